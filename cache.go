@@ -1,0 +1,597 @@
+package main
+
+// cache.go owns what podcount remembers: the trimmed objects, how they are decoded from a list or a watch, the store
+// that holds them with its index, and the label syntax by which nodes are chosen. It never speaks HTTP.
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Key names an object within its kind. Namespace is empty for cluster-scoped kinds.
+type Key struct{ Namespace, Name string }
+
+func (k Key) String() string {
+	if k.Namespace == "" {
+		return k.Name
+	}
+	return k.Namespace + "/" + k.Name
+}
+
+// Meta is the part of ObjectMeta that podcount uses.
+// https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/
+type Meta struct {
+	Namespace       string            `json:"namespace"`
+	Name            string            `json:"name"`
+	UID             string            `json:"uid"`
+	ResourceVersion string            `json:"resourceVersion"`
+	Labels          map[string]string `json:"labels"` // those that Kind.Keep names
+
+	list uint32 // the last complete list that had the object; the store's, under its lock
+}
+
+func (m *Meta) meta() *Meta { return m }
+
+// Key is the object's place in the store and in the workqueue.
+func (m *Meta) Key() Key { return Key{m.Namespace, m.Name} }
+
+// sameMeta reports whether nothing changed that a controller can see: a new resourceVersion alone is no change.
+func (m *Meta) sameMeta(o *Meta) bool { return m.UID == o.UID && maps.Equal(m.Labels, o.Labels) }
+
+// Object is what a Store holds: a pointer to a struct with Meta in it. Once stored it is never modified, so it can be
+// read without a lock; a change is a new object.
+type Object[T any] interface {
+	comparable // to nil
+	meta() *Meta
+	same(T) bool
+}
+
+// Pod is a pod as podcount sees it. NodeName is empty until it is scheduled, and when only metadata was asked for.
+// https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
+type Pod struct {
+	Meta `json:"metadata"`
+	Spec struct {
+		NodeName string `json:"nodeName"`
+	} `json:"spec"`
+}
+
+func (p *Pod) same(o *Pod) bool { return p.Spec.NodeName == o.Spec.NodeName && p.sameMeta(&o.Meta) }
+
+// Node is a node as podcount sees it: its name and the labels in question.
+// https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/node-v1/
+type Node struct {
+	Meta `json:"metadata"`
+}
+
+func (n *Node) same(o *Node) bool { return n.sameMeta(&o.Meta) }
+
+// Kind is all that the generic code has to know of a kind.
+type Kind[T Object[T]] struct {
+	Name         string   // as in the API: Pod
+	Path         string   // of the collection: /api/v1/pods
+	Selector     string   // labelSelector, evaluated by the server
+	Fields       string   // fieldSelector, evaluated by the server
+	MetadataOnly bool     // spec and status are not needed: ask for PartialObjectMetadata
+	Keep         []string // the keys of the labels that stay in memory
+	New          func() T
+}
+
+// trim checks an object that came from the server and drops the labels that nobody reads.
+func (k *Kind[T]) trim(obj T) error {
+	m := obj.meta()
+	if m.Name == "" || m.UID == "" || m.ResourceVersion == "" {
+		return fmt.Errorf("%s %q has no metadata.name, uid or resourceVersion", k.Name, m.Key())
+	}
+	if m.Labels != nil {
+		maps.DeleteFunc(m.Labels, func(key, _ string) bool { return !slices.Contains(k.Keep, key) })
+		if len(m.Labels) == 0 {
+			m.Labels = nil
+		}
+	}
+	return nil
+}
+
+// newerVersion reports whether resourceVersion a is later than b: both are decimals of any length (KEP-5504). What is
+// no decimal cannot be compared and counts as later, so that an odd server's events are taken rather than lost.
+func newerVersion(a, b string) bool {
+	decimal := func(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+	if !decimal(a) || !decimal(b) {
+		return a != b
+	}
+	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
+	if len(a) != len(b) {
+		return len(a) > len(b)
+	}
+	return a > b
+}
+
+// Store is the map-backed cache of one kind. Anyone may read; its reflector alone replaces and applies.
+type Store[T Object[T]] struct {
+	index func(T) string // the value under which Count finds an object; may be nil
+
+	mu     sync.RWMutex // guards all below
+	items  map[Key]T
+	counts map[string]int // by index value, kept under the lock that changes items, from the old and the new object
+	list   uint32         // the number of the newest list
+}
+
+// NewStore makes an empty store. index names the value by which Count counts an object, "" for none; it may be nil.
+func NewStore[T Object[T]](index func(T) string) *Store[T] {
+	return &Store[T]{index: index, items: map[Key]T{}, counts: map[string]int{}}
+}
+
+// Get returns the object, or nil.
+func (s *Store[T]) Get(k Key) T {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.items[k]
+}
+
+// Len is the number of objects.
+func (s *Store[T]) Len() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.items)
+}
+
+// Count is the number of objects whose index value is v, in O(1).
+func (s *Store[T]) Count(v string) int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.counts[v]
+}
+
+// All returns every object, in no order.
+func (s *Store[T]) All() []T {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.AppendSeq(make([]T, 0, len(s.items)), maps.Values(s.items))
+}
+
+// countLocked adds by to the count of obj's index value.
+func (s *Store[T]) countLocked(obj T, by int) {
+	var none T
+	if s.index == nil || obj == none {
+		return
+	}
+	if v := s.index(obj); v != "" {
+		if s.counts[v] += by; s.counts[v] == 0 {
+			delete(s.counts, v)
+		}
+	}
+}
+
+// setLocked makes obj the object under k; nil removes it.
+func (s *Store[T]) setLocked(k Key, obj T) {
+	var none T
+	old := s.items[k]
+	s.countLocked(old, -1)
+	s.countLocked(obj, +1)
+	if obj == none {
+		delete(s.items, k)
+		return
+	}
+	if old != none {
+		obj.meta().list = old.meta().list
+	}
+	s.items[k] = obj
+}
+
+// Delta is one change of the cache: Old is nil for an object that is new, New is nil for one that went. An object that
+// came back under its name with another uid is two deltas.
+type Delta[T any] struct{ Old, New T }
+
+func deltas[T Object[T]](old, obj T) []Delta[T] {
+	var none T
+	switch {
+	case old == none && obj == none, old != none && obj != none && old.same(obj):
+		return nil
+	case old != none && obj != none && old.meta().UID != obj.meta().UID:
+		return []Delta[T]{{Old: old}, {New: obj}}
+	}
+	return []Delta[T]{{old, obj}}
+}
+
+// Apply takes one watch event (ADDED, MODIFIED or DELETED) and returns what changed. An event that is older than what
+// the store knows of the object changes nothing. (A DELETED from a selector carries the old content, but a new version.)
+func (s *Store[T]) Apply(event string, obj T) []Delta[T] {
+	var none T
+	k := obj.meta().Key()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.items[k]
+	if old != none && newerVersion(old.meta().ResourceVersion, obj.meta().ResourceVersion) {
+		return nil
+	}
+	if event == "DELETED" {
+		obj = none
+	}
+	s.setLocked(k, obj)
+	return deltas(old, obj)
+}
+
+// Written takes the object with which the server answered our own write, so that the cache need not wait for the watch.
+// It only ever replaces the same object (by uid) by a newer version of it: what the watch has removed stays removed.
+func (s *Store[T]) Written(obj T) {
+	var none T
+	k := obj.meta().Key()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.items[k]
+	if old != none && old.meta().UID == obj.meta().UID && newerVersion(obj.meta().ResourceVersion, old.meta().ResourceVersion) {
+		s.setLocked(k, obj)
+	}
+}
+
+// Listing collects one list. Until Commit the store is unchanged: a list that fails part-way is simply dropped.
+type Listing[T Object[T]] struct {
+	store   *Store[T]
+	number  uint32
+	changed map[Key]T // an unchanged object costs no memory: it is only marked
+	n       int
+}
+
+// List begins a list of everything.
+func (s *Store[T]) List() *Listing[T] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list++
+	return &Listing[T]{store: s, number: s.list, changed: map[Key]T{}}
+}
+
+// Add takes the list's next object.
+func (l *Listing[T]) Add(obj T) {
+	var none T
+	l.n++
+	k := obj.meta().Key()
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
+	cur := l.store.items[k]
+	if cur != none && cur.same(obj) && cur.meta().ResourceVersion == obj.meta().ResourceVersion {
+		cur.meta().list = l.number
+		return
+	}
+	l.changed[k] = obj
+}
+
+// Commit makes the list the truth, whatever versions its objects carry (etcd may have been restored from a backup), and
+// returns what changed: added, updated and removed.
+func (l *Listing[T]) Commit() []Delta[T] {
+	var none T
+	var ds []Delta[T]
+	s := l.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.items) == 0 {
+		s.items = l.changed // the first list, which is the largest: do not hold it twice
+		for _, obj := range s.items {
+			s.countLocked(obj, +1)
+			obj.meta().list = l.number
+			ds = append(ds, Delta[T]{New: obj})
+		}
+		return ds
+	}
+	for k, obj := range l.changed {
+		ds = append(ds, deltas(s.items[k], obj)...)
+		s.setLocked(k, obj)
+		obj.meta().list = l.number
+	}
+	for k, obj := range s.items {
+		if obj.meta().list != l.number {
+			ds = append(ds, Delta[T]{Old: obj})
+			s.setLocked(k, none)
+		}
+	}
+	return ds
+}
+
+// ListMeta is a list's own metadata.
+type ListMeta struct {
+	ResourceVersion string `json:"resourceVersion"`
+	Continue        string `json:"continue"`
+}
+
+// decodeList reads a JSON list as it arrives, object by object, so that it is never held whole, and calls add for each.
+// Errors name the field or the item's number.
+func decodeList[T Object[T]](r io.Reader, kind *Kind[T], add func(T)) (ListMeta, error) {
+	var meta ListMeta
+	items := false
+	dec := json.NewDecoder(r)
+	err := eachField(dec, func(field string) error {
+		switch field {
+		case "metadata":
+			return dec.Decode(&meta)
+		case "items":
+			items = true
+			t, err := dec.Token()
+			if err != nil || t == nil { // "items":null is an empty list
+				return err
+			}
+			if t != json.Delim('[') {
+				return errors.New("not a list")
+			}
+			for n := 0; dec.More(); n++ {
+				obj := kind.New()
+				err := dec.Decode(obj)
+				if err == nil {
+					err = kind.trim(obj)
+				}
+				if err != nil {
+					return fmt.Errorf("item %d: %w", n, err)
+				}
+				add(obj)
+			}
+			_, err = dec.Token()
+			return err
+		}
+		return skipValue(dec)
+	})
+	if err == nil && (!items || meta.ResourceVersion == "") {
+		err = errors.New("no items or no metadata.resourceVersion in it: not a list")
+	}
+	return meta, err
+}
+
+// eachField walks one JSON object; read is called behind each field's name and must take the value.
+func eachField(dec *json.Decoder, read func(field string) error) error {
+	if t, err := dec.Token(); err != nil {
+		return err
+	} else if t != json.Delim('{') {
+		return fmt.Errorf("%v instead of an object", t)
+	}
+	for dec.More() {
+		t, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		if err := read(t.(string)); err != nil { // the decoder lets nothing but a string stand for a name
+			return fmt.Errorf("%s: %w", t, err)
+		}
+	}
+	_, err := dec.Token()
+	return err
+}
+
+func skipValue(dec *json.Decoder) error {
+	var skip json.RawMessage
+	return dec.Decode(&skip)
+}
+
+// WatchEvent is one frame of a watch: ADDED, MODIFIED, DELETED or BOOKMARK with an Object, ERROR with a Status.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+type WatchEvent[T any] struct {
+	Type   string
+	Object T
+	Status *Status
+}
+
+// garbageError marks a watch frame that cannot be understood: the stream is useless from here on.
+type garbageError struct{ error }
+
+func (e garbageError) Unwrap() error { return e.error }
+
+// decodeEvents calls handle for each frame until the stream ends; its own error ends it too. A clean end, between two
+// frames, is nil; a broken connection is its error as it is; everything that cannot be understood is a garbageError.
+func decodeEvents[T Object[T]](r io.Reader, kind *Kind[T], handle func(WatchEvent[T]) error) error {
+	tail := &errorKeeper{r: r}
+	dec := json.NewDecoder(tail)
+	for {
+		ev, err := decodeEvent(dec, kind)
+		if err == nil {
+			if err = handle(ev); err != nil {
+				return err
+			}
+			continue
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case tail.err != nil && tail.err != io.EOF:
+			return tail.err // the connection broke, wherever in a frame that was
+		}
+		return garbageError{fmt.Errorf("undecodable watch frame: %w", err)}
+	}
+}
+
+// errorKeeper remembers with what error a reader ended.
+type errorKeeper struct {
+	r   io.Reader
+	err error
+}
+
+func (k *errorKeeper) Read(p []byte) (int, error) {
+	n, err := k.r.Read(p)
+	if err != nil {
+		k.err = err
+	}
+	return n, err
+}
+
+func decodeEvent[T Object[T]](dec *json.Decoder, kind *Kind[T]) (ev WatchEvent[T], err error) {
+	err = eachField(dec, func(field string) error {
+		switch field {
+		case "type":
+			return dec.Decode(&ev.Type)
+		case "object":
+			switch ev.Type {
+			case "ERROR":
+				ev.Status = new(Status)
+				return dec.Decode(ev.Status)
+			case "BOOKMARK", "ADDED", "MODIFIED", "DELETED":
+				ev.Object = kind.New()
+				return dec.Decode(ev.Object)
+			}
+			return skipValue(dec)
+		}
+		return skipValue(dec)
+	})
+	var none T
+	switch {
+	case err != nil || ev.Status != nil:
+	case ev.Object == none:
+		err = fmt.Errorf("unknown event type %q", ev.Type)
+	case ev.Type == "BOOKMARK" && ev.Object.meta().ResourceVersion == "":
+		err = errors.New("a bookmark without metadata.resourceVersion")
+	case ev.Type != "BOOKMARK":
+		err = kind.trim(ev.Object)
+	}
+	return ev, err
+}
+
+// Selector is a label selector: every requirement must hold. None holds always.
+// https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
+type Selector []requirement
+
+type requirement struct {
+	key    string
+	not    bool     // turns the rest round, and holds for a missing key
+	values []string // one of these; nil: the key is there
+}
+
+// Matches reports whether labels meet the selector, as kubectl's -l would.
+func (s Selector) Matches(labels map[string]string) bool {
+	for _, r := range s {
+		v, ok := labels[r.key]
+		if met := ok && (r.values == nil || slices.Contains(r.values, v)); met == r.not {
+			return false
+		}
+	}
+	return true
+}
+
+// Keys are the label keys that the selector looks at.
+func (s Selector) Keys() (keys []string) {
+	for _, r := range s {
+		keys = append(keys, r.key)
+	}
+	return keys
+}
+
+// parseSelector reads "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)" and "k notin (a,b)", joined by commas. The error
+// says what is wrong and with which requirement.
+func parseSelector(text string) (Selector, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	var s Selector
+	for _, part := range splitRequirements(text) {
+		r, err := parseRequirement(strings.TrimSpace(part))
+		if err != nil {
+			return nil, fmt.Errorf("requirement %d %q: %w", len(s)+1, strings.TrimSpace(part), err)
+		}
+		s = append(s, r)
+	}
+	return s, nil
+}
+
+// splitRequirements splits at the commas that are not in parentheses.
+func splitRequirements(text string) (parts []string) {
+	depth, start := 0, 0
+	for i, c := range text {
+		switch {
+		case c == '(':
+			depth++
+		case c == ')':
+			depth--
+		case c == ',' && depth == 0:
+			parts, start = append(parts, text[start:i]), i+1
+		}
+	}
+	return append(parts, text[start:])
+}
+
+func parseRequirement(text string) (r requirement, err error) {
+	key, isNot := strings.CutPrefix(text, "!")
+	end := strings.IndexAny(key, " \t=!(<>")
+	if end < 0 {
+		end = len(key)
+	}
+	op := strings.TrimSpace(key[end:])
+	r = requirement{key: strings.TrimSpace(key[:end]), not: isNot}
+	if isNot {
+		r.key, op = strings.TrimSpace(key), ""
+	}
+	if err := checkLabelKey(r.key); err != nil {
+		return r, err
+	}
+	switch {
+	case op == "":
+		return r, nil
+	case strings.HasPrefix(op, "!="):
+		r.not, r.values = true, []string{strings.TrimSpace(op[2:])}
+	case strings.HasPrefix(op, "="):
+		r.values = []string{strings.TrimSpace(strings.TrimPrefix(op[1:], "="))}
+	default:
+		word, list, found := strings.Cut(op, "(")
+		word = strings.TrimSpace(word)
+		list, closed := strings.CutSuffix(list, ")")
+		if word != "in" && word != "notin" {
+			return r, fmt.Errorf("%q is no operator: use =, !=, in (a,b) or notin (a,b)", word)
+		}
+		if !found || !closed {
+			return r, fmt.Errorf("%s needs values in parentheses: %s %s (a,b)", word, r.key, word)
+		}
+		r.not = word == "notin"
+		for v := range strings.SplitSeq(list, ",") {
+			r.values = append(r.values, strings.TrimSpace(v))
+		}
+	}
+	for _, v := range r.values {
+		if err := checkLabelValue(v); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// checkLabelKey checks a key's syntax: an optional DNS prefix and "/", then a name of at most 63 characters.
+// https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
+func checkLabelKey(key string) error {
+	prefix, name, found := strings.Cut(key, "/")
+	if !found {
+		prefix, name = "", key
+	} else if err := checkDNSName(prefix); err != nil {
+		return fmt.Errorf("label key %q: prefix %w", key, err)
+	}
+	if name == "" || !isLabelName(name) {
+		return fmt.Errorf("label key %q: the name must be 1 to 63 letters, digits, '-', '_' or '.', and begin and end with a letter or digit", key)
+	}
+	return nil
+}
+
+// checkLabelValue checks a value's syntax: empty, or like a key's name.
+func checkLabelValue(v string) error {
+	if v != "" && !isLabelName(v) {
+		return fmt.Errorf("label value %q must be at most 63 letters, digits, '-', '_' or '.', and begin and end with a letter or digit", v)
+	}
+	return nil
+}
+
+func isLabelName(s string) bool {
+	alnum := func(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' }
+	for i := range len(s) {
+		if !alnum(s[i]) && !strings.ContainsRune("-_.", rune(s[i])) {
+			return false
+		}
+	}
+	return len(s) <= 63 && alnum(s[0]) && alnum(s[len(s)-1])
+}
+
+// checkDNSName checks a DNS-1123 subdomain, which also holds for a namespace's name (that has no dots and 63 characters).
+func checkDNSName(s string) error {
+	for part := range strings.SplitSeq(s, ".") {
+		if part == "" || strings.Trim(part, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || part[0] == '-' || part[len(part)-1] == '-' {
+			return fmt.Errorf("%q must be lower-case letters, digits, '-' and '.', and begin and end with a letter or digit", s)
+		}
+	}
+	if len(s) > 253 {
+		return fmt.Errorf("%q is longer than 253 characters", s)
+	}
+	return nil
+}

@@ -1,0 +1,3 @@
+module podcount
+
+go 1.25

@@ -1,0 +1,522 @@
+// Podcount is a Kubernetes controller made of nothing but Go's standard library: it counts pods and writes the counts to
+// labels of nodes. Data runs one way through its four files:
+//
+//	API server ─list, watch─▶ watch.go ─changes─▶ cache.go ─keys─▶ queue.go ─key─▶ reconcile (main.go) ─patch, event─▶ API server
+//	                                                                 ▲ ticker: every interval, every key
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+var version = "dev" // set by the linker, from git
+
+// Verbosity, as -v N: a line of slog level -N is shown.
+const (
+	levelWrite   = slog.Level(-2) // each label that is written
+	levelDebug   = slog.LevelDebug
+	levelRequest = slog.Level(-6) // each request
+)
+
+// How long what is in hands may go on after a stop, and then the events that wait.
+const (
+	finishTime = 10 * time.Second
+	eventsTime = 5 * time.Second
+)
+
+func main() {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		os.Exit(1)
+	}()
+	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr, nil)
+	if err == nil {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "podcount:", strings.ReplaceAll(err.Error(), "\n", "; "))
+	var usage usageError
+	if errors.As(err, &usage) {
+		os.Exit(2)
+	}
+	os.Exit(1)
+}
+
+// usageError is a mistake in what podcount was told: exit code 2.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// Log is a slog.Logger that can also complain.
+type Log struct {
+	*slog.Logger
+	mu   sync.Mutex // guards said
+	said map[string]time.Time
+}
+
+// Complain warns of an error, but of errors of one sort once a minute at most: what fails in a loop, or for every node,
+// is one trouble.
+func (l *Log) Complain(msg string, err error, args ...any) {
+	root := err
+	for next := err; next != nil; next = errors.Unwrap(next) {
+		root = next
+	}
+	sort := msg + root.Error()
+	var s *Status
+	if errors.As(err, &s) {
+		sort = fmt.Sprint(msg, s.Code, s.Reason, s.call.verb, s.call.resource)
+	}
+	level := slog.LevelWarn
+	l.mu.Lock()
+	if time.Since(l.said[sort]) < time.Minute {
+		level = levelDebug
+	} else {
+		if l.said == nil || len(l.said) > 1000 {
+			l.said = map[string]time.Time{}
+		}
+		l.said[sort] = time.Now()
+	}
+	l.mu.Unlock()
+	l.Log(context.Background(), level, msg, append(args, "err", err)...)
+}
+
+// options are the flags, checked.
+type options struct {
+	kubeconfig, context, master           string
+	namespace, podSelector, fieldSelector string
+	totalLabel, nodeLabel                 string
+	totalNodes                            nodeChoice
+	podEvents                             string
+	interval                              time.Duration
+	workers, burst, verbosity             int
+	qps                                   float64
+	logFormat                             string
+	version                               bool
+}
+
+// nodeChoice is the flag -total-nodes: the nodes that meet one of the selectors.
+type nodeChoice []Selector
+
+const controlPlane, oldControlPlane = "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"
+
+func (c *nodeChoice) String() string {
+	if len(*c) == 2 {
+		return controlPlane + ", or " + oldControlPlane
+	}
+	return ""
+}
+
+func (c *nodeChoice) Set(text string) error {
+	s, err := parseSelector(text)
+	*c = nodeChoice{s}
+	return err
+}
+
+// Matches reports whether a node with these labels is chosen.
+func (c nodeChoice) Matches(labels map[string]string) bool {
+	return slices.ContainsFunc(c, func(s Selector) bool { return s.Matches(labels) })
+}
+
+// parseFlags reads the command line. Its errors are usageErrors of one line, or flag.ErrHelp once the help is printed.
+func parseFlags(args []string, stdout io.Writer) (*options, error) {
+	o := &options{totalNodes: nodeChoice{{{key: controlPlane}}, {{key: oldControlPlane}}}}
+	fs := flag.NewFlagSet("podcount", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file`; else $KUBECONFIG, the pod's service account, ~/.kube/config")
+	fs.StringVar(&o.context, "context", "", "`name` of the kubeconfig's context; else its current-context")
+	fs.StringVar(&o.master, "master", "", "`URL` of the API server, in place of the kubeconfig's")
+	fs.StringVar(&o.namespace, "namespace", "", "count the pods of this namespace only")
+	fs.StringVar(&o.podSelector, "pod-selector", "", "count the pods with these labels only: a label `selector`, as in kubectl -l")
+	fs.StringVar(&o.fieldSelector, "field-selector", "", "count the pods with these fields only: a field `selector`, as in kubectl --field-selector")
+	fs.StringVar(&o.totalLabel, "total-label", "hopegi/pod-count", "`key` of the label that gets the number of all pods")
+	fs.Var(&o.totalNodes, "total-nodes", "label `selector` of the nodes that get it: k, !k, k=v, k!=v, k in (a,b), k notin (a,b), joined by commas; '' is every node")
+	fs.StringVar(&o.nodeLabel, "node-label", "", "`key` of a label that gets, on every node, the number of its own pods; '' is off")
+	fs.StringVar(&o.podEvents, "pod-events", "on", "`on|off`: post an event on each new pod when it is counted")
+	fs.DurationVar(&o.interval, "interval", 10*time.Second, "check every node this often, and write to one at most this often")
+	fs.IntVar(&o.workers, "workers", 4, "reconcile so many nodes at a time")
+	fs.Float64Var(&o.qps, "qps", 20, "label writes a second, over all nodes")
+	fs.IntVar(&o.burst, "burst", 40, "label writes at once, before -qps holds")
+	fs.IntVar(&o.verbosity, "v", 0, "verbosity: 2 shows each write, 4 each watch event and queue step, 6 each request")
+	fs.StringVar(&o.logFormat, "log-format", "text", "`text|json`, to stderr")
+	fs.BoolVar(&o.version, "version", false, "print the version and exit")
+	err := fs.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(stdout, "podcount counts pods and writes the counts to labels of nodes. Flags:")
+		fs.SetOutput(stdout)
+		fs.PrintDefaults()
+		return nil, err
+	}
+	if err == nil {
+		err = o.check(fs.Args())
+	}
+	if err != nil {
+		return nil, usageError{fmt.Errorf("%w (podcount -h lists the flags)", err)}
+	}
+	return o, nil
+}
+
+func (o *options) check(rest []string) error {
+	if len(rest) > 0 {
+		return fmt.Errorf("unexpected argument %q", rest[0])
+	}
+	if o.namespace != "" {
+		if err := checkDNSName(o.namespace); err != nil || strings.Contains(o.namespace, ".") || len(o.namespace) > 63 {
+			return fmt.Errorf("-namespace %q is no namespace's name", o.namespace)
+		}
+	}
+	if _, err := parseSelector(o.podSelector); err != nil {
+		return fmt.Errorf("-pod-selector: %w", err)
+	}
+	for term := range strings.SplitSeq(o.fieldSelector, ",") {
+		if path, _, ok := strings.Cut(term, "="); o.fieldSelector != "" && (!ok || strings.TrimRight(path, "!") == "") {
+			return fmt.Errorf("-field-selector: %q is not FIELD=VALUE or FIELD!=VALUE", term)
+		}
+	}
+	for name, key := range map[string]string{"-total-label": o.totalLabel, "-node-label": o.nodeLabel} {
+		if key == "" && name == "-node-label" {
+			continue
+		}
+		if err := checkLabelKey(key); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		domain, _, _ := strings.Cut(key, "/")
+		for _, theirs := range []string{"kubernetes.io", "k8s.io"} {
+			if strings.Contains(key, "/") && strings.HasSuffix("."+domain, "."+theirs) {
+				return fmt.Errorf("%s %s: labels under %s are reserved for Kubernetes itself; use a domain of your own", name, key, theirs)
+			}
+		}
+	}
+	switch {
+	case o.totalLabel == o.nodeLabel:
+		return fmt.Errorf("-node-label %s is the -total-label too: they need different keys", o.nodeLabel)
+	case o.podEvents != "on" && o.podEvents != "off":
+		return fmt.Errorf("-pod-events %q: use on or off", o.podEvents)
+	case o.logFormat != "text" && o.logFormat != "json":
+		return fmt.Errorf("-log-format %q: use text or json", o.logFormat)
+	case o.interval <= 0:
+		return fmt.Errorf("-interval %v must be more than 0", o.interval)
+	case o.workers < 1 || o.burst < 1 || !(o.qps > 0):
+		return errors.New("-workers, -qps and -burst must be more than 0")
+	}
+	return nil
+}
+
+func newLog(w io.Writer, o *options) *Log {
+	ho := &slog.HandlerOptions{Level: slog.Level(-o.verbosity)}
+	if o.logFormat == "json" {
+		return &Log{Logger: slog.New(slog.NewJSONHandler(w, ho))}
+	}
+	return &Log{Logger: slog.New(slog.NewTextHandler(w, ho))}
+}
+
+// run is the whole program but for signals and exit codes. It returns nil when ctx ends, once all is finished and sent.
+// dial, for tests, stands for the network; nil is the real one.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer, dial Dialer) error {
+	o, err := parseFlags(args, stdout)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if o.version {
+		fmt.Fprintln(stdout, "podcount", version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
+		return nil
+	}
+	log := newLog(stderr, o)
+	cfg, err := LoadConfig(o.kubeconfig, o.context, o.master, getenv, log)
+	if err != nil {
+		return usageError{err}
+	}
+	client := NewClient(cfg, dial, log)
+	defer client.Close()
+	log.Info("podcount starts", "version", version, "server", cfg.Server.Redacted(), "from", cfg.Source)
+
+	host, _ := os.Hostname()
+	recorder := NewRecorder(client.Send, log, cmp.Or(host, "podcount"))
+	sending, cutEvents := context.WithCancel(context.WithoutCancel(ctx))
+	defer cutEvents()
+	recording, stopRecorder := context.WithCancel(context.WithoutCancel(ctx))
+	recorded := make(chan struct{})
+	go func() {
+		recorder.Run(sending, recording)
+		close(recorded)
+	}()
+
+	err = newPodCount(o, client, recorder, log).run(ctx)
+
+	stopRecorder()
+	cut := time.AfterFunc(eventsTime, cutEvents)
+	<-recorded
+	cut.Stop()
+	log.Info("podcount stopped", "events_dropped", recorder.Dropped())
+	return err
+}
+
+// podCount is the controller: it keeps the labels of nodes equal to the numbers of pods.
+type podCount struct {
+	*options
+	client   *Client
+	recorder *Recorder
+	log      *Log
+	pods     *Store[*Pod]
+	nodes    *Store[*Node]
+	nodeKind Kind[*Node]
+	queue    *Queue[Key] // of nodes, and theTotal
+	pace     *Bucket     // of label writes
+
+	toldTotal int // the total when theTotal was last reconciled
+}
+
+// theTotal is the key that is added when the number of all pods has changed. It stands for all nodes that show it, so
+// that a pod's coming costs the same with one such node and with thousands.
+var theTotal = Key{}
+
+func newPodCount(o *options, client *Client, recorder *Recorder, log *Log) *podCount {
+	c := &podCount{options: o, client: client, recorder: recorder, log: log, pace: NewBucket(o.qps, o.burst)}
+	c.pods = NewStore(func(p *Pod) string { return p.Spec.NodeName })
+	c.nodes = NewStore[*Node](nil)
+	c.nodeKind = Kind[*Node]{Name: "Node", Path: "/api/v1/nodes", MetadataOnly: true, Keep: []string{o.totalLabel, o.nodeLabel}, New: func() *Node { return new(Node) }}
+	for _, s := range o.totalNodes {
+		c.nodeKind.Keep = append(c.nodeKind.Keep, s.Keys()...)
+	}
+	return c
+}
+
+// run works until ctx ends, or until the server says that our very question is wrong.
+func (c *podCount) run(ctx context.Context) error {
+	start := time.Now()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	podKind := Kind[*Pod]{Name: "Pod", Path: "/api/v1/pods", Selector: c.podSelector, Fields: c.fieldSelector, MetadataOnly: c.nodeLabel == "", New: func() *Pod { return new(Pod) }}
+	if c.namespace != "" {
+		podKind.Path = "/api/v1/namespaces/" + c.namespace + "/pods"
+	}
+	pods := NewReflector(c.client, podKind, c.pods, c.podChanged, c.log)
+	nodes := NewReflector(c.client, c.nodeKind, c.nodes, c.nodeChanged, c.log)
+	c.queue = NewQueue[Key](ctx, c.log, 5*time.Millisecond, 30*time.Second)
+
+	var wg sync.WaitGroup
+	for _, reflect := range []func(context.Context) error{pods.Run, nodes.Run} {
+		wg.Go(func() {
+			if err := reflect(ctx); err != nil {
+				cancel(usageError{err})
+			}
+		})
+	}
+	// Nothing is written before both caches are complete: a label from half a list is a wrong label.
+	for _, synced := range []<-chan struct{}{pods.Synced(), nodes.Synced()} {
+		select {
+		case <-synced:
+		case <-ctx.Done():
+		}
+	}
+	if ctx.Err() == nil {
+		c.log.Info("caches are complete, work begins", "pods", c.pods.Len(), "nodes", c.nodes.Len(), "took", time.Since(start).Round(time.Millisecond))
+		c.work(ctx)
+	}
+	wg.Wait()
+	if cause := context.Cause(ctx); cause != context.Canceled {
+		return cause
+	}
+	return nil
+}
+
+// work runs the workers and the ticker until stop ends and what is in hands is finished.
+func (c *podCount) work(stop context.Context) {
+	if len(c.shownOn()) == 0 {
+		c.log.Warn("no node gets the total: none matches -total-nodes (a managed cluster hides its control plane; -total-nodes '' means every node)", "label", c.totalLabel)
+	}
+	c.toldTotal = c.pods.Len()
+	finish, cut := context.WithCancel(context.WithoutCancel(stop))
+	defer cut()
+	var wg sync.WaitGroup
+	for range c.workers {
+		wg.Go(func() {
+			for {
+				key, ok := c.queue.Get()
+				if !ok {
+					return
+				}
+				result, err := c.reconcile(stop, finish, key)
+				failures := c.queue.Done(key, result, err)
+				if err != nil && stop.Err() == nil {
+					c.log.Complain("cannot write the label", err, "node", key, "failures", failures)
+				}
+			}
+		})
+	}
+	ticker := time.NewTicker(c.interval)
+	defer ticker.Stop()
+	for stop.Err() == nil {
+		c.queue.Add(keysOf(c.nodes.All())...)
+		select {
+		case <-ticker.C:
+		case <-stop.Done():
+		}
+	}
+	defer time.AfterFunc(finishTime, cut).Stop()
+	wg.Wait()
+}
+
+func keysOf(nodes []*Node) []Key {
+	keys := make([]Key, len(nodes))
+	for i, n := range nodes {
+		keys[i] = n.Key()
+	}
+	return keys
+}
+
+// shownOn are the nodes that get the total.
+func (c *podCount) shownOn() []Key {
+	return keysOf(slices.DeleteFunc(c.nodes.All(), func(n *Node) bool { return !c.totalNodes.Matches(n.Labels) }))
+}
+
+// podChanged turns a pod's change into keys, and says it of a new pod.
+func (c *podCount) podChanged(d Delta[*Pod]) {
+	if d.Old == nil || d.New == nil {
+		c.queue.Add(theTotal)
+	}
+	if c.nodeLabel != "" {
+		for _, p := range []*Pod{d.Old, d.New} {
+			if p != nil && p.Spec.NodeName != "" {
+				c.queue.Add(Key{Name: p.Spec.NodeName})
+			}
+		}
+	}
+	if d.Old == nil && c.podEvents == "on" {
+		about := ObjectReference{"v1", "Pod", d.New.Namespace, d.New.Name, d.New.UID}
+		c.recorder.Event(about, "Normal", "PodCounted", fmt.Sprintf("pod count is %d", c.pods.Len()))
+	}
+}
+
+func (c *podCount) nodeChanged(d Delta[*Node]) {
+	if d.New != nil {
+		c.queue.Add(d.New.Key())
+	}
+}
+
+// reconcile makes one node's labels right, or passes the total's change on to the nodes that show it. finish, which ends
+// later than stop, is for what has begun.
+func (c *podCount) reconcile(stop, finish context.Context, key Key) (Result, error) {
+	if key == theTotal {
+		if total := c.pods.Len(); total != c.toldTotal {
+			c.toldTotal = total
+			c.queue.Add(c.shownOn()...)
+			return Result{Rest: c.interval}, nil // as long as the nodes rest that write now
+		}
+		return Result{}, nil
+	}
+	node := c.nodes.Get(key)
+	if node == nil || len(c.wrong(node)) == 0 {
+		return Result{}, nil
+	}
+	if err := c.pace.Wait(stop); err != nil {
+		return Result{}, err
+	}
+	if node = c.nodes.Get(key); node == nil { // it may have changed while we waited
+		return Result{}, nil
+	}
+	wrong := c.wrong(node)
+	if len(wrong) == 0 {
+		return Result{}, nil
+	}
+	return c.write(finish, node, wrong)
+}
+
+// labelChange is what one label has and should have. nil: not there.
+type labelChange struct {
+	key, what string // what: of its event
+	has, want *string
+}
+
+// wrong lists the labels of node that are not what they should be, by the whole caches as they are now.
+func (c *podCount) wrong(node *Node) (changes []labelChange) {
+	check := func(key, what string, want *string) {
+		var has *string
+		if v, ok := node.Labels[key]; ok {
+			has = &v
+		}
+		if has != want && (has == nil || want == nil || *has != *want) {
+			changes = append(changes, labelChange{key, what, has, want})
+		}
+	}
+	var total *string
+	if c.totalNodes.Matches(node.Labels) {
+		n := strconv.Itoa(c.pods.Len())
+		total = &n
+	}
+	check(c.totalLabel, "pod count", total)
+	if c.nodeLabel != "" {
+		n := strconv.Itoa(c.pods.Count(node.Name))
+		check(c.nodeLabel, "pod count of this node", &n)
+	}
+	return changes
+}
+
+// write patches the labels: without resourceVersion, so that other writers of the node cannot hold us up, but with the
+// uid, so that a node that was made anew under its name does not get its predecessor's.
+func (c *podCount) write(ctx context.Context, node *Node, changes []labelChange) (Result, error) {
+	labels := map[string]*string{}
+	for _, ch := range changes {
+		labels[ch.key] = ch.want
+	}
+	patch := map[string]any{"metadata": map[string]any{"uid": node.UID, "labels": labels}}
+	written := new(Node)
+	err := c.client.Send(ctx, http.MethodPatch, c.nodeKind.Path+"/"+node.Name, patch, written)
+	if isStatus(err, http.StatusNotFound, "") || isOtherUID(err) {
+		return Result{}, nil // gone, or made anew: the watch brings what is there now
+	}
+	if err == nil {
+		err = c.nodeKind.trim(written)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	c.nodes.Written(written)
+	show := func(v *string) string {
+		if v == nil {
+			return "none"
+		}
+		return *v
+	}
+	for _, ch := range changes {
+		from, to := show(ch.has), show(ch.want)
+		c.log.Log(ctx, levelWrite, "label written", "node", node.Name, "label", ch.key, "from", from, "to", to)
+		c.recorder.Event(ObjectReference{"v1", "Node", "", node.Name, node.UID}, "Normal", "PodCountChanged", fmt.Sprintf("%s changed from %s to %s", ch.what, from, to))
+	}
+	return Result{Rest: c.interval}, nil
+}
+
+// isOtherUID reports whether err says that the object has another uid than the one we sent.
+func isOtherUID(err error) bool {
+	var s *Status
+	if !errors.As(err, &s) || s.Code != http.StatusUnprocessableEntity {
+		return false
+	}
+	for _, cause := range s.Details.Causes {
+		if cause.Field == "metadata.uid" {
+			return true
+		}
+	}
+	return false
+}

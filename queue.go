@@ -1,0 +1,503 @@
+package main
+
+// queue.go owns what waits: the channel workqueue with its delays and retries, the token bucket, and the recorder's
+// outgoing events. It does not know what a key means.
+
+import (
+	"container/heap"
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// backoff is the wait after the nth failure in a row (n >= 1): base, doubled each time up to limit, plus a jitter of up
+// to as much again, so that many clients that failed together do not come back together.
+func backoff(n int, base, limit time.Duration) time.Duration {
+	d := limit
+	if n < 40 && base<<(n-1) < limit && base<<(n-1) > 0 {
+		d = base << (n - 1)
+	}
+	return d + rand.N(d)
+}
+
+// sleep waits for d, or until ctx ends, whose error it returns then.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Result is what a reconcile that did not fail asks for.
+type Result struct {
+	RequeueAfter time.Duration // add the key again after this long; 0: no need
+	Rest         time.Duration // do not hand the key out again for this long, whoever adds it meanwhile
+}
+
+// Queue is a workqueue: a key that is added waits until a worker gets it, and however often it is added meanwhile, it
+// is there once. A key is never in the hands of two workers, and one that is added while a worker has it is handed out
+// again after Done, so no change is lost. A key that failed, or rests, is held back alone and keeps what is added.
+//
+// One goroutine owns all state; everyone else talks to it over channels. It ends with the context given to NewQueue:
+// from then on nothing is added and Get returns false, while workers finish what they hold.
+type Queue[K comparable] struct {
+	log         *Log
+	base, limit time.Duration // backoff of a failed key
+	ops         chan func()
+	out         chan K
+	ctx         context.Context
+
+	// Owned by own, alone.
+	items   map[K]*queued[K]
+	ready   []*queued[K]
+	waiting waitHeap[K]
+}
+
+// queued is all that the queue knows of a key. One that says nothing any more is forgotten.
+type queued[K comparable] struct {
+	key        K
+	dirty      bool      // wants work
+	ready      bool      // is in Queue.ready: dirty, not processing, not held
+	processing bool      // a worker has it
+	held       time.Time // not to be handed out before; zero: free
+	later      time.Time // becomes dirty then (AddAfter); zero: no
+	failures   int       // in a row
+	at         time.Time // its place in the heap: held, else later
+	index      int       // its index in the heap, -1 outside
+}
+
+// NewQueue starts a queue that ends with ctx. A key that fails n times in a row is held for backoff(n, base, limit).
+func NewQueue[K comparable](ctx context.Context, log *Log, base, limit time.Duration) *Queue[K] {
+	q := &Queue[K]{log: log, base: base, limit: limit, ops: make(chan func()), out: make(chan K), ctx: ctx, items: map[K]*queued[K]{}}
+	go q.own()
+	return q
+}
+
+// Add says that these keys want work. It never blocks for long, and does nothing after the end.
+func (q *Queue[K]) Add(keys ...K) {
+	q.do(func() {
+		for _, k := range keys {
+			q.item(k).dirty = true
+			q.settle(k)
+			q.step("add", k)
+		}
+	})
+}
+
+// AddAfter adds the key after d. Of several times the earliest holds.
+func (q *Queue[K]) AddAfter(k K, d time.Duration) {
+	q.do(func() { q.addLater(q.item(k), d); q.settle(k); q.step("add later", k, "after", d) })
+}
+
+// Get waits for a key and hands it to the caller, who must call Done. It returns false when the queue has ended.
+func (q *Queue[K]) Get() (k K, ok bool) {
+	select {
+	case k = <-q.out:
+		return k, true
+	case <-q.ctx.Done():
+		return k, false
+	}
+}
+
+// Done gives back a key that Get handed out. With an error the key is tried again after a backoff of its own, or after
+// what the error's RetryAfter asks for where that is longer; without one its failures are forgotten. It returns how
+// often in a row the key has failed.
+func (q *Queue[K]) Done(k K, res Result, err error) (failures int) {
+	q.do(func() {
+		it := q.item(k)
+		it.processing = false
+		if err != nil {
+			it.failures++
+			res = Result{Rest: max(backoff(it.failures, q.base, q.limit), retryAfter(err))}
+			it.dirty = true
+		} else {
+			it.failures = 0
+		}
+		failures = it.failures
+		if res.Rest > 0 {
+			it.held = time.Now().Add(res.Rest)
+		}
+		if res.RequeueAfter > 0 {
+			q.addLater(it, res.RequeueAfter)
+		}
+		q.settle(k)
+		q.step("done", k, "failures", failures, "rest", res.Rest)
+	})
+	return failures
+}
+
+// retryAfter is the wait that a server asked for with an error (429, 503), or 0.
+func retryAfter(err error) time.Duration {
+	var asks interface{ RetryAfter() time.Duration }
+	if errors.As(err, &asks) {
+		return asks.RetryAfter()
+	}
+	return 0
+}
+
+// do runs f in the owner's goroutine and waits for it; after the end it does nothing.
+func (q *Queue[K]) do(f func()) {
+	done := make(chan struct{})
+	select {
+	case q.ops <- func() { f(); close(done) }:
+		<-done // the owner runs what it has taken
+	case <-q.ctx.Done():
+	}
+}
+
+func (q *Queue[K]) own() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		var out chan K // nil, which blocks, while nothing is ready
+		var next K
+		if len(q.ready) > 0 {
+			out, next = q.out, q.ready[0].key
+		}
+		if len(q.waiting) > 0 {
+			timer.Reset(time.Until(q.waiting[0].at))
+		}
+		select {
+		case <-q.ctx.Done():
+			return
+		case op := <-q.ops:
+			op()
+		case out <- next:
+			it := q.ready[0]
+			q.ready = q.ready[1:]
+			it.ready, it.dirty, it.processing = false, false, true
+			q.step("get", next)
+		case <-timer.C:
+			q.wake(time.Now())
+		}
+	}
+}
+
+// wake frees the keys whose time has come.
+func (q *Queue[K]) wake(now time.Time) {
+	for len(q.waiting) > 0 && !q.waiting[0].at.After(now) {
+		it := q.waiting[0]
+		if !it.held.After(now) {
+			it.held = time.Time{}
+		}
+		if !it.later.IsZero() && !it.later.After(now) {
+			it.later, it.dirty = time.Time{}, true
+		}
+		q.settle(it.key)
+	}
+}
+
+func (q *Queue[K]) item(k K) *queued[K] {
+	it := q.items[k]
+	if it == nil {
+		it = &queued[K]{key: k, index: -1}
+		q.items[k] = it
+	}
+	return it
+}
+
+func (q *Queue[K]) addLater(it *queued[K], d time.Duration) {
+	if t := time.Now().Add(d); it.later.IsZero() || t.Before(it.later) {
+		it.later = t
+	}
+}
+
+// settle puts a key where its fields say that it belongs: into ready, into or out of the heap, or out of memory.
+func (q *Queue[K]) settle(k K) {
+	it := q.items[k]
+	if it.dirty && !it.processing && !it.ready && it.held.IsZero() {
+		it.ready = true
+		q.ready = append(q.ready, it)
+	}
+	if it.at = it.held; it.held.IsZero() {
+		it.at = it.later
+	}
+	switch {
+	case it.at.IsZero() && it.index >= 0:
+		heap.Remove(&q.waiting, it.index)
+	case !it.at.IsZero() && it.index < 0:
+		heap.Push(&q.waiting, it)
+	case it.index >= 0:
+		heap.Fix(&q.waiting, it.index)
+	}
+	if !it.dirty && !it.processing && it.at.IsZero() && it.failures == 0 {
+		delete(q.items, k)
+	}
+}
+
+func (q *Queue[K]) step(what string, k K, args ...any) {
+	if q.log.Enabled(q.ctx, slog.LevelDebug) {
+		q.log.Debug("queue: "+what, append([]any{"key", k, "ready", len(q.ready), "waiting", len(q.waiting)}, args...)...)
+	}
+}
+
+// waitHeap orders the waiting keys by time.
+type waitHeap[K comparable] []*queued[K]
+
+func (h waitHeap[K]) Len() int           { return len(h) }
+func (h waitHeap[K]) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h waitHeap[K]) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+func (h *waitHeap[K]) Push(x any) {
+	it := x.(*queued[K])
+	it.index = len(*h)
+	*h = append(*h, it)
+}
+func (h *waitHeap[K]) Pop() any {
+	it := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	it.index = -1
+	return it
+}
+
+// Bucket is a token bucket: burst at once, then rate a second. Safe for concurrent use.
+type Bucket struct {
+	rate, burst float64
+
+	mu     sync.Mutex // guards both below
+	tokens float64    // negative: promised to those who wait
+	filled time.Time  // when tokens was right
+}
+
+// NewBucket makes a full bucket.
+func NewBucket(rate float64, burst int) *Bucket {
+	return &Bucket{rate: rate, burst: float64(burst), tokens: float64(burst), filled: time.Now()}
+}
+
+// Allow takes a token if one is there.
+func (b *Bucket) Allow() bool { return b.take(0) == 0 }
+
+// Wait takes a token, waiting for it, or returns ctx's error.
+func (b *Bucket) Wait(ctx context.Context) error {
+	if d := b.take(1e9); d > 0 {
+		return sleep(ctx, d)
+	}
+	return ctx.Err()
+}
+
+// take takes a token if it is there within patience seconds, and returns how long to wait for it; -1: not taken.
+func (b *Bucket) take(patience float64) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	b.tokens = min(b.burst, b.tokens+now.Sub(b.filled).Seconds()*b.rate)
+	b.filled = now
+	if wait := (1 - b.tokens) / b.rate; wait > patience {
+		return -1
+	} else {
+		b.tokens--
+		return max(0, time.Duration(wait*float64(time.Second)))
+	}
+}
+
+// lru remembers the newest max values. Not safe for concurrent use.
+type lru[K comparable, V any] struct {
+	max   int
+	items map[K]*list.Element
+	order list.List // of lruItem, the newest in front
+}
+
+type lruItem[K comparable, V any] struct {
+	key   K
+	value V
+}
+
+// get returns the value under k and makes it the newest; where there is none it is made.
+func (l *lru[K, V]) get(k K, makeOne func() V) V {
+	if e, ok := l.items[k]; ok {
+		l.order.MoveToFront(e)
+		return e.Value.(lruItem[K, V]).value
+	}
+	if l.items == nil {
+		l.items = map[K]*list.Element{}
+	}
+	if len(l.items) >= l.max {
+		delete(l.items, l.order.Remove(l.order.Back()).(lruItem[K, V]).key)
+	}
+	v := makeOne()
+	l.items[k] = l.order.PushFront(lruItem[K, V]{k, v})
+	return v
+}
+
+// ObjectReference says which object an event is about.
+type ObjectReference struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+	UID        string `json:"uid"`
+}
+
+// Event is what the recorder sends, with the fields that podcount sets.
+// https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
+type Event struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	} `json:"metadata"`
+	InvolvedObject ObjectReference `json:"involvedObject"`
+	Reason         string          `json:"reason"`
+	Message        string          `json:"message"`
+	Type           string          `json:"type"`
+	Count          int             `json:"count"`
+	FirstTimestamp string          `json:"firstTimestamp"`
+	LastTimestamp  string          `json:"lastTimestamp"`
+	Source         struct {
+		Component string `json:"component"`
+	} `json:"source"`
+	ReportingComponent string `json:"reportingComponent"`
+	ReportingInstance  string `json:"reportingInstance"`
+}
+
+const (
+	eventQueue     = 1000 // events that may wait; more are dropped
+	eventObjects   = 4096 // objects, and events, that the recorder remembers
+	eventBurst     = 25   // events at once about one object,
+	eventRefill    = 1.0 / 300
+	eventTries     = 12 // where the server cannot be reached,
+	eventRetryWait = 10 * time.Second
+)
+
+// Recorder posts Events without ever making anyone wait for it: what does not fit its queue, or comes too often, is
+// dropped and counted. An event that says the same again raises the count of the first.
+type Recorder struct {
+	send     func(ctx context.Context, method, path string, body, answer any) error
+	log      *Log
+	instance string // reportingInstance: this process
+	queue    chan Event
+	pace     *Bucket // over all objects
+	dropped  atomic.Int64
+	stamp    atomic.Int64 // the newest event's, in nanoseconds: no two are the same
+
+	// Owned by Run, alone.
+	sent    lru[Event, *Event]   // what was posted, under itself without name, count and times
+	objects lru[string, *Bucket] // by uid
+}
+
+// NewRecorder makes a recorder that sends with send, 10 events a second at most. Run must run for that.
+func NewRecorder(send func(ctx context.Context, method, path string, body, answer any) error, log *Log, instance string) *Recorder {
+	return &Recorder{
+		send: send, log: log, instance: instance, queue: make(chan Event, eventQueue), pace: NewBucket(10, 50),
+		sent: lru[Event, *Event]{max: eventObjects}, objects: lru[string, *Bucket]{max: eventObjects},
+	}
+}
+
+// Event records that something happened to an object, now. kind is Normal or Warning. It never blocks.
+func (r *Recorder) Event(about ObjectReference, kind, reason, message string) {
+	ev := Event{APIVersion: "v1", Kind: "Event", InvolvedObject: about, Reason: reason, Message: message, Type: kind,
+		LastTimestamp: time.Now().UTC().Format(time.RFC3339), ReportingComponent: "podcount", ReportingInstance: r.instance}
+	ev.Metadata.Namespace = about.Namespace
+	if about.Namespace == "" {
+		ev.Metadata.Namespace = "default" // the place of events about cluster-scoped objects
+	}
+	ev.Source.Component = "podcount"
+	stamp := time.Now().UnixNano()
+	for last := r.stamp.Load(); ; last = r.stamp.Load() {
+		if stamp = max(stamp, last+1); r.stamp.CompareAndSwap(last, stamp) {
+			break
+		}
+	}
+	suffix := fmt.Sprintf(".%x", stamp)
+	ev.Metadata.Name = strings.TrimRight(about.Name[:min(len(about.Name), 253-len(suffix))], "-.") + suffix
+	select {
+	case r.queue <- ev:
+	default:
+		r.drop(ev, errors.New("too many events wait"))
+	}
+}
+
+// Dropped is the number of events that were not sent.
+func (r *Recorder) Dropped() int64 { return r.dropped.Load() }
+
+func (r *Recorder) drop(ev Event, why error) {
+	r.dropped.Add(1)
+	r.log.Debug("event dropped", "object", ev.InvolvedObject.Name, "reason", ev.Reason, "err", why)
+}
+
+// Run sends until stop ends, then what still waits until ctx ends, which must come after it.
+func (r *Recorder) Run(ctx, stop context.Context) {
+	for {
+		select {
+		case ev := <-r.queue:
+			r.post(ctx, stop, ev)
+			continue
+		default:
+		}
+		select {
+		case ev := <-r.queue:
+			r.post(ctx, stop, ev)
+		case <-stop.Done():
+			if len(r.queue) == 0 {
+				return
+			}
+		}
+	}
+}
+
+// post sends one event, trying again while the server cannot be reached: what a server has refused stays refused, and
+// once stop has ended there is one try for each.
+func (r *Recorder) post(ctx, stop context.Context, ev Event) {
+	if !r.objects.get(ev.InvolvedObject.UID, func() *Bucket { return NewBucket(eventRefill, eventBurst) }).Allow() {
+		r.drop(ev, errors.New("too many events about this object"))
+		return
+	}
+	for try := 1; ; try++ {
+		err := r.pace.Wait(ctx)
+		if err == nil {
+			err = r.once(ctx, ev)
+		}
+		if err == nil {
+			return
+		}
+		var refused *Status
+		if wait := retryAfter(err); errors.As(err, &refused) && wait == 0 || try == eventTries || ctx.Err() != nil ||
+			sleep(stop, max(wait, eventRetryWait)) != nil {
+			r.drop(ev, err)
+			r.log.Complain("cannot post an event", err)
+			return
+		}
+	}
+}
+
+// once raises the count of the event as it was posted before, or posts it anew.
+func (r *Recorder) once(ctx context.Context, ev Event) error {
+	id := ev
+	id.LastTimestamp, id.Metadata.Name = "", ""
+	sent := r.sent.get(id, func() *Event { return &Event{} })
+	path := "/api/v1/namespaces/" + ev.Metadata.Namespace + "/events"
+	if sent.Count > 0 {
+		raised := map[string]any{"count": sent.Count + 1, "lastTimestamp": ev.LastTimestamp}
+		err := r.send(ctx, http.MethodPatch, path+"/"+sent.Metadata.Name, raised, nil)
+		if !isStatus(err, http.StatusNotFound, "") {
+			if err == nil {
+				sent.Count++
+			}
+			return err
+		}
+	}
+	ev.Count, ev.FirstTimestamp = 1, ev.LastTimestamp
+	err := r.send(ctx, http.MethodPost, path, ev, nil)
+	if isStatus(err, http.StatusConflict, "AlreadyExists") {
+		err = nil // an earlier try had arrived after all
+	}
+	if *sent = ev; err != nil {
+		*sent = Event{}
+	}
+	return err
+}
