@@ -4,6 +4,7 @@ package main
 // that holds them with its index, and the label syntax by which nodes are chosen. It never speaks HTTP.
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -528,11 +529,11 @@ func parseRequirement(text string) (r requirement, err error) {
 	case strings.HasPrefix(op, "="):
 		r.values = []string{strings.TrimSpace(strings.TrimPrefix(op[1:], "="))}
 	default:
-		word, list, found := strings.Cut(op, "(")
-		word = strings.TrimSpace(word)
+		word := op[:len(op)-len(strings.TrimLeft(op, "abcdefghijklmnopqrstuvwxyz"))]
+		list, found := strings.CutPrefix(strings.TrimSpace(op[len(word):]), "(")
 		list, closed := strings.CutSuffix(list, ")")
 		if word != "in" && word != "notin" {
-			return r, fmt.Errorf("%q is no operator: use =, !=, in (a,b) or notin (a,b)", word)
+			return r, fmt.Errorf("%q is no operator: use =, !=, in (a,b) or notin (a,b)", cmp.Or(word, op))
 		}
 		if !found || !closed {
 			return r, fmt.Errorf("%s needs values in parentheses: %s %s (a,b)", word, r.key, word)

@@ -243,7 +243,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return nil
 	}
 	log := newLog(stderr, o)
-	cfg, err := LoadConfig(o.kubeconfig, o.context, o.master, getenv, log)
+	cfg, err := LoadConfig(o.kubeconfig, o.context, o.master, serviceAccount, getenv, log)
 	if err != nil {
 		return usageError{err}
 	}

@@ -39,17 +39,18 @@ type Config struct {
 	Token func(refused string) (string, error)
 }
 
-const serviceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
+// serviceAccount is where a pod has its service account's token and CA.
+const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// LoadConfig finds the cluster: the file kubeconfig, $KUBECONFIG, the service account of the pod that we run in, or
-// ~/.kube/config, in that order. contextName picks a context of the file, master overrides the server's address. Errors
-// name the file and the field.
-func LoadConfig(kubeconfig, contextName, master string, getenv func(string) string, log *Log) (*Config, error) {
+// LoadConfig finds the cluster: the file kubeconfig, $KUBECONFIG, the service account (in accountDir) of the pod that we
+// run in, or ~/.kube/config, in that order. contextName picks a context of the file, master overrides the server's
+// address. Errors name the file and the field.
+func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(string) string, log *Log) (*Config, error) {
 	var a access
 	var err error
 	host, home := getenv("KUBERNETES_SERVICE_HOST"), filepath.Join(getenv("HOME"), ".kube", "config")
 	_, homeErr := os.Stat(home)
-	_, accountErr := os.Stat(filepath.Join(serviceAccountDir, "token"))
+	_, accountErr := os.Stat(filepath.Join(accountDir, "token"))
 	switch {
 	case kubeconfig != "":
 		a, err = readKubeconfigs([]string{kubeconfig}, contextName)
@@ -58,9 +59,9 @@ func LoadConfig(kubeconfig, contextName, master string, getenv func(string) stri
 	case host != "" && accountErr == nil && contextName == "":
 		a = access{
 			source: "the pod's service account", server: "https://" + net.JoinHostPort(host, cmp.Or(getenv("KUBERNETES_SERVICE_PORT"), "443")),
-			caFile: filepath.Join(serviceAccountDir, "ca.crt"), tokenFile: filepath.Join(serviceAccountDir, "token"),
+			caFile: filepath.Join(accountDir, "ca.crt"), tokenFile: filepath.Join(accountDir, "token"),
 		}
-	case homeErr == nil:
+	case getenv("HOME") != "" && homeErr == nil:
 		a, err = readKubeconfigs([]string{home}, contextName)
 	case master != "":
 		a = access{source: "-master"}
@@ -369,8 +370,9 @@ func (p *yamlParser) block(least int) any {
 	if _, _, ok := p.key(text); ok {
 		return p.mapping(indent)
 	}
+	v := p.scalar(text)
 	p.i++
-	return p.scalar(text)
+	return v
 }
 
 func (p *yamlParser) list(indent int) any {
@@ -1031,13 +1033,8 @@ func (r *Reflector[T]) accept(as string) string {
 
 // list makes the store equal to one complete list: the most recent state, which an unset resourceVersion asks for.
 func (r *Reflector[T]) list(ctx context.Context) error {
-	start, tell := time.Now(), time.Now().Add(slowList)
-	listing, meta, err := r.pages(ctx, func(n int) {
-		if n%256 == 0 && time.Now().After(tell) {
-			r.log.Info("still listing", "kind", r.kind.Name, "objects", n, "for", time.Since(start).Round(time.Second))
-			tell = time.Now().Add(time.Since(start)) // 2 s, 4 s, 8 s, …
-		}
-	})
+	start := time.Now()
+	listing, meta, err := r.pages(ctx, r.progress())
 	if err != nil {
 		// Too much for this server, or for the way to it? Pages are smaller.
 		if listing.n > 0 || errors.Is(err, errSilent) || isStatus(err, http.StatusInternalServerError, "") || isStatus(err, http.StatusGatewayTimeout, "") {
@@ -1070,6 +1067,17 @@ func (r *Reflector[T]) list(ctx context.Context) error {
 		close(r.synced)
 	}
 	return nil
+}
+
+// progress returns a function that, told how many objects of a list have come, says so when the list is slow.
+func (r *Reflector[T]) progress() func(n int) {
+	start, tell := time.Now(), time.Now().Add(slowList)
+	return func(n int) {
+		if n%256 == 0 && time.Now().After(tell) {
+			r.log.Info("still listing", "kind", r.kind.Name, "objects", n, "for", time.Since(start).Round(time.Second))
+			tell = time.Now().Add(time.Since(start)) // 2 s, 4 s, 8 s, …
+		}
+	}
 }
 
 // pages reads a list: whole, in one answer, which is half the work for both sides; or in pages. Where the token of a

@@ -1,0 +1,3561 @@
+package main
+
+// main_test.go holds the fake API server, the playground that `make run` starts it as, and every test. The fake keeps
+// one linear history of changes and answers in the shapes of a real kube-apiserver v1.35, some of whose exchanges stand
+// in testdata/transcripts. Most tests run the whole program against it in virtual time (testing/synctest).
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	crand "crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"math/big"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == "playground":
+		os.Exit(playground(os.Args[2:]))
+	case os.Getenv("PODCOUNT_TEST_MAIN") != "":
+		main() // the program itself, for tests of signals and exit codes
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The fake API server
+
+// object is an API object. One that is stored is never modified.
+type object = map[string]any
+
+// fakeKind is a kind that the fake serves.
+type fakeKind struct {
+	group, version, resource, kind string
+	namespaced                     bool
+}
+
+var fakeKinds = []fakeKind{
+	{"", "v1", "pods", "Pod", true},
+	{"", "v1", "nodes", "Node", false},
+	{"", "v1", "namespaces", "Namespace", false},
+	{"", "v1", "events", "Event", true},
+	{"coordination.k8s.io", "v1", "leases", "Lease", true},
+}
+
+func (k fakeKind) apiVersion() string { return strings.TrimPrefix(k.group+"/"+k.version, "/") }
+
+// qualified is the resource as messages name it.
+func (k fakeKind) qualified() string { return strings.TrimSuffix(k.resource+"."+k.group, ".") }
+
+// historyEntry is one change, from old (nil: created) to obj (nil: deleted).
+type historyEntry struct {
+	version  int
+	resource string
+	old, obj object
+	lost     bool // no watch hears of it
+}
+
+// fault is what happens to the next requests that match.
+type fault struct {
+	match  func(*http.Request) bool
+	times  int           // how many requests; the test fails if they do not come
+	delay  time.Duration // before anything is answered
+	status int           // answered in place of the truth, with header and body
+	header map[string]string
+	body   string        // of the status, or, without one, a 200 of just that
+	drop   bool          // break the connection before anything is done
+	stall  bool          // no answer until the client goes
+	cut    int           // break the connection after so many bytes of the answer
+	hang   int           // fall silent after so many bytes of the answer
+	missed bool          // the answer was too short for cut or hang
+	met    chan struct{} // gets a value for each
+	after  bool          // do what was asked, then answer with the fault
+}
+
+// seen is a request that the fake got.
+type seen struct {
+	Method, Path string
+	Query        url.Values
+	Body, Accept string
+	HTTP2        bool
+	At           time.Time
+}
+
+func (s seen) String() string { return s.Method + " " + s.Path + "?" + s.Query.Encode() + " " + s.Body }
+
+// fakeServer is an API server. Its exported-looking knobs may be set before it serves.
+type fakeServer struct {
+	bookmarks time.Duration   // how often watches get one
+	tokens    map[string]bool // if any, one is needed, or a client certificate
+	forbidden map[string]bool // "patch nodes" and the like are answered 403
+
+	mu        sync.Mutex // guards all below
+	version   int
+	objects   map[string]map[Key]object // by resource
+	history   []historyEntry
+	forgotten int           // changes up to here are compacted away
+	grew      chan struct{} // closed, and made anew, with each change and each request
+	lose      int           // how many coming changes no watch will hear of
+	faults    []*fault
+	requests  []seen
+	pages     map[string][]object // what is behind a continue token
+	ended     chan struct{}       // closed: the watches end,
+	broken    bool                // by a reset
+}
+
+func newFake() *fakeServer {
+	f := &fakeServer{
+		bookmarks: time.Minute, version: 200, objects: map[string]map[Key]object{}, grew: make(chan struct{}),
+		forbidden: map[string]bool{}, pages: map[string][]object{}, ended: make(chan struct{}),
+	}
+	for _, k := range fakeKinds {
+		f.objects[k.resource] = map[Key]object{}
+	}
+	for _, ns := range []string{"default", "kube-system"} {
+		f.put("namespaces", object{"metadata": object{"name": ns}})
+	}
+	return f
+}
+
+func metaOf(o object) object {
+	m, _ := o["metadata"].(object)
+	return m
+}
+
+func str(o object, key string) string {
+	s, _ := o[key].(string)
+	return s
+}
+
+func keyOf(o object) Key { return Key{str(metaOf(o), "namespace"), str(metaOf(o), "name")} }
+
+func clone(o object) object {
+	var c object
+	data, _ := json.Marshal(o)
+	json.Unmarshal(data, &c)
+	return c
+}
+
+// put stores an object, as new or in place of the one of its name, and returns it as stored.
+func (f *fakeServer) put(resource string, o object) object {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.putLocked(resource, o)
+}
+
+func (f *fakeServer) putLocked(resource string, o object) object {
+	o = clone(o)
+	k, m := keyOf(o), metaOf(o)
+	old := f.objects[resource][k]
+	f.version++
+	m["resourceVersion"] = strconv.Itoa(f.version)
+	if old == nil {
+		m["uid"] = fmt.Sprintf("%08x-0000-4000-8000-%012x", f.version, rand.Uint32())
+		m["creationTimestamp"] = time.Now().UTC().Format(time.RFC3339)
+	} else {
+		m["uid"], m["creationTimestamp"] = metaOf(old)["uid"], metaOf(old)["creationTimestamp"]
+	}
+	f.objects[resource][k] = o
+	f.recordLocked(historyEntry{f.version, resource, old, o, false})
+	return o
+}
+
+func (f *fakeServer) recordLocked(e historyEntry) {
+	if e.lost = f.lose > 0; e.lost {
+		f.lose--
+	}
+	f.history = append(f.history, e)
+	f.signalLocked()
+}
+
+func (f *fakeServer) signalLocked() {
+	close(f.grew)
+	f.grew = make(chan struct{})
+}
+
+// remove deletes an object as the server does: a pod's deletion shows first as a change of it.
+func (f *fakeServer) remove(resource string, k Key) object {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old := f.objects[resource][k]
+	if old == nil {
+		return nil
+	}
+	if resource == "pods" {
+		dying := clone(old)
+		metaOf(dying)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
+		metaOf(dying)["deletionGracePeriodSeconds"] = 0
+		old = f.putLocked(resource, dying)
+	}
+	f.version++
+	delete(f.objects[resource], k)
+	f.recordLocked(historyEntry{version: f.version, resource: resource, old: old})
+	return old
+}
+
+func (f *fakeServer) get(resource string, k Key) object {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.objects[resource][k]
+}
+
+func (f *fakeServer) all(resource string) []object {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Values(f.objects[resource]))
+}
+
+// addNode, addPod and setLabel are the cluster's life, in a line each.
+func (f *fakeServer) addNode(name string, labels ...string) object {
+	set := object{"kubernetes.io/hostname": name}
+	for _, l := range labels {
+		k, v, _ := strings.Cut(l, "=")
+		set[k] = v
+	}
+	return f.put("nodes", object{"metadata": object{"name": name, "labels": set}, "spec": object{}, "status": object{
+		"conditions": []any{object{"type": "Ready", "status": "True", "reason": "KubeletReady"}}, "capacity": object{"cpu": "2", "memory": "4Gi", "pods": "110"}}})
+}
+
+func (f *fakeServer) addPod(namespace, name, node string) object {
+	return f.put("pods", podOn(object{"namespace": namespace, "name": name, "labels": object{"app": "web"}}, node))
+}
+
+func podOn(meta object, node string) object {
+	spec := object{"containers": []any{object{"name": "c", "image": "nginx"}}, "restartPolicy": "Always"}
+	if node != "" {
+		spec["nodeName"] = node
+	}
+	return object{"metadata": meta, "spec": spec, "status": object{"phase": "Running", "qosClass": "BestEffort"}}
+}
+
+func (f *fakeServer) addPods(n int) {
+	for i := range n {
+		f.addPod("default", fmt.Sprintf("web-%d", i), "")
+	}
+}
+
+// setLabel changes a node's label as another client would; v nil removes it.
+func (f *fakeServer) setLabel(node, label string, v any) {
+	o := clone(f.get("nodes", Key{"", node}))
+	mergePatch(o, object{"metadata": object{"labels": object{label: v}}})
+	f.put("nodes", o)
+}
+
+// label is a node's label, "-" where it has none.
+func (f *fakeServer) label(node, label string) string {
+	labels, _ := metaOf(f.get("nodes", Key{"", node}))["labels"].(object)
+	if v, ok := labels[label].(string); ok {
+		return v
+	}
+	return "-"
+}
+
+// compact forgets the history.
+func (f *fakeServer) compact() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forgotten, f.history = f.version, nil
+}
+
+// loseNext lets n changes happen of which no watch hears.
+func (f *fakeServer) loseNext(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lose = n
+}
+
+// inject adds a fault, and makes the test fail if it is not met times times.
+func (f *fakeServer) inject(t testing.TB, ft fault) {
+	ft.times = max(ft.times, 1)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = append(f.faults, &ft)
+	t.Cleanup(func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if (ft.times > 0 || ft.missed) && !t.Failed() {
+			t.Errorf("a fault was not delivered: %d requests more should have met %+v", ft.times, ft)
+		}
+	})
+}
+
+// asked returns the requests so far that match.
+func (f *fakeServer) asked(match func(seen) bool) (found []seen) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.requests {
+		if match(s) {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+func isWrite(s seen) bool { return s.Method != "GET" && !strings.HasSuffix(s.Path, "/events") }
+func isList(resource string) func(seen) bool {
+	return func(s seen) bool {
+		return s.Method == "GET" && strings.HasSuffix(s.Path, "/"+resource) && !s.Query.Has("watch")
+	}
+}
+func isWatch(resource string) func(seen) bool {
+	return func(s seen) bool {
+		return s.Method == "GET" && strings.HasSuffix(s.Path, "/"+resource) && s.Query.Has("watch")
+	}
+}
+
+// to makes a fault's match of one for what the fake has seen.
+func to(match func(seen) bool) func(*http.Request) bool {
+	return func(r *http.Request) bool {
+		return match(seen{Method: r.Method, Path: r.URL.Path, Query: r.URL.Query()})
+	}
+}
+
+func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	f.mu.Lock()
+	f.requests = append(f.requests, seen{r.Method, r.URL.Path, r.URL.Query(), string(body), r.Header.Get("Accept"), r.ProtoMajor == 2, time.Now()})
+	f.signalLocked()
+	var ft *fault
+	for _, x := range f.faults {
+		if x.times > 0 && x.match(r) {
+			x.times--
+			ft = x
+			break
+		}
+	}
+	f.mu.Unlock()
+	if ft != nil {
+		if ft.met != nil {
+			ft.met <- struct{}{}
+		}
+		if ft.delay > 0 && sleep(r.Context(), ft.delay) != nil {
+			return
+		}
+		switch {
+		case ft.drop:
+			panic(http.ErrAbortHandler)
+		case ft.stall:
+			<-r.Context().Done()
+			return
+		case ft.after:
+			f.serve(httptest.NewRecorder(), r, body)
+			panic(http.ErrAbortHandler)
+		case ft.cut > 0 || ft.hang > 0:
+			w = &faultyWriter{w, max(ft.cut, ft.hang), ft.hang > 0, r.Context()}
+			ft.missed = true // unless the writer panics
+			defer func() {
+				if broken := recover(); broken != nil {
+					ft.missed = false
+					panic(broken)
+				}
+			}()
+		case ft.status > 0 || ft.body != "":
+			w.Header().Set("Content-Type", "application/json")
+			for k, v := range ft.header {
+				w.Header().Set(k, v)
+			}
+			w.WriteHeader(max(ft.status, 200))
+			io.WriteString(w, ft.body)
+			return
+		}
+	}
+	f.serve(w, r, body)
+}
+
+// faultyWriter lets so many bytes pass; then the connection breaks, or is silent.
+type faultyWriter struct {
+	http.ResponseWriter
+	left int
+	hang bool
+	ctx  context.Context
+}
+
+func (w *faultyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *faultyWriter) Write(p []byte) (int, error) {
+	n, _ := w.ResponseWriter.Write(p[:min(len(p), w.left)])
+	if w.left -= n; w.left > 0 {
+		return n, nil
+	}
+	http.NewResponseController(w.ResponseWriter).Flush()
+	if w.hang {
+		<-w.ctx.Done()
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// fakeRequest is a request, understood.
+type fakeRequest struct {
+	*http.Request
+	w     http.ResponseWriter
+	kind  fakeKind
+	key   Key
+	q     url.Values
+	body  []byte
+	code  int // of the answer; 0: it was sent
+	reply []byte
+	view  string // Accept's "as": PartialObjectMetadata, or nothing
+}
+
+func (f *fakeServer) serve(w http.ResponseWriter, r *http.Request, body []byte) {
+	req := &fakeRequest{Request: r, w: w, q: r.URL.Query(), body: body}
+	defer func() { req.send() }()
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if f.tokens != nil && !f.tokens[token] && (r.TLS == nil || len(r.TLS.PeerCertificates) == 0) {
+		req.fail(401, "Unauthorized", "Unauthorized", nil)
+		return
+	}
+	p := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if f.discover(req, p) {
+		return
+	}
+	skip := map[string]int{"api": 2, "apis": 3}[p[0]]
+	if skip == 0 || len(p) <= skip || !req.route(p[1:skip], p[skip:]) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(404)
+		io.WriteString(w, "404 page not found\n")
+		return
+	}
+	what := callOf(r.Method, r.URL.Path, req.q)
+	if f.forbidden[what.verb+" "+what.resource] {
+		scope, named := "at the cluster scope", req.kind.resource
+		if req.key.Name != "" {
+			named += fmt.Sprintf(" %q", req.key.Name)
+		}
+		if req.key.Namespace != "" {
+			scope = fmt.Sprintf("in the namespace %q", req.key.Namespace)
+		}
+		req.fail(403, "Forbidden", fmt.Sprintf("%s is forbidden: User %q cannot %s resource %q in API group %q %s",
+			named, "system:serviceaccount:kube-system:podcount", what.verb, what.resource, req.kind.group, scope), req.details())
+		return
+	}
+	if !req.negotiate() {
+		return
+	}
+	handler := map[string]func(*fakeRequest){"list": f.list, "watch": f.watch, "get": f.read, "create": f.create, "update": f.update, "patch": f.patch, "delete": f.delete}[what.verb]
+	if handler == nil || (what.verb == "create") != (req.key.Name == "" && r.Method == "POST") {
+		req.fail(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", object{})
+		return
+	}
+	handler(req)
+}
+
+// route finds kind and key behind the group and version: [namespaces/NS/]RESOURCE[/NAME].
+func (r *fakeRequest) route(groupVersion, p []string) bool {
+	if len(p) > 2 && p[0] == "namespaces" {
+		r.key.Namespace, p = p[1], p[2:]
+	}
+	for _, k := range fakeKinds {
+		if k.resource == p[0] && k.apiVersion() == strings.Join(groupVersion, "/") && len(p) <= 2 {
+			if r.kind = k; len(p) == 2 {
+				r.key.Name = p[1]
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// negotiate picks the first media type of Accept that the fake can answer.
+func (r *fakeRequest) negotiate() bool {
+	for clause := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
+		media, params, _ := strings.Cut(strings.ReplaceAll(clause, " ", ""), ";")
+		as := ""
+		for _, p := range strings.Split(params, ";") {
+			if v, ok := strings.CutPrefix(p, "as="); ok {
+				as = v
+			}
+		}
+		if media != "" && media != "application/json" && media != "*/*" || as != "" && !strings.HasPrefix(as, "PartialObjectMetadata") {
+			continue
+		}
+		if as != "" {
+			r.view = "PartialObjectMetadata"
+		}
+		return true
+	}
+	r.fail(406, "NotAcceptable", "only the following media types are accepted: application/json", object{})
+	return false
+}
+
+// show is the object as the request wants to see it.
+func (r *fakeRequest) show(o object, bare bool) any {
+	typed := struct {
+		Kind       string `json:"kind,omitempty"`
+		APIVersion string `json:"apiVersion,omitempty"`
+		Metadata   any    `json:"metadata"`
+	}{"PartialObjectMetadata", "meta.k8s.io/v1", o["metadata"]}
+	if r.view != "" {
+		return typed
+	}
+	shown := maps.Clone(o)
+	delete(shown, "kind")
+	delete(shown, "apiVersion")
+	if !bare {
+		shown["kind"], shown["apiVersion"] = r.kind.kind, r.kind.apiVersion()
+	}
+	return shown
+}
+
+// answer sets what will be sent once the handler, which may hold the lock, has returned.
+func (r *fakeRequest) answer(code int, body any) {
+	r.code = code
+	r.reply, _ = json.Marshal(body)
+}
+
+func (r *fakeRequest) send() {
+	if r.code == 0 {
+		return
+	}
+	r.w.Header().Set("Content-Type", "application/json")
+	if len(r.reply) > 128<<10 && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		r.w.Header().Set("Content-Encoding", "gzip")
+		r.w.WriteHeader(r.code)
+		z := gzip.NewWriter(r.w)
+		defer z.Close()
+		z.Write(r.reply)
+		return
+	}
+	r.w.Header().Set("Content-Length", strconv.Itoa(len(r.reply)))
+	r.w.WriteHeader(r.code)
+	r.w.Write(r.reply)
+}
+
+func fakeStatus(code int, reason, message string, details any) any {
+	return struct {
+		Kind       string `json:"kind"`
+		APIVersion string `json:"apiVersion"`
+		Metadata   any    `json:"metadata"`
+		Status     string `json:"status"`
+		Message    string `json:"message"`
+		Reason     string `json:"reason"`
+		Details    any    `json:"details,omitempty"`
+		Code       int    `json:"code"`
+	}{"Status", "v1", object{}, "Failure", message, reason, details, code}
+}
+
+func (r *fakeRequest) fail(code int, reason, message string, details any) {
+	r.answer(code, fakeStatus(code, reason, message, details))
+}
+
+func (r *fakeRequest) details() object {
+	d := object{"kind": r.kind.resource}
+	if r.key.Name != "" {
+		d["name"] = r.key.Name
+	}
+	if r.kind.group != "" {
+		d["group"] = r.kind.group
+	}
+	return d
+}
+
+func (r *fakeRequest) notFound() {
+	r.fail(404, "NotFound", fmt.Sprintf("%s %q not found", r.kind.qualified(), r.key.Name), r.details())
+}
+
+func (r *fakeRequest) conflict() {
+	r.fail(409, "Conflict", fmt.Sprintf("Operation cannot be fulfilled on %s %q: the object has been modified; please apply your changes to the latest version and try again", r.kind.qualified(), r.key.Name), r.details())
+}
+
+// invalid refuses a field of an object. The server names a built-in kind by its kind, a lease by its resource.
+func (r *fakeRequest) invalid(field, why string) {
+	named, d := r.kind.kind, object{"name": r.key.Name, "kind": r.kind.kind}
+	if r.kind.group != "" {
+		named, d["kind"], d["group"] = r.kind.qualified(), r.kind.resource, r.kind.group
+	}
+	d["causes"] = []any{object{"reason": "FieldValueInvalid", "message": why, "field": field}}
+	r.fail(422, "Invalid", fmt.Sprintf("%s %q is invalid: %s: %s", named, r.key.Name, field, why), d)
+}
+
+func (f *fakeServer) discover(r *fakeRequest, p []string) bool {
+	path := strings.Join(p, "/")
+	switch path {
+	case "readyz", "livez", "healthz":
+		r.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		io.WriteString(r.w, "ok")
+		return true
+	case "version":
+		r.answer(200, object{"major": "1", "minor": "35", "gitVersion": "v1.35.0-fake"})
+		return true
+	case "api":
+		r.answer(200, object{"kind": "APIVersions", "versions": []any{"v1"}})
+		return true
+	case "apis":
+		v := object{"groupVersion": "coordination.k8s.io/v1", "version": "v1"}
+		r.answer(200, object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []any{object{"name": "coordination.k8s.io", "versions": []any{v}, "preferredVersion": v}}})
+		return true
+	}
+	short := map[string]string{"pods": "po", "nodes": "no", "namespaces": "ns", "events": "ev"}
+	resources := []any{}
+	for _, k := range fakeKinds {
+		if path == "api/"+k.apiVersion() || path == "apis/"+k.apiVersion() {
+			res := object{"name": k.resource, "singularName": strings.ToLower(k.kind), "namespaced": k.namespaced, "kind": k.kind,
+				"verbs": []any{"create", "delete", "get", "list", "patch", "update", "watch"}}
+			if s := short[k.resource]; s != "" {
+				res["shortNames"] = []any{s}
+			}
+			resources = append(resources, res)
+		}
+	}
+	if len(resources) == 0 {
+		return false
+	}
+	r.answer(200, object{"kind": "APIResourceList", "groupVersion": strings.Join(p[1:], "/"), "resources": resources})
+	return true
+}
+
+// matcher is the request's namespace and selectors; nil when it was answered with an error.
+func (r *fakeRequest) matcher() func(object) bool {
+	labels, err := parseSelector(r.q.Get("labelSelector"))
+	if err != nil {
+		r.fail(400, "BadRequest", "unable to parse requirement: "+err.Error(), nil)
+		return nil
+	}
+	type term struct {
+		path  []string
+		value string
+		not   bool
+	}
+	var fields []term
+	for _, t := range strings.Split(r.q.Get("fieldSelector"), ",") {
+		if t == "" {
+			continue
+		}
+		path, value, _ := strings.Cut(t, "=")
+		path, not := strings.CutSuffix(path, "!")
+		known := []string{"metadata.name", "metadata.namespace", "spec.nodeName", "status.phase", "reason", "type"}
+		if !slices.Contains(known, path) && !strings.HasPrefix(path, "involvedObject.") {
+			r.fail(400, "BadRequest", fmt.Sprintf("Unable to find %q that match label selector %q, field selector %q: field label not supported: %s",
+				r.kind.apiVersion()+", Resource="+r.kind.resource, r.q.Get("labelSelector"), r.q.Get("fieldSelector"), path), nil)
+			return nil
+		}
+		fields = append(fields, term{strings.Split(path, "."), strings.TrimPrefix(value, "="), not})
+	}
+	return func(o object) bool {
+		set := map[string]string{}
+		if l, ok := metaOf(o)["labels"].(object); ok {
+			for k := range l {
+				set[k] = str(l, k)
+			}
+		}
+		for _, t := range fields {
+			at := o
+			for _, step := range t.path[:len(t.path)-1] {
+				at, _ = at[step].(object)
+			}
+			if (str(at, t.path[len(t.path)-1]) == t.value) == t.not {
+				return false
+			}
+		}
+		return (r.key.Namespace == "" || str(metaOf(o), "namespace") == r.key.Namespace) && labels.Matches(set)
+	}
+}
+
+func (f *fakeServer) list(r *fakeRequest) {
+	match := r.matcher()
+	if match == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if v, _ := strconv.Atoi(r.q.Get("resourceVersion")); v > f.version {
+		r.w.Header().Set("Retry-After", "1")
+		r.fail(504, "Timeout", fmt.Sprintf("Timeout: Too large resource version: %d, current: %d", v, f.version), object{
+			"causes": []any{object{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}}, "retryAfterSeconds": 1})
+		return
+	}
+	meta := struct {
+		ResourceVersion    string `json:"resourceVersion"`
+		Continue           string `json:"continue,omitempty"`
+		RemainingItemCount int    `json:"remainingItemCount,omitempty"`
+	}{ResourceVersion: strconv.Itoa(f.version)}
+	var found []object
+	if token := r.q.Get("continue"); token != "" {
+		var at struct {
+			RV int `json:"rv"`
+		}
+		text, err := base64.RawStdEncoding.DecodeString(token)
+		if err == nil {
+			err = json.Unmarshal(text, &at)
+		}
+		if err != nil {
+			r.fail(400, "BadRequest", "invalid continue token: continue key is not valid: "+err.Error(), nil)
+			return
+		}
+		if at.RV < f.forgotten {
+			r.fail(410, "Expired", "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results.", nil)
+			return
+		}
+		meta.ResourceVersion, found = strconv.Itoa(at.RV), f.pages[token]
+	} else {
+		for _, o := range f.objects[r.kind.resource] {
+			if match(o) {
+				found = append(found, o)
+			}
+		}
+		slices.SortFunc(found, func(a, b object) int { return strings.Compare(keyOf(a).String(), keyOf(b).String()) })
+	}
+	if limit, _ := strconv.Atoi(r.q.Get("limit")); limit > 0 && len(found) > limit {
+		rest := found[limit:]
+		found = found[:limit]
+		meta.Continue = base64.RawStdEncoding.EncodeToString(fmt.Appendf(nil, `{"v":"meta.k8s.io/v1","rv":%s,"start":"%s\u0000"}`, meta.ResourceVersion, keyOf(found[limit-1])))
+		if r.q.Get("labelSelector")+r.q.Get("fieldSelector") == "" {
+			meta.RemainingItemCount = len(rest)
+		}
+		f.pages[meta.Continue] = rest
+	}
+	items := make([]any, len(found))
+	for i, o := range found {
+		items[i] = r.show(o, true)
+	}
+	kind, version := r.kind.kind+"List", r.kind.apiVersion()
+	if r.view != "" {
+		kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
+	}
+	r.answer(200, struct {
+		Kind       string `json:"kind"`
+		APIVersion string `json:"apiVersion"`
+		Metadata   any    `json:"metadata"`
+		Items      []any  `json:"items"`
+	}{kind, version, meta, items})
+}
+
+// watch streams the history from a version on. From the future it is silent; from what is forgotten it is a 410, in the
+// stream, as a real server does it.
+func (f *fakeServer) watch(r *fakeRequest) {
+	match := r.matcher()
+	if match == nil {
+		return
+	}
+	rc := http.NewResponseController(r.w)
+	r.w.Header().Set("Content-Type", "application/json")
+	r.w.WriteHeader(200)
+	rc.Flush()
+	send := func(event string, o any) {
+		data, _ := json.Marshal(struct {
+			Type   string `json:"type"`
+			Object any    `json:"object"`
+		}{event, o})
+		r.w.Write(append(data, '\n'))
+		rc.Flush()
+	}
+	bookmark := func(version int) {
+		if r.q.Get("allowWatchBookmarks") == "true" {
+			send("BOOKMARK", r.show(object{"metadata": object{"resourceVersion": strconv.Itoa(version)}, "spec": object{"containers": nil}, "status": object{}}, false))
+		}
+	}
+	from, _ := strconv.Atoi(r.q.Get("resourceVersion"))
+	if from == 0 {
+		f.mu.Lock()
+		from = f.version
+		all := slices.Collect(maps.Values(f.objects[r.kind.resource]))
+		f.mu.Unlock()
+		for _, o := range all {
+			if match(o) {
+				send("ADDED", r.show(o, false))
+			}
+		}
+	}
+	seconds, _ := strconv.Atoi(r.q.Get("timeoutSeconds"))
+	if seconds == 0 {
+		seconds = 1800
+	}
+	end := time.NewTimer(time.Duration(seconds) * time.Second)
+	defer end.Stop()
+	mark := time.NewTicker(f.bookmarks)
+	defer mark.Stop()
+	f.mu.Lock()
+	ended := f.ended
+	f.mu.Unlock()
+	for {
+		f.mu.Lock()
+		i, _ := slices.BinarySearchFunc(f.history, from+1, func(e historyEntry, v int) int { return e.version - v })
+		news, now, forgotten, grew := f.history[i:], f.version, f.forgotten, f.grew
+		f.mu.Unlock()
+		if from < forgotten {
+			send("ERROR", fakeStatus(410, "Expired", fmt.Sprintf("too old resource version: %d (%d)", from, forgotten), nil))
+			return
+		}
+		for _, e := range news {
+			was, is := e.old != nil && match(e.old), e.obj != nil && match(e.obj)
+			switch {
+			case e.resource != r.kind.resource || e.lost:
+			case was && is:
+				send("MODIFIED", r.show(e.obj, false))
+			case is:
+				send("ADDED", r.show(e.obj, false))
+			case was: // the previous content, under the new version
+				last := clone(e.old)
+				metaOf(last)["resourceVersion"] = strconv.Itoa(e.version)
+				send("DELETED", r.show(last, false))
+			}
+		}
+		from = max(from, now)
+		select {
+		case <-grew:
+		case <-mark.C:
+			if from == now {
+				bookmark(now)
+			}
+		case <-end.C:
+			if from == now {
+				bookmark(now)
+			}
+			return
+		case <-ended:
+			if f.broken {
+				panic(http.ErrAbortHandler)
+			}
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// endWatches ends the running watches: cleanly, as a server that goes down does, or by breaking the connections.
+func (f *fakeServer) endWatches(broken bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.broken = broken
+	close(f.ended)
+	f.ended = make(chan struct{})
+}
+
+func (f *fakeServer) read(r *fakeRequest) {
+	if o := f.get(r.kind.resource, r.key); o != nil {
+		r.answer(200, r.show(o, false))
+		return
+	}
+	r.notFound()
+}
+
+func (f *fakeServer) create(r *fakeRequest) {
+	var o object
+	if err := json.Unmarshal(r.body, &o); err != nil || metaOf(o) == nil {
+		r.fail(400, "BadRequest", fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", r.kind.kind, r.kind.version, r.kind.kind, err), nil)
+		return
+	}
+	if prefix := str(metaOf(o), "generateName"); str(metaOf(o), "name") == "" && prefix != "" {
+		metaOf(o)["name"] = prefix + strconv.FormatUint(rand.Uint64N(1<<24), 36)
+	}
+	r.key.Name = str(metaOf(o), "name")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r.kind.namespaced {
+		metaOf(o)["namespace"] = r.key.Namespace
+		if f.objects["namespaces"][Key{"", r.key.Namespace}] == nil {
+			r.fail(404, "NotFound", fmt.Sprintf("namespaces %q not found", r.key.Namespace), object{"name": r.key.Namespace, "kind": "namespaces"})
+			return
+		}
+	}
+	if f.objects[r.kind.resource][r.key] != nil {
+		r.fail(409, "AlreadyExists", fmt.Sprintf("%s %q already exists", r.kind.qualified(), r.key.Name), r.details())
+		return
+	}
+	if r.valid(o) {
+		r.answer(201, r.show(f.putLocked(r.kind.resource, o), false))
+	}
+}
+
+// valid checks what the tests rely on; it answers what is not.
+func (r *fakeRequest) valid(o object) bool {
+	if about, ok := o["involvedObject"].(object); ok {
+		if ns := str(about, "namespace"); ns != r.key.Namespace && (ns != "" || r.key.Namespace != "default") {
+			r.invalid("involvedObject.namespace", fmt.Sprintf("Invalid value: %q: does not match event.namespace", ns))
+			return false
+		}
+	}
+	if err := checkDNSName(r.key.Name); err != nil {
+		r.invalid("metadata.name", err.Error())
+		return false
+	}
+	labels, _ := metaOf(o)["labels"].(object)
+	for k := range labels {
+		if checkLabelKey(k) != nil || checkLabelValue(str(labels, k)) != nil {
+			r.invalid("metadata.labels", fmt.Sprintf("Invalid value: %q: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')", str(labels, k)))
+			return false
+		}
+	}
+	if spec, ok := o["spec"].(object); ok && r.kind.kind == "Lease" {
+		for _, field := range []string{"acquireTime", "renewTime"} {
+			const micro = "2006-01-02T15:04:05.000000Z07:00"
+			if v := str(spec, field); v != "" {
+				if _, err := time.Parse(micro, v); err != nil {
+					r.fail(400, "BadRequest", "Lease in version \"v1\" cannot be handled as a Lease: "+err.Error(), nil)
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+func (f *fakeServer) update(r *fakeRequest) {
+	var o object
+	if err := json.Unmarshal(r.body, &o); err != nil || metaOf(o) == nil {
+		r.fail(400, "BadRequest", fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", r.kind.kind, r.kind.version, r.kind.kind, err), nil)
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old, version := f.objects[r.kind.resource][r.key], str(metaOf(o), "resourceVersion")
+	switch {
+	case !r.valid(o):
+	case old == nil && r.kind.kind == "Lease" && version == "":
+		r.answer(201, r.show(f.putLocked(r.kind.resource, o), false))
+	case old == nil:
+		r.notFound()
+	case version == "":
+		r.invalid("metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
+	case version != str(metaOf(old), "resourceVersion"):
+		r.conflict()
+	default:
+		f.storeLocked(r, old, o)
+	}
+}
+
+// storeLocked answers with o in place of old; where nothing has changed, not even the version does.
+func (f *fakeServer) storeLocked(r *fakeRequest, old, o object) {
+	for _, field := range []string{"uid", "creationTimestamp", "resourceVersion"} {
+		metaOf(o)[field] = metaOf(old)[field]
+	}
+	if reflect.DeepEqual(clone(o), clone(old)) {
+		r.answer(200, r.show(old, false))
+		return
+	}
+	r.answer(200, r.show(f.putLocked(r.kind.resource, o), false))
+}
+
+// mergePatch changes o as RFC 7396 says.
+func mergePatch(o, patch object) {
+	for k, v := range patch {
+		sub, isObject := v.(object)
+		switch {
+		case v == nil:
+			delete(o, k)
+		case isObject:
+			at, ok := o[k].(object)
+			if !ok {
+				at = object{}
+			}
+			mergePatch(at, sub)
+			o[k] = at
+		default:
+			o[k] = v
+		}
+	}
+}
+
+func (f *fakeServer) patch(r *fakeRequest) {
+	if t := r.Header.Get("Content-Type"); t != "application/merge-patch+json" && t != "application/strategic-merge-patch+json" {
+		r.fail(415, "UnsupportedMediaType", "415: Unsupported Media Type", object{})
+		return
+	}
+	var patch object
+	if err := json.Unmarshal(r.body, &patch); err != nil {
+		r.fail(400, "BadRequest", "error decoding patch: "+err.Error(), nil)
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old := f.objects[r.kind.resource][r.key]
+	if old == nil {
+		r.notFound()
+		return
+	}
+	meta := metaOf(patch)
+	if v := str(meta, "resourceVersion"); v != "" && v != str(metaOf(old), "resourceVersion") {
+		r.conflict()
+		return
+	}
+	if uid := str(meta, "uid"); uid != "" && uid != str(metaOf(old), "uid") {
+		r.invalid("metadata.uid", fmt.Sprintf("Invalid value: %q: field is immutable", uid))
+		return
+	}
+	o := clone(old)
+	mergePatch(o, patch)
+	if r.valid(o) {
+		f.storeLocked(r, old, o)
+	}
+}
+
+func (f *fakeServer) delete(r *fakeRequest) {
+	if o := f.remove(r.kind.resource, r.key); o != nil {
+		r.answer(200, r.show(o, false))
+		return
+	}
+	r.notFound()
+}
+
+// serve serves the fake over TLS and HTTP/2 and returns its URL and CA.
+func (f *fakeServer) serveTLS(clientCA *x509.CertPool) (srv *httptest.Server, ca []byte) {
+	srv = httptest.NewUnstartedServer(f)
+	srv.EnableHTTP2 = true
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.TLS = &tls.Config{ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: clientCA}
+	srv.StartTLS()
+	return srv, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
+}
+
+func kubeconfigFor(server string, ca []byte, user string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters:
+- name: fake
+  cluster:
+    server: %s
+    certificate-authority-data: %s
+users:
+- name: me
+  user:
+    %s
+contexts:
+- name: fake
+  context: {cluster: fake, user: me}
+current-context: fake
+`, server, base64.StdEncoding.EncodeToString(ca), user)
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The playground: PROGRAM playground PODCOUNT DIR [FLAGS…]
+
+func playground(args []string) int {
+	if len(args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: playground PODCOUNT-BINARY DIRECTORY [PODCOUNT-FLAGS]")
+		return 2
+	}
+	f := newFake()
+	f.tokens = map[string]bool{"playground": true}
+	f.addNode("control-plane", controlPlane)
+	f.addNode("worker-1")
+	f.addNode("worker-2")
+	nodes := []string{"control-plane", "worker-1", "worker-2"}
+	for i := range 30 {
+		f.addPod("default", fmt.Sprintf("web-%d", i), nodes[rand.IntN(len(nodes))])
+	}
+	srv, ca := f.serveTLS(nil)
+	file := filepath.Join(args[1], "playground.kubeconfig")
+	if err := os.WriteFile(file, []byte(kubeconfigFor(srv.URL, ca, "token: playground")), 0o600); err != nil {
+		fmt.Fprintln(os.Stderr, "playground:", err)
+		return 1
+	}
+	defer os.Remove(file)
+
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	cmd := exec.Command(args[0], append([]string{"-kubeconfig", file}, args[2:]...)...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C comes to us alone, and we pass it on
+	fmt.Printf("A fake API server with 3 nodes and about 30 pods that come and go runs at %s.\npodcount runs against it: %s\n", srv.URL, strings.Join(cmd.Args, " "))
+	if _, err := exec.LookPath("kubectl"); err == nil {
+		fmt.Printf("In another terminal, try:\n  export KUBECONFIG=%s\n  kubectl get nodes -L hopegi/pod-count\n  kubectl get pods -A -w\n  kubectl describe node control-plane\n  kubectl run mine --image=nginx\n  kubectl label node worker-1 %s=\n", file, controlPlane)
+	} else {
+		fmt.Printf("In another terminal, try:\n  curl -sk -H 'Authorization: Bearer playground' %s/api/v1/nodes/control-plane\n", srv.URL)
+	}
+	fmt.Print("Ctrl-C stops both.\n\n")
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, "playground:", err)
+		return 1
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	life := time.NewTicker(1500 * time.Millisecond)
+	for next := 30; ; next++ {
+		select {
+		case <-life.C:
+			if pods := f.all("pods"); len(pods) > 25+rand.IntN(10) {
+				f.remove("pods", keyOf(pods[rand.IntN(len(pods))]))
+			} else {
+				f.addPod("default", fmt.Sprintf("web-%d", next), nodes[rand.IntN(len(nodes))])
+			}
+			continue
+		case err := <-exited:
+			fmt.Fprintln(os.Stderr, "playground: podcount ended:", err)
+			return 1
+		case <-signals:
+		}
+		cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-exited:
+			return 0
+		case <-time.After(20 * time.Second):
+			cmd.Process.Kill()
+			return 1
+		}
+	}
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Test harness
+
+// logBuffer keeps what a program logs. Safe for concurrent use.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// pipeNet is a network within the process, on which the fake serves: the one kind that works in virtual time.
+type pipeNet struct {
+	conns chan net.Conn
+	done  chan struct{}
+	down  atomic.Bool // connections are refused
+	dials atomic.Int32
+}
+
+func (n *pipeNet) Accept() (net.Conn, error) {
+	select {
+	case c := <-n.conns:
+		return c, nil
+	case <-n.done:
+		return nil, net.ErrClosed
+	}
+}
+func (n *pipeNet) Close() error   { return nil }
+func (n *pipeNet) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (n *pipeNet) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	n.dials.Add(1)
+	if n.down.Load() {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	}
+	ours, theirs := net.Pipe()
+	select {
+	case n.conns <- theirs:
+		return ours, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// serve serves the fake on a network of its own until the test ends.
+func (f *fakeServer) serveIn(t testing.TB) *pipeNet {
+	n := &pipeNet{conns: make(chan net.Conn), done: make(chan struct{})}
+	srv := &http.Server{Handler: f, ErrorLog: log.New(io.Discard, "", 0)}
+	go srv.Serve(n)
+	t.Cleanup(func() {
+		close(n.done)
+		srv.Close()
+	})
+	return n
+}
+
+// program is a podcount that runs against a fake.
+type program struct {
+	t    testing.TB
+	net  *pipeNet
+	log  *logBuffer
+	stop func() error // asks it to stop and returns how it ended; also called when the test ends
+}
+
+// start runs the whole program against f, in virtual time.
+func (f *fakeServer) start(t testing.TB, args ...string) *program {
+	p := &program{t: t, net: f.serveIn(t), log: &logBuffer{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(ctx, append([]string{"-master", "http://127.0.0.1:1", "-v", "6"}, args...), func(string) string { return "" }, io.Discard, p.log, p.net.dial)
+	}()
+	p.stop = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	t.Cleanup(func() {
+		p.stop()
+		if t.Failed() {
+			t.Log(p.log.String())
+		}
+	})
+	return p
+}
+
+// simulate runs a test in virtual time, with a fake of its own.
+func simulate(t *testing.T, test func(t *testing.T, f *fakeServer)) {
+	synctest.Test(t, func(t *testing.T) { test(t, newFake()) })
+}
+
+// pass lets virtual time pass, and then everything come to rest.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func wantLabel(t *testing.T, f *fakeServer, node, label, want string) {
+	t.Helper()
+	if got := f.label(node, label); got != want {
+		t.Errorf("node %s has %s=%s, want %s", node, label, got, want)
+	}
+}
+
+func wantNumber(t *testing.T, what string, got, want int) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %d, want %d", what, got, want)
+	}
+}
+
+func wantText(t *testing.T, text, want string) {
+	t.Helper()
+	if !strings.Contains(text, want) {
+		t.Errorf("no %q in:\n%s", want, text)
+	}
+}
+
+const podCountLabel = "hopegi/pod-count"
+
+func quietLog() *Log { return newLog(io.Discard, &options{}) }
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The controller: the main job
+
+func TestTotalGoesToControlPlaneNodesOfEitherRoleAndToNoOther(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("new", controlPlane)
+		f.addNode("old", oldControlPlane+"=true")
+		f.addNode("worker")
+		f.addPods(3)
+		f.start(t)
+		synctest.Wait()
+		wantLabel(t, f, "new", podCountLabel, "3")
+		wantLabel(t, f, "old", podCountLabel, "3")
+		wantLabel(t, f, "worker", podCountLabel, "-")
+	})
+}
+
+func TestRightLabelIsNotWrittenAndAWrongOneOnce(t *testing.T) {
+	for _, c := range []struct {
+		has    string
+		writes int
+	}{{"4", 1}, {"3", 0}} {
+		simulate(t, func(t *testing.T, f *fakeServer) {
+			f.addNode("cp", controlPlane, podCountLabel+"="+c.has)
+			f.addNode("worker")
+			f.addPods(3)
+			f.start(t)
+			pass(time.Minute)
+			wantLabel(t, f, "cp", podCountLabel, "3")
+			wantNumber(t, "writes with the label at "+c.has, len(f.asked(isWrite)), c.writes)
+		})
+	}
+}
+
+func TestFirstChangeIsWrittenAtOnceThenOneAnIntervalAndTheLastStateAlways(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.start(t)
+		pass(35 * time.Second)
+		begin := time.Now()
+		before := len(f.asked(isWrite))
+		f.addPod("default", "first", "")
+		synctest.Wait()
+		wantLabel(t, f, "cp", podCountLabel, "1")
+		if time.Since(begin) != 0 {
+			t.Errorf("it took %v", time.Since(begin))
+		}
+		for i := range 250 { // 25 s of changes
+			f.addPod("default", fmt.Sprintf("more-%d", i), "")
+			pass(100 * time.Millisecond)
+		}
+		pass(10 * time.Second)
+		wantLabel(t, f, "cp", podCountLabel, "251")
+		writes := f.asked(isWrite)[before:]
+		wantNumber(t, "writes", len(writes), 4) // at 0, 10, 20 and 30 s
+		for i := 1; i < len(writes); i++ {
+			if gap := writes[i].At.Sub(writes[i-1].At); gap < 10*time.Second || gap > 11*time.Second {
+				t.Errorf("%v between two writes", gap)
+			}
+		}
+		before = len(f.asked(isWrite))
+		pass(5 * time.Minute)
+		wantNumber(t, "writes in the quiet", len(f.asked(isWrite))-before, 0)
+	})
+}
+
+func TestChangeBehindAQuietStartIsWrittenAtOnce(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane, podCountLabel+"=0")
+		f.start(t)
+		pass(2 * time.Second) // nothing was written so far, so nothing rests
+		f.addPods(1)
+		synctest.Wait()
+		wantLabel(t, f, "cp", podCountLabel, "1")
+	})
+}
+
+func TestNodeThatStopsMatchingLosesTheLabelAndOneThatBeginsGetsIt(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("a", controlPlane)
+		f.addNode("b")
+		f.addNode("left", podCountLabel+"=7") // from a time before the start
+		f.addPods(2)
+		f.start(t)
+		synctest.Wait()
+		wantLabel(t, f, "a", podCountLabel, "2")
+		wantLabel(t, f, "left", podCountLabel, "-")
+		pass(10 * time.Second)
+		f.setLabel("a", controlPlane, nil)
+		f.setLabel("b", controlPlane, "")
+		synctest.Wait()
+		wantLabel(t, f, "a", podCountLabel, "-")
+		wantLabel(t, f, "b", podCountLabel, "2")
+	})
+}
+
+func TestAnotherWritersLabelIsPutRight(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.addPods(2)
+		f.start(t)
+		for _, v := range []any{"99", nil} {
+			pass(15 * time.Second)
+			f.setLabel("cp", podCountLabel, v)
+			synctest.Wait()
+			wantLabel(t, f, "cp", podCountLabel, "2")
+		}
+	})
+}
+
+func TestRecreatedNodeGetsTheLabel(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.addPods(2)
+		f.start(t)
+		pass(30 * time.Second)
+		f.remove("nodes", Key{"", "cp"})
+		f.addNode("cp", controlPlane)
+		synctest.Wait()
+		wantLabel(t, f, "cp", podCountLabel, "2")
+	})
+}
+
+func TestNodeLabelCountsEachNodesOwnPods(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		const own = "example.com/pods"
+		f.addNode("cp", controlPlane)
+		f.addNode("w1")
+		f.addNode("w2")
+		f.addPod("a", "x", "w1")
+		f.addPod("a", "y", "w1")
+		f.addPod("a", "unbound", "")
+		f.start(t, "-node-label", own)
+		synctest.Wait()
+		wantLabel(t, f, "cp", podCountLabel, "3")
+		wantLabel(t, f, "cp", own, "0")
+		wantLabel(t, f, "w1", own, "2")
+		wantLabel(t, f, "w2", own, "0")
+		wantLabel(t, f, "w1", podCountLabel, "-")
+		pass(10 * time.Second)
+		bound := clone(f.get("pods", Key{"a", "unbound"}))
+		bound["spec"].(object)["nodeName"] = "w2"
+		f.put("pods", bound)
+		f.remove("pods", Key{"a", "x"})
+		synctest.Wait()
+		wantLabel(t, f, "cp", podCountLabel, "2")
+		wantLabel(t, f, "w1", own, "1")
+		wantLabel(t, f, "w2", own, "1")
+		accept := f.asked(isList("pods"))[0].Accept
+		if strings.Contains(accept, "PartialObjectMetadata") {
+			t.Errorf("asked for metadata alone (%s), which has no spec.nodeName", accept)
+		}
+	})
+}
+
+func TestMetadataAloneIsAskedForWhenNothingElseIsNeeded(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.start(t)
+		synctest.Wait()
+		for _, s := range f.asked(func(s seen) bool { return isList("pods")(s) || isList("nodes")(s) }) {
+			wantText(t, s.Accept, "as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json")
+		}
+		for _, s := range f.asked(func(s seen) bool { return isWatch("pods")(s) || isWatch("nodes")(s) }) {
+			wantText(t, s.Accept, "as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json")
+		}
+	})
+}
+
+func TestSelectorsAndNamespaceGoToTheServer(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.addPod("a", "in", "n1")
+		f.addPod("a", "elsewhere", "n2")
+		f.addPod("b", "other-namespace", "n1")
+		f.put("pods", podOn(object{"namespace": "a", "name": "other-label", "labels": object{"app": "db"}}, "n1"))
+		f.start(t, "-namespace", "a", "-pod-selector", "app in (web,api)", "-field-selector", "spec.nodeName=n1")
+		synctest.Wait()
+		wantLabel(t, f, "cp", podCountLabel, "1")
+		pass(20 * time.Second)
+		left := clone(f.get("pods", Key{"a", "in"})) // leaves the selector: a DELETED to us
+		metaOf(left)["labels"] = object{"app": "gone"}
+		f.put("pods", left)
+		synctest.Wait()
+		wantLabel(t, f, "cp", podCountLabel, "0")
+	})
+}
+
+func TestTotalNodesAreChosenBySelector(t *testing.T) {
+	for selector, want := range map[string]string{
+		"": "1 1 1", "zone": "1 1 -", "!zone": "- - 1", "zone=a": "1 - -", "zone!=a": "- 1 1", "zone in (a, b)": "1 1 -", "zone notin (a),zone": "- 1 -",
+	} {
+		simulate(t, func(t *testing.T, f *fakeServer) {
+			f.addNode("a", "zone=a")
+			f.addNode("b", "zone=b")
+			f.addNode("c")
+			f.addPods(1)
+			f.start(t, "-total-nodes", selector)
+			synctest.Wait()
+			if got := f.label("a", podCountLabel) + " " + f.label("b", podCountLabel) + " " + f.label("c", podCountLabel); got != want {
+				t.Errorf("%q chose %s, want %s", selector, got, want)
+			}
+		})
+	}
+}
+
+func TestNoNodeForTheTotalIsSaidOnce(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("worker")
+		f.addPods(1)
+		p := f.start(t)
+		pass(5 * time.Minute)
+		wantNumber(t, "lines about it", strings.Count(p.log.String(), "no node gets the total"), 1)
+		wantText(t, p.log.String(), "-total-nodes ''")
+	})
+}
+
+func eventsOf(f *fakeServer, reason string) (found []string) {
+	for _, e := range f.all("events") {
+		if str(e, "reason") == reason {
+			about := e["involvedObject"].(object)
+			found = append(found, fmt.Sprintf("%s/%s in %s: %s x%v", str(about, "kind"), str(about, "name"), str(metaOf(e), "namespace"), str(e, "message"), e["count"]))
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func TestEventsOnNewPodsAndOnChangedNodes(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		cp := f.addNode("cp", controlPlane)
+		f.put("namespaces", object{"metadata": object{"name": "shop"}})
+		f.addPods(41) // these are no news
+		f.start(t)
+		pass(20 * time.Second)
+		pod := f.addPod("shop", "new", "")
+		pass(time.Second)
+		if got, want := eventsOf(f, "PodCounted"), []string{"Pod/new in shop: pod count is 42 x1"}; !slices.Equal(got, want) {
+			t.Errorf("events %q, want %q", got, want)
+		}
+		want := []string{"Node/cp in default: pod count changed from 41 to 42 x1", "Node/cp in default: pod count changed from none to 41 x1"}
+		if got := eventsOf(f, "PodCountChanged"); !slices.Equal(got, want) {
+			t.Errorf("events %q, want %q", got, want)
+		}
+		uids := map[string]string{"Pod": str(metaOf(pod), "uid"), "Node": str(metaOf(cp), "uid")}
+		for _, e := range f.all("events") {
+			about := e["involvedObject"].(object)
+			if str(about, "uid") != uids[str(about, "kind")] || str(e, "reportingComponent") != "podcount" || str(e["source"].(object), "component") != "podcount" {
+				t.Errorf("event %v", e)
+			}
+			if !regexp.MustCompile(`^(new|cp)\.[0-9a-f]+$`).MatchString(str(metaOf(e), "name")) {
+				t.Errorf("an event named %s", str(metaOf(e), "name"))
+			}
+		}
+	})
+}
+
+func TestPodEventsOffLeavesThePodsOut(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.start(t, "-pod-events", "off")
+		pass(20 * time.Second)
+		f.addPods(1)
+		pass(20 * time.Second)
+		wantNumber(t, "events on pods", len(eventsOf(f, "PodCounted")), 0)
+		wantNumber(t, "events on nodes", len(eventsOf(f, "PodCountChanged")), 2)
+	})
+}
+
+func TestPodsFoundByARelistAreNews(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.addPods(2)
+		p := f.start(t)
+		pass(time.Second)
+		f.loseNext(1)
+		f.addPod("default", "unseen", "")
+		pass(time.Second)
+		wantNumber(t, "events before the relist", len(eventsOf(f, "PodCounted")), 0)
+		p.net.down.Store(true)
+		f.endWatches(true)
+		f.addPod("default", "later", "")
+		f.compact()
+		p.net.down.Store(false)
+		pass(2 * time.Minute)
+		wantLabel(t, f, "cp", podCountLabel, "4")
+		wantNumber(t, "events after the relist", len(eventsOf(f, "PodCounted")), 2)
+	})
+}
+
+func TestNothingIsWrittenBeforeBothListsAreComplete(t *testing.T) {
+	for _, resource := range []string{"pods", "nodes"} {
+		simulate(t, func(t *testing.T, f *fakeServer) {
+			f.addNode("cp", controlPlane, podCountLabel+"=500")
+			f.addNode("worker", podCountLabel+"=500")
+			f.addPods(500)
+			f.inject(t, fault{match: to(isList(resource)), times: 3, cut: 300})
+			f.start(t)
+			pass(time.Second)
+			wantNumber(t, "writes while "+resource+" are not listed", len(f.asked(isWrite)), 0)
+			pass(time.Minute)
+			wantLabel(t, f, "worker", podCountLabel, "-") // then it works
+			wantNumber(t, "writes", len(f.asked(isWrite)), 1)
+		})
+	}
+}
+
+func TestPatchCarriesUIDAndNoVersion(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		node := f.addNode("cp", controlPlane)
+		f.start(t)
+		synctest.Wait()
+		writes := f.asked(isWrite)
+		wantNumber(t, "writes", len(writes), 1)
+		if got, want := writes[0].Body, fmt.Sprintf(`{"metadata":{"labels":{"hopegi/pod-count":"0"},"uid":%q}}`, str(metaOf(node), "uid")); got != want {
+			t.Errorf("patch %s, want %s", got, want)
+		}
+		if got := writes[0].Query.Get("fieldManager"); got != "podcount" {
+			t.Errorf("fieldManager %q", got)
+		}
+	})
+}
+
+func statusFault(t testing.TB, match func(seen) bool, times, code int, reason string, details any, header ...string) fault {
+	t.Helper()
+	body, _ := json.Marshal(fakeStatus(code, reason, "as scripted", details))
+	h := map[string]string{}
+	for i := 0; i+1 < len(header); i += 2 {
+		h[header[i]] = header[i+1]
+	}
+	return fault{match: to(match), times: times, status: code, body: string(body), header: h}
+}
+
+func TestRefusedWrites(t *testing.T) {
+	uid := object{"causes": []any{object{"reason": "FieldValueInvalid", "field": "metadata.uid", "message": "field is immutable"}}}
+	policy := object{"causes": []any{object{"message": "denied request"}}}
+	for _, c := range []struct {
+		name    string
+		fault   func(t testing.TB) fault
+		retried bool // soon, by backoff; else the next tick brings it
+		log     string
+	}{
+		{"422 for the uid: the node was recreated", func(t testing.TB) fault { return statusFault(t, isWrite, 1, 422, "Invalid", uid) }, false, ""},
+		{"404", func(t testing.TB) fault { return statusFault(t, isWrite, 1, 404, "NotFound", nil) }, false, ""},
+		{"422 of a policy", func(t testing.TB) fault { return statusFault(t, isWrite, 1, 422, "Invalid", policy) }, true, "as scripted"},
+		{"409", func(t testing.TB) fault { return statusFault(t, isWrite, 1, 409, "Conflict", nil) }, true, "409 Conflict"},
+		{"500", func(t testing.TB) fault { return statusFault(t, isWrite, 2, 500, "InternalError", nil) }, true, "500 InternalError"},
+		{"403", func(t testing.TB) fault { return statusFault(t, isWrite, 1, 403, "Forbidden", nil) }, true, `the RBAC rule that allows it: apiGroups [\"\"], resources [\"nodes\"], verbs [\"patch\"]`},
+		{"a proxy's page", func(t testing.TB) fault {
+			return fault{match: to(isWrite), status: 502, body: "<html>\n<h1>Bad Gateway", header: map[string]string{"Content-Type": "text/html"}}
+		}, true, "patch nodes/cp: 502 Bad Gateway"},
+		{"applied, then the connection broke", func(t testing.TB) fault { return fault{match: to(isWrite), after: true} }, true, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakeServer) {
+				f.addNode("cp", controlPlane)
+				f.addNode("other", controlPlane)
+				f.addPods(2)
+				ft := c.fault(t)
+				any := ft.match
+				ft.match = func(r *http.Request) bool { return any(r) && strings.HasSuffix(r.URL.Path, "/cp") }
+				f.inject(t, ft)
+				p := f.start(t)
+				synctest.Wait()
+				wantLabel(t, f, "other", podCountLabel, "2") // one key's failure holds back no other
+				pass(time.Second)
+				if c.retried {
+					wantLabel(t, f, "cp", podCountLabel, "2")
+				}
+				pass(10 * time.Second)
+				wantLabel(t, f, "cp", podCountLabel, "2")
+				wantText(t, p.log.String(), c.log)
+			})
+		})
+	}
+}
+
+func TestRetryAfterOfAWriteIsHonoured(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.inject(t, fault{match: to(isWrite), status: 429, body: "Too many requests, please try again later.", header: map[string]string{"Retry-After": "7", "Content-Type": "text/plain"}})
+		f.start(t)
+		pass(6900 * time.Millisecond)
+		wantNumber(t, "writes within 6.9 s", len(f.asked(isWrite)), 1)
+		pass(200 * time.Millisecond)
+		wantNumber(t, "writes within 7.1 s", len(f.asked(isWrite)), 2)
+		wantLabel(t, f, "cp", podCountLabel, "0")
+	})
+}
+
+func TestForbiddenIsSaidOnceAMinuteAndRecovers(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		for i := range 50 {
+			f.addNode(fmt.Sprintf("cp-%d", i), controlPlane)
+		}
+		f.forbidden["patch nodes"] = true
+		p := f.start(t)
+		pass(55 * time.Second)
+		wantNumber(t, "warnings", strings.Count(p.log.String(), "level=WARN"), 1)
+		delete(f.forbidden, "patch nodes")
+		pass(time.Minute + 10*time.Second)
+		for i := range 50 {
+			wantLabel(t, f, fmt.Sprintf("cp-%d", i), podCountLabel, "0")
+		}
+	})
+}
+
+func TestWritesAreLimitedByQPS(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		for i := range 100 {
+			f.addNode(fmt.Sprintf("cp-%d", i), controlPlane)
+		}
+		f.start(t, "-qps", "10", "-burst", "20")
+		synctest.Wait()
+		wantNumber(t, "writes at once", len(f.asked(isWrite)), 20)
+		pass(4*time.Second + 50*time.Millisecond)
+		wantNumber(t, "writes after 4 s", len(f.asked(isWrite)), 60)
+		pass(5 * time.Second)
+		wantNumber(t, "writes after 9 s", len(f.asked(isWrite)), 100)
+	})
+}
+
+func TestStopFinishesTheWriteInHandAndSendsTheEventsThatWait(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.inject(t, fault{match: to(isWrite), delay: 3 * time.Second})
+		p := f.start(t)
+		synctest.Wait()
+		wantLabel(t, f, "cp", podCountLabel, "-")
+		if err := p.stop(); err != nil {
+			t.Errorf("stopped with %v", err)
+		}
+		wantLabel(t, f, "cp", podCountLabel, "0")
+		wantNumber(t, "events", len(eventsOf(f, "PodCountChanged")), 1)
+	})
+}
+
+func TestStopDoesNotWaitForEventsForEver(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.inject(t, fault{match: to(func(s seen) bool { return strings.HasSuffix(s.Path, "/events") }), stall: true})
+		p := f.start(t)
+		synctest.Wait()
+		start := time.Now()
+		if err := p.stop(); err != nil {
+			t.Errorf("stopped with %v", err)
+		}
+		if d := time.Since(start); d != eventsTime {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+func TestStopAtAnyTimeIsClean(t *testing.T) {
+	lists := func(s seen) bool { return isList("pods")(s) || isList("nodes")(s) }
+	for name, ft := range map[string]fault{
+		"before the first list": {match: to(lists), stall: true, times: 2},
+		"in a list":             {match: to(lists), hang: 40, times: 2},
+		"in a backoff":          {match: to(isList("pods")), status: 500, body: "{}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakeServer) {
+				f.addNode("cp", controlPlane)
+				f.inject(t, ft)
+				p := f.start(t)
+				synctest.Wait()
+				start := time.Now()
+				if err := p.stop(); err != nil || time.Since(start) != 0 {
+					t.Errorf("stopped with %v after %v", err, time.Since(start))
+				}
+			})
+		})
+	}
+}
+
+func TestUnknownFieldOfASelectorEndsTheProgramAsWrongUsage(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		p := f.start(t, "-field-selector", "spec.nonsense=1")
+		synctest.Wait()
+		var usage usageError
+		if err := p.stop(); !errors.As(err, &usage) || !strings.Contains(err.Error(), "field label not supported: spec.nonsense") {
+			t.Errorf("ended with %v", err)
+		}
+	})
+}
+
+func TestSecretsAreNotLogged(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.tokens = map[string]bool{"another": true}
+		dir := t.TempDir()
+		file := filepath.Join(dir, "config")
+		os.WriteFile(file, []byte(kubeconfigFor("http://127.0.0.1:1", nil, "token: sEcReT")), 0o600)
+		p := f.start(t, "-kubeconfig", file, "-v", "9")
+		pass(time.Minute)
+		wantText(t, p.log.String(), "401 Unauthorized")
+		if strings.Contains(p.log.String(), "sEcReT") {
+			t.Error("the token is in the log")
+		}
+	})
+}
+
+func TestVerbosityShowsTheInside(t *testing.T) {
+	for v, want := range map[string][]string{
+		"0": {"level=INFO msg=listed kind=Pod objects=3 rv="},
+		"2": {`msg="label written" node=cp label=hopegi/pod-count from=none to=3`},
+		"4": {`msg="ADDED Pod default/late" rv=`, `msg="queue: add" key=cp`},
+		"6": {`msg="GET /api/v1/pods?`, `status="200 OK" took=`, `msg="PATCH /api/v1/nodes/cp?fieldManager=podcount"`},
+	} {
+		simulate(t, func(t *testing.T, f *fakeServer) {
+			f.addNode("cp", controlPlane)
+			f.addPods(3)
+			p := f.start(t, "-v", v)
+			synctest.Wait()
+			f.addPod("default", "late", "")
+			synctest.Wait()
+			for level, lines := range map[string][]string{"0": {}, "2": {"label written"}, "4": {"queue: add"}, "6": {"GET /api"}} {
+				for _, line := range lines {
+					if strings.Contains(p.log.String(), line) != (level <= v) {
+						t.Errorf("-v %s: %q is there or not as it should not be", v, line)
+					}
+				}
+			}
+			for _, line := range want {
+				wantText(t, p.log.String(), line)
+			}
+		})
+	}
+}
+
+func TestLogsAsJSON(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		p := f.start(t, "-log-format", "json")
+		synctest.Wait()
+		for line := range strings.Lines(p.log.String()) {
+			if !json.Valid([]byte(line)) {
+				t.Errorf("not JSON: %s", line)
+			}
+		}
+	})
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The reflector
+
+// reflected is a reflector of pods alone, with what its listener heard.
+type reflected struct {
+	*Reflector[*Pod]
+	net   *pipeNet
+	log   *logBuffer
+	heard []string
+}
+
+func (f *fakeServer) reflect(t *testing.T) *reflected {
+	r := &reflected{net: f.serveIn(t), log: &logBuffer{}}
+	log := newLog(r.log, &options{verbosity: 6})
+	base, _ := url.Parse("http://127.0.0.1:1")
+	client := NewClient(&Config{Server: base, Token: func(string) (string, error) { return "", nil }}, r.net.dial, log)
+	kind := Kind[*Pod]{Name: "Pod", Path: "/api/v1/pods", New: func() *Pod { return new(Pod) }}
+	r.Reflector = NewReflector(client, kind, NewStore(func(p *Pod) string { return p.Spec.NodeName }), func(d Delta[*Pod]) {
+		switch {
+		case d.Old == nil:
+			r.heard = append(r.heard, "+"+d.New.Name)
+		case d.New == nil:
+			r.heard = append(r.heard, "-"+d.Old.Name)
+		default:
+			r.heard = append(r.heard, "~"+d.New.Name)
+		}
+	}, log)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		r.Run(ctx)
+		close(done)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		client.Close()
+		if t.Failed() {
+			t.Log(r.log.String())
+		}
+	})
+	synctest.Wait()
+	return r
+}
+
+// equalTo fails the test unless the store holds what the fake does.
+func (r *reflected) equalTo(t *testing.T, f *fakeServer) {
+	t.Helper()
+	var has, should []string
+	for _, p := range r.store.All() {
+		has = append(has, p.Key().String()+" "+p.UID+" "+p.Spec.NodeName)
+	}
+	for _, o := range f.all("pods") {
+		spec := o["spec"].(object)
+		should = append(should, keyOf(o).String()+" "+str(metaOf(o), "uid")+" "+str(spec, "nodeName"))
+	}
+	slices.Sort(has)
+	slices.Sort(should)
+	if !slices.Equal(has, should) {
+		t.Errorf("the store holds %q, the server %q", has, should)
+	}
+}
+
+// versions are the resourceVersions of the watches so far.
+func versions(f *fakeServer) (v []string) {
+	for _, s := range f.asked(isWatch("pods")) {
+		v = append(v, s.Query.Get("resourceVersion"))
+	}
+	return v
+}
+
+func TestWatchFollowsTheListAndAppliesEvents(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addPods(2)
+		r := f.reflect(t)
+		r.equalTo(t, f)
+		f.addPod("default", "new", "")
+		synctest.Wait()
+		f.addPod("default", "new", "n1") // bound
+		f.remove("pods", Key{"default", "web-0"})
+		synctest.Wait()
+		r.equalTo(t, f)
+		if want := []string{"+new", "~new", "-web-0"}; !slices.Equal(r.heard, want) {
+			t.Errorf("heard %q, want %q", r.heard, want)
+		}
+		wantNumber(t, "count of n1", r.store.Count("n1"), 1)
+		q := f.asked(isWatch("pods"))[0].Query
+		seconds, _ := strconv.Atoi(q.Get("timeoutSeconds"))
+		if q.Get("allowWatchBookmarks") != "true" || seconds < 300 || seconds >= 600 || q.Get("resourceVersion") == "" {
+			t.Errorf("watch asked for with %v", q)
+		}
+		if q := f.asked(isList("pods"))[0].Query; len(q) != 0 {
+			t.Errorf("list asked for with %v", q)
+		}
+	})
+}
+
+func TestCleanlyEndedWatchIsResumedAtOnceFromTheLastVersionWithoutARelist(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addPods(1)
+		r := f.reflect(t)
+		pass(10 * time.Second)
+		last := str(metaOf(f.addPod("default", "a", "")), "resourceVersion")
+		pass(10 * time.Second)
+		f.addNode("another-kind-raises-the-version")
+		f.endWatches(false)
+		synctest.Wait() // no time passes
+		if v := versions(f); len(v) != 2 || v[1] != last {
+			t.Errorf("watches from %q, want the second from %s", v, last)
+		}
+		f.remove("pods", Key{"default", "a"})
+		pass(11 * time.Minute) // past what any watch was asked for
+		wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
+		watches := f.asked(isWatch("pods"))
+		asked, _ := strconv.Atoi(watches[1].Query.Get("timeoutSeconds"))
+		if len(watches) < 3 {
+			t.Fatalf("watches from %q", versions(f))
+		}
+		if gap := watches[2].At.Sub(watches[1].At); gap != time.Duration(asked)*time.Second {
+			t.Errorf("resumed after %v; the watch was asked for for %d s", gap, asked)
+		}
+		r.equalTo(t, f)
+	})
+}
+
+func TestBookmarkMovesTheResumePointAndNothingElse(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addPods(1)
+		r := f.reflect(t)
+		f.addNode("n") // the pods' watch hears of this version in a bookmark alone
+		now := strconv.Itoa(f.version)
+		pass(11 * time.Minute)
+		v := versions(f)
+		if len(v) < 2 || v[1] != now {
+			t.Errorf("watches from %q, want the second from %s", v, now)
+		}
+		wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
+		wantNumber(t, "changes heard", len(r.heard), 0)
+		r.equalTo(t, f)
+	})
+}
+
+func TestBrokenConnectionIsResumedWithoutARelist(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.inject(t, fault{match: to(isWatch("pods")), cut: 200})
+		r := f.reflect(t)
+		pass(2 * time.Second)
+		f.addPod("default", "half-an-object", "") // breaks in the middle of it
+		pass(5 * time.Second)
+		r.equalTo(t, f)
+		wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
+		wantNumber(t, "watches", len(f.asked(isWatch("pods"))), 2)
+	})
+}
+
+func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
+	expired, _ := json.Marshal(fakeStatus(410, "Expired", "too old resource version: 1 (2)", nil))
+	gone, _ := json.Marshal(fakeStatus(410, "Gone", "too old resource version", nil))
+	for name, ft := range map[string]*fault{
+		"in the stream, by the server itself": nil,
+		"in the stream, reason Gone":          {body: `{"type":"ERROR","object":` + string(gone) + `}`},
+		"as the HTTP status":                  {status: 410, body: string(expired)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakeServer) {
+				f.addPods(3)
+				if ft != nil {
+					scripted := *ft
+					scripted.match = to(isWatch("pods"))
+					f.inject(t, scripted)
+				}
+				r := f.reflect(t)
+				if ft == nil {
+					r.net.down.Store(true)
+					f.endWatches(true)
+				}
+				f.remove("pods", Key{"default", "web-0"})
+				f.addPod("default", "new", "")
+				f.compact()
+				r.net.down.Store(false)
+				pass(30 * time.Second)
+				r.equalTo(t, f)
+				wantNumber(t, "lists", len(f.asked(isList("pods"))), 2)
+				if got, want := r.heard, []string{"+new", "-web-0"}; !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+					t.Errorf("heard %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestPersistentlyExpiredVersionIsNotRetriedInAHotLoop(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.inject(t, statusFault(t, isWatch("pods"), 20, 410, "Expired", nil))
+		f.reflect(t)
+		pass(2 * time.Minute)
+		if n := len(f.asked(isList("pods"))); n < 4 || n > 12 {
+			t.Errorf("%d lists in two minutes of 410s", n)
+		}
+		pass(20 * time.Minute)
+	})
+}
+
+func TestRefusedWatchBacksOffAndKeepsItsVersion(t *testing.T) {
+	for name, ft := range map[string]fault{
+		"429 with Retry-After, plain text": {status: 429, body: "Too many requests", header: map[string]string{"Retry-After": "1", "Content-Type": "text/plain"}},
+		"429 in the stream":                {body: `{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"TooManyRequests","code":429}}`},
+		"500":                              {status: 500, body: `{}`},
+		"a page that is no JSON":           {status: 200, body: "<html>", header: map[string]string{"Content-Type": "text/html"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakeServer) {
+				ft.match, ft.times = to(isWatch("pods")), 4
+				f.inject(t, ft)
+				r := f.reflect(t)
+				pass(time.Minute)
+				wantNumber(t, "watches", len(f.asked(isWatch("pods"))), 5)
+				wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
+				f.addPods(1)
+				synctest.Wait()
+				r.equalTo(t, f)
+				w := f.asked(isWatch("pods"))
+				for i, least := range []time.Duration{800 * time.Millisecond, 1600 * time.Millisecond, 3200 * time.Millisecond, 6400 * time.Millisecond} {
+					if gap := w[i+1].At.Sub(w[i].At); gap < least || gap > 2*least {
+						t.Errorf("retry %d after %v, want %v and up to as much again", i+1, gap, least)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestRefusedConnectionBacksOff(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		r := f.reflect(t)
+		r.net.down.Store(true)
+		f.endWatches(true)
+		before := r.net.dials.Load()
+		pass(10 * time.Minute)
+		if n := r.net.dials.Load() - before; n < 10 || n > 25 {
+			t.Errorf("%d dials in ten minutes", n)
+		}
+		if n := strings.Count(r.log.String(), "level=WARN"); n > 11 {
+			t.Errorf("%d warnings in ten minutes", n)
+		}
+		f.addPods(1)
+		r.net.down.Store(false)
+		pass(time.Minute)
+		r.equalTo(t, f)
+		wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
+	})
+}
+
+func TestThreeShortWatchesInARowLeadToARelist(t *testing.T) {
+	for times, lists := range map[int]int{2: 1, 3: 2} {
+		simulate(t, func(t *testing.T, f *fakeServer) {
+			f.inject(t, fault{match: to(isWatch("pods")), times: times, body: "\n"})
+			r := f.reflect(t)
+			pass(time.Minute)
+			wantNumber(t, fmt.Sprintf("lists after %d short watches", times), len(f.asked(isList("pods"))), lists)
+			f.addPods(1)
+			synctest.Wait()
+			r.equalTo(t, f)
+		})
+	}
+}
+
+func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
+	for name, body := range map[string]string{
+		"no JSON":             "}{",
+		"half an object":      `{"type":"ADDED","object":{"metadata":{"name":"x"`,
+		"an unknown type":     `{"type":"MOVED","object":{"metadata":{"name":"x","uid":"u","resourceVersion":"999"}}}`,
+		"no uid":              `{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"999"}}}`,
+		"bookmark of nothing": `{"type":"BOOKMARK","object":{"metadata":{}}}`,
+		"an ERROR":            `{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"StorageReadError","code":500}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for times, lists := range map[int]int{1: 1, 2: 2} {
+				simulate(t, func(t *testing.T, f *fakeServer) {
+					f.inject(t, fault{match: to(isWatch("pods")), times: times, body: body})
+					r := f.reflect(t)
+					pass(time.Minute)
+					wantNumber(t, fmt.Sprintf("lists after garbage %d times", times), len(f.asked(isList("pods"))), lists)
+					f.addPods(1)
+					synctest.Wait()
+					r.equalTo(t, f)
+				})
+			}
+		})
+	}
+}
+
+func TestSilentWatchIsCutAndResumedAndTwoInARowLeadToARelist(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.inject(t, fault{match: to(isWatch("pods")), hang: 1})
+		r := f.reflect(t)
+		f.addPods(1)
+		pass(silence - time.Second)
+		wantNumber(t, "watches before the time", len(f.asked(isWatch("pods"))), 1)
+		pass(2 * time.Second)
+		wantNumber(t, "watches after it", len(f.asked(isWatch("pods"))), 2)
+		r.equalTo(t, f)
+		wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
+	})
+	simulate(t, func(t *testing.T, f *fakeServer) { // a version from the future is answered with silence
+		f.version = 5000
+		r := f.reflect(t)
+		f.mu.Lock()
+		f.version, f.history = 300, nil // etcd was restored from an older snapshot
+		f.mu.Unlock()
+		f.addPods(1)
+		f.endWatches(true)
+		pass(3*silence + time.Minute)
+		r.equalTo(t, f)
+		wantNumber(t, "lists", len(f.asked(isList("pods"))), 2)
+	})
+}
+
+func TestHourlyRelistMendsALostEvent(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addPods(3)
+		r := f.reflect(t)
+		f.loseNext(2) // a pod's deletion is two changes
+		f.remove("pods", Key{"default", "web-1"})
+		pass(50 * time.Minute)
+		wantNumber(t, "pods while the loss is not known", r.store.Len(), 3)
+		wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
+		pass(17 * time.Minute)
+		r.equalTo(t, f)
+		wantNumber(t, "lists", len(f.asked(isList("pods"))), 2)
+	})
+}
+
+func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		event := func(typ, name, uid, version, node string) string {
+			return fmt.Sprintf(`{"type":%q,"object":{"metadata":{"namespace":"default","name":%q,"uid":%q,"resourceVersion":%q},"spec":{"nodeName":%q}}}`+"\n", typ, name, uid, version, node)
+		}
+		f.inject(t, fault{match: to(isWatch("pods")), body: event("ADDED", "a", "u1", "1000", "n1") + event("MODIFIED", "a", "u1", "999", "old") +
+			event("ADDED", "a", "u1", "1000", "n1") + event("DELETED", "a", "u1", "998", "n1") + event("DELETED", "a", "u1", "1001", "n1") +
+			event("ADDED", "a", "u1", "1000", "n1") + event("ADDED", "a", "u2", "1002", "n2") + event("ADDED", "a", "u3", "1003", "n3")})
+		r := f.reflect(t)
+		if want := []string{"+a", "-a", "+a", "-a", "+a"}; !slices.Equal(r.heard, want) {
+			t.Errorf("heard %q, want %q", r.heard, want)
+		}
+		if p := r.store.Get(Key{"default", "a"}); p == nil || p.UID != "u3" || r.store.Count("n3") != 1 || r.store.Count("n2") != 0 {
+			t.Errorf("the store holds %+v", p)
+		}
+	})
+}
+
+func TestListInPagesOnceWholeListsHaveFailed(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addPods(pageLimit + 500)
+		f.inject(t, fault{match: to(isList("pods")), times: 2, cut: 5000})
+		r := f.reflect(t)
+		pass(time.Minute)
+		r.equalTo(t, f)
+		lists := f.asked(isList("pods"))
+		wantNumber(t, "requests", len(lists), 4)
+		for i, want := range []string{"", "", "2000", "2000"} {
+			if got := lists[i].Query.Get("limit"); got != want {
+				t.Errorf("request %d has limit %q, want %q", i, got, want)
+			}
+		}
+	})
+}
+
+func TestExpiredPageStartsTheListAgainOnce(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addPods(pageLimit + 500)
+		f.inject(t, fault{match: to(isList("pods")), times: 2, cut: 5000})
+		second := func(s seen) bool { return isList("pods")(s) && s.Query.Has("continue") }
+		f.inject(t, statusFault(t, second, 1, 410, "Expired", nil))
+		r := f.reflect(t)
+		pass(time.Minute)
+		r.equalTo(t, f)
+		wantNumber(t, "requests", len(f.asked(isList("pods"))), 6)
+	})
+}
+
+func TestOutageDoesNotLeadToPages(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.inject(t, fault{match: to(isList("pods")), times: 4, status: 503, body: "no endpoints available"})
+		r := f.reflect(t)
+		pass(time.Minute)
+		r.equalTo(t, f)
+		for _, s := range f.asked(isList("pods")) {
+			if s.Query.Has("limit") {
+				t.Error("asked for a page")
+			}
+		}
+	})
+}
+
+func TestFailedListIsThrownAwayWhole(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addPods(500)
+		r := f.reflect(t)
+		for i := range 500 {
+			f.loseNext(2)
+			f.remove("pods", Key{"default", fmt.Sprintf("web-%d", i)})
+			f.loseNext(1)
+			f.addPod("default", fmt.Sprintf("other-%d", i), "")
+		}
+		f.inject(t, fault{match: to(isList("pods")), cut: 5000})
+		f.compact()
+		f.endWatches(true)
+		pass(900 * time.Millisecond * 2)
+		for len(f.asked(isList("pods"))) < 2 {
+			pass(100 * time.Millisecond)
+		}
+		wantNumber(t, "changes heard of half a list", len(r.heard), 0)
+		wantNumber(t, "pods", r.store.Len(), 500)
+		pass(time.Minute)
+		wantNumber(t, "changes heard of a whole one", len(r.heard), 1000)
+		r.equalTo(t, f)
+	})
+}
+
+func TestSlowListShowsThatItLives(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addPods(1000)
+		f.inject(t, fault{match: to(isList("pods")), hang: 5000})
+		r := f.reflect(t)
+		pass(silence + 10*time.Second)
+		r.equalTo(t, f)
+		wantText(t, r.log.String(), "nothing was heard for 2m30s")
+	})
+	log := &logBuffer{}
+	synctest.Test(t, func(t *testing.T) {
+		r := NewReflector(nil, Kind[*Pod]{Name: "Pod"}, NewStore[*Pod](nil), nil, newLog(log, &options{}))
+		tell := r.progress()
+		tell(256)
+		wantNumber(t, "lines at the start", strings.Count(log.String(), "still listing"), 0)
+		pass(slowList + time.Millisecond)
+		tell(512)
+		tell(768)
+		wantText(t, log.String(), `msg="still listing" kind=Pod objects=512 for=2s`)
+		wantNumber(t, "lines after two seconds", strings.Count(log.String(), "still listing"), 1)
+	})
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The store and the decoders
+
+func makePod(name, uid, version, node string) *Pod {
+	p := &Pod{Meta: Meta{Namespace: "ns", Name: name, UID: uid, ResourceVersion: version}}
+	p.Spec.NodeName = node
+	return p
+}
+
+func TestReplaceIsADiff(t *testing.T) {
+	s := NewStore(func(p *Pod) string { return p.Spec.NodeName })
+	list := func(pods ...*Pod) (got []string) {
+		l := s.List()
+		for _, p := range pods {
+			l.Add(p)
+		}
+		for _, d := range l.Commit() {
+			switch {
+			case d.Old == nil:
+				got = append(got, "added "+d.New.Name+d.New.UID)
+			case d.New == nil:
+				got = append(got, "removed "+d.Old.Name+d.Old.UID)
+			default:
+				got = append(got, "updated "+d.New.Name)
+			}
+		}
+		slices.Sort(got)
+		return got
+	}
+	steps := []struct {
+		pods []*Pod
+		want []string
+	}{
+		{[]*Pod{makePod("a", "1", "10", "x"), makePod("b", "2", "11", "x")}, []string{"added a1", "added b2"}},
+		{[]*Pod{makePod("a", "1", "10", "x"), makePod("b", "2", "11", "x")}, nil},
+		{[]*Pod{makePod("a", "1", "30", "x"), makePod("b", "2", "31", "x")}, nil}, // newer, but nothing that counts
+		{[]*Pod{makePod("a", "1", "40", "y"), makePod("c", "3", "41", "y")}, []string{"added c3", "removed b2", "updated a"}},
+		{[]*Pod{makePod("a", "9", "50", "y"), makePod("c", "3", "41", "y")}, []string{"added a9", "removed a1"}},
+		{[]*Pod{makePod("a", "9", "5", "z")}, []string{"removed c3", "updated a"}}, // versions went back: still the truth
+		{nil, []string{"removed a9"}},
+		{[]*Pod{makePod("d", "4", "60", "x")}, []string{"added d4"}},
+	}
+	for i, step := range steps {
+		if got := list(step.pods...); !slices.Equal(got, step.want) {
+			t.Errorf("list %d: %q, want %q", i, got, step.want)
+		}
+	}
+}
+
+func TestDroppedListChangesNothing(t *testing.T) {
+	s := NewStore(func(p *Pod) string { return p.Spec.NodeName })
+	l := s.List()
+	l.Add(makePod("a", "1", "10", "x"))
+	l.Commit()
+	l = s.List() // breaks off behind this:
+	l.Add(makePod("a", "1", "10", "x"))
+	l.Add(makePod("b", "2", "11", "x"))
+	l = s.List()
+	l.Add(makePod("a", "1", "10", "x"))
+	if ds := l.Commit(); len(ds) != 0 || s.Len() != 1 || s.Count("x") != 1 {
+		t.Errorf("%d changes, %d objects", len(ds), s.Len())
+	}
+}
+
+func TestIndexEqualsARecountAfterAnyHistory(t *testing.T) {
+	for seed := range uint64(50) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		s := NewStore(func(p *Pod) string { return p.Spec.NodeName })
+		random := func(version int) *Pod {
+			return makePod(strconv.Itoa(rnd.IntN(8)), strconv.Itoa(rnd.IntN(3)), strconv.Itoa(version), []string{"", "n1", "n2"}[rnd.IntN(3)])
+		}
+		for step := range 300 {
+			switch rnd.IntN(8) {
+			case 0:
+				l := s.List()
+				for range rnd.IntN(8) {
+					l.Add(random(step))
+				}
+				if rnd.IntN(3) > 0 {
+					l.Commit()
+				}
+			case 1:
+				s.Written(random(step + 2))
+			case 2:
+				s.Apply("DELETED", random(step))
+			default:
+				s.Apply([]string{"ADDED", "MODIFIED"}[rnd.IntN(2)], random(step-rnd.IntN(5)))
+			}
+			recount := map[string]int{}
+			for _, p := range s.All() {
+				if p.Spec.NodeName != "" {
+					recount[p.Spec.NodeName]++
+				}
+			}
+			if !maps.Equal(recount, s.counts) {
+				t.Fatalf("seed %d, step %d: index %v, recount %v", seed, step, s.counts, recount)
+			}
+		}
+	}
+}
+
+func TestWrittenObjectIsTakenOnlyInPlaceOfAnOlderOneOfItsUID(t *testing.T) {
+	s := NewStore[*Pod](nil)
+	s.Apply("ADDED", makePod("a", "1", "10", "x"))
+	for _, c := range []struct {
+		p    *Pod
+		want string
+	}{
+		{makePod("a", "1", "12", "new"), "new"},
+		{makePod("a", "1", "11", "older"), "new"},
+		{makePod("a", "2", "99", "other uid"), "new"},
+	} {
+		if s.Written(c.p); s.Get(Key{"ns", "a"}).Spec.NodeName != c.want {
+			t.Errorf("%s was taken", c.p.Spec.NodeName)
+		}
+	}
+	if s.Apply("MODIFIED", makePod("a", "1", "11", "late event")); s.Get(Key{"ns", "a"}).Spec.NodeName != "new" {
+		t.Error("an event from before our write took it back")
+	}
+	s.Apply("DELETED", makePod("a", "1", "13", "x"))
+	if s.Written(makePod("a", "1", "14", "ghost")); s.Len() != 0 {
+		t.Error("a write's answer brought back what was deleted")
+	}
+}
+
+func TestVersionsCompareAsDecimalsOfAnyLength(t *testing.T) {
+	for _, c := range []struct {
+		a, b  string
+		newer bool
+	}{
+		{"10", "9", true}, {"9", "10", false}, {"10", "10", false}, {"010", "9", true},
+		{"123456789012345678901234567890", "99999999999999999999", true}, {"5", "", true}, {"odd", "7", true}, {"odd", "odd", false},
+	} {
+		if newerVersion(c.a, c.b) != c.newer {
+			t.Errorf("newer(%q, %q) is not %v", c.a, c.b, c.newer)
+		}
+	}
+}
+
+func TestSelectors(t *testing.T) {
+	set := map[string]string{"app": "web", "empty": "", "x.io/tier": "front"}
+	for text, want := range map[string]bool{
+		"": true, "app": true, "!app": false, "none": false, "!none": true, "app=web": true, "app==web": true, "app = web": true, "app=db": false,
+		"app!=db": true, "none!=x": true, "app!=web": false, "app in (web,db)": true, "app in(db, api)": false, "none in (a)": false,
+		"app notin (db)": true, "none notin (a)": true, "app notin (web)": false, "empty=": true, "empty": true,
+		"x.io/tier=front,app in (web),!none": true, "x.io/tier=front,app in (db),!none": false,
+	} {
+		if s, err := parseSelector(text); err != nil || s.Matches(set) != want {
+			t.Errorf("%q: %v, %v", text, s.Matches(set), err)
+		}
+	}
+	for text, want := range map[string]string{
+		"app in web": `in needs values in parentheses`, "app like web": `"like" is no operator`, "a=b,,c": `requirement 2 ""`, "=v": "label key",
+		"app=not valid": "label value", "-app": "label key", "a/b/c": "label key", "UPPER.io/x": "prefix", "!a=b": "label key", "app>5": "is no operator",
+		"x in (a": "parentheses", strings.Repeat("a", 64): "63",
+	} {
+		if _, err := parseSelector(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
+	kind := &Kind[*Pod]{Name: "Pod", New: func() *Pod { return new(Pod) }}
+	item := `{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"1"}}`
+	for text, want := range map[string]string{
+		``:                                     "EOF",
+		`[]`:                                   "[ instead of an object",
+		`{"items":[` + item + `]}`:             "no metadata.resourceVersion",
+		`{"metadata":{"resourceVersion":"5"}}`: "no items",
+		`{"metadata":{"resourceVersion":"5"},"items":{}}`:                   "items: not a list",
+		`{"metadata":{"resourceVersion":"5"},"items":[` + item:              "items: EOF",
+		`{"metadata":{"resourceVersion":"5"},"items":[` + item + `,{"met`:   "items: item 1: unexpected EOF",
+		`{"metadata":{"resourceVersion":"5"},"items":[` + item + `,7]}`:     "items: item 1: json: cannot unmarshal number",
+		`{"metadata":{"resourceVersion":"5"},"items":[` + item + `,{}]}`:    `items: item 1: Pod "" has no metadata.name`,
+		`{"metadata":{"resourceVersion":"5"},"items":[{"metadata":[1]}]}`:   "items: item 0: json",
+		`{"kind":"Status","status":"Failure","message":"strange","code":1}`: "not a list",
+	} {
+		if _, err := decodeList(strings.NewReader(text), kind, func(*Pod) {}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	n := 0
+	meta, err := decodeList(strings.NewReader(`{"kind":"PodList","items":[`+item+`,`+item+`],"metadata":{"resourceVersion":"5","continue":"c"}}`), kind, func(*Pod) { n++ })
+	if err != nil || n != 2 || meta.ResourceVersion != "5" || meta.Continue != "c" {
+		t.Errorf("%d items, %+v, %v", n, meta, err)
+	}
+	if _, err := decodeList(strings.NewReader(`{"metadata":{"resourceVersion":"5"},"items":null}`), kind, func(*Pod) {}); err != nil {
+		t.Error(err)
+	}
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The workqueue, the bucket, the recorder
+
+func testQueue(t *testing.T) *Queue[string] {
+	ctx, cancel := context.WithCancel(t.Context())
+	q := NewQueue[string](ctx, quietLog(), 5*time.Millisecond, 30*time.Second)
+	t.Cleanup(cancel)
+	return q
+}
+
+// ready is the next key if there is one right now, else "".
+func ready(q *Queue[string]) string {
+	synctest.Wait()
+	select {
+	case k := <-q.out:
+		return k
+	default:
+		return ""
+	}
+}
+
+func wantReady(t *testing.T, q *Queue[string], want string) {
+	t.Helper()
+	if got := ready(q); got != want {
+		t.Errorf("ready: %q, want %q", got, want)
+	}
+}
+
+func TestQueueHoldsAKeyOnceAndInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := testQueue(t)
+		q.Add("a", "b", "a")
+		q.Add("a")
+		for _, want := range []string{"a", "b", ""} {
+			wantReady(t, q, want)
+		}
+	})
+}
+
+func TestQueueHandsOutAKeyAgainThatWasAddedWhileAWorkerHadIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := testQueue(t)
+		q.Add("a")
+		wantReady(t, q, "a")
+		q.Add("a")
+		q.Add("a")
+		wantReady(t, q, "") // not to a second worker
+		q.Done("a", Result{}, nil)
+		wantReady(t, q, "a")
+		q.Done("a", Result{}, nil)
+		wantReady(t, q, "")
+	})
+}
+
+func TestQueueGivesNoKeyToTwoWorkersAndLosesNoChange(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	q := NewQueue[int](ctx, quietLog(), time.Microsecond, time.Millisecond)
+	const keys, workers, adders, rounds = 20, 8, 4, 2000
+	var hands [keys]atomic.Int32        // who has the key
+	var wanted, done [keys]atomic.Int64 // the newest change of a key, and the newest that a worker saw
+	var workersDone, addersDone sync.WaitGroup
+	seen := make(chan struct{}, 1)
+	for range workers {
+		workersDone.Go(func() {
+			for {
+				k, ok := q.Get()
+				if !ok {
+					return
+				}
+				if hands[k].Add(1) != 1 {
+					t.Errorf("key %d is with two workers", k)
+				}
+				done[k].Store(wanted[k].Load())
+				var err error
+				if rand.IntN(10) == 0 {
+					err = errors.New("once more")
+				}
+				hands[k].Add(-1)
+				q.Done(k, Result{Rest: time.Duration(rand.IntN(20)) * time.Microsecond}, err)
+				select {
+				case seen <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+	for range adders {
+		addersDone.Go(func() {
+			for range rounds {
+				k := rand.IntN(keys)
+				wanted[k].Add(1)
+				if rand.IntN(4) == 0 {
+					q.AddAfter(k, time.Duration(rand.IntN(50))*time.Microsecond)
+				} else {
+					q.Add(k)
+				}
+			}
+		})
+	}
+	addersDone.Wait()
+	late := time.After(20 * time.Second)
+	for k := 0; k < keys; {
+		if done[k].Load() == wanted[k].Load() {
+			k++
+			continue
+		}
+		select {
+		case <-seen:
+		case <-late:
+			t.Fatalf("key %d: change %d was never seen, %d was", k, wanted[k].Load(), done[k].Load())
+		}
+	}
+	cancel()
+	workersDone.Wait()
+}
+
+func TestQueueAddAfterKeepsTheEarliestTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := testQueue(t)
+		q.AddAfter("a", 20*time.Second)
+		q.AddAfter("a", 10*time.Second)
+		q.AddAfter("a", 30*time.Second)
+		q.AddAfter("b", 15*time.Second)
+		pass(9 * time.Second)
+		wantReady(t, q, "")
+		pass(time.Second)
+		wantReady(t, q, "a")
+		q.Done("a", Result{RequeueAfter: time.Second}, nil)
+		pass(time.Second)
+		wantReady(t, q, "a")
+		q.Done("a", Result{}, nil)
+		pass(time.Hour)
+		wantReady(t, q, "b")
+		wantReady(t, q, "")
+	})
+}
+
+func TestQueueRetriesAFailedKeyByABackoffOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := testQueue(t)
+		q.Add("bad", "good")
+		wantReady(t, q, "bad")
+		for n := 1; n <= 20; n++ {
+			if got := q.Done("bad", Result{}, errors.New("no")); got != n {
+				t.Fatalf("%d failures, want %d", got, n)
+			}
+			least := min(5*time.Millisecond<<(n-1), 30*time.Second)
+			q.Add("bad") // neither a tick nor a change cuts the backoff short
+			pass(least - time.Nanosecond)
+			if n == 1 {
+				wantReady(t, q, "good")
+				q.Done("good", Result{}, nil)
+			}
+			wantReady(t, q, "")
+			pass(least + time.Nanosecond)
+			wantReady(t, q, "bad")
+		}
+		q.Done("bad", Result{}, nil)
+		pass(time.Hour)
+		wantReady(t, q, "") // what was added meanwhile was seen by the retry
+		q.Add("bad")
+		wantReady(t, q, "bad")
+		wantNumber(t, "failures after a success", q.Done("bad", Result{}, errors.New("no")), 1)
+	})
+}
+
+func TestQueueHonoursAServersRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := testQueue(t)
+		q.Add("a")
+		wantReady(t, q, "a")
+		q.Done("a", Result{}, fmt.Errorf("patch: %w", &Status{Code: 429, wait: 9 * time.Second}))
+		pass(9*time.Second - 1)
+		wantReady(t, q, "")
+		pass(1)
+		wantReady(t, q, "a")
+	})
+}
+
+func TestQueueKeepsWhatIsAddedToARestingKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := testQueue(t)
+		q.Add("a")
+		wantReady(t, q, "a")
+		q.Done("a", Result{Rest: 10 * time.Second}, nil)
+		pass(time.Second)
+		q.Add("a")
+		pass(8 * time.Second)
+		wantReady(t, q, "")
+		pass(time.Second)
+		wantReady(t, q, "a")
+		q.Done("a", Result{Rest: 10 * time.Second}, nil)
+		pass(time.Minute)
+		wantReady(t, q, "") // nothing was added
+		wantNumber(t, "keys in memory", len(q.items), 0)
+	})
+}
+
+func TestQueueEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		q := NewQueue[string](ctx, quietLog(), time.Millisecond, time.Second)
+		q.Add("a", "b")
+		k, ok := q.Get()
+		if !ok || k != "a" {
+			t.Fatalf("got %q, %v", k, ok)
+		}
+		cancel()
+		synctest.Wait()
+		if k, ok := q.Get(); ok {
+			t.Errorf("got %q after the end", k)
+		}
+		q.Add("c") // neither blocks
+		q.Done("a", Result{}, errors.New("late"))
+	})
+}
+
+func TestBackoffDoublesUpToItsLimitWithJitter(t *testing.T) {
+	for n, least := range map[int]time.Duration{1: 1, 2: 2, 3: 4, 5: 16, 6: 30, 63: 30, 64: 30, 1000: 30} {
+		least *= time.Second
+		spread := map[time.Duration]bool{}
+		for range 100 {
+			d := backoff(n, time.Second, 30*time.Second)
+			if d < least || d > 2*least {
+				t.Errorf("backoff %d is %v", n, d)
+			}
+			spread[d] = true
+		}
+		if len(spread) < 50 {
+			t.Errorf("backoff %d has no jitter", n)
+		}
+	}
+}
+
+func TestBucketGivesABurstThenARate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBucket(10, 3)
+		start := time.Now()
+		for range 8 {
+			if err := b.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := time.Since(start).Round(time.Millisecond); d != 500*time.Millisecond {
+			t.Errorf("3 + 5 tokens took %v", d)
+		}
+		if b.Allow() {
+			t.Error("a token too many")
+		}
+		pass(time.Hour)
+		n := 0
+		for b.Allow() {
+			n++
+		}
+		wantNumber(t, "tokens after an hour", n, 3)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if b.Wait(ctx) == nil {
+			t.Error("did not end with its context")
+		}
+	})
+}
+
+func TestLRUForgetsTheOldest(t *testing.T) {
+	l := lru[string, int]{max: 2}
+	made := 0
+	get := func(k string) { l.get(k, func() int { made++; return made }) }
+	for _, k := range []string{"a", "b", "a", "c", "a", "b"} { // c drives out b, b drives out c
+		get(k)
+	}
+	wantNumber(t, "values made", made, 4)
+	wantNumber(t, "values kept", len(l.items), 2)
+}
+
+// recording runs a recorder against f and returns it with its end.
+func (f *fakeServer) recording(t *testing.T) (r *Recorder, end func()) {
+	n := f.serveIn(t)
+	base, _ := url.Parse("http://127.0.0.1:1")
+	client := NewClient(&Config{Server: base, Token: func(string) (string, error) { return "", nil }}, n.dial, quietLog())
+	r = NewRecorder(client.Send, quietLog(), "test")
+	ctx, cancel := context.WithCancel(t.Context())
+	stop, stopNow := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		r.Run(ctx, stop)
+		close(done)
+	}()
+	end = sync.OnceFunc(func() {
+		stopNow()
+		<-done
+		cancel()
+		client.Close()
+	})
+	t.Cleanup(end)
+	return r, end
+}
+
+func somePod(n int) ObjectReference {
+	return ObjectReference{"v1", "Pod", "default", fmt.Sprintf("web-%d", n), fmt.Sprintf("uid-%d", n)}
+}
+
+func TestSameEventAgainRaisesTheCount(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		r, _ := f.recording(t)
+		for range 3 {
+			r.Event(somePod(1), "Normal", "Again", "the same")
+			pass(time.Minute)
+		}
+		r.Event(somePod(1), "Normal", "Again", "another")
+		pass(time.Second)
+		want := []string{"Pod/web-1 in default: another x1", "Pod/web-1 in default: the same x3"}
+		if got := eventsOf(f, "Again"); !slices.Equal(got, want) {
+			t.Errorf("events %q, want %q", got, want)
+		}
+		for _, e := range f.all("events") {
+			first, _ := time.Parse(time.RFC3339, str(e, "firstTimestamp"))
+			last, _ := time.Parse(time.RFC3339, str(e, "lastTimestamp"))
+			if gap := last.Sub(first); str(e, "message") == "the same" && gap != 2*time.Minute {
+				t.Errorf("%v between the first and the last", gap)
+			}
+		}
+		for _, e := range f.all("events") { // they live an hour
+			f.remove("events", keyOf(e))
+		}
+		r.Event(somePod(1), "Normal", "Again", "the same")
+		pass(time.Second)
+		if got, want := eventsOf(f, "Again"), []string{"Pod/web-1 in default: the same x1"}; !slices.Equal(got, want) {
+			t.Errorf("after a 404: %q, want %q", got, want)
+		}
+	})
+}
+
+func TestEventsAreLimitedPerObjectAndOverAll(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		r, _ := f.recording(t)
+		for i := range 40 {
+			r.Event(somePod(1), "Normal", "Many", strconv.Itoa(i))
+		}
+		synctest.Wait()
+		wantNumber(t, "events about one object", len(f.all("events")), eventBurst)
+		wantNumber(t, "dropped", int(r.Dropped()), 40-eventBurst)
+		pass(301 * time.Second)
+		r.Event(somePod(1), "Normal", "Many", "one more after 300 s")
+		r.Event(somePod(1), "Normal", "Many", "but not two")
+		synctest.Wait()
+		wantNumber(t, "events about one object", len(f.all("events")), eventBurst+1)
+		for i := range 100 {
+			r.Event(somePod(100+i), "Normal", "Wide", "x")
+		}
+		synctest.Wait()
+		wantNumber(t, "events at once", len(eventsOf(f, "Wide")), 49) // 50, one of which was used just now
+		pass(2*time.Second + time.Millisecond)
+		wantNumber(t, "events two seconds later", len(eventsOf(f, "Wide")), 69)
+	})
+}
+
+func TestFullEventQueueDropsAndCountsAndNobodyWaits(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.inject(t, fault{match: to(func(s seen) bool { return s.Method == "POST" }), stall: true, times: 1})
+		r, _ := f.recording(t)
+		r.Event(somePod(0), "Normal", "Stuck", "x")
+		synctest.Wait()
+		start := time.Now()
+		for i := range eventQueue + 300 {
+			r.Event(somePod(1+i), "Normal", "Many", "x")
+		}
+		if time.Since(start) != 0 {
+			t.Errorf("it took %v", time.Since(start))
+		}
+		wantNumber(t, "dropped", int(r.Dropped()), 300)
+		pass(10 * time.Minute)
+	})
+}
+
+func TestEventThatWasRefusedIsDroppedAndOneThatDidNotArriveIsSentAgain(t *testing.T) {
+	posts := func(s seen) bool { return s.Method == "POST" }
+	for name, c := range map[string]struct {
+		fault fault
+		tries int
+		sent  int
+	}{
+		"the namespace is being deleted": {fault{status: 403, body: `{"code":403,"reason":"Forbidden","message":"because it is being terminated"}`}, 1, 0},
+		"too many":                       {fault{status: 429, header: map[string]string{"Retry-After": "1"}, body: "slow down"}, 2, 1},
+		"broken before it arrived":       {fault{drop: true}, 2, 1},
+		"broken behind it":               {fault{after: true}, 2, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakeServer) {
+				c.fault.match = to(posts)
+				f.inject(t, c.fault)
+				r, _ := f.recording(t)
+				r.Event(somePod(1), "Normal", "Once", "x")
+				pass(time.Minute)
+				wantNumber(t, "tries", len(f.asked(posts)), c.tries)
+				wantNumber(t, "events", len(eventsOf(f, "Once")), c.sent)
+				wantNumber(t, "dropped", int(r.Dropped()), 1-c.sent)
+			})
+		})
+	}
+}
+
+func TestEventNamesFit(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		r, end := f.recording(t)
+		long := strings.Repeat("a", 235) + "-." + strings.Repeat("b", 16)
+		for range 3 { // in one instant
+			r.Event(ObjectReference{"v1", "Pod", "default", long, "u"}, "Normal", "Long", strconv.FormatUint(rand.Uint64(), 10))
+		}
+		end()
+		wantNumber(t, "events", len(f.all("events")), 3)
+		for _, e := range f.all("events") {
+			if name := str(metaOf(e), "name"); len(name) > 253 || checkDNSName(name) != nil {
+				t.Errorf("an event named %s", name)
+			}
+		}
+	})
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The way in: kubeconfigs, credentials, TLS
+
+func TestYAMLIsReadAsKubeconfigsAreWritten(t *testing.T) {
+	for text, want := range map[string]string{
+		"a: 1\nb: text # comment\nc: 'it''s' \nd: \"x\\ty\\u00e9\\\"\"\n":         `{"a":1,"b":"text","c":"it's","d":"x\tyé\""}`,
+		"---\n# comment\na:\n  b:\n    c: d\n  e: f\n":                            `{"a":{"b":{"c":"d"},"e":"f"}}`,
+		"l:\n- a\n- b: 1\n  c: 2\n-\n  d: 3\nm: x\n":                              `{"l":["a",{"b":1,"c":2},{"d":3}],"m":"x"}`,
+		"l:\n  - - a\n    - b\n  -   c: 1\n      d: 2\n":                          `{"l":[["a","b"],{"c":1,"d":2}]}`,
+		"a: {b: c, \"d\": [1, 'x, y', {e: f}], g: {}}\nh: []\n":                   `{"a":{"b":"c","d":[1,"x, y",{"e":"f"}],"g":{}},"h":[]}`,
+		"a: |\n  one\n    two\n\n  three\nb: |-\n  x\nc: y\n":                     `{"a":"one\n  two\n\nthree\n","b":"x","c":"y"}`,
+		"\ufeffa: b\r\nc: |\r\n  x\r\nd: e\r\n":                                   `{"a":"b","c":"x\n","d":"e"}`,
+		"a:\nb: ~\nc: null\nd: true\ne: False\nf: \"true\"\ng: https://h:1/p#q\n": `{"a":null,"b":null,"c":null,"d":true,"e":false,"f":"true","g":"https://h:1/p#q"}`,
+		"\"quoted key\": v\n'k: 2': w\n":                                          `{"k: 2":"w","quoted key":"v"}`,
+		"":                                                                        `null`,
+	} {
+		tree, err := parseYAML(text)
+		got, _ := json.Marshal(tree)
+		if err != nil || string(got) != want {
+			t.Errorf("%q: %s, %v; want %s", text, got, err, want)
+		}
+	}
+}
+
+func TestYAMLThatMightBeMisreadIsRefusedWithItsLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"a: &x 1": "1: ", "a: *x": "1: ", "a: !!str 1": "1: ", "\n\na: >\n  folded": "3: ", "a:\n\tb: c": "2: a tab",
+		"a: 1\nb: 2\na: 3": `3: the key "a" is there twice`, "a: 1\n---\nb: 2": "2: ", "a: {b: 1, b: 2}": "twice", "a: {b: c": "1: ",
+		"a: \"x\ny\"": "no closing quote", "a: one\n  two": "2: ", "a: b: c": "1: ", "a: \"\\q\"": "unknown escape", "a: yes": "1: ",
+		"a:\n  b: 1\n c: 2": "3: ", "<<: {a: b}": "1: ", "? a": "1: ", "a: 'x' y": "behind a value", "just text\nmore": "2: ", "a: |2\n  x": "1: ",
+		"a: - b": "1: ", "l:\n- a\n   - b": "3: ",
+	} {
+		if tree, err := parseYAML(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, %v; want %q", text, tree, err, want)
+		}
+	}
+}
+
+// load runs LoadConfig on files in a directory of their own.
+func load(t *testing.T, files map[string]string, kubeconfig, contextName, master string, env map[string]string) (*Config, error) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700)
+		os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)
+	}
+	in := func(name string) string {
+		if name == "" || filepath.IsAbs(name) {
+			return name
+		}
+		return filepath.Join(dir, name)
+	}
+	getenv := func(name string) string {
+		switch name {
+		case "HOME":
+			return dir
+		case "KUBECONFIG":
+			var list []string
+			for _, file := range filepath.SplitList(env[name]) {
+				list = append(list, in(file))
+			}
+			return strings.Join(list, string(filepath.ListSeparator))
+		}
+		return env[name]
+	}
+	return LoadConfig(in(kubeconfig), contextName, master, in("account"), getenv, quietLog())
+}
+
+func TestClusterIsFoundInTheOrderOfKubectl(t *testing.T) {
+	_, ca := newFake().serveTLSFor(t)
+	config := func(server string) string { return kubeconfigFor(server, ca, "token: t-"+server[8:]) }
+	files := map[string]string{
+		"flag": config("https://flag"), "env": config("https://env"), ".kube/config": config("https://home"),
+		"account/token": "account-token\n", "account/ca.crt": string(ca),
+	}
+	pod := map[string]string{"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
+	podAndEnv := map[string]string{"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBECONFIG": "env"}
+	for _, c := range []struct {
+		kubeconfig, master string
+		env                map[string]string
+		server, token      string
+	}{
+		{"flag", "", podAndEnv, "https://flag", "t-flag"},
+		{"", "", podAndEnv, "https://env", "t-env"},
+		{"", "", pod, "https://[fd00::1]:6443", "account-token"},
+		{"", "", nil, "https://home", "t-home"},
+		{"flag", "https://over:1/k8s/c-1", nil, "https://over:1/k8s/c-1", "t-flag"},
+		{"", "", map[string]string{"KUBECONFIG": "missing" + string(filepath.ListSeparator) + "env" + string(filepath.ListSeparator) + "flag"}, "https://env", "t-env"},
+	} {
+		cfg, err := load(t, files, c.kubeconfig, "", c.master, c.env)
+		if err != nil {
+			t.Errorf("%+v: %v", c, err)
+			continue
+		}
+		if token, _ := cfg.Token(""); cfg.Server.String() != c.server || token != c.token || cfg.TLS.RootCAs == nil || cfg.TLS.InsecureSkipVerify {
+			t.Errorf("%+v: found %s, token %s", c, cfg.Server, token)
+		}
+	}
+	if cfg, err := load(t, nil, "", "", "127.0.0.1:8001", nil); err != nil || cfg.Server.String() != "https://127.0.0.1:8001" {
+		t.Errorf("-master alone: %v, %v", cfg, err)
+	}
+}
+
+func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
+	good := kubeconfigFor("https://h", nil, "token: s3cret")
+	for want, file := range map[string]string{
+		`there is no context "other"`:       strings.Replace(good, "current-context: fake", "current-context: other", 1),
+		"no current-context":                strings.Replace(good, "current-context: fake", "", 1),
+		`there is no cluster "none"`:        strings.Replace(good, "{cluster: fake", "{cluster: none", 1),
+		`there is no user "none"`:           strings.Replace(good, "user: me}", "user: none}", 1),
+		"exec is not supported":             strings.Replace(good, "token: s3cret", "exec: {command: aws}", 1),
+		"insecure-skip-tls-verify":          strings.Replace(good, "    server: https://h", "    server: https://h\n    insecure-skip-tls-verify: true", 1),
+		"a token is not sent to h over":     strings.Replace(good, "https://h", "http://h", 1),
+		"a token is not sent to 10.0.0.1":   strings.Replace(good, "https://h", "http://10.0.0.1", 1),
+		"must be https://HOST":              strings.Replace(good, "https://h", "ftp://h", 1),
+		"no certificate in":                 strings.Replace(good, "certificate-authority-data: ", "certificate-authority-data: aGVsbG8=", 1),
+		"client-certificate and client-key": strings.Replace(good, "token: s3cret", "client-certificate-data: aGVsbG8=", 1),
+		"token file":                        strings.Replace(good, "token: s3cret", "tokenFile: empty", 1),
+		"no such file":                      strings.Replace(good, "token: s3cret", "tokenFile: none", 1),
+		"config:3: ":                        "a: 1\nb: 2\n  c: 3\n",
+		"illegal base64":                    strings.Replace(good, "certificate-authority-data: ", "certificate-authority-data: '%%%'", 1),
+		"cannot unmarshal number":           strings.Replace(good, "token: s3cret", "token: 12345", 1),
+	} {
+		_, err := load(t, map[string]string{"config": file, "empty": " \n"}, "config", "", "", nil)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "config") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	for _, ok := range []string{"http://localhost:8001", "http://127.0.0.1:1", "http://[::1]:1"} {
+		if _, err := load(t, map[string]string{"config": strings.Replace(good, "https://h", ok, 1)}, "config", "", "", nil); err != nil {
+			t.Errorf("%s: %v", ok, err)
+		}
+	}
+	if _, err := load(t, nil, "", "", "", nil); err == nil || !strings.Contains(err.Error(), "give -kubeconfig or -master") {
+		t.Errorf("nothing to find: %v", err)
+	}
+}
+
+// serveTLSFor is serveTLS for the length of a test.
+func (f *fakeServer) serveTLSFor(t *testing.T) (url string, ca []byte) {
+	srv, ca := f.serveTLS(nil)
+	t.Cleanup(func() {
+		srv.CloseClientConnections()
+		srv.Close()
+	})
+	return srv.URL, ca
+}
+
+// await fails the test unless cond holds soon; it looks whenever the fake has changed.
+func (f *fakeServer) await(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	for {
+		f.mu.Lock()
+		grew := f.grew
+		f.mu.Unlock()
+		if cond() {
+			return
+		}
+		select {
+		case <-grew:
+		case <-late:
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func TestMainJobOverTLSAndHTTP2WithATokenAndWithAClientCertificate(t *testing.T) {
+	clientCA, cert, key := makeClientCertificate(t)
+	f := newFake()
+	f.tokens = map[string]bool{"good": true}
+	f.addNode("cp", controlPlane)
+	f.addPods(3000) // enough for gzip
+	srv, ca := f.serveTLS(clientCA)
+	defer srv.Close()
+	for name, user := range map[string]string{
+		"token":              "token: good",
+		"client certificate": "client-certificate-data: " + base64.StdEncoding.EncodeToString(cert) + "\n    client-key-data: " + base64.StdEncoding.EncodeToString(key),
+	} {
+		f.setLabel("cp", podCountLabel, nil)
+		file := filepath.Join(t.TempDir(), "config")
+		os.WriteFile(file, []byte(kubeconfigFor(srv.URL, ca, user)), 0o600)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		log := &logBuffer{}
+		go func() {
+			ended <- run(ctx, []string{"-kubeconfig", file}, func(string) string { return "" }, io.Discard, log, nil)
+		}()
+		f.await(t, "the right label, by "+name, func() bool { return f.label("cp", podCountLabel) == "3000" })
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("%s: %v\n%s", name, err, log)
+		}
+	}
+	for _, s := range f.asked(func(s seen) bool { return !s.HTTP2 }) {
+		t.Errorf("not over HTTP/2: %s", s)
+	}
+}
+
+func makeClientCertificate(t *testing.T) (ca *x509.CertPool, certPEM, keyPEM []byte) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "me"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	der, err := x509.CreateCertificate(crand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, _ := x509.ParseCertificate(der)
+	ca = x509.NewCertPool()
+	ca.AddCert(cert)
+	keyDER, _ := x509.MarshalPKCS8PrivateKey(key)
+	return ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+}
+
+func TestServerThatIsNotVerifiedIsNotSpokenTo(t *testing.T) {
+	f := newFake()
+	server, _ := f.serveTLSFor(t)
+	cfg, err := load(t, map[string]string{"config": kubeconfigFor(server, nil, "token: t")}, "config", "", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := NewClient(cfg, nil, quietLog())
+	defer client.Close()
+	if err := client.Send(t.Context(), "GET", "/api/v1/nodes", nil, nil); err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority") {
+		t.Errorf("answered %v", err)
+	}
+	wantNumber(t, "requests that arrived", len(f.asked(func(seen) bool { return true })), 0)
+}
+
+func TestRedirectIsNotFollowed(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.inject(t, fault{match: to(isList("pods")), status: 307, header: map[string]string{"Location": "http://127.0.0.1:1/elsewhere"}, body: "moved"})
+		p := f.start(t)
+		synctest.Wait()
+		wantText(t, p.log.String(), "307 Temporary Redirect")
+		wantNumber(t, "requests elsewhere", len(f.asked(func(s seen) bool { return s.Path == "/elsewhere" })), 0)
+	})
+}
+
+func TestTokenFileIsReadAgainEveryMinuteAndAfterA401(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	write := func(text string) { os.WriteFile(file, []byte(text), 0o600) }
+	write("one\n")
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		log := &logBuffer{}
+		token := tokenFrom(file, newLog(log, &options{}))
+		want := func(refused, want string) {
+			t.Helper()
+			if got, err := token(refused); got != want || err != nil {
+				t.Errorf("token %q, %v; want %q", got, err, want)
+			}
+		}
+		want("", "one")
+		write("two")
+		want("", "one")
+		pass(61 * time.Second)
+		want("", "two")
+		write("three")
+		want("two", "three")
+		write(" ")
+		pass(61 * time.Second)
+		want("", "three")
+		os.Remove(file)
+		pass(61 * time.Second)
+		want("", "three")
+		wantText(t, log.String(), "is empty")
+		write("four")
+
+		// A 401 is answered by one more try with the new token, if there is one.
+		f.tokens = map[string]bool{"five": true}
+		n := f.serveIn(t)
+		base, _ := url.Parse("http://127.0.0.1:1")
+		client := NewClient(&Config{Server: base, Token: token}, n.dial, quietLog())
+		defer client.Close()
+		want("three", "four")
+		if err := client.Send(t.Context(), "GET", "/api/v1/nodes", nil, nil); !isStatus(err, 401, "Unauthorized") {
+			t.Errorf("a wrong token was answered %v", err)
+		}
+		wantNumber(t, "tries", len(f.asked(func(seen) bool { return true })), 1)
+		write("five")
+		if err := client.Send(t.Context(), "GET", "/api/v1/nodes", nil, nil); err != nil {
+			t.Errorf("the new token was answered %v", err)
+		}
+		wantNumber(t, "tries", len(f.asked(func(seen) bool { return true })), 3)
+	})
+}
+
+func TestStatusNamesVerbObjectAndRule(t *testing.T) {
+	for _, c := range []struct{ method, path, query, want, rule string }{
+		{"GET", "/api/v1/pods", "", "list pods", `[""], resources ["pods"], verbs ["list"]`},
+		{"GET", "/api/v1/namespaces/a/pods", "watch=1", "watch pods", `[""], resources ["pods"], verbs ["watch"]`},
+		{"PATCH", "/api/v1/nodes/cp-1", "", "patch nodes/cp-1", `[""], resources ["nodes"], verbs ["patch"]`},
+		{"POST", "/api/v1/namespaces/a/events", "", "create events", `[""], resources ["events"], verbs ["create"]`},
+		{"PATCH", "/apis/demo.mark8s.io/v1/namespaces/a/counts/x/status", "", "patch counts/status/a/x", `["demo.mark8s.io"], resources ["counts/status"], verbs ["patch"]`},
+		{"PUT", "/apis/coordination.k8s.io/v1/namespaces/a/leases/l", "", "update leases/a/l", `["coordination.k8s.io"], resources ["leases"], verbs ["update"]`},
+	} {
+		q, _ := url.ParseQuery(c.query)
+		what := callOf(c.method, c.path, q)
+		resp := &http.Response{StatusCode: 403, Body: io.NopCloser(strings.NewReader(`{"code":403,"reason":"Forbidden","message":"no"}`))}
+		if text := statusOf(resp, what).Error(); what.String() != c.want || !strings.Contains(text, c.rule) || !strings.HasPrefix(text, "403 Forbidden: no") {
+			t.Errorf("%s %s: %s: %s", c.method, c.path, what, text)
+		}
+	}
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The command line, and the program as a process
+
+func TestWrongUsageIsOneLineAndExitCode2(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-nonsense"}, "flag provided but not defined: -nonsense"},
+		{[]string{"stray"}, `unexpected argument "stray"`},
+		{[]string{"-interval", "0s"}, "-interval"},
+		{[]string{"-interval", "soon"}, `invalid value "soon" for flag -interval`},
+		{[]string{"-workers", "0"}, "-workers"},
+		{[]string{"-qps", "NaN"}, "-qps"},
+		{[]string{"-total-label", "kubernetes.io/pods"}, "labels under kubernetes.io are reserved for Kubernetes itself"},
+		{[]string{"-total-label", "x.node.kubernetes.io/pods"}, "reserved"},
+		{[]string{"-node-label", "k8s.io/pods"}, "labels under k8s.io are reserved"},
+		{[]string{"-node-label", "hopegi/pod-count"}, "different keys"},
+		{[]string{"-total-label", "not valid"}, `-total-label: label key "not valid"`},
+		{[]string{"-total-label", ""}, "-total-label: label key"},
+		{[]string{"-total-nodes", "a in b"}, `invalid value "a in b" for flag -total-nodes: requirement 1`},
+		{[]string{"-pod-selector", "a=b,=c"}, `-pod-selector: requirement 2 "=c"`},
+		{[]string{"-field-selector", "spec.nodeName"}, "-field-selector"},
+		{[]string{"-namespace", "No_Such"}, "-namespace"},
+		{[]string{"-pod-events", "yes"}, "use on or off"},
+		{[]string{"-log-format", "xml"}, "use text or json"},
+		{[]string{"-kubeconfig", "/does/not/exist"}, "/does/not/exist: no such file"},
+		{[]string{"-master", "ftp://x"}, "-master: the server's address must be"},
+	} {
+		err := run(t.Context(), c.args, func(string) string { return "" }, io.Discard, io.Discard, nil)
+		var usage usageError
+		if !errors.As(err, &usage) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v, want %q", c.args, err, c.want)
+		}
+	}
+}
+
+func TestHelpNamesEveryFlagAndVersionPrintsIt(t *testing.T) {
+	out := &logBuffer{}
+	if err := run(t.Context(), []string{"-h"}, func(string) string { return "" }, out, io.Discard, nil); err != nil {
+		t.Error(err)
+	}
+	for _, name := range strings.Fields("kubeconfig context master namespace pod-selector field-selector total-label total-nodes node-label pod-events interval workers qps burst v log-format version") {
+		wantText(t, out.String(), "  -"+name)
+		readme, _ := os.ReadFile("README.md")
+		wantText(t, string(readme), "`-"+name)
+	}
+	out = &logBuffer{}
+	if err := run(t.Context(), []string{"-version"}, func(string) string { return "" }, out, io.Discard, nil); err != nil || !strings.HasPrefix(out.String(), "podcount "+version+" go1.") {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// process starts this test binary as podcount and returns its lines of stderr.
+func process(t *testing.T, env []string, args ...string) (*exec.Cmd, <-chan string) {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append([]string{"PODCOUNT_TEST_MAIN=1"}, env...)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	lines := make(chan string, 1000)
+	go func() {
+		for s := bufio.NewScanner(stderr); s.Scan(); {
+			lines <- s.Text()
+		}
+		close(lines)
+	}()
+	return cmd, lines
+}
+
+func TestExitCodes(t *testing.T) {
+	cmd, lines := process(t, nil, "-nonsense")
+	var all []string
+	for line := range lines {
+		all = append(all, line)
+	}
+	cmd.Wait()
+	if len(all) != 1 || cmd.ProcessState.ExitCode() != 2 {
+		t.Errorf("wrong usage: exit code %d, stderr %q", cmd.ProcessState.ExitCode(), all)
+	}
+
+	f := newFake()
+	f.addNode("cp", controlPlane)
+	server, ca := f.serveTLSFor(t)
+	file := filepath.Join(t.TempDir(), "config")
+	os.WriteFile(file, []byte(kubeconfigFor(server, ca, "token: t")), 0o600)
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		f.setLabel("cp", podCountLabel, nil)
+		cmd, lines := process(t, nil, "-kubeconfig", file)
+		f.await(t, "the label", func() bool { return f.label("cp", podCountLabel) == "0" })
+		cmd.Process.Signal(sig)
+		last := ""
+		for line := range lines {
+			last = line
+		}
+		if cmd.Wait(); cmd.ProcessState.ExitCode() != 0 || !strings.Contains(last, "podcount stopped") {
+			t.Errorf("%v: exit code %d, last line %q", sig, cmd.ProcessState.ExitCode(), last)
+		}
+	}
+
+	f.setLabel("cp", podCountLabel, nil)
+	met := make(chan struct{}, 1)
+	f.inject(t, fault{match: to(isWrite), stall: true, met: met})
+	cmd, lines = process(t, nil, "-kubeconfig", file)
+	<-met // a write hangs
+	start := time.Now()
+	cmd.Process.Signal(syscall.SIGTERM)
+	cmd.Process.Signal(os.Interrupt)
+	for range lines {
+	}
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != 1 || time.Since(start) > 5*time.Second {
+		t.Errorf("second signal: exit code %d after %v", cmd.ProcessState.ExitCode(), time.Since(start))
+	}
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The fake itself, held against recordings and against kubectl
+
+func TestFakeAnswersAsTheRealServerDid(t *testing.T) {
+	setUp := func() *fakeServer {
+		f := newFake()
+		f.addNode("cp-1", controlPlane)
+		for _, name := range []string{"p1", "p2", "p3"} {
+			f.put("pods", podOn(object{"namespace": "default", "name": name, "labels": object{"app": "nginx"}}, "cp-1"))
+		}
+		return f
+	}
+	event := `{"apiVersion":"v1","kind":"Event","metadata":{"name":"p1.17b1","namespace":"default"},"involvedObject":{"kind":"Pod","name":"p1","namespace":"default","uid":"u"},"count":1}`
+	lease := `{"metadata":{"name":"podcount","namespace":"kube-system"},"spec":{"holderIdentity":"a"}}`
+	before := map[string]func(*fakeServer){ // what had happened before the recording
+		"list-expired-continue":       func(f *fakeServer) { f.version += 1000; f.compact() },
+		"watch-expired":               func(f *fakeServer) { f.version += 1000; f.compact() },
+		"unauthorized":                func(f *fakeServer) { f.tokens = map[string]bool{"x": true} },
+		"forbidden-list":              func(f *fakeServer) { f.forbidden["list pods"] = true },
+		"forbidden-patch":             func(f *fakeServer) { f.forbidden["patch nodes"] = true },
+		"event-count-patch":           func(f *fakeServer) { f.putJSON("events", event) },
+		"event-duplicate-name":        func(f *fakeServer) { f.putJSON("events", event) },
+		"lease-create-exists":         func(f *fakeServer) { f.putJSON("leases", lease) },
+		"lease-update-conflict":       func(f *fakeServer) { f.putJSON("leases", lease) },
+		"lease-update":                func(f *fakeServer) { f.version = 211; f.putJSON("leases", lease) },
+		"lease-put-exists-without-rv": func(f *fakeServer) { f.putJSON("leases", strings.ReplaceAll(lease, "podcount", "podcount-put")) },
+	}
+	files, _ := filepath.Glob("testdata/transcripts/*.txt")
+	if len(files) < 30 {
+		t.Fatalf("only %d recordings", len(files))
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".txt")
+		text, _ := os.ReadFile(file)
+		var method, target, contentType, accept, body string
+		head, want, _ := strings.Cut(string(text), "\n\n")
+		lines := strings.Split(head, "\n")
+		var code int
+		mediaType := ""
+		for i, line := range lines {
+			sent, isSent := strings.CutPrefix(line, "> ")
+			key, value, _ := strings.Cut(line, ": ")
+			switch {
+			case i == 0:
+				method, target, _ = strings.Cut(sent, " ")
+			case strings.HasPrefix(sent, "Content-Type: ") && isSent:
+				contentType = sent[len("Content-Type: "):]
+			case strings.HasPrefix(sent, "Accept: ") && isSent:
+				accept = sent[len("Accept: "):]
+			case isSent:
+				body = sent
+			case strings.HasPrefix(line, "HTTP/2 "):
+				code, _ = strconv.Atoi(strings.TrimSpace(line[7:]))
+			case key == "content-type":
+				mediaType = value
+			}
+		}
+		f := setUp()
+		if change := before[name]; change != nil {
+			change(f)
+		}
+		if name == "list-page-2" { // a token of this fake
+			first := httptest.NewRecorder()
+			f.ServeHTTP(first, httptest.NewRequest("GET", "/api/v1/pods?limit=2", nil))
+			target = "/api/v1/pods?limit=2&continue=" + regexp.MustCompile(`"continue":"([^"]*)"`).FindStringSubmatch(first.Body.String())[1]
+		}
+		if name == "watch-from-list" { // the events of the recording
+			target = strings.Replace(target, "resourceVersion=202", "resourceVersion="+strconv.Itoa(f.version), 1)
+			target = strings.Replace(target, "timeoutSeconds=3", "timeoutSeconds=1", 1)
+			f.addPod("default", "p4", "cp-1")
+			f.remove("pods", Key{"default", "p4"})
+		}
+		req := httptest.NewRequest(method, target, strings.NewReader(body))
+		req.Header.Set("Content-Type", contentType)
+		req.Header.Set("Accept", accept)
+		got := httptest.NewRecorder()
+		f.ServeHTTP(got, req)
+		if got.Code != code || got.Header().Get("Content-Type") != mediaType {
+			t.Errorf("%s: %d %s, recorded: %d %s", name, got.Code, got.Header().Get("Content-Type"), code, mediaType)
+		}
+		gotLines, wantLines := strings.Split(strings.TrimSpace(got.Body.String()), "\n"), strings.Split(strings.TrimSpace(want), "\n")
+		if len(gotLines) != len(wantLines) {
+			t.Errorf("%s: %d lines, recorded: %d", name, len(gotLines), len(wantLines))
+			continue
+		}
+		for i := range gotLines {
+			var g, w any
+			if json.Unmarshal([]byte(gotLines[i]), &g) != nil || json.Unmarshal([]byte(wantLines[i]), &w) != nil {
+				if gotLines[i] != wantLines[i] {
+					t.Errorf("%s: %q, recorded: %q", name, gotLines[i], wantLines[i])
+				}
+				continue
+			}
+			sameShape(t, name, g, w)
+		}
+	}
+}
+
+// putJSON puts an object that is written down.
+func (f *fakeServer) putJSON(resource, text string) {
+	var o object
+	json.Unmarshal([]byte(text), &o)
+	f.put(resource, o)
+}
+
+// sameShape compares what the fake answered with what was recorded: what a client decides by must be the same, and what
+// the fake has at all must be of the same type. A real object has more fields.
+func sameShape(t *testing.T, at string, got, want any) {
+	t.Helper()
+	exact := regexp.MustCompile(`\.(kind|apiVersion|type|status|reason|code|field|retryAfterSeconds|name|namespace|group|count|holderIdentity)$`)
+	switch g := got.(type) {
+	case object:
+		w, ok := want.(object)
+		if !ok {
+			t.Errorf("%s is an object, recorded: %v", at, want)
+			return
+		}
+		if status := w["kind"] == "Status" || w["metadata"] != nil; status {
+			for k := range w { // no field that decides anything is missing
+				if !slices.Contains([]string{"spec", "status", "eventTime", "reportingComponent", "reportingInstance", "firstTimestamp", "lastTimestamp", "source", "message", "reason", "type"}, k) {
+					if _, ok := g[k]; !ok {
+						t.Errorf("%s.%s is missing", at, k)
+					}
+				}
+			}
+		}
+		for k := range g {
+			if wv, ok := w[k]; ok {
+				sameShape(t, at+"."+k, g[k], wv)
+			}
+		}
+	case []any:
+		w, ok := want.([]any)
+		if !ok {
+			t.Errorf("%s is a list, recorded: %v", at, want)
+			return
+		}
+		if strings.HasSuffix(at, ".items") && len(g) != len(w) {
+			t.Errorf("%s: %d items, recorded: %d", at, len(g), len(w))
+		}
+		for i := range min(len(g), len(w)) {
+			sameShape(t, at, g[i], w[i])
+		}
+	default:
+		if fmt.Sprintf("%T", got) != fmt.Sprintf("%T", want) || exact.MatchString(at) && got != want {
+			t.Errorf("%s is %v, recorded: %v", at, got, want)
+		}
+	}
+}
+
+func TestKubectlWorksAgainstTheFake(t *testing.T) {
+	kubectl, err := exec.LookPath("kubectl")
+	if err != nil {
+		t.Skip("kubectl is not installed")
+	}
+	f := newFake()
+	f.tokens = map[string]bool{"t": true}
+	f.addNode("cp", controlPlane, podCountLabel+"=7")
+	f.addPod("kube-system", "dns", "cp")
+	server, ca := f.serveTLSFor(t)
+	file := filepath.Join(t.TempDir(), "config")
+	os.WriteFile(file, []byte(kubeconfigFor(server, ca, "token: t")), 0o600)
+	run := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command(kubectl, append([]string{"--kubeconfig", file, "--cache-dir", filepath.Join(t.TempDir(), "cache"), "--request-timeout", "20s"}, args...)...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("kubectl %q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	f.putJSON("events", fmt.Sprintf(`{"metadata":{"name":"cp.1","namespace":"default"},"involvedObject":{"kind":"Node","name":"cp","uid":%q},"reason":"PodCountChanged","message":"pod count changed from 6 to 7","type":"Normal","count":1,"firstTimestamp":"2026-01-02T03:04:05Z","lastTimestamp":"2026-01-02T03:04:05Z","source":{"component":"podcount"}}`, str(metaOf(f.get("nodes", Key{"", "cp"})), "uid")))
+	wantText(t, run("get", "pods", "-A"), "dns")
+	wantText(t, run("get", "nodes", "--show-labels"), "hopegi/pod-count=7")
+	wantText(t, run("get", "events"), "cp.1")
+	wantText(t, run("describe", "node", "cp"), "pod count changed from 6 to 7")
+	run("run", "mine", "--image=nginx")
+	if f.get("pods", Key{"default", "mine"}) == nil {
+		t.Error("kubectl run made no pod")
+	}
+	wantText(t, run("describe", "pod", "mine"), "nginx")
+	run("label", "node", "cp", "zone=a")
+	wantLabel(t, f, "cp", "zone", "a")
+	run("delete", "pod", "mine")
+	if f.get("pods", Key{"default", "mine"}) != nil {
+		t.Error("kubectl delete left the pod")
+	}
+
+	before := len(f.asked(isWatch("pods")))
+	watch := exec.Command(kubectl, "--kubeconfig", file, "--cache-dir", filepath.Join(t.TempDir(), "cache"), "get", "pods", "-w", "-o", "name")
+	stdout, _ := watch.StdoutPipe()
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	shown := make(chan bool, 1)
+	go func() {
+		lines := bufio.NewScanner(stdout)
+		for lines.Scan() && lines.Text() != "pod/watched" {
+		}
+		shown <- lines.Text() == "pod/watched"
+	}()
+	f.await(t, "kubectl's watch", func() bool { return len(f.asked(isWatch("pods"))) > before })
+	f.addPod("default", "watched", "")
+	select {
+	case ok := <-shown:
+		if !ok {
+			t.Error("kubectl get -w ended without showing the new pod")
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("kubectl get -w did not show the new pod")
+	}
+	watch.Process.Kill()
+	watch.Wait()
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Benchmarks
+
+func podListJSON(n int) []byte {
+	f := newFake()
+	f.addPods(n)
+	w := httptest.NewRecorder()
+	f.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/pods", nil))
+	return w.Body.Bytes()
+}
+
+func BenchmarkDecodeList(b *testing.B) {
+	data := podListJSON(1000)
+	kind := &Kind[*Pod]{Name: "Pod", New: func() *Pod { return new(Pod) }}
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := decodeList(bytes.NewReader(data), kind, func(*Pod) {}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkStoreApply(b *testing.B) {
+	for _, size := range []int{1000, 150000} {
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			s := NewStore(func(p *Pod) string { return p.Spec.NodeName })
+			for i := range size {
+				s.Apply("ADDED", makePod(strconv.Itoa(i), "u", "1", "n"+strconv.Itoa(i%1000)))
+			}
+			version := 1
+			b.ReportAllocs()
+			for b.Loop() {
+				version++
+				s.Apply("MODIFIED", makePod(strconv.Itoa(version%size), "u", strconv.Itoa(version), "n"+strconv.Itoa(version%1000)))
+			}
+		})
+	}
+}
+
+func BenchmarkRelistOfUnchangedPods(b *testing.B) {
+	s := NewStore(func(p *Pod) string { return p.Spec.NodeName })
+	pods := make([]*Pod, 10000)
+	for i := range pods {
+		pods[i] = makePod(strconv.Itoa(i), "u", "1", "n")
+	}
+	relist := func() int {
+		l := s.List()
+		for _, p := range pods {
+			l.Add(p)
+		}
+		return len(l.Commit())
+	}
+	relist()
+	b.ReportAllocs()
+	for b.Loop() {
+		if n := relist(); n != 0 {
+			b.Fatal(n)
+		}
+	}
+}
+
+func BenchmarkQueue(b *testing.B) {
+	q := NewQueue[int](b.Context(), quietLog(), time.Millisecond, time.Second)
+	b.ReportAllocs()
+	for b.Loop() {
+		q.Add(1)
+		k, _ := q.Get()
+		q.Done(k, Result{}, nil)
+	}
+}
