@@ -89,10 +89,14 @@ func (k *Kind[T]) trim(obj T) error {
 	if m.Name == "" || m.UID == "" || m.ResourceVersion == "" {
 		return fmt.Errorf("%s %q has no metadata.name, uid or resourceVersion", k.Name, m.Key())
 	}
-	if m.Labels != nil {
-		maps.DeleteFunc(m.Labels, func(key, _ string) bool { return !slices.Contains(k.Keep, key) })
-		if len(m.Labels) == 0 {
-			m.Labels = nil
+	all := m.Labels
+	m.Labels = nil
+	for _, key := range k.Keep {
+		if v, ok := all[key]; ok {
+			if m.Labels == nil {
+				m.Labels = map[string]string{}
+			}
+			m.Labels[key] = v
 		}
 	}
 	return nil

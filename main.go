@@ -222,7 +222,12 @@ func (o *options) check(rest []string) error {
 }
 
 func newLog(w io.Writer, o *options) *Log {
-	ho := &slog.HandlerOptions{Level: slog.Level(-o.verbosity)}
+	ho := &slog.HandlerOptions{Level: slog.Level(-o.verbosity), ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		if level, ok := a.Value.Any().(slog.Level); ok && level < slog.LevelInfo {
+			a.Value = slog.StringValue("DEBUG") // not DEBUG+2 and the like
+		}
+		return a
+	}}
 	if o.logFormat == "json" {
 		return &Log{Logger: slog.New(slog.NewJSONHandler(w, ho))}
 	}

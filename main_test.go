@@ -2059,6 +2059,17 @@ func TestThreeShortWatchesInARowLeadToARelist(t *testing.T) {
 	}
 }
 
+func TestWatchThatBringsTheSameAgainAndAgainIsNoHotLoop(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addPods(1)
+		old, _ := json.Marshal(object{"type": "ADDED", "object": f.get("pods", Key{"default", "web-0"})})
+		f.inject(t, fault{match: to(isWatch("pods")), times: 5, body: string(old)})
+		f.reflect(t)
+		wantNumber(t, "watches at once", len(f.asked(isWatch("pods"))), 1)
+		pass(5 * time.Minute)
+	})
+}
+
 func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
 	for name, body := range map[string]string{
 		"no JSON":             "}{",

@@ -55,6 +55,7 @@ type Result struct {
 type Queue[K comparable] struct {
 	log         *Log
 	base, limit time.Duration // backoff of a failed key
+	debug       bool          // show each step
 	ops         chan func()
 	out         chan K
 	ctx         context.Context
@@ -80,7 +81,7 @@ type queued[K comparable] struct {
 
 // NewQueue starts a queue that ends with ctx. A key that fails n times in a row is held for backoff(n, base, limit).
 func NewQueue[K comparable](ctx context.Context, log *Log, base, limit time.Duration) *Queue[K] {
-	q := &Queue[K]{log: log, base: base, limit: limit, ops: make(chan func()), out: make(chan K), ctx: ctx, items: map[K]*queued[K]{}}
+	q := &Queue[K]{log: log, debug: log.Enabled(ctx, slog.LevelDebug), base: base, limit: limit, ops: make(chan func()), out: make(chan K), ctx: ctx, items: map[K]*queued[K]{}}
 	go q.own()
 	return q
 }
@@ -90,15 +91,14 @@ func (q *Queue[K]) Add(keys ...K) {
 	q.do(func() {
 		for _, k := range keys {
 			q.item(k).dirty = true
-			q.settle(k)
-			q.step("add", k)
+			q.settle("add", k)
 		}
 	})
 }
 
 // AddAfter adds the key after d. Of several times the earliest holds.
 func (q *Queue[K]) AddAfter(k K, d time.Duration) {
-	q.do(func() { q.addLater(q.item(k), d); q.settle(k); q.step("add later", k, "after", d) })
+	q.do(func() { q.addLater(q.item(k), d); q.settle("add later", k) })
 }
 
 // Get waits for a key and hands it to the caller, who must call Done. It returns false when the queue has ended.
@@ -132,8 +132,7 @@ func (q *Queue[K]) Done(k K, res Result, err error) (failures int) {
 		if res.RequeueAfter > 0 {
 			q.addLater(it, res.RequeueAfter)
 		}
-		q.settle(k)
-		q.step("done", k, "failures", failures, "rest", res.Rest)
+		q.settle("done", k)
 	})
 	return failures
 }
@@ -178,7 +177,7 @@ func (q *Queue[K]) own() {
 			it := q.ready[0]
 			q.ready = q.ready[1:]
 			it.ready, it.dirty, it.processing = false, false, true
-			q.step("get", next)
+			q.settle("get", next)
 		case <-timer.C:
 			q.wake(time.Now())
 		}
@@ -195,7 +194,7 @@ func (q *Queue[K]) wake(now time.Time) {
 		if !it.later.IsZero() && !it.later.After(now) {
 			it.later, it.dirty = time.Time{}, true
 		}
-		q.settle(it.key)
+		q.settle("wake", it.key)
 	}
 }
 
@@ -214,8 +213,9 @@ func (q *Queue[K]) addLater(it *queued[K], d time.Duration) {
 	}
 }
 
-// settle puts a key where its fields say that it belongs: into ready, into or out of the heap, or out of memory.
-func (q *Queue[K]) settle(k K) {
+// settle puts a key, behind one step, where its fields say that it belongs: into ready, into or out of the heap, or out
+// of memory.
+func (q *Queue[K]) settle(step string, k K) {
 	it := q.items[k]
 	if it.dirty && !it.processing && !it.ready && it.held.IsZero() {
 		it.ready = true
@@ -235,11 +235,12 @@ func (q *Queue[K]) settle(k K) {
 	if !it.dirty && !it.processing && it.at.IsZero() && it.failures == 0 {
 		delete(q.items, k)
 	}
-}
-
-func (q *Queue[K]) step(what string, k K, args ...any) {
-	if q.log.Enabled(q.ctx, slog.LevelDebug) {
-		q.log.Debug("queue: "+what, append([]any{"key", k, "ready", len(q.ready), "waiting", len(q.waiting)}, args...)...)
+	if q.debug {
+		args := []any{"key", k, "ready", len(q.ready), "waiting", len(q.waiting), "failures", it.failures}
+		if !it.at.IsZero() {
+			args = append(args, "until", it.at)
+		}
+		q.log.Debug("queue: "+step, args...)
 	}
 }
 

@@ -851,7 +851,9 @@ func (c *Client) Send(ctx context.Context, method, path string, body, answer any
 	r := request{method: method, path: path, body: body, query: url.Values{}}
 	if body != nil {
 		r.query.Set("fieldManager", "podcount")
-		r.accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
+	}
+	if method == http.MethodPatch {
+		r.accept = metadataOnly("PartialObjectMetadata")
 	}
 	resp, err := c.do(ctx, r)
 	if err != nil {
@@ -868,6 +870,12 @@ func (c *Client) Send(ctx context.Context, method, path string, body, answer any
 		return fmt.Errorf("%s: %w", callOf(method, path, nil), err)
 	}
 	return nil
+}
+
+// metadataOnly is the media type that asks for objects without spec and status. A server that does not honour it answers
+// whole objects. https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches
+func metadataOnly(as string) string {
+	return "application/json;as=" + as + ";g=meta.k8s.io;v=v1, application/json"
 }
 
 // drain reads what little is left, so that the connection can be used again, and closes.
@@ -963,7 +971,7 @@ type Reflector[T Object[T]] struct {
 	listed   bool
 	paged    bool // whole lists have failed: list in pages
 	lost     int  // whole lists that failed in a row
-	short    int  // watches in a row that ended within shortWatch without an event,
+	short    int  // watches in a row that ended within shortWatch without getting on,
 	quiet    int  // that were silent or without an event for longer,
 	garbage  int  // that ended in something that could not be understood
 	failures int
@@ -1023,12 +1031,11 @@ func (r *Reflector[T]) query() url.Values {
 	return q
 }
 
-// accept asks for whole objects or for metadata alone; a server that does not honour the latter answers whole objects.
 func (r *Reflector[T]) accept(as string) string {
 	if !r.kind.MetadataOnly {
-		return "application/json"
+		return ""
 	}
-	return "application/json;as=" + as + ";g=meta.k8s.io;v=v1, application/json"
+	return metadataOnly(as)
 }
 
 // list makes the store equal to one complete list: the most recent state, which an unset resourceVersion asks for.
@@ -1106,11 +1113,12 @@ func (r *Reflector[T]) page(ctx context.Context, q url.Values, add func(T)) (Lis
 	if err != nil {
 		return ListMeta{}, err
 	}
-	defer drain(body)
 	meta, err := decodeList(body, &r.kind, add)
 	if err != nil {
+		body.Close()
 		return meta, fmt.Errorf("%s: %w", callOf(http.MethodGet, r.kind.Path, q), err)
 	}
+	drain(body)
 	return meta, nil
 }
 
@@ -1119,6 +1127,7 @@ type watchEnd struct {
 	err    error // nil: cleanly
 	opened bool  // err is not about opening it
 	events int   // frames that were understood, bookmarks too
+	moved  bool  // the resume point is another
 	lasted time.Duration
 }
 
@@ -1136,8 +1145,8 @@ func (r *Reflector[T]) watch(ctx context.Context) (end watchEnd) {
 		return watchEnd{err: err}
 	}
 	defer body.Close()
-	start := time.Now()
-	r.log.Debug("watching", "kind", r.kind.Name, "rv", r.version)
+	start, from := time.Now(), r.version
+	r.log.Debug("watching", "kind", r.kind.Name, "rv", from)
 	end.opened = true
 	end.err = decodeEvents(body, &r.kind, func(ev WatchEvent[T]) error {
 		if ev.Status != nil {
@@ -1147,7 +1156,7 @@ func (r *Reflector[T]) watch(ctx context.Context) (end watchEnd) {
 		r.apply(ev)
 		return nil
 	})
-	end.lasted = time.Since(start)
+	end.lasted, end.moved = time.Since(start), r.version != from
 	return end
 }
 
@@ -1175,9 +1184,12 @@ func (r *Reflector[T]) afterWatch(ctx context.Context, end watchEnd) (wait time.
 	var status *Status
 	var garbage garbageError
 	isGarbage, eventless := errors.As(end.err, &garbage), end.events == 0
-	silent, short := errors.Is(end.err, errSilent), end.opened && eventless && end.lasted < shortWatch
+	silent, short := errors.Is(end.err, errSilent), end.opened && !end.moved && end.lasted < shortWatch
 	if !eventless {
-		r.short, r.quiet = 0, 0
+		r.quiet = 0
+	}
+	if end.moved {
+		r.short = 0
 	}
 	if !isGarbage && end.opened && !eventless {
 		r.garbage = 0
