@@ -118,13 +118,13 @@ type seen struct {
 
 func (s seen) String() string { return s.Method + " " + s.Path + "?" + s.Query.Encode() + " " + s.Body }
 
-// fakeServer is an API server. Its exported-looking knobs may be set before it serves.
+// fakeServer is an API server. The first two may be set before it serves.
 type fakeServer struct {
 	bookmarks time.Duration   // how often watches get one
 	tokens    map[string]bool // if any, one is needed, or a client certificate
-	forbidden map[string]bool // "patch nodes" and the like are answered 403
 
 	mu        sync.Mutex // guards all below
+	forbidden map[string]bool
 	version   int
 	objects   map[string]map[Key]object // by resource
 	history   []historyEntry
@@ -285,6 +285,13 @@ func (f *fakeServer) label(node, label string) string {
 	return "-"
 }
 
+// forbid makes "patch nodes" and the like be answered 403, or not any more.
+func (f *fakeServer) forbid(what string, yes bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forbidden[what] = yes
+}
+
 // compact forgets the history.
 func (f *fakeServer) compact() {
 	f.mu.Lock()
@@ -377,10 +384,10 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler)
 		case ft.cut > 0 || ft.hang > 0:
 			w = &faultyWriter{w, max(ft.cut, ft.hang), ft.hang > 0, r.Context()}
-			ft.missed = true // unless the writer panics
+			f.setMissed(ft, true) // unless the writer panics
 			defer func() {
 				if broken := recover(); broken != nil {
-					ft.missed = false
+					f.setMissed(ft, false)
 					panic(broken)
 				}
 			}()
@@ -395,6 +402,12 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	f.serve(w, r, body)
+}
+
+func (f *fakeServer) setMissed(ft *fault, missed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ft.missed = missed
 }
 
 // faultyWriter lets so many bytes pass; then the connection breaks, or is silent.
@@ -452,7 +465,10 @@ func (f *fakeServer) serve(w http.ResponseWriter, r *http.Request, body []byte) 
 		return
 	}
 	what := callOf(r.Method, r.URL.Path, req.q)
-	if f.forbidden[what.verb+" "+what.resource] {
+	f.mu.Lock()
+	forbidden := f.forbidden[what.verb+" "+what.resource]
+	f.mu.Unlock()
+	if forbidden {
 		scope, named := "at the cluster scope", req.kind.resource
 		if req.key.Name != "" {
 			named += fmt.Sprintf(" %q", req.key.Name)
@@ -1070,7 +1086,8 @@ func playground(args []string) int {
 		f.addPod("default", fmt.Sprintf("web-%d", i), nodes[rand.IntN(len(nodes))])
 	}
 	srv, ca := f.serveTLS(nil)
-	file := filepath.Join(args[1], "playground.kubeconfig")
+	dir, _ := filepath.Abs(args[1])
+	file := filepath.Join(dir, "playground.kubeconfig")
 	if err := os.WriteFile(file, []byte(kubeconfigFor(srv.URL, ca, "token: playground")), 0o600); err != nil {
 		fmt.Fprintln(os.Stderr, "playground:", err)
 		return 1
@@ -1509,15 +1526,17 @@ func TestEventsOnNewPodsAndOnChangedNodes(t *testing.T) {
 }
 
 func TestPodEventsOffLeavesThePodsOut(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.start(t, "-pod-events", "off")
-		pass(20 * time.Second)
-		f.addPods(1)
-		pass(20 * time.Second)
-		wantNumber(t, "events on pods", len(eventsOf(f, "PodCounted")), 0)
-		wantNumber(t, "events on nodes", len(eventsOf(f, "PodCountChanged")), 2)
-	})
+	for setting, want := range map[string]int{"on": 1, "off": 0} {
+		simulate(t, func(t *testing.T, f *fakeServer) {
+			f.addNode("cp", controlPlane)
+			f.start(t, "-pod-events", setting)
+			pass(20 * time.Second)
+			f.addPods(1)
+			pass(20 * time.Second)
+			wantNumber(t, "events on pods with "+setting, len(eventsOf(f, "PodCounted")), want)
+			wantNumber(t, "events on nodes with "+setting, len(eventsOf(f, "PodCountChanged")), 2)
+		})
+	}
 }
 
 func TestPodsFoundByARelistAreNews(t *testing.T) {
@@ -1646,11 +1665,11 @@ func TestForbiddenIsSaidOnceAMinuteAndRecovers(t *testing.T) {
 		for i := range 50 {
 			f.addNode(fmt.Sprintf("cp-%d", i), controlPlane)
 		}
-		f.forbidden["patch nodes"] = true
+		f.forbid("patch nodes", true)
 		p := f.start(t)
 		pass(55 * time.Second)
 		wantNumber(t, "warnings", strings.Count(p.log.String(), "level=WARN"), 1)
-		delete(f.forbidden, "patch nodes")
+		f.forbid("patch nodes", false)
 		pass(time.Minute + 10*time.Second)
 		for i := range 50 {
 			wantLabel(t, f, fmt.Sprintf("cp-%d", i), podCountLabel, "0")
@@ -3302,8 +3321,8 @@ func TestFakeAnswersAsTheRealServerDid(t *testing.T) {
 		"list-expired-continue":       func(f *fakeServer) { f.version += 1000; f.compact() },
 		"watch-expired":               func(f *fakeServer) { f.version += 1000; f.compact() },
 		"unauthorized":                func(f *fakeServer) { f.tokens = map[string]bool{"x": true} },
-		"forbidden-list":              func(f *fakeServer) { f.forbidden["list pods"] = true },
-		"forbidden-patch":             func(f *fakeServer) { f.forbidden["patch nodes"] = true },
+		"forbidden-list":              func(f *fakeServer) { f.forbid("list pods", true) },
+		"forbidden-patch":             func(f *fakeServer) { f.forbid("patch nodes", true) },
 		"event-count-patch":           func(f *fakeServer) { f.putJSON("events", event) },
 		"event-duplicate-name":        func(f *fakeServer) { f.putJSON("events", event) },
 		"lease-create-exists":         func(f *fakeServer) { f.putJSON("leases", lease) },
