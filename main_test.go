@@ -1365,6 +1365,17 @@ func TestNodeThatStopsMatchingLosesTheLabelAndOneThatBeginsGetsIt(t *testing.T) 
 	})
 }
 
+func TestOwnWriteIsKnownFromItsAnswerBeforeTheWatchTellsIt(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.loseNext(1)
+		f.start(t)
+		pass(time.Minute)
+		wantLabel(t, f, "cp", podCountLabel, "0")
+		wantNumber(t, "writes", len(f.asked(isWrite)), 1)
+	})
+}
+
 func TestAnotherWritersLabelIsPutRight(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
@@ -1638,6 +1649,9 @@ func TestRefusedWrites(t *testing.T) {
 				pass(time.Second)
 				if c.retried {
 					wantLabel(t, f, "cp", podCountLabel, "2")
+				} else {
+					wantLabel(t, f, "cp", podCountLabel, "-")
+					wantNumber(t, "complaints", strings.Count(p.log.String(), "cannot write"), 0)
 				}
 				pass(10 * time.Second)
 				wantLabel(t, f, "cp", podCountLabel, "2")
@@ -1743,6 +1757,20 @@ func TestStopAtAnyTimeIsClean(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestStopDoesNotWaitForTheWriteBudget(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("a", controlPlane)
+		f.addNode("b", controlPlane)
+		p := f.start(t, "-qps", "0.01", "-burst", "1")
+		synctest.Wait()
+		start := time.Now()
+		if err := p.stop(); err != nil || time.Since(start) != 0 {
+			t.Errorf("stopped with %v after %v", err, time.Since(start))
+		}
+		wantNumber(t, "writes", len(f.asked(isWrite)), 1)
+	})
 }
 
 func TestUnknownFieldOfASelectorEndsTheProgramAsWrongUsage(t *testing.T) {
@@ -2387,6 +2415,17 @@ func TestWrittenObjectIsTakenOnlyInPlaceOfAnOlderOneOfItsUID(t *testing.T) {
 	s.Apply("DELETED", makePod("a", "1", "13", "x"))
 	if s.Written(makePod("a", "1", "14", "ghost")); s.Len() != 0 {
 		t.Error("a write's answer brought back what was deleted")
+	}
+}
+
+func TestWrittenObjectIsNotLostToAListThatIsUnderWay(t *testing.T) {
+	s := NewStore[*Pod](nil)
+	s.Apply("ADDED", makePod("a", "1", "10", "x"))
+	l := s.List()
+	l.Add(makePod("a", "1", "10", "x"))
+	s.Written(makePod("a", "1", "11", "new"))
+	if l.Commit(); s.Get(Key{"ns", "a"}) == nil {
+		t.Error("it is gone")
 	}
 }
 
@@ -3112,7 +3151,7 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 		f.inject(t, fault{match: to(isList("pods")), status: 307, header: map[string]string{"Location": "http://127.0.0.1:1/elsewhere"}, body: "moved"})
 		p := f.start(t)
 		synctest.Wait()
-		wantText(t, p.log.String(), "307 Temporary Redirect")
+		wantText(t, p.log.String(), "list pods: 307 Temporary Redirect")
 		wantNumber(t, "requests elsewhere", len(f.asked(func(s seen) bool { return s.Path == "/elsewhere" })), 0)
 	})
 }
