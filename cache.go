@@ -11,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -343,24 +344,26 @@ func decodeList[T Object[T]](r io.Reader, kind *Kind[T], add func(T)) (ListMeta,
 	return meta, err
 }
 
-// eachField walks one JSON object; read is called behind each field's name and must take the value.
+// eachField walks one JSON object; read is called behind each field's name and must take the value. The error is io.EOF
+// only where there is nothing at all.
 func eachField(dec *json.Decoder, read func(field string) error) error {
 	if t, err := dec.Token(); err != nil {
 		return err
 	} else if t != json.Delim('{') {
 		return fmt.Errorf("%v instead of an object", t)
 	}
-	for dec.More() {
+	for {
 		t, err := dec.Token()
-		if err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil || t == json.Delim('}') {
 			return err
 		}
 		if err := read(t.(string)); err != nil { // the decoder lets nothing but a string stand for a name
 			return fmt.Errorf("%s: %w", t, err)
 		}
 	}
-	_, err := dec.Token()
-	return err
 }
 
 func skipValue(dec *json.Decoder) error {
@@ -431,6 +434,8 @@ func decodeEvent[T Object[T]](dec *json.Decoder, kind *Kind[T]) (ev WatchEvent[T
 			case "BOOKMARK", "ADDED", "MODIFIED", "DELETED":
 				ev.Object = kind.New()
 				return dec.Decode(ev.Object)
+			case "":
+				return errors.New("the object stands before its type")
 			}
 			return skipValue(dec)
 		}
@@ -456,14 +461,19 @@ type Selector []requirement
 type requirement struct {
 	key    string
 	not    bool     // turns the rest round, and holds for a missing key
-	values []string // one of these; nil: the key is there
+	values []string // one of these; nil: the key is there,
+	above  *int     // and its value a number above this,
+	below  *int     // or below this
 }
 
 // Matches reports whether labels meet the selector, as kubectl's -l would.
 func (s Selector) Matches(labels map[string]string) bool {
 	for _, r := range s {
 		v, ok := labels[r.key]
-		if met := ok && (r.values == nil || slices.Contains(r.values, v)); met == r.not {
+		n, err := strconv.Atoi(v)
+		met := ok && (r.values == nil || slices.Contains(r.values, v)) &&
+			(r.above == nil || err == nil && n > *r.above) && (r.below == nil || err == nil && n < *r.below)
+		if met == r.not {
 			return false
 		}
 	}
@@ -478,8 +488,8 @@ func (s Selector) Keys() (keys []string) {
 	return keys
 }
 
-// parseSelector reads "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)" and "k notin (a,b)", joined by commas. The error
-// says what is wrong and with which requirement.
+// parseSelector reads "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)", "k notin (a,b)", "k>1" and "k<1", joined by commas.
+// The error says what is wrong and with which requirement.
 func parseSelector(text string) (Selector, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -532,6 +542,16 @@ func parseRequirement(text string) (r requirement, err error) {
 		r.not, r.values = true, []string{strings.TrimSpace(op[2:])}
 	case strings.HasPrefix(op, "="):
 		r.values = []string{strings.TrimSpace(strings.TrimPrefix(op[1:], "="))}
+	case op[0] == '>' || op[0] == '<':
+		n, err := strconv.Atoi(strings.TrimSpace(op[1:]))
+		if err != nil {
+			return r, fmt.Errorf("%q is no number", strings.TrimSpace(op[1:]))
+		}
+		if op[0] == '>' {
+			r.above = &n
+		} else {
+			r.below = &n
+		}
 	default:
 		word := op[:len(op)-len(strings.TrimLeft(op, "abcdefghijklmnopqrstuvwxyz"))]
 		list, found := strings.CutPrefix(strings.TrimSpace(op[len(word):]), "(")

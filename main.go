@@ -74,21 +74,23 @@ type Log struct {
 	said map[string]time.Time
 }
 
-// Complain warns of an error, but of errors of one sort once a minute at most: what fails in a loop, or for every node,
-// is one trouble.
+// Complain warns of an error, but of errors of one sort once a minute at most, or once in ten where somebody has to
+// grant or install something first: what fails in a loop, or for every node, is one trouble.
 func (l *Log) Complain(msg string, err error, args ...any) {
 	root := err
 	for next := err; next != nil; next = errors.Unwrap(next) {
 		root = next
 	}
-	sort := msg + root.Error()
-	var s *Status
-	if errors.As(err, &s) {
+	sort, quiet := msg+root.Error(), time.Minute
+	if s := statusIn(err); s.Code != 0 {
 		sort = fmt.Sprint(msg, s.Code, s.Reason, s.call.verb, s.call.resource)
+		if s.Code == http.StatusUnauthorized || s.Code == http.StatusForbidden || s.Code == http.StatusNotFound {
+			quiet = 10 * time.Minute
+		}
 	}
 	level := slog.LevelWarn
 	l.mu.Lock()
-	if time.Since(l.said[sort]) < time.Minute {
+	if time.Since(l.said[sort]) < quiet {
 		level = levelDebug
 	} else {
 		if l.said == nil || len(l.said) > 1000 {
@@ -188,7 +190,8 @@ func (o *options) check(rest []string) error {
 		return fmt.Errorf("-pod-selector: %w", err)
 	}
 	for term := range strings.SplitSeq(o.fieldSelector, ",") {
-		if path, _, ok := strings.Cut(term, "="); o.fieldSelector != "" && (!ok || strings.TrimRight(path, "!") == "") {
+		escaped := strings.Contains(o.fieldSelector, `\`) // the server knows better where the terms end
+		if path, _, ok := strings.Cut(term, "="); term != "" && !escaped && (!ok || strings.TrimRight(path, "!") == "") {
 			return fmt.Errorf("-field-selector: %q is not FIELD=VALUE or FIELD!=VALUE", term)
 		}
 	}
@@ -198,6 +201,11 @@ func (o *options) check(rest []string) error {
 		}
 		if err := checkLabelKey(key); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
+		}
+		for _, s := range o.totalNodes {
+			if slices.Contains(s.Keys(), key) {
+				return fmt.Errorf("-total-nodes: %s is the %s, which changes with what it says: nodes would come and go for ever", key, name)
+			}
 		}
 		domain, _, _ := strings.Cut(key, "/")
 		for _, theirs := range []string{"kubernetes.io", "k8s.io"} {
@@ -289,7 +297,12 @@ type podCount struct {
 	queue    *Queue[Key] // of nodes, and theTotal
 	pace     *Bucket     // of label writes
 
-	toldTotal int // the total when theTotal was last reconciled
+	mu      sync.Mutex           // guards written
+	written map[string]time.Time // when a node, by uid, was last written
+
+	// What theTotal last passed on, and when: its reconcile's alone.
+	toldTotal int
+	toldAt    time.Time
 }
 
 // theTotal is the key that is added when the number of all pods has changed. It stands for all nodes that show it, so
@@ -297,7 +310,7 @@ type podCount struct {
 var theTotal = Key{}
 
 func newPodCount(o *options, client *Client, recorder *Recorder, log *Log) *podCount {
-	c := &podCount{options: o, client: client, recorder: recorder, log: log, pace: NewBucket(o.qps, o.burst)}
+	c := &podCount{options: o, client: client, recorder: recorder, log: log, pace: NewBucket(o.qps, o.burst), written: map[string]time.Time{}}
 	c.pods = NewStore(func(p *Pod) string { return p.Spec.NodeName })
 	c.nodes = NewStore[*Node](nil)
 	c.nodeKind = Kind[*Node]{Name: "Node", Path: "/api/v1/nodes", MetadataOnly: true, Keep: []string{o.totalLabel, o.nodeLabel}, New: func() *Node { return new(Node) }}
@@ -364,7 +377,7 @@ func (c *podCount) work(stop context.Context) {
 				}
 				result, err := c.reconcile(stop, finish, key)
 				failures := c.queue.Done(key, result, err)
-				if err != nil && stop.Err() == nil {
+				if err != nil {
 					c.log.Complain("cannot write the label", err, "node", key, "failures", failures)
 				}
 			}
@@ -417,35 +430,50 @@ func (c *podCount) podChanged(d Delta[*Pod]) {
 func (c *podCount) nodeChanged(d Delta[*Node]) {
 	if d.New != nil {
 		c.queue.Add(d.New.Key())
+		return
 	}
+	c.mu.Lock()
+	delete(c.written, d.Old.UID)
+	c.mu.Unlock()
 }
 
 // reconcile makes one node's labels right, or passes the total's change on to the nodes that show it. finish, which ends
 // later than stop, is for what has begun.
 func (c *podCount) reconcile(stop, finish context.Context, key Key) (Result, error) {
 	if key == theTotal {
-		if total := c.pods.Len(); total != c.toldTotal {
-			c.toldTotal = total
-			c.queue.Add(c.shownOn()...)
-			return Result{Rest: c.interval}, nil // as long as the nodes rest that write now
+		total := c.pods.Len()
+		if total == c.toldTotal {
+			return Result{}, nil
 		}
+		if rest := c.interval - time.Since(c.toldAt); rest > 0 {
+			return Result{RequeueAfter: rest}, nil // the nodes that were told may not write earlier, either
+		}
+		c.toldTotal, c.toldAt = total, time.Now()
+		c.queue.Add(c.shownOn()...)
 		return Result{}, nil
 	}
 	node := c.nodes.Get(key)
 	if node == nil || len(c.wrong(node)) == 0 {
 		return Result{}, nil
 	}
-	if err := c.pace.Wait(stop); err != nil {
-		return Result{}, err
+	c.mu.Lock()
+	rest := c.interval - time.Since(c.written[node.UID])
+	c.mu.Unlock()
+	if rest > 0 {
+		return Result{RequeueAfter: rest}, nil
 	}
-	if node = c.nodes.Get(key); node == nil { // it may have changed while we waited
+	if c.pace.Wait(stop) != nil {
+		return Result{}, nil
+	}
+	// It may have changed while we waited.
+	if node = c.nodes.Get(key); node == nil {
 		return Result{}, nil
 	}
 	wrong := c.wrong(node)
 	if len(wrong) == 0 {
 		return Result{}, nil
 	}
-	return c.write(finish, node, wrong)
+	return Result{}, c.write(finish, node, wrong)
 }
 
 // labelChange is what one label has and should have. nil: not there.
@@ -480,7 +508,7 @@ func (c *podCount) wrong(node *Node) (changes []labelChange) {
 
 // write patches the labels: without resourceVersion, so that other writers of the node cannot hold us up, but with the
 // uid, so that a node that was made anew under its name does not get its predecessor's.
-func (c *podCount) write(ctx context.Context, node *Node, changes []labelChange) (Result, error) {
+func (c *podCount) write(ctx context.Context, node *Node, changes []labelChange) error {
 	labels := map[string]*string{}
 	for _, ch := range changes {
 		labels[ch.key] = ch.want
@@ -488,16 +516,19 @@ func (c *podCount) write(ctx context.Context, node *Node, changes []labelChange)
 	patch := map[string]any{"metadata": map[string]any{"uid": node.UID, "labels": labels}}
 	written := new(Node)
 	err := c.client.Send(ctx, http.MethodPatch, c.nodeKind.Path+"/"+node.Name, patch, written)
-	if isStatus(err, http.StatusNotFound, "") || isOtherUID(err) {
-		return Result{}, nil // gone, or made anew: the watch brings what is there now
+	if isStatus(err, http.StatusNotFound, "NotFound") || isStatus(err, http.StatusUnprocessableEntity, "Invalid") && statusIn(err).hasCause("metadata.uid") {
+		return nil // gone, or made anew: the watch brings what is there now
 	}
 	if err == nil {
 		err = c.nodeKind.trim(written)
 	}
 	if err != nil {
-		return Result{}, err
+		return err
 	}
 	c.nodes.Written(written)
+	c.mu.Lock()
+	c.written[node.UID] = time.Now()
+	c.mu.Unlock()
 	show := func(v *string) string {
 		if v == nil {
 			return "none"
@@ -509,19 +540,5 @@ func (c *podCount) write(ctx context.Context, node *Node, changes []labelChange)
 		c.log.Log(ctx, levelWrite, "label written", "node", node.Name, "label", ch.key, "from", from, "to", to)
 		c.recorder.Event(ObjectReference{"v1", "Node", "", node.Name, node.UID}, "Normal", "PodCountChanged", fmt.Sprintf("%s changed from %s to %s", ch.what, from, to))
 	}
-	return Result{Rest: c.interval}, nil
-}
-
-// isOtherUID reports whether err says that the object has another uid than the one we sent.
-func isOtherUID(err error) bool {
-	var s *Status
-	if !errors.As(err, &s) || s.Code != http.StatusUnprocessableEntity {
-		return false
-	}
-	for _, cause := range s.Details.Causes {
-		if cause.Field == "metadata.uid" {
-			return true
-		}
-	}
-	return false
+	return nil
 }

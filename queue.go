@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -43,12 +44,11 @@ func sleep(ctx context.Context, d time.Duration) error {
 // Result is what a reconcile that did not fail asks for.
 type Result struct {
 	RequeueAfter time.Duration // add the key again after this long; 0: no need
-	Rest         time.Duration // do not hand the key out again for this long, whoever adds it meanwhile
 }
 
 // Queue is a workqueue: a key that is added waits until a worker gets it, and however often it is added meanwhile, it
 // is there once. A key is never in the hands of two workers, and one that is added while a worker has it is handed out
-// again after Done, so no change is lost. A key that failed, or rests, is held back alone and keeps what is added.
+// again after Done, so no change is lost. A key that failed is held back for a while, alone, whoever adds it meanwhile.
 //
 // One goroutine owns all state; everyone else talks to it over channels. It ends with the context given to NewQueue:
 // from then on nothing is added and Get returns false, while workers finish what they hold.
@@ -120,18 +120,14 @@ func (q *Queue[K]) Done(k K, res Result, err error) (failures int) {
 		it.processing = false
 		if err != nil {
 			it.failures++
-			res = Result{Rest: max(backoff(it.failures, q.base, q.limit), retryAfter(err))}
-			it.dirty = true
+			it.held, it.dirty = time.Now().Add(max(backoff(it.failures, q.base, q.limit), retryAfter(err))), true
 		} else {
 			it.failures = 0
+			if res.RequeueAfter > 0 {
+				q.addLater(it, res.RequeueAfter)
+			}
 		}
 		failures = it.failures
-		if res.Rest > 0 {
-			it.held = time.Now().Add(res.Rest)
-		}
-		if res.RequeueAfter > 0 {
-			q.addLater(it, res.RequeueAfter)
-		}
 		q.settle("done", k)
 	})
 	return failures
@@ -284,7 +280,7 @@ func (b *Bucket) Allow() bool { return b.take(0) == 0 }
 
 // Wait takes a token, waiting for it, or returns ctx's error.
 func (b *Bucket) Wait(ctx context.Context) error {
-	if d := b.take(1e9); d > 0 {
+	if d := b.take(math.Inf(1)); d > 0 {
 		return sleep(ctx, d)
 	}
 	return ctx.Err()
@@ -301,7 +297,7 @@ func (b *Bucket) take(patience float64) time.Duration {
 		return -1
 	} else {
 		b.tokens--
-		return max(0, time.Duration(wait*float64(time.Second)))
+		return max(0, time.Duration(min(wait, 1e9)*float64(time.Second)))
 	}
 }
 
@@ -371,7 +367,7 @@ const (
 	eventObjects   = 4096 // objects, and events, that the recorder remembers
 	eventBurst     = 25   // events at once about one object,
 	eventRefill    = 1.0 / 300
-	eventTries     = 12 // where the server cannot be reached,
+	eventPatience  = 2 * time.Minute // with one event while the server cannot be reached
 	eventRetryWait = 10 * time.Second
 )
 
@@ -384,9 +380,9 @@ type Recorder struct {
 	queue    chan Event
 	pace     *Bucket // over all objects
 	dropped  atomic.Int64
-	stamp    atomic.Int64 // the newest event's, in nanoseconds: no two are the same
 
 	// Owned by Run, alone.
+	stamp   int64                // the newest event's, in nanoseconds: no two are the same
 	sent    lru[Event, *Event]   // what was posted, under itself without name, count and times
 	objects lru[string, *Bucket] // by uid
 }
@@ -408,14 +404,6 @@ func (r *Recorder) Event(about ObjectReference, kind, reason, message string) {
 		ev.Metadata.Namespace = "default" // the place of events about cluster-scoped objects
 	}
 	ev.Source.Component = "podcount"
-	stamp := time.Now().UnixNano()
-	for last := r.stamp.Load(); ; last = r.stamp.Load() {
-		if stamp = max(stamp, last+1); r.stamp.CompareAndSwap(last, stamp) {
-			break
-		}
-	}
-	suffix := fmt.Sprintf(".%x", stamp)
-	ev.Metadata.Name = strings.TrimRight(about.Name[:min(len(about.Name), 253-len(suffix))], "-.") + suffix
 	select {
 	case r.queue <- ev:
 	default:
@@ -433,31 +421,29 @@ func (r *Recorder) drop(ev Event, why error) {
 
 // Run sends until stop ends, then what still waits until ctx ends, which must come after it.
 func (r *Recorder) Run(ctx, stop context.Context) {
-	for {
-		select {
-		case ev := <-r.queue:
-			r.post(ctx, stop, ev)
-			continue
-		default:
-		}
+	for stop.Err() == nil {
 		select {
 		case ev := <-r.queue:
 			r.post(ctx, stop, ev)
 		case <-stop.Done():
-			if len(r.queue) == 0 {
-				return
-			}
 		}
+	}
+	for len(r.queue) > 0 {
+		r.post(ctx, stop, <-r.queue)
 	}
 }
 
-// post sends one event, trying again while the server cannot be reached: what a server has refused stays refused, and
-// once stop has ended there is one try for each.
+// post sends one event, trying again while the server cannot be reached, or once more where it asks for a moment's
+// patience: what it has refused stays refused, and other events wait behind this one. After stop there is one try for each.
 func (r *Recorder) post(ctx, stop context.Context, ev Event) {
 	if !r.objects.get(ev.InvolvedObject.UID, func() *Bucket { return NewBucket(eventRefill, eventBurst) }).Allow() {
 		r.drop(ev, errors.New("too many events about this object"))
 		return
 	}
+	r.stamp = max(time.Now().UnixNano(), r.stamp+1)
+	suffix := fmt.Sprintf(".%x", r.stamp)
+	ev.Metadata.Name = strings.TrimRight(ev.InvolvedObject.Name[:min(len(ev.InvolvedObject.Name), 253-len(suffix))], "-.") + suffix
+	start := time.Now()
 	for try := 1; ; try++ {
 		err := r.pace.Wait(ctx)
 		if err == nil {
@@ -466,11 +452,17 @@ func (r *Recorder) post(ctx, stop context.Context, ev Event) {
 		if err == nil {
 			return
 		}
-		var refused *Status
-		if wait := retryAfter(err); errors.As(err, &refused) && wait == 0 || try == eventTries || ctx.Err() != nil ||
-			sleep(stop, max(wait, eventRetryWait)) != nil {
+		answered, wait := statusIn(err).Code != 0, retryAfter(err)
+		last := time.Since(start) > eventPatience
+		if answered {
+			last = wait == 0 || wait > 3*eventRetryWait || try > 1
+		}
+		if last || sleep(stop, max(wait, backoff(try, time.Second, eventRetryWait))) != nil {
 			r.drop(ev, err)
-			r.log.Complain("cannot post an event", err)
+			// That the object's namespace is going, or gone, is everyday life.
+			if s := statusIn(err); s.Code != http.StatusNotFound && !s.hasCause("NamespaceTerminating") {
+				r.log.Complain("cannot post an event", err)
+			}
 			return
 		}
 	}
@@ -485,7 +477,7 @@ func (r *Recorder) once(ctx context.Context, ev Event) error {
 	if sent.Count > 0 {
 		raised := map[string]any{"count": sent.Count + 1, "lastTimestamp": ev.LastTimestamp}
 		err := r.send(ctx, http.MethodPatch, path+"/"+sent.Metadata.Name, raised, nil)
-		if !isStatus(err, http.StatusNotFound, "") {
+		if !isStatus(err, http.StatusNotFound, "NotFound") {
 			if err == nil {
 				sent.Count++
 			}

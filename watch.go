@@ -23,10 +23,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // Config says where the API server is and who we are to it.
@@ -50,32 +52,36 @@ func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(
 	var err error
 	host, home := getenv("KUBERNETES_SERVICE_HOST"), filepath.Join(getenv("HOME"), ".kube", "config")
 	_, homeErr := os.Stat(home)
+	if getenv("HOME") == "" {
+		homeErr = errors.New("HOME is not set")
+	}
 	_, accountErr := os.Stat(filepath.Join(accountDir, "token"))
+	if host == "" {
+		accountErr = errors.New("KUBERNETES_SERVICE_HOST is not set, so this is no pod")
+	}
 	switch {
 	case kubeconfig != "":
 		a, err = readKubeconfigs([]string{kubeconfig}, contextName)
 	case getenv("KUBECONFIG") != "":
 		a, err = readKubeconfigs(filepath.SplitList(getenv("KUBECONFIG")), contextName)
-	case host != "" && accountErr == nil && contextName == "":
+	case accountErr == nil && contextName == "":
 		a = access{
 			source: "the pod's service account", server: "https://" + net.JoinHostPort(host, cmp.Or(getenv("KUBERNETES_SERVICE_PORT"), "443")),
 			caFile: filepath.Join(accountDir, "ca.crt"), tokenFile: filepath.Join(accountDir, "token"),
 		}
-	case getenv("HOME") != "" && homeErr == nil:
+	case homeErr == nil:
 		a, err = readKubeconfigs([]string{home}, contextName)
-	case master != "":
-		a = access{source: "-master"}
-	default:
-		account := "KUBERNETES_SERVICE_HOST is not set, so this is no pod"
-		if host != "" {
-			account = "the pod has no service account: " + accountErr.Error()
-		}
-		err = fmt.Errorf("no cluster found: give -kubeconfig or -master, or set KUBECONFIG (%s; %w)", account, homeErr)
+	case contextName != "":
+		err = fmt.Errorf("-context %s: there is no kubeconfig that could have it: give -kubeconfig, or set KUBECONFIG (%w)", contextName, homeErr)
+	case master == "":
+		err = fmt.Errorf("no cluster found: give -kubeconfig or -master, or set KUBECONFIG (%w; %w)", accountErr, homeErr)
 	}
 	if err != nil {
 		return nil, err
 	}
-	a.server = cmp.Or(master, a.server)
+	if master != "" {
+		a.server, a.source = master, strings.TrimSuffix("-master, "+a.source, ", ")
+	}
 	return a.config(log)
 }
 
@@ -94,7 +100,10 @@ func (a *access) config(log *Log) (*Config, error) {
 	}
 	u, err := url.Parse(a.server)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.User != nil {
-		return nil, fmt.Errorf("%s: the server's address must be https://HOST[:PORT][/PATH]", a.source)
+		if u == nil {
+			u = &url.URL{}
+		}
+		return nil, fmt.Errorf("%s: the server's address (%s://%s) must be https://HOST[:PORT][/PATH]", a.source, u.Scheme, u.Host)
 	}
 	ip := net.ParseIP(u.Hostname())
 	if u.Scheme == "http" && (a.token != "" || a.tokenFile != "") && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
@@ -216,34 +225,34 @@ func (p *kubeconfigPart) path(file string) string {
 	return filepath.Join(p.dir, file)
 }
 
-// readKubeconfigs reads one context of the files together; where two set the same name, the first does.
+// readKubeconfigs reads one context of the files together; where two set the same name, the first counts.
 func readKubeconfigs(files []string, contextName string) (a access, err error) {
 	source := strings.Join(files, string(filepath.ListSeparator))
 	clusters, users, contexts := map[string]kubeconfigPart{}, map[string]kubeconfigPart{}, map[string][2]string{}
-	for _, file := range files {
-		if file == "" {
-			continue
-		}
+	files = slices.DeleteFunc(files, func(file string) bool { return file == "" })
+	missing, current := 0, ""
+	for _, file := range slices.Backward(files) {
 		var k kubeconfig
 		if err := readKubeconfig(file, &k); err != nil {
-			if len(files) > 1 && errors.Is(err, os.ErrNotExist) {
+			if missing++; errors.Is(err, os.ErrNotExist) && missing < len(files) {
 				continue // as kubectl does with a list
 			}
 			return a, err
 		}
-		contextName = cmp.Or(contextName, k.CurrentContext)
+		current = cmp.Or(k.CurrentContext, current)
 		for _, c := range k.Clusters {
 			c.Cluster.dir = filepath.Dir(file)
-			setFirst(clusters, c.Name, c.Cluster)
+			clusters[c.Name] = c.Cluster
 		}
 		for _, u := range k.Users {
 			u.User.dir = filepath.Dir(file)
-			setFirst(users, u.Name, u.User)
+			users[u.Name] = u.User
 		}
 		for _, c := range k.Contexts {
-			setFirst(contexts, c.Name, [2]string{c.Context.Cluster, c.Context.User})
+			contexts[c.Name] = [2]string{c.Context.Cluster, c.Context.User}
 		}
 	}
+	contextName = cmp.Or(contextName, current)
 	if contextName == "" {
 		return a, fmt.Errorf("%s: no current-context: name one with -context", source)
 	}
@@ -252,8 +261,8 @@ func readKubeconfigs(files []string, contextName string) (a access, err error) {
 		return a, fmt.Errorf("%s: there is no context %q", source, contextName)
 	}
 	cluster, ok := clusters[names[0]]
-	if !ok || cluster.Server == "" {
-		return a, fmt.Errorf("%s: context %q: there is no cluster %q, or it has no server", source, contextName, names[0])
+	if !ok {
+		return a, fmt.Errorf("%s: context %q: there is no cluster %q", source, contextName, names[0])
 	}
 	user, ok := users[names[1]]
 	if !ok && names[1] != "" {
@@ -274,12 +283,6 @@ func readKubeconfigs(files []string, contextName string) (a access, err error) {
 	}, nil
 }
 
-func setFirst[V any](m map[string]V, name string, v V) {
-	if _, ok := m[name]; !ok {
-		m[name] = v
-	}
-}
-
 func readKubeconfig(file string, k *kubeconfig) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -296,6 +299,21 @@ func readKubeconfig(file string, k *kubeconfig) error {
 	}
 	if err := json.Unmarshal(text, k); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
+	}
+	var names []string
+	for _, c := range k.Clusters {
+		names = append(names, "cluster "+c.Name)
+	}
+	for _, u := range k.Users {
+		names = append(names, "user "+u.Name)
+	}
+	for _, c := range k.Contexts {
+		names = append(names, "context "+c.Name)
+	}
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			return fmt.Errorf("%s: the %s is there twice", file, name)
+		}
 	}
 	return nil
 }
@@ -316,22 +334,25 @@ type yamlError struct {
 func (e yamlError) Error() string { return fmt.Sprintf("%d: %s", e.line, e.text) }
 
 // parseYAML returns maps (map[string]any), lists ([]any), strings, numbers, booleans and nil. The error begins with the
-// number of the line.
+// number of the line. It never quotes a value: that may be a key or a token.
 func parseYAML(text string) (tree any, err error) {
-	p := &yamlParser{lines: strings.Split(strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n"), "\n")}
+	text = strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")
+	p := &yamlParser{lines: strings.Split(strings.TrimSuffix(text, "\n"), "\n")}
 	defer func() {
-		if thrown, ok := recover().(yamlError); ok {
+		switch thrown := recover().(type) {
+		case nil:
+		case yamlError:
 			err = thrown
-		} else if thrown := recover(); thrown != nil {
+		default:
 			panic(thrown)
 		}
 	}()
-	if _, first, ok := p.peek(); ok && first == "---" {
+	if _, first, ok := p.peek(); ok && (first == "---" || strings.HasPrefix(first, "--- #")) {
 		p.i++
 	}
 	tree = p.block(0)
-	if _, text, ok := p.peek(); ok {
-		p.fail("%q does not belong here: wrong indentation, or a second document", text)
+	if _, _, ok := p.peek(); ok {
+		p.fail("this line does not belong here: wrong indentation, or a second document")
 	}
 	return tree, nil
 }
@@ -406,7 +427,7 @@ func (p *yamlParser) mapping(indent int) any {
 		}
 		key, rest, ok := p.key(text)
 		if !ok || at > indent || isYAMLItem(text) {
-			p.fail("%q is no \"key: value\" in its place", text)
+			p.fail("expected \"key: value\", indented like the keys above")
 		}
 		if _, twice := m[key]; twice {
 			p.fail("the key %q is there twice", key)
@@ -429,8 +450,8 @@ func (p *yamlParser) key(text string) (key, rest string, ok bool) {
 	if key, rest, ok = strings.Cut(text, ": "); !ok {
 		key, ok = strings.CutSuffix(text, ":")
 	}
-	if ok && (strings.ContainsRune("&*!|>%@`?,]}", rune(key[:1][0])) || key == "<<" || strings.Contains(key, " #")) {
-		p.fail("%q as a key is YAML that is not read here: quote it", key)
+	if ok && (key == "" || strings.IndexByte("&*!|>%@`?", key[0]) >= 0 || strings.ContainsAny(key, ",[]{}\t") || key == "<<" || strings.Contains(key, " #")) {
+		p.fail("a key of a kind that is not read here (an anchor, a tag, a merge): quote it")
 	}
 	return strings.TrimSpace(key), strings.TrimSpace(rest), ok
 }
@@ -444,8 +465,8 @@ func (p *yamlParser) value(rest string, indent int) any {
 	if rest != "" && rest[0] != '#' {
 		v = p.scalar(rest)
 		p.i++
-		if at, text, ok := p.peek(); ok && at > indent {
-			p.fail("%q continues the value above: write it on one line", text)
+		if at, _, ok := p.peek(); ok && at > indent {
+			p.fail("this continues the value above: write it on one line")
 		}
 		return v
 	}
@@ -461,7 +482,7 @@ func (p *yamlParser) literal(header string, indent int) any {
 	header, _, _ = strings.Cut(header, " #")
 	header = strings.TrimSpace(header)
 	if header != "|" && header != "|-" && header != "|+" {
-		p.fail("%q: only |, |- and |+ are read", header)
+		p.fail("of literal blocks only |, |- and |+ are read")
 	}
 	var text strings.Builder
 	depth := 0
@@ -496,8 +517,8 @@ func (p *yamlParser) literal(header string, indent int) any {
 // scalar reads a value that must end with its line.
 func (p *yamlParser) scalar(text string) any {
 	v, rest := p.flow(text, false)
-	if rest = strings.TrimSpace(rest); rest != "" && rest[0] != '#' {
-		p.fail("%q behind a value", rest)
+	if trimmed := strings.TrimLeft(rest, " \t"); trimmed != "" && (trimmed[0] != '#' || trimmed == rest) {
+		p.fail("something stands behind the value")
 	}
 	return v
 }
@@ -510,7 +531,7 @@ func (p *yamlParser) flow(text string, inside bool) (v any, rest string) {
 	case '{', '[':
 		return p.collection(text)
 	case '&', '*', '!', '|', '>', '%', '@', '`':
-		p.fail("%q begins YAML that is not read here (anchor, alias, tag, folded block): quote it", text)
+		p.fail("a value that begins with %q (an anchor, an alias, a tag, a folded block) is not read here: quote it", text[:1])
 	}
 	end := len(text)
 	if i := strings.Index(text, " #"); i >= 0 {
@@ -520,32 +541,31 @@ func (p *yamlParser) flow(text string, inside bool) (v any, rest string) {
 		end = i
 	}
 	plain := strings.TrimRight(text[:end], " ")
-	if strings.Contains(plain, ": ") || strings.HasSuffix(plain, ":") || isYAMLItem(plain) || strings.HasPrefix(plain, "? ") {
-		p.fail("%q is not a plain value: quote it", plain)
+	if strings.Contains(plain, ": ") || strings.HasSuffix(plain, ":") || isYAMLItem(plain) || strings.HasPrefix(plain, "? ") || strings.Contains(plain, "\t") || plain == "" {
+		p.fail("no value, or one that must be quoted, because of a tab, a colon or a dash in it")
 	}
 	return p.plain(plain), text[end:]
 }
 
 // plain says what an unquoted scalar is.
 func (p *yamlParser) plain(s string) any {
-	switch strings.ToLower(s) {
-	case "", "~", "null":
+	switch s {
+	case "~", "null", "Null", "NULL":
 		return nil
-	case "true":
+	case "true", "True", "TRUE":
 		return true
-	case "false":
+	case "false", "False", "FALSE":
 		return false
-	case "yes", "no", "on", "off":
+	}
+	if slices.Contains([]string{"yes", "no", "on", "off", "y", "n"}, strings.ToLower(s)) {
 		p.fail("%q is true or false to some and a word to others: write true or false, or quote it", s)
 	}
-	if strings.ContainsRune("+-.0123456789", rune(s[0])) {
-		digits := strings.ReplaceAll(s, "_", "")
-		if n, err := strconv.ParseInt(digits, 0, 64); err == nil {
-			return n
-		}
-		if f, err := strconv.ParseFloat(digits, 64); err == nil && f-f == 0 {
-			return f
-		}
+	digits := strings.ReplaceAll(s, "_", "")
+	if n, err := strconv.ParseInt(digits, 0, 64); err == nil {
+		return n
+	}
+	if f, err := strconv.ParseFloat(digits, 64); err == nil && strings.Trim(digits, "0123456789+-.eE") == "" {
+		return f
 	}
 	return s
 }
@@ -562,7 +582,7 @@ func (p *yamlParser) collection(text string) (v any, rest string) {
 		key, ok := "", true
 		if isMap {
 			if key, rest, ok = p.key(rest); !ok || rest == "" {
-				p.fail("expected \"key: value\" at %q", rest)
+				p.fail("expected \"key: value\" between the braces")
 			}
 		}
 		v, rest = p.flow(rest, true)
@@ -576,7 +596,7 @@ func (p *yamlParser) collection(text string) (v any, rest string) {
 		if after, ok := strings.CutPrefix(rest, ","); ok {
 			rest = strings.TrimSpace(after)
 		} else if !strings.HasPrefix(rest, closing) {
-			p.fail("expected \",\" or %q at %q", closing, rest)
+			p.fail("expected \",\" or %q behind a value", closing)
 		}
 	}
 	if isMap {
@@ -612,7 +632,7 @@ func (p *yamlParser) quoted(text string) (s, rest string) {
 			n := hex[text[i]]
 			if e, ok := escapes[text[i]]; ok {
 				b.WriteString(e)
-			} else if code, err := strconv.ParseUint(text[i+1:min(len(text), i+1+n)], 16, 32); n > 0 && err == nil {
+			} else if code, err := strconv.ParseUint(text[i+1:min(len(text), i+1+n)], 16, 32); n > 0 && err == nil && utf8.ValidRune(rune(code)) {
 				b.WriteRune(rune(code))
 				i += n
 			} else {
@@ -645,7 +665,8 @@ type Status struct {
 
 func (s *Status) Error() string {
 	text := strings.TrimSpace(fmt.Sprintf("%d %s", s.Code, cmp.Or(s.Reason, http.StatusText(s.Code)))) + ": " + s.Message
-	if s.Code == http.StatusForbidden && s.call.verb != "" && !strings.Contains(s.Message, "denied the request") {
+	// An admission plugin's refusal, or that of a namespace that is being deleted, is no question of rights.
+	if s.Code == http.StatusForbidden && strings.Contains(s.Message, " cannot "+s.call.verb+" ") {
 		text += fmt.Sprintf(" (the RBAC rule that allows it: apiGroups [%q], resources [%q], verbs [%q])", s.call.group, s.call.resource, s.call.verb)
 	}
 	return text
@@ -656,16 +677,34 @@ func (s *Status) RetryAfter() time.Duration {
 	return max(s.wait, time.Duration(min(max(s.Details.RetryAfterSeconds, 0), 3600))*time.Second)
 }
 
-// isStatus reports whether err is a Status with this code, and with this reason unless that is "".
+// statusIn returns the Status that err is or wraps; one with the Code 0 where the server did not answer.
+func statusIn(err error) Status {
+	if s := (*Status)(nil); errors.As(err, &s) {
+		return *s
+	}
+	return Status{}
+}
+
+// isStatus reports whether err is a Status with this code and reason.
 func isStatus(err error, code int, reason string) bool {
-	var s *Status
-	return errors.As(err, &s) && s.Code == code && (reason == "" || s.Reason == reason)
+	s := statusIn(err)
+	return s.Code == code && s.Reason == reason
+}
+
+// hasCause reports whether one of the causes that the Status details has this reason or is about this field.
+func (s Status) hasCause(reasonOrField string) bool {
+	for _, c := range s.Details.Causes {
+		if c.Reason == reasonOrField || c.Field == reasonOrField {
+			return true
+		}
+	}
+	return false
 }
 
 // isExpired reports whether err says that a resourceVersion or a continue token is too old.
 func isExpired(err error) bool {
-	var s *Status
-	return errors.As(err, &s) && (s.Code == http.StatusGone || s.Reason == "Expired" || s.Reason == "Gone")
+	s := statusIn(err)
+	return s.Code == http.StatusGone || s.Reason == "Expired" || s.Reason == "Gone"
 }
 
 // call is a request in the words of RBAC and of error messages.
@@ -972,7 +1011,7 @@ type Reflector[T Object[T]] struct {
 	paged    bool // whole lists have failed: list in pages
 	lost     int  // whole lists that failed in a row
 	short    int  // watches in a row that ended within shortWatch without getting on,
-	quiet    int  // that were silent or without an event for longer,
+	quiet    int  // that were silent,
 	garbage  int  // that ended in something that could not be understood
 	failures int
 	failedAt time.Time
@@ -1044,10 +1083,12 @@ func (r *Reflector[T]) list(ctx context.Context) error {
 	listing, meta, err := r.pages(ctx, r.progress())
 	if err != nil {
 		// Too much for this server, or for the way to it? Pages are smaller.
-		if listing.n > 0 || errors.Is(err, errSilent) || isStatus(err, http.StatusInternalServerError, "") || isStatus(err, http.StatusGatewayTimeout, "") {
+		if code := statusIn(err).Code; listing.n > 0 || errors.Is(err, errSilent) || code == http.StatusInternalServerError || code == http.StatusGatewayTimeout {
 			r.lost++
 			r.paged = r.paged || r.lost >= 2
 		}
+		// The hourly list can wait; what the watch brings cannot.
+		r.relistAt = time.Now().Add(relistEvery/12 + rand.N(relistEvery/12))
 		return err
 	}
 	added, updated, removed := 0, 0, 0
@@ -1150,6 +1191,7 @@ func (r *Reflector[T]) watch(ctx context.Context) (end watchEnd) {
 	end.opened = true
 	end.err = decodeEvents(body, &r.kind, func(ev WatchEvent[T]) error {
 		if ev.Status != nil {
+			ev.Status.Code = cmp.Or(ev.Status.Code, http.StatusInternalServerError)
 			return fmt.Errorf("%s: %w", callOf(http.MethodGet, r.kind.Path, q), ev.Status)
 		}
 		end.events++
@@ -1181,24 +1223,25 @@ func (r *Reflector[T]) apply(ev WatchEvent[T]) {
 
 // afterWatch decides how to go on after a watch: how long to wait, and, by clearing version, whether to list first.
 func (r *Reflector[T]) afterWatch(ctx context.Context, end watchEnd) (wait time.Duration) {
-	var status *Status
+	status := statusIn(end.err)
 	var garbage garbageError
-	isGarbage, eventless := errors.As(end.err, &garbage), end.events == 0
-	silent, short := errors.Is(end.err, errSilent), end.opened && !end.moved && end.lasted < shortWatch
-	if !eventless {
+	isGarbage := errors.As(end.err, &garbage)
+	silent := errors.Is(end.err, errSilent) || end.opened && end.events == 0 && end.lasted >= silence
+	short := end.opened && !end.moved && end.lasted < shortWatch
+	if end.events > 0 {
 		r.quiet = 0
+		if !isGarbage {
+			r.garbage = 0
+		}
 	}
 	if end.moved {
 		r.short = 0
-	}
-	if !isGarbage && end.opened && !eventless {
-		r.garbage = 0
 	}
 	relist := false
 	switch {
 	case errors.Is(end.err, errRelist) || ctx.Err() != nil:
 		return 0
-	case errors.As(end.err, &status):
+	case status.Code != 0:
 		// Opened, it is an ERROR frame. What the server says of this version alone may never end; a new one may help.
 		hopeless := end.opened && status.Code != http.StatusTooManyRequests
 		if hopeless {
@@ -1215,11 +1258,11 @@ func (r *Reflector[T]) afterWatch(ctx context.Context, end watchEnd) (wait time.
 		r.short++
 		relist = r.short >= 3
 		wait = r.afterFailure(ctx, "watch ended at once", cmp.Or(end.err, io.EOF))
-	case silent || end.opened && eventless:
-		// A version from the future is answered with silence, too.
+	case silent:
+		// Not even a bookmark. A version from the future, too, is answered with silence.
 		r.quiet++
 		relist = r.quiet >= 2
-		r.log.Debug("watch without an event ended", "kind", r.kind.Name, "after", end.lasted.Round(time.Second), "err", end.err)
+		r.log.Debug("watch was silent", "kind", r.kind.Name, "rv", r.version, "for", end.lasted.Round(time.Second))
 	case !end.opened:
 		wait = r.afterFailure(ctx, "cannot watch", end.err)
 	default:
