@@ -26,6 +26,9 @@ func (k Key) String() string {
 	return k.Namespace + "/" + k.Name
 }
 
+// MarshalText makes a Key a string in JSON, too.
+func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
 // Meta is the part of ObjectMeta that podcount uses.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/
 type Meta struct {

@@ -231,8 +231,13 @@ func (o *options) check(rest []string) error {
 
 func newLog(w io.Writer, o *options) *Log {
 	ho := &slog.HandlerOptions{Level: slog.Level(-o.verbosity), ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
-		if level, ok := a.Value.Any().(slog.Level); ok && level < slog.LevelInfo {
-			a.Value = slog.StringValue("DEBUG") // not DEBUG+2 and the like
+		switch v := a.Value.Any().(type) {
+		case slog.Level:
+			if v < slog.LevelInfo {
+				a.Value = slog.StringValue("DEBUG") // not DEBUG+2 and the like
+			}
+		case time.Duration:
+			a.Value = slog.StringValue(v.String()) // in JSON it would be a number of nanoseconds
 		}
 		return a
 	}}

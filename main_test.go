@@ -1847,8 +1847,12 @@ func TestVerbosityShowsTheInside(t *testing.T) {
 
 func TestLogsAsJSON(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.inject(t, fault{match: to(isWrite), status: 500, body: "{}"})
 		p := f.start(t, "-log-format", "json")
-		synctest.Wait()
+		pass(time.Second)
+		wantText(t, p.log.String(), `"msg":"cannot write the label","node":"cp"`)
+		wantText(t, p.log.String(), `"took":"0s"`)
 		for line := range strings.Lines(p.log.String()) {
 			if !json.Valid([]byte(line)) {
 				t.Errorf("not JSON: %s", line)
@@ -2046,6 +2050,24 @@ func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestRelistBehindAnOutageDoesNotWaitForTheOutagesBackoff(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		r := f.reflect(t)
+		r.net.down.Store(true)
+		f.endWatches(true)
+		pass(5 * time.Minute)
+		f.addPods(1)
+		f.compact() // as a restarted server is
+		r.net.down.Store(false)
+		back := len(f.asked(isWatch("pods")))
+		for len(f.asked(isWatch("pods"))) == back {
+			pass(time.Second)
+		}
+		pass(2 * reflectorBackoff)
+		r.equalTo(t, f)
+	})
 }
 
 func TestPersistentlyExpiredVersionIsNotRetriedInAHotLoop(t *testing.T) {

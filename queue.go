@@ -112,7 +112,7 @@ func (q *Queue[K]) Get() (k K, ok bool) {
 }
 
 // Done gives back a key that Get handed out. With an error the key is tried again after a backoff of its own, or after
-// what the error's RetryAfter asks for where that is longer; without one its failures are forgotten. It returns how
+// what the server asked for with it where that is longer; without one its failures are forgotten. It returns how
 // often in a row the key has failed.
 func (q *Queue[K]) Done(k K, res Result, err error) (failures int) {
 	q.do(func() {
@@ -131,15 +131,6 @@ func (q *Queue[K]) Done(k K, res Result, err error) (failures int) {
 		q.settle("done", k)
 	})
 	return failures
-}
-
-// retryAfter is the wait that a server asked for with an error (429, 503), or 0.
-func retryAfter(err error) time.Duration {
-	var asks interface{ RetryAfter() time.Duration }
-	if errors.As(err, &asks) {
-		return asks.RetryAfter()
-	}
-	return 0
 }
 
 // do runs f in the owner's goroutine and waits for it; after the end it does nothing.
@@ -459,8 +450,8 @@ func (r *Recorder) post(ctx, stop context.Context, ev Event) {
 		}
 		if last || sleep(stop, max(wait, backoff(try, time.Second, eventRetryWait))) != nil {
 			r.drop(ev, err)
-			// That the object's namespace is going, or gone, is everyday life.
-			if s := statusIn(err); s.Code != http.StatusNotFound && !s.hasCause("NamespaceTerminating") {
+			// That we stop, or that the object's namespace is going, or gone, is everyday life.
+			if s := statusIn(err); ctx.Err() == nil && s.Code != http.StatusNotFound && !s.hasCause("NamespaceTerminating") {
 				r.log.Complain("cannot post an event", err)
 			}
 			return

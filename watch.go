@@ -672,8 +672,9 @@ func (s *Status) Error() string {
 	return text
 }
 
-// RetryAfter is how long the server asks us to wait; 0 where it does not.
-func (s *Status) RetryAfter() time.Duration {
+// retryAfter is how long the server asked us, with an error (429, 503), to wait; 0 where it did not.
+func retryAfter(err error) time.Duration {
+	s := statusIn(err)
 	return max(s.wait, time.Duration(min(max(s.Details.RetryAfterSeconds, 0), 3600))*time.Second)
 }
 
@@ -800,7 +801,7 @@ type request struct {
 
 // do sends one request and returns a 2xx answer, whose body the caller closes; anything else is an error, a *Status where
 // the server answered. It never retries but once after a 401, with credentials read anew: the loops above it do, each
-// with its own backoff, and honour Status.RetryAfter.
+// with its own backoff, and honour retryAfter.
 func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 	var body []byte
 	if r.body != nil {
@@ -919,7 +920,7 @@ func metadataOnly(as string) string {
 
 // drain reads what little is left, so that the connection can be used again, and closes.
 func drain(body io.ReadCloser) {
-	io.CopyN(io.Discard, body, 2<<10) //nolint:errcheck // it is closed in any case
+	io.CopyN(io.Discard, body, 2<<10)
 	body.Close()
 }
 
@@ -1012,6 +1013,7 @@ type Reflector[T Object[T]] struct {
 	lost     int  // whole lists that failed in a row
 	short    int  // watches in a row that ended within shortWatch without getting on,
 	quiet    int  // that were silent,
+	expired  int  // whose version was too old,
 	garbage  int  // that ended in something that could not be understood
 	failures int
 	failedAt time.Time
@@ -1039,7 +1041,7 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 			}
 			wait = r.afterFailure(ctx, "cannot list", err)
 		}
-		sleep(ctx, wait) //nolint:errcheck // the loop's condition sees it
+		sleep(ctx, wait)
 	}
 	return nil
 }
@@ -1229,18 +1231,23 @@ func (r *Reflector[T]) afterWatch(ctx context.Context, end watchEnd) (wait time.
 	silent := errors.Is(end.err, errSilent) || end.opened && end.events == 0 && end.lasted >= silence
 	short := end.opened && !end.moved && end.lasted < shortWatch
 	if end.events > 0 {
-		r.quiet = 0
-		if !isGarbage {
-			r.garbage = 0
-		}
+		r.quiet, r.expired = 0, 0
 	}
 	if end.moved {
 		r.short = 0
+		if !isGarbage {
+			r.garbage = 0
+		}
 	}
 	relist := false
 	switch {
 	case errors.Is(end.err, errRelist) || ctx.Err() != nil:
 		return 0
+	case isExpired(end.err):
+		// No fault: the history begins anew with each restart of the server. A wait, but not that of the outage before.
+		r.expired++
+		relist = true
+		wait = backoff(r.expired, reflectorBackoff, reflectorLimit)
 	case status.Code != 0:
 		// Opened, it is an ERROR frame. What the server says of this version alone may never end; a new one may help.
 		hopeless := end.opened && status.Code != http.StatusTooManyRequests
@@ -1248,7 +1255,7 @@ func (r *Reflector[T]) afterWatch(ctx context.Context, end watchEnd) (wait time.
 			r.garbage++
 		}
 		refused := status.Code == http.StatusBadRequest || status.Code == http.StatusUnprocessableEntity
-		relist = isExpired(end.err) || refused || hopeless && r.garbage >= 2
+		relist = refused || hopeless && r.garbage >= 2
 		wait = r.afterFailure(ctx, "cannot watch", end.err)
 	case isGarbage:
 		r.garbage++
