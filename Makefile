@@ -1,6 +1,6 @@
 # Every command that podcount's people need. Go is all it takes; kubectl is nice to have for `make run`.
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-ARGS    := -v 2
+ARGS    := -v 2 -interval 3s
 export CGO_ENABLED = 0
 
 .PHONY: build run test bench lint clean
@@ -13,7 +13,7 @@ run: build ## podcount against a fake API server, no cluster needed; ARGS='-v 4'
 	@exec bin/playground playground bin/podcount bin $(ARGS)
 
 test: ## the whole suite: no network, no C compiler
-	go test ./...
+	go test -count=1 ./...
 
 bench: ## benchmarks, under a minute
 	go test -run '^$$' -bench . -benchtime 300ms ./...
