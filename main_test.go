@@ -383,14 +383,8 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			f.serve(httptest.NewRecorder(), r, body)
 			panic(http.ErrAbortHandler)
 		case ft.cut > 0 || ft.hang > 0:
-			w = &faultyWriter{w, max(ft.cut, ft.hang), ft.hang > 0, r.Context()}
-			f.setMissed(ft, true) // unless the writer panics
-			defer func() {
-				if broken := recover(); broken != nil {
-					f.setMissed(ft, false)
-					panic(broken)
-				}
-			}()
+			f.setMissed(ft, true) // until the writer gets there
+			w = &faultyWriter{w, max(ft.cut, ft.hang), ft.hang > 0, r.Context(), func() { f.setMissed(ft, false) }}
 		case ft.status > 0 || ft.body != "":
 			w.Header().Set("Content-Type", "application/json")
 			for k, v := range ft.header {
@@ -413,9 +407,10 @@ func (f *fakeServer) setMissed(ft *fault, missed bool) {
 // faultyWriter lets so many bytes pass; then the connection breaks, or is silent.
 type faultyWriter struct {
 	http.ResponseWriter
-	left int
-	hang bool
-	ctx  context.Context
+	left    int
+	hang    bool
+	ctx     context.Context
+	reached func()
 }
 
 func (w *faultyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
@@ -425,6 +420,7 @@ func (w *faultyWriter) Write(p []byte) (int, error) {
 	if w.left -= n; w.left > 0 {
 		return n, nil
 	}
+	w.reached()
 	http.NewResponseController(w.ResponseWriter).Flush()
 	if w.hang {
 		<-w.ctx.Done()
@@ -2335,9 +2331,8 @@ func TestFailedListIsThrownAwayWhole(t *testing.T) {
 		f.inject(t, fault{match: to(isList("pods")), cut: 5000})
 		f.compact()
 		f.endWatches(true)
-		pass(900 * time.Millisecond * 2)
 		for len(f.asked(isList("pods"))) < 2 {
-			pass(100 * time.Millisecond)
+			pass(10 * time.Millisecond)
 		}
 		wantNumber(t, "changes heard of half a list", len(r.heard), 0)
 		wantNumber(t, "pods", r.store.Len(), 500)
