@@ -75,8 +75,8 @@ type Log struct {
 }
 
 // Complain warns of an error, but of errors of one sort once a minute at most, or once in ten where somebody has to
-// grant or install something first: what fails in a loop, or for every node, is one trouble.
-func (l *Log) Complain(msg string, err error, args ...any) {
+// grant or install something first: what fails in a loop, or for every node, is one trouble. It reports whether it did.
+func (l *Log) Complain(msg string, err error, args ...any) bool {
 	root := err
 	for next := err; next != nil; next = errors.Unwrap(next) {
 		root = next
@@ -100,6 +100,7 @@ func (l *Log) Complain(msg string, err error, args ...any) {
 	}
 	l.mu.Unlock()
 	l.Log(context.Background(), level, msg, append(args, "err", err)...)
+	return level == slog.LevelWarn
 }
 
 // options are the flags, checked.

@@ -1017,6 +1017,7 @@ type Reflector[T Object[T]] struct {
 	garbage  int  // that ended in something that could not be understood
 	failures int
 	failedAt time.Time
+	told     bool // of a failure; then its end is told, too
 }
 
 // NewReflector makes a reflector that fills store. notify, from Run's goroutine, hears every change but the first
@@ -1057,7 +1058,7 @@ func (r *Reflector[T]) afterFailure(ctx context.Context, what string, err error)
 	r.failures++
 	r.failedAt = time.Now()
 	wait := max(backoff(r.failures, reflectorBackoff, reflectorLimit), retryAfter(err))
-	r.log.Complain(what, err, "kind", r.kind.Name, "retry", wait.Round(time.Millisecond))
+	r.told = r.log.Complain(what, err, "kind", r.kind.Name, "retry", wait.Round(time.Millisecond)) || r.told
 	return wait
 }
 
@@ -1190,6 +1191,10 @@ func (r *Reflector[T]) watch(ctx context.Context) (end watchEnd) {
 	defer body.Close()
 	start, from := time.Now(), r.version
 	r.log.Debug("watching", "kind", r.kind.Name, "rv", from)
+	if r.told {
+		r.told = false
+		r.log.Info("watching again", "kind", r.kind.Name, "rv", from)
+	}
 	end.opened = true
 	end.err = decodeEvents(body, &r.kind, func(ev WatchEvent[T]) error {
 		if ev.Status != nil {
