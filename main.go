@@ -306,14 +306,12 @@ type podCount struct {
 	mu      sync.Mutex           // guards written
 	written map[string]time.Time // when a node, by uid, was last written
 
-	// What theTotal last passed on, and when: its reconcile's alone.
-	toldTotal int
-	toldAt    time.Time
+	toldAt time.Time // when theTotal was last passed on: its reconcile's alone
 }
 
 // theTotal is the key that is added when the number of all pods has changed. It stands for all nodes that show it, so
 // that a pod's coming costs the same with one such node and with thousands.
-var theTotal = Key{}
+var theTotal = Key{Name: "(total)"} // no node can be called so
 
 func newPodCount(o *options, client *Client, recorder *Recorder, log *Log) *podCount {
 	c := &podCount{options: o, client: client, recorder: recorder, log: log, pace: NewBucket(o.qps, o.burst), written: map[string]time.Time{}}
@@ -370,7 +368,6 @@ func (c *podCount) work(stop context.Context) {
 	if len(c.shownOn()) == 0 {
 		c.log.Warn("no node gets the total: none matches -total-nodes (a managed cluster hides its control plane; -total-nodes '' means every node)", "label", c.totalLabel)
 	}
-	c.toldTotal = c.pods.Len()
 	finish, cut := context.WithCancel(context.WithoutCancel(stop))
 	defer cut()
 	var wg sync.WaitGroup
@@ -447,14 +444,11 @@ func (c *podCount) nodeChanged(d Delta[*Node]) {
 // later than stop, is for what has begun.
 func (c *podCount) reconcile(stop, finish context.Context, key Key) (Result, error) {
 	if key == theTotal {
-		total := c.pods.Len()
-		if total == c.toldTotal {
-			return Result{}, nil
+		// Each of the nodes writes once an interval; this only keeps a flood of pods from going through all of them.
+		if rest := min(c.interval, time.Second) - time.Since(c.toldAt); rest > 0 {
+			return Result{RequeueAfter: rest}, nil
 		}
-		if rest := c.interval - time.Since(c.toldAt); rest > 0 {
-			return Result{RequeueAfter: rest}, nil // the nodes that were told may not write earlier, either
-		}
-		c.toldTotal, c.toldAt = total, time.Now()
+		c.toldAt = time.Now()
 		c.queue.Add(c.shownOn()...)
 		return Result{}, nil
 	}
@@ -532,9 +526,11 @@ func (c *podCount) write(ctx context.Context, node *Node, changes []labelChange)
 		return err
 	}
 	c.nodes.Written(written)
-	c.mu.Lock()
-	c.written[node.UID] = time.Now()
-	c.mu.Unlock()
+	if c.nodes.Get(node.Key()) != nil { // else nobody would ever delete it
+		c.mu.Lock()
+		c.written[node.UID] = time.Now()
+		c.mu.Unlock()
+	}
 	show := func(v *string) string {
 		if v == nil {
 			return "none"

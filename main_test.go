@@ -1342,6 +1342,28 @@ func TestChangeBehindAQuietStartIsWrittenAtOnce(t *testing.T) {
 	})
 }
 
+func TestTotalThatCameAndWentUnwrittenDoesNotDelayTheNextChange(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		const own = "example.com/pods"
+		f.addNode("cp", controlPlane)
+		pod := f.addPod("default", "a", "")
+		f.start(t, "-interval", "60s", "-node-label", own)
+		pass(200 * time.Second)
+		pod = clone(pod)
+		pod["spec"].(object)["nodeName"] = "cp"
+		f.put("pods", pod)
+		pass(5 * time.Second)
+		wantLabel(t, f, "cp", own, "1") // and rests until 260 s
+		f.addPod("default", "b", "")
+		pass(5 * time.Second)
+		f.remove("pods", Key{"default", "b"})
+		pass(52 * time.Second)
+		f.addPod("default", "c", "")
+		pass(time.Second)
+		wantLabel(t, f, "cp", podCountLabel, "2")
+	})
+}
+
 func TestNodeThatStopsMatchingLosesTheLabelAndOneThatBeginsGetsIt(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("a", controlPlane)
@@ -3004,6 +3026,7 @@ func TestYAMLIsReadAsKubeconfigsAreWritten(t *testing.T) {
 		"a: |\n  one\n    two\n\n  three\nb: |-\n  x\nc: z\n":                     `{"a":"one\n  two\n\nthree\n","b":"x","c":"z"}`,
 		"\ufeffa: b\r\nc: |\r\n  x\r\nd: e\r\n":                                   `{"a":"b","c":"x\n","d":"e"}`,
 		"a:\nb: ~\nc: null\nd: true\ne: False\nf: \"true\"\ng: https://h:1/p#q\n": `{"a":null,"b":null,"c":null,"d":true,"e":false,"f":"true","g":"https://h:1/p#q"}`,
+		"a:\n  hint: one\n    two:three\n    four\n  b: c # d\ne: f\n":            `{"a":{"b":"c","hint":"one two:three four"},"e":"f"}`,
 		"\"quoted key\": v\n'k: 2': w\n":                                          `{"k: 2":"w","quoted key":"v"}`,
 		"":                                                                        `null`,
 	} {
@@ -3019,8 +3042,9 @@ func TestYAMLThatMightBeMisreadIsRefusedWithItsLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: &x 1": "1: ", "a: *x": "1: ", "a: !!str 1": "1: ", "\n\na: >\n  folded": "3: ", "a:\n\tb: c": "2: a tab",
 		"a: 1\nb: 2\na: 3": `3: the key "a" is there twice`, "a: 1\n---\nb: 2": "2: ", "a: {b: 1, b: 2}": "twice", "a: {b: c": "1: ",
-		"a: \"x\ny\"": "no closing quote", "a: one\n  two": "2: ", "a: b: c": "1: ", "a: \"\\q\"": "unknown escape", "a: yes": "1: ",
+		"a: \"x\ny\"": "no closing quote", "a: b: c": "1: ", "a: \"\\q\"": "unknown escape", "a: yes": "1: ",
 		"a:\n  b: 1\n c: 2": "3: ", "<<: {a: b}": "1: ", "? a": "1: ", "a: 'x' y": "behind the value", "a: y": "1: ", "just text\nmore": "2: ", "a: |2\n  x": "1: ",
+		"a: b # c\n  d": "2: ", "a: b\n\n  c": "3: ", "a: b\n  c: d": "2: ", "a: 'b'\n  c": "2: ", "a: b\n  \tc": "2: ",
 		"a: - b": "1: ", ": x": "1: ", "a: 1\n:\n": "2: ", "l:\n-\tkey: v": "2: ", "a: b\t# c": "1: ", "{a, b: c}": "1: ", "a: [ , b]": "1: ", "a: [b, , c]": "1: ",
 		"a: 'x'#y": "1: ", `a: "\ud83d\ude00"`: "1: ", "l:\n- a\n   - b": "3: ",
 	} {
@@ -3114,6 +3138,8 @@ func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
 		"no current-context":                strings.Replace(good, "current-context: fake", "", 1),
 		`there is no cluster "none"`:        strings.Replace(good, "{cluster: fake", "{cluster: none", 1),
 		`there is no user "none"`:           strings.Replace(good, "user: me}", "user: none}", 1),
+		"as-groups is not supported":        strings.Replace(good, "token: s3cret", "as-groups: [a]", 1),
+		"password is not supported":         strings.Replace(good, "token: s3cret", "password: s3cret", 1),
 		"exec is not supported":             strings.Replace(good, "token: s3cret", "exec: {command: aws}", 1),
 		"insecure-skip-tls-verify":          strings.Replace(good, "    server: https://h", "    server: https://h\n    insecure-skip-tls-verify: true", 1),
 		"a token is not sent to h over":     strings.Replace(good, "https://h", "http://h", 1),

@@ -209,11 +209,15 @@ type kubeconfigPart struct {
 	TokenFile     string `json:"tokenFile"`
 
 	// Not to be passed over in silence.
-	ProxyURL     string `json:"proxy-url"`
-	Username     string `json:"username"`
-	As           string `json:"as"`
-	Exec         any    `json:"exec"`
-	AuthProvider any    `json:"auth-provider"`
+	ProxyURL     any `json:"proxy-url"`
+	Username     any `json:"username"`
+	Password     any `json:"password"`
+	As           any `json:"as"`
+	AsUID        any `json:"as-uid"`
+	AsGroups     any `json:"as-groups"`
+	AsExtra      any `json:"as-user-extra"`
+	Exec         any `json:"exec"`
+	AuthProvider any `json:"auth-provider"`
 
 	dir string
 }
@@ -268,11 +272,11 @@ func readKubeconfigs(files []string, contextName string) (a access, err error) {
 	if !ok && names[1] != "" {
 		return a, fmt.Errorf("%s: context %q: there is no user %q", source, contextName, names[1])
 	}
-	for field, set := range map[string]bool{
-		"insecure-skip-tls-verify": cluster.Insecure, "proxy-url": cluster.ProxyURL != "", "exec": user.Exec != nil,
-		"auth-provider": user.AuthProvider != nil, "username": user.Username != "", "as": user.As != "",
+	for field, value := range map[string]any{
+		"proxy-url": cluster.ProxyURL, "exec": user.Exec, "auth-provider": user.AuthProvider, "username": user.Username, "password": user.Password,
+		"as": user.As, "as-uid": user.AsUID, "as-groups": user.AsGroups, "as-user-extra": user.AsExtra, "insecure-skip-tls-verify": cluster.Insecure,
 	} {
-		if set {
+		if value != nil && value != "" && value != false {
 			return a, fmt.Errorf("%s: context %q: %s is not supported: use a certificate-authority, and a token, tokenFile or client-certificate", source, contextName, field)
 		}
 	}
@@ -297,7 +301,9 @@ func readKubeconfig(file string, k *kubeconfig) error {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
-	if err := json.Unmarshal(text, k); err != nil {
+	if err := json.Unmarshal(text, k); errors.As(err, new(*json.UnmarshalTypeError)) {
+		return fmt.Errorf("%s: %w (a text that looks like a number, or like true, has to be quoted)", file, err)
+	} else if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	var names []string
@@ -461,12 +467,20 @@ func (p *yamlParser) value(rest string, indent int) any {
 	if strings.HasPrefix(rest, "|") {
 		return p.literal(rest, indent)
 	}
-	var v any
 	if rest != "" && rest[0] != '#' {
-		v = p.scalar(rest)
+		// A plain value may go on over the lines below, if they are indented more (as gcloud wraps its installHint).
+		for strings.IndexByte("\"'{[&*!|>%@`", rest[0]) < 0 && !strings.Contains(rest, " #") && p.i+1 < len(p.lines) {
+			next := strings.TrimLeft(p.lines[p.i+1], " ")
+			if len(p.lines[p.i+1])-len(next) <= indent || strings.TrimSpace(next) == "" || next[0] == '#' {
+				break
+			}
+			p.i++
+			rest += " " + strings.TrimRight(next, " ")
+		}
+		v := p.scalar(rest)
 		p.i++
 		if at, _, ok := p.peek(); ok && at > indent {
-			p.fail("this continues the value above: write it on one line")
+			p.fail("this line is indented more than what stands above it allows")
 		}
 		return v
 	}
@@ -1157,12 +1171,11 @@ func (r *Reflector[T]) page(ctx context.Context, q url.Values, add func(T)) (Lis
 	if err != nil {
 		return ListMeta{}, err
 	}
+	defer body.Close()
 	meta, err := decodeList(body, &r.kind, add)
 	if err != nil {
-		body.Close()
 		return meta, fmt.Errorf("%s: %w", callOf(http.MethodGet, r.kind.Path, q), err)
 	}
-	drain(body)
 	return meta, nil
 }
 
