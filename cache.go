@@ -1,7 +1,8 @@
 package main
 
 // cache.go owns what podcount remembers: the trimmed objects, how they are decoded from a list or a watch, the store
-// that holds them with its index, and the label syntax by which nodes are chosen. It never speaks HTTP.
+// that holds them with its index; and the parsers that need nothing but a text: selectors, label syntax, and the YAML of
+// kubeconfigs. It never speaks HTTP.
 
 import (
 	"cmp"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // Key names an object within its kind. Namespace is empty for cluster-scoped kinds.
@@ -622,4 +624,338 @@ func checkDNSName(s string) error {
 		return fmt.Errorf("%q is longer than 253 characters", s)
 	}
 	return nil
+}
+
+// yamlParser reads the part of YAML that kubeconfigs are written in: block maps and lists, plain scalars (also
+// wrapped), quoted ones, flow maps and lists on one line, literal blocks, comments. All else is refused: better not read than misread.
+type yamlParser struct {
+	lines []string
+	i     int // the line in hand
+}
+
+// yamlError is a complaint with its line, thrown within the parser.
+type yamlError struct {
+	line int
+	text string
+}
+
+func (e yamlError) Error() string { return fmt.Sprintf("%d: %s", e.line, e.text) }
+
+// parseYAML returns maps (map[string]any), lists ([]any), strings, numbers, booleans and nil. The error begins with the
+// number of the line. It never quotes a value: that may be a key or a token.
+func parseYAML(text string) (tree any, err error) {
+	text = strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")
+	p := &yamlParser{lines: strings.Split(strings.TrimSuffix(text, "\n"), "\n")}
+	defer func() {
+		switch thrown := recover().(type) {
+		case nil:
+		case yamlError:
+			err = thrown
+		default:
+			panic(thrown)
+		}
+	}()
+	if _, first, ok := p.peek(); ok && (first == "---" || strings.HasPrefix(first, "--- #")) {
+		p.i++
+	}
+	tree = p.block(0)
+	if _, _, ok := p.peek(); ok {
+		p.fail("this line does not belong here: wrong indentation, or a second document")
+	}
+	return tree, nil
+}
+
+func (p *yamlParser) fail(format string, args ...any) {
+	panic(yamlError{p.i + 1, fmt.Sprintf(format, args...)})
+}
+
+// peek moves to the next line with something on it and returns its indentation and the rest.
+func (p *yamlParser) peek() (indent int, text string, ok bool) {
+	for ; p.i < len(p.lines); p.i++ {
+		text = strings.TrimLeft(p.lines[p.i], " ")
+		indent = len(p.lines[p.i]) - len(text)
+		text = strings.TrimRight(text, " \t")
+		if strings.HasPrefix(text, "\t") {
+			p.fail("a tab in the indentation")
+		}
+		if text != "" && text[0] != '#' {
+			return indent, text, true
+		}
+	}
+	return 0, "", false
+}
+
+func isYAMLItem(text string) bool { return text == "-" || strings.HasPrefix(text, "- ") }
+
+// block reads whatever begins on the next line, if that is indented by at least least.
+func (p *yamlParser) block(least int) any {
+	indent, text, ok := p.peek()
+	if !ok || indent < least {
+		return nil
+	}
+	if isYAMLItem(text) {
+		return p.list(indent)
+	}
+	if _, _, ok := p.key(text); ok {
+		return p.mapping(indent)
+	}
+	v := p.scalar(text)
+	p.i++
+	return v
+}
+
+func (p *yamlParser) list(indent int) any {
+	items := []any{}
+	for {
+		at, text, ok := p.peek()
+		if !ok || at < indent || at == indent && !isYAMLItem(text) {
+			return items
+		}
+		if at > indent {
+			p.fail("unexpected indentation")
+		}
+		rest := strings.TrimLeft(text[1:], " ")
+		if rest == "" || rest[0] == '#' {
+			p.i++
+			items = append(items, p.block(indent+1))
+			continue
+		}
+		at += len(text) - len(rest) // the dash is indentation to what stands behind it
+		p.lines[p.i] = strings.Repeat(" ", at) + rest
+		items = append(items, p.block(at))
+	}
+}
+
+func (p *yamlParser) mapping(indent int) any {
+	m := map[string]any{}
+	for {
+		at, text, ok := p.peek()
+		if !ok || at < indent {
+			return m
+		}
+		key, rest, ok := p.key(text)
+		if !ok || at > indent || isYAMLItem(text) {
+			p.fail("expected \"key: value\", indented like the keys above")
+		}
+		if _, twice := m[key]; twice {
+			p.fail("the key %q is there twice", key)
+		}
+		m[key] = p.value(rest, indent)
+	}
+}
+
+// key splits "key: rest".
+func (p *yamlParser) key(text string) (key, rest string, ok bool) {
+	if text[0] == '"' || text[0] == '\'' {
+		key, rest = p.quoted(text)
+		rest, ok = strings.CutPrefix(rest, ":")
+		ok = ok && (rest == "" || rest[0] == ' ')
+		return key, strings.TrimSpace(rest), ok
+	}
+	if strings.ContainsRune("{[", rune(text[0])) {
+		return "", "", false
+	}
+	if key, rest, ok = strings.Cut(text, ": "); !ok {
+		key, ok = strings.CutSuffix(text, ":")
+	}
+	if ok && (key == "" || strings.IndexByte("&*!|>%@`?", key[0]) >= 0 || strings.ContainsAny(key, ",[]{}\t") || key == "<<" || strings.Contains(key, " #")) {
+		p.fail("a key of a kind that is not read here (an anchor, a tag, a merge): quote it")
+	}
+	return strings.TrimSpace(key), strings.TrimSpace(rest), ok
+}
+
+// value reads what stands behind a key, on its line or below, and moves behind it.
+func (p *yamlParser) value(rest string, indent int) any {
+	if strings.HasPrefix(rest, "|") {
+		return p.literal(rest, indent)
+	}
+	if rest != "" && rest[0] != '#' {
+		// A plain value may go on over the lines below, if they are indented more (as gcloud wraps its installHint).
+		for strings.IndexByte("\"'{[&*!|>%@`", rest[0]) < 0 && !strings.Contains(rest, " #") && p.i+1 < len(p.lines) {
+			next := strings.TrimLeft(p.lines[p.i+1], " ")
+			if len(p.lines[p.i+1])-len(next) <= indent || strings.TrimSpace(next) == "" || next[0] == '#' {
+				break
+			}
+			p.i++
+			rest += " " + strings.TrimRight(next, " ")
+		}
+		v := p.scalar(rest)
+		p.i++
+		if at, _, ok := p.peek(); ok && at > indent {
+			p.fail("this line is indented more than what stands above it allows")
+		}
+		return v
+	}
+	p.i++
+	if at, text, ok := p.peek(); ok && at == indent && isYAMLItem(text) {
+		return p.list(indent) // a list need not be indented under its key
+	}
+	return p.block(indent + 1)
+}
+
+// literal reads a block of lines behind "|", "|-" or "|+".
+func (p *yamlParser) literal(header string, indent int) any {
+	header, _, _ = strings.Cut(header, " #")
+	header = strings.TrimSpace(header)
+	if header != "|" && header != "|-" && header != "|+" {
+		p.fail("of literal blocks only |, |- and |+ are read")
+	}
+	var text strings.Builder
+	depth := 0
+	for p.i++; p.i < len(p.lines); p.i++ {
+		line := p.lines[p.i]
+		at := len(line) - len(strings.TrimLeft(line, " "))
+		if strings.TrimSpace(line) == "" {
+			text.WriteString("\n")
+			continue
+		}
+		if depth == 0 {
+			depth = at
+		}
+		if at <= indent {
+			break
+		}
+		if at < depth {
+			p.fail("indented less than the block's first line")
+		}
+		text.WriteString(line[depth:] + "\n")
+	}
+	s := strings.TrimRight(text.String(), "\n")
+	switch {
+	case header == "|+":
+		return text.String()
+	case header == "|" && s != "":
+		return s + "\n"
+	}
+	return s
+}
+
+// scalar reads a value that must end with its line.
+func (p *yamlParser) scalar(text string) any {
+	v, rest := p.flow(text, false)
+	if trimmed := strings.TrimLeft(rest, " \t"); trimmed != "" && (trimmed[0] != '#' || trimmed == rest) {
+		p.fail("something stands behind the value")
+	}
+	return v
+}
+
+// flow reads one value and returns what stands behind it. Inside a flow map or list, plain scalars end earlier.
+func (p *yamlParser) flow(text string, inside bool) (v any, rest string) {
+	switch text[0] {
+	case '"', '\'':
+		return p.quoted(text)
+	case '{', '[':
+		return p.collection(text)
+	case '&', '*', '!', '|', '>', '%', '@', '`':
+		p.fail("a value that begins with %q (an anchor, an alias, a tag, a folded block) is not read here: quote it", text[:1])
+	}
+	end := len(text)
+	if i := strings.Index(text, " #"); i >= 0 {
+		end = i
+	}
+	if i := strings.IndexAny(text[:end], ",]}"); i >= 0 && inside {
+		end = i
+	}
+	plain := strings.TrimRight(text[:end], " ")
+	if strings.Contains(plain, ": ") || strings.HasSuffix(plain, ":") || isYAMLItem(plain) || strings.HasPrefix(plain, "? ") || strings.Contains(plain, "\t") || plain == "" {
+		p.fail("no value, or one that must be quoted, because of a tab, a colon or a dash in it")
+	}
+	return p.plain(plain), text[end:]
+}
+
+// plain says what an unquoted scalar is.
+func (p *yamlParser) plain(s string) any {
+	switch s {
+	case "~", "null", "Null", "NULL":
+		return nil
+	case "true", "True", "TRUE":
+		return true
+	case "false", "False", "FALSE":
+		return false
+	}
+	if slices.Contains([]string{"yes", "no", "on", "off", "y", "n"}, strings.ToLower(s)) {
+		p.fail("%q is true or false to some and a word to others: write true or false, or quote it", s)
+	}
+	digits := strings.ReplaceAll(s, "_", "")
+	if n, err := strconv.ParseInt(digits, 0, 64); err == nil {
+		return n
+	}
+	if f, err := strconv.ParseFloat(digits, 64); err == nil && strings.Trim(digits, "0123456789+-.eE") == "" {
+		return f
+	}
+	return s
+}
+
+// collection reads a flow map or list.
+func (p *yamlParser) collection(text string) (v any, rest string) {
+	isMap := text[0] == '{'
+	closing := map[bool]string{true: "}", false: "]"}[isMap]
+	m, items := map[string]any{}, []any{}
+	for rest = strings.TrimSpace(text[1:]); !strings.HasPrefix(rest, closing); {
+		if rest == "" {
+			p.fail("no %q on this line", closing)
+		}
+		key, ok := "", true
+		if isMap {
+			if key, rest, ok = p.key(rest); !ok || rest == "" {
+				p.fail("expected \"key: value\" between the braces")
+			}
+		}
+		v, rest = p.flow(rest, true)
+		if _, twice := m[key]; twice {
+			p.fail("the key %q is there twice", key)
+		}
+		if items = append(items, v); isMap {
+			m[key] = v
+		}
+		rest = strings.TrimSpace(rest)
+		if after, ok := strings.CutPrefix(rest, ","); ok {
+			rest = strings.TrimSpace(after)
+		} else if !strings.HasPrefix(rest, closing) {
+			p.fail("expected \",\" or %q behind a value", closing)
+		}
+	}
+	if isMap {
+		return m, rest[1:]
+	}
+	return items, rest[1:]
+}
+
+// quoted reads a quoted scalar and returns what stands behind it.
+func (p *yamlParser) quoted(text string) (s, rest string) {
+	if text[0] == '\'' {
+		for i := 1; i < len(text); i++ {
+			if text[i] != '\'' {
+				continue
+			}
+			if i++; i == len(text) || text[i] != '\'' {
+				return strings.ReplaceAll(text[1:i-1], "''", "'"), text[i:]
+			}
+		}
+		p.fail("no closing quote on this line")
+	}
+	var b strings.Builder
+	escapes := map[byte]string{'0': "\x00", 'a': "\a", 'b': "\b", 't': "\t", '\t': "\t", 'n': "\n", 'v': "\v", 'f': "\f", 'r': "\r", 'e': "\x1b", ' ': " ", '"': `"`, '/': "/", '\\': `\`, 'N': "\u0085", '_': "\u00a0", 'L': "\u2028", 'P': "\u2029"}
+	hex := map[byte]int{'x': 2, 'u': 4, 'U': 8}
+	for i := 1; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			return b.String(), text[i+1:]
+		case c != '\\' || i+1 == len(text):
+			b.WriteByte(c)
+		default:
+			i++
+			n := hex[text[i]]
+			if e, ok := escapes[text[i]]; ok {
+				b.WriteString(e)
+			} else if code, err := strconv.ParseUint(text[i+1:min(len(text), i+1+n)], 16, 32); n > 0 && err == nil && utf8.ValidRune(rune(code)) {
+				b.WriteRune(rune(code))
+				i += n
+			} else {
+				p.fail("unknown escape \\%c", text[i])
+			}
+		}
+	}
+	p.fail("no closing quote on this line")
+	return "", ""
 }
