@@ -40,7 +40,7 @@ type Meta struct {
 	ResourceVersion string            `json:"resourceVersion"`
 	Labels          map[string]string `json:"labels"` // those that Kind.Keep names
 
-	list uint32 // the last complete list that had the object; the store's, under its lock
+	list uint32 // the number of the newest list that had the object; the store's, under its lock
 }
 
 func (m *Meta) meta() *Meta { return m }
@@ -122,7 +122,8 @@ func newerVersion(a, b string) bool {
 	return a > b
 }
 
-// Store is the map-backed cache of one kind. Anyone may read; its reflector alone replaces and applies.
+// Store is the map-backed cache of one kind. Anyone may read; its reflector alone lists and applies; who writes to the
+// server may say so with Written.
 type Store[T Object[T]] struct {
 	index func(T) string // the value under which Count finds an object; may be nil
 

@@ -27,10 +27,9 @@ import (
 
 var version = "dev" // set by the linker, from git
 
-// Verbosity, as -v N: a line of slog level -N is shown.
+// Verbosity, as -v N: a line of slog level -N is shown. slog.LevelDebug is 4.
 const (
 	levelWrite   = slog.Level(-2) // each label that is written
-	levelDebug   = slog.LevelDebug
 	levelRequest = slog.Level(-6) // each request
 )
 
@@ -91,7 +90,7 @@ func (l *Log) Complain(msg string, err error, args ...any) bool {
 	level := slog.LevelWarn
 	l.mu.Lock()
 	if time.Since(l.said[sort]) < quiet {
-		level = levelDebug
+		level = slog.LevelDebug
 	} else {
 		if l.said == nil || len(l.said) > 1000 {
 			l.said = map[string]time.Time{}
@@ -526,7 +525,7 @@ func (c *podCount) write(ctx context.Context, node *Node, changes []labelChange)
 		return err
 	}
 	c.nodes.Written(written)
-	if c.nodes.Get(node.Key()) != nil { // else nobody would ever delete it
+	if now := c.nodes.Get(node.Key()); now != nil && now.UID == node.UID { // else nobody would ever delete it
 		c.mu.Lock()
 		c.written[node.UID] = time.Now()
 		c.mu.Unlock()

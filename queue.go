@@ -284,12 +284,12 @@ func (b *Bucket) take(patience float64) time.Duration {
 	now := time.Now()
 	b.tokens = min(b.burst, b.tokens+now.Sub(b.filled).Seconds()*b.rate)
 	b.filled = now
-	if wait := (1 - b.tokens) / b.rate; wait > patience {
+	wait := (1 - b.tokens) / b.rate
+	if wait > patience {
 		return -1
-	} else {
-		b.tokens--
-		return max(0, time.Duration(min(wait, 1e9)*float64(time.Second)))
 	}
+	b.tokens--
+	return max(0, time.Duration(min(wait, 1e9)*float64(time.Second)))
 }
 
 // lru remembers the newest max values. Not safe for concurrent use.
