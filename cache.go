@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -627,39 +628,56 @@ func checkDNSName(s string) error {
 	return nil
 }
 
-// yamlParser reads the part of YAML that kubeconfigs are written in: block maps and lists, plain scalars (also
-// wrapped), quoted ones, flow maps and lists on one line, literal blocks, comments. All else is refused: better not read than misread.
+// yamlParser reads the part of YAML that kubeconfigs are written in: block maps and lists, plain and quoted scalars (of
+// several lines, too), literal blocks, flow maps and lists (JSON is nothing else), comments. All else is refused: better
+// not read than misread.
 type yamlParser struct {
 	lines []string
 	i     int // the line in hand
+	depth int // of maps and lists
 }
 
-// yamlError is a complaint with its line, thrown within the parser.
-type yamlError struct {
-	line int
-	text string
+// thrown is an error on its way through a parser, up to the function that catches it.
+type thrown struct{ error }
+
+func throw(err error) { panic(thrown{err}) }
+
+// catch is deferred by the function that is to return the error thrown below it.
+func catch(err *error) {
+	switch v := recover().(type) {
+	case nil:
+	case thrown:
+		*err = v.error
+	default:
+		panic(v)
+	}
 }
 
-func (e yamlError) Error() string { return fmt.Sprintf("%d: %s", e.line, e.text) }
-
-// parseYAML returns maps (map[string]any), lists ([]any), strings, numbers, booleans and nil. The error begins with the
-// number of the line. It never quotes a value: that may be a key or a token.
+// parseYAML returns maps (map[string]any), lists ([]any), strings, numbers (json.Number), booleans and nil. The error
+// begins with the number of the line. It never quotes a value: that may be a key or a token.
 func parseYAML(text string) (tree any, err error) {
+	defer catch(&err)
 	text = strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")
-	p := &yamlParser{lines: strings.Split(strings.TrimSuffix(text, "\n"), "\n")}
-	defer func() {
-		switch thrown := recover().(type) {
-		case nil:
-		case yamlError:
-			err = thrown
-		default:
-			panic(thrown)
+	p := &yamlParser{lines: strings.Split(text, "\n")}
+	for p.i = range p.lines {
+		line := p.lines[p.i]
+		if strings.ContainsFunc(line, func(r rune) bool { // some of these end a line, to some readers
+			return r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' || r == '\ufeff' || r == utf8.RuneError || r&0xfffe == 0xfffe
+		}) {
+			p.fail("a control character, or no UTF-8")
 		}
-	}()
-	if _, first, ok := p.peek(); ok && (first == "---" || strings.HasPrefix(first, "--- #")) {
+		if text := strings.TrimRight(line, " "); strings.HasSuffix(text, "\t") || text != line && strings.HasSuffix(text, `\`) {
+			p.fail("a tab at the line's end, or a blank behind a backslash there")
+		}
+	}
+	p.i = 0
+	if at, first, ok := p.peek(); ok && at == 0 && (first == "---" || strings.HasPrefix(first, "--- #")) {
 		p.i++
 	}
 	tree = p.block(0)
+	if at, last, ok := p.peek(); ok && at == 0 && last == "..." {
+		p.i++
+	}
 	if _, _, ok := p.peek(); ok {
 		p.fail("this line does not belong here: wrong indentation, or a second document")
 	}
@@ -667,7 +685,15 @@ func parseYAML(text string) (tree any, err error) {
 }
 
 func (p *yamlParser) fail(format string, args ...any) {
-	panic(yamlError{p.i + 1, fmt.Sprintf(format, args...)})
+	throw(fmt.Errorf("%d: %s", min(p.i, len(p.lines)-1)+1, fmt.Sprintf(format, args...)))
+}
+
+// enter notes one more level of maps and lists; what it returns, that this level is left.
+func (p *yamlParser) enter() (leave func()) {
+	if p.depth++; p.depth > 100 {
+		p.fail("more than 100 maps and lists in each other")
+	}
+	return func() { p.depth-- }
 }
 
 // peek moves to the next line with something on it and returns its indentation and the rest.
@@ -675,10 +701,10 @@ func (p *yamlParser) peek() (indent int, text string, ok bool) {
 	for ; p.i < len(p.lines); p.i++ {
 		text = strings.TrimLeft(p.lines[p.i], " ")
 		indent = len(p.lines[p.i]) - len(text)
-		text = strings.TrimRight(text, " \t")
 		if strings.HasPrefix(text, "\t") {
 			p.fail("a tab in the indentation")
 		}
+		text = strings.TrimRight(text, " \t")
 		if text != "" && text[0] != '#' {
 			return indent, text, true
 		}
@@ -694,15 +720,16 @@ func (p *yamlParser) block(least int) any {
 	if !ok || indent < least {
 		return nil
 	}
+	defer p.enter()()
 	if isYAMLItem(text) {
 		return p.list(indent)
 	}
-	if _, _, ok := p.key(text); ok {
+	line := p.i
+	if _, _, ok := p.key(text, false); ok {
 		return p.mapping(indent)
 	}
-	v := p.scalar(text)
-	p.i++
-	return v
+	p.i = line
+	return p.scalar(text)
 }
 
 func (p *yamlParser) list(indent int) any {
@@ -731,26 +758,34 @@ func (p *yamlParser) mapping(indent int) any {
 	m := map[string]any{}
 	for {
 		at, text, ok := p.peek()
-		if !ok || at < indent {
+		if !ok || at < indent || at == 0 && (text == "..." || strings.HasPrefix(text, "---")) {
 			return m
 		}
-		key, rest, ok := p.key(text)
+		key, rest, ok := p.key(text, false)
 		if !ok || at > indent || isYAMLItem(text) {
 			p.fail("expected \"key: value\", indented like the keys above")
 		}
-		if _, twice := m[key]; twice {
-			p.fail("the key %q is there twice", key)
-		}
-		m[key] = p.value(rest, indent)
+		p.set(m, key, p.value(rest, indent))
 	}
 }
 
-// key splits "key: rest".
-func (p *yamlParser) key(text string) (key, rest string, ok bool) {
+func (p *yamlParser) set(m map[string]any, key string, v any) {
+	if _, twice := m[key]; twice {
+		p.fail("the key %q is there twice", key)
+	}
+	m[key] = v
+}
+
+// key splits "key: rest". Behind a quoted key, inside a flow map, the space may be missing, as in JSON.
+func (p *yamlParser) key(text string, inside bool) (key, rest string, ok bool) {
 	if text[0] == '"' || text[0] == '\'' {
+		line := p.i
 		key, rest = p.quoted(text)
-		rest, ok = strings.CutPrefix(rest, ":")
-		ok = ok && (rest == "" || rest[0] == ' ')
+		rest, ok = strings.CutPrefix(strings.TrimLeft(rest, " "), ":")
+		ok = ok && (inside || rest == "" || rest[0] == ' ')
+		if ok && p.i != line {
+			p.fail("a key that began above: it must be on one line")
+		}
 		return key, strings.TrimSpace(rest), ok
 	}
 	if strings.ContainsRune("{[", rune(text[0])) {
@@ -759,29 +794,31 @@ func (p *yamlParser) key(text string) (key, rest string, ok bool) {
 	if key, rest, ok = strings.Cut(text, ": "); !ok {
 		key, ok = strings.CutSuffix(text, ":")
 	}
-	if ok && (key == "" || strings.IndexByte("&*!|>%@`?", key[0]) >= 0 || strings.ContainsAny(key, ",[]{}\t") || key == "<<" || strings.Contains(key, " #")) {
-		p.fail("a key of a kind that is not read here (an anchor, a tag, a merge): quote it")
+	key = strings.TrimSpace(key)
+	if ok && (inside && strings.ContainsAny(key, ",[]{}") || key == "<<" || strings.Contains(key, " #") || p.plain(key) != any(key)) {
+		p.fail("a key of a kind that is not read here (a merge, a number, a comment): quote it")
 	}
-	return strings.TrimSpace(key), strings.TrimSpace(rest), ok
+	return key, strings.TrimSpace(rest), ok
 }
 
 // value reads what stands behind a key, on its line or below, and moves behind it.
 func (p *yamlParser) value(rest string, indent int) any {
-	if strings.HasPrefix(rest, "|") {
-		return p.literal(rest, indent)
-	}
 	if rest != "" && rest[0] != '#' {
-		// A plain value may go on over the lines below, if they are indented more (as gcloud wraps its installHint).
-		for strings.IndexByte("\"'{[&*!|>%@`", rest[0]) < 0 && !strings.Contains(rest, " #") && p.i+1 < len(p.lines) {
-			next := strings.TrimLeft(p.lines[p.i+1], " ")
-			if len(p.lines[p.i+1])-len(next) <= indent || strings.TrimSpace(next) == "" || next[0] == '#' {
-				break
+		var v any
+		if rest[0] == '|' {
+			v = p.literal(rest, indent)
+		} else {
+			// A plain value may go on over the lines below, if they are indented more (as gcloud wraps its installHint).
+			for strings.IndexByte("\"'{[&*!>%@`", rest[0]) < 0 && !strings.Contains(rest, " #") && p.i+1 < len(p.lines) {
+				next := strings.TrimLeft(p.lines[p.i+1], " ")
+				if len(p.lines[p.i+1])-len(next) <= indent || next == "" || next[0] == '#' {
+					break
+				}
+				p.i++
+				rest += " " + strings.TrimRight(next, " ")
 			}
-			p.i++
-			rest += " " + strings.TrimRight(next, " ")
+			v = p.scalar(rest)
 		}
-		v := p.scalar(rest)
-		p.i++
 		if at, _, ok := p.peek(); ok && at > indent {
 			p.fail("this line is indented more than what stands above it allows")
 		}
@@ -789,54 +826,64 @@ func (p *yamlParser) value(rest string, indent int) any {
 	}
 	p.i++
 	if at, text, ok := p.peek(); ok && at == indent && isYAMLItem(text) {
+		defer p.enter()()
 		return p.list(indent) // a list need not be indented under its key
 	}
 	return p.block(indent + 1)
 }
 
-// literal reads a block of lines behind "|", "|-" or "|+".
-func (p *yamlParser) literal(header string, indent int) any {
+// literal reads a block of lines behind "|", with "-" or "+" for the lines' ends and a digit for their indentation.
+func (p *yamlParser) literal(header string, indent int) string {
 	header, _, _ = strings.Cut(header, " #")
-	header = strings.TrimSpace(header)
+	header, depth := strings.TrimSpace(header), 0
+	if digits := strings.Trim(header, "|-+"); len(digits) == 1 && digits[0] > '0' && digits[0] <= '9' {
+		depth = indent + int(digits[0]-'0')
+		header = strings.Replace(header, digits, "", 1)
+	}
 	if header != "|" && header != "|-" && header != "|+" {
-		p.fail("of literal blocks only |, |- and |+ are read")
+		p.fail("of blocks only |, |- and |+ are read")
 	}
 	var text strings.Builder
-	depth := 0
+	blank := 0 // the longest of the blank lines at the top
 	for p.i++; p.i < len(p.lines); p.i++ {
 		line := p.lines[p.i]
 		at := len(line) - len(strings.TrimLeft(line, " "))
-		if strings.TrimSpace(line) == "" {
+		switch {
+		case at == len(line) && (depth == 0 || at <= depth):
+			blank = max(blank, at)
 			text.WriteString("\n")
 			continue
-		}
-		if depth == 0 {
-			depth = at
-		}
-		if at <= indent {
-			break
-		}
-		if at < depth {
+		case at <= indent:
+		case depth == 0 && at < blank || at < depth:
 			p.fail("indented less than the block's first line")
+		default:
+			depth = cmp.Or(depth, at)
+			text.WriteString(line[depth:] + "\n")
+			continue
 		}
-		text.WriteString(line[depth:] + "\n")
+		break
 	}
-	s := strings.TrimRight(text.String(), "\n")
+	all := text.String()
+	if p.i == len(p.lines) {
+		all = strings.TrimSuffix(all, "\n") // the last line had none
+	}
+	s := strings.TrimRight(all, "\n")
 	switch {
 	case header == "|+":
-		return text.String()
-	case header == "|" && s != "":
+		return all
+	case header == "|" && s != "" && s != all:
 		return s + "\n"
 	}
 	return s
 }
 
-// scalar reads a value that must end with its line.
+// scalar reads a value that begins with text and must end with its line, and moves behind it.
 func (p *yamlParser) scalar(text string) any {
 	v, rest := p.flow(text, false)
 	if trimmed := strings.TrimLeft(rest, " \t"); trimmed != "" && (trimmed[0] != '#' || trimmed == rest) {
 		p.fail("something stands behind the value")
 	}
+	p.i++
 	return v
 }
 
@@ -847,25 +894,25 @@ func (p *yamlParser) flow(text string, inside bool) (v any, rest string) {
 		return p.quoted(text)
 	case '{', '[':
 		return p.collection(text)
-	case '&', '*', '!', '|', '>', '%', '@', '`':
-		p.fail("a value that begins with %q (an anchor, an alias, a tag, a folded block) is not read here: quote it", text[:1])
 	}
 	end := len(text)
-	if i := strings.Index(text, " #"); i >= 0 {
+	if i := strings.IndexAny(text, ",[]{}"); i >= 0 && inside {
 		end = i
 	}
-	if i := strings.IndexAny(text[:end], ",]}"); i >= 0 && inside {
+	if i := strings.Index(text[:end], " #"); i >= 0 {
 		end = i
 	}
-	plain := strings.TrimRight(text[:end], " ")
-	if strings.Contains(plain, ": ") || strings.HasSuffix(plain, ":") || isYAMLItem(plain) || strings.HasPrefix(plain, "? ") || strings.Contains(plain, "\t") || plain == "" {
-		p.fail("no value, or one that must be quoted, because of a tab, a colon or a dash in it")
-	}
-	return p.plain(plain), text[end:]
+	return p.plain(strings.TrimRight(text[:end], " \t")), text[end:]
 }
 
 // plain says what an unquoted scalar is.
 func (p *yamlParser) plain(s string) any {
+	if s == "" || strings.IndexByte("&*!|>%@`,]}?:=", s[0]) >= 0 || isYAMLItem(s) || strings.HasPrefix(s, "---") || strings.HasPrefix(s, "...") {
+		p.fail("nothing, or what begins with %q (an anchor, an alias, a tag, a folded block, a second list or document), is not read here: quote it", s[:min(1, len(s))])
+	}
+	if strings.Contains(s, ": ") || strings.HasSuffix(s, ":") || strings.Contains(s, "\t") {
+		p.fail("a colon or a tab in a value: quote it")
+	}
 	switch s {
 	case "~", "null", "Null", "NULL":
 		return nil
@@ -877,41 +924,51 @@ func (p *yamlParser) plain(s string) any {
 	if slices.Contains([]string{"yes", "no", "on", "off", "y", "n"}, strings.ToLower(s)) {
 		p.fail("%q is true or false to some and a word to others: write true or false, or quote it", s)
 	}
-	digits := strings.ReplaceAll(s, "_", "")
-	if n, err := strconv.ParseInt(digits, 0, 64); err == nil {
-		return n
+	if strings.IndexByte("0123456789+-.", s[0]) < 0 {
+		return s
 	}
-	if f, err := strconv.ParseFloat(digits, 64); err == nil && strings.Trim(digits, "0123456789+-.eE") == "" {
-		return f
+	digits := strings.ReplaceAll(s, "_", "")
+	_, notInt := strconv.ParseInt(strings.Replace(digits, "0b+", "0b", 1), 0, 64) // to kubectl, 0b+1 is a number
+	_, notFloat := strconv.ParseFloat(strings.TrimLeft(digits, "+-."), 64)        // .inf and .nan, too
+	switch {
+	case json.Valid([]byte(s)) && notFloat == nil:
+		return json.Number(s)
+	case notInt == nil || notFloat == nil || errors.Is(notInt, strconv.ErrRange) || errors.Is(notFloat, strconv.ErrRange):
+		p.fail("a number that is not written like one in JSON: quote it")
 	}
 	return s
 }
 
+// skip goes on, inside a flow map or list, to the next thing that is neither blank nor a comment.
+func (p *yamlParser) skip(rest string) string {
+	for rest = strings.TrimLeft(rest, " \t"); rest == "" || rest[0] == '#'; rest = strings.TrimLeft(p.lines[p.i], " \t") {
+		if p.i++; p.i >= len(p.lines) || strings.HasPrefix(p.lines[p.i], "---") || strings.HasPrefix(p.lines[p.i], "...") {
+			p.fail("a map or a list that began above has no end")
+		}
+	}
+	return rest
+}
+
 // collection reads a flow map or list.
 func (p *yamlParser) collection(text string) (v any, rest string) {
-	isMap := text[0] == '{'
-	closing := map[bool]string{true: "}", false: "]"}[isMap]
+	defer p.enter()()
+	isMap, closing := text[0] == '{', string(text[0]+2) // of [ and of {
 	m, items := map[string]any{}, []any{}
-	for rest = strings.TrimSpace(text[1:]); !strings.HasPrefix(rest, closing); {
-		if rest == "" {
-			p.fail("no %q on this line", closing)
-		}
+	for rest = p.skip(text[1:]); !strings.HasPrefix(rest, closing); {
 		key, ok := "", true
 		if isMap {
-			if key, rest, ok = p.key(rest); !ok || rest == "" {
+			if key, rest, ok = p.key(rest, true); !ok {
 				p.fail("expected \"key: value\" between the braces")
 			}
+			rest = p.skip(rest)
 		}
 		v, rest = p.flow(rest, true)
-		if _, twice := m[key]; twice {
-			p.fail("the key %q is there twice", key)
+		if isMap {
+			p.set(m, key, v)
 		}
-		if items = append(items, v); isMap {
-			m[key] = v
-		}
-		rest = strings.TrimSpace(rest)
-		if after, ok := strings.CutPrefix(rest, ","); ok {
-			rest = strings.TrimSpace(after)
+		items = append(items, v)
+		if rest = p.skip(rest); rest[0] == ',' {
+			rest = p.skip(rest[1:])
 		} else if !strings.HasPrefix(rest, closing) {
 			p.fail("expected \",\" or %q behind a value", closing)
 		}
@@ -922,41 +979,65 @@ func (p *yamlParser) collection(text string) (v any, rest string) {
 	return items, rest[1:]
 }
 
+var (
+	yamlEscapes = map[byte]string{'0': "\x00", 'a': "\a", 'b': "\b", 't': "\t", '\t': "\t", 'n': "\n", 'v': "\v", 'f': "\f", 'r': "\r", 'e': "\x1b", ' ': " ", '"': `"`, '/': "/", '\\': `\`, 'N': "\u0085", '_': "\u00a0", 'L': "\u2028", 'P': "\u2029"}
+	yamlHex     = map[byte]int{'x': 2, 'u': 4, 'U': 8}
+)
+
 // quoted reads a quoted scalar and returns what stands behind it.
 func (p *yamlParser) quoted(text string) (s, rest string) {
-	if text[0] == '\'' {
-		for i := 1; i < len(text); i++ {
-			if text[i] != '\'' {
-				continue
-			}
-			if i++; i == len(text) || text[i] != '\'' {
-				return strings.ReplaceAll(text[1:i-1], "''", "'"), text[i:]
-			}
-		}
-		p.fail("no closing quote on this line")
-	}
 	var b strings.Builder
-	escapes := map[byte]string{'0': "\x00", 'a': "\a", 'b': "\b", 't': "\t", '\t': "\t", 'n': "\n", 'v': "\v", 'f': "\f", 'r': "\r", 'e': "\x1b", ' ': " ", '"': `"`, '/': "/", '\\': `\`, 'N': "\u0085", '_': "\u00a0", 'L': "\u2028", 'P': "\u2029"}
-	hex := map[byte]int{'x': 2, 'u': 4, 'U': 8}
-	for i := 1; i < len(text); i++ {
+	quote, start := text[0], p.i
+	unfold := func(end string) { // the end of a line is end, and each blank line below a line's end
+		ends := ""
+		for p.i++; p.i < len(p.lines) && strings.Trim(p.lines[p.i], " \t") == ""; p.i++ {
+			ends += "\n"
+		}
+		if p.i >= len(p.lines) || strings.HasPrefix(p.lines[p.i], "---") || strings.HasPrefix(p.lines[p.i], "...") {
+			p.i = start
+			p.fail("no closing quote")
+		}
+		b.WriteString(cmp.Or(ends, end))
+		text = strings.Trim(p.lines[p.i], " \t")
+	}
+	for i := 1; ; i++ {
+		if strings.Trim(text[i:], " \t") == "" {
+			unfold(" ")
+			i = 0
+		}
 		switch c := text[i]; {
-		case c == '"':
-			return b.String(), text[i+1:]
-		case c != '\\' || i+1 == len(text):
+		case c == quote && quote == '\'' && strings.HasPrefix(text[i:], "''"):
 			b.WriteByte(c)
-		default:
 			i++
-			n := hex[text[i]]
-			if e, ok := escapes[text[i]]; ok {
-				b.WriteString(e)
-			} else if code, err := strconv.ParseUint(text[i+1:min(len(text), i+1+n)], 16, 32); n > 0 && err == nil && utf8.ValidRune(rune(code)) {
-				b.WriteRune(rune(code))
-				i += n
-			} else {
-				p.fail("unknown escape \\%c", text[i])
-			}
+		case c == quote:
+			return b.String(), text[i+1:]
+		case c != '\\' || quote == '\'':
+			b.WriteByte(c)
+		case i+1 == len(text):
+			unfold("")
+			i = -1
+		default:
+			var char string
+			char, i = p.escape(text, i+1)
+			b.WriteString(char)
 		}
 	}
-	p.fail("no closing quote on this line")
-	return "", ""
+}
+
+// escape reads what stands behind a backslash, at i, and returns where it ends.
+func (p *yamlParser) escape(text string, i int) (char string, end int) {
+	if e, ok := yamlEscapes[text[i]]; ok {
+		return e, i
+	}
+	n := yamlHex[text[i]]
+	code, err := strconv.ParseUint(text[i+1:min(len(text), i+1+n)], 16, 32)
+	end = i + n
+	if utf16.IsSurrogate(rune(code)) && strings.HasPrefix(text[min(len(text), end+1):], `\u`) {
+		low, _ := strconv.ParseUint(text[end+3:min(len(text), end+7)], 16, 32)
+		code, end = uint64(utf16.DecodeRune(rune(code), rune(low))), end+6
+	}
+	if n == 0 || err != nil || !utf8.ValidRune(rune(code)) || code == utf8.RuneError {
+		p.fail("unknown escape \\%c", text[i])
+	}
+	return string(rune(code)), end
 }

@@ -1263,6 +1263,8 @@ func wantText(t *testing.T, text, want string) {
 
 const podCountLabel = "hopegi/pod-count"
 
+func noCredential(context.Context, *Credential) (*Credential, error) { return &Credential{}, nil }
+
 func quietLog() *Log { return newLog(io.Discard, &options{}) }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -1894,7 +1896,7 @@ func (f *fakeServer) reflect(t *testing.T) *reflected {
 	r := &reflected{net: f.serveIn(t), log: &logBuffer{}}
 	log := newLog(r.log, &options{verbosity: 6})
 	base, _ := url.Parse("http://127.0.0.1:1")
-	client := NewClient(&Config{Server: base, Token: func(string) (string, error) { return "", nil }}, r.net.dial, log)
+	client := NewClient(&Config{Server: base, Credential: noCredential}, r.net.dial, log)
 	kind := Kind[*Pod]{Name: "Pod", Path: "/api/v1/pods", New: func() *Pod { return new(Pod) }}
 	r.Reflector = NewReflector(client, kind, NewStore(func(p *Pod) string { return p.Spec.NodeName }), func(d Delta[*Pod]) {
 		switch {
@@ -2872,7 +2874,7 @@ func TestLRUForgetsTheOldest(t *testing.T) {
 func (f *fakeServer) recording(t *testing.T) (r *Recorder, end func()) {
 	n := f.serveIn(t)
 	base, _ := url.Parse("http://127.0.0.1:1")
-	client := NewClient(&Config{Server: base, Token: func(string) (string, error) { return "", nil }}, n.dial, quietLog())
+	client := NewClient(&Config{Server: base, Credential: noCredential}, n.dial, quietLog())
 	r = NewRecorder(client.Send, quietLog(), "test")
 	ctx, cancel := context.WithCancel(t.Context())
 	stop, stopNow := context.WithCancel(t.Context())
@@ -3018,17 +3020,21 @@ func TestEventNamesFit(t *testing.T) {
 
 func TestYAMLIsReadAsKubeconfigsAreWritten(t *testing.T) {
 	for text, want := range map[string]string{
-		"a: 1\nb: text # comment\nc: 'it''s' \nd: \"x\\ty\\u00e9\\\"\"\n":         `{"a":1,"b":"text","c":"it's","d":"x\tyé\""}`,
-		"---\n# comment\na:\n  b:\n    c: d\n  e: f\n":                            `{"a":{"b":{"c":"d"},"e":"f"}}`,
-		"l:\n- a\n- b: 1\n  c: 2\n-\n  d: 3\nm: x\n":                              `{"l":["a",{"b":1,"c":2},{"d":3}],"m":"x"}`,
-		"l:\n  - - a\n    - b\n  -   c: 1\n      d: 2\n":                          `{"l":[["a","b"],{"c":1,"d":2}]}`,
-		"a: {b: c, \"d\": [1, 'x, y', {e: f}], g: {}}\nh: []\n":                   `{"a":{"b":"c","d":[1,"x, y",{"e":"f"}],"g":{}},"h":[]}`,
-		"a: |\n  one\n    two\n\n  three\nb: |-\n  x\nc: z\n":                     `{"a":"one\n  two\n\nthree\n","b":"x","c":"z"}`,
-		"\ufeffa: b\r\nc: |\r\n  x\r\nd: e\r\n":                                   `{"a":"b","c":"x\n","d":"e"}`,
-		"a:\nb: ~\nc: null\nd: true\ne: False\nf: \"true\"\ng: https://h:1/p#q\n": `{"a":null,"b":null,"c":null,"d":true,"e":false,"f":"true","g":"https://h:1/p#q"}`,
-		"a:\n  hint: one\n    two:three\n    four\n  b: c # d\ne: f\n":            `{"a":{"b":"c","hint":"one two:three four"},"e":"f"}`,
-		"\"quoted key\": v\n'k: 2': w\n":                                          `{"k: 2":"w","quoted key":"v"}`,
-		"":                                                                        `null`,
+		"a: 1\nb: text # comment\nc: 'it''s' \nd: \"x\\ty\\u00e9\\\"\"\n":                  `{"a":1,"b":"text","c":"it's","d":"x\tyé\""}`,
+		"---\n# comment\na:\n  b:\n    c: d\n  e: f\n":                                     `{"a":{"b":{"c":"d"},"e":"f"}}`,
+		"l:\n- a\n- b: 1\n  c: 2\n-\n  d: 3\nm: x\n":                                       `{"l":["a",{"b":1,"c":2},{"d":3}],"m":"x"}`,
+		"l:\n  - - a\n    - b\n  -   c: 1\n      d: 2\n":                                   `{"l":[["a","b"],{"c":1,"d":2}]}`,
+		"a: {b: c, \"d\": [1, 'x, y', {e: f}], g: {}}\nh: []\n":                            `{"a":{"b":"c","d":[1,"x, y",{"e":"f"}],"g":{}},"h":[]}`,
+		"a: |\n  one\n    two\n\n  three\nb: |-\n  x\nc: z\n":                              `{"a":"one\n  two\n\nthree\n","b":"x","c":"z"}`,
+		"\ufeffa: b\r\nc: |\r\n  x\r\nd: e\r\n":                                            `{"a":"b","c":"x\n","d":"e"}`,
+		"a:\nb: ~\nc: null\nd: true\ne: False\nf: \"true\"\ng: https://h:1/p#q\n":          `{"a":null,"b":null,"c":null,"d":true,"e":false,"f":"true","g":"https://h:1/p#q"}`,
+		"a:\n  hint: one\n    two:three\n    four\n  b: c # d\ne: f\n":                     `{"a":{"b":"c","hint":"one two:three four"},"e":"f"}`,
+		"a: |2\n\n   x\n  y\nb: |1-\n z\n \nc: |+\n  d\n\n# e\n":                           `{"a":"\n x\ny\n","b":"z","c":"d\n\n"}`,
+		"a: 'one\n\n  two\n\n\n  three\n  '\nb: \"x \n  y\\\n   z\"\n":                     `{"a":"one\ntwo\n\nthree ","b":"x yz"}`,
+		"{\"a\":[1,-2.5e3,\n\ttrue],\"b\":{\"c\":null , # d\n\"\\ud83d\\ude00\":\"\\/\"}}": `{"a":[1,-2.5e3,true],"b":{"c":null,"😀":"/"}}`,
+		"a: |\n  no end": `{"a":"no end"}`, "- --flag\n- -1\n- 1.2.3.4\n- 2024-01-01\n...\n": `["--flag",-1,"1.2.3.4","2024-01-01"]`,
+		"\"quoted key\": v\n'k: 2': w\n": `{"k: 2":"w","quoted key":"v"}`,
+		"":                               `null`,
 	} {
 		tree, err := parseYAML(text)
 		got, _ := json.Marshal(tree)
@@ -3042,15 +3048,203 @@ func TestYAMLThatMightBeMisreadIsRefusedWithItsLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: &x 1": "1: ", "a: *x": "1: ", "a: !!str 1": "1: ", "\n\na: >\n  folded": "3: ", "a:\n\tb: c": "2: a tab",
 		"a: 1\nb: 2\na: 3": `3: the key "a" is there twice`, "a: 1\n---\nb: 2": "2: ", "a: {b: 1, b: 2}": "twice", "a: {b: c": "1: ",
-		"a: \"x\ny\"": "no closing quote", "a: b: c": "1: ", "a: \"\\q\"": "unknown escape", "a: yes": "1: ",
-		"a:\n  b: 1\n c: 2": "3: ", "<<: {a: b}": "1: ", "? a": "1: ", "a: 'x' y": "behind the value", "a: y": "1: ", "just text\nmore": "2: ", "a: |2\n  x": "1: ",
+		"a: \"x\ny": "1: no closing quote", "a: 'x\n---\ny'": "1: no closing quote", "a: [b,": "no end", "{a: b\n---\n}": "no end", "a: b: c": "1: ", "a: \"\\q\"": "unknown escape", "a: yes": "1: ",
+		"a:\n  b: 1\n c: 2": "3: ", "<<: {a: b}": "1: ", "? a": "1: ", "a: 'x' y": "behind the value", "a: y": "1: ", "just text\nmore": "2: ", "a: |0\n  x": "1: ", "a: |2\n x": "2: ", "a: |\n   \n  x": "3: ",
 		"a: b # c\n  d": "2: ", "a: b\n\n  c": "3: ", "a: b\n  c: d": "2: ", "a: 'b'\n  c": "2: ", "a: b\n  \tc": "2: ",
 		"a: - b": "1: ", ": x": "1: ", "a: 1\n:\n": "2: ", "l:\n-\tkey: v": "2: ", "a: b\t# c": "1: ", "{a, b: c}": "1: ", "a: [ , b]": "1: ", "a: [b, , c]": "1: ",
-		"a: 'x'#y": "1: ", `a: "\ud83d\ude00"`: "1: ", "l:\n- a\n   - b": "3: ",
+		"a: 'x'#y": "1: ", `a: "\ud83d"`: "1: ", `a: "\ud83d\u0041"`: "1: ", `a: "\u12"`: "unknown escape",
+		"a: 0x1f": "not written like one in JSON", "a: 017": "JSON", "a: 1_000": "JSON", "a: .inf": "JSON", "a: +1": "JSON", "a: 1e999": "JSON", "012: x": "1: ", "null: x": "1: ", "true: x": "1: ",
+		"a: ]": "1: ", "a: ,": "1: ", "a: =": "1: ", "?": "1: ", " ---": "1: ", "a: b\t": "tab", "-\t": "tab", "a: b\x00": "control", "a: b\rc: d": "control", "a: \u2028b": "control", "a: \xff": "control", "a: b\u0085": "control",
+		"a: \"x\\ \n  y\"": "1: a tab at the line's end, or a blank behind a backslash", "\"a\nb\": c": "2: a key that began above", "a: >-\n  b": "1: ", "...\na: b": "1: ", "a: b\n...\nc: d": "3: ", "l:\n- a\n   - b": "3: ",
 	} {
 		if tree, err := parseYAML(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, %v; want %q", text, tree, err, want)
 		}
+	}
+}
+
+// kubeconfigTable reads testdata/kubeconfigs/README.md: what each of the files there must give.
+func kubeconfigTable(t *testing.T) (table [][2]string) {
+	text, err := os.ReadFile("testdata/kubeconfigs/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| ") && (strings.Contains(cells[0], ".yaml") || strings.Contains(cells[0], ".json")) {
+			table = append(table, [2]string{"testdata/kubeconfigs/" + strings.TrimPrefix(cells[0], "| "), strings.Trim(cells[1], "`")})
+		}
+	}
+	files, _ := filepath.Glob("testdata/kubeconfigs/*.*")
+	wantNumber(t, "kubeconfigs in the table, with itself and kubectl's views", len(table)+2, len(files))
+	return table
+}
+
+// kubectlView is what kubectl understands of a kubeconfig: `kubectl config view --raw -o json`.
+type kubectlView struct {
+	Clusters []struct {
+		Name    string
+		Cluster object
+	}
+	Users []struct {
+		Name string
+		User object
+	}
+	Contexts []struct {
+		Name    string
+		Context struct{ Cluster, User string }
+	}
+}
+
+// understood is a in the terms of kubectl's view, and file and data of what a holds.
+func understood(a *access) object {
+	o := object{"server": a.server, "tls-server-name": a.serverName, "insecure-skip-tls-verify": a.insecure, "proxy-url": a.proxy, "token": string(a.token.data), "tokenFile": a.token.file}
+	for _, p := range []part{a.ca, a.cert, a.key} {
+		o[p.field] = p.file
+		if len(p.data) > 0 {
+			o[p.field] = base64.StdEncoding.EncodeToString(p.data)
+		}
+	}
+	if e := a.exec; e != nil {
+		o["exec"] = fmt.Sprintf("%s %s %q %q %s %v", e.apiVersion, e.command, e.args, e.env, e.hint, e.cluster)
+	}
+	return o
+}
+
+// understood is the same for one context of kubectl's view of the file in dir.
+func (v kubectlView) understood(dir, cluster, user string) object {
+	o := object{}
+	for _, c := range v.Clusters {
+		if c.Name == cluster {
+			maps.Copy(o, c.Cluster)
+		}
+	}
+	for _, u := range v.Users {
+		if u.Name == user {
+			maps.Copy(o, u.User)
+		}
+	}
+	for _, field := range []string{"certificate-authority", "client-certificate", "client-key", "tokenFile"} {
+		if _, ok := o[field+"-data"]; ok {
+			delete(o, field)
+		} else if file := str(o, field); file != "" && !filepath.IsAbs(file) {
+			o[field] = filepath.Join(dir, file)
+		}
+	}
+	if e, _ := o["exec"].(object); e != nil {
+		args, env := []string(nil), []string(nil)
+		list, _ := e["args"].([]any)
+		for _, arg := range list {
+			args = append(args, arg.(string))
+		}
+		list, _ = e["env"].([]any)
+		for _, v := range list {
+			env = append(env, str(v.(object), "name")+"="+str(v.(object), "value"))
+		}
+		var told object // what the program is told of the cluster
+		if e["provideClusterInfo"] == true {
+			told = object{}
+			list, _ = o["extensions"].([]any)
+			for _, x := range list {
+				if str(x.(object), "name") == "client.authentication.k8s.io/exec" {
+					told["config"] = x.(object)["extension"]
+				}
+			}
+		}
+		command := str(e, "command")
+		if strings.Contains(command, "/") && !filepath.IsAbs(command) {
+			command = filepath.Join(dir, command)
+		}
+		o["exec"] = fmt.Sprintf("%s %s %q %q %s %v", e["apiVersion"], command, args, env, strings.Join(strings.Fields(str(e, "installHint")), " "), told)
+		if o["token"] != nil || o["tokenFile"] != nil || o["client-certificate"] != nil || o["client-certificate-data"] != nil {
+			delete(o, "exec") // they come first
+		}
+	}
+	delete(o, "extensions")
+	return o
+}
+
+// wrong is the error for a context of which the view has no cluster or no user, or one with a password.
+func (v kubectlView) wrong(cluster, user string) string {
+	for _, u := range v.Users {
+		if u.Name == user {
+			if user = ""; u.User["password"] != nil {
+				return "password is not supported"
+			}
+		}
+	}
+	for _, c := range v.Clusters {
+		if c.Name == cluster && user == "" {
+			return ""
+		} else if c.Name == cluster {
+			return fmt.Sprintf("there is no user %q", user)
+		}
+	}
+	return fmt.Sprintf("there is no cluster %q", cluster)
+}
+
+// What kubectl understood of the same files is in kubectl.json. With PODCOUNT_KUBECTL=compare the kubectl of this
+// machine is asked instead (testdata/kubeconfigs/compare), and with record its answers are kept.
+func TestKubeconfigsOfManyToolsAreReadAsKubectlReadsThemOrRefused(t *testing.T) {
+	const recorded = "testdata/kubeconfigs/kubectl.json"
+	views := map[string]json.RawMessage{}
+	if text, err := os.ReadFile(recorded); err == nil {
+		json.Unmarshal(text, &views)
+	}
+	mode := os.Getenv("PODCOUNT_KUBECTL")
+	if mode == "record" {
+		clear(views)
+	}
+	contexts := 0
+	for _, row := range kubeconfigTable(t) {
+		file, want := row[0], row[1]
+		if want != "as kubectl" {
+			a := &access{log: quietLog()}
+			err := a.readKubeconfigs([]string{file}, "")
+			if err == nil {
+				_, err = a.config()
+			}
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", file, err, want)
+			}
+			continue
+		}
+		if mode != "" {
+			out, err := exec.Command("kubectl", "config", "view", "--raw", "-o", "json", "--kubeconfig", file).Output()
+			if err != nil {
+				t.Errorf("kubectl refuses %s: %v", file, err)
+				continue
+			}
+			views[filepath.Base(file)] = out
+		}
+		var view kubectlView
+		if err := json.Unmarshal(views[filepath.Base(file)], &view); err != nil {
+			t.Errorf("kubectl's view of %s: %v", file, err)
+		}
+		for _, c := range view.Contexts {
+			a := &access{log: quietLog()}
+			err := a.readKubeconfigs([]string{file}, c.Name)
+			if want := view.wrong(c.Context.Cluster, c.Context.User); want != "" && err != nil && strings.Contains(err.Error(), want) {
+				continue
+			} else if err != nil || want != "" {
+				t.Errorf("%s, context %s: %v", file, c.Name, err)
+				continue
+			}
+			got, want := understood(a), view.understood(filepath.Dir(file), c.Context.Cluster, c.Context.User)
+			for _, o := range []object{got, want} {
+				maps.DeleteFunc(o, func(_ string, v any) bool { return v == "" || v == false || v == nil })
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%s, context %s:\n podcount %v\n kubectl  %v", file, c.Name, got, want)
+			}
+			contexts++
+		}
+	}
+	if mode == "record" {
+		text, _ := json.MarshalIndent(views, "", " ")
+		os.WriteFile(recorded, append(text, '\n'), 0o644)
+	}
+	if contexts < 30 {
+		t.Errorf("only %d contexts were compared", contexts)
 	}
 }
 
@@ -3122,8 +3316,8 @@ func TestClusterIsFoundInTheOrderOfKubectl(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 			continue
 		}
-		if token, _ := cfg.Token(""); cfg.Server.String() != c.server || token != c.token || cfg.TLS.RootCAs == nil || cfg.TLS.InsecureSkipVerify {
-			t.Errorf("%+v: found %s, token %s", c, cfg.Server, token)
+		if cred, _ := cfg.Credential(t.Context(), nil); cfg.Server.String() != c.server || cred.token != c.token || cred.tls.RootCAs == nil || cred.tls.InsecureSkipVerify {
+			t.Errorf("%+v: found %s, token %s", c, cfg.Server, cred.token)
 		}
 	}
 	if cfg, err := load(t, nil, "", "", "127.0.0.1:8001", nil); err != nil || cfg.Server.String() != "https://127.0.0.1:8001" {
@@ -3134,24 +3328,24 @@ func TestClusterIsFoundInTheOrderOfKubectl(t *testing.T) {
 func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
 	good := kubeconfigFor("https://h", nil, "token: s3cret")
 	for want, file := range map[string]string{
-		`there is no context "other"`:       strings.Replace(good, "current-context: fake", "current-context: other", 1),
-		"no current-context":                strings.Replace(good, "current-context: fake", "", 1),
-		`there is no cluster "none"`:        strings.Replace(good, "{cluster: fake", "{cluster: none", 1),
-		`there is no user "none"`:           strings.Replace(good, "user: me}", "user: none}", 1),
-		"as-groups is not supported":        strings.Replace(good, "token: s3cret", "as-groups: [a]", 1),
-		"password is not supported":         strings.Replace(good, "token: s3cret", "password: s3cret", 1),
-		"exec is not supported":             strings.Replace(good, "token: s3cret", "exec: {command: aws}", 1),
-		"insecure-skip-tls-verify":          strings.Replace(good, "    server: https://h", "    server: https://h\n    insecure-skip-tls-verify: true", 1),
-		"a token is not sent to h over":     strings.Replace(good, "https://h", "http://h", 1),
-		"a token is not sent to 10.0.0.1":   strings.Replace(good, "https://h", "http://10.0.0.1", 1),
-		"must be https://HOST":              strings.Replace(good, "https://h", "ftp://h", 1),
-		"no certificate in":                 strings.Replace(good, "certificate-authority-data: ", "certificate-authority-data: aGVsbG8=", 1),
-		"client-certificate and client-key": strings.Replace(good, "token: s3cret", "client-certificate-data: aGVsbG8=", 1),
-		"token file":                        strings.Replace(good, "token: s3cret", "tokenFile: empty", 1),
-		"no such file":                      strings.Replace(good, "token: s3cret", "tokenFile: none", 1),
-		"config:3: ":                        "a: 1\nb: 2\n  c: 3\n",
-		"illegal base64":                    strings.Replace(good, "certificate-authority-data: ", "certificate-authority-data: '%%%'", 1),
-		"cannot unmarshal number":           strings.Replace(good, "token: s3cret", "token: 12345", 1),
+		`there is no context "other"`:             strings.Replace(good, "current-context: fake", "current-context: other", 1),
+		"no current-context":                      strings.Replace(good, "current-context: fake", "", 1),
+		`there is no cluster "none"`:              strings.Replace(good, "{cluster: fake", "{cluster: none", 1),
+		`there is no user "none"`:                 strings.Replace(good, "user: me}", "user: none}", 1),
+		"as-groups is not supported":              strings.Replace(good, "token: s3cret", "as-groups: [a]", 1),
+		"password is not supported":               strings.Replace(good, "token: s3cret", "password: s3cret", 1),
+		"exec: the apiVersion":                    strings.Replace(good, "token: s3cret", "exec: {command: aws, apiVersion: client.authentication.k8s.io/v1alpha1}", 1),
+		"exec: there is no command":               strings.Replace(good, "token: s3cret", "exec: {apiVersion: client.authentication.k8s.io/v1}", 1),
+		"a token is not sent to h over":           strings.Replace(good, "https://h", "http://h", 1),
+		"a token is not sent to 10.0.0.1":         strings.Replace(good, "https://h", "http://10.0.0.1", 1),
+		"must be https://HOST":                    strings.Replace(good, "https://h", "ftp://h", 1),
+		"no certificate in":                       strings.Replace(good, "certificate-authority-data: ", "certificate-authority-data: aGVsbG8=", 1),
+		"client-certificate-data and client-key:": strings.Replace(good, "token: s3cret", "client-certificate-data: aGVsbG8=", 1),
+		"tokenFile: ":                             strings.Replace(good, "token: s3cret", "tokenFile: empty", 1),
+		"no such file":                            strings.Replace(good, "token: s3cret", "tokenFile: none", 1),
+		"config:3: ":                              "a: 1\nb: 2\n  c: 3\n",
+		"is not base64":                           strings.Replace(good, "certificate-authority-data: ", "certificate-authority-data: '%%%'", 1),
+		"users[0].user.token must be a text":      strings.Replace(good, "token: s3cret", "token: 12345", 1),
 	} {
 		_, err := load(t, map[string]string{"config": file, "empty": " \n"}, "config", "", "", nil)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "config") || strings.Contains(err.Error(), "s3cret") {
@@ -3172,7 +3366,7 @@ func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
 		"-master, ":                          func() (*Config, error) { return load(t, both, "config", "", "ftp://h", nil) },
 		"/nope/a: no such file":              func() (*Config, error) { return load(t, nil, "", "", "", list) },
 		"account/token: no such file":        func() (*Config, error) { return load(t, nil, "", "", "", inPod) },
-		"the user me is there twice": func() (*Config, error) {
+		`that of another user "me"`: func() (*Config, error) {
 			return load(t, map[string]string{"config": strings.Replace(good, "users:\n", "users:\n- name: me\n", 1)}, "config", "", "", nil)
 		},
 	} {
@@ -3286,54 +3480,6 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 		synctest.Wait()
 		wantText(t, p.log.String(), "list pods: 307 Temporary Redirect")
 		wantNumber(t, "requests elsewhere", len(f.asked(func(s seen) bool { return s.Path == "/elsewhere" })), 0)
-	})
-}
-
-func TestTokenFileIsReadAgainEveryMinuteAndAfterA401(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "token")
-	write := func(text string) { os.WriteFile(file, []byte(text), 0o600) }
-	write("one\n")
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		log := &logBuffer{}
-		token := tokenFrom(file, newLog(log, &options{}))
-		want := func(refused, want string) {
-			t.Helper()
-			if got, err := token(refused); got != want || err != nil {
-				t.Errorf("token %q, %v; want %q", got, err, want)
-			}
-		}
-		want("", "one")
-		write("two")
-		want("", "one")
-		pass(61 * time.Second)
-		want("", "two")
-		write("three")
-		want("two", "three")
-		write(" ")
-		pass(61 * time.Second)
-		want("", "three")
-		os.Remove(file)
-		pass(61 * time.Second)
-		want("", "three")
-		wantText(t, log.String(), "is empty")
-		write("four")
-
-		// A 401 is answered by one more try with the new token, if there is one.
-		f.tokens = map[string]bool{"five": true}
-		n := f.serveIn(t)
-		base, _ := url.Parse("http://127.0.0.1:1")
-		client := NewClient(&Config{Server: base, Token: token}, n.dial, quietLog())
-		defer client.Close()
-		want("three", "four")
-		if err := client.Send(t.Context(), "GET", "/api/v1/nodes", nil, nil); !isStatus(err, 401, "Unauthorized") {
-			t.Errorf("a wrong token was answered %v", err)
-		}
-		wantNumber(t, "tries", len(f.asked(func(seen) bool { return true })), 1)
-		write("five")
-		if err := client.Send(t.Context(), "GET", "/api/v1/nodes", nil, nil); err != nil {
-			t.Errorf("the new token was answered %v", err)
-		}
-		wantNumber(t, "tries", len(f.asked(func(seen) bool { return true })), 3)
 	})
 }
 

@@ -10,17 +10,21 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"mime"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -30,24 +34,39 @@ import (
 	"time"
 )
 
-// Config says where the API server is and who we are to it.
+// Config says where the API server is, and how to be known to it.
 type Config struct {
 	Source string // where this was found
 	Server *url.URL
-	TLS    *tls.Config
-	// Token returns the bearer token, "" for none. refused is a token that the server has just refused, or "": where
-	// the token in hand is that one, it is read anew. Safe for concurrent use.
-	Token func(refused string) (string, error)
+	Proxy  func(*http.Request) (*url.URL, error)
+	// Credential returns what is to be used for the next request. refused is one that the server has just answered with
+	// a 401, or nil: while it is the newest, all is read anew. Safe for concurrent use.
+	Credential func(ctx context.Context, refused *Credential) (*Credential, error)
+}
+
+// Credential is who we are, and whom we trust, at one moment. It is never modified: a new one takes its place.
+type Credential struct {
+	token string
+	tls   *tls.Config // the very same as long as nothing in it has changed
+	tried string      // in words, for the error when the server does not know us
 }
 
 // serviceAccount is where a pod has its service account's token and CA.
 const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
+// How old a file's contents may be, how long an exec program may take, and how often it may run.
+const (
+	tokenAge  = time.Minute // kubelet replaces a token well before it ends
+	certAge   = time.Second
+	execTime  = time.Minute
+	execPause = 5 * time.Second
+)
+
 // LoadConfig finds the cluster: the file kubeconfig, $KUBECONFIG, the service account (in accountDir) of the pod that we
 // run in, or ~/.kube/config, in that order. contextName picks a context of the file, master overrides the server's
 // address. Errors name the file and the field.
 func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(string) string, log *Log) (*Config, error) {
-	var a access
+	a := &access{log: log}
 	var err error
 	host, home := getenv("KUBERNETES_SERVICE_HOST"), filepath.Join(getenv("HOME"), ".kube", "config")
 	_, homeErr := os.Stat(home)
@@ -60,16 +79,15 @@ func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(
 	}
 	switch {
 	case kubeconfig != "":
-		a, err = readKubeconfigs([]string{kubeconfig}, contextName)
+		err = a.readKubeconfigs([]string{kubeconfig}, contextName)
 	case getenv("KUBECONFIG") != "":
-		a, err = readKubeconfigs(filepath.SplitList(getenv("KUBECONFIG")), contextName)
+		err = a.readKubeconfigs(filepath.SplitList(getenv("KUBECONFIG")), contextName)
 	case accountErr == nil && contextName == "":
-		a = access{
-			source: "the pod's service account", server: "https://" + net.JoinHostPort(host, cmp.Or(getenv("KUBERNETES_SERVICE_PORT"), "443")),
-			caFile: filepath.Join(accountDir, "ca.crt"), tokenFile: filepath.Join(accountDir, "token"),
-		}
+		a.source, a.server = "the pod's service account", "https://"+net.JoinHostPort(host, cmp.Or(getenv("KUBERNETES_SERVICE_PORT"), "443"))
+		a.ca = part{field: "certificate", file: filepath.Join(accountDir, "ca.crt"), age: certAge}
+		a.token = part{field: "token", file: filepath.Join(accountDir, "token"), age: tokenAge}
 	case homeErr == nil:
-		a, err = readKubeconfigs([]string{home}, contextName)
+		err = a.readKubeconfigs([]string{home}, contextName)
 	case contextName != "":
 		err = fmt.Errorf("-context %s: there is no kubeconfig that could have it: give -kubeconfig, or set KUBECONFIG (%w)", contextName, homeErr)
 	case master == "":
@@ -78,22 +96,29 @@ func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(
 	if err != nil {
 		return nil, err
 	}
-	if master != "" {
-		a.server, a.source = master, strings.TrimSuffix("-master, "+a.source, ", ")
+	if master != "" { // the name that the old address's certificate has is not this one's; kubectl --server sees it so
+		a.server, a.serverName, a.source = master, "", strings.TrimSuffix("-master, "+a.source, ", ")
 	}
-	return a.config(log)
+	return a.config()
 }
 
-// access is one cluster and one user, as found: of a file and its contents, the contents win, but for the token.
+// access is one cluster and one user, as found, and the credential that they come to.
 type access struct {
-	source                    string
-	server, serverName        string
-	caFile, certFile, keyFile string
-	ca, cert, key             []byte
-	token, tokenFile          string
+	source             string
+	server, serverName string
+	insecure           bool   // the server's certificate is not verified
+	proxy              string // in place of the environment's
+	exec               *execPlugin
+	log                *Log
+
+	mu                   sync.Mutex // guards all below, and is held while a program runs, so that one run serves all who wait
+	ca, cert, key, token part
+	now                  *Credential
+	made                 [][]byte // CA, certificate and key that now.tls was made of
+	unfit                trouble  // with new ones
 }
 
-func (a *access) config(log *Log) (*Config, error) {
+func (a *access) config() (*Config, error) {
 	if !strings.Contains(a.server, "://") {
 		a.server = "https://" + a.server
 	}
@@ -105,222 +130,414 @@ func (a *access) config(log *Log) (*Config, error) {
 		return nil, fmt.Errorf("%s: the server's address (%s://%s) must be https://HOST[:PORT][/PATH]", a.source, u.Scheme, u.Host)
 	}
 	ip := net.ParseIP(u.Hostname())
-	if u.Scheme == "http" && (a.token != "" || a.tokenFile != "") && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if u.Scheme == "http" && (a.token.given() || a.exec != nil) && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return nil, fmt.Errorf("%s: a token is not sent to %s over plain http: use https", a.source, u.Host)
 	}
-	cfg := &Config{Source: a.source, Server: u, TLS: &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.serverName}}
-	for _, f := range []struct {
-		file string
-		data *[]byte
-	}{{a.caFile, &a.ca}, {a.certFile, &a.cert}, {a.keyFile, &a.key}} {
-		if f.file != "" && len(*f.data) == 0 {
-			if *f.data, err = os.ReadFile(f.file); err != nil {
-				return nil, fmt.Errorf("%s: %w", a.source, err)
-			}
+	cfg := &Config{Source: a.source, Server: u, Proxy: http.ProxyFromEnvironment, Credential: a.credential}
+	if a.proxy != "" {
+		p, err := url.Parse(a.proxy)
+		if err != nil || p.Host == "" || !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, p.Scheme) {
+			return nil, fmt.Errorf("%s: the proxy-url must be http://, https:// or socks5:// and a HOST[:PORT]", a.source)
 		}
+		cfg.Proxy = http.ProxyURL(p)
 	}
-	if len(a.ca) > 0 {
-		cfg.TLS.RootCAs = x509.NewCertPool()
-		if !cfg.TLS.RootCAs.AppendCertsFromPEM(a.ca) {
-			return nil, fmt.Errorf("%s: no certificate in certificate-authority%s", a.source, map[bool]string{true: "-data", false: " " + a.caFile}[a.caFile == ""])
-		}
+	if a.insecure {
+		a.log.Warn("the server's certificate is not verified (insecure-skip-tls-verify): whoever is in between can read and change everything; give a certificate-authority", "server", u.Host)
 	}
-	if len(a.cert) > 0 || len(a.key) > 0 {
-		pair, err := tls.X509KeyPair(a.cert, a.key)
-		if err != nil {
-			return nil, fmt.Errorf("%s: client-certificate and client-key: %w", a.source, err)
+	if a.exec == nil {
+		_, err = a.credential(context.Background(), nil)
+	} else if err = cmp.Or(a.ca.read(false, a.log), a.exec.check()); err == nil {
+		// The program runs for the first request: if it fails then, that may pass.
+		spec := map[string]any{"interactive": false}
+		if spec["cluster"] = a.exec.cluster; a.exec.cluster != nil {
+			maps.Copy(a.exec.cluster, map[string]any{"server": u.String(), "tls-server-name": a.serverName, "insecure-skip-tls-verify": a.insecure, "proxy-url": a.proxy, "certificate-authority-data": a.ca.data})
 		}
-		cfg.TLS.Certificates = []tls.Certificate{pair}
+		info, _ := json.Marshal(map[string]any{"apiVersion": a.exec.apiVersion, "kind": "ExecCredential", "spec": spec})
+		a.exec.env = append(a.exec.env, "KUBERNETES_EXEC_INFO="+string(info))
+		_, err = a.makeTLS(nil, nil, "")
 	}
-	cfg.Token = func(string) (string, error) { return a.token, nil }
-	if a.tokenFile != "" {
-		cfg.Token = tokenFrom(a.tokenFile, log)
-		if _, err := cfg.Token(""); err != nil {
-			return nil, fmt.Errorf("%s: %w", a.source, err)
-		}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a.source, err)
 	}
 	return cfg, nil
 }
 
-// tokenFrom is a Config.Token that reads a file, anew every minute (kubelet replaces it well before it ends). What
-// cannot be read leaves the old token in force.
-func tokenFrom(file string, log *Log) func(string) (string, error) {
-	var mu sync.Mutex // guards both
-	var token string
-	var read time.Time
-	return func(refused string) (string, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if token != "" && token != refused && time.Since(read) < time.Minute {
-			return token, nil
+// credential is Config.Credential.
+func (a *access) credential(ctx context.Context, refused *Credential) (*Credential, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	again := refused != nil && refused == a.now
+	for _, p := range []*part{&a.ca, &a.cert, &a.key, &a.token} {
+		if err := p.read(again, a.log); err != nil {
+			return nil, err
 		}
-		read = time.Now()
-		data, err := os.ReadFile(file)
-		fresh := strings.TrimSpace(string(data))
-		if err == nil && fresh == "" {
-			err = fmt.Errorf("token file %s is empty", file)
-		}
-		switch {
-		case err == nil:
-			token = fresh
-		case token == "":
-			return "", err
-		default:
-			log.Complain("cannot read the token anew, going on with the old one", err)
-		}
-		return token, nil
 	}
-}
-
-// kubeconfig is what podcount reads of a kubeconfig file.
-// https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
-type kubeconfig struct {
-	CurrentContext string `json:"current-context"`
-	Clusters       []struct {
-		Name    string         `json:"name"`
-		Cluster kubeconfigPart `json:"cluster"`
-	} `json:"clusters"`
-	Users []struct {
-		Name string         `json:"name"`
-		User kubeconfigPart `json:"user"`
-	} `json:"users"`
-	Contexts []struct {
-		Name    string `json:"name"`
-		Context struct {
-			Cluster string `json:"cluster"`
-			User    string `json:"user"`
-		} `json:"context"`
-	} `json:"contexts"`
-}
-
-// kubeconfigPart is a cluster or a user. dir is its file's: relative paths begin there.
-type kubeconfigPart struct {
-	Server        string `json:"server"`
-	TLSServerName string `json:"tls-server-name"`
-	CAFile        string `json:"certificate-authority"`
-	CA            []byte `json:"certificate-authority-data"`
-	Insecure      bool   `json:"insecure-skip-tls-verify"`
-	CertFile      string `json:"client-certificate"`
-	Cert          []byte `json:"client-certificate-data"`
-	KeyFile       string `json:"client-key"`
-	Key           []byte `json:"client-key-data"`
-	Token         string `json:"token"`
-	TokenFile     string `json:"tokenFile"`
-
-	// Not to be passed over in silence.
-	ProxyURL     any `json:"proxy-url"`
-	Username     any `json:"username"`
-	Password     any `json:"password"`
-	As           any `json:"as"`
-	AsUID        any `json:"as-uid"`
-	AsGroups     any `json:"as-groups"`
-	AsExtra      any `json:"as-user-extra"`
-	Exec         any `json:"exec"`
-	AuthProvider any `json:"auth-provider"`
-
-	dir string
-}
-
-func (p *kubeconfigPart) path(file string) string {
-	if file == "" || filepath.IsAbs(file) {
-		return file
+	next := &Credential{token: string(a.token.data)}
+	cert, key, from, what := a.cert.data, a.key.data, cmp.Or(a.token.file, a.source), fmt.Sprintf("%s and %s", &a.cert, &a.key)
+	if a.exec != nil {
+		got, err := a.exec.credential(ctx, again)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", a.source, err)
+		}
+		next.token, cert, key, from = got.Token, []byte(got.CertificateData), []byte(got.KeyData), a.exec.command
+		what = "what " + from + " gave"
 	}
-	return filepath.Join(p.dir, file)
+	made := [][]byte{a.ca.data, cert, key}
+	if a.now != nil {
+		next.tls = a.now.tls
+	}
+	if !slices.EqualFunc(made, a.made, bytes.Equal) {
+		t, err := a.makeTLS(cert, key, what)
+		if err != nil && a.now == nil {
+			return nil, err
+		}
+		if a.unfit.tell(a.log, err); err == nil {
+			next.tls, a.made = t, made
+		}
+	}
+	if a.now != nil && *next == (Credential{a.now.token, a.now.tls, ""}) {
+		return a.now, nil
+	}
+	var tried []string
+	if next.tls.GetClientCertificate != nil {
+		pair, _ := next.tls.GetClientCertificate(nil)
+		tried = append(tried, fmt.Sprintf("the client certificate of %s, valid until %s", pair.Leaf.Subject, pair.Leaf.NotAfter.Format(time.RFC3339)))
+	}
+	if next.token != "" {
+		tried = append(tried, "the token of "+from)
+	}
+	next.tried = cmp.Or(strings.Join(tried, "; "), "nothing, as "+a.source+" has no credential")
+	a.now = next
+	return next, nil
 }
 
-// readKubeconfigs reads one context of the files together; where two set the same name, the first counts.
-func readKubeconfigs(files []string, contextName string) (a access, err error) {
-	source := strings.Join(files, string(filepath.ListSeparator))
-	clusters, users, contexts := map[string]kubeconfigPart{}, map[string]kubeconfigPart{}, map[string][2]string{}
+// makeTLS needs to know where the certificate and the key are from, for its error.
+func (a *access) makeTLS(cert, key []byte, from string) (*tls.Config, error) {
+	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.serverName, InsecureSkipVerify: a.insecure}
+	if len(a.ca.data) > 0 {
+		if t.RootCAs = x509.NewCertPool(); !t.RootCAs.AppendCertsFromPEM(a.ca.data) {
+			return nil, fmt.Errorf("no certificate in %s", &a.ca)
+		}
+	}
+	if len(cert) > 0 || len(key) > 0 {
+		pair, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", from, err)
+		}
+		if time.Now().After(pair.Leaf.NotAfter) {
+			a.log.Warn("the client certificate has expired: renew it", "from", from, "expired", pair.Leaf.NotAfter)
+		}
+		// Presented whatever CAs the server says that it accepts, as kubectl does.
+		t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+	}
+	return t, nil
+}
+
+// part is a piece of a credential: what was given, or what its file held when it was last read.
+type part struct {
+	field, file string
+	data        []byte
+	age         time.Duration // after which the file is read anew
+	readAt      time.Time
+	missing     trouble
+}
+
+func (p *part) given() bool { return p.file != "" || len(p.data) > 0 }
+
+func (p *part) String() string { return strings.TrimSpace(p.field + " " + p.file) }
+
+// read reads the file if that is due, or now. Where nothing can be read, the part stays what it was.
+func (p *part) read(now bool, log *Log) error {
+	if p.file == "" || !now && !p.readAt.IsZero() && time.Since(p.readAt) < p.age {
+		return nil
+	}
+	p.readAt = time.Now()
+	data, err := os.ReadFile(p.file)
+	data = bytes.TrimSpace(data)
+	if err == nil && len(data) == 0 {
+		err = fmt.Errorf("%s is empty", p.file)
+	}
+	if err != nil && len(p.data) == 0 {
+		return fmt.Errorf("%s: %w", p.field, err)
+	}
+	if p.missing.tell(log, err); err == nil {
+		p.data = data
+	}
+	return nil
+}
+
+// trouble is whether a credential cannot be renewed, as was said last.
+type trouble bool
+
+// tell says when the trouble begins and when it ends.
+func (t *trouble) tell(log *Log, err error) {
+	switch {
+	case err != nil && !bool(*t):
+		log.Warn("cannot read the credential anew, going on with the old one", "err", err)
+	case err == nil && bool(*t):
+		log.Info("the credential can be read again")
+	}
+	*t = err != nil
+}
+
+// execPlugin is a program that prints a credential.
+// https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
+type execPlugin struct {
+	apiVersion, command, hint string
+	args, env                 []string
+	cluster                   map[string]any // what the program is told of it; nil: nothing
+
+	// Guarded by access.mu.
+	got   execStatus
+	err   error // of the last run
+	ranAt time.Time
+}
+
+// execStatus is what the program gives.
+// https://kubernetes.io/docs/reference/config-api/client-authentication.v1/#client-authentication-k8s-io-v1-ExecCredentialStatus
+type execStatus struct {
+	Expires         *time.Time `json:"expirationTimestamp"`
+	Token           string     `json:"token"`
+	CertificateData string     `json:"clientCertificateData"`
+	KeyData         string     `json:"clientKeyData"`
+}
+
+// check reports what is wrong before the program ever runs.
+func (e *execPlugin) check() error {
+	if e.command == "" {
+		return errors.New("exec: there is no command")
+	}
+	if v := strings.TrimPrefix(e.apiVersion, "client.authentication.k8s.io/"); v != "v1" && v != "v1beta1" {
+		return fmt.Errorf("exec: the apiVersion %q is not known: client.authentication.k8s.io/v1 and v1beta1 are; let the tool that wrote this file write it anew", e.apiVersion)
+	}
+	if _, err := exec.LookPath(e.command); err != nil {
+		return fmt.Errorf("exec: %w; %s", err, cmp.Or(e.hint, "install it, or write its path"))
+	}
+	return nil
+}
+
+// credential returns what the program gave: now, if that has expired or, again, was refused. It is not run more often
+// than each execPause; until then it has the last word.
+func (e *execPlugin) credential(ctx context.Context, again bool) (*execStatus, error) {
+	stale := again || e.err != nil || e.got.Expires != nil && !time.Now().Before(*e.got.Expires)
+	if e.ranAt.IsZero() || stale && time.Since(e.ranAt) >= execPause {
+		e.got, e.err = e.run(ctx)
+		e.ranAt = time.Now()
+	}
+	return &e.got, e.err
+}
+
+func (e *execPlugin) run(ctx context.Context) (execStatus, error) {
+	var answer struct {
+		APIVersion string     `json:"apiVersion"`
+		Kind       string     `json:"kind"`
+		Status     execStatus `json:"status"`
+	}
+	if err := e.check(); err != nil {
+		return answer.Status, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, execTime, fmt.Errorf("it took longer than %v", execTime))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, e.command, e.args...) // its stdin is empty
+	cmd.Env = append(os.Environ(), e.env...)
+	cmd.WaitDelay = time.Second // where its children hold its stdout open
+	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		said := strings.Join(strings.Fields(string(exit.Stderr)), " ")
+		err = fmt.Errorf("%w, saying %q", err, said[:min(len(said), 300)])
+	}
+	if err == nil {
+		err = json.Unmarshal(out, &answer)
+	}
+	switch s := answer.Status; {
+	case err != nil:
+		err = fmt.Errorf("exec: %s: %w", e.command, err)
+	case answer.Kind != "ExecCredential" || answer.APIVersion != e.apiVersion:
+		err = fmt.Errorf("exec: %s printed a %q of %q, not an ExecCredential of %s", e.command, answer.Kind, answer.APIVersion, e.apiVersion)
+	case s.Token == "" && s.CertificateData == "" || (s.CertificateData == "") != (s.KeyData == ""):
+		err = fmt.Errorf("exec: %s gave no token, and no clientCertificateData with clientKeyData", e.command)
+	}
+	return answer.Status, err
+}
+
+// readKubeconfigs reads one context of the files together; where two set the same name, the first counts. Fields that
+// are not known are passed over. https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
+func (a *access) readKubeconfigs(files []string, contextName string) (err error) {
+	defer catch(&err)
+	a.source = strings.Join(files, string(filepath.ListSeparator))
 	files = slices.DeleteFunc(files, func(file string) bool { return file == "" })
-	missing, current := 0, ""
-	for _, file := range slices.Backward(files) {
-		var k kubeconfig
-		if err := readKubeconfig(file, &k); err != nil {
-			if missing++; errors.Is(err, os.ErrNotExist) && missing < len(files) {
-				continue // as kubectl does with a list
-			}
-			return a, err
+	found, current := map[string]fields{}, "" // by kind and quoted name
+	for i, file := range slices.Backward(files) {
+		text, err := os.ReadFile(file)
+		empty := len(bytes.TrimSpace(text)) == 0
+		switch {
+		case empty && (err == nil || errors.Is(err, os.ErrNotExist)) && (i > 0 || len(found) > 0):
+			continue // as kubectl does with one of a list
+		case err != nil:
+			return err
+		case empty:
+			return fmt.Errorf("%s is empty", file)
 		}
-		current = cmp.Or(k.CurrentContext, current)
-		for _, c := range k.Clusters {
-			c.Cluster.dir = filepath.Dir(file)
-			clusters[c.Name] = c.Cluster
-		}
-		for _, u := range k.Users {
-			u.User.dir = filepath.Dir(file)
-			users[u.Name] = u.User
-		}
-		for _, c := range k.Contexts {
-			contexts[c.Name] = [2]string{c.Context.Cluster, c.Context.User}
-		}
-	}
-	contextName = cmp.Or(contextName, current)
-	if contextName == "" {
-		return a, fmt.Errorf("%s: no current-context: name one with -context", source)
-	}
-	names, ok := contexts[contextName]
-	if !ok {
-		return a, fmt.Errorf("%s: there is no context %q", source, contextName)
-	}
-	cluster, ok := clusters[names[0]]
-	if !ok {
-		return a, fmt.Errorf("%s: context %q: there is no cluster %q", source, contextName, names[0])
-	}
-	user, ok := users[names[1]]
-	if !ok && names[1] != "" {
-		return a, fmt.Errorf("%s: context %q: there is no user %q", source, contextName, names[1])
-	}
-	for field, value := range map[string]any{
-		"proxy-url": cluster.ProxyURL, "exec": user.Exec, "auth-provider": user.AuthProvider, "username": user.Username, "password": user.Password,
-		"as": user.As, "as-uid": user.AsUID, "as-groups": user.AsGroups, "as-user-extra": user.AsExtra, "insecure-skip-tls-verify": cluster.Insecure,
-	} {
-		if value != nil && value != "" && value != false {
-			return a, fmt.Errorf("%s: context %q: %s is not supported: use a certificate-authority, and a token, tokenFile or client-certificate", source, contextName, field)
-		}
-	}
-	return access{
-		source: source + ", context " + contextName, server: cluster.Server, serverName: cluster.TLSServerName,
-		caFile: cluster.path(cluster.CAFile), ca: cluster.CA, certFile: user.path(user.CertFile), cert: user.Cert,
-		keyFile: user.path(user.KeyFile), key: user.Key, token: user.Token, tokenFile: user.path(user.TokenFile),
-	}, nil
-}
-
-func readKubeconfig(file string, k *kubeconfig) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	if !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
 		tree, err := parseYAML(string(text))
 		if err != nil {
 			return fmt.Errorf("%s:%w", file, err)
 		}
-		if text, err = json.Marshal(tree); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
+		k := fields{file: file, m: map[string]any{"": tree}}.sub("")
+		if kind := k.text("kind"); kind != "" && kind != "Config" {
+			k.fail("kind", fmt.Sprintf("is %q, not Config: this is no kubeconfig", kind))
+		}
+		current = cmp.Or(k.text("current-context"), current)
+		here := map[string]bool{}
+		for _, kind := range []string{"cluster", "user", "context"} {
+			for list, item := range k.items(kind + "s") {
+				entry := list.sub(item)
+				name := fmt.Sprintf("%s %q", kind, entry.text("name"))
+				if here[name] {
+					entry.fail("name", "is that of another "+name)
+				}
+				here[name], found[name] = true, entry.sub(kind)
+			}
 		}
 	}
-	if err := json.Unmarshal(text, k); errors.As(err, new(*json.UnmarshalTypeError)) {
-		return fmt.Errorf("%s: %w (a text that looks like a number, or like true, has to be quoted)", file, err)
-	} else if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+	if contextName = cmp.Or(contextName, current); contextName == "" {
+		return fmt.Errorf("%s: no current-context: name one with -context", a.source)
 	}
-	var names []string
-	for _, c := range k.Clusters {
-		names = append(names, "cluster "+c.Name)
-	}
-	for _, u := range k.Users {
-		names = append(names, "user "+u.Name)
-	}
-	for _, c := range k.Contexts {
-		names = append(names, "context "+c.Name)
-	}
-	for i, name := range names {
-		if slices.Contains(names[:i], name) {
-			return fmt.Errorf("%s: the %s is there twice", file, name)
+	pick := func(kind, name string) fields {
+		f, ok := found[fmt.Sprintf("%s %q", kind, name)]
+		if !ok {
+			others := slices.DeleteFunc(slices.Sorted(maps.Keys(found)), func(s string) bool { return !strings.HasPrefix(s, kind+" ") })
+			throw(fmt.Errorf("%s: there is no %s %q (there is: %s)", a.source, kind, name, cmp.Or(strings.Join(others, ", "), "none")))
 		}
+		return f
+	}
+	context := pick("context", contextName)
+	a.source += ", context " + contextName
+	cluster := pick("cluster", context.text("cluster"))
+	a.readCluster(cluster)
+	if name := context.text("user"); name != "" {
+		a.readUser(pick("user", name), cluster)
 	}
 	return nil
+}
+
+func (a *access) readCluster(f fields) {
+	a.server, a.serverName, a.proxy = f.text("server"), f.text("tls-server-name"), f.text("proxy-url")
+	a.ca, a.insecure = f.part("certificate-authority"), get[bool](f, "insecure-skip-tls-verify", "true or false")
+	if a.insecure && a.ca.given() {
+		f.fail("insecure-skip-tls-verify", "excludes a certificate-authority: remove one of them")
+	}
+}
+
+func (a *access) readUser(f, cluster fields) {
+	const password, other = "use a token or a client-certificate: Kubernetes has had no passwords since 1.19", "give podcount an account of its own"
+	for field, instead := range map[string]string{
+		"auth-provider": "kubectl has dropped it, too: let the tool that wrote this file write it anew, with exec",
+		"username":      password, "password": password, "as": other, "as-uid": other, "as-groups": other, "as-user-extra": other,
+	} {
+		if v := fmt.Sprint(f.m[field]); v != "<nil>" && v != "" && v != "[]" && v != "map[]" {
+			f.fail(field, "is not supported: "+instead)
+		}
+	}
+	a.cert, a.key = f.part("client-certificate"), f.part("client-key")
+	a.token = part{field: "tokenFile", file: f.path("tokenFile"), data: bytes.TrimSpace([]byte(f.text("token"))), age: tokenAge}
+	secrets := []string{a.key.file, a.token.file}
+	if f.m["token"] != nil || f.m["client-key-data"] != nil {
+		secrets = append(secrets, f.file)
+	}
+	for _, file := range secrets {
+		if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o004 != 0 && runtime.GOOS != "windows" {
+			a.log.Warn("everyone on this machine can read a file that holds a secret: chmod go-rwx it", "file", file)
+		}
+	}
+	e := f.sub("exec")
+	if len(e.m) == 0 || a.token.given() || a.cert.given() { // as kubectl has it
+		return
+	}
+	a.exec = &execPlugin{apiVersion: e.text("apiVersion"), command: e.text("command"), hint: strings.Join(strings.Fields(e.text("installHint")), " ")}
+	if strings.ContainsRune(a.exec.command, filepath.Separator) {
+		a.exec.command = e.path("command")
+	}
+	for list, item := range e.items("args") {
+		a.exec.args = append(a.exec.args, list.text(item))
+	}
+	for list, item := range e.items("env") {
+		a.exec.env = append(a.exec.env, list.sub(item).text("name")+"="+list.sub(item).text("value"))
+	}
+	if e.text("interactiveMode") == "Always" {
+		e.fail("interactiveMode", "is Always, but podcount has nobody to ask: use a credential that needs no one")
+	}
+	if get[bool](e, "provideClusterInfo", "true or false") {
+		a.exec.cluster = map[string]any{}
+		for list, item := range cluster.items("extensions") {
+			if ext := list.sub(item); ext.text("name") == "client.authentication.k8s.io/exec" {
+				a.exec.cluster["config"] = ext.m["extension"]
+			}
+		}
+	}
+}
+
+// fields is a map in a kubeconfig, read by exact names (encoding/json would take "Token" for "token"). A field that is
+// not what it must be is thrown, by its place; never its value, which may be a secret.
+type fields struct {
+	file, at string
+	m        map[string]any
+}
+
+func (f fields) fail(name, why string) {
+	throw(fmt.Errorf("%s: %s %s", f.file, cmp.Or(strings.Trim(f.at+"."+name, "."), "this"), why))
+}
+
+// get returns a field, or nothing where it is not there.
+func get[T any](f fields, name, kind string) (v T) {
+	v, ok := f.m[name].(T)
+	if !ok && f.m[name] != nil {
+		f.fail(name, "must be "+kind)
+	}
+	return v
+}
+
+func (f fields) text(name string) string {
+	return get[string](f, name, "a text: quote what looks like a number, or like true")
+}
+
+func (f fields) sub(name string) fields {
+	return fields{f.file, strings.Trim(f.at+"."+name, "."), get[map[string]any](f, name, "a map")}
+}
+
+// items yields each item of a list as a field: of what, and its name, "users[0]".
+func (f fields) items(name string) iter.Seq2[fields, string] {
+	return func(yield func(fields, string) bool) {
+		for i, v := range get[[]any](f, name, "a list") {
+			item := fmt.Sprintf("%s[%d]", name, i)
+			if !yield(fields{f.file, f.at, map[string]any{item: v}}, item) {
+				return
+			}
+		}
+	}
+}
+
+// path is relative to the file that it stands in.
+func (f fields) path(name string) string {
+	file := f.text(name)
+	if file == "" || filepath.IsAbs(file) {
+		return file
+	}
+	return filepath.Join(filepath.Dir(f.file), file)
+}
+
+// part reads the fields name and name-data, of which the latter counts.
+func (f fields) part(name string) part {
+	data, err := base64.StdEncoding.DecodeString(f.text(name + "-data"))
+	if err != nil {
+		f.fail(name+"-data", "is not base64")
+	}
+	if len(data) > 0 {
+		return part{field: name + "-data", data: data}
+	}
+	return part{field: name, file: f.path(name), age: certAge}
 }
 
 // Status is the error that the API server answers, or what an answer without one amounts to: the API's own Status.
@@ -338,12 +555,16 @@ type Status struct {
 		RetryAfterSeconds int `json:"retryAfterSeconds"`
 	} `json:"details"`
 
-	call call          // what was asked
-	wait time.Duration // the header Retry-After
+	call  call          // what was asked
+	tried string        // with a 401: what was not accepted
+	wait  time.Duration // the header Retry-After
 }
 
 func (s *Status) Error() string {
 	text := strings.TrimSpace(fmt.Sprintf("%d %s", s.Code, cmp.Or(s.Reason, http.StatusText(s.Code)))) + ": " + s.Message
+	if s.Code == http.StatusUnauthorized && s.tried != "" {
+		text += " (what was not accepted: " + s.tried + ")"
+	}
 	// An admission plugin's refusal, or that of a namespace that is being deleted, is no question of rights.
 	if s.Code == http.StatusForbidden && strings.Contains(s.Message, " cannot "+s.call.verb+" ") {
 		text += fmt.Sprintf(" (the RBAC rule that allows it: apiGroups [%q], resources [%q], verbs [%q])", s.call.group, s.call.resource, s.call.verb)
@@ -437,10 +658,13 @@ var errSilent = fmt.Errorf("nothing was heard for %v", silence)
 
 // Client speaks to one API server, as one user. Safe for concurrent use.
 type Client struct {
-	base  *url.URL
-	http  *http.Client
-	token func(refused string) (string, error)
-	log   *Log
+	cfg  *Config
+	dial Dialer
+	log  *Log
+
+	mu   sync.Mutex // guards both
+	tls  *tls.Config
+	conn *http.Transport // made for tls
 }
 
 // Dialer opens connections; nil stands for the net package's.
@@ -448,27 +672,45 @@ type Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // NewClient makes a client for what cfg says. It sends nothing yet.
 func NewClient(cfg *Config, dial Dialer, log *Log) *Client {
-	transport := &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         dial,
-		TLSClientConfig:     cfg.TLS,
-		TLSHandshakeTimeout: 10 * time.Second,
-		IdleConnTimeout:     90 * time.Second,
-		// With a TLS configuration of one's own, HTTP/2 is off unless it is asked for. Its pings notice a connection
-		// that broke silently; without them a watch on it would hang until silence.
-		ForceAttemptHTTP2: true,
-		HTTP2:             &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
-	}
 	if dial == nil {
-		transport.DialContext = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	}
-	// A redirect could lead a token elsewhere, and no API server sends one.
-	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{base: cfg.Server, http: &http.Client{Transport: transport, CheckRedirect: noRedirect}, token: cfg.Token, log: log}
+	return &Client{cfg: cfg, dial: dial, log: log}
+}
+
+// transport returns the connections for a credential. With another certificate or CA they are made anew; what runs on the
+// old ones, a watch, goes on there.
+func (c *Client) transport(cred *Credential) *http.Transport {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn == nil || c.tls != cred.tls {
+		if c.conn != nil {
+			c.conn.CloseIdleConnections()
+		}
+		c.tls = cred.tls
+		c.conn = &http.Transport{
+			Proxy:               c.cfg.Proxy,
+			DialContext:         c.dial,
+			TLSClientConfig:     cred.tls.Clone(),
+			TLSHandshakeTimeout: 10 * time.Second,
+			IdleConnTimeout:     90 * time.Second,
+			// With a TLS configuration of one's own, HTTP/2 is off unless it is asked for. Its pings notice a connection
+			// that broke silently; without them a watch on it would hang until silence.
+			ForceAttemptHTTP2: true,
+			HTTP2:             &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		}
+	}
+	return c.conn
 }
 
 // Close closes the connections that are not in use.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		c.conn.CloseIdleConnections()
+	}
+}
 
 // request is one request. Accept is application/json where it is empty.
 type request struct {
@@ -490,12 +732,12 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 		}
 	}
 	what := callOf(r.method, r.path, r.query)
-	token, err := c.token("")
+	cred, err := c.cfg.Credential(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	for again := true; ; again = false {
-		resp, err := c.send(ctx, r, body, token)
+		resp, err := c.send(ctx, r, body, cred)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", what, err)
 		}
@@ -503,9 +745,14 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 			return resp, nil
 		}
 		status := statusOf(resp, what)
+		status.tried = cred.tried
 		if again && status.Code == http.StatusUnauthorized {
-			if fresh, err := c.token(token); err == nil && fresh != token {
-				token = fresh
+			fresh, err := c.cfg.Credential(ctx, cred)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w; and then: %w", what, status, err)
+			}
+			if fresh != cred {
+				cred = fresh
 				continue
 			}
 		}
@@ -514,8 +761,8 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 }
 
 // send makes one exchange, with a line at -v 6.
-func (c *Client) send(ctx context.Context, r request, body []byte, token string) (*http.Response, error) {
-	u := *c.base
+func (c *Client) send(ctx context.Context, r request, body []byte, cred *Credential) (*http.Response, error) {
+	u := *c.cfg.Server
 	u.Path, u.RawQuery = strings.TrimSuffix(u.Path, "/")+r.path, r.query.Encode()
 	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), bytes.NewReader(body))
 	if err != nil {
@@ -526,11 +773,12 @@ func (c *Client) send(ctx context.Context, r request, body []byte, token string)
 	if body != nil {
 		req.Header.Set("Content-Type", map[bool]string{true: "application/merge-patch+json", false: "application/json"}[r.method == http.MethodPatch])
 	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
+	if cred.token != "" {
+		req.Header.Set("Authorization", "Bearer "+cred.token)
 	}
 	start := time.Now()
-	resp, err := c.http.Do(req)
+	// Not by an http.Client: that would follow a redirect, which could lead a token elsewhere, and no API server sends one.
+	resp, err := c.transport(cred).RoundTrip(req)
 	if c.log.Enabled(ctx, levelRequest) {
 		status := ""
 		if resp != nil {
@@ -538,11 +786,32 @@ func (c *Client) send(ctx context.Context, r request, body []byte, token string)
 		}
 		c.log.Log(ctx, levelRequest, r.method+" "+u.RequestURI(), "status", status, "took", time.Since(start).Round(time.Microsecond))
 	}
-	var uerr *url.Error
-	if errors.As(err, &uerr) {
-		err = uerr.Err // the URL says nothing that verb and object do not
+	return resp, c.explain(err)
+}
+
+// explain adds to an error of TLS what was tried and what to do.
+func (c *Client) explain(err error) error {
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var plain tls.RecordHeaderError
+	var alert *net.OpError
+	hint := ""
+	switch {
+	case errors.As(err, &unknown):
+		hint = fmt.Sprintf("give the CA of this cluster as certificate-authority; the server's certificate was issued by %q", unknown.Cert.Issuer)
+	case errors.As(err, &name):
+		hint = "give one of these names as tls-server-name, or in the server's address"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		hint = "renew the server's certificate, or set the clock of this machine"
+	case errors.As(err, &plain):
+		hint = "it does not speak TLS: is its address that of an API server, and should it begin with http://?"
+	case errors.As(err, &alert) && alert.Op == "remote error": // what TLS calls an alert
+		hint = "it wants a client certificate that it knows: give one that is valid"
+	default:
+		return err
 	}
-	return resp, err
+	return fmt.Errorf("%s, from %s: %w (%s)", c.cfg.Server.Redacted(), c.cfg.Source, err, hint)
 }
 
 // statusOf makes a Status of an answer that is not 2xx, and closes it. The body may be a Status, plain text (a 429 of
