@@ -1030,13 +1030,13 @@ func (p *yamlParser) escape(text string, i int) (char string, end int) {
 		return e, i
 	}
 	n := yamlHex[text[i]]
-	code, err := strconv.ParseUint(text[i+1:min(len(text), i+1+n)], 16, 32)
 	end = i + n
+	code, err := strconv.ParseUint(text[i+1:min(len(text), end+1)], 16, 32)
 	if utf16.IsSurrogate(rune(code)) && strings.HasPrefix(text[min(len(text), end+1):], `\u`) {
 		low, _ := strconv.ParseUint(text[end+3:min(len(text), end+7)], 16, 32)
 		code, end = uint64(utf16.DecodeRune(rune(code), rune(low))), end+6
 	}
-	if n == 0 || err != nil || !utf8.ValidRune(rune(code)) || code == utf8.RuneError {
+	if n == 0 || err != nil || end >= len(text) || !utf8.ValidRune(rune(code)) || code == utf8.RuneError {
 		p.fail("unknown escape \\%c", text[i])
 	}
 	return string(rune(code)), end

@@ -50,6 +50,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == "playground":
 		os.Exit(playground(os.Args[2:]))
+	case os.Getenv("PODCOUNT_TEST_PLUGIN") != "":
+		os.Exit(plugin(os.Getenv("PODCOUNT_TEST_PLUGIN")))
 	case os.Getenv("PODCOUNT_TEST_MAIN") != "":
 		main() // the program itself, for tests of signals and exit codes
 		os.Exit(0)
@@ -112,18 +114,20 @@ type seen struct {
 	Method, Path string
 	Query        url.Values
 	Body, Accept string
+	User         string // its token, or its client certificate's name
 	HTTP2        bool
 	At           time.Time
 }
 
 func (s seen) String() string { return s.Method + " " + s.Path + "?" + s.Query.Encode() + " " + s.Body }
 
-// fakeServer is an API server. The first two may be set before it serves.
+// fakeServer is an API server. The first may be set before it serves.
 type fakeServer struct {
-	bookmarks time.Duration   // how often watches get one
-	tokens    map[string]bool // if any, one is needed, or a client certificate
+	bookmarks time.Duration // how often watches get one
 
-	mu        sync.Mutex // guards all below
+	mu        sync.Mutex      // guards all below
+	tokens    map[string]bool // if any, one is needed, or a client certificate
+	clientCA  *x509.CertPool  // that clientCA has issued
 	forbidden map[string]bool
 	version   int
 	objects   map[string]map[Key]object // by resource
@@ -285,6 +289,33 @@ func (f *fakeServer) label(node, label string) string {
 	return "-"
 }
 
+// allow lets in who has one of these tokens, and nobody else but by a client certificate.
+func (f *fakeServer) allow(tokens ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tokens = map[string]bool{}
+	for _, token := range tokens {
+		f.tokens[token] = true
+	}
+}
+
+// user is who sends a request, and whether that is known. Like the real server, the fake takes any client certificate in
+// the handshake, and answers 401 to one that it does not know.
+func (f *fakeServer) user(r *http.Request) (name string, known bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	name, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if f.tokens == nil || f.tokens[name] {
+		return name, true
+	}
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && f.clientCA != nil {
+		cert := r.TLS.PeerCertificates[0]
+		_, err := cert.Verify(x509.VerifyOptions{Roots: f.clientCA, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		return cert.Subject.CommonName, err == nil
+	}
+	return name, false
+}
+
 // forbid makes "patch nodes" and the like be answered 403, or not any more.
 func (f *fakeServer) forbid(what string, yes bool) {
 	f.mu.Lock()
@@ -354,8 +385,9 @@ func to(match func(seen) bool) func(*http.Request) bool {
 
 func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
+	user, _ := f.user(r)
 	f.mu.Lock()
-	f.requests = append(f.requests, seen{r.Method, r.URL.Path, r.URL.Query(), string(body), r.Header.Get("Accept"), r.ProtoMajor == 2, time.Now()})
+	f.requests = append(f.requests, seen{r.Method, r.URL.Path, r.URL.Query(), string(body), r.Header.Get("Accept"), user, r.ProtoMajor == 2, time.Now()})
 	f.signalLocked()
 	var ft *fault
 	for _, x := range f.faults {
@@ -444,8 +476,7 @@ type fakeRequest struct {
 func (f *fakeServer) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 	req := &fakeRequest{Request: r, w: w, q: r.URL.Query(), body: body}
 	defer func() { req.send() }()
-	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if f.tokens != nil && !f.tokens[token] && (r.TLS == nil || len(r.TLS.PeerCertificates) == 0) {
+	if _, known := f.user(r); !known {
 		req.fail(401, "Unauthorized", "Unauthorized", nil)
 		return
 	}
@@ -1035,12 +1066,12 @@ func (f *fakeServer) delete(r *fakeRequest) {
 	r.notFound()
 }
 
-// serve serves the fake over TLS and HTTP/2 and returns its URL and CA.
-func (f *fakeServer) serveTLS(clientCA *x509.CertPool) (srv *httptest.Server, ca []byte) {
+// serveTLS serves the fake over TLS and HTTP/2 and returns its URL and CA.
+func (f *fakeServer) serveTLS() (srv *httptest.Server, ca []byte) {
 	srv = httptest.NewUnstartedServer(f)
 	srv.EnableHTTP2 = true
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
-	srv.TLS = &tls.Config{ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: clientCA}
+	srv.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
 	srv.StartTLS()
 	return srv, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
 }
@@ -1073,7 +1104,7 @@ func playground(args []string) int {
 		return 2
 	}
 	f := newFake()
-	f.tokens = map[string]bool{"playground": true}
+	f.allow("playground")
 	f.addNode("control-plane", controlPlane)
 	f.addNode("worker-1")
 	f.addNode("worker-2")
@@ -1081,7 +1112,7 @@ func playground(args []string) int {
 	for i := range 30 {
 		f.addPod("default", fmt.Sprintf("web-%d", i), nodes[rand.IntN(len(nodes))])
 	}
-	srv, ca := f.serveTLS(nil)
+	srv, ca := f.serveTLS()
 	dir, _ := filepath.Abs(args[1])
 	file := filepath.Join(dir, "playground.kubeconfig")
 	if err := os.WriteFile(file, []byte(kubeconfigFor(srv.URL, ca, "token: playground")), 0o600); err != nil {
@@ -1188,11 +1219,16 @@ func (n *pipeNet) dial(ctx context.Context, network, addr string) (net.Conn, err
 	}
 }
 
-// serve serves the fake on a network of its own until the test ends.
-func (f *fakeServer) serveIn(t testing.TB) *pipeNet {
+// serveIn serves the fake on a network of its own until the test ends; with a certificate, over TLS.
+func (f *fakeServer) serveIn(t testing.TB, certificate ...func() *tls.Certificate) *pipeNet {
 	n := &pipeNet{conns: make(chan net.Conn), done: make(chan struct{})}
 	srv := &http.Server{Handler: f, ErrorLog: log.New(io.Discard, "", 0)}
-	go srv.Serve(n)
+	if len(certificate) > 0 {
+		srv.TLSConfig = &tls.Config{ClientAuth: tls.RequestClientCert, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate[0](), nil }}
+		go srv.ServeTLS(n, "", "")
+	} else {
+		go srv.Serve(n)
+	}
 	t.Cleanup(func() {
 		close(n.done)
 		srv.Close()
@@ -1210,11 +1246,16 @@ type program struct {
 
 // start runs the whole program against f, in virtual time.
 func (f *fakeServer) start(t testing.TB, args ...string) *program {
-	p := &program{t: t, net: f.serveIn(t), log: &logBuffer{}}
+	return f.serveIn(t).start(t, append([]string{"-master", "http://127.0.0.1:1", "-v", "6"}, args...)...)
+}
+
+// start runs the whole program on a network.
+func (n *pipeNet) start(t testing.TB, args ...string) *program {
+	p := &program{t: t, net: n, log: &logBuffer{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- run(ctx, append([]string{"-master", "http://127.0.0.1:1", "-v", "6"}, args...), func(string) string { return "" }, io.Discard, p.log, p.net.dial)
+		ended <- run(ctx, args, func(string) string { return "" }, io.Discard, p.log, p.net.dial)
 	}()
 	p.stop = sync.OnceValue(func() error {
 		cancel()
@@ -3052,7 +3093,7 @@ func TestYAMLThatMightBeMisreadIsRefusedWithItsLine(t *testing.T) {
 		"a:\n  b: 1\n c: 2": "3: ", "<<: {a: b}": "1: ", "? a": "1: ", "a: 'x' y": "behind the value", "a: y": "1: ", "just text\nmore": "2: ", "a: |0\n  x": "1: ", "a: |2\n x": "2: ", "a: |\n   \n  x": "3: ",
 		"a: b # c\n  d": "2: ", "a: b\n\n  c": "3: ", "a: b\n  c: d": "2: ", "a: 'b'\n  c": "2: ", "a: b\n  \tc": "2: ",
 		"a: - b": "1: ", ": x": "1: ", "a: 1\n:\n": "2: ", "l:\n-\tkey: v": "2: ", "a: b\t# c": "1: ", "{a, b: c}": "1: ", "a: [ , b]": "1: ", "a: [b, , c]": "1: ",
-		"a: 'x'#y": "1: ", `a: "\ud83d"`: "1: ", `a: "\ud83d\u0041"`: "1: ", `a: "\u12"`: "unknown escape",
+		"a: 'x'#y": "1: ", `a: "\ud83d"`: "1: ", `a: "\ud83d\u0041"`: "1: ", `a: "\u12"`: "unknown escape", `a: "\x0`: "unknown escape",
 		"a: 0x1f": "not written like one in JSON", "a: 017": "JSON", "a: 1_000": "JSON", "a: .inf": "JSON", "a: +1": "JSON", "a: 1e999": "JSON", "012: x": "1: ", "null: x": "1: ", "true: x": "1: ",
 		"a: ]": "1: ", "a: ,": "1: ", "a: =": "1: ", "?": "1: ", " ---": "1: ", "a: b\t": "tab", "-\t": "tab", "a: b\x00": "control", "a: b\rc: d": "control", "a: \u2028b": "control", "a: \xff": "control", "a: b\u0085": "control",
 		"a: \"x\\ \n  y\"": "1: a tab at the line's end, or a blank behind a backslash", "\"a\nb\": c": "2: a key that began above", "a: >-\n  b": "1: ", "...\na: b": "1: ", "a: b\n...\nc: d": "3: ", "l:\n- a\n   - b": "3: ",
@@ -3381,7 +3422,7 @@ func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
 
 // serveTLSFor is serveTLS for the length of a test.
 func (f *fakeServer) serveTLSFor(t *testing.T) (url string, ca []byte) {
-	srv, ca := f.serveTLS(nil)
+	srv, ca := f.serveTLS()
 	t.Cleanup(func() {
 		srv.CloseClientConnections()
 		srv.Close()
@@ -3409,12 +3450,14 @@ func (f *fakeServer) await(t *testing.T, what string, cond func() bool) {
 }
 
 func TestMainJobOverTLSAndHTTP2WithATokenAndWithAClientCertificate(t *testing.T) {
-	clientCA, cert, key := makeClientCertificate(t)
+	ca1 := newAuthority(t, "clients")
+	cert, key := ca1.issue(t, "me", nil)
 	f := newFake()
-	f.tokens = map[string]bool{"good": true}
+	f.allow("good")
+	f.clientCA = ca1.pool()
 	f.addNode("cp", controlPlane)
 	f.addPods(3000) // enough for gzip
-	srv, ca := f.serveTLS(clientCA)
+	srv, ca := f.serveTLS()
 	defer srv.Close()
 	for name, user := range map[string]string{
 		"token":              "token: good",
@@ -3440,22 +3483,55 @@ func TestMainJobOverTLSAndHTTP2WithATokenAndWithAClientCertificate(t *testing.T)
 	}
 }
 
-func makeClientCertificate(t *testing.T) (ca *x509.CertPool, certPEM, keyPEM []byte) {
+// authority is a CA. Its certificates hold from 1990, as virtual time begins in 2000, to 2100.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T, name string) *authority {
+	ca := &authority{}
+	certPEM, keyPEM := ca.issue(t, name, func(c *x509.Certificate) { c.IsCA, c.KeyUsage = true, x509.KeyUsageCertSign })
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca.cert, ca.key = pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey)
+	return ca
+}
+
+// issue makes a certificate for 127.0.0.1 and for clients; an authority without one of its own signs its own.
+func (ca *authority) issue(t *testing.T, name string, change func(*x509.Certificate)) (certPEM, keyPEM []byte) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "me"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
-	der, err := x509.CreateCertificate(crand.Reader, template, template, &key.PublicKey, key)
+	c := &x509.Certificate{SerialNumber: big.NewInt(rand.Int64()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	if change != nil {
+		change(c)
+	}
+	parent, signer := ca.cert, ca.key
+	if parent == nil {
+		parent, signer = c, key
+	}
+	der, err := x509.CreateCertificate(crand.Reader, c, parent, &key.PublicKey, signer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, _ := x509.ParseCertificate(der)
-	ca = x509.NewCertPool()
-	ca.AddCert(cert)
 	keyDER, _ := x509.MarshalPKCS8PrivateKey(key)
-	return ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+}
+
+func (ca *authority) pem() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
+}
+
+func (ca *authority) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	return pool
 }
 
 func TestServerThatIsNotVerifiedIsNotSpokenTo(t *testing.T) {
@@ -3481,6 +3557,480 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 		wantText(t, p.log.String(), "list pods: 307 Temporary Redirect")
 		wantNumber(t, "requests elsewhere", len(f.asked(func(s seen) bool { return s.Path == "/elsewhere" })), 0)
 	})
+}
+
+// writeFiles writes files into dir.
+func writeFiles(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestTokenFileIsReadAgainEveryMinuteAndAfterA401AndAGapIsSaidOnce(t *testing.T) {
+	dir := t.TempDir()
+	write := func(text string) { writeFiles(t, dir, map[string]string{"token": text}) }
+	writeFiles(t, dir, map[string]string{"token": "one\n", "config": kubeconfigFor("http://127.0.0.1:1", nil, "tokenFile: token\n    token: the-file-wins")})
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.allow("one", "two", "three")
+		p := f.serveIn(t).start(t, "-kubeconfig", filepath.Join(dir, "config"), "-interval", "1s")
+		synctest.Wait()
+		users := func(want string) { // of the writes so far
+			t.Helper()
+			var got []string
+			for _, s := range f.asked(isWrite) {
+				got = append(got, s.User)
+			}
+			if users := strings.Join(got, " "); users != want {
+				t.Errorf("written by %s, want %s", users, want)
+			}
+		}
+		addPod := func() {
+			f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
+			pass(2 * time.Second)
+		}
+		users("one")
+		write("two")
+		addPod()
+		users("one one")
+		pass(time.Minute)
+		addPod()
+		users("one one two")
+		write("three\n")
+		f.allow("three")
+		addPod()
+		users("one one two two three") // refused, and sent again at once
+		for _, gap := range []func(){func() { write(" \n") }, func() { os.Remove(filepath.Join(dir, "token")) }} {
+			gap()
+			pass(10 * time.Minute)
+			addPod()
+			pass(10 * time.Minute)
+		}
+		users("one one two two three three three")
+		wantNumber(t, "words on the gap", strings.Count(p.log.String(), "going on with the old one"), 1)
+		write("four")
+		f.allow("four")
+		addPod()
+		if writes := f.asked(isWrite); writes[len(writes)-1].User != "four" {
+			t.Errorf("written by %s, want four", writes[len(writes)-1].User)
+		}
+		wantNumber(t, "words on its end", strings.Count(p.log.String(), "the credential can be read again"), 1)
+	})
+}
+
+func TestWrongTokenIsTriedOnceAndNamedByItsPlace(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.allow("another")
+		dir := t.TempDir()
+		writeFiles(t, dir, map[string]string{"token": "s3cret", "config": kubeconfigFor("http://127.0.0.1:1", nil, "tokenFile: token")})
+		p := f.serveIn(t).start(t, "-kubeconfig", filepath.Join(dir, "config"), "-v", "6")
+		synctest.Wait()
+		wantNumber(t, "tries", len(f.asked(func(seen) bool { return true })), 2) // of each list, one
+		wantText(t, p.log.String(), "list pods: 401 Unauthorized: Unauthorized (what was not accepted: the token of "+dir+"/token)")
+		if strings.Contains(p.log.String(), "s3cret") {
+			t.Error("the token is in the log")
+		}
+		f.allow("s3cret")
+		f.addNode("cp", controlPlane)
+		pass(time.Minute)
+		wantLabel(t, f, "cp", podCountLabel, "0")
+	})
+}
+
+// A kubelet keeps a volume's files behind a link ..data, which it replaces.
+func TestCertificatesThatChangeAreUsedByTheNextRequestWhileWatchesGoOn(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		old, recent, clients := newAuthority(t, "old CA"), newAuthority(t, "recent CA"), newAuthority(t, "clients")
+		var server atomic.Pointer[tls.Certificate]
+		serveWith := func(ca *authority) {
+			certPEM, keyPEM := ca.issue(t, "server", nil)
+			pair, err := tls.X509KeyPair(certPEM, keyPEM)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server.Store(&pair)
+		}
+		dir := t.TempDir()
+		swap := func(version, user string, cas ...*authority) {
+			cert, key := clients.issue(t, user, nil)
+			bundle := ""
+			for _, ca := range cas {
+				bundle += string(ca.pem())
+			}
+			writeFiles(t, dir, map[string]string{version + "/ca.crt": bundle, version + "/tls.crt": string(cert), version + "/tls.key": string(key)})
+			os.Symlink(version, filepath.Join(dir, "..tmp"))
+			if err := os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		swap("v1", "one", old)
+		for _, name := range []string{"ca.crt", "tls.crt", "tls.key"} {
+			os.Symlink("..data/"+name, filepath.Join(dir, name))
+		}
+		config := strings.Replace(kubeconfigFor("https://127.0.0.1:1", nil, "client-certificate: tls.crt\n    client-key: tls.key"), "certificate-authority-data: ", "certificate-authority: ca.crt", 1)
+		writeFiles(t, dir, map[string]string{"config": config})
+		f.allow()
+		f.clientCA = clients.pool()
+		f.addNode("cp", controlPlane)
+		serveWith(old)
+		n := f.serveIn(t, server.Load)
+		p := n.start(t, "-kubeconfig", filepath.Join(dir, "config"), "-interval", "1s", "-pod-events", "off")
+		synctest.Wait()
+		wantLabel(t, f, "cp", podCountLabel, "0")
+		connections := int(n.dials.Load())
+
+		swap("v2", "two", old, recent)
+		pass(2 * time.Second)
+		f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
+		pass(2 * time.Second)
+		wantLabel(t, f, "cp", podCountLabel, "1")
+		wantNumber(t, "connections, one of them new", int(n.dials.Load()), connections+1)
+		last := func(match func(seen) bool) string {
+			found := f.asked(match)
+			return found[len(found)-1].User
+		}
+		if last(isWrite) != "two" || last(isWatch("pods")) != "one" {
+			t.Errorf("written by %s, watched by %s", last(isWrite), last(isWatch("pods")))
+		}
+		wantNumber(t, "watches", len(f.asked(isWatch("pods"))), 1)
+
+		// The key of another certificate, a CA that is none, and nothing at all: the old ones stay.
+		writeFiles(t, dir, map[string]string{"v2/tls.key": "no key", "v2/ca.crt": "no CA"})
+		os.Remove(filepath.Join(dir, "v2/tls.crt"))
+		pass(2 * time.Second)
+		for range 3 {
+			f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
+			pass(2 * time.Minute)
+		}
+		wantLabel(t, f, "cp", podCountLabel, "4")
+		wantNumber(t, "words on what is missing, and on what does not fit", strings.Count(p.log.String(), "going on with the old one"), 2)
+
+		serveWith(recent)
+		swap("v3", "three", recent)
+		f.endWatches(true)
+		pass(2 * time.Second)
+		f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
+		pass(2 * time.Second)
+		wantLabel(t, f, "cp", podCountLabel, "5")
+		if last(isWrite) != "three" || last(isWatch("pods")) != "three" {
+			t.Errorf("written by %s, watched by %s", last(isWrite), last(isWatch("pods")))
+		}
+		wantNumber(t, "lists of pods", len(f.asked(isList("pods"))), 1)
+	})
+}
+
+// plugin is an exec program, for tests: it notes in dir that it ran, and how, and prints what dir/answer says.
+func plugin(dir string) int {
+	stdin, _ := io.ReadAll(os.Stdin)
+	run := fmt.Sprintf("%q stdin=%q REGION=%s %s\n", os.Args[1:], stdin, os.Getenv("REGION"), os.Getenv("KUBERNETES_EXEC_INFO"))
+	runs, _ := os.OpenFile(filepath.Join(dir, "runs"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	runs.WriteString(run)
+	runs.Close()
+	answer, _ := os.ReadFile(filepath.Join(dir, "answer"))
+	if trouble, ok := strings.CutPrefix(string(answer), "exit "); ok {
+		fmt.Fprintln(os.Stderr, trouble)
+		return 1
+	} else if string(answer) == "hang" {
+		signal.Ignore(os.Interrupt)
+		<-time.After(time.Hour)
+	}
+	os.Stdout.Write(answer)
+	return 0
+}
+
+// execConfig is the kubeconfig's user for plugin in dir, with more fields.
+func execConfig(t *testing.T, dir, version, more string) string {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("exec: {apiVersion: client.authentication.k8s.io/%s, command: %s, args: [get, \"a token\"], env: [{name: PODCOUNT_TEST_PLUGIN, value: %s}, {name: REGION, value: eu}]%s}", version, self, dir, more)
+}
+
+func credentialText(version string, status object) string {
+	text, _ := json.Marshal(object{"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/" + version, "status": status})
+	return string(text)
+}
+
+func TestExecCredentialIsKeptUntilItExpiresOrIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	runs := func() []string {
+		text, _ := os.ReadFile(filepath.Join(dir, "runs"))
+		return strings.Split(strings.TrimSpace(string(text)), "\n")
+	}
+	config := kubeconfigFor("http://127.0.0.1:1", nil, execConfig(t, dir, "v1beta1", ", interactiveMode: IfAvailable, provideClusterInfo: true"))
+	config = strings.Replace(config, "    certificate-authority-data: ", "    tls-server-name: api\n    extensions: [{name: client.authentication.k8s.io/exec, extension: {audience: us}}, {name: else, extension: 1}]", 1)
+	writeFiles(t, dir, map[string]string{"config": config})
+	answer := func(token string, expires time.Time) {
+		status := object{"token": token}
+		if !expires.IsZero() {
+			status["expirationTimestamp"] = expires.UTC().Format(time.RFC3339)
+		}
+		writeFiles(t, dir, map[string]string{"answer": credentialText("v1beta1", status)})
+	}
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.allow("one", "two")
+		f.addNode("cp", controlPlane)
+		answer("one", time.Now().Add(10*time.Minute))
+		p := f.serveIn(t).start(t, "-kubeconfig", filepath.Join(dir, "config"), "-v", "6")
+		synctest.Wait()
+		wantLabel(t, f, "cp", podCountLabel, "0")
+		wantNumber(t, "runs, for all requests at the start", len(runs()), 1)
+		want := `["get" "a token"] stdin="" REGION=eu {"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","spec":{"cluster":` +
+			`{"certificate-authority-data":null,"config":{"audience":"us"},"insecure-skip-tls-verify":false,"proxy-url":"","server":"http://127.0.0.1:1","tls-server-name":"api"},"interactive":false}}`
+		if runs()[0] != want {
+			t.Errorf("it ran as\n%s, want\n%s", runs()[0], want)
+		}
+
+		answer("two", time.Time{})
+		pass(11 * time.Minute)
+		f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
+		pass(20 * time.Second)
+		wantLabel(t, f, "cp", podCountLabel, "1")
+		wantNumber(t, "runs once it has expired", len(runs()), 2)
+		pass(24 * time.Hour)
+		wantNumber(t, "runs of what does not expire", len(runs()), 2)
+
+		answer("three", time.Time{})
+		f.allow("three")
+		f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
+		pass(20 * time.Second)
+		wantLabel(t, f, "cp", podCountLabel, "2")
+		wantNumber(t, "runs once it was refused", len(runs()), 3)
+
+		// A program that fails, and a server that refuses what it gives, cost a run each 5 s at most.
+		writeFiles(t, dir, map[string]string{"answer": "exit the server of tokens is down"})
+		f.allow("four")
+		f.endWatches(false)
+		pass(time.Minute)
+		if n := len(runs()) - 3; n < 3 || n > 13 {
+			t.Errorf("%d runs in a minute of failure", n)
+		}
+		wantText(t, p.log.String(), `exit status 1, saying \"the server of tokens is down\"`)
+		answer("wrong", time.Time{})
+		pass(2 * time.Minute)
+		before := len(runs())
+		pass(time.Minute)
+		if n := len(runs()) - before; n > 13 {
+			t.Errorf("%d runs in a minute of refusals", n)
+		}
+		answer("four", time.Time{})
+		f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
+		pass(2 * time.Minute)
+		wantLabel(t, f, "cp", podCountLabel, "3")
+		for _, token := range []string{"\"one\"", "\"two\"", "=four", "\"four\"", "wrong"} {
+			if strings.Contains(p.log.String(), token) {
+				t.Errorf("%s is in the log", token)
+			}
+		}
+	})
+}
+
+func TestExecProgramMayGiveAClientCertificate(t *testing.T) {
+	dir := t.TempDir()
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		servers, clients := newAuthority(t, "servers"), newAuthority(t, "clients")
+		certPEM, keyPEM := servers.issue(t, "server", nil)
+		server, err := tls.X509KeyPair(certPEM, keyPEM)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := func(name string, expires time.Time) {
+			cert, key := clients.issue(t, name, nil)
+			writeFiles(t, dir, map[string]string{"answer": credentialText("v1", object{"clientCertificateData": string(cert), "clientKeyData": string(key), "expirationTimestamp": expires})})
+		}
+		f.allow()
+		f.clientCA = clients.pool()
+		f.addNode("cp", controlPlane)
+		answer("one", time.Now().Add(time.Minute))
+		writeFiles(t, dir, map[string]string{"config": kubeconfigFor("https://127.0.0.1:1", servers.pem(), execConfig(t, dir, "v1", ", interactiveMode: Never"))})
+		f.serveIn(t, func() *tls.Certificate { return &server }).start(t, "-kubeconfig", filepath.Join(dir, "config"))
+		synctest.Wait()
+		wantLabel(t, f, "cp", podCountLabel, "0")
+		answer("two", time.Now().Add(time.Hour))
+		pass(time.Minute)
+		f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
+		pass(20 * time.Second)
+		wantLabel(t, f, "cp", podCountLabel, "1")
+		writes := f.asked(isWrite)
+		if len(writes) != 2 || writes[0].User != "one" || writes[1].User != "two" {
+			t.Errorf("written by %v", writes)
+		}
+		wantNumber(t, "watches", len(f.asked(isWatch("pods"))), 1)
+	})
+}
+
+func TestExecAnswersThatAreNoCredentialAreErrors(t *testing.T) {
+	dir := t.TempDir()
+	self, _ := os.Executable()
+	for answer, want := range map[string]string{
+		"":                "unexpected end of JSON input",
+		"s3cret":          "invalid character",
+		"exit  why\n not": `exit status 1, saying "why not"`,
+		"hang":            "it took longer than 200ms",
+		credentialText("v1beta1", object{"token": "s3cret"}):             `printed a "ExecCredential" of "client.authentication.k8s.io/v1beta1", not an ExecCredential of client.authentication.k8s.io/v1`,
+		`{"kind":"Pod","status":{"token":"s3cret"}}`:                     `printed a "Pod"`,
+		credentialText("v1", object{}):                                   "gave no token",
+		credentialText("v1", object{"clientCertificateData": "s3cret"}):  "gave no token, and no clientCertificateData with clientKeyData",
+		credentialText("v1", object{"token": 1}):                         "cannot unmarshal number",
+		credentialText("v1", object{"token": "x", "clientKeyData": "y"}): "gave no token, and no clientCertificateData with clientKeyData",
+	} {
+		writeFiles(t, dir, map[string]string{"answer": answer})
+		e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: self, env: []string{"PODCOUNT_TEST_PLUGIN=" + dir}, limit: time.Minute}
+		if answer == "hang" {
+			e.limit = 200 * time.Millisecond
+		}
+		if _, err := e.run(t.Context()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: %v, want %s", answer, err, want)
+		}
+	}
+}
+
+func TestTLSErrorsNameWhatWasTriedAndWhatToDo(t *testing.T) {
+	ca, other := newAuthority(t, "the CA"), newAuthority(t, "another CA")
+	for name, c := range map[string]struct {
+		trusted *authority
+		change  func(*x509.Certificate)
+		cluster string // more of its fields
+		want    string
+	}{
+		"wrong CA":    {other, nil, "", `certificate signed by unknown authority (give the CA of this cluster as certificate-authority; the server's certificate was issued by "CN=the CA")`},
+		"wrong name":  {ca, nil, "    tls-server-name: api.example.com\n", "certificate is not valid for any names, but wanted to match api.example.com (give one of these names as tls-server-name"},
+		"wrong host":  {ca, func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"a.example.com"} }, "", "(give one of these names as tls-server-name"},
+		"its expired": {ca, func(c *x509.Certificate) { c.NotAfter = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC) }, "", "is after 1999-01-01T00:00:00Z (renew the server's certificate, or set the clock of this machine)"},
+		"no TLS":      {ca, nil, "", "(it does not speak TLS: is its address that of an API server, and should it begin with http://?)"},
+		"right name":  {ca, func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"api.example.com"} }, "    tls-server-name: api.example.com\n", ""},
+		"unverified":  {nil, nil, "    insecure-skip-tls-verify: true\n", ""},
+	} {
+		f := newFake()
+		certPEM, keyPEM := ca.issue(t, "server", c.change)
+		pair, err := tls.X509KeyPair(certPEM, keyPEM)
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv := httptest.NewUnstartedServer(f)
+		srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+		srv.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+		if name == "no TLS" {
+			srv.Start()
+		} else {
+			srv.StartTLS()
+		}
+		defer srv.Close()
+		url := "https://" + srv.Listener.Addr().String()
+		config := kubeconfigFor(url, nil, "token: s3cret")
+		if c.trusted != nil {
+			config = kubeconfigFor(url, c.trusted.pem(), "token: s3cret")
+		}
+		cfg, err := load(t, map[string]string{"config": strings.Replace(config, "    certificate-authority-data", c.cluster+"    certificate-authority-data", 1)}, "config", "", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := NewClient(cfg, nil, quietLog())
+		defer client.Close()
+		err = client.Send(t.Context(), "GET", "/api/v1/nodes", nil, nil)
+		switch {
+		case c.want == "" && err == nil:
+		case c.want == "" || err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "list nodes: "+url+", from /") || strings.Contains(err.Error(), "s3cret"):
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		case len(f.asked(func(seen) bool { return true })) > 0:
+			t.Errorf("%s: requests arrived", name)
+		}
+	}
+}
+
+func TestUnverifiedServerAndOpenFilesAndExpiredCertificatesAreWarnedOf(t *testing.T) {
+	ca := newAuthority(t, "CA")
+	cert, key := ca.issue(t, "me", func(c *x509.Certificate) { c.NotAfter = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) })
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config")
+	warnings := func(user, open, cluster string) string {
+		t.Helper()
+		writeFiles(t, dir, map[string]string{"config": strings.Replace(kubeconfigFor("https://h", nil, user), "    certificate-authority-data: ", cluster, 1), "token": "t", "tls.crt": string(cert), "tls.key": string(key)})
+		os.Chmod(filepath.Join(dir, open), 0o644)
+		log := &logBuffer{}
+		if _, err := LoadConfig(file, "", "", "", func(string) string { return "" }, newLog(log, &options{})); err != nil {
+			t.Error(err)
+		}
+		for _, name := range []string{"config", "token", "tls.crt", "tls.key"} {
+			os.Remove(filepath.Join(dir, name))
+		}
+		return log.String()
+	}
+	for _, open := range []struct{ user, file string }{{"token: t", "config"}, {"tokenFile: token", "token"}, {"client-certificate: tls.crt\n    client-key: tls.key", "tls.key"}} {
+		wantText(t, warnings(open.user, open.file, ""), `everyone on this machine can read a file that holds a secret: chmod go-rwx it" file=`+dir+"/"+open.file)
+	}
+	wantText(t, warnings("client-certificate: tls.crt\n    client-key: tls.key", "none", ""), "the client certificate has expired")
+	wantText(t, warnings("token: t", "none", "    insecure-skip-tls-verify: true"), "the server's certificate is not verified (insecure-skip-tls-verify)")
+	for _, quiet := range []struct{ user, file string }{{"tokenFile: token", "config"}, {"token: t", "none"}, {"client-certificate: tls.crt\n    client-key: tls.key", "tls.crt"}} {
+		if log := warnings(quiet.user, quiet.file, ""); strings.Contains(log, "everyone") {
+			t.Errorf("%+v: %s", quiet, log)
+		}
+	}
+}
+
+func TestKeyThatDoesNotFitItsCertificateIsRefused(t *testing.T) {
+	ca := newAuthority(t, "CA")
+	cert, _ := ca.issue(t, "me", nil)
+	_, key := ca.issue(t, "somebody else", nil)
+	config := kubeconfigFor("https://h", nil, "client-certificate: tls.crt\n    client-key: tls.key")
+	_, err := load(t, map[string]string{"config": config, "tls.crt": string(cert), "tls.key": string(key)}, "config", "", "", nil)
+	if err == nil || !strings.Contains(err.Error(), "tls.key: tls: private key does not match public key") || !strings.Contains(err.Error(), "client-certificate /") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A proxy of the kubeconfig is asked for a tunnel; the server behind it is verified as ever.
+func TestProxyURLLeadsThroughThatProxy(t *testing.T) {
+	f := newFake()
+	server, ca := f.serveTLSFor(t)
+	var tunnels atomic.Int32
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tunnels.Add(1)
+		if r.Method != http.MethodConnect || r.Header.Get("Authorization") != "" {
+			t.Errorf("the proxy was asked %s with %v", r.Method, r.Header)
+		}
+		there, err := net.Dial("tcp", r.Host)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		w.WriteHeader(200)
+		here, rest, _ := http.NewResponseController(w).Hijack()
+		go io.Copy(there, rest)
+		go io.Copy(here, there)
+	}))
+	t.Cleanup(func() {
+		proxy.CloseClientConnections()
+		proxy.Close()
+	})
+	config := strings.Replace(kubeconfigFor(server, ca, "token: t"), "    server:", "    proxy-url: "+proxy.URL+"\n    server:", 1)
+	cfg, err := load(t, map[string]string{"config": config}, "config", "", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := NewClient(cfg, nil, quietLog())
+	defer client.Close()
+	if err := client.Send(t.Context(), "GET", "/api/v1/nodes", nil, nil); err != nil || tunnels.Load() != 1 {
+		t.Errorf("answered %v through %d tunnels", err, tunnels.Load())
+	}
+}
+
+func TestServersNameOfTheKubeconfigDoesNotHoldForAnotherMaster(t *testing.T) {
+	config := strings.Replace(kubeconfigFor("https://h", nil, "token: t"), "    server:", "    tls-server-name: api\n    server:", 1)
+	for master, want := range map[string]string{"": "api", "https://other": ""} {
+		cfg, err := load(t, map[string]string{"config": config}, "config", "", master, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cred, _ := cfg.Credential(t.Context(), nil); cred.tls.ServerName != want {
+			t.Errorf("-master %q: verified as %q, want %q", master, cred.tls.ServerName, want)
+		}
+	}
 }
 
 func TestStatusNamesVerbObjectAndRule(t *testing.T) {

@@ -285,6 +285,7 @@ func (t *trouble) tell(log *Log, err error) {
 type execPlugin struct {
 	apiVersion, command, hint string
 	args, env                 []string
+	limit                     time.Duration  // of a run
 	cluster                   map[string]any // what the program is told of it; nil: nothing
 
 	// Guarded by access.mu.
@@ -336,7 +337,7 @@ func (e *execPlugin) run(ctx context.Context) (execStatus, error) {
 	if err := e.check(); err != nil {
 		return answer.Status, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, execTime, fmt.Errorf("it took longer than %v", execTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, e.limit, fmt.Errorf("it took longer than %v", e.limit))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, e.command, e.args...) // its stdin is empty
 	cmd.Env = append(os.Environ(), e.env...)
@@ -456,7 +457,7 @@ func (a *access) readUser(f, cluster fields) {
 	if len(e.m) == 0 || a.token.given() || a.cert.given() { // as kubectl has it
 		return
 	}
-	a.exec = &execPlugin{apiVersion: e.text("apiVersion"), command: e.text("command"), hint: strings.Join(strings.Fields(e.text("installHint")), " ")}
+	a.exec = &execPlugin{limit: execTime, apiVersion: e.text("apiVersion"), command: e.text("command"), hint: strings.Join(strings.Fields(e.text("installHint")), " ")}
 	if strings.ContainsRune(a.exec.command, filepath.Separator) {
 		a.exec.command = e.path("command")
 	}
