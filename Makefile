@@ -1,9 +1,10 @@
 # Every command that podcount's people need. Go is all it takes; kubectl is nice to have for `make run`.
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 ARGS    := -v 2 -interval 3s
+FUZZTIME := 5m
 export CGO_ENABLED = 0
 
-.PHONY: build run test bench lint clean
+.PHONY: build run test e2e fuzz bench lint clean
 
 build: ## the product: one static binary, bin/podcount
 	go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/podcount .
@@ -14,6 +15,12 @@ run: build ## podcount against a fake API server, no cluster needed; ARGS='-v 4'
 
 test: ## the whole suite: no network, no C compiler
 	go test -count=1 ./...
+
+e2e: ## what the tests show on the fake, on a real cluster: make e2e KUBECONFIG=FILE [CONTEXT=NAME]
+	PODCOUNT_E2E=1 KUBECONFIG='$(KUBECONFIG)' CONTEXT='$(CONTEXT)' go test -count=1 -v -timeout 30m -run '^TestBehavioursOnARealCluster$$' .
+
+fuzz: ## each parser for FUZZTIME, with random input
+	@for target in $$(go test -list '^Fuzz' . | grep '^Fuzz'); do go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) . || exit 1; done
 
 bench: ## benchmarks, under a minute
 	go test -run '^$$' -bench . -benchtime 300ms ./...

@@ -32,6 +32,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -76,7 +77,12 @@ var fakeKinds = []fakeKind{
 	{"", "v1", "nodes", "Node", false},
 	{"", "v1", "namespaces", "Namespace", false},
 	{"", "v1", "events", "Event", true},
+	{"", "v1", "serviceaccounts", "ServiceAccount", true},
 	{"coordination.k8s.io", "v1", "leases", "Lease", true},
+	{"rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", false},
+	{"rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", false},
+	{"admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", false},
+	{"admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", false},
 }
 
 func (k fakeKind) apiVersion() string { return strings.TrimPrefix(k.group+"/"+k.version, "/") }
@@ -133,7 +139,8 @@ type fakeServer struct {
 	objects   map[string]map[Key]object // by resource
 	history   []historyEntry
 	forgotten int           // changes up to here are compacted away
-	grew      chan struct{} // closed, and made anew, with each change and each request
+	grew      chan struct{} // closed, and made anew, with each change and each request,
+	moved     chan struct{} // with each change
 	lose      int           // how many coming changes no watch will hear of
 	faults    []*fault
 	requests  []seen
@@ -144,7 +151,7 @@ type fakeServer struct {
 
 func newFake() *fakeServer {
 	f := &fakeServer{
-		bookmarks: time.Minute, version: 200, objects: map[string]map[Key]object{}, grew: make(chan struct{}),
+		bookmarks: time.Minute, version: 200, objects: map[string]map[Key]object{}, grew: make(chan struct{}), moved: make(chan struct{}),
 		forbidden: map[string]bool{}, pages: map[string][]object{}, ended: make(chan struct{}),
 	}
 	for _, k := range fakeKinds {
@@ -154,6 +161,78 @@ func newFake() *fakeServer {
 		f.put("namespaces", object{"metadata": object{"name": ns}})
 	}
 	return f
+}
+
+// issue answers a TokenRequest, in the one form that the fake's tokens of service accounts have.
+func (f *fakeServer) issue(r *fakeRequest) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.objects["serviceaccounts"][r.key] == nil {
+		r.notFound()
+		return
+	}
+	token := fmt.Sprintf("serviceaccount:%s:%s:%x", r.key.Namespace, r.key.Name, rand.Uint64())
+	if f.tokens == nil {
+		f.tokens = map[string]bool{"": true} // everybody still may come
+	}
+	f.tokens[token] = true
+	r.answer(201, object{"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "metadata": object{"name": r.key.Name}, "status": object{"token": token, "expirationTimestamp": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)}})
+}
+
+// may reports whether a user has a right: a service account those of its cluster roles, everybody else all.
+func (f *fakeServer) may(user string, c call) bool {
+	id, isAccount := strings.CutPrefix(user, "serviceaccount:")
+	if !isAccount {
+		return true
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := strings.Split(id, ":")
+	for _, binding := range f.objects["clusterrolebindings"] {
+		subjects, _ := binding["subjects"].([]any)
+		bound := slices.ContainsFunc(subjects, func(s any) bool {
+			return str(s.(object), "kind") == "ServiceAccount" && str(s.(object), "namespace") == p[0] && str(s.(object), "name") == p[1]
+		})
+		ref, _ := binding["roleRef"].(object)
+		role := f.objects["clusterroles"][Key{Name: str(ref, "name")}]
+		if rules, _ := role["rules"].([]any); bound {
+			for _, rule := range rules {
+				has := func(field, value string) bool {
+					list, _ := rule.(object)[field].([]any)
+					return slices.Contains(list, any(value))
+				}
+				if has("apiGroups", c.group) && has("resources", c.resource) && has("verbs", c.verb) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// refusedLocked answers a write that a policy refuses. Of CEL, the fake knows two sentences: that the object has a name,
+// and that it has no label.
+func (r *fakeRequest) refusedLocked(f *fakeServer, o object) bool {
+	quoted := func(list any) string {
+		items, _ := list.([]any)
+		if len(items) == 0 {
+			return ""
+		}
+		return regexp.MustCompile(`'([^']*)'`).FindStringSubmatch(str(items[0].(object), "expression"))[1]
+	}
+	for _, binding := range f.objects["validatingadmissionpolicybindings"] {
+		name := str(binding["spec"].(object), "policyName")
+		spec, _ := f.objects["validatingadmissionpolicies"][Key{Name: name}]["spec"].(object)
+		labels, _ := metaOf(o)["labels"].(object)
+		if _, has := labels[quoted(spec["validations"])]; has && r.kind.resource == "nodes" && r.key.Name == quoted(spec["matchConditions"]) {
+			message := fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", name, str(metaOf(binding), "name"), str(spec["validations"].([]any)[0].(object), "message"))
+			d := r.details()
+			d["causes"] = []any{object{"message": message}}
+			r.fail(422, "Invalid", fmt.Sprintf("%s %q is forbidden: %s", r.kind.qualified(), r.key.Name, message), d)
+			return true
+		}
+	}
+	return false
 }
 
 func metaOf(o object) object {
@@ -204,6 +283,8 @@ func (f *fakeServer) recordLocked(e historyEntry) {
 		f.lose--
 	}
 	f.history = append(f.history, e)
+	close(f.moved)
+	f.moved = make(chan struct{})
 	f.signalLocked()
 }
 
@@ -492,10 +573,15 @@ func (f *fakeServer) serve(w http.ResponseWriter, r *http.Request, body []byte) 
 		return
 	}
 	what := callOf(r.Method, r.URL.Path, req.q)
+	account := "system:serviceaccount:kube-system:podcount"
+	user, _ := f.user(r)
+	if p := strings.Split(user, ":"); p[0] == "serviceaccount" {
+		account = "system:serviceaccount:" + p[1] + ":" + p[2]
+	}
 	f.mu.Lock()
 	forbidden := f.forbidden[what.verb+" "+what.resource]
 	f.mu.Unlock()
-	if forbidden {
+	if forbidden || !f.may(user, what) {
 		scope, named := "at the cluster scope", req.kind.resource
 		if req.key.Name != "" {
 			named += fmt.Sprintf(" %q", req.key.Name)
@@ -504,7 +590,11 @@ func (f *fakeServer) serve(w http.ResponseWriter, r *http.Request, body []byte) 
 			scope = fmt.Sprintf("in the namespace %q", req.key.Namespace)
 		}
 		req.fail(403, "Forbidden", fmt.Sprintf("%s is forbidden: User %q cannot %s resource %q in API group %q %s",
-			named, "system:serviceaccount:kube-system:podcount", what.verb, what.resource, req.kind.group, scope), req.details())
+			named, account, what.verb, what.resource, req.kind.group, scope), req.details())
+		return
+	}
+	if what.resource == "serviceaccounts/token" && r.Method == "POST" {
+		f.issue(req)
 		return
 	}
 	if !req.negotiate() {
@@ -524,8 +614,8 @@ func (r *fakeRequest) route(groupVersion, p []string) bool {
 		r.key.Namespace, p = p[1], p[2:]
 	}
 	for _, k := range fakeKinds {
-		if k.resource == p[0] && k.apiVersion() == strings.Join(groupVersion, "/") && len(p) <= 2 {
-			if r.kind = k; len(p) == 2 {
+		if k.resource == p[0] && k.apiVersion() == strings.Join(groupVersion, "/") && (len(p) <= 2 || p[2] == "token") {
+			if r.kind = k; len(p) >= 2 {
 				r.key.Name = p[1]
 			}
 			return true
@@ -659,8 +749,15 @@ func (f *fakeServer) discover(r *fakeRequest, p []string) bool {
 		r.answer(200, object{"kind": "APIVersions", "versions": []any{"v1"}})
 		return true
 	case "apis":
-		v := object{"groupVersion": "coordination.k8s.io/v1", "version": "v1"}
-		r.answer(200, object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []any{object{"name": "coordination.k8s.io", "versions": []any{v}, "preferredVersion": v}}})
+		groups, known := []any{}, map[string]bool{"": true}
+		for _, k := range fakeKinds {
+			if !known[k.group] {
+				known[k.group] = true
+				v := object{"groupVersion": k.apiVersion(), "version": k.version}
+				groups = append(groups, object{"name": k.group, "versions": []any{v}, "preferredVersion": v})
+			}
+		}
+		r.answer(200, object{"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 		return true
 	}
 	short := map[string]string{"pods": "po", "nodes": "no", "namespaces": "ns", "events": "ev"}
@@ -1053,7 +1150,7 @@ func (f *fakeServer) patch(r *fakeRequest) {
 	}
 	o := clone(old)
 	mergePatch(o, patch)
-	if r.valid(o) {
+	if r.valid(o) && !r.refusedLocked(f, o) {
 		f.storeLocked(r, old, o)
 	}
 }
@@ -1170,6 +1267,8 @@ func playground(args []string) int {
 
 // logBuffer keeps what a program logs. Safe for concurrent use.
 type logBuffer struct {
+	wrote chan struct{} // if any, hears of each line
+
 	mu sync.Mutex
 	b  bytes.Buffer
 }
@@ -1177,6 +1276,10 @@ type logBuffer struct {
 func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	select {
+	case l.wrote <- struct{}{}:
+	default:
+	}
 	return l.b.Write(p)
 }
 
@@ -4197,8 +4300,12 @@ func TestFakeAnswersAsTheRealServerDid(t *testing.T) {
 	event := `{"apiVersion":"v1","kind":"Event","metadata":{"name":"p1.17b1","namespace":"default"},"involvedObject":{"kind":"Pod","name":"p1","namespace":"default","uid":"u"},"count":1}`
 	lease := `{"metadata":{"name":"podcount","namespace":"kube-system"},"spec":{"holderIdentity":"a"}}`
 	before := map[string]func(*fakeServer){ // what had happened before the recording
-		"list-expired-continue":       func(f *fakeServer) { f.version += 1000; f.compact() },
-		"watch-expired":               func(f *fakeServer) { f.version += 1000; f.compact() },
+		"list-expired-continue": func(f *fakeServer) { f.version += 1000; f.compact() },
+		"watch-expired":         func(f *fakeServer) { f.version += 1000; f.compact() },
+		"node-patch-refused-by-policy": func(f *fakeServer) {
+			f.putJSON("validatingadmissionpolicies", `{"metadata":{"name":"no-pod-count"},"spec":{"matchConditions":[{"expression":"object.metadata.name == 'cp-1'"}],"validations":[{"expression":"!('hopegi/pod-count' in object.metadata.labels)","message":"thirteen is not allowed here"}]}}`)
+			f.putJSON("validatingadmissionpolicybindings", `{"metadata":{"name":"no-pod-count"},"spec":{"policyName":"no-pod-count"}}`)
+		},
 		"unauthorized":                func(f *fakeServer) { f.tokens = map[string]bool{"x": true} },
 		"forbidden-list":              func(f *fakeServer) { f.forbid("list pods", true) },
 		"forbidden-patch":             func(f *fakeServer) { f.forbid("patch nodes", true) },
@@ -4395,6 +4502,671 @@ func TestKubectlWorksAgainstTheFake(t *testing.T) {
 	}
 	watch.Process.Kill()
 	watch.Wait()
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Behaviours: what holds on the fake holds on a real cluster
+
+// world is a server under the behaviours: the fake, or a real cluster, of which we touch what we have made alone.
+type world struct {
+	*testing.T
+	fake        *fakeServer // nil: a real cluster
+	cfg         *Config
+	client      *Client // of somebody who may do everything
+	kubeconfig  []string
+	ca          []byte
+	ns          string // our namespace, and the beginning of all our names
+	changed     chan struct{}
+	made        *[]string // paths of what has to go in the end
+	interrupted <-chan struct{}
+	mayLack     string // why the cluster may not be able to show this one
+}
+
+const (
+	ourRun   = "podcount.test/run"   // the label of all that is ours
+	ourCount = "podcount.test/count" // the label that is written
+)
+
+// behaviours is what podcount relies on, and what it does. A behaviour that a cluster cannot show fails, unless mayLack
+// says why that may be.
+var behaviours = []struct {
+	name, mayLack string
+	show          func(w *world)
+}{
+	{"a list, and a watch from its version, bring everything", "", func(w *world) {
+		a := w.addPod("a", "row", "watch")
+		r := w.reflect("row=watch", "")
+		w.await("the list", func() bool { return r.has() == "a" })
+		w.addPod("b", "row", "watch")
+		w.addPod("elsewhere", "row", "other")
+		w.await("what was added", func() bool { return r.has() == "a b" })
+		w.delete(a)
+		w.await("what was removed", func() bool { return r.has() == "b" })
+		wantNumber(w.T, "lists", strings.Count(r.log.String(), "msg=listed"), 1)
+	}},
+	{"a watch whose connection breaks is resumed without a list", "", func(w *world) {
+		w.addPod("a", "row", "resume")
+		r := w.reflect("row=resume", "")
+		w.await("the watch", func() bool { return strings.Contains(r.log.String(), "msg=watching") })
+		r.cut()
+		w.addPod("b", "row", "resume")
+		w.await("what was added meanwhile", func() bool { return r.has() == "a b" })
+		wantNumber(w.T, "lists", strings.Count(r.log.String(), "msg=listed"), 1)
+	}},
+	{"an object that leaves the selector is removed, and one that enters is added", "", func(w *world) {
+		a, b := w.addPod("a", "row", "leave"), w.addPod("b", "row", "enter")
+		r := w.reflect("row=leave", "")
+		w.await("the list", func() bool { return r.has() == "a" })
+		w.send("PATCH", a, object{"metadata": object{"labels": object{"row": "left"}}})
+		w.send("PATCH", b, object{"metadata": object{"labels": object{"row": "leave"}}})
+		w.await("both", func() bool { return r.has() == "b" })
+	}},
+	{"fields select, too", "", func(w *world) {
+		w.addPod("a", "row", "fields")
+		w.addPod("b", "row", "fields")
+		r := w.reflect("row=fields", "metadata.name!=a")
+		w.await("the list", func() bool { return r.has() == "b" })
+	}},
+	{"a version that is too old (410) leads to a list", "a server that has just been made still knows all that ever was", func(w *world) {
+		w.addPod("a", "row", "gone")
+		body, err := w.client.stream(w.Context(), request{method: "GET", path: w.pods(), query: url.Values{"watch": {"1"}, "resourceVersion": {"1"}, "timeoutSeconds": {"1"}}})
+		if err == nil {
+			all, _ := io.ReadAll(body)
+			body.Close()
+			if !strings.Contains(string(all), `"code":410`) {
+				w.lack()
+			}
+		}
+		r := w.reflectFrom("1", "row=gone", "")
+		w.await("the list", func() bool { return r.has() == "a" })
+		wantText(w.T, r.log.String(), "listing anew")
+		wantText(w.T, r.log.String(), "410 Expired")
+	}},
+	{"a list in pages is the list", "", func(w *world) {
+		var want []string
+		for _, name := range []string{"a", "b", "c"} {
+			w.addPod(name, "row", "pages")
+			want = append(want, name)
+		}
+		got, next := []string{}, ""
+		for pages := 0; pages == 0 || next != ""; pages++ {
+			page, err := w.try("GET", w.pods()+"?labelSelector=row%3Dpages&limit=2&continue="+url.QueryEscape(next), nil)
+			if err != nil {
+				w.Fatal(err)
+			}
+			for _, item := range page["items"].([]any) {
+				got = append(got, str(metaOf(item.(object)), "name"))
+			}
+			next = str(metaOf(page), "continue")
+		}
+		if !slices.Equal(got, want) {
+			w.Errorf("%q, want %q", got, want)
+		}
+	}},
+	{"metadata alone is answered where it is asked for", "", func(w *world) {
+		w.addPod("a", "row", "metadata")
+		for accept, want := range map[string]string{metadataOnly("PartialObjectMetadataList"): "PartialObjectMetadataList", "": "PodList"} {
+			resp, err := w.client.do(w.Context(), request{method: "GET", path: w.pods(), query: url.Values{"labelSelector": {"row=metadata"}}, accept: accept})
+			if err != nil {
+				w.Fatal(err)
+			}
+			var list object
+			json.NewDecoder(resp.Body).Decode(&list)
+			resp.Body.Close()
+			_, hasSpec := list["items"].([]any)[0].(object)["spec"]
+			if str(list, "kind") != want || hasSpec != (want == "PodList") {
+				w.Errorf("asked for %q, answered a %s (spec: %v)", accept, str(list, "kind"), hasSpec)
+			}
+		}
+	}},
+	{"a label follows the pods, and is put right when somebody else changes it", "", func(w *world) {
+		node := w.addNode("label", "row", "label")
+		w.addPod("a", "row", "label")
+		w.podcount(w.kubeconfig, "label")
+		w.awaitLabel(node, "1")
+		b := w.addPod("b", "row", "label")
+		w.awaitLabel(node, "2")
+		w.delete(b)
+		w.awaitLabel(node, "1")
+		w.send("PATCH", node, object{"metadata": object{"labels": object{ourCount: "100"}}})
+		w.awaitLabel(node, "1")
+	}},
+	{"a node that stops matching loses the label", "", func(w *world) {
+		node := w.addNode("unlabel", "row", "unlabel")
+		w.podcount(w.kubeconfig, "unlabel")
+		w.awaitLabel(node, "0")
+		w.send("PATCH", node, object{"metadata": object{"labels": object{"row": "other"}}})
+		w.awaitLabel(node, "")
+	}},
+	{"a node made anew gets the label", "a cloud's controller may remove a node that is no machine of its", func(w *world) {
+		node := w.addNode("anew", "row", "anew")
+		w.podcount(w.kubeconfig, "anew")
+		w.awaitLabel(node, "0")
+		w.delete(node)
+		w.addNode("anew", "row", "anew")
+		w.awaitLabel(node, "0")
+	}},
+	{"a write with the uid of another object is refused (422), and named by its field", "", func(w *world) {
+		node := w.addNode("uid", "row", "uid")
+		_, err := w.try("PATCH", node, object{"metadata": object{"uid": "11111111-0000-4000-8000-000000000000", "labels": object{ourCount: "1"}}})
+		if !isStatus(err, 422, "Invalid") || !statusIn(err).hasCause("metadata.uid") {
+			w.Errorf("answered %v", err)
+		}
+	}},
+	{"a write that a policy refuses (422) is said with its words, and succeeds once it may", "ValidatingAdmissionPolicy needs Kubernetes 1.30", func(w *world) {
+		node, group := w.addNode("policy", "row", "policy"), "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
+		if _, err := w.try("GET", group+"ies?limit=1", nil); statusIn(err).Code == 404 {
+			w.lack()
+		}
+		policy := w.create(group+"ies", object{"metadata": object{"name": w.ns}, "spec": object{
+			"failurePolicy":    "Fail",
+			"matchConstraints": object{"resourceRules": []any{object{"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "operations": []any{"CREATE", "UPDATE"}, "resources": []any{"nodes"}}}},
+			"matchConditions":  []any{object{"name": "ours", "expression": "object.metadata.name == '" + path.Base(node) + "'"}},
+			"validations":      []any{object{"expression": "!('" + ourCount + "' in object.metadata.labels)", "message": "no counts today"}},
+		}})
+		binding := w.create(group+"ybindings", object{"metadata": object{"name": w.ns}, "spec": object{"policyName": w.ns, "validationActions": []any{"Deny"}}})
+		w.await("the policy is in force", func() bool {
+			_, err := w.try("PATCH", node, object{"metadata": object{"labels": object{ourCount: "13"}}})
+			return err != nil
+		})
+		log := w.podcount(w.kubeconfig, "policy")
+		w.await("it is said", func() bool {
+			return strings.Contains(log.String(), "422 Invalid") && strings.Contains(log.String(), "no counts today")
+		})
+		w.delete(binding)
+		w.delete(policy)
+		w.awaitLabel(node, "0")
+	}},
+	{"events are posted on new pods and on nodes, and the same one again is counted", "", func(w *world) {
+		node := w.addNode("events", "row", "events")
+		w.addPod("a", "row", "events")
+		w.podcount(w.kubeconfig, "events", "-pod-events", "on")
+		w.awaitLabel(node, "1")
+		for range 2 {
+			b := w.addPod("b", "row", "events")
+			w.awaitLabel(node, "2")
+			w.delete(b)
+			w.awaitLabel(node, "1")
+		}
+		w.await("the events", func() bool {
+			return w.count(w.ns, "b", "PodCounted", "pod count is 2") == 2 && w.count("default", path.Base(node), "PodCountChanged", "pod count changed from 1 to 2") == 2
+		})
+	}},
+	{"a wrong token is a 401 that names where it is from; the right one, in its place, is used without a restart", "", func(w *world) {
+		node, user, dir := w.addNode("token", "row", "token"), w.account("token", true), w.TempDir()
+		writeFiles(w.T, dir, map[string]string{"token": "wrong"})
+		log := w.podcount(w.as("tokenFile: "+dir+"/token"), "token")
+		w.await("it is said", func() bool {
+			return strings.Contains(log.String(), "401 Unauthorized") && strings.Contains(log.String(), "the token of "+dir+"/token")
+		})
+		writeFiles(w.T, dir, map[string]string{"token": user})
+		w.awaitLabel(node, "0")
+	}},
+	{"a missing right is a 403 that names the rule; README's rights are enough", "", func(w *world) {
+		node, user := w.addNode("rights", "row", "rights"), w.account("rights", false)
+		log := w.podcount(w.as("token: "+user), "rights", "-pod-events", "on")
+		w.await("it is said", func() bool {
+			return strings.Contains(log.String(), `the RBAC rule that allows it: apiGroups [\"\"], resources [\"pods\"], verbs [\"list\"]`)
+		})
+		w.grant("rights")
+		w.awaitLabel(node, "0")
+		w.addPod("a", "row", "rights")
+		w.awaitLabel(node, "1")
+		w.await("the event", func() bool {
+			return w.count("default", path.Base(node), "PodCountChanged", "pod count changed from 0 to 1") == 1
+		})
+	}},
+	{"an exec program's token is used", "", func(w *world) {
+		node, user, dir := w.addNode("exec", "row", "exec"), w.account("exec", true), w.TempDir()
+		writeFiles(w.T, dir, map[string]string{"answer": credentialText("v1", object{"token": user})})
+		w.podcount(w.as(execConfig(w.T, dir, "v1", ", interactiveMode: Never")), "exec")
+		w.awaitLabel(node, "0")
+	}},
+	{"-master takes the place of the kubeconfig's server", "", func(w *world) {
+		node, server := w.addNode("master", "row", "master"), w.cfg.Server.String()
+		elsewhere := w.as("token: " + w.account("master", true))
+		text, _ := os.ReadFile(elsewhere[1])
+		writeFiles(w.T, filepath.Dir(elsewhere[1]), map[string]string{"config": strings.Replace(string(text), server, "https://192.0.2.1", 1)})
+		w.podcount(append(elsewhere, "-master", server), "master")
+		w.awaitLabel(node, "0")
+	}},
+	{"a server of another CA, or of another name, is not spoken to, and the error says what to do", "the kubeconfig may have no certificate-authority of its own", func(w *world) {
+		if len(w.ca) == 0 {
+			w.lack()
+		}
+		other := newAuthority(w.T, "another CA").pem()
+		for want, change := range map[string]func(string) string{
+			"give the CA of this cluster as certificate-authority": func(config string) string {
+				return strings.Replace(config, base64.StdEncoding.EncodeToString(w.ca), base64.StdEncoding.EncodeToString(other), 1)
+			},
+			"give one of these names as tls-server-name": func(config string) string {
+				return strings.Replace(config, "    server:", "    tls-server-name: podcount.test\n    server:", 1)
+			},
+		} {
+			args := w.as("token: none")
+			text, _ := os.ReadFile(args[1])
+			writeFiles(w.T, filepath.Dir(args[1]), map[string]string{"config": change(string(text))})
+			log := w.podcount(args, "none")
+			w.await(want, func() bool { return strings.Contains(log.String(), want) })
+		}
+	}},
+	{"what is not there is a 404", "", func(w *world) {
+		_, err := w.try("GET", w.pods()+"/none", nil)
+		if !isStatus(err, 404, "NotFound") {
+			w.Errorf("a missing pod: %v", err)
+		}
+		for _, path := range []string{"/apis/podcount.test/v1/nothings", "/apis/podcount.test/v1"} {
+			if _, err := w.try("GET", path, nil); statusIn(err).Code != 404 || statusIn(err).Reason != "" {
+				w.Errorf("%s: %v", path, err)
+			}
+		}
+	}},
+	{"what is there already, or has changed meanwhile, is a 409", "", func(w *world) {
+		w.addPod("a", "row", "conflict")
+		if _, err := w.try("POST", w.pods(), w.pod("a", "row", "conflict")); !isStatus(err, 409, "AlreadyExists") {
+			w.Errorf("made twice: %v", err)
+		}
+		if _, err := w.try("PATCH", w.pods()+"/a", object{"metadata": object{"resourceVersion": "1", "labels": object{"x": "y"}}}); !isStatus(err, 409, "Conflict") {
+			w.Errorf("patched at an old version: %v", err)
+		}
+	}},
+	{"a lease is made by PUT, without a version, and then is not changed without its version", "", func(w *world) {
+		path := "/apis/coordination.k8s.io/v1/namespaces/" + w.ns + "/leases/ours"
+		lease := func(version, at string) object {
+			o := object{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": object{"name": "ours", "namespace": w.ns}, "spec": object{"holderIdentity": "me", "leaseDurationSeconds": 15, "renewTime": at}}
+			if version != "" {
+				metaOf(o)["resourceVersion"] = version
+			}
+			return o
+		}
+		if _, err := w.try("GET", path, nil); !isStatus(err, 404, "NotFound") {
+			w.Errorf("before it is made: %v", err)
+		}
+		if _, err := w.try("PUT", path, lease("", "2026-01-02T03:04:05.123Z")); !isStatus(err, 400, "BadRequest") {
+			w.Errorf("with three digits of a second: %v", err)
+		}
+		made := w.send("PUT", path, lease("", "2026-01-02T03:04:05.000000Z"))
+		*w.made = append(*w.made, path)
+		version := str(metaOf(made), "resourceVersion")
+		if _, err := w.try("PUT", path, lease("", "2026-01-02T03:04:06.000000Z")); !isStatus(err, 422, "Invalid") {
+			w.Errorf("without a version: %v", err)
+		}
+		w.send("PUT", path, lease(version, "2026-01-02T03:04:06.000000Z"))
+		if _, err := w.try("PUT", path, lease(version, "2026-01-02T03:04:07.000000Z")); !isStatus(err, 409, "Conflict") {
+			w.Errorf("with an old version: %v", err)
+		}
+	}},
+	{"discovery names what there is", "", func(w *world) {
+		for path, want := range map[string]string{"/api/v1": "nodes", "/apis/coordination.k8s.io/v1": "leases"} {
+			list, err := w.try("GET", path, nil)
+			if err != nil {
+				w.Fatal(err)
+			}
+			resources, _ := list["resources"].([]any)
+			if !slices.ContainsFunc(resources, func(r any) bool { return str(r.(object), "name") == want }) || list["kind"] != "APIResourceList" {
+				w.Errorf("%s has no %s", path, want)
+			}
+		}
+	}},
+	{"a selector that the server does not know ends the program as wrong usage", "", func(w *world) {
+		err := run(w.Context(), append(w.kubeconfig, "-namespace", w.ns, "-field-selector", "spec.nothing=1", "-total-nodes", "none=none"), os.Getenv, io.Discard, io.Discard, nil)
+		if usage := (usageError{}); !errors.As(err, &usage) || !strings.Contains(err.Error(), "spec.nothing") {
+			w.Errorf("it ended with %v", err)
+		}
+	}},
+}
+
+func TestBehavioursOnTheFake(t *testing.T) {
+	f := newFake()
+	server, ca := f.serveTLSFor(t)
+	f.allow("admin")
+	f.compact()
+	file := filepath.Join(t.TempDir(), "config")
+	os.WriteFile(file, []byte(kubeconfigFor(server, ca, "token: admin")), 0o600)
+	showBehaviours(&world{T: t, fake: f, kubeconfig: []string{"-kubeconfig", file}})
+}
+
+// `make e2e KUBECONFIG=FILE` runs this. It needs a user who may do everything. It works in a namespace of its own, on
+// nodes of its own, for which there is no machine, and removes in the end what it has made, also after a failure or a
+// Ctrl-C.
+func TestBehavioursOnARealCluster(t *testing.T) {
+	if os.Getenv("PODCOUNT_E2E") == "" {
+		t.Skip("needs a cluster: make e2e KUBECONFIG=FILE")
+	}
+	w := &world{T: t}
+	if file := os.Getenv("KUBECONFIG"); file != "" {
+		w.kubeconfig = []string{"-kubeconfig", file}
+	}
+	if name := os.Getenv("CONTEXT"); name != "" {
+		w.kubeconfig = append(w.kubeconfig, "-context", name)
+	}
+	showBehaviours(w)
+}
+
+func showBehaviours(w *world) {
+	o, err := parseFlags(w.kubeconfig, io.Discard)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if w.cfg, err = LoadConfig(o.kubeconfig, o.context, "", serviceAccount, os.Getenv, quietLog()); err != nil {
+		w.Fatal(err)
+	}
+	a := &access{log: quietLog()}
+	if a.readKubeconfigs([]string{o.kubeconfig}, o.context) == nil && a.ca.read(true, a.log) == nil {
+		w.ca = a.ca.data
+	}
+	w.client = NewClient(w.cfg, nil, quietLog())
+	w.ns, w.made = fmt.Sprintf("podcount-e2e-%05x", rand.IntN(1<<20)), new([]string)
+	ctx, stop := context.WithCancel(context.Background())
+	if w.fake == nil {
+		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	}
+	defer stop()
+	w.interrupted = ctx.Done()
+	defer w.client.Close()
+	defer w.clean()
+	w.Logf("%s, in the namespace %s", w.cfg.Server, w.ns)
+	w.create("/api/v1/namespaces", object{"metadata": object{"name": w.ns}})
+	for _, b := range behaviours {
+		if ctx.Err() != nil {
+			w.Fatal("interrupted")
+		}
+		w.Run(b.name, func(t *testing.T) {
+			mine := *w
+			mine.T, mine.mayLack, mine.made, mine.changed = t, b.mayLack, new([]string), make(chan struct{}, 1)
+			t.Cleanup(mine.clean)
+			b.show(&mine)
+		})
+	}
+}
+
+// clean removes what was made, and the events on it that are not in our namespace.
+func (w *world) clean() {
+	for _, path := range slices.Backward(*w.made) {
+		if err := w.client.Send(context.Background(), "DELETE", path, object{"gracePeriodSeconds": 0}, nil); err != nil && statusIn(err).Code != 404 {
+			w.Errorf("not removed: %v", err)
+		}
+	}
+	for _, namespace := range []string{"default", w.ns} {
+		list := struct{ Items []object }{}
+		w.client.Send(context.Background(), "GET", "/api/v1/namespaces/"+namespace+"/events", nil, &list)
+		for _, e := range list.Items {
+			if about, _ := e["involvedObject"].(object); strings.HasPrefix(str(about, "name"), w.ns) || namespace == w.ns {
+				w.client.Send(context.Background(), "DELETE", "/api/v1/namespaces/"+namespace+"/events/"+str(metaOf(e), "name"), nil, nil)
+			}
+		}
+	}
+}
+
+// lack ends a behaviour that this cluster cannot show.
+func (w *world) lack() {
+	if w.mayLack == "" || w.fake != nil {
+		w.Fatal("this cannot be shown here, and the table names no reason")
+	}
+	w.Skip(w.mayLack)
+}
+
+// await waits until cond holds. It looks when the fake changes or something is logged, and on a real cluster every 200 ms.
+func (w *world) await(what string, cond func() bool) {
+	w.Helper()
+	late := time.After(90 * time.Second)
+	for {
+		moved, tick := make(<-chan struct{}), make(<-chan time.Time)
+		if w.fake == nil {
+			tick = time.After(200 * time.Millisecond)
+		} else {
+			w.fake.mu.Lock()
+			moved = w.fake.moved
+			w.fake.mu.Unlock()
+		}
+		if cond() {
+			return
+		}
+		select {
+		case <-moved:
+		case <-w.changed:
+		case <-tick:
+		case <-w.interrupted:
+			w.Fatal("interrupted")
+		case <-late:
+			w.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// try makes a request; the path may have a query.
+func (w *world) try(method, path string, body object) (object, error) {
+	path, query, _ := strings.Cut(path, "?")
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		w.Fatal(err)
+	}
+	var sent any
+	if body != nil {
+		sent = body
+	}
+	resp, err := w.client.do(w.Context(), request{method: method, path: path, query: q, body: sent})
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	var answer object
+	return answer, json.NewDecoder(resp.Body).Decode(&answer)
+}
+
+func (w *world) send(method, path string, body object) object {
+	w.Helper()
+	answer, err := w.try(method, path, body)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return answer
+}
+
+// create makes an object, which is removed in the end, and returns its path. A new namespace has no service account
+// yet, which a pod needs on most clusters.
+func (w *world) create(collection string, o object) (path string) {
+	w.Helper()
+	if metaOf(o)["labels"] == nil {
+		metaOf(o)["labels"] = object{}
+	}
+	metaOf(o)["labels"].(object)[ourRun] = w.ns
+	path = collection + "/" + str(metaOf(o), "name")
+	*w.made = append(*w.made, path)
+	w.await("made: "+path, func() bool {
+		_, err := w.try("POST", collection, o)
+		if err != nil && !(statusIn(err).Code == 403 && strings.Contains(err.Error(), "serviceaccount")) && !isStatus(err, 409, "AlreadyExists") {
+			w.Fatal(err)
+		}
+		return err == nil
+	})
+	return path
+}
+
+func (w *world) delete(path string) {
+	w.Helper()
+	w.send("DELETE", path, object{"gracePeriodSeconds": 0})
+}
+
+func (w *world) pods() string { return "/api/v1/namespaces/" + w.ns + "/pods" }
+
+// pod is one that no scheduler and no kubelet will ever take.
+func (w *world) pod(name string, label ...string) object {
+	return object{"metadata": object{"name": name, "labels": object{label[0]: label[1]}},
+		"spec": object{"schedulerName": "podcount.test-none", "containers": []any{object{"name": "c", "image": "podcount.test/none"}}}}
+}
+
+func (w *world) addPod(name string, label ...string) (path string) {
+	w.Helper()
+	return w.create(w.pods(), w.pod(name, label...))
+}
+
+func (w *world) addNode(name string, label ...string) (path string) {
+	w.Helper()
+	return w.create("/api/v1/nodes", object{"metadata": object{"name": w.ns + "-" + name, "labels": object{label[0]: label[1]}},
+		"spec": object{"unschedulable": true, "taints": []any{object{"key": "podcount.test/none", "effect": "NoSchedule"}}}})
+}
+
+func (w *world) awaitLabel(node, want string) {
+	w.Helper()
+	w.await(fmt.Sprintf("%s has %s=%q", node, ourCount, want), func() bool {
+		o, err := w.try("GET", node, nil)
+		labels, _ := metaOf(o)["labels"].(object)
+		return err == nil && str(labels, ourCount) == want
+	})
+}
+
+func (w *world) events(namespace string) (events []object) {
+	list, _ := w.try("GET", "/api/v1/namespaces/"+namespace+"/events", nil)
+	items, _ := list["items"].([]any)
+	for _, e := range items {
+		events = append(events, e.(object))
+	}
+	return events
+}
+
+// count is how often an event was told of an object.
+func (w *world) count(namespace, name, reason, message string) (n int) {
+	for _, e := range w.events(namespace) {
+		if about, _ := e["involvedObject"].(object); str(about, "name") == name && str(e, "reason") == reason && str(e, "message") == message {
+			n += int(e["count"].(float64))
+		}
+	}
+	return n
+}
+
+// account makes a service account and returns its token; with rights, those that README gives.
+func (w *world) account(name string, rights bool) (token string) {
+	w.Helper()
+	path := w.create("/api/v1/namespaces/"+w.ns+"/serviceaccounts", object{"metadata": object{"name": name}})
+	if rights {
+		w.grant(name)
+	}
+	answer := w.send("POST", path+"/token", object{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": object{}})
+	return str(answer["status"].(object), "token")
+}
+
+// grant gives a service account the rights that README says podcount needs.
+func (w *world) grant(name string) {
+	w.Helper()
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		w.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(readme), "kind: ClusterRole\n")
+	text, _, _ = strings.Cut(text, "\n---\n")
+	role, err := parseYAML(text)
+	if err != nil {
+		w.Fatal(err)
+	}
+	const group = "/apis/rbac.authorization.k8s.io/v1/"
+	w.create(group+"clusterroles", object{"metadata": object{"name": w.ns + "-" + name}, "rules": role.(object)["rules"]})
+	w.create(group+"clusterrolebindings", object{"metadata": object{"name": w.ns + "-" + name}, "roleRef": object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": w.ns + "-" + name},
+		"subjects": []any{object{"kind": "ServiceAccount", "name": name, "namespace": w.ns}}})
+}
+
+// as returns the flags for another user of the cluster.
+func (w *world) as(user string) []string {
+	config := kubeconfigFor(w.cfg.Server.String(), w.ca, user)
+	cred, err := w.cfg.Credential(w.Context(), nil)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if name := cred.tls.ServerName; name != "" {
+		config = strings.Replace(config, "    server:", "    tls-server-name: "+name+"\n    server:", 1)
+	}
+	dir := w.TempDir()
+	writeFiles(w.T, dir, map[string]string{"config": config})
+	return []string{"-kubeconfig", dir + "/config"}
+}
+
+// podcount runs the whole program on the pods and nodes whose label row has this value.
+func (w *world) podcount(way []string, row string, args ...string) *logBuffer {
+	log := &logBuffer{wrote: w.changed}
+	ctx, cancel := context.WithCancel(w.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(ctx, slices.Concat(way, []string{"-namespace", w.ns, "-pod-selector", "row=" + row, "-total-nodes", ourRun + "=" + w.ns + ",row=" + row,
+			"-total-label", ourCount, "-interval", "100ms", "-pod-events", "off"}, args), os.Getenv, io.Discard, log, nil)
+	}()
+	w.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.Errorf("podcount ended with %v", err)
+		}
+		if w.Failed() {
+			w.Log(log.String())
+		}
+	})
+	return log
+}
+
+// observed is a reflector of pods alone, in real time.
+type observed struct {
+	store *Store[*Pod]
+	log   *logBuffer
+
+	mu    sync.Mutex // guards conns
+	conns []net.Conn
+}
+
+func (w *world) reflect(labels, fields string) *observed { return w.reflectFrom("", labels, fields) }
+
+// reflectFrom starts with a watch from version, if there is one.
+func (w *world) reflectFrom(version, labels, fields string) *observed {
+	o := &observed{log: &logBuffer{wrote: w.changed}, store: NewStore[*Pod](nil)}
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, addr)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.conns = append(o.conns, c)
+		return c, err
+	}
+	log := newLog(o.log, &options{verbosity: 4})
+	client := NewClient(w.cfg, dial, log)
+	kind := Kind[*Pod]{Name: "Pod", Path: w.pods(), Selector: labels, Fields: fields, New: func() *Pod { return new(Pod) }}
+	r := NewReflector(client, kind, o.store, func(Delta[*Pod]) {
+		select {
+		case w.changed <- struct{}{}:
+		default:
+		}
+	}, log)
+	if r.version = version; version != "" {
+		r.relistAt = time.Now().Add(time.Hour)
+	}
+	ctx, cancel := context.WithCancel(w.Context())
+	done := make(chan struct{})
+	go func() {
+		r.Run(ctx)
+		close(done)
+	}()
+	w.Cleanup(func() {
+		cancel()
+		<-done
+		client.Close()
+		if w.Failed() {
+			w.Log(o.log.String())
+		}
+	})
+	return o
+}
+
+func (o *observed) has() string {
+	var names []string
+	for _, p := range o.store.All() {
+		names = append(names, p.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+// cut breaks all connections.
+func (o *observed) cut() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, c := range o.conns {
+		c.Close()
+	}
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
