@@ -661,9 +661,7 @@ func parseYAML(text string) (tree any, err error) {
 	p := &yamlParser{lines: strings.Split(text, "\n")}
 	for p.i = range p.lines {
 		line := p.lines[p.i]
-		if strings.ContainsFunc(line, func(r rune) bool { // some of these end a line, to some readers
-			return r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' || r == '\ufeff' || r == utf8.RuneError || r&0xfffe == 0xfffe
-		}) {
+		if strings.ContainsFunc(line, func(r rune) bool { return r != '\t' && !isYAMLChar(r) }) {
 			p.fail("a control character, or no UTF-8")
 		}
 		if text := strings.TrimRight(line, " "); strings.HasSuffix(text, "\t") || text != line && strings.HasSuffix(text, `\`) {
@@ -682,6 +680,11 @@ func parseYAML(text string) (tree any, err error) {
 		p.fail("this line does not belong here: wrong indentation, or a second document")
 	}
 	return tree, nil
+}
+
+// isYAMLChar tells what may stand in a file: neither a control character nor what ends a line to some readers.
+func isYAMLChar(r rune) bool {
+	return r >= ' ' && r < 0x7f || r >= 0xa0 && r != '\u2028' && r != '\u2029' && r != '\ufeff' && r != utf8.RuneError && r&0xfffe != 0xfffe
 }
 
 func (p *yamlParser) fail(format string, args ...any) {
@@ -980,7 +983,7 @@ func (p *yamlParser) collection(text string) (v any, rest string) {
 }
 
 var (
-	yamlEscapes = map[byte]string{'0': "\x00", 'a': "\a", 'b': "\b", 't': "\t", '\t': "\t", 'n': "\n", 'v': "\v", 'f': "\f", 'r': "\r", 'e': "\x1b", ' ': " ", '"': `"`, '/': "/", '\\': `\`, 'N': "\u0085", '_': "\u00a0", 'L': "\u2028", 'P': "\u2029"}
+	yamlEscapes = map[byte]string{'0': "\x00", 'a': "\a", 'b': "\b", 't': "\t", '\t': "\t", 'n': "\n", 'v': "\v", 'f': "\f", 'r': "\r", 'e': "\x1b", ' ': " ", '"': `"`, '/': "/", '\\': `\`, '_': "\u00a0"}
 	yamlHex     = map[byte]int{'x': 2, 'u': 4, 'U': 8}
 )
 
@@ -1036,7 +1039,7 @@ func (p *yamlParser) escape(text string, i int) (char string, end int) {
 		low, _ := strconv.ParseUint(text[end+3:min(len(text), end+7)], 16, 32)
 		code, end = uint64(utf16.DecodeRune(rune(code), rune(low))), end+6
 	}
-	if n == 0 || err != nil || end >= len(text) || !utf8.ValidRune(rune(code)) || code == utf8.RuneError {
+	if n == 0 || err != nil || end >= len(text) || !utf8.ValidRune(rune(code)) || code >= ' ' && !isYAMLChar(rune(code)) {
 		p.fail("unknown escape \\%c", text[i])
 	}
 	return string(rune(code)), end

@@ -43,6 +43,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 )
@@ -5167,6 +5168,160 @@ func (o *observed) cut() {
 	for _, c := range o.conns {
 		c.Close()
 	}
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Random input (make fuzz)
+
+// What the reader accepts it reads the same after being written as JSON, and JSON it reads as encoding/json does.
+func FuzzYAML(f *testing.F) {
+	files, _ := filepath.Glob("testdata/kubeconfigs/*.*")
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		f.Add(string(text))
+	}
+	for _, text := range []string{"a: |2\n\n  x\nb: 'c\n\n  d'\n", "- - a: {b: [c, \"d\"]} # e\n", "a: \"\\ud83d\\ude00\\x41\\\n  b\"\n", "a:\n- 1.5e3\n- ~\n- on\n...\n"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		tree, err := parseYAML(text)
+		if err != nil {
+			return
+		}
+		written, err := json.Marshal(tree)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := parseYAML(string(written))
+		if err != nil || !reflect.DeepEqual(again, tree) {
+			t.Fatalf("%q is read as %s, and that as %v, %v", text, written, again, err)
+		}
+		dec := json.NewDecoder(strings.NewReader(text))
+		dec.UseNumber()
+		var plain any
+		if json.Valid([]byte(text)) && dec.Decode(&plain) == nil && !reflect.DeepEqual(plain, tree) {
+			t.Fatalf("%q is read as %s, but as JSON it is %v", text, written, plain)
+		}
+	})
+}
+
+// A selector that is accepted reads the same when it is written another way, and selects as its words say.
+func FuzzSelector(f *testing.F) {
+	for _, s := range []string{"a", "!a", "a=b", "a!=b", "a in (b, c)", "a notin (b,)", "a>1,b<2", "x.io/a == b,!c", " ", "a=,b"} {
+		f.Add(s, "a=b,x.io/a=1")
+	}
+	f.Fuzz(func(t *testing.T, text, set string) {
+		selector, err := parseSelector(text)
+		if err != nil {
+			return
+		}
+		labels := map[string]string{}
+		for pair := range strings.SplitSeq(set, ",") {
+			k, v, _ := strings.Cut(pair, "=")
+			labels[k] = v
+		}
+		var parts []string
+		want := true
+		for _, r := range selector {
+			v, has := labels[r.key]
+			n, err := strconv.Atoi(v)
+			switch {
+			case r.above != nil:
+				parts = append(parts, fmt.Sprintf("%s > %d", r.key, *r.above))
+				want = want && has && err == nil && n > *r.above
+			case r.below != nil:
+				parts = append(parts, fmt.Sprintf("%s<%d", r.key, *r.below))
+				want = want && has && err == nil && n < *r.below
+			case r.values == nil && r.not:
+				parts = append(parts, "! "+r.key)
+				want = want && !has
+			case r.values == nil:
+				parts = append(parts, r.key)
+				want = want && has
+			default:
+				word := map[bool]string{false: "in", true: "notin"}[r.not]
+				parts = append(parts, r.key+" "+word+"("+strings.Join(r.values, ", ")+")")
+				want = want && (has && slices.Contains(r.values, v)) != r.not
+			}
+		}
+		again, err := parseSelector(strings.Join(parts, " , "))
+		if err != nil || !reflect.DeepEqual(again, selector) {
+			t.Fatalf("%q is read as %v, and that as %v, %v", text, parts, again, err)
+		}
+		if selector.Matches(labels) != want {
+			t.Fatalf("%q selects %v: %v, want %v", text, labels, !want, want)
+		}
+	})
+}
+
+// addRecordings adds the bodies of the recorded answers.
+func addRecordings(f *testing.F, pattern string) {
+	files, _ := filepath.Glob("testdata/transcripts/" + pattern)
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		_, body, _ := bytes.Cut(text, []byte("\n\n"))
+		f.Add(body)
+	}
+}
+
+func podKind() *Kind[*Pod] {
+	return &Kind[*Pod]{Name: "Pod", Path: "/api/v1/pods", Keep: []string{"app"}, New: func() *Pod { return new(Pod) }}
+}
+
+// A list is an error, or what encoding/json makes of it.
+func FuzzDecodeList(f *testing.F) {
+	addRecordings(f, "list-*.txt")
+	f.Add([]byte(`{"metadata":{"resourceVersion":"5"},"items":null}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var got []*Pod
+		meta, err := decodeList(bytes.NewReader(data), podKind(), func(p *Pod) { got = append(got, p) })
+		if err != nil || bytes.Count(data, []byte(`"items"`)) != 1 || bytes.Count(data, []byte(`"metadata"`)) != 1+len(got) || bytes.ContainsRune(data, '\\') {
+			return // a field that is there twice counts twice for us, once for encoding/json
+		}
+		var fields map[string]json.RawMessage
+		var want []*Pod
+		var wantMeta ListMeta
+		if json.NewDecoder(bytes.NewReader(data)).Decode(&fields) != nil || json.Unmarshal(fields["items"], &want) != nil || json.Unmarshal(fields["metadata"], &wantMeta) != nil {
+			t.Fatalf("%q: accepted, but it is no such JSON", data)
+		}
+		if len(got) != len(want) || meta != wantMeta {
+			t.Fatalf("%q: %d objects, %+v; want %d, %+v", data, len(got), meta, len(want), wantMeta)
+		}
+		for i, p := range got {
+			if w := want[i]; p.Key() != w.Key() || p.UID != w.UID || p.ResourceVersion != w.ResourceVersion || p.Spec != w.Spec || p.Labels["app"] != w.Labels["app"] || p.UID == "" {
+				t.Fatalf("%q: item %d is %+v, want %+v", data, i, p, w)
+			}
+		}
+	})
+}
+
+// A watch gives the same events however its bytes arrive, and each is whole.
+func FuzzDecodeEvents(f *testing.F) {
+	addRecordings(f, "watch-*.txt")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		read := func(r io.Reader) (events []string, err error) {
+			err = decodeEvents(r, podKind(), func(ev WatchEvent[*Pod]) error {
+				switch {
+				case ev.Type == "ERROR" && ev.Status != nil:
+					events = append(events, fmt.Sprintf("ERROR %d %s %s", ev.Status.Code, ev.Status.Reason, ev.Status.Message))
+				case ev.Type == "BOOKMARK" && ev.Object.ResourceVersion != "" || ev.Object.Name != "" && ev.Object.UID != "" && slices.Contains([]string{"ADDED", "MODIFIED", "DELETED"}, ev.Type):
+					events = append(events, fmt.Sprintf("%s %+v", ev.Type, *ev.Object))
+				default:
+					t.Fatalf("%q: an event %+v", data, ev)
+				}
+				return nil
+			})
+			return events, err
+		}
+		whole, err := read(bytes.NewReader(data))
+		bytewise, err2 := read(iotest.OneByteReader(bytes.NewReader(data)))
+		if !slices.Equal(whole, bytewise) || (err == nil) != (err2 == nil) {
+			t.Fatalf("%q: %q, %v; byte by byte %q, %v", data, whole, err, bytewise, err2)
+		}
+		if garbage := (garbageError{}); err != nil && !errors.As(err, &garbage) {
+			t.Fatalf("%q: %v is no garbage", data, err)
+		}
+	})
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
