@@ -498,6 +498,9 @@ func (s Selector) Keys() (keys []string) {
 // parseSelector reads "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)", "k notin (a,b)", "k>1" and "k<1", joined by commas.
 // The error says what is wrong and with which requirement.
 func parseSelector(text string) (Selector, error) {
+	if strings.ContainsFunc(text, func(r rune) bool { return r > '~' || r < ' ' && r != '\t' && r != '\r' && r != '\n' }) {
+		return nil, fmt.Errorf("%q has a character that no label has", text)
+	}
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
@@ -798,7 +801,7 @@ func (p *yamlParser) key(text string, inside bool) (key, rest string, ok bool) {
 		key, ok = strings.CutSuffix(text, ":")
 	}
 	key = strings.TrimSpace(key)
-	if ok && (inside && strings.ContainsAny(key, ",[]{}") || key == "<<" || strings.Contains(key, " #") || p.plain(key) != any(key)) {
+	if ok && (inside && strings.ContainsAny(key, ",[]{}?") || key == "<<" || strings.Contains(key, " #") || p.plain(key) != any(key)) {
 		p.fail("a key of a kind that is not read here (a merge, a number, a comment): quote it")
 	}
 	return key, strings.TrimSpace(rest), ok
@@ -904,6 +907,9 @@ func (p *yamlParser) flow(text string, inside bool) (v any, rest string) {
 	}
 	if i := strings.Index(text[:end], " #"); i >= 0 {
 		end = i
+	}
+	if inside && strings.Contains(text[:end], "?") {
+		p.fail("a question mark in a map or list of this form: quote what it stands in")
 	}
 	return p.plain(strings.TrimRight(text[:end], " \t")), text[end:]
 }
