@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -718,6 +717,11 @@ func (p *yamlParser) peek() (indent int, text string, ok bool) {
 	return 0, "", false
 }
 
+// ended reports whether the document does before the line in hand.
+func (p *yamlParser) ended() bool {
+	return p.i >= len(p.lines) || strings.HasPrefix(p.lines[p.i], "---") || strings.HasPrefix(p.lines[p.i], "...")
+}
+
 func isYAMLItem(text string) bool { return text == "-" || strings.HasPrefix(text, "- ") }
 
 // block reads whatever begins on the next line, if that is indented by at least least.
@@ -764,7 +768,7 @@ func (p *yamlParser) mapping(indent int) any {
 	m := map[string]any{}
 	for {
 		at, text, ok := p.peek()
-		if !ok || at < indent || at == 0 && (text == "..." || strings.HasPrefix(text, "---")) {
+		if !ok || at < indent || p.ended() {
 			return m
 		}
 		key, rest, ok := p.key(text, false)
@@ -792,7 +796,7 @@ func (p *yamlParser) key(text string, inside bool) (key, rest string, ok bool) {
 		if ok && p.i != line {
 			p.fail("a key that began above: it must be on one line")
 		}
-		return key, strings.TrimSpace(rest), ok
+		return key, strings.Trim(rest, " "), ok
 	}
 	if strings.ContainsRune("{[", rune(text[0])) {
 		return "", "", false
@@ -800,11 +804,11 @@ func (p *yamlParser) key(text string, inside bool) (key, rest string, ok bool) {
 	if key, rest, ok = strings.Cut(text, ": "); !ok {
 		key, ok = strings.CutSuffix(text, ":")
 	}
-	key = strings.TrimSpace(key)
+	key = strings.Trim(key, " ")
 	if ok && (inside && strings.ContainsAny(key, ",[]{}?") || key == "<<" || strings.Contains(key, " #") || p.plain(key) != any(key)) {
 		p.fail("a key of a kind that is not read here (a merge, a number, a comment): quote it")
 	}
-	return key, strings.TrimSpace(rest), ok
+	return key, strings.Trim(rest, " "), ok
 }
 
 // value reads what stands behind a key, on its line or below, and moves behind it.
@@ -815,14 +819,16 @@ func (p *yamlParser) value(rest string, indent int) any {
 			v = p.literal(rest, indent)
 		} else {
 			// A plain value may go on over the lines below, if they are indented more (as gcloud wraps its installHint).
-			for strings.IndexByte("\"'{[&*!>%@`", rest[0]) < 0 && !strings.Contains(rest, " #") && p.i+1 < len(p.lines) {
+			lines := []string{rest}
+			for strings.IndexByte("\"'{[&*!>%@`", rest[0]) < 0 && !strings.Contains(lines[len(lines)-1], " #") && p.i+1 < len(p.lines) {
 				next := strings.TrimLeft(p.lines[p.i+1], " ")
 				if len(p.lines[p.i+1])-len(next) <= indent || next == "" || next[0] == '#' {
 					break
 				}
 				p.i++
-				rest += " " + strings.TrimRight(next, " ")
+				lines = append(lines, strings.TrimRight(next, " "))
 			}
+			rest = strings.Join(lines, " ")
 			v = p.scalar(rest)
 		}
 		if at, _, ok := p.peek(); ok && at > indent {
@@ -841,7 +847,7 @@ func (p *yamlParser) value(rest string, indent int) any {
 // literal reads a block of lines behind "|", with "-" or "+" for the lines' ends and a digit for their indentation.
 func (p *yamlParser) literal(header string, indent int) string {
 	header, _, _ = strings.Cut(header, " #")
-	header, depth := strings.TrimSpace(header), 0
+	header, depth := strings.Trim(header, " "), 0
 	if digits := strings.Trim(header, "|-+"); len(digits) == 1 && digits[0] > '0' && digits[0] <= '9' {
 		depth = indent + int(digits[0]-'0')
 		header = strings.Replace(header, digits, "", 1)
@@ -936,9 +942,9 @@ func (p *yamlParser) plain(s string) any {
 	if strings.IndexByte("0123456789+-.", s[0]) < 0 {
 		return s
 	}
-	digits := strings.ReplaceAll(s, "_", "")
-	_, notInt := strconv.ParseInt(strings.Replace(digits, "0b+", "0b", 1), 0, 64) // to kubectl, 0b+1 is a number
-	_, notFloat := strconv.ParseFloat(strings.TrimLeft(digits, "+-."), 64)        // .inf and .nan, too
+	digits := yamlDigits.Replace(s)
+	_, notInt := strconv.ParseInt(digits, 0, 64)
+	_, notFloat := strconv.ParseFloat(strings.TrimLeft(digits, "+-."), 64) // .inf and .nan, too
 	switch {
 	case json.Valid([]byte(s)) && notFloat == nil:
 		return json.Number(s)
@@ -948,10 +954,12 @@ func (p *yamlParser) plain(s string) any {
 	return s
 }
 
+var yamlDigits = strings.NewReplacer("_", "", "0b+", "0b", "0b-", "0b") // as kubectl reads numbers
+
 // skip goes on, inside a flow map or list, to the next thing that is neither blank nor a comment.
 func (p *yamlParser) skip(rest string) string {
 	for rest = strings.TrimLeft(rest, " \t"); rest == "" || rest[0] == '#'; rest = strings.TrimLeft(p.lines[p.i], " \t") {
-		if p.i++; p.i >= len(p.lines) || strings.HasPrefix(p.lines[p.i], "---") || strings.HasPrefix(p.lines[p.i], "...") {
+		if p.i++; p.ended() {
 			p.fail("a map or a list that began above has no end")
 		}
 	}
@@ -1002,7 +1010,7 @@ func (p *yamlParser) quoted(text string) (s, rest string) {
 		for p.i++; p.i < len(p.lines) && strings.Trim(p.lines[p.i], " \t") == ""; p.i++ {
 			ends += "\n"
 		}
-		if p.i >= len(p.lines) || strings.HasPrefix(p.lines[p.i], "---") || strings.HasPrefix(p.lines[p.i], "...") {
+		if p.ended() {
 			p.i = start
 			p.fail("no closing quote")
 		}
@@ -1041,10 +1049,6 @@ func (p *yamlParser) escape(text string, i int) (char string, end int) {
 	n := yamlHex[text[i]]
 	end = i + n
 	code, err := strconv.ParseUint(text[i+1:min(len(text), end+1)], 16, 32)
-	if utf16.IsSurrogate(rune(code)) && strings.HasPrefix(text[min(len(text), end+1):], `\u`) {
-		low, _ := strconv.ParseUint(text[end+3:min(len(text), end+7)], 16, 32)
-		code, end = uint64(utf16.DecodeRune(rune(code), rune(low))), end+6
-	}
 	if n == 0 || err != nil || end >= len(text) || !utf8.ValidRune(rune(code)) || code >= ' ' && !isYAMLChar(rune(code)) {
 		p.fail("unknown escape \\%c", text[i])
 	}

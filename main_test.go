@@ -2911,7 +2911,9 @@ func TestQueueHonoursAServersRetryAfter(t *testing.T) {
 		q := testQueue(t)
 		q.Add("a")
 		wantReady(t, q, "a")
-		q.Done("a", Result{}, fmt.Errorf("patch: %w", &Status{Code: 429, wait: 9 * time.Second}))
+		status := &Status{Code: 429}
+		status.Details.RetryAfterSeconds = 9
+		q.Done("a", Result{}, fmt.Errorf("patch: %w", status))
 		pass(9*time.Second - 1)
 		wantReady(t, q, "")
 		pass(1)
@@ -3165,19 +3167,19 @@ func TestEventNamesFit(t *testing.T) {
 
 func TestYAMLIsReadAsKubeconfigsAreWritten(t *testing.T) {
 	for text, want := range map[string]string{
-		"a: 1\nb: text # comment\nc: 'it''s' \nd: \"x\\ty\\u00e9\\\"\"\n":                  `{"a":1,"b":"text","c":"it's","d":"x\tyé\""}`,
-		"---\n# comment\na:\n  b:\n    c: d\n  e: f\n":                                     `{"a":{"b":{"c":"d"},"e":"f"}}`,
-		"l:\n- a\n- b: 1\n  c: 2\n-\n  d: 3\nm: x\n":                                       `{"l":["a",{"b":1,"c":2},{"d":3}],"m":"x"}`,
-		"l:\n  - - a\n    - b\n  -   c: 1\n      d: 2\n":                                   `{"l":[["a","b"],{"c":1,"d":2}]}`,
-		"a: {b: c, \"d\": [1, 'x, y', {e: f}], g: {}}\nh: []\n":                            `{"a":{"b":"c","d":[1,"x, y",{"e":"f"}],"g":{}},"h":[]}`,
-		"a: |\n  one\n    two\n\n  three\nb: |-\n  x\nc: z\n":                              `{"a":"one\n  two\n\nthree\n","b":"x","c":"z"}`,
-		"\ufeffa: b\r\nc: |\r\n  x\r\nd: e\r\n":                                            `{"a":"b","c":"x\n","d":"e"}`,
-		"a:\nb: ~\nc: null\nd: true\ne: False\nf: \"true\"\ng: https://h:1/p#q\n":          `{"a":null,"b":null,"c":null,"d":true,"e":false,"f":"true","g":"https://h:1/p#q"}`,
-		"a:\n  hint: one\n    two:three\n    four\n  b: c # d\ne: f\n":                     `{"a":{"b":"c","hint":"one two:three four"},"e":"f"}`,
-		"a: |2\n\n   x\n  y\nb: |1-\n z\n \nc: |+\n  d\n\n# e\n":                           `{"a":"\n x\ny\n","b":"z","c":"d\n\n"}`,
-		"a: 'one\n\n  two\n\n\n  three\n  '\nb: \"x \n  y\\\n   z\"\n":                     `{"a":"one\ntwo\n\nthree ","b":"x yz"}`,
-		"{\"a\":[1,-2.5e3,\n\ttrue],\"b\":{\"c\":null , # d\n\"\\ud83d\\ude00\":\"\\/\"}}": `{"a":[1,-2.5e3,true],"b":{"c":null,"😀":"/"}}`,
-		"a: |\n  no end": `{"a":"no end"}`, "- --flag\n- -1\n- 1.2.3.4\n- 2024-01-01\n...\n": `["--flag",-1,"1.2.3.4","2024-01-01"]`,
+		"a: 1\nb: text # comment\nc: 'it''s' \nd: \"x\\ty\\u00e9\\\"\"\n":           `{"a":1,"b":"text","c":"it's","d":"x\tyé\""}`,
+		"---\n# comment\na:\n  b:\n    c: d\n  e: f\n":                              `{"a":{"b":{"c":"d"},"e":"f"}}`,
+		"l:\n- a\n- b: 1\n  c: 2\n-\n  d: 3\nm: x\n":                                `{"l":["a",{"b":1,"c":2},{"d":3}],"m":"x"}`,
+		"l:\n  - - a\n    - b\n  -   c: 1\n      d: 2\n":                            `{"l":[["a","b"],{"c":1,"d":2}]}`,
+		"a: {b: c, \"d\": [1, 'x, y', {e: f}], g: {}}\nh: []\n":                     `{"a":{"b":"c","d":[1,"x, y",{"e":"f"}],"g":{}},"h":[]}`,
+		"a: |\n  one\n    two\n\n  three\nb: |-\n  x\nc: z\n":                       `{"a":"one\n  two\n\nthree\n","b":"x","c":"z"}`,
+		"\ufeffa: b\r\nc: |\r\n  x\r\nd: e\r\n":                                     `{"a":"b","c":"x\n","d":"e"}`,
+		"a:\nb: ~\nc: null\nd: true\ne: False\nf: \"true\"\ng: https://h:1/p#q\n":   `{"a":null,"b":null,"c":null,"d":true,"e":false,"f":"true","g":"https://h:1/p#q"}`,
+		"a:\n  hint: one\n    two:three\n    four\n  b: c # d\ne: f\n":              `{"a":{"b":"c","hint":"one two:three four"},"e":"f"}`,
+		"a: |2\n\n   x\n  y\nb: |1-\n z\n \nc: |+\n  d\n\n# e\n":                    `{"a":"\n x\ny\n","b":"z","c":"d\n\n"}`,
+		"a: 'one\n\n  two\n\n\n  three\n  '\nb: \"x \n  y\\\n   z\"\n":              `{"a":"one\ntwo\n\nthree ","b":"x yz"}`,
+		"{\"a\":[1,-2.5e3,\n\ttrue],\"b\":{\"c\":null , # d\n\"\\u263A\":\"\\/\"}}": `{"a":[1,-2.5e3,true],"b":{"c":null,"☺":"/"}}`,
+		"a: |\n  no end": `{"a":"no end"}`, "a: b\u00a0\nc\u00a0: d\n": "{\"a\":\"b\u00a0\",\"c\u00a0\":\"d\"}", "- --flag\n- -1\n- 1.2.3.4\n- 2024-01-01\n...\n": `["--flag",-1,"1.2.3.4","2024-01-01"]`,
 		"\"quoted key\": v\n'k: 2': w\n": `{"k: 2":"w","quoted key":"v"}`,
 		"":                               `null`,
 	} {
@@ -3197,9 +3199,9 @@ func TestYAMLThatMightBeMisreadIsRefusedWithItsLine(t *testing.T) {
 		"a:\n  b: 1\n c: 2": "3: ", "<<: {a: b}": "1: ", "? a": "1: ", "a: 'x' y": "behind the value", "a: y": "1: ", "just text\nmore": "2: ", "a: |0\n  x": "1: ", "a: |2\n x": "2: ", "a: |\n   \n  x": "3: ",
 		"a: b # c\n  d": "2: ", "a: b\n\n  c": "3: ", "a: b\n  c: d": "2: ", "a: 'b'\n  c": "2: ", "a: b\n  \tc": "2: ",
 		"a: - b": "1: ", ": x": "1: ", "a: 1\n:\n": "2: ", "l:\n-\tkey: v": "2: ", "a: b\t# c": "1: ", "{a, b: c}": "1: ", "a: [ , b]": "1: ", "a: [b, , c]": "1: ",
-		"a: 'x'#y": "1: ", `a: "\ud83d"`: "1: ", `a: "\ud83d\u0041"`: "1: ", `a: "\u12"`: "unknown escape", `a: "\x0`: "unknown escape",
+		"a: 'x'#y": "1: ", `a: "\ud83d\ude00"`: "1: ", `a: "\u12"`: "unknown escape", `a: "\x0`: "unknown escape",
 		"a: 0x1f": "not written like one in JSON", "a: 017": "JSON", "a: 1_000": "JSON", "a: .inf": "JSON", "a: +1": "JSON", "a: 1e999": "JSON", "012: x": "1: ", "null: x": "1: ", "true: x": "1: ",
-		"a: ]": "1: ", "a: ,": "1: ", "a: =": "1: ", "?": "1: ", " ---": "1: ", "a: b\t": "tab", "-\t": "tab", "a: b\x00": "control", "a: b\rc: d": "control", "a: \u2028b": "control", "a: \xff": "control", "a: b\u0085": "control",
+		"a: ]": "1: ", "a: ,": "1: ", "a: =": "1: ", "a: 0b-1": "JSON", "a: |\u00a0\n  b": "1: ", "a: [b?c]": "1: ", "?": "1: ", " ---": "1: ", "a: b\t": "tab", "-\t": "tab", "a: b\x00": "control", "a: b\rc: d": "control", "a: \u2028b": "control", "a: \xff": "control", "a: b\u0085": "control",
 		"a: \"x\\ \n  y\"": "1: a tab at the line's end, or a blank behind a backslash", "\"a\nb\": c": "2: a key that began above", "a: >-\n  b": "1: ", "...\na: b": "1: ", "a: b\n...\nc: d": "3: ", "l:\n- a\n   - b": "3: ",
 	} {
 		if tree, err := parseYAML(text); err == nil || !strings.Contains(err.Error(), want) {
@@ -3272,7 +3274,7 @@ func (v kubectlView) understood(dir, cluster, user string) object {
 		if _, ok := o[field+"-data"]; ok {
 			delete(o, field)
 		} else if file := str(o, field); file != "" && !filepath.IsAbs(file) {
-			o[field] = filepath.Join(dir, file)
+			o[field], _ = filepath.Abs(filepath.Join(dir, file))
 		}
 	}
 	if e, _ := o["exec"].(object); e != nil {
@@ -3297,7 +3299,7 @@ func (v kubectlView) understood(dir, cluster, user string) object {
 		}
 		command := str(e, "command")
 		if strings.Contains(command, "/") && !filepath.IsAbs(command) {
-			command = filepath.Join(dir, command)
+			command, _ = filepath.Abs(filepath.Join(dir, command))
 		}
 		o["exec"] = fmt.Sprintf("%s %s %q %q %s %v", e["apiVersion"], command, args, env, strings.Join(strings.Fields(str(e, "installHint")), " "), told)
 		if o["token"] != nil || o["tokenFile"] != nil || o["client-certificate"] != nil || o["client-certificate-data"] != nil {
@@ -3473,24 +3475,30 @@ func TestClusterIsFoundInTheOrderOfKubectl(t *testing.T) {
 func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
 	good := kubeconfigFor("https://h", nil, "token: s3cret")
 	for want, file := range map[string]string{
-		`there is no context "other"`:             strings.Replace(good, "current-context: fake", "current-context: other", 1),
-		"no current-context":                      strings.Replace(good, "current-context: fake", "", 1),
-		`there is no cluster "none"`:              strings.Replace(good, "{cluster: fake", "{cluster: none", 1),
-		`there is no user "none"`:                 strings.Replace(good, "user: me}", "user: none}", 1),
-		"as-groups is not supported":              strings.Replace(good, "token: s3cret", "as-groups: [a]", 1),
-		"password is not supported":               strings.Replace(good, "token: s3cret", "password: s3cret", 1),
-		"exec: the apiVersion":                    strings.Replace(good, "token: s3cret", "exec: {command: aws, apiVersion: client.authentication.k8s.io/v1alpha1}", 1),
-		"exec: there is no command":               strings.Replace(good, "token: s3cret", "exec: {apiVersion: client.authentication.k8s.io/v1}", 1),
-		"a token is not sent to h over":           strings.Replace(good, "https://h", "http://h", 1),
-		"a token is not sent to 10.0.0.1":         strings.Replace(good, "https://h", "http://10.0.0.1", 1),
-		"must be https://HOST":                    strings.Replace(good, "https://h", "ftp://h", 1),
-		"no certificate in":                       strings.Replace(good, "certificate-authority-data: ", "certificate-authority-data: aGVsbG8=", 1),
-		"client-certificate-data and client-key:": strings.Replace(good, "token: s3cret", "client-certificate-data: aGVsbG8=", 1),
-		"tokenFile: ":                             strings.Replace(good, "token: s3cret", "tokenFile: empty", 1),
-		"no such file":                            strings.Replace(good, "token: s3cret", "tokenFile: none", 1),
-		"config:3: ":                              "a: 1\nb: 2\n  c: 3\n",
-		"is not base64":                           strings.Replace(good, "certificate-authority-data: ", "certificate-authority-data: '%%%'", 1),
-		"users[0].user.token must be a text":      strings.Replace(good, "token: s3cret", "token: 12345", 1),
+		`there is no context "other"`:                  strings.Replace(good, "current-context: fake", "current-context: other", 1),
+		"no current-context":                           strings.Replace(good, "current-context: fake", "", 1),
+		`there is no cluster "none"`:                   strings.Replace(good, "{cluster: fake", "{cluster: none", 1),
+		`there is no user "none"`:                      strings.Replace(good, "user: me}", "user: none}", 1),
+		"as-groups is not supported":                   strings.Replace(good, "token: s3cret", "as-groups: [a]", 1),
+		"password is not supported":                    strings.Replace(good, "token: s3cret", "password: s3cret", 1),
+		"exec: the apiVersion":                         strings.Replace(good, "token: s3cret", "exec: {command: aws, apiVersion: client.authentication.k8s.io/v1alpha1}", 1),
+		"the token of":                                 strings.Replace(good, "token: s3cret", "token: \"s3cret\\nmore\"", 1),
+		"apiVersion is \"v2\"":                         strings.Replace(good, "apiVersion: v1", "apiVersion: v2", 1),
+		"there is no command in it":                    strings.Replace(good, "token: s3cret", "exec: {}", 1),
+		"client-key is missing":                        strings.Replace(good, "token: s3cret", "client-certificate: c.crt", 1),
+		"the cluster has no server":                    strings.Replace(good, "server: https://h", "server:", 1),
+		"is not sent to localhost over":                strings.Replace(good, "server: https://h", "proxy-url: http://proxy\n    server: http://localhost", 1),
+		"exec: there is no command":                    strings.Replace(good, "token: s3cret", "exec: {apiVersion: client.authentication.k8s.io/v1}", 1),
+		"a token is not sent to h over":                strings.Replace(good, "https://h", "http://h", 1),
+		"a token is not sent to 10.0.0.1":              strings.Replace(good, "https://h", "http://10.0.0.1", 1),
+		"must be https://HOST":                         strings.Replace(good, "https://h", "ftp://h", 1),
+		"no certificate in":                            strings.Replace(good, "certificate-authority-data: ", "certificate-authority-data: aGVsbG8=", 1),
+		"client-certificate-data and client-key-data:": strings.Replace(good, "token: s3cret", "client-certificate-data: aGVsbG8=\n    client-key-data: aGVsbG8=", 1),
+		"tokenFile: ":                                  strings.Replace(good, "token: s3cret", "tokenFile: empty", 1),
+		"no such file":                                 strings.Replace(good, "token: s3cret", "tokenFile: none", 1),
+		"config:3: ":                                   "a: 1\nb: 2\n  c: 3\n",
+		"is not base64":                                strings.Replace(good, "certificate-authority-data: ", "certificate-authority-data: '%%%'", 1),
+		"users[0].user.token must be a text":           strings.Replace(good, "token: s3cret", "token: 12345", 1),
 	} {
 		_, err := load(t, map[string]string{"config": file, "empty": " \n"}, "config", "", "", nil)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "config") || strings.Contains(err.Error(), "s3cret") {
@@ -3976,12 +3984,14 @@ func TestExecAnswersThatAreNoCredentialAreErrors(t *testing.T) {
 		"s3cret":          "invalid character",
 		"exit  why\n not": `exit status 1, saying "why not"`,
 		"hang":            "it took longer than 200ms",
-		credentialText("v1beta1", object{"token": "s3cret"}):             `printed a "ExecCredential" of "client.authentication.k8s.io/v1beta1", not an ExecCredential of client.authentication.k8s.io/v1`,
-		`{"kind":"Pod","status":{"token":"s3cret"}}`:                     `printed a "Pod"`,
-		credentialText("v1", object{}):                                   "gave no token",
-		credentialText("v1", object{"clientCertificateData": "s3cret"}):  "gave no token, and no clientCertificateData with clientKeyData",
-		credentialText("v1", object{"token": 1}):                         "cannot unmarshal number",
-		credentialText("v1", object{"token": "x", "clientKeyData": "y"}): "gave no token, and no clientCertificateData with clientKeyData",
+		credentialText("v1beta1", object{"token": "s3cret"}):                                       `printed a "ExecCredential" of "client.authentication.k8s.io/v1beta1", not an ExecCredential of client.authentication.k8s.io/v1`,
+		`{"kind":"Pod","status":{"token":"s3cret"}}`:                                               `printed a "Pod"`,
+		credentialText("v1", object{}):                                                             "gave no token",
+		credentialText("v1", object{"clientCertificateData": "s3cret"}):                            "gave no token, and no clientCertificateData with clientKeyData",
+		credentialText("v1", object{"token": 1}):                                                   "cannot unmarshal number",
+		credentialText("v1", object{"token": "x", "clientKeyData": "y"}):                           "gave no token, and no clientCertificateData with clientKeyData",
+		credentialText("v1", object{"clientCertificateData": "s3cret", "clientKeyData": "s3cret"}): "gave: tls: failed to find any PEM data",
+		strings.Repeat("s3cret ", 1<<18):                                                           "it printed more than 1 MB",
 	} {
 		writeFiles(t, dir, map[string]string{"answer": answer})
 		e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: self, env: []string{"PODCOUNT_TEST_PLUGIN=" + dir}, limit: time.Minute}
@@ -3989,7 +3999,59 @@ func TestExecAnswersThatAreNoCredentialAreErrors(t *testing.T) {
 			e.limit = 200 * time.Millisecond
 		}
 		if _, err := e.run(t.Context()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%q: %v, want %s", answer, err, want)
+			t.Errorf("%.100q: %v, want %s", answer, err, want)
+		}
+	}
+}
+
+// A program may leave an agent behind, which has its stdout and stderr.
+func TestExecProgramWhoseChildKeepsItsOutputOpenIsNotWaitedFor(t *testing.T) {
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"answer": credentialText("v1", object{"token": "good"}), "agent": "#!/bin/sh\nsleep 600 &\necho $! >" + dir + "/pid\ncat " + dir + "/answer\n"})
+	os.Chmod(dir+"/agent", 0o700)
+	e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: dir + "/agent", limit: time.Minute}
+	got, err := e.run(t.Context())
+	if pid, _ := os.ReadFile(dir + "/pid"); len(pid) > 0 {
+		exec.Command("kill", strings.TrimSpace(string(pid))).Run()
+	}
+	if err != nil || got.Token != "good" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestExecProgramThatOneCallerDidNotWaitForRunsForTheNext(t *testing.T) {
+	dir := t.TempDir()
+	self, _ := os.Executable()
+	writeFiles(t, dir, map[string]string{"answer": credentialText("v1", object{"token": "good"})})
+	e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: self, env: []string{"PODCOUNT_TEST_PLUGIN=" + dir}, limit: time.Minute}
+	gone, cancel := context.WithCancelCause(t.Context())
+	cancel(errRelist)
+	if _, err := e.credential(gone, false); !errors.Is(err, errRelist) {
+		t.Errorf("the one who had gone got %v", err)
+	}
+	if got, err := e.credential(t.Context(), false); err != nil || got.Token != "good" {
+		t.Errorf("the next one got %+v, %v", got, err)
+	}
+}
+
+func TestExecProgramBesideTheKubeconfigIsNotLookedForInThePath(t *testing.T) {
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"here/plugin": "#!/bin/sh\n", "path/plugin": "#!/bin/sh\n", "here/config": kubeconfigFor("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./plugin}")})
+	os.Chmod(dir+"/here/plugin", 0o700)
+	os.Chmod(dir+"/path/plugin", 0o700)
+	t.Setenv("PATH", dir+"/path")
+	t.Chdir(dir + "/here")
+	a := &access{log: quietLog()}
+	if err := a.readKubeconfigs([]string{"config"}, ""); err != nil || !strings.HasSuffix(a.exec.command, "/here/plugin") || !filepath.IsAbs(a.exec.command) {
+		t.Errorf("%v, %+v", err, a.exec)
+	}
+}
+
+func TestMasterIsEnoughWhereTheKubeconfigHasNothing(t *testing.T) {
+	for _, config := range []string{"", "apiVersion: v1\nkind: Config\nclusters: []\n"} {
+		cfg, err := load(t, map[string]string{".kube/config": config}, "", "", "http://127.0.0.1:8001", nil)
+		if err != nil || cfg.Server.String() != "http://127.0.0.1:8001" {
+			t.Errorf("%q: %v", config, err)
 		}
 	}
 }
@@ -4006,6 +4068,9 @@ func TestTLSErrorsNameWhatWasTriedAndWhatToDo(t *testing.T) {
 		"wrong name":  {ca, nil, "    tls-server-name: api.example.com\n", "certificate is not valid for any names, but wanted to match api.example.com (give one of these names as tls-server-name"},
 		"wrong host":  {ca, func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"a.example.com"} }, "", "(give one of these names as tls-server-name"},
 		"its expired": {ca, func(c *x509.Certificate) { c.NotAfter = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC) }, "", "is after 1999-01-01T00:00:00Z (renew the server's certificate, or set the clock of this machine)"},
+		"no server's": {ca, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }, "", "incompatible key usage (give the server a certificate for servers"},
+		"old TLS":     {ca, nil, "", "(podcount speaks TLS 1.2 and 1.3)"},
+		"its clients": {ca, nil, "", "(it wants a client certificate that it knows: give one that is valid)"},
 		"no TLS":      {ca, nil, "", "(it does not speak TLS: is its address that of an API server, and should it begin with http://?)"},
 		"right name":  {ca, func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"api.example.com"} }, "    tls-server-name: api.example.com\n", ""},
 		"unverified":  {nil, nil, "    insecure-skip-tls-verify: true\n", ""},
@@ -4019,6 +4084,12 @@ func TestTLSErrorsNameWhatWasTriedAndWhatToDo(t *testing.T) {
 		srv := httptest.NewUnstartedServer(f)
 		srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 		srv.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+		switch name {
+		case "old TLS":
+			srv.TLS.MaxVersion = tls.VersionTLS11
+		case "its clients":
+			srv.TLS.ClientAuth = tls.RequireAndVerifyClientCert
+		}
 		if name == "no TLS" {
 			srv.Start()
 		} else {
@@ -4121,6 +4192,16 @@ func TestProxyURLLeadsThroughThatProxy(t *testing.T) {
 	defer client.Close()
 	if err := client.Send(t.Context(), "GET", "/api/v1/nodes", nil, nil); err != nil || tunnels.Load() != 1 {
 		t.Errorf("answered %v through %d tunnels", err, tunnels.Load())
+	}
+	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusProxyAuthRequired) }))
+	defer refuses.Close()
+	cfg.Proxy = func(*http.Request) (*url.URL, error) {
+		return url.Parse(strings.Replace(refuses.URL, "//", "//me:s3cret@", 1))
+	}
+	refused := NewClient(cfg, nil, quietLog())
+	err = refused.Send(t.Context(), "GET", "/api/v1/nodes", nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "list nodes: the proxy http://me:xxxxx@127.0.0.1") || !strings.Contains(err.Error(), "answered 407") {
+		t.Errorf("a proxy that refuses: %v", err)
 	}
 }
 
@@ -5180,7 +5261,7 @@ func FuzzYAML(f *testing.F) {
 		text, _ := os.ReadFile(file)
 		f.Add(string(text))
 	}
-	for _, text := range []string{"a: |2\n\n  x\nb: 'c\n\n  d'\n", "- - a: {b: [c, \"d\"]} # e\n", "a: \"\\ud83d\\ude00\\x41\\\n  b\"\n", "a:\n- 1.5e3\n- ~\n- on\n...\n"} {
+	for _, text := range []string{"a: |2\n\n  x\nb: 'c\n\n  d'\n", "- - a: {b: [c, \"d\"]} # e\n", "a: \"\\u263a\\x41\\\n  b\"\n", "a:\n- 1.5e3\n- ~\n- on\n...\n"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -32,6 +32,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 )
 
 // Config says where the API server is, and how to be known to it.
@@ -54,19 +55,20 @@ type Credential struct {
 // serviceAccount is where a pod has its service account's token and CA.
 const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// How old a file's contents may be, how long an exec program may take, and how often it may run.
+// How old a file's contents may be; how long an exec program may take, how often it may run, and how much it may print.
 const (
-	tokenAge  = time.Minute // kubelet replaces a token well before it ends
-	certAge   = time.Second
-	execTime  = time.Minute
-	execPause = 5 * time.Second
+	tokenAge   = time.Minute // kubelet replaces a token well before it ends
+	certAge    = time.Second
+	execTime   = time.Minute
+	execPause  = 5 * time.Second
+	execOutput = 1 << 20
 )
 
 // LoadConfig finds the cluster: the file kubeconfig, $KUBECONFIG, the service account (in accountDir) of the pod that we
 // run in, or ~/.kube/config, in that order. contextName picks a context of the file, master overrides the server's
 // address. Errors name the file and the field.
 func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(string) string, log *Log) (*Config, error) {
-	a := &access{log: log}
+	a := &access{log: log, server: master}
 	var err error
 	host, home := getenv("KUBERNETES_SERVICE_HOST"), filepath.Join(getenv("HOME"), ".kube", "config")
 	_, homeErr := os.Stat(home)
@@ -119,18 +121,18 @@ type access struct {
 }
 
 func (a *access) config() (*Config, error) {
-	if !strings.Contains(a.server, "://") {
+	if a.server == "" {
+		return nil, fmt.Errorf("%s: the cluster has no server: give it one, or -master", a.source)
+	} else if !strings.Contains(a.server, "://") {
 		a.server = "https://" + a.server
 	}
 	u, err := url.Parse(a.server)
-	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.User != nil {
-		if u == nil {
-			u = &url.URL{}
-		}
+	if u = cmp.Or(u, &url.URL{}); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.User != nil {
 		return nil, fmt.Errorf("%s: the server's address (%s://%s) must be https://HOST[:PORT][/PATH]", a.source, u.Scheme, u.Host)
 	}
 	ip := net.ParseIP(u.Hostname())
-	if u.Scheme == "http" && (a.token.given() || a.exec != nil) && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	isHere := a.proxy == "" && (u.Hostname() == "localhost" || ip != nil && ip.IsLoopback())
+	if u.Scheme == "http" && (a.token.given() || a.exec != nil) && !isHere {
 		return nil, fmt.Errorf("%s: a token is not sent to %s over plain http: use https", a.source, u.Host)
 	}
 	cfg := &Config{Source: a.source, Server: u, Proxy: http.ProxyFromEnvironment, Credential: a.credential}
@@ -149,7 +151,8 @@ func (a *access) config() (*Config, error) {
 	} else if err = cmp.Or(a.ca.read(false, a.log), a.exec.check()); err == nil {
 		// The program runs for the first request: if it fails then, that may pass.
 		spec := map[string]any{"interactive": false}
-		if spec["cluster"] = a.exec.cluster; a.exec.cluster != nil {
+		if a.exec.cluster != nil {
+			spec["cluster"] = a.exec.cluster
 			maps.Copy(a.exec.cluster, map[string]any{"server": u.String(), "tls-server-name": a.serverName, "insecure-skip-tls-verify": a.insecure, "proxy-url": a.proxy, "certificate-authority-data": a.ca.data})
 		}
 		info, _ := json.Marshal(map[string]any{"apiVersion": a.exec.apiVersion, "kind": "ExecCredential", "spec": spec})
@@ -182,6 +185,9 @@ func (a *access) credential(ctx context.Context, refused *Credential) (*Credenti
 		next.token, cert, key, from = got.Token, []byte(got.CertificateData), []byte(got.KeyData), a.exec.command
 		what = "what " + from + " gave"
 	}
+	if strings.ContainsFunc(next.token, unicode.IsControl) {
+		return nil, fmt.Errorf("the token of %s has more than one line", from)
+	}
 	made := [][]byte{a.ca.data, cert, key}
 	if a.now != nil {
 		next.tls = a.now.tls
@@ -195,7 +201,7 @@ func (a *access) credential(ctx context.Context, refused *Credential) (*Credenti
 			next.tls, a.made = t, made
 		}
 	}
-	if a.now != nil && *next == (Credential{a.now.token, a.now.tls, ""}) {
+	if a.now != nil && next.token == a.now.token && next.tls == a.now.tls {
 		return a.now, nil
 	}
 	var tried []string
@@ -219,7 +225,7 @@ func (a *access) makeTLS(cert, key []byte, from string) (*tls.Config, error) {
 			return nil, fmt.Errorf("no certificate in %s", &a.ca)
 		}
 	}
-	if len(cert) > 0 || len(key) > 0 {
+	if len(cert) > 0 {
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", from, err)
@@ -306,9 +312,9 @@ type execStatus struct {
 // check reports what is wrong before the program ever runs.
 func (e *execPlugin) check() error {
 	if e.command == "" {
-		return errors.New("exec: there is no command")
+		return errors.New("exec: there is no command in it")
 	}
-	if v := strings.TrimPrefix(e.apiVersion, "client.authentication.k8s.io/"); v != "v1" && v != "v1beta1" {
+	if !slices.Contains([]string{"client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"}, e.apiVersion) {
 		return fmt.Errorf("exec: the apiVersion %q is not known: client.authentication.k8s.io/v1 and v1beta1 are; let the tool that wrote this file write it anew", e.apiVersion)
 	}
 	if _, err := exec.LookPath(e.command); err != nil {
@@ -322,8 +328,11 @@ func (e *execPlugin) check() error {
 func (e *execPlugin) credential(ctx context.Context, again bool) (*execStatus, error) {
 	stale := again || e.err != nil || e.got.Expires != nil && !time.Now().Before(*e.got.Expires)
 	if e.ranAt.IsZero() || stale && time.Since(e.ranAt) >= execPause {
-		e.got, e.err = e.run(ctx)
-		e.ranAt = time.Now()
+		got, err := e.run(ctx)
+		if err != nil && ctx.Err() != nil {
+			return nil, err // this caller's end, not the program's
+		}
+		e.got, e.err, e.ranAt = got, err, time.Now()
 	}
 	return &e.got, e.err
 }
@@ -342,16 +351,18 @@ func (e *execPlugin) run(ctx context.Context) (execStatus, error) {
 	cmd := exec.CommandContext(ctx, e.command, e.args...) // its stdin is empty
 	cmd.Env = append(os.Environ(), e.env...)
 	cmd.WaitDelay = time.Second // where its children hold its stdout open
-	out, err := cmd.Output()
-	if ctx.Err() != nil {
+	var out, said capped
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err := cmd.Run()
+	switch {
+	case ctx.Err() != nil:
 		err = context.Cause(ctx)
-	}
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		said := strings.Join(strings.Fields(string(exit.Stderr)), " ")
-		err = fmt.Errorf("%w, saying %q", err, said[:min(len(said), 300)])
-	}
-	if err == nil {
+	case len(out) == execOutput:
+		err = errors.New("it printed more than 1 MB")
+	case errors.Is(err, exec.ErrWaitDelay) || err == nil:
 		err = json.Unmarshal(out, &answer)
+	default:
+		err = fmt.Errorf("%w, saying %q", err, oneLine(said, 300))
 	}
 	switch s := answer.Status; {
 	case err != nil:
@@ -360,8 +371,29 @@ func (e *execPlugin) run(ctx context.Context) (execStatus, error) {
 		err = fmt.Errorf("exec: %s printed a %q of %q, not an ExecCredential of %s", e.command, answer.Kind, answer.APIVersion, e.apiVersion)
 	case s.Token == "" && s.CertificateData == "" || (s.CertificateData == "") != (s.KeyData == ""):
 		err = fmt.Errorf("exec: %s gave no token, and no clientCertificateData with clientKeyData", e.command)
+	case s.CertificateData != "":
+		if _, err = tls.X509KeyPair([]byte(s.CertificateData), []byte(s.KeyData)); err != nil {
+			err = fmt.Errorf("exec: the certificate and key that %s gave: %w", e.command, err)
+		}
 	}
 	return answer.Status, err
+}
+
+// capped is the beginning of what a program prints; one that prints more than execOutput is cut off.
+type capped []byte
+
+func (c *capped) Write(p []byte) (int, error) {
+	n := min(len(p), execOutput-len(*c))
+	if *c = append(*c, p[:n]...); n < len(p) {
+		return n, io.ErrShortWrite
+	}
+	return n, nil
+}
+
+// oneLine makes a line of a text, for an error.
+func oneLine(text []byte, limit int) string {
+	line := strings.Join(strings.Fields(string(text)), " ")
+	return line[:min(len(line), limit)]
 }
 
 // readKubeconfigs reads one context of the files together; where two set the same name, the first counts. Fields that
@@ -379,8 +411,10 @@ func (a *access) readKubeconfigs(files []string, contextName string) (err error)
 			continue // as kubectl does with one of a list
 		case err != nil:
 			return err
-		case empty:
+		case empty && a.server == "":
 			return fmt.Errorf("%s is empty", file)
+		case empty:
+			return nil // -master will do
 		}
 		tree, err := parseYAML(string(text))
 		if err != nil {
@@ -389,6 +423,9 @@ func (a *access) readKubeconfigs(files []string, contextName string) (err error)
 		k := fields{file: file, m: map[string]any{"": tree}}.sub("")
 		if kind := k.text("kind"); kind != "" && kind != "Config" {
 			k.fail("kind", fmt.Sprintf("is %q, not Config: this is no kubeconfig", kind))
+		}
+		if v := k.text("apiVersion"); v != "" && v != "v1" {
+			k.fail("apiVersion", fmt.Sprintf("is %q, and must be v1", v))
 		}
 		current = cmp.Or(k.text("current-context"), current)
 		here := map[string]bool{}
@@ -403,7 +440,9 @@ func (a *access) readKubeconfigs(files []string, contextName string) (err error)
 			}
 		}
 	}
-	if contextName = cmp.Or(contextName, current); contextName == "" {
+	if contextName = cmp.Or(contextName, current); contextName == "" && a.server != "" {
+		return nil // -master will do
+	} else if contextName == "" {
 		return fmt.Errorf("%s: no current-context: name one with -context", a.source)
 	}
 	pick := func(kind, name string) fields {
@@ -443,6 +482,9 @@ func (a *access) readUser(f, cluster fields) {
 		}
 	}
 	a.cert, a.key = f.part("client-certificate"), f.part("client-key")
+	if a.cert.given() && !a.key.given() {
+		f.fail("client-key", "is missing, and goes with the client-certificate")
+	}
 	a.token = part{field: "tokenFile", file: f.path("tokenFile"), data: bytes.TrimSpace([]byte(f.text("token"))), age: tokenAge}
 	secrets := []string{a.key.file, a.token.file}
 	if f.m["token"] != nil || f.m["client-key-data"] != nil {
@@ -454,10 +496,10 @@ func (a *access) readUser(f, cluster fields) {
 		}
 	}
 	e := f.sub("exec")
-	if len(e.m) == 0 || a.token.given() || a.cert.given() { // as kubectl has it
+	if e.m == nil || a.token.given() || a.cert.given() { // as kubectl has it
 		return
 	}
-	a.exec = &execPlugin{limit: execTime, apiVersion: e.text("apiVersion"), command: e.text("command"), hint: strings.Join(strings.Fields(e.text("installHint")), " ")}
+	a.exec = &execPlugin{limit: execTime, apiVersion: e.text("apiVersion"), command: e.text("command"), hint: oneLine([]byte(e.text("installHint")), 1000)}
 	if strings.ContainsRune(a.exec.command, filepath.Separator) {
 		a.exec.command = e.path("command")
 	}
@@ -526,7 +568,8 @@ func (f fields) path(name string) string {
 	if file == "" || filepath.IsAbs(file) {
 		return file
 	}
-	return filepath.Join(filepath.Dir(f.file), file)
+	file, _ = filepath.Abs(filepath.Join(filepath.Dir(f.file), file)) // else a program beside its file were one of $PATH
+	return file
 }
 
 // part reads the fields name and name-data, of which the latter counts.
@@ -556,9 +599,8 @@ type Status struct {
 		RetryAfterSeconds int `json:"retryAfterSeconds"`
 	} `json:"details"`
 
-	call  call          // what was asked
-	tried string        // with a 401: what was not accepted
-	wait  time.Duration // the header Retry-After
+	call  call   // what was asked
+	tried string // with a 401: what was not accepted
 }
 
 func (s *Status) Error() string {
@@ -575,8 +617,7 @@ func (s *Status) Error() string {
 
 // retryAfter is how long the server asked us, with an error (429, 503), to wait; 0 where it did not.
 func retryAfter(err error) time.Duration {
-	s := statusIn(err)
-	return max(s.wait, time.Duration(min(max(s.Details.RetryAfterSeconds, 0), 3600))*time.Second)
+	return time.Duration(min(max(statusIn(err).Details.RetryAfterSeconds, 0), 3600)) * time.Second
 }
 
 // statusIn returns the Status that err is or wraps; one with the Code 0 where the server did not answer.
@@ -695,6 +736,12 @@ func (c *Client) transport(cred *Credential) *http.Transport {
 			TLSClientConfig:     cred.tls.Clone(),
 			TLSHandshakeTimeout: 10 * time.Second,
 			IdleConnTimeout:     90 * time.Second,
+			OnProxyConnectResponse: func(_ context.Context, proxy *url.URL, req *http.Request, resp *http.Response) error {
+				if resp.StatusCode != http.StatusOK {
+					return fmt.Errorf("the proxy %s answered %s", proxy.Redacted(), resp.Status)
+				}
+				return nil
+			},
 			// With a TLS configuration of one's own, HTTP/2 is off unless it is asked for. Its pings notice a connection
 			// that broke silently; without them a watch on it would hang until silence.
 			ForceAttemptHTTP2: true,
@@ -796,6 +843,7 @@ func (c *Client) explain(err error) error {
 	var name x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	var plain tls.RecordHeaderError
+	var verify *tls.CertificateVerificationError
 	var alert *net.OpError
 	hint := ""
 	switch {
@@ -805,12 +853,16 @@ func (c *Client) explain(err error) error {
 		hint = "give one of these names as tls-server-name, or in the server's address"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		hint = "renew the server's certificate, or set the clock of this machine"
+	case errors.As(err, &verify):
+		hint = "give the server a certificate for servers, and podcount the CA that issued it, as certificate-authority"
 	case errors.As(err, &plain):
 		hint = "it does not speak TLS: is its address that of an API server, and should it begin with http://?"
-	case errors.As(err, &alert) && alert.Op == "remote error": // what TLS calls an alert
+	case !errors.As(err, &alert) || alert.Op != "remote error": // what TLS calls an alert
+		return err
+	case strings.Contains(alert.Error(), "certificate"):
 		hint = "it wants a client certificate that it knows: give one that is valid"
 	default:
-		return err
+		hint = "podcount speaks TLS 1.2 and 1.3"
 	}
 	return fmt.Errorf("%s, from %s: %w (%s)", c.cfg.Server.Redacted(), c.cfg.Source, err, hint)
 }
@@ -822,12 +874,11 @@ func statusOf(resp *http.Response, what call) *Status {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	s := &Status{}
 	if json.Unmarshal(body, s) != nil || s.Code == 0 {
-		text := strings.Join(strings.Fields(string(body)), " ")
-		*s = Status{Message: strconv.Quote(text[:min(len(text), 200)])}
+		*s = Status{Message: strconv.Quote(oneLine(body, 200))}
 	}
 	s.Code, s.call = resp.StatusCode, what
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // never a date here
-	s.wait = time.Duration(min(max(seconds, 0), 3600)) * time.Second
+	s.Details.RetryAfterSeconds = max(s.Details.RetryAfterSeconds, seconds)
 	return s
 }
 
