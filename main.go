@@ -80,7 +80,8 @@ func (l *Log) Complain(msg string, err error, args ...any) bool {
 	for next := err; next != nil; next = errors.Unwrap(next) {
 		root = next
 	}
-	sort, quiet := msg+root.Error(), time.Minute
+	// Without digits: a port or a time in it makes no other trouble.
+	sort, quiet := msg+strings.Map(func(r rune) rune { return map[bool]rune{true: -1, false: r}[r >= '0' && r <= '9'] }, root.Error()), time.Minute
 	if s := statusIn(err); s.Code != 0 {
 		sort = fmt.Sprint(msg, s.Code, s.Reason, s.call.verb, s.call.resource)
 		if s.Code == http.StatusUnauthorized || s.Code == http.StatusForbidden || s.Code == http.StatusNotFound {

@@ -1846,6 +1846,19 @@ func TestRetryAfterOfAWriteIsHonoured(t *testing.T) {
 	})
 }
 
+func TestSameTroubleIsSaidOnceAMinuteWhateverPortOrTimeItNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &logBuffer{}
+		l := newLog(log, &options{})
+		for i := range 100 {
+			l.Complain("cannot list", fmt.Errorf("list pods: %w", fmt.Errorf("read tcp 127.0.0.1:%d: connection reset at %v", 40000+i, time.Now())))
+			l.Complain("cannot list", fmt.Errorf("list pods: %w", fmt.Errorf("read tcp 127.0.0.1:%d: another trouble", 40000+i)))
+			pass(time.Second)
+		}
+		wantNumber(t, "lines on two troubles in 100 s", strings.Count(log.String(), "cannot list"), 4)
+	})
+}
+
 func TestForbiddenIsSaidOnceInAWhileAndRecovers(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		for i := range 50 {
