@@ -23,6 +23,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unicode"
 )
 
 var version = "dev" // set by the linker, from git
@@ -81,7 +82,7 @@ func (l *Log) Complain(msg string, err error, args ...any) bool {
 		root = next
 	}
 	// Without digits: a port or a time in it makes no other trouble.
-	sort, quiet := msg+strings.Map(func(r rune) rune { return map[bool]rune{true: -1, false: r}[r >= '0' && r <= '9'] }, root.Error()), time.Minute
+	sort, quiet := msg+strings.Join(strings.FieldsFunc(root.Error(), unicode.IsDigit), ""), time.Minute
 	if s := statusIn(err); s.Code != 0 {
 		sort = fmt.Sprint(msg, s.Code, s.Reason, s.call.verb, s.call.resource)
 		if s.Code == http.StatusUnauthorized || s.Code == http.StatusForbidden || s.Code == http.StatusNotFound {
