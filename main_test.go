@@ -4218,6 +4218,36 @@ func TestProxyURLLeadsThroughThatProxy(t *testing.T) {
 	}
 }
 
+func TestProxyOfTheEnvironmentIsUsedButForWhatItExcepts(t *testing.T) {
+	asked := make(chan string, 100)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Method + " " + r.Host
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer proxy.Close()
+	for except, want := range map[string]string{"": "CONNECT 0.0.0.0:1", "0.0.0.0": ""} { // not 127.0.0.1, which never goes to a proxy
+		cmd, lines := process(t, []string{"HTTPS_PROXY=" + proxy.URL, "NO_PROXY=" + except}, "-master", "https://0.0.0.0:1")
+		for line := range lines {
+			if strings.Contains(line, "cannot list") {
+				break
+			}
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
+		got := ""
+		select {
+		case got = <-asked:
+		default:
+		}
+		if got != want {
+			t.Errorf("NO_PROXY=%s: the proxy was asked %q, want %q", except, got, want)
+		}
+		for len(asked) > 0 {
+			<-asked
+		}
+	}
+}
+
 func TestServersNameOfTheKubeconfigDoesNotHoldForAnotherMaster(t *testing.T) {
 	config := strings.Replace(kubeconfigFor("https://h", nil, "token: t"), "    server:", "    tls-server-name: api\n    server:", 1)
 	for master, want := range map[string]string{"": "api", "https://other": ""} {
