@@ -397,19 +397,17 @@ func decodeEvents[T Object[T]](r io.Reader, kind *Kind[T], handle func(WatchEven
 	dec := json.NewDecoder(tail)
 	for {
 		ev, err := decodeEvent(dec, kind)
-		if err == nil {
-			if err = handle(ev); err != nil {
-				return err
-			}
-			continue
-		}
 		switch {
 		case err == io.EOF:
 			return nil
-		case tail.err != nil && tail.err != io.EOF:
+		case err != nil && tail.err != nil && tail.err != io.EOF:
 			return tail.err // the connection broke, wherever in a frame that was
+		case err != nil:
+			return garbageError{fmt.Errorf("undecodable watch frame: %w", err)}
 		}
-		return garbageError{fmt.Errorf("undecodable watch frame: %w", err)}
+		if err := handle(ev); err != nil {
+			return err
+		}
 	}
 }
 
@@ -443,7 +441,6 @@ func decodeEvent[T Object[T]](dec *json.Decoder, kind *Kind[T]) (ev WatchEvent[T
 			case "":
 				return errors.New("the object stands before its type")
 			}
-			return skipValue(dec)
 		}
 		return skipValue(dec)
 	})
