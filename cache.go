@@ -501,43 +501,32 @@ func parseSelector(text string) (Selector, error) {
 		return nil, nil
 	}
 	var s Selector
-	for _, part := range splitRequirements(text) {
-		r, err := parseRequirement(strings.TrimSpace(part))
-		if err != nil {
-			return nil, fmt.Errorf("requirement %d %q: %w", len(s)+1, strings.TrimSpace(part), err)
-		}
-		s = append(s, r)
-	}
-	return s, nil
-}
-
-// splitRequirements splits at the commas that are not in parentheses.
-func splitRequirements(text string) (parts []string) {
 	depth, start := 0, 0
-	for i, c := range text {
+	for i, c := range text + "," {
 		switch {
 		case c == '(':
 			depth++
 		case c == ')':
 			depth--
-		case c == ',' && depth == 0:
-			parts, start = append(parts, text[start:i]), i+1
+		case c == ',' && depth == 0 || i == len(text): // a comma in parentheses separates values
+			part := strings.TrimSpace(text[start:i])
+			r, err := parseRequirement(part)
+			if err != nil {
+				return nil, fmt.Errorf("requirement %d %q: %w", len(s)+1, part, err)
+			}
+			s, start = append(s, r), i+1
 		}
 	}
-	return append(parts, text[start:])
+	return s, nil
 }
 
 func parseRequirement(text string) (r requirement, err error) {
 	key, isNot := strings.CutPrefix(text, "!")
-	end := strings.IndexAny(key, " \t=!(<>")
-	if end < 0 {
-		end = len(key)
+	op := ""
+	if end := strings.IndexAny(key, " \t=!(<>"); end >= 0 && !isNot {
+		key, op = key[:end], strings.TrimSpace(key[end:])
 	}
-	op := strings.TrimSpace(key[end:])
-	r = requirement{key: strings.TrimSpace(key[:end]), not: isNot}
-	if isNot {
-		r.key, op = strings.TrimSpace(key), ""
-	}
+	r = requirement{key: strings.TrimSpace(key), not: isNot}
 	if err := checkLabelKey(r.key); err != nil {
 		return r, err
 	}
@@ -590,7 +579,7 @@ func checkLabelKey(key string) error {
 	} else if err := checkDNSName(prefix); err != nil {
 		return fmt.Errorf("label key %q: prefix %w", key, err)
 	}
-	if name == "" || !isLabelName(name) {
+	if !isLabelName(name) {
 		return fmt.Errorf("label key %q: the name must be 1 to 63 letters, digits, '-', '_' or '.', and begin and end with a letter or digit", key)
 	}
 	return nil
@@ -604,20 +593,16 @@ func checkLabelValue(v string) error {
 	return nil
 }
 
+const lowerCase = "abcdefghijklmnopqrstuvwxyz0123456789"
+
 func isLabelName(s string) bool {
-	alnum := func(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' }
-	for i := range len(s) {
-		if !alnum(s[i]) && !strings.ContainsRune("-_.", rune(s[i])) {
-			return false
-		}
-	}
-	return len(s) <= 63 && alnum(s[0]) && alnum(s[len(s)-1])
+	return s != "" && len(s) <= 63 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_."+lowerCase) == "" && strings.Trim(s, "-_.") == s
 }
 
 // checkDNSName checks a DNS-1123 subdomain, which also holds for a namespace's name (that has no dots and 63 characters).
 func checkDNSName(s string) error {
 	for part := range strings.SplitSeq(s, ".") {
-		if part == "" || strings.Trim(part, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || part[0] == '-' || part[len(part)-1] == '-' {
+		if part == "" || strings.Trim(part, "-"+lowerCase) != "" || strings.Trim(part, "-") != part {
 			return fmt.Errorf("%q must be lower-case letters, digits, '-' and '.', and begin and end with a letter or digit", s)
 		}
 	}
