@@ -653,14 +653,14 @@ func parseYAML(text string) (tree any, err error) {
 		}
 	}
 	p.i = 0
-	if at, first, ok := p.peek(); ok && at == 0 && (first == "---" || strings.HasPrefix(first, "--- #")) {
+	if at, first := p.peek(); at == 0 && (first == "---" || strings.HasPrefix(first, "--- #")) {
 		p.i++
 	}
 	tree = p.block(0)
-	if at, last, ok := p.peek(); ok && at == 0 && last == "..." {
+	if at, last := p.peek(); at == 0 && last == "..." {
 		p.i++
 	}
-	if _, _, ok := p.peek(); ok {
+	if at, _ := p.peek(); at >= 0 {
 		p.fail("this line does not belong here: wrong indentation, or a second document")
 	}
 	return tree, nil
@@ -683,8 +683,8 @@ func (p *yamlParser) enter() (leave func()) {
 	return func() { p.depth-- }
 }
 
-// peek moves to the next line with something on it and returns its indentation and the rest.
-func (p *yamlParser) peek() (indent int, text string, ok bool) {
+// peek moves to the next line with something on it and returns its indentation, -1 at the end, and the rest.
+func (p *yamlParser) peek() (indent int, text string) {
 	for ; p.i < len(p.lines); p.i++ {
 		text = strings.TrimLeft(p.lines[p.i], " ")
 		indent = len(p.lines[p.i]) - len(text)
@@ -693,10 +693,10 @@ func (p *yamlParser) peek() (indent int, text string, ok bool) {
 		}
 		text = strings.TrimRight(text, " \t")
 		if text != "" && text[0] != '#' {
-			return indent, text, true
+			return indent, text
 		}
 	}
-	return 0, "", false
+	return -1, ""
 }
 
 // ended reports whether the document does before the line in hand.
@@ -708,8 +708,8 @@ func isYAMLItem(text string) bool { return text == "-" || strings.HasPrefix(text
 
 // block reads whatever begins on the next line, if that is indented by at least least.
 func (p *yamlParser) block(least int) any {
-	indent, text, ok := p.peek()
-	if !ok || indent < least {
+	indent, text := p.peek()
+	if indent < least {
 		return nil
 	}
 	defer p.enter()()
@@ -727,8 +727,8 @@ func (p *yamlParser) block(least int) any {
 func (p *yamlParser) list(indent int) any {
 	items := []any{}
 	for {
-		at, text, ok := p.peek()
-		if !ok || at < indent || at == indent && !isYAMLItem(text) {
+		at, text := p.peek()
+		if at < indent || at == indent && !isYAMLItem(text) {
 			return items
 		}
 		if at > indent {
@@ -737,11 +737,11 @@ func (p *yamlParser) list(indent int) any {
 		rest := strings.TrimLeft(text[1:], " ")
 		if rest == "" || rest[0] == '#' {
 			p.i++
-			items = append(items, p.block(indent+1))
-			continue
+			at++
+		} else {
+			at += len(text) - len(rest) // the dash is indentation to what stands behind it
+			p.lines[p.i] = strings.Repeat(" ", at) + rest
 		}
-		at += len(text) - len(rest) // the dash is indentation to what stands behind it
-		p.lines[p.i] = strings.Repeat(" ", at) + rest
 		items = append(items, p.block(at))
 	}
 }
@@ -749,8 +749,8 @@ func (p *yamlParser) list(indent int) any {
 func (p *yamlParser) mapping(indent int) any {
 	m := map[string]any{}
 	for {
-		at, text, ok := p.peek()
-		if !ok || at < indent || p.ended() {
+		at, text := p.peek()
+		if at < indent || p.ended() {
 			return m
 		}
 		key, rest, ok := p.key(text, false)
@@ -794,36 +794,34 @@ func (p *yamlParser) key(text string, inside bool) (key, rest string, ok bool) {
 }
 
 // value reads what stands behind a key, on its line or below, and moves behind it.
-func (p *yamlParser) value(rest string, indent int) any {
-	if rest != "" && rest[0] != '#' {
-		var v any
-		if rest[0] == '|' {
-			v = p.literal(rest, indent)
-		} else {
-			// A plain value may go on over the lines below, if they are indented more (as gcloud wraps its installHint).
-			lines := []string{rest}
-			for strings.IndexByte("\"'{[&*!>%@`", rest[0]) < 0 && !strings.Contains(lines[len(lines)-1], " #") && p.i+1 < len(p.lines) {
-				next := strings.TrimLeft(p.lines[p.i+1], " ")
-				if len(p.lines[p.i+1])-len(next) <= indent || next == "" || next[0] == '#' {
-					break
-				}
-				p.i++
-				lines = append(lines, strings.TrimRight(next, " "))
+func (p *yamlParser) value(rest string, indent int) (v any) {
+	switch {
+	case rest == "" || rest[0] == '#':
+		p.i++
+		if at, text := p.peek(); at == indent && isYAMLItem(text) {
+			defer p.enter()()
+			return p.list(indent) // a list need not be indented under its key
+		}
+		return p.block(indent + 1)
+	case rest[0] == '|':
+		v = p.literal(rest, indent)
+	default:
+		// A plain value may go on over the lines below, if they are indented more (as gcloud wraps its installHint).
+		lines := []string{rest}
+		for strings.IndexByte("\"'{[&*!>%@`", rest[0]) < 0 && !strings.Contains(lines[len(lines)-1], " #") && p.i+1 < len(p.lines) {
+			next := strings.TrimLeft(p.lines[p.i+1], " ")
+			if len(p.lines[p.i+1])-len(next) <= indent || next == "" || next[0] == '#' {
+				break
 			}
-			rest = strings.Join(lines, " ")
-			v = p.scalar(rest)
+			p.i++
+			lines = append(lines, strings.TrimRight(next, " "))
 		}
-		if at, _, ok := p.peek(); ok && at > indent {
-			p.fail("this line is indented more than what stands above it allows")
-		}
-		return v
+		v = p.scalar(strings.Join(lines, " "))
 	}
-	p.i++
-	if at, text, ok := p.peek(); ok && at == indent && isYAMLItem(text) {
-		defer p.enter()()
-		return p.list(indent) // a list need not be indented under its key
+	if at, _ := p.peek(); at > indent {
+		p.fail("this line is indented more than what stands above it allows")
 	}
-	return p.block(indent + 1)
+	return v
 }
 
 // literal reads a block of lines behind "|", with "-" or "+" for the lines' ends and a digit for their indentation.
@@ -842,20 +840,19 @@ func (p *yamlParser) literal(header string, indent int) string {
 	for p.i++; p.i < len(p.lines); p.i++ {
 		line := p.lines[p.i]
 		at := len(line) - len(strings.TrimLeft(line, " "))
-		switch {
-		case at == len(line) && (depth == 0 || at <= depth):
+		if at == len(line) && (depth == 0 || at <= depth) {
 			blank = max(blank, at)
 			text.WriteString("\n")
 			continue
-		case at <= indent:
-		case depth == 0 && at < blank || at < depth:
-			p.fail("indented less than the block's first line")
-		default:
-			depth = cmp.Or(depth, at)
-			text.WriteString(line[depth:] + "\n")
-			continue
 		}
-		break
+		if at <= indent {
+			break
+		}
+		if depth == 0 && at < blank || at < depth {
+			p.fail("indented less than the block's first line")
+		}
+		depth = cmp.Or(depth, at)
+		text.WriteString(line[depth:] + "\n")
 	}
 	all := text.String()
 	if p.i == len(p.lines) {
@@ -889,17 +886,15 @@ func (p *yamlParser) flow(text string, inside bool) (v any, rest string) {
 	case '{', '[':
 		return p.collection(text)
 	}
-	end := len(text)
+	word := text
 	if i := strings.IndexAny(text, ",[]{}"); i >= 0 && inside {
-		end = i
+		word = text[:i]
 	}
-	if i := strings.Index(text[:end], " #"); i >= 0 {
-		end = i
-	}
-	if inside && strings.Contains(text[:end], "?") {
+	word, _, _ = strings.Cut(word, " #")
+	if inside && strings.Contains(word, "?") {
 		p.fail("a question mark in a map or list of this form: quote what it stands in")
 	}
-	return p.plain(strings.TrimRight(text[:end], " \t")), text[end:]
+	return p.plain(strings.TrimRight(word, " \t")), text[len(word):]
 }
 
 // plain says what an unquoted scalar is.
@@ -978,10 +973,8 @@ func (p *yamlParser) collection(text string) (v any, rest string) {
 	return items, rest[1:]
 }
 
-var (
-	yamlEscapes = map[byte]string{'0': "\x00", 'a': "\a", 'b': "\b", 't': "\t", '\t': "\t", 'n': "\n", 'v': "\v", 'f': "\f", 'r': "\r", 'e': "\x1b", ' ': " ", '"': `"`, '/': "/", '\\': `\`, '_': "\u00a0"}
-	yamlHex     = map[byte]int{'x': 2, 'u': 4, 'U': 8}
-)
+// yamlEscapes are those that Go does not have; it has octal ones, which YAML has not.
+var yamlEscapes = map[byte]rune{'0': 0, '\t': '\t', 'e': '\x1b', ' ': ' ', '/': '/', '_': '\u00a0'}
 
 // quoted reads a quoted scalar and returns what stands behind it.
 func (p *yamlParser) quoted(text string) (s, rest string) {
@@ -999,40 +992,32 @@ func (p *yamlParser) quoted(text string) (s, rest string) {
 		b.WriteString(cmp.Or(ends, end))
 		text = strings.Trim(p.lines[p.i], " \t")
 	}
-	for i := 1; ; i++ {
-		if strings.Trim(text[i:], " \t") == "" {
+	for text = text[1:]; ; {
+		if strings.Trim(text, " \t") == "" {
 			unfold(" ")
-			i = 0
 		}
-		switch c := text[i]; {
-		case c == quote && quote == '\'' && strings.HasPrefix(text[i:], "''"):
+		c, behind := text[0], text[1:]
+		switch {
+		case c == quote && quote == '\'' && strings.HasPrefix(behind, "'"):
 			b.WriteByte(c)
-			i++
+			text = behind[1:]
 		case c == quote:
-			return b.String(), text[i+1:]
+			return b.String(), behind
 		case c != '\\' || quote == '\'':
 			b.WriteByte(c)
-		case i+1 == len(text):
+			text = behind
+		case behind == "":
 			unfold("")
-			i = -1
 		default:
-			var char string
-			char, i = p.escape(text, i+1)
-			b.WriteString(char)
+			char, _, tail, err := strconv.UnquoteChar(text, '"')
+			if own, ok := yamlEscapes[behind[0]]; ok {
+				char, tail, err = own, behind[1:], nil
+			}
+			if err != nil || strings.IndexByte("1234567", behind[0]) >= 0 || char >= ' ' && !isYAMLChar(char) {
+				p.fail("unknown escape \\%c", behind[0])
+			}
+			b.WriteRune(char)
+			text = tail
 		}
 	}
-}
-
-// escape reads what stands behind a backslash, at i, and returns where it ends.
-func (p *yamlParser) escape(text string, i int) (char string, end int) {
-	if e, ok := yamlEscapes[text[i]]; ok {
-		return e, i
-	}
-	n := yamlHex[text[i]]
-	end = i + n
-	code, err := strconv.ParseUint(text[i+1:min(len(text), end+1)], 16, 32)
-	if n == 0 || err != nil || end >= len(text) || !utf8.ValidRune(rune(code)) || code >= ' ' && !isYAMLChar(rune(code)) {
-		p.fail("unknown escape \\%c", text[i])
-	}
-	return string(rune(code)), end
 }
