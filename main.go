@@ -55,8 +55,7 @@ func main() {
 		return
 	}
 	fmt.Fprintln(os.Stderr, "podcount:", strings.ReplaceAll(err.Error(), "\n", "; "))
-	var usage usageError
-	if errors.As(err, &usage) {
+	if errors.As(err, new(usageError)) {
 		os.Exit(2)
 	}
 	os.Exit(1)
@@ -276,18 +275,14 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	sending, cutEvents := context.WithCancel(context.WithoutCancel(ctx))
 	defer cutEvents()
 	recording, stopRecorder := context.WithCancel(context.WithoutCancel(ctx))
-	recorded := make(chan struct{})
-	go func() {
-		recorder.Run(sending, recording)
-		close(recorded)
-	}()
+	var recorded sync.WaitGroup
+	recorded.Go(func() { recorder.Run(sending, recording) })
 
 	err = newPodCount(o, client, recorder, log).run(ctx)
 
 	stopRecorder()
-	cut := time.AfterFunc(eventsTime, cutEvents)
-	<-recorded
-	cut.Stop()
+	defer time.AfterFunc(eventsTime, cutEvents).Stop()
+	recorded.Wait()
 	log.Info("podcount stopped", "events_dropped", recorder.Dropped())
 	return err
 }
@@ -304,10 +299,8 @@ type podCount struct {
 	queue    *Queue[Key] // of nodes, and theTotal
 	pace     *Bucket     // of label writes
 
-	mu      sync.Mutex           // guards written
-	written map[string]time.Time // when a node, by uid, was last written
-
-	toldAt time.Time // when theTotal was last passed on: its reconcile's alone
+	written sync.Map  // when a node, by uid, was last written: a time.Time
+	toldAt  time.Time // when theTotal was last passed on: its reconcile's alone
 }
 
 // theTotal is the key that is added when the number of all pods has changed. It stands for all nodes that show it, so
@@ -315,7 +308,7 @@ type podCount struct {
 var theTotal = Key{Name: "(total)"} // no node can be called so
 
 func newPodCount(o *options, client *Client, recorder *Recorder, log *Log) *podCount {
-	c := &podCount{options: o, client: client, recorder: recorder, log: log, pace: NewBucket(o.qps, o.burst), written: map[string]time.Time{}}
+	c := &podCount{options: o, client: client, recorder: recorder, log: log, pace: NewBucket(o.qps, o.burst)}
 	c.pods = NewStore(func(p *Pod) string { return p.Spec.NodeName })
 	c.nodes = NewStore[*Node](nil)
 	c.nodeKind = Kind[*Node]{Name: "Node", Path: "/api/v1/nodes", MetadataOnly: true, Keep: []string{o.totalLabel, o.nodeLabel}, New: func() *Node { return new(Node) }}
@@ -434,11 +427,9 @@ func (c *podCount) podChanged(d Delta[*Pod]) {
 func (c *podCount) nodeChanged(d Delta[*Node]) {
 	if d.New != nil {
 		c.queue.Add(d.New.Key())
-		return
+	} else {
+		c.written.Delete(d.Old.UID)
 	}
-	c.mu.Lock()
-	delete(c.written, d.Old.UID)
-	c.mu.Unlock()
 }
 
 // reconcile makes one node's labels right, or passes the total's change on to the nodes that show it. finish, which ends
@@ -453,64 +444,60 @@ func (c *podCount) reconcile(stop, finish context.Context, key Key) (Result, err
 		c.queue.Add(c.shownOn()...)
 		return Result{}, nil
 	}
-	node := c.nodes.Get(key)
-	if node == nil || len(c.wrong(node)) == 0 {
+	node, wrong := c.wrong(key)
+	if len(wrong) == 0 {
 		return Result{}, nil
 	}
-	c.mu.Lock()
-	rest := c.interval - time.Since(c.written[node.UID])
-	c.mu.Unlock()
-	if rest > 0 {
-		return Result{RequeueAfter: rest}, nil
+	if at, ok := c.written.Load(node.UID); ok {
+		if rest := c.interval - time.Since(at.(time.Time)); rest > 0 {
+			return Result{RequeueAfter: rest}, nil
+		}
 	}
 	if c.pace.Wait(stop) != nil {
 		return Result{}, nil
 	}
 	// It may have changed while we waited.
-	if node = c.nodes.Get(key); node == nil {
-		return Result{}, nil
-	}
-	wrong := c.wrong(node)
-	if len(wrong) == 0 {
+	if node, wrong = c.wrong(key); len(wrong) == 0 {
 		return Result{}, nil
 	}
 	return Result{}, c.write(finish, node, wrong)
 }
 
-// labelChange is what one label has and should have. nil: not there.
+// labelChange is what one label has and should have: a string, or nil where it is not there.
 type labelChange struct {
 	key, what string // what: of its event
-	has, want *string
+	has, want any
 }
 
-// wrong lists the labels of node that are not what they should be, by the whole caches as they are now.
-func (c *podCount) wrong(node *Node) (changes []labelChange) {
-	check := func(key, what string, want *string) {
-		var has *string
+// wrong returns the node, and those of its labels that are not what they should be, by the whole caches as they are now.
+func (c *podCount) wrong(key Key) (node *Node, changes []labelChange) {
+	if node = c.nodes.Get(key); node == nil {
+		return nil, nil
+	}
+	check := func(key, what string, want any) {
+		var has any
 		if v, ok := node.Labels[key]; ok {
-			has = &v
+			has = v
 		}
-		if has != want && (has == nil || want == nil || *has != *want) {
+		if has != want {
 			changes = append(changes, labelChange{key, what, has, want})
 		}
 	}
-	var total *string
+	var total any
 	if c.totalNodes.Matches(node.Labels) {
-		n := strconv.Itoa(c.pods.Len())
-		total = &n
+		total = strconv.Itoa(c.pods.Len())
 	}
 	check(c.totalLabel, "pod count", total)
 	if c.nodeLabel != "" {
-		n := strconv.Itoa(c.pods.Count(node.Name))
-		check(c.nodeLabel, "pod count of this node", &n)
+		check(c.nodeLabel, "pod count of this node", strconv.Itoa(c.pods.Count(node.Name)))
 	}
-	return changes
+	return node, changes
 }
 
 // write patches the labels: without resourceVersion, so that other writers of the node cannot hold us up, but with the
 // uid, so that a node that was made anew under its name does not get its predecessor's.
 func (c *podCount) write(ctx context.Context, node *Node, changes []labelChange) error {
-	labels := map[string]*string{}
+	labels := map[string]any{}
 	for _, ch := range changes {
 		labels[ch.key] = ch.want
 	}
@@ -528,18 +515,10 @@ func (c *podCount) write(ctx context.Context, node *Node, changes []labelChange)
 	}
 	c.nodes.Written(written)
 	if now := c.nodes.Get(node.Key()); now != nil && now.UID == node.UID { // else nobody would ever delete it
-		c.mu.Lock()
-		c.written[node.UID] = time.Now()
-		c.mu.Unlock()
-	}
-	show := func(v *string) string {
-		if v == nil {
-			return "none"
-		}
-		return *v
+		c.written.Store(node.UID, time.Now())
 	}
 	for _, ch := range changes {
-		from, to := show(ch.has), show(ch.want)
+		from, to := cmp.Or(ch.has, "none"), cmp.Or(ch.want, "none")
 		c.log.Log(ctx, levelWrite, "label written", "node", node.Name, "label", ch.key, "from", from, "to", to)
 		c.recorder.Event(ObjectReference{"v1", "Node", "", node.Name, node.UID}, "Normal", "PodCountChanged", fmt.Sprintf("%s changed from %s to %s", ch.what, from, to))
 	}
