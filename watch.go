@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -115,9 +114,9 @@ type access struct {
 
 	mu                   sync.Mutex // guards all below, and is held while a program runs, so that one run serves all who wait
 	ca, cert, key, token part
-	now                  *Credential
-	made                 [][]byte // CA, certificate and key that now.tls was made of
-	unfit                trouble  // with new ones
+	now                  *Credential // the newest; at first without tls
+	made                 [][]byte    // CA, certificate and key that now.tls was made of
+	unfit                trouble     // with new ones
 }
 
 func (a *access) config() (*Config, error) {
@@ -135,6 +134,7 @@ func (a *access) config() (*Config, error) {
 	if u.Scheme == "http" && (a.token.given() || a.exec != nil) && !isHere {
 		return nil, fmt.Errorf("%s: a token is not sent to %s over plain http: use https", a.source, u.Host)
 	}
+	a.now = &Credential{}
 	cfg := &Config{Source: a.source, Server: u, Proxy: http.ProxyFromEnvironment, Credential: a.credential}
 	if a.proxy != "" {
 		p, err := url.Parse(a.proxy)
@@ -169,13 +169,13 @@ func (a *access) config() (*Config, error) {
 func (a *access) credential(ctx context.Context, refused *Credential) (*Credential, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	again := refused != nil && refused == a.now
+	again := refused == a.now
 	for _, p := range []*part{&a.ca, &a.cert, &a.key, &a.token} {
 		if err := p.read(again, a.log); err != nil {
 			return nil, err
 		}
 	}
-	next := &Credential{token: string(a.token.data)}
+	next := &Credential{token: string(a.token.data), tls: a.now.tls}
 	cert, key, from, what := a.cert.data, a.key.data, cmp.Or(a.token.file, a.source), fmt.Sprintf("%s and %s", &a.cert, &a.key)
 	if a.exec != nil {
 		got, err := a.exec.credential(ctx, again)
@@ -189,19 +189,16 @@ func (a *access) credential(ctx context.Context, refused *Credential) (*Credenti
 		return nil, fmt.Errorf("the token of %s has more than one line", from)
 	}
 	made := [][]byte{a.ca.data, cert, key}
-	if a.now != nil {
-		next.tls = a.now.tls
-	}
 	if !slices.EqualFunc(made, a.made, bytes.Equal) {
 		t, err := a.makeTLS(cert, key, what)
-		if err != nil && a.now == nil {
+		if err != nil && next.tls == nil {
 			return nil, err
 		}
 		if a.unfit.tell(a.log, err); err == nil {
 			next.tls, a.made = t, made
 		}
 	}
-	if a.now != nil && next.token == a.now.token && next.tls == a.now.tls {
+	if next.token == a.now.token && next.tls == a.now.tls {
 		return a.now, nil
 	}
 	var tried []string
@@ -254,7 +251,7 @@ func (p *part) String() string { return strings.TrimSpace(p.field + " " + p.file
 
 // read reads the file if that is due, or now. Where nothing can be read, the part stays what it was.
 func (p *part) read(now bool, log *Log) error {
-	if p.file == "" || !now && !p.readAt.IsZero() && time.Since(p.readAt) < p.age {
+	if p.file == "" || !now && time.Since(p.readAt) < p.age {
 		return nil
 	}
 	p.readAt = time.Now()
@@ -430,8 +427,8 @@ func (a *access) readKubeconfigs(files []string, contextName string) (err error)
 		current = cmp.Or(k.text("current-context"), current)
 		here := map[string]bool{}
 		for _, kind := range []string{"cluster", "user", "context"} {
-			for list, item := range k.items(kind + "s") {
-				entry := list.sub(item)
+			for _, item := range k.items(kind + "s") {
+				entry := item.sub("")
 				name := fmt.Sprintf("%s %q", kind, entry.text("name"))
 				if here[name] {
 					entry.fail("name", "is that of another "+name)
@@ -503,19 +500,19 @@ func (a *access) readUser(f, cluster fields) {
 	if strings.ContainsRune(a.exec.command, filepath.Separator) {
 		a.exec.command = e.path("command")
 	}
-	for list, item := range e.items("args") {
-		a.exec.args = append(a.exec.args, list.text(item))
+	for _, arg := range e.items("args") {
+		a.exec.args = append(a.exec.args, arg.text(""))
 	}
-	for list, item := range e.items("env") {
-		a.exec.env = append(a.exec.env, list.sub(item).text("name")+"="+list.sub(item).text("value"))
+	for _, item := range e.items("env") {
+		a.exec.env = append(a.exec.env, item.sub("").text("name")+"="+item.sub("").text("value"))
 	}
 	if e.text("interactiveMode") == "Always" {
 		e.fail("interactiveMode", "is Always, but podcount has nobody to ask: use a credential that needs no one")
 	}
 	if get[bool](e, "provideClusterInfo", "true or false") {
 		a.exec.cluster = map[string]any{}
-		for list, item := range cluster.items("extensions") {
-			if ext := list.sub(item); ext.text("name") == "client.authentication.k8s.io/exec" {
+		for _, item := range cluster.items("extensions") {
+			if ext := item.sub(""); ext.text("name") == "client.authentication.k8s.io/exec" {
 				a.exec.cluster["config"] = ext.m["extension"]
 			}
 		}
@@ -550,16 +547,12 @@ func (f fields) sub(name string) fields {
 	return fields{f.file, strings.Trim(f.at+"."+name, "."), get[map[string]any](f, name, "a map")}
 }
 
-// items yields each item of a list as a field: of what, and its name, "users[0]".
-func (f fields) items(name string) iter.Seq2[fields, string] {
-	return func(yield func(fields, string) bool) {
-		for i, v := range get[[]any](f, name, "a list") {
-			item := fmt.Sprintf("%s[%d]", name, i)
-			if !yield(fields{f.file, f.at, map[string]any{item: v}}, item) {
-				return
-			}
-		}
+// items are the items of a list, each the field "" of a map whose place is the item's.
+func (f fields) items(name string) (items []fields) {
+	for i, v := range get[[]any](f, name, "a list") {
+		items = append(items, fields{f.file, strings.Trim(fmt.Sprintf("%s.%s[%d]", f.at, name, i), "."), map[string]any{"": v}})
 	}
+	return items
 }
 
 // path is relative to the file that it stands in.
