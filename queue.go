@@ -4,6 +4,7 @@ package main
 // outgoing events. It does not know what a key means.
 
 import (
+	"cmp"
 	"container/heap"
 	"container/list"
 	"context"
@@ -22,10 +23,7 @@ import (
 // backoff is the wait after the nth failure in a row (n >= 1): base, doubled each time up to limit, plus a jitter of up
 // to as much again, so that many clients that failed together do not come back together.
 func backoff(n int, base, limit time.Duration) time.Duration {
-	d := limit
-	if n < 40 && base<<(n-1) < limit && base<<(n-1) > 0 {
-		d = base << (n - 1)
-	}
+	d := min(limit, base<<min(n-1, 30)) // which does not overflow for a base up to 8 s
 	return d + rand.N(d)
 }
 
@@ -55,7 +53,6 @@ type Result struct {
 type Queue[K comparable] struct {
 	log         *Log
 	base, limit time.Duration // backoff of a failed key
-	debug       bool          // show each step
 	ops         chan func()
 	out         chan K
 	ctx         context.Context
@@ -81,7 +78,7 @@ type queued[K comparable] struct {
 
 // NewQueue starts a queue that ends with ctx. A key that fails n times in a row is held for backoff(n, base, limit).
 func NewQueue[K comparable](ctx context.Context, log *Log, base, limit time.Duration) *Queue[K] {
-	q := &Queue[K]{log: log, debug: log.Enabled(ctx, slog.LevelDebug), base: base, limit: limit, ops: make(chan func()), out: make(chan K), ctx: ctx, items: map[K]*queued[K]{}}
+	q := &Queue[K]{log: log, base: base, limit: limit, ops: make(chan func()), out: make(chan K), ctx: ctx, items: map[K]*queued[K]{}}
 	go q.own()
 	return q
 }
@@ -222,7 +219,7 @@ func (q *Queue[K]) settle(step string, k K) {
 	if !it.dirty && !it.processing && it.at.IsZero() && it.failures == 0 {
 		delete(q.items, k)
 	}
-	if q.debug {
+	if q.log.Enabled(q.ctx, slog.LevelDebug) {
 		args := []any{"key", k, "ready", len(q.ready), "waiting", len(q.waiting), "failures", it.failures}
 		if !it.at.IsZero() {
 			args = append(args, "until", it.at)
@@ -390,10 +387,7 @@ func NewRecorder(send func(ctx context.Context, method, path string, body, answe
 func (r *Recorder) Event(about ObjectReference, kind, reason, message string) {
 	ev := Event{APIVersion: "v1", Kind: "Event", InvolvedObject: about, Reason: reason, Message: message, Type: kind,
 		LastTimestamp: time.Now().UTC().Format(time.RFC3339), ReportingComponent: "podcount", ReportingInstance: r.instance}
-	ev.Metadata.Namespace = about.Namespace
-	if about.Namespace == "" {
-		ev.Metadata.Namespace = "default" // the place of events about cluster-scoped objects
-	}
+	ev.Metadata.Namespace = cmp.Or(about.Namespace, "default") // the place of events about cluster-scoped objects
 	ev.Source.Component = "podcount"
 	select {
 	case r.queue <- ev:

@@ -584,12 +584,8 @@ type Status struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	Details struct {
-		Causes []struct {
-			Reason  string `json:"reason"`
-			Message string `json:"message"`
-			Field   string `json:"field"`
-		} `json:"causes"`
-		RetryAfterSeconds int `json:"retryAfterSeconds"`
+		Causes            []struct{ Reason, Field string } `json:"causes"`
+		RetryAfterSeconds int                              `json:"retryAfterSeconds"`
 	} `json:"details"`
 
 	call  call   // what was asked
@@ -629,12 +625,9 @@ func isStatus(err error, code int, reason string) bool {
 
 // hasCause reports whether one of the causes that the Status details has this reason or is about this field.
 func (s Status) hasCause(reasonOrField string) bool {
-	for _, c := range s.Details.Causes {
-		if c.Reason == reasonOrField || c.Field == reasonOrField {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Details.Causes, func(c struct{ Reason, Field string }) bool {
+		return c.Reason == reasonOrField || c.Field == reasonOrField
+	})
 }
 
 // isExpired reports whether err says that a resourceVersion or a continue token is too old.
@@ -833,22 +826,19 @@ func (c *Client) send(ctx context.Context, r request, body []byte, cred *Credent
 // explain adds to an error of TLS what was tried and what to do.
 func (c *Client) explain(err error) error {
 	var unknown x509.UnknownAuthorityError
-	var name x509.HostnameError
 	var invalid x509.CertificateInvalidError
-	var plain tls.RecordHeaderError
-	var verify *tls.CertificateVerificationError
 	var alert *net.OpError
 	hint := ""
 	switch {
 	case errors.As(err, &unknown):
 		hint = fmt.Sprintf("give the CA of this cluster as certificate-authority; the server's certificate was issued by %q", unknown.Cert.Issuer)
-	case errors.As(err, &name):
+	case errors.As(err, new(x509.HostnameError)):
 		hint = "give one of these names as tls-server-name, or in the server's address"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		hint = "renew the server's certificate, or set the clock of this machine"
-	case errors.As(err, &verify):
+	case errors.As(err, new(*tls.CertificateVerificationError)):
 		hint = "give the server a certificate for servers, and podcount the CA that issued it, as certificate-authority"
-	case errors.As(err, &plain):
+	case errors.As(err, new(tls.RecordHeaderError)):
 		hint = "it does not speak TLS: is its address that of an API server, and should it begin with http://?"
 	case !errors.As(err, &alert) || alert.Op != "remote error": // what TLS calls an alert
 		return err
@@ -892,7 +882,8 @@ func (c *Client) Send(ctx context.Context, method, path string, body, answer any
 	if err != nil {
 		return err
 	}
-	defer drain(resp.Body)
+	defer resp.Body.Close()
+	defer io.CopyN(io.Discard, resp.Body, 2<<10) // what little is left, so that the connection can be used again
 	if answer == nil {
 		return nil
 	}
@@ -911,12 +902,6 @@ func metadataOnly(as string) string {
 	return "application/json;as=" + as + ";g=meta.k8s.io;v=v1, application/json"
 }
 
-// drain reads what little is left, so that the connection can be used again, and closes.
-func drain(body io.ReadCloser) {
-	io.CopyN(io.Discard, body, 2<<10)
-	body.Close()
-}
-
 func wantJSON(resp *http.Response) error {
 	kind := resp.Header.Get("Content-Type")
 	if t, _, err := mime.ParseMediaType(kind); err != nil || t != "application/json" {
@@ -928,7 +913,7 @@ func wantJSON(resp *http.Response) error {
 // stream opens a list or a watch. The body ends with errSilent when nothing has arrived for so long.
 func (c *Client) stream(ctx context.Context, r request) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	b := &liveBody{ctx: ctx, cancel: cancel, timer: time.AfterFunc(silence, func() { cancel(errSilent) })}
+	b := &liveBody{body: http.NoBody, ctx: ctx, cancel: cancel, timer: time.AfterFunc(silence, func() { cancel(errSilent) })}
 	resp, err := c.do(ctx, r)
 	if err == nil {
 		b.body = resp.Body
@@ -969,10 +954,7 @@ func (b *liveBody) cause(err error) error {
 func (b *liveBody) Close() error {
 	b.timer.Stop()
 	b.cancel(nil)
-	if b.body != nil {
-		return b.body.Close()
-	}
-	return nil
+	return b.body.Close()
 }
 
 // The reflector's numbers, as in client-go where not explained here.
@@ -1056,13 +1038,8 @@ func (r *Reflector[T]) afterFailure(ctx context.Context, what string, err error)
 }
 
 func (r *Reflector[T]) query() url.Values {
-	q := url.Values{}
-	if r.kind.Selector != "" {
-		q.Set("labelSelector", r.kind.Selector)
-	}
-	if r.kind.Fields != "" {
-		q.Set("fieldSelector", r.kind.Fields)
-	}
+	q := url.Values{"labelSelector": {r.kind.Selector}, "fieldSelector": {r.kind.Fields}}
+	maps.DeleteFunc(q, func(_ string, values []string) bool { return values[0] == "" })
 	return q
 }
 
@@ -1223,8 +1200,7 @@ func (r *Reflector[T]) apply(ev WatchEvent[T]) {
 // afterWatch decides how to go on after a watch: how long to wait, and, by clearing version, whether to list first.
 func (r *Reflector[T]) afterWatch(ctx context.Context, end watchEnd) (wait time.Duration) {
 	status := statusIn(end.err)
-	var garbage garbageError
-	isGarbage := errors.As(end.err, &garbage)
+	isGarbage := errors.As(end.err, new(garbageError))
 	silent := errors.Is(end.err, errSilent) || end.opened && end.events == 0 && end.lasted >= silence
 	short := end.opened && !end.moved && end.lasted < shortWatch
 	if end.events > 0 {
