@@ -166,7 +166,6 @@ func (s *Store[T]) All() []T {
 	return slices.AppendSeq(make([]T, 0, len(s.items)), maps.Values(s.items))
 }
 
-// countLocked adds by to the count of obj's index value.
 func (s *Store[T]) countLocked(obj T, by int) {
 	var none T
 	if s.index == nil || obj == none {
@@ -342,7 +341,7 @@ func decodeList[T Object[T]](r io.Reader, kind *Kind[T], add func(T)) (ListMeta,
 			_, err = dec.Token()
 			return err
 		}
-		return skipValue(dec)
+		return dec.Decode(new(json.RawMessage)) // skip it
 	})
 	if err == nil && (!items || meta.ResourceVersion == "") {
 		err = errors.New("no items or no metadata.resourceVersion in it: not a list")
@@ -370,11 +369,6 @@ func eachField(dec *json.Decoder, read func(field string) error) error {
 			return fmt.Errorf("%s: %w", t, err)
 		}
 	}
-}
-
-func skipValue(dec *json.Decoder) error {
-	var skip json.RawMessage
-	return dec.Decode(&skip)
 }
 
 // WatchEvent is one frame of a watch: ADDED, MODIFIED, DELETED or BOOKMARK with an Object, ERROR with a Status.
@@ -442,7 +436,7 @@ func decodeEvent[T Object[T]](dec *json.Decoder, kind *Kind[T]) (ev WatchEvent[T
 				return errors.New("the object stands before its type")
 			}
 		}
-		return skipValue(dec)
+		return dec.Decode(new(json.RawMessage)) // skip it
 	})
 	var none T
 	switch {
@@ -585,7 +579,6 @@ func checkLabelKey(key string) error {
 	return nil
 }
 
-// checkLabelValue checks a value's syntax: empty, or like a key's name.
 func checkLabelValue(v string) error {
 	if v != "" && !isLabelName(v) {
 		return fmt.Errorf("label value %q must be at most 63 letters, digits, '-', '_' or '.', and begin and end with a letter or digit", v)
@@ -943,7 +936,6 @@ func (p *yamlParser) skip(rest string) string {
 	return rest
 }
 
-// collection reads a flow map or list.
 func (p *yamlParser) collection(text string) (v any, rest string) {
 	defer p.enter()()
 	isMap, closing := text[0] == '{', string(text[0]+2) // of [ and of {

@@ -64,8 +64,6 @@ func main() {
 // usageError is a mistake in what podcount was told: exit code 2.
 type usageError struct{ error }
 
-func (e usageError) Unwrap() error { return e.error }
-
 // Log is a slog.Logger that can also complain.
 type Log struct {
 	*slog.Logger
@@ -108,12 +106,11 @@ type options struct {
 	kubeconfig, context, master           string
 	namespace, podSelector, fieldSelector string
 	totalLabel, nodeLabel                 string
+	podEvents, logFormat                  string
 	totalNodes                            nodeChoice
-	podEvents                             string
 	interval                              time.Duration
 	workers, burst, verbosity             int
 	qps                                   float64
-	logFormat                             string
 	version                               bool
 }
 
@@ -135,7 +132,6 @@ func (c *nodeChoice) Set(text string) error {
 	return err
 }
 
-// Matches reports whether a node with these labels is chosen.
 func (c nodeChoice) Matches(labels map[string]string) bool {
 	return slices.ContainsFunc(c, func(s Selector) bool { return s.Matches(labels) })
 }

@@ -129,8 +129,7 @@ func (a *access) config() (*Config, error) {
 	if u = cmp.Or(u, &url.URL{}); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.User != nil {
 		return nil, fmt.Errorf("%s: the server's address (%s://%s) must be https://HOST[:PORT][/PATH]", a.source, u.Scheme, u.Host)
 	}
-	ip := net.ParseIP(u.Hostname())
-	isHere := a.proxy == "" && (u.Hostname() == "localhost" || ip != nil && ip.IsLoopback())
+	isHere := a.proxy == "" && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
 	if u.Scheme == "http" && (a.token.given() || a.exec != nil) && !isHere {
 		return nil, fmt.Errorf("%s: a token is not sent to %s over plain http: use https", a.source, u.Host)
 	}
@@ -387,7 +386,6 @@ func (c *capped) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// oneLine makes a line of a text, for an error.
 func oneLine(text []byte, limit int) string {
 	line := strings.Join(strings.Fields(string(text)), " ")
 	return line[:min(len(line), limit)]
@@ -703,7 +701,8 @@ func NewClient(cfg *Config, dial Dialer, log *Log) *Client {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	}
-	return &Client{cfg: cfg, dial: dial, log: log}
+	// The tls is nobody's: the first credential brings its own, and with it a conn.
+	return &Client{cfg: cfg, dial: dial, log: log, tls: &tls.Config{}, conn: &http.Transport{}}
 }
 
 // transport returns the connections for a credential. With another certificate or CA they are made anew; what runs on the
@@ -711,10 +710,8 @@ func NewClient(cfg *Config, dial Dialer, log *Log) *Client {
 func (c *Client) transport(cred *Credential) *http.Transport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.conn == nil || c.tls != cred.tls {
-		if c.conn != nil {
-			c.conn.CloseIdleConnections()
-		}
+	if c.tls != cred.tls {
+		c.conn.CloseIdleConnections()
 		c.tls = cred.tls
 		c.conn = &http.Transport{
 			Proxy:               c.cfg.Proxy,
@@ -741,17 +738,14 @@ func (c *Client) transport(cred *Credential) *http.Transport {
 func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.conn != nil {
-		c.conn.CloseIdleConnections()
-	}
+	c.conn.CloseIdleConnections()
 }
 
-// request is one request. Accept is application/json where it is empty.
 type request struct {
 	method, path string
 	query        url.Values
-	body         any // as JSON; a PATCH is a merge patch
-	accept       string
+	body         any    // as JSON; a PATCH is a merge patch
+	accept       string // application/json where it is empty
 }
 
 // do sends one request and returns a 2xx answer, whose body the caller closes; anything else is an error, a *Status where
@@ -891,9 +885,9 @@ func (c *Client) Send(ctx context.Context, method, path string, body, answer any
 		err = json.NewDecoder(io.LimitReader(resp.Body, answerLimit)).Decode(answer)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", callOf(method, path, nil), err)
+		err = fmt.Errorf("%s: %w", callOf(method, path, nil), err)
 	}
-	return nil
+	return err
 }
 
 // metadataOnly is the media type that asks for objects without spec and status. A server that does not honour it answers
@@ -1037,23 +1031,21 @@ func (r *Reflector[T]) afterFailure(ctx context.Context, what string, err error)
 	return wait
 }
 
-func (r *Reflector[T]) query() url.Values {
+// request begins a list or a watch, whose objects come as this type where metadata alone is asked for.
+func (r *Reflector[T]) request(as string) request {
 	q := url.Values{"labelSelector": {r.kind.Selector}, "fieldSelector": {r.kind.Fields}}
 	maps.DeleteFunc(q, func(_ string, values []string) bool { return values[0] == "" })
-	return q
-}
-
-func (r *Reflector[T]) accept(as string) string {
-	if !r.kind.MetadataOnly {
-		return ""
+	req := request{method: http.MethodGet, path: r.kind.Path, query: q}
+	if r.kind.MetadataOnly {
+		req.accept = metadataOnly(as)
 	}
-	return metadataOnly(as)
+	return req
 }
 
 // list makes the store equal to one complete list: the most recent state, which an unset resourceVersion asks for.
 func (r *Reflector[T]) list(ctx context.Context) error {
 	start := time.Now()
-	listing, meta, err := r.pages(ctx, r.progress())
+	listing, meta, err := r.pages(ctx)
 	if err != nil {
 		// Too much for this server, or for the way to it? Pages are smaller.
 		if code := statusIn(err).Code; listing.n > 0 || errors.Is(err, errSilent) || code == http.StatusInternalServerError || code == http.StatusGatewayTimeout {
@@ -1103,36 +1095,36 @@ func (r *Reflector[T]) progress() func(n int) {
 
 // pages reads a list: whole, in one answer, which is half the work for both sides; or in pages. Where the token of a
 // page has expired it starts again, once.
-func (r *Reflector[T]) pages(ctx context.Context, progress func(n int)) (listing *Listing[T], meta ListMeta, err error) {
+func (r *Reflector[T]) pages(ctx context.Context) (listing *Listing[T], meta ListMeta, err error) {
+	progress := r.progress()
 	for again := true; ; again = false {
 		listing = r.store.List()
-		q := r.query()
+		req := r.request("PartialObjectMetadataList")
 		if r.paged {
-			q.Set("limit", strconv.Itoa(pageLimit))
+			req.query.Set("limit", strconv.Itoa(pageLimit))
 		}
 		for {
-			if meta, err = r.page(ctx, q, func(obj T) { listing.Add(obj); progress(listing.n) }); err != nil || meta.Continue == "" {
+			if meta, err = r.page(ctx, req, func(obj T) { listing.Add(obj); progress(listing.n) }); err != nil || meta.Continue == "" {
 				break
 			}
-			q.Set("continue", meta.Continue)
+			req.query.Set("continue", meta.Continue)
 		}
-		if !again || !q.Has("continue") || !isExpired(err) {
+		if !again || !req.query.Has("continue") || !isExpired(err) {
 			return listing, meta, err
 		}
 	}
 }
 
-func (r *Reflector[T]) page(ctx context.Context, q url.Values, add func(T)) (ListMeta, error) {
-	body, err := r.client.stream(ctx, request{method: http.MethodGet, path: r.kind.Path, query: q, accept: r.accept("PartialObjectMetadataList")})
+func (r *Reflector[T]) page(ctx context.Context, req request, add func(T)) (meta ListMeta, err error) {
+	body, err := r.client.stream(ctx, req)
 	if err != nil {
-		return ListMeta{}, err
+		return meta, err
 	}
 	defer body.Close()
-	meta, err := decodeList(body, &r.kind, add)
-	if err != nil {
-		return meta, fmt.Errorf("%s: %w", callOf(http.MethodGet, r.kind.Path, q), err)
+	if meta, err = decodeList(body, &r.kind, add); err != nil {
+		err = fmt.Errorf("%s: %w", callOf(req.method, req.path, req.query), err)
 	}
-	return meta, nil
+	return meta, err
 }
 
 // watchEnd is how a watch ended.
@@ -1148,12 +1140,12 @@ type watchEnd struct {
 func (r *Reflector[T]) watch(ctx context.Context) (end watchEnd) {
 	due, cancel := context.WithDeadlineCause(ctx, r.relistAt, errRelist)
 	defer cancel()
-	q := r.query()
-	q.Set("watch", "1")
-	q.Set("resourceVersion", r.version)
-	q.Set("allowWatchBookmarks", "true")
-	q.Set("timeoutSeconds", strconv.Itoa(300+rand.IntN(300))) // so that watches do not all end together
-	body, err := r.client.stream(due, request{method: http.MethodGet, path: r.kind.Path, query: q, accept: r.accept("PartialObjectMetadata")})
+	req := r.request("PartialObjectMetadata")
+	req.query.Set("watch", "1")
+	req.query.Set("resourceVersion", r.version)
+	req.query.Set("allowWatchBookmarks", "true")
+	req.query.Set("timeoutSeconds", strconv.Itoa(300+rand.IntN(300))) // so that watches do not all end together
+	body, err := r.client.stream(due, req)
 	if err != nil {
 		return watchEnd{err: err}
 	}
@@ -1168,7 +1160,7 @@ func (r *Reflector[T]) watch(ctx context.Context) (end watchEnd) {
 	end.err = decodeEvents(body, &r.kind, func(ev WatchEvent[T]) error {
 		if ev.Status != nil {
 			ev.Status.Code = cmp.Or(ev.Status.Code, http.StatusInternalServerError)
-			return fmt.Errorf("%s: %w", callOf(http.MethodGet, r.kind.Path, q), ev.Status)
+			return fmt.Errorf("%s: %w", callOf(req.method, req.path, req.query), ev.Status)
 		}
 		end.events++
 		r.apply(ev)
