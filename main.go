@@ -178,10 +178,8 @@ func (o *options) check(rest []string) error {
 	if len(rest) > 0 {
 		return fmt.Errorf("unexpected argument %q", rest[0])
 	}
-	if o.namespace != "" {
-		if err := checkDNSName(o.namespace); err != nil || strings.Contains(o.namespace, ".") || len(o.namespace) > 63 {
-			return fmt.Errorf("-namespace %q is no namespace's name", o.namespace)
-		}
+	if ns := o.namespace; ns != "" && (checkDNSName(ns) != nil || strings.Contains(ns, ".") || len(ns) > 63) {
+		return fmt.Errorf("-namespace %q is no namespace's name", ns)
 	}
 	if _, err := parseSelector(o.podSelector); err != nil {
 		return fmt.Errorf("-pod-selector: %w", err)

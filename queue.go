@@ -168,7 +168,6 @@ func (q *Queue[K]) own() {
 	}
 }
 
-// wake frees the keys whose time has come.
 func (q *Queue[K]) wake(now time.Time) {
 	for len(q.waiting) > 0 && !q.waiting[0].at.After(now) {
 		it := q.waiting[0]
@@ -205,9 +204,7 @@ func (q *Queue[K]) settle(step string, k K) {
 		it.ready = true
 		q.ready = append(q.ready, it)
 	}
-	if it.at = it.held; it.held.IsZero() {
-		it.at = it.later
-	}
+	it.at = cmp.Or(it.held, it.later)
 	switch {
 	case it.at.IsZero() && it.index >= 0:
 		heap.Remove(&q.waiting, it.index)
@@ -228,7 +225,6 @@ func (q *Queue[K]) settle(step string, k K) {
 	}
 }
 
-// waitHeap orders the waiting keys by time.
 type waitHeap[K comparable] []*queued[K]
 
 func (h waitHeap[K]) Len() int           { return len(h) }
@@ -263,7 +259,6 @@ func NewBucket(rate float64, burst int) *Bucket {
 	return &Bucket{rate: rate, burst: float64(burst), tokens: float64(burst), filled: time.Now()}
 }
 
-// Allow takes a token if one is there.
 func (b *Bucket) Allow() bool { return b.take(0) == 0 }
 
 // Wait takes a token, waiting for it, or returns ctx's error.

@@ -451,19 +451,15 @@ func (a *access) readKubeconfigs(files []string, contextName string) (err error)
 	context := pick("context", contextName)
 	a.source += ", context " + contextName
 	cluster := pick("cluster", context.text("cluster"))
-	a.readCluster(cluster)
+	a.server, a.serverName, a.proxy = cluster.text("server"), cluster.text("tls-server-name"), cluster.text("proxy-url")
+	a.ca, a.insecure = cluster.part("certificate-authority"), get[bool](cluster, "insecure-skip-tls-verify", "true or false")
+	if a.insecure && a.ca.given() {
+		cluster.fail("insecure-skip-tls-verify", "excludes a certificate-authority: remove one of them")
+	}
 	if name := context.text("user"); name != "" {
 		a.readUser(pick("user", name), cluster)
 	}
 	return nil
-}
-
-func (a *access) readCluster(f fields) {
-	a.server, a.serverName, a.proxy = f.text("server"), f.text("tls-server-name"), f.text("proxy-url")
-	a.ca, a.insecure = f.part("certificate-authority"), get[bool](f, "insecure-skip-tls-verify", "true or false")
-	if a.insecure && a.ca.given() {
-		f.fail("insecure-skip-tls-verify", "excludes a certificate-authority: remove one of them")
-	}
 }
 
 func (a *access) readUser(f, cluster fields) {
@@ -1127,7 +1123,6 @@ func (r *Reflector[T]) page(ctx context.Context, req request, add func(T)) (meta
 	return meta, err
 }
 
-// watchEnd is how a watch ended.
 type watchEnd struct {
 	err    error // nil: cleanly
 	opened bool  // err is not about opening it
