@@ -841,8 +841,8 @@ func (p *yamlParser) literal(header string, indent int) string {
 		if at <= indent {
 			break
 		}
-		if depth == 0 && at < blank || at < depth {
-			p.fail("indented less than the block's first line")
+		if depth == 0 && (at < blank || line[at] == '\t') || at < depth {
+			p.fail("indented less than the block's first line, or by a tab")
 		}
 		depth = cmp.Or(depth, at)
 		text.WriteString(line[depth:] + "\n")

@@ -3209,7 +3209,7 @@ func TestYAMLThatMightBeMisreadIsRefusedWithItsLine(t *testing.T) {
 		"a: &x 1": "1: ", "a: *x": "1: ", "a: !!str 1": "1: ", "\n\na: >\n  folded": "3: ", "a:\n\tb: c": "2: a tab",
 		"a: 1\nb: 2\na: 3": `3: the key "a" is there twice`, "a: 1\n---\nb: 2": "2: ", "a: {b: 1, b: 2}": "twice", "a: {b: c": "1: ",
 		"a: \"x\ny": "1: no closing quote", "a: 'x\n---\ny'": "1: no closing quote", "a: [b,": "no end", "{a: b\n---\n}": "no end", "a: b: c": "1: ", "a: \"\\q\"": "unknown escape", "a: yes": "1: ",
-		"a:\n  b: 1\n c: 2": "3: ", "<<: {a: b}": "1: ", "? a": "1: ", "a: 'x' y": "behind the value", "a: y": "1: ", "just text\nmore": "2: ", "a: |0\n  x": "1: ", "a: |2\n x": "2: ", "a: |\n   \n  x": "3: ",
+		"a:\n  b: 1\n c: 2": "3: ", "<<: {a: b}": "1: ", "? a": "1: ", "a: 'x' y": "behind the value", "a: y": "1: ", "just text\nmore": "2: ", "a: |0\n  x": "1: ", "a: |2\n x": "2: ", "a: |\n \tx": "2: ", "a: |\n   \n  x": "3: ",
 		"a: b # c\n  d": "2: ", "a: b\n\n  c": "3: ", "a: b\n  c: d": "2: ", "a: 'b'\n  c": "2: ", "a: b\n  \tc": "2: ",
 		"a: - b": "1: ", ": x": "1: ", "a: 1\n:\n": "2: ", "l:\n-\tkey: v": "2: ", "a: b\t# c": "1: ", "{a, b: c}": "1: ", "a: [ , b]": "1: ", "a: [b, , c]": "1: ",
 		"a: 'x'#y": "1: ", `a: "\ud83d\ude00"`: "1: ", `a: "\u12"`: "unknown escape", `a: "\x0`: "unknown escape",
