@@ -10,17 +10,18 @@ build: ## the product: one static binary, bin/podcount
 	go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/podcount .
 
 run: build ## podcount against a fake API server, no cluster needed; ARGS='-v 4' shows more
-	@go test -c -o bin/playground .
+	@echo compiling the playground; go test -c -o bin/playground .
 	@exec bin/playground playground bin/podcount bin $(ARGS)
 
 test: ## the whole suite: no network, no C compiler
 	go test -count=1 ./...
 
 e2e: ## what the tests show on the fake, on a real cluster: make e2e KUBECONFIG=FILE [CONTEXT=NAME]
+	@[ '$(origin KUBECONFIG)' = 'command line' ] || { echo 'make e2e KUBECONFIG=FILE: name the cluster, as nodes, roles and policies are made there, and removed'; exit 2; }
 	PODCOUNT_E2E=1 KUBECONFIG='$(KUBECONFIG)' CONTEXT='$(CONTEXT)' go test -count=1 -v -timeout 30m -run '^TestBehavioursOnARealCluster$$' .
 
 fuzz: ## each parser for FUZZTIME, with random input
-	@for target in $$(go test -list '^Fuzz' . | grep '^Fuzz'); do go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) . || exit 1; done
+	@for target in $$(go test -list '^Fuzz' . | grep '^Fuzz'); do go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x . || exit 1; done
 
 bench: ## benchmarks, under a minute
 	go test -run '^$$' -bench . -benchtime 300ms ./...

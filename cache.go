@@ -217,7 +217,7 @@ func (s *Store[T]) Apply(event string, obj T) []Delta[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.items[k]
-	if old != none && newerVersion(old.meta().ResourceVersion, obj.meta().ResourceVersion) {
+	if v := obj.meta().ResourceVersion; old != none && v != old.meta().ResourceVersion && !newerVersion(v, old.meta().ResourceVersion) {
 		return nil
 	}
 	if event == "DELETED" {
@@ -614,7 +614,7 @@ type yamlParser struct {
 	depth int // of maps and lists
 }
 
-// thrown is an error on its way through a parser, up to the function that catches it.
+// thrown is an error on its way through a parser, of YAML or of kubeconfigs, up to the function that catches it.
 type thrown struct{ error }
 
 func throw(err error) { panic(thrown{err}) }
@@ -893,7 +893,9 @@ func (p *yamlParser) flow(text string, inside bool) (v any, rest string) {
 // plain says what an unquoted scalar is.
 func (p *yamlParser) plain(s string) any {
 	if s == "" || strings.IndexByte("&*!|>%@`,]}?:=", s[0]) >= 0 || isYAMLItem(s) || strings.HasPrefix(s, "---") || strings.HasPrefix(s, "...") {
-		p.fail("nothing, or what begins with %q (an anchor, an alias, a tag, a folded block, a second list or document), is not read here: quote it", s[:min(1, len(s))])
+		what := map[string]string{"&": "an anchor: write out the value in each place", "*": "an alias: write out the value", "!": "a tag: remove it",
+			">": "a folded block: write the value on one line", "": "nothing: write null, or ''"}[s[:min(1, len(s))]]
+		p.fail("not read here: %s", cmp.Or(what, "a text that begins with "+s[:min(1, len(s))]+": quote it"))
 	}
 	if strings.Contains(s, ": ") || strings.HasSuffix(s, ":") || strings.Contains(s, "\t") {
 		p.fail("a colon or a tab in a value: quote it")

@@ -48,6 +48,7 @@ func main() {
 		<-signals
 		cancel()
 		<-signals
+		fmt.Fprintln(os.Stderr, "podcount: cut short by a second signal")
 		os.Exit(1)
 	}()
 	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr, nil)
@@ -148,7 +149,7 @@ func parseFlags(args []string, stdout io.Writer) (*options, error) {
 	fs.StringVar(&o.podSelector, "pod-selector", "", "count the pods with these labels only: a label `selector`, as in kubectl -l")
 	fs.StringVar(&o.fieldSelector, "field-selector", "", "count the pods with these fields only: a field `selector`, as in kubectl --field-selector")
 	fs.StringVar(&o.totalLabel, "total-label", "hopegi/pod-count", "`key` of the label that gets the number of all pods")
-	fs.Var(&o.totalNodes, "total-nodes", "label `selector` of the nodes that get it: k, !k, k=v, k!=v, k in (a,b), k notin (a,b), joined by commas; '' is every node")
+	fs.Var(&o.totalNodes, "total-nodes", "label `selector` of the nodes that get it: k, !k, k=v, k!=v, k in (a,b), k notin (a,b), k>1, k<1, joined by commas; '' is every node")
 	fs.StringVar(&o.nodeLabel, "node-label", "", "`key` of a label that gets, on every node, the number of its own pods; '' is off")
 	fs.StringVar(&o.podEvents, "pod-events", "on", "`on|off`: post an event on each new pod when it is counted")
 	fs.DurationVar(&o.interval, "interval", 10*time.Second, "check every node this often, and write to one at most this often")
@@ -190,7 +191,8 @@ func (o *options) check(rest []string) error {
 			return fmt.Errorf("-field-selector: %q is not FIELD=VALUE or FIELD!=VALUE", term)
 		}
 	}
-	for name, key := range map[string]string{"-total-label": o.totalLabel, "-node-label": o.nodeLabel} {
+	for i, key := range []string{o.totalLabel, o.nodeLabel} {
+		name := []string{"-total-label", "-node-label"}[i]
 		if key == "" && name == "-node-label" {
 			continue
 		}
@@ -220,6 +222,8 @@ func (o *options) check(rest []string) error {
 		return fmt.Errorf("-interval %v must be more than 0", o.interval)
 	case o.workers < 1 || o.burst < 1 || !(o.qps > 0):
 		return errors.New("-workers, -qps and -burst must be more than 0")
+	case o.verbosity < 0:
+		return fmt.Errorf("-v %d must not be less than 0", o.verbosity)
 	}
 	return nil
 }

@@ -2685,6 +2685,17 @@ func TestWrittenObjectIsNotLostToAListThatIsUnderWay(t *testing.T) {
 	}
 }
 
+func TestEventsOfVersionsThatAreNoDecimalsAreTaken(t *testing.T) {
+	s := NewStore[*Pod](nil)
+	s.Apply("ADDED", makePod("a", "u", "odd-2", "n1"))
+	if ds := s.Apply("MODIFIED", makePod("a", "u", "odd-1", "n2")); len(ds) != 1 {
+		t.Errorf("a change yields %v", ds)
+	}
+	if ds := s.Apply("DELETED", makePod("a", "u", "odd-3", "n2")); len(ds) != 1 || s.Len() != 0 {
+		t.Errorf("a removal yields %v", ds)
+	}
+}
+
 func TestVersionsCompareAsDecimalsOfAnyLength(t *testing.T) {
 	for _, c := range []struct {
 		a, b  string
@@ -3403,8 +3414,8 @@ func TestKubeconfigsOfManyToolsAreReadAsKubectlReadsThemOrRefused(t *testing.T) 
 		text, _ := json.MarshalIndent(views, "", " ")
 		os.WriteFile(recorded, append(text, '\n'), 0o644)
 	}
-	if contexts < 30 {
-		t.Errorf("only %d contexts were compared", contexts)
+	if t.Logf("%d contexts are understood as by kubectl", contexts); contexts < 30 {
+		t.Error("these are too few")
 	}
 }
 
@@ -3702,7 +3713,7 @@ func TestTokenFileIsReadAgainEveryMinuteAndAfterA401AndAGapIsSaidOnce(t *testing
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.allow("one", "two", "three")
-		p := f.serveIn(t).start(t, "-kubeconfig", filepath.Join(dir, "config"), "-interval", "1s")
+		p := f.serveIn(t).start(t, "-kubeconfig", filepath.Join(dir, "config"), "-interval", "1s", "-pod-events", "off")
 		synctest.Wait()
 		users := func(want string) { // of the writes so far
 			t.Helper()
@@ -3736,7 +3747,7 @@ func TestTokenFileIsReadAgainEveryMinuteAndAfterA401AndAGapIsSaidOnce(t *testing
 			pass(10 * time.Minute)
 		}
 		users("one one two two three three three")
-		wantNumber(t, "words on the gap", strings.Count(p.log.String(), "going on with the old one"), 1)
+		wantNumber(t, "words on the gap", strings.Count(p.log.String(), "going on with what there was"), 1)
 		write("four")
 		f.allow("four")
 		addPod()
@@ -3824,15 +3835,25 @@ func TestCertificatesThatChangeAreUsedByTheNextRequestWhileWatchesGoOn(t *testin
 		wantNumber(t, "watches", len(f.asked(isWatch("pods"))), 1)
 
 		// The key of another certificate, a CA that is none, and nothing at all: the old ones stay.
+		good, _ := os.ReadFile(dir + "/v2/tls.key")
+		writeFiles(t, dir, map[string]string{"v2/tls.key": "no key"})
+		pass(2 * time.Second)
+		f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
+		pass(2 * time.Second)
+		writeFiles(t, dir, map[string]string{"v2/tls.key": string(good)})
+		pass(2 * time.Second)
+		f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
+		pass(2 * time.Second)
+		wantNumber(t, "words on the end of what did not fit", strings.Count(p.log.String(), "can be read again"), 1)
 		writeFiles(t, dir, map[string]string{"v2/tls.key": "no key", "v2/ca.crt": "no CA"})
 		os.Remove(filepath.Join(dir, "v2/tls.crt"))
 		pass(2 * time.Second)
 		for range 3 {
 			f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
-			pass(2 * time.Minute)
+			pass(time.Minute) // all in all less than 5, when watches may begin to end
 		}
-		wantLabel(t, f, "cp", podCountLabel, "4")
-		wantNumber(t, "words on what is missing, and on what does not fit", strings.Count(p.log.String(), "going on with the old one"), 2)
+		wantLabel(t, f, "cp", podCountLabel, "6")
+		wantNumber(t, "words on what is missing, and on what does not fit", strings.Count(p.log.String(), "going on with what there was"), 3)
 
 		serveWith(recent)
 		swap("v3", "three", recent)
@@ -3840,7 +3861,7 @@ func TestCertificatesThatChangeAreUsedByTheNextRequestWhileWatchesGoOn(t *testin
 		pass(2 * time.Second)
 		f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
 		pass(2 * time.Second)
-		wantLabel(t, f, "cp", podCountLabel, "5")
+		wantLabel(t, f, "cp", podCountLabel, "7")
 		if last(isWrite) != "three" || last(isWatch("pods")) != "three" {
 			t.Errorf("written by %s, watched by %s", last(isWrite), last(isWatch("pods")))
 		}
@@ -3993,7 +4014,7 @@ func TestExecAnswersThatAreNoCredentialAreErrors(t *testing.T) {
 	dir := t.TempDir()
 	self, _ := os.Executable()
 	for answer, want := range map[string]string{
-		"":                "unexpected end of JSON input",
+		"":                "what it printed (0 bytes) is no ExecCredential",
 		"s3cret":          "invalid character",
 		"exit  why\n not": `exit status 1, saying "why not"`,
 		"hang":            "it took longer than 200ms",
@@ -4154,10 +4175,23 @@ func TestUnverifiedServerAndOpenFilesAndExpiredCertificatesAreWarnedOf(t *testin
 	}
 	wantText(t, warnings("client-certificate: tls.crt\n    client-key: tls.key", "none", ""), "the client certificate has expired")
 	wantText(t, warnings("token: t", "none", "    insecure-skip-tls-verify: true"), "the server's certificate is not verified (insecure-skip-tls-verify)")
+	wantText(t, warnings("tokenfile: token", "none", ""), "no credential was found (token, tokenFile, client-certificate or exec)")
 	for _, quiet := range []struct{ user, file string }{{"tokenFile: token", "config"}, {"token: t", "none"}, {"client-certificate: tls.crt\n    client-key: tls.key", "tls.crt"}} {
 		if log := warnings(quiet.user, quiet.file, ""); strings.Contains(log, "everyone") {
 			t.Errorf("%+v: %s", quiet, log)
 		}
+	}
+}
+
+func TestTokenServesUntilItsFileIsThere(t *testing.T) {
+	config := kubeconfigFor("https://h", nil, "token: first\n    tokenFile: later")
+	cfg, err := load(t, map[string]string{"config": config}, "config", "", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cred, err := cfg.Credential(t.Context(), nil)
+	if err != nil || cred.token != "first" || !strings.HasSuffix(cred.tried, "/config, context fake") {
+		t.Errorf("%+v, %v", cred, err)
 	}
 }
 
@@ -4276,6 +4310,13 @@ func TestStatusNamesVerbObjectAndRule(t *testing.T) {
 		if text := statusOf(resp, what).Error(); what.String() != c.want || !strings.Contains(text, c.rule) || !strings.HasPrefix(text, "403 Forbidden: x cannot") {
 			t.Errorf("%s %s: %s: %s", c.method, c.path, what, text)
 		}
+	}
+}
+
+func TestAnonymousIsToldToBringACredentialAndNotToBeGivenRights(t *testing.T) {
+	s := &Status{Code: 403, Reason: "Forbidden", Message: `pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope`, call: call{"list", "", "pods", ""}}
+	if text := s.Error(); strings.Contains(text, "RBAC") || !strings.Contains(text, "(no credential was sent: give the kubeconfig's user a token") {
+		t.Error(text)
 	}
 }
 
@@ -5100,7 +5141,7 @@ func (w *world) create(collection string, o object) (path string) {
 	*w.made = append(*w.made, path)
 	w.await("made: "+path, func() bool {
 		_, err := w.try("POST", collection, o)
-		if err != nil && !(statusIn(err).Code == 403 && strings.Contains(err.Error(), "serviceaccount")) && !isStatus(err, 409, "AlreadyExists") {
+		if err != nil && !strings.Contains(err.Error(), "error looking up service account") && !isStatus(err, 409, "AlreadyExists") {
 			w.Fatal(err)
 		}
 		return err == nil

@@ -39,8 +39,9 @@ type Config struct {
 	Source string // where this was found
 	Server *url.URL
 	Proxy  func(*http.Request) (*url.URL, error)
-	// Credential returns what is to be used for the next request. refused is one that the server has just answered with
-	// a 401, or nil: while it is the newest, all is read anew. Safe for concurrent use.
+	// Credential returns what is to be used for the next request. refused is nil, or the one that the server has just
+	// answered with a 401: unless another has taken its place meanwhile, all is read anew, however old it is. Safe for
+	// concurrent use.
 	Credential func(ctx context.Context, refused *Credential) (*Credential, error)
 }
 
@@ -54,7 +55,8 @@ type Credential struct {
 // serviceAccount is where a pod has its service account's token and CA.
 const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// How old a file's contents may be; how long an exec program may take, how often it may run, and how much it may print.
+// How old a file's contents may be when a request is made (nothing reads it in between); how long an exec program may
+// take, how often it may run, and how many bytes it may print.
 const (
 	tokenAge   = time.Minute // kubelet replaces a token well before it ends
 	certAge    = time.Second
@@ -64,8 +66,12 @@ const (
 )
 
 // LoadConfig finds the cluster: the file kubeconfig, $KUBECONFIG, the service account (in accountDir) of the pod that we
-// run in, or ~/.kube/config, in that order. contextName picks a context of the file, master overrides the server's
-// address. Errors name the file and the field.
+// run in, or ~/.kube/config, in that order. contextName picks a context of a file, so that the service account is passed
+// over; master overrides the server's address, and is enough where nothing else is found. Errors name the file and the field.
+//
+// Then: readKubeconfigs and readUser find the parts of an access; config checks them and makes the Config;
+// credential, with each request, reads anew what may have changed; Client.do asks it again behind a 401; and
+// Client.transport opens new connections where certificates have changed.
 func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(string) string, log *Log) (*Config, error) {
 	a := &access{log: log, server: master}
 	var err error
@@ -82,7 +88,9 @@ func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(
 	case kubeconfig != "":
 		err = a.readKubeconfigs([]string{kubeconfig}, contextName)
 	case getenv("KUBECONFIG") != "":
-		err = a.readKubeconfigs(filepath.SplitList(getenv("KUBECONFIG")), contextName)
+		if err = a.readKubeconfigs(filepath.SplitList(getenv("KUBECONFIG")), contextName); err != nil {
+			err = fmt.Errorf("$KUBECONFIG: %w", err)
+		}
 	case accountErr == nil && contextName == "":
 		a.source, a.server = "the pod's service account", "https://"+net.JoinHostPort(host, cmp.Or(getenv("KUBERNETES_SERVICE_PORT"), "443"))
 		a.ca = part{field: "certificate", file: filepath.Join(accountDir, "ca.crt"), age: certAge}
@@ -112,11 +120,12 @@ type access struct {
 	exec               *execPlugin
 	log                *Log
 
-	mu                   sync.Mutex // guards all below, and is held while a program runs, so that one run serves all who wait
+	// What is renewed. mu guards it, and is held while a program runs, so that one run serves all who wait.
+	mu                   sync.Mutex
 	ca, cert, key, token part
 	now                  *Credential // the newest; at first without tls
-	made                 [][]byte    // CA, certificate and key that now.tls was made of
-	unfit                trouble     // with new ones
+	made                 [][]byte    // CA, certificate and key that now.tls was made of: as long as they are the same, so is it
+	unfit                trouble     // those read last do not fit each other
 }
 
 func (a *access) config() (*Config, error) {
@@ -144,6 +153,9 @@ func (a *access) config() (*Config, error) {
 	}
 	if a.insecure {
 		a.log.Warn("the server's certificate is not verified (insecure-skip-tls-verify): whoever is in between can read and change everything; give a certificate-authority", "server", u.Host)
+	}
+	if u.Scheme == "https" && !a.token.given() && !a.cert.given() && a.exec == nil {
+		a.log.Warn("no credential was found (token, tokenFile, client-certificate or exec): requests are anonymous", "in", a.source)
 	}
 	if a.exec == nil {
 		_, err = a.credential(context.Background(), nil)
@@ -175,9 +187,11 @@ func (a *access) credential(ctx context.Context, refused *Credential) (*Credenti
 		}
 	}
 	next := &Credential{token: string(a.token.data), tls: a.now.tls}
-	cert, key, from, what := a.cert.data, a.key.data, cmp.Or(a.token.file, a.source), fmt.Sprintf("%s and %s", &a.cert, &a.key)
-	if a.exec != nil {
+	cert, key, from, what := a.cert.data, a.key.data, cmp.Or(a.token.from, a.source), fmt.Sprintf("%s and %s", &a.cert, &a.key)
+	if a.exec != nil { // then there is nothing else, see readUser
+		waiting := time.AfterFunc(slowList, func() { a.log.Info("still waiting for a credential", "program", a.exec.command, "limit", execTime) })
 		got, err := a.exec.credential(ctx, again)
+		waiting.Stop()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", a.source, err)
 		}
@@ -196,6 +210,8 @@ func (a *access) credential(ctx context.Context, refused *Credential) (*Credenti
 		if a.unfit.tell(a.log, err); err == nil {
 			next.tls, a.made = t, made
 		}
+	} else {
+		a.unfit.tell(a.log, nil)
 	}
 	if next.token == a.now.token && next.tls == a.now.tls {
 		return a.now, nil
@@ -241,6 +257,7 @@ type part struct {
 	data        []byte
 	age         time.Duration // after which the file is read anew
 	readAt      time.Time
+	from        string // the file, once something was read of it
 	missing     trouble
 }
 
@@ -263,19 +280,19 @@ func (p *part) read(now bool, log *Log) error {
 		return fmt.Errorf("%s: %w", p.field, err)
 	}
 	if p.missing.tell(log, err); err == nil {
-		p.data = data
+		p.data, p.from = data, p.file
 	}
 	return nil
 }
 
-// trouble is whether a credential cannot be renewed, as was said last.
+// trouble is true from when a credential could not be renewed until it could: it is said once.
 type trouble bool
 
 // tell says when the trouble begins and when it ends.
 func (t *trouble) tell(log *Log, err error) {
 	switch {
 	case err != nil && !bool(*t):
-		log.Warn("cannot read the credential anew, going on with the old one", "err", err)
+		log.Warn("cannot read a credential, going on with what there was", "err", err)
 	case err == nil && bool(*t):
 		log.Info("the credential can be read again")
 	}
@@ -314,7 +331,7 @@ func (e *execPlugin) check() error {
 		return fmt.Errorf("exec: the apiVersion %q is not known: client.authentication.k8s.io/v1 and v1beta1 are; let the tool that wrote this file write it anew", e.apiVersion)
 	}
 	if _, err := exec.LookPath(e.command); err != nil {
-		return fmt.Errorf("exec: %w; %s", err, cmp.Or(e.hint, "install it, or write its path"))
+		return fmt.Errorf("exec: %q: %w; %s", e.command, errors.Unwrap(err), cmp.Or(e.hint, "install it, make it executable, or write its path"))
 	}
 	return nil
 }
@@ -356,7 +373,9 @@ func (e *execPlugin) run(ctx context.Context) (execStatus, error) {
 	case len(out) == execOutput:
 		err = errors.New("it printed more than 1 MB")
 	case errors.Is(err, exec.ErrWaitDelay) || err == nil:
-		err = json.Unmarshal(out, &answer)
+		if err = json.Unmarshal(out, &answer); err != nil {
+			err = fmt.Errorf("what it printed (%d bytes) is no ExecCredential: %w", len(out), err)
+		}
 	default:
 		err = fmt.Errorf("%w, saying %q", err, oneLine(said, 300))
 	}
@@ -435,24 +454,27 @@ func (a *access) readKubeconfigs(files []string, contextName string) (err error)
 			}
 		}
 	}
-	if contextName = cmp.Or(contextName, current); contextName == "" && a.server != "" {
-		return nil // -master will do
-	} else if contextName == "" {
-		return fmt.Errorf("%s: no current-context: name one with -context", a.source)
+	there := func(kind string) string {
+		names := slices.DeleteFunc(slices.Sorted(maps.Keys(found)), func(s string) bool { return !strings.HasPrefix(s, kind+" ") })
+		return "there is: " + cmp.Or(strings.Join(names, ", "), "none")
 	}
 	pick := func(kind, name string) fields {
 		f, ok := found[fmt.Sprintf("%s %q", kind, name)]
 		if !ok {
-			others := slices.DeleteFunc(slices.Sorted(maps.Keys(found)), func(s string) bool { return !strings.HasPrefix(s, kind+" ") })
-			throw(fmt.Errorf("%s: there is no %s %q (there is: %s)", a.source, kind, name, cmp.Or(strings.Join(others, ", "), "none")))
+			throw(fmt.Errorf("%s: there is no %s %q (%s)", a.source, kind, name, there(kind)))
 		}
 		return f
+	}
+	if contextName = cmp.Or(contextName, current); contextName == "" && a.server != "" {
+		return nil // -master will do
+	} else if contextName == "" {
+		return fmt.Errorf("%s: no current-context: name one with -context (%s)", a.source, there("context"))
 	}
 	context := pick("context", contextName)
 	a.source += ", context " + contextName
 	cluster := pick("cluster", context.text("cluster"))
 	a.server, a.serverName, a.proxy = cluster.text("server"), cluster.text("tls-server-name"), cluster.text("proxy-url")
-	a.ca, a.insecure = cluster.part("certificate-authority"), get[bool](cluster, "insecure-skip-tls-verify", "true or false")
+	a.ca, a.insecure = cluster.part("certificate-authority"), get[bool](cluster, "insecure-skip-tls-verify", "true or false, without quotes")
 	if a.insecure && a.ca.given() {
 		cluster.fail("insecure-skip-tls-verify", "excludes a certificate-authority: remove one of them")
 	}
@@ -464,12 +486,12 @@ func (a *access) readKubeconfigs(files []string, contextName string) (err error)
 
 func (a *access) readUser(f, cluster fields) {
 	const password, other = "use a token or a client-certificate: Kubernetes has had no passwords since 1.19", "give podcount an account of its own"
-	for field, instead := range map[string]string{
-		"auth-provider": "kubectl has dropped it, too: let the tool that wrote this file write it anew, with exec",
-		"username":      password, "password": password, "as": other, "as-uid": other, "as-groups": other, "as-user-extra": other,
+	for _, no := range [][2]string{
+		{"auth-provider", "kubectl has dropped it, too: let the tool that wrote this file write it anew, with exec"},
+		{"username", password}, {"password", password}, {"as", other}, {"as-uid", other}, {"as-groups", other}, {"as-user-extra", other},
 	} {
-		if v := fmt.Sprint(f.m[field]); v != "<nil>" && v != "" && v != "[]" && v != "map[]" {
-			f.fail(field, "is not supported: "+instead)
+		if v := fmt.Sprint(f.m[no[0]]); v != "<nil>" && v != "" && v != "[]" && v != "map[]" {
+			f.fail(no[0], "is not supported: "+no[1])
 		}
 	}
 	a.cert, a.key = f.part("client-certificate"), f.part("client-key")
@@ -503,7 +525,7 @@ func (a *access) readUser(f, cluster fields) {
 	if e.text("interactiveMode") == "Always" {
 		e.fail("interactiveMode", "is Always, but podcount has nobody to ask: use a credential that needs no one")
 	}
-	if get[bool](e, "provideClusterInfo", "true or false") {
+	if get[bool](e, "provideClusterInfo", "true or false, without quotes") {
 		a.exec.cluster = map[string]any{}
 		for _, item := range cluster.items("extensions") {
 			if ext := item.sub(""); ext.text("name") == "client.authentication.k8s.io/exec" {
@@ -590,6 +612,9 @@ func (s *Status) Error() string {
 	text := strings.TrimSpace(fmt.Sprintf("%d %s", s.Code, cmp.Or(s.Reason, http.StatusText(s.Code)))) + ": " + s.Message
 	if s.Code == http.StatusUnauthorized && s.tried != "" {
 		text += " (what was not accepted: " + s.tried + ")"
+	}
+	if s.Code == http.StatusForbidden && strings.Contains(s.Message, `"system:anonymous"`) {
+		return text + " (no credential was sent: give the kubeconfig's user a token, tokenFile, client-certificate or exec)"
 	}
 	// An admission plugin's refusal, or that of a namespace that is being deleted, is no question of rights.
 	if s.Code == http.StatusForbidden && strings.Contains(s.Message, " cannot "+s.call.verb+" ") {
