@@ -3234,19 +3234,23 @@ func TestYAMLThatMightBeMisreadIsRefusedWithItsLine(t *testing.T) {
 	}
 }
 
-// kubeconfigTable reads testdata/kubeconfigs/README.md: what each of the files there must give.
+// kubeconfigTable reads testdata/kubeconfigs/README.md: what each of the files there, or several together, must give.
 func kubeconfigTable(t *testing.T) (table [][2]string) {
+	single := 0
 	text, err := os.ReadFile("testdata/kubeconfigs/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
 		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| ") && (strings.Contains(cells[0], ".yaml") || strings.Contains(cells[0], ".json")) {
-			table = append(table, [2]string{"testdata/kubeconfigs/" + strings.TrimPrefix(cells[0], "| "), strings.Trim(cells[1], "`")})
+			table = append(table, [2]string{strings.TrimPrefix(cells[0], "| "), strings.Trim(cells[1], "`")})
+			if !strings.Contains(cells[0], " + ") {
+				single++
+			}
 		}
 	}
 	files, _ := filepath.Glob("testdata/kubeconfigs/*.*")
-	wantNumber(t, "kubeconfigs in the table, with itself and kubectl's views", len(table)+2, len(files))
+	wantNumber(t, "kubeconfigs in the table, with itself and kubectl's views", single+2, len(files))
 	return table
 }
 
@@ -3264,6 +3268,7 @@ type kubectlView struct {
 		Name    string
 		Context struct{ Cluster, User string }
 	}
+	CurrentContext string `json:"current-context"`
 }
 
 // understood is a in the terms of kubectl's view, and file and data of what a holds.
@@ -3368,9 +3373,13 @@ func TestKubeconfigsOfManyToolsAreReadAsKubectlReadsThemOrRefused(t *testing.T) 
 	contexts := 0
 	for _, row := range kubeconfigTable(t) {
 		file, want := row[0], row[1]
+		var paths []string
+		for _, name := range strings.Split(file, " + ") {
+			paths = append(paths, filepath.Join("testdata/kubeconfigs", name))
+		}
 		if want != "as kubectl" {
 			a := &access{log: quietLog()}
-			err := a.readKubeconfigs([]string{file}, "")
+			err := a.readKubeconfigs(paths, "")
 			if err == nil {
 				_, err = a.config()
 			}
@@ -3380,27 +3389,33 @@ func TestKubeconfigsOfManyToolsAreReadAsKubectlReadsThemOrRefused(t *testing.T) 
 			continue
 		}
 		if mode != "" {
-			out, err := exec.Command("kubectl", "config", "view", "--raw", "-o", "json", "--kubeconfig", file).Output()
+			cmd := exec.Command("kubectl", "config", "view", "--raw", "-o", "json")
+			cmd.Env = append(os.Environ(), "KUBECONFIG="+strings.Join(paths, string(filepath.ListSeparator)))
+			out, err := cmd.Output()
 			if err != nil {
 				t.Errorf("kubectl refuses %s: %v", file, err)
 				continue
 			}
-			views[filepath.Base(file)] = out
+			views[file] = out
 		}
 		var view kubectlView
-		if err := json.Unmarshal(views[filepath.Base(file)], &view); err != nil {
+		if err := json.Unmarshal(views[file], &view); err != nil {
 			t.Errorf("kubectl's view of %s: %v", file, err)
+		}
+		current := &access{log: quietLog()}
+		if err := current.readKubeconfigs(slices.Clone(paths), ""); err == nil && !strings.HasSuffix(current.source, ", context "+view.CurrentContext) {
+			t.Errorf("%s: the current context is %s, want %s", file, current.source, view.CurrentContext)
 		}
 		for _, c := range view.Contexts {
 			a := &access{log: quietLog()}
-			err := a.readKubeconfigs([]string{file}, c.Name)
+			err := a.readKubeconfigs(slices.Clone(paths), c.Name)
 			if want := view.wrong(c.Context.Cluster, c.Context.User); want != "" && err != nil && strings.Contains(err.Error(), want) {
 				continue
 			} else if err != nil || want != "" {
 				t.Errorf("%s, context %s: %v", file, c.Name, err)
 				continue
 			}
-			got, want := understood(a), view.understood(filepath.Dir(file), c.Context.Cluster, c.Context.User)
+			got, want := understood(a), view.understood("testdata/kubeconfigs", c.Context.Cluster, c.Context.User)
 			for _, o := range []object{got, want} {
 				maps.DeleteFunc(o, func(_ string, v any) bool { return v == "" || v == false || v == nil })
 			}
