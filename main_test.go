@@ -3227,6 +3227,7 @@ func TestYAMLThatMightBeMisreadIsRefusedWithItsLine(t *testing.T) {
 		"a: 0x1f": "not written like one in JSON", "a: 017": "JSON", "a: 1_000": "JSON", "a: .inf": "JSON", "a: +1": "JSON", "a: 1e999": "JSON", "012: x": "1: ", "null: x": "1: ", "true: x": "1: ",
 		"a: ]": "1: ", "a: ,": "1: ", "a: =": "1: ", "a: 0b-1": "JSON", "a: |\u00a0\n  b": "1: ", "a: [b?c]": "1: ", "?": "1: ", " ---": "1: ", "a: b\t": "tab", "-\t": "tab", "a: b\x00": "control", "a: b\rc: d": "control", "a: \u2028b": "control", "a: \xff": "control", "a: b\u0085": "control",
 		"a: \"x\\ \n  y\"": "1: a tab at the line's end, or a blank behind a backslash", "\"a\nb\": c": "2: a key that began above", "a: >-\n  b": "1: ", "...\na: b": "1: ", "a: b\n...\nc: d": "3: ", "l:\n- a\n   - b": "3: ",
+		strings.Repeat("[", 1000): "more than 100", "a: " + strings.Repeat("{a: ", 101): "more than 100", strings.Repeat("- ", 101) + "a": "more than 100",
 	} {
 		if tree, err := parseYAML(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, %v; want %q", text, tree, err, want)
@@ -4083,6 +4084,25 @@ func TestExecProgramThatOneCallerDidNotWaitForRunsForTheNext(t *testing.T) {
 	}
 }
 
+func TestExecProgramIsNotRunMoreOftenThanEveryFiveSecondsWhoeverAsks(t *testing.T) {
+	dir := t.TempDir()
+	self, _ := os.Executable()
+	writeFiles(t, dir, map[string]string{"answer": "exit out of order"})
+	synctest.Test(t, func(t *testing.T) {
+		e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: self, env: []string{"PODCOUNT_TEST_PLUGIN=" + dir}, limit: time.Minute}
+		for range 3 {
+			for range 10 {
+				if _, err := e.credential(t.Context(), true); err == nil || !strings.Contains(err.Error(), "out of order") {
+					t.Errorf("answered %v", err)
+				}
+			}
+			pass(execPause)
+		}
+	})
+	runs, _ := os.ReadFile(dir + "/runs")
+	wantNumber(t, "runs for 30 callers in 15 s", strings.Count(string(runs), "\n"), 3)
+}
+
 func TestExecProgramBesideTheKubeconfigIsNotLookedForInThePath(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"here/plugin": "#!/bin/sh\n", "path/plugin": "#!/bin/sh\n", "here/config": kubeconfigFor("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./plugin}")})
@@ -4172,10 +4192,11 @@ func TestUnverifiedServerAndOpenFilesAndExpiredCertificatesAreWarnedOf(t *testin
 	cert, key := ca.issue(t, "me", func(c *x509.Certificate) { c.NotAfter = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) })
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config")
+	mode := os.FileMode(0o644)
 	warnings := func(user, open, cluster string) string {
 		t.Helper()
 		writeFiles(t, dir, map[string]string{"config": strings.Replace(kubeconfigFor("https://h", nil, user), "    certificate-authority-data: ", cluster, 1), "token": "t", "tls.crt": string(cert), "tls.key": string(key)})
-		os.Chmod(filepath.Join(dir, open), 0o644)
+		os.Chmod(filepath.Join(dir, open), mode)
 		log := &logBuffer{}
 		if _, err := LoadConfig(file, "", "", "", func(string) string { return "" }, newLog(log, &options{})); err != nil {
 			t.Error(err)
@@ -4191,6 +4212,11 @@ func TestUnverifiedServerAndOpenFilesAndExpiredCertificatesAreWarnedOf(t *testin
 	wantText(t, warnings("client-certificate: tls.crt\n    client-key: tls.key", "none", ""), "the client certificate has expired")
 	wantText(t, warnings("token: t", "none", "    insecure-skip-tls-verify: true"), "the server's certificate is not verified (insecure-skip-tls-verify)")
 	wantText(t, warnings("tokenfile: token", "none", ""), "no credential was found (token, tokenFile, client-certificate or exec)")
+	mode = 0o640
+	if log := warnings("token: t", "config", ""); strings.Contains(log, "everyone") {
+		t.Errorf("a group's file: %s", log)
+	}
+	mode = 0o644
 	for _, quiet := range []struct{ user, file string }{{"tokenFile: token", "config"}, {"token: t", "none"}, {"client-certificate: tls.crt\n    client-key: tls.key", "tls.crt"}} {
 		if log := warnings(quiet.user, quiet.file, ""); strings.Contains(log, "everyone") {
 			t.Errorf("%+v: %s", quiet, log)
