@@ -5,12 +5,16 @@ package main
 // kubeconfigs. It never speaks HTTP.
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,52 +35,61 @@ func (k Key) String() string {
 // MarshalText makes a Key a string in JSON, too.
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// Meta is the part of ObjectMeta that podcount uses.
+// Meta is the part of ObjectMeta that podcount uses, in few bytes: its texts are one string, which is one allocation an
+// object, and one comparison to tell that nothing of it has changed.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/
 type Meta struct {
-	Namespace       string            `json:"namespace"`
-	Name            string            `json:"name"`
-	UID             string            `json:"uid"`
-	ResourceVersion string            `json:"resourceVersion"`
-	Labels          map[string]string `json:"labels"` // those that Kind.Keep names
+	Labels map[string]string // those that Kind.Keep names; objects with the same ones share a map
 
-	list uint32 // the number of the newest list that had the object; the store's, under its lock
+	text     string // namespace/name, uid and resourceVersion
+	key, uid uint16 // where the first two end in text
+	list     uint32 // the number of the newest list that had the object; the store's, under its lock
 }
 
 func (m *Meta) meta() *Meta { return m }
 
 // Key is the object's place in the store and in the workqueue.
-func (m *Meta) Key() Key { return Key{m.Namespace, m.Name} }
+func (m *Meta) Key() Key {
+	namespace, name, ok := strings.Cut(m.text[:m.key], "/")
+	if !ok {
+		return Key{Name: namespace}
+	}
+	return Key{namespace, name}
+}
 
-// sameMeta reports whether nothing changed that a controller can see: a new resourceVersion alone is no change.
-func (m *Meta) sameMeta(o *Meta) bool { return m.UID == o.UID && maps.Equal(m.Labels, o.Labels) }
+// UID tells an object from another that had its name before.
+func (m *Meta) UID() string { return m.text[m.key:m.uid] }
+
+// ResourceVersion is the version of the object's content.
+func (m *Meta) ResourceVersion() string { return m.text[m.uid:] }
 
 // Object is what a Store holds: a pointer to a struct with Meta in it. Once stored it is never modified, so it can be
 // read without a lock; a change is a new object.
 type Object[T any] interface {
 	comparable // to nil
 	meta() *Meta
-	same(T) bool
+	same(T) bool // nothing changed that a controller can see, in what both have beside their texts
+	take(*item)  // sets all fields but Meta
 }
 
 // Pod is a pod as podcount sees it. NodeName is empty until it is scheduled, and when only metadata was asked for.
 // https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
 type Pod struct {
-	Meta `json:"metadata"`
-	Spec struct {
-		NodeName string `json:"nodeName"`
-	} `json:"spec"`
+	Meta
+	NodeName string
 }
 
-func (p *Pod) same(o *Pod) bool { return p.Spec.NodeName == o.Spec.NodeName && p.sameMeta(&o.Meta) }
+func (p *Pod) same(o *Pod) bool { return p.NodeName == o.NodeName && maps.Equal(p.Labels, o.Labels) }
+
+func (p *Pod) take(it *item) { p.NodeName = it.intern(it.Spec.NodeName) }
 
 // Node is a node as podcount sees it: its name and the labels in question.
 // https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/node-v1/
-type Node struct {
-	Meta `json:"metadata"`
-}
+type Node struct{ Meta }
 
-func (n *Node) same(o *Node) bool { return n.sameMeta(&o.Meta) }
+func (n *Node) same(o *Node) bool { return maps.Equal(n.Labels, o.Labels) }
+
+func (n *Node) take(*item) {}
 
 // Kind is all that the generic code has to know of a kind.
 type Kind[T Object[T]] struct {
@@ -84,28 +97,10 @@ type Kind[T Object[T]] struct {
 	Path         string   // of the collection: /api/v1/pods
 	Selector     string   // labelSelector, evaluated by the server
 	Fields       string   // fieldSelector, evaluated by the server
+	Protobuf     bool     // ask for protobuf first: custom resources have none
 	MetadataOnly bool     // spec and status are not needed: ask for PartialObjectMetadata
 	Keep         []string // the keys of the labels that stay in memory
 	New          func() T
-}
-
-// trim checks an object that came from the server and drops the labels that nobody reads.
-func (k *Kind[T]) trim(obj T) error {
-	m := obj.meta()
-	if m.Name == "" || m.UID == "" || m.ResourceVersion == "" {
-		return fmt.Errorf("%s %q has no metadata.name, uid or resourceVersion", k.Name, m.Key())
-	}
-	all := m.Labels
-	m.Labels = nil
-	for _, key := range k.Keep {
-		if v, ok := all[key]; ok {
-			if m.Labels == nil {
-				m.Labels = map[string]string{}
-			}
-			m.Labels[key] = v
-		}
-	}
-	return nil
 }
 
 // newerVersion reports whether resourceVersion a is later than b: both are decimals of any length (KEP-5504). What is
@@ -127,22 +122,23 @@ func newerVersion(a, b string) bool {
 type Store[T Object[T]] struct {
 	index func(T) string // the value under which Count finds an object; may be nil
 
-	mu     sync.RWMutex // guards all below
-	items  map[Key]T
+	mu     sync.RWMutex   // guards all below
+	items  map[string]T   // by namespace/name, which is the beginning of the object's own text
 	counts map[string]int // by index value, kept under the lock that changes items, from the old and the new object
 	list   uint32         // the number of the newest list
+	listed bool           // a list is complete
 }
 
 // NewStore makes an empty store. index names the value by which Count counts an object, "" for none; it may be nil.
 func NewStore[T Object[T]](index func(T) string) *Store[T] {
-	return &Store[T]{index: index, items: map[Key]T{}, counts: map[string]int{}}
+	return &Store[T]{index: index, items: map[string]T{}, counts: map[string]int{}}
 }
 
 // Get returns the object, or nil.
 func (s *Store[T]) Get(k Key) T {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.items[k]
+	return s.items[k.String()]
 }
 
 // Len is the number of objects.
@@ -179,7 +175,7 @@ func (s *Store[T]) countLocked(obj T, by int) {
 }
 
 // setLocked makes obj the object under k; nil removes it.
-func (s *Store[T]) setLocked(k Key, obj T) {
+func (s *Store[T]) setLocked(k string, obj T) {
 	var none T
 	old := s.items[k]
 	s.countLocked(old, -1)
@@ -201,9 +197,9 @@ type Delta[T any] struct{ Old, New T }
 func deltas[T Object[T]](old, obj T) []Delta[T] {
 	var none T
 	switch {
-	case old == none && obj == none, old != none && obj != none && old.same(obj):
+	case old == none && obj == none, old != none && obj != none && old.meta().UID() == obj.meta().UID() && old.same(obj):
 		return nil
-	case old != none && obj != none && old.meta().UID != obj.meta().UID:
+	case old != none && obj != none && old.meta().UID() != obj.meta().UID():
 		return []Delta[T]{{Old: old}, {New: obj}}
 	}
 	return []Delta[T]{{old, obj}}
@@ -213,11 +209,11 @@ func deltas[T Object[T]](old, obj T) []Delta[T] {
 // the store knows of the object changes nothing. (A DELETED from a selector carries the old content, but a new version.)
 func (s *Store[T]) Apply(event string, obj T) []Delta[T] {
 	var none T
-	k := obj.meta().Key()
+	k, v := obj.meta().text[:obj.meta().key], obj.meta().ResourceVersion()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.items[k]
-	if v := obj.meta().ResourceVersion; old != none && v != old.meta().ResourceVersion && !newerVersion(v, old.meta().ResourceVersion) {
+	if old != none && v != old.meta().ResourceVersion() && !newerVersion(v, old.meta().ResourceVersion()) {
 		return nil
 	}
 	if event == "DELETED" {
@@ -231,11 +227,11 @@ func (s *Store[T]) Apply(event string, obj T) []Delta[T] {
 // It only ever replaces the same object (by uid) by a newer version of it: what the watch has removed stays removed.
 func (s *Store[T]) Written(obj T) {
 	var none T
-	k := obj.meta().Key()
+	k := obj.meta().text[:obj.meta().key]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.items[k]
-	if old != none && old.meta().UID == obj.meta().UID && newerVersion(obj.meta().ResourceVersion, old.meta().ResourceVersion) {
+	if old != none && old.meta().UID() == obj.meta().UID() && newerVersion(obj.meta().ResourceVersion(), old.meta().ResourceVersion()) {
 		s.setLocked(k, obj)
 	}
 }
@@ -244,7 +240,7 @@ func (s *Store[T]) Written(obj T) {
 type Listing[T Object[T]] struct {
 	store   *Store[T]
 	number  uint32
-	changed map[Key]T // an unchanged object costs no memory: it is only marked
+	changed map[string]T // an unchanged object costs no memory: it is only marked
 	n       int
 }
 
@@ -253,42 +249,42 @@ func (s *Store[T]) List() *Listing[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list++
-	return &Listing[T]{store: s, number: s.list, changed: map[Key]T{}}
+	return &Listing[T]{store: s, number: s.list, changed: map[string]T{}}
 }
 
-// Add takes the list's next object.
-func (l *Listing[T]) Add(obj T) {
+// Add takes the list's next object, and the bytes of its text, which become a string only if they have to. It reports
+// whether it keeps the object; else the caller may use it again.
+func (l *Listing[T]) Add(obj T, text []byte) (kept bool) {
 	var none T
 	l.n++
-	k := obj.meta().Key()
+	m := obj.meta()
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
-	cur := l.store.items[k]
-	if cur != none && cur.same(obj) && cur.meta().ResourceVersion == obj.meta().ResourceVersion {
+	if cur := l.store.items[string(text[:m.key])]; cur != none && cur.meta().text == string(text) && cur.same(obj) {
 		cur.meta().list = l.number
-		return
+		return false
 	}
-	l.changed[k] = obj
+	m.text = string(text)
+	l.changed[m.text[:m.key]] = obj
+	return true
 }
 
 // Commit makes the list the truth, whatever versions its objects carry (etcd may have been restored from a backup), and
-// returns what changed: added, updated and removed.
-func (l *Listing[T]) Commit() []Delta[T] {
+// returns what changed: added, updated and removed. For the first list it returns nil: that is all the store, twice.
+func (l *Listing[T]) Commit() (ds []Delta[T]) {
 	var none T
-	var ds []Delta[T]
 	s := l.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.items) == 0 {
-		s.items = l.changed // the first list, which is the largest: do not hold it twice
-		for _, obj := range s.items {
-			s.countLocked(obj, +1)
-			obj.meta().list = l.number
-			ds = append(ds, Delta[T]{New: obj})
-		}
-		return ds
+	first := !s.listed && len(s.items) == 0
+	if s.listed = true; first {
+		s.items = l.changed
 	}
 	for k, obj := range l.changed {
+		if obj.meta().list = l.number; first {
+			s.countLocked(obj, +1)
+			continue
+		}
 		ds = append(ds, deltas(s.items[k], obj)...)
 		s.setLocked(k, obj)
 		obj.meta().list = l.number
@@ -302,63 +298,224 @@ func (l *Listing[T]) Commit() []Delta[T] {
 	return ds
 }
 
+// objectLimit is how many bytes an object may have on the wire: etcd holds 1.5 MB, an API server takes 3 MB.
+// textLimit is how long a text that podcount keeps may be. internLimit is how many texts a decoder remembers.
+const (
+	objectLimit = 8 << 20
+	textLimit   = 64 << 10
+	internLimit = 4096
+)
+
+// item is one object on its way from the wire into memory: what any kind reads of it, from JSON or from protobuf. The
+// next one overwrites it.
+type item struct {
+	Metadata struct {
+		Namespace       text              `json:"namespace"`
+		Name            text              `json:"name"`
+		UID             text              `json:"uid"`
+		ResourceVersion text              `json:"resourceVersion"`
+		Labels          map[string]string `json:"labels"` // by protobuf, those that Kind.Keep names
+	} `json:"metadata"`
+	Spec struct {
+		NodeName text `json:"nodeName"`
+	} `json:"spec"`
+
+	text  text // as in Meta
+	set   text // the labels to be kept, for interning
+	texts map[string]string
+	sets  map[string]map[string]string
+}
+
+// text is a string that is copied into memory that is used again.
+type text []byte
+
+func (t *text) UnmarshalText(b []byte) error {
+	*t = append((*t)[:0], b...)
+	return nil
+}
+
+// intern returns the value under key, the same one for the same bytes; where there is none it is made.
+func intern[V any](known map[string]V, key []byte, makeOne func(string) V) V {
+	v, ok := known[string(key)]
+	if !ok {
+		if len(known) >= internLimit {
+			clear(known) // what is in use lives on, and is made once more when it comes again
+		}
+		k := string(key)
+		v = makeOne(k)
+		known[k] = v
+	}
+	return v
+}
+
+func (it *item) intern(t text) string {
+	return intern(it.texts, t, func(s string) string { return s })
+}
+
+// decoder makes objects of what lists and watches bring, through memory that it uses again: an object that is already
+// known costs none. It serves one goroutine, one stream at a time.
+type decoder[T Object[T]] struct {
+	kind  *Kind[T]
+	item  item
+	spare T // was made, and nobody kept it
+}
+
+func newDecoder[T Object[T]](kind *Kind[T]) *decoder[T] {
+	return &decoder[T]{kind: kind, item: item{texts: map[string]string{}, sets: map[string]map[string]string{}}}
+}
+
+// reset forgets the last item.
+func (d *decoder[T]) reset() {
+	m := &d.item.Metadata
+	m.Namespace, m.Name, m.UID, m.ResourceVersion = m.Namespace[:0], m.Name[:0], m.UID[:0], m.ResourceVersion[:0]
+	clear(m.Labels)
+	d.item.Spec.NodeName = d.item.Spec.NodeName[:0]
+}
+
+// object makes an object of the item, but for its text: that stands in item.text. The object is spare, until the caller
+// takes it by clearing that.
+func (d *decoder[T]) object() (obj T, err error) {
+	it, m := &d.item, &d.item.Metadata
+	if len(m.Name) == 0 || len(m.UID) == 0 || len(m.ResourceVersion) == 0 {
+		return obj, fmt.Errorf("%s %q has no metadata.name, uid or resourceVersion", d.kind.Name, m.Name)
+	}
+	it.text = it.text[:0]
+	if len(m.Namespace) > 0 {
+		it.text = append(append(it.text, m.Namespace...), '/')
+	}
+	key := len(it.text) + len(m.Name)
+	it.text = append(append(append(it.text, m.Name...), m.UID...), m.ResourceVersion...)
+	if len(it.text) > textLimit-1 || bytes.IndexByte(m.Name, '/') >= 0 || bytes.IndexByte(m.Namespace, '/') >= 0 {
+		return obj, fmt.Errorf("%s %.300q: that cannot be a name", d.kind.Name, it.text[:key])
+	}
+	var none T
+	if d.spare == none {
+		d.spare = d.kind.New()
+	}
+	o := d.spare.meta()
+	o.key, o.uid, o.Labels = uint16(key), uint16(key+len(m.UID)), d.labels()
+	d.spare.take(it)
+	return d.spare, nil
+}
+
+// labels are the item's, as far as Kind.Keep names them.
+func (d *decoder[T]) labels() map[string]string {
+	all, set := d.item.Metadata.Labels, d.item.set[:0]
+	for _, key := range d.kind.Keep {
+		if v, ok := all[key]; ok {
+			set = strconv.AppendQuote(append(set, key...), v)
+		}
+	}
+	if d.item.set = set; len(set) == 0 {
+		return nil
+	}
+	return intern(d.item.sets, set, func(string) map[string]string {
+		kept := maps.Clone(all)
+		maps.DeleteFunc(kept, func(key, _ string) bool { return !slices.Contains(d.kind.Keep, key) })
+		return kept
+	})
+}
+
+// own is object, with its text: it is the caller's.
+func (d *decoder[T]) own() (obj T, err error) {
+	var none T
+	if obj, err = d.object(); err == nil {
+		obj.meta().text, d.spare = string(d.item.text), none
+	}
+	return obj, err
+}
+
+// parse reads one object of JSON.
+func (d *decoder[T]) parse(data []byte) (obj T, err error) {
+	d.reset()
+	if err := json.Unmarshal(data, &d.item); err != nil {
+		return obj, err
+	}
+	return d.own()
+}
+
 // ListMeta is a list's own metadata.
 type ListMeta struct {
 	ResourceVersion string `json:"resourceVersion"`
 	Continue        string `json:"continue"`
 }
 
-// decodeList reads a JSON list as it arrives, object by object, so that it is never held whole, and calls add for each.
-// Errors name the field or the item's number.
-func decodeList[T Object[T]](r io.Reader, kind *Kind[T], add func(T)) (ListMeta, error) {
-	var meta ListMeta
-	items := false
-	dec := json.NewDecoder(r)
-	err := eachField(dec, func(field string) error {
-		switch field {
-		case "metadata":
-			return dec.Decode(&meta)
-		case "items":
-			items = true
-			t, err := dec.Token()
-			if err != nil || t == nil { // "items":null is an empty list
-				return err
+// list reads a list as it arrives, object by object, so that it is never held whole, and calls add, which is
+// Listing.Add, for each. Errors name the item's number and the place in it.
+func (d *decoder[T]) list(r io.Reader, protobuf bool, add func(obj T, text []byte) (kept bool)) (meta ListMeta, err error) {
+	n := 0
+	item := func(read func() error) error {
+		d.reset()
+		err := read()
+		if err == nil {
+			var obj, none T
+			if obj, err = d.object(); err == nil && add(obj, d.item.text) {
+				d.spare = none
 			}
-			if t != json.Delim('[') {
-				return errors.New("not a list")
-			}
-			for n := 0; dec.More(); n++ {
-				obj := kind.New()
-				err := dec.Decode(obj)
-				if err == nil {
-					err = kind.trim(obj)
-				}
-				if err != nil {
-					return fmt.Errorf("item %d: %w", n, err)
-				}
-				add(obj)
-			}
-			_, err = dec.Token()
-			return err
 		}
-		return dec.Decode(new(json.RawMessage)) // skip it
-	})
-	if err == nil && (!items || meta.ResourceVersion == "") {
+		if err != nil {
+			return fmt.Errorf("item %d: %w", n, err)
+		}
+		n++
+		return nil
+	}
+	src := &source{r: r, end: math.MaxInt64}
+	if protobuf {
+		err = d.listProtobuf(src, &meta, item)
+	} else {
+		err = d.listJSON(src, &meta, item)
+	}
+	if err == nil && meta.ResourceVersion == "" {
 		err = errors.New("no items or no metadata.resourceVersion in it: not a list")
 	}
 	return meta, err
 }
 
+// source is what a stream is read from. It remembers how far that is, and how it ended.
+type source struct {
+	r       io.Reader
+	at, end int64 // bytes read, and how many may be
+	err     error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	if s.at >= s.end {
+		return 0, fmt.Errorf("more than the %d bytes that an object may have", objectLimit)
+	}
+	n, err := s.r.Read(p[:min(int64(len(p)), s.end-s.at)])
+	s.at += int64(n)
+	if err != nil {
+		s.err = err
+	}
+	return n, err
+}
+
+// jsonStream is a json.Decoder that holds no value of more than objectLimit bytes.
+type jsonStream struct {
+	*json.Decoder
+	src *source
+}
+
+// next lets the next token or value have objectLimit bytes. (The decoder reads more only if it needs more.)
+func (s jsonStream) next() *json.Decoder {
+	s.src.end = max(s.src.at, s.InputOffset()+objectLimit)
+	return s.Decoder
+}
+
+func (s jsonStream) Decode(v any) error         { return s.next().Decode(v) }
+func (s jsonStream) Token() (json.Token, error) { return s.next().Token() }
+func (s jsonStream) More() bool                 { return s.next().More() }
+
 // eachField walks one JSON object; read is called behind each field's name and must take the value. The error is io.EOF
 // only where there is nothing at all.
-func eachField(dec *json.Decoder, read func(field string) error) error {
-	if t, err := dec.Token(); err != nil {
+func (s jsonStream) eachField(read func(field string) error) error {
+	if t, err := s.Token(); err != nil {
 		return err
 	} else if t != json.Delim('{') {
 		return fmt.Errorf("%v instead of an object", t)
 	}
 	for {
-		t, err := dec.Token()
+		t, err := s.Token()
 		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
@@ -371,11 +528,255 @@ func eachField(dec *json.Decoder, read func(field string) error) error {
 	}
 }
 
+func (d *decoder[T]) listJSON(src *source, meta *ListMeta, item func(read func() error) error) error {
+	s := jsonStream{json.NewDecoder(src), src}
+	decode := func() error { return s.Decode(&d.item) }
+	items := false
+	err := s.eachField(func(field string) error {
+		switch field {
+		case "metadata":
+			return s.Decode(meta)
+		case "items":
+			items = true
+			t, err := s.Token()
+			if err != nil || t == nil { // "items":null is an empty list
+				return err
+			}
+			if t != json.Delim('[') {
+				return errors.New("not a list")
+			}
+			for s.More() {
+				if err := item(decode); err != nil {
+					return err
+				}
+			}
+			_, err = s.Token()
+			return err
+		}
+		return s.Decode(new(json.RawMessage)) // skip it
+	})
+	if !items {
+		meta.ResourceVersion = ""
+	}
+	return err
+}
+
+// protobuf reads messages as they arrive, and holds none of them: what nobody asks for is skipped. What is wrong is
+// thrown. https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
+type protobuf struct {
+	*bufio.Reader
+	src *source
+
+	// The field in hand.
+	field  int    // its number, behind those of the fields that it lies in, two digits each: 111 is field 11 of field 1
+	wire   uint64 // its type: https://protobuf.dev/programming-guides/encoding/
+	end    int64  // where it ends
+	number uint64 // its value, with wire type 0
+}
+
+func newProtobuf(src *source) *protobuf {
+	return &protobuf{Reader: bufio.NewReaderSize(src, textLimit), src: src}
+}
+
+// at is how far the stream has been read.
+func (p *protobuf) at() int64 { return p.src.at - int64(p.Buffered()) }
+
+// check throws, unless ok, what is wrong, with its place.
+func (p *protobuf) check(ok bool, what string, numbers ...int64) {
+	if !ok {
+		args := make([]any, len(numbers)) // numbers itself must not escape: that costs an allocation also where all is well
+		for i, n := range numbers {
+			args[i] = n
+		}
+		p.fail(fmt.Errorf(what, args...))
+	}
+}
+
+// fail throws err, unless it is nil.
+func (p *protobuf) fail(err error) {
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		throw(fmt.Errorf("field %d, before byte %d: %w", p.field, p.at(), err))
+	}
+}
+
+// ended reports whether nothing more comes.
+func (p *protobuf) ended() bool {
+	_, err := p.Peek(1)
+	if err != io.EOF {
+		p.fail(err)
+	}
+	return err == io.EOF
+}
+
+func (p *protobuf) varint() uint64 {
+	v, err := binary.ReadUvarint(p)
+	p.fail(err)
+	return v
+}
+
+// bytes are the next n, until something else is read.
+func (p *protobuf) bytes(n int64) []byte {
+	p.check(n <= textLimit, "a text of %d bytes, more than %d", n, textLimit)
+	b, err := p.Peek(int(n))
+	p.fail(err)
+	return b
+}
+
+// text is the value of the field in hand.
+func (p *protobuf) text(t *text) {
+	p.check(p.wire == 2, "no text but wire type %d", int64(p.wire))
+	b := p.bytes(p.end - p.at())
+	p.check(utf8.Valid(b), "not UTF-8")
+	*t = append((*t)[:0], b...)
+}
+
+func (p *protobuf) string() string {
+	var t text
+	p.text(&t)
+	return string(t)
+}
+
+func (p *protobuf) int() int {
+	p.check(p.wire == 0, "no number but wire type %d", int64(p.wire))
+	return int(p.number)
+}
+
+// magic begins each answer, and each object in a watch. Behind it stands a message Unknown, whose field 2 is the object.
+func (p *protobuf) magic() {
+	b := p.bytes(4)
+	if string(b) != "k8s\x00" {
+		p.fail(fmt.Errorf("%q in place of \"k8s\\x00\"", b))
+	}
+	p.Discard(4)
+}
+
+// walk goes through the message that ends at end. It calls visit with each field, to read it, or to walk through it by
+// returning true; what visit leaves is skipped. Before the first field, path is 0.
+func (p *protobuf) walk(path int, end int64, visit func(field int) (enter bool)) {
+	for p.at() < end && (end < math.MaxInt64 || !p.ended()) {
+		tag := p.varint()
+		number, size := tag>>3, uint64(0)
+		p.field, p.wire = path*100+int(number%100), tag&7
+		switch p.wire {
+		case 0:
+			p.number = p.varint()
+		case 1:
+			size = 8
+		case 2:
+			size = p.varint()
+		case 5:
+			size = 4
+		default:
+			p.check(false, "unknown wire type %d", int64(p.wire))
+		}
+		left := end - p.at()
+		p.check(left >= 0 && size <= uint64(left), "a length of %d where %d bytes are left", int64(size), left)
+		p.end = p.at() + int64(size)
+		field, fieldEnd := p.field, p.end
+		if number > 0 && number < 100 && visit(field) {
+			p.check(p.wire == 2, "no message but wire type %d", int64(p.wire))
+			p.walk(field, fieldEnd, visit)
+		}
+		for p.at() < fieldEnd {
+			_, err := p.Discard(int(min(fieldEnd-p.at(), 1<<30)))
+			p.fail(err)
+		}
+	}
+}
+
+// fields visits an object. The numbers are those of the generated.proto files of k8s.io/api and k8s.io/apimachinery.
+func (d *decoder[T]) fields(p *protobuf) func(field int) bool {
+	it, m := &d.item, &d.item.Metadata
+	m.Labels = map[string]string{}
+	var key, value text // of a label, in whatever order they come
+	return func(field int) bool {
+		switch field {
+		case 101:
+			p.text(&m.Name)
+		case 103:
+			p.text(&m.Namespace)
+		case 105:
+			p.text(&m.UID)
+		case 106:
+			p.text(&m.ResourceVersion)
+		case 111:
+			key, value = key[:0], value[:0]
+		case 11101:
+			p.text(&key)
+		case 11102:
+			p.text(&value)
+		case 210:
+			p.text(&it.Spec.NodeName)
+		}
+		if field/100 == 111 && slices.ContainsFunc(d.kind.Keep, func(k string) bool { return k == string(key) }) {
+			m.Labels[it.intern(key)] = it.intern(value)
+		}
+		return field == 1 || field == 111 || field == 2 && !d.kind.MetadataOnly
+	}
+}
+
+func (d *decoder[T]) listProtobuf(src *source, meta *ListMeta, item func(read func() error) error) (err error) {
+	defer catch(&err)
+	p := newProtobuf(src)
+	fields := d.fields(p)
+	read := func() (err error) {
+		defer catch(&err)
+		p.object(fields)
+		return nil
+	}
+	p.magic()
+	p.walk(0, math.MaxInt64, func(field int) bool {
+		switch field {
+		case 2, 201:
+			return true
+		case 20102:
+			meta.ResourceVersion = p.string()
+		case 20103:
+			meta.Continue = p.string()
+		case 202:
+			if err := item(read); err != nil {
+				throw(err)
+			}
+		}
+		return false
+	})
+	return nil
+}
+
+// object walks through the field in hand, which is an object.
+func (p *protobuf) object(fields func(field int) bool) {
+	size := p.end - p.at()
+	p.check(p.wire == 2 && size <= objectLimit, "%d bytes, more than the %d that an object may have", size, objectLimit)
+	p.walk(0, p.end, fields)
+}
+
+// status reads a Status, the field in hand, but for its causes.
+func (p *protobuf) status() *Status {
+	s := &Status{}
+	p.object(func(field int) bool {
+		switch field {
+		case 3:
+			s.Message = p.string()
+		case 4:
+			s.Reason = p.string()
+		case 505:
+			s.Details.RetryAfterSeconds = p.int()
+		case 6:
+			s.Code = p.int()
+		}
+		return field == 5
+	})
+	return s
+}
+
 // WatchEvent is one frame of a watch: ADDED, MODIFIED, DELETED or BOOKMARK with an Object, ERROR with a Status.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 type WatchEvent[T any] struct {
 	Type   string
-	Object T
+	Object T // of a BOOKMARK, nothing but a resourceVersion
 	Status *Status
 }
 
@@ -384,18 +785,26 @@ type garbageError struct{ error }
 
 func (e garbageError) Unwrap() error { return e.error }
 
-// decodeEvents calls handle for each frame until the stream ends; its own error ends it too. A clean end, between two
+// events calls handle for each frame until the stream ends; its own error ends it too. A clean end, between two
 // frames, is nil; a broken connection is its error as it is; everything that cannot be understood is a garbageError.
-func decodeEvents[T Object[T]](r io.Reader, kind *Kind[T], handle func(WatchEvent[T]) error) error {
-	tail := &errorKeeper{r: r}
-	dec := json.NewDecoder(tail)
+func (d *decoder[T]) events(r io.Reader, protobuf bool, handle func(WatchEvent[T]) error) error {
+	src := &source{r: r, end: math.MaxInt64}
+	next := d.eventsJSON(src)
+	if protobuf {
+		next = d.eventsProtobuf(src)
+	}
 	for {
-		ev, err := decodeEvent(dec, kind)
+		d.reset()
+		var ev WatchEvent[T]
+		err := next(&ev)
+		if err == nil && ev.Status == nil {
+			err = d.finish(&ev)
+		}
 		switch {
 		case err == io.EOF:
 			return nil
-		case err != nil && tail.err != nil && tail.err != io.EOF:
-			return tail.err // the connection broke, wherever in a frame that was
+		case err != nil && src.err != nil && src.err != io.EOF:
+			return src.err // the connection broke, wherever in a frame that was
 		case err != nil:
 			return garbageError{fmt.Errorf("undecodable watch frame: %w", err)}
 		}
@@ -405,50 +814,89 @@ func decodeEvents[T Object[T]](r io.Reader, kind *Kind[T], handle func(WatchEven
 	}
 }
 
-// errorKeeper remembers with what error a reader ended.
-type errorKeeper struct {
-	r   io.Reader
-	err error
-}
-
-func (k *errorKeeper) Read(p []byte) (int, error) {
-	n, err := k.r.Read(p)
-	if err != nil {
-		k.err = err
-	}
-	return n, err
-}
-
-func decodeEvent[T Object[T]](dec *json.Decoder, kind *Kind[T]) (ev WatchEvent[T], err error) {
-	err = eachField(dec, func(field string) error {
-		switch field {
-		case "type":
-			return dec.Decode(&ev.Type)
-		case "object":
-			switch ev.Type {
-			case "ERROR":
-				ev.Status = new(Status)
-				return dec.Decode(ev.Status)
-			case "BOOKMARK", "ADDED", "MODIFIED", "DELETED":
-				ev.Object = kind.New()
-				return dec.Decode(ev.Object)
-			case "":
-				return errors.New("the object stands before its type")
-			}
+// finish makes the event's object of the item.
+func (d *decoder[T]) finish(ev *WatchEvent[T]) (err error) {
+	switch ev.Type {
+	case "ADDED", "MODIFIED", "DELETED":
+		ev.Object, err = d.own()
+	case "BOOKMARK":
+		ev.Object = d.kind.New()
+		if ev.Object.meta().text = string(d.item.Metadata.ResourceVersion); ev.Object.meta().text == "" {
+			err = errors.New("a bookmark without metadata.resourceVersion")
 		}
-		return dec.Decode(new(json.RawMessage)) // skip it
-	})
-	var none T
-	switch {
-	case err != nil || ev.Status != nil:
-	case ev.Object == none:
+	default:
 		err = fmt.Errorf("unknown event type %q", ev.Type)
-	case ev.Type == "BOOKMARK" && ev.Object.meta().ResourceVersion == "":
-		err = errors.New("a bookmark without metadata.resourceVersion")
-	case ev.Type != "BOOKMARK":
-		err = kind.trim(ev.Object)
 	}
-	return ev, err
+	return err
+}
+
+func (d *decoder[T]) eventsJSON(src *source) func(*WatchEvent[T]) error {
+	s := jsonStream{json.NewDecoder(src), src}
+	return func(ev *WatchEvent[T]) error {
+		return s.eachField(func(field string) error {
+			switch {
+			case field == "type":
+				return s.Decode(&ev.Type)
+			case field != "object":
+				return s.Decode(new(json.RawMessage)) // skip it
+			case ev.Type == "":
+				return errors.New("the object stands before its type")
+			case ev.Type == "ERROR":
+				ev.Status = new(Status)
+				return s.Decode(ev.Status)
+			}
+			return s.Decode(&d.item)
+		})
+	}
+}
+
+func (d *decoder[T]) eventsProtobuf(src *source) func(*WatchEvent[T]) error {
+	p := newProtobuf(src)
+	fields := d.fields(p)
+	return func(ev *WatchEvent[T]) (err error) {
+		defer catch(&err)
+		if p.ended() {
+			return io.EOF
+		}
+		size := binary.BigEndian.Uint32(p.bytes(4))
+		p.Discard(4)
+		p.check(size <= objectLimit, "a frame of %d bytes, more than the %d that an object may have", int64(size), objectLimit)
+		p.walk(0, p.at()+int64(size), func(field int) bool {
+			switch field {
+			case 1:
+				ev.Type = p.string()
+			case 2:
+				return true
+			case 201:
+				p.magic()
+				return true
+			case 20102:
+				if ev.Type == "ERROR" {
+					ev.Status = p.status()
+				} else {
+					p.object(fields)
+				}
+			}
+			return false
+		})
+		return nil
+	}
+}
+
+// parseStatus reads the body of an answer that is a Status in protobuf; one with the Code 0 where it is not.
+func parseStatus(body []byte) (s *Status) {
+	s = &Status{}
+	var err error
+	defer catch(&err)
+	p := newProtobuf(&source{r: bytes.NewReader(body), end: math.MaxInt64})
+	p.magic()
+	p.walk(0, int64(len(body)), func(field int) bool {
+		if field == 2 {
+			s = p.status()
+		}
+		return false
+	})
+	return s
 }
 
 // Selector is a label selector: every requirement must hold. None holds always.

@@ -8,6 +8,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -107,7 +108,7 @@ type options struct {
 	kubeconfig, context, master           string
 	namespace, podSelector, fieldSelector string
 	totalLabel, nodeLabel                 string
-	podEvents, logFormat                  string
+	podEvents, wire, logFormat            string
 	totalNodes                            nodeChoice
 	interval                              time.Duration
 	workers, burst, verbosity             int
@@ -152,6 +153,7 @@ func parseFlags(args []string, stdout io.Writer) (*options, error) {
 	fs.Var(&o.totalNodes, "total-nodes", "label `selector` of the nodes that get it: k, !k, k=v, k!=v, k in (a,b), k notin (a,b), k>1, k<1, joined by commas; '' is every node")
 	fs.StringVar(&o.nodeLabel, "node-label", "", "`key` of a label that gets, on every node, the number of its own pods; '' is off")
 	fs.StringVar(&o.podEvents, "pod-events", "on", "`on|off`: post an event on each new pod when it is counted")
+	fs.StringVar(&o.wire, "wire", "protobuf", "`protobuf|json`: the form in which pods and nodes are asked for first; all else is JSON")
 	fs.DurationVar(&o.interval, "interval", 10*time.Second, "check every node this often, and write to one at most this often")
 	fs.IntVar(&o.workers, "workers", 4, "reconcile so many nodes at a time")
 	fs.Float64Var(&o.qps, "qps", 20, "label writes a second, over all nodes")
@@ -216,6 +218,8 @@ func (o *options) check(rest []string) error {
 		return fmt.Errorf("-node-label %s is the -total-label too: they need different keys", o.nodeLabel)
 	case o.podEvents != "on" && o.podEvents != "off":
 		return fmt.Errorf("-pod-events %q: use on or off", o.podEvents)
+	case o.wire != "protobuf" && o.wire != "json":
+		return fmt.Errorf("-wire %q: use protobuf or json", o.wire)
 	case o.logFormat != "text" && o.logFormat != "json":
 		return fmt.Errorf("-log-format %q: use text or json", o.logFormat)
 	case o.interval <= 0:
@@ -307,9 +311,9 @@ var theTotal = Key{Name: "(total)"} // no node can be called so
 
 func newPodCount(o *options, client *Client, recorder *Recorder, log *Log) *podCount {
 	c := &podCount{options: o, client: client, recorder: recorder, log: log, pace: NewBucket(o.qps, o.burst)}
-	c.pods = NewStore(func(p *Pod) string { return p.Spec.NodeName })
+	c.pods = NewStore(func(p *Pod) string { return p.NodeName })
 	c.nodes = NewStore[*Node](nil)
-	c.nodeKind = Kind[*Node]{Name: "Node", Path: "/api/v1/nodes", MetadataOnly: true, Keep: []string{o.totalLabel, o.nodeLabel}, New: func() *Node { return new(Node) }}
+	c.nodeKind = Kind[*Node]{Name: "Node", Path: "/api/v1/nodes", Protobuf: o.wire == "protobuf", MetadataOnly: true, Keep: []string{o.totalLabel, o.nodeLabel}, New: func() *Node { return new(Node) }}
 	for _, s := range o.totalNodes {
 		c.nodeKind.Keep = append(c.nodeKind.Keep, s.Keys()...)
 	}
@@ -321,7 +325,7 @@ func (c *podCount) run(ctx context.Context) error {
 	start := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	podKind := Kind[*Pod]{Name: "Pod", Path: "/api/v1/pods", Selector: c.podSelector, Fields: c.fieldSelector, MetadataOnly: c.nodeLabel == "", New: func() *Pod { return new(Pod) }}
+	podKind := Kind[*Pod]{Name: "Pod", Path: "/api/v1/pods", Protobuf: c.wire == "protobuf", Selector: c.podSelector, Fields: c.fieldSelector, MetadataOnly: c.nodeLabel == "", New: func() *Pod { return new(Pod) }}
 	if c.namespace != "" {
 		podKind.Path = "/api/v1/namespaces/" + c.namespace + "/pods"
 	}
@@ -381,7 +385,7 @@ func (c *podCount) work(stop context.Context) {
 	ticker := time.NewTicker(c.interval)
 	defer ticker.Stop()
 	for stop.Err() == nil {
-		c.queue.Add(keysOf(c.nodes.All())...)
+		c.queue.Add(append(c.shownOn(), keysOf(c.nodes.All())...)...) // the total first: -qps may keep the rest waiting
 		select {
 		case <-ticker.C:
 		case <-stop.Done():
@@ -411,13 +415,13 @@ func (c *podCount) podChanged(d Delta[*Pod]) {
 	}
 	if c.nodeLabel != "" {
 		for _, p := range []*Pod{d.Old, d.New} {
-			if p != nil && p.Spec.NodeName != "" {
-				c.queue.Add(Key{Name: p.Spec.NodeName})
+			if p != nil && p.NodeName != "" {
+				c.queue.Add(Key{Name: p.NodeName})
 			}
 		}
 	}
 	if d.Old == nil && c.podEvents == "on" {
-		about := ObjectReference{"v1", "Pod", d.New.Namespace, d.New.Name, d.New.UID}
+		about := ObjectReference{"v1", "Pod", d.New.Key().Namespace, d.New.Key().Name, d.New.UID()}
 		c.recorder.Event(about, "Normal", "PodCounted", fmt.Sprintf("pod count is %d", c.pods.Len()))
 	}
 }
@@ -426,7 +430,7 @@ func (c *podCount) nodeChanged(d Delta[*Node]) {
 	if d.New != nil {
 		c.queue.Add(d.New.Key())
 	} else {
-		c.written.Delete(d.Old.UID)
+		c.written.Delete(d.Old.UID())
 	}
 }
 
@@ -446,7 +450,7 @@ func (c *podCount) reconcile(stop, finish context.Context, key Key) (Result, err
 	if len(wrong) == 0 {
 		return Result{}, nil
 	}
-	if at, ok := c.written.Load(node.UID); ok {
+	if at, ok := c.written.Load(node.UID()); ok {
 		if rest := c.interval - time.Since(at.(time.Time)); rest > 0 {
 			return Result{RequeueAfter: rest}, nil
 		}
@@ -487,7 +491,7 @@ func (c *podCount) wrong(key Key) (node *Node, changes []labelChange) {
 	}
 	check(c.totalLabel, "pod count", total)
 	if c.nodeLabel != "" {
-		check(c.nodeLabel, "pod count of this node", strconv.Itoa(c.pods.Count(node.Name)))
+		check(c.nodeLabel, "pod count of this node", strconv.Itoa(c.pods.Count(key.Name)))
 	}
 	return node, changes
 }
@@ -499,26 +503,27 @@ func (c *podCount) write(ctx context.Context, node *Node, changes []labelChange)
 	for _, ch := range changes {
 		labels[ch.key] = ch.want
 	}
-	patch := map[string]any{"metadata": map[string]any{"uid": node.UID, "labels": labels}}
-	written := new(Node)
-	err := c.client.Send(ctx, http.MethodPatch, c.nodeKind.Path+"/"+node.Name, patch, written)
+	patch := map[string]any{"metadata": map[string]any{"uid": node.UID(), "labels": labels}}
+	var answer json.RawMessage
+	err := c.client.Send(ctx, http.MethodPatch, c.nodeKind.Path+"/"+node.Key().Name, patch, &answer)
 	if isStatus(err, http.StatusNotFound, "NotFound") || isStatus(err, http.StatusUnprocessableEntity, "Invalid") && statusIn(err).hasCause("metadata.uid") {
 		return nil // gone, or made anew: the watch brings what is there now
 	}
+	var written *Node
 	if err == nil {
-		err = c.nodeKind.trim(written)
+		written, err = newDecoder(&c.nodeKind).parse(answer)
 	}
 	if err != nil {
 		return err
 	}
 	c.nodes.Written(written)
-	if now := c.nodes.Get(node.Key()); now != nil && now.UID == node.UID { // else nobody would ever delete it
-		c.written.Store(node.UID, time.Now())
+	if now := c.nodes.Get(node.Key()); now != nil && now.UID() == node.UID() { // else nobody would ever delete it
+		c.written.Store(node.UID(), time.Now())
 	}
 	for _, ch := range changes {
 		from, to := cmp.Or(ch.has, "none"), cmp.Or(ch.want, "none")
-		c.log.Log(ctx, levelWrite, "label written", "node", node.Name, "label", ch.key, "from", from, "to", to)
-		c.recorder.Event(ObjectReference{"v1", "Node", "", node.Name, node.UID}, "Normal", "PodCountChanged", fmt.Sprintf("%s changed from %s to %s", ch.what, from, to))
+		c.log.Log(ctx, levelWrite, "label written", "node", node.Key(), "label", ch.key, "from", from, "to", to)
+		c.recorder.Event(ObjectReference{"v1", "Node", "", node.Key().Name, node.UID()}, "Normal", "PodCountChanged", fmt.Sprintf("%s changed from %s to %s", ch.what, from, to))
 	}
 	return nil
 }

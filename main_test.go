@@ -16,6 +16,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -553,10 +554,11 @@ type fakeRequest struct {
 	code  int // of the answer; 0: it was sent
 	reply []byte
 	view  string // Accept's "as": PartialObjectMetadata, or nothing
+	media string // of the answer
 }
 
 func (f *fakeServer) serve(w http.ResponseWriter, r *http.Request, body []byte) {
-	req := &fakeRequest{Request: r, w: w, q: r.URL.Query(), body: body}
+	req := &fakeRequest{Request: r, w: w, q: r.URL.Query(), body: body, media: jsonType}
 	defer func() { req.send() }()
 	if _, known := f.user(r); !known {
 		req.fail(401, "Unauthorized", "Unauthorized", nil)
@@ -635,8 +637,12 @@ func (r *fakeRequest) negotiate() bool {
 				as = v
 			}
 		}
-		if media != "" && media != "application/json" && media != "*/*" || as != "" && !strings.HasPrefix(as, "PartialObjectMetadata") {
+		isProtobuf := media == protobufType && r.key.Name == "" && (r.kind.resource == "pods" || r.kind.resource == "nodes")
+		if media != "" && media != jsonType && media != "*/*" && !isProtobuf || as != "" && !strings.HasPrefix(as, "PartialObjectMetadata") {
 			continue
+		}
+		if isProtobuf {
+			r.media = protobufType
 		}
 		if as != "" {
 			r.view = "PartialObjectMetadata"
@@ -676,7 +682,10 @@ func (r *fakeRequest) send() {
 	if r.code == 0 {
 		return
 	}
-	r.w.Header().Set("Content-Type", "application/json")
+	if r.media == protobufType {
+		r.reply = protobufOf(r.reply)
+	}
+	r.w.Header().Set("Content-Type", r.media)
 	if len(r.reply) > 128<<10 && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		r.w.Header().Set("Content-Encoding", "gzip")
 		r.w.WriteHeader(r.code)
@@ -904,15 +913,20 @@ func (f *fakeServer) watch(r *fakeRequest) {
 		return
 	}
 	rc := http.NewResponseController(r.w)
-	r.w.Header().Set("Content-Type", "application/json")
+	r.w.Header().Set("Content-Type", r.media)
+	if r.media == protobufType {
+		r.w.Header().Set("Content-Type", r.media+";stream=watch")
+	}
 	r.w.WriteHeader(200)
 	rc.Flush()
 	send := func(event string, o any) {
-		data, _ := json.Marshal(struct {
-			Type   string `json:"type"`
-			Object any    `json:"object"`
-		}{event, o})
-		r.w.Write(append(data, '\n'))
+		data, _ := json.Marshal(o)
+		if r.media == protobufType {
+			data = protobufEvent(event, protobufOf(data))
+		} else {
+			data = fmt.Appendf(nil, `{"type":%q,"object":%s}`+"\n", event, data)
+		}
+		r.w.Write(data)
 		rc.Flush()
 	}
 	bookmark := func(version int) {
@@ -987,6 +1001,119 @@ func (f *fakeServer) watch(r *fakeRequest) {
 			return
 		}
 	}
+}
+
+// pb is a protobuf message, being written.
+type pb []byte
+
+func (b *pb) bytes(field int, v []byte) {
+	*b = append(binary.AppendUvarint(binary.AppendUvarint(*b, uint64(field)<<3|2), uint64(len(v))), v...)
+}
+
+func (b *pb) text(field int, v string) { b.bytes(field, []byte(v)) }
+
+func (b *pb) int(field, v int) {
+	*b = binary.AppendUvarint(binary.AppendUvarint(*b, uint64(field)<<3), uint64(v))
+}
+
+// protobufOf is the answer that is this one in JSON: a pod, a node, their lists or their metadata, or a Status.
+func protobufOf(answer []byte) []byte {
+	var o object
+	if err := json.Unmarshal(answer, &o); err != nil {
+		panic(err)
+	}
+	var m, types, unknown pb
+	switch items, isList := o["items"].([]any); {
+	case o["kind"] == "Status":
+		m.bytes(1, nil)
+		m.text(2, str(o, "status"))
+		m.text(3, str(o, "message"))
+		m.text(4, str(o, "reason"))
+		if details, ok := o["details"].(object); ok {
+			var d pb
+			for i, key := range []string{"name", "group", "kind"} {
+				d.text(i+1, str(details, key))
+			}
+			causes, _ := details["causes"].([]any)
+			for _, c := range causes {
+				var cause pb
+				for i, key := range []string{"reason", "message", "field"} {
+					cause.text(i+1, str(c.(object), key))
+				}
+				d.bytes(4, cause)
+			}
+			seconds, _ := details["retryAfterSeconds"].(float64)
+			d.int(5, int(seconds))
+			m.bytes(5, d)
+		}
+		code, _ := o["code"].(float64)
+		m.int(6, int(code))
+	case isList:
+		var meta pb
+		meta.text(1, "")
+		meta.text(2, str(metaOf(o), "resourceVersion"))
+		meta.text(3, str(metaOf(o), "continue"))
+		m.bytes(1, meta)
+		for _, item := range items {
+			m.bytes(2, protobufObject(item.(object)))
+		}
+	default:
+		m = protobufObject(o)
+	}
+	types.text(1, str(o, "apiVersion"))
+	types.text(2, str(o, "kind"))
+	unknown.bytes(1, types)
+	unknown.bytes(2, m)
+	unknown.text(3, "")
+	unknown.text(4, "")
+	return append([]byte("k8s\x00"), unknown...)
+}
+
+func protobufObject(o object) (m pb) {
+	var meta, created, podSpec, phase pb
+	for i, key := range []string{"name", "generateName", "namespace", "selfLink", "uid", "resourceVersion"} {
+		meta.text(i+1, str(metaOf(o), key))
+	}
+	meta.int(7, 0)
+	at, _ := time.Parse(time.RFC3339, str(metaOf(o), "creationTimestamp"))
+	created.int(1, int(at.Unix()))
+	created.int(2, 0)
+	meta.bytes(8, created)
+	for i, field := range []string{"labels", "annotations"} {
+		all, _ := metaOf(o)[field].(object)
+		for _, key := range slices.Sorted(maps.Keys(all)) {
+			var entry pb
+			entry.text(1, key)
+			entry.text(2, str(all, key))
+			meta.bytes(11+i, entry)
+		}
+	}
+	m.bytes(1, meta)
+	if spec, ok := o["spec"].(object); ok {
+		containers, _ := spec["containers"].([]any)
+		for _, c := range containers {
+			var container pb
+			container.text(1, str(c.(object), "name"))
+			container.text(2, str(c.(object), "image"))
+			podSpec.bytes(2, container)
+		}
+		podSpec.text(10, str(spec, "nodeName"))
+		m.bytes(2, podSpec)
+	}
+	if status, ok := o["status"].(object); ok {
+		phase.text(1, str(status, "phase"))
+		m.bytes(3, phase)
+	}
+	return m
+}
+
+// protobufEvent is a frame of a watch.
+func protobufEvent(event string, o []byte) []byte {
+	var frame, raw pb
+	raw.bytes(1, o)
+	frame.text(1, event)
+	frame.bytes(2, raw)
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...)
 }
 
 // endWatches ends the running watches: cleanly, as a server that goes down does, or by breaking the connections.
@@ -2056,14 +2183,14 @@ func (f *fakeServer) reflect(t *testing.T) *reflected {
 	base, _ := url.Parse("http://127.0.0.1:1")
 	client := NewClient(&Config{Server: base, Credential: noCredential}, r.net.dial, log)
 	kind := Kind[*Pod]{Name: "Pod", Path: "/api/v1/pods", New: func() *Pod { return new(Pod) }}
-	r.Reflector = NewReflector(client, kind, NewStore(func(p *Pod) string { return p.Spec.NodeName }), func(d Delta[*Pod]) {
+	r.Reflector = NewReflector(client, kind, NewStore(func(p *Pod) string { return p.NodeName }), func(d Delta[*Pod]) {
 		switch {
 		case d.Old == nil:
-			r.heard = append(r.heard, "+"+d.New.Name)
+			r.heard = append(r.heard, "+"+d.New.Key().Name)
 		case d.New == nil:
-			r.heard = append(r.heard, "-"+d.Old.Name)
+			r.heard = append(r.heard, "-"+d.Old.Key().Name)
 		default:
-			r.heard = append(r.heard, "~"+d.New.Name)
+			r.heard = append(r.heard, "~"+d.New.Key().Name)
 		}
 	}, log)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -2089,7 +2216,7 @@ func (r *reflected) equalTo(t *testing.T, f *fakeServer) {
 	t.Helper()
 	var has, should []string
 	for _, p := range r.store.All() {
-		has = append(has, p.Key().String()+" "+p.UID+" "+p.Spec.NodeName)
+		has = append(has, p.Key().String()+" "+p.UID()+" "+p.NodeName)
 	}
 	for _, o := range f.all("pods") {
 		spec := o["spec"].(object)
@@ -2452,7 +2579,7 @@ func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
 		if want := []string{"+a", "-a", "+a", "-a", "+a"}; !slices.Equal(r.heard, want) {
 			t.Errorf("heard %q, want %q", r.heard, want)
 		}
-		if p := r.store.Get(Key{"default", "a"}); p == nil || p.UID != "u3" || r.store.Count("n3") != 1 || r.store.Count("n2") != 0 {
+		if p := r.store.Get(Key{"default", "a"}); p == nil || p.UID() != "u3" || r.store.Count("n3") != 1 || r.store.Count("n2") != 0 {
 			t.Errorf("the store holds %+v", p)
 		}
 	})
@@ -2553,26 +2680,28 @@ func TestSlowListShowsThatItLives(t *testing.T) {
 // The store and the decoders
 
 func makePod(name, uid, version, node string) *Pod {
-	p := &Pod{Meta: Meta{Namespace: "ns", Name: name, UID: uid, ResourceVersion: version}}
-	p.Spec.NodeName = node
-	return p
+	key := "ns/" + name
+	return &Pod{Meta{text: key + uid + version, key: uint16(len(key)), uid: uint16(len(key + uid))}, node}
 }
 
+// add puts a pod into a list.
+func add(l *Listing[*Pod], p *Pod) (kept bool) { return l.Add(p, []byte(p.text)) }
+
 func TestReplaceIsADiff(t *testing.T) {
-	s := NewStore(func(p *Pod) string { return p.Spec.NodeName })
+	s := NewStore(func(p *Pod) string { return p.NodeName })
 	list := func(pods ...*Pod) (got []string) {
 		l := s.List()
 		for _, p := range pods {
-			l.Add(p)
+			add(l, p)
 		}
 		for _, d := range l.Commit() {
 			switch {
 			case d.Old == nil:
-				got = append(got, "added "+d.New.Name+d.New.UID)
+				got = append(got, "added "+d.New.Key().Name+d.New.UID())
 			case d.New == nil:
-				got = append(got, "removed "+d.Old.Name+d.Old.UID)
+				got = append(got, "removed "+d.Old.Key().Name+d.Old.UID())
 			default:
-				got = append(got, "updated "+d.New.Name)
+				got = append(got, "updated "+d.New.Key().Name)
 			}
 		}
 		slices.Sort(got)
@@ -2582,6 +2711,7 @@ func TestReplaceIsADiff(t *testing.T) {
 		pods []*Pod
 		want []string
 	}{
+		{nil, nil},
 		{[]*Pod{makePod("a", "1", "10", "x"), makePod("b", "2", "11", "x")}, []string{"added a1", "added b2"}},
 		{[]*Pod{makePod("a", "1", "10", "x"), makePod("b", "2", "11", "x")}, nil},
 		{[]*Pod{makePod("a", "1", "30", "x"), makePod("b", "2", "31", "x")}, nil}, // newer, but nothing that counts
@@ -2599,15 +2729,15 @@ func TestReplaceIsADiff(t *testing.T) {
 }
 
 func TestDroppedListChangesNothing(t *testing.T) {
-	s := NewStore(func(p *Pod) string { return p.Spec.NodeName })
+	s := NewStore(func(p *Pod) string { return p.NodeName })
 	l := s.List()
-	l.Add(makePod("a", "1", "10", "x"))
+	add(l, makePod("a", "1", "10", "x"))
 	l.Commit()
 	l = s.List() // breaks off behind this:
-	l.Add(makePod("a", "1", "10", "x"))
-	l.Add(makePod("b", "2", "11", "x"))
+	add(l, makePod("a", "1", "10", "x"))
+	add(l, makePod("b", "2", "11", "x"))
 	l = s.List()
-	l.Add(makePod("a", "1", "10", "x"))
+	add(l, makePod("a", "1", "10", "x"))
 	if ds := l.Commit(); len(ds) != 0 || s.Len() != 1 || s.Count("x") != 1 {
 		t.Errorf("%d changes, %d objects", len(ds), s.Len())
 	}
@@ -2616,7 +2746,7 @@ func TestDroppedListChangesNothing(t *testing.T) {
 func TestIndexEqualsARecountAfterAnyHistory(t *testing.T) {
 	for seed := range uint64(50) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		s := NewStore(func(p *Pod) string { return p.Spec.NodeName })
+		s := NewStore(func(p *Pod) string { return p.NodeName })
 		random := func(version int) *Pod {
 			return makePod(strconv.Itoa(rnd.IntN(8)), strconv.Itoa(rnd.IntN(3)), strconv.Itoa(version), []string{"", "n1", "n2"}[rnd.IntN(3)])
 		}
@@ -2625,7 +2755,7 @@ func TestIndexEqualsARecountAfterAnyHistory(t *testing.T) {
 			case 0:
 				l := s.List()
 				for range rnd.IntN(8) {
-					l.Add(random(step))
+					add(l, random(step))
 				}
 				if rnd.IntN(3) > 0 {
 					l.Commit()
@@ -2639,8 +2769,8 @@ func TestIndexEqualsARecountAfterAnyHistory(t *testing.T) {
 			}
 			recount := map[string]int{}
 			for _, p := range s.All() {
-				if p.Spec.NodeName != "" {
-					recount[p.Spec.NodeName]++
+				if p.NodeName != "" {
+					recount[p.NodeName]++
 				}
 			}
 			if !maps.Equal(recount, s.counts) {
@@ -2661,11 +2791,11 @@ func TestWrittenObjectIsTakenOnlyInPlaceOfAnOlderOneOfItsUID(t *testing.T) {
 		{makePod("a", "1", "11", "older"), "new"},
 		{makePod("a", "2", "99", "other uid"), "new"},
 	} {
-		if s.Written(c.p); s.Get(Key{"ns", "a"}).Spec.NodeName != c.want {
-			t.Errorf("%s was taken", c.p.Spec.NodeName)
+		if s.Written(c.p); s.Get(Key{"ns", "a"}).NodeName != c.want {
+			t.Errorf("%s was taken", c.p.NodeName)
 		}
 	}
-	if s.Apply("MODIFIED", makePod("a", "1", "11", "late event")); s.Get(Key{"ns", "a"}).Spec.NodeName != "new" {
+	if s.Apply("MODIFIED", makePod("a", "1", "11", "late event")); s.Get(Key{"ns", "a"}).NodeName != "new" {
 		t.Error("an event from before our write took it back")
 	}
 	s.Apply("DELETED", makePod("a", "1", "13", "x"))
@@ -2678,7 +2808,7 @@ func TestWrittenObjectIsNotLostToAListThatIsUnderWay(t *testing.T) {
 	s := NewStore[*Pod](nil)
 	s.Apply("ADDED", makePod("a", "1", "10", "x"))
 	l := s.List()
-	l.Add(makePod("a", "1", "10", "x"))
+	add(l, makePod("a", "1", "10", "x"))
 	s.Written(makePod("a", "1", "11", "new"))
 	if l.Commit(); s.Get(Key{"ns", "a"}) == nil {
 		t.Error("it is gone")
@@ -2734,6 +2864,9 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
+// leave keeps nothing of a list.
+func leave(*Pod, []byte) bool { return false }
+
 func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 	kind := &Kind[*Pod]{Name: "Pod", New: func() *Pod { return new(Pod) }}
 	item := `{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"1"}}`
@@ -2750,16 +2883,19 @@ func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 		`{"metadata":{"resourceVersion":"5"},"items":[{"metadata":[1]}]}`:   "items: item 0: json",
 		`{"kind":"Status","status":"Failure","message":"strange","code":1}`: "not a list",
 	} {
-		if _, err := decodeList(strings.NewReader(text), kind, func(*Pod) {}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := newDecoder(kind).list(strings.NewReader(text), false, leave); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
 	n := 0
-	meta, err := decodeList(strings.NewReader(`{"kind":"PodList","items":[`+item+`,`+item+`],"metadata":{"resourceVersion":"5","continue":"c"}}`), kind, func(*Pod) { n++ })
+	meta, err := newDecoder(kind).list(strings.NewReader(`{"kind":"PodList","items":[`+item+`,`+item+`],"metadata":{"resourceVersion":"5","continue":"c"}}`), false, func(*Pod, []byte) bool {
+		n++
+		return false
+	})
 	if err != nil || n != 2 || meta.ResourceVersion != "5" || meta.Continue != "c" {
 		t.Errorf("%d items, %+v, %v", n, meta, err)
 	}
-	if _, err := decodeList(strings.NewReader(`{"metadata":{"resourceVersion":"5"},"items":null}`), kind, func(*Pod) {}); err != nil {
+	if _, err := newDecoder(kind).list(strings.NewReader(`{"metadata":{"resourceVersion":"5"},"items":null}`), false, leave); err != nil {
 		t.Error(err)
 	}
 }
@@ -4812,7 +4948,7 @@ var behaviours = []struct {
 	}},
 	{"metadata alone is answered where it is asked for", "", func(w *world) {
 		w.addPod("a", "row", "metadata")
-		for accept, want := range map[string]string{metadataOnly("PartialObjectMetadataList"): "PartialObjectMetadataList", "": "PodList"} {
+		for accept, want := range map[string]string{accept("PartialObjectMetadataList", jsonType): "PartialObjectMetadataList", "": "PodList"} {
 			resp, err := w.client.do(w.Context(), request{method: "GET", path: w.pods(), query: url.Values{"labelSelector": {"row=metadata"}}, accept: accept})
 			if err != nil {
 				w.Fatal(err)
@@ -5361,7 +5497,7 @@ func (w *world) reflectFrom(version, labels, fields string) *observed {
 func (o *observed) has() string {
 	var names []string
 	for _, p := range o.store.All() {
-		names = append(names, p.Name)
+		names = append(names, p.Key().Name)
 	}
 	slices.Sort(names)
 	return strings.Join(names, " ")
@@ -5480,12 +5616,22 @@ func FuzzDecodeList(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"resourceVersion":"5"},"items":null}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var got []*Pod
-		meta, err := decodeList(bytes.NewReader(data), podKind(), func(p *Pod) { got = append(got, p) })
+		meta, err := newDecoder(podKind()).list(bytes.NewReader(data), false, func(p *Pod, text []byte) bool {
+			p.text = string(text)
+			got = append(got, p)
+			return true
+		})
 		if err != nil || bytes.Count(data, []byte(`"items"`)) != 1 || bytes.Count(data, []byte(`"metadata"`)) != 1+len(got) || bytes.ContainsRune(data, '\\') {
 			return // a field that is there twice counts twice for us, once for encoding/json
 		}
 		var fields map[string]json.RawMessage
-		var want []*Pod
+		var want []struct {
+			Metadata struct {
+				Namespace, Name, UID, ResourceVersion string
+				Labels                                map[string]string
+			}
+			Spec struct{ NodeName string }
+		}
 		var wantMeta ListMeta
 		if json.NewDecoder(bytes.NewReader(data)).Decode(&fields) != nil || json.Unmarshal(fields["items"], &want) != nil || json.Unmarshal(fields["metadata"], &wantMeta) != nil {
 			t.Fatalf("%q: accepted, but it is no such JSON", data)
@@ -5494,7 +5640,8 @@ func FuzzDecodeList(f *testing.F) {
 			t.Fatalf("%q: %d objects, %+v; want %d, %+v", data, len(got), meta, len(want), wantMeta)
 		}
 		for i, p := range got {
-			if w := want[i]; p.Key() != w.Key() || p.UID != w.UID || p.ResourceVersion != w.ResourceVersion || p.Spec != w.Spec || p.Labels["app"] != w.Labels["app"] || p.UID == "" {
+			w := want[i]
+			if m := w.Metadata; p.Key() != (Key{m.Namespace, m.Name}) || p.UID() != m.UID || p.ResourceVersion() != m.ResourceVersion || p.NodeName != w.Spec.NodeName || p.Labels["app"] != m.Labels["app"] || p.UID() == "" {
 				t.Fatalf("%q: item %d is %+v, want %+v", data, i, p, w)
 			}
 		}
@@ -5506,11 +5653,11 @@ func FuzzDecodeEvents(f *testing.F) {
 	addRecordings(f, "watch-*.txt")
 	f.Fuzz(func(t *testing.T, data []byte) {
 		read := func(r io.Reader) (events []string, err error) {
-			err = decodeEvents(r, podKind(), func(ev WatchEvent[*Pod]) error {
+			err = newDecoder(podKind()).events(r, false, func(ev WatchEvent[*Pod]) error {
 				switch {
 				case ev.Type == "ERROR" && ev.Status != nil:
 					events = append(events, fmt.Sprintf("ERROR %d %s %s", ev.Status.Code, ev.Status.Reason, ev.Status.Message))
-				case ev.Type == "BOOKMARK" && ev.Object.ResourceVersion != "" || ev.Object.Name != "" && ev.Object.UID != "" && slices.Contains([]string{"ADDED", "MODIFIED", "DELETED"}, ev.Type):
+				case ev.Type == "BOOKMARK" && ev.Object.ResourceVersion() != "" || ev.Object.Key().Name != "" && ev.Object.UID() != "" && slices.Contains([]string{"ADDED", "MODIFIED", "DELETED"}, ev.Type):
 					events = append(events, fmt.Sprintf("%s %+v", ev.Type, *ev.Object))
 				default:
 					t.Fatalf("%q: an event %+v", data, ev)
@@ -5547,7 +5694,7 @@ func BenchmarkDecodeList(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := decodeList(bytes.NewReader(data), kind, func(*Pod) {}); err != nil {
+		if _, err := newDecoder(kind).list(bytes.NewReader(data), false, leave); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -5556,7 +5703,7 @@ func BenchmarkDecodeList(b *testing.B) {
 func BenchmarkStoreApply(b *testing.B) {
 	for _, size := range []int{1000, 150000} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
-			s := NewStore(func(p *Pod) string { return p.Spec.NodeName })
+			s := NewStore(func(p *Pod) string { return p.NodeName })
 			for i := range size {
 				s.Apply("ADDED", makePod(strconv.Itoa(i), "u", "1", "n"+strconv.Itoa(i%1000)))
 			}
@@ -5571,7 +5718,7 @@ func BenchmarkStoreApply(b *testing.B) {
 }
 
 func BenchmarkRelistOfUnchangedPods(b *testing.B) {
-	s := NewStore(func(p *Pod) string { return p.Spec.NodeName })
+	s := NewStore(func(p *Pod) string { return p.NodeName })
 	pods := make([]*Pod, 10000)
 	for i := range pods {
 		pods[i] = makePod(strconv.Itoa(i), "u", "1", "n")
@@ -5579,7 +5726,7 @@ func BenchmarkRelistOfUnchangedPods(b *testing.B) {
 	relist := func() int {
 		l := s.List()
 		for _, p := range pods {
-			l.Add(p)
+			add(l, p)
 		}
 		return len(l.Commit())
 	}

@@ -766,7 +766,7 @@ type request struct {
 	method, path string
 	query        url.Values
 	body         any    // as JSON; a PATCH is a merge patch
-	accept       string // application/json where it is empty
+	accept       string // JSON where it is empty
 }
 
 // do sends one request and returns a 2xx answer, whose body the caller closes; anything else is an error, a *Status where
@@ -817,7 +817,7 @@ func (c *Client) send(ctx context.Context, r request, body []byte, cred *Credent
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Accept", cmp.Or(r.accept, "application/json"))
+	req.Header.Set("Accept", cmp.Or(r.accept, jsonType))
 	req.Header.Set("User-Agent", "podcount/"+version+" ("+runtime.GOOS+"/"+runtime.GOARCH+")")
 	if body != nil {
 		req.Header.Set("Content-Type", map[bool]string{true: "application/merge-patch+json", false: "application/json"}[r.method == http.MethodPatch])
@@ -871,7 +871,12 @@ func statusOf(resp *http.Response, what call) *Status {
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	s := &Status{}
-	if json.Unmarshal(body, s) != nil || s.Code == 0 {
+	if isProtobuf, _ := wireOf(resp); isProtobuf {
+		s = parseStatus(body)
+	} else if json.Unmarshal(body, s) != nil {
+		s.Code = 0
+	}
+	if s.Code == 0 {
 		*s = Status{Message: strconv.Quote(oneLine(body, 200))}
 	}
 	s.Code, s.call = resp.StatusCode, what
@@ -891,7 +896,7 @@ func (c *Client) Send(ctx context.Context, method, path string, body, answer any
 		r.query.Set("fieldManager", "podcount")
 	}
 	if method == http.MethodPatch {
-		r.accept = metadataOnly("PartialObjectMetadata")
+		r.accept = accept("PartialObjectMetadata", jsonType)
 	}
 	resp, err := c.do(ctx, r)
 	if err != nil {
@@ -902,7 +907,7 @@ func (c *Client) Send(ctx context.Context, method, path string, body, answer any
 	if answer == nil {
 		return nil
 	}
-	if err = wantJSON(resp); err == nil {
+	if _, err = wireOf(resp); err == nil {
 		err = json.NewDecoder(io.LimitReader(resp.Body, answerLimit)).Decode(answer)
 	}
 	if err != nil {
@@ -911,28 +916,43 @@ func (c *Client) Send(ctx context.Context, method, path string, body, answer any
 	return err
 }
 
-// metadataOnly is the media type that asks for objects without spec and status. A server that does not honour it answers
-// whole objects. https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches
-func metadataOnly(as string) string {
-	return "application/json;as=" + as + ";g=meta.k8s.io;v=v1, application/json"
+// The media types in which the server speaks.
+const (
+	jsonType     = "application/json"
+	protobufType = "application/vnd.kubernetes.protobuf"
+)
+
+// accept lists media types for Accept, the best first. as is the kind in which objects come without spec and status; a
+// server that does not honour that answers whole objects. https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches
+func accept(as string, types ...string) string {
+	var all []string
+	for _, t := range types {
+		if as != "" {
+			all = append(all, t+";as="+as+";g=meta.k8s.io;v=v1")
+		}
+		all = append(all, t)
+	}
+	return strings.Join(all, ", ")
 }
 
-func wantJSON(resp *http.Response) error {
+// wireOf tells in which form an answer is.
+func wireOf(resp *http.Response) (isProtobuf bool, err error) {
 	kind := resp.Header.Get("Content-Type")
-	if t, _, err := mime.ParseMediaType(kind); err != nil || t != "application/json" {
-		return fmt.Errorf("the answer is %q, not JSON: is this the API server?", kind)
+	t, _, err := mime.ParseMediaType(kind)
+	if err != nil || t != jsonType && t != protobufType {
+		return false, fmt.Errorf("the answer is %q, neither JSON nor protobuf: is this the API server?", kind)
 	}
-	return nil
+	return t == protobufType, nil
 }
 
 // stream opens a list or a watch. The body ends with errSilent when nothing has arrived for so long.
-func (c *Client) stream(ctx context.Context, r request) (io.ReadCloser, error) {
+func (c *Client) stream(ctx context.Context, r request) (*liveBody, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	b := &liveBody{body: http.NoBody, ctx: ctx, cancel: cancel, timer: time.AfterFunc(silence, func() { cancel(errSilent) })}
 	resp, err := c.do(ctx, r)
 	if err == nil {
 		b.body = resp.Body
-		err = wantJSON(resp)
+		b.isProtobuf, err = wireOf(resp)
 	}
 	if err != nil {
 		err = b.cause(err)
@@ -944,10 +964,11 @@ func (c *Client) stream(ctx context.Context, r request) (io.ReadCloser, error) {
 
 // liveBody is a body that must keep talking.
 type liveBody struct {
-	body   io.ReadCloser
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	timer  *time.Timer
+	body       io.ReadCloser
+	isProtobuf bool
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+	timer      *time.Timer
 }
 
 func (b *liveBody) Read(p []byte) (int, error) {
@@ -996,6 +1017,7 @@ type Reflector[T Object[T]] struct {
 	synced chan struct{} // closed after the first list
 
 	// Owned by Run, alone.
+	decoder  *decoder[T]
 	version  string    // where the next watch starts; "": list first
 	relistAt time.Time // when the list is due in any case
 	listed   bool
@@ -1013,7 +1035,7 @@ type Reflector[T Object[T]] struct {
 // NewReflector makes a reflector that fills store. notify, from Run's goroutine, hears every change but the first
 // list's; those who need that list wait for Synced and read the store.
 func NewReflector[T Object[T]](client *Client, kind Kind[T], store *Store[T], notify func(Delta[T]), log *Log) *Reflector[T] {
-	return &Reflector[T]{client: client, kind: kind, store: store, notify: notify, log: log, synced: make(chan struct{})}
+	return &Reflector[T]{client: client, kind: kind, store: store, notify: notify, log: log, synced: make(chan struct{}), decoder: newDecoder(&kind)}
 }
 
 // Synced is closed once the store holds a complete list.
@@ -1057,8 +1079,11 @@ func (r *Reflector[T]) request(as string) request {
 	q := url.Values{"labelSelector": {r.kind.Selector}, "fieldSelector": {r.kind.Fields}}
 	maps.DeleteFunc(q, func(_ string, values []string) bool { return values[0] == "" })
 	req := request{method: http.MethodGet, path: r.kind.Path, query: q}
-	if r.kind.MetadataOnly {
-		req.accept = metadataOnly(as)
+	if !r.kind.MetadataOnly {
+		as = ""
+	}
+	if req.accept = accept(as, jsonType); r.kind.Protobuf {
+		req.accept = accept(as, protobufType, jsonType)
 	}
 	return req
 }
@@ -1078,6 +1103,9 @@ func (r *Reflector[T]) list(ctx context.Context) error {
 		return err
 	}
 	added, updated, removed := 0, 0, 0
+	if !r.listed {
+		added = listing.n
+	}
 	for _, d := range listing.Commit() {
 		var none T
 		switch {
@@ -1125,7 +1153,10 @@ func (r *Reflector[T]) pages(ctx context.Context) (listing *Listing[T], meta Lis
 			req.query.Set("limit", strconv.Itoa(pageLimit))
 		}
 		for {
-			if meta, err = r.page(ctx, req, func(obj T) { listing.Add(obj); progress(listing.n) }); err != nil || meta.Continue == "" {
+			if meta, err = r.page(ctx, req, func(obj T, text []byte) bool {
+				progress(listing.n)
+				return listing.Add(obj, text)
+			}); err != nil || meta.Continue == "" {
 				break
 			}
 			req.query.Set("continue", meta.Continue)
@@ -1136,13 +1167,13 @@ func (r *Reflector[T]) pages(ctx context.Context) (listing *Listing[T], meta Lis
 	}
 }
 
-func (r *Reflector[T]) page(ctx context.Context, req request, add func(T)) (meta ListMeta, err error) {
+func (r *Reflector[T]) page(ctx context.Context, req request, add func(T, []byte) bool) (meta ListMeta, err error) {
 	body, err := r.client.stream(ctx, req)
 	if err != nil {
 		return meta, err
 	}
 	defer body.Close()
-	if meta, err = decodeList(body, &r.kind, add); err != nil {
+	if meta, err = r.decoder.list(body, body.isProtobuf, add); err != nil {
 		err = fmt.Errorf("%s: %w", callOf(req.method, req.path, req.query), err)
 	}
 	return meta, err
@@ -1177,7 +1208,7 @@ func (r *Reflector[T]) watch(ctx context.Context) (end watchEnd) {
 		r.log.Info("watching again", "kind", r.kind.Name, "rv", from)
 	}
 	end.opened = true
-	end.err = decodeEvents(body, &r.kind, func(ev WatchEvent[T]) error {
+	end.err = r.decoder.events(body, body.isProtobuf, func(ev WatchEvent[T]) error {
 		if ev.Status != nil {
 			ev.Status.Code = cmp.Or(ev.Status.Code, http.StatusInternalServerError)
 			return fmt.Errorf("%s: %w", callOf(req.method, req.path, req.query), ev.Status)
@@ -1193,14 +1224,15 @@ func (r *Reflector[T]) watch(ctx context.Context) (end watchEnd) {
 // apply takes one event and moves the resume point. A bookmark moves that only.
 func (r *Reflector[T]) apply(ev WatchEvent[T]) {
 	m := ev.Object.meta()
-	stale := !newerVersion(m.ResourceVersion, r.version)
+	version := m.ResourceVersion()
+	stale := !newerVersion(version, r.version)
 	if r.log.Enabled(context.Background(), slog.LevelDebug) {
-		r.log.Debug(strings.TrimSpace(ev.Type+" "+r.kind.Name+" "+m.Key().String()), "rv", m.ResourceVersion, "stale", stale)
+		r.log.Debug(strings.TrimSpace(ev.Type+" "+r.kind.Name+" "+m.Key().String()), "rv", version, "stale", stale)
 	}
 	if stale {
 		return // older than what we have: it would turn back time
 	}
-	r.version = m.ResourceVersion
+	r.version = version
 	if ev.Type == "BOOKMARK" {
 		return
 	}
