@@ -260,7 +260,7 @@ func (l *Listing[T]) Add(obj T, text []byte) (kept bool) {
 	m := obj.meta()
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
-	if cur := l.store.items[string(text[:m.key])]; cur != none && cur.meta().text == string(text) && cur.same(obj) {
+	if cur := l.store.items[string(text[:m.key])]; cur != none && cur.meta().text == string(text) && cur.meta().uid == m.uid && cur.same(obj) {
 		cur.meta().list = l.number
 		return false
 	}
@@ -309,21 +309,25 @@ const (
 // item is one object on its way from the wire into memory: what any kind reads of it, from JSON or from protobuf. The
 // next one overwrites it.
 type item struct {
-	Metadata struct {
-		Namespace       text              `json:"namespace"`
-		Name            text              `json:"name"`
-		UID             text              `json:"uid"`
-		ResourceVersion text              `json:"resourceVersion"`
-		Labels          map[string]string `json:"labels"` // by protobuf, those that Kind.Keep names
-	} `json:"metadata"`
-	Spec struct {
-		NodeName text `json:"nodeName"`
-	} `json:"spec"`
+	Metadata itemMeta `json:"metadata"`
+	Spec     itemSpec `json:"spec"`
 
 	text  text // as in Meta
 	set   text // the labels to be kept, for interning
 	texts map[string]string
 	sets  map[string]map[string]string
+}
+
+type itemMeta struct {
+	Namespace       text              `json:"namespace"`
+	Name            text              `json:"name"`
+	UID             text              `json:"uid"`
+	ResourceVersion text              `json:"resourceVersion"`
+	Labels          map[string]string `json:"labels"` // by protobuf, those that Kind.Keep names
+}
+
+type itemSpec struct {
+	NodeName text `json:"nodeName"`
 }
 
 // text is a string that is copied into memory that is used again.
@@ -385,8 +389,9 @@ func (d *decoder[T]) object() (obj T, err error) {
 	}
 	key := len(it.text) + len(m.Name)
 	it.text = append(append(append(it.text, m.Name...), m.UID...), m.ResourceVersion...)
-	if len(it.text) > textLimit-1 || bytes.IndexByte(m.Name, '/') >= 0 || bytes.IndexByte(m.Namespace, '/') >= 0 {
-		return obj, fmt.Errorf("%s %.300q: that cannot be a name", d.kind.Name, it.text[:key])
+	// A slash would be taken for the namespace's end; JSON that is not UTF-8 reaches us with U+FFFD in it.
+	if len(it.text) > textLimit-1 || bytes.IndexByte(m.Name, '/') >= 0 || bytes.IndexByte(m.Namespace, '/') >= 0 || bytes.ContainsRune(it.text, utf8.RuneError) {
+		return obj, fmt.Errorf("%s %.300q: too long, or with characters that no name has", d.kind.Name, it.text[:key])
 	}
 	var none T
 	if d.spare == none {
@@ -502,9 +507,15 @@ func (s jsonStream) next() *json.Decoder {
 	return s.Decoder
 }
 
-func (s jsonStream) Decode(v any) error         { return s.next().Decode(v) }
 func (s jsonStream) Token() (json.Token, error) { return s.next().Token() }
 func (s jsonStream) More() bool                 { return s.next().More() }
+func (s jsonStream) Decode(v any) error {
+	err := s.next().Decode(v)
+	if err != nil {
+		err = fmt.Errorf("behind byte %d: %w", s.InputOffset(), err)
+	}
+	return err
+}
 
 // eachField walks one JSON object; read is called behind each field's name and must take the value. The error is io.EOF
 // only where there is nothing at all.

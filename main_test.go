@@ -132,6 +132,7 @@ func (s seen) String() string { return s.Method + " " + s.Path + "?" + s.Query.E
 // fakeServer is an API server. The first may be set before it serves.
 type fakeServer struct {
 	bookmarks time.Duration // how often watches get one
+	only      string        // if set, the one media type of pods and nodes, as whole objects
 
 	mu        sync.Mutex      // guards all below
 	tokens    map[string]bool // if any, one is needed, or a client certificate
@@ -600,7 +601,7 @@ func (f *fakeServer) serve(w http.ResponseWriter, r *http.Request, body []byte) 
 		f.issue(req)
 		return
 	}
-	if !req.negotiate() {
+	if !f.negotiate(req) {
 		return
 	}
 	handler := map[string]func(*fakeRequest){"list": f.list, "watch": f.watch, "get": f.read, "create": f.create, "update": f.update, "patch": f.patch, "delete": f.delete}[what.verb]
@@ -628,7 +629,7 @@ func (r *fakeRequest) route(groupVersion, p []string) bool {
 }
 
 // negotiate picks the first media type of Accept that the fake can answer.
-func (r *fakeRequest) negotiate() bool {
+func (f *fakeServer) negotiate(r *fakeRequest) bool {
 	for clause := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		media, params, _ := strings.Cut(strings.ReplaceAll(clause, " ", ""), ";")
 		as := ""
@@ -639,6 +640,9 @@ func (r *fakeRequest) negotiate() bool {
 		}
 		isProtobuf := media == protobufType && r.key.Name == "" && (r.kind.resource == "pods" || r.kind.resource == "nodes")
 		if media != "" && media != jsonType && media != "*/*" && !isProtobuf || as != "" && !strings.HasPrefix(as, "PartialObjectMetadata") {
+			continue
+		}
+		if f.only != "" && r.key.Name == "" && media != "" && (media != f.only || as != "") {
 			continue
 		}
 		if isProtobuf {
@@ -1729,16 +1733,85 @@ func TestNodeLabelCountsEachNodesOwnPods(t *testing.T) {
 	})
 }
 
-func TestMetadataAloneIsAskedForWhenNothingElseIsNeeded(t *testing.T) {
+func TestProtobufAndMetadataAloneAreAskedForUnlessMoreIsNeededOrJSONIsWanted(t *testing.T) {
+	metadata := ";as=PartialObjectMetadata%s;g=meta.k8s.io;v=v1"
+	for args, want := range map[string]struct{ pods, nodes string }{
+		"":                                     {protobufType + metadata + ", " + protobufType + ", " + jsonType + metadata + ", " + jsonType, protobufType + metadata + ", " + protobufType + ", " + jsonType + metadata + ", " + jsonType},
+		"-wire json":                           {jsonType + metadata + ", " + jsonType, jsonType + metadata + ", " + jsonType},
+		"-node-label example.com/n":            {protobufType + ", " + jsonType, protobufType + metadata + ", " + protobufType + ", " + jsonType + metadata + ", " + jsonType},
+		"-node-label example.com/n -wire json": {jsonType, jsonType + metadata + ", " + jsonType},
+	} {
+		simulate(t, func(t *testing.T, f *fakeServer) {
+			f.addNode("cp", controlPlane)
+			f.addPods(3)
+			f.start(t, strings.Fields(args)...)
+			synctest.Wait()
+			for resource, want := range map[string]string{"pods": want.pods, "nodes": want.nodes} {
+				for _, s := range f.asked(isList(resource)) {
+					wantText(t, "^"+s.Accept+"$", "^"+strings.ReplaceAll(want, "%s", "List")+"$")
+				}
+				for _, s := range f.asked(isWatch(resource)) {
+					wantText(t, "^"+s.Accept+"$", "^"+strings.ReplaceAll(want, "%s", "")+"$")
+				}
+			}
+			wantLabel(t, f, "cp", podCountLabel, "3")
+			f.addPods(5)
+			pass(10 * time.Second)
+			wantLabel(t, f, "cp", podCountLabel, "5")
+		})
+	}
+}
+
+func TestServerThatAnswersWholeObjectsOrOnlyJSONIsUnderstood(t *testing.T) {
+	for _, only := range []string{protobufType, jsonType} {
+		simulate(t, func(t *testing.T, f *fakeServer) {
+			f.only = only // and no metadata alone
+			f.addNode("cp", controlPlane)
+			f.addPods(3)
+			f.start(t)
+			synctest.Wait()
+			wantLabel(t, f, "cp", podCountLabel, "3")
+			f.addPods(5)
+			f.remove("pods", Key{"default", "web-0"})
+			pass(10 * time.Second)
+			wantLabel(t, f, "cp", podCountLabel, "4")
+		})
+	}
+}
+
+func TestRefusalInProtobufIsSaidAsOneInJSON(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.start(t)
+		f.forbid("list pods", true)
+		p := f.start(t)
+		pass(time.Second)
+		wantText(t, p.log.String(), `list pods: 403 Forbidden: pods is forbidden`)
+		wantText(t, p.log.String(), `(the RBAC rule that allows it: apiGroups [\"\"], resources [\"pods\"], verbs [\"list\"])`)
+		f.forbid("list pods", false)
+		f.addPods(2)
+		body := protobufOf([]byte(`{"kind":"Status","code":429,"reason":"TooManyRequests","message":"later","details":{"retryAfterSeconds":7}}`))
+		f.inject(t, fault{match: to(isWatch("pods")), status: 429, body: string(body), header: map[string]string{"Content-Type": protobufType}})
+		pass(5 * time.Second)
+		wantText(t, p.log.String(), "watch pods: 429 TooManyRequests: later")
+		if n := len(f.asked(isWatch("pods"))); n != 1 {
+			t.Errorf("%d watches in 5 s, though the server asked for 7", n)
+		}
+		pass(15 * time.Second)
+		f.addPods(3)
 		synctest.Wait()
-		for _, s := range f.asked(func(s seen) bool { return isList("pods")(s) || isList("nodes")(s) }) {
-			wantText(t, s.Accept, "as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json")
+		wantNumber(t, "watches", len(f.asked(isWatch("pods"))), 2)
+	})
+}
+
+func TestTotalDoesNotWaitBehindTheNodesOwnLabels(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		for i := range 300 { // which take 13 s
+			f.addNode("n" + strconv.Itoa(i))
 		}
-		for _, s := range f.asked(func(s seen) bool { return isWatch("pods")(s) || isWatch("nodes")(s) }) {
-			wantText(t, s.Accept, "as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json")
-		}
+		f.addNode("cp", controlPlane)
+		f.addPods(3)
+		f.start(t, "-node-label", "example.com/n")
+		synctest.Wait()
+		wantLabel(t, f, "cp", podCountLabel, "3")
 	})
 }
 
@@ -2182,7 +2255,7 @@ func (f *fakeServer) reflect(t *testing.T) *reflected {
 	log := newLog(r.log, &options{verbosity: 6})
 	base, _ := url.Parse("http://127.0.0.1:1")
 	client := NewClient(&Config{Server: base, Credential: noCredential}, r.net.dial, log)
-	kind := Kind[*Pod]{Name: "Pod", Path: "/api/v1/pods", New: func() *Pod { return new(Pod) }}
+	kind := Kind[*Pod]{Name: "Pod", Path: "/api/v1/pods", Protobuf: true, New: func() *Pod { return new(Pod) }}
 	r.Reflector = NewReflector(client, kind, NewStore(func(p *Pod) string { return p.NodeName }), func(d Delta[*Pod]) {
 		switch {
 		case d.Old == nil:
@@ -2309,16 +2382,19 @@ func TestBookmarkMovesTheResumePointAndNothingElse(t *testing.T) {
 }
 
 func TestBrokenConnectionIsResumedWithoutARelist(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.inject(t, fault{match: to(isWatch("pods")), cut: 200})
-		r := f.reflect(t)
-		pass(2 * time.Second)
-		f.addPod("default", "half-an-object", "") // breaks in the middle of it
-		pass(5 * time.Second)
-		r.equalTo(t, f)
-		wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
-		wantNumber(t, "watches", len(f.asked(isWatch("pods"))), 2)
-	})
+	for _, only := range []string{protobufType, jsonType} {
+		simulate(t, func(t *testing.T, f *fakeServer) {
+			f.only = only
+			f.inject(t, fault{match: to(isWatch("pods")), cut: 100})
+			r := f.reflect(t)
+			pass(2 * time.Second)
+			f.addPod("default", "half-an-object", "") // breaks in the middle of it
+			pass(5 * time.Second)
+			r.equalTo(t, f)
+			wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
+			wantNumber(t, "watches", len(f.asked(isWatch("pods"))), 2)
+		})
+	}
 }
 
 func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
@@ -2465,22 +2541,37 @@ func TestWatchThatBringsTheSameAgainAndAgainIsNoHotLoop(t *testing.T) {
 }
 
 func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
+	good := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"999"}}`
 	for name, body := range map[string]string{
-		"no JSON":             "}{",
-		"half an object":      `{"type":"ADDED","object":{"metadata":{"name":"x"`,
-		"an unknown type":     `{"type":"MOVED","object":{"metadata":{"name":"x","uid":"u","resourceVersion":"999"}}}`,
-		"no uid":              `{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"999"}}}`,
-		"half a frame":        `{"type":"ADDED",`,
-		"a frame not closed":  `{"type":"ADDED","object":{"metadata":{"name":"x","uid":"u","resourceVersion":"999"}}`,
-		"object before type":  `{"object":{"metadata":{"name":"x","uid":"u","resourceVersion":"999"}},"type":"ADDED"}`,
-		"an ERROR of nothing": `{"type":"ERROR","object":{}}`,
-		"bookmark of nothing": `{"type":"BOOKMARK","object":{"metadata":{}}}`,
-		"an ERROR":            `{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"StorageReadError","code":500}}`,
+		"no JSON":                            "}{",
+		"half an object":                     `{"type":"ADDED","object":{"metadata":{"name":"x"`,
+		"an unknown type":                    `{"type":"MOVED","object":{"metadata":{"name":"x","uid":"u","resourceVersion":"999"}}}`,
+		"no uid":                             `{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"999"}}}`,
+		"half a frame":                       `{"type":"ADDED",`,
+		"a frame not closed":                 `{"type":"ADDED","object":{"metadata":{"name":"x","uid":"u","resourceVersion":"999"}}`,
+		"object before type":                 `{"object":{"metadata":{"name":"x","uid":"u","resourceVersion":"999"}},"type":"ADDED"}`,
+		"an ERROR of nothing":                `{"type":"ERROR","object":{}}`,
+		"bookmark of nothing":                `{"type":"BOOKMARK","object":{"metadata":{}}}`,
+		"an ERROR":                           `{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"StorageReadError","code":500}}`,
+		"half a length":                      "\x00\x00",
+		"half a protobuf frame":              string(protobufEvent("ADDED", protobufOf([]byte(good)))[:60]),
+		"a frame of 4 GB":                    "\xff\xff\xff\xff",
+		"a frame of nothing":                 "\x00\x00\x00\x00",
+		"an unknown type in protobuf":        string(protobufEvent("MOVED", protobufOf([]byte(good)))),
+		"a protobuf frame without its magic": string(protobufEvent("ADDED", []byte(good))),
+		"no uid in protobuf":                 string(protobufEvent("ADDED", protobufOf([]byte(`{"kind":"Pod","metadata":{"name":"x","resourceVersion":"999"}}`)))),
+		"an ERROR of nothing in protobuf":    string(protobufEvent("ERROR", protobufOf([]byte(`{"kind":"Status"}`)))),
+		"a bookmark of nothing in protobuf":  string(protobufEvent("BOOKMARK", protobufOf([]byte(`{"kind":"Pod","metadata":{}}`)))),
+		"an ERROR in protobuf":               string(protobufEvent("ERROR", protobufOf([]byte(`{"kind":"Status","status":"Failure","reason":"StorageReadError","code":500}`)))),
 	} {
 		t.Run(name, func(t *testing.T) {
+			header := map[string]string{}
+			if !strings.HasPrefix(strings.TrimLeft(body, "}"), "{") {
+				header["Content-Type"] = protobufType + ";stream=watch"
+			}
 			for times, lists := range map[int]int{1: 1, 2: 2} {
 				simulate(t, func(t *testing.T, f *fakeServer) {
-					f.inject(t, fault{match: to(isWatch("pods")), times: times, body: body})
+					f.inject(t, fault{match: to(isWatch("pods")), times: times, body: body, header: header})
 					r := f.reflect(t)
 					pass(time.Minute)
 					wantNumber(t, fmt.Sprintf("lists after garbage %d times", times), len(f.asked(isList("pods"))), lists)
@@ -2877,10 +2968,10 @@ func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 		`{"metadata":{"resourceVersion":"5"}}`: "no items",
 		`{"metadata":{"resourceVersion":"5"},"items":{}}`:                   "items: not a list",
 		`{"metadata":{"resourceVersion":"5"},"items":[` + item:              "items: EOF",
-		`{"metadata":{"resourceVersion":"5"},"items":[` + item + `,{"met`:   "items: item 1: unexpected EOF",
-		`{"metadata":{"resourceVersion":"5"},"items":[` + item + `,7]}`:     "items: item 1: json: cannot unmarshal number",
+		`{"metadata":{"resourceVersion":"5"},"items":[` + item + `,{"met`:   "items: item 1: behind byte 119: unexpected EOF",
+		`{"metadata":{"resourceVersion":"5"},"items":[` + item + `,7]}`:     "items: item 1: behind byte 120: json: cannot unmarshal number",
 		`{"metadata":{"resourceVersion":"5"},"items":[` + item + `,{}]}`:    `items: item 1: Pod "" has no metadata.name`,
-		`{"metadata":{"resourceVersion":"5"},"items":[{"metadata":[1]}]}`:   "items: item 0: json",
+		`{"metadata":{"resourceVersion":"5"},"items":[{"metadata":[1]}]}`:   "items: item 0: behind byte 61: json: cannot unmarshal array into Go struct field item.metadata",
 		`{"kind":"Status","status":"Failure","message":"strange","code":1}`: "not a list",
 	} {
 		if _, err := newDecoder(kind).list(strings.NewReader(text), false, leave); err == nil || !strings.Contains(err.Error(), want) {
@@ -5467,7 +5558,7 @@ func (w *world) reflectFrom(version, labels, fields string) *observed {
 	}
 	log := newLog(o.log, &options{verbosity: 4})
 	client := NewClient(w.cfg, dial, log)
-	kind := Kind[*Pod]{Name: "Pod", Path: w.pods(), Selector: labels, Fields: fields, New: func() *Pod { return new(Pod) }}
+	kind := Kind[*Pod]{Name: "Pod", Path: w.pods(), Protobuf: true, Selector: labels, Fields: fields, New: func() *Pod { return new(Pod) }}
 	r := NewReflector(client, kind, o.store, func(Delta[*Pod]) {
 		select {
 		case w.changed <- struct{}{}:
