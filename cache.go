@@ -760,7 +760,8 @@ func (d *decoder[T]) listProtobuf(src *source, meta *ListMeta, item func(read fu
 // object walks through the field in hand, which is an object.
 func (p *protobuf) object(fields func(field int) bool) {
 	size := p.end - p.at()
-	p.check(p.wire == 2 && size <= objectLimit, "%d bytes, more than the %d that an object may have", size, objectLimit)
+	p.check(p.wire == 2, "no message but wire type %d", int64(p.wire))
+	p.check(size <= objectLimit, "%d bytes, more than the %d that an object may have", size, objectLimit)
 	p.walk(0, p.end, fields)
 }
 

@@ -37,6 +37,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,6 +48,7 @@ import (
 	"testing/iotest"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 )
 
 func TestMain(m *testing.M) {
@@ -1029,7 +1031,11 @@ func protobufOf(answer []byte) []byte {
 	var m, types, unknown pb
 	switch items, isList := o["items"].([]any); {
 	case o["kind"] == "Status":
-		m.bytes(1, nil)
+		var meta pb
+		for i := range 3 {
+			meta.text(i+1, "")
+		}
+		m.bytes(1, meta)
 		m.text(2, str(o, "status"))
 		m.text(3, str(o, "message"))
 		m.text(4, str(o, "reason"))
@@ -1078,7 +1084,8 @@ func protobufObject(o object) (m pb) {
 	for i, key := range []string{"name", "generateName", "namespace", "selfLink", "uid", "resourceVersion"} {
 		meta.text(i+1, str(metaOf(o), key))
 	}
-	meta.int(7, 0)
+	generation, _ := metaOf(o)["generation"].(float64)
+	meta.int(7, int(generation))
 	at, _ := time.Parse(time.RFC3339, str(metaOf(o), "creationTimestamp"))
 	created.int(1, int(at.Unix()))
 	created.int(2, 0)
@@ -2988,6 +2995,302 @@ func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 	}
 	if _, err := newDecoder(kind).list(strings.NewReader(`{"metadata":{"resourceVersion":"5"},"items":null}`), false, leave); err != nil {
 		t.Error(err)
+	}
+}
+
+// decoded is what a list holds, an object a line.
+func decoded(t testing.TB, body []byte, isProtobuf bool, kind *Kind[*Pod]) (lines []string, meta ListMeta, err error) {
+	meta, err = newDecoder(kind).list(bytes.NewReader(body), isProtobuf, func(p *Pod, text []byte) bool {
+		p.text = string(text)
+		lines = append(lines, describe(p))
+		return true
+	})
+	return lines, meta, err
+}
+
+func describe(p *Pod) string {
+	return fmt.Sprintf("%s %s %s %s %v", p.Key(), p.UID(), p.ResourceVersion(), p.NodeName, p.Labels)
+}
+
+func recording(t testing.TB, name string) []byte {
+	body, err := os.ReadFile("testdata/transcripts/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasSuffix(name, ".txt") {
+		_, body, _ = bytes.Cut(body, []byte("\n\n"))
+	}
+	return body
+}
+
+func TestRecordedProtobufReadsAsTheRecordedJSON(t *testing.T) {
+	got, gotMeta, err := decoded(t, recording(t, "list-metadata.pb"), true, podKind())
+	want, wantMeta, wantErr := decoded(t, recording(t, "list-metadata.txt"), false, podKind())
+	if err != nil || wantErr != nil || len(got) != 2 || gotMeta.Continue == "" || !slices.Equal(got, want) || gotMeta != wantMeta {
+		t.Errorf("%q %v %v, want %q %v %v", got, gotMeta, err, want, wantMeta, wantErr)
+	}
+	for file, want := range map[string][]string{
+		"list-pods.pb": {
+			"team-0/web-000000-2 43e5ca79-148c-4942-955e-cbf7a98a3bfd 204429 ip-10-0-0-71.eu-west-1.compute.internal map[app:web-0]",
+			"team-0/web-000010-2 7b2e8173-7cc6-4a75-80b6-c772a4f964d1 204459 ip-10-0-0-21.eu-west-1.compute.internal map[app:web-0]"},
+		"list-nodes.pb": nil,
+	} {
+		got, meta, err := decoded(t, recording(t, file), true, podKind())
+		if want != nil && !slices.Equal(got, want) || err != nil || len(got) != 2 || meta.ResourceVersion == "" {
+			t.Errorf("%s: %q %v %v", file, got, meta, err)
+		}
+	}
+	for file, want := range map[string]string{
+		"watch-pods.pb":     `MODIFIED team-0/web-005000-0 893422ad-\S* 218733 ip-10-0-0-133\S* map\[app:web-100\]\nMODIFIED .* 218734 .*\nDELETED team-0/web-005010-0 58cfd317-\S* 218735 .*\n(BOOKMARK 218735\n){2}`,
+		"watch-metadata.pb": `MODIFIED default/p2 2bda54ea-2b99-47e1-9896-3abbea112061 218  map\[app:nginx\]\n(.*\n)*`,
+		"watch-expired.pb":  `ERROR 410 Expired too old resource version: 1 \(209512\)\n`,
+	} {
+		var got strings.Builder
+		err := newDecoder(podKind()).events(bytes.NewReader(recording(t, file)), true, func(ev WatchEvent[*Pod]) error {
+			switch ev.Type {
+			case "ERROR":
+				fmt.Fprintln(&got, "ERROR", ev.Status.Code, ev.Status.Reason, ev.Status.Message)
+			case "BOOKMARK":
+				fmt.Fprintln(&got, "BOOKMARK", ev.Object.ResourceVersion())
+			default:
+				fmt.Fprintln(&got, ev.Type, describe(ev.Object))
+			}
+			return nil
+		})
+		if err != nil || !regexp.MustCompile("^"+want+"$").MatchString(got.String()) {
+			t.Errorf("%s: %v, %s", file, err, got.String())
+		}
+	}
+	if s := parseStatus(recording(t, "unauthorized.pb")); s.Code != 401 || s.Reason != "Unauthorized" || s.Message != "Unauthorized" {
+		t.Errorf("%+v", s)
+	}
+}
+
+// leaves are the fields of a protobuf message, by their path, as far as descend leads.
+func leaves(t *testing.T, m []byte, path string, descend []string) (all []string) {
+	for len(m) > 0 {
+		tag, n := binary.Uvarint(m)
+		v, k := binary.Uvarint(m[n:])
+		m = m[n+k:]
+		at := path + "." + strconv.Itoa(int(tag>>3))
+		switch {
+		case tag&7 == 0:
+			all = append(all, fmt.Sprintf("%s=%d", at, v))
+			continue
+		case tag&7 != 2 || v > uint64(len(m)):
+			t.Fatalf("%s: wire type %d, length %d", at, tag&7, v)
+		case slices.Contains(descend, at):
+			all = append(append(all, at), leaves(t, m[:v], at, descend)...)
+		default:
+			all = append(all, fmt.Sprintf("%s=%q", at, m[:v]))
+		}
+		m = m[v:]
+	}
+	return all
+}
+
+// The recorded metadata list in JSON, made protobuf by the fake, is the recorded protobuf, field by field.
+func TestFakeSpeaksProtobufAsARealServer(t *testing.T) {
+	descend := []string{".1", ".2", ".2.1", ".2.2", ".2.2.1", ".2.2.1.8", ".2.2.1.11"}
+	read := func(body []byte, descend []string) (all []string) {
+		if string(body[:4]) != "k8s\x00" {
+			t.Fatalf("%q", body[:4])
+		}
+		for _, leaf := range leaves(t, body[4:], "", descend) {
+			if !strings.HasPrefix(leaf, ".2.2.1.17=") && !strings.HasPrefix(leaf, ".2.1.4=") { // managedFields, remainingItemCount
+				all = append(all, leaf)
+			}
+		}
+		return all
+	}
+	got, want := read(protobufOf(recording(t, "list-metadata.txt")), descend), read(recording(t, "list-metadata.pb"), descend)
+	if !slices.Equal(got, want) {
+		t.Errorf("%q\nrecorded: %q", got, want)
+	}
+	descend = []string{".1", ".2"}
+	got, want = read(protobufOf(recording(t, "unauthorized.txt")), descend), read(recording(t, "unauthorized.pb"), descend)
+	if !slices.Equal(got, want) {
+		t.Errorf("%q\nrecorded: %q", got, want)
+	}
+}
+
+// hostile are bodies that no server sends, with what is said of them.
+func hostile() map[string]struct{ body, want string } {
+	varint := func(v uint64) []byte { return binary.AppendUvarint(nil, v) }
+	list := func(items ...[]byte) string { // of these fields
+		var unknown pb
+		unknown.bytes(2, append(append([]byte{}, 0x0a, 3, 0x12, 1, '5'), bytes.Join(items, nil)...))
+		return "k8s\x00" + string(unknown)
+	}
+	item := func(meta []byte) []byte { // an object with this metadata
+		var obj, items pb
+		obj.bytes(1, meta)
+		items.bytes(2, obj)
+		return items
+	}
+	var good, bad pb
+	good.text(1, "a")
+	good.text(5, "u")
+	good.text(6, "1")
+	bad.text(1, "a\xff")
+	var label, odd pb
+	label.bytes(11, []byte{0x0a, 99})
+	odd.int(1, 7)
+	type row = struct{ body, want string }
+	return map[string]row{
+		"nothing":                     {"", `unexpected EOF`},
+		"JSON":                        {`{"kind":"PodList"}`, `before byte 0: "{\"ki" in place of "k8s\x00"`},
+		"no list":                     {"k8s\x00", "not a list"},
+		"half a tag":                  {"k8s\x00\x80", "before byte 5: unexpected EOF"},
+		"a number without end":        {"k8s\x00" + strings.Repeat("\xff", 20), "overflows a 64-bit integer"},
+		"64 bits of length":           {"k8s\x00\x12" + string(varint(1<<63)), "field 2, before byte 15: a length of -9223372036854775808"},
+		"more than 63 bits":           {"k8s\x00\x12" + string(varint(1<<64-1)), "field 2"},
+		"a list that never comes":     {"k8s\x00\x12" + string(varint(1<<40)), "field 2, before byte 11: unexpected EOF"},
+		"a group":                     {list([]byte{0x13}), "field 202, before byte 12: unknown wire type 3"},
+		"an item of 1 TB":             {list(append([]byte{0x12}, varint(1<<40)...)), "field 202, before byte 18: a length of 1099511627776 where 0 bytes are left"},
+		"an item beyond the list":     {list([]byte{0x12, 9}), "field 202, before byte 13: a length of 9 where 0 bytes are left"},
+		"an item of 9 MB":             {list(item(bytes.Repeat([]byte{0x92, 1, 0}, 3<<20))), "item 0: field 202"},
+		"an item that is a number":    {list([]byte{0x10, 9}), "item 0: field 202, before byte 13: no message but wire type 0"},
+		"metadata beyond the item":    {list([]byte{0x12, 2, 0x0a, 9}), "item 0: field 1, before byte 15: a length of 9 where 0 bytes are left"},
+		"metadata that is a number":   {list([]byte{0x12, 2, 0x08, 9}), "item 0: field 1, before byte 15: no message but wire type 0"},
+		"a name that is a number":     {list(item(odd)), "item 0: field 101, before byte 17: no text but wire type 0"},
+		"a name that is not UTF-8":    {list(item(bad)), "item 0: field 101, before byte 17: not UTF-8"},
+		"a label beyond its map":      {list(item(label)), "item 0: field 11101, before byte 19: a length of 99 where 0 bytes are left"},
+		"a name of 1 MB":              {list(item(append([]byte{0x0a}, append(varint(1<<20), bytes.Repeat([]byte("a"), 1<<20)...)...))), "item 0: field 101, before byte 25: a text of 1048576 bytes, more than 65536"},
+		"no name":                     {list(item(nil)), `item 0: Pod "" has no metadata.name`},
+		"the second has no name":      {list(item(good), item(nil)), `item 1: Pod "" has no metadata.name`},
+		"cut in an item":              {list(item(good))[:20], "item 0: field 105, before byte 20: unexpected EOF"},
+		"a fixed field without bytes": {list([]byte{0x09 | 4<<3}), "a length of 8 where 0 bytes are left"},
+	}
+}
+
+func TestHostileProtobufIsAnErrorThatNamesThePlaceAndCostsNoMemory(t *testing.T) {
+	for name, h := range hostile() {
+		var before, after runtime.MemStats
+		body := []byte(h.body)
+		runtime.ReadMemStats(&before)
+		_, _, err := decoded(t, body, true, podKind())
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), h.want) {
+			t.Errorf("%s: %v, want %q", name, err, h.want)
+		}
+		if grew := after.TotalAlloc - before.TotalAlloc; grew > 256<<10 {
+			t.Errorf("%s: %d bytes were allocated for %d", name, grew, len(h.body))
+		}
+	}
+}
+
+func TestObjectsOfUpTo8MBAreRead(t *testing.T) {
+	pod := func(size int) string {
+		return `{"kind":"Pod","metadata":{"name":"big","namespace":"n","uid":"u","resourceVersion":"6","annotations":{"a":"` + strings.Repeat("x", size) + `"}}}`
+	}
+	list := func(pods ...string) string {
+		return `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[` + strings.Join(pods, ",") + `]}`
+	}
+	for _, isProtobuf := range []bool{false, true} {
+		encode := func(s string) []byte {
+			if isProtobuf {
+				return protobufOf([]byte(s))
+			}
+			return []byte(s)
+		}
+		if got, _, err := decoded(t, encode(list(pod(7<<20), pod(7<<20), pod(1), pod(7<<20))), isProtobuf, podKind()); len(got) != 4 || err != nil {
+			t.Errorf("objects of 7 MB (protobuf: %v): %d, %v", isProtobuf, len(got), err)
+		}
+		if got, _, err := decoded(t, encode(list(pod(1), pod(9<<20))), isProtobuf, podKind()); len(got) != 1 || err == nil || !strings.Contains(err.Error(), "item 1: ") || !strings.Contains(err.Error(), "more than the 8388608") {
+			t.Errorf("an object of 9 MB (protobuf: %v): %d, %v", isProtobuf, len(got), err)
+		}
+		for size, want := range map[int]string{3 << 20: "", 9 << 20: "more than the 8388608"} {
+			frame := []byte(`{"type":"ADDED","object":` + pod(size) + "}\n")
+			if isProtobuf {
+				frame = protobufEvent("ADDED", protobufOf([]byte(pod(size))))
+			}
+			n := 0
+			err := newDecoder(podKind()).events(bytes.NewReader(bytes.Repeat(frame, 3)), isProtobuf, func(WatchEvent[*Pod]) error { n++; return nil })
+			if want == "" && (n != 3 || err != nil) || want != "" && (n != 0 || err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("frames of %d MB (protobuf: %v): %d, %v", size>>20, isProtobuf, n, err)
+			}
+		}
+	}
+}
+
+func TestOneStreamLeavesNothingToTheNext(t *testing.T) {
+	d := newDecoder(&Kind[*Pod]{Name: "Pod", Keep: []string{"app", "tier"}, New: func() *Pod { return new(Pod) }})
+	full := `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"a-long-name","namespace":"space","uid":"u1","resourceVersion":"1","labels":{"app":"x","tier":"","z":"1"}},"spec":{"nodeName":"n1"}},` + bare(1) + `]}`
+	empty := `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[` + bare(2) + `,{"metadata":{"name":"c","uid":"u3","resourceVersion":"3","labels":null},"spec":{}}]}`
+	want := []string{"space/a-long-name u1 1 n1 map[app:x tier:]", "b1 u2 2  map[]", "b2 u2 2  map[]", "c u3 3  map[]"}
+	for i := range 16 { // every order of four streams, each in either form
+		var got []string
+		for j, text := range []string{full, empty, full, empty} {
+			isProtobuf := i>>j&1 == 1
+			body := []byte(text)
+			if isProtobuf {
+				body = protobufOf(body)
+			}
+			if _, err := d.list(bytes.NewReader(body), isProtobuf, func(p *Pod, text []byte) bool {
+				p.text = string(text)
+				got = append(got, describe(p))
+				return j%2 == 0
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(got, append(slices.Clone(want), want...)) {
+			t.Errorf("%04b: %q", i, got)
+		}
+	}
+}
+
+func bare(n int) string {
+	return fmt.Sprintf(`{"metadata":{"name":"b%d","uid":"u2","resourceVersion":"2"}}`, n)
+}
+
+func TestPodsWithTheSameLabelsShareThem(t *testing.T) {
+	f := newFake()
+	for i := range 100 {
+		f.put("pods", object{"metadata": object{"namespace": "default", "name": "p" + strconv.Itoa(i), "labels": object{"app": "a" + strconv.Itoa(i%2), "other": strconv.Itoa(i)}}})
+	}
+	different := map[uintptr]bool{}
+	newDecoder(podKind()).list(bytes.NewReader(podList(f, protobufType)), true, func(p *Pod, text []byte) bool {
+		different[reflect.ValueOf(p.Labels).Pointer()] = true
+		return true
+	})
+	wantNumber(t, "maps of labels", len(different), 2)
+	d := newDecoder(podKind())
+	for i := range 3 * internLimit { // memory is bounded however many there are
+		d.parse(fmt.Appendf(nil, `{"metadata":{"name":"p","uid":"u","resourceVersion":"1","labels":{"app":"a%d"}},"spec":{"nodeName":"n%d"}}`, i, i))
+	}
+	if len(d.item.texts) > internLimit || len(d.item.sets) > internLimit {
+		t.Errorf("%d texts and %d sets are remembered", len(d.item.texts), len(d.item.sets))
+	}
+}
+
+// podList is the fake's answer in this form.
+func podList(f *fakeServer, accept string) []byte {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest("GET", "/api/v1/pods", nil)
+	r.Header.Set("Accept", accept)
+	f.ServeHTTP(w, r)
+	return w.Body.Bytes()
+}
+
+func TestListOfWhatIsKnownAllocatesNextToNothing(t *testing.T) {
+	f := newFake()
+	f.addPods(1000)
+	body := podList(f, protobufType)
+	s := NewStore(func(p *Pod) string { return p.NodeName })
+	d := newDecoder(podKind())
+	list := func() {
+		l := s.List()
+		if _, err := d.list(bytes.NewReader(body), true, l.Add); err != nil || l.n != 1000 {
+			t.Fatal(l.n, err)
+		}
+		if ds := l.Commit(); len(ds) > 0 {
+			t.Fatalf("%d changes", len(ds))
+		}
+	}
+	if n := testing.AllocsPerRun(10, list); n > 50 {
+		t.Errorf("%v allocations for 1,000 pods", n)
 	}
 }
 
@@ -5739,33 +6042,97 @@ func FuzzDecodeList(f *testing.F) {
 	})
 }
 
+// Protobuf gives the same however its bytes arrive: the same objects or an error, and never a panic.
+func FuzzDecodeProtobuf(f *testing.F) {
+	files, _ := filepath.Glob("testdata/transcripts/*.pb")
+	for _, file := range files {
+		f.Add(recording(f, filepath.Base(file)))
+	}
+	for _, h := range hostile() {
+		f.Add([]byte(h.body[:min(len(h.body), 1000)]))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		read := func(r io.Reader) (got []string, meta ListMeta, err error) {
+			meta, err = newDecoder(podKind()).list(r, true, func(p *Pod, text []byte) bool {
+				p.text = string(text)
+				got = append(got, describe(p))
+				return true
+			})
+			return got, meta, err
+		}
+		got, meta, err := read(bytes.NewReader(data))
+		again, meta2, err2 := read(iotest.OneByteReader(bytes.NewReader(data)))
+		if !slices.Equal(got, again) || meta != meta2 || fmt.Sprint(err) != fmt.Sprint(err2) {
+			t.Fatalf("%q: %q, %v; byte by byte %q, %v", data, got, err, again, err2)
+		}
+		sameEvents(t, data, true)
+		parseStatus(data)
+	})
+}
+
+// An object in protobuf is what encoding/json makes of it in JSON.
+func FuzzProtobufIsJSON(f *testing.F) {
+	f.Add("web-0", "default", "0ec2e3b2-7f91-43e4-b6d9-308f8d87f73d", "217", "app", "nginx", "node-1", []byte("\x1a\x00"))
+	f.Add("node-1", "", "u", "9", "node-role.kubernetes.io/control-plane", "", "", []byte{})
+	f.Fuzz(func(t *testing.T, name, namespace, uid, version, label, value, node string, more []byte) {
+		meta := object{"name": name, "namespace": namespace, "uid": uid, "resourceVersion": version, "labels": object{label: value, "app": "x"}}
+		list := object{"kind": "PodList", "metadata": object{"resourceVersion": "5"}, "items": []any{object{"metadata": meta, "spec": object{"nodeName": node}}}}
+		text, _ := json.Marshal(list)
+		for _, s := range []string{name, namespace, uid, version, label, value, node} {
+			if !utf8.ValidString(s) || len(s) > 1000 {
+				return // JSON cannot say it
+			}
+		}
+		kind := &Kind[*Pod]{Name: "Pod", Keep: []string{"app", label}, New: func() *Pod { return new(Pod) }}
+		want, wantMeta, wantErr := decoded(t, text, false, kind)
+		got, gotMeta, err := decoded(t, protobufOf(text), true, kind)
+		if !slices.Equal(got, want) || (err == nil) != (wantErr == nil) || gotMeta != wantMeta {
+			t.Fatalf("%s: %q, %v; in JSON %q, %v", text, got, err, want, wantErr)
+		}
+		var obj pb // fields that nobody knows change nothing
+		obj.bytes(99, more)
+		obj = append(obj, protobufObject(list["items"].([]any)[0].(object))...)
+		obj.bytes(60, more)
+		obj.int(61, len(more))
+		var items, unknown pb
+		items.bytes(1, []byte{0x12, 1, '5'})
+		items.bytes(2, obj)
+		unknown.bytes(2, items)
+		if again, _, err := decoded(t, append([]byte("k8s\x00"), unknown...), true, kind); !slices.Equal(got, again) {
+			t.Fatalf("%q: %q, %v, want %q", unknown, again, err, got)
+		}
+	})
+}
+
 // A watch gives the same events however its bytes arrive, and each is whole.
 func FuzzDecodeEvents(f *testing.F) {
 	addRecordings(f, "watch-*.txt")
-	f.Fuzz(func(t *testing.T, data []byte) {
-		read := func(r io.Reader) (events []string, err error) {
-			err = newDecoder(podKind()).events(r, false, func(ev WatchEvent[*Pod]) error {
-				switch {
-				case ev.Type == "ERROR" && ev.Status != nil:
-					events = append(events, fmt.Sprintf("ERROR %d %s %s", ev.Status.Code, ev.Status.Reason, ev.Status.Message))
-				case ev.Type == "BOOKMARK" && ev.Object.ResourceVersion() != "" || ev.Object.Key().Name != "" && ev.Object.UID() != "" && slices.Contains([]string{"ADDED", "MODIFIED", "DELETED"}, ev.Type):
-					events = append(events, fmt.Sprintf("%s %+v", ev.Type, *ev.Object))
-				default:
-					t.Fatalf("%q: an event %+v", data, ev)
-				}
-				return nil
-			})
-			return events, err
-		}
-		whole, err := read(bytes.NewReader(data))
-		bytewise, err2 := read(iotest.OneByteReader(bytes.NewReader(data)))
-		if !slices.Equal(whole, bytewise) || (err == nil) != (err2 == nil) {
-			t.Fatalf("%q: %q, %v; byte by byte %q, %v", data, whole, err, bytewise, err2)
-		}
-		if garbage := (garbageError{}); err != nil && !errors.As(err, &garbage) {
-			t.Fatalf("%q: %v is no garbage", data, err)
-		}
-	})
+	f.Fuzz(func(t *testing.T, data []byte) { sameEvents(t, data, false) })
+}
+
+func sameEvents(t *testing.T, data []byte, isProtobuf bool) {
+	read := func(r io.Reader) (events []string, err error) {
+		err = newDecoder(podKind()).events(r, isProtobuf, func(ev WatchEvent[*Pod]) error {
+			switch {
+			case ev.Type == "ERROR" && ev.Status != nil:
+				events = append(events, fmt.Sprintf("ERROR %d %s %s", ev.Status.Code, ev.Status.Reason, ev.Status.Message))
+			case ev.Type == "BOOKMARK" && ev.Object.ResourceVersion() != "" || ev.Object.Key().Name != "" && ev.Object.UID() != "" && slices.Contains([]string{"ADDED", "MODIFIED", "DELETED"}, ev.Type):
+				events = append(events, ev.Type+" "+describe(ev.Object))
+			default:
+				t.Fatalf("%q: an event %+v", data, ev)
+			}
+			return nil
+		})
+		return events, err
+	}
+	whole, err := read(bytes.NewReader(data))
+	bytewise, err2 := read(iotest.OneByteReader(bytes.NewReader(data)))
+	if !slices.Equal(whole, bytewise) || (err == nil) != (err2 == nil) {
+		t.Fatalf("%q: %q, %v; byte by byte %q, %v", data, whole, err, bytewise, err2)
+	}
+	if garbage := (garbageError{}); err != nil && !errors.As(err, &garbage) {
+		t.Fatalf("%q: %v is no garbage", data, err)
+	}
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
