@@ -38,6 +38,7 @@ import (
 	"reflect"
 	"regexp"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -6086,7 +6087,7 @@ func FuzzProtobufIsJSON(f *testing.F) {
 		kind := &Kind[*Pod]{Name: "Pod", Keep: []string{"app", label}, New: func() *Pod { return new(Pod) }}
 		want, wantMeta, wantErr := decoded(t, text, false, kind)
 		got, gotMeta, err := decoded(t, protobufOf(text), true, kind)
-		if !slices.Equal(got, want) || (err == nil) != (wantErr == nil) || gotMeta != wantMeta {
+		if !slices.Equal(got, want) || (err == nil) != (wantErr == nil) || err == nil && gotMeta != wantMeta {
 			t.Fatalf("%s: %q, %v; in JSON %q, %v", text, got, err, want, wantErr)
 		}
 		var obj pb // fields that nobody knows change nothing
@@ -6138,71 +6139,354 @@ func sameEvents(t *testing.T, data []byte, isProtobuf bool) {
 // ---------------------------------------------------------------------------------------------------------------------
 // Benchmarks
 
-func podListJSON(n int) []byte {
-	f := newFake()
-	f.addPods(n)
-	w := httptest.NewRecorder()
-	f.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/pods", nil))
-	return w.Body.Bytes()
+// crowd is an API server with as many pods and nodes as one likes: they are made as they are sent, and not stored. Its
+// watches are silent, and its nodes know only what was patched last.
+type crowd struct {
+	pods, nodes int
+	patched     chan string // the number on the first node, when it is written
 }
 
-func BenchmarkDecodeList(b *testing.B) {
-	data := podListJSON(1000)
-	kind := &Kind[*Pod]{Name: "Pod", New: func() *Pod { return new(Pod) }}
-	b.SetBytes(int64(len(data)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := newDecoder(kind).list(bytes.NewReader(data), false, leave); err != nil {
-			b.Fatal(err)
+// An object of the crowd, with its number in place of ######, and in place of @@@@@ that of a node.
+var crowdPod = object{
+	"kind": "Pod", "apiVersion": "v1",
+	"metadata": object{"name": "web-5d4f8c7b9-######", "namespace": "team-7", "uid": "5a2b7c1e-93d4-4f6a-8b1c-000000######", "resourceVersion": "1######",
+		"creationTimestamp": "2026-01-02T03:04:05Z", "labels": object{"app": "web", "pod-template-hash": "5d4f8c7b9"},
+		"annotations": object{"example.com/filler": strings.Repeat("what nobody reads ", 60)}},
+	"spec":   object{"nodeName": "node-@@@@@", "containers": []any{object{"name": "web", "image": "registry.example.com/team-7/web:v1.2.3"}}},
+	"status": object{"phase": "Running"},
+}
+
+var crowdNode = object{
+	"kind": "Node", "apiVersion": "v1",
+	"metadata": object{"name": "node-@@@@@", "uid": "7f1d0a52-0c3e-4e0b-9a55-000000######", "resourceVersion": "1######",
+		"labels": object{"kubernetes.io/hostname": "node-@@@@@", "kubernetes.io/os": "linux"}},
+}
+
+// item is the bytes of object i.
+func (c *crowd) item(template []byte, i int) []byte {
+	b := bytes.ReplaceAll(template, []byte("######"), fmt.Appendf(nil, "%06d", i))
+	return bytes.ReplaceAll(b, []byte("@@@@@"), fmt.Appendf(nil, "%05d", i%c.nodes))
+}
+
+// list writes n objects like o. Without whole, they are their metadata alone.
+func (c *crowd) list(w io.Writer, o object, n int, isProtobuf, whole bool) {
+	if !whole {
+		o = object{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": o["metadata"]}
+	}
+	out := bufio.NewWriterSize(w, 64<<10)
+	defer out.Flush()
+	if !isProtobuf {
+		template, _ := json.Marshal(o)
+		fmt.Fprintf(out, `{"kind":"%vList","apiVersion":"%v","metadata":{"resourceVersion":"2000000"},"items":[`, o["kind"], o["apiVersion"])
+		for i := range n {
+			if i > 0 {
+				out.WriteByte(',')
+			}
+			out.Write(c.item(template, i))
+		}
+		out.WriteString("]}")
+		return
+	}
+	var meta, types, template pb
+	meta.bytes(1, []byte("\x12\x072000000"))
+	types.text(1, str(o, "apiVersion"))
+	types.text(2, str(o, "kind")+"List")
+	template.bytes(2, protobufObject(o))
+	out.WriteString("k8s\x00")
+	var head pb
+	head.bytes(1, types)
+	head = binary.AppendUvarint(append(head, 2<<3|2), uint64(len(meta)+n*len(template)))
+	out.Write(append(head, meta...))
+	for i := range n {
+		out.Write(c.item(template, i))
+	}
+}
+
+func (c *crowd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	accept := r.Header.Get("Accept")
+	isProtobuf := strings.Contains(accept, protobufType)
+	w.Header().Set("Content-Type", map[bool]string{true: protobufType, false: jsonType}[isProtobuf])
+	switch {
+	case r.URL.Query().Has("watch"):
+		http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	case r.URL.Path == "/api/v1/pods":
+		c.list(w, crowdPod, c.pods, isProtobuf, !strings.Contains(accept, "PartialObjectMetadata"))
+	case r.URL.Path == "/api/v1/nodes":
+		c.list(w, crowdNode, c.nodes, isProtobuf, false)
+	case r.Method == http.MethodPatch:
+		var patch object
+		json.NewDecoder(r.Body).Decode(&patch)
+		name := path.Base(r.URL.Path)
+		labels := metaOf(patch)["labels"].(object)
+		json.NewEncoder(w).Encode(object{"metadata": object{"name": name, "uid": metaOf(patch)["uid"], "resourceVersion": "2000001", "labels": labels}})
+		if name == "node-00000" {
+			c.patched <- str(labels, podCountLabel)
+		}
+	default:
+		w.WriteHeader(http.StatusCreated)
+	}
+}
+
+// serve returns the arguments that lead podcount to the crowd, over TLS and HTTP/2.
+func (c *crowd) serve(t testing.TB) (args []string) {
+	c.patched = make(chan string, 1000)
+	srv := httptest.NewUnstartedServer(c)
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	t.Cleanup(srv.CloseClientConnections)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
+	file := filepath.Join(t.TempDir(), "config")
+	os.WriteFile(file, []byte(kubeconfigFor(srv.URL, ca, "token: t")), 0o600)
+	return []string{"-kubeconfig", file, "-pod-events", "off", "-total-nodes", "kubernetes.io/hostname=node-00000"}
+}
+
+// The limits of Kubernetes itself: https://kubernetes.io/docs/setup/best-practices/cluster-large/
+func TestAtTheLimitsOfKubernetesMemoryStaysUnder60MB(t *testing.T) {
+	if info, _ := debug.ReadBuildInfo(); runtime.GOOS != "linux" || slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		t.Skip("memory is read from /proc, and is another with the race detector")
+	}
+	program := filepath.Join(t.TempDir(), "podcount")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, more := range [][]string{{}, {"-wire", "json"}, {"-node-label", "example.com/n"}} {
+		c := &crowd{pods: 150000, nodes: 5000}
+		cmd := exec.Command(program, append(c.serve(t), more...)...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill() })
+		select {
+		case total := <-c.patched:
+			if total != "150000" {
+				t.Errorf("%q: the label is %s", more, total)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("%q: no label", more)
+		}
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
+		peak := regexp.MustCompile(`VmHWM:\s*(\d+) kB`).FindSubmatch(status)
+		if kB, err := strconv.Atoi(string(peak[1])); err != nil || kB > 60<<10 {
+			t.Errorf("%q: %d kB, %v", more, kB, err)
+		} else {
+			t.Logf("%q: %d kB", more, kB)
+		}
+		cmd.Process.Signal(os.Interrupt)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%q: %v", more, err)
 		}
 	}
 }
 
-func BenchmarkStoreApply(b *testing.B) {
-	for _, size := range []int{1000, 150000} {
-		b.Run(strconv.Itoa(size), func(b *testing.B) {
-			s := NewStore(func(p *Pod) string { return p.NodeName })
-			for i := range size {
-				s.Apply("ADDED", makePod(strconv.Itoa(i), "u", "1", "n"+strconv.Itoa(i%1000)))
-			}
-			version := 1
+// body is a list of the crowd.
+func (c *crowd) body(isProtobuf, whole bool) []byte {
+	var b bytes.Buffer
+	c.list(&b, crowdPod, c.pods, isProtobuf, whole)
+	return b.Bytes()
+}
+
+// The forms of a list.
+var forms = []struct {
+	name              string
+	isProtobuf, whole bool
+}{{"metadata", true, false}, {"protobuf", true, true}, {"metadata-json", false, false}, {"json", false, true}}
+
+func BenchmarkList100000(b *testing.B) {
+	for _, form := range forms {
+		b.Run(form.name, func(b *testing.B) {
+			data := (&crowd{pods: 100000, nodes: 1000}).body(form.isProtobuf, form.whole)
+			b.SetBytes(int64(len(data)))
 			b.ReportAllocs()
 			for b.Loop() {
-				version++
-				s.Apply("MODIFIED", makePod(strconv.Itoa(version%size), "u", strconv.Itoa(version), "n"+strconv.Itoa(version%1000)))
+				s := NewStore(func(p *Pod) string { return p.NodeName })
+				l := s.List()
+				kind := &Kind[*Pod]{Name: "Pod", MetadataOnly: !form.whole, New: func() *Pod { return new(Pod) }}
+				if _, err := newDecoder(kind).list(bytes.NewReader(data), form.isProtobuf, l.Add); err != nil {
+					b.Fatal(err)
+				}
+				l.Commit()
 			}
 		})
 	}
 }
 
-func BenchmarkRelistOfUnchangedPods(b *testing.B) {
-	s := NewStore(func(p *Pod) string { return p.NodeName })
-	pods := make([]*Pod, 10000)
-	for i := range pods {
-		pods[i] = makePod(strconv.Itoa(i), "u", "1", "n")
+func BenchmarkRelist100000Unchanged(b *testing.B) {
+	for _, form := range forms[:3] {
+		b.Run(form.name, func(b *testing.B) {
+			data := (&crowd{pods: 100000, nodes: 1000}).body(form.isProtobuf, form.whole)
+			s := NewStore(func(p *Pod) string { return p.NodeName })
+			d := newDecoder(&Kind[*Pod]{Name: "Pod", MetadataOnly: !form.whole, New: func() *Pod { return new(Pod) }})
+			relist := func() {
+				l := s.List()
+				if _, err := d.list(bytes.NewReader(data), form.isProtobuf, l.Add); err != nil || len(l.Commit()) > 0 {
+					b.Fatal("changes, or ", err)
+				}
+			}
+			relist()
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				relist()
+			}
+		})
 	}
-	relist := func() int {
-		l := s.List()
-		for _, p := range pods {
-			add(l, p)
+}
+
+// One event, from its bytes to the keys in the queue: a pod that moves from one node to another.
+func BenchmarkEvent(b *testing.B) {
+	for _, size := range []struct{ pods, nodes int }{{1000, 33}, {150000, 5000}} {
+		for _, form := range []string{"protobuf", "json"} {
+			b.Run(fmt.Sprintf("%s/%d-pods", form, size.pods), func(b *testing.B) {
+				big := &crowd{pods: size.pods, nodes: size.nodes}
+				c := newPodCount(&options{nodeLabel: "example.com/n", podEvents: "off", qps: 1, burst: 1}, nil, nil, quietLog())
+				c.queue = NewQueue[Key](b.Context(), c.log, time.Millisecond, time.Second)
+				go func() {
+					for {
+						key, ok := c.queue.Get()
+						if !ok {
+							return
+						}
+						c.queue.Done(key, Result{}, nil)
+					}
+				}()
+				d := newDecoder(&Kind[*Pod]{Name: "Pod", New: func() *Pod { return new(Pod) }})
+				l := c.pods.List()
+				if _, err := d.list(bytes.NewReader(big.body(true, true)), true, l.Add); err != nil {
+					b.Fatal(err)
+				}
+				l.Commit()
+				frames, isProtobuf := []byte(nil), form == "protobuf"
+				template, _ := json.Marshal(crowdPod)
+				const n = 5000
+				for i := range n {
+					at := i * 7919 % size.pods
+					moved := bytes.ReplaceAll(big.item(template, at), fmt.Appendf(nil, "node-%05d", at%size.nodes), fmt.Appendf(nil, "node-%05d", (at+1+i)%size.nodes))
+					moved = bytes.ReplaceAll(moved, fmt.Appendf(nil, `"1%06d"`, at), fmt.Appendf(nil, `"%07d"`, 3000000+i))
+					if isProtobuf {
+						frames = append(frames, protobufEvent("MODIFIED", protobufOf(moved))...)
+					} else {
+						frames = fmt.Appendf(frames, `{"type":"MODIFIED","object":%s}`+"\n", moved)
+					}
+				}
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					if i%n > 0 {
+						continue // one pass is n events
+					}
+					err := d.events(bytes.NewReader(frames), isProtobuf, func(ev WatchEvent[*Pod]) error {
+						for _, delta := range c.pods.Apply(ev.Type, ev.Object) {
+							c.podChanged(delta)
+						}
+						return nil
+					})
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
 		}
-		return len(l.Commit())
 	}
-	relist()
+}
+
+func BenchmarkIndexOf150000Pods(b *testing.B) {
+	s := NewStore(func(p *Pod) string { return p.NodeName })
+	for i := range 150000 {
+		s.Apply("ADDED", makePod(strconv.Itoa(i), "u", "1", "n"+strconv.Itoa(i%5000)))
+	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if n := relist(); n != 0 {
-			b.Fatal(n)
+		if s.Count("n4711") != 30 {
+			b.Fatal(s.Count("n4711"))
+		}
+	}
+}
+
+// A million keys: what each costs.
+func BenchmarkMillionKeys(b *testing.B) {
+	const n = 1000000
+	perKey := func(b *testing.B, fill func() any) {
+		for b.Loop() {
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			held := fill()
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			runtime.KeepAlive(held)
+			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/n, "B/key")
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/key")
+		b.ReportAllocs()
+	}
+	b.Run("queue", func(b *testing.B) {
+		perKey(b, func() any {
+			q := NewQueue[int](b.Context(), quietLog(), time.Millisecond, time.Second)
+			for i := range n {
+				q.Add(i)
+			}
+			return q
+		})
+	})
+	b.Run("store", func(b *testing.B) {
+		perKey(b, func() any {
+			s := NewStore(func(p *Pod) string { return p.NodeName })
+			for i := range n {
+				s.Apply("ADDED", makePod(fmt.Sprintf("web-5d4f8c7b9-%06d", i), "5a2b7c1e-93d4-4f6a-8b1c-000000000000", "1234567", "node"))
+			}
+			return s
+		})
+	})
+}
+
+func BenchmarkStartToLabel(b *testing.B) {
+	for _, pods := range []int{10000, 100000} {
+		for _, wire := range []string{"protobuf", "json"} {
+			b.Run(fmt.Sprintf("%s/%d-pods", wire, pods), func(b *testing.B) {
+				c := &crowd{pods: pods, nodes: 1000}
+				args := append(c.serve(b), "-wire", wire)
+				b.ReportAllocs()
+				for b.Loop() {
+					ctx, cancel := context.WithCancel(b.Context())
+					done := make(chan error)
+					go func() { done <- run(ctx, args, func(string) string { return "" }, io.Discard, io.Discard, nil) }()
+					if total := <-c.patched; total != strconv.Itoa(pods) {
+						b.Fatal(total)
+					}
+					cancel()
+					<-done
+				}
+			})
 		}
 	}
 }
 
 func BenchmarkQueue(b *testing.B) {
-	q := NewQueue[int](b.Context(), quietLog(), time.Millisecond, time.Second)
-	b.ReportAllocs()
-	for b.Loop() {
-		q.Add(1)
-		k, _ := q.Get()
-		q.Done(k, Result{}, nil)
+	for _, workers := range []int{1, 8, 64} {
+		b.Run(fmt.Sprintf("%d-workers", workers), func(b *testing.B) {
+			q := NewQueue[int](b.Context(), quietLog(), time.Millisecond, time.Second)
+			var handled sync.WaitGroup
+			for range workers {
+				go func() {
+					for {
+						k, ok := q.Get()
+						if !ok {
+							return
+						}
+						q.Done(k, Result{}, nil)
+						handled.Done()
+					}
+				}()
+			}
+			i := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				handled.Add(1)
+				q.Add(i)
+				i++
+			}
+			handled.Wait()
+		})
 	}
 }
