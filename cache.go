@@ -464,7 +464,7 @@ func (d *decoder[T]) list(r io.Reader, protobuf bool, add func(obj T, text []byt
 		n++
 		return nil
 	}
-	src := &source{r: r, end: math.MaxInt64}
+	src := &source{r: r, piece: objectLimit, end: math.MaxInt64}
 	if protobuf {
 		err = d.listProtobuf(src, &meta, item)
 	} else {
@@ -479,13 +479,14 @@ func (d *decoder[T]) list(r io.Reader, protobuf bool, add func(obj T, text []byt
 // source is what a stream is read from. It remembers how far that is, and how it ended.
 type source struct {
 	r       io.Reader
+	piece   int64 // how many bytes may be held at a time
 	at, end int64 // bytes read, and how many may be
 	err     error
 }
 
 func (s *source) Read(p []byte) (int, error) {
 	if s.at >= s.end {
-		return 0, fmt.Errorf("more than the %d bytes that an object may have", objectLimit)
+		return 0, fmt.Errorf("more than %d bytes in one piece, before byte %d", s.piece, s.at)
 	}
 	n, err := s.r.Read(p[:min(int64(len(p)), s.end-s.at)])
 	s.at += int64(n)
@@ -503,7 +504,7 @@ type jsonStream struct {
 
 // next lets the next token or value have objectLimit bytes. (The decoder reads more only if it needs more.)
 func (s jsonStream) next() *json.Decoder {
-	s.src.end = max(s.src.at, s.InputOffset()+objectLimit)
+	s.src.end = max(s.src.at, s.InputOffset()+s.src.piece)
 	return s.Decoder
 }
 
@@ -761,7 +762,7 @@ func (d *decoder[T]) listProtobuf(src *source, meta *ListMeta, item func(read fu
 func (p *protobuf) object(fields func(field int) bool) {
 	size := p.end - p.at()
 	p.check(p.wire == 2, "no message but wire type %d", int64(p.wire))
-	p.check(size <= objectLimit, "%d bytes, more than the %d that an object may have", size, objectLimit)
+	p.check(size <= objectLimit, "%d bytes, more than %d bytes in one piece", size, objectLimit)
 	p.walk(0, p.end, fields)
 }
 
@@ -800,7 +801,7 @@ func (e garbageError) Unwrap() error { return e.error }
 // events calls handle for each frame until the stream ends; its own error ends it too. A clean end, between two
 // frames, is nil; a broken connection is its error as it is; everything that cannot be understood is a garbageError.
 func (d *decoder[T]) events(r io.Reader, protobuf bool, handle func(WatchEvent[T]) error) error {
-	src := &source{r: r, end: math.MaxInt64}
+	src := &source{r: r, piece: objectLimit, end: math.MaxInt64}
 	next := d.eventsJSON(src)
 	if protobuf {
 		next = d.eventsProtobuf(src)
@@ -872,7 +873,7 @@ func (d *decoder[T]) eventsProtobuf(src *source) func(*WatchEvent[T]) error {
 		}
 		size := binary.BigEndian.Uint32(p.bytes(4))
 		p.Discard(4)
-		p.check(size <= objectLimit, "a frame of %d bytes, more than the %d that an object may have", int64(size), objectLimit)
+		p.check(size <= objectLimit, "a frame of %d bytes, more than %d bytes in one piece", int64(size), objectLimit)
 		p.walk(0, p.at()+int64(size), func(field int) bool {
 			switch field {
 			case 1:

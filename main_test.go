@@ -3198,10 +3198,10 @@ func TestObjectsOfUpTo8MBAreRead(t *testing.T) {
 		if got, _, err := decoded(t, encode(list(pod(7<<20), pod(7<<20), pod(1), pod(7<<20))), isProtobuf, podKind()); len(got) != 4 || err != nil {
 			t.Errorf("objects of 7 MB (protobuf: %v): %d, %v", isProtobuf, len(got), err)
 		}
-		if got, _, err := decoded(t, encode(list(pod(1), pod(9<<20))), isProtobuf, podKind()); len(got) != 1 || err == nil || !strings.Contains(err.Error(), "item 1: ") || !strings.Contains(err.Error(), "more than the 8388608") {
+		if got, _, err := decoded(t, encode(list(pod(1), pod(9<<20))), isProtobuf, podKind()); len(got) != 1 || err == nil || !strings.Contains(err.Error(), "item 1: ") || !strings.Contains(err.Error(), "more than 8388608 bytes in one piece") {
 			t.Errorf("an object of 9 MB (protobuf: %v): %d, %v", isProtobuf, len(got), err)
 		}
-		for size, want := range map[int]string{3 << 20: "", 9 << 20: "more than the 8388608"} {
+		for size, want := range map[int]string{3 << 20: "", 9 << 20: "more than 8388608 bytes in one piece"} {
 			frame := []byte(`{"type":"ADDED","object":` + pod(size) + "}\n")
 			if isProtobuf {
 				frame = protobufEvent("ADDED", protobufOf([]byte(pod(size))))
@@ -3213,6 +3213,57 @@ func TestObjectsOfUpTo8MBAreRead(t *testing.T) {
 			}
 		}
 	}
+}
+
+// bomb is so many bytes that compress to next to nothing, behind a beginning.
+func bomb(beginning string, size int) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	io.WriteString(z, beginning)
+	for chunk := []byte(strings.Repeat("a", 1<<20)); size > 0; size -= len(chunk) {
+		z.Write(chunk)
+	}
+	z.Close()
+	return b.Bytes()
+}
+
+func TestDecompressionBombsAreNotHeld(t *testing.T) {
+	list := append(binary.AppendUvarint([]byte{2<<3 | 2}, 1<<40), 0x0a, 3, 0x12, 1, '5') // of 1 TB
+	item := binary.AppendUvarint([]byte{0x12}, 50<<20)
+	for name, c := range map[string]struct{ mediaType, body, want string }{
+		"an item in JSON":     {jsonType, `{"items":[{"metadata":{"name":"`, "more than 8388608 bytes in one piece"},
+		"a field in JSON":     {jsonType, `{"kind":"`, "more than 8388608 bytes in one piece"},
+		"a name in JSON":      {jsonType, `{"`, "more than 8388608 bytes in one piece"},
+		"an item in protobuf": {protobufType, "k8s\x00" + string(list) + string(item), "52428800 bytes, more than 8388608 bytes in one piece"},
+		"a field in protobuf": {protobufType, "k8s\x00" + string(list) + string(append([]byte{0x7a}, item[1:]...)), "unexpected EOF"}, // skipped
+	} {
+		src, err := gzip.NewReader(bytes.NewReader(bomb(c.body, 50<<20)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err = newDecoder(podKind()).list(src, c.mediaType == protobufType, leave)
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+		if grew := (after.TotalAlloc - before.TotalAlloc) >> 20; grew > 40 { // a buffer that doubles, up to 16 MB
+			t.Errorf("%s: %d MB were allocated", name, grew)
+		}
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", jsonType)
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Write(bomb(`{"metadata":{"name":"`, 80<<20))
+	}))
+	defer server.Close()
+	base, _ := url.Parse(server.URL)
+	client := NewClient(&Config{Server: base, Credential: noCredential}, nil, quietLog())
+	defer client.Close()
+	var answer json.RawMessage
+	err := client.Send(t.Context(), http.MethodGet, "/api/v1/nodes/n", nil, &answer)
+	wantText(t, fmt.Sprint(err), "get nodes/n: more than 67108864 bytes in one piece")
 }
 
 func TestOneStreamLeavesNothingToTheNext(t *testing.T) {
@@ -6371,6 +6422,7 @@ func BenchmarkEvent(b *testing.B) {
 					}
 				}
 				b.ReportAllocs()
+				defer func() { b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s") }()
 				for i := 0; b.Loop(); i++ {
 					if i%n > 0 {
 						continue // one pass is n events

@@ -909,7 +909,7 @@ func (c *Client) Send(ctx context.Context, method, path string, body, answer any
 		return nil
 	}
 	if _, err = wireOf(resp); err == nil {
-		err = json.NewDecoder(io.LimitReader(resp.Body, answerLimit)).Decode(answer)
+		err = json.NewDecoder(&source{r: resp.Body, piece: answerLimit, end: answerLimit}).Decode(answer)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", callOf(method, path, nil), err)
