@@ -5408,6 +5408,34 @@ var behaviours = []struct {
 			}
 		}
 	}},
+	{"a list is the same in protobuf and in JSON, whole and as metadata alone", "", func(w *world) {
+		w.addPod("a", "row", "wire")
+		w.addPod("b", "row", "wire")
+		seen := map[string]bool{}
+		for _, metadataOnly := range []bool{true, false} {
+			for _, media := range []string{protobufType, jsonType} {
+				as := map[bool]string{true: "PartialObjectMetadataList"}[metadataOnly]
+				body, err := w.client.stream(w.Context(), request{method: "GET", path: w.pods(), query: url.Values{"labelSelector": {"row=wire"}}, accept: accept(as, media)})
+				if err != nil {
+					w.Fatal(err)
+				}
+				var all []string
+				_, err = newDecoder(&Kind[*Pod]{Name: "Pod", MetadataOnly: metadataOnly, Keep: []string{"row"}, New: func() *Pod { return new(Pod) }}).list(body, body.isProtobuf, func(p *Pod, text []byte) bool {
+					p.text = string(text)
+					all = append(all, describe(&Pod{p.Meta, ""}))
+					return true
+				})
+				body.Close()
+				if err != nil || len(all) != 2 || body.isProtobuf != (media == protobufType) {
+					w.Errorf("asked for %s %s: %q, %v, protobuf: %v", media, as, all, err, body.isProtobuf)
+				}
+				seen[strings.Join(all, "; ")] = true
+			}
+		}
+		if len(seen) != 1 {
+			w.Errorf("different forms, different lists: %q", slices.Sorted(maps.Keys(seen)))
+		}
+	}},
 	{"a label follows the pods, and is put right when somebody else changes it", "", func(w *world) {
 		node := w.addNode("label", "row", "label")
 		w.addPod("a", "row", "label")
