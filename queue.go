@@ -5,7 +5,6 @@ package main
 
 import (
 	"cmp"
-	"container/heap"
 	"container/list"
 	"context"
 	"errors"
@@ -58,9 +57,8 @@ type Queue[K comparable] struct {
 	ctx         context.Context
 
 	// Owned by own, alone.
-	items   map[K]*queued[K]
-	ready   []*queued[K]
-	waiting waitHeap[K]
+	items map[K]*queued[K]
+	ready []*queued[K]
 }
 
 // queued is all that the queue knows of a key. One that says nothing any more is forgotten.
@@ -72,8 +70,6 @@ type queued[K comparable] struct {
 	held       time.Time // not to be handed out before; zero: free
 	later      time.Time // becomes dirty then (AddAfter); zero: no
 	failures   int       // in a row
-	at         time.Time // its place in the heap: held, else later
-	index      int       // its index in the heap, -1 outside
 }
 
 // NewQueue starts a queue that ends with ctx. A key that fails n times in a row is held for backoff(n, base, limit).
@@ -87,15 +83,20 @@ func NewQueue[K comparable](ctx context.Context, log *Log, base, limit time.Dura
 func (q *Queue[K]) Add(keys ...K) {
 	q.do(func() {
 		for _, k := range keys {
-			q.item(k).dirty = true
-			q.settle("add", k)
+			it := q.item(k)
+			it.dirty = true
+			q.settle("add", it)
 		}
 	})
 }
 
 // AddAfter adds the key after d. Of several times the earliest holds.
 func (q *Queue[K]) AddAfter(k K, d time.Duration) {
-	q.do(func() { q.addLater(q.item(k), d); q.settle("add later", k) })
+	q.do(func() {
+		it := q.item(k)
+		q.addLater(it, d)
+		q.settle("add later", it)
+	})
 }
 
 // Get waits for a key and hands it to the caller, who must call Done. It returns false when the queue has ended.
@@ -117,7 +118,9 @@ func (q *Queue[K]) Done(k K, res Result, err error) (failures int) {
 		it.processing = false
 		if err != nil {
 			it.failures++
-			it.held, it.dirty = time.Now().Add(max(backoff(it.failures, q.base, q.limit), retryAfter(err))), true
+			wait := max(backoff(it.failures, q.base, q.limit), retryAfter(err))
+			it.held, it.dirty = time.Now().Add(wait), true
+			q.after(wait, it, func() { it.held = time.Time{} })
 		} else {
 			it.failures = 0
 			if res.RequeueAfter > 0 {
@@ -125,7 +128,7 @@ func (q *Queue[K]) Done(k K, res Result, err error) (failures int) {
 			}
 		}
 		failures = it.failures
-		q.settle("done", k)
+		q.settle("done", it)
 	})
 	return failures
 }
@@ -141,16 +144,11 @@ func (q *Queue[K]) do(f func()) {
 }
 
 func (q *Queue[K]) own() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
 		var out chan K // nil, which blocks, while nothing is ready
 		var next K
 		if len(q.ready) > 0 {
 			out, next = q.out, q.ready[0].key
-		}
-		if len(q.waiting) > 0 {
-			timer.Reset(time.Until(q.waiting[0].at))
 		}
 		select {
 		case <-q.ctx.Done():
@@ -161,88 +159,62 @@ func (q *Queue[K]) own() {
 			it := q.ready[0]
 			q.ready = q.ready[1:]
 			it.ready, it.dirty, it.processing = false, false, true
-			q.settle("get", next)
-		case <-timer.C:
-			q.wake(time.Now())
+			q.settle("get", it)
 		}
-	}
-}
-
-func (q *Queue[K]) wake(now time.Time) {
-	for len(q.waiting) > 0 && !q.waiting[0].at.After(now) {
-		it := q.waiting[0]
-		if !it.held.After(now) {
-			it.held = time.Time{}
-		}
-		if !it.later.IsZero() && !it.later.After(now) {
-			it.later, it.dirty = time.Time{}, true
-		}
-		q.settle("wake", it.key)
 	}
 }
 
 func (q *Queue[K]) item(k K) *queued[K] {
 	it := q.items[k]
 	if it == nil {
-		it = &queued[K]{key: k, index: -1}
+		it = &queued[K]{key: k}
 		q.items[k] = it
 	}
 	return it
 }
 
 func (q *Queue[K]) addLater(it *queued[K], d time.Duration) {
-	if t := time.Now().Add(d); it.later.IsZero() || t.Before(it.later) {
-		it.later = t
+	t := time.Now().Add(d)
+	if !it.later.IsZero() && !t.Before(it.later) {
+		return
 	}
+	it.later = t
+	q.after(d, it, func() {
+		if it.later.Equal(t) { // else an earlier one has taken its place
+			it.later, it.dirty = time.Time{}, true
+		}
+	})
 }
 
-// settle puts a key, behind one step, where its fields say that it belongs: into ready, into or out of the heap, or out
-// of memory.
-func (q *Queue[K]) settle(step string, k K) {
-	it := q.items[k]
+// after runs f after d, as a step of the key.
+func (q *Queue[K]) after(d time.Duration, it *queued[K], f func()) {
+	time.AfterFunc(d, func() {
+		q.do(func() {
+			if q.items[it.key] == it { // else it is forgotten
+				f()
+				q.settle("wake", it)
+			}
+		})
+	})
+}
+
+// settle puts a key, behind one step, where its fields say that it belongs: into ready, or out of memory.
+func (q *Queue[K]) settle(step string, it *queued[K]) {
 	if it.dirty && !it.processing && !it.ready && it.held.IsZero() {
 		it.ready = true
 		q.ready = append(q.ready, it)
 	}
-	it.at = cmp.Or(it.held, it.later)
-	switch {
-	case it.at.IsZero() && it.index >= 0:
-		heap.Remove(&q.waiting, it.index)
-	case !it.at.IsZero() && it.index < 0:
-		heap.Push(&q.waiting, it)
-	case it.index >= 0:
-		heap.Fix(&q.waiting, it.index)
-	}
-	if !it.dirty && !it.processing && it.at.IsZero() && it.failures == 0 {
-		delete(q.items, k)
+	until := cmp.Or(it.held, it.later)
+	if !it.dirty && !it.processing && until.IsZero() && it.failures == 0 {
+		delete(q.items, it.key)
 	}
 	if q.log.Enabled(q.ctx, slog.LevelDebug) {
-		args := []any{"key", k, "ready", len(q.ready), "waiting", len(q.waiting), "failures", it.failures}
-		if !it.at.IsZero() {
-			args = append(args, "until", it.at)
+		args := []any{"key", it.key, "ready", len(q.ready), "keys", len(q.items), "failures", it.failures}
+		if !until.IsZero() {
+			args = append(args, "until", until)
 		}
 		q.log.Debug("queue: "+step, args...)
 	}
-}
-
-type waitHeap[K comparable] []*queued[K]
-
-func (h waitHeap[K]) Len() int           { return len(h) }
-func (h waitHeap[K]) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h waitHeap[K]) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-func (h *waitHeap[K]) Push(x any) {
-	it := x.(*queued[K])
-	it.index = len(*h)
-	*h = append(*h, it)
-}
-func (h *waitHeap[K]) Pop() any {
-	it := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	it.index = -1
-	return it
 }
 
 // Bucket is a token bucket: burst at once, then rate a second. Safe for concurrent use.
