@@ -28,14 +28,11 @@ func backoff(n int, base, limit time.Duration) time.Duration {
 
 // sleep waits for d, or until ctx ends, whose error it returns then.
 func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
-		return nil
+	case <-time.After(d):
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return ctx.Err()
 }
 
 // Result is what a reconcile that did not fail asks for.
@@ -235,10 +232,7 @@ func (b *Bucket) Allow() bool { return b.take(0) == 0 }
 
 // Wait takes a token, waiting for it, or returns ctx's error.
 func (b *Bucket) Wait(ctx context.Context) error {
-	if d := b.take(math.Inf(1)); d > 0 {
-		return sleep(ctx, d)
-	}
-	return ctx.Err()
+	return sleep(ctx, b.take(math.Inf(1)))
 }
 
 // take takes a token if it is there within patience seconds, and returns how long to wait for it; -1: not taken.
@@ -294,27 +288,16 @@ type ObjectReference struct {
 	UID        string `json:"uid"`
 }
 
-// Event is what the recorder sends, with the fields that podcount sets.
-// https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
-type Event struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Metadata   struct {
-		Name      string `json:"name"`
-		Namespace string `json:"namespace"`
-	} `json:"metadata"`
-	InvolvedObject ObjectReference `json:"involvedObject"`
-	Reason         string          `json:"reason"`
-	Message        string          `json:"message"`
-	Type           string          `json:"type"`
-	Count          int             `json:"count"`
-	FirstTimestamp string          `json:"firstTimestamp"`
-	LastTimestamp  string          `json:"lastTimestamp"`
-	Source         struct {
-		Component string `json:"component"`
-	} `json:"source"`
-	ReportingComponent string `json:"reportingComponent"`
-	ReportingInstance  string `json:"reportingInstance"`
+// event is what happened to an object, and when.
+type event struct {
+	about                     ObjectReference
+	kind, reason, message, at string
+}
+
+// posted is the Event that the server has of something, and how often it has happened since.
+type posted struct {
+	name  string
+	count int // 0: there is no Event
 }
 
 const (
@@ -332,30 +315,27 @@ type Recorder struct {
 	send     func(ctx context.Context, method, path string, body, answer any) error
 	log      *Log
 	instance string // reportingInstance: this process
-	queue    chan Event
+	queue    chan event
 	pace     *Bucket // over all objects
 	dropped  atomic.Int64
 
 	// Owned by Run, alone.
 	stamp   int64                // the newest event's, in nanoseconds: no two are the same
-	sent    lru[Event, *Event]   // what was posted, under itself without name, count and times
+	sent    lru[event, *posted]  // by what happened, whenever
 	objects lru[string, *Bucket] // by uid
 }
 
 // NewRecorder makes a recorder that sends with send, 10 events a second at most. Run must run for that.
 func NewRecorder(send func(ctx context.Context, method, path string, body, answer any) error, log *Log, instance string) *Recorder {
 	return &Recorder{
-		send: send, log: log, instance: instance, queue: make(chan Event, eventQueue), pace: NewBucket(10, 50),
-		sent: lru[Event, *Event]{max: eventObjects}, objects: lru[string, *Bucket]{max: eventObjects},
+		send: send, log: log, instance: instance, queue: make(chan event, eventQueue), pace: NewBucket(10, 50),
+		sent: lru[event, *posted]{max: eventObjects}, objects: lru[string, *Bucket]{max: eventObjects},
 	}
 }
 
 // Event records that something happened to an object, now. kind is Normal or Warning. It never blocks.
 func (r *Recorder) Event(about ObjectReference, kind, reason, message string) {
-	ev := Event{APIVersion: "v1", Kind: "Event", InvolvedObject: about, Reason: reason, Message: message, Type: kind,
-		LastTimestamp: time.Now().UTC().Format(time.RFC3339), ReportingComponent: "podcount", ReportingInstance: r.instance}
-	ev.Metadata.Namespace = cmp.Or(about.Namespace, "default") // the place of events about cluster-scoped objects
-	ev.Source.Component = "podcount"
+	ev := event{about, kind, reason, message, time.Now().UTC().Format(time.RFC3339)}
 	select {
 	case r.queue <- ev:
 	default:
@@ -366,9 +346,9 @@ func (r *Recorder) Event(about ObjectReference, kind, reason, message string) {
 // Dropped is the number of events that were not sent.
 func (r *Recorder) Dropped() int64 { return r.dropped.Load() }
 
-func (r *Recorder) drop(ev Event, why error) {
+func (r *Recorder) drop(ev event, why error) {
 	r.dropped.Add(1)
-	r.log.Debug("event dropped", "object", ev.InvolvedObject.Name, "reason", ev.Reason, "err", why)
+	r.log.Debug("event dropped", "object", ev.about.Name, "reason", ev.reason, "err", why)
 }
 
 // Run sends until stop ends, then what still waits until ctx ends, which must come after it.
@@ -387,19 +367,19 @@ func (r *Recorder) Run(ctx, stop context.Context) {
 
 // post sends one event, trying again while the server cannot be reached, or once more where it asks for a moment's
 // patience: what it has refused stays refused, and other events wait behind this one. After stop there is one try for each.
-func (r *Recorder) post(ctx, stop context.Context, ev Event) {
-	if !r.objects.get(ev.InvolvedObject.UID, func() *Bucket { return NewBucket(eventRefill, eventBurst) }).Allow() {
+func (r *Recorder) post(ctx, stop context.Context, ev event) {
+	if !r.objects.get(ev.about.UID, func() *Bucket { return NewBucket(eventRefill, eventBurst) }).Allow() {
 		r.drop(ev, errors.New("too many events about this object"))
 		return
 	}
 	r.stamp = max(time.Now().UnixNano(), r.stamp+1)
 	suffix := fmt.Sprintf(".%x", r.stamp)
-	ev.Metadata.Name = strings.TrimRight(ev.InvolvedObject.Name[:min(len(ev.InvolvedObject.Name), 253-len(suffix))], "-.") + suffix
+	name := strings.TrimRight(ev.about.Name[:min(len(ev.about.Name), 253-len(suffix))], "-.") + suffix
 	start := time.Now()
 	for try := 1; ; try++ {
 		err := r.pace.Wait(ctx)
 		if err == nil {
-			err = r.once(ctx, ev)
+			err = r.once(ctx, ev, name)
 		}
 		if err == nil {
 			return
@@ -420,29 +400,35 @@ func (r *Recorder) post(ctx, stop context.Context, ev Event) {
 	}
 }
 
-// once raises the count of the event as it was posted before, or posts it anew.
-func (r *Recorder) once(ctx context.Context, ev Event) error {
-	id := ev
-	id.LastTimestamp, id.Metadata.Name = "", ""
-	sent := r.sent.get(id, func() *Event { return &Event{} })
-	path := "/api/v1/namespaces/" + ev.Metadata.Namespace + "/events"
-	if sent.Count > 0 {
-		raised := map[string]any{"count": sent.Count + 1, "lastTimestamp": ev.LastTimestamp}
-		err := r.send(ctx, http.MethodPatch, path+"/"+sent.Metadata.Name, raised, nil)
+// once raises the count of the event as it was posted before, or posts it anew, by this name.
+// https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
+func (r *Recorder) once(ctx context.Context, ev event, name string) error {
+	what := ev
+	what.at = ""
+	sent := r.sent.get(what, func() *posted { return &posted{} })
+	namespace := cmp.Or(ev.about.Namespace, "default") // the place of events about cluster-scoped objects
+	path := "/api/v1/namespaces/" + namespace + "/events"
+	if sent.count > 0 {
+		raised := map[string]any{"count": sent.count + 1, "lastTimestamp": ev.at}
+		err := r.send(ctx, http.MethodPatch, path+"/"+sent.name, raised, nil)
 		if !isStatus(err, http.StatusNotFound, "NotFound") {
 			if err == nil {
-				sent.Count++
+				sent.count++
 			}
 			return err
 		}
 	}
-	ev.Count, ev.FirstTimestamp = 1, ev.LastTimestamp
-	err := r.send(ctx, http.MethodPost, path, ev, nil)
+	err := r.send(ctx, http.MethodPost, path, map[string]any{
+		"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"name": name, "namespace": namespace},
+		"involvedObject": ev.about, "type": ev.kind, "reason": ev.reason, "message": ev.message,
+		"count": 1, "firstTimestamp": ev.at, "lastTimestamp": ev.at,
+		"source": map[string]any{"component": "podcount"}, "reportingComponent": "podcount", "reportingInstance": r.instance,
+	}, nil)
 	if isStatus(err, http.StatusConflict, "AlreadyExists") {
 		err = nil // an earlier try had arrived after all
 	}
-	if *sent = ev; err != nil {
-		*sent = Event{}
+	if err == nil {
+		*sent = posted{name, 1}
 	}
 	return err
 }
