@@ -109,30 +109,17 @@ type options struct {
 	namespace, podSelector, fieldSelector string
 	totalLabel, nodeLabel                 string
 	podEvents, wire, logFormat            string
-	totalNodes                            nodeChoice
+	totalNodes                            nodeChoice // -total-nodes
 	interval                              time.Duration
 	workers, burst, verbosity             int
 	qps                                   float64
 	version                               bool
 }
 
-// nodeChoice is the flag -total-nodes: the nodes that meet one of the selectors.
-type nodeChoice []Selector
-
 const controlPlane, oldControlPlane = "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"
 
-func (c *nodeChoice) String() string {
-	if len(*c) == 2 {
-		return controlPlane + ", or " + oldControlPlane
-	}
-	return ""
-}
-
-func (c *nodeChoice) Set(text string) error {
-	s, err := parseSelector(text)
-	*c = nodeChoice{s}
-	return err
-}
+// nodeChoice is the nodes that meet one of the selectors.
+type nodeChoice []Selector
 
 func (c nodeChoice) Matches(labels map[string]string) bool {
 	return slices.ContainsFunc(c, func(s Selector) bool { return s.Matches(labels) })
@@ -150,7 +137,12 @@ func parseFlags(args []string, stdout io.Writer) (*options, error) {
 	fs.StringVar(&o.podSelector, "pod-selector", "", "count the pods with these labels only: a label `selector`, as in kubectl -l")
 	fs.StringVar(&o.fieldSelector, "field-selector", "", "count the pods with these fields only: a field `selector`, as in kubectl --field-selector")
 	fs.StringVar(&o.totalLabel, "total-label", "hopegi/pod-count", "`key` of the label that gets the number of all pods")
-	fs.Var(&o.totalNodes, "total-nodes", "label `selector` of the nodes that get it: k, !k, k=v, k!=v, k in (a,b), k notin (a,b), k>1, k<1, joined by commas; '' is every node")
+	fs.Func("total-nodes", "label `selector` of the nodes that get it: k, !k, k=v, k!=v, k in (a,b), k notin (a,b), k>1, k<1, "+
+		"joined by commas; '' is every node (default "+controlPlane+", or "+oldControlPlane+")", func(text string) error {
+		s, err := parseSelector(text)
+		o.totalNodes = nodeChoice{s}
+		return err
+	})
 	fs.StringVar(&o.nodeLabel, "node-label", "", "`key` of a label that gets, on every node, the number of its own pods; '' is off")
 	fs.StringVar(&o.podEvents, "pod-events", "on", "`on|off`: post an event on each new pod when it is counted")
 	fs.StringVar(&o.wire, "wire", "protobuf", "`protobuf|json`: the form in which pods and nodes are asked for first; all else is JSON")
@@ -359,7 +351,7 @@ func (c *podCount) run(ctx context.Context) error {
 	return nil
 }
 
-// work runs the workers and the ticker until stop ends and what is in hands is finished.
+// work runs the workers, and adds every key each interval, until stop ends and what is in hands is finished.
 func (c *podCount) work(stop context.Context) {
 	if len(c.shownOn()) == 0 {
 		c.log.Warn("no node gets the total: none matches -total-nodes (a managed cluster hides its control plane; -total-nodes '' means every node)", "label", c.totalLabel)
@@ -369,11 +361,7 @@ func (c *podCount) work(stop context.Context) {
 	var wg sync.WaitGroup
 	for range c.workers {
 		wg.Go(func() {
-			for {
-				key, ok := c.queue.Get()
-				if !ok {
-					return
-				}
+			for key, ok := c.queue.Get(); ok; key, ok = c.queue.Get() {
 				result, err := c.reconcile(stop, finish, key)
 				failures := c.queue.Done(key, result, err)
 				if err != nil {
@@ -382,14 +370,9 @@ func (c *podCount) work(stop context.Context) {
 			}
 		})
 	}
-	ticker := time.NewTicker(c.interval)
-	defer ticker.Stop()
 	for stop.Err() == nil {
 		c.queue.Add(append(c.shownOn(), keysOf(c.nodes.All())...)...) // the total first: -qps may keep the rest waiting
-		select {
-		case <-ticker.C:
-		case <-stop.Done():
-		}
+		sleep(stop, c.interval)
 	}
 	defer time.AfterFunc(finishTime, cut).Stop()
 	wg.Wait()
