@@ -202,17 +202,16 @@ func (a *access) credential(ctx context.Context, refused *Credential) (*Credenti
 		return nil, fmt.Errorf("the token of %s has more than one line", from)
 	}
 	made := [][]byte{a.ca.data, cert, key}
+	var unfit error
 	if !slices.EqualFunc(made, a.made, bytes.Equal) {
 		t, err := a.makeTLS(cert, key, what)
-		if err != nil && next.tls == nil {
+		if unfit = err; err == nil {
+			next.tls, a.made = t, made
+		} else if next.tls == nil {
 			return nil, err
 		}
-		if a.unfit.tell(a.log, err); err == nil {
-			next.tls, a.made = t, made
-		}
-	} else {
-		a.unfit.tell(a.log, nil)
 	}
+	a.unfit.tell(a.log, unfit)
 	if next.token == a.now.token && next.tls == a.now.tls {
 		return a.now, nil
 	}
@@ -773,7 +772,32 @@ type request struct {
 // do sends one request and returns a 2xx answer, whose body the caller closes; anything else is an error, a *Status where
 // the server answered. It never retries but once after a 401, with credentials read anew: the loops above it do, each
 // with its own backoff, and honour retryAfter.
-func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
+func (c *Client) do(ctx context.Context, r request) (resp *http.Response, err error) {
+	what := callOf(r.method, r.path, r.query)
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", what, err)
+		}
+	}()
+	cred, err := c.cfg.Credential(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err = c.send(ctx, r, what, cred)
+	if statusIn(err).Code != http.StatusUnauthorized {
+		return resp, err
+	}
+	fresh, renewal := c.cfg.Credential(ctx, cred)
+	if renewal != nil {
+		return nil, fmt.Errorf("%w; and then: %w", err, renewal)
+	} else if fresh == cred {
+		return nil, err
+	}
+	return c.send(ctx, r, what, fresh)
+}
+
+// send makes one exchange, with a line at -v 6.
+func (c *Client) send(ctx context.Context, r request, what call, cred *Credential) (*http.Response, error) {
 	var body []byte
 	if r.body != nil {
 		var err error
@@ -781,37 +805,6 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	what := callOf(r.method, r.path, r.query)
-	cred, err := c.cfg.Credential(ctx, nil)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
-	}
-	for again := true; ; again = false {
-		resp, err := c.send(ctx, r, body, cred)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", what, err)
-		}
-		if resp.StatusCode/100 == 2 {
-			return resp, nil
-		}
-		status := statusOf(resp, what)
-		status.tried = cred.tried
-		if again && status.Code == http.StatusUnauthorized {
-			fresh, err := c.cfg.Credential(ctx, cred)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w; and then: %w", what, status, err)
-			}
-			if fresh != cred {
-				cred = fresh
-				continue
-			}
-		}
-		return nil, fmt.Errorf("%s: %w", what, status)
-	}
-}
-
-// send makes one exchange, with a line at -v 6.
-func (c *Client) send(ctx context.Context, r request, body []byte, cred *Credential) (*http.Response, error) {
 	u := *c.cfg.Server
 	u.Path, u.RawQuery = strings.TrimSuffix(u.Path, "/")+r.path, r.query.Encode()
 	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), bytes.NewReader(body))
@@ -820,8 +813,10 @@ func (c *Client) send(ctx context.Context, r request, body []byte, cred *Credent
 	}
 	req.Header.Set("Accept", cmp.Or(r.accept, jsonType))
 	req.Header.Set("User-Agent", "podcount/"+version+" ("+runtime.GOOS+"/"+runtime.GOARCH+")")
-	if body != nil {
-		req.Header.Set("Content-Type", map[bool]string{true: "application/merge-patch+json", false: "application/json"}[r.method == http.MethodPatch])
+	if r.method == http.MethodPatch {
+		req.Header.Set("Content-Type", "application/merge-patch+json")
+	} else if body != nil {
+		req.Header.Set("Content-Type", jsonType)
 	}
 	if cred.token != "" {
 		req.Header.Set("Authorization", "Bearer "+cred.token)
@@ -829,14 +824,19 @@ func (c *Client) send(ctx context.Context, r request, body []byte, cred *Credent
 	start := time.Now()
 	// Not by an http.Client: that would follow a redirect, which could lead a token elsewhere, and no API server sends one.
 	resp, err := c.transport(cred).RoundTrip(req)
-	if c.log.Enabled(ctx, levelRequest) {
-		status := ""
-		if resp != nil {
-			status = resp.Status
-		}
-		c.log.Log(ctx, levelRequest, r.method+" "+u.RequestURI(), "status", status, "took", time.Since(start).Round(time.Microsecond))
+	status := ""
+	if err == nil {
+		status = resp.Status
 	}
-	return resp, c.explain(err)
+	c.log.Log(ctx, levelRequest, r.method+" "+u.RequestURI(), "status", status, "took", time.Since(start).Round(time.Microsecond))
+	if err != nil {
+		return nil, c.explain(err)
+	} else if resp.StatusCode/100 != 2 {
+		refusal := statusOf(resp, what)
+		refusal.tried = cred.tried
+		return nil, refusal
+	}
+	return resp, nil
 }
 
 // explain adds to an error of TLS what was tried and what to do.
