@@ -985,37 +985,37 @@ func parseRequirement(text string) (r requirement, err error) {
 	if err := checkLabelKey(r.key); err != nil {
 		return r, err
 	}
-	switch {
-	case op == "":
+	if op == "" {
 		return r, nil
-	case strings.HasPrefix(op, "!="):
-		r.not, r.values = true, []string{strings.TrimSpace(op[2:])}
-	case strings.HasPrefix(op, "="):
-		r.values = []string{strings.TrimSpace(strings.TrimPrefix(op[1:], "="))}
-	case op[0] == '>' || op[0] == '<':
-		n, err := strconv.Atoi(strings.TrimSpace(op[1:]))
+	}
+	rest := strings.TrimLeft(op, "!=<>")
+	if rest == op {
+		rest = strings.TrimLeft(op, "abcdefghijklmnopqrstuvwxyz")
+	}
+	op, rest = op[:len(op)-len(rest)], strings.TrimSpace(rest)
+	switch op {
+	case "=", "==", "!=":
+		r.not, r.values = op == "!=", []string{rest}
+	case ">", "<":
+		n, err := strconv.Atoi(rest)
 		if err != nil {
-			return r, fmt.Errorf("%q is no number", strings.TrimSpace(op[1:]))
+			return r, fmt.Errorf("%q is no number", rest)
 		}
-		if op[0] == '>' {
-			r.above = &n
-		} else {
-			r.below = &n
+		if r.above = &n; op == "<" {
+			r.above, r.below = nil, &n
 		}
-	default:
-		word := op[:len(op)-len(strings.TrimLeft(op, "abcdefghijklmnopqrstuvwxyz"))]
-		list, found := strings.CutPrefix(strings.TrimSpace(op[len(word):]), "(")
+	case "in", "notin":
+		list, found := strings.CutPrefix(rest, "(")
 		list, closed := strings.CutSuffix(list, ")")
-		if word != "in" && word != "notin" {
-			return r, fmt.Errorf("%q is no operator: use =, !=, in (a,b) or notin (a,b)", cmp.Or(word, op))
-		}
 		if !found || !closed {
-			return r, fmt.Errorf("%s needs values in parentheses: %s %s (a,b)", word, r.key, word)
+			return r, fmt.Errorf("%s needs values in parentheses: %s %s (a,b)", op, r.key, op)
 		}
-		r.not = word == "notin"
+		r.not = op == "notin"
 		for v := range strings.SplitSeq(list, ",") {
 			r.values = append(r.values, strings.TrimSpace(v))
 		}
+	default:
+		return r, fmt.Errorf("%q is no operator: use =, !=, in (a,b) or notin (a,b)", cmp.Or(op, rest))
 	}
 	for _, v := range r.values {
 		if err := checkLabelValue(v); err != nil {
@@ -1253,8 +1253,7 @@ func (p *yamlParser) value(rest string, indent int) (v any) {
 	case rest == "" || rest[0] == '#':
 		p.i++
 		if at, text := p.peek(); at == indent && isYAMLItem(text) {
-			defer p.enter()()
-			return p.list(indent) // a list need not be indented under its key
+			return p.block(indent) // a list need not be indented under its key
 		}
 		return p.block(indent + 1)
 	case rest[0] == '|':

@@ -70,7 +70,7 @@ type usageError struct{ error }
 type Log struct {
 	*slog.Logger
 	mu   sync.Mutex // guards said
-	said map[string]time.Time
+	said lru[string, *time.Time]
 }
 
 // Complain warns of an error, but of errors of one sort once a minute at most, or once in ten where somebody has to
@@ -90,13 +90,10 @@ func (l *Log) Complain(msg string, err error, args ...any) bool {
 	}
 	level := slog.LevelWarn
 	l.mu.Lock()
-	if time.Since(l.said[sort]) < quiet {
+	if said := l.said.get(sort, func() *time.Time { return new(time.Time) }); time.Since(*said) < quiet {
 		level = slog.LevelDebug
 	} else {
-		if l.said == nil || len(l.said) > 1000 {
-			l.said = map[string]time.Time{}
-		}
-		l.said[sort] = time.Now()
+		*said = time.Now()
 	}
 	l.mu.Unlock()
 	l.Log(context.Background(), level, msg, append(args, "err", err)...)
@@ -236,10 +233,11 @@ func newLog(w io.Writer, o *options) *Log {
 		}
 		return a
 	}}
+	var h slog.Handler = slog.NewTextHandler(w, ho)
 	if o.logFormat == "json" {
-		return &Log{Logger: slog.New(slog.NewJSONHandler(w, ho))}
+		h = slog.NewJSONHandler(w, ho)
 	}
-	return &Log{Logger: slog.New(slog.NewTextHandler(w, ho))}
+	return &Log{Logger: slog.New(h), said: lru[string, *time.Time]{max: 1000}}
 }
 
 // run is the whole program but for signals and exit codes. It returns nil when ctx ends, once all is finished and sent.
@@ -272,7 +270,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	var recorded sync.WaitGroup
 	recorded.Go(func() { recorder.Run(sending, recording) })
 
-	err = newPodCount(o, client, recorder, log).run(ctx)
+	c := podCount{options: o, client: client, recorder: recorder, log: log, pace: NewBucket(o.qps, o.burst)}
+	err = c.run(ctx)
 
 	stopRecorder()
 	defer time.AfterFunc(eventsTime, cutEvents).Stop()
@@ -301,26 +300,22 @@ type podCount struct {
 // that a pod's coming costs the same with one such node and with thousands.
 var theTotal = Key{Name: "(total)"} // no node can be called so
 
-func newPodCount(o *options, client *Client, recorder *Recorder, log *Log) *podCount {
-	c := &podCount{options: o, client: client, recorder: recorder, log: log, pace: NewBucket(o.qps, o.burst)}
-	c.pods = NewStore(func(p *Pod) string { return p.NodeName })
-	c.nodes = NewStore[*Node](nil)
-	c.nodeKind = Kind[*Node]{Name: "Node", Path: "/api/v1/nodes", Protobuf: o.wire == "protobuf", MetadataOnly: true, Keep: []string{o.totalLabel, o.nodeLabel}, New: func() *Node { return new(Node) }}
-	for _, s := range o.totalNodes {
-		c.nodeKind.Keep = append(c.nodeKind.Keep, s.Keys()...)
-	}
-	return c
-}
-
 // run works until ctx ends, or until the server says that our very question is wrong.
 func (c *podCount) run(ctx context.Context) error {
 	start := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	podKind := Kind[*Pod]{Name: "Pod", Path: "/api/v1/pods", Protobuf: c.wire == "protobuf", Selector: c.podSelector, Fields: c.fieldSelector, MetadataOnly: c.nodeLabel == "", New: func() *Pod { return new(Pod) }}
+	podKind := Kind[*Pod]{Name: "Pod", Path: "/api/v1/pods", Protobuf: c.wire == "protobuf", Selector: c.podSelector, Fields: c.fieldSelector,
+		MetadataOnly: c.nodeLabel == "", New: func() *Pod { return new(Pod) }}
 	if c.namespace != "" {
 		podKind.Path = "/api/v1/namespaces/" + c.namespace + "/pods"
 	}
+	c.nodeKind = Kind[*Node]{Name: "Node", Path: "/api/v1/nodes", Protobuf: c.wire == "protobuf", MetadataOnly: true,
+		Keep: []string{c.totalLabel, c.nodeLabel}, New: func() *Node { return new(Node) }}
+	for _, s := range c.totalNodes {
+		c.nodeKind.Keep = append(c.nodeKind.Keep, s.Keys()...)
+	}
+	c.pods, c.nodes = NewStore(func(p *Pod) string { return p.NodeName }), NewStore[*Node](nil)
 	pods := NewReflector(c.client, podKind, c.pods, c.podChanged, c.log)
 	nodes := NewReflector(c.client, c.nodeKind, c.nodes, c.nodeChanged, c.log)
 	c.queue = NewQueue[Key](ctx, c.log, 5*time.Millisecond, 30*time.Second)
@@ -334,7 +329,7 @@ func (c *podCount) run(ctx context.Context) error {
 		})
 	}
 	// Nothing is written before both caches are complete: a label from half a list is a wrong label.
-	for _, synced := range []<-chan struct{}{pods.Synced(), nodes.Synced()} {
+	for _, synced := range []chan struct{}{pods.synced, nodes.synced} {
 		select {
 		case <-synced:
 		case <-ctx.Done():

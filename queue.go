@@ -5,7 +5,6 @@ package main
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -250,11 +250,10 @@ func (b *Bucket) take(patience float64) time.Duration {
 	return max(0, time.Duration(min(wait, 1e9)*float64(time.Second)))
 }
 
-// lru remembers the newest max values. Not safe for concurrent use.
+// lru remembers the newest max values. It is for a few thousand, as it looks through them. Not safe for concurrent use.
 type lru[K comparable, V any] struct {
 	max   int
-	items map[K]*list.Element
-	order list.List // of lruItem, the newest in front
+	items []lruItem[K, V] // the newest last
 }
 
 type lruItem[K comparable, V any] struct {
@@ -264,19 +263,17 @@ type lruItem[K comparable, V any] struct {
 
 // get returns the value under k and makes it the newest; where there is none it is made.
 func (l *lru[K, V]) get(k K, makeOne func() V) V {
-	if e, ok := l.items[k]; ok {
-		l.order.MoveToFront(e)
-		return e.Value.(lruItem[K, V]).value
-	}
-	if l.items == nil {
-		l.items = map[K]*list.Element{}
+	for i, it := range slices.Backward(l.items) {
+		if it.key == k {
+			l.items = append(slices.Delete(l.items, i, i+1), it)
+			return it.value
+		}
 	}
 	if len(l.items) >= l.max {
-		delete(l.items, l.order.Remove(l.order.Back()).(lruItem[K, V]).key)
+		l.items = slices.Delete(l.items, 0, 1)
 	}
-	v := makeOne()
-	l.items[k] = l.order.PushFront(lruItem[K, V]{k, v})
-	return v
+	l.items = append(l.items, lruItem[K, V]{k, makeOne()})
+	return l.items[len(l.items)-1].value
 }
 
 // ObjectReference says which object an event is about.

@@ -195,7 +195,7 @@ func (a *access) credential(ctx context.Context, refused *Credential) (*Credenti
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", a.source, err)
 		}
-		next.token, cert, key, from = got.Token, []byte(got.CertificateData), []byte(got.KeyData), a.exec.command
+		next.token, cert, key, from = got.Token, []byte(got.ClientCertificateData), []byte(got.ClientKeyData), a.exec.command
 		what = "what " + from + " gave"
 	}
 	if strings.ContainsFunc(next.token, unicode.IsControl) {
@@ -315,10 +315,8 @@ type execPlugin struct {
 // execStatus is what the program gives.
 // https://kubernetes.io/docs/reference/config-api/client-authentication.v1/#client-authentication-k8s-io-v1-ExecCredentialStatus
 type execStatus struct {
-	Expires         *time.Time `json:"expirationTimestamp"`
-	Token           string     `json:"token"`
-	CertificateData string     `json:"clientCertificateData"`
-	KeyData         string     `json:"clientKeyData"`
+	ExpirationTimestamp                         *time.Time
+	Token, ClientCertificateData, ClientKeyData string
 }
 
 // check reports what is wrong before the program ever runs.
@@ -338,7 +336,7 @@ func (e *execPlugin) check() error {
 // credential returns what the program gave: now, if that has expired or, again, was refused. It is not run more often
 // than each execPause; until then it has the last word.
 func (e *execPlugin) credential(ctx context.Context, again bool) (*execStatus, error) {
-	stale := again || e.err != nil || e.got.Expires != nil && !time.Now().Before(*e.got.Expires)
+	stale := again || e.err != nil || e.got.ExpirationTimestamp != nil && !time.Now().Before(*e.got.ExpirationTimestamp)
 	if e.ranAt.IsZero() || stale && time.Since(e.ranAt) >= execPause {
 		got, err := e.run(ctx)
 		if err != nil && ctx.Err() != nil {
@@ -351,9 +349,8 @@ func (e *execPlugin) credential(ctx context.Context, again bool) (*execStatus, e
 
 func (e *execPlugin) run(ctx context.Context) (execStatus, error) {
 	var answer struct {
-		APIVersion string     `json:"apiVersion"`
-		Kind       string     `json:"kind"`
-		Status     execStatus `json:"status"`
+		APIVersion, Kind string
+		Status           execStatus
 	}
 	if err := e.check(); err != nil {
 		return answer.Status, err
@@ -383,10 +380,10 @@ func (e *execPlugin) run(ctx context.Context) (execStatus, error) {
 		err = fmt.Errorf("exec: %s: %w", e.command, err)
 	case answer.Kind != "ExecCredential" || answer.APIVersion != e.apiVersion:
 		err = fmt.Errorf("exec: %s printed a %q of %q, not an ExecCredential of %s", e.command, answer.Kind, answer.APIVersion, e.apiVersion)
-	case s.Token == "" && s.CertificateData == "" || (s.CertificateData == "") != (s.KeyData == ""):
+	case s.Token == "" && s.ClientCertificateData == "" || (s.ClientCertificateData == "") != (s.ClientKeyData == ""):
 		err = fmt.Errorf("exec: %s gave no token, and no clientCertificateData with clientKeyData", e.command)
-	case s.CertificateData != "":
-		if _, err = tls.X509KeyPair([]byte(s.CertificateData), []byte(s.KeyData)); err != nil {
+	case s.ClientCertificateData != "":
+		if _, err = tls.X509KeyPair([]byte(s.ClientCertificateData), []byte(s.ClientKeyData)); err != nil {
 			err = fmt.Errorf("exec: the certificate and key that %s gave: %w", e.command, err)
 		}
 	}
@@ -609,14 +606,13 @@ type Status struct {
 
 func (s *Status) Error() string {
 	text := strings.TrimSpace(fmt.Sprintf("%d %s", s.Code, cmp.Or(s.Reason, http.StatusText(s.Code)))) + ": " + s.Message
-	if s.Code == http.StatusUnauthorized && s.tried != "" {
+	switch {
+	case s.Code == http.StatusUnauthorized && s.tried != "":
 		text += " (what was not accepted: " + s.tried + ")"
-	}
-	if s.Code == http.StatusForbidden && strings.Contains(s.Message, `"system:anonymous"`) {
-		return text + " (no credential was sent: give the kubeconfig's user a token, tokenFile, client-certificate or exec)"
-	}
+	case s.Code == http.StatusForbidden && strings.Contains(s.Message, `"system:anonymous"`):
+		text += " (no credential was sent: give the kubeconfig's user a token, tokenFile, client-certificate or exec)"
 	// An admission plugin's refusal, or that of a namespace that is being deleted, is no question of rights.
-	if s.Code == http.StatusForbidden && strings.Contains(s.Message, " cannot "+s.call.verb+" ") {
+	case s.Code == http.StatusForbidden && strings.Contains(s.Message, " cannot "+s.call.verb+" "):
 		text += fmt.Sprintf(" (the RBAC rule that allows it: apiGroups [%q], resources [%q], verbs [%q])", s.call.group, s.call.resource, s.call.verb)
 	}
 	return text
@@ -1034,13 +1030,10 @@ type Reflector[T Object[T]] struct {
 }
 
 // NewReflector makes a reflector that fills store. notify, from Run's goroutine, hears every change but the first
-// list's; those who need that list wait for Synced and read the store.
+// list's; those who need that list wait for synced and read the store.
 func NewReflector[T Object[T]](client *Client, kind Kind[T], store *Store[T], notify func(Delta[T]), log *Log) *Reflector[T] {
 	return &Reflector[T]{client: client, kind: kind, store: store, notify: notify, log: log, synced: make(chan struct{}), decoder: newDecoder(&kind)}
 }
-
-// Synced is closed once the store holds a complete list.
-func (r *Reflector[T]) Synced() <-chan struct{} { return r.synced }
 
 // Run lists and watches until ctx ends. It returns early, with a *Status, only when the server says that the very first
 // list is a bad request: then a selector is wrong, and no patience will mend it.
