@@ -1360,13 +1360,8 @@ func (p *yamlParser) plain(s string) any {
 	if strings.Contains(s, ": ") || strings.HasSuffix(s, ":") || strings.Contains(s, "\t") {
 		p.fail("a colon or a tab in a value: quote it")
 	}
-	switch s {
-	case "~", "null", "Null", "NULL":
-		return nil
-	case "true", "True", "TRUE":
-		return true
-	case "false", "False", "FALSE":
-		return false
+	if v, ok := yamlWords[s]; ok {
+		return v
 	}
 	if slices.Contains([]string{"yes", "no", "on", "off", "y", "n"}, strings.ToLower(s)) {
 		p.fail("%q is true or false to some and a word to others: write true or false, or quote it", s)
@@ -1384,6 +1379,10 @@ func (p *yamlParser) plain(s string) any {
 		p.fail("a number that is not written like one in JSON: quote it")
 	}
 	return s
+}
+
+var yamlWords = map[string]any{
+	"~": nil, "null": nil, "Null": nil, "NULL": nil, "true": true, "True": true, "TRUE": true, "false": false, "False": false, "FALSE": false,
 }
 
 var yamlDigits = strings.NewReplacer("_", "", "0b+", "0b", "0b-", "0b") // as kubectl reads numbers

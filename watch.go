@@ -68,10 +68,6 @@ const (
 // LoadConfig finds the cluster: the file kubeconfig, $KUBECONFIG, the service account (in accountDir) of the pod that we
 // run in, or ~/.kube/config, in that order. contextName picks a context of a file, so that the service account is passed
 // over; master overrides the server's address, and is enough where nothing else is found. Errors name the file and the field.
-//
-// Then: readKubeconfigs and readUser find the parts of an access; config checks them and makes the Config;
-// credential, with each request, reads anew what may have changed; Client.do asks it again behind a 401; and
-// Client.transport opens new connections where certificates have changed.
 func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(string) string, log *Log) (*Config, error) {
 	a := &access{log: log, server: master}
 	var err error
@@ -592,13 +588,12 @@ func (f fields) part(name string) part {
 // Status is the error that the API server answers, or what an answer without one amounts to: the API's own Status.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
 type Status struct {
-	Code    int    `json:"code"`
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
-	Details struct {
-		Causes            []struct{ Reason, Field string } `json:"causes"`
-		RetryAfterSeconds int                              `json:"retryAfterSeconds"`
-	} `json:"details"`
+	Code            int
+	Reason, Message string
+	Details         struct {
+		Causes            []struct{ Reason, Field string }
+		RetryAfterSeconds int
+	}
 
 	call  call   // what was asked
 	tried string // with a 401: what was not accepted
@@ -677,13 +672,11 @@ func callOf(method, path string, query url.Values) (c call) {
 	if len(p) > 2 {
 		c.resource += "/" + p[2]
 	}
-	switch {
-	case query.Get("watch") != "":
+	c.verb = map[string]string{"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[method]
+	if query.Get("watch") != "" {
 		c.verb = "watch"
-	case method == http.MethodGet && len(p) == 1:
+	} else if method == http.MethodGet && len(p) == 1 {
 		c.verb = "list"
-	default:
-		c.verb = map[string]string{"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[method]
 	}
 	return c
 }
@@ -809,10 +802,8 @@ func (c *Client) send(ctx context.Context, r request, what call, cred *Credentia
 	}
 	req.Header.Set("Accept", cmp.Or(r.accept, jsonType))
 	req.Header.Set("User-Agent", "podcount/"+version+" ("+runtime.GOOS+"/"+runtime.GOARCH+")")
-	if r.method == http.MethodPatch {
-		req.Header.Set("Content-Type", "application/merge-patch+json")
-	} else if body != nil {
-		req.Header.Set("Content-Type", jsonType)
+	if body != nil {
+		req.Header.Set("Content-Type", map[bool]string{true: "application/merge-patch+json", false: jsonType}[r.method == http.MethodPatch])
 	}
 	if cred.token != "" {
 		req.Header.Set("Authorization", "Bearer "+cred.token)
@@ -1239,8 +1230,6 @@ func (r *Reflector[T]) apply(ev WatchEvent[T]) {
 func (r *Reflector[T]) afterWatch(ctx context.Context, end watchEnd) (wait time.Duration) {
 	status := statusIn(end.err)
 	isGarbage := errors.As(end.err, new(garbageError))
-	silent := errors.Is(end.err, errSilent) || end.opened && end.events == 0 && end.lasted >= silence
-	short := end.opened && !end.moved && end.lasted < shortWatch
 	if end.events > 0 {
 		r.quiet, r.expired = 0, 0
 	}
@@ -1250,7 +1239,7 @@ func (r *Reflector[T]) afterWatch(ctx context.Context, end watchEnd) (wait time.
 			r.garbage = 0
 		}
 	}
-	relist := false
+	relist, failed := false, ""
 	switch {
 	case errors.Is(end.err, errRelist) || ctx.Err() != nil:
 		return 0
@@ -1261,30 +1250,30 @@ func (r *Reflector[T]) afterWatch(ctx context.Context, end watchEnd) (wait time.
 		wait = backoff(r.expired, reflectorBackoff, reflectorLimit)
 	case status.Code != 0:
 		// Opened, it is an ERROR frame. What the server says of this version alone may never end; a new one may help.
-		hopeless := end.opened && status.Code != http.StatusTooManyRequests
-		if hopeless {
+		if end.opened && status.Code != http.StatusTooManyRequests {
 			r.garbage++
+			relist = r.garbage >= 2
 		}
-		refused := status.Code == http.StatusBadRequest || status.Code == http.StatusUnprocessableEntity
-		relist = refused || hopeless && r.garbage >= 2
-		wait = r.afterFailure(ctx, "cannot watch", end.err)
+		relist = relist || status.Code == http.StatusBadRequest || status.Code == http.StatusUnprocessableEntity
+		failed = "cannot watch"
 	case isGarbage:
 		r.garbage++
-		relist = r.garbage >= 2
-		wait = r.afterFailure(ctx, "watch ended in garbage", end.err)
-	case short:
+		relist, failed = r.garbage >= 2, "watch ended in garbage"
+	case end.opened && !end.moved && end.lasted < shortWatch:
 		r.short++
-		relist = r.short >= 3
-		wait = r.afterFailure(ctx, "watch ended at once", cmp.Or(end.err, io.EOF))
-	case silent:
+		relist, failed = r.short >= 3, "watch ended at once"
+	case errors.Is(end.err, errSilent) || end.opened && end.events == 0 && end.lasted >= silence:
 		// Not even a bookmark. A version from the future, too, is answered with silence.
 		r.quiet++
 		relist = r.quiet >= 2
 		r.log.Debug("watch was silent", "kind", r.kind.Name, "rv", r.version, "for", end.lasted.Round(time.Second))
 	case !end.opened:
-		wait = r.afterFailure(ctx, "cannot watch", end.err)
+		failed = "cannot watch"
 	default:
 		r.log.Debug("watch ended, resuming", "kind", r.kind.Name, "rv", r.version, "err", end.err)
+	}
+	if failed != "" {
+		wait = r.afterFailure(ctx, failed, cmp.Or(end.err, io.EOF))
 	}
 	if relist {
 		r.log.Info("listing anew", "kind", r.kind.Name, "after", cmp.Or(end.err, io.EOF))
