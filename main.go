@@ -365,9 +365,14 @@ func (c *podCount) work(stop context.Context) {
 			}
 		})
 	}
+	ticker := time.NewTicker(c.interval)
+	defer ticker.Stop()
 	for stop.Err() == nil {
 		c.queue.Add(append(c.shownOn(), keysOf(c.nodes.All())...)...) // the total first: -qps may keep the rest waiting
-		sleep(stop, c.interval)
+		select {
+		case <-ticker.C:
+		case <-stop.Done():
+		}
 	}
 	defer time.AfterFunc(finishTime, cut).Stop()
 	wg.Wait()
@@ -502,6 +507,160 @@ func (c *podCount) write(ctx context.Context, node *Node, changes []labelChange)
 		from, to := cmp.Or(ch.has, "none"), cmp.Or(ch.want, "none")
 		c.log.Log(ctx, levelWrite, "label written", "node", node.Key(), "label", ch.key, "from", from, "to", to)
 		c.recorder.Event(ObjectReference{"v1", "Node", "", node.Key().Name, node.UID()}, "Normal", "PodCountChanged", fmt.Sprintf("%s changed from %s to %s", ch.what, from, to))
+	}
+	return nil
+}
+
+// Selector is a label selector: every requirement must hold. None holds always.
+// https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
+type Selector []requirement
+
+type requirement struct {
+	key    string
+	not    bool     // turns the rest round, and holds for a missing key
+	values []string // one of these; nil: the key is there,
+	above  *int     // and its value a number above this,
+	below  *int     // or below this
+}
+
+// Matches reports whether labels meet the selector, as kubectl's -l would.
+func (s Selector) Matches(labels map[string]string) bool {
+	for _, r := range s {
+		v, ok := labels[r.key]
+		n, err := strconv.Atoi(v)
+		met := ok && (r.values == nil || slices.Contains(r.values, v)) &&
+			(r.above == nil || err == nil && n > *r.above) && (r.below == nil || err == nil && n < *r.below)
+		if met == r.not {
+			return false
+		}
+	}
+	return true
+}
+
+// Keys are the label keys that the selector looks at.
+func (s Selector) Keys() (keys []string) {
+	for _, r := range s {
+		keys = append(keys, r.key)
+	}
+	return keys
+}
+
+// parseSelector reads "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)", "k notin (a,b)", "k>1" and "k<1", joined by commas.
+// The error says what is wrong and with which requirement.
+func parseSelector(text string) (Selector, error) {
+	if strings.ContainsFunc(text, func(r rune) bool { return r > '~' || r < ' ' && r != '\t' && r != '\r' && r != '\n' }) {
+		return nil, fmt.Errorf("%q has a character that no label has", text)
+	}
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	var s Selector
+	depth, start := 0, 0
+	for i, c := range text + "," {
+		switch {
+		case c == '(':
+			depth++
+		case c == ')':
+			depth--
+		case c == ',' && depth == 0 || i == len(text): // a comma in parentheses separates values
+			part := strings.TrimSpace(text[start:i])
+			r, err := parseRequirement(part)
+			if err != nil {
+				return nil, fmt.Errorf("requirement %d %q: %w", len(s)+1, part, err)
+			}
+			s, start = append(s, r), i+1
+		}
+	}
+	return s, nil
+}
+
+func parseRequirement(text string) (r requirement, err error) {
+	key, isNot := strings.CutPrefix(text, "!")
+	op := ""
+	if end := strings.IndexAny(key, " \t=!(<>"); end >= 0 && !isNot {
+		key, op = key[:end], strings.TrimSpace(key[end:])
+	}
+	r = requirement{key: strings.TrimSpace(key), not: isNot}
+	if err := checkLabelKey(r.key); err != nil {
+		return r, err
+	}
+	if op == "" {
+		return r, nil
+	}
+	rest := strings.TrimLeft(op, "!=<>")
+	if rest == op {
+		rest = strings.TrimLeft(op, "abcdefghijklmnopqrstuvwxyz")
+	}
+	op, rest = op[:len(op)-len(rest)], strings.TrimSpace(rest)
+	switch op {
+	case "=", "==", "!=":
+		r.not, r.values = op == "!=", []string{rest}
+	case ">", "<":
+		n, err := strconv.Atoi(rest)
+		if err != nil {
+			return r, fmt.Errorf("%q is no number", rest)
+		}
+		if r.above = &n; op == "<" {
+			r.above, r.below = nil, &n
+		}
+	case "in", "notin":
+		list, found := strings.CutPrefix(rest, "(")
+		list, closed := strings.CutSuffix(list, ")")
+		if !found || !closed {
+			return r, fmt.Errorf("%s needs values in parentheses: %s %s (a,b)", op, r.key, op)
+		}
+		r.not = op == "notin"
+		for v := range strings.SplitSeq(list, ",") {
+			r.values = append(r.values, strings.TrimSpace(v))
+		}
+	default:
+		return r, fmt.Errorf("%q is no operator: use =, !=, in (a,b) or notin (a,b)", cmp.Or(op, rest))
+	}
+	for _, v := range r.values {
+		if err := checkLabelValue(v); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// checkLabelKey checks a key's syntax: an optional DNS prefix and "/", then a name of at most 63 characters.
+// https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
+func checkLabelKey(key string) error {
+	prefix, name, found := strings.Cut(key, "/")
+	if !found {
+		prefix, name = "", key
+	} else if err := checkDNSName(prefix); err != nil {
+		return fmt.Errorf("label key %q: prefix %w", key, err)
+	}
+	if !isLabelName(name) {
+		return fmt.Errorf("label key %q: the name must be 1 to 63 letters, digits, '-', '_' or '.', and begin and end with a letter or digit", key)
+	}
+	return nil
+}
+
+func checkLabelValue(v string) error {
+	if v != "" && !isLabelName(v) {
+		return fmt.Errorf("label value %q must be at most 63 letters, digits, '-', '_' or '.', and begin and end with a letter or digit", v)
+	}
+	return nil
+}
+
+const lowerCase = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+func isLabelName(s string) bool {
+	return s != "" && len(s) <= 63 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_."+lowerCase) == "" && strings.Trim(s, "-_.") == s
+}
+
+// checkDNSName checks a DNS-1123 subdomain, which also holds for a namespace's name (that has no dots and 63 characters).
+func checkDNSName(s string) error {
+	for part := range strings.SplitSeq(s, ".") {
+		if part == "" || strings.Trim(part, "-"+lowerCase) != "" || strings.Trim(part, "-") != part {
+			return fmt.Errorf("%q must be lower-case letters, digits, '-' and '.', and begin and end with a letter or digit", s)
+		}
+	}
+	if len(s) > 253 {
+		return fmt.Errorf("%q is longer than 253 characters", s)
 	}
 	return nil
 }

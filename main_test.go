@@ -6419,8 +6419,8 @@ func BenchmarkEvent(b *testing.B) {
 		for _, form := range []string{"protobuf", "json"} {
 			b.Run(fmt.Sprintf("%s/%d-pods", form, size.pods), func(b *testing.B) {
 				big := &crowd{pods: size.pods, nodes: size.nodes}
-				c := newPodCount(&options{nodeLabel: "example.com/n", podEvents: "off", qps: 1, burst: 1}, nil, nil, quietLog())
-				c.queue = NewQueue[Key](b.Context(), c.log, time.Millisecond, time.Second)
+				c := &podCount{options: &options{nodeLabel: "example.com/n", podEvents: "off"}, pods: NewStore(func(p *Pod) string { return p.NodeName })}
+				c.queue = NewQueue[Key](b.Context(), quietLog(), time.Millisecond, time.Second)
 				go func() {
 					for {
 						key, ok := c.queue.Get()
