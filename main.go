@@ -2,7 +2,7 @@
 // labels of nodes. Data runs one way through its four files:
 //
 //	API server ─list, watch─▶ watch.go ─changes─▶ cache.go ─keys─▶ queue.go ─key─▶ reconcile (main.go) ─patch, event─▶ API server
-//	                                                                 ▲ ticker: every interval, every key
+//	                                                                 ▲ ticker: every interval, every key that is not as it should be
 package main
 
 import (
@@ -374,7 +374,11 @@ func (c *podCount) work(stop context.Context) {
 	ticker := time.NewTicker(c.interval)
 	defer ticker.Stop()
 	for stop.Err() == nil {
-		c.queue.Add(append(c.shownOn(), keysOf(c.nodes.All())...)...) // the total first: -qps may keep the rest waiting
+		// The nodes that show the total come first: -qps may keep the rest waiting. What is right already need not queue.
+		c.queue.Add(slices.DeleteFunc(append(c.shownOn(), keysOf(c.nodes.All())...), func(k Key) bool {
+			_, wrong := c.wrong(k)
+			return len(wrong) == 0
+		})...)
 		select {
 		case <-ticker.C:
 		case <-stop.Done():
