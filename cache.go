@@ -297,42 +297,47 @@ func (l *Listing[T]) Commit() (ds []Delta[T]) {
 	return ds
 }
 
-// objectLimit is how many bytes an object may have on the wire: etcd holds 1.5 MB, an API server takes 3 MB.
-// textLimit is how long a text that podcount keeps may be. internLimit is how many texts a decoder remembers.
+// objectLimit is how many bytes an object may have in protobuf: etcd holds 1.5 MB, an API server takes 3 MB. In JSON it
+// may have more, as that writes "<" as "\u003c", and whoever may make pods may make them of nothing else.
+// textLimit is how long a text in protobuf may be, and Meta.text. internLimit is how many texts a decoder remembers.
 const (
 	objectLimit = 8 << 20
+	jsonLimit   = 3 * objectLimit
 	textLimit   = 64 << 10
-	internLimit = 4096
+	internLimit = 8192
 )
 
 // item is one object on its way from the wire into memory: what any kind reads of it, from JSON or from protobuf. The
-// next one overwrites it.
+// next one overwrites it. One more field needs a place here, a line in reset, its number in fields, and a kind that
+// takes and compares it.
 type item struct {
 	Metadata itemMeta `json:"metadata"`
 	Spec     itemSpec `json:"spec"`
 
-	text  text // as in Meta
-	set   text // the labels to be kept, for interning
+	text  buffer // as in Meta
+	key   int    // where the key ends in it
+	set   buffer // the labels to be kept, for interning
 	texts map[string]string
 	sets  map[string]map[string]string
 }
 
 type itemMeta struct {
-	Namespace       text              `json:"namespace"`
-	Name            text              `json:"name"`
-	UID             text              `json:"uid"`
-	ResourceVersion text              `json:"resourceVersion"`
+	Namespace       buffer            `json:"namespace"`
+	Name            buffer            `json:"name"`
+	UID             buffer            `json:"uid"`
+	ResourceVersion buffer            `json:"resourceVersion"`
 	Labels          map[string]string `json:"labels"` // by protobuf, those that Kind.Keep names
 }
 
 type itemSpec struct {
-	NodeName text `json:"nodeName"`
+	NodeName buffer `json:"nodeName"`
 }
 
-// text is a string that is copied into memory that is used again.
-type text []byte
+// buffer is a text in memory that is used again for the next one.
+type buffer []byte
 
-func (t *text) UnmarshalText(b []byte) error {
+// UnmarshalText copies a string of JSON.
+func (t *buffer) UnmarshalText(b []byte) error {
 	*t = append((*t)[:0], b...)
 	return nil
 }
@@ -351,7 +356,7 @@ func intern[V any](known map[string]V, key []byte, makeOne func(string) V) V {
 	return v
 }
 
-func (it *item) intern(t text) string {
+func (it *item) intern(t buffer) string {
 	return intern(it.texts, t, func(s string) string { return s })
 }
 
@@ -379,25 +384,26 @@ func (d *decoder[T]) reset() {
 // takes it by clearing that.
 func (d *decoder[T]) object() (obj T, err error) {
 	it, m := &d.item, &d.item.Metadata
-	if len(m.Name) == 0 || len(m.UID) == 0 || len(m.ResourceVersion) == 0 {
-		return obj, fmt.Errorf("%s %q has no metadata.name, uid or resourceVersion", d.kind.Name, m.Name)
-	}
 	it.text = it.text[:0]
 	if len(m.Namespace) > 0 {
 		it.text = append(append(it.text, m.Namespace...), '/')
 	}
-	key := len(it.text) + len(m.Name)
-	it.text = append(append(append(it.text, m.Name...), m.UID...), m.ResourceVersion...)
+	it.text = append(it.text, m.Name...)
+	it.key = len(it.text)
+	it.text = append(append(it.text, m.UID...), m.ResourceVersion...)
+	if len(m.Name) == 0 || len(m.UID) == 0 || len(m.ResourceVersion) == 0 {
+		return obj, fmt.Errorf("%s %.300q has no metadata.name, uid or resourceVersion", d.kind.Name, it.text[:it.key])
+	}
 	// A slash would be taken for the namespace's end; JSON that is not UTF-8 reaches us with U+FFFD in it.
-	if len(it.text) > textLimit-1 || bytes.IndexByte(m.Name, '/') >= 0 || bytes.IndexByte(m.Namespace, '/') >= 0 || bytes.ContainsRune(it.text, utf8.RuneError) {
-		return obj, fmt.Errorf("%s %.300q: too long, or with characters that no name has", d.kind.Name, it.text[:key])
+	if len(it.text) >= textLimit || bytes.IndexByte(m.Name, '/') >= 0 || bytes.IndexByte(m.Namespace, '/') >= 0 || bytes.ContainsRune(it.text, utf8.RuneError) {
+		return obj, fmt.Errorf("%s %.300q: too long, or with characters that no name has", d.kind.Name, it.text[:it.key])
 	}
 	var none T
 	if d.spare == none {
 		d.spare = d.kind.New()
 	}
 	o := d.spare.meta()
-	o.key, o.uid, o.Labels = uint16(key), uint16(key+len(m.UID)), d.labels()
+	o.key, o.uid, o.Labels = uint16(it.key), uint16(it.key+len(m.UID)), d.labels()
 	d.spare.take(it)
 	return d.spare, nil
 }
@@ -414,8 +420,12 @@ func (d *decoder[T]) labels() map[string]string {
 		return nil
 	}
 	return intern(d.item.sets, set, func(string) map[string]string {
-		kept := maps.Clone(all)
-		maps.DeleteFunc(kept, func(key, _ string) bool { return !slices.Contains(d.kind.Keep, key) })
+		kept := map[string]string{}
+		for _, key := range d.kind.Keep {
+			if v, ok := all[key]; ok {
+				kept[key] = v
+			}
+		}
 		return kept
 	})
 }
@@ -456,6 +466,8 @@ func (d *decoder[T]) list(r io.Reader, protobuf bool, add func(obj T, text []byt
 			if obj, err = d.object(); err == nil && add(obj, d.item.text) {
 				d.spare = none
 			}
+		} else if n > 0 {
+			err = fmt.Errorf("after %.300s: %w", d.item.text[:d.item.key], err)
 		}
 		if err != nil {
 			return fmt.Errorf("item %d: %w", n, err)
@@ -463,7 +475,7 @@ func (d *decoder[T]) list(r io.Reader, protobuf bool, add func(obj T, text []byt
 		n++
 		return nil
 	}
-	src := &source{r: r, piece: objectLimit, end: math.MaxInt64}
+	src := &source{r: r, piece: jsonLimit, end: math.MaxInt64}
 	if protobuf {
 		err = d.listProtobuf(src, &meta, item)
 	} else {
@@ -495,20 +507,18 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// jsonStream is a json.Decoder that holds no value of more than objectLimit bytes.
+// jsonStream is a json.Decoder that holds no value of more than jsonLimit bytes.
 type jsonStream struct {
 	*json.Decoder
 	src *source
 }
 
-// next lets the next token or value have objectLimit bytes. (The decoder reads more only if it needs more.)
+// next lets the next token or value have jsonLimit bytes. (The decoder reads more only if it needs more.)
 func (s jsonStream) next() *json.Decoder {
 	s.src.end = max(s.src.at, s.InputOffset()+s.src.piece)
 	return s.Decoder
 }
 
-func (s jsonStream) Token() (json.Token, error) { return s.next().Token() }
-func (s jsonStream) More() bool                 { return s.next().More() }
 func (s jsonStream) Decode(v any) error {
 	err := s.next().Decode(v)
 	if err != nil {
@@ -520,13 +530,13 @@ func (s jsonStream) Decode(v any) error {
 // eachField walks one JSON object; read is called behind each field's name and must take the value. The error is io.EOF
 // only where there is nothing at all.
 func (s jsonStream) eachField(read func(field string) error) error {
-	if t, err := s.Token(); err != nil {
+	if t, err := s.next().Token(); err != nil {
 		return err
 	} else if t != json.Delim('{') {
 		return fmt.Errorf("%v instead of an object", t)
 	}
 	for {
-		t, err := s.Token()
+		t, err := s.next().Token()
 		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
@@ -549,19 +559,19 @@ func (d *decoder[T]) listJSON(src *source, meta *ListMeta, item func(read func()
 			return s.Decode(meta)
 		case "items":
 			items = true
-			t, err := s.Token()
+			t, err := s.next().Token()
 			if err != nil || t == nil { // "items":null is an empty list
 				return err
 			}
 			if t != json.Delim('[') {
 				return errors.New("not a list")
 			}
-			for s.More() {
+			for s.next().More() {
 				if err := item(decode); err != nil {
 					return err
 				}
 			}
-			_, err = s.Token()
+			_, err = s.next().Token()
 			return err
 		}
 		return s.Decode(new(json.RawMessage)) // skip it
@@ -637,7 +647,7 @@ func (p *protobuf) bytes(n int64) []byte {
 }
 
 // text is the value of the field in hand.
-func (p *protobuf) text(t *text) {
+func (p *protobuf) text(t *buffer) {
 	p.check(p.wire == 2, "no text but wire type %d", int64(p.wire))
 	b := p.bytes(p.end - p.at())
 	p.check(utf8.Valid(b), "not UTF-8")
@@ -645,7 +655,7 @@ func (p *protobuf) text(t *text) {
 }
 
 func (p *protobuf) string() string {
-	var t text
+	var t buffer
 	p.text(&t)
 	return string(t)
 }
@@ -665,12 +675,13 @@ func (p *protobuf) magic() {
 }
 
 // walk goes through the message that ends at end. It calls visit with each field, to read it, or to walk through it by
-// returning true; what visit leaves is skipped. Before the first field, path is 0.
+// returning true; what visit leaves is skipped. Before the first field, path is 0. The outermost message has no length:
+// its end is math.MaxInt64.
 func (p *protobuf) walk(path int, end int64, visit func(field int) (enter bool)) {
 	for p.at() < end && (end < math.MaxInt64 || !p.ended()) {
 		tag := p.varint()
 		number, size := tag>>3, uint64(0)
-		p.field, p.wire = path*100+int(number%100), tag&7
+		p.field, p.wire = path*100+int(min(number, 99)), tag&7 // 99 stands for all above
 		switch p.wire {
 		case 0:
 			p.number = p.varint()
@@ -687,7 +698,7 @@ func (p *protobuf) walk(path int, end int64, visit func(field int) (enter bool))
 		p.check(left >= 0 && size <= uint64(left), "a length of %d where %d bytes are left", int64(size), left)
 		p.end = p.at() + int64(size)
 		field, fieldEnd := p.field, p.end
-		if number > 0 && number < 100 && visit(field) {
+		if number > 0 && number < 99 && visit(field) {
 			p.check(p.wire == 2, "no message but wire type %d", int64(p.wire))
 			p.walk(field, fieldEnd, visit)
 		}
@@ -702,7 +713,7 @@ func (p *protobuf) walk(path int, end int64, visit func(field int) (enter bool))
 func (d *decoder[T]) fields(p *protobuf) func(field int) bool {
 	it, m := &d.item, &d.item.Metadata
 	m.Labels = map[string]string{}
-	var key, value text // of a label, in whatever order they come
+	var key, value buffer // of a label, in whatever order they come
 	return func(field int) bool {
 		switch field {
 		case 101:
@@ -713,16 +724,16 @@ func (d *decoder[T]) fields(p *protobuf) func(field int) bool {
 			p.text(&m.UID)
 		case 106:
 			p.text(&m.ResourceVersion)
-		case 111:
+		case 111: // metadata.labels
 			key, value = key[:0], value[:0]
 		case 11101:
 			p.text(&key)
 		case 11102:
 			p.text(&value)
-		case 210:
+		case 210: // spec.nodeName
 			p.text(&it.Spec.NodeName)
 		}
-		if field/100 == 111 && slices.ContainsFunc(d.kind.Keep, func(k string) bool { return k == string(key) }) {
+		if field/100 == 111 && len(key) > 0 && slices.ContainsFunc(d.kind.Keep, func(k string) bool { return k == string(key) }) {
 			m.Labels[it.intern(key)] = it.intern(value)
 		}
 		return field == 1 || field == 111 || field == 2 && !d.kind.MetadataOnly
@@ -739,21 +750,25 @@ func (d *decoder[T]) listProtobuf(src *source, meta *ListMeta, item func(read fu
 		return nil
 	}
 	p.magic()
+	isList := false
 	p.walk(0, math.MaxInt64, func(field int) bool {
 		switch field {
-		case 2, 201:
-			return true
-		case 20102:
+		case 102: // typeMeta.kind
+			isList = strings.HasSuffix(p.string(), "List")
+		case 20102: // of the list, metadata.resourceVersion
 			meta.ResourceVersion = p.string()
-		case 20103:
+		case 20103: // metadata.continue
 			meta.Continue = p.string()
-		case 202:
+		case 202: // items
 			if err := item(read); err != nil {
 				throw(err)
 			}
 		}
-		return false
+		return field == 1 || field == 2 || field == 201
 	})
+	if !isList {
+		meta.ResourceVersion = ""
+	}
 	return nil
 }
 
@@ -774,7 +789,7 @@ func (p *protobuf) status() *Status {
 			s.Message = p.string()
 		case 4:
 			s.Reason = p.string()
-		case 505:
+		case 505: // details.retryAfterSeconds
 			s.Details.RetryAfterSeconds = p.int()
 		case 6:
 			s.Code = p.int()
@@ -800,7 +815,7 @@ func (e garbageError) Unwrap() error { return e.error }
 // events calls handle for each frame until the stream ends; its own error ends it too. A clean end, between two
 // frames, is nil; a broken connection is its error as it is; everything that cannot be understood is a garbageError.
 func (d *decoder[T]) events(r io.Reader, protobuf bool, handle func(WatchEvent[T]) error) error {
-	src := &source{r: r, piece: objectLimit, end: math.MaxInt64}
+	src := &source{r: r, piece: jsonLimit, end: math.MaxInt64}
 	next := d.eventsJSON(src)
 	if protobuf {
 		next = d.eventsProtobuf(src)
@@ -879,10 +894,10 @@ func (d *decoder[T]) eventsProtobuf(src *source) func(*WatchEvent[T]) error {
 				ev.Type = p.string()
 			case 2:
 				return true
-			case 201:
+			case 201: // object.raw
 				p.magic()
 				return true
-			case 20102:
+			case 20102: // the object itself
 				if ev.Type == "ERROR" {
 					ev.Status = p.status()
 				} else {

@@ -183,7 +183,7 @@ func (q *Queue[K]) addLater(it *queued[K], d time.Duration) {
 	})
 }
 
-// after runs f after d, as a step of the key.
+// after runs f after d, as a step of the key; if the queue has ended by then, it does nothing.
 func (q *Queue[K]) after(d time.Duration, it *queued[K], f func()) {
 	time.AfterFunc(d, func() {
 		q.do(func() {
