@@ -43,10 +43,13 @@ const (
 )
 
 func main() {
-	// Nearly all of the heap is the cache, which lives on: let garbage be a quarter of it, not as much again. That costs a
-	// few hundredths of a second of CPU at the start (figures in the README). GOMEMLIMIT holds without our doing.
+	// Nearly all of the heap is the cache, which lives on: let garbage be a quarter of it, not as much again. And there is
+	// never work for two processors, so that a second one would only be woken for nothing. (Figures are in the README.)
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(25)
+	}
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(1)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
