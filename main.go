@@ -540,9 +540,11 @@ type requirement struct {
 func (s Selector) Matches(labels map[string]string) bool {
 	for _, r := range s {
 		v, ok := labels[r.key]
-		n, err := strconv.Atoi(v)
-		met := ok && (r.values == nil || slices.Contains(r.values, v)) &&
-			(r.above == nil || err == nil && n > *r.above) && (r.below == nil || err == nil && n < *r.below)
+		met := ok && (r.values == nil || slices.Contains(r.values, v))
+		if r.above != nil || r.below != nil {
+			n, err := strconv.Atoi(v)
+			met = ok && err == nil && (r.above == nil || n > *r.above) && (r.below == nil || n < *r.below)
+		}
 		if met == r.not {
 			return false
 		}
