@@ -355,7 +355,8 @@ func (c *podCount) run(ctx context.Context) error {
 	return nil
 }
 
-// work runs the workers, and adds every key each interval, until stop ends and what is in hands is finished.
+// work runs the workers, and adds each interval the nodes that are not right, until stop ends and what is in hands is
+// finished.
 func (c *podCount) work(stop context.Context) {
 	if len(c.shownOn()) == 0 {
 		c.log.Warn("no node gets the total: none matches -total-nodes (a managed cluster hides its control plane; -total-nodes '' means every node)", "label", c.totalLabel)
