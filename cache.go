@@ -930,9 +930,9 @@ func parseStatus(body []byte) (s *Status) {
 // several lines, too), literal blocks, flow maps and lists (JSON is nothing else), comments. All else is refused: better
 // not read than misread.
 type yamlParser struct {
-	lines []string
-	i     int // the line in hand
-	depth int // of maps and lists
+	lines []string // behind them a mark of ours: it ends all that is open, so that nothing need ask for the last line
+	i     int      // the line in hand
+	rest  string   // what is not yet read of it, and a blank for its end: ": " and "- " are found there, too
 }
 
 // thrown is an error on its way through a parser, of YAML or of kubeconfigs, up to the function that catches it.
@@ -942,11 +942,10 @@ func throw(err error) { panic(thrown{err}) }
 
 // catch is deferred by the function that is to return the error thrown below it.
 func catch(err *error) {
-	switch v := recover().(type) {
-	case nil:
-	case thrown:
-		*err = v.error
-	default:
+	v := recover()
+	if t, ok := v.(thrown); ok {
+		*err = t.error
+	} else if v != nil {
 		panic(v)
 	}
 }
@@ -956,219 +955,131 @@ func catch(err *error) {
 func parseYAML(text string) (tree any, err error) {
 	defer catch(&err)
 	text = strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")
-	p := &yamlParser{lines: strings.Split(text, "\n")}
-	for p.i = range p.lines {
-		line := p.lines[p.i]
-		if strings.ContainsFunc(line, func(r rune) bool { return r != '\t' && !isYAMLChar(r) }) {
-			p.fail("a control character, or no UTF-8")
-		}
-		if text := strings.TrimRight(line, " "); strings.HasSuffix(text, "\t") || text != line && strings.HasSuffix(text, `\`) {
-			p.fail("a tab at the line's end, or a blank behind a backslash there")
-		}
+	p := &yamlParser{lines: append(strings.Split(text, "\n"), "--- the end"), i: -1}
+	if p.skip(false) < 0 && (strings.TrimRight(p.rest, " ") == "---" || strings.HasPrefix(p.rest, "--- #")) {
+		p.next()
 	}
-	p.i = 0
-	if at, first := p.peek(); at == 0 && (first == "---" || strings.HasPrefix(first, "--- #")) {
-		p.i++
+	isEmpty := p.skip(false) < 0
+	tree = p.value(-1, false, 0)
+	if p.skip(false) < 0 && !isEmpty && strings.TrimRight(p.rest, " ") == "..." {
+		p.next()
 	}
-	tree = p.block(0)
-	if at, last := p.peek(); at == 0 && last == "..." {
-		p.i++
-	}
-	if at, _ := p.peek(); at >= 0 {
-		p.fail("this line does not belong here: wrong indentation, or a second document")
-	}
+	p.skip(false)
+	p.refuseIf(p.i < len(p.lines)-1, "this line does not belong here: wrong indentation, or a second document")
 	return tree, nil
 }
 
-// isYAMLChar tells what may stand in a file: neither a control character nor what ends a line to some readers.
-func isYAMLChar(r rune) bool {
-	return r >= ' ' && r < 0x7f || r >= 0xa0 && r != '\u2028' && r != '\u2029' && r != '\ufeff' && r != utf8.RuneError && r&0xfffe != 0xfffe
+// notYAML tells what may not stand in a file: control characters, and what ends a line to some readers.
+func notYAML(r rune) bool {
+	return r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' || r == '\ufeff' || r == utf8.RuneError || r&0xfffe == 0xfffe
 }
 
-func (p *yamlParser) fail(format string, args ...any) {
-	throw(fmt.Errorf("%d: %s", min(p.i, len(p.lines)-1)+1, fmt.Sprintf(format, args...)))
-}
+func isYAMLMark(s string) bool { return strings.HasPrefix(s, "---") || strings.HasPrefix(s, "...") }
 
-// enter notes one more level of maps and lists; what it returns, that this level is left.
-func (p *yamlParser) enter() (leave func()) {
-	if p.depth++; p.depth > 100 {
-		p.fail("more than 100 maps and lists in each other")
+func (p *yamlParser) refuseIf(wrong bool, format string, args ...any) {
+	if wrong {
+		throw(fmt.Errorf("%d: %s", min(p.i, len(p.lines)-2)+1, fmt.Sprintf(format, args...)))
 	}
-	return func() { p.depth-- }
 }
 
-// peek moves to the next line with something on it and returns its indentation, -1 at the end, and the rest.
-func (p *yamlParser) peek() (indent int, text string) {
-	for ; p.i < len(p.lines); p.i++ {
-		text = strings.TrimLeft(p.lines[p.i], " ")
-		indent = len(p.lines[p.i]) - len(text)
-		if strings.HasPrefix(text, "\t") {
-			p.fail("a tab in the indentation")
-		}
-		text = strings.TrimRight(text, " \t")
-		if text != "" && text[0] != '#' {
-			return indent, text
-		}
-	}
-	return -1, ""
+func (p *yamlParser) next() {
+	p.i++
+	p.rest = p.lines[p.i] + " "
+	p.refuseIf(strings.ContainsFunc(p.rest, notYAML), "a control character, or no UTF-8")
+	text := strings.TrimRight(p.rest, " ")
+	blankBehind := len(text) < len(p.lines[p.i])
+	p.refuseIf(strings.HasSuffix(text, "\t") || blankBehind && strings.HasSuffix(text, `\`), "a tab at the line's end, or a blank behind a backslash there")
 }
 
-// ended reports whether the document does before the line in hand.
-func (p *yamlParser) ended() bool {
-	return p.i >= len(p.lines) || strings.HasPrefix(p.lines[p.i], "---") || strings.HasPrefix(p.lines[p.i], "...")
+// skip moves to what comes next that is neither blank nor a comment, and returns its column, -1 at the document's end.
+func (p *yamlParser) skip(inside bool) (column int) {
+	blanks := " "
+	if inside { // a flow map or list
+		blanks = " \t"
+	}
+	for p.rest = strings.TrimLeft(p.rest, blanks); p.rest == "" || p.rest[0] == '#'; p.rest = strings.TrimLeft(p.rest, blanks) {
+		p.next()
+	}
+	if isYAMLMark(p.lines[p.i]) {
+		p.refuseIf(inside, "a map or a list that began above has no end")
+		return -1
+	}
+	p.refuseIf(p.rest[0] == '\t', "a tab in the indentation, or before a value")
+	return len(p.lines[p.i]) + 1 - len(p.rest)
 }
 
-func isYAMLItem(text string) bool { return text == "-" || strings.HasPrefix(text, "- ") }
-
-// block reads whatever begins on the next line, if that is indented by at least least.
-func (p *yamlParser) block(least int) any {
-	indent, text := p.peek()
-	if indent < least {
-		return nil
-	}
-	defer p.enter()()
-	if isYAMLItem(text) {
-		return p.list(indent)
-	}
+// value reads what stands behind a key or a dash: on its line, or below and indented by more than indent. Where the next
+// line fits neither the value nor what that is part of, all of them end, and parseYAML refuses the line.
+func (p *yamlParser) value(indent int, ofKey bool, depth int) any {
+	p.refuseIf(depth > 100, "more than 100 maps and lists in each other")
 	line := p.i
-	if _, _, ok := p.key(text, false); ok {
-		return p.mapping(indent)
-	}
-	p.i = line
-	return p.scalar(text)
-}
-
-func (p *yamlParser) list(indent int) any {
-	items := []any{}
-	for {
-		at, text := p.peek()
-		if at < indent || at == indent && !isYAMLItem(text) {
-			return items
-		}
-		if at > indent {
-			p.fail("unexpected indentation")
-		}
-		rest := strings.TrimLeft(text[1:], " ")
-		if rest == "" || rest[0] == '#' {
-			p.i++
-			at++
-		} else {
-			at += len(text) - len(rest) // the dash is indentation to what stands behind it
-			p.lines[p.i] = strings.Repeat(" ", at) + rest
-		}
-		items = append(items, p.block(at))
-	}
-}
-
-func (p *yamlParser) mapping(indent int) any {
-	m := map[string]any{}
-	for {
-		at, text := p.peek()
-		if at < indent || p.ended() {
-			return m
-		}
-		key, rest, ok := p.key(text, false)
-		if !ok || at > indent || isYAMLItem(text) {
-			p.fail("expected \"key: value\", indented like the keys above")
-		}
-		p.set(m, key, p.value(rest, indent))
-	}
-}
-
-func (p *yamlParser) set(m map[string]any, key string, v any) {
-	if _, twice := m[key]; twice {
-		p.fail("the key %q is there twice", key)
-	}
-	m[key] = v
-}
-
-// key splits "key: rest". Behind a quoted key, inside a flow map, the space may be missing, as in JSON.
-func (p *yamlParser) key(text string, inside bool) (key, rest string, ok bool) {
-	if text[0] == '"' || text[0] == '\'' {
-		line := p.i
-		key, rest = p.quoted(text)
-		rest, ok = strings.CutPrefix(strings.TrimLeft(rest, " "), ":")
-		ok = ok && (inside || rest == "" || rest[0] == ' ')
-		if ok && p.i != line {
-			p.fail("a key that began above: it must be on one line")
-		}
-		return key, strings.Trim(rest, " "), ok
-	}
-	if strings.ContainsRune("{[", rune(text[0])) {
-		return "", "", false
-	}
-	if key, rest, ok = strings.Cut(text, ": "); !ok {
-		key, ok = strings.CutSuffix(text, ":")
-	}
-	key = strings.Trim(key, " ")
-	if ok && (inside && strings.ContainsAny(key, ",[]{}?") || key == "<<" || strings.Contains(key, " #") || p.plain(key) != any(key)) {
-		p.fail("a key of a kind that is not read here (a merge, a number, a comment): quote it")
-	}
-	return key, strings.Trim(rest, " "), ok
-}
-
-// value reads what stands behind a key, on its line or below, and moves behind it.
-func (p *yamlParser) value(rest string, indent int) (v any) {
+	at := p.skip(false)
+	isItem := strings.HasPrefix(p.rest, "- ")
 	switch {
-	case rest == "" || rest[0] == '#':
-		p.i++
-		if at, text := p.peek(); at == indent && isYAMLItem(text) {
-			return p.block(indent) // a list need not be indented under its key
-		}
-		return p.block(indent + 1)
-	case rest[0] == '|':
-		v = p.literal(rest, indent)
-	default:
+	case ofKey && p.i == line && p.rest[0] == '|':
+		return p.literal(indent)
+	case ofKey && p.i == line:
 		// A plain value may go on over the lines below, if they are indented more (as gcloud wraps its installHint).
-		lines := []string{rest}
-		for strings.IndexByte("\"'{[&*!>%@`", rest[0]) < 0 && !strings.Contains(lines[len(lines)-1], " #") && p.i+1 < len(p.lines) {
-			next := strings.TrimLeft(p.lines[p.i+1], " ")
-			if len(p.lines[p.i+1])-len(next) <= indent || next == "" || next[0] == '#' {
+		for strings.IndexByte("\"'{[&*!>%@`", p.rest[0]) < 0 && !strings.Contains(p.rest, " #") {
+			above, below := strings.TrimRight(p.rest, " "), strings.TrimLeft(p.lines[p.i+1], " ")
+			if len(p.lines[p.i+1])-len(below) <= indent || below == "" || below[0] == '#' {
 				break
 			}
-			p.i++
-			lines = append(lines, strings.TrimRight(next, " "))
+			p.next()
+			p.rest = above + " " + below + " "
 		}
-		v = p.scalar(strings.Join(lines, " "))
+		v, _ := p.flow(false, nil, depth+1)
+		return v
+	case at < indent || at == indent && !(ofKey && isItem): // a list need not be indented under its key
+		return nil
+	case isItem:
+		items := []any{}
+		for p.skip(false) == at && strings.HasPrefix(p.rest, "- ") {
+			p.rest = p.rest[1:] // the dash is indentation to what stands behind it
+			items = append(items, p.value(at, false, depth+1))
+		}
+		return items
 	}
-	if at, _ := p.peek(); at > indent {
-		p.fail("this line is indented more than what stands above it allows")
+	m := map[string]any{}
+	for p.skip(false) == at {
+		v, isKey := p.flow(false, m, depth+1)
+		if !isKey && len(m) == 0 {
+			return v
+		}
+		p.refuseIf(!isKey, "expected \"key: value\", indented like the keys above")
+		m[v.(string)] = p.value(at, true, depth+1)
 	}
-	return v
+	return m
 }
 
 // literal reads a block of lines behind "|", with "-" or "+" for the lines' ends and a digit for their indentation.
-func (p *yamlParser) literal(header string, indent int) string {
-	header, _, _ = strings.Cut(header, " #")
-	header, depth := strings.Trim(header, " "), 0
-	if digits := strings.Trim(header, "|-+"); len(digits) == 1 && digits[0] > '0' && digits[0] <= '9' {
-		depth = indent + int(digits[0]-'0')
-		header = strings.Replace(header, digits, "", 1)
+func (p *yamlParser) literal(indent int) string {
+	header, _, _ := strings.Cut(p.rest, " #")
+	header = strings.TrimRight(header, " ")
+	depth, digit := indent+1, strings.IndexAny(header, "123456789")
+	if digit > 0 {
+		depth = indent + int(header[digit]-'0')
+		header = header[:digit] + header[digit+1:]
 	}
-	if header != "|" && header != "|-" && header != "|+" {
-		p.fail("of blocks only |, |- and |+ are read")
-	}
-	var text strings.Builder
-	blank := 0 // the longest of the blank lines at the top
-	for p.i++; p.i < len(p.lines); p.i++ {
+	p.refuseIf(header != "|" && header != "|-" && header != "|+", "of blocks only |, |- and |+ are read")
+	var b strings.Builder
+	known := digit > 0
+	for p.next(); ; p.next() {
 		line := p.lines[p.i]
-		at := len(line) - len(strings.TrimLeft(line, " "))
-		if at == len(line) && (depth == 0 || at <= depth) {
-			blank = max(blank, at)
-			text.WriteString("\n")
-			continue
-		}
-		if at <= indent {
+		text := strings.TrimLeft(line, " ")
+		at := len(line) - len(text)
+		if text != "" && at <= indent {
 			break
 		}
-		if depth == 0 && (at < blank || line[at] == '\t') || at < depth {
-			p.fail("indented less than the block's first line, or by a tab")
+		if !known { // the first line with text says it; a blank one above must not be longer, nor a tab be part of it
+			depth = max(depth, len(line)-len(strings.TrimLeft(line, " \t")))
+			known = text != ""
 		}
-		depth = cmp.Or(depth, at)
-		text.WriteString(line[depth:] + "\n")
+		p.refuseIf(text != "" && at < depth, "indented less than the block's first line, or by a tab")
+		b.WriteString(line[min(depth, at):] + "\n")
 	}
-	all := text.String()
-	if p.i == len(p.lines) {
+	all := b.String()
+	if p.i == len(p.lines)-1 {
 		all = strings.TrimSuffix(all, "\n") // the last line had none
 	}
 	s := strings.TrimRight(all, "\n")
@@ -1181,156 +1092,135 @@ func (p *yamlParser) literal(header string, indent int) string {
 	return s
 }
 
-// scalar reads a value that begins with text and must end with its line, and moves behind it.
-func (p *yamlParser) scalar(text string) any {
-	v, rest := p.flow(text, false)
-	if trimmed := strings.TrimLeft(rest, " \t"); trimmed != "" && (trimmed[0] != '#' || trimmed == rest) {
-		p.fail("something stands behind the value")
-	}
-	p.i++
-	return v
-}
-
-// flow reads one value and returns what stands behind it. Inside a flow map or list, plain scalars end earlier.
-func (p *yamlParser) flow(text string, inside bool) (v any, rest string) {
-	switch text[0] {
+// flow reads a value that needs no indentation. Inside a flow map or list, a plain scalar ends earlier; outside, the line
+// must end behind the value. If there are keys, it may be one more of them: then a colon stood behind it, and is read.
+func (p *yamlParser) flow(inside bool, keys map[string]any, depth int) (v any, isKey bool) {
+	line, first := p.i, p.rest[0]
+	switch first {
 	case '"', '\'':
-		return p.quoted(text)
+		v = p.quoted()
 	case '{', '[':
-		return p.collection(text)
+		v = p.collection(depth)
+	default:
+		word := p.rest
+		if i := strings.IndexAny(word, ",[]{}?"); i >= 0 && inside {
+			word = word[:i]
+		}
+		word, _, _ = strings.Cut(word, ": ")
+		word, _, _ = strings.Cut(word, " #")
+		word = strings.TrimRight(word, " \t")
+		p.rest = p.rest[len(word):]
+		v = p.plain(word)
 	}
-	word := text
-	if i := strings.IndexAny(text, ",[]{}"); i >= 0 && inside {
-		word = text[:i]
+	behind, isKey := strings.CutPrefix(strings.TrimLeft(p.rest, " "), ":")
+	if isKey = isKey && keys != nil && (inside || behind[0] == ' '); isKey { // in JSON there may be no blank
+		key, isText := v.(string)
+		_, twice := keys[key]
+		p.refuseIf(p.i > line, "a key that began above: it must be on one line")
+		p.refuseIf(!isText || first == '<' && key == "<<", "a key of a kind that is not read here (a merge, a number): quote it")
+		p.refuseIf(twice, "the key %q is there twice", key)
+		p.rest = behind
+	} else if !inside {
+		behind = strings.TrimLeft(p.rest, " \t")
+		p.refuseIf(behind != "" && (behind[0] != '#' || behind == p.rest), "something stands behind the value")
+		p.rest = ""
 	}
-	word, _, _ = strings.Cut(word, " #")
-	if inside && strings.Contains(word, "?") {
-		p.fail("a question mark in a map or list of this form: quote what it stands in")
-	}
-	return p.plain(strings.TrimRight(word, " \t")), text[len(word):]
+	return v, isKey
 }
 
-// plain says what an unquoted scalar is.
-func (p *yamlParser) plain(s string) any {
-	if s == "" || strings.IndexByte("&*!|>%@`,]}?:=", s[0]) >= 0 || isYAMLItem(s) || strings.HasPrefix(s, "---") || strings.HasPrefix(s, "...") {
-		what := map[string]string{"&": "an anchor: write out the value in each place", "*": "an alias: write out the value", "!": "a tag: remove it",
-			">": "a folded block: write the value on one line", "": "nothing: write null, or ''"}[s[:min(1, len(s))]]
-		p.fail("not read here: %s", cmp.Or(what, "a text that begins with "+s[:min(1, len(s))]+": quote it"))
+func (p *yamlParser) collection(depth int) any {
+	p.refuseIf(depth > 100, "more than 100 maps and lists in each other")
+	m, items := map[string]any{}, []any{}
+	isMap, end := p.rest[0] == '{', p.rest[0]+2 // of [ and of {
+	p.rest = p.rest[1:]
+	for p.skip(true); p.rest[0] != end; p.skip(true) {
+		v, isKey := p.flow(true, m, depth+1)
+		p.refuseIf(isKey != isMap, "expected \"key: value\" between braces, and only there")
+		if p.skip(true); isMap {
+			m[v.(string)], _ = p.flow(true, nil, depth+1)
+			p.skip(true)
+		}
+		items = append(items, v)
+		p.refuseIf(p.rest[0] != ',' && p.rest[0] != end, "expected \",\" or \"%c\" behind a value", end)
+		p.rest = strings.TrimPrefix(p.rest, ",")
 	}
-	if strings.Contains(s, ": ") || strings.HasSuffix(s, ":") || strings.Contains(s, "\t") {
-		p.fail("a colon or a tab in a value: quote it")
+	p.rest = p.rest[1:]
+	if isMap {
+		return m
 	}
-	if v, ok := yamlWords[s]; ok {
-		return v
-	}
-	if slices.Contains([]string{"yes", "no", "on", "off", "y", "n"}, strings.ToLower(s)) {
-		p.fail("%q is true or false to some and a word to others: write true or false, or quote it", s)
-	}
-	if strings.IndexByte("0123456789+-.", s[0]) < 0 {
-		return s
-	}
-	digits := yamlDigits.Replace(s)
-	_, notInt := strconv.ParseInt(digits, 0, 64)
-	_, notFloat := strconv.ParseFloat(strings.TrimLeft(digits, "+-."), 64) // .inf and .nan, too
-	switch {
-	case json.Valid([]byte(s)) && notFloat == nil:
-		return json.Number(s)
-	case notInt == nil || notFloat == nil || errors.Is(notInt, strconv.ErrRange) || errors.Is(notFloat, strconv.ErrRange):
-		p.fail("a number that is not written like one in JSON: quote it")
-	}
-	return s
+	return items
 }
+
+// yamlSigns are what some signs mean at the beginning of a plain scalar, and what to write in their place.
+var yamlSigns = map[string]string{"&": "an anchor: write out the value in each place", "*": "an alias: write out the value", "!": "a tag: remove it",
+	">": "a folded block: write the value on one line", "": "nothing: write null, or ''", "-": "dashes, or a list on its key's line"}
 
 var yamlWords = map[string]any{
 	"~": nil, "null": nil, "Null": nil, "NULL": nil, "true": true, "True": true, "TRUE": true, "false": false, "False": false, "FALSE": false,
 }
 
-var yamlDigits = strings.NewReplacer("_", "", "0b+", "0b", "0b-", "0b") // as kubectl reads numbers
-
-// skip goes on, inside a flow map or list, to the next thing that is neither blank nor a comment.
-func (p *yamlParser) skip(rest string) string {
-	for rest = strings.TrimLeft(rest, " \t"); rest == "" || rest[0] == '#'; rest = strings.TrimLeft(p.lines[p.i], " \t") {
-		if p.i++; p.ended() {
-			p.fail("a map or a list that began above has no end")
-		}
+// plain says what an unquoted scalar is.
+func (p *yamlParser) plain(s string) any {
+	first := s[:min(1, len(s))]
+	what := cmp.Or(yamlSigns[first], "a text that begins with "+first+": quote it")
+	p.refuseIf(strings.Contains("&*!|>%@`,]}?:=", first) || s == "-" || strings.HasPrefix(s, "- ") || isYAMLMark(s), "not read here: %s", what)
+	p.refuseIf(strings.HasSuffix(s, ":") || strings.Contains(s, "\t"), "a colon or a tab in a value: quote it")
+	if v, ok := yamlWords[s]; ok {
+		return v
 	}
-	return rest
-}
-
-func (p *yamlParser) collection(text string) (v any, rest string) {
-	defer p.enter()()
-	isMap, closing := text[0] == '{', string(text[0]+2) // of [ and of {
-	m, items := map[string]any{}, []any{}
-	for rest = p.skip(text[1:]); !strings.HasPrefix(rest, closing); {
-		key, ok := "", true
-		if isMap {
-			if key, rest, ok = p.key(rest, true); !ok {
-				p.fail("expected \"key: value\" between the braces")
-			}
-			rest = p.skip(rest)
-		}
-		v, rest = p.flow(rest, true)
-		if isMap {
-			p.set(m, key, v)
-		}
-		items = append(items, v)
-		if rest = p.skip(rest); rest[0] == ',' {
-			rest = p.skip(rest[1:])
-		} else if !strings.HasPrefix(rest, closing) {
-			p.fail("expected \",\" or %q behind a value", closing)
-		}
+	p.refuseIf(slices.Contains([]string{"yes", "no", "on", "off", "y", "n"}, strings.ToLower(s)), "%q may mean true or false: write that, or quote it", s)
+	if !strings.Contains("0123456789+-.", first) {
+		return s
 	}
-	if isMap {
-		return m, rest[1:]
+	digits := strings.NewReplacer("_", "", "0b+", "0b", "0b-", "0b").Replace(s) // as kubectl reads numbers
+	_, notInt := strconv.ParseInt(digits, 0, 64)
+	_, notFloat := strconv.ParseFloat(strings.TrimLeft(digits, "+-."), 64) // .inf and .nan, too
+	if json.Valid([]byte(s)) && notFloat == nil {
+		return json.Number(s)
 	}
-	return items, rest[1:]
+	p.refuseIf(!errors.Is(notInt, strconv.ErrSyntax) || !errors.Is(notFloat, strconv.ErrSyntax), "a number that is not written like one in JSON: quote it")
+	return s
 }
 
 // yamlEscapes are those that Go does not have; it has octal ones, which YAML has not.
 var yamlEscapes = map[byte]rune{'0': 0, '\t': '\t', 'e': '\x1b', ' ': ' ', '/': '/', '_': '\u00a0'}
 
-// quoted reads a quoted scalar and returns what stands behind it.
-func (p *yamlParser) quoted(text string) (s, rest string) {
+func (p *yamlParser) quoted() string {
 	var b strings.Builder
-	quote, start := text[0], p.i
-	unfold := func(end string) { // the end of a line is end, and each blank line below a line's end
-		ends := ""
-		for p.i++; p.i < len(p.lines) && strings.Trim(p.lines[p.i], " \t") == ""; p.i++ {
-			ends += "\n"
-		}
-		if p.ended() {
-			p.i = start
-			p.fail("no closing quote")
-		}
-		b.WriteString(cmp.Or(ends, end))
-		text = strings.Trim(p.lines[p.i], " \t")
-	}
-	for text = text[1:]; ; {
-		if strings.Trim(text, " \t") == "" {
-			unfold(" ")
-		}
-		c, behind := text[0], text[1:]
+	quote, start := p.rest[0], p.i
+	for p.rest = p.rest[1:]; ; {
+		c, behind := p.rest[0], p.rest[1:]
+		escape := c == '\\' && quote == '"'
 		switch {
-		case c == quote && quote == '\'' && strings.HasPrefix(behind, "'"):
-			b.WriteByte(c)
-			text = behind[1:]
-		case c == quote:
-			return b.String(), behind
-		case c != '\\' || quote == '\'':
-			b.WriteByte(c)
-			text = behind
-		case behind == "":
-			unfold("")
-		default:
-			char, _, tail, err := strconv.UnquoteChar(text, '"')
+		case strings.TrimLeft(p.rest, " ") == "", escape && behind == " ": // the line ends: that is a blank, or the blank lines below
+			line := p.i
+			for p.next(); strings.TrimLeft(p.rest, " ") == ""; p.next() {
+				b.WriteByte('\n')
+			}
+			if p.i == line+1 && !escape {
+				b.WriteByte(' ')
+			}
+			if isYAMLMark(p.lines[p.i]) {
+				throw(fmt.Errorf("%d: no closing quote", start+1))
+			}
+			p.rest = strings.TrimLeft(p.rest, " \t")
+		case escape:
+			char, _, tail, err := strconv.UnquoteChar(p.rest, '"')
 			if own, ok := yamlEscapes[behind[0]]; ok {
 				char, tail, err = own, behind[1:], nil
 			}
-			if err != nil || strings.IndexByte("1234567", behind[0]) >= 0 || char >= ' ' && !isYAMLChar(char) {
-				p.fail("unknown escape \\%c", behind[0])
-			}
+			p.refuseIf(err != nil || strings.IndexByte("1234567", behind[0]) >= 0 || char >= ' ' && notYAML(char), "unknown escape \\%c", behind[0])
 			b.WriteRune(char)
-			text = tail
+			p.rest = tail
+		case c == quote && (quote == '"' || behind[0] != quote):
+			p.rest = behind
+			return b.String()
+		case c == quote: // two are one
+			b.WriteByte(c)
+			p.rest = behind[1:]
+		default:
+			b.WriteByte(c)
+			p.rest = behind
 		}
 	}
 }

@@ -539,18 +539,14 @@ type requirement struct {
 
 // Matches reports whether labels meet the selector, as kubectl's -l would.
 func (s Selector) Matches(labels map[string]string) bool {
-	for _, r := range s {
-		v, ok := labels[r.key]
-		met := ok && (r.values == nil || slices.Contains(r.values, v))
+	return !slices.ContainsFunc(s, func(r requirement) bool {
+		v, met := labels[r.key]
 		if r.above != nil || r.below != nil {
 			n, err := strconv.Atoi(v)
-			met = ok && err == nil && (r.above == nil || n > *r.above) && (r.below == nil || n < *r.below)
+			met = err == nil && (r.above == nil || n > *r.above) && (r.below == nil || n < *r.below)
 		}
-		if met == r.not {
-			return false
-		}
-	}
-	return true
+		return r.not == (met && (r.values == nil || slices.Contains(r.values, v)))
+	})
 }
 
 // Keys are the label keys that the selector looks at.
@@ -563,23 +559,16 @@ func (s Selector) Keys() (keys []string) {
 
 // parseSelector reads "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)", "k notin (a,b)", "k>1" and "k<1", joined by commas.
 // The error says what is wrong and with which requirement.
-func parseSelector(text string) (Selector, error) {
-	if strings.ContainsFunc(text, func(r rune) bool { return r > '~' || r < ' ' && r != '\t' && r != '\r' && r != '\n' }) {
-		return nil, fmt.Errorf("%q has a character that no label has", text)
-	}
-	if strings.TrimSpace(text) == "" {
+func parseSelector(text string) (s Selector, err error) {
+	if trimBlanks(text) == "" {
 		return nil, nil
 	}
-	var s Selector
-	depth, start := 0, 0
+	inside, start := false, 0
 	for i, c := range text + "," {
-		switch {
-		case c == '(':
-			depth++
-		case c == ')':
-			depth--
-		case c == ',' && depth == 0 || i == len(text): // a comma in parentheses separates values
-			part := strings.TrimSpace(text[start:i])
+		if c == '(' || c == ')' {
+			inside = c == '(' // there a comma separates values
+		} else if c == ',' && !inside || i == len(text) {
+			part := trimBlanks(text[start:i])
 			r, err := parseRequirement(part)
 			if err != nil {
 				return nil, fmt.Errorf("requirement %d %q: %w", len(s)+1, part, err)
@@ -590,54 +579,46 @@ func parseSelector(text string) (Selector, error) {
 	return s, nil
 }
 
+func trimBlanks(s string) string { return strings.Trim(s, " \t\r\n") }
+
 func parseRequirement(text string) (r requirement, err error) {
 	key, isNot := strings.CutPrefix(text, "!")
-	op := ""
-	if end := strings.IndexAny(key, " \t=!(<>"); end >= 0 && !isNot {
-		key, op = key[:end], strings.TrimSpace(key[end:])
+	rest := ""
+	if end := strings.IndexAny(text, " \t=!(<>"); end > 0 {
+		key, rest = text[:end], trimBlanks(text[end:])
 	}
-	r = requirement{key: strings.TrimSpace(key), not: isNot}
-	if err := checkLabelKey(r.key); err != nil {
+	r = requirement{key: trimBlanks(key), not: isNot}
+	if err := checkLabelKey(r.key); err != nil || rest == "" {
 		return r, err
 	}
-	if op == "" {
-		return r, nil
-	}
-	rest := strings.TrimLeft(op, "!=<>")
-	if rest == op {
-		rest = strings.TrimLeft(op, "abcdefghijklmnopqrstuvwxyz")
-	}
-	op, rest = op[:len(op)-len(rest)], strings.TrimSpace(rest)
+	operators := []string{"==", "=", "!=", "in", "notin", ">", "<", ""}
+	op := operators[slices.IndexFunc(operators, func(op string) bool { return strings.HasPrefix(rest, op) })]
+	value := trimBlanks(rest[len(op):])
 	switch op {
-	case "=", "==", "!=":
-		r.not, r.values = op == "!=", []string{rest}
+	case "":
+		word, _, _ := strings.Cut(rest, " ")
+		return r, fmt.Errorf("%q is no operator: use =, !=, in (a,b) or notin (a,b)", word)
 	case ">", "<":
-		n, err := strconv.Atoi(rest)
+		n, err := strconv.Atoi(value)
 		if err != nil {
-			return r, fmt.Errorf("%q is no number", rest)
+			return r, fmt.Errorf("%q is no number", value)
 		}
 		if r.above = &n; op == "<" {
 			r.above, r.below = nil, &n
 		}
+		return r, nil
 	case "in", "notin":
-		list, found := strings.CutPrefix(rest, "(")
-		list, closed := strings.CutSuffix(list, ")")
-		if !found || !closed {
+		if len(value) < 2 || value[0] != '(' || value[len(value)-1] != ')' {
 			return r, fmt.Errorf("%s needs values in parentheses: %s %s (a,b)", op, r.key, op)
 		}
-		r.not = op == "notin"
-		for v := range strings.SplitSeq(list, ",") {
-			r.values = append(r.values, strings.TrimSpace(v))
-		}
-	default:
-		return r, fmt.Errorf("%q is no operator: use =, !=, in (a,b) or notin (a,b)", cmp.Or(op, rest))
+		value = value[1 : len(value)-1]
 	}
-	for _, v := range r.values {
-		if err := checkLabelValue(v); err != nil {
-			return r, err
-		}
+	r.not = op == "!=" || op == "notin"
+	for v := range strings.SplitSeq(value, ",") {
+		r.values = append(r.values, trimBlanks(v))
+		err = cmp.Or(err, checkLabelValue(trimBlanks(v)))
 	}
-	return r, nil
+	return r, err
 }
 
 // checkLabelKey checks a key's syntax: an optional DNS prefix and "/", then a name of at most 63 characters.
@@ -645,38 +626,36 @@ func parseRequirement(text string) (r requirement, err error) {
 func checkLabelKey(key string) error {
 	prefix, name, found := strings.Cut(key, "/")
 	if !found {
-		prefix, name = "", key
+		name = key
 	} else if err := checkDNSName(prefix); err != nil {
 		return fmt.Errorf("label key %q: prefix %w", key, err)
 	}
-	if !isLabelName(name) {
+	if name == "" || checkLabelValue(name) != nil {
 		return fmt.Errorf("label key %q: the name must be 1 to 63 letters, digits, '-', '_' or '.', and begin and end with a letter or digit", key)
 	}
 	return nil
 }
 
 func checkLabelValue(v string) error {
-	if v != "" && !isLabelName(v) {
+	if v != "" && (len(v) > 63 || !isName(v, lowerCase+"ABCDEFGHIJKLMNOPQRSTUVWXYZ", "-_.")) {
 		return fmt.Errorf("label value %q must be at most 63 letters, digits, '-', '_' or '.', and begin and end with a letter or digit", v)
+	}
+	return nil
+}
+
+// checkDNSName checks a DNS-1123 subdomain, which also holds for a namespace's name (that has no dots and 63 characters).
+func checkDNSName(s string) error {
+	for part := range strings.SplitSeq(s, ".") {
+		if len(s) > 253 || !isName(part, lowerCase, "-") {
+			return fmt.Errorf("%q must be lower-case letters, digits, '-' and '.', and begin and end with a letter or digit, and have at most 253 of them", s)
+		}
 	}
 	return nil
 }
 
 const lowerCase = "abcdefghijklmnopqrstuvwxyz0123456789"
 
-func isLabelName(s string) bool {
-	return s != "" && len(s) <= 63 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_."+lowerCase) == "" && strings.Trim(s, "-_.") == s
-}
-
-// checkDNSName checks a DNS-1123 subdomain, which also holds for a namespace's name (that has no dots and 63 characters).
-func checkDNSName(s string) error {
-	for part := range strings.SplitSeq(s, ".") {
-		if part == "" || strings.Trim(part, "-"+lowerCase) != "" || strings.Trim(part, "-") != part {
-			return fmt.Errorf("%q must be lower-case letters, digits, '-' and '.', and begin and end with a letter or digit", s)
-		}
-	}
-	if len(s) > 253 {
-		return fmt.Errorf("%q is longer than 253 characters", s)
-	}
-	return nil
+// isName reports whether s is made of letters and marks, and begins and ends with a letter.
+func isName(s, letters, marks string) bool {
+	return s != "" && strings.Trim(s, letters+marks) == "" && strings.Trim(s, marks) == s
 }
