@@ -109,141 +109,134 @@ func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(
 
 // access is one cluster and one user, as found, and the credential that they come to.
 type access struct {
-	source             string
-	server, serverName string
-	insecure           bool   // the server's certificate is not verified
-	proxy              string // in place of the environment's
-	exec               *execPlugin
-	log                *Log
+	source, server, serverName string
+	proxy                      string // in place of the environment's
+	insecure                   bool   // the server's certificate is not verified
+	exec                       *execPlugin
+	log                        *Log
 
 	// What is renewed. mu guards it, and is held while a program runs, so that one run serves all who wait.
 	mu                   sync.Mutex
-	ca, cert, key, token part
-	now                  *Credential // the newest; at first without tls
+	ca, cert, key, token part        // the last three from exec, if there is one
+	now                  *Credential // the newest
 	made                 [][]byte    // CA, certificate and key that now.tls was made of: as long as they are the same, so is it
-	unfit                trouble     // those read last do not fit each other
+	unfit                bool        // those read last do not fit each other: said once
 }
 
-func (a *access) config() (*Config, error) {
-	if a.server == "" {
-		return nil, fmt.Errorf("%s: the cluster has no server: give it one, or -master", a.source)
-	} else if !strings.Contains(a.server, "://") {
+// refuseIf throws, if bad, what is wrong.
+func refuseIf(bad bool, format string, args ...any) {
+	if bad {
+		throw(fmt.Errorf(format, args...))
+	}
+}
+
+func (a *access) config() (_ *Config, err error) {
+	defer catch(&err)
+	refuseIf(a.server == "", "%s: the cluster has no server: give it one, or -master", a.source)
+	if !strings.Contains(a.server, "://") {
 		a.server = "https://" + a.server
 	}
 	u, err := url.Parse(a.server)
-	if u = cmp.Or(u, &url.URL{}); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.User != nil {
-		return nil, fmt.Errorf("%s: the server's address (%s://%s) must be https://HOST[:PORT][/PATH]", a.source, u.Scheme, u.Host)
-	}
+	u = cmp.Or(u, &url.URL{})
+	refuseIf(err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.User != nil,
+		"%s: the server's address (%s://%s) must be https://HOST[:PORT][/PATH]", a.source, u.Scheme, u.Host)
 	isHere := a.proxy == "" && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
-	if u.Scheme == "http" && (a.token.given() || a.exec != nil) && !isHere {
-		return nil, fmt.Errorf("%s: a token is not sent to %s over plain http: use https", a.source, u.Host)
-	}
-	a.now = &Credential{}
+	refuseIf(u.Scheme == "http" && (a.token.given() || a.exec != nil) && !isHere, "%s: a token is not sent to %s over plain http: use https", a.source, u.Host)
 	cfg := &Config{Source: a.source, Server: u, Proxy: http.ProxyFromEnvironment, Credential: a.credential}
 	if a.proxy != "" {
 		p, err := url.Parse(a.proxy)
-		if err != nil || p.Host == "" || !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, p.Scheme) {
-			return nil, fmt.Errorf("%s: the proxy-url must be http://, https:// or socks5:// and a HOST[:PORT]", a.source)
-		}
+		refuseIf(err != nil || p.Host == "" || !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, p.Scheme),
+			"%s: the proxy-url must be http://, https:// or socks5:// and a HOST[:PORT]", a.source)
 		cfg.Proxy = http.ProxyURL(p)
 	}
 	if a.insecure {
-		a.log.Warn("the server's certificate is not verified (insecure-skip-tls-verify): whoever is in between can read and change everything; give a certificate-authority", "server", u.Host)
+		a.log.Warn("the server's certificate is not verified (insecure-skip-tls-verify): whoever is in between can read and change everything; "+
+			"give a certificate-authority", "server", u.Host)
 	}
 	if u.Scheme == "https" && !a.token.given() && !a.cert.given() && a.exec == nil {
 		a.log.Warn("no credential was found (token, tokenFile, client-certificate or exec): requests are anonymous", "in", a.source)
 	}
-	if a.exec == nil {
-		_, err = a.credential(context.Background(), nil)
-	} else if err = cmp.Or(a.ca.read(false, a.log), a.exec.check()); err == nil {
-		// The program runs for the first request: if it fails then, that may pass.
+	a.now = &Credential{}
+	_, err = a.credential(context.Background(), nil)
+	refuseIf(err != nil, "%w", err)
+	if e := a.exec; e != nil {
+		_, err = exec.LookPath(e.command)
+		refuseIf(e.command == "", "%s: exec: there is no command in it", a.source)
+		refuseIf(e.apiVersion != "client.authentication.k8s.io/v1" && e.apiVersion != "client.authentication.k8s.io/v1beta1",
+			"%s: exec: the apiVersion %q is not known: client.authentication.k8s.io/v1 and v1beta1 are; let the tool that wrote this file write it anew",
+			a.source, e.apiVersion)
+		refuseIf(err != nil, "%s: exec: %q: %w; %s", a.source, e.command, errors.Unwrap(err), cmp.Or(e.hint, "install it, make it executable, or write its path"))
 		spec := map[string]any{"interactive": false}
-		if a.exec.cluster != nil {
-			spec["cluster"] = a.exec.cluster
-			maps.Copy(a.exec.cluster, map[string]any{"server": u.String(), "tls-server-name": a.serverName, "insecure-skip-tls-verify": a.insecure, "proxy-url": a.proxy, "certificate-authority-data": a.ca.data})
+		if e.cluster != nil {
+			spec["cluster"] = e.cluster
+			maps.Copy(e.cluster, map[string]any{"server": u.String(), "tls-server-name": a.serverName, "insecure-skip-tls-verify": a.insecure,
+				"proxy-url": a.proxy, "certificate-authority-data": a.ca.data})
 		}
-		info, _ := json.Marshal(map[string]any{"apiVersion": a.exec.apiVersion, "kind": "ExecCredential", "spec": spec})
-		a.exec.env = append(a.exec.env, "KUBERNETES_EXEC_INFO="+string(info))
-		_, err = a.makeTLS(nil, nil, "")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", a.source, err)
+		info, _ := json.Marshal(map[string]any{"apiVersion": e.apiVersion, "kind": "ExecCredential", "spec": spec})
+		e.env = append(e.env, "KUBERNETES_EXEC_INFO="+string(info))
 	}
 	return cfg, nil
 }
 
-// credential is Config.Credential.
-func (a *access) credential(ctx context.Context, refused *Credential) (*Credential, error) {
+// credential is Config.Credential. What is due, or refused, is renewed; now is replaced only if anything differs.
+func (a *access) credential(ctx context.Context, refused *Credential) (_ *Credential, err error) {
+	defer catch(&err)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	again := refused == a.now
-	for _, p := range []*part{&a.ca, &a.cert, &a.key, &a.token} {
-		if err := p.read(again, a.log); err != nil {
-			return nil, err
-		}
-	}
-	next := &Credential{token: string(a.token.data), tls: a.now.tls}
-	cert, key, from, what := a.cert.data, a.key.data, cmp.Or(a.token.from, a.source), fmt.Sprintf("%s and %s", &a.cert, &a.key)
-	if a.exec != nil { // then there is nothing else, see readUser
-		waiting := time.AfterFunc(slowList, func() { a.log.Info("still waiting for a credential", "program", a.exec.command, "limit", execTime) })
+	if a.exec != nil && a.now.tls != nil { // not for config, but for the first request: if it fails then, that may pass
+		defer time.AfterFunc(slowList, func() { a.log.Info("still waiting for a credential", "program", a.exec.command, "limit", a.exec.limit) }).Stop()
 		got, err := a.exec.credential(ctx, again)
-		waiting.Stop()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", a.source, err)
-		}
-		next.token, cert, key, from = got.Token, []byte(got.ClientCertificateData), []byte(got.ClientKeyData), a.exec.command
-		what = "what " + from + " gave"
+		refuseIf(err != nil, "%s: %w", a.source, err)
+		a.token.data, a.cert.data, a.key.data = []byte(got.Token), []byte(got.ClientCertificateData), []byte(got.ClientKeyData)
 	}
-	if strings.ContainsFunc(next.token, unicode.IsControl) {
-		return nil, fmt.Errorf("the token of %s has more than one line", from)
+	for _, p := range []*part{&a.ca, &a.cert, &a.key, &a.token} {
+		err := p.read(again, a.log)
+		refuseIf(err != nil, "%s: %w", a.source, err)
 	}
-	made := [][]byte{a.ca.data, cert, key}
-	var unfit error
-	if !slices.EqualFunc(made, a.made, bytes.Equal) {
-		t, err := a.makeTLS(cert, key, what)
-		if unfit = err; err == nil {
-			next.tls, a.made = t, made
-		} else if next.tls == nil {
-			return nil, err
-		}
-	}
-	a.unfit.tell(a.log, unfit)
-	if next.token == a.now.token && next.tls == a.now.tls {
+	token, from := string(a.token.data), cmp.Or(a.token.from, a.source)
+	refuseIf(strings.ContainsFunc(token, unicode.IsControl), "%s: the token of %s has more than one line", a.source, from)
+	t, err := a.makeTLS()
+	refuseIf(t == nil, "%s: %w", a.source, err)
+	if tell(a.log, &a.unfit, err); token == a.now.token && t == a.now.tls {
 		return a.now, nil
 	}
 	var tried []string
-	if next.tls.GetClientCertificate != nil {
-		pair, _ := next.tls.GetClientCertificate(nil)
+	if t.GetClientCertificate != nil {
+		pair, _ := t.GetClientCertificate(nil)
 		tried = append(tried, fmt.Sprintf("the client certificate of %s, valid until %s", pair.Leaf.Subject, pair.Leaf.NotAfter.Format(time.RFC3339)))
 	}
-	if next.token != "" {
+	if token != "" {
 		tried = append(tried, "the token of "+from)
 	}
-	next.tried = cmp.Or(strings.Join(tried, "; "), "nothing, as "+a.source+" has no credential")
-	a.now = next
-	return next, nil
+	a.now = &Credential{token, t, cmp.Or(strings.Join(tried, "; "), "nothing, as "+a.source+" has no credential")}
+	return a.now, nil
 }
 
-// makeTLS needs to know where the certificate and the key are from, for its error.
-func (a *access) makeTLS(cert, key []byte, from string) (*tls.Config, error) {
-	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.serverName, InsecureSkipVerify: a.insecure}
-	if len(a.ca.data) > 0 {
-		if t.RootCAs = x509.NewCertPool(); !t.RootCAs.AppendCertsFromPEM(a.ca.data) {
-			return nil, fmt.Errorf("no certificate in %s", &a.ca)
-		}
+// makeTLS returns what CA, certificate and key come to: now.tls as long as they are the same, and, with the error, also
+// where they do not fit each other.
+func (a *access) makeTLS() (t *tls.Config, err error) {
+	defer catch(&err)
+	made := [][]byte{a.ca.data, a.cert.data, a.key.data}
+	if t = a.now.tls; slices.EqualFunc(made, a.made, bytes.Equal) {
+		return t, nil
 	}
-	if len(cert) > 0 {
-		pair, err := tls.X509KeyPair(cert, key)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", from, err)
-		}
+	next := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.serverName, InsecureSkipVerify: a.insecure}
+	if len(a.ca.data) > 0 {
+		next.RootCAs = x509.NewCertPool()
+		refuseIf(!next.RootCAs.AppendCertsFromPEM(a.ca.data), "no certificate in %s", &a.ca)
+	}
+	if len(a.cert.data) > 0 {
+		pair, err := tls.X509KeyPair(a.cert.data, a.key.data)
+		refuseIf(err != nil, "%s and %s: %w", &a.cert, &a.key, err)
 		if time.Now().After(pair.Leaf.NotAfter) {
-			a.log.Warn("the client certificate has expired: renew it", "from", from, "expired", pair.Leaf.NotAfter)
+			a.log.Warn("the client certificate has expired: renew it", "from", a.cert.String(), "expired", pair.Leaf.NotAfter)
 		}
 		// Presented whatever CAs the server says that it accepts, as kubectl does.
-		t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+		next.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
-	return t, nil
+	a.made = made
+	return next, nil
 }
 
 // part is a piece of a credential: what was given, or what its file held when it was last read.
@@ -252,8 +245,8 @@ type part struct {
 	data        []byte
 	age         time.Duration // after which the file is read anew
 	readAt      time.Time
-	from        string // the file, once something was read of it
-	missing     trouble
+	from        string // the file, once something was read of it; or the program
+	missing     bool   // the file, or what was in it: said once
 }
 
 func (p *part) given() bool { return p.file != "" || len(p.data) > 0 }
@@ -267,31 +260,26 @@ func (p *part) read(now bool, log *Log) error {
 	}
 	p.readAt = time.Now()
 	data, err := os.ReadFile(p.file)
-	data = bytes.TrimSpace(data)
-	if err == nil && len(data) == 0 {
+	if data = bytes.TrimSpace(data); err == nil && len(data) == 0 {
 		err = fmt.Errorf("%s is empty", p.file)
 	}
-	if err != nil && len(p.data) == 0 {
+	if err == nil {
+		p.data, p.from = data, p.file
+	} else if len(p.data) == 0 {
 		return fmt.Errorf("%s: %w", p.field, err)
 	}
-	if p.missing.tell(log, err); err == nil {
-		p.data, p.from = data, p.file
-	}
+	tell(log, &p.missing, err)
 	return nil
 }
 
-// trouble is true from when a credential could not be renewed until it could: it is said once.
-type trouble bool
-
-// tell says when the trouble begins and when it ends.
-func (t *trouble) tell(log *Log, err error) {
-	switch {
-	case err != nil && !bool(*t):
+// tell says when a credential begins to fail to be renewed, and when that ends; failing is true in between.
+func tell(log *Log, failing *bool, err error) {
+	if err != nil && !*failing {
 		log.Warn("cannot read a credential, going on with what there was", "err", err)
-	case err == nil && bool(*t):
+	} else if err == nil && *failing {
 		log.Info("the credential can be read again")
 	}
-	*t = err != nil
+	*failing = err != nil
 }
 
 // execPlugin is a program that prints a credential.
@@ -315,20 +303,6 @@ type execStatus struct {
 	Token, ClientCertificateData, ClientKeyData string
 }
 
-// check reports what is wrong before the program ever runs.
-func (e *execPlugin) check() error {
-	if e.command == "" {
-		return errors.New("exec: there is no command in it")
-	}
-	if !slices.Contains([]string{"client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"}, e.apiVersion) {
-		return fmt.Errorf("exec: the apiVersion %q is not known: client.authentication.k8s.io/v1 and v1beta1 are; let the tool that wrote this file write it anew", e.apiVersion)
-	}
-	if _, err := exec.LookPath(e.command); err != nil {
-		return fmt.Errorf("exec: %q: %w; %s", e.command, errors.Unwrap(err), cmp.Or(e.hint, "install it, make it executable, or write its path"))
-	}
-	return nil
-}
-
 // credential returns what the program gave: now, if that has expired or, again, was refused. It is not run more often
 // than each execPause; until then it has the last word.
 func (e *execPlugin) credential(ctx context.Context, again bool) (*execStatus, error) {
@@ -343,14 +317,8 @@ func (e *execPlugin) credential(ctx context.Context, again bool) (*execStatus, e
 	return &e.got, e.err
 }
 
-func (e *execPlugin) run(ctx context.Context) (execStatus, error) {
-	var answer struct {
-		APIVersion, Kind string
-		Status           execStatus
-	}
-	if err := e.check(); err != nil {
-		return answer.Status, err
-	}
+func (e *execPlugin) run(ctx context.Context) (_ execStatus, err error) {
+	defer catch(&err)
 	ctx, cancel := context.WithTimeoutCause(ctx, e.limit, fmt.Errorf("it took longer than %v", e.limit))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, e.command, e.args...) // its stdin is empty
@@ -358,32 +326,23 @@ func (e *execPlugin) run(ctx context.Context) (execStatus, error) {
 	cmd.WaitDelay = time.Second // where its children hold its stdout open
 	var out, said capped
 	cmd.Stdout, cmd.Stderr = &out, &said
-	err := cmd.Run()
-	switch {
-	case ctx.Err() != nil:
-		err = context.Cause(ctx)
-	case len(out) == execOutput:
-		err = errors.New("it printed more than 1 MB")
-	case errors.Is(err, exec.ErrWaitDelay) || err == nil:
-		if err = json.Unmarshal(out, &answer); err != nil {
-			err = fmt.Errorf("what it printed (%d bytes) is no ExecCredential: %w", len(out), err)
-		}
-	default:
-		err = fmt.Errorf("%w, saying %q", err, oneLine(said, 300))
+	err = cmd.Run()
+	refuseIf(ctx.Err() != nil, "exec: %s: %w", e.command, context.Cause(ctx))
+	refuseIf(len(out) == execOutput, "exec: %s: it printed more than 1 MB", e.command)
+	refuseIf(err != nil && !errors.Is(err, exec.ErrWaitDelay), "exec: %s: %w, saying %q", e.command, err, oneLine(said, 300))
+	var answer struct {
+		APIVersion, Kind string
+		Status           execStatus
 	}
-	switch s := answer.Status; {
-	case err != nil:
-		err = fmt.Errorf("exec: %s: %w", e.command, err)
-	case answer.Kind != "ExecCredential" || answer.APIVersion != e.apiVersion:
-		err = fmt.Errorf("exec: %s printed a %q of %q, not an ExecCredential of %s", e.command, answer.Kind, answer.APIVersion, e.apiVersion)
-	case s.Token == "" && s.ClientCertificateData == "" || (s.ClientCertificateData == "") != (s.ClientKeyData == ""):
-		err = fmt.Errorf("exec: %s gave no token, and no clientCertificateData with clientKeyData", e.command)
-	case s.ClientCertificateData != "":
-		if _, err = tls.X509KeyPair([]byte(s.ClientCertificateData), []byte(s.ClientKeyData)); err != nil {
-			err = fmt.Errorf("exec: the certificate and key that %s gave: %w", e.command, err)
-		}
-	}
-	return answer.Status, err
+	err = json.Unmarshal(out, &answer)
+	refuseIf(err != nil, "exec: %s: what it printed (%d bytes) is no ExecCredential: %w", e.command, len(out), err)
+	refuseIf(answer.Kind != "ExecCredential" || answer.APIVersion != e.apiVersion,
+		"exec: %s printed a %q of %q, not an ExecCredential of %s", e.command, answer.Kind, answer.APIVersion, e.apiVersion)
+	token, cert, key := answer.Status.Token, answer.Status.ClientCertificateData, answer.Status.ClientKeyData
+	refuseIf(token == "" && cert == "" || (cert == "") != (key == ""), "exec: %s gave no token, and no clientCertificateData with clientKeyData", e.command)
+	_, err = tls.X509KeyPair([]byte(cert), []byte(key))
+	refuseIf(cert != "" && err != nil, "exec: the certificate and key that %s gave: %w", e.command, err)
+	return answer.Status, nil
 }
 
 // capped is the beginning of what a program prints; one that prints more than execOutput is cut off.
@@ -408,181 +367,154 @@ func (a *access) readKubeconfigs(files []string, contextName string) (err error)
 	defer catch(&err)
 	a.source = strings.Join(files, string(filepath.ListSeparator))
 	files = slices.DeleteFunc(files, func(file string) bool { return file == "" })
-	found, current := map[string]fields{}, "" // by kind and quoted name
+	found, current := map[string]node{}, "" // by kind and quoted name
 	for i, file := range slices.Backward(files) {
 		text, err := os.ReadFile(file)
 		empty := len(bytes.TrimSpace(text)) == 0
-		switch {
-		case empty && (err == nil || errors.Is(err, os.ErrNotExist)) && (i > 0 || len(found) > 0):
+		if empty && (err == nil || errors.Is(err, os.ErrNotExist)) && (i > 0 || len(found) > 0) {
 			continue // as kubectl does with one of a list
-		case err != nil:
-			return err
-		case empty && a.server == "":
-			return fmt.Errorf("%s is empty", file)
-		case empty:
-			return nil // -master will do
 		}
+		refuseIf(err != nil, "%w", err)
+		refuseIf(empty && a.server == "", "%s is empty", file) // but -master will do
 		tree, err := parseYAML(string(text))
-		if err != nil {
-			return fmt.Errorf("%s:%w", file, err)
-		}
-		k := fields{file: file, m: map[string]any{"": tree}}.sub("")
-		if kind := k.text("kind"); kind != "" && kind != "Config" {
-			k.fail("kind", fmt.Sprintf("is %q, not Config: this is no kubeconfig", kind))
-		}
-		if v := k.text("apiVersion"); v != "" && v != "v1" {
-			k.fail("apiVersion", fmt.Sprintf("is %q, and must be v1", v))
-		}
-		current = cmp.Or(k.text("current-context"), current)
-		here := map[string]bool{}
+		refuseIf(err != nil, "%s:%w", file, err)
+		root := node{file: file, value: tree}
+		kind, version := root.at("kind"), root.at("apiVersion")
+		refuseIf(cmp.Or(kind.text(), "Config") != "Config", "%s is %q, not Config: this is no kubeconfig", kind, kind.value)
+		refuseIf(cmp.Or(version.text(), "v1") != "v1", "%s is %q, and must be v1", version, version.value)
+		current = cmp.Or(root.at("current-context").text(), current)
 		for _, kind := range []string{"cluster", "user", "context"} {
-			for _, item := range k.items(kind + "s") {
-				entry := item.sub("")
-				name := fmt.Sprintf("%s %q", kind, entry.text("name"))
-				if here[name] {
-					entry.fail("name", "is that of another "+name)
-				}
-				here[name], found[name] = true, entry.sub(kind)
+			here := map[string]bool{}
+			for _, entry := range root.at(kind + "s").items() {
+				name := fmt.Sprintf("%s %q", kind, entry.at("name").text())
+				refuseIf(here[name], "%s is that of another %s", entry.at("name"), name)
+				here[name], found[name] = true, entry.at(kind)
 			}
 		}
 	}
-	there := func(kind string) string {
-		names := slices.DeleteFunc(slices.Sorted(maps.Keys(found)), func(s string) bool { return !strings.HasPrefix(s, kind+" ") })
-		return "there is: " + cmp.Or(strings.Join(names, ", "), "none")
-	}
-	pick := func(kind, name string) fields {
-		f, ok := found[fmt.Sprintf("%s %q", kind, name)]
-		if !ok {
-			throw(fmt.Errorf("%s: there is no %s %q (%s)", a.source, kind, name, there(kind)))
-		}
-		return f
+	pick := func(kind, name string) node {
+		there := slices.DeleteFunc(slices.Sorted(maps.Keys(found)), func(s string) bool { return !strings.HasPrefix(s, kind+" ") })
+		list := cmp.Or(strings.Join(there, ", "), "none")
+		n, ok := found[fmt.Sprintf("%s %q", kind, name)]
+		refuseIf(name == "" && kind == "context", "%s: no current-context: name one with -context (there is: %s)", a.source, list)
+		refuseIf(!ok, "%s: there is no %s %q (there is: %s)", a.source, kind, name, list)
+		return n
 	}
 	if contextName = cmp.Or(contextName, current); contextName == "" && a.server != "" {
 		return nil // -master will do
-	} else if contextName == "" {
-		return fmt.Errorf("%s: no current-context: name one with -context (%s)", a.source, there("context"))
 	}
 	context := pick("context", contextName)
 	a.source += ", context " + contextName
-	cluster := pick("cluster", context.text("cluster"))
-	a.server, a.serverName, a.proxy = cluster.text("server"), cluster.text("tls-server-name"), cluster.text("proxy-url")
-	a.ca, a.insecure = cluster.part("certificate-authority"), get[bool](cluster, "insecure-skip-tls-verify", "true or false, without quotes")
-	if a.insecure && a.ca.given() {
-		cluster.fail("insecure-skip-tls-verify", "excludes a certificate-authority: remove one of them")
-	}
-	if name := context.text("user"); name != "" {
+	cluster := pick("cluster", context.at("cluster").text())
+	a.server, a.serverName, a.proxy = cluster.at("server").text(), cluster.at("tls-server-name").text(), cluster.at("proxy-url").text()
+	insecure := cluster.at("insecure-skip-tls-verify")
+	a.ca, a.insecure = cluster.part("certificate-authority"), insecure.isTrue()
+	refuseIf(a.insecure && a.ca.given(), "%s excludes a certificate-authority: remove one of them", insecure)
+	if name := context.at("user").text(); name != "" {
 		a.readUser(pick("user", name), cluster)
 	}
 	return nil
 }
 
-func (a *access) readUser(f, cluster fields) {
+func (a *access) readUser(user, cluster node) {
 	const password, other = "use a token or a client-certificate: Kubernetes has had no passwords since 1.19", "give podcount an account of its own"
 	for _, no := range [][2]string{
 		{"auth-provider", "kubectl has dropped it, too: let the tool that wrote this file write it anew, with exec"},
 		{"username", password}, {"password", password}, {"as", other}, {"as-uid", other}, {"as-groups", other}, {"as-user-extra", other},
 	} {
-		if v := fmt.Sprint(f.m[no[0]]); v != "<nil>" && v != "" && v != "[]" && v != "map[]" {
-			f.fail(no[0], "is not supported: "+no[1])
-		}
+		field := user.at(no[0])
+		refuseIf(!slices.Contains([]string{"<nil>", "", "[]", "map[]"}, fmt.Sprint(field.value)), "%s is not supported: %s", field, no[1])
 	}
-	a.cert, a.key = f.part("client-certificate"), f.part("client-key")
-	if a.cert.given() && !a.key.given() {
-		f.fail("client-key", "is missing, and goes with the client-certificate")
-	}
-	a.token = part{field: "tokenFile", file: f.path("tokenFile"), data: bytes.TrimSpace([]byte(f.text("token"))), age: tokenAge}
+	a.cert, a.key = user.part("client-certificate"), user.part("client-key")
+	refuseIf(a.cert.given() && !a.key.given(), "%s is missing, and goes with the client-certificate", user.at("client-key"))
+	a.token = part{field: "tokenFile", file: user.at("tokenFile").path(), data: bytes.TrimSpace([]byte(user.at("token").text())), age: tokenAge}
 	secrets := []string{a.key.file, a.token.file}
-	if f.m["token"] != nil || f.m["client-key-data"] != nil {
-		secrets = append(secrets, f.file)
+	if user.at("token").value != nil || user.at("client-key-data").value != nil {
+		secrets = append(secrets, user.file)
 	}
 	for _, file := range secrets {
 		if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o004 != 0 && runtime.GOOS != "windows" {
 			a.log.Warn("everyone on this machine can read a file that holds a secret: chmod go-rwx it", "file", file)
 		}
 	}
-	e := f.sub("exec")
-	if e.m == nil || a.token.given() || a.cert.given() { // as kubectl has it
+	e := user.at("exec")
+	if e.value == nil || a.token.given() || a.cert.given() { // as kubectl has it
 		return
 	}
-	a.exec = &execPlugin{limit: execTime, apiVersion: e.text("apiVersion"), command: e.text("command"), hint: oneLine([]byte(e.text("installHint")), 1000)}
-	if strings.ContainsRune(a.exec.command, filepath.Separator) {
-		a.exec.command = e.path("command")
+	command := e.at("command").text()
+	if strings.ContainsRune(command, filepath.Separator) {
+		command = e.at("command").path()
 	}
-	for _, arg := range e.items("args") {
-		a.exec.args = append(a.exec.args, arg.text(""))
+	a.exec = &execPlugin{limit: execTime, apiVersion: e.at("apiVersion").text(), command: command, hint: oneLine([]byte(e.at("installHint").text()), 1000)}
+	a.token, a.cert, a.key = part{from: command}, part{field: "what " + command + " gave"}, part{} // a key alone is passed over
+	for _, arg := range e.at("args").items() {
+		a.exec.args = append(a.exec.args, arg.text())
 	}
-	for _, item := range e.items("env") {
-		a.exec.env = append(a.exec.env, item.sub("").text("name")+"="+item.sub("").text("value"))
+	for _, v := range e.at("env").items() {
+		a.exec.env = append(a.exec.env, v.at("name").text()+"="+v.at("value").text())
 	}
-	if e.text("interactiveMode") == "Always" {
-		e.fail("interactiveMode", "is Always, but podcount has nobody to ask: use a credential that needs no one")
-	}
-	if get[bool](e, "provideClusterInfo", "true or false, without quotes") {
+	mode := e.at("interactiveMode")
+	refuseIf(mode.text() == "Always", "%s is Always, but podcount has nobody to ask: use a credential that needs no one", mode)
+	if e.at("provideClusterInfo").isTrue() {
 		a.exec.cluster = map[string]any{}
-		for _, item := range cluster.items("extensions") {
-			if ext := item.sub(""); ext.text("name") == "client.authentication.k8s.io/exec" {
-				a.exec.cluster["config"] = ext.m["extension"]
+		for _, ext := range cluster.at("extensions").items() {
+			if ext.at("name").text() == "client.authentication.k8s.io/exec" {
+				a.exec.cluster["config"] = ext.at("extension").value
 			}
 		}
 	}
 }
 
-// fields is a map in a kubeconfig, read by exact names (encoding/json would take "Token" for "token"). A field that is
-// not what it must be is thrown, by its place; never its value, which may be a secret.
-type fields struct {
-	file, at string
-	m        map[string]any
+// node is a value in a kubeconfig. It may be a secret, so it prints as its place. Names are exact (encoding/json would
+// take "Token" for "token").
+type node struct {
+	file, place string
+	value       any
 }
 
-func (f fields) fail(name, why string) {
-	throw(fmt.Errorf("%s: %s %s", f.file, cmp.Or(strings.Trim(f.at+"."+name, "."), "this"), why))
-}
+func (n node) String() string { return n.file + ": " + cmp.Or(n.place, "this") }
 
-// get returns a field, or nothing where it is not there.
-func get[T any](f fields, name, kind string) (v T) {
-	v, ok := f.m[name].(T)
-	if !ok && f.m[name] != nil {
-		f.fail(name, "must be "+kind)
-	}
+// as returns the value, or nothing where there is none. One of another type is thrown.
+func as[T any](n node, kind string) T {
+	v, ok := n.value.(T)
+	refuseIf(!ok && n.value != nil, "%s must be %s", n, kind)
 	return v
 }
 
-func (f fields) text(name string) string {
-	return get[string](f, name, "a text: quote what looks like a number, or like true")
+func (n node) isTrue() bool { return as[bool](n, "true or false, without quotes") }
+
+func (n node) text() string {
+	return as[string](n, "a text: quote what looks like a number, or like true")
 }
 
-func (f fields) sub(name string) fields {
-	return fields{f.file, strings.Trim(f.at+"."+name, "."), get[map[string]any](f, name, "a map")}
+func (n node) at(name string) node {
+	return node{n.file, strings.Trim(n.place+"."+name, "."), as[map[string]any](n, "a map")[name]}
 }
 
-// items are the items of a list, each the field "" of a map whose place is the item's.
-func (f fields) items(name string) (items []fields) {
-	for i, v := range get[[]any](f, name, "a list") {
-		items = append(items, fields{f.file, strings.Trim(fmt.Sprintf("%s.%s[%d]", f.at, name, i), "."), map[string]any{"": v}})
+func (n node) items() (items []node) {
+	for i, v := range as[[]any](n, "a list") {
+		items = append(items, node{n.file, fmt.Sprintf("%s[%d]", n.place, i), v})
 	}
 	return items
 }
 
 // path is relative to the file that it stands in.
-func (f fields) path(name string) string {
-	file := f.text(name)
-	if file == "" || filepath.IsAbs(file) {
-		return file
+func (n node) path() string {
+	path := n.text()
+	if path != "" && !filepath.IsAbs(path) {
+		path, _ = filepath.Abs(filepath.Join(filepath.Dir(n.file), path)) // else a program beside its file were one of $PATH
 	}
-	file, _ = filepath.Abs(filepath.Join(filepath.Dir(f.file), file)) // else a program beside its file were one of $PATH
-	return file
+	return path
 }
 
 // part reads the fields name and name-data, of which the latter counts.
-func (f fields) part(name string) part {
-	data, err := base64.StdEncoding.DecodeString(f.text(name + "-data"))
-	if err != nil {
-		f.fail(name+"-data", "is not base64")
-	}
+func (n node) part(name string) part {
+	data, err := base64.StdEncoding.DecodeString(n.at(name + "-data").text())
+	refuseIf(err != nil, "%s is not base64", n.at(name+"-data"))
 	if len(data) > 0 {
 		return part{field: name + "-data", data: data}
 	}
-	return part{field: name, file: f.path(name), age: certAge}
+	return part{field: name, file: n.at(name).path(), age: certAge}
 }
 
 // Status is the error that the API server answers, or what an answer without one amounts to: the API's own Status.
