@@ -24,12 +24,7 @@ import (
 // Key names an object within its kind. Namespace is empty for cluster-scoped kinds.
 type Key struct{ Namespace, Name string }
 
-func (k Key) String() string {
-	if k.Namespace == "" {
-		return k.Name
-	}
-	return k.Namespace + "/" + k.Name
-}
+func (k Key) String() string { return strings.TrimPrefix(k.Namespace+"/"+k.Name, "/") }
 
 // MarshalText makes a Key a string in JSON, too.
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
@@ -49,11 +44,8 @@ func (m *Meta) meta() *Meta { return m }
 
 // Key is the object's place in the store and in the workqueue.
 func (m *Meta) Key() Key {
-	namespace, name, ok := strings.Cut(m.text[:m.key], "/")
-	if !ok {
-		return Key{Name: namespace}
-	}
-	return Key{namespace, name}
+	slash := strings.IndexByte(m.text[:m.key], '/') // -1: no namespace
+	return Key{m.text[:max(slash, 0)], m.text[slash+1 : m.key]}
 }
 
 // UID tells an object from another that had its name before.
@@ -79,27 +71,69 @@ type Pod struct {
 }
 
 func (p *Pod) same(o *Pod) bool { return p.NodeName == o.NodeName && maps.Equal(p.Labels, o.Labels) }
-
-func (p *Pod) take(it *item) { p.NodeName = it.intern(it.Spec.NodeName) }
+func (p *Pod) take(it *item)    { p.NodeName = it.intern(it.Spec.NodeName) }
 
 // Node is a node as podcount sees it: its name and the labels in question.
 // https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/node-v1/
 type Node struct{ Meta }
 
 func (n *Node) same(o *Node) bool { return maps.Equal(n.Labels, o.Labels) }
+func (n *Node) take(*item)        {}
 
-func (n *Node) take(*item) {}
+// Count is a custom resource, see deploy/count-crd.yaml: it says how many pods of a name its namespace should have.
+type Count struct {
+	Meta
+	countFields
+}
+
+type countFields struct {
+	Generation int64 // goes up with each change of the spec
+	Name       string
+	Want       int
+	Invalid    string // what is wrong with the spec; then Name or Want says nothing
+	Status     countStatus
+}
+
+// countStatus is a Count's status, each field as JSON writes it, and empty where it is not there.
+type countStatus struct {
+	Healthy            rawJSON `json:"healthy,omitempty"`
+	Count              rawJSON `json:"count,omitempty"`
+	ObservedGeneration rawJSON `json:"observedGeneration,omitempty"`
+}
+
+func (c *Count) same(o *Count) bool { return c.countFields == o.countFields }
+
+func (c *Count) take(it *item) {
+	c.countFields = countFields{Generation: it.Metadata.Generation, Status: it.Status}
+	var err error
+	if json.Unmarshal([]byte(it.Spec.Name), &c.Name) != nil || c.Name == "" {
+		c.Invalid = fmt.Sprintf("spec.name is %.100s, and must be the name of an app", cmp.Or(it.Spec.Name, "missing"))
+	} else if c.Want, err = strconv.Atoi(string(it.Spec.Count)); err != nil || c.Want < 0 {
+		c.Invalid = fmt.Sprintf("spec.count is %.100s, and must be a whole number, 0 or more", cmp.Or(it.Spec.Count, "missing"))
+	}
+}
 
 // Kind is all that the generic code has to know of a kind.
 type Kind[T Object[T]] struct {
 	Name         string   // as in the API: Pod
-	Path         string   // of the collection: /api/v1/pods
+	API          string   // /api/v1, /apis/GROUP/VERSION; what is under /apis/ may be missing, and come and go
+	Resource     string   // pods
+	Namespace    string   // look at this one only; "": all, or there are none
 	Selector     string   // labelSelector, evaluated by the server
 	Fields       string   // fieldSelector, evaluated by the server
 	Protobuf     bool     // ask for protobuf first: custom resources have none
 	MetadataOnly bool     // spec and status are not needed: ask for PartialObjectMetadata
 	Keep         []string // the keys of the labels that stay in memory
+	Lenient      bool     // no schema guards it: a spec or status that is no object is read as an empty one
 	New          func() T
+}
+
+// path is that of all objects; with a namespace, of those in it.
+func (k *Kind[T]) path(namespace string) string {
+	if namespace != "" {
+		namespace = "/namespaces/" + namespace
+	}
+	return k.API + namespace + "/" + k.Resource
 }
 
 // newerVersion reports whether resourceVersion a is later than b: both are decimals of any length (KEP-5504). What is
@@ -110,26 +144,25 @@ func newerVersion(a, b string) bool {
 		return a != b
 	}
 	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
-	if len(a) != len(b) {
-		return len(a) > len(b)
-	}
-	return a > b
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) > 0
 }
 
 // Store is the map-backed cache of one kind. Anyone may read; its reflector alone lists and applies; who writes to the
 // server may say so with Written.
 type Store[T Object[T]] struct {
-	index func(T) string // the value under which Count finds an object; may be nil
+	index    []func(T) string // the values under which Count finds an object
+	versions bool             // each new version is a change, even if nothing that is kept has changed
 
-	mu     sync.RWMutex   // guards all below
-	items  map[string]T   // by namespace/name, which is the beginning of the object's own text
-	counts map[string]int // by index value, kept under the lock that changes items, from the old and the new object
-	list   uint32         // the number of the newest list
-	listed bool           // a list is complete
+	mu      sync.RWMutex            // guards all below
+	items   map[string]T            // by namespace/name, which is the beginning of the object's own text
+	counts  map[string]int          // by index value, kept under the lock that changes items, from the old and the new object
+	members map[string]map[string]T // the same objects, by index value and key; nil unless By is wanted
+	list    uint32                  // the number of the newest list
+	listed  bool                    // a list is complete
 }
 
-// NewStore makes an empty store. index names the value by which Count counts an object, "" for none; it may be nil.
-func NewStore[T Object[T]](index func(T) string) *Store[T] {
+// NewStore makes an empty store. Each index names a value by which Count and By find an object, "" for none.
+func NewStore[T Object[T]](index ...func(T) string) *Store[T] {
 	return &Store[T]{index: index, items: map[string]T{}, counts: map[string]int{}}
 }
 
@@ -154,6 +187,13 @@ func (s *Store[T]) Count(v string) int {
 	return s.counts[v]
 }
 
+// By returns the objects that have an index value v, in no order and in O(1) of the others. It needs Store.members.
+func (s *Store[T]) By(v string) []T {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Collect(maps.Values(s.members[v]))
+}
+
 // All returns every object, in no order.
 func (s *Store[T]) All() []T {
 	s.mu.RLock()
@@ -161,45 +201,56 @@ func (s *Store[T]) All() []T {
 	return slices.AppendSeq(make([]T, 0, len(s.items)), maps.Values(s.items))
 }
 
-func (s *Store[T]) countLocked(obj T, by int) {
-	var none T
-	if s.index == nil || obj == none {
-		return
-	}
-	if v := s.index(obj); v != "" {
-		if s.counts[v] += by; s.counts[v] == 0 {
+// countLocked takes the object under k into the indexes (by is 1), or out of them (-1).
+func (s *Store[T]) countLocked(k string, obj T, by int) {
+	for _, index := range s.index {
+		v := index(obj)
+		if v == "" {
+			continue
+		}
+		s.counts[v] += by
+		switch {
+		case s.counts[v] == 0:
 			delete(s.counts, v)
+			delete(s.members, v)
+		case by < 0:
+			delete(s.members[v], k)
+		case s.members != nil:
+			if s.members[v] == nil {
+				s.members[v] = map[string]T{}
+			}
+			s.members[v][k] = obj
 		}
 	}
 }
 
-// setLocked makes obj the object under k; nil removes it.
-func (s *Store[T]) setLocked(k string, obj T) {
+// Delta is one change of the cache: Old is nil for an object that is new, New for one that went. With both the same nothing
+// has changed, but somebody wants to begin with what there is. Another uid under an object's name makes it two deltas.
+type Delta[T Object[T]] struct{ Old, New T }
+
+func (d Delta[T]) Key() Key { return cmp.Or(d.New, d.Old).meta().Key() }
+
+// setLocked makes obj the object under k, nil removes it, and returns what changed.
+func (s *Store[T]) setLocked(k string, obj T) []Delta[T] {
 	var none T
 	old := s.items[k]
-	s.countLocked(old, -1)
-	s.countLocked(obj, +1)
-	if obj == none {
-		delete(s.items, k)
-		return
-	}
 	if old != none {
-		obj.meta().list = old.meta().list
+		s.countLocked(k, old, -1)
 	}
-	s.items[k] = obj
-}
-
-// Delta is one change of the cache: Old is nil for an object that is new, New is nil for one that went. An object that
-// came back under its name with another uid is two deltas.
-type Delta[T any] struct{ Old, New T }
-
-func deltas[T Object[T]](old, obj T) []Delta[T] {
-	var none T
+	if obj != none {
+		s.countLocked(k, obj, +1)
+		s.items[k] = obj
+	} else {
+		delete(s.items, k)
+	}
 	switch {
-	case old == none && obj == none, old != none && obj != none && old.meta().UID() == obj.meta().UID() && old.same(obj):
+	case old == obj: // there was none
 		return nil
-	case old != none && obj != none && old.meta().UID() != obj.meta().UID():
+	case old == none || obj == none:
+	case old.meta().UID() != obj.meta().UID():
 		return []Delta[T]{{Old: old}, {New: obj}}
+	case old.same(obj) && !(s.versions && old.meta().text != obj.meta().text):
+		return nil
 	}
 	return []Delta[T]{{old, obj}}
 }
@@ -207,31 +258,27 @@ func deltas[T Object[T]](old, obj T) []Delta[T] {
 // Apply takes one watch event (ADDED, MODIFIED or DELETED) and returns what changed. An event that is older than what
 // the store knows of the object changes nothing. (A DELETED from a selector carries the old content, but a new version.)
 func (s *Store[T]) Apply(event string, obj T) []Delta[T] {
-	var none T
-	k, v := obj.meta().text[:obj.meta().key], obj.meta().ResourceVersion()
+	k, version := obj.meta().text[:obj.meta().key], obj.meta().ResourceVersion()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.items[k]
-	if old != none && v != old.meta().ResourceVersion() && !newerVersion(v, old.meta().ResourceVersion()) {
+	if old, ok := s.items[k]; ok && version != old.meta().ResourceVersion() && !newerVersion(version, old.meta().ResourceVersion()) {
 		return nil
 	}
 	if event == "DELETED" {
-		obj = none
+		obj = *new(T)
 	}
-	s.setLocked(k, obj)
-	return deltas(old, obj)
+	return s.setLocked(k, obj)
 }
 
 // Written takes the object with which the server answered our own write, so that the cache need not wait for the watch.
 // It only ever replaces the same object (by uid) by a newer version of it: what the watch has removed stays removed.
 func (s *Store[T]) Written(obj T) {
-	var none T
-	k := obj.meta().text[:obj.meta().key]
+	m := obj.meta()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.items[k]
-	if old != none && old.meta().UID() == obj.meta().UID() && newerVersion(obj.meta().ResourceVersion(), old.meta().ResourceVersion()) {
-		s.setLocked(k, obj)
+	if old, ok := s.items[m.text[:m.key]]; ok && old.meta().UID() == m.UID() && newerVersion(m.ResourceVersion(), old.meta().ResourceVersion()) {
+		m.list = old.meta().list // one that is under way has seen it
+		s.setLocked(m.text[:m.key], obj)
 	}
 }
 
@@ -254,16 +301,15 @@ func (s *Store[T]) List() *Listing[T] {
 // Add takes the list's next object, and the bytes of its text, which become a string only if they have to. It reports
 // whether it keeps the object; else the caller may use it again.
 func (l *Listing[T]) Add(obj T, text []byte) (kept bool) {
-	var none T
 	l.n++
 	m := obj.meta()
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
-	if cur := l.store.items[string(text[:m.key])]; cur != none && cur.meta().text == string(text) && cur.meta().uid == m.uid && cur.same(obj) {
+	if cur, ok := l.store.items[string(text[:m.key])]; ok && cur.meta().text == string(text) && cur.meta().uid == m.uid && cur.same(obj) {
 		cur.meta().list = l.number
 		return false
 	}
-	m.text = string(text)
+	m.text, m.list = string(text), l.number
 	l.changed[m.text[:m.key]] = obj
 	return true
 }
@@ -271,48 +317,53 @@ func (l *Listing[T]) Add(obj T, text []byte) (kept bool) {
 // Commit makes the list the truth, whatever versions its objects carry (etcd may have been restored from a backup), and
 // returns what changed: added, updated and removed. For the first list it returns nil: that is all the store, twice.
 func (l *Listing[T]) Commit() (ds []Delta[T]) {
-	var none T
 	s := l.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first := !s.listed && len(s.items) == 0
 	if s.listed = true; first {
 		s.items = l.changed
+		for k, obj := range s.items {
+			s.countLocked(k, obj, +1)
+		}
+		return nil
 	}
 	for k, obj := range l.changed {
-		if obj.meta().list = l.number; first {
-			s.countLocked(obj, +1)
-			continue
-		}
-		ds = append(ds, deltas(s.items[k], obj)...)
-		s.setLocked(k, obj)
-		obj.meta().list = l.number
+		ds = append(ds, s.setLocked(k, obj)...)
 	}
 	for k, obj := range s.items {
 		if obj.meta().list != l.number {
-			ds = append(ds, Delta[T]{Old: obj})
-			s.setLocked(k, none)
+			ds = append(ds, s.setLocked(k, *new(T))...)
 		}
 	}
 	return ds
 }
 
 // objectLimit is how many bytes an object may have in protobuf: etcd holds 1.5 MB, an API server takes 3 MB. In JSON it
-// may have more, as that writes "<" as "\u003c", and whoever may make pods may make them of nothing else.
-// textLimit is how long a text in protobuf may be, and Meta.text. internLimit is how many texts a decoder remembers.
+// may have thrice that, as "<" is "\u003c" there, and whoever may make pods may make them of nothing else.
 const (
 	objectLimit = 8 << 20
-	jsonLimit   = 3 * objectLimit
-	textLimit   = 64 << 10
-	internLimit = 8192
+	textLimit   = 64 << 10 // of a text in protobuf, and of Meta.text
+	internLimit = 8192     // how many texts a decoder remembers
 )
 
-// item is one object on its way from the wire into memory: what any kind reads of it, from JSON or from protobuf. The
-// next one overwrites it. One more field needs a place here, a line in reset, its number in fields, and a kind that
-// takes and compares it.
+// item is one object on its way from the wire into memory: what any kind reads of it. The next one overwrites it. One
+// more field needs a place here, a line in reset, its number in schema, and a kind that takes and compares it.
 type item struct {
-	Metadata itemMeta `json:"metadata"`
-	Spec     itemSpec `json:"spec"`
+	Metadata struct {
+		Namespace       buffer            `json:"namespace"`
+		Name            buffer            `json:"name"`
+		UID             buffer            `json:"uid"`
+		ResourceVersion buffer            `json:"resourceVersion"`
+		Generation      int64             `json:"generation"`
+		Labels          map[string]string `json:"labels"` // by protobuf, those that Kind.Keep names
+	} `json:"metadata"`
+	Spec struct {
+		NodeName buffer  `json:"nodeName"`
+		Name     rawJSON `json:"name"`
+		Count    rawJSON `json:"count"`
+	} `json:"spec"`
+	Status countStatus `json:"status"`
 
 	text  buffer // as in Meta
 	key   int    // where the key ends in it
@@ -321,22 +372,19 @@ type item struct {
 	sets  map[string]map[string]string
 }
 
-type itemMeta struct {
-	Namespace       buffer            `json:"namespace"`
-	Name            buffer            `json:"name"`
-	UID             buffer            `json:"uid"`
-	ResourceVersion buffer            `json:"resourceVersion"`
-	Labels          map[string]string `json:"labels"` // by protobuf, those that Kind.Keep names
+// rawJSON is a value of JSON as it is written, of whatever type; null and what is not there are empty.
+type rawJSON string
+
+func (r *rawJSON) UnmarshalJSON(b []byte) error {
+	*r = rawJSON(strings.TrimPrefix(string(b), "null"))
+	return nil
 }
 
-type itemSpec struct {
-	NodeName buffer `json:"nodeName"`
-}
+func (r rawJSON) MarshalJSON() ([]byte, error) { return []byte(r), nil }
 
-// buffer is a text in memory that is used again for the next one.
+// buffer is a text in memory that is used again for the next one. From JSON it is copied.
 type buffer []byte
 
-// UnmarshalText copies a string of JSON.
 func (t *buffer) UnmarshalText(b []byte) error {
 	*t = append((*t)[:0], b...)
 	return nil
@@ -374,19 +422,18 @@ func newDecoder[T Object[T]](kind *Kind[T]) *decoder[T] {
 
 // reset forgets the last item.
 func (d *decoder[T]) reset() {
-	m := &d.item.Metadata
-	m.Namespace, m.Name, m.UID, m.ResourceVersion = m.Namespace[:0], m.Name[:0], m.UID[:0], m.ResourceVersion[:0]
+	m, spec := &d.item.Metadata, &d.item.Spec
+	m.Namespace, m.Name, m.UID, m.ResourceVersion, spec.NodeName = m.Namespace[:0], m.Name[:0], m.UID[:0], m.ResourceVersion[:0], spec.NodeName[:0]
 	clear(m.Labels)
-	d.item.Spec.NodeName = d.item.Spec.NodeName[:0]
+	m.Generation, spec.Name, spec.Count, d.item.Status = 0, "", "", countStatus{}
 }
 
-// object makes an object of the item, but for its text: that stands in item.text. The object is spare, until the caller
-// takes it by clearing that.
+// object makes an object of the item, but for its text: that stands in item.text. Who keeps the object clears spare.
 func (d *decoder[T]) object() (obj T, err error) {
 	it, m := &d.item, &d.item.Metadata
-	it.text = it.text[:0]
+	it.text = append(it.text[:0], m.Namespace...)
 	if len(m.Namespace) > 0 {
-		it.text = append(append(it.text, m.Namespace...), '/')
+		it.text = append(it.text, '/')
 	}
 	it.text = append(it.text, m.Name...)
 	it.key = len(it.text)
@@ -398,8 +445,7 @@ func (d *decoder[T]) object() (obj T, err error) {
 	if len(it.text) >= textLimit || bytes.IndexByte(m.Name, '/') >= 0 || bytes.IndexByte(m.Namespace, '/') >= 0 || bytes.ContainsRune(it.text, utf8.RuneError) {
 		return obj, fmt.Errorf("%s %.300q: too long, or with characters that no name has", d.kind.Name, it.text[:it.key])
 	}
-	var none T
-	if d.spare == none {
+	if d.spare == *new(T) {
 		d.spare = d.kind.New()
 	}
 	o := d.spare.meta()
@@ -410,31 +456,21 @@ func (d *decoder[T]) object() (obj T, err error) {
 
 // labels are the item's, as far as Kind.Keep names them.
 func (d *decoder[T]) labels() map[string]string {
-	all, set := d.item.Metadata.Labels, d.item.set[:0]
+	it, labels := &d.item, d.item.Metadata.Labels
+	maps.DeleteFunc(labels, func(k, _ string) bool { return !slices.Contains(d.kind.Keep, k) })
+	it.set = it.set[:0]
 	for _, key := range d.kind.Keep {
-		if v, ok := all[key]; ok {
-			set = strconv.AppendQuote(append(set, key...), v)
+		if v, ok := labels[key]; ok {
+			it.set = strconv.AppendQuote(append(it.set, key...), v)
 		}
 	}
-	if d.item.set = set; len(set) == 0 {
-		return nil
-	}
-	return intern(d.item.sets, set, func(string) map[string]string {
-		kept := map[string]string{}
-		for _, key := range d.kind.Keep {
-			if v, ok := all[key]; ok {
-				kept[key] = v
-			}
-		}
-		return kept
-	})
+	return intern(it.sets, it.set, func(string) map[string]string { return maps.Collect(maps.All(labels)) }) // a Clone would be too large
 }
 
 // own is object, with its text: it is the caller's.
 func (d *decoder[T]) own() (obj T, err error) {
-	var none T
 	if obj, err = d.object(); err == nil {
-		obj.meta().text, d.spare = string(d.item.text), none
+		obj.meta().text, d.spare = string(d.item.text), *new(T)
 	}
 	return obj, err
 }
@@ -442,10 +478,21 @@ func (d *decoder[T]) own() (obj T, err error) {
 // parse reads one object of JSON.
 func (d *decoder[T]) parse(data []byte) (obj T, err error) {
 	d.reset()
-	if err := json.Unmarshal(data, &d.item); err != nil {
+	if err := d.decode(json.NewDecoder(bytes.NewReader(data)), &d.item); err != nil {
 		return obj, err
 	}
 	return d.own()
+}
+
+// decode reads the next value of JSON. A lenient kind is forgiven: encoding/json reads on behind a value of the wrong type.
+func (d *decoder[T]) decode(s *json.Decoder, v any) error {
+	if err := s.Decode(v); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if !d.kind.Lenient || !errors.As(err, &wrong) || wrong.Field != "spec" && wrong.Field != "status" {
+			return fmt.Errorf("behind byte %d: %w", s.InputOffset(), err)
+		}
+	}
+	return nil
 }
 
 // ListMeta is a list's own metadata.
@@ -457,31 +504,31 @@ type ListMeta struct {
 // list reads a list as it arrives, object by object, so that it is never held whole, and calls add, which is
 // Listing.Add, for each. Errors name the item's number and the place in it.
 func (d *decoder[T]) list(r io.Reader, protobuf bool, add func(obj T, text []byte) (kept bool)) (meta ListMeta, err error) {
+	defer catch(&err)
 	n := 0
-	item := func(read func() error) error {
-		d.reset()
-		err := read()
+	item := func(err error) { // it has been read, or err says why not
+		var obj T
 		if err == nil {
-			var obj, none T
-			if obj, err = d.object(); err == nil && add(obj, d.item.text) {
-				d.spare = none
-			}
+			obj, err = d.object()
 		} else if n > 0 {
 			err = fmt.Errorf("after %.300s: %w", d.item.text[:d.item.key], err)
 		}
 		if err != nil {
-			return fmt.Errorf("item %d: %w", n, err)
+			throw(fmt.Errorf("items: item %d: %w", n, err))
+		}
+		if add(obj, d.item.text) {
+			d.spare = *new(T)
 		}
 		n++
-		return nil
+		d.reset()
 	}
-	src := &source{r: r, piece: jsonLimit, end: math.MaxInt64}
+	d.reset()
+	read := d.listJSON
 	if protobuf {
-		err = d.listProtobuf(src, &meta, item)
-	} else {
-		err = d.listJSON(src, &meta, item)
+		read = d.listProtobuf
 	}
-	if err == nil && meta.ResourceVersion == "" {
+	isList, err := read(newSource(r), &meta, item)
+	if err == nil && (!isList || meta.ResourceVersion == "") {
 		err = errors.New("no items or no metadata.resourceVersion in it: not a list")
 	}
 	return meta, err
@@ -490,53 +537,33 @@ func (d *decoder[T]) list(r io.Reader, protobuf bool, add func(obj T, text []byt
 // source is what a stream is read from. It remembers how far that is, and how it ended.
 type source struct {
 	r       io.Reader
-	piece   int64 // how many bytes may be held at a time
-	at, end int64 // bytes read, and how many may be
+	json    *json.Decoder // that reads from it, if there is one: it holds what is behind its InputOffset,
+	piece   int64         // and may hold so much
+	at, end int64         // bytes read, and how many may be
 	err     error
 }
 
+func newSource(r io.Reader) *source { return &source{r: r, piece: 3 * objectLimit, end: math.MaxInt64} }
+
 func (s *source) Read(p []byte) (int, error) {
+	if s.json != nil {
+		s.end = s.json.InputOffset() + s.piece
+	}
 	if s.at >= s.end {
 		return 0, fmt.Errorf("more than %d bytes in one piece, before byte %d", s.piece, s.at)
 	}
 	n, err := s.r.Read(p[:min(int64(len(p)), s.end-s.at)])
-	s.at += int64(n)
-	if err != nil {
-		s.err = err
-	}
+	s.at, s.err = s.at+int64(n), err
 	return n, err
 }
 
-// jsonStream is a json.Decoder that holds no value of more than jsonLimit bytes.
-type jsonStream struct {
-	*json.Decoder
-	src *source
-}
-
-// next lets the next token or value have jsonLimit bytes. (The decoder reads more only if it needs more.)
-func (s jsonStream) next() *json.Decoder {
-	s.src.end = max(s.src.at, s.InputOffset()+s.src.piece)
-	return s.Decoder
-}
-
-func (s jsonStream) Decode(v any) error {
-	err := s.next().Decode(v)
-	if err != nil {
-		err = fmt.Errorf("behind byte %d: %w", s.InputOffset(), err)
-	}
-	return err
-}
-
-// eachField walks one JSON object; read is called behind each field's name and must take the value. The error is io.EOF
-// only where there is nothing at all.
-func (s jsonStream) eachField(read func(field string) error) error {
-	if t, err := s.next().Token(); err != nil {
-		return err
-	} else if t != json.Delim('{') {
-		return fmt.Errorf("%v instead of an object", t)
+// eachField walks one JSON object; read must take the value of each field. Where there is nothing at all, it is io.EOF.
+func eachField(s *json.Decoder, read func(field string) error) error {
+	if t, err := s.Token(); err != nil || t != json.Delim('{') {
+		return cmp.Or(err, fmt.Errorf("%v instead of an object", t))
 	}
 	for {
-		t, err := s.next().Token()
+		t, err := s.Token()
 		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
@@ -549,37 +576,30 @@ func (s jsonStream) eachField(read func(field string) error) error {
 	}
 }
 
-func (d *decoder[T]) listJSON(src *source, meta *ListMeta, item func(read func() error) error) error {
-	s := jsonStream{json.NewDecoder(src), src}
-	decode := func() error { return s.Decode(&d.item) }
-	items := false
-	err := s.eachField(func(field string) error {
+func (d *decoder[T]) listJSON(src *source, meta *ListMeta, item func(error)) (isList bool, err error) {
+	s := json.NewDecoder(src)
+	src.json = s
+	err = eachField(s, func(field string) error {
 		switch field {
 		case "metadata":
-			return s.Decode(meta)
+			return d.decode(s, meta)
 		case "items":
-			items = true
-			t, err := s.next().Token()
+			isList = true
+			t, err := s.Token()
 			if err != nil || t == nil { // "items":null is an empty list
 				return err
-			}
-			if t != json.Delim('[') {
+			} else if t != json.Delim('[') {
 				return errors.New("not a list")
 			}
-			for s.next().More() {
-				if err := item(decode); err != nil {
-					return err
-				}
+			for s.More() {
+				item(d.decode(s, &d.item))
 			}
-			_, err = s.next().Token()
+			_, err = s.Token()
 			return err
 		}
-		return s.Decode(new(json.RawMessage)) // skip it
+		return d.decode(s, new(json.RawMessage)) // skip it
 	})
-	if !items {
-		meta.ResourceVersion = ""
-	}
-	return err
+	return isList, err
 }
 
 // protobuf reads messages as they arrive, and holds none of them: what nobody asks for is skipped. What is wrong is
@@ -588,8 +608,7 @@ type protobuf struct {
 	*bufio.Reader
 	src *source
 
-	// The field in hand.
-	field  int    // its number, behind those of the fields that it lies in, two digits each: 111 is field 11 of field 1
+	field  int    // the number of the field in hand, behind those of the fields that it lies in, two digits each: 111 is field 11 of field 1
 	wire   uint64 // its type: https://protobuf.dev/programming-guides/encoding/
 	end    int64  // where it ends
 	number uint64 // its value, with wire type 0
@@ -623,12 +642,9 @@ func (p *protobuf) fail(err error) {
 	}
 }
 
-// ended reports whether nothing more comes.
+// ended reports whether nothing more comes. (Any other error comes again with the next read.)
 func (p *protobuf) ended() bool {
 	_, err := p.Peek(1)
-	if err != io.EOF {
-		p.fail(err)
-	}
 	return err == io.EOF
 }
 
@@ -646,42 +662,32 @@ func (p *protobuf) bytes(n int64) []byte {
 	return b
 }
 
-// text is the value of the field in hand.
-func (p *protobuf) text(t *buffer) {
+// text is the value of the field in hand, until something else is read.
+func (p *protobuf) text() []byte {
 	p.check(p.wire == 2, "no text but wire type %d", int64(p.wire))
 	b := p.bytes(p.end - p.at())
 	p.check(utf8.Valid(b), "not UTF-8")
-	*t = append((*t)[:0], b...)
-}
-
-func (p *protobuf) string() string {
-	var t buffer
-	p.text(&t)
-	return string(t)
-}
-
-func (p *protobuf) int() int {
-	p.check(p.wire == 0, "no number but wire type %d", int64(p.wire))
-	return int(p.number)
+	return b
 }
 
 // magic begins each answer, and each object in a watch. Behind it stands a message Unknown, whose field 2 is the object.
 func (p *protobuf) magic() {
-	b := p.bytes(4)
-	if string(b) != "k8s\x00" {
+	if b := p.bytes(4); string(b) != "k8s\x00" {
 		p.fail(fmt.Errorf("%q in place of \"k8s\\x00\"", b))
 	}
 	p.Discard(4)
 }
 
-// walk goes through the message that ends at end. It calls visit with each field, to read it, or to walk through it by
-// returning true; what visit leaves is skipped. Before the first field, path is 0. The outermost message has no length:
-// its end is math.MaxInt64.
-func (p *protobuf) walk(path int, end int64, visit func(field int) (enter bool)) {
+// schema says what becomes of the fields of a message, by their numbers: a *buffer, *string or *int takes the value, a
+// func() reads it, an enter is walked through, by the same fields. What is not among them is skipped.
+type schema map[int]any
+type enter struct{}
+
+// walk goes through the message that ends at end; the outermost has no length: math.MaxInt64. At first, path is 0.
+func (p *protobuf) walk(path int, end int64, known schema) {
 	for p.at() < end && (end < math.MaxInt64 || !p.ended()) {
-		tag := p.varint()
-		number, size := tag>>3, uint64(0)
-		p.field, p.wire = path*100+int(min(number, 99)), tag&7 // 99 stands for all above
+		tag, size := p.varint(), uint64(0)
+		p.field, p.wire = path*100+int(min(tag>>3, 99)), tag&7 // 99 stands for all above
 		switch p.wire {
 		case 0:
 			p.number = p.varint()
@@ -697,10 +703,19 @@ func (p *protobuf) walk(path int, end int64, visit func(field int) (enter bool))
 		left := end - p.at()
 		p.check(left >= 0 && size <= uint64(left), "a length of %d where %d bytes are left", int64(size), left)
 		p.end = p.at() + int64(size)
-		field, fieldEnd := p.field, p.end
-		if number > 0 && number < 99 && visit(field) {
-			p.check(p.wire == 2, "no message but wire type %d", int64(p.wire))
-			p.walk(field, fieldEnd, visit)
+		fieldEnd := p.end
+		switch field := known[p.field].(type) {
+		case *buffer:
+			*field = append((*field)[:0], p.text()...)
+		case *string:
+			*field = string(p.text())
+		case *int:
+			p.check(p.wire == 0, "no number but wire type %d", int64(p.wire))
+			*field = int(p.number)
+		case func():
+			field()
+		case enter:
+			p.enter(p.field, known)
 		}
 		for p.at() < fieldEnd {
 			_, err := p.Discard(int(min(fieldEnd-p.at(), 1<<30)))
@@ -709,93 +724,60 @@ func (p *protobuf) walk(path int, end int64, visit func(field int) (enter bool))
 	}
 }
 
-// fields visits an object. The numbers are those of the generated.proto files of k8s.io/api and k8s.io/apimachinery.
-func (d *decoder[T]) fields(p *protobuf) func(field int) bool {
-	it, m := &d.item, &d.item.Metadata
-	m.Labels = map[string]string{}
-	var key, value buffer // of a label, in whatever order they come
-	return func(field int) bool {
-		switch field {
-		case 101:
-			p.text(&m.Name)
-		case 103:
-			p.text(&m.Namespace)
-		case 105:
-			p.text(&m.UID)
-		case 106:
-			p.text(&m.ResourceVersion)
-		case 111: // metadata.labels
-			key, value = key[:0], value[:0]
-		case 11101:
-			p.text(&key)
-		case 11102:
-			p.text(&value)
-		case 210: // spec.nodeName
-			p.text(&it.Spec.NodeName)
-		}
-		if field/100 == 111 && len(key) > 0 && slices.ContainsFunc(d.kind.Keep, func(k string) bool { return k == string(key) }) {
-			m.Labels[it.intern(key)] = it.intern(value)
-		}
-		return field == 1 || field == 111 || field == 2 && !d.kind.MetadataOnly
-	}
+// enter walks through the field in hand, which is a message.
+func (p *protobuf) enter(path int, known schema) {
+	p.check(p.wire == 2, "no message but wire type %d", int64(p.wire))
+	p.walk(path, p.end, known)
 }
 
-func (d *decoder[T]) listProtobuf(src *source, meta *ListMeta, item func(read func() error) error) (err error) {
-	defer catch(&err)
-	p := newProtobuf(src)
-	fields := d.fields(p)
+// schema is that of an object. The numbers are those of the generated.proto files of k8s.io/api and k8s.io/apimachinery.
+func (d *decoder[T]) schema(p *protobuf) schema {
+	it, m := &d.item, &d.item.Metadata
+	m.Labels = map[string]string{}
+	var key, value buffer
+	label := schema{11101: &key, 11102: &value}
+	known := schema{1: enter{}, 101: &m.Name, 103: &m.Namespace, 105: &m.UID, 106: &m.ResourceVersion, 111: func() {
+		key, value = key[:0], value[:0]
+		p.enter(111, label)
+		if slices.ContainsFunc(d.kind.Keep, func(k string) bool { return k == string(key) }) {
+			m.Labels[it.intern(key)] = it.intern(value)
+		}
+	}}
+	if !d.kind.MetadataOnly {
+		known[2], known[210] = enter{}, &it.Spec.NodeName
+	}
+	return known
+}
+
+func (d *decoder[T]) listProtobuf(src *source, meta *ListMeta, item func(error)) (isList bool, err error) {
+	p, kind := newProtobuf(src), ""
+	object := d.schema(p)
 	read := func() (err error) {
 		defer catch(&err)
-		p.object(fields)
+		p.check(p.end-p.at() <= objectLimit, "%d bytes, more than %d bytes in one piece", p.end-p.at(), objectLimit)
+		p.enter(0, object)
 		return nil
 	}
 	p.magic()
-	isList := false
-	p.walk(0, math.MaxInt64, func(field int) bool {
-		switch field {
-		case 102: // typeMeta.kind
-			isList = strings.HasSuffix(p.string(), "List")
-		case 20102: // of the list, metadata.resourceVersion
-			meta.ResourceVersion = p.string()
-		case 20103: // metadata.continue
-			meta.Continue = p.string()
-		case 202: // items
-			if err := item(read); err != nil {
-				throw(err)
-			}
-		}
-		return field == 1 || field == 2 || field == 201
+	p.walk(0, math.MaxInt64, schema{
+		1: enter{}, 102: &kind,
+		2: enter{}, 201: enter{}, 20102: &meta.ResourceVersion, 20103: &meta.Continue, 202: func() { item(read()) },
 	})
-	if !isList {
-		meta.ResourceVersion = ""
-	}
-	return nil
+	return strings.HasSuffix(kind, "List"), nil
 }
 
-// object walks through the field in hand, which is an object.
-func (p *protobuf) object(fields func(field int) bool) {
-	size := p.end - p.at()
-	p.check(p.wire == 2, "no message but wire type %d", int64(p.wire))
-	p.check(size <= objectLimit, "%d bytes, more than %d bytes in one piece", size, objectLimit)
-	p.walk(0, p.end, fields)
+// schema is that of a Status but its causes, as field 2 of the message around it.
+func (s *Status) schema() schema {
+	return schema{2: enter{}, 203: &s.Message, 204: &s.Reason, 205: enter{}, 20505: &s.Details.RetryAfterSeconds, 206: &s.Code}
 }
 
-// status reads a Status, the field in hand, but for its causes.
-func (p *protobuf) status() *Status {
-	s := &Status{}
-	p.object(func(field int) bool {
-		switch field {
-		case 3:
-			s.Message = p.string()
-		case 4:
-			s.Reason = p.string()
-		case 505: // details.retryAfterSeconds
-			s.Details.RetryAfterSeconds = p.int()
-		case 6:
-			s.Code = p.int()
-		}
-		return field == 5
-	})
+// parseStatus reads the body of an answer that is a Status in protobuf; one with the Code 0 where it is not.
+func parseStatus(body []byte) (s *Status) {
+	s = &Status{}
+	defer catch(new(error))
+	p := newProtobuf(newSource(bytes.NewReader(body)))
+	p.magic()
+	p.walk(0, int64(len(body)), s.schema())
 	return s
 }
 
@@ -815,17 +797,23 @@ func (e garbageError) Unwrap() error { return e.error }
 // events calls handle for each frame until the stream ends; its own error ends it too. A clean end, between two
 // frames, is nil; a broken connection is its error as it is; everything that cannot be understood is a garbageError.
 func (d *decoder[T]) events(r io.Reader, protobuf bool, handle func(WatchEvent[T]) error) error {
-	src := &source{r: r, piece: jsonLimit, end: math.MaxInt64}
-	next := d.eventsJSON(src)
-	if protobuf {
-		next = d.eventsProtobuf(src)
+	src := newSource(r)
+	next := d.eventsProtobuf
+	if !protobuf {
+		next = d.eventsJSON
 	}
-	for {
+	for read := next(src); ; {
 		d.reset()
-		var ev WatchEvent[T]
-		err := next(&ev)
-		if err == nil && ev.Status == nil {
-			err = d.finish(&ev)
+		ev, err := read()
+		switch {
+		case err != nil || ev.Status != nil:
+		case ev.Type == "ADDED" || ev.Type == "MODIFIED" || ev.Type == "DELETED":
+			ev.Object, err = d.own()
+		case ev.Type == "BOOKMARK" && len(d.item.Metadata.ResourceVersion) > 0:
+			ev.Object = d.kind.New()
+			ev.Object.meta().text = string(d.item.Metadata.ResourceVersion)
+		default:
+			err = fmt.Errorf("unknown event type %q, or a bookmark without metadata.resourceVersion", ev.Type)
 		}
 		switch {
 		case err == io.EOF:
@@ -841,89 +829,53 @@ func (d *decoder[T]) events(r io.Reader, protobuf bool, handle func(WatchEvent[T
 	}
 }
 
-// finish makes the event's object of the item.
-func (d *decoder[T]) finish(ev *WatchEvent[T]) (err error) {
-	switch ev.Type {
-	case "ADDED", "MODIFIED", "DELETED":
-		ev.Object, err = d.own()
-	case "BOOKMARK":
-		ev.Object = d.kind.New()
-		if ev.Object.meta().text = string(d.item.Metadata.ResourceVersion); ev.Object.meta().text == "" {
-			err = errors.New("a bookmark without metadata.resourceVersion")
-		}
-	default:
-		err = fmt.Errorf("unknown event type %q", ev.Type)
-	}
-	return err
-}
-
-func (d *decoder[T]) eventsJSON(src *source) func(*WatchEvent[T]) error {
-	s := jsonStream{json.NewDecoder(src), src}
-	return func(ev *WatchEvent[T]) error {
-		return s.eachField(func(field string) error {
+func (d *decoder[T]) eventsJSON(src *source) func() (WatchEvent[T], error) {
+	s := json.NewDecoder(src)
+	src.json = s
+	return func() (ev WatchEvent[T], err error) {
+		err = eachField(s, func(field string) error {
 			switch {
 			case field == "type":
-				return s.Decode(&ev.Type)
-			case field != "object":
-				return s.Decode(new(json.RawMessage)) // skip it
-			case ev.Type == "":
-				return errors.New("the object stands before its type")
+				return d.decode(s, &ev.Type)
+			case field != "object" || ev.Type == "": // an object before its type is none
+				return d.decode(s, new(json.RawMessage))
 			case ev.Type == "ERROR":
 				ev.Status = new(Status)
-				return s.Decode(ev.Status)
+				return d.decode(s, ev.Status)
 			}
-			return s.Decode(&d.item)
+			return d.decode(s, &d.item)
 		})
+		return ev, err
 	}
 }
 
-func (d *decoder[T]) eventsProtobuf(src *source) func(*WatchEvent[T]) error {
-	p := newProtobuf(src)
-	fields := d.fields(p)
-	return func(ev *WatchEvent[T]) (err error) {
+func (d *decoder[T]) eventsProtobuf(src *source) func() (WatchEvent[T], error) {
+	p, ev := newProtobuf(src), WatchEvent[T]{}
+	object := d.schema(p)
+	frame := schema{1: &ev.Type, 2: enter{}}
+	frame[201] = func() { // object.raw
+		p.magic()
+		p.enter(201, frame)
+	}
+	frame[20102] = func() { // the object itself
+		if ev.Type == "ERROR" {
+			ev.Status = new(Status)
+			p.enter(2, ev.Status.schema())
+		} else {
+			p.enter(0, object)
+		}
+	}
+	return func() (_ WatchEvent[T], err error) {
 		defer catch(&err)
-		if p.ended() {
-			return io.EOF
+		if ev = (WatchEvent[T]{}); p.ended() {
+			return ev, io.EOF
 		}
-		size := binary.BigEndian.Uint32(p.bytes(4))
+		size := int64(binary.BigEndian.Uint32(p.bytes(4)))
 		p.Discard(4)
-		p.check(size <= objectLimit, "a frame of %d bytes, more than %d bytes in one piece", int64(size), objectLimit)
-		p.walk(0, p.at()+int64(size), func(field int) bool {
-			switch field {
-			case 1:
-				ev.Type = p.string()
-			case 2:
-				return true
-			case 201: // object.raw
-				p.magic()
-				return true
-			case 20102: // the object itself
-				if ev.Type == "ERROR" {
-					ev.Status = p.status()
-				} else {
-					p.object(fields)
-				}
-			}
-			return false
-		})
-		return nil
+		p.check(size <= objectLimit, "a frame of %d bytes, more than %d bytes in one piece", size, objectLimit)
+		p.walk(0, p.at()+size, frame)
+		return ev, nil
 	}
-}
-
-// parseStatus reads the body of an answer that is a Status in protobuf; one with the Code 0 where it is not.
-func parseStatus(body []byte) (s *Status) {
-	s = &Status{}
-	var err error
-	defer catch(&err)
-	p := newProtobuf(&source{r: bytes.NewReader(body), end: math.MaxInt64})
-	p.magic()
-	p.walk(0, int64(len(body)), func(field int) bool {
-		if field == 2 {
-			s = p.status()
-		}
-		return false
-	})
-	return s
 }
 
 // yamlParser reads the part of YAML that kubeconfigs are written in: block maps and lists, plain and quoted scalars (of

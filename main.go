@@ -14,15 +14,19 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unicode"
@@ -36,10 +40,10 @@ const (
 	levelRequest = slog.Level(-6) // each request
 )
 
-// How long what is in hands may go on after a stop, and then the events that wait.
 const (
-	finishTime = 10 * time.Second
-	eventsTime = 5 * time.Second
+	finishTime = 10 * time.Second       // how long what is in hands may go on after a stop,
+	eventsTime = 5 * time.Second        // and then the events that wait
+	startPause = 100 * time.Millisecond // at most, between the starts of two controllers
 )
 
 func main() {
@@ -115,11 +119,15 @@ type options struct {
 	namespace, podSelector, fieldSelector string
 	totalLabel, nodeLabel                 string
 	podEvents, wire, logFormat            string
+	controllers                           string
+	leaseName, leaseNamespace             string
 	totalNodes                            nodeChoice // -total-nodes
 	interval                              time.Duration
+	leaseDuration, renewDeadline          time.Duration
+	retryPeriod                           time.Duration
 	workers, burst, verbosity             int
 	qps                                   float64
-	version                               bool
+	leaderElect, version                  bool
 }
 
 const controlPlane, oldControlPlane = "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"
@@ -139,6 +147,7 @@ func parseFlags(args []string, stdout io.Writer) (*options, error) {
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file`; else $KUBECONFIG, the pod's service account, ~/.kube/config")
 	fs.StringVar(&o.context, "context", "", "`name` of the kubeconfig's context; else its current-context")
 	fs.StringVar(&o.master, "master", "", "`URL` of the API server, in place of the kubeconfig's")
+	fs.StringVar(&o.controllers, "controllers", "*", "`list` of what to do: *, NAME, -NAME, joined by commas; * is all that are on by default; help shows them")
 	fs.StringVar(&o.namespace, "namespace", "", "count the pods of this namespace only")
 	fs.StringVar(&o.podSelector, "pod-selector", "", "count the pods with these labels only: a label `selector`, as in kubectl -l")
 	fs.StringVar(&o.fieldSelector, "field-selector", "", "count the pods with these fields only: a field `selector`, as in kubectl --field-selector")
@@ -153,9 +162,15 @@ func parseFlags(args []string, stdout io.Writer) (*options, error) {
 	fs.StringVar(&o.podEvents, "pod-events", "on", "`on|off`: post an event on each new pod when it is counted")
 	fs.StringVar(&o.wire, "wire", "protobuf", "`protobuf|json`: the form in which pods and nodes are asked for first; all else is JSON")
 	fs.DurationVar(&o.interval, "interval", 10*time.Second, "check every node this often, and write to one at most this often")
-	fs.IntVar(&o.workers, "workers", 4, "reconcile so many nodes at a time")
-	fs.Float64Var(&o.qps, "qps", 20, "label writes a second, over all nodes")
-	fs.IntVar(&o.burst, "burst", 40, "label writes at once, before -qps holds")
+	fs.IntVar(&o.workers, "workers", 4, "reconcile so many objects at a time, each controller")
+	fs.Float64Var(&o.qps, "qps", 20, "writes of labels (or statuses) a second, each controller")
+	fs.IntVar(&o.burst, "burst", 40, "writes at once, before -qps holds")
+	fs.BoolVar(&o.leaderElect, "leader-elect", false, "work only while leading: of several replicas with the same Lease one does")
+	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "others wait so long, after the last sign of life of a leader, to take its place")
+	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "a leader that cannot renew its lease for so long writes nothing more and exits")
+	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", 2*time.Second, "try this often to get or renew the lease")
+	fs.StringVar(&o.leaseName, "leader-elect-resource-name", "podcount", "`name` of the Lease")
+	fs.StringVar(&o.leaseNamespace, "leader-elect-resource-namespace", "", "`namespace` of the Lease; else the pod's own, else kube-system")
 	fs.IntVar(&o.verbosity, "v", 0, "verbosity: 2 shows each write, 4 each watch event and queue step, 6 each request")
 	fs.StringVar(&o.logFormat, "log-format", "text", "`text|json`, to stderr")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
@@ -166,6 +181,12 @@ func parseFlags(args []string, stdout io.Writer) (*options, error) {
 		fs.PrintDefaults()
 		return nil, err
 	}
+	if o.controllers == "help" {
+		for _, c := range controllers {
+			fmt.Fprintf(stdout, "%-12s %-4s %s\n", c.Name, map[bool]string{true: "off", false: "on"}[c.Off], c.About)
+		}
+		return nil, flag.ErrHelp
+	}
 	if err == nil {
 		err = o.check(fs.Args())
 	}
@@ -175,58 +196,54 @@ func parseFlags(args []string, stdout io.Writer) (*options, error) {
 	return o, nil
 }
 
-func (o *options) check(rest []string) error {
-	if len(rest) > 0 {
-		return fmt.Errorf("unexpected argument %q", rest[0])
+func (o *options) check(rest []string) (err error) {
+	defer catch(&err)
+	refuseIf(len(rest) > 0, "unexpected argument %q", strings.Join(rest, " "))
+	for flag, ns := range map[string]string{"namespace": o.namespace, "leader-elect-resource-namespace": o.leaseNamespace} {
+		refuseIf(ns != "" && (checkDNSName(ns) != nil || strings.Contains(ns, ".") || len(ns) > 63), "-%s %q is no namespace's name", flag, ns)
 	}
-	if ns := o.namespace; ns != "" && (checkDNSName(ns) != nil || strings.Contains(ns, ".") || len(ns) > 63) {
-		return fmt.Errorf("-namespace %q is no namespace's name", ns)
+	var names []string
+	for _, c := range controllers {
+		names = append(names, c.Name)
 	}
-	if _, err := parseSelector(o.podSelector); err != nil {
-		return fmt.Errorf("-pod-selector: %w", err)
+	for word := range strings.SplitSeq(o.controllers, ",") {
+		known := word == "*" || slices.Contains(names, strings.TrimPrefix(word, "-"))
+		refuseIf(!known, "-controllers: there is no %q; there are %s", word, strings.Join(names, ", "))
 	}
+	refuseIf(!slices.ContainsFunc(controllers, o.isOn), "-controllers %s leaves none to run", o.controllers)
+	_, err = parseSelector(o.podSelector)
+	refuseIf(err != nil, "-pod-selector: %w", err)
 	for term := range strings.SplitSeq(o.fieldSelector, ",") {
 		escaped := strings.Contains(o.fieldSelector, `\`) // the server knows better where the terms end
-		if path, _, ok := strings.Cut(term, "="); term != "" && !escaped && (!ok || strings.TrimRight(path, "!") == "") {
-			return fmt.Errorf("-field-selector: %q is not FIELD=VALUE or FIELD!=VALUE", term)
-		}
+		path, _, ok := strings.Cut(term, "=")
+		refuseIf(term != "" && !escaped && (!ok || strings.TrimRight(path, "!") == ""), "-field-selector: %q is not FIELD=VALUE or FIELD!=VALUE", term)
 	}
-	for i, key := range []string{o.totalLabel, o.nodeLabel} {
-		name := []string{"-total-label", "-node-label"}[i]
-		if key == "" && name == "-node-label" {
+	for name, key := range map[string]string{"-total-label": o.totalLabel, "-node-label": o.nodeLabel} {
+		if name == "-node-label" && key == "" {
 			continue
 		}
-		if err := checkLabelKey(key); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		for _, s := range o.totalNodes {
-			if slices.Contains(s.Keys(), key) {
-				return fmt.Errorf("-total-nodes: %s is the %s, which changes with what it says: nodes would come and go for ever", key, name)
-			}
-		}
-		domain, _, _ := strings.Cut(key, "/")
+		err := checkLabelKey(key)
+		refuseIf(err != nil, "%s: %w", name, err)
+		refuseIf(slices.ContainsFunc(slices.Concat(o.totalNodes...), func(r requirement) bool { return r.key == key }),
+			"-total-nodes: %s is the %s, which changes with what it says: nodes would come and go for ever", key, name)
 		for _, theirs := range []string{"kubernetes.io", "k8s.io"} {
-			if strings.Contains(key, "/") && strings.HasSuffix("."+domain, "."+theirs) {
-				return fmt.Errorf("%s %s: labels under %s are reserved for Kubernetes itself; use a domain of your own", name, key, theirs)
-			}
+			domain, _, ok := strings.Cut(key, "/")
+			refuseIf(ok && strings.HasSuffix("."+domain, "."+theirs), "%s %s: labels under %s are reserved for Kubernetes itself; use a domain of your own", name, key, theirs)
 		}
 	}
-	switch {
-	case o.totalLabel == o.nodeLabel:
-		return fmt.Errorf("-node-label %s is the -total-label too: they need different keys", o.nodeLabel)
-	case o.podEvents != "on" && o.podEvents != "off":
-		return fmt.Errorf("-pod-events %q: use on or off", o.podEvents)
-	case o.wire != "protobuf" && o.wire != "json":
-		return fmt.Errorf("-wire %q: use protobuf or json", o.wire)
-	case o.logFormat != "text" && o.logFormat != "json":
-		return fmt.Errorf("-log-format %q: use text or json", o.logFormat)
-	case o.interval <= 0:
-		return fmt.Errorf("-interval %v must be more than 0", o.interval)
-	case o.workers < 1 || o.burst < 1 || !(o.qps > 0):
-		return errors.New("-workers, -qps and -burst must be more than 0")
-	case o.verbosity < 0:
-		return fmt.Errorf("-v %d must not be less than 0", o.verbosity)
-	}
+	refuseIf(o.totalLabel == o.nodeLabel, "-node-label %s is the -total-label too: they need different keys", o.nodeLabel)
+	refuseIf(o.podEvents != "on" && o.podEvents != "off", "-pod-events %q: use on or off", o.podEvents)
+	refuseIf(o.wire != "protobuf" && o.wire != "json", "-wire %q: use protobuf or json", o.wire)
+	refuseIf(o.logFormat != "text" && o.logFormat != "json", "-log-format %q: use text or json", o.logFormat)
+	refuseIf(o.interval <= 0, "-interval %v must be more than 0", o.interval)
+	refuseIf(o.workers < 1 || o.burst < 1 || !(o.qps > 0), "-workers, -qps and -burst must be more than 0")
+	refuseIf(o.verbosity < 0, "-v %d must not be less than 0", o.verbosity)
+	err = checkDNSName(o.leaseName)
+	refuseIf(err != nil, "-leader-elect-resource-name: %w", err)
+	lease, renew, retry := o.leaseDuration, o.renewDeadline, o.retryPeriod
+	refuseIf(lease%time.Second != 0, "-leader-elect-lease-duration %v must be whole seconds: a Lease has no smaller ones", lease)
+	refuseIf(lease <= renew || renew <= retry*12/10 || retry <= 0, "-leader-elect-lease-duration %v must be more than -leader-elect-renew-deadline %v, "+
+		"that more than 1.2 × -leader-elect-retry-period %v, and that more than 0", lease, renew, retry)
 	return nil
 }
 
@@ -272,124 +289,259 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	log.Info("podcount starts", "version", version, "server", cfg.Server.Redacted(), "from", cfg.Source)
 
 	host, _ := os.Hostname()
-	recorder := NewRecorder(client.Send, log, cmp.Or(host, "podcount"))
-	sending, cutEvents := context.WithCancel(context.WithoutCancel(ctx))
-	defer cutEvents()
-	recording, stopRecorder := context.WithCancel(context.WithoutCancel(ctx))
+	host = cmp.Or(host, "podcount")
+	stop, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	sending, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	m := newManager(o, client, log)
+	m.recorder, m.stdout = NewRecorder(client.Send, log, host), stdout
+	m.stop, m.fail, m.work = stop, end, grace(sending, stop, finishTime)
+
+	var elected sync.WaitGroup
+	resigned, resign := context.WithCancel(sending)
+	if o.leaderElect {
+		e := newElection(o, client, log, host)
+		client.mayWrite = e.mayWrite
+		elected.Go(func() {
+			if err := e.run(stop, resigned, func() { close(m.leading) }); err != nil {
+				if stop.Err() != nil { // else main says it
+					log.Warn("stopping without the lease", "err", err)
+				}
+				end(err)
+				cut()
+			}
+		})
+	} else {
+		close(m.leading)
+	}
 	var recorded sync.WaitGroup
-	recorded.Go(func() { recorder.Run(sending, recording) })
+	recording, stopRecorder := context.WithCancel(sending)
+	recorded.Go(func() { m.recorder.Run(grace(sending, recording, eventsTime), recording) })
 
-	c := podCount{options: o, client: client, recorder: recorder, log: log, pace: NewBucket(o.qps, o.burst)}
-	err = c.run(ctx)
-
+	m.run()
 	stopRecorder()
-	defer time.AfterFunc(eventsTime, cutEvents).Stop()
 	recorded.Wait()
-	log.Info("podcount stopped", "events_dropped", recorder.Dropped())
-	return err
+	resign()
+	elected.Wait()
+	log.Info("podcount stopped", "events_dropped", m.recorder.Dropped())
+	if err := context.Cause(stop); err != context.Canceled {
+		return err
+	}
+	return nil
 }
 
-// podCount is the controller: it keeps the labels of nodes equal to the numbers of pods.
-type podCount struct {
+// grace returns a context that ends with ctx, or so long after stop.
+func grace(ctx, stop context.Context, d time.Duration) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	context.AfterFunc(stop, func() { time.AfterFunc(d, cancel) })
+	return ctx
+}
+
+// manager runs the controllers that are switched on, over caches that they share, while this replica leads.
+type manager struct {
 	*options
 	client   *Client
 	recorder *Recorder
 	log      *Log
-	pods     *Store[*Pod]
-	nodes    *Store[*Node]
-	nodeKind Kind[*Node]
-	queue    *Queue[Key] // of nodes, and theTotal
-	pace     *Bucket     // of label writes
+	stdout   io.Writer
+	stop     context.Context         // from its end on, nothing is begun,
+	fail     context.CancelCauseFunc // which this brings about;
+	work     context.Context         // what has begun may go on until this ends
+	leading  chan struct{}           // closed: this replica leads
 
+	pods   *Reflector[*Pod]
+	nodes  *Reflector[*Node]
+	counts *Reflector[*Count]
+}
+
+// newManager makes the caches, for as little as can be asked for: who needs more of a kind says so before they run.
+func newManager(o *options, client *Client, log *Log) *manager {
+	protobuf := o.wire == "protobuf"
+	return &manager{options: o, client: client, log: log, leading: make(chan struct{}),
+		pods: NewReflector(client, Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Namespace: o.namespace, Selector: o.podSelector, Fields: o.fieldSelector,
+			Protobuf: protobuf, MetadataOnly: true, New: func() *Pod { return new(Pod) }}, NewStore(func(p *Pod) string { return p.NodeName }), log),
+		nodes: NewReflector(client, Kind[*Node]{Name: "Node", API: "/api/v1", Resource: "nodes",
+			Protobuf: protobuf, MetadataOnly: true, New: func() *Node { return new(Node) }}, NewStore[*Node](), log),
+		counts: NewReflector(client, Kind[*Count]{Name: "Count", API: "/apis/demo.mark8s.io/v1", Resource: "counts", Namespace: o.namespace,
+			Lenient: true, New: func() *Count { return new(Count) }}, NewStore((*Count).podName), log),
+	}
+}
+
+// Controller is one of podcount's jobs: keys come, from changes of what it watches and with time, and for each Reconcile
+// makes the world as it should be. Its own queue, workers and retries are the manager's to see to.
+type Controller struct {
+	Name, About string
+	Off         bool // unless -controllers names it
+
+	// Setup is called before anything runs. It sets Reconcile and, with On, what is watched; and it tells the caches'
+	// kinds what it needs of their objects.
+	Setup func(m *manager, c *Controller)
+
+	// Reconcile has never two calls at a time with the same key. Where it fails it is called again, after a backoff.
+	Reconcile func(ctx context.Context, key Key) (Result, error)
+	Tick      func() []Key // the keys to begin with, and to look at again each interval; may be nil
+
+	caches   map[chan struct{}]func(context.Context) error // the Run of each, by what is closed once it is complete
+	begin    []func()                                      // of On
+	queue    *Queue[Key]
+	pace     *Bucket // of writes
+	panicked *sync.Once
+}
+
+// controllers is all that podcount can do. One more is one more entry.
+var controllers = []Controller{
+	{Name: "pod-count", About: "writes the numbers of pods to labels of nodes", Setup: setUpPodCount},
+	{Name: "count", About: "says in the status of each Count whether as many pods of a name are there as it wants", Setup: setUpCount},
+	{Name: "pod-printer", About: "prints the pods that come, change and go", Off: true, Setup: setUpPodPrinter},
+}
+
+// isOn reports whether -controllers switches c on: by the first word that names it, else by "*".
+func (o *options) isOn(c Controller) bool {
+	words := strings.Split(o.controllers, ",")
+	if i := slices.IndexFunc(words, func(word string) bool { return strings.TrimPrefix(word, "-") == c.Name }); i >= 0 {
+		return words[i] == c.Name
+	}
+	return slices.Contains(words, "*") && !c.Off
+}
+
+// On makes c watch a cache: keys says which keys a change there adds. It is called from several goroutines, at first with
+// each object that is there as no change of it.
+func On[T Object[T]](c *Controller, r *Reflector[T], keys func(Delta[T]) []Key) {
+	c.caches[r.synced] = r.Run
+	c.begin = append(c.begin, func() {
+		r.Handle(func(d Delta[T]) {
+			defer c.survive(r.log, new(error))
+			c.queue.Add(keys(d)...)
+		})
+	})
+}
+
+// survive, deferred, makes a panic an error: a controller's fault takes nobody else down.
+func (c *Controller) survive(log *Log, err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("panic: %v", p)
+		c.panicked.Do(func() {
+			log.Error("a controller panics", "controller", c.Name, "err", *err, "stack", string(debug.Stack()))
+		})
+	}
+}
+
+// run runs everything until stop, and what is in hands is finished.
+func (m *manager) run() {
+	var wg sync.WaitGroup
+	shared := map[chan struct{}]func(context.Context) error{}
+	after := time.Duration(0)
+	for _, c := range controllers {
+		if m.isOn(c) {
+			c.pace, c.panicked, c.caches = NewBucket(m.qps, m.burst), new(sync.Once), map[chan struct{}]func(context.Context) error{}
+			c.Setup(m, &c)
+			maps.Copy(shared, c.caches)
+			pause := after
+			wg.Go(func() { m.control(&c, pause) })
+			after += startPause/2 + rand.N(startPause/2)
+		}
+	}
+	for _, run := range shared {
+		wg.Go(func() {
+			if err := run(m.stop); err != nil {
+				m.fail(usageError{err})
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// control runs one controller once its caches are complete, as a label from half a list is a wrong label, and we lead.
+func (m *manager) control(c *Controller, pause time.Duration) {
+	for synced := range c.caches {
+		await(m, synced)
+	}
+	if await(m, m.leading); sleep(m.stop, pause) != nil {
+		return
+	}
+	m.log.Info("caches are complete, work begins", "controller", c.Name)
+	c.queue = NewQueue[Key](m.stop, &Log{Logger: m.log.With("controller", c.Name)}, 5*time.Millisecond, 30*time.Second)
+	for _, begin := range c.begin {
+		begin()
+	}
+	var wg sync.WaitGroup
+	for range m.workers {
+		wg.Go(func() {
+			for key, ok := c.queue.Get(); ok; key, ok = c.queue.Get() {
+				result, err := m.once(c, key)
+				failures := c.queue.Done(key, result, err)
+				if err != nil {
+					m.log.Complain("cannot reconcile", err, "controller", c.Name, "key", key, "failures", failures)
+				}
+			}
+		})
+	}
+	tick := func() {
+		defer c.survive(m.log, new(error))
+		c.queue.Add(c.Tick()...)
+	}
+	ticker := time.NewTicker(m.interval)
+	defer ticker.Stop()
+	for c.Tick != nil && m.stop.Err() == nil {
+		tick()
+		await(m, ticker.C)
+	}
+	wg.Wait()
+}
+
+// await waits for a word from c, or until no new work is to begin.
+func await[T any](m *manager, c <-chan T) {
+	select {
+	case <-c:
+	case <-m.stop.Done():
+	}
+}
+
+func (m *manager) once(c *Controller, key Key) (result Result, err error) {
+	defer c.survive(m.log, &err)
+	return c.Reconcile(m.work, key)
+}
+
+// podCount keeps the labels of nodes equal to the numbers of pods.
+type podCount struct {
+	*manager
+	*Controller
 	written sync.Map  // when a node, by uid, was last written: a time.Time
 	toldAt  time.Time // when theTotal was last passed on: its reconcile's alone
+	noNode  sync.Once // the warning of it
 }
 
 // theTotal is the key that is added when the number of all pods has changed. It stands for all nodes that show it, so
 // that a pod's coming costs the same with one such node and with thousands.
 var theTotal = Key{Name: "(total)"} // no node can be called so
 
-// run works until ctx ends, or until the server says that our very question is wrong.
-func (c *podCount) run(ctx context.Context) error {
-	start := time.Now()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	podKind := Kind[*Pod]{Name: "Pod", Path: "/api/v1/pods", Protobuf: c.wire == "protobuf", Selector: c.podSelector, Fields: c.fieldSelector,
-		MetadataOnly: c.nodeLabel == "", New: func() *Pod { return new(Pod) }}
-	if c.namespace != "" {
-		podKind.Path = "/api/v1/namespaces/" + c.namespace + "/pods"
+func setUpPodCount(m *manager, c *Controller) {
+	p := &podCount{manager: m, Controller: c}
+	if m.nodeLabel != "" {
+		m.pods.kind.MetadataOnly = false // a pod's node is in its spec
 	}
-	c.nodeKind = Kind[*Node]{Name: "Node", Path: "/api/v1/nodes", Protobuf: c.wire == "protobuf", MetadataOnly: true,
-		Keep: []string{c.totalLabel, c.nodeLabel}, New: func() *Node { return new(Node) }}
-	for _, s := range c.totalNodes {
-		c.nodeKind.Keep = append(c.nodeKind.Keep, s.Keys()...)
+	m.nodes.kind.Keep = append(m.nodes.kind.Keep, m.totalLabel, m.nodeLabel)
+	for _, r := range slices.Concat(m.totalNodes...) {
+		m.nodes.kind.Keep = append(m.nodes.kind.Keep, r.key)
 	}
-	c.pods, c.nodes = NewStore(func(p *Pod) string { return p.NodeName }), NewStore[*Node](nil)
-	pods := NewReflector(c.client, podKind, c.pods, c.podChanged, c.log)
-	nodes := NewReflector(c.client, c.nodeKind, c.nodes, c.nodeChanged, c.log)
-	c.queue = NewQueue[Key](ctx, c.log, 5*time.Millisecond, 30*time.Second)
-
-	var wg sync.WaitGroup
-	for _, reflect := range []func(context.Context) error{pods.Run, nodes.Run} {
-		wg.Go(func() {
-			if err := reflect(ctx); err != nil {
-				cancel(usageError{err})
-			}
-		})
-	}
-	// Nothing is written before both caches are complete: a label from half a list is a wrong label.
-	for _, synced := range []chan struct{}{pods.synced, nodes.synced} {
-		select {
-		case <-synced:
-		case <-ctx.Done():
-		}
-	}
-	if ctx.Err() == nil {
-		c.log.Info("caches are complete, work begins", "pods", c.pods.Len(), "nodes", c.nodes.Len(), "took", time.Since(start).Round(time.Millisecond))
-		c.work(ctx)
-	}
-	wg.Wait()
-	if cause := context.Cause(ctx); cause != context.Canceled {
-		return cause
-	}
-	return nil
+	On(c, m.pods, p.podChanged)
+	On(c, m.nodes, p.nodeChanged)
+	c.Reconcile, c.Tick = p.reconcile, p.tick
 }
 
-// work runs the workers, and adds each interval the nodes that are not right, until stop ends and what is in hands is
-// finished.
-func (c *podCount) work(stop context.Context) {
-	if len(c.shownOn()) == 0 {
-		c.log.Warn("no node gets the total: none matches -total-nodes (a managed cluster hides its control plane; -total-nodes '' means every node)", "label", c.totalLabel)
-	}
-	finish, cut := context.WithCancel(context.WithoutCancel(stop))
-	defer cut()
-	var wg sync.WaitGroup
-	for range c.workers {
-		wg.Go(func() {
-			for key, ok := c.queue.Get(); ok; key, ok = c.queue.Get() {
-				result, err := c.reconcile(stop, finish, key)
-				failures := c.queue.Done(key, result, err)
-				if err != nil {
-					c.log.Complain("cannot write the label", err, "node", key, "failures", failures)
-				}
-			}
+// tick returns the nodes that are not right, those that show the total first: -qps may keep the rest waiting.
+func (p *podCount) tick() []Key {
+	shown := p.shownOn()
+	if len(shown) == 0 {
+		p.noNode.Do(func() {
+			p.log.Warn("no node gets the total: none matches -total-nodes (a managed cluster hides its control plane; -total-nodes '' means every node)", "label", p.totalLabel)
 		})
 	}
-	ticker := time.NewTicker(c.interval)
-	defer ticker.Stop()
-	for stop.Err() == nil {
-		// The nodes that show the total come first: -qps may keep the rest waiting. What is right already need not queue.
-		c.queue.Add(slices.DeleteFunc(append(c.shownOn(), keysOf(c.nodes.All())...), func(k Key) bool {
-			_, wrong := c.wrong(k)
-			return len(wrong) == 0
-		})...)
-		select {
-		case <-ticker.C:
-		case <-stop.Done():
-		}
-	}
-	defer time.AfterFunc(finishTime, cut).Stop()
-	wg.Wait()
+	return slices.DeleteFunc(append(shown, keysOf(p.nodes.All())...), func(k Key) bool {
+		_, wrong := p.wrong(k)
+		return len(wrong) == 0
+	})
 }
 
 func keysOf(nodes []*Node) []Key {
@@ -401,65 +553,69 @@ func keysOf(nodes []*Node) []Key {
 }
 
 // shownOn are the nodes that get the total.
-func (c *podCount) shownOn() []Key {
-	return keysOf(slices.DeleteFunc(c.nodes.All(), func(n *Node) bool { return !c.totalNodes.Matches(n.Labels) }))
+func (p *podCount) shownOn() []Key {
+	return keysOf(slices.DeleteFunc(p.nodes.All(), func(n *Node) bool { return !p.totalNodes.Matches(n.Labels) }))
 }
 
-// podChanged turns a pod's change into keys, and says it of a new pod.
-func (c *podCount) podChanged(d Delta[*Pod]) {
-	if d.Old == nil || d.New == nil {
-		c.queue.Add(theTotal)
+// podChanged turns a pod's change into keys, and says it of a new pod. What is there at the start is for tick.
+func (p *podCount) podChanged(d Delta[*Pod]) (keys []Key) {
+	if d.Old == d.New {
+		return nil
 	}
-	if c.nodeLabel != "" {
-		for _, p := range []*Pod{d.Old, d.New} {
-			if p != nil && p.NodeName != "" {
-				c.queue.Add(Key{Name: p.NodeName})
+	if d.Old == nil || d.New == nil {
+		keys = append(keys, theTotal)
+	}
+	if p.nodeLabel != "" {
+		for _, pod := range []*Pod{d.Old, d.New} {
+			if pod != nil && pod.NodeName != "" {
+				keys = append(keys, Key{Name: pod.NodeName})
 			}
 		}
 	}
-	if d.Old == nil && c.podEvents == "on" {
-		about := ObjectReference{"v1", "Pod", d.New.Key().Namespace, d.New.Key().Name, d.New.UID()}
-		c.recorder.Event(about, "Normal", "PodCounted", fmt.Sprintf("pod count is %d", c.pods.Len()))
+	if d.Old == nil && p.podEvents == "on" {
+		p.recorder.Event(p.pods.Reference(d.New), "Normal", "PodCounted", fmt.Sprintf("pod count is %d", p.pods.Len()))
 	}
+	return keys
 }
 
-func (c *podCount) nodeChanged(d Delta[*Node]) {
-	if d.New != nil {
-		c.queue.Add(d.New.Key())
-	} else {
-		c.written.Delete(d.Old.UID())
+func (p *podCount) nodeChanged(d Delta[*Node]) []Key {
+	if d.New == nil {
+		p.written.Delete(d.Old.UID())
 	}
+	if d.New == nil || d.New == d.Old {
+		return nil
+	}
+	return []Key{d.Key()}
 }
 
-// reconcile makes one node's labels right, or passes the total's change on to the nodes that show it. finish, which ends
-// later than stop, is for what has begun.
-func (c *podCount) reconcile(stop, finish context.Context, key Key) (Result, error) {
+// reconcile makes one node's labels right, or passes the total's change on to the nodes that show it.
+func (p *podCount) reconcile(ctx context.Context, key Key) (Result, error) {
 	if key == theTotal {
 		// Each of the nodes writes once an interval; this only keeps a flood of pods from going through all of them.
-		if rest := min(c.interval, time.Second) - time.Since(c.toldAt); rest > 0 {
+		if rest := min(p.interval, time.Second) - time.Since(p.toldAt); rest > 0 {
 			return Result{RequeueAfter: rest}, nil
 		}
-		c.toldAt = time.Now()
-		c.queue.Add(c.shownOn()...)
+		p.toldAt = time.Now()
+		p.queue.Add(p.shownOn()...)
 		return Result{}, nil
 	}
-	node, wrong := c.wrong(key)
+	node, wrong := p.wrong(key)
 	if len(wrong) == 0 {
 		return Result{}, nil
 	}
-	if at, ok := c.written.Load(node.UID()); ok {
-		if rest := c.interval - time.Since(at.(time.Time)); rest > 0 {
+	if at, ok := p.written.Load(node.UID()); ok {
+		if rest := p.interval - time.Since(at.(time.Time)); rest > 0 {
 			return Result{RequeueAfter: rest}, nil
 		}
 	}
-	if c.pace.Wait(stop) != nil {
+	if p.pace.Wait(p.stop) != nil {
 		return Result{}, nil
 	}
 	// It may have changed while we waited.
-	if node, wrong = c.wrong(key); len(wrong) == 0 {
+	if node, wrong = p.wrong(key); len(wrong) == 0 {
 		return Result{}, nil
 	}
-	return Result{}, c.write(finish, node, wrong)
+	return Result{}, p.write(ctx, node, wrong)
 }
 
 // labelChange is what one label has and should have: a string, or nil where it is not there.
@@ -469,8 +625,8 @@ type labelChange struct {
 }
 
 // wrong returns the node, and those of its labels that are not what they should be, by the whole caches as they are now.
-func (c *podCount) wrong(key Key) (node *Node, changes []labelChange) {
-	if node = c.nodes.Get(key); node == nil {
+func (p *podCount) wrong(key Key) (node *Node, changes []labelChange) {
+	if node = p.nodes.Get(key); node == nil {
 		return nil, nil
 	}
 	check := func(key, what string, want any) {
@@ -483,46 +639,377 @@ func (c *podCount) wrong(key Key) (node *Node, changes []labelChange) {
 		}
 	}
 	var total any
-	if c.totalNodes.Matches(node.Labels) {
-		total = strconv.Itoa(c.pods.Len())
+	if p.totalNodes.Matches(node.Labels) {
+		total = strconv.Itoa(p.pods.Len())
 	}
-	check(c.totalLabel, "pod count", total)
-	if c.nodeLabel != "" {
-		check(c.nodeLabel, "pod count of this node", strconv.Itoa(c.pods.Count(key.Name)))
+	check(p.totalLabel, "pod count", total)
+	if p.nodeLabel != "" {
+		check(p.nodeLabel, "pod count of this node", strconv.Itoa(p.pods.Count(key.Name)))
 	}
 	return node, changes
 }
 
-// write patches the labels: without resourceVersion, so that other writers of the node cannot hold us up, but with the
-// uid, so that a node that was made anew under its name does not get its predecessor's.
-func (c *podCount) write(ctx context.Context, node *Node, changes []labelChange) error {
+func (p *podCount) write(ctx context.Context, node *Node, changes []labelChange) error {
 	labels := map[string]any{}
 	for _, ch := range changes {
 		labels[ch.key] = ch.want
 	}
-	patch := map[string]any{"metadata": map[string]any{"uid": node.UID(), "labels": labels}}
-	var answer json.RawMessage
-	err := c.client.Send(ctx, http.MethodPatch, c.nodeKind.Path+"/"+node.Key().Name, patch, &answer)
-	if isStatus(err, http.StatusNotFound, "NotFound") || isStatus(err, http.StatusUnprocessableEntity, "Invalid") && statusIn(err).hasCause("metadata.uid") {
-		return nil // gone, or made anew: the watch brings what is there now
-	}
-	var written *Node
-	if err == nil {
-		written, err = newDecoder(&c.nodeKind).parse(answer)
-	}
-	if err != nil {
+	now, err := p.nodes.Patch(ctx, node, "", map[string]any{"metadata": map[string]any{"labels": labels}})
+	if now == nil || err != nil {
 		return err
 	}
-	c.nodes.Written(written)
-	if now := c.nodes.Get(node.Key()); now != nil && now.UID() == node.UID() { // else nobody would ever delete it
-		c.written.Store(node.UID(), time.Now())
+	if cached := p.nodes.Get(node.Key()); cached != nil && cached.UID() == node.UID() { // else nobody would ever delete it
+		p.written.Store(node.UID(), time.Now())
 	}
 	for _, ch := range changes {
 		from, to := cmp.Or(ch.has, "none"), cmp.Or(ch.want, "none")
-		c.log.Log(ctx, levelWrite, "label written", "node", node.Key(), "label", ch.key, "from", from, "to", to)
-		c.recorder.Event(ObjectReference{"v1", "Node", "", node.Key().Name, node.UID()}, "Normal", "PodCountChanged", fmt.Sprintf("%s changed from %s to %s", ch.what, from, to))
+		p.log.Log(ctx, levelWrite, "label written", "node", node.Key(), "label", ch.key, "from", from, "to", to)
+		p.recorder.Event(p.nodes.Reference(node), "Normal", "PodCountChanged", fmt.Sprintf("%s changed from %s to %s", ch.what, from, to))
 	}
 	return nil
+}
+
+// countControl keeps the status of Counts right: whether as many pods of a name are there as are wanted.
+type countControl struct {
+	*manager
+	*Controller
+	said    sync.Map                 // by uid of a Count: the countStatus that events have told, with the spec in words for its generation
+	kept    atomic.Pointer[presence] // of the resource whose schema is known to keep the status,
+	dropped atomic.Pointer[presence] // or to drop it
+	proving sync.Mutex               // held over a write while that is not known
+}
+
+// nameLabels are those by which a pod belongs to the name that a Count gives.
+var nameLabels = []string{"app", "app.kubernetes.io/name", "run"}
+
+func setUpCount(m *manager, c *Controller) {
+	s := &countControl{manager: m, Controller: c}
+	m.pods.kind.Keep = append(m.pods.kind.Keep, nameLabels...)
+	for i := range nameLabels {
+		m.pods.index = append(m.pods.index, func(p *Pod) string { return podName(p, i) })
+	}
+	m.counts.members = map[string]map[string]*Count{}
+	On(c, m.pods, s.podChanged)
+	On(c, m.counts, s.countChanged)
+	c.Reconcile = s.reconcile
+}
+
+// podName is the namespace and name that a pod has by one of nameLabels, if no earlier one gives it the same.
+func podName(p *Pod, i int) string {
+	if p == nil || p.Labels[nameLabels[i]] == "" || slices.ContainsFunc(nameLabels[:i], func(l string) bool { return p.Labels[l] == p.Labels[nameLabels[i]] }) {
+		return ""
+	}
+	return p.Key().Namespace + "/" + p.Labels[nameLabels[i]]
+}
+
+// podName is the same of the pods that the Count is about.
+func (c *Count) podName() string {
+	if c.Invalid != "" {
+		return ""
+	}
+	return c.Key().Namespace + "/" + c.Name
+}
+
+func (s *countControl) podChanged(d Delta[*Pod]) (keys []Key) {
+	for i := range nameLabels {
+		if was, is := podName(d.Old, i), podName(d.New, i); was != is {
+			for _, c := range append(s.counts.By(was), s.counts.By(is)...) {
+				keys = append(keys, c.Key())
+			}
+		}
+	}
+	return keys
+}
+
+func (s *countControl) countChanged(d Delta[*Count]) []Key {
+	if d.New != nil {
+		return []Key{d.Key()}
+	}
+	s.said.Delete(d.Old.UID())
+	s.log.Info("a Count is gone", "count", d.Key())
+	return nil
+}
+
+// countPlan is what is to be done about a Count.
+type countPlan struct {
+	*Count
+	of        *presence
+	status    countStatus // as it should be
+	write     bool        // it is not
+	said, say countStatus // as in countControl
+}
+
+// plan returns nil where there is nothing to do.
+func (s *countControl) plan(key Key) *countPlan {
+	p := &countPlan{Count: s.counts.Get(key), of: s.counts.found.Load()}
+	if p.Count == nil || p.of == nil {
+		return nil
+	}
+	spec := cmp.Or(p.Invalid, fmt.Sprintf("%d of %s", p.Want, p.Name))
+	wasOf := string(p.Status.Healthy) == strconv.FormatBool(string(p.Status.Count) == strconv.Itoa(p.Want)) // the status is of this spec
+	if p.status = p.Status; p.Invalid == "" {
+		have := s.pods.Count(p.podName())
+		p.status.Healthy, p.status.Count = rawJSON(strconv.FormatBool(have == p.Want)), rawJSON(strconv.Itoa(have))
+		if p.of.status { // else our own writes make the generation go up, so that it says nothing
+			p.status.ObservedGeneration = rawJSON(strconv.FormatInt(p.Generation, 10))
+			spec, wasOf = fmt.Sprintf("%s, generation %d", spec, p.Generation), p.status.ObservedGeneration == p.Status.ObservedGeneration
+		}
+	} else if p.status.Healthy == "true" {
+		p.status.Healthy = "false"
+	}
+	p.say = countStatus{p.status.Healthy, p.status.Count, rawJSON(spec)}
+	said, ok := s.said.Load(p.UID())
+	if p.said, _ = said.(countStatus); !ok { // what the status says was told before our start
+		p.said = countStatus{Healthy: p.Status.Healthy, Count: p.Status.Count}
+		if wasOf && p.Invalid == "" {
+			p.said.ObservedGeneration = p.say.ObservedGeneration
+		}
+	}
+	p.write = p.of != s.dropped.Load() && p.status != p.Status
+	if !p.write && p.said == p.say {
+		return nil
+	}
+	return p
+}
+
+func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
+	p := s.plan(key)
+	if p != nil && p.write {
+		if s.pace.Wait(s.stop) != nil {
+			return Result{}, nil
+		}
+		if p.of != s.kept.Load() {
+			s.proving.Lock()
+			defer s.proving.Unlock()
+		}
+		p = s.plan(key) // it may have changed while we waited
+	}
+	if p == nil {
+		return Result{}, nil
+	}
+	if p.write {
+		sub := "" // then the status is a part of the object like any other
+		if p.of.status {
+			sub = "status"
+		}
+		now, err := s.counts.Patch(ctx, p.Count, sub, map[string]any{"status": p.status})
+		if now == nil || err != nil {
+			return Result{}, err
+		}
+		s.log.Log(ctx, levelWrite, "status written", "count", key, "healthy", p.status.Healthy, "have", p.status.Count)
+		if s.kept.Store(p.of); now.Status.Healthy != p.status.Healthy || now.Status.Count != p.status.Count || p.of.status && now.Status != p.status {
+			s.dropped.Store(p.of)
+			s.log.Warn("the schema of Counts drops their status, so it is not written any more: see deploy/count-crd.yaml")
+		}
+	}
+	if p.said != p.say {
+		s.tell(p)
+	}
+	return Result{}, nil
+}
+
+// tell posts the events, and remembers them while the Count is there.
+func (s *countControl) tell(p *countPlan) {
+	event := func(kind, reason, message string, args ...any) {
+		s.recorder.Event(s.counts.Reference(p.Count), kind, reason, fmt.Sprintf(message, args...))
+	}
+	if p.Invalid == "" && p.said.ObservedGeneration != p.say.ObservedGeneration {
+		event("Normal", "Synced", "Count synced successfully")
+	}
+	switch {
+	case p.Invalid != "":
+		event("Warning", "InvalidCount", "%s", p.Invalid)
+	case p.say.Healthy == "false":
+		event("Warning", "CountMismatch", "want %d pods of %s, have %s", p.Want, p.Name, p.say.Count)
+	case p.said.Healthy != "true":
+		event("Normal", "CountMatched", "want %d pods of %s, have %s", p.Want, p.Name, p.say.Count)
+	}
+	if c := s.counts.Get(p.Key()); c != nil && c.UID() == p.UID() {
+		s.said.Store(p.UID(), p.say)
+	}
+}
+
+// setUpPodPrinter is the smallest controller there is.
+func setUpPodPrinter(m *manager, c *Controller) {
+	m.pods.versions = true // each change of a pod, of whatever in it
+	On(c, m.pods, func(d Delta[*Pod]) []Key { return []Key{d.Key()} })
+	c.Reconcile = func(_ context.Context, key Key) (Result, error) {
+		line := "Sync/Add/Update for Pod %s\n"
+		if m.pods.Get(key) == nil {
+			line = "Pod %s does not exist anymore\n"
+		}
+		_, err := fmt.Fprintf(m.stdout, line, key)
+		return Result{}, err
+	}
+}
+
+// election makes this replica the leader of all that know the same Lease, or not, by the rules of client-go, with which it
+// can share one. The times in a Lease are never compared with our clock: what counts is how long ago we saw it change.
+// https://kubernetes.io/docs/concepts/architecture/leases/
+type election struct {
+	*options
+	client *Client
+	log    *Log
+	id     string
+	path   string                    // of the Lease
+	bare   json.RawMessage           // the metadata of one that is not there yet
+	until  atomic.Pointer[time.Time] // we may write until then; nil: we do not lead
+
+	// Owned by run, alone.
+	lease   lease     // as last seen
+	current bool      // it has come from our own last write, and nothing has failed since
+	changed time.Time // when its spec was seen to have changed
+	asked   bool      // for the lease: it may be ours
+}
+
+// lease is https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/lease-v1/
+type lease struct {
+	APIVersion string          `json:"apiVersion"`
+	Kind       string          `json:"kind"`
+	Metadata   json.RawMessage `json:"metadata"` // goes back as it came, resourceVersion and all: of two writers one gets a 409
+	Spec       leaseSpec       `json:"spec"`
+}
+
+type leaseSpec struct {
+	HolderIdentity       string `json:"holderIdentity"`
+	LeaseDurationSeconds int    `json:"leaseDurationSeconds,omitempty"`
+	AcquireTime          string `json:"acquireTime,omitempty"`
+	RenewTime            string `json:"renewTime,omitempty"`
+	LeaseTransitions     int    `json:"leaseTransitions"`
+}
+
+// heldError is another holder of the lease.
+type heldError string
+
+func (e heldError) Error() string { return fmt.Sprintf("it is held by %q", string(e)) }
+
+func newElection(o *options, client *Client, log *Log, host string) *election {
+	own, _ := os.ReadFile(filepath.Join(serviceAccount, "namespace"))
+	namespace := cmp.Or(o.leaseNamespace, strings.TrimSpace(string(own)), "kube-system")
+	meta, _ := json.Marshal(map[string]string{"namespace": namespace, "name": o.leaseName})
+	return &election{options: o, client: client, log: log, id: fmt.Sprintf("%s_%016x", host, rand.Uint64()),
+		path: "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/" + o.leaseName, bare: meta}
+}
+
+// expires is when the lease of a holder of whom we hear nothing more may be taken.
+func (e *election) expires() time.Time {
+	return e.changed.Add(time.Duration(e.lease.Spec.LeaseDurationSeconds) * time.Second)
+}
+
+// mayWrite is Client.mayWrite.
+func (e *election) mayWrite() error {
+	if until := e.until.Load(); until == nil || !time.Now().Before(*until) {
+		return errors.New("not sent, as this replica does not lead")
+	}
+	return nil
+}
+
+// run campaigns until stop ends; once elected it calls won, and leads until resigned ends, which must come after stop. Then
+// it gives the lease back. It returns an error when it has lost it.
+func (e *election) run(stop, resigned context.Context, won func()) error {
+	defer e.release()
+	holder := heldError("")
+	for err := e.try(stop, e.id); err != nil; err = e.try(stop, e.id) {
+		if was := holder; !errors.As(err, &holder) && stop.Err() == nil {
+			e.log.Complain("cannot get the lease", err)
+		} else if holder != was {
+			e.log.Info("standing by, as another replica leads", "lease", e.path, "holder", string(holder))
+		}
+		pause := e.retryPeriod + rand.N(e.retryPeriod*12/10)
+		if left := time.Until(e.expires()); left > 0 {
+			pause = min(pause, left)
+		}
+		if sleep(stop, pause) != nil {
+			return nil
+		}
+	}
+	e.log.Info("elected: this replica leads", "lease", e.path, "identity", e.id)
+	won()
+	for {
+		until := *e.until.Load()
+		if sleep(resigned, min(e.retryPeriod, time.Until(until))) != nil {
+			return nil
+		}
+		ctx, cancel := context.WithDeadline(resigned, until)
+		err := e.try(ctx, e.id)
+		cancel()
+		if err != nil && resigned.Err() == nil {
+			e.log.Complain("cannot renew the lease", err)
+		}
+		if errors.As(err, &holder) || err != nil && !time.Now().Before(until) {
+			e.asked = false
+			return fmt.Errorf("the lease is lost: %w", err)
+		}
+	}
+}
+
+// release gives the lease back if it is, or may be, ours, so that the next replica need not wait until it has run out.
+func (e *election) release() {
+	e.until.Store(nil)
+	ctx, cancel := context.WithTimeout(context.Background(), e.renewDeadline/2)
+	defer cancel()
+	for e.asked && ctx.Err() == nil {
+		if err := e.try(ctx, ""); err == nil || errors.As(err, new(heldError)) {
+			return
+		} else {
+			e.log.Complain("cannot release the lease", err)
+		}
+		sleep(ctx, e.retryPeriod/4)
+	}
+}
+
+// try makes one attempt to get or keep the lease for holder, which is us, or nobody, to release it; nil is success. An
+// attempt that hangs leaves time for another.
+func (e *election) try(ctx context.Context, holder string) error {
+	ctx, cancel := context.WithTimeout(ctx, e.renewDeadline/2)
+	defer cancel()
+	for again := true; ; again = false {
+		changed := false
+		if !e.current {
+			var now lease
+			err := e.client.Send(ctx, request{method: http.MethodGet, path: e.path}, &now)
+			if isStatus(err, http.StatusNotFound, "NotFound") { // a PUT without resourceVersion makes it: for that, rights to this one name will do
+				now, err = lease{Metadata: e.bare}, nil
+			} else if err != nil {
+				return err
+			}
+			if changed = now.Spec != e.lease.Spec; changed {
+				e.changed = time.Now()
+			}
+			e.lease = now
+		}
+		had, now := e.lease.Spec, time.Now()
+		if had.HolderIdentity != "" && had.HolderIdentity != e.id && (changed || now.Before(e.expires())) {
+			return heldError(had.HolderIdentity)
+		}
+		next := leaseSpec{holder, int(e.leaseDuration / time.Second), had.AcquireTime, now.UTC().Format("2006-01-02T15:04:05.000000Z07:00"), had.LeaseTransitions}
+		switch {
+		case holder == "" && had.HolderIdentity != e.id:
+			return nil
+		case holder == "":
+			next.LeaseDurationSeconds, next.AcquireTime = 1, next.RenewTime
+		case had.HolderIdentity != e.id:
+			if next.AcquireTime = next.RenewTime; e.lease.Kind != "" {
+				next.LeaseTransitions++
+			}
+		}
+		e.current, e.asked = false, true
+		var got lease
+		body := lease{"coordination.k8s.io/v1", "Lease", e.lease.Metadata, next}
+		err := e.client.Send(ctx, request{method: http.MethodPut, path: e.path, body: body, election: true}, &got)
+		if s := statusIn(err); again && (s.Code == http.StatusConflict || s.Code == http.StatusNotFound || s.hasCause("metadata.resourceVersion")) {
+			continue // somebody else has written, made or removed it: look at once
+		} else if err != nil {
+			return err
+		}
+		e.lease, e.changed, e.current = got, now, true
+		if until := now.Add(e.renewDeadline); holder == e.id {
+			e.until.Store(&until) // from before the lease was sent
+		} else {
+			e.log.Info("the lease is released", "lease", e.path)
+		}
+		return nil
+	}
 }
 
 // Selector is a label selector: every requirement must hold. None holds always.
@@ -547,14 +1034,6 @@ func (s Selector) Matches(labels map[string]string) bool {
 		}
 		return r.not == (met && (r.values == nil || slices.Contains(r.values, v)))
 	})
-}
-
-// Keys are the label keys that the selector looks at.
-func (s Selector) Keys() (keys []string) {
-	for _, r := range s {
-		keys = append(keys, r.key)
-	}
-	return keys
 }
 
 // parseSelector reads "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)", "k notin (a,b)", "k>1" and "k<1", joined by commas.
@@ -582,6 +1061,7 @@ func parseSelector(text string) (s Selector, err error) {
 func trimBlanks(s string) string { return strings.Trim(s, " \t\r\n") }
 
 func parseRequirement(text string) (r requirement, err error) {
+	defer catch(&err)
 	key, isNot := strings.CutPrefix(text, "!")
 	rest := ""
 	if end := strings.IndexAny(text, " \t=!(<>"); end > 0 {
@@ -594,31 +1074,27 @@ func parseRequirement(text string) (r requirement, err error) {
 	operators := []string{"==", "=", "!=", "in", "notin", ">", "<", ""}
 	op := operators[slices.IndexFunc(operators, func(op string) bool { return strings.HasPrefix(rest, op) })]
 	value := trimBlanks(rest[len(op):])
+	word, _, _ := strings.Cut(rest, " ")
+	refuseIf(op == "", "%q is no operator: use =, !=, in (a,b) or notin (a,b)", word)
 	switch op {
-	case "":
-		word, _, _ := strings.Cut(rest, " ")
-		return r, fmt.Errorf("%q is no operator: use =, !=, in (a,b) or notin (a,b)", word)
 	case ">", "<":
 		n, err := strconv.Atoi(value)
-		if err != nil {
-			return r, fmt.Errorf("%q is no number", value)
-		}
+		refuseIf(err != nil, "%q is no number", value)
 		if r.above = &n; op == "<" {
 			r.above, r.below = nil, &n
 		}
 		return r, nil
 	case "in", "notin":
-		if len(value) < 2 || value[0] != '(' || value[len(value)-1] != ')' {
-			return r, fmt.Errorf("%s needs values in parentheses: %s %s (a,b)", op, r.key, op)
-		}
+		refuseIf(len(value) < 2 || value[0] != '(' || value[len(value)-1] != ')', "%s needs values in parentheses: %s %s (a,b)", op, r.key, op)
 		value = value[1 : len(value)-1]
 	}
 	r.not = op == "!=" || op == "notin"
 	for v := range strings.SplitSeq(value, ",") {
 		r.values = append(r.values, trimBlanks(v))
-		err = cmp.Or(err, checkLabelValue(trimBlanks(v)))
+		err := checkLabelValue(trimBlanks(v))
+		refuseIf(err != nil, "%w", err)
 	}
-	return r, err
+	return r, nil
 }
 
 // checkLabelKey checks a key's syntax: an optional DNS prefix and "/", then a name of at most 63 characters.

@@ -84,6 +84,8 @@ var fakeKinds = []fakeKind{
 	{"", "v1", "events", "Event", true},
 	{"", "v1", "serviceaccounts", "ServiceAccount", true},
 	{"coordination.k8s.io", "v1", "leases", "Lease", true},
+	{"demo.mark8s.io", "v1", "counts", "Count", true}, // while there is a CRD of it
+	{"apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false},
 	{"rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", false},
 	{"rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", false},
 	{"admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", false},
@@ -101,6 +103,12 @@ type historyEntry struct {
 	resource string
 	old, obj object
 	lost     bool // no watch hears of it
+}
+
+// fakeCRD is the CustomResourceDefinition of Counts.
+type fakeCRD struct {
+	status bool // with a status subresource
+	drops  bool // its schema has no status: what is sent of it is dropped
 }
 
 // fault is what happens to the next requests that match.
@@ -128,6 +136,7 @@ type seen struct {
 	User         string // its token, or its client certificate's name
 	HTTP2        bool
 	At           time.Time
+	Host         string // as the client calls the server: tells one replica from another
 }
 
 func (s seen) String() string { return s.Method + " " + s.Path + "?" + s.Query.Encode() + " " + s.Body }
@@ -153,12 +162,14 @@ type fakeServer struct {
 	pages     map[string][]object // what is behind a continue token
 	ended     chan struct{}       // closed: the watches end,
 	broken    bool                // by a reset
+	crd       *fakeCRD            // nil: there are no Counts
+	away      map[string]bool     // by Host: whose requests break
 }
 
 func newFake() *fakeServer {
 	f := &fakeServer{
 		bookmarks: time.Minute, version: 200, objects: map[string]map[Key]object{}, grew: make(chan struct{}), moved: make(chan struct{}),
-		forbidden: map[string]bool{}, pages: map[string][]object{}, ended: make(chan struct{}),
+		forbidden: map[string]bool{}, away: map[string]bool{}, pages: map[string][]object{}, ended: make(chan struct{}),
 	}
 	for _, k := range fakeKinds {
 		f.objects[k.resource] = map[Key]object{}
@@ -167,6 +178,38 @@ func newFake() *fakeServer {
 		f.put("namespaces", object{"metadata": object{"name": ns}})
 	}
 	return f
+}
+
+// install puts the CRD of Counts in place, or changes it; nil removes it, and all Counts. Either ends their watches.
+func (f *fakeServer) install(crd *fakeCRD) {
+	for _, o := range f.all("counts") {
+		if crd == nil {
+			f.remove("counts", keyOf(o))
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.crd = crd
+	f.signalLocked()
+}
+
+// serves reports whether the fake has a kind at all.
+func (f *fakeServer) serves(k fakeKind) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return k.resource != "counts" || f.crd != nil
+}
+
+// addCount makes a Count whose spec is this JSON.
+func (f *fakeServer) addCount(name, spec string) object {
+	f.putJSON("counts", fmt.Sprintf(`{"metadata":{"namespace":"default","name":%q},"spec":%s}`, name, spec))
+	return f.get("counts", Key{"default", name})
+}
+
+// count is what a Count says: its healthy, count and observedGeneration.
+func (f *fakeServer) count(name string) string {
+	status, _ := f.get("counts", Key{"default", name})["status"].(object)
+	return fmt.Sprint(status["healthy"], " ", status["count"], " ", status["observedGeneration"])
 }
 
 // issue answers a TokenRequest, in the one form that the fake's tokens of service accounts have.
@@ -271,6 +314,23 @@ func (f *fakeServer) putLocked(resource string, o object) object {
 	o = clone(o)
 	k, m := keyOf(o), metaOf(o)
 	old := f.objects[resource][k]
+	if resource == "counts" { // generation goes up with all but metadata, and a status that is a subresource
+		bare := func(o object) object {
+			o = maps.Clone(o)
+			delete(o, "metadata")
+			if f.crd.status {
+				delete(o, "status")
+			}
+			return clone(o)
+		}
+		generation := 1.0
+		if old != nil {
+			if generation = metaOf(old)["generation"].(float64); !reflect.DeepEqual(bare(o), bare(old)) {
+				generation++
+			}
+		}
+		m["generation"] = generation
+	}
 	f.version++
 	m["resourceVersion"] = strconv.Itoa(f.version)
 	if old == nil {
@@ -424,6 +484,14 @@ func (f *fakeServer) loseNext(n int) {
 	f.lose = n
 }
 
+// cutOff lets no request of who calls the server host through any more, and breaks the watches.
+func (f *fakeServer) cutOff(host string, yes bool) {
+	f.mu.Lock()
+	f.away[host] = yes
+	f.mu.Unlock()
+	f.endWatches(true)
+}
+
 // inject adds a fault, and makes the test fail if it is not met times times.
 func (f *fakeServer) inject(t testing.TB, ft fault) {
 	ft.times = max(ft.times, 1)
@@ -474,8 +542,12 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	user, _ := f.user(r)
 	f.mu.Lock()
-	f.requests = append(f.requests, seen{r.Method, r.URL.Path, r.URL.Query(), string(body), r.Header.Get("Accept"), user, r.ProtoMajor == 2, time.Now()})
+	f.requests = append(f.requests, seen{r.Method, r.URL.Path, r.URL.Query(), string(body), r.Header.Get("Accept"), user, r.ProtoMajor == 2, time.Now(), r.Host})
 	f.signalLocked()
+	if f.away[r.Host] {
+		f.mu.Unlock()
+		panic(http.ErrAbortHandler)
+	}
 	var ft *fault
 	for _, x := range f.faults {
 		if x.times > 0 && x.match(r) {
@@ -559,6 +631,8 @@ type fakeRequest struct {
 	reply []byte
 	view  string // Accept's "as": PartialObjectMetadata, or nothing
 	media string // of the answer
+
+	status bool // it is about the subresource status
 }
 
 func (f *fakeServer) serve(w http.ResponseWriter, r *http.Request, body []byte) {
@@ -573,7 +647,7 @@ func (f *fakeServer) serve(w http.ResponseWriter, r *http.Request, body []byte) 
 		return
 	}
 	skip := map[string]int{"api": 2, "apis": 3}[p[0]]
-	if skip == 0 || len(p) <= skip || !req.route(p[1:skip], p[skip:]) {
+	if skip == 0 || len(p) <= skip || !req.route(p[1:skip], p[skip:]) || !f.serves(req.kind) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(404)
 		io.WriteString(w, "404 page not found\n")
@@ -621,10 +695,11 @@ func (r *fakeRequest) route(groupVersion, p []string) bool {
 		r.key.Namespace, p = p[1], p[2:]
 	}
 	for _, k := range fakeKinds {
-		if k.resource == p[0] && k.apiVersion() == strings.Join(groupVersion, "/") && (len(p) <= 2 || p[2] == "token") {
+		if k.resource == p[0] && k.apiVersion() == strings.Join(groupVersion, "/") && (len(p) <= 2 || p[2] == "token" || p[2] == "status") {
 			if r.kind = k; len(p) >= 2 {
 				r.key.Name = p[1]
 			}
+			r.status = len(p) > 2 && p[2] == "status"
 			return true
 		}
 	}
@@ -768,7 +843,7 @@ func (f *fakeServer) discover(r *fakeRequest, p []string) bool {
 	case "apis":
 		groups, known := []any{}, map[string]bool{"": true}
 		for _, k := range fakeKinds {
-			if !known[k.group] {
+			if !known[k.group] && f.serves(k) {
 				known[k.group] = true
 				v := object{"groupVersion": k.apiVersion(), "version": k.version}
 				groups = append(groups, object{"name": k.group, "versions": []any{v}, "preferredVersion": v})
@@ -780,19 +855,22 @@ func (f *fakeServer) discover(r *fakeRequest, p []string) bool {
 	short := map[string]string{"pods": "po", "nodes": "no", "namespaces": "ns", "events": "ev"}
 	resources := []any{}
 	for _, k := range fakeKinds {
-		if path == "api/"+k.apiVersion() || path == "apis/"+k.apiVersion() {
+		if (path == "api/"+k.apiVersion() || path == "apis/"+k.apiVersion()) && f.serves(k) {
 			res := object{"name": k.resource, "singularName": strings.ToLower(k.kind), "namespaced": k.namespaced, "kind": k.kind,
 				"verbs": []any{"create", "delete", "get", "list", "patch", "update", "watch"}}
 			if s := short[k.resource]; s != "" {
 				res["shortNames"] = []any{s}
 			}
 			resources = append(resources, res)
+			if k.resource == "counts" && f.crd.status {
+				resources = append(resources, object{"name": "counts/status", "singularName": "", "namespaced": true, "kind": k.kind, "verbs": []any{"get", "patch", "update"}})
+			}
 		}
 	}
 	if len(resources) == 0 {
 		return false
 	}
-	r.answer(200, object{"kind": "APIResourceList", "groupVersion": strings.Join(p[1:], "/"), "resources": resources})
+	r.answer(200, object{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": strings.Join(p[1:], "/"), "resources": resources})
 	return true
 }
 
@@ -962,12 +1040,13 @@ func (f *fakeServer) watch(r *fakeRequest) {
 	mark := time.NewTicker(f.bookmarks)
 	defer mark.Stop()
 	f.mu.Lock()
-	ended := f.ended
+	ended, crd := f.ended, f.crd
 	f.mu.Unlock()
 	for {
 		f.mu.Lock()
 		i, _ := slices.BinarySearchFunc(f.history, from+1, func(e historyEntry, v int) int { return e.version - v })
 		news, now, forgotten, grew := f.history[i:], f.version, f.forgotten, f.grew
+		gone := r.kind.resource == "counts" && f.crd != crd
 		f.mu.Unlock()
 		if from < forgotten {
 			send("ERROR", fakeStatus(410, "Expired", fmt.Sprintf("too old resource version: %d (%d)", from, forgotten), nil))
@@ -987,7 +1066,9 @@ func (f *fakeServer) watch(r *fakeRequest) {
 				send("DELETED", r.show(last, false))
 			}
 		}
-		from = max(from, now)
+		if from = max(from, now); gone {
+			return
+		}
 		select {
 		case <-grew:
 		case <-mark.C:
@@ -1171,6 +1252,12 @@ func (f *fakeServer) create(r *fakeRequest) {
 	if r.valid(o) {
 		r.answer(201, r.show(f.putLocked(r.kind.resource, o), false))
 	}
+	if r.kind.resource == "customresourcedefinitions" {
+		version := o["spec"].(object)["versions"].([]any)[0].(object)
+		subresources, _ := version["subresources"].(object)
+		properties, _ := version["schema"].(object)["openAPIV3Schema"].(object)["properties"].(object)
+		f.crd = &fakeCRD{status: subresources["status"] != nil, drops: properties["status"] == nil}
+	}
 }
 
 // valid checks what the tests rely on; it answers what is not.
@@ -1275,7 +1362,7 @@ func (f *fakeServer) patch(r *fakeRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	old := f.objects[r.kind.resource][r.key]
-	if old == nil {
+	if old == nil || r.status && !(r.kind.resource == "counts" && f.crd.status) {
 		r.notFound()
 		return
 	}
@@ -1284,18 +1371,37 @@ func (f *fakeServer) patch(r *fakeRequest) {
 		r.conflict()
 		return
 	}
-	if uid := str(meta, "uid"); uid != "" && uid != str(metaOf(old), "uid") {
+	if uid := str(meta, "uid"); uid != "" && uid != str(metaOf(old), "uid") && !r.status {
 		r.invalid("metadata.uid", fmt.Sprintf("Invalid value: %q: field is immutable", uid))
 		return
 	}
 	o := clone(old)
 	mergePatch(o, patch)
+	if r.kind.resource == "counts" && f.crd.status { // who writes to one of both parts changes nothing of the other
+		part, status := object{}, o["status"]
+		maps.Copy(part, o)
+		if r.status {
+			part = clone(old)
+		} else {
+			status = old["status"]
+		}
+		if part["status"] = status; status == nil {
+			delete(part, "status")
+		}
+		o = part
+	}
+	if r.kind.resource == "counts" && f.crd.drops {
+		delete(o, "status")
+	}
 	if r.valid(o) && !r.refusedLocked(f, o) {
 		f.storeLocked(r, old, o)
 	}
 }
 
 func (f *fakeServer) delete(r *fakeRequest) {
+	if r.kind.resource == "customresourcedefinitions" {
+		f.install(nil)
+	}
 	if o := f.remove(r.kind.resource, r.key); o != nil {
 		r.answer(200, r.show(o, false))
 		return
@@ -1345,6 +1451,8 @@ func playground(args []string) int {
 	f.addNode("control-plane", controlPlane)
 	f.addNode("worker-1")
 	f.addNode("worker-2")
+	f.install(&fakeCRD{status: true})
+	f.addCount("web", `{"name":"web","count":30}`)
 	nodes := []string{"control-plane", "worker-1", "worker-2"}
 	for i := range 30 {
 		f.addPod("default", fmt.Sprintf("web-%d", i), nodes[rand.IntN(len(nodes))])
@@ -1365,7 +1473,7 @@ func playground(args []string) int {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C comes to us alone, and we pass it on
 	fmt.Printf("A fake API server with 3 nodes and about 30 pods that come and go runs at %s.\npodcount runs against it: %s\n", srv.URL, strings.Join(cmd.Args, " "))
 	if _, err := exec.LookPath("kubectl"); err == nil {
-		fmt.Printf("In another terminal, try:\n  export KUBECONFIG=%s\n  kubectl get nodes -L hopegi/pod-count\n  kubectl get pods -A -w\n  kubectl describe node control-plane\n  kubectl run mine --image=nginx\n  kubectl label node worker-1 %s=\n", file, controlPlane)
+		fmt.Printf("In another terminal, try:\n  export KUBECONFIG=%s\n  kubectl get nodes -L hopegi/pod-count\n  kubectl get pods -A -w\n  kubectl describe node control-plane\n  kubectl get count web -o yaml\n  kubectl run mine --image=nginx\n  kubectl label node worker-1 %s=\n", file, controlPlane)
 	} else {
 		fmt.Printf("In another terminal, try:\n  curl -sk -H 'Authorization: Bearer playground' %s/api/v1/nodes/control-plane\n", srv.URL)
 	}
@@ -1484,6 +1592,7 @@ type program struct {
 	t    testing.TB
 	net  *pipeNet
 	log  *logBuffer
+	out  *logBuffer
 	stop func() error // asks it to stop and returns how it ended; also called when the test ends
 }
 
@@ -1494,11 +1603,11 @@ func (f *fakeServer) start(t testing.TB, args ...string) *program {
 
 // start runs the whole program on a network.
 func (n *pipeNet) start(t testing.TB, args ...string) *program {
-	p := &program{t: t, net: n, log: &logBuffer{}}
+	p := &program{t: t, net: n, log: &logBuffer{}, out: &logBuffer{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- run(ctx, args, func(string) string { return "" }, io.Discard, p.log, p.net.dial)
+		ended <- run(ctx, args, func(string) string { return "" }, p.out, p.log, p.net.dial)
 	}()
 	p.stop = sync.OnceValue(func() error {
 		cancel()
@@ -2159,7 +2268,7 @@ func TestWriteThatFailsAfterAStopIsSaid(t *testing.T) {
 		p := f.start(t)
 		synctest.Wait()
 		p.stop()
-		wantText(t, p.log.String(), "cannot write the label")
+		wantText(t, p.log.String(), "cannot reconcile")
 	})
 }
 
@@ -2207,7 +2316,7 @@ func TestVerbosityShowsTheInside(t *testing.T) {
 	for v, want := range map[string][]string{
 		"0": {"level=INFO msg=listed kind=Pod objects=3 rv="},
 		"2": {`msg="label written" node=cp label=hopegi/pod-count from=none to=3`},
-		"4": {`msg="ADDED Pod default/late" rv=`, `msg="queue: add" key=cp`},
+		"4": {`msg="ADDED Pod default/late" rv=`, `msg="queue: add" controller=pod-count key=cp`},
 		"6": {`msg="GET /api/v1/pods?`, `status="200 OK" took=`, `msg="PATCH /api/v1/nodes/cp?fieldManager=podcount"`},
 	} {
 		simulate(t, func(t *testing.T, f *fakeServer) {
@@ -2237,12 +2346,1078 @@ func TestLogsAsJSON(t *testing.T) {
 		f.inject(t, fault{match: to(isWrite), status: 500, body: "{}"})
 		p := f.start(t, "-log-format", "json")
 		pass(time.Second)
-		wantText(t, p.log.String(), `"msg":"cannot write the label","node":"cp"`)
+		wantText(t, p.log.String(), `"msg":"cannot reconcile","controller":"pod-count","key":"cp"`)
 		wantText(t, p.log.String(), `"took":"0s"`)
 		for line := range strings.Lines(p.log.String()) {
 			if !json.Valid([]byte(line)) {
 				t.Errorf("not JSON: %s", line)
 			}
+		}
+	})
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The manager
+
+func TestControllersAreChosenAsInKubeControllerManager(t *testing.T) {
+	for text, want := range map[string]string{
+		"*": "pod-count count", "pod-count": "pod-count", "*,-count": "pod-count", "-count,*": "pod-count", "*,pod-printer": "pod-count count pod-printer",
+		"pod-printer": "pod-printer", "pod-count,-pod-count": "pod-count", "*,-pod-count,pod-count": "count",
+	} {
+		o, err := parseFlags([]string{"-controllers", text}, io.Discard)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		var on []string
+		for _, c := range controllers {
+			if o.isOn(c) {
+				on = append(on, c.Name)
+			}
+		}
+		if got := strings.Join(on, " "); got != want {
+			t.Errorf("-controllers %s: %q, want %q", text, got, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"pods":                    `there is no "pods"; there are pod-count, count, pod-printer`,
+		"*,-nothing":              `there is no "-nothing"; there are`,
+		"":                        `there is no ""; there are`,
+		"*,-pod-count,-count":     "leaves none to run",
+		"-pod-count":              "leaves none to run",
+		"pod-count, count":        `there is no " count"`,
+		"pod-count,,pod-printer":  `there is no ""`,
+		"--pod-count,pod-printer": `there is no "--pod-count"`,
+	} {
+		_, err := parseFlags([]string{"-controllers", text}, io.Discard)
+		if usage := (usageError{}); !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
+			t.Errorf("-controllers %q: %v, want %q", text, err, want)
+		}
+	}
+	out := &logBuffer{}
+	if err := run(t.Context(), []string{"-controllers", "help"}, os.Getenv, out, out, nil); err != nil {
+		t.Error(err)
+	}
+	wantNumber(t, "lines of help", strings.Count(out.String(), "\n"), len(controllers))
+	wantText(t, out.String(), "pod-printer  off  prints the pods")
+	wantText(t, out.String(), "pod-count    on   writes the numbers")
+}
+
+func TestControllersShareCachesAndStartALittleApart(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.install(&fakeCRD{status: true})
+		f.addNode("cp", controlPlane)
+		f.addPods(3)
+		p := f.start(t, "-controllers", "*,pod-printer")
+		pass(time.Second)
+		wantLabel(t, f, "cp", podCountLabel, "3")
+		for _, resource := range []string{"pods", "nodes", "counts"} {
+			wantNumber(t, "lists of "+resource, len(f.asked(isList(resource))), 1)
+			wantNumber(t, "watches of "+resource, len(f.asked(isWatch(resource))), 1)
+		}
+		begins := regexp.MustCompile(`time=(\S+) .*work begins" controller=(\S+)`).FindAllStringSubmatch(p.log.String(), -1)
+		if len(begins) != 3 || begins[0][1] == begins[1][1] || begins[1][1] == begins[2][1] || begins[0][2] != "pod-count" {
+			t.Errorf("controllers began as %q", begins)
+		}
+	})
+}
+
+func TestOnlyWhatIsNeededIsAskedFor(t *testing.T) {
+	for flags, want := range map[string]string{
+		"-controllers=pod-count":   "nodes pods",
+		"-controllers=pod-printer": "pods",
+		"-controllers=count":       "counts pods",
+		"":                         "counts nodes pods",
+	} {
+		simulate(t, func(t *testing.T, f *fakeServer) {
+			f.install(&fakeCRD{status: true})
+			f.start(t, strings.Fields(flags)...)
+			pass(time.Minute)
+			var asked []string
+			for _, resource := range []string{"counts", "nodes", "pods"} {
+				if len(f.asked(isList(resource))) > 0 {
+					asked = append(asked, resource)
+				}
+			}
+			if got := strings.Join(asked, " "); got != want {
+				t.Errorf("%s asked for %s, want %s", flags, got, want)
+			}
+			discovered := len(f.asked(func(s seen) bool { return s.Path == "/apis/demo.mark8s.io/v1" })) > 0
+			if discovered != strings.Contains(want, "counts") {
+				t.Errorf("%s: discovery was asked: %v", flags, discovered)
+			}
+		})
+	}
+}
+
+// withController adds a controller for the time of a test.
+func withController(t *testing.T, c Controller) {
+	before := controllers
+	controllers = append(slices.Clip(controllers), c)
+	t.Cleanup(func() { controllers = before })
+}
+
+func TestControllerThatPanicsTakesNobodyDownAndIsTriedAgain(t *testing.T) {
+	var reconciled atomic.Int32
+	withController(t, Controller{Name: "broken", Setup: func(m *manager, c *Controller) {
+		On(c, m.pods, func(d Delta[*Pod]) []Key {
+			if d.Old == nil {
+				panic("keys of a new pod")
+			}
+			return []Key{d.Key()}
+		})
+		c.Tick = func() []Key { panic("tick") }
+		c.Reconcile = func(context.Context, Key) (Result, error) {
+			reconciled.Add(1)
+			var nothing *Pod
+			return Result{}, errors.New(nothing.NodeName)
+		}
+	}})
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.addPods(2)
+		p := f.start(t)
+		pass(20 * time.Second)
+		f.addPod("default", "more", "")
+		pass(20 * time.Second)
+		wantLabel(t, f, "cp", podCountLabel, "3")
+		if n := reconciled.Load(); n < 10 || n > 40 { // two keys, each with a backoff from 5 ms on
+			t.Errorf("tried %d times", n)
+		}
+		wantNumber(t, "stacks", strings.Count(p.log.String(), "a controller panics"), 1)
+		wantText(t, p.log.String(), "level=ERROR msg=\"a controller panics\" controller=broken")
+		wantText(t, p.log.String(), "main_test.go")
+		wantText(t, p.log.String(), `msg="cannot reconcile" controller=broken`)
+	})
+}
+
+func TestControllerWhoseRightsAreMissingHoldsUpNoOther(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.install(&fakeCRD{status: true})
+		f.addNode("cp", controlPlane)
+		f.forbid("list counts", true)
+		f.addCount("web", `{"name":"web","count":1}`)
+		p := f.start(t)
+		f.addPods(2)
+		pass(20 * time.Second)
+		wantLabel(t, f, "cp", podCountLabel, "2")
+		wantText(t, p.log.String(), `the RBAC rule that allows it: apiGroups [\"demo.mark8s.io\"], resources [\"counts\"], verbs [\"list\"]`)
+		f.forbid("list counts", false)
+		pass(time.Minute)
+		wantText(t, f.count("web"), "false 2 1")
+		f.inject(t, fault{match: to(isList("counts")), status: 400, body: `{"kind":"Status","reason":"BadRequest","message":"no","code":400}`})
+		f.compact()
+		f.endWatches(false)
+		pass(time.Minute)
+		f.addPods(3)
+		pass(20 * time.Second)
+		wantLabel(t, f, "cp", podCountLabel, "3")
+		wantText(t, f.count("web"), "false 3 1")
+	})
+}
+
+func discoveries(f *fakeServer) int {
+	return len(f.asked(func(s seen) bool { return s.Path == "/apis/demo.mark8s.io/v1" }))
+}
+
+func TestControllerWaitsForItsCRDStandsDownWithItAndComesBack(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.addPods(2)
+		p := f.start(t)
+		pass(10 * time.Minute)
+		wantLabel(t, f, "cp", podCountLabel, "2")
+		wantNumber(t, "lines about the wait", strings.Count(p.log.String(), "is its CRD installed?"), 1)
+		wantNumber(t, "warnings", strings.Count(p.log.String(), "level=WARN"), 0)
+		wantNumber(t, "lists of Counts", len(f.asked(isList("counts"))), 0)
+		if n := discoveries(f); n < 50 || n > 76 {
+			t.Errorf("%d discoveries in 10 minutes, want one each 8 to 12 s", n)
+		}
+		for range 2 {
+			f.install(&fakeCRD{status: true})
+			f.addCount("web", `{"name":"web","count":2}`)
+			pass(13 * time.Second)
+			wantText(t, f.count("web"), "true 2 1")
+			f.install(nil)
+			pass(time.Second)
+			lists := len(f.asked(isList("counts")))
+			pass(time.Minute)
+			if n := len(f.asked(isList("counts"))) - lists; n > 6 {
+				t.Errorf("%d lists of what is gone", n)
+			}
+			lists = len(f.asked(isList("counts"))) + len(f.asked(isWatch("counts")))
+			pass(time.Minute)
+			wantNumber(t, "requests for Counts after the stand-down", len(f.asked(isList("counts")))+len(f.asked(isWatch("counts")))-lists, 0)
+		}
+		wantNumber(t, "stand-downs", strings.Count(p.log.String(), "the resource is gone"), 2)
+		wantNumber(t, "words on the deleted Count", strings.Count(p.log.String(), "a Count is gone"), 2)
+		f.addPods(4)
+		pass(11 * time.Second)
+		wantLabel(t, f, "cp", podCountLabel, "4")
+	})
+}
+
+// A CRD that is new, or whose server has just begun, answers so for a moment.
+func TestMomentOfA404OrA429StandsNothingDown(t *testing.T) {
+	discovery := func(r *http.Request) bool { return r.URL.Path == "/apis/demo.mark8s.io/v1" }
+	any := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/counts") }
+	text := map[string]string{"Content-Type": "text/plain; charset=utf-8"}
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.install(&fakeCRD{status: true})
+		f.addCount("web", `{"name":"web","count":1}`)
+		f.inject(t, fault{match: any, times: 2, status: 404, header: text, body: "404 page not found\n"})
+		f.inject(t, fault{match: any, times: 2, status: 429, header: map[string]string{"Retry-After": "1"}, body: `{"kind":"Status","reason":"TooManyRequests","message":"storage is (re)initializing","code":429}`})
+		p := f.start(t)
+		pass(45 * time.Second)
+		wantText(t, f.count("web"), "false 0 1")
+		f.inject(t, fault{match: discovery, status: 404, header: text, body: "404 page not found\n"})
+		pass(30 * time.Second)
+		for _, code := range []int{500, 503, 429, 403} { // no answers
+			f.inject(t, fault{match: discovery, status: code, body: "{}"})
+		}
+		f.inject(t, fault{match: discovery, status: 404, header: text, body: "404 page not found\n"})
+		f.inject(t, fault{match: discovery, status: 200, body: `{"kind":"Other"}`})
+		f.inject(t, fault{match: discovery, status: 200, body: `garbage`})
+		pass(2 * time.Minute)
+		f.addPod("default", "a", "")
+		pass(time.Second)
+		wantText(t, f.count("web"), "true 1 1")
+		wantNumber(t, "stand-downs", strings.Count(p.log.String(), "the resource is gone"), 0)
+		wantNumber(t, "lists of Counts", len(f.asked(isList("counts"))), 5)
+	})
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The controller count
+
+// countWrites are the patches of Counts.
+func countWrites(f *fakeServer) (bodies []string) {
+	for _, s := range f.asked(func(s seen) bool { return s.Method == "PATCH" && strings.Contains(s.Path, "/counts/") }) {
+		bodies = append(bodies, strings.TrimPrefix(s.Path, "/apis/demo.mark8s.io/v1/namespaces/default/counts/")+" "+s.Body)
+	}
+	return bodies
+}
+
+// countEvents are the events on Counts, by reason and message, with how often each was posted.
+func countEvents(f *fakeServer) string {
+	var all []string
+	for _, e := range f.all("events") {
+		if about := e["involvedObject"].(object); str(about, "kind") == "Count" {
+			all = append(all, fmt.Sprintf("%s %s %s (%v)", str(e, "type"), str(e, "reason"), str(e, "message"), e["count"]))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}
+
+func (f *fakeServer) addPodWith(name string, labels object) {
+	f.put("pods", podOn(object{"namespace": "default", "name": name, "labels": labels}, ""))
+}
+
+func TestCountSaysWhetherAsManyPodsAreThereAsItWants(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.install(&fakeCRD{status: true})
+		f.addPodWith("a", object{"app": "nginx"})
+		f.addPodWith("b", object{"run": "nginx", "app": "nginx", "app.kubernetes.io/name": "nginx"}) // once
+		f.addPodWith("c", object{"app": "other"})
+		f.put("pods", podOn(object{"namespace": "kube-system", "name": "d", "labels": object{"app": "nginx"}}, "")) // elsewhere
+		count := f.addCount("web", `{"name":"nginx","count":3}`)
+		p := f.start(t, "-pod-events", "off")
+		pass(time.Second)
+		wantText(t, f.count("web"), "false 2 1")
+		wantText(t, countEvents(f), "Normal Synced Count synced successfully (1); Warning CountMismatch want 3 pods of nginx, have 2 (1)")
+		f.addPodWith("e", object{"app.kubernetes.io/name": "nginx"})
+		synctest.Wait() // at once
+		wantText(t, f.count("web"), "true 3 1")
+		wantText(t, countEvents(f), "Normal CountMatched want 3 pods of nginx, have 3 (1); Normal Synced Count synced successfully (1);")
+
+		finished := clone(f.get("pods", Key{"default", "e"})) // finished and dying pods count
+		finished["status"] = object{"phase": "Succeeded"}
+		metaOf(finished)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
+		f.put("pods", finished)
+		pass(time.Minute)
+		wantText(t, f.count("web"), "true 3 1")
+		f.remove("pods", Key{"default", "e"})
+		synctest.Wait()
+		wantText(t, f.count("web"), "false 2 1")
+		f.addPodWith("a", object{"app": "other"}) // a pod that changes sides
+		synctest.Wait()
+		wantText(t, f.count("web"), "false 1 1")
+
+		f.addCount("web", `{"name":"nginx","count":1}`)
+		synctest.Wait()
+		wantText(t, f.count("web"), "true 1 2")
+		wantText(t, countEvents(f), "Synced Count synced successfully (2)")
+		f.addCount("web", `{"name":"other","count":1}`)
+		synctest.Wait()
+		wantText(t, f.count("web"), "false 2 3")
+		writes := len(countWrites(f))
+		pass(time.Hour)
+		wantNumber(t, "writes of what is right", len(countWrites(f))-writes, 0)
+		uid := str(metaOf(count), "uid")
+		for i, body := range countWrites(f) {
+			if !strings.HasPrefix(body, "web/status {") || !strings.Contains(body, `"uid":"`+uid+`"`) || strings.Contains(body, "resourceVersion") {
+				t.Errorf("write %d: %s", i, body)
+			}
+		}
+		f.remove("counts", Key{"default", "web"})
+		pass(time.Minute)
+		wantNumber(t, "words on the deletion", strings.Count(p.log.String(), `msg="a Count is gone" count=default/web`), 1)
+		f.addCount("web", `{"name":"other","count":2}`)
+		synctest.Wait()
+		wantText(t, f.count("web"), "true 2 1")
+	})
+}
+
+func TestPodsChangeConcernsItsCountsAlone(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.install(&fakeCRD{status: true})
+		for i := range 300 {
+			f.addCount(fmt.Sprintf("c%d", i), fmt.Sprintf(`{"name":"n%d","count":1}`, i/2))
+		}
+		p := f.start(t, "-v", "4", "-qps", "1000")
+		pass(time.Minute)
+		before := strings.Count(p.log.String(), `"queue: get" controller=count`)
+		f.addPodWith("a", object{"app": "n7"})
+		synctest.Wait()
+		wantText(t, f.count("c14"), "true 1 1")
+		wantText(t, f.count("c15"), "true 1 1")
+		after := strings.Count(p.log.String(), `"queue: get" controller=count`)
+		if n := after - before; n < 2 || n > 4 {
+			t.Errorf("a pod and two writes made %d keys", n)
+		}
+		f.put("pods", podOn(object{"namespace": "default", "name": "a", "labels": object{"app": "n7", "x": "y"}}, "n1"))
+		synctest.Wait()
+		wantNumber(t, "keys after a change that concerns no Count", strings.Count(p.log.String(), `"queue: get" controller=count`)-after, 0)
+	})
+}
+
+func TestInvalidCountGetsAWarningAndDisturbsNoOther(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.install(&fakeCRD{status: true})
+		f.addPodWith("a", object{"app": "nginx"})
+		p := f.start(t, "-pod-events", "off")
+		pass(time.Second)
+		for spec, want := range map[string]string{
+			`{"count":3}`:                           "spec.name is missing, and must be the name of an app",
+			`{"name":"","count":3}`:                 `spec.name is "", and must be`,
+			`{"name":5,"count":3}`:                  "spec.name is 5, and must be",
+			`{"name":["x"],"count":3}`:              `spec.name is ["x"], and must be`,
+			`{"name":"x"}`:                          "spec.count is missing, and must be a whole number, 0 or more",
+			`{"name":"x","count":null}`:             "spec.count is missing",
+			`{"name":"x","count":-1}`:               "spec.count is -1, and must be",
+			`{"name":"x","count":"3"}`:              `spec.count is "3", and must be`,
+			`{"name":"x","count":1.5}`:              "spec.count is 1.5, and must be",
+			`{"name":"x","count":1e300}`:            "spec.count is 1e+300, and must be",
+			`{"name":"x","count":{"a":1}}`:          `spec.count is {"a":1}, and must be`,
+			`"hello"`:                               "spec.name is missing",
+			`null`:                                  "spec.name is missing",
+			`[1]`:                                   "spec.name is missing",
+			`{"name":"x","count":99999999999999e9}`: "spec.count is 9.9999999999999e+22, and must be",
+		} {
+			f.addCount("bad", spec)
+			synctest.Wait()
+			if events := countEvents(f); !strings.Contains(events, "Warning InvalidCount "+want) {
+				t.Errorf("%s: no %q in %s", spec, want, events)
+			}
+			f.remove("counts", Key{"default", "bad"})
+			pass(10 * time.Second)
+			for _, e := range f.all("events") {
+				f.remove("events", keyOf(e))
+			}
+		}
+		wantNumber(t, "writes", len(countWrites(f)), 0)
+		f.putJSON("counts", `{"metadata":{"namespace":"default","name":"odd"},"spec":{"name":"nginx","count":1},"status":"hello"}`)
+		f.addCount("good", `{"name":"nginx","count":1}`)
+		pass(time.Second)
+		wantText(t, f.count("good"), "true 1 1")
+		wantText(t, f.count("odd"), "true 1 1")
+		f.putJSON("counts", `{"metadata":{"namespace":"default","name":"good"},"spec":{"name":"nginx","count":"1"},"status":{"healthy":true,"count":1,"observedGeneration":1}}`)
+		synctest.Wait()
+		wantText(t, f.count("good"), "false 1 1") // what it says was said of another spec
+		f.addCount("good", `{"name":"nginx","count":2}`)
+		synctest.Wait()
+		wantText(t, f.count("good"), "false 1 3")
+		f.endWatches(false)
+		f.compact() // what is invalid stands in lists, too
+		f.addCount("bad", `"hello"`)
+		f.compact()
+		pass(time.Minute)
+		f.addPodWith("b", object{"app": "nginx"})
+		synctest.Wait()
+		wantText(t, f.count("good"), "true 2 3")
+		wantText(t, f.count("odd"), "false 2 1")
+		wantNumber(t, "complaints", strings.Count(p.log.String(), "undecodable"), 0)
+	})
+}
+
+func TestWithoutAStatusSubresourceTheObjectIsPatchedAndGenerationSaysNothing(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.install(&fakeCRD{})
+		f.addPodWith("a", object{"app": "nginx"})
+		f.addCount("web", `{"name":"nginx","count":2}`)
+		f.start(t, "-pod-events", "off")
+		pass(time.Hour)
+		uid := str(metaOf(f.get("counts", Key{"default", "web"})), "uid")
+		write := func(healthy bool, n int) string {
+			return fmt.Sprintf(`web {"metadata":{"uid":"%s"},"status":{"healthy":%v,"count":%d}}`, uid, healthy, n)
+		}
+		if got := countWrites(f); !slices.Equal(got, []string{write(false, 1)}) {
+			t.Errorf("writes: %q", got)
+		}
+		wantText(t, countEvents(f), "Normal Synced Count synced successfully (1); Warning CountMismatch want 2 pods of nginx, have 1 (1)")
+		f.addPodWith("b", object{"app": "nginx"})
+		pass(time.Hour)
+		if got := countWrites(f); !slices.Equal(got, []string{write(false, 1), write(true, 2)}) {
+			t.Errorf("writes: %q", got)
+		}
+		wantText(t, countEvents(f), "Synced Count synced successfully (1)")
+		f.putJSON("counts", `{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":3},"status":{"healthy":true,"count":2}}`)
+		pass(time.Hour)
+		wantNumber(t, "writes", len(countWrites(f)), 3)
+		wantText(t, countEvents(f), "Synced Count synced successfully (2)")
+		f.putJSON("counts", `{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":5},"status":{"healthy":false,"count":2}}`)
+		pass(time.Hour) // not a write, but news
+		wantNumber(t, "writes", len(countWrites(f)), 3)
+		wantText(t, countEvents(f), "want 5 pods of nginx, have 2 (1)")
+		wantText(t, countEvents(f), "Synced Count synced successfully (3)")
+		f.install(&fakeCRD{status: true}) // somebody adds the subresource
+		pass(time.Minute)
+		wantText(t, f.count("web"), "false 2 6")
+		if got := countWrites(f); len(got) != 4 || !strings.HasPrefix(got[3], "web/status ") {
+			t.Errorf("writes: %q", got)
+		}
+		f.install(&fakeCRD{}) // and removes it
+		pass(time.Minute)
+		f.remove("pods", Key{"default", "b"})
+		pass(time.Minute)
+		if got := countWrites(f); len(got) != 5 || got[4] != strings.Replace(write(false, 1), `"count":1`, `"count":1,"observedGeneration":6`, 1) {
+			t.Errorf("writes: %q", got)
+		}
+	})
+}
+
+func TestSchemaThatDropsTheStatusIsWrittenToOnce(t *testing.T) {
+	for _, status := range []bool{true, false} {
+		simulate(t, func(t *testing.T, f *fakeServer) {
+			f.install(&fakeCRD{status: status, drops: true})
+			for i := range 20 {
+				f.addCount(fmt.Sprintf("c%d", i), `{"name":"nginx","count":1}`)
+			}
+			p := f.start(t, "-pod-events", "off")
+			pass(time.Minute)
+			wantNumber(t, "writes", len(countWrites(f)), 1)
+			f.addCount("c0", `{"name":"nginx","count":2}`)
+			synctest.Wait()
+			f.addPodWith("a", object{"app": "nginx"})
+			pass(time.Hour)
+			wantNumber(t, "writes", len(countWrites(f)), 1)
+			wantNumber(t, "words on it", strings.Count(p.log.String(), "drops their status"), 1)
+			for want, n := range map[string]int{"Synced": 20, "CountMatched": 19} { // events tell, still
+				reasons := 0
+				for _, e := range f.all("events") {
+					if str(e, "reason") == want {
+						reasons++
+					}
+				}
+				wantNumber(t, want, reasons, n)
+			}
+			wantText(t, countEvents(f), "Normal Synced Count synced successfully (2)")
+			f.install(nil)
+			pass(time.Minute)
+			f.install(&fakeCRD{status: status}) // mended
+			f.addCount("web", `{"name":"nginx","count":1}`)
+			pass(time.Minute)
+			wantText(t, f.count("web"), "true 1 ")
+		})
+	}
+}
+
+func TestRestartSaysNothingOfCountsAgain(t *testing.T) {
+	for _, status := range []bool{true, false} {
+		simulate(t, func(t *testing.T, f *fakeServer) {
+			f.install(&fakeCRD{status: status})
+			f.addPodWith("a", object{"app": "nginx"})
+			f.addCount("good", `{"name":"nginx","count":1}`)
+			f.addCount("bad", `{"name":"nginx","count":2}`)
+			f.start(t, "-pod-events", "off").stop()
+			f.start(t, "-pod-events", "off")
+			pass(time.Minute)
+			before, writes := countEvents(f), len(countWrites(f))
+			f.start(t, "-pod-events", "off")
+			pass(time.Minute)
+			if after := countEvents(f); after != before || len(countWrites(f)) != writes {
+				t.Errorf("events before %s, after %s; %d writes, then %d", before, after, writes, len(countWrites(f)))
+			}
+		})
+	}
+}
+
+func TestStatusOfACountThatFailedOrWasChangedByAnotherIsWrittenAgain(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.install(&fakeCRD{status: true})
+		isStatusWrite := func(r *http.Request) bool { return r.Method == "PATCH" && strings.HasSuffix(r.URL.Path, "/status") }
+		f.inject(t, statusFault(t, func(s seen) bool { return strings.HasSuffix(s.Path, "/status") }, 3, 500, "InternalError", nil))
+		f.addCount("web", `{"name":"nginx","count":0}`)
+		f.addCount("other", `{"name":"other","count":0}`)
+		p := f.start(t)
+		pass(time.Minute)
+		wantText(t, f.count("web"), "true 0 1")
+		wantText(t, f.count("other"), "true 0 1")
+		wantText(t, p.log.String(), `msg="cannot reconcile" controller=count key=default/`)
+		f.putJSON("counts", `{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":0},"status":{"healthy":false,"count":7}}`)
+		synctest.Wait()
+		wantText(t, f.count("web"), "true 0 1")
+		wantText(t, countEvents(f), "Synced Count synced successfully (1)")
+		f.inject(t, fault{match: isStatusWrite, drop: true})  // did not arrive
+		f.inject(t, fault{match: isStatusWrite, after: true}) // did, but the answer was lost
+		f.addPodWith("a", object{"app": "nginx"})
+		pass(time.Minute)
+		wantText(t, f.count("web"), "false 1 1")
+		writes := len(countWrites(f))
+		pass(time.Hour)
+		wantNumber(t, "writes of what is right", len(countWrites(f))-writes, 0)
+	})
+}
+
+func TestPodPrinterPrints(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addPod("default", "a", "")
+		p := f.start(t, "-controllers", "pod-printer")
+		pass(time.Second)
+		f.addPod("default", "b", "")
+		synctest.Wait()
+		f.put("pods", podOn(object{"namespace": "default", "name": "b", "labels": object{"app": "web", "new": "label"}}, ""))
+		synctest.Wait()
+		f.remove("pods", Key{"default", "a"})
+		synctest.Wait()
+		want := "Sync/Add/Update for Pod default/a\nSync/Add/Update for Pod default/b\nSync/Add/Update for Pod default/b\nPod default/a does not exist anymore\n"
+		if got := strings.Replace(p.out.String(), "Sync/Add/Update for Pod default/a\nPod default/a", "Pod default/a", 1); got != want { // the deletion shows first as a change
+			t.Errorf("printed:\n%s", got)
+		}
+		wantNumber(t, "writes", len(f.asked(isWrite)), 0)
+	})
+}
+
+// The text in the README is compiled into podcount, and run.
+func TestControllerOfTheReadmeRuns(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, found := strings.Cut(string(readme), "## Write your own controller")
+	_, text, _ = strings.Cut(text, "```go\n")
+	text, _, closed := strings.Cut(text, "```")
+	if !found || !closed {
+		t.Fatal("the README shows no controller")
+	}
+	if n := strings.Count(text, "\n"); n > 40 {
+		t.Errorf("the README's controller has %d lines", n)
+	}
+	dir := t.TempDir()
+	for _, file := range []string{"main.go", "watch.go", "cache.go", "queue.go", "go.mod"} {
+		code, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writeFiles(t, dir, map[string]string{file: string(code)})
+	}
+	writeFiles(t, dir, map[string]string{"crowded.go": text})
+	build := exec.Command("go", "build", "-o", "podcount", ".")
+	build.Dir = dir
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	f := newFake()
+	server, ca := f.serveTLSFor(t)
+	f.allow("me")
+	f.addNode("n1")
+	f.addNode("n2")
+	for i := range 101 {
+		f.addPod("default", fmt.Sprintf("web-%d", i), "n1")
+	}
+	writeFiles(t, dir, map[string]string{"config": kubeconfigFor(server, ca, "token: me")})
+	cmd := exec.Command(filepath.Join(dir, "podcount"), "-kubeconfig", filepath.Join(dir, "config"), "-controllers", "crowded", "-log-format", "json")
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	f.await(t, "the event", func() bool { return len(eventsOf(f, "Crowded")) > 0 })
+	cmd.Process.Signal(syscall.SIGTERM)
+	if err := <-ended; err != nil {
+		t.Errorf("%v\n%s", err, log.String())
+	}
+	if got := eventsOf(f, "Crowded"); len(got) != 1 || !strings.Contains(got[0], "n1") {
+		t.Errorf("events: %q", got)
+	}
+	wantNumber(t, "writes", len(f.asked(isWrite)), 0)
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Leader election
+
+const leasePath = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/podcount"
+
+var leaseKey = Key{"kube-system", "podcount"}
+
+// replica starts a podcount that calls the server by a name of its own.
+func (f *fakeServer) replica(t *testing.T, name string, args ...string) *program {
+	return f.serveIn(t).start(t, append([]string{"-master", "http://" + name + ":1", "-v", "6", "-leader-elect", "-pod-events", "off", "-interval", "1s"}, args...)...)
+}
+
+// lease returns the Lease's spec.
+func (f *fakeServer) lease() object {
+	spec, _ := f.get("leases", leaseKey)["spec"].(object)
+	return spec
+}
+
+// leader is the replica that has sent the newest write.
+func (f *fakeServer) leader() string {
+	writes := f.asked(func(s seen) bool { return s.Method != "GET" && !strings.Contains(s.Path, "/leases/") })
+	if len(writes) == 0 {
+		return "nobody"
+	}
+	return strings.TrimSuffix(writes[len(writes)-1].Host, ":1")
+}
+
+// oneLeader fails the test if a write was sent by somebody who did not hold the lease then, by the server's own history.
+func (f *fakeServer) oneLeader(t *testing.T) {
+	t.Helper()
+	type span struct {
+		host string
+		at   time.Time
+	}
+	var renewed []span // each PUT of the lease that the server took, by whom
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	holder := map[string]string{} // identity by host
+	for _, s := range f.requests {
+		if s.Method == "PUT" && s.Path == leasePath {
+			var l lease
+			json.Unmarshal([]byte(s.Body), &l)
+			if l.Spec.HolderIdentity != "" {
+				holder[s.Host] = l.Spec.HolderIdentity
+			}
+			for _, e := range f.history {
+				if spec, _ := e.obj["spec"].(object); e.resource == "leases" && str(spec, "renewTime") == l.Spec.RenewTime && str(spec, "holderIdentity") == holder[s.Host] {
+					renewed = append(renewed, span{s.Host, s.At})
+				}
+			}
+		}
+		if s.Method == "GET" || strings.Contains(s.Path, "/leases/") {
+			continue
+		}
+		if len(renewed) == 0 || renewed[len(renewed)-1].host != s.Host || s.At.Sub(renewed[len(renewed)-1].at) >= 10*time.Second {
+			t.Errorf("%s wrote %s at %s; the lease was renewed by %v", s.Host, s.Path, s.At.Format("15:04:05.000"), renewed[max(0, len(renewed)-1):])
+		}
+	}
+}
+
+func TestOneOfThreeReplicasWritesAndTheOthersKeepTheirCachesWarm(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.install(&fakeCRD{status: true})
+		f.addNode("cp", controlPlane)
+		f.addCount("web", `{"name":"web","count":1}`)
+		replicas := map[string]*program{}
+		for _, name := range []string{"a", "b", "c"} {
+			replicas[name] = f.replica(t, name)
+		}
+		pass(time.Minute)
+		first := f.leader()
+		for range 30 {
+			f.addPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
+			pass(2 * time.Second)
+		}
+		wantLabel(t, f, "cp", podCountLabel, "30")
+		wantText(t, f.count("web"), "false 30 1")
+		if f.leader() != first {
+			t.Errorf("%s led, then %s", first, f.leader())
+		}
+		for name, p := range replicas {
+			wantNumber(t, name+"'s lists of pods", len(f.asked(func(s seen) bool { return s.Host == name+":1" && isList("pods")(s) })), 1)
+			wantNumber(t, "mentions of the holder by "+name, strings.Count(p.log.String(), "standing by"), map[bool]int{true: 0, false: 1}[name == first])
+		}
+		stopped := time.Now()
+		if err := replicas[first].stop(); err != nil {
+			t.Error(err)
+		}
+		wantText(t, replicas[first].log.String(), "the lease is released")
+		if str(f.lease(), "holderIdentity") != "" || f.lease()["leaseDurationSeconds"] != 1.0 {
+			t.Errorf("after the release: %v", f.lease())
+		}
+		f.addPod("default", "last", "")
+		for f.label("cp", podCountLabel) != "31" {
+			pass(100 * time.Millisecond)
+			if time.Since(stopped) > 5*time.Second {
+				t.Fatal("no other replica has taken over within 5 s")
+			}
+		}
+		second := f.leader()
+		won, _ := time.Parse(time.RFC3339, str(f.lease(), "acquireTime"))
+		writes := f.asked(func(s seen) bool { return s.Host == second+":1" && isWriteOf("nodes")(s) })
+		if took := writes[0].At.Sub(won); took > time.Second {
+			t.Errorf("the new leader first wrote %v after it was elected", took)
+		}
+		if second == first || f.lease()["leaseTransitions"] != 1.0 {
+			t.Errorf("%s follows %s: %v", second, first, f.lease())
+		}
+		f.oneLeader(t)
+	})
+}
+
+func TestLeaseIsWrittenAsClientGoDoes(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		p := f.replica(t, "a")
+		pass(time.Second)
+		made := f.lease()
+		host, _ := os.Hostname()
+		if id := str(made, "holderIdentity"); !regexp.MustCompile("^" + regexp.QuoteMeta(host) + "_[0-9a-f]{16}$").MatchString(id) {
+			t.Errorf("the identity is %s", id)
+		}
+		if made["leaseDurationSeconds"] != 15.0 || made["leaseTransitions"] != 0.0 || made["acquireTime"] != "2000-01-01T00:00:00.000000Z" || made["renewTime"] != made["acquireTime"] {
+			t.Errorf("the lease was made as %v", made)
+		}
+		metaOf := object{"metadata": object{"namespace": "kube-system", "name": "podcount", "labels": object{"theirs": "stays"}}, "spec": made}
+		f.put("leases", metaOf) // somebody labels it: a conflict, and no reason to do more than look again
+		pass(8 * time.Second)
+		if now := f.lease(); now["acquireTime"] != made["acquireTime"] || now["renewTime"] == made["renewTime"] || now["leaseTransitions"] != 0.0 {
+			t.Errorf("renewed, it is %v", now)
+		}
+		labels, _ := f.get("leases", leaseKey)["metadata"].(object)["labels"].(object)
+		if labels["theirs"] != "stays" {
+			t.Errorf("its labels are %v", labels)
+		}
+		var asked []string
+		for _, s := range f.asked(func(s seen) bool { return s.Path == leasePath }) {
+			asked = append(asked, s.Method)
+		}
+		if got := strings.Join(asked, " "); got != "GET PUT PUT GET PUT PUT PUT PUT" { // made, conflict, looked, renewed …
+			t.Errorf("requests: %s", got)
+		}
+		f.remove("leases", leaseKey) // and somebody removes it
+		pass(10 * time.Second)
+		if str(f.lease(), "holderIdentity") != str(made, "holderIdentity") {
+			t.Errorf("it was not made again: %v", f.lease())
+		}
+		if err := p.stop(); err != nil {
+			t.Error(err)
+		}
+		wantNumber(t, "POSTs", len(f.asked(func(s seen) bool { return s.Method == "POST" && strings.Contains(s.Path, "leases") })), 0)
+	})
+}
+
+func TestLeaseOfAnotherIsTakenOnceItHasNotChangedForItsDurationWhateverItsTimesSay(t *testing.T) {
+	lease := func(at time.Time) object {
+		text := at.UTC().Format("2006-01-02T15:04:05.000000Z07:00")
+		return object{"holderIdentity": "other", "leaseDurationSeconds": 20, "acquireTime": text, "renewTime": text, "leaseTransitions": 4}
+	}
+	for _, skew := range []time.Duration{-time.Hour, 0, time.Hour} {
+		simulate(t, func(t *testing.T, f *fakeServer) {
+			f.addNode("cp", controlPlane)
+			put := func() {
+				f.put("leases", object{"metadata": object{"namespace": "kube-system", "name": "podcount"}, "spec": lease(time.Now().Add(skew))})
+			}
+			put()
+			p := f.replica(t, "a")
+			for range 30 { // it is alive
+				pass(2 * time.Second)
+				put()
+			}
+			o := clone(f.get("leases", leaseKey)) // now it is dead; others may still touch its Lease
+			for range 9 {
+				pass(2 * time.Second)
+				metaOf(o)["annotations"] = object{"touched": time.Now().String()}
+				f.put("leases", o)
+			}
+			if f.leader() != "nobody" || str(f.lease(), "holderIdentity") != "other" {
+				t.Errorf("skew %v: taken from its holder: %v", skew, f.lease())
+			}
+			pass(11 * time.Second) // 20 s from when it was seen, which may be 4.4 s late, and 4.4 s until the next look
+			wantLabel(t, f, "cp", podCountLabel, "0")
+			if now := f.lease(); now["leaseTransitions"] != 5.0 || now["acquireTime"] == o["spec"].(object)["acquireTime"] || now["leaseDurationSeconds"] != 15.0 {
+				t.Errorf("skew %v: it was taken as %v", skew, now)
+			}
+			wantNumber(t, "words on its holder", strings.Count(p.log.String(), "standing by"), 1)
+		})
+	}
+}
+
+func TestOddLeasesAreTakenAsByClientGo(t *testing.T) {
+	for text, takes := range map[string]time.Duration{ // and how long that may take
+		`{}`: time.Second,
+		`{"holderIdentity":null,"leaseDurationSeconds":null,"acquireTime":null,"renewTime":null,"leaseTransitions":null}`: time.Second,
+		`{"holderIdentity":"","leaseDurationSeconds":1,"leaseTransitions":3}`:                                             time.Second,
+		`{"leaseDurationSeconds":3600}`:                          time.Second,
+		`{"holderIdentity":"x"}`:                                 5 * time.Second, // at the second look
+		`{"holderIdentity":"x","leaseDurationSeconds":-5}`:       5 * time.Second,
+		`{"holderIdentity":"x","leaseDurationSeconds":10}`:       16 * time.Second,
+		`{"holderIdentity":"x","strategy":"y","future":{"a":1}}`: 5 * time.Second,
+	} {
+		simulate(t, func(t *testing.T, f *fakeServer) {
+			f.addNode("cp", controlPlane)
+			f.putJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":`+text+`}`)
+			f.replica(t, "a")
+			start := time.Now()
+			for f.label("cp", podCountLabel) == "-" && time.Since(start) < time.Minute {
+				pass(100 * time.Millisecond)
+			}
+			took := time.Since(start)
+			if took > takes || took < takes/4 && takes > time.Second {
+				t.Errorf("%s was taken after %v, want %v", text, took, takes)
+			}
+		})
+	}
+}
+
+func TestLeaderThatCannotRenewStopsWritingAtItsDeadlineAndExits1AndAnotherTakesOver(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		replicas := map[string]*program{"a": f.replica(t, "a"), "b": f.replica(t, "b")}
+		pass(30 * time.Second)
+		first := f.leader()
+		cut := time.Now()
+		f.inject(t, fault{match: func(r *http.Request) bool { return r.Host == first+":1" && r.Method == "PUT" }, stall: true})
+		f.inject(t, fault{match: func(r *http.Request) bool { return r.Host == first+":1" && strings.Contains(r.URL.Path, "/leases/") }, times: 1, status: 500, body: "{}"})
+		for range 12 {
+			f.addPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
+			pass(time.Second)
+		}
+		f.cutOff(first+":1", true)
+		for f.leader() == first {
+			f.addPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
+			pass(200 * time.Millisecond)
+			if time.Since(cut) > 40*time.Second {
+				t.Fatal("nobody has taken over")
+			}
+		}
+		err := replicas[first].stop()
+		if err == nil || errors.As(err, new(usageError)) || !strings.Contains(err.Error(), "the lease is lost: ") {
+			t.Errorf("the old leader ended with %v", err)
+		}
+		if strings.Contains(replicas[first].log.String(), "the lease is released") {
+			t.Error("it released what it had lost")
+		}
+		f.oneLeader(t)
+	})
+}
+
+func TestKilledLeaderIsFollowedWithin24Seconds(t *testing.T) {
+	for range 10 {
+		simulate(t, func(t *testing.T, f *fakeServer) {
+			f.addNode("cp", controlPlane)
+			f.replica(t, "a")
+			f.replica(t, "b")
+			pass(30*time.Second + rand.N(10*time.Second))
+			first := f.leader()
+			f.cutOff(first+":1", true)
+			killed := time.Now()
+			f.addPod("default", "p", "")
+			for f.label("cp", podCountLabel) != "1" {
+				pass(50 * time.Millisecond)
+				if time.Since(killed) > 24*time.Second {
+					t.Fatal("nobody has taken over")
+				}
+			}
+			if f.leader() == first {
+				t.Error("the dead one has written")
+			}
+			f.oneLeader(t)
+		})
+	}
+}
+
+func TestLeaderWhoseLeaseIsTakenStopsAtOnce(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		p := f.replica(t, "a")
+		pass(10 * time.Second)
+		f.putJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":{"holderIdentity":"other","leaseDurationSeconds":15}}`)
+		pass(5 * time.Second)
+		f.addPods(3)
+		pass(10 * time.Second)
+		wantLabel(t, f, "cp", podCountLabel, "0")
+		if err := p.stop(); err == nil || !strings.Contains(err.Error(), `the lease is lost: it is held by "other"`) {
+			t.Errorf("it ended with %v", err)
+		}
+		if str(f.lease(), "holderIdentity") != "other" {
+			t.Error("the other's lease was touched")
+		}
+	})
+}
+
+// A write in hand is cut when the lease is lost, and events are not sent, either.
+func TestNothingIsSentWithoutTheLease(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		p := f.replica(t, "a", "-pod-events", "on")
+		pass(10 * time.Second)
+		met := make(chan struct{}, 1)
+		f.inject(t, fault{match: to(isWriteOf("nodes")), stall: true, met: met})
+		f.addPods(1)
+		<-met // a write hangs
+		f.inject(t, fault{match: func(r *http.Request) bool { return r.URL.Path == leasePath }, times: 4, status: 503, body: "{}"})
+		hung := time.Now()
+		for !strings.Contains(p.log.String(), "podcount stopped") {
+			f.addPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
+			pass(100 * time.Millisecond)
+		}
+		if took := time.Since(hung); took > 11*time.Second {
+			t.Errorf("it ended %v after it could not renew its lease", took)
+		}
+		f.oneLeader(t)
+	})
+}
+
+func isWriteOf(resource string) func(seen) bool {
+	return func(s seen) bool { return isWrite(s) && strings.Contains(s.Path, "/"+resource+"/") }
+}
+
+func TestLeaderReleasesItsLeaseBehindItsLastWrite(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		p := f.replica(t, "a", "-pod-events", "on")
+		pass(10 * time.Second)
+		met := make(chan struct{}, 1)
+		f.inject(t, fault{match: to(isWriteOf("nodes")), delay: 8 * time.Second, met: met}) // longer than a renewal
+		f.addPods(5)
+		<-met
+		if err := p.stop(); err != nil {
+			t.Error(err)
+		}
+		if f.label("cp", podCountLabel) == "0" {
+			t.Error("the write in hand was not finished")
+		}
+		all := f.asked(func(seen) bool { return true })
+		if last := all[len(all)-1]; last.Method != "PUT" || !strings.Contains(last.Body, `"holderIdentity":""`) {
+			t.Errorf("the last request was %v", last)
+		}
+		f.oneLeader(t)
+	})
+}
+
+func TestStandbyStopsAtOnceAndLeavesTheLeaseAlone(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.replica(t, "a")
+		pass(time.Second)
+		holder := str(f.lease(), "holderIdentity")
+		b := f.replica(t, "b")
+		pass(time.Minute)
+		stopped := time.Now()
+		if err := b.stop(); err != nil || time.Since(stopped) > 0 {
+			t.Errorf("it stopped after %v with %v", time.Since(stopped), err)
+		}
+		wantNumber(t, "the standby's writes", len(f.asked(func(s seen) bool { return s.Host == "b:1" && s.Method != "GET" })), 0)
+		if str(f.lease(), "holderIdentity") != holder {
+			t.Errorf("the lease is %v", f.lease())
+		}
+	})
+}
+
+func TestLeaseThatWasAskedForIsReleasedEvenIfTheAnswerWasLost(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		met := make(chan struct{}, 1)
+		f.inject(t, fault{match: func(r *http.Request) bool { return r.Method == "PUT" }, after: true, met: met})
+		p := f.replica(t, "a")
+		<-met
+		synctest.Wait()
+		if err := p.stop(); err != nil {
+			t.Error(err)
+		}
+		if f.lease() == nil || str(f.lease(), "holderIdentity") != "" {
+			t.Errorf("the lease is %v", f.lease())
+		}
+	})
+	simulate(t, func(t *testing.T, f *fakeServer) { // and one that goes on leads
+		f.addNode("cp", controlPlane)
+		f.inject(t, fault{match: func(r *http.Request) bool { return r.Method == "PUT" }, after: true})
+		f.replica(t, "a")
+		pass(5 * time.Second)
+		wantLabel(t, f, "cp", podCountLabel, "0")
+		f.inject(t, fault{match: func(r *http.Request) bool { return r.Method == "PUT" }, after: true}) // of a renewal
+		pass(time.Minute)
+		if f.lease()["leaseTransitions"] != 0.0 {
+			t.Errorf("the lease is %v", f.lease())
+		}
+	})
+}
+
+func TestLostRaceForTheLeaseIsNoTrouble(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		met := make(chan struct{}, 1)
+		f.inject(t, fault{match: func(r *http.Request) bool { return r.Method == "PUT" && r.Host == "a:1" }, delay: time.Second, met: met})
+		a := f.replica(t, "a")
+		<-met // it has seen that there is no lease, and asks for it
+		b := f.replica(t, "b")
+		pass(2 * time.Second)
+		wantText(t, a.log.String(), "standing by")
+		wantText(t, b.log.String(), "elected")
+		wantNumber(t, "warnings", strings.Count(a.log.String()+b.log.String(), "level=WARN msg=\"cannot"), 0)
+		a.stop()
+		wantNumber(t, "words on a release", strings.Count(a.log.String(), "released"), 0)
+		if str(f.lease(), "holderIdentity") == "" {
+			t.Error("it released what was another's")
+		}
+	})
+}
+
+func TestReleaseIsTriedAgainWhileThereIsTime(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		p := f.replica(t, "a")
+		pass(10 * time.Second)
+		f.cutOff("a:1", true)
+		back := time.AfterFunc(3*time.Second, func() { f.cutOff("a:1", false) })
+		defer back.Stop()
+		stopped := time.Now()
+		if err := p.stop(); err != nil || time.Since(stopped) > 4*time.Second {
+			t.Errorf("it stopped after %v with %v", time.Since(stopped), err)
+		}
+		if str(f.lease(), "holderIdentity") != "" {
+			t.Errorf("the lease is %v", f.lease())
+		}
+		wantNumber(t, "words on the release", strings.Count(p.log.String(), "released"), 1)
+	})
+	simulate(t, func(t *testing.T, f *fakeServer) { // and not for ever
+		p := f.replica(t, "a")
+		pass(10 * time.Second)
+		f.cutOff("a:1", true)
+		stopped := time.Now()
+		if err := p.stop(); err != nil || time.Since(stopped) > 6*time.Second {
+			t.Errorf("it stopped after %v with %v", time.Since(stopped), err)
+		}
+	})
+}
+
+func TestLeasesRightsThatAreMissingAreSaidAndRecovered(t *testing.T) {
+	for verb, rule := range map[string]string{"get": "get", "update": "update"} {
+		simulate(t, func(t *testing.T, f *fakeServer) {
+			f.addNode("cp", controlPlane)
+			f.forbid(verb+" leases", true)
+			p := f.replica(t, "a")
+			pass(10 * time.Minute)
+			wantNumber(t, "warnings", strings.Count(p.log.String(), "level=WARN msg=\"cannot get the lease\""), 1)
+			wantText(t, p.log.String(), `apiGroups [\"coordination.k8s.io\"], resources [\"leases\"], verbs [\"`+rule+`\"]`)
+			wantLabel(t, f, "cp", podCountLabel, "-")
+			f.forbid(verb+" leases", false)
+			pass(10 * time.Second)
+			wantLabel(t, f, "cp", podCountLabel, "0")
+		})
+	}
+	// A PUT that makes the Lease needs the right to create it, too.
+	err := &Status{Code: 403, Reason: "Forbidden", Message: `leases.coordination.k8s.io "podcount" is forbidden: User "x" cannot create resource "leases" in API group`, call: callOf("PUT", leasePath, nil)}
+	wantText(t, err.Error(), `verbs ["create"]`)
+}
+
+func TestLeaseIsWhereTheFlagsSay(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.replica(t, "a", "-leader-elect-resource-name", "team-a.podcount", "-leader-elect-resource-namespace", "default",
+			"-leader-elect-lease-duration", "60s", "-leader-elect-renew-deadline", "40s", "-leader-elect-retry-period", "15s")
+		pass(46 * time.Second)
+		spec, _ := f.get("leases", Key{"default", "team-a.podcount"})["spec"].(object)
+		if spec["leaseDurationSeconds"] != 60.0 || spec["renewTime"] != "2000-01-01T00:00:45.000000Z" {
+			t.Errorf("the lease is %v", spec)
 		}
 	})
 }
@@ -2263,8 +3438,9 @@ func (f *fakeServer) reflect(t *testing.T) *reflected {
 	log := newLog(r.log, &options{verbosity: 6})
 	base, _ := url.Parse("http://127.0.0.1:1")
 	client := NewClient(&Config{Server: base, Credential: noCredential}, r.net.dial, log)
-	kind := Kind[*Pod]{Name: "Pod", Path: "/api/v1/pods", Protobuf: true, New: func() *Pod { return new(Pod) }}
-	r.Reflector = NewReflector(client, kind, NewStore(func(p *Pod) string { return p.NodeName }), func(d Delta[*Pod]) {
+	kind := Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Protobuf: true, New: func() *Pod { return new(Pod) }}
+	r.Reflector = NewReflector(client, kind, NewStore(func(p *Pod) string { return p.NodeName }), log)
+	r.Handle(func(d Delta[*Pod]) {
 		switch {
 		case d.Old == nil:
 			r.heard = append(r.heard, "+"+d.New.Key().Name)
@@ -2273,7 +3449,7 @@ func (f *fakeServer) reflect(t *testing.T) *reflected {
 		default:
 			r.heard = append(r.heard, "~"+d.New.Key().Name)
 		}
-	}, log)
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -2296,7 +3472,7 @@ func (f *fakeServer) reflect(t *testing.T) *reflected {
 func (r *reflected) equalTo(t *testing.T, f *fakeServer) {
 	t.Helper()
 	var has, should []string
-	for _, p := range r.store.All() {
+	for _, p := range r.All() {
 		has = append(has, p.Key().String()+" "+p.UID()+" "+p.NodeName)
 	}
 	for _, o := range f.all("pods") {
@@ -2332,7 +3508,7 @@ func TestWatchFollowsTheListAndAppliesEvents(t *testing.T) {
 		if want := []string{"+new", "~new", "-web-0"}; !slices.Equal(r.heard, want) {
 			t.Errorf("heard %q, want %q", r.heard, want)
 		}
-		wantNumber(t, "count of n1", r.store.Count("n1"), 1)
+		wantNumber(t, "count of n1", r.Count("n1"), 1)
 		q := f.asked(isWatch("pods"))[0].Query
 		seconds, _ := strconv.Atoi(q.Get("timeoutSeconds"))
 		if q.Get("allowWatchBookmarks") != "true" || seconds < 300 || seconds >= 600 || q.Get("resourceVersion") == "" {
@@ -2658,7 +3834,7 @@ func TestHourlyRelistMendsALostEvent(t *testing.T) {
 		f.loseNext(2) // a pod's deletion is two changes
 		f.remove("pods", Key{"default", "web-1"})
 		pass(50 * time.Minute)
-		wantNumber(t, "pods while the loss is not known", r.store.Len(), 3)
+		wantNumber(t, "pods while the loss is not known", r.Len(), 3)
 		wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
 		pass(17 * time.Minute)
 		r.equalTo(t, f)
@@ -2678,7 +3854,7 @@ func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
 		if want := []string{"+a", "-a", "+a", "-a", "+a"}; !slices.Equal(r.heard, want) {
 			t.Errorf("heard %q, want %q", r.heard, want)
 		}
-		if p := r.store.Get(Key{"default", "a"}); p == nil || p.UID() != "u3" || r.store.Count("n3") != 1 || r.store.Count("n2") != 0 {
+		if p := r.Get(Key{"default", "a"}); p == nil || p.UID() != "u3" || r.Count("n3") != 1 || r.Count("n2") != 0 {
 			t.Errorf("the store holds %+v", p)
 		}
 	})
@@ -2745,7 +3921,7 @@ func TestFailedListIsThrownAwayWhole(t *testing.T) {
 			pass(10 * time.Millisecond)
 		}
 		wantNumber(t, "changes heard of half a list", len(r.heard), 0)
-		wantNumber(t, "pods", r.store.Len(), 500)
+		wantNumber(t, "pods", r.Len(), 500)
 		pass(time.Minute)
 		wantNumber(t, "changes heard of a whole one", len(r.heard), 1000)
 		r.equalTo(t, f)
@@ -2763,7 +3939,7 @@ func TestSlowListShowsThatItLives(t *testing.T) {
 	})
 	log := &logBuffer{}
 	synctest.Test(t, func(t *testing.T) {
-		r := NewReflector(nil, Kind[*Pod]{Name: "Pod"}, NewStore[*Pod](nil), nil, newLog(log, &options{}))
+		r := NewReflector(nil, Kind[*Pod]{Name: "Pod"}, NewStore[*Pod](), newLog(log, &options{}))
 		tell := r.progress()
 		tell(256)
 		wantNumber(t, "lines at the start", strings.Count(log.String(), "still listing"), 0)
@@ -2880,7 +4056,7 @@ func TestIndexEqualsARecountAfterAnyHistory(t *testing.T) {
 }
 
 func TestWrittenObjectIsTakenOnlyInPlaceOfAnOlderOneOfItsUID(t *testing.T) {
-	s := NewStore[*Pod](nil)
+	s := NewStore[*Pod]()
 	s.Apply("ADDED", makePod("a", "1", "10", "x"))
 	for _, c := range []struct {
 		p    *Pod
@@ -2904,7 +4080,7 @@ func TestWrittenObjectIsTakenOnlyInPlaceOfAnOlderOneOfItsUID(t *testing.T) {
 }
 
 func TestWrittenObjectIsNotLostToAListThatIsUnderWay(t *testing.T) {
-	s := NewStore[*Pod](nil)
+	s := NewStore[*Pod]()
 	s.Apply("ADDED", makePod("a", "1", "10", "x"))
 	l := s.List()
 	add(l, makePod("a", "1", "10", "x"))
@@ -2915,7 +4091,7 @@ func TestWrittenObjectIsNotLostToAListThatIsUnderWay(t *testing.T) {
 }
 
 func TestEventsOfVersionsThatAreNoDecimalsAreTaken(t *testing.T) {
-	s := NewStore[*Pod](nil)
+	s := NewStore[*Pod]()
 	s.Apply("ADDED", makePod("a", "u", "odd-2", "n1"))
 	if ds := s.Apply("MODIFIED", makePod("a", "u", "odd-1", "n2")); len(ds) != 1 {
 		t.Errorf("a change yields %v", ds)
@@ -3267,7 +4443,7 @@ func TestDecompressionBombsAreNotHeld(t *testing.T) {
 	client := NewClient(&Config{Server: base, Credential: noCredential}, nil, quietLog())
 	defer client.Close()
 	var answer json.RawMessage
-	err := client.Send(t.Context(), http.MethodGet, "/api/v1/nodes/n", nil, &answer)
+	err := client.Send(t.Context(), request{method: http.MethodGet, path: "/api/v1/nodes/n"}, &answer)
 	wantText(t, fmt.Sprint(err), "get nodes/n: more than 67108864 bytes in one piece")
 }
 
@@ -4310,7 +5486,7 @@ func TestServerThatIsNotVerifiedIsNotSpokenTo(t *testing.T) {
 	}
 	client := NewClient(cfg, nil, quietLog())
 	defer client.Close()
-	if err := client.Send(t.Context(), "GET", "/api/v1/nodes", nil, nil); err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority") {
+	if err := client.Send(t.Context(), request{method: "GET", path: "/api/v1/nodes"}, nil); err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority") {
 		t.Errorf("answered %v", err)
 	}
 	wantNumber(t, "requests that arrived", len(f.asked(func(seen) bool { return true })), 0)
@@ -4396,7 +5572,7 @@ func TestWrongTokenIsTriedOnceAndNamedByItsPlace(t *testing.T) {
 		writeFiles(t, dir, map[string]string{"token": "s3cret", "config": kubeconfigFor("http://127.0.0.1:1", nil, "tokenFile: token")})
 		p := f.serveIn(t).start(t, "-kubeconfig", filepath.Join(dir, "config"), "-v", "6")
 		synctest.Wait()
-		wantNumber(t, "tries", len(f.asked(func(seen) bool { return true })), 2) // of each list, one
+		wantNumber(t, "tries", len(f.asked(func(seen) bool { return true })), 3) // of each list, and of discovery, one
 		wantText(t, p.log.String(), "list pods: 401 Unauthorized: Unauthorized (what was not accepted: the token of "+dir+"/token)")
 		if strings.Contains(p.log.String(), "s3cret") {
 			t.Error("the token is in the log")
@@ -4488,6 +5664,7 @@ func TestCertificatesThatChangeAreUsedByTheNextRequestWhileWatchesGoOn(t *testin
 
 		serveWith(recent)
 		swap("v3", "three", recent)
+		pass(2 * time.Second) // a discovery may just have read the files
 		f.endWatches(true)
 		pass(2 * time.Second)
 		f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
@@ -4791,7 +5968,7 @@ func TestTLSErrorsNameWhatWasTriedAndWhatToDo(t *testing.T) {
 		}
 		client := NewClient(cfg, nil, quietLog())
 		defer client.Close()
-		err = client.Send(t.Context(), "GET", "/api/v1/nodes", nil, nil)
+		err = client.Send(t.Context(), request{method: "GET", path: "/api/v1/nodes"}, nil)
 		switch {
 		case c.want == "" && err == nil:
 		case c.want == "" || err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "list nodes: "+url+", from /") || strings.Contains(err.Error(), "s3cret"):
@@ -4893,7 +6070,7 @@ func TestProxyURLLeadsThroughThatProxy(t *testing.T) {
 	}
 	client := NewClient(cfg, nil, quietLog())
 	defer client.Close()
-	if err := client.Send(t.Context(), "GET", "/api/v1/nodes", nil, nil); err != nil || tunnels.Load() != 1 {
+	if err := client.Send(t.Context(), request{method: "GET", path: "/api/v1/nodes"}, nil); err != nil || tunnels.Load() != 1 {
 		t.Errorf("answered %v through %d tunnels", err, tunnels.Load())
 	}
 	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusProxyAuthRequired) }))
@@ -4902,7 +6079,7 @@ func TestProxyURLLeadsThroughThatProxy(t *testing.T) {
 		return url.Parse(strings.Replace(refuses.URL, "//", "//me:s3cret@", 1))
 	}
 	refused := NewClient(cfg, nil, quietLog())
-	err = refused.Send(t.Context(), "GET", "/api/v1/nodes", nil, nil)
+	err = refused.Send(t.Context(), request{method: "GET", path: "/api/v1/nodes"}, nil)
 	if err == nil || !strings.Contains(err.Error(), "list nodes: the proxy http://me:xxxxx@127.0.0.1") || !strings.Contains(err.Error(), "answered 407") {
 		t.Errorf("a proxy that refuses: %v", err)
 	}
@@ -5013,6 +6190,13 @@ func TestWrongUsageIsOneLineAndExitCode2(t *testing.T) {
 		{[]string{"-namespace", "No_Such"}, "-namespace"},
 		{[]string{"-pod-events", "yes"}, "use on or off"},
 		{[]string{"-log-format", "xml"}, "use text or json"},
+		{[]string{"-controllers", "pods"}, `-controllers: there is no "pods"; there are pod-count, count, pod-printer`},
+		{[]string{"-leader-elect-lease-duration", "10s"}, "-leader-elect-lease-duration 10s must be more than -leader-elect-renew-deadline 10s"},
+		{[]string{"-leader-elect-lease-duration", "15500ms"}, "-leader-elect-lease-duration 15.5s must be whole seconds"},
+		{[]string{"-leader-elect-renew-deadline", "2400ms"}, "that more than 1.2 × -leader-elect-retry-period 2s"},
+		{[]string{"-leader-elect-retry-period", "0s"}, "and that more than 0"},
+		{[]string{"-leader-elect-resource-name", "Pod Count"}, `-leader-elect-resource-name: "Pod Count" must be lower-case`},
+		{[]string{"-leader-elect-resource-namespace", "a.b"}, `-leader-elect-resource-namespace "a.b" is no namespace's name`},
 		{[]string{"-kubeconfig", "/does/not/exist"}, "/does/not/exist: no such file"},
 		{[]string{"-master", "ftp://x"}, "-master: the server's address (ftp://x) must be"},
 	} {
@@ -5029,7 +6213,7 @@ func TestHelpNamesEveryFlagAndVersionPrintsIt(t *testing.T) {
 	if err := run(t.Context(), []string{"-h"}, func(string) string { return "" }, out, io.Discard, nil); err != nil {
 		t.Error(err)
 	}
-	for _, name := range strings.Fields("kubeconfig context master namespace pod-selector field-selector total-label total-nodes node-label pod-events interval workers qps burst v log-format version") {
+	for _, name := range strings.Fields("kubeconfig context master namespace pod-selector field-selector total-label total-nodes node-label controllers leader-elect leader-elect-lease-duration leader-elect-renew-deadline leader-elect-retry-period leader-elect-resource-name leader-elect-resource-namespace pod-events wire interval workers qps burst v log-format version") {
 		wantText(t, out.String(), "  -"+name)
 		readme, _ := os.ReadFile("README.md")
 		wantText(t, string(readme), "`-"+name)
@@ -5128,6 +6312,8 @@ func TestFakeAnswersAsTheRealServerDid(t *testing.T) {
 			f.putJSON("validatingadmissionpolicies", `{"metadata":{"name":"no-pod-count"},"spec":{"matchConditions":[{"expression":"object.metadata.name == 'cp-1'"}],"validations":[{"expression":"!('hopegi/pod-count' in object.metadata.labels)","message":"thirteen is not allowed here"}]}}`)
 			f.putJSON("validatingadmissionpolicybindings", `{"metadata":{"name":"no-pod-count"},"spec":{"policyName":"no-pod-count"}}`)
 		},
+		"discovery-group":             func(f *fakeServer) { f.install(&fakeCRD{}) },
+		"discovery-group-status":      func(f *fakeServer) { f.install(&fakeCRD{status: true}) },
 		"unauthorized":                func(f *fakeServer) { f.tokens = map[string]bool{"x": true} },
 		"forbidden-list":              func(f *fakeServer) { f.forbid("list pods", true) },
 		"forbidden-patch":             func(f *fakeServer) { f.forbid("patch nodes", true) },
@@ -5138,8 +6324,16 @@ func TestFakeAnswersAsTheRealServerDid(t *testing.T) {
 		"lease-update":                func(f *fakeServer) { f.version = 211; f.putJSON("leases", lease) },
 		"lease-put-exists-without-rv": func(f *fakeServer) { f.putJSON("leases", strings.ReplaceAll(lease, "podcount", "podcount-put")) },
 	}
+	for name, crd := range map[string]fakeCRD{"no-subresource": {}, "prune": {drops: true}, "subresource": {status: true}} {
+		for _, to := range []string{"-patch", "-patch-status"} {
+			before["count-"+name+to] = func(f *fakeServer) {
+				f.install(&crd)
+				f.addCount("test-count", `{"name":"nginx","count":3}`)
+			}
+		}
+	}
 	files, _ := filepath.Glob("testdata/transcripts/*.txt")
-	if len(files) < 30 {
+	if len(files) < 39 {
 		t.Fatalf("only %d recordings", len(files))
 	}
 	for _, file := range files {
@@ -5195,6 +6389,13 @@ func TestFakeAnswersAsTheRealServerDid(t *testing.T) {
 		if len(gotLines) != len(wantLines) {
 			t.Errorf("%s: %d lines, recorded: %d", name, len(gotLines), len(wantLines))
 			continue
+		}
+		if strings.HasPrefix(name, "count-") { // what it kept, and what that did to the generation
+			kept := regexp.MustCompile(`"generation":\d+|"(healthy|count)":\w+`)
+			g, w := kept.FindAllString(got.Body.String(), -1), kept.FindAllString(want, -1)
+			if slices.Sort(g); !slices.Equal(g, slices.Sorted(slices.Values(w))) {
+				t.Errorf("%s: %q, recorded: %q", name, g, w)
+			}
 		}
 		for i := range gotLines {
 			var g, w any
@@ -5658,6 +6859,69 @@ var behaviours = []struct {
 			}
 		}
 	}},
+	{"Counts follow their pods, with the CRD of deploy/ and the rights that README gives", "the cluster may have Counts of its own", func(w *world) {
+		const crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+		if _, err := w.try("GET", crds+"/counts.demo.mark8s.io", nil); err == nil {
+			w.lack()
+		}
+		text, _ := os.ReadFile("deploy/count-crd.yaml")
+		crd, err := parseYAML(string(text))
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.send("POST", crds, crd.(object))
+		*w.made = append(*w.made, crds+"/counts.demo.mark8s.io")
+		counts := "/apis/demo.mark8s.io/v1/namespaces/" + w.ns + "/counts"
+		sample := object{"apiVersion": "demo.mark8s.io/v1", "kind": "Count", "metadata": object{"name": "ours"}, "spec": object{"name": "web", "count": 1}}
+		w.await("the new resource", func() bool {
+			_, err := w.try("POST", counts, sample)
+			return err == nil || isStatus(err, 409, "AlreadyExists")
+		})
+		says := func(healthy bool, n float64) func() bool {
+			return func() bool {
+				o, _ := w.try("GET", counts+"/ours", nil)
+				status, _ := o["status"].(object)
+				return status["healthy"] == healthy && status["count"] == n && status["observedGeneration"] == metaOf(o)["generation"]
+			}
+		}
+		log := w.podcount(w.as("token: "+w.account("counts", true)), "counts", "-controllers", "count")
+		w.await("the status", says(false, 0))
+		pod := w.create(w.pods(), w.pod("a", "row", "counts", "app", "web"))
+		w.await("the status with a pod", says(true, 1))
+		w.send("PATCH", counts+"/ours", object{"spec": object{"count": 2}})
+		w.await("the status for another spec", says(false, 1))
+		w.delete(pod)
+		w.await("the status without a pod", says(false, 0))
+		for reason, message := range map[string]string{"CountMismatch": "want 1 pods of web, have 0", "CountMatched": "want 1 pods of web, have 1", "Synced": "Count synced successfully"} {
+			w.await("the event "+reason, func() bool { return w.count(w.ns, "ours", reason, message) > 0 })
+		}
+		if strings.Contains(log.String(), "level=WARN") {
+			w.Errorf("warnings:\n%s", log)
+		}
+	}},
+	{"of two replicas one leads, and the other takes its place when it stops", "", func(w *world) {
+		node := w.addNode("leader", "row", "leader")
+		*w.made = append(*w.made, "/apis/coordination.k8s.io/v1/namespaces/"+w.ns+"/leases/ours")
+		replica := func(t *testing.T) *logBuffer {
+			its := *w
+			its.T = t
+			return its.podcount(w.kubeconfig, "leader", "-leader-elect", "-leader-elect-resource-namespace", w.ns, "-leader-elect-resource-name", "ours",
+				"-leader-elect-lease-duration", "6s", "-leader-elect-renew-deadline", "4s", "-leader-elect-retry-period", "200ms")
+		}
+		var second *logBuffer
+		w.Run("first", func(t *testing.T) {
+			replica(t)
+			w.awaitLabel(node, "0")
+			second = replica(w.T)
+			w.await("the second, standing by", func() bool { return strings.Contains(second.String(), "standing by") })
+			if strings.Contains(second.String(), "elected") {
+				t.Error("both lead")
+			}
+		})
+		w.addPod("a", "row", "leader")
+		w.awaitLabel(node, "1")
+		wantText(w.T, second.String(), "elected")
+	}},
 	{"a selector that the server does not know ends the program as wrong usage", "", func(w *world) {
 		err := run(w.Context(), append(w.kubeconfig, "-namespace", w.ns, "-field-selector", "spec.nothing=1", "-total-nodes", "none=none"), os.Getenv, io.Discard, io.Discard, nil)
 		if usage := (usageError{}); !errors.As(err, &usage) || !strings.Contains(err.Error(), "spec.nothing") {
@@ -5733,16 +6997,16 @@ func showBehaviours(w *world) {
 // clean removes what was made, and the events on it that are not in our namespace.
 func (w *world) clean() {
 	for _, path := range slices.Backward(*w.made) {
-		if err := w.client.Send(context.Background(), "DELETE", path, object{"gracePeriodSeconds": 0}, nil); err != nil && statusIn(err).Code != 404 {
+		if err := w.client.Send(context.Background(), request{method: "DELETE", path: path, body: object{"gracePeriodSeconds": 0}}, nil); err != nil && statusIn(err).Code != 404 {
 			w.Errorf("not removed: %v", err)
 		}
 	}
 	for _, namespace := range []string{"default", w.ns} {
 		list := struct{ Items []object }{}
-		w.client.Send(context.Background(), "GET", "/api/v1/namespaces/"+namespace+"/events", nil, &list)
+		w.client.Send(context.Background(), request{method: "GET", path: "/api/v1/namespaces/" + namespace + "/events"}, &list)
 		for _, e := range list.Items {
 			if about, _ := e["involvedObject"].(object); strings.HasPrefix(str(about, "name"), w.ns) || namespace == w.ns {
-				w.client.Send(context.Background(), "DELETE", "/api/v1/namespaces/"+namespace+"/events/"+str(metaOf(e), "name"), nil, nil)
+				w.client.Send(context.Background(), request{method: "DELETE", path: "/api/v1/namespaces/" + namespace + "/events/" + str(metaOf(e), "name")}, nil)
 			}
 		}
 	}
@@ -5842,7 +7106,11 @@ func (w *world) pods() string { return "/api/v1/namespaces/" + w.ns + "/pods" }
 
 // pod is one that no scheduler and no kubelet will ever take.
 func (w *world) pod(name string, label ...string) object {
-	return object{"metadata": object{"name": name, "labels": object{label[0]: label[1]}},
+	labels := object{}
+	for pair := range slices.Chunk(label, 2) {
+		labels[pair[0]] = pair[1]
+	}
+	return object{"metadata": object{"name": name, "labels": labels},
 		"spec": object{"schedulerName": "podcount.test-none", "containers": []any{object{"name": "c", "image": "podcount.test/none"}}}}
 }
 
@@ -5964,7 +7232,7 @@ func (w *world) reflect(labels, fields string) *observed { return w.reflectFrom(
 
 // reflectFrom starts with a watch from version, if there is one.
 func (w *world) reflectFrom(version, labels, fields string) *observed {
-	o := &observed{log: &logBuffer{wrote: w.changed}, store: NewStore[*Pod](nil)}
+	o := &observed{log: &logBuffer{wrote: w.changed}, store: NewStore[*Pod]()}
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, network, addr)
 		o.mu.Lock()
@@ -5974,13 +7242,14 @@ func (w *world) reflectFrom(version, labels, fields string) *observed {
 	}
 	log := newLog(o.log, &options{verbosity: 4})
 	client := NewClient(w.cfg, dial, log)
-	kind := Kind[*Pod]{Name: "Pod", Path: w.pods(), Protobuf: true, Selector: labels, Fields: fields, New: func() *Pod { return new(Pod) }}
-	r := NewReflector(client, kind, o.store, func(Delta[*Pod]) {
+	kind := Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Namespace: w.ns, Protobuf: true, Selector: labels, Fields: fields, New: func() *Pod { return new(Pod) }}
+	r := NewReflector(client, kind, o.store, log)
+	r.Handle(func(Delta[*Pod]) {
 		select {
 		case w.changed <- struct{}{}:
 		default:
 		}
-	}, log)
+	})
 	if r.version = version; version != "" {
 		r.relistAt = time.Now().Add(time.Hour)
 	}
@@ -6114,7 +7383,7 @@ func addRecordings(f *testing.F, pattern string) {
 }
 
 func podKind() *Kind[*Pod] {
-	return &Kind[*Pod]{Name: "Pod", Path: "/api/v1/pods", Keep: []string{"app"}, New: func() *Pod { return new(Pod) }}
+	return &Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Keep: []string{"app"}, New: func() *Pod { return new(Pod) }}
 }
 
 // A list is an error, or what encoding/json makes of it.
@@ -6455,7 +7724,8 @@ func BenchmarkEvent(b *testing.B) {
 		for _, form := range []string{"protobuf", "json"} {
 			b.Run(fmt.Sprintf("%s/%d-pods", form, size.pods), func(b *testing.B) {
 				big := &crowd{pods: size.pods, nodes: size.nodes}
-				c := &podCount{options: &options{nodeLabel: "example.com/n", podEvents: "off"}, pods: NewStore(func(p *Pod) string { return p.NodeName })}
+				m := newManager(&options{nodeLabel: "example.com/n", podEvents: "off", wire: "protobuf"}, nil, quietLog())
+				c := &podCount{manager: m, Controller: &Controller{}}
 				c.queue = NewQueue[Key](b.Context(), quietLog(), time.Millisecond, time.Second)
 				go func() {
 					for {
@@ -6493,7 +7763,7 @@ func BenchmarkEvent(b *testing.B) {
 					}
 					err := d.events(bytes.NewReader(frames), isProtobuf, func(ev WatchEvent[*Pod]) error {
 						for _, delta := range c.pods.Apply(ev.Type, ev.Object) {
-							c.podChanged(delta)
+							c.queue.Add(c.podChanged(delta)...)
 						}
 						return nil
 					})

@@ -55,18 +55,17 @@ type Queue[K comparable] struct {
 
 	// Owned by own, alone.
 	items map[K]*queued[K]
-	ready []*queued[K]
+	ready []*queued[K] // to be handed out, the first first
 }
 
 // queued is all that the queue knows of a key. One that says nothing any more is forgotten.
 type queued[K comparable] struct {
-	key        K
-	dirty      bool      // wants work
-	ready      bool      // is in Queue.ready: dirty, not processing, not held
-	processing bool      // a worker has it
-	held       time.Time // not to be handed out before; zero: free
-	later      time.Time // becomes dirty then (AddAfter); zero: no
-	failures   int       // in a row
+	key      K
+	dirty    bool      // wants work
+	busy     bool      // is in Queue.ready, or a worker has it
+	held     time.Time // not to be handed out before, after a failure
+	later    time.Time // becomes dirty then (AddAfter); zero: no
+	failures int       // in a row
 }
 
 // NewQueue starts a queue that ends with ctx. A key that fails n times in a row is held for backoff(n, base, limit).
@@ -78,22 +77,16 @@ func NewQueue[K comparable](ctx context.Context, log *Log, base, limit time.Dura
 
 // Add says that these keys want work. It never blocks for long, and does nothing after the end.
 func (q *Queue[K]) Add(keys ...K) {
-	q.do(func() {
-		for _, k := range keys {
-			it := q.item(k)
-			it.dirty = true
-			q.settle("add", it)
-		}
-	})
+	q.step("add", func(it *queued[K]) { it.dirty = true }, keys...)
 }
 
 // AddAfter adds the key after d. Of several times the earliest holds.
 func (q *Queue[K]) AddAfter(k K, d time.Duration) {
-	q.do(func() {
-		it := q.item(k)
-		q.addLater(it, d)
-		q.settle("add later", it)
-	})
+	q.step("add later", func(it *queued[K]) {
+		if it.later.IsZero() || time.Now().Add(d).Before(it.later) {
+			it.later = q.wake(k, d)
+		}
+	}, k)
 }
 
 // Get waits for a key and hands it to the caller, who must call Done. It returns false when the queue has ended.
@@ -110,31 +103,42 @@ func (q *Queue[K]) Get() (k K, ok bool) {
 // what the server asked for with it where that is longer; without one its failures are forgotten. It returns how
 // often in a row the key has failed.
 func (q *Queue[K]) Done(k K, res Result, err error) (failures int) {
-	q.do(func() {
-		it := q.item(k)
-		it.processing = false
-		if err != nil {
-			it.failures++
-			wait := max(backoff(it.failures, q.base, q.limit), retryAfter(err))
-			it.held, it.dirty = time.Now().Add(wait), true
-			q.after(wait, it, func() { it.held = time.Time{} })
-		} else {
+	q.step("done", func(it *queued[K]) {
+		it.busy = false
+		if err == nil {
 			it.failures = 0
-			if res.RequeueAfter > 0 {
-				q.addLater(it, res.RequeueAfter)
-			}
+			return
 		}
+		it.failures++
 		failures = it.failures
-		q.settle("done", it)
-	})
+		it.dirty, it.held = true, q.wake(k, max(backoff(failures, q.base, q.limit), retryAfter(err)))
+	}, k)
+	if err == nil && res.RequeueAfter > 0 {
+		q.AddAfter(k, res.RequeueAfter)
+	}
 	return failures
 }
 
-// do runs f in the owner's goroutine and waits for it; after the end it does nothing.
-func (q *Queue[K]) do(f func()) {
+// step changes what is known of these keys, in the owner's goroutine, and waits for that; after the end it does nothing.
+func (q *Queue[K]) step(name string, change func(*queued[K]), keys ...K) {
+	if len(keys) == 0 {
+		return
+	}
 	done := make(chan struct{})
+	op := func() {
+		for _, k := range keys {
+			it := q.items[k]
+			if it == nil {
+				it = &queued[K]{key: k}
+				q.items[k] = it
+			}
+			change(it)
+			q.settle(name, it)
+		}
+		close(done)
+	}
 	select {
-	case q.ops <- func() { f(); close(done) }:
+	case q.ops <- op:
 		<-done // the owner runs what it has taken
 	case <-q.ctx.Done():
 	}
@@ -154,63 +158,35 @@ func (q *Queue[K]) own() {
 			op()
 		case out <- next:
 			it := q.ready[0]
-			q.ready = q.ready[1:]
-			it.ready, it.dirty, it.processing = false, false, true
+			it.dirty, q.ready = false, q.ready[1:]
 			q.settle("get", it)
 		}
 	}
 }
 
-func (q *Queue[K]) item(k K) *queued[K] {
-	it := q.items[k]
-	if it == nil {
-		it = &queued[K]{key: k}
-		q.items[k] = it
-	}
-	return it
+// wake has the key settled again after d, and returns when that is.
+func (q *Queue[K]) wake(k K, d time.Duration) (at time.Time) {
+	at = time.Now().Add(d)
+	time.AfterFunc(d, func() { q.step("wake", func(*queued[K]) {}, k) })
+	return at
 }
 
-func (q *Queue[K]) addLater(it *queued[K], d time.Duration) {
-	t := time.Now().Add(d)
-	if !it.later.IsZero() && !t.Before(it.later) {
-		return
-	}
-	it.later = t
-	q.after(d, it, func() {
-		if it.later.Equal(t) { // else an earlier one has taken its place
-			it.later, it.dirty = time.Time{}, true
-		}
-	})
-}
-
-// after runs f after d, as a step of the key; if the queue has ended by then, it does nothing.
-func (q *Queue[K]) after(d time.Duration, it *queued[K], f func()) {
-	time.AfterFunc(d, func() {
-		q.do(func() {
-			if q.items[it.key] == it { // else it is forgotten
-				f()
-				q.settle("wake", it)
-			}
-		})
-	})
-}
-
-// settle puts a key, behind one step, where its fields say that it belongs: into ready, or out of memory.
+// settle puts a key, behind one step, where its fields and the time say that it belongs: into ready, or out of memory.
 func (q *Queue[K]) settle(step string, it *queued[K]) {
-	if it.dirty && !it.processing && !it.ready && it.held.IsZero() {
-		it.ready = true
+	now := time.Now()
+	if !it.later.IsZero() && !now.Before(it.later) {
+		it.later, it.dirty = time.Time{}, true
+	}
+	if it.dirty && !it.busy && !now.Before(it.held) {
+		it.busy = true
 		q.ready = append(q.ready, it)
 	}
-	until := cmp.Or(it.held, it.later)
-	if !it.dirty && !it.processing && until.IsZero() && it.failures == 0 {
+	if !it.dirty && !it.busy && it.later.IsZero() && it.failures == 0 {
 		delete(q.items, it.key)
 	}
 	if q.log.Enabled(q.ctx, slog.LevelDebug) {
-		args := []any{"key", it.key, "ready", len(q.ready), "keys", len(q.items), "failures", it.failures}
-		if !until.IsZero() {
-			args = append(args, "until", until)
-		}
-		q.log.Debug("queue: "+step, args...)
+		q.log.Debug("queue: "+step, "key", it.key, "ready", len(q.ready), "keys", len(q.items), "failures", it.failures,
+			"held", max(0, it.held.Sub(now)), "later", max(0, it.later.Sub(now)))
 	}
 }
 
@@ -269,11 +245,9 @@ func (l *lru[K, V]) get(k K, makeOne func() V) V {
 			return it.value
 		}
 	}
-	if len(l.items) >= l.max {
-		l.items = slices.Delete(l.items, 0, 1)
-	}
-	l.items = append(l.items, lruItem[K, V]{k, makeOne()})
-	return l.items[len(l.items)-1].value
+	it := lruItem[K, V]{k, makeOne()}
+	l.items = append(l.items[max(0, len(l.items)+1-l.max):], it)
+	return it.value
 }
 
 // ObjectReference says which object an event is about.
@@ -291,10 +265,10 @@ type event struct {
 	kind, reason, message, at string
 }
 
-// posted is the Event that the server has of something, and how often it has happened since.
+// posted is the Event of something, by its name, and how often that has happened.
 type posted struct {
 	name  string
-	count int // 0: there is no Event
+	count int // 0: the server does not have it
 }
 
 const (
@@ -309,7 +283,7 @@ const (
 // Recorder posts Events without ever making anyone wait for it: what does not fit its queue, or comes too often, is
 // dropped and counted. An event that says the same again raises the count of the first.
 type Recorder struct {
-	send     func(ctx context.Context, method, path string, body, answer any) error
+	send     func(context.Context, request, any) error // Client.Send
 	log      *Log
 	instance string // reportingInstance: this process
 	queue    chan event
@@ -317,13 +291,13 @@ type Recorder struct {
 	dropped  atomic.Int64
 
 	// Owned by Run, alone.
-	stamp   int64                // the newest event's, in nanoseconds: no two are the same
+	stamp   int64                // the newest Event's, in nanoseconds: no two are the same
 	sent    lru[event, *posted]  // by what happened, whenever
 	objects lru[string, *Bucket] // by uid
 }
 
 // NewRecorder makes a recorder that sends with send, 10 events a second at most. Run must run for that.
-func NewRecorder(send func(ctx context.Context, method, path string, body, answer any) error, log *Log, instance string) *Recorder {
+func NewRecorder(send func(context.Context, request, any) error, log *Log, instance string) *Recorder {
 	return &Recorder{
 		send: send, log: log, instance: instance, queue: make(chan event, eventQueue), pace: NewBucket(10, 50),
 		sent: lru[event, *posted]{max: eventObjects}, objects: lru[string, *Bucket]{max: eventObjects},
@@ -348,17 +322,14 @@ func (r *Recorder) drop(ev event, why error) {
 	r.log.Debug("event dropped", "object", ev.about.Name, "reason", ev.reason, "err", why)
 }
 
-// Run sends until stop ends, then what still waits until ctx ends, which must come after it.
+// Run sends until stop has ended and nothing waits any more. ctx, which must end after it, cuts that short.
 func (r *Recorder) Run(ctx, stop context.Context) {
-	for stop.Err() == nil {
+	for stop.Err() == nil || len(r.queue) > 0 {
 		select {
 		case ev := <-r.queue:
 			r.post(ctx, stop, ev)
 		case <-stop.Done():
 		}
-	}
-	for len(r.queue) > 0 {
-		r.post(ctx, stop, <-r.queue)
 	}
 }
 
@@ -369,63 +340,58 @@ func (r *Recorder) post(ctx, stop context.Context, ev event) {
 		r.drop(ev, errors.New("too many events about this object"))
 		return
 	}
-	r.stamp = max(time.Now().UnixNano(), r.stamp+1)
-	suffix := fmt.Sprintf(".%x", r.stamp)
-	name := strings.TrimRight(ev.about.Name[:min(len(ev.about.Name), 253-len(suffix))], "-.") + suffix
 	start := time.Now()
 	for try := 1; ; try++ {
-		err := r.pace.Wait(ctx)
-		if err == nil {
-			err = r.once(ctx, ev, name)
-		}
+		err := r.once(ctx, ev)
 		if err == nil {
 			return
 		}
-		answered, wait := statusIn(err).Code != 0, retryAfter(err)
-		last := time.Since(start) > eventPatience
-		if answered {
-			last = wait == 0 || wait > 3*eventRetryWait || try > 1
+		s, wait := statusIn(err), retryAfter(err)
+		again := s.Code == 0 && time.Since(start) <= eventPatience || wait > 0 && wait <= 3*eventRetryWait && try == 1
+		if again && sleep(stop, max(wait, backoff(try, time.Second, eventRetryWait))) == nil {
+			continue
 		}
-		if last || sleep(stop, max(wait, backoff(try, time.Second, eventRetryWait))) != nil {
-			r.drop(ev, err)
-			// That we stop, or that the object's namespace is going, or gone, is everyday life.
-			if s := statusIn(err); ctx.Err() == nil && s.Code != http.StatusNotFound && !s.hasCause("NamespaceTerminating") {
-				r.log.Complain("cannot post an event", err)
-			}
-			return
+		r.drop(ev, err)
+		// That we stop, or that the object's namespace is going, or gone, is everyday life.
+		if ctx.Err() == nil && s.Code != http.StatusNotFound && !s.hasCause("NamespaceTerminating") {
+			r.log.Complain("cannot post an event", err)
 		}
+		return
 	}
 }
 
-// once raises the count of the event as it was posted before, or posts it anew, by this name.
+// once raises the count of the Event of this, or posts it where the server has none.
 // https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
-func (r *Recorder) once(ctx context.Context, ev event, name string) error {
+func (r *Recorder) once(ctx context.Context, ev event) error {
+	if err := r.pace.Wait(ctx); err != nil {
+		return err
+	}
 	what := ev
 	what.at = ""
-	sent := r.sent.get(what, func() *posted { return &posted{} })
+	sent := r.sent.get(what, func() *posted {
+		r.stamp = max(time.Now().UnixNano(), r.stamp+1)
+		suffix := fmt.Sprintf(".%x", r.stamp)
+		return &posted{name: strings.TrimRight(ev.about.Name[:min(len(ev.about.Name), 253-len(suffix))], "-.") + suffix}
+	})
 	namespace := cmp.Or(ev.about.Namespace, "default") // the place of events about cluster-scoped objects
 	path := "/api/v1/namespaces/" + namespace + "/events"
 	if sent.count > 0 {
-		raised := map[string]any{"count": sent.count + 1, "lastTimestamp": ev.at}
-		err := r.send(ctx, http.MethodPatch, path+"/"+sent.name, raised, nil)
+		err := r.send(ctx, request{method: http.MethodPatch, path: path + "/" + sent.name, body: map[string]any{"count": sent.count + 1, "lastTimestamp": ev.at}}, nil)
+		if err == nil {
+			sent.count++
+		}
 		if !isStatus(err, http.StatusNotFound, "NotFound") {
-			if err == nil {
-				sent.count++
-			}
 			return err
 		}
 	}
-	err := r.send(ctx, http.MethodPost, path, map[string]any{
-		"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"name": name, "namespace": namespace},
+	err := r.send(ctx, request{method: http.MethodPost, path: path, body: map[string]any{
+		"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"name": sent.name, "namespace": namespace},
 		"involvedObject": ev.about, "type": ev.kind, "reason": ev.reason, "message": ev.message,
 		"count": 1, "firstTimestamp": ev.at, "lastTimestamp": ev.at,
 		"source": map[string]any{"component": "podcount"}, "reportingComponent": "podcount", "reportingInstance": r.instance,
-	}, nil)
-	if isStatus(err, http.StatusConflict, "AlreadyExists") {
-		err = nil // an earlier try had arrived after all
-	}
-	if err == nil {
-		*sent = posted{name, 1}
+	}}, nil)
+	if err == nil || isStatus(err, http.StatusConflict, "AlreadyExists") { // as an earlier try had arrived after all
+		sent.count, err = 1, nil
 	}
 	return err
 }

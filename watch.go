@@ -30,6 +30,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 )
@@ -71,11 +72,8 @@ const (
 func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(string) string, log *Log) (*Config, error) {
 	a := &access{log: log, server: master}
 	var err error
-	host, home := getenv("KUBERNETES_SERVICE_HOST"), filepath.Join(getenv("HOME"), ".kube", "config")
+	host, home := getenv("KUBERNETES_SERVICE_HOST"), filepath.Join(cmp.Or(getenv("HOME"), "$HOME"), ".kube", "config")
 	_, homeErr := os.Stat(home)
-	if getenv("HOME") == "" {
-		homeErr = errors.New("HOME is not set")
-	}
 	_, accountErr := os.Stat(filepath.Join(accountDir, "token"))
 	if host == "" {
 		accountErr = errors.New("KUBERNETES_SERVICE_HOST is not set, so this is no pod")
@@ -538,9 +536,14 @@ func (s *Status) Error() string {
 		text += " (what was not accepted: " + s.tried + ")"
 	case s.Code == http.StatusForbidden && strings.Contains(s.Message, `"system:anonymous"`):
 		text += " (no credential was sent: give the kubeconfig's user a token, tokenFile, client-certificate or exec)"
-	// An admission plugin's refusal, or that of a namespace that is being deleted, is no question of rights.
-	case s.Code == http.StatusForbidden && strings.Contains(s.Message, " cannot "+s.call.verb+" "):
-		text += fmt.Sprintf(" (the RBAC rule that allows it: apiGroups [%q], resources [%q], verbs [%q])", s.call.group, s.call.resource, s.call.verb)
+	case s.Code == http.StatusForbidden:
+		// Of an update that would make a Lease, it may be the right to create it that is missing. An admission plugin's
+		// refusal, or that of a namespace that is being deleted, is no question of rights.
+		for _, verb := range slices.Compact([]string{s.call.verb, strings.Replace(s.call.verb, "update", "create", 1)}) {
+			if strings.Contains(s.Message, " cannot "+verb+" ") {
+				text += fmt.Sprintf(" (the RBAC rule that allows it: apiGroups [%q], resources [%q], verbs [%q])", s.call.group, s.call.resource, verb)
+			}
+		}
 	}
 	return text
 }
@@ -571,12 +574,6 @@ func (s Status) hasCause(reasonOrField string) bool {
 	})
 }
 
-// isExpired reports whether err says that a resourceVersion or a continue token is too old.
-func isExpired(err error) bool {
-	s := statusIn(err)
-	return s.Code == http.StatusGone || s.Reason == "Expired" || s.Reason == "Gone"
-}
-
 // call is a request in the words of RBAC and of error messages.
 type call struct{ verb, group, resource, object string }
 
@@ -586,29 +583,26 @@ func (c call) String() string {
 
 // callOf reads a call from a request: /api/v1/… or /apis/GROUP/VERSION/…, then [namespaces/NS/]RESOURCE[/NAME[/SUB]].
 func callOf(method, path string, query url.Values) (c call) {
-	p := strings.Split(strings.Trim(path, "/"), "/")
-	switch {
-	case len(p) > 2 && p[0] == "api":
-		p = p[2:]
-	case len(p) > 3 && p[0] == "apis":
-		c.group, p = p[1], p[3:]
+	p := append(strings.Split(strings.Trim(path, "/"), "/"), make([]string, 7)...) // what is not there is ""
+	if p[0] == "apis" {
+		c.group, p = p[1], p[1:]
+	}
+	if p = p[2:]; p[0] == "" {
+		return call{verb: "get", resource: strings.TrimPrefix(path, "/apis/")} // discovery
 	}
 	namespace := ""
-	if len(p) > 2 && p[0] == "namespaces" {
+	if p[0] == "namespaces" && p[2] != "" {
 		namespace, p = p[1]+"/", p[2:]
 	}
-	c.resource = p[0]
-	if len(p) > 1 {
-		c.object = namespace + p[1]
-	}
-	if len(p) > 2 {
-		c.resource += "/" + p[2]
-	}
+	c.resource = strings.TrimSuffix(p[0]+"/"+p[2], "/")
 	c.verb = map[string]string{"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[method]
+	if p[1] != "" {
+		c.object = namespace + p[1]
+	} else if method == http.MethodGet {
+		c.verb = "list"
+	}
 	if query.Get("watch") != "" {
 		c.verb = "watch"
-	} else if method == http.MethodGet && len(p) == 1 {
-		c.verb = "list"
 	}
 	return c
 }
@@ -625,9 +619,10 @@ var errSilent = fmt.Errorf("nothing was heard for %v", silence)
 
 // Client speaks to one API server, as one user. Safe for concurrent use.
 type Client struct {
-	cfg  *Config
-	dial Dialer
-	log  *Log
+	cfg      *Config
+	dial     Dialer
+	log      *Log
+	mayWrite func() error // if set, it is asked right before each write, an election's own excepted
 
 	mu   sync.Mutex // guards both
 	tls  *tls.Config
@@ -688,48 +683,46 @@ type request struct {
 	query        url.Values
 	body         any    // as JSON; a PATCH is a merge patch
 	accept       string // JSON where it is empty
+	election     bool   // no need to lead for this
+}
+
+// failed says of an error, unless it is nil, which request it is about.
+func (r request) failed(err error) error {
+	if err != nil {
+		err = fmt.Errorf("%s: %w", callOf(r.method, r.path, r.query), err)
+	}
+	return err
 }
 
 // do sends one request and returns a 2xx answer, whose body the caller closes; anything else is an error, a *Status where
 // the server answered. It never retries but once after a 401, with credentials read anew: the loops above it do, each
 // with its own backoff, and honour retryAfter.
 func (c *Client) do(ctx context.Context, r request) (resp *http.Response, err error) {
-	what := callOf(r.method, r.path, r.query)
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("%s: %w", what, err)
-		}
-	}()
 	cred, err := c.cfg.Credential(ctx, nil)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		resp, err = c.send(ctx, r, cred)
 	}
-	resp, err = c.send(ctx, r, what, cred)
-	if statusIn(err).Code != http.StatusUnauthorized {
-		return resp, err
+	if statusIn(err).Code == http.StatusUnauthorized {
+		fresh, renewal := c.cfg.Credential(ctx, cred)
+		if renewal != nil {
+			err = fmt.Errorf("%w; and then: %w", err, renewal)
+		} else if fresh != cred {
+			resp, err = c.send(ctx, r, fresh)
+		}
 	}
-	fresh, renewal := c.cfg.Credential(ctx, cred)
-	if renewal != nil {
-		return nil, fmt.Errorf("%w; and then: %w", err, renewal)
-	} else if fresh == cred {
-		return nil, err
-	}
-	return c.send(ctx, r, what, fresh)
+	return resp, r.failed(err)
 }
 
 // send makes one exchange, with a line at -v 6.
-func (c *Client) send(ctx context.Context, r request, what call, cred *Credential) (*http.Response, error) {
-	var body []byte
-	if r.body != nil {
-		var err error
-		if body, err = json.Marshal(r.body); err != nil {
-			return nil, err
-		}
+func (c *Client) send(ctx context.Context, r request, cred *Credential) (*http.Response, error) {
+	body, bad := json.Marshal(r.body)
+	if r.body == nil {
+		body = nil
 	}
 	u := *c.cfg.Server
 	u.Path, u.RawQuery = strings.TrimSuffix(u.Path, "/")+r.path, r.query.Encode()
 	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), bytes.NewReader(body))
-	if err != nil {
+	if err = cmp.Or(bad, err); err != nil {
 		return nil, err
 	}
 	req.Header.Set("Accept", cmp.Or(r.accept, jsonType))
@@ -740,18 +733,19 @@ func (c *Client) send(ctx context.Context, r request, what call, cred *Credentia
 	if cred.token != "" {
 		req.Header.Set("Authorization", "Bearer "+cred.token)
 	}
+	if c.mayWrite != nil && r.method != http.MethodGet && !r.election {
+		if err := c.mayWrite(); err != nil {
+			return nil, err
+		}
+	}
 	start := time.Now()
 	// Not by an http.Client: that would follow a redirect, which could lead a token elsewhere, and no API server sends one.
 	resp, err := c.transport(cred).RoundTrip(req)
-	status := ""
-	if err == nil {
-		status = resp.Status
-	}
-	c.log.Log(ctx, levelRequest, r.method+" "+u.RequestURI(), "status", status, "took", time.Since(start).Round(time.Microsecond))
+	c.log.Log(ctx, levelRequest, r.method+" "+u.RequestURI(), "status", cmp.Or(resp, &http.Response{}).Status, "took", time.Since(start).Round(time.Microsecond))
 	if err != nil {
 		return nil, c.explain(err)
 	} else if resp.StatusCode/100 != 2 {
-		refusal := statusOf(resp, what)
+		refusal := statusOf(resp, callOf(r.method, r.path, r.query))
 		refusal.tried = cred.tried
 		return nil, refusal
 	}
@@ -805,18 +799,13 @@ func statusOf(resp *http.Response, what call) *Status {
 	return s
 }
 
-// Send makes one request of a small answer, which it decodes into answer unless that is nil. A body goes as JSON; with
-// PATCH it is a merge patch. The answer to a PATCH of an object is asked for as metadata alone. It takes requestTimeout at most.
+// Send makes one request of a small answer, which it decodes into answer unless that is nil. It takes requestTimeout at most.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/
-func (c *Client) Send(ctx context.Context, method, path string, body, answer any) error {
+func (c *Client) Send(ctx context.Context, r request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	r := request{method: method, path: path, body: body, query: url.Values{}}
-	if body != nil {
-		r.query.Set("fieldManager", "podcount")
-	}
-	if method == http.MethodPatch {
-		r.accept = accept("PartialObjectMetadata", jsonType)
+	if r.body != nil {
+		r.query = url.Values{"fieldManager": {"podcount"}}
 	}
 	resp, err := c.do(ctx, r)
 	if err != nil {
@@ -830,10 +819,7 @@ func (c *Client) Send(ctx context.Context, method, path string, body, answer any
 	if _, err = wireOf(resp); err == nil {
 		err = json.NewDecoder(&source{r: resp.Body, piece: answerLimit, end: answerLimit}).Decode(answer)
 	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w", callOf(method, path, nil), err)
-	}
-	return err
+	return r.failed(err)
 }
 
 // The media types in which the server speaks.
@@ -845,14 +831,12 @@ const (
 // accept lists media types for Accept, the best first. as is the kind in which objects come without spec and status; a
 // server that does not honour that answers whole objects. https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches
 func accept(as string, types ...string) string {
-	var all []string
-	for _, t := range types {
+	for i, t := range types {
 		if as != "" {
-			all = append(all, t+";as="+as+";g=meta.k8s.io;v=v1")
+			types[i] = t + ";as=" + as + ";g=meta.k8s.io;v=v1, " + t
 		}
-		all = append(all, t)
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(types, ", ")
 }
 
 // wireOf tells in which form an answer is.
@@ -922,6 +906,7 @@ const (
 	shortWatch       = time.Second
 	pageLimit        = 2000 // objects a page, once whole lists have failed
 	slowList         = 2 * time.Second
+	discoverEvery    = 10 * time.Second // ± 20 %
 )
 
 var errRelist = errors.New("time for a full list")
@@ -929,12 +914,15 @@ var errRelist = errors.New("time for a full list")
 // Reflector keeps a store equal to what the server has: it lists, then watches from the list's resourceVersion, and
 // resumes from the last version that it saw. https://kubernetes.io/docs/reference/using-api/api-concepts/
 type Reflector[T Object[T]] struct {
+	*Store[T]
 	client *Client
-	kind   Kind[T]
-	store  *Store[T]
-	notify func(Delta[T]) // every change after the first list
+	kind   Kind[T] // may be changed until Run
 	log    *Log
-	synced chan struct{} // closed after the first list
+	synced chan struct{}            // closed after the first list
+	found  atomic.Pointer[presence] // what discovery says of a resource under /apis/
+
+	mu       sync.Mutex // guards handlers
+	handlers []func(Delta[T])
 
 	// Owned by Run, alone.
 	decoder  *decoder[T]
@@ -943,30 +931,154 @@ type Reflector[T Object[T]] struct {
 	listed   bool
 	paged    bool // whole lists have failed: list in pages
 	lost     int  // whole lists that failed in a row
-	short    int  // watches in a row that ended within shortWatch without getting on,
-	quiet    int  // that were silent,
-	expired  int  // whose version was too old,
-	garbage  int  // that ended in something that could not be understood
+	vain     int  // watches in a row that came to nothing: ended at once, in garbage, or were silent
+	expired  int  // whose version was too old
 	failures int
 	failedAt time.Time
 	told     bool // of a failure; then its end is told, too
 }
 
-// NewReflector makes a reflector that fills store. notify, from Run's goroutine, hears every change but the first
-// list's; those who need that list wait for synced and read the store.
-func NewReflector[T Object[T]](client *Client, kind Kind[T], store *Store[T], notify func(Delta[T]), log *Log) *Reflector[T] {
-	return &Reflector[T]{client: client, kind: kind, store: store, notify: notify, log: log, synced: make(chan struct{}), decoder: newDecoder(&kind)}
+// presence is a resource's time on the server: another pointer whenever it has come, or come back, or become another.
+type presence struct{ status bool } // there is a subresource of this name
+
+// NewReflector makes a reflector that fills store.
+func NewReflector[T Object[T]](client *Client, kind Kind[T], store *Store[T], log *Log) *Reflector[T] {
+	r := &Reflector[T]{Store: store, client: client, kind: kind, log: log, synced: make(chan struct{})}
+	r.decoder = newDecoder(&r.kind)
+	return r
 }
 
-// Run lists and watches until ctx ends. It returns early, with a *Status, only when the server says that the very first
-// list is a bad request: then a selector is wrong, and no patience will mend it.
+// Handle makes f hear every change from now on, but the first list's, and at once, as no change, of each object that is
+// there already. f may be called from several goroutines, and must not block for long.
+func (r *Reflector[T]) Handle(f func(Delta[T])) {
+	r.mu.Lock()
+	r.handlers = append(r.handlers, f)
+	r.mu.Unlock()
+	for _, obj := range r.All() {
+		f(Delta[T]{obj, obj})
+	}
+}
+
+func (r *Reflector[T]) tell(d Delta[T]) {
+	r.mu.Lock()
+	handlers := r.handlers
+	r.mu.Unlock()
+	for _, f := range handlers {
+		f(d)
+	}
+}
+
+// Reference names an object to the event recorder.
+func (r *Reflector[T]) Reference(obj T) ObjectReference {
+	_, version, _ := strings.Cut(r.kind.API[1:], "/")
+	return ObjectReference{version, r.kind.Name, obj.meta().Key().Namespace, obj.meta().Key().Name, obj.meta().UID()}
+}
+
+// Patch sends a merge patch of obj, or of its subresource sub, and takes the answer into the store. It returns the object
+// as it is now; nil if it is gone, or was made anew: then the watch brings what is there now. The patch goes without
+// resourceVersion, so that other writers of the object cannot hold us up, but with the uid, so that an object that was
+// made anew under its name does not get its predecessor's.
+func (r *Reflector[T]) Patch(ctx context.Context, obj T, sub string, patch map[string]any) (now T, err error) {
+	meta, key := map[string]any{"uid": obj.meta().UID()}, obj.meta().Key()
+	given, _ := patch["metadata"].(map[string]any)
+	maps.Copy(meta, given)
+	patch["metadata"] = meta
+	req := request{method: http.MethodPatch, path: strings.TrimSuffix(r.kind.path(key.Namespace)+"/"+key.Name+"/"+sub, "/"), body: patch, accept: jsonType}
+	if r.kind.MetadataOnly {
+		req.accept = accept("PartialObjectMetadata", jsonType)
+	}
+	var answer json.RawMessage
+	err = r.client.Send(ctx, req, &answer)
+	if isStatus(err, http.StatusNotFound, "NotFound") || isStatus(err, http.StatusUnprocessableEntity, "Invalid") && statusIn(err).hasCause("metadata.uid") {
+		return now, nil
+	}
+	if err == nil {
+		now, err = newDecoder(&r.kind).parse(answer)
+	}
+	if err == nil {
+		r.Written(now)
+	}
+	return now, err
+}
+
+// Run keeps the store equal to the server until ctx ends. It returns early, with a *Status, only when the server says that
+// the very first list is a bad request: then a selector is wrong, and no patience will mend it.
 func (r *Reflector[T]) Run(ctx context.Context) error {
+	if !strings.HasPrefix(r.kind.API, "/apis/") {
+		return r.run(ctx)
+	}
+	// A list's own 404 does not say that the resource is gone, as a CRD that is new, or whose server has just begun, answers
+	// so for a moment; nor does one answer of discovery.
+	var running sync.WaitGroup
+	stop := func() {}
+	for lacks := 0; ctx.Err() == nil; sleep(ctx, discoverEvery*4/5+rand.N(discoverEvery*2/5)) {
+		here := r.found.Load()
+		news, err := r.discover(ctx)
+		if news != nil {
+			lacks = 0
+		} else if err == nil {
+			lacks++
+		}
+		switch {
+		case err != nil && ctx.Err() == nil:
+			r.log.Complain("cannot discover", err, "kind", r.kind.Name)
+		case news == nil && here == nil && lacks == 1:
+			r.log.Info("waiting for a resource that the server does not have: is its CRD installed?", "resource", r.kind.Resource, "in", r.kind.API)
+		case news == nil && here != nil && lacks == 2:
+			r.log.Info("the resource is gone: waiting for it to come back", "resource", r.kind.Resource, "in", r.kind.API)
+			stop()
+			running.Wait()
+			r.found.Store(nil)
+			r.version, r.failures = "", 0
+			for _, d := range r.List().Commit() {
+				r.tell(d)
+			}
+		case news != nil && (here == nil || *news != *here):
+			r.log.Info("discovered", "resource", r.kind.Resource, "in", r.kind.API, "status", news.status)
+			r.found.Store(news)
+			for _, obj := range r.All() { // none, where it has just come
+				r.tell(Delta[T]{obj, obj})
+			}
+			if here == nil {
+				var alive context.Context
+				alive, stop = context.WithCancel(ctx)
+				running.Go(func() { r.run(alive) })
+			}
+		}
+	}
+	stop()
+	running.Wait()
+	return nil
+}
+
+// discover asks whether the server has the resource; nil: no.
+// https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
+func (r *Reflector[T]) discover(ctx context.Context) (found *presence, err error) {
+	var answer struct {
+		Kind      string
+		Resources []struct{ Name string }
+	}
+	err = r.client.Send(ctx, request{method: http.MethodGet, path: r.kind.API}, &answer)
+	if statusIn(err).Code == http.StatusNotFound {
+		return nil, nil // nothing at all of this group and version
+	} else if err == nil && answer.Kind != "APIResourceList" {
+		err = fmt.Errorf("%s: the answer is of kind %q, not APIResourceList", r.kind.API, answer.Kind)
+	}
+	has := func(name string) bool { return slices.Contains(answer.Resources, struct{ Name string }{name}) }
+	if has(r.kind.Resource) {
+		found = &presence{has(r.kind.Resource + "/status")}
+	}
+	return found, err
+}
+
+// run lists and watches until ctx ends, or as Run says.
+func (r *Reflector[T]) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		var wait time.Duration
 		if r.version != "" && time.Now().Before(r.relistAt) {
 			wait = r.afterWatch(ctx, r.watch(ctx))
 		} else if err := r.list(ctx); err != nil {
-			if !r.listed && isStatus(err, http.StatusBadRequest, "BadRequest") {
+			if !r.listed && r.found.Load() == nil && isStatus(err, http.StatusBadRequest, "BadRequest") {
 				return err
 			}
 			wait = r.afterFailure(ctx, "cannot list", err)
@@ -995,20 +1107,20 @@ func (r *Reflector[T]) afterFailure(ctx context.Context, what string, err error)
 func (r *Reflector[T]) request(as string) request {
 	q := url.Values{"labelSelector": {r.kind.Selector}, "fieldSelector": {r.kind.Fields}}
 	maps.DeleteFunc(q, func(_ string, values []string) bool { return values[0] == "" })
-	req := request{method: http.MethodGet, path: r.kind.Path, query: q}
 	if !r.kind.MetadataOnly {
 		as = ""
 	}
-	if req.accept = accept(as, jsonType); r.kind.Protobuf {
-		req.accept = accept(as, protobufType, jsonType)
+	types := []string{protobufType, jsonType}
+	if !r.kind.Protobuf {
+		types = types[1:]
 	}
-	return req
+	return request{method: http.MethodGet, path: r.kind.path(r.kind.Namespace), query: q, accept: accept(as, types...)}
 }
 
 // list makes the store equal to one complete list: the most recent state, which an unset resourceVersion asks for.
 func (r *Reflector[T]) list(ctx context.Context) error {
-	start := time.Now()
-	listing, meta, err := r.pages(ctx)
+	start, listing := time.Now(), r.List()
+	meta, err := r.pages(ctx, listing)
 	if err != nil {
 		// Too much for this server, or for the way to it? Pages are smaller.
 		if code := statusIn(err).Code; listing.n > 0 || errors.Is(err, errSilent) || code == http.StatusInternalServerError || code == http.StatusGatewayTimeout {
@@ -1019,27 +1131,13 @@ func (r *Reflector[T]) list(ctx context.Context) error {
 		r.relistAt = time.Now().Add(relistEvery/12 + rand.N(relistEvery/12))
 		return err
 	}
-	added, updated, removed := 0, 0, 0
-	if !r.listed {
-		added = listing.n
+	changes := listing.Commit() // of the first list, none
+	for _, d := range changes {
+		r.tell(d)
 	}
-	for _, d := range listing.Commit() {
-		var none T
-		switch {
-		case d.Old == none:
-			added++
-		case d.New == none:
-			removed++
-		default:
-			updated++
-		}
-		if r.listed {
-			r.notify(d)
-		}
-	}
-	r.log.Info("listed", "kind", r.kind.Name, "objects", r.store.Len(), "rv", meta.ResourceVersion, "added", added,
-		"updated", updated, "removed", removed, "took", time.Since(start).Round(time.Millisecond))
-	r.version, r.lost, r.short, r.quiet, r.garbage = meta.ResourceVersion, 0, 0, 0, 0
+	r.log.Info("listed", "kind", r.kind.Name, "objects", r.Len(), "rv", meta.ResourceVersion, "changes", len(changes),
+		"took", time.Since(start).Round(time.Millisecond))
+	r.version, r.lost, r.vain = meta.ResourceVersion, 0, 0
 	r.relistAt = time.Now().Add(relistEvery + rand.N(relistEvery/5) - relistEvery/10)
 	if !r.listed {
 		r.listed = true
@@ -1059,49 +1157,34 @@ func (r *Reflector[T]) progress() func(n int) {
 	}
 }
 
-// pages reads a list: whole, in one answer, which is half the work for both sides; or in pages. Where the token of a
-// page has expired it starts again, once.
-func (r *Reflector[T]) pages(ctx context.Context) (listing *Listing[T], meta ListMeta, err error) {
-	progress := r.progress()
-	for again := true; ; again = false {
-		listing = r.store.List()
-		req := r.request("PartialObjectMetadataList")
-		if r.paged {
-			req.query.Set("limit", strconv.Itoa(pageLimit))
-		}
-		for {
-			if meta, err = r.page(ctx, req, func(obj T, text []byte) bool {
-				progress(listing.n)
-				return listing.Add(obj, text)
-			}); err != nil || meta.Continue == "" {
-				break
-			}
-			req.query.Set("continue", meta.Continue)
-		}
-		if !again || !req.query.Has("continue") || !isExpired(err) {
-			return listing, meta, err
-		}
+// pages reads a list: whole, in one answer, which is half the work for both sides; or in pages.
+func (r *Reflector[T]) pages(ctx context.Context, listing *Listing[T]) (meta ListMeta, err error) {
+	progress, req := r.progress(), r.request("PartialObjectMetadataList")
+	if r.paged {
+		req.query.Set("limit", strconv.Itoa(pageLimit))
 	}
-}
-
-func (r *Reflector[T]) page(ctx context.Context, req request, add func(T, []byte) bool) (meta ListMeta, err error) {
-	body, err := r.client.stream(ctx, req)
-	if err != nil {
-		return meta, err
+	for {
+		body, err := r.client.stream(ctx, req)
+		if err != nil {
+			return meta, err
+		}
+		meta, err = r.decoder.list(body, body.isProtobuf, func(obj T, text []byte) bool {
+			progress(listing.n)
+			return listing.Add(obj, text)
+		})
+		body.Close()
+		if err != nil || meta.Continue == "" {
+			return meta, req.failed(err)
+		}
+		req.query.Set("continue", meta.Continue)
 	}
-	defer body.Close()
-	if meta, err = r.decoder.list(body, body.isProtobuf, add); err != nil {
-		err = fmt.Errorf("%s: %w", callOf(req.method, req.path, req.query), err)
-	}
-	return meta, err
 }
 
 type watchEnd struct {
 	err    error // nil: cleanly
 	opened bool  // err is not about opening it
 	events int   // frames that were understood, bookmarks too
-	moved  bool  // the resume point is another
-	lasted time.Duration
+	short  bool  // it ended at once, and the resume point is the same
 }
 
 // watch applies events until the watch ends.
@@ -1109,10 +1192,8 @@ func (r *Reflector[T]) watch(ctx context.Context) (end watchEnd) {
 	due, cancel := context.WithDeadlineCause(ctx, r.relistAt, errRelist)
 	defer cancel()
 	req := r.request("PartialObjectMetadata")
-	req.query.Set("watch", "1")
-	req.query.Set("resourceVersion", r.version)
-	req.query.Set("allowWatchBookmarks", "true")
-	req.query.Set("timeoutSeconds", strconv.Itoa(300+rand.IntN(300))) // so that watches do not all end together
+	maps.Copy(req.query, url.Values{"watch": {"1"}, "resourceVersion": {r.version}, "allowWatchBookmarks": {"true"},
+		"timeoutSeconds": {strconv.Itoa(300 + rand.IntN(300))}}) // so that watches do not all end together
 	body, err := r.client.stream(due, req)
 	if err != nil {
 		return watchEnd{err: err}
@@ -1128,88 +1209,76 @@ func (r *Reflector[T]) watch(ctx context.Context) (end watchEnd) {
 	end.err = r.decoder.events(body, body.isProtobuf, func(ev WatchEvent[T]) error {
 		if ev.Status != nil {
 			ev.Status.Code = cmp.Or(ev.Status.Code, http.StatusInternalServerError)
-			return fmt.Errorf("%s: %w", callOf(req.method, req.path, req.query), ev.Status)
+			return req.failed(ev.Status)
 		}
 		end.events++
 		r.apply(ev)
 		return nil
 	})
-	end.lasted, end.moved = time.Since(start), r.version != from
+	end.short = r.version == from && time.Since(start) < shortWatch
 	return end
 }
 
 // apply takes one event and moves the resume point. A bookmark moves that only.
 func (r *Reflector[T]) apply(ev WatchEvent[T]) {
 	m := ev.Object.meta()
-	version := m.ResourceVersion()
-	stale := !newerVersion(version, r.version)
+	stale := !newerVersion(m.ResourceVersion(), r.version) // it would turn back time
 	if r.log.Enabled(context.Background(), slog.LevelDebug) {
-		r.log.Debug(strings.TrimSpace(ev.Type+" "+r.kind.Name+" "+m.Key().String()), "rv", version, "stale", stale)
+		r.log.Debug(strings.TrimSpace(ev.Type+" "+r.kind.Name+" "+m.Key().String()), "rv", m.ResourceVersion(), "stale", stale)
 	}
 	if stale {
-		return // older than what we have: it would turn back time
-	}
-	r.version = version
-	if ev.Type == "BOOKMARK" {
 		return
 	}
-	for _, d := range r.store.Apply(ev.Type, ev.Object) {
-		r.notify(d)
+	r.version = m.ResourceVersion()
+	if ev.Type != "BOOKMARK" {
+		for _, d := range r.Apply(ev.Type, ev.Object) {
+			r.tell(d)
+		}
 	}
 }
 
 // afterWatch decides how to go on after a watch: how long to wait, and, by clearing version, whether to list first.
 func (r *Reflector[T]) afterWatch(ctx context.Context, end watchEnd) (wait time.Duration) {
 	status := statusIn(end.err)
-	isGarbage := errors.As(end.err, new(garbageError))
-	if end.events > 0 {
-		r.quiet, r.expired = 0, 0
+	code := status.Code
+	silent := end.events == 0 && errors.Is(end.err, errSilent)
+	if end.events > 0 && !end.short {
+		r.vain, r.expired = 0, 0
 	}
-	if end.moved {
-		r.short = 0
-		if !isGarbage {
-			r.garbage = 0
-		}
-	}
-	relist, failed := false, ""
+	enough, failed := 0, "" // that many watches in vain, one after the other, lead to a list; 0: this one was not
 	switch {
 	case errors.Is(end.err, errRelist) || ctx.Err() != nil:
 		return 0
-	case isExpired(end.err):
-		// No fault: the history begins anew with each restart of the server. A wait, but not that of the outage before.
+	case code == http.StatusGone || status.Reason == "Expired" || status.Reason == "Gone":
+		// The version is too old, which is no fault: the history begins anew with each restart of the server. A wait, but
+		// not that of the outage before.
 		r.expired++
-		relist = true
-		wait = backoff(r.expired, reflectorBackoff, reflectorLimit)
-	case status.Code != 0:
-		// Opened, it is an ERROR frame. What the server says of this version alone may never end; a new one may help.
-		if end.opened && status.Code != http.StatusTooManyRequests {
-			r.garbage++
-			relist = r.garbage >= 2
-		}
-		relist = relist || status.Code == http.StatusBadRequest || status.Code == http.StatusUnprocessableEntity
+		enough, wait = 1, backoff(r.expired, reflectorBackoff, reflectorLimit)
+	case code == http.StatusBadRequest || code == http.StatusUnprocessableEntity:
+		enough, failed = 1, "cannot watch"
+	case end.opened && code != 0 && code != http.StatusTooManyRequests:
+		// An ERROR frame. What the server says of this version alone may never end; a new one may help.
+		enough, failed = 2, "cannot watch"
+	case code != 0 || !end.opened && !silent:
 		failed = "cannot watch"
-	case isGarbage:
-		r.garbage++
-		relist, failed = r.garbage >= 2, "watch ended in garbage"
-	case end.opened && !end.moved && end.lasted < shortWatch:
-		r.short++
-		relist, failed = r.short >= 3, "watch ended at once"
-	case errors.Is(end.err, errSilent) || end.opened && end.events == 0 && end.lasted >= silence:
-		// Not even a bookmark. A version from the future, too, is answered with silence.
-		r.quiet++
-		relist = r.quiet >= 2
-		r.log.Debug("watch was silent", "kind", r.kind.Name, "rv", r.version, "for", end.lasted.Round(time.Second))
-	case !end.opened:
-		failed = "cannot watch"
-	default:
-		r.log.Debug("watch ended, resuming", "kind", r.kind.Name, "rv", r.version, "err", end.err)
+	case errors.As(end.err, new(garbageError)):
+		enough, failed = 2, "watch ended in garbage"
+	case silent: // Not even a bookmark. A version from the future, too, is answered so.
+		enough = 2
+	case end.short:
+		enough, failed = 3, "watch ended at once"
 	}
 	if failed != "" {
 		wait = r.afterFailure(ctx, failed, cmp.Or(end.err, io.EOF))
+	} else {
+		r.log.Debug("watch ended", "kind", r.kind.Name, "rv", r.version, "err", end.err)
 	}
-	if relist {
-		r.log.Info("listing anew", "kind", r.kind.Name, "after", cmp.Or(end.err, io.EOF))
+	if enough > 0 {
+		r.vain++
+	}
+	if enough > 0 && r.vain >= enough {
 		r.version = ""
+		r.log.Info("listing anew", "kind", r.kind.Name, "after", cmp.Or(end.err, io.EOF))
 	}
 	return wait
 }
