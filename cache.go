@@ -124,7 +124,7 @@ type Kind[T Object[T]] struct {
 	Protobuf     bool     // ask for protobuf first: custom resources have none
 	MetadataOnly bool     // spec and status are not needed: ask for PartialObjectMetadata
 	Keep         []string // the keys of the labels that stay in memory
-	Lenient      bool     // no schema guards it: a spec or status that is no object is read as an empty one
+	Lenient      bool     // no schema guards it: what is of the wrong type, but in metadata, is read as nothing
 	New          func() T
 }
 
@@ -272,14 +272,16 @@ func (s *Store[T]) Apply(event string, obj T) []Delta[T] {
 
 // Written takes the object with which the server answered our own write, so that the cache need not wait for the watch.
 // It only ever replaces the same object (by uid) by a newer version of it: what the watch has removed stays removed.
-func (s *Store[T]) Written(obj T) {
+// It returns what changed: with our write comes whatever others have written before it, and the watch will not tell it again.
+func (s *Store[T]) Written(obj T) []Delta[T] {
 	m := obj.meta()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if old, ok := s.items[m.text[:m.key]]; ok && old.meta().UID() == m.UID() && newerVersion(m.ResourceVersion(), old.meta().ResourceVersion()) {
 		m.list = old.meta().list // one that is under way has seen it
-		s.setLocked(m.text[:m.key], obj)
+		return s.setLocked(m.text[:m.key], obj)
 	}
+	return nil
 }
 
 // Listing collects one list. Until Commit the store is unchanged: a list that fails part-way is simply dropped.
@@ -488,7 +490,7 @@ func (d *decoder[T]) parse(data []byte) (obj T, err error) {
 func (d *decoder[T]) decode(s *json.Decoder, v any) error {
 	if err := s.Decode(v); err != nil {
 		var wrong *json.UnmarshalTypeError
-		if !d.kind.Lenient || !errors.As(err, &wrong) || wrong.Field != "spec" && wrong.Field != "status" {
+		if !d.kind.Lenient || !errors.As(err, &wrong) || strings.HasPrefix(wrong.Field, "metadata") {
 			return fmt.Errorf("behind byte %d: %w", s.InputOffset(), err)
 		}
 	}

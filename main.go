@@ -305,9 +305,6 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		client.mayWrite = e.mayWrite
 		elected.Go(func() {
 			if err := e.run(stop, resigned, func() { close(m.leading) }); err != nil {
-				if stop.Err() != nil { // else main says it
-					log.Warn("stopping without the lease", "err", err)
-				}
 				end(err)
 				cut()
 			}
@@ -461,7 +458,7 @@ func (m *manager) control(c *Controller, pause time.Duration) {
 		return
 	}
 	m.log.Info("caches are complete, work begins", "controller", c.Name)
-	c.queue = NewQueue[Key](m.stop, &Log{Logger: m.log.With("controller", c.Name)}, 5*time.Millisecond, 30*time.Second)
+	c.queue = NewQueue[Key](m.stop, &Log{Logger: m.log.With("controller", c.Name), said: lru[string, *time.Time]{max: 1000}}, 5*time.Millisecond, 30*time.Second)
 	for _, begin := range c.begin {
 		begin()
 	}
@@ -676,14 +673,14 @@ type countControl struct {
 	said    sync.Map                 // by uid of a Count: the countStatus that events have told, with the spec in words for its generation
 	kept    atomic.Pointer[presence] // of the resource whose schema is known to keep the status,
 	dropped atomic.Pointer[presence] // or to drop it
-	proving sync.Mutex               // held over a write while that is not known
+	probe   *Bucket                  // of writes while that is not known
 }
 
 // nameLabels are those by which a pod belongs to the name that a Count gives.
 var nameLabels = []string{"app", "app.kubernetes.io/name", "run"}
 
 func setUpCount(m *manager, c *Controller) {
-	s := &countControl{manager: m, Controller: c}
+	s := &countControl{manager: m, Controller: c, probe: NewBucket(1, 1)}
 	m.pods.kind.Keep = append(m.pods.kind.Keep, nameLabels...)
 	for i := range nameLabels {
 		m.pods.index = append(m.pods.index, func(p *Pod) string { return podName(p, i) })
@@ -775,12 +772,10 @@ func (s *countControl) plan(key Key) *countPlan {
 func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 	p := s.plan(key)
 	if p != nil && p.write {
-		if s.pace.Wait(s.stop) != nil {
+		if p.of != s.kept.Load() && !s.probe.Allow() { // one write will tell, if it does not hang: then the next one
+			return Result{RequeueAfter: time.Second / 20}, nil
+		} else if s.pace.Wait(s.stop) != nil {
 			return Result{}, nil
-		}
-		if p.of != s.kept.Load() {
-			s.proving.Lock()
-			defer s.proving.Unlock()
 		}
 		p = s.plan(key) // it may have changed while we waited
 	}
@@ -788,11 +783,12 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 		return Result{}, nil
 	}
 	if p.write {
-		sub := "" // then the status is a part of the object like any other
-		if p.of.status {
-			sub = "status"
+		sub, status := "status", p.status
+		if !p.of.status { // then it is a part of the object like any other
+			sub, status.ObservedGeneration = "", ""
 		}
-		now, err := s.counts.Patch(ctx, p.Count, sub, map[string]any{"status": p.status})
+		s.said.LoadOrStore(p.UID(), p.said) // if the answer is lost, the status will not have been told yet
+		now, err := s.counts.Patch(ctx, p.Count, sub, map[string]any{"status": status})
 		if now == nil || err != nil {
 			return Result{}, err
 		}
@@ -949,11 +945,11 @@ func (e *election) release() {
 	ctx, cancel := context.WithTimeout(context.Background(), e.renewDeadline/2)
 	defer cancel()
 	for e.asked && ctx.Err() == nil {
-		if err := e.try(ctx, ""); err == nil || errors.As(err, new(heldError)) {
+		err := e.try(ctx, "")
+		if err == nil || errors.As(err, new(heldError)) {
 			return
-		} else {
-			e.log.Complain("cannot release the lease", err)
 		}
+		e.log.Complain("cannot release the lease", err)
 		sleep(ctx, e.retryPeriod/4)
 	}
 }

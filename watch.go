@@ -995,10 +995,13 @@ func (r *Reflector[T]) Patch(ctx context.Context, obj T, sub string, patch map[s
 	if err == nil {
 		now, err = newDecoder(&r.kind).parse(answer)
 	}
-	if err == nil {
-		r.Written(now)
+	if err != nil || now.meta().UID() != obj.meta().UID() { // of a subresource's patch, the server does not check the uid
+		return *new(T), err
 	}
-	return now, err
+	for _, d := range r.Written(now) {
+		r.tell(d)
+	}
+	return now, nil
 }
 
 // Run keeps the store equal to the server until ctx ends. It returns early, with a *Status, only when the server says that
