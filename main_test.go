@@ -2648,9 +2648,13 @@ func TestCountSaysWhetherAsManyPodsAreThereAsItWants(t *testing.T) {
 		synctest.Wait()
 		wantText(t, f.count("web"), "true 1 2")
 		wantText(t, countEvents(f), "Synced Count synced successfully (2)")
+		f.addCount("web", `{"name":"nginx","count":1,"note":"another spec, that means the same"}`)
+		synctest.Wait()
+		wantText(t, f.count("web"), "true 1 3")
+		wantText(t, countEvents(f), "Synced Count synced successfully (3)")
 		f.addCount("web", `{"name":"other","count":1}`)
 		synctest.Wait()
-		wantText(t, f.count("web"), "false 2 3")
+		wantText(t, f.count("web"), "false 2 4")
 		writes := len(countWrites(f))
 		pass(time.Hour)
 		wantNumber(t, "writes of what is right", len(countWrites(f))-writes, 0)
@@ -3330,6 +3334,40 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 
 func isWriteOf(resource string) func(seen) bool {
 	return func(s seen) bool { return isWrite(s) && strings.Contains(s.Path, "/"+resource+"/") }
+}
+
+// The lease may run out while a credential is awaited, or while the process was stopped: a timer may tell that too late.
+func TestClientAsksRightBeforeAWriteWhetherItMayBeSent(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("n")
+		base, _ := url.Parse("http://127.0.0.1:1")
+		may := true
+		client := NewClient(&Config{Server: base, Credential: func(context.Context, *Credential) (*Credential, error) {
+			may = false
+			return &Credential{}, nil
+		}}, f.serveIn(t).dial, quietLog())
+		defer client.Close()
+		client.mayWrite = func() error {
+			if !may {
+				return errors.New("not any more")
+			}
+			return nil
+		}
+		for r, sent := range map[*request]bool{
+			{method: "GET", path: "/api/v1/nodes/n"}:                                    true,
+			{method: "PATCH", path: "/api/v1/nodes/n", body: object{}}:                  false,
+			{method: "POST", path: "/api/v1/namespaces/default/events", body: object{}}: false,
+			{method: "PUT", path: leasePath, body: object{}, election: true}:            true,
+			{method: "DELETE", path: "/api/v1/nodes/n"}:                                 false,
+		} {
+			may = true
+			before := len(f.asked(func(seen) bool { return true }))
+			err := client.Send(t.Context(), *r, nil)
+			if got := len(f.asked(func(seen) bool { return true })) > before; got != sent || !sent && (err == nil || !strings.Contains(err.Error(), "not any more")) {
+				t.Errorf("%s %s was sent: %v, %v", r.method, r.path, got, err)
+			}
+		}
+	})
 }
 
 func TestLeaderReleasesItsLeaseBehindItsLastWrite(t *testing.T) {
