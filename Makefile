@@ -17,7 +17,7 @@ test: ## the whole suite: no network, no C compiler
 	go test -count=1 ./...
 
 e2e: ## what the tests show on the fake, on a real cluster: make e2e KUBECONFIG=FILE [CONTEXT=NAME]
-	@[ '$(origin KUBECONFIG)' = 'command line' ] || { echo 'make e2e KUBECONFIG=FILE: name the cluster, as nodes, roles and policies are made there, and removed'; exit 2; }
+	@[ '$(origin KUBECONFIG)' = 'command line' ] || { echo 'make e2e KUBECONFIG=FILE: name the cluster, as nodes, roles, policies and a CRD are made there, and removed'; exit 2; }
 	PODCOUNT_E2E=1 KUBECONFIG='$(KUBECONFIG)' CONTEXT='$(CONTEXT)' go test -count=1 -v -timeout 30m -run '^TestBehavioursOnARealCluster$$' .
 
 fuzz: ## each parser for FUZZTIME, with random input

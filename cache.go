@@ -889,10 +889,17 @@ type yamlParser struct {
 	rest  string   // what is not yet read of it, and a blank for its end: ": " and "- " are found there, too
 }
 
-// thrown is an error on its way through a parser, of YAML or of kubeconfigs, up to the function that catches it.
+// thrown is an error on its way through a parser, or a row of checks, up to the function that catches it.
 type thrown struct{ error }
 
 func throw(err error) { panic(thrown{err}) }
+
+// refuseIf throws, if bad, what is wrong.
+func refuseIf(bad bool, format string, args ...any) {
+	if bad {
+		throw(fmt.Errorf(format, args...))
+	}
+}
 
 // catch is deferred by the function that is to return the error thrown below it.
 func catch(err *error) {

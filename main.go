@@ -338,7 +338,6 @@ func grace(ctx, stop context.Context, d time.Duration) context.Context {
 // manager runs the controllers that are switched on, over caches that they share, while this replica leads.
 type manager struct {
 	*options
-	client   *Client
 	recorder *Recorder
 	log      *Log
 	stdout   io.Writer
@@ -355,7 +354,7 @@ type manager struct {
 // newManager makes the caches, for as little as can be asked for: who needs more of a kind says so before they run.
 func newManager(o *options, client *Client, log *Log) *manager {
 	protobuf := o.wire == "protobuf"
-	return &manager{options: o, client: client, log: log, leading: make(chan struct{}),
+	return &manager{options: o, log: log, leading: make(chan struct{}),
 		pods: NewReflector(client, Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Namespace: o.namespace, Selector: o.podSelector, Fields: o.fieldSelector,
 			Protobuf: protobuf, MetadataOnly: true, New: func() *Pod { return new(Pod) }}, NewStore(func(p *Pod) string { return p.NodeName }), log),
 		nodes: NewReflector(client, Kind[*Node]{Name: "Node", API: "/api/v1", Resource: "nodes",
@@ -379,12 +378,15 @@ type Controller struct {
 	Reconcile func(ctx context.Context, key Key) (Result, error)
 	Tick      func() []Key // the keys to begin with, and to look at again each interval; may be nil
 
-	caches   map[chan struct{}]func(context.Context) error // the Run of each, by what is closed once it is complete
-	begin    []func()                                      // of On
+	caches   caches
+	begin    []func() // of On
 	queue    *Queue[Key]
 	pace     *Bucket // of writes
 	panicked *sync.Once
 }
+
+// caches are reflectors, of whatever kinds: the Run of each, by what is closed once its store is complete.
+type caches map[chan struct{}]func(context.Context) error
 
 // controllers is all that podcount can do. One more is one more entry.
 var controllers = []Controller{
@@ -427,11 +429,11 @@ func (c *Controller) survive(log *Log, err *error) {
 // run runs everything until stop, and what is in hands is finished.
 func (m *manager) run() {
 	var wg sync.WaitGroup
-	shared := map[chan struct{}]func(context.Context) error{}
+	shared := caches{} // each runs once, however many watch it
 	after := time.Duration(0)
 	for _, c := range controllers {
 		if m.isOn(c) {
-			c.pace, c.panicked, c.caches = NewBucket(m.qps, m.burst), new(sync.Once), map[chan struct{}]func(context.Context) error{}
+			c.pace, c.panicked, c.caches = NewBucket(m.qps, m.burst), new(sync.Once), caches{}
 			c.Setup(m, &c)
 			maps.Copy(shared, c.caches)
 			pause := after
@@ -458,7 +460,7 @@ func (m *manager) control(c *Controller, pause time.Duration) {
 		return
 	}
 	m.log.Info("caches are complete, work begins", "controller", c.Name)
-	c.queue = NewQueue[Key](m.stop, &Log{Logger: m.log.With("controller", c.Name), said: lru[string, *time.Time]{max: 1000}}, 5*time.Millisecond, 30*time.Second)
+	c.queue = NewQueue[Key](m.stop, m.log.With("controller", c.Name), 5*time.Millisecond, 30*time.Second)
 	for _, begin := range c.begin {
 		begin()
 	}

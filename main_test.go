@@ -4655,7 +4655,7 @@ func TestListOfWhatIsKnownAllocatesNextToNothing(t *testing.T) {
 
 func testQueue(t *testing.T) *Queue[string] {
 	ctx, cancel := context.WithCancel(t.Context())
-	q := NewQueue[string](ctx, quietLog(), 5*time.Millisecond, 30*time.Second)
+	q := NewQueue[string](ctx, quietLog().Logger, 5*time.Millisecond, 30*time.Second)
 	t.Cleanup(cancel)
 	return q
 }
@@ -4706,7 +4706,7 @@ func TestQueueHandsOutAKeyAgainThatWasAddedWhileAWorkerHadIt(t *testing.T) {
 
 func TestQueueGivesNoKeyToTwoWorkersAndLosesNoChange(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	q := NewQueue[int](ctx, quietLog(), time.Microsecond, time.Millisecond)
+	q := NewQueue[int](ctx, quietLog().Logger, time.Microsecond, time.Millisecond)
 	const keys, workers, adders, rounds = 20, 8, 4, 2000
 	var hands [keys]atomic.Int32        // who has the key
 	var wanted, done [keys]atomic.Int64 // the newest change of a key, and the newest that a worker saw
@@ -4854,7 +4854,7 @@ func TestQueueForgetsAKeyThatSaysNothingAnyMore(t *testing.T) {
 func TestQueueEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		q := NewQueue[string](ctx, quietLog(), time.Millisecond, time.Second)
+		q := NewQueue[string](ctx, quietLog().Logger, time.Millisecond, time.Second)
 		q.Add("a", "b")
 		k, ok := q.Get()
 		if !ok || k != "a" {
@@ -7821,7 +7821,7 @@ func BenchmarkEvent(b *testing.B) {
 				big := &crowd{pods: size.pods, nodes: size.nodes}
 				m := newManager(&options{nodeLabel: "example.com/n", podEvents: "off", wire: "protobuf"}, nil, quietLog())
 				c := &podCount{manager: m, Controller: &Controller{}}
-				c.queue = NewQueue[Key](b.Context(), quietLog(), time.Millisecond, time.Second)
+				c.queue = NewQueue[Key](b.Context(), quietLog().Logger, time.Millisecond, time.Second)
 				go func() {
 					for {
 						key, ok := c.queue.Get()
@@ -7903,7 +7903,7 @@ func BenchmarkMillionKeys(b *testing.B) {
 	}
 	b.Run("queue", func(b *testing.B) {
 		perKey(b, func() any {
-			q := NewQueue[int](b.Context(), quietLog(), time.Millisecond, time.Second)
+			q := NewQueue[int](b.Context(), quietLog().Logger, time.Millisecond, time.Second)
 			for i := range n {
 				q.Add(i)
 			}
@@ -7946,7 +7946,7 @@ func BenchmarkStartToLabel(b *testing.B) {
 func BenchmarkQueue(b *testing.B) {
 	for _, workers := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("%d-workers", workers), func(b *testing.B) {
-			q := NewQueue[int](b.Context(), quietLog(), time.Millisecond, time.Second)
+			q := NewQueue[int](b.Context(), quietLog().Logger, time.Millisecond, time.Second)
 			var handled sync.WaitGroup
 			for range workers {
 				go func() {

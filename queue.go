@@ -47,7 +47,7 @@ type Result struct {
 // One goroutine owns all state; everyone else talks to it over channels. It ends with the context given to NewQueue:
 // from then on nothing is added and Get returns false, while workers finish what they hold.
 type Queue[K comparable] struct {
-	log         *Log
+	log         *slog.Logger
 	base, limit time.Duration // backoff of a failed key
 	ops         chan func()
 	out         chan K
@@ -69,7 +69,7 @@ type queued[K comparable] struct {
 }
 
 // NewQueue starts a queue that ends with ctx. A key that fails n times in a row is held for backoff(n, base, limit).
-func NewQueue[K comparable](ctx context.Context, log *Log, base, limit time.Duration) *Queue[K] {
+func NewQueue[K comparable](ctx context.Context, log *slog.Logger, base, limit time.Duration) *Queue[K] {
 	q := &Queue[K]{log: log, base: base, limit: limit, ops: make(chan func()), out: make(chan K), ctx: ctx, items: map[K]*queued[K]{}}
 	go q.own()
 	return q

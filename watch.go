@@ -121,13 +121,6 @@ type access struct {
 	unfit                bool        // those read last do not fit each other: said once
 }
 
-// refuseIf throws, if bad, what is wrong.
-func refuseIf(bad bool, format string, args ...any) {
-	if bad {
-		throw(fmt.Errorf(format, args...))
-	}
-}
-
 func (a *access) config() (_ *Config, err error) {
 	defer catch(&err)
 	refuseIf(a.server == "", "%s: the cluster has no server: give it one, or -master", a.source)
