@@ -506,7 +506,7 @@ func (m *manager) once(c *Controller, key Key) (result Result, err error) {
 type podCount struct {
 	*manager
 	*Controller
-	written sync.Map  // when a node, by uid, was last written: a time.Time
+	resting sync.Map  // nodes, by uid, that were written less than an interval ago
 	toldAt  time.Time // when theTotal was last passed on: its reconcile's alone
 	noNode  sync.Once // the warning of it
 }
@@ -578,9 +578,6 @@ func (p *podCount) podChanged(d Delta[*Pod]) (keys []Key) {
 }
 
 func (p *podCount) nodeChanged(d Delta[*Node]) []Key {
-	if d.New == nil {
-		p.written.Delete(d.Old.UID())
-	}
 	if d.New == nil || d.New == d.Old {
 		return nil
 	}
@@ -602,12 +599,7 @@ func (p *podCount) reconcile(ctx context.Context, key Key) (Result, error) {
 	if len(wrong) == 0 {
 		return Result{}, nil
 	}
-	if at, ok := p.written.Load(node.UID()); ok {
-		if rest := p.interval - time.Since(at.(time.Time)); rest > 0 {
-			return Result{RequeueAfter: rest}, nil
-		}
-	}
-	if p.pace.Wait(p.stop) != nil {
+	if _, rests := p.resting.Load(node.UID()); rests || p.pace.Wait(p.stop) != nil {
 		return Result{}, nil
 	}
 	// It may have changed while we waited.
@@ -657,9 +649,11 @@ func (p *podCount) write(ctx context.Context, node *Node, changes []labelChange)
 	if now == nil || err != nil {
 		return err
 	}
-	if cached := p.nodes.Get(node.Key()); cached != nil && cached.UID() == node.UID() { // else nobody would ever delete it
-		p.written.Store(node.UID(), time.Now())
-	}
+	p.resting.Store(node.UID(), true)
+	time.AfterFunc(p.interval, func() { // then it is looked at again: it may have changed in between
+		p.resting.Delete(node.UID())
+		p.queue.Add(node.Key())
+	})
 	for _, ch := range changes {
 		from, to := cmp.Or(ch.has, "none"), cmp.Or(ch.want, "none")
 		p.log.Log(ctx, levelWrite, "label written", "node", node.Key(), "label", ch.key, "from", from, "to", to)
