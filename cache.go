@@ -498,10 +498,7 @@ func (d *decoder[T]) decode(s *json.Decoder, v any) error {
 }
 
 // ListMeta is a list's own metadata.
-type ListMeta struct {
-	ResourceVersion string `json:"resourceVersion"`
-	Continue        string `json:"continue"`
-}
+type ListMeta struct{ ResourceVersion, Continue string }
 
 // list reads a list as it arrives, object by object, so that it is never held whole, and calls add, which is
 // Listing.Add, for each. Errors name the item's number and the place in it.
@@ -793,8 +790,6 @@ type WatchEvent[T any] struct {
 
 // garbageError marks a watch frame that cannot be understood: the stream is useless from here on.
 type garbageError struct{ error }
-
-func (e garbageError) Unwrap() error { return e.error }
 
 // events calls handle for each frame until the stream ends; its own error ends it too. A clean end, between two
 // frames, is nil; a broken connection is its error as it is; everything that cannot be understood is a garbageError.
