@@ -408,11 +408,19 @@ func (o *options) isOn(c Controller) bool {
 // each object that is there as no change of it.
 func On[T Object[T]](c *Controller, r *Reflector[T], keys func(Delta[T]) []Key) {
 	c.caches[r.synced] = r.Run
-	c.begin = append(c.begin, func() {
-		r.Handle(func(d Delta[T]) {
-			defer c.survive(r.log, new(error))
+	var begun atomic.Bool
+	handle := func(d Delta[T]) {
+		defer c.survive(r.log, new(error))
+		if begun.Load() {
 			c.queue.Add(keys(d)...)
-		})
+		}
+	}
+	r.handlers = append(r.handlers, handle)
+	c.begin = append(c.begin, func() {
+		begun.Store(true)
+		for _, obj := range r.All() {
+			handle(Delta[T]{obj, obj})
+		}
 	})
 }
 

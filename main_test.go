@@ -3535,7 +3535,7 @@ func (f *fakeServer) reflect(t *testing.T) *reflected {
 	client := NewClient(&Config{Server: base, Credential: noCredential}, r.net.dial, log)
 	kind := Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Protobuf: true, New: func() *Pod { return new(Pod) }}
 	r.Reflector = NewReflector(client, kind, NewStore(func(p *Pod) string { return p.NodeName }), log)
-	r.Handle(func(d Delta[*Pod]) {
+	r.handlers = append(r.handlers, func(d Delta[*Pod]) {
 		switch {
 		case d.Old == nil:
 			r.heard = append(r.heard, "+"+d.New.Key().Name)
@@ -7339,7 +7339,7 @@ func (w *world) reflectFrom(version, labels, fields string) *observed {
 	client := NewClient(w.cfg, dial, log)
 	kind := Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Namespace: w.ns, Protobuf: true, Selector: labels, Fields: fields, New: func() *Pod { return new(Pod) }}
 	r := NewReflector(client, kind, o.store, log)
-	r.Handle(func(Delta[*Pod]) {
+	r.handlers = append(r.handlers, func(Delta[*Pod]) {
 		select {
 		case w.changed <- struct{}{}:
 		default:

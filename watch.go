@@ -908,14 +908,12 @@ var errRelist = errors.New("time for a full list")
 // resumes from the last version that it saw. https://kubernetes.io/docs/reference/using-api/api-concepts/
 type Reflector[T Object[T]] struct {
 	*Store[T]
-	client *Client
-	kind   Kind[T] // may be changed until Run
-	log    *Log
-	synced chan struct{}            // closed after the first list
-	found  atomic.Pointer[presence] // what discovery says of a resource under /apis/
-
-	mu       sync.Mutex // guards handlers
-	handlers []func(Delta[T])
+	client   *Client
+	kind     Kind[T]          // may be changed until Run, as may
+	handlers []func(Delta[T]) // who hears every change but the first list's; they must not block for long
+	log      *Log
+	synced   chan struct{}            // closed after the first list
+	found    atomic.Pointer[presence] // what discovery says of a resource under /apis/
 
 	// Owned by Run, alone.
 	decoder  *decoder[T]
@@ -941,22 +939,8 @@ func NewReflector[T Object[T]](client *Client, kind Kind[T], store *Store[T], lo
 	return r
 }
 
-// Handle makes f hear every change from now on, but the first list's, and at once, as no change, of each object that is
-// there already. f may be called from several goroutines, and must not block for long.
-func (r *Reflector[T]) Handle(f func(Delta[T])) {
-	r.mu.Lock()
-	r.handlers = append(r.handlers, f)
-	r.mu.Unlock()
-	for _, obj := range r.All() {
-		f(Delta[T]{obj, obj})
-	}
-}
-
 func (r *Reflector[T]) tell(d Delta[T]) {
-	r.mu.Lock()
-	handlers := r.handlers
-	r.mu.Unlock()
-	for _, f := range handlers {
+	for _, f := range r.handlers {
 		f(d)
 	}
 }
