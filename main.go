@@ -19,7 +19,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -884,7 +883,7 @@ type heldError string
 func (e heldError) Error() string { return fmt.Sprintf("it is held by %q", string(e)) }
 
 func newElection(o *options, client *Client, log *Log, host string) *election {
-	own, _ := os.ReadFile(filepath.Join(serviceAccount, "namespace"))
+	own, _ := os.ReadFile(serviceAccount + "/namespace")
 	namespace := cmp.Or(o.leaseNamespace, strings.TrimSpace(string(own)), "kube-system")
 	meta, _ := json.Marshal(map[string]string{"namespace": namespace, "name": o.leaseName})
 	return &election{options: o, client: client, log: log, id: fmt.Sprintf("%s_%016x", host, rand.Uint64()),

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -204,22 +203,22 @@ func NewBucket(rate float64, burst int) *Bucket {
 	return &Bucket{rate: rate, burst: float64(burst), tokens: float64(burst), filled: time.Now()}
 }
 
-func (b *Bucket) Allow() bool { return b.take(0) == 0 }
+func (b *Bucket) Allow() bool { return b.take(false) == 0 }
 
 // Wait takes a token, waiting for it, or returns ctx's error.
 func (b *Bucket) Wait(ctx context.Context) error {
-	return sleep(ctx, b.take(math.Inf(1)))
+	return sleep(ctx, b.take(true))
 }
 
-// take takes a token if it is there within patience seconds, and returns how long to wait for it; -1: not taken.
-func (b *Bucket) take(patience float64) time.Duration {
+// take takes a token if it is there or patient, and returns how long to wait for it; -1: not taken.
+func (b *Bucket) take(patient bool) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
 	b.tokens = min(b.burst, b.tokens+now.Sub(b.filled).Seconds()*b.rate)
 	b.filled = now
 	wait := (1 - b.tokens) / b.rate
-	if wait > patience {
+	if wait > 0 && !patient {
 		return -1
 	}
 	b.tokens--
