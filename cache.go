@@ -148,7 +148,7 @@ func newerVersion(a, b string) bool {
 }
 
 // Store is the map-backed cache of one kind. Anyone may read; its reflector alone lists and applies; who writes to the
-// server may say so with Written.
+// server may apply the answer.
 type Store[T Object[T]] struct {
 	index    []func(T) string // the values under which Count finds an object
 	versions bool             // each new version is a change, even if nothing that is kept has changed
@@ -257,31 +257,27 @@ func (s *Store[T]) setLocked(k string, obj T) []Delta[T] {
 
 // Apply takes one watch event (ADDED, MODIFIED or DELETED) and returns what changed. An event that is older than what
 // the store knows of the object changes nothing. (A DELETED from a selector carries the old content, but a new version.)
+//
+// WRITTEN is the object with which the server answered our own write, so that the cache need not wait for the watch. It
+// only ever replaces the same object (by uid): what the watch has removed stays removed. It, too, may change what others
+// have written before it, and the watch will not tell that again.
 func (s *Store[T]) Apply(event string, obj T) []Delta[T] {
-	k, version := obj.meta().text[:obj.meta().key], obj.meta().ResourceVersion()
+	m := obj.meta()
+	k, version := m.text[:m.key], m.ResourceVersion()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if old, ok := s.items[k]; ok && version != old.meta().ResourceVersion() && !newerVersion(version, old.meta().ResourceVersion()) {
+	old, known := s.items[k]
+	switch {
+	case known && version != old.meta().ResourceVersion() && !newerVersion(version, old.meta().ResourceVersion()):
 		return nil
-	}
-	if event == "DELETED" {
+	case event == "DELETED":
 		obj = *new(T)
+	case event == "WRITTEN" && (!known || old.meta().UID() != m.UID()):
+		return nil
+	case event == "WRITTEN":
+		m.list = old.meta().list // one that is under way has seen it
 	}
 	return s.setLocked(k, obj)
-}
-
-// Written takes the object with which the server answered our own write, so that the cache need not wait for the watch.
-// It only ever replaces the same object (by uid) by a newer version of it: what the watch has removed stays removed.
-// It returns what changed: with our write comes whatever others have written before it, and the watch will not tell it again.
-func (s *Store[T]) Written(obj T) []Delta[T] {
-	m := obj.meta()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if old, ok := s.items[m.text[:m.key]]; ok && old.meta().UID() == m.UID() && newerVersion(m.ResourceVersion(), old.meta().ResourceVersion()) {
-		m.list = old.meta().list // one that is under way has seen it
-		return s.setLocked(m.text[:m.key], obj)
-	}
-	return nil
 }
 
 // Listing collects one list. Until Commit the store is unchanged: a list that fails part-way is simply dropped.

@@ -4131,7 +4131,7 @@ func TestIndexEqualsARecountAfterAnyHistory(t *testing.T) {
 					l.Commit()
 				}
 			case 1:
-				s.Written(random(step + 2))
+				s.Apply("WRITTEN", random(step+2))
 			case 2:
 				s.Apply("DELETED", random(step))
 			default:
@@ -4161,7 +4161,7 @@ func TestWrittenObjectIsTakenOnlyInPlaceOfAnOlderOneOfItsUID(t *testing.T) {
 		{makePod("a", "1", "11", "older"), "new"},
 		{makePod("a", "2", "99", "other uid"), "new"},
 	} {
-		if s.Written(c.p); s.Get(Key{"ns", "a"}).NodeName != c.want {
+		if s.Apply("WRITTEN", c.p); s.Get(Key{"ns", "a"}).NodeName != c.want {
 			t.Errorf("%s was taken", c.p.NodeName)
 		}
 	}
@@ -4169,7 +4169,7 @@ func TestWrittenObjectIsTakenOnlyInPlaceOfAnOlderOneOfItsUID(t *testing.T) {
 		t.Error("an event from before our write took it back")
 	}
 	s.Apply("DELETED", makePod("a", "1", "13", "x"))
-	if s.Written(makePod("a", "1", "14", "ghost")); s.Len() != 0 {
+	if s.Apply("WRITTEN", makePod("a", "1", "14", "ghost")); s.Len() != 0 {
 		t.Error("a write's answer brought back what was deleted")
 	}
 }
@@ -4179,7 +4179,7 @@ func TestWrittenObjectIsNotLostToAListThatIsUnderWay(t *testing.T) {
 	s.Apply("ADDED", makePod("a", "1", "10", "x"))
 	l := s.List()
 	add(l, makePod("a", "1", "10", "x"))
-	s.Written(makePod("a", "1", "11", "new"))
+	s.Apply("WRITTEN", makePod("a", "1", "11", "new"))
 	if l.Commit(); s.Get(Key{"ns", "a"}) == nil {
 		t.Error("it is gone")
 	}

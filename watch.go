@@ -967,7 +967,7 @@ func (r *Reflector[T]) Patch(ctx context.Context, obj T, sub string, patch map[s
 	if err != nil || now.meta().UID() != obj.meta().UID() { // of a subresource's patch, the server does not check the uid
 		return *new(T), err
 	}
-	for _, d := range r.Written(now) {
+	for _, d := range r.Apply("WRITTEN", now) {
 		r.tell(d)
 	}
 	return now, nil
