@@ -80,6 +80,14 @@ type Node struct{ Meta }
 func (n *Node) same(o *Node) bool { return maps.Equal(n.Labels, o.Labels) }
 func (n *Node) take(*item)        {}
 
+// label is the label's text, nil where it is not there.
+func (n *Node) label(key string) any {
+	if v, ok := n.Labels[key]; ok {
+		return v
+	}
+	return nil
+}
+
 // Count is a custom resource, see deploy/count-crd.yaml: it says how many pods of a name its namespace should have.
 type Count struct {
 	Meta

@@ -616,42 +616,24 @@ func (p *podCount) reconcile(ctx context.Context, key Key) (Result, error) {
 	return Result{}, p.write(ctx, node, wrong)
 }
 
-// labelChange is what one label has and should have: a string, or nil where it is not there.
-type labelChange struct {
-	key, what string // what: of its event
-	has, want any
-}
-
-// wrong returns the node, and those of its labels that are not what they should be, by the whole caches as they are now.
-func (p *podCount) wrong(key Key) (node *Node, changes []labelChange) {
+// wrong returns the node, and what those of its labels should be that are not so, by the whole caches as they are now:
+// texts, or nil where there should be none.
+func (p *podCount) wrong(key Key) (node *Node, labels map[string]any) {
 	if node = p.nodes.Get(key); node == nil {
 		return nil, nil
 	}
-	check := func(key, what string, want any) {
-		var has any
-		if v, ok := node.Labels[key]; ok {
-			has = v
-		}
-		if has != want {
-			changes = append(changes, labelChange{key, what, has, want})
-		}
-	}
-	var total any
+	labels = map[string]any{p.totalLabel: nil}
 	if p.totalNodes.Matches(node.Labels) {
-		total = strconv.Itoa(p.pods.Len())
+		labels[p.totalLabel] = strconv.Itoa(p.pods.Len())
 	}
-	check(p.totalLabel, "pod count", total)
 	if p.nodeLabel != "" {
-		check(p.nodeLabel, "pod count of this node", strconv.Itoa(p.pods.Count(key.Name)))
+		labels[p.nodeLabel] = strconv.Itoa(p.pods.Count(key.Name))
 	}
-	return node, changes
+	maps.DeleteFunc(labels, func(label string, want any) bool { return node.label(label) == want })
+	return node, labels
 }
 
-func (p *podCount) write(ctx context.Context, node *Node, changes []labelChange) error {
-	labels := map[string]any{}
-	for _, ch := range changes {
-		labels[ch.key] = ch.want
-	}
+func (p *podCount) write(ctx context.Context, node *Node, labels map[string]any) error {
 	now, err := p.nodes.Patch(ctx, node, "", map[string]any{"metadata": map[string]any{"labels": labels}})
 	if now == nil || err != nil {
 		return err
@@ -661,10 +643,11 @@ func (p *podCount) write(ctx context.Context, node *Node, changes []labelChange)
 		p.resting.Delete(node.UID())
 		p.queue.Add(node.Key())
 	})
-	for _, ch := range changes {
-		from, to := cmp.Or(ch.has, "none"), cmp.Or(ch.want, "none")
-		p.log.Log(ctx, levelWrite, "label written", "node", node.Key(), "label", ch.key, "from", from, "to", to)
-		p.recorder.Event(p.nodes.Reference(node), "Normal", "PodCountChanged", fmt.Sprintf("%s changed from %s to %s", ch.what, from, to))
+	what := map[string]string{p.nodeLabel: "pod count of this node", p.totalLabel: "pod count"}
+	for label, want := range labels {
+		from, to := cmp.Or(node.label(label), "none"), cmp.Or(want, "none")
+		p.log.Log(ctx, levelWrite, "label written", "node", node.Key(), "label", label, "from", from, "to", to)
+		p.recorder.Event(p.nodes.Reference(node), "Normal", "PodCountChanged", fmt.Sprintf("%s changed from %s to %s", what[label], from, to))
 	}
 	return nil
 }
