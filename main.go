@@ -138,7 +138,7 @@ func (c nodeChoice) Matches(labels map[string]string) bool {
 	return slices.ContainsFunc(c, func(s Selector) bool { return s.Matches(labels) })
 }
 
-// parseFlags reads the command line. Its errors are usageErrors of one line, or flag.ErrHelp once the help is printed.
+// parseFlags reads the command line. Its errors are usageErrors of one line. It returns nil if all that was wanted is printed.
 func parseFlags(args []string, stdout io.Writer) (*options, error) {
 	o := &options{totalNodes: nodeChoice{{{key: controlPlane}}, {{key: oldControlPlane}}}}
 	fs := flag.NewFlagSet("podcount", flag.ContinueOnError)
@@ -178,13 +178,13 @@ func parseFlags(args []string, stdout io.Writer) (*options, error) {
 		fmt.Fprintln(stdout, "podcount counts pods and writes the counts to labels of nodes. Flags:")
 		fs.SetOutput(stdout)
 		fs.PrintDefaults()
-		return nil, err
+		return nil, nil
 	}
 	if o.controllers == "help" {
 		for _, c := range controllers {
 			fmt.Fprintf(stdout, "%-12s %-4s %s\n", c.Name, map[bool]string{true: "off", false: "on"}[c.Off], c.About)
 		}
-		return nil, flag.ErrHelp
+		return nil, nil
 	}
 	if err == nil {
 		err = o.check(fs.Args())
@@ -269,9 +269,7 @@ func newLog(w io.Writer, o *options) *Log {
 // dial, for tests, stands for the network; nil is the real one.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer, dial Dialer) error {
 	o, err := parseFlags(args, stdout)
-	if errors.Is(err, flag.ErrHelp) {
-		return nil
-	} else if err != nil {
+	if o == nil {
 		return err
 	}
 	if o.version {
