@@ -1654,6 +1654,43 @@ func wantText(t *testing.T, text, want string) {
 	}
 }
 
+// wantPeace is the oracle: now that faults have stopped, it lets the bound pass, and then the labels must equal the truth,
+// which is read from the fake alone; and for five intervals nobody may try to write one, or a status. A program that was
+// started with other flags than the defaults has them here, too.
+func wantPeace(t *testing.T, f *fakeServer, args ...string) {
+	t.Helper()
+	o, err := parseFlags(args, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass(time.Minute + o.interval + time.Duration(float64(len(f.all("nodes")))/o.qps*float64(time.Second)))
+	counted := (&fakeRequest{kind: fakeKinds[0], key: Key{Namespace: o.namespace}, q: url.Values{"labelSelector": {o.podSelector}, "fieldSelector": {o.fieldSelector}}}).matcher()
+	pods := slices.DeleteFunc(f.all("pods"), func(pod object) bool { return !counted(pod) })
+	for _, node := range f.all("nodes") {
+		name, total, own, labels := keyOf(node).Name, "-", 0, map[string]string{}
+		for k, v := range metaOf(node)["labels"].(object) {
+			labels[k] = v.(string)
+		}
+		if o.totalNodes.Matches(labels) {
+			total = strconv.Itoa(len(pods))
+		}
+		wantLabel(t, f, name, o.totalLabel, total)
+		for _, pod := range pods {
+			if str(pod["spec"].(object), "nodeName") == name {
+				own++
+			}
+		}
+		if o.nodeLabel != "" {
+			wantLabel(t, f, name, o.nodeLabel, strconv.Itoa(own))
+		}
+	}
+	peace := time.Now()
+	pass(5 * o.interval)
+	for _, s := range f.asked(func(s seen) bool { return isWrite(s) && !strings.Contains(s.Path, "/leases/") && s.At.After(peace) }) {
+		t.Errorf("written though all is right: %s", s)
+	}
+}
+
 const podCountLabel = "hopegi/pod-count"
 
 func noCredential(context.Context, *Credential) (*Credential, error) { return &Credential{}, nil }
