@@ -7,6 +7,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/ecdsa"
@@ -1676,7 +1677,7 @@ func wantPeace(t *testing.T, f *fakeServer, args ...string) {
 		}
 		wantLabel(t, f, name, o.totalLabel, total)
 		for _, pod := range pods {
-			if str(pod["spec"].(object), "nodeName") == name {
+			if spec, _ := pod["spec"].(object); str(spec, "nodeName") == name {
 				own++
 			}
 		}
@@ -4081,6 +4082,316 @@ func TestSlowListShowsThatItLives(t *testing.T) {
 		wantText(t, log.String(), `msg="still listing" kind=Pod objects=512 for=2s`)
 		wantNumber(t, "lines after two seconds", strings.Count(log.String(), "still listing"), 1)
 	})
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Whatever a list or a watch meets: the labels are those of the truth in the end
+
+const ownPodsLabel = "example.com/pods"
+
+// live is a day in the life of a small cluster: pods come, are bound, go and come back under their name; nodes, too.
+func (f *fakeServer) live(day int) {
+	f.addPod("default", fmt.Sprint("new-", day), "w1")
+	f.addPod("default", fmt.Sprint("unbound-", day), "")
+	f.addPod("default", fmt.Sprint("unbound-", day-1), "w1") // bound now, if it was there
+	f.remove("pods", Key{"default", "comes-back"})
+	f.addPod("default", "comes-back", fmt.Sprint("w", 1+day%2))
+	f.remove("pods", Key{"default", fmt.Sprint("new-", day-1)})
+	f.put("pods", object{"metadata": object{"namespace": "default", "name": "of-nothing-but-metadata"}})
+	f.addNode(fmt.Sprint("w", day), controlPlane)
+	f.remove("nodes", Key{Name: "cp"})
+	f.addNode("cp", controlPlane, podCountLabel+"=7")
+	f.setLabel("w1", controlPlane, []any{"", nil}[day%2])
+}
+
+// meetFaults lets time pass until every fault that was injected has been met.
+func (f *fakeServer) meetFaults(t *testing.T) {
+	t.Helper()
+	left := func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return slices.ContainsFunc(f.faults, func(ft *fault) bool { return ft.times > 0 })
+	}
+	for start := time.Now(); left() && time.Since(start) < 6*time.Hour; {
+		pass(time.Second)
+	}
+}
+
+func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
+	text, html := map[string]string{"Content-Type": "text/plain", "Retry-After": "7"}, map[string]string{"Content-Type": "text/html"}
+	tooLarge := object{"causes": []any{object{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}}, "retryAfterSeconds": 1}
+	status := func(code int, reason string, details any, header ...string) fault {
+		return statusFault(t, isList(""), 0, code, reason, details, header...)
+	}
+	list := func(item string) fault {
+		return fault{body: `{"metadata":{"resourceVersion":"100"},"items":[{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"99"}},` + item}
+	}
+	for name, ft := range map[string]fault{
+		"410":                               status(410, "Expired", nil),
+		"500":                               status(500, "InternalError", nil),
+		"503":                               status(503, "ServiceUnavailable", nil),
+		"504, as the version is too large":  status(504, "Timeout", tooLarge, "Retry-After", "1"),
+		"429":                               status(429, "TooManyRequests", nil),
+		"429 with Retry-After":              status(429, "TooManyRequests", object{"retryAfterSeconds": 3}, "Retry-After", "3"),
+		"429 in plain text":                 {status: 429, body: "Too many requests, please try again later.", header: text},
+		"a reset":                           {drop: true},
+		"cut in the middle":                 {cut: 300},
+		"ended cleanly in the middle":       list(""),
+		"no answer":                         {stall: true},
+		"stalled in the middle":             {hang: 300},
+		"garbage":                           list(`}{`),
+		"garbage, as protobuf":              {body: "k8s\x00garbage", header: map[string]string{"Content-Type": protobufType}},
+		"a wrong content type":              {status: 200, body: `{"metadata":{"resourceVersion":"100"},"items":[]}`, header: html},
+		"a page of some proxy":              {status: 502, body: "<html>", header: html},
+		"nothing":                           {body: "\n"},
+		"no items":                          {body: `{"metadata":{"resourceVersion":"100"}}`},
+		"no version":                        {body: `{"metadata":{},"items":[]}`},
+		"an item without uid":               list(`{"metadata":{"name":"b","namespace":"n","resourceVersion":"98"}}]}`),
+		"an item without name":              list(`{"metadata":{"namespace":"n","uid":"v","resourceVersion":"98"}}]}`),
+		"an item without version":           list(`{"metadata":{"name":"b","namespace":"n","uid":"v"}}]}`),
+		"an item that is none":              list(`null]}`),
+		"an item without uid, in protobuf":  {body: string(protobufOf([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"metadata":{"name":"b","resourceVersion":"98"}}]}`))), header: map[string]string{"Content-Type": protobufType}},
+		"an item without name, in protobuf": {body: string(protobufOf([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"metadata":{"uid":"b","resourceVersion":"98"}}]}`))), header: map[string]string{"Content-Type": protobufType}},
+	} {
+		for _, resource := range []string{"pods", "nodes"} {
+			t.Run(name+"/"+resource, func(t *testing.T) {
+				simulate(t, func(t *testing.T, f *fakeServer) {
+					f.addNode("cp", controlPlane, podCountLabel+"=7")
+					f.addNode("w1", podCountLabel+"=7")
+					f.addNode("w2")
+					f.live(1)
+					ft.match, ft.times = to(isList(resource)), 4
+					f.inject(t, ft)
+					f.start(t, "-node-label", ownPodsLabel)
+					f.meetFaults(t)
+					pass(silence)
+					wantPeace(t, f, "-node-label", ownPodsLabel)
+					good := f.asked(isList(resource))[ft.times].At
+					wantNumber(t, "writes before a whole list was asked for", len(f.asked(func(s seen) bool { return isWrite(s) && s.At.Before(good) })), 0)
+					for day := 2; day < 4; day++ { // and once more where it is a relist that meets them
+						f.inject(t, ft)
+						f.loseNext(1000)
+						f.live(day)
+						f.loseNext(0)
+						f.compact()
+						f.endWatches(true)
+						f.meetFaults(t)
+						pass(silence)
+						wantPeace(t, f, "-node-label", ownPodsLabel)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
+	type frame struct {
+		event string
+		obj   object
+	}
+	const a, b = "a", "b" // pods on w1 and w2
+	pod := func(f *fakeServer, name string) object { return f.get("pods", Key{"default", name}) }
+	of := func(o object, field, value string) object { // o, changed
+		o = clone(o)
+		if metaOf(o)[field] = value; field == "nodeName" {
+			o["spec"].(object)[field] = value
+		}
+		return o
+	}
+	version := func(v string) object { return object{"metadata": object{"resourceVersion": v}} }
+	errorFrame := func(code int, reason string) fault {
+		body, _ := json.Marshal(object{"type": "ERROR", "object": fakeStatus(code, reason, "as scripted", nil)})
+		return fault{body: string(body), times: 4}
+	}
+	status := func(code int, reason string, header ...string) fault {
+		return statusFault(t, isWatch(""), 4, code, reason, nil, header...)
+	}
+	type row struct {
+		args  string
+		fault fault                       // meets the first watches, of pods and of nodes
+		life  func(f *fakeServer) []frame // what happens then, and what the next watch says of it, if anything
+		wait  time.Duration               // beyond the bound
+
+		bookmarks time.Duration // if not one a minute
+	}
+	for name, c := range map[string]row{
+		"ends cleanly":            {fault: fault{body: "\n", times: 5}},
+		"reset":                   {fault: fault{drop: true, times: 4}},
+		"reset in an object":      {fault: fault{cut: 40}},
+		"429":                     {fault: status(429, "TooManyRequests")},
+		"429 with Retry-After":    {fault: status(429, "TooManyRequests", "Retry-After", "9")},
+		"429 in plain text":       {fault: fault{status: 429, body: "Too many", header: map[string]string{"Content-Type": "text/plain", "Retry-After": "9"}, times: 4}},
+		"500":                     {fault: status(500, "InternalError")},
+		"503":                     {fault: status(503, "ServiceUnavailable")},
+		"504":                     {fault: status(504, "Timeout")},
+		"410":                     {fault: status(410, "Expired")},
+		"400":                     {fault: status(400, "BadRequest")},
+		"403":                     {fault: status(403, "Forbidden")},
+		"404":                     {fault: status(404, "NotFound")},
+		"a page of some proxy":    {fault: fault{status: 200, body: "<html>", header: map[string]string{"Content-Type": "text/html"}, times: 4}},
+		"garbage":                 {fault: fault{body: "}{", times: 4}},
+		"half an object":          {fault: fault{body: `{"type":"ADDED","object":{"metadata":{"name":"x"`, times: 4}},
+		"no answer":               {fault: fault{stall: true, times: 2}, wait: silence},
+		"silence":                 {fault: fault{hang: 1, times: 2}, wait: silence},
+		"silence in an object":    {fault: fault{hang: 40}, wait: silence},
+		"ERROR Expired":           {fault: errorFrame(410, "Expired")},
+		"ERROR Expired, no code":  {fault: errorFrame(0, "Expired")},
+		"ERROR Gone":              {fault: errorFrame(410, "Gone")},
+		"ERROR TooManyRequests":   {fault: errorFrame(429, "TooManyRequests")},
+		"ERROR InternalError":     {fault: errorFrame(500, "InternalError")},
+		"ERROR, unknown":          {fault: errorFrame(0, "SomethingNew")},
+		"ERROR, of nothing":       {fault: fault{body: `{"type":"ERROR","object":{}}`, times: 4}},
+		"a history that is gone":  {life: func(f *fakeServer) []frame { f.live(2); f.compact(); f.endWatches(true); return nil }},
+		"bookmarks for two hours": {life: func(f *fakeServer) []frame { pass(2 * time.Hour); f.endWatches(true); return nil }},
+		"never a bookmark":        {bookmarks: 1000 * time.Hour, life: func(f *fakeServer) []frame { pass(2 * time.Hour); return nil }},
+		"an outage": {life: func(f *fakeServer) []frame {
+			f.cutOff("127.0.0.1:1", true)
+			f.live(1)
+			pass(10 * time.Minute)
+			f.cutOff("127.0.0.1:1", false)
+			return nil
+		}},
+		"an ADDED twice": {life: func(f *fakeServer) []frame {
+			f.loseNext(1)
+			x := f.addPod("default", "x", "w1")
+			return []frame{{"ADDED", x}, {"ADDED", x}}
+		}},
+		"an ADDED of what is known": {life: func(f *fakeServer) []frame { return []frame{{"ADDED", pod(f, a)}, {"ADDED", pod(f, b)}} }},
+		"a MODIFIED of what is not known": {life: func(f *fakeServer) []frame {
+			f.loseNext(1)
+			return []frame{{"MODIFIED", f.addPod("default", "x", "w1")}}
+		}},
+		"a DELETED twice": {life: func(f *fakeServer) []frame {
+			f.loseNext(2)
+			gone := f.remove("pods", Key{"default", a})
+			gone = of(gone, "resourceVersion", strconv.Itoa(f.version))
+			return []frame{{"DELETED", gone}, {"DELETED", gone}}
+		}},
+		"the same name with a new uid on another node, told by an ADDED alone": {life: func(f *fakeServer) []frame {
+			f.loseNext(3)
+			f.remove("pods", Key{"default", a})
+			return []frame{{"ADDED", f.addPod("default", a, "w2")}}
+		}},
+		"the same name with a new uid on another node, told by a MODIFIED alone": {life: func(f *fakeServer) []frame {
+			f.loseNext(3)
+			f.remove("pods", Key{"default", a})
+			return []frame{{"MODIFIED", f.addPod("default", a, "w2")}}
+		}},
+		"DELETED from a label selector": {args: "-pod-selector app=web", life: func(f *fakeServer) []frame {
+			other := clone(pod(f, a))
+			metaOf(other)["labels"] = object{"app": "other"}
+			f.put("pods", other)
+			other = clone(pod(f, b))
+			other["spec"].(object)["nodeName"] = "w1" // moved and gone at once: what comes is the old content
+			metaOf(other)["labels"] = object{"app": "other"}
+			f.put("pods", other)
+			pass(time.Second)
+			metaOf(other)["labels"] = object{"app": "web"} // and back
+			f.put("pods", other)
+			return nil
+		}},
+		"DELETED from a field selector": {args: "-field-selector status.phase=Running", life: func(f *fakeServer) []frame {
+			done := clone(pod(f, a))
+			done["status"] = object{"phase": "Succeeded"}
+			f.put("pods", done)
+			return nil
+		}},
+		"events of an older version": {life: func(f *fakeServer) []frame {
+			old := of(of(pod(f, a), "resourceVersion", "150"), "nodeName", "w2")
+			return []frame{{"MODIFIED", old}, {"DELETED", old}, {"ADDED", of(of(old, "name", "ghost"), "uid", "g")}}
+		}},
+		"a bookmark of an older version": {life: func(f *fakeServer) []frame { return []frame{{"BOOKMARK", version("150")}} }},
+		"a bookmark from the future":     {life: func(f *fakeServer) []frame { return []frame{{"BOOKMARK", version("99999")}} }, wait: 3 * silence},
+		"an event from the future": {wait: 3 * silence, life: func(f *fakeServer) []frame {
+			return []frame{{"MODIFIED", of(of(pod(f, a), "resourceVersion", "99999"), "nodeName", "w2")}, {"DELETED", of(pod(f, b), "resourceVersion", "99999999999999999999999")}}
+		}},
+		"a server that was set back": {wait: 3 * silence, life: func(f *fakeServer) []frame {
+			f.mu.Lock()
+			pods, nodes, version, history := maps.Clone(f.objects["pods"]), maps.Clone(f.objects["nodes"]), f.version, f.history
+			f.version += 5000
+			f.mu.Unlock()
+			f.live(2)
+			pass(30 * time.Second)
+			f.mu.Lock()
+			f.objects["pods"], f.objects["nodes"], f.version, f.history = pods, nodes, version, history
+			f.mu.Unlock()
+			f.endWatches(true)
+			return nil
+		}},
+		"an unknown type": {life: func(f *fakeServer) []frame { return []frame{{"MOVED", pod(f, a)}} }},
+		"an event of an object without uid": {life: func(f *fakeServer) []frame {
+			return []frame{{"DELETED", of(of(pod(f, a), "resourceVersion", "99999"), "uid", "")}}
+		}},
+		"an event of an object without name": {life: func(f *fakeServer) []frame {
+			return []frame{{"DELETED", of(of(pod(f, a), "resourceVersion", "99999"), "name", "")}}
+		}},
+		"a DELETED lost": {wait: 66 * time.Minute, life: func(f *fakeServer) []frame {
+			f.loseNext(2)
+			f.remove("pods", Key{"default", a})
+			return nil
+		}},
+		"an ADDED lost": {wait: 66 * time.Minute, life: func(f *fakeServer) []frame {
+			f.loseNext(1)
+			f.addPod("default", "x", "w1")
+			return nil
+		}},
+		"a frame of 3 MB": {life: func(f *fakeServer) []frame {
+			big := func(name string) object {
+				return object{"namespace": "default", "name": name, "labels": object{"app": "web"}, "annotations": object{"big": strings.Repeat("x", 3<<20)}}
+			}
+			f.put("pods", podOn(big("x"), "w1"))
+			f.put("pods", podOn(big("y"), "w1"))
+			pass(time.Second)
+			f.remove("pods", Key{"default", "x"})
+			return nil
+		}},
+	} {
+		for _, wire := range []string{"protobuf", "json"} {
+			t.Run(name+"/"+wire, func(t *testing.T) {
+				simulate(t, func(t *testing.T, f *fakeServer) {
+					args := append(strings.Fields(c.args), "-node-label", ownPodsLabel, "-wire", wire)
+					f.bookmarks = cmp.Or(c.bookmarks, f.bookmarks)
+					f.addNode("cp", controlPlane)
+					f.addNode("w1")
+					f.addNode("w2")
+					f.addPod("default", a, "w1")
+					f.addPod("default", b, "w2")
+					for _, resource := range []string{"pods", "nodes"} {
+						if ft := c.fault; ft.times > 0 || ft.cut+ft.hang > 0 {
+							ft.match = to(isWatch(resource))
+							f.inject(t, ft)
+						}
+					}
+					f.start(t, args...)
+					synctest.Wait()
+					life := c.life
+					if life == nil {
+						life = func(*fakeServer) []frame { f.live(1); return nil }
+					}
+					if frames := life(f); frames != nil {
+						body, header := "", map[string]string{}
+						for _, fr := range frames {
+							data, _ := json.Marshal(fr.obj)
+							if wire == "json" {
+								body += fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", fr.event, data)
+							} else {
+								body += string(protobufEvent(fr.event, protobufOf(data)))
+								header["Content-Type"] = protobufType + ";stream=watch"
+							}
+						}
+						f.inject(t, fault{match: to(isWatch("pods")), body: body, header: header})
+						f.endWatches(false)
+					}
+					f.meetFaults(t)
+					pass(c.wait)
+					wantPeace(t, f, args...)
+					f.live(9) // all goes on
+					wantPeace(t, f, args...)
+				})
+			})
+		}
+	}
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
