@@ -1544,6 +1544,30 @@ type pipeNet struct {
 	done  chan struct{}
 	down  atomic.Bool // connections are refused
 	dials atomic.Int32
+	era   atomic.Int32 // of connections: those of earlier ones are half open
+}
+
+// halfOpen is a connection of which only this end knows, once its network's era is over.
+type halfOpen struct {
+	net.Conn
+	net *pipeNet
+	era int32
+}
+
+func (c halfOpen) Read(p []byte) (n int, err error) {
+	for {
+		n, err = c.Conn.Read(p)
+		if c.era == c.net.era.Load() || err != nil {
+			return n, err
+		}
+	}
+}
+
+func (c halfOpen) Write(p []byte) (int, error) {
+	if c.era != c.net.era.Load() {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
 }
 
 func (n *pipeNet) Accept() (net.Conn, error) {
@@ -1565,7 +1589,7 @@ func (n *pipeNet) dial(ctx context.Context, network, addr string) (net.Conn, err
 	ours, theirs := net.Pipe()
 	select {
 	case n.conns <- theirs:
-		return ours, nil
+		return halfOpen{ours, n, n.era.Load()}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -1600,6 +1624,19 @@ type program struct {
 // start runs the whole program against f, in virtual time.
 func (f *fakeServer) start(t testing.TB, args ...string) *program {
 	return f.serveIn(t).start(t, append([]string{"-master", "http://127.0.0.1:1", "-v", "6"}, args...)...)
+}
+
+// startTLS is start over TLS, and so over HTTP/2.
+func (f *fakeServer) startTLS(t *testing.T, args ...string) *program {
+	ca, dir := newAuthority(t, "CA"), t.TempDir()
+	cert, key := ca.issue(t, "server", nil)
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFiles(t, dir, map[string]string{"config": kubeconfigFor("https://127.0.0.1:1", ca.pem(), "token: t")})
+	n := f.serveIn(t, func() *tls.Certificate { return &pair })
+	return n.start(t, append([]string{"-kubeconfig", filepath.Join(dir, "config"), "-v", "6"}, args...)...)
 }
 
 // start runs the whole program on a network.
@@ -3924,6 +3961,58 @@ func TestSilentWatchIsCutAndResumedAndTwoInARowLeadToARelist(t *testing.T) {
 		pass(3*silence + time.Minute)
 		r.equalTo(t, f)
 		wantNumber(t, "lists", len(f.asked(isList("pods"))), 2)
+	})
+}
+
+func TestHalfOpenConnectionIsNoticedAndResumedWithoutARelist(t *testing.T) {
+	for name, limit := range map[string]time.Duration{"HTTP/2": 50 * time.Second, "HTTP/1.1": 155 * time.Second} {
+		for _, after := range []time.Duration{time.Second, 10 * time.Minute, 10*time.Minute + 59*time.Second} { // a bookmark is just gone, or due
+			t.Run(fmt.Sprint(name, " after ", after), func(t *testing.T) {
+				simulate(t, func(t *testing.T, f *fakeServer) {
+					f.addNode("cp", controlPlane)
+					var p *program
+					if name == "HTTP/2" {
+						p = f.startTLS(t)
+					} else {
+						p = f.start(t)
+					}
+					pass(after)
+					lost := time.Now()
+					p.net.era.Add(1)
+					f.addPods(1)
+					pass(limit)
+					wantLabel(t, f, "cp", podCountLabel, "1")
+					for _, resource := range []string{"pods", "nodes"} {
+						again := f.asked(func(s seen) bool { return isWatch(resource)(s) && s.At.After(lost) && s.HTTP2 == (name == "HTTP/2") })
+						wantNumber(t, "watches of "+resource+" since then", len(again), 1)
+						wantNumber(t, "lists of "+resource, len(f.asked(isList(resource))), 1)
+					}
+					f.setLabel("cp", podCountLabel, "7")
+					wantPeace(t, f)
+				})
+			})
+		}
+	}
+}
+
+// A server that sheds connections (--goaway-chance) lets what runs on them go on.
+func TestConnectionThatTakesNoMoreRequestsCostsNoRelist(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		discovery := func(s seen) bool { return s.Path == "/apis/demo.mark8s.io/v1" }
+		f.inject(t, fault{match: to(discovery), times: 10, status: 404, header: map[string]string{"Connection": "close"}, body: "404 page not found"})
+		p := f.startTLS(t)
+		f.live(1)
+		f.meetFaults(t)
+		f.live(2)
+		wantPeace(t, f)
+		if n := p.net.dials.Load(); n < 10 {
+			t.Errorf("%d connections: they were not shed", n)
+		}
+		for _, resource := range []string{"pods", "nodes"} {
+			wantNumber(t, "lists of "+resource, len(f.asked(isList(resource))), 1)
+			wantNumber(t, "watches of "+resource, len(f.asked(isWatch(resource))), 1)
+		}
 	})
 }
 
