@@ -92,20 +92,20 @@ func (l *Log) Complain(msg string, err error, args ...any) bool {
 	for next := err; next != nil; next = errors.Unwrap(next) {
 		root = next
 	}
-	// Without digits: a port or a time in it makes no other trouble.
-	sort, quiet := msg+strings.Join(strings.FieldsFunc(root.Error(), unicode.IsDigit), ""), time.Minute
+	// Without digits: a port or a time in it makes no other trouble. Where nobody answered, nor does who asked, or for what.
+	sort, quiet := strings.Join(strings.FieldsFunc(root.Error(), unicode.IsDigit), ""), time.Minute
 	if s := statusIn(err); s.Code != 0 {
 		sort = fmt.Sprint(msg, s.Code, s.Reason, s.call.verb, s.call.resource)
 		if s.Code == http.StatusUnauthorized || s.Code == http.StatusForbidden || s.Code == http.StatusNotFound {
 			quiet = 10 * time.Minute
 		}
+	} else if os.IsTimeout(root) {
+		sort = "timeout"
 	}
-	level := slog.LevelWarn
+	level := slog.LevelDebug
 	l.mu.Lock()
-	if said := l.said.get(sort, func() *time.Time { return new(time.Time) }); time.Since(*said) < quiet {
-		level = slog.LevelDebug
-	} else {
-		*said = time.Now()
+	if said := l.said.get(sort, func() *time.Time { return new(time.Time) }); time.Since(*said) >= quiet {
+		level, *said = slog.LevelWarn, time.Now()
 	}
 	l.mu.Unlock()
 	l.Log(context.Background(), level, msg, append(args, "err", err)...)
