@@ -1545,6 +1545,8 @@ type pipeNet struct {
 	down  atomic.Bool // connections are refused
 	dials atomic.Int32
 	era   atomic.Int32 // of connections: those of earlier ones are half open
+
+	dialer Dialer // if set, in place of dial
 }
 
 // halfOpen is a connection of which only this end knows, once its network's era is over.
@@ -1641,11 +1643,14 @@ func (f *fakeServer) startTLS(t *testing.T, args ...string) *program {
 
 // start runs the whole program on a network.
 func (n *pipeNet) start(t testing.TB, args ...string) *program {
-	p := &program{t: t, net: n, log: &logBuffer{}, out: &logBuffer{}}
+	p, dial := &program{t: t, net: n, log: &logBuffer{}, out: &logBuffer{}}, n.dialer
+	if dial == nil {
+		dial = n.dial
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- run(ctx, args, func(string) string { return "" }, p.out, p.log, p.net.dial)
+		ended <- run(ctx, args, func(string) string { return "" }, p.out, p.log, dial)
 	}()
 	p.stop = sync.OnceValue(func() error {
 		cancel()
@@ -2248,6 +2253,95 @@ func TestSameTroubleIsSaidOnceAMinuteWhateverPortOrTimeItNames(t *testing.T) {
 			pass(time.Second)
 		}
 		wantNumber(t, "lines on two troubles in 100 s", strings.Count(log.String(), "cannot list"), 4)
+	})
+}
+
+func TestServerThatIsNotThereIsWaitedForInALineAMinuteWhoeverAsksForIt(t *testing.T) {
+	dialing := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
+	for name, fail := range map[string]Dialer{
+		"connection refused": func(context.Context, string, string) (net.Conn, error) {
+			return nil, dialing(os.NewSyscallError("connect", syscall.ECONNREFUSED))
+		},
+		"no such host": func(context.Context, string, string) (net.Conn, error) {
+			return nil, dialing(&net.DNSError{Err: "no such host", Name: "nowhere", IsNotFound: true})
+		},
+		"i/o timeout": func(ctx context.Context, _, _ string) (net.Conn, error) { // of the dialer, unless who asks has less patience
+			if err := sleep(ctx, 30*time.Second); err != nil {
+				return nil, err
+			}
+			return nil, dialing(os.ErrDeadlineExceeded)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakeServer) {
+				f.install(&fakeCRD{status: true})
+				f.addNode("cp", controlPlane)
+				f.addPods(2)
+				n, up := f.serveIn(t), atomic.Bool{}
+				n.dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					if up.Load() {
+						return n.dial(ctx, network, addr)
+					}
+					return fail(ctx, network, addr)
+				}
+				p := n.start(t, "-master", "http://127.0.0.1:1", "-leader-elect", "-v", "0")
+				for minute := range 60 {
+					before := strings.Count(p.log.String(), "\n")
+					pass(time.Minute)
+					if lines := strings.Count(p.log.String(), "\n") - before; lines > 1 && minute > 0 || lines > 2 { // the first of all: podcount starts
+						t.Fatalf("%d lines in minute %d", lines, minute)
+					}
+				}
+				wantText(t, p.log.String(), name)
+				if n := strings.Count(p.log.String(), "\n"); n < 50 {
+					t.Errorf("%d lines in an hour: it is hardly said any more", n)
+				}
+				up.Store(true)
+				wantPeace(t, f)
+				wantNumber(t, "warnings once it is there", strings.Count(p.log.String()[strings.Index(p.log.String(), "caches are complete"):], "level=WARN"), 0)
+			})
+		})
+	}
+}
+
+func TestStartWithRightsToNodesAloneWaitsSaysTheRuleAndRecovers(t *testing.T) {
+	for _, verb := range []string{"list", "watch"} {
+		simulate(t, func(t *testing.T, f *fakeServer) {
+			f.addNode("cp", controlPlane, podCountLabel+"=7")
+			f.addNode("worker", podCountLabel+"=7")
+			f.addPods(2)
+			f.forbid(verb+" pods", true)
+			p := f.start(t, "-v", "0")
+			pass(9 * time.Minute)
+			wantText(t, p.log.String(), `the RBAC rule that allows it: apiGroups [\"\"], resources [\"pods\"], verbs [\"`+verb+`\"]`)
+			wantNumber(t, "warnings in nine minutes", strings.Count(p.log.String(), "level=WARN"), 1)
+			if verb == "list" {
+				wantNumber(t, "writes while nothing is known of pods", len(f.asked(isWrite)), 0)
+			}
+			f.addPods(3)
+			f.forbid(verb+" pods", false)
+			wantPeace(t, f)
+		})
+	}
+}
+
+func TestNothingToCountIsTheNumber0AndNothingToLabelIsPeace(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		p := f.start(t, "-v", "0") // neither pods nor nodes
+		wantPeace(t, f)
+		wantNumber(t, "warnings", strings.Count(p.log.String(), "level=WARN"), 1)
+		f.addNode("worker")
+		f.addPods(2)
+		wantPeace(t, f)
+		wantNumber(t, "writes", len(f.asked(isWrite)), 0)
+		f.addNode("cp", controlPlane)
+		wantPeace(t, f)
+		for i := range 2 {
+			f.remove("pods", Key{"default", fmt.Sprint("web-", i)})
+		}
+		wantPeace(t, f)
+		wantLabel(t, f, "cp", podCountLabel, "0")
+		wantNumber(t, "lines of trouble", strings.Count(p.log.String(), "level=WARN"), 1)
 	})
 }
 
