@@ -526,7 +526,7 @@ func (s *Status) Error() string {
 	text := strings.TrimSpace(fmt.Sprintf("%d %s", s.Code, cmp.Or(s.Reason, http.StatusText(s.Code)))) + ": " + s.Message
 	switch {
 	case s.Code == http.StatusUnauthorized && s.tried != "":
-		text += " (what was not accepted: " + s.tried + ")"
+		text += " (what was not accepted: " + s.tried + "): give one that has not expired, and is of this cluster"
 	case s.Code == http.StatusForbidden && strings.Contains(s.Message, `"system:anonymous"`):
 		text += " (no credential was sent: give the kubeconfig's user a token, tokenFile, client-certificate or exec)"
 	case s.Code == http.StatusForbidden:
@@ -737,12 +737,9 @@ func (c *Client) send(ctx context.Context, r request, cred *Credential) (*http.R
 	return resp, nil
 }
 
-// explain adds to an error of TLS what was tried and what to do.
+// explain adds to an error of the network, or of TLS, what was tried and what to do.
 func (c *Client) explain(err error) error {
-	var unknown x509.UnknownAuthorityError
-	var invalid x509.CertificateInvalidError
-	var alert *net.OpError
-	hint := ""
+	unknown, invalid, op, hint := x509.UnknownAuthorityError{}, x509.CertificateInvalidError{}, &net.OpError{}, "podcount speaks TLS 1.2 and 1.3"
 	switch {
 	case errors.As(err, &unknown):
 		hint = fmt.Sprintf("give the CA of this cluster as certificate-authority; the server's certificate was issued by %q", unknown.Cert.Issuer)
@@ -754,12 +751,14 @@ func (c *Client) explain(err error) error {
 		hint = "give the server a certificate for servers, and podcount the CA that issued it, as certificate-authority"
 	case errors.As(err, new(tls.RecordHeaderError)):
 		hint = "it does not speak TLS: is its address that of an API server, and should it begin with http://?"
-	case !errors.As(err, &alert) || alert.Op != "remote error": // what TLS calls an alert
+	case errors.As(err, &op) && op.Op == "proxyconnect":
+		hint = "this is the proxy of the kubeconfig's proxy-url, or else of HTTPS_PROXY: is it running, and is its address right?"
+	case op.Op == "dial" || os.IsTimeout(err):
+		hint = "is the API server running, and is this its address?"
+	case op.Op != "remote error": // what TLS calls an alert
 		return err
-	case strings.Contains(alert.Error(), "certificate"):
+	case strings.Contains(op.Error(), "certificate"):
 		hint = "it wants a client certificate that it knows: give one that is valid"
-	default:
-		hint = "podcount speaks TLS 1.2 and 1.3"
 	}
 	return fmt.Errorf("%s, from %s: %w (%s)", c.cfg.Server.Redacted(), c.cfg.Source, err, hint)
 }
