@@ -30,6 +30,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -1552,13 +1553,14 @@ type pipeNet struct {
 // halfOpen is a connection of which only this end knows, once its network's era is over.
 type halfOpen struct {
 	net.Conn
+	in  io.Reader // of it, buffered, as in a real network: else two ends that write wait for each other for ever
 	net *pipeNet
 	era int32
 }
 
 func (c halfOpen) Read(p []byte) (n int, err error) {
 	for {
-		n, err = c.Conn.Read(p)
+		n, err = c.in.Read(p)
 		if c.era == c.net.era.Load() || err != nil {
 			return n, err
 		}
@@ -1591,7 +1593,7 @@ func (n *pipeNet) dial(ctx context.Context, network, addr string) (net.Conn, err
 	ours, theirs := net.Pipe()
 	select {
 	case n.conns <- theirs:
-		return halfOpen{ours, n, n.era.Load()}, nil
+		return halfOpen{ours, bufio.NewReaderSize(ours, 32<<10), n, n.era.Load()}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -6603,6 +6605,113 @@ func TestTLSErrorsNameWhatWasTriedAndWhatToDo(t *testing.T) {
 			t.Errorf("%s: requests arrived", name)
 		}
 	}
+}
+
+// What a person sees on stderr who has this wrong: what was tried, and the next step.
+func TestWhatIsWrongWithTheWayInIsSaidWithWhatWasTriedAndTheNextStep(t *testing.T) {
+	ca, other := newAuthority(t, "the CA"), newAuthority(t, "another CA")
+	refused := os.NewSyscallError("connect", syscall.ECONNREFUSED)
+	dialing := func(to string, err error) Dialer {
+		return func(context.Context, string, string) (net.Conn, error) {
+			failed := &net.OpError{Op: "dial", Net: "tcp", Err: err}
+			if ip, err := netip.ParseAddrPort(to); err == nil {
+				failed.Addr = net.TCPAddrFromAddrPort(ip)
+			}
+			return nil, failed
+		}
+	}
+	inSilence := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	for name, c := range map[string]struct {
+		config [2]string // of the kubeconfig, this in place of that
+		args   string    // more of them
+		dial   Dialer
+		issuer *authority // of the server's certificate, if not ca
+		set    func(f *fakeServer)
+		want   []string
+	}{
+		"no server": {dial: dialing("127.0.0.1:1", refused),
+			want: []string{": https://127.0.0.1:1, from CONFIG, context fake: dial tcp 127.0.0.1:1: connect: connection refused (is the API server running, and is this its address?)"}},
+		"no server, by -master": {args: "-master https://10.0.0.1", dial: dialing("10.0.0.1:443", refused),
+			want: []string{": https://10.0.0.1, from -master, CONFIG, context fake: dial tcp 10.0.0.1:443: connect: connection refused (is the API server running, and is this its address?)"}},
+		"no such host": {config: [2]string{"https://127.0.0.1:1", "https://nowhere"}, dial: dialing("", &net.DNSError{Err: "no such host", Name: "nowhere", IsNotFound: true}),
+			want: []string{": https://nowhere, from CONFIG, context fake: dial tcp: lookup nowhere: no such host (is the API server running, and is this its address?)"}},
+		"no answer": {args: "-leader-elect", dial: inSilence,
+			want: []string{": https://127.0.0.1:1, from CONFIG, context fake: context deadline exceeded (is the API server running, and is this its address?)"}},
+		"wrong CA": {issuer: other,
+			want: []string{": https://127.0.0.1:1, from CONFIG, context fake: tls: failed to verify certificate: x509: certificate signed by unknown authority",
+				`(give the CA of this cluster as certificate-authority; the server's certificate was issued by "CN=another CA")`}},
+		"self-signed certificate": {issuer: &authority{},
+			want: []string{": https://127.0.0.1:1, from CONFIG, context fake: tls: failed to verify certificate: x509: certificate signed by unknown authority",
+				`(give the CA of this cluster as certificate-authority; the server's certificate was issued by "CN=server")`}},
+		"expired token": {set: func(f *fakeServer) { f.allow("fresh") },
+			want: []string{": 401 Unauthorized: Unauthorized (what was not accepted: the token of CONFIG, context fake): give one that has not expired, and is of this cluster"}},
+		"missing right": {set: func(f *fakeServer) { f.forbid("list nodes", true) },
+			want: []string{`list nodes: 403 Forbidden: nodes is forbidden: User "system:serviceaccount:kube-system:podcount" cannot list resource "nodes" in API group "" at the cluster scope`,
+				`(the RBAC rule that allows it: apiGroups [""], resources ["nodes"], verbs ["list"])`}},
+		"missing right to write": {set: func(f *fakeServer) { f.forbid("patch nodes", true) },
+			want: []string{"patch nodes/cp: 403 Forbidden: ", `(the RBAC rule that allows it: apiGroups [""], resources ["nodes"], verbs ["patch"])`}},
+		"wrong context": {args: "-context other", want: []string{`podcount: CONFIG: there is no context "other" (there is: context "fake")`}},
+		"wrong current-context": {config: [2]string{"current-context: fake", "current-context: other"},
+			want: []string{`podcount: CONFIG: there is no context "other" (there is: context "fake")`}},
+		"unreachable proxy": {config: [2]string{"    server:", "    proxy-url: http://10.0.0.9:3128\n    server:"}, dial: dialing("10.0.0.9:3128", refused),
+			want: []string{": https://127.0.0.1:1, from CONFIG, context fake: proxyconnect tcp: dial tcp 10.0.0.9:3128: connect: connection refused " +
+				"(this is the proxy of the kubeconfig's proxy-url, or else of HTTPS_PROXY: is it running, and is its address right?)"}},
+		"unreachable SOCKS proxy": {config: [2]string{"    server:", "    proxy-url: socks5://10.0.0.9:1080\n    server:"}, dial: dialing("10.0.0.9:1080", refused),
+			want: []string{"proxyconnect tcp: dial tcp 10.0.0.9:1080: connect: connection refused (this is the proxy of"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakeServer) {
+				f.addNode("cp", controlPlane)
+				if c.set != nil {
+					c.set(f)
+				}
+				cert, key := cmp.Or(c.issuer, ca).issue(t, "server", nil)
+				pair, err := tls.X509KeyPair(cert, key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				dir := t.TempDir()
+				config := filepath.Join(dir, "config")
+				writeFiles(t, dir, map[string]string{"config": strings.Replace(kubeconfigFor("https://127.0.0.1:1", ca.pem(), "token: s3cret"), c.config[0], c.config[1], 1)})
+				n := f.serveIn(t, func() *tls.Certificate { return &pair })
+				n.dialer = c.dial
+				p := n.start(t, append([]string{"-kubeconfig", config, "-log-format", "json"}, strings.Fields(c.args)...)...)
+				pass(10 * time.Second)
+				said := ""
+				for line := range strings.Lines(p.log.String()) {
+					var fields object
+					if err := json.Unmarshal([]byte(line), &fields); err != nil {
+						t.Errorf("%s: %v", line, err)
+					}
+					said += str(fields, "err") + "\n"
+				}
+				if err := p.stop(); err != nil {
+					said += "podcount: " + err.Error() + "\n"
+				}
+				for _, want := range c.want {
+					wantText(t, said, strings.ReplaceAll(want, "CONFIG", config))
+				}
+				if strings.Contains(p.log.String(), "s3cret") {
+					t.Error("the token is in the log")
+				}
+			})
+		})
+	}
+}
+
+func TestUnreachableProxyOfTheEnvironmentIsNamed(t *testing.T) {
+	cmd, lines := process(t, []string{"HTTPS_PROXY=http://127.0.0.1:1"}, "-master", "https://0.0.0.0:1")
+	for line := range lines {
+		if strings.Contains(line, "cannot") {
+			wantText(t, line, "https://0.0.0.0:1, from -master: proxyconnect tcp: dial tcp 127.0.0.1:1: connect: connection refused (this is the proxy of the kubeconfig's proxy-url, or else of HTTPS_PROXY: is it running")
+			break
+		}
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
 }
 
 func TestUnverifiedServerAndOpenFilesAndExpiredCertificatesAreWarnedOf(t *testing.T) {
