@@ -841,9 +841,10 @@ func (c *Client) stream(ctx context.Context, r request) (*liveBody, error) {
 	if err == nil {
 		b.body = resp.Body
 		b.isProtobuf, err = wireOf(resp)
+		err = r.failed(err)
 	}
 	if err != nil {
-		err = b.cause(err)
+		err = cmp.Or(r.failed(context.Cause(ctx)), err)
 		b.Close()
 		return nil, err
 	}
