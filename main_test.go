@@ -4347,7 +4347,7 @@ func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
 					f.live(1)
 					ft.match, ft.times = to(isList(resource)), 4
 					f.inject(t, ft)
-					f.start(t, "-node-label", ownPodsLabel)
+					p := f.start(t, "-node-label", ownPodsLabel)
 					f.meetFaults(t)
 					pass(silence)
 					wantPeace(t, f, "-node-label", ownPodsLabel)
@@ -4363,6 +4363,11 @@ func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
 						f.meetFaults(t)
 						pass(silence)
 						wantPeace(t, f, "-node-label", ownPodsLabel)
+					}
+					for line := range strings.Lines(p.log.String()) {
+						if strings.Contains(line, "cannot list") {
+							wantText(t, line, `err="list `+resource+": ")
+						}
 					}
 				})
 			})
