@@ -128,6 +128,8 @@ type fault struct {
 	missed bool          // the answer was too short for cut or hang
 	met    chan struct{} // gets a value for each
 	after  bool          // do what was asked, then answer with the fault
+
+	answer http.HandlerFunc // in place of all that
 }
 
 // seen is a request that the fake got.
@@ -567,6 +569,9 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		switch {
+		case ft.answer != nil:
+			ft.answer(w, r)
+			return
 		case ft.drop:
 			panic(http.ErrAbortHandler)
 		case ft.stall:
@@ -4373,6 +4378,71 @@ func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
+	const begin, item, end = `{"metadata":{"resourceVersion":"5"},"items":[`, `{"metadata":{"name":"a","uid":"u","resourceVersion":"4"}}`, `]}`
+	trickle := func(items int) http.HandlerFunc { // a minute each, which is not silence
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", jsonType)
+			io.WriteString(w, begin+item)
+			for range items - 1 {
+				http.NewResponseController(w).Flush()
+				if sleep(r.Context(), time.Minute) != nil {
+					return
+				}
+				io.WriteString(w, ","+item)
+			}
+			io.WriteString(w, end)
+		}
+	}
+	page := 0
+	for name, c := range map[string]struct {
+		fault fault
+		want  string
+	}{
+		"objects at full speed": {fault{answer: func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", jsonType)
+			io.WriteString(w, begin+item)
+			for range listLimit/1000 + 100 { // more than the bound, and then it does end
+				if _, err := io.WriteString(w, strings.Repeat(","+item, 1000)); err != nil {
+					return
+				}
+			}
+			io.WriteString(w, end)
+		}}, fmt.Sprint(listLimit)},
+		"an object a minute": {fault{answer: trickle(1000)}, listTime.String()},
+		"pages of nothing": {fault{delay: 700 * time.Millisecond, times: int(listTime/(700*time.Millisecond)) + 1, answer: func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", jsonType)
+			page++
+			fmt.Fprintf(w, `{"metadata":{"resourceVersion":"5","continue":"page-%d"},"items":[]}`, page)
+		}}, listTime.String()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakeServer) {
+				f.addNode("cp", controlPlane, podCountLabel+"=7")
+				f.addPods(2)
+				c.fault.match = to(isList("pods"))
+				f.inject(t, c.fault)
+				p := f.start(t)
+				f.meetFaults(t)
+				for start := time.Now(); !strings.Contains(p.log.String(), "cannot list") && time.Since(start) <= listTime; {
+					pass(time.Second)
+				}
+				wantText(t, p.log.String(), `err="list pods: `)
+				wantText(t, p.log.String(), c.want)
+				wantPeace(t, f)
+			})
+		})
+	}
+	simulate(t, func(t *testing.T, f *fakeServer) { // slow is not endless
+		f.addNode("cp", controlPlane)
+		f.inject(t, fault{match: to(isList("pods")), answer: trickle(9)})
+		f.start(t)
+		pass(listTime - time.Minute)
+		wantLabel(t, f, "cp", podCountLabel, "1")
+		wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
+	})
 }
 
 func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
