@@ -2270,6 +2270,143 @@ func TestRefusedWrites(t *testing.T) {
 	}
 }
 
+// survive lets a cluster live for a minute and a half, with a podcount at work, while fault happens in a goroutine of its
+// own (which sleeps, as only one may call pass), beginning after ten seconds. Then the oracle is asked: for the labels of nodes, and for a Count.
+func (f *fakeServer) survive(t *testing.T, fault func(p *program), args ...string) *program {
+	t.Helper()
+	args = append([]string{"-node-label", ownCountLabel}, args...)
+	f.install(&fakeCRD{status: true})
+	f.addNode("cp", controlPlane)
+	f.addNode("other", controlPlane)
+	f.addNode("worker")
+	f.addPod("default", "there", "worker")
+	f.addCount("web", `{"name":"web","count":46}`)
+	p := f.start(t, args...)
+	f.live(10)
+	ended := make(chan struct{})
+	go func() {
+		fault(p)
+		close(ended)
+	}()
+	f.live(80)
+	<-ended
+	f.wantPeace(t, args...)
+	return p
+}
+
+// live lets a cluster live for so many seconds: in each a pod comes, and every other goes.
+func (f *fakeServer) live(seconds int) {
+	for i := range seconds {
+		name := fmt.Sprintf("life-%d", time.Now().Unix())
+		f.addPod("default", name, []string{"cp", "other", "worker", ""}[i%4])
+		pass(time.Second)
+		if i%2 > 0 {
+			f.remove("pods", Key{"default", name})
+		}
+	}
+}
+
+func (f *fakeServer) wantPeace(t *testing.T, args ...string) {
+	t.Helper()
+	wantPeace(t, f, args...)
+	have := len(f.all("pods"))
+	if got, want := f.count("web"), fmt.Sprint(have == 46, " ", have, " 1"); got != want {
+		t.Errorf("the Count says %s, want %s", got, want)
+	}
+}
+
+const ownCountLabel = "example.com/pods"
+
+func TestLabelsEqualTheTruthWhateverAWriteMeets(t *testing.T) {
+	type prey struct { // that which meets the fault
+		path  string
+		spoil func(f *fakeServer, v any) // by another writer
+		again func(f *fakeServer)        // makes it anew
+	}
+	node := prey{"/api/v1/nodes/cp", func(f *fakeServer, v any) { f.setLabel("cp", podCountLabel, v) }, func(f *fakeServer) {
+		f.remove("nodes", Key{"", "cp"})
+		f.addNode("cp", controlPlane)
+	}}
+	count := prey{"/apis/demo.mark8s.io/v1/namespaces/default/counts/web/status", func(f *fakeServer, v any) {
+		o := clone(f.get("counts", Key{"default", "web"}))
+		o["status"] = object{"healthy": v == nil, "count": 7}
+		f.put("counts", o)
+	}, func(f *fakeServer) {
+		f.remove("counts", Key{"default", "web"})
+		f.addCount("web", `{"name":"web","count":46}`)
+	}}
+	meets := func(ft fault) func(*testing.T, *fakeServer, prey) {
+		return func(t *testing.T, f *fakeServer, what prey) {
+			scripted := ft
+			scripted.match = to(func(s seen) bool { return isWrite(s) && s.Path == what.path })
+			f.inject(t, scripted)
+		}
+	}
+	refused := func(times, code int, reason string, details any, header ...string) func(*testing.T, *fakeServer, prey) {
+		return meets(statusFault(t, isWrite, times, code, reason, details, header...))
+	}
+	for name, happens := range map[string]func(*testing.T, *fakeServer, prey){
+		"409":                          refused(8, 409, "Conflict", nil),
+		"422, as it was recreated":     refused(2, 422, "Invalid", object{"causes": []any{object{"reason": "FieldValueInvalid", "field": "metadata.uid"}}}),
+		"422, by a policy":             refused(8, 422, "Invalid", object{"causes": []any{object{"message": "denied"}}}),
+		"404":                          refused(2, 404, "NotFound", nil),
+		"403, then granted":            refused(11, 403, "Forbidden", nil),
+		"429":                          refused(6, 429, "TooManyRequests", nil, "Retry-After", "2"),
+		"429, in plain text":           meets(fault{times: 6, status: 429, body: "Too many requests", header: map[string]string{"Content-Type": "text/plain"}}),
+		"500":                          refused(8, 500, "InternalError", nil),
+		"503":                          refused(6, 503, "ServiceUnavailable", nil, "Retry-After", "2"),
+		"a reset":                      meets(fault{times: 8, drop: true}),
+		"a reset after it was applied": meets(fault{times: 4, after: true}),
+		"half an answer":               meets(fault{times: 4, cut: 40}),
+		"no answer":                    meets(fault{stall: true}),
+		"a webhook that takes 20 s":    meets(fault{times: 3, delay: 20 * time.Second}),
+		"another writer that changes it": func(t *testing.T, f *fakeServer, what prey) {
+			for range 20 {
+				what.spoil(f, "999")
+				sleep(t.Context(), 3*time.Second)
+			}
+		},
+		"another writer that removes it": func(t *testing.T, f *fakeServer, what prey) {
+			for range 20 {
+				what.spoil(f, nil)
+				sleep(t.Context(), 3*time.Second)
+			}
+		},
+		"an object that is recreated again and again": func(t *testing.T, f *fakeServer, what prey) {
+			for range 20 {
+				what.again(f)
+				sleep(t.Context(), 3*time.Second)
+			}
+		},
+		"an object that is recreated while the write is under way": func(t *testing.T, f *fakeServer, what prey) {
+			meets(fault{times: 2, delay: 5 * time.Second})(t, f, what)
+			for range 20 {
+				sleep(t.Context(), 3*time.Second)
+				what.again(f)
+			}
+		},
+	} {
+		for kind, what := range map[string]prey{"a node": node, "a Count": count} {
+			t.Run(kind+" meets "+name, func(t *testing.T) {
+				simulate(t, func(t *testing.T, f *fakeServer) {
+					f.survive(t, func(*program) { happens(t, f, what) })
+					for path, bound := range map[string]int{"/api/v1/nodes/other": 11, "/api/v1/nodes/worker": 11} {
+						writes := f.asked(func(s seen) bool { return isWrite(s) && s.Path == path })
+						if len(writes) > bound { // of 100 s; and nobody waits for another
+							t.Errorf("%d writes to %s", len(writes), path)
+						}
+						for i := 1; i < len(writes); i++ {
+							if gap := writes[i].At.Sub(writes[i-1].At); gap > 11*time.Second {
+								t.Errorf("%s was not written for %v", path, gap)
+							}
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
 func TestRetryAfterOfAWriteIsHonoured(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
