@@ -201,6 +201,13 @@ type fakeServer struct {
 	broken    bool                // by a reset
 	crd       *fakeCRD            // nil: there are no Counts
 	away      map[string]bool     // by Host: whose requests break
+	behind    *lag                // watches that begin now come to a server that has fallen behind
+}
+
+// lag is of an API server whose cache has stopped at a version, until it catches up.
+type lag struct {
+	version int
+	over    chan struct{}
 }
 
 func newFake() *fakeServer {
@@ -527,6 +534,42 @@ func (f *fakeServer) cutOff(host string, yes bool) {
 	f.away[host] = yes
 	f.mu.Unlock()
 	f.endWatches(true)
+}
+
+// snapshot keeps all objects as they are; the function that it returns is etcd restored from that. The servers begin anew
+// with it: they know no history, and of versions from then on, which come again, nothing.
+func (f *fakeServer) snapshot() (restore func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	version, objects := f.version, map[string]map[Key]object{}
+	for resource, all := range f.objects {
+		objects[resource] = maps.Clone(all)
+	}
+	return func() {
+		f.mu.Lock()
+		f.version, f.forgotten, f.history = version, version, nil
+		for resource, all := range objects {
+			f.objects[resource] = maps.Clone(all)
+		}
+		f.mu.Unlock()
+		f.endWatches(true)
+	}
+}
+
+// fallBehind makes the watches from now on, each broken once for that, come to an API server that has not heard of the
+// last changes, nor hears of one until it catches up. Its lists are no older than another's: without a version it asks etcd.
+func (f *fakeServer) fallBehind(changes int) (catchUp func()) {
+	f.mu.Lock()
+	f.behind = &lag{f.version - changes, make(chan struct{})}
+	over := f.behind.over
+	f.mu.Unlock()
+	f.endWatches(true)
+	return func() {
+		f.mu.Lock()
+		f.behind = nil
+		f.mu.Unlock()
+		close(over)
+	}
 }
 
 // inject adds a fault, and makes the test fail if it is not met times times.
@@ -1080,13 +1123,18 @@ func (f *fakeServer) watch(r *fakeRequest) {
 	mark := time.NewTicker(f.bookmarks)
 	defer mark.Stop()
 	f.mu.Lock()
-	ended, crd := f.ended, f.crd
+	ended, crd, behind := f.ended, f.crd, f.behind
 	f.mu.Unlock()
 	for {
+		var over chan struct{}
 		f.mu.Lock()
 		i, _ := slices.BinarySearchFunc(f.history, from+1, func(e historyEntry, v int) int { return e.version - v })
 		news, now, forgotten, grew := f.history[i:], f.version, f.forgotten, f.grew
 		gone := r.kind.resource == "counts" && f.crd != crd
+		if behind != nil && behind == f.behind {
+			now, over = min(now, behind.version), behind.over
+			news = slices.DeleteFunc(slices.Clone(news), func(e historyEntry) bool { return e.version > now })
+		}
 		f.mu.Unlock()
 		if from < forgotten {
 			send("ERROR", fakeStatus(410, "Expired", fmt.Sprintf("too old resource version: %d (%d)", from, forgotten), nil))
@@ -1111,6 +1159,7 @@ func (f *fakeServer) watch(r *fakeRequest) {
 		}
 		select {
 		case <-grew:
+		case <-over:
 		case <-mark.C:
 			if from == now {
 				bookmark(now)
@@ -1586,6 +1635,20 @@ type pipeNet struct {
 	era   atomic.Int32 // of connections: those of earlier ones are half open
 
 	dialer Dialer // if set, in place of dial
+
+	mu   sync.Mutex // guards open
+	open []net.Conn // the server's ends
+}
+
+// kill breaks all connections and refuses new ones, until down is false again.
+func (n *pipeNet) kill() {
+	n.down.Store(true)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.open {
+		c.Close()
+	}
+	n.open = nil
 }
 
 // halfOpen is a connection of which only this end knows, once its network's era is over.
@@ -1631,6 +1694,9 @@ func (n *pipeNet) dial(ctx context.Context, network, addr string) (net.Conn, err
 	ours, theirs := net.Pipe()
 	select {
 	case n.conns <- theirs:
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.open = append(n.open, theirs)
 		return halfOpen{ours, bufio.NewReaderSize(ours, 32<<10), n, n.era.Load()}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -2275,7 +2341,7 @@ func TestRefusedWrites(t *testing.T) {
 // labels of nodes, and for a Count.
 func (f *fakeServer) survive(t *testing.T, fault func(p *program), args ...string) *program {
 	t.Helper()
-	args = append([]string{"-node-label", ownCountLabel}, args...)
+	args = append([]string{"-node-label", ownPodsLabel}, args...)
 	f.install(&fakeCRD{status: true})
 	f.addNode("cp", controlPlane)
 	f.addNode("other", controlPlane)
@@ -2283,21 +2349,21 @@ func (f *fakeServer) survive(t *testing.T, fault func(p *program), args ...strin
 	f.addPod("default", "there", "worker")
 	f.addCount("web", `{"name":"web","count":18}`)
 	p := f.start(t, args...)
-	f.live(10)
+	f.churn(10)
 	ended := make(chan struct{})
 	go func() {
 		fault(p)
 		close(ended)
 	}()
-	f.live(20)
+	f.churn(20)
 	f.addPods(2) // as many pods as never before
 	<-ended
 	f.wantPeace(t, args...)
 	return p
 }
 
-// live lets a cluster live for so many seconds: in each a pod comes, and every other goes.
-func (f *fakeServer) live(seconds int) {
+// churn lets a cluster live for so many seconds: in each a pod comes, and every other goes.
+func (f *fakeServer) churn(seconds int) {
 	for i := range seconds {
 		name := fmt.Sprintf("life-%d", time.Now().Unix())
 		f.addPod("default", name, []string{"cp", "other", "worker", ""}[i%4])
@@ -2316,8 +2382,6 @@ func (f *fakeServer) wantPeace(t *testing.T, args ...string) {
 		t.Errorf("the Count says %s, want %s", got, want)
 	}
 }
-
-const ownCountLabel = "example.com/pods"
 
 func TestLabelsEqualTheTruthWhateverAWriteMeets(t *testing.T) {
 	type prey struct { // that which meets the fault
@@ -2547,6 +2611,103 @@ func TestForbiddenIsSaidOnceInAWhileAndRecovers(t *testing.T) {
 			wantLabel(t, f, fmt.Sprintf("cp-%d", i), podCountLabel, "0")
 		}
 	})
+}
+
+func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
+	isNoWatch := func(s seen) bool { return !s.Query.Has("watch") }
+	for name, happens := range map[string]func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)){
+		"killed for 30 s": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
+			p.net.kill()
+			pause(30 * time.Second)
+			p.net.down.Store(false)
+		},
+		"killed for 30 s, and its history is compacted": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
+			p.net.kill()
+			pause(30 * time.Second)
+			f.compact()
+			p.net.down.Store(false)
+		},
+		"killed for ten minutes": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
+			p.net.kill()
+			pause(10 * time.Minute)
+			p.net.down.Store(false)
+		},
+		"in a crash loop, its history gone each time": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
+			for range 20 {
+				p.net.kill()
+				pause(5 * time.Second)
+				f.compact()
+				p.net.down.Store(false)
+				pause(time.Second)
+			}
+		},
+		"without its etcd": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
+			f.inject(t, statusFault(t, isNoWatch, 12, 500, "", nil))
+			pause(15 * time.Second)
+			f.endWatches(true)
+			f.inject(t, statusFault(t, func(seen) bool { return true }, 12, 429, "TooManyRequests", nil, "Retry-After", "1")) // "storage is (re)initializing"
+			pause(time.Minute)
+		},
+		"its etcd restored from an older snapshot": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
+			restore := f.snapshot()
+			pause(22 * time.Second)
+			p.net.kill()
+			restore()
+			p.net.down.Store(false)
+			pause(2 * silence) // of a version that is not there yet, the server says nothing at all
+		},
+		"its etcd restored from an older snapshot, whose versions soon come again": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
+			restore := f.snapshot()
+			pause(3 * time.Second)
+			p.net.kill()
+			restore()
+			pause(15 * time.Second)
+			p.net.down.Store(false)
+			pause(relistEvery * 11 / 10) // other changes under the versions that were seen: only a list can tell
+		},
+		"its etcd restored from an older snapshot, as is told to do: with higher versions": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
+			restore := f.snapshot()
+			pause(3 * time.Second)
+			p.net.kill()
+			restore()
+			f.mu.Lock()
+			f.version += 1000000
+			f.forgotten = f.version
+			f.mu.Unlock()
+			p.net.down.Store(false)
+		},
+		"one of two behind": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
+			catchUp := f.fallBehind(0)
+			pause(30 * time.Second)
+			catchUp()
+		},
+		"one of two behind what was seen of the other": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
+			catchUp := f.fallBehind(20)
+			pause(25 * time.Second)
+			if f.label("cp", podCountLabel) == strconv.Itoa(len(f.all("pods"))) {
+				t.Error("it was not behind")
+			}
+			catchUp()
+		},
+		"one of two behind for ten minutes": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
+			catchUp := f.fallBehind(20)
+			pause(10 * time.Minute)
+			catchUp()
+		},
+		"one of two behind, and then killed": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
+			catchUp := f.fallBehind(20)
+			pause(30 * time.Second)
+			p.net.kill()
+			catchUp()
+			p.net.down.Store(false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakeServer) {
+				f.survive(t, func(p *program) { happens(t, f, p, func(d time.Duration) { sleep(t.Context(), d) }) })
+			})
+		})
+	}
 }
 
 func TestWritesAreLimitedByQPS(t *testing.T) {
