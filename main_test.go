@@ -6718,6 +6718,7 @@ func TestCertificatesThatChangeAreUsedByTheNextRequestWhileWatchesGoOn(t *testin
 			t.Errorf("written by %s, watched by %s", last(isWrite), last(isWatch("pods")))
 		}
 		wantNumber(t, "lists of pods", len(f.asked(isList("pods"))), 1)
+		wantPeace(t, f, "-interval", "1s")
 	})
 }
 
@@ -6826,6 +6827,90 @@ func TestExecCredentialIsKeptUntilItExpiresOrIsRefused(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestLabelsEqualTheTruthWhateverBecomesOfCredentials(t *testing.T) {
+	token := "tokenFile: token"
+	for name, c := range map[string]struct {
+		from    string // in the kubeconfig; "" is an exec program
+		happens func(f *fakeServer, write func(token string), pause func(seconds int))
+	}{
+		"a token is renewed in time": {token, func(f *fakeServer, write func(string), pause func(int)) {
+			f.allow("one", "two")
+			write("two")
+			pause(61)
+			f.allow("two")
+			f.endWatches(true)
+		}},
+		"a token is refused before there is another": {token, func(f *fakeServer, write func(string), pause func(int)) {
+			f.allow("two")
+			f.endWatches(true)
+			pause(45)
+			write("two")
+		}},
+		"a token's file is empty, then gone": {token, func(f *fakeServer, write func(string), pause func(int)) {
+			write("")
+			pause(61)
+			f.allow("two")
+			f.endWatches(true)
+			write("-")
+			pause(30)
+			write("two")
+		}},
+		"a token's file has a wrong one first": {token, func(f *fakeServer, write func(string), pause func(int)) {
+			f.allow("two")
+			write("stranger")
+			f.endWatches(true)
+			pause(30)
+			write("two")
+		}},
+		"nobody is known to the server for a while": {token, func(f *fakeServer, write func(string), pause func(int)) {
+			f.allow()
+			f.endWatches(true)
+			pause(45)
+			f.allow("one")
+		}},
+		"a program's token is refused": {"", func(f *fakeServer, write func(string), pause func(int)) {
+			write("two")
+			f.allow("two")
+		}},
+		"a program fails just when it is needed": {"", func(f *fakeServer, write func(string), pause func(int)) {
+			write("exit 1")
+			f.allow("two")
+			f.endWatches(true)
+			pause(30)
+			write("two")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write := func(token string) {
+				switch {
+				case token == "-":
+					os.Remove(filepath.Join(dir, "token"))
+				case strings.HasPrefix(token, "exit"):
+					writeFiles(t, dir, map[string]string{"answer": token})
+				default:
+					writeFiles(t, dir, map[string]string{"token": token, "answer": credentialText("v1", object{"token": token})})
+				}
+			}
+			from := c.from
+			if from == "" {
+				from = execConfig(t, dir, "v1", ", interactiveMode: Never")
+			}
+			writeFiles(t, dir, map[string]string{"config": kubeconfigFor("http://127.0.0.1:1", nil, from)})
+			simulate(t, func(t *testing.T, f *fakeServer) {
+				write("one")
+				f.allow("one")
+				f.survive(t, func(*program) {
+					c.happens(f, write, func(seconds int) { sleep(t.Context(), time.Duration(seconds)*time.Second) })
+				}, "-kubeconfig", filepath.Join(dir, "config"))
+				if f.tokens["two"] && len(f.asked(func(s seen) bool { return s.User == "two" })) == 0 {
+					t.Error("the new token was not used")
+				}
+			})
+		})
+	}
 }
 
 func TestExecProgramMayGiveAClientCertificate(t *testing.T) {
