@@ -587,6 +587,22 @@ func (f *fakeServer) inject(t testing.TB, ft fault) {
 	})
 }
 
+// keep makes a fault happen to all requests that match, until it is lifted; then the test fails if there were none.
+func (f *fakeServer) keep(t testing.TB, ft fault) (lift func()) {
+	ft.times = 1 << 30
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = append(f.faults, &ft)
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if ft.times == 1<<30 {
+			t.Errorf("no request has met %+v", ft)
+		}
+		ft.times = 0
+	}
+}
+
 // asked returns the requests so far that match.
 func (f *fakeServer) asked(match func(seen) bool) (found []seen) {
 	f.mu.Lock()
@@ -2216,6 +2232,68 @@ func TestPodEventsOffLeavesThePodsOut(t *testing.T) {
 			pass(20 * time.Second)
 			wantNumber(t, "events on pods with "+setting, len(eventsOf(f, "PodCounted")), want)
 			wantNumber(t, "events on nodes with "+setting, len(eventsOf(f, "PodCountChanged")), 2)
+		})
+	}
+}
+
+func TestLabelsDoNotSufferWhateverEventsMeetAndEachEventIsPostedOrCountedAsDropped(t *testing.T) {
+	isEvent := func(s seen) bool { return strings.Contains(s.Path, "/events") }
+	refused := func(code int, reason string, details any, header ...string) fault {
+		return statusFault(t, isEvent, 0, code, reason, details, header...)
+	}
+	for name, ft := range map[string]fault{
+		"their namespace is being deleted": refused(403, "Forbidden", object{"causes": []any{object{"reason": "NamespaceTerminating", "field": "metadata.namespace"}}}),
+		"their namespace is gone":          refused(404, "NotFound", nil),
+		"a quota":                          refused(403, "Forbidden", nil),
+		"a limit, with Retry-After":        refused(429, "TooManyRequests", nil, "Retry-After", "1"),
+		"a limit, in plain text":           {status: 429, body: "slow down", header: map[string]string{"Content-Type": "text/plain"}},
+		"a server that refuses all":        refused(500, "InternalError", nil),
+		"a server that breaks":             {drop: true},
+		"a server that does not answer":    {stall: true},
+		"a webhook that takes 20 s":        {delay: 20 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakeServer) {
+				f.addNode("cp", controlPlane)
+				f.addNode("other", controlPlane)
+				f.addNode("worker")
+				p := f.start(t, "-node-label", ownPodsLabel, "-v", "2")
+				synctest.Wait()
+				goroutines := runtime.NumGoroutine()
+				ft.match = to(isEvent)
+				lift := f.keep(t, ft)
+				f.addPods(1500)
+				synctest.Wait()
+				if n := runtime.NumGoroutine() - goroutines; n > 10 {
+					t.Errorf("%d goroutines more with 1,500 events to post", n)
+				}
+				f.churn(60)
+				for path, writes := range map[string]int{"/api/v1/nodes/cp": 7, "/api/v1/nodes/other": 7, "/api/v1/nodes/worker": 7} {
+					wantNumber(t, "writes to "+path+" in a minute", len(f.asked(func(s seen) bool { return isWrite(s) && s.Path == path })), writes)
+				}
+				lift()
+				wantPeace(t, f, "-node-label", ownPodsLabel)
+				pass(2 * time.Minute)
+				p.stop()
+
+				begun := 1500 + 60 // on pods, and on labels:
+				for _, s := range f.asked(isWriteOf("nodes")) {
+					var patch struct {
+						Metadata struct{ Labels map[string]any }
+					}
+					json.Unmarshal([]byte(s.Body), &patch)
+					begun += len(patch.Metadata.Labels)
+				}
+				posted, dropped := 0, 0
+				for _, e := range f.all("events") {
+					posted += int(e["count"].(float64))
+				}
+				fmt.Sscan(regexp.MustCompile(`events_dropped=(\d+)`).FindStringSubmatch(p.log.String())[1], &dropped)
+				wantNumber(t, fmt.Sprintf("events posted (%d) or dropped (%d)", posted, dropped), posted+dropped, begun)
+				if posted < 400 || dropped < 400 {
+					t.Errorf("%d events were posted, %d dropped: those that waited were to be posted, those for whom there was no room dropped", posted, dropped)
+				}
+			})
 		})
 	}
 }
