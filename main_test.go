@@ -1831,8 +1831,13 @@ func wantPeace(t *testing.T, f *fakeServer, args ...string) {
 	pass(time.Minute + o.interval + time.Duration(float64(len(f.all("nodes")))/o.qps*float64(time.Second)))
 	counted := (&fakeRequest{kind: fakeKinds[0], key: Key{Namespace: o.namespace}, q: url.Values{"labelSelector": {o.podSelector}, "fieldSelector": {o.fieldSelector}}}).matcher()
 	pods := slices.DeleteFunc(f.all("pods"), func(pod object) bool { return !counted(pod) })
+	own := map[string]int{} // by node
+	for _, pod := range pods {
+		spec, _ := pod["spec"].(object)
+		own[str(spec, "nodeName")]++
+	}
 	for _, node := range f.all("nodes") {
-		name, total, own, labels := keyOf(node).Name, "-", 0, map[string]string{}
+		name, total, labels := keyOf(node).Name, "-", map[string]string{}
 		for k, v := range metaOf(node)["labels"].(object) {
 			labels[k] = v.(string)
 		}
@@ -1840,13 +1845,8 @@ func wantPeace(t *testing.T, f *fakeServer, args ...string) {
 			total = strconv.Itoa(len(pods))
 		}
 		wantLabel(t, f, name, o.totalLabel, total)
-		for _, pod := range pods {
-			if spec, _ := pod["spec"].(object); str(spec, "nodeName") == name {
-				own++
-			}
-		}
 		if o.nodeLabel != "" {
-			wantLabel(t, f, name, o.nodeLabel, strconv.Itoa(own))
+			wantLabel(t, f, name, o.nodeLabel, strconv.Itoa(own[name]))
 		}
 	}
 	peace := time.Now()
