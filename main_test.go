@@ -2803,6 +2803,63 @@ func TestWritesAreLimitedByQPS(t *testing.T) {
 	})
 }
 
+func TestThousandEventsASecondForAMinuteCostAWriteAnInterval(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		nodes := []string{"cp", "w1", "w2", "w3"}
+		for _, name := range nodes {
+			f.addNode(name)
+		}
+		f.setLabel("cp", controlPlane, "")
+		f.start(t, "-node-label", ownPodsLabel, "-v", "0")
+		synctest.Wait()
+		first := f.version
+		for i := range 60_000 / 40 {
+			for j := range 10 { // each comes, changes, and goes, which is two changes
+				name := fmt.Sprintf("p-%d-%d", i, j)
+				f.addPod("default", name, "")
+				f.addPod("default", name, nodes[rand.IntN(4)])
+				if i%50 < 40 {
+					f.remove("pods", Key{"default", name})
+				}
+			}
+			pass(40 * time.Millisecond)
+		}
+		if n := f.version - first; n < 50_000 {
+			t.Errorf("there were %d events", n)
+		}
+		for _, name := range nodes {
+			writes := len(f.asked(func(s seen) bool { return isWriteOf("nodes")(s) && strings.HasSuffix(s.Path, "/"+name) }))
+			wantNumber(t, "writes to "+name, writes, 7)
+		}
+		pass(11 * time.Second) // no need of more
+		wantLabel(t, f, "cp", podCountLabel, strconv.Itoa(len(f.all("pods"))))
+		wantPeace(t, f, "-node-label", ownPodsLabel)
+		wantNumber(t, "lists of pods", len(f.asked(isList("pods"))), 1)
+	})
+}
+
+func TestFiveThousandNodesThatAllChangeAtOnceAreRightWithinTheBound(t *testing.T) {
+	const nodes, qps = 5000, 1000
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		args := []string{"-node-label", ownPodsLabel, "-total-nodes", "", "-qps", strconv.Itoa(qps), "-pod-events", "off", "-v", "0"}
+		for i := range nodes {
+			f.addNode(fmt.Sprintf("n%d", i))
+		}
+		f.start(t, args...)
+		pass(15 * time.Second)
+		before := len(f.asked(isWriteOf("nodes")))
+		wantNumber(t, "writes at the start", before, nodes)
+		for i := range nodes {
+			f.addPod("default", fmt.Sprintf("p%d", i), fmt.Sprintf("n%d", i))
+		}
+		wantPeace(t, f, args...)
+		writes := f.asked(isWriteOf("nodes"))[before:]
+		if len(writes) < nodes || len(writes) > 2*nodes {
+			t.Errorf("%d writes to %d nodes", len(writes), nodes)
+		}
+	})
+}
+
 func TestStopFinishesTheWriteInHandAndSendsTheEventsThatWait(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
@@ -3083,6 +3140,7 @@ func TestControllerThatPanicsTakesNobodyDownAndIsTriedAgain(t *testing.T) {
 		wantText(t, p.log.String(), "level=ERROR msg=\"a controller panics\" controller=broken")
 		wantText(t, p.log.String(), "main_test.go")
 		wantText(t, p.log.String(), `msg="cannot reconcile" controller=broken`)
+		wantPeace(t, f)
 	})
 }
 
