@@ -206,6 +206,7 @@ type fakeServer struct {
 
 // lag is of an API server whose cache has stopped at a version, until it catches up.
 type lag struct {
+	match   func(seen) bool // which watches come to it
 	version int
 	over    chan struct{}
 }
@@ -556,11 +557,12 @@ func (f *fakeServer) snapshot() (restore func()) {
 	}
 }
 
-// fallBehind makes the watches from now on, each broken once for that, come to an API server that has not heard of the
-// last changes, nor hears of one until it catches up. Its lists are no older than another's: without a version it asks etcd.
-func (f *fakeServer) fallBehind(changes int) (catchUp func()) {
+// fallBehind makes the watches that match, all of which are broken once for that, come to an API server that has not heard
+// of the last changes, nor hears of one until it catches up. Its lists are no older than another's: without a version it
+// asks etcd.
+func (f *fakeServer) fallBehind(changes int, match func(seen) bool) (catchUp func()) {
 	f.mu.Lock()
-	f.behind = &lag{f.version - changes, make(chan struct{})}
+	f.behind = &lag{match, f.version - changes, make(chan struct{})}
 	over := f.behind.over
 	f.mu.Unlock()
 	f.endWatches(true)
@@ -1147,7 +1149,7 @@ func (f *fakeServer) watch(r *fakeRequest) {
 		i, _ := slices.BinarySearchFunc(f.history, from+1, func(e historyEntry, v int) int { return e.version - v })
 		news, now, forgotten, grew := f.history[i:], f.version, f.forgotten, f.grew
 		gone := r.kind.resource == "counts" && f.crd != crd
-		if behind != nil && behind == f.behind {
+		if behind != nil && behind == f.behind && behind.match(seen{Path: r.URL.Path, Host: r.Host}) {
 			now, over = min(now, behind.version), behind.over
 			news = slices.DeleteFunc(slices.Clone(news), func(e historyEntry) bool { return e.version > now })
 		}
@@ -2755,12 +2757,12 @@ func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
 			p.net.down.Store(false)
 		},
 		"one of two behind": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
-			catchUp := f.fallBehind(0)
+			catchUp := f.fallBehind(0, func(seen) bool { return true })
 			pause(30 * time.Second)
 			catchUp()
 		},
 		"one of two behind what was seen of the other": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
-			catchUp := f.fallBehind(20)
+			catchUp := f.fallBehind(20, func(seen) bool { return true })
 			pause(25 * time.Second)
 			if f.label("cp", podCountLabel) == strconv.Itoa(len(f.all("pods"))) {
 				t.Error("it was not behind")
@@ -2768,12 +2770,12 @@ func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
 			catchUp()
 		},
 		"one of two behind for ten minutes": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
-			catchUp := f.fallBehind(20)
+			catchUp := f.fallBehind(20, func(seen) bool { return true })
 			pause(10 * time.Minute)
 			catchUp()
 		},
 		"one of two behind, and then killed": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
-			catchUp := f.fallBehind(20)
+			catchUp := f.fallBehind(20, func(seen) bool { return true })
 			pause(30 * time.Second)
 			p.net.kill()
 			catchUp()
@@ -2908,6 +2910,93 @@ func TestStopAtAnyTimeIsClean(t *testing.T) {
 				if err := p.stop(); err != nil || time.Since(start) != 0 {
 					t.Errorf("stopped with %v after %v", err, time.Since(start))
 				}
+			})
+		})
+	}
+}
+
+func TestStopAtAnyStageIsPromptBeginsNothingMoreAndLeavesAllToTheNext(t *testing.T) {
+	lists := func(s seen) bool { return isList("pods")(s) || isList("nodes")(s) }
+	for name, c := range map[string]struct {
+		faults []fault
+		at     time.Duration
+		takes  time.Duration
+		args   string
+	}{
+		"with no server":                    {faults: []fault{{match: to(lists), drop: true}}, at: 20 * time.Second},
+		"before the first list":             {faults: []fault{{match: to(lists), stall: true}}},
+		"in the first list":                 {faults: []fault{{match: to(lists), hang: 40}}},
+		"in one of the first lists":         {faults: []fault{{match: to(isList("nodes")), hang: 40}}},
+		"in the backoff of a list":          {faults: []fault{statusFault(t, lists, 0, 500, "InternalError", nil)}, at: 20 * time.Second},
+		"at rest":                           {at: 20 * time.Second},
+		"in the backoff of a watch":         {faults: []fault{statusFault(t, isWatch("pods"), 0, 500, "InternalError", nil)}, at: 20 * time.Second},
+		"in a write":                        {faults: []fault{{match: to(isWrite), delay: 3 * time.Second}}, takes: 3 * time.Second},
+		"in a write that is not answered":   {faults: []fault{{match: to(isWrite), stall: true}}, takes: finishTime},
+		"in the backoff of a write":         {faults: []fault{statusFault(t, isWrite, 0, 500, "InternalError", nil)}, at: 20 * time.Second},
+		"in the wait that a write was told": {faults: []fault{statusFault(t, isWrite, 0, 429, "TooManyRequests", nil, "Retry-After", "30")}, at: 20 * time.Second},
+		"between two writes of a node":      {at: 1500 * time.Millisecond},
+		"in an event":                       {faults: []fault{{match: to(func(s seen) bool { return strings.Contains(s.Path, "/events") }), stall: true}}, at: time.Second, takes: eventsTime},
+		"standing by":                       {at: 20 * time.Second, args: "-leader-elect"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakeServer) {
+				f.addNode("cp", controlPlane)
+				f.addPods(2)
+				if c.args != "" {
+					f.start(t, c.args)
+					pass(time.Second)
+				}
+				lift := func() {}
+				for _, ft := range c.faults {
+					lift = f.keep(t, ft)
+				}
+				p := f.start(t, strings.Fields(c.args)...)
+				pass(c.at)
+				f.addPods(3) // more to write
+				synctest.Wait()
+				begun := func(s seen) bool { return !strings.Contains(s.Path, "/events") && s.Method+s.Path != "PUT"+leasePath }
+				before, stopped := len(f.asked(begun)), time.Now()
+				if err := p.stop(); err != nil || time.Since(stopped) > c.takes {
+					t.Errorf("stopped with %v after %v", err, time.Since(stopped))
+				}
+				for _, s := range f.asked(begun)[before:] {
+					t.Errorf("begun after the stop: %s", s)
+				}
+				lift()
+				f.addPods(4)
+				f.start(t)
+				wantPeace(t, f)
+			})
+		})
+	}
+}
+
+func TestNextProcessMakesRightWhatAKilledOneLeftHalfDone(t *testing.T) {
+	byA := func(match func(seen) bool) func(*http.Request) bool {
+		return func(r *http.Request) bool { return r.Host == "a:1" && to(match)(r) }
+	}
+	for name, c := range map[string]struct {
+		fault  fault // in it the process is killed
+		writes int   // that are left to the next
+	}{
+		"before its patch arrived":                   {fault{match: byA(isWriteOf("nodes")), drop: true}, 1},
+		"between its patch and the answer":           {fault{match: byA(isWriteOf("nodes")), after: true}, 0},
+		"between its patch and the event":            {fault{match: byA(func(s seen) bool { return strings.HasSuffix(s.Path, "/events") }), drop: true}, 0},
+		"between the event's arrival and its answer": {fault{match: byA(func(s seen) bool { return strings.HasSuffix(s.Path, "/events") }), after: true}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakeServer) {
+				f.addNode("cp", controlPlane)
+				f.addPods(2)
+				c.fault.met = make(chan struct{})
+				f.inject(t, c.fault)
+				a := f.start(t, "-master", "http://a:1")
+				<-c.fault.met
+				f.cutOff("a:1", true)
+				a.stop()
+				f.start(t, "-master", "http://b:1")
+				wantPeace(t, f)
+				wantNumber(t, "writes by the next", len(f.asked(func(s seen) bool { return s.Host == "b:1" && isWriteOf("nodes")(s) })), c.writes)
 			})
 		})
 	}
