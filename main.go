@@ -583,10 +583,13 @@ func (p *podCount) podChanged(d Delta[*Pod]) (keys []Key) {
 }
 
 func (p *podCount) nodeChanged(d Delta[*Node]) []Key {
-	if d.New == nil || d.New == d.Old {
-		return nil
+	switch {
+	case d.Old == nil:
+		return []Key{d.Key()}
+	case d.New != nil && d.New != d.Old: // by another podcount perhaps, that has heard of a pod of which we are about to hear
+		p.queue.AddAfter(d.Key(), min(p.interval, time.Second))
 	}
-	return []Key{d.Key()}
+	return nil
 }
 
 // reconcile makes one node's labels right, or passes the total's change on to the nodes that show it.
@@ -703,12 +706,16 @@ func (s *countControl) podChanged(d Delta[*Pod]) (keys []Key) {
 }
 
 func (s *countControl) countChanged(d Delta[*Count]) []Key {
-	if d.New != nil {
-		return []Key{d.Key()}
+	switch {
+	case d.New == nil:
+		s.said.Delete(d.Old.UID())
+		s.log.Info("a Count is gone", "count", d.Key())
+		return nil
+	case d.Old != nil && d.New.Status != d.Old.Status: // as with a node's labels, but that nothing else keeps two from a race
+		s.queue.AddAfter(d.Key(), s.interval)
+		return nil
 	}
-	s.said.Delete(d.Old.UID())
-	s.log.Info("a Count is gone", "count", d.Key())
-	return nil
+	return []Key{d.Key()}
 }
 
 // countPlan is what is to be done about a Count.

@@ -1976,7 +1976,7 @@ func TestNodeThatStopsMatchingLosesTheLabelAndOneThatBeginsGetsIt(t *testing.T) 
 		pass(10 * time.Second)
 		f.setLabel("a", controlPlane, nil)
 		f.setLabel("b", controlPlane, "")
-		synctest.Wait()
+		pass(time.Second)
 		wantLabel(t, f, "a", podCountLabel, "-")
 		wantLabel(t, f, "b", podCountLabel, "2")
 	})
@@ -2001,7 +2001,7 @@ func TestAnotherWritersLabelIsPutRight(t *testing.T) {
 		for _, v := range []any{"99", nil} {
 			pass(15 * time.Second)
 			f.setLabel("cp", podCountLabel, v)
-			synctest.Wait()
+			pass(time.Second)
 			wantLabel(t, f, "cp", podCountLabel, "2")
 		}
 	})
@@ -3002,6 +3002,43 @@ func TestNextProcessMakesRightWhatAKilledOneLeftHalfDone(t *testing.T) {
 	}
 }
 
+// Each hears of its own pods' watch and of the other's write, in whatever order.
+func TestTwoWithoutAnElectionAgreeAndDoNotFight(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.install(&fakeCRD{status: true})
+		f.addNode("cp", controlPlane)
+		f.addCount("web", `{"name":"web","count":18}`)
+		f.start(t, "-master", "http://a:1")
+		f.start(t, "-master", "http://b:1")
+		changes, more := 1, 0 // the label is news at the start, as is the status
+		wantFew := func(when string) {
+			t.Helper()
+			for _, host := range []string{"a:1", "b:1"} {
+				for _, what := range []string{"nodes", "counts"} {
+					if n := len(f.asked(func(s seen) bool { return s.Host == host && isWriteOf(what)(s) })); n > changes+more {
+						t.Errorf("%s: %s wrote to %s %d times, of %d changes", when, host, what, n, changes)
+					}
+				}
+			}
+		}
+		for range 16 { // slowly enough that each change is told
+			pass(20 * time.Second)
+			f.addPod("default", fmt.Sprint("p", changes), "")
+			changes++
+		}
+		pass(10 * time.Second)
+		wantFew("as both see the same")
+		catchUp := f.fallBehind(0, func(s seen) bool { return s.Host == "b:1" && strings.HasSuffix(s.Path, "/pods") })
+		f.addPod("default", "one", "")
+		f.addPod("default", "two", "")
+		pass(30 * time.Second)
+		catchUp()
+		f.wantPeace(t)
+		changes, more = changes+1, 5 // one an interval
+		wantFew("as one does not hear of pods for a while")
+	})
+}
+
 func TestWriteThatFailsAfterAStopIsSaid(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
@@ -3612,7 +3649,7 @@ func TestStatusOfACountThatFailedOrWasChangedByAnotherIsWrittenAgain(t *testing.
 		wantText(t, f.count("other"), "true 0 1")
 		wantText(t, p.log.String(), `msg="cannot reconcile" controller=count key=default/`)
 		f.putJSON("counts", `{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":0},"status":{"healthy":false,"count":7}}`)
-		synctest.Wait()
+		pass(10 * time.Second)
 		wantText(t, f.count("web"), "true 0 1")
 		wantText(t, countEvents(f), "Synced Count synced successfully (1)")
 		f.inject(t, fault{match: isStatusWrite, drop: true})  // did not arrive
