@@ -6266,6 +6266,43 @@ func TestEventThatWasRefusedIsDroppedAndOneThatDidNotArriveIsSentAgain(t *testin
 	}
 }
 
+func TestEventsKeepNamesOfTheirOwnWhenTheClockIsSetBack(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		r, end := f.recording(t)
+		r.stamp = time.Now().Add(time.Hour).UnixNano() // of the last event, an hour before that was an hour ago
+		for i := range 20 {
+			r.Event(somePod(1), "Normal", "Back", strconv.Itoa(i))
+		}
+		end()
+		wantNumber(t, "events", len(eventsOf(f, "Back")), 20)
+	})
+}
+
+// A time that went through UTC, a text or a number, has lost its monotonic reading: whoever compares it goes wrong when the
+// clock is set. So this is all that may be done with one: where it is told to others, and where they have told theirs.
+func TestNoWaitAndNoDeadlineDependsOnTheWallClock(t *testing.T) {
+	wall := regexp.MustCompile(`\.(UTC|Local|In|Truncate|AddDate|UnmarshalText)\(|\.Round\(0\)|time\.(Unix\w*|Date|Parse)\(|\.Unix\w*\(|NotAfter|ExpirationTimestamp`)
+	may := []string{
+		`AcquireTime, now.UTC().Format(`,                // what a Lease says; nobody compares it
+		`time.Now().UTC().Format(time.RFC3339)}`,        // what an Event says
+		`r.stamp = max(time.Now().UnixNano(), r.stamp`,  // its name: never the same again, whatever the clock
+		`pair.Leaf.NotAfter`,                            // a certificate's end, which is only told
+		`ExpirationTimestamp                         *`, // a credential's: one that is taken for good too long
+		`Now().Before(*e.got.ExpirationTimestamp)`,      // is refused, and that renews it, too
+	}
+	for _, file := range []string{"main.go", "watch.go", "cache.go", "queue.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if wall.MatchString(line) && !slices.ContainsFunc(may, func(known string) bool { return strings.Contains(line, known) }) {
+				t.Errorf("%s:%d: does this compare times of the wall clock? %s", file, i+1, strings.TrimSpace(line))
+			}
+		}
+	}
+}
+
 func TestEventNamesFit(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		r, end := f.recording(t)
