@@ -2805,6 +2805,173 @@ func TestWritesAreLimitedByQPS(t *testing.T) {
 	})
 }
 
+// An hour, and what goes with it: each request is accounted for. Drawn by lot are how long a watch lasts, when the hourly
+// list is due, and when discovery is asked again.
+func TestIdleHourIsExactlyTheExpectedRequests(t *testing.T) {
+	for _, args := range [][]string{nil, {"-leader-elect"}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakeServer) {
+				f.install(&fakeCRD{status: true})
+				f.addNode("cp", controlPlane)
+				f.addPods(2)
+				f.addCount("web", `{"name":"web","count":2}`)
+				start := time.Now()
+				f.start(t, args...)
+				type change struct {
+					at      time.Time
+					version int
+				}
+				var changes []change                                                                           // of what podcount does not look at: so that bookmarks have something to tell
+				for pass(500 * time.Millisecond); time.Since(start) < 70*time.Minute; pass(30 * time.Second) { // when no watch ends
+					f.put("namespaces", object{"metadata": object{"name": "default"}})
+					changes = append(changes, change{time.Now(), f.version})
+				}
+				sent := map[string][]seen{}
+				for _, s := range f.asked(func(seen) bool { return true }) {
+					what := s.Method + " " + s.Path
+					sent[what] = append(sent[what], s)
+				}
+				// take removes the requests of one kind, and fails the test if one is not from to to after the one before.
+				take := func(what, query string, from, to time.Duration) (all []seen) {
+					all = sent[what]
+					delete(sent, what)
+					for i, s := range all {
+						if got := s.Query.Encode(); got != query {
+							t.Errorf("%s with %q, want %q", what, got, query)
+						}
+						if i > 0 && (s.At.Sub(all[i-1].At) < from || s.At.Sub(all[i-1].At) > to) {
+							t.Errorf("%s %v after the one before, want %v to %v", what, s.At.Sub(all[i-1].At), from, to)
+						}
+					}
+					if len(all) == 0 || all[0].At.Sub(start) > time.Second || time.Since(all[len(all)-1].At) > to {
+						t.Errorf("%s: %d of them, not from beginning to end", what, len(all))
+					}
+					return all
+				}
+				take("GET /apis/demo.mark8s.io/v1", "", discoverEvery*4/5, discoverEvery*6/5)
+				leased := 0
+				if args != nil {
+					wantNumber(t, "looks at the lease", len(take("GET "+leasePath, "", 0, 2*time.Hour)), 1)
+					leased = len(take("PUT "+leasePath, "fieldManager=podcount", 2*time.Second, 2*time.Second))
+				}
+				// versionAt is the newest at a time, but for renewals of the lease: up to 16 behind it. And when one comes in the very
+				// moment in which a watch ends, the server says no more, and what counts is the bookmark up to a minute before.
+				versionAt := func(at time.Time) (v int) {
+					v = changes[0].version - 1
+					for _, c := range changes {
+						if !c.at.After(at) {
+							v = c.version
+						}
+					}
+					return v
+				}
+				for what, path := range map[string]string{"pods": "/api/v1/pods", "nodes": "/api/v1/nodes", "counts": "/apis/demo.mark8s.io/v1/counts"} {
+					all := sent["GET "+path]
+					delete(sent, "GET "+path)
+					if len(all) < 9 || isWatch(what)(all[0]) {
+						t.Fatalf("%d requests for %s, the first %s", len(all), what, all[0])
+					}
+					listed, lists, ends := all[0].At, 0, all[0].At
+					for _, s := range all {
+						if isList(what)(s) {
+							if got := s.Query.Encode(); got != "" {
+								t.Errorf("a list of %s with %s", what, got)
+							}
+							if since := s.At.Sub(listed); lists > 0 && (since < relistEvery*9/10 || since > relistEvery*11/10) {
+								t.Errorf("%s listed again after %v", what, since)
+							}
+							listed, ends, lists = s.At, s.At, lists+1
+							continue
+						}
+						seconds, _ := strconv.Atoi(s.Query.Get("timeoutSeconds"))
+						version, _ := strconv.Atoi(s.Query.Get("resourceVersion"))
+						if got, want := s.Query.Encode(), fmt.Sprintf("allowWatchBookmarks=true&resourceVersion=%d&timeoutSeconds=%d&watch=1", version, seconds); got != want || seconds < 300 || seconds >= 600 {
+							t.Errorf("a watch of %s with %s", what, got)
+						}
+						if !s.At.Equal(ends) {
+							t.Errorf("a watch of %s at %v, though the one before ended at %v", what, s.At, ends)
+						}
+						if newest := versionAt(s.At); s.At.Sub(start) > time.Minute && (version < newest-32*min(leased, 1) || version > newest+16*min(leased, 1)) {
+							t.Errorf("a watch of %s from version %d, though a bookmark said %d", what, version, newest)
+						}
+						ends = s.At.Add(time.Duration(seconds) * time.Second)
+					}
+					wantNumber(t, "lists of "+what, lists, 2)
+					if ends.Before(time.Now()) {
+						t.Errorf("nobody watches %s", what)
+					}
+				}
+				for what, all := range sent { // the label, the status, and their events: once, at the start
+					rest := regexp.MustCompile(`^PATCH /api/v1/nodes/cp$|^PATCH /apis/demo.mark8s.io/v1/namespaces/default/counts/web/status$|^POST /api/v1/namespaces/default/events$`)
+					if bound := 1 + 2*strings.Count(what, "POST"); !rest.MatchString(what) || len(all) != bound || all[0].At.Sub(start) > 2*time.Second {
+						t.Errorf("%d × %s, at %v", len(all), what, all[0].At)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestServerThatIsDownIsAskedOnceABackoffStep(t *testing.T) {
+	const outage = 10 * time.Minute
+	steps := 1 // at most, in so long: one at once, the others with no jitter at all
+	for at, step := time.Duration(0), reflectorBackoff; at < outage; step = min(2*step, reflectorLimit) {
+		at += step
+		steps++
+	}
+	discoveries := int(outage/(discoverEvery*4/5)) + 1
+	for name, c := range map[string]struct {
+		up, down time.Duration
+		cutOff   bool // it lets connections through and breaks the requests
+	}{
+		"it refuses connections":           {0, outage, false},
+		"it breaks each request":           {0, outage, true},
+		"it is up for 2 s, each 20 s":      {2 * time.Second, 18 * time.Second, false},
+		"it is up for 200 ms, each 5 s":    {200 * time.Millisecond, 5 * time.Second, false},
+		"it breaks, but for 2 s each 20 s": {2 * time.Second, 18 * time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakeServer) {
+				f.install(&fakeCRD{status: true})
+				f.addNode("cp", controlPlane)
+				f.addPods(2)
+				p := f.start(t)
+				pass(5 * time.Minute) // of health
+				dials, asked := int(p.net.dials.Load()), len(f.asked(func(seen) bool { return true }))
+				crashes, begin := 0, time.Now()
+				for time.Since(begin) < outage {
+					if crashes++; c.cutOff {
+						f.cutOff("127.0.0.1:1", true)
+					} else {
+						p.net.kill()
+					}
+					pass(c.down)
+					f.cutOff("127.0.0.1:1", false)
+					p.net.down.Store(false)
+					pass(c.up)
+				}
+				dials, sent := int(p.net.dials.Load())-dials, f.asked(func(seen) bool { return true })[asked:]
+				if most := 3*(steps+crashes) + discoveries; dials > most || len(sent) > most {
+					t.Errorf("%d dials and %d requests, in %d steps and %d crashes: want %d at most", dials, len(sent), steps, crashes, most)
+				}
+				for _, resource := range []string{"pods", "nodes", "counts"} {
+					tries := slices.DeleteFunc(slices.Clone(sent), func(s seen) bool { return !strings.HasSuffix(s.Path, "/"+resource) })
+					if len(tries) > steps+crashes {
+						t.Errorf("%d requests for %s, in %d steps and %d crashes", len(tries), resource, steps, crashes)
+					}
+				}
+				pass(reflectorLimit * 2)
+				for _, resource := range []string{"pods", "nodes", "counts"} {
+					if n := len(f.asked(isList(resource))); n > 1+crashes/3 { // three watches that end at once
+						t.Errorf("%d lists of %s", n, resource)
+					}
+				}
+				wantPeace(t, f)
+			})
+		})
+	}
+}
+
 func TestThousandEventsASecondForAMinuteCostAWriteAnInterval(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		nodes := []string{"cp", "w1", "w2", "w3"}
