@@ -4075,6 +4075,37 @@ func TestOneOfThreeReplicasWritesAndTheOthersKeepTheirCachesWarm(t *testing.T) {
 	})
 }
 
+// As when a machine comes back, or a whole deployment is scaled up.
+func TestTwentyReplicasThatStartTogetherDoNotAskTogether(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.install(&fakeCRD{status: true})
+		f.addNode("cp", controlPlane)
+		start := time.Now()
+		for i := range 20 {
+			f.replica(t, fmt.Sprint("r", i))
+		}
+		pass(2 * time.Second)
+		first := map[string]time.Time{}
+		for _, s := range f.asked(func(seen) bool { return true }) {
+			if first[s.Host].IsZero() {
+				first[s.Host] = s.At
+			}
+		}
+		at := slices.SortedFunc(maps.Values(first), time.Time.Compare)
+		wantNumber(t, "replicas that have begun", len(at), 20)
+		for i, a := range at {
+			if i+10 < len(at) && at[i+10].Sub(a) < 100*time.Millisecond { // would be chance once in 10,000 times
+				t.Errorf("half of them ask within 100 ms: %v", at)
+			}
+		}
+		if at[0].Sub(start) > 500*time.Millisecond || at[19].Sub(start) > time.Second || at[19].Sub(at[0]) < 500*time.Millisecond {
+			t.Errorf("they first ask from %v to %v after the start", at[0].Sub(start), at[19].Sub(start))
+		}
+		wantPeace(t, f, "-interval", "1s")
+		f.oneLeader(t)
+	})
+}
+
 func TestLeaseIsWrittenAsClientGoDoes(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		p := f.replica(t, "a")
