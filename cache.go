@@ -102,6 +102,11 @@ type countFields struct {
 	Status     countStatus
 }
 
+// spec is what its author has asked for.
+func (f countFields) spec() countFields {
+	return countFields{Name: f.Name, Want: f.Want, Invalid: f.Invalid}
+}
+
 // countStatus is a Count's status, each field as JSON writes it, and empty where it is not there.
 type countStatus struct {
 	Healthy            rawJSON `json:"healthy,omitempty"`

@@ -42,7 +42,8 @@ const (
 const (
 	finishTime = 10 * time.Second       // how long what is in hands may go on after a stop,
 	eventsTime = 5 * time.Second        // and then the events that wait
-	startPause = 100 * time.Millisecond // at most, between the starts of two controllers
+	startPause = 100 * time.Millisecond // at most, between the starts of two controllers,
+	startTime  = time.Second            // and of replicas that are started together
 )
 
 func main() {
@@ -298,6 +299,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	var elected sync.WaitGroup
 	resigned, resign := context.WithCancel(sending)
 	if o.leaderElect {
+		sleep(stop, rand.N(startTime))
 		e := newElection(o, client, log, host)
 		client.mayWrite = e.mayWrite
 		elected.Go(func() {
@@ -711,7 +713,7 @@ func (s *countControl) countChanged(d Delta[*Count]) []Key {
 		s.said.Delete(d.Old.UID())
 		s.log.Info("a Count is gone", "count", d.Key())
 		return nil
-	case d.Old != nil && d.New.Status != d.Old.Status: // as with a node's labels, but that nothing else keeps two from a race
+	case d.Old != nil && d.New.Status != d.Old.Status && d.New.spec() == d.Old.spec(): // as with a node's labels, but that nothing else keeps two from a race
 		s.queue.AddAfter(d.Key(), s.interval)
 		return nil
 	}
@@ -781,7 +783,7 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 		s.said.LoadOrStore(p.UID(), p.said) // if the answer is lost, the status will not have been told yet
 		now, err := s.counts.Patch(ctx, p.Count, sub, map[string]any{"status": status})
 		if now == nil || err != nil {
-			return Result{}, err
+			return Result{RequeueAfter: s.interval}, err // if it is not gone after all
 		}
 		s.log.Log(ctx, levelWrite, "status written", "count", key, "healthy", p.status.Healthy, "have", p.status.Count)
 		if s.kept.Store(p.of); now.Status.Healthy != p.status.Healthy || now.Status.Count != p.status.Count || p.of.status && now.Status != p.status {

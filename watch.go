@@ -889,7 +889,9 @@ const (
 	healthy          = 2 * time.Minute // without a failure, after which the backoff begins anew
 	relistEvery      = time.Hour       // guards against a server that has lost an event
 	shortWatch       = time.Second
-	pageLimit        = 2000 // objects a page, once whole lists have failed
+	pageLimit        = 2000             // objects a page, once whole lists have failed
+	listLimit        = 1_000_000        // objects a list may have, six times what Kubernetes is made for,
+	listTime         = 10 * time.Minute // and how long it may take: some servers' lists have no end
 	slowList         = 2 * time.Second
 	discoverEvery    = 10 * time.Second // ± 20 %
 )
@@ -982,10 +984,10 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 	// A list's own 404 does not say that the resource is gone, as a CRD that is new, or whose server has just begun, answers
 	// so for a moment; nor does one answer of discovery.
 	var running sync.WaitGroup
-	stop := func() {}
-	for lacks := 0; ctx.Err() == nil; sleep(ctx, discoverEvery*4/5+rand.N(discoverEvery*2/5)) {
-		here := r.found.Load()
-		news, err := r.discover(ctx)
+	stop, err := func() {}, error(nil)
+	for lacks := 0; ctx.Err() == nil; sleep(ctx, max(retryAfter(err), discoverEvery*4/5+rand.N(discoverEvery*2/5))) {
+		here, news := r.found.Load(), (*presence)(nil)
+		news, err = r.discover(ctx)
 		if news != nil {
 			lacks = 0
 		} else if err == nil {
@@ -1131,6 +1133,8 @@ func (r *Reflector[T]) progress() func(n int) {
 
 // pages reads a list: whole, in one answer, which is half the work for both sides; or in pages.
 func (r *Reflector[T]) pages(ctx context.Context, listing *Listing[T]) (meta ListMeta, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, listTime, fmt.Errorf("the list has not ended after %v", listTime))
+	defer cancel()
 	progress, req := r.progress(), r.request("PartialObjectMetadataList")
 	if r.paged {
 		req.query.Set("limit", strconv.Itoa(pageLimit))
@@ -1142,6 +1146,7 @@ func (r *Reflector[T]) pages(ctx context.Context, listing *Listing[T]) (meta Lis
 		}
 		meta, err = r.decoder.list(body, body.isProtobuf, func(obj T, text []byte) bool {
 			progress(listing.n)
+			refuseIf(listing.n >= listLimit, "the list has more than %d objects: give -namespace or -pod-selector, if they are pods", listLimit)
 			return listing.Add(obj, text)
 		})
 		body.Close()
