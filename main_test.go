@@ -2828,8 +2828,9 @@ func TestIdleHourIsExactlyTheExpectedRequests(t *testing.T) {
 				}
 				var changes []change                                                                           // of what podcount does not look at: so that bookmarks have something to tell
 				for pass(500 * time.Millisecond); time.Since(start) < 70*time.Minute; pass(30 * time.Second) { // when no watch ends
-					f.put("namespaces", object{"metadata": object{"name": "default"}})
-					changes = append(changes, change{time.Now(), f.version})
+					other := f.put("namespaces", object{"metadata": object{"name": "default"}})
+					version, _ := strconv.Atoi(str(metaOf(other), "resourceVersion"))
+					changes = append(changes, change{time.Now(), version})
 				}
 				sent := map[string][]seen{}
 				for _, s := range f.asked(func(seen) bool { return true }) {
