@@ -4109,7 +4109,7 @@ func TestTwentyReplicasThatStartTogetherDoNotAskTogether(t *testing.T) {
 		wantNumber(t, "replicas that have begun", len(at), 20)
 		for i, a := range at {
 			if i+10 < len(at) && at[i+10].Sub(a) < 100*time.Millisecond { // would be chance once in 10,000 times
-				t.Errorf("half of them ask within 100 ms: %v", at)
+				t.Fatalf("half of them ask within 100 ms: %v", at)
 			}
 		}
 		if at[0].Sub(start) > 500*time.Millisecond || at[19].Sub(start) > time.Second || at[19].Sub(at[0]) < 500*time.Millisecond {
