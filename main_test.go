@@ -25,6 +25,7 @@ import (
 	"io"
 	"log"
 	"maps"
+	"math"
 	"math/big"
 	"math/rand/v2"
 	"net"
@@ -42,6 +43,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -180,8 +182,9 @@ func (s seen) String() string { return s.Method + " " + s.Path + "?" + s.Query.E
 
 // fakeServer is an API server. The first may be set before it serves.
 type fakeServer struct {
-	bookmarks time.Duration // how often watches get one
+	bookmarks time.Duration // how often watches get one; 0: never
 	only      string        // if set, the one media type of pods and nodes, as whole objects
+	spy       spy           // if set, hears of what comes and of what is answered
 
 	mu        sync.Mutex      // guards all below
 	tokens    map[string]bool // if any, one is needed, or a client certificate
@@ -202,6 +205,24 @@ type fakeServer struct {
 	crd       *fakeCRD            // nil: there are no Counts
 	away      map[string]bool     // by Host: whose requests break
 	behind    *lag                // watches that begin now come to a server that has fallen behind
+	frames    []*frame            // that watches will get between their events
+}
+
+// spy hears of each request before it is looked at, of each event that a watch is about to tell, of each other answer
+// before it is sent, any of which may be lost on the way, and of each change.
+type spy interface {
+	asked(s seen)
+	told(r *fakeRequest, event string, o object)
+	answered(r *fakeRequest)
+	changed(e historyEntry) // the fake is locked
+}
+
+// frame is something that the next watch of a resource gets as if it had happened.
+type frame struct {
+	resource, event string
+	object          any    // nil: the newest change once more
+	raw             string // this, in place of a frame
+	end             bool   // and then the watch ends
 }
 
 // lag is of an API server whose cache has stopped at a version, until it catches up.
@@ -346,9 +367,32 @@ func str(o object, key string) string {
 
 func keyOf(o object) Key { return Key{str(metaOf(o), "namespace"), str(metaOf(o), "name")} }
 
+// clone copies an object as if it went through JSON.
 func clone(o object) object {
-	var c object
-	data, _ := json.Marshal(o)
+	c, _ := cloned(o).(object)
+	return c
+}
+
+func cloned(v any) (c any) {
+	switch v := v.(type) {
+	case nil, string, bool, float64:
+		return v
+	case int:
+		return float64(v)
+	case []any:
+		list := make([]any, len(v))
+		for i := range v {
+			list[i] = cloned(v[i])
+		}
+		return list
+	case object:
+		o := make(object, len(v))
+		for k := range v {
+			o[k] = cloned(v[k])
+		}
+		return o
+	}
+	data, _ := json.Marshal(v)
 	json.Unmarshal(data, &c)
 	return c
 }
@@ -399,6 +443,9 @@ func (f *fakeServer) recordLocked(e historyEntry) {
 		f.lose--
 	}
 	f.history = append(f.history, e)
+	if f.spy != nil {
+		f.spy.changed(e)
+	}
 	close(f.moved)
 	f.moved = make(chan struct{})
 	f.signalLocked()
@@ -645,11 +692,17 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	user, _ := f.user(r)
 	f.mu.Lock()
-	f.requests = append(f.requests, seen{r.Method, r.URL.Path, r.URL.Query(), string(body), r.Header.Get("Accept"), user, r.ProtoMajor == 2, time.Now(), r.Host})
+	s := seen{r.Method, r.URL.Path, r.URL.Query(), string(body), r.Header.Get("Accept"), user, r.ProtoMajor == 2, time.Now(), r.Host}
+	f.requests = append(f.requests, s)
 	f.signalLocked()
 	if f.away[r.Host] {
 		f.mu.Unlock()
 		panic(http.ErrAbortHandler)
+	}
+	if f.spy != nil {
+		f.mu.Unlock()
+		f.spy.asked(s)
+		f.mu.Lock()
 	}
 	var ft *fault
 	for _, x := range f.faults {
@@ -738,12 +791,19 @@ type fakeRequest struct {
 	view  string // Accept's "as": PartialObjectMetadata, or nothing
 	media string // of the answer
 
-	status bool // it is about the subresource status
+	status bool     // it is about the subresource status
+	items  []object // of a list
+	more   bool     // it is not the last page
 }
 
 func (f *fakeServer) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 	req := &fakeRequest{Request: r, w: w, q: r.URL.Query(), body: body, media: jsonType}
-	defer func() { req.send() }()
+	defer func() {
+		if _, lost := w.(*httptest.ResponseRecorder); f.spy != nil && !lost {
+			f.spy.answered(req)
+		}
+		req.send()
+	}()
 	if _, known := f.user(r); !known {
 		req.fail(401, "Unauthorized", "Unauthorized", nil)
 		return
@@ -1080,6 +1140,7 @@ func (f *fakeServer) list(r *fakeRequest) {
 		}
 		f.pages[meta.Continue] = rest
 	}
+	r.items, r.more = found, meta.Continue != ""
 	items := make([]any, len(found))
 	for i, o := range found {
 		items[i] = r.show(o, true)
@@ -1143,17 +1204,19 @@ func (f *fakeServer) watch(r *fakeRequest) {
 	}
 	end := time.NewTimer(time.Duration(seconds) * time.Second)
 	defer end.Stop()
-	mark := time.NewTicker(f.bookmarks)
+	mark := time.NewTicker(cmp.Or(f.bookmarks, time.Hour*1e4))
 	defer mark.Stop()
 	f.mu.Lock()
 	ended, crd, behind := f.ended, f.crd, f.behind
 	f.mu.Unlock()
+	var newest object // that this watch has told
 	for {
 		var over chan struct{}
 		f.mu.Lock()
 		i, _ := slices.BinarySearchFunc(f.history, from+1, func(e historyEntry, v int) int { return e.version - v })
 		news, now, forgotten, grew := f.history[i:], f.version, f.forgotten, f.grew
 		gone := r.kind.resource == "counts" && f.crd != crd
+		extra := f.takeFrameLocked(r.kind.resource)
 		if behind != nil && behind == f.behind && behind.match(seen{Path: r.URL.Path, Host: r.Host}) {
 			now, over = min(now, behind.version), behind.over
 			news = slices.DeleteFunc(slices.Clone(news), func(e historyEntry) bool { return e.version > now })
@@ -1165,16 +1228,36 @@ func (f *fakeServer) watch(r *fakeRequest) {
 		}
 		for _, e := range news {
 			was, is := e.old != nil && match(e.old), e.obj != nil && match(e.obj)
+			if e.resource != r.kind.resource || e.lost || !was && !is {
+				continue
+			}
+			event, o := "DELETED", e.obj
 			switch {
-			case e.resource != r.kind.resource || e.lost:
 			case was && is:
-				send("MODIFIED", r.show(e.obj, false))
+				event = "MODIFIED"
 			case is:
-				send("ADDED", r.show(e.obj, false))
-			case was: // the previous content, under the new version
-				last := clone(e.old)
-				metaOf(last)["resourceVersion"] = strconv.Itoa(e.version)
-				send("DELETED", r.show(last, false))
+				event = "ADDED"
+			default: // the previous content, under the new version
+				o = clone(e.old)
+				metaOf(o)["resourceVersion"] = strconv.Itoa(e.version)
+			}
+			if newest = o; f.spy != nil {
+				f.spy.told(r, event, o)
+			}
+			send(event, r.show(o, false))
+		}
+		if extra != nil {
+			switch {
+			case extra.raw != "":
+				io.WriteString(r.w, extra.raw)
+				rc.Flush()
+			case extra.object != nil:
+				send(extra.event, extra.object)
+			case newest != nil:
+				send(extra.event, r.show(newest, false))
+			}
+			if extra.end {
+				return
 			}
 		}
 		if from = max(from, now); gone {
@@ -1201,6 +1284,24 @@ func (f *fakeServer) watch(r *fakeRequest) {
 			return
 		}
 	}
+}
+
+// interject gives the next watch of a resource a frame of its own.
+func (f *fakeServer) interject(fr frame) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.frames = append(f.frames, &fr)
+	f.signalLocked()
+}
+
+func (f *fakeServer) takeFrameLocked(resource string) *frame {
+	i := slices.IndexFunc(f.frames, func(fr *frame) bool { return fr.resource == resource })
+	if i < 0 {
+		return nil
+	}
+	fr := f.frames[i]
+	f.frames = slices.Delete(f.frames, i, i+1)
+	return fr
 }
 
 // pb is a protobuf message, being written.
@@ -4217,7 +4318,7 @@ func TestOddLeasesAreTakenAsByClientGo(t *testing.T) {
 				pass(100 * time.Millisecond)
 			}
 			took := time.Since(start)
-			if took > takes || took < takes/4 && takes > time.Second {
+			if took > takes+startTime || took < takes/4 && takes > time.Second {
 				t.Errorf("%s was taken after %v, want %v", text, took, takes)
 			}
 		})
@@ -8272,6 +8373,1182 @@ func TestKubectlWorksAgainstTheFake(t *testing.T) {
 	}
 	watch.Process.Kill()
 	watch.Wait()
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Simulated time: a seed chooses a cluster's life and its faults
+//
+// TestSimulation runs the whole program, one process or several, against the fake, in virtual time. Each seed is two
+// hours of pods, nodes and Counts that come, move and go, while anything that can fail does; a day, where the seed is a
+// multiple of 50. Every request is held against the rules as it comes, and what each process says of its watches
+// against the fake's history. In between, and in the end, all faults stop: then everything must be right within the
+// bound, and quiet. The same seed brings the same life and the same faults; what podcount does with them is up to its
+// own dice and the scheduler's.
+
+// sim is the simulation of one seed. It is the fake's spy.
+type sim struct {
+	*fakeServer
+	t        *testing.T
+	net      *pipeNet
+	dice     *rand.Rand // the seed's: its loop alone draws from them
+	args     []string
+	selects  func(pod object) bool // what the flags select
+	counted  string                // the namespace whose pods are counted, ""
+	interval time.Duration
+	nodes    bool // -node-label is given
+	counts   bool // the controller count runs
+	renew    time.Duration
+	expiry   time.Duration // of the lease; 0: without election
+	faults   []simStep     // that this seed has
+	backup   func()        // restores it
+	began    time.Time
+	running  sync.WaitGroup
+
+	mu       sync.Mutex // guards all below, and all processes; taken behind the fake's
+	story    []string
+	wrong    []string
+	over     bool
+	slots    []*proc          // that run, or will again
+	byHost   map[string]*proc // every one that ever was
+	ever     map[string][]historyEntry
+	newest   int
+	tampered time.Time         // with the lease, by somebody else: for a moment it says nothing
+	holder   string            // the host that got the lease last,
+	heldAt   time.Time         // when it asked
+	identity map[string]string // host by lease holder
+	patience time.Duration     // beyond the usual bound, for what has happened since the last calm
+	killing  bool              // the next process that gets a label's patch answered is killed
+	wroteAt  time.Time
+	stats    simStats
+}
+
+// simStats is what was seen, for the last line.
+type simStats struct {
+	seeds, changes, faults, requests, writes, watches, events, calms int
+	simulated, slowest                                               time.Duration // slowest: the last write after all faults had stopped
+}
+
+// proc is one podcount process, from its start to its end.
+type proc struct {
+	slot    int
+	host    string
+	link    *link
+	stop    context.CancelFunc
+	ending  bool                  // by whatever: another one follows
+	dead    bool                  // killed
+	listed  map[string]bool       // resources of which it got a complete list
+	at      map[string]*int       // version up to which it has heard, by resource; nil: unknown
+	knows   map[string]*knowledge // by resource and key
+	blind   map[string]bool       // resources of which it may know better, or worse, than what it is told
+	patient map[string]time.Time  // not to be asked for before
+	busy    map[string]int        // requests of one sort within this second
+	second  int64
+}
+
+// knowledge is what a process has been told of an object.
+type knowledge struct {
+	object
+	at    time.Time
+	wrote time.Time // its own last write to it
+}
+
+func (s *sim) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sayLocked(format, args...)
+}
+
+func (s *sim) sayLocked(format string, args ...any) {
+	s.story = append(s.story, time.Since(s.began).Truncate(time.Millisecond).String()+" "+fmt.Sprintf(format, args...))
+}
+
+const brokenRule = "BREAKS A RULE"
+
+// breakLocked notes that a rule was broken.
+func (s *sim) breakLocked(p *proc, format string, args ...any) {
+	what := fmt.Sprintf(format, args...)
+	s.sayLocked("%s %s: %s", p.host, brokenRule, what)
+	s.wrong = append(s.wrong, p.host+" "+what)
+}
+
+// tell is the story, its end at least.
+func (s *sim) tell() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	story := s.story
+	if os.Getenv("STORY") != "all" {
+		end := slices.IndexFunc(story, func(line string) bool { return strings.Contains(line, brokenRule) })
+		if end < 0 || end+10 > len(story) {
+			end = len(story) - 10
+		}
+		story = story[max(0, end-150) : end+10]
+	}
+	return fmt.Sprintf("podcount %s\n(%d of %d lines; STORY=all shows all)\n%s", strings.Join(s.args, " "), len(story), len(s.story), strings.Join(story, "\n"))
+}
+
+// ---- The network
+
+// link is one process's way to the server.
+type link struct {
+	net *pipeNet
+
+	mu     sync.Mutex // guards all below
+	gone   bool       // connections are refused,
+	lost   bool       // or never made
+	dead   bool       // for ever
+	wires  map[*wire]bool
+	closed time.Time // when one was closed; then the server may still write to it, for a moment
+}
+
+// wire is one connection. When it is silent, what is sent either way is swallowed.
+type wire struct {
+	net.Conn
+	link           *link
+	silent, closed chan struct{}
+	once, mute     sync.Once
+}
+
+func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	l.mu.Lock()
+	gone, lost := l.gone, l.lost
+	l.mu.Unlock()
+	if lost {
+		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		<-ctx.Done()
+		return nil, &net.OpError{Op: "dial", Net: network, Err: os.ErrDeadlineExceeded}
+	} else if gone {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	}
+	c, err := l.net.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	w := &wire{Conn: c, link: l, silent: make(chan struct{}), closed: make(chan struct{})}
+	l.mu.Lock()
+	l.wires[w] = true
+	l.mu.Unlock()
+	return w, nil
+}
+
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	select {
+	case <-w.silent:
+		<-w.closed
+		return 0, net.ErrClosed
+	default:
+		return n, err
+	}
+}
+
+func (w *wire) Write(p []byte) (int, error) {
+	select {
+	case <-w.silent:
+		return len(p), nil
+	default:
+		return w.Conn.Write(p)
+	}
+}
+
+func (w *wire) Close() error {
+	w.once.Do(func() { close(w.closed) })
+	w.link.mu.Lock()
+	delete(w.link.wires, w)
+	w.link.closed = time.Now()
+	w.link.mu.Unlock()
+	return w.Conn.Close()
+}
+
+// each does something to every connection that there is.
+func (l *link) each(do func(*wire)) {
+	l.mu.Lock()
+	wires := slices.Collect(maps.Keys(l.wires))
+	l.mu.Unlock()
+	for _, w := range wires {
+		do(w)
+	}
+}
+
+func (l *link) cut() { l.each(func(w *wire) { w.Conn.Close() }) }
+
+func (l *link) hush() { l.each(func(w *wire) { w.mute.Do(func() { close(w.silent) }) }) }
+
+// isQuiet reports whether a connection is silent, or was until now.
+func (l *link) isQuiet() (yes bool) {
+	l.mu.Lock()
+	yes = l.closed.Equal(time.Now())
+	l.mu.Unlock()
+	l.each(func(w *wire) {
+		select {
+		case <-w.silent:
+			yes = true
+		default:
+		}
+	})
+	return yes
+}
+
+// trouble does something to the way of a process: what was told in this moment may not have arrived.
+func (s *sim) trouble(p *proc, do func(*link)) {
+	do(p.link)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, known := range p.knows {
+		if !known.at.Before(time.Now()) || !known.wrote.Before(time.Now()) {
+			delete(p.knows, k)
+		}
+	}
+}
+
+// ---- The processes
+
+// launch starts a process in a slot.
+func (s *sim) launch(slot int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return
+	}
+	ctx, stop := context.WithCancel(s.t.Context())
+	p := &proc{slot: slot, host: fmt.Sprintf("r%d-%d:1", slot, len(s.byHost)), stop: stop, link: &link{net: s.net, wires: map[*wire]bool{}}, listed: map[string]bool{}, at: map[string]*int{},
+		knows: map[string]*knowledge{}, blind: map[string]bool{}, patient: map[string]time.Time{}, busy: map[string]int{}}
+	s.slots[slot], s.byHost[p.host] = p, p
+	s.sayLocked("%s starts", p.host)
+	args := append([]string{"-master", "http://" + p.host, "-v", "4"}, s.args...)
+	s.running.Go(func() {
+		err := run(ctx, args, func(string) string { return "" }, io.Discard, &trace{sim: s, p: p}, p.link.dial)
+		p.link.cut()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if p.dead {
+			return
+		}
+		ending := p.ending
+		p.ending = true
+		s.sayLocked("%s ends: %v", p.host, err)
+		if err != nil && (s.expiry == 0 || !strings.Contains(err.Error(), "the lease is lost")) {
+			s.breakLocked(p, "ended with %v", err)
+		}
+		if !ending {
+			s.running.Go(func() { // as a kubelet would
+				<-time.After(2 * time.Second)
+				s.launch(slot)
+			})
+		}
+	})
+}
+
+// end stops the process in a slot, or kills it: then nothing of it reaches the server from now on. Another one follows.
+func (s *sim) end(slot int, kill bool, after time.Duration) {
+	s.mu.Lock()
+	p := s.slots[slot]
+	ending := p.ending
+	p.ending, p.dead = true, kill || p.dead
+	s.mu.Unlock()
+	if ending {
+		return
+	}
+	if kill {
+		s.trouble(p, func(l *link) {
+			l.mu.Lock()
+			l.gone, l.dead = true, true
+			l.mu.Unlock()
+			l.cut()
+		})
+	}
+	p.stop()
+	s.running.Go(func() {
+		<-time.After(after)
+		s.launch(slot)
+	})
+}
+
+// trace reads what a process logs at -v 4, and holds what it heard of its watches against the history. These are the
+// properties that etcd's robustness tests demand of a watch (https://github.com/etcd-io/etcd/tree/main/tests/robustness):
+// events come in the order of their versions (ordered), each once (unique) and whole (atomic), none is left out between
+// two that came (reliable), also where one watch follows another (resumable), nor before a bookmark (bookmarkable).
+type trace struct {
+	*sim
+	p *proc
+}
+
+func (tr *trace) Write(b []byte) (int, error) {
+	line := string(b)
+	field := func(name string) string {
+		_, v, _ := strings.Cut(line, " "+name+"=")
+		if quoted, ok := strings.CutPrefix(v, `"`); ok {
+			v, _, _ = strings.Cut(quoted, `"`)
+			return v
+		}
+		v, _, _ = strings.Cut(strings.TrimSuffix(v, "\n"), " ")
+		return v
+	}
+	msg := field("msg")
+	s, p := tr.sim, tr.p
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !strings.Contains(line, "level=DEBUG") {
+		_, text, _ := strings.Cut(strings.TrimSpace(line), " level=")
+		if s.sayLocked("%s %s", p.host, text); strings.Contains(line, "panic") {
+			s.breakLocked(p, "panics")
+		}
+	}
+	if p.dead {
+		return len(b), nil
+	}
+	resource := map[string]string{"Pod": "pods", "Node": "nodes", "Count": "counts"}[field("kind")]
+	version, _ := strconv.Atoi(field("rv"))
+	words := strings.Fields(msg + " - -")
+	switch {
+	case msg == "discovered": // it has come, or changed: what was asked of its requests before is void
+		maps.DeleteFunc(p.patient, func(k string, _ time.Time) bool { return strings.Contains(k, "/counts") })
+	case msg == "listed":
+		if p.at[resource] = &version; version > s.newest { // of a truth that is none any more
+			p.at[resource] = nil
+		}
+	case msg == "watching":
+		s.stats.watches++
+		if at := p.at[resource]; at != nil && *at != version {
+			s.breakLocked(p, "watches %s from %d, and had heard up to %d (resumable)", resource, version, *at)
+		}
+	case field("stale") != "":
+		resource = strings.ToLower(words[1]) + "s"
+		at := p.at[resource]
+		s.stats.events++
+		switch {
+		case at == nil:
+		case field("stale") == "true":
+			if version > *at {
+				s.breakLocked(p, "passes over %s, having heard up to %d", strings.TrimSpace(line), *at)
+			}
+		case version <= *at:
+			s.breakLocked(p, "takes %s, having heard up to %d (ordered, unique)", strings.TrimSpace(line), *at)
+		default:
+			told := ""
+			for _, e := range s.betweenLocked(resource, *at, version) {
+				told += fmt.Sprintf("%d %s, ", e.version, e.key())
+			}
+			want := ""
+			if words[0] != "BOOKMARK" {
+				want = fmt.Sprintf("%d %s, ", version, words[2])
+			}
+			if told != want {
+				s.breakLocked(p, "takes %s, having heard up to %d; what there was: %q (atomic, reliable, bookmarkable)", strings.TrimSpace(line), *at, told)
+			}
+			p.at[resource] = &version
+		}
+	}
+	return len(b), nil
+}
+
+func (e historyEntry) key() Key {
+	if e.obj == nil {
+		return keyOf(e.old)
+	}
+	return keyOf(e.obj)
+}
+
+// betweenLocked is what a watch has to tell of the versions behind from, up to to.
+func (s *sim) betweenLocked(resource string, from, to int) (found []historyEntry) {
+	all := s.ever[resource]
+	i := sort.Search(len(all), func(i int) bool { return all[i].version > from })
+	for ; i < len(all) && all[i].version <= to; i++ {
+		if e := all[i]; !e.lost && (e.old != nil && s.shows(resource, e.old) || e.obj != nil && s.shows(resource, e.obj)) {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// shows reports whether podcount's lists and watches have the object.
+func (s *sim) shows(resource string, o object) bool {
+	inside := s.counted == "" || str(metaOf(o), "namespace") == s.counted
+	return resource == "nodes" || inside && (resource == "counts" || s.selects(o))
+}
+
+// ---- The spy
+
+func (s *sim) changed(e historyEntry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.newest = e.version
+	s.ever[e.resource] = append(s.ever[e.resource], e)
+}
+
+// asked holds a request against the rules.
+func (s *sim) asked(q seen) {
+	leader := str(s.lease(), "holderIdentity")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.byHost[q.Host]
+	if p == nil || p.dead {
+		return
+	}
+	s.stats.requests++
+	now := time.Now()
+	what := callOf(q.Method, q.Path, q.Query)
+	isEvent, isLease, isRead := what.resource == "events", what.resource == "leases", q.Method == "GET"
+	if p.second != now.Unix() {
+		p.second = now.Unix()
+		clear(p.busy)
+	}
+	sort := what.verb + " " + q.Path
+	if p.busy[sort]++; p.busy[sort] > 60 || p.busy[sort] > 10 && what.verb == "list" {
+		s.breakLocked(p, "asks again and again: %s", q)
+		if p.busy[sort] > 1000 { // time stands still meanwhile
+			fmt.Fprintln(os.Stderr, "a hot loop; "+strings.Join(s.story[max(0, len(s.story)-100):], "\n"))
+			os.Exit(1)
+		}
+	}
+	if until := p.patient[q.Method+q.Path]; now.Before(until) && !isEvent && !isLease {
+		s.breakLocked(p, "does not wait until %v (Retry-After): %s", until.Sub(s.began), q)
+	}
+	if isLease {
+		var l lease
+		if json.Unmarshal([]byte(q.Body), &l); l.Spec.HolderIdentity != "" {
+			s.identity[l.Spec.HolderIdentity] = q.Host
+		}
+	}
+	if isRead || isLease {
+		if what.verb == "watch" || what.verb == "list" {
+			s.sayLocked("%s %s %s", p.host, what, q.Query.Get("resourceVersion"))
+		}
+		return
+	}
+	if s.expiry > 0 && now.Sub(s.tampered) > s.renew {
+		if s.identity[leader] != q.Host || s.holder != q.Host || now.Sub(s.heldAt) >= s.renew {
+			s.breakLocked(p, "does not lead, as %s does (%s since %v): %s", s.identity[leader], s.holder, s.heldAt.Sub(s.began), q)
+		}
+	}
+	if isEvent {
+		return
+	}
+	s.stats.writes++
+	s.wroteAt = now
+	s.sayLocked("%s writes %s %s", p.host, q.Path, q.Body)
+	other := "nodes"
+	if strings.HasPrefix(what.resource, "counts") {
+		other = "counts"
+	}
+	if !p.listed["pods"] || !p.listed[other] {
+		s.breakLocked(p, "writes before its caches are complete")
+	}
+	var body struct {
+		Metadata struct {
+			UID, ResourceVersion string
+			Labels               object
+		}
+		Status object
+	}
+	json.Unmarshal([]byte(q.Body), &body)
+	if body.Metadata.UID == "" || body.Metadata.ResourceVersion != "" || q.Method != "PATCH" {
+		s.breakLocked(p, "writes without a uid, or with a version: %s", q)
+	}
+	known := p.knows[other+"/"+what.object]
+	if known == nil || str(metaOf(known.object), "uid") != body.Metadata.UID || p.blind[other] {
+		return
+	}
+	if other == "nodes" && now.Sub(known.wrote) < s.interval {
+		s.breakLocked(p, "writes to %s again after %v", what.object, now.Sub(known.wrote))
+	}
+	has, _ := known.object["status"].(object)
+	want := body.Status
+	if other == "nodes" {
+		has, _ = metaOf(known.object)["labels"].(object)
+		want = body.Metadata.Labels
+	}
+	differs := false
+	for k, v := range want {
+		differs = differs || has[k] != v
+	}
+	if !differs && known.at.Before(now) {
+		s.breakLocked(p, "writes to %s what it knows, since %v, to be there", what.object, known.at.Sub(s.began))
+	}
+}
+
+// told notes what a process hears on a watch.
+func (s *sim) told(r *fakeRequest, event string, o object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.byHost[r.Host]; p != nil {
+		p.hears(r, o, event == "DELETED")
+	}
+}
+
+// hears notes what a process knows of an object. Where it cannot be sure that it hears, it may know this or that.
+func (p *proc) hears(r *fakeRequest, o object, gone bool) *knowledge {
+	k := r.kind.resource + "/" + keyOf(o).String()
+	was, now := p.knows[k], &knowledge{object: o, at: time.Now()}
+	if r.items == nil && was != nil && !gone && newerVersion(str(metaOf(was.object), "resourceVersion"), str(metaOf(o), "resourceVersion")) {
+		return was // it has heard more, elsewhere, already
+	}
+	if delete(p.knows, k); !gone && !p.mayMiss(r) {
+		p.knows[k] = now
+	}
+	if was != nil && str(metaOf(was.object), "uid") == str(metaOf(o), "uid") {
+		now.wrote = was.wrote
+	}
+	return now
+}
+
+func (p *proc) mayMiss(r *fakeRequest) bool {
+	_, faulty := r.w.(*faultyWriter)
+	return faulty || p.link.isQuiet()
+}
+
+// answered notes what a process hears otherwise.
+func (s *sim) answered(r *fakeRequest) {
+	what := callOf(r.Method, r.URL.Path, r.q)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.byHost[r.Host]
+	if p == nil || r.code/100 != 2 {
+		return
+	}
+	resource := r.kind.resource
+	switch {
+	case what.verb == "update":
+		var l lease
+		if json.Unmarshal(r.reply, &l); l.Spec.HolderIdentity != "" {
+			s.holder, s.heldAt = r.Host, time.Now()
+		}
+	case what.verb == "list" && !r.more:
+		p.listed[resource], p.blind[resource] = true, false
+		there := map[string]bool{}
+		for _, o := range r.items {
+			there[resource+"/"+keyOf(o).String()] = true
+			p.hears(r, o, false)
+		}
+		maps.DeleteFunc(p.knows, func(k string, _ *knowledge) bool { return strings.HasPrefix(k, resource+"/") && !there[k] })
+	case what.verb == "patch":
+		var o object
+		json.Unmarshal(r.reply, &o)
+		p.hears(r, o, false).wrote = time.Now()
+		if s.killing && resource == "nodes" { // before it can say so in an event, or soon after
+			s.killing = false
+			s.running.Go(func() { s.end(p.slot, true, 3*time.Second) })
+		}
+	}
+}
+
+// ---- Life
+
+// simStep is something that happens. do returns it in words; "" is nothing.
+type simStep struct {
+	weight int
+	do     func(s *sim) string
+}
+
+// step draws one of the steps, and does it.
+func (s *sim) step(of []simStep) {
+	sum := 0
+	for _, st := range of {
+		sum += st.weight
+	}
+	n := s.dice.IntN(sum)
+	i := slices.IndexFunc(of, func(st simStep) bool {
+		n -= st.weight
+		return n < 0
+	})
+	if what := of[i].do(s); what != "" {
+		s.say("%s", what)
+	}
+}
+
+func pick[T any](dice *rand.Rand, of ...T) T { return of[dice.IntN(len(of))] }
+
+// some is a duration from a to b, short ones as often as long ones.
+func (s *sim) some(a, b time.Duration) time.Duration {
+	return time.Duration(float64(a) * math.Pow(float64(b)/float64(a), s.dice.Float64())).Truncate(time.Millisecond)
+}
+
+func (s *sim) aNode() string { return fmt.Sprint("n", s.dice.IntN(6)) }
+
+func (s *sim) aPod() Key {
+	return Key{pick(s.dice, "default", "default", "kube-system"), fmt.Sprint("p", s.dice.IntN(30))}
+}
+
+func (s *sim) addPodAt(k Key) string {
+	meta := object{"namespace": k.Namespace, "name": k.Name, "labels": object{pick(s.dice, "app", "app", "run"): pick(s.dice, "web", "db")}}
+	node := pick(s.dice, "", s.aNode(), s.aNode())
+	s.put("pods", podOn(meta, node))
+	return fmt.Sprintf("+ pod %s on %q %v", k, node, meta["labels"])
+}
+
+// lifeSteps are what a cluster does.
+var lifeSteps = []simStep{
+	{8, func(s *sim) string {
+		k := s.aPod()
+		if s.get("pods", k) == nil {
+			return s.addPodAt(k)
+		}
+		s.remove("pods", k)
+		return "- pod " + k.String()
+	}},
+	{3, func(s *sim) string { // made anew at once, elsewhere
+		k := s.aPod()
+		s.remove("pods", k)
+		return "-" + s.addPodAt(k)
+	}},
+	{3, func(s *sim) string {
+		k := s.aPod()
+		o := s.get("pods", k)
+		if o == nil {
+			return ""
+		}
+		o = clone(o)
+		if spec := o["spec"].(object); spec["nodeName"] == nil && s.dice.IntN(2) == 0 {
+			spec["nodeName"] = s.aNode()
+		}
+		metaOf(o)["labels"] = object{"app": pick(s.dice, "web", "db", "none")}
+		s.put("pods", o)
+		return fmt.Sprint("~ pod ", k, " ", metaOf(o)["labels"])
+	}},
+	{1, func(s *sim) string { // a wave
+		n := 10 + s.dice.IntN(90)
+		for range n {
+			if k := s.aPod(); s.get("pods", k) == nil {
+				s.addPodAt(k)
+			} else {
+				s.remove("pods", k)
+			}
+		}
+		return fmt.Sprint("a wave of ", n, " pods")
+	}},
+	{2, func(s *sim) string {
+		k := Key{Name: s.aNode()}
+		was := s.remove("nodes", k)
+		if was != nil && s.dice.IntN(2) == 0 {
+			return "- node " + k.Name
+		}
+		s.addNode(k.Name, pick(s.dice, "role=worker", controlPlane))
+		return "+ node " + k.Name
+	}},
+	{2, func(s *sim) string { // another writer
+		name := s.aNode()
+		if s.get("nodes", Key{Name: name}) == nil {
+			return ""
+		}
+		label, v := pick(s.dice, controlPlane, podCountLabel, nodeCountLabel), pick[any](s.dice, nil, "", "7")
+		s.setLabel(name, label, v)
+		return fmt.Sprint("~ node ", name, " ", label, "=", v)
+	}},
+	{2, func(s *sim) string {
+		name := fmt.Sprint("c", s.dice.IntN(3))
+		if s.crd == nil || s.dice.IntN(4) == 0 {
+			s.remove("counts", Key{"default", name})
+			return "- count " + name
+		}
+		spec := pick(s.dice, `{"name":"web","count":3}`, `{"name":"db","count":2}`, `{"name":"web","count":5}`, `{"name":"none","count":0}`, `{"name":7,"count":"many"}`)
+		s.addCount(name, spec)
+		return "+ count " + name + " " + spec
+	}},
+	{1, func(s *sim) string { // another writer, again
+		name := fmt.Sprint("c", s.dice.IntN(3))
+		o := s.get("counts", Key{"default", name})
+		if o == nil {
+			return ""
+		}
+		o = clone(o)
+		o["status"] = object{"healthy": true, "count": s.dice.IntN(9)}
+		s.put("counts", o)
+		return fmt.Sprint("~ status of count ", name)
+	}},
+}
+
+// nodeCountLabel is what the simulation gives as -node-label.
+const nodeCountLabel = "hopegi/here"
+
+// ---- Faults
+
+// simFaults is all that can fail. A seed has some of it.
+var simFaults = slices.Concat(requestFaults(), []simStep{
+	{6, func(s *sim) string {
+		d, compacted := s.some(100*time.Millisecond, time.Minute), s.dice.IntN(2) == 0
+		s.net.kill()
+		s.each(func(p *proc) { s.trouble(p, func(*link) {}) })
+		s.after(d, func() {
+			if compacted {
+				s.compact()
+			}
+			s.net.down.Store(false)
+		})
+		return fmt.Sprintf("THE SERVER IS KILLED, for %v, then compacted: %v", d, compacted)
+	}},
+	{4, func(s *sim) string {
+		broken := s.dice.IntN(2) == 0
+		s.endWatches(broken)
+		return fmt.Sprint("WATCHES END, broken: ", broken)
+	}},
+	{3, func(s *sim) string {
+		s.compact()
+		return "COMPACTED"
+	}},
+	{1, func(s *sim) string {
+		if s.backup == nil || s.dice.IntN(2) == 0 {
+			s.backup = s.snapshot()
+			return "a backup is made"
+		}
+		s.backup()
+		s.fakeServer.mu.Lock()
+		newest := s.version
+		s.fakeServer.mu.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, p := range s.byHost {
+			clear(p.at)
+			p.blind["nodes"], p.blind["counts"] = true, true
+		}
+		for resource, all := range s.ever {
+			s.ever[resource] = slices.DeleteFunc(all, func(e historyEntry) bool { return e.version > newest })
+		}
+		s.newest, s.tampered, s.patience = newest, time.Now(), lostTime
+		return fmt.Sprint("THE BACKUP IS RESTORED: back to ", s.newest)
+	}},
+	{1, func(s *sim) string {
+		n := 1 + s.dice.IntN(4)
+		s.loseNext(n)
+		s.needs(lostTime)
+		return fmt.Sprint("WATCHES LOSE the next ", n, " changes")
+	}},
+	{3, func(s *sim) string {
+		p := s.one()
+		d := s.some(time.Second, 10*time.Minute)
+		s.after(d, s.fallBehind(0, func(q seen) bool { return q.Host == p.host }))
+		return fmt.Sprintf("THE SERVER OF %s LAGS for %v", p.host, d)
+	}},
+	{3, func(s *sim) string {
+		p := s.one()
+		s.trouble(p, (*link).hush)
+		s.needs(silence + 5*time.Second)
+		return "CONNECTIONS FALL SILENT: " + p.host
+	}},
+	{3, func(s *sim) string {
+		p, d, lost := s.one(), s.some(time.Second, 2*time.Minute), s.dice.IntN(2) == 0
+		s.trouble(p, func(l *link) {
+			if l.setAway(true, lost); !lost {
+				l.cut()
+			} else {
+				l.hush()
+			}
+		})
+		if lost {
+			s.needs(silence + 5*time.Second)
+		}
+		s.after(d, func() { p.link.setAway(false, false) })
+		return fmt.Sprintf("NETWORK OF %s AWAY for %v, without a word: %v", p.host, d, lost)
+	}},
+	{4, func(s *sim) string {
+		p, kill, d := s.one(), s.dice.IntN(2) == 0, s.some(time.Second, 20*time.Second)
+		s.end(p.slot, kill, d)
+		return fmt.Sprintf("%s IS STOPPED, killed: %v, another in %v", p.host, kill, d)
+	}},
+	{2, func(s *sim) string {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.killing = true
+		return "WHO WRITES NEXT IS KILLED"
+	}},
+	{1, func(s *sim) string {
+		if s.remove("leases", leaseKey) == nil {
+			return ""
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.tampered = time.Now()
+		return "THE LEASE IS DELETED"
+	}},
+	{2, func(s *sim) string {
+		if s.crd != nil && s.dice.IntN(2) == 0 {
+			s.install(nil)
+			return "THE CRD IS GONE"
+		}
+		s.install(&fakeCRD{status: s.dice.IntN(4) > 0})
+		return fmt.Sprint("THE CRD IS THERE, with a subresource: ", s.crd.status)
+	}},
+	{4, func(s *sim) string {
+		status := func(code int, reason string) any { return fakeStatus(code, reason, "simulated", nil) }
+		fr := pick(s.dice,
+			frame{event: "ERROR", object: status(410, "Expired"), end: true}, frame{event: "ERROR", object: status(410, "Gone"), end: true},
+			frame{event: "ERROR", object: status(429, "TooManyRequests"), end: true}, frame{event: "ERROR", object: status(500, "InternalError"), end: true},
+			frame{event: "ERROR", object: status(499, "Odd"), end: true}, frame{event: "SYNC"}, frame{event: "ADDED"}, frame{event: "MODIFIED"}, frame{event: "BOOKMARK"},
+			frame{raw: "\x00\x00", end: true}, frame{raw: `{"type":"ADDED","object":{"metadata":{`, end: true}, frame{raw: "<html>", end: true})
+		fr.resource = pick(s.dice, "pods", "nodes", "counts")
+		s.interject(fr)
+		return fmt.Sprintf("A FRAME on a watch of %s: %s %v %q", fr.resource, fr.event, fr.object, fr.raw)
+	}},
+})
+
+// lostTime is how long a change that no watch has told may stay unknown: until the next list of each hour, which may
+// have been put off by a failure.
+const lostTime = 75 * time.Minute
+
+// needs says that the usual bound must be longer, as something goes on for so long.
+func (s *sim) needs(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.patience = max(s.patience, d)
+}
+
+// after does something later, unless the simulation is over.
+func (s *sim) after(d time.Duration, do func()) {
+	s.running.Go(func() {
+		if sleep(s.t.Context(), d) == nil {
+			do()
+		}
+	})
+}
+
+func (s *sim) each(do func(*proc)) {
+	s.mu.Lock()
+	all := slices.Clone(s.slots)
+	s.mu.Unlock()
+	for _, p := range all {
+		do(p)
+	}
+}
+
+func (s *sim) one() *proc {
+	i := s.dice.IntN(len(s.slots))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.slots[i]
+}
+
+func (l *link) setAway(gone, lost bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone, l.lost = gone || l.dead, lost && !l.dead
+}
+
+// requestFaults are those that some requests of a sort meet.
+func requestFaults() (steps []simStep) {
+	reads := map[string]func(seen) bool{"discovery": func(q seen) bool { return strings.HasSuffix(q.Path, "/v1") }}
+	writes := map[string]func(seen) bool{"events": func(q seen) bool { return strings.HasSuffix(q.Path, "/events") }, "leases": func(q seen) bool { return q.Path == leasePath }}
+	for _, resource := range []string{"pods", "nodes", "counts"} {
+		reads["lists of "+resource], reads["watches of "+resource] = isList(resource), isWatch(resource)
+		writes["patches of "+resource] = func(q seen) bool { return q.Method == "PATCH" && strings.Contains(q.Path, "/"+resource+"/") }
+	}
+	delete(writes, "patches of pods")
+	refusal := func(code int, reason string, details any, header ...string) fault {
+		text, _ := json.Marshal(fakeStatus(code, reason, "simulated", details))
+		ft := fault{status: code, body: string(text), header: map[string]string{}}
+		for pair := range slices.Chunk(header, 2) {
+			ft.header[pair[0]] = pair[1]
+		}
+		return ft
+	}
+	cause := func(reason string) object { return object{"causes": []any{object{"reason": reason}}} }
+	both := []fault{
+		refusal(401, "Unauthorized", nil), refusal(403, "Forbidden", nil), refusal(404, "NotFound", nil), refusal(429, "TooManyRequests", object{"retryAfterSeconds": 7}, "Retry-After", "7"),
+		refusal(429, "TooManyRequests", nil), {status: 429, body: "Too many requests, please try again later.", header: map[string]string{"Content-Type": "text/plain", "Retry-After": "40"}},
+		refusal(500, "InternalError", nil), refusal(503, "ServiceUnavailable", nil, "Retry-After", "5"), {status: 502, body: "<html>Bad Gateway</html>", header: map[string]string{"Content-Type": "text/html"}},
+		{drop: true}, {stall: true}, {delay: 20 * time.Second},
+	}
+	onReads := append(both, refusal(410, "Expired", nil), refusal(504, "Timeout", cause("ResourceVersionTooLarge")), fault{body: `{"kind":`}, fault{status: 200, body: "<html>", header: map[string]string{"Content-Type": "text/html"}},
+		fault{cut: 1}, fault{cut: 700}, fault{hang: 1}, fault{hang: 700})
+	onWrites := append(both, refusal(409, "Conflict", nil), refusal(422, "Invalid", cause("")), refusal(403, "Forbidden", cause("NamespaceTerminating")), fault{after: true}, fault{after: true}, fault{cut: 1})
+	for of, faults := range map[*map[string]func(seen) bool][]fault{&reads: onReads, &writes: onWrites} {
+		for _, name := range slices.Sorted(maps.Keys(*of)) {
+			for _, ft := range faults {
+				steps = append(steps, requestFault(name, (*of)[name], ft))
+			}
+		}
+	}
+	return steps
+}
+
+func requestFault(name string, match func(seen) bool, ft fault) simStep {
+	text := ""
+	for what, is := range map[string]bool{
+		fmt.Sprint(ft.status, " ", ft.header["Retry-After"], " ", ft.body): ft.status > 0 || ft.body != "", "a broken connection": ft.drop, "silence": ft.stall, "a lost answer": ft.after,
+		fmt.Sprint("an end after ", ft.cut, " bytes"): ft.cut > 0, fmt.Sprint("silence after ", ft.hang, " bytes"): ft.hang > 0, ft.delay.String(): ft.delay > 0,
+	} {
+		if is {
+			text += what
+		}
+	}
+	return simStep{1, func(s *sim) string {
+		ft := ft
+		ft.times = pick(s.dice, 1, 1, 2, 3, 8)
+		seconds, _ := strconv.Atoi(ft.header["Retry-After"])
+		ft.match = func(r *http.Request) bool {
+			if !to(match)(r) {
+				return false
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if p := s.byHost[r.Host]; p != nil {
+				s.sayLocked("%s %s meets %s", p.host, callOf(r.Method, r.URL.Path, r.URL.Query()), text)
+				p.patient[r.Method+r.URL.Path] = time.Now().Add(time.Duration(seconds) * time.Second)
+			}
+			if s.patience = max(s.patience, ft.delay); ft.stall || ft.hang > 0 {
+				s.patience = max(s.patience, silence+5*time.Second)
+			}
+			return true
+		}
+		s.fakeServer.mu.Lock()
+		defer s.fakeServer.mu.Unlock()
+		s.fakeServer.faults = append(s.fakeServer.faults, &ft)
+		return fmt.Sprintf("THE NEXT %d %s meet %s", ft.times, name, text)
+	}}
+}
+
+// ---- The oracle
+
+// truth is how everything should be, and has is how it is, by the fake's own state.
+func (s *sim) truth() (truth, has map[string]string) {
+	truth, has = map[string]string{}, map[string]string{}
+	total, on, named := 0, map[string]int{}, map[string]int{}
+	for _, o := range s.all("pods") {
+		if !s.shows("pods", o) {
+			continue
+		}
+		total++
+		on[str(o["spec"].(object), "nodeName")]++
+		labels, _ := metaOf(o)["labels"].(object)
+		names := map[string]bool{str(labels, "app"): true, str(labels, "run"): true}
+		for name := range names {
+			named[str(metaOf(o), "namespace")+"/"+name]++
+		}
+	}
+	for _, o := range s.all("nodes") {
+		name := str(metaOf(o), "name")
+		labels, _ := metaOf(o)["labels"].(object)
+		if _, ok := labels[controlPlane]; ok {
+			truth[name+" total"] = strconv.Itoa(total)
+		}
+		if s.nodes {
+			truth[name+" own"] = strconv.Itoa(on[name])
+		}
+		for what, label := range map[string]string{" total": podCountLabel, " own": nodeCountLabel} {
+			if v, ok := labels[label]; ok && (what == " total" || s.nodes) {
+				has[name+what] = fmt.Sprint(v)
+			}
+		}
+	}
+	for _, o := range s.all("counts") {
+		if !s.counts || !s.shows("counts", o) {
+			continue
+		}
+		k, spec := keyOf(o), o["spec"].(object)
+		status, _ := o["status"].(object)
+		want, ok := spec["count"].(float64)
+		if !ok { // invalid: it must not be called healthy
+			truth[k.String()], has[k.String()] = "false", fmt.Sprint(status["healthy"] == true)
+			continue
+		}
+		have := named[k.Namespace+"/"+str(spec, "name")]
+		truth[k.String()], has[k.String()] = fmt.Sprint(have == int(want), " ", have), fmt.Sprint(status["healthy"], " ", status["count"])
+		if s.crd.status {
+			truth[k.String()] += fmt.Sprint(" ", metaOf(o)["generation"])
+			has[k.String()] += fmt.Sprint(" ", status["observedGeneration"])
+		}
+	}
+	return truth, has
+}
+
+// calm ends all faults, and asks the oracle.
+func (s *sim) calm() {
+	s.fakeServer.mu.Lock()
+	s.fakeServer.faults, s.frames, s.lose = nil, nil, 0
+	s.behind = nil
+	s.signalLocked()
+	s.fakeServer.mu.Unlock()
+	s.net.down.Store(false)
+	s.each(func(p *proc) {
+		p.link.setAway(false, false)
+	})
+	if s.crd == nil {
+		s.install(&fakeCRD{status: true})
+	}
+	s.mu.Lock()
+	start, bound := time.Now(), time.Minute+s.interval+10*time.Second+2*discoverEvery*6/5+s.patience
+	if s.expiry > 0 {
+		bound += s.expiry + s.renew
+	}
+	s.patience, s.killing = 0, false
+	s.sayLocked("all faults stop; within %v all must be right", bound)
+	s.mu.Unlock()
+	pass(bound)
+	s.right("within the bound")
+	s.mu.Lock()
+	writes := s.stats.writes
+	s.stats.calms++
+	s.stats.slowest = max(s.stats.slowest, s.wroteAt.Sub(start))
+	s.mu.Unlock()
+	pass(5 * s.interval)
+	s.right("five intervals later")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stats.writes != writes {
+		s.wrong = append(s.wrong, "there is no peace: writes go on when all is right")
+	}
+	s.sayLocked("all is right")
+}
+
+func (s *sim) right(when string) {
+	truth, has := s.truth()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k := range maps.Keys(maps.Collect(maps.All(truth))) {
+		if truth[k] != has[k] {
+			s.wrong = append(s.wrong, fmt.Sprintf("%s, %s is %q and should be %q", when, k, has[k], truth[k]))
+		}
+	}
+	for k := range has {
+		if _, ok := truth[k]; !ok {
+			s.wrong = append(s.wrong, fmt.Sprintf("%s, %s is %q and should not be", when, k, has[k]))
+		}
+	}
+}
+
+// ---- The run
+
+// simulateSeed runs one seed in a bubble.
+func simulateSeed(t *testing.T, seed uint64) simStats {
+	dice := rand.New(rand.NewPCG(seed, 0))
+	s := &sim{fakeServer: newFake(), t: t, dice: dice, began: time.Now(), selects: func(object) bool { return true }, byHost: map[string]*proc{}, ever: map[string][]historyEntry{}, identity: map[string]string{}}
+	s.spy = s
+	s.net = s.serveIn(t)
+	s.bookmarks = pick(dice, time.Minute, time.Minute, time.Minute, 0)
+	s.interval = pick(dice, time.Second, 10*time.Second, 10*time.Second, 30*time.Second)
+	s.args = []string{"-interval", s.interval.String(), "-wire", pick(dice, "protobuf", "protobuf", "json"), "-pod-events", pick(dice, "on", "off")}
+	if s.nodes = dice.IntN(2) == 0; s.nodes {
+		s.args = append(s.args, "-node-label", nodeCountLabel)
+	}
+	label := func(o object, key string) string { l, _ := metaOf(o)["labels"].(object); return str(l, key) }
+	switch dice.IntN(6) {
+	case 0:
+		s.args, s.selects = append(s.args, "-pod-selector", "app in (web,none)"), func(o object) bool { return label(o, "app") == "web" || label(o, "app") == "none" }
+	case 1:
+		s.args, s.selects = append(s.args, "-field-selector", "spec.nodeName!="), func(o object) bool { return str(o["spec"].(object), "nodeName") != "" }
+	case 2:
+		s.args, s.counted = append(s.args, "-namespace", "default"), "default"
+	}
+	if s.counts = dice.IntN(4) > 0; !s.counts {
+		s.args = append(s.args, "-controllers", "pod-count")
+	}
+	s.slots = make([]*proc, pick(dice, 1, 1, 2, 3))
+	if dice.IntN(2) == 0 {
+		d := pick(dice, [3]string{"15s", "10s", "2s"}, [3]string{"40s", "30s", "5s"}, [3]string{"60s", "40s", "10s"}, [3]string{"60s", "40s", "10s"})
+		s.args = append(s.args, "-leader-elect", "-leader-elect-lease-duration", d[0], "-leader-elect-renew-deadline", d[1], "-leader-elect-retry-period", d[2])
+		s.expiry, _ = time.ParseDuration(d[0])
+		s.renew, _ = time.ParseDuration(d[1])
+	}
+	for _, fault := range simFaults {
+		if dice.IntN(3) == 0 {
+			s.faults = append(s.faults, fault)
+		}
+	}
+	faulty := pick(dice, 0.1, 0.3, 0.6)
+	s.install(&fakeCRD{status: dice.IntN(4) > 0})
+	s.addNode("n0", controlPlane)
+	for range 30 {
+		s.step(lifeSteps)
+	}
+	for i := range s.slots {
+		s.launch(i)
+	}
+	total, gap := 2*time.Hour, time.Minute
+	if seed%50 == 0 {
+		total, gap = 24*time.Hour, 4*time.Minute
+	}
+	for time.Since(s.began) < total && len(s.wrongs()) == 0 {
+		for calm := time.Now().Add(s.some(4*gap, 40*gap)); time.Now().Before(calm) && len(s.wrongs()) == 0; <-time.After(s.some(50*time.Millisecond, gap)) {
+			if s.stats.changes++; dice.Float64() < faulty && len(s.faults) > 0 {
+				s.stats.faults++
+				s.step(s.faults)
+			} else {
+				s.step(lifeSteps)
+			}
+		}
+		if len(s.wrongs()) == 0 {
+			s.calm()
+		}
+	}
+	s.mu.Lock()
+	s.over = true
+	for _, p := range s.byHost {
+		p.stop()
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+	s.stats.simulated, s.stats.seeds = time.Since(s.began), 1
+	if wrong := s.wrongs(); len(wrong) > 0 {
+		t.Errorf("seed %d: %s\n%s\nseed %d: %s\nmake sim SEEDS=%d runs the same life and faults", seed, wrong[0], s.tell(), seed, strings.Join(wrong[:min(len(wrong), 5)], "\n"), seed)
+	}
+	return s.stats
+}
+
+func (s *sim) wrongs() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wrong
+}
+
+// Without SEEDS this runs as many seeds as fit in 20 s, five with the race detector; with SEEDS=N those up to N, with
+// SEEDS=A-B those from A to B.
+func TestSimulation(t *testing.T) {
+	first, last, end := uint64(1), uint64(math.MaxInt64), time.Now().Add(20*time.Second)
+	info, _ := debug.ReadBuildInfo()
+	if slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		last, end = 5, end.Add(time.Hour)
+	}
+	if text := os.Getenv("SEEDS"); text != "" {
+		from, to, isRange := strings.Cut(text, "-")
+		last, _ = strconv.ParseUint(cmp.Or(to, from), 10, 63)
+		if isRange {
+			first, _ = strconv.ParseUint(from, 10, 63)
+		}
+		end = time.Now().Add(1000 * time.Hour)
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // speed
+	var mu sync.Mutex                                 // guards sum and next
+	var sum simStats
+	next, said := first, time.Now()
+	t.Run("seeds", func(t *testing.T) {
+		for range runtime.GOMAXPROCS(0) {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				for {
+					mu.Lock()
+					seed := next
+					next++
+					if os.Getenv("SEEDS") != "" && time.Since(said) > 30*time.Second {
+						said = time.Now()
+						fmt.Println(sum)
+					}
+					mu.Unlock()
+					if seed > last || !time.Now().Before(end) || t.Failed() {
+						return
+					}
+					t.Run(fmt.Sprint(seed), func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) {
+							stats := simulateSeed(t, seed)
+							mu.Lock()
+							defer mu.Unlock()
+							sum.add(stats)
+						})
+					})
+				}
+			})
+		}
+	})
+	if fmt.Println(sum); sum.seeds == 0 {
+		t.Error("no seed has run")
+	}
+}
+
+func (s *simStats) add(o simStats) {
+	s.seeds, s.changes, s.faults, s.requests, s.writes = s.seeds+o.seeds, s.changes+o.changes, s.faults+o.faults, s.requests+o.requests, s.writes+o.writes
+	s.watches, s.events, s.calms, s.simulated, s.slowest = s.watches+o.watches, s.events+o.events, s.calms+o.calms, s.simulated+o.simulated, max(s.slowest, o.slowest)
+}
+
+func (s simStats) String() string {
+	return fmt.Sprintf("%d seeds, %.0f simulated hours: %d changes, %d of them faults; %d requests, %d writes, %d watches with %d events held against the rules; %d times all faults stopped, the last write was %v later at most",
+		s.seeds, s.simulated.Hours(), s.changes, s.faults, s.requests, s.writes, s.watches, s.events, s.calms, s.slowest.Round(time.Millisecond))
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
