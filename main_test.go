@@ -8412,6 +8412,7 @@ type sim struct {
 	byHost   map[string]*proc // every one that ever was
 	ever     map[string][]historyEntry
 	newest   int
+	renewed  time.Time         // the lease, by whomever
 	tampered time.Time         // with the lease, by somebody else: for a moment it says nothing
 	holder   string            // the host that got the lease last,
 	heldAt   time.Time         // when it asked
@@ -8774,6 +8775,17 @@ func (s *sim) changed(e historyEntry) {
 	defer s.mu.Unlock()
 	s.newest = e.version
 	s.ever[e.resource] = append(s.ever[e.resource], e)
+	if e.resource != "leases" {
+		return
+	}
+	is, _ := e.obj["spec"].(object)
+	was, _ := e.old["spec"].(object)
+	holder, next := str(was, "holderIdentity"), str(is, "holderIdentity")
+	seconds, _ := was["leaseDurationSeconds"].(float64)
+	if p := s.byHost[s.identity[next]]; p != nil && holder != "" && holder != next && time.Since(s.renewed).Seconds() < seconds && time.Since(s.tampered) > s.expiry {
+		s.breakLocked(p, "takes a lease that %s has renewed %v ago", holder, time.Since(s.renewed))
+	}
+	s.renewed = time.Now()
 }
 
 // asked holds a request against the rules.
@@ -8914,7 +8926,7 @@ func (s *sim) answered(r *fakeRequest) {
 			s.holder, s.heldAt = r.Host, time.Now()
 		}
 	case what.verb == "list" && !r.more:
-		p.listed[resource], p.blind[resource] = true, false
+		p.listed[resource], p.blind[resource] = true, p.blind[resource] && p.mayMiss(r)
 		there := map[string]bool{}
 		for _, o := range r.items {
 			there[resource+"/"+keyOf(o).String()] = true
@@ -9149,6 +9161,28 @@ var simFaults = slices.Concat(requestFaults(), []simStep{
 		defer s.mu.Unlock()
 		s.killing = true
 		return "WHO WRITES NEXT IS KILLED"
+	}},
+	{2, func(s *sim) string { // one whose clock is wrong, and who does not ask
+		if s.expiry == 0 {
+			return ""
+		}
+		d, skew := s.some(5*time.Second, 5*time.Minute), pick(s.dice, -time.Hour, time.Hour)
+		renew := func() {
+			at := time.Now().Add(skew).UTC().Format("2006-01-02T15:04:05.000000Z07:00")
+			s.put("leases", object{"metadata": object{"namespace": leaseKey.Namespace, "name": leaseKey.Name}, "spec": object{
+				"holderIdentity": "another", "leaseDurationSeconds": s.expiry.Seconds(), "acquireTime": at, "renewTime": at, "leaseTransitions": 1}})
+		}
+		s.mu.Lock()
+		s.tampered = time.Now()
+		s.mu.Unlock()
+		renew()
+		s.running.Go(func() {
+			for end := time.Now().Add(d); time.Now().Before(end) && sleep(s.t.Context(), s.expiry/3) == nil && str(s.lease(), "holderIdentity") == "another"; {
+				renew()
+			}
+		})
+		s.needs(d)
+		return fmt.Sprintf("SOMEBODY ELSE LEADS for %v, by a clock that is off by %v", d, skew)
 	}},
 	{1, func(s *sim) string {
 		if s.remove("leases", leaseKey) == nil {

@@ -1240,8 +1240,10 @@ func (r *Reflector[T]) afterWatch(ctx context.Context, end watchEnd) (wait time.
 		failed = "cannot watch"
 	case errors.As(end.err, new(garbageError)):
 		enough, failed = 2, "watch ended in garbage"
-	case silent: // Not even a bookmark. A version from the future, too, is answered so.
-		enough = 2
+	case silent: // Not even a bookmark. A version from the future, too, is answered so: its etcd may have been restored.
+		if enough = 2; time.Since(r.failedAt) < 2*silence { // it was away
+			enough = 1
+		}
 	case end.short:
 		enough, failed = 3, "watch ended at once"
 	}
