@@ -4,7 +4,7 @@ ARGS    := -v 2 -interval 3s
 FUZZTIME := 5m
 export CGO_ENABLED = 0
 
-.PHONY: build run test e2e fuzz bench lint clean
+.PHONY: build run test sim mutants e2e fuzz bench lint clean
 
 build: ## the product: one static binary, bin/podcount
 	go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/podcount .
@@ -15,6 +15,13 @@ run: build ## podcount against a fake API server, no cluster needed; ARGS='-v 4'
 
 test: ## the whole suite: no network, no C compiler
 	go test -count=1 ./...
+
+sim: ## simulated hours of life and faults: make sim SEEDS=1000, or one seed, with its story if it fails: SEEDS=17-17
+	@[ -n '$(SEEDS)' ] || { echo 'make sim SEEDS=N, or SEEDS=FROM-TO: how many, or which'; exit 2; }
+	SEEDS='$(SEEDS)' go test -count=1 -v -timeout 0 -run '^TestSimulation$$' .
+
+mutants: ## break each rule on purpose, and see that the tests notice
+	bash testdata/mutants/run
 
 e2e: ## what the tests show on the fake, on a real cluster: make e2e KUBECONFIG=FILE [CONTEXT=NAME]
 	@[ '$(origin KUBECONFIG)' = 'command line' ] || { echo 'make e2e KUBECONFIG=FILE: name the cluster, as nodes, roles, policies and a CRD are made there, and removed'; exit 2; }

@@ -380,8 +380,18 @@ type Controller struct {
 	caches   caches
 	begin    []func() // of On
 	queue    *Queue[Key]
-	pace     *Bucket // of writes
+	pace     *Bucket   // of writes
+	resting  *sync.Map // objects, by uid, that were written a moment ago
 	panicked *sync.Once
+}
+
+// rest leaves an object that was written alone for so long; then it is looked at again.
+func (c *Controller) rest(m *Meta, d time.Duration) {
+	c.resting.Store(m.UID(), true)
+	time.AfterFunc(d, func() {
+		c.resting.Delete(m.UID())
+		c.queue.Add(m.Key())
+	})
 }
 
 // caches are reflectors, of whatever kinds: the Run of each, by what is closed once its store is complete.
@@ -440,7 +450,7 @@ func (m *manager) run() {
 	after := time.Duration(0)
 	for _, c := range controllers {
 		if m.isOn(c) {
-			c.pace, c.panicked, c.caches = NewBucket(m.qps, m.burst), new(sync.Once), caches{}
+			c.pace, c.resting, c.panicked, c.caches = NewBucket(m.qps, m.burst), new(sync.Map), new(sync.Once), caches{}
 			c.Setup(m, &c)
 			maps.Copy(shared, c.caches)
 			pause := after
@@ -513,9 +523,8 @@ func (m *manager) once(c *Controller, key Key) (result Result, err error) {
 type podCount struct {
 	*manager
 	*Controller
-	resting sync.Map  // nodes, by uid, that were written less than an interval ago
-	toldAt  time.Time // when theTotal was last passed on: its reconcile's alone
-	noNode  sync.Once // the warning of it
+	toldAt time.Time // when theTotal was last passed on: its reconcile's alone
+	noNode sync.Once // the warning of it
 }
 
 // theTotal is the key that is added when the number of all pods has changed. It stands for all nodes that show it, so
@@ -641,11 +650,7 @@ func (p *podCount) write(ctx context.Context, node *Node, labels map[string]any)
 	if now == nil || err != nil {
 		return err
 	}
-	p.resting.Store(node.UID(), true)
-	time.AfterFunc(p.interval, func() { // then it is looked at again: it may have changed in between
-		p.resting.Delete(node.UID())
-		p.queue.Add(node.Key())
-	})
+	p.rest(&node.Meta, p.interval)
 	what := map[string]string{p.nodeLabel: "pod count of this node", p.totalLabel: "pod count"}
 	for label, want := range labels {
 		from, to := cmp.Or(node.label(label), "none"), cmp.Or(want, "none")
@@ -765,7 +770,9 @@ func (s *countControl) plan(key Key) *countPlan {
 func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 	p := s.plan(key)
 	if p != nil && p.write {
-		if p.of != s.kept.Load() && !s.probe.Allow() { // one write will tell, if it does not hang: then the next one
+		if _, rests := s.resting.Load(p.UID()); rests {
+			return Result{}, nil
+		} else if p.of != s.kept.Load() && !s.probe.Allow() { // one write will tell, if it does not hang: then the next one
 			return Result{RequeueAfter: time.Second / 20}, nil
 		} else if s.pace.Wait(s.stop) != nil {
 			return Result{}, nil
@@ -785,6 +792,7 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 		if now == nil || err != nil {
 			return Result{RequeueAfter: s.interval}, err // if it is not gone after all
 		}
+		s.rest(&p.Meta, min(s.interval, time.Second))
 		s.log.Log(ctx, levelWrite, "status written", "count", key, "healthy", p.status.Healthy, "have", p.status.Count)
 		if s.kept.Store(p.of); now.Status.Healthy != p.status.Healthy || now.Status.Count != p.status.Count || p.of.status && now.Status != p.status {
 			s.dropped.Store(p.of)

@@ -3688,7 +3688,7 @@ func TestCountSaysWhetherAsManyPodsAreThereAsItWants(t *testing.T) {
 		wantText(t, f.count("web"), "false 2 1")
 		wantText(t, countEvents(f), "Normal Synced Count synced successfully (1); Warning CountMismatch want 3 pods of nginx, have 2 (1)")
 		f.addPodWith("e", object{"app.kubernetes.io/name": "nginx"})
-		synctest.Wait() // at once
+		pass(time.Second) // the first change at once, then one a second
 		wantText(t, f.count("web"), "true 3 1")
 		wantText(t, countEvents(f), "Normal CountMatched want 3 pods of nginx, have 3 (1); Normal Synced Count synced successfully (1);")
 
@@ -3699,22 +3699,22 @@ func TestCountSaysWhetherAsManyPodsAreThereAsItWants(t *testing.T) {
 		pass(time.Minute)
 		wantText(t, f.count("web"), "true 3 1")
 		f.remove("pods", Key{"default", "e"})
-		synctest.Wait()
+		pass(time.Second)
 		wantText(t, f.count("web"), "false 2 1")
 		f.addPodWith("a", object{"app": "other"}) // a pod that changes sides
-		synctest.Wait()
+		pass(time.Second)
 		wantText(t, f.count("web"), "false 1 1")
 
 		f.addCount("web", `{"name":"nginx","count":1}`)
-		synctest.Wait()
+		pass(time.Second)
 		wantText(t, f.count("web"), "true 1 2")
 		wantText(t, countEvents(f), "Synced Count synced successfully (2)")
 		f.addCount("web", `{"name":"nginx","count":1,"note":"another spec, that means the same"}`)
-		synctest.Wait()
+		pass(time.Second)
 		wantText(t, f.count("web"), "true 1 3")
 		wantText(t, countEvents(f), "Synced Count synced successfully (3)")
 		f.addCount("web", `{"name":"other","count":1}`)
-		synctest.Wait()
+		pass(time.Second)
 		wantText(t, f.count("web"), "false 2 4")
 		writes := len(countWrites(f))
 		pass(time.Hour)
@@ -3729,7 +3729,7 @@ func TestCountSaysWhetherAsManyPodsAreThereAsItWants(t *testing.T) {
 		pass(time.Minute)
 		wantNumber(t, "words on the deletion", strings.Count(p.log.String(), `msg="a Count is gone" count=default/web`), 1)
 		f.addCount("web", `{"name":"other","count":2}`)
-		synctest.Wait()
+		pass(time.Second)
 		wantText(t, f.count("web"), "true 2 1")
 	})
 }
@@ -3781,7 +3781,7 @@ func TestInvalidCountGetsAWarningAndDisturbsNoOther(t *testing.T) {
 			`{"name":"x","count":99999999999999e9}`: "spec.count is 9.9999999999999e+22, and must be",
 		} {
 			f.addCount("bad", spec)
-			synctest.Wait()
+			pass(time.Second)
 			if events := countEvents(f); !strings.Contains(events, "Warning InvalidCount "+want) {
 				t.Errorf("%s: no %q in %s", spec, want, events)
 			}
@@ -3798,10 +3798,10 @@ func TestInvalidCountGetsAWarningAndDisturbsNoOther(t *testing.T) {
 		wantText(t, f.count("good"), "true 1 1")
 		wantText(t, f.count("odd"), "true 1 1")
 		f.putJSON("counts", `{"metadata":{"namespace":"default","name":"good"},"spec":{"name":"nginx","count":"1"},"status":{"healthy":true,"count":1,"observedGeneration":1}}`)
-		synctest.Wait()
+		pass(time.Second)
 		wantText(t, f.count("good"), "false 1 1") // what it says was said of another spec
 		f.addCount("good", `{"name":"nginx","count":2}`)
-		synctest.Wait()
+		pass(time.Second)
 		wantText(t, f.count("good"), "false 1 3")
 		f.endWatches(false)
 		f.compact() // what is invalid stands in lists, too
@@ -3809,7 +3809,7 @@ func TestInvalidCountGetsAWarningAndDisturbsNoOther(t *testing.T) {
 		f.compact()
 		pass(time.Minute)
 		f.addPodWith("b", object{"app": "nginx"})
-		synctest.Wait()
+		pass(time.Second)
 		wantText(t, f.count("good"), "true 2 3")
 		wantText(t, f.count("odd"), "false 2 1")
 		wantNumber(t, "complaints", strings.Count(p.log.String(), "undecodable"), 0)
@@ -8806,7 +8806,7 @@ func (s *sim) asked(q seen) {
 		clear(p.busy)
 	}
 	sort := what.verb + " " + q.Path
-	if p.busy[sort]++; p.busy[sort] > 60 || p.busy[sort] > 10 && what.verb == "list" {
+	if p.busy[sort]++; p.busy[sort] > 15 && !isEvent && what.verb != "watch" || p.busy[sort] > 60 {
 		s.breakLocked(p, "asks again and again: %s", q)
 		if p.busy[sort] > 1000 { // time stands still meanwhile
 			fmt.Fprintln(os.Stderr, "a hot loop; "+strings.Join(s.story[max(0, len(s.story)-100):], "\n"))
@@ -9383,6 +9383,18 @@ func (s *sim) truth() (truth, has map[string]string) {
 	return truth, has
 }
 
+// flurry is the last act before a calm: while writes are under way, what they are about changes again.
+func (s *sim) flurry() {
+	slow := func(r *http.Request) bool { return r.Method == "PATCH" && !strings.Contains(r.URL.Path, "/events/") }
+	s.fakeServer.mu.Lock()
+	s.fakeServer.faults = []*fault{{match: slow, times: 1 + s.dice.IntN(8), delay: s.some(100*time.Millisecond, 3*time.Second)}}
+	s.fakeServer.mu.Unlock()
+	for range 1 + s.dice.IntN(20) {
+		s.step(lifeSteps)
+		<-time.After(s.some(time.Millisecond, time.Second))
+	}
+}
+
 // calm ends all faults, and asks the oracle.
 func (s *sim) calm() {
 	s.fakeServer.mu.Lock()
@@ -9499,6 +9511,7 @@ func simulateSeed(t *testing.T, seed uint64) simStats {
 			}
 		}
 		if len(s.wrongs()) == 0 {
+			s.flurry()
 			s.calm()
 		}
 	}
