@@ -115,19 +115,16 @@ func (l *Log) Complain(msg string, err error, args ...any) bool {
 
 // options are the flags, checked.
 type options struct {
-	kubeconfig, context, master           string
-	namespace, podSelector, fieldSelector string
-	totalLabel, nodeLabel                 string
-	podEvents, wire, logFormat            string
-	controllers                           string
-	leaseName, leaseNamespace             string
-	totalNodes                            nodeChoice // -total-nodes
-	interval                              time.Duration
-	leaseDuration, renewDeadline          time.Duration
-	retryPeriod                           time.Duration
-	workers, burst, verbosity             int
-	qps                                   float64
-	leaderElect, version                  bool
+	kubeconfig, context, master                         string
+	namespace, podSelector, fieldSelector               string
+	totalLabel, nodeLabel                               string
+	podEvents, wire, logFormat, controllers             string
+	leaseName, leaseNamespace                           string
+	totalNodes                                          nodeChoice
+	leaseDuration, renewDeadline, retryPeriod, interval time.Duration
+	workers, burst, verbosity                           int
+	qps                                                 float64
+	leaderElect, version                                bool
 }
 
 const controlPlane, oldControlPlane = "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"
@@ -647,10 +644,11 @@ func (p *podCount) wrong(key Key) (node *Node, labels map[string]any) {
 
 func (p *podCount) write(ctx context.Context, node *Node, labels map[string]any) error {
 	now, err := p.nodes.Patch(ctx, node, "", map[string]any{"metadata": map[string]any{"labels": labels}})
-	if now == nil || err != nil {
+	if err != nil {
 		return err
+	} else if p.rest(&node.Meta, p.interval); now == nil { // gone, of which we have not heard
+		return nil
 	}
-	p.rest(&node.Meta, p.interval)
 	what := map[string]string{p.nodeLabel: "pod count of this node", p.totalLabel: "pod count"}
 	for label, want := range labels {
 		from, to := cmp.Or(node.label(label), "none"), cmp.Or(want, "none")
@@ -789,10 +787,11 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 		}
 		s.said.LoadOrStore(p.UID(), p.said) // if the answer is lost, the status will not have been told yet
 		now, err := s.counts.Patch(ctx, p.Count, sub, map[string]any{"status": status})
-		if now == nil || err != nil {
-			return Result{RequeueAfter: s.interval}, err // if it is not gone after all
+		if err != nil {
+			return Result{}, err
+		} else if s.rest(&p.Meta, min(s.interval, time.Second)); now == nil {
+			return Result{}, nil
 		}
-		s.rest(&p.Meta, min(s.interval, time.Second))
 		s.log.Log(ctx, levelWrite, "status written", "count", key, "healthy", p.status.Healthy, "have", p.status.Count)
 		if s.kept.Store(p.of); now.Status.Healthy != p.status.Healthy || now.Status.Count != p.status.Count || p.of.status && now.Status != p.status {
 			s.dropped.Store(p.of)

@@ -672,7 +672,7 @@ func (f *fakeServer) asked(match func(seen) bool) (found []seen) {
 func isWrite(s seen) bool { return s.Method != "GET" && !strings.HasSuffix(s.Path, "/events") }
 func isList(resource string) func(seen) bool {
 	return func(s seen) bool {
-		return s.Method == "GET" && strings.HasSuffix(s.Path, "/"+resource) && !s.Query.Has("watch")
+		return s.Method == "GET" && strings.HasSuffix(s.Path, "/"+resource) && !s.Query.Has("watch") && s.Query.Get("limit") != "1"
 	}
 }
 func isWatch(resource string) func(seen) bool {
@@ -2842,7 +2842,16 @@ func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
 			p.net.down.Store(false)
 			pause(2 * silence) // of a version that is not there yet, the server says nothing at all
 		},
-		"its etcd restored from an older snapshot, whose versions soon come again": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
+		"its etcd restored from an older snapshot while it was away, whose versions come again soon": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
+			restore := f.snapshot()
+			pause(time.Minute)
+			p.net.kill()
+			<-time.After(3 * time.Second)
+			restore()
+			p.net.down.Store(false)
+			pause(2 * time.Minute) // with the first answer it is known
+		},
+		"its etcd restored from an older snapshot, whose versions come again before it is back": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
 			restore := f.snapshot()
 			pause(3 * time.Second)
 			p.net.kill()
@@ -9102,7 +9111,11 @@ var simFaults = slices.Concat(requestFaults(), []simStep{
 			s.backup = s.snapshot()
 			return "a backup is made"
 		}
+		s.net.kill()
+		s.each(func(p *proc) { s.trouble(p, func(*link) {}) })
+		<-time.After(s.some(time.Second, 20*time.Second))
 		s.backup()
+		s.net.down.Store(false)
 		s.fakeServer.mu.Lock()
 		newest := s.version
 		s.fakeServer.mu.Unlock()

@@ -75,9 +75,7 @@ func NewQueue[K comparable](ctx context.Context, log *slog.Logger, base, limit t
 }
 
 // Add says that these keys want work. It never blocks for long, and does nothing after the end.
-func (q *Queue[K]) Add(keys ...K) {
-	q.step("add", func(it *queued[K]) { it.dirty = true }, keys...)
-}
+func (q *Queue[K]) Add(keys ...K) { q.step("add", func(it *queued[K]) { it.dirty = true }, keys...) }
 
 // AddAfter adds the key after d. Of several times the earliest holds.
 func (q *Queue[K]) AddAfter(k K, d time.Duration) {
@@ -206,9 +204,7 @@ func NewBucket(rate float64, burst int) *Bucket {
 func (b *Bucket) Allow() bool { return b.take(false) == 0 }
 
 // Wait takes a token, waiting for it, or returns ctx's error.
-func (b *Bucket) Wait(ctx context.Context) error {
-	return sleep(ctx, b.take(true))
-}
+func (b *Bucket) Wait(ctx context.Context) error { return sleep(ctx, b.take(true)) }
 
 // take takes a token if it is there or patient, and returns how long to wait for it; -1: not taken.
 func (b *Bucket) take(patient bool) time.Duration {

@@ -921,6 +921,7 @@ type Reflector[T Object[T]] struct {
 	failures int
 	failedAt time.Time
 	told     bool // of a failure; then its end is told, too
+	away     bool // the server was: it may come back with another past
 }
 
 // presence is a resource's time on the server: another pointer whenever it has come, or come back, or become another.
@@ -1111,7 +1112,7 @@ func (r *Reflector[T]) list(ctx context.Context) error {
 	}
 	r.log.Info("listed", "kind", r.kind.Name, "objects", r.Len(), "rv", meta.ResourceVersion, "changes", len(changes),
 		"took", time.Since(start).Round(time.Millisecond))
-	r.version, r.lost, r.vain = meta.ResourceVersion, 0, 0
+	r.version, r.lost, r.vain, r.away = meta.ResourceVersion, 0, 0, false
 	r.relistAt = time.Now().Add(relistEvery + rand.N(relistEvery/5) - relistEvery/10)
 	if !r.listed {
 		r.listed = true
@@ -1171,8 +1172,14 @@ func (r *Reflector[T]) watch(ctx context.Context) (end watchEnd) {
 	req := r.request("PartialObjectMetadata")
 	maps.Copy(req.query, url.Values{"watch": {"1"}, "resourceVersion": {r.version}, "allowWatchBookmarks": {"true"},
 		"timeoutSeconds": {strconv.Itoa(300 + rand.IntN(300))}}) // so that watches do not all end together
+	if r.away {
+		if err := r.recheck(ctx); err != nil || r.version == "" {
+			return watchEnd{err: cmp.Or(err, errRelist)}
+		}
+	}
 	body, err := r.client.stream(due, req)
 	if err != nil {
+		r.away = statusIn(err).Code/100 != 4
 		return watchEnd{err: err}
 	}
 	defer body.Close()
@@ -1194,6 +1201,21 @@ func (r *Reflector[T]) watch(ctx context.Context) (end watchEnd) {
 	})
 	end.short = r.version == from && time.Since(start) < shortWatch
 	return end
+}
+
+// recheck asks for the newest version. It is older than what we have heard of if etcd was restored from a backup: then a
+// list is due, and at once, as other changes will come under the same versions.
+func (r *Reflector[T]) recheck(ctx context.Context) error {
+	var page struct{ Metadata ListMeta }
+	req := r.request("")
+	req.accept = accept("PartialObjectMetadataList", jsonType)
+	req.query.Set("limit", "1")
+	err := r.client.Send(ctx, req, &page)
+	if r.away = err != nil; err == nil && newerVersion(r.version, page.Metadata.ResourceVersion) {
+		r.log.Info("versions have gone back", "kind", r.kind.Name, "from", r.version, "to", page.Metadata.ResourceVersion)
+		r.version = ""
+	}
+	return err
 }
 
 // apply takes one event and moves the resume point. A bookmark moves that only.
@@ -1240,10 +1262,8 @@ func (r *Reflector[T]) afterWatch(ctx context.Context, end watchEnd) (wait time.
 		failed = "cannot watch"
 	case errors.As(end.err, new(garbageError)):
 		enough, failed = 2, "watch ended in garbage"
-	case silent: // Not even a bookmark. A version from the future, too, is answered so: its etcd may have been restored.
-		if enough = 2; time.Since(r.failedAt) < 2*silence { // it was away
-			enough = 1
-		}
+	case silent: // Not even a bookmark. A version from the future, too, is answered so.
+		enough = 2
 	case end.short:
 		enough, failed = 3, "watch ended at once"
 	}
