@@ -256,7 +256,7 @@ func (f *fakeServer) install(crd *fakeCRD) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.crd = crd
-	f.signalLocked()
+	f.movedLocked()
 }
 
 // serves reports whether the fake has a kind at all.
@@ -446,6 +446,11 @@ func (f *fakeServer) recordLocked(e historyEntry) {
 	if f.spy != nil {
 		f.spy.changed(e)
 	}
+	f.movedLocked()
+}
+
+// movedLocked says that watches may have news.
+func (f *fakeServer) movedLocked() {
 	close(f.moved)
 	f.moved = make(chan struct{})
 	f.signalLocked()
@@ -1214,7 +1219,7 @@ func (f *fakeServer) watch(r *fakeRequest) {
 		var over chan struct{}
 		f.mu.Lock()
 		i, _ := slices.BinarySearchFunc(f.history, from+1, func(e historyEntry, v int) int { return e.version - v })
-		news, now, forgotten, grew := f.history[i:], f.version, f.forgotten, f.grew
+		news, now, forgotten, moved := f.history[i:], f.version, f.forgotten, f.moved
 		gone := r.kind.resource == "counts" && f.crd != crd
 		extra := f.takeFrameLocked(r.kind.resource)
 		if behind != nil && behind == f.behind && behind.match(seen{Path: r.URL.Path, Host: r.Host}) {
@@ -1264,7 +1269,7 @@ func (f *fakeServer) watch(r *fakeRequest) {
 			return
 		}
 		select {
-		case <-grew:
+		case <-moved:
 		case <-over:
 		case <-mark.C:
 			if from == now {
@@ -1291,7 +1296,7 @@ func (f *fakeServer) interject(fr frame) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.frames = append(f.frames, &fr)
-	f.signalLocked()
+	f.movedLocked()
 }
 
 func (f *fakeServer) takeFrameLocked(resource string) *frame {
@@ -8934,7 +8939,7 @@ func (s *sim) answered(r *fakeRequest) {
 		if json.Unmarshal(r.reply, &l); l.Spec.HolderIdentity != "" {
 			s.holder, s.heldAt = r.Host, time.Now()
 		}
-	case what.verb == "list" && !r.more:
+	case what.verb == "list" && !r.more && r.q.Get("limit") != "1":
 		p.listed[resource], p.blind[resource] = true, p.blind[resource] && p.mayMiss(r)
 		there := map[string]bool{}
 		for _, o := range r.items {
@@ -9413,7 +9418,7 @@ func (s *sim) calm() {
 	s.fakeServer.mu.Lock()
 	s.fakeServer.faults, s.frames, s.lose = nil, nil, 0
 	s.behind = nil
-	s.signalLocked()
+	s.movedLocked()
 	s.fakeServer.mu.Unlock()
 	s.net.down.Store(false)
 	s.each(func(p *proc) {
@@ -9510,12 +9515,12 @@ func simulateSeed(t *testing.T, seed uint64) simStats {
 	for i := range s.slots {
 		s.launch(i)
 	}
-	total, gap := 2*time.Hour, time.Minute
+	total, gap := 2*time.Hour, 2*time.Minute
 	if seed%50 == 0 {
-		total, gap = 24*time.Hour, 4*time.Minute
+		total, gap = 24*time.Hour, 6*time.Minute
 	}
 	for time.Since(s.began) < total && len(s.wrongs()) == 0 {
-		for calm := time.Now().Add(s.some(4*gap, 40*gap)); time.Now().Before(calm) && len(s.wrongs()) == 0; <-time.After(s.some(50*time.Millisecond, gap)) {
+		for calm := time.Now().Add(s.some(3*gap, 30*gap)); time.Now().Before(calm) && len(s.wrongs()) == 0; <-time.After(s.some(50*time.Millisecond, gap)) {
 			if s.stats.changes++; dice.Float64() < faulty && len(s.faults) > 0 {
 				s.stats.faults++
 				s.step(s.faults)
@@ -9564,7 +9569,7 @@ func TestSimulation(t *testing.T) {
 		}
 		end = time.Now().Add(1000 * time.Hour)
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // speed
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // speed
 	var mu sync.Mutex                                 // guards sum and next
 	var sum simStats
 	next, said := first, time.Now()
