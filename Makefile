@@ -25,7 +25,7 @@ mutants: ## break each rule on purpose, and see that the tests notice
 
 e2e: ## what the tests show on the fake, on a real cluster: make e2e KUBECONFIG=FILE [CONTEXT=NAME]
 	@[ '$(origin KUBECONFIG)' = 'command line' ] || { echo 'make e2e KUBECONFIG=FILE: name the cluster, as nodes, roles, policies and a CRD are made there, and removed'; exit 2; }
-	PODCOUNT_E2E=1 KUBECONFIG='$(KUBECONFIG)' CONTEXT='$(CONTEXT)' go test -count=1 -v -timeout 30m -run '^TestBehavioursOnARealCluster$$' .
+	PODCOUNT_E2E=1 KUBECONFIG='$(KUBECONFIG)' CONTEXT='$(CONTEXT)' go test -count=1 -v -timeout 30m -parallel 16 -run '^TestBehavioursOnARealCluster$$' .
 
 fuzz: ## each parser for FUZZTIME, with random input
 	@for target in $$(go test -list '^Fuzz' . | grep '^Fuzz'); do go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x . || exit 1; done

@@ -31,6 +31,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/netip"
 	"net/url"
 	"os"
@@ -554,7 +555,8 @@ func (f *fakeServer) user(r *http.Request) (name string, known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if f.tokens == nil || f.tokens[name] {
+	account := strings.Split(name+":::", ":") // whose token is as good as it
+	if f.tokens == nil || f.tokens[name] && (account[0] != "serviceaccount" || f.objects["serviceaccounts"][Key{account[1], account[2]}] != nil) {
 		return name, true
 	}
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && f.clientCA != nil {
@@ -9631,7 +9633,9 @@ type world struct {
 	changed     chan struct{}
 	made        *[]string // paths of what has to go in the end
 	interrupted <-chan struct{}
-	mayLack     string // why the cluster may not be able to show this one
+	mayLack     string        // why the cluster may not be able to show this one
+	patience    time.Duration // of await; 0: 90 s
+	label       string        // the one that is written
 }
 
 const (
@@ -10011,6 +10015,192 @@ var behaviours = []struct {
 		w.awaitLabel(node, "1")
 		wantText(w.T, second.String(), "elected")
 	}},
+	{"what others do to our label is undone, and those who write to the node all the time hold nothing up", "", func(w *world) {
+		w.apart("fight")
+		node := w.addNode("fight", "row", "fight")
+		b := w.between("fight", nil)
+		w.podcount(b.way, "fight")
+		w.awaitLabel(node, "0")
+		var others sync.WaitGroup
+		for other := range 8 {
+			others.Go(func() {
+				for i := range 30 {
+					meta := object{"annotations": object{fmt.Sprintf("podcount.test/%d", other): strconv.Itoa(i)}}
+					if other == 0 {
+						meta = object{"labels": object{w.label: []any{nil, "13"}[i%2]}}
+					}
+					w.try("PATCH", node, object{"metadata": meta})
+				}
+			})
+		}
+		w.addPod("fight-a", "row", "fight")
+		w.addPod("fight-b", "row", "fight")
+		others.Wait()
+		w.awaitLabel(node, "2")
+		w.still(b, node)
+	}},
+	{"two podcounts without an election agree, and do not fight", "", func(w *world) {
+		w.apart("two")
+		node, one, two := w.addNode("two", "row", "two"), w.between("one", nil), w.between("two", nil)
+		w.podcount(one.way, "two")
+		w.podcount(two.way, "two")
+		for n := range 3 {
+			w.awaitLabel(node, strconv.Itoa(n))
+			w.still(one, node)
+			w.still(two, node)
+			w.addPod(fmt.Sprint("two-", n), "row", "two")
+		}
+		w.awaitLabel(node, "3")
+	}},
+	{"a write whose answer is lost has its effect, once", "", func(w *world) {
+		w.apart("lost")
+		node, lose := w.addNode("lost", "row", "lost"), new(atomic.Bool)
+		b := w.between("lost", func(r *http.Response) error {
+			if r.Request.Method == "PATCH" && r.StatusCode == 200 && lose.CompareAndSwap(true, false) {
+				return errors.New("the connection breaks")
+			}
+			return nil
+		})
+		w.podcount(b.way, "lost", "-pod-events", "on")
+		w.awaitLabel(node, "0")
+		lose.Store(true)
+		w.addPod("lost-a", "row", "lost")
+		w.await("a lost answer", func() bool { return !lose.Load() })
+		w.awaitLabel(node, "1")
+		w.still(b, node)
+		w.addPod("lost-b", "row", "lost")
+		w.awaitLabel(node, "2")
+	}},
+	{"a write to a node that is gone (404) or made anew (422) before the watch has said so does no harm", "a cloud's controller may remove a node that is no machine of its", func(w *world) {
+		w.apart("late")
+		node, held, release := w.addNode("late", "row", "late"), new(atomic.Bool), make(chan struct{})
+		var gone, anew atomic.Int32
+		b := w.between("late", func(r *http.Response) error {
+			switch {
+			case r.Request.Method == "PATCH" && r.StatusCode == 404:
+				gone.Add(1)
+			case r.Request.Method == "PATCH" && r.StatusCode == 422:
+				anew.Add(1)
+			case strings.HasSuffix(r.Request.URL.Path, "/nodes") && r.Request.URL.Query().Has("watch"):
+				r.Body = &heldBody{r.Body, held, release}
+			}
+			return nil
+		})
+		open := sync.OnceFunc(func() { close(release) })
+		w.Cleanup(open)
+		log := w.podcount(b.way, "late")
+		w.awaitLabel(node, "0")
+		held.Store(true)
+		w.delete(node)
+		w.addPod("late-a", "row", "late")
+		w.await("a 404", func() bool { return gone.Load() > 0 })
+		w.addNode("late", "row", "late")
+		w.addPod("late-b", "row", "late")
+		w.await("a 422", func() bool { return anew.Load() > 0 })
+		open()
+		w.awaitLabel(node, "2")
+		w.still(b, node)
+		if strings.Contains(log.String(), "level=WARN") {
+			w.Errorf("warnings:\n%s", log)
+		}
+	}},
+	{"a webhook that takes 20 s for one node holds no other up, and the write goes through", "the cluster may not reach a webhook on this machine", func(w *world) {
+		w.slow("webhook")
+		node, other := w.addNode("webhook", "row", "webhook"), w.addNode("quick", "row", "webhook")
+		w.send("PATCH", node, object{"metadata": object{"labels": object{"podcount.test/slow": "yes"}}})
+		asked := make(chan string, 1000)
+		hook := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			var review struct {
+				Request struct {
+					UID     string
+					Options struct{ FieldManager string }
+				}
+			}
+			json.NewDecoder(r.Body).Decode(&review)
+			asked <- review.Request.Options.FieldManager
+			if review.Request.Options.FieldManager == "podcount" {
+				sleep(r.Context(), 20*time.Second)
+			}
+			rw.Header().Set("Content-Type", jsonType)
+			json.NewEncoder(rw).Encode(object{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": object{"uid": review.Request.UID, "allowed": true}})
+		}))
+		ca := newAuthority(w.T, "a webhook's CA")
+		cert, key := ca.issue(w.T, "webhook", nil)
+		pair, _ := tls.X509KeyPair(cert, key)
+		hook.TLS, hook.Config.ErrorLog = &tls.Config{Certificates: []tls.Certificate{pair}}, log.New(io.Discard, "", 0)
+		hook.StartTLS()
+		w.Cleanup(hook.Close)
+		w.create("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", object{"metadata": object{"name": w.ns}, "webhooks": []any{object{
+			"name": "slow.podcount.test", "clientConfig": object{"url": hook.URL, "caBundle": ca.pem()}, "sideEffects": "None", "admissionReviewVersions": []any{"v1"},
+			"rules":          []any{object{"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "operations": []any{"UPDATE"}, "resources": []any{"nodes"}}},
+			"objectSelector": object{"matchLabels": object{ourRun: w.ns, "podcount.test/slow": "yes"}}, "timeoutSeconds": 30, "failurePolicy": "Fail"}}})
+		w.await("the webhook is in force", func() bool {
+			_, err := w.try("PATCH", node, object{"metadata": object{"annotations": object{"podcount.test/at": time.Now().String()}}})
+			if err != nil {
+				w.Logf("%v", err)
+				w.lack()
+			}
+			return len(asked) > 0
+		})
+		for len(asked) > 0 {
+			<-asked
+		}
+		start := time.Now()
+		w.podcount(w.kubeconfig, "webhook")
+		w.awaitLabel(other, "0")
+		w.addPod("webhook-a", "row", "webhook")
+		w.awaitLabel(other, "1")
+		if took := time.Since(start); took > 10*time.Second {
+			w.Errorf("another node waited for %v", took)
+		}
+		w.awaitLabel(node, "1")
+		// The first with the number of then, the second with that of now.
+		wantNumber(w.T, "writes within 40 s", len(asked), 2)
+	}},
+	{"a token that is made invalid while a watch goes on is replaced by the one in the file, and the watch goes on", "", func(w *world) {
+		w.apart("rotate")
+		old, dir := w.account("old", true), w.TempDir()
+		node, way := w.addNode("rotate", "row", "rotate"), w.as("tokenFile: "+dir+"/token")
+		writeFiles(w.T, dir, map[string]string{"token": old})
+		log := w.podcount(way, "rotate", "-v", "6", "-controllers", "pod-count")
+		w.awaitLabel(node, "0")
+		writeFiles(w.T, dir, map[string]string{"token": w.account("new", true)})
+		w.delete("/api/v1/namespaces/" + w.ns + "/serviceaccounts/old")
+		its := NewClient(&Config{Server: w.cfg.Server, Credential: func(ctx context.Context, refused *Credential) (*Credential, error) {
+			cred, err := w.cfg.Credential(ctx, nil)
+			return &Credential{token: old, tls: &tls.Config{RootCAs: cred.tls.RootCAs, ServerName: cred.tls.ServerName, InsecureSkipVerify: cred.tls.InsecureSkipVerify}}, err
+		}}, nil, quietLog())
+		defer its.Close()
+		for refused := false; !refused; { // the server may remember for 10 s that it was good
+			err := its.Send(w.Context(), request{method: "GET", path: "/api/v1/nodes", query: url.Values{"limit": {"1"}}}, nil)
+			if refused = statusIn(err).Code == 401; !refused {
+				w.pause(500 * time.Millisecond)
+			}
+		}
+		start := time.Now()
+		w.addPod("rotate-a", "row", "rotate")
+		w.awaitLabel(node, "1")
+		if took := time.Since(start); took > 20*time.Second { // not a minute, as for a look at the file without a 401
+			w.Errorf("after %v", took)
+		}
+		wantText(w.T, log.String(), "status=\"401 Unauthorized\"")
+		wantNumber(w.T, "lists", strings.Count(log.String(), "msg=listed"), 2)
+		wantNumber(w.T, "watches", strings.Count(log.String(), "msg=watching"), 2)
+	}},
+	{"a half-open connection is noticed and the watch resumed without a list within 50 s on HTTP/2", "", func(w *world) {
+		w.slow("http2")
+		w.survivesSilence("http2", 50*time.Second)
+	}},
+	{"a half-open connection is noticed and the watch resumed without a list within 155 s on HTTP/1.1", "", func(w *world) {
+		w.slow("http1")
+		its, way := *w, w.between("http1", nil).way
+		cfg, err := LoadConfig(way[1], "", way[3], serviceAccount, os.Getenv, quietLog())
+		if err != nil {
+			w.Fatal(err)
+		}
+		its.cfg = cfg
+		its.survivesSilence("http1", 155*time.Second)
+	}},
 	{"a selector that the server does not know ends the program as wrong usage", "", func(w *world) {
 		err := run(w.Context(), append(w.kubeconfig, "-namespace", w.ns, "-field-selector", "spec.nothing=1", "-total-nodes", "none=none"), os.Getenv, io.Discard, io.Discard, nil)
 		if usage := (usageError{}); !errors.As(err, &usage) || !strings.Contains(err.Error(), "spec.nothing") {
@@ -10064,10 +10254,11 @@ func showBehaviours(w *world) {
 	if w.fake == nil {
 		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	}
-	defer stop()
+	// Some of the behaviours are shown at the same time, when this function has ended.
+	w.Cleanup(stop)
 	w.interrupted = ctx.Done()
-	defer w.client.Close()
-	defer w.clean()
+	w.Cleanup(w.client.Close)
+	w.Cleanup(w.clean)
 	w.Logf("%s, in the namespace %s", w.cfg.Server, w.ns)
 	w.create("/api/v1/namespaces", object{"metadata": object{"name": w.ns}})
 	for _, b := range behaviours {
@@ -10076,7 +10267,7 @@ func showBehaviours(w *world) {
 		}
 		w.Run(b.name, func(t *testing.T) {
 			mine := *w
-			mine.T, mine.mayLack, mine.made, mine.changed = t, b.mayLack, new([]string), make(chan struct{}, 1)
+			mine.T, mine.mayLack, mine.made, mine.changed, mine.label = t, b.mayLack, new([]string), make(chan struct{}, 1), ourCount
 			t.Cleanup(mine.clean)
 			b.show(&mine)
 		})
@@ -10109,10 +10300,26 @@ func (w *world) lack() {
 	w.Skip(w.mayLack)
 }
 
+// slow makes a behaviour that takes long be shown on a real cluster alone, with the others of its sort at the same time.
+func (w *world) slow(row string) {
+	if w.fake != nil {
+		w.Skip("takes too long here")
+	}
+	w.patience = 4 * time.Minute
+	w.apart(row)
+}
+
+// apart makes a behaviour be shown at the same time as others, with a label of its own, as every podcount takes its label
+// off the nodes that do not match. The names of pods have to differ, too.
+func (w *world) apart(row string) {
+	w.label = ourCount + "-" + row
+	w.Parallel()
+}
+
 // await waits until cond holds. It looks when the fake changes or something is logged, and on a real cluster every 200 ms.
 func (w *world) await(what string, cond func() bool) {
 	w.Helper()
-	late := time.After(90 * time.Second)
+	late := time.After(cmp.Or(w.patience, 90*time.Second))
 	for {
 		moved, tick := make(<-chan struct{}), make(<-chan time.Time)
 		if w.fake == nil {
@@ -10134,6 +10341,14 @@ func (w *world) await(what string, cond func() bool) {
 		case <-late:
 			w.Fatalf("never: %s", what)
 		}
+	}
+}
+
+// wake makes await look again.
+func (w *world) wake() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
 	}
 }
 
@@ -10216,10 +10431,10 @@ func (w *world) addNode(name string, label ...string) (path string) {
 
 func (w *world) awaitLabel(node, want string) {
 	w.Helper()
-	w.await(fmt.Sprintf("%s has %s=%q", node, ourCount, want), func() bool {
+	w.await(fmt.Sprintf("%s has %s=%q", node, w.label, want), func() bool {
 		o, err := w.try("GET", node, nil)
 		labels, _ := metaOf(o)["labels"].(object)
-		return err == nil && str(labels, ourCount) == want
+		return err == nil && str(labels, w.label) == want
 	})
 }
 
@@ -10287,6 +10502,87 @@ func (w *world) as(user string) []string {
 	return []string{"-kubeconfig", dir + "/config"}
 }
 
+func (w *world) pause(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-w.interrupted:
+		w.Fatal("interrupted")
+	}
+}
+
+// between is a proxy by plain HTTP/1.1, for the test to stand between podcount and the server.
+type between struct {
+	way     []string     // the flags for podcount
+	patches atomic.Int32 // that came through
+}
+
+// between makes a proxy, for a service account with the rights that README gives. answered, if set, sees each answer, and
+// may change it; its error breaks the connection.
+func (w *world) between(account string, answered func(*http.Response) error) *between {
+	w.Helper()
+	cred, err := w.cfg.Credential(w.Context(), nil)
+	if err != nil {
+		w.Fatal(err)
+	}
+	b, theirs := &between{}, cred.tls.Clone()
+	theirs.GetClientCertificate = nil // the token decides
+	transport := &http.Transport{TLSClientConfig: theirs, ForceAttemptHTTP2: true}
+	server := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(w.cfg.Server) },
+		Transport:     transport,
+		FlushInterval: -1,
+		ModifyResponse: func(r *http.Response) error {
+			if r.Request.Method == "PATCH" {
+				b.patches.Add(1)
+			}
+			defer w.wake()
+			if answered == nil {
+				return nil
+			}
+			return answered(r)
+		},
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		ErrorLog:     log.New(io.Discard, "", 0),
+	})
+	w.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		transport.CloseIdleConnections()
+	})
+	b.way = append(w.as("token: "+w.account(account, true)), "-master", server.URL)
+	return b
+}
+
+// heldBody brings nothing from the moment it is held until it is released.
+type heldBody struct {
+	io.ReadCloser
+	held    *atomic.Bool
+	release <-chan struct{}
+}
+
+func (b *heldBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.held.Load() {
+		<-b.release
+	}
+	return n, err
+}
+
+// still waits for five intervals in which the object stays as it is and podcount writes nothing at all.
+func (w *world) still(b *between, path string) {
+	w.Helper()
+	var before, now string
+	for tries := 0; tries == 0 || now != before; tries++ {
+		if tries == 20 {
+			w.Fatalf("%s is written to for ever", path)
+		}
+		if tries > 0 {
+			w.pause(500 * time.Millisecond)
+		}
+		before, now = now, fmt.Sprint(b.patches.Load(), " ", str(metaOf(w.send("GET", path, nil)), "resourceVersion"))
+	}
+}
+
 // podcount runs the whole program on the pods and nodes whose label row has this value.
 func (w *world) podcount(way []string, row string, args ...string) *logBuffer {
 	log := &logBuffer{wrote: w.changed}
@@ -10294,7 +10590,7 @@ func (w *world) podcount(way []string, row string, args ...string) *logBuffer {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- run(ctx, slices.Concat(way, []string{"-namespace", w.ns, "-pod-selector", "row=" + row, "-total-nodes", ourRun + "=" + w.ns + ",row=" + row,
-			"-total-label", ourCount, "-interval", "100ms", "-pod-events", "off"}, args), os.Getenv, io.Discard, log, nil)
+			"-total-label", w.label, "-interval", "100ms", "-pod-events", "off"}, args), os.Getenv, io.Discard, log, nil)
 	}()
 	w.Cleanup(func() {
 		cancel()
@@ -10314,7 +10610,7 @@ type observed struct {
 	log   *logBuffer
 
 	mu    sync.Mutex // guards conns
-	conns []net.Conn
+	conns []*muteConn
 }
 
 func (w *world) reflect(labels, fields string) *observed { return w.reflectFrom("", labels, fields) }
@@ -10326,19 +10622,17 @@ func (w *world) reflectFrom(version, labels, fields string) *observed {
 		c, err := new(net.Dialer).DialContext(ctx, network, addr)
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.conns = append(o.conns, c)
+		if err == nil {
+			c = &muteConn{Conn: c, closed: make(chan struct{})}
+			o.conns = append(o.conns, c.(*muteConn))
+		}
 		return c, err
 	}
 	log := newLog(o.log, &options{verbosity: 4})
 	client := NewClient(w.cfg, dial, log)
 	kind := Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Namespace: w.ns, Protobuf: true, Selector: labels, Fields: fields, New: func() *Pod { return new(Pod) }}
 	r := NewReflector(client, kind, o.store, log)
-	r.handlers = append(r.handlers, func(Delta[*Pod]) {
-		select {
-		case w.changed <- struct{}{}:
-		default:
-		}
-	})
+	r.handlers = append(r.handlers, func(Delta[*Pod]) { w.wake() })
 	if r.version = version; version != "" {
 		r.relistAt = time.Now().Add(time.Hour)
 	}
@@ -10375,6 +10669,62 @@ func (o *observed) cut() {
 	for _, c := range o.conns {
 		c.Close()
 	}
+}
+
+// mute makes all connections half-open: what is sent on them goes nowhere, nothing comes, and they do not end.
+func (o *observed) mute() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, c := range o.conns {
+		c.mute.Store(true)
+	}
+}
+
+type muteConn struct {
+	net.Conn
+	mute   atomic.Bool
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *muteConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.mute.Load() {
+		<-c.closed
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+func (c *muteConn) Write(p []byte) (int, error) {
+	if c.mute.Load() {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *muteConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// survivesSilence shows what follows when a watch's connection goes silent: another, within so long, and no list.
+func (w *world) survivesSilence(row string, within time.Duration) {
+	w.Helper()
+	w.addPod(row+"-a", "row", row)
+	r := w.reflect("row="+row, "")
+	w.await("the watch", func() bool { return strings.Contains(r.log.String(), "msg=watching") })
+	w.addPod(row+"-b", "row", row)
+	w.await("what was added", func() bool { return len(r.store.All()) == 2 })
+	r.mute()
+	start := time.Now()
+	w.addPod(row+"-c", "row", row)
+	w.await("what was added in the silence", func() bool { return len(r.store.All()) == 3 })
+	w.Logf("after %v", time.Since(start).Round(time.Second/10))
+	if took := time.Since(start); took > within {
+		w.Errorf("after %v, want %v", took, within)
+	}
+	wantNumber(w.T, "lists", strings.Count(r.log.String(), "msg=listed"), 1)
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
