@@ -18,7 +18,7 @@ test: ## the whole suite: no network, no C compiler
 
 sim: ## simulated hours of life and faults: make sim SEEDS=1000, or one seed, with its story if it fails: SEEDS=17-17
 	@[ -n '$(SEEDS)' ] || { echo 'make sim SEEDS=N, or SEEDS=FROM-TO: how many, or which'; exit 2; }
-	SEEDS='$(SEEDS)' go test -count=1 -v -timeout 0 -run '^TestSimulation$$' .
+	SEEDS='$(SEEDS)' go test -count=1 -timeout 0 -run '^TestSimulation$$'
 
 mutants: ## break each rule on purpose, and see that the tests notice
 	bash testdata/mutants/run

@@ -1207,10 +1207,8 @@ func (r *Reflector[T]) watch(ctx context.Context) (end watchEnd) {
 // list is due, and at once, as other changes will come under the same versions.
 func (r *Reflector[T]) recheck(ctx context.Context) error {
 	var page struct{ Metadata ListMeta }
-	req := r.request("")
-	req.accept = accept("PartialObjectMetadataList", jsonType)
-	req.query.Set("limit", "1")
-	err := r.client.Send(ctx, req, &page)
+	err := r.client.Send(ctx, request{method: http.MethodGet, path: r.kind.path(r.kind.Namespace), query: url.Values{"limit": {"1"}},
+		accept: accept("PartialObjectMetadataList", jsonType)}, &page)
 	if r.away = err != nil; err == nil && newerVersion(r.version, page.Metadata.ResourceVersion) {
 		r.log.Info("versions have gone back", "kind", r.kind.Name, "from", r.version, "to", page.Metadata.ResourceVersion)
 		r.version = ""
