@@ -5333,16 +5333,6 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 		fault fault
 		want  string
 	}{
-		"objects at full speed": {fault{answer: func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", jsonType)
-			io.WriteString(w, begin+item)
-			for range listLimit/1000 + 100 { // more than the bound, and then it does end
-				if _, err := io.WriteString(w, strings.Repeat(","+item, 1000)); err != nil {
-					return
-				}
-			}
-			io.WriteString(w, end)
-		}}, fmt.Sprint(listLimit)},
 		"an object a minute": {fault{answer: trickle(1000)}, listTime.String()},
 		"pages of nothing": {fault{delay: 700 * time.Millisecond, times: int(listTime/(700*time.Millisecond)) + 1, answer: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", jsonType)
@@ -5367,6 +5357,20 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 			})
 		})
 	}
+	simulate(t, func(t *testing.T, f *fakeServer) { // of two million objects, the last few
+		base, _ := url.Parse("http://127.0.0.1:1")
+		client := NewClient(&Config{Server: base, Credential: noCredential}, f.serveIn(t).dial, quietLog())
+		defer client.Close()
+		r := NewReflector(client, *podKind(), NewStore[*Pod](), quietLog())
+		r.kind.API, r.kind.Resource = "/api/v1", "pods"
+		for pods, want := range []string{"<nil>", "<nil>", "<nil>", "list pods: the list has more than 2000000 objects: give -namespace"} {
+			listing := r.List()
+			listing.n = listLimit - 2
+			_, err := r.pages(t.Context(), listing)
+			wantText(t, fmt.Sprint(err), want)
+			f.addPod("default", fmt.Sprint("p", pods), "")
+		}
+	})
 	simulate(t, func(t *testing.T, f *fakeServer) { // slow is not endless
 		f.addNode("cp", controlPlane)
 		f.inject(t, fault{match: to(isList("pods")), answer: trickle(9)})
@@ -5997,6 +6001,9 @@ func TestHostileProtobufIsAnErrorThatNamesThePlaceAndCostsNoMemory(t *testing.T)
 
 // In JSON an object may have three times as much: there, "<" is six bytes.
 func TestObjectsOfUpTo8MBOfProtobufAreRead(t *testing.T) {
+	if fewer(1) == 0 {
+		t.Skip("ten seconds under the race detector, of one goroutine")
+	}
 	pod := func(size int) string {
 		return `{"kind":"Pod","metadata":{"name":"big","namespace":"n","uid":"u","resourceVersion":"6","annotations":{"a":"` + strings.Repeat("x", size) + `"}}}`
 	}
@@ -6044,6 +6051,9 @@ func bomb(beginning string, size int) []byte {
 }
 
 func TestDecompressionBombsAreNotHeld(t *testing.T) {
+	if fewer(1) == 0 {
+		t.Skip("half a minute under the race detector, of one goroutine")
+	}
 	list := append(binary.AppendUvarint([]byte{2<<3 | 2}, 1<<40), 0x0a, 3, 0x12, 1, '5') // of 1 TB
 	item := binary.AppendUvarint([]byte{0x12}, 50<<20)
 	for name, c := range map[string]struct{ mediaType, body, want string }{
@@ -9560,8 +9570,7 @@ func (s *sim) wrongs() []string {
 // SEEDS=A-B those from A to B.
 func TestSimulation(t *testing.T) {
 	first, last, end := uint64(1), uint64(math.MaxInt64), time.Now().Add(20*time.Second)
-	info, _ := debug.ReadBuildInfo()
-	if slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if fewer(1) == 0 {
 		last, end = 5, end.Add(time.Hour)
 	}
 	if text := os.Getenv("SEEDS"); text != "" {
@@ -11066,7 +11075,7 @@ func (c *crowd) serve(t testing.TB) (args []string) {
 
 // The limits of Kubernetes itself: https://kubernetes.io/docs/setup/best-practices/cluster-large/
 func TestAtTheLimitsOfKubernetesMemoryStaysUnder60MB(t *testing.T) {
-	if info, _ := debug.ReadBuildInfo(); runtime.GOOS != "linux" || slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if runtime.GOOS != "linux" || fewer(1) == 0 {
 		t.Skip("memory is read from /proc, and is another with the race detector")
 	}
 	program := filepath.Join(t.TempDir(), "podcount")

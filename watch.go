@@ -890,7 +890,7 @@ const (
 	relistEvery      = time.Hour       // guards against a server that has lost an event
 	shortWatch       = time.Second
 	pageLimit        = 2000             // objects a page, once whole lists have failed
-	listLimit        = 1_000_000        // objects a list may have, six times what Kubernetes is made for,
+	listLimit        = 2_000_000        // objects a list may have, more than ten times what Kubernetes is made for,
 	listTime         = 10 * time.Minute // and how long it may take: some servers' lists have no end
 	slowList         = 2 * time.Second
 	discoverEvery    = 10 * time.Second // ± 20 %
