@@ -3635,6 +3635,21 @@ func TestControllerWaitsForItsCRDStandsDownWithItAndComesBack(t *testing.T) {
 }
 
 // A CRD that is new, or whose server has just begun, answers so for a moment.
+func TestRetryAfterOfDiscoveryIsHonoured(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.install(&fakeCRD{status: true})
+		f.start(t)
+		pass(time.Second)
+		f.inject(t, statusFault(t, func(s seen) bool { return strings.HasSuffix(s.Path, "/demo.mark8s.io/v1") }, 1, 429, "TooManyRequests", nil, "Retry-After", "60"))
+		f.meetFaults(t)
+		asked := discoveries(f)
+		pass(59 * time.Second)
+		wantNumber(t, "questions while the server wants none", discoveries(f)-asked, 0)
+		pass(time.Second)
+		wantNumber(t, "questions then", discoveries(f)-asked, 1)
+	})
+}
+
 func TestMomentOfA404OrA429StandsNothingDown(t *testing.T) {
 	discovery := func(r *http.Request) bool { return r.URL.Path == "/apis/demo.mark8s.io/v1" }
 	any := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/counts") }
@@ -3747,6 +3762,52 @@ func TestCountSaysWhetherAsManyPodsAreThereAsItWants(t *testing.T) {
 		f.addCount("web", `{"name":"other","count":2}`)
 		pass(time.Second)
 		wantText(t, f.count("web"), "true 2 1")
+	})
+}
+
+func TestStatusIsWrittenAtOnceThenOnceASecondAndTheLastStateAlways(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.install(&fakeCRD{status: true})
+		f.addCount("web", `{"name":"nginx","count":50}`)
+		f.start(t, "-pod-events", "off")
+		pass(time.Minute)
+		writes := len(countWrites(f))
+		for i := range 50 { // in five seconds
+			f.addPodWith(fmt.Sprint("p", i), object{"app": "nginx"})
+			if synctest.Wait(); i == 0 {
+				wantText(t, f.count("web"), "false 1 1")
+			}
+			pass(100 * time.Millisecond)
+		}
+		pass(time.Second)
+		wantText(t, f.count("web"), "true 50 1")
+		wantNumber(t, "writes", len(countWrites(f))-writes, 6)
+	})
+}
+
+// The watch is late: it has not told yet that the object was made anew, or is gone.
+func TestWriteThatFindsAnotherObjectIsNotTriedAgainWithEachPod(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.install(&fakeCRD{status: true})
+		f.addNode("cp", controlPlane)
+		f.addCount("web", `{"name":"web","count":1}`)
+		f.start(t, "-pod-events", "off")
+		pass(time.Minute)
+		catchUp := f.fallBehind(0, func(s seen) bool { return !strings.HasSuffix(s.Path, "/pods") })
+		pass(time.Second)
+		f.remove("nodes", Key{Name: "cp"})
+		f.addNode("cp", controlPlane)
+		f.remove("counts", Key{"default", "web"})
+		before := len(f.asked(isWrite))
+		for i := range 100 { // ten seconds
+			f.addPod("default", fmt.Sprint("p", i), "")
+			pass(100 * time.Millisecond)
+		}
+		if n := len(f.asked(isWrite)) - before; n < 3 || n > 1+1+11 {
+			t.Errorf("%d writes, of one an interval to the node and one a second to the Count", n)
+		}
+		catchUp()
+		wantPeace(t, f)
 	})
 }
 
