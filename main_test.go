@@ -8489,6 +8489,7 @@ type sim struct {
 	faults   []simStep     // that this seed has
 	backup   func()        // restores it
 	began    time.Time
+	script   []string // what the seed has brought, and when
 	running  sync.WaitGroup
 
 	mu       sync.Mutex // guards all below, and all processes; taken behind the fake's
@@ -8566,10 +8567,10 @@ func (s *sim) tell() string {
 	story := s.story
 	if os.Getenv("STORY") != "all" {
 		end := slices.IndexFunc(story, func(line string) bool { return strings.Contains(line, brokenRule) })
-		if end < 0 || end+10 > len(story) {
-			end = len(story) - 10
+		if end < 0 {
+			end = len(story)
 		}
-		story = story[max(0, end-150) : end+10]
+		story = story[max(0, end-150):min(end+10, len(story))]
 	}
 	return fmt.Sprintf("podcount %s\n(%d of %d lines; STORY=all shows all)\n%s", strings.Join(s.args, " "), len(story), len(s.story), strings.Join(story, "\n"))
 }
@@ -9052,6 +9053,7 @@ func (s *sim) step(of []simStep) {
 	})
 	if what := of[i].do(s); what != "" {
 		s.say("%s", what)
+		s.script = append(s.script, fmt.Sprint(time.Since(s.began), " ", what))
 	}
 }
 
@@ -9207,7 +9209,7 @@ var simFaults = slices.Concat(requestFaults(), []simStep{
 			s.ever[resource] = slices.DeleteFunc(all, func(e historyEntry) bool { return e.version > newest })
 		}
 		s.newest, s.tampered, s.patience = newest, time.Now(), lostTime
-		return fmt.Sprint("THE BACKUP IS RESTORED: back to ", s.newest)
+		return "THE BACKUP IS RESTORED"
 	}},
 	{1, func(s *sim) string {
 		n := 1 + s.dice.IntN(4)
@@ -9219,13 +9221,13 @@ var simFaults = slices.Concat(requestFaults(), []simStep{
 		p := s.one()
 		d := s.some(time.Second, 10*time.Minute)
 		s.after(d, s.fallBehind(0, func(q seen) bool { return q.Host == p.host }))
-		return fmt.Sprintf("THE SERVER OF %s LAGS for %v", p.host, d)
+		return fmt.Sprintf("THE SERVER OF r%d LAGS for %v", p.slot, d)
 	}},
 	{3, func(s *sim) string {
 		p := s.one()
 		s.trouble(p, (*link).hush)
 		s.needs(silence + 5*time.Second)
-		return "CONNECTIONS FALL SILENT: " + p.host
+		return fmt.Sprint("CONNECTIONS FALL SILENT, of r", p.slot)
 	}},
 	{3, func(s *sim) string {
 		p, d, lost := s.one(), s.some(time.Second, 2*time.Minute), s.dice.IntN(2) == 0
@@ -9240,12 +9242,12 @@ var simFaults = slices.Concat(requestFaults(), []simStep{
 			s.needs(silence + 5*time.Second)
 		}
 		s.after(d, func() { p.link.setAway(false, false) })
-		return fmt.Sprintf("NETWORK OF %s AWAY for %v, without a word: %v", p.host, d, lost)
+		return fmt.Sprintf("NETWORK OF r%d AWAY for %v, without a word: %v", p.slot, d, lost)
 	}},
 	{4, func(s *sim) string {
 		p, kill, d := s.one(), s.dice.IntN(2) == 0, s.some(time.Second, 20*time.Second)
 		s.end(p.slot, kill, d)
-		return fmt.Sprintf("%s IS STOPPED, killed: %v, another in %v", p.host, kill, d)
+		return fmt.Sprintf("r%d IS STOPPED, killed: %v, another in %v", p.slot, kill, d)
 	}},
 	{2, func(s *sim) string {
 		s.mu.Lock()
@@ -9276,9 +9278,7 @@ var simFaults = slices.Concat(requestFaults(), []simStep{
 		return fmt.Sprintf("SOMEBODY ELSE LEADS for %v, by a clock that is off by %v", d, skew)
 	}},
 	{1, func(s *sim) string {
-		if s.remove("leases", leaseKey) == nil {
-			return ""
-		}
+		s.remove("leases", leaseKey)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.tampered = time.Now()
@@ -9374,10 +9374,10 @@ func requestFaults() (steps []simStep) {
 	onReads := append(both, refusal(410, "Expired", nil), refusal(504, "Timeout", cause("ResourceVersionTooLarge")), fault{body: `{"kind":`}, fault{status: 200, body: "<html>", header: map[string]string{"Content-Type": "text/html"}},
 		fault{cut: 1}, fault{cut: 700}, fault{hang: 1}, fault{hang: 700})
 	onWrites := append(both, refusal(409, "Conflict", nil), refusal(422, "Invalid", cause("")), refusal(403, "Forbidden", cause("NamespaceTerminating")), fault{after: true}, fault{after: true}, fault{cut: 1})
-	for of, faults := range map[*map[string]func(seen) bool][]fault{&reads: onReads, &writes: onWrites} {
-		for _, name := range slices.Sorted(maps.Keys(*of)) {
-			for _, ft := range faults {
-				steps = append(steps, requestFault(name, (*of)[name], ft))
+	for i, of := range []map[string]func(seen) bool{reads, writes} {
+		for _, name := range slices.Sorted(maps.Keys(of)) { // the same order each time, as a seed is to mean the same
+			for _, ft := range [][]fault{onReads, onWrites}[i] {
+				steps = append(steps, requestFault(name, of[name], ft))
 			}
 		}
 	}
@@ -9544,7 +9544,7 @@ func (s *sim) right(when string) {
 // ---- The run
 
 // simulateSeed runs one seed in a bubble.
-func simulateSeed(t *testing.T, seed uint64) simStats {
+func simulateSeed(t *testing.T, seed uint64) *sim {
 	dice := rand.New(rand.NewPCG(seed, 0))
 	s := &sim{fakeServer: newFake(), t: t, dice: dice, began: time.Now(), selects: func(object) bool { return true }, byHost: map[string]*proc{}, ever: map[string][]historyEntry{}, identity: map[string]string{}}
 	s.spy = s
@@ -9618,7 +9618,7 @@ func simulateSeed(t *testing.T, seed uint64) simStats {
 	if wrong := s.wrongs(); len(wrong) > 0 {
 		t.Errorf("seed %d: %s\n%s\nseed %d: %s\nmake sim SEEDS=%d runs the same life and faults", seed, wrong[0], s.tell(), seed, strings.Join(wrong[:min(len(wrong), 5)], "\n"), seed)
 	}
-	return s.stats
+	return s
 }
 
 func (s *sim) wrongs() []string {
@@ -9664,10 +9664,10 @@ func TestSimulation(t *testing.T) {
 					}
 					t.Run(fmt.Sprint(seed), func(t *testing.T) {
 						synctest.Test(t, func(t *testing.T) {
-							stats := simulateSeed(t, seed)
+							s := simulateSeed(t, seed)
 							mu.Lock()
 							defer mu.Unlock()
-							sum.add(stats)
+							sum.add(s.stats)
 						})
 					})
 				}
@@ -9676,6 +9676,16 @@ func TestSimulation(t *testing.T) {
 	})
 	if fmt.Println(sum); sum.seeds == 0 {
 		t.Error("no seed has run")
+	}
+}
+
+func TestSameSeedBringsTheSameLifeAndFaults(t *testing.T) {
+	var scripts [3]string
+	for i, seed := range []uint64{8, 8, 9} {
+		synctest.Test(t, func(t *testing.T) { scripts[i] = strings.Join(simulateSeed(t, seed).script, "\n") })
+	}
+	if scripts[0] != scripts[1] || scripts[0] == scripts[2] || len(scripts[0]) < 1000 {
+		t.Errorf("seed 8 was\n%s\n\nand then\n%s", scripts[0], scripts[1])
 	}
 }
 
