@@ -42,8 +42,7 @@ const (
 const (
 	finishTime = 10 * time.Second       // how long what is in hands may go on after a stop,
 	eventsTime = 5 * time.Second        // and then the events that wait
-	startPause = 100 * time.Millisecond // at most, between the starts of two controllers,
-	startTime  = time.Second            // and of replicas that are started together
+	startPause = 100 * time.Millisecond // at most, between the starts of two controllers
 )
 
 func main() {
@@ -296,7 +295,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	var elected sync.WaitGroup
 	resigned, resign := context.WithCancel(sending)
 	if o.leaderElect {
-		sleep(stop, rand.N(startTime))
+		sleep(stop, rand.N(time.Second)) // replicas that are started together are not to ask together
 		e := newElection(o, client, log, host)
 		client.mayWrite = e.mayWrite
 		elected.Go(func() {
@@ -789,9 +788,11 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 		now, err := s.counts.Patch(ctx, p.Count, sub, map[string]any{"status": status})
 		if err != nil {
 			return Result{}, err
-		} else if s.rest(&p.Meta, min(s.interval, time.Second)); now == nil {
+		} else if now == nil { // gone, or not: then it must not stay wrong
+			s.rest(&p.Meta, s.interval)
 			return Result{}, nil
 		}
+		s.rest(&p.Meta, min(s.interval, time.Second))
 		s.log.Log(ctx, levelWrite, "status written", "count", key, "healthy", p.status.Healthy, "have", p.status.Count)
 		if s.kept.Store(p.of); now.Status.Healthy != p.status.Healthy || now.Status.Count != p.status.Count || p.of.status && now.Status != p.status {
 			s.dropped.Store(p.of)

@@ -2519,7 +2519,7 @@ func TestRefusedWrites(t *testing.T) {
 					wantLabel(t, f, "cp", podCountLabel, "2")
 				} else {
 					wantLabel(t, f, "cp", podCountLabel, "-")
-					wantNumber(t, "complaints", strings.Count(p.log.String(), "cannot write"), 0)
+					wantNumber(t, "complaints", strings.Count(p.log.String(), "cannot reconcile"), 0)
 				}
 				pass(10 * time.Second)
 				wantLabel(t, f, "cp", podCountLabel, "2")
@@ -4395,7 +4395,7 @@ func TestOddLeasesAreTakenAsByClientGo(t *testing.T) {
 				pass(100 * time.Millisecond)
 			}
 			took := time.Since(start)
-			if took > takes+startTime || took < takes/4 && takes > time.Second {
+			if took > takes+time.Second || took < takes/4 && takes > time.Second {
 				t.Errorf("%s was taken after %v, want %v", text, took, takes)
 			}
 		})
@@ -5400,6 +5400,11 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 			page++
 			fmt.Fprintf(w, `{"metadata":{"resourceVersion":"5","continue":"page-%d"},"items":[]}`, page)
 		}}, listTime.String()},
+		"pages of nothing at full speed": {fault{times: listLimit/pageLimit + 1, answer: func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", jsonType)
+			page++
+			fmt.Fprintf(w, `{"metadata":{"resourceVersion":"5","continue":"page-%d"},"items":[]}`, page)
+		}}, "after 1000 pages"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fakeServer) {
@@ -8528,17 +8533,18 @@ type proc struct {
 	listed  map[string]bool       // resources of which it got a complete list
 	at      map[string]*int       // version up to which it has heard, by resource; nil: unknown
 	knows   map[string]*knowledge // by resource and key
+	wrote   map[string]time.Time  // when it last had an answer to a write, by resource, key and uid
 	blind   map[string]bool       // resources of which it may know better, or worse, than what it is told
 	patient map[string]time.Time  // not to be asked for before
 	busy    map[string]int        // requests of one sort within this second
 	second  int64
+	askedAt time.Time // for the lease
 }
 
 // knowledge is what a process has been told of an object.
 type knowledge struct {
 	object
-	at    time.Time
-	wrote time.Time // its own last write to it
+	at time.Time
 }
 
 func (s *sim) say(format string, args ...any) {
@@ -8683,11 +8689,8 @@ func (s *sim) trouble(p *proc, do func(*link)) {
 	do(p.link)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for k, known := range p.knows {
-		if !known.at.Before(time.Now()) || !known.wrote.Before(time.Now()) {
-			delete(p.knows, k)
-		}
-	}
+	maps.DeleteFunc(p.knows, func(_ string, known *knowledge) bool { return known.at.Equal(time.Now()) })
+	maps.DeleteFunc(p.wrote, func(_ string, at time.Time) bool { return at.Equal(time.Now()) })
 }
 
 // ---- The processes
@@ -8701,7 +8704,7 @@ func (s *sim) launch(slot int) {
 	}
 	ctx, stop := context.WithCancel(s.t.Context())
 	p := &proc{slot: slot, host: fmt.Sprintf("r%d-%d:1", slot, len(s.byHost)), stop: stop, link: &link{net: s.net, wires: map[*wire]bool{}}, listed: map[string]bool{}, at: map[string]*int{},
-		knows: map[string]*knowledge{}, blind: map[string]bool{}, patient: map[string]time.Time{}, busy: map[string]int{}}
+		knows: map[string]*knowledge{}, wrote: map[string]time.Time{}, blind: map[string]bool{}, patient: map[string]time.Time{}, busy: map[string]int{}}
 	s.slots[slot], s.byHost[p.host] = p, p
 	s.sayLocked("%s starts", p.host)
 	args := append([]string{"-master", "http://" + p.host, "-v", "4"}, s.args...)
@@ -8816,11 +8819,13 @@ func (tr *trace) Write(b []byte) (int, error) {
 		default:
 			told := ""
 			for _, e := range s.betweenLocked(resource, *at, version) {
-				told += fmt.Sprintf("%d %s, ", e.version, e.key())
+				was, is := e.old != nil && s.shows(resource, e.old), e.obj != nil && s.shows(resource, e.obj)
+				event := map[[2]bool]string{{false, true}: "ADDED", {true, true}: "MODIFIED", {true, false}: "DELETED"}[[2]bool{was, is}]
+				told += fmt.Sprintf("%d %s %s, ", e.version, event, e.key())
 			}
 			want := ""
 			if words[0] != "BOOKMARK" {
-				want = fmt.Sprintf("%d %s, ", version, words[2])
+				want = fmt.Sprintf("%d %s %s, ", version, words[0], words[2])
 			}
 			if told != want {
 				s.breakLocked(p, "takes %s, having heard up to %d; what there was: %q (atomic, reliable, bookmarkable)", strings.TrimSpace(line), *at, told)
@@ -8897,7 +8902,7 @@ func (s *sim) asked(q seen) {
 	if p.busy[sort]++; p.busy[sort] > 15 && !isEvent && what.verb != "watch" || p.busy[sort] > 60 {
 		s.breakLocked(p, "asks again and again: %s", q)
 		if p.busy[sort] > 1000 { // time stands still meanwhile
-			fmt.Fprintln(os.Stderr, "a hot loop; "+strings.Join(s.story[max(0, len(s.story)-100):], "\n"))
+			fmt.Fprintln(os.Stderr, "a hot loop in "+s.t.Name()+"; "+strings.Join(s.story[max(0, len(s.story)-100):], "\n"))
 			os.Exit(1)
 		}
 	}
@@ -8908,6 +8913,7 @@ func (s *sim) asked(q seen) {
 		var l lease
 		if json.Unmarshal([]byte(q.Body), &l); l.Spec.HolderIdentity != "" {
 			s.identity[l.Spec.HolderIdentity] = q.Host
+			p.askedAt = now
 		}
 	}
 	if isRead || isLease {
@@ -8945,12 +8951,16 @@ func (s *sim) asked(q seen) {
 	if body.Metadata.UID == "" || body.Metadata.ResourceVersion != "" || q.Method != "PATCH" {
 		s.breakLocked(p, "writes without a uid, or with a version: %s", q)
 	}
+	rest := s.interval
+	if other == "counts" {
+		rest = min(rest, time.Second)
+	}
+	if past := now.Sub(p.wrote[other+"/"+what.object+" "+body.Metadata.UID]); past < rest {
+		s.breakLocked(p, "writes to %s again after %v", what.object, past)
+	}
 	known := p.knows[other+"/"+what.object]
 	if known == nil || str(metaOf(known.object), "uid") != body.Metadata.UID || p.blind[other] {
 		return
-	}
-	if other == "nodes" && now.Sub(known.wrote) < s.interval {
-		s.breakLocked(p, "writes to %s again after %v", what.object, now.Sub(known.wrote))
 	}
 	has, _ := known.object["status"].(object)
 	want := body.Status
@@ -8977,24 +8987,24 @@ func (s *sim) told(r *fakeRequest, event string, o object) {
 }
 
 // hears notes what a process knows of an object. Where it cannot be sure that it hears, it may know this or that.
-func (p *proc) hears(r *fakeRequest, o object, gone bool) *knowledge {
+func (p *proc) hears(r *fakeRequest, o object, gone bool) {
 	k := r.kind.resource + "/" + keyOf(o).String()
-	was, now := p.knows[k], &knowledge{object: o, at: time.Now()}
+	was := p.knows[k]
 	if r.items == nil && was != nil && !gone && newerVersion(str(metaOf(was.object), "resourceVersion"), str(metaOf(o), "resourceVersion")) {
-		return was // it has heard more, elsewhere, already
+		return // it has heard more, elsewhere, already
 	}
 	if delete(p.knows, k); !gone && !p.mayMiss(r) {
-		p.knows[k] = now
+		p.knows[k] = &knowledge{o, time.Now()}
 	}
-	if was != nil && str(metaOf(was.object), "uid") == str(metaOf(o), "uid") {
-		now.wrote = was.wrote
-	}
-	return now
 }
 
-func (p *proc) mayMiss(r *fakeRequest) bool {
-	_, faulty := r.w.(*faultyWriter)
-	return faulty || p.link.isQuiet()
+// mayMiss reports whether an answer may not arrive.
+func (p *proc) mayMiss(r *fakeRequest) bool { return r.isCut() || p.link.isQuiet() }
+
+// isCut reports whether an answer will not arrive whole.
+func (r *fakeRequest) isCut() bool {
+	w, faulty := r.w.(*faultyWriter)
+	return faulty && (r.reply == nil || len(r.reply) >= w.left)
 }
 
 // answered notes what a process hears otherwise.
@@ -9002,19 +9012,23 @@ func (s *sim) answered(r *fakeRequest) {
 	what := callOf(r.Method, r.URL.Path, r.q)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.byHost[r.Host]
+	p, resource := s.byHost[r.Host], r.kind.resource
+	if p != nil && what.verb == "patch" && (r.code == 200 || r.code == 404 || r.code == 422) && !p.mayMiss(r) {
+		var sent struct{ Metadata struct{ UID string } }
+		json.Unmarshal(r.body, &sent)
+		p.wrote[resource+"/"+r.key.String()+" "+sent.Metadata.UID] = time.Now()
+	}
 	if p == nil || r.code/100 != 2 {
 		return
 	}
-	resource := r.kind.resource
 	switch {
 	case what.verb == "update":
 		var l lease
 		if json.Unmarshal(r.reply, &l); l.Spec.HolderIdentity != "" {
-			s.holder, s.heldAt = r.Host, time.Now()
+			s.holder, s.heldAt = r.Host, p.askedAt
 		}
 	case what.verb == "list" && !r.more && r.q.Get("limit") != "1":
-		p.listed[resource], p.blind[resource] = true, p.blind[resource] && p.mayMiss(r)
+		p.listed[resource], p.blind[resource] = p.listed[resource] || !r.isCut(), p.blind[resource] && p.mayMiss(r)
 		there := map[string]bool{}
 		for _, o := range r.items {
 			there[resource+"/"+keyOf(o).String()] = true
@@ -9024,7 +9038,7 @@ func (s *sim) answered(r *fakeRequest) {
 	case what.verb == "patch":
 		var o object
 		json.Unmarshal(r.reply, &o)
-		p.hears(r, o, false).wrote = time.Now()
+		p.hears(r, o, false)
 		if s.killing && resource == "nodes" { // before it can say so in an event, or soon after
 			s.killing = false
 			s.running.Go(func() { s.end(p.slot, true, 3*time.Second) })
@@ -9408,10 +9422,10 @@ func requestFault(name string, match func(seen) bool, ft fault) simStep {
 				s.sayLocked("%s %s meets %s", p.host, callOf(r.Method, r.URL.Path, r.URL.Query()), text)
 				p.patient[r.Method+r.URL.Path] = time.Now().Add(time.Duration(seconds) * time.Second)
 			}
-			if s.patience = max(s.patience, ft.delay); ft.stall || ft.hang > 0 {
-				s.patience = max(s.patience, silence+5*time.Second)
-			}
 			return true
+		}
+		if s.needs(ft.delay); ft.stall || ft.hang > 0 {
+			s.needs(silence + 5*time.Second)
 		}
 		s.fakeServer.mu.Lock()
 		defer s.fakeServer.mu.Unlock()
@@ -9681,11 +9695,11 @@ func TestSimulation(t *testing.T) {
 
 func TestSameSeedBringsTheSameLifeAndFaults(t *testing.T) {
 	var scripts [3]string
-	for i, seed := range []uint64{8, 8, 9} {
+	for i, seed := range []uint64{13, 13, 15} {
 		synctest.Test(t, func(t *testing.T) { scripts[i] = strings.Join(simulateSeed(t, seed).script, "\n") })
 	}
 	if scripts[0] != scripts[1] || scripts[0] == scripts[2] || len(scripts[0]) < 1000 {
-		t.Errorf("seed 8 was\n%s\n\nand then\n%s", scripts[0], scripts[1])
+		t.Errorf("seed 13 was\n%s\n\nand then\n%s", scripts[0], scripts[1])
 	}
 }
 

@@ -1103,7 +1103,7 @@ func (r *Reflector[T]) list(ctx context.Context) error {
 			r.paged = r.paged || r.lost >= 2
 		}
 		// The hourly list can wait; what the watch brings cannot.
-		r.relistAt = time.Now().Add(relistEvery/12 + rand.N(relistEvery/12))
+		r.relistAt, r.away = time.Now().Add(relistEvery/12+rand.N(relistEvery/12)), r.away || statusIn(err).Code/100 != 4
 		return err
 	}
 	changes := listing.Commit() // of the first list, none
@@ -1140,7 +1140,7 @@ func (r *Reflector[T]) pages(ctx context.Context, listing *Listing[T]) (meta Lis
 	if r.paged {
 		req.query.Set("limit", strconv.Itoa(pageLimit))
 	}
-	for {
+	for range listLimit/pageLimit + 1 {
 		body, err := r.client.stream(ctx, req)
 		if err != nil {
 			return meta, err
@@ -1156,6 +1156,7 @@ func (r *Reflector[T]) pages(ctx context.Context, listing *Listing[T]) (meta Lis
 		}
 		req.query.Set("continue", meta.Continue)
 	}
+	return meta, req.failed(fmt.Errorf("the list has not ended after %d pages", listLimit/pageLimit))
 }
 
 type watchEnd struct {
@@ -1172,17 +1173,15 @@ func (r *Reflector[T]) watch(ctx context.Context) (end watchEnd) {
 	req := r.request("PartialObjectMetadata")
 	maps.Copy(req.query, url.Values{"watch": {"1"}, "resourceVersion": {r.version}, "allowWatchBookmarks": {"true"},
 		"timeoutSeconds": {strconv.Itoa(300 + rand.IntN(300))}}) // so that watches do not all end together
-	if r.away {
-		if err := r.recheck(ctx); err != nil || r.version == "" {
-			return watchEnd{err: cmp.Or(err, errRelist)}
-		}
-	}
 	body, err := r.client.stream(due, req)
 	if err != nil {
-		r.away = statusIn(err).Code/100 != 4
+		r.away = r.away || statusIn(err).Code/100 != 4
 		return watchEnd{err: err}
 	}
 	defer body.Close()
+	if r.away && r.rewound(ctx) {
+		return watchEnd{err: errRelist}
+	}
 	start, from := time.Now(), r.version
 	r.log.Debug("watching", "kind", r.kind.Name, "rv", from)
 	if r.told {
@@ -1203,17 +1202,21 @@ func (r *Reflector[T]) watch(ctx context.Context) (end watchEnd) {
 	return end
 }
 
-// recheck asks for the newest version. It is older than what we have heard of if etcd was restored from a backup: then a
-// list is due, and at once, as other changes will come under the same versions.
-func (r *Reflector[T]) recheck(ctx context.Context) error {
+// rewound asks for the newest version. It is older than what we have heard of if etcd was restored from a backup: then a
+// list is due, and at once, as other changes will come under the same versions. Where that fails, the next watch asks.
+func (r *Reflector[T]) rewound(ctx context.Context) bool {
 	var page struct{ Metadata ListMeta }
-	err := r.client.Send(ctx, request{method: http.MethodGet, path: r.kind.path(r.kind.Namespace), query: url.Values{"limit": {"1"}},
-		accept: accept("PartialObjectMetadataList", jsonType)}, &page)
-	if r.away = err != nil; err == nil && newerVersion(r.version, page.Metadata.ResourceVersion) {
+	req := r.request("")
+	req.accept = accept("PartialObjectMetadataList", jsonType)
+	req.query.Set("limit", "1")
+	if r.client.Send(ctx, req, &page) != nil {
+		return false
+	}
+	if r.away = false; newerVersion(r.version, page.Metadata.ResourceVersion) {
 		r.log.Info("versions have gone back", "kind", r.kind.Name, "from", r.version, "to", page.Metadata.ResourceVersion)
 		r.version = ""
 	}
-	return err
+	return r.version == ""
 }
 
 // apply takes one event and moves the resume point. A bookmark moves that only.
