@@ -714,12 +714,12 @@ func (s *countControl) countChanged(d Delta[*Count]) []Key {
 	case d.New == nil:
 		s.said.Delete(d.Old.UID())
 		s.log.Info("a Count is gone", "count", d.Key())
-		return nil
-	case d.Old != nil && d.New.Status != d.Old.Status && d.New.spec() == d.Old.spec(): // as with a node's labels, but that nothing else keeps two from a race
+	case d.Old == nil || d.New.Status == d.Old.Status || d.New.spec() != d.Old.spec():
+		return []Key{d.Key()}
+	default: // as with a node's labels, but that nothing else keeps two from a race
 		s.queue.AddAfter(d.Key(), s.interval)
-		return nil
 	}
-	return []Key{d.Key()}
+	return nil
 }
 
 // countPlan is what is to be done about a Count.

@@ -9596,7 +9596,7 @@ func simulateSeed(t *testing.T, seed uint64) *sim {
 	s.net = s.serveIn(t)
 	s.bookmarks = pick(dice, time.Minute, time.Minute, time.Minute, 0)
 	s.interval = pick(dice, time.Second, 10*time.Second, 10*time.Second, 30*time.Second)
-	s.args = []string{"-interval", s.interval.String(), "-wire", pick(dice, "protobuf", "protobuf", "json"), "-pod-events", pick(dice, "on", "off")}
+	s.args = []string{"-interval", s.interval.String(), "-wire", pick(dice, "protobuf", "protobuf", "json"), "-pod-events", pick(dice, "on", "off", "off", "off")}
 	if s.nodes = dice.IntN(2) == 0; s.nodes {
 		s.args = append(s.args, "-node-label", nodeCountLabel)
 	}
@@ -9609,7 +9609,7 @@ func simulateSeed(t *testing.T, seed uint64) *sim {
 	case 2:
 		s.args, s.counted = append(s.args, "-namespace", "default"), "default"
 	}
-	if s.counts = dice.IntN(4) > 0; !s.counts {
+	if s.counts = dice.IntN(2) > 0; !s.counts {
 		s.args = append(s.args, "-controllers", "pod-count")
 	}
 	s.slots = make([]*proc, pick(dice, 1, 1, 1, 2, 2, 3))
@@ -9634,12 +9634,12 @@ func simulateSeed(t *testing.T, seed uint64) *sim {
 	for i := range s.slots {
 		s.launch(i)
 	}
-	total, gap := 2*time.Hour, 2*time.Minute
+	total, gap := 2*time.Hour, 3*time.Minute
 	if seed%50 == 0 {
-		total, gap = 24*time.Hour, 6*time.Minute
+		total, gap = 24*time.Hour, 10*time.Minute
 	}
 	for time.Since(s.began) < total && len(s.wrongs()) == 0 {
-		for calm := time.Now().Add(s.some(3*gap, 30*gap)); time.Now().Before(calm) && len(s.wrongs()) == 0; <-time.After(s.some(50*time.Millisecond, gap)) {
+		for calm := time.Now().Add(s.some(2*gap, 20*gap)); time.Now().Before(calm) && len(s.wrongs()) == 0; <-time.After(s.some(50*time.Millisecond, gap)) {
 			if s.stats.changes++; dice.Float64() < faulty && len(s.faults) > 0 {
 				s.stats.faults++
 				s.step(s.faults)

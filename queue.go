@@ -27,9 +27,11 @@ func backoff(n int, base, limit time.Duration) time.Duration {
 
 // sleep waits for d, or until ctx ends, whose error it returns then.
 func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
+	if d > 0 {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
 	}
 	return ctx.Err()
 }

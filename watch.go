@@ -240,8 +240,7 @@ type part struct {
 	missing     bool   // the file, or what was in it: said once
 }
 
-func (p *part) given() bool { return p.file != "" || len(p.data) > 0 }
-
+func (p *part) given() bool    { return p.file != "" || len(p.data) > 0 }
 func (p *part) String() string { return strings.TrimSpace(p.field + " " + p.file) }
 
 // read reads the file if that is due, or now. Where nothing can be read, the part stays what it was.
