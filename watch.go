@@ -547,10 +547,9 @@ func retryAfter(err error) time.Duration {
 
 // statusIn returns the Status that err is or wraps; one with the Code 0 where the server did not answer.
 func statusIn(err error) Status {
-	if s := (*Status)(nil); errors.As(err, &s) {
-		return *s
-	}
-	return Status{}
+	s := &Status{}
+	errors.As(err, &s)
+	return *s
 }
 
 // isStatus reports whether err is a Status with this code and reason.
