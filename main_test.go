@@ -7491,6 +7491,9 @@ func credentialText(version string, status object) string {
 }
 
 func TestExecCredentialIsKeptUntilItExpiresOrIsRefused(t *testing.T) {
+	if fewer(1) == 0 {
+		t.Skip("starts dozens of processes, each half a second under the race detector, and one after the other")
+	}
 	dir := t.TempDir()
 	runs := func() []string {
 		text, _ := os.ReadFile(filepath.Join(dir, "runs"))
@@ -7683,6 +7686,9 @@ func TestExecProgramMayGiveAClientCertificate(t *testing.T) {
 }
 
 func TestExecAnswersThatAreNoCredentialAreErrors(t *testing.T) {
+	if fewer(1) == 0 {
+		t.Skip("starts dozens of processes, each half a second under the race detector, and one after the other")
+	}
 	dir := t.TempDir()
 	self, _ := os.Executable()
 	for answer, want := range map[string]string{
