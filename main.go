@@ -617,8 +617,7 @@ func (p *podCount) reconcile(ctx context.Context, key Key) (Result, error) {
 	if _, rests := p.resting.Load(node.UID()); rests || p.pace.Wait(p.stop) != nil {
 		return Result{}, nil
 	}
-	// It may have changed while we waited.
-	if node, wrong = p.wrong(key); len(wrong) == 0 {
+	if node, wrong = p.wrong(key); len(wrong) == 0 { // it may have changed while we waited
 		return Result{}, nil
 	}
 	return Result{}, p.write(ctx, node, wrong)

@@ -9673,7 +9673,7 @@ func simulateSeed(t *testing.T, seed uint64) *sim {
 	s.running.Wait()
 	s.stats.simulated, s.stats.seeds = time.Since(s.began), 1
 	if wrong := s.wrongs(); len(wrong) > 0 {
-		t.Errorf("seed %d: %s\n%s\nseed %d: %s\nmake sim SEEDS=%d runs the same life and faults", seed, wrong[0], s.tell(), seed, strings.Join(wrong[:min(len(wrong), 5)], "\n"), seed)
+		t.Errorf("seed %d: %s\n%s\nseed %d: %s\nmake sim SEEDS=%d-%d runs the same life and faults", seed, wrong[0], s.tell(), seed, strings.Join(wrong[:min(len(wrong), 5)], "\n"), seed, seed)
 	}
 	return s
 }

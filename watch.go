@@ -664,9 +664,10 @@ func (c *Client) Close() {
 type request struct {
 	method, path string
 	query        url.Values
-	body         any    // as JSON; a PATCH is a merge patch
-	accept       string // JSON where it is empty
-	election     bool   // no need to lead for this
+	body         any           // as JSON; a PATCH is a merge patch
+	accept       string        // JSON where it is empty
+	election     bool          // no need to lead for this
+	limit        time.Duration // of Send; 0: requestTimeout
 }
 
 // failed says of an error, unless it is nil, which request it is about.
@@ -784,7 +785,7 @@ func statusOf(resp *http.Response, what call) *Status {
 // Send makes one request of a small answer, which it decodes into answer unless that is nil. It takes requestTimeout at most.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/
 func (c *Client) Send(ctx context.Context, r request, answer any) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.limit, requestTimeout))
 	defer cancel()
 	if r.body != nil {
 		r.query = url.Values{"fieldManager": {"podcount"}}
@@ -1205,7 +1206,7 @@ func (r *Reflector[T]) watch(ctx context.Context) (end watchEnd) {
 func (r *Reflector[T]) rewound(ctx context.Context) bool {
 	var page struct{ Metadata ListMeta }
 	req := r.request("")
-	req.accept = accept("PartialObjectMetadataList", jsonType)
+	req.accept, req.limit = accept("PartialObjectMetadataList", jsonType), shortWatch // as the watch waits
 	req.query.Set("limit", "1")
 	if r.client.Send(ctx, req, &page) != nil {
 		return false
