@@ -8572,6 +8572,7 @@ type proc struct {
 	listed  map[string]bool       // resources of which it got a complete list
 	at      map[string]*int       // version up to which it has heard, by resource; nil: unknown
 	knows   map[string]*knowledge // by resource and key
+	unsure  map[string]string     // versions that it may have heard of
 	wrote   map[string]time.Time  // when it last had an answer to a write, by resource, key and uid
 	blind   map[string]bool       // resources of which it may know better, or worse, than what it is told
 	patient map[string]time.Time  // not to be asked for before
@@ -8743,7 +8744,7 @@ func (s *sim) launch(slot int) {
 	}
 	ctx, stop := context.WithCancel(s.t.Context())
 	p := &proc{slot: slot, host: fmt.Sprintf("r%d-%d:1", slot, len(s.byHost)), stop: stop, link: &link{net: s.net, wires: map[*wire]bool{}}, listed: map[string]bool{}, at: map[string]*int{},
-		knows: map[string]*knowledge{}, wrote: map[string]time.Time{}, blind: map[string]bool{}, patient: map[string]time.Time{}, busy: map[string]int{}}
+		knows: map[string]*knowledge{}, wrote: map[string]time.Time{}, unsure: map[string]string{}, blind: map[string]bool{}, patient: map[string]time.Time{}, busy: map[string]int{}}
 	s.slots[slot], s.byHost[p.host] = p, p
 	s.sayLocked("%s starts", p.host)
 	args := append([]string{"-master", "http://" + p.host, "-v", "4"}, s.args...)
@@ -9032,7 +9033,11 @@ func (p *proc) hears(r *fakeRequest, o object, gone bool) {
 	if r.items == nil && was != nil && !gone && newerVersion(str(metaOf(was.object), "resourceVersion"), str(metaOf(o), "resourceVersion")) {
 		return // it has heard more, elsewhere, already
 	}
-	if delete(p.knows, k); !gone && !p.mayMiss(r) {
+	version := str(metaOf(o), "resourceVersion")
+	if p.mayMiss(r) {
+		p.unsure[k] = version
+	}
+	if delete(p.knows, k); !gone && !p.mayMiss(r) && (p.unsure[k] == "" || !newerVersion(p.unsure[k], version)) {
 		p.knows[k] = &knowledge{o, time.Now()}
 	}
 }
