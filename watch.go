@@ -933,9 +933,11 @@ func NewReflector[T Object[T]](client *Client, kind Kind[T], store *Store[T], lo
 	return r
 }
 
-func (r *Reflector[T]) tell(d Delta[T]) {
-	for _, f := range r.handlers {
-		f(d)
+func (r *Reflector[T]) tell(changes ...Delta[T]) {
+	for _, d := range changes {
+		for _, f := range r.handlers {
+			f(d)
+		}
 	}
 }
 
@@ -969,9 +971,7 @@ func (r *Reflector[T]) Patch(ctx context.Context, obj T, sub string, patch map[s
 	if err != nil || now.meta().UID() != obj.meta().UID() { // of a subresource's patch, the server does not check the uid
 		return *new(T), err
 	}
-	for _, d := range r.Apply("WRITTEN", now) {
-		r.tell(d)
-	}
+	r.tell(r.Apply("WRITTEN", now)...)
 	return now, nil
 }
 
@@ -1004,9 +1004,7 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 			running.Wait()
 			r.found.Store(nil)
 			r.version, r.failures = "", 0
-			for _, d := range r.List().Commit() {
-				r.tell(d)
-			}
+			r.tell(r.List().Commit()...)
 		case news != nil && (here == nil || *news != *here):
 			r.log.Info("discovered", "resource", r.kind.Resource, "in", r.kind.API, "status", news.status)
 			r.found.Store(news)
@@ -1106,9 +1104,7 @@ func (r *Reflector[T]) list(ctx context.Context) error {
 		return err
 	}
 	changes := listing.Commit() // of the first list, none
-	for _, d := range changes {
-		r.tell(d)
-	}
+	r.tell(changes...)
 	r.log.Info("listed", "kind", r.kind.Name, "objects", r.Len(), "rv", meta.ResourceVersion, "changes", len(changes),
 		"took", time.Since(start).Round(time.Millisecond))
 	r.version, r.lost, r.vain, r.away = meta.ResourceVersion, 0, 0, false
@@ -1230,9 +1226,7 @@ func (r *Reflector[T]) apply(ev WatchEvent[T]) {
 	}
 	r.version = m.ResourceVersion()
 	if ev.Type != "BOOKMARK" {
-		for _, d := range r.Apply(ev.Type, ev.Object) {
-			r.tell(d)
-		}
+		r.tell(r.Apply(ev.Type, ev.Object)...)
 	}
 }
 
