@@ -835,10 +835,10 @@ func wireOf(resp *http.Response) (isProtobuf bool, err error) {
 // stream opens a list or a watch. The body ends with errSilent when nothing has arrived for so long.
 func (c *Client) stream(ctx context.Context, r request) (*liveBody, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	b := &liveBody{body: http.NoBody, ctx: ctx, cancel: cancel, timer: time.AfterFunc(silence, func() { cancel(errSilent) })}
+	b := &liveBody{ReadCloser: http.NoBody, ctx: ctx, cancel: cancel, timer: time.AfterFunc(silence, func() { cancel(errSilent) })}
 	resp, err := c.do(ctx, r)
 	if err == nil {
-		b.body = resp.Body
+		b.ReadCloser = resp.Body
 		b.isProtobuf, err = wireOf(resp)
 		err = r.failed(err)
 	}
@@ -850,9 +850,9 @@ func (c *Client) stream(ctx context.Context, r request) (*liveBody, error) {
 	return b, nil
 }
 
-// liveBody is a body that must keep talking.
+// liveBody is a body that must keep talking. Where our own context has ended, its error says why.
 type liveBody struct {
-	body       io.ReadCloser
+	io.ReadCloser
 	isProtobuf bool
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
@@ -860,25 +860,20 @@ type liveBody struct {
 }
 
 func (b *liveBody) Read(p []byte) (int, error) {
-	n, err := b.body.Read(p)
+	n, err := b.ReadCloser.Read(p)
 	if n > 0 {
 		b.timer.Reset(silence)
 	}
-	return n, b.cause(err)
-}
-
-// cause says why our own context ended, where that is what err is about.
-func (b *liveBody) cause(err error) error {
-	if err != nil && err != io.EOF && b.ctx.Err() != nil {
-		return context.Cause(b.ctx)
+	if err != nil && err != io.EOF {
+		err = cmp.Or(context.Cause(b.ctx), err)
 	}
-	return err
+	return n, err
 }
 
 func (b *liveBody) Close() error {
 	b.timer.Stop()
 	b.cancel(nil)
-	return b.body.Close()
+	return b.ReadCloser.Close()
 }
 
 // The reflector's numbers, as in client-go where not explained here.
