@@ -706,7 +706,10 @@ func (c *Client) send(ctx context.Context, r request, cred *Credential) (*http.R
 	u := *c.cfg.Server
 	u.Path, u.RawQuery = strings.TrimSuffix(u.Path, "/")+r.path, r.query.Encode()
 	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), bytes.NewReader(body))
-	if err = cmp.Or(bad, err); err != nil {
+	if err = cmp.Or(bad, err); err == nil && c.mayWrite != nil && r.method != http.MethodGet && !r.election {
+		err = c.mayWrite()
+	}
+	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Accept", cmp.Or(r.accept, jsonType))
@@ -716,11 +719,6 @@ func (c *Client) send(ctx context.Context, r request, cred *Credential) (*http.R
 	}
 	if cred.token != "" {
 		req.Header.Set("Authorization", "Bearer "+cred.token)
-	}
-	if c.mayWrite != nil && r.method != http.MethodGet && !r.election {
-		if err := c.mayWrite(); err != nil {
-			return nil, err
-		}
 	}
 	start := time.Now()
 	// Not by an http.Client: that would follow a redirect, which could lead a token elsewhere, and no API server sends one.
