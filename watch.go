@@ -578,11 +578,10 @@ func callOf(method, path string, query url.Values) (c call) {
 	if p[0] == "apis" {
 		c.group, p = p[1], p[1:]
 	}
+	namespace := ""
 	if p = p[2:]; p[0] == "" {
 		return call{verb: "get", resource: strings.TrimPrefix(path, "/apis/")} // discovery
-	}
-	namespace := ""
-	if p[0] == "namespaces" && p[2] != "" {
+	} else if p[0] == "namespaces" && p[2] != "" {
 		namespace, p = p[1]+"/", p[2:]
 	}
 	c.resource = strings.TrimSuffix(p[0]+"/"+p[2], "/")
@@ -794,10 +793,7 @@ func (c *Client) Send(ctx context.Context, r request, answer any) error {
 	}
 	defer resp.Body.Close()
 	defer io.CopyN(io.Discard, resp.Body, 2<<10) // what little is left, so that the connection can be used again
-	if answer == nil {
-		return nil
-	}
-	if _, err = wireOf(resp); err == nil {
+	if _, err = wireOf(resp); err == nil && answer != nil {
 		err = json.NewDecoder(&source{r: resp.Body, piece: answerLimit, end: answerLimit}).Decode(answer)
 	}
 	return r.failed(err)
