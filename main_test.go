@@ -5286,17 +5286,25 @@ func TestSlowListShowsThatItLives(t *testing.T) {
 		r.equalTo(t, f)
 		wantText(t, r.log.String(), "nothing was heard for 2m30s")
 	})
-	log := &logBuffer{}
-	synctest.Test(t, func(t *testing.T) {
-		r := NewReflector(nil, Kind[*Pod]{Name: "Pod"}, NewStore[*Pod](), newLog(log, &options{}))
-		tell := r.progress()
-		tell(256)
-		wantNumber(t, "lines at the start", strings.Count(log.String(), "still listing"), 0)
-		pass(slowList + time.Millisecond)
-		tell(512)
-		tell(768)
-		wantText(t, log.String(), `msg="still listing" kind=Pod objects=512 for=2s`)
-		wantNumber(t, "lines after two seconds", strings.Count(log.String(), "still listing"), 1)
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.inject(t, fault{match: to(isList("pods")), answer: func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", jsonType)
+			io.WriteString(w, `{"metadata":{"resourceVersion":"5"},"items":[`)
+			for i := range 1000 {
+				if i == 500 {
+					http.NewResponseController(w).Flush()
+					sleep(r.Context(), slowList+time.Millisecond)
+				}
+				fmt.Fprintf(w, `{"metadata":{"name":"p%d","uid":"u","resourceVersion":"4"}},`, i)
+			}
+			io.WriteString(w, `{"metadata":{"name":"last","uid":"u","resourceVersion":"4"}}]}`)
+		}})
+		r := f.reflect(t)
+		pass(slowList)
+		wantNumber(t, "lines at the start", strings.Count(r.log.String(), "still listing"), 0)
+		pass(time.Second)
+		wantText(t, r.log.String(), `msg="still listing" kind=Pod objects=512 for=2s`)
+		wantNumber(t, "lines after two seconds", strings.Count(r.log.String(), "still listing"), 1)
 	})
 }
 

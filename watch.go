@@ -1105,22 +1105,11 @@ func (r *Reflector[T]) list(ctx context.Context) error {
 	return nil
 }
 
-// progress returns a function that, told how many objects of a list have come, says so when the list is slow.
-func (r *Reflector[T]) progress() func(n int) {
-	start, tell := time.Now(), time.Now().Add(slowList)
-	return func(n int) {
-		if n%256 == 0 && time.Now().After(tell) {
-			r.log.Info("still listing", "kind", r.kind.Name, "objects", n, "for", time.Since(start).Round(time.Second))
-			tell = time.Now().Add(time.Since(start)) // 2 s, 4 s, 8 s, …
-		}
-	}
-}
-
 // pages reads a list: whole, in one answer, which is half the work for both sides; or in pages.
 func (r *Reflector[T]) pages(ctx context.Context, listing *Listing[T]) (meta ListMeta, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, listTime, fmt.Errorf("the list has not ended after %v", listTime))
 	defer cancel()
-	progress, req := r.progress(), r.request("PartialObjectMetadataList")
+	start, slow, req := time.Now(), slowList, r.request("PartialObjectMetadataList")
 	if r.paged {
 		req.query.Set("limit", strconv.Itoa(pageLimit))
 	}
@@ -1130,7 +1119,10 @@ func (r *Reflector[T]) pages(ctx context.Context, listing *Listing[T]) (meta Lis
 			return meta, err
 		}
 		meta, err = r.decoder.list(body, body.isProtobuf, func(obj T, text []byte) bool {
-			progress(listing.n)
+			if listing.n%256 == 0 && time.Since(start) > slow {
+				r.log.Info("still listing", "kind", r.kind.Name, "objects", listing.n, "for", time.Since(start).Round(time.Second))
+				slow = 2 * time.Since(start)
+			}
 			refuseIf(listing.n >= listLimit, "the list has more than %d objects: give -namespace or -pod-selector, if they are pods", listLimit)
 			return listing.Add(obj, text)
 		})
