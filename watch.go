@@ -118,6 +118,7 @@ type access struct {
 	ca, cert, key, token part        // the last three from exec, if there is one
 	now                  *Credential // the newest
 	made                 [][]byte    // CA, certificate and key that now.tls was made of: as long as they are the same, so is it
+	who                  string      // of the client certificate in now.tls, in words
 	unfit                bool        // those read last do not fit each other: said once
 }
 
@@ -192,15 +193,11 @@ func (a *access) credential(ctx context.Context, refused *Credential) (_ *Creden
 	if tell(a.log, &a.unfit, err); token == a.now.token && t == a.now.tls {
 		return a.now, nil
 	}
-	var tried []string
-	if t.GetClientCertificate != nil {
-		pair, _ := t.GetClientCertificate(nil)
-		tried = append(tried, fmt.Sprintf("the client certificate of %s, valid until %s", pair.Leaf.Subject, pair.Leaf.NotAfter.Format(time.RFC3339)))
-	}
+	tried := a.who
 	if token != "" {
-		tried = append(tried, "the token of "+from)
+		tried += "; the token of " + from
 	}
-	a.now = &Credential{token, t, cmp.Or(strings.Join(tried, "; "), "nothing, as "+a.source+" has no credential")}
+	a.now = &Credential{token, t, cmp.Or(strings.TrimPrefix(tried, "; "), "nothing, as "+a.source+" has no credential")}
 	return a.now, nil
 }
 
@@ -223,6 +220,7 @@ func (a *access) makeTLS() (t *tls.Config, err error) {
 		if time.Now().After(pair.Leaf.NotAfter) {
 			a.log.Warn("the client certificate has expired: renew it", "from", a.cert.String(), "expired", pair.Leaf.NotAfter)
 		}
+		a.who = fmt.Sprintf("the client certificate of %s, valid until %s", pair.Leaf.Subject, pair.Leaf.NotAfter.Format(time.RFC3339))
 		// Presented whatever CAs the server says that it accepts, as kubectl does.
 		next.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
