@@ -1036,11 +1036,11 @@ func (r *Reflector[T]) run(ctx context.Context) error {
 		var wait time.Duration
 		if r.version != "" && time.Now().Before(r.relistAt) {
 			wait = r.afterWatch(ctx, r.watch(ctx))
-		} else if err := r.list(ctx); err != nil {
+		} else if err := r.list(ctx); err != nil && ctx.Err() == nil {
 			if !r.listed && r.found.Load() == nil && isStatus(err, http.StatusBadRequest, "BadRequest") {
 				return err
 			}
-			wait = r.afterFailure(ctx, "cannot list", err)
+			wait = r.afterFailure("cannot list", err)
 		}
 		sleep(ctx, wait)
 	}
@@ -1048,10 +1048,7 @@ func (r *Reflector[T]) run(ctx context.Context) error {
 }
 
 // afterFailure says what failed, and how long to wait.
-func (r *Reflector[T]) afterFailure(ctx context.Context, what string, err error) time.Duration {
-	if ctx.Err() != nil {
-		return 0
-	}
+func (r *Reflector[T]) afterFailure(what string, err error) time.Duration {
 	if time.Since(r.failedAt) > healthy {
 		r.failures = 0
 	}
@@ -1241,7 +1238,7 @@ func (r *Reflector[T]) afterWatch(ctx context.Context, end watchEnd) (wait time.
 		enough, failed = 3, "watch ended at once"
 	}
 	if failed != "" {
-		wait = r.afterFailure(ctx, failed, cmp.Or(end.err, io.EOF))
+		wait = r.afterFailure(failed, cmp.Or(end.err, io.EOF))
 	} else {
 		r.log.Debug("watch ended", "kind", r.kind.Name, "rv", r.version, "err", end.err)
 	}
