@@ -69,9 +69,9 @@ const (
 // LoadConfig finds the cluster: the file kubeconfig, $KUBECONFIG, the service account (in accountDir) of the pod that we
 // run in, or ~/.kube/config, in that order. contextName picks a context of a file, so that the service account is passed
 // over; master overrides the server's address, and is enough where nothing else is found. Errors name the file and the field.
-func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(string) string, log *Log) (*Config, error) {
+func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(string) string, log *Log) (_ *Config, err error) {
+	defer catch(&err)
 	a := &access{log: log, server: master}
-	var err error
 	host, home := getenv("KUBERNETES_SERVICE_HOST"), filepath.Join(cmp.Or(getenv("HOME"), "$HOME"), ".kube", "config")
 	_, homeErr := os.Stat(home)
 	_, accountErr := os.Stat(filepath.Join(accountDir, "token"))
@@ -96,9 +96,7 @@ func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(
 	case master == "":
 		err = fmt.Errorf("no cluster found: give -kubeconfig or -master, or set KUBECONFIG (%w; %w)", accountErr, homeErr)
 	}
-	if err != nil {
-		return nil, err
-	}
+	refuseIf(err != nil, "%w", err)
 	if master != "" { // the name that the old address's certificate has is not this one's; kubectl --server sees it so
 		a.server, a.serverName, a.source = master, "", strings.TrimSuffix("-master, "+a.source, ", ")
 	}
