@@ -140,8 +140,7 @@ func (a *access) config() (_ *Config, err error) {
 		cfg.Proxy = http.ProxyURL(p)
 	}
 	if a.insecure {
-		a.log.Warn("the server's certificate is not verified (insecure-skip-tls-verify): whoever is in between can read and change everything; "+
-			"give a certificate-authority", "server", u.Host)
+		a.log.Warn("the server's certificate is not verified (insecure-skip-tls-verify): give a certificate-authority", "server", u.Host)
 	}
 	if u.Scheme == "https" && !a.token.given() && !a.cert.given() && a.exec == nil {
 		a.log.Warn("no credential was found (token, tokenFile, client-certificate or exec): requests are anonymous", "in", a.source)
@@ -153,8 +152,7 @@ func (a *access) config() (_ *Config, err error) {
 		_, err = exec.LookPath(e.command)
 		refuseIf(e.command == "", "%s: exec: there is no command in it", a.source)
 		refuseIf(e.apiVersion != "client.authentication.k8s.io/v1" && e.apiVersion != "client.authentication.k8s.io/v1beta1",
-			"%s: exec: the apiVersion %q is not known: client.authentication.k8s.io/v1 and v1beta1 are; let the tool that wrote this file write it anew",
-			a.source, e.apiVersion)
+			"%s: exec: the apiVersion %q is neither v1 nor v1beta1: let the tool that wrote this file write it anew", a.source, e.apiVersion)
 		refuseIf(err != nil, "%s: exec: %q: %w; %s", a.source, e.command, errors.Unwrap(err), cmp.Or(e.hint, "install it, make it executable, or write its path"))
 		spec := map[string]any{"interactive": false}
 		if e.cluster != nil {
