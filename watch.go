@@ -308,12 +308,12 @@ func (e *execPlugin) run(ctx context.Context) (_ execStatus, err error) {
 	cmd := exec.CommandContext(ctx, e.command, e.args...) // its stdin is empty
 	cmd.Env = append(os.Environ(), e.env...)
 	cmd.WaitDelay = time.Second // where its children hold its stdout open
-	var out, said capped
-	cmd.Stdout, cmd.Stderr = &out, &said
-	err = cmd.Run()
+	out, err := cmd.Output()
+	said := &exec.ExitError{} // with what it wrote to stderr
+	errors.As(err, &said)
 	refuseIf(ctx.Err() != nil, "exec: %s: %w", e.command, context.Cause(ctx))
-	refuseIf(len(out) == execOutput, "exec: %s: it printed more than 1 MB", e.command)
-	refuseIf(err != nil && !errors.Is(err, exec.ErrWaitDelay), "exec: %s: %w, saying %q", e.command, err, oneLine(said, 300))
+	refuseIf(len(out) > execOutput, "exec: %s: it printed more than 1 MB", e.command)
+	refuseIf(err != nil && !errors.Is(err, exec.ErrWaitDelay), "exec: %s: %w, saying %q", e.command, err, oneLine(said.Stderr, 300))
 	var answer struct {
 		APIVersion, Kind string
 		Status           execStatus
@@ -327,17 +327,6 @@ func (e *execPlugin) run(ctx context.Context) (_ execStatus, err error) {
 	_, err = tls.X509KeyPair([]byte(cert), []byte(key))
 	refuseIf(cert != "" && err != nil, "exec: the certificate and key that %s gave: %w", e.command, err)
 	return answer.Status, nil
-}
-
-// capped is the beginning of what a program prints; one that prints more than execOutput is cut off.
-type capped []byte
-
-func (c *capped) Write(p []byte) (int, error) {
-	n := min(len(p), execOutput-len(*c))
-	if *c = append(*c, p[:n]...); n < len(p) {
-		return n, io.ErrShortWrite
-	}
-	return n, nil
 }
 
 func oneLine(text []byte, limit int) string {
