@@ -820,9 +820,8 @@ func (c *Client) stream(ctx context.Context, r request) (*liveBody, error) {
 		err = r.failed(err)
 	}
 	if err != nil {
-		err = cmp.Or(r.failed(context.Cause(ctx)), err)
-		b.Close()
-		return nil, err
+		defer b.Close() // which is a cause, too
+		return nil, cmp.Or(r.failed(context.Cause(ctx)), err)
 	}
 	return b, nil
 }
