@@ -390,13 +390,10 @@ func (a *access) readKubeconfigs(files []string, contextName string) (err error)
 }
 
 func (a *access) readUser(user, cluster node) {
-	const password, other = "use a token or a client-certificate: Kubernetes has had no passwords since 1.19", "give podcount an account of its own"
-	for _, no := range [][2]string{
-		{"auth-provider", "kubectl has dropped it, too: let the tool that wrote this file write it anew, with exec"},
-		{"username", password}, {"password", password}, {"as", other}, {"as-uid", other}, {"as-groups", other}, {"as-user-extra", other},
-	} {
-		field := user.at(no[0])
-		refuseIf(!slices.Contains([]string{"<nil>", "", "[]", "map[]"}, fmt.Sprint(field.value)), "%s is not supported: %s", field, no[1])
+	for _, no := range []string{"auth-provider", "username", "password", "as", "as-uid", "as-groups", "as-user-extra"} {
+		field, given := user.at(no), fmt.Sprint(user.at(no).value)
+		refuseIf(!slices.Contains([]string{"<nil>", "", "[]", "map[]"}, given),
+			"%s is not supported: use a token, a client-certificate or exec, of an account that is podcount's own", field)
 	}
 	a.cert, a.key = user.part("client-certificate"), user.part("client-key")
 	refuseIf(a.cert.given() && !a.key.given(), "%s is missing, and goes with the client-certificate", user.at("client-key"))
