@@ -9874,7 +9874,7 @@ var behaviours = []struct {
 	}},
 	{"metadata alone is answered where it is asked for", "", func(w *world) {
 		w.addPod("a", "row", "metadata")
-		for accept, want := range map[string]string{accept("PartialObjectMetadataList", jsonType): "PartialObjectMetadataList", "": "PodList"} {
+		for accept, want := range map[string]string{accept(true, "PartialObjectMetadataList", jsonType): "PartialObjectMetadataList", "": "PodList"} {
 			resp, err := w.client.do(w.Context(), request{method: "GET", path: w.pods(), query: url.Values{"labelSelector": {"row=metadata"}}, accept: accept})
 			if err != nil {
 				w.Fatal(err)
@@ -9895,7 +9895,7 @@ var behaviours = []struct {
 		for _, metadataOnly := range []bool{true, false} {
 			for _, media := range []string{protobufType, jsonType} {
 				as := map[bool]string{true: "PartialObjectMetadataList"}[metadataOnly]
-				body, err := w.client.stream(w.Context(), request{method: "GET", path: w.pods(), query: url.Values{"labelSelector": {"row=wire"}}, accept: accept(as, media)})
+				body, err := w.client.stream(w.Context(), request{method: "GET", path: w.pods(), query: url.Values{"labelSelector": {"row=wire"}}, accept: accept(as != "", as, media)})
 				if err != nil {
 					w.Fatal(err)
 				}

@@ -785,11 +785,12 @@ const (
 	protobufType = "application/vnd.kubernetes.protobuf"
 )
 
-// accept lists media types for Accept, the best first. as is the kind in which objects come without spec and status; a
-// server that does not honour that answers whole objects. https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches
-func accept(as string, types ...string) string {
+// accept lists media types for Accept, the best first. If metadataOnly, objects are to come as this kind, without spec and
+// status; a server that does not honour that answers whole ones.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches
+func accept(metadataOnly bool, as string, types ...string) string {
 	for i, t := range types {
-		if as != "" {
+		if metadataOnly {
 			types[i] = t + ";as=" + as + ";g=meta.k8s.io;v=v1, " + t
 		}
 	}
@@ -924,10 +925,8 @@ func (r *Reflector[T]) Patch(ctx context.Context, obj T, sub string, patch map[s
 	given, _ := patch["metadata"].(map[string]any)
 	maps.Copy(meta, given)
 	patch["metadata"] = meta
-	req := request{method: http.MethodPatch, path: strings.TrimSuffix(r.kind.path(key.Namespace)+"/"+key.Name+"/"+sub, "/"), body: patch, accept: jsonType}
-	if r.kind.MetadataOnly {
-		req.accept = accept("PartialObjectMetadata", jsonType)
-	}
+	req := request{method: http.MethodPatch, path: strings.TrimSuffix(r.kind.path(key.Namespace)+"/"+key.Name+"/"+sub, "/"), body: patch}
+	req.accept = accept(r.kind.MetadataOnly, "PartialObjectMetadata", jsonType)
 	var answer json.RawMessage
 	err = r.client.Send(ctx, req, &answer)
 	if isStatus(err, http.StatusNotFound, "NotFound") || isStatus(err, http.StatusUnprocessableEntity, "Invalid") && statusIn(err).hasCause("metadata.uid") {
@@ -1044,14 +1043,11 @@ func (r *Reflector[T]) afterFailure(what string, err error) time.Duration {
 func (r *Reflector[T]) request(as string) request {
 	q := url.Values{"labelSelector": {r.kind.Selector}, "fieldSelector": {r.kind.Fields}}
 	maps.DeleteFunc(q, func(_ string, values []string) bool { return values[0] == "" })
-	if !r.kind.MetadataOnly {
-		as = ""
-	}
 	types := []string{protobufType, jsonType}
 	if !r.kind.Protobuf {
 		types = types[1:]
 	}
-	return request{method: http.MethodGet, path: r.kind.path(r.kind.Namespace), query: q, accept: accept(as, types...)}
+	return request{method: http.MethodGet, path: r.kind.path(r.kind.Namespace), query: q, accept: accept(r.kind.MetadataOnly, as, types...)}
 }
 
 // list makes the store equal to one complete list: the most recent state, which an unset resourceVersion asks for.
@@ -1159,7 +1155,7 @@ func (r *Reflector[T]) watch(ctx context.Context) (end watchEnd) {
 func (r *Reflector[T]) rewound(ctx context.Context) bool {
 	var page struct{ Metadata ListMeta }
 	req := r.request("")
-	req.accept, req.limit = accept("PartialObjectMetadataList", jsonType), shortWatch // as the watch waits
+	req.accept, req.limit = accept(true, "PartialObjectMetadataList", jsonType), shortWatch // as the watch waits
 	req.query.Set("limit", "1")
 	if r.client.Send(ctx, req, &page) != nil {
 		return false
