@@ -854,7 +854,7 @@ type election struct {
 	// Owned by run, alone.
 	lease   lease     // as last seen
 	current bool      // it has come from our own last write, and nothing has failed since
-	changed time.Time // when its spec was seen to have changed
+	expires time.Time // when its holder, if it is another and does not change it, may be followed
 	asked   bool      // for the lease: it may be ours
 }
 
@@ -887,11 +887,6 @@ func newElection(o *options, client *Client, log *Log, host string) *election {
 		path: "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/" + o.leaseName, bare: meta}
 }
 
-// expires is when the lease of a holder of whom we hear nothing more may be taken.
-func (e *election) expires() time.Time {
-	return e.changed.Add(time.Duration(e.lease.Spec.LeaseDurationSeconds) * time.Second)
-}
-
 // mayWrite is Client.mayWrite.
 func (e *election) mayWrite() error {
 	if until := e.until.Load(); until == nil || !time.Now().Before(*until) {
@@ -912,7 +907,7 @@ func (e *election) run(stop, resigned context.Context, won func()) error {
 			e.log.Info("standing by, as another replica leads", "lease", e.path, "holder", string(holder))
 		}
 		pause := e.retryPeriod + rand.N(e.retryPeriod*12/10)
-		if left := time.Until(e.expires()); left > 0 {
+		if left := time.Until(e.expires); left > 0 {
 			pause = min(pause, left)
 		}
 		if sleep(stop, pause) != nil {
@@ -970,12 +965,12 @@ func (e *election) try(ctx context.Context, holder string) error {
 				return err
 			}
 			if changed = now.Spec != e.lease.Spec; changed {
-				e.changed = time.Now()
+				e.expires = time.Now().Add(time.Duration(now.Spec.LeaseDurationSeconds) * time.Second)
 			}
 			e.lease = now
 		}
 		had, now := e.lease.Spec, time.Now()
-		if had.HolderIdentity != "" && had.HolderIdentity != e.id && (changed || now.Before(e.expires())) {
+		if had.HolderIdentity != "" && had.HolderIdentity != e.id && (changed || now.Before(e.expires)) {
 			return heldError(had.HolderIdentity)
 		}
 		next := leaseSpec{holder, int(e.leaseDuration / time.Second), had.AcquireTime, now.UTC().Format("2006-01-02T15:04:05.000000Z07:00"), had.LeaseTransitions}
@@ -998,7 +993,7 @@ func (e *election) try(ctx context.Context, holder string) error {
 		} else if err != nil {
 			return err
 		}
-		e.lease, e.changed, e.current = got, now, true
+		e.lease, e.current = got, true
 		if until := now.Add(e.renewDeadline); holder == e.id {
 			e.until.Store(&until) // from before the lease was sent
 		} else {
