@@ -960,7 +960,7 @@ func (e *election) try(ctx context.Context, holder string) error {
 			var now lease
 			err := e.client.Send(ctx, request{method: http.MethodGet, path: e.path}, &now)
 			if isStatus(err, http.StatusNotFound, "NotFound") { // a PUT without resourceVersion makes it: for that, rights to this one name will do
-				now, err = lease{Metadata: e.bare}, nil
+				now = lease{Metadata: e.bare, Spec: leaseSpec{LeaseTransitions: -1}} // as its first holder follows nobody
 			} else if err != nil {
 				return err
 			}
@@ -970,19 +970,15 @@ func (e *election) try(ctx context.Context, holder string) error {
 			e.lease = now
 		}
 		had, now := e.lease.Spec, time.Now()
-		if had.HolderIdentity != "" && had.HolderIdentity != e.id && (changed || now.Before(e.expires)) {
+		ours := had.HolderIdentity == e.id
+		if !ours && (holder == "" || had.HolderIdentity != "" && (changed || now.Before(e.expires))) {
 			return heldError(had.HolderIdentity)
 		}
 		next := leaseSpec{holder, int(e.leaseDuration / time.Second), had.AcquireTime, now.UTC().Format("2006-01-02T15:04:05.000000Z07:00"), had.LeaseTransitions}
-		switch {
-		case holder == "" && had.HolderIdentity != e.id:
-			return nil
-		case holder == "":
+		if holder == "" {
 			next.LeaseDurationSeconds, next.AcquireTime = 1, next.RenewTime
-		case had.HolderIdentity != e.id:
-			if next.AcquireTime = next.RenewTime; e.lease.Kind != "" {
-				next.LeaseTransitions++
-			}
+		} else if !ours {
+			next.LeaseTransitions, next.AcquireTime = had.LeaseTransitions+1, next.RenewTime
 		}
 		e.current, e.asked = false, true
 		var got lease
