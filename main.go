@@ -520,7 +520,7 @@ type podCount struct {
 	*manager
 	*Controller
 	toldAt time.Time // when theTotal was last passed on: its reconcile's alone
-	noNode sync.Once // the warning of it
+	noNode bool      // it has been warned of: tick's alone
 }
 
 // theTotal is the key that is added when the number of all pods has changed. It stands for all nodes that show it, so
@@ -543,29 +543,28 @@ func setUpPodCount(m *manager, c *Controller) {
 
 // tick returns the nodes that are not right, those that show the total first: -qps may keep the rest waiting.
 func (p *podCount) tick() []Key {
-	shown := p.shownOn()
-	if len(shown) == 0 {
-		p.noNode.Do(func() {
-			p.log.Warn("no node gets the total: none matches -total-nodes (a managed cluster hides its control plane; -total-nodes '' means every node)", "label", p.totalLabel)
-		})
+	keys := p.shownOn()
+	if len(keys) == 0 && !p.noNode {
+		p.noNode = true
+		p.log.Warn("no node gets the total: none matches -total-nodes (a managed cluster hides its control plane; -total-nodes '' means every node)", "label", p.totalLabel)
 	}
-	return slices.DeleteFunc(append(shown, keysOf(p.nodes.All())...), func(k Key) bool {
+	for _, n := range p.nodes.All() {
+		keys = append(keys, n.Key())
+	}
+	return slices.DeleteFunc(keys, func(k Key) bool {
 		_, wrong := p.wrong(k)
 		return len(wrong) == 0
 	})
 }
 
-func keysOf(nodes []*Node) []Key {
-	keys := make([]Key, len(nodes))
-	for i, n := range nodes {
-		keys[i] = n.Key()
+// shownOn are the nodes that get the total.
+func (p *podCount) shownOn() (keys []Key) {
+	for _, n := range p.nodes.All() {
+		if p.totalNodes.Matches(n.Labels) {
+			keys = append(keys, n.Key())
+		}
 	}
 	return keys
-}
-
-// shownOn are the nodes that get the total.
-func (p *podCount) shownOn() []Key {
-	return keysOf(slices.DeleteFunc(p.nodes.All(), func(n *Node) bool { return !p.totalNodes.Matches(n.Labels) }))
 }
 
 // podChanged turns a pod's change into keys, and says it of a new pod. What is there at the start is for tick.
