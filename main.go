@@ -575,11 +575,9 @@ func (p *podCount) podChanged(d Delta[*Pod]) (keys []Key) {
 	if d.Old == nil || d.New == nil {
 		keys = append(keys, theTotal)
 	}
-	if p.nodeLabel != "" {
-		for _, pod := range []*Pod{d.Old, d.New} {
-			if pod != nil && pod.NodeName != "" {
-				keys = append(keys, Key{Name: pod.NodeName})
-			}
+	for _, pod := range []*Pod{d.Old, d.New} {
+		if p.nodeLabel != "" && pod != nil && pod.NodeName != "" {
+			keys = append(keys, Key{Name: pod.NodeName})
 		}
 	}
 	if d.Old == nil && p.podEvents == "on" {
