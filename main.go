@@ -687,12 +687,7 @@ func podName(p *Pod, i int) string {
 }
 
 // podName is the same of the pods that the Count is about.
-func (c *Count) podName() string {
-	if c.Invalid != "" {
-		return ""
-	}
-	return c.Key().Namespace + "/" + c.Name
-}
+func (c *Count) podName() string { return c.Key().Namespace + "/" + c.Name }
 
 func (s *countControl) podChanged(d Delta[*Pod]) (keys []Key) {
 	for i := range nameLabels {
