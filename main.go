@@ -798,19 +798,17 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 
 // tell posts the events, and remembers them while the Count is there.
 func (s *countControl) tell(p *countPlan) {
-	event := func(kind, reason, message string, args ...any) {
-		s.recorder.Event(s.counts.Reference(p.Count), kind, reason, fmt.Sprintf(message, args...))
-	}
+	about, have := s.counts.Reference(p.Count), fmt.Sprintf("want %d pods of %s, have %s", p.Want, p.Name, p.say.Count)
 	if p.Invalid == "" && p.said.ObservedGeneration != p.say.ObservedGeneration {
-		event("Normal", "Synced", "Count synced successfully")
+		s.recorder.Event(about, "Normal", "Synced", "Count synced successfully")
 	}
 	switch {
 	case p.Invalid != "":
-		event("Warning", "InvalidCount", "%s", p.Invalid)
+		s.recorder.Event(about, "Warning", "InvalidCount", p.Invalid)
 	case p.say.Healthy == "false":
-		event("Warning", "CountMismatch", "want %d pods of %s, have %s", p.Want, p.Name, p.say.Count)
+		s.recorder.Event(about, "Warning", "CountMismatch", have)
 	case p.said.Healthy != "true":
-		event("Normal", "CountMatched", "want %d pods of %s, have %s", p.Want, p.Name, p.say.Count)
+		s.recorder.Event(about, "Normal", "CountMatched", have)
 	}
 	if c := s.counts.Get(p.Key()); c != nil && c.UID() == p.UID() {
 		s.said.Store(p.UID(), p.say)
