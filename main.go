@@ -722,11 +722,11 @@ type countPlan struct {
 	said, say countStatus // as in countControl
 }
 
-// plan returns nil where there is nothing to do.
+// plan has nothing to write and nothing to say where there is no Count.
 func (s *countControl) plan(key Key) *countPlan {
 	p := &countPlan{Count: s.counts.Get(key), of: s.counts.found.Load()}
 	if p.Count == nil || p.of == nil {
-		return nil
+		return p
 	}
 	spec := cmp.Or(p.Invalid, fmt.Sprintf("%d of %s", p.Want, p.Name))
 	wasOf := string(p.Status.Healthy) == strconv.FormatBool(string(p.Status.Count) == strconv.Itoa(p.Want)) // the status is of this spec
@@ -749,15 +749,12 @@ func (s *countControl) plan(key Key) *countPlan {
 		}
 	}
 	p.write = p.of != s.dropped.Load() && p.status != p.Status
-	if !p.write && p.said == p.say {
-		return nil
-	}
 	return p
 }
 
 func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 	p := s.plan(key)
-	if p != nil && p.write {
+	if p.write {
 		if _, rests := s.resting.Load(p.UID()); rests {
 			return Result{}, nil
 		} else if p.of != s.kept.Load() && !s.probe.Allow() { // one write will tell, if it does not hang: then the next one
@@ -766,9 +763,6 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 			return Result{}, nil
 		}
 		p = s.plan(key) // it may have changed while we waited
-	}
-	if p == nil {
-		return Result{}, nil
 	}
 	if p.write {
 		sub, status := "status", p.status
