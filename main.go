@@ -844,10 +844,8 @@ type election struct {
 
 // lease is https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/lease-v1/
 type lease struct {
-	APIVersion string          `json:"apiVersion"`
-	Kind       string          `json:"kind"`
-	Metadata   json.RawMessage `json:"metadata"` // goes back as it came, resourceVersion and all: of two writers one gets a 409
-	Spec       leaseSpec       `json:"spec"`
+	Metadata json.RawMessage // goes back as it came, resourceVersion and all: of two writers one gets a 409
+	Spec     leaseSpec
 }
 
 type leaseSpec struct {
@@ -966,7 +964,7 @@ func (e *election) try(ctx context.Context, holder string) error {
 		}
 		e.current, e.asked = false, true
 		var got lease
-		body := lease{"coordination.k8s.io/v1", "Lease", e.lease.Metadata, next}
+		body := map[string]any{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": e.lease.Metadata, "spec": next}
 		err := e.client.Send(ctx, request{method: http.MethodPut, path: e.path, body: body, election: true}, &got)
 		if s := statusIn(err); again && (s.Code == http.StatusConflict || s.Code == http.StatusNotFound || s.hasCause("metadata.resourceVersion")) {
 			continue // somebody else has written, made or removed it: look at once
