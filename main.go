@@ -1069,13 +1069,11 @@ func parseRequirement(text string) (r requirement, err error) {
 // checkLabelKey checks a key's syntax: an optional DNS prefix and "/", then a name of at most 63 characters.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
 func checkLabelKey(key string) error {
-	prefix, name, found := strings.Cut(key, "/")
-	if !found {
-		name = key
-	} else if err := checkDNSName(prefix); err != nil {
+	prefix, _, found := strings.Cut(key, "/")
+	if err := checkDNSName(prefix); found && err != nil {
 		return fmt.Errorf("label key %q: prefix %w", key, err)
 	}
-	if name == "" || checkLabelValue(name) != nil {
+	if name := key[strings.Index(key, "/")+1:]; name == "" || checkLabelValue(name) != nil {
 		return fmt.Errorf("label key %q: the name must be 1 to 63 letters, digits, '-', '_' or '.', and begin and end with a letter or digit", key)
 	}
 	return nil
