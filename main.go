@@ -1043,8 +1043,7 @@ func parseRequirement(text string) (r requirement, err error) {
 	operators := []string{"==", "=", "!=", "in", "notin", ">", "<", ""}
 	op := operators[slices.IndexFunc(operators, func(op string) bool { return strings.HasPrefix(rest, op) })]
 	value := trimBlanks(rest[len(op):])
-	word, _, _ := strings.Cut(rest, " ")
-	refuseIf(op == "", "%q is no operator: use =, !=, in (a,b) or notin (a,b)", word)
+	refuseIf(op == "", "%q is no operator: use =, !=, in (a,b) or notin (a,b)", strings.SplitN(rest, " ", 2)[0])
 	switch op {
 	case ">", "<":
 		n, err := strconv.Atoi(value)
