@@ -337,23 +337,19 @@ func (r *Recorder) post(ctx, stop context.Context, ev event) {
 		r.drop(ev, errors.New("too many events about this object"))
 		return
 	}
-	start := time.Now()
-	for try := 1; ; try++ {
-		err := r.once(ctx, ev)
-		if err == nil {
-			return
-		}
+	start, err := time.Now(), r.once(ctx, ev)
+	for try := 1; err != nil; try++ {
 		s, wait := statusIn(err), retryAfter(err)
 		again := s.Code == 0 && time.Since(start) <= eventPatience || wait > 0 && wait <= 3*eventRetryWait && try == 1
-		if again && sleep(stop, max(wait, backoff(try, time.Second, eventRetryWait))) == nil {
-			continue
+		if !again || sleep(stop, max(wait, backoff(try, time.Second, eventRetryWait))) != nil {
+			r.drop(ev, err)
+			// That we stop, or that the object's namespace is going, or gone, is everyday life.
+			if ctx.Err() == nil && s.Code != http.StatusNotFound && !s.hasCause("NamespaceTerminating") {
+				r.log.Complain("cannot post an event", err)
+			}
+			return
 		}
-		r.drop(ev, err)
-		// That we stop, or that the object's namespace is going, or gone, is everyday life.
-		if ctx.Err() == nil && s.Code != http.StatusNotFound && !s.hasCause("NamespaceTerminating") {
-			r.log.Complain("cannot post an event", err)
-		}
-		return
+		err = r.once(ctx, ev)
 	}
 }
 
