@@ -898,11 +898,7 @@ func (e *election) run(stop, resigned context.Context, won func()) error {
 	}
 	e.log.Info("elected: this replica leads", "lease", e.path, "identity", e.id)
 	won()
-	for {
-		until := *e.until.Load()
-		if sleep(resigned, min(e.retryPeriod, time.Until(until))) != nil {
-			return nil
-		}
+	for until := *e.until.Load(); sleep(resigned, min(e.retryPeriod, time.Until(until))) == nil; until = *e.until.Load() {
 		ctx, cancel := context.WithDeadline(resigned, until)
 		err := e.try(ctx, e.id)
 		cancel()
@@ -914,6 +910,7 @@ func (e *election) run(stop, resigned context.Context, won func()) error {
 			return fmt.Errorf("the lease is lost: %w", err)
 		}
 	}
+	return nil
 }
 
 // release gives the lease back if it is, or may be, ours, so that the next replica need not wait until it has run out.
