@@ -1005,6 +1005,7 @@ func (s Selector) Matches(labels map[string]string) bool {
 // parseSelector reads "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)", "k notin (a,b)", "k>1" and "k<1", joined by commas.
 // The error says what is wrong and with which requirement.
 func parseSelector(text string) (s Selector, err error) {
+	defer catch(&err)
 	if trimBlanks(text) == "" {
 		return nil, nil
 	}
@@ -1015,9 +1016,7 @@ func parseSelector(text string) (s Selector, err error) {
 		} else if c == ',' && !inside || i == len(text) {
 			part := trimBlanks(text[start:i])
 			r, err := parseRequirement(part)
-			if err != nil {
-				return nil, fmt.Errorf("requirement %d %q: %w", len(s)+1, part, err)
-			}
+			refuseIf(err != nil, "requirement %d %q: %w", len(s)+1, part, err)
 			s, start = append(s, r), i+1
 		}
 	}
