@@ -626,14 +626,11 @@ func (p *podCount) wrong(key Key) (node *Node, labels map[string]any) {
 	if node = p.nodes.Get(key); node == nil {
 		return nil, nil
 	}
-	labels = map[string]any{p.totalLabel: nil}
+	labels = map[string]any{p.totalLabel: nil, p.nodeLabel: strconv.Itoa(p.pods.Count(key.Name))}
 	if p.totalNodes.Matches(node.Labels) {
 		labels[p.totalLabel] = strconv.Itoa(p.pods.Len())
 	}
-	if p.nodeLabel != "" {
-		labels[p.nodeLabel] = strconv.Itoa(p.pods.Count(key.Name))
-	}
-	maps.DeleteFunc(labels, func(label string, want any) bool { return node.label(label) == want })
+	maps.DeleteFunc(labels, func(label string, want any) bool { return label == "" || node.label(label) == want }) // "": -node-label is off
 	return node, labels
 }
 
