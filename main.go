@@ -853,10 +853,7 @@ type leaseSpec struct {
 	LeaseTransitions     int    `json:"leaseTransitions"`
 }
 
-// heldError is another holder of the lease.
-type heldError string
-
-func (e heldError) Error() string { return fmt.Sprintf("it is held by %q", string(e)) }
+var errHeld = errors.New("it is held") // by another, who is in election.lease
 
 func newElection(o *options, client *Client, log *Log, host string) *election {
 	own, _ := os.ReadFile(serviceAccount + "/namespace")
@@ -878,12 +875,13 @@ func (e *election) mayWrite() error {
 // it gives the lease back. It returns an error when it has lost it.
 func (e *election) run(stop, resigned context.Context, won func()) error {
 	defer e.release()
-	holder := heldError("")
+	holder := ""
 	for err := e.try(stop, e.id); err != nil; err = e.try(stop, e.id) {
-		if was := holder; !errors.As(err, &holder) && stop.Err() == nil {
+		if now := e.lease.Spec.HolderIdentity; errors.Is(err, errHeld) && now != holder {
+			holder = now
+			e.log.Info("standing by, as another replica leads", "lease", e.path, "holder", holder)
+		} else if !errors.Is(err, errHeld) && stop.Err() == nil {
 			e.log.Complain("cannot get the lease", err)
-		} else if holder != was {
-			e.log.Info("standing by, as another replica leads", "lease", e.path, "holder", string(holder))
 		}
 		pause := e.retryPeriod + rand.N(e.retryPeriod*12/10)
 		if left := time.Until(e.expires); left > 0 {
@@ -902,7 +900,7 @@ func (e *election) run(stop, resigned context.Context, won func()) error {
 		if err != nil && resigned.Err() == nil {
 			e.log.Complain("cannot renew the lease", err)
 		}
-		if errors.As(err, &holder) || err != nil && !time.Now().Before(until) {
+		if errors.Is(err, errHeld) || err != nil && !time.Now().Before(until) {
 			e.asked = false
 			return fmt.Errorf("the lease is lost: %w", err)
 		}
@@ -917,7 +915,7 @@ func (e *election) release() {
 	defer cancel()
 	for e.asked && ctx.Err() == nil {
 		err := e.try(ctx, "")
-		if err == nil || errors.As(err, new(heldError)) {
+		if err == nil || errors.Is(err, errHeld) {
 			return
 		}
 		e.log.Complain("cannot release the lease", err)
@@ -948,7 +946,7 @@ func (e *election) try(ctx context.Context, holder string) error {
 		had, now := e.lease.Spec, time.Now()
 		ours := had.HolderIdentity == e.id
 		if !ours && (holder == "" || had.HolderIdentity != "" && (changed || now.Before(e.expires))) {
-			return heldError(had.HolderIdentity)
+			return fmt.Errorf("%w by %q", errHeld, had.HolderIdentity)
 		}
 		next := leaseSpec{holder, int(e.leaseDuration / time.Second), had.AcquireTime, now.UTC().Format("2006-01-02T15:04:05.000000Z07:00"), had.LeaseTransitions}
 		if holder == "" {
