@@ -978,11 +978,10 @@ func (e *election) try(ctx context.Context, holder string) error {
 type Selector []requirement
 
 type requirement struct {
-	key    string
-	not    bool     // turns the rest round, and holds for a missing key
-	values []string // one of these; nil: the key is there,
-	above  *int     // and its value a number above this,
-	below  *int     // or below this
+	key          string
+	not          bool     // turns the rest round, and holds for a missing key
+	values       []string // one of these; nil: the key is there,
+	above, below *int     // and its value a number above, or below, this
 }
 
 // Matches reports whether labels meet the selector, as kubectl's -l would.
