@@ -103,14 +103,11 @@ func (q *Queue[K]) Get() (k K, ok bool) {
 // often in a row the key has failed.
 func (q *Queue[K]) Done(k K, res Result, err error) (failures int) {
 	q.step("done", func(it *queued[K]) {
-		it.busy = false
-		if err == nil {
-			it.failures = 0
-			return
+		if it.busy = false; err != nil {
+			failures = it.failures + 1
+			it.dirty, it.held = true, q.wake(k, max(backoff(failures, q.base, q.limit), retryAfter(err)))
 		}
-		it.failures++
-		failures = it.failures
-		it.dirty, it.held = true, q.wake(k, max(backoff(failures, q.base, q.limit), retryAfter(err)))
+		it.failures = failures
 	}, k)
 	if err == nil && res.RequeueAfter > 0 {
 		q.AddAfter(k, res.RequeueAfter)
