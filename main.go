@@ -1049,10 +1049,9 @@ func parseRequirement(text string) (r requirement, err error) {
 	r.not = op == "!=" || op == "notin"
 	for v := range strings.SplitSeq(value, ",") {
 		r.values = append(r.values, trimBlanks(v))
-		err := checkLabelValue(trimBlanks(v))
-		refuseIf(err != nil, "%w", err)
+		err = cmp.Or(err, checkLabelValue(trimBlanks(v)))
 	}
-	return r, nil
+	return r, err
 }
 
 // checkLabelKey checks a key's syntax: an optional DNS prefix and "/", then a name of at most 63 characters.
