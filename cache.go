@@ -692,19 +692,14 @@ type enter struct{}
 // walk goes through the message that ends at end; the outermost has no length: math.MaxInt64. At first, path is 0.
 func (p *protobuf) walk(path int, end int64, known schema) {
 	for p.at() < end && (end < math.MaxInt64 || !p.ended()) {
-		tag, size := p.varint(), uint64(0)
+		tag := p.varint()
 		p.field, p.wire = path*100+int(min(tag>>3, 99)), tag&7 // 99 stands for all above
-		switch p.wire {
-		case 0:
+		p.check(p.wire <= 2 || p.wire == 5, "unknown wire type %d", int64(p.wire))
+		size := [...]uint64{1: 8, 5: 4}[p.wire]
+		if p.wire == 0 {
 			p.number = p.varint()
-		case 1:
-			size = 8
-		case 2:
+		} else if p.wire == 2 {
 			size = p.varint()
-		case 5:
-			size = 4
-		default:
-			p.check(false, "unknown wire type %d", int64(p.wire))
 		}
 		left := end - p.at()
 		p.check(left >= 0 && size <= uint64(left), "a length of %d where %d bytes are left", int64(size), left)
