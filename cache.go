@@ -91,19 +91,16 @@ func (n *Node) label(key string) any {
 // Count is a custom resource, see deploy/count-crd.yaml: it says how many pods of a name its namespace should have.
 type Count struct {
 	Meta
-	countFields
-}
-
-type countFields struct {
+	countSpec
 	Generation int64 // goes up with each change of the spec
-	Name       string
-	Want       int
-	Invalid    string // what is wrong with the spec; then Name or Want says nothing
 	Status     countStatus
 }
 
-// spec is what its author has asked for.
-func (f countFields) spec() [3]any { return [3]any{f.Name, f.Want, f.Invalid} }
+type countSpec struct {
+	Name    string
+	Want    int
+	Invalid string // what is wrong with the spec; then Name or Want says nothing
+}
 
 // countStatus is a Count's status, each field as JSON writes it, and empty where it is not there.
 type countStatus struct {
@@ -112,10 +109,12 @@ type countStatus struct {
 	ObservedGeneration rawJSON `json:"observedGeneration,omitempty"`
 }
 
-func (c *Count) same(o *Count) bool { return c.countFields == o.countFields }
+func (c *Count) same(o *Count) bool {
+	return c.countSpec == o.countSpec && c.Generation == o.Generation && c.Status == o.Status
+}
 
 func (c *Count) take(it *item) {
-	c.countFields = countFields{Generation: it.Metadata.Generation, Status: it.Status}
+	c.countSpec, c.Generation, c.Status = countSpec{}, it.Metadata.Generation, it.Status
 	var err error
 	if json.Unmarshal([]byte(it.Spec.Name), &c.Name) != nil || c.Name == "" {
 		c.Invalid = fmt.Sprintf("spec.name is %.100s, and must be the name of an app", cmp.Or(it.Spec.Name, "missing"))

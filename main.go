@@ -702,7 +702,7 @@ func (s *countControl) countChanged(d Delta[*Count]) []Key {
 	case d.New == nil:
 		s.said.Delete(d.Old.UID())
 		s.log.Info("a Count is gone", "count", d.Key())
-	case d.Old == nil || d.New.Status == d.Old.Status || d.New.spec() != d.Old.spec():
+	case d.Old == nil || d.New.Status == d.Old.Status || d.New.countSpec != d.Old.countSpec:
 		return []Key{d.Key()}
 	default: // as with a node's labels, but that nothing else keeps two from a race
 		s.queue.AddAfter(d.Key(), s.interval)
