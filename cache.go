@@ -934,9 +934,7 @@ func notYAML(r rune) bool {
 func isYAMLMark(s string) bool { return strings.HasPrefix(s, "---") || strings.HasPrefix(s, "...") }
 
 func (p *yamlParser) refuseIf(wrong bool, format string, args ...any) {
-	if wrong {
-		throw(fmt.Errorf("%d: %s", min(p.i, len(p.lines)-2)+1, fmt.Sprintf(format, args...)))
-	}
+	refuseIf(wrong, "%d: "+format, append([]any{min(p.i, len(p.lines)-2) + 1}, args...)...)
 }
 
 func (p *yamlParser) next() {
@@ -944,16 +942,12 @@ func (p *yamlParser) next() {
 	p.rest = p.lines[p.i] + " "
 	p.refuseIf(strings.ContainsFunc(p.rest, notYAML), "a control character, or no UTF-8")
 	text := strings.TrimRight(p.rest, " ")
-	blankBehind := len(text) < len(p.lines[p.i])
-	p.refuseIf(strings.HasSuffix(text, "\t") || blankBehind && strings.HasSuffix(text, `\`), "a tab at the line's end, or a blank behind a backslash there")
+	p.refuseIf(strings.HasSuffix(text, "\t") || strings.HasSuffix(text, `\`) && text != p.lines[p.i], "a tab at the line's end, or a blank behind a backslash there")
 }
 
 // skip moves to what comes next that is neither blank nor a comment, and returns its column, -1 at the document's end.
 func (p *yamlParser) skip(inside bool) (column int) {
-	blanks := " "
-	if inside { // a flow map or list
-		blanks = " \t"
-	}
+	blanks := map[bool]string{true: " \t", false: " "}[inside] // a flow map or list
 	for p.rest = strings.TrimLeft(p.rest, blanks); p.rest == "" || p.rest[0] == '#'; p.rest = strings.TrimLeft(p.rest, blanks) {
 		p.next()
 	}
@@ -1157,9 +1151,7 @@ func (p *yamlParser) quoted() string {
 			if p.i == line+1 && !escape {
 				b.WriteByte(' ')
 			}
-			if isYAMLMark(p.lines[p.i]) {
-				throw(fmt.Errorf("%d: no closing quote", start+1))
-			}
+			refuseIf(isYAMLMark(p.lines[p.i]), "%d: no closing quote", start+1)
 			p.rest = strings.TrimLeft(p.rest, " \t")
 		case escape:
 			char, _, tail, err := strconv.UnquoteChar(p.rest, '"')
