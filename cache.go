@@ -1102,22 +1102,17 @@ func (p *yamlParser) collection(depth int) any {
 	return items
 }
 
-// yamlSigns are what some signs mean at the beginning of a plain scalar, and what to write in their place.
-var yamlSigns = map[string]string{"&": "an anchor: write out the value in each place", "*": "an alias: write out the value", "!": "a tag: remove it",
-	">": "a folded block: write the value on one line", "": "nothing: write null, or ''", "-": "dashes, or a list on its key's line"}
-
-var yamlWords = map[string]any{
-	"~": nil, "null": nil, "Null": nil, "NULL": nil, "true": true, "True": true, "TRUE": true, "false": false, "False": false, "FALSE": false,
-}
-
 // plain says what an unquoted scalar is.
 func (p *yamlParser) plain(s string) any {
 	first := s[:min(1, len(s))]
-	what := cmp.Or(yamlSigns[first], "a text that begins with "+first+": quote it")
-	p.refuseIf(strings.Contains("&*!|>%@`,]}?:=", first) || s == "-" || strings.HasPrefix(s, "- ") || isYAMLMark(s), "not read here: %s", what)
+	p.refuseIf(strings.Contains("&*!|>%@`,]}?:=", first) || s == "-" || strings.HasPrefix(s, "- ") || isYAMLMark(s),
+		"a value that begins with %q: quote it, or write out what it stands for (anchors, tags, folded blocks are not read)", first)
 	p.refuseIf(strings.HasSuffix(s, ":") || strings.Contains(s, "\t"), "a colon or a tab in a value: quote it")
-	if v, ok := yamlWords[s]; ok {
-		return v
+	switch s {
+	case "~", "null", "Null", "NULL":
+		return nil
+	case "true", "True", "TRUE", "false", "False", "FALSE":
+		return strings.ToLower(s) == "true"
 	}
 	p.refuseIf(slices.Contains([]string{"yes", "no", "on", "off", "y", "n"}, strings.ToLower(s)), "%q may mean true or false: write that, or quote it", s)
 	if !strings.Contains("0123456789+-.", first) {
