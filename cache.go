@@ -1128,9 +1128,6 @@ func (p *yamlParser) plain(s string) any {
 	return s
 }
 
-// yamlEscapes are those that Go does not have; it has octal ones, which YAML has not.
-var yamlEscapes = map[byte]rune{'0': 0, '\t': '\t', 'e': '\x1b', ' ': ' ', '/': '/', '_': '\u00a0'}
-
 func (p *yamlParser) quoted() string {
 	var b strings.Builder
 	quote, start := p.rest[0], p.i
@@ -1150,10 +1147,10 @@ func (p *yamlParser) quoted() string {
 			p.rest = strings.TrimLeft(p.rest, " \t")
 		case escape:
 			char, _, tail, err := strconv.UnquoteChar(p.rest, '"')
-			if own, ok := yamlEscapes[behind[0]]; ok {
-				char, tail, err = own, behind[1:], nil
+			if behind[0] == '/' || behind[0] == ' ' { // JSON has the one, wrapped lines the other; Go has octal ones, which YAML has not
+				char, tail, err = rune(behind[0]), behind[1:], nil
 			}
-			p.refuseIf(err != nil || strings.IndexByte("1234567", behind[0]) >= 0 || char >= ' ' && notYAML(char), "unknown escape \\%c", behind[0])
+			p.refuseIf(err != nil || strings.IndexByte("01234567", behind[0]) >= 0 || char >= ' ' && notYAML(char), "unknown escape \\%c", behind[0])
 			b.WriteRune(char)
 			p.rest = tail
 		case c == quote && (quote == '"' || behind[0] != quote):
