@@ -1012,7 +1012,8 @@ func (p *yamlParser) literal(indent int) string {
 		depth = indent + int(header[digit]-'0')
 		header = header[:digit] + header[digit+1:]
 	}
-	p.refuseIf(header != "|" && header != "|-" && header != "|+", "of blocks only |, |- and |+ are read")
+	keep, ok := map[string]int{"|-": 0, "|": 1, "|+": len(p.lines)}[header] // of the line ends behind the text
+	p.refuseIf(!ok, "of blocks only |, |- and |+ are read")
 	var b strings.Builder
 	known := digit > 0
 	for p.next(); ; p.next() {
@@ -1033,14 +1034,11 @@ func (p *yamlParser) literal(indent int) string {
 	if p.i == len(p.lines)-1 {
 		all = strings.TrimSuffix(all, "\n") // the last line had none
 	}
-	s := strings.TrimRight(all, "\n")
-	switch {
-	case header == "|+":
-		return all
-	case header == "|" && s != "" && s != all:
-		return s + "\n"
+	size := len(strings.TrimRight(all, "\n"))
+	if size == 0 && header == "|" {
+		return ""
 	}
-	return s
+	return all[:min(size+keep, len(all))]
 }
 
 // flow reads a value that needs no indentation. Inside a flow map or list, a plain scalar ends earlier; outside, the line
