@@ -916,11 +916,7 @@ func parseYAML(text string) (tree any, err error) {
 	if p.skip(false) < 0 && (strings.TrimRight(p.rest, " ") == "---" || strings.HasPrefix(p.rest, "--- #")) {
 		p.next()
 	}
-	isEmpty := p.skip(false) < 0
 	tree = p.value(-1, false, 0)
-	if p.skip(false) < 0 && !isEmpty && strings.TrimRight(p.rest, " ") == "..." {
-		p.next()
-	}
 	p.skip(false)
 	p.refuseIf(p.i < len(p.lines)-1, "this line does not belong here: wrong indentation, or a second document")
 	return tree, nil
@@ -942,7 +938,7 @@ func (p *yamlParser) next() {
 	p.rest = p.lines[p.i] + " "
 	p.refuseIf(strings.ContainsFunc(p.rest, notYAML), "a control character, or no UTF-8")
 	text := strings.TrimRight(p.rest, " ")
-	p.refuseIf(strings.HasSuffix(text, "\t") || strings.HasSuffix(text, `\`) && text != p.lines[p.i], "a tab at the line's end, or a blank behind a backslash there")
+	p.refuseIf(strings.HasSuffix(text, "\t") || strings.HasSuffix(text, `\`) && text != p.lines[p.i], "a tab, or a backslash and a blank, at the end")
 }
 
 // skip moves to what comes next that is neither blank nor a comment, and returns its column, -1 at the document's end.
@@ -1104,7 +1100,7 @@ func (p *yamlParser) collection(depth int) any {
 func (p *yamlParser) plain(s string) any {
 	first := s[:min(1, len(s))]
 	p.refuseIf(strings.Contains("&*!|>%@`,]}?:=", first) || s == "-" || strings.HasPrefix(s, "- ") || isYAMLMark(s),
-		"a value that begins with %q: quote it, or write out what it stands for (anchors, tags, folded blocks are not read)", first)
+		"a value that begins with %q: quote it, or write out what it stands for (an anchor, a tag, a folded block)", first)
 	p.refuseIf(strings.HasSuffix(s, ":") || strings.Contains(s, "\t"), "a colon or a tab in a value: quote it")
 	switch s {
 	case "~", "null", "Null", "NULL":
@@ -1145,10 +1141,10 @@ func (p *yamlParser) quoted() string {
 			p.rest = strings.TrimLeft(p.rest, " \t")
 		case escape:
 			char, _, tail, err := strconv.UnquoteChar(p.rest, '"')
-			if behind[0] == '/' || behind[0] == ' ' { // JSON has the one, wrapped lines the other; Go has octal ones, which YAML has not
+			if behind[0] == '/' || behind[0] == ' ' { // JSON has the one, wrapped lines the other; Go has neither, but octal ones
 				char, tail, err = rune(behind[0]), behind[1:], nil
 			}
-			p.refuseIf(err != nil || strings.IndexByte("01234567", behind[0]) >= 0 || char >= ' ' && notYAML(char), "unknown escape \\%c", behind[0])
+			p.refuseIf(err != nil || behind[0] >= '0' && behind[0] <= '7' || char >= ' ' && notYAML(char), "unknown escape \\%c", behind[0])
 			b.WriteRune(char)
 			p.rest = tail
 		case c == quote && (quote == '"' || behind[0] != quote):

@@ -6783,7 +6783,7 @@ func TestYAMLIsReadAsKubeconfigsAreWritten(t *testing.T) {
 		"a: |2\n\n   x\n  y\nb: |1-\n z\n \nc: |+\n  d\n\n# e\n":                    `{"a":"\n x\ny\n","b":"z","c":"d\n\n"}`,
 		"a: 'one\n\n  two\n\n\n  three\n  '\nb: \"x \n  y\\\n   z\"\n":              `{"a":"one\ntwo\n\nthree ","b":"x yz"}`,
 		"{\"a\":[1,-2.5e3,\n\ttrue],\"b\":{\"c\":null , # d\n\"\\u263A\":\"\\/\"}}": `{"a":[1,-2.5e3,true],"b":{"c":null,"☺":"/"}}`,
-		"a: |\n  no end": `{"a":"no end"}`, "a: b\u00a0\nc\u00a0: d\n": "{\"a\":\"b\u00a0\",\"c\u00a0\":\"d\"}", "- --flag\n- -1\n- 1.2.3.4\n- 2024-01-01\n...\n": `["--flag",-1,"1.2.3.4","2024-01-01"]`,
+		"a: |\n  no end": `{"a":"no end"}`, "a: b\u00a0\nc\u00a0: d\n": "{\"a\":\"b\u00a0\",\"c\u00a0\":\"d\"}", "- --flag\n- -1\n- 1.2.3.4\n- 2024-01-01\n": `["--flag",-1,"1.2.3.4","2024-01-01"]`,
 		"\"quoted key\": v\n'k: 2': w\n": `{"k: 2":"w","quoted key":"v"}`,
 		"":                               `null`,
 	} {
@@ -6806,7 +6806,7 @@ func TestYAMLThatMightBeMisreadIsRefusedWithItsLine(t *testing.T) {
 		"a: 'x'#y": "1: ", `a: "\ud83d\ude00"`: "1: ", `a: "\u12"`: "unknown escape", `a: "\x0`: "unknown escape",
 		"a: 0x1f": "not written like one in JSON", "a: 017": "JSON", "a: 1_000": "JSON", "a: .inf": "JSON", "a: +1": "JSON", "a: 1e999": "JSON", "012: x": "1: ", "null: x": "1: ", "true: x": "1: ",
 		"a: ]": "1: ", "a: ,": "1: ", "a: =": "1: ", "a: 0b-1": "JSON", "a: |\u00a0\n  b": "1: ", "a: [b?c]": "1: ", "?": "1: ", " ---": "1: ", "a: b\t": "tab", "-\t": "tab", "a: b\x00": "control", "a: b\rc: d": "control", "a: \u2028b": "control", "a: \xff": "control", "a: b\u0085": "control",
-		"a: \"x\\ \n  y\"": "1: a tab at the line's end, or a blank behind a backslash", "\"a\nb\": c": "2: a key that began above", "a: >-\n  b": "1: ", "...\na: b": "1: ", "a: b\n...\nc: d": "3: ", "l:\n- a\n   - b": "3: ",
+		"a: \"x\\ \n  y\"": "1: a tab, or a backslash and a blank, at the end", "\"a\nb\": c": "2: a key that began above", "a: >-\n  b": "1: ", "...\na: b": "1: ", "a: b\n...\n": "2: ", "l:\n- a\n   - b": "3: ",
 		strings.Repeat("[", 1000): "more than 100", "a: " + strings.Repeat("{a: ", 101): "more than 100", strings.Repeat("- ", 101) + "a": "more than 100",
 	} {
 		if tree, err := parseYAML(text); err == nil || !strings.Contains(err.Error(), want) {
