@@ -627,13 +627,9 @@ func newProtobuf(src *source) *protobuf {
 func (p *protobuf) at() int64 { return p.src.at - int64(p.Buffered()) }
 
 // check throws, unless ok, what is wrong, with its place.
-func (p *protobuf) check(ok bool, what string, numbers ...int64) {
+func (p *protobuf) check(ok bool, what string, n int64) {
 	if !ok {
-		args := make([]any, len(numbers)) // numbers itself must not escape: that costs an allocation also where all is well
-		for i, n := range numbers {
-			args[i] = n
-		}
-		p.fail(fmt.Errorf(what, args...))
+		p.fail(fmt.Errorf(what, n))
 	}
 }
 
@@ -661,7 +657,7 @@ func (p *protobuf) varint() uint64 {
 
 // bytes are the next n, until something else is read.
 func (p *protobuf) bytes(n int64) []byte {
-	p.check(n <= textLimit, "a text of %d bytes, more than %d", n, textLimit)
+	p.check(n <= textLimit, "a text of %d bytes: too many", n)
 	b, err := p.Peek(int(n))
 	p.fail(err)
 	return b
@@ -671,7 +667,7 @@ func (p *protobuf) bytes(n int64) []byte {
 func (p *protobuf) text() []byte {
 	p.check(p.wire == 2, "no text but wire type %d", int64(p.wire))
 	b := p.bytes(p.end - p.at())
-	p.check(utf8.Valid(b), "not UTF-8")
+	p.check(utf8.Valid(b), "%d bytes that are not UTF-8", int64(len(b)))
 	return b
 }
 
@@ -701,7 +697,7 @@ func (p *protobuf) walk(path int, end int64, known schema) {
 			size = p.varint()
 		}
 		left := end - p.at()
-		p.check(left >= 0 && size <= uint64(left), "a length of %d where %d bytes are left", int64(size), left)
+		p.check(left >= 0 && size <= uint64(left), "a length of %d, more than is left", int64(size))
 		p.end = p.at() + int64(size)
 		fieldEnd := p.end
 		switch field := known[p.field].(type) {
@@ -754,7 +750,7 @@ func (d *decoder[T]) listProtobuf(src *source, meta *ListMeta, item func(error))
 	object := d.schema(p)
 	read := func() (err error) {
 		defer catch(&err)
-		p.check(p.end-p.at() <= objectLimit, "%d bytes, more than %d bytes in one piece", p.end-p.at(), objectLimit)
+		p.check(p.end-p.at() <= objectLimit, "%d bytes in one piece: too many", p.end-p.at())
 		p.enter(0, object)
 		return nil
 	}
@@ -870,7 +866,7 @@ func (d *decoder[T]) eventsProtobuf(src *source) func() (WatchEvent[T], error) {
 		}
 		size := int64(binary.BigEndian.Uint32(p.bytes(4)))
 		p.Discard(4)
-		p.check(size <= objectLimit, "a frame of %d bytes, more than %d bytes in one piece", size, objectLimit)
+		p.check(size <= objectLimit, "%d bytes in one piece: too many", size)
 		p.walk(0, p.at()+size, frame)
 		return ev, nil
 	}

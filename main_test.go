@@ -6071,22 +6071,22 @@ func hostile() map[string]struct{ body, want string } {
 		"more than 63 bits":           {"k8s\x00\x12" + string(varint(1<<64-1)), "field 2"},
 		"a list that never comes":     {"k8s\x00\x12" + string(varint(1<<40)), "field 2, before byte 11: unexpected EOF"},
 		"a group":                     {list([]byte{0x13}), "field 202, before byte 23: unknown wire type 3"},
-		"an item of 1 TB":             {list(append([]byte{0x12}, varint(1<<40)...)), "field 202, before byte 29: a length of 1099511627776 where 0 bytes are left"},
-		"an item beyond the list":     {list([]byte{0x12, 9}), "field 202, before byte 24: a length of 9 where 0 bytes are left"},
+		"an item of 1 TB":             {list(append([]byte{0x12}, varint(1<<40)...)), "field 202, before byte 29: a length of 1099511627776, more than is left"},
+		"an item beyond the list":     {list([]byte{0x12, 9}), "field 202, before byte 24: a length of 9, more than is left"},
 		"an item of 9 MB":             {list(item(bytes.Repeat([]byte{0x92, 1, 0}, 3<<20))), "item 0: field 202"},
 		"an item that is a number":    {list([]byte{0x10, 9}), "item 0: field 202, before byte 24: no message but wire type 0"},
-		"metadata beyond the item":    {list([]byte{0x12, 2, 0x0a, 9}), "item 0: field 1, before byte 26: a length of 9 where 0 bytes are left"},
+		"metadata beyond the item":    {list([]byte{0x12, 2, 0x0a, 9}), "item 0: field 1, before byte 26: a length of 9, more than is left"},
 		"metadata that is a number":   {list([]byte{0x12, 2, 0x08, 9}), "item 0: field 1, before byte 26: no message but wire type 0"},
 		"a name that is a number":     {list(item(odd)), "item 0: field 101, before byte 28: no text but wire type 0"},
-		"a name that is not UTF-8":    {list(item(bad)), "item 0: field 101, before byte 28: not UTF-8"},
-		"a label beyond its map":      {list(item(label)), "item 0: field 11101, before byte 30: a length of 99 where 0 bytes are left"},
-		"a name of 1 MB":              {list(item(append([]byte{0x0a}, append(varint(1<<20), bytes.Repeat([]byte("a"), 1<<20)...)...))), "item 0: field 101, before byte 36: a text of 1048576 bytes, more than 65536"},
+		"a name that is not UTF-8":    {list(item(bad)), "item 0: field 101, before byte 28: 2 bytes that are not UTF-8"},
+		"a label beyond its map":      {list(item(label)), "item 0: field 11101, before byte 30: a length of 99, more than is left"},
+		"a name of 1 MB":              {list(item(append([]byte{0x0a}, append(varint(1<<20), bytes.Repeat([]byte("a"), 1<<20)...)...))), "item 0: field 101, before byte 36: a text of 1048576 bytes: too many"},
 		"no list but an object":       {string(protobufOf([]byte(`{"kind":"Pod","metadata":{"generateName":"p-","namespace":"default"}}`))), "not a list"},
-		"a field beyond all numbers":  {list([]byte{0x12, 5, 0x0a, 3, 0x9a, 0x3f, 9}), "item 0: field 199, before byte 29: a length of 9 where 0 bytes are left"},
+		"a field beyond all numbers":  {list([]byte{0x12, 5, 0x0a, 3, 0x9a, 0x3f, 9}), "item 0: field 199, before byte 29: a length of 9, more than is left"},
 		"no name":                     {list(item(nil)), `item 0: Pod "" has no metadata.name`},
 		"the second has no name":      {list(item(good), item(nil)), `item 1: Pod "" has no metadata.name`},
 		"cut in an item":              {list(item(good))[:31], "item 0: field 105, before byte 31: unexpected EOF"},
-		"a fixed field without bytes": {list([]byte{0x09 | 4<<3}), "a length of 8 where 0 bytes are left"},
+		"a fixed field without bytes": {list([]byte{0x09 | 4<<3}), "a length of 8, more than is left"},
 	}
 }
 
@@ -6118,7 +6118,7 @@ func TestObjectsOfUpTo8MBOfProtobufAreRead(t *testing.T) {
 		return `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[` + strings.Join(pods, ",") + `]}`
 	}
 	for isProtobuf, limit := range map[bool]int{false: 24, true: 8} {
-		tooMuch := fmt.Sprintf("more than %d bytes in one piece", limit<<20)
+		tooMuch := map[bool]string{false: "more than 25165824 bytes in one piece", true: " bytes in one piece: too many"}[isProtobuf]
 		encode := func(s string) []byte {
 			if isProtobuf {
 				return protobufOf([]byte(s))
@@ -6167,7 +6167,7 @@ func TestDecompressionBombsAreNotHeld(t *testing.T) {
 		"an item in JSON":     {jsonType, `{"items":[{"metadata":{"name":"`, "more than 25165824 bytes in one piece"},
 		"a field in JSON":     {jsonType, `{"kind":"`, "more than 25165824 bytes in one piece"},
 		"a name in JSON":      {jsonType, `{"`, "more than 25165824 bytes in one piece"},
-		"an item in protobuf": {protobufType, "k8s\x00" + string(list) + string(item), "52428800 bytes, more than 8388608 bytes in one piece"},
+		"an item in protobuf": {protobufType, "k8s\x00" + string(list) + string(item), "52428800 bytes in one piece: too many"},
 		"a field in protobuf": {protobufType, "k8s\x00" + string(list) + string(append([]byte{0x7a}, item[1:]...)), "unexpected EOF"}, // skipped
 	} {
 		src, err := gzip.NewReader(bytes.NewReader(bomb(c.body, 50<<20)))
