@@ -176,39 +176,29 @@ func NewStore[T Object[T]](index ...func(T) string) *Store[T] {
 	return &Store[T]{index: index, items: map[string]T{}, counts: map[string]int{}}
 }
 
-// Get returns the object, or nil.
-func (s *Store[T]) Get(k Key) T {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.items[k.String()]
+func locked[V any](mu *sync.RWMutex, read func() V) V {
+	mu.RLock()
+	defer mu.RUnlock()
+	return read()
 }
+
+// Get returns the object, or nil.
+func (s *Store[T]) Get(k Key) T { return locked(&s.mu, func() T { return s.items[k.String()] }) }
 
 // Len is the number of objects.
-func (s *Store[T]) Len() int {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return len(s.items)
-}
+func (s *Store[T]) Len() int { return locked(&s.mu, func() int { return len(s.items) }) }
 
 // Count is the number of objects whose index value is v, in O(1).
-func (s *Store[T]) Count(v string) int {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.counts[v]
-}
+func (s *Store[T]) Count(v string) int { return locked(&s.mu, func() int { return s.counts[v] }) }
 
 // By returns the objects that have an index value v, in no order and in O(1) of the others. It needs Store.members.
 func (s *Store[T]) By(v string) []T {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return slices.Collect(maps.Values(s.members[v]))
+	return locked(&s.mu, func() []T { return slices.Collect(maps.Values(s.members[v])) })
 }
 
 // All returns every object, in no order.
 func (s *Store[T]) All() []T {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return slices.AppendSeq(make([]T, 0, len(s.items)), maps.Values(s.items))
+	return locked(&s.mu, func() []T { return slices.AppendSeq(make([]T, 0, len(s.items)), maps.Values(s.items)) })
 }
 
 // countLocked takes the object under k into the indexes (by is 1), or out of them (-1).
