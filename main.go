@@ -933,7 +933,7 @@ func (e *election) try(ctx context.Context, holder string) error {
 		if !e.current {
 			var now lease
 			err := e.client.Send(ctx, request{method: http.MethodGet, path: e.path}, &now)
-			if isStatus(err, http.StatusNotFound, "NotFound") { // a PUT without resourceVersion makes it: for that, rights to this one name will do
+			if statusIn(err).Reason == "NotFound" { // a PUT without resourceVersion makes it: for that, rights to this one name will do
 				now = lease{Metadata: e.bare, Spec: leaseSpec{LeaseTransitions: -1}} // as its first holder follows nobody
 			} else if err != nil {
 				return err

@@ -10505,6 +10505,12 @@ func (w *world) wake() {
 	}
 }
 
+// isStatus reports whether err is a Status with this code and reason.
+func isStatus(err error, code int, reason string) bool {
+	s := statusIn(err)
+	return s.Code == code && s.Reason == reason
+}
+
 // try makes a request; the path may have a query.
 func (w *world) try(method, path string, body object) (object, error) {
 	path, query, _ := strings.Cut(path, "?")

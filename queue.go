@@ -370,7 +370,7 @@ func (r *Recorder) once(ctx context.Context, ev event) error {
 		if err == nil {
 			sent.count++
 		}
-		if !isStatus(err, http.StatusNotFound, "NotFound") {
+		if statusIn(err).Reason != "NotFound" {
 			return err
 		}
 	}
@@ -380,7 +380,7 @@ func (r *Recorder) once(ctx context.Context, ev event) error {
 		"count": 1, "firstTimestamp": ev.at, "lastTimestamp": ev.at,
 		"source": map[string]any{"component": "podcount"}, "reportingComponent": "podcount", "reportingInstance": r.instance,
 	}}, nil)
-	if err == nil || isStatus(err, http.StatusConflict, "AlreadyExists") { // as an earlier try had arrived after all
+	if err == nil || statusIn(err).Reason == "AlreadyExists" { // as an earlier try had arrived after all
 		sent.count, err = 1, nil
 	}
 	return err

@@ -532,12 +532,6 @@ func statusIn(err error) Status {
 	return *s
 }
 
-// isStatus reports whether err is a Status with this code and reason.
-func isStatus(err error, code int, reason string) bool {
-	s := statusIn(err)
-	return s.Code == code && s.Reason == reason
-}
-
 // hasCause reports whether one of the causes that the Status details has this reason or is about this field.
 func (s Status) hasCause(reasonOrField string) bool {
 	return slices.ContainsFunc(s.Details.Causes, func(c struct{ Reason, Field string }) bool {
@@ -929,7 +923,7 @@ func (r *Reflector[T]) Patch(ctx context.Context, obj T, sub string, patch map[s
 	req.accept = accept(r.kind.MetadataOnly, "PartialObjectMetadata", jsonType)
 	var answer json.RawMessage
 	err = r.client.Send(ctx, req, &answer)
-	if isStatus(err, http.StatusNotFound, "NotFound") || isStatus(err, http.StatusUnprocessableEntity, "Invalid") && statusIn(err).hasCause("metadata.uid") {
+	if s := statusIn(err); s.Reason == "NotFound" || s.Reason == "Invalid" && s.hasCause("metadata.uid") {
 		return now, nil
 	}
 	if err == nil {
@@ -1017,7 +1011,7 @@ func (r *Reflector[T]) run(ctx context.Context) error {
 		if r.version != "" && time.Now().Before(r.relistAt) {
 			wait = r.afterWatch(ctx, r.watch(ctx))
 		} else if err := r.list(ctx); err != nil && ctx.Err() == nil {
-			if !r.listed && r.found.Load() == nil && isStatus(err, http.StatusBadRequest, "BadRequest") {
+			if !r.listed && r.found.Load() == nil && statusIn(err).Reason == "BadRequest" {
 				return err
 			}
 			wait = r.afterFailure("cannot list", err)
