@@ -4987,10 +4987,10 @@ func TestRefusedConnectionBacksOff(t *testing.T) {
 			t.Errorf("%d warnings in ten minutes", n)
 		}
 		f.addPods(1)
-		wantNumber(t, "lines about its end, before that", strings.Count(r.log.String(), "watching again"), 0)
+		wantNumber(t, "watches, before its end", len(f.asked(isWatch("pods"))), 1)
 		r.net.down.Store(false)
 		pass(time.Minute)
-		wantNumber(t, "lines about its end", strings.Count(r.log.String(), "watching again"), 1)
+		wantNumber(t, "watches", len(f.asked(isWatch("pods"))), 2)
 		r.equalTo(t, f)
 		wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
 	})

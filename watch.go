@@ -882,7 +882,6 @@ type Reflector[T Object[T]] struct {
 	expired  int  // whose version was too old
 	failures int
 	failedAt time.Time
-	told     bool // of a failure; then its end is told, too
 	away     bool // the server was: it may come back with another past
 }
 
@@ -1029,7 +1028,7 @@ func (r *Reflector[T]) afterFailure(what string, err error) time.Duration {
 	r.failures++
 	r.failedAt = time.Now()
 	wait := max(backoff(r.failures, reflectorBackoff, reflectorLimit), retryAfter(err))
-	r.told = r.log.Complain(what, err, "kind", r.kind.Name, "retry", wait.Round(time.Millisecond)) || r.told
+	r.log.Complain(what, err, "kind", r.kind.Name, "retry", wait.Round(time.Millisecond))
 	return wait
 }
 
@@ -1126,10 +1125,6 @@ func (r *Reflector[T]) watch(ctx context.Context) (end watchEnd) {
 	}
 	start, from := time.Now(), r.version
 	r.log.Debug("watching", "kind", r.kind.Name, "rv", from)
-	if r.told {
-		r.told = false
-		r.log.Info("watching again", "kind", r.kind.Name, "rv", from)
-	}
 	end.opened = true
 	end.err = r.decoder.events(body, body.isProtobuf, func(ev WatchEvent[T]) error {
 		if ev.Status != nil {
