@@ -398,12 +398,9 @@ func (a *access) readUser(user, cluster node) {
 	a.cert, a.key = user.part("client-certificate"), user.part("client-key")
 	refuseIf(a.cert.given() && !a.key.given(), "%s is missing, and goes with the client-certificate", user.at("client-key"))
 	a.token = part{field: "tokenFile", file: user.at("tokenFile").path(), data: bytes.TrimSpace([]byte(user.at("token").text())), age: tokenAge}
-	secrets := []string{a.key.file, a.token.file}
-	if user.at("token").value != nil || user.at("client-key-data").value != nil {
-		secrets = append(secrets, user.file)
-	}
-	for _, file := range secrets {
-		if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o004 != 0 && runtime.GOOS != "windows" {
+	for _, secret := range []part{a.key, a.token} {
+		file := cmp.Or(secret.file, user.file)
+		if info, err := os.Stat(file); secret.given() && err == nil && info.Mode().Perm()&0o004 != 0 && runtime.GOOS != "windows" {
 			a.log.Warn("everyone on this machine can read a file that holds a secret: chmod go-rwx it", "file", file)
 		}
 	}
