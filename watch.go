@@ -82,9 +82,7 @@ func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(
 	case kubeconfig != "":
 		err = a.readKubeconfigs([]string{kubeconfig}, contextName)
 	case getenv("KUBECONFIG") != "":
-		if err = a.readKubeconfigs(filepath.SplitList(getenv("KUBECONFIG")), contextName); err != nil {
-			err = fmt.Errorf("$KUBECONFIG: %w", err)
-		}
+		err = a.readKubeconfigs(filepath.SplitList(getenv("KUBECONFIG")), contextName)
 	case accountErr == nil && contextName == "":
 		a.source, a.server = "the pod's service account", "https://"+net.JoinHostPort(host, cmp.Or(getenv("KUBERNETES_SERVICE_PORT"), "443"))
 		a.ca = part{field: "certificate", file: filepath.Join(accountDir, "ca.crt"), age: certAge}
