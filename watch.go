@@ -115,7 +115,7 @@ type access struct {
 	now                  *Credential // the newest
 	made                 [][]byte    // CA, certificate and key that now.tls was made of: as long as they are the same, so is it
 	who                  string      // of the client certificate in now.tls, in words
-	unfit                bool        // those read last do not fit each other: said once
+	failing              bool        // to read a part, or parts that fit each other: said once, as is its end
 }
 
 func (a *access) config() (_ *Config, err error) {
@@ -176,15 +176,22 @@ func (a *access) credential(ctx context.Context, refused *Credential) (_ *Creden
 		refuseIf(err != nil, "%s: %w", a.source, err)
 		a.token.data, a.cert.data, a.key.data = []byte(got.Token), []byte(got.ClientCertificateData), []byte(got.ClientKeyData)
 	}
+	var trouble error
 	for _, p := range []*part{&a.ca, &a.cert, &a.key, &a.token} {
-		err := p.read(again, a.log)
-		refuseIf(err != nil, "%s: %w", a.source, err)
+		p.read(again)
+		refuseIf(p.err != nil && len(p.data) == 0, "%s: %s: %w", a.source, p.field, p.err)
+		trouble = cmp.Or(trouble, p.err)
 	}
 	token, from := string(a.token.data), cmp.Or(a.token.from, a.source)
 	refuseIf(strings.ContainsFunc(token, unicode.IsControl), "%s: the token of %s has more than one line", a.source, from)
 	t, err := a.makeTLS()
 	refuseIf(t == nil, "%s: %w", a.source, err)
-	if tell(a.log, &a.unfit, err); token == a.now.token && t == a.now.tls {
+	if trouble = cmp.Or(trouble, err); trouble != nil && !a.failing {
+		a.log.Warn("cannot read a credential, going on with what there was", "err", trouble)
+	} else if trouble == nil && a.failing {
+		a.log.Info("the credential can be read again")
+	}
+	if a.failing = trouble != nil; token == a.now.token && t == a.now.tls {
 		return a.now, nil
 	}
 	tried := a.who
@@ -229,39 +236,25 @@ type part struct {
 	age         time.Duration // after which the file is read anew
 	readAt      time.Time
 	from        string // the file, once something was read of it; or the program
-	missing     bool   // the file, or what was in it: said once
+	err         error  // of the last reading
 }
 
 func (p *part) given() bool    { return p.file != "" || len(p.data) > 0 }
 func (p *part) String() string { return strings.TrimSpace(p.field + " " + p.file) }
 
 // read reads the file if that is due, or now. Where nothing can be read, the part stays what it was.
-func (p *part) read(now bool, log *Log) error {
+func (p *part) read(now bool) {
 	if p.file == "" || !now && time.Since(p.readAt) < p.age {
-		return nil
+		return
 	}
 	p.readAt = time.Now()
 	data, err := os.ReadFile(p.file)
 	if data = bytes.TrimSpace(data); err == nil && len(data) == 0 {
 		err = fmt.Errorf("%s is empty", p.file)
 	}
-	if err == nil {
+	if p.err = err; err == nil {
 		p.data, p.from = data, p.file
-	} else if len(p.data) == 0 {
-		return fmt.Errorf("%s: %w", p.field, err)
 	}
-	tell(log, &p.missing, err)
-	return nil
-}
-
-// tell says when a credential begins to fail to be renewed, and when that ends; failing is true in between.
-func tell(log *Log, failing *bool, err error) {
-	if err != nil && !*failing {
-		log.Warn("cannot read a credential, going on with what there was", "err", err)
-	} else if err == nil && *failing {
-		log.Info("the credential can be read again")
-	}
-	*failing = err != nil
 }
 
 // execPlugin is a program that prints a credential.
