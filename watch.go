@@ -590,12 +590,6 @@ func NewClient(cfg *Config, dial Dialer, log *Log) *Client {
 	if dial != nil {
 		conn.DialContext = dial
 	}
-	conn.OnProxyConnectResponse = func(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.Response) error {
-		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("the proxy %s answered %s", proxy.Redacted(), resp.Status)
-		}
-		return nil
-	}
 	// Pings notice a connection that broke silently; without them a watch on it would hang until silence. What we have not
 	// read yet waits in a buffer, by default of 4 MB; this one fills 80 Mbit/s at 100 ms.
 	conn.HTTP2 = &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, MaxReceiveBufferPerStream: 1 << 20}
