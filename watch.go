@@ -691,7 +691,7 @@ func (c *Client) send(ctx context.Context, r request, cred *Credential) (*http.R
 
 // explain adds to an error of the network, or of TLS, what was tried and what to do.
 func (c *Client) explain(err error) error {
-	unknown, invalid, op, hint := x509.UnknownAuthorityError{}, x509.CertificateInvalidError{}, &net.OpError{}, "podcount speaks TLS 1.2 and 1.3"
+	unknown, invalid, op, hint := x509.UnknownAuthorityError{}, x509.CertificateInvalidError{}, &net.OpError{}, ""
 	switch {
 	case errors.As(err, &unknown):
 		hint = fmt.Sprintf("give the CA of this cluster as certificate-authority; the server's certificate was issued by %q", unknown.Cert.Issuer)
@@ -707,10 +707,10 @@ func (c *Client) explain(err error) error {
 		hint = "this is the proxy of the kubeconfig's proxy-url, or else of HTTPS_PROXY: is it running, and is its address right?"
 	case op.Op == "dial" || os.IsTimeout(err):
 		hint = "is the API server running, and is this its address?"
-	case op.Op != "remote error": // what TLS calls an alert
+	case op.Op == "remote error": // what TLS calls an alert
+		hint = "podcount speaks TLS 1.2 and 1.3; if a client certificate is wanted, give one that is known there, and valid"
+	default:
 		return err
-	case strings.Contains(op.Error(), "certificate"):
-		hint = "it wants a client certificate that it knows: give one that is valid"
 	}
 	return fmt.Errorf("%s, from %s: %w (%s)", c.cfg.Server.Redacted(), c.cfg.Source, err, hint)
 }
