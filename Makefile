@@ -2,12 +2,23 @@
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 ARGS    := -v 2 -interval 3s
 FUZZTIME := 5m
+FLAGS   := -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+DOCKER  := docker
+IMAGE   := podcount:latest
+PLATFORMS := linux/$(shell go env GOARCH)
 export CGO_ENABLED = 0
 
-.PHONY: build run test sim mutants e2e fuzz bench lint clean
+.PHONY: build image run test sim mutants e2e fuzz bench lint clean
 
 build: ## the product: one static binary, bin/podcount
-	go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/podcount .
+	go build $(FLAGS) -o bin/podcount .
+
+image: ## the product in an image, of which it is all; PLATFORMS=linux/amd64,linux/arm64 IMAGE=NAME DOCKER=podman
+	@for p in $$(echo $(PLATFORMS) | tr , ' '); do \
+		arch=$$(echo $$p | cut -d/ -f2); GOOS=linux GOARCH=$$arch go build $(FLAGS) -o bin/podcount-linux-$$arch . || exit 1; \
+	done; \
+	case $(PLATFORMS) in *,*) one= ;; *) one="--build-arg TARGETARCH=$$arch" ;; esac; \
+	$(DOCKER) build --platform $(PLATFORMS) $$one --build-arg VERSION=$(VERSION) -t $(IMAGE) -f deploy/Dockerfile bin
 
 run: build ## podcount against a fake API server, no cluster needed; ARGS='-v 4' shows more
 	@echo compiling the playground; go test -c -o bin/playground .
