@@ -1,7 +1,6 @@
 package main
 
-// cache.go owns what podcount remembers: the trimmed objects, how they are decoded from a list or a watch, the store
-// that holds them with its index; and the reader of kubeconfigs' YAML. It never speaks HTTP.
+// cache.go owns what podcount remembers: the trimmed objects, their decoders, their store; and the reader of kubeconfigs' YAML.
 
 import (
 	"bufio"
@@ -24,20 +23,16 @@ import (
 // Key names an object within its kind. Namespace is empty for cluster-scoped kinds.
 type Key struct{ Namespace, Name string }
 
-func (k Key) String() string { return strings.TrimPrefix(k.Namespace+"/"+k.Name, "/") }
+func (k Key) String() string               { return strings.TrimPrefix(k.Namespace+"/"+k.Name, "/") }
+func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil } // so that JSON has a string
 
-// MarshalText makes a Key a string in JSON, too.
-func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
-
-// Meta is the part of ObjectMeta that podcount uses, in few bytes: its texts are one string, which is one allocation an
-// object, and one comparison to tell that nothing of it has changed.
+// Meta is what podcount uses of ObjectMeta. Its texts are one string: one allocation an object, and one comparison with another.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/
 type Meta struct {
-	Labels map[string]string // those that Kind.Keep names; objects with the same ones share a map
-
-	text     string // namespace/name, uid and resourceVersion
-	key, uid uint16 // where the first two end in text
-	list     uint32 // the number of the newest list that had the object; the store's, under its lock
+	Labels   map[string]string // those that Kind.Keep names; objects with the same ones share a map
+	text     string            // namespace/name, uid and resourceVersion
+	key, uid uint16            // where the first two end in text
+	list     uint32            // the number of the newest list that had the object; the store's, under its lock
 }
 
 func (m *Meta) meta() *Meta { return m }
@@ -54,8 +49,7 @@ func (m *Meta) UID() string { return m.text[m.key:m.uid] }
 // ResourceVersion is the version of the object's content.
 func (m *Meta) ResourceVersion() string { return m.text[m.uid:] }
 
-// Object is what a Store holds: a pointer to a struct with Meta in it. Once stored it is never modified, so it can be
-// read without a lock; a change is a new object.
+// Object is a pointer to a struct with Meta in it. Once stored it is never modified, so that it can be read without a lock.
 type Object[T any] interface {
 	comparable // to nil
 	meta() *Meta
@@ -125,17 +119,17 @@ func (c *Count) take(it *item) {
 
 // Kind is all that the generic code has to know of a kind.
 type Kind[T Object[T]] struct {
-	Name         string   // as in the API: Pod
-	API          string   // /api/v1, /apis/GROUP/VERSION; what is under /apis/ may be missing, and come and go
-	Resource     string   // pods
-	Namespace    string   // look at this one only; "": all, or there are none
-	Selector     string   // labelSelector, evaluated by the server
-	Fields       string   // fieldSelector, evaluated by the server
-	Protobuf     bool     // ask for protobuf first: custom resources have none
-	MetadataOnly bool     // spec and status are not needed: ask for PartialObjectMetadata
-	Keep         []string // the keys of the labels that stay in memory
-	Lenient      bool     // no schema guards it: what is of the wrong type, but in metadata, is read as nothing
-	New          func() T
+	Name             string   // as in the API: Pod
+	API              string   // /api/v1, /apis/GROUP/VERSION; what is under /apis/ may be missing, and come and go
+	Resource         string   // pods
+	Namespace        string   // look at this one only; "": all, or there are none
+	Selector, Fields string   // labelSelector and fieldSelector, evaluated by the server
+	Protobuf         bool     // ask for protobuf first: custom resources have none
+	MetadataOnly     bool     // spec and status are not needed: ask for PartialObjectMetadata
+	Keep             []string // the keys of the labels that stay in memory
+	Lenient          bool     // no schema guards it: what is of the wrong type, but in metadata, is read as nothing
+	Patches          string   // the metric of patches
+	New              func() T
 }
 
 // path is that of all objects; with a namespace, of those in it.
@@ -146,8 +140,7 @@ func (k *Kind[T]) path(namespace string) string {
 	return k.API + namespace + "/" + k.Resource
 }
 
-// newerVersion reports whether resourceVersion a is later than b: both are decimals of any length (KEP-5504). What is
-// no decimal cannot be compared and counts as later, so that an odd server's events are taken rather than lost.
+// newerVersion compares resourceVersions: decimals of any length (KEP-5504). What is none is newer, so that no event is lost.
 func newerVersion(a, b string) bool {
 	decimal := func(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 	if !decimal(a) || !decimal(b) {
@@ -157,18 +150,16 @@ func newerVersion(a, b string) bool {
 	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) > 0
 }
 
-// Store is the map-backed cache of one kind. Anyone may read; its reflector alone lists and applies; who writes to the
-// server may apply the answer.
+// Store is the cache of one kind. Anyone may read; its reflector alone lists and applies; who writes may apply the answer.
 type Store[T Object[T]] struct {
-	index    []func(T) string // the values under which Count finds an object
-	versions bool             // each new version is a change, even if nothing that is kept has changed
-
-	mu      sync.RWMutex            // guards all below
-	items   map[string]T            // by namespace/name, which is the beginning of the object's own text
-	counts  map[string]int          // by index value, kept under the lock that changes items, from the old and the new object
-	members map[string]map[string]T // the same objects, by index value and key; nil unless By is wanted
-	list    uint32                  // the number of the newest list
-	listed  bool                    // a list is complete
+	index    []func(T) string        // the values under which Count finds an object
+	versions bool                    // each new version is a change, even if nothing that is kept has changed
+	mu       sync.RWMutex            // guards all below
+	items    map[string]T            // by namespace/name, which is the beginning of the object's own text
+	counts   map[string]int          // by index value
+	members  map[string]map[string]T // the same objects, by index value and key; nil unless By is wanted
+	list     uint32                  // the number of the newest list
+	listed   bool                    // a list is complete
 }
 
 // NewStore makes an empty store. Each index names a value by which Count and By find an object, "" for none.
@@ -255,12 +246,9 @@ func (s *Store[T]) setLocked(k string, obj T) []Delta[T] {
 	return []Delta[T]{{old, obj}}
 }
 
-// Apply takes one watch event (ADDED, MODIFIED or DELETED) and returns what changed. An event that is older than what
-// the store knows of the object changes nothing. (A DELETED from a selector carries the old content, but a new version.)
-//
-// WRITTEN is the object with which the server answered our own write, so that the cache need not wait for the watch. It
-// only ever replaces the same object (by uid): what the watch has removed stays removed. It, too, may change what others
-// have written before it, and the watch will not tell that again.
+// Apply takes one watch event (ADDED, MODIFIED, DELETED) and returns what changed: nothing, if the store knows a later version. (A
+// DELETED from a selector has the old content, but a new version.) WRITTEN is what the server answered our own write: it only ever
+// replaces the same object (by uid), as what the watch has removed stays removed; what it brings, the watch will not tell again.
 func (s *Store[T]) Apply(event string, obj T) []Delta[T] {
 	m := obj.meta()
 	k, version := m.text[:m.key], m.ResourceVersion()
@@ -296,8 +284,7 @@ func (s *Store[T]) List() *Listing[T] {
 	return &Listing[T]{store: s, number: s.list, changed: map[string]T{}}
 }
 
-// Add takes the list's next object, and the bytes of its text, which become a string only if they have to. It reports
-// whether it keeps the object; else the caller may use it again.
+// Add takes the list's next object, and its text, a string only if it has to be. What is not kept the caller may use again.
 func (l *Listing[T]) Add(obj T, text []byte) (kept bool) {
 	l.n++
 	m := obj.meta()
@@ -337,10 +324,8 @@ func (l *Listing[T]) Commit() (ds []Delta[T]) {
 	return ds
 }
 
-// objectLimit is how many bytes an object may have in protobuf: etcd holds 1.5 MB, an API server takes 3 MB. In JSON it
-// may have thrice that, as "<" is "\u003c" there, and whoever may make pods may make them of nothing else.
 const (
-	objectLimit = 8 << 20
+	objectLimit = 8 << 20  // of an object in protobuf (API servers take 3 MB); in JSON it is thrice that, as "<" is "\u003c" there
 	textLimit   = 64 << 10 // of a text in protobuf, and of Meta.text
 	internLimit = 8192     // how many texts a decoder remembers
 )
@@ -362,12 +347,11 @@ type item struct {
 		Count    rawJSON `json:"count"`
 	} `json:"spec"`
 	Status countStatus `json:"status"`
-
-	text  buffer // as in Meta
-	key   int    // where the key ends in it
-	set   buffer // the labels to be kept, for interning
-	texts map[string]string
-	sets  map[string]map[string]string
+	text   buffer      // as in Meta
+	key    int         // where the key ends in it
+	set    buffer      // the labels to be kept, for interning
+	texts  map[string]string
+	sets   map[string]map[string]string
 }
 
 // rawJSON is a value of JSON as it is written, of whatever type; null and what is not there are empty.
@@ -390,15 +374,21 @@ func (t *buffer) UnmarshalText(b []byte) error {
 
 // intern returns the value under key, the same one for the same bytes; where there is none it is made.
 func intern[V any](known map[string]V, key []byte, makeOne func(string) V) V {
-	v, ok := known[string(key)]
-	if !ok {
-		if len(known) >= internLimit {
-			clear(known) // what is in use lives on, and is made once more when it comes again
-		}
-		k := string(key)
-		v = makeOne(k)
-		known[k] = v
+	if v, ok := known[string(key)]; ok {
+		return v
 	}
+	k := string(key)
+	return remember(known, internLimit, k, makeOne(k))
+}
+
+// remember returns what is known of k, or else v, which is known from now on. A map that has limit keys is cleared before.
+func remember[K comparable, V any](known map[K]V, limit int, k K, v V) V {
+	if old, ok := known[k]; ok {
+		return old
+	} else if len(known) >= limit {
+		clear(known)
+	}
+	known[k] = v
 	return v
 }
 
@@ -406,8 +396,7 @@ func (it *item) intern(t buffer) string {
 	return intern(it.texts, t, func(s string) string { return s })
 }
 
-// decoder makes objects of what lists and watches bring, through memory that it uses again: an object that is already
-// known costs none. It serves one goroutine, one stream at a time.
+// decoder makes the objects of one stream at a time, through memory that it uses again: one that is known costs none.
 type decoder[T Object[T]] struct {
 	kind  *Kind[T]
 	item  item
@@ -496,8 +485,7 @@ func (d *decoder[T]) decode(s *json.Decoder, v any) error {
 // ListMeta is a list's own metadata.
 type ListMeta struct{ ResourceVersion, Continue string }
 
-// list reads a list as it arrives, object by object, so that it is never held whole, and calls add, which is
-// Listing.Add, for each. Errors name the item's number and the place in it.
+// list reads a list, never held whole, and calls add, which is Listing.Add, for each object. Errors name its number and the place.
 func (d *decoder[T]) list(r io.Reader, protobuf bool, add func(obj T, text []byte) (kept bool)) (meta ListMeta, err error) {
 	defer catch(&err)
 	n := 0
@@ -509,7 +497,7 @@ func (d *decoder[T]) list(r io.Reader, protobuf bool, add func(obj T, text []byt
 			err = fmt.Errorf("after %.300s: %w", d.item.text[:d.item.key], err)
 		}
 		if err != nil {
-			throw(fmt.Errorf("items: item %d: %w", n, err))
+			panic(thrown{fmt.Errorf("items: item %d: %w", n, err)})
 		}
 		if add(obj, d.item.text) {
 			d.spare = *new(T)
@@ -601,8 +589,7 @@ func (d *decoder[T]) listJSON(src *source, meta *ListMeta, item func(error)) (is
 // thrown. https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
 type protobuf struct {
 	*bufio.Reader
-	src *source
-
+	src    *source
 	field  int    // the number of the field in hand, behind those of the fields that it lies in, two digits each: 111 is field 11 of field 1
 	wire   uint64 // its type: https://protobuf.dev/programming-guides/encoding/
 	end    int64  // where it ends
@@ -629,7 +616,7 @@ func (p *protobuf) fail(err error) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		throw(fmt.Errorf("field %d, before byte %d: %w", p.field, p.at(), err))
+		panic(thrown{fmt.Errorf("field %d, before byte %d: %w", p.field, p.at(), err)})
 	}
 }
 
@@ -778,8 +765,8 @@ type WatchEvent[T any] struct {
 // garbageError marks a watch frame that cannot be understood: the stream is useless from here on.
 type garbageError struct{ error }
 
-// events calls handle for each frame until the stream ends; its own error ends it too. A clean end, between two
-// frames, is nil; a broken connection is its error as it is; everything that cannot be understood is a garbageError.
+// events calls handle for each frame until the stream ends, or handle fails. An end between two frames is nil; a broken
+// connection is its error as it is; everything that cannot be understood is a garbageError.
 func (d *decoder[T]) events(r io.Reader, protobuf bool, handle func(WatchEvent[T]) error) error {
 	src := newSource(r)
 	next := d.eventsProtobuf
@@ -862,9 +849,8 @@ func (d *decoder[T]) eventsProtobuf(src *source) func() (WatchEvent[T], error) {
 	}
 }
 
-// yamlParser reads the part of YAML that kubeconfigs are written in: block maps and lists, plain and quoted scalars (of
-// several lines, too), literal blocks, flow maps and lists (JSON is nothing else), comments. All else is refused: better
-// not read than misread.
+// yamlParser reads the YAML of kubeconfigs: block maps and lists, plain and quoted scalars (of several lines, too), literal
+// blocks, flow maps and lists (JSON is nothing else), comments. All else is refused: better not read than misread.
 type yamlParser struct {
 	lines []string // behind them a mark of ours: it ends all that is open, so that nothing need ask for the last line
 	i     int      // the line in hand
@@ -874,12 +860,10 @@ type yamlParser struct {
 // thrown is an error on its way through a parser, or a row of checks, up to the function that catches it.
 type thrown struct{ error }
 
-func throw(err error) { panic(thrown{err}) }
-
 // refuseIf throws, if bad, what is wrong.
 func refuseIf(bad bool, format string, args ...any) {
 	if bad {
-		throw(fmt.Errorf(format, args...))
+		panic(thrown{fmt.Errorf(format, args...)})
 	}
 }
 
@@ -893,8 +877,7 @@ func catch(err *error) {
 	}
 }
 
-// parseYAML returns maps (map[string]any), lists ([]any), strings, numbers (json.Number), booleans and nil. The error
-// begins with the number of the line. It never quotes a value: that may be a key or a token.
+// parseYAML returns map[string]any, []any, string, json.Number, bool or nil. An error names the line, but no value: it may be a token.
 func parseYAML(text string) (tree any, err error) {
 	defer catch(&err)
 	text = strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")
@@ -941,8 +924,7 @@ func (p *yamlParser) skip(inside bool) (column int) {
 	return len(p.lines[p.i]) + 1 - len(p.rest)
 }
 
-// value reads what stands behind a key or a dash: on its line, or below and indented by more than indent. Where the next
-// line fits neither the value nor what that is part of, all of them end, and parseYAML refuses the line.
+// value reads what stands behind a key or a dash: on its line, or below, indented by more than indent. What fits nowhere ends it.
 func (p *yamlParser) value(indent int, ofKey bool, depth int) any {
 	p.refuseIf(depth > 100, "more than 100 maps and lists in each other")
 	line := p.i

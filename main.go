@@ -8,6 +8,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"embed"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -15,7 +16,9 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -43,11 +46,12 @@ const (
 	finishTime = 10 * time.Second       // how long what is in hands may go on after a stop,
 	eventsTime = 5 * time.Second        // and then the events that wait
 	startPause = 100 * time.Millisecond // at most, between the starts of two controllers
+	onceTime   = 2 * time.Minute        // with -once: how long the caches may take,
+	onceTries  = 10                     // and how often a key is tried
 )
 
 func main() {
-	// Nearly all of the heap is the cache, which lives on: let garbage be a quarter of it, not as much again. And there is
-	// never work for two processors, so that a second one would only be woken for nothing. (Figures are in the README.)
+	// The heap is a cache, which lives on: let garbage be a quarter of it. And there is never work for two processors: see README.md.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(25)
 	}
@@ -64,30 +68,26 @@ func main() {
 		fmt.Fprintln(os.Stderr, "podcount: cut short by a second signal")
 		os.Exit(1)
 	}()
-	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr, nil)
-	if err == nil {
-		return
+	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr, nil); err != nil {
+		fmt.Fprintln(os.Stderr, "podcount:", strings.ReplaceAll(err.Error(), "\n", "; "))
+		os.Exit(map[bool]int{true: 2, false: 1}[errors.As(err, new(usageError))])
 	}
-	fmt.Fprintln(os.Stderr, "podcount:", strings.ReplaceAll(err.Error(), "\n", "; "))
-	if errors.As(err, new(usageError)) {
-		os.Exit(2)
-	}
-	os.Exit(1)
 }
 
 // usageError is a mistake in what podcount was told: exit code 2.
 type usageError struct{ error }
 
-// Log is a slog.Logger that can also complain.
+// Log is what podcount tells of itself: lines, complaints, and numbers. Safe for concurrent use.
 type Log struct {
 	*slog.Logger
-	mu   sync.Mutex // guards said
-	said lru[string, *time.Time]
+	mu      sync.Mutex // guards both
+	said    map[string]*time.Time
+	numbers map[series]*number
 }
 
 // Complain warns of an error, but of errors of one sort once a minute at most, or once in ten where somebody has to
-// grant or install something first: what fails in a loop, or for every node, is one trouble. It reports whether it did.
-func (l *Log) Complain(msg string, err error, args ...any) bool {
+// grant or install something first: what fails in a loop, or for every node, is one trouble.
+func (l *Log) Complain(msg string, err error, args ...any) {
 	root := err
 	for next := err; next != nil; next = errors.Unwrap(next) {
 		root = next
@@ -104,29 +104,106 @@ func (l *Log) Complain(msg string, err error, args ...any) bool {
 	}
 	level := slog.LevelDebug
 	l.mu.Lock()
-	if said := l.said.get(sort, func() *time.Time { return new(time.Time) }); time.Since(*said) >= quiet {
+	if said := remember(l.said, 1000, sort, new(time.Time)); time.Since(*said) >= quiet {
 		level, *said = slog.LevelWarn, time.Now()
 	}
 	l.mu.Unlock()
 	l.Log(context.Background(), level, msg, append(args, "err", err)...)
-	return level == slog.LevelWarn
 }
 
-// options are the flags, checked.
+// series is a metric's name and the values of its labels, in the order in which README.md has those.
+type series [4]string
+
+// number is a series' value: of a histogram the sum, and how many were up to each of the buckets.
+type number struct {
+	value float64
+	upTo  [len(buckets)]int
+}
+
+var buckets = [...]float64{.0001, .001, .005, .025, .1, .25, .5, 1, 2, 4, 8, 15, 30, 60, math.Inf(1)} // seconds
+
+// change changes what is known of a series, which begins at 0.
+func (l *Log) change(by func(*number), name string, labels []string) {
+	key := series{name}
+	copy(key[1:], labels)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.numbers[key] == nil {
+		l.numbers[key] = &number{}
+	}
+	by(l.numbers[key])
+}
+
+// Set sets a gauge, whose metric and labels must be among those in README.md, as with Count and Observe.
+func (l *Log) Set(value float64, name string, labels ...string) {
+	l.change(func(n *number) { n.value = value }, name, labels)
+}
+
+// Count adds one to a counter.
+func (l *Log) Count(name string, labels ...string) {
+	l.change(func(n *number) { n.value++ }, name, labels)
+}
+
+// Observe takes the time since start into a histogram.
+func (l *Log) Observe(start time.Time, name string, labels ...string) {
+	took := time.Since(start).Seconds()
+	l.change(func(n *number) {
+		n.value += took
+		for i := len(buckets) - 1; i >= 0 && took <= buckets[i]; i-- {
+			n.upTo[i]++
+		}
+	}, name, labels)
+}
+
+// metrics are all numbers, and what README.md says of each: https://prometheus.io/docs/instrumenting/exposition_formats/
+func (l *Log) metrics() string {
+	w := new(strings.Builder) // nobody is to wait for who reads it
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := slices.SortedFunc(maps.Keys(l.numbers), func(a, b series) int { return slices.Compare(a[:], b[:]) })
+	for line := range strings.Lines(strings.ReplaceAll(readme, "`", "")) {
+		row := strings.Split(line, " | ") // "| metric", type, labels, "meaning |"
+		if len(row) != 4 || !slices.Contains([]string{"gauge", "counter", "histogram"}, row[1]) {
+			continue
+		}
+		name, labels := row[0][2:], strings.Split(row[2], ", ")
+		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %[1]s %[3]s\n", name, strings.TrimSuffix(row[3], " |\n"), row[1])
+		for _, key := range all {
+			if key[0] != name {
+				continue
+			}
+			n, of := l.numbers[key], ""
+			for i := 0; labels[0] != "–" && i < len(labels); i++ {
+				of += fmt.Sprintf("%s=%q,", labels[i], key[i+1])
+			}
+			if row[1] != "histogram" {
+				fmt.Fprintf(w, "%s{%s} %v\n", name, of, n.value)
+				continue
+			}
+			for i, limit := range buckets {
+				fmt.Fprintf(w, "%s_bucket{%sle=\"%v\"} %d\n", name, of, limit, n.upTo[i])
+			}
+			fmt.Fprintf(w, "%s_sum{%s} %v\n%[1]s_count{%[2]s} %[4]d\n", name, of, n.value, n.upTo[len(buckets)-1])
+		}
+	}
+	return w.String()
+}
+
+// options are the flags, checked. README.md says what each is for; -h prints that.
 type options struct {
-	kubeconfig, context, master                         string
-	namespace, podSelector, fieldSelector               string
-	totalLabel, nodeLabel                               string
-	podEvents, wire, logFormat, controllers             string
-	leaseName, leaseNamespace                           string
-	totalNodes                                          nodeChoice
-	leaseDuration, renewDeadline, retryPeriod, interval time.Duration
-	workers, burst, verbosity                           int
-	qps                                                 float64
-	leaderElect, version                                bool
+	kubeconfig, context, master, wire, listen, logFormat string
+	controllers, namespace, podSelector, fieldSelector   string
+	totalLabel, nodeLabel, nodes, podEvents              string
+	leaseName, leaseNamespace, manifest, image, home     string
+	totalNodes                                           nodeChoice // by nodes
+	leaseDuration, renewDeadline, retryPeriod, interval  time.Duration
+	workers, burst, verbosity                            int
+	qps                                                  float64
+	leaderElect, once, dryRun, prune, version            bool
 }
 
 const controlPlane, oldControlPlane = "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"
+const eitherRole = controlPlane + " or " + oldControlPlane // no selector says this
 
 // nodeChoice is the nodes that meet one of the selectors.
 type nodeChoice []Selector
@@ -135,67 +212,126 @@ func (c nodeChoice) Matches(labels map[string]string) bool {
 	return slices.ContainsFunc(c, func(s Selector) bool { return s.Matches(labels) })
 }
 
+//go:embed README.md
+var readme string
+
+//go:embed deploy/*.yaml
+var deploy embed.FS
+
 // parseFlags reads the command line. Its errors are usageErrors of one line. It returns nil if all that was wanted is printed.
 func parseFlags(args []string, stdout io.Writer) (*options, error) {
-	o := &options{totalNodes: nodeChoice{{{key: controlPlane}}, {{key: oldControlPlane}}}}
+	o := &options{
+		controllers: "*", podEvents: "on", wire: "protobuf", logFormat: "text", leaseName: "podcount", image: "podcount:latest", home: "kube-system",
+		totalLabel: "hopegi/pod-count", nodes: eitherRole, totalNodes: nodeChoice{{{key: controlPlane}}, {{key: oldControlPlane}}},
+		leaseDuration: 15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: 2 * time.Second, interval: 10 * time.Second,
+		workers: 4, qps: 20, burst: 40,
+	}
 	fs := flag.NewFlagSet("podcount", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file`; else $KUBECONFIG, the pod's service account, ~/.kube/config")
-	fs.StringVar(&o.context, "context", "", "`name` of the kubeconfig's context; else its current-context")
-	fs.StringVar(&o.master, "master", "", "`URL` of the API server, in place of the kubeconfig's")
-	fs.StringVar(&o.controllers, "controllers", "*", "`list` of what to do: *, NAME, -NAME, joined by commas; * is all that are on by default; help shows them")
-	fs.StringVar(&o.namespace, "namespace", "", "count the pods of this namespace only")
-	fs.StringVar(&o.podSelector, "pod-selector", "", "count the pods with these labels only: a label `selector`, as in kubectl -l")
-	fs.StringVar(&o.fieldSelector, "field-selector", "", "count the pods with these fields only: a field `selector`, as in kubectl --field-selector")
-	fs.StringVar(&o.totalLabel, "total-label", "hopegi/pod-count", "`key` of the label that gets the number of all pods")
-	fs.Func("total-nodes", "label `selector` of the nodes that get it: k, !k, k=v, k!=v, k in (a,b), k notin (a,b), k>1, k<1, "+
-		"joined by commas; '' is every node (default "+controlPlane+", or "+oldControlPlane+")", func(text string) error {
-		s, err := parseSelector(text)
-		o.totalNodes = nodeChoice{s}
-		return err
-	})
-	fs.StringVar(&o.nodeLabel, "node-label", "", "`key` of a label that gets, on every node, the number of its own pods; '' is off")
-	fs.StringVar(&o.podEvents, "pod-events", "on", "`on|off`: post an event on each new pod when it is counted")
-	fs.StringVar(&o.wire, "wire", "protobuf", "`protobuf|json`: the form in which pods and nodes are asked for first; all else is JSON")
-	fs.DurationVar(&o.interval, "interval", 10*time.Second, "check every node this often, and write to one at most this often")
-	fs.IntVar(&o.workers, "workers", 4, "reconcile so many objects at a time, each controller")
-	fs.Float64Var(&o.qps, "qps", 20, "writes of labels (or statuses) a second, each controller")
-	fs.IntVar(&o.burst, "burst", 40, "writes at once, before -qps holds")
-	fs.BoolVar(&o.leaderElect, "leader-elect", false, "work only while leading: of several replicas with the same Lease one does")
-	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "others wait so long, after the last sign of life of a leader, to take its place")
-	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "a leader that cannot renew its lease for so long writes nothing more and exits")
-	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", 2*time.Second, "try this often to get or renew the lease")
-	fs.StringVar(&o.leaseName, "leader-elect-resource-name", "podcount", "`name` of the Lease")
-	fs.StringVar(&o.leaseNamespace, "leader-elect-resource-namespace", "", "`namespace` of the Lease; else the pod's own, else kube-system")
-	fs.IntVar(&o.verbosity, "v", 0, "verbosity: 2 shows each write, 4 each watch event and queue step, 6 each request")
-	fs.StringVar(&o.logFormat, "log-format", "text", "`text|json`, to stderr")
-	fs.BoolVar(&o.version, "version", false, "print the version and exit")
-	err := fs.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(stdout, "podcount counts pods and writes the counts to labels of nodes. Flags:")
-		fs.SetOutput(stdout)
-		fs.PrintDefaults()
-		return nil, nil
+	for name, value := range map[string]any{
+		"kubeconfig": &o.kubeconfig, "context": &o.context, "master": &o.master, "wire": &o.wire,
+		"controllers": &o.controllers, "namespace": &o.namespace, "pod-selector": &o.podSelector, "field-selector": &o.fieldSelector,
+		"total-label": &o.totalLabel, "total-nodes": &o.nodes, "node-label": &o.nodeLabel, "pod-events": &o.podEvents,
+		"interval": &o.interval, "workers": &o.workers, "qps": &o.qps, "burst": &o.burst,
+		"once": &o.once, "dry-run": &o.dryRun, "prune": &o.prune,
+		"leader-elect": &o.leaderElect, "leader-elect-lease-duration": &o.leaseDuration, "leader-elect-renew-deadline": &o.renewDeadline,
+		"leader-elect-retry-period": &o.retryPeriod, "leader-elect-resource-name": &o.leaseName, "leader-elect-resource-namespace": &o.leaseNamespace,
+		"listen": &o.listen, "v": &o.verbosity, "log-format": &o.logFormat,
+		"image": &o.image, "manifest-namespace": &o.home, "version": &o.version,
+	} {
+		switch v := value.(type) {
+		case *string:
+			fs.StringVar(v, name, *v, "")
+		case *bool:
+			fs.BoolVar(v, name, *v, "")
+		case *int:
+			fs.IntVar(v, name, *v, "")
+		case *float64:
+			fs.Float64Var(v, name, *v, "")
+		case *time.Duration:
+			fs.DurationVar(v, name, *v, "")
+		}
 	}
-	if o.controllers == "help" {
+	fs.BoolFunc("manifest", "", func(names string) error {
+		o.manifest = strings.Replace(cmp.Or(names, "true"), "true", "podcount,policy", 1)
+		return nil
+	})
+	err := fs.Parse(args)
+	if err == nil && o.manifest != "" {
+		err = fs.Parse(append([]string{"-leader-elect", "-listen=:8080", "-pod-events=off"}, args...))
+	}
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		_, help, _ := strings.Cut(readme, "```text\n")
+		help, _, _ = strings.Cut(help, "```")
+		_, err = io.WriteString(stdout, help)
+		return nil, err
+	case err == nil && o.version:
+		fmt.Fprintln(stdout, "podcount", version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
+		return nil, nil
+	case err == nil && o.controllers == "help":
 		for _, c := range controllers {
 			fmt.Fprintf(stdout, "%-12s %-4s %s\n", c.Name, map[bool]string{true: "off", false: "on"}[c.Off], c.About)
 		}
 		return nil, nil
-	}
-	if err == nil {
+	case err == nil:
 		err = o.check(fs.Args())
 	}
 	if err != nil {
 		return nil, usageError{fmt.Errorf("%w (podcount -h lists the flags)", err)}
+	} else if o.manifest != "" {
+		return nil, o.printManifest(fs, stdout)
 	}
 	return o, nil
+}
+
+// printManifest prints files of deploy/ for these flags, without the lines marked as for what is off. All is named like the Lease.
+func (o *options) printManifest(fs *flag.FlagSet, stdout io.Writer) error {
+	isOn := map[string]bool{"-listen": o.listen != ""}
+	for _, c := range controllers {
+		isOn[c.Name] = o.isOn(c)
+	}
+	var b strings.Builder
+	for i, name := range strings.Split(o.manifest, ",") {
+		text, err := deploy.ReadFile("deploy/" + name + ".yaml")
+		if err != nil {
+			return usageError{fmt.Errorf("-manifest: there is no %q; there are podcount, policy, count-crd, count-sample", name)}
+		}
+		b.WriteString(strings.Repeat("---\n", min(i, 1)))
+		for line := range strings.Lines(string(text)) {
+			_, mark, _ := strings.Cut(strings.TrimSpace(line), " # for ")
+			if mark != "" && !isOn[mark] || strings.HasPrefix(strings.TrimSpace(line), `- "-`) { // an argument: ours take its place
+				continue
+			}
+			b.WriteString(line)
+		}
+	}
+	args := "args:\n"
+	fs.Visit(func(f *flag.Flag) {
+		if !slices.Contains([]string{"manifest", "image", "manifest-namespace"}, f.Name) {
+			args += fmt.Sprintf("        - %q\n", "-"+f.Name+"="+f.Value.String())
+		}
+	})
+	keys, _ := json.Marshal(slices.DeleteFunc([]string{o.totalLabel, o.nodeLabel}, func(key string) bool { return key == "" }))
+	leases, pods := cmp.Or(o.leaseNamespace, o.home), "kind: ClusterRoleBinding\nmetadata: {name: "+o.leaseName+"-pods"
+	if o.namespace != "" {
+		pods = "kind: RoleBinding\nmetadata: {name: " + o.leaseName + "-pods, namespace: " + o.namespace
+	}
+	_, err := strings.NewReplacer( // which does not look at what it has put in
+		"args:\n", args, "kind: ClusterRoleBinding\nmetadata: {name: podcount-pods", pods,
+		"name: podcount-lease, namespace: kube-system", "name: "+o.leaseName+"-lease, namespace: "+leases,
+		"kind: Lease\nmetadata: {name: podcount, namespace: kube-system", "kind: Lease\nmetadata: {name: "+o.leaseName+", namespace: "+leases,
+		"ame: podcount", "ame: "+o.leaseName, "[podcount]", "["+o.leaseName+"]", `:podcount"`, ":"+o.leaseName+`"`,
+		"kube-system", o.home, "podcount:latest", o.image, "8080", strings.TrimPrefix(o.listen, ":"), `["hopegi/pod-count"]`, string(keys),
+		"replicas: 2", map[bool]string{true: "replicas: 2", false: "replicas: 1"}[o.leaderElect],
+	).WriteString(stdout, b.String())
+	return err
 }
 
 func (o *options) check(rest []string) (err error) {
 	defer catch(&err)
 	refuseIf(len(rest) > 0, "unexpected argument %q", strings.Join(rest, " "))
-	for flag, ns := range map[string]string{"namespace": o.namespace, "leader-elect-resource-namespace": o.leaseNamespace} {
+	for flag, ns := range map[string]string{"namespace": o.namespace, "leader-elect-resource-namespace": o.leaseNamespace, "manifest-namespace": o.home} {
 		refuseIf(ns != "" && (checkDNSName(ns) != nil || strings.Contains(ns, ".") || len(ns) > 63), "-%s %q is no namespace's name", flag, ns)
 	}
 	var names []string
@@ -207,12 +343,10 @@ func (o *options) check(rest []string) (err error) {
 		refuseIf(!known, "-controllers: there is no %q; there are %s", word, strings.Join(names, ", "))
 	}
 	refuseIf(!slices.ContainsFunc(controllers, o.isOn), "-controllers %s leaves none to run", o.controllers)
-	_, err = parseSelector(o.podSelector)
-	refuseIf(err != nil, "-pod-selector: %w", err)
-	for term := range strings.SplitSeq(o.fieldSelector, ",") {
-		escaped := strings.Contains(o.fieldSelector, `\`) // the server knows better where the terms end
-		path, _, ok := strings.Cut(term, "=")
-		refuseIf(term != "" && !escaped && (!ok || strings.TrimRight(path, "!") == ""), "-field-selector: %q is not FIELD=VALUE or FIELD!=VALUE", term)
+	if o.nodes != eitherRole {
+		s, err := parseSelector(o.nodes)
+		refuseIf(err != nil, "-total-nodes: %w", err)
+		o.totalNodes = nodeChoice{s}
 	}
 	for name, key := range map[string]string{"-total-label": o.totalLabel, "-node-label": o.nodeLabel} {
 		if name == "-node-label" && key == "" {
@@ -222,10 +356,9 @@ func (o *options) check(rest []string) (err error) {
 		refuseIf(err != nil, "%s: %w", name, err)
 		refuseIf(slices.ContainsFunc(slices.Concat(o.totalNodes...), func(r requirement) bool { return r.key == key }),
 			"-total-nodes: %s is the %s, which changes with what it says: nodes would come and go for ever", key, name)
-		for _, theirs := range []string{"kubernetes.io", "k8s.io"} {
-			domain, _, ok := strings.Cut(key, "/")
-			refuseIf(ok && strings.HasSuffix("."+domain, "."+theirs), "%s %s: labels under %s are reserved for Kubernetes itself; use a domain of your own", name, key, theirs)
-		}
+		domain, _, ok := strings.Cut("."+key, "/")
+		refuseIf(ok && (strings.HasSuffix(domain, ".kubernetes.io") || strings.HasSuffix(domain, ".k8s.io")),
+			"%s %s: labels under kubernetes.io and k8s.io are reserved for Kubernetes itself; use a domain of your own", name, key)
 	}
 	refuseIf(o.totalLabel == o.nodeLabel, "-node-label %s is the -total-label too: they need different keys", o.nodeLabel)
 	refuseIf(o.podEvents != "on" && o.podEvents != "off", "-pod-events %q: use on or off", o.podEvents)
@@ -234,6 +367,19 @@ func (o *options) check(rest []string) (err error) {
 	refuseIf(o.interval <= 0, "-interval %v must be more than 0", o.interval)
 	refuseIf(o.workers < 1 || o.burst < 1 || !(o.qps > 0), "-workers, -qps and -burst must be more than 0")
 	refuseIf(o.verbosity < 0, "-v %d must not be less than 0", o.verbosity)
+	_, _, err = net.SplitHostPort(o.listen)
+	refuseIf(o.listen != "" && err != nil, "-listen: %w: use [HOST]:PORT", err)
+	_, err = strconv.ParseUint(strings.TrimPrefix(o.listen, ":"), 10, 16)
+	refuseIf(o.manifest != "" && o.listen != "" && err != nil, "-manifest: -listen %s must be :PORT, a number: kubelet asks at the pod's own address", o.listen)
+	refuseIf(o.manifest != "" && (o.kubeconfig+o.context != "" || o.once || o.prune),
+		"-manifest prints a Deployment, which has no kubeconfig and does not end: leave out -kubeconfig, -context, -once and -prune")
+	refuseIf(o.manifest != "" && !strings.HasPrefix(o.leaseName, "podcount"),
+		"-manifest names all objects like the Lease: let -leader-elect-resource-name begin with podcount, as podcount-%s", o.leaseName)
+	if o.prune {
+		o.once, o.controllers = true, "pod-count"
+	}
+	o.verbosity = max(o.verbosity, map[bool]int{true: 2}[o.once]) // what -once has done is of interest
+	refuseIf(o.once && o.leaderElect, "-once and -prune do their work whoever leads: leave out -leader-elect")
 	err = checkDNSName(o.leaseName)
 	refuseIf(err != nil, "-leader-elect-resource-name: %w", err)
 	lease, renew, retry := o.leaseDuration, o.renewDeadline, o.retryPeriod
@@ -259,7 +405,7 @@ func newLog(w io.Writer, o *options) *Log {
 	if o.logFormat == "json" {
 		h = slog.NewJSONHandler(w, ho)
 	}
-	return &Log{Logger: slog.New(h), said: lru[string, *time.Time]{max: 1000}}
+	return &Log{Logger: slog.New(h), said: map[string]*time.Time{}, numbers: map[series]*number{}}
 }
 
 // run is the whole program but for signals and exit codes. It returns nil when ctx ends, once all is finished and sent.
@@ -269,16 +415,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if o == nil {
 		return err
 	}
-	if o.version {
-		fmt.Fprintln(stdout, "podcount", version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
-		return nil
-	}
 	log := newLog(stderr, o)
 	cfg, err := LoadConfig(o.kubeconfig, o.context, o.master, serviceAccount, getenv, log)
 	if err != nil {
 		return usageError{err}
 	}
 	client := NewClient(cfg, dial, log)
+	client.dryRun = o.dryRun
 	defer client.Close()
 	log.Info("podcount starts", "version", version, "server", cfg.Server.Redacted(), "from", cfg.Source)
 
@@ -292,14 +435,24 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	m.recorder, m.stdout = NewRecorder(client.Send, log, host), stdout
 	m.stop, m.fail, m.work = stop, end, grace(sending, stop, finishTime)
 
-	var elected sync.WaitGroup
+	if o.leaderElect && !o.dryRun {
+		m.election = newElection(o, client, log, host)
+		client.mayWrite = m.election.mayWrite
+	}
+	m.setUp()
+	if o.listen != "" {
+		server, err := m.serve()
+		if err != nil {
+			return err
+		}
+		defer server.Close()
+	}
+	var elected, recorded sync.WaitGroup
 	resigned, resign := context.WithCancel(sending)
-	if o.leaderElect {
+	if m.election != nil {
 		sleep(stop, rand.N(time.Second)) // replicas that are started together are not to ask together
-		e := newElection(o, client, log, host)
-		client.mayWrite = e.mayWrite
 		elected.Go(func() {
-			if err := e.run(stop, resigned, func() { close(m.leading) }); err != nil {
+			if err := m.election.run(stop, resigned, func() { close(m.leading) }); err != nil {
 				end(err)
 				cut()
 			}
@@ -307,7 +460,6 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	} else {
 		close(m.leading)
 	}
-	var recorded sync.WaitGroup
 	recording, stopRecorder := context.WithCancel(sending)
 	recorded.Go(func() { m.recorder.Run(grace(sending, recording, eventsTime), recording) })
 
@@ -316,7 +468,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	recorded.Wait()
 	resign()
 	elected.Wait()
-	log.Info("podcount stopped", "events_dropped", m.recorder.Dropped())
+	log.Info("podcount stopped", "events_dropped", m.recorder.dropped.Load())
 	if err := context.Cause(stop); err != context.Canceled {
 		return err
 	}
@@ -334,29 +486,36 @@ func grace(ctx, stop context.Context, d time.Duration) context.Context {
 type manager struct {
 	*options
 	recorder *Recorder
+	election *election // nil: none is asked for
 	log      *Log
 	stdout   io.Writer
 	stop     context.Context         // from its end on, nothing is begun,
 	fail     context.CancelCauseFunc // which this brings about;
 	work     context.Context         // what has begun may go on until this ends
 	leading  chan struct{}           // closed: this replica leads
-
-	pods   *Reflector[*Pod]
-	nodes  *Reflector[*Node]
-	counts *Reflector[*Count]
+	started  time.Time
+	caches   map[cache]bool // those that a controller watches, and
+	running  []*Controller  // by setUp
+	pods     *Reflector[*Pod]
+	nodes    *Reflector[*Node]
+	counts   *Reflector[*Count]
 }
 
 // newManager makes the caches, for as little as can be asked for: who needs more of a kind says so before they run.
 func newManager(o *options, client *Client, log *Log) *manager {
-	protobuf := o.wire == "protobuf"
-	return &manager{options: o, log: log, leading: make(chan struct{}),
+	m := &manager{options: o, log: log, leading: make(chan struct{}), started: time.Now(), caches: map[cache]bool{},
 		pods: NewReflector(client, Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Namespace: o.namespace, Selector: o.podSelector, Fields: o.fieldSelector,
-			Protobuf: protobuf, MetadataOnly: true, New: func() *Pod { return new(Pod) }}, NewStore(func(p *Pod) string { return p.NodeName }), log),
-		nodes: NewReflector(client, Kind[*Node]{Name: "Node", API: "/api/v1", Resource: "nodes",
-			Protobuf: protobuf, MetadataOnly: true, New: func() *Node { return new(Node) }}, NewStore[*Node](), log),
+			Protobuf: o.wire == "protobuf", MetadataOnly: true, New: func() *Pod { return new(Pod) }}, NewStore(func(p *Pod) string { return p.NodeName }), log),
+		nodes: NewReflector(client, Kind[*Node]{Name: "Node", API: "/api/v1", Resource: "nodes", Patches: "podcount_label_patches_total",
+			Protobuf: o.wire == "protobuf", MetadataOnly: true, New: func() *Node { return new(Node) }}, NewStore[*Node](), log),
 		counts: NewReflector(client, Kind[*Count]{Name: "Count", API: "/apis/demo.mark8s.io/v1", Resource: "counts", Namespace: o.namespace,
-			Lenient: true, New: func() *Count { return new(Count) }}, NewStore((*Count).podName), log),
+			Patches: "podcount_status_patches_total", Lenient: true, New: func() *Count { return new(Count) }}, NewStore((*Count).podName), log),
 	}
+	m.pods.once, m.nodes.once, m.counts.once = o.once, o.once, o.once
+	for _, s := range []series{{"podcount_label_patches_total", "failed"}, {"podcount_status_patches_total", "failed"}, {"podcount_events_total", "dropped"}} {
+		log.Set(0, s[0], s[1]) // else the first would be no increase
+	}
+	return m
 }
 
 // Controller is one of podcount's jobs: keys come, from changes of what it watches and with time, and for each Reconcile
@@ -364,16 +523,13 @@ func newManager(o *options, client *Client, log *Log) *manager {
 type Controller struct {
 	Name, About string
 	Off         bool // unless -controllers names it
-
-	// Setup is called before anything runs. It sets Reconcile and, with On, what is watched; and it tells the caches'
-	// kinds what it needs of their objects.
+	// Setup is called before anything runs: it sets what is below and, with On, what is watched, and tells the caches' kinds its needs.
 	Setup func(m *manager, c *Controller)
-
 	// Reconcile has never two calls at a time with the same key. Where it fails it is called again, after a backoff.
 	Reconcile func(ctx context.Context, key Key) (Result, error)
-	Tick      func() []Key // the keys to begin with, and to look at again each interval; may be nil
+	Tick      func() []Key // the keys to begin with, and to look at again each interval; none, unless Setup sets it
 
-	caches   caches
+	caches   map[cache]bool
 	begin    []func() // of On
 	queue    *Queue[Key]
 	pace     *Bucket   // of writes
@@ -390,8 +546,12 @@ func (c *Controller) rest(m *Meta, d time.Duration) {
 	})
 }
 
-// caches are reflectors, of whatever kinds: the Run of each, by what is closed once its store is complete.
-type caches map[chan struct{}]func(context.Context) error
+// cache is a Reflector of whatever kind.
+type cache interface {
+	Run(context.Context) error
+	Synced() <-chan struct{}
+	State() (kind string, isReady bool, state map[string]any)
+}
 
 // controllers is all that podcount can do. One more is one more entry.
 var controllers = []Controller{
@@ -412,11 +572,11 @@ func (o *options) isOn(c Controller) bool {
 // On makes c watch a cache: keys says which keys a change there adds. It is called from several goroutines, at first with
 // each object that is there as no change of it.
 func On[T Object[T]](c *Controller, r *Reflector[T], keys func(Delta[T]) []Key) {
-	c.caches[r.synced] = r.Run
+	c.caches[r] = true
 	var begun atomic.Bool
 	handle := func(d Delta[T]) {
 		defer c.survive(r.log, new(error))
-		if begun.Load() {
+		if begun.Load() && (!r.once || d.Old == d.New) {
 			c.queue.Add(keys(d)...)
 		}
 	}
@@ -439,49 +599,67 @@ func (c *Controller) survive(log *Log, err *error) {
 	}
 }
 
-// run runs everything until stop, and what is in hands is finished.
-func (m *manager) run() {
-	var wg sync.WaitGroup
-	shared := caches{} // each runs once, however many watch it
-	after := time.Duration(0)
+// setUp makes ready the controllers that are on.
+func (m *manager) setUp() {
 	for _, c := range controllers {
 		if m.isOn(c) {
-			c.pace, c.resting, c.panicked, c.caches = NewBucket(m.qps, m.burst), new(sync.Map), new(sync.Once), caches{}
+			c.pace, c.resting, c.panicked, c.caches = NewBucket(m.qps, m.burst), new(sync.Map), new(sync.Once), map[cache]bool{}
+			c.Tick = func() []Key { return nil }
+			c.queue = NewQueue[Key](m.stop, m.log, c.Name, 5*time.Millisecond, 30*time.Second)
 			c.Setup(m, &c)
-			maps.Copy(shared, c.caches)
-			pause := after
-			wg.Go(func() { m.control(&c, pause) })
-			after += startPause/2 + rand.N(startPause/2)
+			maps.Copy(m.caches, c.caches)
+			m.running = append(m.running, &c)
 		}
 	}
-	for _, run := range shared {
-		wg.Go(func() {
-			if err := run(m.stop); err != nil {
+}
+
+// run runs everything until stop, and what is in hands is finished.
+func (m *manager) run() {
+	var working, others sync.WaitGroup
+	for i, c := range m.running {
+		pause := time.Duration(i) * (startPause/2 + rand.N(startPause/2))
+		working.Go(func() { m.control(c, pause, &others) })
+	}
+	for cache := range m.caches { // each runs once, however many watch it
+		others.Go(func() {
+			if err := cache.Run(m.stop); err != nil {
 				m.fail(usageError{err})
 			}
 		})
 	}
-	wg.Wait()
+	if m.once {
+		defer time.AfterFunc(onceTime, func() {
+			if _, waits := m.state(); len(waits) > 0 {
+				m.fail(fmt.Errorf("-once: after %v there is no complete list of %s", onceTime, strings.Join(waits, ", ")))
+			}
+		}).Stop()
+	}
+	working.Wait()
+	for _, c := range m.running {
+		if _, left, _ := c.queue.State(onceTries); m.once && left > 0 {
+			m.fail(fmt.Errorf("-once: %s could not make %d objects right: the log says why", c.Name, left))
+		}
+	}
+	m.fail(nil)
+	others.Wait()
 }
 
-// control runs one controller once its caches are complete, as a label from half a list is a wrong label, and we lead.
-func (m *manager) control(c *Controller, pause time.Duration) {
-	for synced := range c.caches {
-		await(m, synced)
+// control runs one controller once its caches are complete (half a list makes a wrong label) and we lead; with -once, until all is done.
+func (m *manager) control(c *Controller, pause time.Duration, workers *sync.WaitGroup) {
+	for cache := range c.caches {
+		await(m, cache.Synced())
 	}
 	if await(m, m.leading); sleep(m.stop, pause) != nil {
 		return
 	}
 	m.log.Info("caches are complete, work begins", "controller", c.Name)
-	c.queue = NewQueue[Key](m.stop, m.log.With("controller", c.Name), 5*time.Millisecond, 30*time.Second)
 	for _, begin := range c.begin {
 		begin()
 	}
-	var wg sync.WaitGroup
 	for range m.workers {
-		wg.Go(func() {
+		workers.Go(func() {
 			for key, ok := c.queue.Get(); ok; key, ok = c.queue.Get() {
-				result, err := m.once(c, key)
+				result, err := m.try(c, key)
 				failures := c.queue.Done(key, result, err)
 				if err != nil {
 					m.log.Complain("cannot reconcile", err, "controller", c.Name, "key", key, "failures", failures)
@@ -495,11 +673,87 @@ func (m *manager) control(c *Controller, pause time.Duration) {
 	}
 	ticker := time.NewTicker(m.interval)
 	defer ticker.Stop()
-	for c.Tick != nil && m.stop.Err() == nil {
-		tick()
+	for tick(); !m.once && m.stop.Err() == nil; tick() {
 		await(m, ticker.C)
 	}
-	wg.Wait()
+	for left, failed := 1, 0; left > failed && sleep(m.stop, time.Second/50) == nil; {
+		_, left, failed = c.queue.State(onceTries)
+	}
+}
+
+// state is what /debug/state says, and which caches are not complete. To gather it sets the gauges.
+func (m *manager) state() (s map[string]any, waits []string) {
+	caches, queues := map[string]any{}, map[string]any{}
+	for cache := range m.caches {
+		kind, isReady, state := cache.State()
+		if caches[kind] = state; !isReady {
+			waits = append(waits, kind)
+		}
+	}
+	for _, c := range m.running {
+		queues[c.Name], _, _ = c.queue.State(onceTries)
+	}
+	s = map[string]any{"version": version, "upSeconds": time.Since(m.started).Seconds(), "caches": caches, "controllers": queues,
+		"events": map[string]any{"waiting": len(m.recorder.queue), "dropped": m.recorder.dropped.Load()}}
+	if e := m.election; e != nil {
+		leads := e.mayWrite() == nil
+		s["lease"] = map[string]any{"path": e.path, "identity": e.id, "isOurs": leads}
+		m.log.Set(map[bool]float64{true: 1}[leads], "leader_election_master_status", m.leaseName)
+	}
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	// https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html has ticks of 10 ms, and pages. There is none but on Linux.
+	var user, system, size, pages float64
+	stat, _ := os.ReadFile("/proc/self/stat")
+	_, behind, _ := strings.Cut(string(stat), ") ")
+	f := append(strings.Fields(behind), make([]string, 22)...)
+	fmt.Sscan(strings.Join([]string{f[11], f[12], f[20], f[21]}, " "), &user, &system, &size, &pages)
+	for name, value := range map[string]float64{
+		"podcount_pods": float64(m.pods.Len()), "go_goroutines": float64(runtime.NumGoroutine()), "go_memstats_alloc_bytes": float64(mem.Alloc),
+		"go_memstats_alloc_bytes_total": float64(mem.TotalAlloc), "go_memstats_sys_bytes": float64(mem.Sys),
+		"process_start_time_seconds": float64(m.started.UnixMilli()) / 1000, "process_cpu_seconds_total": (user + system) / 100,
+		"process_virtual_memory_bytes": size, "process_resident_memory_bytes": pages * float64(os.Getpagesize()),
+	} {
+		m.log.Set(value, name)
+	}
+	m.log.Set(1, "podcount_build_info", version, runtime.Version())
+	return s, slices.Sorted(slices.Values(waits))
+}
+
+// serve answers on -listen: kubelet's probes, Prometheus, and people. The caller closes the server.
+func (m *manager) serve() (*http.Server, error) {
+	mux := http.NewServeMux()
+	for path, mind := range map[string]bool{"/livez": false, "/healthz": false, "/readyz": true} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			_, waits := m.state() // asks each queue's owner, so that one which hangs is found out
+			if mind && len(waits) > 0 {
+				http.Error(w, "there is no complete list yet of: "+strings.Join(waits, ", "), http.StatusServiceUnavailable)
+				return
+			}
+			fmt.Fprintln(w, "ok")
+		})
+	}
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		m.state()
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		io.WriteString(w, m.log.metrics())
+	})
+	mux.HandleFunc("GET /debug/state", func(w http.ResponseWriter, _ *http.Request) {
+		state, _ := m.state()
+		text, _ := json.MarshalIndent(state, "", "  ")
+		w.Header().Set("Content-Type", jsonType)
+		w.Write(append(text, '\n'))
+	})
+	listener, err := net.Listen("tcp", m.listen)
+	if err != nil {
+		return nil, fmt.Errorf("-listen %s: %w", m.listen, err)
+	}
+	m.log.Info("listening", "on", listener.Addr())
+	server := &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelDebug)}
+	server.SetKeepAlivesEnabled(false) // nobody who is silent keeps a connection for longer than that
+	go server.Serve(listener)
+	return server, nil
 }
 
 // await waits for a word from c, or until no new work is to begin.
@@ -510,7 +764,7 @@ func await[T any](m *manager, c <-chan T) {
 	}
 }
 
-func (m *manager) once(c *Controller, key Key) (result Result, err error) {
+func (m *manager) try(c *Controller, key Key) (result Result, err error) {
 	defer c.survive(m.log, &err)
 	return c.Reconcile(m.work, key)
 }
@@ -519,64 +773,51 @@ func (m *manager) once(c *Controller, key Key) (result Result, err error) {
 type podCount struct {
 	*manager
 	*Controller
-	toldAt time.Time // when theTotal was last passed on: its reconcile's alone
-	noNode bool      // it has been warned of: tick's alone
+	toldAt time.Time   // when theTotal was last passed on: its reconcile's alone
+	warned atomic.Bool // that no node gets the total
 }
 
-// theTotal is the key that is added when the number of all pods has changed. It stands for all nodes that show it, so
-// that a pod's coming costs the same with one such node and with thousands.
+// theTotal is the key that is added when the number of all pods has changed: it stands for all nodes that show it.
 var theTotal = Key{Name: "(total)"} // no node can be called so
 
 func setUpPodCount(m *manager, c *Controller) {
 	p := &podCount{manager: m, Controller: c}
-	if m.nodeLabel != "" {
-		m.pods.kind.MetadataOnly = false // a pod's node is in its spec
-	}
+	m.pods.kind.MetadataOnly = m.pods.kind.MetadataOnly && m.nodeLabel == "" // a pod's node is in its spec
 	m.nodes.kind.Keep = append(m.nodes.kind.Keep, m.totalLabel, m.nodeLabel)
 	for _, r := range slices.Concat(m.totalNodes...) {
 		m.nodes.kind.Keep = append(m.nodes.kind.Keep, r.key)
 	}
-	On(c, m.pods, p.podChanged)
-	On(c, m.nodes, p.nodeChanged)
+	if On(c, m.nodes, p.nodeChanged); !m.prune {
+		On(c, m.pods, p.podChanged)
+	}
 	c.Reconcile, c.Tick = p.reconcile, p.tick
 }
 
-// tick returns the nodes that are not right, those that show the total first: -qps may keep the rest waiting.
+// tick returns the nodes that are not right, those that lack the total first: -qps may keep the rest waiting.
 func (p *podCount) tick() []Key {
-	keys := p.shownOn()
-	if len(keys) == 0 && !p.noNode {
-		p.noNode = true
-		p.log.Warn("no node gets the total: none matches -total-nodes (a managed cluster hides its control plane; -total-nodes '' means every node)", "label", p.totalLabel)
-	}
+	var lack, others []Key
+	isShown := p.prune
 	for _, n := range p.nodes.All() {
-		keys = append(keys, n.Key())
-	}
-	return slices.DeleteFunc(keys, func(k Key) bool {
-		_, wrong := p.wrong(k)
-		return len(wrong) == 0
-	})
-}
-
-// shownOn are the nodes that get the total.
-func (p *podCount) shownOn() (keys []Key) {
-	for _, n := range p.nodes.All() {
-		if p.totalNodes.Matches(n.Labels) {
-			keys = append(keys, n.Key())
+		isShown = isShown || p.totalNodes.Matches(n.Labels)
+		if _, wrong := p.wrong(n.Key()); wrong[p.totalLabel] != nil {
+			lack = append(lack, n.Key())
+		} else if len(wrong) > 0 {
+			others = append(others, n.Key())
 		}
 	}
-	return keys
+	if !isShown && !p.warned.Swap(true) {
+		p.log.Warn("no node gets the total: none matches -total-nodes (a managed cluster hides its control plane; -total-nodes '' means every node)", "label", p.totalLabel)
+	}
+	return append(lack, others...)
 }
 
 // podChanged turns a pod's change into keys, and says it of a new pod. What is there at the start is for tick.
 func (p *podCount) podChanged(d Delta[*Pod]) (keys []Key) {
-	if d.Old == d.New {
-		return nil
-	}
 	if d.Old == nil || d.New == nil {
 		keys = append(keys, theTotal)
 	}
 	for _, pod := range []*Pod{d.Old, d.New} {
-		if p.nodeLabel != "" && pod != nil && pod.NodeName != "" {
+		if p.nodeLabel != "" && d.Old != d.New && pod != nil && pod.NodeName != "" {
 			keys = append(keys, Key{Name: pod.NodeName})
 		}
 	}
@@ -587,10 +828,9 @@ func (p *podCount) podChanged(d Delta[*Pod]) (keys []Key) {
 }
 
 func (p *podCount) nodeChanged(d Delta[*Node]) []Key {
-	switch {
-	case d.Old == nil:
+	if d.Old == nil {
 		return []Key{d.Key()}
-	case d.New != nil && d.New != d.Old: // by another podcount perhaps, that has heard of a pod of which we are about to hear
+	} else if d.New != nil && d.New != d.Old { // by another podcount perhaps, that has heard of a pod of which we are about to hear
 		p.queue.AddAfter(d.Key(), min(p.interval, time.Second))
 	}
 	return nil
@@ -599,72 +839,66 @@ func (p *podCount) nodeChanged(d Delta[*Node]) []Key {
 // reconcile makes one node's labels right, or passes the total's change on to the nodes that show it.
 func (p *podCount) reconcile(ctx context.Context, key Key) (Result, error) {
 	if key == theTotal {
-		// Each of the nodes writes once an interval; this only keeps a flood of pods from going through all of them.
 		if rest := min(p.interval, time.Second) - time.Since(p.toldAt); rest > 0 {
-			return Result{RequeueAfter: rest}, nil
+			return Result{RequeueAfter: rest}, nil // a flood of pods is not to go through all nodes for each
 		}
 		p.toldAt = time.Now()
-		p.queue.Add(p.shownOn()...)
+		p.queue.Add(p.tick()...)
 		return Result{}, nil
 	}
 	node, wrong := p.wrong(key)
 	if len(wrong) == 0 {
 		return Result{}, nil
-	}
-	if _, rests := p.resting.Load(node.UID()); rests || p.pace.Wait(p.stop) != nil {
+	} else if _, rests := p.resting.Load(node.UID()); rests || p.pace.Wait(p.stop) != nil {
+		return Result{}, nil
+	} else if node, wrong = p.wrong(key); len(wrong) == 0 { // it may have changed while we waited
 		return Result{}, nil
 	}
-	if node, wrong = p.wrong(key); len(wrong) == 0 { // it may have changed while we waited
+	now, err := p.nodes.Patch(ctx, node, "", map[string]any{"metadata": map[string]any{"labels": wrong}})
+	if err != nil {
+		return Result{}, err
+	} else if p.rest(&node.Meta, p.interval); now == nil { // gone, of which we have not heard
 		return Result{}, nil
 	}
-	return Result{}, p.write(ctx, node, wrong)
+	what := map[string]string{p.nodeLabel: "pod count of this node", p.totalLabel: "pod count"}
+	for label, want := range wrong {
+		from, to := cmp.Or(node.label(label), "none"), cmp.Or(want, "none")
+		p.log.Log(ctx, levelWrite, "label written", "node", key, "label", label, "from", from, "to", to)
+		if !p.prune {
+			p.recorder.Event(p.nodes.Reference(node), "Normal", "PodCountChanged", fmt.Sprintf("%s changed from %s to %s", what[label], from, to))
+		}
+	}
+	return Result{}, nil
 }
 
-// wrong returns the node, and what those of its labels should be that are not so, by the whole caches as they are now:
-// texts, or nil where there should be none.
+// wrong returns the node and, by the whole caches as they are now, what its wrong labels should be: texts, or nil for none.
 func (p *podCount) wrong(key Key) (node *Node, labels map[string]any) {
 	if node = p.nodes.Get(key); node == nil {
 		return nil, nil
 	}
-	labels = map[string]any{p.totalLabel: nil, p.nodeLabel: strconv.Itoa(p.pods.Count(key.Name))}
-	if p.totalNodes.Matches(node.Labels) {
+	labels = map[string]any{p.totalLabel: nil, p.nodeLabel: nil}
+	if !p.prune && p.totalNodes.Matches(node.Labels) {
 		labels[p.totalLabel] = strconv.Itoa(p.pods.Len())
+	}
+	if !p.prune {
+		labels[p.nodeLabel] = strconv.Itoa(p.pods.Count(key.Name))
 	}
 	maps.DeleteFunc(labels, func(label string, want any) bool { return label == "" || node.label(label) == want }) // "": -node-label is off
 	return node, labels
-}
-
-func (p *podCount) write(ctx context.Context, node *Node, labels map[string]any) error {
-	now, err := p.nodes.Patch(ctx, node, "", map[string]any{"metadata": map[string]any{"labels": labels}})
-	if err != nil {
-		return err
-	} else if p.rest(&node.Meta, p.interval); now == nil { // gone, of which we have not heard
-		return nil
-	}
-	what := map[string]string{p.nodeLabel: "pod count of this node", p.totalLabel: "pod count"}
-	for label, want := range labels {
-		from, to := cmp.Or(node.label(label), "none"), cmp.Or(want, "none")
-		p.log.Log(ctx, levelWrite, "label written", "node", node.Key(), "label", label, "from", from, "to", to)
-		p.recorder.Event(p.nodes.Reference(node), "Normal", "PodCountChanged", fmt.Sprintf("%s changed from %s to %s", what[label], from, to))
-	}
-	return nil
 }
 
 // countControl keeps the status of Counts right: whether as many pods of a name are there as are wanted.
 type countControl struct {
 	*manager
 	*Controller
-	said    sync.Map                 // by uid of a Count: the countStatus that events have told, with the spec in words for its generation
-	kept    atomic.Pointer[presence] // of the resource whose schema is known to keep the status,
-	dropped atomic.Pointer[presence] // or to drop it
-	probe   *Bucket                  // of writes while that is not known
+	said    sync.Map                 // by key of a Count: the countNews that events have told
+	dropped atomic.Pointer[presence] // of the resource whose schema is known to drop the status
 }
 
-// nameLabels are those by which a pod belongs to the name that a Count gives.
-var nameLabels = []string{"app", "app.kubernetes.io/name", "run"}
+var nameLabels = []string{"app", "app.kubernetes.io/name", "run"} // by which a pod belongs to the name that a Count gives
 
 func setUpCount(m *manager, c *Controller) {
-	s := &countControl{manager: m, Controller: c, probe: NewBucket(1, 1)}
+	s := &countControl{manager: m, Controller: c}
 	m.pods.kind.Keep = append(m.pods.kind.Keep, nameLabels...)
 	for i := range nameLabels {
 		m.pods.index = append(m.pods.index, func(p *Pod) string { return podName(p, i) })
@@ -683,8 +917,7 @@ func podName(p *Pod, i int) string {
 	return p.Key().Namespace + "/" + p.Labels[nameLabels[i]]
 }
 
-// podName is the same of the pods that the Count is about.
-func (c *Count) podName() string { return c.Key().Namespace + "/" + c.Name }
+func (c *Count) podName() string { return c.Key().Namespace + "/" + c.Name } // of the pods that it is about
 
 func (s *countControl) podChanged(d Delta[*Pod]) (keys []Key) {
 	for i := range nameLabels {
@@ -698,149 +931,129 @@ func (s *countControl) podChanged(d Delta[*Pod]) (keys []Key) {
 }
 
 func (s *countControl) countChanged(d Delta[*Count]) []Key {
-	switch {
-	case d.New == nil:
-		s.said.Delete(d.Old.UID())
-		s.log.Info("a Count is gone", "count", d.Key())
-	case d.Old == nil || d.New.Status == d.Old.Status || d.New.countSpec != d.Old.countSpec:
-		return []Key{d.Key()}
-	default: // as with a node's labels, but that nothing else keeps two from a race
-		s.queue.AddAfter(d.Key(), s.interval)
+	if d.Old != nil && d.New != nil && d.New.Status != d.Old.Status && d.New.countSpec == d.Old.countSpec {
+		s.queue.AddAfter(d.Key(), s.interval) // as with a node's labels, but that nothing else keeps two from a race
+		return nil
 	}
-	return nil
+	return []Key{d.Key()}
 }
 
-// countPlan is what is to be done about a Count.
-type countPlan struct {
-	*Count
-	of        *presence
-	status    countStatus // as it should be
-	write     bool        // it is not
-	said, say countStatus // as in countControl
+// ours is what podcount writes of a status. Without a subresource our own writes make the generation go up: it says nothing.
+func (p *presence) ours(status countStatus) countStatus {
+	if !p.status {
+		status.ObservedGeneration = ""
+	}
+	return status
 }
 
-// plan has nothing to write and nothing to say where there is no Count.
-func (s *countControl) plan(key Key) *countPlan {
-	p := &countPlan{Count: s.counts.Get(key), of: s.counts.found.Load()}
-	if p.Count == nil || p.of == nil {
-		return p
+type countNews struct{ uid, spec, reason, message string } // what events tell of a Count, when it changes
+
+// news is what there is to tell of a Count with that status. If that shows that it is of an older spec, so does its spec.
+func (c *Count) news(status countStatus) countNews {
+	spec := string(status.ObservedGeneration)
+	if spec == "" {
+		spec = fmt.Sprint(c.countSpec, string(status.Healthy) == fmt.Sprint(string(status.Count) == fmt.Sprint(c.Want)))
 	}
-	spec := cmp.Or(p.Invalid, fmt.Sprintf("%d of %s", p.Want, p.Name))
-	wasOf := string(p.Status.Healthy) == strconv.FormatBool(string(p.Status.Count) == strconv.Itoa(p.Want)) // the status is of this spec
-	if p.status = p.Status; p.Invalid == "" {
-		have := s.pods.Count(p.podName())
-		p.status.Healthy, p.status.Count = rawJSON(strconv.FormatBool(have == p.Want)), rawJSON(strconv.Itoa(have))
-		if p.of.status { // else our own writes make the generation go up, so that it says nothing
-			p.status.ObservedGeneration = rawJSON(strconv.FormatInt(p.Generation, 10))
-			spec, wasOf = fmt.Sprintf("%s, generation %d", spec, p.Generation), p.status.ObservedGeneration == p.Status.ObservedGeneration
-		}
-	} else if p.status.Healthy == "true" {
-		p.status.Healthy = "false"
+	reason := map[bool]string{true: "CountMatched", false: "CountMismatch"}[status.Healthy == "true"]
+	return countNews{c.UID(), spec, reason, fmt.Sprintf("want %d pods of %s, have %s", c.Want, c.Name, status.Count)}
+}
+
+// plan returns a Count, nil if it is gone, with what its status should be, and whether that is to be written.
+func (s *countControl) plan(key Key) (c *Count, of *presence, status countStatus, write bool) {
+	c, of = s.counts.Get(key), s.counts.found.Load()
+	if c == nil || of == nil {
+		return nil, nil, status, false
 	}
-	p.say = countStatus{p.status.Healthy, p.status.Count, rawJSON(spec)}
-	said, ok := s.said.Load(p.UID())
-	if p.said, _ = said.(countStatus); !ok { // what the status says was told before our start
-		p.said = countStatus{Healthy: p.Status.Healthy, Count: p.Status.Count}
-		if wasOf && p.Invalid == "" {
-			p.said.ObservedGeneration = p.say.ObservedGeneration
-		}
+	if status = of.ours(c.Status); c.Invalid == "" {
+		have := s.pods.Count(c.podName())
+		status = of.ours(countStatus{rawJSON(fmt.Sprint(have == c.Want)), rawJSON(fmt.Sprint(have)), rawJSON(fmt.Sprint(c.Generation))})
+	} else if status.Healthy == "true" {
+		status.Healthy = "false"
 	}
-	p.write = p.of != s.dropped.Load() && p.status != p.Status
-	return p
+	return c, of, status, status != of.ours(c.Status) && of != s.dropped.Load()
 }
 
 func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
-	p := s.plan(key)
-	if p.write {
-		if _, rests := s.resting.Load(p.UID()); rests {
-			return Result{}, nil
-		} else if p.of != s.kept.Load() && !s.probe.Allow() { // one write will tell, if it does not hang: then the next one
-			return Result{RequeueAfter: time.Second / 20}, nil
-		} else if s.pace.Wait(s.stop) != nil {
+	c, of, status, write := s.plan(key)
+	if write {
+		if _, rests := s.resting.Load(c.UID()); rests || s.pace.Wait(s.stop) != nil {
 			return Result{}, nil
 		}
-		p = s.plan(key) // it may have changed while we waited
+		c, of, status, write = s.plan(key) // it may have changed while we waited
 	}
-	if p.write {
-		sub, status := "status", p.status
-		if !p.of.status { // then it is a part of the object like any other
-			sub, status.ObservedGeneration = "", ""
+	known, _ := s.said.Load(key)
+	said, isKnown := known.(countNews)
+	if c == nil {
+		if s.said.Delete(key); isKnown {
+			s.log.Info("a Count is gone", "count", key)
 		}
-		s.said.LoadOrStore(p.UID(), p.said) // if the answer is lost, the status will not have been told yet
-		now, err := s.counts.Patch(ctx, p.Count, sub, map[string]any{"status": status})
+		return Result{}, nil
+	} else if said.uid != c.UID() { // new to us: what the status says was told before our start
+		said = c.news(of.ours(c.Status))
+		s.said.Store(key, said)
+	}
+	if write {
+		sub := map[bool]string{true: "status"}[of.status] // else it is a part of the object like any other
+		now, err := s.counts.Patch(ctx, c, sub, map[string]any{"status": status})
 		if err != nil {
 			return Result{}, err
 		} else if now == nil { // gone, or not: then it must not stay wrong
-			s.rest(&p.Meta, s.interval)
+			s.rest(&c.Meta, s.interval)
 			return Result{}, nil
 		}
-		s.rest(&p.Meta, min(s.interval, time.Second))
-		s.log.Log(ctx, levelWrite, "status written", "count", key, "healthy", p.status.Healthy, "have", p.status.Count)
-		if s.kept.Store(p.of); now.Status.Healthy != p.status.Healthy || now.Status.Count != p.status.Count || p.of.status && now.Status != p.status {
-			s.dropped.Store(p.of)
+		s.rest(&c.Meta, min(s.interval, time.Second))
+		s.log.Log(ctx, levelWrite, "status written", "count", key, "healthy", status.Healthy, "have", status.Count)
+		if of.ours(now.Status) != status && s.dropped.Swap(of) != of {
 			s.log.Warn("the schema of Counts drops their status, so it is not written any more: see deploy/count-crd.yaml")
 		}
 	}
-	if p.said != p.say {
-		s.tell(p)
+	say := c.news(status)
+	if c.Invalid != "" {
+		say = countNews{c.UID(), "", "InvalidCount", c.Invalid}
 	}
+	if say == said {
+		return Result{}, nil
+	}
+	about := s.counts.Reference(c)
+	if c.Invalid == "" && say.spec != said.spec {
+		s.recorder.Event(about, "Normal", "Synced", "Count synced successfully")
+	}
+	if say.reason != "CountMatched" {
+		s.recorder.Event(about, "Warning", say.reason, say.message)
+	} else if said.reason != "CountMatched" {
+		s.recorder.Event(about, "Normal", say.reason, say.message)
+	}
+	s.said.Store(key, say)
 	return Result{}, nil
 }
 
-// tell posts the events, and remembers them while the Count is there.
-func (s *countControl) tell(p *countPlan) {
-	about, have := s.counts.Reference(p.Count), fmt.Sprintf("want %d pods of %s, have %s", p.Want, p.Name, p.say.Count)
-	if p.Invalid == "" && p.said.ObservedGeneration != p.say.ObservedGeneration {
-		s.recorder.Event(about, "Normal", "Synced", "Count synced successfully")
-	}
-	switch {
-	case p.Invalid != "":
-		s.recorder.Event(about, "Warning", "InvalidCount", p.Invalid)
-	case p.say.Healthy == "false":
-		s.recorder.Event(about, "Warning", "CountMismatch", have)
-	case p.said.Healthy != "true":
-		s.recorder.Event(about, "Normal", "CountMatched", have)
-	}
-	if c := s.counts.Get(p.Key()); c != nil && c.UID() == p.UID() {
-		s.said.Store(p.UID(), p.say)
-	}
-}
-
-// setUpPodPrinter is the smallest controller there is.
 func setUpPodPrinter(m *manager, c *Controller) {
 	m.pods.versions = true // each change of a pod, of whatever in it
 	On(c, m.pods, func(d Delta[*Pod]) []Key { return []Key{d.Key()} })
 	c.Reconcile = func(_ context.Context, key Key) (Result, error) {
-		line := "Sync/Add/Update for Pod %s\n"
-		if m.pods.Get(key) == nil {
-			line = "Pod %s does not exist anymore\n"
-		}
+		line := map[bool]string{true: "Pod %s does not exist anymore\n", false: "Sync/Add/Update for Pod %s\n"}[m.pods.Get(key) == nil]
 		_, err := fmt.Fprintf(m.stdout, line, key)
 		return Result{}, err
 	}
 }
 
-// election makes this replica the leader of all that know the same Lease, or not, by the rules of client-go, with which it
-// can share one. The times in a Lease are never compared with our clock: what counts is how long ago we saw it change.
-// https://kubernetes.io/docs/concepts/architecture/leases/
+// election makes one replica of all that know a Lease the leader, by the rules of client-go, with which it can share one. The
+// times in it are never compared with our clock: what counts is how long ago we saw it change.
 type election struct {
 	*options
-	client *Client
-	log    *Log
-	id     string
-	path   string                    // of the Lease
-	bare   json.RawMessage           // the metadata of one that is not there yet
-	until  atomic.Pointer[time.Time] // we may write until then; nil: we do not lead
-
-	// Owned by run, alone.
-	lease   lease     // as last seen
-	current bool      // it has come from our own last write, and nothing has failed since
-	expires time.Time // when its holder, if it is another and does not change it, may be followed
-	asked   bool      // for the lease: it may be ours
+	client  *Client
+	log     *Log
+	id      string
+	path    string                    // of the Lease
+	bare    json.RawMessage           // the metadata of one that is not there yet
+	until   atomic.Pointer[time.Time] // we may write until then; nil: we do not lead
+	lease   lease                     // as last seen; this and what follows are run's alone
+	current bool                      // it has come from our own last write, and nothing has failed since
+	expires time.Time                 // when its holder, if it is another and does not change it, may be followed
+	asked   bool                      // for the lease: it may be ours
 }
 
-// lease is https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/lease-v1/
-type lease struct {
+type lease struct { // https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/lease-v1/
 	Metadata json.RawMessage // goes back as it came, resourceVersion and all: of two writers one gets a 409
 	Spec     leaseSpec
 }
@@ -858,12 +1071,11 @@ var errHeld = errors.New("it is held") // by another, who is in election.lease
 func newElection(o *options, client *Client, log *Log, host string) *election {
 	own, _ := os.ReadFile(serviceAccount + "/namespace")
 	namespace := cmp.Or(o.leaseNamespace, strings.TrimSpace(string(own)), "kube-system")
-	meta, _ := json.Marshal(map[string]string{"namespace": namespace, "name": o.leaseName})
 	return &election{options: o, client: client, log: log, id: fmt.Sprintf("%s_%016x", host, rand.Uint64()),
-		path: "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/" + o.leaseName, bare: meta}
+		path: "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/" + o.leaseName,
+		bare: json.RawMessage(fmt.Sprintf(`{"namespace":%q,"name":%q}`, namespace, o.leaseName))}
 }
 
-// mayWrite is Client.mayWrite.
 func (e *election) mayWrite() error {
 	if until := e.until.Load(); until == nil || !time.Now().Before(*until) {
 		return errors.New("not sent, as this replica does not lead")
@@ -871,8 +1083,7 @@ func (e *election) mayWrite() error {
 	return nil
 }
 
-// run campaigns until stop ends; once elected it calls won, and leads until resigned ends, which must come after stop. Then
-// it gives the lease back. It returns an error when it has lost it.
+// run campaigns until stop ends. Elected, it calls won, and leads until resigned ends, after stop. An error: the lease is lost.
 func (e *election) run(stop, resigned context.Context, won func()) error {
 	defer e.release()
 	holder := ""
@@ -908,28 +1119,24 @@ func (e *election) run(stop, resigned context.Context, won func()) error {
 	return nil
 }
 
-// release gives the lease back if it is, or may be, ours, so that the next replica need not wait until it has run out.
+// release gives the lease back if it may be ours, so that the next replica need not wait until it has run out.
 func (e *election) release() {
 	e.until.Store(nil)
 	ctx, cancel := context.WithTimeout(context.Background(), e.renewDeadline/2)
 	defer cancel()
 	for e.asked && ctx.Err() == nil {
-		err := e.try(ctx, "")
-		if err == nil || errors.Is(err, errHeld) {
-			return
+		if err := e.try(ctx, ""); e.asked {
+			e.log.Complain("cannot release the lease", err)
+			sleep(ctx, e.retryPeriod/4)
 		}
-		e.log.Complain("cannot release the lease", err)
-		sleep(ctx, e.retryPeriod/4)
 	}
 }
 
-// try makes one attempt to get or keep the lease for holder, which is us, or nobody, to release it; nil is success. An
-// attempt that hangs leaves time for another.
+// try makes one attempt to get the lease for holder: us, or nobody, to release it. One that hangs leaves time for another.
 func (e *election) try(ctx context.Context, holder string) error {
 	ctx, cancel := context.WithTimeout(ctx, e.renewDeadline/2)
 	defer cancel()
 	for again := true; ; again = false {
-		changed := false
 		if !e.current {
 			var now lease
 			err := e.client.Send(ctx, request{method: http.MethodGet, path: e.path}, &now)
@@ -938,14 +1145,15 @@ func (e *election) try(ctx context.Context, holder string) error {
 			} else if err != nil {
 				return err
 			}
-			if changed = now.Spec != e.lease.Spec; changed {
-				e.expires = time.Now().Add(time.Duration(now.Spec.LeaseDurationSeconds) * time.Second)
+			if now.Spec != e.lease.Spec {
+				e.expires = time.Now().Add(max(e.retryPeriod, time.Duration(now.Spec.LeaseDurationSeconds)*time.Second))
 			}
 			e.lease = now
 		}
 		had, now := e.lease.Spec, time.Now()
 		ours := had.HolderIdentity == e.id
-		if !ours && (holder == "" || had.HolderIdentity != "" && (changed || now.Before(e.expires))) {
+		if !ours && (holder == "" || had.HolderIdentity != "" && now.Before(e.expires)) {
+			e.asked = false
 			return fmt.Errorf("%w by %q", errHeld, had.HolderIdentity)
 		}
 		next := leaseSpec{holder, int(e.leaseDuration / time.Second), had.AcquireTime, now.UTC().Format("2006-01-02T15:04:05.000000Z07:00"), had.LeaseTransitions}
@@ -963,7 +1171,7 @@ func (e *election) try(ctx context.Context, holder string) error {
 		} else if err != nil {
 			return err
 		}
-		e.lease, e.current = got, true
+		e.lease, e.current, e.asked = got, true, holder == e.id
 		if until := now.Add(e.renewDeadline); holder == e.id {
 			e.until.Store(&until) // from before the lease was sent
 		} else {
@@ -973,34 +1181,27 @@ func (e *election) try(ctx context.Context, holder string) error {
 	}
 }
 
-// Selector is a label selector: every requirement must hold. None holds always.
+// Selector is a label selector: every requirement must hold, as with kubectl's -l. None holds always.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
 type Selector []requirement
 
 type requirement struct {
-	key          string
-	not          bool     // turns the rest round, and holds for a missing key
-	values       []string // one of these; nil: the key is there,
-	above, below *int     // and its value a number above, or below, this
+	key    string
+	not    bool     // turns the rest round, and holds for a missing key
+	values []string // one of these; nil: the key is there
 }
 
-// Matches reports whether labels meet the selector, as kubectl's -l would.
 func (s Selector) Matches(labels map[string]string) bool {
 	return !slices.ContainsFunc(s, func(r requirement) bool {
-		v, met := labels[r.key]
-		if r.above != nil || r.below != nil {
-			n, err := strconv.Atoi(v)
-			met = err == nil && (r.above == nil || n > *r.above) && (r.below == nil || n < *r.below)
-		}
-		return r.not == (met && (r.values == nil || slices.Contains(r.values, v)))
+		v, has := labels[r.key]
+		return r.not == (has && (r.values == nil || slices.Contains(r.values, v)))
 	})
 }
 
-// parseSelector reads "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)", "k notin (a,b)", "k>1" and "k<1", joined by commas.
-// The error says what is wrong and with which requirement.
+// parseSelector reads "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)" and "k notin (a,b)", joined by commas. Errors name the requirement.
 func parseSelector(text string) (s Selector, err error) {
 	defer catch(&err)
-	if trimBlanks(text) == "" {
+	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
 	inside, start := false, 0
@@ -1008,7 +1209,7 @@ func parseSelector(text string) (s Selector, err error) {
 		if c == '(' || c == ')' {
 			inside = c == '(' // there a comma separates values
 		} else if c == ',' && !inside || i == len(text) {
-			part := trimBlanks(text[start:i])
+			part := strings.TrimSpace(text[start:i])
 			r, err := parseRequirement(part)
 			refuseIf(err != nil, "requirement %d %q: %w", len(s)+1, part, err)
 			s, start = append(s, r), i+1
@@ -1017,52 +1218,39 @@ func parseSelector(text string) (s Selector, err error) {
 	return s, nil
 }
 
-func trimBlanks(s string) string { return strings.Trim(s, " \t\r\n") }
-
 func parseRequirement(text string) (r requirement, err error) {
 	defer catch(&err)
 	key, isNot := strings.CutPrefix(text, "!")
 	rest := ""
-	if end := strings.IndexAny(text, " \t=!(<>"); end > 0 {
-		key, rest = text[:end], trimBlanks(text[end:])
+	if end := strings.IndexAny(text, " \t=!("); end > 0 {
+		key, rest = text[:end], strings.TrimSpace(text[end:])
 	}
-	r = requirement{key: trimBlanks(key), not: isNot}
+	r = requirement{key: strings.TrimSpace(key), not: isNot}
 	if err := checkLabelKey(r.key); err != nil || rest == "" {
 		return r, err
 	}
-	operators := []string{"==", "=", "!=", "in", "notin", ">", "<", ""}
+	operators := []string{"==", "=", "!=", "in", "notin", ""}
 	op := operators[slices.IndexFunc(operators, func(op string) bool { return strings.HasPrefix(rest, op) })]
-	value := trimBlanks(rest[len(op):])
+	value := strings.TrimSpace(rest[len(op):])
 	refuseIf(op == "", "%q is no operator: use =, !=, in (a,b) or notin (a,b)", strings.SplitN(rest, " ", 2)[0])
-	switch op {
-	case ">", "<":
-		n, err := strconv.Atoi(value)
-		refuseIf(err != nil, "%q is no number", value)
-		if r.above = &n; op == "<" {
-			r.above, r.below = nil, &n
-		}
-		return r, nil
-	case "in", "notin":
+	if op == "in" || op == "notin" {
 		refuseIf(len(value) < 2 || value[0] != '(' || value[len(value)-1] != ')', "%s needs values in parentheses: %s %s (a,b)", op, r.key, op)
 		value = value[1 : len(value)-1]
 	}
 	r.not = op == "!=" || op == "notin"
 	for v := range strings.SplitSeq(value, ",") {
-		r.values = append(r.values, trimBlanks(v))
-		err = cmp.Or(err, checkLabelValue(trimBlanks(v)))
+		r.values = append(r.values, strings.TrimSpace(v))
+		err = cmp.Or(err, checkLabelValue(strings.TrimSpace(v)))
 	}
 	return r, err
 }
 
 // checkLabelKey checks a key's syntax: an optional DNS prefix and "/", then a name of at most 63 characters.
-// https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
 func checkLabelKey(key string) error {
 	prefix, _, found := strings.Cut(key, "/")
-	if err := checkDNSName(prefix); found && err != nil {
-		return fmt.Errorf("label key %q: prefix %w", key, err)
-	}
-	if name := key[strings.Index(key, "/")+1:]; name == "" || checkLabelValue(name) != nil {
-		return fmt.Errorf("label key %q: the name must be 1 to 63 letters, digits, '-', '_' or '.', and begin and end with a letter or digit", key)
+	name := key[strings.Index(key, "/")+1:]
+	if name == "" || checkLabelValue(name) != nil || found && checkDNSName(prefix) != nil {
+		return fmt.Errorf("label key %q must be 1 to 63 letters, digits, '-', '_' or '.', begin and end with a letter or digit, and have no prefix or a DNS name's", key)
 	}
 	return nil
 }

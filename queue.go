@@ -1,7 +1,6 @@
 package main
 
-// queue.go owns what waits: the channel workqueue with its delays and retries, the token bucket, and the recorder's
-// outgoing events. It does not know what a key means.
+// queue.go owns what waits: the workqueue with its delays and retries, the token bucket, and the events that are to be posted.
 
 import (
 	"cmp"
@@ -11,15 +10,13 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// backoff is the wait after the nth failure in a row (n >= 1): base, doubled each time up to limit, plus a jitter of up
-// to as much again, so that many clients that failed together do not come back together.
+// backoff is the wait after failure n in a row, n >= 1: base, doubled up to limit, and up to as much again, to come back apart.
 func backoff(n int, base, limit time.Duration) time.Duration {
 	d := min(limit, base<<min(n-1, 30)) // which does not overflow for a base up to 8 s
 	return d + rand.N(d)
@@ -41,22 +38,18 @@ type Result struct {
 	RequeueAfter time.Duration // add the key again after this long; 0: no need
 }
 
-// Queue is a workqueue: a key that is added waits until a worker gets it, and however often it is added meanwhile, it
-// is there once. A key is never in the hands of two workers, and one that is added while a worker has it is handed out
-// again after Done, so no change is lost. A key that failed is held back for a while, alone, whoever adds it meanwhile.
-//
-// One goroutine owns all state; everyone else talks to it over channels. It ends with the context given to NewQueue:
-// from then on nothing is added and Get returns false, while workers finish what they hold.
+// Queue is a workqueue: a key that is added waits for a worker, once, however often it is added. Two workers never have the same
+// key, and one that is added while a worker has it is handed out again after Done, so no change is lost. A key that failed is
+// held back for a while, alone. One goroutine owns all state; everyone else talks to it over channels.
 type Queue[K comparable] struct {
-	log         *slog.Logger
+	log         *Log
+	name        string        // of the controller
 	base, limit time.Duration // backoff of a failed key
 	ops         chan func()
 	out         chan K
 	ctx         context.Context
-
-	// Owned by own, alone.
-	items map[K]*queued[K]
-	ready []*queued[K] // to be handed out, the first first
+	items       map[K]*queued[K] // from here on all is the goroutine's alone
+	ready       []*queued[K]     // to be handed out, the first first
 }
 
 // queued is all that the queue knows of a key. One that says nothing any more is forgotten.
@@ -64,16 +57,42 @@ type queued[K comparable] struct {
 	key      K
 	dirty    bool      // wants work
 	busy     bool      // is in Queue.ready, or a worker has it
+	working  bool      // a worker has it
+	since    time.Time // when that began
 	held     time.Time // not to be handed out before, after a failure
 	later    time.Time // becomes dirty then (AddAfter); zero: no
 	failures int       // in a row
 }
 
-// NewQueue starts a queue that ends with ctx. A key that fails n times in a row is held for backoff(n, base, limit).
-func NewQueue[K comparable](ctx context.Context, log *slog.Logger, base, limit time.Duration) *Queue[K] {
-	q := &Queue[K]{log: log, base: base, limit: limit, ops: make(chan func()), out: make(chan K), ctx: ctx, items: map[K]*queued[K]{}}
+// NewQueue starts a queue. A key that fails n times in a row is held for backoff(n, base, limit). When ctx has ended nothing is
+// added, and Get returns false, while workers finish what they hold.
+func NewQueue[K comparable](ctx context.Context, log *Log, name string, base, limit time.Duration) *Queue[K] {
+	q := &Queue[K]{log: log, name: name, base: base, limit: limit, ops: make(chan func()), out: make(chan K), ctx: ctx, items: map[K]*queued[K]{}}
 	go q.own()
 	return q
+}
+
+// State is for people, and for gauges. left are the keys that wait for more than a time, failed those that failed so often in a row.
+func (q *Queue[K]) State(tries int) (state map[string]any, left, failed int) {
+	q.do(func() {
+		working, all, longest := map[string]any{}, 0.0, 0.0
+		for k, it := range q.items {
+			if seconds := time.Since(it.since).Seconds(); it.working {
+				working[fmt.Sprint(k)], all, longest = seconds, all+seconds, max(longest, seconds)
+			}
+			if it.dirty || it.busy || time.Until(it.later) < time.Second {
+				left++
+			}
+			if it.failures >= tries {
+				failed++
+			}
+		}
+		q.log.Set(float64(len(q.ready)), "workqueue_depth", q.name)
+		q.log.Set(all, "workqueue_unfinished_work_seconds", q.name)
+		q.log.Set(longest, "workqueue_longest_running_processor_seconds", q.name)
+		state = map[string]any{"ready": len(q.ready), "keys": len(q.items), "secondsAtWork": working}
+	})
+	return state, left, failed
 }
 
 // Add says that these keys want work. It never blocks for long, and does nothing after the end.
@@ -98,16 +117,17 @@ func (q *Queue[K]) Get() (k K, ok bool) {
 	}
 }
 
-// Done gives back a key that Get handed out. With an error the key is tried again after a backoff of its own, or after
-// what the server asked for with it where that is longer; without one its failures are forgotten. It returns how
-// often in a row the key has failed.
+// Done gives back a key that Get handed out. With an error it is tried again after a backoff of its own, or what the server asked
+// for if that is longer; without one its failures are forgotten. It returns how often in a row the key has failed.
 func (q *Queue[K]) Done(k K, res Result, err error) (failures int) {
 	q.step("done", func(it *queued[K]) {
-		if it.busy = false; err != nil {
+		if it.busy, it.working = false, false; err != nil {
 			failures = it.failures + 1
 			it.dirty, it.held = true, q.wake(k, max(backoff(failures, q.base, q.limit), retryAfter(err)))
+			q.log.Count("workqueue_retries_total", q.name)
 		}
 		it.failures = failures
+		q.log.Observe(it.since, "workqueue_work_duration_seconds", q.name)
 	}, k)
 	if err == nil && res.RequeueAfter > 0 {
 		q.AddAfter(k, res.RequeueAfter)
@@ -120,8 +140,7 @@ func (q *Queue[K]) step(name string, change func(*queued[K]), keys ...K) {
 	if len(keys) == 0 {
 		return
 	}
-	done := make(chan struct{})
-	op := func() {
+	q.do(func() {
 		for _, k := range keys {
 			it := q.items[k]
 			if it == nil {
@@ -131,10 +150,14 @@ func (q *Queue[K]) step(name string, change func(*queued[K]), keys ...K) {
 			change(it)
 			q.settle(name, it)
 		}
-		close(done)
-	}
+	})
+}
+
+// do runs op in the owner's goroutine, and waits for that; after the end it does nothing.
+func (q *Queue[K]) do(op func()) {
+	done := make(chan struct{})
 	select {
-	case q.ops <- op:
+	case q.ops <- func() { op(); close(done) }:
 		<-done // the owner runs what it has taken
 	case <-q.ctx.Done():
 	}
@@ -155,6 +178,8 @@ func (q *Queue[K]) own() {
 		case out <- next:
 			it := q.ready[0]
 			it.dirty, q.ready = false, q.ready[1:]
+			q.log.Observe(it.since, "workqueue_queue_duration_seconds", q.name)
+			it.working, it.since = true, time.Now()
 			q.settle("get", it)
 		}
 	}
@@ -174,14 +199,15 @@ func (q *Queue[K]) settle(step string, it *queued[K]) {
 		it.later, it.dirty = time.Time{}, true
 	}
 	if it.dirty && !it.busy && !now.Before(it.held) {
-		it.busy = true
+		it.busy, it.since = true, now
+		q.log.Count("workqueue_adds_total", q.name)
 		q.ready = append(q.ready, it)
 	}
 	if !it.dirty && !it.busy && it.later.IsZero() && it.failures == 0 {
 		delete(q.items, it.key)
 	}
-	if q.log.Enabled(q.ctx, slog.LevelDebug) {
-		q.log.Debug("queue: "+step, "key", it.key, "ready", len(q.ready), "keys", len(q.items), "failures", it.failures,
+	if q.log.Enabled(q.ctx, slog.LevelDebug) { // else the arguments would be made for nothing
+		q.log.Debug("queue: "+step, "controller", q.name, "key", it.key, "ready", len(q.ready), "keys", len(q.items), "failures", it.failures,
 			"held", max(0, it.held.Sub(now)), "later", max(0, it.later.Sub(now)))
 	}
 }
@@ -189,10 +215,9 @@ func (q *Queue[K]) settle(step string, it *queued[K]) {
 // Bucket is a token bucket: burst at once, then rate a second. Safe for concurrent use.
 type Bucket struct {
 	rate, burst float64
-
-	mu     sync.Mutex // guards both below
-	tokens float64    // negative: promised to those who wait
-	filled time.Time  // when tokens was right
+	mu          sync.Mutex // guards both below
+	tokens      float64    // negative: promised to those who wait
+	filled      time.Time  // when tokens was right
 }
 
 // NewBucket makes a full bucket.
@@ -210,38 +235,13 @@ func (b *Bucket) take(patient bool) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	b.tokens = min(b.burst, b.tokens+now.Sub(b.filled).Seconds()*b.rate)
-	b.filled = now
+	b.tokens, b.filled = min(b.burst, b.tokens+now.Sub(b.filled).Seconds()*b.rate), now
 	wait := (1 - b.tokens) / b.rate
 	if wait > 0 && !patient {
 		return -1
 	}
 	b.tokens--
 	return max(0, time.Duration(min(wait, 1e9)*float64(time.Second)))
-}
-
-// lru remembers the newest max values. It is for a few thousand, as it looks through them. Not safe for concurrent use.
-type lru[K comparable, V any] struct {
-	max   int
-	items []lruItem[K, V] // the newest last
-}
-
-type lruItem[K comparable, V any] struct {
-	key   K
-	value V
-}
-
-// get returns the value under k and makes it the newest; where there is none it is made.
-func (l *lru[K, V]) get(k K, makeOne func() V) V {
-	for i, it := range slices.Backward(l.items) {
-		if it.key == k {
-			l.items = append(slices.Delete(l.items, i, i+1), it)
-			return it.value
-		}
-	}
-	it := lruItem[K, V]{k, makeOne()}
-	l.items = append(l.items[max(0, len(l.items)+1-l.max):], it)
-	return it.value
 }
 
 // ObjectReference says which object an event is about.
@@ -268,9 +268,7 @@ type posted struct {
 const (
 	eventQueue     = 1000 // events that may wait; more are dropped
 	eventObjects   = 4096 // objects, and events, that the recorder remembers
-	eventBurst     = 25   // events at once about one object,
-	eventRefill    = 1.0 / 300
-	eventPatience  = 2 * time.Minute // with one event while the server cannot be reached
+	eventBurst     = 25   // events at once about one object, and one more every five minutes
 	eventRetryWait = 10 * time.Second
 )
 
@@ -283,19 +281,15 @@ type Recorder struct {
 	queue    chan event
 	pace     *Bucket // over all objects
 	dropped  atomic.Int64
-
-	// Owned by Run, alone.
-	stamp   int64                // the newest Event's, in nanoseconds: no two are the same
-	sent    lru[event, *posted]  // by what happened, whenever
-	objects lru[string, *Bucket] // by uid
+	stamp    int64              // the newest Event's, in nanoseconds: no two are the same; from here on all is Run's alone
+	sent     map[event]*posted  // by what happened, whenever
+	objects  map[string]*Bucket // by uid
 }
 
 // NewRecorder makes a recorder that sends with send, 10 events a second at most. Run must run for that.
 func NewRecorder(send func(context.Context, request, any) error, log *Log, instance string) *Recorder {
-	return &Recorder{
-		send: send, log: log, instance: instance, queue: make(chan event, eventQueue), pace: NewBucket(10, 50),
-		sent: lru[event, *posted]{max: eventObjects}, objects: lru[string, *Bucket]{max: eventObjects},
-	}
+	return &Recorder{send: send, log: log, instance: instance, queue: make(chan event, eventQueue), pace: NewBucket(10, 50),
+		sent: map[event]*posted{}, objects: map[string]*Bucket{}}
 }
 
 // Event records that something happened to an object, now. kind is Normal or Warning. It never blocks.
@@ -308,11 +302,9 @@ func (r *Recorder) Event(about ObjectReference, kind, reason, message string) {
 	}
 }
 
-// Dropped is the number of events that were not sent.
-func (r *Recorder) Dropped() int64 { return r.dropped.Load() }
-
 func (r *Recorder) drop(ev event, why error) {
 	r.dropped.Add(1)
+	r.log.Count("podcount_events_total", "dropped")
 	r.log.Debug("event dropped", "object", ev.about.Name, "reason", ev.reason, "err", why)
 }
 
@@ -330,14 +322,14 @@ func (r *Recorder) Run(ctx, stop context.Context) {
 // post sends one event, trying again while the server cannot be reached, or once more where it asks for a moment's
 // patience: what it has refused stays refused, and other events wait behind this one. After stop there is one try for each.
 func (r *Recorder) post(ctx, stop context.Context, ev event) {
-	if !r.objects.get(ev.about.UID, func() *Bucket { return NewBucket(eventRefill, eventBurst) }).Allow() {
+	if !remember(r.objects, eventObjects, ev.about.UID, NewBucket(1.0/300, eventBurst)).Allow() {
 		r.drop(ev, errors.New("too many events about this object"))
 		return
 	}
 	start, err := time.Now(), r.once(ctx, ev)
 	for try := 1; err != nil; try++ {
 		s, wait := statusIn(err), retryAfter(err)
-		again := s.Code == 0 && time.Since(start) <= eventPatience || wait > 0 && wait <= 3*eventRetryWait && try == 1
+		again := s.Code == 0 && time.Since(start) <= 2*time.Minute || wait > 0 && wait <= 3*eventRetryWait && try == 1
 		if !again || sleep(stop, max(wait, backoff(try, time.Second, eventRetryWait))) != nil {
 			r.drop(ev, err)
 			// That we stop, or that the object's namespace is going, or gone, is everyday life.
@@ -348,6 +340,7 @@ func (r *Recorder) post(ctx, stop context.Context, ev event) {
 		}
 		err = r.once(ctx, ev)
 	}
+	r.log.Count("podcount_events_total", "posted")
 }
 
 // once raises the count of the Event of this, or posts it where the server has none.
@@ -358,19 +351,16 @@ func (r *Recorder) once(ctx context.Context, ev event) error {
 	}
 	what := ev
 	what.at = ""
-	sent := r.sent.get(what, func() *posted {
-		r.stamp = max(time.Now().UnixNano(), r.stamp+1)
-		suffix := fmt.Sprintf(".%x", r.stamp)
-		return &posted{name: strings.TrimRight(ev.about.Name[:min(len(ev.about.Name), 253-len(suffix))], "-.") + suffix}
-	})
+	r.stamp = max(time.Now().UnixNano(), r.stamp+1)
+	suffix := fmt.Sprintf(".%x", r.stamp)
+	name := strings.TrimRight(ev.about.Name[:min(len(ev.about.Name), 253-len(suffix))], "-.") + suffix
+	sent := remember(r.sent, eventObjects, what, &posted{name: name})
 	namespace := cmp.Or(ev.about.Namespace, "default") // the place of events about cluster-scoped objects
 	path := "/api/v1/namespaces/" + namespace + "/events"
 	if sent.count > 0 {
-		err := r.send(ctx, request{method: http.MethodPatch, path: path + "/" + sent.name, body: map[string]any{"count": sent.count + 1, "lastTimestamp": ev.at}}, nil)
-		if err == nil {
-			sent.count++
-		}
-		if statusIn(err).Reason != "NotFound" {
+		again := map[string]any{"count": sent.count + 1, "lastTimestamp": ev.at}
+		if err := r.send(ctx, request{method: http.MethodPatch, path: path + "/" + sent.name, body: again}, nil); statusIn(err).Reason != "NotFound" {
+			sent.count += map[bool]int{true: 1}[err == nil]
 			return err
 		}
 	}

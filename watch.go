@@ -1,8 +1,7 @@
 package main
 
-// watch.go owns everything that is spoken to the API server: where it is and who we are (kubeconfig, service account),
-// TLS and tokens, the one request function, the Status error, lists, watches, and the reflector that keeps a store equal
-// to the server. It counts nothing and decides nothing.
+// watch.go owns everything that is spoken to the API server: kubeconfigs and credentials, requests and their errors, lists,
+// watches, and the reflector that keeps a store equal to the server. It counts nothing and decides nothing.
 
 import (
 	"bytes"
@@ -18,7 +17,6 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"mime"
 	"net"
 	"net/http"
 	"net/url"
@@ -32,7 +30,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
 )
 
 // Config says where the API server is, and how to be known to it.
@@ -40,9 +37,8 @@ type Config struct {
 	Source string // where this was found
 	Server *url.URL
 	Proxy  func(*http.Request) (*url.URL, error)
-	// Credential returns what is to be used for the next request. refused is nil, or the one that the server has just
-	// answered with a 401: unless another has taken its place meanwhile, all is read anew, however old it is. Safe for
-	// concurrent use.
+	// Credential returns what the next request is to use. refused is nil, or the one that has just got a 401: unless another
+	// has taken its place meanwhile, all is read anew, however old it is. Safe for concurrent use.
 	Credential func(ctx context.Context, refused *Credential) (*Credential, error)
 }
 
@@ -53,17 +49,14 @@ type Credential struct {
 	tried string      // in words, for the error when the server does not know us
 }
 
-// serviceAccount is where a pod has its service account's token and CA.
-const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
-
-// How old a file's contents may be when a request is made (nothing reads it in between); how long an exec program may
-// take, how often it may run, and how many bytes it may print.
 const (
-	tokenAge   = time.Minute // kubelet replaces a token well before it ends
-	certAge    = time.Second
-	execTime   = time.Minute
-	execPause  = 5 * time.Second
-	execOutput = 1 << 20
+	serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount" // a pod's token and CA
+
+	tokenAge   = time.Minute     // of a file's contents when a request is made; kubelet replaces a token well before it ends
+	certAge    = time.Second     // the same
+	execTime   = time.Minute     // that an exec program may take
+	execPause  = 5 * time.Second // between its runs
+	execOutput = 1 << 20         // bytes that it may print
 )
 
 // LoadConfig finds the cluster: the file kubeconfig, $KUBECONFIG, the service account (in accountDir) of the pod that we
@@ -152,14 +145,7 @@ func (a *access) config() (_ *Config, err error) {
 		refuseIf(e.apiVersion != "client.authentication.k8s.io/v1" && e.apiVersion != "client.authentication.k8s.io/v1beta1",
 			"%s: exec: the apiVersion %q is neither v1 nor v1beta1: let the tool that wrote this file write it anew", a.source, e.apiVersion)
 		refuseIf(err != nil, "%s: exec: %q: %w; %s", a.source, e.command, errors.Unwrap(err), cmp.Or(e.hint, "install it, make it executable, or write its path"))
-		spec := map[string]any{"interactive": false}
-		if e.cluster != nil {
-			spec["cluster"] = e.cluster
-			maps.Copy(e.cluster, map[string]any{"server": u.String(), "tls-server-name": a.serverName, "insecure-skip-tls-verify": a.insecure,
-				"proxy-url": a.proxy, "certificate-authority-data": a.ca.data})
-		}
-		info, _ := json.Marshal(map[string]any{"apiVersion": e.apiVersion, "kind": "ExecCredential", "spec": spec})
-		e.env = append(e.env, "KUBERNETES_EXEC_INFO="+string(info))
+		e.env = append(e.env, fmt.Sprintf(`KUBERNETES_EXEC_INFO={"apiVersion":%q,"kind":"ExecCredential","spec":{"interactive":false}}`, e.apiVersion))
 	}
 	return cfg, nil
 }
@@ -183,7 +169,7 @@ func (a *access) credential(ctx context.Context, refused *Credential) (_ *Creden
 		trouble = cmp.Or(trouble, p.err)
 	}
 	token, from := string(a.token.data), cmp.Or(a.token.from, a.source)
-	refuseIf(strings.ContainsFunc(token, unicode.IsControl), "%s: the token of %s has more than one line", a.source, from)
+	refuseIf(strings.Join(strings.Fields(token), "") != token, "%s: the token of %s has more than one line", a.source, from)
 	t, err := a.makeTLS()
 	refuseIf(t == nil, "%s: %w", a.source, err)
 	if trouble = cmp.Or(trouble, err); trouble != nil && !a.failing {
@@ -202,14 +188,14 @@ func (a *access) credential(ctx context.Context, refused *Credential) (_ *Creden
 	return a.now, nil
 }
 
-// makeTLS returns what CA, certificate and key come to: now.tls as long as they are the same, and, with the error, also
-// where they do not fit each other.
+// makeTLS makes now.tls anew if CA, certificate or key is another. Where they do not fit, it returns the old one, and the error.
 func (a *access) makeTLS() (t *tls.Config, err error) {
 	defer catch(&err)
 	made := [][]byte{a.ca.data, a.cert.data, a.key.data}
 	if t = a.now.tls; slices.EqualFunc(made, a.made, bytes.Equal) {
 		return t, nil
 	}
+	a.who = ""
 	next := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.serverName, InsecureSkipVerify: a.insecure}
 	if len(a.ca.data) > 0 {
 		next.RootCAs = x509.NewCertPool()
@@ -262,24 +248,20 @@ func (p *part) read(now bool) {
 type execPlugin struct {
 	apiVersion, command, hint string
 	args, env                 []string
-	limit                     time.Duration  // of a run
-	cluster                   map[string]any // what the program is told of it; nil: nothing
+	limit                     time.Duration // of a run
 
-	// Guarded by access.mu.
-	got   execStatus
-	err   error // of the last run
+	got   execStatus // of the last run, as the others; guarded by access.mu
+	err   error
 	ranAt time.Time
 }
 
-// execStatus is what the program gives.
-// https://kubernetes.io/docs/reference/config-api/client-authentication.v1/#client-authentication-k8s-io-v1-ExecCredentialStatus
+// execStatus is what the program gives. https://kubernetes.io/docs/reference/config-api/client-authentication.v1/
 type execStatus struct {
 	ExpirationTimestamp                         *time.Time
 	Token, ClientCertificateData, ClientKeyData string
 }
 
-// credential returns what the program gave: now, if that has expired or, again, was refused. It is not run more often
-// than each execPause; until then it has the last word.
+// credential returns what the program gave: now, if that has expired or, again, was refused; but it runs once an execPause.
 func (e *execPlugin) credential(ctx context.Context, again bool) (*execStatus, error) {
 	stale := again || e.err != nil || e.got.ExpirationTimestamp != nil && !time.Now().Before(*e.got.ExpirationTimestamp)
 	if e.ranAt.IsZero() || stale && time.Since(e.ranAt) >= execPause {
@@ -299,12 +281,12 @@ func (e *execPlugin) run(ctx context.Context) (_ execStatus, err error) {
 	cmd := exec.CommandContext(ctx, e.command, e.args...) // its stdin is empty
 	cmd.Env = append(os.Environ(), e.env...)
 	cmd.WaitDelay = time.Second // where its children hold its stdout open
-	out, err := cmd.Output()
-	said := &exec.ExitError{} // with what it wrote to stderr
-	errors.As(err, &said)
+	var out, said capped
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err = cmd.Run()
 	refuseIf(ctx.Err() != nil, "exec: %s: %w", e.command, context.Cause(ctx))
 	refuseIf(len(out) > execOutput, "exec: %s: it printed more than 1 MB", e.command)
-	refuseIf(err != nil && !errors.Is(err, exec.ErrWaitDelay), "exec: %s: %w, saying %q", e.command, err, oneLine(said.Stderr, 300))
+	refuseIf(err != nil && !errors.Is(err, exec.ErrWaitDelay), "exec: %s: %w, saying %q", e.command, err, oneLine(said, 300))
 	var answer struct {
 		APIVersion, Kind string
 		Status           execStatus
@@ -318,6 +300,16 @@ func (e *execPlugin) run(ctx context.Context) (_ execStatus, err error) {
 	_, err = tls.X509KeyPair([]byte(cert), []byte(key))
 	refuseIf(cert != "" && err != nil, "exec: the certificate and key that %s gave: %w", e.command, err)
 	return answer.Status, nil
+}
+
+// capped is what a program prints; one that prints more than execOutput is cut off.
+type capped []byte
+
+func (c *capped) Write(p []byte) (int, error) {
+	if *c = append(*c, p...); len(*c) > execOutput {
+		return 0, io.ErrShortWrite
+	}
+	return len(p), nil
 }
 
 func oneLine(text []byte, limit int) string {
@@ -372,15 +364,15 @@ func (a *access) readKubeconfigs(files []string, contextName string) (err error)
 	cluster := pick("cluster", context.at("cluster").text())
 	a.server, a.serverName, a.proxy = cluster.at("server").text(), cluster.at("tls-server-name").text(), cluster.at("proxy-url").text()
 	insecure := cluster.at("insecure-skip-tls-verify")
-	a.ca, a.insecure = cluster.part("certificate-authority"), insecure.isTrue()
+	a.ca, a.insecure = cluster.part("certificate-authority"), as[bool](insecure, "true or false, without quotes")
 	refuseIf(a.insecure && a.ca.given(), "%s excludes a certificate-authority: remove one of them", insecure)
 	if name := context.at("user").text(); name != "" {
-		a.readUser(pick("user", name), cluster)
+		a.readUser(pick("user", name))
 	}
 	return nil
 }
 
-func (a *access) readUser(user, cluster node) {
+func (a *access) readUser(user node) {
 	for _, no := range []string{"auth-provider", "username", "password", "as", "as-uid", "as-groups", "as-user-extra"} {
 		field, given := user.at(no), fmt.Sprint(user.at(no).value)
 		refuseIf(!slices.Contains([]string{"<nil>", "", "[]", "map[]"}, given),
@@ -413,18 +405,9 @@ func (a *access) readUser(user, cluster node) {
 	}
 	mode := e.at("interactiveMode")
 	refuseIf(mode.text() == "Always", "%s is Always, but podcount has nobody to ask: use a credential that needs no one", mode)
-	if e.at("provideClusterInfo").isTrue() {
-		a.exec.cluster = map[string]any{}
-		for _, ext := range cluster.at("extensions").items() {
-			if ext.at("name").text() == "client.authentication.k8s.io/exec" {
-				a.exec.cluster["config"] = ext.at("extension").value
-			}
-		}
-	}
 }
 
-// node is a value in a kubeconfig. It may be a secret, so it prints as its place. Names are exact (encoding/json would
-// take "Token" for "token").
+// node is a value in a kubeconfig. It may be a secret, so it prints as its place. Names are exact, not as encoding/json's.
 type node struct {
 	file, place string
 	value       any
@@ -438,8 +421,6 @@ func as[T any](n node, kind string) T {
 	refuseIf(!ok && n.value != nil, "%s must be %s", n, kind)
 	return v
 }
-
-func (n node) isTrue() bool { return as[bool](n, "true or false, without quotes") }
 
 func (n node) text() string {
 	return as[string](n, "a text: quote what looks like a number, or like true")
@@ -497,8 +478,7 @@ func (s *Status) Error() string {
 	case s.Code == http.StatusForbidden && strings.Contains(s.Message, `"system:anonymous"`):
 		text += " (no credential was sent: give the kubeconfig's user a token, tokenFile, client-certificate or exec)"
 	case s.Code == http.StatusForbidden:
-		// Of an update that would make a Lease, it may be the right to create it that is missing. An admission plugin's
-		// refusal, or that of a namespace that is being deleted, is no question of rights.
+		// An update that makes a Lease may lack the right to create it. An admission plugin's refusal is no question of rights.
 		for _, verb := range slices.Compact([]string{s.call.verb, strings.Replace(s.call.verb, "update", "create", 1)}) {
 			if strings.Contains(s.Message, " cannot "+verb+" ") {
 				text += fmt.Sprintf(" (the RBAC rule that allows it: apiGroups [%q], resources [%q], verbs [%q])", s.call.group, s.call.resource, verb)
@@ -559,12 +539,10 @@ func callOf(method, path string, query url.Values) (c call) {
 	return c
 }
 
-// requestTimeout bounds a request that is not a list or a watch: what the API server itself allows, and a little.
-// silence is how long a list or a watch may send nothing: a watch has a bookmark a minute, two after a server's restart.
 const (
-	requestTimeout = 65 * time.Second
-	silence        = 150 * time.Second
-	answerLimit    = 64 << 20 // bytes of an answer that is held whole
+	requestTimeout = 65 * time.Second  // of all but lists and watches: what the API server itself allows, and a little
+	silence        = 150 * time.Second // of a list or a watch, which has a bookmark a minute, two after a server's restart
+	answerLimit    = 64 << 20          // bytes of an answer that is held whole
 )
 
 var errSilent = fmt.Errorf("nothing was heard for %v", silence)
@@ -574,10 +552,12 @@ type Client struct {
 	cfg      *Config
 	log      *Log
 	mayWrite func() error // if set, it is asked right before each write, an election's own excepted
+	dryRun   bool         // what would be written is said, and not sent
 
-	mu   sync.Mutex // guards both
+	mu   sync.Mutex // guards all below
 	tls  *tls.Config
-	conn *http.Transport // of tls
+	conn *http.Transport    // of tls
+	said map[string]*string // by path: what would be written there
 }
 
 // Dialer opens connections; nil stands for the net package's.
@@ -590,14 +570,12 @@ func NewClient(cfg *Config, dial Dialer, log *Log) *Client {
 	if dial != nil {
 		conn.DialContext = dial
 	}
-	// Pings notice a connection that broke silently; without them a watch on it would hang until silence. What we have not
-	// read yet waits in a buffer, by default of 4 MB; this one fills 80 Mbit/s at 100 ms.
+	// Pings notice a broken connection well before silence does. A buffer of 1 MB, not of 4, still fills 80 Mbit/s at 100 ms.
 	conn.HTTP2 = &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, MaxReceiveBufferPerStream: 1 << 20}
-	return &Client{cfg: cfg, log: log, conn: conn, tls: &tls.Config{}} // which is nobody's: the first credential brings its own
+	return &Client{cfg: cfg, log: log, conn: conn, tls: &tls.Config{}, said: map[string]*string{}} // which is nobody's: the first credential brings its own
 }
 
-// transport returns the connections for a credential. With another certificate or CA they are made anew; what runs on the
-// old ones, a watch, goes on there.
+// transport returns the connections for a credential: new ones if its TLS is another. Watches go on on the old ones.
 func (c *Client) transport(cred *Credential) *http.Transport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -634,8 +612,7 @@ func (r request) failed(err error) error {
 }
 
 // do sends one request and returns a 2xx answer, whose body the caller closes; anything else is an error, a *Status where
-// the server answered. It never retries but once after a 401, with credentials read anew: the loops above it do, each
-// with its own backoff, and honour retryAfter.
+// the server answered. It tries again once, after a 401: the loops above it have their backoffs, and honour retryAfter.
 func (c *Client) do(ctx context.Context, r request) (resp *http.Response, err error) {
 	cred, err := c.cfg.Credential(ctx, nil)
 	if err == nil {
@@ -678,7 +655,11 @@ func (c *Client) send(ctx context.Context, r request, cred *Credential) (*http.R
 	start := time.Now()
 	// Not by an http.Client: that would follow a redirect, which could lead a token elsewhere, and no API server sends one.
 	resp, err := c.transport(cred).RoundTrip(req)
-	c.log.Log(ctx, levelRequest, r.method+" "+u.RequestURI(), "status", cmp.Or(resp, &http.Response{}).Status, "took", time.Since(start).Round(time.Microsecond))
+	status := cmp.Or(resp, &http.Response{Status: "<error>"}).Status
+	code, _, _ := strings.Cut(status, " ")
+	c.log.Count("rest_client_requests_total", code, r.method, u.Host)
+	c.log.Observe(start, "rest_client_request_duration_seconds", r.method, u.Host)
+	c.log.Log(ctx, levelRequest, r.method+" "+u.RequestURI(), "status", status, "took", time.Since(start).Round(time.Microsecond))
 	if err != nil {
 		return nil, c.explain(err)
 	} else if resp.StatusCode/100 != 2 {
@@ -715,8 +696,7 @@ func (c *Client) explain(err error) error {
 	return fmt.Errorf("%s, from %s: %w (%s)", c.cfg.Server.Redacted(), c.cfg.Source, err, hint)
 }
 
-// statusOf makes a Status of an answer that is not 2xx, and closes it. The body may be a Status, plain text (a 429 of
-// priority and fairness), or some proxy's page.
+// statusOf makes a Status of an answer that is not 2xx, be it a Status, plain text or some proxy's page, and closes it.
 func statusOf(resp *http.Response, what call) *Status {
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
@@ -736,12 +716,21 @@ func statusOf(resp *http.Response, what call) *Status {
 }
 
 // Send makes one request of a small answer, which it decodes into answer unless that is nil. It takes requestTimeout at most.
-// https://kubernetes.io/docs/reference/using-api/api-concepts/
 func (c *Client) Send(ctx context.Context, r request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.limit, requestTimeout))
 	defer cancel()
 	if r.body != nil {
 		r.query = url.Values{"fieldManager": {"podcount"}}
+	}
+	if c.dryRun && r.method != http.MethodGet { // what would be written is said, unless that has been said before
+		body, _ := json.Marshal(r.body)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if said := remember(c.said, 10000, r.path, new(string)); *said != string(body) {
+			*said = string(body)
+			c.log.Info("would "+callOf(r.method, r.path, nil).String(), "body", string(body))
+		}
+		return nil
 	}
 	resp, err := c.do(ctx, r)
 	if err != nil {
@@ -755,14 +744,12 @@ func (c *Client) Send(ctx context.Context, r request, answer any) error {
 	return r.failed(err)
 }
 
-// The media types in which the server speaks.
 const (
 	jsonType     = "application/json"
 	protobufType = "application/vnd.kubernetes.protobuf"
 )
 
-// accept lists media types for Accept, the best first. If metadataOnly, objects are to come as this kind, without spec and
-// status; a server that does not honour that answers whole ones.
+// accept lists media types, the best first; if metadataOnly, of objects as this kind, though a server may send whole ones.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches
 func accept(metadataOnly bool, as string, types ...string) string {
 	for i, t := range types {
@@ -775,12 +762,11 @@ func accept(metadataOnly bool, as string, types ...string) string {
 
 // wireOf tells in which form an answer is.
 func wireOf(resp *http.Response) (isProtobuf bool, err error) {
-	kind := resp.Header.Get("Content-Type")
-	t, _, err := mime.ParseMediaType(kind)
-	if err != nil || t != jsonType && t != protobufType {
-		return false, fmt.Errorf("the answer is %q, neither JSON nor protobuf: is this the API server?", kind)
+	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	if kind = strings.TrimSpace(kind); kind != jsonType && kind != protobufType {
+		err = fmt.Errorf("the answer is %q, neither JSON nor protobuf: is this the API server?", kind)
 	}
-	return t == protobufType, nil
+	return kind == protobufType, err
 }
 
 // stream opens a list or a watch. The body ends with errSilent when nothing has arrived for so long.
@@ -850,18 +836,23 @@ type Reflector[T Object[T]] struct {
 	kind     Kind[T]          // may be changed until Run, as may
 	handlers []func(Delta[T]) // who hears every change but the first list's; they must not block for long
 	log      *Log
-	synced   chan struct{}            // closed after the first list
+	synced   context.Context          // done after the first list, by
+	listed   func()                   // this
 	found    atomic.Pointer[presence] // what discovery says of a resource under /apis/
+	once     bool                     // what is not there, and what changes, is no business of ours
+
+	state   sync.Mutex // guards both, which Run alone changes
+	version string     // where the next watch starts; "": list first
+	heard   time.Time  // when the server last told anything
 
 	// Owned by Run, alone.
 	decoder  *decoder[T]
-	version  string    // where the next watch starts; "": list first
+	why      string    // the next list is due, if not to time
 	relistAt time.Time // when the list is due in any case
-	listed   bool
-	paged    bool // whole lists have failed: list in pages
-	lost     int  // whole lists that failed in a row
-	vain     int  // watches in a row that came to nothing: ended at once, in garbage, or were silent
-	expired  int  // whose version was too old
+	paged    bool      // whole lists have failed: list in pages
+	lost     int       // whole lists that failed in a row
+	vain     int       // watches in a row that came to nothing: ended at once, in garbage, or were silent
+	expired  int       // whose version was too old
 	failures int
 	failedAt time.Time
 	away     bool // the server was: it may come back with another past
@@ -872,7 +863,8 @@ type presence struct{ status bool } // there is a subresource of this name
 
 // NewReflector makes a reflector that fills store.
 func NewReflector[T Object[T]](client *Client, kind Kind[T], store *Store[T], log *Log) *Reflector[T] {
-	r := &Reflector[T]{Store: store, client: client, kind: kind, log: log, synced: make(chan struct{})}
+	r := &Reflector[T]{Store: store, client: client, kind: kind, log: log, why: "start", heard: time.Now()}
+	r.synced, r.listed = context.WithCancel(context.Background())
 	r.decoder = newDecoder(&r.kind)
 	return r
 }
@@ -891,10 +883,35 @@ func (r *Reflector[T]) Reference(obj T) ObjectReference {
 	return ObjectReference{version, r.kind.Name, obj.meta().Key().Namespace, obj.meta().Key().Name, obj.meta().UID()}
 }
 
+// Synced is closed once the first list is complete.
+func (r *Reflector[T]) Synced() <-chan struct{} { return r.synced.Done() }
+
+// State is for people, and for gauges. A store is ready if complete; that of a resource that the server does not have is.
+func (r *Reflector[T]) State() (kind string, isReady bool, state map[string]any) {
+	r.state.Lock()
+	version, silent := r.version, time.Since(r.heard).Seconds()
+	r.state.Unlock()
+	absent := !r.once && strings.HasPrefix(r.kind.API, "/apis/") && r.found.Load() == nil
+	if isReady = absent || r.synced.Err() != nil; absent {
+		silent = 0 // as it should be
+	}
+	r.log.Set(float64(r.Len()), "podcount_cache_objects", r.kind.Name)
+	r.log.Set(silent, "podcount_watch_age_seconds", r.kind.Name)
+	return r.kind.Name, isReady, map[string]any{"objects": r.Len(), "ready": isReady, "resourceVersion": version, "secondsSinceHeard": silent}
+}
+
+// move sets where the next watch starts, as the server has just told; or, by "", says why a list is due.
+func (r *Reflector[T]) move(version, why string) {
+	r.state.Lock()
+	defer r.state.Unlock()
+	if r.version, r.why = version, why; version != "" {
+		r.heard = time.Now()
+	}
+}
+
 // Patch sends a merge patch of obj, or of its subresource sub, and takes the answer into the store. It returns the object
-// as it is now; nil if it is gone, or was made anew: then the watch brings what is there now. The patch goes without
-// resourceVersion, so that other writers of the object cannot hold us up, but with the uid, so that an object that was
-// made anew under its name does not get its predecessor's.
+// as it is now; nil if it is gone, or was made anew, as the watch will tell. The patch goes without resourceVersion, so that
+// other writers cannot hold us up, but with the uid, so that an object that was made anew does not get its predecessor's.
 func (r *Reflector[T]) Patch(ctx context.Context, obj T, sub string, patch map[string]any) (now T, err error) {
 	meta, key := map[string]any{"uid": obj.meta().UID()}, obj.meta().Key()
 	given, _ := patch["metadata"].(map[string]any)
@@ -903,16 +920,22 @@ func (r *Reflector[T]) Patch(ctx context.Context, obj T, sub string, patch map[s
 	req := request{method: http.MethodPatch, path: strings.TrimSuffix(r.kind.path(key.Namespace)+"/"+key.Name+"/"+sub, "/"), body: patch}
 	req.accept = accept(r.kind.MetadataOnly, "PartialObjectMetadata", jsonType)
 	var answer json.RawMessage
+	result := "gone"
+	defer func() { r.log.Count(r.kind.Patches, result) }()
 	err = r.client.Send(ctx, req, &answer)
-	if s := statusIn(err); s.Reason == "NotFound" || s.Reason == "Invalid" && s.hasCause("metadata.uid") {
+	switch s := statusIn(err); {
+	case s.Reason == "NotFound", s.Reason == "Invalid" && s.hasCause("metadata.uid"), err == nil && answer == nil: // the last in a dry run
 		return now, nil
-	}
-	if err == nil {
+	case err == nil:
 		now, err = newDecoder(&r.kind).parse(answer)
 	}
-	if err != nil || now.meta().UID() != obj.meta().UID() { // of a subresource's patch, the server does not check the uid
+	if err != nil {
+		result = "failed"
 		return *new(T), err
+	} else if now.meta().UID() != obj.meta().UID() { // of a subresource's patch, the server does not check it
+		return *new(T), nil
 	}
+	result = "written"
 	r.tell(r.Apply("WRITTEN", now)...)
 	return now, nil
 }
@@ -923,8 +946,7 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 	if !strings.HasPrefix(r.kind.API, "/apis/") {
 		return r.run(ctx)
 	}
-	// A list's own 404 does not say that the resource is gone, as a CRD that is new, or whose server has just begun, answers
-	// so for a moment; nor does one answer of discovery.
+	// No single 404, of a list or of discovery, says that the resource is gone: one that is new may be answered so for a moment.
 	var running sync.WaitGroup
 	stop, err := func() {}, error(nil)
 	for lacks := 0; ctx.Err() == nil; sleep(ctx, max(retryAfter(err), discoverEvery*4/5+rand.N(discoverEvery*2/5))) {
@@ -940,12 +962,18 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 			r.log.Complain("cannot discover", err, "kind", r.kind.Name)
 		case news == nil && here == nil && lacks == 1:
 			r.log.Info("waiting for a resource that the server does not have: is its CRD installed?", "resource", r.kind.Resource, "in", r.kind.API)
+			if r.once {
+				r.listed()
+				stop()
+				return nil
+			}
 		case news == nil && here != nil && lacks == 2:
 			r.log.Info("the resource is gone: waiting for it to come back", "resource", r.kind.Resource, "in", r.kind.API)
 			stop()
 			running.Wait()
 			r.found.Store(nil)
-			r.version, r.failures = "", 0
+			r.failures = 0
+			r.move("", "return")
 			r.tell(r.List().Commit()...)
 		case news != nil && (here == nil || *news != *here):
 			r.log.Info("discovered", "resource", r.kind.Resource, "in", r.kind.API, "status", news.status)
@@ -965,8 +993,7 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 	return nil
 }
 
-// discover asks whether the server has the resource; nil: no.
-// https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
+// discover asks whether the server has the resource; nil: no. https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
 func (r *Reflector[T]) discover(ctx context.Context) (found *presence, err error) {
 	var answer struct {
 		Kind      string
@@ -990,9 +1017,9 @@ func (r *Reflector[T]) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		var wait time.Duration
 		if r.version != "" && time.Now().Before(r.relistAt) {
-			wait = r.afterWatch(ctx, r.watch(ctx))
+			wait = r.watch(ctx)
 		} else if err := r.list(ctx); err != nil && ctx.Err() == nil {
-			if !r.listed && r.found.Load() == nil && statusIn(err).Reason == "BadRequest" {
+			if r.synced.Err() == nil && r.found.Load() == nil && statusIn(err).Reason == "BadRequest" {
 				return err
 			}
 			wait = r.afterFailure("cannot list", err)
@@ -1030,9 +1057,8 @@ func (r *Reflector[T]) list(ctx context.Context) error {
 	start, listing := time.Now(), r.List()
 	meta, err := r.pages(ctx, listing)
 	if err != nil {
-		// Too much for this server, or for the way to it? Pages are smaller.
 		if code := statusIn(err).Code; listing.n > 0 || errors.Is(err, errSilent) || code == http.StatusInternalServerError || code == http.StatusGatewayTimeout {
-			r.lost++
+			r.lost++ // too much for this server, or for the way to it? Pages are smaller
 			r.paged = r.paged || r.lost >= 2
 		}
 		// The hourly list can wait; what the watch brings cannot.
@@ -1043,12 +1069,11 @@ func (r *Reflector[T]) list(ctx context.Context) error {
 	r.tell(changes...)
 	r.log.Info("listed", "kind", r.kind.Name, "objects", r.Len(), "rv", meta.ResourceVersion, "changes", len(changes),
 		"took", time.Since(start).Round(time.Millisecond))
-	r.version, r.lost, r.vain, r.away = meta.ResourceVersion, 0, 0, false
+	r.log.Count("podcount_relists_total", r.kind.Name, cmp.Or(r.why, "hour"))
+	r.move(meta.ResourceVersion, "")
+	r.lost, r.vain, r.away = 0, 0, false
 	r.relistAt = time.Now().Add(relistEvery + rand.N(relistEvery/5) - relistEvery/10)
-	if !r.listed {
-		r.listed = true
-		close(r.synced)
-	}
+	r.listed()
 	return nil
 }
 
@@ -1082,43 +1107,76 @@ func (r *Reflector[T]) pages(ctx context.Context, listing *Listing[T]) (meta Lis
 	return meta, req.failed(fmt.Errorf("the list has not ended after %d pages", listLimit/pageLimit))
 }
 
-type watchEnd struct {
-	err    error // nil: cleanly
-	opened bool  // err is not about opening it
-	events int   // frames that were understood, bookmarks too
-	short  bool  // it ended at once, and the resume point is the same
-}
-
-// watch applies events until the watch ends.
-func (r *Reflector[T]) watch(ctx context.Context) (end watchEnd) {
+// watch applies events until the watch ends. Then it decides how long to wait, and, by clearing version, whether to list.
+func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
 	due, cancel := context.WithDeadlineCause(ctx, r.relistAt, errRelist)
 	defer cancel()
 	req := r.request("PartialObjectMetadata")
 	maps.Copy(req.query, url.Values{"watch": {"1"}, "resourceVersion": {r.version}, "allowWatchBookmarks": {"true"},
 		"timeoutSeconds": {strconv.Itoa(300 + rand.IntN(300))}}) // so that watches do not all end together
 	body, err := r.client.stream(due, req)
-	if err != nil {
-		r.away = r.away || statusIn(err).Code/100 != 4
-		return watchEnd{err: err}
-	}
-	defer body.Close()
-	if r.away && r.rewound(ctx) {
-		return watchEnd{err: errRelist}
-	}
-	start, from := time.Now(), r.version
-	r.log.Debug("watching", "kind", r.kind.Name, "rv", from)
-	end.opened = true
-	end.err = r.decoder.events(body, body.isProtobuf, func(ev WatchEvent[T]) error {
-		if ev.Status != nil {
-			ev.Status.Code = cmp.Or(ev.Status.Code, http.StatusInternalServerError)
-			return req.failed(ev.Status)
+	opened, from, start := err == nil, r.version, time.Now()
+	events := 0 // frames that were understood, bookmarks too
+	if opened {
+		defer body.Close()
+		if r.away && r.rewound(ctx) {
+			return 0
 		}
-		end.events++
-		r.apply(ev)
-		return nil
-	})
-	end.short = r.version == from && time.Since(start) < shortWatch
-	return end
+		start = time.Now()
+		r.log.Debug("watching", "kind", r.kind.Name, "rv", from)
+		err = r.decoder.events(body, body.isProtobuf, func(ev WatchEvent[T]) error {
+			if ev.Status != nil {
+				ev.Status.Code = cmp.Or(ev.Status.Code, http.StatusInternalServerError)
+				return req.failed(ev.Status)
+			}
+			events++
+			r.log.Count("podcount_watch_events_total", r.kind.Name, ev.Type)
+			r.apply(ev)
+			return nil
+		})
+	}
+	status := statusIn(err)
+	code := status.Code
+	r.away = r.away || !opened && code/100 != 4
+	silent := events == 0 && errors.Is(err, errSilent)
+	short := opened && r.version == from && time.Since(start) < shortWatch
+	if events > 0 && !short {
+		r.vain, r.expired = 0, 0
+	}
+	enough, why, failed := 0, "", "" // that many watches in vain, one after the other, lead to a list; 0: this one was not
+	switch {
+	case errors.Is(err, errRelist) || ctx.Err() != nil:
+		return 0
+	case code == http.StatusGone || status.Reason == "Expired" || status.Reason == "Gone":
+		// The version is too old, which is no fault: with a server's restart, history begins anew. A wait, but not an outage's.
+		r.expired++
+		enough, why, wait = 1, "expired", backoff(r.expired, reflectorBackoff, reflectorLimit)
+	case code == http.StatusBadRequest || code == http.StatusUnprocessableEntity:
+		enough, why, failed = 1, "refused", "cannot watch"
+	case opened && code != 0 && code != http.StatusTooManyRequests: // an ERROR frame: for this version it may never end
+		enough, why, failed = 2, "error", "cannot watch"
+	case code != 0 || !opened && !silent:
+		failed = "cannot watch"
+	case errors.As(err, new(garbageError)):
+		enough, why, failed = 2, "garbage", "watch ended in garbage"
+	case silent: // Not even a bookmark. A version from the future, too, is answered so.
+		enough, why = 2, "silence"
+	case short:
+		enough, why, failed = 3, "short", "watch ended at once"
+	}
+	err = cmp.Or(err, io.EOF)
+	if failed != "" {
+		wait = r.afterFailure(failed, err)
+	} else {
+		r.log.Debug("watch ended", "kind", r.kind.Name, "rv", r.version, "err", err)
+	}
+	if enough > 0 {
+		if r.vain++; r.vain >= enough {
+			r.move("", why)
+			r.log.Info("listing anew", "kind", r.kind.Name, "after", err)
+		}
+	}
+	return wait
 }
 
 // rewound asks for the newest version. It is older than what we have heard of if etcd was restored from a backup: then a
@@ -1133,7 +1191,7 @@ func (r *Reflector[T]) rewound(ctx context.Context) bool {
 	}
 	if r.away = false; newerVersion(r.version, page.Metadata.ResourceVersion) {
 		r.log.Info("versions have gone back", "kind", r.kind.Name, "from", r.version, "to", page.Metadata.ResourceVersion)
-		r.version = ""
+		r.move("", "restored")
 	}
 	return r.version == ""
 }
@@ -1148,54 +1206,8 @@ func (r *Reflector[T]) apply(ev WatchEvent[T]) {
 	if stale {
 		return
 	}
-	r.version = m.ResourceVersion()
+	r.move(m.ResourceVersion(), "")
 	if ev.Type != "BOOKMARK" {
 		r.tell(r.Apply(ev.Type, ev.Object)...)
 	}
-}
-
-// afterWatch decides how to go on after a watch: how long to wait, and, by clearing version, whether to list first.
-func (r *Reflector[T]) afterWatch(ctx context.Context, end watchEnd) (wait time.Duration) {
-	status := statusIn(end.err)
-	code := status.Code
-	silent := end.events == 0 && errors.Is(end.err, errSilent)
-	if end.events > 0 && !end.short {
-		r.vain, r.expired = 0, 0
-	}
-	enough, failed := 0, "" // that many watches in vain, one after the other, lead to a list; 0: this one was not
-	switch {
-	case errors.Is(end.err, errRelist) || ctx.Err() != nil:
-		return 0
-	case code == http.StatusGone || status.Reason == "Expired" || status.Reason == "Gone":
-		// The version is too old, which is no fault: the history begins anew with each restart of the server. A wait, but
-		// not that of the outage before.
-		r.expired++
-		enough, wait = 1, backoff(r.expired, reflectorBackoff, reflectorLimit)
-	case code == http.StatusBadRequest || code == http.StatusUnprocessableEntity:
-		enough, failed = 1, "cannot watch"
-	case end.opened && code != 0 && code != http.StatusTooManyRequests:
-		// An ERROR frame. What the server says of this version alone may never end; a new one may help.
-		enough, failed = 2, "cannot watch"
-	case code != 0 || !end.opened && !silent:
-		failed = "cannot watch"
-	case errors.As(end.err, new(garbageError)):
-		enough, failed = 2, "watch ended in garbage"
-	case silent: // Not even a bookmark. A version from the future, too, is answered so.
-		enough = 2
-	case end.short:
-		enough, failed = 3, "watch ended at once"
-	}
-	if failed != "" {
-		wait = r.afterFailure(failed, cmp.Or(end.err, io.EOF))
-	} else {
-		r.log.Debug("watch ended", "kind", r.kind.Name, "rv", r.version, "err", end.err)
-	}
-	if enough > 0 {
-		r.vain++
-	}
-	if enough > 0 && r.vain >= enough {
-		r.version = ""
-		r.log.Info("listing anew", "kind", r.kind.Name, "after", cmp.Or(end.err, io.EOF))
-	}
-	return wait
 }
