@@ -1,6 +1,6 @@
 package main
 
-// cache.go owns what podcount remembers: the trimmed objects, their decoders, their store; and the reader of kubeconfigs' YAML.
+// cache.go owns what podcount remembers: the trimmed objects, their decoders, their store; the readers of selectors and of YAML.
 
 import (
 	"bufio"
@@ -847,6 +847,104 @@ func (d *decoder[T]) eventsProtobuf(src *source) func() (WatchEvent[T], error) {
 		p.walk(0, p.at()+size, frame)
 		return ev, nil
 	}
+}
+
+// Selector is a label selector: every requirement must hold, as with kubectl's -l. None holds always.
+// https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
+type Selector []requirement
+
+type requirement struct {
+	key    string
+	not    bool     // turns the rest round, and holds for a missing key
+	values []string // one of these; nil: the key is there
+}
+
+func (s Selector) Matches(labels map[string]string) bool {
+	return !slices.ContainsFunc(s, func(r requirement) bool {
+		v, has := labels[r.key]
+		return r.not == (has && (r.values == nil || slices.Contains(r.values, v)))
+	})
+}
+
+// parseSelector reads "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)" and "k notin (a,b)", joined by commas. Errors name the requirement.
+func parseSelector(text string) (s Selector, err error) {
+	defer catch(&err)
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	inside, start := false, 0
+	for i, c := range text + "," {
+		if c == '(' || c == ')' {
+			inside = c == '(' // there a comma separates values
+		} else if c == ',' && !inside || i == len(text) {
+			part := strings.TrimSpace(text[start:i])
+			r, err := parseRequirement(part)
+			refuseIf(err != nil, "requirement %d %q: %w", len(s)+1, part, err)
+			s, start = append(s, r), i+1
+		}
+	}
+	return s, nil
+}
+
+func parseRequirement(text string) (r requirement, err error) {
+	defer catch(&err)
+	key, isNot := strings.CutPrefix(text, "!")
+	rest := ""
+	if end := strings.IndexAny(text, " \t=!("); end > 0 {
+		key, rest = text[:end], strings.TrimSpace(text[end:])
+	}
+	r = requirement{key: strings.TrimSpace(key), not: isNot}
+	if err := checkLabelKey(r.key); err != nil || rest == "" {
+		return r, err
+	}
+	operators := []string{"==", "=", "!=", "in", "notin", ""}
+	op := operators[slices.IndexFunc(operators, func(op string) bool { return strings.HasPrefix(rest, op) })]
+	value := strings.TrimSpace(rest[len(op):])
+	refuseIf(op == "", "%q is no operator: use =, !=, in (a,b) or notin (a,b)", strings.SplitN(rest, " ", 2)[0])
+	if op == "in" || op == "notin" {
+		refuseIf(len(value) < 2 || value[0] != '(' || value[len(value)-1] != ')', "%s needs values in parentheses: %s %s (a,b)", op, r.key, op)
+		value = value[1 : len(value)-1]
+	}
+	r.not = op == "!=" || op == "notin"
+	for v := range strings.SplitSeq(value, ",") {
+		r.values = append(r.values, strings.TrimSpace(v))
+		err = cmp.Or(err, checkLabelValue(strings.TrimSpace(v)))
+	}
+	return r, err
+}
+
+// checkLabelKey checks a key's syntax: an optional DNS prefix and "/", then a name of at most 63 characters.
+func checkLabelKey(key string) error {
+	prefix, _, found := strings.Cut(key, "/")
+	name := key[strings.Index(key, "/")+1:]
+	if name == "" || checkLabelValue(name) != nil || found && checkDNSName(prefix) != nil {
+		return fmt.Errorf("label key %q must be 1 to 63 letters, digits, '-', '_' or '.', begin and end with a letter or digit, and have no prefix or a DNS name's", key)
+	}
+	return nil
+}
+
+func checkLabelValue(v string) error {
+	if v != "" && (len(v) > 63 || !isName(v, lowerCase+"ABCDEFGHIJKLMNOPQRSTUVWXYZ", "-_.")) {
+		return fmt.Errorf("label value %q must be at most 63 letters, digits, '-', '_' or '.', and begin and end with a letter or digit", v)
+	}
+	return nil
+}
+
+// checkDNSName checks a DNS-1123 subdomain, which also holds for a namespace's name (that has no dots and 63 characters).
+func checkDNSName(s string) error {
+	for part := range strings.SplitSeq(s, ".") {
+		if len(s) > 253 || !isName(part, lowerCase, "-") {
+			return fmt.Errorf("%q must be lower-case letters, digits, '-' and '.', and begin and end with a letter or digit, and have at most 253 of them", s)
+		}
+	}
+	return nil
+}
+
+const lowerCase = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+// isName reports whether s is made of letters and marks, and begins and ends with a letter.
+func isName(s, letters, marks string) bool {
+	return s != "" && strings.Trim(s, letters+marks) == "" && strings.Trim(s, marks) == s
 }
 
 // yamlParser reads the YAML of kubeconfigs: block maps and lists, plain and quoted scalars (of several lines, too), literal
