@@ -22,6 +22,15 @@ func backoff(n int, base, limit time.Duration) time.Duration {
 	return d + rand.N(d)
 }
 
+// withJitter is the wait that a server has asked for (Retry-After), and by chance up to a fifth more, or up to a second
+// more if that is longer: all whom it refused at the same moment were told the same. 0, for no wish, stays 0.
+func withJitter(asked time.Duration) time.Duration {
+	if asked <= 0 {
+		return 0
+	}
+	return asked + rand.N(max(asked/5, time.Second))
+}
+
 // sleep waits for d, or until ctx ends, whose error it returns then.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d > 0 {
@@ -123,7 +132,8 @@ func (q *Queue[K]) Done(k K, res Result, err error) (failures int) {
 	q.step("done", func(it *queued[K]) {
 		if it.busy, it.working = false, false; err != nil {
 			failures = it.failures + 1
-			it.dirty, it.held = true, q.wake(k, max(backoff(failures, q.base, q.limit), retryAfter(err)))
+			wait := max(backoff(failures, q.base, q.limit), withJitter(retryAfter(err)))
+			it.dirty, it.held = true, q.wake(k, wait)
 			q.log.Count("workqueue_retries_total", q.name)
 		}
 		it.failures = failures
@@ -330,7 +340,7 @@ func (r *Recorder) post(ctx, stop context.Context, ev event) {
 	for try := 1; err != nil; try++ {
 		s, wait := statusIn(err), retryAfter(err)
 		again := s.Code == 0 && time.Since(start) <= 2*time.Minute || wait > 0 && wait <= 3*eventRetryWait && try == 1
-		if !again || sleep(stop, max(wait, backoff(try, time.Second, eventRetryWait))) != nil {
+		if !again || sleep(stop, max(withJitter(wait), backoff(try, time.Second, eventRetryWait))) != nil {
 			r.drop(ev, err)
 			// That we stop, or that the object's namespace is going, or gone, is everyday life.
 			if ctx.Err() == nil && s.Code != http.StatusNotFound && !s.hasCause("NamespaceTerminating") {

@@ -949,7 +949,7 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 	// No single 404, of a list or of discovery, says that the resource is gone: one that is new may be answered so for a moment.
 	var running sync.WaitGroup
 	stop, err := func() {}, error(nil)
-	for lacks := 0; ctx.Err() == nil; sleep(ctx, max(retryAfter(err), discoverEvery*4/5+rand.N(discoverEvery*2/5))) {
+	for lacks := 0; ctx.Err() == nil; sleep(ctx, max(withJitter(retryAfter(err)), discoverEvery*4/5+rand.N(discoverEvery*2/5))) {
 		here, news := r.found.Load(), (*presence)(nil)
 		news, err = r.discover(ctx)
 		if news != nil {
@@ -1036,7 +1036,7 @@ func (r *Reflector[T]) afterFailure(what string, err error) time.Duration {
 	}
 	r.failures++
 	r.failedAt = time.Now()
-	wait := max(backoff(r.failures, reflectorBackoff, reflectorLimit), retryAfter(err))
+	wait := max(backoff(r.failures, reflectorBackoff, reflectorLimit), withJitter(retryAfter(err)))
 	r.log.Complain(what, err, "kind", r.kind.Name, "retry", wait.Round(time.Millisecond))
 	return wait
 }
