@@ -720,19 +720,30 @@ func (m *manager) state() (s map[string]any, waits []string) {
 	return s, slices.Sorted(slices.Values(waits))
 }
 
-// serve answers on -listen: kubelet's probes, Prometheus, and people. The caller closes the server.
-func (m *manager) serve() (*http.Server, error) {
-	mux := http.NewServeMux()
-	for path, mind := range map[string]bool{"/livez": false, "/healthz": false, "/readyz": true} {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
-			_, waits := m.state() // asks each queue's owner, so that one which hangs is found out
-			if mind && len(waits) > 0 {
-				http.Error(w, "there is no complete list yet of: "+strings.Join(waits, ", "), http.StatusServiceUnavailable)
-				return
-			}
-			fmt.Fprintln(w, "ok")
-		})
+// stuck says which controllers have not moved for so long that they hang; nothing where all is well. A reconcile may wait
+// for its turn under -qps, and then for its request.
+func (m *manager) stuck() (what []string) {
+	turn := time.Duration(min(float64(m.workers)/m.qps, 1e6) * float64(time.Second))
+	for _, c := range m.running {
+		if hang := c.queue.Stuck(turn + 2*requestTimeout); hang != "" {
+			what = append(what, c.Name+": "+hang)
+		}
 	}
+	return what
+}
+
+// handler answers kubelet's probes, Prometheus, and people.
+func (m *manager) handler() http.Handler {
+	mux := http.NewServeMux()
+	live := func(w http.ResponseWriter, _ *http.Request) {
+		answerProbe(w, "hangs: ", m.stuck())
+	}
+	mux.HandleFunc("GET /livez", live)
+	mux.HandleFunc("GET /healthz", live)
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		_, waits := m.state()
+		answerProbe(w, "there is no complete list yet of: ", waits)
+	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		m.state()
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
@@ -744,16 +755,30 @@ func (m *manager) serve() (*http.Server, error) {
 		w.Header().Set("Content-Type", jsonType)
 		w.Write(append(text, '\n'))
 	})
+	return mux
+}
+
+// serve answers on -listen. The caller closes the server.
+func (m *manager) serve() (*http.Server, error) {
 	listener, err := net.Listen("tcp", m.listen)
 	if err != nil {
 		return nil, fmt.Errorf("-listen %s: %w", m.listen, err)
 	}
 	m.log.Info("listening", "on", listener.Addr())
-	server := &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
+	server := &http.Server{Handler: m.handler(), ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelDebug)}
 	server.SetKeepAlivesEnabled(false) // nobody who is silent keeps a connection for longer than that
 	go server.Serve(listener)
 	return server, nil
+}
+
+// answerProbe answers ok, or what is wrong.
+func answerProbe(w http.ResponseWriter, problem string, with []string) {
+	if len(with) > 0 {
+		http.Error(w, problem+strings.Join(with, ", "), http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
 }
 
 // await waits for a word from c, or until no new work is to begin.

@@ -8603,6 +8603,43 @@ func TestReadySaysWhichCacheIsNotAndLiveDoesNotCare(t *testing.T) {
 	want("/", 404, "404 page not found\n")
 }
 
+func TestLiveTellsAWorkerThatHangs(t *testing.T) {
+	var m *manager
+	hang := make(chan struct{})
+	withController(t, Controller{Name: "hangs", Setup: func(of *manager, c *Controller) {
+		m = of
+		On(c, m.nodes, func(d Delta[*Node]) []Key { return []Key{d.Key()} })
+		c.Reconcile = func(context.Context, Key) (Result, error) {
+			<-hang
+			return Result{}, nil
+		}
+	}})
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		hang = make(chan struct{})
+		f.addNode("cp", controlPlane)
+		f.start(t, "-qps", "1", "-workers", "2")
+		live := func() (code int, text string) {
+			answer := httptest.NewRecorder()
+			m.handler().ServeHTTP(answer, httptest.NewRequest("GET", "/livez", nil))
+			return answer.Code, answer.Body.String()
+		}
+		limit := 2*requestTimeout + 2*time.Second // two workers may have to wait for a token of -qps each
+		pass(limit - time.Second)
+		if code, text := live(); code != 200 {
+			t.Errorf("before the limit: %d %s", code, text)
+		}
+		pass(2 * time.Second)
+		if code, text := live(); code != 503 || text != "hangs: hangs: a worker has had cp for 2m13s\n" {
+			t.Errorf("after the limit: %d %q", code, text)
+		}
+		close(hang)
+		pass(time.Second)
+		if code, text := live(); code != 200 || text != "ok\n" {
+			t.Errorf("when it is over: %d %q", code, text)
+		}
+	})
+}
+
 // Every number that podcount counts is in README.md, where /metrics takes its type from, and the text is what Prometheus
 // reads: a family's lines together, labels in quotes, buckets that grow up to the count.
 func TestMetricsSayWhatWasDoneAndNothingSecret(t *testing.T) {

@@ -58,6 +58,7 @@ type Queue[K comparable] struct {
 	out         chan K
 	ctx         context.Context
 	items       map[K]*queued[K] // from here on all is the goroutine's alone
+	handedOut   time.Time        // when a worker last took a key
 	ready       []*queued[K]     // to be handed out, the first first
 }
 
@@ -102,6 +103,27 @@ func (q *Queue[K]) State(tries int) (state map[string]any, left, failed int) {
 		state = map[string]any{"ready": len(q.ready), "keys": len(q.items), "secondsAtWork": working}
 	})
 	return state, left, failed
+}
+
+// Stuck says what has not moved for longer than limit: a key that a worker has, or keys that are ready and that no worker
+// takes. It returns "" where all is well.
+func (q *Queue[K]) Stuck(limit time.Duration) (what string) {
+	q.do(func() {
+		for _, it := range q.items {
+			if at := time.Since(it.since); it.working && at > limit {
+				what = fmt.Sprintf("a worker has had %v for %v", it.key, at.Round(time.Second))
+				return
+			}
+		}
+		if len(q.ready) == 0 {
+			return
+		}
+		waited := min(time.Since(q.ready[0].since), time.Since(q.handedOut))
+		if waited > limit {
+			what = fmt.Sprintf("%d keys are ready, and no worker has taken one for %v", len(q.ready), waited.Round(time.Second))
+		}
+	})
+	return what
 }
 
 // Add says that these keys want work. It never blocks for long, and does nothing after the end.
@@ -190,6 +212,7 @@ func (q *Queue[K]) own() {
 			it.dirty, q.ready = false, q.ready[1:]
 			q.log.Observe(it.since, "workqueue_queue_duration_seconds", q.name)
 			it.working, it.since = true, time.Now()
+			q.handedOut = it.since
 			q.settle("get", it)
 		}
 	}
