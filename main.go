@@ -6,6 +6,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"embed"
@@ -42,12 +43,19 @@ const (
 	levelRequest = slog.Level(-6) // each request
 )
 
+// What a stop may take. README.md adds it up: a change here is a change there.
 const (
-	finishTime = 10 * time.Second       // how long what is in hands may go on after a stop,
-	eventsTime = 5 * time.Second        // and then the events that wait
+	drainTimeout   = 10 * time.Second       // for the writes that are under way after a stop
+	eventsTimeout  = 5 * time.Second        // then, for the events that wait
+	releaseTimeout = 4 * time.Second        // then, for the release of the lease
+	hangTimeout    = time.Second            // in which each of these ends once its context has ended, or is left behind
+	lastWordTime   = 200 * time.Millisecond // for the error on stderr, after Output.Close has taken up to flushTime
+)
+
+const (
 	startPause = 100 * time.Millisecond // at most, between the starts of two controllers
-	onceTime   = 2 * time.Minute        // with -once: how long the caches may take,
-	onceTries  = 10                     // and how often a key is tried
+	onceTime   = 2 * time.Minute        // with -once: how long the caches may take
+	onceTries  = 10                     // with -once: how often a key is tried
 )
 
 func main() {
@@ -61,16 +69,51 @@ func main() {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-signals
-		cancel()
-		<-signals
-		fmt.Fprintln(os.Stderr, "podcount: cut short by a second signal")
+	// By default a write to stdout or stderr whose reader has gone away (`| head`) ends the process. Taken over here, the
+	// write fails instead, and that ends nothing. Ignoring the signal would do the same, but exec programs would inherit it.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	go obeySignals(signals, cancel, func() {
+		lastWord("cut short by a second signal")
 		os.Exit(1)
+	})
+	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr, nil)
+	if err == nil {
+		return
+	}
+	lastWord(strings.ReplaceAll(err.Error(), "\n", "; "))
+	if errors.As(err, new(usageError)) {
+		os.Exit(2)
+	}
+	os.Exit(1)
+}
+
+// oneSignal is how far apart the copies of one signal may arrive: GNU timeout sends it to its child, and to the group
+// that the child is in.
+const oneSignal = time.Second
+
+// obeySignals stops the program on the first signal and exits on the second one.
+func obeySignals(signals <-chan os.Signal, stop, exit func()) {
+	<-signals
+	first := time.Now()
+	stop()
+	for range signals {
+		if time.Since(first) >= oneSignal {
+			exit()
+			return
+		}
+	}
+}
+
+// lastWord writes a line to stderr, but does not wait for it for long: it may be a full pipe, and the process is to end.
+func lastWord(text string) {
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		fmt.Fprintln(os.Stderr, "podcount:", text)
 	}()
-	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr, nil); err != nil {
-		fmt.Fprintln(os.Stderr, "podcount:", strings.ReplaceAll(err.Error(), "\n", "; "))
-		os.Exit(map[bool]int{true: 2, false: 1}[errors.As(err, new(usageError))])
+	select {
+	case <-written:
+	case <-time.After(lastWordTime):
 	}
 }
 
@@ -383,29 +426,56 @@ func (o *options) check(rest []string) (err error) {
 	err = checkDNSName(o.leaseName)
 	refuseIf(err != nil, "-leader-elect-resource-name: %w", err)
 	lease, renew, retry := o.leaseDuration, o.renewDeadline, o.retryPeriod
+	refuseIf(lease > maxLeaseDuration, "-leader-elect-lease-duration %v is more than a Lease can say, which is %v", lease, maxLeaseDuration)
 	refuseIf(lease%time.Second != 0, "-leader-elect-lease-duration %v must be whole seconds: a Lease has no smaller ones", lease)
-	refuseIf(lease <= renew || renew <= retry*12/10 || retry <= 0, "-leader-elect-lease-duration %v must be more than -leader-elect-renew-deadline %v, "+
+	refuseIf(lease <= renew || renew <= retry || renew <= retry*12/10 || retry <= 0, "-leader-elect-lease-duration %v must be more than -leader-elect-renew-deadline %v, "+
 		"that more than 1.2 × -leader-elect-retry-period %v, and that more than 0", lease, renew, retry)
 	return nil
 }
 
+// newLog makes a log that writes to w, which must not block: see Output.
 func newLog(w io.Writer, o *options) *Log {
-	ho := &slog.HandlerOptions{Level: slog.Level(-o.verbosity), ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
-		switch v := a.Value.Any().(type) {
-		case slog.Level:
-			if v < slog.LevelInfo {
-				a.Value = slog.StringValue("DEBUG") // not DEBUG+2 and the like
-			}
-		case time.Duration:
-			a.Value = slog.StringValue(v.String()) // in JSON it would be a number of nanoseconds
-		}
-		return a
-	}}
-	var h slog.Handler = slog.NewTextHandler(w, ho)
+	return &Log{Logger: slog.New(newLogHandler(w, o)), said: map[string]*time.Time{}, numbers: map[series]*number{}}
+}
+
+func newLogHandler(w io.Writer, o *options) slog.Handler {
+	options := &slog.HandlerOptions{Level: slog.Level(-o.verbosity), ReplaceAttr: plainAttr}
 	if o.logFormat == "json" {
-		h = slog.NewJSONHandler(w, ho)
+		return slog.NewJSONHandler(w, options)
 	}
-	return &Log{Logger: slog.New(h), said: map[string]*time.Time{}, numbers: map[series]*number{}}
+	return slog.NewTextHandler(w, options)
+}
+
+// plainAttr shows every level below INFO as DEBUG, not as DEBUG+2 and the like, and a duration as 1.5s also in JSON,
+// where it would be a number of nanoseconds.
+func plainAttr(_ []string, a slog.Attr) slog.Attr {
+	switch v := a.Value.Any().(type) {
+	case slog.Level:
+		if v < slog.LevelInfo {
+			a.Value = slog.StringValue("DEBUG")
+		}
+	case time.Duration:
+		a.Value = slog.StringValue(v.String())
+	}
+	return a
+}
+
+// newLogOutput makes the Output of the log itself, which reports there what it had to drop.
+func newLogOutput(stderr io.Writer, o *options) *Output {
+	return NewOutput(stderr, func(missing int) []byte {
+		var line bytes.Buffer
+		log := slog.New(newLogHandler(&line, o))
+		log.Warn("log lines were dropped, as stderr was not read, or failed", "lines", missing)
+		return line.Bytes()
+	})
+}
+
+// newPrintOutput makes the Output for what controllers print. What it had to drop is reported in the log.
+func newPrintOutput(stdout io.Writer, log *Log) *Output {
+	return NewOutput(stdout, func(missing int) []byte {
+		log.Warn("printed lines were dropped, as stdout was not read, or failed", "lines", missing)
+		return nil
+	})
 }
 
 // run is the whole program but for signals and exit codes. It returns nil when ctx ends, once all is finished and sent.
@@ -415,7 +485,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if o == nil {
 		return err
 	}
-	log := newLog(stderr, o)
+	logged := newLogOutput(stderr, o)
+	defer logged.Close()
+	log := newLog(logged, o)
+	printed := newPrintOutput(stdout, log)
+	defer printed.Close()
+
 	cfg, err := LoadConfig(o.kubeconfig, o.context, o.master, serviceAccount, getenv, log)
 	if err != nil {
 		return usageError{err}
@@ -427,17 +502,22 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 
 	host, _ := os.Hostname()
 	host = cmp.Or(host, "podcount")
+	// Nothing new is begun once stop has ended, and no request is under way once sending has.
 	stop, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	sending, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	m := newManager(o, client, log)
-	m.recorder, m.stdout = NewRecorder(client.Send, log, host), stdout
-	m.stop, m.fail, m.work = stop, end, grace(sending, stop, finishTime)
 
+	m := newManager(o, client, log)
+	m.logged, m.printed = logged, printed
+	m.recorder = NewRecorder(client.Send, log, host)
+	m.stop, m.fail, m.work = stop, end, grace(sending, stop, drainTimeout)
 	if o.leaderElect && !o.dryRun {
-		m.election = newElection(o, client, log, host)
-		client.mayWrite = m.election.mayWrite
+		m.election = newElection(o, client, log, host, func(err error) {
+			end(err)
+			cut()
+		})
+		client.permit = m.election
 	}
 	m.setUp()
 	if o.listen != "" {
@@ -447,32 +527,63 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		}
 		defer server.Close()
 	}
-	var elected, recorded sync.WaitGroup
-	resigned, resign := context.WithCancel(sending)
-	if m.election != nil {
-		sleep(stop, rand.N(time.Second)) // replicas that are started together are not to ask together
-		elected.Go(func() {
-			if err := m.election.run(stop, resigned, func() { close(m.leading) }); err != nil {
-				end(err)
-				cut()
-			}
-		})
-	} else {
-		close(m.leading)
-	}
-	recording, stopRecorder := context.WithCancel(sending)
-	recorded.Go(func() { m.recorder.Run(grace(sending, recording, eventsTime), recording) })
 
+	if m.election != nil {
+		sleep(stop, rand.N(time.Second)) // replicas that are started together should not ask together
+	}
+	resigned, resign := context.WithCancel(sending)
+	elected := inBackground(func() { m.campaign(resigned) })
+	recording, stopRecorder := context.WithCancel(sending)
+	posting := grace(sending, recording, eventsTimeout)
+	recorded := inBackground(func() { m.recorder.Run(posting, recording) })
+
+	// The lease is given back last: until then no other replica writes.
 	m.run()
 	stopRecorder()
-	recorded.Wait()
+	m.awaitEnd("the events that wait", recorded, posting)
 	resign()
-	elected.Wait()
+	releasing, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+	defer cancel()
+	m.awaitEnd("the release of the lease", elected, releasing)
 	log.Info("podcount stopped", "events_dropped", m.recorder.dropped.Load())
 	if err := context.Cause(stop); err != context.Canceled {
 		return err
 	}
 	return nil
+}
+
+// campaign makes this replica lead: at once where there is no election.
+func (m *manager) campaign(resigned context.Context) {
+	if m.election == nil {
+		close(m.leading)
+		return
+	}
+	m.election.run(m.stop, resigned, func() { close(m.leading) })
+}
+
+// inBackground runs f in a goroutine of its own. The channel is closed when f has returned.
+func inBackground(f func()) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	return done
+}
+
+// awaitEnd waits until something has ended. Once limit has ended it should; a bug in it must not keep the process, so
+// hangTimeout later it is left behind.
+func (m *manager) awaitEnd(what string, ended <-chan struct{}, limit context.Context) {
+	select {
+	case <-ended:
+		return
+	case <-limit.Done():
+	}
+	select {
+	case <-ended:
+	case <-time.After(hangTimeout):
+		m.log.Warn("something hangs: stopping without it", "what", what)
+	}
 }
 
 // grace returns a context that ends with ctx, or so long after stop.
@@ -488,10 +599,11 @@ type manager struct {
 	recorder *Recorder
 	election *election // nil: none is asked for
 	log      *Log
-	stdout   io.Writer
-	stop     context.Context         // from its end on, nothing is begun,
-	fail     context.CancelCauseFunc // which this brings about;
-	work     context.Context         // what has begun may go on until this ends
+	logged   *Output                 // stderr
+	printed  *Output                 // stdout
+	stop     context.Context         // ended: shutdown has begun, and nothing new is
+	fail     context.CancelCauseFunc // ends stop with an error
+	work     context.Context         // ended: in-flight work must end
 	leading  chan struct{}           // closed: this replica leads
 	started  time.Time
 	caches   map[cache]bool // those that a controller watches, and
@@ -628,20 +740,38 @@ func (m *manager) run() {
 		})
 	}
 	if m.once {
-		defer time.AfterFunc(onceTime, func() {
-			if _, waits := m.state(); len(waits) > 0 {
-				m.fail(fmt.Errorf("-once: after %v there is no complete list of %s", onceTime, strings.Join(waits, ", ")))
-			}
-		}).Stop()
+		defer time.AfterFunc(onceTime, m.failUnlessComplete).Stop()
 	}
-	working.Wait()
+	select {
+	case <-inBackground(working.Wait):
+	case <-m.stop.Done():
+	}
+	if m.once {
+		m.failIfAnyAreLeft()
+	}
+	m.fail(nil)
+	ended := inBackground(func() {
+		working.Wait()
+		others.Wait()
+	})
+	m.awaitEnd("a controller, or a watch", ended, m.work)
+}
+
+// failUnlessComplete ends a -once that still lacks a complete list.
+func (m *manager) failUnlessComplete() {
+	_, waits := m.state()
+	if len(waits) > 0 {
+		m.fail(fmt.Errorf("-once: after %v there is no complete list of %s", onceTime, strings.Join(waits, ", ")))
+	}
+}
+
+// failIfAnyAreLeft ends a -once with an error if keys have failed too often.
+func (m *manager) failIfAnyAreLeft() {
 	for _, c := range m.running {
-		if _, left, _ := c.queue.State(onceTries); m.once && left > 0 {
+		if _, left, _ := c.queue.State(onceTries); left > 0 {
 			m.fail(fmt.Errorf("-once: %s could not make %d objects right: the log says why", c.Name, left))
 		}
 	}
-	m.fail(nil)
-	others.Wait()
 }
 
 // control runs one controller once its caches are complete (half a list makes a wrong label) and we lead; with -once, until all is done.
@@ -717,6 +847,8 @@ func (m *manager) state() (s map[string]any, waits []string) {
 		m.log.Set(value, name)
 	}
 	m.log.Set(1, "podcount_build_info", version, runtime.Version())
+	m.log.Set(float64(m.logged.Lost()), "podcount_lines_dropped_total", "stderr")
+	m.log.Set(float64(m.printed.Lost()), "podcount_lines_dropped_total", "stdout")
 	return s, slices.Sorted(slices.Values(waits))
 }
 
@@ -1057,151 +1189,343 @@ func setUpPodPrinter(m *manager, c *Controller) {
 	On(c, m.pods, func(d Delta[*Pod]) []Key { return []Key{d.Key()} })
 	c.Reconcile = func(_ context.Context, key Key) (Result, error) {
 		line := map[bool]string{true: "Pod %s does not exist anymore\n", false: "Sync/Add/Update for Pod %s\n"}[m.pods.Get(key) == nil]
-		_, err := fmt.Fprintf(m.stdout, line, key)
-		return Result{}, err
+		fmt.Fprintf(m.printed, line, key)
+		return Result{}, nil
 	}
 }
 
-// election makes one replica of all that know a Lease the leader, by the rules of client-go, with which it can share one. The
-// times in it are never compared with our clock: what counts is how long ago we saw it change.
+// election makes one replica of all that know a Lease the leader, by the rules of client-go, with which it can share one.
+// The times in a Lease are never compared with a clock: what counts is how long ago we saw it change, by our monotonic
+// clock. While this replica leads it has a term, which ends at a deadline that each renewal moves. As Client's permit it
+// sees to it that no write begins, or goes on, after the term.
 type election struct {
 	*options
-	client  *Client
-	log     *Log
-	id      string
-	path    string                    // of the Lease
-	bare    json.RawMessage           // the metadata of one that is not there yet
-	until   atomic.Pointer[time.Time] // we may write until then; nil: we do not lead
-	lease   lease                     // as last seen; this and what follows are run's alone
-	current bool                      // it has come from our own last write, and nothing has failed since
-	expires time.Time                 // when its holder, if it is another and does not change it, may be followed
-	asked   bool                      // for the lease: it may be ours
+	client *Client
+	log    *Log
+	id     string
+	path   string          // of the Lease
+	bare   json.RawMessage // the metadata of a Lease that is not there yet
+	lost   func(error)     // called when a term has ended against our will
+
+	mu       sync.Mutex         // guards all of the term
+	term     context.Context    // nil: we do not lead, and never have
+	endTerm  context.CancelFunc // of term
+	deadline time.Time          // of term, which guard ends then
+	guard    *time.Timer
+	lastErr  error // of the newest renewal; nil where it succeeded
+	isLost   bool  // a term has ended against our will
+
+	// Owned by run.
+	observed     lease     // as last seen
+	fromOwnWrite bool      // observed is the answer to our own last write, and nothing has failed since
+	takeoverAt   time.Time // when we may follow the holder observed, if it is another and does not renew before
+	mayHold      bool      // the lease may be ours: we have asked for it, and have not seen it with another since
 }
 
-type lease struct { // https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/lease-v1/
-	Metadata json.RawMessage // goes back as it came, resourceVersion and all: of two writers one gets a 409
+// lease is https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/lease-v1/
+type lease struct {
+	Metadata json.RawMessage // goes back as it came, with its resourceVersion: of two writers one gets a 409
 	Spec     leaseSpec
+	isNew    bool // the server does not have it yet
 }
 
 type leaseSpec struct {
 	HolderIdentity       string `json:"holderIdentity"`
-	LeaseDurationSeconds int    `json:"leaseDurationSeconds,omitempty"`
+	LeaseDurationSeconds int    `json:"leaseDurationSeconds,omitempty"` // int32 in the API, as the transitions are
 	AcquireTime          string `json:"acquireTime,omitempty"`
 	RenewTime            string `json:"renewTime,omitempty"`
 	LeaseTransitions     int    `json:"leaseTransitions"`
 }
 
-var errHeld = errors.New("it is held") // by another, who is in election.lease
+// microTime is how a Lease's times are written: with exactly six fractional digits.
+const microTime = "2006-01-02T15:04:05.000000Z07:00"
 
-func newElection(o *options, client *Client, log *Log, host string) *election {
+// maxLeaseDuration is the longest that a Lease can say: its seconds are an int32.
+const maxLeaseDuration = math.MaxInt32 * time.Second
+
+var (
+	errHeld       = errors.New("it is held") // by the holder in election.observed
+	errNotLeading = errors.New("not sent, as this replica does not lead")
+)
+
+// newElection makes an election that run holds. When a term ends against our will, lost is called with the reason.
+func newElection(o *options, client *Client, log *Log, host string, lost func(error)) *election {
 	own, _ := os.ReadFile(serviceAccount + "/namespace")
 	namespace := cmp.Or(o.leaseNamespace, strings.TrimSpace(string(own)), "kube-system")
-	return &election{options: o, client: client, log: log, id: fmt.Sprintf("%s_%016x", host, rand.Uint64()),
-		path: "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/" + o.leaseName,
-		bare: json.RawMessage(fmt.Sprintf(`{"namespace":%q,"name":%q}`, namespace, o.leaseName))}
+	return &election{
+		options: o,
+		client:  client,
+		log:     log,
+		id:      fmt.Sprintf("%s_%016x", host, rand.Uint64()),
+		path:    "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/" + o.leaseName,
+		bare:    json.RawMessage(fmt.Sprintf(`{"namespace":%q,"name":%q}`, namespace, o.leaseName)),
+		lost:    lost,
+	}
 }
 
+// mayWrite returns an error unless we lead now. It reads the clock, as a timer may be late: after a process was frozen
+// its goroutines may go on before its timers have ended the term.
 func (e *election) mayWrite() error {
-	if until := e.until.Load(); until == nil || !time.Now().Before(*until) {
-		return errors.New("not sent, as this replica does not lead")
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.term == nil || e.term.Err() != nil || !time.Now().Before(e.deadline) {
+		return errNotLeading
 	}
 	return nil
 }
 
-// run campaigns until stop ends. Elected, it calls won, and leads until resigned ends, after stop. An error: the lease is lost.
-func (e *election) run(stop, resigned context.Context, won func()) error {
+// whileLeading returns a context that ends with ctx and with the term: a write that the server has not answered by then
+// is given up. It is not bound to today's deadline, as a renewal may move that while the write is under way.
+func (e *election) whileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	e.mu.Lock()
+	term := e.term
+	e.mu.Unlock()
+	if term == nil {
+		cancel(errNotLeading)
+		return ctx, func() {}
+	}
+	unhook := context.AfterFunc(term, func() { cancel(errNotLeading) })
+	return ctx, func() {
+		unhook()
+		cancel(nil)
+	}
+}
+
+// run campaigns until stop has ended. Once elected it calls won, and then renews the lease until resigned has ended,
+// which must be after stop, or until the lease is lost. In the end it gives back what may be ours.
+func (e *election) run(stop, resigned context.Context, won func()) {
 	defer e.release()
+	deadline, ok := e.acquire(stop)
+	if !ok {
+		return
+	}
+	term := e.beginTerm(resigned, deadline)
+	e.log.Info("elected: this replica leads", "lease", e.path, "identity", e.id)
+	won()
+	e.renew(term)
+}
+
+// acquire tries to get the lease until it is ours, and returns the deadline of the term. It is not ok if stop has ended.
+func (e *election) acquire(stop context.Context) (deadline time.Time, ok bool) {
 	holder := ""
-	for err := e.try(stop, e.id); err != nil; err = e.try(stop, e.id) {
-		if now := e.lease.Spec.HolderIdentity; errors.Is(err, errHeld) && now != holder {
+	for {
+		deadline, err := e.tryToHold(stop)
+		if err == nil {
+			return deadline, true
+		}
+		switch now := e.observed.Spec.HolderIdentity; {
+		case errors.Is(err, errHeld) && now != holder:
 			holder = now
 			e.log.Info("standing by, as another replica leads", "lease", e.path, "holder", holder)
-		} else if !errors.Is(err, errHeld) && stop.Err() == nil {
+		case !errors.Is(err, errHeld) && stop.Err() == nil:
 			e.log.Complain("cannot get the lease", err)
 		}
 		pause := e.retryPeriod + rand.N(e.retryPeriod*12/10)
-		if left := time.Until(e.expires); left > 0 {
+		if left := time.Until(e.takeoverAt); left > 0 {
 			pause = min(pause, left)
 		}
 		if sleep(stop, pause) != nil {
-			return nil
+			return time.Time{}, false
 		}
 	}
-	e.log.Info("elected: this replica leads", "lease", e.path, "identity", e.id)
-	won()
-	for until := *e.until.Load(); sleep(resigned, min(e.retryPeriod, time.Until(until))) == nil; until = *e.until.Load() {
-		ctx, cancel := context.WithDeadline(resigned, until)
-		err := e.try(ctx, e.id)
-		cancel()
-		if err != nil && resigned.Err() == nil {
-			e.log.Complain("cannot renew the lease", err)
-		}
-		if errors.Is(err, errHeld) || err != nil && !time.Now().Before(until) {
-			e.asked = false
-			return fmt.Errorf("the lease is lost: %w", err)
-		}
-	}
-	return nil
 }
 
-// release gives the lease back if it may be ours, so that the next replica need not wait until it has run out.
+// beginTerm makes this replica the leader until the deadline, or until resigned has ended.
+func (e *election) beginTerm(resigned context.Context, deadline time.Time) (term context.Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.term, e.endTerm = context.WithCancel(resigned)
+	e.deadline = deadline
+	// Whatever a renewal does, or however long it hangs, the term ends at its deadline.
+	e.guard = time.AfterFunc(time.Until(deadline), e.endTermAtDeadline)
+	return e.term
+}
+
+// renew keeps the lease until the term has ended.
+func (e *election) renew(term context.Context) {
+	for sleep(term, e.retryPeriod) == nil {
+		deadline, err := e.tryToHold(term)
+		e.noteRenewal(deadline, err)
+		if err != nil && term.Err() == nil {
+			e.log.Complain("cannot renew the lease", err)
+		}
+		if errors.Is(err, errHeld) {
+			e.loseTerm(err)
+		}
+	}
+}
+
+// noteRenewal moves the term's deadline after a renewal that succeeded. A term that has ended is not begun again.
+func (e *election) noteRenewal(deadline time.Time, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lastErr = err
+	if err == nil && e.term.Err() == nil {
+		e.deadline = deadline
+		e.guard.Reset(time.Until(deadline))
+	}
+}
+
+// endTermAtDeadline is called by the guard.
+func (e *election) endTermAtDeadline() {
+	e.mu.Lock()
+	left := time.Until(e.deadline)
+	why := fmt.Errorf("it could not be renewed for %v: %w", e.renewDeadline, cmp.Or(e.lastErr, context.DeadlineExceeded))
+	e.mu.Unlock()
+	if left <= 0 { // else it was renewed at the last moment, and the guard set again
+		e.loseTerm(why)
+	}
+}
+
+// loseTerm ends the term against our will. The lease is not given back then: it is another's, or soon will be.
+func (e *election) loseTerm(why error) {
+	e.mu.Lock()
+	isOver := e.term.Err() != nil
+	e.isLost = e.isLost || !isOver
+	e.endTermLocked()
+	e.mu.Unlock()
+	if !isOver {
+		e.lost(fmt.Errorf("the lease is lost: %w", why))
+	}
+}
+
+func (e *election) endTermLocked() {
+	e.guard.Stop()
+	e.endTerm()
+}
+
+// release gives the lease back if it may be ours, so that the next replica need not wait until it has run out. What
+// was lost is not given back.
 func (e *election) release() {
-	e.until.Store(nil)
-	ctx, cancel := context.WithTimeout(context.Background(), e.renewDeadline/2)
+	e.mu.Lock()
+	if e.term != nil {
+		e.endTermLocked()
+	}
+	isLost := e.isLost
+	e.mu.Unlock()
+	if isLost {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), min(releaseTimeout, e.renewDeadline/2))
 	defer cancel()
-	for e.asked && ctx.Err() == nil {
-		if err := e.try(ctx, ""); e.asked {
+	for e.mayHold && ctx.Err() == nil {
+		err := e.replace(ctx, e.giveBack)
+		if err == nil {
+			e.log.Info("the lease is released", "lease", e.path)
+		} else if e.mayHold {
 			e.log.Complain("cannot release the lease", err)
 			sleep(ctx, e.retryPeriod/4)
 		}
 	}
 }
 
-// try makes one attempt to get the lease for holder: us, or nobody, to release it. One that hangs leaves time for another.
-func (e *election) try(ctx context.Context, holder string) error {
+// tryToHold makes one attempt to get the lease, or to renew it, and returns the deadline of the term that this gives.
+// It counts from before the lease was sent: another replica's patience may begin as soon as the server has it.
+func (e *election) tryToHold(ctx context.Context) (deadline time.Time, err error) {
+	err = e.replace(ctx, func(had leaseSpec, now time.Time) (leaseSpec, error) {
+		deadline = now.Add(e.renewDeadline)
+		return e.claim(had, now)
+	})
+	return deadline, err
+}
+
+// claim returns the lease as it is in our hands, or errHeld while it is in another's.
+func (e *election) claim(had leaseSpec, now time.Time) (leaseSpec, error) {
+	isOurs := had.HolderIdentity == e.id
+	isHeld := !isOurs && had.HolderIdentity != ""
+	if isHeld && now.Before(e.takeoverAt) {
+		e.mayHold = false
+		return leaseSpec{}, fmt.Errorf("%w by %q", errHeld, had.HolderIdentity)
+	}
+	next := had
+	next.HolderIdentity = e.id
+	next.LeaseDurationSeconds = int(e.leaseDuration / time.Second)
+	next.RenewTime = now.UTC().Format(microTime)
+	if isOurs {
+		return next, nil
+	}
+	next.AcquireTime = next.RenewTime
+	// The first holder follows nobody. And the API has no number of transitions beyond int32: there it stays.
+	if !e.observed.isNew && had.LeaseTransitions < math.MaxInt32 {
+		next.LeaseTransitions++
+	}
+	return next, nil
+}
+
+// giveBack returns the lease as it is in nobody's hands.
+func (e *election) giveBack(had leaseSpec, now time.Time) (leaseSpec, error) {
+	if had.HolderIdentity != e.id {
+		e.mayHold = false
+		return leaseSpec{}, fmt.Errorf("%w by %q", errHeld, had.HolderIdentity)
+	}
+	at := now.UTC().Format(microTime)
+	return leaseSpec{LeaseDurationSeconds: 1, AcquireTime: at, RenewTime: at, LeaseTransitions: had.LeaseTransitions}, nil
+}
+
+// leaseChange makes what is to stand in a lease of what stands there. An error leaves it as it is.
+type leaseChange func(had leaseSpec, now time.Time) (leaseSpec, error)
+
+// replace changes the lease. An attempt that hangs leaves time for another one before the deadline.
+func (e *election) replace(ctx context.Context, change leaseChange) error {
 	ctx, cancel := context.WithTimeout(ctx, e.renewDeadline/2)
 	defer cancel()
-	for again := true; ; again = false {
-		if !e.current {
-			var now lease
-			err := e.client.Send(ctx, request{method: http.MethodGet, path: e.path}, &now)
-			if statusIn(err).Reason == "NotFound" { // a PUT without resourceVersion makes it: for that, rights to this one name will do
-				now = lease{Metadata: e.bare, Spec: leaseSpec{LeaseTransitions: -1}} // as its first holder follows nobody
-			} else if err != nil {
-				return err
-			}
-			if now.Spec != e.lease.Spec {
-				e.expires = time.Now().Add(max(e.retryPeriod, time.Duration(now.Spec.LeaseDurationSeconds)*time.Second))
-			}
-			e.lease = now
-		}
-		had, now := e.lease.Spec, time.Now()
-		ours := had.HolderIdentity == e.id
-		if !ours && (holder == "" || had.HolderIdentity != "" && now.Before(e.expires)) {
-			e.asked = false
-			return fmt.Errorf("%w by %q", errHeld, had.HolderIdentity)
-		}
-		next := leaseSpec{holder, int(e.leaseDuration / time.Second), had.AcquireTime, now.UTC().Format("2006-01-02T15:04:05.000000Z07:00"), had.LeaseTransitions}
-		if holder == "" {
-			next.LeaseDurationSeconds, next.AcquireTime = 1, next.RenewTime
-		} else if !ours {
-			next.LeaseTransitions, next.AcquireTime = had.LeaseTransitions+1, next.RenewTime
-		}
-		e.current, e.asked = false, true
-		var got lease
-		body := map[string]any{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": e.lease.Metadata, "spec": next}
-		err := e.client.Send(ctx, request{method: http.MethodPut, path: e.path, body: body, election: true}, &got)
-		if s := statusIn(err); again && (s.Code == http.StatusConflict || s.Code == http.StatusNotFound || s.hasCause("metadata.resourceVersion")) {
-			continue // somebody else has written, made or removed it: look at once
-		} else if err != nil {
+	err := e.replaceOnce(ctx, change)
+	s := statusIn(err)
+	if s.Code == http.StatusConflict || s.Code == http.StatusNotFound || s.hasCause("metadata.resourceVersion") {
+		err = e.replaceOnce(ctx, change) // somebody else has written, made or removed it: look at once
+	}
+	return err
+}
+
+func (e *election) replaceOnce(ctx context.Context, change leaseChange) error {
+	if !e.fromOwnWrite {
+		if err := e.look(ctx); err != nil {
 			return err
 		}
-		e.lease, e.current, e.asked = got, true, holder == e.id
-		if until := now.Add(e.renewDeadline); holder == e.id {
-			e.until.Store(&until) // from before the lease was sent
-		} else {
-			e.log.Info("the lease is released", "lease", e.path)
-		}
-		return nil
 	}
+	spec, err := change(e.observed.Spec, time.Now())
+	if err != nil {
+		return err
+	}
+	return e.put(ctx, spec)
+}
+
+// look reads the lease. A change in it restarts the wait for its holder.
+func (e *election) look(ctx context.Context) error {
+	var now lease
+	err := e.client.Send(ctx, request{method: http.MethodGet, path: e.path}, &now)
+	if statusIn(err).Reason == "NotFound" {
+		now = lease{Metadata: e.bare, isNew: true}
+	} else if err != nil {
+		return err
+	}
+	if now.Spec != e.observed.Spec {
+		duration := time.Duration(now.Spec.LeaseDurationSeconds) * time.Second
+		e.takeoverAt = time.Now().Add(max(e.retryPeriod, duration))
+	}
+	e.observed = now
+	return nil
+}
+
+// put writes the lease, and makes it where there is none: a PUT without resourceVersion does that, and needs no more
+// than rights to this one name.
+func (e *election) put(ctx context.Context, spec leaseSpec) error {
+	e.fromOwnWrite = false
+	e.mayHold = true
+	body := map[string]any{
+		"apiVersion": "coordination.k8s.io/v1",
+		"kind":       "Lease",
+		"metadata":   e.observed.Metadata,
+		"spec":       spec,
+	}
+	var got lease
+	err := e.client.Send(ctx, request{method: http.MethodPut, path: e.path, body: body, election: true}, &got)
+	if err != nil {
+		return err
+	}
+	e.observed = got
+	e.fromOwnWrite = true
+	e.mayHold = spec.HolderIdentity == e.id
+	return nil
 }

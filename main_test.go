@@ -700,7 +700,10 @@ func to(match func(seen) bool) func(*http.Request) bool {
 }
 
 func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body)
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler) // a request that never came whole is none
+	}
 	user, _ := f.user(r)
 	f.mu.Lock()
 	s := seen{r.Method, r.URL.Path, r.URL.Query(), string(body), r.Header.Get("Accept"), user, r.ProtoMajor == 2, time.Now(), r.Host}
@@ -1787,7 +1790,8 @@ type pipeNet struct {
 	dials atomic.Int32
 	era   atomic.Int32 // of connections: those of earlier ones are half open
 
-	dialer Dialer // if set, in place of dial
+	dialer Dialer                                // if set, in place of dial
+	pipes  func(w io.Writer) (through io.Writer) // if set, stands between a program and its stdout and stderr
 
 	mu   sync.Mutex // guards open
 	open []net.Conn // the server's ends
@@ -1907,11 +1911,15 @@ func (n *pipeNet) start(t testing.TB, args ...string) *program {
 	if dial == nil {
 		dial = n.dial
 	}
+	var stdout, stderr io.Writer = p.out, p.log
+	if n.pipes != nil {
+		stdout, stderr = n.pipes(p.out), n.pipes(p.log)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var err error
 	go func() {
 		defer close(p.done)
-		err = run(ctx, args, func(string) string { return "" }, p.out, p.log, dial)
+		err = run(ctx, args, func(string) string { return "" }, stdout, stderr, dial)
 	}()
 	p.stop = func() error {
 		cancel()
@@ -3230,7 +3238,7 @@ func TestStopDoesNotWaitForEventsForEver(t *testing.T) {
 		if err := p.stop(); err != nil {
 			t.Errorf("stopped with %v", err)
 		}
-		if d := time.Since(start); d != eventsTime {
+		if d := time.Since(start); d != eventsTimeout {
 			t.Errorf("it took %v", d)
 		}
 	})
@@ -3252,11 +3260,11 @@ func TestStopAtAnyStageIsPromptBeginsNothingMoreAndLeavesAllToTheNext(t *testing
 		"at rest":                           {at: 20 * time.Second},
 		"in the backoff of a watch":         {faults: []fault{statusFault(t, isWatch("pods"), 0, 500, "InternalError", nil)}, at: 20 * time.Second},
 		"in a write":                        {faults: []fault{{match: to(isWrite), delay: 3 * time.Second}}, takes: 3 * time.Second},
-		"in a write that is not answered":   {faults: []fault{{match: to(isWrite), stall: true}}, takes: finishTime},
+		"in a write that is not answered":   {faults: []fault{{match: to(isWrite), stall: true}}, takes: drainTimeout},
 		"in the backoff of a write":         {faults: []fault{statusFault(t, isWrite, 0, 500, "InternalError", nil)}, at: 20 * time.Second},
 		"in the wait that a write was told": {faults: []fault{statusFault(t, isWrite, 0, 429, "TooManyRequests", nil, "Retry-After", "30")}, at: 20 * time.Second},
 		"between two writes of a node":      {at: 1500 * time.Millisecond},
-		"in an event":                       {faults: []fault{{match: to(func(s seen) bool { return strings.Contains(s.Path, "/events") }), stall: true}}, at: time.Second, takes: eventsTime},
+		"in an event":                       {faults: []fault{{match: to(func(s seen) bool { return strings.Contains(s.Path, "/events") }), stall: true}}, at: time.Second, takes: eventsTimeout},
 		"standing by":                       {at: 20 * time.Second, args: "-leader-elect"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -3357,6 +3365,152 @@ func TestTwoWithoutAnElectionAgreeAndDoNotFight(t *testing.T) {
 		f.wantPeace(t)
 		changes, more = changes+1, 5 // one an interval
 		wantFew("as one does not hear of pods for a while")
+	})
+}
+
+// stuckPipe is a pipe whose reader reads only while it is open.
+type stuckPipe struct {
+	to   io.Writer
+	open chan struct{} // closed: everything gets through
+}
+
+func (p *stuckPipe) Write(b []byte) (int, error) {
+	<-p.open
+	return p.to.Write(b)
+}
+
+// startBlocked starts a replica whose stdout and stderr are pipes that nobody reads, until open is called.
+func (f *fakeServer) startBlocked(t *testing.T, name string, args ...string) (p *program, open func()) {
+	n, reading := f.serveIn(t), make(chan struct{})
+	n.pipes = func(w io.Writer) io.Writer { return &stuckPipe{w, reading} }
+	args = append([]string{"-master", "http://" + name + ":1", "-leader-elect", "-interval", "1s"}, args...)
+	open = sync.OnceFunc(func() { close(reading) })
+	p = n.start(t, args...)
+	t.Cleanup(open) // before the program is waited for
+	return p, open
+}
+
+func TestLeaderWhoseOutputNobodyReadsWorksOnStopsAndGivesItsLeaseBack(t *testing.T) {
+	for _, verbosity := range []string{"0", "2", "6"} {
+		t.Run("-v "+verbosity, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakeServer) {
+				f.addNode("cp", controlPlane)
+				p, open := f.startBlocked(t, "a", "-v", verbosity, "-controllers", "*,pod-printer")
+				pass(5 * time.Second)
+				for i := range 300 {
+					f.addPod("default", fmt.Sprint("p", i), "")
+					pass(time.Second)
+				}
+				wantLabel(t, f, "cp", podCountLabel, "300")
+				stopped := time.Now()
+				if err := p.stop(); err != nil {
+					t.Errorf("it ended with %v", err)
+				}
+				if took := time.Since(stopped); took > eventsTimeout+2*flushTime {
+					t.Errorf("it took %v to stop", took)
+				}
+				if str(f.lease(), "holderIdentity") != "" {
+					t.Errorf("the lease was not released: %v", f.lease())
+				}
+				open()
+			})
+		})
+	}
+}
+
+func TestLeaderWhoseOutputNobodyReadsEndsWhenItsLeaseIsLost(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		p, open := f.startBlocked(t, "a", "-v", "0")
+		pass(10 * time.Second)
+		f.putJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":{"holderIdentity":"other","leaseDurationSeconds":15}}`)
+		taken := time.Now()
+		<-p.done
+		if took := time.Since(taken); took > 5*time.Second {
+			t.Errorf("it took %v to end", took)
+		}
+		if err := p.stop(); err == nil || !strings.Contains(err.Error(), "the lease is lost") {
+			t.Errorf("it ended with %v", err)
+		}
+		open()
+	})
+}
+
+// What was dropped is counted, and said where it is missing.
+func TestLinesThatNobodyReadAreSaidOnceSomebodyReadsAgain(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		p, open := f.startBlocked(t, "a", "-v", "6")
+		for i := range 8000 { // some 200 bytes a line, and several lines each
+			f.addPod("default", fmt.Sprint("p", i), "")
+		}
+		pass(time.Minute)
+		open()
+		pass(time.Second)
+		said := regexp.MustCompile(`log lines were dropped, as stderr was not read, or failed" lines=([0-9]+)`).FindAllStringSubmatch(p.log.String(), -1)
+		if len(said) != 1 || said[0][1] == "0" {
+			t.Fatalf("said: %q", said)
+		}
+		f.addPod("default", "one-more", "")
+		pass(time.Second)
+		if after := p.log.String(); !strings.Contains(after, "ADDED Pod default/one-more") {
+			t.Error("nothing is logged afterwards")
+		}
+	})
+}
+
+func TestControllerThatHangsKeepsNeitherTheProcessNorTheLease(t *testing.T) {
+	hang := make(chan struct{})
+	withController(t, Controller{Name: "hangs", Setup: func(m *manager, c *Controller) {
+		On(c, m.nodes, func(d Delta[*Node]) []Key { return []Key{d.Key()} })
+		c.Reconcile = func(context.Context, Key) (Result, error) {
+			<-hang // whatever its context says
+			return Result{}, nil
+		}
+	}})
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		hang = make(chan struct{})
+		defer close(hang)
+		f.addNode("cp", controlPlane)
+		p := f.replica(t, "a")
+		pass(10 * time.Second)
+		wantLabel(t, f, "cp", podCountLabel, "0")
+		stopped := time.Now()
+		if err := p.stop(); err != nil {
+			t.Errorf("it ended with %v", err)
+		}
+		if took := time.Since(stopped); took > drainTimeout+hangTimeout {
+			t.Errorf("it took %v to stop", took)
+		}
+		wantText(t, p.log.String(), "something hangs: stopping without it")
+		if str(f.lease(), "holderIdentity") != "" {
+			t.Errorf("the lease was not released: %v", f.lease())
+		}
+	})
+}
+
+func TestSecondSignalExitsAndCopiesOfTheFirstDoNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signals := make(chan os.Signal, 2)
+		var stops, exits int
+		go obeySignals(signals, func() { stops++ }, func() { exits++ })
+		want := func(when string, wantStops, wantExits int) {
+			t.Helper()
+			synctest.Wait()
+			if stops != wantStops || exits != wantExits {
+				t.Errorf("%s: %d stops and %d exits, want %d and %d", when, stops, exits, wantStops, wantExits)
+			}
+		}
+		want("before any signal", 0, 0)
+		signals <- syscall.SIGTERM
+		want("after the first", 1, 0)
+		signals <- syscall.SIGTERM
+		pass(oneSignal - 1)
+		signals <- syscall.SIGTERM
+		want("after its copies", 1, 0)
+		pass(1)
+		signals <- os.Interrupt
+		want("after the second", 1, 1)
 	})
 }
 
@@ -4121,7 +4275,7 @@ func TestFirstWriteThatHangsHoldsUpNoOtherCount(t *testing.T) {
 		wantNumber(t, "Counts with a status beside the one that hangs", right, 9)
 		stopped := time.Now()
 		p.stop()
-		if took := time.Since(stopped); took > finishTime+eventsTime {
+		if took := time.Since(stopped); took > drainTimeout+eventsTimeout {
 			t.Errorf("it stopped after %v", took)
 		}
 	})
@@ -4589,6 +4743,15 @@ func isWriteOf(resource string) func(seen) bool {
 	return func(s seen) bool { return isWrite(s) && strings.Contains(s.Path, "/"+resource+"/") }
 }
 
+// permitOf is a permit to write that is asked for, and never ends by itself.
+type permitOf func() error
+
+func (p permitOf) mayWrite() error { return p() }
+
+func (p permitOf) whileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithCancel(ctx)
+}
+
 // The lease may run out while a credential is awaited, or while the process was stopped: a timer may tell that too late.
 func TestClientAsksRightBeforeAWriteWhetherItMayBeSent(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
@@ -4600,12 +4763,12 @@ func TestClientAsksRightBeforeAWriteWhetherItMayBeSent(t *testing.T) {
 			return &Credential{}, nil
 		}}, f.serveIn(t).dial, quietLog())
 		defer client.Close()
-		client.mayWrite = func() error {
+		client.permit = permitOf(func() error {
 			if !may {
 				return errors.New("not any more")
 			}
 			return nil
-		}
+		})
 		for r, sent := range map[*request]bool{
 			{method: "GET", path: "/api/v1/nodes/n"}:                                    true,
 			{method: "PATCH", path: "/api/v1/nodes/n", body: object{}}:                  false,
@@ -4619,6 +4782,181 @@ func TestClientAsksRightBeforeAWriteWhetherItMayBeSent(t *testing.T) {
 			if got := len(f.asked(func(seen) bool { return true })) > before; got != sent || !sent && (err == nil || !strings.Contains(err.Error(), "not any more")) {
 				t.Errorf("%s %s was sent: %v, %v", r.method, r.path, got, err)
 			}
+		}
+	})
+}
+
+// lateDial is a network on which a connection takes a while, whatever the context says: as when the process is frozen.
+func lateDial(dial Dialer, wait func()) Dialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		wait()
+		return dial(context.WithoutCancel(ctx), network, addr)
+	}
+}
+
+func TestWriteWhosePermitEndsWhileItsConnectionIsMadeIsNotSent(t *testing.T) {
+	for _, over := range []string{"HTTP/1.1", "HTTP/2"} {
+		simulate(t, func(t *testing.T, f *fakeServer) {
+			f.addNode("n")
+			may := true
+			isTLS := over == "HTTP/2"
+			client := f.clientOver(t, isTLS, func(dial Dialer) Dialer {
+				return lateDial(dial, func() { may = false })
+			})
+			defer client.Close()
+			client.permit = permitOf(func() error {
+				if !may {
+					return errors.New("not any more")
+				}
+				return nil
+			})
+			err := client.Send(t.Context(), request{method: "PATCH", path: "/api/v1/nodes/n", body: object{}}, nil)
+			if err == nil || !strings.Contains(err.Error(), "not any more") {
+				t.Errorf("%s: %v", over, err)
+			}
+			synctest.Wait()
+			wantNumber(t, over+": requests that came", len(f.asked(func(seen) bool { return true })), 0)
+			may = true
+			client.permit = permitOf(func() error { return nil })
+			err = client.Send(t.Context(), request{method: "PATCH", path: "/api/v1/nodes/n", body: object{"metadata": object{"labels": object{"a": "b"}}}}, nil)
+			if err != nil || f.label("n", "a") != "b" {
+				t.Errorf("%s: with a permit: %v", over, err)
+			}
+		})
+	}
+}
+
+// clientOver makes a client of the fake, over HTTP/1.1 or over TLS and HTTP/2, on a network that change has changed.
+func (f *fakeServer) clientOver(t *testing.T, isTLS bool, change func(Dialer) Dialer) *Client {
+	cred := &Credential{}
+	base, _ := url.Parse("http://127.0.0.1:1")
+	var certificate []func() *tls.Certificate
+	if isTLS {
+		base.Scheme = "https"
+		ca := newAuthority(t, "CA")
+		cert, key := ca.issue(t, "server", nil)
+		pair, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cred.tls = &tls.Config{RootCAs: ca.pool()}
+		certificate = append(certificate, func() *tls.Certificate { return &pair })
+	}
+	credential := func(context.Context, *Credential) (*Credential, error) { return cred, nil }
+	return NewClient(&Config{Server: base, Credential: credential}, change(f.serveIn(t, certificate...).dial), quietLog())
+}
+
+// Another replica's patience begins when the server has the lease, which may be long before its answer arrives.
+func TestTermIsCountedFromBeforeTheLeaseWasSent(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		p := f.replica(t, "a")
+		pass(10 * time.Second)
+		renewals := func() []seen { return f.asked(func(s seen) bool { return s.Method == "PUT" && s.Path == leasePath }) }
+		slow := f.keep(t, fault{match: func(r *http.Request) bool { return r.Method == "PUT" && r.URL.Path == leasePath }, delay: 4 * time.Second})
+		before := len(renewals())
+		for len(renewals()) == before {
+			pass(100 * time.Millisecond)
+		}
+		sent := renewals()[before].At
+		pass(4500 * time.Millisecond) // it is answered
+		slow()
+		f.keep(t, fault{match: func(r *http.Request) bool { return r.URL.Path == leasePath }, stall: true})
+		for !strings.Contains(p.log.String(), "podcount stopped") {
+			f.addPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
+			pass(100 * time.Millisecond)
+			if time.Since(sent) > time.Minute {
+				t.Fatal("it leads on")
+			}
+		}
+		writes := f.asked(isWriteOf("nodes"))
+		if last := writes[len(writes)-1].At.Sub(sent); last >= 10*time.Second || last < 8*time.Second {
+			t.Errorf("the last write came %v after the last renewal that the server took was sent", last)
+		}
+		f.oneLeader(t)
+	})
+}
+
+// leading returns an election whose lease was just won, at a server of its own; lost gets why it ends.
+func (f *fakeServer) leading(t *testing.T, credential func(context.Context, *Credential) (*Credential, error)) (e *election, lost <-chan error) {
+	o, err := parseFlags([]string{"-leader-elect"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, _ := url.Parse("http://127.0.0.1:1")
+	client := NewClient(&Config{Server: base, Credential: credential}, f.serveIn(t).dial, quietLog())
+	reasons, won := make(chan error, 1), make(chan struct{})
+	e = newElection(o, client, quietLog(), "a", func(err error) { reasons <- err })
+	client.permit = e
+	stop, end := context.WithCancel(t.Context())
+	ended := inBackground(func() { e.run(stop, stop, func() { close(won) }) })
+	t.Cleanup(func() {
+		end()
+		<-ended
+		client.Close()
+	})
+	<-won
+	return e, reasons
+}
+
+// A renewal that hangs, for a credential or in a dial that obeys no context, must not keep the term open.
+func TestTermEndsAtItsDeadlineThoughARenewalHangs(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		start := time.Now()
+		e, lost := f.leading(t, func(context.Context, *Credential) (*Credential, error) {
+			if time.Since(start) > 0 {
+				<-time.After(time.Minute) // whatever the context says
+			}
+			return &Credential{}, nil
+		})
+		f.addNode("n")
+		f.inject(t, fault{match: to(isWriteOf("nodes")), stall: true})
+		written := make(chan error, 1)
+		go func() {
+			patch := request{method: "PATCH", path: "/api/v1/nodes/n", body: object{}}
+			written <- e.client.Send(t.Context(), patch, nil)
+		}()
+		pass(10*time.Second - 1)
+		if err := e.mayWrite(); err != nil || len(written) > 0 {
+			t.Errorf("before the deadline: %v, %d writes have ended", err, len(written))
+		}
+		pass(1)
+		if err := e.mayWrite(); err == nil || len(written) == 0 {
+			t.Errorf("at the deadline: %v, %d writes have ended", err, len(written))
+		}
+		if err := <-written; err == nil || !strings.Contains(err.Error(), errNotLeading.Error()) {
+			t.Errorf("the write in hand ended with %v", err)
+		}
+		select {
+		case err := <-lost:
+			wantText(t, err.Error(), "the lease is lost: it could not be renewed for 10s")
+		default:
+			t.Error("nobody was told")
+		}
+	})
+}
+
+// A renewal moves the deadline of the writes that are under way: one may take longer than a term.
+func TestWriteMayTakeLongerThanATermThatIsRenewed(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.inject(t, fault{match: to(isWriteOf("nodes")), delay: 25 * time.Second})
+		f.replica(t, "a")
+		pass(28 * time.Second)
+		wantLabel(t, f, "cp", podCountLabel, "0")
+		wantNumber(t, "writes", len(f.asked(isWriteOf("nodes"))), 1)
+	})
+}
+
+func TestTransitionsOfALeaseStayAtTheLargestNumberThatTheAPIHas(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.putJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":{"holderIdentity":"","leaseDurationSeconds":1,"leaseTransitions":2147483647}}`)
+		f.replica(t, "a")
+		pass(5 * time.Second)
+		wantLabel(t, f, "cp", podCountLabel, "0")
+		if f.lease()["leaseTransitions"] != 2147483647.0 {
+			t.Errorf("the lease is %v", f.lease())
 		}
 	})
 }
@@ -6823,7 +7161,7 @@ func TestEventsKeepNamesOfTheirOwnWhenTheClockIsSetBack(t *testing.T) {
 func TestNoWaitAndNoDeadlineDependsOnTheWallClock(t *testing.T) {
 	wall := regexp.MustCompile(`\.(UTC|Local|In|Truncate|AddDate|UnmarshalText)\(|\.Round\(0\)|time\.(Unix\w*|Date|Parse)\(|\.Unix\w*\(|NotAfter|ExpirationTimestamp`)
 	may := []string{
-		`AcquireTime, now.UTC().Format(`,                // what a Lease says; nobody compares it
+		`now.UTC().Format(microTime)`,                   // what a Lease says; nobody compares it
 		`time.Now().UTC().Format(time.RFC3339)}`,        // what an Event says
 		`r.stamp = max(time.Now().UnixNano(), r.stamp`,  // its name: never the same again, whatever the clock
 		`pair.Leaf.NotAfter`,                            // a certificate's end, which is only told
@@ -8262,6 +8600,8 @@ func TestWrongUsageIsOneLineAndExitCode2(t *testing.T) {
 		{[]string{"-controllers", "pods"}, `-controllers: there is no "pods"; there are pod-count, count, pod-printer`},
 		{[]string{"-leader-elect-lease-duration", "10s"}, "-leader-elect-lease-duration 10s must be more than -leader-elect-renew-deadline 10s"},
 		{[]string{"-leader-elect-lease-duration", "15500ms"}, "-leader-elect-lease-duration 15.5s must be whole seconds"},
+		{[]string{"-leader-elect-lease-duration", "2147483648s"}, "-leader-elect-lease-duration 596523h14m8s is more than a Lease can say"},
+		{[]string{"-leader-elect-retry-period", "2540400h"}, "-leader-elect-retry-period"},
 		{[]string{"-leader-elect-renew-deadline", "2400ms"}, "that more than 1.2 × -leader-elect-retry-period 2s"},
 		{[]string{"-leader-elect-retry-period", "0s"}, "and that more than 0"},
 		{[]string{"-leader-elect-resource-name", "Pod Count"}, `-leader-elect-resource-name: "Pod Count" must be lower-case`},
@@ -8374,12 +8714,110 @@ func TestExitCodes(t *testing.T) {
 	<-met // a write hangs
 	start := time.Now()
 	cmd.Process.Signal(syscall.SIGTERM)
-	cmd.Process.Signal(os.Interrupt)
+	again := time.AfterFunc(oneSignal+100*time.Millisecond, func() { cmd.Process.Signal(os.Interrupt) })
+	defer again.Stop()
 	for range lines {
 	}
 	if cmd.Wait(); cmd.ProcessState.ExitCode() != 1 || time.Since(start) > 5*time.Second {
 		t.Errorf("second signal: exit code %d after %v", cmd.ProcessState.ExitCode(), time.Since(start))
 	}
+}
+
+// fullPipe returns the writing end of a pipe that is full, and that nobody reads.
+func fullPipe(t *testing.T) *os.File {
+	t.Helper()
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		reader.Close()
+		writer.Close()
+	})
+	writer.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	for err == nil {
+		_, err = writer.Write(make([]byte, 4096))
+	}
+	return writer
+}
+
+// startOn starts this test binary as podcount, on the outputs given.
+func startOn(t *testing.T, stdout, stderr *os.File, args ...string) (cmd *exec.Cmd, ended <-chan struct{}) {
+	t.Helper()
+	cmd = exec.Command(os.Args[0], args...)
+	cmd.Env = []string{"PODCOUNT_TEST_MAIN=1"}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	return cmd, inBackground(func() { cmd.Wait() })
+}
+
+func wantExit(t *testing.T, what string, cmd *exec.Cmd, ended <-chan struct{}, within time.Duration, code int) {
+	t.Helper()
+	start := time.Now()
+	select {
+	case <-ended:
+		if got := cmd.ProcessState.ExitCode(); got != code {
+			t.Errorf("%s: exit code %d, want %d", what, got, code)
+		}
+	case <-time.After(within + 10*time.Second): // machines are slow
+		t.Errorf("%s: it has not ended after %v", what, time.Since(start))
+	}
+}
+
+// A stuck log collector must keep nobody: neither one that fails, nor one that stops, nor one that is told twice.
+func TestProcessWhoseStderrIsFullEndsWithItsCode(t *testing.T) {
+	full := fullPipe(t)
+	cmd, ended := startOn(t, nil, full, "-nonsense")
+	wantExit(t, "wrong usage", cmd, ended, time.Second, 2)
+
+	f := newFake()
+	f.addNode("cp", controlPlane)
+	server, ca := f.serveTLSFor(t)
+	file := filepath.Join(t.TempDir(), "config")
+	writeFiles(t, filepath.Dir(file), map[string]string{"config": kubeconfigFor(server, ca, "token: t")})
+	for _, verbosity := range []string{"0", "6"} {
+		f.setLabel("cp", podCountLabel, nil)
+		cmd, ended = startOn(t, full, full, "-kubeconfig", file, "-v", verbosity, "-leader-elect")
+		f.await(t, "the label", func() bool { return f.label("cp", podCountLabel) == "0" })
+		cmd.Process.Signal(syscall.SIGTERM)
+		wantExit(t, "SIGTERM at -v "+verbosity, cmd, ended, 3*time.Second, 0)
+	}
+
+	f.setLabel("cp", podCountLabel, nil)
+	met := make(chan struct{}, 1)
+	f.inject(t, fault{match: to(isWrite), stall: true, met: met})
+	cmd, ended = startOn(t, full, full, "-kubeconfig", file)
+	<-met // a write hangs
+	cmd.Process.Signal(syscall.SIGTERM)
+	again := time.AfterFunc(oneSignal+100*time.Millisecond, func() { cmd.Process.Signal(syscall.SIGTERM) })
+	defer again.Stop()
+	wantExit(t, "a second signal", cmd, ended, 3*time.Second, 1)
+}
+
+// As in `podcount 2>&1 | head -1`.
+func TestReaderOfTheOutputThatGoesAwayEndsNothing(t *testing.T) {
+	f := newFake()
+	f.addNode("cp", controlPlane)
+	server, ca := f.serveTLSFor(t)
+	file := filepath.Join(t.TempDir(), "config")
+	writeFiles(t, filepath.Dir(file), map[string]string{"config": kubeconfigFor(server, ca, "token: t")})
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd, ended := startOn(t, writer, writer, "-kubeconfig", file, "-v", "6", "-interval", "10ms", "-controllers", "*,pod-printer")
+	writer.Close()
+	reader.Read(make([]byte, 10))
+	reader.Close()
+	for n := range 3 {
+		f.addPod("default", fmt.Sprint("p", n), "")
+		f.await(t, "the label", func() bool { return f.label("cp", podCountLabel) == fmt.Sprint(n+1) })
+	}
+	cmd.Process.Signal(syscall.SIGTERM)
+	wantExit(t, "SIGTERM", cmd, ended, 3*time.Second, 0)
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -1,12 +1,15 @@
 package main
 
-// queue.go owns what waits: the workqueue with its delays and retries, the token bucket, and the events that are to be posted.
+// queue.go owns what waits: the workqueue with its delays and retries, the token bucket, the events that are to be posted,
+// and the lines that are to be written to stderr and stdout.
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -407,4 +410,138 @@ func (r *Recorder) once(ctx context.Context, ev event) error {
 		sent.count, err = 1, nil
 	}
 	return err
+}
+
+const (
+	outputLimit = 1 << 20     // bytes of lines that may wait for a slow reader
+	flushTime   = time.Second // that Output.Close waits for the last lines
+)
+
+// Output writes lines to stderr or stdout without making anyone wait. A pipe that is full because its reader has stopped
+// blocks whoever writes to it, and with that one everybody who waits for its locks. So Write only copies the line into a
+// bounded buffer, and a goroutine of its own writes. Lines that do not fit, and lines that could not be written, are
+// dropped and counted. As soon as lines get through again, report is told how many are missing. Safe for concurrent use.
+type Output struct {
+	to     io.Writer
+	report func(missing int) (line []byte)
+	lost   atomic.Int64  // lines, since the start
+	wake   chan struct{} // holds a token while the goroutine has something to do
+	ended  chan struct{} // closed when the goroutine has ended
+
+	mu      sync.Mutex // guards all below
+	waiting []outputEntry
+	bytes   int // of all lines in waiting
+	closed  bool
+}
+
+// outputEntry is a line that waits or, without one, the gap that dropped lines have left.
+type outputEntry struct {
+	line    []byte
+	dropped int // lines; 0 where there is a line
+}
+
+// NewOutput starts to write lines to a file. report returns the line that says how many are missing; it may say so
+// elsewhere instead, and return nil. Close must be called in the end.
+func NewOutput(to io.Writer, report func(missing int) (line []byte)) *Output {
+	o := &Output{to: to, report: report, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	go o.run()
+	return o
+}
+
+// Write takes one whole line. It never blocks, and never fails.
+func (o *Output) Write(line []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed || o.bytes+len(line) > outputLimit {
+		o.dropLocked()
+	} else {
+		o.waiting = append(o.waiting, outputEntry{line: bytes.Clone(line)})
+		o.bytes += len(line)
+	}
+	o.wakeUp()
+	return len(line), nil
+}
+
+func (o *Output) dropLocked() {
+	o.lost.Add(1)
+	if last := len(o.waiting) - 1; last >= 0 && o.waiting[last].dropped > 0 {
+		o.waiting[last].dropped++
+		return
+	}
+	o.waiting = append(o.waiting, outputEntry{dropped: 1})
+}
+
+func (o *Output) wakeUp() {
+	select {
+	case o.wake <- struct{}{}:
+	default: // it has been told already
+	}
+}
+
+// Lost returns how many lines have been dropped since the start.
+func (o *Output) Lost() int64 { return o.lost.Load() }
+
+// Close waits until the last lines are written, but for flushTime at most. Lines that come later are dropped.
+func (o *Output) Close() {
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
+	o.wakeUp()
+	select {
+	case <-o.ended:
+	case <-time.After(flushTime):
+	}
+}
+
+// run writes what waits until Close, and then what still waits.
+func (o *Output) run() {
+	defer close(o.ended)
+	missing := 0
+	failing := false
+	for range o.wake {
+		isLast := o.isClosed() // then no line is added while we write what is there
+		for entry, ok := o.next(); ok; entry, ok = o.next() {
+			missing += entry.dropped
+			if entry.line != nil {
+				_, err := o.to.Write(entry.line)
+				failing = err != nil
+				if failing {
+					o.lost.Add(1)
+					missing++
+				}
+			}
+			if missing > 0 && !failing {
+				o.tellMissing(missing)
+				missing = 0
+			}
+		}
+		if isLast {
+			return
+		}
+	}
+}
+
+func (o *Output) tellMissing(missing int) {
+	if line := o.report(missing); line != nil {
+		o.to.Write(line) // a report that fails is not repeated: Lost still has the number
+	}
+}
+
+// next takes the entry that has waited longest.
+func (o *Output) next() (entry outputEntry, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.waiting) == 0 {
+		return entry, false
+	}
+	entry = o.waiting[0]
+	o.waiting = o.waiting[1:]
+	o.bytes -= len(entry.line)
+	return entry, true
+}
+
+func (o *Output) isClosed() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.closed
 }

@@ -549,15 +549,23 @@ var errSilent = fmt.Errorf("nothing was heard for %v", silence)
 
 // Client speaks to one API server, as one user. Safe for concurrent use.
 type Client struct {
-	cfg      *Config
-	log      *Log
-	mayWrite func() error // if set, it is asked right before each write, an election's own excepted
-	dryRun   bool         // what would be written is said, and not sent
+	cfg    *Config
+	log    *Log
+	permit permit // to write; nil: always. An election's own writes need none
+	dryRun bool   // what would be written is said, and not sent
 
 	mu   sync.Mutex // guards all below
 	tls  *tls.Config
 	conn *http.Transport    // of tls
 	said map[string]*string // by path: what would be written there
+}
+
+// permit is what a leader has, and may lose at any moment.
+type permit interface {
+	// mayWrite returns an error unless a write may be sent now.
+	mayWrite() error
+	// whileLeading returns a context that ends with ctx, and with the permit.
+	whileLeading(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
 // Dialer opens connections; nil stands for the net package's.
@@ -603,6 +611,9 @@ type request struct {
 	limit        time.Duration // of Send; 0: requestTimeout
 }
 
+// isWrite reports whether the request changes something on the server.
+func (r request) isWrite() bool { return r.method != http.MethodGet }
+
 // failed says of an error, unless it is nil, which request it is about.
 func (r request) failed(err error) error {
 	if err != nil {
@@ -631,18 +642,24 @@ func (c *Client) do(ctx context.Context, r request) (resp *http.Response, err er
 
 // send makes one exchange, with a line at -v 6.
 func (c *Client) send(ctx context.Context, r request, cred *Credential) (*http.Response, error) {
-	body, bad := json.Marshal(r.body)
-	if r.body == nil {
-		body = nil
+	var body []byte
+	if r.body != nil {
+		var err error
+		if body, err = json.Marshal(r.body); err != nil {
+			return nil, err
+		}
 	}
 	u := *c.cfg.Server
 	u.Path, u.RawQuery = strings.TrimSuffix(u.Path, "/")+r.path, r.query.Encode()
 	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), bytes.NewReader(body))
-	if err = cmp.Or(bad, err); err == nil && c.mayWrite != nil && r.method != http.MethodGet && !r.election {
-		err = c.mayWrite()
-	}
 	if err != nil {
 		return nil, err
+	}
+	if r.isWrite() && c.permit != nil && !r.election {
+		if err := c.permit.mayWrite(); err != nil {
+			return nil, err
+		}
+		guardBody(req, body, c.permit)
 	}
 	req.Header.Set("Accept", cmp.Or(r.accept, jsonType))
 	req.Header.Set("User-Agent", "podcount/"+version+" ("+runtime.GOOS+"/"+runtime.GOARCH+")")
@@ -668,6 +685,31 @@ func (c *Client) send(ctx context.Context, r request, cred *Credential) (*http.R
 		return nil, refusal
 	}
 	return resp, nil
+}
+
+// guardBody makes a request read its body through a permittedBody.
+func guardBody(req *http.Request, body []byte, permit permit) {
+	open := func() (io.ReadCloser, error) {
+		return io.NopCloser(&permittedBody{bytes.NewReader(body), permit}), nil
+	}
+	req.Body, _ = open()
+	req.GetBody = open // for a transport that sends the request again, as a connection was closed before it began
+	req.ContentLength = int64(len(body))
+}
+
+// permittedBody is the body of a write, which fails without a permit. The transport reads it when the bytes are about to
+// go out: that may be long after the request was made, behind a dial, a handshake, or a process that was frozen. A
+// server acts on no request whose body is cut short.
+type permittedBody struct {
+	io.Reader
+	permit permit
+}
+
+func (b *permittedBody) Read(p []byte) (int, error) {
+	if err := b.permit.mayWrite(); err != nil {
+		return 0, err
+	}
+	return b.Reader.Read(p)
 }
 
 // explain adds to an error of the network, or of TLS, what was tried and what to do.
@@ -719,6 +761,10 @@ func statusOf(resp *http.Response, what call) *Status {
 func (c *Client) Send(ctx context.Context, r request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.limit, requestTimeout))
 	defer cancel()
+	if r.isWrite() && c.permit != nil && !r.election {
+		ctx, cancel = c.permit.whileLeading(ctx)
+		defer cancel()
+	}
 	if r.body != nil {
 		r.query = url.Values{"fieldManager": {"podcount"}}
 	}
