@@ -431,7 +431,10 @@ type Output struct {
 	mu      sync.Mutex // guards all below
 	waiting []outputEntry
 	bytes   int // of all lines in waiting
-	closed  bool
+	// Once a line does not fit, all are dropped until half of the buffer is free: one large gap says more than many
+	// small ones between lines that just happened to be short.
+	dropping bool
+	closed   bool
 }
 
 // outputEntry is a line that waits or, without one, the gap that dropped lines have left.
@@ -452,7 +455,8 @@ func NewOutput(to io.Writer, report func(missing int) (line []byte)) *Output {
 func (o *Output) Write(line []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.closed || o.bytes+len(line) > outputLimit {
+	o.dropping = o.bytes+len(line) > outputLimit || o.dropping && o.bytes > outputLimit/2
+	if o.closed || o.dropping {
 		o.dropLocked()
 	} else {
 		o.waiting = append(o.waiting, outputEntry{line: bytes.Clone(line)})
