@@ -857,60 +857,161 @@ type requirement struct {
 	key    string
 	not    bool     // turns the rest round, and holds for a missing key
 	values []string // one of these; nil: the key is there
+	side   byte     // '>' or '<': the value is an integer on this side of bound, whatever is said above
+	bound  int64
 }
 
 func (s Selector) Matches(labels map[string]string) bool {
-	return !slices.ContainsFunc(s, func(r requirement) bool {
-		v, has := labels[r.key]
-		return r.not == (has && (r.values == nil || slices.Contains(r.values, v)))
-	})
+	for _, r := range s {
+		if !r.matches(labels) {
+			return false
+		}
+	}
+	return true
 }
 
-// parseSelector reads "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)" and "k notin (a,b)", joined by commas. Errors name the requirement.
+func (r requirement) matches(labels map[string]string) bool {
+	value, has := labels[r.key]
+	if r.side != 0 {
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return false
+		}
+		if r.side == '>' {
+			return n > r.bound
+		}
+		return n < r.bound
+	}
+	if r.values == nil {
+		return has != r.not
+	}
+	return (has && slices.Contains(r.values, value)) != r.not
+}
+
+const selectorSpace = " \t\r\n" // what the API server takes for a blank, and nothing else
+
+// parseSelector reads "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)", "k notin (a,b)", "k>1" and "k<1", joined by commas: what
+// the API server would accept. Errors name the requirement.
 func parseSelector(text string) (s Selector, err error) {
-	defer catch(&err)
-	if strings.TrimSpace(text) == "" {
+	if strings.Trim(text, selectorSpace) == "" {
 		return nil, nil
 	}
-	inside, start := false, 0
+	start := 0
+	isInside := false // the parentheses, where a comma separates values
 	for i, c := range text + "," {
-		if c == '(' || c == ')' {
-			inside = c == '(' // there a comma separates values
-		} else if c == ',' && !inside || i == len(text) {
-			part := strings.TrimSpace(text[start:i])
+		switch {
+		case c == '(':
+			isInside = true
+		case c == ')':
+			isInside = false
+		case c == ',' && !isInside, i == len(text):
+			part := strings.Trim(text[start:i], selectorSpace)
 			r, err := parseRequirement(part)
-			refuseIf(err != nil, "requirement %d %q: %w", len(s)+1, part, err)
-			s, start = append(s, r), i+1
+			if err != nil {
+				return nil, fmt.Errorf("requirement %d %q: %w", len(s)+1, part, err)
+			}
+			s = append(s, r)
+			start = i + 1
 		}
 	}
 	return s, nil
 }
 
 func parseRequirement(text string) (r requirement, err error) {
-	defer catch(&err)
 	key, isNot := strings.CutPrefix(text, "!")
 	rest := ""
-	if end := strings.IndexAny(text, " \t=!("); end > 0 {
-		key, rest = text[:end], strings.TrimSpace(text[end:])
+	if end := strings.IndexAny(text, selectorSpace+"=!<>("); end > 0 {
+		key = text[:end]
+		rest = strings.Trim(text[end:], selectorSpace)
 	}
-	r = requirement{key: strings.TrimSpace(key), not: isNot}
-	if err := checkLabelKey(r.key); err != nil || rest == "" {
+	r = requirement{key: strings.Trim(key, selectorSpace), not: isNot}
+	if err := checkLabelKey(r.key); err != nil {
 		return r, err
 	}
-	operators := []string{"==", "=", "!=", "in", "notin", ""}
-	op := operators[slices.IndexFunc(operators, func(op string) bool { return strings.HasPrefix(rest, op) })]
-	value := strings.TrimSpace(rest[len(op):])
-	refuseIf(op == "", "%q is no operator: use =, !=, in (a,b) or notin (a,b)", strings.SplitN(rest, " ", 2)[0])
-	if op == "in" || op == "notin" {
-		refuseIf(len(value) < 2 || value[0] != '(' || value[len(value)-1] != ')', "%s needs values in parentheses: %s %s (a,b)", op, r.key, op)
-		value = value[1 : len(value)-1]
+	if rest == "" {
+		return r, nil
 	}
-	r.not = op == "!=" || op == "notin"
-	for v := range strings.SplitSeq(value, ",") {
-		r.values = append(r.values, strings.TrimSpace(v))
-		err = cmp.Or(err, checkLabelValue(strings.TrimSpace(v)))
+	operators := []string{"==", "=", "!=", "in", "notin", ">", "<"}
+	i := slices.IndexFunc(operators, func(op string) bool { return strings.HasPrefix(rest, op) })
+	if i < 0 {
+		word, _, _ := strings.Cut(rest, " ")
+		return r, fmt.Errorf("%q is no operator: use =, !=, >, <, in (a,b) or notin (a,b)", word)
 	}
-	return r, err
+	op := operators[i]
+	value := strings.Trim(rest[len(op):], selectorSpace)
+	switch op {
+	case "==", "=", "!=":
+		r.not = op == "!="
+		r.values = []string{value}
+	case "in", "notin":
+		if len(value) < 2 || value[0] != '(' || value[len(value)-1] != ')' {
+			return r, fmt.Errorf("%s needs values in parentheses: %s %[1]s (a,b)", op, r.key)
+		}
+		r.not = op == "notin"
+		for v := range strings.SplitSeq(value[1:len(value)-1], ",") {
+			r.values = append(r.values, strings.Trim(v, selectorSpace))
+		}
+	case ">", "<":
+		r.side = op[0]
+		r.bound, err = strconv.ParseInt(value, 10, 64)
+		if err != nil || checkLabelValue(value) != nil { // no label's value has a sign
+			return r, fmt.Errorf("%s needs a whole number without a sign, and not %q", op, value)
+		}
+	}
+	for _, v := range r.values {
+		if err := checkLabelValue(v); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// podFields are the fields by which the API server selects pods. https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/
+var podFields = []string{
+	"metadata.name", "metadata.namespace", "spec.host", "spec.hostNetwork", "spec.nodeName", "spec.restartPolicy", "spec.schedulerName",
+	"spec.serviceAccountName", "status.nominatedNodeName", "status.phase", "status.podIP", "status.podIPs",
+}
+
+// checkFieldSelector checks a selector of pods by fields: FIELD=VALUE, FIELD==VALUE and FIELD!=VALUE, joined by commas. A
+// backslash before a comma, an equals sign or another backslash makes that a part of the value.
+func checkFieldSelector(text string) error {
+	for _, term := range splitFieldTerms(text) {
+		if term == "" {
+			continue // The API server takes this for nothing.
+		}
+		end := strings.IndexAny(term, "=!")
+		if end < 0 || term[end] == '!' && !strings.HasPrefix(term[end:], "!=") {
+			return fmt.Errorf("%q needs an operator: use =, == or !=", term)
+		}
+		field := term[:end]
+		if !slices.Contains(podFields, field) {
+			return fmt.Errorf("field label not supported: %q: pods have %s", field, strings.Join(podFields, ", "))
+		}
+		value := strings.TrimPrefix(term[end:], "!")
+		value = strings.TrimPrefix(value, "=")
+		if term[end] == '=' {
+			value = strings.TrimPrefix(value, "=")
+		}
+		bare := strings.NewReplacer(`\\`, "", `\,`, "", `\=`, "").Replace(value)
+		if strings.ContainsAny(bare, `\=`) {
+			return fmt.Errorf(`%q: write \= for = and \\ for \ in a value`, term)
+		}
+	}
+	return nil
+}
+
+// splitFieldTerms splits at each comma but those after a backslash.
+func splitFieldTerms(text string) (terms []string) {
+	start := 0
+	isEscaped := false
+	for i, c := range text {
+		if c == ',' && !isEscaped {
+			terms = append(terms, text[start:i])
+			start = i + 1
+		}
+		isEscaped = c == '\\' && !isEscaped
+	}
+	return append(terms, text[start:])
 }
 
 // checkLabelKey checks a key's syntax: an optional DNS prefix and "/", then a name of at most 63 characters.

@@ -386,6 +386,12 @@ func (o *options) check(rest []string) (err error) {
 		refuseIf(!known, "-controllers: there is no %q; there are %s", word, strings.Join(names, ", "))
 	}
 	refuseIf(!slices.ContainsFunc(controllers, o.isOn), "-controllers %s leaves none to run", o.controllers)
+	if _, err := parseSelector(o.podSelector); err != nil {
+		return fmt.Errorf("-pod-selector: %w", err)
+	}
+	if err := checkFieldSelector(o.fieldSelector); err != nil {
+		return fmt.Errorf("-field-selector: %w", err)
+	}
 	if o.nodes != eitherRole {
 		s, err := parseSelector(o.nodes)
 		refuseIf(err != nil, "-total-nodes: %w", err)

@@ -3540,12 +3540,13 @@ func TestStopDoesNotWaitForTheWriteBudget(t *testing.T) {
 	})
 }
 
-func TestUnknownFieldOfASelectorEndsTheProgramAsWrongUsage(t *testing.T) {
+// The fake, like an old server, knows fewer fields than podcount.
+func TestFieldThatTheServerDoesNotKnowEndsTheProgramAsWrongUsage(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
-		p := f.start(t, "-field-selector", "spec.nonsense=1")
+		p := f.start(t, "-field-selector", "spec.hostNetwork=true")
 		synctest.Wait()
 		var usage usageError
-		if err := p.stop(); !errors.As(err, &usage) || !strings.Contains(err.Error(), "field label not supported: spec.nonsense") {
+		if err := p.stop(); !errors.As(err, &usage) || !strings.Contains(err.Error(), "field label not supported: spec.hostNetwork") {
 			t.Errorf("ended with %v", err)
 		}
 	})
@@ -6287,12 +6288,15 @@ func TestVersionsCompareAsDecimalsOfAnyLength(t *testing.T) {
 }
 
 func TestSelectors(t *testing.T) {
-	set := map[string]string{"app": "web", "empty": "", "x.io/tier": "front"}
+	set := map[string]string{"app": "web", "empty": "", "x.io/tier": "front", "size": "12", "huge": "9223372036854775808"}
 	for text, want := range map[string]bool{
 		"": true, "app": true, "!app": false, "none": false, "!none": true, "app=web": true, "app==web": true, "app = web": true, "app=db": false,
 		"app!=db": true, "none!=x": true, "app!=web": false, "app in (web,db)": true, "app in(db, api)": false, "none in (a)": false,
-		"app notin (db)": true, "none notin (a)": true, "app notin (web)": false, "empty=": true, "empty": true,
+		"app notin (db)": true, "none notin (a)": true, "app notin (web)": false, "empty=": true, "empty": true, "empty in ()": true, "app in ()": false,
 		"x.io/tier=front,app in (web),!none": true, "x.io/tier=front,app in (db),!none": false,
+		"size>11": true, "size > 12": false, "size<13": true, "size<12": false, "size>9": true, "size>011": true, "size>2,size<20,app": true,
+		// What is no number of 64 bits is on neither side of any.
+		"app>1": false, "app<1": false, "none>1": false, "none<1": false, "empty<1": false, "huge>1": false, "huge<1": false,
 	} {
 		if s, err := parseSelector(text); err != nil || s.Matches(set) != want {
 			t.Errorf("%q: %v, %v", text, s.Matches(set), err)
@@ -6300,13 +6304,83 @@ func TestSelectors(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"app in web": `in needs values in parentheses`, "app like web": `"like" is no operator`, "a=b,,c": `requirement 2 ""`, "=v": "label key",
-		"app=not valid": "label value", "-app": "label key", "a/b/c": "label key", "UPPER.io/x": "prefix", "!a=b": "label key", "app>1": "label key",
+		"app=not valid": "label value", "-app": "label key", "a/b/c": "label key", "UPPER.io/x": "prefix", "!a=b": "label key",
+		"app>x": "> needs a whole number", "app<": "< needs a whole number", "app>-1": `and not "-1"`,
 		"x in (a": "parentheses", strings.Repeat("a", 64): "63",
 	} {
 		if _, err := parseSelector(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
+}
+
+// What a real API server (v1.35) accepts, and what it answers with a 400. `make e2e` asks yours.
+var (
+	labelSelectorsAccepted = []string{
+		"", "  ", "\t", "a>1", "a<1", "a > 1", "a>01", "a> 1 ", "a>1,b", "a>9223372036854775807", "a in ()", "a in ( )", "a in (,)", "a in (b,,c)",
+		"a notin ()", "! a", "a==", "a=", "a!=", "in", "notin", "!in", "!notin", "a=in", "a=notin", "in=in", "in in (in)", "a in (in,notin)",
+		"a\n=b", "a\r=\tb", "a in(b),c", "a notin(b)", "x.io/a=b", "a=b.c", "a=b,a=c", "a !=b", "!a,b",
+	}
+	labelSelectorsRefused = []string{
+		"a>-1", "a>+1", "a>x", "a>", "a>9223372036854775808", "a>0x1", "a>1e3", "a>1_0", "a>1.0", "a>=1", "a<=1", "a>1<2", "a<>1", "a=>b", "a>(1)",
+		"a in (b c)", "a b", "!a=b", "!", "!!a", "a,", "a,,b", ",a", "a=b=c", "a===b", "a= =b", "a! =b", "a=!b", "a in in", "a in >", "a in (>)", "a\u00a0=b",
+		"a=(b)", "a(b)", "a)", "(a)", "a in (b", "a in b)", "ain (b)", "ain(b)", "a in (b))", "a in ((b))", "a in (a=b)", "a in (b)c", "a=b(c)", "!in (a)",
+		"X.io/a=b", "/a", "a/", "a/b/c", "a=b/c", "a='b'", "a=-b", "a=b-", "a in (b),,", "a=b !c", "a\\=b", "a=b\\", "a=ä", "ä=b",
+	}
+	fieldSelectorsAccepted = []string{
+		"", ",", "metadata.name=", "metadata.name==a", "metadata.name!=a", "metadata.name=a,,", "metadata.name=a,", `metadata.name=a\,b`, `metadata.name=a\=b`,
+		`metadata.name=a\\`, "metadata.name=a,status.phase!=Running", "metadata.name=ÄÖ", "metadata.name=a/b", "metadata.namespace=kube-system", "spec.host=n",
+		"spec.nodeName=n", "spec.restartPolicy=Always", "spec.schedulerName=s", "spec.serviceAccountName=s", "spec.hostNetwork=true", "status.podIP=1",
+		"status.podIPs=1", "status.nominatedNodeName=n",
+	}
+	fieldSelectorsRefused = []string{
+		"metadata.name", "metadata.name=a=b", `metadata.name=a\b`, "metadata.name = a", "metadata.name=a, status.phase=x", "metadata.name>a", "metadata.name in (a)",
+		" ", `metadata.name=a\`, `metadata.name\=b=c`, "=b", "metadata.name===a", "metadata.name=!=a", "metadata.name!==a", "metadata.name!a", "a!=b",
+		"metadata.uid=x", "metadata.labels=x", "spec.nodename=x", "spec.priority=1", "spec.serviceAccount=x", "status.hostIP=x",
+	}
+)
+
+func TestSelectorsAreAcceptedAndRefusedAsTheServerDoes(t *testing.T) {
+	for _, text := range labelSelectorsAccepted {
+		if _, err := parseSelector(text); err != nil {
+			t.Errorf("label selector %q: %v", text, err)
+		}
+	}
+	for _, text := range labelSelectorsRefused {
+		if _, err := parseSelector(text); err == nil {
+			t.Errorf("label selector %q is accepted", text)
+		}
+	}
+	for _, text := range fieldSelectorsAccepted {
+		if err := checkFieldSelector(text); err != nil {
+			t.Errorf("field selector %q: %v", text, err)
+		}
+	}
+	for _, text := range fieldSelectorsRefused {
+		if err := checkFieldSelector(text); err == nil {
+			t.Errorf("field selector %q is accepted", text)
+		}
+	}
+}
+
+func TestSelectorThatNoServerTakesIsWrongUsageBeforeAnyIsAsked(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		for args, want := range map[string]string{
+			"-pod-selector=a in b":                       `-pod-selector: requirement 1 "a in b"`,
+			"-pod-selector=a=b,c>d":                      `-pod-selector: requirement 2 "c>d"`,
+			"-pod-selector=a=" + strings.Repeat("b", 64): "-pod-selector: ",
+			"-field-selector=spec.nonsense=1":            `-field-selector: field label not supported: "spec.nonsense"`,
+			"-field-selector=metadata.name":              `-field-selector: "metadata.name" needs an operator`,
+			"-field-selector=metadata.name=a=b":          "-field-selector: ",
+		} {
+			p := f.start(t, args)
+			synctest.Wait()
+			if err := p.stop(); !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", args, err, want)
+			}
+		}
+		wantNumber(t, "requests", len(f.asked(func(seen) bool { return true })), 0)
+	})
 }
 
 // leave keeps nothing of a list.
@@ -11487,6 +11561,29 @@ var behaviours = []struct {
 		its.send("PATCH", node, labels(object{w.label: "2", "row": "policy"}))
 		w.send("PATCH", node, object{"spec": object{"unschedulable": nil}, "metadata": object{"labels": object{"another": "x"}}}) // by somebody else
 	}},
+	{"podcount refuses the selectors that the server refuses, and no others", "", func(w *world) {
+		if w.fake != nil {
+			w.Skip("the fake reads selectors by podcount's own functions")
+		}
+		ask := func(kind, selector string, isAccepted bool) {
+			_, err := w.try("GET", w.pods()+"?limit=1&"+kind+"="+url.QueryEscape(selector), nil)
+			if isAccepted && err != nil || !isAccepted && !isStatus(err, 400, "BadRequest") {
+				w.Errorf("%s %q: %v", kind, selector, err)
+			}
+		}
+		for _, selector := range labelSelectorsAccepted {
+			ask("labelSelector", selector, true)
+		}
+		for _, selector := range labelSelectorsRefused {
+			ask("labelSelector", selector, false)
+		}
+		for _, selector := range fieldSelectorsAccepted {
+			ask("fieldSelector", selector, true)
+		}
+		for _, selector := range fieldSelectorsRefused {
+			ask("fieldSelector", selector, false)
+		}
+	}},
 	{"a selector that the server does not know ends the program as wrong usage", "", func(w *world) {
 		err := run(w.Context(), append(w.kubeconfig, "-namespace", w.ns, "-field-selector", "spec.nothing=1", "-total-nodes", "none=none"), os.Getenv, io.Discard, io.Discard, nil)
 		if usage := (usageError{}); !errors.As(err, &usage) || !strings.Contains(err.Error(), "spec.nothing") {
@@ -12061,7 +12158,7 @@ func FuzzYAML(f *testing.F) {
 
 // A selector that is accepted reads the same when it is written another way, and selects as its words say.
 func FuzzSelector(f *testing.F) {
-	for _, s := range []string{"a", "!a", "a=b", "a!=b", "a in (b, c)", "a notin (b,)", "x.io/a == b,!c", " ", "a=,b"} {
+	for _, s := range []string{"a", "!a", "a=b", "a!=b", "a in (b, c)", "a notin (b,)", "x.io/a == b,!c", " ", "a=,b", "x.io/a>0", "x.io/a < 07"} {
 		f.Add(s, "a=b,x.io/a=1")
 	}
 	f.Fuzz(func(t *testing.T, text, set string) {
@@ -12079,6 +12176,10 @@ func FuzzSelector(f *testing.F) {
 		for _, r := range selector {
 			v, has := labels[r.key]
 			switch {
+			case r.side != 0:
+				parts = append(parts, fmt.Sprintf("%s %c %d", r.key, r.side, r.bound))
+				n, err := strconv.ParseInt(v, 10, 64)
+				want = want && err == nil && n != r.bound && (n > r.bound) == (r.side == '>')
 			case r.values == nil && r.not:
 				parts = append(parts, "! "+r.key)
 				want = want && !has
