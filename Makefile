@@ -8,10 +8,13 @@ IMAGE   := podcount:latest
 PLATFORMS := linux/$(shell go env GOARCH)
 export CGO_ENABLED = 0
 
-.PHONY: build image run test sim mutants e2e fuzz bench lint clean
+.PHONY: build manifests image run test sim mutants e2e fuzz bench lint clean
 
 build: ## the product: one static binary, bin/podcount
 	go build $(FLAGS) -o bin/podcount .
+
+manifests: ## deploy/*.yaml, from deploy/templates
+	for part in podcount policy; do go run . -manifest=$$part >deploy/$$part.new && mv deploy/$$part.new deploy/$$part.yaml || exit 1; done
 
 image: ## the product in an image, of which it is all; PLATFORMS=linux/amd64,linux/arm64 IMAGE=NAME DOCKER=podman
 	@for p in $$(echo $(PLATFORMS) | tr , ' '); do \
@@ -39,7 +42,11 @@ e2e: ## what the tests show on the fake, on a real cluster: make e2e KUBECONFIG=
 	PODCOUNT_E2E=1 KUBECONFIG='$(KUBECONFIG)' CONTEXT='$(CONTEXT)' go test -count=1 -v -timeout 30m -parallel 16 -run '^TestBehavioursOnARealCluster$$' .
 
 fuzz: ## each parser for FUZZTIME, with random input
-	@for target in $$(go test -list '^Fuzz' . | grep '^Fuzz'); do go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x . || exit 1; done
+	@for package in $$(go list ./...); do \
+		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x $$package || exit 1; \
+		done; \
+	done
 
 bench: ## benchmarks, under a minute
 	go test -run '^$$' -bench . -benchtime 300ms ./...

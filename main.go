@@ -9,7 +9,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"embed"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -33,6 +33,8 @@ import (
 	"syscall"
 	"time"
 	"unicode"
+
+	"podcount/deploy"
 )
 
 var version = "dev" // set by the linker, from git
@@ -258,9 +260,6 @@ func (c nodeChoice) Matches(labels map[string]string) bool {
 //go:embed README.md
 var readme string
 
-//go:embed deploy/*.yaml
-var deploy embed.FS
-
 // parseFlags reads the command line. Its errors are usageErrors of one line. It returns nil if all that was wanted is printed.
 func parseFlags(args []string, stdout io.Writer) (*options, error) {
 	o := &options{
@@ -320,55 +319,56 @@ func parseFlags(args []string, stdout io.Writer) (*options, error) {
 	case err == nil:
 		err = o.check(fs.Args())
 	}
+	manifest := ""
+	if err == nil && o.manifest != "" {
+		manifest, err = o.makeManifest(fs)
+	}
 	if err != nil {
 		return nil, usageError{fmt.Errorf("%w (podcount -h lists the flags)", err)}
-	} else if o.manifest != "" {
-		return nil, o.printManifest(fs, stdout)
+	}
+	if o.manifest != "" {
+		_, err := io.WriteString(stdout, manifest)
+		return nil, err
 	}
 	return o, nil
 }
 
-// printManifest prints files of deploy/ for these flags, without the lines marked as for what is off. All is named like the Lease.
-func (o *options) printManifest(fs *flag.FlagSet, stdout io.Writer) error {
-	isOn := map[string]bool{"-listen": o.listen != ""}
+// makeManifest returns what a cluster is given to run podcount with these flags.
+func (o *options) makeManifest(fs *flag.FlagSet) (string, error) {
+	s := deploy.Settings{
+		Name:           o.leaseName,
+		Namespace:      o.home,
+		Image:          o.image,
+		LeaderElect:    o.leaderElect,
+		Labels:         []string{o.totalLabel},
+		PodNamespace:   o.namespace,
+		LeaseNamespace: cmp.Or(o.leaseNamespace, o.home),
+	}
+	if o.nodeLabel != "" {
+		s.Labels = append(s.Labels, o.nodeLabel)
+	}
+	if o.listen != "" {
+		port, err := strconv.ParseUint(strings.TrimPrefix(o.listen, ":"), 10, 16)
+		if err != nil || port == 0 {
+			return "", fmt.Errorf("-manifest: -listen %s must be :PORT, a number: kubelet asks at the pod's own address", o.listen)
+		}
+		s.Port = int(port)
+		o.listen = fmt.Sprintf(":%d", port) // no leading zeros
+	}
 	for _, c := range controllers {
-		isOn[c.Name] = o.isOn(c)
-	}
-	var b strings.Builder
-	for i, name := range strings.Split(o.manifest, ",") {
-		text, err := deploy.ReadFile("deploy/" + name + ".yaml")
-		if err != nil {
-			return usageError{fmt.Errorf("-manifest: there is no %q; there are podcount, policy, count-crd, count-sample", name)}
-		}
-		b.WriteString(strings.Repeat("---\n", min(i, 1)))
-		for line := range strings.Lines(string(text)) {
-			_, mark, _ := strings.Cut(strings.TrimSpace(line), " # for ")
-			if mark != "" && !isOn[mark] || strings.HasPrefix(strings.TrimSpace(line), `- "-`) { // an argument: ours take its place
-				continue
-			}
-			b.WriteString(line)
+		switch c.Name {
+		case "pod-count":
+			s.PodCount = o.isOn(c)
+		case "count":
+			s.Count = o.isOn(c)
 		}
 	}
-	args := "args:\n"
 	fs.Visit(func(f *flag.Flag) {
-		if !slices.Contains([]string{"manifest", "image", "manifest-namespace"}, f.Name) {
-			args += fmt.Sprintf("        - %q\n", "-"+f.Name+"="+f.Value.String())
+		if f.Name != "manifest" && f.Name != "image" && f.Name != "manifest-namespace" {
+			s.Args = append(s.Args, "-"+f.Name+"="+f.Value.String())
 		}
 	})
-	keys, _ := json.Marshal(slices.DeleteFunc([]string{o.totalLabel, o.nodeLabel}, func(key string) bool { return key == "" }))
-	leases, pods := cmp.Or(o.leaseNamespace, o.home), "kind: ClusterRoleBinding\nmetadata: {name: "+o.leaseName+"-pods"
-	if o.namespace != "" {
-		pods = "kind: RoleBinding\nmetadata: {name: " + o.leaseName + "-pods, namespace: " + o.namespace
-	}
-	_, err := strings.NewReplacer( // which does not look at what it has put in
-		"args:\n", args, "kind: ClusterRoleBinding\nmetadata: {name: podcount-pods", pods,
-		"name: podcount-lease, namespace: kube-system", "name: "+o.leaseName+"-lease, namespace: "+leases,
-		"kind: Lease\nmetadata: {name: podcount, namespace: kube-system", "kind: Lease\nmetadata: {name: "+o.leaseName+", namespace: "+leases,
-		"ame: podcount", "ame: "+o.leaseName, "[podcount]", "["+o.leaseName+"]", `:podcount"`, ":"+o.leaseName+`"`,
-		"kube-system", o.home, "podcount:latest", o.image, "8080", strings.TrimPrefix(o.listen, ":"), `["hopegi/pod-count"]`, string(keys),
-		"replicas: 2", map[bool]string{true: "replicas: 2", false: "replicas: 1"}[o.leaderElect],
-	).WriteString(stdout, b.String())
-	return err
+	return deploy.Manifest(s, strings.Split(o.manifest, ",")...)
 }
 
 func (o *options) check(rest []string) (err error) {
@@ -418,12 +418,8 @@ func (o *options) check(rest []string) (err error) {
 	refuseIf(o.verbosity < 0, "-v %d must not be less than 0", o.verbosity)
 	_, _, err = net.SplitHostPort(o.listen)
 	refuseIf(o.listen != "" && err != nil, "-listen: %w: use [HOST]:PORT", err)
-	_, err = strconv.ParseUint(strings.TrimPrefix(o.listen, ":"), 10, 16)
-	refuseIf(o.manifest != "" && o.listen != "" && err != nil, "-manifest: -listen %s must be :PORT, a number: kubelet asks at the pod's own address", o.listen)
 	refuseIf(o.manifest != "" && (o.kubeconfig+o.context != "" || o.once || o.prune),
 		"-manifest prints a Deployment, which has no kubeconfig and does not end: leave out -kubeconfig, -context, -once and -prune")
-	refuseIf(o.manifest != "" && !strings.HasPrefix(o.leaseName, "podcount"),
-		"-manifest names all objects like the Lease: let -leader-elect-resource-name begin with podcount, as podcount-%s", o.leaseName)
 	if o.prune {
 		o.once, o.controllers = true, "pod-count"
 	}

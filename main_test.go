@@ -9325,10 +9325,62 @@ func TestManifestIsWhatDeployHas(t *testing.T) {
 			t.Errorf("%s:\n%s", args, got)
 		}
 	}
-	err := run(t.Context(), []string{"-manifest=all"}, func(string) string { return "" }, io.Discard, io.Discard, nil)
-	if !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), `there is no "all"; there are podcount, policy, count-crd, count-sample`) {
-		t.Error(err)
+}
+
+func TestManifestThatCannotWorkIsWrongUsageAndPrintsNothing(t *testing.T) {
+	for args, want := range map[string]string{
+		"-manifest=all":                              `there is no "all"; there are podcount, policy, count-crd, count-sample`,
+		"-manifest=podcount,all":                     `there is no "all"`,
+		"-manifest -once":                            "-manifest prints a Deployment",
+		"-manifest -prune":                           "-manifest prints a Deployment",
+		"-manifest -kubeconfig x":                    "-manifest prints a Deployment",
+		"-manifest -context x":                       "-manifest prints a Deployment",
+		"-manifest -listen 127.0.0.1:8080":           "-manifest: -listen 127.0.0.1:8080 must be :PORT",
+		"-manifest -listen :http":                    "-manifest: -listen :http must be :PORT",
+		"-manifest -listen :0":                       "-manifest: -listen :0 must be :PORT",
+		"-manifest -listen :65536":                   "-manifest: -listen :65536 must be :PORT",
+		"-manifest -leader-elect-resource-name view": "begin with podcount, as podcount-view",
+		"-manifest -leader-elect-resource-name podcount" + strings.Repeat("a", 56): "-leader-elect-resource-name podcountaaa",
+		"-manifest -manifest-namespace ":                                           `-manifest-namespace ""`,
+		"-manifest -manifest-namespace a.b":                                        `-manifest-namespace "a.b"`,
+		"-manifest -image Podcount":                                                `-image "Podcount"`,
+		"-manifest -image podcount:\n":                                             `-image "podcount:\n"`,
+		"-manifest -image ":                                                        `-image ""`,
+		"-manifest -pod-selector a>b":                                              `-pod-selector: requirement 1 "a>b"`,
+		"-manifest -field-selector spec.nonsense=1":                                `-field-selector: field label not supported: "spec.nonsense"`,
+	} {
+		out := &logBuffer{}
+		err := run(t.Context(), strings.Split(args, " "), func(string) string { return "" }, out, io.Discard, nil)
+		if !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v, want %q", args, err, want)
+		}
+		if out.String() != "" {
+			t.Errorf("%q: printed %s", args, out)
+		}
 	}
+}
+
+func TestNamespacesThatLookLikeNumbersStayNames(t *testing.T) {
+	text := manifest(t, "-manifest", "-manifest-namespace", "123", "-namespace", "null", "-leader-elect-resource-namespace", "true", "-listen", ":08080")
+	namespaces := map[string]bool{}
+	for doc := range strings.SplitSeq(text, "\n---\n") {
+		tree, err := parseYAML(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ns, has := metaOf(tree.(object))["namespace"]; has {
+			name, isText := ns.(string)
+			if !isText {
+				t.Errorf("a namespace is read as %v", ns)
+			}
+			namespaces[name] = true
+		}
+	}
+	if got := slices.Sorted(maps.Keys(namespaces)); !slices.Equal(got, []string{"123", "null", "true"}) {
+		t.Errorf("the namespaces are %q", got)
+	}
+	wantText(t, text, "containerPort: 8080}")
+	wantText(t, text, `- "-listen=:8080"`)
 }
 
 func TestManifestFollowsTheFlagsThroughout(t *testing.T) {
@@ -9355,12 +9407,6 @@ func TestManifestFollowsTheFlagsThroughout(t *testing.T) {
 	for _, want := range []string{`- "-field-selector=metadata.namespace!=kube-system"`, `- "-namespace=kube-system"`, "name: podcount-pods, namespace: kube-system}", `- "-qps=8080"`,
 		`- "-total-label=kube-system.example/podcount"`, `'["kube-system.example/podcount"]'`, `- "-leader-elect-resource-namespace=kube-system"`, "kind: Lease\nmetadata: {name: podcount, namespace: kube-system}"} {
 		wantText(t, got, want)
-	}
-	for _, args := range [][]string{{"-once"}, {"-prune"}, {"-kubeconfig", "x"}, {"-context", "x"}, {"-listen", "127.0.0.1:8080"}, {"-listen", ":http"}, {"-leader-elect-resource-name", "view"}} {
-		err := run(t.Context(), append(args, "-manifest"), func(string) string { return "" }, io.Discard, io.Discard, nil)
-		if !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), "-manifest") {
-			t.Errorf("%q: %v", args, err)
-		}
 	}
 
 	got = manifest(t, "-manifest=podcount", "-leader-elect=false", "-listen", "", "-leader-elect-resource-namespace", "leases")
@@ -11861,7 +11907,7 @@ func (w *world) account(name string, rights bool) (token string) {
 // grant gives a service account the rights that the manifest says podcount needs.
 func (w *world) grant(name string) {
 	w.Helper()
-	text, err := deploy.ReadFile("deploy/podcount.yaml")
+	text, err := os.ReadFile("deploy/podcount.yaml")
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -1,0 +1,193 @@
+// Package deploy prints what a cluster is given to run podcount: the account, its rights, the Deployment, the policies.
+// The YAML is in templates/. What it prints for the default settings is in the files beside this one, ready to be applied.
+//
+// A template has two marks. A line that ends in "#if CONDITION" is printed, without the mark, where the condition holds; a
+// line of nothing else decides for its whole document. And $NAME stands for a value.
+package deploy
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+//go:embed templates/*.yaml count-crd.yaml count-sample.yaml
+var files embed.FS
+
+// Parts are the names of what Manifest can print.
+var Parts = []string{"podcount", "policy", "count-crd", "count-sample"}
+
+// Settings say what podcount will do in the cluster, and so what it needs there.
+type Settings struct {
+	Name      string   // of all objects
+	Namespace string   // in which podcount runs
+	Image     string   // of its container
+	Args      []string // of its container, one at least
+	Port      int      // that it listens on; 0: none
+
+	PodCount    bool     // the controller pod-count is on
+	Count       bool     // the controller count is on
+	LeaderElect bool     // of several replicas one works
+	Labels      []string // the keys of the labels that pod-count writes
+
+	PodNamespace   string // the one namespace whose pods and Counts are read; "": every namespace
+	LeaseNamespace string // the namespace of the Lease
+}
+
+// Manifest returns the YAML of these parts. Its errors name the flag that is to be changed.
+func Manifest(s Settings, parts ...string) (string, error) {
+	if err := s.check(); err != nil {
+		return "", err
+	}
+	var documents []string
+	for _, part := range parts {
+		if !slices.Contains(Parts, part) {
+			return "", fmt.Errorf("-manifest: there is no %q; there are %s", part, strings.Join(Parts, ", "))
+		}
+		text, err := files.ReadFile("templates/" + part + ".yaml")
+		if err != nil { // The CRD and the sample are the same for everybody.
+			text, err = files.ReadFile(part + ".yaml")
+		}
+		if err != nil {
+			return "", err
+		}
+		for document := range strings.SplitSeq(string(text), "---\n") {
+			if rendered, ok := s.render(document); ok {
+				documents = append(documents, rendered)
+			}
+		}
+	}
+	return strings.Join(documents, "---\n"), nil
+}
+
+// render returns a document of a template as it is with these settings, or false where it is left out.
+func (s Settings) render(template string) (document string, ok bool) {
+	var out strings.Builder
+	for line := range strings.Lines(template) {
+		text, condition, isConditional := strings.Cut(strings.TrimSuffix(line, "\n"), "#if ")
+		if isConditional && !s.holds(condition) {
+			if text == "" {
+				return "", false
+			}
+			continue
+		}
+		if isConditional && text == "" {
+			continue
+		}
+		out.WriteString(strings.TrimRight(os.Expand(text, s.value), " ") + "\n")
+	}
+	return out.String(), true
+}
+
+// holds answers the conditions of the templates.
+func (s Settings) holds(condition string) bool {
+	switch condition {
+	case "pod-count":
+		return s.PodCount
+	case "count":
+		return s.Count
+	case "every-namespace":
+		return s.PodNamespace == ""
+	case "one-namespace":
+		return s.PodNamespace != ""
+	case "leader-elect":
+		return s.LeaderElect
+	case "no-leader-elect":
+		return !s.LeaderElect
+	case "listen":
+		return s.Port != 0
+	}
+	panic("a template asks for " + condition)
+}
+
+// value returns what a name stands for in the templates. Each is put in once, and never looked at again.
+func (s Settings) value(name string) string {
+	switch name {
+	case "NAME":
+		return s.Name // check has seen to it that this is a text in YAML, whatever follows it.
+	case "NAMESPACE":
+		return scalar(s.Namespace)
+	case "POD_NAMESPACE":
+		return scalar(s.PodNamespace)
+	case "LEASE_NAMESPACE":
+		return scalar(s.LeaseNamespace)
+	case "IMAGE":
+		return scalar(s.Image)
+	case "ACCOUNT":
+		return "system:serviceaccount:" + s.Namespace + ":" + s.Name
+	case "LABELS":
+		return jsonOf(s.Labels)
+	case "PORT":
+		return strconv.Itoa(s.Port)
+	case "ARGS":
+		var lines []string
+		for _, arg := range s.Args {
+			// Kubernetes would put environment variables in place of $(NAME), but takes $$ for $.
+			lines = append(lines, "- "+jsonOf(strings.ReplaceAll(arg, "$", "$$")))
+		}
+		return strings.Join(lines, "\n        ")
+	}
+	panic("a template asks for $" + name)
+}
+
+// scalar writes a text in YAML: plain where no parser takes that for anything else (a number, a boolean, null, a date).
+func scalar(text string) string {
+	const letters = "abcdefghijklmnopqrstuvwxyz"
+	isPlain := text != "" &&
+		strings.Trim(text[:1], letters) == "" &&
+		strings.Trim(text, letters+"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@") == "" &&
+		!strings.HasSuffix(text, ":") &&
+		!slices.Contains([]string{"null", "true", "false", "yes", "no", "on", "off", "y", "n"}, text)
+	if isPlain {
+		return text
+	}
+	return jsonOf(text)
+}
+
+// jsonOf writes a value in JSON, which is YAML, too.
+func jsonOf(v any) string {
+	var out strings.Builder
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		panic(err) // Texts and lists of them can be written.
+	}
+	return strings.TrimSuffix(out.String(), "\n")
+}
+
+// suffixes are what templates append to the name of all objects, for those of which there are several.
+var suffixes = []string{"-pods", "-lease"}
+
+func (s Settings) check() error {
+	if !strings.HasPrefix(s.Name, "podcount") {
+		return fmt.Errorf("-manifest names all objects like the Lease: let -leader-elect-resource-name begin with podcount, "+
+			"as podcount-%s", s.Name)
+	}
+	if len(s.Name) > 63 {
+		return fmt.Errorf("-leader-elect-resource-name %s has %d characters: -manifest names all objects so and makes it a label's value, "+
+			"which has 63 at most", s.Name, len(s.Name))
+	}
+	for _, suffix := range suffixes {
+		if strings.HasSuffix(s.Name, suffix) {
+			return fmt.Errorf("-leader-elect-resource-name %s: with -manifest it must not end in %s, as another podcount's objects do",
+				s.Name, suffix)
+		}
+	}
+	if s.Namespace == "" {
+		return fmt.Errorf("-manifest-namespace %q: name the namespace in which podcount is to run", s.Namespace)
+	}
+	if err := checkImage(s.Image); err != nil {
+		return fmt.Errorf("-image %q: %w: use [HOST[:PORT]/]PATH[:TAG][@DIGEST]", s.Image, err)
+	}
+	for _, arg := range s.Args {
+		if strings.ContainsFunc(arg, func(c rune) bool { return !unicode.IsPrint(c) || c == unicode.ReplacementChar }) {
+			return fmt.Errorf("-manifest: %q has a character that cannot be printed: leave it out", arg)
+		}
+	}
+	return nil
+}
