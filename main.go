@@ -339,6 +339,8 @@ func (o *options) makeManifest(fs *flag.FlagSet) (string, error) {
 		Name:           o.leaseName,
 		Namespace:      o.home,
 		Image:          o.image,
+		PodEvents:      o.podEvents == "on",
+		DryRun:         o.dryRun,
 		LeaderElect:    o.leaderElect,
 		Labels:         []string{o.totalLabel},
 		PodNamespace:   o.namespace,

@@ -9376,7 +9376,7 @@ func TestNamespacesThatLookLikeNumbersStayNames(t *testing.T) {
 			namespaces[name] = true
 		}
 	}
-	if got := slices.Sorted(maps.Keys(namespaces)); !slices.Equal(got, []string{"123", "null", "true"}) {
+	if got := slices.Sorted(maps.Keys(namespaces)); !slices.Equal(got, []string{"123", "default", "null", "true"}) {
 		t.Errorf("the namespaces are %q", got)
 	}
 	wantText(t, text, "containerPort: 8080}")
@@ -9410,7 +9410,7 @@ func TestManifestFollowsTheFlagsThroughout(t *testing.T) {
 	}
 
 	got = manifest(t, "-manifest=podcount", "-leader-elect=false", "-listen", "", "-leader-elect-resource-namespace", "leases")
-	for _, absent := range []string{"Probe", "containerPort", "prometheus.io", "replicas: 2"} {
+	for _, absent := range []string{"Probe", "containerPort", "prometheus.io", "replicas: 2", "kind: Lease", "[leases]"} {
 		if _, docs, _ := strings.Cut(got, "apiVersion"); strings.Contains(docs, absent) {
 			t.Errorf("%q is left in\n%s", absent, docs)
 		}
@@ -9422,39 +9422,189 @@ func TestManifestFollowsTheFlagsThroughout(t *testing.T) {
 	wantText(t, got, "kind: Lease\nmetadata: {name: podcount, namespace: leases}")
 }
 
-// What podcount does with the arguments of its own manifest, it may do by the rights in it.
-func TestRightsOfTheManifestAreEnough(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		text := manifest(t, "-manifest=podcount", "-node-label", "x.y/own", "-pod-events", "on")
-		allowed := map[string]bool{}
-		for _, m := range regexp.MustCompile(`resources: \[([^]]*)\],(?: resourceNames: \[podcount\],)? verbs: \[([^]]*)\]`).FindAllStringSubmatch(text, -1) {
-			for verb := range strings.SplitSeq(m[2], ", ") {
-				allowed[verb+" "+m[1]] = true
-			}
+// right is one that RBAC grants, or that a request needs.
+type right struct {
+	verb, group, resource string
+	namespace             string // "": of the cluster, or every namespace
+	name                  string // the one object; "": any
+}
+
+func (r right) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s.%s in %q %s", r.verb, r.resource, r.group, r.namespace, r.name))
+}
+
+// covers reports whether who has r may do what needs another right.
+func (r right) covers(needed right) bool {
+	return r.verb == needed.verb && r.group == needed.group && r.resource == needed.resource &&
+		(r.namespace == "" || r.namespace == needed.namespace) && (r.name == "" || r.name == needed.name)
+}
+
+// rightsNeeded are the rights that a request needs.
+func rightsNeeded(s seen) []right {
+	c := callOf(s.Method, s.Path, s.Query)
+	if strings.HasPrefix(s.Path, "/apis/") && strings.Count(s.Path, "/") == 3 { // discovery, which is everybody's
+		return nil
+	}
+	r := right{verb: c.verb, group: c.group, resource: c.resource, name: path.Base(c.object)}
+	if c.object == "" {
+		r.name = ""
+	}
+	if _, rest, ok := strings.Cut(s.Path, "/namespaces/"); ok {
+		r.namespace, _, _ = strings.Cut(rest, "/")
+	}
+	if s.Method == "PUT" && !strings.Contains(s.Body, `"resourceVersion"`) { // this makes the object
+		create := r
+		create.verb = "create"
+		return []right{r, create}
+	}
+	return []right{r}
+}
+
+// rightsOf are the rights that a manifest grants, by its roles and bindings.
+func rightsOf(t *testing.T, manifest string) (rights []right) {
+	roles := map[string][]any{} // the rules, by kind, namespace and name
+	var bindings []object
+	for doc := range strings.SplitSeq(manifest, "\n---\n") {
+		tree, err := parseYAML(doc)
+		if err != nil {
+			t.Fatal(err)
 		}
-		f.install(&fakeCRD{status: true})
-		f.addNode("cp", controlPlane)
-		f.addCount("nginx", `{"name":"nginx","count":1}`)
-		f.start(t, "-leader-elect", "-node-label", "x.y/own")
-		pass(time.Minute)
-		f.addPodWith("p", object{"app": "nginx"})
-		pass(time.Minute)
-		wantLabel(t, f, "cp", podCountLabel, "1")
-		used := map[string]bool{}
-		for _, s := range f.asked(func(seen) bool { return true }) {
-			if c := callOf(s.Method, s.Path, s.Query); c.resource != "demo.mark8s.io/v1" { // discovery is everybody's
-				used[c.verb+" "+c.resource] = true
-				if !allowed[c.verb+" "+c.resource] {
-					t.Errorf("the manifest does not allow: %s", c)
+		o := tree.(object)
+		switch kind := str(o, "kind"); kind {
+		case "ClusterRole", "Role":
+			roles[kind+" "+str(metaOf(o), "namespace")+" "+str(metaOf(o), "name")] = o["rules"].([]any)
+		case "ClusterRoleBinding", "RoleBinding":
+			bindings = append(bindings, o)
+		}
+	}
+	bound := map[string]bool{}
+	for _, b := range bindings {
+		namespace := str(metaOf(b), "namespace")
+		ref := b["roleRef"].(object)
+		role := str(ref, "kind") + "  " + str(ref, "name")
+		if str(ref, "kind") == "Role" {
+			role = "Role " + namespace + " " + str(ref, "name")
+		}
+		bound[role] = true
+		for _, rule := range roles[role] {
+			names, _ := rule.(object)["resourceNames"].([]any)
+			if names == nil {
+				names = []any{""}
+			}
+			for _, group := range rule.(object)["apiGroups"].([]any) {
+				for _, resource := range rule.(object)["resources"].([]any) {
+					for _, verb := range rule.(object)["verbs"].([]any) {
+						for _, name := range names {
+							rights = append(rights, right{verb.(string), group.(string), resource.(string), namespace, name.(string)})
+						}
+					}
 				}
 			}
 		}
-		for _, unused := range slices.Sorted(maps.Keys(allowed)) {
-			if !used[unused] && !slices.Contains([]string{"create leases", "patch counts", "patch events"}, unused) {
-				t.Errorf("the manifest allows what nobody needs: %s", unused)
-			}
+	}
+	for role := range roles {
+		if !bound[role] {
+			t.Errorf("nobody has the role %s", role)
 		}
-	})
+	}
+	return rights
+}
+
+// argsOf are the arguments that the Deployment of a manifest gives to podcount.
+func argsOf(t *testing.T, manifest string) (args []string) {
+	_, rest, _ := strings.Cut(manifest, "        args:\n")
+	for line := range strings.Lines(rest) {
+		quoted, isArg := strings.CutPrefix(line, "        - ")
+		if !isArg {
+			break
+		}
+		var arg string
+		if err := json.Unmarshal([]byte(quoted), &arg); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, arg)
+	}
+	return args
+}
+
+// What podcount does with the arguments of its own manifest, it may do by the rights in it, and it has no right that it does
+// not use: whatever the flags are.
+func TestRightsOfTheManifestAreThoseThatAreUsed(t *testing.T) {
+	for _, flags := range []string{
+		"",
+		"-pod-events on",
+		"-node-label x.y/own",
+		"-namespace default",
+		"-namespace a",
+		"-namespace a -pod-events on",
+		"-namespace default -pod-events on",
+		"-leader-elect=false",
+		"-leader-elect-resource-namespace leases -leader-elect-resource-name podcount-b",
+		"-dry-run",
+		"-dry-run -namespace a",
+		"-controllers pod-count",
+		"-controllers pod-count -pod-events on",
+		"-controllers pod-count -namespace a",
+		"-controllers pod-count -namespace a -pod-events on",
+		"-controllers pod-count -namespace default -pod-events on",
+		"-controllers pod-count -namespace default",
+		"-controllers pod-count -leader-elect=false",
+		"-controllers pod-count -dry-run",
+		"-controllers count",
+		"-controllers count -namespace a",
+		"-controllers count -dry-run",
+		"-controllers pod-printer",
+		"-controllers pod-printer -namespace a -leader-elect=false",
+		"-controllers *,pod-printer",
+	} {
+		t.Run(flags, func(t *testing.T) {
+			text := manifest(t, append([]string{"-manifest=podcount"}, strings.Fields(flags)...)...)
+			granted := rightsOf(t, text)
+			simulate(t, func(t *testing.T, f *fakeServer) {
+				f.install(&fakeCRD{status: true})
+				f.addNode("cp", controlPlane)
+				f.put("namespaces", object{"metadata": object{"name": "a"}})
+				for _, ns := range []string{"default", "a"} {
+					f.putJSON("counts", fmt.Sprintf(`{"metadata":{"namespace":%q,"name":"web"},"spec":{"name":"web","count":1}}`, ns))
+				}
+				args := append(argsOf(t, text), "-listen=", "-pod-selector=app")
+				f.start(t, args...)
+				pass(time.Minute)
+				// A pod that comes, goes out of sight, and comes back makes each event happen twice.
+				for range 2 {
+					for _, app := range []string{"web", ""} {
+						for _, ns := range []string{"default", "a"} {
+							labels := object{"app": app}
+							if app == "" {
+								labels = nil
+							}
+							f.put("pods", podOn(object{"namespace": ns, "name": "p", "labels": labels}, "cp"))
+							pass(time.Minute)
+						}
+					}
+				}
+				for _, lease := range f.all("leases") { // somebody removes it
+					f.remove("leases", keyOf(lease))
+				}
+				pass(time.Minute)
+
+				var used []right
+				for _, s := range f.asked(func(seen) bool { return true }) {
+					for _, needed := range rightsNeeded(s) {
+						used = append(used, needed)
+						if !slices.ContainsFunc(granted, func(g right) bool { return g.covers(needed) }) {
+							t.Errorf("the manifest does not allow: %s", needed)
+						}
+					}
+				}
+				for _, g := range granted {
+					if !slices.ContainsFunc(used, g.covers) {
+						t.Errorf("the manifest allows what is not used: %s", g)
+					}
+				}
+			})
+		})
+	}
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -32,6 +32,8 @@ type Settings struct {
 
 	PodCount    bool     // the controller pod-count is on
 	Count       bool     // the controller count is on
+	PodEvents   bool     // pod-count posts an Event on each new pod
+	DryRun      bool     // nothing is written
 	LeaderElect bool     // of several replicas one works
 	Labels      []string // the keys of the labels that pod-count writes
 
@@ -86,19 +88,31 @@ func (s Settings) render(template string) (document string, ok bool) {
 
 // holds answers the conditions of the templates.
 func (s Settings) holds(condition string) bool {
+	writes := !s.DryRun
+	// Events about pods and Counts go to the namespace of these, those about nodes to default.
+	eventsBesidePods := writes && (s.Count || s.PodCount && s.PodEvents)
+	coversDefault := eventsBesidePods && (s.PodNamespace == "" || s.PodNamespace == "default")
 	switch condition {
 	case "pod-count":
 		return s.PodCount
 	case "count":
 		return s.Count
+	case "writes":
+		return writes
+	case "count-writes":
+		return s.Count && writes
+	case "events-beside-pods":
+		return eventsBesidePods
+	case "events-in-default":
+		return writes && s.PodCount && !coversDefault
 	case "every-namespace":
 		return s.PodNamespace == ""
 	case "one-namespace":
 		return s.PodNamespace != ""
-	case "leader-elect":
-		return s.LeaderElect
+	case "leader-elect": // A dry run takes no Lease.
+		return s.LeaderElect && writes
 	case "no-leader-elect":
-		return !s.LeaderElect
+		return !s.LeaderElect || !writes
 	case "listen":
 		return s.Port != 0
 	}
@@ -161,7 +175,7 @@ func jsonOf(v any) string {
 }
 
 // suffixes are what templates append to the name of all objects, for those of which there are several.
-var suffixes = []string{"-pods", "-lease"}
+var suffixes = []string{"-pods", "-lease", "-events"}
 
 func (s Settings) check() error {
 	if !strings.HasPrefix(s.Name, "podcount") {

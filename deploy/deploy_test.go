@@ -43,15 +43,17 @@ func TestManifestForTheDefaultsIsTheFilesHere(t *testing.T) {
 
 // Every mark of the templates is one that the program knows, and none is left in what is printed.
 func TestManifestHasNoMarksOfTheTemplatesLeft(t *testing.T) {
-	for bits := range 1 << 5 {
+	for bits := range 1 << 7 {
 		is := func(bit int) bool { return bits>>bit&1 == 1 }
 		text, err := Manifest(settings(func(s *Settings) {
 			s.PodCount, s.Count = is(0), is(1)
-			s.LeaderElect = is(2)
-			if is(3) {
+			s.PodEvents = is(2)
+			s.DryRun = is(3)
+			s.LeaderElect = is(4)
+			if is(5) {
 				s.Port = 0
 			}
-			if is(4) {
+			if is(6) {
 				s.PodNamespace = "a"
 			}
 		}), "podcount", "policy")
@@ -60,6 +62,26 @@ func TestManifestHasNoMarksOfTheTemplatesLeft(t *testing.T) {
 		}
 		if strings.Contains(text, "#if") || strings.Contains(text, "$") || strings.Contains(text, "---\n---") {
 			t.Fatalf("with the settings %b something is left:\n%s", bits, text)
+		}
+	}
+}
+
+func TestOneReplicaWithoutAnElectionHasNoLeaseAndNoDisruptionBudget(t *testing.T) {
+	for name, change := range map[string]func(*Settings){
+		"-leader-elect=false":                   func(s *Settings) { s.LeaderElect = false },
+		"-dry-run, which takes no Lease either": func(s *Settings) { s.DryRun = true },
+	} {
+		text, err := Manifest(settings(change), "podcount")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(text, "replicas: 1\n") {
+			t.Errorf("%s: not one replica", name)
+		}
+		for _, absent := range []string{"kind: Lease", "leases", "PodDisruptionBudget"} {
+			if strings.Contains(text, absent) {
+				t.Errorf("%s: there is a %s", name, absent)
+			}
 		}
 	}
 }
