@@ -11709,7 +11709,11 @@ var behaviours = []struct {
 			w.Skip("the fake does not know CEL")
 		}
 		w.apart("policy")
-		node, name := w.addNode("policy", "row", "policy"), w.ns+"-guarded"
+		node, name := "/api/v1/nodes/"+w.ns+"-policy", w.ns+"-guarded"
+		*w.made = append(*w.made, node)
+		w.send("POST", "/api/v1/nodes?fieldManager=kubelet", object{
+			"metadata": object{"name": path.Base(node), "labels": object{"row": "policy", ourRun: w.ns}},
+			"spec":     object{"unschedulable": true, "taints": []any{object{"key": "podcount.test/none", "effect": "NoSchedule"}}}})
 		token := w.account(name, true)
 		for doc := range strings.SplitSeq(manifest(w.T, "-manifest=policy", "-manifest-namespace", w.ns, "-leader-elect-resource-name", name, "-total-label", w.label), "\n---\n") {
 			tree, err := parseYAML(doc)
@@ -11733,15 +11737,31 @@ var behaviours = []struct {
 			}
 		}
 		labels := func(o object) object { return object{"metadata": object{"labels": o}} }
+		// The policies hold whatever rights the account has.
+		w.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", object{"metadata": object{"name": name},
+			"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+			"subjects": []any{object{"kind": "ServiceAccount", "name": name, "namespace": w.ns}}})
+		events := "/api/v1/namespaces/" + w.ns + "/events"
+		event := func(name, source, reporting string) object {
+			return object{"metadata": object{"name": name},
+				"involvedObject": object{"kind": "Pod", "namespace": w.ns, "name": "a"},
+				"reason":         "Test", "source": object{"component": source}, "reportingComponent": reporting}
+		}
 		tries := 0
-		w.await("the policy is in force", func() bool {
-			tries++ // what changes nothing is no business of the policy's
-			return refused(labels(object{"try": strconv.Itoa(tries)}), "podcount may")()
+		w.await("the policies are in force", func() bool {
+			tries++ // what changes nothing is no business of a policy's
+			try := strconv.Itoa(tries)
+			_, createErr := its.try("POST", events, event("try-"+try, "kubelet", "kubelet"))
+			_, statusErr := its.try("PATCH", node+"/status", object{"status": object{"phase": try}})
+			return refused(labels(object{"try": try}), "podcount may")() && createErr != nil && statusErr != nil
 		})
 		for what, change := range map[string]object{
 			"may not change the spec":                       {"spec": object{"taints": []any{}}},
 			"may change no labels of a node but " + w.label: labels(object{"row": "other", w.label: "1"}),
 			"may not change annotations":                    {"metadata": object{"annotations": object{"a": "b"}}},
+			"may not change annotations, finalizers":        {"metadata": object{"generateName": "a"}},
+			"podcount may not take from others": {"metadata": object{
+				"managedFields": []any{object{}}, "labels": object{w.label: "1"}}},
 		} {
 			if !refused(change, what)() {
 				w.Errorf("not refused: %v", change)
@@ -11752,10 +11772,72 @@ var behaviours = []struct {
 				w.Errorf("not refused: %v", change)
 			}
 		}
-		its.send("PATCH", node, labels(object{w.label: "1"}))
-		its.send("PATCH", node, labels(object{w.label: nil}))
-		its.send("PATCH", node, labels(object{w.label: "2", "row": "policy"}))
-		w.send("PATCH", node, object{"spec": object{"unschedulable": nil}, "metadata": object{"labels": object{"another": "x"}}}) // by somebody else
+		own := func(change object) { its.send("PATCH", node+"?fieldManager=podcount", change) }
+		own(labels(object{w.label: "1"}))
+		own(labels(object{w.label: nil}))
+		own(labels(object{w.label: "2", "row": "policy"}))
+		byOthers := node + "?fieldManager=kubectl-edit"
+		w.send("PATCH", byOthers, object{"spec": object{"unschedulable": nil}, "metadata": object{"labels": object{"another": "x"}}})
+
+		// Nobody becomes the manager of more than before, by whatever name.
+		entry := func(manager, operation string, fields object) object {
+			return object{"manager": manager, "operation": operation, "apiVersion": "v1",
+				"fieldsType": "FieldsV1", "fieldsV1": fields}
+		}
+		taints := object{"f:spec": object{"f:taints": object{}}}
+		now := metaOf(w.send("GET", node, nil))["managedFields"].([]any)
+		for what, more := range map[string]object{
+			"an apply by podcount":  entry("podcount", "Apply", taints),
+			"an update by podcount": entry("podcount", "Update", taints),
+			"another manager":       entry("another", "Update", taints),
+			"a merged entry":        entry("ancient-changes", "Update", taints),
+		} {
+			if !refused(object{"metadata": object{"managedFields": append(slices.Clone(now), more)}}, "podcount may")() {
+				w.Errorf("not refused: %s as the manager of taints", what)
+			}
+		}
+		_, err = its.try("PATCH", node+"?fieldManager=another", labels(object{w.label: "7"}))
+		if !isStatus(err, 422, "Invalid") {
+			w.Errorf("a write as another manager: %v", err)
+		}
+		// Who else has set podcount's label is its manager no more once podcount has.
+		w.send("PATCH", node+"?fieldManager=kubectl-label", labels(object{w.label: "8", "third": "x"}))
+		own(labels(object{w.label: "3"}))
+		// Of ten other managers, the server merges the oldest when podcount joins them.
+		own(labels(object{w.label: nil}))
+		for i := range 10 {
+			annotations := object{fmt.Sprint("a", i): "x"}
+			w.send("PATCH", fmt.Sprint(node, "?fieldManager=manager-", i), object{"metadata": object{"annotations": annotations}})
+		}
+		own(labels(object{w.label: "4"}))
+		if text := fmt.Sprint(metaOf(w.send("GET", node, nil))["managedFields"]); !strings.Contains(text, "ancient-changes") {
+			w.Errorf("nothing was merged: %s", text)
+		}
+		w.awaitLabel(node, "4")
+
+		// Nothing else is done to nodes, and nothing to the Events of others.
+		its.send("POST", events, event("ours", "podcount", "podcount"))
+		its.send("PATCH", events+"/ours", object{"count": 2})
+		w.send("POST", events, event("theirs", "kubelet", "kubelet"))
+		for _, c := range []struct {
+			method, path string
+			body         object
+		}{
+			{"DELETE", node, nil},
+			{"POST", "/api/v1/nodes", object{"metadata": object{"name": w.ns + "-made"}}},
+			{"PATCH", node + "/status", object{"status": object{"phase": "none"}}},
+			{"GET", node + "/proxy/", nil},
+			{"POST", events, event("false", "podcount", "kubelet")},
+			{"PATCH", events + "/theirs", object{"count": 2}},
+			{"PATCH", events + "/theirs", event("theirs", "podcount", "podcount")},
+			{"PATCH", events + "/ours", event("ours", "kubelet", "kubelet")},
+			{"DELETE", events + "/theirs", nil},
+		} {
+			_, err := its.try(c.method, c.path, c.body)
+			if !isStatus(err, 422, "Invalid") || !strings.Contains(err.Error(), "podcount may") {
+				w.Errorf("%s %s %v: %v", c.method, c.path, c.body, err)
+			}
+		}
 	}},
 	{"podcount refuses the selectors that the server refuses, and no others", "", func(w *world) {
 		if w.fake != nil {

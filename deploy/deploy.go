@@ -1,8 +1,8 @@
 // Package deploy prints what a cluster is given to run podcount: the account, its rights, the Deployment, the policies.
-// The YAML is in templates/. What it prints for the default settings is in the files beside this one, ready to be applied.
+// The YAML is in templates/. What is printed for the default settings is in the files beside this one, to be applied.
 //
-// A template has two marks. A line that ends in "#if CONDITION" is printed, without the mark, where the condition holds; a
-// line of nothing else decides for its whole document. And $NAME stands for a value.
+// A template has two marks. A line that ends in "#if CONDITION" is printed, without the mark, where the condition
+// holds; a line of nothing else decides for its whole document. And $NAME stands for a value.
 package deploy
 
 import (
@@ -175,7 +175,7 @@ func jsonOf(v any) string {
 }
 
 // suffixes are what templates append to the name of all objects, for those of which there are several.
-var suffixes = []string{"-pods", "-lease", "-events"}
+var suffixes = []string{"-pods", "-lease", "-events", "-else"}
 
 func (s Settings) check() error {
 	if !strings.HasPrefix(s.Name, "podcount") {
@@ -183,13 +183,13 @@ func (s Settings) check() error {
 			"as podcount-%s", s.Name)
 	}
 	if len(s.Name) > 63 {
-		return fmt.Errorf("-leader-elect-resource-name %s has %d characters: -manifest names all objects so and makes it a label's value, "+
-			"which has 63 at most", s.Name, len(s.Name))
+		return fmt.Errorf("-leader-elect-resource-name %s has %d characters: -manifest names all objects so, "+
+			"and makes it the value of a label, which has 63 at most", s.Name, len(s.Name))
 	}
 	for _, suffix := range suffixes {
 		if strings.HasSuffix(s.Name, suffix) {
-			return fmt.Errorf("-leader-elect-resource-name %s: with -manifest it must not end in %s, as another podcount's objects do",
-				s.Name, suffix)
+			return fmt.Errorf("-leader-elect-resource-name %s: with -manifest it must not end in %s, "+
+				"as objects of another podcount do", s.Name, suffix)
 		}
 	}
 	if s.Namespace == "" {

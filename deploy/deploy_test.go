@@ -87,8 +87,10 @@ func TestOneReplicaWithoutAnElectionHasNoLeaseAndNoDisruptionBudget(t *testing.T
 }
 
 func TestTextsThatYAMLWouldReadAsSomethingElseAreQuoted(t *testing.T) {
-	for _, text := range []string{"123", "1e3", "0x1f", "0o7", "1-2-3", "2026-01-02", "null", "true", "false", "on", "off", "yes", "no", "y", "n",
-		"", "~", "-", ".inf", "a: b", "a #b", "a:", "{a}", "a,b", "*a", "&a", "!a", "%a", "@a", "`a`", "Null", "TRUE"} {
+	for _, text := range []string{
+		"123", "1e3", "0x1f", "0o7", "1-2-3", "2026-01-02", "null", "true", "false", "on", "off", "yes", "no", "y", "n",
+		"", "~", "-", ".inf", "a: b", "a #b", "a:", "{a}", "a,b", "*a", "&a", "!a", "%a", "@a", "`a`", "Null", "TRUE",
+	} {
 		if got := scalar(text); got != fmt.Sprintf("%q", text) {
 			t.Errorf("%q is written as %s", text, got)
 		}
@@ -129,7 +131,8 @@ func TestManifestThatCannotWorkIsRefusedWithTheFlagToChange(t *testing.T) {
 		}
 	}
 	text, err := Manifest(settings(), "podcount", "all")
-	if text != "" || err == nil || !strings.Contains(err.Error(), `there is no "all"; there are podcount, policy, count-crd, count-sample`) {
+	known := `there is no "all"; there are podcount, policy, count-crd, count-sample`
+	if text != "" || err == nil || !strings.Contains(err.Error(), known) {
 		t.Errorf("%v; printed: %q", err, text)
 	}
 }
@@ -137,8 +140,9 @@ func TestManifestThatCannotWorkIsRefusedWithTheFlagToChange(t *testing.T) {
 func TestImagesAreReferences(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("0a", 32)
 	for _, image := range []string{
-		"podcount", "podcount:latest", "podcount:V1.2_3-x", "library/podcount", "registry.example/podcount:v1", "registry.example:5000/a/b/podcount",
-		"localhost/podcount", "localhost:5000/podcount:1", "REGISTRY/podcount", "[::1]:5000/podcount", "127.0.0.1/podcount", "a/b--c", "a/b__c", "a/b.c_d",
+		"podcount", "podcount:latest", "podcount:V1.2_3-x", "library/podcount", "registry.example/podcount:v1",
+		"registry.example:5000/a/b/podcount", "localhost/podcount", "localhost:5000/podcount:1", "REGISTRY/podcount",
+		"[::1]:5000/podcount", "127.0.0.1/podcount", "a/b--c", "a/b__c", "a/b.c_d",
 		"podcount@" + digest, "registry.example:5000/podcount:v1@" + digest,
 	} {
 		if err := checkImage(image); err != nil {
@@ -146,10 +150,11 @@ func TestImagesAreReferences(t *testing.T) {
 		}
 	}
 	for _, image := range []string{
-		"", " ", "a b", "podcount:latest\n", "podcount\t", "podcount\x00", "Podcount", "registry.example/Podcount", "podcount:", "podcount:a b", "podcount:.a",
-		"podcount:" + strings.Repeat("a", 129), "podcount@", "podcount@sha256", "podcount@sha256:123", "podcount@" + digest + "x", "/podcount", "podcount/", "a//b",
-		"registry.example:/a", "registry.example:x/a", "registry.example:70000/a", "-a.example/b", "http://registry.example/a", "a/b___c", "a/b..c", "a/b-", "a/.b",
-		"$IMAGE", `"podcount"`, "podcount:ä", strings.Repeat("a", 256),
+		"", " ", "a b", "podcount:latest\n", "podcount\t", "podcount\x00", "Podcount", "registry.example/Podcount",
+		"podcount:", "podcount:a b", "podcount:.a", "podcount:" + strings.Repeat("a", 129), "podcount@", "podcount@sha256",
+		"podcount@sha256:123", "podcount@" + digest + "x", "/podcount", "podcount/", "a//b", "registry.example:/a",
+		"registry.example:x/a", "registry.example:70000/a", "-a.example/b", "http://registry.example/a", "a/b___c", "a/b..c",
+		"a/b-", "a/.b", "$IMAGE", `"podcount"`, "podcount:ä", strings.Repeat("a", 256),
 	} {
 		if err := checkImage(image); err == nil {
 			t.Errorf("%q is accepted", image)

@@ -74,8 +74,8 @@ func checkHost(text string) error {
 	return nil
 }
 
-// isPathPart reports whether a part of an image's path is made of words, and of one mark between each two of them: '.', '_',
-// '__', or any number of '-'.
+// isPathPart reports whether a part of an image's path is made of words, with one mark between each two of them: '.',
+// '_', '__', or any number of '-'.
 func isPathPart(part string) bool {
 	const words = lowerCase + digits
 	if !consistsOf(part, words+"._-") || strings.Trim(part, "._-") != part {
