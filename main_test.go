@@ -9317,9 +9317,10 @@ func TestManifestIsWhatDeployHas(t *testing.T) {
 		return string(text)
 	}
 	for args, want := range map[string]string{
-		"-manifest":           read("podcount") + "---\n" + read("policy"),
-		"-manifest=podcount":  read("podcount"),
-		"-manifest=count-crd": read("count-crd"),
+		"-manifest":                             read("podcount") + "---\n" + read("policy"),
+		"-manifest=podcount":                    read("podcount"),
+		"-manifest=count-crd":                   read("count-crd"),
+		"-manifest=network-policy,count-sample": read("network-policy") + "---\n" + read("count-sample"),
 	} {
 		if got := manifest(t, args); got != want {
 			t.Errorf("%s:\n%s", args, got)
@@ -9329,7 +9330,7 @@ func TestManifestIsWhatDeployHas(t *testing.T) {
 
 func TestManifestThatCannotWorkIsWrongUsageAndPrintsNothing(t *testing.T) {
 	for args, want := range map[string]string{
-		"-manifest=all":                              `there is no "all"; there are podcount, policy, count-crd, count-sample`,
+		"-manifest=all":                              `there is no "all"; there are podcount, policy, network-policy, count-crd, count-sample`,
 		"-manifest=podcount,all":                     `there is no "all"`,
 		"-manifest -once":                            "-manifest prints a Deployment",
 		"-manifest -prune":                           "-manifest prints a Deployment",

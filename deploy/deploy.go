@@ -20,7 +20,7 @@ import (
 var files embed.FS
 
 // Parts are the names of what Manifest can print.
-var Parts = []string{"podcount", "policy", "count-crd", "count-sample"}
+var Parts = []string{"podcount", "policy", "network-policy", "count-crd", "count-sample"}
 
 // Settings say what podcount will do in the cluster, and so what it needs there.
 type Settings struct {
@@ -115,6 +115,8 @@ func (s Settings) holds(condition string) bool {
 		return !s.LeaderElect || !writes
 	case "listen":
 		return s.Port != 0
+	case "no-listen":
+		return s.Port == 0
 	}
 	panic("a template asks for " + condition)
 }

@@ -56,7 +56,7 @@ func TestManifestHasNoMarksOfTheTemplatesLeft(t *testing.T) {
 			if is(6) {
 				s.PodNamespace = "a"
 			}
-		}), "podcount", "policy")
+		}), "podcount", "policy", "network-policy")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,6 +83,17 @@ func TestOneReplicaWithoutAnElectionHasNoLeaseAndNoDisruptionBudget(t *testing.T
 				t.Errorf("%s: there is a %s", name, absent)
 			}
 		}
+	}
+}
+
+func TestNetworkPolicyLetsNobodyInWithoutAPort(t *testing.T) {
+	text, err := Manifest(settings(func(s *Settings) { s.Port = 9090 }), "network-policy")
+	if err != nil || !strings.Contains(text, "ports: [{port: 9090}]") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	text, err = Manifest(settings(func(s *Settings) { s.Port = 0 }), "network-policy")
+	if err != nil || !strings.Contains(text, "policyTypes: [Ingress]\n") || strings.Contains(text, "ingress:") {
+		t.Errorf("%v\n%s", err, text)
 	}
 }
 
@@ -131,7 +142,7 @@ func TestManifestThatCannotWorkIsRefusedWithTheFlagToChange(t *testing.T) {
 		}
 	}
 	text, err := Manifest(settings(), "podcount", "all")
-	known := `there is no "all"; there are podcount, policy, count-crd, count-sample`
+	known := `there is no "all"; there are podcount, policy, network-policy, count-crd, count-sample`
 	if text != "" || err == nil || !strings.Contains(err.Error(), known) {
 		t.Errorf("%v; printed: %q", err, text)
 	}
