@@ -901,11 +901,102 @@ func (m *manager) serve() (*http.Server, error) {
 		return nil, fmt.Errorf("-listen %s: %w", m.listen, err)
 	}
 	m.log.Info("listening", "on", listener.Addr())
-	server := &http.Server{Handler: m.handler(), ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
-		ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelDebug)}
-	server.SetKeepAlivesEnabled(false) // nobody who is silent keeps a connection for longer than that
-	go server.Serve(listener)
+	server := newServer(m.handler(), m.log)
+	go server.Serve(&newestListener{TCPListener: listener.(*net.TCPListener)})
 	return server, nil
+}
+
+// What -listen grants to clients that it does not know. Any pod of a cluster may be one.
+const (
+	connectionLimit = 64              // open at a time
+	headerLimit     = 4 << 10         // bytes of a request's first line and headers
+	headerTime      = 2 * time.Second // for these to arrive
+)
+
+// newServer makes the server of -listen, to be used with a newestListener.
+func newServer(handler http.Handler, log *Log) *http.Server {
+	server := &http.Server{
+		Handler:           arrived(handler),
+		ReadHeaderTimeout: headerTime,
+		ReadTimeout:       5 * time.Second,
+		WriteTimeout:      10 * time.Second,
+		MaxHeaderBytes:    max(1, headerLimit-4096), // net/http reads 4,096 bytes more than this says
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, conn)
+		},
+	}
+	server.SetKeepAlivesEnabled(false) // or a silent client could keep its connection for longer than these times
+	return server
+}
+
+// newestListener keeps at most connectionLimit connections open: a new one takes the place of the oldest whose request
+// has not arrived yet. If newcomers had to wait instead, whoever held that many connections would keep out kubelet's
+// probes, and kubelet would restart podcount.
+type newestListener struct {
+	*net.TCPListener
+
+	mu   sync.Mutex
+	open []*listedConn // oldest first; guarded by mu, as is all of listedConn
+}
+
+// listedConn is a connection that leaves its listener's list when it is closed.
+type listedConn struct {
+	*net.TCPConn // not just a net.Conn: net/http closes half of a TCPConn, so that its last answer arrives
+	listener     *newestListener
+	hasArrived   bool // the request: its answer is soon made, and has a time limit of its own
+}
+
+// connKey is the key of a request's *listedConn in its context.
+type connKey struct{}
+
+// arrived notes of each request that it has arrived, before handler answers it.
+func arrived(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn := r.Context().Value(connKey{}).(*listedConn)
+		conn.listener.mu.Lock()
+		conn.hasArrived = true
+		conn.listener.mu.Unlock()
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// Accept waits for the next connection, as net.Listener has it.
+func (l *newestListener) Accept() (net.Conn, error) {
+	tcp, err := l.AcceptTCP()
+	if err != nil {
+		return nil, err
+	}
+	conn := &listedConn{TCPConn: tcp, listener: l}
+	if oldest := l.add(conn); oldest != nil {
+		oldest.Close()
+		runtime.Gosched() // lets the server read what the others have sent, before yet another loses its place
+	}
+	return conn, nil
+}
+
+// add lists a connection, and returns the one whose place it takes; nil: there was room.
+func (l *newestListener) add(conn *listedConn) *listedConn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open = append(l.open, conn)
+	if len(l.open) <= connectionLimit {
+		return nil
+	}
+	for _, old := range l.open[:connectionLimit] {
+		if !old.hasArrived {
+			return old
+		}
+	}
+	return l.open[0]
+}
+
+// Close closes the connection. It may be called again.
+func (c *listedConn) Close() error {
+	c.listener.mu.Lock()
+	c.listener.open = slices.DeleteFunc(c.listener.open, func(open *listedConn) bool { return open == c })
+	c.listener.mu.Unlock()
+	return c.TCPConn.Close()
 }
 
 // answerProbe answers ok, or what is wrong.

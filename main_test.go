@@ -9051,6 +9051,12 @@ func TestPruneRemovesItsLabelsFromAllNodesAndNothingElse(t *testing.T) {
 // listening runs the whole program in real time, with -listen, and returns how to ask it.
 func (f *fakeServer) listening(t *testing.T, args ...string) (get func(path string) (code int, text string)) {
 	t.Helper()
+	return asking(t, f.listeningAt(t, args...))
+}
+
+// listeningAt runs the whole program in real time, with -listen, and returns the address of that.
+func (f *fakeServer) listeningAt(t *testing.T, args ...string) (address string) {
+	t.Helper()
 	server, ca := f.serveTLSFor(t)
 	f.allow("secret-token")
 	dir := t.TempDir()
@@ -9067,12 +9073,17 @@ func (f *fakeServer) listening(t *testing.T, args ...string) (get func(path stri
 		}
 	})
 	f.await(t, "a request", func() bool { return len(f.asked(func(seen) bool { return true })) > 0 })
-	_, addr, _ := strings.Cut(log.String(), "msg=listening on=")
-	addr, _, _ = strings.Cut(addr, "\n")
+	_, address, _ = strings.Cut(log.String(), "msg=listening on=")
+	address, _, _ = strings.Cut(address, "\n")
+	return address
+}
+
+// asking returns how to ask the server of that address for a page.
+func asking(t *testing.T, address string) (get func(path string) (code int, text string)) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	return func(path string) (int, string) {
 		t.Helper()
-		resp, err := client.Get("http://" + addr + path)
+		resp, err := client.Get("http://" + address + path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -9293,6 +9304,108 @@ func TestTakenPortIsNamed(t *testing.T) {
 	err = run(t.Context(), []string{"-master", "http://127.0.0.1:1", "-listen", taken.Addr().String()}, func(string) string { return "" }, io.Discard, io.Discard, nil)
 	if err == nil || errors.As(err, new(usageError)) || !strings.Contains(err.Error(), "-listen "+taken.Addr().String()+": ") {
 		t.Error(err)
+	}
+}
+
+// idler is a client of -listen that sends half a request. When its connection has ended is sent to ended.
+type idler struct {
+	net.Conn
+	ended chan time.Time
+}
+
+// idle opens a connection to -listen, and sends a header that does not end.
+func idle(t *testing.T, address string, header int) *idler {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	i := &idler{conn, make(chan time.Time, 1)}
+	// Where podcount refuses it at once, not all of it can be written.
+	fmt.Fprintf(conn, "GET /livez HTTP/1.1\r\nHost: podcount\r\nX: %s", strings.Repeat("x", header))
+	go func() {
+		io.Copy(io.Discard, conn)
+		i.ended <- time.Now()
+	}()
+	return i
+}
+
+func TestUnfinishedRequestsKeepNoProbeOutAndEndAfterTwoSeconds(t *testing.T) {
+	f := newFake()
+	address := f.listeningAt(t)
+	get := asking(t, address)
+	livez := func(when string) {
+		t.Helper()
+		if code, text := get("/livez"); code != 200 || text != "ok\n" {
+			t.Errorf("%s, /livez answers %d %q", when, code, text)
+		}
+	}
+	start := time.Now()
+	var idlers []*idler
+	for range connectionLimit + 36 {
+		idlers = append(idlers, idle(t, address, 100))
+	}
+	livez("beside more connections than are allowed")
+	for i, c := range idlers[:37] { // the probe took a place, too
+		if ended := <-c.ended; ended.Sub(start) > headerTime-100*time.Millisecond {
+			t.Errorf("connection %d, one of the oldest, was open for %v", i, ended.Sub(start))
+		}
+	}
+	for i, c := range idlers[37:] {
+		ended := (<-c.ended).Sub(start)
+		if ended < headerTime-100*time.Millisecond || ended > headerTime+2*time.Second {
+			t.Errorf("connection %d, one of the newest, was open for %v, want %v", 37+i, ended, headerTime)
+		}
+	}
+	livez("after them")
+}
+
+func TestRequestThatHasArrivedIsAnsweredHoweverManyConnectionsFollow(t *testing.T) {
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	met, release := make(chan struct{}), make(chan struct{})
+	server := newServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(met)
+		<-release
+		io.WriteString(w, "ok")
+	}), quietLog())
+	defer server.Close()
+	go server.Serve(&newestListener{TCPListener: tcp.(*net.TCPListener)})
+	answer := make(chan string)
+	go func() {
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		resp, err := client.Get("http://" + tcp.Addr().String() + "/livez")
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		defer resp.Body.Close()
+		answer <- resp.Status
+	}()
+	<-met
+	var idlers []*idler
+	for range 2 * connectionLimit {
+		idlers = append(idlers, idle(t, tcp.Addr().String(), 100))
+	}
+	<-idlers[connectionLimit].ended // so many have come in
+	close(release)
+	wantText(t, <-answer, "200 OK")
+}
+
+func TestHeadersOfMoreThanFourKilobytesAreRefusedAtOnce(t *testing.T) {
+	address := newFake().listeningAt(t)
+	for header, want := range map[int]string{headerLimit - 200: "200 OK", headerLimit + 1: "431 Request Header Fields Too Large"} {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "GET /livez HTTP/1.1\r\nHost: podcount\r\nX: %s\r\n\r\n", strings.Repeat("x", header))
+		answer, _ := io.ReadAll(conn)
+		wantText(t, string(answer), "HTTP/1.1 "+want)
 	}
 }
 
