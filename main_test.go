@@ -7650,6 +7650,26 @@ func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
 	}
 }
 
+// A folder of the working directory may be anybody's, and a kubeconfig names programs to run.
+func TestWithoutHomeNoKubeconfigIsLookedForInTheWorkingDirectory(t *testing.T) {
+	config := kubeconfigFor("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true}")
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"$HOME/.kube/config": config, ".kube/config": config})
+	t.Chdir(dir)
+	nothing := func(string) string { return "" }
+	for contextName, want := range map[string]string{
+		"":     "no cluster found: give -kubeconfig or -master, or set KUBECONFIG (KUBERNETES_SERVICE_HOST is not set, so this is no pod; HOME is not set, so there is no ~/.kube/config)",
+		"fake": "-context fake: there is no kubeconfig that could have it: give -kubeconfig, or set KUBECONFIG (HOME is not set, so there is no ~/.kube/config)",
+	} {
+		if cfg, err := LoadConfig("", contextName, "", dir, nothing, quietLog()); err == nil || err.Error() != want {
+			t.Errorf("found %+v, %v; want %s", cfg, err, want)
+		}
+	}
+	if cfg, err := LoadConfig("", "", "https://h", dir, nothing, quietLog()); err != nil || cfg.Source != "-master" {
+		t.Errorf("-master alone: %+v, %v", cfg, err)
+	}
+}
+
 // serveTLSFor is serveTLS for the length of a test.
 func (f *fakeServer) serveTLSFor(t *testing.T) (url string, ca []byte) {
 	srv, ca := f.serveTLS()

@@ -65,8 +65,13 @@ const (
 func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(string) string, log *Log) (_ *Config, err error) {
 	defer catch(&err)
 	a := &access{log: log, server: master}
-	host, home := getenv("KUBERNETES_SERVICE_HOST"), filepath.Join(cmp.Or(getenv("HOME"), "$HOME"), ".kube", "config")
-	_, homeErr := os.Stat(home)
+	host := getenv("KUBERNETES_SERVICE_HOST")
+	home := ""
+	homeErr := errors.New("HOME is not set, so there is no ~/.kube/config")
+	if dir := getenv("HOME"); dir != "" {
+		home = filepath.Join(dir, ".kube", "config")
+		_, homeErr = os.Stat(home)
+	}
 	_, accountErr := os.Stat(filepath.Join(accountDir, "token"))
 	if host == "" {
 		accountErr = errors.New("KUBERNETES_SERVICE_HOST is not set, so this is no pod")
