@@ -1877,6 +1877,19 @@ func (f *fakeServer) serveIn(t testing.TB, certificate ...func() *tls.Certificat
 	return n
 }
 
+// serveAs serves the fake over TLS, and writes a kubeconfig for it, as this user, to dir/config.
+func (f *fakeServer) serveAs(t testing.TB, dir, user string) *pipeNet {
+	t.Helper()
+	ca := newAuthority(t, "CA")
+	cert, key := ca.issue(t, "server", nil)
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFiles(t, dir, map[string]string{"config": kubeconfigFor("https://127.0.0.1:1", ca.pem(), user)})
+	return f.serveIn(t, func() *tls.Certificate { return &pair })
+}
+
 // program is a podcount that runs against a fake.
 type program struct {
 	t    testing.TB
@@ -1894,14 +1907,8 @@ func (f *fakeServer) start(t testing.TB, args ...string) *program {
 
 // startTLS is start over TLS, and so over HTTP/2.
 func (f *fakeServer) startTLS(t *testing.T, args ...string) *program {
-	ca, dir := newAuthority(t, "CA"), t.TempDir()
-	cert, key := ca.issue(t, "server", nil)
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeFiles(t, dir, map[string]string{"config": kubeconfigFor("https://127.0.0.1:1", ca.pem(), "token: t")})
-	n := f.serveIn(t, func() *tls.Certificate { return &pair })
+	dir := t.TempDir()
+	n := f.serveAs(t, dir, "token: t")
 	return n.start(t, append([]string{"-kubeconfig", filepath.Join(dir, "config"), "-v", "6"}, args...)...)
 }
 
@@ -2567,6 +2574,13 @@ func TestRefusedWrites(t *testing.T) {
 // labels of nodes, and for a Count.
 func (f *fakeServer) survive(t *testing.T, fault func(p *program), args ...string) *program {
 	t.Helper()
+	start := func(args ...string) *program { return f.start(t, args...) }
+	return f.surviveFrom(t, start, fault, args...)
+}
+
+// surviveFrom is survive of a program that is started otherwise.
+func (f *fakeServer) surviveFrom(t *testing.T, start func(args ...string) *program, fault func(p *program), args ...string) *program {
+	t.Helper()
 	args = append([]string{"-node-label", ownPodsLabel}, args...)
 	f.install(&fakeCRD{status: true})
 	f.addNode("cp", controlPlane)
@@ -2574,7 +2588,7 @@ func (f *fakeServer) survive(t *testing.T, fault func(p *program), args ...strin
 	f.addNode("worker")
 	f.addPod("default", "there", "worker")
 	f.addCount("web", `{"name":"web","count":18}`)
-	p := f.start(t, args...)
+	p := start(args...)
 	f.churn(10)
 	ended := make(chan struct{})
 	go func() {
@@ -3556,9 +3570,7 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.tokens = map[string]bool{"another": true}
 		dir := t.TempDir()
-		file := filepath.Join(dir, "config")
-		os.WriteFile(file, []byte(kubeconfigFor("http://127.0.0.1:1", nil, "token: sEcReT")), 0o600)
-		p := f.start(t, "-kubeconfig", file, "-v", "9")
+		p := f.serveAs(t, dir, "token: sEcReT").start(t, "-kubeconfig", filepath.Join(dir, "config"), "-v", "9")
 		pass(time.Minute)
 		wantText(t, p.log.String(), "401 Unauthorized")
 		if strings.Contains(p.log.String(), "sEcReT") {
@@ -7415,6 +7427,10 @@ func (v kubectlView) understood(dir, cluster, user string) object {
 		}
 	}
 	delete(o, "extensions")
+	if strings.HasPrefix(str(o, "server"), "http://") { // no credential is sent there, and nothing verified
+		fields := []string{"certificate-authority", "client-certificate", "client-key", "token", "tokenFile", "exec"}
+		maps.DeleteFunc(o, func(field string, _ any) bool { return slices.Contains(fields, strings.TrimSuffix(field, "-data")) })
+	}
 	return o
 }
 
@@ -7605,10 +7621,7 @@ func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
 		"there is no command in it":                    strings.Replace(good, "token: s3cret", "exec: {}", 1),
 		"client-key is missing":                        strings.Replace(good, "token: s3cret", "client-certificate: c.crt", 1),
 		"the cluster has no server":                    strings.Replace(good, "server: https://h", "server:", 1),
-		"is not sent to localhost over":                strings.Replace(good, "server: https://h", "proxy-url: http://proxy\n    server: http://localhost", 1),
 		"exec: there is no command":                    strings.Replace(good, "token: s3cret", "exec: {apiVersion: client.authentication.k8s.io/v1}", 1),
-		"a token is not sent to h over":                strings.Replace(good, "https://h", "http://h", 1),
-		"a token is not sent to 10.0.0.1":              strings.Replace(good, "https://h", "http://10.0.0.1", 1),
 		"must be https://HOST":                         strings.Replace(good, "https://h", "ftp://h", 1),
 		"no certificate in":                            strings.Replace(good, "certificate-authority-data: ", "certificate-authority-data: aGVsbG8=", 1),
 		"client-certificate-data and client-key-data:": strings.Replace(good, "token: s3cret", "client-certificate-data: aGVsbG8=\n    client-key-data: aGVsbG8=", 1),
@@ -7621,11 +7634,6 @@ func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
 		_, err := load(t, map[string]string{"config": file, "empty": " \n"}, "config", "", "", nil)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "config") || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%v, want %q", err, want)
-		}
-	}
-	for _, ok := range []string{"http://localhost:8001", "http://127.0.0.1:1", "http://[::1]:1"} {
-		if _, err := load(t, map[string]string{"config": strings.Replace(good, "https://h", ok, 1)}, "config", "", "", nil); err != nil {
-			t.Errorf("%s: %v", ok, err)
 		}
 	}
 	both := map[string]string{"config": good}
@@ -7648,6 +7656,87 @@ func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
 	if _, err := load(t, nil, "", "", "", nil); err == nil || !strings.Contains(err.Error(), "give -kubeconfig or -master") {
 		t.Errorf("nothing to find: %v", err)
 	}
+}
+
+func TestNoCredentialIsSentOrReadOrMadeForAnAddressOfPlainHTTP(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "program")
+	writeFiles(t, dir, map[string]string{
+		"program":       "#!/bin/sh\ntouch " + dir + "/has-run\n",
+		"account/token": "s3cret",
+	})
+	os.Chmod(program, 0o700)
+	for user, text := range map[string]string{
+		"a token":              "token: s3cret",
+		"a token's file":       "tokenFile: is-not-there",
+		"a client certificate": "client-certificate: is-not-there\n    client-key: is-not-there",
+		"a program":            "exec: {apiVersion: client.authentication.k8s.io/v1, command: " + program + "}",
+		"the pod's account":    "",
+	} {
+		for _, address := range []string{"http://127.0.0.1:1", "http://localhost:8001", "http://192.0.2.10:8080", "HTTP://example.com"} {
+			for _, where := range []string{"server", "-master"} {
+				file, server, master := filepath.Join(dir, "config"), address, ""
+				if where == "-master" {
+					server, master = "https://h", address
+				}
+				config := strings.Replace(kubeconfigFor(server, nil, text), "certificate-authority-data: ", "certificate-authority: is-not-there", 1)
+				writeFiles(t, dir, map[string]string{"config": config})
+				env := map[string]string{}
+				if text == "" && where == "server" {
+					continue // a pod's server is always https://
+				} else if text == "" {
+					file, env["KUBERNETES_SERVICE_HOST"] = "", "10.0.0.1"
+				}
+				out := &logBuffer{}
+				getenv := func(name string) string { return env[name] }
+				cfg, err := LoadConfig(file, "", master, filepath.Join(dir, "account"), getenv, newLog(out, &options{}))
+				if err != nil {
+					t.Errorf("%s, %s as %s: %v", user, address, where, err)
+					continue
+				}
+				for range 2 {
+					cred, err := cfg.Credential(t.Context(), nil)
+					if err != nil || cred.token != "" || cred.tls.GetClientCertificate != nil {
+						t.Errorf("%s is sent to %s as %s, or %v", user, address, where, err)
+					} else if cred.tried != "nothing, as no credential is sent to an http:// address" {
+						t.Errorf("after a 401, tried is %q", cred.tried)
+					}
+				}
+				wantText(t, out.String(), `msg="no credential is sent, as the server's address begins with http://" server=`+cfg.Server.Host)
+				wantNumber(t, "lines", strings.Count(out.String(), "\n"), 1)
+			}
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "has-run")); err == nil {
+		t.Error("the program has run")
+	}
+}
+
+func TestKubectlProxyServesBesideTheKubeconfigOfAnotherCluster(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.allow("of this cluster")
+		dir := t.TempDir()
+		writeFiles(t, dir, map[string]string{"config": kubeconfigFor("https://another", nil, "token: of-another")})
+		proxy := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			// As kubectl proxy does: what a client says of itself comes first.
+			if r.Header.Get("Authorization") == "" {
+				r.Header.Set("Authorization", "Bearer of this cluster")
+			}
+			f.ServeHTTP(w, r)
+		})}
+		n := &pipeNet{conns: make(chan net.Conn), done: make(chan struct{})}
+		go proxy.Serve(n)
+		t.Cleanup(func() {
+			close(n.done)
+			proxy.Close()
+		})
+		p := n.start(t, "-kubeconfig", filepath.Join(dir, "config"), "-master", "http://127.0.0.1:8001", "-once")
+		if err := p.finish(); err != nil {
+			t.Error(err)
+		}
+		wantLabel(t, f, "cp", podCountLabel, "0")
+	})
 }
 
 // A folder of the working directory may be anybody's, and a kubeconfig names programs to run.
@@ -7739,7 +7828,7 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-func newAuthority(t *testing.T, name string) *authority {
+func newAuthority(t testing.TB, name string) *authority {
 	ca := &authority{}
 	certPEM, keyPEM := ca.issue(t, name, func(c *x509.Certificate) { c.IsCA, c.KeyUsage = true, x509.KeyUsageCertSign })
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
@@ -7751,7 +7840,7 @@ func newAuthority(t *testing.T, name string) *authority {
 }
 
 // issue makes a certificate for 127.0.0.1 and for clients; an authority without one of its own signs its own.
-func (ca *authority) issue(t *testing.T, name string, change func(*x509.Certificate)) (certPEM, keyPEM []byte) {
+func (ca *authority) issue(t testing.TB, name string, change func(*x509.Certificate)) (certPEM, keyPEM []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
 	if err != nil {
@@ -7810,7 +7899,7 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 }
 
 // writeFiles writes files into dir.
-func writeFiles(t *testing.T, dir string, files map[string]string) {
+func writeFiles(t testing.TB, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
 		os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700)
@@ -7823,11 +7912,12 @@ func writeFiles(t *testing.T, dir string, files map[string]string) {
 func TestTokenFileIsReadAgainEveryMinuteAndAfterA401AndAGapIsSaidOnce(t *testing.T) {
 	dir := t.TempDir()
 	write := func(text string) { writeFiles(t, dir, map[string]string{"token": text}) }
-	writeFiles(t, dir, map[string]string{"token": "one\n", "config": kubeconfigFor("http://127.0.0.1:1", nil, "tokenFile: token\n    token: the-file-wins")})
+	write("one\n")
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.allow("one", "two", "three")
-		p := f.serveIn(t).start(t, "-kubeconfig", filepath.Join(dir, "config"), "-interval", "1s", "-pod-events", "off")
+		n := f.serveAs(t, dir, "tokenFile: token\n    token: the-file-wins")
+		p := n.start(t, "-kubeconfig", filepath.Join(dir, "config"), "-interval", "1s", "-pod-events", "off")
 		synctest.Wait()
 		users := func(want string) { // of the writes so far
 			t.Helper()
@@ -7876,8 +7966,8 @@ func TestWrongTokenIsTriedOnceAndNamedByItsPlace(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.allow("another")
 		dir := t.TempDir()
-		writeFiles(t, dir, map[string]string{"token": "s3cret", "config": kubeconfigFor("http://127.0.0.1:1", nil, "tokenFile: token")})
-		p := f.serveIn(t).start(t, "-kubeconfig", filepath.Join(dir, "config"), "-v", "6")
+		writeFiles(t, dir, map[string]string{"token": "s3cret"})
+		p := f.serveAs(t, dir, "tokenFile: token").start(t, "-kubeconfig", filepath.Join(dir, "config"), "-v", "6")
 		synctest.Wait()
 		wantNumber(t, "tries", len(f.asked(func(seen) bool { return true })), 3) // of each list, and of discovery, one
 		wantText(t, p.log.String(), "list pods: 401 Unauthorized: Unauthorized (what was not accepted: the token of "+dir+"/token)")
@@ -8027,9 +8117,6 @@ func TestExecCredentialIsKeptUntilItExpiresOrIsRefused(t *testing.T) {
 		text, _ := os.ReadFile(filepath.Join(dir, "runs"))
 		return strings.Split(strings.TrimSpace(string(text)), "\n")
 	}
-	config := kubeconfigFor("http://127.0.0.1:1", nil, execConfig(t, dir, "v1beta1", ", interactiveMode: IfAvailable, provideClusterInfo: true"))
-	config = strings.Replace(config, "    certificate-authority-data: ", "    tls-server-name: api\n    extensions: [{name: client.authentication.k8s.io/exec, extension: {audience: us}}, {name: else, extension: 1}]", 1)
-	writeFiles(t, dir, map[string]string{"config": config})
 	answer := func(token string, expires time.Time) {
 		status := object{"token": token}
 		if !expires.IsZero() {
@@ -8041,7 +8128,11 @@ func TestExecCredentialIsKeptUntilItExpiresOrIsRefused(t *testing.T) {
 		f.allow("one", "two")
 		f.addNode("cp", controlPlane)
 		answer("one", time.Now().Add(10*time.Minute))
-		p := f.serveIn(t).start(t, "-kubeconfig", filepath.Join(dir, "config"), "-v", "6")
+		n := f.serveAs(t, dir, execConfig(t, dir, "v1beta1", ", interactiveMode: IfAvailable, provideClusterInfo: true"))
+		config, _ := os.ReadFile(filepath.Join(dir, "config"))
+		more := "    tls-server-name: 127.0.0.1\n    extensions: [{name: client.authentication.k8s.io/exec, extension: {audience: us}}, {name: else, extension: 1}]\n"
+		writeFiles(t, dir, map[string]string{"config": strings.Replace(string(config), "    certificate-authority-data: ", more+"    certificate-authority-data: ", 1)})
+		p := n.start(t, "-kubeconfig", filepath.Join(dir, "config"), "-v", "6")
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "0")
 		wantNumber(t, "runs, for all requests at the start", len(runs()), 1)
@@ -8163,13 +8254,16 @@ func TestLabelsEqualTheTruthWhateverBecomesOfCredentials(t *testing.T) {
 			if from == "" {
 				from = execConfig(t, dir, "v1", ", interactiveMode: Never")
 			}
-			writeFiles(t, dir, map[string]string{"config": kubeconfigFor("http://127.0.0.1:1", nil, from)})
 			simulate(t, func(t *testing.T, f *fakeServer) {
 				write("one")
 				f.allow("one")
-				f.survive(t, func(*program) {
+				n := f.serveAs(t, dir, from)
+				start := func(args ...string) *program {
+					return n.start(t, append(args, "-kubeconfig", filepath.Join(dir, "config"), "-v", "6")...)
+				}
+				f.surviveFrom(t, start, func(*program) {
 					c.happens(f, write, func(seconds int) { sleep(t.Context(), time.Duration(seconds)*time.Second) })
-				}, "-kubeconfig", filepath.Join(dir, "config"))
+				})
 				if f.tokens["two"] && len(f.asked(func(s seen) bool { return s.User == "two" })) == 0 {
 					t.Error("the new token was not used")
 				}
@@ -12316,7 +12410,8 @@ func (w *world) pause(d time.Duration) {
 	}
 }
 
-// between is a proxy by plain HTTP/1.1, for the test to stand between podcount and the server.
+// between is a proxy by plain HTTP/1.1, for the test to stand between podcount and the server. As kubectl proxy does, it
+// brings the credential, as podcount sends none over plain HTTP.
 type between struct {
 	way     []string     // the flags for podcount
 	patches atomic.Int32 // that came through
@@ -12333,8 +12428,12 @@ func (w *world) between(account string, answered func(*http.Response) error) *be
 	b, theirs := &between{}, cred.tls.Clone()
 	theirs.GetClientCertificate = nil // the token decides
 	transport := &http.Transport{TLSClientConfig: theirs, ForceAttemptHTTP2: true}
+	token := w.account(account, true)
 	server := httptest.NewServer(&httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(w.cfg.Server) },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(w.cfg.Server)
+			r.Out.Header.Set("Authorization", "Bearer "+token)
+		},
 		Transport:     transport,
 		FlushInterval: -1,
 		ModifyResponse: func(r *http.Response) error {
@@ -12355,7 +12454,7 @@ func (w *world) between(account string, answered func(*http.Response) error) *be
 		server.Close()
 		transport.CloseIdleConnections()
 	})
-	b.way = append(w.as("token: "+w.account(account, true)), "-master", server.URL)
+	b.way = append(w.as("token: "+token), "-master", server.URL)
 	return b
 }
 

@@ -64,7 +64,7 @@ const (
 // over; master overrides the server's address, and is enough where nothing else is found. Errors name the file and the field.
 func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(string) string, log *Log) (_ *Config, err error) {
 	defer catch(&err)
-	a := &access{log: log, server: master}
+	a := &access{log: log, master: master}
 	host := getenv("KUBERNETES_SERVICE_HOST")
 	home := ""
 	homeErr := errors.New("HOME is not set, so there is no ~/.kube/config")
@@ -82,9 +82,7 @@ func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(
 	case getenv("KUBECONFIG") != "":
 		err = a.readKubeconfigs(filepath.SplitList(getenv("KUBECONFIG")), contextName)
 	case accountErr == nil && contextName == "":
-		a.source, a.server = "the pod's service account", "https://"+net.JoinHostPort(host, cmp.Or(getenv("KUBERNETES_SERVICE_PORT"), "443"))
-		a.ca = part{field: "certificate", file: filepath.Join(accountDir, "ca.crt"), age: certAge}
-		a.token = part{field: "token", file: filepath.Join(accountDir, "token"), age: tokenAge}
+		a.useServiceAccount(accountDir, net.JoinHostPort(host, cmp.Or(getenv("KUBERNETES_SERVICE_PORT"), "443")))
 	case homeErr == nil:
 		err = a.readKubeconfigs([]string{home}, contextName)
 	case contextName != "":
@@ -94,16 +92,39 @@ func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(
 	}
 	refuseIf(err != nil, "%w", err)
 	if master != "" { // the name that the old address's certificate has is not this one's; kubectl --server sees it so
-		a.server, a.serverName, a.source = master, "", strings.TrimSuffix("-master, "+a.source, ", ")
+		a.server = master
+		a.serverName = ""
+		a.source = strings.TrimSuffix("-master, "+a.source, ", ")
 	}
 	return a.config()
+}
+
+// useServiceAccount takes the credential that kubelet puts into a pod, for the API server of that address.
+func (a *access) useServiceAccount(dir, address string) {
+	a.source = "the pod's service account"
+	a.server = "https://" + address
+	if a.isPlainHTTP() {
+		a.isWithheld = true
+		return
+	}
+	a.ca = part{field: "certificate", file: filepath.Join(dir, "ca.crt"), age: certAge}
+	a.token = part{field: "token", file: filepath.Join(dir, "token"), age: tokenAge}
+}
+
+// isPlainHTTP reports whether nothing encrypts what is sent to the server. Then no credential is sent, nor read, and no
+// program runs for one, wherever the server is: kubectl and client-go have the same rule.
+func (a *access) isPlainHTTP() bool {
+	u, err := url.Parse(cmp.Or(a.master, a.server))
+	return err == nil && u.Scheme == "http"
 }
 
 // access is one cluster and one user, as found, and the credential that they come to.
 type access struct {
 	source, server, serverName string
+	master                     string // the server's address in place of the one found, unless it is empty
 	proxy                      string // in place of the environment's
 	insecure                   bool   // the server's certificate is not verified
+	isWithheld                 bool   // there is a user, whose credential is not used as the address is http://
 	exec                       *execPlugin
 	log                        *Log
 
@@ -126,8 +147,6 @@ func (a *access) config() (_ *Config, err error) {
 	u = cmp.Or(u, &url.URL{})
 	refuseIf(err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.User != nil,
 		"%s: the server's address (%s://%s) must be https://HOST[:PORT][/PATH]", a.source, u.Scheme, u.Host)
-	isHere := a.proxy == "" && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
-	refuseIf(u.Scheme == "http" && (a.token.given() || a.exec != nil) && !isHere, "%s: a token is not sent to %s over plain http: use https", a.source, u.Host)
 	cfg := &Config{Source: a.source, Server: u, Proxy: http.ProxyFromEnvironment, Credential: a.credential}
 	if a.proxy != "" {
 		p, err := url.Parse(a.proxy)
@@ -135,7 +154,10 @@ func (a *access) config() (_ *Config, err error) {
 			"%s: the proxy-url must be http://, https:// or socks5:// and a HOST[:PORT]", a.source)
 		cfg.Proxy = http.ProxyURL(p)
 	}
-	if a.insecure {
+	if a.isWithheld {
+		a.log.Info("no credential is sent, as the server's address begins with http://", "server", u.Host, "from", a.source)
+	}
+	if u.Scheme == "https" && a.insecure {
 		a.log.Warn("the server's certificate is not verified (insecure-skip-tls-verify): give a certificate-authority", "server", u.Host)
 	}
 	if u.Scheme == "https" && !a.token.given() && !a.cert.given() && a.exec == nil {
@@ -188,6 +210,9 @@ func (a *access) credential(ctx context.Context, refused *Credential) (_ *Creden
 	tried := a.who
 	if token != "" {
 		tried += "; the token of " + from
+	}
+	if a.isWithheld {
+		tried = "nothing, as no credential is sent to an http:// address"
 	}
 	a.now = &Credential{token, t, cmp.Or(strings.TrimPrefix(tried, "; "), "nothing, as "+a.source+" has no credential")}
 	return a.now, nil
@@ -336,7 +361,7 @@ func (a *access) readKubeconfigs(files []string, contextName string) (err error)
 			continue // as kubectl does with one of a list
 		}
 		refuseIf(err != nil, "%w", err)
-		refuseIf(empty && a.server == "", "%s is empty", file) // but -master will do
+		refuseIf(empty && a.master == "", "%s is empty", file) // but -master will do
 		tree, err := parseYAML(string(text))
 		refuseIf(err != nil, "%s:%w", file, err)
 		root := node{file: file, value: tree}
@@ -361,7 +386,7 @@ func (a *access) readKubeconfigs(files []string, contextName string) (err error)
 		refuseIf(!ok, "%s: there is no %s %q (there is: %s)", a.source, kind, name, list)
 		return n
 	}
-	if contextName = cmp.Or(contextName, current); contextName == "" && a.server != "" {
+	if contextName = cmp.Or(contextName, current); contextName == "" && a.master != "" {
 		return nil // -master will do
 	}
 	context := pick("context", contextName)
@@ -371,9 +396,20 @@ func (a *access) readKubeconfigs(files []string, contextName string) (err error)
 	insecure := cluster.at("insecure-skip-tls-verify")
 	a.ca, a.insecure = cluster.part("certificate-authority"), as[bool](insecure, "true or false, without quotes")
 	refuseIf(a.insecure && a.ca.given(), "%s excludes a certificate-authority: remove one of them", insecure)
-	if name := context.at("user").text(); name != "" {
-		a.readUser(pick("user", name))
+	isPlainHTTP := a.isPlainHTTP()
+	if isPlainHTTP {
+		a.ca = part{} // there is nothing to verify
 	}
+	name := context.at("user").text()
+	if name == "" {
+		return nil
+	}
+	user := pick("user", name)
+	if isPlainHTTP {
+		a.isWithheld = true
+		return nil
+	}
+	a.readUser(user)
 	return nil
 }
 
