@@ -495,10 +495,14 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	printed := newPrintOutput(stdout, log)
 	defer printed.Close()
 
-	cfg, err := LoadConfig(o.kubeconfig, o.context, o.master, serviceAccount, getenv, log)
+	cfg, err := LoadConfig(ctx, o.kubeconfig, o.context, o.master, serviceAccount, getenv, log)
+	if err != nil && ctx.Err() != nil {
+		return nil // asked to stop while it waited for a file
+	}
 	if err != nil {
 		return usageError{err}
 	}
+	defer cfg.Close()
 	client := NewClient(cfg, dial, log)
 	client.dryRun = o.dryRun
 	defer client.Close()

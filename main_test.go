@@ -7253,7 +7253,7 @@ func TestNoWaitAndNoDeadlineDependsOnTheWallClock(t *testing.T) {
 		`r.stamp = max(time.Now().UnixNano(), r.stamp`,  // its name: never the same again, whatever the clock
 		`pair.Leaf.NotAfter`,                            // a certificate's end, which is only told
 		`ExpirationTimestamp                         *`, // a credential's: one that is taken for good too long
-		`Now().Before(*e.got.ExpirationTimestamp)`,      // is refused, and that renews it, too
+		`expires := e.got.ExpirationTimestamp`,          // is refused, and that renews it, too
 		`"process_start_time_seconds": `,                // what a metric says
 	}
 	for _, file := range []string{"main.go", "watch.go", "cache.go", "queue.go"} {
@@ -7476,7 +7476,7 @@ func TestKubeconfigsOfManyToolsAreReadAsKubectlReadsThemOrRefused(t *testing.T) 
 			a := &access{log: quietLog()}
 			err := a.readKubeconfigs(paths, "")
 			if err == nil {
-				_, err = a.config()
+				_, err = a.config(t.Context())
 			}
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %q", file, err, want)
@@ -7556,7 +7556,7 @@ func load(t *testing.T, files map[string]string, kubeconfig, contextName, master
 		}
 		return env[name]
 	}
-	return LoadConfig(in(kubeconfig), contextName, master, in("account"), getenv, quietLog())
+	return LoadConfig(t.Context(), in(kubeconfig), contextName, master, in("account"), getenv, quietLog())
 }
 
 func TestKubeconfigErrorsQuoteNoSecret(t *testing.T) {
@@ -7689,7 +7689,7 @@ func TestNoCredentialIsSentOrReadOrMadeForAnAddressOfPlainHTTP(t *testing.T) {
 				}
 				out := &logBuffer{}
 				getenv := func(name string) string { return env[name] }
-				cfg, err := LoadConfig(file, "", master, filepath.Join(dir, "account"), getenv, newLog(out, &options{}))
+				cfg, err := LoadConfig(t.Context(), file, "", master, filepath.Join(dir, "account"), getenv, newLog(out, &options{}))
 				if err != nil {
 					t.Errorf("%s, %s as %s: %v", user, address, where, err)
 					continue
@@ -7750,11 +7750,11 @@ func TestWithoutHomeNoKubeconfigIsLookedForInTheWorkingDirectory(t *testing.T) {
 		"":     "no cluster found: give -kubeconfig or -master, or set KUBECONFIG (KUBERNETES_SERVICE_HOST is not set, so this is no pod; HOME is not set, so there is no ~/.kube/config)",
 		"fake": "-context fake: there is no kubeconfig that could have it: give -kubeconfig, or set KUBECONFIG (HOME is not set, so there is no ~/.kube/config)",
 	} {
-		if cfg, err := LoadConfig("", contextName, "", dir, nothing, quietLog()); err == nil || err.Error() != want {
+		if cfg, err := LoadConfig(t.Context(), "", contextName, "", dir, nothing, quietLog()); err == nil || err.Error() != want {
 			t.Errorf("found %+v, %v; want %s", cfg, err, want)
 		}
 	}
-	if cfg, err := LoadConfig("", "", "https://h", dir, nothing, quietLog()); err != nil || cfg.Source != "-master" {
+	if cfg, err := LoadConfig(t.Context(), "", "", "https://h", dir, nothing, quietLog()); err != nil || cfg.Source != "-master" {
 		t.Errorf("-master alone: %+v, %v", cfg, err)
 	}
 }
@@ -8352,19 +8352,123 @@ func TestExecProgramWhoseChildKeepsItsOutputOpenIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-func TestExecProgramThatOneCallerDidNotWaitForRunsForTheNext(t *testing.T) {
+// slowProgram is an exec program that takes as long as a test wants: it has run once started has been read, and gives a
+// token when something is written to carryOn.
+func slowProgram(t *testing.T) (cfg *Config, started, carryOn, runs string) {
+	t.Helper()
 	dir := t.TempDir()
-	self, _ := os.Executable()
-	writeFiles(t, dir, map[string]string{"answer": credentialText("v1", object{"token": "good"})})
-	e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: self, env: []string{"PODCOUNT_TEST_PLUGIN=" + dir}, limit: time.Minute}
-	gone, cancel := context.WithCancelCause(t.Context())
-	cancel(errRelist)
-	if _, err := e.credential(gone, false); !errors.Is(err, errRelist) {
-		t.Errorf("the one who had gone got %v", err)
+	started, carryOn, runs = dir+"/started", dir+"/carry-on", dir+"/runs"
+	for _, pipe := range []string{started, carryOn} {
+		if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if got, err := e.credential(t.Context(), false); err != nil || got.Token != "good" {
+	writeFiles(t, dir, map[string]string{
+		"config":  kubeconfigFor("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./program}"),
+		"program": fmt.Sprintf("#!/bin/sh\necho run >>%s\necho $$ >%s\nexec cat %s\n", runs, started, carryOn),
+	})
+	os.Chmod(dir+"/program", 0o700)
+	cfg, err := LoadConfig(t.Context(), dir+"/config", "", "", "", func(string) string { return "" }, quietLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cfg.Close)
+	return cfg, started, carryOn, runs
+}
+
+func TestExecProgramIsWaitedForAsLongAsEachCallerCanAndServesTheNext(t *testing.T) {
+	cfg, started, carryOn, runs := slowProgram(t)
+	patient := startTask(func() (*Credential, error) { return cfg.Credential(t.Context(), nil) })
+	os.ReadFile(started)
+	for range 2 {
+		gone, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errRelist)
+		defer cancel()
+		hurried := startTask(func() (*Credential, error) { return cfg.Credential(gone, nil) })
+		within, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := hurried.wait(within); err != nil {
+			t.Fatal("a caller waits longer than it can")
+		}
+		if err := hurried.err; !errors.Is(err, errRelist) || !strings.Contains(err.Error(), "waiting for a credential") {
+			t.Errorf("a caller that could not wait got %v", err)
+		}
+	}
+	os.WriteFile(carryOn, []byte(credentialText("v1", object{"token": "good"})), 0)
+	if patient.wait(t.Context()); patient.err != nil || patient.value.token != "good" {
+		t.Errorf("a caller that could wait got %+v, %v", patient.value, patient.err)
+	}
+	if got, err := cfg.Credential(t.Context(), nil); err != nil || got.token != "good" {
 		t.Errorf("the next one got %+v, %v", got, err)
 	}
+	text, _ := os.ReadFile(runs)
+	wantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
+}
+
+func TestExecProgramThatItsOnlyCallerDidNotWaitForServesTheNext(t *testing.T) {
+	cfg, started, carryOn, runs := slowProgram(t)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := cfg.Credential(gone, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("the one that had gone got %v", err)
+	}
+	os.ReadFile(started)
+	os.WriteFile(carryOn, []byte(credentialText("v1", object{"token": "good"})), 0)
+	if got, err := cfg.Credential(t.Context(), nil); err != nil || got.token != "good" {
+		t.Errorf("the next one got %+v, %v", got, err)
+	}
+	text, _ := os.ReadFile(runs)
+	wantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
+}
+
+func TestCloseEndsTheExecProgramAndNoOtherIsStarted(t *testing.T) {
+	cfg, started, _, runs := slowProgram(t)
+	waiting := startTask(func() (*Credential, error) { return cfg.Credential(t.Context(), nil) })
+	text, _ := os.ReadFile(started)
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	cfg.Close()
+	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
+		t.Errorf("the program, %d, is still there: %v", pid, err)
+	}
+	if waiting.wait(t.Context()); waiting.err == nil || !strings.Contains(waiting.err.Error(), "podcount ends") {
+		t.Errorf("the one that waited got %v", waiting.err)
+	}
+	if _, err := cfg.Credential(t.Context(), nil); err == nil {
+		t.Error("there is a credential after the end")
+	}
+	text, _ = os.ReadFile(runs)
+	wantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
+}
+
+// A renewal that runs already may have read the token's file before the server refused what was in it, or not at all.
+func TestRefusedCredentialIsReadAgainThoughAnotherRenewalRuns(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		writeFiles(t, dir, map[string]string{"token": "one", "config": kubeconfigFor("https://h", nil, "tokenFile: token")})
+		cfg, err := LoadConfig(t.Context(), dir+"/config", "", "", "", func(string) string { return "" }, quietLog())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cfg.Close()
+		a := cfg.access
+		refused := a.now
+		finish := make(chan struct{})
+		a.renewal = &renewal{task: startTask(func() (*Credential, error) {
+			<-finish
+			return a.renew(false)
+		})}
+		writeFiles(t, dir, map[string]string{"token": "two"})
+		var callers []*task[*Credential]
+		for range 3 {
+			callers = append(callers, startTask(func() (*Credential, error) { return cfg.Credential(t.Context(), refused) }))
+		}
+		synctest.Wait()
+		close(finish)
+		for _, c := range callers {
+			if c.wait(t.Context()); c.err != nil || c.value.token != "two" {
+				t.Errorf("a caller got %+v, %v", c.value, c.err)
+			}
+		}
+	})
 }
 
 func TestExecProgramIsNotRunMoreOftenThanEveryFiveSecondsWhoeverAsks(t *testing.T) {
@@ -8588,7 +8692,7 @@ func TestUnverifiedServerAndOpenFilesAndExpiredCertificatesAreWarnedOf(t *testin
 		writeFiles(t, dir, map[string]string{"config": strings.Replace(kubeconfigFor("https://h", nil, user), "    certificate-authority-data: ", cluster, 1), "token": "t", "tls.crt": string(cert), "tls.key": string(key)})
 		os.Chmod(filepath.Join(dir, open), mode)
 		log := &logBuffer{}
-		if _, err := LoadConfig(file, "", "", "", func(string) string { return "" }, newLog(log, &options{})); err != nil {
+		if _, err := LoadConfig(t.Context(), file, "", "", "", func(string) string { return "" }, newLog(log, &options{})); err != nil {
 			t.Error(err)
 		}
 		for _, name := range []string{"config", "token", "tls.crt", "tls.key"} {
@@ -11904,7 +12008,7 @@ var behaviours = []struct {
 	{"a half-open connection is noticed and the watch resumed without a list within 155 s on HTTP/1.1", "", func(w *world) {
 		w.slow("http1")
 		its, way := *w, w.between("http1", nil).way
-		cfg, err := LoadConfig(way[1], "", way[3], serviceAccount, os.Getenv, quietLog())
+		cfg, err := LoadConfig(w.Context(), way[1], "", way[3], serviceAccount, os.Getenv, quietLog())
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -11951,7 +12055,7 @@ var behaviours = []struct {
 			kind := str(tree.(object), "kind")
 			w.create("/apis/admissionregistration.k8s.io/v1/"+strings.Replace(strings.ToLower(kind)+"s", "policys", "policies", 1), tree.(object))
 		}
-		cfg, err := LoadConfig(w.as("token: " + token)[1], "", "", serviceAccount, os.Getenv, quietLog())
+		cfg, err := LoadConfig(w.Context(), w.as("token: " + token)[1], "", "", serviceAccount, os.Getenv, quietLog())
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -12130,7 +12234,7 @@ func showBehaviours(w *world) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	if w.cfg, err = LoadConfig(o.kubeconfig, o.context, "", serviceAccount, os.Getenv, quietLog()); err != nil {
+	if w.cfg, err = LoadConfig(w.Context(), o.kubeconfig, o.context, "", serviceAccount, os.Getenv, quietLog()); err != nil {
 		w.Fatal(err)
 	}
 	a := &access{log: quietLog()}

@@ -37,9 +37,19 @@ type Config struct {
 	Source string // where this was found
 	Server *url.URL
 	Proxy  func(*http.Request) (*url.URL, error)
-	// Credential returns what the next request is to use. refused is nil, or the one that has just got a 401: unless another
-	// has taken its place meanwhile, all is read anew, however old it is. Safe for concurrent use.
+	// Credential returns what the next request is to use. It may have to wait for that, but no longer than ctx. refused is
+	// nil, or the one that has just got a 401: unless another has taken its place meanwhile, all is read again, however old
+	// it is. Safe for concurrent use.
 	Credential func(ctx context.Context, refused *Credential) (*Credential, error)
+
+	access *access // nil in a Config that LoadConfig has not made
+}
+
+// Close ends the program that runs for a credential, if there is one: then no more credentials are made.
+func (c *Config) Close() {
+	if c.access != nil {
+		c.access.close()
+	}
 }
 
 // Credential is who we are, and whom we trust, at one moment. It is never modified: a new one takes its place.
@@ -62,7 +72,7 @@ const (
 // LoadConfig finds the cluster: the file kubeconfig, $KUBECONFIG, the service account (in accountDir) of the pod that we
 // run in, or ~/.kube/config, in that order. contextName picks a context of a file, so that the service account is passed
 // over; master overrides the server's address, and is enough where nothing else is found. Errors name the file and the field.
-func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(string) string, log *Log) (_ *Config, err error) {
+func LoadConfig(ctx context.Context, kubeconfig, contextName, master, accountDir string, getenv func(string) string, log *Log) (_ *Config, err error) {
 	defer catch(&err)
 	a := &access{log: log, master: master}
 	host := getenv("KUBERNETES_SERVICE_HOST")
@@ -96,7 +106,7 @@ func LoadConfig(kubeconfig, contextName, master, accountDir string, getenv func(
 		a.serverName = ""
 		a.source = strings.TrimSuffix("-master, "+a.source, ", ")
 	}
-	return a.config()
+	return a.config(ctx)
 }
 
 // useServiceAccount takes the credential that kubelet puts into a pod, for the API server of that address.
@@ -128,16 +138,58 @@ type access struct {
 	exec                       *execPlugin
 	log                        *Log
 
-	// What is renewed. mu guards it, and is held while a program runs, so that one run serves all who wait.
-	mu                   sync.Mutex
-	ca, cert, key, token part        // the last three from exec, if there is one
-	now                  *Credential // the newest
-	made                 [][]byte    // CA, certificate and key that now.tls was made of: as long as they are the same, so is it
-	who                  string      // of the client certificate in now.tls, in words
-	failing              bool        // to read a part, or parts that fit each other: said once, as is its end
+	alive context.Context // ends with close
+	end   context.CancelCauseFunc
+
+	mu      sync.Mutex  // guards what follows, and is never held while anybody waits
+	now     *Credential // the newest
+	err     error       // why the last renewal has made none
+	dueAt   time.Time   // when these two are to be renewed
+	renewal *renewal    // the one that runs; nil: none does
+
+	// The renewal that runs is alone with these. Beside it nobody writes now, so it may read that without mu.
+	ca, cert, key, token part     // the last three from exec, if there is one
+	made                 [][]byte // CA, certificate and key that now.tls was made of: as long as they are the same, so is it
+	who                  string   // of the client certificate in now.tls, in words
+	failing              bool     // to read a part, or parts that fit each other: said once, as is its end
 }
 
-func (a *access) config() (_ *Config, err error) {
+// renewal reads and makes a credential for all who wait for one meanwhile. It belongs to none of them: if they give up, it
+// goes on for those that come next. So a program that takes longer than a lease may wait can still serve an elector.
+type renewal struct {
+	*task[*Credential]
+	isForced bool // it reads everything, however recently that was read
+}
+
+// task is a call that may take long. Whoever needs its result waits for it as long as they can.
+type task[T any] struct {
+	done  chan struct{} // closed once value and err are set
+	value T
+	err   error
+}
+
+// startTask calls f, in a goroutine of its own.
+func startTask[T any](f func() (T, error)) *task[T] {
+	t := &task[T]{done: make(chan struct{})}
+	go func() {
+		defer close(t.done)
+		t.value, t.err = f()
+	}()
+	return t
+}
+
+// wait waits until the task is done; or else it returns why ctx has ended.
+func (t *task[T]) wait(ctx context.Context) error {
+	select {
+	case <-t.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// config checks what was found.
+func (a *access) config(ctx context.Context) (_ *Config, err error) {
 	defer catch(&err)
 	refuseIf(a.server == "", "%s: the cluster has no server: give it one, or -master", a.source)
 	if !strings.Contains(a.server, "://") {
@@ -147,7 +199,7 @@ func (a *access) config() (_ *Config, err error) {
 	u = cmp.Or(u, &url.URL{})
 	refuseIf(err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.User != nil,
 		"%s: the server's address (%s://%s) must be https://HOST[:PORT][/PATH]", a.source, u.Scheme, u.Host)
-	cfg := &Config{Source: a.source, Server: u, Proxy: http.ProxyFromEnvironment, Credential: a.credential}
+	cfg := &Config{Source: a.source, Server: u, Proxy: http.ProxyFromEnvironment, Credential: a.credential, access: a}
 	if a.proxy != "" {
 		p, err := url.Parse(a.proxy)
 		refuseIf(err != nil || p.Host == "" || !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, p.Scheme),
@@ -163,9 +215,13 @@ func (a *access) config() (_ *Config, err error) {
 	if u.Scheme == "https" && !a.token.given() && !a.cert.given() && a.exec == nil {
 		a.log.Warn("no credential was found (token, tokenFile, client-certificate or exec): requests are anonymous", "in", a.source)
 	}
+	a.alive, a.end = context.WithCancelCause(context.Background())
 	a.now = &Credential{}
-	_, err = a.credential(context.Background(), nil)
-	refuseIf(err != nil, "%w", err)
+	_, err = a.credential(ctx, nil)
+	if err != nil {
+		a.close()
+		return nil, err
+	}
 	if e := a.exec; e != nil {
 		_, err = exec.LookPath(e.command)
 		refuseIf(e.command == "", "%s: exec: there is no command in it", a.source)
@@ -177,48 +233,146 @@ func (a *access) config() (_ *Config, err error) {
 	return cfg, nil
 }
 
-// credential is Config.Credential. What is due, or refused, is renewed; now is replaced only if anything differs.
-func (a *access) credential(ctx context.Context, refused *Credential) (_ *Credential, err error) {
-	defer catch(&err)
+// close ends the renewal that runs, and with it its program. Later ones fail.
+func (a *access) close() {
+	a.end(errors.New("podcount ends"))
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	again := refused == a.now
-	if a.exec != nil && a.now.tls != nil { // not for config, but for the first request: if it fails then, that may pass
-		defer time.AfterFunc(slowList, func() { a.log.Info("still waiting for a credential", "program", a.exec.command, "limit", a.exec.limit) }).Stop()
-		got, err := a.exec.credential(ctx, again)
-		refuseIf(err != nil, "%s: %w", a.source, err)
-		a.token.data, a.cert.data, a.key.data = []byte(got.Token), []byte(got.ClientCertificateData), []byte(got.ClientKeyData)
+	last := a.renewal
+	a.mu.Unlock()
+	if last != nil {
+		<-last.done
 	}
-	var trouble error
-	for _, p := range []*part{&a.ca, &a.cert, &a.key, &a.token} {
-		p.read(again)
-		refuseIf(p.err != nil && len(p.data) == 0, "%s: %s: %w", a.source, p.field, p.err)
-		trouble = cmp.Or(trouble, p.err)
-	}
-	token, from := string(a.token.data), cmp.Or(a.token.from, a.source)
-	refuseIf(strings.Join(strings.Fields(token), "") != token, "%s: the token of %s has more than one line", a.source, from)
-	t, err := a.makeTLS()
-	refuseIf(t == nil, "%s: %w", a.source, err)
-	if trouble = cmp.Or(trouble, err); trouble != nil && !a.failing {
-		a.log.Warn("cannot read a credential, going on with what there was", "err", trouble)
-	} else if trouble == nil && a.failing {
-		a.log.Info("the credential can be read again")
-	}
-	if a.failing = trouble != nil; token == a.now.token && t == a.now.tls {
-		return a.now, nil
-	}
-	tried := a.who
-	if token != "" {
-		tried += "; the token of " + from
-	}
-	if a.isWithheld {
-		tried = "nothing, as no credential is sent to an http:// address"
-	}
-	a.now = &Credential{token, t, cmp.Or(strings.TrimPrefix(tried, "; "), "nothing, as "+a.source+" has no credential")}
-	return a.now, nil
 }
 
-// makeTLS makes now.tls anew if CA, certificate or key is another. Where they do not fit, it returns the old one, and the error.
+// credential is Config.Credential.
+func (a *access) credential(ctx context.Context, refused *Credential) (*Credential, error) {
+	for {
+		a.mu.Lock()
+		isRefused := refused == a.now
+		if !isRefused && time.Now().Before(a.dueAt) {
+			defer a.mu.Unlock()
+			return a.now, a.err
+		}
+		if a.renewal == nil {
+			a.renewal = &renewal{isForced: isRefused}
+			a.renewal.task = startTask(func() (*Credential, error) { return a.renew(isRefused) })
+		}
+		current := a.renewal
+		a.mu.Unlock()
+		if err := current.wait(ctx); err != nil {
+			return nil, fmt.Errorf("%s: waiting for a credential: %w", a.source, err)
+		}
+		if !isRefused || current.isForced {
+			return current.value, current.err
+		}
+		// Somebody else's renewal may not have read what was refused: look again.
+	}
+}
+
+// renew makes now what the parts come to, once those that are due have been renewed; if isForced, all of them.
+func (a *access) renew(isForced bool) (*Credential, error) {
+	cred, err := a.assemble(isForced)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil {
+		a.now = cred
+	}
+	a.err = err
+	a.dueAt = a.nextDue()
+	a.renewal = nil
+	return cred, err
+}
+
+// nextDue returns when the first of the parts is to be renewed.
+func (a *access) nextDue() time.Time {
+	next := time.Now().Add(24 * time.Hour) // where nothing is ever due, to look does no harm
+	for _, p := range a.parts() {
+		if due := p.readAt.Add(p.age); p.file != "" && due.Before(next) {
+			next = due
+		}
+	}
+	if a.exec == nil {
+		return next
+	}
+	if due, ends := a.exec.dueAt(); ends && due.Before(next) {
+		next = due
+	}
+	return next
+}
+
+func (a *access) parts() []*part { return []*part{&a.ca, &a.cert, &a.key, &a.token} }
+
+// assemble renews the parts that are due, and returns the credential that they come to: the same as now if nothing differs.
+func (a *access) assemble(isForced bool) (*Credential, error) {
+	if a.exec != nil && a.now.tls != nil { // not for config, but for the first request: if it fails then, that may pass
+		got, err := a.runProgram(isForced)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", a.source, err)
+		}
+		a.token.data = []byte(got.Token)
+		a.cert.data = []byte(got.ClientCertificateData)
+		a.key.data = []byte(got.ClientKeyData)
+	}
+	var problem error
+	for _, p := range a.parts() {
+		p.read(isForced)
+		if p.err != nil && len(p.data) == 0 {
+			return nil, fmt.Errorf("%s: %s: %w", a.source, p.field, p.err)
+		}
+		problem = cmp.Or(problem, p.err)
+	}
+	token := string(a.token.data)
+	from := cmp.Or(a.token.from, a.source)
+	if strings.Join(strings.Fields(token), "") != token {
+		return nil, fmt.Errorf("%s: the token of %s has more than one line", a.source, from)
+	}
+	t, err := a.makeTLS()
+	if t == nil {
+		return nil, fmt.Errorf("%s: %w", a.source, err)
+	}
+	a.sayProblem(cmp.Or(problem, err))
+	if token == a.now.token && t == a.now.tls {
+		return a.now, nil
+	}
+	return &Credential{token, t, a.tried(token, from)}, nil
+}
+
+// runProgram returns what exec gives, and says so if that takes long.
+func (a *access) runProgram(isForced bool) (*execStatus, error) {
+	slow := time.AfterFunc(slowList, func() {
+		a.log.Info("still waiting for a credential", "program", a.exec.command, "limit", a.exec.limit)
+	})
+	defer slow.Stop()
+	return a.exec.credential(a.alive, isForced)
+}
+
+// sayProblem says once that parts cannot be renewed, and once that they can be again.
+func (a *access) sayProblem(err error) {
+	if err != nil && !a.failing {
+		a.log.Warn("cannot read a credential, going on with what there was", "err", err)
+	}
+	if err == nil && a.failing {
+		a.log.Info("the credential can be read again")
+	}
+	a.failing = err != nil
+}
+
+// tried says in words what a server that answers 401 has not accepted.
+func (a *access) tried(token, from string) string {
+	if a.isWithheld {
+		return "nothing, as no credential is sent to an http:// address"
+	}
+	var all []string
+	if a.who != "" {
+		all = append(all, a.who)
+	}
+	if token != "" {
+		all = append(all, "the token of "+from)
+	}
+	return cmp.Or(strings.Join(all, "; "), "nothing, as "+a.source+" has no credential")
+}
+
+// makeTLS makes now.tls again if CA, certificate or key is another. Where they do not fit, it returns the old one, and the error.
 func (a *access) makeTLS() (t *tls.Config, err error) {
 	defer catch(&err)
 	made := [][]byte{a.ca.data, a.cert.data, a.key.data}
@@ -280,7 +434,7 @@ type execPlugin struct {
 	args, env                 []string
 	limit                     time.Duration // of a run
 
-	got   execStatus // of the last run, as the others; guarded by access.mu
+	got   execStatus // of the last run, as are the others; the renewal that runs is alone with them
 	err   error
 	ranAt time.Time
 }
@@ -293,15 +447,30 @@ type execStatus struct {
 
 // credential returns what the program gave: now, if that has expired or, again, was refused; but it runs once an execPause.
 func (e *execPlugin) credential(ctx context.Context, again bool) (*execStatus, error) {
-	stale := again || e.err != nil || e.got.ExpirationTimestamp != nil && !time.Now().Before(*e.got.ExpirationTimestamp)
-	if e.ranAt.IsZero() || stale && time.Since(e.ranAt) >= execPause {
-		got, err := e.run(ctx)
-		if err != nil && ctx.Err() != nil {
-			return nil, err // this caller's end, not the program's
-		}
-		e.got, e.err, e.ranAt = got, err, time.Now()
+	due, ends := e.dueAt()
+	isDue := ends && !time.Now().Before(due)
+	if isDue || again && time.Since(e.ranAt) >= execPause {
+		e.got, e.err = e.run(ctx)
+		e.ranAt = time.Now()
 	}
 	return &e.got, e.err
+}
+
+// dueAt returns when the program is to run next, if what it gave does end.
+func (e *execPlugin) dueAt() (due time.Time, ends bool) {
+	pauseEnds := e.ranAt.Add(execPause)
+	expires := e.got.ExpirationTimestamp
+	switch {
+	case e.ranAt.IsZero():
+		return e.ranAt, true
+	case e.err != nil:
+		return pauseEnds, true
+	case expires == nil:
+		return time.Time{}, false
+	case expires.Before(pauseEnds):
+		return pauseEnds, true
+	}
+	return *expires, true
 }
 
 func (e *execPlugin) run(ctx context.Context) (_ execStatus, err error) {
