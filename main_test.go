@@ -7474,7 +7474,7 @@ func TestKubeconfigsOfManyToolsAreReadAsKubectlReadsThemOrRefused(t *testing.T) 
 		}
 		if want != "as kubectl" {
 			a := &access{log: quietLog()}
-			err := a.readKubeconfigs(paths, "")
+			err := a.readKubeconfigs(t.Context(), paths, "")
 			if err == nil {
 				_, err = a.config(t.Context())
 			}
@@ -7498,12 +7498,12 @@ func TestKubeconfigsOfManyToolsAreReadAsKubectlReadsThemOrRefused(t *testing.T) 
 			t.Errorf("kubectl's view of %s: %v", file, err)
 		}
 		current := &access{log: quietLog()}
-		if err := current.readKubeconfigs(slices.Clone(paths), ""); err == nil && !strings.HasSuffix(current.source, ", context "+view.CurrentContext) {
+		if err := current.readKubeconfigs(t.Context(), slices.Clone(paths), ""); err == nil && !strings.HasSuffix(current.source, ", context "+view.CurrentContext) {
 			t.Errorf("%s: the current context is %s, want %s", file, current.source, view.CurrentContext)
 		}
 		for _, c := range view.Contexts {
 			a := &access{log: quietLog()}
-			err := a.readKubeconfigs(slices.Clone(paths), c.Name)
+			err := a.readKubeconfigs(t.Context(), slices.Clone(paths), c.Name)
 			if want := view.wrong(c.Context.Cluster, c.Context.User); want != "" && err != nil && strings.Contains(err.Error(), want) {
 				continue
 			} else if err != nil || want != "" {
@@ -8490,6 +8490,165 @@ func TestExecProgramIsNotRunMoreOftenThanEveryFiveSecondsWhoeverAsks(t *testing.
 	wantNumber(t, "runs for 30 callers in 15 s", strings.Count(string(runs), "\n"), 3)
 }
 
+func TestFileOfACredentialThatIsNoRegularOneIsRefusedAndNotWaitedFor(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(dir+"/pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for field, user := range map[string]string{
+		"tokenFile":          "tokenFile: FILE",
+		"client-certificate": "client-certificate: FILE\n    client-key: FILE",
+	} {
+		for _, file := range []string{dir + "/pipe", "/dev/zero", dir} {
+			writeFiles(t, dir, map[string]string{"config": kubeconfigFor("https://h", nil, strings.ReplaceAll(user, "FILE", file))})
+			want := dir + "/config, context fake: " + field + ": " + file + " is no regular file"
+			_, err := LoadConfig(t.Context(), dir+"/config", "", "", "", func(string) string { return "" }, quietLog())
+			if err == nil || err.Error() != want {
+				t.Errorf("%v, want %s", err, want)
+			}
+		}
+	}
+}
+
+func TestFileWithoutAnEndIsNotReadToIt(t *testing.T) {
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"big": "", "config": kubeconfigFor("https://h", nil, "tokenFile: big")})
+	os.Truncate(dir+"/big", fileSize+1)
+	for file, want := range map[string]string{
+		dir + "/config": dir + "/config, context fake: tokenFile: " + dir + "/big has more than 16 MB",
+		"/dev/zero":     "/dev/zero has more than 16 MB",
+	} {
+		_, err := LoadConfig(t.Context(), file, "", "", "", func(string) string { return "" }, quietLog())
+		if err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+func TestKubeconfigMayComeThroughAPipe(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(dir+"/pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go os.WriteFile(dir+"/pipe", []byte(kubeconfigFor("https://h", nil, "token: good")), 0)
+	cfg, err := LoadConfig(t.Context(), dir+"/pipe", "", "", "", func(string) string { return "" }, quietLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cred, err := cfg.Credential(t.Context(), nil); err != nil || cred.token != "good" {
+		t.Errorf("%+v, %v", cred, err)
+	}
+}
+
+func TestStopEndsAStartThatWaitsForAFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(dir+"/pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		cmd, lines := process(t, nil, "-kubeconfig", dir+"/pipe")
+		pipe, err := os.OpenFile(dir+"/pipe", os.O_WRONLY, 0) // waits until podcount has opened it to read
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		cmd.Process.Signal(sig)
+		for line := range lines {
+			t.Errorf("it says %s", line)
+		}
+		cmd.Wait()
+		pipe.Close()
+		if code := cmd.ProcessState.ExitCode(); code != 0 || time.Since(start) > 3*time.Second {
+			t.Errorf("%v: exit code %d after %v", sig, code, time.Since(start))
+		}
+	}
+}
+
+// A file system that hangs does so in the kernel, which no test can do in virtual time: there, a reading without an end.
+func TestFileThatHangsIsWaitedForFiveSecondsAtTheStartAndNotAtAllOnceItIsKnown(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		out := &logBuffer{}
+		writeFiles(t, dir, map[string]string{"token": "one"})
+		hang := func() *task[[]byte] { return &task[[]byte]{done: make(chan struct{})} }
+		a := &access{source: "here", server: "https://h", log: newLog(out, &options{})}
+		a.token = part{field: "tokenFile", file: dir + "/token", age: tokenAge, reading: hang()}
+		start := time.Now()
+		want := "here: tokenFile: " + dir + "/token: it could not be read in time (5s)"
+		if _, err := a.config(t.Context()); err == nil || err.Error() != want || time.Since(start) != fileTime {
+			t.Errorf("after %v: %v, want %s", time.Since(start), err, want)
+		}
+
+		a = &access{source: "here", server: "https://h", log: newLog(out, &options{})}
+		a.token = part{field: "tokenFile", file: dir + "/token", age: tokenAge}
+		cfg, err := a.config(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cfg.Close()
+		first, _ := cfg.Credential(t.Context(), nil)
+		hanging := hang()
+		a.token.reading = hanging
+		for i, wait := range []time.Duration{fileWait, 0, 0} {
+			start = time.Now()
+			cred, err := cfg.Credential(t.Context(), first)
+			if err != nil || cred != first || time.Since(start) != wait || a.token.reading != hanging {
+				t.Errorf("request %d: %+v, %v, after %v, want %v", i, cred, err, time.Since(start), wait)
+			}
+		}
+		hanging.value = []byte("two\n")
+		close(hanging.done)
+		if cred, err := cfg.Credential(t.Context(), nil); err != nil || cred.token != "two" {
+			t.Errorf("once it does not hang, %+v, %v", cred, err)
+		}
+		wantNumber(t, "words on what hangs", strings.Count(out.String(), "going on with what there was"), 1)
+		wantText(t, out.String(), "it could not be read in time (1s)")
+		wantNumber(t, "words on its end", strings.Count(out.String(), "the credential can be read again"), 1)
+	})
+}
+
+// Linux lets an open() wait for whoever holds a lease of the file, as the hanging server of a network's file system would.
+func TestOpenThatHangsHoldsNobodyUp(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs leases of files, as Linux has them")
+	}
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"token": "one", "config": kubeconfigFor("https://h", nil, "tokenFile: token")})
+	nothing := func(string) string { return "" }
+	cfg, err := LoadConfig(t.Context(), dir+"/config", "", "", "", nothing, quietLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cfg.Close()
+	first, _ := cfg.Credential(t.Context(), nil)
+	holder, err := os.OpenFile(dir+"/token", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const setLease, writeLease = 1024, 1
+	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, holder.Fd(), setLease, writeLease); errno != 0 {
+		holder.Close()
+		t.Skip("no leases on this file system: ", errno)
+	}
+	start := time.Now()
+	cred, err := cfg.Credential(t.Context(), first)
+	if took := time.Since(start); err != nil || cred != first || took < fileWait || took > fileWait+5*time.Second {
+		t.Errorf("while it hangs, %+v, %v, after %v", cred, err, took)
+	}
+	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	start = time.Now()
+	if _, err := LoadConfig(hurried, dir+"/config", "", "", "", nothing, quietLog()); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 3*time.Second {
+		t.Errorf("a start that is stopped: %v after %v", err, time.Since(start))
+	}
+	holder.WriteString("two")
+	holder.Close()
+	<-cfg.access.token.reading.done
+	if cred, err := cfg.Credential(t.Context(), nil); err != nil || cred.token != "two" {
+		t.Errorf("once it does not hang, %+v, %v", cred, err)
+	}
+}
+
 func TestExecProgramBesideTheKubeconfigIsNotLookedForInThePath(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"here/plugin": "#!/bin/sh\n", "path/plugin": "#!/bin/sh\n", "here/config": kubeconfigFor("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./plugin}")})
@@ -8498,7 +8657,7 @@ func TestExecProgramBesideTheKubeconfigIsNotLookedForInThePath(t *testing.T) {
 	t.Setenv("PATH", dir+"/path")
 	t.Chdir(dir + "/here")
 	a := &access{log: quietLog()}
-	if err := a.readKubeconfigs([]string{"config"}, ""); err != nil || !strings.HasSuffix(a.exec.command, "/here/plugin") || !filepath.IsAbs(a.exec.command) {
+	if err := a.readKubeconfigs(t.Context(), []string{"config"}, ""); err != nil || !strings.HasSuffix(a.exec.command, "/here/plugin") || !filepath.IsAbs(a.exec.command) {
 		t.Errorf("%v, %+v", err, a.exec)
 	}
 }
@@ -12238,8 +12397,9 @@ func showBehaviours(w *world) {
 		w.Fatal(err)
 	}
 	a := &access{log: quietLog()}
-	if a.readKubeconfigs([]string{o.kubeconfig}, o.context) == nil {
-		a.ca.read(true)
+	if a.readKubeconfigs(w.Context(), []string{o.kubeconfig}, o.context) == nil {
+		a.ca.startReading(true)
+		a.ca.endReading(w.Context())
 		w.ca = a.ca.data
 	}
 	w.client = NewClient(w.cfg, nil, quietLog())

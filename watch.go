@@ -37,9 +37,9 @@ type Config struct {
 	Source string // where this was found
 	Server *url.URL
 	Proxy  func(*http.Request) (*url.URL, error)
-	// Credential returns what the next request is to use. It may have to wait for that, but no longer than ctx. refused is
-	// nil, or the one that has just got a 401: unless another has taken its place meanwhile, all is read again, however old
-	// it is. Safe for concurrent use.
+	// Credential returns what the next request is to use. It may have to wait for that, but no longer than ctx.
+	// refused is nil, or the one that has just got a 401: unless another has taken its place meanwhile, all is
+	// read again, however old it is. Safe for concurrent use.
 	Credential func(ctx context.Context, refused *Credential) (*Credential, error)
 
 	access *access // nil in a Config that LoadConfig has not made
@@ -64,49 +64,77 @@ const (
 
 	tokenAge   = time.Minute     // of a file's contents when a request is made; kubelet replaces a token well before it ends
 	certAge    = time.Second     // the same
+	fileTime   = 5 * time.Second // that a file may take to be read at the start
+	fileWait   = time.Second     // the same later, when podcount can go on with what it has read before
+	fileSize   = 16 << 20        // bytes
 	execTime   = time.Minute     // that an exec program may take
 	execPause  = 5 * time.Second // between its runs
+	closeTime  = 3 * time.Second // that it may take to be gone, once it is killed
 	execOutput = 1 << 20         // bytes that it may print
 )
 
 // LoadConfig finds the cluster: the file kubeconfig, $KUBECONFIG, the service account (in accountDir) of the pod that we
 // run in, or ~/.kube/config, in that order. contextName picks a context of a file, so that the service account is passed
 // over; master overrides the server's address, and is enough where nothing else is found. Errors name the file and the field.
-func LoadConfig(ctx context.Context, kubeconfig, contextName, master, accountDir string, getenv func(string) string, log *Log) (_ *Config, err error) {
-	defer catch(&err)
+func LoadConfig(
+	ctx context.Context, kubeconfig, contextName, master, accountDir string, getenv func(string) string, log *Log,
+) (*Config, error) {
 	a := &access{log: log, master: master}
-	host := getenv("KUBERNETES_SERVICE_HOST")
-	home := ""
-	homeErr := errors.New("HOME is not set, so there is no ~/.kube/config")
-	if dir := getenv("HOME"); dir != "" {
-		home = filepath.Join(dir, ".kube", "config")
-		_, homeErr = os.Stat(home)
+	if err := a.find(ctx, kubeconfig, contextName, accountDir, getenv); err != nil {
+		return nil, err
 	}
-	_, accountErr := os.Stat(filepath.Join(accountDir, "token"))
-	if host == "" {
-		accountErr = errors.New("KUBERNETES_SERVICE_HOST is not set, so this is no pod")
-	}
-	switch {
-	case kubeconfig != "":
-		err = a.readKubeconfigs([]string{kubeconfig}, contextName)
-	case getenv("KUBECONFIG") != "":
-		err = a.readKubeconfigs(filepath.SplitList(getenv("KUBECONFIG")), contextName)
-	case accountErr == nil && contextName == "":
-		a.useServiceAccount(accountDir, net.JoinHostPort(host, cmp.Or(getenv("KUBERNETES_SERVICE_PORT"), "443")))
-	case homeErr == nil:
-		err = a.readKubeconfigs([]string{home}, contextName)
-	case contextName != "":
-		err = fmt.Errorf("-context %s: there is no kubeconfig that could have it: give -kubeconfig, or set KUBECONFIG (%w)", contextName, homeErr)
-	case master == "":
-		err = fmt.Errorf("no cluster found: give -kubeconfig or -master, or set KUBECONFIG (%w; %w)", accountErr, homeErr)
-	}
-	refuseIf(err != nil, "%w", err)
 	if master != "" { // the name that the old address's certificate has is not this one's; kubectl --server sees it so
 		a.server = master
 		a.serverName = ""
 		a.source = strings.TrimSuffix("-master, "+a.source, ", ")
 	}
 	return a.config(ctx)
+}
+
+// find is the first half of LoadConfig: it reads what there is.
+func (a *access) find(
+	ctx context.Context, kubeconfig, contextName, accountDir string, getenv func(string) string,
+) error {
+	if kubeconfig != "" {
+		return a.readKubeconfigs(ctx, []string{kubeconfig}, contextName)
+	}
+	if list := getenv("KUBECONFIG"); list != "" {
+		return a.readKubeconfigs(ctx, filepath.SplitList(list), contextName)
+	}
+
+	accountErr := errors.New("KUBERNETES_SERVICE_HOST is not set, so this is no pod")
+	host := getenv("KUBERNETES_SERVICE_HOST")
+	if host != "" {
+		_, accountErr = within(ctx, fileTime, filepath.Join(accountDir, "token"), os.Stat)
+	}
+	if errors.Is(accountErr, errNotInTime) {
+		return accountErr // no answer is not a no
+	}
+	if accountErr == nil && contextName == "" {
+		a.useServiceAccount(accountDir, net.JoinHostPort(host, cmp.Or(getenv("KUBERNETES_SERVICE_PORT"), "443")))
+		return nil
+	}
+
+	homeErr := errors.New("HOME is not set, so there is no ~/.kube/config")
+	if home := getenv("HOME"); home != "" {
+		file := filepath.Join(home, ".kube", "config")
+		_, homeErr = within(ctx, fileTime, file, os.Stat)
+		if homeErr == nil {
+			return a.readKubeconfigs(ctx, []string{file}, contextName)
+		}
+	}
+	if errors.Is(homeErr, errNotInTime) {
+		return homeErr
+	}
+	if contextName != "" {
+		return fmt.Errorf("-context %s: there is no kubeconfig that could have it: "+
+			"give -kubeconfig, or set KUBECONFIG (%w)", contextName, homeErr)
+	}
+	if a.master == "" {
+		return fmt.Errorf("no cluster found: "+
+			"give -kubeconfig or -master, or set KUBECONFIG (%w; %w)", accountErr, homeErr)
+	}
+	return nil
 }
 
 // useServiceAccount takes the credential that kubelet puts into a pod, for the API server of that address.
@@ -149,13 +177,14 @@ type access struct {
 
 	// The renewal that runs is alone with these. Beside it nobody writes now, so it may read that without mu.
 	ca, cert, key, token part     // the last three from exec, if there is one
-	made                 [][]byte // CA, certificate and key that now.tls was made of: as long as they are the same, so is it
+	made                 [][]byte // CA, certificate and key of now.tls: as long as they are the same, so is that
 	who                  string   // of the client certificate in now.tls, in words
 	failing              bool     // to read a part, or parts that fit each other: said once, as is its end
 }
 
-// renewal reads and makes a credential for all who wait for one meanwhile. It belongs to none of them: if they give up, it
-// goes on for those that come next. So a program that takes longer than a lease may wait can still serve an elector.
+// renewal reads and makes a credential for all callers that wait for one meanwhile. It belongs to none of them: if
+// they give up, it goes on for those that come next. So a program that takes longer than a lease's renewal can wait
+// still serves the next renewal.
 type renewal struct {
 	*task[*Credential]
 	isForced bool // it reads everything, however recently that was read
@@ -188,7 +217,7 @@ func (t *task[T]) wait(ctx context.Context) error {
 	}
 }
 
-// config checks what was found.
+// config is the second half of LoadConfig: it checks what was found.
 func (a *access) config(ctx context.Context) (_ *Config, err error) {
 	defer catch(&err)
 	refuseIf(a.server == "", "%s: the cluster has no server: give it one, or -master", a.source)
@@ -207,7 +236,8 @@ func (a *access) config(ctx context.Context) (_ *Config, err error) {
 		cfg.Proxy = http.ProxyURL(p)
 	}
 	if a.isWithheld {
-		a.log.Info("no credential is sent, as the server's address begins with http://", "server", u.Host, "from", a.source)
+		a.log.Info("no credential is sent, as the server's address begins with http://",
+			"server", u.Host, "from", a.source)
 	}
 	if u.Scheme == "https" && a.insecure {
 		a.log.Warn("the server's certificate is not verified (insecure-skip-tls-verify): give a certificate-authority", "server", u.Host)
@@ -222,8 +252,9 @@ func (a *access) config(ctx context.Context) (_ *Config, err error) {
 		a.close()
 		return nil, err
 	}
+	a.warnOfOpenFiles(ctx)
 	if e := a.exec; e != nil {
-		_, err = exec.LookPath(e.command)
+		_, err = within(ctx, fileTime, e.command, exec.LookPath)
 		refuseIf(e.command == "", "%s: exec: there is no command in it", a.source)
 		refuseIf(e.apiVersion != "client.authentication.k8s.io/v1" && e.apiVersion != "client.authentication.k8s.io/v1beta1",
 			"%s: exec: the apiVersion %q is neither v1 nor v1beta1: let the tool that wrote this file write it anew", a.source, e.apiVersion)
@@ -233,15 +264,33 @@ func (a *access) config(ctx context.Context) (_ *Config, err error) {
 	return cfg, nil
 }
 
+// warnOfOpenFiles warns of each file with a secret in it that everyone on this machine can read.
+func (a *access) warnOfOpenFiles(ctx context.Context) {
+	for _, secret := range []part{a.key, a.token} {
+		file := cmp.Or(secret.file, secret.kubeconfig)
+		if !secret.given() || file == "" || runtime.GOOS == "windows" {
+			continue
+		}
+		info, err := within(ctx, fileTime, file, os.Stat)
+		if err == nil && info.Mode().Perm()&0o004 != 0 {
+			a.log.Warn("everyone on this machine can read a file that holds a secret: chmod go-rwx it", "file", file)
+		}
+	}
+}
+
 // close ends the renewal that runs, and with it its program. Later ones fail.
 func (a *access) close() {
 	a.end(errors.New("podcount ends"))
 	a.mu.Lock()
 	last := a.renewal
 	a.mu.Unlock()
-	if last != nil {
-		<-last.done
+	if last == nil {
+		return
 	}
+	// A killed program is gone at once, unless its file system hangs.
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	last.wait(ctx)
 }
 
 // credential is Config.Credential.
@@ -287,7 +336,7 @@ func (a *access) renew(isForced bool) (*Credential, error) {
 func (a *access) nextDue() time.Time {
 	next := time.Now().Add(24 * time.Hour) // where nothing is ever due, to look does no harm
 	for _, p := range a.parts() {
-		if due := p.readAt.Add(p.age); p.file != "" && due.Before(next) {
+		if due := p.dueAt(); p.file != "" && due.Before(next) {
 			next = due
 		}
 	}
@@ -302,7 +351,7 @@ func (a *access) nextDue() time.Time {
 
 func (a *access) parts() []*part { return []*part{&a.ca, &a.cert, &a.key, &a.token} }
 
-// assemble renews the parts that are due, and returns the credential that they come to: the same as now if nothing differs.
+// assemble renews the parts that are due, and returns the credential that they come to: now itself if nothing differs.
 func (a *access) assemble(isForced bool) (*Credential, error) {
 	if a.exec != nil && a.now.tls != nil { // not for config, but for the first request: if it fails then, that may pass
 		got, err := a.runProgram(isForced)
@@ -313,9 +362,9 @@ func (a *access) assemble(isForced bool) (*Credential, error) {
 		a.cert.data = []byte(got.ClientCertificateData)
 		a.key.data = []byte(got.ClientKeyData)
 	}
+	a.readParts(isForced)
 	var problem error
 	for _, p := range a.parts() {
-		p.read(isForced)
 		if p.err != nil && len(p.data) == 0 {
 			return nil, fmt.Errorf("%s: %s: %w", a.source, p.field, p.err)
 		}
@@ -335,6 +384,22 @@ func (a *access) assemble(isForced bool) (*Credential, error) {
 		return a.now, nil
 	}
 	return &Credential{token, t, a.tried(token, from)}, nil
+}
+
+// readParts reads the files that are due, or all. Together they take no longer than one may.
+func (a *access) readParts(isForced bool) {
+	limit := fileWait
+	if a.now.tls == nil {
+		limit = fileTime
+	}
+	ctx, cancel := inTime(a.alive, limit)
+	defer cancel()
+	for _, p := range a.parts() {
+		p.startReading(isForced)
+	}
+	for _, p := range a.parts() {
+		p.endReading(ctx)
+	}
 }
 
 // runProgram returns what exec gives, and says so if that takes long.
@@ -372,7 +437,8 @@ func (a *access) tried(token, from string) string {
 	return cmp.Or(strings.Join(all, "; "), "nothing, as "+a.source+" has no credential")
 }
 
-// makeTLS makes now.tls again if CA, certificate or key is another. Where they do not fit, it returns the old one, and the error.
+// makeTLS makes now.tls again if CA, certificate or key is another. Where they do not fit, it returns the old one, and
+// the error.
 func (a *access) makeTLS() (t *tls.Config, err error) {
 	defer catch(&err)
 	made := [][]byte{a.ca.data, a.cert.data, a.key.data}
@@ -403,28 +469,128 @@ func (a *access) makeTLS() (t *tls.Config, err error) {
 type part struct {
 	field, file string
 	data        []byte
-	age         time.Duration // after which the file is read anew
+	kubeconfig  string        // that data stands in
+	age         time.Duration // after which the file is read again
 	readAt      time.Time
-	from        string // the file, once something was read of it; or the program
-	err         error  // of the last reading
+	from        string        // the file, once something was read of it; or the program
+	err         error         // of the last reading
+	reading     *task[[]byte] // the one that goes on; nil: none does
+	isHanging   bool          // reading was waited for in vain: from now on it is just looked at
 }
 
 func (p *part) given() bool    { return p.file != "" || len(p.data) > 0 }
 func (p *part) String() string { return strings.TrimSpace(p.field + " " + p.file) }
 
-// read reads the file if that is due, or now. Where nothing can be read, the part stays what it was.
-func (p *part) read(now bool) {
-	if p.file == "" || !now && time.Since(p.readAt) < p.age {
+// dueAt returns when the file is to be looked at again: one that hangs always, as that costs nothing.
+func (p *part) dueAt() time.Time {
+	if p.isHanging {
+		return p.readAt
+	}
+	return p.readAt.Add(p.age)
+}
+
+// startReading starts to read the file if that is due, or now. While one reading hangs, no second one is started.
+func (p *part) startReading(now bool) {
+	isDue := now || !time.Now().Before(p.dueAt())
+	if p.file == "" || p.reading != nil || !isDue {
 		return
 	}
+	file := p.file
+	p.reading = startTask(func() ([]byte, error) { return readRegular(file) })
+}
+
+// endReading takes what was read. Where nothing can be read, or not until ctx ends, the part stays what it was.
+func (p *part) endReading(ctx context.Context) {
+	if p.reading == nil {
+		return
+	}
+	if p.isHanging {
+		select {
+		case <-p.reading.done:
+		default:
+			return
+		}
+	}
 	p.readAt = time.Now()
-	data, err := os.ReadFile(p.file)
-	if data = bytes.TrimSpace(data); err == nil && len(data) == 0 {
+	if err := p.reading.wait(ctx); err != nil {
+		p.isHanging = true
+		p.err = fmt.Errorf("%s: %w", p.file, err)
+		return
+	}
+	data, err := bytes.TrimSpace(p.reading.value), p.reading.err
+	p.reading = nil
+	p.isHanging = false
+	if err == nil && len(data) == 0 {
 		err = fmt.Errorf("%s is empty", p.file)
 	}
-	if p.err = err; err == nil {
-		p.data, p.from = data, p.file
+	p.err = err
+	if err == nil {
+		p.data = data
+		p.from = p.file
 	}
+}
+
+// errNotInTime is the error for a file whose file system does not answer, or for a pipe to which nobody writes. Calls
+// that open or read a file take no context: each is made in a goroutine of its own, which may be left to hang.
+var errNotInTime = errors.New("it could not be read in time")
+
+// inTime is ctx with a limit, which ends it with errNotInTime.
+func inTime(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w (%v)", errNotInTime, limit))
+}
+
+// within returns what f returns of the file, unless that takes longer than limit, or ctx ends.
+func within[T any](ctx context.Context, limit time.Duration, file string, f func(file string) (T, error)) (T, error) {
+	ctx, cancel := inTime(ctx, limit)
+	defer cancel()
+	look := startTask(func() (T, error) { return f(file) })
+	if err := look.wait(ctx); err != nil {
+		return *new(T), fmt.Errorf("%s: %w", file, err)
+	}
+	return look.value, look.err
+}
+
+// readKubeconfig reads a file of any kind, as it is read only once. A pipe (-kubeconfig <(command)) may take as long as
+// an exec program: what writes to it is a program, too.
+func readKubeconfig(ctx context.Context, name string) ([]byte, error) {
+	info, err := within(ctx, fileTime, name, os.Stat)
+	if err != nil {
+		return nil, err
+	}
+	limit := fileTime
+	if !info.Mode().IsRegular() {
+		limit = execTime
+	}
+	return within(ctx, limit, name, readFile)
+}
+
+// readRegular reads a file that will be read again. A pipe gives its contents once, and a device may never end.
+func readRegular(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", name)
+	}
+	return readFile(name)
+}
+
+// readFile reads a file of fileSize at most.
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, fileSize+1))
+	if err == nil && len(data) > fileSize {
+		err = fmt.Errorf("%s has more than %d MB", name, fileSize>>20)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
 }
 
 // execPlugin is a program that prints a credential.
@@ -518,13 +684,13 @@ func oneLine(text []byte, limit int) string {
 
 // readKubeconfigs reads one context of the files together; where two set the same name, the first counts. Fields that
 // are not known are passed over. https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
-func (a *access) readKubeconfigs(files []string, contextName string) (err error) {
+func (a *access) readKubeconfigs(ctx context.Context, files []string, contextName string) (err error) {
 	defer catch(&err)
 	a.source = strings.Join(files, string(filepath.ListSeparator))
 	files = slices.DeleteFunc(files, func(file string) bool { return file == "" })
 	found, current := map[string]node{}, "" // by kind and quoted name
 	for i, file := range slices.Backward(files) {
-		text, err := os.ReadFile(file)
+		text, err := readKubeconfig(ctx, file)
 		empty := len(bytes.TrimSpace(text)) == 0
 		if empty && (err == nil || errors.Is(err, os.ErrNotExist)) && (i > 0 || len(found) > 0) {
 			continue // as kubectl does with one of a list
@@ -590,12 +756,12 @@ func (a *access) readUser(user node) {
 	}
 	a.cert, a.key = user.part("client-certificate"), user.part("client-key")
 	refuseIf(a.cert.given() && !a.key.given(), "%s is missing, and goes with the client-certificate", user.at("client-key"))
-	a.token = part{field: "tokenFile", file: user.at("tokenFile").path(), data: bytes.TrimSpace([]byte(user.at("token").text())), age: tokenAge}
-	for _, secret := range []part{a.key, a.token} {
-		file := cmp.Or(secret.file, user.file)
-		if info, err := os.Stat(file); secret.given() && err == nil && info.Mode().Perm()&0o004 != 0 && runtime.GOOS != "windows" {
-			a.log.Warn("everyone on this machine can read a file that holds a secret: chmod go-rwx it", "file", file)
-		}
+	a.token = part{
+		field:      "tokenFile",
+		file:       user.at("tokenFile").path(),
+		data:       bytes.TrimSpace([]byte(user.at("token").text())),
+		kubeconfig: user.file,
+		age:        tokenAge,
 	}
 	e := user.at("exec")
 	if e.value == nil || a.token.given() || a.cert.given() { // as kubectl has it
@@ -661,7 +827,7 @@ func (n node) part(name string) part {
 	data, err := base64.StdEncoding.DecodeString(n.at(name + "-data").text())
 	refuseIf(err != nil, "%s is not base64", n.at(name+"-data"))
 	if len(data) > 0 {
-		return part{field: name + "-data", data: data}
+		return part{field: name + "-data", data: data, kubeconfig: n.file}
 	}
 	return part{field: name, file: n.at(name).path(), age: certAge}
 }
