@@ -521,7 +521,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	m.recorder = NewRecorder(client.Send, log, host)
 	m.stop, m.fail, m.work = stop, end, grace(sending, stop, drainTimeout)
 	if o.leaderElect && !o.dryRun {
-		m.election = newElection(o, client, log, host, func(err error) {
+		m.election = newElection(o, client, log, host, ownNamespace(ctx), func(err error) {
 			end(err)
 			cut()
 		})
@@ -900,7 +900,8 @@ func (m *manager) handler() http.Handler {
 
 // serve answers on -listen. The caller closes the server.
 func (m *manager) serve() (*http.Server, error) {
-	listener, err := net.Listen("tcp", m.listen)
+	// With the context, as the lookup of a host's name may hang.
+	listener, err := new(net.ListenConfig).Listen(m.stop, "tcp", m.listen)
 	if err != nil {
 		return nil, fmt.Errorf("-listen %s: %w", m.listen, err)
 	}
@@ -1347,10 +1348,16 @@ var (
 	errNotLeading = errors.New("not sent, as this replica does not lead")
 )
 
-// newElection makes an election that run holds. When a term ends against our will, lost is called with the reason.
-func newElection(o *options, client *Client, log *Log, host string, lost func(error)) *election {
-	own, _ := os.ReadFile(serviceAccount + "/namespace")
-	namespace := cmp.Or(o.leaseNamespace, strings.TrimSpace(string(own)), "kube-system")
+// ownNamespace returns the namespace of the pod that we run in; "" where we run in none.
+func ownNamespace(ctx context.Context) string {
+	text, _ := within(ctx, fileTime, serviceAccount+"/namespace", readRegular)
+	return strings.TrimSpace(string(text))
+}
+
+// newElection makes an election that run holds, about the Lease of the flags; own is the namespace that we run in. When a
+// term ends against our will, lost is called with the reason.
+func newElection(o *options, client *Client, log *Log, host, own string, lost func(error)) *election {
+	namespace := cmp.Or(o.leaseNamespace, own, "kube-system")
 	return &election{
 		options: o,
 		client:  client,

@@ -69,7 +69,7 @@ const (
 	fileSize   = 16 << 20        // bytes
 	execTime   = time.Minute     // that an exec program may take
 	execPause  = 5 * time.Second // between its runs
-	closeTime  = 3 * time.Second // that it may take to be gone, once it is killed
+	closeTime  = time.Second     // that it may take to be gone, once it is killed
 	execOutput = 1 << 20         // bytes that it may print
 )
 
