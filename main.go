@@ -15,6 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	stdlog "log"
 	"log/slog"
 	"maps"
 	"math"
@@ -45,13 +46,15 @@ const (
 	levelRequest = slog.Level(-6) // each request
 )
 
-// What a stop may take. README.md adds it up: a change here is a change there.
+// What an end may take, step by step. If you change one, change README.md.
 const (
-	drainTimeout   = 10 * time.Second       // for the writes that are under way after a stop
-	eventsTimeout  = 5 * time.Second        // then, for the events that wait
-	releaseTimeout = 4 * time.Second        // then, for the release of the lease
-	hangTimeout    = time.Second            // in which each of these ends once its context has ended, or is left behind
-	lastWordTime   = 200 * time.Millisecond // for the error on stderr, after Output.Close has taken up to flushTime
+	drainTimeout   = 10 * time.Second       // the writes that are under way
+	eventsTimeout  = 5 * time.Second        // then, the Events that wait
+	releaseTimeout = 4 * time.Second        // then, the release of the lease
+	flushTimeout   = time.Second            // then, the last lines, of stdout and of stderr
+	lastWordTime   = 200 * time.Millisecond // then, the error on stderr
+	hangTimeout    = time.Second            // by which a step may exceed its limit; then podcount ends without it
+	endTimeout     = 26 * time.Second       // all of it, from the first signal on, whatever hangs
 )
 
 const (
@@ -74,10 +77,13 @@ func main() {
 	// By default a write to stdout or stderr whose reader has gone away (`| head`) ends the process. Taken over here, the
 	// write fails instead, and that ends nothing. Ignoring the signal would do the same, but exec programs would inherit it.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	go obeySignals(signals, cancel, func() {
-		lastWord("cut short by a second signal")
+	go obeySignals(signals, cancel, func(why string) {
+		lastWord(why)
 		os.Exit(1)
 	})
+	// net/http says some oddities by way of package log, while it holds locks that every request needs.
+	stray := NewOutput(os.Stderr, outputLimit, func(int) []byte { return nil })
+	stdlog.SetOutput(stray)
 	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr, nil)
 	if err == nil {
 		return
@@ -89,18 +95,20 @@ func main() {
 	os.Exit(1)
 }
 
-// oneSignal is how far apart the copies of one signal may arrive: GNU timeout sends it to its child, and to the group
-// that the child is in.
-const oneSignal = time.Second
+// signalCopyWindow is how long after a signal a second one counts as a copy of it: GNU timeout sends one to its child,
+// and another to the group that the child is in.
+const signalCopyWindow = time.Second
 
-// obeySignals stops the program on the first signal and exits on the second one.
-func obeySignals(signals <-chan os.Signal, stop, exit func()) {
+// obeySignals stops the program on the first signal. It exits on the second one, or when the stop takes too long.
+func obeySignals(signals <-chan os.Signal, stop func(), exit func(why string)) {
 	<-signals
 	first := time.Now()
+	late := time.AfterFunc(endTimeout, func() { exit("something hangs: it has not ended in " + endTimeout.String()) })
+	defer late.Stop()
 	stop()
 	for range signals {
-		if time.Since(first) >= oneSignal {
-			exit()
+		if time.Since(first) >= signalCopyWindow {
+			exit("cut short by a second signal")
 			return
 		}
 	}
@@ -432,7 +440,7 @@ func (o *options) check(rest []string) (err error) {
 	lease, renew, retry := o.leaseDuration, o.renewDeadline, o.retryPeriod
 	refuseIf(lease > maxLeaseDuration, "-leader-elect-lease-duration %v is more than a Lease can say, which is %v", lease, maxLeaseDuration)
 	refuseIf(lease%time.Second != 0, "-leader-elect-lease-duration %v must be whole seconds: a Lease has no smaller ones", lease)
-	refuseIf(lease <= renew || renew <= retry || renew <= retry*12/10 || retry <= 0, "-leader-elect-lease-duration %v must be more than -leader-elect-renew-deadline %v, "+
+	refuseIf(lease <= renew || renew <= retry || renew <= retry+retry/5 || retry <= 0, "-leader-elect-lease-duration %v must be more than -leader-elect-renew-deadline %v, "+
 		"that more than 1.2 × -leader-elect-retry-period %v, and that more than 0", lease, renew, retry)
 	return nil
 }
@@ -466,7 +474,7 @@ func plainAttr(_ []string, a slog.Attr) slog.Attr {
 
 // newLogOutput makes the Output of the log itself, which reports there what it had to drop.
 func newLogOutput(stderr io.Writer, o *options) *Output {
-	return NewOutput(stderr, func(missing int) []byte {
+	return NewOutput(stderr, o.outputLimit(), func(missing int) []byte {
 		var line bytes.Buffer
 		log := slog.New(newLogHandler(&line, o))
 		log.Warn("log lines were dropped, as stderr was not read, or failed", "lines", missing)
@@ -475,11 +483,43 @@ func newLogOutput(stderr io.Writer, o *options) *Output {
 }
 
 // newPrintOutput makes the Output for what controllers print. What it had to drop is reported in the log.
-func newPrintOutput(stdout io.Writer, log *Log) *Output {
-	return NewOutput(stdout, func(missing int) []byte {
+func newPrintOutput(stdout io.Writer, o *options, log *Log) *Output {
+	return NewOutput(stdout, o.outputLimit(), func(missing int) []byte {
 		log.Warn("printed lines were dropped, as stdout was not read, or failed", "lines", missing)
 		return nil
 	})
+}
+
+// What -once prints is its product, and it ends: so more of it may wait, and for longer.
+const (
+	onceOutputLimit = 16 << 20    // bytes
+	oncePatience    = time.Minute // at the end, for a reader that reads nothing
+)
+
+func (o *options) outputLimit() int {
+	if o.once {
+		return onceOutputLimit
+	}
+	return outputLimit
+}
+
+// flush waits for the last lines, and returns an error if -once has lost lines that somebody asked it for.
+func (o *options) flush(ctx context.Context, printed, logged *Output) error {
+	ctx, stopWaiting := context.WithCancel(ctx)
+	defer stopWaiting()
+	if !o.once {
+		stopWaiting()
+	}
+	printed.Close(ctx, oncePatience) // first, as what it has lost is said in the log
+	logged.Close(ctx, oncePatience)
+	lost := printed.Lost()
+	if o.dryRun {
+		lost += logged.Lost()
+	}
+	if o.once && lost > 0 {
+		return fmt.Errorf("-once: %d lines of its output were lost, as nobody read them", lost)
+	}
+	return nil
 }
 
 // run is the whole program but for signals and exit codes. It returns nil when ctx ends, once all is finished and sent.
@@ -490,11 +530,16 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return err
 	}
 	logged := newLogOutput(stderr, o)
-	defer logged.Close()
 	log := newLog(logged, o)
-	printed := newPrintOutput(stdout, log)
-	defer printed.Close()
+	printed := newPrintOutput(stdout, o, log)
+	err = runWith(ctx, o, getenv, log, logged, printed, dial)
+	return cmp.Or(err, o.flush(ctx, printed, logged))
+}
 
+// runWith is run, once there are flags and a log.
+func runWith(
+	ctx context.Context, o *options, getenv func(string) string, log *Log, logged, printed *Output, dial Dialer,
+) error {
 	cfg, err := LoadConfig(ctx, o.kubeconfig, o.context, o.master, serviceAccount, getenv, log)
 	if err != nil && ctx.Err() != nil {
 		return nil // asked to stop while it waited for a file
@@ -505,16 +550,15 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	defer cfg.Close()
 	client := NewClient(cfg, dial, log)
 	client.dryRun = o.dryRun
-	defer client.Close()
 	log.Info("podcount starts", "version", version, "server", cfg.Server.Redacted(), "from", cfg.Source)
 
 	host, _ := os.Hostname()
 	host = cmp.Or(host, "podcount")
-	// Nothing new is begun once stop has ended, and no request is under way once sending has.
+	// Once stop has ended nothing new begins. Once sending has ended every request is cut.
 	stop, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	sending, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer cut()
+	sending, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(nil)
 
 	m := newManager(o, client, log)
 	m.logged, m.printed = logged, printed
@@ -523,7 +567,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if o.leaderElect && !o.dryRun {
 		m.election = newElection(o, client, log, host, ownNamespace(ctx), func(err error) {
 			end(err)
-			cut()
+			cut(err)
 		})
 		client.permit = m.election
 	}
@@ -545,14 +589,16 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	posting := grace(sending, recording, eventsTimeout)
 	recorded := inBackground(func() { m.recorder.Run(posting, recording) })
 
-	// The lease is given back last: until then no other replica writes.
 	m.run()
 	stopRecorder()
-	m.awaitEnd("the events that wait", recorded, posting)
+	m.awaitEnd("the Events that wait", recorded, posting)
+	// The lease is given back last: until then no other replica writes. A lost one is not: then sending has ended.
 	resign()
-	releasing, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+	releasing, cancel := context.WithTimeout(sending, releaseTimeout)
 	defer cancel()
 	m.awaitEnd("the release of the lease", elected, releasing)
+	cut(nil)
+	m.awaitEnd("connections", inBackground(client.Close), sending)
 	log.Info("podcount stopped", "events_dropped", m.recorder.dropped.Load())
 	if err := context.Cause(stop); err != context.Canceled {
 		return err
@@ -560,7 +606,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return nil
 }
 
-// campaign makes this replica lead: at once where there is no election.
+// campaign runs the election. Without one, this replica leads at once.
 func (m *manager) campaign(resigned context.Context) {
 	if m.election == nil {
 		close(m.leading)
@@ -579,19 +625,54 @@ func inBackground(f func()) <-chan struct{} {
 	return done
 }
 
-// awaitEnd waits until something has ended. Once limit has ended it should; a bug in it must not keep the process, so
-// hangTimeout later it is left behind.
-func (m *manager) awaitEnd(what string, ended <-chan struct{}, limit context.Context) {
+// awaitEnd waits until something has ended. It should end with ctx; a bug in it must not keep the process, so podcount
+// goes on without it hangTimeout later.
+func (m *manager) awaitEnd(what string, ended <-chan struct{}, ctx context.Context) {
 	select {
 	case <-ended:
 		return
-	case <-limit.Done():
+	case <-ctx.Done():
 	}
 	select {
 	case <-ended:
 	case <-time.After(hangTimeout):
-		m.log.Warn("something hangs: stopping without it", "what", what)
+		m.log.Warn("something hangs: podcount ends without it", "what", what, "running", m.running.names())
 	}
+}
+
+// activities are the goroutines of a manager, by name: so that one that hangs can be named. Safe for concurrent use.
+type activities struct {
+	all     sync.WaitGroup
+	mu      sync.Mutex // guards running
+	running map[string]int
+}
+
+// begin runs f in a goroutine of its own.
+func (a *activities) begin(name string, f func()) {
+	a.count(name, 1)
+	a.all.Go(func() {
+		defer a.count(name, -1)
+		f()
+	})
+}
+
+func (a *activities) count(name string, by int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.running == nil {
+		a.running = map[string]int{}
+	}
+	a.running[name] += by
+	if a.running[name] == 0 {
+		delete(a.running, name)
+	}
+}
+
+// names returns what is running, in order.
+func (a *activities) names() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return strings.Join(slices.Sorted(maps.Keys(a.running)), ", ")
 }
 
 // grace returns a context that ends with ctx, or so long after stop.
@@ -613,9 +694,10 @@ type manager struct {
 	fail     context.CancelCauseFunc // ends stop with an error
 	work     context.Context         // ended: in-flight work must end
 	leading  chan struct{}           // closed: this replica leads
+	running  activities
 	started  time.Time
 	caches   map[cache]bool // those that a controller watches, and
-	running  []*Controller  // by setUp
+	active   []*Controller  // those that are on, by setUp
 	pods     *Reflector[*Pod]
 	nodes    *Reflector[*Node]
 	counts   *Reflector[*Count]
@@ -728,20 +810,25 @@ func (m *manager) setUp() {
 			c.queue = NewQueue[Key](m.stop, m.log, c.Name, 5*time.Millisecond, 30*time.Second)
 			c.Setup(m, &c)
 			maps.Copy(m.caches, c.caches)
-			m.running = append(m.running, &c)
+			m.active = append(m.active, &c)
 		}
 	}
 }
 
 // run runs everything until stop, and what is in hands is finished.
 func (m *manager) run() {
-	var working, others sync.WaitGroup
-	for i, c := range m.running {
+	var controlling sync.WaitGroup
+	for i, c := range m.active {
 		pause := time.Duration(i) * (startPause/2 + rand.N(startPause/2))
-		working.Go(func() { m.control(c, pause, &others) })
+		controlling.Add(1)
+		m.running.begin("controller "+c.Name, func() {
+			defer controlling.Done()
+			m.control(c, pause)
+		})
 	}
 	for cache := range m.caches { // each runs once, however many watch it
-		others.Go(func() {
+		kind, _, _ := cache.State()
+		m.running.begin("watch of "+kind, func() {
 			if err := cache.Run(m.stop); err != nil {
 				m.fail(usageError{err})
 			}
@@ -751,18 +838,14 @@ func (m *manager) run() {
 		defer time.AfterFunc(onceTime, m.failUnlessComplete).Stop()
 	}
 	select {
-	case <-inBackground(working.Wait):
+	case <-inBackground(controlling.Wait): // with -once, when all is done
 	case <-m.stop.Done():
 	}
 	if m.once {
 		m.failIfAnyAreLeft()
 	}
 	m.fail(nil)
-	ended := inBackground(func() {
-		working.Wait()
-		others.Wait()
-	})
-	m.awaitEnd("a controller, or a watch", ended, m.work)
+	m.awaitEnd("a controller, or a watch", inBackground(m.running.all.Wait), m.work)
 }
 
 // failUnlessComplete ends a -once that still lacks a complete list.
@@ -773,9 +856,9 @@ func (m *manager) failUnlessComplete() {
 	}
 }
 
-// failIfAnyAreLeft ends a -once with an error if keys have failed too often.
+// failIfAnyAreLeft ends a -once with an error if keys are not right yet: they have failed too often.
 func (m *manager) failIfAnyAreLeft() {
-	for _, c := range m.running {
+	for _, c := range m.active {
 		if _, left, _ := c.queue.State(onceTries); left > 0 {
 			m.fail(fmt.Errorf("-once: %s could not make %d objects right: the log says why", c.Name, left))
 		}
@@ -783,7 +866,7 @@ func (m *manager) failIfAnyAreLeft() {
 }
 
 // control runs one controller once its caches are complete (half a list makes a wrong label) and we lead; with -once, until all is done.
-func (m *manager) control(c *Controller, pause time.Duration, workers *sync.WaitGroup) {
+func (m *manager) control(c *Controller, pause time.Duration) {
 	for cache := range c.caches {
 		await(m, cache.Synced())
 	}
@@ -795,7 +878,7 @@ func (m *manager) control(c *Controller, pause time.Duration, workers *sync.Wait
 		begin()
 	}
 	for range m.workers {
-		workers.Go(func() {
+		m.running.begin("worker of "+c.Name, func() {
 			for key, ok := c.queue.Get(); ok; key, ok = c.queue.Get() {
 				result, err := m.try(c, key)
 				failures := c.queue.Done(key, result, err)
@@ -828,7 +911,7 @@ func (m *manager) state() (s map[string]any, waits []string) {
 			waits = append(waits, kind)
 		}
 	}
-	for _, c := range m.running {
+	for _, c := range m.active {
 		queues[c.Name], _, _ = c.queue.State(onceTries)
 	}
 	s = map[string]any{"version": version, "upSeconds": time.Since(m.started).Seconds(), "caches": caches, "controllers": queues,
@@ -860,12 +943,20 @@ func (m *manager) state() (s map[string]any, waits []string) {
 	return s, slices.Sorted(slices.Values(waits))
 }
 
-// stuck says which controllers have not moved for so long that they hang; nothing where all is well. A reconcile may wait
-// for its turn under -qps, and then for its request.
+// stuck says which controllers have not moved for so long that they hang; nothing where all is well. A reconcile may
+// wait for its turn under -qps, and then for its request.
 func (m *manager) stuck() (what []string) {
 	turn := time.Duration(min(float64(m.workers)/m.qps, 1e6) * float64(time.Second))
-	for _, c := range m.running {
-		if hang := c.queue.Stuck(turn + 2*requestTimeout); hang != "" {
+	for _, c := range m.active {
+		hang := ""
+		asked := inBackground(func() { hang = c.queue.Stuck(turn + 2*requestTimeout) })
+		select {
+		case <-asked:
+		case <-time.After(hangTimeout):
+			what = append(what, c.Name+": its queue does not answer")
+			continue
+		}
+		if hang != "" {
 			what = append(what, c.Name+": "+hang)
 		}
 	}
@@ -876,7 +967,7 @@ func (m *manager) stuck() (what []string) {
 func (m *manager) handler() http.Handler {
 	mux := http.NewServeMux()
 	live := func(w http.ResponseWriter, _ *http.Request) {
-		answerProbe(w, "hangs: ", m.stuck())
+		answerProbe(w, "does not move: ", m.stuck())
 	}
 	mux.HandleFunc("GET /livez", live)
 	mux.HandleFunc("GET /healthz", live)
@@ -1004,10 +1095,10 @@ func (c *listedConn) Close() error {
 	return c.TCPConn.Close()
 }
 
-// answerProbe answers ok, or what is wrong.
-func answerProbe(w http.ResponseWriter, problem string, with []string) {
-	if len(with) > 0 {
-		http.Error(w, problem+strings.Join(with, ", "), http.StatusServiceUnavailable)
+// answerProbe answers ok, or 503 with the problems.
+func answerProbe(w http.ResponseWriter, heading string, problems []string) {
+	if len(problems) > 0 {
+		http.Error(w, heading+strings.Join(problems, ", "), http.StatusServiceUnavailable)
 		return
 	}
 	fmt.Fprintln(w, "ok")
@@ -1296,8 +1387,8 @@ func setUpPodPrinter(m *manager, c *Controller) {
 
 // election makes one replica of all that know a Lease the leader, by the rules of client-go, with which it can share one.
 // The times in a Lease are never compared with a clock: what counts is how long ago we saw it change, by our monotonic
-// clock. While this replica leads it has a term, which ends at a deadline that each renewal moves. As Client's permit it
-// sees to it that no write begins, or goes on, after the term.
+// clock. While this replica leads it has a term, which ends at a deadline that each renewal moves. It is the Client's
+// permit: no write begins or continues after the term.
 type election struct {
 	*options
 	client *Client
@@ -1305,15 +1396,15 @@ type election struct {
 	id     string
 	path   string          // of the Lease
 	bare   json.RawMessage // the metadata of a Lease that is not there yet
-	lost   func(error)     // called when a term has ended against our will
+	onLost func(error)     // called when the lease is lost
 
 	mu       sync.Mutex         // guards all of the term
-	term     context.Context    // nil: we do not lead, and never have
+	term     context.Context    // nil: we have never led; ended: we do not lead any more
 	endTerm  context.CancelFunc // of term
 	deadline time.Time          // of term, which guard ends then
 	guard    *time.Timer
 	lastErr  error // of the newest renewal; nil where it succeeded
-	isLost   bool  // a term has ended against our will
+	lostTerm bool  // the term has ended because the lease is lost
 
 	// Owned by run.
 	observed     lease     // as last seen
@@ -1346,6 +1437,7 @@ const maxLeaseDuration = math.MaxInt32 * time.Second
 var (
 	errHeld       = errors.New("it is held") // by the holder in election.observed
 	errNotLeading = errors.New("not sent, as this replica does not lead")
+	errCutOff     = errors.New("cut off, as this replica does not lead any more: the server may have acted on it")
 )
 
 // ownNamespace returns the namespace of the pod that we run in; "" where we run in none.
@@ -1354,9 +1446,9 @@ func ownNamespace(ctx context.Context) string {
 	return strings.TrimSpace(string(text))
 }
 
-// newElection makes an election that run holds, about the Lease of the flags; own is the namespace that we run in. When a
-// term ends against our will, lost is called with the reason.
-func newElection(o *options, client *Client, log *Log, host, own string, lost func(error)) *election {
+// newElection makes an election that run holds, about the Lease of the flags; own is the namespace that we run in.
+// onLost is called, once, when a lease that we held is lost.
+func newElection(o *options, client *Client, log *Log, host, own string, onLost func(error)) *election {
 	namespace := cmp.Or(o.leaseNamespace, own, "kube-system")
 	return &election{
 		options: o,
@@ -1365,7 +1457,7 @@ func newElection(o *options, client *Client, log *Log, host, own string, lost fu
 		id:      fmt.Sprintf("%s_%016x", host, rand.Uint64()),
 		path:    "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/" + o.leaseName,
 		bare:    json.RawMessage(fmt.Sprintf(`{"namespace":%q,"name":%q}`, namespace, o.leaseName)),
-		lost:    lost,
+		onLost:  onLost,
 	}
 }
 
@@ -1381,7 +1473,7 @@ func (e *election) mayWrite() error {
 }
 
 // whileLeading returns a context that ends with ctx and with the term: a write that the server has not answered by then
-// is given up. It is not bound to today's deadline, as a renewal may move that while the write is under way.
+// is given up. It ignores the present deadline, because a renewal may move that while the write is under way.
 func (e *election) whileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	e.mu.Lock()
@@ -1391,15 +1483,15 @@ func (e *election) whileLeading(ctx context.Context) (context.Context, context.C
 		cancel(errNotLeading)
 		return ctx, func() {}
 	}
-	unhook := context.AfterFunc(term, func() { cancel(errNotLeading) })
+	unhook := context.AfterFunc(term, func() { cancel(errCutOff) })
 	return ctx, func() {
 		unhook()
 		cancel(nil)
 	}
 }
 
-// run campaigns until stop has ended. Once elected it calls won, and then renews the lease until resigned has ended,
-// which must be after stop, or until the lease is lost. In the end it gives back what may be ours.
+// run campaigns until stop has ended. Once elected it calls won, and then renews the lease until it is lost or
+// resigned has ended, which must not be before stop. In the end it gives back what may be ours.
 func (e *election) run(stop, resigned context.Context, won func()) {
 	defer e.release()
 	deadline, ok := e.acquire(stop)
@@ -1412,7 +1504,8 @@ func (e *election) run(stop, resigned context.Context, won func()) {
 	e.renew(term)
 }
 
-// acquire tries to get the lease until it is ours, and returns the deadline of the term. It is not ok if stop has ended.
+// acquire tries to get the lease until it is ours, and returns the deadline of the term. ok is false if stop has ended
+// first.
 func (e *election) acquire(stop context.Context) (deadline time.Time, ok bool) {
 	holder := ""
 	for {
@@ -1427,7 +1520,7 @@ func (e *election) acquire(stop context.Context) (deadline time.Time, ok bool) {
 		case !errors.Is(err, errHeld) && stop.Err() == nil:
 			e.log.Complain("cannot get the lease", err)
 		}
-		pause := e.retryPeriod + rand.N(e.retryPeriod*12/10)
+		pause := e.retryPeriod + rand.N(e.retryPeriod+e.retryPeriod/5)
 		if left := time.Until(e.takeoverAt); left > 0 {
 			pause = min(pause, left)
 		}
@@ -1458,6 +1551,7 @@ func (e *election) renew(term context.Context) {
 		}
 		if errors.Is(err, errHeld) {
 			e.loseTerm(err)
+			return
 		}
 	}
 }
@@ -1484,16 +1578,17 @@ func (e *election) endTermAtDeadline() {
 	}
 }
 
-// loseTerm ends the term against our will. The lease is not given back then: it is another's, or soon will be.
+// loseTerm ends the term because the lease is another's, or soon will be.
 func (e *election) loseTerm(why error) {
 	e.mu.Lock()
-	isOver := e.term.Err() != nil
-	e.isLost = e.isLost || !isOver
+	if e.term.Err() != nil {
+		e.mu.Unlock()
+		return // it has ended already: we have resigned
+	}
+	e.lostTerm = true
 	e.endTermLocked()
 	e.mu.Unlock()
-	if !isOver {
-		e.lost(fmt.Errorf("the lease is lost: %w", why))
-	}
+	e.onLost(fmt.Errorf("the lease is lost: %w", why))
 }
 
 func (e *election) endTermLocked() {
@@ -1508,7 +1603,7 @@ func (e *election) release() {
 	if e.term != nil {
 		e.endTermLocked()
 	}
-	isLost := e.isLost
+	isLost := e.lostTerm
 	e.mu.Unlock()
 	if isLost {
 		return
@@ -1527,24 +1622,24 @@ func (e *election) release() {
 }
 
 // tryToHold makes one attempt to get the lease, or to renew it, and returns the deadline of the term that this gives.
-// It counts from before the lease was sent: another replica's patience may begin as soon as the server has it.
+// It counts from before the lease was sent: another replica may start to count the lease's duration as soon as the
+// server has it.
 func (e *election) tryToHold(ctx context.Context) (deadline time.Time, err error) {
-	err = e.replace(ctx, func(had leaseSpec, now time.Time) (leaseSpec, error) {
+	err = e.replace(ctx, func(had lease, now time.Time) (leaseSpec, error) {
 		deadline = now.Add(e.renewDeadline)
 		return e.claim(had, now)
 	})
 	return deadline, err
 }
 
-// claim returns the lease as it is in our hands, or errHeld while it is in another's.
-func (e *election) claim(had leaseSpec, now time.Time) (leaseSpec, error) {
-	isOurs := had.HolderIdentity == e.id
-	isHeld := !isOurs && had.HolderIdentity != ""
+// claim returns the lease with us as its holder, or errHeld while it is another's.
+func (e *election) claim(had lease, now time.Time) (leaseSpec, error) {
+	isOurs := had.Spec.HolderIdentity == e.id
+	isHeld := !isOurs && had.Spec.HolderIdentity != ""
 	if isHeld && now.Before(e.takeoverAt) {
-		e.mayHold = false
-		return leaseSpec{}, fmt.Errorf("%w by %q", errHeld, had.HolderIdentity)
+		return leaseSpec{}, fmt.Errorf("%w by %q", errHeld, had.Spec.HolderIdentity)
 	}
-	next := had
+	next := had.Spec
 	next.HolderIdentity = e.id
 	next.LeaseDurationSeconds = int(e.leaseDuration / time.Second)
 	next.RenewTime = now.UTC().Format(microTime)
@@ -1553,24 +1648,24 @@ func (e *election) claim(had leaseSpec, now time.Time) (leaseSpec, error) {
 	}
 	next.AcquireTime = next.RenewTime
 	// The first holder follows nobody. And the API has no number of transitions beyond int32: there it stays.
-	if !e.observed.isNew && had.LeaseTransitions < math.MaxInt32 {
+	if !had.isNew && next.LeaseTransitions < math.MaxInt32 {
 		next.LeaseTransitions++
 	}
 	return next, nil
 }
 
-// giveBack returns the lease as it is in nobody's hands.
-func (e *election) giveBack(had leaseSpec, now time.Time) (leaseSpec, error) {
-	if had.HolderIdentity != e.id {
-		e.mayHold = false
-		return leaseSpec{}, fmt.Errorf("%w by %q", errHeld, had.HolderIdentity)
+// giveBack returns the lease with no holder, or errHeld if it is another's.
+func (e *election) giveBack(had lease, now time.Time) (leaseSpec, error) {
+	if had.Spec.HolderIdentity != e.id {
+		return leaseSpec{}, fmt.Errorf("%w by %q", errHeld, had.Spec.HolderIdentity)
 	}
 	at := now.UTC().Format(microTime)
-	return leaseSpec{LeaseDurationSeconds: 1, AcquireTime: at, RenewTime: at, LeaseTransitions: had.LeaseTransitions}, nil
+	transitions := had.Spec.LeaseTransitions
+	return leaseSpec{LeaseDurationSeconds: 1, AcquireTime: at, RenewTime: at, LeaseTransitions: transitions}, nil
 }
 
-// leaseChange makes what is to stand in a lease of what stands there. An error leaves it as it is.
-type leaseChange func(had leaseSpec, now time.Time) (leaseSpec, error)
+// leaseChange computes the new spec of a lease from the present one. With errHeld it leaves the lease to another.
+type leaseChange func(had lease, now time.Time) (leaseSpec, error)
 
 // replace changes the lease. An attempt that hangs leaves time for another one before the deadline.
 func (e *election) replace(ctx context.Context, change leaseChange) error {
@@ -1590,14 +1685,17 @@ func (e *election) replaceOnce(ctx context.Context, change leaseChange) error {
 			return err
 		}
 	}
-	spec, err := change(e.observed.Spec, time.Now())
+	spec, err := change(e.observed, time.Now())
+	if errors.Is(err, errHeld) {
+		e.mayHold = false
+	}
 	if err != nil {
 		return err
 	}
 	return e.put(ctx, spec)
 }
 
-// look reads the lease. A change in it restarts the wait for its holder.
+// look reads the lease. If it has changed, its holder gets its full duration again.
 func (e *election) look(ctx context.Context) error {
 	var now lease
 	err := e.client.Send(ctx, request{method: http.MethodGet, path: e.path}, &now)

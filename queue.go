@@ -26,7 +26,7 @@ func backoff(n int, base, limit time.Duration) time.Duration {
 }
 
 // withJitter is the wait that a server has asked for (Retry-After), and by chance up to a fifth more, or up to a second
-// more if that is longer: all whom it refused at the same moment were told the same. 0, for no wish, stays 0.
+// more if that is longer: clients refused at the same moment got the same answer. 0, for no wish, stays 0.
 func withJitter(asked time.Duration) time.Duration {
 	if asked <= 0 {
 		return 0
@@ -61,8 +61,8 @@ type Queue[K comparable] struct {
 	out         chan K
 	ctx         context.Context
 	items       map[K]*queued[K] // from here on all is the goroutine's alone
-	handedOut   time.Time        // when a worker last took a key
 	ready       []*queued[K]     // to be handed out, the first first
+	lastTaken   time.Time        // when a worker took a key
 }
 
 // queued is all that the queue knows of a key. One that says nothing any more is forgotten.
@@ -121,7 +121,7 @@ func (q *Queue[K]) Stuck(limit time.Duration) (what string) {
 		if len(q.ready) == 0 {
 			return
 		}
-		waited := min(time.Since(q.ready[0].since), time.Since(q.handedOut))
+		waited := min(time.Since(q.ready[0].since), time.Since(q.lastTaken))
 		if waited > limit {
 			what = fmt.Sprintf("%d keys are ready, and no worker has taken one for %v", len(q.ready), waited.Round(time.Second))
 		}
@@ -157,7 +157,7 @@ func (q *Queue[K]) Done(k K, res Result, err error) (failures int) {
 	q.step("done", func(it *queued[K]) {
 		if it.busy, it.working = false, false; err != nil {
 			failures = it.failures + 1
-			wait := max(backoff(failures, q.base, q.limit), withJitter(retryAfter(err)))
+			wait := max(backoff(failures, q.base, q.limit), retryAfter(err))
 			it.dirty, it.held = true, q.wake(k, wait)
 			q.log.Count("workqueue_retries_total", q.name)
 		}
@@ -215,7 +215,7 @@ func (q *Queue[K]) own() {
 			it.dirty, q.ready = false, q.ready[1:]
 			q.log.Observe(it.since, "workqueue_queue_duration_seconds", q.name)
 			it.working, it.since = true, time.Now()
-			q.handedOut = it.since
+			q.lastTaken = it.since
 			q.settle("get", it)
 		}
 	}
@@ -366,7 +366,7 @@ func (r *Recorder) post(ctx, stop context.Context, ev event) {
 	for try := 1; err != nil; try++ {
 		s, wait := statusIn(err), retryAfter(err)
 		again := s.Code == 0 && time.Since(start) <= 2*time.Minute || wait > 0 && wait <= 3*eventRetryWait && try == 1
-		if !again || sleep(stop, max(withJitter(wait), backoff(try, time.Second, eventRetryWait))) != nil {
+		if !again || sleep(stop, max(wait, backoff(try, time.Second, eventRetryWait))) != nil {
 			r.drop(ev, err)
 			// That we stop, or that the object's namespace is going, or gone, is everyday life.
 			if ctx.Err() == nil && s.Code != http.StatusNotFound && !s.hasCause("NamespaceTerminating") {
@@ -412,17 +412,15 @@ func (r *Recorder) once(ctx context.Context, ev event) error {
 	return err
 }
 
-const (
-	outputLimit = 1 << 20     // bytes of lines that may wait for a slow reader
-	flushTime   = time.Second // that Output.Close waits for the last lines
-)
+const outputLimit = 1 << 20 // bytes of lines that may wait for a slow reader
 
 // Output writes lines to stderr or stdout without making anyone wait. A pipe that is full because its reader has stopped
-// blocks whoever writes to it, and with that one everybody who waits for its locks. So Write only copies the line into a
-// bounded buffer, and a goroutine of its own writes. Lines that do not fit, and lines that could not be written, are
-// dropped and counted. As soon as lines get through again, report is told how many are missing. Safe for concurrent use.
+// blocks whoever writes to it, and everyone waiting for the writer's locks. So Write only copies the line into a bounded
+// buffer, and a goroutine of its own writes. Lines that do not fit, and lines that could not be written, are dropped and
+// counted. As soon as lines get through again, report is told how many are missing. Safe for concurrent use.
 type Output struct {
 	to     io.Writer
+	limit  int
 	report func(missing int) (line []byte)
 	lost   atomic.Int64  // lines, since the start
 	wake   chan struct{} // holds a token while the goroutine has something to do
@@ -431,10 +429,14 @@ type Output struct {
 	mu      sync.Mutex // guards all below
 	waiting []outputEntry
 	bytes   int // of all lines in waiting
-	// Once a line does not fit, all are dropped until half of the buffer is free: one large gap says more than many
-	// small ones between lines that just happened to be short.
+	closed  bool
+	// A line has not fitted, and less than half of the buffer is free since. All lines are dropped then, as one large gap
+	// is easier to read than many small ones between lines that happened to be short.
 	dropping bool
-	closed   bool
+
+	// Owned by the goroutine.
+	missing int  // lines dropped since the last report
+	failing bool // the newest line could not be written
 }
 
 // outputEntry is a line that waits or, without one, the gap that dropped lines have left.
@@ -443,10 +445,10 @@ type outputEntry struct {
 	dropped int // lines; 0 where there is a line
 }
 
-// NewOutput starts to write lines to a file. report returns the line that says how many are missing; it may say so
-// elsewhere instead, and return nil. Close must be called in the end.
-func NewOutput(to io.Writer, report func(missing int) (line []byte)) *Output {
-	o := &Output{to: to, report: report, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+// NewOutput starts to write lines to a file. limit is how many bytes of them may wait. report returns the line that says
+// how many are missing, or reports it elsewhere and returns nil. Close must be called in the end.
+func NewOutput(to io.Writer, limit int, report func(missing int) (line []byte)) *Output {
+	o := &Output{to: to, limit: limit, report: report, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	go o.run()
 	return o
 }
@@ -455,7 +457,8 @@ func NewOutput(to io.Writer, report func(missing int) (line []byte)) *Output {
 func (o *Output) Write(line []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.dropping = o.bytes+len(line) > outputLimit || o.dropping && o.bytes > outputLimit/2
+	isFull := o.bytes+len(line) > o.limit
+	o.dropping = isFull || o.dropping && o.bytes > o.limit/2
 	if o.closed || o.dropping {
 		o.dropLocked()
 	} else {
@@ -485,39 +488,58 @@ func (o *Output) wakeUp() {
 // Lost returns how many lines have been dropped since the start.
 func (o *Output) Lost() int64 { return o.lost.Load() }
 
-// Close waits until the last lines are written, but for flushTime at most. Lines that come later are dropped.
-func (o *Output) Close() {
+// Close waits until the last lines are written, while at least one gets through in each span of patience; once ctx has
+// ended, it waits no longer than flushTimeout. Lines that are not written by then, or come later, count as lost.
+func (o *Output) Close(ctx context.Context, patience time.Duration) {
 	o.mu.Lock()
 	o.closed = true
 	o.mu.Unlock()
 	o.wakeUp()
+	for before := o.left(); !o.endsWithin(ctx, patience); before = o.left() {
+		if ctx.Err() != nil || o.left() == before {
+			o.lost.Add(int64(o.left()))
+			return
+		}
+	}
+}
+
+// endsWithin reports whether the goroutine ends within patience, or within flushTimeout from the end of ctx.
+func (o *Output) endsWithin(ctx context.Context, patience time.Duration) bool {
 	select {
 	case <-o.ended:
-	case <-time.After(flushTime):
+		return true
+	case <-time.After(patience):
+		return false
+	case <-ctx.Done():
 	}
+	select {
+	case <-o.ended:
+		return true
+	case <-time.After(min(patience, flushTimeout)):
+		return false
+	}
+}
+
+// left returns how many lines wait.
+func (o *Output) left() (lines int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, entry := range o.waiting {
+		if entry.line != nil {
+			lines++
+		}
+	}
+	return lines
 }
 
 // run writes what waits until Close, and then what still waits.
 func (o *Output) run() {
 	defer close(o.ended)
-	missing := 0
-	failing := false
 	for range o.wake {
-		isLast := o.isClosed() // then no line is added while we write what is there
-		for entry, ok := o.next(); ok; entry, ok = o.next() {
-			missing += entry.dropped
-			if entry.line != nil {
-				_, err := o.to.Write(entry.line)
-				failing = err != nil
-				if failing {
-					o.lost.Add(1)
-					missing++
-				}
-			}
-			if missing > 0 && !failing {
-				o.tellMissing(missing)
-				missing = 0
-			}
+		isLast := o.isClosed() // asked before the rest is written: no line can be added to that once it is true
+		for entry, ok := o.first(); ok; entry, ok = o.first() {
+			o.write(entry)
+			o.remove(entry)
 		}
 		if isLast {
 			return
@@ -525,23 +547,46 @@ func (o *Output) run() {
 	}
 }
 
-func (o *Output) tellMissing(missing int) {
-	if line := o.report(missing); line != nil {
+// write writes a line, or notes a gap, and reports what is missing as soon as that is of use.
+func (o *Output) write(entry outputEntry) {
+	o.missing += entry.dropped
+	if entry.line != nil {
+		_, err := o.to.Write(entry.line)
+		o.failing = err != nil
+		if o.failing {
+			o.lost.Add(1)
+			o.missing++
+		}
+	}
+	if o.missing == 0 || o.failing {
+		return
+	}
+	if line := o.report(o.missing); line != nil {
 		o.to.Write(line) // a report that fails is not repeated: Lost still has the number
 	}
+	o.missing = 0
 }
 
-// next takes the entry that has waited longest.
-func (o *Output) next() (entry outputEntry, ok bool) {
+// first returns the entry that has waited longest. It stays in the buffer while it is written.
+func (o *Output) first() (entry outputEntry, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.waiting) == 0 {
 		return entry, false
 	}
-	entry = o.waiting[0]
+	return o.waiting[0], true
+}
+
+// remove removes the first entry. A gap may have grown meanwhile: what it has gained stays.
+func (o *Output) remove(written outputEntry) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if grown := o.waiting[0].dropped - written.dropped; grown > 0 {
+		o.waiting[0].dropped = grown
+		return
+	}
 	o.waiting = o.waiting[1:]
-	o.bytes -= len(entry.line)
-	return entry, true
+	o.bytes -= len(written.line)
 }
 
 func (o *Output) isClosed() bool {

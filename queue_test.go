@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,11 +25,11 @@ func TestOutputWritesEachLineInOrderAndAllOfThemBeforeItCloses(t *testing.T) {
 		o := NewOutput(writerFunc(func(b []byte) (int, error) {
 			lines = append(lines, string(b))
 			return len(b), nil
-		}), reportOf)
+		}), outputLimit, reportOf)
 		for i := range 1000 {
 			fmt.Fprintf(o, "line %d\n", i)
 		}
-		o.Close()
+		o.Close(ended(t), time.Minute)
 		if len(lines) != 1000 || lines[0] != "line 0\n" || lines[999] != "line 999\n" || o.Lost() != 0 {
 			t.Errorf("%d lines, %d lost", len(lines), o.Lost())
 		}
@@ -42,11 +43,9 @@ func TestOutputThatNobodyReadsDropsWhatDoesNotFitAndReportsItInItsPlace(t *testi
 		o := NewOutput(writerFunc(func(b []byte) (int, error) {
 			<-reading
 			return read.Write(b)
-		}), reportOf)
-		defer o.Close()
+		}), outputLimit, reportOf)
+		defer o.Close(ended(t), time.Minute)
 		line := []byte(strings.Repeat("x", 1023) + "\n")
-		o.Write(line)
-		synctest.Wait() // it is being written
 		fits := outputLimit / len(line)
 		for range fits + 412 {
 			o.Write(line)
@@ -58,9 +57,34 @@ func TestOutputThatNobodyReadsDropsWhatDoesNotFitAndReportsItInItsPlace(t *testi
 		synctest.Wait()
 		o.Write([]byte("afterwards\n"))
 		synctest.Wait()
-		want := strings.Repeat(string(line), fits+1) + "412 missing\nafterwards\n"
+		want := strings.Repeat(string(line), fits) + "412 missing\nafterwards\n"
 		if read.String() != want {
 			t.Errorf("%d bytes were read, want %d; the end is %q", read.Len(), len(want), read.Bytes()[max(0, read.Len()-100):])
+		}
+	})
+}
+
+// Else short lines would stand one by one among many small gaps.
+func TestOutputThatIsFullDropsShortLinesTooUntilThereIsRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reading := make(chan struct{})
+		var read bytes.Buffer
+		o := NewOutput(writerFunc(func(b []byte) (int, error) {
+			<-reading
+			return read.Write(b)
+		}), 100, reportOf)
+		defer o.Close(ended(t), time.Minute)
+		long, short := strings.Repeat("x", 39)+"\n", "short\n"
+		for _, line := range []string{long, long, long, short} { // the third does not fit, the fourth would
+			fmt.Fprint(o, line)
+		}
+		reading <- struct{}{} // 40 bytes are left
+		synctest.Wait()
+		fmt.Fprint(o, short)
+		close(reading)
+		synctest.Wait()
+		if want := long + long + "2 missing\n" + short; read.String() != want {
+			t.Errorf("%q was read, want %q", read.String(), want)
 		}
 	})
 }
@@ -74,8 +98,8 @@ func TestOutputReportsLinesThatCouldNotBeWrittenAfterOneThatCould(t *testing.T) 
 				return 0, errors.New("broken pipe")
 			}
 			return read.Write(b)
-		}), reportOf)
-		defer o.Close()
+		}), outputLimit, reportOf)
+		defer o.Close(ended(t), time.Minute)
 		for i := range 3 {
 			fmt.Fprintf(o, "line %d\n", i)
 		}
@@ -90,24 +114,77 @@ func TestOutputReportsLinesThatCouldNotBeWrittenAfterOneThatCould(t *testing.T) 
 	})
 }
 
-func TestOutputThatNobodyReadsIsNotWaitedForLong(t *testing.T) {
+func TestClosedOutputDropsAndCountsLinesThatComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		reading := make(chan struct{})
-		defer close(reading)
-		o := NewOutput(writerFunc(func(b []byte) (int, error) {
-			<-reading
-			return len(b), nil
-		}), reportOf)
-		o.Write([]byte("a line\n"))
-		start := time.Now()
-		o.Close()
-		if took := time.Since(start); took != flushTime {
-			t.Errorf("Close took %v", took)
+		var read bytes.Buffer
+		o := NewOutput(&read, outputLimit, reportOf)
+		fmt.Fprintln(o, "in time")
+		o.Close(t.Context(), time.Minute)
+		fmt.Fprintln(o, "too late")
+		if read.String() != "in time\n" || o.Lost() != 1 {
+			t.Errorf("%q was read, %d lost", read.String(), o.Lost())
 		}
 	})
 }
 
-func TestQueueTellsAKeyThatAWorkerDoesNotGiveBack(t *testing.T) {
+func TestOutputIsWaitedForWhileLinesGetThroughAndNotForLongAfterAStop(t *testing.T) {
+	for name, c := range map[string]struct {
+		ctx   func(*testing.T) context.Context
+		pause time.Duration // of the reader, before each line
+		takes time.Duration
+		lost  int64
+	}{
+		"a slow reader":                {(*testing.T).Context, 59 * time.Second, 10 * 59 * time.Second, 0},
+		"nobody reads":                 {(*testing.T).Context, time.Hour, time.Minute, 10},
+		"a slow reader after a stop":   {ended, 300 * time.Millisecond, flushTimeout, 7},
+		"a quick reader after a stop":  {ended, 10 * time.Millisecond, 100 * time.Millisecond, 0},
+		"nobody reads, and it is over": {ended, time.Hour, flushTimeout, 10},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			o := NewOutput(writerFunc(func(b []byte) (int, error) {
+				<-time.After(c.pause)
+				return len(b), nil
+			}), outputLimit, reportOf)
+			for i := range 10 {
+				fmt.Fprintln(o, i)
+			}
+			start := time.Now()
+			o.Close(c.ctx(t), time.Minute)
+			if took := time.Since(start); took != c.takes || o.Lost() != c.lost {
+				t.Errorf("%s: Close took %v and %d lines were lost, want %v and %d", name, took, o.Lost(), c.takes, c.lost)
+			}
+			<-o.ended
+		})
+	}
+}
+
+// ended is a context that has ended.
+func ended(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
+func TestWhatIsPrintedAndNotReadIsSaidInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &logBuffer{}
+		isBroken := true
+		printed := newPrintOutput(writerFunc(func(b []byte) (int, error) {
+			if isBroken {
+				return 0, errors.New("broken pipe")
+			}
+			return len(b), nil
+		}), &options{}, newLog(log, &options{}))
+		fmt.Fprintln(printed, "one")
+		synctest.Wait()
+		isBroken = false
+		fmt.Fprintln(printed, "two")
+		printed.Close(t.Context(), time.Minute)
+		wantText(t, log.String(), `msg="printed lines were dropped, as stdout was not read, or failed" lines=1`)
+	})
+}
+
+func TestStuckReportsAKeyThatAWorkerDoesNotGiveBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := testQueue(t)
 		q.Add("a", "b")
@@ -130,7 +207,7 @@ func TestQueueTellsAKeyThatAWorkerDoesNotGiveBack(t *testing.T) {
 	})
 }
 
-func TestQueueTellsThatNoWorkerTakesWhatIsReady(t *testing.T) {
+func TestStuckReportsThatNoWorkerTakesWhatIsReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := testQueue(t)
 		pass(time.Hour)
@@ -151,7 +228,7 @@ func TestQueueTellsThatNoWorkerTakesWhatIsReady(t *testing.T) {
 	})
 }
 
-func TestWhatAServerAskedForIsWaitedForAndALittleMoreByChance(t *testing.T) {
+func TestRetryAfterIsWaitedForWithJitter(t *testing.T) {
 	for asked, most := range map[time.Duration]time.Duration{
 		time.Second: 2 * time.Second,
 		time.Minute: 72 * time.Second,

@@ -864,9 +864,11 @@ func (s *Status) Error() string {
 	return text
 }
 
-// retryAfter is how long the server asked us, with an error (429, 503), to wait; 0 where it did not.
+// retryAfter is how long to wait as the server has asked us, with an error (429, 503), to: with jitter on top, and 0 where
+// it did not ask.
 func retryAfter(err error) time.Duration {
-	return time.Duration(min(max(statusIn(err).Details.RetryAfterSeconds, 0), 3600)) * time.Second
+	seconds := min(max(statusIn(err).Details.RetryAfterSeconds, 0), 3600)
+	return withJitter(time.Duration(seconds) * time.Second)
 }
 
 // statusIn returns the Status that err is or wraps; one with the Code 0 where the server did not answer.
@@ -1069,13 +1071,13 @@ func guardBody(req *http.Request, body []byte, permit permit) {
 		return io.NopCloser(&permittedBody{bytes.NewReader(body), permit}), nil
 	}
 	req.Body, _ = open()
-	req.GetBody = open // for a transport that sends the request again, as a connection was closed before it began
+	req.GetBody = open // lets the transport send the request again when the connection closed before it had begun
 	req.ContentLength = int64(len(body))
 }
 
-// permittedBody is the body of a write, which fails without a permit. The transport reads it when the bytes are about to
-// go out: that may be long after the request was made, behind a dial, a handshake, or a process that was frozen. A
-// server acts on no request whose body is cut short.
+// permittedBody is the body of a write, which fails without a permit. The transport reads it after the dial, the
+// handshake and the headers, right before it sends it: that may be long after the request was made, as the process may
+// have been frozen meanwhile. A server acts on no request whose body is cut short.
 type permittedBody struct {
 	io.Reader
 	permit permit
@@ -1138,8 +1140,9 @@ func (c *Client) Send(ctx context.Context, r request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.limit, requestTimeout))
 	defer cancel()
 	if r.isWrite() && c.permit != nil && !r.election {
-		ctx, cancel = c.permit.whileLeading(ctx)
-		defer cancel()
+		var release context.CancelFunc
+		ctx, release = c.permit.whileLeading(ctx)
+		defer release()
 	}
 	if r.body != nil {
 		r.query = url.Values{"fieldManager": {"podcount"}}
@@ -1371,7 +1374,7 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 	// No single 404, of a list or of discovery, says that the resource is gone: one that is new may be answered so for a moment.
 	var running sync.WaitGroup
 	stop, err := func() {}, error(nil)
-	for lacks := 0; ctx.Err() == nil; sleep(ctx, max(withJitter(retryAfter(err)), discoverEvery*4/5+rand.N(discoverEvery*2/5))) {
+	for lacks := 0; ctx.Err() == nil; sleep(ctx, max(retryAfter(err), discoverEvery*4/5+rand.N(discoverEvery*2/5))) {
 		here, news := r.found.Load(), (*presence)(nil)
 		news, err = r.discover(ctx)
 		if news != nil {
@@ -1458,7 +1461,7 @@ func (r *Reflector[T]) afterFailure(what string, err error) time.Duration {
 	}
 	r.failures++
 	r.failedAt = time.Now()
-	wait := max(backoff(r.failures, reflectorBackoff, reflectorLimit), withJitter(retryAfter(err)))
+	wait := max(backoff(r.failures, reflectorBackoff, reflectorLimit), retryAfter(err))
 	r.log.Complain(what, err, "kind", r.kind.Name, "retry", wait.Round(time.Millisecond))
 	return wait
 }
