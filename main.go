@@ -74,8 +74,8 @@ func main() {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	// By default a write to stdout or stderr whose reader has gone away (`| head`) ends the process. Taken over here, the
-	// write fails instead, and that ends nothing. Ignoring the signal would do the same, but exec programs would inherit it.
+	// By default a write to stdout or stderr whose reader has gone away (`| head`) ends the process. With this the write
+	// fails instead, and that ends nothing. To ignore the signal would do the same, but exec programs would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	go obeySignals(signals, cancel, func(why string) {
 		lastWord(why)
@@ -114,7 +114,7 @@ func obeySignals(signals <-chan os.Signal, stop func(), exit func(why string)) {
 	}
 }
 
-// lastWord writes a line to stderr, but does not wait for it for long: it may be a full pipe, and the process is to end.
+// lastWord writes a line to stderr, but does not wait for it for long: that may be a full pipe, and the process must end.
 func lastWord(text string) {
 	written := make(chan struct{})
 	go func() {
@@ -438,10 +438,16 @@ func (o *options) check(rest []string) (err error) {
 	err = checkDNSName(o.leaseName)
 	refuseIf(err != nil, "-leader-elect-resource-name: %w", err)
 	lease, renew, retry := o.leaseDuration, o.renewDeadline, o.retryPeriod
-	refuseIf(lease > maxLeaseDuration, "-leader-elect-lease-duration %v is more than a Lease can say, which is %v", lease, maxLeaseDuration)
-	refuseIf(lease%time.Second != 0, "-leader-elect-lease-duration %v must be whole seconds: a Lease has no smaller ones", lease)
-	refuseIf(lease <= renew || renew <= retry || renew <= retry+retry/5 || retry <= 0, "-leader-elect-lease-duration %v must be more than -leader-elect-renew-deadline %v, "+
-		"that more than 1.2 × -leader-elect-retry-period %v, and that more than 0", lease, renew, retry)
+	if lease > maxLeaseDuration {
+		return fmt.Errorf("-leader-elect-lease-duration %v is more than a Lease can say, which is %v", lease, maxLeaseDuration)
+	}
+	if lease%time.Second != 0 {
+		return fmt.Errorf("-leader-elect-lease-duration %v must be whole seconds: a Lease has no smaller ones", lease)
+	}
+	if lease <= renew || renew <= retry || renew <= retry+retry/5 || retry <= 0 {
+		return fmt.Errorf("-leader-elect-lease-duration %v must be more than -leader-elect-renew-deadline %v, "+
+			"that more than 1.2 × -leader-elect-retry-period %v, and that more than 0", lease, renew, retry)
+	}
 	return nil
 }
 
