@@ -11770,6 +11770,8 @@ type world struct {
 	mayLack     string        // why the cluster may not be able to show this one
 	patience    time.Duration // of await; 0: 90 s
 	label       string        // the one that is written
+
+	pipe func(w io.Writer) (through io.Writer) // if set, stands between a podcount and its stderr
 }
 
 const (
@@ -12148,6 +12150,27 @@ var behaviours = []struct {
 		w.addPod("a", "row", "leader")
 		w.awaitLabel(node, "1")
 		wantText(w.T, second.String(), "elected")
+	}},
+	{"a leader whose stderr nobody reads works on, and gives its lease back when it stops", "", func(w *world) {
+		node := w.addNode("unread", "row", "unread")
+		path := "/apis/coordination.k8s.io/v1/namespaces/" + w.ns + "/leases/unread"
+		*w.made = append(*w.made, path)
+		w.Run("leads", func(t *testing.T) {
+			reading := make(chan struct{})
+			t.Cleanup(func() { close(reading) }) // after it has ended
+			its := *w
+			its.T = t
+			its.pipe = func(to io.Writer) io.Writer { return &stuckPipe{to, reading} }
+			its.podcount(w.kubeconfig, "unread", "-v", "6", "-leader-elect",
+				"-leader-elect-resource-namespace", w.ns, "-leader-elect-resource-name", "unread")
+			w.awaitLabel(node, "0")
+			w.addPod("unread-a", "row", "unread")
+			w.awaitLabel(node, "1")
+		})
+		spec, _ := w.send("GET", path, nil)["spec"].(object)
+		if str(spec, "renewTime") == "" || str(spec, "holderIdentity") != "" {
+			w.Errorf("the lease is %v", spec)
+		}
 	}},
 	{"what others do to our label is undone, and those who write to the node all the time hold nothing up", "", func(w *world) {
 		w.apart("fight")
@@ -12917,10 +12940,14 @@ func (w *world) still(b *between, path string) {
 func (w *world) podcount(way []string, row string, args ...string) *logBuffer {
 	log := &logBuffer{wrote: w.changed}
 	ctx, cancel := context.WithCancel(w.Context())
+	var stderr io.Writer = log
+	if w.pipe != nil {
+		stderr = w.pipe(log)
+	}
 	ended := make(chan error, 1)
 	go func() {
 		ended <- run(ctx, slices.Concat(way, []string{"-namespace", w.ns, "-pod-selector", "row=" + row, "-total-nodes", ourRun + "=" + w.ns + ",row=" + row,
-			"-total-label", w.label, "-interval", "100ms", "-pod-events", "off"}, args), os.Getenv, io.Discard, log, nil)
+			"-total-label", w.label, "-interval", "100ms", "-pod-events", "off"}, args), os.Getenv, io.Discard, stderr, nil)
 	}()
 	w.Cleanup(func() {
 		cancel()
