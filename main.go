@@ -302,8 +302,14 @@ func parseFlags(args []string, stdout io.Writer) (*options, error) {
 			fs.DurationVar(v, name, *v, "")
 		}
 	}
-	fs.BoolFunc("manifest", "", func(names string) error {
-		o.manifest = strings.Replace(cmp.Or(names, "true"), "true", "podcount,policy", 1)
+	fs.BoolFunc("manifest", "", func(parts string) error {
+		switch parts {
+		case "", "true":
+			parts = "podcount,policy"
+		case "false":
+			parts = ""
+		}
+		o.manifest = parts
 		return nil
 	})
 	err := fs.Parse(args)
@@ -363,7 +369,7 @@ func (o *options) makeManifest(fs *flag.FlagSet) (string, error) {
 			return "", fmt.Errorf("-manifest: -listen %s must be :PORT, a number: kubelet asks at the pod's own address", o.listen)
 		}
 		s.Port = int(port)
-		o.listen = fmt.Sprintf(":%d", port) // no leading zeros
+		o.listen = fmt.Sprintf(":%d", port) // no leading zeros in what fs.Visit finds below
 	}
 	for _, c := range controllers {
 		switch c.Name {
@@ -1004,7 +1010,12 @@ func (m *manager) serve() (*http.Server, error) {
 	}
 	m.log.Info("listening", "on", listener.Addr())
 	server := newServer(m.handler(), m.log)
-	go server.Serve(&newestListener{TCPListener: listener.(*net.TCPListener)})
+	go func() {
+		err := server.Serve(&newestListener{TCPListener: listener.(*net.TCPListener)})
+		if !errors.Is(err, http.ErrServerClosed) {
+			m.fail(fmt.Errorf("-listen %s: %w", m.listen, err))
+		}
+	}()
 	return server, nil
 }
 
@@ -1018,7 +1029,7 @@ const (
 // newServer makes the server of -listen, to be used with a newestListener.
 func newServer(handler http.Handler, log *Log) *http.Server {
 	server := &http.Server{
-		Handler:           arrived(handler),
+		Handler:           noteArrival(handler),
 		ReadHeaderTimeout: headerTime,
 		ReadTimeout:       5 * time.Second,
 		WriteTimeout:      10 * time.Second,
@@ -1046,19 +1057,21 @@ type newestListener struct {
 type listedConn struct {
 	*net.TCPConn // not just a net.Conn: net/http closes half of a TCPConn, so that its last answer arrives
 	listener     *newestListener
-	hasArrived   bool // the request: its answer is soon made, and has a time limit of its own
+	hasArrived   bool // the request's headers have been read: its answer is soon made, and has a limit of its own
 }
 
 // connKey is the key of a request's *listedConn in its context.
 type connKey struct{}
 
-// arrived notes of each request that it has arrived, before handler answers it.
-func arrived(handler http.Handler) http.Handler {
+// noteArrival notes of each request that its headers have been read, before handler answers it. Requests need no body:
+// nothing more is read, so that nobody keeps a place by announcing one that does not come.
+func noteArrival(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := r.Context().Value(connKey{}).(*listedConn)
 		conn.listener.mu.Lock()
 		conn.hasArrived = true
 		conn.listener.mu.Unlock()
+		http.NewResponseController(w).SetReadDeadline(time.Now())
 		handler.ServeHTTP(w, r)
 	})
 }

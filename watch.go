@@ -104,7 +104,7 @@ func (a *access) find(
 
 	accountErr := errors.New("KUBERNETES_SERVICE_HOST is not set, so this is no pod")
 	host := getenv("KUBERNETES_SERVICE_HOST")
-	if host != "" {
+	if host != "" && contextName == "" {
 		_, accountErr = within(ctx, fileTime, filepath.Join(accountDir, "token"), os.Stat)
 	}
 	if errors.Is(accountErr, errNotInTime) {
@@ -140,13 +140,14 @@ func (a *access) find(
 // useServiceAccount takes the credential that kubelet puts into a pod, for the API server of that address.
 func (a *access) useServiceAccount(dir, address string) {
 	a.source = "the pod's service account"
+	a.isInPod = true
 	a.server = "https://" + address
 	if a.isPlainHTTP() {
 		a.isWithheld = true
 		return
 	}
 	a.ca = part{field: "certificate", file: filepath.Join(dir, "ca.crt"), age: certAge}
-	a.token = part{field: "token", file: filepath.Join(dir, "token"), age: tokenAge}
+	a.token = part{field: "token", file: filepath.Join(dir, "token"), age: tokenAge, check: checkToken}
 }
 
 // isPlainHTTP reports whether nothing encrypts what is sent to the server. Then no credential is sent, nor read, and no
@@ -162,6 +163,7 @@ type access struct {
 	master                     string // the server's address in place of the one found, unless it is empty
 	proxy                      string // in place of the environment's
 	insecure                   bool   // the server's certificate is not verified
+	isInPod                    bool   // the credential is the one that kubelet puts into a pod
 	isWithheld                 bool   // there is a user, whose credential is not used as the address is http://
 	exec                       *execPlugin
 	log                        *Log
@@ -175,7 +177,7 @@ type access struct {
 	dueAt   time.Time   // when these two are to be renewed
 	renewal *renewal    // the one that runs; nil: none does
 
-	// The renewal that runs is alone with these. Beside it nobody writes now, so it may read that without mu.
+	// Only the running renewal uses the fields below. Nobody else writes now, so it reads that without mu.
 	ca, cert, key, token part     // the last three from exec, if there is one
 	made                 [][]byte // CA, certificate and key of now.tls: as long as they are the same, so is that
 	who                  string   // of the client certificate in now.tls, in words
@@ -209,11 +211,23 @@ func startTask[T any](f func() (T, error)) *task[T] {
 
 // wait waits until the task is done; or else it returns why ctx has ended.
 func (t *task[T]) wait(ctx context.Context) error {
+	if t.isDone() {
+		return nil // also where ctx has ended since
+	}
 	select {
 	case <-t.done:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+func (t *task[T]) isDone() bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -254,10 +268,10 @@ func (a *access) config(ctx context.Context) (_ *Config, err error) {
 	}
 	a.warnOfOpenFiles(ctx)
 	if e := a.exec; e != nil {
-		_, err = within(ctx, fileTime, e.command, exec.LookPath)
+		e.path, err = within(ctx, fileTime, e.command, exec.LookPath)
 		refuseIf(e.command == "", "%s: exec: there is no command in it", a.source)
 		refuseIf(e.apiVersion != "client.authentication.k8s.io/v1" && e.apiVersion != "client.authentication.k8s.io/v1beta1",
-			"%s: exec: the apiVersion %q is neither v1 nor v1beta1: let the tool that wrote this file write it anew", a.source, e.apiVersion)
+			"%s: exec: the apiVersion %q is neither v1 nor v1beta1: let the tool that wrote this file write it again", a.source, e.apiVersion)
 		refuseIf(err != nil, "%s: exec: %q: %w; %s", a.source, e.command, errors.Unwrap(err), cmp.Or(e.hint, "install it, make it executable, or write its path"))
 		e.env = append(e.env, fmt.Sprintf(`KUBERNETES_EXEC_INFO={"apiVersion":%q,"kind":"ExecCredential","spec":{"interactive":false}}`, e.apiVersion))
 	}
@@ -266,9 +280,12 @@ func (a *access) config(ctx context.Context) (_ *Config, err error) {
 
 // warnOfOpenFiles warns of each file with a secret in it that everyone on this machine can read.
 func (a *access) warnOfOpenFiles(ctx context.Context) {
+	if a.isInPod || runtime.GOOS == "windows" {
+		return // kubelet's files are as they are
+	}
 	for _, secret := range []part{a.key, a.token} {
 		file := cmp.Or(secret.file, secret.kubeconfig)
-		if !secret.given() || file == "" || runtime.GOOS == "windows" {
+		if !secret.given() || file == "" {
 			continue
 		}
 		info, err := within(ctx, fileTime, file, os.Stat)
@@ -318,7 +335,7 @@ func (a *access) credential(ctx context.Context, refused *Credential) (*Credenti
 	}
 }
 
-// renew makes now what the parts come to, once those that are due have been renewed; if isForced, all of them.
+// renew renews the parts that are due (all of them if isForced), and stores the credential that they make in now.
 func (a *access) renew(isForced bool) (*Credential, error) {
 	cred, err := a.assemble(isForced)
 	a.mu.Lock()
@@ -353,17 +370,18 @@ func (a *access) parts() []*part { return []*part{&a.ca, &a.cert, &a.key, &a.tok
 
 // assemble renews the parts that are due, and returns the credential that they come to: now itself if nothing differs.
 func (a *access) assemble(isForced bool) (*Credential, error) {
+	var problem error
 	if a.exec != nil && a.now.tls != nil { // not for config, but for the first request: if it fails then, that may pass
 		got, err := a.runProgram(isForced)
-		if err != nil {
+		if err != nil && !got.isGood() {
 			return nil, fmt.Errorf("%s: %w", a.source, err)
 		}
+		problem = err
 		a.token.data = []byte(got.Token)
 		a.cert.data = []byte(got.ClientCertificateData)
 		a.key.data = []byte(got.ClientKeyData)
 	}
 	a.readParts(isForced)
-	var problem error
 	for _, p := range a.parts() {
 		if p.err != nil && len(p.data) == 0 {
 			return nil, fmt.Errorf("%s: %s: %w", a.source, p.field, p.err)
@@ -372,8 +390,8 @@ func (a *access) assemble(isForced bool) (*Credential, error) {
 	}
 	token := string(a.token.data)
 	from := cmp.Or(a.token.from, a.source)
-	if strings.Join(strings.Fields(token), "") != token {
-		return nil, fmt.Errorf("%s: the token of %s has more than one line", a.source, from)
+	if err := checkToken(a.token.data); err != nil {
+		return nil, fmt.Errorf("%s: the token of %s %w", a.source, from, err)
 	}
 	t, err := a.makeTLS()
 	if t == nil {
@@ -384,6 +402,14 @@ func (a *access) assemble(isForced bool) (*Credential, error) {
 		return a.now, nil
 	}
 	return &Credential{token, t, a.tried(token, from)}, nil
+}
+
+// checkToken refuses what cannot stand in a header.
+func checkToken(token []byte) error {
+	if len(bytes.Fields(token)) > 1 {
+		return errors.New("has more than one line, or a blank in it")
+	}
+	return nil
 }
 
 // readParts reads the files that are due, or all. Together they take no longer than one may.
@@ -445,7 +471,7 @@ func (a *access) makeTLS() (t *tls.Config, err error) {
 	if t = a.now.tls; slices.EqualFunc(made, a.made, bytes.Equal) {
 		return t, nil
 	}
-	a.who = ""
+	who := ""
 	next := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.serverName, InsecureSkipVerify: a.insecure}
 	if len(a.ca.data) > 0 {
 		next.RootCAs = x509.NewCertPool()
@@ -457,11 +483,12 @@ func (a *access) makeTLS() (t *tls.Config, err error) {
 		if time.Now().After(pair.Leaf.NotAfter) {
 			a.log.Warn("the client certificate has expired: renew it", "from", a.cert.String(), "expired", pair.Leaf.NotAfter)
 		}
-		a.who = fmt.Sprintf("the client certificate of %s, valid until %s", pair.Leaf.Subject, pair.Leaf.NotAfter.Format(time.RFC3339))
+		who = fmt.Sprintf("the client certificate of %s, valid until %s", pair.Leaf.Subject, pair.Leaf.NotAfter.Format(time.RFC3339))
 		// Presented whatever CAs the server says that it accepts, as kubectl does.
 		next.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	a.made = made
+	a.who = who
 	return next, nil
 }
 
@@ -472,16 +499,18 @@ type part struct {
 	kubeconfig  string        // that data stands in
 	age         time.Duration // after which the file is read again
 	readAt      time.Time
-	from        string        // the file, once something was read of it; or the program
-	err         error         // of the last reading
-	reading     *task[[]byte] // the one that goes on; nil: none does
-	isHanging   bool          // reading was waited for in vain: from now on it is just looked at
+	from        string             // the file, once something was read of it; or the program
+	err         error              // of the last reading
+	check       func([]byte) error // of what is in the file; nil: none
+	reading     *task[[]byte]      // the one that goes on; nil: none does
+	isHanging   bool               // reading was waited for in vain: from now on it is just looked at
 }
 
 func (p *part) given() bool    { return p.file != "" || len(p.data) > 0 }
 func (p *part) String() string { return strings.TrimSpace(p.field + " " + p.file) }
 
-// dueAt returns when the file is to be looked at again: one that hangs always, as that costs nothing.
+// dueAt returns when the file is to be looked at again. A reading that hangs is looked at on every call: that costs
+// nothing.
 func (p *part) dueAt() time.Time {
 	if p.isHanging {
 		return p.readAt
@@ -492,6 +521,10 @@ func (p *part) dueAt() time.Time {
 // startReading starts to read the file if that is due, or now. While one reading hangs, no second one is started.
 func (p *part) startReading(now bool) {
 	isDue := now || !time.Now().Before(p.dueAt())
+	if p.reading != nil && now && p.reading.isDone() {
+		p.reading = nil // it was begun too early to be of use now
+		p.isHanging = false
+	}
 	if p.file == "" || p.reading != nil || !isDue {
 		return
 	}
@@ -504,12 +537,8 @@ func (p *part) endReading(ctx context.Context) {
 	if p.reading == nil {
 		return
 	}
-	if p.isHanging {
-		select {
-		case <-p.reading.done:
-		default:
-			return
-		}
+	if p.isHanging && !p.reading.isDone() {
+		return
 	}
 	p.readAt = time.Now()
 	if err := p.reading.wait(ctx); err != nil {
@@ -522,6 +551,9 @@ func (p *part) endReading(ctx context.Context) {
 	p.isHanging = false
 	if err == nil && len(data) == 0 {
 		err = fmt.Errorf("%s is empty", p.file)
+	}
+	if err == nil && p.check != nil && p.check(data) != nil {
+		err = fmt.Errorf("%s %w", p.file, p.check(data))
 	}
 	p.err = err
 	if err == nil {
@@ -597,12 +629,14 @@ func readFile(name string) ([]byte, error) {
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
 type execPlugin struct {
 	apiVersion, command, hint string
+	path                      string // of command, looked up once: a folder of $PATH may hang later
 	args, env                 []string
 	limit                     time.Duration // of a run
 
-	got   execStatus // of the last run, as are the others; the renewal that runs is alone with them
-	err   error
-	ranAt time.Time
+	// Only the running renewal uses these.
+	got   execStatus // of the last run that succeeded
+	err   error      // of the last run
+	ranAt time.Time  // the last run's end
 }
 
 // execStatus is what the program gives. https://kubernetes.io/docs/reference/config-api/client-authentication.v1/
@@ -611,12 +645,24 @@ type execStatus struct {
 	Token, ClientCertificateData, ClientKeyData string
 }
 
-// credential returns what the program gave: now, if that has expired or, again, was refused; but it runs once an execPause.
-func (e *execPlugin) credential(ctx context.Context, again bool) (*execStatus, error) {
+// isGood reports whether there is a credential that has not expired.
+func (s *execStatus) isGood() bool {
+	expires := s.ExpirationTimestamp
+	isGiven := s.Token != "" || s.ClientCertificateData != ""
+	return isGiven && (expires == nil || time.Now().Before(*expires))
+}
+
+// credential returns what the program gave last. It runs the program first if that has expired or was refused, but at
+// most once per execPause. With an error it still returns what it had before, which may be good.
+func (e *execPlugin) credential(ctx context.Context, wasRefused bool) (*execStatus, error) {
 	due, ends := e.dueAt()
 	isDue := ends && !time.Now().Before(due)
-	if isDue || again && time.Since(e.ranAt) >= execPause {
-		e.got, e.err = e.run(ctx)
+	if isDue || wasRefused && time.Since(e.ranAt) >= execPause {
+		got, err := e.run(ctx)
+		if err == nil {
+			e.got = got
+		}
+		e.err = err
 		e.ranAt = time.Now()
 	}
 	return &e.got, e.err
@@ -643,11 +689,13 @@ func (e *execPlugin) run(ctx context.Context) (_ execStatus, err error) {
 	defer catch(&err)
 	ctx, cancel := context.WithTimeoutCause(ctx, e.limit, fmt.Errorf("it took longer than %v", e.limit))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, e.command, e.args...) // its stdin is empty
+	cmd := exec.CommandContext(ctx, cmp.Or(e.path, e.command), e.args...) // its stdin is empty
 	cmd.Env = append(os.Environ(), e.env...)
 	cmd.WaitDelay = time.Second // where its children hold its stdout open
-	var out, said capped
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out capped
+	var said beginning
+	cmd.Stdout = &out
+	cmd.Stderr = &said
 	err = cmd.Run()
 	refuseIf(ctx.Err() != nil, "exec: %s: %w", e.command, context.Cause(ctx))
 	refuseIf(len(out) > execOutput, "exec: %s: it printed more than 1 MB", e.command)
@@ -674,6 +722,15 @@ func (c *capped) Write(p []byte) (int, error) {
 	if *c = append(*c, p...); len(*c) > execOutput {
 		return 0, io.ErrShortWrite
 	}
+	return len(p), nil
+}
+
+// beginning is the beginning of what a program says on stderr; the rest is dropped.
+type beginning []byte
+
+func (b *beginning) Write(p []byte) (int, error) {
+	const limit = 4096
+	*b = append(*b, p[:min(len(p), limit-len(*b))]...)
 	return len(p), nil
 }
 
@@ -762,6 +819,7 @@ func (a *access) readUser(user node) {
 		data:       bytes.TrimSpace([]byte(user.at("token").text())),
 		kubeconfig: user.file,
 		age:        tokenAge,
+		check:      checkToken,
 	}
 	e := user.at("exec")
 	if e.value == nil || a.token.given() || a.cert.given() { // as kubectl has it

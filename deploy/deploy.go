@@ -2,7 +2,7 @@
 // The YAML is in templates/. What is printed for the default settings is in the files beside this one, to be applied.
 //
 // A template has two marks. A line that ends in "#if CONDITION" is printed, without the mark, where the condition
-// holds; a line of nothing else decides for its whole document. And $NAME stands for a value.
+// holds; a line with only the mark keeps or drops its whole document. And $NAME stands for a value.
 package deploy
 
 import (
@@ -47,9 +47,12 @@ func Manifest(s Settings, parts ...string) (string, error) {
 		return "", err
 	}
 	var documents []string
-	for _, part := range parts {
+	for i, part := range parts {
 		if !slices.Contains(Parts, part) {
 			return "", fmt.Errorf("-manifest: there is no %q; there are %s", part, strings.Join(Parts, ", "))
+		}
+		if slices.Contains(parts[:i], part) {
+			return "", fmt.Errorf("-manifest names %q twice", part)
 		}
 		text, err := files.ReadFile("templates/" + part + ".yaml")
 		if err != nil { // The CRD and the sample are the same for everybody.
@@ -121,7 +124,7 @@ func (s Settings) holds(condition string) bool {
 	panic("a template asks for " + condition)
 }
 
-// value returns what a name stands for in the templates. Each is put in once, and never looked at again.
+// value returns what a name stands for in the templates. A value is never expanded a second time.
 func (s Settings) value(name string) string {
 	switch name {
 	case "NAME":
@@ -181,8 +184,8 @@ var suffixes = []string{"-pods", "-lease", "-events", "-else"}
 
 func (s Settings) check() error {
 	if !strings.HasPrefix(s.Name, "podcount") {
-		return fmt.Errorf("-manifest names all objects like the Lease: let -leader-elect-resource-name begin with podcount, "+
-			"as podcount-%s", s.Name)
+		return fmt.Errorf("-leader-elect-resource-name %s: -manifest gives all objects the name of the Lease, "+
+			"which must begin with podcount, as in podcount-%[1]s", s.Name)
 	}
 	if len(s.Name) > 63 {
 		return fmt.Errorf("-leader-elect-resource-name %s has %d characters: -manifest names all objects so, "+

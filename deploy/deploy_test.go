@@ -2,7 +2,9 @@ package deploy
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -113,7 +115,7 @@ func TestTextsThatYAMLWouldReadAsSomethingElseAreQuoted(t *testing.T) {
 	}
 }
 
-func TestArgumentsReachPodcountAsTheyWereGiven(t *testing.T) {
+func TestArgumentsAreQuotedAndTheirDollarsDoubled(t *testing.T) {
 	text, err := Manifest(settings(func(s *Settings) {
 		s.Args = []string{`-total-nodes=k in (a,b)`, `-field-selector=metadata.name=a"\,$(B)`}
 	}), "podcount")
@@ -129,9 +131,9 @@ func TestArgumentsReachPodcountAsTheyWereGiven(t *testing.T) {
 
 func TestManifestThatCannotWorkIsRefusedWithTheFlagToChange(t *testing.T) {
 	for want, change := range map[string]func(*Settings){
-		"-image":                                        func(s *Settings) { s.Image = "a b" },
-		`-manifest-namespace ""`:                        func(s *Settings) { s.Namespace = "" },
-		"begin with podcount, as podcount-view":         func(s *Settings) { s.Name = "view" },
+		"-image":                 func(s *Settings) { s.Image = "a b" },
+		`-manifest-namespace ""`: func(s *Settings) { s.Namespace = "" },
+		"begin with podcount, as in podcount-view":      func(s *Settings) { s.Name = "view" },
 		"has 64 characters":                             func(s *Settings) { s.Name = "podcount" + strings.Repeat("a", 56) },
 		"must not end in -pods":                         func(s *Settings) { s.Name = "podcount-pods" },
 		`"-master=http://a\nb" has a character that ca`: func(s *Settings) { s.Args = []string{"-master=http://a\nb"} },
@@ -162,7 +164,8 @@ func TestImagesAreReferences(t *testing.T) {
 	}
 	for _, image := range []string{
 		"", " ", "a b", "podcount:latest\n", "podcount\t", "podcount\x00", "Podcount", "registry.example/Podcount",
-		"podcount:", "podcount:a b", "podcount:.a", "podcount:" + strings.Repeat("a", 129), "podcount@", "podcount@sha256",
+		"podcount:", "podcount:a b", "podcount:.a", "podcount:" + strings.Repeat("a", 129), "podcount@", "podcount@sha256", "podcount@sha512:" + strings.Repeat("0a", 32),
+		"podcount@sha256:" + strings.Repeat("0A", 32), "podcount@md5:" + strings.Repeat("0a", 16),
 		"podcount@sha256:123", "podcount@" + digest + "x", "/podcount", "podcount/", "a//b", "registry.example:/a",
 		"registry.example:x/a", "registry.example:70000/a", "-a.example/b", "http://registry.example/a", "a/b___c", "a/b..c",
 		"a/b-", "a/.b", "$IMAGE", `"podcount"`, "podcount:ä", strings.Repeat("a", 256),
@@ -200,5 +203,29 @@ func TestPolicyIsForTheAccountAndTheLabelsOfTheFlags(t *testing.T) {
 	}
 	if !strings.Contains(text, `'["x.y/all","x.y/own"]'`) {
 		t.Error("it is for other labels")
+	}
+}
+
+// Else the objects of two podcounts could have the same name: podcount-a-x of the one, and podcount-a with -x of the other.
+func TestSuffixesAreThoseOfTheTemplates(t *testing.T) {
+	used := map[string]bool{}
+	for _, part := range []string{"podcount", "policy", "network-policy"} {
+		text, err := files.ReadFile("templates/" + part + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`name: \$NAME(-[a-z]+)`).FindAllStringSubmatch(string(text), -1) {
+			used[m[1]] = true
+		}
+	}
+	if got, want := slices.Sorted(maps.Keys(used)), slices.Sorted(slices.Values(suffixes)); !slices.Equal(got, want) {
+		t.Errorf("templates have %q, suffixes are %q", got, want)
+	}
+}
+
+func TestNoPartIsPrintedTwice(t *testing.T) {
+	s := Settings{Name: "podcount", Namespace: "a", Image: "podcount", Args: []string{"-v=2"}}
+	if text, err := Manifest(s, "policy", "podcount", "policy"); err == nil || text != "" {
+		t.Errorf("%d bytes, %v", len(text), err)
 	}
 }

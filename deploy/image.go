@@ -13,14 +13,15 @@ const (
 	letters   = lowerCase + "ABCDEFGHIJKLMNOPQRSTUVWXYZ" + digits
 )
 
-// checkImage checks the syntax of an image's reference, by which kubelet would refuse it only once the pod is there.
+// checkImage checks the syntax of an image's reference. A kubelet checks it, too, but only when the pod starts.
 // https://github.com/distribution/reference/blob/main/reference.go has the grammar.
 func checkImage(image string) error {
 	rest, digest, hasDigest := strings.Cut(image, "@")
 	if hasDigest {
 		algorithm, sum, _ := strings.Cut(digest, ":")
-		if !consistsOf(algorithm, lowerCase+digits+"+._-") || len(sum) < 32 || !consistsOf(sum, digits+"abcdefABCDEF") {
-			return errors.New("what follows @ is not a digest, as sha256:… is")
+		length := map[string]int{"sha256": 64, "sha384": 96, "sha512": 128}[algorithm] // those that are registered
+		if length == 0 || len(sum) != length || !consistsOf(sum, digits+"abcdef") {
+			return errors.New("what follows @ must be sha256: and 64 of 0-9 and a-f, or the like")
 		}
 	}
 	path := rest
