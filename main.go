@@ -545,7 +545,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	log := newLog(logged, o)
 	printed := newPrintOutput(stdout, o, log)
 	err = runWith(ctx, o, getenv, log, logged, printed, dial)
-	return cmp.Or(err, o.flush(ctx, printed, logged))
+	lost := o.flush(ctx, printed, logged)
+	return cmp.Or(err, lost)
 }
 
 // runWith is run, once there are flags and a log.
