@@ -890,8 +890,8 @@ func (r requirement) matches(labels map[string]string) bool {
 
 const selectorSpace = " \t\r\n" // what the API server takes for a blank, and nothing else
 
-// parseSelector reads "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)", "k notin (a,b)", "k>1" and "k<1", joined by commas: what
-// the API server would accept. Errors name the requirement.
+// parseSelector reads "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)", "k notin (a,b)", "k>1" and "k<1", joined by
+// commas: what the API server would accept. Errors name the requirement.
 func parseSelector(text string) (s Selector, err error) {
 	if strings.Trim(text, selectorSpace) == "" {
 		return nil, nil
@@ -966,14 +966,15 @@ func parseRequirement(text string) (r requirement, err error) {
 	return r, nil
 }
 
-// podFields are the fields by which the API server selects pods. https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/
+// podFields are the fields by which the API server selects pods.
+// https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/
 var podFields = []string{
-	"metadata.name", "metadata.namespace", "spec.host", "spec.hostNetwork", "spec.nodeName", "spec.restartPolicy", "spec.schedulerName",
-	"spec.serviceAccountName", "status.nominatedNodeName", "status.phase", "status.podIP", "status.podIPs",
+	"metadata.name", "metadata.namespace", "spec.host", "spec.hostNetwork", "spec.nodeName", "spec.restartPolicy",
+	"spec.schedulerName", "spec.serviceAccountName", "status.nominatedNodeName", "status.phase", "status.podIP", "status.podIPs",
 }
 
-// checkFieldSelector checks a selector of pods by fields: FIELD=VALUE, FIELD==VALUE and FIELD!=VALUE, joined by commas. A
-// backslash before a comma, an equals sign or another backslash makes that a part of the value.
+// checkFieldSelector checks a selector of pods by fields: FIELD=VALUE, FIELD==VALUE and FIELD!=VALUE, joined by commas.
+// A backslash before a comma, an equals sign or another backslash makes that a part of the value.
 func checkFieldSelector(text string) error {
 	for _, term := range splitFieldTerms(text) {
 		if term == "" {
@@ -1111,7 +1112,10 @@ func (p *yamlParser) next() {
 
 // skip moves to what comes next that is neither blank nor a comment, and returns its column, -1 at the document's end.
 func (p *yamlParser) skip(inside bool) (column int) {
-	blanks := map[bool]string{true: " \t", false: " "}[inside] // a flow map or list
+	blanks := " "
+	if inside { // a flow map or list
+		blanks = " \t"
+	}
 	for p.rest = strings.TrimLeft(p.rest, blanks); p.rest == "" || p.rest[0] == '#'; p.rest = strings.TrimLeft(p.rest, blanks) {
 		p.next()
 	}

@@ -327,7 +327,11 @@ func parseFlags(args []string, stdout io.Writer) (*options, error) {
 		return nil, nil
 	case err == nil && o.controllers == "help":
 		for _, c := range controllers {
-			fmt.Fprintf(stdout, "%-12s %-4s %s\n", c.Name, map[bool]string{true: "off", false: "on"}[c.Off], c.About)
+			isOn := "on"
+			if c.Off {
+				isOn = "off"
+			}
+			fmt.Fprintf(stdout, "%-12s %-4s %s\n", c.Name, isOn, c.About)
 		}
 		return nil, nil
 	case err == nil:
@@ -439,7 +443,9 @@ func (o *options) check(rest []string) (err error) {
 	if o.prune {
 		o.once, o.controllers = true, "pod-count"
 	}
-	o.verbosity = max(o.verbosity, map[bool]int{true: 2}[o.once]) // what -once has done is of interest
+	if o.once {
+		o.verbosity = max(o.verbosity, 2) // what it has done is of interest
+	}
 	refuseIf(o.once && o.leaderElect, "-once and -prune do their work whoever leads: leave out -leader-elect")
 	err = checkDNSName(o.leaseName)
 	refuseIf(err != nil, "-leader-elect-resource-name: %w", err)
@@ -1591,7 +1597,8 @@ func (e *election) noteRenewal(deadline time.Time, err error) {
 func (e *election) endTermAtDeadline() {
 	e.mu.Lock()
 	left := time.Until(e.deadline)
-	why := fmt.Errorf("it could not be renewed for %v: %w", e.renewDeadline, cmp.Or(e.lastErr, context.DeadlineExceeded))
+	cause := cmp.Or(e.lastErr, context.DeadlineExceeded)
+	why := fmt.Errorf("it could not be renewed for %v: %w", e.renewDeadline, cause)
 	e.mu.Unlock()
 	if left <= 0 { // else it was renewed at the last moment, and the guard set again
 		e.loseTerm(why)

@@ -40,10 +40,7 @@ func TestOutputThatNobodyReadsDropsWhatDoesNotFitAndReportsItInItsPlace(t *testi
 	synctest.Test(t, func(t *testing.T) {
 		reading := make(chan struct{})
 		var read bytes.Buffer
-		o := NewOutput(writerFunc(func(b []byte) (int, error) {
-			<-reading
-			return read.Write(b)
-		}), outputLimit, reportOf)
+		o := NewOutput(&stuckPipe{&read, reading}, outputLimit, reportOf)
 		defer o.Close(ended(t), time.Minute)
 		line := []byte(strings.Repeat("x", 1023) + "\n")
 		fits := outputLimit / len(line)
@@ -69,10 +66,7 @@ func TestOutputThatIsFullDropsShortLinesTooUntilThereIsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reading := make(chan struct{})
 		var read bytes.Buffer
-		o := NewOutput(writerFunc(func(b []byte) (int, error) {
-			<-reading
-			return read.Write(b)
-		}), 100, reportOf)
+		o := NewOutput(&stuckPipe{&read, reading}, 100, reportOf)
 		defer o.Close(ended(t), time.Minute)
 		long, short := strings.Repeat("x", 39)+"\n", "short\n"
 		for _, line := range []string{long, long, long, short} { // the third does not fit, the fourth would

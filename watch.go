@@ -922,8 +922,8 @@ func (s *Status) Error() string {
 	return text
 }
 
-// retryAfter is how long to wait as the server has asked us, with an error (429, 503), to: with jitter on top, and 0 where
-// it did not ask.
+// retryAfter is how long to wait because the server has asked for it with an error (429, 503), with jitter on top. It is
+// 0 where the server did not ask.
 func retryAfter(err error) time.Duration {
 	seconds := min(max(statusIn(err).Details.RetryAfterSeconds, 0), 3600)
 	return withJitter(time.Duration(seconds) * time.Second)
@@ -1047,8 +1047,11 @@ type request struct {
 	limit        time.Duration // of Send; 0: requestTimeout
 }
 
-// isWrite reports whether the request changes something on the server.
-func (r request) isWrite() bool { return r.method != http.MethodGet }
+// needsPermit reports whether a request is sent only while this process may write. To get the lease needs no lease.
+func (c *Client) needsPermit(r request) bool {
+	isWrite := r.method != http.MethodGet
+	return isWrite && c.permit != nil && !r.election
+}
 
 // failed says of an error, unless it is nil, which request it is about.
 func (r request) failed(err error) error {
@@ -1091,7 +1094,7 @@ func (c *Client) send(ctx context.Context, r request, cred *Credential) (*http.R
 	if err != nil {
 		return nil, err
 	}
-	if r.isWrite() && c.permit != nil && !r.election {
+	if c.needsPermit(r) {
 		if err := c.permit.mayWrite(); err != nil {
 			return nil, err
 		}
@@ -1197,7 +1200,7 @@ func statusOf(resp *http.Response, what call) *Status {
 func (c *Client) Send(ctx context.Context, r request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.limit, requestTimeout))
 	defer cancel()
-	if r.isWrite() && c.permit != nil && !r.election {
+	if c.needsPermit(r) {
 		var release context.CancelFunc
 		ctx, release = c.permit.whileLeading(ctx)
 		defer release()
