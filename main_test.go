@@ -3546,13 +3546,14 @@ func TestSecondSignalExitsAndCopiesOfTheFirstDoNot(t *testing.T) {
 func TestStopThatTakesTooLongIsAnExit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signals := make(chan os.Signal, 2)
-		var exits []string
-		go obeySignals(signals, func() {}, func(why string) { exits = append(exits, why) })
+		exits := make(chan string, 2)
+		go obeySignals(signals, func() {}, func(why string) { exits <- why })
 		signals <- syscall.SIGTERM
 		pass(endTimeout - 1)
 		wantNumber(t, "exits before its end", len(exits), 0)
 		pass(1)
-		wantText(t, strings.Join(exits, "; "), "something hangs: it has not ended in 26s")
+		wantNumber(t, "exits at its end", len(exits), 1)
+		wantText(t, <-exits, "something hangs: it has not ended in 26s")
 		close(signals)
 	})
 }
