@@ -12672,6 +12672,7 @@ func showBehaviours(w *world) {
 	w.interrupted = ctx.Done()
 	w.Cleanup(w.client.Close)
 	w.Cleanup(w.clean)
+	w.Cleanup(w.cleanEvents)
 	w.Logf("%s, in the namespace %s", w.cfg.Server, w.ns)
 	w.create("/api/v1/namespaces", object{"metadata": object{"name": w.ns}})
 	for _, b := range behaviours {
@@ -12687,19 +12688,27 @@ func showBehaviours(w *world) {
 	}
 }
 
-// clean removes what was made, and the events on it that are not in our namespace.
+// clean removes what was made.
 func (w *world) clean() {
 	for _, path := range slices.Backward(*w.made) {
-		if err := w.client.Send(context.Background(), request{method: "DELETE", path: path, body: object{"gracePeriodSeconds": 0}}, nil); err != nil && statusIn(err).Code != 404 {
+		err := w.client.Send(context.Background(), request{method: "DELETE", path: path, body: object{"gracePeriodSeconds": 0}}, nil)
+		if err != nil && statusIn(err).Code != 404 {
 			w.Errorf("not removed: %v", err)
 		}
 	}
+}
+
+// cleanEvents removes the Events of our namespace, and those on what was made elsewhere. It is for the end, as the
+// behaviours that are shown at the same time still look at theirs.
+func (w *world) cleanEvents() {
 	for _, namespace := range []string{"default", w.ns} {
+		events := "/api/v1/namespaces/" + namespace + "/events"
 		list := struct{ Items []object }{}
-		w.client.Send(context.Background(), request{method: "GET", path: "/api/v1/namespaces/" + namespace + "/events"}, &list)
+		w.client.Send(context.Background(), request{method: "GET", path: events}, &list)
 		for _, e := range list.Items {
-			if about, _ := e["involvedObject"].(object); strings.HasPrefix(str(about, "name"), w.ns) || namespace == w.ns {
-				w.client.Send(context.Background(), request{method: "DELETE", path: "/api/v1/namespaces/" + namespace + "/events/" + str(metaOf(e), "name")}, nil)
+			about, _ := e["involvedObject"].(object)
+			if namespace == w.ns || strings.HasPrefix(str(about, "name"), w.ns) {
+				w.client.Send(context.Background(), request{method: "DELETE", path: events + "/" + str(metaOf(e), "name")}, nil)
 			}
 		}
 	}
