@@ -936,9 +936,12 @@ func (m *manager) state() (s map[string]any, waits []string) {
 	s = map[string]any{"version": version, "upSeconds": time.Since(m.started).Seconds(), "caches": caches, "controllers": queues,
 		"events": map[string]any{"waiting": len(m.recorder.queue), "dropped": m.recorder.dropped.Load()}}
 	if e := m.election; e != nil {
-		leads := e.mayWrite() == nil
+		leads, status := e.mayWrite() == nil, 0.0
+		if leads {
+			status = 1
+		}
 		s["lease"] = map[string]any{"path": e.path, "identity": e.id, "isOurs": leads}
-		m.log.Set(map[bool]float64{true: 1}[leads], "leader_election_master_status", m.leaseName)
+		m.log.Set(status, "leader_election_master_status", m.leaseName)
 	}
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
@@ -1328,7 +1331,10 @@ func (c *Count) news(status countStatus) countNews {
 	if spec == "" {
 		spec = fmt.Sprint(c.countSpec, string(status.Healthy) == fmt.Sprint(string(status.Count) == fmt.Sprint(c.Want)))
 	}
-	reason := map[bool]string{true: "CountMatched", false: "CountMismatch"}[status.Healthy == "true"]
+	reason := "CountMismatch"
+	if status.Healthy == "true" {
+		reason = "CountMatched"
+	}
 	return countNews{c.UID(), spec, reason, fmt.Sprintf("want %d pods of %s, have %s", c.Want, c.Name, status.Count)}
 }
 
@@ -1367,8 +1373,11 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 		s.said.Store(key, said)
 	}
 	if write {
-		sub := map[bool]string{true: "status"}[of.status] // else it is a part of the object like any other
-		now, err := s.counts.Patch(ctx, c, sub, map[string]any{"status": status})
+		subresource := "" // without one, the status is a part of the object like any other
+		if of.status {
+			subresource = "status"
+		}
+		now, err := s.counts.Patch(ctx, c, subresource, map[string]any{"status": status})
 		if err != nil {
 			return Result{}, err
 		} else if now == nil { // gone, or not: then it must not stay wrong
@@ -1405,8 +1414,11 @@ func setUpPodPrinter(m *manager, c *Controller) {
 	m.pods.versions = true // each change of a pod, of whatever in it
 	On(c, m.pods, func(d Delta[*Pod]) []Key { return []Key{d.Key()} })
 	c.Reconcile = func(_ context.Context, key Key) (Result, error) {
-		line := map[bool]string{true: "Pod %s does not exist anymore\n", false: "Sync/Add/Update for Pod %s\n"}[m.pods.Get(key) == nil]
-		fmt.Fprintf(m.printed, line, key)
+		if m.pods.Get(key) == nil {
+			fmt.Fprintf(m.printed, "Pod %s does not exist anymore\n", key)
+		} else {
+			fmt.Fprintf(m.printed, "Sync/Add/Update for Pod %s\n", key)
+		}
 		return Result{}, nil
 	}
 }

@@ -395,8 +395,11 @@ func (r *Recorder) once(ctx context.Context, ev event) error {
 	path := "/api/v1/namespaces/" + namespace + "/events"
 	if sent.count > 0 {
 		again := map[string]any{"count": sent.count + 1, "lastTimestamp": ev.at}
-		if err := r.send(ctx, request{method: http.MethodPatch, path: path + "/" + sent.name, body: again}, nil); statusIn(err).Reason != "NotFound" {
-			sent.count += map[bool]int{true: 1}[err == nil]
+		err := r.send(ctx, request{method: http.MethodPatch, path: path + "/" + sent.name, body: again}, nil)
+		if err == nil {
+			sent.count++
+		}
+		if statusIn(err).Reason != "NotFound" {
 			return err
 		}
 	}

@@ -1103,7 +1103,11 @@ func (c *Client) send(ctx context.Context, r request, cred *Credential) (*http.R
 	req.Header.Set("Accept", cmp.Or(r.accept, jsonType))
 	req.Header.Set("User-Agent", "podcount/"+version+" ("+runtime.GOOS+"/"+runtime.GOARCH+")")
 	if body != nil {
-		req.Header.Set("Content-Type", map[bool]string{true: "application/merge-patch+json", false: jsonType}[r.method == http.MethodPatch])
+		contentType := jsonType
+		if r.method == http.MethodPatch {
+			contentType = "application/merge-patch+json"
+		}
+		req.Header.Set("Content-Type", contentType)
 	}
 	if cred.token != "" {
 		req.Header.Set("Authorization", "Bearer "+cred.token)
