@@ -970,7 +970,8 @@ func parseRequirement(text string) (r requirement, err error) {
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/
 var podFields = []string{
 	"metadata.name", "metadata.namespace", "spec.host", "spec.hostNetwork", "spec.nodeName", "spec.restartPolicy",
-	"spec.schedulerName", "spec.serviceAccountName", "status.nominatedNodeName", "status.phase", "status.podIP", "status.podIPs",
+	"spec.schedulerName", "spec.serviceAccountName", "status.nominatedNodeName", "status.phase", "status.podIP",
+	"status.podIPs",
 }
 
 // checkFieldSelector checks a selector of pods by fields: FIELD=VALUE, FIELD==VALUE and FIELD!=VALUE, joined by commas.

@@ -114,7 +114,8 @@ func obeySignals(signals <-chan os.Signal, stop func(), exit func(why string)) {
 	}
 }
 
-// lastWord writes a line to stderr, but does not wait for it for long: that may be a full pipe, and the process must end.
+// lastWord writes a line to stderr, but waits only lastWordTime for it: stderr may be a full pipe, and the process must
+// end.
 func lastWord(text string) {
 	written := make(chan struct{})
 	go func() {
@@ -451,7 +452,8 @@ func (o *options) check(rest []string) (err error) {
 	refuseIf(err != nil, "-leader-elect-resource-name: %w", err)
 	lease, renew, retry := o.leaseDuration, o.renewDeadline, o.retryPeriod
 	if lease > maxLeaseDuration {
-		return fmt.Errorf("-leader-elect-lease-duration %v is more than a Lease can say, which is %v", lease, maxLeaseDuration)
+		return fmt.Errorf("-leader-elect-lease-duration %v is more than a Lease can say, which is %v",
+			lease, maxLeaseDuration)
 	}
 	if lease%time.Second != 0 {
 		return fmt.Errorf("-leader-elect-lease-duration %v must be whole seconds: a Lease has no smaller ones", lease)

@@ -12691,7 +12691,8 @@ func showBehaviours(w *world) {
 // clean removes what was made.
 func (w *world) clean() {
 	for _, path := range slices.Backward(*w.made) {
-		err := w.client.Send(context.Background(), request{method: "DELETE", path: path, body: object{"gracePeriodSeconds": 0}}, nil)
+		now := object{"gracePeriodSeconds": 0}
+		err := w.client.Send(context.Background(), request{method: "DELETE", path: path, body: now}, nil)
 		if err != nil && statusIn(err).Code != 404 {
 			w.Errorf("not removed: %v", err)
 		}

@@ -417,10 +417,10 @@ func (r *Recorder) once(ctx context.Context, ev event) error {
 
 const outputLimit = 1 << 20 // bytes of lines that may wait for a slow reader
 
-// Output writes lines to stderr or stdout without making anyone wait. A pipe that is full because its reader has stopped
-// blocks whoever writes to it, and everyone waiting for the writer's locks. So Write only copies the line into a bounded
-// buffer, and a goroutine of its own writes. Lines that do not fit, and lines that could not be written, are dropped and
-// counted. As soon as lines get through again, report is told how many are missing. Safe for concurrent use.
+// Output writes lines to stderr or stdout without making anyone wait. A pipe that is full because its reader has
+// stopped blocks whoever writes to it, and everyone waiting for the writer's locks. So Write only copies the line into a
+// bounded buffer, and a goroutine of its own writes. Lines that do not fit, and lines that could not be written, are
+// dropped and counted. As soon as lines get through again, report is told how many are missing. Safe for concurrent use.
 type Output struct {
 	to     io.Writer
 	limit  int
@@ -448,8 +448,8 @@ type outputEntry struct {
 	dropped int // lines; 0 where there is a line
 }
 
-// NewOutput starts to write lines to a file. limit is how many bytes of them may wait. report returns the line that says
-// how many are missing, or reports it elsewhere and returns nil. Close must be called in the end.
+// NewOutput starts to write lines to a file. limit is how many bytes of them may wait. report returns the line that
+// says how many are missing, or reports it elsewhere and returns nil. Close must be called in the end.
 func NewOutput(to io.Writer, limit int, report func(missing int) (line []byte)) *Output {
 	o := &Output{to: to, limit: limit, report: report, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	go o.run()

@@ -271,7 +271,8 @@ func (a *access) config(ctx context.Context) (_ *Config, err error) {
 		e.path, err = within(ctx, fileTime, e.command, exec.LookPath)
 		refuseIf(e.command == "", "%s: exec: there is no command in it", a.source)
 		refuseIf(e.apiVersion != "client.authentication.k8s.io/v1" && e.apiVersion != "client.authentication.k8s.io/v1beta1",
-			"%s: exec: the apiVersion %q is neither v1 nor v1beta1: let the tool that wrote this file write it again", a.source, e.apiVersion)
+			"%s: exec: the apiVersion %q is neither v1 nor v1beta1: let the tool that wrote this file write it again",
+			a.source, e.apiVersion)
 		refuseIf(err != nil, "%s: exec: %q: %w; %s", a.source, e.command, errors.Unwrap(err), cmp.Or(e.hint, "install it, make it executable, or write its path"))
 		e.env = append(e.env, fmt.Sprintf(`KUBERNETES_EXEC_INFO={"apiVersion":%q,"kind":"ExecCredential","spec":{"interactive":false}}`, e.apiVersion))
 	}
@@ -483,7 +484,8 @@ func (a *access) makeTLS() (t *tls.Config, err error) {
 		if time.Now().After(pair.Leaf.NotAfter) {
 			a.log.Warn("the client certificate has expired: renew it", "from", a.cert.String(), "expired", pair.Leaf.NotAfter)
 		}
-		who = fmt.Sprintf("the client certificate of %s, valid until %s", pair.Leaf.Subject, pair.Leaf.NotAfter.Format(time.RFC3339))
+		until := pair.Leaf.NotAfter.Format(time.RFC3339)
+		who = fmt.Sprintf("the client certificate of %s, valid until %s", pair.Leaf.Subject, until)
 		// Presented whatever CAs the server says that it accepts, as kubectl does.
 		next.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
@@ -922,8 +924,8 @@ func (s *Status) Error() string {
 	return text
 }
 
-// retryAfter is how long to wait because the server has asked for it with an error (429, 503), with jitter on top. It is
-// 0 where the server did not ask.
+// retryAfter is how long to wait because the server has asked for it with an error (429, 503), with jitter on top. It
+// is 0 where the server did not ask.
 func retryAfter(err error) time.Duration {
 	seconds := min(max(statusIn(err).Details.RetryAfterSeconds, 0), 3600)
 	return withJitter(time.Duration(seconds) * time.Second)
