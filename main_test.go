@@ -3478,7 +3478,7 @@ func TestDroppedLinesAreReportedOnceSomebodyReadsAgain(t *testing.T) {
 }
 
 func TestControllerThatHangsKeepsNeitherTheProcessNorTheLease(t *testing.T) {
-	for _, where := range []string{"reconcile", "tick"} {
+	for where, goroutine := range map[string]string{"reconcile": "worker of hangs", "tick": "controller hangs"} {
 		t.Run(where, func(t *testing.T) {
 			hang := make(chan struct{})
 			waitIn := func(place string) { // whatever a context says
@@ -3512,7 +3512,7 @@ func TestControllerThatHangsKeepsNeitherTheProcessNorTheLease(t *testing.T) {
 					t.Errorf("it took %v to stop", took)
 				}
 				wantText(t, p.log.String(), "something hangs: podcount ends without it")
-				wantText(t, p.log.String(), map[string]string{"reconcile": "worker of hangs", "tick": "controller hangs"}[where])
+				wantText(t, p.log.String(), goroutine)
 				if str(f.lease(), "holderIdentity") != "" {
 					t.Errorf("the lease was not released: %v", f.lease())
 				}
@@ -8649,7 +8649,7 @@ func TestExecProgramIsNotRunMoreOftenThanEveryFiveSecondsWhoeverAsks(t *testing.
 		e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: self, env: []string{"PODCOUNT_TEST_PLUGIN=" + dir}, limit: time.Minute}
 		for range 3 {
 			for range 10 {
-				if _, err := e.credential(t.Context(), true); err == nil || !strings.Contains(err.Error(), "out of order") {
+				if _, err := e.newest(t.Context(), true); err == nil || !strings.Contains(err.Error(), "out of order") {
 					t.Errorf("answered %v", err)
 				}
 			}

@@ -174,7 +174,7 @@ type access struct {
 	mu      sync.Mutex  // guards what follows, and is never held while anybody waits
 	now     *Credential // the newest
 	err     error       // why the last renewal has made none
-	dueAt   time.Time   // when these two are to be renewed
+	renewAt time.Time   // when these two are to be renewed
 	renewal *renewal    // the one that runs; nil: none does
 
 	// Only the running renewal uses the fields below. Nobody else writes now, so it reads that without mu.
@@ -316,7 +316,7 @@ func (a *access) credential(ctx context.Context, refused *Credential) (*Credenti
 	for {
 		a.mu.Lock()
 		isRefused := refused == a.now
-		if !isRefused && time.Now().Before(a.dueAt) {
+		if !isRefused && time.Now().Before(a.renewAt) {
 			defer a.mu.Unlock()
 			return a.now, a.err
 		}
@@ -345,7 +345,7 @@ func (a *access) renew(isForced bool) (*Credential, error) {
 		a.now = cred
 	}
 	a.err = err
-	a.dueAt = a.nextDue()
+	a.renewAt = a.nextDue()
 	a.renewal = nil
 	return cred, err
 }
@@ -435,7 +435,7 @@ func (a *access) runProgram(isForced bool) (*execStatus, error) {
 		a.log.Info("still waiting for a credential", "program", a.exec.command, "limit", a.exec.limit)
 	})
 	defer slow.Stop()
-	return a.exec.credential(a.alive, isForced)
+	return a.exec.newest(a.alive, isForced)
 }
 
 // sayProblem says once that parts cannot be renewed, and once that they can be again.
@@ -654,9 +654,9 @@ func (s *execStatus) isGood() bool {
 	return isGiven && (expires == nil || time.Now().Before(*expires))
 }
 
-// credential returns what the program gave last. It runs the program first if that has expired or was refused, but at
+// newest returns what the program gave last. It runs the program first if that has expired or was refused, but at
 // most once per execPause. With an error it still returns what it had before, which may be good.
-func (e *execPlugin) credential(ctx context.Context, wasRefused bool) (*execStatus, error) {
+func (e *execPlugin) newest(ctx context.Context, wasRefused bool) (*execStatus, error) {
 	due, ends := e.dueAt()
 	isDue := ends && !time.Now().Before(due)
 	if isDue || wasRefused && time.Since(e.ranAt) >= execPause {
