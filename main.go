@@ -33,16 +33,16 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-	"unicode"
 
 	"podcount/deploy"
+	"podcount/internal/logging"
 )
 
 var version = "dev" // set by the linker, from git
 
 // Verbosity, as -v N: a line of slog level -N is shown. slog.LevelDebug is 4.
 const (
-	levelWrite   = slog.Level(-2) // each label that is written
+	levelFlow    = slog.Level(-2) // watches that begin and end
 	levelRequest = slog.Level(-6) // each request
 )
 
@@ -58,9 +58,9 @@ const (
 )
 
 const (
-	startPause = 100 * time.Millisecond // at most, between the starts of two controllers
-	onceTime   = 2 * time.Minute        // with -once: how long the caches may take
-	onceTries  = 10                     // with -once: how often a key is tried
+	startPause   = 100 * time.Millisecond // at most, between the starts of two controllers
+	onceListTime = 2 * time.Minute        // with -once: how long the caches may take
+	onceTries    = 10                     // with -once: how often a key is tried
 )
 
 func main() {
@@ -131,38 +131,26 @@ func lastWord(text string) {
 // usageError is a mistake in what podcount was told: exit code 2.
 type usageError struct{ error }
 
-// Log is what podcount tells of itself: lines, complaints, and numbers. Safe for concurrent use.
+// Log is what podcount tells of itself: lines and numbers. Safe for concurrent use.
 type Log struct {
 	*slog.Logger
-	mu      sync.Mutex // guards both
-	said    map[string]*time.Time
+	mu      sync.Mutex // guards numbers
 	numbers map[series]*number
 }
 
-// Complain warns of an error, but of errors of one sort once a minute at most, or once in ten where somebody has to
-// grant or install something first: what fails in a loop, or for every node, is one trouble.
-func (l *Log) Complain(msg string, err error, args ...any) {
-	root := err
-	for next := err; next != nil; next = errors.Unwrap(next) {
-		root = next
+// NewOutage makes what tells of an outage: see logging.Outage.
+func (l *Log) NewOutage(over string, args ...any) *logging.Outage {
+	return logging.NewOutage(l.Logger, over, args...)
+}
+
+// outagePause is the time between two lines about an outage with this error. It is longer where somebody has to grant or
+// install something first.
+func outagePause(err error) time.Duration {
+	switch statusIn(err).Code {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
+		return 10 * time.Minute
 	}
-	// Without digits: a port or a time in it makes no other trouble. Where nobody answered, nor does who asked, or for what.
-	sort, quiet := strings.Join(strings.FieldsFunc(root.Error(), unicode.IsDigit), ""), time.Minute
-	if s := statusIn(err); s.Code != 0 {
-		sort = fmt.Sprint(msg, s.Code, s.Reason, s.call.verb, s.call.resource)
-		if s.Code == http.StatusUnauthorized || s.Code == http.StatusForbidden || s.Code == http.StatusNotFound {
-			quiet = 10 * time.Minute
-		}
-	} else if os.IsTimeout(root) {
-		sort = "timeout"
-	}
-	level := slog.LevelDebug
-	l.mu.Lock()
-	if said := remember(l.said, 1000, sort, new(time.Time)); time.Since(*said) >= quiet {
-		level, *said = slog.LevelWarn, time.Now()
-	}
-	l.mu.Unlock()
-	l.Log(context.Background(), level, msg, append(args, "err", err)...)
+	return time.Minute
 }
 
 // series is a metric's name and the values of its labels, in the order in which README.md has those.
@@ -251,9 +239,28 @@ type options struct {
 	leaseName, leaseNamespace, manifest, image, home     string
 	totalNodes                                           nodeChoice // by nodes
 	leaseDuration, renewDeadline, retryPeriod, interval  time.Duration
+	onceTimeout                                          time.Duration
 	workers, burst, verbosity                            int
 	qps                                                  float64
 	leaderElect, once, dryRun, prune, version            bool
+	logStyle                                             logging.Style // that logFormat comes to
+}
+
+// duration is a flag's value, whose error says what is missing.
+type duration time.Duration
+
+func (d *duration) String() string { return time.Duration(*d).String() }
+
+func (d *duration) Set(text string) error {
+	parsed, err := time.ParseDuration(text)
+	if _, notNumber := strconv.ParseFloat(text, 64); err != nil && notNumber == nil {
+		return fmt.Errorf("it has no unit: write %ss for seconds, %[1]sm for minutes", text)
+	}
+	if err != nil {
+		return errors.New("write a number and its unit, as in 500ms, 10s or 5m")
+	}
+	*d = duration(parsed)
+	return nil
 }
 
 const controlPlane, oldControlPlane = "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"
@@ -272,37 +279,51 @@ var readme string
 // parseFlags reads the command line. Its errors are usageErrors of one line. It returns nil if all that was wanted is printed.
 func parseFlags(args []string, stdout io.Writer) (*options, error) {
 	o := &options{
-		controllers: "*", podEvents: "on", wire: "protobuf", logFormat: "text", leaseName: "podcount", image: "podcount:latest", home: "kube-system",
+		controllers: "*", podEvents: "on", wire: "protobuf", logFormat: "auto", leaseName: "podcount", image: "podcount:latest", home: "kube-system",
 		totalLabel: "hopegi/pod-count", nodes: eitherRole, totalNodes: nodeChoice{{{key: controlPlane}}, {{key: oldControlPlane}}},
 		leaseDuration: 15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: 2 * time.Second, interval: 10 * time.Second,
-		workers: 4, qps: 20, burst: 40,
+		onceTimeout: 10 * time.Minute,
+		workers:     4, qps: 20, burst: 40,
 	}
 	fs := flag.NewFlagSet("podcount", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	for name, value := range map[string]any{
-		"kubeconfig": &o.kubeconfig, "context": &o.context, "master": &o.master, "wire": &o.wire,
-		"controllers": &o.controllers, "namespace": &o.namespace, "pod-selector": &o.podSelector, "field-selector": &o.fieldSelector,
-		"total-label": &o.totalLabel, "total-nodes": &o.nodes, "node-label": &o.nodeLabel, "pod-events": &o.podEvents,
-		"interval": &o.interval, "workers": &o.workers, "qps": &o.qps, "burst": &o.burst,
-		"once": &o.once, "dry-run": &o.dryRun, "prune": &o.prune,
-		"leader-elect": &o.leaderElect, "leader-elect-lease-duration": &o.leaseDuration, "leader-elect-renew-deadline": &o.renewDeadline,
-		"leader-elect-retry-period": &o.retryPeriod, "leader-elect-resource-name": &o.leaseName, "leader-elect-resource-namespace": &o.leaseNamespace,
-		"listen": &o.listen, "v": &o.verbosity, "log-format": &o.logFormat,
-		"image": &o.image, "manifest-namespace": &o.home, "version": &o.version,
-	} {
-		switch v := value.(type) {
-		case *string:
-			fs.StringVar(v, name, *v, "")
-		case *bool:
-			fs.BoolVar(v, name, *v, "")
-		case *int:
-			fs.IntVar(v, name, *v, "")
-		case *float64:
-			fs.Float64Var(v, name, *v, "")
-		case *time.Duration:
-			fs.DurationVar(v, name, *v, "")
-		}
-	}
+	fs.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "")
+	fs.StringVar(&o.context, "context", o.context, "")
+	fs.StringVar(&o.master, "master", o.master, "")
+	fs.StringVar(&o.wire, "wire", o.wire, "")
+
+	fs.StringVar(&o.controllers, "controllers", o.controllers, "")
+	fs.StringVar(&o.namespace, "namespace", o.namespace, "")
+	fs.StringVar(&o.podSelector, "pod-selector", o.podSelector, "")
+	fs.StringVar(&o.fieldSelector, "field-selector", o.fieldSelector, "")
+
+	fs.StringVar(&o.totalLabel, "total-label", o.totalLabel, "")
+	fs.StringVar(&o.nodes, "total-nodes", o.nodes, "")
+	fs.StringVar(&o.nodeLabel, "node-label", o.nodeLabel, "")
+	fs.StringVar(&o.podEvents, "pod-events", o.podEvents, "")
+	fs.Var((*duration)(&o.interval), "interval", "")
+	fs.IntVar(&o.workers, "workers", o.workers, "")
+	fs.Float64Var(&o.qps, "qps", o.qps, "")
+	fs.IntVar(&o.burst, "burst", o.burst, "")
+
+	fs.BoolVar(&o.once, "once", o.once, "")
+	fs.Var((*duration)(&o.onceTimeout), "once-timeout", "")
+	fs.BoolVar(&o.dryRun, "dry-run", o.dryRun, "")
+	fs.BoolVar(&o.prune, "prune", o.prune, "")
+
+	fs.BoolVar(&o.leaderElect, "leader-elect", o.leaderElect, "")
+	fs.Var((*duration)(&o.leaseDuration), "leader-elect-lease-duration", "")
+	fs.Var((*duration)(&o.renewDeadline), "leader-elect-renew-deadline", "")
+	fs.Var((*duration)(&o.retryPeriod), "leader-elect-retry-period", "")
+	fs.StringVar(&o.leaseName, "leader-elect-resource-name", o.leaseName, "")
+	fs.StringVar(&o.leaseNamespace, "leader-elect-resource-namespace", o.leaseNamespace, "")
+
+	fs.StringVar(&o.listen, "listen", o.listen, "")
+	fs.IntVar(&o.verbosity, "v", o.verbosity, "")
+	fs.StringVar(&o.logFormat, "log-format", o.logFormat, "")
+	fs.StringVar(&o.image, "image", o.image, "")
+	fs.StringVar(&o.home, "manifest-namespace", o.home, "")
+	fs.BoolVar(&o.version, "version", o.version, "")
 	fs.BoolFunc("manifest", "", func(parts string) error {
 		switch parts {
 		case "", "true":
@@ -433,8 +454,9 @@ func (o *options) check(rest []string) (err error) {
 	refuseIf(o.totalLabel == o.nodeLabel, "-node-label %s is the -total-label too: they need different keys", o.nodeLabel)
 	refuseIf(o.podEvents != "on" && o.podEvents != "off", "-pod-events %q: use on or off", o.podEvents)
 	refuseIf(o.wire != "protobuf" && o.wire != "json", "-wire %q: use protobuf or json", o.wire)
-	refuseIf(o.logFormat != "text" && o.logFormat != "json", "-log-format %q: use text or json", o.logFormat)
+	refuseIf(!slices.Contains([]string{"auto", "text", "json"}, o.logFormat), "-log-format %q: use auto, text or json", o.logFormat)
 	refuseIf(o.interval <= 0, "-interval %v must be more than 0", o.interval)
+	refuseIf(o.onceTimeout <= 0, "-once-timeout %v must be more than 0", o.onceTimeout)
 	refuseIf(o.workers < 1 || o.burst < 1 || !(o.qps > 0), "-workers, -qps and -burst must be more than 0")
 	refuseIf(o.verbosity < 0, "-v %d must not be less than 0", o.verbosity)
 	_, _, err = net.SplitHostPort(o.listen)
@@ -443,9 +465,6 @@ func (o *options) check(rest []string) (err error) {
 		"-manifest prints a Deployment, which has no kubeconfig and does not end: leave out -kubeconfig, -context, -once and -prune")
 	if o.prune {
 		o.once, o.controllers = true, "pod-count"
-	}
-	if o.once {
-		o.verbosity = max(o.verbosity, 2) // what it has done is of interest
 	}
 	refuseIf(o.once && o.leaderElect, "-once and -prune do their work whoever leads: leave out -leader-elect")
 	err = checkDNSName(o.leaseName)
@@ -467,29 +486,11 @@ func (o *options) check(rest []string) (err error) {
 
 // newLog makes a log that writes to w, which must not block: see Output.
 func newLog(w io.Writer, o *options) *Log {
-	return &Log{Logger: slog.New(newLogHandler(w, o)), said: map[string]*time.Time{}, numbers: map[series]*number{}}
+	return &Log{Logger: slog.New(newLogHandler(w, o)), numbers: map[series]*number{}}
 }
 
 func newLogHandler(w io.Writer, o *options) slog.Handler {
-	options := &slog.HandlerOptions{Level: slog.Level(-o.verbosity), ReplaceAttr: plainAttr}
-	if o.logFormat == "json" {
-		return slog.NewJSONHandler(w, options)
-	}
-	return slog.NewTextHandler(w, options)
-}
-
-// plainAttr shows every level below INFO as DEBUG, not as DEBUG+2 and the like, and a duration as 1.5s also in JSON,
-// where it would be a number of nanoseconds.
-func plainAttr(_ []string, a slog.Attr) slog.Attr {
-	switch v := a.Value.Any().(type) {
-	case slog.Level:
-		if v < slog.LevelInfo {
-			a.Value = slog.StringValue("DEBUG")
-		}
-	case time.Duration:
-		a.Value = slog.StringValue(v.String())
-	}
-	return a
+	return logging.NewHandler(w, o.logStyle, slog.Level(-o.verbosity))
 }
 
 // newLogOutput makes the Output of the log itself, which reports there what it had to drop.
@@ -549,6 +550,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if o == nil {
 		return err
 	}
+	o.logStyle = logging.StyleOf(o.logFormat, stderr, getenv)
 	logged := newLogOutput(stderr, o)
 	log := newLog(logged, o)
 	printed := newPrintOutput(stdout, o, log)
@@ -583,7 +585,7 @@ func runWith(
 
 	m := newManager(o, client, log)
 	m.logged, m.printed = logged, printed
-	m.recorder = NewRecorder(client.Send, log, host)
+	m.recorder = newRecorder(o, client, log, host)
 	m.stop, m.fail, m.work = stop, end, grace(sending, stop, drainTimeout)
 	if o.leaderElect && !o.dryRun {
 		m.election = newElection(o, client, log, host, ownNamespace(ctx), func(err error) {
@@ -625,6 +627,32 @@ func runWith(
 		return err
 	}
 	return nil
+}
+
+// newRecorder makes the recorder of Events. In a dry run it says them, at once.
+func newRecorder(o *options, client *Client, log *Log, host string) *Recorder {
+	if !o.dryRun {
+		return NewRecorder(client.Send, log, host)
+	}
+	r := NewRecorder(func(_ context.Context, req request, _ any) error {
+		foretellEvent(log, req)
+		return nil
+	}, log, host)
+	r.pace = unpaced()
+	return r
+}
+
+// foretellEvent says which Event a request of the recorder would post, at -v 2, as one goes with each label. One that
+// raises the count of another says nothing new.
+func foretellEvent(log *Log, req request) {
+	body, _ := req.body.(map[string]any)
+	about, isNew := body["involvedObject"].(ObjectReference)
+	if !isNew {
+		return
+	}
+	object := Key{about.Namespace, about.Name}
+	log.Log(context.Background(), levelFlow, fmt.Sprintf("would post an Event on %s %s: %s: %s",
+		strings.ToLower(about.Kind), object, body["reason"], body["message"]))
 }
 
 // campaign runs the election. Without one, this replica leads at once.
@@ -716,6 +744,7 @@ type manager struct {
 	work     context.Context         // ended: in-flight work must end
 	leading  chan struct{}           // closed: this replica leads
 	running  activities
+	summary  sync.Once // summarize
 	started  time.Time
 	caches   map[cache]bool // those that a controller watches, and
 	active   []*Controller  // those that are on, by setUp
@@ -750,13 +779,18 @@ type Controller struct {
 	Setup func(m *manager, c *Controller)
 	// Reconcile has never two calls at a time with the same key. Where it fails it is called again, after a backoff.
 	Reconcile func(ctx context.Context, key Key) (Result, error)
-	Tick      func() []Key // the keys to begin with, and to look at again each interval; none, unless Setup sets it
+	// Count is for the last line of -once and -dry-run; nil: there is none. It returns what the controller writes, in the
+	// plural, how many there are, and how many of them are not right now.
+	Count func() (what string, all, wrong int)
+	Tick  func() []Key // the keys to begin with, and to look at again each interval; none, unless Setup sets it
 
 	caches   map[cache]bool
 	begin    []func() // of On
 	queue    *Queue[Key]
-	pace     *Bucket   // of writes
-	resting  *sync.Map // objects, by uid, that were written a moment ago
+	outage   *logging.Outage // of reconciles, by key
+	written  *keySet         // with -once: the objects that were written
+	pace     *Bucket         // of writes
+	resting  *sync.Map       // objects, by uid, that were written a moment ago
 	panicked *sync.Once
 }
 
@@ -767,6 +801,40 @@ func (c *Controller) rest(m *Meta, d time.Duration) {
 		c.resting.Delete(m.UID())
 		c.queue.Add(m.Key())
 	})
+}
+
+// keySet is a set of keys. Safe for concurrent use.
+type keySet struct {
+	mu   sync.Mutex // guards keys
+	keys map[Key]bool
+}
+
+// add adds a key, and returns how many there are then.
+func (s *keySet) add(key Key) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keys == nil {
+		s.keys = map[Key]bool{}
+	}
+	s.keys[key] = true
+	return len(s.keys)
+}
+
+// remove removes a key, and reports whether the set is empty because of that.
+func (s *keySet) remove(key Key) (isLast bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.keys[key] {
+		return false
+	}
+	delete(s.keys, key)
+	return len(s.keys) == 0
+}
+
+func (s *keySet) size() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.keys)
 }
 
 // cache is a Reflector of whatever kind.
@@ -829,6 +897,11 @@ func (m *manager) setUp() {
 			c.pace, c.resting, c.panicked, c.caches = NewBucket(m.qps, m.burst), new(sync.Map), new(sync.Once), map[cache]bool{}
 			c.Tick = func() []Key { return nil }
 			c.queue = NewQueue[Key](m.stop, m.log, c.Name, 5*time.Millisecond, 30*time.Second)
+			c.outage = m.log.NewOutage(c.Name+": writing again", "controller", c.Name)
+			c.written = new(keySet)
+			if m.dryRun {
+				c.pace = unpaced() // nothing is sent
+			}
 			c.Setup(m, &c)
 			maps.Copy(m.caches, c.caches)
 			m.active = append(m.active, &c)
@@ -856,14 +929,14 @@ func (m *manager) run() {
 		})
 	}
 	if m.once {
-		defer time.AfterFunc(onceTime, m.failUnlessComplete).Stop()
+		defer time.AfterFunc(min(onceListTime, m.onceTimeout), m.failUnlessComplete).Stop()
+		defer time.AfterFunc(m.onceTimeout, func() { m.endOnce(" after " + m.onceTimeout.String()) }).Stop()
 	}
 	select {
 	case <-inBackground(controlling.Wait): // with -once, when all is done
+		m.endOnce("")
 	case <-m.stop.Done():
-	}
-	if m.once {
-		m.failIfAnyAreLeft()
+		m.summary.Do(m.summarize)
 	}
 	m.fail(nil)
 	m.awaitEnd("a controller, or a watch", inBackground(m.running.all.Wait), m.work)
@@ -873,17 +946,68 @@ func (m *manager) run() {
 func (m *manager) failUnlessComplete() {
 	_, waits := m.state()
 	if len(waits) > 0 {
-		m.fail(fmt.Errorf("-once: after %v there is no complete list of %s", onceTime, strings.Join(waits, ", ")))
+		after := min(onceListTime, m.onceTimeout)
+		m.fail(fmt.Errorf("-once: after %v there is no complete list of %s", after, strings.Join(waits, ", ")))
 	}
 }
 
-// failIfAnyAreLeft ends a -once with an error if keys are not right yet: they have failed too often.
-func (m *manager) failIfAnyAreLeft() {
+// endOnce ends a -once, with an error that names the objects that are not right yet.
+func (m *manager) endOnce(after string) {
+	m.summary.Do(m.summarize)
 	for _, c := range m.active {
-		if _, left, _ := c.queue.State(onceTries); left > 0 {
-			m.fail(fmt.Errorf("-once: %s could not make %d objects right: the log says why", c.Name, left))
+		left := c.queue.Left()
+		if len(left) == 0 {
+			continue
+		}
+		const few = 10
+		var names []string
+		for _, key := range left[:min(few, len(left))] {
+			names = append(names, key.String())
+		}
+		if more := len(left) - few; more > 0 {
+			names = append(names, fmt.Sprintf("%d more", more))
+		}
+		m.fail(fmt.Errorf("-once: %s could not make %d objects right%s (%s): the log says why",
+			c.Name, len(left), after, strings.Join(names, ", ")))
+	}
+}
+
+// summarize says in a line for each controller what came of a -once, a -prune or a -dry-run.
+func (m *manager) summarize() {
+	if !m.once && !m.dryRun {
+		return
+	}
+	for _, c := range m.active {
+		if c.Count == nil || !c.isReady() {
+			continue
+		}
+		what, all, wrong := c.Count()
+		failed := len(c.queue.Left())
+		if m.stop.Err() != nil {
+			failed = wrong // the queue has ended, and what it held with it
+		}
+		written := fmt.Sprintf("%d written", c.written.size())
+		right := all - c.written.size() - failed
+		if m.dryRun {
+			written = fmt.Sprintf("%d would be written", wrong)
+			failed = 0
+			right = all - wrong
+		}
+		m.log.Info(fmt.Sprintf("%d %s: %s, %d right, %d failed, in %.1f s",
+			all, what, written, max(0, right), failed, time.Since(m.started).Seconds()))
+	}
+}
+
+// isReady reports whether all that the controller reads is known.
+func (c *Controller) isReady() bool {
+	for cache := range c.caches {
+		select {
+		case <-cache.Synced():
+		default:
+			return false
 		}
 	}
+	return true
 }
 
 // control runs one controller once its caches are complete (half a list makes a wrong label) and we lead; with -once, until all is done.
@@ -903,9 +1027,11 @@ func (m *manager) control(c *Controller, pause time.Duration) {
 			for key, ok := c.queue.Get(); ok; key, ok = c.queue.Get() {
 				result, err := m.try(c, key)
 				failures := c.queue.Done(key, result, err)
-				if err != nil {
-					m.log.Complain("cannot reconcile", err, "controller", c.Name, "key", key, "failures", failures)
+				if err == nil {
+					c.outage.Worked(key.String())
+					continue
 				}
+				c.outage.Failed(key.String(), "cannot reconcile", outagePause(err), "key", key, "failures", failures, "err", err)
 			}
 		})
 	}
@@ -1152,8 +1278,10 @@ func (m *manager) try(c *Controller, key Key) (result Result, err error) {
 type podCount struct {
 	*manager
 	*Controller
-	toldAt time.Time   // when theTotal was last passed on: its reconcile's alone
-	warned atomic.Bool // that no node gets the total
+	toldAt   time.Time   // when theTotal was last passed on: its reconcile's alone
+	warned   atomic.Bool // that no node gets the total
+	stripped keySet      // the nodes whose newest write the server accepted without our labels
+	foretold sync.Map    // of a dry run: by node, what was last said that would be written
 }
 
 // theTotal is the key that is added when the number of all pods has changed: it stands for all nodes that show it.
@@ -1169,7 +1297,9 @@ func setUpPodCount(m *manager, c *Controller) {
 	if On(c, m.nodes, p.nodeChanged); !m.prune {
 		On(c, m.pods, p.podChanged)
 	}
-	c.Reconcile, c.Tick = p.reconcile, p.tick
+	c.Reconcile = p.reconcile
+	c.Tick = p.tick
+	c.Count = p.count
 }
 
 // tick returns the nodes that are not right, those that lack the total first: -qps may keep the rest waiting.
@@ -1188,6 +1318,17 @@ func (p *podCount) tick() []Key {
 		p.log.Warn("no node gets the total: none matches -total-nodes (a managed cluster hides its control plane; -total-nodes '' means every node)", "label", p.totalLabel)
 	}
 	return append(lack, others...)
+}
+
+// count returns how many nodes there are, and how many have a label that is not right.
+func (p *podCount) count() (what string, all, wrong int) {
+	nodes := p.nodes.All()
+	for _, n := range nodes {
+		if _, labels := p.wrong(n.Key()); len(labels) > 0 {
+			wrong++
+		}
+	}
+	return "nodes", len(nodes), wrong
 }
 
 // podChanged turns a pod's change into keys, and says it of a new pod. What is there at the start is for tick.
@@ -1218,36 +1359,146 @@ func (p *podCount) nodeChanged(d Delta[*Node]) []Key {
 // reconcile makes one node's labels right, or passes the total's change on to the nodes that show it.
 func (p *podCount) reconcile(ctx context.Context, key Key) (Result, error) {
 	if key == theTotal {
-		if rest := min(p.interval, time.Second) - time.Since(p.toldAt); rest > 0 {
-			return Result{RequeueAfter: rest}, nil // a flood of pods is not to go through all nodes for each
-		}
-		p.toldAt = time.Now()
-		p.queue.Add(p.tick()...)
-		return Result{}, nil
+		return p.passTotalOn(), nil
 	}
 	node, wrong := p.wrong(key)
 	if len(wrong) == 0 {
-		return Result{}, nil
-	} else if _, rests := p.resting.Load(node.UID()); rests || p.pace.Wait(p.stop) != nil {
-		return Result{}, nil
-	} else if node, wrong = p.wrong(key); len(wrong) == 0 { // it may have changed while we waited
+		p.noteKept(key)
 		return Result{}, nil
 	}
-	now, err := p.nodes.Patch(ctx, node, "", map[string]any{"metadata": map[string]any{"labels": wrong}})
+	if _, rests := p.resting.Load(node.UID()); rests {
+		return Result{}, nil
+	}
+	if p.pace.Wait(p.stop) != nil {
+		return Result{}, nil // the next process makes it right
+	}
+	node, wrong = p.wrong(key) // again, as it may have changed while we waited
+	if len(wrong) == 0 {
+		return Result{}, nil
+	}
+	if p.dryRun {
+		p.foretell(node, wrong)
+		return Result{}, nil
+	}
+	return Result{}, p.write(ctx, node, wrong)
+}
+
+// passTotalOn adds the nodes that show the total. A flood of pods is not to go through all nodes for each of them.
+func (p *podCount) passTotalOn() Result {
+	rest := min(p.interval, time.Second) - time.Since(p.toldAt)
+	if rest > 0 {
+		return Result{RequeueAfter: rest}
+	}
+	p.toldAt = time.Now()
+	p.queue.Add(p.tick()...)
+	return Result{}
+}
+
+// strippedRest is how long an object rests whose write has come to nothing: each write costs the server as much as one
+// that works, and goes to everyone that watches.
+const strippedRest = 10 * time.Minute
+
+// write makes the labels of a node right, by one patch. Afterwards the node rests.
+func (p *podCount) write(ctx context.Context, node *Node, wrong map[string]any) error {
+	patch := map[string]any{"metadata": map[string]any{"labels": wrong}}
+	now, err := p.nodes.Patch(ctx, node, "", patch, func(now *Node) bool { return hasLabels(now, wrong) })
+	if errors.Is(err, errStripped) {
+		return p.noteStripped(node, err)
+	}
 	if err != nil {
-		return Result{}, err
-	} else if p.rest(&node.Meta, p.interval); now == nil { // gone, of which we have not heard
-		return Result{}, nil
+		return err
 	}
-	what := map[string]string{p.nodeLabel: "pod count of this node", p.totalLabel: "pod count"}
-	for label, want := range wrong {
-		from, to := cmp.Or(node.label(label), "none"), cmp.Or(want, "none")
-		p.log.Log(ctx, levelWrite, "label written", "node", key, "label", label, "from", from, "to", to)
+	p.rest(&node.Meta, p.interval)
+	if now == nil {
+		return nil // it is gone, which the watch has not told yet
+	}
+	p.noteKept(node.Key())
+	p.written.add(node.Key())
+	for _, c := range p.changes(node, wrong) {
+		p.log.Info("label written", c.Attr())
 		if !p.prune {
-			p.recorder.Event(p.nodes.Reference(node), "Normal", "PodCountChanged", fmt.Sprintf("%s changed from %s to %s", what[label], from, to))
+			p.recorder.Event(p.nodes.Reference(node), "Normal", "PodCountChanged", p.news(c))
 		}
 	}
-	return Result{}, nil
+	return nil
+}
+
+// noteStripped has a node rest whose write has come to nothing, and says so once while that is so anywhere. With -once
+// it is a failure like any other.
+func (p *podCount) noteStripped(node *Node, err error) error {
+	if p.once {
+		return err
+	}
+	p.rest(&node.Meta, strippedRest)
+	if p.stripped.add(node.Key()) == 1 {
+		p.log.Warn("labels do not stay: trying rarely", "node", node.Key(), "pause", strippedRest, "err", err)
+	}
+	return nil
+}
+
+// noteKept says that no node's labels are taken away any more, after the last one of these is right.
+func (p *podCount) noteKept(key Key) {
+	if isLast := p.stripped.remove(key); isLast {
+		p.log.Info("labels stay again", "node", key)
+	}
+}
+
+// hasLabels reports whether a node has the labels as they were written.
+func hasLabels(node *Node, written map[string]any) bool {
+	for label, want := range written {
+		if node.label(label) != want {
+			return false
+		}
+	}
+	return true
+}
+
+// foretell says what a dry run would write to a node, unless it has said that already.
+func (p *podCount) foretell(node *Node, wrong map[string]any) {
+	p.rest(&node.Meta, p.interval)
+	said, _ := p.foretold.Swap(node.Key(), fmt.Sprint(wrong))
+	if said == fmt.Sprint(wrong) {
+		return
+	}
+	for _, c := range p.changes(node, wrong) {
+		p.log.Info(fmt.Sprintf("would write node %s: %s", node.Key(), c))
+		if !p.prune {
+			p.recorder.Event(p.nodes.Reference(node), "Normal", "PodCountChanged", p.news(c))
+		}
+	}
+}
+
+// changes are what a write of these labels changes, in the order of their names.
+func (p *podCount) changes(node *Node, labels map[string]any) (changes []logging.Change) {
+	for _, label := range slices.Sorted(maps.Keys(labels)) {
+		changes = append(changes, logging.Change{
+			Verb:   "wrote",
+			Kind:   "node",
+			Object: node.Key().String(),
+			Name:   "label",
+			Field:  label,
+			From:   textOf(node.label(label)),
+			To:     textOf(labels[label]),
+		})
+	}
+	return changes
+}
+
+// textOf is a label as lines and Events show it.
+func textOf(label any) string {
+	if label == nil {
+		return "none"
+	}
+	return fmt.Sprint(label)
+}
+
+// news is what an Event says of a change.
+func (p *podCount) news(c logging.Change) string {
+	what := "pod count"
+	if c.Field == p.nodeLabel {
+		what = "pod count of this node"
+	}
+	return fmt.Sprintf("%s changed from %s to %s", what, c.From, c.To)
 }
 
 // wrong returns the node and, by the whole caches as they are now, what its wrong labels should be: texts, or nil for none.
@@ -1270,8 +1521,9 @@ func (p *podCount) wrong(key Key) (node *Node, labels map[string]any) {
 type countControl struct {
 	*manager
 	*Controller
-	said    sync.Map                 // by key of a Count: the countNews that events have told
-	dropped atomic.Pointer[presence] // of the resource whose schema is known to drop the status
+	said     sync.Map                 // by key of a Count: the countNews that events have told
+	foretold sync.Map                 // of a dry run: by key, the status that was last said
+	dropped  atomic.Pointer[presence] // of the resource whose schema is known to drop the status
 }
 
 var nameLabels = []string{"app", "app.kubernetes.io/name", "run"} // by which a pod belongs to the name that a Count gives
@@ -1286,6 +1538,18 @@ func setUpCount(m *manager, c *Controller) {
 	On(c, m.pods, s.podChanged)
 	On(c, m.counts, s.countChanged)
 	c.Reconcile = s.reconcile
+	c.Count = s.count
+}
+
+// count returns how many Counts there are, and how many have a status that is not right.
+func (s *countControl) count() (what string, all, wrong int) {
+	counts := s.counts.All()
+	for _, c := range counts {
+		if _, _, _, write := s.plan(c.Key()); write {
+			wrong++
+		}
+	}
+	return "counts", len(counts), wrong
 }
 
 // podName is the namespace and name that a pod has by one of nameLabels, if no earlier one gives it the same.
@@ -1363,6 +1627,10 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 		}
 		c, of, status, write = s.plan(key) // it may have changed while we waited
 	}
+	if write && s.dryRun {
+		s.foretell(c, status)
+		write = false
+	}
 	known, _ := s.said.Load(key)
 	said, isKnown := known.(countNews)
 	if c == nil {
@@ -1379,16 +1647,20 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 		if of.status {
 			subresource = "status"
 		}
-		now, err := s.counts.Patch(ctx, c, subresource, map[string]any{"status": status})
-		if err != nil {
+		patch := map[string]any{"status": status}
+		now, err := s.counts.Patch(ctx, c, subresource, patch, func(now *Count) bool { return of.ours(now.Status) == status })
+		isStripped := errors.Is(err, errStripped)
+		if err != nil && !isStripped {
 			return Result{}, err
 		} else if now == nil { // gone, or not: then it must not stay wrong
 			s.rest(&c.Meta, s.interval)
 			return Result{}, nil
 		}
 		s.rest(&c.Meta, min(s.interval, time.Second))
-		s.log.Log(ctx, levelWrite, "status written", "count", key, "healthy", status.Healthy, "have", status.Count)
-		if of.ours(now.Status) != status && s.dropped.Swap(of) != of {
+		if !isStripped {
+			s.written.add(key)
+			s.log.Info("status written", statusChange(c, status).Attr())
+		} else if s.dropped.Swap(of) != of {
 			s.log.Warn("the schema of Counts drops their status, so it is not written any more: see deploy/count-crd.yaml")
 		}
 	}
@@ -1410,6 +1682,38 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 	}
 	s.said.Store(key, say)
 	return Result{}, nil
+}
+
+// foretell says what a dry run would write to a Count, unless it has said that already.
+func (s *countControl) foretell(c *Count, status countStatus) {
+	said, _ := s.foretold.Swap(c.Key(), status)
+	if said != status {
+		s.log.Info(fmt.Sprintf("would write count %s: %s", c.Key(), statusChange(c, status)))
+	}
+}
+
+// statusChange is what a write of a Count's status changes, for people: how many pods there are, and whether that is right.
+func statusChange(c *Count, status countStatus) logging.Change {
+	return logging.Change{
+		Verb:   "wrote",
+		Kind:   "count",
+		Object: c.Key().String(),
+		Name:   "field",
+		Field:  "status",
+		From:   c.Status.String(),
+		To:     status.String(),
+	}
+}
+
+// String is the status for people: `2 pods, healthy`.
+func (s countStatus) String() string {
+	switch {
+	case s.Count == "":
+		return "none"
+	case s.Healthy == "true":
+		return string(s.Count) + " healthy"
+	}
+	return string(s.Count) + " unhealthy"
 }
 
 func setUpPodPrinter(m *manager, c *Controller) {
@@ -1437,6 +1741,7 @@ type election struct {
 	path   string          // of the Lease
 	bare   json.RawMessage // the metadata of a Lease that is not there yet
 	onLost func(error)     // called when the lease is lost
+	outage *logging.Outage // of what is asked about the Lease
 
 	mu       sync.Mutex         // guards all of the term
 	term     context.Context    // nil: we have never led; ended: we do not lead any more
@@ -1498,6 +1803,7 @@ func newElection(o *options, client *Client, log *Log, host, own string, onLost 
 		path:    "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/" + o.leaseName,
 		bare:    json.RawMessage(fmt.Sprintf(`{"namespace":%q,"name":%q}`, namespace, o.leaseName)),
 		onLost:  onLost,
+		outage:  log.NewOutage("lease: answered again", "lease", namespace+"/"+o.leaseName),
 	}
 }
 
@@ -1533,6 +1839,7 @@ func (e *election) whileLeading(ctx context.Context) (context.Context, context.C
 // run campaigns until stop has ended. Once elected it calls won, and then renews the lease until it is lost or
 // resigned has ended, which must not be before stop. In the end it gives back what may be ours.
 func (e *election) run(stop, resigned context.Context, won func()) {
+	defer e.outage.Stop()
 	defer e.release()
 	deadline, ok := e.acquire(stop)
 	if !ok {
@@ -1551,14 +1858,17 @@ func (e *election) acquire(stop context.Context) (deadline time.Time, ok bool) {
 	for {
 		deadline, err := e.tryToHold(stop)
 		if err == nil {
+			e.outage.Worked("get")
 			return deadline, true
 		}
 		switch now := e.observed.Spec.HolderIdentity; {
 		case errors.Is(err, errHeld) && now != holder:
 			holder = now
 			e.log.Info("standing by, as another replica leads", "lease", e.path, "holder", holder)
-		case !errors.Is(err, errHeld) && stop.Err() == nil:
-			e.log.Complain("cannot get the lease", err)
+		case errors.Is(err, errHeld):
+			e.outage.Worked("get")
+		case stop.Err() == nil:
+			e.outage.Failed("get", "cannot get the lease", outagePause(err), "err", err)
 		}
 		pause := e.retryPeriod + rand.N(e.retryPeriod+e.retryPeriod/5)
 		if left := time.Until(e.takeoverAt); left > 0 {
@@ -1586,12 +1896,14 @@ func (e *election) renew(term context.Context) {
 	for sleep(term, e.retryPeriod) == nil {
 		deadline, err := e.tryToHold(term)
 		e.noteRenewal(deadline, err)
-		if err != nil && term.Err() == nil {
-			e.log.Complain("cannot renew the lease", err)
-		}
-		if errors.Is(err, errHeld) {
+		switch {
+		case errors.Is(err, errHeld):
 			e.loseTerm(err)
 			return
+		case err == nil:
+			e.outage.Worked("renew")
+		case term.Err() == nil:
+			e.outage.Failed("renew", "cannot renew the lease", outagePause(err), "err", err)
 		}
 	}
 }
@@ -1656,7 +1968,7 @@ func (e *election) release() {
 		if err == nil {
 			e.log.Info("the lease is released", "lease", e.path)
 		} else if e.mayHold {
-			e.log.Complain("cannot release the lease", err)
+			e.outage.Failed("release", "cannot release the lease", outagePause(err), "err", err)
 			sleep(ctx, e.retryPeriod/4)
 		}
 	}

@@ -11,12 +11,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"podcount/internal/logging"
 )
 
 // backoff is the wait after failure n in a row, n >= 1: base, doubled up to limit, and up to as much again, to come back apart.
@@ -93,7 +96,7 @@ func (q *Queue[K]) State(tries int) (state map[string]any, left, failed int) {
 			if seconds := time.Since(it.since).Seconds(); it.working {
 				working[fmt.Sprint(k)], all, longest = seconds, all+seconds, max(longest, seconds)
 			}
-			if it.dirty || it.busy || time.Until(it.later) < time.Second {
+			if it.isLeft() {
 				left++
 			}
 			if it.failures >= tries {
@@ -106,6 +109,25 @@ func (q *Queue[K]) State(tries int) (state map[string]any, left, failed int) {
 		state = map[string]any{"ready": len(q.ready), "keys": len(q.items), "secondsAtWork": working}
 	})
 	return state, left, failed
+}
+
+// Left returns the keys that are not done: those that wait for no more than a second, and those that workers have. Keys
+// that have failed are among them. They come in no order.
+func (q *Queue[K]) Left() (keys []K) {
+	q.do(func() {
+		for k, it := range q.items {
+			if it.isLeft() {
+				keys = append(keys, k)
+			}
+		}
+	})
+	return keys
+}
+
+// isLeft reports whether a key wants work that is not done, now or within a second.
+func (it *queued[K]) isLeft() bool {
+	isDueSoon := !it.later.IsZero() && time.Until(it.later) < time.Second
+	return it.dirty || it.busy || isDueSoon
 }
 
 // Stuck says what has not moved for longer than limit: a key that a worker has, or keys that are ready and that no worker
@@ -266,6 +288,9 @@ func (b *Bucket) Allow() bool { return b.take(false) == 0 }
 // Wait takes a token, waiting for it, or returns ctx's error.
 func (b *Bucket) Wait(ctx context.Context) error { return sleep(ctx, b.take(true)) }
 
+// unpaced makes a bucket that never makes anyone wait.
+func unpaced() *Bucket { return NewBucket(1e9, math.MaxInt32) }
+
 // take takes a token if it is there or patient, and returns how long to wait for it; -1: not taken.
 func (b *Bucket) take(patient bool) time.Duration {
 	b.mu.Lock()
@@ -313,6 +338,7 @@ const (
 type Recorder struct {
 	send     func(context.Context, request, any) error // Client.Send
 	log      *Log
+	outage   *logging.Outage
 	instance string // reportingInstance: this process
 	queue    chan event
 	pace     *Bucket // over all objects
@@ -325,7 +351,8 @@ type Recorder struct {
 // NewRecorder makes a recorder that sends with send, 10 events a second at most. Run must run for that.
 func NewRecorder(send func(context.Context, request, any) error, log *Log, instance string) *Recorder {
 	return &Recorder{send: send, log: log, instance: instance, queue: make(chan event, eventQueue), pace: NewBucket(10, 50),
-		sent: map[event]*posted{}, objects: map[string]*Bucket{}}
+		outage: log.NewOutage("Events: posting again"),
+		sent:   map[event]*posted{}, objects: map[string]*Bucket{}}
 }
 
 // Event records that something happened to an object, now. kind is Normal or Warning. It never blocks.
@@ -346,6 +373,7 @@ func (r *Recorder) drop(ev event, why error) {
 
 // Run sends until stop has ended and nothing waits any more. ctx, which must end after it, cuts that short.
 func (r *Recorder) Run(ctx, stop context.Context) {
+	defer r.outage.Stop()
 	for stop.Err() == nil || len(r.queue) > 0 {
 		select {
 		case ev := <-r.queue:
@@ -370,12 +398,13 @@ func (r *Recorder) post(ctx, stop context.Context, ev event) {
 			r.drop(ev, err)
 			// That we stop, or that the object's namespace is going, or gone, is everyday life.
 			if ctx.Err() == nil && s.Code != http.StatusNotFound && !s.hasCause("NamespaceTerminating") {
-				r.log.Complain("cannot post an event", err)
+				r.outage.Failed("post", "cannot post an event", outagePause(err), "err", err)
 			}
 			return
 		}
 		err = r.once(ctx, ev)
 	}
+	r.outage.Worked("post")
 	r.log.Count("podcount_events_total", "posted")
 }
 

@@ -30,6 +30,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"podcount/internal/logging"
 )
 
 // Config says where the API server is, and how to be known to it.
@@ -990,12 +992,11 @@ type Client struct {
 	cfg    *Config
 	log    *Log
 	permit permit // to write; nil: always. An election's own writes need none
-	dryRun bool   // what would be written is said, and not sent
+	dryRun bool   // nothing is written
 
 	mu   sync.Mutex // guards all below
 	tls  *tls.Config
-	conn *http.Transport    // of tls
-	said map[string]*string // by path: what would be written there
+	conn *http.Transport // of tls
 }
 
 // permit is what a leader has, and may lose at any moment.
@@ -1013,12 +1014,33 @@ type Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 func NewClient(cfg *Config, dial Dialer, log *Log) *Client {
 	conn := http.DefaultTransport.(*http.Transport).Clone() // so HTTP/2 is asked for, which with a TLS of one's own is else off
 	conn.Proxy = cfg.Proxy
+	conn.OnProxyConnectResponse = checkProxyAnswer
 	if dial != nil {
 		conn.DialContext = dial
 	}
 	// Pings notice a broken connection well before silence does. A buffer of 1 MB, not of 4, still fills 80 Mbit/s at 100 ms.
 	conn.HTTP2 = &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, MaxReceiveBufferPerStream: 1 << 20}
-	return &Client{cfg: cfg, log: log, conn: conn, tls: &tls.Config{}, said: map[string]*string{}} // which is nobody's: the first credential brings its own
+	return &Client{cfg: cfg, log: log, conn: conn, tls: &tls.Config{}} // which is nobody's: the first credential brings its own
+}
+
+// proxyRefusal is the error of a proxy that opens no way to the server. Without it, net/http says no more than
+// "Forbidden", which looks like the API server's own answer.
+type proxyRefusal struct {
+	proxy  string
+	status string
+	code   int
+}
+
+func (r *proxyRefusal) Error() string {
+	return fmt.Sprintf("the proxy %s refuses the connection: %s", r.proxy, r.status)
+}
+
+// checkProxyAnswer is http.Transport's OnProxyConnectResponse.
+func checkProxyAnswer(_ context.Context, proxy *url.URL, _ *http.Request, answer *http.Response) error {
+	if answer.StatusCode == http.StatusOK {
+		return nil
+	}
+	return &proxyRefusal{proxy: proxy.Redacted(), status: answer.Status, code: answer.StatusCode}
 }
 
 // transport returns the connections for a credential: new ones if its TLS is another. Watches go on on the old ones.
@@ -1160,7 +1182,12 @@ func (b *permittedBody) Read(p []byte) (int, error) {
 // explain adds to an error of the network, or of TLS, what was tried and what to do.
 func (c *Client) explain(err error) error {
 	unknown, invalid, op, hint := x509.UnknownAuthorityError{}, x509.CertificateInvalidError{}, &net.OpError{}, ""
+	var refusal *proxyRefusal
 	switch {
+	case errors.As(err, &refusal) && refusal.code == http.StatusProxyAuthRequired:
+		hint = "give its user and password in the kubeconfig's proxy-url, or in HTTPS_PROXY: http://USER:PASSWORD@HOST"
+	case errors.As(err, &refusal):
+		hint = "allow the way to the API server there, or go without: remove the kubeconfig's proxy-url, or set NO_PROXY"
 	case errors.As(err, &unknown):
 		hint = fmt.Sprintf("give the CA of this cluster as certificate-authority; the server's certificate was issued by %q", unknown.Cert.Issuer)
 	case errors.As(err, new(x509.HostnameError)):
@@ -1202,6 +1229,9 @@ func statusOf(resp *http.Response, what call) *Status {
 	return s
 }
 
+// errDryRun is the last guard of a dry run. What would be written is said by those who know what it means.
+var errDryRun = errors.New("not sent, as this is a dry run")
+
 // Send makes one request of a small answer, which it decodes into answer unless that is nil. It takes requestTimeout at most.
 func (c *Client) Send(ctx context.Context, r request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.limit, requestTimeout))
@@ -1214,15 +1244,8 @@ func (c *Client) Send(ctx context.Context, r request, answer any) error {
 	if r.body != nil {
 		r.query = url.Values{"fieldManager": {"podcount"}}
 	}
-	if c.dryRun && r.method != http.MethodGet { // what would be written is said, unless that has been said before
-		body, _ := json.Marshal(r.body)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if said := remember(c.said, 10000, r.path, new(string)); *said != string(body) {
-			*said = string(body)
-			c.log.Info("would "+callOf(r.method, r.path, nil).String(), "body", string(body))
-		}
-		return nil
+	if c.dryRun && r.method != http.MethodGet {
+		return r.failed(errDryRun)
 	}
 	resp, err := c.do(ctx, r)
 	if err != nil {
@@ -1328,6 +1351,7 @@ type Reflector[T Object[T]] struct {
 	kind     Kind[T]          // may be changed until Run, as may
 	handlers []func(Delta[T]) // who hears every change but the first list's; they must not block for long
 	log      *Log
+	outage   *logging.Outage
 	synced   context.Context          // done after the first list, by
 	listed   func()                   // this
 	found    atomic.Pointer[presence] // what discovery says of a resource under /apis/
@@ -1358,6 +1382,7 @@ func NewReflector[T Object[T]](client *Client, kind Kind[T], store *Store[T], lo
 	r := &Reflector[T]{Store: store, client: client, kind: kind, log: log, why: "start", heard: time.Now()}
 	r.synced, r.listed = context.WithCancel(context.Background())
 	r.decoder = newDecoder(&r.kind)
+	r.outage = log.NewOutage(kind.Name+": watching again", "kind", kind.Name)
 	return r
 }
 
@@ -1401,40 +1426,78 @@ func (r *Reflector[T]) move(version, why string) {
 	}
 }
 
+// errStripped is why an object is not right although the server has accepted what was written.
+var errStripped = errors.New("the server accepted the write and dropped what it says: " +
+	"a mutating webhook, a MutatingAdmissionPolicy or a schema takes it away")
+
 // Patch sends a merge patch of obj, or of its subresource sub, and takes the answer into the store. It returns the object
-// as it is now; nil if it is gone, or was made anew, as the watch will tell. The patch goes without resourceVersion, so that
-// other writers cannot hold us up, but with the uid, so that an object that was made anew does not get its predecessor's.
-func (r *Reflector[T]) Patch(ctx context.Context, obj T, sub string, patch map[string]any) (now T, err error) {
-	meta, key := map[string]any{"uid": obj.meta().UID()}, obj.meta().Key()
+// as it is now; nil if it is gone, or was made again under its name, as the watch will tell. kept reports whether the
+// object in the answer has what was written: if not, the error is errStripped, and the object is returned beside it.
+//
+// The patch goes without resourceVersion, so that other writers cannot hold us up, but with the uid, so that an object
+// that was made again does not get what was meant for the one before it.
+func (r *Reflector[T]) Patch(
+	ctx context.Context, obj T, sub string, patch map[string]any, kept func(now T) bool,
+) (now T, err error) {
+	now, err = r.patch(ctx, obj, sub, patch)
+	var none T
+	switch {
+	case err != nil:
+		r.log.Count(r.kind.Patches, "failed")
+		return none, err
+	case now == none:
+		r.log.Count(r.kind.Patches, "gone")
+		return none, nil
+	}
+	if !kept(now) {
+		r.log.Count(r.kind.Patches, "stripped")
+		err = errStripped
+	} else {
+		r.log.Count(r.kind.Patches, "written")
+	}
+	r.tell(r.Apply("WRITTEN", now)...)
+	return now, err
+}
+
+// patch sends the patch, and returns the object of the answer; nil if obj is gone.
+func (r *Reflector[T]) patch(ctx context.Context, obj T, sub string, patch map[string]any) (now T, err error) {
+	meta := map[string]any{"uid": obj.meta().UID()}
 	given, _ := patch["metadata"].(map[string]any)
 	maps.Copy(meta, given)
 	patch["metadata"] = meta
-	req := request{method: http.MethodPatch, path: strings.TrimSuffix(r.kind.path(key.Namespace)+"/"+key.Name+"/"+sub, "/"), body: patch}
-	req.accept = accept(r.kind.MetadataOnly, "PartialObjectMetadata", jsonType)
+	key := obj.meta().Key()
+	req := request{
+		method: http.MethodPatch,
+		path:   strings.TrimSuffix(r.kind.path(key.Namespace)+"/"+key.Name+"/"+sub, "/"),
+		body:   patch,
+		accept: accept(r.kind.MetadataOnly, "PartialObjectMetadata", jsonType),
+	}
 	var answer json.RawMessage
-	result := "gone"
-	defer func() { r.log.Count(r.kind.Patches, result) }()
 	err = r.client.Send(ctx, req, &answer)
-	switch s := statusIn(err); {
-	case s.Reason == "NotFound", s.Reason == "Invalid" && s.hasCause("metadata.uid"), err == nil && answer == nil: // the last in a dry run
-		return now, nil
-	case err == nil:
-		now, err = newDecoder(&r.kind).parse(answer)
+	status := statusIn(err)
+	var none T
+	isGone := status.Reason == "NotFound"
+	isAnother := status.Reason == "Invalid" && status.hasCause("metadata.uid")
+	if isGone || isAnother {
+		return none, nil
 	}
 	if err != nil {
-		result = "failed"
-		return *new(T), err
-	} else if now.meta().UID() != obj.meta().UID() { // of a subresource's patch, the server does not check it
-		return *new(T), nil
+		return none, err
 	}
-	result = "written"
-	r.tell(r.Apply("WRITTEN", now)...)
+	now, err = newDecoder(&r.kind).parse(answer)
+	if err != nil {
+		return none, err
+	}
+	if now.meta().UID() != obj.meta().UID() {
+		return none, nil // of a subresource's patch, the server does not check it
+	}
 	return now, nil
 }
 
 // Run keeps the store equal to the server until ctx ends. It returns early, with a *Status, only when the server says that
 // the very first list is a bad request: then a selector is wrong, and no patience will mend it.
 func (r *Reflector[T]) Run(ctx context.Context) error {
+	defer r.outage.Stop()
 	if !strings.HasPrefix(r.kind.API, "/apis/") {
 		return r.run(ctx)
 	}
@@ -1449,9 +1512,12 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 		} else if err == nil {
 			lacks++
 		}
+		if err == nil {
+			r.outage.Worked("discovery")
+		}
 		switch {
 		case err != nil && ctx.Err() == nil:
-			r.log.Complain("cannot discover", err, "kind", r.kind.Name)
+			r.outage.Failed("discovery", "cannot discover", outagePause(err), "err", err)
 		case news == nil && here == nil && lacks == 1:
 			r.log.Info("waiting for a resource that the server does not have: is its CRD installed?", "resource", r.kind.Resource, "in", r.kind.API)
 			if r.once {
@@ -1463,6 +1529,7 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 			r.log.Info("the resource is gone: waiting for it to come back", "resource", r.kind.Resource, "in", r.kind.API)
 			stop()
 			running.Wait()
+			r.outage.Worked("watch") // nothing is watched any more
 			r.found.Store(nil)
 			r.failures = 0
 			r.move("", "return")
@@ -1529,7 +1596,7 @@ func (r *Reflector[T]) afterFailure(what string, err error) time.Duration {
 	r.failures++
 	r.failedAt = time.Now()
 	wait := max(backoff(r.failures, reflectorBackoff, reflectorLimit), retryAfter(err))
-	r.log.Complain(what, err, "kind", r.kind.Name, "retry", wait.Round(time.Millisecond))
+	r.outage.Failed("watch", what, outagePause(err), "retry", wait.Round(time.Millisecond), "err", err)
 	return wait
 }
 
@@ -1557,9 +1624,14 @@ func (r *Reflector[T]) list(ctx context.Context) error {
 		r.relistAt, r.away = time.Now().Add(relistEvery/12+rand.N(relistEvery/12)), r.away || statusIn(err).Code/100 != 4
 		return err
 	}
+	isFirst := r.synced.Err() == nil
 	changes := listing.Commit() // of the first list, none
 	r.tell(changes...)
-	r.log.Info("listed", "kind", r.kind.Name, "objects", r.Len(), "rv", meta.ResourceVersion, "changes", len(changes),
+	changed := len(changes)
+	if isFirst {
+		changed = r.Len()
+	}
+	r.log.Info("listed", "kind", r.kind.Name, "objects", r.Len(), "rv", meta.ResourceVersion, "changes", changed,
 		"took", time.Since(start).Round(time.Millisecond))
 	r.log.Count("podcount_relists_total", r.kind.Name, cmp.Or(r.why, "hour"))
 	r.move(meta.ResourceVersion, "")
@@ -1615,7 +1687,9 @@ func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
 			return 0
 		}
 		start = time.Now()
-		r.log.Debug("watching", "kind", r.kind.Name, "rv", from)
+		r.log.Log(ctx, levelFlow, "watching", "kind", r.kind.Name, "rv", from)
+		// An idle watch says nothing for a while. One that was refused in truth ends at once.
+		lives := time.AfterFunc(shortWatch, func() { r.outage.Worked("watch") })
 		err = r.decoder.events(body, body.isProtobuf, func(ev WatchEvent[T]) error {
 			if ev.Status != nil {
 				ev.Status.Code = cmp.Or(ev.Status.Code, http.StatusInternalServerError)
@@ -1624,8 +1698,12 @@ func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
 			events++
 			r.log.Count("podcount_watch_events_total", r.kind.Name, ev.Type)
 			r.apply(ev)
+			if r.version != from {
+				r.outage.Worked("watch")
+			}
 			return nil
 		})
+		lives.Stop()
 	}
 	status := statusIn(err)
 	code := status.Code
@@ -1660,7 +1738,7 @@ func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
 	if failed != "" {
 		wait = r.afterFailure(failed, err)
 	} else {
-		r.log.Debug("watch ended", "kind", r.kind.Name, "rv", r.version, "err", err)
+		r.log.Log(ctx, levelFlow, "watch ended", "kind", r.kind.Name, "rv", r.version, "err", err)
 	}
 	if enough > 0 {
 		if r.vain++; r.vain >= enough {
