@@ -2813,7 +2813,8 @@ func TestServerThatIsNotThereIsSaidOnceAMinuteOfEachThatAsksForIt(t *testing.T) 
 				for _, over := range []string{"Pod: watching", "Node: watching", "Count: watching", "lease: answered"} {
 					wantText(t, p.log.String(), over+" again after 1h")
 				}
-				wantNumber(t, "warnings once it is there", strings.Count(p.log.String()[strings.Index(p.log.String(), "caches are complete"):], "level=WARN"), 0)
+				afterwards := p.log.String()[strings.LastIndex(p.log.String(), " again after "):]
+				wantNumber(t, "warnings once it is there", strings.Count(afterwards, "level=WARN"), 0)
 			})
 		})
 	}
