@@ -779,8 +779,8 @@ type Controller struct {
 	Setup func(m *manager, c *Controller)
 	// Reconcile has never two calls at a time with the same key. Where it fails it is called again, after a backoff.
 	Reconcile func(ctx context.Context, key Key) (Result, error)
-	// Count is for the last line of -once and -dry-run; nil: there is none. It returns what the controller writes, in the
-	// plural, how many there are, and how many of them are not right now.
+	// Count is for the last line of -once and -dry-run; nil: there is none. It returns what the controller writes to (""
+	// where there can be none), how many there are, and how many of them are not right now.
 	Count func() (what string, all, wrong int)
 	Tick  func() []Key // the keys to begin with, and to look at again each interval; none, unless Setup sets it
 
@@ -982,6 +982,12 @@ func (m *manager) summarize() {
 			continue
 		}
 		what, all, wrong := c.Count()
+		if what == "" {
+			continue
+		}
+		if all != 1 {
+			what += "s"
+		}
 		failed := len(c.queue.Left())
 		if m.stop.Err() != nil {
 			failed = wrong // the queue has ended, and what it held with it
@@ -1328,7 +1334,7 @@ func (p *podCount) count() (what string, all, wrong int) {
 			wrong++
 		}
 	}
-	return "nodes", len(nodes), wrong
+	return "node", len(nodes), wrong
 }
 
 // podChanged turns a pod's change into keys, and says it of a new pod. What is there at the start is for tick.
@@ -1543,13 +1549,16 @@ func setUpCount(m *manager, c *Controller) {
 
 // count returns how many Counts there are, and how many have a status that is not right.
 func (s *countControl) count() (what string, all, wrong int) {
+	if s.counts.found.Load() == nil {
+		return "", 0, 0 // the CRD is not there
+	}
 	counts := s.counts.All()
 	for _, c := range counts {
 		if _, _, _, write := s.plan(c.Key()); write {
 			wrong++
 		}
 	}
-	return "counts", len(counts), wrong
+	return "count", len(counts), wrong
 }
 
 // podName is the namespace and name that a pod has by one of nameLabels, if no earlier one gives it the same.

@@ -9686,14 +9686,14 @@ func TestDryRunSaysWhatItWouldWriteAndWritesNothing(t *testing.T) {
 		if err := p.stop(); err != nil {
 			t.Error(err)
 		}
-		says("1 nodes: 1 would be written, 0 right, 0 failed, in 360.", 1)
-		says("1 counts: 1 would be written, 0 right, 0 failed, in 360.", 1)
+		says("1 node: 1 would be written, 0 right, 0 failed, in 360.", 1)
+		says("1 count: 1 would be written, 0 right, 0 failed, in 360.", 1)
 		wantNumber(t, "requests that are not GET", len(f.asked(func(s seen) bool { return s.Method != "GET" })), 0)
 		p = f.start(t, "-dry-run", "-once", "-v", "0")
 		if err := p.finish(); err != nil {
 			t.Error(err)
 		}
-		wantText(t, p.log.String(), "1 nodes: 1 would be written, 0 right, 0 failed, in 0.")
+		wantText(t, p.log.String(), "1 node: 1 would be written, 0 right, 0 failed, in 0.")
 		wantNumber(t, "requests that are not GET", len(f.asked(func(s seen) bool { return s.Method != "GET" })), 0)
 	})
 }
@@ -9733,7 +9733,7 @@ func TestOnceEndsWithASummary(t *testing.T) {
 			t.Error("it ended well")
 		}
 		wantText(t, p.log.String(), "50 nodes: 2 written, 47 right, 1 failed, in ")
-		wantText(t, p.log.String(), "1 counts: 1 written, 0 right, 0 failed, in ")
+		wantText(t, p.log.String(), "1 count: 1 written, 0 right, 0 failed, in ")
 		p = f.start(t, "-prune")
 		if err := p.finish(); err != nil {
 			t.Error(err)

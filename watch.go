@@ -1427,8 +1427,8 @@ func (r *Reflector[T]) move(version, why string) {
 }
 
 // errStripped is why an object is not right although the server has accepted what was written.
-var errStripped = errors.New("the server accepted the write and dropped what it says: " +
-	"a mutating webhook, a MutatingAdmissionPolicy or a schema takes it away")
+var errStripped = errors.New("the server accepted the write, but not what it says: " +
+	"a mutating webhook, a MutatingAdmissionPolicy or a schema takes that away")
 
 // Patch sends a merge patch of obj, or of its subresource sub, and takes the answer into the store. It returns the object
 // as it is now; nil if it is gone, or was made again under its name, as the watch will tell. kept reports whether the
@@ -1451,7 +1451,7 @@ func (r *Reflector[T]) Patch(
 	}
 	if !kept(now) {
 		r.log.Count(r.kind.Patches, "stripped")
-		err = errStripped
+		err = fmt.Errorf("patch %s/%s: %w", r.kind.Resource, now.meta().Key(), errStripped)
 	} else {
 		r.log.Count(r.kind.Patches, "written")
 	}
