@@ -2810,7 +2810,7 @@ func TestServerThatIsNotThereIsSaidOnceAMinuteOfEachThatAsksForIt(t *testing.T) 
 				wantText(t, p.log.String(), "for=1m0s")
 				up.Store(true)
 				wantPeace(t, f)
-				for _, over := range []string{"Pod: watching", "Node: watching", "Count: watching", "lease: answered"} {
+				for _, over := range []string{"Pod: watching", "Node: watching", "Count: discovery answers", "lease: answered"} {
 					wantText(t, p.log.String(), over+" again after 1h")
 				}
 				afterwards := p.log.String()[strings.LastIndex(p.log.String(), " again after "):]

@@ -1347,15 +1347,16 @@ var errRelist = errors.New("time for a full list")
 // resumes from the last version that it saw. https://kubernetes.io/docs/reference/using-api/api-concepts/
 type Reflector[T Object[T]] struct {
 	*Store[T]
-	client   *Client
-	kind     Kind[T]          // may be changed until Run, as may
-	handlers []func(Delta[T]) // who hears every change but the first list's; they must not block for long
-	log      *Log
-	outage   *logging.Outage
-	synced   context.Context          // done after the first list, by
-	listed   func()                   // this
-	found    atomic.Pointer[presence] // what discovery says of a resource under /apis/
-	once     bool                     // what is not there, and what changes, is no business of ours
+	client    *Client
+	kind      Kind[T]          // may be changed until Run, as may
+	handlers  []func(Delta[T]) // who hears every change but the first list's; they must not block for long
+	log       *Log
+	outage    *logging.Outage          // of lists and watches
+	discovery *logging.Outage          // of a resource under /apis/
+	synced    context.Context          // done after the first list, by
+	listed    func()                   // this
+	found     atomic.Pointer[presence] // what discovery says of a resource under /apis/
+	once      bool                     // what is not there, and what changes, is no business of ours
 
 	state   sync.Mutex // guards both, which Run alone changes
 	version string     // where the next watch starts; "": list first
@@ -1383,6 +1384,7 @@ func NewReflector[T Object[T]](client *Client, kind Kind[T], store *Store[T], lo
 	r.synced, r.listed = context.WithCancel(context.Background())
 	r.decoder = newDecoder(&r.kind)
 	r.outage = log.NewOutage(kind.Name+": watching again", "kind", kind.Name)
+	r.discovery = log.NewOutage(kind.Name+": discovery answers again", "kind", kind.Name)
 	return r
 }
 
@@ -1498,6 +1500,7 @@ func (r *Reflector[T]) patch(ctx context.Context, obj T, sub string, patch map[s
 // the very first list is a bad request: then a selector is wrong, and no patience will mend it.
 func (r *Reflector[T]) Run(ctx context.Context) error {
 	defer r.outage.Stop()
+	defer r.discovery.Stop()
 	if !strings.HasPrefix(r.kind.API, "/apis/") {
 		return r.run(ctx)
 	}
@@ -1513,11 +1516,11 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 			lacks++
 		}
 		if err == nil {
-			r.outage.Worked("discovery")
+			r.discovery.Worked("discovery")
 		}
 		switch {
 		case err != nil && ctx.Err() == nil:
-			r.outage.Failed("discovery", "cannot discover", outagePause(err), "err", err)
+			r.discovery.Failed("discovery", "cannot discover", outagePause(err), "err", err)
 		case news == nil && here == nil && lacks == 1:
 			r.log.Info("waiting for a resource that the server does not have: is its CRD installed?", "resource", r.kind.Resource, "in", r.kind.API)
 			if r.once {
