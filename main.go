@@ -629,30 +629,18 @@ func runWith(
 	return nil
 }
 
-// newRecorder makes the recorder of Events. In a dry run it says them, at once.
+// newRecorder makes the recorder of Events. In a dry run it says them, at -v 2, as one goes with each label.
 func newRecorder(o *options, client *Client, log *Log, host string) *Recorder {
-	if !o.dryRun {
-		return NewRecorder(client.Send, log, host)
+	r := NewRecorder(client.Send, log, host)
+	if o.dryRun {
+		r.instead = func(ev event) {
+			object := Key{ev.about.Namespace, ev.about.Name}
+			kind := strings.ToLower(ev.about.Kind)
+			log.Log(context.Background(), levelFlow,
+				fmt.Sprintf("would post an Event on %s %s: %s: %s", kind, object, ev.reason, ev.message))
+		}
 	}
-	r := NewRecorder(func(_ context.Context, req request, _ any) error {
-		foretellEvent(log, req)
-		return nil
-	}, log, host)
-	r.pace = unpaced()
 	return r
-}
-
-// foretellEvent says which Event a request of the recorder would post, at -v 2, as one goes with each label. One that
-// raises the count of another says nothing new.
-func foretellEvent(log *Log, req request) {
-	body, _ := req.body.(map[string]any)
-	about, isNew := body["involvedObject"].(ObjectReference)
-	if !isNew {
-		return
-	}
-	object := Key{about.Namespace, about.Name}
-	log.Log(context.Background(), levelFlow, fmt.Sprintf("would post an Event on %s %s: %s: %s",
-		strings.ToLower(about.Kind), object, body["reason"], body["message"]))
 }
 
 // campaign runs the election. Without one, this replica leads at once.

@@ -339,6 +339,7 @@ type Recorder struct {
 	send     func(context.Context, request, any) error // Client.Send
 	log      *Log
 	outage   *logging.Outage
+	instead  func(event) // is called, and nothing is posted; nil: Events are posted
 	instance string // reportingInstance: this process
 	queue    chan event
 	pace     *Bucket // over all objects
@@ -358,6 +359,10 @@ func NewRecorder(send func(context.Context, request, any) error, log *Log, insta
 // Event records that something happened to an object, now. kind is Normal or Warning. It never blocks.
 func (r *Recorder) Event(about ObjectReference, kind, reason, message string) {
 	ev := event{about, kind, reason, message, time.Now().UTC().Format(time.RFC3339)}
+	if r.instead != nil {
+		r.instead(ev)
+		return
+	}
 	select {
 	case r.queue <- ev:
 	default:
