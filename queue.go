@@ -340,7 +340,7 @@ type Recorder struct {
 	log      *Log
 	outage   *logging.Outage
 	instead  func(event) // is called, and nothing is posted; nil: Events are posted
-	instance string // reportingInstance: this process
+	instance string      // reportingInstance: this process
 	queue    chan event
 	pace     *Bucket // over all objects
 	dropped  atomic.Int64
