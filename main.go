@@ -36,6 +36,7 @@ import (
 
 	"podcount/deploy"
 	"podcount/internal/logging"
+	"podcount/internal/metrics"
 )
 
 var version = "dev" // set by the linker, from git
@@ -134,8 +135,7 @@ type usageError struct{ error }
 // Log is what podcount tells of itself: lines and numbers. Safe for concurrent use.
 type Log struct {
 	*slog.Logger
-	mu      sync.Mutex // guards numbers
-	numbers map[series]*number
+	*metrics.Registry
 }
 
 // NewOutage makes what tells of an outage: see logging.Outage.
@@ -151,84 +151,6 @@ func outagePause(err error) time.Duration {
 		return 10 * time.Minute
 	}
 	return time.Minute
-}
-
-// series is a metric's name and the values of its labels, in the order in which README.md has those.
-type series [4]string
-
-// number is a series' value: of a histogram the sum, and how many were up to each of the buckets.
-type number struct {
-	value float64
-	upTo  [len(buckets)]int
-}
-
-var buckets = [...]float64{.0001, .001, .005, .025, .1, .25, .5, 1, 2, 4, 8, 15, 30, 60, math.Inf(1)} // seconds
-
-// change changes what is known of a series, which begins at 0.
-func (l *Log) change(by func(*number), name string, labels []string) {
-	key := series{name}
-	copy(key[1:], labels)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.numbers[key] == nil {
-		l.numbers[key] = &number{}
-	}
-	by(l.numbers[key])
-}
-
-// Set sets a gauge, whose metric and labels must be among those in README.md, as with Count and Observe.
-func (l *Log) Set(value float64, name string, labels ...string) {
-	l.change(func(n *number) { n.value = value }, name, labels)
-}
-
-// Count adds one to a counter.
-func (l *Log) Count(name string, labels ...string) {
-	l.change(func(n *number) { n.value++ }, name, labels)
-}
-
-// Observe takes the time since start into a histogram.
-func (l *Log) Observe(start time.Time, name string, labels ...string) {
-	took := time.Since(start).Seconds()
-	l.change(func(n *number) {
-		n.value += took
-		for i := len(buckets) - 1; i >= 0 && took <= buckets[i]; i-- {
-			n.upTo[i]++
-		}
-	}, name, labels)
-}
-
-// metrics are all numbers, and what README.md says of each: https://prometheus.io/docs/instrumenting/exposition_formats/
-func (l *Log) metrics() string {
-	w := new(strings.Builder) // nobody is to wait for who reads it
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := slices.SortedFunc(maps.Keys(l.numbers), func(a, b series) int { return slices.Compare(a[:], b[:]) })
-	for line := range strings.Lines(strings.ReplaceAll(readme, "`", "")) {
-		row := strings.Split(line, " | ") // "| metric", type, labels, "meaning |"
-		if len(row) != 4 || !slices.Contains([]string{"gauge", "counter", "histogram"}, row[1]) {
-			continue
-		}
-		name, labels := row[0][2:], strings.Split(row[2], ", ")
-		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %[1]s %[3]s\n", name, strings.TrimSuffix(row[3], " |\n"), row[1])
-		for _, key := range all {
-			if key[0] != name {
-				continue
-			}
-			n, of := l.numbers[key], ""
-			for i := 0; labels[0] != "–" && i < len(labels); i++ {
-				of += fmt.Sprintf("%s=%q,", labels[i], key[i+1])
-			}
-			if row[1] != "histogram" {
-				fmt.Fprintf(w, "%s{%s} %v\n", name, of, n.value)
-				continue
-			}
-			for i, limit := range buckets {
-				fmt.Fprintf(w, "%s_bucket{%sle=\"%v\"} %d\n", name, of, limit, n.upTo[i])
-			}
-			fmt.Fprintf(w, "%s_sum{%s} %v\n%[1]s_count{%[2]s} %[4]d\n", name, of, n.value, n.upTo[len(buckets)-1])
-		}
-	}
-	return w.String()
 }
 
 // options are the flags, checked. README.md says what each is for; -h prints that.
@@ -486,7 +408,7 @@ func (o *options) check(rest []string) (err error) {
 
 // newLog makes a log that writes to w, which must not block: see Output.
 func newLog(w io.Writer, o *options) *Log {
-	return &Log{Logger: slog.New(newLogHandler(w, o)), numbers: map[series]*number{}}
+	return &Log{Logger: slog.New(newLogHandler(w, o)), Registry: metrics.NewRegistry()}
 }
 
 func newLogHandler(w io.Writer, o *options) slog.Handler {
@@ -752,9 +674,12 @@ func newManager(o *options, client *Client, log *Log) *manager {
 			Patches: "podcount_status_patches_total", Lenient: true, New: func() *Count { return new(Count) }}, NewStore((*Count).podName), log),
 	}
 	m.pods.once, m.nodes.once, m.counts.once = o.once, o.once, o.once
-	for _, s := range []series{{"podcount_label_patches_total", "failed"}, {"podcount_status_patches_total", "failed"}, {"podcount_events_total", "dropped"}} {
-		log.Set(0, s[0], s[1]) // else the first would be no increase
+	// What an alert looks for begins at 0: Prometheus sees no increase in a counter whose first value is 1.
+	for _, result := range []string{"failed", "stripped"} {
+		log.Set(0, "podcount_label_patches_total", result)
+		log.Set(0, "podcount_status_patches_total", result)
 	}
+	log.Set(0, "podcount_events_total", "dropped")
 	return m
 }
 
@@ -1043,48 +968,131 @@ func (m *manager) control(c *Controller, pause time.Duration) {
 	}
 }
 
-// state is what /debug/state says, and which caches are not complete. To gather it sets the gauges.
+// state returns what /debug/state says, and which caches are not complete. To gather it sets the gauges of the caches
+// and queues.
 func (m *manager) state() (s map[string]any, waits []string) {
-	caches, queues := map[string]any{}, map[string]any{}
+	caches := map[string]any{}
 	for cache := range m.caches {
 		kind, isReady, state := cache.State()
-		if caches[kind] = state; !isReady {
+		caches[kind] = state
+		if !isReady {
 			waits = append(waits, kind)
 		}
 	}
+	slices.Sort(waits)
+	queues := map[string]any{}
 	for _, c := range m.active {
 		queues[c.Name], _, _ = c.queue.State(onceTries)
 	}
-	s = map[string]any{"version": version, "upSeconds": time.Since(m.started).Seconds(), "caches": caches, "controllers": queues,
-		"events": map[string]any{"waiting": len(m.recorder.queue), "dropped": m.recorder.dropped.Load()}}
-	if e := m.election; e != nil {
-		leads, status := e.mayWrite() == nil, 0.0
-		if leads {
+	s = map[string]any{
+		"version":     version,
+		"upSeconds":   time.Since(m.started).Seconds(),
+		"caches":      caches,
+		"controllers": queues,
+		"events":      map[string]any{"waiting": len(m.recorder.queue), "dropped": m.recorder.dropped.Load()},
+	}
+	if m.election != nil {
+		leads := m.election.mayWrite() == nil
+		s["lease"] = map[string]any{"path": m.election.path, "identity": m.election.id, "isOurs": leads}
+	}
+	return s, waits
+}
+
+// gather sets the gauges that are not kept up to date as things happen. Those of what is gone, or not there yet, it
+// removes: a 0 would say that nothing is there, where nobody knows.
+func (m *manager) gather() {
+	m.state()
+	if hasEnded(m.pods.Synced()) {
+		m.log.Set(float64(m.pods.Len()), "podcount_pods")
+	} else {
+		m.log.Remove("podcount_pods")
+	}
+	for _, c := range m.active {
+		if !m.hasBegun(c) {
+			m.log.Remove("workqueue_depth", c.Name)
+			m.log.Remove("workqueue_unfinished_work_seconds", c.Name)
+			m.log.Remove("workqueue_longest_running_processor_seconds", c.Name)
+		}
+	}
+	if m.election != nil {
+		status := 0.0
+		if m.election.mayWrite() == nil {
 			status = 1
 		}
-		s["lease"] = map[string]any{"path": e.path, "identity": e.id, "isOurs": leads}
 		m.log.Set(status, "leader_election_master_status", m.leaseName)
 	}
-	var mem runtime.MemStats
-	runtime.ReadMemStats(&mem)
-	// https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html has ticks of 10 ms, and pages. There is none but on Linux.
-	var user, system, size, pages float64
-	stat, _ := os.ReadFile("/proc/self/stat")
-	_, behind, _ := strings.Cut(string(stat), ") ")
-	f := append(strings.Fields(behind), make([]string, 22)...)
-	fmt.Sscan(strings.Join([]string{f[11], f[12], f[20], f[21]}, " "), &user, &system, &size, &pages)
-	for name, value := range map[string]float64{
-		"podcount_pods": float64(m.pods.Len()), "go_goroutines": float64(runtime.NumGoroutine()), "go_memstats_alloc_bytes": float64(mem.Alloc),
-		"go_memstats_alloc_bytes_total": float64(mem.TotalAlloc), "go_memstats_sys_bytes": float64(mem.Sys),
-		"process_start_time_seconds": float64(m.started.UnixMilli()) / 1000, "process_cpu_seconds_total": (user + system) / 100,
-		"process_virtual_memory_bytes": size, "process_resident_memory_bytes": pages * float64(os.Getpagesize()),
-	} {
-		m.log.Set(value, name)
-	}
-	m.log.Set(1, "podcount_build_info", version, runtime.Version())
 	m.log.Set(float64(m.logged.Lost()), "podcount_lines_dropped_total", "stderr")
 	m.log.Set(float64(m.printed.Lost()), "podcount_lines_dropped_total", "stdout")
-	return s, slices.Sorted(slices.Values(waits))
+	m.log.Set(1, "podcount_build_info", version, runtime.Version())
+	m.gatherProcess()
+}
+
+// gatherProcess sets the gauges of the process and its heap.
+func (m *manager) gatherProcess() {
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	m.log.Set(float64(runtime.NumGoroutine()), "go_goroutines")
+	m.log.Set(float64(mem.Alloc), "go_memstats_alloc_bytes")
+	m.log.Set(float64(mem.TotalAlloc), "go_memstats_alloc_bytes_total")
+	m.log.Set(float64(mem.Sys), "go_memstats_sys_bytes")
+	m.log.Set(float64(m.started.UnixMilli())/1000, "process_start_time_seconds")
+	usage, err := readUsage()
+	if err != nil {
+		return // not on Linux
+	}
+	m.log.Set(usage.cpuSeconds, "process_cpu_seconds_total")
+	m.log.Set(usage.virtualBytes, "process_virtual_memory_bytes")
+	m.log.Set(usage.residentBytes, "process_resident_memory_bytes")
+}
+
+// usage is what the kernel says of this process.
+type usage struct{ cpuSeconds, virtualBytes, residentBytes float64 }
+
+// readUsage reads https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html, which only Linux has.
+func readUsage() (usage, error) {
+	stat, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return usage{}, err
+	}
+	// The second field is the program's name in parentheses, which may contain blanks. So count from the third field on.
+	name := bytes.LastIndexByte(stat, ')')
+	fields := strings.Fields(string(stat[name+1:]))
+	if len(fields) < 22 {
+		return usage{}, fmt.Errorf("/proc/self/stat has %d fields after the name", len(fields))
+	}
+	var values [4]float64
+	for i, field := range []int{14, 15, 23, 24} { // utime, stime, vsize and rss, as the manual numbers them
+		values[i], err = strconv.ParseFloat(fields[field-3], 64)
+		if err != nil {
+			return usage{}, fmt.Errorf("field %d of /proc/self/stat: %w", field, err)
+		}
+	}
+	const ticksPerSecond = 100
+	return usage{
+		cpuSeconds:    (values[0] + values[1]) / ticksPerSecond,
+		virtualBytes:  values[2],
+		residentBytes: values[3] * float64(os.Getpagesize()),
+	}, nil
+}
+
+// hasBegun reports whether control has started c's workers, or is about to.
+func (m *manager) hasBegun(c *Controller) bool {
+	for cache := range c.caches {
+		if !hasEnded(cache.Synced()) {
+			return false
+		}
+	}
+	return hasEnded(m.leading)
+}
+
+// hasEnded reports whether a channel, to which nothing is sent, is closed.
+func hasEnded(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
 }
 
 // stuck says which controllers have not moved for so long that they hang; nothing where all is well. A reconcile may
@@ -1120,9 +1128,9 @@ func (m *manager) handler() http.Handler {
 		answerProbe(w, "there is no complete list yet of: ", waits)
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		m.state()
+		m.gather()
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		io.WriteString(w, m.log.metrics())
+		io.WriteString(w, m.log.Text())
 	})
 	mux.HandleFunc("GET /debug/state", func(w http.ResponseWriter, _ *http.Request) {
 		state, _ := m.state()

@@ -1414,8 +1414,16 @@ func (r *Reflector[T]) State() (kind string, isReady bool, state map[string]any)
 	if isReady = absent || r.synced.Err() != nil; absent {
 		silent = 0 // as it should be
 	}
-	r.log.Set(float64(r.Len()), "podcount_cache_objects", r.kind.Name)
-	r.log.Set(silent, "podcount_watch_age_seconds", r.kind.Name)
+	if absent {
+		r.log.Remove("podcount_watch_age_seconds", r.kind.Name)
+	} else {
+		r.log.Set(silent, "podcount_watch_age_seconds", r.kind.Name)
+	}
+	if absent || r.synced.Err() == nil { // nobody knows how many there are
+		r.log.Remove("podcount_cache_objects", r.kind.Name)
+	} else {
+		r.log.Set(float64(r.Len()), "podcount_cache_objects", r.kind.Name)
+	}
 	return r.kind.Name, isReady, map[string]any{"objects": r.Len(), "ready": isReady, "resourceVersion": version, "secondsSinceHeard": silent}
 }
 
