@@ -229,3 +229,23 @@ func TestNoPartIsPrintedTwice(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}
 }
+
+// kubectl prints the object's own name first, as NAME.
+func TestColumnsOfCountsHaveNamesOfTheirOwn(t *testing.T) {
+	text, err := Manifest(settings(), "count-crd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{"NAME": true}
+	columns := regexp.MustCompile(`- \{name: (\w+), type: \w+, jsonPath: `).FindAllStringSubmatch(text, -1)
+	for _, column := range columns {
+		heading := strings.ToUpper(column[1])
+		if seen[heading] {
+			t.Errorf("there are two columns %s", heading)
+		}
+		seen[heading] = true
+	}
+	if len(columns) != 5 {
+		t.Errorf("there are %d columns", len(columns))
+	}
+}
