@@ -1115,12 +1115,24 @@ func (m *manager) stuck() (what []string) {
 	return what
 }
 
+// index is what -listen answers for /.
+const index = `podcount serves here:
+
+/livez        200 while the workers work, else 503 and which do not; /healthz is the same
+/readyz       200 once all caches are complete, else 503 and which are not
+/metrics      numbers, for Prometheus
+/debug/state  the caches, the queues and the lease, in JSON, for people
+`
+
 // handler answers kubelet's probes, Prometheus, and people.
 func (m *manager) handler() http.Handler {
 	mux := http.NewServeMux()
 	live := func(w http.ResponseWriter, _ *http.Request) {
 		answerProbe(w, "does not move: ", m.stuck())
 	}
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, index)
+	})
 	mux.HandleFunc("GET /livez", live)
 	mux.HandleFunc("GET /healthz", live)
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {

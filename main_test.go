@@ -9881,7 +9881,24 @@ func TestReadySaysWhichCacheIsNotAndLiveDoesNotCare(t *testing.T) {
 	f.cutOff("", true) // the server is away: we are as ready as before, and alive
 	want("/readyz", 200, "ok\n")
 	want("/livez", 200, "ok\n")
-	want("/", 404, "404 page not found\n")
+	want("/nothing", 404, "404 page not found\n")
+}
+
+func TestRootOfListenNamesEachPathThatAnswers(t *testing.T) {
+	f := newFake()
+	get := f.listening(t)
+	f.await(t, "both watches", func() bool {
+		return len(f.asked(func(s seen) bool { return s.Query.Get("watch") != "" })) >= 2
+	})
+	code, text := get("/")
+	wantNumber(t, "the code", code, 200)
+	paths := regexp.MustCompile(`(?m)(?:^| )(/[a-z/]+)`).FindAllStringSubmatch(text, -1)
+	wantNumber(t, "paths", len(paths), 5)
+	for _, path := range paths {
+		if code, _ := get(path[1]); code != 200 {
+			t.Errorf("%s answers %d", path[1], code)
+		}
+	}
 }
 
 func TestLiveTellsAWorkerThatHangs(t *testing.T) {
