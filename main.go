@@ -258,7 +258,7 @@ func parseFlags(args []string, stdout io.Writer) (*options, error) {
 	})
 	err := fs.Parse(args)
 	if err == nil && o.manifest != "" {
-		err = fs.Parse(append([]string{"-leader-elect", "-listen=:8080", "-pod-events=off"}, args...))
+		err = fs.Parse(append(o.manifestDefaults(), args...))
 	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -295,6 +295,29 @@ func parseFlags(args []string, stdout io.Writer) (*options, error) {
 	return o, nil
 }
 
+// manifestDefaults are the flags that -manifest puts before those given: what suits a cluster, not a laptop.
+func (o *options) manifestDefaults() []string {
+	if o.once {
+		return []string{"-pod-events=off"}
+	}
+	return []string{"-leader-elect", "-listen=:8080", "-pod-events=off"}
+}
+
+// checkManifest returns an error if -manifest is given together with flags that do not suit it.
+func (o *options) checkManifest() error {
+	if o.manifest == "" {
+		return nil
+	}
+	if o.kubeconfig != "" || o.context != "" || o.prune {
+		return errors.New("-manifest prints a Deployment, or with -once a CronJob, which has no kubeconfig and prunes nothing: " +
+			"leave out -kubeconfig, -context and -prune")
+	}
+	if o.once && o.listen != "" {
+		return errors.New("-manifest -once prints a CronJob, which ends before anybody asks it anything: leave out -listen")
+	}
+	return nil
+}
+
 // makeManifest returns what a cluster is given to run podcount with these flags.
 func (o *options) makeManifest(fs *flag.FlagSet) (string, error) {
 	s := deploy.Settings{
@@ -304,6 +327,7 @@ func (o *options) makeManifest(fs *flag.FlagSet) (string, error) {
 		PodEvents:      o.podEvents == "on",
 		DryRun:         o.dryRun,
 		LeaderElect:    o.leaderElect,
+		Once:           o.once,
 		Labels:         []string{o.totalLabel},
 		PodNamespace:   o.namespace,
 		LeaseNamespace: cmp.Or(o.leaseNamespace, o.home),
@@ -383,8 +407,9 @@ func (o *options) check(rest []string) (err error) {
 	refuseIf(o.verbosity < 0, "-v %d must not be less than 0", o.verbosity)
 	_, _, err = net.SplitHostPort(o.listen)
 	refuseIf(o.listen != "" && err != nil, "-listen: %w: use [HOST]:PORT", err)
-	refuseIf(o.manifest != "" && (o.kubeconfig+o.context != "" || o.once || o.prune),
-		"-manifest prints a Deployment, which has no kubeconfig and does not end: leave out -kubeconfig, -context, -once and -prune")
+	if err := o.checkManifest(); err != nil {
+		return err
+	}
 	if o.prune {
 		o.once, o.controllers = true, "pod-count"
 	}

@@ -10269,7 +10269,9 @@ func TestManifestThatCannotWorkIsWrongUsageAndPrintsNothing(t *testing.T) {
 	for args, want := range map[string]string{
 		"-manifest=all":                              `there is no "all"; there are podcount, policy, network-policy, count-crd, count-sample`,
 		"-manifest=podcount,all":                     `there is no "all"`,
-		"-manifest -once":                            "-manifest prints a Deployment",
+		"-manifest -once -listen :8080":              "-manifest -once prints a CronJob, which ends before",
+		"-manifest -once -leader-elect":              "leave out -leader-elect",
+		"-manifest -once -prune":                     "-manifest prints a Deployment",
 		"-manifest -prune":                           "-manifest prints a Deployment",
 		"-manifest -kubeconfig x":                    "-manifest prints a Deployment",
 		"-manifest -context x":                       "-manifest prints a Deployment",
@@ -10448,11 +10450,11 @@ func rightsOf(t *testing.T, manifest string) (rights []right) {
 	return rights
 }
 
-// argsOf are the arguments that the Deployment of a manifest gives to podcount.
+// argsOf are the arguments that the Deployment or CronJob of a manifest gives to podcount.
 func argsOf(t *testing.T, manifest string) (args []string) {
-	_, rest, _ := strings.Cut(manifest, "        args:\n")
+	_, rest, _ := strings.Cut(manifest, " args:\n")
 	for line := range strings.Lines(rest) {
-		quoted, isArg := strings.CutPrefix(line, "        - ")
+		quoted, isArg := strings.CutPrefix(strings.TrimSpace(line), "- ")
 		if !isArg {
 			break
 		}
@@ -10463,6 +10465,34 @@ func argsOf(t *testing.T, manifest string) (args []string) {
 		args = append(args, arg)
 	}
 	return args
+}
+
+func TestManifestOfOnceIsACronJobThatDoesItsWorkAndEnds(t *testing.T) {
+	text := manifest(t, "-manifest", "-once", "-leader-elect-resource-name", "podcount-a", "-manifest-namespace", "ops", "-image", "r.example/p:v1")
+	for _, absent := range []string{"Deployment", "PodDisruptionBudget", "Lease", "leases", "Probe", "containerPort", "prometheus.io", "replica", "affinity"} {
+		if strings.Contains(text, absent) {
+			t.Errorf("%q is in\n%s", absent, text)
+		}
+	}
+	wantText(t, text, "kind: CronJob\nmetadata:\n  name: podcount-a\n  namespace: ops\n")
+	wantText(t, text, "image: r.example/p:v1\n")
+	wantText(t, text, "kind: ValidatingAdmissionPolicy\n")
+	args := argsOf(t, text)
+	if want := []string{"-leader-elect-resource-name=podcount-a", "-once=true", "-pod-events=off"}; !slices.Equal(args, want) {
+		t.Errorf("its arguments are %q, want %q", args, want)
+	}
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.addPods(3)
+		p := f.start(t, args...)
+		pass(time.Minute)
+		wantLabel(t, f, "cp", podCountLabel, "3")
+		select {
+		case <-p.done:
+		default:
+			t.Error("it goes on")
+		}
+	})
 }
 
 // What podcount does with the arguments of its own manifest, it may do by the rights in it, and it has no right that it does
@@ -10493,6 +10523,8 @@ func TestRightsOfTheManifestAreThoseThatAreUsed(t *testing.T) {
 		"-controllers count -dry-run",
 		"-controllers pod-printer",
 		"-controllers pod-printer -namespace a -leader-elect=false",
+		"-once",
+		"-once -dry-run",
 		"-controllers *,pod-printer",
 	} {
 		t.Run(flags, func(t *testing.T) {

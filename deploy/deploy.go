@@ -2,7 +2,8 @@
 // The YAML is in templates/. What is printed for the default settings is in the files beside this one, to be applied.
 //
 // A template has two marks. A line that ends in "#if CONDITION" is printed, without the mark, where the condition
-// holds; a line with only the mark keeps or drops its whole document. And $NAME stands for a value.
+// holds; a line with only the mark keeps or drops its whole document. And $NAME stands for a value, whose further lines
+// are indented as the first.
 package deploy
 
 import (
@@ -35,6 +36,7 @@ type Settings struct {
 	PodEvents   bool     // pod-count posts an Event on each new pod
 	DryRun      bool     // nothing is written
 	LeaderElect bool     // of several replicas one works
+	Once        bool     // a CronJob, in place of a Deployment
 	Labels      []string // the keys of the labels that pod-count writes
 
 	PodNamespace   string // the one namespace whose pods and Counts are read; "": every namespace
@@ -84,7 +86,11 @@ func (s Settings) render(template string) (document string, ok bool) {
 		if isConditional && text == "" {
 			continue
 		}
-		out.WriteString(strings.TrimRight(os.Expand(text, s.value), " ") + "\n")
+		indented := func(name string) string {
+			indent := text[:len(text)-len(strings.TrimLeft(text, " "))]
+			return strings.ReplaceAll(s.value(name), "\n", "\n"+indent)
+		}
+		out.WriteString(strings.TrimRight(os.Expand(text, indented), " ") + "\n")
 	}
 	return out.String(), true
 }
@@ -114,8 +120,12 @@ func (s Settings) holds(condition string) bool {
 		return s.PodNamespace != ""
 	case "leader-elect": // A dry run takes no Lease.
 		return s.LeaderElect && writes
-	case "no-leader-elect":
-		return !s.LeaderElect || !writes
+	case "one-replica":
+		return !s.Once && (!s.LeaderElect || !writes)
+	case "deployment":
+		return !s.Once
+	case "cron-job":
+		return s.Once
 	case "listen":
 		return s.Port != 0
 	case "no-listen":
@@ -139,6 +149,11 @@ func (s Settings) value(name string) string {
 		return scalar(s.Image)
 	case "ACCOUNT":
 		return "system:serviceaccount:" + s.Namespace + ":" + s.Name
+	case "EVENT_VERBS":
+		if s.Once { // The same Event does not come twice in one run, which would raise the count of the first.
+			return "[create]"
+		}
+		return "[create, patch]"
 	case "LABELS":
 		return jsonOf(s.Labels)
 	case "PORT":
@@ -149,7 +164,7 @@ func (s Settings) value(name string) string {
 			// Kubernetes would put environment variables in place of $(NAME), but takes $$ for $.
 			lines = append(lines, "- "+jsonOf(strings.ReplaceAll(arg, "$", "$$")))
 		}
-		return strings.Join(lines, "\n        ")
+		return strings.Join(lines, "\n")
 	}
 	panic("a template asks for $" + name)
 }

@@ -45,7 +45,7 @@ func TestManifestForTheDefaultsIsTheFilesHere(t *testing.T) {
 
 // Every mark of the templates is one that the program knows, and none is left in what is printed.
 func TestManifestHasNoMarksOfTheTemplatesLeft(t *testing.T) {
-	for bits := range 1 << 7 {
+	for bits := range 1 << 8 {
 		is := func(bit int) bool { return bits>>bit&1 == 1 }
 		text, err := Manifest(settings(func(s *Settings) {
 			s.PodCount, s.Count = is(0), is(1)
@@ -58,6 +58,7 @@ func TestManifestHasNoMarksOfTheTemplatesLeft(t *testing.T) {
 			if is(6) {
 				s.PodNamespace = "a"
 			}
+			s.Once = is(7)
 		}), "podcount", "policy", "network-policy")
 		if err != nil {
 			t.Fatal(err)
