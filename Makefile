@@ -14,6 +14,7 @@ build: ## the product: one static binary, bin/podcount
 	go build $(FLAGS) -o bin/podcount .
 
 manifests: ## deploy/*.yaml, from deploy/templates
+	go test -count=1 -run '^TestAlertRulesAreTheFileHere$$' ./deploy -update
 	for part in podcount policy network-policy; do go run . -manifest=$$part >deploy/$$part.new && mv deploy/$$part.new deploy/$$part.yaml || exit 1; done
 
 image: ## the product in an image, of which it is all; PLATFORMS=linux/amd64,linux/arm64 IMAGE=NAME DOCKER=podman

@@ -331,6 +331,9 @@ func (o *options) makeManifest(fs *flag.FlagSet) (string, error) {
 		Labels:         []string{o.totalLabel},
 		PodNamespace:   o.namespace,
 		LeaseNamespace: cmp.Or(o.leaseNamespace, o.home),
+		QPS:            o.qps,
+		StuckAfter:     o.stuckAfter(),
+		LeaseDuration:  o.leaseDuration,
 	}
 	if o.nodeLabel != "" {
 		s.Labels = append(s.Labels, o.nodeLabel)
@@ -1120,13 +1123,17 @@ func hasEnded(done <-chan struct{}) bool {
 	}
 }
 
-// stuck says which controllers have not moved for so long that they hang; nothing where all is well. A reconcile may
-// wait for its turn under -qps, and then for its request.
+// stuckAfter is how long a reconcile may take: it may wait for its turn under -qps, and then for its request.
+func (o *options) stuckAfter() time.Duration {
+	turn := time.Duration(min(float64(o.workers)/o.qps, 1e6) * float64(time.Second))
+	return turn + 2*requestTimeout
+}
+
+// stuck says which controllers have not moved for so long that they hang; nothing where all is well.
 func (m *manager) stuck() (what []string) {
-	turn := time.Duration(min(float64(m.workers)/m.qps, 1e6) * float64(time.Second))
 	for _, c := range m.active {
 		hang := ""
-		asked := inBackground(func() { hang = c.queue.Stuck(turn + 2*requestTimeout) })
+		asked := inBackground(func() { hang = c.queue.Stuck(m.stuckAfter()) })
 		select {
 		case <-asked:
 		case <-time.After(hangTimeout):

@@ -10267,11 +10267,13 @@ func TestManifestIsWhatDeployHas(t *testing.T) {
 
 func TestManifestThatCannotWorkIsWrongUsageAndPrintsNothing(t *testing.T) {
 	for args, want := range map[string]string{
-		"-manifest=all":                              `there is no "all"; there are podcount, policy, network-policy, count-crd, count-sample`,
+		"-manifest=all":                              `there is no "all"; there are podcount, policy, network-policy, count-crd, count-sample, alerts`,
 		"-manifest=podcount,all":                     `there is no "all"`,
 		"-manifest -once -listen :8080":              "-manifest -once prints a CronJob, which ends before",
 		"-manifest -once -leader-elect":              "leave out -leader-elect",
 		"-manifest -once -prune":                     "-manifest prints a Deployment",
+		"-manifest=alerts -listen ":                  "-manifest=alerts: without -listen",
+		"-manifest=alerts -once":                     "-manifest=alerts: without -listen",
 		"-manifest -prune":                           "-manifest prints a Deployment",
 		"-manifest -kubeconfig x":                    "-manifest prints a Deployment",
 		"-manifest -context x":                       "-manifest prints a Deployment",
@@ -10465,6 +10467,28 @@ func argsOf(t *testing.T, manifest string) (args []string) {
 		args = append(args, arg)
 	}
 	return args
+}
+
+// The limits of deploy/alerts.yaml are those of the default flags.
+func TestAlertsOfTheManifestAreForItsFlags(t *testing.T) {
+	everybodys, err := os.ReadFile("deploy/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := regexp.MustCompile(`alert: \w+|for: \w+|[<>=]+ \d+|\[\w+\]`)
+	got := limits.FindAllString(manifest(t, "-manifest=alerts"), -1)
+	want := limits.FindAllString(string(everybodys), -1)
+	if !slices.Equal(got, want) {
+		t.Errorf("by the default flags the limits are %q, in deploy/alerts.yaml %q", got, want)
+	}
+
+	text := manifest(t, "-manifest=alerts", "-qps", "0.1", "-workers", "2", "-manifest-namespace", "ops",
+		"-leader-elect-resource-name", "podcount-a", "-leader-elect=false")
+	wantText(t, text, "metadata:\n  name: podcount-a\n  namespace: ops\n")
+	wantText(t, text, `processor_seconds{namespace="ops",pod=~"podcount-a-[a-z0-9]+-[a-z0-9]+"} > 150`)
+	if strings.Contains(text, "leader_election") {
+		t.Errorf("without an election there is an alert about it:\n%s", text)
+	}
 }
 
 func TestManifestOfOnceIsACronJobThatDoesItsWorkAndEnds(t *testing.T) {

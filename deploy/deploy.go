@@ -2,18 +2,20 @@
 // The YAML is in templates/. What is printed for the default settings is in the files beside this one, to be applied.
 //
 // A template has two marks. A line that ends in "#if CONDITION" is printed, without the mark, where the condition
-// holds; a line with only the mark keeps or drops its whole document. And $NAME stands for a value, whose further lines
-// are indented as the first.
+// holds; a line with only the mark keeps or drops its paragraph, up to the next empty line, or the whole document if
+// that has no empty lines. And $NAME stands for a value, whose further lines are indented as the first.
 package deploy
 
 import (
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 )
 
@@ -21,7 +23,7 @@ import (
 var files embed.FS
 
 // Parts are the names of what Manifest can print.
-var Parts = []string{"podcount", "policy", "network-policy", "count-crd", "count-sample"}
+var Parts = []string{"podcount", "policy", "network-policy", "count-crd", "count-sample", "alerts"}
 
 // Settings say what podcount will do in the cluster, and so what it needs there.
 type Settings struct {
@@ -41,6 +43,13 @@ type Settings struct {
 
 	PodNamespace   string // the one namespace whose pods and Counts are read; "": every namespace
 	LeaseNamespace string // the namespace of the Lease
+
+	// For the thresholds of alerts.
+	QPS           float64       // writes a second
+	StuckAfter    time.Duration // for how long a worker may have a key
+	LeaseDuration time.Duration
+
+	ruleFile bool // AlertRules is printed
 }
 
 // Manifest returns the YAML of these parts. Its errors name the flag that is to be changed.
@@ -56,34 +65,52 @@ func Manifest(s Settings, parts ...string) (string, error) {
 		if slices.Contains(parts[:i], part) {
 			return "", fmt.Errorf("-manifest names %q twice", part)
 		}
-		text, err := files.ReadFile("templates/" + part + ".yaml")
-		if err != nil { // The CRD and the sample are the same for everybody.
-			text, err = files.ReadFile(part + ".yaml")
+		if part == "alerts" && s.Port == 0 {
+			return "", errors.New("-manifest=alerts: without -listen there is nothing that Prometheus could ask")
 		}
+		file := "templates/" + part + ".yaml"
+		if part == "count-crd" || part == "count-sample" { // They are the same for everybody.
+			file = part + ".yaml"
+		}
+		text, err := s.renderFile(file)
 		if err != nil {
 			return "", err
 		}
-		for document := range strings.SplitSeq(string(text), "---\n") {
-			if rendered, ok := s.render(document); ok {
-				documents = append(documents, rendered)
-			}
+		documents = append(documents, text)
+	}
+	return strings.Join(documents, "---\n"), nil
+}
+
+// renderFile returns the documents of a template that are not left out with these settings.
+func (s Settings) renderFile(name string) (string, error) {
+	text, err := files.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	var documents []string
+	for document := range strings.SplitSeq(string(text), "---\n") {
+		if rendered := s.render(document); rendered != "" {
+			documents = append(documents, rendered)
 		}
 	}
 	return strings.Join(documents, "---\n"), nil
 }
 
-// render returns a document of a template as it is with these settings, or false where it is left out.
-func (s Settings) render(template string) (document string, ok bool) {
+// render returns a document of a template as it is with these settings; "" where it is left out.
+func (s Settings) render(template string) string {
 	var out strings.Builder
+	dropsParagraph := false
 	for line := range strings.Lines(template) {
 		text, condition, isConditional := strings.Cut(strings.TrimSuffix(line, "\n"), "#if ")
-		if isConditional && !s.holds(condition) {
-			if text == "" {
-				return "", false
-			}
+		if text == "" && !isConditional && dropsParagraph { // the empty line after it
+			dropsParagraph = false
 			continue
 		}
-		if isConditional && text == "" {
+		if isConditional && strings.TrimSpace(text) == "" {
+			dropsParagraph = !s.holds(condition)
+			continue
+		}
+		if dropsParagraph || isConditional && !s.holds(condition) {
 			continue
 		}
 		indented := func(name string) string {
@@ -92,7 +119,7 @@ func (s Settings) render(template string) (document string, ok bool) {
 		}
 		out.WriteString(strings.TrimRight(os.Expand(text, indented), " ") + "\n")
 	}
-	return out.String(), true
+	return out.String()
 }
 
 // holds answers the conditions of the templates.
@@ -126,6 +153,12 @@ func (s Settings) holds(condition string) bool {
 		return !s.Once
 	case "cron-job":
 		return s.Once
+	case "labels-written":
+		return s.PodCount && writes
+	case "rule-file":
+		return s.ruleFile
+	case "prometheus-rule":
+		return !s.ruleFile
 	case "listen":
 		return s.Port != 0
 	case "no-listen":
@@ -165,6 +198,9 @@ func (s Settings) value(name string) string {
 			lines = append(lines, "- "+jsonOf(strings.ReplaceAll(arg, "$", "$$")))
 		}
 		return strings.Join(lines, "\n")
+	}
+	if value, ok := s.alertValue(name); ok {
+		return value
 	}
 	panic("a template asks for $" + name)
 }

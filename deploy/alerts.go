@@ -1,0 +1,84 @@
+package deploy
+
+import (
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// AlertRules returns the file alerts.yaml: rules for Prometheus itself, about every podcount that it scrapes.
+// Manifest prints the part alerts, a PrometheusRule about the one podcount of its Settings, from the same template.
+func AlertRules() (string, error) {
+	return Settings{
+		Name:          "podcount",
+		ruleFile:      true,
+		PodCount:      true,
+		Count:         true,
+		LeaderElect:   true,
+		QPS:           20,
+		StuckAfter:    131 * time.Second,
+		LeaseDuration: 15 * time.Second,
+	}.renderFile("templates/alerts.yaml")
+}
+
+// matchers limit an alert to the pods of this podcount. Those of the rule file hold for every podcount.
+func (s Settings) matchers() string {
+	if s.ruleFile {
+		return ""
+	}
+	return "namespace=" + strconv.Quote(s.Namespace) + ",pod=~" + strconv.Quote(s.podPattern())
+}
+
+// podPattern is a regular expression of the names of the Deployment's pods: its own name, that of a ReplicaSet and that
+// of a pod. Kubernetes cuts what comes before the last part to 58 characters. Where that may happen, the pattern is less
+// exact.
+func (s Settings) podPattern() string {
+	const longestWhole = 58 - len("-1234567890-")
+	if len(s.Name) > longestWhole {
+		return regexp.QuoteMeta(s.Name[:longestWhole]) + ".+"
+	}
+	return regexp.QuoteMeta(s.Name) + "-[a-z0-9]+-[a-z0-9]+"
+}
+
+// window is how far back an alert looks for work that is done, or that fails. At a small QPS that is rare: there must be
+// room for ten writes, and for one that waits for its turn for as long as it may.
+func (s Settings) window() time.Duration {
+	tenWrites := time.Duration(min(10/s.QPS, 1e6) * float64(time.Second))
+	return max(5*time.Minute, tenWrites, s.StuckAfter)
+}
+
+// leaderless is how long nobody may lead: a handover takes less, even if the old leader was killed.
+func (s Settings) leaderless() time.Duration {
+	return max(2*time.Minute, 2*s.LeaseDuration)
+}
+
+// minutes writes a duration for Prometheus, rounded up.
+func minutes(d time.Duration) string {
+	return strconv.Itoa(int(math.Ceil(d.Minutes()))) + "m"
+}
+
+// alertValue returns what a name stands for in the template of the alerts, or false.
+func (s Settings) alertValue(name string) (value string, ok bool) {
+	switch name {
+	case "labels", "value": // Prometheus' own
+		return "$" + name, true
+	case "OF":
+		if s.matchers() == "" {
+			return "", true
+		}
+		return "{" + s.matchers() + "}", true
+	case "AND_OF":
+		return strings.TrimSuffix(","+s.matchers(), ","), true
+	case "STUCK_SECONDS":
+		return strconv.Itoa(int(math.Ceil(s.StuckAfter.Seconds()))), true
+	case "WINDOW":
+		return minutes(s.window()), true
+	case "TWICE_WINDOW":
+		return minutes(2 * s.window()), true
+	case "LEADERLESS":
+		return minutes(s.leaderless()), true
+	}
+	return "", false
+}
