@@ -720,6 +720,9 @@ type Controller struct {
 	Setup func(m *manager, c *Controller)
 	// Reconcile has never two calls at a time with the same key. Where it fails it is called again, after a backoff.
 	Reconcile func(ctx context.Context, key Key) (Result, error)
+	// Urgent says which keys go before all others that wait for a worker. Setup sets it; nil: none do. The queue calls
+	// it, so it must be quick, and must not call the queue.
+	Urgent func(Key) bool
 	// Count is for the last line of -once and -dry-run; nil: there is none. It returns what the controller writes to (""
 	// where there can be none), how many there are, and how many of them are not right now.
 	Count func() (what string, all, wrong int)
@@ -837,7 +840,8 @@ func (m *manager) setUp() {
 		if m.isOn(c) {
 			c.pace, c.resting, c.panicked, c.caches = NewBucket(m.qps, m.burst), new(sync.Map), new(sync.Once), map[cache]bool{}
 			c.Tick = func() []Key { return nil }
-			c.queue = NewQueue[Key](m.stop, m.log, c.Name, 5*time.Millisecond, 30*time.Second)
+			isUrgent := func(key Key) bool { return c.isUrgent(m.log, key) }
+			c.queue = NewQueue(m.stop, m.log, c.Name, 5*time.Millisecond, 30*time.Second, isUrgent)
 			c.outage = m.log.NewOutage(c.Name+": writing again", "controller", c.Name)
 			c.written = new(keySet)
 			if m.dryRun {
@@ -848,6 +852,15 @@ func (m *manager) setUp() {
 			m.active = append(m.active, &c)
 		}
 	}
+}
+
+// isUrgent is Urgent, where there is one.
+func (c *Controller) isUrgent(log *Log, key Key) (isUrgent bool) {
+	if c.Urgent == nil {
+		return false
+	}
+	defer c.survive(log, new(error))
+	return c.Urgent(key)
 }
 
 // run runs everything until stop, and what is in hands is finished.
@@ -1346,6 +1359,18 @@ func setUpPodCount(m *manager, c *Controller) {
 	c.Reconcile = p.reconcile
 	c.Tick = p.tick
 	c.Count = p.count
+	c.Urgent = p.concernsTotal
+}
+
+// concernsTotal reports whether a key is the total's, or that of a node whose label with the total is wrong. It goes
+// first, because -qps may make a thousand labels with nodes' own numbers take a minute.
+func (p *podCount) concernsTotal(key Key) bool {
+	if key == theTotal {
+		return true
+	}
+	_, wrong := p.wrong(key)
+	_, isWrong := wrong[p.totalLabel]
+	return isWrong
 }
 
 // tick returns the nodes that are not right, those that lack the total first: -qps may keep the rest waiting.

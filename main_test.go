@@ -7019,7 +7019,7 @@ func TestListOfWhatIsKnownAllocatesNextToNothing(t *testing.T) {
 
 func testQueue(t *testing.T) *Queue[string] {
 	ctx, cancel := context.WithCancel(t.Context())
-	q := NewQueue[string](ctx, quietLog(), "test", 5*time.Millisecond, 30*time.Second)
+	q := NewQueue[string](ctx, quietLog(), "test", 5*time.Millisecond, 30*time.Second, nil)
 	t.Cleanup(cancel)
 	return q
 }
@@ -7070,7 +7070,7 @@ func TestQueueHandsOutAKeyAgainThatWasAddedWhileAWorkerHadIt(t *testing.T) {
 
 func TestQueueGivesNoKeyToTwoWorkersAndLosesNoChange(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	q := NewQueue[int](ctx, quietLog(), "test", time.Microsecond, time.Millisecond)
+	q := NewQueue[int](ctx, quietLog(), "test", time.Microsecond, time.Millisecond, nil)
 	const keys, workers, adders, rounds = 20, 8, 4, 2000
 	var hands [keys]atomic.Int32        // who has the key
 	var wanted, done [keys]atomic.Int64 // the newest change of a key, and the newest that a worker saw
@@ -7218,7 +7218,7 @@ func TestQueueForgetsAKeyThatSaysNothingAnyMore(t *testing.T) {
 func TestQueueEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		q := NewQueue[string](ctx, quietLog(), "test", time.Millisecond, time.Second)
+		q := NewQueue[string](ctx, quietLog(), "test", time.Millisecond, time.Second, nil)
 		q.Add("a", "b")
 		k, ok := q.Get()
 		if !ok || k != "a" {
@@ -13873,7 +13873,7 @@ func BenchmarkEvent(b *testing.B) {
 				big := &crowd{pods: size.pods, nodes: size.nodes}
 				m := newManager(&options{nodeLabel: "example.com/n", podEvents: "off", wire: "protobuf"}, nil, quietLog())
 				c := &podCount{manager: m, Controller: &Controller{}}
-				c.queue = NewQueue[Key](b.Context(), quietLog(), "test", time.Millisecond, time.Second)
+				c.queue = NewQueue[Key](b.Context(), quietLog(), "test", time.Millisecond, time.Second, nil)
 				go func() {
 					for {
 						key, ok := c.queue.Get()
@@ -13955,7 +13955,7 @@ func BenchmarkMillionKeys(b *testing.B) {
 	}
 	b.Run("queue", func(b *testing.B) {
 		perKey(b, func() any {
-			q := NewQueue[int](b.Context(), quietLog(), "test", time.Millisecond, time.Second)
+			q := NewQueue[int](b.Context(), quietLog(), "test", time.Millisecond, time.Second, nil)
 			for i := range n {
 				q.Add(i)
 			}
@@ -13998,7 +13998,7 @@ func BenchmarkStartToLabel(b *testing.B) {
 func BenchmarkQueue(b *testing.B) {
 	for _, workers := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("%d-workers", workers), func(b *testing.B) {
-			q := NewQueue[int](b.Context(), quietLog(), "test", time.Millisecond, time.Second)
+			q := NewQueue[int](b.Context(), quietLog(), "test", time.Millisecond, time.Second, nil)
 			var handled sync.WaitGroup
 			for range workers {
 				go func() {

@@ -63,8 +63,10 @@ type Queue[K comparable] struct {
 	ops         chan func()
 	out         chan K
 	ctx         context.Context
-	items       map[K]*queued[K] // from here on all is the goroutine's alone
-	ready       []*queued[K]     // to be handed out, the first first
+	isUrgent    func(K) bool     // nil: no key is; from here on all is the goroutine's alone
+	items       map[K]*queued[K] // all keys that something is known of
+	urgent      line[K]          // ready, and handed out before all others
+	ordinary    line[K]          // ready, too
 	lastTaken   time.Time        // when a worker took a key
 }
 
@@ -72,20 +74,86 @@ type Queue[K comparable] struct {
 type queued[K comparable] struct {
 	key      K
 	dirty    bool      // wants work
-	busy     bool      // is in Queue.ready, or a worker has it
+	busy     bool      // is in one of the queue's lines, or a worker has it
 	working  bool      // a worker has it
+	urgent   bool      // the line that it is in is Queue.urgent
+	place    uint32    // in that line
 	since    time.Time // when that began
 	held     time.Time // not to be handed out before, after a failure
 	later    time.Time // becomes dirty then (AddAfter); zero: no
 	failures int       // in a row
 }
 
-// NewQueue starts a queue. A key that fails n times in a row is held for backoff(n, base, limit). When ctx has ended nothing is
-// added, and Get returns false, while workers finish what they hold.
-func NewQueue[K comparable](ctx context.Context, log *Log, name string, base, limit time.Duration) *Queue[K] {
-	q := &Queue[K]{log: log, name: name, base: base, limit: limit, ops: make(chan func()), out: make(chan K), ctx: ctx, items: map[K]*queued[K]{}}
+// line is keys that are ready, in the order in which they became so. A key may leave it from the middle.
+type line[K comparable] struct {
+	places []*queued[K] // nil where a key has left; the first never is
+	first  uint32       // the number of the first place: each place has the number after the last one's
+	gaps   int          // places that are nil
+}
+
+func (l *line[K]) len() int { return len(l.places) - l.gaps }
+
+// head returns the key that has waited longest, nil where none waits.
+func (l *line[K]) head() *queued[K] {
+	if len(l.places) == 0 {
+		return nil
+	}
+	return l.places[0]
+}
+
+func (l *line[K]) add(it *queued[K]) {
+	it.place = l.first + uint32(len(l.places)) // may wrap around, as the difference in remove then does
+	l.places = append(l.places, it)
+}
+
+func (l *line[K]) remove(it *queued[K]) {
+	l.places[it.place-l.first] = nil
+	l.gaps++
+	for len(l.places) > 0 && l.places[0] == nil {
+		l.places = l.places[1:]
+		l.first++
+		l.gaps--
+	}
+}
+
+// NewQueue starts a queue. A key that fails n times in a row is held for backoff(n, base, limit). A key that isUrgent when
+// it becomes ready, or is added again while it waits, is handed out before all that are not; nil: none is. isUrgent must
+// not call the queue. When ctx has ended nothing is added, and Get returns false, while workers finish what they hold.
+func NewQueue[K comparable](
+	ctx context.Context, log *Log, name string, base, limit time.Duration, isUrgent func(K) bool,
+) *Queue[K] {
+	q := &Queue[K]{
+		log:      log,
+		name:     name,
+		base:     base,
+		limit:    limit,
+		ops:      make(chan func()),
+		out:      make(chan K),
+		ctx:      ctx,
+		isUrgent: isUrgent,
+		items:    map[K]*queued[K]{},
+	}
 	go q.own()
 	return q
+}
+
+// ready returns how many keys wait for a worker.
+func (q *Queue[K]) ready() int { return q.urgent.len() + q.ordinary.len() }
+
+// lineOf returns the line that a key is in, or belongs in.
+func (q *Queue[K]) lineOf(it *queued[K]) *line[K] {
+	if it.urgent {
+		return &q.urgent
+	}
+	return &q.ordinary
+}
+
+// next returns the key to be handed out next, nil where none is ready.
+func (q *Queue[K]) next() *queued[K] {
+	if it := q.urgent.head(); it != nil {
+		return it
+	}
+	return q.ordinary.head()
 }
 
 // State is for people, and for gauges. left are the keys that wait for more than a time, failed those that failed so often in a row.
@@ -103,10 +171,10 @@ func (q *Queue[K]) State(tries int) (state map[string]any, left, failed int) {
 				failed++
 			}
 		}
-		q.log.Set(float64(len(q.ready)), "workqueue_depth", q.name)
+		q.log.Set(float64(q.ready()), "workqueue_depth", q.name)
 		q.log.Set(all, "workqueue_unfinished_work_seconds", q.name)
 		q.log.Set(longest, "workqueue_longest_running_processor_seconds", q.name)
-		state = map[string]any{"ready": len(q.ready), "keys": len(q.items), "secondsAtWork": working}
+		state = map[string]any{"ready": q.ready(), "keys": len(q.items), "secondsAtWork": working}
 	})
 	return state, left, failed
 }
@@ -140,12 +208,15 @@ func (q *Queue[K]) Stuck(limit time.Duration) (what string) {
 				return
 			}
 		}
-		if len(q.ready) == 0 {
-			return
+		var longest time.Duration
+		for _, head := range []*queued[K]{q.urgent.head(), q.ordinary.head()} {
+			if head != nil {
+				longest = max(longest, time.Since(head.since))
+			}
 		}
-		waited := min(time.Since(q.ready[0].since), time.Since(q.lastTaken))
+		waited := min(longest, time.Since(q.lastTaken))
 		if waited > limit {
-			what = fmt.Sprintf("%d keys are ready, and no worker has taken one for %v", len(q.ready), waited.Round(time.Second))
+			what = fmt.Sprintf("%d keys are ready, and no worker has taken one for %v", q.ready(), waited.Round(time.Second))
 		}
 	})
 	return what
@@ -223,22 +294,25 @@ func (q *Queue[K]) do(op func()) {
 func (q *Queue[K]) own() {
 	for {
 		var out chan K // nil, which blocks, while nothing is ready
-		var next K
-		if len(q.ready) > 0 {
-			out, next = q.out, q.ready[0].key
+		var key K
+		next := q.next()
+		if next != nil {
+			out = q.out
+			key = next.key
 		}
 		select {
 		case <-q.ctx.Done():
 			return
 		case op := <-q.ops:
 			op()
-		case out <- next:
-			it := q.ready[0]
-			it.dirty, q.ready = false, q.ready[1:]
-			q.log.Observe(it.since, "workqueue_queue_duration_seconds", q.name)
-			it.working, it.since = true, time.Now()
-			q.lastTaken = it.since
-			q.settle("get", it)
+		case out <- key:
+			q.lineOf(next).remove(next)
+			q.log.Observe(next.since, "workqueue_queue_duration_seconds", q.name)
+			next.dirty = false
+			next.working = true
+			next.since = time.Now()
+			q.lastTaken = next.since
+			q.settle("get", next)
 		}
 	}
 }
@@ -250,7 +324,7 @@ func (q *Queue[K]) wake(k K, d time.Duration) (at time.Time) {
 	return at
 }
 
-// settle puts a key, behind one step, where its fields and the time say that it belongs: into ready, or out of memory.
+// settle works out after each step where a key belongs: in one of the lines, or out of memory.
 func (q *Queue[K]) settle(step string, it *queued[K]) {
 	now := time.Now()
 	if !it.later.IsZero() && !now.Before(it.later) {
@@ -258,14 +332,19 @@ func (q *Queue[K]) settle(step string, it *queued[K]) {
 	}
 	if it.dirty && !it.busy && !now.Before(it.held) {
 		it.busy, it.since = true, now
+		it.urgent = q.isUrgent != nil && q.isUrgent(it.key)
 		q.log.Count("workqueue_adds_total", q.name)
-		q.ready = append(q.ready, it)
+		q.lineOf(it).add(it)
+	} else if it.dirty && it.busy && !it.working && !it.urgent && q.isUrgent != nil && q.isUrgent(it.key) {
+		q.ordinary.remove(it)
+		it.urgent = true
+		q.urgent.add(it)
 	}
 	if !it.dirty && !it.busy && it.later.IsZero() && it.failures == 0 {
 		delete(q.items, it.key)
 	}
 	if q.log.Enabled(q.ctx, slog.LevelDebug) { // else the arguments would be made for nothing
-		q.log.Debug("queue: "+step, "controller", q.name, "key", it.key, "ready", len(q.ready), "keys", len(q.items), "failures", it.failures,
+		q.log.Debug("queue: "+step, "controller", q.name, "key", it.key, "ready", q.ready(), "keys", len(q.items), "failures", it.failures,
 			"held", max(0, it.held.Sub(now)), "later", max(0, it.later.Sub(now)))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -240,4 +241,97 @@ func TestRetryAfterIsWaitedForWithJitter(t *testing.T) {
 	if got := withJitter(0); got != 0 {
 		t.Errorf("asked for nothing: %v", got)
 	}
+}
+
+// urgentVowels is a queue where keys that begin with a vowel are urgent, and those in more.
+func urgentVowels(t *testing.T, more map[string]bool) *Queue[string] {
+	return NewQueue(t.Context(), quietLog(), "test", 5*time.Millisecond, 30*time.Second, func(key string) bool {
+		return more[key] || strings.Contains("aeiou", key[:1])
+	})
+}
+
+func TestUrgentKeysGoFirstAndInOrderAmongThemselves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := urgentVowels(t, nil)
+		q.Add("x", "y", "a", "z", "e", "a")
+		for _, want := range []string{"a", "e", "x", "y", "z", ""} {
+			wantReady(t, q, want)
+		}
+	})
+}
+
+func TestKeyThatBecomesUrgentMovesForwardWhenItIsAddedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		urgent := map[string]bool{}
+		q := urgentVowels(t, urgent)
+		q.Add("v", "w", "x", "y", "z")
+		for _, key := range []string{"x", "v", "z"} { // from the middle of the line, its head and its end
+			urgent[key] = true
+			q.Add(key)
+		}
+		q.Add("x") // it is there already
+		state, left, _ := q.State(1)
+		wantText(t, fmt.Sprint(state), "ready:5")
+		wantNumber(t, "keys left", left, 5)
+		for _, want := range []string{"x", "v", "z", "w", "y", ""} {
+			wantReady(t, q, want)
+		}
+		delete(urgent, "v")
+		q.Add("v") // a worker has it: it comes again after Done, and is urgent no more
+		q.Add("w")
+		q.Done("w", Result{}, nil)
+		q.Done("v", Result{}, nil)
+		wantReady(t, q, "w")
+		wantReady(t, q, "v")
+	})
+}
+
+func TestUrgentKeyIsHeldBackAfterAFailureAsAnyOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := urgentVowels(t, nil)
+		q.Add("a")
+		wantReady(t, q, "a")
+		q.Done("a", Result{}, errors.New("no"))
+		q.Add("x")
+		wantReady(t, q, "x")
+		pass(time.Second)
+		wantReady(t, q, "a")
+	})
+}
+
+func TestQueueWhoseWorkersHangIsStuckWhicheverLineItsKeysAreIn(t *testing.T) {
+	for _, key := range []string{"urgent", "later"} {
+		synctest.Test(t, func(t *testing.T) {
+			q := urgentVowels(t, nil)
+			q.Add(key)
+			pass(time.Minute)
+			if what := q.Stuck(59 * time.Second); !strings.HasPrefix(what, "1 keys are ready") {
+				t.Errorf("%s: %q", key, what)
+			}
+		})
+	}
+}
+
+// At 20 writes a second the labels of 1,000 nodes take 50 s.
+func TestTotalThatChangesDoesNotWaitBehindTheNodesOwnLabels(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		for i := range 1000 {
+			f.addNode("n" + strconv.Itoa(i))
+		}
+		f.addNode("cp", controlPlane)
+		f.addPods(3)
+		f.start(t, "-node-label", "example.com/n")
+		pass(15 * time.Second) // the total's own node has rested since its first label
+		before := len(f.writes())
+		for total := 4; total < 7; total++ {
+			f.addPod("default", "more-"+strconv.Itoa(total), "n999")
+			pass(1500 * time.Millisecond) // the total is looked at once a second
+			wantLabel(t, f, "cp", podCountLabel, strconv.Itoa(total))
+			pass(10 * time.Second)
+		}
+		if n := len(f.writes()) - before; n < 500 || n > 1000 {
+			t.Errorf("%d writes in 34 s, which should have been busy ones", n)
+		}
+		wantPeace(t, f, "-node-label", "example.com/n")
+	})
 }
