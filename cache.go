@@ -381,12 +381,16 @@ func intern[V any](known map[string]V, key []byte, makeOne func(string) V) V {
 	return remember(known, internLimit, k, makeOne(k))
 }
 
-// remember returns what is known of k, or else v, which is known from now on. A map that has limit keys is cleared before.
+// remember returns what is known of k, or else v, which is known from now on. A map that has limit keys forgets one.
 func remember[K comparable, V any](known map[K]V, limit int, k K, v V) V {
 	if old, ok := known[k]; ok {
 		return old
-	} else if len(known) >= limit {
-		clear(known)
+	}
+	if len(known) >= limit {
+		for one := range known { // the first is another one each time
+			delete(known, one)
+			break
+		}
 	}
 	known[k] = v
 	return v

@@ -7294,7 +7294,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 		for i := range 2*eventObjects + 10 {
 			r.post(t.Context(), t.Context(), event{about: somePod(i)})
 		}
-		wantNumber(t, "objects, and events, that the recorder remembers", len(r.objects)*1000000+len(r.sent), 10*1000000+10)
+		wantNumber(t, "objects, and events, that the recorder remembers", r.objects.len()*1000000+r.sent.len(), eventObjects*1000000+eventObjects)
 	})
 }
 

@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -384,6 +385,39 @@ func (b *Bucket) take(patient bool) time.Duration {
 	return max(0, time.Duration(min(wait, 1e9)*float64(time.Second)))
 }
 
+// lru is a map of limited size. Where it is full, a new key takes the place of the one that was used least recently.
+type lru[K comparable, V any] struct {
+	limit   int
+	byKey   map[K]*list.Element
+	entries *list.List // of lruEntry[K, V], the one used last in front
+}
+
+type lruEntry[K comparable, V any] struct {
+	key   K
+	value V
+}
+
+func newLRU[K comparable, V any](limit int) *lru[K, V] {
+	return &lru[K, V]{limit: limit, byKey: map[K]*list.Element{}, entries: list.New()}
+}
+
+func (l *lru[K, V]) len() int { return l.entries.Len() }
+
+// get returns the value of key, which now counts as used. A key that is not there gets the value that makeOne returns.
+func (l *lru[K, V]) get(key K, makeOne func() V) V {
+	if found := l.byKey[key]; found != nil {
+		l.entries.MoveToFront(found)
+		return found.Value.(lruEntry[K, V]).value
+	}
+	if l.len() == l.limit {
+		oldest := l.entries.Remove(l.entries.Back()).(lruEntry[K, V])
+		delete(l.byKey, oldest.key)
+	}
+	value := makeOne()
+	l.byKey[key] = l.entries.PushFront(lruEntry[K, V]{key, value})
+	return value
+}
+
 // ObjectReference says which object an event is about.
 type ObjectReference struct {
 	APIVersion string `json:"apiVersion"`
@@ -423,16 +457,23 @@ type Recorder struct {
 	queue    chan event
 	pace     *Bucket // over all objects
 	dropped  atomic.Int64
-	stamp    int64              // the newest Event's, in nanoseconds: no two are the same; from here on all is Run's alone
-	sent     map[event]*posted  // by what happened, whenever
-	objects  map[string]*Bucket // by uid
+	stamp    int64                 // the newest Event's, in nanoseconds: no two are the same; from here on all is Run's alone
+	sent     *lru[event, *posted]  // by what happened, whenever
+	objects  *lru[string, *Bucket] // by uid
 }
 
 // NewRecorder makes a recorder that sends with send, 10 events a second at most. Run must run for that.
 func NewRecorder(send func(context.Context, request, any) error, log *Log, instance string) *Recorder {
-	return &Recorder{send: send, log: log, instance: instance, queue: make(chan event, eventQueue), pace: NewBucket(10, 50),
-		outage: log.NewOutage("Events: posting again"),
-		sent:   map[event]*posted{}, objects: map[string]*Bucket{}}
+	return &Recorder{
+		send:     send,
+		log:      log,
+		outage:   log.NewOutage("Events: posting again"),
+		instance: instance,
+		queue:    make(chan event, eventQueue),
+		pace:     NewBucket(10, 50),
+		sent:     newLRU[event, *posted](eventObjects),
+		objects:  newLRU[string, *Bucket](eventObjects),
+	}
 }
 
 // Event records that something happened to an object, now. kind is Normal or Warning. It never blocks.
@@ -470,7 +511,8 @@ func (r *Recorder) Run(ctx, stop context.Context) {
 // post sends one event, trying again while the server cannot be reached, or once more where it asks for a moment's
 // patience: what it has refused stays refused, and other events wait behind this one. After stop there is one try for each.
 func (r *Recorder) post(ctx, stop context.Context, ev event) {
-	if !remember(r.objects, eventObjects, ev.about.UID, NewBucket(1.0/300, eventBurst)).Allow() {
+	bucket := r.objects.get(ev.about.UID, func() *Bucket { return NewBucket(1.0/300, eventBurst) })
+	if !bucket.Allow() {
 		r.drop(ev, errors.New("too many events about this object"))
 		return
 	}
@@ -503,7 +545,7 @@ func (r *Recorder) once(ctx context.Context, ev event) error {
 	r.stamp = max(time.Now().UnixNano(), r.stamp+1)
 	suffix := fmt.Sprintf(".%x", r.stamp)
 	name := strings.TrimRight(ev.about.Name[:min(len(ev.about.Name), 253-len(suffix))], "-.") + suffix
-	sent := remember(r.sent, eventObjects, what, &posted{name: name})
+	sent := r.sent.get(what, func() *posted { return &posted{name: name} })
 	namespace := cmp.Or(ev.about.Namespace, "default") // the place of events about cluster-scoped objects
 	path := "/api/v1/namespaces/" + namespace + "/events"
 	if sent.count > 0 {

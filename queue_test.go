@@ -335,3 +335,38 @@ func TestTotalThatChangesDoesNotWaitBehindTheNodesOwnLabels(t *testing.T) {
 		wantPeace(t, f, "-node-label", "example.com/n")
 	})
 }
+
+func TestRecorderForgetsTheObjectThatIsOldestAndNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent []string
+		r := NewRecorder(func(_ context.Context, req request, _ any) error {
+			sent = append(sent, req.method)
+			return nil
+		}, quietLog(), "test")
+		posts := func(n int, why string) (isPosted bool) {
+			before := len(sent)
+			r.post(t.Context(), t.Context(), event{about: somePod(n), reason: why})
+			return len(sent) > before
+		}
+		for i := range eventBurst {
+			posts(0, fmt.Sprint("reason ", i))
+			posts(1, fmt.Sprint("reason ", i))
+		}
+		for i := 2; i < eventObjects; i++ {
+			posts(i, "once")
+		}
+		for posts(0, "one more") { // its bucket has got a token back meanwhile
+		}
+		posts(eventObjects, "once") // the 4,097th takes the place of object 1, as object 0 was used since
+		if posts(0, "one more") {
+			t.Error("one more object gives another its burst again")
+		}
+		if !posts(1, "one more") {
+			t.Error("more than 4,096 objects are remembered")
+		}
+		posts(eventObjects-1, "once")
+		if last := sent[len(sent)-1]; last != "PATCH" {
+			t.Errorf("an event of late that happened again: %s, not PATCH", last)
+		}
+	})
+}
