@@ -728,14 +728,15 @@ type Controller struct {
 	Count func() (what string, all, wrong int)
 	Tick  func() []Key // the keys to begin with, and to look at again each interval; none, unless Setup sets it
 
-	caches   map[cache]bool
-	begin    []func() // of On
-	queue    *Queue[Key]
-	outage   *logging.Outage // of reconciles, by key
-	written  *keySet         // with -once: the objects that were written
-	pace     *Bucket         // of writes
-	resting  *sync.Map       // objects, by uid, that were written a moment ago
-	panicked *sync.Once
+	caches  map[cache]bool
+	begin   []func() // of On
+	queue   *Queue[Key]
+	outage  *logging.Outage // of reconciles, by key
+	written *keySet         // with -once: the objects that were written
+	pace    *Bucket         // of writes
+	resting *sync.Map       // objects, by uid, that were written a moment ago
+	panics  *panics
+	unread  *atomic.Int64 // objects with a change of which no keys are known yet: see On
 }
 
 // rest leaves an object that was written alone for so long; then it is looked at again.
@@ -805,14 +806,28 @@ func (o *options) isOn(c Controller) bool {
 }
 
 // On makes c watch a cache: keys says which keys a change there adds. It is called from several goroutines, at first with
-// each object that is there as no change of it.
+// each object that is there as no change of it. Where it panics it is called again later, with the same change.
 func On[T Object[T]](c *Controller, r *Reflector[T], keys func(Delta[T]) []Key) {
 	c.caches[r] = true
 	var begun atomic.Bool
+	add := func(d Delta[T]) (err error) {
+		defer c.survive(r.log, &err)
+		c.queue.Add(keys(d)...)
+		return nil
+	}
+	unread := &unreadChanges[T]{
+		read:    add,
+		stop:    c.queue.ctx,
+		log:     r.log,
+		left:    c.unread,
+		waiting: map[Key]*unreadObject[T]{},
+	}
 	handle := func(d Delta[T]) {
-		defer c.survive(r.log, new(error))
-		if begun.Load() && (!r.once || d.Old == d.New) {
-			c.queue.Add(keys(d)...)
+		if !begun.Load() || r.once && d.Old != d.New {
+			return
+		}
+		if err := add(d); err != nil {
+			unread.keep(d)
 		}
 	}
 	r.handlers = append(r.handlers, handle)
@@ -824,13 +839,144 @@ func On[T Object[T]](c *Controller, r *Reflector[T], keys func(Delta[T]) []Key) 
 	})
 }
 
+const (
+	unreadLimit     = 10000       // objects whose changes wait to be read again
+	unreadPerObject = 8           // changes of one object that wait
+	unreadPause     = time.Second // after the first failure, doubled up to
+	unreadMaxPause  = time.Minute // this
+)
+
+// unreadChanges are changes of which a controller could not say the keys, as its function panicked. Each object's are
+// tried again after a backoff of its own, until each of them has been read. That they are old does no harm: keys only
+// say where to look.
+type unreadChanges[T Object[T]] struct {
+	read func(Delta[T]) error
+	stop context.Context
+	log  *Log
+	left *atomic.Int64 // Controller.unread
+	full sync.Once     // that changes are lost, is said
+
+	mu      sync.Mutex // guards all below
+	waiting map[Key]*unreadObject[T]
+}
+
+// unreadObject is the changes of one object, the oldest first.
+type unreadObject[T Object[T]] struct {
+	changes  []Delta[T]
+	failures int
+}
+
+// keep has a change read again later. What is kept is limited: of one object the newest changes and the first one are,
+// and of objects so many.
+func (u *unreadChanges[T]) keep(d Delta[T]) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	key := d.Key()
+	object := u.waiting[key]
+	if object == nil && len(u.waiting) >= unreadLimit {
+		u.full.Do(func() {
+			u.log.Error("a controller panics so often that changes are lost", "object", key, "others_wait", unreadLimit)
+		})
+		return
+	}
+	if object == nil {
+		object = &unreadObject[T]{}
+		u.waiting[key] = object
+		u.left.Add(1)
+		u.tryLaterLocked(key, object)
+	}
+	object.add(d)
+}
+
+// add adds changes. Of more than unreadPerObject it keeps the first one and the newest.
+func (o *unreadObject[T]) add(changes ...Delta[T]) {
+	o.changes = append(o.changes, changes...)
+	if surplus := len(o.changes) - unreadPerObject; surplus > 0 {
+		o.changes = slices.Delete(o.changes, 1, 1+surplus)
+	}
+}
+
+func (u *unreadChanges[T]) tryLaterLocked(key Key, object *unreadObject[T]) {
+	object.failures++
+	time.AfterFunc(backoff(object.failures, unreadPause, unreadMaxPause), func() { u.try(key, object) })
+}
+
+// try reads the changes of one object again, and keeps those that still cannot be read.
+func (u *unreadChanges[T]) try(key Key, object *unreadObject[T]) {
+	if u.stop.Err() != nil {
+		return
+	}
+	u.mu.Lock()
+	changes := object.changes
+	object.changes = nil
+	u.mu.Unlock()
+	changes = slices.DeleteFunc(changes, func(d Delta[T]) bool { return u.read(d) == nil })
+
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	newer := object.changes
+	object.changes = changes
+	object.add(newer...)
+	if len(object.changes) == 0 {
+		delete(u.waiting, key)
+		u.left.Add(-1)
+		return
+	}
+	u.tryLaterLocked(key, object)
+}
+
+// panics says that a controller panics: the first time with its stack, and from then on once a minute at most.
+type panics struct {
+	mu      sync.Mutex // guards all below
+	isKnown bool       // the first has been said
+	isQuiet bool       // less than a minute ago one was said
+	unsaid  int        // panics since
+	last    error      // the newest of them
+}
+
+const panicPause = time.Minute
+
+// note is called while the panic is under way: so the stack is that of its place.
+func (p *panics) note(log *Log, controller string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.isKnown {
+		p.isKnown = true
+		log.Error("a controller panics", "controller", controller, "err", err, "stack", string(debug.Stack()))
+		p.restLocked(log, controller)
+		return
+	}
+	p.unsaid++
+	p.last = err
+	if !p.isQuiet {
+		p.sayMoreLocked(log, controller)
+	}
+}
+
+func (p *panics) sayMoreLocked(log *Log, controller string) {
+	log.Error("a controller panics again", "controller", controller, "err", p.last, "times", p.unsaid)
+	p.unsaid = 0
+	p.restLocked(log, controller)
+}
+
+// restLocked says nothing for a minute, and then what there was meanwhile.
+func (p *panics) restLocked(log *Log, controller string) {
+	p.isQuiet = true
+	time.AfterFunc(panicPause, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.isQuiet = false
+		if p.unsaid > 0 {
+			p.sayMoreLocked(log, controller)
+		}
+	})
+}
+
 // survive, deferred, makes a panic an error: a controller's fault takes nobody else down.
 func (c *Controller) survive(log *Log, err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("panic: %v", p)
-		c.panicked.Do(func() {
-			log.Error("a controller panics", "controller", c.Name, "err", *err, "stack", string(debug.Stack()))
-		})
+		c.panics.note(log, c.Name, *err)
 	}
 }
 
@@ -838,7 +984,11 @@ func (c *Controller) survive(log *Log, err *error) {
 func (m *manager) setUp() {
 	for _, c := range controllers {
 		if m.isOn(c) {
-			c.pace, c.resting, c.panicked, c.caches = NewBucket(m.qps, m.burst), new(sync.Map), new(sync.Once), map[cache]bool{}
+			c.pace = NewBucket(m.qps, m.burst)
+			c.resting = new(sync.Map)
+			c.panics = new(panics)
+			c.unread = new(atomic.Int64)
+			c.caches = map[cache]bool{}
 			c.Tick = func() []Key { return nil }
 			isUrgent := func(key Key) bool { return c.isUrgent(m.log, key) }
 			c.queue = NewQueue(m.stop, m.log, c.Name, 5*time.Millisecond, 30*time.Second, isUrgent)
@@ -910,7 +1060,8 @@ func (m *manager) endOnce(after string) {
 	m.summary.Do(m.summarize)
 	for _, c := range m.active {
 		left := c.queue.Left()
-		if len(left) == 0 {
+		unread := int(c.unread.Load())
+		if len(left)+unread == 0 {
 			continue
 		}
 		const few = 10
@@ -918,11 +1069,11 @@ func (m *manager) endOnce(after string) {
 		for _, key := range left[:min(few, len(left))] {
 			names = append(names, key.String())
 		}
-		if more := len(left) - few; more > 0 {
+		if more := len(left) - len(names) + unread; more > 0 {
 			names = append(names, fmt.Sprintf("%d more", more))
 		}
 		m.fail(fmt.Errorf("-once: %s could not make %d objects right%s (%s): the log says why",
-			c.Name, len(left), after, strings.Join(names, ", ")))
+			c.Name, len(left)+unread, after, strings.Join(names, ", ")))
 	}
 }
 

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -368,5 +370,87 @@ func TestRecorderForgetsTheObjectThatIsOldestAndNoOther(t *testing.T) {
 		if last := sent[len(sent)-1]; last != "PATCH" {
 			t.Errorf("an event of late that happened again: %s, not PATCH", last)
 		}
+	})
+}
+
+// panicky is a controller whose function for the keys of pods panics while isBroken says so. It tells what it read.
+func panicky(t *testing.T, isBroken func(Delta[*Pod]) bool) (keys *[]string, tries *atomic.Int64) {
+	keys = new([]string)
+	tries = new(atomic.Int64)
+	withController(t, Controller{Name: "panicky", Setup: func(m *manager, c *Controller) {
+		On(c, m.pods, func(d Delta[*Pod]) []Key {
+			tries.Add(1)
+			if isBroken(d) {
+				panic("no keys of " + d.Key().Name)
+			}
+			return []Key{d.Key()}
+		})
+		c.Reconcile = func(_ context.Context, key Key) (Result, error) {
+			*keys = append(*keys, key.Name)
+			return Result{}, nil
+		}
+	}})
+	return keys, tries
+}
+
+func TestKeysOfAChangeWhoseFunctionPanicsAreNotLost(t *testing.T) {
+	var isBroken atomic.Bool
+	keys, _ := panicky(t, func(d Delta[*Pod]) bool { return isBroken.Load() && d.Key().Name != "good" })
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.start(t, "-workers", "1")
+		pass(time.Second)
+		isBroken.Store(true)
+		f.addPod("default", "bad", "")
+		f.addPod("default", "gone", "")
+		f.remove("pods", Key{"default", "gone"})
+		f.addPod("default", "good", "")
+		pass(time.Minute)
+		if got := strings.Join(*keys, " "); got != "good" {
+			t.Errorf("while it panics, keys came of: %s", got)
+		}
+		isBroken.Store(false)
+		pass(2 * time.Minute) // the longest backoff, and its jitter
+		slices.Sort(*keys)
+		if got := strings.Join(slices.Compact(*keys), " "); got != "bad gone good" {
+			t.Errorf("in the end, keys came of: %s", got)
+		}
+	})
+}
+
+func TestControllerThatPanicsForEverIsSaidOnceAMinuteAndCostsLittle(t *testing.T) {
+	_, tries := panicky(t, func(d Delta[*Pod]) bool { return true })
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.addPods(1)
+		p := f.start(t, "-pod-events", "off")
+		pass(time.Second)
+		for i := range 1000 { // one object that changes, again and again
+			f.addPodWith("changing", object{"n": strconv.Itoa(i)})
+		}
+		pass(10 * time.Minute)
+		log := p.log.String()
+		wantNumber(t, "stacks", strings.Count(log, "queue_test.go"), 1)
+		if n := strings.Count(log, "a controller panics again"); n < 5 || n > 10 {
+			t.Errorf("%d more lines in 10 minutes", n)
+		}
+		wantText(t, log, `msg="a controller panics again" controller=panicky err="panic: no keys of changing" times=`)
+		before := tries.Load()
+		pass(time.Hour)
+		if n := tries.Load() - before; n < 60 || n > 60*(1+unreadPerObject) {
+			t.Errorf("%d tries in an hour", n)
+		}
+		wantLabel(t, f, "cp", podCountLabel, "2")
+	})
+}
+
+func TestOnceFailsWhereAFunctionThatPanicsCouldNotSayItsKeys(t *testing.T) {
+	panicky(t, func(d Delta[*Pod]) bool { return true })
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.addPods(2)
+		p := f.start(t, "-once")
+		<-p.done
+		wantText(t, fmt.Sprint(p.stop()), "-once: panicky could not make 2 objects right")
+		wantLabel(t, f, "cp", podCountLabel, "2")
 	})
 }
