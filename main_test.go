@@ -56,6 +56,8 @@ import (
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
+
+	"podcount/internal/yaml"
 )
 
 func TestMain(m *testing.M) {
@@ -7502,7 +7504,7 @@ func TestYAMLIsReadAsKubeconfigsAreWritten(t *testing.T) {
 		"\"quoted key\": v\n'k: 2': w\n": `{"k: 2":"w","quoted key":"v"}`,
 		"":                               `null`,
 	} {
-		tree, err := parseYAML(text)
+		tree, err := yaml.Parse(text)
 		got, _ := json.Marshal(tree)
 		if err != nil || string(got) != want {
 			t.Errorf("%q: %s, %v; want %s", text, got, err, want)
@@ -7512,19 +7514,19 @@ func TestYAMLIsReadAsKubeconfigsAreWritten(t *testing.T) {
 
 func TestYAMLThatMightBeMisreadIsRefusedWithItsLine(t *testing.T) {
 	for text, want := range map[string]string{
-		"a: &x 1": "1: ", "a: *x": "1: ", "a: !!str 1": "1: ", "\n\na: >\n  folded": "3: ", "a:\n\tb: c": "2: a tab",
-		"a: 1\nb: 2\na: 3": `3: the key "a" is there twice`, "a: 1\n---\nb: 2": "2: ", "a: {b: 1, b: 2}": "twice", "a: {b: c": "1: ",
+		"a: &x 1": "1: ", "a: *x": "1: ", "a: !!str 1": "1: ", "\n\na: >x\n  folded": "3: ", "a:\n\tb: c": "2: a tab",
+		"a: 1\nb: 2\na: 3": `3: the key "a" is there twice, with different values`, "a: 1\n---\nb: 2": "2: ", "a: {b: 1, b: 2}": `1: the key "b" is there twice`, "a: {b: c": "1: ",
 		"a: \"x\ny": "1: no closing quote", "a: 'x\n---\ny'": "1: no closing quote", "a: [b,": "no end", "{a: b\n---\n}": "no end", "a: b: c": "1: ", "a: \"\\q\"": "unknown escape", "a: yes": "1: ",
-		"a:\n  b: 1\n c: 2": "3: ", "<<: {a: b}": "1: ", "? a": "1: ", "a: 'x' y": "behind the value", "a: y": "1: ", "just text\nmore": "2: ", "a: |0\n  x": "1: ", "a: |2\n x": "2: ", "a: |\n \tx": "2: ", "a: |\n   \n  x": "3: ",
+		"a:\n  b: 1\n c: 2": "3: ", "<<: {a: b}": "1: ", "? a": "1: ", "a: 'x' y": "after the value", "a: y": "1: ", "just text\nmore": "2: ", "a: |0\n  x": "1: ", "a: |2\n x": "2: ", "a: |\n \tx": "2: ", "a: |\n   \n  x": "3: ",
 		"a: b # c\n  d": "2: ", "a: b\n\n  c": "3: ", "a: b\n  c: d": "2: ", "a: 'b'\n  c": "2: ", "a: b\n  \tc": "2: ",
 		"a: - b": "1: ", ": x": "1: ", "a: 1\n:\n": "2: ", "l:\n-\tkey: v": "2: ", "a: b\t# c": "1: ", "{a, b: c}": "1: ", "a: [ , b]": "1: ", "a: [b, , c]": "1: ",
 		"a: 'x'#y": "1: ", `a: "\ud83d\ude00"`: "1: ", `a: "\u12"`: "unknown escape", `a: "\x0`: "unknown escape",
 		"a: 0x1f": "not written like one in JSON", "a: 017": "JSON", "a: 1_000": "JSON", "a: .inf": "JSON", "a: +1": "JSON", "a: 1e999": "JSON", "012: x": "1: ", "null: x": "1: ", "true: x": "1: ",
 		"a: ]": "1: ", "a: ,": "1: ", "a: =": "1: ", "a: 0b-1": "JSON", "a: |\u00a0\n  b": "1: ", "a: [b?c]": "1: ", "?": "1: ", " ---": "1: ", "a: b\t": "tab", "-\t": "tab", "a: b\x00": "control", "a: b\rc: d": "control", "a: \u2028b": "control", "a: \xff": "control", "a: b\u0085": "control",
-		"a: \"x\\ \n  y\"": "1: a tab, or a backslash and a blank, at the end", "\"a\nb\": c": "2: a key that began above", "a: >-\n  b": "1: ", "...\na: b": "1: ", "a: b\n...\n": "2: ", "l:\n- a\n   - b": "3: ",
+		"a: \"x\\ \n  y\"": "1: a tab, or a backslash and a blank, at the end", "\"a\nb\": c": "2: a key that began above", "...\na: b": "1: ", "a: b\n...\nc: d\n": "3: ", "l:\n- a\n   - b": "3: ",
 		strings.Repeat("[", 1000): "more than 100", "a: " + strings.Repeat("{a: ", 101): "more than 100", strings.Repeat("- ", 101) + "a": "more than 100",
 	} {
-		if tree, err := parseYAML(text); err == nil || !strings.Contains(err.Error(), want) {
+		if tree, err := yaml.Parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, %v; want %q", text, tree, err, want)
 		}
 	}
@@ -10306,7 +10308,7 @@ func TestNamespacesThatLookLikeNumbersStayNames(t *testing.T) {
 	text := manifest(t, "-manifest", "-manifest-namespace", "123", "-namespace", "null", "-leader-elect-resource-namespace", "true", "-listen", ":08080")
 	namespaces := map[string]bool{}
 	for doc := range strings.SplitSeq(text, "\n---\n") {
-		tree, err := parseYAML(doc)
+		tree, err := yaml.Parse(doc)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -10407,7 +10409,7 @@ func rightsOf(t *testing.T, manifest string) (rights []right) {
 	roles := map[string][]any{} // the rules, by kind, namespace and name
 	var bindings []object
 	for doc := range strings.SplitSeq(manifest, "\n---\n") {
-		tree, err := parseYAML(doc)
+		tree, err := yaml.Parse(doc)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -12436,7 +12438,7 @@ var behaviours = []struct {
 			w.lack()
 		}
 		text, _ := os.ReadFile("deploy/count-crd.yaml")
-		crd, err := parseYAML(string(text))
+		crd, err := yaml.Parse(string(text))
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -12735,7 +12737,7 @@ var behaviours = []struct {
 			"spec":     object{"unschedulable": true, "taints": []any{object{"key": "podcount.test/none", "effect": "NoSchedule"}}}})
 		token := w.account(name, true)
 		for doc := range strings.SplitSeq(manifest(w.T, "-manifest=policy", "-manifest-namespace", w.ns, "-leader-elect-resource-name", name, "-total-label", w.label), "\n---\n") {
-			tree, err := parseYAML(doc)
+			tree, err := yaml.Parse(doc)
 			if err != nil {
 				w.Fatal(err)
 			}
@@ -13176,7 +13178,7 @@ func (w *world) grant(name string) {
 	var rules []any
 	for doc := range strings.SplitSeq(string(text), "\n---\n") {
 		if _, role, found := strings.Cut(doc, "kind: ClusterRole\n"); found {
-			tree, err := parseYAML(role)
+			tree, err := yaml.Parse(role)
 			if err != nil {
 				w.Fatal(err)
 			}
@@ -13452,7 +13454,7 @@ func FuzzYAML(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		tree, err := parseYAML(text)
+		tree, err := yaml.Parse(text)
 		if err != nil {
 			return
 		}
@@ -13460,7 +13462,7 @@ func FuzzYAML(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := parseYAML(string(written))
+		again, err := yaml.Parse(string(written))
 		if err != nil || !reflect.DeepEqual(again, tree) {
 			t.Fatalf("%q is read as %s, and that as %v, %v", text, written, again, err)
 		}

@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"podcount/internal/logging"
+	"podcount/internal/yaml"
 )
 
 // Config says where the API server is, and how to be known to it.
@@ -758,7 +759,7 @@ func (a *access) readKubeconfigs(ctx context.Context, files []string, contextNam
 		}
 		refuseIf(err != nil, "%w", err)
 		refuseIf(empty && a.master == "", "%s is empty", file) // but -master will do
-		tree, err := parseYAML(string(text))
+		tree, err := yaml.Parse(string(text))
 		refuseIf(err != nil, "%s:%w", file, err)
 		root := node{file: file, value: tree}
 		kind, version := root.at("kind"), root.at("apiVersion")
