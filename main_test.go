@@ -7486,52 +7486,6 @@ func TestEventNamesFit(t *testing.T) {
 // ---------------------------------------------------------------------------------------------------------------------
 // The way in: kubeconfigs, credentials, TLS
 
-func TestYAMLIsReadAsKubeconfigsAreWritten(t *testing.T) {
-	for text, want := range map[string]string{
-		"a: 1\nb: text # comment\nc: 'it''s' \nd: \"x\\ty\\u00e9\\\"\"\n":           `{"a":1,"b":"text","c":"it's","d":"x\tyé\""}`,
-		"---\n# comment\na:\n  b:\n    c: d\n  e: f\n":                              `{"a":{"b":{"c":"d"},"e":"f"}}`,
-		"l:\n- a\n- b: 1\n  c: 2\n-\n  d: 3\nm: x\n":                                `{"l":["a",{"b":1,"c":2},{"d":3}],"m":"x"}`,
-		"l:\n  - - a\n    - b\n  -   c: 1\n      d: 2\n":                            `{"l":[["a","b"],{"c":1,"d":2}]}`,
-		"a: {b: c, \"d\": [1, 'x, y', {e: f}], g: {}}\nh: []\n":                     `{"a":{"b":"c","d":[1,"x, y",{"e":"f"}],"g":{}},"h":[]}`,
-		"a: |\n  one\n    two\n\n  three\nb: |-\n  x\nc: z\n":                       `{"a":"one\n  two\n\nthree\n","b":"x","c":"z"}`,
-		"\ufeffa: b\r\nc: |\r\n  x\r\nd: e\r\n":                                     `{"a":"b","c":"x\n","d":"e"}`,
-		"a:\nb: ~\nc: null\nd: true\ne: False\nf: \"true\"\ng: https://h:1/p#q\n":   `{"a":null,"b":null,"c":null,"d":true,"e":false,"f":"true","g":"https://h:1/p#q"}`,
-		"a:\n  hint: one\n    two:three\n    four\n  b: c # d\ne: f\n":              `{"a":{"b":"c","hint":"one two:three four"},"e":"f"}`,
-		"a: |2\n\n   x\n  y\nb: |1-\n z\n \nc: |+\n  d\n\n# e\n":                    `{"a":"\n x\ny\n","b":"z","c":"d\n\n"}`,
-		"a: 'one\n\n  two\n\n\n  three\n  '\nb: \"x \n  y\\\n   z\"\n":              `{"a":"one\ntwo\n\nthree ","b":"x yz"}`,
-		"{\"a\":[1,-2.5e3,\n\ttrue],\"b\":{\"c\":null , # d\n\"\\u263A\":\"\\/\"}}": `{"a":[1,-2.5e3,true],"b":{"c":null,"☺":"/"}}`,
-		"a: |\n  no end": `{"a":"no end"}`, "a: b\u00a0\nc\u00a0: d\n": "{\"a\":\"b\u00a0\",\"c\u00a0\":\"d\"}", "- --flag\n- -1\n- 1.2.3.4\n- 2024-01-01\n": `["--flag",-1,"1.2.3.4","2024-01-01"]`,
-		"\"quoted key\": v\n'k: 2': w\n": `{"k: 2":"w","quoted key":"v"}`,
-		"":                               `null`,
-	} {
-		tree, err := yaml.Parse(text)
-		got, _ := json.Marshal(tree)
-		if err != nil || string(got) != want {
-			t.Errorf("%q: %s, %v; want %s", text, got, err, want)
-		}
-	}
-}
-
-func TestYAMLThatMightBeMisreadIsRefusedWithItsLine(t *testing.T) {
-	for text, want := range map[string]string{
-		"a: &x 1": "1: ", "a: *x": "1: ", "a: !!str 1": "1: ", "\n\na: >x\n  folded": "3: ", "a:\n\tb: c": "2: a tab",
-		"a: 1\nb: 2\na: 3": `3: the key "a" is there twice, with different values`, "a: 1\n---\nb: 2": "2: ", "a: {b: 1, b: 2}": `1: the key "b" is there twice`, "a: {b: c": "1: ",
-		"a: \"x\ny": "1: no closing quote", "a: 'x\n---\ny'": "1: no closing quote", "a: [b,": "no end", "{a: b\n---\n}": "no end", "a: b: c": "1: ", "a: \"\\q\"": "unknown escape", "a: yes": "1: ",
-		"a:\n  b: 1\n c: 2": "3: ", "<<: {a: b}": "1: ", "? a": "1: ", "a: 'x' y": "after the value", "a: y": "1: ", "just text\nmore": "2: ", "a: |0\n  x": "1: ", "a: |2\n x": "2: ", "a: |\n \tx": "2: ", "a: |\n   \n  x": "3: ",
-		"a: b # c\n  d": "2: ", "a: b\n\n  c": "3: ", "a: b\n  c: d": "2: ", "a: 'b'\n  c": "2: ", "a: b\n  \tc": "2: ",
-		"a: - b": "1: ", ": x": "1: ", "a: 1\n:\n": "2: ", "l:\n-\tkey: v": "2: ", "a: b\t# c": "1: ", "{a, b: c}": "1: ", "a: [ , b]": "1: ", "a: [b, , c]": "1: ",
-		"a: 'x'#y": "1: ", `a: "\ud83d\ude00"`: "1: ", `a: "\u12"`: "unknown escape", `a: "\x0`: "unknown escape",
-		"a: 0x1f": "not written like one in JSON", "a: 017": "JSON", "a: 1_000": "JSON", "a: .inf": "JSON", "a: +1": "JSON", "a: 1e999": "JSON", "012: x": "1: ", "null: x": "1: ", "true: x": "1: ",
-		"a: ]": "1: ", "a: ,": "1: ", "a: =": "1: ", "a: 0b-1": "JSON", "a: |\u00a0\n  b": "1: ", "a: [b?c]": "1: ", "?": "1: ", " ---": "1: ", "a: b\t": "tab", "-\t": "tab", "a: b\x00": "control", "a: b\rc: d": "control", "a: \u2028b": "control", "a: \xff": "control", "a: b\u0085": "control",
-		"a: \"x\\ \n  y\"": "1: a tab, or a backslash and a blank, at the end", "\"a\nb\": c": "2: a key that began above", "...\na: b": "1: ", "a: b\n...\nc: d\n": "3: ", "l:\n- a\n   - b": "3: ",
-		strings.Repeat("[", 1000): "more than 100", "a: " + strings.Repeat("{a: ", 101): "more than 100", strings.Repeat("- ", 101) + "a": "more than 100",
-	} {
-		if tree, err := yaml.Parse(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, %v; want %q", text, tree, err, want)
-		}
-	}
-}
-
 // kubeconfigTable reads testdata/kubeconfigs/README.md: what each of the files there, or several together, must give.
 func kubeconfigTable(t *testing.T) (table [][2]string) {
 	single := 0
@@ -13442,38 +13396,6 @@ func (w *world) survivesSilence(row string, within time.Duration) {
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Random input (make fuzz)
-
-// What the reader accepts it reads the same after being written as JSON, and JSON it reads as encoding/json does.
-func FuzzYAML(f *testing.F) {
-	files, _ := filepath.Glob("testdata/kubeconfigs/*.*")
-	for _, file := range files {
-		text, _ := os.ReadFile(file)
-		f.Add(string(text))
-	}
-	for _, text := range []string{"a: |2\n\n  x\nb: 'c\n\n  d'\n", "- - a: {b: [c, \"d\"]} # e\n", "a: \"\\u263a\\x41\\\n  b\"\n", "a:\n- 1.5e3\n- ~\n- on\n...\n"} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		tree, err := yaml.Parse(text)
-		if err != nil {
-			return
-		}
-		written, err := json.Marshal(tree)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := yaml.Parse(string(written))
-		if err != nil || !reflect.DeepEqual(again, tree) {
-			t.Fatalf("%q is read as %s, and that as %v, %v", text, written, again, err)
-		}
-		dec := json.NewDecoder(strings.NewReader(text))
-		dec.UseNumber()
-		var plain any
-		if json.Valid([]byte(text)) && dec.Decode(&plain) == nil && !reflect.DeepEqual(plain, tree) {
-			t.Fatalf("%q is read as %s, but as JSON it is %v", text, written, plain)
-		}
-	})
-}
 
 // A selector that is accepted reads the same when it is written another way, and selects as its words say.
 func FuzzSelector(f *testing.F) {
