@@ -11,9 +11,9 @@ import (
 
 // plain reads a scalar without quotes in a block. It goes on over the lines below that are indented by more than
 // parent, as tools wrap long texts; each line break is a blank.
-func (p *parser) plain(parent int, isAfterKey bool) any {
+func (p *parser) plain(parent int) any {
 	parts := []string{p.plainLine(false)}
-	for p.peek() == '\n' && p.isWrapped(parent, isAfterKey) {
+	for p.peek() == '\n' && p.isWrapped(parent) {
 		p.nextLine()
 		p.skipSpaces()
 		parts = append(parts, p.plainLine(false))
@@ -22,9 +22,8 @@ func (p *parser) plain(parent int, isAfterKey bool) any {
 }
 
 // isWrapped reports whether the next line goes on with the plain scalar that the line in hand ends with. A document
-// that is nothing but a scalar has one line. A dash is part of a value that stands on its key's line; elsewhere it is more
-// likely an item that is indented by mistake.
-func (p *parser) isWrapped(parent int, isAfterKey bool) bool {
+// that is nothing but a scalar has one line.
+func (p *parser) isWrapped(parent int) bool {
 	isLast := p.row+1 >= len(p.lines)
 	if isLast || parent < 0 {
 		return false
@@ -32,10 +31,8 @@ func (p *parser) isWrapped(parent int, isAfterKey bool) bool {
 	line := p.lines[p.row+1]
 	text := strings.TrimLeft(line, " ")
 	indentation := len(line) - len(text)
-	if text == "" || text[0] == '#' || text[0] == '\t' || indentation <= parent {
-		return false
-	}
-	return isAfterKey || !strings.HasPrefix(text+" ", "- ")
+	isText := text != "" && text[0] != '#' && text[0] != '\t'
+	return isText && indentation > parent
 }
 
 // plainLine reads a plain scalar's part of the line in hand: up to what begins a comment, to the colon of a key, or in
@@ -86,14 +83,19 @@ func (p *parser) checkPlain(text string) {
 	if text == "" {
 		p.fail("a key or a value is missing")
 	}
-	if strings.IndexByte("&*!|>%@`,]}?:=", text[0]) >= 0 {
-		p.fail("a value that begins with %q: quote it, or write out what it stands for (an anchor, a tag), "+
-			"or begin a block on the line of its key", text[:1])
+	switch {
+	case strings.IndexByte("&*!", text[0]) >= 0:
+		p.fail("a value that begins with %q: quote it, or write out what it stands for (an anchor, an alias, a tag)", text[:1])
+	case strings.IndexByte("|>", text[0]) >= 0:
+		p.fail("a value that begins with %q: quote it, or begin the block on the line of its key", text[:1])
+	case strings.IndexByte("%@`,]}?:=", text[0]) >= 0:
+		p.fail("a value that begins with %q: quote it", text[:1])
 	}
 	if text == "-" || strings.HasPrefix(text, "- ") {
 		p.fail(`a value that begins with "-": quote it, or begin a list on a line of its own`)
 	}
-	if isMarker(text, "---") || isMarker(text, "...") {
+	isWholeDocument := p.depth == 0
+	if isWholeDocument && (isMarker(text, "---") || isMarker(text, "...")) {
 		p.fail("a document that begins or ends inside of a line")
 	}
 	if strings.HasSuffix(text, ":") || strings.Contains(text, "\t") {

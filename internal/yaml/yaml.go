@@ -230,7 +230,7 @@ func (p *parser) node(parent int) any {
 	if p.atKey() {
 		return p.blockMap()
 	}
-	return p.scalar(parent, false)
+	return p.scalar(parent)
 }
 
 // atDash reports whether an item of a list in a block begins here.
@@ -294,7 +294,7 @@ func (p *parser) valueOf(key int) any {
 		return p.blockScalar(key)
 	}
 	if !isBelow {
-		return p.scalar(key, true)
+		return p.scalar(key)
 	}
 	isOutdentedList := hasContent && p.column == key && p.atDash()
 	if isOutdentedList {
@@ -381,7 +381,7 @@ func (p *parser) keyOf(value any, isPlain bool) string {
 
 // scalar reads a value that is neither a map nor a list in a block, up to the end of its last line. A plain one may go
 // on over lines that are indented by more than parent.
-func (p *parser) scalar(parent int, isAfterKey bool) any {
+func (p *parser) scalar(parent int) any {
 	var value any
 	switch p.peek() {
 	case '"', '\'':
@@ -389,7 +389,7 @@ func (p *parser) scalar(parent int, isAfterKey bool) any {
 	case '{', '[':
 		value = p.flow()
 	default:
-		value = p.plain(parent, isAfterKey)
+		value = p.plain(parent)
 	}
 	p.endLine()
 	return value

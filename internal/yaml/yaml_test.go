@@ -2,9 +2,11 @@ package yaml
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -111,7 +113,6 @@ func TestYAMLThatMightBeMisreadIsRefusedWithItsLine(t *testing.T) {
 		{"\"a\nb\": c", "2: a key that began above"},
 		{"...\na: b", "1: "},
 		{"a: b\n...\nc: d\n", "3: "},
-		{"l:\n- a\n   - b", "3: "},
 		{strings.Repeat("[", 1000), "more than 100"},
 		{"a: " + strings.Repeat("{a: ", 101), "more than 100"},
 		{strings.Repeat("- ", 101) + "a", "more than 100"},
@@ -123,7 +124,123 @@ func TestYAMLThatMightBeMisreadIsRefusedWithItsLine(t *testing.T) {
 	}
 }
 
-// What the reader accepts it reads the same after being written as JSON, and JSON it reads as encoding/json does.
+func TestTextsThatToolsWrapAreRead(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"a: >\n  b\n  c\n\n  d\n", `{"a":"b c\nd\n"}`},
+		{"a: >-\n  b\n\n\n  c\n\n", `{"a":"b\n\nc"}`},
+		{"a: >+\n  b\n\n\nc: d\n", `{"a":"b\n\n\n","c":"d"}`},
+		{"a: >\n  b\n    c\n   d\n  e\n", `{"a":"b\n  c\n d\ne\n"}`},
+		{"a: >\n  b\n\n    c\n\n  d\n", `{"a":"b\n\n  c\n\nd\n"}`},
+		{"a: >2-\n    b\n  c\n", `{"a":"  b\nc"}`},
+		{"a: >\n\n  b\n  c", `{"a":"\nb c"}`},
+		{"a: >\n\nb: >+\n\n", `{"a":"","b":"\n"}`},
+		{"l:\n- >-\n  a\n  b\n- |\n  c\n- d: >\n    e\n    f\n", `{"l":["a b","c\n",{"d":"e f\n"}]}`},
+		{"l:\n- a b\n  c\n- d\n", `{"l":["a b c","d"]}`},
+		{"l:\n- a\n   - b", `{"l":["a - b"]}`},
+		{"- - a\n    b\n  - c\n", `[["a b","c"]]`},
+		{"a:\n  b c\n  d\ne: f\n", `{"a":"b c d","e":"f"}`},
+	} {
+		tree, err := Parse(c.text)
+		got, _ := json.Marshal(tree)
+		if err != nil || string(got) != c.want {
+			t.Errorf("%q: %s, %v; want %s", c.text, got, err, c.want)
+		}
+	}
+}
+
+func TestKeyThatIsThereTwiceIsReadIfItsScalarsAreTheSame(t *testing.T) {
+	tree, err := Parse("a: b\nc: 1\na: 'b'\nc: 1\nd:\nd: null\ne: {f: true, f: true}\n")
+	got, _ := json.Marshal(tree)
+	if want := `{"a":"b","c":1,"d":null,"e":{"f":true}}`; err != nil || string(got) != want {
+		t.Errorf("%s, %v; want %s", got, err, want)
+	}
+	for _, text := range []string{"a: b\na: c\n", "a: 1\na: '1'\n", "a: [b]\na: [b]\n", "a: {}\na: {}\n", "a:\na: []\n", "a: {b: c, b: d}"} {
+		if tree, err := Parse(text); err == nil || !strings.Contains(err.Error(), "is there twice, with different values") {
+			t.Errorf("%q: %v, %v", text, tree, err)
+		}
+	}
+}
+
+func TestAllEscapesAreRead(t *testing.T) {
+	tree, err := Parse(`"\0\a\b\t\n\v\f\r\e\ \"\/\\\N\_\L\P\x41\u263a\U0001F600\` + "\t\"")
+	want := "\x00\a\b\t\n\v\f\r\x1b \"/\\\u0085\u00a0\u2028\u2029A☺😀\t"
+	if err != nil || tree != want {
+		t.Errorf("%q, %v; want %q", tree, err, want)
+	}
+}
+
+func TestLineOfDotsEndsTheDocument(t *testing.T) {
+	for _, text := range []string{"---\na: b\n...\n", "a: b\n...", "a: b\n... # end\n# end\n\n", "a: >\n  b\n...\n"} {
+		if tree, err := Parse(text); err != nil || !strings.HasPrefix(tree.(map[string]any)["a"].(string), "b") {
+			t.Errorf("%q: %v, %v", text, tree, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"a: b\n...\nc: d\n":      "3: this line does not belong here",
+		"a: b\n...\n---\nc: d\n": "3: this line does not belong here",
+		"a: b\n... c\n":          "2: something stands after the value",
+	} {
+		if tree, err := Parse(text); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v, %v; want %q", text, tree, err, want)
+		}
+	}
+}
+
+// errorsOfParse are all there are. A value is in none of them; of one, only the first character may be.
+var errorsOfParse = regexp.MustCompile(`^[0-9]+: (` + strings.Join([]string{
+	`a control character, or no UTF-8`,
+	`a tab at the end`,
+	`a tab, or a backslash and a blank, at the end`,
+	`a tab in the indentation, or before a value`,
+	`a colon or a tab in a value: quote it`,
+	`something stands after the value`,
+	`the end of a document that has not begun`,
+	`a document that begins or ends inside of a line`,
+	`this line does not belong here: wrong indentation, or a second document`,
+	`more than 100 maps and lists in each other`,
+	`expected "key: value", indented like the keys above`,
+	`expected "key: value" between braces`,
+	`expected "," or "[\]}]" after a value`,
+	`a map or a list that began above has no end`,
+	`the key "(?:[^"\\]|\\.)*" is there twice, with different values: remove one`,
+	`a key that began above: it must be on one line`,
+	`a key of a kind that is not read here \(a merge, a number\): quote it`,
+	`a key or a value is missing`,
+	`a value that begins with "[&*!]": quote it, or write out what it stands for \(an anchor, an alias, a tag\)`,
+	`a value that begins with "[|>]": quote it, or begin the block on the line of its key`,
+	`a value that begins with "[%@\x60,\]}?:=]": quote it`,
+	`a value that begins with "-": quote it, or begin a list on a line of its own`,
+	`"(?i:yes|no|on|off|y|n)" may mean true or false: write that, or quote it`,
+	`a number that is not written like one in JSON: quote it`,
+	`no closing quote`,
+	`unknown escape \\.`,
+	`of blocks only those are read that begin with \| or >, then \+ or -, and a digit for the indentation`,
+	`indented less than the block's first line, or by a tab`,
+}, "|") + `)$`)
+
+// written is a tree as JSON, without the characters that may not stand in a file.
+func written(t *testing.T, tree any) string {
+	t.Helper()
+	text, err := json.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plain strings.Builder
+	for _, r := range string(text) {
+		switch {
+		case !isForbidden(r):
+			plain.WriteRune(r)
+		case r > 0xffff:
+			fmt.Fprintf(&plain, `\U%08x`, r)
+		default:
+			fmt.Fprintf(&plain, `\u%04x`, r)
+		}
+	}
+	return plain.String()
+}
+
+// What the reader accepts it reads the same after being written as JSON, and JSON it reads as encoding/json does. What
+// it refuses it does not quote.
 func FuzzParse(f *testing.F) {
 	files, _ := filepath.Glob("../../testdata/kubeconfigs/*.*")
 	for _, file := range files {
@@ -135,30 +252,31 @@ func FuzzParse(f *testing.F) {
 	}
 	for _, text := range []string{
 		"a: |2\n\n  x\nb: 'c\n\n  d'\n",
+		"a: >\n  b\n  c\n\n   d\n- >+1\n  e\n",
 		"- - a: {b: [c, \"d\"]} # e\n",
-		"a: \"\\u263a\\x41\\\n  b\"\n",
+		"a: \"\\u263a\\x41\\\n  b\\N\\U0001F600\"\n",
 		"a:\n- 1.5e3\n- ~\n- on\n...\n",
+		"---\nl:\n- a b\n  c\nm:\n  d\n  e\nm: d e\n...\n",
 	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		tree, err := Parse(text)
 		if err != nil {
+			if !errorsOfParse.MatchString(err.Error()) {
+				t.Fatalf("%q: an error that is not known: %v", text, err)
+			}
 			return
 		}
-		written, err := json.Marshal(tree)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := Parse(string(written))
+		again, err := Parse(written(t, tree))
 		if err != nil || !reflect.DeepEqual(again, tree) {
-			t.Fatalf("%q is read as %s, and that as %v, %v", text, written, again, err)
+			t.Fatalf("%q is read as %s, and that as %v, %v", text, written(t, tree), again, err)
 		}
 		dec := json.NewDecoder(strings.NewReader(text))
 		dec.UseNumber()
 		var plain any
 		if json.Valid([]byte(text)) && dec.Decode(&plain) == nil && !reflect.DeepEqual(plain, tree) {
-			t.Fatalf("%q is read as %s, but as JSON it is %v", text, written, plain)
+			t.Fatalf("%q is read as %s, but as JSON it is %v", text, written(t, tree), plain)
 		}
 	})
 }

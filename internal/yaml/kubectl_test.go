@@ -1,0 +1,156 @@
+package yaml
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// recordedDocument is a document, and what kubectl makes of it: see testdata/record.
+type recordedDocument struct {
+	Name, Text string
+	Refused    string // kubectl's error
+	Tree       any
+}
+
+func recordedDocuments(t *testing.T, file string) (documents []recordedDocument) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var d recordedDocument
+		decoder := json.NewDecoder(strings.NewReader(line))
+		decoder.UseNumber()
+		if err := decoder.Decode(&d); err != nil {
+			t.Fatal(err)
+		}
+		documents = append(documents, d)
+	}
+	return documents
+}
+
+// refusedOnPurpose returns why documents are refused that kubectl reads, by their names.
+func refusedOnPurpose(t *testing.T) map[string]string {
+	t.Helper()
+	file, err := os.Open("testdata/refused.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	reasons := map[string]string{}
+	lines := bufio.NewScanner(file)
+	reason := ""
+	for lines.Scan() {
+		line := lines.Text()
+		switch {
+		case line == "" || strings.HasPrefix(line, "#"):
+		case strings.HasPrefix(line, " "):
+			for _, name := range strings.Fields(line) {
+				reasons[name] = reason
+			}
+		default:
+			reason = line
+		}
+	}
+	if lines.Err() != nil {
+		t.Fatal(lines.Err())
+	}
+	return reasons
+}
+
+// What podcount reads it reads as kubectl does, and it reads nothing that kubectl refuses. With PODCOUNT_YAML another
+// file of documents is compared, of which any may be refused.
+func TestTreesAreThoseOfKubectl(t *testing.T) {
+	file := os.Getenv("PODCOUNT_YAML")
+	isOther := file != ""
+	if !isOther {
+		file = "testdata/kubectl.jsonl"
+	}
+	documents := recordedDocuments(t, file)
+	if len(documents) < 300 && !isOther {
+		t.Errorf("there are %d documents, want 300", len(documents))
+	}
+	reasons := refusedOnPurpose(t)
+	read, refused, refusedByBoth := 0, 0, 0
+	for _, d := range documents {
+		tree, err := Parse(d.Text)
+		_, isOnPurpose := reasons[d.Name]
+		switch {
+		case err != nil && d.Refused != "":
+			refusedByBoth++
+		case err != nil && (isOnPurpose || isOther):
+			refused++
+			delete(reasons, d.Name)
+		case err != nil:
+			t.Errorf("%s: kubectl reads %.300q, podcount does not: %v", d.Name, d.Text, err)
+		case d.Refused != "" && !readsMore(d):
+			t.Errorf("%s: kubectl refuses %.300q (%s), but podcount reads %v", d.Name, d.Text, d.Refused, tree)
+		case d.Refused == "" && !isSame(extension(tree), d.Tree):
+			t.Errorf("%s: of %.300q kubectl makes\n %#v, podcount\n %#v", d.Name, d.Text, d.Tree, extension(tree))
+		default:
+			read++
+		}
+	}
+	t.Logf("%d documents are read alike, %d are refused by both, %d by podcount alone", read, refusedByBoth, refused)
+	for name, reason := range reasons {
+		if !isOther {
+			t.Errorf("testdata/refused.txt: %s (%s) is not refused, or not there", name, reason)
+		}
+	}
+}
+
+// readsMore reports whether a document has the escape \/, which JSON has, and YAML since 1.2; kubectl reads 1.1.
+func readsMore(d recordedDocument) bool {
+	return strings.Contains(d.Text, `\/`) && strings.HasSuffix(d.Refused, "found unknown escape character")
+}
+
+// extension returns the part of a kubeconfig that kubectl shows as it is.
+func extension(tree any) any {
+	config, _ := tree.(map[string]any)
+	extensions, _ := config["extensions"].([]any)
+	if len(extensions) == 0 {
+		return nil
+	}
+	first, _ := extensions[0].(map[string]any)
+	return first["extension"]
+}
+
+// isSame reports whether two trees are equal. Numbers are, if their values are.
+func isSame(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, isMap := b.(map[string]any)
+		if !isMap || len(a) != len(b) {
+			return false
+		}
+		for key, value := range a {
+			other, isThere := b[key]
+			if !isThere || !isSame(value, other) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		b, isList := b.([]any)
+		if !isList || len(a) != len(b) {
+			return false
+		}
+		for i, value := range a {
+			if !isSame(value, b[i]) {
+				return false
+			}
+		}
+		return true
+	case json.Number:
+		b, isNumber := b.(json.Number)
+		x, xErr := strconv.ParseFloat(string(a), 64)
+		y, yErr := strconv.ParseFloat(string(b), 64)
+		return isNumber && (a == b || xErr == nil && yErr == nil && x == y)
+	}
+	return a == b
+}
