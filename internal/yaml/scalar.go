@@ -85,7 +85,8 @@ func (p *parser) checkPlain(text string) {
 	}
 	switch {
 	case strings.IndexByte("&*!", text[0]) >= 0:
-		p.fail("a value that begins with %q: quote it, or write out what it stands for (an anchor, an alias, a tag)", text[:1])
+		p.fail("a value that begins with %q: quote it, or write out what it stands for (an anchor, an alias, a tag)",
+			text[:1])
 	case strings.IndexByte("|>", text[0]) >= 0:
 		p.fail("a value that begins with %q: quote it, or begin the block on the line of its key", text[:1])
 	case strings.IndexByte("%@`,]}?:=", text[0]) >= 0:
@@ -168,7 +169,8 @@ func (p *parser) foldQuoted(start int, single string) string {
 	return strings.Repeat("\n", breaks)
 }
 
-// escapes are the characters that a backslash and a letter stand for. https://yaml.org/spec/1.2.2/#57-escaped-characters
+// escapes are the characters that a backslash and a letter stand for.
+// https://yaml.org/spec/1.2.2/#57-escaped-characters
 var escapes = map[byte]rune{
 	'0':  0,
 	'a':  '\a',

@@ -25,7 +25,8 @@ func TestYAMLIsReadAsKubeconfigsAreWritten(t *testing.T) {
 		{"a:\n  hint: one\n    two:three\n    four\n  b: c # d\ne: f\n", `{"a":{"b":"c","hint":"one two:three four"},"e":"f"}`},
 		{"a: |2\n\n   x\n  y\nb: |1-\n z\n \nc: |+\n  d\n\n# e\n", `{"a":"\n x\ny\n","b":"z","c":"d\n\n"}`},
 		{"a: 'one\n\n  two\n\n\n  three\n  '\nb: \"x \n  y\\\n   z\"\n", `{"a":"one\ntwo\n\nthree ","b":"x yz"}`},
-		{"{\"a\":[1,-2.5e3,\n\ttrue],\"b\":{\"c\":null , # d\n\"\\u263A\":\"\\/\"}}", `{"a":[1,-2.5e3,true],"b":{"c":null,"☺":"/"}}`},
+		{"{\"a\":[1,-2.5e3,\n\ttrue],\"b\":{\"c\":null , # d\n\"\\u263A\":\"\\/\"}}",
+			`{"a":[1,-2.5e3,true],"b":{"c":null,"☺":"/"}}`},
 		{"a: |\n  no end", `{"a":"no end"}`},
 		{"a: b\u00a0\nc\u00a0: d\n", "{\"a\":\"b\u00a0\",\"c\u00a0\":\"d\"}"},
 		{"- --flag\n- -1\n- 1.2.3.4\n- 2024-01-01\n", `["--flag",-1,"1.2.3.4","2024-01-01"]`},
@@ -154,7 +155,14 @@ func TestKeyThatIsThereTwiceIsReadIfItsScalarsAreTheSame(t *testing.T) {
 	if want := `{"a":"b","c":1,"d":null,"e":{"f":true}}`; err != nil || string(got) != want {
 		t.Errorf("%s, %v; want %s", got, err, want)
 	}
-	for _, text := range []string{"a: b\na: c\n", "a: 1\na: '1'\n", "a: [b]\na: [b]\n", "a: {}\na: {}\n", "a:\na: []\n", "a: {b: c, b: d}"} {
+	for _, text := range []string{
+		"a: b\na: c\n",
+		"a: 1\na: '1'\n",
+		"a: [b]\na: [b]\n",
+		"a: {}\na: {}\n",
+		"a:\na: []\n",
+		"a: {b: c, b: d}",
+	} {
 		if tree, err := Parse(text); err == nil || !strings.Contains(err.Error(), "is there twice, with different values") {
 			t.Errorf("%q: %v, %v", text, tree, err)
 		}
