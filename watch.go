@@ -744,70 +744,134 @@ func oneLine(text []byte, limit int) string {
 	return line[:min(len(line), limit)]
 }
 
-// readKubeconfigs reads one context of the files together; where two set the same name, the first counts. Fields that
-// are not known are passed over. https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
+// kubeconfigs are files that are read together: the clusters, users and contexts of all of them, by their names.
+type kubeconfigs struct {
+	clusters, users, contexts map[string]node
+	current                   string // the name of the current context
+}
+
+// of returns the map of one kind, and where an entry of that kind stands in a file: in a list of this name.
+func (k *kubeconfigs) of(kind string) (byName map[string]node, list string) {
+	switch kind {
+	case "cluster":
+		return k.clusters, "clusters"
+	case "user":
+		return k.users, "users"
+	}
+	return k.contexts, "contexts"
+}
+
+// names lists what there is of a kind, for errors.
+func (k *kubeconfigs) names(kind string) string {
+	byName, _ := k.of(kind)
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		all = append(all, fmt.Sprintf("%s %q", kind, name))
+	}
+	return cmp.Or(strings.Join(all, ", "), "none")
+}
+
+// add reads a file. What it names takes the place of what was there by that name.
+func (k *kubeconfigs) add(root node) {
+	kind, version := root.at("kind"), root.at("apiVersion")
+	refuseIf(cmp.Or(kind.text(), "Config") != "Config", "%s is %q, not Config: this is no kubeconfig", kind, kind.value)
+	refuseIf(cmp.Or(version.text(), "v1") != "v1", "%s is %q, and must be v1", version, version.value)
+	k.current = cmp.Or(root.at("current-context").text(), k.current)
+	for _, kind := range []string{"cluster", "user", "context"} {
+		byName, list := k.of(kind)
+		isHere := map[string]bool{}
+		for _, entry := range root.at(list).items() {
+			name := entry.at("name").text()
+			refuseIf(isHere[name], "%s is that of another %s %q", entry.at("name"), kind, name)
+			isHere[name] = true
+			byName[name] = entry.at(kind)
+		}
+	}
+}
+
+// mergeKubeconfigs reads files together; where two set the same name, the first counts. Fields that are not known are
+// passed over. https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
+func (a *access) mergeKubeconfigs(ctx context.Context, files []string) (*kubeconfigs, error) {
+	files = slices.DeleteFunc(files, func(file string) bool { return file == "" })
+	all := &kubeconfigs{clusters: map[string]node{}, users: map[string]node{}, contexts: map[string]node{}}
+	hasRead := false
+	for i, file := range slices.Backward(files) {
+		text, err := readKubeconfig(ctx, file)
+		isEmpty := len(bytes.TrimSpace(text)) == 0
+		isAbsent := isEmpty && (err == nil || errors.Is(err, os.ErrNotExist))
+		if isAbsent && (i > 0 || hasRead) {
+			continue // as kubectl does with one of a list
+		}
+		if err != nil {
+			return nil, err
+		}
+		if isEmpty && a.master == "" { // else -master will do
+			return nil, fmt.Errorf("%s is empty", file)
+		}
+		tree, err := yaml.Parse(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s:%w", file, err)
+		}
+		all.add(node{file: file, value: tree})
+		hasRead = true
+	}
+	return all, nil
+}
+
+// readKubeconfigs reads one context of the files together: the one named, or else their current one. As in client-go, a
+// name that is not given is "", which may be that of a context, a cluster or a user.
 func (a *access) readKubeconfigs(ctx context.Context, files []string, contextName string) (err error) {
 	defer catch(&err)
 	a.source = strings.Join(files, string(filepath.ListSeparator))
-	files = slices.DeleteFunc(files, func(file string) bool { return file == "" })
-	found, current := map[string]node{}, "" // by kind and quoted name
-	for i, file := range slices.Backward(files) {
-		text, err := readKubeconfig(ctx, file)
-		empty := len(bytes.TrimSpace(text)) == 0
-		if empty && (err == nil || errors.Is(err, os.ErrNotExist)) && (i > 0 || len(found) > 0) {
-			continue // as kubectl does with one of a list
-		}
-		refuseIf(err != nil, "%w", err)
-		refuseIf(empty && a.master == "", "%s is empty", file) // but -master will do
-		tree, err := yaml.Parse(string(text))
-		refuseIf(err != nil, "%s:%w", file, err)
-		root := node{file: file, value: tree}
-		kind, version := root.at("kind"), root.at("apiVersion")
-		refuseIf(cmp.Or(kind.text(), "Config") != "Config", "%s is %q, not Config: this is no kubeconfig", kind, kind.value)
-		refuseIf(cmp.Or(version.text(), "v1") != "v1", "%s is %q, and must be v1", version, version.value)
-		current = cmp.Or(root.at("current-context").text(), current)
-		for _, kind := range []string{"cluster", "user", "context"} {
-			here := map[string]bool{}
-			for _, entry := range root.at(kind + "s").items() {
-				name := fmt.Sprintf("%s %q", kind, entry.at("name").text())
-				refuseIf(here[name], "%s is that of another %s", entry.at("name"), name)
-				here[name], found[name] = true, entry.at(kind)
-			}
-		}
+	all, err := a.mergeKubeconfigs(ctx, files)
+	if err != nil {
+		return err
 	}
-	pick := func(kind, name string) node {
-		there := slices.DeleteFunc(slices.Sorted(maps.Keys(found)), func(s string) bool { return !strings.HasPrefix(s, kind+" ") })
-		list := cmp.Or(strings.Join(there, ", "), "none")
-		n, ok := found[fmt.Sprintf("%s %q", kind, name)]
-		refuseIf(name == "" && kind == "context", "%s: no current-context: name one with -context (there is: %s)", a.source, list)
-		refuseIf(!ok, "%s: there is no %s %q (there is: %s)", a.source, kind, name, list)
-		return n
+	contextName = cmp.Or(contextName, all.current)
+	context, hasContext := all.contexts[contextName]
+	isMasterEnough := a.master != "" && contextName == ""
+	if !hasContext && contextName != "" {
+		return fmt.Errorf("%s: there is no context %q (there is: %s)", a.source, contextName, all.names("context"))
 	}
-	if contextName = cmp.Or(contextName, current); contextName == "" && a.master != "" {
-		return nil // -master will do
+	if !hasContext && !isMasterEnough {
+		return fmt.Errorf("%s: no current-context: name one with -context (there is: %s)", a.source, all.names("context"))
 	}
-	context := pick("context", contextName)
-	a.source += ", context " + contextName
-	cluster := pick("cluster", context.at("cluster").text())
-	a.server, a.serverName, a.proxy = cluster.at("server").text(), cluster.at("tls-server-name").text(), cluster.at("proxy-url").text()
+	if hasContext {
+		a.source += ", context " + cmp.Or(contextName, `""`)
+	}
+	clusterName, userName := context.at("cluster").text(), context.at("user").text()
+	cluster, hasCluster := all.clusters[clusterName]
+	if !hasCluster && hasContext {
+		return fmt.Errorf("%s: there is no cluster %q (there is: %s)", a.source, clusterName, all.names("cluster"))
+	}
+	user, hasUser := all.users[userName]
+	if !hasUser && userName != "" {
+		return fmt.Errorf("%s: there is no user %q (there is: %s)", a.source, userName, all.names("user"))
+	}
+	a.readCluster(cluster)
+	switch {
+	case !hasUser:
+	case a.isPlainHTTP():
+		a.isWithheld = true
+	default:
+		a.readUser(user)
+		a.readExec(user)
+	}
+	return nil
+}
+
+func (a *access) readCluster(cluster node) {
+	a.server = cluster.at("server").text()
+	a.serverName = cluster.at("tls-server-name").text()
+	a.proxy = cluster.at("proxy-url").text()
 	insecure := cluster.at("insecure-skip-tls-verify")
-	a.ca, a.insecure = cluster.part("certificate-authority"), as[bool](insecure, "true or false, without quotes")
+	a.insecure = insecure.isTrue()
+	cluster.refuseBoth("certificate-authority")
+	a.ca = cluster.part("certificate-authority")
 	refuseIf(a.insecure && a.ca.given(), "%s excludes a certificate-authority: remove one of them", insecure)
-	isPlainHTTP := a.isPlainHTTP()
-	if isPlainHTTP {
+	if a.isPlainHTTP() {
 		a.ca = part{} // there is nothing to verify
 	}
-	name := context.at("user").text()
-	if name == "" {
-		return nil
-	}
-	user := pick("user", name)
-	if isPlainHTTP {
-		a.isWithheld = true
-		return nil
-	}
-	a.readUser(user)
-	return nil
 }
 
 func (a *access) readUser(user node) {
@@ -816,8 +880,13 @@ func (a *access) readUser(user node) {
 		refuseIf(!slices.Contains([]string{"<nil>", "", "[]", "map[]"}, given),
 			"%s is not supported: use a token, a client-certificate or exec, of an account that is podcount's own", field)
 	}
-	a.cert, a.key = user.part("client-certificate"), user.part("client-key")
+	a.cert = user.part("client-certificate")
+	a.key = user.part("client-key")
 	refuseIf(a.cert.given() && !a.key.given(), "%s is missing, and goes with the client-certificate", user.at("client-key"))
+	if a.cert.given() { // a key alone is passed over
+		user.refuseBoth("client-certificate")
+		user.refuseBoth("client-key")
+	}
 	a.token = part{
 		field:      "tokenFile",
 		file:       user.at("tokenFile").path(),
@@ -826,16 +895,28 @@ func (a *access) readUser(user node) {
 		age:        tokenAge,
 		check:      checkToken,
 	}
+}
+
+// readExec reads which program gives the user's credential, unless the user has another one: that comes first, as with
+// kubectl.
+func (a *access) readExec(user node) {
 	e := user.at("exec")
-	if e.value == nil || a.token.given() || a.cert.given() { // as kubectl has it
+	if e.value == nil || a.token.given() || a.cert.given() {
 		return
 	}
 	command := e.at("command").text()
 	if strings.ContainsRune(command, filepath.Separator) {
 		command = e.at("command").path()
 	}
-	a.exec = &execPlugin{limit: execTime, apiVersion: e.at("apiVersion").text(), command: command, hint: oneLine([]byte(e.at("installHint").text()), 1000)}
-	a.token, a.cert, a.key = part{from: command}, part{field: "what " + command + " gave"}, part{} // a key alone is passed over
+	a.exec = &execPlugin{
+		apiVersion: e.at("apiVersion").text(),
+		command:    command,
+		hint:       oneLine([]byte(e.at("installHint").text()), 1000),
+		limit:      execTime,
+	}
+	a.token = part{from: command}
+	a.cert = part{field: "what " + command + " gave"}
+	a.key = part{} // one without a certificate
 	for _, arg := range e.at("args").items() {
 		a.exec.args = append(a.exec.args, arg.text())
 	}
@@ -865,6 +946,10 @@ func (n node) text() string {
 	return as[string](n, "a text: quote what looks like a number, or like true")
 }
 
+func (n node) isTrue() bool {
+	return as[bool](n, "true or false, without quotes")
+}
+
 func (n node) at(name string) node {
 	return node{n.file, strings.Trim(n.place+"."+name, "."), as[map[string]any](n, "a map")[name]}
 }
@@ -885,14 +970,21 @@ func (n node) path() string {
 	return path
 }
 
-// part reads the fields name and name-data, of which the latter counts.
+// part reads a file's name from the field of that name, or contents from name-data.
 func (n node) part(name string) part {
-	data, err := base64.StdEncoding.DecodeString(n.at(name + "-data").text())
-	refuseIf(err != nil, "%s is not base64", n.at(name+"-data"))
-	if len(data) > 0 {
-		return part{field: name + "-data", data: data, kubeconfig: n.file}
+	data := n.at(name + "-data")
+	decoded, err := base64.StdEncoding.DecodeString(data.text())
+	refuseIf(err != nil, "%s is not base64", data)
+	if len(decoded) > 0 {
+		return part{field: name + "-data", data: decoded, kubeconfig: n.file}
 	}
 	return part{field: name, file: n.at(name).path(), age: certAge}
+}
+
+// refuseBoth refuses a part that is given both as a file and as data: kubectl refuses that, too.
+func (n node) refuseBoth(name string) {
+	file, data := n.at(name), n.at(name+"-data")
+	refuseIf(file.text() != "" && data.text() != "", "%s is given twice, also as %s-data: remove one of them", file, name)
 }
 
 // Status is the error that the API server answers, or what an answer without one amounts to: the API's own Status.
