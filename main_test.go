@@ -7534,6 +7534,10 @@ func understood(a *access) object {
 	}
 	if e := a.exec; e != nil {
 		o["exec"] = fmt.Sprintf("%s %s %q %q %s", e.apiVersion, e.command, e.args, e.env, e.hint)
+		if e.cluster != nil {
+			text, _ := json.Marshal(e.cluster.Config)
+			o["told"] = fmt.Sprintf("%t %s", e.cluster.DisableCompression, text)
+		}
 	}
 	return o
 }
@@ -7573,13 +7577,26 @@ func (v kubectlView) understood(dir, cluster, user string) object {
 			command, _ = filepath.Abs(filepath.Join(dir, command))
 		}
 		o["exec"] = fmt.Sprintf("%s %s %q %q %s", e["apiVersion"], command, args, env, strings.Join(strings.Fields(str(e, "installHint")), " "))
+		if e["provideClusterInfo"] == true {
+			var config any
+			extensions, _ := o["extensions"].([]any)
+			for _, entry := range extensions {
+				if entry := entry.(object); entry["name"] == "client.authentication.k8s.io/exec" {
+					config = entry["extension"]
+				}
+			}
+			text, _ := json.Marshal(config)
+			o["told"] = fmt.Sprintf("%t %s", o["disable-compression"] == true, text)
+		}
 		if o["token"] != nil || o["tokenFile"] != nil || o["client-certificate"] != nil || o["client-certificate-data"] != nil {
 			delete(o, "exec") // they come first
+			delete(o, "told")
 		}
 	}
 	delete(o, "extensions")
+	delete(o, "disable-compression")                    // is for the program alone
 	if strings.HasPrefix(str(o, "server"), "http://") { // no credential is sent there, and nothing verified
-		fields := []string{"certificate-authority", "client-certificate", "client-key", "token", "tokenFile", "exec"}
+		fields := []string{"certificate-authority", "client-certificate", "client-key", "token", "tokenFile", "exec", "told"}
 		maps.DeleteFunc(o, func(field string, _ any) bool { return slices.Contains(fields, strings.TrimSuffix(field, "-data")) })
 	}
 	return o
@@ -8283,7 +8300,7 @@ func TestExecCredentialIsKeptUntilItExpiresOrIsRefused(t *testing.T) {
 		f.allow("one", "two")
 		f.addNode("cp", controlPlane)
 		answer("one", time.Now().Add(10*time.Minute))
-		n := f.serveAs(t, dir, execConfig(t, dir, "v1beta1", ", interactiveMode: IfAvailable, provideClusterInfo: true"))
+		n := f.serveAs(t, dir, execConfig(t, dir, "v1beta1", ", interactiveMode: IfAvailable, provideClusterInfo: false"))
 		config, _ := os.ReadFile(filepath.Join(dir, "config"))
 		more := "    tls-server-name: 127.0.0.1\n    extensions: [{name: client.authentication.k8s.io/exec, extension: {audience: us}}, {name: else, extension: 1}]\n"
 		writeFiles(t, dir, map[string]string{"config": strings.Replace(string(config), "    certificate-authority-data: ", more+"    certificate-authority-data: ", 1)})

@@ -277,7 +277,12 @@ func (a *access) config(ctx context.Context) (_ *Config, err error) {
 			"%s: exec: the apiVersion %q is neither v1 nor v1beta1: let the tool that wrote this file write it again",
 			a.source, e.apiVersion)
 		refuseIf(err != nil, "%s: exec: %q: %w; %s", a.source, e.command, errors.Unwrap(err), cmp.Or(e.hint, "install it, make it executable, or write its path"))
-		e.env = append(e.env, fmt.Sprintf(`KUBERNETES_EXEC_INFO={"apiVersion":%q,"kind":"ExecCredential","spec":{"interactive":false}}`, e.apiVersion))
+		if e.cluster != nil {
+			e.cluster.Server = a.server
+			e.cluster.TLSServerName = a.serverName
+			e.cluster.InsecureSkipTLSVerify = a.insecure
+			e.cluster.ProxyURL = a.proxy
+		}
 	}
 	return cfg, nil
 }
@@ -374,6 +379,7 @@ func (a *access) parts() []*part { return []*part{&a.ca, &a.cert, &a.key, &a.tok
 
 // assemble renews the parts that are due, and returns the credential that they come to: now itself if nothing differs.
 func (a *access) assemble(isForced bool) (*Credential, error) {
+	a.readParts(isForced) // before the program runs, which may ask for the CA
 	var problem error
 	if a.exec != nil && a.now.tls != nil { // not for config, but for the first request: if it fails then, that may pass
 		got, err := a.runProgram(isForced)
@@ -385,14 +391,13 @@ func (a *access) assemble(isForced bool) (*Credential, error) {
 		a.cert.data = []byte(got.ClientCertificateData)
 		a.key.data = []byte(got.ClientKeyData)
 	}
-	a.readParts(isForced)
 	for _, p := range a.parts() {
 		if p.err != nil && len(p.data) == 0 {
 			return nil, fmt.Errorf("%s: %s: %w", a.source, p.field, p.err)
 		}
 		problem = cmp.Or(problem, p.err)
 	}
-	token := string(a.token.data)
+	token := string(bytes.TrimSpace(a.token.data))
 	from := cmp.Or(a.token.from, a.source)
 	if err := checkToken(a.token.data); err != nil {
 		return nil, fmt.Errorf("%s: the token of %s %w", a.source, from, err)
@@ -434,6 +439,9 @@ func (a *access) readParts(isForced bool) {
 
 // runProgram returns what exec gives, and says so if that takes long.
 func (a *access) runProgram(isForced bool) (*execStatus, error) {
+	if a.exec.cluster != nil {
+		a.exec.cluster.CertificateAuthorityData = a.ca.data
+	}
 	slow := time.AfterFunc(slowList, func() {
 		a.log.Info("still waiting for a credential", "program", a.exec.command, "limit", a.exec.limit)
 	})
@@ -551,10 +559,10 @@ func (p *part) endReading(ctx context.Context) {
 		p.err = fmt.Errorf("%s: %w", p.file, err)
 		return
 	}
-	data, err := bytes.TrimSpace(p.reading.value), p.reading.err
+	data, err := p.reading.value, p.reading.err
 	p.reading = nil
 	p.isHanging = false
-	if err == nil && len(data) == 0 {
+	if err == nil && len(bytes.TrimSpace(data)) == 0 {
 		err = fmt.Errorf("%s is empty", p.file)
 	}
 	if err == nil && p.check != nil && p.check(data) != nil {
@@ -636,12 +644,36 @@ type execPlugin struct {
 	apiVersion, command, hint string
 	path                      string // of command, looked up once: a folder of $PATH may hang later
 	args, env                 []string
+	cluster                   *execCluster  // nil: the program does not ask for it
 	limit                     time.Duration // of a run
 
 	// Only the running renewal uses these.
 	got   execStatus // of the last run that succeeded
 	err   error      // of the last run
 	ranAt time.Time  // the last run's end
+}
+
+// execInfo is what the program is told, in $KUBERNETES_EXEC_INFO.
+type execInfo struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Spec       execSpec `json:"spec"`
+}
+
+type execSpec struct {
+	Cluster     *execCluster `json:"cluster,omitempty"`
+	Interactive bool         `json:"interactive"`
+}
+
+// execCluster is the cluster that a credential is for.
+type execCluster struct {
+	Server                   string `json:"server"`
+	TLSServerName            string `json:"tls-server-name,omitempty"`
+	InsecureSkipTLSVerify    bool   `json:"insecure-skip-tls-verify,omitempty"`
+	CertificateAuthorityData []byte `json:"certificate-authority-data,omitempty"`
+	ProxyURL                 string `json:"proxy-url,omitempty"`
+	DisableCompression       bool   `json:"disable-compression,omitempty"`
+	Config                   any    `json:"config"` // the kubeconfig's, for the program
 }
 
 // execStatus is what the program gives. https://kubernetes.io/docs/reference/config-api/client-authentication.v1/
@@ -692,10 +724,17 @@ func (e *execPlugin) dueAt() (due time.Time, ends bool) {
 
 func (e *execPlugin) run(ctx context.Context) (_ execStatus, err error) {
 	defer catch(&err)
+	told := execInfo{APIVersion: e.apiVersion, Kind: "ExecCredential"}
+	told.Spec.Cluster = e.cluster
+	info, err := json.Marshal(told)
+	if err != nil {
+		return execStatus{}, err
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, e.limit, fmt.Errorf("it took longer than %v", e.limit))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, cmp.Or(e.path, e.command), e.args...) // its stdin is empty
 	cmd.Env = append(os.Environ(), e.env...)
+	cmd.Env = append(cmd.Env, "KUBERNETES_EXEC_INFO="+string(info))
 	cmd.WaitDelay = time.Second // where its children hold its stdout open
 	var out capped
 	var said beginning
@@ -855,7 +894,7 @@ func (a *access) readKubeconfigs(ctx context.Context, files []string, contextNam
 		a.isWithheld = true
 	default:
 		a.readUser(user)
-		a.readExec(user)
+		a.readExec(user, cluster)
 	}
 	return nil
 }
@@ -899,7 +938,7 @@ func (a *access) readUser(user node) {
 
 // readExec reads which program gives the user's credential, unless the user has another one: that comes first, as with
 // kubectl.
-func (a *access) readExec(user node) {
+func (a *access) readExec(user, cluster node) {
 	e := user.at("exec")
 	if e.value == nil || a.token.given() || a.cert.given() {
 		return
@@ -922,6 +961,12 @@ func (a *access) readExec(user node) {
 	}
 	for _, v := range e.at("env").items() {
 		a.exec.env = append(a.exec.env, v.at("name").text()+"="+v.at("value").text())
+	}
+	if e.at("provideClusterInfo").isTrue() {
+		a.exec.cluster = &execCluster{
+			DisableCompression: cluster.at("disable-compression").isTrue(),
+			Config:             cluster.extension("client.authentication.k8s.io/exec"),
+		}
 	}
 	mode := e.at("interactiveMode")
 	refuseIf(mode.text() == "Always", "%s is Always, but podcount has nobody to ask: use a credential that needs no one", mode)
@@ -968,6 +1013,23 @@ func (n node) path() string {
 		path, _ = filepath.Abs(filepath.Join(filepath.Dir(n.file), path)) // else a program beside its file were one of $PATH
 	}
 	return path
+}
+
+// extension returns what one of the extensions holds, nil if there is none of that name.
+func (n node) extension(name string) any {
+	var found *node
+	for _, entry := range n.at("extensions").items() {
+		isIt := entry.at("name").text() == name
+		refuseIf(isIt && found != nil, "%s is that of another extension: remove one of them", entry.at("name"))
+		if isIt {
+			value := entry.at("extension")
+			found = &value
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	return found.value
 }
 
 // part reads a file's name from the field of that name, or contents from name-data.

@@ -1,8 +1,14 @@
 package main
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // kubeconfigOf is a kubeconfig of one cluster and one user, of these names, and of what else is given.
@@ -105,6 +111,129 @@ func TestPartThatIsGivenTwiceIsRefusedAsByKubectl(t *testing.T) {
 	_, err := load(t, map[string]string{"config": config, "ca.crt": string(ca)}, "config", "", "", nil)
 	want := "config: clusters[0].cluster.certificate-authority is given twice, " +
 		"also as certificate-authority-data: remove one of them"
+	if err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+}
+
+// toldCluster returns the cluster that the program of execConfig was told of in each of its runs, nil where it was not.
+func toldCluster(t *testing.T, dir, version string) (clusters []object) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "runs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var info struct {
+			APIVersion, Kind string
+			Spec             struct {
+				Cluster     object
+				Interactive *bool
+			}
+		}
+		err := json.Unmarshal([]byte(line[strings.Index(line, "{"):]), &info)
+		isRight := info.Kind == "ExecCredential" && info.APIVersion == "client.authentication.k8s.io/"+version
+		if err != nil || !isRight || info.Spec.Interactive == nil || *info.Spec.Interactive {
+			t.Errorf("%v: it was told %s", err, line)
+		}
+		clusters = append(clusters, info.Spec.Cluster)
+	}
+	return clusters
+}
+
+func TestExecProgramIsToldTheClusterIfItAsks(t *testing.T) {
+	const cluster = `proxy-url: "http://proxy:3128", tls-server-name: api, disable-compression: true, extensions: [
+    {name: else, extension: 1}, {name: client.authentication.k8s.io/exec, extension: {audience: us, list: [1, 2.5]}}]`
+	ca := newAuthority(t, "the CA").pem()
+	data, _ := json.Marshal(ca) // as base64
+	for name, c := range map[string]struct {
+		cluster, ask, version, master, want string
+	}{
+		"all there is": {
+			cluster, ", provideClusterInfo: true", "v1", "",
+			`{"server":"https://h:6443/k8s","tls-server-name":"api","certificate-authority-data":CA,` +
+				`"proxy-url":"http://proxy:3128","disable-compression":true,"config":{"audience":"us","list":[1,2.5]}}`,
+		},
+		"the address of -master without the name of the old one": {
+			cluster, ", provideClusterInfo: true", "v1beta1", "https://m",
+			`{"server":"https://m","certificate-authority-data":CA,"proxy-url":"http://proxy:3128",` +
+				`"disable-compression":true,"config":{"audience":"us","list":[1,2.5]}}`,
+		},
+		"nothing more": {
+			"", ", provideClusterInfo: true", "v1", "",
+			`{"server":"https://h:6443/k8s","certificate-authority-data":CA,"config":null}`,
+		},
+		"only if it asks": {cluster, ", provideClusterInfo: false", "v1", "", "null"},
+		"by default":      {cluster, "", "v1beta1", "", "null"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			config := kubeconfigFor("https://h:6443/k8s", nil, execConfig(t, dir, c.version, c.ask))
+			config = strings.Replace(config, "    server: https://h:6443/k8s\n    certificate-authority-data: \n",
+				"    {server: https://h:6443/k8s, certificate-authority: ca.crt, "+c.cluster+"}\n", 1)
+			writeFiles(t, dir, map[string]string{"answer": credentialText(c.version, object{"token": "t"})})
+			cfg, err := load(t, map[string]string{"config": config, "ca.crt": string(ca)}, "config", "", c.master, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cfg.Close()
+			if cred, err := cfg.Credential(t.Context(), nil); err != nil || cred.token != "t" {
+				t.Fatal(cred, err)
+			}
+			told := toldCluster(t, dir, c.version)
+			wantNumber(t, "runs", len(told), 1)
+			var want object
+			if err := json.Unmarshal([]byte(strings.Replace(c.want, "CA", string(data), 1)), &want); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(told[0], want) {
+				t.Errorf("it was told\n%v, want\n%v", told[0], want)
+			}
+		})
+	}
+}
+
+func TestExecProgramIsToldTheNewestCA(t *testing.T) {
+	dir := t.TempDir()
+	first, second := newAuthority(t, "the first CA").pem(), newAuthority(t, "the second CA").pem()
+	synctest.Test(t, func(t *testing.T) {
+		config := kubeconfigFor("https://h", nil, execConfig(t, dir, "v1", ", provideClusterInfo: true"))
+		config = strings.Replace(config, "certificate-authority-data: ", "certificate-authority: ca.crt", 1)
+		expires := time.Now().Add(time.Minute).UTC().Format(time.RFC3339)
+		writeFiles(t, dir, map[string]string{
+			"config": config,
+			"ca.crt": string(first),
+			"answer": credentialText("v1", object{"token": "t", "expirationTimestamp": expires}),
+		})
+		cfg, err := load(t, nil, filepath.Join(dir, "config"), "", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cfg.Close()
+		for _, ca := range [][]byte{first, second} {
+			writeFiles(t, dir, map[string]string{"ca.crt": string(ca)})
+			if _, err := cfg.Credential(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			pass(2 * time.Minute)
+			data, _ := json.Marshal(ca)
+			told := toldCluster(t, dir, "v1")
+			got, _ := json.Marshal(told[len(told)-1]["certificate-authority-data"])
+			if string(got) != string(data) {
+				t.Errorf("it was told %s, want %s", got, data)
+			}
+		}
+		wantNumber(t, "runs", len(toldCluster(t, dir, "v1")), 2)
+	})
+}
+
+func TestExtensionForTheExecProgramIsThereOnce(t *testing.T) {
+	const program = "apiVersion: client.authentication.k8s.io/v1, command: /bin/true, provideClusterInfo: true"
+	config := kubeconfigFor("https://h", nil, "exec: {"+program+"}")
+	const extension = "{name: client.authentication.k8s.io/exec, extension: a}"
+	config = strings.Replace(config, "    server:", "    extensions: ["+extension+", "+extension+"]\n    server:", 1)
+	_, err := load(t, map[string]string{"config": config}, "config", "", "", nil)
+	want := "clusters[0].cluster.extensions[1].name is that of another extension: remove one of them"
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
