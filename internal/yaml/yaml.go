@@ -339,10 +339,11 @@ func (p *parser) tryKey() (key string, isKey bool) {
 	isPlain := false
 	var value any
 	switch p.peek() {
-	case '"', '\'':
-		value = p.quoted()
 	case '{', '[':
 		return "", false
+	case '"', '\'':
+		value = p.quoted()
+		p.skipSpaces()
 	default:
 		text := p.plainLine(false)
 		p.skipSpaces()
@@ -351,7 +352,6 @@ func (p *parser) tryKey() (key string, isKey bool) {
 			value = p.plainValue(text)
 		}
 	}
-	p.skipSpaces()
 	if !p.atKeyColon() {
 		p.row = row
 		p.column = column
