@@ -63,8 +63,8 @@ func refusedOnPurpose(t *testing.T) map[string]string {
 	return reasons
 }
 
-// What podcount reads it reads as kubectl does, and it reads nothing that kubectl refuses. With PODCOUNT_YAML another
-// file of documents is compared, of which any may be refused.
+// What podcount reads it reads as kubectl does, and it reads nothing that kubectl refuses. No error quotes a value. With
+// PODCOUNT_YAML another file of documents is compared, of which any may be refused.
 func TestTreesAreThoseOfKubectl(t *testing.T) {
 	file := os.Getenv("PODCOUNT_YAML")
 	isOther := file != ""
@@ -79,6 +79,9 @@ func TestTreesAreThoseOfKubectl(t *testing.T) {
 	read, refused, refusedByBoth := 0, 0, 0
 	for _, d := range documents {
 		tree, err := Parse(d.Text)
+		if err != nil && !errorsOfParse.MatchString(err.Error()) {
+			t.Errorf("%s: an error that is not known, which may quote a value: %v", d.Name, err)
+		}
 		_, isOnPurpose := reasons[d.Name]
 		switch {
 		case err != nil && d.Refused != "":
