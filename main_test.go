@@ -1699,8 +1699,8 @@ func playground(args []string) int {
 	}
 	srv, ca := f.serveTLS()
 	dir, _ := filepath.Abs(args[1])
-	file := filepath.Join(dir, "playground.kubeconfig")
-	if err := os.WriteFile(file, []byte(kubeconfigFor(srv.URL, ca, "token: playground")), 0o600); err != nil {
+	file, err := writeOwnKubeconfig(dir, kubeconfigFor(srv.URL, ca, "token: playground"))
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "playground:", err)
 		return 1
 	}
@@ -1765,6 +1765,75 @@ func playground(args []string) int {
 			cmd.Process.Kill()
 			return 1
 		}
+	}
+}
+
+// writeOwnKubeconfig writes a playground's kubeconfig to a file that no other playground uses, and returns its name:
+// playground.kubeconfig, or playground-2.kubeconfig and so on while the servers of those before still answer.
+func writeOwnKubeconfig(dir, text string) (file string, err error) {
+	// One at a time, so that two which start together do not choose the same name.
+	lock, err := os.OpenFile(filepath.Join(dir, ".playground.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", err
+	}
+	for n := 1; ; n++ {
+		file = filepath.Join(dir, "playground.kubeconfig")
+		if n > 1 {
+			file = filepath.Join(dir, fmt.Sprintf("playground-%d.kubeconfig", n))
+		}
+		other, err := os.ReadFile(file)
+		if err == nil && serverAnswers(string(other)) {
+			continue
+		}
+		return file, os.WriteFile(file, []byte(text), 0o600)
+	}
+}
+
+// serverAnswers reports whether anybody listens where a kubeconfig has its server.
+func serverAnswers(kubeconfig string) bool {
+	_, server, _ := strings.Cut(kubeconfig, "server: https://")
+	server, _, _ = strings.Cut(server, "\n")
+	conn, err := net.DialTimeout("tcp", server, time.Second)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}
+
+func TestPlaygroundsKeepOutOfEachOthersFiles(t *testing.T) {
+	dir := t.TempDir()
+	want := func(server *httptest.Server, name string) {
+		t.Helper()
+		text := kubeconfigFor(server.URL, nil, "token: playground")
+		file, err := writeOwnKubeconfig(dir, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(file)
+		if err != nil || filepath.Base(file) != name || string(got) != text {
+			t.Errorf("the file is %s, want %s; %v\n%s", file, name, err, got)
+		}
+	}
+	var servers []*httptest.Server
+	for range 4 {
+		server := httptest.NewTLSServer(http.NotFoundHandler())
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		defer server.Close()
+		servers = append(servers, server)
+	}
+	want(servers[0], "playground.kubeconfig")
+	want(servers[1], "playground-2.kubeconfig")
+	want(servers[2], "playground-3.kubeconfig")
+	servers[1].Close() // killed: its file is still there
+	want(servers[3], "playground-2.kubeconfig")
+	files, err := filepath.Glob(filepath.Join(dir, "*.kubeconfig"))
+	if err != nil || len(files) != 3 {
+		t.Errorf("there are %q, %v", files, err)
 	}
 }
 
