@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -130,11 +131,9 @@ func labelsOf(t *testing.T, what, name string) []string {
 	return nil
 }
 
-// wantValuesInTheCode asks that each of these values, joined by |, is written in the program.
-func wantValuesInTheCode(t *testing.T, what, values string) {
-	t.Helper()
-	code := ""
-	err := filepath.WalkDir("..", func(path string, _ os.DirEntry, err error) error {
+// productCode is all of the program.
+var productCode = sync.OnceValues(func() (code string, err error) {
+	err = filepath.WalkDir("..", func(path string, _ os.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -142,6 +141,13 @@ func wantValuesInTheCode(t *testing.T, what, values string) {
 		code += string(text)
 		return err
 	})
+	return code, err
+})
+
+// wantValuesInTheCode asks that each of these values, joined by |, is written in the program.
+func wantValuesInTheCode(t *testing.T, what, values string) {
+	t.Helper()
+	code, err := productCode()
 	if err != nil {
 		t.Fatal(err)
 	}
