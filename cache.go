@@ -10,7 +10,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -26,14 +28,24 @@ type Key struct{ Namespace, Name string }
 func (k Key) String() string               { return strings.TrimPrefix(k.Namespace+"/"+k.Name, "/") }
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil } // so that JSON has a string
 
-// Meta is what podcount uses of ObjectMeta. Its texts are one string: one allocation an object, and one comparison with another.
+// Meta is what podcount uses of ObjectMeta. Its texts are one string: one allocation an object, and one comparison with
+// another. Labels that several objects have in common are held once, in a labelSet. Those that no other object has are a
+// part of the string, so that they cost little more than their bytes.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/
 type Meta struct {
-	Labels   map[string]string // those that Kind.Keep names; objects with the same ones share a map
-	text     string            // namespace/name, uid and resourceVersion
-	key, uid uint16            // where the first two end in text
-	list     uint32            // the number of the newest list that had the object; the store's, under its lock
+	labels   *labelSet // those that Kind.Keep names; nil: none
+	text     string    // namespace/name, uid, resourceVersion and, after a labelMark each, the values of its own labels
+	key, uid uint16    // where the first two end in text
+	list     uint32    // the number of the newest list that had the object; the store's, under its lock
 }
+
+// labelSet is the labels that objects have in common; or, without values, just the keys of labels that they have.
+type labelSet struct {
+	keys   []string
+	values []string // of these keys; nil: they stand in the text of each object
+}
+
+const labelMark = "\x00" // in no name and in no label
 
 func (m *Meta) meta() *Meta { return m }
 
@@ -47,13 +59,65 @@ func (m *Meta) Key() Key {
 func (m *Meta) UID() string { return m.text[m.key:m.uid] }
 
 // ResourceVersion is the version of the object's content.
-func (m *Meta) ResourceVersion() string { return m.text[m.uid:] }
+func (m *Meta) ResourceVersion() string {
+	version, _, _ := strings.Cut(m.text[m.uid:], labelMark)
+	return version
+}
+
+// Label returns the value of a label, if the object has it and Kind.Keep names it.
+func (m *Meta) Label(key string) (value string, ok bool) {
+	if m.labels == nil {
+		return "", false
+	}
+	i := slices.Index(m.labels.keys, key)
+	if i < 0 {
+		return "", false
+	}
+	return m.labelValue(i), true
+}
+
+// labelValue returns the value that belongs to the key i of labels.
+func (m *Meta) labelValue(i int) string {
+	if m.labels.values != nil {
+		return m.labels.values[i]
+	}
+	rest := m.text[m.uid:]
+	for range i + 1 {
+		_, rest, _ = strings.Cut(rest, labelMark)
+	}
+	value, _, _ := strings.Cut(rest, labelMark)
+	return value
+}
+
+// hasSameLabels reports whether both have the same labels, whether they share them or not.
+func (m *Meta) hasSameLabels(o *Meta) bool {
+	if m.labels == nil || o.labels == nil {
+		return m.labels == o.labels
+	}
+	if m.labels == o.labels && m.labels.values != nil {
+		return true
+	}
+	if !slices.Equal(m.labels.keys, o.labels.keys) {
+		return false
+	}
+	for i := range m.labels.keys {
+		if m.labelValue(i) != o.labelValue(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// isSameVersion reports whether both are the same object, in the same version and with the same labels.
+func (m *Meta) isSameVersion(o *Meta) bool {
+	return m.key == o.key && m.text[:m.uid] == o.text[:o.uid] && m.ResourceVersion() == o.ResourceVersion() && m.hasSameLabels(o)
+}
 
 // Object is a pointer to a struct with Meta in it. Once stored it is never modified, so that it can be read without a lock.
 type Object[T any] interface {
 	comparable // to nil
 	meta() *Meta
-	same(T) bool // nothing changed that a controller can see, in what both have beside their texts
+	same(T) bool // nothing changed that a controller can see, in what both have beside Meta
 	take(*item)  // sets all fields but Meta
 }
 
@@ -64,19 +128,19 @@ type Pod struct {
 	NodeName string
 }
 
-func (p *Pod) same(o *Pod) bool { return p.NodeName == o.NodeName && maps.Equal(p.Labels, o.Labels) }
-func (p *Pod) take(it *item)    { p.NodeName = it.intern(it.Spec.NodeName) }
+func (p *Pod) same(o *Pod) bool { return p.NodeName == o.NodeName }
+func (p *Pod) take(it *item)    { p.NodeName = it.intern(it.nodeName) }
 
 // Node is a node as podcount sees it: its name and the labels in question.
 // https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/node-v1/
 type Node struct{ Meta }
 
-func (n *Node) same(o *Node) bool { return maps.Equal(n.Labels, o.Labels) }
-func (n *Node) take(*item)        {}
+func (n *Node) same(*Node) bool { return true }
+func (n *Node) take(*item)      {}
 
 // label is the label's text, nil where it is not there.
 func (n *Node) label(key string) any {
-	if v, ok := n.Labels[key]; ok {
+	if v, ok := n.Label(key); ok {
 		return v
 	}
 	return nil
@@ -108,12 +172,17 @@ func (c *Count) same(o *Count) bool {
 }
 
 func (c *Count) take(it *item) {
-	c.countSpec, c.Generation, c.Status = countSpec{}, it.Metadata.Generation, it.Status
+	c.countSpec = countSpec{}
+	c.Generation = it.generation
+	c.Status = it.status
+	if json.Unmarshal([]byte(it.specName), &c.Name) != nil || c.Name == "" {
+		c.Invalid = fmt.Sprintf("spec.name is %.100s, and must be the name of an app", cmp.Or(it.specName, "missing"))
+		return
+	}
 	var err error
-	if json.Unmarshal([]byte(it.Spec.Name), &c.Name) != nil || c.Name == "" {
-		c.Invalid = fmt.Sprintf("spec.name is %.100s, and must be the name of an app", cmp.Or(it.Spec.Name, "missing"))
-	} else if c.Want, err = strconv.Atoi(string(it.Spec.Count)); err != nil || c.Want < 0 {
-		c.Invalid = fmt.Sprintf("spec.count is %.100s, and must be a whole number, 0 or more", cmp.Or(it.Spec.Count, "missing"))
+	c.Want, err = strconv.Atoi(string(it.specCount))
+	if err != nil || c.Want < 0 {
+		c.Invalid = fmt.Sprintf("spec.count is %.100s, and must be a whole number, 0 or more", cmp.Or(it.specCount, "missing"))
 	}
 }
 
@@ -152,19 +221,21 @@ func newerVersion(a, b string) bool {
 
 // Store is the cache of one kind. Anyone may read; its reflector alone lists and applies; who writes may apply the answer.
 type Store[T Object[T]] struct {
-	index    []func(T) string        // the values under which Count finds an object
-	versions bool                    // each new version is a change, even if nothing that is kept has changed
-	mu       sync.RWMutex            // guards all below
-	items    map[string]T            // by namespace/name, which is the beginning of the object's own text
-	counts   map[string]int          // by index value
-	members  map[string]map[string]T // the same objects, by index value and key; nil unless By is wanted
-	list     uint32                  // the number of the newest list
-	listed   bool                    // a list is complete
+	index    []func(T) string          // the values under which Count finds an object
+	indexIn  []func(T) string          // those under which CountIn finds it, which mean something in its namespace alone
+	versions bool                      // each new version is a change, even if nothing that is kept has changed
+	mu       sync.RWMutex              // guards all below
+	items    map[string]T              // by namespace/name, which is the beginning of the object's own text
+	counts   map[string]int            // by index value
+	countsIn map[string]map[string]int // by namespace, then by index value: as no key has both, its bytes are an object's
+	members  map[string]map[string]T   // the same objects, by index value and key; nil unless By is wanted
+	list     uint32                    // the number of the newest list
+	listed   bool                      // a list is complete
 }
 
 // NewStore makes an empty store. Each index names a value by which Count and By find an object, "" for none.
 func NewStore[T Object[T]](index ...func(T) string) *Store[T] {
-	return &Store[T]{index: index, items: map[string]T{}, counts: map[string]int{}}
+	return &Store[T]{index: index, items: map[string]T{}, counts: map[string]int{}, countsIn: map[string]map[string]int{}}
 }
 
 func locked[V any](mu *sync.RWMutex, read func() V) V {
@@ -182,6 +253,11 @@ func (s *Store[T]) Len() int { return locked(&s.mu, func() int { return len(s.it
 // Count is the number of objects whose index value is v, in O(1).
 func (s *Store[T]) Count(v string) int { return locked(&s.mu, func() int { return s.counts[v] }) }
 
+// CountIn is the number of objects of a namespace whose value in Store.indexIn is v, in O(1).
+func (s *Store[T]) CountIn(namespace, v string) int {
+	return locked(&s.mu, func() int { return s.countsIn[namespace][v] })
+}
+
 // By returns the objects that have an index value v, in no order and in O(1) of the others. It needs Store.members.
 func (s *Store[T]) By(v string) []T {
 	return locked(&s.mu, func() []T { return slices.Collect(maps.Values(s.members[v])) })
@@ -194,6 +270,11 @@ func (s *Store[T]) All() []T {
 
 // countLocked takes the object under k into the indexes (by is 1), or out of them (-1).
 func (s *Store[T]) countLocked(k string, obj T, by int) {
+	for _, index := range s.indexIn {
+		if v := index(obj); v != "" {
+			s.countInLocked(obj.meta().Key().Namespace, v, by)
+		}
+	}
 	for _, index := range s.index {
 		v := index(obj)
 		if v == "" {
@@ -212,6 +293,21 @@ func (s *Store[T]) countLocked(k string, obj T, by int) {
 			}
 			s.members[v][k] = obj
 		}
+	}
+}
+
+func (s *Store[T]) countInLocked(namespace, v string, by int) {
+	counts := s.countsIn[namespace]
+	if counts == nil {
+		counts = map[string]int{}
+		s.countsIn[strings.Clone(namespace)] = counts // a part of the object's text would keep all of that in memory
+	}
+	counts[v] += by
+	if counts[v] == 0 {
+		delete(counts, v)
+	}
+	if len(counts) == 0 {
+		delete(s.countsIn, namespace)
 	}
 }
 
@@ -240,7 +336,8 @@ func (s *Store[T]) setLocked(k string, obj T) []Delta[T] {
 	case old == none || obj == none:
 	case old.meta().UID() != obj.meta().UID():
 		return []Delta[T]{{Old: old}, {New: obj}}
-	case old.same(obj) && !(s.versions && old.meta().text != obj.meta().text):
+	case s.versions && old.meta().ResourceVersion() != obj.meta().ResourceVersion():
+	case old.same(obj) && old.meta().hasSameLabels(obj.meta()):
 		return nil
 	}
 	return []Delta[T]{{old, obj}}
@@ -290,11 +387,18 @@ func (l *Listing[T]) Add(obj T, text []byte) (kept bool) {
 	m := obj.meta()
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
-	if cur, ok := l.store.items[string(text[:m.key])]; ok && cur.meta().text == string(text) && cur.meta().uid == m.uid && cur.same(obj) {
+	cur, isKnown := l.store.items[string(text[:m.key])]
+	isKnown = isKnown && cur.same(obj)
+	if isKnown && cur.meta().labels == m.labels && cur.meta().uid == m.uid && cur.meta().text == string(text) {
 		cur.meta().list = l.number
 		return false
 	}
-	m.text, m.list = string(text), l.number
+	m.text = string(text)
+	if isKnown && cur.meta().isSameVersion(m) { // only that it shares its labels is new, or that it does not
+		cur.meta().list = l.number
+		return false
+	}
+	m.list = l.number
 	l.changed[m.text[:m.key]] = obj
 	return true
 }
@@ -331,54 +435,44 @@ const (
 )
 
 // item is one object on its way from the wire into memory: what any kind reads of it. The next one overwrites it. One
-// more field needs a place here, a line in reset, its number in schema, and a kind that takes and compares it.
+// more field needs a place here, a line in reset, its number in schema and its name in read, and a kind that takes and
+// compares it.
 type item struct {
-	Metadata struct {
-		Namespace       buffer            `json:"namespace"`
-		Name            buffer            `json:"name"`
-		UID             buffer            `json:"uid"`
-		ResourceVersion buffer            `json:"resourceVersion"`
-		Generation      int64             `json:"generation"`
-		Labels          map[string]string `json:"labels"` // by protobuf, those that Kind.Keep names
-	} `json:"metadata"`
-	Spec struct {
-		NodeName buffer  `json:"nodeName"`
-		Name     rawJSON `json:"name"`
-		Count    rawJSON `json:"count"`
-	} `json:"spec"`
-	Status countStatus `json:"status"`
-	text   buffer      // as in Meta
-	key    int         // where the key ends in it
-	set    buffer      // the labels to be kept, for interning
-	texts  map[string]string
-	sets   map[string]map[string]string
+	namespace, name, uid, version buffer // of metadata
+	generation                    int64
+	labels                        []itemLabel // one for each of Kind.Keep
+	nodeName                      buffer      // of spec, as the next two
+	specName, specCount           rawJSON
+	status                        countStatus
+
+	text  buffer // as in Meta
+	key   int    // where the key ends in it
+	label buffer // the value of the label in hand
+	set   buffer // the labels, for decoder.sets
+	texts map[string]string
+}
+
+// itemLabel is a label that Kind.Keep names.
+type itemLabel struct {
+	isThere bool
+	value   buffer
 }
 
 // rawJSON is a value of JSON as it is written, of whatever type; null and what is not there are empty.
 type rawJSON string
 
-func (r *rawJSON) UnmarshalJSON(b []byte) error {
-	*r = rawJSON(strings.TrimPrefix(string(b), "null"))
-	return nil
-}
-
 func (r rawJSON) MarshalJSON() ([]byte, error) { return []byte(r), nil }
 
-// buffer is a text in memory that is used again for the next one. From JSON it is copied.
+// buffer is a text in memory that is used again for the next one.
 type buffer []byte
 
-func (t *buffer) UnmarshalText(b []byte) error {
-	*t = append((*t)[:0], b...)
-	return nil
-}
-
-// intern returns the value under key, the same one for the same bytes; where there is none it is made.
-func intern[V any](known map[string]V, key []byte, makeOne func(string) V) V {
-	if v, ok := known[string(key)]; ok {
-		return v
+// intern returns the text, the same one for the same bytes.
+func (it *item) intern(t buffer) string {
+	if known, ok := it.texts[string(t)]; ok {
+		return known
 	}
-	k := string(key)
-	return remember(known, internLimit, k, makeOne(k))
+	text := string(t)
+	return remember(it.texts, internLimit, text, text)
 }
 
 // remember returns what is known of k, or else v, which is known from now on. A map that has limit keys forgets one.
@@ -396,66 +490,162 @@ func remember[K comparable, V any](known map[K]V, limit int, k K, v V) V {
 	return v
 }
 
-func (it *item) intern(t buffer) string {
-	return intern(it.texts, t, func(s string) string { return s })
-}
-
 // decoder makes the objects of one stream at a time, through memory that it uses again: one that is known costs none.
 type decoder[T Object[T]] struct {
 	kind  *Kind[T]
 	item  item
-	spare T // was made, and nobody kept it
+	raw   json.RawMessage // the object of JSON, or the frame, in hand
+	spare T               // was made, and nobody kept it
+
+	sets map[string]*labelSet // the labels that objects share, by their keys and values; and by keys alone, those without
+	seen map[uint64]uint64    // a hash of labels that are not shared yet: a hash of the object's name that had them first
+	seed maphash.Seed
 }
 
 func newDecoder[T Object[T]](kind *Kind[T]) *decoder[T] {
-	return &decoder[T]{kind: kind, item: item{texts: map[string]string{}, sets: map[string]map[string]string{}}}
+	return &decoder[T]{
+		kind: kind,
+		item: item{texts: map[string]string{}},
+		sets: map[string]*labelSet{},
+		seen: map[uint64]uint64{},
+		seed: maphash.MakeSeed(),
+	}
 }
 
 // reset forgets the last item.
 func (d *decoder[T]) reset() {
-	m, spec := &d.item.Metadata, &d.item.Spec
-	m.Namespace, m.Name, m.UID, m.ResourceVersion, spec.NodeName = m.Namespace[:0], m.Name[:0], m.UID[:0], m.ResourceVersion[:0], spec.NodeName[:0]
-	clear(m.Labels)
-	m.Generation, spec.Name, spec.Count, d.item.Status = 0, "", "", countStatus{}
+	it := &d.item
+	it.namespace = it.namespace[:0]
+	it.name = it.name[:0]
+	it.uid = it.uid[:0]
+	it.version = it.version[:0]
+	it.generation = 0
+	if len(it.labels) != len(d.kind.Keep) {
+		it.labels = make([]itemLabel, len(d.kind.Keep))
+	}
+	for i := range it.labels {
+		it.labels[i].isThere = false
+	}
+	it.nodeName = it.nodeName[:0]
+	it.specName = ""
+	it.specCount = ""
+	it.status = countStatus{}
+}
+
+// setLabel gives the item a label, if Kind.Keep names it.
+func (d *decoder[T]) setLabel(key, value []byte) {
+	for i, kept := range d.kind.Keep {
+		if kept == string(key) {
+			label := &d.item.labels[i]
+			label.isThere = true
+			label.value = append(label.value[:0], value...)
+			return
+		}
+	}
 }
 
 // object makes an object of the item, but for its text: that stands in item.text. Who keeps the object clears spare.
 func (d *decoder[T]) object() (obj T, err error) {
-	it, m := &d.item, &d.item.Metadata
-	it.text = append(it.text[:0], m.Namespace...)
-	if len(m.Namespace) > 0 {
+	it := &d.item
+	it.text = append(it.text[:0], it.namespace...)
+	if len(it.namespace) > 0 {
 		it.text = append(it.text, '/')
 	}
-	it.text = append(it.text, m.Name...)
+	it.text = append(it.text, it.name...)
 	it.key = len(it.text)
-	it.text = append(append(it.text, m.UID...), m.ResourceVersion...)
-	if len(m.Name) == 0 || len(m.UID) == 0 || len(m.ResourceVersion) == 0 {
+	it.text = append(it.text, it.uid...)
+	uid := len(it.text)
+	it.text = append(it.text, it.version...)
+	if len(it.name) == 0 || len(it.uid) == 0 || len(it.version) == 0 {
 		return obj, fmt.Errorf("%s %.300q has no metadata.name, uid or resourceVersion", d.kind.Name, it.text[:it.key])
 	}
 	// A slash would be taken for the namespace's end; JSON that is not UTF-8 reaches us with U+FFFD in it.
-	if len(it.text) >= textLimit || bytes.IndexByte(m.Name, '/') >= 0 || bytes.IndexByte(m.Namespace, '/') >= 0 || bytes.ContainsRune(it.text, utf8.RuneError) {
+	isOdd := bytes.IndexByte(it.name, '/') >= 0 || bytes.IndexByte(it.namespace, '/') >= 0 ||
+		bytes.ContainsRune(it.text, utf8.RuneError) || bytes.IndexByte(it.text, labelMark[0]) >= 0
+	labels, err := d.labels()
+	if err != nil || isOdd || len(it.text) >= textLimit {
 		return obj, fmt.Errorf("%s %.300q: too long, or with characters that no name has", d.kind.Name, it.text[:it.key])
 	}
 	if d.spare == *new(T) {
 		d.spare = d.kind.New()
 	}
-	o := d.spare.meta()
-	o.key, o.uid, o.Labels = uint16(it.key), uint16(it.key+len(m.UID)), d.labels()
+	m := d.spare.meta()
+	m.key = uint16(it.key)
+	m.uid = uint16(uid)
+	m.labels = labels
 	d.spare.take(it)
 	return d.spare, nil
 }
 
-// labels are the item's, as far as Kind.Keep names them.
-func (d *decoder[T]) labels() map[string]string {
-	it, labels := &d.item, d.item.Metadata.Labels
-	maps.DeleteFunc(labels, func(k, _ string) bool { return !slices.Contains(d.kind.Keep, k) })
+var errMarkInLabel = errors.New("a label with a character that no label has")
+
+// labels returns the item's labels. Those that another object had as well are shared from then on. Others are added to
+// the item's text.
+func (d *decoder[T]) labels() (*labelSet, error) {
+	it := &d.item
 	it.set = it.set[:0]
-	for _, key := range d.kind.Keep {
-		if v, ok := labels[key]; ok {
-			it.set = strconv.AppendQuote(append(it.set, key...), v)
+	for i, label := range it.labels {
+		if label.isThere {
+			it.set = binary.AppendUvarint(it.set, uint64(i+1)) // which has no labelMark in it
 		}
 	}
-	return intern(it.sets, it.set, func(string) map[string]string { return maps.Collect(maps.All(labels)) }) // a Clone would be too large
+	if len(it.set) == 0 {
+		return nil, nil
+	}
+	keys := len(it.set)
+	for _, label := range it.labels {
+		if !label.isThere {
+			continue
+		}
+		if bytes.IndexByte(label.value, labelMark[0]) >= 0 {
+			return nil, errMarkInLabel
+		}
+		it.set = append(it.set, labelMark...)
+		it.set = append(it.set, label.value...)
+	}
+	if shared := d.sets[string(it.set)]; shared != nil {
+		return shared, nil
+	}
+	own := d.sets[string(it.set[:keys])]
+	if own == nil {
+		own = remember(d.sets, internLimit, string(it.set[:keys]), &labelSet{keys: d.labelKeys()})
+	}
+	if !d.isOfAnother() {
+		it.text = append(it.text, it.set[keys:]...)
+		return own, nil
+	}
+	return remember(d.sets, internLimit, string(it.set), &labelSet{own.keys, d.labelValues(len(own.keys))}), nil
+}
+
+// isOfAnother reports whether another object had the labels in item.set, as far as the decoder remembers. The price of a
+// mistake is a few bytes.
+func (d *decoder[T]) isOfAnother() bool {
+	labels := maphash.Bytes(d.seed, d.item.set)
+	object := maphash.Bytes(d.seed, d.item.text[:d.item.key])
+	if remember(d.seen, internLimit, labels, object) == object {
+		return false
+	}
+	delete(d.seen, labels)
+	return true
+}
+
+func (d *decoder[T]) labelKeys() (keys []string) {
+	for i, label := range d.item.labels {
+		if label.isThere {
+			keys = append(keys, d.kind.Keep[i])
+		}
+	}
+	return keys
+}
+
+func (d *decoder[T]) labelValues(n int) []string {
+	values := make([]string, 0, n)
+	for _, label := range d.item.labels {
+		if label.isThere {
+			values = append(values, string(label.value))
+		}
+	}
+	return values
 }
 
 // own is object, with its text: it is the caller's.
@@ -469,21 +659,274 @@ func (d *decoder[T]) own() (obj T, err error) {
 // parse reads one object of JSON.
 func (d *decoder[T]) parse(data []byte) (obj T, err error) {
 	d.reset()
-	if err := d.decode(json.NewDecoder(bytes.NewReader(data)), &d.item); err != nil {
+	if err := d.decode(json.NewDecoder(bytes.NewReader(data))); err != nil {
 		return obj, err
 	}
 	return d.own()
 }
 
-// decode reads the next value of JSON. A lenient kind is forgiven: encoding/json reads on behind a value of the wrong type.
-func (d *decoder[T]) decode(s *json.Decoder, v any) error {
-	if err := s.Decode(v); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if !d.kind.Lenient || !errors.As(err, &wrong) || strings.HasPrefix(wrong.Field, "metadata") {
-			return fmt.Errorf("behind byte %d: %w", s.InputOffset(), err)
+const rawLimit = 1 << 20 // bytes that decoder.raw keeps for the next object
+
+// decodeRaw reads the next value of JSON into raw.
+func (d *decoder[T]) decodeRaw(s *json.Decoder) error {
+	if cap(d.raw) > rawLimit {
+		d.raw = nil
+	}
+	return s.Decode(&d.raw)
+}
+
+// decode reads the next value of JSON into the item.
+func (d *decoder[T]) decode(s *json.Decoder) error {
+	err := d.decodeRaw(s)
+	if err == nil {
+		err = d.read(d.raw)
+	}
+	if err != nil {
+		return fmt.Errorf("behind byte %d: %w", s.InputOffset(), err)
+	}
+	return nil
+}
+
+// read reads an object of JSON into the item. Names are exact, as Kubernetes' are: encoding/json would take NAME for name.
+func (d *decoder[T]) read(object []byte) error {
+	if err := wantObject(object, ""); err != nil {
+		return err
+	}
+	for name, value := range members(object) {
+		var err error
+		switch string(name) {
+		case "metadata":
+			err = d.readMetadata(value)
+		case "spec":
+			err = d.readSpec(value)
+		case "status":
+			err = d.readStatus(value)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func (d *decoder[T]) readMetadata(object []byte) error {
+	if err := wantObject(object, "metadata"); err != nil {
+		return err
+	}
+	it := &d.item
+	for name, value := range members(object) {
+		var err error
+		switch string(name) {
+		case "namespace":
+			err = it.namespace.read(value, "metadata.namespace")
+		case "name":
+			err = it.name.read(value, "metadata.name")
+		case "uid":
+			err = it.uid.read(value, "metadata.uid")
+		case "resourceVersion":
+			err = it.version.read(value, "metadata.resourceVersion")
+		case "generation":
+			err = unmarshal(value, &it.generation, "metadata.generation")
+		case "labels":
+			err = d.readLabels(value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *decoder[T]) readLabels(object []byte) error {
+	if err := wantObject(object, "metadata.labels"); err != nil {
+		return err
+	}
+	text := &d.item.label
+	for name, value := range members(object) {
+		*text = (*text)[:0] // what null stands for
+		if err := text.read(value, "metadata.labels"); err != nil {
+			return err
+		}
+		d.setLabel(name, *text)
+	}
+	return nil
+}
+
+func (d *decoder[T]) readSpec(object []byte) error {
+	if err := wantObject(object, "spec"); err != nil {
+		return d.forgive(err)
+	}
+	it := &d.item
+	for name, value := range members(object) {
+		switch string(name) {
+		case "nodeName":
+			err := it.nodeName.read(value, "spec.nodeName")
+			if d.forgive(err) != nil {
+				return err
+			}
+		case "name":
+			it.specName = rawOf(value)
+		case "count":
+			it.specCount = rawOf(value)
+		}
+	}
+	return nil
+}
+
+func (d *decoder[T]) readStatus(object []byte) error {
+	if err := wantObject(object, "status"); err != nil {
+		return d.forgive(err)
+	}
+	status := &d.item.status
+	for name, value := range members(object) {
+		switch string(name) {
+		case "healthy":
+			status.Healthy = rawOf(value)
+		case "count":
+			status.Count = rawOf(value)
+		case "observedGeneration":
+			status.ObservedGeneration = rawOf(value)
+		}
+	}
+	return nil
+}
+
+// forgive returns the error, but for a lenient kind nil where a value is of the wrong type.
+func (d *decoder[T]) forgive(err error) error {
+	if d.kind.Lenient && errors.As(err, new(*json.UnmarshalTypeError)) {
+		return nil
+	}
+	return err
+}
+
+// read takes a string of JSON; null changes nothing.
+func (t *buffer) read(value []byte, field string) error {
+	isPlain := value[0] == '"' && bytes.IndexByte(value, '\\') < 0 && utf8.Valid(value)
+	if isPlain {
+		*t = append((*t)[:0], value[1:len(value)-1]...)
+		return nil
+	}
+	text := string(*t)
+	if err := unmarshal(value, &text, field); err != nil {
+		return err
+	}
+	*t = append((*t)[:0], text...)
+	return nil
+}
+
+// rawOf returns the value as it is written.
+func rawOf(value []byte) rawJSON {
+	if string(value) == "null" {
+		return ""
+	}
+	return rawJSON(value)
+}
+
+// wantObject returns an error unless the value is an object or null, which has no members.
+func wantObject(value []byte, field string) error {
+	if value[0] == '{' {
+		return nil
+	}
+	return unmarshal(value, &struct{}{}, field)
+}
+
+// unmarshal is json.Unmarshal. Its error names the field.
+func unmarshal(value []byte, into any, field string) error {
+	err := json.Unmarshal(value, into)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) && field != "" {
+		wrong.Struct = "item"
+		wrong.Field = field
+	}
+	return err
+}
+
+// members are the names and values of an object of JSON; of null there are none. The text must be valid, and begin with
+// the value: json.RawMessage does. It is not copied.
+func members(object []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(name, value []byte) bool) {
+		if object[0] != '{' {
+			return
+		}
+		i := skipSpace(object, 1)
+		for object[i] != '}' {
+			end := skipValue(object, i)
+			name := unquoted(object[i:end])
+			i = skipSpace(object, end) // to the colon
+			i = skipSpace(object, i+1) // to the value
+			end = skipValue(object, i)
+			if !yield(name, object[i:end]) {
+				return
+			}
+			i = skipSpace(object, end)
+			if object[i] == ',' {
+				i = skipSpace(object, i+1)
+			}
+		}
+	}
+}
+
+// unquoted is a string of JSON without its quotes and escapes.
+func unquoted(text []byte) []byte {
+	if bytes.IndexByte(text, '\\') < 0 {
+		return text[1 : len(text)-1]
+	}
+	var plain string
+	json.Unmarshal(text, &plain) // is valid
+	return []byte(plain)
+}
+
+// skipSpace returns where the blanks end that begin at i.
+func skipSpace(text []byte, i int) int {
+	for text[i] == ' ' || text[i] == '\n' || text[i] == '\t' || text[i] == '\r' {
+		i++
+	}
+	return i
+}
+
+// skipValue returns where the value of JSON ends that begins at i.
+func skipValue(text []byte, i int) int {
+	switch text[i] {
+	case '"':
+		return skipString(text, i)
+	case '{', '[':
+		return skipNested(text, i)
+	}
+	for i < len(text) && strings.IndexByte(",]} \n\t\r", text[i]) < 0 {
+		i++
+	}
+	return i
+}
+
+// skipNested returns where the object or array ends that begins at i.
+func skipNested(text []byte, i int) int {
+	for depth := 0; ; i++ {
+		switch text[i] {
+		case '"':
+			i = skipString(text, i) - 1
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+			if depth == 0 {
+				return i + 1
+			}
+		}
+	}
+}
+
+// skipString returns where the string of JSON ends whose first quote is at i.
+func skipString(text []byte, i int) int {
+	for {
+		i += 1 + bytes.IndexByte(text[i+1:], '"')
+		isEscaped := false
+		for before := i - 1; text[before] == '\\'; before-- {
+			isEscaped = !isEscaped
+		}
+		if !isEscaped {
+			return i + 1
+		}
+	}
 }
 
 // ListMeta is a list's own metadata.
@@ -569,7 +1012,7 @@ func (d *decoder[T]) listJSON(src *source, meta *ListMeta, item func(error)) (is
 	err = eachField(s, func(field string) error {
 		switch field {
 		case "metadata":
-			return d.decode(s, meta)
+			return d.decodeListMeta(s, meta)
 		case "items":
 			isList = true
 			t, err := s.Token()
@@ -579,14 +1022,36 @@ func (d *decoder[T]) listJSON(src *source, meta *ListMeta, item func(error)) (is
 				return errors.New("not a list")
 			}
 			for s.More() {
-				item(d.decode(s, &d.item))
+				item(d.decode(s))
 			}
 			_, err = s.Token()
 			return err
 		}
-		return d.decode(s, new(json.RawMessage)) // skip it
+		return d.decodeRaw(s) // skip it
 	})
 	return isList, err
+}
+
+func (d *decoder[T]) decodeListMeta(s *json.Decoder, meta *ListMeta) error {
+	if err := d.decodeRaw(s); err != nil {
+		return err
+	}
+	if err := wantObject(d.raw, "metadata"); err != nil {
+		return err
+	}
+	for name, value := range members(d.raw) {
+		var err error
+		switch string(name) {
+		case "resourceVersion":
+			err = unmarshal(value, &meta.ResourceVersion, "metadata.resourceVersion")
+		case "continue":
+			err = unmarshal(value, &meta.Continue, "metadata.continue")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // protobuf reads messages as they arrive, and holds none of them: what nobody asks for is skipped. What is wrong is
@@ -709,19 +1174,16 @@ func (p *protobuf) enter(path int, known schema) {
 
 // schema is that of an object. The numbers are those of the generated.proto files of k8s.io/api and k8s.io/apimachinery.
 func (d *decoder[T]) schema(p *protobuf) schema {
-	it, m := &d.item, &d.item.Metadata
-	m.Labels = map[string]string{}
+	it := &d.item
 	var key, value buffer
 	label := schema{11101: &key, 11102: &value}
-	known := schema{1: enter{}, 101: &m.Name, 103: &m.Namespace, 105: &m.UID, 106: &m.ResourceVersion, 111: func() {
+	known := schema{1: enter{}, 101: &it.name, 103: &it.namespace, 105: &it.uid, 106: &it.version, 111: func() {
 		key, value = key[:0], value[:0]
 		p.enter(111, label)
-		if slices.ContainsFunc(d.kind.Keep, func(k string) bool { return k == string(key) }) {
-			m.Labels[it.intern(key)] = it.intern(value)
-		}
+		d.setLabel(key, value)
 	}}
 	if !d.kind.MetadataOnly {
-		known[2], known[210] = enter{}, &it.Spec.NodeName
+		known[2], known[210] = enter{}, &it.nodeName
 	}
 	return known
 }
@@ -784,9 +1246,9 @@ func (d *decoder[T]) events(r io.Reader, protobuf bool, handle func(WatchEvent[T
 		case err != nil || ev.Status != nil:
 		case ev.Type == "ADDED" || ev.Type == "MODIFIED" || ev.Type == "DELETED":
 			ev.Object, err = d.own()
-		case ev.Type == "BOOKMARK" && len(d.item.Metadata.ResourceVersion) > 0:
+		case ev.Type == "BOOKMARK" && len(d.item.version) > 0:
 			ev.Object = d.kind.New()
-			ev.Object.meta().text = string(d.item.Metadata.ResourceVersion)
+			ev.Object.meta().text = string(d.item.version)
 		default:
 			err = fmt.Errorf("unknown event type %q, or a bookmark without metadata.resourceVersion", ev.Type)
 		}
@@ -808,20 +1270,41 @@ func (d *decoder[T]) eventsJSON(src *source) func() (WatchEvent[T], error) {
 	s := json.NewDecoder(src)
 	src.json = s
 	return func() (ev WatchEvent[T], err error) {
-		err = eachField(s, func(field string) error {
-			switch {
-			case field == "type":
-				return d.decode(s, &ev.Type)
-			case field != "object" || ev.Type == "": // an object before its type is none
-				return d.decode(s, new(json.RawMessage))
-			case ev.Type == "ERROR":
-				ev.Status = new(Status)
-				return d.decode(s, ev.Status)
-			}
-			return d.decode(s, &d.item)
-		})
+		if err := d.decodeRaw(s); err != nil {
+			return ev, err
+		}
+		ev, err = d.readEvent(d.raw)
+		if err != nil {
+			return ev, fmt.Errorf("before byte %d: %w", s.InputOffset(), err)
+		}
+		return ev, nil
+	}
+}
+
+// readEvent reads a frame of JSON, whose type may stand after its object.
+func (d *decoder[T]) readEvent(frame []byte) (ev WatchEvent[T], err error) {
+	if err := wantObject(frame, ""); err != nil {
 		return ev, err
 	}
+	object := []byte("null")
+	for name, value := range members(frame) {
+		switch string(name) {
+		case "type":
+			if err := unmarshal(value, &ev.Type, "type"); err != nil {
+				return ev, err
+			}
+		case "object":
+			object = value
+		}
+	}
+	switch ev.Type {
+	case "ERROR":
+		ev.Status = new(Status)
+		return ev, unmarshal(object, ev.Status, "object")
+	case "ADDED", "MODIFIED", "DELETED", "BOOKMARK":
+		return ev, d.read(object)
+	}
+	return ev, nil // of a type that the caller refuses
 }
 
 func (d *decoder[T]) eventsProtobuf(src *source) func() (WatchEvent[T], error) {
@@ -865,17 +1348,18 @@ type requirement struct {
 	bound  int64
 }
 
-func (s Selector) Matches(labels map[string]string) bool {
+// Matches reports whether labels meet all requirements. label returns the value of a key, if it is there: Meta.Label.
+func (s Selector) Matches(label func(key string) (value string, ok bool)) bool {
 	for _, r := range s {
-		if !r.matches(labels) {
+		value, has := label(r.key)
+		if !r.matches(value, has) {
 			return false
 		}
 	}
 	return true
 }
 
-func (r requirement) matches(labels map[string]string) bool {
-	value, has := labels[r.key]
+func (r requirement) matches(value string, has bool) bool {
 	if r.side != 0 {
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {
@@ -938,7 +1422,10 @@ func parseRequirement(text string) (r requirement, err error) {
 	operators := []string{"==", "=", "!=", "in", "notin", ">", "<"}
 	i := slices.IndexFunc(operators, func(op string) bool { return strings.HasPrefix(rest, op) })
 	if i < 0 {
-		word, _, _ := strings.Cut(rest, " ")
+		word := rest
+		if end := strings.IndexAny(rest, selectorSpace); end >= 0 {
+			word = rest[:end]
+		}
 		return r, fmt.Errorf("%q is no operator: use =, !=, >, <, in (a,b) or notin (a,b)", word)
 	}
 	op := operators[i]

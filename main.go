@@ -191,8 +191,8 @@ const eitherRole = controlPlane + " or " + oldControlPlane // no selector says t
 // nodeChoice is the nodes that meet one of the selectors.
 type nodeChoice []Selector
 
-func (c nodeChoice) Matches(labels map[string]string) bool {
-	return slices.ContainsFunc(c, func(s Selector) bool { return s.Matches(labels) })
+func (c nodeChoice) Matches(label func(key string) (value string, ok bool)) bool {
+	return slices.ContainsFunc(c, func(s Selector) bool { return s.Matches(label) })
 }
 
 //go:embed README.md
@@ -1529,7 +1529,7 @@ func (p *podCount) tick() []Key {
 	var lack, others []Key
 	isShown := p.prune
 	for _, n := range p.nodes.All() {
-		isShown = isShown || p.totalNodes.Matches(n.Labels)
+		isShown = isShown || p.totalNodes.Matches(n.Label)
 		if _, wrong := p.wrong(n.Key()); wrong[p.totalLabel] != nil {
 			lack = append(lack, n.Key())
 		} else if len(wrong) > 0 {
@@ -1729,7 +1729,7 @@ func (p *podCount) wrong(key Key) (node *Node, labels map[string]any) {
 		return nil, nil
 	}
 	labels = map[string]any{p.totalLabel: nil, p.nodeLabel: nil}
-	if !p.prune && p.totalNodes.Matches(node.Labels) {
+	if !p.prune && p.totalNodes.Matches(node.Label) {
 		labels[p.totalLabel] = strconv.Itoa(p.pods.Len())
 	}
 	if !p.prune {
@@ -1754,7 +1754,7 @@ func setUpCount(m *manager, c *Controller) {
 	s := &countControl{manager: m, Controller: c}
 	m.pods.kind.Keep = append(m.pods.kind.Keep, nameLabels...)
 	for i := range nameLabels {
-		m.pods.index = append(m.pods.index, func(p *Pod) string { return podName(p, i) })
+		m.pods.indexIn = append(m.pods.indexIn, func(p *Pod) string { return podName(p, i) })
 	}
 	m.counts.members = map[string]map[string]*Count{}
 	On(c, m.pods, s.podChanged)
@@ -1777,20 +1777,34 @@ func (s *countControl) count() (what string, all, wrong int) {
 	return "count", len(counts), wrong
 }
 
-// podName is the namespace and name that a pod has by one of nameLabels, if no earlier one gives it the same.
+// podName is the name that a pod has by one of nameLabels, if no earlier one gives it the same.
 func podName(p *Pod, i int) string {
-	if p == nil || p.Labels[nameLabels[i]] == "" || slices.ContainsFunc(nameLabels[:i], func(l string) bool { return p.Labels[l] == p.Labels[nameLabels[i]] }) {
+	if p == nil {
 		return ""
 	}
-	return p.Key().Namespace + "/" + p.Labels[nameLabels[i]]
+	name, _ := p.Label(nameLabels[i])
+	for _, earlier := range nameLabels[:i] {
+		if other, _ := p.Label(earlier); other == name {
+			return ""
+		}
+	}
+	return name
 }
 
-func (c *Count) podName() string { return c.Key().Namespace + "/" + c.Name } // of the pods that it is about
+// podName is the namespace and name of the pods that a Count is about.
+func (c *Count) podName() string { return c.Key().Namespace + "/" + c.Name }
 
 func (s *countControl) podChanged(d Delta[*Pod]) (keys []Key) {
 	for i := range nameLabels {
-		if was, is := podName(d.Old, i), podName(d.New, i); was != is {
-			for _, c := range append(s.counts.By(was), s.counts.By(is)...) {
+		was, is := podName(d.Old, i), podName(d.New, i)
+		if was == is {
+			continue
+		}
+		for _, name := range []string{was, is} {
+			if name == "" {
+				continue
+			}
+			for _, c := range s.counts.By(d.Key().Namespace + "/" + name) {
 				keys = append(keys, c.Key())
 			}
 		}
@@ -1836,7 +1850,7 @@ func (s *countControl) plan(key Key) (c *Count, of *presence, status countStatus
 		return nil, nil, status, false
 	}
 	if status = of.ours(c.Status); c.Invalid == "" {
-		have := s.pods.Count(c.podName())
+		have := s.pods.CountIn(c.Key().Namespace, c.Name)
 		status = of.ours(countStatus{rawJSON(fmt.Sprint(have == c.Want)), rawJSON(fmt.Sprint(have)), rawJSON(fmt.Sprint(c.Generation))})
 	} else if status.Healthy == "true" {
 		status.Healthy = "false"

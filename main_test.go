@@ -1100,7 +1100,7 @@ func (r *fakeRequest) matcher() func(object) bool {
 				return false
 			}
 		}
-		return (r.key.Namespace == "" || str(metaOf(o), "namespace") == r.key.Namespace) && labels.Matches(set)
+		return (r.key.Namespace == "" || str(metaOf(o), "namespace") == r.key.Namespace) && labels.Matches(labelsIn(set))
 	}
 }
 
@@ -2078,7 +2078,7 @@ func wantPeace(t *testing.T, f *fakeServer, args ...string) {
 		for k, v := range metaOf(node)["labels"].(object) {
 			labels[k] = v.(string)
 		}
-		if o.totalNodes.Matches(labels) {
+		if o.totalNodes.Matches(labelsIn(labels)) {
 			total = strconv.Itoa(len(pods))
 		}
 		wantLabel(t, f, name, o.totalLabel, total)
@@ -4534,7 +4534,7 @@ func TestTourShowsRealBytes(t *testing.T) {
 	err := newDecoder(kind).events(bytes.NewReader(frame), true, func(ev WatchEvent[*Pod]) error {
 		events++
 		p := ev.Object
-		if ev.Type != "ADDED" || p.Key().String() != "default/web-0" || p.UID() != "cc0c67d4-f651-49fc-b1ea-6eb2223f16f7" || p.ResourceVersion() != "432" || p.Labels["app"] != "web" {
+		if ev.Type != "ADDED" || p.Key().String() != "default/web-0" || p.UID() != "cc0c67d4-f651-49fc-b1ea-6eb2223f16f7" || p.ResourceVersion() != "432" || labelsOf(&p.Meta)["app"] != "web" {
 			t.Errorf("%+v", ev)
 		}
 		return nil
@@ -6578,12 +6578,12 @@ func TestSelectors(t *testing.T) {
 		// What is no number of 64 bits is on neither side of any.
 		"app>1": false, "app<1": false, "none>1": false, "none<1": false, "empty<1": false, "huge>1": false, "huge<1": false,
 	} {
-		if s, err := parseSelector(text); err != nil || s.Matches(set) != want {
-			t.Errorf("%q: %v, %v", text, s.Matches(set), err)
+		if s, err := parseSelector(text); err != nil || s.Matches(labelsIn(set)) != want {
+			t.Errorf("%q: %v, %v", text, s.Matches(labelsIn(set)), err)
 		}
 	}
 	for text, want := range map[string]string{
-		"app in web": `in needs values in parentheses`, "app like web": `"like" is no operator`, "a=b,,c": `requirement 2 ""`, "=v": "label key",
+		"app in web": `in needs values in parentheses`, "app like web": `"like" is no operator`, "app\nlike\nweb": `"like" is no operator`, "a=b,,c": `requirement 2 ""`, "=v": "label key",
 		"app=not valid": "label value", "-app": "label key", "a/b/c": "label key", "UPPER.io/x": "prefix", "!a=b": "label key",
 		"app>x": "> needs a whole number", "app<": "< needs a whole number", "app>-1": `and not "-1"`,
 		"x in (a": "parentheses", strings.Repeat("a", 64): "63",
@@ -6600,12 +6600,14 @@ var (
 		"", "  ", "\t", "a>1", "a<1", "a > 1", "a>01", "a> 1 ", "a>1,b", "a>9223372036854775807", "a in ()", "a in ( )", "a in (,)", "a in (b,,c)",
 		"a notin ()", "! a", "a==", "a=", "a!=", "in", "notin", "!in", "!notin", "a=in", "a=notin", "in=in", "in in (in)", "a in (in,notin)",
 		"a\n=b", "a\r=\tb", "a in(b),c", "a notin(b)", "x.io/a=b", "a=b.c", "a=b,a=c", "a !=b", "!a,b",
+		"a\nin (b)", "a\r\nnotin\t(\nb\n,\rc )", "a\n>\n1", "a\n!=b", "!\na", "a\n,\nb\n",
 	}
 	labelSelectorsRefused = []string{
 		"a>-1", "a>+1", "a>x", "a>", "a>9223372036854775808", "a>0x1", "a>1e3", "a>1_0", "a>1.0", "a>=1", "a<=1", "a>1<2", "a<>1", "a=>b", "a>(1)",
 		"a in (b c)", "a b", "!a=b", "!", "!!a", "a,", "a,,b", ",a", "a=b=c", "a===b", "a= =b", "a! =b", "a=!b", "a in in", "a in >", "a in (>)", "a\u00a0=b",
 		"a=(b)", "a(b)", "a)", "(a)", "a in (b", "a in b)", "ain (b)", "ain(b)", "a in (b))", "a in ((b))", "a in (a=b)", "a in (b)c", "a=b(c)", "!in (a)",
 		"X.io/a=b", "/a", "a/", "a/b/c", "a=b/c", "a='b'", "a=-b", "a=b-", "a in (b),,", "a=b !c", "a\\=b", "a=b\\", "a=ä", "ä=b",
+		"a\vin (b)", "a\fin (b)", "a\u0085in (b)", "a\nlike b", "a\n!\n=b", "a =\n= b",
 	}
 	fieldSelectorsAccepted = []string{
 		"", ",", "metadata.name=", "metadata.name==a", "metadata.name!=a", "metadata.name=a,,", "metadata.name=a,", `metadata.name=a\,b`, `metadata.name=a\=b`,
@@ -6710,7 +6712,7 @@ func decoded(t testing.TB, body []byte, isProtobuf bool, kind *Kind[*Pod]) (line
 }
 
 func describe(p *Pod) string {
-	return fmt.Sprintf("%s %s %s %s %v", p.Key(), p.UID(), p.ResourceVersion(), p.NodeName, p.Labels)
+	return fmt.Sprintf("%s %s %s %s %v", p.Key(), p.UID(), p.ResourceVersion(), p.NodeName, labelsOf(&p.Meta))
 }
 
 func recording(t testing.TB, name string) []byte {
@@ -7008,26 +7010,6 @@ func bare(n int) string {
 	return fmt.Sprintf(`{"metadata":{"name":"b%d","uid":"u2","resourceVersion":"2"}}`, n)
 }
 
-func TestPodsWithTheSameLabelsShareThem(t *testing.T) {
-	f := newFake()
-	for i := range 100 {
-		f.put("pods", object{"metadata": object{"namespace": "default", "name": "p" + strconv.Itoa(i), "labels": object{"app": "a" + strconv.Itoa(i%2), "other": strconv.Itoa(i)}}})
-	}
-	different := map[uintptr]bool{}
-	newDecoder(podKind()).list(bytes.NewReader(podList(f, protobufType)), true, func(p *Pod, text []byte) bool {
-		different[reflect.ValueOf(p.Labels).Pointer()] = true
-		return true
-	})
-	wantNumber(t, "maps of labels", len(different), 2)
-	d := newDecoder(podKind())
-	for i := range 3 * internLimit { // memory is bounded however many there are
-		d.parse(fmt.Appendf(nil, `{"metadata":{"name":"p","uid":"u","resourceVersion":"1","labels":{"app":"a%d"}},"spec":{"nodeName":"n%d"}}`, i, i))
-	}
-	if len(d.item.texts) > internLimit || len(d.item.sets) > internLimit {
-		t.Errorf("%d texts and %d sets are remembered", len(d.item.texts), len(d.item.sets))
-	}
-}
-
 // podList is the fake's answer in this form.
 func podList(f *fakeServer, accept string) []byte {
 	w := httptest.NewRecorder()
@@ -7052,7 +7034,7 @@ func TestKeptLabelsDoNotHoldTheOthersPlace(t *testing.T) {
 			runtime.ReadMemStats(&before)
 		}
 		p, err := d.parse(bytes.Replace(text, []byte(`"app":"x"`), fmt.Appendf(nil, `"app":"x%d"`, i), 1))
-		if err != nil || len(p.Labels) != 1 {
+		if err != nil || len(labelsOf(&p.Meta)) != 1 {
 			t.Fatal(p, err)
 		}
 		kept = append(kept, p)
@@ -13523,7 +13505,7 @@ func FuzzSelector(f *testing.F) {
 		if err != nil || !reflect.DeepEqual(again, selector) {
 			t.Fatalf("%q is read as %v, and that as %v, %v", text, parts, again, err)
 		}
-		if selector.Matches(labels) != want {
+		if selector.Matches(labelsIn(labels)) != want {
 			t.Fatalf("%q selects %v: %v, want %v", text, labels, !want, want)
 		}
 	})
@@ -13557,6 +13539,9 @@ func FuzzDecodeList(f *testing.F) {
 		if err != nil || bytes.Count(data, []byte(`"items"`)) != 1 || bytes.Count(data, []byte(`"metadata"`)) != 1+len(got) || bytes.ContainsRune(data, '\\') {
 			return // a field that is there twice counts twice for us, once for encoding/json
 		}
+		if hasNamesInOtherCases(data) {
+			return // which encoding/json takes for the same, and we do not
+		}
 		var fields map[string]json.RawMessage
 		var want []struct {
 			Metadata struct {
@@ -13574,7 +13559,7 @@ func FuzzDecodeList(f *testing.F) {
 		}
 		for i, p := range got {
 			w := want[i]
-			if m := w.Metadata; p.Key() != (Key{m.Namespace, m.Name}) || p.UID() != m.UID || p.ResourceVersion() != m.ResourceVersion || p.NodeName != w.Spec.NodeName || p.Labels["app"] != m.Labels["app"] || p.UID() == "" {
+			if m := w.Metadata; p.Key() != (Key{m.Namespace, m.Name}) || p.UID() != m.UID || p.ResourceVersion() != m.ResourceVersion || p.NodeName != w.Spec.NodeName || labelsOf(&p.Meta)["app"] != m.Labels["app"] || p.UID() == "" {
 				t.Fatalf("%q: item %d is %+v, want %+v", data, i, p, w)
 			}
 		}
@@ -13682,7 +13667,19 @@ func sameEvents(t *testing.T, data []byte, isProtobuf bool) {
 // watches are silent, and its nodes know only what was patched last.
 type crowd struct {
 	pods, nodes int
+	labels      object      // of each pod, in place of crowdPod's
 	patched     chan string // the number on the first node, when it is written
+}
+
+// pod is a pod of this crowd, with places for numbers as in crowdPod.
+func (c *crowd) pod() object {
+	if c.labels == nil {
+		return crowdPod
+	}
+	pod, meta := maps.Clone(crowdPod), maps.Clone(metaOf(crowdPod))
+	meta["labels"] = c.labels
+	pod["metadata"] = meta
+	return pod
 }
 
 // An object of the crowd, with its number in place of ######, and in place of @@@@@ that of a node.
@@ -13750,7 +13747,7 @@ func (c *crowd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	case r.URL.Path == "/api/v1/pods":
-		c.list(w, crowdPod, c.pods, isProtobuf, !strings.Contains(accept, "PartialObjectMetadata"))
+		c.list(w, c.pod(), c.pods, isProtobuf, !strings.Contains(accept, "PartialObjectMetadata"))
 	case r.URL.Path == "/api/v1/nodes":
 		c.list(w, crowdNode, c.nodes, isProtobuf, false)
 	case r.Method == http.MethodPatch:
@@ -13824,7 +13821,7 @@ func TestAtTheLimitsOfKubernetesMemoryStaysUnder60MB(t *testing.T) {
 // body is a list of the crowd.
 func (c *crowd) body(isProtobuf, whole bool) []byte {
 	var b bytes.Buffer
-	c.list(&b, crowdPod, c.pods, isProtobuf, whole)
+	c.list(&b, c.pod(), c.pods, isProtobuf, whole)
 	return b.Bytes()
 }
 
