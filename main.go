@@ -1939,13 +1939,13 @@ func statusChange(c *Count, status countStatus) logging.Change {
 		Object: c.Key().String(),
 		Name:   "field",
 		Field:  "status",
-		From:   c.Status.String(),
-		To:     status.String(),
+		From:   c.Status.short(),
+		To:     status.short(),
 	}
 }
 
-// String is the status for people: `2 pods, healthy`.
-func (s countStatus) String() string {
+// short is the status for people: `2 healthy`.
+func (s countStatus) short() string {
 	switch {
 	case s.Count == "":
 		return "none"
