@@ -683,7 +683,7 @@ func (f *fakeServer) asked(match func(seen) bool) (found []seen) {
 	return found
 }
 
-func isWrite(s seen) bool { return s.Method != "GET" && !strings.HasSuffix(s.Path, "/events") }
+func isWrite(s seen) bool { return s.Method != "GET" && !strings.Contains(s.Path, "/events") }
 func isList(resource string) func(seen) bool {
 	return func(s seen) bool {
 		return s.Method == "GET" && strings.HasSuffix(s.Path, "/"+resource) && !s.Query.Has("watch") && s.Query.Get("limit") != "1"
