@@ -309,8 +309,8 @@ func (o *options) checkManifest() error {
 		return nil
 	}
 	if o.kubeconfig != "" || o.context != "" || o.prune {
-		return errors.New("-manifest prints a Deployment, or with -once a CronJob, which has no kubeconfig and prunes nothing: " +
-			"leave out -kubeconfig, -context and -prune")
+		return errors.New("-manifest prints a Deployment, or with -once a CronJob, " +
+			"which has no kubeconfig and prunes nothing: leave out -kubeconfig, -context and -prune")
 	}
 	if o.once && o.listen != "" {
 		return errors.New("-manifest -once prints a CronJob, which ends before anybody asks it anything: leave out -listen")

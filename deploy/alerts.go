@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -36,10 +35,11 @@ func (s Settings) matchers() string {
 // exact.
 func (s Settings) podPattern() string {
 	const longestWhole = 58 - len("-1234567890-")
+	quoted := strings.NewReplacer(".", `\.`) // a name has no other character that means something in a pattern
 	if len(s.Name) > longestWhole {
-		return regexp.QuoteMeta(s.Name[:longestWhole]) + ".+"
+		return quoted.Replace(s.Name[:longestWhole]) + ".+"
 	}
-	return regexp.QuoteMeta(s.Name) + "-[a-z0-9]+-[a-z0-9]+"
+	return quoted.Replace(s.Name) + "-[a-z0-9]+-[a-z0-9]+"
 }
 
 // window is how far back an alert looks for work that is done, or that fails. At a small QPS that is rare: there must be

@@ -139,6 +139,8 @@ func TestMistakesOfAProgramPanic(t *testing.T) {
 		"is a histogram, which cannot be set":             func() { r.Set(1, "workqueue_work_duration_seconds", "a") },
 		"podcount_events_total is not a gauge":            func() { r.Remove("podcount_events_total", "posted") },
 		"there are two metrics podcount_pods":             func() { Register(Metric{Name: "podcount_pods", Type: Gauge}) },
+		`"1a" is not a name`:                              func() { Register(Metric{Name: "1a", Type: Gauge}) },
+		`"" is not a name`:                                func() { Register(Metric{Type: Gauge}) },
 		`"a-b" is not a name`:                             func() { Register(Metric{Name: "a-b", Type: Gauge}) },
 		`"A" is not a name`:                               func() { Register(Metric{Name: "a", Type: Gauge, Labels: []string{"A"}}) },
 		"x has a label le":                                func() { Register(Metric{Name: "x", Type: Histogram, Labels: []string{"le"}}) },
