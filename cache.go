@@ -89,6 +89,11 @@ func (m *Meta) labelValue(i int) string {
 	return value
 }
 
+// isAs reports whether all is the same, where text is the other's.
+func (m *Meta) isAs(o *Meta, text []byte) bool {
+	return m.uid == o.uid && m.labels == o.labels && m.text == string(text)
+}
+
 // hasSameLabels reports whether both have the same labels, whether they share them or not.
 func (m *Meta) hasSameLabels(o *Meta) bool {
 	if m.labels == nil || o.labels == nil {
@@ -106,11 +111,6 @@ func (m *Meta) hasSameLabels(o *Meta) bool {
 		}
 	}
 	return true
-}
-
-// isSameVersion reports whether both are the same object, in the same version and with the same labels.
-func (m *Meta) isSameVersion(o *Meta) bool {
-	return m.key == o.key && m.text[:m.uid] == o.text[:o.uid] && m.ResourceVersion() == o.ResourceVersion() && m.hasSameLabels(o)
 }
 
 // Object is a pointer to a struct with Meta in it. Once stored it is never modified, so that it can be read without a lock.
@@ -388,16 +388,11 @@ func (l *Listing[T]) Add(obj T, text []byte) (kept bool) {
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
 	cur, isKnown := l.store.items[string(text[:m.key])]
-	isKnown = isKnown && cur.same(obj)
-	if isKnown && cur.meta().labels == m.labels && cur.meta().uid == m.uid && cur.meta().text == string(text) {
+	if isKnown && cur.meta().isAs(m, text) && cur.same(obj) {
 		cur.meta().list = l.number
 		return false
 	}
 	m.text = string(text)
-	if isKnown && cur.meta().isSameVersion(m) { // only that it shares its labels is new, or that it does not
-		cur.meta().list = l.number
-		return false
-	}
 	m.list = l.number
 	l.changed[m.text[:m.key]] = obj
 	return true
