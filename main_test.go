@@ -5736,7 +5736,6 @@ func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
 		"no uid":                             `{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"999"}}}`,
 		"half a frame":                       `{"type":"ADDED",`,
 		"a frame not closed":                 `{"type":"ADDED","object":{"metadata":{"name":"x","uid":"u","resourceVersion":"999"}}`,
-		"object before type":                 `{"object":{"metadata":{"name":"x","uid":"u","resourceVersion":"999"}},"type":"ADDED"}`,
 		"an ERROR of nothing":                `{"type":"ERROR","object":{}}`,
 		"bookmark of nothing":                `{"type":"BOOKMARK","object":{"metadata":{}}}`,
 		"an ERROR":                           `{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"StorageReadError","code":500}}`,
@@ -7501,8 +7500,8 @@ func TestNoWaitAndNoDeadlineDependsOnTheWallClock(t *testing.T) {
 		`r.stamp = max(time.Now().UnixNano(), r.stamp`,  // its name: never the same again, whatever the clock
 		`pair.Leaf.NotAfter`,                            // a certificate's end, which is only told
 		`ExpirationTimestamp                         *`, // a credential's: one that is taken for good too long
-		`expires := `,                    // is refused, and that renews it, too
-		`"process_start_time_seconds": `, // what a metric says
+		`expires := `,                   // is refused, and that renews it, too
+		`"process_start_time_seconds")`, // what a metric says
 	}
 	for _, file := range []string{"main.go", "watch.go", "cache.go", "queue.go"} {
 		text, err := os.ReadFile(file)
