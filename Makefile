@@ -49,7 +49,7 @@ fuzz: ## each parser for FUZZTIME, with random input
 		done; \
 	done
 
-bench: ## benchmarks, under a minute
+bench: ## benchmarks, about two minutes
 	go test -run '^$$' -bench . -benchtime 300ms ./...
 
 lint: ## what .ci/run checks beyond the tests

@@ -182,7 +182,8 @@ func (c *Count) take(it *item) {
 	var err error
 	c.Want, err = strconv.Atoi(string(it.specCount))
 	if err != nil || c.Want < 0 {
-		c.Invalid = fmt.Sprintf("spec.count is %.100s, and must be a whole number, 0 or more", cmp.Or(it.specCount, "missing"))
+		had := cmp.Or(it.specCount, "missing")
+		c.Invalid = fmt.Sprintf("spec.count is %.100s, and must be a whole number, 0 or more", had)
 	}
 }
 
@@ -682,7 +683,8 @@ func (d *decoder[T]) decode(s *json.Decoder) error {
 	return nil
 }
 
-// read reads an object of JSON into the item. Names are exact, as Kubernetes' are: encoding/json would take NAME for name.
+// read reads an object of JSON into the item. Names are exact, as Kubernetes' are: encoding/json would take NAME for
+// name.
 func (d *decoder[T]) read(object []byte) error {
 	if err := wantObject(object, ""); err != nil {
 		return err

@@ -80,7 +80,7 @@ func BenchmarkMemoryPerPod(b *testing.B) {
 	}
 }
 
-// The most memory that the program has had, with 400,000 pods. It is not run with the others, as it takes half a minute.
+// The most memory that the program has had, with 400,000 pods.
 func BenchmarkPeakMemory(b *testing.B) {
 	program := filepath.Join(b.TempDir(), "podcount")
 	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
@@ -172,7 +172,13 @@ func TestFrameIsReadWhicheverOfItsFieldsComesFirst(t *testing.T) {
 	if strings.Join(got, "; ") != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	for _, text := range []string{`{"Type":"ADDED","object":` + pod("1") + `}`, `{"type":"ADDED","Object":` + pod("1") + `}`, `{"type":"ADDED","object":7}`, `[]`, `{"type":"ADDED"`} {
+	for _, text := range []string{
+		`{"Type":"ADDED","object":` + pod("1") + `}`,
+		`{"type":"ADDED","Object":` + pod("1") + `}`,
+		`{"type":"ADDED","object":7}`,
+		`[]`,
+		`{"type":"ADDED"`,
+	} {
 		got = nil
 		if err := read(text); !errors.As(err, new(garbageError)) || len(got) > 0 {
 			t.Errorf("%s: %v, %q", text, err, got)

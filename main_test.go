@@ -5736,6 +5736,7 @@ func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
 		"no uid":                             `{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"999"}}}`,
 		"half a frame":                       `{"type":"ADDED",`,
 		"a frame not closed":                 `{"type":"ADDED","object":{"metadata":{"name":"x","uid":"u","resourceVersion":"999"}}`,
+		"no type":                            `{"object":{"metadata":{"name":"x","uid":"u","resourceVersion":"999"}},"Type":"ADDED"}`,
 		"an ERROR of nothing":                `{"type":"ERROR","object":{}}`,
 		"bookmark of nothing":                `{"type":"BOOKMARK","object":{"metadata":{}}}`,
 		"an ERROR":                           `{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"StorageReadError","code":500}}`,
