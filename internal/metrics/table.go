@@ -36,8 +36,7 @@ var table = []Metric{
 		Name:   "podcount_label_patches_total",
 		Type:   Counter,
 		Labels: []string{"result"},
-		Help: "Patches of nodes: written, failed, stripped (the answer lacks our label), or gone " +
-			"(nothing was there; or, in a dry run, nothing was sent).",
+		Help:   "Patches of nodes: written, failed, stripped (the answer lacks our label), or gone (nothing was there).",
 	},
 	{
 		Name:   "podcount_status_patches_total",
@@ -49,7 +48,7 @@ var table = []Metric{
 		Name:   "podcount_events_total",
 		Type:   Counter,
 		Labels: []string{"result"},
-		Help:   "Events: posted (in a dry run: said) or dropped.",
+		Help:   "Events: posted or dropped.",
 	},
 	{
 		Name:   "podcount_lines_dropped_total",
