@@ -28,9 +28,9 @@ type Key struct{ Namespace, Name string }
 func (k Key) String() string               { return strings.TrimPrefix(k.Namespace+"/"+k.Name, "/") }
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil } // so that JSON has a string
 
-// Meta is what podcount uses of ObjectMeta. Its texts are one string: one allocation an object, and one comparison with
-// another. Labels that several objects have in common are held once, in a labelSet. Those that no other object has are a
-// part of the string, so that they cost little more than their bytes.
+// Meta is what podcount uses of ObjectMeta. Its texts are one string: one allocation an object, and one comparison
+// with another. Labels that several objects have in common are held once, in a labelSet. Those that no other object
+// has are a part of the string, so that they cost little more than their bytes.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/
 type Meta struct {
 	labels   *labelSet // those that Kind.Keep names; nil: none
@@ -613,8 +613,8 @@ func (d *decoder[T]) labels() (*labelSet, error) {
 	return remember(d.sets, internLimit, string(it.set), &labelSet{own.keys, d.labelValues(len(own.keys))}), nil
 }
 
-// isOfAnother reports whether another object had the labels in item.set, as far as the decoder remembers. The price of a
-// mistake is a few bytes.
+// isOfAnother reports whether another object had the labels in item.set, as far as the decoder remembers. The price
+// of a mistake is a few bytes.
 func (d *decoder[T]) isOfAnother() bool {
 	labels := maphash.Bytes(d.seed, d.item.set)
 	object := maphash.Bytes(d.seed, d.item.text[:d.item.key])

@@ -19,7 +19,8 @@ import (
 	"unicode/utf8"
 )
 
-// podLabels are the labels that pods have, in the ways that differ in memory. A crowd makes numbers of ###### and @@@@@.
+// podLabels are the labels that pods have, in the ways that differ in memory. A crowd makes numbers of ###### and
+// @@@@@.
 var podLabels = []struct {
 	name   string
 	labels object
@@ -35,7 +36,8 @@ var podLabels = []struct {
 	}, 560},
 }
 
-// countingManager has the controller count set up: so pods keep the labels by which they belong to Counts, and an index.
+// countingManager has the controller count set up: so pods keep the labels by which they belong to Counts, and an
+// index.
 func countingManager(t testing.TB) *manager {
 	m := newManager(&options{podEvents: "off", wire: "protobuf"}, nil, quietLog())
 	c := &Controller{caches: map[cache]bool{}}

@@ -143,8 +143,8 @@ func (l *Log) NewOutage(over string, args ...any) *logging.Outage {
 	return logging.NewOutage(l.Logger, over, args...)
 }
 
-// outagePause is the time between two lines about an outage with this error. It is longer where somebody has to grant or
-// install something first.
+// outagePause is the time between two lines about an outage with this error. It is longer where somebody has to grant
+// or install something first.
 func outagePause(err error) time.Duration {
 	switch statusIn(err).Code {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
@@ -201,11 +201,26 @@ var readme string
 // parseFlags reads the command line. Its errors are usageErrors of one line. It returns nil if all that was wanted is printed.
 func parseFlags(args []string, stdout io.Writer) (*options, error) {
 	o := &options{
-		controllers: "*", podEvents: "on", wire: "protobuf", logFormat: "auto", leaseName: "podcount", image: "podcount:latest", home: "kube-system",
-		totalLabel: "hopegi/pod-count", nodes: eitherRole, totalNodes: nodeChoice{{{key: controlPlane}}, {{key: oldControlPlane}}},
-		leaseDuration: 15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: 2 * time.Second, interval: 10 * time.Second,
-		onceTimeout: 10 * time.Minute,
-		workers:     4, qps: 20, burst: 40,
+		controllers: "*",
+		podEvents:   "on",
+		wire:        "protobuf",
+		logFormat:   "auto",
+		leaseName:   "podcount",
+		image:       "podcount:latest",
+		home:        "kube-system",
+		totalLabel:  "hopegi/pod-count",
+		nodes:       eitherRole,
+		totalNodes:  nodeChoice{{{key: controlPlane}}, {{key: oldControlPlane}}},
+
+		leaseDuration: 15 * time.Second,
+		renewDeadline: 10 * time.Second,
+		retryPeriod:   2 * time.Second,
+		interval:      10 * time.Second,
+		onceTimeout:   10 * time.Minute,
+
+		workers: 4,
+		qps:     20,
+		burst:   40,
 	}
 	fs := flag.NewFlagSet("podcount", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -403,7 +418,8 @@ func (o *options) check(rest []string) (err error) {
 	refuseIf(o.totalLabel == o.nodeLabel, "-node-label %s is the -total-label too: they need different keys", o.nodeLabel)
 	refuseIf(o.podEvents != "on" && o.podEvents != "off", "-pod-events %q: use on or off", o.podEvents)
 	refuseIf(o.wire != "protobuf" && o.wire != "json", "-wire %q: use protobuf or json", o.wire)
-	refuseIf(!slices.Contains([]string{"auto", "text", "json"}, o.logFormat), "-log-format %q: use auto, text or json", o.logFormat)
+	isFormat := slices.Contains([]string{"auto", "text", "json"}, o.logFormat)
+	refuseIf(!isFormat, "-log-format %q: use auto, text or json", o.logFormat)
 	refuseIf(o.interval <= 0, "-interval %v must be more than 0", o.interval)
 	refuseIf(o.onceTimeout <= 0, "-once-timeout %v must be more than 0", o.onceTimeout)
 	refuseIf(o.workers < 1 || o.burst < 1 || !(o.qps > 0), "-workers, -qps and -burst must be more than 0")
@@ -1931,7 +1947,8 @@ func (s *countControl) foretell(c *Count, status countStatus) {
 	}
 }
 
-// statusChange is what a write of a Count's status changes, for people: how many pods there are, and whether that is right.
+// statusChange is what a write of a Count's status changes, for people: how many pods there are, and whether that is
+// right.
 func statusChange(c *Count, status countStatus) logging.Change {
 	return logging.Change{
 		Verb:   "wrote",

@@ -2927,7 +2927,8 @@ func TestOutageOfAWatchIsSaidAndItsEnd(t *testing.T) {
 	})
 }
 
-// A mutating webhook that takes our label away costs the server a write each time, and everyone that watches nodes an event.
+// A mutating webhook that takes our label away costs the server a write each time, and everyone that watches nodes an
+// event.
 func TestLabelThatTheServerDropsIsSaidOnceAndTriedRarely(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp-1", controlPlane)

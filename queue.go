@@ -117,9 +117,10 @@ func (l *line[K]) remove(it *queued[K]) {
 	}
 }
 
-// NewQueue starts a queue. A key that fails n times in a row is held for backoff(n, base, limit). A key that isUrgent when
-// it becomes ready, or is added again while it waits, is handed out before all that are not; nil: none is. isUrgent must
-// not call the queue. When ctx has ended nothing is added, and Get returns false, while workers finish what they hold.
+// NewQueue starts a queue. A key that fails n times in a row is held for backoff(n, base, limit). A key that isUrgent
+// when it becomes ready, or is added again while it waits, is handed out before all that are not; nil: none is.
+// isUrgent must not call the queue. When ctx has ended nothing is added, and Get returns false, while workers finish
+// what they hold.
 func NewQueue[K comparable](
 	ctx context.Context, log *Log, name string, base, limit time.Duration, isUrgent func(K) bool,
 ) *Queue[K] {

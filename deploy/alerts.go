@@ -30,9 +30,9 @@ func (s Settings) matchers() string {
 	return "namespace=" + strconv.Quote(s.Namespace) + ",pod=~" + strconv.Quote(s.podPattern())
 }
 
-// podPattern is a regular expression of the names of the Deployment's pods: its own name, that of a ReplicaSet and that
-// of a pod. Kubernetes cuts what comes before the last part to 58 characters. Where that may happen, the pattern is less
-// exact.
+// podPattern is a regular expression of the names of the Deployment's pods: its own name, that of a ReplicaSet and
+// that of a pod. Kubernetes cuts what comes before the last part to 58 characters. Where that may happen, the pattern
+// is less exact.
 func (s Settings) podPattern() string {
 	const longestWhole = 58 - len("-1234567890-")
 	quoted := strings.NewReplacer(".", `\.`) // a name has no other character that means something in a pattern
@@ -42,8 +42,8 @@ func (s Settings) podPattern() string {
 	return quoted.Replace(s.Name) + "-[a-z0-9]+-[a-z0-9]+"
 }
 
-// window is how far back an alert looks for work that is done, or that fails. At a small QPS that is rare: there must be
-// room for ten writes, and for one that waits for its turn for as long as it may.
+// window is how far back an alert looks for work that is done, or that fails. At a small QPS that is rare: there must
+// be room for ten writes, and for one that waits for its turn for as long as it may.
 func (s Settings) window() time.Duration {
 	tenWrites := time.Duration(min(10/s.QPS, 1e6) * float64(time.Second))
 	return max(5*time.Minute, tenWrites, s.StuckAfter)

@@ -1,5 +1,5 @@
-// Package logging writes podcount's log: lines for people on a terminal, logfmt or JSON for everything else. And it tells
-// of an outage what a person needs: that it has begun, that it lasts, and that it is over.
+// Package logging writes podcount's log: lines for people on a terminal, logfmt or JSON for everything else. And it
+// tells of an outage what a person needs: that it has begun, that it lasts, and that it is over.
 //
 // It knows nothing of Kubernetes, and never decides what to do about a failure.
 package logging
@@ -25,9 +25,9 @@ const (
 	terminal             // for people
 )
 
-// StyleOf returns the style that a format (auto, text or json) stands for where the log is written to w. With auto that is
-// a short line where w is a terminal, and logfmt elsewhere. Colour is used on a terminal alone, and neither where NO_COLOR
-// is set (https://no-color.org) nor on a terminal that says it is dumb.
+// StyleOf returns the style that a format (auto, text or json) stands for where the log is written to w. With auto
+// that is a short line where w is a terminal, and logfmt elsewhere. Colour is used on a terminal alone, and neither
+// where NO_COLOR is set (https://no-color.org) nor on a terminal that says it is dumb.
 func StyleOf(format string, w io.Writer, getenv func(string) string) Style {
 	switch {
 	case format == "json":
@@ -38,8 +38,8 @@ func StyleOf(format string, w io.Writer, getenv func(string) string) Style {
 	return Style{form: terminal, color: getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"}
 }
 
-// isTerminal reports whether people may be looking at w. It takes /dev/null for a terminal, where the form of a line does
-// not matter.
+// isTerminal reports whether people may be looking at w. It takes /dev/null for a terminal, where the form of a line
+// does not matter.
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {

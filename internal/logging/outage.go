@@ -43,8 +43,8 @@ const (
 	outageSpan  = 5 * time.Minute
 )
 
-// NewOutage makes an Outage that has not begun. over says what works again when it is over, as in "Pod: watching again";
-// how long it took is added. args are attributes of each line about failures.
+// NewOutage makes an Outage that has not begun. over says what works again when it is over, as in "Pod: watching
+// again"; how long it took is added. args are attributes of each line about failures.
 func NewOutage(log *slog.Logger, over string, args ...any) *Outage {
 	return &Outage{log: log, over: over, args: args, failing: map[string]bool{}}
 }

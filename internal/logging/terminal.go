@@ -9,8 +9,8 @@ import (
 	"unicode"
 )
 
-// Change is a field of an object that has become another: one attribute of a line, as Attr returns it. On a terminal the
-// line is `wrote  control-plane  hopegi/pod-count 30 → 32`; elsewhere it has an attribute for each part.
+// Change is a field of an object that has become another: one attribute of a line, as Attr returns it. On a terminal
+// the line is `wrote  control-plane  hopegi/pod-count 30 → 32`; elsewhere it has an attribute for each part.
 type Change struct {
 	Verb   string // what was done to the object, in the words of a terminal's line
 	Kind   string // of the object, as the name of its attribute: node

@@ -1,7 +1,7 @@
 package metrics
 
-// table is every metric of podcount itself, in the order of /metrics. README.md shows the same: a test compares the two.
-// The names without podcount_ are those of client-go and of Prometheus' own clients, so that dashboards fit.
+// table is every metric of podcount itself, in the order of /metrics. README.md shows the same: a test compares the
+// two. The names without podcount_ are those of client-go and of Prometheus' own clients, so that dashboards fit.
 var table = []Metric{
 	{
 		Name: "podcount_pods",

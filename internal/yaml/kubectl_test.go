@@ -63,8 +63,8 @@ func refusedOnPurpose(t *testing.T) map[string]string {
 	return reasons
 }
 
-// What podcount reads it reads as kubectl does, and it reads nothing that kubectl refuses. No error quotes a value. With
-// PODCOUNT_YAML another file of documents is compared, of which any may be refused.
+// What podcount reads it reads as kubectl does, and it reads nothing that kubectl refuses. No error quotes a value.
+// With PODCOUNT_YAML another file of documents is compared, of which any may be refused.
 func TestTreesAreThoseOfKubectl(t *testing.T) {
 	file := os.Getenv("PODCOUNT_YAML")
 	isOther := file != ""
