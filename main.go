@@ -1008,7 +1008,7 @@ func (m *manager) setUp() {
 			c.Tick = func() []Key { return nil }
 			isUrgent := func(key Key) bool { return c.isUrgent(m.log, key) }
 			c.queue = NewQueue(m.stop, m.log, c.Name, 5*time.Millisecond, 30*time.Second, isUrgent)
-			c.outage = m.log.NewOutage(c.Name+": writing again", "controller", c.Name)
+			c.outage = m.log.NewOutage(c.Name+": reconciling again", "controller", c.Name)
 			c.written = new(keySet)
 			if m.dryRun {
 				c.pace = unpaced() // nothing is sent
@@ -1060,6 +1060,9 @@ func (m *manager) run() {
 	}
 	m.fail(nil)
 	m.awaitEnd("a controller, or a watch", inBackground(m.running.all.Wait), m.work)
+	for _, c := range m.active {
+		c.outage.Stop()
+	}
 }
 
 // failUnlessComplete ends a -once that still lacks a complete list.

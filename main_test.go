@@ -2905,7 +2905,7 @@ func TestOutageOfTheWritesIsSaidAtTheDefaultVerbosityOnceAMinuteAndWhenItIsOver(
 		wantText(t, lines[5], " key=cp-")
 		lift()
 		pass(time.Minute)
-		wantNumber(t, "lines at the end", strings.Count(p.log.String(), `level=INFO msg="pod-count: writing again after 5m`), 1)
+		wantNumber(t, "lines at the end", strings.Count(p.log.String(), `level=INFO msg="pod-count: reconciling again after 5m`), 1)
 		wantNumber(t, "labels that are said to be written", strings.Count(p.log.String(), `level=INFO msg="label written"`), 2)
 	})
 }
