@@ -1908,7 +1908,7 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 		patch := map[string]any{"status": status}
 		now, err := s.counts.Patch(ctx, c, subresource, patch, func(now *Count) bool { return of.ours(now.Status) == status })
 		isStripped := errors.Is(err, errStripped)
-		if err != nil && !isStripped {
+		if err != nil && (!isStripped || s.once) {
 			return Result{}, err
 		} else if now == nil { // gone, or not: then it must not stay wrong
 			s.rest(&c.Meta, s.interval)

@@ -9748,6 +9748,19 @@ func TestDryRunIsNotPacedByQPS(t *testing.T) {
 	})
 }
 
+func TestOnceFailsWhereTheSchemaDropsTheStatus(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.install(&fakeCRD{status: true, drops: true})
+		f.addCount("nginx", `{"name":"nginx","count":1}`)
+		p := f.start(t, "-once")
+		err := p.finish()
+		if err == nil || !strings.Contains(err.Error(), "count could not make 1 objects right (default/nginx)") {
+			t.Error(err)
+		}
+		wantText(t, p.log.String(), "1 count: 0 written, 0 right, 1 failed, in ")
+	})
+}
+
 func TestOnceEndsWithASummary(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.install(&fakeCRD{status: true})
