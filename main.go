@@ -59,9 +59,11 @@ const (
 )
 
 const (
-	startPause   = 100 * time.Millisecond // at most, between the starts of two controllers
-	onceListTime = 2 * time.Minute        // with -once: how long the caches may take
-	onceTries    = 10                     // with -once: how often a key is tried
+	startPause         = 100 * time.Millisecond // at most, between the starts of two controllers
+	onceListTime       = 2 * time.Minute        // with -once: how long the caches may take
+	defaultOnceTimeout = 10 * time.Minute       // with -once: how long all of it may take
+	oncePatienceKeys   = time.Minute            // with -once: how long changes are tried again whose keys no controller could say
+	onceTries          = 10                     // with -once: how often a key is tried
 )
 
 func main() {
@@ -89,7 +91,7 @@ func main() {
 	if err == nil {
 		return
 	}
-	lastWord(strings.ReplaceAll(err.Error(), "\n", "; "))
+	lastWord(logging.Printable(strings.ReplaceAll(err.Error(), "\n", "; ")))
 	if errors.As(err, new(usageError)) {
 		os.Exit(2)
 	}
@@ -139,8 +141,8 @@ type Log struct {
 }
 
 // NewOutage makes what tells of an outage: see logging.Outage.
-func (l *Log) NewOutage(over string, args ...any) *logging.Outage {
-	return logging.NewOutage(l.Logger, over, args...)
+func (l *Log) NewOutage(subject, again string, args ...any) *logging.Outage {
+	return logging.NewOutage(l.Logger, subject, again, args...)
 }
 
 // outagePause is the time between two lines about an outage with this error. It is longer where somebody has to grant
@@ -175,7 +177,8 @@ func (d *duration) String() string { return time.Duration(*d).String() }
 
 func (d *duration) Set(text string) error {
 	parsed, err := time.ParseDuration(text)
-	if _, notNumber := strconv.ParseFloat(text, 64); err != nil && notNumber == nil {
+	isNumber := text != "" && strings.Trim(text, "0123456789") == ""
+	if err != nil && isNumber {
 		return fmt.Errorf("it has no unit: write %ss for seconds, %[1]sm for minutes", text)
 	}
 	if err != nil {
@@ -216,7 +219,7 @@ func parseFlags(args []string, stdout io.Writer) (*options, error) {
 		renewDeadline: 10 * time.Second,
 		retryPeriod:   2 * time.Second,
 		interval:      10 * time.Second,
-		onceTimeout:   10 * time.Minute,
+		onceTimeout:   defaultOnceTimeout,
 
 		workers: 4,
 		qps:     20,
@@ -424,8 +427,12 @@ func (o *options) check(rest []string) (err error) {
 	refuseIf(o.onceTimeout <= 0, "-once-timeout %v must be more than 0", o.onceTimeout)
 	refuseIf(o.workers < 1 || o.burst < 1 || !(o.qps > 0), "-workers, -qps and -burst must be more than 0")
 	refuseIf(o.verbosity < 0, "-v %d must not be less than 0", o.verbosity)
-	_, _, err = net.SplitHostPort(o.listen)
-	refuseIf(o.listen != "" && err != nil, "-listen: %w: use [HOST]:PORT", err)
+	if err := checkListen(o.listen); err != nil {
+		return err
+	}
+	if o.onceTimeout != defaultOnceTimeout && !o.once && !o.prune {
+		return errors.New("-once-timeout is for -once and -prune: add one of them, or leave it out")
+	}
 	if err := o.checkManifest(); err != nil {
 		return err
 	}
@@ -446,6 +453,21 @@ func (o *options) check(rest []string) (err error) {
 	if lease <= renew || renew <= retry || renew <= retry+retry/5 || retry <= 0 {
 		return fmt.Errorf("-leader-elect-lease-duration %v must be more than -leader-elect-renew-deadline %v, "+
 			"that more than 1.2 × -leader-elect-retry-period %v, and that more than 0", lease, renew, retry)
+	}
+	return nil
+}
+
+// checkListen checks -listen, without asking any name server.
+func checkListen(address string) error {
+	if address == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return fmt.Errorf("-listen: %w: use [HOST]:PORT", err)
 	}
 	return nil
 }
@@ -592,7 +614,7 @@ func runWith(
 	if err := context.Cause(stop); err != context.Canceled {
 		return err
 	}
-	return nil
+	return m.cutShort
 }
 
 // newRecorder makes the recorder of Events. In a dry run it says them, at -v 2, as one goes with each label.
@@ -699,6 +721,7 @@ type manager struct {
 	leading  chan struct{}           // closed: this replica leads
 	running  activities
 	summary  sync.Once // summarize
+	cutShort error     // a -once was stopped; by run
 	started  time.Time
 	caches   map[cache]bool // those that a controller watches, and
 	active   []*Controller  // those that are on, by setUp
@@ -748,16 +771,48 @@ type Controller struct {
 	begin   []func() // of On
 	queue   *Queue[Key]
 	outage  *logging.Outage // of reconciles, by key
-	written *keySet         // with -once: the objects that were written
-	pace    *Bucket         // of writes
-	resting *sync.Map       // objects, by uid, that were written a moment ago
+	once    bool            // each object is written once at most
+	tally   *tally
+	pace    *Bucket   // of writes
+	resting *sync.Map // objects, by uid, that were written a moment ago
 	panics  *panics
-	unread  *atomic.Int64 // objects with a change of which no keys are known yet: see On
+	pending *atomic.Int64 // objects with a change of which no keys are known yet: see On
 }
 
-// rest leaves an object that was written alone for so long; then it is looked at again.
+// tally is what a -once has done. It is not used otherwise: there is no end to count up to.
+type tally struct {
+	began   int    // how many objects there were at the beginning
+	todo    keySet // the keys that were added
+	done    keySet // of these, the ones that were reconciled
+	written keySet
+}
+
+// add adds keys to the queue.
+func (c *Controller) add(keys ...Key) {
+	if c.once {
+		for _, key := range keys {
+			c.tally.todo.add(key)
+		}
+	}
+	c.queue.Add(keys...)
+}
+
+// noteWritten notes that a write has succeeded, and that the server has kept it.
+func (c *Controller) noteWritten(key Key) {
+	c.outage.Worked(key.String())
+	if c.once {
+		c.tally.written.add(key)
+		c.tally.done.add(key)
+	}
+}
+
+// rest leaves an object that was written alone for so long; then it is looked at again. With -once it rests for good:
+// what changes meanwhile is for the next run.
 func (c *Controller) rest(m *Meta, d time.Duration) {
 	c.resting.Store(m.UID(), true)
+	if c.once {
+		return
+	}
 	time.AfterFunc(d, func() {
 		c.resting.Delete(m.UID())
 		c.queue.Add(m.Key())
@@ -770,26 +825,13 @@ type keySet struct {
 	keys map[Key]bool
 }
 
-// add adds a key, and returns how many there are then.
-func (s *keySet) add(key Key) int {
+func (s *keySet) add(key Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.keys == nil {
 		s.keys = map[Key]bool{}
 	}
 	s.keys[key] = true
-	return len(s.keys)
-}
-
-// remove removes a key, and reports whether the set is empty because of that.
-func (s *keySet) remove(key Key) (isLast bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.keys[key] {
-		return false
-	}
-	delete(s.keys, key)
-	return len(s.keys) == 0
 }
 
 func (s *keySet) size() int {
@@ -828,22 +870,22 @@ func On[T Object[T]](c *Controller, r *Reflector[T], keys func(Delta[T]) []Key) 
 	var begun atomic.Bool
 	add := func(d Delta[T]) (err error) {
 		defer c.survive(r.log, &err)
-		c.queue.Add(keys(d)...)
+		c.add(keys(d)...)
 		return nil
 	}
-	unread := &unreadChanges[T]{
+	pending := &pendingChanges[T]{
 		read:    add,
 		stop:    c.queue.ctx,
 		log:     r.log,
-		left:    c.unread,
-		waiting: map[Key]*unreadObject[T]{},
+		left:    c.pending,
+		waiting: map[Key]*pendingObject[T]{},
 	}
 	handle := func(d Delta[T]) {
 		if !begun.Load() || r.once && d.Old != d.New {
 			return
 		}
 		if err := add(d); err != nil {
-			unread.keep(d)
+			pending.keep(d)
 		}
 	}
 	r.handlers = append(r.handlers, handle)
@@ -856,47 +898,47 @@ func On[T Object[T]](c *Controller, r *Reflector[T], keys func(Delta[T]) []Key) 
 }
 
 const (
-	unreadLimit     = 10000       // objects whose changes wait to be read again
-	unreadPerObject = 8           // changes of one object that wait
-	unreadPause     = time.Second // after the first failure, doubled up to
-	unreadMaxPause  = time.Minute // this
+	pendingLimit     = 10000       // objects whose changes wait to be read again
+	pendingPerObject = 8           // changes of one object that wait
+	pendingPause     = time.Second // after the first failure, doubled up to
+	pendingMaxPause  = time.Minute // this
 )
 
-// unreadChanges are changes of which a controller could not say the keys, as its function panicked. Each object's are
+// pendingChanges are changes of which a controller could not say the keys, as its function panicked. Each object's are
 // tried again after a backoff of its own, until each of them has been read. That they are old does no harm: keys only
 // say where to look.
-type unreadChanges[T Object[T]] struct {
+type pendingChanges[T Object[T]] struct {
 	read func(Delta[T]) error
 	stop context.Context
 	log  *Log
-	left *atomic.Int64 // Controller.unread
+	left *atomic.Int64 // Controller.pending
 	full sync.Once     // that changes are lost, is said
 
 	mu      sync.Mutex // guards all below
-	waiting map[Key]*unreadObject[T]
+	waiting map[Key]*pendingObject[T]
 }
 
-// unreadObject is the changes of one object, the oldest first.
-type unreadObject[T Object[T]] struct {
+// pendingObject is the changes of one object, the oldest first.
+type pendingObject[T Object[T]] struct {
 	changes  []Delta[T]
 	failures int
 }
 
 // keep has a change read again later. What is kept is limited: of one object the newest changes and the first one are,
 // and of objects so many.
-func (u *unreadChanges[T]) keep(d Delta[T]) {
+func (u *pendingChanges[T]) keep(d Delta[T]) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	key := d.Key()
 	object := u.waiting[key]
-	if object == nil && len(u.waiting) >= unreadLimit {
+	if object == nil && len(u.waiting) >= pendingLimit {
 		u.full.Do(func() {
-			u.log.Error("a controller panics so often that changes are lost", "object", key, "others_wait", unreadLimit)
+			u.log.Error("a controller panics so often that changes are lost", "object", key, "others_wait", pendingLimit)
 		})
 		return
 	}
 	if object == nil {
-		object = &unreadObject[T]{}
+		object = &pendingObject[T]{}
 		u.waiting[key] = object
 		u.left.Add(1)
 		u.tryLaterLocked(key, object)
@@ -904,21 +946,21 @@ func (u *unreadChanges[T]) keep(d Delta[T]) {
 	object.add(d)
 }
 
-// add adds changes. Of more than unreadPerObject it keeps the first one and the newest.
-func (o *unreadObject[T]) add(changes ...Delta[T]) {
+// add adds changes. Of more than pendingPerObject it keeps the first one and the newest.
+func (o *pendingObject[T]) add(changes ...Delta[T]) {
 	o.changes = append(o.changes, changes...)
-	if surplus := len(o.changes) - unreadPerObject; surplus > 0 {
+	if surplus := len(o.changes) - pendingPerObject; surplus > 0 {
 		o.changes = slices.Delete(o.changes, 1, 1+surplus)
 	}
 }
 
-func (u *unreadChanges[T]) tryLaterLocked(key Key, object *unreadObject[T]) {
+func (u *pendingChanges[T]) tryLaterLocked(key Key, object *pendingObject[T]) {
 	object.failures++
-	time.AfterFunc(backoff(object.failures, unreadPause, unreadMaxPause), func() { u.try(key, object) })
+	time.AfterFunc(backoff(object.failures, pendingPause, pendingMaxPause), func() { u.try(key, object) })
 }
 
 // try reads the changes of one object again, and keeps those that still cannot be read.
-func (u *unreadChanges[T]) try(key Key, object *unreadObject[T]) {
+func (u *pendingChanges[T]) try(key Key, object *pendingObject[T]) {
 	if u.stop.Err() != nil {
 		return
 	}
@@ -1003,13 +1045,14 @@ func (m *manager) setUp() {
 			c.pace = NewBucket(m.qps, m.burst)
 			c.resting = new(sync.Map)
 			c.panics = new(panics)
-			c.unread = new(atomic.Int64)
+			c.pending = new(atomic.Int64)
 			c.caches = map[cache]bool{}
 			c.Tick = func() []Key { return nil }
 			isUrgent := func(key Key) bool { return c.isUrgent(m.log, key) }
 			c.queue = NewQueue(m.stop, m.log, c.Name, 5*time.Millisecond, 30*time.Second, isUrgent)
-			c.outage = m.log.NewOutage(c.Name+": reconciling again", "controller", c.Name)
-			c.written = new(keySet)
+			c.outage = m.log.NewOutage(c.Name, "writing again", "controller", c.Name)
+			c.once = m.once
+			c.tally = new(tally)
 			if m.dryRun {
 				c.pace = unpaced() // nothing is sent
 			}
@@ -1057,6 +1100,9 @@ func (m *manager) run() {
 		m.endOnce("")
 	case <-m.stop.Done():
 		m.summary.Do(m.summarize)
+		if m.once {
+			m.cutShort = fmt.Errorf("%s: stopped before all was done", m.onceFlag())
+		}
 	}
 	m.fail(nil)
 	m.awaitEnd("a controller, or a watch", inBackground(m.running.all.Wait), m.work)
@@ -1070,30 +1116,57 @@ func (m *manager) failUnlessComplete() {
 	_, waits := m.state()
 	if len(waits) > 0 {
 		after := min(onceListTime, m.onceTimeout)
-		m.fail(fmt.Errorf("-once: after %v there is no complete list of %s", after, strings.Join(waits, ", ")))
+		m.fail(fmt.Errorf("%s: after %v there is no complete list of %s", m.onceFlag(), after, strings.Join(waits, ", ")))
 	}
+}
+
+// onceFlag is the flag that asks for an end.
+func (o *options) onceFlag() string {
+	if o.prune {
+		return "-prune"
+	}
+	return "-once"
 }
 
 // endOnce ends a -once, with an error that names the objects that are not right yet.
 func (m *manager) endOnce(after string) {
 	m.summary.Do(m.summarize)
+	var left []string
 	for _, c := range m.active {
-		left := c.queue.Left()
-		unread := int(c.unread.Load())
-		if len(left)+unread == 0 {
-			continue
+		if names := c.left(); names != "" {
+			left = append(left, names)
 		}
-		const few = 10
-		var names []string
-		for _, key := range left[:min(few, len(left))] {
-			names = append(names, key.String())
-		}
-		if more := len(left) - len(names) + unread; more > 0 {
-			names = append(names, fmt.Sprintf("%d more", more))
-		}
-		m.fail(fmt.Errorf("-once: %s could not make %d objects right%s (%s): the log says why",
-			c.Name, len(left)+unread, after, strings.Join(names, ", ")))
 	}
+	if len(left) > 0 {
+		m.fail(fmt.Errorf("%s: %s%s: the log says why", m.onceFlag(), strings.Join(left, "; "), after))
+	}
+}
+
+// left names what a controller has not made right, for people; "" where there is nothing.
+func (c *Controller) left() string {
+	const few = 10
+	keys := c.queue.Left()
+	pending := int(c.pending.Load())
+	if len(keys)+pending == 0 {
+		return ""
+	}
+	var names []string
+	for _, key := range keys[:min(few, len(keys))] {
+		names = append(names, key.String())
+	}
+	if more := len(keys) - len(names) + pending; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("%s could not make %s right (%s)",
+		c.Name, counted(len(keys)+pending, "object"), strings.Join(names, ", "))
+}
+
+// counted is a number of things: 1 node, 2 nodes.
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 // summarize says in a line for each controller what came of a -once, a -prune or a -dry-run.
@@ -1105,35 +1178,32 @@ func (m *manager) summarize() {
 		if c.Count == nil || !c.isReady() {
 			continue
 		}
-		what, all, wrong := c.Count()
-		if what == "" {
-			continue
+		if what, all, wrong := c.Count(); what != "" {
+			m.log.Info(fmt.Sprintf("%s, in %.1f s", m.outcome(c, what, all, wrong), time.Since(m.started).Seconds()))
 		}
-		if all != 1 {
-			what += "s"
-		}
-		failed := len(c.queue.Left())
-		if m.stop.Err() != nil {
-			failed = wrong // the queue has ended, and what it held with it
-		}
-		written := fmt.Sprintf("%d written", c.written.size())
-		right := all - c.written.size() - failed
-		if m.dryRun {
-			written = fmt.Sprintf("%d would be written", wrong)
-			failed = 0
-			right = all - wrong
-		}
-		m.log.Info(fmt.Sprintf("%d %s: %s, %d right, %d failed, in %.1f s",
-			all, what, written, max(0, right), failed, time.Since(m.started).Seconds()))
 	}
+}
+
+// outcome is the numbers of summarize. Those of a -once are about the objects with which it began.
+func (m *manager) outcome(c *Controller, what string, all, wrong int) string {
+	if m.dryRun {
+		return fmt.Sprintf("%s: %d would be written, %d right, 0 failed", counted(all, what), wrong, all-wrong)
+	}
+	written := c.tally.written.size()
+	failed := len(c.outage.Failing())
+	notDone := max(0, c.tally.todo.size()-c.tally.done.size()-failed)
+	right := c.tally.began - written - failed - notDone
+	text := fmt.Sprintf("%s: %d written, %d right, %d failed", counted(c.tally.began, what), written, max(0, right), failed)
+	if notDone > 0 {
+		text += fmt.Sprintf(", %d not done", notDone)
+	}
+	return text
 }
 
 // isReady reports whether all that the controller reads is known.
 func (c *Controller) isReady() bool {
 	for cache := range c.caches {
-		select {
-		case <-cache.Synced():
-		default:
+		if !hasEnded(cache.Synced()) {
 			return false
 		}
 	}
@@ -1149,33 +1219,59 @@ func (m *manager) control(c *Controller, pause time.Duration) {
 		return
 	}
 	m.log.Info("caches are complete, work begins", "controller", c.Name)
+	if c.Count != nil {
+		_, c.tally.began, _ = c.Count()
+	}
 	for _, begin := range c.begin {
 		begin()
 	}
 	for range m.workers {
-		m.running.begin("worker of "+c.Name, func() {
-			for key, ok := c.queue.Get(); ok; key, ok = c.queue.Get() {
-				result, err := m.try(c, key)
-				failures := c.queue.Done(key, result, err)
-				if err == nil {
-					c.outage.Worked(key.String())
-					continue
-				}
-				c.outage.Failed(key.String(), "cannot reconcile", outagePause(err), "key", key, "failures", failures, "err", err)
-			}
-		})
+		m.running.begin("worker of "+c.Name, func() { m.runWorker(c) })
 	}
-	tick := func() {
-		defer c.survive(m.log, new(error))
-		c.queue.Add(c.Tick()...)
+	m.tick(c)
+	if m.once {
+		m.awaitDone(c)
+		return
 	}
 	ticker := time.NewTicker(m.interval)
 	defer ticker.Stop()
-	for tick(); !m.once && m.stop.Err() == nil; tick() {
+	for m.stop.Err() == nil {
 		await(m, ticker.C)
+		m.tick(c)
 	}
-	for left, failed := 1, 0; left > failed && sleep(m.stop, time.Second/50) == nil; {
-		_, left, failed = c.queue.State(onceTries)
+}
+
+// runWorker reconciles keys until the queue ends.
+func (m *manager) runWorker(c *Controller) {
+	for key, ok := c.queue.Get(); ok; key, ok = c.queue.Get() {
+		result, err := m.try(c, key)
+		if err != nil {
+			c.outage.Failed(key.String(), "cannot reconcile", outagePause(err), "key", key, "err", err)
+		} else if m.stop.Err() == nil { // else it may not have been tried
+			c.outage.Forget(key.String())
+			if c.once {
+				c.tally.done.add(key)
+			}
+		}
+		c.queue.Done(key, result, err)
+	}
+}
+
+// tick adds the keys that the controller names.
+func (m *manager) tick(c *Controller) {
+	defer c.survive(m.log, new(error))
+	c.add(c.Tick()...)
+}
+
+// awaitDone waits until a -once has done what it can: what is left has failed too often.
+func (m *manager) awaitDone(c *Controller) {
+	start := time.Now()
+	for sleep(m.stop, time.Second/50) == nil {
+		_, left, failed := c.queue.State(onceTries)
+		keysMayCome := c.pending.Load() > 0 && time.Since(start) < oncePatienceKeys
+		if left <= failed && !keysMayCome {
+			return
+		}
 	}
 }
 
@@ -1288,12 +1384,7 @@ func readUsage() (usage, error) {
 
 // hasBegun reports whether control has started c's workers, or is about to.
 func (m *manager) hasBegun(c *Controller) bool {
-	for cache := range c.caches {
-		if !hasEnded(cache.Synced()) {
-			return false
-		}
-	}
-	return hasEnded(m.leading)
+	return c.isReady() && hasEnded(m.leading)
 }
 
 // hasEnded reports whether a channel, to which nothing is sent, is closed.
@@ -1509,8 +1600,8 @@ type podCount struct {
 	*Controller
 	toldAt   time.Time   // when theTotal was last passed on: its reconcile's alone
 	warned   atomic.Bool // that no node gets the total
-	stripped keySet      // the nodes whose newest write the server accepted without our labels
-	foretold sync.Map    // of a dry run: by node, what was last said that would be written
+	stripped stripped[nodeLabel]
+	foretold sync.Map // of a dry run: by node, what was last said that would be written
 }
 
 // theTotal is the key that is added when the number of all pods has changed: it stands for all nodes that show it.
@@ -1523,7 +1614,8 @@ func setUpPodCount(m *manager, c *Controller) {
 	for _, r := range slices.Concat(m.totalNodes...) {
 		m.nodes.kind.Keep = append(m.nodes.kind.Keep, r.key)
 	}
-	if On(c, m.nodes, p.nodeChanged); !m.prune {
+	On(c, m.nodes, p.nodeChanged)
+	if !m.prune {
 		On(c, m.pods, p.podChanged)
 	}
 	c.Reconcile = p.reconcile
@@ -1602,9 +1694,8 @@ func (p *podCount) reconcile(ctx context.Context, key Key) (Result, error) {
 	if key == theTotal {
 		return p.passTotalOn(), nil
 	}
-	node, wrong := p.wrong(key)
+	node, wrong := p.due(key)
 	if len(wrong) == 0 {
-		p.noteKept(key)
 		return Result{}, nil
 	}
 	if _, rests := p.resting.Load(node.UID()); rests {
@@ -1613,7 +1704,7 @@ func (p *podCount) reconcile(ctx context.Context, key Key) (Result, error) {
 	if p.pace.Wait(p.stop) != nil {
 		return Result{}, nil // the next process makes it right
 	}
-	node, wrong = p.wrong(key) // again, as it may have changed while we waited
+	node, wrong = p.due(key) // again, as it may have changed while we waited
 	if len(wrong) == 0 {
 		return Result{}, nil
 	}
@@ -1635,53 +1726,114 @@ func (p *podCount) passTotalOn() Result {
 	return Result{}
 }
 
-// strippedRest is how long an object rests whose write has come to nothing: each write costs the server as much as one
-// that works, and goes to everyone that watches.
-const strippedRest = 10 * time.Minute
+// due returns the node and what is to be written to it: its wrong labels, but for those that the server has dropped not
+// long ago.
+func (p *podCount) due(key Key) (node *Node, labels map[string]any) {
+	node, labels = p.wrong(key)
+	for _, label := range []string{p.totalLabel, p.nodeLabel} {
+		if _, isWrong := labels[label]; !isWrong {
+			p.noteKept(node, nodeLabel{key, label})
+		}
+	}
+	maps.DeleteFunc(labels, func(label string, _ any) bool { return p.stripped.restLeft(nodeLabel{key, label}) > 0 })
+	if p.dryRun && len(labels) == 0 {
+		p.foretold.Delete(key)
+	}
+	return node, labels
+}
 
 // write makes the labels of a node right, by one patch. Afterwards the node rests.
 func (p *podCount) write(ctx context.Context, node *Node, wrong map[string]any) error {
 	patch := map[string]any{"metadata": map[string]any{"labels": wrong}}
 	now, err := p.nodes.Patch(ctx, node, "", patch, func(now *Node) bool { return hasLabels(now, wrong) })
-	if errors.Is(err, errStripped) {
-		return p.noteStripped(node, err)
-	}
-	if err != nil {
-		return err
+	if err != nil && (p.once || !errors.Is(err, errStripped)) {
+		return err // -once has no time to try rarely
 	}
 	p.rest(&node.Meta, p.interval)
 	if now == nil {
 		return nil // it is gone, which the watch has not told yet
 	}
-	p.noteKept(node.Key())
-	p.written.add(node.Key())
 	for _, c := range p.changes(node, wrong) {
+		if now.label(c.Field) != wrong[c.Field] {
+			p.noteStripped(nodeLabel{node.Key(), c.Field}, err)
+			continue
+		}
+		p.noteKept(node, nodeLabel{node.Key(), c.Field})
 		p.log.Info("label written", c.Attr())
 		if !p.prune {
 			p.recorder.Event(p.nodes.Reference(node), "Normal", "PodCountChanged", p.news(c))
 		}
 	}
-	return nil
-}
-
-// noteStripped has a node rest whose write has come to nothing, and says so once while that is so anywhere. With -once
-// it is a failure like any other.
-func (p *podCount) noteStripped(node *Node, err error) error {
-	if p.once {
-		return err
-	}
-	p.rest(&node.Meta, strippedRest)
-	if p.stripped.add(node.Key()) == 1 {
-		p.log.Warn("labels do not stay: trying rarely", "node", node.Key(), "pause", strippedRest, "err", err)
+	if err == nil {
+		p.noteWritten(node.Key())
 	}
 	return nil
 }
 
-// noteKept says that no node's labels are taken away any more, after the last one of these is right.
-func (p *podCount) noteKept(key Key) {
-	if isLast := p.stripped.remove(key); isLast {
-		p.log.Info("labels stay again", "node", key)
+// nodeLabel is a label of a node.
+type nodeLabel struct {
+	node  Key
+	label string
+}
+
+// noteStripped has a label rest that the server has dropped, and says so once while that is so anywhere.
+func (p *podCount) noteStripped(which nodeLabel, err error) {
+	if isFirst := p.stripped.note(which); isFirst {
+		p.log.Warn("labels do not stay: they are tried rarely", "first", which.node, "label", which.label,
+			"pause", strippedRest, "err", err)
 	}
+}
+
+// noteKept notes that a label is right. If it is the last of those that did not stay, that is said, unless its node is
+// gone.
+func (p *podCount) noteKept(node *Node, which nodeLabel) {
+	if isLast := p.stripped.forget(which); isLast && node != nil {
+		p.log.Info("labels stay again", "last", which.node, "label", which.label)
+	}
+}
+
+// strippedRest is how long what the server drops is left alone: a write costs it as much as one that works, and goes to
+// everyone that watches.
+const strippedRest = 10 * time.Minute
+
+// stripped is what the server has accepted and dropped, so that it is tried again rarely. Safe for concurrent use.
+type stripped[K comparable] struct {
+	mu    sync.Mutex // guards until
+	until map[K]time.Time
+}
+
+// note has something rest from now on, and reports whether it is the first that does not stay.
+func (s *stripped[K]) note(what K) (isFirst bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	isFirst = len(s.until) == 0
+	if s.until == nil {
+		s.until = map[K]time.Time{}
+	}
+	s.until[what] = time.Now().Add(strippedRest)
+	return isFirst
+}
+
+// restLeft returns how long something is not to be written yet; 0 or less: it may be.
+func (s *stripped[K]) restLeft(what K) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	until, isKnown := s.until[what]
+	if !isKnown {
+		return 0
+	}
+	return time.Until(until)
+}
+
+// forget notes that something stays, or is gone. It reports whether it was the last that did not stay.
+func (s *stripped[K]) forget(what K) (isLast bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, isKnown := s.until[what]; !isKnown {
+		return false
+	}
+	delete(s.until, what)
+	return len(s.until) == 0
 }
 
 // hasLabels reports whether a node has the labels as they were written.
@@ -1697,11 +1849,12 @@ func hasLabels(node *Node, written map[string]any) bool {
 // foretell says what a dry run would write to a node, unless it has said that already.
 func (p *podCount) foretell(node *Node, wrong map[string]any) {
 	p.rest(&node.Meta, p.interval)
-	said, _ := p.foretold.Swap(node.Key(), fmt.Sprint(wrong))
-	if said == fmt.Sprint(wrong) {
+	changes := p.changes(node, wrong)
+	said, _ := p.foretold.Swap(node.Key(), fmt.Sprint(changes))
+	if said == fmt.Sprint(changes) {
 		return
 	}
-	for _, c := range p.changes(node, wrong) {
+	for _, c := range changes {
 		p.log.Info(fmt.Sprintf("would write node %s: %s", node.Key(), c))
 		if !p.prune {
 			p.recorder.Event(p.nodes.Reference(node), "Normal", "PodCountChanged", p.news(c))
@@ -1712,8 +1865,12 @@ func (p *podCount) foretell(node *Node, wrong map[string]any) {
 // changes are what a write of these labels changes, in the order of their names.
 func (p *podCount) changes(node *Node, labels map[string]any) (changes []logging.Change) {
 	for _, label := range slices.Sorted(maps.Keys(labels)) {
+		verb := "wrote"
+		if labels[label] == nil {
+			verb = "removed"
+		}
 		changes = append(changes, logging.Change{
-			Verb:   "wrote",
+			Verb:   verb,
 			Kind:   "node",
 			Object: node.Key().String(),
 			Name:   "label",
@@ -1763,8 +1920,16 @@ type countControl struct {
 	*manager
 	*Controller
 	said     sync.Map                 // by key of a Count: the countNews that events have told
-	foretold sync.Map                 // of a dry run: by key, the status that was last said
-	dropped  atomic.Pointer[presence] // of the resource whose schema is known to drop the status
+	foretold sync.Map                 // of a dry run: by key, what was last said that would be written
+	stripped stripped[Key]            // the Counts whose status the server has dropped
+	kept     atomic.Pointer[presence] // the resource of which a status has stayed
+	pause    atomic.Pointer[statusPause]
+}
+
+// statusPause is when statuses are written again, of a resource of which none has stayed so far: its schema drops them.
+type statusPause struct {
+	of    *presence
+	until time.Time
 }
 
 var nameLabels = []string{"app", "app.kubernetes.io/name", "run"} // by which a pod belongs to the name that a Count gives
@@ -1874,7 +2039,7 @@ func (s *countControl) plan(key Key) (c *Count, of *presence, status countStatus
 	} else if status.Healthy == "true" {
 		status.Healthy = "false"
 	}
-	return c, of, status, status != of.ours(c.Status) && of != s.dropped.Load()
+	return c, of, status, status != of.ours(c.Status)
 }
 
 func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
@@ -1887,6 +2052,14 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 	}
 	if write && s.dryRun {
 		s.foretell(c, status)
+		write = false
+	} else if s.dryRun {
+		s.foretold.Delete(key)
+	}
+	if !write {
+		s.noteKept(c, key)
+	} else if wait := s.restLeft(key, of); wait > 0 {
+		s.queue.AddAfter(key, wait)
 		write = false
 	}
 	known, _ := s.said.Load(key)
@@ -1915,11 +2088,13 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 			return Result{}, nil
 		}
 		s.rest(&c.Meta, min(s.interval, time.Second))
-		if !isStripped {
-			s.written.add(key)
+		if isStripped {
+			s.noteStripped(key, of, err)
+		} else {
+			s.kept.Store(of)
+			s.noteKept(c, key)
+			s.noteWritten(key)
 			s.log.Info("status written", statusChange(c, status).Attr())
-		} else if s.dropped.Swap(of) != of {
-			s.log.Warn("the schema of Counts drops their status, so it is not written any more: see deploy/count-crd.yaml")
 		}
 	}
 	say := c.news(status)
@@ -1944,10 +2119,40 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 
 // foretell says what a dry run would write to a Count, unless it has said that already.
 func (s *countControl) foretell(c *Count, status countStatus) {
-	said, _ := s.foretold.Swap(c.Key(), status)
-	if said != status {
-		s.log.Info(fmt.Sprintf("would write count %s: %s", c.Key(), statusChange(c, status)))
+	change := statusChange(c, status).String()
+	said, _ := s.foretold.Swap(c.Key(), change)
+	if said != change {
+		s.log.Info(fmt.Sprintf("would write count %s: %s", c.Key(), change))
 	}
+}
+
+// noteStripped has the status of a Count rest that the server has dropped, and says so once while that is so anywhere.
+// Where no status has stayed so far, all of them rest: then it is the schema that drops them.
+func (s *countControl) noteStripped(key Key, of *presence, err error) {
+	if isFirst := s.stripped.note(key); isFirst {
+		s.log.Warn("statuses do not stay: they are tried rarely; is the schema that of deploy/count-crd.yaml?", "first", key,
+			"pause", strippedRest, "err", err)
+	}
+	if s.kept.Load() != of {
+		s.pause.Store(&statusPause{of, time.Now().Add(strippedRest)})
+	}
+	s.queue.AddAfter(key, strippedRest)
+}
+
+// noteKept notes that a status is right, or that its Count is gone.
+func (s *countControl) noteKept(c *Count, key Key) {
+	if isLast := s.stripped.forget(key); isLast && c != nil {
+		s.log.Info("statuses stay again", "last", key)
+	}
+}
+
+// restLeft returns how long a status is not to be written yet.
+func (s *countControl) restLeft(key Key, of *presence) time.Duration {
+	left := s.stripped.restLeft(key)
+	if pause := s.pause.Load(); pause != nil && pause.of == of && s.kept.Load() != of {
+		left = max(left, time.Until(pause.until))
+	}
+	return left
 }
 
 // statusChange is what a write of a Count's status changes, for people: how many pods there are, and whether that is
@@ -2062,7 +2267,7 @@ func newElection(o *options, client *Client, log *Log, host, own string, onLost 
 		path:    "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/" + o.leaseName,
 		bare:    json.RawMessage(fmt.Sprintf(`{"namespace":%q,"name":%q}`, namespace, o.leaseName)),
 		onLost:  onLost,
-		outage:  log.NewOutage("lease: answered again", "lease", namespace+"/"+o.leaseName),
+		outage:  log.NewOutage("lease", "answered again", "lease", namespace+"/"+o.leaseName),
 	}
 }
 

@@ -58,17 +58,18 @@ type Result struct {
 // key, and one that is added while a worker has it is handed out again after Done, so no change is lost. A key that failed is
 // held back for a while, alone. One goroutine owns all state; everyone else talks to it over channels.
 type Queue[K comparable] struct {
-	log         *Log
-	name        string        // of the controller
-	base, limit time.Duration // backoff of a failed key
-	ops         chan func()
-	out         chan K
-	ctx         context.Context
-	isUrgent    func(K) bool     // nil: no key is; from here on all is the goroutine's alone
-	items       map[K]*queued[K] // all keys that something is known of
-	urgent      line[K]          // ready, and handed out before all others
-	ordinary    line[K]          // ready, too
-	lastTaken   time.Time        // when a worker took a key
+	log          *Log
+	name         string        // of the controller
+	base, limit  time.Duration // backoff of a failed key
+	ops          chan func()
+	out          chan K
+	ctx          context.Context
+	isUrgent     func(K) bool     // nil: no key is; from here on all is the goroutine's alone
+	items        map[K]*queued[K] // all keys that something is known of
+	urgent       line[K]          // ready, and handed out before all others
+	urgentInARow int              // urgent keys that were handed out since the last other one
+	ordinary     line[K]          // ready, too
+	lastTaken    time.Time        // when a worker took a key
 }
 
 // queued is all that the queue knows of a key. One that says nothing any more is forgotten.
@@ -115,6 +116,21 @@ func (l *line[K]) remove(it *queued[K]) {
 		l.first++
 		l.gaps--
 	}
+	if l.gaps > len(l.places)/2 {
+		l.closeGaps()
+	}
+}
+
+// closeGaps moves the keys together. As half of the places are gaps then, it costs little for each key that has left.
+func (l *line[K]) closeGaps() {
+	old := l.places
+	l.places = make([]*queued[K], 0, len(old)-l.gaps)
+	l.gaps = 0
+	for _, it := range old {
+		if it != nil {
+			l.add(it)
+		}
+	}
 }
 
 // NewQueue starts a queue. A key that fails n times in a row is held for backoff(n, base, limit). A key that isUrgent
@@ -150,12 +166,26 @@ func (q *Queue[K]) lineOf(it *queued[K]) *line[K] {
 	return &q.ordinary
 }
 
-// next returns the key to be handed out next, nil where none is ready.
+// urgentTurns is how many urgent keys are handed out in a row while others wait: then one of these has its turn. Keys
+// that become urgent again and again must not keep the others waiting for ever.
+const urgentTurns = 3
+
+// next returns the key that is handed out next, nil where none is ready.
 func (q *Queue[K]) next() *queued[K] {
-	if it := q.urgent.head(); it != nil {
-		return it
+	urgent, ordinary := q.urgent.head(), q.ordinary.head()
+	if urgent == nil || ordinary != nil && q.urgentInARow >= urgentTurns {
+		return ordinary
 	}
-	return q.ordinary.head()
+	return urgent
+}
+
+// noteTurn notes that a key was handed out.
+func (q *Queue[K]) noteTurn(it *queued[K]) {
+	if it.urgent {
+		q.urgentInARow++
+	} else {
+		q.urgentInARow = 0
+	}
 }
 
 // State is for people, and for gauges. left are the keys that wait for more than a time, failed those that failed so often in a row.
@@ -309,6 +339,7 @@ func (q *Queue[K]) own() {
 			op()
 		case out <- key:
 			q.lineOf(next).remove(next)
+			q.noteTurn(next)
 			q.log.Observe(next.since, "workqueue_queue_duration_seconds", q.name)
 			next.dirty = false
 			next.working = true
@@ -450,17 +481,18 @@ const (
 // Recorder posts Events without ever making anyone wait for it: what does not fit its queue, or comes too often, is
 // dropped and counted. An event that says the same again raises the count of the first.
 type Recorder struct {
-	send     func(context.Context, request, any) error // Client.Send
-	log      *Log
-	outage   *logging.Outage
-	instead  func(event) // is called, and nothing is posted; nil: Events are posted
-	instance string      // reportingInstance: this process
-	queue    chan event
-	pace     *Bucket // over all objects
-	dropped  atomic.Int64
-	stamp    int64                 // the newest Event's, in nanoseconds: no two are the same; from here on all is Run's alone
-	sent     *lru[event, *posted]  // by what happened, whenever
-	objects  *lru[string, *Bucket] // by uid
+	send      func(context.Context, request, any) error // Client.Send
+	log       *Log
+	outage    *logging.Outage // of events that are tried again
+	instead   func(event)     // is called, and nothing is posted; nil: Events are posted
+	instance  string          // reportingInstance: this process
+	queue     chan event
+	pace      *Bucket // over all objects
+	dropped   atomic.Int64
+	refusedAt time.Time             // when a refusal was last said; from here on all is Run's alone
+	stamp     int64                 // the newest Event's, in nanoseconds: no two are the same; from here on all is Run's alone
+	sent      *lru[event, *posted]  // by what happened, whenever
+	objects   *lru[string, *Bucket] // by uid
 }
 
 // NewRecorder makes a recorder that sends with send, 10 events a second at most. Run must run for that.
@@ -468,7 +500,7 @@ func NewRecorder(send func(context.Context, request, any) error, log *Log, insta
 	return &Recorder{
 		send:     send,
 		log:      log,
-		outage:   log.NewOutage("Events: posting again"),
+		outage:   log.NewOutage("Events", "answered again"),
 		instance: instance,
 		queue:    make(chan event, eventQueue),
 		pace:     NewBucket(10, 50),
@@ -517,22 +549,46 @@ func (r *Recorder) post(ctx, stop context.Context, ev event) {
 		r.drop(ev, errors.New("too many events about this object"))
 		return
 	}
-	start, err := time.Now(), r.once(ctx, ev)
-	for try := 1; err != nil; try++ {
-		s, wait := statusIn(err), retryAfter(err)
-		again := s.Code == 0 && time.Since(start) <= 2*time.Minute || wait > 0 && wait <= 3*eventRetryWait && try == 1
-		if !again || sleep(stop, max(wait, backoff(try, time.Second, eventRetryWait))) != nil {
-			r.drop(ev, err)
-			// That we stop, or that the object's namespace is going, or gone, is everyday life.
-			if ctx.Err() == nil && s.Code != http.StatusNotFound && !s.hasCause("NamespaceTerminating") {
-				r.outage.Failed("post", "cannot post an event", outagePause(err), "err", err)
-			}
+	start := time.Now()
+	for try := 1; ; try++ {
+		err := r.once(ctx, ev)
+		if err == nil {
+			r.outage.Worked("post")
+			r.log.Count("podcount_events_total", "posted")
 			return
 		}
-		err = r.once(ctx, ev)
+		status := statusIn(err)
+		wait := retryAfter(err)
+		isUnreachable := status.Code == 0 && time.Since(start) <= 2*time.Minute
+		isPutOff := wait > 0 && wait <= 3*eventRetryWait && try == 1
+		if !isUnreachable && !isPutOff {
+			r.refuse(ctx, ev, err)
+			return
+		}
+		if isUnreachable && ctx.Err() == nil {
+			r.outage.Failed("post", "cannot post an event", outagePause(err), "err", err)
+		}
+		if sleep(stop, max(wait, backoff(try, time.Second, eventRetryWait))) != nil {
+			r.drop(ev, err)
+			return
+		}
 	}
-	r.outage.Worked("post")
-	r.log.Count("podcount_events_total", "posted")
+}
+
+// refuse drops an event that is not tried again, and says why. That its namespace is going, or gone, is everyday life.
+func (r *Recorder) refuse(ctx context.Context, ev event, err error) {
+	r.drop(ev, err)
+	status := statusIn(err)
+	if status.Code == 0 {
+		return // the outage is told of already
+	}
+	r.outage.Worked("post") // the server answers
+	isEverydayLife := status.Code == http.StatusNotFound || status.hasCause("NamespaceTerminating")
+	if ctx.Err() != nil || isEverydayLife || time.Since(r.refusedAt) < outagePause(err) {
+		return
+	}
+	r.refusedAt = time.Now()
+	r.log.Warn("cannot post an event", "object", ev.about.Name, "reason", ev.reason, "err", err)
 }
 
 // once raises the count of the Event of this, or posts it where the server has none.

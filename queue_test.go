@@ -436,7 +436,7 @@ func TestControllerThatPanicsForEverIsSaidOnceAMinuteAndCostsLittle(t *testing.T
 		wantText(t, log, `msg="a controller panics again" controller=panicky err="panic: no keys of changing" times=`)
 		before := tries.Load()
 		pass(time.Hour)
-		if n := tries.Load() - before; n < 60 || n > 60*(1+unreadPerObject) {
+		if n := tries.Load() - before; n < 60 || n > 60*(1+pendingPerObject) {
 			t.Errorf("%d tries in an hour", n)
 		}
 		wantLabel(t, f, "cp", podCountLabel, "2")

@@ -1538,8 +1538,8 @@ func NewReflector[T Object[T]](client *Client, kind Kind[T], store *Store[T], lo
 	r := &Reflector[T]{Store: store, client: client, kind: kind, log: log, why: "start", heard: time.Now()}
 	r.synced, r.listed = context.WithCancel(context.Background())
 	r.decoder = newDecoder(&r.kind)
-	r.outage = log.NewOutage(kind.Name+": watching again", "kind", kind.Name)
-	r.discovery = log.NewOutage(kind.Name+": discovery answers again", "kind", kind.Name)
+	r.outage = log.NewOutage(kind.Name, "watching again", "kind", kind.Name)
+	r.discovery = log.NewOutage(kind.Name, "discovery answers again", "kind", kind.Name)
 	return r
 }
 
@@ -1695,7 +1695,7 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 			r.log.Info("the resource is gone: waiting for it to come back", "resource", r.kind.Resource, "in", r.kind.API)
 			stop()
 			running.Wait()
-			r.outage.Worked("watch") // nothing is watched any more
+			r.outage.Forget("watch")
 			r.found.Store(nil)
 			r.failures = 0
 			r.move("", "return")
@@ -1762,7 +1762,7 @@ func (r *Reflector[T]) afterFailure(what string, err error) time.Duration {
 	r.failures++
 	r.failedAt = time.Now()
 	wait := max(backoff(r.failures, reflectorBackoff, reflectorLimit), retryAfter(err))
-	r.outage.Failed("watch", what, outagePause(err), "retry", wait.Round(time.Millisecond), "err", err)
+	r.outage.Failed("watch", what, outagePause(err), "err", err)
 	return wait
 }
 

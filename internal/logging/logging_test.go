@@ -32,7 +32,7 @@ func wantLines(t *testing.T, when string, got []string, want ...string) {
 
 func testOutage() (*Outage, *bytes.Buffer) {
 	out := &bytes.Buffer{}
-	return NewOutage(slog.New(NewHandler(out, Style{}, slog.LevelInfo)), "Pod: watching again", "kind", "Pod"), out
+	return NewOutage(slog.New(NewHandler(out, Style{}, slog.LevelInfo)), "Pod", "watching again", "kind", "Pod"), out
 }
 
 var errRefused = errors.New("connection refused")
@@ -54,7 +54,7 @@ func TestOutageIsSaidWhenItBeginsOnceAMinuteAndWhenItIsOver(t *testing.T) {
 			`level=WARN msg="cannot watch" kind=Pod for=1m0s failed_tries=16 err="connection refused"`,
 			`level=WARN msg="cannot watch" kind=Pod for=2m0s failed_tries=30 err="connection refused"`)
 		o.Worked("watch")
-		wantLines(t, "at the end", lines(out), `level=INFO msg="Pod: watching again after 2m2s" failed_tries=30`)
+		wantLines(t, "at the end", lines(out), `level=INFO msg="Pod: watching again after 2m2s" kind=Pod failed_tries=30`)
 		<-time.After(time.Hour)
 		wantLines(t, "afterwards", lines(out))
 	})
@@ -72,7 +72,7 @@ func TestOutageIsOverOnceAllPartsWork(t *testing.T) {
 		o.Worked("node a")
 		wantLines(t, "when one works", lines(out))
 		o.Worked("node b")
-		wantLines(t, "when both work", lines(out), `level=INFO msg="Pod: watching again after 1m1s" failed_tries=2`)
+		wantLines(t, "when both work", lines(out), `level=INFO msg="Pod: watching again after 1m1s" kind=Pod failed_tries=2`)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -79,10 +80,11 @@ func (h *terminalHandler) named(a slog.Attr) slog.Attr {
 	return a
 }
 
-// Handle writes one line. An error comes last, as it is the longest part.
+// Handle writes one line. An error comes last, as it is the longest part. A stack follows below, a line for each of its
+// own.
 func (h *terminalHandler) Handle(_ context.Context, r slog.Record) error {
 	var change *Change
-	var last string
+	var last, stack string
 	var rest strings.Builder
 	add := func(a slog.Attr) bool {
 		if c, ok := a.Value.Any().(Change); ok {
@@ -90,8 +92,12 @@ func (h *terminalHandler) Handle(_ context.Context, r slog.Record) error {
 			return true
 		}
 		value := a.Value.Resolve().String()
-		if a.Key == "err" {
+		switch a.Key {
+		case "err":
 			last = value
+			return true
+		case "stack":
+			stack = value
 			return true
 		}
 		fmt.Fprintf(&rest, "  %s=%s", a.Key, quoted(value))
@@ -106,15 +112,20 @@ func (h *terminalHandler) Handle(_ context.Context, r slog.Record) error {
 	line.WriteString(h.colored(dim, r.Time.Format("15:04:05")) + "  ")
 	line.WriteString(h.levelWord(r.Level))
 	if change != nil {
-		line.WriteString(h.colored(green, change.Verb) + "  " + printable(change.Object) + "  " + printable(change.String()))
+		line.WriteString(h.colored(green, change.Verb) + "  " + Printable(change.Object) + "  " + Printable(change.String()))
 	} else {
-		line.WriteString(printable(r.Message))
+		line.WriteString(Printable(r.Message))
 	}
 	line.WriteString(rest.String())
 	if last != "" {
-		line.WriteString("  " + printable(last))
+		line.WriteString("  " + Printable(last))
 	}
 	line.WriteByte('\n')
+	for row := range strings.SplitSeq(strings.TrimSpace(stack), "\n") {
+		if row != "" {
+			line.WriteString("    " + Printable(row) + "\n")
+		}
+	}
 	_, err := io.WriteString(h.w, line.String())
 	return err
 }
@@ -139,16 +150,17 @@ func (h *terminalHandler) colored(color, text string) string {
 	return color + text + plain
 }
 
-// quoted puts quotes around a value that has blanks in it, so that one sees where it ends.
+// quoted puts quotes around a value that has blanks or quotes in it, so that one sees where it ends.
 func quoted(value string) string {
-	if value == "" || strings.ContainsFunc(value, unicode.IsSpace) {
-		return `"` + printable(value) + `"`
+	if value == "" || strings.ContainsFunc(value, func(r rune) bool { return r == '"' || unicode.IsSpace(r) }) {
+		return strconv.Quote(value)
 	}
-	return printable(value)
+	return Printable(value)
 }
 
-// printable replaces what could move the cursor or change colours: servers and files say what they like.
-func printable(text string) string {
+// Printable replaces what could move the cursor of a terminal or change its colours: servers and files say what they
+// like. The result is one line.
+func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
 			return ' '
