@@ -10742,7 +10742,7 @@ func TestAlertsOfTheManifestAreForItsFlags(t *testing.T) {
 	text := manifest(t, "-manifest=alerts", "-qps", "0.1", "-workers", "2", "-manifest-namespace", "ops",
 		"-leader-elect-resource-name", "podcount-a", "-leader-elect=false")
 	wantText(t, text, "metadata:\n  name: podcount-a\n  namespace: ops\n")
-	wantText(t, text, `processor_seconds{namespace="ops",pod=~"podcount-a-[a-z0-9]+-[a-z0-9]+"} > 150`)
+	wantText(t, text, `processor_seconds{namespace="ops",pod=~"podcount-a-[a-z0-9]+-[a-z0-9]+"}[10m]) > 150`)
 	if strings.Contains(text, "leader_election") {
 		t.Errorf("without an election there is an alert about it:\n%s", text)
 	}

@@ -314,7 +314,8 @@ func TestThresholdsOfAlertsFollowTheFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"workqueue_longest_running_processor_seconds{namespace=\"kube-system\",pod=~\"podcount-[a-z0-9]+-[a-z0-9]+\"} > 530\n",
+		"(workqueue_longest_running_processor_seconds{namespace=\"kube-system\"," +
+			"pod=~\"podcount-[a-z0-9]+-[a-z0-9]+\"}[10m]) > 530\n",
 		"[17m]) > 0\n      for: 17m\n",
 		"[17m]) > 3\n      for: 34m\n",
 		" == 0\n      for: 8m\n",
