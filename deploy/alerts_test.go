@@ -367,6 +367,7 @@ tests:
   input_series:
   - {series: 'podcount_build_info{job="j", instance="a", namespace="kube-system", pod="podcount-1-a"}', values: 1x60}
   - {series: 'podcount_build_info{job="j", instance="b", namespace="%s", pod="%s"}', values: 1x60}
+  - {series: 'up{job="j", instance="b", namespace="%[2]s", pod="%[3]s"}', values: 0x60}
   - {series: 'podcount_watch_age_seconds{job="j", instance="b", namespace="%[2]s", pod="%[3]s", kind="Pod"}', values: 999x60}
   - {series: 'leader_election_master_status{job="j", instance="b", namespace="%[2]s", pod="%[3]s", name="podcount"}', values: 0x60}
   - {series: 'workqueue_depth{job="j", instance="b", namespace="%[2]s", pod="%[3]s", name="count"}', values: 9x60}
@@ -378,7 +379,7 @@ tests:
 	for _, c := range []struct{ namespace, pod, want string }{
 		{"kube-system", "podcount-a-1-b", ""},
 		{"other", "podcount-1-b", ""},
-		{"kube-system", "podcount-1-b", "{labels: '{}', value: 5}"},
+		{"kube-system", "podcount-1-b", "{labels: '{}', value: 6}"},
 	} {
 		file := filepath.Join(t.TempDir(), "cases.yaml")
 		text := fmt.Sprintf(cases, ruleFileOf(t, text), c.namespace, c.pod, c.want)
@@ -388,5 +389,39 @@ tests:
 		if out, err := promtool(t, "test", "rules", file); err != nil {
 			t.Errorf("%s in %s: %v\n%s", c.pod, c.namespace, err, out)
 		}
+	}
+}
+
+// Its pods are known by their names, whether they have ever answered or not.
+func TestPodcountNotScrapedOfOnePodcountLastsUntilItAnswers(t *testing.T) {
+	text, err := Manifest(settings(), "alerts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const cases = `rule_files: [%s]
+evaluation_interval: 5m
+tests:
+- interval: 5m
+  input_series:
+  - {series: 'podcount_build_info{job="j", instance="a", namespace="kube-system", pod="podcount-1-a"}', values: 1x2 stale _x398 1x20}
+  - {series: 'up{job="j", instance="a", namespace="kube-system", pod="podcount-1-a"}', values: 1x2 0x398 1x20}
+  - {series: 'podcount_build_info{job="j", instance="b", namespace="kube-system", pod="podcount-1-b"}', values: 1x420}
+  - {series: 'up{job="j", instance="b", namespace="kube-system", pod="podcount-1-b"}', values: 1x420}
+  - {series: 'up{job="j", instance="c", namespace="kube-system", pod="podcount-1-c"}', values: 0x420}
+  promql_expr_test:
+  - {expr: '%[2]s', eval_time: 0m, exp_samples: []}
+  - {expr: '%[2]s', eval_time: 10m, exp_samples: [{labels: '{instance="c"}', value: 1}]}
+  - {expr: '%[2]s', eval_time: 60m, exp_samples: [{labels: '{instance="a"}', value: 1}, {labels: '{instance="c"}', value: 1}]}
+  - {expr: '%[2]s', eval_time: 75m, exp_samples: [{labels: '{instance="a"}', value: 1}, {labels: '{instance="c"}', value: 1}]}
+  - {expr: '%[2]s', eval_time: 30h, exp_samples: [{labels: '{instance="a"}', value: 1}, {labels: '{instance="c"}', value: 1}]}
+  - {expr: '%[2]s', eval_time: 34h, exp_samples: [{labels: '{instance="c"}', value: 1}]}
+`
+	const firing = `count by (instance) (ALERTS{alertname="PodcountNotScraped", alertstate="firing"})`
+	file := filepath.Join(t.TempDir(), "cases.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, cases, ruleFileOf(t, text), firing), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := promtool(t, "test", "rules", file); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
