@@ -330,6 +330,9 @@ func (o *options) checkManifest() error {
 		return errors.New("-manifest prints a Deployment, or with -once a CronJob, " +
 			"which has no kubeconfig and prunes nothing: leave out -kubeconfig, -context and -prune")
 	}
+	if o.once && slices.Contains(strings.Split(o.manifest, ","), "alerts") {
+		return errors.New("-manifest=alerts has nothing to say about a CronJob: leave out -once")
+	}
 	if o.once && o.listen != "" {
 		return errors.New("-manifest -once prints a CronJob, which ends before anybody asks it anything: leave out -listen")
 	}
