@@ -519,13 +519,17 @@ func (d *decoder[T]) reset() {
 	if len(it.labels) != len(d.kind.Keep) {
 		it.labels = make([]itemLabel, len(d.kind.Keep))
 	}
-	for i := range it.labels {
-		it.labels[i].isThere = false
-	}
+	it.dropLabels()
 	it.nodeName = it.nodeName[:0]
 	it.specName = ""
 	it.specCount = ""
 	it.status = countStatus{}
+}
+
+func (it *item) dropLabels() {
+	for i := range it.labels {
+		it.labels[i].isThere = false
+	}
 }
 
 // setLabel gives the item a label, if Kind.Keep names it.
@@ -737,6 +741,9 @@ func (d *decoder[T]) readMetadata(object []byte) error {
 func (d *decoder[T]) readLabels(object []byte) error {
 	if err := wantObject(object, "metadata.labels"); err != nil {
 		return err
+	}
+	if string(object) == "null" {
+		d.item.dropLabels() // of a member of the same name before it; encoding/json drops them, too
 	}
 	text := &d.item.label
 	for name, value := range members(object) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -199,6 +200,31 @@ func hasNamesInOtherCases(data []byte) bool {
 		}
 	}
 	return bytes.ContainsAny(data, "\u017f\u212a") // which count as s and k
+}
+
+// No API server sends labels twice.
+func TestLabelsTwiceInJSONAreReadAsByEncodingJSON(t *testing.T) {
+	d := newDecoder(&Kind[*Pod]{Name: "Pod", Keep: []string{"app", "run"}, New: func() *Pod { return new(Pod) }})
+	for _, labels := range []string{
+		`"labels": {"app": "a"}, "labels": null`,
+		`"labels": null, "labels": {"app": "a"}`,
+		`"labels": {"app": "a"}, "labels": null, "labels": {"run": "r"}`,
+		`"labels": {"app": "a"}, "labels": {"app": "b", "run": "r"}`,
+		`"labels": {"app": "a", "run": "r"}, "labels": {"app": null}`,
+	} {
+		metadata := `{"name": "p", "uid": "u", "resourceVersion": "1", ` + labels + `}`
+		p, err := d.parse([]byte(`{"metadata": ` + metadata + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want struct{ Labels map[string]string }
+		if err := json.Unmarshal([]byte(metadata), &want); err != nil {
+			t.Fatal(err)
+		}
+		if got := labelsOf(&p.Meta); !maps.Equal(got, want.Labels) {
+			t.Errorf("%s: %v, want %v", labels, got, want.Labels)
+		}
+	}
 }
 
 // What members find in an object of JSON is what encoding/json finds.
