@@ -261,7 +261,7 @@ func (p *parser) blockScalar(parent int) string {
 	header := p.blockHeader()
 	lines := p.blockLines(parent, header.indentation)
 	breaks := len(lines)
-	if p.atEnd() && p.endsInAir && len(lines) > 0 {
+	if p.atEnd() && p.hasNoLastBreak && len(lines) > 0 {
 		breaks--
 	}
 	text := lines

@@ -43,11 +43,11 @@ func (e *syntaxError) Error() string { return fmt.Sprintf("%d: %s", e.line, e.me
 // parser stands at one place of the text. Each function below reads one construct from there on, and leaves the parser
 // right after it.
 type parser struct {
-	lines     []string
-	endsInAir bool // the last line has no line break
-	row       int  // the line in hand; len(lines) at the end of the text
-	column    int  // the byte in it that is read next
-	depth     int  // of the map or list in hand
+	lines          []string
+	hasNoLastBreak bool // nothing ends the last line: the text ends there
+	row            int  // the line in hand; len(lines) at the end of the text
+	column         int  // the byte in it that is read next
+	depth          int  // of the map or list in hand
 }
 
 func newParser(text string) *parser {
@@ -55,11 +55,11 @@ func newParser(text string) *parser {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	lines := strings.Split(text, "\n")
 	last := len(lines) - 1
-	endsInAir := lines[last] != ""
-	if !endsInAir {
+	hasNoLastBreak := lines[last] != ""
+	if !hasNoLastBreak {
 		lines = lines[:last]
 	}
-	p := &parser{lines: lines, endsInAir: endsInAir}
+	p := &parser{lines: lines, hasNoLastBreak: hasNoLastBreak}
 	p.checkLine()
 	return p
 }
