@@ -89,12 +89,14 @@ func (m *Meta) labelValue(i int) string {
 	return value
 }
 
-// isAs reports whether all is the same, where text is the other's.
+// isAs reports whether all is the same, where text is the other's. It compares labelSets by address: equal
+// labels do not match if they are in two sets, or if one object alone shares them. That only costs memory, as
+// hasSameLabels compares the values.
 func (m *Meta) isAs(o *Meta, text []byte) bool {
 	return m.uid == o.uid && m.labels == o.labels && m.text == string(text)
 }
 
-// hasSameLabels reports whether both have the same labels, whether they share them or not.
+// hasSameLabels reports whether both have the same labels by keys and values, whether they share them or not.
 func (m *Meta) hasSameLabels(o *Meta) bool {
 	if m.labels == nil || o.labels == nil {
 		return m.labels == o.labels
@@ -228,7 +230,7 @@ type Store[T Object[T]] struct {
 	mu       sync.RWMutex              // guards all below
 	items    map[string]T              // by namespace/name, which is the beginning of the object's own text
 	counts   map[string]int            // by index value
-	countsIn map[string]map[string]int // by namespace, then by index value: as no key has both, its bytes are an object's
+	countsIn map[string]map[string]int // by namespace, then by index value
 	members  map[string]map[string]T   // the same objects, by index value and key; nil unless By is wanted
 	list     uint32                    // the number of the newest list
 	listed   bool                      // a list is complete
@@ -297,6 +299,8 @@ func (s *Store[T]) countLocked(k string, obj T, by int) {
 	}
 }
 
+// countInLocked adds to the count of an index value in a namespace. The two are not joined to one key of a single
+// map, as that would need bytes of its own: those of the value are an object's already.
 func (s *Store[T]) countInLocked(namespace, v string, by int) {
 	counts := s.countsIn[namespace]
 	if counts == nil {
@@ -444,7 +448,7 @@ type item struct {
 	text  buffer // as in Meta
 	key   int    // where the key ends in it
 	label buffer // the value of the label in hand
-	set   buffer // the labels, for decoder.sets
+	set   buffer // the labels, as decoder.keySets and sharedSets have them in their keys
 	texts map[string]string
 }
 
@@ -493,18 +497,20 @@ type decoder[T Object[T]] struct {
 	raw   json.RawMessage // the object of JSON, or the frame, in hand
 	spare T               // was made, and nobody kept it
 
-	sets map[string]*labelSet // the labels that objects share, by their keys and values; and by keys alone, those without
-	seen map[uint64]uint64    // a hash of labels that are not shared yet: a hash of the object's name that had them first
-	seed maphash.Seed
+	sharedSets map[string]*labelSet // labels that several objects have, by keys and values
+	keySets    map[string]*labelSet // sets without values, for objects that have these in their text, by keys
+	seen       map[uint64]uint64    // by the hash of labels not shared yet: that of the object's key that had them first
+	seed       maphash.Seed
 }
 
 func newDecoder[T Object[T]](kind *Kind[T]) *decoder[T] {
 	return &decoder[T]{
-		kind: kind,
-		item: item{texts: map[string]string{}},
-		sets: map[string]*labelSet{},
-		seen: map[uint64]uint64{},
-		seed: maphash.MakeSeed(),
+		kind:       kind,
+		item:       item{texts: map[string]string{}},
+		sharedSets: map[string]*labelSet{},
+		keySets:    map[string]*labelSet{},
+		seen:       map[uint64]uint64{},
+		seed:       maphash.MakeSeed(),
 	}
 }
 
@@ -603,23 +609,23 @@ func (d *decoder[T]) labels() (*labelSet, error) {
 		it.set = append(it.set, labelMark...)
 		it.set = append(it.set, label.value...)
 	}
-	if shared := d.sets[string(it.set)]; shared != nil {
+	if shared := d.sharedSets[string(it.set)]; shared != nil {
 		return shared, nil
 	}
-	own := d.sets[string(it.set[:keys])]
+	own := d.keySets[string(it.set[:keys])]
 	if own == nil {
-		own = remember(d.sets, internLimit, string(it.set[:keys]), &labelSet{keys: d.labelKeys()})
+		own = remember(d.keySets, internLimit, string(it.set[:keys]), &labelSet{keys: d.labelKeys()})
 	}
-	if !d.isOfAnother() {
+	if hadByAnother := d.noteLabels(); !hadByAnother {
 		it.text = append(it.text, it.set[keys:]...)
 		return own, nil
 	}
-	return remember(d.sets, internLimit, string(it.set), &labelSet{own.keys, d.labelValues(len(own.keys))}), nil
+	return remember(d.sharedSets, internLimit, string(it.set), &labelSet{own.keys, d.labelValues(len(own.keys))}), nil
 }
 
-// isOfAnother reports whether another object had the labels in item.set, as far as the decoder remembers. The price
-// of a mistake is a few bytes.
-func (d *decoder[T]) isOfAnother() bool {
+// noteLabels remembers which object has the labels in item.set, and reports whether another had them before, as far as
+// it is remembered. Such labels are shared from then on, and it forgets them. The price of a mistake is a few bytes.
+func (d *decoder[T]) noteLabels() (hadByAnother bool) {
 	labels := maphash.Bytes(d.seed, d.item.set)
 	object := maphash.Bytes(d.seed, d.item.text[:d.item.key])
 	if remember(d.seen, internLimit, labels, object) == object {

@@ -301,8 +301,15 @@ func TestLabelsOfSeveralPodsAreSharedAndThoseOfOneStandInItsText(t *testing.T) {
 			d.parse([]byte(labelled(fmt.Sprint("p", i), "7", fmt.Sprintf(`"app":"a%d"`, i/2))))
 		}
 	}
-	if len(d.item.texts) > internLimit || len(d.sets) > internLimit || len(d.seen) > internLimit {
-		t.Errorf("%d texts, %d sets and %d labels are remembered", len(d.item.texts), len(d.sets), len(d.seen))
+	for what, n := range map[string]int{
+		"texts":       len(d.item.texts),
+		"shared sets": len(d.sharedSets),
+		"sets":        len(d.keySets),
+		"labels":      len(d.seen),
+	} {
+		if n > internLimit {
+			t.Errorf("%d %s are remembered", n, what)
+		}
 	}
 }
 
