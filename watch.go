@@ -937,7 +937,7 @@ func (a *access) readUser(user node) {
 }
 
 // readExec reads which program gives the user's credential, unless the user has another one: that comes first, as with
-// kubectl.
+// kubectl. It is not called for a server over plain http: that is sent no credential, so no program runs.
 func (a *access) readExec(user, cluster node) {
 	e := user.at("exec")
 	if e.value == nil || a.token.given() || a.cert.given() {

@@ -43,7 +43,7 @@ func (s Settings) podPattern() string {
 }
 
 // window is how far back an alert looks for work that is done, or that fails. At a small QPS that is rare: there must
-// be room for ten writes, and for one that waits for its turn for as long as it may.
+// be room for ten writes, and for one that takes as long as StuckAfter allows.
 func (s Settings) window() time.Duration {
 	tenWrites := time.Duration(min(10/s.QPS, 1e6) * float64(time.Second))
 	return max(5*time.Minute, tenWrites, s.StuckAfter)
