@@ -782,12 +782,13 @@ type Controller struct {
 	pending *atomic.Int64 // objects with a change of which no keys are known yet: see On
 }
 
-// tally is what a -once has done. It is not used otherwise: there is no end to count up to.
+// tally is what a -once has done. Otherwise nothing is counted, as there is no end to count up to.
 type tally struct {
-	began   int    // how many objects there were at the beginning
-	todo    keySet // the keys that were added
-	done    keySet // of these, the ones that were reconciled
-	written keySet
+	hasBegun atomic.Bool
+	objects  atomic.Int64 // how many there were at the beginning
+	todo     keySet       // the keys that were added
+	done     keySet       // of these, the ones that were reconciled
+	written  keySet
 }
 
 // add adds keys to the queue.
@@ -1178,7 +1179,7 @@ func (m *manager) summarize() {
 		return
 	}
 	for _, c := range m.active {
-		if c.Count == nil || !c.isReady() {
+		if c.Count == nil || !c.tally.hasBegun.Load() {
 			continue
 		}
 		if what, all, wrong := c.Count(); what != "" {
@@ -1192,25 +1193,16 @@ func (m *manager) outcome(c *Controller, what string, all, wrong int) string {
 	if m.dryRun {
 		return fmt.Sprintf("%s: %d would be written, %d right, 0 failed", counted(all, what), wrong, all-wrong)
 	}
+	objects := int(c.tally.objects.Load())
 	written := c.tally.written.size()
 	failed := len(c.outage.Failing())
 	notDone := max(0, c.tally.todo.size()-c.tally.done.size()-failed)
-	right := c.tally.began - written - failed - notDone
-	text := fmt.Sprintf("%s: %d written, %d right, %d failed", counted(c.tally.began, what), written, max(0, right), failed)
+	right := max(0, objects-written-failed-notDone)
+	text := fmt.Sprintf("%s: %d written, %d right, %d failed", counted(objects, what), written, right, failed)
 	if notDone > 0 {
 		text += fmt.Sprintf(", %d not done", notDone)
 	}
 	return text
-}
-
-// isReady reports whether all that the controller reads is known.
-func (c *Controller) isReady() bool {
-	for cache := range c.caches {
-		if !hasEnded(cache.Synced()) {
-			return false
-		}
-	}
-	return true
 }
 
 // control runs one controller once its caches are complete (half a list makes a wrong label) and we lead; with -once, until all is done.
@@ -1223,8 +1215,10 @@ func (m *manager) control(c *Controller, pause time.Duration) {
 	}
 	m.log.Info("caches are complete, work begins", "controller", c.Name)
 	if c.Count != nil {
-		_, c.tally.began, _ = c.Count()
+		_, all, _ := c.Count()
+		c.tally.objects.Store(int64(all))
 	}
+	c.tally.hasBegun.Store(true)
 	for _, begin := range c.begin {
 		begin()
 	}
@@ -1387,7 +1381,12 @@ func readUsage() (usage, error) {
 
 // hasBegun reports whether control has started c's workers, or is about to.
 func (m *manager) hasBegun(c *Controller) bool {
-	return c.isReady() && hasEnded(m.leading)
+	for cache := range c.caches {
+		if !hasEnded(cache.Synced()) {
+			return false
+		}
+	}
+	return hasEnded(m.leading)
 }
 
 // hasEnded reports whether a channel, to which nothing is sent, is closed.
