@@ -784,11 +784,12 @@ type Controller struct {
 
 // tally is what a -once has done. Otherwise nothing is counted, as there is no end to count up to.
 type tally struct {
-	hasBegun atomic.Bool
-	objects  atomic.Int64 // how many there were at the beginning
-	todo     keySet       // the keys that were added
-	done     keySet       // of these, the ones that were reconciled
-	written  keySet
+	hasBegun  atomic.Bool
+	hasTicked atomic.Bool  // all keys are added
+	objects   atomic.Int64 // how many there were at the beginning
+	todo      keySet       // the keys that were added
+	done      keySet       // of these, the ones that were reconciled
+	written   keySet
 }
 
 // add adds keys to the queue.
@@ -1104,7 +1105,7 @@ func (m *manager) run() {
 		m.endOnce("")
 	case <-m.stop.Done():
 		m.summary.Do(m.summarize)
-		if m.once {
+		if m.once && !m.isAllDone() {
 			m.cutShort = fmt.Errorf("%s: stopped before all was done", m.onceFlag())
 		}
 	}
@@ -1113,6 +1114,17 @@ func (m *manager) run() {
 	for _, c := range m.active {
 		c.outage.Stop()
 	}
+}
+
+// isAllDone reports whether a -once has nothing left to do.
+func (m *manager) isAllDone() bool {
+	for _, c := range m.active {
+		isDone := c.tally.todo.size() == c.tally.done.size() && c.pending.Load() == 0
+		if !c.tally.hasTicked.Load() || !isDone {
+			return false
+		}
+	}
+	return true
 }
 
 // failUnlessComplete ends a -once that still lacks a complete list.
@@ -1179,13 +1191,22 @@ func (m *manager) summarize() {
 		return
 	}
 	for _, c := range m.active {
-		if c.Count == nil || !c.tally.hasBegun.Load() {
+		if !c.tally.hasBegun.Load() {
 			continue
 		}
-		if what, all, wrong := c.Count(); what != "" {
+		if what, all, wrong := m.count(c); what != "" {
 			m.log.Info(fmt.Sprintf("%s, in %.1f s", m.outcome(c, what, all, wrong), time.Since(m.started).Seconds()))
 		}
 	}
+}
+
+// count asks a controller for its numbers, if it has any.
+func (m *manager) count(c *Controller) (what string, all, wrong int) {
+	if c.Count == nil {
+		return "", 0, 0
+	}
+	defer c.survive(m.log, new(error))
+	return c.Count()
 }
 
 // outcome is the numbers of summarize. Those of a -once are about the objects with which it began.
@@ -1195,7 +1216,7 @@ func (m *manager) outcome(c *Controller, what string, all, wrong int) string {
 	}
 	objects := int(c.tally.objects.Load())
 	written := c.tally.written.size()
-	failed := len(c.outage.Failing())
+	failed := c.outage.Failing()
 	notDone := max(0, c.tally.todo.size()-c.tally.done.size()-failed)
 	right := max(0, objects-written-failed-notDone)
 	text := fmt.Sprintf("%s: %d written, %d right, %d failed", counted(objects, what), written, right, failed)
@@ -1214,8 +1235,8 @@ func (m *manager) control(c *Controller, pause time.Duration) {
 		return
 	}
 	m.log.Info("caches are complete, work begins", "controller", c.Name)
-	if c.Count != nil {
-		_, all, _ := c.Count()
+	if m.once {
+		_, all, _ := m.count(c)
 		c.tally.objects.Store(int64(all))
 	}
 	c.tally.hasBegun.Store(true)
@@ -1225,11 +1246,13 @@ func (m *manager) control(c *Controller, pause time.Duration) {
 	for range m.workers {
 		m.running.begin("worker of "+c.Name, func() { m.runWorker(c) })
 	}
-	m.tick(c)
 	if m.once {
+		m.tickOnce(c)
+		c.tally.hasTicked.Store(true)
 		m.awaitDone(c)
 		return
 	}
+	m.tick(c)
 	ticker := time.NewTicker(m.interval)
 	defer ticker.Stop()
 	for m.stop.Err() == nil {
@@ -1254,18 +1277,35 @@ func (m *manager) runWorker(c *Controller) {
 	}
 }
 
-// tick adds the keys that the controller names.
-func (m *manager) tick(c *Controller) {
-	defer c.survive(m.log, new(error))
+// tick adds the keys that the controller names. The next tick makes good for one that panics.
+func (m *manager) tick(c *Controller) (err error) {
+	defer c.survive(m.log, &err)
 	c.add(c.Tick()...)
+	return nil
+}
+
+// tickOnce is the one tick of a -once, which is tried again for a while.
+func (m *manager) tickOnce(c *Controller) {
+	const tries = 5
+	err := m.tick(c)
+	for try := 1; err != nil && try < tries; try++ {
+		if sleep(m.stop, backoff(try, pendingPause, pendingMaxPause)) != nil {
+			return
+		}
+		err = m.tick(c)
+	}
+	if err != nil {
+		m.fail(fmt.Errorf("%s: %s cannot say what is to be done: %w", m.onceFlag(), c.Name, err))
+	}
 }
 
 // awaitDone waits until a -once has done what it can: what is left has failed too often.
 func (m *manager) awaitDone(c *Controller) {
 	start := time.Now()
 	for sleep(m.stop, time.Second/50) == nil {
-		_, left, failed := c.queue.State(onceTries)
+		// Asked first: what is pending no more is in the queue.
 		keysMayCome := c.pending.Load() > 0 && time.Since(start) < oncePatienceKeys
+		_, left, failed := c.queue.State(onceTries)
 		if left <= failed && !keysMayCome {
 			return
 		}
@@ -1732,12 +1772,19 @@ func (p *podCount) passTotalOn() Result {
 // long ago.
 func (p *podCount) due(key Key) (node *Node, labels map[string]any) {
 	node, labels = p.wrong(key)
+	if node == nil {
+		p.stripped.forgetAll(func(which nodeLabel) bool { return which.node == key })
+		p.foretold.Delete(key)
+		return nil, nil
+	}
 	for _, label := range []string{p.totalLabel, p.nodeLabel} {
-		if _, isWrong := labels[label]; !isWrong {
-			p.noteKept(node, nodeLabel{key, label})
+		if _, isWrong := labels[label]; !isWrong && node.label(label) != nil {
+			p.noteKept(nodeLabel{key, node.UID(), label})
 		}
 	}
-	maps.DeleteFunc(labels, func(label string, _ any) bool { return p.stripped.restLeft(nodeLabel{key, label}) > 0 })
+	maps.DeleteFunc(labels, func(label string, _ any) bool {
+		return p.stripped.restLeft(nodeLabel{key, node.UID(), label}) > 0
+	})
 	if p.dryRun && len(labels) == 0 {
 		p.foretold.Delete(key)
 	}
@@ -1757,10 +1804,10 @@ func (p *podCount) write(ctx context.Context, node *Node, wrong map[string]any) 
 	}
 	for _, c := range p.changes(node, wrong) {
 		if now.label(c.Field) != wrong[c.Field] {
-			p.noteStripped(nodeLabel{node.Key(), c.Field}, err)
+			p.noteStripped(nodeLabel{node.Key(), node.UID(), c.Field}, err)
 			continue
 		}
-		p.noteKept(node, nodeLabel{node.Key(), c.Field})
+		p.noteKept(nodeLabel{node.Key(), node.UID(), c.Field})
 		p.log.Info("label written", c.Attr())
 		if !p.prune {
 			p.recorder.Event(p.nodes.Reference(node), "Normal", "PodCountChanged", p.news(c))
@@ -1775,6 +1822,7 @@ func (p *podCount) write(ctx context.Context, node *Node, wrong map[string]any) 
 // nodeLabel is a label of a node.
 type nodeLabel struct {
 	node  Key
+	uid   string // of the node: one that has its name later is another
 	label string
 }
 
@@ -1784,12 +1832,12 @@ func (p *podCount) noteStripped(which nodeLabel, err error) {
 		p.log.Warn("labels do not stay: they are tried rarely", "first", which.node, "label", which.label,
 			"pause", strippedRest, "err", err)
 	}
+	p.queue.AddAfter(which.node, strippedRest)
 }
 
-// noteKept notes that a label is right. If it is the last of those that did not stay, that is said, unless its node is
-// gone.
-func (p *podCount) noteKept(node *Node, which nodeLabel) {
-	if isLast := p.stripped.forget(which); isLast && node != nil {
+// noteKept notes that a label is there and right. If it is the last of those that did not stay, that is said.
+func (p *podCount) noteKept(which nodeLabel) {
+	if isLast := p.stripped.forget(which); isLast {
 		p.log.Info("labels stay again", "last", which.node, "label", which.label)
 	}
 }
@@ -1808,6 +1856,8 @@ type stripped[K comparable] struct {
 func (s *stripped[K]) note(what K) (isFirst bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// What is not written any more, as nobody wants it, is not tried again, and so never found to stay.
+	maps.DeleteFunc(s.until, func(_ K, until time.Time) bool { return time.Since(until) > 2*strippedRest })
 	isFirst = len(s.until) == 0
 	if s.until == nil {
 		s.until = map[K]time.Time{}
@@ -1825,6 +1875,13 @@ func (s *stripped[K]) restLeft(what K) time.Duration {
 		return 0
 	}
 	return time.Until(until)
+}
+
+// forgetAll forgets what is gone.
+func (s *stripped[K]) forgetAll(isGone func(K) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.until, func(what K, _ time.Time) bool { return isGone(what) })
 }
 
 // forget notes that something stays, or is gone. It reports whether it was the last that did not stay.
@@ -1924,7 +1981,8 @@ type countControl struct {
 	said     sync.Map                 // by key of a Count: the countNews that events have told
 	foretold sync.Map                 // of a dry run: by key, what was last said that would be written
 	stripped stripped[Key]            // the Counts whose status the server has dropped
-	kept     atomic.Pointer[presence] // the resource of which a status has stayed
+	stays    atomic.Pointer[presence] // the resource whose schema keeps a status, as far as we know
+	lastLost atomic.Pointer[Key]      // the Count whose status was dropped last; nil: one has stayed since
 	pause    atomic.Pointer[statusPause]
 }
 
@@ -2059,7 +2117,7 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 		s.foretold.Delete(key)
 	}
 	if !write {
-		s.noteKept(c, key)
+		s.noteRight(c, key, of)
 	} else if wait := s.restLeft(key, of); wait > 0 {
 		s.queue.AddAfter(key, wait)
 		write = false
@@ -2093,8 +2151,7 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 		if isStripped {
 			s.noteStripped(key, of, err)
 		} else {
-			s.kept.Store(of)
-			s.noteKept(c, key)
+			s.noteRight(now, key, of)
 			s.noteWritten(key)
 			s.log.Info("status written", statusChange(c, status).Attr())
 		}
@@ -2135,14 +2192,21 @@ func (s *countControl) noteStripped(key Key, of *presence, err error) {
 		s.log.Warn("statuses do not stay: they are tried rarely; is the schema that of deploy/count-crd.yaml?", "first", key,
 			"pause", strippedRest, "err", err)
 	}
-	if s.kept.Load() != of {
+	if last := s.lastLost.Swap(&key); last != nil && *last != key {
+		s.stays.Store(nil) // two one after the other: the schema may have become another
+	}
+	if s.stays.Load() != of {
 		s.pause.Store(&statusPause{of, time.Now().Add(strippedRest)})
 	}
 	s.queue.AddAfter(key, strippedRest)
 }
 
-// noteKept notes that a status is right, or that its Count is gone.
-func (s *countControl) noteKept(c *Count, key Key) {
+// noteRight notes that a Count has the status that it should have, or, without one, that it is gone.
+func (s *countControl) noteRight(c *Count, key Key, of *presence) {
+	if c != nil && c.Status.Count != "" {
+		s.stays.Store(of)
+		s.lastLost.Store(nil)
+	}
 	if isLast := s.stripped.forget(key); isLast && c != nil {
 		s.log.Info("statuses stay again", "last", key)
 	}
@@ -2151,7 +2215,7 @@ func (s *countControl) noteKept(c *Count, key Key) {
 // restLeft returns how long a status is not to be written yet.
 func (s *countControl) restLeft(key Key, of *presence) time.Duration {
 	left := s.stripped.restLeft(key)
-	if pause := s.pause.Load(); pause != nil && pause.of == of && s.kept.Load() != of {
+	if pause := s.pause.Load(); pause != nil && pause.of == of && s.stays.Load() != of {
 		left = max(left, time.Until(pause.until))
 	}
 	return left

@@ -2951,16 +2951,18 @@ func TestOneObjectThatAlwaysFailsHidesNoOutage(t *testing.T) {
 		before := len(p.log.String())
 		lift := f.keep(t, statusFault(t, isWriteOf("nodes"), 1, 503, "ServiceUnavailable", nil))
 		f.addPod("default", "b", "")
+		pass(5 * time.Second)
+		begins := regexp.MustCompile(`msg="cannot reconcile" controller=pod-count failing=2 key=[abc] .* 503 `)
+		if said := p.log.String()[before:]; !begins.MatchString(said) {
+			t.Errorf("its beginning is not said: %s", said)
+		}
 		pass(5 * time.Minute)
 		lift()
 		pass(2 * time.Minute)
 		said := p.log.String()[before:]
-		first, _, _ := strings.Cut(said, "\n")
-		wantText(t, first, `msg="cannot reconcile" controller=pod-count key=`)
-		wantText(t, first, "503")
-		wantNumber(t, "words on its end", strings.Count(said, `"pod-count: writing again after 5m`), 1)
-		if lines := strings.Count(p.log.String(), "level=WARN"); lines > 11+2+7 {
-			t.Errorf("%d lines: one a minute for ten minutes and for five, and two in between, would do", lines)
+		wantNumber(t, "words on its end", strings.Count(said, `"pod-count: writing again, but for 1, after 5m`), 1)
+		if lines := strings.Count(p.log.String(), "level=WARN"); lines > 37+2 {
+			t.Errorf("%d lines in 37 minutes", lines)
 		}
 	})
 }
@@ -2993,6 +2995,33 @@ func TestLabelThatStaysIsWrittenBesideOneThatDoesNot(t *testing.T) {
 		pass(11 * time.Minute)
 		wantNumber(t, "lines that they stay", strings.Count(p.log.String(), "labels stay again"), 0)
 	})
+}
+
+func TestNodeMadeAgainDoesNotInheritThatItsLabelsWereDropped(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.strip(podCountLabel)
+		p := f.start(t, "-v", "0")
+		pass(time.Minute)
+		f.strip("")
+		f.remove("nodes", Key{"", "cp"})
+		f.addNode("cp", controlPlane)
+		pass(12 * time.Second)
+		wantLabel(t, f, "cp", podCountLabel, "0")
+		wantNumber(t, "lines that they stay", strings.Count(p.log.String(), "labels stay again"), 0)
+	})
+}
+
+func TestLabelThatTheServerDropsIsTriedEveryTenMinutesHoweverShortOrOddTheInterval(t *testing.T) {
+	for _, interval := range []string{"10s", "6m"} {
+		simulate(t, func(t *testing.T, f *fakeServer) {
+			f.addNode("cp", controlPlane)
+			f.strip(podCountLabel)
+			f.start(t, "-interval", interval)
+			pass(time.Hour + time.Minute)
+			wantNumber(t, "tries in an hour with -interval "+interval, len(f.asked(isWriteOf("nodes"))), 7)
+		})
+	}
 }
 
 func TestOutageOfAWatchIsSaidAndItsEnd(t *testing.T) {
@@ -9962,6 +9991,31 @@ func TestOnceTriesAgainWhatAControllerPanickedAbout(t *testing.T) {
 			t.Error(err)
 		}
 		wantNumber(t, "nodes that were reconciled", int(reconciled.Load()), 2)
+	})
+}
+
+func TestControllerWhoseNumbersOrTicksPanicEndsNothingElse(t *testing.T) {
+	withController(t, Controller{Name: "odd", Setup: func(m *manager, c *Controller) {
+		On(c, m.nodes, func(Delta[*Node]) []Key { return nil })
+		c.Count = func() (string, int, int) { panic("numbers") }
+		c.Tick = func() []Key { panic("tick") }
+		c.Reconcile = func(context.Context, Key) (Result, error) { return Result{}, nil }
+	}})
+	simulate(t, func(t *testing.T, f *fakeServer) {
+		f.addNode("cp", controlPlane)
+		f.addPods(2)
+		if err := f.start(t, "-once", "-controllers", "pod-count,odd").finish(); err == nil ||
+			!strings.Contains(err.Error(), "-once: odd cannot say what is to be done: panic: tick") {
+			t.Errorf("-once ended with %v", err)
+		}
+		wantLabel(t, f, "cp", podCountLabel, "2")
+		f.addPods(3)
+		p := f.start(t, "-controllers", "pod-count,odd")
+		pass(time.Minute)
+		wantLabel(t, f, "cp", podCountLabel, "3")
+		if err := p.stop(); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

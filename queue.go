@@ -490,7 +490,7 @@ type Recorder struct {
 	pace      *Bucket // over all objects
 	dropped   atomic.Int64
 	refusedAt time.Time             // when a refusal was last said; from here on all is Run's alone
-	stamp     int64                 // the newest Event's, in nanoseconds: no two are the same; from here on all is Run's alone
+	stamp     int64                 // the newest Event's, in nanoseconds: no two are the same
 	sent      *lru[event, *posted]  // by what happened, whenever
 	objects   *lru[string, *Bucket] // by uid
 }
@@ -580,7 +580,8 @@ func (r *Recorder) refuse(ctx context.Context, ev event, err error) {
 	r.drop(ev, err)
 	status := statusIn(err)
 	if status.Code == 0 {
-		return // the outage is told of already
+		r.outage.GiveUp("post") // it is told of already
+		return
 	}
 	r.outage.Worked("post") // the server answers
 	isEverydayLife := status.Code == http.StatusNotFound || status.hasCause("NamespaceTerminating")

@@ -227,3 +227,46 @@ func openTerminal(t *testing.T) *os.File {
 	t.Cleanup(func() { tty.Close() })
 	return tty
 }
+
+// What fails for ever must not hide that the rest begins to fail, and works again.
+func TestChronicFailureHidesNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, out := testOutage()
+		defer o.Stop()
+		o.Failed("other", "cannot write", time.Minute)
+		<-time.After(time.Second)
+		o.Worked("other") // so that one sees: others work
+		tryBad := func(d time.Duration) {
+			for range d / (30 * time.Second) {
+				o.Failed("bad", "cannot write", time.Minute, "key", "bad")
+				<-time.After(30 * time.Second)
+				o.Worked("good")
+			}
+		}
+		tryBad(20 * time.Minute)
+		lines(out)
+		<-time.After(time.Second)
+		o.Failed("a", "cannot write", time.Minute, "key", "a")
+		wantLines(t, "when another fails", lines(out), `level=WARN msg="cannot write" kind=Pod failing=2 key=a`)
+		<-time.After(5 * time.Second)
+		o.Worked("a")
+		wantLines(t, "when that works", lines(out), `level=INFO msg="Pod: watching again, but for 1, after 5s" kind=Pod failed_tries=1`)
+		tryBad(10 * time.Minute)
+		if all := lines(out); len(all) < 9 || len(all) > 11 {
+			t.Errorf("%d lines about what is left in ten minutes", len(all))
+		}
+		o.Worked("bad")
+		wantLines(t, "when all works", lines(out), `level=INFO msg="Pod: watching again after 30m6s" kind=Pod failed_tries=20`)
+	})
+}
+
+func TestPartThatIsGivenUpEndsNothingForPeople(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, out := testOutage()
+		o.Failed("post", "cannot post", time.Minute)
+		lines(out)
+		o.GiveUp("post")
+		<-time.After(time.Hour)
+		wantLines(t, "afterwards", lines(out))
+	})
+}
