@@ -9886,9 +9886,11 @@ func TestUrgentLabelsLeaveTheOthersAShare(t *testing.T) {
 		f.addNode("plain")
 		f.start(t, "-total-nodes", "show", "-node-label", ownPodsLabel, "-qps", "5", "-burst", "5", "-pod-events", "off")
 		pass(time.Minute)
-		f.addPod("default", "mine", "plain")
-		for i := range 60 {
-			f.addPod("default", fmt.Sprint("p", i), "t1")
+		for second := range 120 {
+			f.addPod("default", fmt.Sprint("p", second), "t1")
+			if second == 60 { // all the writes that -qps allows are the total's by now
+				f.addPod("default", "mine", "plain")
+			}
 			pass(time.Second)
 		}
 		wantLabel(t, f, "plain", ownPodsLabel, "1")
