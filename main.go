@@ -62,7 +62,7 @@ const (
 	startPause         = 100 * time.Millisecond // at most, between the starts of two controllers
 	onceListTime       = 2 * time.Minute        // with -once: how long the caches may take
 	defaultOnceTimeout = 10 * time.Minute       // with -once: how long all of it may take
-	oncePatienceKeys   = time.Minute            // with -once: how long changes are tried again whose keys no controller could say
+	onceKeysTime       = time.Minute            // with -once: how long changes are tried whose keys nobody could say
 	onceTries          = 10                     // with -once: how often a key is tried
 )
 
@@ -1304,7 +1304,7 @@ func (m *manager) awaitDone(c *Controller) {
 	start := time.Now()
 	for sleep(m.stop, time.Second/50) == nil {
 		// Asked first: what is pending no more is in the queue.
-		keysMayCome := c.pending.Load() > 0 && time.Since(start) < oncePatienceKeys
+		keysMayCome := c.pending.Load() > 0 && time.Since(start) < onceKeysTime
 		_, left, failed := c.queue.State(onceTries)
 		if left <= failed && !keysMayCome {
 			return

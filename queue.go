@@ -377,7 +377,8 @@ func (q *Queue[K]) settle(step string, it *queued[K]) {
 		delete(q.items, it.key)
 	}
 	if q.log.Enabled(q.ctx, slog.LevelDebug) { // else the arguments would be made for nothing
-		q.log.Debug("queue: "+step, "controller", q.name, "key", it.key, "ready", q.ready(), "keys", len(q.items), "failures", it.failures,
+		q.log.Debug("queue: "+step, "controller", q.name, "key", it.key,
+			"ready", q.ready(), "keys", len(q.items), "failures", it.failures,
 			"held", max(0, it.held.Sub(now)), "later", max(0, it.later.Sub(now)))
 	}
 }

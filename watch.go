@@ -1175,7 +1175,8 @@ func NewClient(cfg *Config, dial Dialer, log *Log) *Client {
 	}
 	// Pings notice a broken connection well before silence does. A buffer of 1 MB, not of 4, still fills 80 Mbit/s at 100 ms.
 	conn.HTTP2 = &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, MaxReceiveBufferPerStream: 1 << 20}
-	return &Client{cfg: cfg, log: log, conn: conn, tls: &tls.Config{}} // which is nobody's: the first credential brings its own
+	// The TLS configuration is nobody's: the first credential brings its own.
+	return &Client{cfg: cfg, log: log, conn: conn, tls: &tls.Config{}}
 }
 
 // proxyRefusal is the error of a proxy that opens no way to the server. Without it, net/http says no more than
