@@ -2110,17 +2110,9 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 		}
 		c, of, status, write = s.plan(key) // it may have changed while we waited
 	}
-	if write && s.dryRun {
-		s.foretell(c, status)
-		write = false
-	} else if s.dryRun {
-		s.foretold.Delete(key)
-	}
 	if !write {
+		s.foretold.Delete(key)
 		s.noteRight(c, key, of)
-	} else if wait := s.restLeft(key, of); wait > 0 {
-		s.queue.AddAfter(key, wait)
-		write = false
 	}
 	known, _ := s.said.Load(key)
 	said, isKnown := known.(countNews)
@@ -2133,27 +2125,10 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 		said = c.news(of.ours(c.Status))
 		s.said.Store(key, said)
 	}
-	if write {
-		subresource := "" // without one, the status is a part of the object like any other
-		if of.status {
-			subresource = "status"
-		}
-		patch := map[string]any{"status": status}
-		now, err := s.counts.Patch(ctx, c, subresource, patch, func(now *Count) bool { return of.ours(now.Status) == status })
-		isStripped := errors.Is(err, errStripped)
-		if err != nil && (!isStripped || s.once) {
+	if write && s.isDue(c, of, status) {
+		isGone, err := s.write(ctx, c, of, status)
+		if err != nil || isGone {
 			return Result{}, err
-		} else if now == nil { // gone, or not: then it must not stay wrong
-			s.rest(&c.Meta, s.interval)
-			return Result{}, nil
-		}
-		s.rest(&c.Meta, min(s.interval, time.Second))
-		if isStripped {
-			s.noteStripped(key, of, err)
-		} else {
-			s.noteRight(now, key, of)
-			s.noteWritten(key)
-			s.log.Info("status written", statusChange(c, status).Attr())
 		}
 	}
 	say := c.news(status)
@@ -2174,6 +2149,49 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 	}
 	s.said.Store(key, say)
 	return Result{}, nil
+}
+
+// isDue reports whether a wrong status is written now. A dry run says it instead; and what the server has dropped not
+// long ago rests.
+func (s *countControl) isDue(c *Count, of *presence, status countStatus) bool {
+	if s.dryRun {
+		s.foretell(c, status)
+		return false
+	}
+	wait := s.restLeft(c.Key(), of)
+	if wait > 0 {
+		s.queue.AddAfter(c.Key(), wait)
+	}
+	return wait <= 0
+}
+
+// write makes the status of a Count right, by one patch. Afterwards the Count rests. isGone reports that the server does
+// not have it.
+func (s *countControl) write(ctx context.Context, c *Count, of *presence, status countStatus) (isGone bool, err error) {
+	subresource := "" // without one, the status is a part of the object like any other
+	if of.status {
+		subresource = "status"
+	}
+	patch := map[string]any{"status": status}
+	isKept := func(now *Count) bool { return of.ours(now.Status) == status }
+	now, err := s.counts.Patch(ctx, c, subresource, patch, isKept)
+	isStripped := errors.Is(err, errStripped)
+	if err != nil && (!isStripped || s.once) {
+		return false, err
+	}
+	if now == nil { // or it is there after all: then it must not stay wrong
+		s.rest(&c.Meta, s.interval)
+		return true, nil
+	}
+	s.rest(&c.Meta, min(s.interval, time.Second))
+	if isStripped {
+		s.noteStripped(c.Key(), of, err)
+		return false, nil
+	}
+	s.noteRight(now, c.Key(), of)
+	s.noteWritten(c.Key())
+	s.log.Info("status written", statusChange(c, status).Attr())
+	return false, nil
 }
 
 // foretell says what a dry run would write to a Count, unless it has said that already.

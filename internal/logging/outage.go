@@ -145,7 +145,7 @@ func (o *Outage) endLocked(name, what string, level slog.Level) {
 		o.unsaid++
 		level = slog.LevelDebug
 	}
-	text := o.subject + ": " + what + " after " + Round(time.Since(began)).String()
+	text := o.subject + ": " + what + " after " + rounded(time.Since(began)).String()
 	o.log.Log(context.Background(), level, text, append(slices.Clone(o.args), "failed_tries", o.tries)...)
 	o.isOn = false
 	o.tries = 0
@@ -245,7 +245,7 @@ func (o *Outage) sayLocked(level slog.Level, more ...any) {
 	}
 	args := slices.Clone(o.args)
 	if o.tries > 1 {
-		args = append(args, "for", Round(time.Since(began)), "failed_tries", o.tries)
+		args = append(args, "for", rounded(time.Since(began)), "failed_tries", o.tries)
 	}
 	if len(o.failing) > 1 {
 		args = append(args, "failing", len(o.failing))
@@ -255,8 +255,8 @@ func (o *Outage) sayLocked(level slog.Level, more ...any) {
 	o.log.Log(context.Background(), level, newest.problem, args...)
 }
 
-// Round makes a duration short to read: whole seconds from ten seconds on, three digits below.
-func Round(d time.Duration) time.Duration {
+// rounded makes a duration short to read: whole seconds from ten seconds on, three digits below.
+func rounded(d time.Duration) time.Duration {
 	switch {
 	case d >= 10*time.Second:
 		return d.Round(time.Second)
