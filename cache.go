@@ -133,6 +133,14 @@ type Pod struct {
 func (p *Pod) same(o *Pod) bool { return p.NodeName == o.NodeName }
 func (p *Pod) take(it *item)    { p.NodeName = it.intern(it.nodeName) }
 
+// podFields are the fields by which the API server selects pods.
+// https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/
+var podFields = []string{
+	"metadata.name", "metadata.namespace", "spec.host", "spec.hostNetwork", "spec.nodeName", "spec.restartPolicy",
+	"spec.schedulerName", "spec.serviceAccountName", "status.nominatedNodeName", "status.phase", "status.podIP",
+	"status.podIPs",
+}
+
 // Node is a node as podcount sees it: its name and the labels in question.
 // https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/node-v1/
 type Node struct{ Meta }
@@ -1386,6 +1394,17 @@ func (r requirement) matches(value string, has bool) bool {
 	return (has && slices.Contains(r.values, value)) != r.not
 }
 
+// hasKey is the selector of what has a label with this key, whatever its value.
+func hasKey(key string) Selector { return Selector{{key: key}} }
+
+// Keys returns the keys that the selector looks at.
+func (s Selector) Keys() (keys []string) {
+	for _, r := range s {
+		keys = append(keys, r.key)
+	}
+	return keys
+}
+
 const selectorSpace = " \t\r\n" // what the API server takes for a blank, and nothing else
 
 // parseSelector reads "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)", "k notin (a,b)", "k>1" and "k<1", joined by
@@ -1467,17 +1486,10 @@ func parseRequirement(text string) (r requirement, err error) {
 	return r, nil
 }
 
-// podFields are the fields by which the API server selects pods.
-// https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/
-var podFields = []string{
-	"metadata.name", "metadata.namespace", "spec.host", "spec.hostNetwork", "spec.nodeName", "spec.restartPolicy",
-	"spec.schedulerName", "spec.serviceAccountName", "status.nominatedNodeName", "status.phase", "status.podIP",
-	"status.podIPs",
-}
-
-// checkFieldSelector checks a selector of pods by fields: FIELD=VALUE, FIELD==VALUE and FIELD!=VALUE, joined by commas.
-// A backslash before a comma, an equals sign or another backslash makes that a part of the value.
-func checkFieldSelector(text string) error {
+// checkFieldSelector checks a selector of objects by these fields: FIELD=VALUE, FIELD==VALUE and FIELD!=VALUE, joined by
+// commas. A backslash before a comma, an equals sign or another backslash makes that a part of the value. fields are
+// those by which the API server selects objects of the kind, which errors name as kind.
+func checkFieldSelector(text, kind string, fields []string) error {
 	for _, term := range splitFieldTerms(text) {
 		if term == "" {
 			continue // The API server takes this for nothing.
@@ -1487,8 +1499,8 @@ func checkFieldSelector(text string) error {
 			return fmt.Errorf("%q needs an operator: use =, == or !=", term)
 		}
 		field := term[:end]
-		if !slices.Contains(podFields, field) {
-			return fmt.Errorf("field label not supported: %q: pods have %s", field, strings.Join(podFields, ", "))
+		if !slices.Contains(fields, field) {
+			return fmt.Errorf("field label not supported: %q: %s have %s", field, kind, strings.Join(fields, ", "))
 		}
 		value := strings.TrimPrefix(term[end:], "!")
 		value = strings.TrimPrefix(value, "=")

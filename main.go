@@ -198,6 +198,14 @@ func (c nodeChoice) Matches(label func(key string) (value string, ok bool)) bool
 	return slices.ContainsFunc(c, func(s Selector) bool { return s.Matches(label) })
 }
 
+// keys returns the keys of the labels that decide.
+func (c nodeChoice) keys() (keys []string) {
+	for _, s := range c {
+		keys = append(keys, s.Keys()...)
+	}
+	return keys
+}
+
 //go:embed README.md
 var readme string
 
@@ -213,7 +221,7 @@ func parseFlags(args []string, stdout io.Writer) (*options, error) {
 		home:        "kube-system",
 		totalLabel:  "hopegi/pod-count",
 		nodes:       eitherRole,
-		totalNodes:  nodeChoice{{{key: controlPlane}}, {{key: oldControlPlane}}},
+		totalNodes:  nodeChoice{hasKey(controlPlane), hasKey(oldControlPlane)},
 
 		leaseDuration: 15 * time.Second,
 		renewDeadline: 10 * time.Second,
@@ -401,7 +409,7 @@ func (o *options) check(rest []string) (err error) {
 	if _, err := parseSelector(o.podSelector); err != nil {
 		return fmt.Errorf("-pod-selector: %w", err)
 	}
-	if err := checkFieldSelector(o.fieldSelector); err != nil {
+	if err := checkFieldSelector(o.fieldSelector, "pods", podFields); err != nil {
 		return fmt.Errorf("-field-selector: %w", err)
 	}
 	if o.nodes != eitherRole {
@@ -415,7 +423,7 @@ func (o *options) check(rest []string) (err error) {
 		}
 		err := checkLabelKey(key)
 		refuseIf(err != nil, "%s: %w", name, err)
-		refuseIf(slices.ContainsFunc(slices.Concat(o.totalNodes...), func(r requirement) bool { return r.key == key }),
+		refuseIf(slices.Contains(o.totalNodes.keys(), key),
 			"-total-nodes: %s is the %s, which changes with what it says: nodes would come and go for ever", key, name)
 		domain, _, ok := strings.Cut("."+key, "/")
 		refuseIf(ok && (strings.HasSuffix(domain, ".kubernetes.io") || strings.HasSuffix(domain, ".k8s.io")),
@@ -1653,9 +1661,7 @@ func setUpPodCount(m *manager, c *Controller) {
 	p := &podCount{manager: m, Controller: c}
 	m.pods.kind.MetadataOnly = m.pods.kind.MetadataOnly && m.nodeLabel == "" // a pod's node is in its spec
 	m.nodes.kind.Keep = append(m.nodes.kind.Keep, m.totalLabel, m.nodeLabel)
-	for _, r := range slices.Concat(m.totalNodes...) {
-		m.nodes.kind.Keep = append(m.nodes.kind.Keep, r.key)
-	}
+	m.nodes.kind.Keep = append(m.nodes.kind.Keep, m.totalNodes.keys()...)
 	On(c, m.nodes, p.nodeChanged)
 	if !m.prune {
 		On(c, m.pods, p.podChanged)
