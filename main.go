@@ -35,6 +35,7 @@ import (
 	"time"
 
 	"podcount/deploy"
+	"podcount/internal/labels"
 	"podcount/internal/logging"
 	"podcount/internal/metrics"
 )
@@ -192,10 +193,10 @@ const controlPlane, oldControlPlane = "node-role.kubernetes.io/control-plane", "
 const eitherRole = controlPlane + " or " + oldControlPlane // no selector says this
 
 // nodeChoice is the nodes that meet one of the selectors.
-type nodeChoice []Selector
+type nodeChoice []labels.Selector
 
 func (c nodeChoice) Matches(label func(key string) (value string, ok bool)) bool {
-	return slices.ContainsFunc(c, func(s Selector) bool { return s.Matches(label) })
+	return slices.ContainsFunc(c, func(s labels.Selector) bool { return s.Matches(label) })
 }
 
 // keys returns the keys of the labels that decide.
@@ -221,7 +222,7 @@ func parseFlags(args []string, stdout io.Writer) (*options, error) {
 		home:        "kube-system",
 		totalLabel:  "hopegi/pod-count",
 		nodes:       eitherRole,
-		totalNodes:  nodeChoice{hasKey(controlPlane), hasKey(oldControlPlane)},
+		totalNodes:  nodeChoice{labels.HasKey(controlPlane), labels.HasKey(oldControlPlane)},
 
 		leaseDuration: 15 * time.Second,
 		renewDeadline: 10 * time.Second,
@@ -395,7 +396,7 @@ func (o *options) check(rest []string) (err error) {
 	defer catch(&err)
 	refuseIf(len(rest) > 0, "unexpected argument %q", strings.Join(rest, " "))
 	for flag, ns := range map[string]string{"namespace": o.namespace, "leader-elect-resource-namespace": o.leaseNamespace, "manifest-namespace": o.home} {
-		refuseIf(ns != "" && (checkDNSName(ns) != nil || strings.Contains(ns, ".") || len(ns) > 63), "-%s %q is no namespace's name", flag, ns)
+		refuseIf(ns != "" && (labels.CheckDNSName(ns) != nil || strings.Contains(ns, ".") || len(ns) > 63), "-%s %q is no namespace's name", flag, ns)
 	}
 	var names []string
 	for _, c := range controllers {
@@ -406,14 +407,14 @@ func (o *options) check(rest []string) (err error) {
 		refuseIf(!known, "-controllers: there is no %q; there are %s", word, strings.Join(names, ", "))
 	}
 	refuseIf(!slices.ContainsFunc(controllers, o.isOn), "-controllers %s leaves none to run", o.controllers)
-	if _, err := parseSelector(o.podSelector); err != nil {
+	if _, err := labels.Parse(o.podSelector); err != nil {
 		return fmt.Errorf("-pod-selector: %w", err)
 	}
-	if err := checkFieldSelector(o.fieldSelector, "pods", podFields); err != nil {
+	if err := labels.CheckFieldSelector(o.fieldSelector, "pods", podFields); err != nil {
 		return fmt.Errorf("-field-selector: %w", err)
 	}
 	if o.nodes != eitherRole {
-		s, err := parseSelector(o.nodes)
+		s, err := labels.Parse(o.nodes)
 		refuseIf(err != nil, "-total-nodes: %w", err)
 		o.totalNodes = nodeChoice{s}
 	}
@@ -421,7 +422,7 @@ func (o *options) check(rest []string) (err error) {
 		if name == "-node-label" && key == "" {
 			continue
 		}
-		err := checkLabelKey(key)
+		err := labels.CheckKey(key)
 		refuseIf(err != nil, "%s: %w", name, err)
 		refuseIf(slices.Contains(o.totalNodes.keys(), key),
 			"-total-nodes: %s is the %s, which changes with what it says: nodes would come and go for ever", key, name)
@@ -451,7 +452,7 @@ func (o *options) check(rest []string) (err error) {
 		o.once, o.controllers = true, "pod-count"
 	}
 	refuseIf(o.once && o.leaderElect, "-once and -prune do their work whoever leads: leave out -leader-elect")
-	err = checkDNSName(o.leaseName)
+	err = labels.CheckDNSName(o.leaseName)
 	refuseIf(err != nil, "-leader-elect-resource-name: %w", err)
 	lease, renew, retry := o.leaseDuration, o.renewDeadline, o.retryPeriod
 	if lease > maxLeaseDuration {

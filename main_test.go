@@ -57,6 +57,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"podcount/internal/labels"
 	"podcount/internal/yaml"
 )
 
@@ -1059,7 +1060,7 @@ func (f *fakeServer) discover(r *fakeRequest, p []string) bool {
 
 // matcher is the request's namespace and selectors; nil when it was answered with an error.
 func (r *fakeRequest) matcher() func(object) bool {
-	labels, err := parseSelector(r.q.Get("labelSelector"))
+	labels, err := labels.Parse(r.q.Get("labelSelector"))
 	if err != nil {
 		r.fail(400, "BadRequest", "unable to parse requirement: "+err.Error(), nil)
 		return nil
@@ -1498,13 +1499,13 @@ func (r *fakeRequest) valid(o object) bool {
 			return false
 		}
 	}
-	if err := checkDNSName(r.key.Name); err != nil {
+	if err := labels.CheckDNSName(r.key.Name); err != nil {
 		r.invalid("metadata.name", err.Error())
 		return false
 	}
 	given, _ := metaOf(o)["labels"].(object)
 	for k := range given {
-		if checkLabelKey(k) != nil || checkLabelValue(str(given, k)) != nil {
+		if labels.CheckKey(k) != nil || labels.CheckValue(str(given, k)) != nil {
 			r.invalid("metadata.labels", fmt.Sprintf("Invalid value: %q: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')", str(given, k)))
 			return false
 		}
@@ -6686,33 +6687,6 @@ func TestVersionsCompareAsDecimalsOfAnyLength(t *testing.T) {
 	}
 }
 
-func TestSelectors(t *testing.T) {
-	set := map[string]string{"app": "web", "empty": "", "x.io/tier": "front", "size": "12", "huge": "9223372036854775808"}
-	for text, want := range map[string]bool{
-		"": true, "app": true, "!app": false, "none": false, "!none": true, "app=web": true, "app==web": true, "app = web": true, "app=db": false,
-		"app!=db": true, "none!=x": true, "app!=web": false, "app in (web,db)": true, "app in(db, api)": false, "none in (a)": false,
-		"app notin (db)": true, "none notin (a)": true, "app notin (web)": false, "empty=": true, "empty": true, "empty in ()": true, "app in ()": false,
-		"x.io/tier=front,app in (web),!none": true, "x.io/tier=front,app in (db),!none": false,
-		"size>11": true, "size > 12": false, "size<13": true, "size<12": false, "size>9": true, "size>011": true, "size>2,size<20,app": true,
-		// What is no number of 64 bits is on neither side of any.
-		"app>1": false, "app<1": false, "none>1": false, "none<1": false, "empty<1": false, "huge>1": false, "huge<1": false,
-	} {
-		if s, err := parseSelector(text); err != nil || s.Matches(labelsIn(set)) != want {
-			t.Errorf("%q: %v, %v", text, s.Matches(labelsIn(set)), err)
-		}
-	}
-	for text, want := range map[string]string{
-		"app in web": `in needs values in parentheses`, "app like web": `"like" is no operator`, "app\nlike\nweb": `"like" is no operator`, "a=b,,c": `requirement 2 ""`, "=v": "label key",
-		"app=not valid": "label value", "-app": "label key", "a/b/c": "label key", "UPPER.io/x": "prefix", "!a=b": "label key",
-		"app>x": "> needs a whole number", "app<": "< needs a whole number", "app>-1": `and not "-1"`,
-		"x in (a": "parentheses", strings.Repeat("a", 64): "63",
-	} {
-		if _, err := parseSelector(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
-		}
-	}
-}
-
 // selectorsOfServers are selectors that a real API server (v1.35) accepts, and such that it answers with a 400. `make e2e`
 // asks yours.
 type selectorsOfServers struct {
@@ -6732,29 +6706,15 @@ func readSelectors(t testing.TB) (s selectorsOfServers) {
 	return s
 }
 
-func TestSelectorsAreAcceptedAndRefusedAsTheServerDoes(t *testing.T) {
-	selectors := readSelectors(t)
-	for _, text := range selectors.LabelSelectorsAccepted {
-		if _, err := parseSelector(text); err != nil {
-			t.Errorf("label selector %q: %v", text, err)
-		}
-	}
-	for _, text := range selectors.LabelSelectorsRefused {
-		if _, err := parseSelector(text); err == nil {
-			t.Errorf("label selector %q is accepted", text)
-		}
-	}
-}
-
 func TestFieldSelectorsOfPodsAreAcceptedAndRefusedAsTheServerDoes(t *testing.T) {
 	selectors := readSelectors(t)
 	for _, text := range selectors.FieldSelectorsAccepted {
-		if err := checkFieldSelector(text, "pods", podFields); err != nil {
+		if err := labels.CheckFieldSelector(text, "pods", podFields); err != nil {
 			t.Errorf("field selector %q: %v", text, err)
 		}
 	}
 	for _, text := range selectors.FieldSelectorsRefused {
-		if err := checkFieldSelector(text, "pods", podFields); err == nil {
+		if err := labels.CheckFieldSelector(text, "pods", podFields); err == nil {
 			t.Errorf("field selector %q is accepted", text)
 		}
 	}
@@ -7642,7 +7602,7 @@ func TestEventNamesFit(t *testing.T) {
 		end()
 		wantNumber(t, "events", len(f.all("events")), 3)
 		for _, e := range f.all("events") {
-			if name := str(metaOf(e), "name"); len(name) > 253 || checkDNSName(name) != nil {
+			if name := str(metaOf(e), "name"); len(name) > 253 || labels.CheckDNSName(name) != nil {
 				t.Errorf("an event named %s", name)
 			}
 		}
@@ -13754,52 +13714,6 @@ func (w *world) survivesSilence(row string, within time.Duration) {
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Random input (make fuzz)
-
-// A selector that is accepted reads the same when it is written another way, and selects as its words say.
-func FuzzSelector(f *testing.F) {
-	for _, s := range []string{"a", "!a", "a=b", "a!=b", "a in (b, c)", "a notin (b,)", "x.io/a == b,!c", " ", "a=,b", "x.io/a>0", "x.io/a < 07"} {
-		f.Add(s, "a=b,x.io/a=1")
-	}
-	f.Fuzz(func(t *testing.T, text, set string) {
-		selector, err := parseSelector(text)
-		if err != nil {
-			return
-		}
-		given := map[string]string{}
-		for pair := range strings.SplitSeq(set, ",") {
-			k, v, _ := strings.Cut(pair, "=")
-			given[k] = v
-		}
-		var parts []string
-		want := true
-		for _, r := range selector {
-			v, has := given[r.key]
-			switch {
-			case r.side != 0:
-				parts = append(parts, fmt.Sprintf("%s %c %d", r.key, r.side, r.bound))
-				n, err := strconv.ParseInt(v, 10, 64)
-				want = want && err == nil && n != r.bound && (n > r.bound) == (r.side == '>')
-			case r.values == nil && r.not:
-				parts = append(parts, "! "+r.key)
-				want = want && !has
-			case r.values == nil:
-				parts = append(parts, r.key)
-				want = want && has
-			default:
-				word := map[bool]string{false: "in", true: "notin"}[r.not]
-				parts = append(parts, r.key+" "+word+"("+strings.Join(r.values, ", ")+")")
-				want = want && (has && slices.Contains(r.values, v)) != r.not
-			}
-		}
-		again, err := parseSelector(strings.Join(parts, " , "))
-		if err != nil || !reflect.DeepEqual(again, selector) {
-			t.Fatalf("%q is read as %v, and that as %v, %v", text, parts, again, err)
-		}
-		if selector.Matches(labelsIn(given)) != want {
-			t.Fatalf("%q selects %v: %v, want %v", text, given, !want, want)
-		}
-	})
-}
 
 // addRecordings adds the bodies of the recorded answers.
 func addRecordings(f *testing.F, pattern string) {

@@ -1,0 +1,121 @@
+package labels
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestSelectors(t *testing.T) {
+	set := map[string]string{"app": "web", "empty": "", "x.io/tier": "front", "size": "12", "huge": "9223372036854775808"}
+	for text, want := range map[string]bool{
+		"": true, "app": true, "!app": false, "none": false, "!none": true, "app=web": true, "app==web": true, "app = web": true, "app=db": false,
+		"app!=db": true, "none!=x": true, "app!=web": false, "app in (web,db)": true, "app in(db, api)": false, "none in (a)": false,
+		"app notin (db)": true, "none notin (a)": true, "app notin (web)": false, "empty=": true, "empty": true, "empty in ()": true, "app in ()": false,
+		"x.io/tier=front,app in (web),!none": true, "x.io/tier=front,app in (db),!none": false,
+		"size>11": true, "size > 12": false, "size<13": true, "size<12": false, "size>9": true, "size>011": true, "size>2,size<20,app": true,
+		// What is no number of 64 bits is on neither side of any.
+		"app>1": false, "app<1": false, "none>1": false, "none<1": false, "empty<1": false, "huge>1": false, "huge<1": false,
+	} {
+		if s, err := Parse(text); err != nil || s.Matches(labelsIn(set)) != want {
+			t.Errorf("%q: %v, %v", text, s.Matches(labelsIn(set)), err)
+		}
+	}
+	for text, want := range map[string]string{
+		"app in web": `in needs values in parentheses`, "app like web": `"like" is no operator`, "app\nlike\nweb": `"like" is no operator`, "a=b,,c": `requirement 2 ""`, "=v": "label key",
+		"app=not valid": "label value", "-app": "label key", "a/b/c": "label key", "UPPER.io/x": "prefix", "!a=b": "label key",
+		"app>x": "> needs a whole number", "app<": "< needs a whole number", "app>-1": `and not "-1"`,
+		"x in (a": "parentheses", strings.Repeat("a", 64): "63",
+	} {
+		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestSelectorsAreAcceptedAndRefusedAsTheServerDoes(t *testing.T) {
+	accepted, refused := readSelectors(t)
+	for _, text := range accepted {
+		if _, err := Parse(text); err != nil {
+			t.Errorf("label selector %q: %v", text, err)
+		}
+	}
+	for _, text := range refused {
+		if _, err := Parse(text); err == nil {
+			t.Errorf("label selector %q is accepted", text)
+		}
+	}
+}
+
+// A selector that is accepted reads the same when it is written another way, and selects as its words say.
+func FuzzSelector(f *testing.F) {
+	for _, s := range []string{"a", "!a", "a=b", "a!=b", "a in (b, c)", "a notin (b,)", "x.io/a == b,!c", " ", "a=,b", "x.io/a>0", "x.io/a < 07"} {
+		f.Add(s, "a=b,x.io/a=1")
+	}
+	f.Fuzz(func(t *testing.T, text, set string) {
+		selector, err := Parse(text)
+		if err != nil {
+			return
+		}
+		given := map[string]string{}
+		for pair := range strings.SplitSeq(set, ",") {
+			k, v, _ := strings.Cut(pair, "=")
+			given[k] = v
+		}
+		var parts []string
+		want := true
+		for _, r := range selector {
+			v, has := given[r.key]
+			switch {
+			case r.side != 0:
+				parts = append(parts, fmt.Sprintf("%s %c %d", r.key, r.side, r.bound))
+				n, err := strconv.ParseInt(v, 10, 64)
+				want = want && err == nil && n != r.bound && (n > r.bound) == (r.side == '>')
+			case r.values == nil && r.not:
+				parts = append(parts, "! "+r.key)
+				want = want && !has
+			case r.values == nil:
+				parts = append(parts, r.key)
+				want = want && has
+			default:
+				word := map[bool]string{false: "in", true: "notin"}[r.not]
+				parts = append(parts, r.key+" "+word+"("+strings.Join(r.values, ", ")+")")
+				want = want && (has && slices.Contains(r.values, v)) != r.not
+			}
+		}
+		again, err := Parse(strings.Join(parts, " , "))
+		if err != nil || !reflect.DeepEqual(again, selector) {
+			t.Fatalf("%q is read as %v, and that as %v, %v", text, parts, again, err)
+		}
+		if selector.Matches(labelsIn(given)) != want {
+			t.Fatalf("%q selects %v: %v, want %v", text, given, !want, want)
+		}
+	})
+}
+
+// labelsIn looks labels up in a map.
+func labelsIn(labels map[string]string) func(key string) (value string, ok bool) {
+	return func(key string) (string, bool) {
+		value, ok := labels[key]
+		return value, ok
+	}
+}
+
+// readSelectors returns selectors that a real API server (v1.35) accepts, and such that it answers with a 400.
+func readSelectors(t *testing.T) (accepted, refused []string) {
+	t.Helper()
+	var file struct{ LabelSelectorsAccepted, LabelSelectorsRefused []string }
+	text, err := os.ReadFile("../../testdata/selectors.json")
+	if err == nil {
+		err = json.Unmarshal(text, &file)
+	}
+	if err != nil || len(file.LabelSelectorsAccepted) == 0 || len(file.LabelSelectorsRefused) == 0 {
+		t.Fatalf("%+v, %v", file, err)
+	}
+	return file.LabelSelectorsAccepted, file.LabelSelectorsRefused
+}
