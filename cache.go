@@ -394,8 +394,17 @@ func (s *Store[T]) List() *Listing[T] {
 	return &Listing[T]{store: s, number: s.list, changed: map[string]T{}}
 }
 
-// Add takes the list's next object, and its text, a string only if it has to be. What is not kept the caller may use again.
-func (l *Listing[T]) Add(obj T, text []byte) (kept bool) {
+// listLimit is how many objects a list may have: more than ten times what Kubernetes is made for. Some servers' lists
+// have no end.
+const listLimit = 2_000_000
+
+// Add takes the list's next object, and its text, a string only if it has to be. What is not kept the caller may use
+// again. It fails where the list has too many objects.
+func (l *Listing[T]) Add(obj T, text []byte) (kept bool, err error) {
+	if l.n >= listLimit {
+		return false, fmt.Errorf("the list has more than %d objects: "+
+			"give -namespace or -pod-selector, if they are pods", listLimit)
+	}
 	l.n++
 	m := obj.meta()
 	l.store.mu.Lock()
@@ -403,12 +412,12 @@ func (l *Listing[T]) Add(obj T, text []byte) (kept bool) {
 	cur, isKnown := l.store.items[string(text[:m.key])]
 	if isKnown && cur.meta().isAs(m, text) && cur.same(obj) {
 		cur.meta().list = l.number
-		return false
+		return false, nil
 	}
 	m.text = string(text)
 	m.list = l.number
 	l.changed[m.text[:m.key]] = obj
-	return true
+	return true, nil
 }
 
 // Commit makes the list the truth, whatever versions its objects carry (etcd may have been restored from a backup), and
@@ -437,8 +446,7 @@ func (l *Listing[T]) Commit() (ds []Delta[T]) {
 }
 
 const (
-	objectLimit = 8 << 20  // of an object in protobuf (API servers take 3 MB); in JSON it is thrice that, as "<" is "\u003c" there
-	textLimit   = 64 << 10 // of a text in protobuf, and of Meta.text
+	metaLimit   = 64 << 10 // bytes of Meta.text
 	internLimit = 8192     // how many texts a decoder remembers
 )
 
@@ -465,14 +473,6 @@ type itemLabel struct {
 	isThere bool
 	value   buffer
 }
-
-// rawJSON is a value of JSON as it is written, of whatever type; null and what is not there are empty.
-type rawJSON string
-
-func (r rawJSON) MarshalJSON() ([]byte, error) { return []byte(r), nil }
-
-// buffer is a text in memory that is used again for the next one.
-type buffer []byte
 
 // intern returns the text, the same one for the same bytes.
 func (it *item) intern(t buffer) string {
@@ -501,9 +501,9 @@ func remember[K comparable, V any](known map[K]V, limit int, k K, v V) V {
 // decoder makes the objects of one stream at a time, through memory that it uses again: one that is known costs none.
 type decoder[T Object[T]] struct {
 	kind  *Kind[T]
+	wire  *wireDecoder // reads into item, by way of the methods that make this an objectReader
 	item  item
-	raw   json.RawMessage // the object of JSON, or the frame, in hand
-	spare T               // was made, and nobody kept it
+	spare T // was made, and nobody kept it
 
 	sharedSets map[string]*labelSet // labels that several objects have, by keys and values
 	keySets    map[string]*labelSet // sets without values, for objects that have these in their text, by keys
@@ -512,7 +512,7 @@ type decoder[T Object[T]] struct {
 }
 
 func newDecoder[T Object[T]](kind *Kind[T]) *decoder[T] {
-	return &decoder[T]{
+	d := &decoder[T]{
 		kind:       kind,
 		item:       item{texts: map[string]string{}},
 		sharedSets: map[string]*labelSet{},
@@ -520,10 +520,12 @@ func newDecoder[T Object[T]](kind *Kind[T]) *decoder[T] {
 		seen:       map[uint64]uint64{},
 		seed:       maphash.MakeSeed(),
 	}
+	d.wire = newWireDecoder(d)
+	return d
 }
 
-// reset forgets the last item.
-func (d *decoder[T]) reset() {
+// Reset forgets the last item.
+func (d *decoder[T]) Reset() {
 	it := &d.item
 	it.namespace = it.namespace[:0]
 	it.name = it.name[:0]
@@ -577,7 +579,7 @@ func (d *decoder[T]) object() (obj T, err error) {
 	isOdd := bytes.IndexByte(it.name, '/') >= 0 || bytes.IndexByte(it.namespace, '/') >= 0 ||
 		bytes.ContainsRune(it.text, utf8.RuneError) || bytes.IndexByte(it.text, labelMark[0]) >= 0
 	labels, err := d.labels()
-	if err != nil || isOdd || len(it.text) >= textLimit {
+	if err != nil || isOdd || len(it.text) >= metaLimit {
 		return obj, fmt.Errorf("%s %.300q: too long, or with characters that no name has", d.kind.Name, it.text[:it.key])
 	}
 	if d.spare == *new(T) {
@@ -672,38 +674,14 @@ func (d *decoder[T]) own() (obj T, err error) {
 
 // parse reads one object of JSON.
 func (d *decoder[T]) parse(data []byte) (obj T, err error) {
-	d.reset()
-	if err := d.decode(json.NewDecoder(bytes.NewReader(data))); err != nil {
+	if err := d.wire.object(data); err != nil {
 		return obj, err
 	}
 	return d.own()
 }
 
-const rawLimit = 1 << 20 // bytes that decoder.raw keeps for the next object
-
-// decodeRaw reads the next value of JSON into raw.
-func (d *decoder[T]) decodeRaw(s *json.Decoder) error {
-	if cap(d.raw) > rawLimit {
-		d.raw = nil
-	}
-	return s.Decode(&d.raw)
-}
-
-// decode reads the next value of JSON into the item.
-func (d *decoder[T]) decode(s *json.Decoder) error {
-	err := d.decodeRaw(s)
-	if err == nil {
-		err = d.read(d.raw)
-	}
-	if err != nil {
-		return fmt.Errorf("behind byte %d: %w", s.InputOffset(), err)
-	}
-	return nil
-}
-
-// read reads an object of JSON into the item. Names are exact, as Kubernetes' are: encoding/json would take NAME for
-// name.
-func (d *decoder[T]) read(object []byte) error {
+// ReadJSON reads an object of JSON into the item.
+func (d *decoder[T]) ReadJSON(object []byte) error {
 	if err := wantObject(object, ""); err != nil {
 		return err
 	}
@@ -733,13 +711,13 @@ func (d *decoder[T]) readMetadata(object []byte) error {
 		var err error
 		switch string(name) {
 		case "namespace":
-			err = it.namespace.read(value, "metadata.namespace")
+			err = it.namespace.Read(value, "metadata.namespace")
 		case "name":
-			err = it.name.read(value, "metadata.name")
+			err = it.name.Read(value, "metadata.name")
 		case "uid":
-			err = it.uid.read(value, "metadata.uid")
+			err = it.uid.Read(value, "metadata.uid")
 		case "resourceVersion":
-			err = it.version.read(value, "metadata.resourceVersion")
+			err = it.version.Read(value, "metadata.resourceVersion")
 		case "generation":
 			err = unmarshal(value, &it.generation, "metadata.generation")
 		case "labels":
@@ -762,7 +740,7 @@ func (d *decoder[T]) readLabels(object []byte) error {
 	text := &d.item.label
 	for name, value := range members(object) {
 		*text = (*text)[:0] // what null stands for
-		if err := text.read(value, "metadata.labels"); err != nil {
+		if err := text.Read(value, "metadata.labels"); err != nil {
 			return err
 		}
 		d.setLabel(name, *text)
@@ -778,7 +756,7 @@ func (d *decoder[T]) readSpec(object []byte) error {
 	for name, value := range members(object) {
 		switch string(name) {
 		case "nodeName":
-			err := it.nodeName.read(value, "spec.nodeName")
+			err := it.nodeName.Read(value, "spec.nodeName")
 			if d.forgive(err) != nil {
 				return err
 			}
@@ -817,8 +795,415 @@ func (d *decoder[T]) forgive(err error) error {
 	return err
 }
 
-// read takes a string of JSON; null changes nothing.
-func (t *buffer) read(value []byte, field string) error {
+// Schema says where the fields of an object in protobuf go. The numbers are those of the generated.proto files of
+// k8s.io/api and k8s.io/apimachinery.
+func (d *decoder[T]) Schema() schema {
+	it := &d.item
+	var key, value buffer
+	label := schema{11101: &key, 11102: &value}
+	readLabel := func(p *protobuf) {
+		key = key[:0]
+		value = value[:0]
+		p.Enter(111, label)
+		d.setLabel(key, value)
+	}
+	known := schema{
+		1:   enter{},
+		101: &it.name,
+		103: &it.namespace,
+		105: &it.uid,
+		106: &it.version,
+		111: readLabel,
+	}
+	if !d.kind.MetadataOnly {
+		known[2] = enter{}
+		known[210] = &it.nodeName
+	}
+	return known
+}
+
+// list reads a list, never held whole, and calls add, which is Listing.Add, for each object. Errors name its number and
+// the place.
+func (d *decoder[T]) list(
+	r io.Reader, isProtobuf bool, add func(obj T, text []byte) (kept bool, err error),
+) (meta ListMeta, err error) {
+	n := 0
+	return d.wire.list(r, isProtobuf, func(err error) error { // an object has been read, or err says why not
+		var obj T
+		if err == nil {
+			obj, err = d.object()
+		} else if n > 0 {
+			err = fmt.Errorf("after %.300s: %w", d.item.text[:d.item.key], err)
+		}
+		if err != nil {
+			return fmt.Errorf("items: item %d: %w", n, err)
+		}
+		kept, err := add(obj, d.item.text)
+		if kept {
+			d.spare = *new(T)
+		}
+		n++
+		return err
+	})
+}
+
+// WatchEvent is one frame of a watch: ADDED, MODIFIED, DELETED or BOOKMARK with an Object, ERROR with a Status.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+type WatchEvent[T any] struct {
+	Type   string
+	Object T // of a BOOKMARK, nothing but a resourceVersion
+	Status *Status
+}
+
+// events calls handle for each frame of a watch until the stream ends, or handle fails. An end between two frames is nil;
+// a broken connection is its error as it is; everything that cannot be understood is a garbageError.
+func (d *decoder[T]) events(r io.Reader, isProtobuf bool, handle func(WatchEvent[T]) error) error {
+	return d.wire.events(r, isProtobuf, func(frame wireEvent) error {
+		ev := WatchEvent[T]{Type: frame.Type, Status: frame.Status}
+		var err error
+		switch {
+		case ev.Status != nil:
+		case ev.Type == "ADDED" || ev.Type == "MODIFIED" || ev.Type == "DELETED":
+			ev.Object, err = d.own()
+		case ev.Type == "BOOKMARK" && len(d.item.version) > 0:
+			ev.Object = d.kind.New()
+			ev.Object.meta().text = string(d.item.version)
+		default:
+			err = fmt.Errorf("unknown event type %q, or a bookmark without metadata.resourceVersion", ev.Type)
+		}
+		if err != nil {
+			return garbage(err)
+		}
+		return handle(ev)
+	})
+}
+
+// thrown is an error on its way through a parser, or a row of checks, up to the function that catches it.
+type thrown struct{ error }
+
+// refuseIf throws, if bad, what is wrong.
+func refuseIf(bad bool, format string, args ...any) {
+	if bad {
+		panic(thrown{fmt.Errorf(format, args...)})
+	}
+}
+
+// catch is deferred by the function that is to return the error thrown below it.
+func catch(err *error) {
+	v := recover()
+	if t, ok := v.(thrown); ok {
+		*err = t.error
+	} else if v != nil {
+		panic(v)
+	}
+}
+
+const (
+	objectLimit = 8 << 20  // of an object in protobuf (API servers take 3 MB); in JSON it is thrice that, as "<" is "\u003c" there
+	textLimit   = 64 << 10 // of a text in protobuf
+)
+
+// objectReader takes the fields of one object after the other, be it in JSON or in protobuf.
+type objectReader interface {
+	// Reset forgets the object before.
+	Reset()
+	// ReadJSON takes the fields of an object of JSON, whose syntax is right. Names of fields are exact, as Kubernetes'
+	// are: encoding/json would take NAME for name. So it should use members.
+	ReadJSON(object []byte) error
+	// Schema says where the fields of an object in protobuf go. It is called once for each stream.
+	Schema() schema
+}
+
+// wireDecoder reads lists and watches, one at a time, through memory that it uses again. It holds one object at most.
+type wireDecoder struct {
+	into objectReader
+	raw  json.RawMessage // the object of JSON, or the frame, in hand
+}
+
+func newWireDecoder(into objectReader) *wireDecoder { return &wireDecoder{into: into} }
+
+// object reads one object of JSON.
+func (d *wireDecoder) object(data []byte) error {
+	d.into.Reset()
+	return d.decode(json.NewDecoder(bytes.NewReader(data)))
+}
+
+const rawLimit = 1 << 20 // bytes that wireDecoder.raw keeps for the next object
+
+// decodeRaw reads the next value of JSON into raw.
+func (d *wireDecoder) decodeRaw(s *json.Decoder) error {
+	if cap(d.raw) > rawLimit {
+		d.raw = nil
+	}
+	return s.Decode(&d.raw)
+}
+
+// decode reads the next value of JSON, which is an object.
+func (d *wireDecoder) decode(s *json.Decoder) error {
+	err := d.decodeRaw(s)
+	if err == nil {
+		err = d.into.ReadJSON(d.raw)
+	}
+	if err != nil {
+		return fmt.Errorf("behind byte %d: %w", s.InputOffset(), err)
+	}
+	return nil
+}
+
+// ListMeta is a list's own metadata.
+type ListMeta struct{ ResourceVersion, Continue string }
+
+// list reads a list, never held whole. It calls each for each object once that is read, or with what is wrong with it.
+// An error that each returns ends the list, and is returned as it is. Other errors name the place.
+func (d *wireDecoder) list(r io.Reader, isProtobuf bool, each func(error) error) (meta ListMeta, err error) {
+	defer catch(&err)
+	item := func(err error) {
+		if err := each(err); err != nil {
+			panic(thrown{err}) // past all that would add to it
+		}
+		d.into.Reset()
+	}
+	d.into.Reset()
+	read := d.listJSON
+	if isProtobuf {
+		read = d.listProtobuf
+	}
+	isList, err := read(newSource(r), &meta, item)
+	if err == nil && (!isList || meta.ResourceVersion == "") {
+		err = errors.New("no items or no metadata.resourceVersion in it: not a list")
+	}
+	return meta, err
+}
+
+func (d *wireDecoder) listJSON(src *source, meta *ListMeta, item func(error)) (isList bool, err error) {
+	s := json.NewDecoder(src)
+	src.json = s
+	err = eachField(s, func(field string) error {
+		switch field {
+		case "metadata":
+			return d.decodeListMeta(s, meta)
+		case "items":
+			isList = true
+			t, err := s.Token()
+			if err != nil || t == nil { // "items":null is an empty list
+				return err
+			} else if t != json.Delim('[') {
+				return errors.New("not a list")
+			}
+			for s.More() {
+				item(d.decode(s))
+			}
+			_, err = s.Token()
+			return err
+		}
+		return d.decodeRaw(s) // skip it
+	})
+	return isList, err
+}
+
+func (d *wireDecoder) decodeListMeta(s *json.Decoder, meta *ListMeta) error {
+	if err := d.decodeRaw(s); err != nil {
+		return err
+	}
+	if err := wantObject(d.raw, "metadata"); err != nil {
+		return err
+	}
+	for name, value := range members(d.raw) {
+		var err error
+		switch string(name) {
+		case "resourceVersion":
+			err = unmarshal(value, &meta.ResourceVersion, "metadata.resourceVersion")
+		case "continue":
+			err = unmarshal(value, &meta.Continue, "metadata.continue")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *wireDecoder) listProtobuf(src *source, meta *ListMeta, item func(error)) (isList bool, err error) {
+	p := newProtobuf(src)
+	kind := ""
+	object := d.into.Schema()
+	read := func(p *protobuf) (err error) {
+		defer catch(&err)
+		p.check(p.end-p.at() <= objectLimit, "%d bytes in one piece: too many", p.end-p.at())
+		p.Enter(0, object)
+		return nil
+	}
+	p.magic()
+	p.walk(0, math.MaxInt64, schema{
+		1:     enter{},
+		102:   &kind,
+		2:     enter{},
+		201:   enter{},
+		20102: &meta.ResourceVersion,
+		20103: &meta.Continue,
+		202:   func(p *protobuf) { item(read(p)) },
+	})
+	return strings.HasSuffix(kind, "List"), nil
+}
+
+// Status is the error that the API server answers, as it is sent.
+// https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
+type Status struct {
+	Code            int // as in HTTP
+	Reason, Message string
+	Details         struct {
+		Causes            []struct{ Reason, Field string }
+		RetryAfterSeconds int
+	}
+}
+
+// schema is that of a Status but its causes, as field 2 of the message around it.
+func (s *Status) schema() schema {
+	return schema{
+		2:     enter{},
+		203:   &s.Message,
+		204:   &s.Reason,
+		205:   enter{},
+		20505: &s.Details.RetryAfterSeconds,
+		206:   &s.Code,
+	}
+}
+
+// parseStatus reads the body of an answer that is a Status; one with the Code 0 where it is not.
+func parseStatus(body []byte, isProtobuf bool) (s Status) {
+	if !isProtobuf {
+		if json.Unmarshal(body, &s) != nil {
+			s.Code = 0
+		}
+		return s
+	}
+	defer catch(new(error))
+	p := newProtobuf(newSource(bytes.NewReader(body)))
+	p.magic()
+	p.walk(0, int64(len(body)), s.schema())
+	return s
+}
+
+// wireEvent is one frame of a watch: ADDED, MODIFIED, DELETED or BOOKMARK, whose object is in the objectReader then; ERROR
+// with a Status; or another type, of which nothing is read.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+type wireEvent struct {
+	Type   string
+	Status *Status
+}
+
+// garbageError marks a watch frame that cannot be understood: the stream is useless from here on.
+type garbageError struct{ error }
+
+// garbage makes a garbageError of what is wrong with a frame.
+func garbage(err error) error { return garbageError{fmt.Errorf("undecodable watch frame: %w", err)} }
+
+// events calls handle for each frame until the stream ends, or handle fails. An end between two frames is nil; a broken
+// connection is its error as it is; everything that cannot be understood is a garbageError.
+func (d *wireDecoder) events(r io.Reader, isProtobuf bool, handle func(wireEvent) error) error {
+	src := newSource(r)
+	next := d.eventsProtobuf
+	if !isProtobuf {
+		next = d.eventsJSON
+	}
+	for read := next(src); ; {
+		d.into.Reset()
+		ev, err := read()
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil && src.err != nil && src.err != io.EOF:
+			return src.err // the connection broke, wherever in a frame that was
+		case err != nil:
+			return garbage(err)
+		}
+		if err := handle(ev); err != nil {
+			return err
+		}
+	}
+}
+
+func (d *wireDecoder) eventsJSON(src *source) func() (wireEvent, error) {
+	s := json.NewDecoder(src)
+	src.json = s
+	return func() (ev wireEvent, err error) {
+		if err := d.decodeRaw(s); err != nil {
+			return ev, err
+		}
+		ev, err = d.readEvent(d.raw)
+		if err != nil {
+			return ev, fmt.Errorf("before byte %d: %w", s.InputOffset(), err)
+		}
+		return ev, nil
+	}
+}
+
+// readEvent reads a frame of JSON, whose type may stand after its object.
+func (d *wireDecoder) readEvent(frame []byte) (ev wireEvent, err error) {
+	if err := wantObject(frame, ""); err != nil {
+		return ev, err
+	}
+	object := []byte("null")
+	for name, value := range members(frame) {
+		switch string(name) {
+		case "type":
+			if err := unmarshal(value, &ev.Type, "type"); err != nil {
+				return ev, err
+			}
+		case "object":
+			object = value
+		}
+	}
+	switch ev.Type {
+	case "ERROR":
+		ev.Status = new(Status)
+		return ev, unmarshal(object, ev.Status, "object")
+	case "ADDED", "MODIFIED", "DELETED", "BOOKMARK":
+		return ev, d.into.ReadJSON(object)
+	}
+	return ev, nil // of a type that the caller refuses
+}
+
+func (d *wireDecoder) eventsProtobuf(src *source) func() (wireEvent, error) {
+	p := newProtobuf(src)
+	ev := wireEvent{}
+	object := d.into.Schema()
+	frame := schema{1: &ev.Type, 2: enter{}}
+	frame[201] = func(p *protobuf) { // object.raw
+		p.magic()
+		p.Enter(201, frame)
+	}
+	frame[20102] = func(p *protobuf) { // the object itself
+		if ev.Type == "ERROR" {
+			ev.Status = new(Status)
+			p.Enter(2, ev.Status.schema())
+		} else {
+			p.Enter(0, object)
+		}
+	}
+	return func() (_ wireEvent, err error) {
+		defer catch(&err)
+		if ev = (wireEvent{}); p.ended() {
+			return ev, io.EOF
+		}
+		size := int64(binary.BigEndian.Uint32(p.bytes(4)))
+		p.Discard(4)
+		p.check(size <= objectLimit, "%d bytes in one piece: too many", size)
+		p.walk(0, p.at()+size, frame)
+		return ev, nil
+	}
+}
+
+// rawJSON is a value of JSON as it is written, of whatever type; null and what is not there are empty.
+type rawJSON string
+
+func (r rawJSON) MarshalJSON() ([]byte, error) { return []byte(r), nil }
+
+// buffer is a text in memory that is used again for the next one.
+type buffer []byte
+
+// Read takes a string of JSON; null changes nothing.
+func (t *buffer) Read(value []byte, field string) error {
 	isPlain := value[0] == '"' && bytes.IndexByte(value, '\\') < 0 && utf8.Valid(value)
 	if isPlain {
 		*t = append((*t)[:0], value[1:len(value)-1]...)
@@ -947,41 +1332,6 @@ func skipString(text []byte, i int) int {
 	}
 }
 
-// ListMeta is a list's own metadata.
-type ListMeta struct{ ResourceVersion, Continue string }
-
-// list reads a list, never held whole, and calls add, which is Listing.Add, for each object. Errors name its number and the place.
-func (d *decoder[T]) list(r io.Reader, protobuf bool, add func(obj T, text []byte) (kept bool)) (meta ListMeta, err error) {
-	defer catch(&err)
-	n := 0
-	item := func(err error) { // it has been read, or err says why not
-		var obj T
-		if err == nil {
-			obj, err = d.object()
-		} else if n > 0 {
-			err = fmt.Errorf("after %.300s: %w", d.item.text[:d.item.key], err)
-		}
-		if err != nil {
-			panic(thrown{fmt.Errorf("items: item %d: %w", n, err)})
-		}
-		if add(obj, d.item.text) {
-			d.spare = *new(T)
-		}
-		n++
-		d.reset()
-	}
-	d.reset()
-	read := d.listJSON
-	if protobuf {
-		read = d.listProtobuf
-	}
-	isList, err := read(newSource(r), &meta, item)
-	if err == nil && (!isList || meta.ResourceVersion == "") {
-		err = errors.New("no items or no metadata.resourceVersion in it: not a list")
-	}
-	return meta, err
-}
-
 // source is what a stream is read from. It remembers how far that is, and how it ended.
 type source struct {
 	r       io.Reader
@@ -992,6 +1342,9 @@ type source struct {
 }
 
 func newSource(r io.Reader) *source { return &source{r: r, piece: 3 * objectLimit, end: math.MaxInt64} }
+
+// limited reads from r, and fails after so many bytes.
+func limited(r io.Reader, bytes int64) io.Reader { return &source{r: r, piece: bytes, end: bytes} }
 
 func (s *source) Read(p []byte) (int, error) {
 	if s.json != nil {
@@ -1022,54 +1375,6 @@ func eachField(s *json.Decoder, read func(field string) error) error {
 			return fmt.Errorf("%s: %w", t, err)
 		}
 	}
-}
-
-func (d *decoder[T]) listJSON(src *source, meta *ListMeta, item func(error)) (isList bool, err error) {
-	s := json.NewDecoder(src)
-	src.json = s
-	err = eachField(s, func(field string) error {
-		switch field {
-		case "metadata":
-			return d.decodeListMeta(s, meta)
-		case "items":
-			isList = true
-			t, err := s.Token()
-			if err != nil || t == nil { // "items":null is an empty list
-				return err
-			} else if t != json.Delim('[') {
-				return errors.New("not a list")
-			}
-			for s.More() {
-				item(d.decode(s))
-			}
-			_, err = s.Token()
-			return err
-		}
-		return d.decodeRaw(s) // skip it
-	})
-	return isList, err
-}
-
-func (d *decoder[T]) decodeListMeta(s *json.Decoder, meta *ListMeta) error {
-	if err := d.decodeRaw(s); err != nil {
-		return err
-	}
-	if err := wantObject(d.raw, "metadata"); err != nil {
-		return err
-	}
-	for name, value := range members(d.raw) {
-		var err error
-		switch string(name) {
-		case "resourceVersion":
-			err = unmarshal(value, &meta.ResourceVersion, "metadata.resourceVersion")
-		case "continue":
-			err = unmarshal(value, &meta.Continue, "metadata.continue")
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // protobuf reads messages as they arrive, and holds none of them: what nobody asks for is skipped. What is wrong is
@@ -1144,8 +1449,10 @@ func (p *protobuf) magic() {
 }
 
 // schema says what becomes of the fields of a message, by their numbers: a *buffer, *string or *int takes the value, a
-// func() reads it, an enter is walked through, by the same fields. What is not among them is skipped.
+// func(*protobuf) reads it, an enter is walked through, by the same fields. What is not among them is skipped.
 type schema map[int]any
+
+// enter, in a schema, stands for a message whose fields the same schema names.
 type enter struct{}
 
 // walk goes through the message that ends at end; the outermost has no length: math.MaxInt64. At first, path is 0.
@@ -1172,10 +1479,10 @@ func (p *protobuf) walk(path int, end int64, known schema) {
 		case *int:
 			p.check(p.wire == 0, "no number but wire type %d", int64(p.wire))
 			*field = int(p.number)
-		case func():
-			field()
+		case func(*protobuf):
+			field(p)
 		case enter:
-			p.enter(p.field, known)
+			p.Enter(p.field, known)
 		}
 		for p.at() < fieldEnd {
 			_, err := p.Discard(int(min(fieldEnd-p.at(), 1<<30)))
@@ -1184,192 +1491,8 @@ func (p *protobuf) walk(path int, end int64, known schema) {
 	}
 }
 
-// enter walks through the field in hand, which is a message.
-func (p *protobuf) enter(path int, known schema) {
+// Enter walks through the field in hand, which is a message. path is the number before those of its own fields in known.
+func (p *protobuf) Enter(path int, known schema) {
 	p.check(p.wire == 2, "no message but wire type %d", int64(p.wire))
 	p.walk(path, p.end, known)
-}
-
-// schema is that of an object. The numbers are those of the generated.proto files of k8s.io/api and k8s.io/apimachinery.
-func (d *decoder[T]) schema(p *protobuf) schema {
-	it := &d.item
-	var key, value buffer
-	label := schema{11101: &key, 11102: &value}
-	known := schema{1: enter{}, 101: &it.name, 103: &it.namespace, 105: &it.uid, 106: &it.version, 111: func() {
-		key, value = key[:0], value[:0]
-		p.enter(111, label)
-		d.setLabel(key, value)
-	}}
-	if !d.kind.MetadataOnly {
-		known[2], known[210] = enter{}, &it.nodeName
-	}
-	return known
-}
-
-func (d *decoder[T]) listProtobuf(src *source, meta *ListMeta, item func(error)) (isList bool, err error) {
-	p, kind := newProtobuf(src), ""
-	object := d.schema(p)
-	read := func() (err error) {
-		defer catch(&err)
-		p.check(p.end-p.at() <= objectLimit, "%d bytes in one piece: too many", p.end-p.at())
-		p.enter(0, object)
-		return nil
-	}
-	p.magic()
-	p.walk(0, math.MaxInt64, schema{
-		1: enter{}, 102: &kind,
-		2: enter{}, 201: enter{}, 20102: &meta.ResourceVersion, 20103: &meta.Continue, 202: func() { item(read()) },
-	})
-	return strings.HasSuffix(kind, "List"), nil
-}
-
-// schema is that of a Status but its causes, as field 2 of the message around it.
-func (s *Status) schema() schema {
-	return schema{2: enter{}, 203: &s.Message, 204: &s.Reason, 205: enter{}, 20505: &s.Details.RetryAfterSeconds, 206: &s.Code}
-}
-
-// parseStatus reads the body of an answer that is a Status in protobuf; one with the Code 0 where it is not.
-func parseStatus(body []byte) (s *Status) {
-	s = &Status{}
-	defer catch(new(error))
-	p := newProtobuf(newSource(bytes.NewReader(body)))
-	p.magic()
-	p.walk(0, int64(len(body)), s.schema())
-	return s
-}
-
-// WatchEvent is one frame of a watch: ADDED, MODIFIED, DELETED or BOOKMARK with an Object, ERROR with a Status.
-// https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
-type WatchEvent[T any] struct {
-	Type   string
-	Object T // of a BOOKMARK, nothing but a resourceVersion
-	Status *Status
-}
-
-// garbageError marks a watch frame that cannot be understood: the stream is useless from here on.
-type garbageError struct{ error }
-
-// events calls handle for each frame until the stream ends, or handle fails. An end between two frames is nil; a broken
-// connection is its error as it is; everything that cannot be understood is a garbageError.
-func (d *decoder[T]) events(r io.Reader, protobuf bool, handle func(WatchEvent[T]) error) error {
-	src := newSource(r)
-	next := d.eventsProtobuf
-	if !protobuf {
-		next = d.eventsJSON
-	}
-	for read := next(src); ; {
-		d.reset()
-		ev, err := read()
-		switch {
-		case err != nil || ev.Status != nil:
-		case ev.Type == "ADDED" || ev.Type == "MODIFIED" || ev.Type == "DELETED":
-			ev.Object, err = d.own()
-		case ev.Type == "BOOKMARK" && len(d.item.version) > 0:
-			ev.Object = d.kind.New()
-			ev.Object.meta().text = string(d.item.version)
-		default:
-			err = fmt.Errorf("unknown event type %q, or a bookmark without metadata.resourceVersion", ev.Type)
-		}
-		switch {
-		case err == io.EOF:
-			return nil
-		case err != nil && src.err != nil && src.err != io.EOF:
-			return src.err // the connection broke, wherever in a frame that was
-		case err != nil:
-			return garbageError{fmt.Errorf("undecodable watch frame: %w", err)}
-		}
-		if err := handle(ev); err != nil {
-			return err
-		}
-	}
-}
-
-func (d *decoder[T]) eventsJSON(src *source) func() (WatchEvent[T], error) {
-	s := json.NewDecoder(src)
-	src.json = s
-	return func() (ev WatchEvent[T], err error) {
-		if err := d.decodeRaw(s); err != nil {
-			return ev, err
-		}
-		ev, err = d.readEvent(d.raw)
-		if err != nil {
-			return ev, fmt.Errorf("before byte %d: %w", s.InputOffset(), err)
-		}
-		return ev, nil
-	}
-}
-
-// readEvent reads a frame of JSON, whose type may stand after its object.
-func (d *decoder[T]) readEvent(frame []byte) (ev WatchEvent[T], err error) {
-	if err := wantObject(frame, ""); err != nil {
-		return ev, err
-	}
-	object := []byte("null")
-	for name, value := range members(frame) {
-		switch string(name) {
-		case "type":
-			if err := unmarshal(value, &ev.Type, "type"); err != nil {
-				return ev, err
-			}
-		case "object":
-			object = value
-		}
-	}
-	switch ev.Type {
-	case "ERROR":
-		ev.Status = new(Status)
-		return ev, unmarshal(object, ev.Status, "object")
-	case "ADDED", "MODIFIED", "DELETED", "BOOKMARK":
-		return ev, d.read(object)
-	}
-	return ev, nil // of a type that the caller refuses
-}
-
-func (d *decoder[T]) eventsProtobuf(src *source) func() (WatchEvent[T], error) {
-	p, ev := newProtobuf(src), WatchEvent[T]{}
-	object := d.schema(p)
-	frame := schema{1: &ev.Type, 2: enter{}}
-	frame[201] = func() { // object.raw
-		p.magic()
-		p.enter(201, frame)
-	}
-	frame[20102] = func() { // the object itself
-		if ev.Type == "ERROR" {
-			ev.Status = new(Status)
-			p.enter(2, ev.Status.schema())
-		} else {
-			p.enter(0, object)
-		}
-	}
-	return func() (_ WatchEvent[T], err error) {
-		defer catch(&err)
-		if ev = (WatchEvent[T]{}); p.ended() {
-			return ev, io.EOF
-		}
-		size := int64(binary.BigEndian.Uint32(p.bytes(4)))
-		p.Discard(4)
-		p.check(size <= objectLimit, "%d bytes in one piece: too many", size)
-		p.walk(0, p.at()+size, frame)
-		return ev, nil
-	}
-}
-
-// thrown is an error on its way through a parser, or a row of checks, up to the function that catches it.
-type thrown struct{ error }
-
-// refuseIf throws, if bad, what is wrong.
-func refuseIf(bad bool, format string, args ...any) {
-	if bad {
-		panic(thrown{fmt.Errorf(format, args...)})
-	}
-}
-
-// catch is deferred by the function that is to return the error thrown below it.
-func catch(err *error) {
-	v := recover()
-	if t, ok := v.(thrown); ok {
-		*err = t.error
-	} else if v != nil {
-		panic(v)
-	}
 }

@@ -5494,7 +5494,7 @@ func TestLeasesRightsThatAreMissingAreSaidAndRecovered(t *testing.T) {
 		})
 	}
 	// A PUT that makes the Lease needs the right to create it, too.
-	err := &Status{Code: 403, Reason: "Forbidden", Message: `leases.coordination.k8s.io "podcount" is forbidden: User "x" cannot create resource "leases" in API group`, call: callOf("PUT", leasePath, nil)}
+	err := &StatusError{Status: Status{Code: 403, Reason: "Forbidden", Message: `leases.coordination.k8s.io "podcount" is forbidden: User "x" cannot create resource "leases" in API group`}, call: callOf("PUT", leasePath, nil)}
 	wantText(t, err.Error(), `verbs ["create"]`)
 }
 
@@ -6532,7 +6532,13 @@ func makePod(name, uid, version, node string) *Pod {
 }
 
 // add puts a pod into a list.
-func add(l *Listing[*Pod], p *Pod) (kept bool) { return l.Add(p, []byte(p.text)) }
+func add(l *Listing[*Pod], p *Pod) (kept bool) {
+	kept, err := l.Add(p, []byte(p.text))
+	if err != nil {
+		panic(err)
+	}
+	return kept
+}
 
 func TestReplaceIsADiff(t *testing.T) {
 	s := NewStore(func(p *Pod) string { return p.NodeName })
@@ -6741,7 +6747,7 @@ func TestSelectorThatNoServerTakesIsWrongUsageBeforeAnyIsAsked(t *testing.T) {
 }
 
 // leave keeps nothing of a list.
-func leave(*Pod, []byte) bool { return false }
+func leave(*Pod, []byte) (kept bool, err error) { return false, nil }
 
 func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 	kind := &Kind[*Pod]{Name: "Pod", New: func() *Pod { return new(Pod) }}
@@ -6764,9 +6770,9 @@ func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 		}
 	}
 	n := 0
-	meta, err := newDecoder(kind).list(strings.NewReader(`{"kind":"PodList","items":[`+item+`,`+item+`],"metadata":{"resourceVersion":"5","continue":"c"}}`), false, func(*Pod, []byte) bool {
+	meta, err := newDecoder(kind).list(strings.NewReader(`{"kind":"PodList","items":[`+item+`,`+item+`],"metadata":{"resourceVersion":"5","continue":"c"}}`), false, func(*Pod, []byte) (bool, error) {
 		n++
-		return false
+		return false, nil
 	})
 	if err != nil || n != 2 || meta.ResourceVersion != "5" || meta.Continue != "c" {
 		t.Errorf("%d items, %+v, %v", n, meta, err)
@@ -6778,10 +6784,10 @@ func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 
 // decoded is what a list holds, an object a line.
 func decoded(t testing.TB, body []byte, isProtobuf bool, kind *Kind[*Pod]) (lines []string, meta ListMeta, err error) {
-	meta, err = newDecoder(kind).list(bytes.NewReader(body), isProtobuf, func(p *Pod, text []byte) bool {
+	meta, err = newDecoder(kind).list(bytes.NewReader(body), isProtobuf, func(p *Pod, text []byte) (bool, error) {
 		p.text = string(text)
 		lines = append(lines, describe(p))
-		return true
+		return true, nil
 	})
 	return lines, meta, err
 }
@@ -6839,7 +6845,7 @@ func TestRecordedProtobufReadsAsTheRecordedJSON(t *testing.T) {
 			t.Errorf("%s: %v, %s", file, err, got.String())
 		}
 	}
-	if s := parseStatus(recording(t, "unauthorized.pb")); s.Code != 401 || s.Reason != "Unauthorized" || s.Message != "Unauthorized" {
+	if s := parseStatus(recording(t, "unauthorized.pb"), true); s.Code != 401 || s.Reason != "Unauthorized" || s.Message != "Unauthorized" {
 		t.Errorf("%+v", s)
 	}
 }
@@ -7067,10 +7073,10 @@ func TestOneStreamLeavesNothingToTheNext(t *testing.T) {
 			if isProtobuf {
 				body = protobufOf(body)
 			}
-			if _, err := d.list(bytes.NewReader(body), isProtobuf, func(p *Pod, text []byte) bool {
+			if _, err := d.list(bytes.NewReader(body), isProtobuf, func(p *Pod, text []byte) (bool, error) {
 				p.text = string(text)
 				got = append(got, describe(p))
-				return j%2 == 0
+				return j%2 == 0, nil
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -7313,7 +7319,7 @@ func TestQueueHonoursAServersRetryAfter(t *testing.T) {
 		q := testQueue(t)
 		q.Add("a")
 		wantReady(t, q, "a")
-		status := &Status{Code: 429}
+		status := &StatusError{Status: Status{Code: 429}}
 		status.Details.RetryAfterSeconds = 9
 		q.Done("a", Result{}, fmt.Errorf("patch: %w", status))
 		pass(9*time.Second - 1)
@@ -9369,7 +9375,7 @@ func TestStatusNamesVerbObjectAndRule(t *testing.T) {
 }
 
 func TestAnonymousIsToldToBringACredentialAndNotToBeGivenRights(t *testing.T) {
-	s := &Status{Code: 403, Reason: "Forbidden", Message: `pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope`, call: call{"list", "", "pods", ""}}
+	s := &StatusError{Status: Status{Code: 403, Reason: "Forbidden", Message: `pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope`}, call: call{"list", "", "pods", ""}}
 	if text := s.Error(); strings.Contains(text, "RBAC") || !strings.Contains(text, "(no credential was sent: give the kubeconfig's user a token") {
 		t.Error(text)
 	}
@@ -9377,7 +9383,7 @@ func TestAnonymousIsToldToBringACredentialAndNotToBeGivenRights(t *testing.T) {
 
 func TestRefusalThatIsNoQuestionOfRightsNamesNoRule(t *testing.T) {
 	for _, message := range []string{"unable to create new content in namespace x because it is being terminated", `admission webhook "w" denied the request: patch`} {
-		s := &Status{Code: 403, Reason: "Forbidden", Message: message, call: call{verb: "patch", resource: "nodes"}}
+		s := &StatusError{Status: Status{Code: 403, Reason: "Forbidden", Message: message}, call: call{verb: "patch", resource: "nodes"}}
 		if got, want := s.Error(), "403 Forbidden: "+message; got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
@@ -12498,10 +12504,10 @@ var behaviours = []struct {
 					w.Fatal(err)
 				}
 				var all []string
-				_, err = newDecoder(&Kind[*Pod]{Name: "Pod", MetadataOnly: metadataOnly, Keep: []string{"row"}, New: func() *Pod { return new(Pod) }}).list(body, body.isProtobuf, func(p *Pod, text []byte) bool {
+				_, err = newDecoder(&Kind[*Pod]{Name: "Pod", MetadataOnly: metadataOnly, Keep: []string{"row"}, New: func() *Pod { return new(Pod) }}).list(body, body.isProtobuf, func(p *Pod, text []byte) (bool, error) {
 					p.text = string(text)
 					all = append(all, describe(&Pod{p.Meta, ""}))
-					return true
+					return true, nil
 				})
 				body.Close()
 				if err != nil || len(all) != 2 || body.isProtobuf != (media == protobufType) {
@@ -13735,10 +13741,10 @@ func FuzzDecodeList(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"resourceVersion":"5"},"items":null}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var got []*Pod
-		meta, err := newDecoder(podKind()).list(bytes.NewReader(data), false, func(p *Pod, text []byte) bool {
+		meta, err := newDecoder(podKind()).list(bytes.NewReader(data), false, func(p *Pod, text []byte) (bool, error) {
 			p.text = string(text)
 			got = append(got, p)
-			return true
+			return true, nil
 		})
 		if err != nil || bytes.Count(data, []byte(`"items"`)) != 1 || bytes.Count(data, []byte(`"metadata"`)) != 1+len(got) || bytes.ContainsRune(data, '\\') {
 			return // a field that is there twice counts twice for us, once for encoding/json
@@ -13781,10 +13787,10 @@ func FuzzDecodeProtobuf(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		read := func(r io.Reader) (got []string, meta ListMeta, err error) {
-			meta, err = newDecoder(podKind()).list(r, true, func(p *Pod, text []byte) bool {
+			meta, err = newDecoder(podKind()).list(r, true, func(p *Pod, text []byte) (bool, error) {
 				p.text = string(text)
 				got = append(got, describe(p))
-				return true
+				return true, nil
 			})
 			return got, meta, err
 		}
@@ -13794,7 +13800,7 @@ func FuzzDecodeProtobuf(f *testing.F) {
 			t.Fatalf("%q: %q, %v; byte by byte %q, %v", data, got, err, again, err2)
 		}
 		sameEvents(t, data, true)
-		parseStatus(data)
+		parseStatus(data, true)
 	})
 }
 

@@ -1049,21 +1049,16 @@ func (n node) refuseBoth(name string) {
 	refuseIf(file.text() != "" && data.text() != "", "%s is given twice, also as %s-data: remove one of them", file, name)
 }
 
-// Status is the error that the API server answers, or what an answer without one amounts to: the API's own Status.
-// https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
-type Status struct {
-	Code            int
-	Reason, Message string
-	Details         struct {
-		Causes            []struct{ Reason, Field string }
-		RetryAfterSeconds int
-	}
+// StatusError is the error that the API server answers, or what an answer without one amounts to: the API's own Status,
+// and what it was answered to.
+type StatusError struct {
+	Status
 
 	call  call   // what was asked
 	tried string // with a 401: what was not accepted
 }
 
-func (s *Status) Error() string {
+func (s *StatusError) Error() string {
 	text := strings.TrimSpace(fmt.Sprintf("%d %s", s.Code, cmp.Or(s.Reason, http.StatusText(s.Code)))) + ": " + s.Message
 	switch {
 	case s.Code == http.StatusUnauthorized && s.tried != "":
@@ -1089,14 +1084,14 @@ func retryAfter(err error) time.Duration {
 }
 
 // statusIn returns the Status that err is or wraps; one with the Code 0 where the server did not answer.
-func statusIn(err error) Status {
-	s := &Status{}
+func statusIn(err error) StatusError {
+	s := &StatusError{}
 	errors.As(err, &s)
 	return *s
 }
 
 // hasCause reports whether one of the causes that the Status details has this reason or is about this field.
-func (s Status) hasCause(reasonOrField string) bool {
+func (s StatusError) hasCause(reasonOrField string) bool {
 	return slices.ContainsFunc(s.Details.Causes, func(c struct{ Reason, Field string }) bool {
 		return c.Reason == reasonOrField || c.Field == reasonOrField
 	})
@@ -1241,7 +1236,7 @@ func (r request) failed(err error) error {
 	return err
 }
 
-// do sends one request and returns a 2xx answer, whose body the caller closes; anything else is an error, a *Status where
+// do sends one request and returns a 2xx answer, whose body the caller closes; anything else is an error, a *StatusError where
 // the server answered. It tries again once, after a 401: the loops above it have their backoffs, and honour retryAfter.
 func (c *Client) do(ctx context.Context, r request) (resp *http.Response, err error) {
 	cred, err := c.cfg.Credential(ctx, nil)
@@ -1367,19 +1362,15 @@ func (c *Client) explain(err error) error {
 }
 
 // statusOf makes a Status of an answer that is not 2xx, be it a Status, plain text or some proxy's page, and closes it.
-func statusOf(resp *http.Response, what call) *Status {
+func statusOf(resp *http.Response, what call) *StatusError {
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	s := &Status{}
-	if isProtobuf, _ := wireOf(resp); isProtobuf {
-		s = parseStatus(body)
-	} else if json.Unmarshal(body, s) != nil {
-		s.Code = 0
-	}
+	isProtobuf, _ := wireOf(resp)
+	s := &StatusError{Status: parseStatus(body, isProtobuf), call: what}
 	if s.Code == 0 {
-		*s = Status{Message: strconv.Quote(oneLine(body, 200))}
+		s.Status = Status{Message: strconv.Quote(oneLine(body, 200))}
 	}
-	s.Code, s.call = resp.StatusCode, what
+	s.Code = resp.StatusCode
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // never a date here
 	s.Details.RetryAfterSeconds = max(s.Details.RetryAfterSeconds, seconds)
 	return s
@@ -1410,7 +1401,7 @@ func (c *Client) Send(ctx context.Context, r request, answer any) error {
 	defer resp.Body.Close()
 	defer io.CopyN(io.Discard, resp.Body, 2<<10) // what little is left, so that the connection can be used again
 	if _, err = wireOf(resp); err == nil && answer != nil {
-		err = json.NewDecoder(&source{r: resp.Body, piece: answerLimit, end: answerLimit}).Decode(answer)
+		err = json.NewDecoder(limited(resp.Body, answerLimit)).Decode(answer)
 	}
 	return r.failed(err)
 }
@@ -1491,8 +1482,7 @@ const (
 	relistEvery      = time.Hour       // guards against a server that has lost an event
 	shortWatch       = time.Second
 	pageLimit        = 2000             // objects a page, once whole lists have failed
-	listLimit        = 2_000_000        // objects a list may have, more than ten times what Kubernetes is made for,
-	listTime         = 10 * time.Minute // and how long it may take: some servers' lists have no end
+	listTime         = 10 * time.Minute // how long a list may take
 	slowList         = 2 * time.Second
 	discoverEvery    = 10 * time.Second // ± 20 %
 )
@@ -1660,7 +1650,7 @@ func (r *Reflector[T]) patch(ctx context.Context, obj T, sub string, patch map[s
 	return now, nil
 }
 
-// Run keeps the store equal to the server until ctx ends. It returns early, with a *Status, only when the server says that
+// Run keeps the store equal to the server until ctx ends. It returns early, with a *StatusError, only when the server says that
 // the very first list is a bad request: then a selector is wrong, and no patience will mend it.
 func (r *Reflector[T]) Run(ctx context.Context) error {
 	defer r.outage.Stop()
@@ -1821,12 +1811,11 @@ func (r *Reflector[T]) pages(ctx context.Context, listing *Listing[T]) (meta Lis
 		if err != nil {
 			return meta, err
 		}
-		meta, err = r.decoder.list(body, body.isProtobuf, func(obj T, text []byte) bool {
+		meta, err = r.decoder.list(body, body.isProtobuf, func(obj T, text []byte) (kept bool, err error) {
 			if listing.n%256 == 0 && time.Since(start) > slow {
 				r.log.Info("still listing", "kind", r.kind.Name, "objects", listing.n, "for", time.Since(start).Round(time.Second))
 				slow = 2 * time.Since(start)
 			}
-			refuseIf(listing.n >= listLimit, "the list has more than %d objects: give -namespace or -pod-selector, if they are pods", listLimit)
 			return listing.Add(obj, text)
 		})
 		body.Close()
@@ -1859,8 +1848,9 @@ func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
 		lives := time.AfterFunc(shortWatch, func() { r.outage.Worked("watch") })
 		err = r.decoder.events(body, body.isProtobuf, func(ev WatchEvent[T]) error {
 			if ev.Status != nil {
-				ev.Status.Code = cmp.Or(ev.Status.Code, http.StatusInternalServerError)
-				return req.failed(ev.Status)
+				status := &StatusError{Status: *ev.Status}
+				status.Code = cmp.Or(status.Code, http.StatusInternalServerError)
+				return req.failed(status)
 			}
 			events++
 			r.log.Count("podcount_watch_events_total", r.kind.Name, ev.Type)
