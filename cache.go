@@ -878,26 +878,6 @@ func (d *decoder[T]) events(r io.Reader, isProtobuf bool, handle func(WatchEvent
 	})
 }
 
-// thrown is an error on its way through a parser, or a row of checks, up to the function that catches it.
-type thrown struct{ error }
-
-// refuseIf throws, if bad, what is wrong.
-func refuseIf(bad bool, format string, args ...any) {
-	if bad {
-		panic(thrown{fmt.Errorf(format, args...)})
-	}
-}
-
-// catch is deferred by the function that is to return the error thrown below it.
-func catch(err *error) {
-	v := recover()
-	if t, ok := v.(thrown); ok {
-		*err = t.error
-	} else if v != nil {
-		panic(v)
-	}
-}
-
 const (
 	objectLimit = 8 << 20  // of an object in protobuf (API servers take 3 MB); in JSON it is thrice that, as "<" is "\u003c" there
 	textLimit   = 64 << 10 // of a text in protobuf
@@ -956,10 +936,10 @@ type ListMeta struct{ ResourceVersion, Continue string }
 // list reads a list, never held whole. It calls each for each object once that is read, or with what is wrong with it.
 // An error that each returns ends the list, and is returned as it is. Other errors name the place.
 func (d *wireDecoder) list(r io.Reader, isProtobuf bool, each func(error) error) (meta ListMeta, err error) {
-	defer catch(&err)
+	defer rescue(&err)
 	item := func(err error) {
 		if err := each(err); err != nil {
-			panic(thrown{err}) // past all that would add to it
+			panic(failure{err}) // past all that would add to it
 		}
 		d.into.Reset()
 	}
@@ -1028,7 +1008,7 @@ func (d *wireDecoder) listProtobuf(src *source, meta *ListMeta, item func(error)
 	kind := ""
 	object := d.into.Schema()
 	read := func(p *protobuf) (err error) {
-		defer catch(&err)
+		defer rescue(&err)
 		p.check(p.end-p.at() <= objectLimit, "%d bytes in one piece: too many", p.end-p.at())
 		p.Enter(0, object)
 		return nil
@@ -1077,7 +1057,7 @@ func parseStatus(body []byte, isProtobuf bool) (s Status) {
 		}
 		return s
 	}
-	defer catch(new(error))
+	defer rescue(new(error))
 	p := newProtobuf(newSource(bytes.NewReader(body)))
 	p.magic()
 	p.walk(0, int64(len(body)), s.schema())
@@ -1182,7 +1162,7 @@ func (d *wireDecoder) eventsProtobuf(src *source) func() (wireEvent, error) {
 		}
 	}
 	return func() (_ wireEvent, err error) {
-		defer catch(&err)
+		defer rescue(&err)
 		if ev = (wireEvent{}); p.ended() {
 			return ev, io.EOF
 		}
@@ -1377,6 +1357,19 @@ func eachField(s *json.Decoder, read func(field string) error) error {
 	}
 }
 
+// failure is an error on its way through the reader of protobuf, up to the function that rescues it.
+type failure struct{ error }
+
+// rescue is deferred by the function that is to return the failure below it.
+func rescue(err *error) {
+	v := recover()
+	if f, ok := v.(failure); ok {
+		*err = f.error
+	} else if v != nil {
+		panic(v)
+	}
+}
+
 // protobuf reads messages as they arrive, and holds none of them: what nobody asks for is skipped. What is wrong is
 // thrown. https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
 type protobuf struct {
@@ -1408,7 +1401,7 @@ func (p *protobuf) fail(err error) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		panic(thrown{fmt.Errorf("field %d, before byte %d: %w", p.field, p.at(), err)})
+		panic(failure{fmt.Errorf("field %d, before byte %d: %w", p.field, p.at(), err)})
 	}
 }
 

@@ -392,56 +392,149 @@ func (o *options) makeManifest(fs *flag.FlagSet) (string, error) {
 	return deploy.Manifest(s, strings.Split(o.manifest, ",")...)
 }
 
-func (o *options) check(rest []string) (err error) {
-	defer catch(&err)
-	refuseIf(len(rest) > 0, "unexpected argument %q", strings.Join(rest, " "))
-	for flag, ns := range map[string]string{"namespace": o.namespace, "leader-elect-resource-namespace": o.leaseNamespace, "manifest-namespace": o.home} {
-		refuseIf(ns != "" && (labels.CheckDNSName(ns) != nil || strings.Contains(ns, ".") || len(ns) > 63), "-%s %q is no namespace's name", flag, ns)
+// check returns an error that names the first flag that cannot be meant so. It works out what follows from the flags.
+func (o *options) check(rest []string) error {
+	if len(rest) > 0 {
+		return fmt.Errorf("unexpected argument %q", strings.Join(rest, " "))
 	}
+	checks := []func() error{
+		o.checkNamespaces,
+		o.checkControllers,
+		o.checkSelectors,
+		o.checkLabels,
+		o.checkWords,
+		o.checkNumbers,
+		o.checkListen,
+		o.checkOnce,
+		o.checkLease,
+	}
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *options) checkNamespaces() error {
+	for _, given := range []struct{ flag, name string }{
+		{"namespace", o.namespace},
+		{"leader-elect-resource-namespace", o.leaseNamespace},
+		{"manifest-namespace", o.home},
+	} {
+		if given.name == "" {
+			continue
+		}
+		isOne := labels.CheckDNSName(given.name) == nil && !strings.Contains(given.name, ".") && len(given.name) <= 63
+		if !isOne {
+			return fmt.Errorf("-%s %q is no namespace's name", given.flag, given.name)
+		}
+	}
+	return nil
+}
+
+func (o *options) checkControllers() error {
 	var names []string
 	for _, c := range controllers {
 		names = append(names, c.Name)
 	}
 	for word := range strings.SplitSeq(o.controllers, ",") {
-		known := word == "*" || slices.Contains(names, strings.TrimPrefix(word, "-"))
-		refuseIf(!known, "-controllers: there is no %q; there are %s", word, strings.Join(names, ", "))
+		isKnown := word == "*" || slices.Contains(names, strings.TrimPrefix(word, "-"))
+		if !isKnown {
+			return fmt.Errorf("-controllers: there is no %q; there are %s", word, strings.Join(names, ", "))
+		}
 	}
-	refuseIf(!slices.ContainsFunc(controllers, o.isOn), "-controllers %s leaves none to run", o.controllers)
+	if !slices.ContainsFunc(controllers, o.isOn) {
+		return fmt.Errorf("-controllers %s leaves none to run", o.controllers)
+	}
+	return nil
+}
+
+// checkSelectors checks the selectors, and reads that of -total-nodes.
+func (o *options) checkSelectors() error {
 	if _, err := labels.Parse(o.podSelector); err != nil {
 		return fmt.Errorf("-pod-selector: %w", err)
 	}
 	if err := labels.CheckFieldSelector(o.fieldSelector, "pods", podFields); err != nil {
 		return fmt.Errorf("-field-selector: %w", err)
 	}
-	if o.nodes != eitherRole {
-		s, err := labels.Parse(o.nodes)
-		refuseIf(err != nil, "-total-nodes: %w", err)
-		o.totalNodes = nodeChoice{s}
+	if o.nodes == eitherRole {
+		return nil
 	}
-	for name, key := range map[string]string{"-total-label": o.totalLabel, "-node-label": o.nodeLabel} {
-		if name == "-node-label" && key == "" {
-			continue
-		}
-		err := labels.CheckKey(key)
-		refuseIf(err != nil, "%s: %w", name, err)
-		refuseIf(slices.Contains(o.totalNodes.keys(), key),
-			"-total-nodes: %s is the %s, which changes with what it says: nodes would come and go for ever", key, name)
-		domain, _, ok := strings.Cut("."+key, "/")
-		refuseIf(ok && (strings.HasSuffix(domain, ".kubernetes.io") || strings.HasSuffix(domain, ".k8s.io")),
-			"%s %s: labels under kubernetes.io and k8s.io are reserved for Kubernetes itself; use a domain of your own", name, key)
+	s, err := labels.Parse(o.nodes)
+	if err != nil {
+		return fmt.Errorf("-total-nodes: %w", err)
 	}
-	refuseIf(o.totalLabel == o.nodeLabel, "-node-label %s is the -total-label too: they need different keys", o.nodeLabel)
-	refuseIf(o.podEvents != "on" && o.podEvents != "off", "-pod-events %q: use on or off", o.podEvents)
-	refuseIf(o.wire != "protobuf" && o.wire != "json", "-wire %q: use protobuf or json", o.wire)
-	isFormat := slices.Contains([]string{"auto", "text", "json"}, o.logFormat)
-	refuseIf(!isFormat, "-log-format %q: use auto, text or json", o.logFormat)
-	refuseIf(o.interval <= 0, "-interval %v must be more than 0", o.interval)
-	refuseIf(o.onceTimeout <= 0, "-once-timeout %v must be more than 0", o.onceTimeout)
-	refuseIf(o.workers < 1 || o.burst < 1 || !(o.qps > 0), "-workers, -qps and -burst must be more than 0")
-	refuseIf(o.verbosity < 0, "-v %d must not be less than 0", o.verbosity)
-	if err := checkListen(o.listen); err != nil {
+	o.totalNodes = nodeChoice{s}
+	return nil
+}
+
+func (o *options) checkLabels() error {
+	if err := o.checkLabel("-total-label", o.totalLabel); err != nil {
 		return err
 	}
+	if o.nodeLabel != "" {
+		if err := o.checkLabel("-node-label", o.nodeLabel); err != nil {
+			return err
+		}
+	}
+	if o.totalLabel == o.nodeLabel {
+		return fmt.Errorf("-node-label %s is the -total-label too: they need different keys", o.nodeLabel)
+	}
+	return nil
+}
+
+// checkLabel checks the key of a label that podcount is to write.
+func (o *options) checkLabel(flag, key string) error {
+	if err := labels.CheckKey(key); err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	if slices.Contains(o.totalNodes.keys(), key) {
+		return fmt.Errorf("-total-nodes: %s is the %s, which changes with what it says: "+
+			"nodes would come and go for ever", key, flag)
+	}
+	domain, _, hasDomain := strings.Cut("."+key, "/")
+	isReserved := strings.HasSuffix(domain, ".kubernetes.io") || strings.HasSuffix(domain, ".k8s.io")
+	if hasDomain && isReserved {
+		return fmt.Errorf("%s %s: labels under kubernetes.io and k8s.io are reserved for Kubernetes itself; "+
+			"use a domain of your own", flag, key)
+	}
+	return nil
+}
+
+// checkWords checks the flags that take one of a few words.
+func (o *options) checkWords() error {
+	if o.podEvents != "on" && o.podEvents != "off" {
+		return fmt.Errorf("-pod-events %q: use on or off", o.podEvents)
+	}
+	if o.wire != "protobuf" && o.wire != "json" {
+		return fmt.Errorf("-wire %q: use protobuf or json", o.wire)
+	}
+	if !slices.Contains([]string{"auto", "text", "json"}, o.logFormat) {
+		return fmt.Errorf("-log-format %q: use auto, text or json", o.logFormat)
+	}
+	return nil
+}
+
+func (o *options) checkNumbers() error {
+	if o.interval <= 0 {
+		return fmt.Errorf("-interval %v must be more than 0", o.interval)
+	}
+	if o.onceTimeout <= 0 {
+		return fmt.Errorf("-once-timeout %v must be more than 0", o.onceTimeout)
+	}
+	isQPS := o.qps > 0 // not if it is NaN
+	if o.workers < 1 || o.burst < 1 || !isQPS {
+		return errors.New("-workers, -qps and -burst must be more than 0")
+	}
+	if o.verbosity < 0 {
+		return fmt.Errorf("-v %d must not be less than 0", o.verbosity)
+	}
+	return nil
+}
+
+// checkOnce checks what goes together with -once, -prune and -manifest. -prune is a -once of one controller.
+func (o *options) checkOnce() error {
 	if o.onceTimeout != defaultOnceTimeout && !o.once && !o.prune {
 		return errors.New("-once-timeout is for -once and -prune: add one of them, or leave it out")
 	}
@@ -449,11 +542,19 @@ func (o *options) check(rest []string) (err error) {
 		return err
 	}
 	if o.prune {
-		o.once, o.controllers = true, "pod-count"
+		o.once = true
+		o.controllers = "pod-count"
 	}
-	refuseIf(o.once && o.leaderElect, "-once and -prune do their work whoever leads: leave out -leader-elect")
-	err = labels.CheckDNSName(o.leaseName)
-	refuseIf(err != nil, "-leader-elect-resource-name: %w", err)
+	if o.once && o.leaderElect {
+		return errors.New("-once and -prune do their work whoever leads: leave out -leader-elect")
+	}
+	return nil
+}
+
+func (o *options) checkLease() error {
+	if err := labels.CheckDNSName(o.leaseName); err != nil {
+		return fmt.Errorf("-leader-elect-resource-name: %w", err)
+	}
 	lease, renew, retry := o.leaseDuration, o.renewDeadline, o.retryPeriod
 	if lease > maxLeaseDuration {
 		return fmt.Errorf("-leader-elect-lease-duration %v is more than a Lease can say, which is %v",
@@ -470,11 +571,11 @@ func (o *options) check(rest []string) (err error) {
 }
 
 // checkListen checks -listen, without asking any name server.
-func checkListen(address string) error {
-	if address == "" {
+func (o *options) checkListen() error {
+	if o.listen == "" {
 		return nil
 	}
-	_, port, err := net.SplitHostPort(address)
+	_, port, err := net.SplitHostPort(o.listen)
 	if err == nil {
 		_, err = net.LookupPort("tcp", port)
 	}
@@ -563,7 +664,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 func runWith(
 	ctx context.Context, o *options, getenv func(string) string, log *Log, logged, printed *Output, dial Dialer,
 ) error {
-	cfg, err := LoadConfig(ctx, o.kubeconfig, o.context, o.master, serviceAccount, getenv, log)
+	cfg, err := LoadConfig(ctx, LoadOptions{
+		Kubeconfig: o.kubeconfig,
+		Context:    o.context,
+		Master:     o.master,
+		Getenv:     getenv,
+		Log:        log.Logger,
+	})
 	if err != nil && ctx.Err() != nil {
 		return nil // asked to stop while it waited for a file
 	}
@@ -2339,12 +2446,6 @@ var (
 	errNotLeading = errors.New("not sent, as this replica does not lead")
 	errCutOff     = errors.New("cut off, as this replica does not lead any more: the server may have acted on it")
 )
-
-// ownNamespace returns the namespace of the pod that we run in; "" where we run in none.
-func ownNamespace(ctx context.Context) string {
-	text, _ := within(ctx, fileTime, serviceAccount+"/namespace", readRegular)
-	return strings.TrimSpace(string(text))
-}
 
 // newElection makes an election that run holds, about the Lease of the flags; own is the namespace that we run in.
 // onLost is called, once, when a lease that we held is lost.

@@ -7773,7 +7773,7 @@ func TestKubeconfigsOfManyToolsAreReadAsKubectlReadsThemOrRefused(t *testing.T) 
 			paths = append(paths, filepath.Join("testdata/kubeconfigs", name))
 		}
 		if want != "as kubectl" {
-			a := &access{log: quietLog()}
+			a := &access{log: quietLog().Logger}
 			err := a.readKubeconfigs(t.Context(), paths, "")
 			if err == nil {
 				_, err = a.config(t.Context())
@@ -7797,12 +7797,12 @@ func TestKubeconfigsOfManyToolsAreReadAsKubectlReadsThemOrRefused(t *testing.T) 
 		if err := json.Unmarshal(views[file], &view); err != nil {
 			t.Errorf("kubectl's view of %s: %v", file, err)
 		}
-		current := &access{log: quietLog()}
+		current := &access{log: quietLog().Logger}
 		if err := current.readKubeconfigs(t.Context(), slices.Clone(paths), ""); err == nil && !strings.HasSuffix(current.source, ", context "+cmp.Or(view.CurrentContext, `""`)) {
 			t.Errorf("%s: the current context is %s, want %s", file, current.source, view.CurrentContext)
 		}
 		for _, c := range view.Contexts {
-			a := &access{log: quietLog()}
+			a := &access{log: quietLog().Logger}
 			err := a.readKubeconfigs(t.Context(), slices.Clone(paths), c.Name)
 			if want := view.wrong(c.Context.Cluster, c.Context.User); want != "" && err != nil && strings.Contains(err.Error(), want) {
 				continue
@@ -7856,7 +7856,7 @@ func load(t *testing.T, files map[string]string, kubeconfig, contextName, master
 		}
 		return env[name]
 	}
-	return LoadConfig(t.Context(), in(kubeconfig), contextName, master, in("account"), getenv, quietLog())
+	return LoadConfig(t.Context(), LoadOptions{Kubeconfig: in(kubeconfig), Context: contextName, Master: master, ServiceAccount: in("account"), Getenv: getenv})
 }
 
 func TestKubeconfigErrorsQuoteNoSecret(t *testing.T) {
@@ -7989,7 +7989,7 @@ func TestNoCredentialIsSentOrReadOrMadeForAnAddressOfPlainHTTP(t *testing.T) {
 				}
 				out := &logBuffer{}
 				getenv := func(name string) string { return env[name] }
-				cfg, err := LoadConfig(t.Context(), file, "", master, filepath.Join(dir, "account"), getenv, newLog(out, &options{}))
+				cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: file, Master: master, ServiceAccount: filepath.Join(dir, "account"), Getenv: getenv, Log: newLog(out, &options{}).Logger})
 				if err != nil {
 					t.Errorf("%s, %s as %s: %v", user, address, where, err)
 					continue
@@ -8050,11 +8050,11 @@ func TestWithoutHomeNoKubeconfigIsLookedForInTheWorkingDirectory(t *testing.T) {
 		"":     "no cluster found: give -kubeconfig or -master, or set KUBECONFIG (KUBERNETES_SERVICE_HOST is not set, so this is no pod; HOME is not set, so there is no ~/.kube/config)",
 		"fake": "-context fake: there is no kubeconfig that could have it: give -kubeconfig, or set KUBECONFIG (HOME is not set, so there is no ~/.kube/config)",
 	} {
-		if cfg, err := LoadConfig(t.Context(), "", contextName, "", dir, nothing, quietLog()); err == nil || err.Error() != want {
+		if cfg, err := LoadConfig(t.Context(), LoadOptions{Context: contextName, ServiceAccount: dir, Getenv: nothing}); err == nil || err.Error() != want {
 			t.Errorf("found %+v, %v; want %s", cfg, err, want)
 		}
 	}
-	if cfg, err := LoadConfig(t.Context(), "", "", "https://h", dir, nothing, quietLog()); err != nil || cfg.Source != "-master" {
+	if cfg, err := LoadConfig(t.Context(), LoadOptions{Master: "https://h", ServiceAccount: dir, Getenv: nothing}); err != nil || cfg.Source != "-master" {
 		t.Errorf("-master alone: %+v, %v", cfg, err)
 	}
 }
@@ -8672,7 +8672,7 @@ func slowProgram(t *testing.T) (cfg *Config, started, carryOn, runs string) {
 		"program": fmt.Sprintf("#!/bin/sh\necho run >>%s\necho $$ >%s\nexec cat %s\n", runs, started, carryOn),
 	})
 	os.Chmod(dir+"/program", 0o700)
-	cfg, err := LoadConfig(t.Context(), dir+"/config", "", "", "", func(string) string { return "" }, quietLog())
+	cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir+"/config", Getenv: func(string) string { return "" }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -8720,7 +8720,7 @@ func TestExecCredentialThatIsGoodSurvivesARunThatFails(t *testing.T) {
 		expires := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 		status := object{"token": "good", "expirationTimestamp": expires}
 		writeFiles(t, dir, map[string]string{"answer": credentialText("v1", status)})
-		cfg, err := LoadConfig(t.Context(), dir+"/config", "", "", "", func(string) string { return "" }, newLog(log, &options{}))
+		cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir+"/config", Getenv: func(string) string { return "" }, Log: newLog(log, &options{}).Logger})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -8796,7 +8796,7 @@ func TestRefusedCredentialIsReadAgainThoughAnotherRenewalRuns(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		writeFiles(t, dir, map[string]string{"token": "one", "config": kubeconfigFor("https://h", nil, "tokenFile: token")})
-		cfg, err := LoadConfig(t.Context(), dir+"/config", "", "", "", func(string) string { return "" }, quietLog())
+		cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir+"/config", Getenv: func(string) string { return "" }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -8854,7 +8854,7 @@ func TestFileOfACredentialThatIsNoRegularOneIsRefusedAndNotWaitedFor(t *testing.
 		for _, file := range []string{dir + "/pipe", "/dev/zero", dir} {
 			writeFiles(t, dir, map[string]string{"config": kubeconfigFor("https://h", nil, strings.ReplaceAll(user, "FILE", file))})
 			want := dir + "/config, context fake: " + field + ": " + file + " is no regular file"
-			_, err := LoadConfig(t.Context(), dir+"/config", "", "", "", func(string) string { return "" }, quietLog())
+			_, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir+"/config", Getenv: func(string) string { return "" }})
 			if err == nil || err.Error() != want {
 				t.Errorf("%v, want %s", err, want)
 			}
@@ -8870,7 +8870,7 @@ func TestFileWithoutAnEndIsNotReadToIt(t *testing.T) {
 		dir + "/config": dir + "/config, context fake: tokenFile: " + dir + "/big has more than 16 MB",
 		"/dev/zero":     "/dev/zero has more than 16 MB",
 	} {
-		_, err := LoadConfig(t.Context(), file, "", "", "", func(string) string { return "" }, quietLog())
+		_, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: file, Getenv: func(string) string { return "" }})
 		if err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
@@ -8883,7 +8883,7 @@ func TestKubeconfigMayComeThroughAPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	go os.WriteFile(dir+"/pipe", []byte(kubeconfigFor("https://h", nil, "token: good")), 0)
-	cfg, err := LoadConfig(t.Context(), dir+"/pipe", "", "", "", func(string) string { return "" }, quietLog())
+	cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir+"/pipe", Getenv: func(string) string { return "" }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -8923,7 +8923,7 @@ func TestFileThatHangsIsWaitedForFiveSecondsAtTheStartAndNotAtAllOnceItIsKnown(t
 		out := &logBuffer{}
 		writeFiles(t, dir, map[string]string{"token": "one"})
 		hang := func() *task[[]byte] { return &task[[]byte]{done: make(chan struct{})} }
-		a := &access{source: "here", server: "https://h", log: newLog(out, &options{})}
+		a := &access{source: "here", server: "https://h", log: newLog(out, &options{}).Logger}
 		a.token = part{field: "tokenFile", file: dir + "/token", age: tokenAge, reading: hang()}
 		start := time.Now()
 		want := "here: tokenFile: " + dir + "/token: it could not be read in time (5s)"
@@ -8931,7 +8931,7 @@ func TestFileThatHangsIsWaitedForFiveSecondsAtTheStartAndNotAtAllOnceItIsKnown(t
 			t.Errorf("after %v: %v, want %s", time.Since(start), err, want)
 		}
 
-		a = &access{source: "here", server: "https://h", log: newLog(out, &options{})}
+		a = &access{source: "here", server: "https://h", log: newLog(out, &options{}).Logger}
 		a.token = part{field: "tokenFile", file: dir + "/token", age: tokenAge}
 		cfg, err := a.config(t.Context())
 		if err != nil {
@@ -8967,7 +8967,7 @@ func TestOpenThatHangsHoldsNobodyUp(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"token": "one", "config": kubeconfigFor("https://h", nil, "tokenFile: token")})
 	nothing := func(string) string { return "" }
-	cfg, err := LoadConfig(t.Context(), dir+"/config", "", "", "", nothing, quietLog())
+	cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir+"/config", Getenv: nothing})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -8990,7 +8990,7 @@ func TestOpenThatHangsHoldsNobodyUp(t *testing.T) {
 	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	start = time.Now()
-	if _, err := LoadConfig(hurried, dir+"/config", "", "", "", nothing, quietLog()); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 3*time.Second {
+	if _, err := LoadConfig(hurried, LoadOptions{Kubeconfig: dir+"/config", Getenv: nothing}); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 3*time.Second {
 		t.Errorf("a start that is stopped: %v after %v", err, time.Since(start))
 	}
 	holder.WriteString("two")
@@ -9008,7 +9008,7 @@ func TestExecProgramBesideTheKubeconfigIsNotLookedForInThePath(t *testing.T) {
 	os.Chmod(dir+"/path/plugin", 0o700)
 	t.Setenv("PATH", dir+"/path")
 	t.Chdir(dir + "/here")
-	a := &access{log: quietLog()}
+	a := &access{log: quietLog().Logger}
 	if err := a.readKubeconfigs(t.Context(), []string{"config"}, ""); err != nil || !strings.HasSuffix(a.exec.command, "/here/plugin") || !filepath.IsAbs(a.exec.command) {
 		t.Errorf("%v, %+v", err, a.exec)
 	}
@@ -9203,7 +9203,7 @@ func TestUnverifiedServerAndOpenFilesAndExpiredCertificatesAreWarnedOf(t *testin
 		writeFiles(t, dir, map[string]string{"config": strings.Replace(kubeconfigFor("https://h", nil, user), "    certificate-authority-data: ", cluster, 1), "token": "t", "tls.crt": string(cert), "tls.key": string(key)})
 		os.Chmod(filepath.Join(dir, open), mode)
 		log := &logBuffer{}
-		if _, err := LoadConfig(t.Context(), file, "", "", "", func(string) string { return "" }, newLog(log, &options{})); err != nil {
+		if _, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: file, Getenv: func(string) string { return "" }, Log: newLog(log, &options{}).Logger}); err != nil {
 			t.Error(err)
 		}
 		for _, name := range []string{"config", "token", "tls.crt", "tls.key"} {
@@ -12974,7 +12974,7 @@ var behaviours = []struct {
 	{"a half-open connection is noticed and the watch resumed without a list within 155 s on HTTP/1.1", "", func(w *world) {
 		w.slow("http1")
 		its, way := *w, w.between("http1", nil).way
-		cfg, err := LoadConfig(w.Context(), way[1], "", way[3], serviceAccount, os.Getenv, quietLog())
+		cfg, err := LoadConfig(w.Context(), LoadOptions{Kubeconfig: way[1], Master: way[3], Getenv: os.Getenv})
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -13021,7 +13021,7 @@ var behaviours = []struct {
 			kind := str(tree.(object), "kind")
 			w.create("/apis/admissionregistration.k8s.io/v1/"+strings.Replace(strings.ToLower(kind)+"s", "policys", "policies", 1), tree.(object))
 		}
-		cfg, err := LoadConfig(w.Context(), w.as("token: " + token)[1], "", "", serviceAccount, os.Getenv, quietLog())
+		cfg, err := LoadConfig(w.Context(), LoadOptions{Kubeconfig: w.as("token: " + token)[1], Getenv: os.Getenv})
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -13201,10 +13201,10 @@ func showBehaviours(w *world) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	if w.cfg, err = LoadConfig(w.Context(), o.kubeconfig, o.context, "", serviceAccount, os.Getenv, quietLog()); err != nil {
+	if w.cfg, err = LoadConfig(w.Context(), LoadOptions{Kubeconfig: o.kubeconfig, Context: o.context, Getenv: os.Getenv}); err != nil {
 		w.Fatal(err)
 	}
-	a := &access{log: quietLog()}
+	a := &access{log: quietLog().Logger}
 	if a.readKubeconfigs(w.Context(), []string{o.kubeconfig}, o.context) == nil {
 		a.ca.startReading(true)
 		a.ca.endReading(w.Context())

@@ -65,33 +65,49 @@ type Credential struct {
 const (
 	serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount" // a pod's token and CA
 
-	tokenAge   = time.Minute     // of a file's contents when a request is made; kubelet replaces a token well before it ends
-	certAge    = time.Second     // the same
-	fileTime   = 5 * time.Second // that a file may take to be read at the start
-	fileWait   = time.Second     // the same later, when podcount can go on with what it has read before
-	fileSize   = 16 << 20        // bytes
-	execTime   = time.Minute     // that an exec program may take
-	execPause  = 5 * time.Second // between its runs
-	closeTime  = time.Second     // that it may take to be gone, once it is killed
-	execOutput = 1 << 20         // bytes that it may print
+	tokenAge    = time.Minute     // of a file's contents when a request is made; kubelet replaces a token well before it ends
+	certAge     = time.Second     // the same
+	fileTime    = 5 * time.Second // that a file may take to be read at the start
+	fileWait    = time.Second     // the same later, when podcount can go on with what it has read before
+	fileSize    = 16 << 20        // bytes
+	execTime    = time.Minute     // that an exec program may take
+	programIsSlow= 2 * time.Second // after which it is said that it is waited for
+	execPause   = 5 * time.Second // between its runs
+	closeTime   = time.Second     // that it may take to be gone, once it is killed
+	execOutput  = 1 << 20         // bytes that it may print
 )
 
-// LoadConfig finds the cluster: the file kubeconfig, $KUBECONFIG, the service account (in accountDir) of the pod that we
-// run in, or ~/.kube/config, in that order. contextName picks a context of a file, so that the service account is passed
-// over; master overrides the server's address, and is enough where nothing else is found. Errors name the file and the field.
-func LoadConfig(
-	ctx context.Context, kubeconfig, contextName, master, accountDir string, getenv func(string) string, log *Log,
-) (*Config, error) {
-	a := &access{log: log, master: master}
-	if err := a.find(ctx, kubeconfig, contextName, accountDir, getenv); err != nil {
+// LoadOptions say where LoadConfig is to look for a cluster.
+type LoadOptions struct {
+	Kubeconfig     string                   // the file; "": look elsewhere
+	Context        string                   // of the file; "": its current one. With a name the service account is passed over
+	Master         string                   // overrides the server's address, and is enough where nothing else is found
+	ServiceAccount string                   // the directory of a pod's token and CA; "": where kubelet puts them
+	Getenv         func(name string) string // of KUBECONFIG, HOME and the like
+	Log            *slog.Logger             // of what is odd, and of credentials that cannot be renewed; nil: of nothing
+}
+
+// LoadConfig finds the cluster: the file of the options, $KUBECONFIG, the service account of the pod that we run in, or
+// ~/.kube/config, in that order. It reads files, which ends with ctx at the latest, and sends nothing. Errors name the
+// file and the field. The caller closes the Config.
+func LoadConfig(ctx context.Context, o LoadOptions) (*Config, error) {
+	a := &access{log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), master: o.Master}
+	accountDir := cmp.Or(o.ServiceAccount, serviceAccount)
+	if err := a.find(ctx, o.Kubeconfig, o.Context, accountDir, o.Getenv); err != nil {
 		return nil, err
 	}
-	if master != "" { // the name that the old address's certificate has is not this one's; kubectl --server sees it so
-		a.server = master
+	if o.Master != "" { // the name that the old address's certificate has is not this one's; kubectl --server sees it so
+		a.server = o.Master
 		a.serverName = ""
 		a.source = strings.TrimSuffix("-master, "+a.source, ", ")
 	}
 	return a.config(ctx)
+}
+
+// ownNamespace returns the namespace of the pod that we run in; "" where we run in none.
+func ownNamespace(ctx context.Context) string {
+	text, _ := within(ctx, fileTime, serviceAccount+"/namespace", readRegular)
+	return strings.TrimSpace(string(text))
 }
 
 // find is the first half of LoadConfig: it reads what there is.
@@ -169,7 +185,7 @@ type access struct {
 	isInPod                    bool   // the credential is the one that kubelet puts into a pod
 	isWithheld                 bool   // there is a user, whose credential is not used as the address is http://
 	exec                       *execPlugin
-	log                        *Log
+	log                        *slog.Logger
 
 	alive context.Context // ends with close
 	end   context.CancelCauseFunc
@@ -442,7 +458,7 @@ func (a *access) runProgram(isForced bool) (*execStatus, error) {
 	if a.exec.cluster != nil {
 		a.exec.cluster.CertificateAuthorityData = a.ca.data
 	}
-	slow := time.AfterFunc(slowList, func() {
+	slow := time.AfterFunc(programIsSlow, func() {
 		a.log.Info("still waiting for a credential", "program", a.exec.command, "limit", a.exec.limit)
 	})
 	defer slow.Stop()
@@ -1047,6 +1063,26 @@ func (n node) part(name string) part {
 func (n node) refuseBoth(name string) {
 	file, data := n.at(name), n.at(name+"-data")
 	refuseIf(file.text() != "" && data.text() != "", "%s is given twice, also as %s-data: remove one of them", file, name)
+}
+
+// thrown is an error on its way through the reader of kubeconfigs, up to the function that catches it.
+type thrown struct{ error }
+
+// refuseIf throws, if bad, what is wrong.
+func refuseIf(bad bool, format string, args ...any) {
+	if bad {
+		panic(thrown{fmt.Errorf(format, args...)})
+	}
+}
+
+// catch is deferred by the function that is to return the error thrown below it.
+func catch(err *error) {
+	v := recover()
+	if t, ok := v.(thrown); ok {
+		*err = t.error
+	} else if v != nil {
+		panic(v)
+	}
 }
 
 // StatusError is the error that the API server answers, or what an answer without one amounts to: the API's own Status,
