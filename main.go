@@ -146,16 +146,6 @@ func (l *Log) NewOutage(subject, again string, args ...any) *logging.Outage {
 	return logging.NewOutage(l.Logger, subject, again, args...)
 }
 
-// outagePause is the time between two lines about an outage with this error. It is longer where somebody has to grant
-// or install something first.
-func outagePause(err error) time.Duration {
-	switch statusIn(err).Code {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
-		return 10 * time.Minute
-	}
-	return time.Minute
-}
-
 // options are the flags, checked. README.md says what each is for; -h prints that.
 type options struct {
 	kubeconfig, context, master, wire, listen, logFormat string
@@ -678,8 +668,7 @@ func runWith(
 		return usageError{err}
 	}
 	defer cfg.Close()
-	client := NewClient(cfg, dial, log)
-	client.dryRun = o.dryRun
+	client := newClient(o, cfg, dial, log)
 	log.Info("podcount starts", "version", version, "server", cfg.Server.Redacted(), "from", cfg.Source)
 
 	host, _ := os.Hostname()
@@ -699,7 +688,7 @@ func runWith(
 			end(err)
 			cut(err)
 		})
-		client.permit = m.election
+		client.SetPermit(m.election)
 	}
 	m.setUp()
 	if o.listen != "" {
@@ -734,6 +723,22 @@ func runWith(
 		return err
 	}
 	return m.cutShort
+}
+
+// newClient makes the client that all share. Each request is counted, and is a line at -v 6.
+func newClient(o *options, cfg *Config, dial Dialer, log *Log) *Client {
+	return NewClient(cfg, ClientOptions{
+		Dial:         dial,
+		UserAgent:    "podcount/" + version + " (" + runtime.GOOS + "/" + runtime.GOARCH + ")",
+		FieldManager: "podcount",
+		DryRun:       o.dryRun,
+		Observe: func(ctx context.Context, e Exchange) {
+			log.Count("rest_client_requests_total", e.Code, e.Method, e.Host)
+			log.Observe(e.Start, "rest_client_request_duration_seconds", e.Method, e.Host)
+			took := time.Since(e.Start).Round(time.Microsecond)
+			log.Log(ctx, levelRequest, e.Method+" "+e.URI, "status", e.Status, "took", took)
+		},
+	})
 }
 
 // newRecorder makes the recorder of Events. In a dry run it says them, at -v 2, as one goes with each label.
@@ -1611,7 +1616,7 @@ func (m *manager) handler() http.Handler {
 	mux.HandleFunc("GET /debug/state", func(w http.ResponseWriter, _ *http.Request) {
 		state, _ := m.state()
 		text, _ := json.MarshalIndent(state, "", "  ")
-		w.Header().Set("Content-Type", jsonType)
+		w.Header().Set("Content-Type", "application/json")
 		w.Write(append(text, '\n'))
 	})
 	return mux
@@ -2733,7 +2738,7 @@ func (e *election) put(ctx context.Context, spec leaseSpec) error {
 		"spec":       spec,
 	}
 	var got lease
-	err := e.client.Send(ctx, request{method: http.MethodPut, path: e.path, body: body, election: true}, &got)
+	err := e.client.Send(ctx, request{method: http.MethodPut, path: e.path, body: body, needsNone: true}, &got)
 	if err != nil {
 		return err
 	}

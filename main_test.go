@@ -5099,7 +5099,7 @@ func TestClientAsksRightBeforeAWriteWhetherItMayBeSent(t *testing.T) {
 		f.addNode("n")
 		base, _ := url.Parse("http://127.0.0.1:1")
 		may := true
-		client := NewClient(&Config{Server: base, Credential: func(context.Context, *Credential) (*Credential, error) {
+		client := newClient(&options{}, &Config{Server: base, Credential: func(context.Context, *Credential) (*Credential, error) {
 			may = false
 			return &Credential{}, nil
 		}}, f.serveIn(t).dial, quietLog())
@@ -5114,7 +5114,7 @@ func TestClientAsksRightBeforeAWriteWhetherItMayBeSent(t *testing.T) {
 			{method: "GET", path: "/api/v1/nodes/n"}:                                    true,
 			{method: "PATCH", path: "/api/v1/nodes/n", body: object{}}:                  false,
 			{method: "POST", path: "/api/v1/namespaces/default/events", body: object{}}: false,
-			{method: "PUT", path: leasePath, body: object{}, election: true}:            true,
+			{method: "PUT", path: leasePath, body: object{}, needsNone: true}:            true,
 			{method: "DELETE", path: "/api/v1/nodes/n"}:                                 false,
 		} {
 			may = true
@@ -5184,7 +5184,7 @@ func (f *fakeServer) clientOver(t *testing.T, isTLS bool, change func(Dialer) Di
 		certificate = append(certificate, func() *tls.Certificate { return &pair })
 	}
 	credential := func(context.Context, *Credential) (*Credential, error) { return cred, nil }
-	return NewClient(&Config{Server: base, Credential: credential}, change(f.serveIn(t, certificate...).dial), quietLog())
+	return newClient(&options{}, &Config{Server: base, Credential: credential}, change(f.serveIn(t, certificate...).dial), quietLog())
 }
 
 // Another replica's patience begins when the server has the lease, which may be long before its answer arrives.
@@ -5227,7 +5227,7 @@ func (f *fakeServer) leading(t *testing.T, credential func(context.Context, *Cre
 		t.Fatal(err)
 	}
 	base, _ := url.Parse("http://127.0.0.1:1")
-	client := NewClient(&Config{Server: base, Credential: credential}, f.serveIn(t).dial, quietLog())
+	client := newClient(&options{}, &Config{Server: base, Credential: credential}, f.serveIn(t).dial, quietLog())
 	reasons, won := make(chan error, 1), make(chan struct{})
 	e = newElection(o, client, quietLog(), "a", "", func(err error) { reasons <- err })
 	client.permit = e
@@ -5525,7 +5525,7 @@ func (f *fakeServer) reflect(t *testing.T) *reflected {
 	r := &reflected{net: f.serveIn(t), log: &logBuffer{}}
 	log := newLog(r.log, &options{verbosity: 6})
 	base, _ := url.Parse("http://127.0.0.1:1")
-	client := NewClient(&Config{Server: base, Credential: noCredential}, r.net.dial, log)
+	client := newClient(&options{}, &Config{Server: base, Credential: noCredential}, r.net.dial, log)
 	kind := Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Protobuf: true, New: func() *Pod { return new(Pod) }}
 	r.Reflector = NewReflector(client, kind, NewStore(func(p *Pod) string { return p.NodeName }), log)
 	r.handlers = append(r.handlers, func(d Delta[*Pod]) {
@@ -6292,7 +6292,7 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 	}
 	simulate(t, func(t *testing.T, f *fakeServer) { // of two million objects, the last few
 		base, _ := url.Parse("http://127.0.0.1:1")
-		client := NewClient(&Config{Server: base, Credential: noCredential}, f.serveIn(t).dial, quietLog())
+		client := newClient(&options{}, &Config{Server: base, Credential: noCredential}, f.serveIn(t).dial, quietLog())
 		defer client.Close()
 		r := NewReflector(client, *podKind(), NewStore[*Pod](), quietLog())
 		r.kind.API, r.kind.Resource = "/api/v1", "pods"
@@ -7053,7 +7053,7 @@ func TestDecompressionBombsAreNotHeld(t *testing.T) {
 	}))
 	defer server.Close()
 	base, _ := url.Parse(server.URL)
-	client := NewClient(&Config{Server: base, Credential: noCredential}, nil, quietLog())
+	client := newClient(&options{}, &Config{Server: base, Credential: noCredential}, nil, quietLog())
 	defer client.Close()
 	var answer json.RawMessage
 	err := client.Send(t.Context(), request{method: http.MethodGet, path: "/api/v1/nodes/n"}, &answer)
@@ -7436,7 +7436,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 func (f *fakeServer) recording(t *testing.T) (r *Recorder, end func()) {
 	n := f.serveIn(t)
 	base, _ := url.Parse("http://127.0.0.1:1")
-	client := NewClient(&Config{Server: base, Credential: noCredential}, n.dial, quietLog())
+	client := newClient(&options{}, &Config{Server: base, Credential: noCredential}, n.dial, quietLog())
 	r = NewRecorder(client.Send, quietLog(), "test")
 	ctx, cancel := context.WithCancel(t.Context())
 	stop, stopNow := context.WithCancel(t.Context())
@@ -8180,7 +8180,7 @@ func TestServerThatIsNotVerifiedIsNotSpokenTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := NewClient(cfg, nil, quietLog())
+	client := newClient(&options{}, cfg, nil, quietLog())
 	defer client.Close()
 	if err := client.Send(t.Context(), request{method: "GET", path: "/api/v1/nodes"}, nil); err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority") {
 		t.Errorf("answered %v", err)
@@ -8672,7 +8672,7 @@ func slowProgram(t *testing.T) (cfg *Config, started, carryOn, runs string) {
 		"program": fmt.Sprintf("#!/bin/sh\necho run >>%s\necho $$ >%s\nexec cat %s\n", runs, started, carryOn),
 	})
 	os.Chmod(dir+"/program", 0o700)
-	cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir+"/config", Getenv: func(string) string { return "" }})
+	cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir + "/config", Getenv: func(string) string { return "" }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -8720,7 +8720,7 @@ func TestExecCredentialThatIsGoodSurvivesARunThatFails(t *testing.T) {
 		expires := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 		status := object{"token": "good", "expirationTimestamp": expires}
 		writeFiles(t, dir, map[string]string{"answer": credentialText("v1", status)})
-		cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir+"/config", Getenv: func(string) string { return "" }, Log: newLog(log, &options{}).Logger})
+		cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir + "/config", Getenv: func(string) string { return "" }, Log: newLog(log, &options{}).Logger})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -8796,7 +8796,7 @@ func TestRefusedCredentialIsReadAgainThoughAnotherRenewalRuns(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		writeFiles(t, dir, map[string]string{"token": "one", "config": kubeconfigFor("https://h", nil, "tokenFile: token")})
-		cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir+"/config", Getenv: func(string) string { return "" }})
+		cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir + "/config", Getenv: func(string) string { return "" }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -8854,7 +8854,7 @@ func TestFileOfACredentialThatIsNoRegularOneIsRefusedAndNotWaitedFor(t *testing.
 		for _, file := range []string{dir + "/pipe", "/dev/zero", dir} {
 			writeFiles(t, dir, map[string]string{"config": kubeconfigFor("https://h", nil, strings.ReplaceAll(user, "FILE", file))})
 			want := dir + "/config, context fake: " + field + ": " + file + " is no regular file"
-			_, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir+"/config", Getenv: func(string) string { return "" }})
+			_, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir + "/config", Getenv: func(string) string { return "" }})
 			if err == nil || err.Error() != want {
 				t.Errorf("%v, want %s", err, want)
 			}
@@ -8883,7 +8883,7 @@ func TestKubeconfigMayComeThroughAPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	go os.WriteFile(dir+"/pipe", []byte(kubeconfigFor("https://h", nil, "token: good")), 0)
-	cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir+"/pipe", Getenv: func(string) string { return "" }})
+	cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir + "/pipe", Getenv: func(string) string { return "" }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -8967,7 +8967,7 @@ func TestOpenThatHangsHoldsNobodyUp(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"token": "one", "config": kubeconfigFor("https://h", nil, "tokenFile: token")})
 	nothing := func(string) string { return "" }
-	cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir+"/config", Getenv: nothing})
+	cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir + "/config", Getenv: nothing})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -8990,7 +8990,7 @@ func TestOpenThatHangsHoldsNobodyUp(t *testing.T) {
 	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	start = time.Now()
-	if _, err := LoadConfig(hurried, LoadOptions{Kubeconfig: dir+"/config", Getenv: nothing}); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 3*time.Second {
+	if _, err := LoadConfig(hurried, LoadOptions{Kubeconfig: dir + "/config", Getenv: nothing}); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 3*time.Second {
 		t.Errorf("a start that is stopped: %v after %v", err, time.Since(start))
 	}
 	holder.WriteString("two")
@@ -9072,7 +9072,7 @@ func TestTLSErrorsNameWhatWasTriedAndWhatToDo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		client := NewClient(cfg, nil, quietLog())
+		client := newClient(&options{}, cfg, nil, quietLog())
 		defer client.Close()
 		err = client.Send(t.Context(), request{method: "GET", path: "/api/v1/nodes"}, nil)
 		switch {
@@ -9281,7 +9281,7 @@ func TestProxyURLLeadsThroughThatProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := NewClient(cfg, nil, quietLog())
+	client := newClient(&options{}, cfg, nil, quietLog())
 	defer client.Close()
 	if err := client.Send(t.Context(), request{method: "GET", path: "/api/v1/nodes"}, nil); err != nil || tunnels.Load() != 1 {
 		t.Errorf("answered %v through %d tunnels", err, tunnels.Load())
@@ -9301,7 +9301,7 @@ func TestProxyThatRefusesIsNamedWithoutItsPassword(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		client := NewClient(cfg, nil, quietLog())
+		client := newClient(&options{}, cfg, nil, quietLog())
 		err = client.Send(t.Context(), request{method: "GET", path: "/api/v1/nodes"}, nil)
 		said := fmt.Sprint(err)
 		host := strings.TrimPrefix(proxy.URL, "http://")
@@ -12944,7 +12944,7 @@ var behaviours = []struct {
 		w.awaitLabel(node, "0")
 		writeFiles(w.T, dir, map[string]string{"token": w.account("new", true)})
 		w.delete("/api/v1/namespaces/" + w.ns + "/serviceaccounts/old")
-		its := NewClient(&Config{Server: w.cfg.Server, Credential: func(ctx context.Context, refused *Credential) (*Credential, error) {
+		its := newClient(&options{}, &Config{Server: w.cfg.Server, Credential: func(ctx context.Context, refused *Credential) (*Credential, error) {
 			cred, err := w.cfg.Credential(ctx, nil)
 			return &Credential{token: old, tls: &tls.Config{RootCAs: cred.tls.RootCAs, ServerName: cred.tls.ServerName, InsecureSkipVerify: cred.tls.InsecureSkipVerify}}, err
 		}}, nil, quietLog())
@@ -13026,7 +13026,7 @@ var behaviours = []struct {
 			w.Fatal(err)
 		}
 		its := *w
-		its.client = NewClient(cfg, nil, quietLog())
+		its.client = newClient(&options{}, cfg, nil, quietLog())
 		w.Cleanup(its.client.Close)
 		refused := func(change object, why string) func() bool {
 			return func() bool {
@@ -13210,7 +13210,7 @@ func showBehaviours(w *world) {
 		a.ca.endReading(w.Context())
 		w.ca = a.ca.data
 	}
-	w.client = NewClient(w.cfg, nil, quietLog())
+	w.client = newClient(&options{}, w.cfg, nil, quietLog())
 	w.ns, w.made = fmt.Sprintf("podcount-e2e-%05x", rand.IntN(1<<20)), new([]string)
 	ctx, stop := context.WithCancel(context.Background())
 	if w.fake == nil {
@@ -13620,7 +13620,7 @@ func (w *world) reflectFrom(version, labels, fields string) *observed {
 		return c, err
 	}
 	log := newLog(o.log, &options{verbosity: 4})
-	client := NewClient(w.cfg, dial, log)
+	client := newClient(&options{}, w.cfg, dial, log)
 	kind := Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Namespace: w.ns, Protobuf: true, Selector: labels, Fields: fields, New: func() *Pod { return new(Pod) }}
 	r := NewReflector(client, kind, o.store, log)
 	r.handlers = append(r.handlers, func(Delta[*Pod]) { w.wake() })

@@ -29,15 +29,6 @@ func backoff(n int, base, limit time.Duration) time.Duration {
 	return d + rand.N(d)
 }
 
-// withJitter is the wait that a server has asked for (Retry-After), and by chance up to a fifth more, or up to a second
-// more if that is longer: clients refused at the same moment got the same answer. 0, for no wish, stays 0.
-func withJitter(asked time.Duration) time.Duration {
-	if asked <= 0 {
-		return 0
-	}
-	return asked + rand.N(max(asked/5, time.Second))
-}
-
 // sleep waits for d, or until ctx ends, whose error it returns then.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d > 0 {

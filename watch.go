@@ -65,16 +65,16 @@ type Credential struct {
 const (
 	serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount" // a pod's token and CA
 
-	tokenAge    = time.Minute     // of a file's contents when a request is made; kubelet replaces a token well before it ends
-	certAge     = time.Second     // the same
-	fileTime    = 5 * time.Second // that a file may take to be read at the start
-	fileWait    = time.Second     // the same later, when podcount can go on with what it has read before
-	fileSize    = 16 << 20        // bytes
-	execTime    = time.Minute     // that an exec program may take
-	programIsSlow= 2 * time.Second // after which it is said that it is waited for
-	execPause   = 5 * time.Second // between its runs
-	closeTime   = time.Second     // that it may take to be gone, once it is killed
-	execOutput  = 1 << 20         // bytes that it may print
+	tokenAge      = time.Minute     // of a file's contents when a request is made; kubelet replaces a token well before it ends
+	certAge       = time.Second     // the same
+	fileTime      = 5 * time.Second // that a file may take to be read at the start
+	fileWait      = time.Second     // the same later, when podcount can go on with what it has read before
+	fileSize      = 16 << 20        // bytes
+	execTime      = time.Minute     // that an exec program may take
+	programIsSlow = 2 * time.Second // after which it is said that it is waited for
+	execPause     = 5 * time.Second // between its runs
+	closeTime     = time.Second     // that it may take to be gone, once it is killed
+	execOutput    = 1 << 20         // bytes that it may print
 )
 
 // LoadOptions say where LoadConfig is to look for a cluster.
@@ -1119,11 +1119,30 @@ func retryAfter(err error) time.Duration {
 	return withJitter(time.Duration(seconds) * time.Second)
 }
 
+// withJitter is the wait that a server has asked for (Retry-After), and by chance up to a fifth more, or up to a second
+// more if that is longer: clients refused at the same moment got the same answer. 0, for no wish, stays 0.
+func withJitter(asked time.Duration) time.Duration {
+	if asked <= 0 {
+		return 0
+	}
+	return asked + rand.N(max(asked/5, time.Second))
+}
+
 // statusIn returns the Status that err is or wraps; one with the Code 0 where the server did not answer.
 func statusIn(err error) StatusError {
 	s := &StatusError{}
 	errors.As(err, &s)
 	return *s
+}
+
+// outagePause is the time between two lines about an outage with this error. It is longer where somebody has to grant
+// or install something first.
+func outagePause(err error) time.Duration {
+	switch statusIn(err).Code {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
+		return 10 * time.Minute
+	}
+	return time.Minute
 }
 
 // hasCause reports whether one of the causes that the Status details has this reason or is about this field.
@@ -1175,10 +1194,9 @@ var errSilent = fmt.Errorf("nothing was heard for %v", silence)
 
 // Client speaks to one API server, as one user. Safe for concurrent use.
 type Client struct {
-	cfg    *Config
-	log    *Log
-	permit permit // to write; nil: always. An election's own writes need none
-	dryRun bool   // nothing is written
+	cfg     *Config
+	options ClientOptions
+	permit  permit // to write; nil: always
 
 	mu   sync.Mutex // guards all below
 	tls  *tls.Config
@@ -1196,19 +1214,41 @@ type permit interface {
 // Dialer opens connections; nil stands for the net package's.
 type Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
+// ClientOptions are what a Client may be told.
+type ClientOptions struct {
+	Dial         Dialer
+	UserAgent    string // of each request
+	FieldManager string // in whose name objects are written
+	DryRun       bool   // nothing is written: such requests fail, and are not sent
+	// Observe hears of each request, once it is answered or has failed. It must not block. nil: nobody hears of them.
+	Observe func(ctx context.Context, e Exchange)
+}
+
+// Exchange is a request that was sent, and what came of it.
+type Exchange struct {
+	Method, URI string // URI has no host
+	Host        string
+	Status      string // 200 OK; or <error>, where there is no answer
+	Code        string // the first word of Status
+	Start       time.Time
+}
+
 // NewClient makes a client for what cfg says. It sends nothing yet.
-func NewClient(cfg *Config, dial Dialer, log *Log) *Client {
+func NewClient(cfg *Config, o ClientOptions) *Client {
 	conn := http.DefaultTransport.(*http.Transport).Clone() // so HTTP/2 is asked for, which with a TLS of one's own is else off
 	conn.Proxy = cfg.Proxy
 	conn.OnProxyConnectResponse = checkProxyAnswer
-	if dial != nil {
-		conn.DialContext = dial
+	if o.Dial != nil {
+		conn.DialContext = o.Dial
 	}
 	// Pings notice a broken connection well before silence does. A buffer of 1 MB, not of 4, still fills 80 Mbit/s at 100 ms.
 	conn.HTTP2 = &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, MaxReceiveBufferPerStream: 1 << 20}
 	// The TLS configuration is nobody's: the first credential brings its own.
-	return &Client{cfg: cfg, log: log, conn: conn, tls: &tls.Config{}}
+	return &Client{cfg: cfg, options: o, conn: conn, tls: &tls.Config{}}
 }
+
+// SetPermit has each write ask p whether it may be sent. It must be called before the first request.
+func (c *Client) SetPermit(p permit) { c.permit = p }
 
 // proxyRefusal is the error of a proxy that opens no way to the server. Without it, net/http says no more than
 // "Forbidden", which looks like the API server's own answer.
@@ -1254,14 +1294,14 @@ type request struct {
 	query        url.Values
 	body         any           // as JSON; a PATCH is a merge patch
 	accept       string        // JSON where it is empty
-	election     bool          // no need to lead for this
+	needsNone    bool          // permit: this may be written without one
 	limit        time.Duration // of Send; 0: requestTimeout
 }
 
-// needsPermit reports whether a request is sent only while this process may write. To get the lease needs no lease.
+// needsPermit reports whether a request is sent only while this process may write.
 func (c *Client) needsPermit(r request) bool {
 	isWrite := r.method != http.MethodGet
-	return isWrite && c.permit != nil && !r.election
+	return isWrite && c.permit != nil && !r.needsNone
 }
 
 // failed says of an error, unless it is nil, which request it is about.
@@ -1290,7 +1330,7 @@ func (c *Client) do(ctx context.Context, r request) (resp *http.Response, err er
 	return resp, r.failed(err)
 }
 
-// send makes one exchange, with a line at -v 6.
+// send makes one exchange.
 func (c *Client) send(ctx context.Context, r request, cred *Credential) (*http.Response, error) {
 	var body []byte
 	if r.body != nil {
@@ -1312,7 +1352,7 @@ func (c *Client) send(ctx context.Context, r request, cred *Credential) (*http.R
 		guardBody(req, body, c.permit)
 	}
 	req.Header.Set("Accept", cmp.Or(r.accept, jsonType))
-	req.Header.Set("User-Agent", "podcount/"+version+" ("+runtime.GOOS+"/"+runtime.GOARCH+")")
+	req.Header.Set("User-Agent", c.options.UserAgent)
 	if body != nil {
 		contentType := jsonType
 		if r.method == http.MethodPatch {
@@ -1328,9 +1368,9 @@ func (c *Client) send(ctx context.Context, r request, cred *Credential) (*http.R
 	resp, err := c.transport(cred).RoundTrip(req)
 	status := cmp.Or(resp, &http.Response{Status: "<error>"}).Status
 	code, _, _ := strings.Cut(status, " ")
-	c.log.Count("rest_client_requests_total", code, r.method, u.Host)
-	c.log.Observe(start, "rest_client_request_duration_seconds", r.method, u.Host)
-	c.log.Log(ctx, levelRequest, r.method+" "+u.RequestURI(), "status", status, "took", time.Since(start).Round(time.Microsecond))
+	if c.options.Observe != nil {
+		c.options.Observe(ctx, Exchange{r.method, u.RequestURI(), u.Host, status, code, start})
+	}
 	if err != nil {
 		return nil, c.explain(err)
 	} else if resp.StatusCode/100 != 2 {
@@ -1425,9 +1465,9 @@ func (c *Client) Send(ctx context.Context, r request, answer any) error {
 		defer release()
 	}
 	if r.body != nil {
-		r.query = url.Values{"fieldManager": {"podcount"}}
+		r.query = url.Values{"fieldManager": {c.options.FieldManager}}
 	}
-	if c.dryRun && r.method != http.MethodGet {
+	if c.options.DryRun && r.method != http.MethodGet {
 		return r.failed(errDryRun)
 	}
 	resp, err := c.do(ctx, r)
