@@ -684,10 +684,10 @@ func runWith(
 	m.recorder = newRecorder(o, client, log, host)
 	m.stop, m.fail, m.work = stop, end, grace(sending, stop, drainTimeout)
 	if o.leaderElect && !o.dryRun {
-		m.election = newElection(o, client, log, host, ownNamespace(ctx), func(err error) {
+		m.election = newElection(client, o.election(ownNamespace(ctx), host, log, func(err error) {
 			end(err)
 			cut(err)
-		})
+		}))
 		client.SetPermit(m.election)
 	}
 	m.setUp()
@@ -723,6 +723,21 @@ func runWith(
 		return err
 	}
 	return m.cutShort
+}
+
+// election returns the options of the election. own is the namespace that we run in; "" where we run in none.
+func (o *options) election(own, host string, log *Log, onLost func(error)) leaseOptions {
+	return leaseOptions{
+		namespace:     cmp.Or(o.leaseNamespace, own, "kube-system"),
+		name:          o.leaseName,
+		host:          host,
+		leaseDuration: o.leaseDuration,
+		renewDeadline: o.renewDeadline,
+		retryPeriod:   o.retryPeriod,
+		releaseLimit:  releaseTimeout,
+		onLost:        onLost,
+		log:           log.Logger,
+	}
 }
 
 // newClient makes the client that all share. Each request is counted, and is a line at -v 6.
@@ -1458,7 +1473,8 @@ func (m *manager) state() (s map[string]any, waits []string) {
 	}
 	if m.election != nil {
 		leads := m.election.mayWrite() == nil
-		s["lease"] = map[string]any{"path": m.election.path, "identity": m.election.id, "isOurs": leads}
+		path, identity := m.election.lease()
+		s["lease"] = map[string]any{"path": path, "identity": identity, "isOurs": leads}
 	}
 	return s, waits
 }
@@ -2401,13 +2417,11 @@ func setUpPodPrinter(m *manager, c *Controller) {
 // clock. While this replica leads it has a term, which ends at a deadline that each renewal moves. It is the Client's
 // permit: no write begins or continues after the term.
 type election struct {
-	*options
+	leaseOptions
 	client *Client
-	log    *Log
 	id     string
 	path   string          // of the Lease
 	bare   json.RawMessage // the metadata of a Lease that is not there yet
-	onLost func(error)     // called when the lease is lost
 	outage *logging.Outage // of what is asked about the Lease
 
 	mu       sync.Mutex         // guards all of the term
@@ -2452,21 +2466,34 @@ var (
 	errCutOff     = errors.New("cut off, as this replica does not lead any more: the server may have acted on it")
 )
 
-// newElection makes an election that run holds, about the Lease of the flags; own is the namespace that we run in.
-// onLost is called, once, when a lease that we held is lost.
-func newElection(o *options, client *Client, log *Log, host, own string, onLost func(error)) *election {
-	namespace := cmp.Or(o.leaseNamespace, own, "kube-system")
+// leaseOptions say about which Lease an election is, and how long what may take. Each duration is needed.
+type leaseOptions struct {
+	namespace, name string // of the Lease
+	host            string // of this replica: its identity begins with it
+
+	leaseDuration time.Duration // after which others may take a lease that is not renewed; whole seconds
+	renewDeadline time.Duration // after which we do not lead any more, if we could not renew; less than leaseDuration
+	retryPeriod   time.Duration // between two tries; less than renewDeadline
+	releaseLimit  time.Duration // that it may take in the end to give the lease back
+
+	onLost func(error) // is called, once, when a lease that we held is lost
+	log    *slog.Logger
+}
+
+// newElection makes an election that run holds.
+func newElection(client *Client, o leaseOptions) *election {
 	return &election{
-		options: o,
-		client:  client,
-		log:     log,
-		id:      fmt.Sprintf("%s_%016x", host, rand.Uint64()),
-		path:    "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/" + o.leaseName,
-		bare:    json.RawMessage(fmt.Sprintf(`{"namespace":%q,"name":%q}`, namespace, o.leaseName)),
-		onLost:  onLost,
-		outage:  log.NewOutage("lease", "answered again", "lease", namespace+"/"+o.leaseName),
+		leaseOptions: o,
+		client:       client,
+		id:           fmt.Sprintf("%s_%016x", o.host, rand.Uint64()),
+		path:         "/apis/coordination.k8s.io/v1/namespaces/" + o.namespace + "/leases/" + o.name,
+		bare:         json.RawMessage(fmt.Sprintf(`{"namespace":%q,"name":%q}`, o.namespace, o.name)),
+		outage:       logging.NewOutage(o.log, "lease", "answered again", "lease", o.namespace+"/"+o.name),
 	}
 }
+
+// lease returns the path of the Lease, and what this replica calls itself in it.
+func (e *election) lease() (path, identity string) { return e.path, e.id }
 
 // mayWrite returns an error unless we lead now. It reads the clock, as a timer may be late: after a process was frozen
 // its goroutines may go on before its timers have ended the term.
@@ -2535,7 +2562,7 @@ func (e *election) acquire(stop context.Context) (deadline time.Time, ok bool) {
 		if left := time.Until(e.takeoverAt); left > 0 {
 			pause = min(pause, left)
 		}
-		if sleep(stop, pause) != nil {
+		if pauseFor(stop, pause) != nil {
 			return time.Time{}, false
 		}
 	}
@@ -2554,7 +2581,7 @@ func (e *election) beginTerm(resigned context.Context, deadline time.Time) (term
 
 // renew keeps the lease until the term has ended.
 func (e *election) renew(term context.Context) {
-	for sleep(term, e.retryPeriod) == nil {
+	for pauseFor(term, e.retryPeriod) == nil {
 		deadline, err := e.tryToHold(term)
 		e.noteRenewal(deadline, err)
 		switch {
@@ -2622,7 +2649,7 @@ func (e *election) release() {
 	if isLost {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), min(releaseTimeout, e.renewDeadline/2))
+	ctx, cancel := context.WithTimeout(context.Background(), min(e.releaseLimit, e.renewDeadline/2))
 	defer cancel()
 	for e.mayHold && ctx.Err() == nil {
 		err := e.replace(ctx, e.giveBack)
@@ -2630,7 +2657,7 @@ func (e *election) release() {
 			e.log.Info("the lease is released", "lease", e.path)
 		} else if e.mayHold {
 			e.outage.Failed("release", "cannot release the lease", outagePause(err), "err", err)
-			sleep(ctx, e.retryPeriod/4)
+			pauseFor(ctx, e.retryPeriod/4)
 		}
 	}
 }
@@ -2746,4 +2773,13 @@ func (e *election) put(ctx context.Context, spec leaseSpec) error {
 	e.fromOwnWrite = true
 	e.mayHold = spec.HolderIdentity == e.id
 	return nil
+}
+
+// pauseFor waits for d, or until ctx ends, whose error it returns then.
+func pauseFor(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+	return ctx.Err()
 }

@@ -5229,7 +5229,7 @@ func (f *fakeServer) leading(t *testing.T, credential func(context.Context, *Cre
 	base, _ := url.Parse("http://127.0.0.1:1")
 	client := newClient(&options{}, &Config{Server: base, Credential: credential}, f.serveIn(t).dial, quietLog())
 	reasons, won := make(chan error, 1), make(chan struct{})
-	e = newElection(o, client, quietLog(), "a", "", func(err error) { reasons <- err })
+	e = newElection(client, o.election("", "a", quietLog(), func(err error) { reasons <- err }))
 	client.permit = e
 	stop, end := context.WithCancel(t.Context())
 	ended := inBackground(func() { e.run(stop, stop, func() { close(won) }) })
