@@ -5114,7 +5114,7 @@ func TestClientAsksRightBeforeAWriteWhetherItMayBeSent(t *testing.T) {
 			{method: "GET", path: "/api/v1/nodes/n"}:                                    true,
 			{method: "PATCH", path: "/api/v1/nodes/n", body: object{}}:                  false,
 			{method: "POST", path: "/api/v1/namespaces/default/events", body: object{}}: false,
-			{method: "PUT", path: leasePath, body: object{}, needsNone: true}:            true,
+			{method: "PUT", path: leasePath, body: object{}, needsNone: true}:           true,
 			{method: "DELETE", path: "/api/v1/nodes/n"}:                                 false,
 		} {
 			may = true
