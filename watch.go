@@ -759,7 +759,7 @@ func (e *execPlugin) run(ctx context.Context) (_ execStatus, err error) {
 	err = cmd.Run()
 	refuseIf(ctx.Err() != nil, "exec: %s: %w", e.command, context.Cause(ctx))
 	refuseIf(len(out) > execOutput, "exec: %s: it printed more than 1 MB", e.command)
-	refuseIf(err != nil && !errors.Is(err, exec.ErrWaitDelay), "exec: %s: %w, saying %q", e.command, err, oneLine(said, 300))
+	refuseIf(err != nil && !errors.Is(err, exec.ErrWaitDelay), "exec: %s: %w, saying %q", e.command, err, shortened(said, 300))
 	var answer struct {
 		APIVersion, Kind string
 		Status           execStatus
@@ -794,7 +794,8 @@ func (b *beginning) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func oneLine(text []byte, limit int) string {
+// shortened returns the beginning of a text, on one line.
+func shortened(text []byte, limit int) string {
 	line := strings.Join(strings.Fields(string(text)), " ")
 	return line[:min(len(line), limit)]
 }
@@ -966,7 +967,7 @@ func (a *access) readExec(user, cluster node) {
 	a.exec = &execPlugin{
 		apiVersion: e.at("apiVersion").text(),
 		command:    command,
-		hint:       oneLine([]byte(e.at("installHint").text()), 1000),
+		hint:       shortened([]byte(e.at("installHint").text()), 1000),
 		limit:      execTime,
 	}
 	a.token = part{from: command}
@@ -1450,6 +1451,12 @@ func statusOf(resp *http.Response, what call) *StatusError {
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // never a date here
 	s.Details.RetryAfterSeconds = max(s.Details.RetryAfterSeconds, seconds)
 	return s
+}
+
+// oneLine returns the beginning of an answer, on one line.
+func oneLine(answer []byte, limit int) string {
+	line := strings.Join(strings.Fields(string(answer)), " ")
+	return line[:min(len(line), limit)]
 }
 
 // errDryRun is the last guard of a dry run. What would be written is said by those who know what it means.
