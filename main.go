@@ -1409,6 +1409,7 @@ func (m *manager) runWorker(c *Controller) {
 				c.tally.done.add(key)
 			}
 		}
+		result.RetryAfter = max(result.RetryAfter, retryAfter(err))
 		c.queue.Done(key, result, err)
 	}
 }

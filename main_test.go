@@ -7314,19 +7314,26 @@ func TestQueueRetriesAFailedKeyByABackoffOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestQueueHonoursAServersRetryAfter(t *testing.T) {
+func TestQueueTriesAFailedKeyNoSoonerThanItIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := testQueue(t)
 		q.Add("a")
 		wantReady(t, q, "a")
-		status := &StatusError{Status: Status{Code: 429}}
-		status.Details.RetryAfterSeconds = 9
-		q.Done("a", Result{}, fmt.Errorf("patch: %w", status))
+		q.Done("a", Result{RetryAfter: 9 * time.Second}, errors.New("too many requests"))
 		pass(9*time.Second - 1)
 		wantReady(t, q, "")
-		pass(1800*time.Millisecond + 1) // a fifth more, by chance
+		pass(1)
 		wantReady(t, q, "a")
 	})
+}
+
+func TestRetryAfterOfAWrappedStatusIsWhatTheServerAskedForAndAFifthMoreAtMost(t *testing.T) {
+	status := &StatusError{Status: Status{Code: 429}}
+	status.Details.RetryAfterSeconds = 9
+	wait := retryAfter(fmt.Errorf("patch: %w", status))
+	if wait < 9*time.Second || wait > 10800*time.Millisecond {
+		t.Errorf("the server asked for 9 s, and the wait is %v", wait)
+	}
 }
 
 func TestQueueForgetsAKeyThatSaysNothingAnyMore(t *testing.T) {

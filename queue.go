@@ -40,9 +40,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// Result is what a reconcile that did not fail asks for.
+// Result is what a reconcile asks for.
 type Result struct {
-	RequeueAfter time.Duration // add the key again after this long; 0: no need
+	RequeueAfter time.Duration // where it did not fail: add the key again after this long; 0: no need
+	RetryAfter   time.Duration // where it failed: try it again no sooner than this; 0: after the key's own backoff
 }
 
 // Queue is a workqueue: a key that is added waits for a worker, once, however often it is added. Two workers never have the same
@@ -267,14 +268,18 @@ func (q *Queue[K]) Get() (k K, ok bool) {
 	}
 }
 
-// Done gives back a key that Get handed out. With an error it is tried again after a backoff of its own, or what the server asked
-// for if that is longer; without one its failures are forgotten. It returns how often in a row the key has failed.
+// Done gives back a key that Get handed out. With an error it is tried again after a backoff of its own, or after
+// res.RetryAfter if that is longer; without one its failures are forgotten. It returns how often in a row the key has
+// failed.
 func (q *Queue[K]) Done(k K, res Result, err error) (failures int) {
 	q.step("done", func(it *queued[K]) {
-		if it.busy, it.working = false, false; err != nil {
+		it.busy = false
+		it.working = false
+		if err != nil {
 			failures = it.failures + 1
-			wait := max(backoff(failures, q.base, q.limit), retryAfter(err))
-			it.dirty, it.held = true, q.wake(k, wait)
+			wait := max(backoff(failures, q.base, q.limit), res.RetryAfter)
+			it.dirty = true
+			it.held = q.wake(k, wait)
 			q.log.Count("workqueue_retries_total", q.name)
 		}
 		it.failures = failures
