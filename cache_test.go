@@ -42,7 +42,7 @@ var podLabels = []struct {
 func countingManager(t testing.TB) *manager {
 	m := newManager(&options{podEvents: "off", wire: "protobuf"}, nil, quietLog())
 	c := &Controller{caches: map[cache]bool{}}
-	c.queue = NewQueue[Key](t.Context(), quietLog(), "test", time.Millisecond, time.Second, nil)
+	c.queue = NewQueue(t.Context(), quietQueue[Key](time.Millisecond, time.Second))
 	setUpCount(m, c)
 	return m
 }

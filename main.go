@@ -1190,7 +1190,14 @@ func (m *manager) setUp() {
 			c.caches = map[cache]bool{}
 			c.Tick = func() []Key { return nil }
 			isUrgent := func(key Key) bool { return c.isUrgent(m.log, key) }
-			c.queue = NewQueue(m.stop, m.log, c.Name, 5*time.Millisecond, 30*time.Second, isUrgent)
+			c.queue = NewQueue(m.stop, QueueOptions[Key]{
+				Name:       c.Name,
+				Backoff:    5 * time.Millisecond,
+				MaxBackoff: 30 * time.Second,
+				IsUrgent:   isUrgent,
+				Log:        m.log.Logger,
+				Metrics:    m.log.Registry,
+			})
 			c.outage = m.log.NewOutage(c.Name, "writing again", "controller", c.Name)
 			c.once = m.once
 			c.tally = new(tally)

@@ -7151,9 +7151,15 @@ func TestListOfWhatIsKnownAllocatesNextToNothing(t *testing.T) {
 // ---------------------------------------------------------------------------------------------------------------------
 // The workqueue, the bucket, the recorder
 
+// quietQueue makes the options of a queue that nobody hears of.
+func quietQueue[K comparable](backoff, most time.Duration) QueueOptions[K] {
+	log := quietLog()
+	return QueueOptions[K]{Name: "test", Backoff: backoff, MaxBackoff: most, Log: log.Logger, Metrics: log.Registry}
+}
+
 func testQueue(t *testing.T) *Queue[string] {
 	ctx, cancel := context.WithCancel(t.Context())
-	q := NewQueue[string](ctx, quietLog(), "test", 5*time.Millisecond, 30*time.Second, nil)
+	q := NewQueue(ctx, quietQueue[string](5*time.Millisecond, 30*time.Second))
 	t.Cleanup(cancel)
 	return q
 }
@@ -7204,7 +7210,7 @@ func TestQueueHandsOutAKeyAgainThatWasAddedWhileAWorkerHadIt(t *testing.T) {
 
 func TestQueueGivesNoKeyToTwoWorkersAndLosesNoChange(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	q := NewQueue[int](ctx, quietLog(), "test", time.Microsecond, time.Millisecond, nil)
+	q := NewQueue(ctx, quietQueue[int](time.Microsecond, time.Millisecond))
 	const keys, workers, adders, rounds = 20, 8, 4, 2000
 	var hands [keys]atomic.Int32        // who has the key
 	var wanted, done [keys]atomic.Int64 // the newest change of a key, and the newest that a worker saw
@@ -7359,7 +7365,7 @@ func TestQueueForgetsAKeyThatSaysNothingAnyMore(t *testing.T) {
 func TestQueueEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		q := NewQueue[string](ctx, quietLog(), "test", time.Millisecond, time.Second, nil)
+		q := NewQueue(ctx, quietQueue[string](time.Millisecond, time.Second))
 		q.Add("a", "b")
 		k, ok := q.Get()
 		if !ok || k != "a" {
@@ -14097,7 +14103,7 @@ func BenchmarkEvent(b *testing.B) {
 				big := &crowd{pods: size.pods, nodes: size.nodes}
 				m := newManager(&options{nodeLabel: "example.com/n", podEvents: "off", wire: "protobuf"}, nil, quietLog())
 				c := &podCount{manager: m, Controller: &Controller{}}
-				c.queue = NewQueue[Key](b.Context(), quietLog(), "test", time.Millisecond, time.Second, nil)
+				c.queue = NewQueue(b.Context(), quietQueue[Key](time.Millisecond, time.Second))
 				go func() {
 					for {
 						key, ok := c.queue.Get()
@@ -14179,7 +14185,7 @@ func BenchmarkMillionKeys(b *testing.B) {
 	}
 	b.Run("queue", func(b *testing.B) {
 		perKey(b, func() any {
-			q := NewQueue[int](b.Context(), quietLog(), "test", time.Millisecond, time.Second, nil)
+			q := NewQueue(b.Context(), quietQueue[int](time.Millisecond, time.Second))
 			for i := range n {
 				q.Add(i)
 			}
@@ -14222,7 +14228,7 @@ func BenchmarkStartToLabel(b *testing.B) {
 func BenchmarkQueue(b *testing.B) {
 	for _, workers := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("%d-workers", workers), func(b *testing.B) {
-			q := NewQueue[int](b.Context(), quietLog(), "test", time.Millisecond, time.Second, nil)
+			q := NewQueue(b.Context(), quietQueue[int](time.Millisecond, time.Second))
 			var handled sync.WaitGroup
 			for range workers {
 				go func() {

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"podcount/internal/logging"
+	"podcount/internal/metrics"
 )
 
 // backoff is the wait after failure n in a row, n >= 1: base, doubled up to limit, and up to as much again, to come back apart.
@@ -50,13 +51,16 @@ type Result struct {
 // key, and one that is added while a worker has it is handed out again after Done, so no change is lost. A key that failed is
 // held back for a while, alone. One goroutine owns all state; everyone else talks to it over channels.
 type Queue[K comparable] struct {
-	log          *Log
-	name         string        // of the controller
-	base, limit  time.Duration // backoff of a failed key
-	ops          chan func()
-	out          chan K
-	ctx          context.Context
-	isUrgent     func(K) bool     // nil: no key is; from here on all is the goroutine's alone
+	log         *slog.Logger
+	metrics     *metrics.Registry
+	name        string        // of the controller
+	base, limit time.Duration // backoff of a failed key
+	isUrgent    func(K) bool  // nil: no key is
+	ops         chan func()
+	out         chan K
+	ctx         context.Context
+
+	// Owned by the goroutine.
 	items        map[K]*queued[K] // all keys that something is known of
 	urgent       line[K]          // ready, and handed out before all others
 	urgentInARow int              // urgent keys that were handed out since the last other one
@@ -125,22 +129,36 @@ func (l *line[K]) closeGaps() {
 	}
 }
 
-// NewQueue starts a queue. A key that fails n times in a row is held for backoff(n, base, limit). A key that isUrgent
-// when it becomes ready, or is added again while it waits, is handed out before all that are not; nil: none is.
-// isUrgent must not call the queue. When ctx has ended nothing is added, and Get returns false, while workers finish
-// what they hold.
-func NewQueue[K comparable](
-	ctx context.Context, log *Log, name string, base, limit time.Duration, isUrgent func(K) bool,
-) *Queue[K] {
+// QueueOptions are what a queue is made with. All of them but IsUrgent are needed.
+type QueueOptions[K comparable] struct {
+	Name string // of the controller, in the log and in the metrics
+
+	// A key that fails n times in a row is held for backoff(n, Backoff, MaxBackoff).
+	Backoff    time.Duration
+	MaxBackoff time.Duration
+
+	// A key that is urgent when it becomes ready, or when it is added again while it waits, is handed out before all
+	// that are not. nil: no key is urgent. The queue's goroutine calls it, so it must be quick, and must not call the
+	// queue.
+	IsUrgent func(K) bool
+
+	Log     *slog.Logger
+	Metrics *metrics.Registry // those that begin with workqueue_
+}
+
+// NewQueue starts a queue. When ctx has ended nothing is added, and Get returns false, while workers finish what they
+// hold.
+func NewQueue[K comparable](ctx context.Context, o QueueOptions[K]) *Queue[K] {
 	q := &Queue[K]{
-		log:      log,
-		name:     name,
-		base:     base,
-		limit:    limit,
+		log:      o.Log,
+		metrics:  o.Metrics,
+		name:     o.Name,
+		base:     o.Backoff,
+		limit:    o.MaxBackoff,
+		isUrgent: o.IsUrgent,
 		ops:      make(chan func()),
 		out:      make(chan K),
 		ctx:      ctx,
-		isUrgent: isUrgent,
 		items:    map[K]*queued[K]{},
 	}
 	go q.own()
@@ -195,9 +213,9 @@ func (q *Queue[K]) State(tries int) (state map[string]any, left, failed int) {
 				failed++
 			}
 		}
-		q.log.Set(float64(q.ready()), "workqueue_depth", q.name)
-		q.log.Set(all, "workqueue_unfinished_work_seconds", q.name)
-		q.log.Set(longest, "workqueue_longest_running_processor_seconds", q.name)
+		q.metrics.Set(float64(q.ready()), "workqueue_depth", q.name)
+		q.metrics.Set(all, "workqueue_unfinished_work_seconds", q.name)
+		q.metrics.Set(longest, "workqueue_longest_running_processor_seconds", q.name)
 		state = map[string]any{"ready": q.ready(), "keys": len(q.items), "secondsAtWork": working}
 	})
 	return state, left, failed
@@ -280,10 +298,10 @@ func (q *Queue[K]) Done(k K, res Result, err error) (failures int) {
 			wait := max(backoff(failures, q.base, q.limit), res.RetryAfter)
 			it.dirty = true
 			it.held = q.wake(k, wait)
-			q.log.Count("workqueue_retries_total", q.name)
+			q.metrics.Count("workqueue_retries_total", q.name)
 		}
 		it.failures = failures
-		q.log.Observe(it.since, "workqueue_work_duration_seconds", q.name)
+		q.metrics.Observe(it.since, "workqueue_work_duration_seconds", q.name)
 	}, k)
 	if err == nil && res.RequeueAfter > 0 {
 		q.AddAfter(k, res.RequeueAfter)
@@ -336,7 +354,7 @@ func (q *Queue[K]) own() {
 		case out <- key:
 			q.lineOf(next).remove(next)
 			q.noteTurn(next)
-			q.log.Observe(next.since, "workqueue_queue_duration_seconds", q.name)
+			q.metrics.Observe(next.since, "workqueue_queue_duration_seconds", q.name)
 			next.dirty = false
 			next.working = true
 			next.since = time.Now()
@@ -362,7 +380,7 @@ func (q *Queue[K]) settle(step string, it *queued[K]) {
 	if it.dirty && !it.busy && !now.Before(it.held) {
 		it.busy, it.since = true, now
 		it.urgent = q.isUrgent != nil && q.isUrgent(it.key)
-		q.log.Count("workqueue_adds_total", q.name)
+		q.metrics.Count("workqueue_adds_total", q.name)
 		q.lineOf(it).add(it)
 	} else if it.dirty && it.busy && !it.working && !it.urgent && q.isUrgent != nil && q.isUrgent(it.key) {
 		q.ordinary.remove(it)

@@ -247,9 +247,9 @@ func TestRetryAfterIsWaitedForWithJitter(t *testing.T) {
 
 // urgentVowels is a queue where keys that begin with a vowel are urgent, and those in more.
 func urgentVowels(t *testing.T, more map[string]bool) *Queue[string] {
-	return NewQueue(t.Context(), quietLog(), "test", 5*time.Millisecond, 30*time.Second, func(key string) bool {
-		return more[key] || strings.Contains("aeiou", key[:1])
-	})
+	options := quietQueue[string](5*time.Millisecond, 30*time.Second)
+	options.IsUrgent = func(key string) bool { return more[key] || strings.Contains("aeiou", key[:1]) }
+	return NewQueue(t.Context(), options)
 }
 
 func TestUrgentKeysGoFirstAndInOrderAmongThemselves(t *testing.T) {
