@@ -758,7 +758,7 @@ func newClient(o *options, cfg *Config, dial Dialer, log *Log) *Client {
 
 // newRecorder makes the recorder of Events. In a dry run it says them, at -v 2, as one goes with each label.
 func newRecorder(o *options, client *Client, log *Log, host string) *Recorder {
-	r := NewRecorder(client.Send, log, host)
+	r := NewRecorder(clientEvents{client}, log, host)
 	if o.dryRun {
 		r.instead = func(ev event) {
 			object := Key{ev.about.Namespace, ev.about.Name}
@@ -768,6 +768,46 @@ func newRecorder(o *options, client *Client, log *Log, host string) *Recorder {
 		}
 	}
 	return r
+}
+
+// clientEvents are the Events of the API server that a Client speaks to. It turns requests and a Status into the words
+// of the Recorder, which knows neither.
+// https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
+type clientEvents struct{ client *Client }
+
+func (c clientEvents) Post(ctx context.Context, namespace string, event map[string]any) error {
+	err := c.client.Send(ctx, request{method: http.MethodPost, path: eventsPath(namespace), body: event}, nil)
+	return eventErrorOf(err, "AlreadyExists", EventExists)
+}
+
+func (c clientEvents) Amend(ctx context.Context, namespace, name string, fields map[string]any) error {
+	path := eventsPath(namespace) + "/" + name
+	err := c.client.Send(ctx, request{method: http.MethodPatch, path: path, body: fields}, nil)
+	return eventErrorOf(err, "NotFound", EventGone)
+}
+
+func eventsPath(namespace string) string { return "/api/v1/namespaces/" + namespace + "/events" }
+
+// eventErrorOf makes an error of Client.Send one of an EventSink. The Status of this reason has an answer of its own:
+// the other ones are refusals. What the server has not answered stays as it is.
+func eventErrorOf(err error, reason string, answer EventAnswer) error {
+	status := statusIn(err)
+	if status.Code == 0 {
+		return err
+	}
+	e := &EventError{
+		Err:        err,
+		Answer:     EventRefused,
+		RetryAfter: retryAfter(err),
+		Pause:      outagePause(err),
+	}
+	switch {
+	case status.Reason == reason:
+		e.Answer = answer
+	case status.Code == http.StatusNotFound || status.hasCause("NamespaceTerminating"):
+		e.Answer = EventUnwanted
+	}
+	return e
 }
 
 // campaign runs the election. Without one, this replica leads at once.

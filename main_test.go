@@ -7437,7 +7437,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	}
 	wantNumber(t, "values kept at most", most, 10)
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRecorder(func(context.Context, request, any) error { return nil }, quietLog(), "test")
+		r := NewRecorder(&keptEvents{}, quietLog(), "test")
 		for i := range 2*eventObjects + 10 {
 			r.post(t.Context(), t.Context(), event{about: somePod(i)})
 		}
@@ -7450,7 +7450,7 @@ func (f *fakeServer) recording(t *testing.T) (r *Recorder, end func()) {
 	n := f.serveIn(t)
 	base, _ := url.Parse("http://127.0.0.1:1")
 	client := newClient(&options{}, &Config{Server: base, Credential: noCredential}, n.dial, quietLog())
-	r = NewRecorder(client.Send, quietLog(), "test")
+	r = NewRecorder(clientEvents{client}, quietLog(), "test")
 	ctx, cancel := context.WithCancel(t.Context())
 	stop, stopNow := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -7466,6 +7466,49 @@ func (f *fakeServer) recording(t *testing.T) (r *Recorder, end func()) {
 	})
 	t.Cleanup(end)
 	return r, end
+}
+
+func TestStatusOfAnEventIsToldToTheRecorderInItsOwnWords(t *testing.T) {
+	status := func(code int, reason, cause string) *StatusError {
+		s := &StatusError{Status: Status{Code: code, Reason: reason}}
+		s.Details.Causes = []struct{ Reason, Field string }{{Reason: cause}}
+		return s
+	}
+	for name, c := range map[string]struct {
+		err         error
+		post, amend EventAnswer
+		pause       time.Duration
+	}{
+		"done":                         {nil, NoAnswer, NoAnswer, 0},
+		"not reached":                  {io.ErrUnexpectedEOF, NoAnswer, NoAnswer, 0},
+		"there already":                {status(409, "AlreadyExists", ""), EventExists, EventRefused, time.Minute},
+		"gone, or its namespace is":    {status(404, "NotFound", ""), EventUnwanted, EventGone, 10 * time.Minute},
+		"a 404 of some proxy":          {status(404, "", ""), EventUnwanted, EventUnwanted, 10 * time.Minute},
+		"the namespace is terminating": {status(403, "Forbidden", "NamespaceTerminating"), EventUnwanted, EventUnwanted, 10 * time.Minute},
+		"a missing right":              {status(403, "Forbidden", ""), EventRefused, EventRefused, 10 * time.Minute},
+		"a broken server":              {status(500, "", ""), EventRefused, EventRefused, time.Minute},
+	} {
+		if c.err != nil {
+			c.err = fmt.Errorf("events: %w", c.err)
+		}
+		for _, way := range []struct {
+			got  error
+			want EventAnswer
+		}{
+			{eventErrorOf(c.err, "AlreadyExists", EventExists), c.post},
+			{eventErrorOf(c.err, "NotFound", EventGone), c.amend},
+		} {
+			got := eventErrorIn(way.got)
+			if got.Answer != way.want || got.Pause != c.pause || !errors.Is(way.got, c.err) {
+				t.Errorf("%s: %+v, want the answer %d and the pause %v", name, got, way.want, c.pause)
+			}
+		}
+	}
+	patience := status(429, "TooManyRequests", "")
+	patience.Details.RetryAfterSeconds = 9
+	if wait := eventErrorIn(eventErrorOf(patience, "", EventExists)).RetryAfter; wait < 9*time.Second || wait > 10800*time.Millisecond {
+		t.Errorf("the server asked for 9 s, and the wait is %v", wait)
+	}
 }
 
 func somePod(n int) ObjectReference {

@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -491,12 +490,52 @@ const (
 	eventObjects   = 4096 // objects, and events, that the recorder remembers
 	eventBurst     = 25   // events at once about one object, and one more every five minutes
 	eventRetryWait = 10 * time.Second
+	eventPause     = time.Minute // between two lines about a server that is not reached
 )
+
+// EventSink is a server that keeps Events. The errors of both methods are EventErrors where the server has answered;
+// any other one says that it was not reached, or that nobody knows what it has done.
+type EventSink interface {
+	// Post makes an Event in a namespace. The name is in its metadata.
+	Post(ctx context.Context, namespace string, event map[string]any) error
+	// Amend changes these fields of the Event of this name, as a merge patch does.
+	Amend(ctx context.Context, namespace, name string, fields map[string]any) error
+}
+
+// EventError is what a server has answered instead of doing what it was asked to do with an Event.
+type EventError struct {
+	Err        error // for people
+	Answer     EventAnswer
+	RetryAfter time.Duration // the server wants to be left alone for so long; 0: it does not say
+	Pause      time.Duration // between two lines about refusals in the log: longer where somebody has to act first
+}
+
+func (e *EventError) Error() string { return e.Err.Error() }
+
+func (e *EventError) Unwrap() error { return e.Err }
+
+// EventAnswer is what an EventError says in one word.
+type EventAnswer int
+
+const (
+	NoAnswer      EventAnswer = iota // the server was not reached, or has not said what it did
+	EventRefused                     // it would refuse the same again
+	EventUnwanted                    // it refuses the same again, as it often does: the namespace is going, or gone
+	EventGone                        // Amend: there is no Event of this name, or not any more
+	EventExists                      // Post: there is an Event of this name
+)
+
+// eventErrorIn returns the EventError that err is or wraps; one with NoAnswer where it is another error, or nil.
+func eventErrorIn(err error) *EventError {
+	e := &EventError{Err: err}
+	errors.As(err, &e)
+	return e
+}
 
 // Recorder posts Events without ever making anyone wait for it: what does not fit its queue, or comes too often, is
 // dropped and counted. An event that says the same again raises the count of the first.
 type Recorder struct {
-	send      func(context.Context, request, any) error // Client.Send
+	sink      EventSink
 	log       *Log
 	outage    *logging.Outage // of events that are tried again
 	instead   func(event)     // is called, and nothing is posted; nil: Events are posted
@@ -510,10 +549,10 @@ type Recorder struct {
 	objects   *lru[string, *Bucket] // by uid
 }
 
-// NewRecorder makes a recorder that sends with send, 10 events a second at most. Run must run for that.
-func NewRecorder(send func(context.Context, request, any) error, log *Log, instance string) *Recorder {
+// NewRecorder makes a recorder that posts to sink, 10 events a second at most. Run must run for that.
+func NewRecorder(sink EventSink, log *Log, instance string) *Recorder {
 	return &Recorder{
-		send:     send,
+		sink:     sink,
 		log:      log,
 		outage:   log.NewOutage("Events", "answered again"),
 		instance: instance,
@@ -572,16 +611,16 @@ func (r *Recorder) post(ctx, stop context.Context, ev event) {
 			r.log.Count("podcount_events_total", "posted")
 			return
 		}
-		status := statusIn(err)
-		wait := retryAfter(err)
-		isUnreachable := status.Code == 0 && time.Since(start) <= 2*time.Minute
+		failure := eventErrorIn(err)
+		wait := failure.RetryAfter
+		isUnreachable := failure.Answer == NoAnswer && time.Since(start) <= 2*time.Minute
 		isPutOff := wait > 0 && wait <= 3*eventRetryWait && try == 1
 		if !isUnreachable && !isPutOff {
 			r.refuse(ctx, ev, err)
 			return
 		}
 		if isUnreachable && ctx.Err() == nil {
-			r.outage.Failed("post", "cannot post an event", outagePause(err), "err", err)
+			r.outage.Failed("post", "cannot post an event", eventPause, "err", err)
 		}
 		if sleep(stop, max(wait, backoff(try, time.Second, eventRetryWait))) != nil {
 			r.drop(ev, err)
@@ -593,14 +632,14 @@ func (r *Recorder) post(ctx, stop context.Context, ev event) {
 // refuse drops an event that is not tried again, and says why. That its namespace is going, or gone, is everyday life.
 func (r *Recorder) refuse(ctx context.Context, ev event, err error) {
 	r.drop(ev, err)
-	status := statusIn(err)
-	if status.Code == 0 {
+	failure := eventErrorIn(err)
+	if failure.Answer == NoAnswer {
 		r.outage.GiveUp("post") // it is told of already
 		return
 	}
 	r.outage.Worked("post") // the server answers
-	isEverydayLife := status.Code == http.StatusNotFound || status.hasCause("NamespaceTerminating")
-	if ctx.Err() != nil || isEverydayLife || time.Since(r.refusedAt) < outagePause(err) {
+	isEverydayLife := failure.Answer == EventUnwanted
+	if ctx.Err() != nil || isEverydayLife || time.Since(r.refusedAt) < failure.Pause {
 		return
 	}
 	r.refusedAt = time.Now()
@@ -620,27 +659,37 @@ func (r *Recorder) once(ctx context.Context, ev event) error {
 	name := strings.TrimRight(ev.about.Name[:min(len(ev.about.Name), 253-len(suffix))], "-.") + suffix
 	sent := r.sent.get(what, func() *posted { return &posted{name: name} })
 	namespace := cmp.Or(ev.about.Namespace, "default") // the place of events about cluster-scoped objects
-	path := "/api/v1/namespaces/" + namespace + "/events"
 	if sent.count > 0 {
 		again := map[string]any{"count": sent.count + 1, "lastTimestamp": ev.at}
-		err := r.send(ctx, request{method: http.MethodPatch, path: path + "/" + sent.name, body: again}, nil)
+		err := r.sink.Amend(ctx, namespace, sent.name, again)
 		if err == nil {
 			sent.count++
 		}
-		if statusIn(err).Reason != "NotFound" {
+		if eventErrorIn(err).Answer != EventGone {
 			return err
 		}
 	}
-	err := r.send(ctx, request{method: http.MethodPost, path: path, body: map[string]any{
-		"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"name": sent.name, "namespace": namespace},
-		"involvedObject": ev.about, "type": ev.kind, "reason": ev.reason, "message": ev.message,
-		"count": 1, "firstTimestamp": ev.at, "lastTimestamp": ev.at,
-		"source": map[string]any{"component": "podcount"}, "reportingComponent": "podcount", "reportingInstance": r.instance,
-	}}, nil)
-	if err == nil || statusIn(err).Reason == "AlreadyExists" { // as an earlier try had arrived after all
-		sent.count, err = 1, nil
+	err := r.sink.Post(ctx, namespace, map[string]any{
+		"apiVersion":         "v1",
+		"kind":               "Event",
+		"metadata":           map[string]any{"name": sent.name, "namespace": namespace},
+		"involvedObject":     ev.about,
+		"type":               ev.kind,
+		"reason":             ev.reason,
+		"message":            ev.message,
+		"count":              1,
+		"firstTimestamp":     ev.at,
+		"lastTimestamp":      ev.at,
+		"source":             map[string]any{"component": "podcount"},
+		"reportingComponent": "podcount",
+		"reportingInstance":  r.instance,
+	})
+	isThere := err == nil || eventErrorIn(err).Answer == EventExists // as an earlier try had arrived after all
+	if !isThere {
+		return err
 	}
-	return err
+	sent.count = 1
+	return nil
 }
 
 const outputLimit = 1 << 20 // bytes of lines that may wait for a slow reader

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -338,17 +339,80 @@ func TestTotalThatChangesDoesNotWaitBehindTheNodesOwnLabels(t *testing.T) {
 	})
 }
 
+// keptEvents is an EventSink that fails as it is told, and says what it was asked to do.
+type keptEvents struct {
+	answers []error  // of the next calls; nil once they are used up
+	asked   []string // "post" and "amend"
+}
+
+func (k *keptEvents) Post(context.Context, string, map[string]any) error { return k.answer("post") }
+
+func (k *keptEvents) Amend(context.Context, string, string, map[string]any) error {
+	return k.answer("amend")
+}
+
+func (k *keptEvents) answer(asked string) (err error) {
+	k.asked = append(k.asked, asked)
+	if len(k.answers) > 0 {
+		err = k.answers[0]
+		k.answers = k.answers[1:]
+	}
+	return err
+}
+
+func TestRecorderDoesWithAnEventWhatTheAnswerSays(t *testing.T) {
+	answer := func(answer EventAnswer) *EventError {
+		return &EventError{Err: errors.New("no"), Answer: answer, Pause: time.Minute}
+	}
+	patience := answer(EventRefused)
+	patience.RetryAfter = 20 * time.Second
+	tooMuchPatience := answer(EventRefused)
+	tooMuchPatience.RetryAfter = time.Hour
+	for name, c := range map[string]struct {
+		answers []error
+		asked   string // for an event that happens twice
+		dropped int64
+		lines   int
+	}{
+		"all is well":               {nil, "post amend", 0, 0},
+		"it is there already":       {[]error{answer(EventExists)}, "post amend", 0, 0},
+		"it has gone meanwhile":     {[]error{nil, answer(EventGone)}, "post amend post", 0, 0},
+		"refused":                   {[]error{answer(EventRefused)}, "post post", 1, 1},
+		"refused, within a minute":  {[]error{answer(EventRefused), answer(EventRefused)}, "post post", 2, 1},
+		"refused, as often":         {[]error{answer(EventUnwanted)}, "post post", 1, 0},
+		"asked for patience":        {[]error{patience}, "post post amend", 0, 0},
+		"asked for patience, twice": {[]error{patience, patience}, "post post post", 1, 1},
+		"asked for an hour":         {[]error{tooMuchPatience}, "post post", 1, 1},
+		"not reached":               {[]error{io.ErrUnexpectedEOF}, "post post amend", 0, 2}, // a beginning and an end
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lines := &logBuffer{}
+				sink := &keptEvents{answers: c.answers}
+				r := NewRecorder(sink, newLog(lines, &options{}), "test")
+				for range 2 {
+					r.post(t.Context(), t.Context(), event{about: somePod(1), reason: "Twice"})
+				}
+				if got := strings.Join(sink.asked, " "); got != c.asked {
+					t.Errorf("asked to %s, want %s", got, c.asked)
+				}
+				if got := r.dropped.Load(); got != c.dropped {
+					t.Errorf("%d events were dropped, want %d", got, c.dropped)
+				}
+				wantNumber(t, "lines in the log", strings.Count(lines.String(), "\n"), c.lines)
+			})
+		})
+	}
+}
+
 func TestRecorderForgetsTheObjectThatIsOldestAndNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var sent []string
-		r := NewRecorder(func(_ context.Context, req request, _ any) error {
-			sent = append(sent, req.method)
-			return nil
-		}, quietLog(), "test")
+		sink := &keptEvents{}
+		r := NewRecorder(sink, quietLog(), "test")
 		posts := func(n int, why string) (isPosted bool) {
-			before := len(sent)
+			before := len(sink.asked)
 			r.post(t.Context(), t.Context(), event{about: somePod(n), reason: why})
-			return len(sent) > before
+			return len(sink.asked) > before
 		}
 		for i := range eventBurst {
 			posts(0, fmt.Sprint("reason ", i))
@@ -367,8 +431,8 @@ func TestRecorderForgetsTheObjectThatIsOldestAndNoOther(t *testing.T) {
 			t.Error("more than 4,096 objects are remembered")
 		}
 		posts(eventObjects-1, "once")
-		if last := sent[len(sent)-1]; last != "PATCH" {
-			t.Errorf("an event of late that happened again: %s, not PATCH", last)
+		if last := sink.asked[len(sink.asked)-1]; last != "amend" {
+			t.Errorf("an event of late that happened again: %s, not amend", last)
 		}
 	})
 }
