@@ -758,16 +758,21 @@ func newClient(o *options, cfg *Config, dial Dialer, log *Log) *Client {
 
 // newRecorder makes the recorder of Events. In a dry run it says them, at -v 2, as one goes with each label.
 func newRecorder(o *options, client *Client, log *Log, host string) *Recorder {
-	r := NewRecorder(clientEvents{client}, log, host)
+	recorder := RecorderOptions{
+		Sink:     clientEvents{client},
+		Instance: host,
+		Log:      log.Logger,
+		Metrics:  log.Registry,
+	}
 	if o.dryRun {
-		r.instead = func(ev event) {
+		recorder.instead = func(ev event) {
 			object := Key{ev.about.Namespace, ev.about.Name}
 			kind := strings.ToLower(ev.about.Kind)
 			log.Log(context.Background(), levelFlow,
 				fmt.Sprintf("would post an Event on %s %s: %s: %s", kind, object, ev.reason, ev.message))
 		}
 	}
-	return r
+	return NewRecorder(recorder)
 }
 
 // clientEvents are the Events of the API server that a Client speaks to. It turns requests and a Status into the words

@@ -7437,7 +7437,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	}
 	wantNumber(t, "values kept at most", most, 10)
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRecorder(&keptEvents{}, quietLog(), "test")
+		r := recorderTo(&keptEvents{}, quietLog())
 		for i := range 2*eventObjects + 10 {
 			r.post(t.Context(), t.Context(), event{about: somePod(i)})
 		}
@@ -7450,7 +7450,7 @@ func (f *fakeServer) recording(t *testing.T) (r *Recorder, end func()) {
 	n := f.serveIn(t)
 	base, _ := url.Parse("http://127.0.0.1:1")
 	client := newClient(&options{}, &Config{Server: base, Credential: noCredential}, n.dial, quietLog())
-	r = NewRecorder(clientEvents{client}, quietLog(), "test")
+	r = recorderTo(clientEvents{client}, quietLog())
 	ctx, cancel := context.WithCancel(t.Context())
 	stop, stopNow := context.WithCancel(t.Context())
 	done := make(chan struct{})

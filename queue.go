@@ -536,7 +536,8 @@ func eventErrorIn(err error) *EventError {
 // dropped and counted. An event that says the same again raises the count of the first.
 type Recorder struct {
 	sink      EventSink
-	log       *Log
+	log       *slog.Logger
+	metrics   *metrics.Registry
 	outage    *logging.Outage // of events that are tried again
 	instead   func(event)     // is called, and nothing is posted; nil: Events are posted
 	instance  string          // reportingInstance: this process
@@ -549,13 +550,25 @@ type Recorder struct {
 	objects   *lru[string, *Bucket] // by uid
 }
 
-// NewRecorder makes a recorder that posts to sink, 10 events a second at most. Run must run for that.
-func NewRecorder(sink EventSink, log *Log, instance string) *Recorder {
+// RecorderOptions are what a recorder is made with. All of them but instead are needed.
+type RecorderOptions struct {
+	Sink     EventSink
+	Instance string // which process this is, as the Events say
+	Log      *slog.Logger
+	Metrics  *metrics.Registry // podcount_events_total
+
+	instead func(event) // is called with each event, of which none is posted; nil: they are
+}
+
+// NewRecorder makes a recorder that posts 10 events a second at most. Run must run for that.
+func NewRecorder(o RecorderOptions) *Recorder {
 	return &Recorder{
-		sink:     sink,
-		log:      log,
-		outage:   log.NewOutage("Events", "answered again"),
-		instance: instance,
+		sink:     o.Sink,
+		log:      o.Log,
+		metrics:  o.Metrics,
+		outage:   logging.NewOutage(o.Log, "Events", "answered again"),
+		instead:  o.instead,
+		instance: o.Instance,
 		queue:    make(chan event, eventQueue),
 		pace:     NewBucket(10, 50),
 		sent:     newLRU[event, *posted](eventObjects),
@@ -579,7 +592,7 @@ func (r *Recorder) Event(about ObjectReference, kind, reason, message string) {
 
 func (r *Recorder) drop(ev event, why error) {
 	r.dropped.Add(1)
-	r.log.Count("podcount_events_total", "dropped")
+	r.metrics.Count("podcount_events_total", "dropped")
 	r.log.Debug("event dropped", "object", ev.about.Name, "reason", ev.reason, "err", why)
 }
 
@@ -608,7 +621,7 @@ func (r *Recorder) post(ctx, stop context.Context, ev event) {
 		err := r.once(ctx, ev)
 		if err == nil {
 			r.outage.Worked("post")
-			r.log.Count("podcount_events_total", "posted")
+			r.metrics.Count("podcount_events_total", "posted")
 			return
 		}
 		failure := eventErrorIn(err)

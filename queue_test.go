@@ -360,6 +360,10 @@ func (k *keptEvents) answer(asked string) (err error) {
 	return err
 }
 
+func recorderTo(sink EventSink, log *Log) *Recorder {
+	return NewRecorder(RecorderOptions{Sink: sink, Instance: "test", Log: log.Logger, Metrics: log.Registry})
+}
+
 func TestRecorderDoesWithAnEventWhatTheAnswerSays(t *testing.T) {
 	answer := func(answer EventAnswer) *EventError {
 		return &EventError{Err: errors.New("no"), Answer: answer, Pause: time.Minute}
@@ -389,7 +393,7 @@ func TestRecorderDoesWithAnEventWhatTheAnswerSays(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lines := &logBuffer{}
 				sink := &keptEvents{answers: c.answers}
-				r := NewRecorder(sink, newLog(lines, &options{}), "test")
+				r := recorderTo(sink, newLog(lines, &options{}))
 				for range 2 {
 					r.post(t.Context(), t.Context(), event{about: somePod(1), reason: "Twice"})
 				}
@@ -408,7 +412,7 @@ func TestRecorderDoesWithAnEventWhatTheAnswerSays(t *testing.T) {
 func TestRecorderForgetsTheObjectThatIsOldestAndNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &keptEvents{}
-		r := NewRecorder(sink, quietLog(), "test")
+		r := recorderTo(sink, quietLog())
 		posts := func(n int, why string) (isPosted bool) {
 			before := len(sink.asked)
 			r.post(t.Context(), t.Context(), event{about: somePod(n), reason: why})
