@@ -86,7 +86,7 @@ func main() {
 		os.Exit(1)
 	})
 	// net/http says some oddities by way of package log, while it holds locks that every request needs.
-	stray := NewOutput(os.Stderr, outputLimit, func(int) []byte { return nil })
+	stray := NewOutput(os.Stderr, OutputLimit, func(int) []byte { return nil })
 	stdlog.SetOutput(stray)
 	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr, nil)
 	if err == nil {
@@ -612,7 +612,7 @@ func (o *options) outputLimit() int {
 	if o.once {
 		return onceOutputLimit
 	}
-	return outputLimit
+	return OutputLimit
 }
 
 // flush waits for the last lines, and returns an error if -once has lost lines that somebody asked it for.
@@ -622,8 +622,8 @@ func (o *options) flush(ctx context.Context, printed, logged *Output) error {
 	if !o.once {
 		stopWaiting()
 	}
-	printed.Close(ctx, oncePatience) // first, as what it has lost is said in the log
-	logged.Close(ctx, oncePatience)
+	printed.Close(ctx, oncePatience, flushTimeout) // first, as what it has lost is said in the log
+	logged.Close(ctx, oncePatience, flushTimeout)
 	lost := printed.Lost()
 	if o.dryRun {
 		lost += logged.Lost()

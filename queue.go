@@ -705,7 +705,8 @@ func (r *Recorder) once(ctx context.Context, ev event) error {
 	return nil
 }
 
-const outputLimit = 1 << 20 // bytes of lines that may wait for a slow reader
+// OutputLimit is how many bytes of lines may wait for a slow reader, unless there is a reason for more.
+const OutputLimit = 1 << 20
 
 // Output writes lines to stderr or stdout without making anyone wait. A pipe that is full because its reader has
 // stopped blocks whoever writes to it, and everyone waiting for the writer's locks. So Write only copies the line into a
@@ -782,13 +783,13 @@ func (o *Output) wakeUp() {
 func (o *Output) Lost() int64 { return o.lost.Load() }
 
 // Close waits until the last lines are written, while at least one gets through in each span of patience; once ctx has
-// ended, it waits no longer than flushTimeout. Lines that are not written by then, or come later, count as lost.
-func (o *Output) Close(ctx context.Context, patience time.Duration) {
+// ended, it waits no longer than haste. Lines that are not written by then, or come later, count as lost.
+func (o *Output) Close(ctx context.Context, patience, haste time.Duration) {
 	o.mu.Lock()
 	o.closed = true
 	o.mu.Unlock()
 	o.wakeUp()
-	for before := o.left(); !o.endsWithin(ctx, patience); before = o.left() {
+	for before := o.left(); !o.endsWithin(ctx, patience, haste); before = o.left() {
 		if ctx.Err() != nil || o.left() == before {
 			o.lost.Add(int64(o.left()))
 			return
@@ -796,8 +797,8 @@ func (o *Output) Close(ctx context.Context, patience time.Duration) {
 	}
 }
 
-// endsWithin reports whether the goroutine ends within patience, or within flushTimeout from the end of ctx.
-func (o *Output) endsWithin(ctx context.Context, patience time.Duration) bool {
+// endsWithin reports whether the goroutine ends within patience, or within haste from the end of ctx.
+func (o *Output) endsWithin(ctx context.Context, patience, haste time.Duration) bool {
 	select {
 	case <-o.ended:
 		return true
@@ -808,7 +809,7 @@ func (o *Output) endsWithin(ctx context.Context, patience time.Duration) bool {
 	select {
 	case <-o.ended:
 		return true
-	case <-time.After(min(patience, flushTimeout)):
+	case <-time.After(min(patience, haste)):
 		return false
 	}
 }

@@ -29,11 +29,11 @@ func TestOutputWritesEachLineInOrderAndAllOfThemBeforeItCloses(t *testing.T) {
 		o := NewOutput(writerFunc(func(b []byte) (int, error) {
 			lines = append(lines, string(b))
 			return len(b), nil
-		}), outputLimit, reportOf)
+		}), OutputLimit, reportOf)
 		for i := range 1000 {
 			fmt.Fprintf(o, "line %d\n", i)
 		}
-		o.Close(ended(t), time.Minute)
+		o.Close(ended(t), time.Minute, time.Second)
 		if len(lines) != 1000 || lines[0] != "line 0\n" || lines[999] != "line 999\n" || o.Lost() != 0 {
 			t.Errorf("%d lines, %d lost", len(lines), o.Lost())
 		}
@@ -44,10 +44,10 @@ func TestOutputThatNobodyReadsDropsWhatDoesNotFitAndReportsItInItsPlace(t *testi
 	synctest.Test(t, func(t *testing.T) {
 		reading := make(chan struct{})
 		var read bytes.Buffer
-		o := NewOutput(&stuckPipe{&read, reading}, outputLimit, reportOf)
-		defer o.Close(ended(t), time.Minute)
+		o := NewOutput(&stuckPipe{&read, reading}, OutputLimit, reportOf)
+		defer o.Close(ended(t), time.Minute, time.Second)
 		line := []byte(strings.Repeat("x", 1023) + "\n")
-		fits := outputLimit / len(line)
+		fits := OutputLimit / len(line)
 		for range fits + 412 {
 			o.Write(line)
 		}
@@ -71,7 +71,7 @@ func TestOutputThatIsFullDropsShortLinesTooUntilThereIsRoom(t *testing.T) {
 		reading := make(chan struct{})
 		var read bytes.Buffer
 		o := NewOutput(&stuckPipe{&read, reading}, 100, reportOf)
-		defer o.Close(ended(t), time.Minute)
+		defer o.Close(ended(t), time.Minute, time.Second)
 		long, short := strings.Repeat("x", 39)+"\n", "short\n"
 		for _, line := range []string{long, long, long, short} { // the third does not fit, the fourth would
 			fmt.Fprint(o, line)
@@ -96,8 +96,8 @@ func TestOutputReportsLinesThatCouldNotBeWrittenAfterOneThatCould(t *testing.T) 
 				return 0, errors.New("broken pipe")
 			}
 			return read.Write(b)
-		}), outputLimit, reportOf)
-		defer o.Close(ended(t), time.Minute)
+		}), OutputLimit, reportOf)
+		defer o.Close(ended(t), time.Minute, time.Second)
 		for i := range 3 {
 			fmt.Fprintf(o, "line %d\n", i)
 		}
@@ -115,9 +115,9 @@ func TestOutputReportsLinesThatCouldNotBeWrittenAfterOneThatCould(t *testing.T) 
 func TestClosedOutputDropsAndCountsLinesThatComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var read bytes.Buffer
-		o := NewOutput(&read, outputLimit, reportOf)
+		o := NewOutput(&read, OutputLimit, reportOf)
 		fmt.Fprintln(o, "in time")
-		o.Close(t.Context(), time.Minute)
+		o.Close(t.Context(), time.Minute, time.Second)
 		fmt.Fprintln(o, "too late")
 		if read.String() != "in time\n" || o.Lost() != 1 {
 			t.Errorf("%q was read, %d lost", read.String(), o.Lost())
@@ -134,20 +134,20 @@ func TestOutputIsWaitedForWhileLinesGetThroughAndNotForLongAfterAStop(t *testing
 	}{
 		"a slow reader":                {(*testing.T).Context, 59 * time.Second, 10 * 59 * time.Second, 0},
 		"nobody reads":                 {(*testing.T).Context, time.Hour, time.Minute, 10},
-		"a slow reader after a stop":   {ended, 300 * time.Millisecond, flushTimeout, 7},
+		"a slow reader after a stop":   {ended, 300 * time.Millisecond, time.Second, 7},
 		"a quick reader after a stop":  {ended, 10 * time.Millisecond, 100 * time.Millisecond, 0},
-		"nobody reads, and it is over": {ended, time.Hour, flushTimeout, 10},
+		"nobody reads, and it is over": {ended, time.Hour, time.Second, 10},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			o := NewOutput(writerFunc(func(b []byte) (int, error) {
 				<-time.After(c.pause)
 				return len(b), nil
-			}), outputLimit, reportOf)
+			}), OutputLimit, reportOf)
 			for i := range 10 {
 				fmt.Fprintln(o, i)
 			}
 			start := time.Now()
-			o.Close(c.ctx(t), time.Minute)
+			o.Close(c.ctx(t), time.Minute, time.Second)
 			if took := time.Since(start); took != c.takes || o.Lost() != c.lost {
 				t.Errorf("%s: Close took %v and %d lines were lost, want %v and %d", name, took, o.Lost(), c.takes, c.lost)
 			}
@@ -177,7 +177,7 @@ func TestWhatIsPrintedAndNotReadIsSaidInTheLog(t *testing.T) {
 		synctest.Wait()
 		isBroken = false
 		fmt.Fprintln(printed, "two")
-		printed.Close(t.Context(), time.Minute)
+		printed.Close(t.Context(), time.Minute, flushTimeout)
 		wantText(t, log.String(), `msg="printed lines were dropped, as stdout was not read, or failed" lines=1`)
 	})
 }
