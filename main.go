@@ -86,7 +86,7 @@ func main() {
 		os.Exit(1)
 	})
 	// net/http says some oddities by way of package log, while it holds locks that every request needs.
-	stray := NewOutput(os.Stderr, OutputLimit, func(int) []byte { return nil })
+	stray := logging.NewOutput(os.Stderr, logging.OutputLimit, func(int) []byte { return nil })
 	stdlog.SetOutput(stray)
 	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr, nil)
 	if err == nil {
@@ -575,7 +575,7 @@ func (o *options) checkListen() error {
 	return nil
 }
 
-// newLog makes a log that writes to w, which must not block: see Output.
+// newLog makes a log that writes to w, which must not block: see logging.Output.
 func newLog(w io.Writer, o *options) *Log {
 	return &Log{Logger: slog.New(newLogHandler(w, o)), Registry: metrics.NewRegistry()}
 }
@@ -585,8 +585,8 @@ func newLogHandler(w io.Writer, o *options) slog.Handler {
 }
 
 // newLogOutput makes the Output of the log itself, which reports there what it had to drop.
-func newLogOutput(stderr io.Writer, o *options) *Output {
-	return NewOutput(stderr, o.outputLimit(), func(missing int) []byte {
+func newLogOutput(stderr io.Writer, o *options) *logging.Output {
+	return logging.NewOutput(stderr, o.outputLimit(), func(missing int) []byte {
 		var line bytes.Buffer
 		log := slog.New(newLogHandler(&line, o))
 		log.Warn("log lines were dropped, as stderr was not read, or failed", "lines", missing)
@@ -595,8 +595,8 @@ func newLogOutput(stderr io.Writer, o *options) *Output {
 }
 
 // newPrintOutput makes the Output for what controllers print. What it had to drop is reported in the log.
-func newPrintOutput(stdout io.Writer, o *options, log *Log) *Output {
-	return NewOutput(stdout, o.outputLimit(), func(missing int) []byte {
+func newPrintOutput(stdout io.Writer, o *options, log *Log) *logging.Output {
+	return logging.NewOutput(stdout, o.outputLimit(), func(missing int) []byte {
 		log.Warn("printed lines were dropped, as stdout was not read, or failed", "lines", missing)
 		return nil
 	})
@@ -612,11 +612,11 @@ func (o *options) outputLimit() int {
 	if o.once {
 		return onceOutputLimit
 	}
-	return OutputLimit
+	return logging.OutputLimit
 }
 
 // flush waits for the last lines, and returns an error if -once has lost lines that somebody asked it for.
-func (o *options) flush(ctx context.Context, printed, logged *Output) error {
+func (o *options) flush(ctx context.Context, printed, logged *logging.Output) error {
 	ctx, stopWaiting := context.WithCancel(ctx)
 	defer stopWaiting()
 	if !o.once {
@@ -652,7 +652,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 
 // runWith is run, once there are flags and a log.
 func runWith(
-	ctx context.Context, o *options, getenv func(string) string, log *Log, logged, printed *Output, dial Dialer,
+	ctx context.Context, o *options, getenv func(string) string, log *Log, logged, printed *logging.Output, dial Dialer,
 ) error {
 	cfg, err := LoadConfig(ctx, LoadOptions{
 		Kubeconfig: o.kubeconfig,
@@ -897,8 +897,8 @@ type manager struct {
 	recorder *Recorder
 	election *election // nil: none is asked for
 	log      *Log
-	logged   *Output                 // stderr
-	printed  *Output                 // stdout
+	logged   *logging.Output         // stderr
+	printed  *logging.Output         // stdout
 	stop     context.Context         // ended: shutdown has begun, and nothing new is
 	fail     context.CancelCauseFunc // ends stop with an error
 	work     context.Context         // ended: in-flight work must end
