@@ -22,6 +22,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -4635,9 +4636,13 @@ func TestPodPrinterPrints(t *testing.T) {
 
 // The bytes in the tour are those of the recording, which is what the tour says it is.
 func TestTourShowsRealBytes(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	frame := recording(t, "watch-added.pb")
 	var shown []byte
-	for _, m := range regexp.MustCompile(`(?m)^    00[0-9a-f]0  ((?:[0-9a-f]{2} +)+)`).FindAllStringSubmatch(readme, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^    00[0-9a-f]0  ((?:[0-9a-f]{2} +)+)`).FindAllStringSubmatch(string(readme), -1) {
 		line, err := hex.DecodeString(strings.ReplaceAll(m[1], " ", ""))
 		if err != nil {
 			t.Fatal(err)
@@ -4647,11 +4652,11 @@ func TestTourShowsRealBytes(t *testing.T) {
 	if len(shown) < 160 || !bytes.HasPrefix(frame, shown) {
 		t.Errorf("%d bytes are shown; the recording has % x", len(shown), frame[:160])
 	}
-	wantText(t, readme, fmt.Sprintf("%d bytes more come out of it", len(frame)))
+	wantText(t, string(readme), fmt.Sprintf("%d bytes more come out of it", len(frame)))
 	kind := podKind()
 	kind.Keep = []string{"app"}
 	events := 0
-	err := newDecoder(kind).events(bytes.NewReader(frame), true, func(ev WatchEvent[*Pod]) error {
+	err = newDecoder(kind).events(bytes.NewReader(frame), true, func(ev WatchEvent[*Pod]) error {
 		events++
 		p := ev.Object
 		if ev.Type != "ADDED" || p.Key().String() != "default/web-0" || p.UID() != "cc0c67d4-f651-49fc-b1ea-6eb2223f16f7" || p.ResourceVersion() != "432" || labelsOf(&p.Meta)["app"] != "web" {
@@ -4680,7 +4685,7 @@ func TestControllerOfTheReadmeRuns(t *testing.T) {
 		t.Errorf("the README's controller has %d lines", n)
 	}
 	dir := t.TempDir()
-	for _, file := range []string{"main.go", "watch.go", "cache.go", "queue.go", "go.mod", "README.md"} {
+	for _, file := range []string{"main.go", "watch.go", "cache.go", "queue.go", "go.mod"} {
 		code, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -9511,27 +9516,41 @@ func TestHelpNamesEveryFlagAndVersionPrintsIt(t *testing.T) {
 			t.Errorf("%d columns: %s", n-1, line)
 		}
 	}
-	code, err := os.ReadFile("main.go")
+	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	flags := regexp.MustCompile(`fs\.\w*Var\([^"]+"([a-z-]+)"|fs\.\w*Func\("([a-z-]+)"`).FindAllStringSubmatch(string(code), -1)
+	if page := "```text\n" + out.String() + "```\n"; !strings.Contains(string(readme), page) {
+		t.Errorf("README.md should show this as the help:\n%s", out)
+	}
+	_, fs, _ := newFlags()
+	flags := 0
 	defaults := map[string]string{"leader-elect-resource-name": "podcount", "image": "podcount:latest", "manifest-namespace": "kube-system",
 		"controllers": "*", "wire": "protobuf", "log-format": "auto", "once-timeout": "10m", "total-label": podCountLabel, "pod-events": "on", "interval": "10s", "workers": "4",
 		"qps": "20 and 40", "v": "0", "leader-elect-lease-duration": "15s", "leader-elect-renew-deadline": "10s", "leader-elect-retry-period": "2s"}
-	for _, flag := range flags {
-		name := cmp.Or(flag[1], flag[2])
+	fs.VisitAll(func(f *flag.Flag) {
+		flags++
+		name := f.Name
 		about, there := "", false
 		if at := regexp.MustCompile(`(?m)^  (-qps N, )?-` + name + `[ ,]`).FindStringIndex(out.String()); at != nil {
 			about, _, _ = strings.Cut(out.String()[at[1]:], "\n  -") // the next flag
 			there = true
 		}
-		if want, has := defaults[name]; !there || has && !strings.Contains(about, "(default "+want+")") {
+		want, has := defaults[name]
+		if !there || has && !strings.Contains(about, "(default "+want+")") {
 			t.Errorf("-%s: not in the help, or with another default than %q: %s", name, want, about)
 		}
+		want, _, _ = strings.Cut(want, " and ")          // -burst shares the line of -qps
+		is := strings.ReplaceAll(f.DefValue, "m0s", "m") // as a duration of 10m is printed as 10m0s
+		if has && is != want {
+			t.Errorf("-%s is %q by default, and the help says %q", name, is, want)
+		}
+	})
+	if is := fs.Lookup("burst").DefValue; is != "40" {
+		t.Errorf("-burst is %q by default", is)
 	}
-	if len(flags) < 30 {
-		t.Errorf("%d flags were found in main.go", len(flags))
+	if flags < 30 {
+		t.Errorf("there are %d flags", flags)
 	}
 	out = &logBuffer{}
 	if err := run(t.Context(), []string{"-version"}, func(string) string { return "" }, out, io.Discard, nil); err != nil || !strings.HasPrefix(out.String(), "podcount "+version+" go1.") {
