@@ -1727,32 +1727,64 @@ func (m *manager) handler() http.Handler {
 }
 
 // serve answers on -listen. The caller closes the server.
-func (m *manager) serve() (*http.Server, error) {
-	// With the context, as the lookup of a host's name may hang.
-	listener, err := new(net.ListenConfig).Listen(m.stop, "tcp", m.listen)
+func (m *manager) serve() (*Server, error) {
+	server, err := Listen(m.stop, m.listen, m.handler(), m.log.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("-listen %s: %w", m.listen, err)
 	}
-	m.log.Info("listening", "on", listener.Addr())
-	server := newServer(m.handler(), m.log)
+	m.log.Info("listening", "on", server.Addr())
 	go func() {
-		err := server.Serve(&newestListener{TCPListener: listener.(*net.TCPListener)})
-		if !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(); err != nil {
 			m.fail(fmt.Errorf("-listen %s: %w", m.listen, err))
 		}
 	}()
 	return server, nil
 }
 
-// What -listen grants to clients that it does not know. Any pod of a cluster may be one.
+// What is granted to a client.
 const (
-	connectionLimit = 64              // open at a time
+	connectionLimit = 64              // open at a time, of all clients
 	headerLimit     = 4 << 10         // bytes of a request's first line and headers
 	headerTime      = 2 * time.Second // for these to arrive
 )
 
-// newServer makes the server of -listen, to be used with a newestListener.
-func newServer(handler http.Handler, log *Log) *http.Server {
+// Server is an HTTP server for clients that nobody knows.
+type Server struct {
+	http     *http.Server
+	listener *newestListener
+}
+
+// Listen opens a port, as net.Listen does for tcp, for a Server that answers with handler. Serve must be called then,
+// and Close in the end. ctx ends a lookup of the address's host, which may hang; it does not end the Server. log gets, at
+// the debug level, what is wrong with connections.
+func Listen(ctx context.Context, address string, handler http.Handler, log *slog.Logger) (*Server, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{
+		http:     newServer(handler, log),
+		listener: &newestListener{TCPListener: listener.(*net.TCPListener)},
+	}, nil
+}
+
+// Addr returns the address that the server listens on, with its port.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Serve answers requests until Close is called, and returns nil then. Any other end is an error: no more is answered.
+func (s *Server) Serve() error {
+	err := s.http.Serve(s.listener)
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// Close closes the port and all connections at once, even those that are answered just now.
+func (s *Server) Close() error { return s.http.Close() }
+
+// newServer makes an HTTP server, to be used with a newestListener.
+func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 	server := &http.Server{
 		Handler:           noteArrival(handler),
 		ReadHeaderTimeout: headerTime,
@@ -1769,8 +1801,8 @@ func newServer(handler http.Handler, log *Log) *http.Server {
 }
 
 // newestListener keeps at most connectionLimit connections open: a new one takes the place of the oldest whose request
-// has not arrived yet. If newcomers had to wait instead, whoever held that many connections would keep out kubelet's
-// probes, and kubelet would restart podcount.
+// has not arrived yet. If newcomers had to wait instead, whoever held that many connections would keep out all others,
+// such as the probes by which kubelet learns whether a container is to be restarted.
 type newestListener struct {
 	*net.TCPListener
 
