@@ -1,7 +1,10 @@
 // Package logging writes podcount's log: lines for people on a terminal, logfmt or JSON for everything else. And it
 // tells of an outage what a person needs: that it has begun, that it lasts, and that it is over.
 //
-// It knows nothing of Kubernetes, and never decides what to do about a failure.
+// It promises that whoever writes a line to an Output never waits for its reader, that lines which are lost are counted
+// and reported, and that what fails again and again fills no log.
+//
+// It knows nothing of Kubernetes, never decides what to do about a failure, and never ends the process.
 package logging
 
 import (
@@ -49,7 +52,8 @@ func isTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// NewHandler returns a handler that writes the lines of this level and above to w, each in one Write.
+// NewHandler returns a handler that writes the lines of this level and above to w, each in one Write. It holds a lock
+// meanwhile: a w that may block belongs into an Output.
 func NewHandler(w io.Writer, style Style, level slog.Level) slog.Handler {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: plainAttr}
 	switch style.form {

@@ -12,11 +12,11 @@ import (
 // Outage tells of something that fails, and is tried again and again: a line when it begins, one a minute while it
 // lasts, with how long that is and how many tries have failed, and one when it is over. Safe for concurrent use.
 //
-// An outage has parts, which fail and work on their own. Parts that have failed for soloTime while others worked are
+// An outage has parts, which fail and work on their own. Parts that have failed for ten minutes while others worked are
 // chronic: lines about them go on, but when others fail, too, that is a new outage with a beginning and an end.
 //
-// Something that fails and works by turns would say two lines each time. So of many outages at most outagesSaid are
-// said in outageSpan; each other one is said at the debug level, and counted in the next line of a beginning.
+// Something that fails and works by turns would say two lines each time. So at most five outages are said in five
+// minutes; each other one is said at the debug level, and counted in the next line of a beginning.
 type Outage struct {
 	log     *slog.Logger
 	subject string // what fails
@@ -50,9 +50,9 @@ type part struct {
 }
 
 const (
-	outagesSaid = 5
-	outageSpan  = 5 * time.Minute
-	soloTime    = 10 * time.Minute
+	outagesSaid = 5                // at most, in
+	outageSpan  = 5 * time.Minute  // this
+	soloTime    = 10 * time.Minute // after which a part that fails alone is chronic
 
 	// tryTime is longer than there is between two tries of anything: a backoff of a minute, and a dial of half a minute.
 	tryTime = 2 * time.Minute
@@ -64,8 +64,8 @@ func NewOutage(log *slog.Logger, subject, again string, args ...any) *Outage {
 	return &Outage{log: log, subject: subject, again: again, args: args, failing: map[string]*part{}}
 }
 
-// Failed says that a try of a part has failed. problem and args are said, now or later. pause is the time between two
-// lines while it lasts: longer than a minute where somebody has to act first.
+// Failed says that a try of a part has failed. problem and args are said, now or later. pause, which must be more than
+// 0, is the time between two lines while it lasts: longer than a minute where somebody has to act first.
 func (o *Outage) Failed(name, problem string, pause time.Duration, args ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

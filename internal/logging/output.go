@@ -44,7 +44,8 @@ type outputEntry struct {
 }
 
 // NewOutput starts to write lines to a file. limit is how many bytes of them may wait. report returns the line that
-// says how many are missing, or reports it elsewhere and returns nil. Close must be called in the end.
+// says how many are missing, or reports it elsewhere and returns nil; one goroutine calls it, between two lines. Close
+// must be called in the end.
 func NewOutput(to io.Writer, limit int, report func(missing int) (line []byte)) *Output {
 	o := &Output{to: to, limit: limit, report: report, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	go o.run()
@@ -87,7 +88,8 @@ func (o *Output) wakeUp() {
 func (o *Output) Lost() int64 { return o.lost.Load() }
 
 // Close waits until the last lines are written, while at least one gets through in each span of patience; once ctx has
-// ended, it waits no longer than haste. Lines that are not written by then, or come later, count as lost.
+// ended, it waits no longer than haste. Lines that are not written by then, or come later, count as lost. It is for one
+// caller, once.
 func (o *Output) Close(ctx context.Context, patience, haste time.Duration) {
 	o.mu.Lock()
 	o.closed = true

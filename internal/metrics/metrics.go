@@ -1,4 +1,7 @@
-// Package metrics keeps podcount's numbers, and writes them as Prometheus reads them. It imports nothing of podcount.
+// Package metrics keeps podcount's numbers, and writes them as Prometheus reads them.
+//
+// It promises that each metric has a meaning, and that its text is what Prometheus can read, whatever labels say. It
+// imports nothing of podcount, never serves HTTP, and never counts on its own: whoever knows of something says so.
 //
 // What there is stands in table.go: each metric with its type, its labels and its meaning. A program that adds to
 // podcount registers metrics of its own in an init function:

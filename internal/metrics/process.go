@@ -11,8 +11,8 @@ import (
 )
 
 // SetProcess sets the metrics of the process and of its heap: those that begin with process_ and go_. started is when
-// the process began its work. What only Linux tells is left out elsewhere. To read the heap's numbers stops the program
-// for a moment, so it is for each time that somebody asks.
+// the process began its work. What only Linux tells is left out elsewhere. Reading the heap's numbers stops the whole
+// program for a moment, so call it only when somebody asks for them.
 func SetProcess(r *Registry, started time.Time) {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
