@@ -7484,14 +7484,16 @@ func TestStatusOfAnEventIsToldToTheRecorderInItsOwnWords(t *testing.T) {
 		post, amend EventAnswer
 		pause       time.Duration
 	}{
-		"done":                         {nil, NoAnswer, NoAnswer, 0},
-		"not reached":                  {io.ErrUnexpectedEOF, NoAnswer, NoAnswer, 0},
-		"there already":                {status(409, "AlreadyExists", ""), EventExists, EventRefused, time.Minute},
-		"gone, or its namespace is":    {status(404, "NotFound", ""), EventUnwanted, EventGone, 10 * time.Minute},
-		"a 404 of some proxy":          {status(404, "", ""), EventUnwanted, EventUnwanted, 10 * time.Minute},
-		"the namespace is terminating": {status(403, "Forbidden", "NamespaceTerminating"), EventUnwanted, EventUnwanted, 10 * time.Minute},
-		"a missing right":              {status(403, "Forbidden", ""), EventRefused, EventRefused, 10 * time.Minute},
-		"a broken server":              {status(500, "", ""), EventRefused, EventRefused, time.Minute},
+		"done":                      {nil, NoAnswer, NoAnswer, 0},
+		"not reached":               {io.ErrUnexpectedEOF, NoAnswer, NoAnswer, 0},
+		"there already":             {status(409, "AlreadyExists", ""), EventExists, EventRefused, time.Minute},
+		"gone, or its namespace is": {status(404, "NotFound", ""), EventUnwanted, EventGone, 10 * time.Minute},
+		"a 404 of some proxy":       {status(404, "", ""), EventUnwanted, EventUnwanted, 10 * time.Minute},
+		"the namespace is terminating": {
+			status(403, "Forbidden", "NamespaceTerminating"), EventUnwanted, EventUnwanted, 10 * time.Minute,
+		},
+		"a missing right": {status(403, "Forbidden", ""), EventRefused, EventRefused, 10 * time.Minute},
+		"a broken server": {status(500, "", ""), EventRefused, EventRefused, time.Minute},
 	} {
 		if c.err != nil {
 			c.err = fmt.Errorf("events: %w", c.err)
@@ -7511,7 +7513,8 @@ func TestStatusOfAnEventIsToldToTheRecorderInItsOwnWords(t *testing.T) {
 	}
 	patience := status(429, "TooManyRequests", "")
 	patience.Details.RetryAfterSeconds = 9
-	if wait := eventErrorIn(eventErrorOf(patience, "", EventExists)).RetryAfter; wait < 9*time.Second || wait > 10800*time.Millisecond {
+	wait := eventErrorIn(eventErrorOf(patience, "", EventExists)).RetryAfter
+	if wait < 9*time.Second || wait > 10800*time.Millisecond {
 		t.Errorf("the server asked for 9 s, and the wait is %v", wait)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
-// queue.go owns what waits: the workqueue with its delays and retries, the token bucket, and the events that are to be posted.
+// queue.go owns what waits: the workqueue with its delays and retries, the token bucket, and the events that are to
+// be posted.
 
 import (
 	"cmp"
@@ -20,7 +21,8 @@ import (
 	"podcount/internal/metrics"
 )
 
-// backoff is the wait after failure n in a row, n >= 1: base, doubled up to limit, and up to as much again, to come back apart.
+// backoff is the wait after failure n in a row, n >= 1: base, doubled up to limit, and up to as much again, to come
+// back apart.
 func backoff(n int, base, limit time.Duration) time.Duration {
 	d := min(limit, base<<min(n-1, 30)) // which does not overflow for a base up to 8 s
 	return d + rand.N(d)
@@ -43,9 +45,10 @@ type Result struct {
 	RetryAfter   time.Duration // where it failed: try it again no sooner than this; 0: after the key's own backoff
 }
 
-// Queue is a workqueue: a key that is added waits for a worker, once, however often it is added. Two workers never have the same
-// key, and one that is added while a worker has it is handed out again after Done, so no change is lost. A key that failed is
-// held back for a while, alone. One goroutine owns all state; everyone else talks to it over channels.
+// Queue is a workqueue: a key that is added waits for a worker, once, however often it is added. Two workers never
+// have the same key, and one that is added while a worker has it is handed out again after Done, so no change is
+// lost. A key that failed is held back for a while, alone. One goroutine owns all state; everyone else talks to it
+// over channels.
 type Queue[K comparable] struct {
 	log         *slog.Logger
 	metrics     *metrics.Registry
@@ -194,7 +197,8 @@ func (q *Queue[K]) noteTurn(it *queued[K]) {
 	}
 }
 
-// State is for people, and for gauges. left are the keys that wait for more than a time, failed those that failed so often in a row.
+// State returns what is known of the queue, for people, and sets its gauges. left is how many keys want work that is
+// not done, now or within a second; failed is how many have failed at least tries times in a row.
 func (q *Queue[K]) State(tries int) (state map[string]any, left, failed int) {
 	q.do(func() {
 		working, all, longest := map[string]any{}, 0.0, 0.0
@@ -236,8 +240,8 @@ func (it *queued[K]) isLeft() bool {
 	return it.dirty || it.busy || isDueSoon
 }
 
-// Stuck says what has not moved for longer than limit: a key that a worker has, or keys that are ready and that no worker
-// takes. It returns "" where all is well.
+// Stuck says what has not moved for longer than limit: a key that a worker has, or keys that are ready and that no
+// worker takes. It returns "" where all is well.
 func (q *Queue[K]) Stuck(limit time.Duration) (what string) {
 	q.do(func() {
 		for _, it := range q.items {
@@ -305,7 +309,8 @@ func (q *Queue[K]) Done(k K, res Result, err error) (failures int) {
 	return failures
 }
 
-// step changes what is known of these keys, in the owner's goroutine, and waits for that; after the end it does nothing.
+// step changes what is known of these keys, in the owner's goroutine, and waits for that; after the end it does
+// nothing.
 func (q *Queue[K]) step(name string, change func(*queued[K]), keys ...K) {
 	if len(keys) == 0 {
 		return
@@ -606,7 +611,8 @@ func (r *Recorder) Run(ctx, stop context.Context) {
 }
 
 // post sends one event, trying again while the server cannot be reached, or once more where it asks for a moment's
-// patience: what it has refused stays refused, and other events wait behind this one. After stop there is one try for each.
+// patience: what it has refused stays refused, and other events wait for this one to be done. After stop there is one
+// try for each.
 func (r *Recorder) post(ctx, stop context.Context, ev event) {
 	bucket := r.objects.get(ev.about.UID, func() *Bucket { return NewBucket(1.0/300, eventBurst) })
 	if !bucket.Allow() {

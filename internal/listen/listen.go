@@ -35,8 +35,8 @@ type Server struct {
 }
 
 // Listen opens a port, as net.Listen does for tcp, for a Server that answers with handler. Serve must be called then,
-// and Close in the end. ctx ends a lookup of the address's host, which may hang; it does not end the Server. log gets, at
-// the debug level, what is wrong with connections.
+// and Close in the end. ctx ends a lookup of the address's host, which may hang; it does not end the Server. log
+// gets, at the debug level, what is wrong with connections.
 func Listen(ctx context.Context, address string, handler http.Handler, log *slog.Logger) (*Server, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {

@@ -13,9 +13,10 @@ import (
 const OutputLimit = 1 << 20
 
 // Output writes lines to stderr or stdout without making anyone wait. A pipe that is full because its reader has
-// stopped blocks whoever writes to it, and everyone waiting for the writer's locks. So Write only copies the line into a
-// bounded buffer, and a goroutine of its own writes. Lines that do not fit, and lines that could not be written, are
-// dropped and counted. As soon as lines get through again, report is told how many are missing. Safe for concurrent use.
+// stopped blocks whoever writes to it, and everyone waiting for the writer's locks. So Write only copies the line
+// into a bounded buffer, and a goroutine of its own writes. Lines that do not fit, and lines that could not be
+// written, are dropped and counted. As soon as lines get through again, report is told how many are missing. Safe for
+// concurrent use.
 type Output struct {
 	to     io.Writer
 	limit  int

@@ -31,7 +31,9 @@ func TestProcessTellsOfItsHeapAndOnLinuxOfItsMemory(t *testing.T) {
 	if got := sample(t, text, "process_start_time_seconds"); got != 1_700_000_000.25 {
 		t.Errorf("it was started at %v", got)
 	}
-	positive := []string{"go_goroutines", "go_memstats_alloc_bytes", "go_memstats_alloc_bytes_total", "go_memstats_sys_bytes"}
+	positive := []string{
+		"go_goroutines", "go_memstats_alloc_bytes", "go_memstats_alloc_bytes_total", "go_memstats_sys_bytes",
+	}
 	if _, err := os.Stat("/proc/self/stat"); err == nil {
 		positive = append(positive, "process_virtual_memory_bytes", "process_resident_memory_bytes")
 	}
