@@ -140,12 +140,19 @@ func (k fakeKind) apiVersion() string { return strings.TrimPrefix(k.group+"/"+k.
 // qualified is the resource as messages name it.
 func (k fakeKind) qualified() string { return strings.TrimSuffix(k.resource+"."+k.group, ".") }
 
-// historyEntry is one change, from old (nil: created) to obj (nil: deleted).
-type historyEntry struct {
-	version  int
-	resource string
-	old, obj object
-	lost     bool // no watch hears of it
+// change is one entry of the fake's history: an object was made, replaced or removed.
+type change struct {
+	// Version is the resourceVersion that the change has been given.
+	Version int
+
+	// Resource is the plural name of the object's kind, such as "pods".
+	Resource string
+
+	// Old is nil where an object was made, New where one was removed.
+	Old, New object
+
+	// Lost says that no watch will tell of this change.
+	Lost bool
 }
 
 // fakeCRD is the CustomResourceDefinition of Counts.
@@ -173,18 +180,179 @@ type fault struct {
 	answer http.HandlerFunc // in place of all that
 }
 
-// seen is a request that the fake got.
+// seen is a request that the fake got, and what the router understood of it.
 type seen struct {
-	Method, Path string
-	Query        url.Values
-	Body, Accept string
-	User         string // its token, or its client certificate's name
-	HTTP2        bool
-	At           time.Time
-	Host         string // as the client calls the server: tells one replica from another
+	Method string
+	Path   string
+	Query  url.Values
+	Body   string
+	Accept string
+
+	// User is the request's bearer token, or the name on its client certificate.
+	User  string
+	HTTP2 bool
+	At    time.Time
+
+	// Host is how the client calls the server. It tells one replica of a program from another.
+	Host string
+
+	route
 }
 
-func (s seen) String() string { return s.Method + " " + s.Path + "?" + s.Query.Encode() + " " + s.Body }
+func (s seen) String() string {
+	return s.Method + " " + s.Path + "?" + s.Query.Encode() + " " + s.Body
+}
+
+// seenOf describes a request by what its head says; body and user are the caller's to add.
+func seenOf(r *http.Request) seen {
+	query := r.URL.Query()
+	return seen{
+		Method: r.Method,
+		Path:   r.URL.Path,
+		Query:  query,
+		Accept: r.Header.Get("Accept"),
+		HTTP2:  r.ProtoMajor == 2,
+		At:     time.Now(),
+		Host:   r.Host,
+		route:  routeOf(r.Method, r.URL.Path, query),
+	}
+}
+
+// route is what a request asks for, in the words of RBAC. All of it but the verb is empty in a request for something
+// that is no resource, such as /version or a group's discovery.
+type route struct {
+	// Verb is list, watch, get, create, update, patch, delete or deletecollection. For what is no resource, it is the
+	// method in small letters.
+	Verb string
+
+	Group   string // "" is the core group
+	Version string
+
+	Resource    string // such as "pods"
+	Subresource string // such as "status"; "" for the object itself
+	Namespace   string // "" for cluster-scoped resources, and for all namespaces
+	Name        string // "" for a collection
+}
+
+// String is the verb, the resource and the object, such as "patch counts/status/default/web".
+func (r route) String() string {
+	words := r.Verb + " " + r.fullResource()
+	if r.Name == "" {
+		return words
+	}
+	if r.Namespace != "" {
+		words += "/" + r.Namespace
+	}
+	return words + "/" + r.Name
+}
+
+// fullResource is the resource as a rule of RBAC names it, such as "counts/status".
+func (r route) fullResource() string {
+	if r.Subresource == "" {
+		return r.Resource
+	}
+	return r.Resource + "/" + r.Subresource
+}
+
+// routeOf reads a request by the layout of the API's paths,
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris:
+//
+//	/api/VERSION/… or /apis/GROUP/VERSION/…
+//
+// and then, inside a namespace or without one,
+//
+//	[namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]]
+func routeOf(method, path string, query url.Values) route {
+	noResource := route{Verb: strings.ToLower(method)}
+	segments := strings.Split(strings.Trim(path, "/"), "/")
+	rt := route{}
+	switch {
+	case segments[0] == "api" && len(segments) > 2:
+		rt.Version = segments[1]
+		segments = segments[2:]
+	case segments[0] == "apis" && len(segments) > 3:
+		rt.Group = segments[1]
+		rt.Version = segments[2]
+		segments = segments[3:]
+	default:
+		return noResource
+	}
+
+	// A namespace is itself an object: /api/v1/namespaces/NAME, which has subresources of its own.
+	isInNamespace := segments[0] == "namespaces" && len(segments) > 2 &&
+		segments[2] != "status" && segments[2] != "finalize"
+	if isInNamespace {
+		rt.Namespace = segments[1]
+		segments = segments[2:]
+	}
+	if len(segments) > 3 {
+		return noResource
+	}
+	rt.Resource = segments[0]
+	if len(segments) > 1 {
+		rt.Name = segments[1]
+	}
+	if len(segments) > 2 {
+		rt.Subresource = segments[2]
+	}
+	rt.Verb = verbOf(method, rt.Name != "", query)
+	return rt
+}
+
+// verbOf is the verb of RBAC for a request for one named object, or for a collection. It is "" for a method that the
+// API does not have.
+func verbOf(method string, isNamed bool, query url.Values) string {
+	switch method {
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		if isNamed {
+			return "delete"
+		}
+		return "deletecollection"
+	case http.MethodGet, http.MethodHead:
+		if isNamed {
+			return "get"
+		}
+		if isWatching(query) {
+			return "watch"
+		}
+		return "list"
+	}
+	return ""
+}
+
+// isWatching reads the parameter watch as the server does: any value turns it on, but "0" and "false".
+func isWatching(query url.Values) bool {
+	value := query.Get("watch")
+	return query.Has("watch") && value != "0" && value != "false"
+}
+
+// answer is what the fake answers to a request.
+type answer struct {
+	Request seen
+
+	// Code is the HTTP status. It is 200 for a watch that runs.
+	Code int
+
+	// Body is the answer in JSON, also where it is sent as protobuf. A watch has none.
+	Body []byte
+
+	// Items are the objects of a list, or of one of its pages, in full.
+	Items []object
+
+	// HasMore says that a list has more pages after this one.
+	HasMore bool
+
+	// IsCut says that a fault will cut the answer short on its way, so that it does not arrive whole. The fault of
+	// a watch strikes at some later moment: no event of such a watch is sure to arrive. Of an answer that is sent
+	// compressed, the bytes are counted as they are before that.
+	IsCut bool
+}
 
 // fakeServer is an API server. The first may be set before it serves.
 type fakeServer struct {
@@ -198,7 +366,7 @@ type fakeServer struct {
 	forbidden map[string]bool
 	version   int
 	objects   map[string]map[Key]object // by resource
-	history   []historyEntry
+	history   []change
 	forgotten int           // changes up to here are compacted away
 	grew      chan struct{} // closed, and made anew, with each change and each request,
 	moved     chan struct{} // with each change
@@ -215,13 +383,26 @@ type fakeServer struct {
 	stripped  string              // a label that a mutating webhook removes from each node that is written
 }
 
-// spy hears of each request before it is looked at, of each event that a watch is about to tell, of each other answer
-// before it is sent, any of which may be lost on the way, and of each change.
+// spy hears what happens at the fake, as it happens. Its methods are called on the goroutines that serve requests,
+// several at a time, and what they do delays the client. They must not change the objects that they get.
+//
+// An answer that a fault replaces, breaks off before it begins, or loses, is not told: the client gets none of it.
 type spy interface {
-	asked(s seen)
-	told(r *fakeRequest, event string, o object)
-	answered(r *fakeRequest)
-	changed(e historyEntry) // the fake is locked
+	// asked is called with each request before anything is done about it, except those of hosts that are cut off.
+	// The fake is not locked.
+	asked(q seen)
+
+	// told is called before a watch sends an event, ADDED, MODIFIED or DELETED, with the object in full. Bookmarks,
+	// errors and frames that a test has interjected are not told. The fake is not locked.
+	told(a answer, event string, o object)
+
+	// answered is called before an answer is sent, whether a success or a refusal, except a watch's and the page of
+	// text that stands for an unknown path. The fake is not locked.
+	answered(a answer)
+
+	// changed is called with each change, in the order of their versions. The fake is locked: the spy must not call
+	// it.
+	changed(c change)
 }
 
 // frame is something that the next watch of a resource gets as if it had happened.
@@ -444,17 +625,18 @@ func (f *fakeServer) putLocked(resource string, o object) object {
 		m["uid"], m["creationTimestamp"] = metaOf(old)["uid"], metaOf(old)["creationTimestamp"]
 	}
 	f.objects[resource][k] = o
-	f.recordLocked(historyEntry{f.version, resource, old, o, false})
+	f.recordLocked(change{Version: f.version, Resource: resource, Old: old, New: o})
 	return o
 }
 
-func (f *fakeServer) recordLocked(e historyEntry) {
-	if e.lost = f.lose > 0; e.lost {
+func (f *fakeServer) recordLocked(c change) {
+	if f.lose > 0 {
 		f.lose--
+		c.Lost = true
 	}
-	f.history = append(f.history, e)
+	f.history = append(f.history, c)
 	if f.spy != nil {
-		f.spy.changed(e)
+		f.spy.changed(c)
 	}
 	f.movedLocked()
 }
@@ -487,7 +669,7 @@ func (f *fakeServer) remove(resource string, k Key) object {
 	}
 	f.version++
 	delete(f.objects[resource], k)
-	f.recordLocked(historyEntry{version: f.version, resource: resource, old: old})
+	f.recordLocked(change{Version: f.version, Resource: resource, Old: old})
 	return old
 }
 
@@ -673,6 +855,40 @@ func (f *fakeServer) keep(t testing.TB, ft fault) (lift func()) {
 	}
 }
 
+// disturb adds a fault that need not be met.
+func (f *fakeServer) disturb(ft fault) {
+	ft.times = max(ft.times, 1)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = append(f.faults, &ft)
+}
+
+// liftFaults takes back the faults that have not been met yet.
+func (f *fakeServer) liftFaults() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = nil
+}
+
+// heal takes back all that inject, disturb, keep, interject, loseNext and fallBehind have set up and that has not
+// happened yet. Watches that had fallen behind catch up.
+func (f *fakeServer) heal() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = nil
+	f.frames = nil
+	f.lose = 0
+	f.behind = nil
+	f.movedLocked()
+}
+
+// latest is the newest version that anything has.
+func (f *fakeServer) latest() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.version
+}
+
 // asked returns the requests so far that match.
 func (f *fakeServer) asked(match func(seen) bool) (found []seen) {
 	f.mu.Lock()
@@ -700,7 +916,7 @@ func isWatch(resource string) func(seen) bool {
 // to makes a fault's match of one for what the fake has seen.
 func to(match func(seen) bool) func(*http.Request) bool {
 	return func(r *http.Request) bool {
-		return match(seen{Method: r.Method, Path: r.URL.Path, Query: r.URL.Query()})
+		return match(seenOf(r))
 	}
 }
 
@@ -711,7 +927,9 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	user, _ := f.user(r)
 	f.mu.Lock()
-	s := seen{r.Method, r.URL.Path, r.URL.Query(), string(body), r.Header.Get("Accept"), user, r.ProtoMajor == 2, time.Now(), r.Host}
+	s := seenOf(r)
+	s.Body = string(body)
+	s.User = user
 	f.requests = append(f.requests, s)
 	f.signalLocked()
 	if f.away[r.Host] {
@@ -749,7 +967,7 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
 			return
 		case ft.after:
-			f.serve(httptest.NewRecorder(), r, body)
+			f.serve(httptest.NewRecorder(), r, s, nil)
 			panic(http.ErrAbortHandler)
 		case ft.cut > 0 || ft.hang > 0:
 			f.setMissed(ft, true) // until the writer gets there
@@ -764,7 +982,7 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	f.serve(w, r, body)
+	f.serve(w, r, s, f.spy)
 }
 
 func (f *fakeServer) setMissed(ft *fault, missed bool) {
@@ -800,6 +1018,8 @@ func (w *faultyWriter) Write(p []byte) (int, error) {
 // fakeRequest is a request, understood.
 type fakeRequest struct {
 	*http.Request
+	asked seen
+	spy   spy // nil also where the answer will be lost
 	w     http.ResponseWriter
 	kind  fakeKind
 	key   Key
@@ -815,11 +1035,46 @@ type fakeRequest struct {
 	more   bool     // it is not the last page
 }
 
-func (f *fakeServer) serve(w http.ResponseWriter, r *http.Request, body []byte) {
-	req := &fakeRequest{Request: r, w: w, q: r.URL.Query(), body: body, media: jsonType}
+// told is the answer as a spy is told of it.
+func (r *fakeRequest) told() answer {
+	return answer{
+		Request: r.asked,
+		Code:    cmp.Or(r.code, 200),
+		Body:    r.reply,
+		Items:   r.items,
+		HasMore: r.more,
+		IsCut:   r.isCut(),
+	}
+}
+
+// isCut reports whether a fault will keep the answer from arriving whole. A watch has no length, so that a fault cuts
+// it sooner or later.
+func (r *fakeRequest) isCut() bool {
+	w, isFaulty := r.w.(*faultyWriter)
+	if !isFaulty {
+		return false
+	}
+	isWatch := r.code == 0
+	return isWatch || len(r.encoded()) > w.left
+}
+
+// encoded is the answer in the media type that was agreed on.
+func (r *fakeRequest) encoded() []byte {
+	if r.media == protobufType {
+		return protobufOf(r.reply)
+	}
+	return r.reply
+}
+
+// serve answers a request in truth. A spy, if there is one, hears of it.
+func (f *fakeServer) serve(w http.ResponseWriter, r *http.Request, asked seen, spy spy) {
+	req := &fakeRequest{Request: r, asked: asked, spy: spy, w: w, q: asked.Query, body: []byte(asked.Body), media: jsonType}
 	defer func() {
-		if _, lost := w.(*httptest.ResponseRecorder); f.spy != nil && !lost {
-			f.spy.answered(req)
+		if req.code == 0 {
+			return
+		}
+		if spy != nil {
+			spy.answered(req.told())
 		}
 		req.send()
 	}()
@@ -946,24 +1201,19 @@ func (r *fakeRequest) answer(code int, body any) {
 }
 
 func (r *fakeRequest) send() {
-	if r.code == 0 {
-		return
-	}
-	if r.media == protobufType {
-		r.reply = protobufOf(r.reply)
-	}
+	data := r.encoded()
 	r.w.Header().Set("Content-Type", r.media)
-	if len(r.reply) > 128<<10 && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if len(data) > 128<<10 && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		r.w.Header().Set("Content-Encoding", "gzip")
 		r.w.WriteHeader(r.code)
 		z := gzip.NewWriter(r.w)
 		defer z.Close()
-		z.Write(r.reply)
+		z.Write(data)
 		return
 	}
-	r.w.Header().Set("Content-Length", strconv.Itoa(len(r.reply)))
+	r.w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	r.w.WriteHeader(r.code)
-	r.w.Write(r.reply)
+	r.w.Write(data)
 }
 
 func fakeStatus(code int, reason, message string, details any) any {
@@ -1232,13 +1482,13 @@ func (f *fakeServer) watch(r *fakeRequest) {
 	for {
 		var over chan struct{}
 		f.mu.Lock()
-		i, _ := slices.BinarySearchFunc(f.history, from+1, func(e historyEntry, v int) int { return e.version - v })
+		i, _ := slices.BinarySearchFunc(f.history, from+1, func(c change, v int) int { return c.Version - v })
 		news, now, forgotten, moved := f.history[i:], f.version, f.forgotten, f.moved
 		gone := r.kind.resource == "counts" && f.crd != crd
 		extra := f.takeFrameLocked(r.kind.resource)
-		if behind != nil && behind == f.behind && behind.match(seen{Path: r.URL.Path, Host: r.Host}) {
+		if behind != nil && behind == f.behind && behind.match(r.asked) {
 			now, over = min(now, behind.version), behind.over
-			news = slices.DeleteFunc(slices.Clone(news), func(e historyEntry) bool { return e.version > now })
+			news = slices.DeleteFunc(slices.Clone(news), func(c change) bool { return c.Version > now })
 		}
 		f.mu.Unlock()
 		if from < forgotten {
@@ -1246,22 +1496,24 @@ func (f *fakeServer) watch(r *fakeRequest) {
 			return
 		}
 		for _, e := range news {
-			was, is := e.old != nil && match(e.old), e.obj != nil && match(e.obj)
-			if e.resource != r.kind.resource || e.lost || !was && !is {
+			was := e.Old != nil && match(e.Old)
+			is := e.New != nil && match(e.New)
+			if e.Resource != r.kind.resource || e.Lost || !was && !is {
 				continue
 			}
-			event, o := "DELETED", e.obj
+			event, o := "DELETED", e.New
 			switch {
 			case was && is:
 				event = "MODIFIED"
 			case is:
 				event = "ADDED"
 			default: // the previous content, under the new version
-				o = clone(e.old)
-				metaOf(o)["resourceVersion"] = strconv.Itoa(e.version)
+				o = clone(e.Old)
+				metaOf(o)["resourceVersion"] = strconv.Itoa(e.Version)
 			}
-			if newest = o; f.spy != nil {
-				f.spy.told(r, event, o)
+			newest = o
+			if r.spy != nil {
+				r.spy.told(r.told(), event, o)
 			}
 			send(event, r.show(o, false))
 		}
@@ -4785,7 +5037,7 @@ func (f *fakeServer) oneLeader(t *testing.T) {
 				holder[s.Host] = l.Spec.HolderIdentity
 			}
 			for _, e := range f.history {
-				if spec, _ := e.obj["spec"].(object); e.resource == "leases" && str(spec, "renewTime") == l.Spec.RenewTime && str(spec, "holderIdentity") == holder[s.Host] {
+				if spec, _ := e.New["spec"].(object); e.Resource == "leases" && str(spec, "renewTime") == l.Spec.RenewTime && str(spec, "holderIdentity") == holder[s.Host] {
 					renewed = append(renewed, span{s.Host, s.At})
 				}
 			}
@@ -11114,7 +11366,7 @@ type sim struct {
 	over     bool
 	slots    []*proc          // that run, or will again
 	byHost   map[string]*proc // every one that ever was
-	ever     map[string][]historyEntry
+	ever     map[string][]change
 	newest   int
 	renewed  time.Time         // the lease, by whomever
 	tampered time.Time         // with the lease, by somebody else: for a moment it says nothing
@@ -11431,9 +11683,9 @@ func (tr *trace) Write(b []byte) (int, error) {
 		default:
 			told := ""
 			for _, e := range s.betweenLocked(resource, *at, version) {
-				was, is := e.old != nil && s.shows(resource, e.old), e.obj != nil && s.shows(resource, e.obj)
+				was, is := e.Old != nil && s.shows(resource, e.Old), e.New != nil && s.shows(resource, e.New)
 				event := map[[2]bool]string{{false, true}: "ADDED", {true, true}: "MODIFIED", {true, false}: "DELETED"}[[2]bool{was, is}]
-				told += fmt.Sprintf("%d %s %s, ", e.version, event, e.key())
+				told += fmt.Sprintf("%d %s %s, ", e.Version, event, e.key())
 			}
 			want := ""
 			if words[0] != "BOOKMARK" {
@@ -11448,19 +11700,20 @@ func (tr *trace) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (e historyEntry) key() Key {
-	if e.obj == nil {
-		return keyOf(e.old)
+// key names the object that was changed.
+func (c change) key() Key {
+	if c.New == nil {
+		return keyOf(c.Old)
 	}
-	return keyOf(e.obj)
+	return keyOf(c.New)
 }
 
 // betweenLocked is what a watch has to tell of the versions behind from, up to to.
-func (s *sim) betweenLocked(resource string, from, to int) (found []historyEntry) {
+func (s *sim) betweenLocked(resource string, from, to int) (found []change) {
 	all := s.ever[resource]
-	i := sort.Search(len(all), func(i int) bool { return all[i].version > from })
-	for ; i < len(all) && all[i].version <= to; i++ {
-		if e := all[i]; !e.lost && (e.old != nil && s.shows(resource, e.old) || e.obj != nil && s.shows(resource, e.obj)) {
+	i := sort.Search(len(all), func(i int) bool { return all[i].Version > from })
+	for ; i < len(all) && all[i].Version <= to; i++ {
+		if e := all[i]; !e.Lost && (e.Old != nil && s.shows(resource, e.Old) || e.New != nil && s.shows(resource, e.New)) {
 			found = append(found, e)
 		}
 	}
@@ -11475,16 +11728,16 @@ func (s *sim) shows(resource string, o object) bool {
 
 // ---- The spy
 
-func (s *sim) changed(e historyEntry) {
+func (s *sim) changed(c change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.newest = e.version
-	s.ever[e.resource] = append(s.ever[e.resource], e)
-	if e.resource != "leases" {
+	s.newest = c.Version
+	s.ever[c.Resource] = append(s.ever[c.Resource], c)
+	if c.Resource != "leases" {
 		return
 	}
-	is, _ := e.obj["spec"].(object)
-	was, _ := e.old["spec"].(object)
+	is, _ := c.New["spec"].(object)
+	was, _ := c.Old["spec"].(object)
 	holder, next := str(was, "holderIdentity"), str(is, "holderIdentity")
 	seconds, _ := was["leaseDurationSeconds"].(float64)
 	if p := s.byHost[s.identity[next]]; p != nil && holder != "" && holder != next && time.Since(s.renewed).Seconds() < seconds && time.Since(s.tampered) > s.expiry {
@@ -11590,75 +11843,65 @@ func (s *sim) asked(q seen) {
 }
 
 // told notes what a process hears on a watch.
-func (s *sim) told(r *fakeRequest, event string, o object) {
+func (s *sim) told(a answer, event string, o object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.byHost[r.Host]; p != nil {
-		p.hears(r, o, event == "DELETED")
+	if p := s.byHost[a.Request.Host]; p != nil {
+		p.hears(a, o, event == "DELETED")
 	}
 }
 
 // hears notes what a process knows of an object. Where it cannot be sure that it hears, it may know this or that.
-func (p *proc) hears(r *fakeRequest, o object, gone bool) {
-	k := r.kind.resource + "/" + keyOf(o).String()
+func (p *proc) hears(a answer, o object, gone bool) {
+	k := a.Request.Resource + "/" + keyOf(o).String()
 	was := p.knows[k]
-	if r.items == nil && was != nil && !gone && newerVersion(str(metaOf(was.object), "resourceVersion"), str(metaOf(o), "resourceVersion")) {
+	if a.Items == nil && was != nil && !gone && newerVersion(str(metaOf(was.object), "resourceVersion"), str(metaOf(o), "resourceVersion")) {
 		return // it has heard more, elsewhere, already
 	}
 	version := str(metaOf(o), "resourceVersion")
-	if p.mayMiss(r) {
+	if p.mayMiss(a) {
 		p.unsure[k] = version
 	}
-	if delete(p.knows, k); !gone && !p.mayMiss(r) && (p.unsure[k] == "" || !newerVersion(p.unsure[k], version)) {
+	if delete(p.knows, k); !gone && !p.mayMiss(a) && (p.unsure[k] == "" || !newerVersion(p.unsure[k], version)) {
 		p.knows[k] = &knowledge{o, time.Now()}
 	}
 }
 
 // mayMiss reports whether an answer may not arrive.
-func (p *proc) mayMiss(r *fakeRequest) bool { return r.isCut() || p.link.isQuiet() }
-
-// isCut reports whether an answer will not arrive whole.
-func (r *fakeRequest) isCut() bool {
-	w, faulty := r.w.(*faultyWriter)
-	size := len(r.reply)
-	if r.media == protobufType && size > 0 {
-		size = len(protobufOf(r.reply))
-	}
-	return faulty && (size == 0 || size > w.left)
-}
+func (p *proc) mayMiss(a answer) bool { return a.IsCut || p.link.isQuiet() }
 
 // answered notes what a process hears otherwise.
-func (s *sim) answered(r *fakeRequest) {
-	what := callOf(r.Method, r.URL.Path, r.q)
+func (s *sim) answered(a answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p, resource := s.byHost[r.Host], r.kind.resource
-	if p != nil && what.verb == "patch" && (r.code == 200 || r.code == 404 || r.code == 422) && !p.mayMiss(r) {
+	q := a.Request
+	p, resource := s.byHost[q.Host], q.Resource
+	if p != nil && q.Verb == "patch" && (a.Code == 200 || a.Code == 404 || a.Code == 422) && !p.mayMiss(a) {
 		var sent struct{ Metadata struct{ UID string } }
-		json.Unmarshal(r.body, &sent)
-		p.wrote[resource+"/"+r.key.String()+" "+sent.Metadata.UID] = time.Now()
+		json.Unmarshal([]byte(q.Body), &sent)
+		p.wrote[resource+"/"+(Key{q.Namespace, q.Name}).String()+" "+sent.Metadata.UID] = time.Now()
 	}
-	if p == nil || r.code/100 != 2 {
+	if p == nil || a.Code/100 != 2 {
 		return
 	}
 	switch {
-	case what.verb == "update":
+	case q.Verb == "update":
 		var l lease
-		if json.Unmarshal(r.reply, &l); l.Spec.HolderIdentity != "" {
-			s.holder, s.heldAt = r.Host, p.askedAt
+		if json.Unmarshal(a.Body, &l); l.Spec.HolderIdentity != "" {
+			s.holder, s.heldAt = q.Host, p.askedAt
 		}
-	case what.verb == "list" && !r.more && r.q.Get("limit") != "1":
-		p.listed[resource], p.blind[resource] = p.listed[resource] || !r.isCut(), p.blind[resource] && p.mayMiss(r)
+	case q.Verb == "list" && !a.HasMore && q.Query.Get("limit") != "1":
+		p.listed[resource], p.blind[resource] = p.listed[resource] || !a.IsCut, p.blind[resource] && p.mayMiss(a)
 		there := map[string]bool{}
-		for _, o := range r.items {
+		for _, o := range a.Items {
 			there[resource+"/"+keyOf(o).String()] = true
-			p.hears(r, o, false)
+			p.hears(a, o, false)
 		}
 		maps.DeleteFunc(p.knows, func(k string, _ *knowledge) bool { return strings.HasPrefix(k, resource+"/") && !there[k] })
-	case what.verb == "patch":
+	case q.Verb == "patch":
 		var o object
-		json.Unmarshal(r.reply, &o)
-		p.hears(r, o, false)
+		json.Unmarshal(a.Body, &o)
+		p.hears(a, o, false)
 		if s.killing && resource == "nodes" { // before it can say so in an event, or soon after
 			s.killing = false
 			s.running.Go(func() { s.end(p.slot, true, 3*time.Second) })
@@ -11771,7 +12014,7 @@ var lifeSteps = []simStep{
 	}},
 	{2, func(s *sim) string {
 		name := fmt.Sprint("c", s.dice.IntN(3))
-		if s.crd == nil || s.dice.IntN(4) == 0 {
+		if s.installed() == nil || s.dice.IntN(4) == 0 {
 			s.remove("counts", Key{"default", name})
 			return "- count " + name
 		}
@@ -11830,9 +12073,7 @@ var simFaults = slices.Concat(requestFaults(), []simStep{
 		<-time.After(s.some(time.Second, 20*time.Second))
 		s.backup()
 		s.net.down.Store(false)
-		s.fakeServer.mu.Lock()
-		newest := s.version
-		s.fakeServer.mu.Unlock()
+		newest := s.latest()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, p := range s.byHost {
@@ -11840,7 +12081,7 @@ var simFaults = slices.Concat(requestFaults(), []simStep{
 			p.blind["nodes"], p.blind["counts"] = true, true
 		}
 		for resource, all := range s.ever {
-			s.ever[resource] = slices.DeleteFunc(all, func(e historyEntry) bool { return e.version > newest })
+			s.ever[resource] = slices.DeleteFunc(all, func(c change) bool { return c.Version > newest })
 		}
 		s.newest, s.tampered, s.patience = newest, time.Now(), lostTime
 		return "THE BACKUP IS RESTORED"
@@ -11919,12 +12160,12 @@ var simFaults = slices.Concat(requestFaults(), []simStep{
 		return "THE LEASE IS DELETED"
 	}},
 	{2, func(s *sim) string {
-		if s.crd != nil && s.dice.IntN(2) == 0 {
+		if s.installed() != nil && s.dice.IntN(2) == 0 {
 			s.install(nil)
 			return "THE CRD IS GONE"
 		}
 		s.install(&fakeCRD{status: s.dice.IntN(4) > 0})
-		return fmt.Sprint("THE CRD IS THERE, with a subresource: ", s.crd.status)
+		return fmt.Sprint("THE CRD IS THERE, with a subresource: ", s.installed().status)
 	}},
 	{4, func(s *sim) string {
 		status := func(code int, reason string) any { return fakeStatus(code, reason, "simulated", nil) }
@@ -12047,9 +12288,7 @@ func requestFault(name string, match func(seen) bool, ft fault) simStep {
 		if s.needs(ft.delay); ft.stall || ft.hang > 0 {
 			s.needs(silence + 5*time.Second)
 		}
-		s.fakeServer.mu.Lock()
-		defer s.fakeServer.mu.Unlock()
-		s.fakeServer.faults = append(s.fakeServer.faults, &ft)
+		s.disturb(ft)
 		return fmt.Sprintf("THE NEXT %d %s meet %s", ft.times, name, text)
 	}}
 }
@@ -12100,7 +12339,7 @@ func (s *sim) truth() (truth, has map[string]string) {
 		}
 		have := named[k.Namespace+"/"+str(spec, "name")]
 		truth[k.String()], has[k.String()] = fmt.Sprint(have == int(want), " ", have), fmt.Sprint(status["healthy"], " ", status["count"])
-		if s.crd.status {
+		if s.installed().status {
 			truth[k.String()] += fmt.Sprint(" ", metaOf(o)["generation"])
 			has[k.String()] += fmt.Sprint(" ", status["observedGeneration"])
 		}
@@ -12111,9 +12350,8 @@ func (s *sim) truth() (truth, has map[string]string) {
 // flurry is the last act before a calm: while writes are under way, what they are about changes again.
 func (s *sim) flurry() {
 	slow := func(r *http.Request) bool { return r.Method == "PATCH" && !strings.Contains(r.URL.Path, "/events/") }
-	s.fakeServer.mu.Lock()
-	s.fakeServer.faults = []*fault{{match: slow, times: 1 + s.dice.IntN(8), delay: s.some(100*time.Millisecond, 3*time.Second)}}
-	s.fakeServer.mu.Unlock()
+	s.liftFaults()
+	s.disturb(fault{match: slow, times: 1 + s.dice.IntN(8), delay: s.some(100*time.Millisecond, 3*time.Second)})
 	for range 1 + s.dice.IntN(20) {
 		s.step(lifeSteps)
 		<-time.After(s.some(time.Millisecond, time.Second))
@@ -12122,16 +12360,12 @@ func (s *sim) flurry() {
 
 // calm ends all faults, and asks the oracle.
 func (s *sim) calm() {
-	s.fakeServer.mu.Lock()
-	s.fakeServer.faults, s.frames, s.lose = nil, nil, 0
-	s.behind = nil
-	s.movedLocked()
-	s.fakeServer.mu.Unlock()
+	s.heal()
 	s.net.down.Store(false)
 	s.each(func(p *proc) {
 		p.link.setAway(false, false)
 	})
-	if s.crd == nil {
+	if s.installed() == nil {
 		s.install(&fakeCRD{status: true})
 	}
 	s.mu.Lock()
@@ -12180,7 +12414,7 @@ func (s *sim) right(when string) {
 // simulateSeed runs one seed in a bubble.
 func simulateSeed(t *testing.T, seed uint64) *sim {
 	dice := rand.New(rand.NewPCG(seed, 0))
-	s := &sim{fakeServer: newFake(), t: t, dice: dice, began: time.Now(), selects: func(object) bool { return true }, byHost: map[string]*proc{}, ever: map[string][]historyEntry{}, identity: map[string]string{}}
+	s := &sim{fakeServer: newFake(), t: t, dice: dice, began: time.Now(), selects: func(object) bool { return true }, byHost: map[string]*proc{}, ever: map[string][]change{}, identity: map[string]string{}}
 	s.spy = s
 	s.net = s.serveIn(t)
 	s.bookmarks = pick(dice, time.Minute, time.Minute, time.Minute, 0)
