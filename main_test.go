@@ -365,7 +365,7 @@ type fakeServer struct {
 	clientCA  *x509.CertPool  // that clientCA has issued
 	forbidden map[string]bool
 	version   int
-	objects   map[string]map[Key]object // by resource
+	objects   map[string]map[objectKey]object // by resource
 	history   []change
 	forgotten int           // changes up to here are compacted away
 	grew      chan struct{} // closed, and made anew, with each change and each request,
@@ -422,11 +422,11 @@ type lag struct {
 
 func newFake() *fakeServer {
 	f := &fakeServer{
-		bookmarks: time.Minute, version: 200, objects: map[string]map[Key]object{}, grew: make(chan struct{}), moved: make(chan struct{}),
+		bookmarks: time.Minute, version: 200, objects: map[string]map[objectKey]object{}, grew: make(chan struct{}), moved: make(chan struct{}),
 		forbidden: map[string]bool{}, away: map[string]bool{}, pages: map[string][]object{}, ended: make(chan struct{}),
 	}
 	for _, k := range fakeKinds {
-		f.objects[k.resource] = map[Key]object{}
+		f.objects[k.resource] = map[objectKey]object{}
 	}
 	for _, ns := range []string{"default", "kube-system"} {
 		f.put("namespaces", object{"metadata": object{"name": ns}})
@@ -460,17 +460,17 @@ func (f *fakeServer) serves(k fakeKind) bool { return k.resource != "counts" || 
 // addCount makes a Count whose spec is this JSON, or gives one this spec; with a subresource its status stays.
 func (f *fakeServer) addCount(name, spec string) object {
 	status := ""
-	if old := f.get("counts", Key{"default", name}); old["status"] != nil && f.crd.status {
+	if old := f.get("counts", objectKey{"default", name}); old["status"] != nil && f.crd.status {
 		text, _ := json.Marshal(old["status"])
 		status = `,"status":` + string(text)
 	}
 	f.putJSON("counts", fmt.Sprintf(`{"metadata":{"namespace":"default","name":%q},"spec":%s%s}`, name, spec, status))
-	return f.get("counts", Key{"default", name})
+	return f.get("counts", objectKey{"default", name})
 }
 
 // count is what a Count says: its healthy, count and observedGeneration.
 func (f *fakeServer) count(name string) string {
-	status, _ := f.get("counts", Key{"default", name})["status"].(object)
+	status, _ := f.get("counts", objectKey{"default", name})["status"].(object)
 	return fmt.Sprint(status["healthy"], " ", status["count"], " ", status["observedGeneration"])
 }
 
@@ -505,7 +505,7 @@ func (f *fakeServer) may(user string, c call) bool {
 			return str(s.(object), "kind") == "ServiceAccount" && str(s.(object), "namespace") == p[0] && str(s.(object), "name") == p[1]
 		})
 		ref, _ := binding["roleRef"].(object)
-		role := f.objects["clusterroles"][Key{Name: str(ref, "name")}]
+		role := f.objects["clusterroles"][objectKey{Name: str(ref, "name")}]
 		if rules, _ := role["rules"].([]any); bound {
 			for _, rule := range rules {
 				has := func(field, value string) bool {
@@ -533,7 +533,7 @@ func (r *fakeRequest) refusedLocked(f *fakeServer, o object) bool {
 	}
 	for _, binding := range f.objects["validatingadmissionpolicybindings"] {
 		name := str(binding["spec"].(object), "policyName")
-		spec, _ := f.objects["validatingadmissionpolicies"][Key{Name: name}]["spec"].(object)
+		spec, _ := f.objects["validatingadmissionpolicies"][objectKey{Name: name}]["spec"].(object)
 		labels, _ := metaOf(o)["labels"].(object)
 		if _, has := labels[quoted(spec["validations"])]; has && r.kind.resource == "nodes" && r.key.Name == quoted(spec["matchConditions"]) {
 			message := fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", name, str(metaOf(binding), "name"), str(spec["validations"].([]any)[0].(object), "message"))
@@ -556,7 +556,22 @@ func str(o object, key string) string {
 	return s
 }
 
-func keyOf(o object) Key { return Key{str(metaOf(o), "namespace"), str(metaOf(o), "name")} }
+// objectKey names an object among those of its resource.
+type objectKey struct {
+	Namespace string // "" where the resource is cluster-scoped
+	Name      string
+}
+
+// String is namespace/name, or the name alone.
+func (k objectKey) String() string {
+	if k.Namespace == "" {
+		return k.Name
+	}
+	return k.Namespace + "/" + k.Name
+}
+
+// keyOf is the key under which an object is stored.
+func keyOf(o object) objectKey { return objectKey{str(metaOf(o), "namespace"), str(metaOf(o), "name")} }
 
 // clone copies an object as if it went through JSON.
 func clone(o object) object {
@@ -654,7 +669,7 @@ func (f *fakeServer) signalLocked() {
 }
 
 // remove deletes an object as the server does: a pod's deletion shows first as a change of it.
-func (f *fakeServer) remove(resource string, k Key) object {
+func (f *fakeServer) remove(resource string, k objectKey) object {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	old := f.objects[resource][k]
@@ -673,7 +688,7 @@ func (f *fakeServer) remove(resource string, k Key) object {
 	return old
 }
 
-func (f *fakeServer) get(resource string, k Key) object {
+func (f *fakeServer) get(resource string, k objectKey) object {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.objects[resource][k]
@@ -716,14 +731,14 @@ func (f *fakeServer) addPods(n int) {
 
 // setLabel changes a node's label as another client would; v nil removes it.
 func (f *fakeServer) setLabel(node, label string, v any) {
-	o := clone(f.get("nodes", Key{"", node}))
+	o := clone(f.get("nodes", objectKey{"", node}))
 	mergePatch(o, object{"metadata": object{"labels": object{label: v}}})
 	f.put("nodes", o)
 }
 
 // label is a node's label, "-" where it has none.
 func (f *fakeServer) label(node, label string) string {
-	labels, _ := metaOf(f.get("nodes", Key{"", node}))["labels"].(object)
+	labels, _ := metaOf(f.get("nodes", objectKey{"", node}))["labels"].(object)
 	if v, ok := labels[label].(string); ok {
 		return v
 	}
@@ -747,7 +762,7 @@ func (f *fakeServer) user(r *http.Request) (name string, known bool) {
 	defer f.mu.Unlock()
 	name, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	account := strings.Split(name+":::", ":") // whose token is as good as it
-	if f.tokens == nil || f.tokens[name] && (account[0] != "serviceaccount" || f.objects["serviceaccounts"][Key{account[1], account[2]}] != nil) {
+	if f.tokens == nil || f.tokens[name] && (account[0] != "serviceaccount" || f.objects["serviceaccounts"][objectKey{account[1], account[2]}] != nil) {
 		return name, true
 	}
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && f.clientCA != nil {
@@ -792,7 +807,7 @@ func (f *fakeServer) cutOff(host string, yes bool) {
 func (f *fakeServer) snapshot() (restore func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	version, crd, objects := f.version, f.crd, map[string]map[Key]object{}
+	version, crd, objects := f.version, f.crd, map[string]map[objectKey]object{}
 	for resource, all := range f.objects {
 		objects[resource] = maps.Clone(all)
 	}
@@ -1022,7 +1037,7 @@ type fakeRequest struct {
 	spy   spy // nil also where the answer will be lost
 	w     http.ResponseWriter
 	kind  fakeKind
-	key   Key
+	key   objectKey
 	q     url.Values
 	body  []byte
 	code  int // of the answer; 0: it was sent
@@ -1724,7 +1739,7 @@ func (f *fakeServer) create(r *fakeRequest) {
 	defer f.mu.Unlock()
 	if r.kind.namespaced {
 		metaOf(o)["namespace"] = r.key.Namespace
-		if f.objects["namespaces"][Key{"", r.key.Namespace}] == nil {
+		if f.objects["namespaces"][objectKey{"", r.key.Namespace}] == nil {
 			r.fail(404, "NotFound", fmt.Sprintf("namespaces %q not found", r.key.Namespace), object{"name": r.key.Namespace, "kind": "namespaces"})
 			return
 		}
@@ -2320,7 +2335,7 @@ func wantPeace(t *testing.T, f *fakeServer, args ...string) {
 		t.Fatal(err)
 	}
 	pass(time.Minute + o.interval + time.Duration(float64(len(f.all("nodes")))/o.qps*float64(time.Second)))
-	counted := (&fakeRequest{kind: fakeKinds[0], key: Key{Namespace: o.namespace}, q: url.Values{"labelSelector": {o.podSelector}, "fieldSelector": {o.fieldSelector}}}).matcher()
+	counted := (&fakeRequest{kind: fakeKinds[0], key: objectKey{Namespace: o.namespace}, q: url.Values{"labelSelector": {o.podSelector}, "fieldSelector": {o.fieldSelector}}}).matcher()
 	pods := slices.DeleteFunc(f.all("pods"), func(pod object) bool { return !counted(pod) })
 	own := map[string]int{} // by node
 	for _, pod := range pods {
@@ -2444,7 +2459,7 @@ func TestTotalThatCameAndWentUnwrittenDoesNotDelayTheNextChange(t *testing.T) {
 		wantLabel(t, f, "cp", own, "1") // and rests until 260 s
 		f.addPod("default", "b", "")
 		pass(5 * time.Second)
-		f.remove("pods", Key{"default", "b"})
+		f.remove("pods", objectKey{"default", "b"})
 		pass(52 * time.Second)
 		f.addPod("default", "c", "")
 		pass(time.Second)
@@ -2503,7 +2518,7 @@ func TestRecreatedNodeGetsTheLabel(t *testing.T) {
 		f.start(t)
 		pass(30 * time.Second)
 		for range 3 { // also right behind a write to its predecessor
-			f.remove("nodes", Key{"", "cp"})
+			f.remove("nodes", objectKey{"", "cp"})
 			f.addNode("cp", controlPlane)
 			synctest.Wait()
 			wantLabel(t, f, "cp", podCountLabel, "2")
@@ -2528,10 +2543,10 @@ func TestNodeLabelCountsEachNodesOwnPods(t *testing.T) {
 		wantLabel(t, f, "w2", own, "0")
 		wantLabel(t, f, "w1", podCountLabel, "-")
 		pass(10 * time.Second)
-		bound := clone(f.get("pods", Key{"a", "unbound"}))
+		bound := clone(f.get("pods", objectKey{"a", "unbound"}))
 		bound["spec"].(object)["nodeName"] = "w2"
 		f.put("pods", bound)
-		f.remove("pods", Key{"a", "x"})
+		f.remove("pods", objectKey{"a", "x"})
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "2")
 		wantLabel(t, f, "w1", own, "1")
@@ -2582,7 +2597,7 @@ func TestServerThatAnswersWholeObjectsOrOnlyJSONIsUnderstood(t *testing.T) {
 			synctest.Wait()
 			wantLabel(t, f, "cp", podCountLabel, "3")
 			f.addPods(5)
-			f.remove("pods", Key{"default", "web-0"})
+			f.remove("pods", objectKey{"default", "web-0"})
 			pass(10 * time.Second)
 			wantLabel(t, f, "cp", podCountLabel, "4")
 		})
@@ -2636,7 +2651,7 @@ func TestSelectorsAndNamespaceGoToTheServer(t *testing.T) {
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "1")
 		pass(20 * time.Second)
-		left := clone(f.get("pods", Key{"a", "in"})) // leaves the selector: a DELETED to us
+		left := clone(f.get("pods", objectKey{"a", "in"})) // leaves the selector: a DELETED to us
 		metaOf(left)["labels"] = object{"app": "gone"}
 		f.put("pods", left)
 		synctest.Wait()
@@ -2945,7 +2960,7 @@ func (f *fakeServer) churn(seconds int) {
 		f.addPod("default", name, []string{"cp", "other", "worker", ""}[i%4])
 		pass(time.Second)
 		if i%2 > 0 {
-			f.remove("pods", Key{"default", name})
+			f.remove("pods", objectKey{"default", name})
 		}
 	}
 }
@@ -2966,15 +2981,15 @@ func TestLabelsEqualTheTruthWhateverAWriteMeets(t *testing.T) {
 		again func(f *fakeServer)        // makes it anew
 	}
 	node := prey{"/api/v1/nodes/cp", func(f *fakeServer, v any) { f.setLabel("cp", podCountLabel, v) }, func(f *fakeServer) {
-		f.remove("nodes", Key{"", "cp"})
+		f.remove("nodes", objectKey{"", "cp"})
 		f.addNode("cp", controlPlane)
 	}}
 	count := prey{"/apis/demo.mark8s.io/v1/namespaces/default/counts/web/status", func(f *fakeServer, v any) {
-		o := clone(f.get("counts", Key{"default", "web"}))
+		o := clone(f.get("counts", objectKey{"default", "web"}))
 		o["status"] = object{"healthy": v == nil, "count": 7}
 		f.put("counts", o)
 	}, func(f *fakeServer) {
-		f.remove("counts", Key{"default", "web"})
+		f.remove("counts", objectKey{"default", "web"})
 		f.addCount("web", `{"name":"web","count":18}`)
 	}}
 	meets := func(ft fault) func(*testing.T, *fakeServer, prey) {
@@ -3169,7 +3184,7 @@ func TestOutageOfTheWritesIsSaidAtTheDefaultVerbosityOnceAMinuteAndWhenItIsOver(
 func TestWritingAgainIsSaidOfAWriteThatWorkedAlone(t *testing.T) {
 	for name, end := range map[string]func(f *fakeServer, p *program){
 		"a stop":                    func(_ *fakeServer, p *program) { p.stop() },
-		"the node is removed":       func(f *fakeServer, _ *program) { f.remove("nodes", Key{"", "cp"}) },
+		"the node is removed":       func(f *fakeServer, _ *program) { f.remove("nodes", objectKey{"", "cp"}) },
 		"somebody else makes it so": func(f *fakeServer, _ *program) { f.setLabel("cp", podCountLabel, "0") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -3247,7 +3262,7 @@ func TestLabelThatStaysIsWrittenBesideOneThatDoesNot(t *testing.T) {
 		pass(time.Hour)
 		wantNumber(t, "lines on it", strings.Count(p.log.String(), "labels do not stay"), 1)
 		wantNumber(t, "labels written", strings.Count(p.log.String(), "label written"), 2)
-		f.remove("nodes", Key{"", "cp"})
+		f.remove("nodes", objectKey{"", "cp"})
 		pass(11 * time.Minute)
 		wantNumber(t, "lines that they stay", strings.Count(p.log.String(), "labels stay again"), 0)
 	})
@@ -3260,7 +3275,7 @@ func TestNodeMadeAgainDoesNotInheritThatItsLabelsWereDropped(t *testing.T) {
 		p := f.start(t, "-v", "0")
 		pass(time.Minute)
 		f.strip("")
-		f.remove("nodes", Key{"", "cp"})
+		f.remove("nodes", objectKey{"", "cp"})
 		f.addNode("cp", controlPlane)
 		pass(12 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "0")
@@ -3359,7 +3374,7 @@ func TestNothingToCountIsTheNumber0AndNothingToLabelIsPeace(t *testing.T) {
 		f.addNode("cp", controlPlane)
 		wantPeace(t, f)
 		for i := range 2 {
-			f.remove("pods", Key{"default", fmt.Sprint("web-", i)})
+			f.remove("pods", objectKey{"default", fmt.Sprint("web-", i)})
 		}
 		wantPeace(t, f)
 		wantLabel(t, f, "cp", podCountLabel, "0")
@@ -3700,7 +3715,7 @@ func TestThousandEventsASecondForAMinuteCostAWriteAnInterval(t *testing.T) {
 				f.addPod("default", name, "")
 				f.addPod("default", name, nodes[rand.IntN(4)])
 				if i%50 < 40 {
-					f.remove("pods", Key{"default", name})
+					f.remove("pods", objectKey{"default", name})
 				}
 			}
 			pass(40 * time.Millisecond)
@@ -4482,13 +4497,13 @@ func TestCountSaysWhetherAsManyPodsAreThereAsItWants(t *testing.T) {
 		wantText(t, f.count("web"), "true 3 1")
 		wantText(t, countEvents(f), "Normal CountMatched want 3 pods of nginx, have 3 (1); Normal Synced Count synced successfully (1);")
 
-		finished := clone(f.get("pods", Key{"default", "e"})) // finished and dying pods count
+		finished := clone(f.get("pods", objectKey{"default", "e"})) // finished and dying pods count
 		finished["status"] = object{"phase": "Succeeded"}
 		metaOf(finished)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
 		f.put("pods", finished)
 		pass(time.Minute)
 		wantText(t, f.count("web"), "true 3 1")
-		f.remove("pods", Key{"default", "e"})
+		f.remove("pods", objectKey{"default", "e"})
 		pass(time.Second)
 		wantText(t, f.count("web"), "false 2 1")
 		f.addPodWith("a", object{"app": "other"}) // a pod that changes sides
@@ -4515,7 +4530,7 @@ func TestCountSaysWhetherAsManyPodsAreThereAsItWants(t *testing.T) {
 				t.Errorf("write %d: %s", i, body)
 			}
 		}
-		f.remove("counts", Key{"default", "web"})
+		f.remove("counts", objectKey{"default", "web"})
 		pass(time.Minute)
 		wantNumber(t, "words on the deletion", strings.Count(p.log.String(), `msg="a Count is gone" count=default/web`), 1)
 		f.addCount("web", `{"name":"other","count":2}`)
@@ -4554,9 +4569,9 @@ func TestWriteThatFindsAnotherObjectIsNotTriedAgainWithEachPod(t *testing.T) {
 		pass(time.Minute)
 		catchUp := f.fallBehind(0, func(s seen) bool { return !strings.HasSuffix(s.Path, "/pods") })
 		pass(time.Second)
-		f.remove("nodes", Key{Name: "cp"})
+		f.remove("nodes", objectKey{Name: "cp"})
 		f.addNode("cp", controlPlane)
-		f.remove("counts", Key{"default", "web"})
+		f.remove("counts", objectKey{"default", "web"})
 		before := len(f.asked(isWrite))
 		for i := range 100 { // ten seconds
 			f.addPod("default", fmt.Sprint("p", i), "")
@@ -4578,7 +4593,7 @@ func TestCountWhoseDeletionIsLostIsWrittenToOnceAnInterval(t *testing.T) {
 		f.start(t, "-pod-events", "off")
 		pass(time.Minute)
 		f.loseNext(1)
-		f.remove("counts", Key{"default", "web"})
+		f.remove("counts", objectKey{"default", "web"})
 		f.addPod("default", "a", "")
 		before := len(f.asked(isWrite))
 		pass(10 * time.Minute)
@@ -4643,7 +4658,7 @@ func TestInvalidCountGetsAWarningAndDisturbsNoOther(t *testing.T) {
 			if events := countEvents(f); !strings.Contains(events, "Warning InvalidCount "+want) {
 				t.Errorf("%s: no %q in %s", spec, want, events)
 			}
-			f.remove("counts", Key{"default", "bad"})
+			f.remove("counts", objectKey{"default", "bad"})
 			pass(10 * time.Second)
 			for _, e := range f.all("events") {
 				f.remove("events", keyOf(e))
@@ -4681,7 +4696,7 @@ func TestWithoutAStatusSubresourceTheObjectIsPatchedAndGenerationSaysNothing(t *
 		f.addCount("web", `{"name":"nginx","count":2}`)
 		f.start(t, "-pod-events", "off")
 		pass(time.Hour)
-		uid := str(metaOf(f.get("counts", Key{"default", "web"})), "uid")
+		uid := str(metaOf(f.get("counts", objectKey{"default", "web"})), "uid")
 		write := func(healthy bool, n int) string {
 			return fmt.Sprintf(`web {"metadata":{"uid":"%s"},"status":{"healthy":%v,"count":%d}}`, uid, healthy, n)
 		}
@@ -4712,7 +4727,7 @@ func TestWithoutAStatusSubresourceTheObjectIsPatchedAndGenerationSaysNothing(t *
 		}
 		f.install(&fakeCRD{}) // and removes it
 		pass(time.Minute)
-		f.remove("pods", Key{"default", "b"})
+		f.remove("pods", objectKey{"default", "b"})
 		pass(time.Minute)
 		if got := countWrites(f); len(got) != 5 || got[4] != write(false, 1) {
 			t.Errorf("writes: %q", got)
@@ -4874,7 +4889,7 @@ func TestPodPrinterPrints(t *testing.T) {
 		synctest.Wait()
 		f.put("pods", podOn(object{"namespace": "default", "name": "b", "labels": object{"app": "web", "new": "label"}}, ""))
 		synctest.Wait()
-		f.remove("pods", Key{"default", "a"})
+		f.remove("pods", objectKey{"default", "a"})
 		synctest.Wait()
 		// The deletion shows first as a change of the pod: it is looked at once for both, or twice.
 		const come, gone = "Sync/Add/Update for Pod default/%s\n", "Pod default/a does not exist anymore\n"
@@ -4996,7 +5011,7 @@ func TestControllerOfTheReadmeRuns(t *testing.T) {
 
 const leasePath = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/podcount"
 
-var leaseKey = Key{"kube-system", "podcount"}
+var leaseKey = objectKey{"kube-system", "podcount"}
 
 // replica starts a podcount that calls the server by a name of its own.
 func (f *fakeServer) replica(t *testing.T, name string, args ...string) *program {
@@ -5760,7 +5775,7 @@ func TestLeaseIsWhereTheFlagsSay(t *testing.T) {
 		f.replica(t, "a", "-leader-elect-resource-name", "team-a.podcount", "-leader-elect-resource-namespace", "default",
 			"-leader-elect-lease-duration", "60s", "-leader-elect-renew-deadline", "40s", "-leader-elect-retry-period", "15s")
 		pass(46 * time.Second)
-		spec, _ := f.get("leases", Key{"default", "team-a.podcount"})["spec"].(object)
+		spec, _ := f.get("leases", objectKey{"default", "team-a.podcount"})["spec"].(object)
 		if spec["leaseDurationSeconds"] != 60.0 || !strings.HasPrefix(str(spec, "renewTime"), "2000-01-01T00:00:45.") {
 			t.Errorf("the lease is %v", spec)
 		}
@@ -5847,7 +5862,7 @@ func TestWatchFollowsTheListAndAppliesEvents(t *testing.T) {
 		f.addPod("default", "new", "")
 		synctest.Wait()
 		f.addPod("default", "new", "n1") // bound
-		f.remove("pods", Key{"default", "web-0"})
+		f.remove("pods", objectKey{"default", "web-0"})
 		synctest.Wait()
 		r.equalTo(t, f)
 		if want := []string{"+new", "~new", "-web-0"}; !slices.Equal(r.heard, want) {
@@ -5878,7 +5893,7 @@ func TestCleanlyEndedWatchIsResumedAtOnceFromTheLastVersionWithoutARelist(t *tes
 		if v := versions(f); len(v) != 2 || v[1] != last {
 			t.Errorf("watches from %q, want the second from %s", v, last)
 		}
-		f.remove("pods", Key{"default", "a"})
+		f.remove("pods", objectKey{"default", "a"})
 		pass(11 * time.Minute) // past what any watch was asked for
 		wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
 		watches := f.asked(isWatch("pods"))
@@ -5947,7 +5962,7 @@ func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
 					r.net.down.Store(true)
 					f.endWatches(true)
 				}
-				f.remove("pods", Key{"default", "web-0"})
+				f.remove("pods", objectKey{"default", "web-0"})
 				f.addPod("default", "new", "")
 				f.compact()
 				r.net.down.Store(false)
@@ -6096,7 +6111,7 @@ func TestThreeShortWatchesInARowLeadToARelist(t *testing.T) {
 func TestWatchThatBringsTheSameAgainAndAgainIsNoHotLoop(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addPods(1)
-		old, _ := json.Marshal(object{"type": "ADDED", "object": f.get("pods", Key{"default", "web-0"})})
+		old, _ := json.Marshal(object{"type": "ADDED", "object": f.get("pods", objectKey{"default", "web-0"})})
 		f.inject(t, fault{match: to(isWatch("pods")), times: 5, body: string(old)})
 		f.reflect(t)
 		wantNumber(t, "watches at once", len(f.asked(isWatch("pods"))), 1)
@@ -6264,7 +6279,7 @@ func TestHourlyRelistMendsALostEvent(t *testing.T) {
 		f.addPods(3)
 		r := f.reflect(t)
 		f.loseNext(2) // a pod's deletion is two changes
-		f.remove("pods", Key{"default", "web-1"})
+		f.remove("pods", objectKey{"default", "web-1"})
 		pass(50 * time.Minute)
 		wantNumber(t, "pods while the loss is not known", r.Len(), 3)
 		wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
@@ -6342,7 +6357,7 @@ func TestFailedListIsThrownAwayWhole(t *testing.T) {
 		r := f.reflect(t)
 		for i := range 500 {
 			f.loseNext(2)
-			f.remove("pods", Key{"default", fmt.Sprintf("web-%d", i)})
+			f.remove("pods", objectKey{"default", fmt.Sprintf("web-%d", i)})
 			f.loseNext(1)
 			f.addPod("default", fmt.Sprintf("other-%d", i), "")
 		}
@@ -6401,12 +6416,12 @@ func (f *fakeServer) live(day int) {
 	f.addPod("default", fmt.Sprint("new-", day), "w1")
 	f.addPod("default", fmt.Sprint("unbound-", day), "")
 	f.addPod("default", fmt.Sprint("unbound-", day-1), "w1") // bound now, if it was there
-	f.remove("pods", Key{"default", "comes-back"})
+	f.remove("pods", objectKey{"default", "comes-back"})
 	f.addPod("default", "comes-back", fmt.Sprint("w", 1+day%2))
-	f.remove("pods", Key{"default", fmt.Sprint("new-", day-1)})
+	f.remove("pods", objectKey{"default", fmt.Sprint("new-", day-1)})
 	f.put("pods", object{"metadata": object{"namespace": "default", "name": "of-nothing-but-metadata"}})
 	f.addNode(fmt.Sprint("w", day), controlPlane)
-	f.remove("nodes", Key{Name: "cp"})
+	f.remove("nodes", objectKey{Name: "cp"})
 	f.addNode("cp", controlPlane, podCountLabel+"=7")
 	f.setLabel("w1", controlPlane, []any{"", nil}[day%2])
 }
@@ -6577,7 +6592,7 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 		obj   object
 	}
 	const a, b = "a", "b" // pods on w1 and w2
-	pod := func(f *fakeServer, name string) object { return f.get("pods", Key{"default", name}) }
+	pod := func(f *fakeServer, name string) object { return f.get("pods", objectKey{"default", name}) }
 	of := func(o object, field, value string) object { // o, changed
 		o = clone(o)
 		if metaOf(o)[field] = value; field == "nodeName" {
@@ -6650,18 +6665,18 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 		}},
 		"a DELETED twice": {life: func(f *fakeServer) []frame {
 			f.loseNext(2)
-			gone := f.remove("pods", Key{"default", a})
+			gone := f.remove("pods", objectKey{"default", a})
 			gone = of(gone, "resourceVersion", strconv.Itoa(f.version))
 			return []frame{{"DELETED", gone}, {"DELETED", gone}}
 		}},
 		"the same name with a new uid on another node, told by an ADDED alone": {life: func(f *fakeServer) []frame {
 			f.loseNext(3)
-			f.remove("pods", Key{"default", a})
+			f.remove("pods", objectKey{"default", a})
 			return []frame{{"ADDED", f.addPod("default", a, "w2")}}
 		}},
 		"the same name with a new uid on another node, told by a MODIFIED alone": {life: func(f *fakeServer) []frame {
 			f.loseNext(3)
-			f.remove("pods", Key{"default", a})
+			f.remove("pods", objectKey{"default", a})
 			return []frame{{"MODIFIED", f.addPod("default", a, "w2")}}
 		}},
 		"DELETED from a label selector": {args: "-pod-selector app=web", life: func(f *fakeServer) []frame {
@@ -6714,7 +6729,7 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 		}},
 		"a DELETED lost": {wait: 66 * time.Minute, life: func(f *fakeServer) []frame {
 			f.loseNext(2)
-			f.remove("pods", Key{"default", a})
+			f.remove("pods", objectKey{"default", a})
 			return nil
 		}},
 		"an ADDED lost": {wait: 66 * time.Minute, life: func(f *fakeServer) []frame {
@@ -6729,7 +6744,7 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 			f.put("pods", podOn(big("x"), "w1"))
 			f.put("pods", podOn(big("y"), "w1"))
 			pass(time.Second)
-			f.remove("pods", Key{"default", "x"})
+			f.remove("pods", objectKey{"default", "x"})
 			return nil
 		}},
 	} {
@@ -10224,7 +10239,7 @@ func TestNumbersOfASummaryAddUpWhateverChangesMeanwhile(t *testing.T) {
 		"nodes that were written are removed": {func(f *fakeServer, _ *program) {
 			for i := range 10 {
 				if f.label(fmt.Sprint("n", i), podCountLabel) == "2" {
-					f.remove("nodes", Key{"", fmt.Sprint("n", i)})
+					f.remove("nodes", objectKey{"", fmt.Sprint("n", i)})
 				}
 			}
 		}, "10 nodes: 10 written, 0 right, 0 failed, in ", ""},
@@ -11178,7 +11193,7 @@ func TestFakeAnswersAsTheRealServerDid(t *testing.T) {
 			target = strings.Replace(target, "resourceVersion=202", "resourceVersion="+strconv.Itoa(f.version), 1)
 			target = strings.Replace(target, "timeoutSeconds=3", "timeoutSeconds=1", 1)
 			f.addPod("default", "p4", "cp-1")
-			f.remove("pods", Key{"default", "p4"})
+			f.remove("pods", objectKey{"default", "p4"})
 		}
 		req := httptest.NewRequest(method, target, strings.NewReader(body))
 		req.Header.Set("Content-Type", contentType)
@@ -11286,20 +11301,20 @@ func TestKubectlWorksAgainstTheFake(t *testing.T) {
 		}
 		return string(out)
 	}
-	f.putJSON("events", fmt.Sprintf(`{"metadata":{"name":"cp.1","namespace":"default"},"involvedObject":{"kind":"Node","name":"cp","uid":%q},"reason":"PodCountChanged","message":"pod count changed from 6 to 7","type":"Normal","count":1,"firstTimestamp":"2026-01-02T03:04:05Z","lastTimestamp":"2026-01-02T03:04:05Z","source":{"component":"podcount"}}`, str(metaOf(f.get("nodes", Key{"", "cp"})), "uid")))
+	f.putJSON("events", fmt.Sprintf(`{"metadata":{"name":"cp.1","namespace":"default"},"involvedObject":{"kind":"Node","name":"cp","uid":%q},"reason":"PodCountChanged","message":"pod count changed from 6 to 7","type":"Normal","count":1,"firstTimestamp":"2026-01-02T03:04:05Z","lastTimestamp":"2026-01-02T03:04:05Z","source":{"component":"podcount"}}`, str(metaOf(f.get("nodes", objectKey{"", "cp"})), "uid")))
 	wantText(t, run("get", "pods", "-A"), "dns")
 	wantText(t, run("get", "nodes", "--show-labels"), "hopegi/pod-count=7")
 	wantText(t, run("get", "events"), "cp.1")
 	wantText(t, run("describe", "node", "cp"), "pod count changed from 6 to 7")
 	run("run", "mine", "--image=nginx")
-	if f.get("pods", Key{"default", "mine"}) == nil {
+	if f.get("pods", objectKey{"default", "mine"}) == nil {
 		t.Error("kubectl run made no pod")
 	}
 	wantText(t, run("describe", "pod", "mine"), "nginx")
 	run("label", "node", "cp", "zone=a")
 	wantLabel(t, f, "cp", "zone", "a")
 	run("delete", "pod", "mine")
-	if f.get("pods", Key{"default", "mine"}) != nil {
+	if f.get("pods", objectKey{"default", "mine"}) != nil {
 		t.Error("kubectl delete left the pod")
 	}
 
@@ -11701,7 +11716,7 @@ func (tr *trace) Write(b []byte) (int, error) {
 }
 
 // key names the object that was changed.
-func (c change) key() Key {
+func (c change) key() objectKey {
 	if c.New == nil {
 		return keyOf(c.Old)
 	}
@@ -11879,7 +11894,7 @@ func (s *sim) answered(a answer) {
 	if p != nil && q.Verb == "patch" && (a.Code == 200 || a.Code == 404 || a.Code == 422) && !p.mayMiss(a) {
 		var sent struct{ Metadata struct{ UID string } }
 		json.Unmarshal([]byte(q.Body), &sent)
-		p.wrote[resource+"/"+(Key{q.Namespace, q.Name}).String()+" "+sent.Metadata.UID] = time.Now()
+		p.wrote[resource+"/"+(objectKey{q.Namespace, q.Name}).String()+" "+sent.Metadata.UID] = time.Now()
 	}
 	if p == nil || a.Code/100 != 2 {
 		return
@@ -11943,11 +11958,11 @@ func (s *sim) some(a, b time.Duration) time.Duration {
 
 func (s *sim) aNode() string { return fmt.Sprint("n", s.dice.IntN(6)) }
 
-func (s *sim) aPod() Key {
-	return Key{pick(s.dice, "default", "default", "kube-system"), fmt.Sprint("p", s.dice.IntN(30))}
+func (s *sim) aPod() objectKey {
+	return objectKey{pick(s.dice, "default", "default", "kube-system"), fmt.Sprint("p", s.dice.IntN(30))}
 }
 
-func (s *sim) addPodAt(k Key) string {
+func (s *sim) addPodAt(k objectKey) string {
 	meta := object{"namespace": k.Namespace, "name": k.Name, "labels": object{pick(s.dice, "app", "app", "run"): pick(s.dice, "web", "db")}}
 	node := pick(s.dice, "", s.aNode(), s.aNode())
 	s.put("pods", podOn(meta, node))
@@ -11995,7 +12010,7 @@ var lifeSteps = []simStep{
 		return fmt.Sprint("a wave of ", n, " pods")
 	}},
 	{2, func(s *sim) string {
-		k := Key{Name: s.aNode()}
+		k := objectKey{Name: s.aNode()}
 		was := s.remove("nodes", k)
 		if was != nil && s.dice.IntN(2) == 0 {
 			return "- node " + k.Name
@@ -12005,7 +12020,7 @@ var lifeSteps = []simStep{
 	}},
 	{2, func(s *sim) string { // another writer
 		name := s.aNode()
-		if s.get("nodes", Key{Name: name}) == nil {
+		if s.get("nodes", objectKey{Name: name}) == nil {
 			return ""
 		}
 		label, v := pick(s.dice, controlPlane, podCountLabel, nodeCountLabel), pick[any](s.dice, nil, "", "7")
@@ -12015,7 +12030,7 @@ var lifeSteps = []simStep{
 	{2, func(s *sim) string {
 		name := fmt.Sprint("c", s.dice.IntN(3))
 		if s.installed() == nil || s.dice.IntN(4) == 0 {
-			s.remove("counts", Key{"default", name})
+			s.remove("counts", objectKey{"default", name})
 			return "- count " + name
 		}
 		spec := pick(s.dice, `{"name":"web","count":3}`, `{"name":"db","count":2}`, `{"name":"web","count":5}`, `{"name":"none","count":0}`, `{"name":7,"count":"many"}`)
@@ -12024,7 +12039,7 @@ var lifeSteps = []simStep{
 	}},
 	{1, func(s *sim) string { // another writer, again
 		name := fmt.Sprint("c", s.dice.IntN(3))
-		o := s.get("counts", Key{"default", name})
+		o := s.get("counts", objectKey{"default", name})
 		if o == nil {
 			return ""
 		}

@@ -326,7 +326,7 @@ func TestKeysOfAChangeWhoseFunctionPanicsAreNotLost(t *testing.T) {
 		isBroken.Store(true)
 		f.addPod("default", "bad", "")
 		f.addPod("default", "gone", "")
-		f.remove("pods", Key{"default", "gone"})
+		f.remove("pods", objectKey{"default", "gone"})
 		f.addPod("default", "good", "")
 		pass(time.Minute)
 		if got := strings.Join(*keys, " "); got != "good" {
