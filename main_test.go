@@ -135,6 +135,16 @@ var fakeKinds = []fakeKind{
 	{"admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", false},
 }
 
+// kindOf is the kind of a resource. It panics where the fake has none.
+func kindOf(resource string) fakeKind {
+	i := slices.IndexFunc(fakeKinds, func(k fakeKind) bool { return k.resource == resource })
+	if i < 0 {
+		panic("the fake has no " + resource)
+	}
+	return fakeKinds[i]
+}
+
+// apiVersion is the group and the version, as objects name them: "v1", or "coordination.k8s.io/v1".
 func (k fakeKind) apiVersion() string { return strings.TrimPrefix(k.group+"/"+k.version, "/") }
 
 // qualified is the resource as messages name it.
@@ -698,6 +708,16 @@ func (f *fakeServer) all(resource string) []object {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Collect(maps.Values(f.objects[resource]))
+}
+
+// selected are the objects that a list with these parameters would have, in no order. An empty namespace is all of them,
+// an empty selector everything. It panics where the server would refuse a selector.
+func (f *fakeServer) selected(resource, namespace, labelSelector, fieldSelector string) []object {
+	selects, err := selectionOf(kindOf(resource), namespace, labelSelector, fieldSelector)
+	if err != nil {
+		panic(err)
+	}
+	return slices.DeleteFunc(f.all(resource), func(o object) bool { return !selects(o) })
 }
 
 // addNode, addPod and setLabel are the cluster's life, in a line each.
@@ -1324,55 +1344,423 @@ func (f *fakeServer) discover(r *fakeRequest, p []string) bool {
 	return true
 }
 
-// matcher is the request's namespace and selectors; nil when it was answered with an error.
-func (r *fakeRequest) matcher() func(object) bool {
-	labels, err := labels.Parse(r.q.Get("labelSelector"))
+// selection is what the request selects. It is nil where the request was answered with an error instead.
+func (r *fakeRequest) selection() func(object) bool {
+	selects, err := selectionOf(r.kind, r.key.Namespace, r.q.Get("labelSelector"), r.q.Get("fieldSelector"))
 	if err != nil {
-		r.fail(400, "BadRequest", "unable to parse requirement: "+err.Error(), nil)
+		r.fail(400, "BadRequest", err.Error(), nil)
 		return nil
 	}
-	type term struct {
-		path  []string
-		value string
-		not   bool
+	return selects
+}
+
+// selectionOf reports, of objects of a kind, whether they are in the namespace and match both selectors. An empty
+// namespace is all of them, an empty selector everything. The errors are in the server's words.
+func selectionOf(k fakeKind, namespace, labelSelector, fieldSelector string) (func(object) bool, error) {
+	labels, err := parseLabelSelector(labelSelector)
+	if err != nil {
+		return nil, err
 	}
-	var fields []term
-	for _, t := range strings.Split(r.q.Get("fieldSelector"), ",") {
-		if t == "" {
-			continue
+	fields, err := parseFieldSelector(fieldSelector)
+	if err != nil {
+		return nil, err
+	}
+	for _, term := range fields {
+		if !k.isSelectableBy(term.field) {
+			return nil, fmt.Errorf("Unable to find %q that match label selector %q, field selector %q: field label not supported: %s",
+				k.apiVersion()+", Resource="+k.resource, labelSelector, fieldSelector, term.field)
 		}
-		path, value, _ := strings.Cut(t, "=")
-		path, not := strings.CutSuffix(path, "!")
-		known := []string{"metadata.name", "metadata.namespace", "spec.nodeName", "status.phase", "reason", "type"}
-		if !slices.Contains(known, path) && !strings.HasPrefix(path, "involvedObject.") {
-			r.fail(400, "BadRequest", fmt.Sprintf("Unable to find %q that match label selector %q, field selector %q: field label not supported: %s",
-				r.kind.apiVersion()+", Resource="+r.kind.resource, r.q.Get("labelSelector"), r.q.Get("fieldSelector"), path), nil)
-			return nil
-		}
-		fields = append(fields, term{strings.Split(path, "."), strings.TrimPrefix(value, "="), not})
 	}
 	return func(o object) bool {
-		set := map[string]string{}
-		if l, ok := metaOf(o)["labels"].(object); ok {
-			for k := range l {
-				set[k] = str(l, k)
-			}
+		if namespace != "" && str(metaOf(o), "namespace") != namespace {
+			return false
 		}
-		for _, t := range fields {
-			at := o
-			for _, step := range t.path[:len(t.path)-1] {
-				at, _ = at[step].(object)
-			}
-			if (str(at, t.path[len(t.path)-1]) == t.value) == t.not {
+		has, _ := metaOf(o)["labels"].(object)
+		for _, r := range labels {
+			if !r.matches(has) {
 				return false
 			}
 		}
-		return (r.key.Namespace == "" || str(metaOf(o), "namespace") == r.key.Namespace) && labels.Matches(labelsIn(set))
+		for _, term := range fields {
+			if !term.matches(o) {
+				return false
+			}
+		}
+		return true
+	}, nil
+}
+
+// labelRequirement is one part of a label selector.
+// https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
+type labelRequirement struct {
+	key string
+
+	// operator is exists, !exists, in, notin, > or <.
+	operator string
+
+	// values has those of in and notin, one of them for = and !=.
+	values []string
+
+	// bound is the number of > and <.
+	bound int64
+}
+
+// matches reports whether an object with these labels fulfils the requirement. An object that lacks the label fulfils
+// notin and !exists, and nothing else.
+func (r labelRequirement) matches(labels object) bool {
+	value, isThere := labels[r.key].(string)
+	if !isThere {
+		return r.operator == "notin" || r.operator == "!exists"
+	}
+	switch r.operator {
+	case "exists":
+		return true
+	case "in":
+		return slices.Contains(r.values, value)
+	case "notin":
+		return !slices.Contains(r.values, value)
+	case ">", "<":
+		number, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return false
+		}
+		if r.operator == ">" {
+			return number > r.bound
+		}
+		return number < r.bound
+	}
+	return false
+}
+
+// selectorToken finds the next word or sign of a label selector.
+var selectorToken = regexp.MustCompile(`==|!=|[=!(),<>]|[^ \t\r\n=!(),<>]+`)
+
+// labelParser holds the tokens of a label selector that have not been read yet.
+type labelParser struct {
+	tokens []string
+}
+
+// peek is the next token, "" at the end.
+func (p *labelParser) peek() string {
+	if len(p.tokens) == 0 {
+		return ""
+	}
+	return p.tokens[0]
+}
+
+// next takes the next token; it is "" at the end.
+func (p *labelParser) next() string {
+	token := p.peek()
+	if token != "" {
+		p.tokens = p.tokens[1:]
+	}
+	return token
+}
+
+// isWord reports whether a token is a key, a value or an operator of letters.
+func isWord(token string) bool {
+	return token != "" && !strings.ContainsAny(token, "=!(),<>")
+}
+
+// parseLabelSelector reads requirements that are joined by commas.
+func parseLabelSelector(text string) ([]labelRequirement, error) {
+	p := &labelParser{tokens: selectorToken.FindAllString(text, -1)}
+	if p.peek() == "" {
+		return nil, nil
+	}
+	if !isWord(p.peek()) && p.peek() != "!" {
+		return nil, fmt.Errorf("found '%s', expected: !, identifier, or 'end of string'", p.peek())
+	}
+	var all []labelRequirement
+	for {
+		r, err := p.requirement()
+		if err != nil {
+			return nil, fmt.Errorf("unable to parse requirement: %w", err)
+		}
+		all = append(all, r)
+		token := p.next()
+		if token == "" {
+			return all, nil
+		}
+		if token != "," {
+			return nil, fmt.Errorf("found '%s', expected: ',' or 'end of string'", token)
+		}
+		if !isWord(p.peek()) && p.peek() != "!" {
+			return nil, fmt.Errorf("found '%s', expected: identifier after ','", p.peek())
+		}
 	}
 }
 
+// requirement reads KEY, !KEY, or KEY with an operator and its values.
+func (p *labelParser) requirement() (labelRequirement, error) {
+	isNot := p.peek() == "!"
+	if isNot {
+		p.next()
+	}
+	r := labelRequirement{key: p.next()}
+	if !isWord(r.key) {
+		return r, fmt.Errorf("found '%s', expected: identifier", r.key)
+	}
+	if problem := labelKeyProblem(r.key); problem != "" {
+		return r, fmt.Errorf("<nil>: Invalid value: %q: %s", r.key, problem)
+	}
+	if isNot {
+		r.operator = "!exists"
+		return r, nil
+	}
+	if p.peek() == "" || p.peek() == "," {
+		r.operator = "exists"
+		return r, nil
+	}
+
+	var err error
+	operator := p.next()
+	switch operator {
+	case "=", "==":
+		r.operator = "in"
+		r.values, err = p.oneValue()
+	case "!=":
+		r.operator = "notin"
+		r.values, err = p.oneValue()
+	case "in", "notin":
+		r.operator = operator
+		r.values, err = p.values()
+	case ">", "<":
+		r.operator = operator
+		r.values, err = p.oneValue()
+		if err == nil {
+			r.bound, err = strconv.ParseInt(r.values[0], 10, 64)
+		}
+		if err != nil {
+			err = fmt.Errorf("<nil>: Invalid value: %q: for 'Gt', 'Lt' operators, the value must be an integer", r.values)
+		}
+	default:
+		err = fmt.Errorf("found '%s', expected: in, notin, =, ==, !=, gt, lt", operator)
+	}
+	if err != nil {
+		return r, err
+	}
+	for _, value := range r.values {
+		if problem := labelValueProblem(value); problem != "" {
+			return r, fmt.Errorf("<nil>: Invalid value: %q: %s", value, problem)
+		}
+	}
+	return r, nil
+}
+
+// oneValue reads the value after an operator such as =. It may be left out, which is the empty value.
+func (p *labelParser) oneValue() ([]string, error) {
+	if p.peek() == "" || p.peek() == "," {
+		return []string{""}, nil
+	}
+	value := p.next()
+	if !isWord(value) {
+		return nil, fmt.Errorf("found '%s', expected: identifier", value)
+	}
+	return []string{value}, nil
+}
+
+// values reads values in parentheses. Each of them may be left out, which is the empty value.
+func (p *labelParser) values() ([]string, error) {
+	token := p.next()
+	if token != "(" {
+		return nil, fmt.Errorf("found '%s' expected: '('", token)
+	}
+	var all []string
+	for {
+		value := ""
+		if isWord(p.peek()) {
+			value = p.next()
+		}
+		all = append(all, value)
+		token := p.next()
+		if token == ")" {
+			return all, nil
+		}
+		if token != "," {
+			return nil, fmt.Errorf("found '%s', expected: ',' or ')'", token)
+		}
+	}
+}
+
+// The syntax of names, in the regular expressions that the server's messages name, and their greatest lengths.
+// https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
+// https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names
+const (
+	namePattern      = `([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]`
+	valuePattern     = `(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?`
+	subdomainPattern = `[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*`
+
+	labelLength     = 63
+	subdomainLength = 253
+)
+
+var (
+	nameSyntax      = regexp.MustCompile("^" + namePattern + "$")
+	valueSyntax     = regexp.MustCompile("^" + valuePattern + "$")
+	subdomainSyntax = regexp.MustCompile("^" + subdomainPattern + "$")
+)
+
+// labelKeyProblem says, in the server's words, what is wrong with a label's key; "" is nothing.
+func labelKeyProblem(key string) string {
+	prefix, name, hasPrefix := strings.Cut(key, "/")
+	if !hasPrefix {
+		name = key
+	}
+	if hasPrefix {
+		if problem := subdomainProblem(prefix); problem != "" {
+			return "prefix part " + problem
+		}
+	}
+	if name == "" {
+		return "name part must be non-empty"
+	}
+	if len(name) > labelLength {
+		return "name part must be no more than 63 characters"
+	}
+	if !nameSyntax.MatchString(name) {
+		return "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an " +
+			"alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '" +
+			namePattern + "')"
+	}
+	return ""
+}
+
+// labelValueProblem says, in the server's words, what is wrong with a label's value; "" is nothing.
+func labelValueProblem(value string) string {
+	if len(value) > labelLength {
+		return "must be no more than 63 characters"
+	}
+	if !valueSyntax.MatchString(value) {
+		return "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and " +
+			"must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex " +
+			"used for validation is '" + valuePattern + "')"
+	}
+	return ""
+}
+
+// subdomainProblem says, in the server's words, why a text is no DNS subdomain, as objects' names and the prefixes of
+// labels' keys are; "" is nothing.
+func subdomainProblem(name string) string {
+	if len(name) > subdomainLength {
+		return "must be no more than 253 characters"
+	}
+	if !subdomainSyntax.MatchString(name) {
+		return "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and " +
+			"must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '" +
+			subdomainPattern + "')"
+	}
+	return ""
+}
+
+// isSelectableBy reports whether a field selector may name the field. Of the fields that the real server knows, the
+// fake has those whose values are texts.
+// https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/#list-of-supported-fields
+func (k fakeKind) isSelectableBy(field string) bool {
+	if field == "metadata.name" || field == "metadata.namespace" {
+		return true
+	}
+	switch k.resource {
+	case "pods":
+		return field == "spec.nodeName" || field == "status.phase"
+	case "events":
+		return field == "reason" || field == "type" || strings.HasPrefix(field, "involvedObject.")
+	}
+	return false
+}
+
+// fieldTerm is one part of a field selector: FIELD=VALUE, FIELD==VALUE or FIELD!=VALUE.
+type fieldTerm struct {
+	field string
+	value string
+	isNot bool
+}
+
+// matches reports whether the object has the value at the field, or has it not. A field that is not there is "".
+func (t fieldTerm) matches(o object) bool {
+	path := strings.Split(t.field, ".")
+	last := len(path) - 1
+	for _, step := range path[:last] {
+		o, _ = o[step].(object)
+	}
+	isEqual := str(o, path[last]) == t.value
+	return isEqual != t.isNot
+}
+
+// parseFieldSelector reads terms that are joined by commas. In a value, a backslash makes a comma, an equals sign or
+// another backslash a part of it. Terms that are empty count for nothing.
+func parseFieldSelector(text string) ([]fieldTerm, error) {
+	var all []fieldTerm
+	for _, part := range splitUnescaped(text) {
+		if part == "" {
+			continue
+		}
+		field, value, operator := cutFieldTerm(part)
+		if operator == "" {
+			return nil, fmt.Errorf("invalid selector: '%s'; can't understand '%s'", text, part)
+		}
+		value, err := unescaped(value)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, fieldTerm{field: field, value: value, isNot: operator == "!="})
+	}
+	return all, nil
+}
+
+// splitUnescaped splits a text at the commas that no backslash stands before.
+func splitUnescaped(text string) []string {
+	var parts []string
+	part := ""
+	for i := 0; i < len(text); i++ {
+		switch {
+		case text[i] == ',':
+			parts = append(parts, part)
+			part = ""
+		case text[i] == '\\' && i+1 < len(text):
+			part += text[i : i+2]
+			i++
+		default:
+			part += text[i : i+1]
+		}
+	}
+	return append(parts, part)
+}
+
+// cutFieldTerm cuts a term at its first operator, which is "" where there is none.
+func cutFieldTerm(term string) (field, value, operator string) {
+	for i := range term {
+		for _, operator := range []string{"!=", "==", "="} {
+			if value, found := strings.CutPrefix(term[i:], operator); found {
+				return term[:i], value, operator
+			}
+		}
+	}
+	return "", "", ""
+}
+
+// unescaped reads the value of a field selector.
+func unescaped(value string) (string, error) {
+	text := ""
+	for i := 0; i < len(value); i++ {
+		switch {
+		case value[i] == '\\':
+			i++
+			if i == len(value) || !strings.Contains(`\,=`, value[i:i+1]) {
+				return "", fmt.Errorf("invalid field selector: invalid escape sequence: %s", value[i-1:min(i+1, len(value))])
+			}
+			text += value[i : i+1]
+		case value[i] == '=' || value[i] == ',':
+			return "", fmt.Errorf("invalid field selector: unescaped character in value: %s", value[i:i+1])
+		default:
+			text += value[i : i+1]
+		}
+	}
+	return text, nil
+}
+
 func (f *fakeServer) list(r *fakeRequest) {
-	match := r.matcher()
+	match := r.selection()
 	if match == nil {
 		return
 	}
@@ -1444,7 +1832,7 @@ func (f *fakeServer) list(r *fakeRequest) {
 // watch streams the history from a version on. From the future it is silent; from what is forgotten it is a 410, in the
 // stream, as a real server does it.
 func (f *fakeServer) watch(r *fakeRequest) {
-	match := r.matcher()
+	match := r.selection()
 	if match == nil {
 		return
 	}
@@ -1767,14 +2155,19 @@ func (r *fakeRequest) valid(o object) bool {
 			return false
 		}
 	}
-	if err := labels.CheckDNSName(r.key.Name); err != nil {
-		r.invalid("metadata.name", err.Error())
+	if problem := subdomainProblem(r.key.Name); problem != "" {
+		r.invalid("metadata.name", fmt.Sprintf("Invalid value: %q: %s", r.key.Name, problem))
 		return false
 	}
-	given, _ := metaOf(o)["labels"].(object)
-	for k := range given {
-		if labels.CheckKey(k) != nil || labels.CheckValue(str(given, k)) != nil {
-			r.invalid("metadata.labels", fmt.Sprintf("Invalid value: %q: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')", str(given, k)))
+	labels, _ := metaOf(o)["labels"].(object)
+	for key := range labels {
+		if problem := labelKeyProblem(key); problem != "" {
+			r.invalid("metadata.labels", fmt.Sprintf("Invalid value: %q: %s", key, problem))
+			return false
+		}
+		value := str(labels, key)
+		if problem := labelValueProblem(value); problem != "" {
+			r.invalid("metadata.labels", fmt.Sprintf("Invalid value: %q: %s", value, problem))
 			return false
 		}
 	}
@@ -2335,8 +2728,7 @@ func wantPeace(t *testing.T, f *fakeServer, args ...string) {
 		t.Fatal(err)
 	}
 	pass(time.Minute + o.interval + time.Duration(float64(len(f.all("nodes")))/o.qps*float64(time.Second)))
-	counted := (&fakeRequest{kind: fakeKinds[0], key: objectKey{Namespace: o.namespace}, q: url.Values{"labelSelector": {o.podSelector}, "fieldSelector": {o.fieldSelector}}}).matcher()
-	pods := slices.DeleteFunc(f.all("pods"), func(pod object) bool { return !counted(pod) })
+	pods := f.selected("pods", o.namespace, o.podSelector, o.fieldSelector)
 	own := map[string]int{} // by node
 	for _, pod := range pods {
 		spec, _ := pod["spec"].(object)
