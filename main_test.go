@@ -370,27 +370,27 @@ type fakeServer struct {
 	only      string        // if set, the one media type of pods and nodes, as whole objects
 	spy       spy           // if set, hears of what comes and of what is answered
 
-	mu        sync.Mutex      // guards all below
-	tokens    map[string]bool // if any, one is needed, or a client certificate
-	clientCA  *x509.CertPool  // that clientCA has issued
-	forbidden map[string]bool
-	version   int
-	objects   map[string]map[objectKey]object // by resource
-	history   []change
-	forgotten int           // changes up to here are compacted away
-	grew      chan struct{} // closed, and made anew, with each change and each request,
-	moved     chan struct{} // with each change
-	lose      int           // how many coming changes no watch will hear of
-	faults    []*fault
-	requests  []seen
-	pages     map[string][]object // what is behind a continue token
-	ended     chan struct{}       // closed: the watches end,
-	broken    bool                // by a reset
-	crd       *fakeCRD            // nil: there are no Counts
-	away      map[string]bool     // by Host: whose requests break
-	behind    *lag                // watches that begin now come to a server that has fallen behind
-	frames    []*frame            // that watches will get between their events
-	stripped  string              // a label that a mutating webhook removes from each node that is written
+	mu          sync.Mutex      // guards all below
+	tokens      map[string]bool // if any, one is needed, or a client certificate
+	clientCA    *x509.CertPool  // that clientCA has issued
+	isForbidden map[string]bool // by verb and resource, as in "patch nodes"
+	version     int
+	objects     map[string]map[objectKey]object // by resource
+	history     []change
+	forgotten   int           // changes up to here are compacted away
+	grew        chan struct{} // closed, and made anew, with each change and each request,
+	moved       chan struct{} // with each change
+	lose        int           // how many coming changes no watch will hear of
+	faults      []*fault
+	requests    []seen
+	pages       map[string][]object // what is behind a continue token
+	ended       chan struct{}       // closed: the watches end,
+	broken      bool                // by a reset
+	crd         *fakeCRD            // nil: there are no Counts
+	away        map[string]bool     // by Host: whose requests break
+	behind      *lag                // watches that begin now come to a server that has fallen behind
+	frames      []*frame            // that watches will get between their events
+	stripped    string              // a label that a mutating webhook removes from each node that is written
 }
 
 // spy hears what happens at the fake, as it happens. Its methods are called on the goroutines that serve requests,
@@ -433,7 +433,7 @@ type lag struct {
 func newFake() *fakeServer {
 	f := &fakeServer{
 		bookmarks: time.Minute, version: 200, objects: map[string]map[objectKey]object{}, grew: make(chan struct{}), moved: make(chan struct{}),
-		forbidden: map[string]bool{}, away: map[string]bool{}, pages: map[string][]object{}, ended: make(chan struct{}),
+		isForbidden: map[string]bool{}, away: map[string]bool{}, pages: map[string][]object{}, ended: make(chan struct{}),
 	}
 	for _, k := range fakeKinds {
 		f.objects[k.resource] = map[objectKey]object{}
@@ -492,43 +492,105 @@ func (f *fakeServer) issue(r *fakeRequest) {
 		r.notFound()
 		return
 	}
-	token := fmt.Sprintf("serviceaccount:%s:%s:%x", r.key.Namespace, r.key.Name, rand.Uint64())
+	token := fmt.Sprintf("%s%s:%s:%x", accountPrefix, r.key.Namespace, r.key.Name, rand.Uint64())
 	if f.tokens == nil {
 		f.tokens = map[string]bool{"": true} // everybody still may come
 	}
 	f.tokens[token] = true
-	r.answer(201, object{"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "metadata": object{"name": r.key.Name}, "status": object{"token": token, "expirationTimestamp": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)}})
+	r.answer(201, object{
+		"kind":       "TokenRequest",
+		"apiVersion": "authentication.k8s.io/v1",
+		"metadata":   object{"name": r.key.Name},
+		"status": object{
+			"token":               token,
+			"expirationTimestamp": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+		},
+	})
 }
 
-// may reports whether a user has a right: a service account those of its cluster roles, everybody else all.
-func (f *fakeServer) may(user string, c call) bool {
-	id, isAccount := strings.CutPrefix(user, "serviceaccount:")
+// accountPrefix begins the tokens of service accounts: serviceaccount:NAMESPACE:NAME:RANDOM.
+const accountPrefix = "serviceaccount:"
+
+// otherAccount is how refusals name whoever is no service account of the fake: as the recordings do.
+const otherAccount = "system:serviceaccount:kube-system:podcount"
+
+// accountOf is the service account that a token is of. It has no name where the token is another one.
+func accountOf(token string) objectKey {
+	rest, isAccount := strings.CutPrefix(token, accountPrefix)
 	if !isAccount {
-		return true
+		return objectKey{}
 	}
+	namespace, rest, _ := strings.Cut(rest, ":")
+	name, _, _ := strings.Cut(rest, ":")
+	return objectKey{namespace, name}
+}
+
+// may reports whether a user has a right: a service account those of its cluster roles, everybody else all. What a test
+// has forbidden, nobody may.
+func (f *fakeServer) may(user string, rt route) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p := strings.Split(id, ":")
+	if f.isForbidden[rt.Verb+" "+rt.fullResource()] {
+		return false
+	}
+	if !strings.HasPrefix(user, accountPrefix) {
+		return true
+	}
+	account := accountOf(user)
 	for _, binding := range f.objects["clusterrolebindings"] {
-		subjects, _ := binding["subjects"].([]any)
-		bound := slices.ContainsFunc(subjects, func(s any) bool {
-			return str(s.(object), "kind") == "ServiceAccount" && str(s.(object), "namespace") == p[0] && str(s.(object), "name") == p[1]
-		})
+		if !binds(binding, account) {
+			continue
+		}
 		ref, _ := binding["roleRef"].(object)
 		role := f.objects["clusterroles"][objectKey{Name: str(ref, "name")}]
-		if rules, _ := role["rules"].([]any); bound {
-			for _, rule := range rules {
-				has := func(field, value string) bool {
-					list, _ := rule.(object)[field].([]any)
-					return slices.Contains(list, any(value))
-				}
-				if has("apiGroups", c.group) && has("resources", c.resource) && has("verbs", c.verb) {
-					return true
-				}
+		rules, _ := role["rules"].([]any)
+		for _, rule := range rules {
+			if allows(rule.(object), rt) {
+				return true
 			}
 		}
 	}
 	return false
+}
+
+// binds reports whether a service account is among the subjects of a ClusterRoleBinding.
+func binds(binding object, account objectKey) bool {
+	subjects, _ := binding["subjects"].([]any)
+	return slices.ContainsFunc(subjects, func(one any) bool {
+		subject := one.(object)
+		return str(subject, "kind") == "ServiceAccount" &&
+			str(subject, "namespace") == account.Namespace &&
+			str(subject, "name") == account.Name
+	})
+}
+
+// allows reports whether a rule of a ClusterRole covers a request. The fake knows no wildcards and no resourceNames.
+func allows(rule object, rt route) bool {
+	has := func(field, value string) bool {
+		list, _ := rule[field].([]any)
+		return slices.Contains(list, any(value))
+	}
+	return has("apiGroups", rt.Group) && has("resources", rt.fullResource()) && has("verbs", rt.Verb)
+}
+
+// forbidden refuses what a user has no right to.
+func (r *fakeRequest) forbidden(user string) {
+	account := otherAccount
+	if strings.HasPrefix(user, accountPrefix) {
+		k := accountOf(user)
+		account = "system:serviceaccount:" + k.Namespace + ":" + k.Name
+	}
+	named := r.kind.resource
+	if r.key.Name != "" {
+		named += fmt.Sprintf(" %q", r.key.Name)
+	}
+	scope := "at the cluster scope"
+	if r.key.Namespace != "" {
+		scope = fmt.Sprintf("in the namespace %q", r.key.Namespace)
+	}
+	message := fmt.Sprintf("%s is forbidden: User %q cannot %s resource %q in API group %q %s",
+		named, account, r.asked.Verb, r.asked.fullResource(), r.kind.group, scope)
+	r.fail(403, "Forbidden", message, r.details())
 }
 
 // refusedLocked answers a write that a policy refuses. Of CEL, the fake knows two sentences: that the object has a name,
@@ -775,29 +837,37 @@ func (f *fakeServer) allow(tokens ...string) {
 	}
 }
 
-// user is who sends a request, and whether that is known. Like the real server, the fake takes any client certificate in
-// the handshake, and answers 401 to one that it does not know.
-func (f *fakeServer) user(r *http.Request) (name string, known bool) {
+// user is whoever sends a request, by token or client certificate, and whether the fake knows them. Like the real server,
+// the fake takes any client certificate in the handshake, and answers 401 to one that it does not know.
+func (f *fakeServer) user(r *http.Request) (name string, isKnown bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	name, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	account := strings.Split(name+":::", ":") // whose token is as good as it
-	if f.tokens == nil || f.tokens[name] && (account[0] != "serviceaccount" || f.objects["serviceaccounts"][objectKey{account[1], account[2]}] != nil) {
-		return name, true
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if f.tokens == nil {
+		return token, true
 	}
-	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && f.clientCA != nil {
-		cert := r.TLS.PeerCertificates[0]
-		_, err := cert.Verify(x509.VerifyOptions{Roots: f.clientCA, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-		return cert.Subject.CommonName, err == nil
+	if f.tokens[token] {
+		isOfAccount := strings.HasPrefix(token, accountPrefix)
+		if !isOfAccount || f.objects["serviceaccounts"][accountOf(token)] != nil {
+			return token, true
+		}
 	}
-	return name, false
+	if f.clientCA == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return token, false
+	}
+	certificate := r.TLS.PeerCertificates[0]
+	_, err := certificate.Verify(x509.VerifyOptions{
+		Roots:     f.clientCA,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	return certificate.Subject.CommonName, err == nil
 }
 
 // forbid makes "patch nodes" and the like be answered 403, or not any more.
 func (f *fakeServer) forbid(what string, yes bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.forbidden[what] = yes
+	f.isForbidden[what] = yes
 }
 
 // compact forgets the history.
@@ -955,69 +1025,96 @@ func to(match func(seen) bool) func(*http.Request) bool {
 	}
 }
 
+// ServeHTTP serves the API. A request meets the first fault that matches it, and has an answer after that.
 func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		panic(http.ErrAbortHandler) // a request that never came whole is none
 	}
-	user, _ := f.user(r)
-	f.mu.Lock()
-	s := seenOf(r)
-	s.Body = string(body)
-	s.User = user
-	f.requests = append(f.requests, s)
-	f.signalLocked()
-	if f.away[r.Host] {
-		f.mu.Unlock()
+	asked := seenOf(r)
+	asked.Body = string(body)
+	asked.User, _ = f.user(r)
+	if !f.record(asked) {
 		panic(http.ErrAbortHandler)
 	}
 	if f.spy != nil {
-		f.mu.Unlock()
-		f.spy.asked(s)
-		f.mu.Lock()
+		f.spy.asked(asked)
 	}
-	var ft *fault
-	for _, x := range f.faults {
-		if x.times > 0 && x.match(r) {
-			x.times--
-			ft = x
-			break
-		}
+	ft := f.takeFault(r)
+	if ft == nil {
+		f.serve(w, r, asked, f.spy)
+		return
 	}
-	f.mu.Unlock()
-	if ft != nil {
-		if ft.met != nil {
-			ft.met <- struct{}{}
-		}
-		if ft.delay > 0 && sleep(r.Context(), ft.delay) != nil {
-			return
-		}
-		switch {
-		case ft.answer != nil:
-			ft.answer(w, r)
-			return
-		case ft.drop:
-			panic(http.ErrAbortHandler)
-		case ft.stall:
-			<-r.Context().Done()
-			return
-		case ft.after:
-			f.serve(httptest.NewRecorder(), r, s, nil)
-			panic(http.ErrAbortHandler)
-		case ft.cut > 0 || ft.hang > 0:
-			f.setMissed(ft, true) // until the writer gets there
-			w = &faultyWriter{w, max(ft.cut, ft.hang), ft.hang > 0, r.Context(), func() { f.setMissed(ft, false) }}
-		case ft.status > 0 || ft.body != "":
-			w.Header().Set("Content-Type", "application/json")
-			for k, v := range ft.header {
-				w.Header().Set(k, v)
-			}
-			w.WriteHeader(max(ft.status, 200))
-			io.WriteString(w, ft.body)
-			return
+	f.serveFault(w, r, asked, ft)
+}
+
+// record keeps a request. It reports whether the host that it is for can be reached.
+func (f *fakeServer) record(asked seen) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests = append(f.requests, asked)
+	f.signalLocked()
+	return !f.away[asked.Host]
+}
+
+// takeFault is the first fault that is still to be met and that matches, one time of which is used up; nil if there is
+// none.
+func (f *fakeServer) takeFault(r *http.Request) *fault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, ft := range f.faults {
+		if ft.times > 0 && ft.match(r) {
+			ft.times--
+			return ft
 		}
 	}
-	f.serve(w, r, s, f.spy)
+	return nil
+}
+
+// serveFault lets a request meet a fault.
+func (f *fakeServer) serveFault(w http.ResponseWriter, r *http.Request, asked seen, ft *fault) {
+	if ft.met != nil {
+		ft.met <- struct{}{}
+	}
+	if ft.delay > 0 {
+		select {
+		case <-time.After(ft.delay):
+		case <-r.Context().Done():
+		}
+		if r.Context().Err() != nil {
+			return
+		}
+	}
+	switch {
+	case ft.answer != nil:
+		ft.answer(w, r)
+	case ft.drop:
+		panic(http.ErrAbortHandler)
+	case ft.stall:
+		<-r.Context().Done()
+	case ft.after:
+		f.serve(httptest.NewRecorder(), r, asked, nil)
+		panic(http.ErrAbortHandler)
+	case ft.cut > 0 || ft.hang > 0:
+		f.setMissed(ft, true) // until the writer gets there
+		faulty := &faultyWriter{
+			ResponseWriter: w,
+			left:           max(ft.cut, ft.hang),
+			hang:           ft.hang > 0,
+			ctx:            r.Context(),
+			reached:        func() { f.setMissed(ft, false) },
+		}
+		f.serve(faulty, r, asked, f.spy)
+	case ft.status > 0 || ft.body != "":
+		w.Header().Set("Content-Type", mediaJSON)
+		for key, value := range ft.header {
+			w.Header().Set(key, value)
+		}
+		w.WriteHeader(max(ft.status, 200))
+		io.WriteString(w, ft.body)
+	default: // a delay alone
+		f.serve(w, r, asked, f.spy)
+	}
 }
 
 func (f *fakeServer) setMissed(ft *fault, missed bool) {
@@ -1095,7 +1192,7 @@ func (r *fakeRequest) isCut() bool {
 
 // encoded is the answer in the media type that was agreed on.
 func (r *fakeRequest) encoded() []byte {
-	if r.media == protobufType {
+	if r.media == mediaProtobuf {
 		return protobufOf(r.reply)
 	}
 	return r.reply
@@ -1103,7 +1200,7 @@ func (r *fakeRequest) encoded() []byte {
 
 // serve answers a request in truth. A spy, if there is one, hears of it.
 func (f *fakeServer) serve(w http.ResponseWriter, r *http.Request, asked seen, spy spy) {
-	req := &fakeRequest{Request: r, asked: asked, spy: spy, w: w, q: asked.Query, body: []byte(asked.Body), media: jsonType}
+	req := &fakeRequest{Request: r, asked: asked, spy: spy, w: w, q: asked.Query, body: []byte(asked.Body), media: mediaJSON}
 	defer func() {
 		if req.code == 0 {
 			return
@@ -1113,93 +1210,124 @@ func (f *fakeServer) serve(w http.ResponseWriter, r *http.Request, asked seen, s
 		}
 		req.send()
 	}()
-	if _, known := f.user(r); !known {
+	user, isKnown := f.user(r)
+	if !isKnown {
 		req.fail(401, "Unauthorized", "Unauthorized", nil)
 		return
 	}
-	p := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	if f.discover(req, p) {
+	if f.discover(req) {
 		return
 	}
-	skip := map[string]int{"api": 2, "apis": 3}[p[0]]
-	if skip == 0 || len(p) <= skip || !req.route(p[1:skip], p[skip:]) || !f.serves(req.kind) {
+	if !f.resolve(req) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(404)
 		io.WriteString(w, "404 page not found\n")
 		return
 	}
-	what := callOf(r.Method, r.URL.Path, req.q)
-	account := "system:serviceaccount:kube-system:podcount"
-	user, _ := f.user(r)
-	if p := strings.Split(user, ":"); p[0] == "serviceaccount" {
-		account = "system:serviceaccount:" + p[1] + ":" + p[2]
-	}
-	f.mu.Lock()
-	forbidden := f.forbidden[what.verb+" "+what.resource]
-	f.mu.Unlock()
-	if forbidden || !f.may(user, what) {
-		scope, named := "at the cluster scope", req.kind.resource
-		if req.key.Name != "" {
-			named += fmt.Sprintf(" %q", req.key.Name)
-		}
-		if req.key.Namespace != "" {
-			scope = fmt.Sprintf("in the namespace %q", req.key.Namespace)
-		}
-		req.fail(403, "Forbidden", fmt.Sprintf("%s is forbidden: User %q cannot %s resource %q in API group %q %s",
-			named, account, what.verb, what.resource, req.kind.group, scope), req.details())
+	if !f.may(user, asked.route) {
+		req.forbidden(user)
 		return
 	}
-	if what.resource == "serviceaccounts/token" && r.Method == "POST" {
+	if asked.Verb == "create" && asked.Subresource == "token" {
 		f.issue(req)
 		return
 	}
 	if !f.negotiate(req) {
 		return
 	}
-	handler := map[string]func(*fakeRequest){"list": f.list, "watch": f.watch, "get": f.read, "create": f.create, "update": f.update, "patch": f.patch, "delete": f.delete}[what.verb]
-	if handler == nil || (what.verb == "create") != (req.key.Name == "" && r.Method == "POST") {
+	handle := f.handlerOf(asked.route)
+	if handle == nil {
 		req.fail(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", object{})
 		return
 	}
-	handler(req)
+	handle(req)
 }
 
-// route finds kind and key behind the group and version: [namespaces/NS/]RESOURCE[/NAME].
-func (r *fakeRequest) route(groupVersion, p []string) bool {
-	if len(p) > 2 && p[0] == "namespaces" {
-		r.key.Namespace, p = p[1], p[2:]
-	}
-	for _, k := range fakeKinds {
-		if k.resource == p[0] && k.apiVersion() == strings.Join(groupVersion, "/") && (len(p) <= 2 || p[2] == "token" || p[2] == "status") {
-			if r.kind = k; len(p) >= 2 {
-				r.key.Name = p[1]
-			}
-			r.status = len(p) > 2 && p[2] == "status"
-			return true
+// handlerOf is what serves a request, nil where the API has no such method.
+func (f *fakeServer) handlerOf(rt route) func(*fakeRequest) {
+	if rt.Name == "" {
+		switch rt.Verb {
+		case "list":
+			return f.list
+		case "watch":
+			return f.watch
+		case "create":
+			return f.create
 		}
+		return nil
 	}
-	return false
+	switch rt.Verb {
+	case "get":
+		return f.read
+	case "update":
+		return f.update
+	case "patch":
+		return f.patch
+	case "delete":
+		return f.delete
+	}
+	return nil
 }
+
+// resolve finds the kind that a request is about, and reports whether the fake serves it, with that subresource.
+func (f *fakeServer) resolve(r *fakeRequest) bool {
+	rt := r.asked.route
+	i := slices.IndexFunc(fakeKinds, func(k fakeKind) bool {
+		return k.group == rt.Group && k.version == rt.Version && k.resource == rt.Resource
+	})
+	if i < 0 || !f.serves(fakeKinds[i]) {
+		return false
+	}
+	switch rt.Subresource {
+	case "", "status":
+	case "token":
+		if rt.Resource != "serviceaccounts" {
+			return false
+		}
+	default:
+		return false
+	}
+	r.kind = fakeKinds[i]
+	r.key = objectKey{rt.Namespace, rt.Name}
+	r.status = rt.Subresource == "status"
+	return true
+}
+
+// The media types that the fake knows.
+const (
+	mediaJSON     = "application/json"
+	mediaProtobuf = "application/vnd.kubernetes.protobuf"
+)
 
 // negotiate picks the first media type of Accept that the fake can answer.
 func (f *fakeServer) negotiate(r *fakeRequest) bool {
+	isCollection := r.key.Name == ""
+	hasProtobuf := isCollection && (r.kind.resource == "pods" || r.kind.resource == "nodes")
 	for clause := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		media, params, _ := strings.Cut(strings.ReplaceAll(clause, " ", ""), ";")
 		as := ""
-		for _, p := range strings.Split(params, ";") {
-			if v, ok := strings.CutPrefix(p, "as="); ok {
-				as = v
+		for _, param := range strings.Split(params, ";") {
+			if value, found := strings.CutPrefix(param, "as="); found {
+				as = value
 			}
 		}
-		isProtobuf := media == protobufType && r.key.Name == "" && (r.kind.resource == "pods" || r.kind.resource == "nodes")
-		if media != "" && media != jsonType && media != "*/*" && !isProtobuf || as != "" && !strings.HasPrefix(as, "PartialObjectMetadata") {
+		switch media {
+		case "", "*/*", mediaJSON:
+		case mediaProtobuf:
+			if !hasProtobuf {
+				continue
+			}
+		default:
 			continue
 		}
-		if f.only != "" && r.key.Name == "" && media != "" && (media != f.only || as != "") {
+		if as != "" && !strings.HasPrefix(as, "PartialObjectMetadata") {
 			continue
 		}
-		if isProtobuf {
-			r.media = protobufType
+		if f.only != "" && isCollection && media != "" && (media != f.only || as != "") {
+			continue
+		}
+		if media == mediaProtobuf {
+			r.media = mediaProtobuf
 		}
 		if as != "" {
 			r.view = "PartialObjectMetadata"
@@ -1297,8 +1425,10 @@ func (r *fakeRequest) invalid(field, why string) {
 	r.fail(422, "Invalid", fmt.Sprintf("%s %q is invalid: %s: %s", named, r.key.Name, field, why), d)
 }
 
-func (f *fakeServer) discover(r *fakeRequest, p []string) bool {
-	path := strings.Join(p, "/")
+// discover answers what a client asks before it knows the API: whether the server is well, its version, its groups and
+// their resources. It reports whether the request was for one of these.
+func (f *fakeServer) discover(r *fakeRequest) bool {
+	path := strings.Trim(r.asked.Path, "/")
 	switch path {
 	case "readyz", "livez", "healthz":
 		r.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -1340,7 +1470,7 @@ func (f *fakeServer) discover(r *fakeRequest, p []string) bool {
 	if len(resources) == 0 {
 		return false
 	}
-	r.answer(200, object{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": strings.Join(p[1:], "/"), "resources": resources})
+	r.answer(200, object{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": path[strings.Index(path, "/")+1:], "resources": resources})
 	return true
 }
 
@@ -1838,14 +1968,14 @@ func (f *fakeServer) watch(r *fakeRequest) {
 	}
 	rc := http.NewResponseController(r.w)
 	r.w.Header().Set("Content-Type", r.media)
-	if r.media == protobufType {
+	if r.media == mediaProtobuf {
 		r.w.Header().Set("Content-Type", r.media+";stream=watch")
 	}
 	r.w.WriteHeader(200)
 	rc.Flush()
 	send := func(event string, o any) {
 		data, _ := json.Marshal(o)
-		if r.media == protobufType {
+		if r.media == mediaProtobuf {
 			data = protobufEvent(event, protobufOf(data))
 		} else {
 			data = fmt.Appendf(nil, `{"type":%q,"object":%s}`+"\n", event, data)
@@ -2534,8 +2664,8 @@ type pipeNet struct {
 	dials atomic.Int32
 	era   atomic.Int32 // of connections: those of earlier ones are half open
 
-	dialer Dialer                                // if set, in place of dial
-	pipes  func(w io.Writer) (through io.Writer) // if set, stands between a program and its stdout and stderr
+	dialer func(ctx context.Context, network, addr string) (net.Conn, error) // if set, in place of dial
+	pipes  func(w io.Writer) (through io.Writer)                             // if set, stands between a program and its stdout and stderr
 
 	mu   sync.Mutex // guards open
 	open []net.Conn // the server's ends
@@ -2630,7 +2760,11 @@ func (f *fakeServer) serveAs(t testing.TB, dir, user string) *pipeNet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeFiles(t, dir, map[string]string{"config": kubeconfigFor("https://127.0.0.1:1", ca.pem(), user)})
+	config := kubeconfigFor("https://127.0.0.1:1", ca.pem(), user)
+	err = os.WriteFile(filepath.Join(dir, "config"), []byte(config), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return f.serveIn(t, func() *tls.Certificate { return &pair })
 }
 
