@@ -470,7 +470,7 @@ func (f *fakeServer) serves(k fakeKind) bool { return k.resource != "counts" || 
 // addCount makes a Count whose spec is this JSON, or gives one this spec; with a subresource its status stays.
 func (f *fakeServer) addCount(name, spec string) object {
 	status := ""
-	if old := f.get("counts", objectKey{"default", name}); old["status"] != nil && f.crd.status {
+	if old := f.get("counts", objectKey{"default", name}); old["status"] != nil && f.installed().status {
 		text, _ := json.Marshal(old["status"])
 		status = `,"status":` + string(text)
 	}
@@ -827,7 +827,7 @@ func (f *fakeServer) label(node, label string) string {
 	return "-"
 }
 
-// allow lets in who has one of these tokens, and nobody else but by a client certificate.
+// allow lets in whoever has one of these tokens, and nobody else but by a client certificate.
 func (f *fakeServer) allow(tokens ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -835,6 +835,13 @@ func (f *fakeServer) allow(tokens ...string) {
 	for _, token := range tokens {
 		f.tokens[token] = true
 	}
+}
+
+// lets reports whether allow has let this token in.
+func (f *fakeServer) lets(token string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.tokens[token]
 }
 
 // user is whoever sends a request, by token or client certificate, and whether the fake knows them. Like the real server,
@@ -892,23 +899,38 @@ func (f *fakeServer) cutOff(host string, yes bool) {
 	f.endWatches(true)
 }
 
-// snapshot keeps all objects as they are; the function that it returns is etcd restored from that. The servers begin anew
-// with it: they know no history, and of versions from then on, which come again, nothing.
+// snapshot keeps all objects as they are; the function that it returns is etcd restored from that. The servers start
+// again with it: the watches break, the history is gone, and versions from then on are given a second time.
 func (f *fakeServer) snapshot() (restore func()) {
+	turnBack := f.checkpoint()
+	return func() {
+		turnBack()
+		f.compact()
+		f.endWatches(true)
+	}
+}
+
+// checkpoint keeps all objects, the version and the history as they are; the function that it returns brings them back.
+// Of that, it tells nobody: the watches go on.
+func (f *fakeServer) checkpoint() (turnBack func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	version, crd, objects := f.version, f.crd, map[string]map[objectKey]object{}
+	version := f.version
+	history := slices.Clone(f.history)
+	crd := f.crd
+	objects := map[string]map[objectKey]object{}
 	for resource, all := range f.objects {
 		objects[resource] = maps.Clone(all)
 	}
 	return func() {
 		f.mu.Lock()
-		f.version, f.forgotten, f.history, f.crd = version, version, nil, crd
+		defer f.mu.Unlock()
+		f.version = version
+		f.history = history
+		f.crd = crd
 		for resource, all := range objects {
 			f.objects[resource] = maps.Clone(all)
 		}
-		f.mu.Unlock()
-		f.endWatches(true)
 	}
 }
 
@@ -987,11 +1009,55 @@ func (f *fakeServer) heal() {
 	f.movedLocked()
 }
 
-// latest is the newest version that anything has.
+// faultsSet is how many faults there have been since the last heal or liftFaults, met or not.
+func (f *fakeServer) faultsSet() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.faults)
+}
+
+// faultsLeft reports whether requests are still to meet a fault.
+func (f *fakeServer) faultsLeft() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.faults, func(ft *fault) bool { return ft.times > 0 })
+}
+
+// latest is the newest version: that of the last change, unless setVersion was called after it.
 func (f *fakeServer) latest() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.version
+}
+
+// setVersion makes v the newest version, so that the next change is v+1. Where that is back in time, the fake forgets
+// the changes after it, but keeps its objects as they are, with their versions: etcd that was restored wrongly.
+func (f *fakeServer) setVersion(v int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.version = v
+	f.history = slices.DeleteFunc(slices.Clone(f.history), func(c change) bool { return c.Version > v })
+}
+
+// changes is the history, oldest first, from the last compaction on.
+func (f *fakeServer) changes() []change {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.history)
+}
+
+// nextChange is closed with the next change. Take it before looking whether something is so, and wait for it after.
+func (f *fakeServer) nextChange() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.moved
+}
+
+// nextRequestOrChange is closed with the next request or change, whichever is first.
+func (f *fakeServer) nextRequestOrChange() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.grew
 }
 
 // asked returns the requests so far that match.
@@ -2656,24 +2722,23 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-// pipeNet is a network within the process, on which the fake serves: the one kind that works in virtual time.
+// pipeNet is a network within the process, with one server, on which the fake serves. It works in virtual time, which
+// real connections do not. It is the server's net.Listener; clients have dial.
 type pipeNet struct {
 	conns chan net.Conn
 	done  chan struct{}
-	down  atomic.Bool // connections are refused
-	dials atomic.Int32
-	era   atomic.Int32 // of connections: those of earlier ones are half open
 
-	dialer func(ctx context.Context, network, addr string) (net.Conn, error) // if set, in place of dial
-	pipes  func(w io.Writer) (through io.Writer)                             // if set, stands between a program and its stdout and stderr
+	isDown atomic.Bool  // connections are refused
+	dials  atomic.Int32 // attempts to connect so far
+	era    atomic.Int32 // counts goSilent; the connections of earlier eras are half open
 
 	mu   sync.Mutex // guards open
 	open []net.Conn // the server's ends
 }
 
-// kill breaks all connections and refuses new ones, until down is false again.
+// kill breaks all connections and refuses new ones until restore is called.
 func (n *pipeNet) kill() {
-	n.down.Store(true)
+	n.refuse()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range n.open {
@@ -2682,14 +2747,31 @@ func (n *pipeNet) kill() {
 	n.open = nil
 }
 
-// halfOpen is a connection of which only this end knows, once its network's era is over.
+// refuse lets nobody connect until restore is called. The connections that are there go on.
+func (n *pipeNet) refuse() { n.isDown.Store(true) }
+
+// restore ends kill and refuse.
+func (n *pipeNet) restore() { n.isDown.Store(false) }
+
+// goSilent makes all connections that are there half open: nothing that either end sends arrives any more, and nobody
+// is told. New connections work.
+func (n *pipeNet) goSilent() { n.era.Add(1) }
+
+// dialed is how many times a client has tried to connect, whether it could or not.
+func (n *pipeNet) dialed() int { return int(n.dials.Load()) }
+
+// halfOpen is the client's end of a connection. Once its network's era is over, the client alone knows of it.
 type halfOpen struct {
 	net.Conn
-	in  io.Reader // of it, buffered, as in a real network: else two ends that write wait for each other for ever
+
+	// in buffers what arrives, as a real network does. Without that, two ends that both write would wait for each
+	// other for ever.
+	in  io.Reader
 	net *pipeNet
 	era int32
 }
 
+// Read passes over what arrives once the era is over.
 func (c halfOpen) Read(p []byte) (n int, err error) {
 	for {
 		n, err = c.in.Read(p)
@@ -2699,6 +2781,7 @@ func (c halfOpen) Read(p []byte) (n int, err error) {
 	}
 }
 
+// Write loses what is sent once the era is over.
 func (c halfOpen) Write(p []byte) (int, error) {
 	if c.era != c.net.era.Load() {
 		return len(p), nil
@@ -2706,6 +2789,7 @@ func (c halfOpen) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
+// Accept waits for the next connection, or for the end of the network.
 func (n *pipeNet) Accept() (net.Conn, error) {
 	select {
 	case c := <-n.conns:
@@ -2714,12 +2798,17 @@ func (n *pipeNet) Accept() (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 }
-func (n *pipeNet) Close() error   { return nil }
+
+// Close does nothing: the network ends with its test.
+func (n *pipeNet) Close() error { return nil }
+
+// Addr is an address that says nothing.
 func (n *pipeNet) Addr() net.Addr { return &net.TCPAddr{} }
 
+// dial connects a client to the server, whatever the address. It is for http.Transport.DialContext and the like.
 func (n *pipeNet) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	n.dials.Add(1)
-	if n.down.Load() {
+	if n.isDown.Load() {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	}
 	ours, theirs := net.Pipe()
@@ -2728,7 +2817,7 @@ func (n *pipeNet) dial(ctx context.Context, network, addr string) (net.Conn, err
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.open = append(n.open, theirs)
-		return halfOpen{ours, bufio.NewReaderSize(ours, 32<<10), n, n.era.Load()}, nil
+		return halfOpen{Conn: ours, in: bufio.NewReaderSize(ours, 32<<10), net: n, era: n.era.Load()}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -2792,13 +2881,26 @@ func (f *fakeServer) startTLS(t *testing.T, args ...string) *program {
 
 // start runs the whole program on a network.
 func (n *pipeNet) start(t testing.TB, args ...string) *program {
-	p, dial := &program{t: t, net: n, log: &logBuffer{}, out: &logBuffer{}, done: make(chan struct{})}, n.dialer
+	return n.startWith(t, wiring{}, args...)
+}
+
+// wiring is what stands between a program and the world.
+type wiring struct {
+	dial  Dialer                      // if set, in place of the network's
+	pipes func(w io.Writer) io.Writer // if set, leads to a program's stdout and stderr
+}
+
+// startWith runs the whole program on a network, with a wiring of its own.
+func (n *pipeNet) startWith(t testing.TB, wires wiring, args ...string) *program {
+	p := &program{t: t, net: n, log: &logBuffer{}, out: &logBuffer{}, done: make(chan struct{})}
+	dial := wires.dial
 	if dial == nil {
 		dial = n.dial
 	}
 	var stdout, stderr io.Writer = p.out, p.log
-	if n.pipes != nil {
-		stdout, stderr = n.pipes(p.out), n.pipes(p.log)
+	if wires.pipes != nil {
+		stdout = wires.pipes(p.out)
+		stderr = wires.pipes(p.log)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var err error
@@ -3340,11 +3442,11 @@ func TestPodsFoundByARelistAreNews(t *testing.T) {
 		f.addPod("default", "unseen", "")
 		pass(time.Second)
 		wantNumber(t, "events before the relist", len(eventsOf(f, "PodCounted")), 0)
-		p.net.down.Store(true)
+		p.net.refuse()
 		f.endWatches(true)
 		f.addPod("default", "later", "")
 		f.compact()
-		p.net.down.Store(false)
+		p.net.restore()
 		pass(2 * time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "4")
 		wantNumber(t, "events after the relist", len(eventsOf(f, "PodCounted")), 2)
@@ -3542,7 +3644,7 @@ func TestLabelsEqualTheTruthWhateverAWriteMeets(t *testing.T) {
 		"a reset after it was applied": meets(fault{after: true}),
 		"half an answer":               meets(fault{cut: 40}),
 		"no answer": func(t *testing.T, f *fakeServer, what prey) {
-			if len(f.faults) == 0 {
+			if f.faultsSet() == 0 {
 				meets(fault{stall: true})(t, f, what)
 				sleep(t.Context(), requestTimeout+10*time.Second)
 			}
@@ -3653,13 +3755,13 @@ func TestServerThatIsNotThereIsSaidOnceAMinuteOfEachThatAsksForIt(t *testing.T) 
 				f.addNode("cp", controlPlane)
 				f.addPods(2)
 				n, up := f.serveIn(t), atomic.Bool{}
-				n.dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 					if up.Load() {
 						return n.dial(ctx, network, addr)
 					}
 					return fail(ctx, network, addr)
 				}
-				p := n.start(t, "-master", "http://127.0.0.1:1", "-leader-elect", "-v", "0")
+				p := n.startWith(t, wiring{dial: dial}, "-master", "http://127.0.0.1:1", "-leader-elect", "-v", "0")
 				asking := []string{"kind=Pod", "kind=Node", "kind=Count", "lease=kube-system/podcount"}
 				pass(90 * time.Second)
 				for minute := range 60 {
@@ -3931,25 +4033,25 @@ func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
 		"killed for 30 s": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
 			p.net.kill()
 			pause(30 * time.Second)
-			p.net.down.Store(false)
+			p.net.restore()
 		},
 		"killed for 30 s, and its history is compacted": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
 			p.net.kill()
 			pause(30 * time.Second)
 			f.compact()
-			p.net.down.Store(false)
+			p.net.restore()
 		},
 		"killed for ten minutes": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
 			p.net.kill()
 			pause(10 * time.Minute)
-			p.net.down.Store(false)
+			p.net.restore()
 		},
 		"in a crash loop, its history gone each time": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
 			for range 20 {
 				p.net.kill()
 				pause(5 * time.Second)
 				f.compact()
-				p.net.down.Store(false)
+				p.net.restore()
 				pause(time.Second)
 			}
 		},
@@ -3965,7 +4067,7 @@ func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
 			pause(22 * time.Second)
 			p.net.kill()
 			restore()
-			p.net.down.Store(false)
+			p.net.restore()
 			pause(2 * silence) // of a version that is not there yet, the server says nothing at all
 		},
 		"its etcd restored from an older snapshot while it was away, whose versions come again soon": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
@@ -3974,7 +4076,7 @@ func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
 			p.net.kill()
 			<-time.After(3 * time.Second)
 			restore()
-			p.net.down.Store(false)
+			p.net.restore()
 			pause(2 * time.Minute) // with the first answer it is known
 		},
 		"its etcd restored from an older snapshot, whose versions come again before it is back": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
@@ -3983,7 +4085,7 @@ func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
 			p.net.kill()
 			restore()
 			pause(15 * time.Second)
-			p.net.down.Store(false)
+			p.net.restore()
 			pause(relistEvery * 11 / 10) // other changes under the versions that were seen: only a list can tell
 		},
 		"its etcd restored from an older snapshot, as is told to do: with higher versions": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
@@ -3991,11 +4093,9 @@ func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
 			pause(3 * time.Second)
 			p.net.kill()
 			restore()
-			f.mu.Lock()
-			f.version += 1000000
-			f.forgotten = f.version
-			f.mu.Unlock()
-			p.net.down.Store(false)
+			f.setVersion(f.latest() + 1000000)
+			f.compact()
+			p.net.restore()
 		},
 		"one of two behind": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
 			catchUp := f.fallBehind(0, func(seen) bool { return true })
@@ -4020,7 +4120,7 @@ func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
 			pause(30 * time.Second)
 			p.net.kill()
 			catchUp()
-			p.net.down.Store(false)
+			p.net.restore()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -4179,7 +4279,7 @@ func TestServerThatIsDownIsAskedOnceABackoffStep(t *testing.T) {
 				f.addPods(2)
 				p := f.start(t)
 				pass(5 * time.Minute) // of health
-				dials, asked := int(p.net.dials.Load()), len(f.asked(func(seen) bool { return true }))
+				dials, asked := p.net.dialed(), len(f.asked(func(seen) bool { return true }))
 				crashes, begin := 0, time.Now()
 				for time.Since(begin) < outage {
 					if crashes++; c.cutOff {
@@ -4189,10 +4289,10 @@ func TestServerThatIsDownIsAskedOnceABackoffStep(t *testing.T) {
 					}
 					pass(c.down)
 					f.cutOff("127.0.0.1:1", false)
-					p.net.down.Store(false)
+					p.net.restore()
 					pass(c.up)
 				}
-				dials, sent := int(p.net.dials.Load())-dials, f.asked(func(seen) bool { return true })[asked:]
+				dials, sent := p.net.dialed()-dials, f.asked(func(seen) bool { return true })[asked:]
 				if most := 3*(steps+crashes) + discoveries; dials > most || len(sent) > most {
 					t.Errorf("%d dials and %d requests, in %d steps and %d crashes: want %d at most", dials, len(sent), steps, crashes, most)
 				}
@@ -4234,7 +4334,7 @@ func TestThousandEventsASecondForAMinuteCostAWriteAnInterval(t *testing.T) {
 		f.setLabel("cp", controlPlane, "")
 		f.start(t, "-node-label", ownPodsLabel, "-v", "0")
 		synctest.Wait()
-		first := f.version
+		first := f.latest()
 		for i := range 60_000 / 40 {
 			for j := range fewer(10) { // each comes, changes, and goes, which is two changes
 				name := fmt.Sprintf("p-%d-%d", i, j)
@@ -4246,7 +4346,7 @@ func TestThousandEventsASecondForAMinuteCostAWriteAnInterval(t *testing.T) {
 			}
 			pass(40 * time.Millisecond)
 		}
-		if n := f.version - first; n < fewer(50_000) {
+		if n := f.latest() - first; n < fewer(50_000) {
 			t.Errorf("there were %d events", n)
 		}
 		for _, name := range nodes {
@@ -4451,10 +4551,10 @@ func (p *stuckPipe) Write(b []byte) (int, error) {
 // startBlocked starts a replica whose stdout and stderr are pipes that nobody reads, until open is called.
 func (f *fakeServer) startBlocked(t *testing.T, name string, args ...string) (p *program, open func()) {
 	n, reading := f.serveIn(t), make(chan struct{})
-	n.pipes = func(w io.Writer) io.Writer { return &stuckPipe{w, reading} }
+	stuck := func(w io.Writer) io.Writer { return &stuckPipe{w, reading} }
 	args = append([]string{"-master", "http://" + name + ":1", "-leader-elect", "-interval", "1s"}, args...)
 	open = sync.OnceFunc(func() { close(reading) })
-	p = n.start(t, args...)
+	p = n.startWith(t, wiring{pipes: stuck}, args...)
 	t.Cleanup(open) // before the program is waited for
 	return p, open
 }
@@ -4675,7 +4775,7 @@ func TestFieldThatTheServerDoesNotKnowEndsTheProgramAsWrongUsage(t *testing.T) {
 
 func TestSecretsAreNotLogged(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.tokens = map[string]bool{"another": true}
+		f.allow("another")
 		dir := t.TempDir()
 		p := f.serveAs(t, dir, "token: sEcReT").start(t, "-kubeconfig", filepath.Join(dir, "config"), "-v", "9")
 		pass(time.Minute)
@@ -5566,18 +5666,16 @@ func (f *fakeServer) oneLeader(t *testing.T) {
 		host string
 		at   time.Time
 	}
-	var renewed []span // each PUT of the lease that the server took, by whom
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	var renewed []span            // each PUT of the lease that the server took, by whom
 	holder := map[string]string{} // identity by host
-	for _, s := range f.requests {
+	for _, s := range f.asked(func(seen) bool { return true }) {
 		if s.Method == "PUT" && s.Path == leasePath {
 			var l lease
 			json.Unmarshal([]byte(s.Body), &l)
 			if l.Spec.HolderIdentity != "" {
 				holder[s.Host] = l.Spec.HolderIdentity
 			}
-			for _, e := range f.history {
+			for _, e := range f.changes() {
 				if spec, _ := e.New["spec"].(object); e.Resource == "leases" && str(spec, "renewTime") == l.Spec.RenewTime && str(spec, "holderIdentity") == holder[s.Host] {
 					renewed = append(renewed, span{s.Host, s.At})
 				}
@@ -6439,7 +6537,7 @@ func TestBookmarkMovesTheResumePointAndNothingElse(t *testing.T) {
 		f.addPods(1)
 		r := f.reflect(t)
 		f.addNode("n") // the pods' watch hears of this version in a bookmark alone
-		now := strconv.Itoa(f.version)
+		now := strconv.Itoa(f.latest())
 		pass(11 * time.Minute)
 		v := versions(f)
 		if len(v) < 2 || v[1] != now {
@@ -6485,13 +6583,13 @@ func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
 				}
 				r := f.reflect(t)
 				if ft == nil {
-					r.net.down.Store(true)
+					r.net.refuse()
 					f.endWatches(true)
 				}
 				f.remove("pods", objectKey{"default", "web-0"})
 				f.addPod("default", "new", "")
 				f.compact()
-				r.net.down.Store(false)
+				r.net.restore()
 				pass(30 * time.Second)
 				r.equalTo(t, f)
 				wantNumber(t, "lists", len(f.asked(isList("pods"))), 2)
@@ -6506,12 +6604,12 @@ func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
 func TestRelistBehindAnOutageDoesNotWaitForTheOutagesBackoff(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		r := f.reflect(t)
-		r.net.down.Store(true)
+		r.net.refuse()
 		f.endWatches(true)
 		pass(5 * time.Minute)
 		f.addPods(1)
 		f.compact() // as a restarted server is
-		r.net.down.Store(false)
+		r.net.restore()
 		back := len(f.asked(isWatch("pods")))
 		for len(f.asked(isWatch("pods"))) == back {
 			pass(time.Second)
@@ -6600,11 +6698,11 @@ func TestServerThatComesBackIsAskedForItsNewestVersionOnce(t *testing.T) {
 func TestRefusedConnectionBacksOff(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		r := f.reflect(t)
-		r.net.down.Store(true)
+		r.net.refuse()
 		f.endWatches(true)
-		before := r.net.dials.Load()
+		before := r.net.dialed()
 		pass(10 * time.Minute)
-		if n := r.net.dials.Load() - before; n < 10 || n > 25 {
+		if n := r.net.dialed() - before; n < 10 || n > 25 {
 			t.Errorf("%d dials in ten minutes", n)
 		}
 		if n := strings.Count(r.log.String(), "level=WARN"); n > 11 {
@@ -6612,7 +6710,7 @@ func TestRefusedConnectionBacksOff(t *testing.T) {
 		}
 		f.addPods(1)
 		wantNumber(t, "watches, before its end", len(f.asked(isWatch("pods"))), 1)
-		r.net.down.Store(false)
+		r.net.restore()
 		pass(time.Minute)
 		wantNumber(t, "watches", len(f.asked(isWatch("pods"))), 2)
 		r.equalTo(t, f)
@@ -6702,11 +6800,9 @@ func TestSilentWatchIsCutAndResumedAndTwoInARowLeadToARelist(t *testing.T) {
 		wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
 	})
 	simulate(t, func(t *testing.T, f *fakeServer) { // a version from the future is answered with silence
-		f.version = 5000
+		f.setVersion(5000)
 		r := f.reflect(t)
-		f.mu.Lock()
-		f.version, f.history = 300, nil // etcd was restored from an older snapshot
-		f.mu.Unlock()
+		f.setVersion(300) // etcd was restored from an older snapshot
 		f.addPods(1)
 		f.endWatches(true)
 		pass(3*silence + time.Minute)
@@ -6729,7 +6825,7 @@ func TestHalfOpenConnectionIsNoticedAndResumedWithoutARelist(t *testing.T) {
 					}
 					pass(after)
 					lost := time.Now()
-					p.net.era.Add(1)
+					p.net.goSilent()
 					f.addPods(1)
 					pass(limit)
 					wantLabel(t, f, "cp", podCountLabel, "1")
@@ -6757,7 +6853,7 @@ func TestConnectionThatTakesNoMoreRequestsCostsNoRelist(t *testing.T) {
 		f.meetFaults(t)
 		f.live(2)
 		wantPeace(t, f)
-		if n := p.net.dials.Load(); n < 10 {
+		if n := p.net.dialed(); n < 10 {
 			t.Errorf("%d connections: they were not shed", n)
 		}
 		for _, resource := range []string{"pods", "nodes"} {
@@ -6955,12 +7051,7 @@ func (f *fakeServer) live(day int) {
 // meetFaults lets time pass until every fault that was injected has been met.
 func (f *fakeServer) meetFaults(t *testing.T) {
 	t.Helper()
-	left := func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return slices.ContainsFunc(f.faults, func(ft *fault) bool { return ft.times > 0 })
-	}
-	for start := time.Now(); left() && time.Since(start) < 6*time.Hour; {
+	for start := time.Now(); f.faultsLeft() && time.Since(start) < 6*time.Hour; {
 		pass(time.Second)
 	}
 }
@@ -7192,7 +7283,7 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 		"a DELETED twice": {life: func(f *fakeServer) []frame {
 			f.loseNext(2)
 			gone := f.remove("pods", objectKey{"default", a})
-			gone = of(gone, "resourceVersion", strconv.Itoa(f.version))
+			gone = of(gone, "resourceVersion", strconv.Itoa(f.latest()))
 			return []frame{{"DELETED", gone}, {"DELETED", gone}}
 		}},
 		"the same name with a new uid on another node, told by an ADDED alone": {life: func(f *fakeServer) []frame {
@@ -7234,15 +7325,11 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 			return []frame{{"MODIFIED", of(of(pod(f, a), "resourceVersion", "99999"), "nodeName", "w2")}, {"DELETED", of(pod(f, b), "resourceVersion", "99999999999999999999999")}}
 		}},
 		"a server that was set back": {wait: 3 * silence, life: func(f *fakeServer) []frame {
-			f.mu.Lock()
-			pods, nodes, version, history := maps.Clone(f.objects["pods"]), maps.Clone(f.objects["nodes"]), f.version, f.history
-			f.version += 5000
-			f.mu.Unlock()
+			turnBack := f.checkpoint()
+			f.setVersion(f.latest() + 5000)
 			f.live(2)
 			pass(30 * time.Second)
-			f.mu.Lock()
-			f.objects["pods"], f.objects["nodes"], f.version, f.history = pods, nodes, version, history
-			f.mu.Unlock()
+			turnBack()
 			f.endWatches(true)
 			return nil
 		}},
@@ -8936,9 +9023,7 @@ func (f *fakeServer) await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	late := time.After(20 * time.Second)
 	for {
-		f.mu.Lock()
-		grew := f.grew
-		f.mu.Unlock()
+		grew := f.nextRequestOrChange()
 		if cond() {
 			return
 		}
@@ -9187,14 +9272,14 @@ func TestCertificatesThatChangeAreUsedByTheNextRequestWhileWatchesGoOn(t *testin
 		p := n.start(t, "-kubeconfig", filepath.Join(dir, "config"), "-interval", "1s", "-pod-events", "off")
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "0")
-		connections := int(n.dials.Load())
+		connections := n.dialed()
 
 		swap("v2", "two", old, recent)
 		pass(2 * time.Second)
 		f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
 		pass(2 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "1")
-		wantNumber(t, "connections, one of them new", int(n.dials.Load()), connections+1)
+		wantNumber(t, "connections, one of them new", n.dialed(), connections+1)
 		last := func(match func(seen) bool) string {
 			found := f.asked(match)
 			return found[len(found)-1].User
@@ -9430,7 +9515,7 @@ func TestLabelsEqualTheTruthWhateverBecomesOfCredentials(t *testing.T) {
 				f.surviveFrom(t, start, func(*program) {
 					c.happens(f, write, func(seconds int) { sleep(t.Context(), time.Duration(seconds)*time.Second) })
 				})
-				if f.tokens["two"] && len(f.asked(func(s seen) bool { return s.User == "two" })) == 0 {
+				if f.lets("two") && len(f.asked(func(s seen) bool { return s.User == "two" })) == 0 {
 					t.Error("the new token was not used")
 				}
 			})
@@ -10017,8 +10102,7 @@ func TestWhatIsWrongWithTheWayInIsSaidWithWhatWasTriedAndTheNextStep(t *testing.
 				config := filepath.Join(dir, "config")
 				writeFiles(t, dir, map[string]string{"config": strings.Replace(kubeconfigFor("https://127.0.0.1:1", ca.pem(), "token: s3cret"), c.config[0], c.config[1], 1)})
 				n := f.serveIn(t, func() *tls.Certificate { return &pair })
-				n.dialer = c.dial
-				p := n.start(t, append([]string{"-kubeconfig", config, "-log-format", "json"}, strings.Fields(c.args)...)...)
+				p := n.startWith(t, wiring{dial: c.dial}, append([]string{"-kubeconfig", config, "-log-format", "json"}, strings.Fields(c.args)...)...)
 				pass(10 * time.Second)
 				said := ""
 				for line := range strings.Lines(p.log.String()) {
@@ -10584,7 +10668,7 @@ func TestOnceWaitsForASlowReaderAndFailsWhereNobodyReads(t *testing.T) {
 				}
 				f.addPods(3)
 				n, reading := f.serveIn(t), make(chan struct{}, 1)
-				n.pipes = func(w io.Writer) io.Writer {
+				slow := func(w io.Writer) io.Writer {
 					return writerFunc(func(line []byte) (int, error) {
 						if !c.reads {
 							<-reading
@@ -10594,7 +10678,7 @@ func TestOnceWaitsForASlowReaderAndFailsWhereNobodyReads(t *testing.T) {
 					})
 				}
 				args := []string{"-master", "http://127.0.0.1:1", "-once", "-total-nodes", "", "-qps", "1000", "-burst", "1000"}
-				p := n.start(t, append(args, c.args...)...)
+				p := n.startWith(t, wiring{pipes: slow}, append(args, c.args...)...)
 				err := p.finish()
 				close(reading)
 				pass(time.Minute) // for what still waits
@@ -11650,22 +11734,22 @@ func TestFakeAnswersAsTheRealServerDid(t *testing.T) {
 	event := `{"apiVersion":"v1","kind":"Event","metadata":{"name":"p1.17b1","namespace":"default"},"involvedObject":{"kind":"Pod","name":"p1","namespace":"default","uid":"u"},"count":1}`
 	lease := `{"metadata":{"name":"podcount","namespace":"kube-system"},"spec":{"holderIdentity":"a"}}`
 	before := map[string]func(*fakeServer){ // what had happened before the recording
-		"list-expired-continue": func(f *fakeServer) { f.version += 1000; f.compact() },
-		"watch-expired":         func(f *fakeServer) { f.version += 1000; f.compact() },
+		"list-expired-continue": func(f *fakeServer) { f.setVersion(f.latest() + 1000); f.compact() },
+		"watch-expired":         func(f *fakeServer) { f.setVersion(f.latest() + 1000); f.compact() },
 		"node-patch-refused-by-policy": func(f *fakeServer) {
 			f.putJSON("validatingadmissionpolicies", `{"metadata":{"name":"no-pod-count"},"spec":{"matchConditions":[{"expression":"object.metadata.name == 'cp-1'"}],"validations":[{"expression":"!('hopegi/pod-count' in object.metadata.labels)","message":"thirteen is not allowed here"}]}}`)
 			f.putJSON("validatingadmissionpolicybindings", `{"metadata":{"name":"no-pod-count"},"spec":{"policyName":"no-pod-count"}}`)
 		},
 		"discovery-group":             func(f *fakeServer) { f.install(&fakeCRD{}) },
 		"discovery-group-status":      func(f *fakeServer) { f.install(&fakeCRD{status: true}) },
-		"unauthorized":                func(f *fakeServer) { f.tokens = map[string]bool{"x": true} },
+		"unauthorized":                func(f *fakeServer) { f.allow("x") },
 		"forbidden-list":              func(f *fakeServer) { f.forbid("list pods", true) },
 		"forbidden-patch":             func(f *fakeServer) { f.forbid("patch nodes", true) },
 		"event-count-patch":           func(f *fakeServer) { f.putJSON("events", event) },
 		"event-duplicate-name":        func(f *fakeServer) { f.putJSON("events", event) },
 		"lease-create-exists":         func(f *fakeServer) { f.putJSON("leases", lease) },
 		"lease-update-conflict":       func(f *fakeServer) { f.putJSON("leases", lease) },
-		"lease-update":                func(f *fakeServer) { f.version = 211; f.putJSON("leases", lease) },
+		"lease-update":                func(f *fakeServer) { f.setVersion(211); f.putJSON("leases", lease) },
 		"lease-put-exists-without-rv": func(f *fakeServer) { f.putJSON("leases", strings.ReplaceAll(lease, "podcount", "podcount-put")) },
 	}
 	for name, crd := range map[string]fakeCRD{"no-subresource": {}, "prune": {drops: true}, "subresource": {status: true}} {
@@ -11716,7 +11800,7 @@ func TestFakeAnswersAsTheRealServerDid(t *testing.T) {
 			target = "/api/v1/pods?limit=2&continue=" + regexp.MustCompile(`"continue":"([^"]*)"`).FindStringSubmatch(first.Body.String())[1]
 		}
 		if name == "watch-from-list" { // the events of the recording
-			target = strings.Replace(target, "resourceVersion=202", "resourceVersion="+strconv.Itoa(f.version), 1)
+			target = strings.Replace(target, "resourceVersion=202", "resourceVersion="+strconv.Itoa(f.latest()), 1)
 			target = strings.Replace(target, "timeoutSeconds=3", "timeoutSeconds=1", 1)
 			f.addPod("default", "p4", "cp-1")
 			f.remove("pods", objectKey{"default", "p4"})
@@ -11812,7 +11896,7 @@ func TestKubectlWorksAgainstTheFake(t *testing.T) {
 		t.Skip("kubectl is not installed")
 	}
 	f := newFake()
-	f.tokens = map[string]bool{"t": true}
+	f.allow("t")
 	f.addNode("cp", controlPlane, podCountLabel+"=7")
 	f.addPod("kube-system", "dns", "cp")
 	server, ca := f.serveTLSFor(t)
@@ -12591,7 +12675,7 @@ var simFaults = slices.Concat(requestFaults(), []simStep{
 			if compacted {
 				s.compact()
 			}
-			s.net.down.Store(false)
+			s.net.restore()
 		})
 		return fmt.Sprintf("THE SERVER IS KILLED, for %v, then compacted: %v", d, compacted)
 	}},
@@ -12613,7 +12697,7 @@ var simFaults = slices.Concat(requestFaults(), []simStep{
 		s.each(func(p *proc) { s.trouble(p, func(*link) {}) })
 		<-time.After(s.some(time.Second, 20*time.Second))
 		s.backup()
-		s.net.down.Store(false)
+		s.net.restore()
 		newest := s.latest()
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -12902,7 +12986,7 @@ func (s *sim) flurry() {
 // calm ends all faults, and asks the oracle.
 func (s *sim) calm() {
 	s.heal()
-	s.net.down.Store(false)
+	s.net.restore()
 	s.each(func(p *proc) {
 		p.link.setAway(false, false)
 	})
@@ -14034,9 +14118,7 @@ func (w *world) await(what string, cond func() bool) {
 		if w.fake == nil {
 			tick = time.After(200 * time.Millisecond)
 		} else {
-			w.fake.mu.Lock()
-			moved = w.fake.moved
-			w.fake.mu.Unlock()
+			moved = w.fake.nextChange()
 		}
 		if cond() {
 			return
