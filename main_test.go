@@ -111,15 +111,21 @@ func held() map[string]string {
 // ---------------------------------------------------------------------------------------------------------------------
 // The fake API server
 
-// object is an API object. One that is stored is never modified.
+// object is an API object, or a part of one, as encoding/json decodes it. One that is stored is never modified, neither
+// by the fake nor by whoever gets it: clone it first.
 type object = map[string]any
 
 // fakeKind is a kind that the fake serves.
 type fakeKind struct {
-	group, version, resource, kind string
-	namespaced                     bool
+	group    string // "" is the core group
+	version  string
+	resource string // in paths, such as "pods"
+	kind     string // in objects, such as "Pod"
+
+	isNamespaced bool
 }
 
+// fakeKinds are all kinds that there can be, in the order of discovery. Counts are there while they have a CRD.
 var fakeKinds = []fakeKind{
 	{"", "v1", "pods", "Pod", true},
 	{"", "v1", "nodes", "Node", false},
@@ -127,7 +133,7 @@ var fakeKinds = []fakeKind{
 	{"", "v1", "events", "Event", true},
 	{"", "v1", "serviceaccounts", "ServiceAccount", true},
 	{"coordination.k8s.io", "v1", "leases", "Lease", true},
-	{"demo.mark8s.io", "v1", "counts", "Count", true}, // while there is a CRD of it
+	{"demo.mark8s.io", "v1", "counts", "Count", true},
 	{"apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false},
 	{"rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", false},
 	{"rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", false},
@@ -147,7 +153,7 @@ func kindOf(resource string) fakeKind {
 // apiVersion is the group and the version, as objects name them: "v1", or "coordination.k8s.io/v1".
 func (k fakeKind) apiVersion() string { return strings.TrimPrefix(k.group+"/"+k.version, "/") }
 
-// qualified is the resource as messages name it.
+// qualified is the resource as messages name it: "pods", or "leases.coordination.k8s.io".
 func (k fakeKind) qualified() string { return strings.TrimSuffix(k.resource+"."+k.group, ".") }
 
 // change is one entry of the fake's history: an object was made, replaced or removed.
@@ -165,29 +171,70 @@ type change struct {
 	Lost bool
 }
 
-// fakeCRD is the CustomResourceDefinition of Counts.
-type fakeCRD struct {
-	status bool // with a status subresource
-	drops  bool // its schema has no status: what is sent of it is dropped
+// key names the object that was changed.
+func (c change) key() objectKey {
+	if c.New == nil {
+		return keyOf(c.Old)
+	}
+	return keyOf(c.New)
 }
 
-// fault is what happens to the next requests that match.
-type fault struct {
-	match  func(*http.Request) bool
-	times  int           // how many requests; the test fails if they do not come
-	delay  time.Duration // before anything is answered
-	status int           // answered in place of the truth, with header and body
-	header map[string]string
-	body   string        // of the status, or, without one, a 200 of just that
-	drop   bool          // break the connection before anything is done
-	stall  bool          // no answer until the client goes
-	cut    int           // break the connection after so many bytes of the answer
-	hang   int           // fall silent after so many bytes of the answer
-	missed bool          // the answer was too short for cut or hang
-	met    chan struct{} // gets a value for each
-	after  bool          // do what was asked, then answer with the fault
+// fakeCRD is the CustomResourceDefinition of Counts, the one custom resource that the fake knows.
+type fakeCRD struct {
+	// status gives Counts a status subresource: whoever writes to the object does not write its status, and the other
+	// way round.
+	status bool
 
-	answer http.HandlerFunc // in place of all that
+	// drops says that the schema has no status: what is sent of it is dropped without a word.
+	drops bool
+}
+
+// fault is what happens to requests in place of an answer, or on the way of one.
+//
+// Of answer, drop, stall, after, cut, hang, and status with body, a fault has one. Where it has more, the first in this
+// order counts; cut and hang exclude each other. It may have a delay and met besides, and a delay alone is a fault, too.
+type fault struct {
+	// match says which requests meet the fault. It is called with the fake locked, and must not call it. A request
+	// meets the first fault that matches it.
+	match func(*http.Request) bool
+
+	// times is how many requests meet the fault, 0 counts as 1.
+	times int
+
+	// delay passes before anything else happens to the request.
+	delay time.Duration
+
+	// status is answered in place of the truth, with header and body. Without a body of its own the answer is empty.
+	// Its Content-Type is application/json, unless the header says otherwise.
+	status int
+	header map[string]string
+
+	// body is that of the status or, where that is 0, of a 200.
+	body string
+
+	// drop breaks the connection before anything is done.
+	drop bool
+
+	// stall gives no answer until the client goes away.
+	stall bool
+
+	// cut breaks the connection after so many bytes of the true answer's body, of a watch at some later moment.
+	cut int
+
+	// hang falls silent after so many bytes of the true answer's body, until the client goes away.
+	hang int
+
+	// met gets a value from each request that meets the fault, which waits until somebody takes it.
+	met chan struct{}
+
+	// after does what the request asks for, and then breaks the connection in place of an answer.
+	after bool
+
+	// answer answers in place of the fake, which does nothing.
+	answer http.HandlerFunc
+
+	// missed says that the answer to the last request was too short for cut or hang. The fake sets it.
+	missed bool
 }
 
 // seen is a request that the fake got, and what the router understood of it.
@@ -364,33 +411,47 @@ type answer struct {
 	IsCut bool
 }
 
-// fakeServer is an API server. The first may be set before it serves.
+// fakeServer is an API server in memory, an http.Handler: it keeps one linear history of changes, and answers in the
+// shapes of a real kube-apiserver. Whatever is not said here of a method, it may be called at any time, by anybody.
 type fakeServer struct {
-	bookmarks time.Duration // how often watches get one; 0: never
-	only      string        // if set, the one media type of pods and nodes, as whole objects
-	spy       spy           // if set, hears of what comes and of what is answered
+	// These are options. They may be set until the first request.
+
+	// bookmarks is how often watches get one, a minute at first; 0 is never.
+	bookmarks time.Duration
+
+	// only, if set, is the one media type in which lists and watches are answered, as whole objects.
+	only string
+
+	// clientCA, if set, is the authority whose client certificates are let in where a token is needed.
+	clientCA *x509.CertPool
+
+	// spy, if set, hears what happens.
+	spy spy
 
 	mu          sync.Mutex      // guards all below
-	tokens      map[string]bool // if any, one is needed, or a client certificate
-	clientCA    *x509.CertPool  // that clientCA has issued
+	tokens      map[string]bool // those that are let in; nil: everybody is
 	isForbidden map[string]bool // by verb and resource, as in "patch nodes"
-	version     int
-	objects     map[string]map[objectKey]object // by resource
-	history     []change
-	forgotten   int           // changes up to here are compacted away
-	grew        chan struct{} // closed, and made anew, with each change and each request,
-	moved       chan struct{} // with each change
-	lose        int           // how many coming changes no watch will hear of
-	faults      []*fault
-	requests    []seen
-	pages       map[string][]object // what is behind a continue token
-	ended       chan struct{}       // closed: the watches end,
-	broken      bool                // by a reset
-	crd         *fakeCRD            // nil: there are no Counts
-	away        map[string]bool     // by Host: whose requests break
-	behind      *lag                // watches that begin now come to a server that has fallen behind
-	frames      []*frame            // that watches will get between their events
-	stripped    string              // a label that a mutating webhook removes from each node that is written
+	crd         *fakeCRD        // nil: there are no Counts
+
+	version   int                             // the newest
+	objects   map[string]map[objectKey]object // by resource
+	history   []change                        // in the order of versions
+	forgotten int                             // changes up to this version are compacted away
+	lose      int                             // how many coming changes no watch will hear of
+	pages     map[string][]object             // what is left of a list, by continue token
+
+	requests []seen
+	grew     chan struct{} // closed and replaced with each change and each request
+	moved    chan struct{} // closed and replaced with each change
+
+	ended    chan struct{} // closed and replaced when the watches that run have to end
+	isBroken bool          // they end with their connections
+	behind   *lag          // if any, of the watches that begin now
+	frames   []*frame      // that watches will get between their events
+
+	faults   []*fault
+	away     map[string]bool // by host: its requests break
+	stripped string          // a label that a mutating webhook removes from each node that is written; "": none
 }
 
 // spy hears what happens at the fake, as it happens. Its methods are called on the goroutines that serve requests,
@@ -415,31 +476,40 @@ type spy interface {
 	changed(c change)
 }
 
-// frame is something that the next watch of a resource gets as if it had happened.
+// frame is something that a watch gets as if it had happened: raw, an object, or the newest event's object once more.
 type frame struct {
-	resource, event string
-	object          any    // nil: the newest change once more
-	raw             string // this, in place of a frame
-	end             bool   // and then the watch ends
+	resource string // whose next watch, or running one, gets it
+	event    string // its type, such as "ADDED", "BOOKMARK" or "ERROR"
+	object   any    // if nil, the one that this watch was told of last, if any
+	raw      string // if set, these bytes stand in place of the whole frame
+	end      bool   // the watch ends after it
 }
 
 // lag is of an API server whose cache has stopped at a version, until it catches up.
 type lag struct {
-	match   func(seen) bool // which watches come to it
+	match   func(seen) bool // which watches come to that server
 	version int
 	over    chan struct{}
 }
 
+// newFake is a fake with the namespaces default and kube-system, and nothing else. Everybody may do everything there.
 func newFake() *fakeServer {
 	f := &fakeServer{
-		bookmarks: time.Minute, version: 200, objects: map[string]map[objectKey]object{}, grew: make(chan struct{}), moved: make(chan struct{}),
-		isForbidden: map[string]bool{}, away: map[string]bool{}, pages: map[string][]object{}, ended: make(chan struct{}),
+		bookmarks:   time.Minute,
+		isForbidden: map[string]bool{},
+		version:     200,
+		objects:     map[string]map[objectKey]object{},
+		pages:       map[string][]object{},
+		grew:        make(chan struct{}),
+		moved:       make(chan struct{}),
+		ended:       make(chan struct{}),
+		away:        map[string]bool{},
 	}
 	for _, k := range fakeKinds {
 		f.objects[k.resource] = map[objectKey]object{}
 	}
-	for _, ns := range []string{"default", "kube-system"} {
-		f.put("namespaces", object{"metadata": object{"name": ns}})
+	for _, name := range []string{"default", "kube-system"} {
+		f.put("namespaces", object{"metadata": object{"name": name}})
 	}
 	return f
 }
@@ -464,21 +534,31 @@ func (f *fakeServer) installed() *fakeCRD {
 	return f.crd
 }
 
-// serves reports whether the fake has a kind at all.
+// serves reports whether the fake has a kind now.
 func (f *fakeServer) serves(k fakeKind) bool { return k.resource != "counts" || f.installed() != nil }
 
-// addCount makes a Count whose spec is this JSON, or gives one this spec; with a subresource its status stays.
+// addCount makes a Count in the namespace default, whose spec is this JSON, or gives one this spec. Where status is
+// a subresource, that of the Count stays. There must be a CRD.
 func (f *fakeServer) addCount(name, spec string) object {
-	status := ""
-	if old := f.get("counts", objectKey{"default", name}); old["status"] != nil && f.installed().status {
-		text, _ := json.Marshal(old["status"])
-		status = `,"status":` + string(text)
+	key := objectKey{"default", name}
+	o := object{"metadata": object{"namespace": key.Namespace, "name": key.Name}, "spec": parsed(spec)}
+	old := f.get("counts", key)
+	if old["status"] != nil && f.installed().status {
+		o["status"] = old["status"]
 	}
-	f.putJSON("counts", fmt.Sprintf(`{"metadata":{"namespace":"default","name":%q},"spec":%s%s}`, name, spec, status))
-	return f.get("counts", objectKey{"default", name})
+	return f.put("counts", o)
 }
 
-// count is what a Count says: its healthy, count and observedGeneration.
+// parsed is what a text in JSON means. It panics where it means nothing.
+func parsed(text string) (v any) {
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// count is what a Count in the namespace default says: its status' healthy, count and observedGeneration, as in
+// "true 3 1", and "<nil>" for each that is not there.
 func (f *fakeServer) count(name string) string {
 	status, _ := f.get("counts", objectKey{"default", name})["status"].(object)
 	return fmt.Sprint(status["healthy"], " ", status["count"], " ", status["observedGeneration"])
@@ -593,36 +673,55 @@ func (r *fakeRequest) forbidden(user string) {
 	r.fail(403, "Forbidden", message, r.details())
 }
 
-// refusedLocked answers a write that a policy refuses. Of CEL, the fake knows two sentences: that the object has a name,
-// and that it has no label.
-func (r *fakeRequest) refusedLocked(f *fakeServer, o object) bool {
-	quoted := func(list any) string {
-		items, _ := list.([]any)
-		if len(items) == 0 {
-			return ""
-		}
-		return regexp.MustCompile(`'([^']*)'`).FindStringSubmatch(str(items[0].(object), "expression"))[1]
+// quotedText finds what stands in quotes in an expression of CEL.
+var quotedText = regexp.MustCompile(`'([^']*)'`)
+
+// quotedIn is the first text in quotes in the first of a policy's conditions or validations, "" where there is none.
+func quotedIn(list any) string {
+	items, _ := list.([]any)
+	if len(items) == 0 {
+		return ""
 	}
+	found := quotedText.FindStringSubmatch(str(items[0].(object), "expression"))
+	if found == nil {
+		return ""
+	}
+	return found[1]
+}
+
+// refusedLocked answers a write to a node that a ValidatingAdmissionPolicy refuses, and reports whether one does. Of
+// CEL, the fake knows two sentences: that the object has a name (as the condition), and that it has no such label (as
+// the validation).
+func (f *fakeServer) refusedLocked(r *fakeRequest, o object) bool {
+	if r.kind.resource != "nodes" {
+		return false
+	}
+	labels, _ := metaOf(o)["labels"].(object)
 	for _, binding := range f.objects["validatingadmissionpolicybindings"] {
 		name := str(binding["spec"].(object), "policyName")
 		spec, _ := f.objects["validatingadmissionpolicies"][objectKey{Name: name}]["spec"].(object)
-		labels, _ := metaOf(o)["labels"].(object)
-		if _, has := labels[quoted(spec["validations"])]; has && r.kind.resource == "nodes" && r.key.Name == quoted(spec["matchConditions"]) {
-			message := fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", name, str(metaOf(binding), "name"), str(spec["validations"].([]any)[0].(object), "message"))
-			d := r.details()
-			d["causes"] = []any{object{"message": message}}
-			r.fail(422, "Invalid", fmt.Sprintf("%s %q is forbidden: %s", r.kind.qualified(), r.key.Name, message), d)
-			return true
+		_, hasLabel := labels[quotedIn(spec["validations"])]
+		if !hasLabel || r.key.Name != quotedIn(spec["matchConditions"]) {
+			continue
 		}
+		validation := spec["validations"].([]any)[0].(object)
+		message := fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s",
+			name, str(metaOf(binding), "name"), str(validation, "message"))
+		d := r.details()
+		d["causes"] = []any{object{"message": message}}
+		r.fail(422, "Invalid", fmt.Sprintf("%s %q is forbidden: %s", r.kind.qualified(), r.key.Name, message), d)
+		return true
 	}
 	return false
 }
 
+// metaOf is an object's metadata, nil where it has none. Reading from nil finds nothing.
 func metaOf(o object) object {
 	m, _ := o["metadata"].(object)
 	return m
 }
 
+// str is the text under a key, "" where there is no text.
 func str(o object, key string) string {
 	s, _ := o[key].(string)
 	return s
@@ -645,13 +744,13 @@ func (k objectKey) String() string {
 // keyOf is the key under which an object is stored.
 func keyOf(o object) objectKey { return objectKey{str(metaOf(o), "namespace"), str(metaOf(o), "name")} }
 
-// clone copies an object as if it went through JSON.
+// clone is a deep copy of an object, as if it went through JSON: its numbers are float64.
 func clone(o object) object {
 	c, _ := cloned(o).(object)
 	return c
 }
 
-func cloned(v any) (c any) {
+func cloned(v any) any {
 	switch v := v.(type) {
 	case nil, string, bool, float64:
 		return v
@@ -665,57 +764,75 @@ func cloned(v any) (c any) {
 		return list
 	case object:
 		o := make(object, len(v))
-		for k := range v {
-			o[k] = cloned(v[k])
+		for key := range v {
+			o[key] = cloned(v[key])
 		}
 		return o
 	}
-	data, _ := json.Marshal(v)
-	json.Unmarshal(data, &c)
-	return c
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return parsed(string(data))
 }
 
-// put stores an object, as new or in place of the one of its name, and returns it as stored.
+// put stores an object, as new or in place of the one of its name, and returns it as stored: with a version, a uid and
+// a creationTimestamp. It keeps a copy.
 func (f *fakeServer) put(resource string, o object) object {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.putLocked(resource, o)
 }
 
+// putJSON is put of an object that is written down.
+func (f *fakeServer) putJSON(resource, text string) {
+	f.put(resource, parsed(text).(object))
+}
+
 func (f *fakeServer) putLocked(resource string, o object) object {
 	o = clone(o)
-	k, m := keyOf(o), metaOf(o)
-	old := f.objects[resource][k]
-	if resource == "counts" { // generation goes up with all but metadata, and a status that is a subresource
-		bare := func(o object) object {
-			o = maps.Clone(o)
-			delete(o, "metadata")
-			if f.crd.status {
-				delete(o, "status")
-			}
-			return clone(o)
-		}
-		generation := 1.0
-		if old != nil {
-			if generation = metaOf(old)["generation"].(float64); !reflect.DeepEqual(bare(o), bare(old)) {
-				generation++
-			}
-		}
-		m["generation"] = generation
+	key := keyOf(o)
+	meta := metaOf(o)
+	old := f.objects[resource][key]
+	if resource == "counts" {
+		meta["generation"] = f.generationLocked(old, o)
 	}
 	f.version++
-	m["resourceVersion"] = strconv.Itoa(f.version)
+	meta["resourceVersion"] = strconv.Itoa(f.version)
 	if old == nil {
-		m["uid"] = fmt.Sprintf("%08x-0000-4000-8000-%012x", f.version, rand.Uint32())
-		m["creationTimestamp"] = time.Now().UTC().Format(time.RFC3339)
+		meta["uid"] = fmt.Sprintf("%08x-0000-4000-8000-%012x", f.version, rand.Uint32())
+		meta["creationTimestamp"] = time.Now().UTC().Format(time.RFC3339)
 	} else {
-		m["uid"], m["creationTimestamp"] = metaOf(old)["uid"], metaOf(old)["creationTimestamp"]
+		meta["uid"] = metaOf(old)["uid"]
+		meta["creationTimestamp"] = metaOf(old)["creationTimestamp"]
 	}
-	f.objects[resource][k] = o
+	f.objects[resource][key] = o
 	f.recordLocked(change{Version: f.version, Resource: resource, Old: old, New: o})
 	return o
 }
 
+// generationLocked is the generation of a Count that takes the place of old. It goes up with each change of anything but
+// the metadata and, where that is a subresource, the status.
+func (f *fakeServer) generationLocked(old, o object) float64 {
+	if old == nil {
+		return 1
+	}
+	counted := func(o object) object {
+		rest := maps.Clone(o)
+		delete(rest, "metadata")
+		if f.crd.status {
+			delete(rest, "status")
+		}
+		return clone(rest)
+	}
+	generation := metaOf(old)["generation"].(float64)
+	if !reflect.DeepEqual(counted(o), counted(old)) {
+		generation++
+	}
+	return generation
+}
+
+// recordLocked adds a change to the history, and tells everybody who waits for one.
 func (f *fakeServer) recordLocked(c change) {
 	if f.lose > 0 {
 		f.lose--
@@ -735,12 +852,14 @@ func (f *fakeServer) movedLocked() {
 	f.signalLocked()
 }
 
+// signalLocked says that there is a change or a request.
 func (f *fakeServer) signalLocked() {
 	close(f.grew)
 	f.grew = make(chan struct{})
 }
 
-// remove deletes an object as the server does: a pod's deletion shows first as a change of it.
+// remove deletes an object as the server does, and returns what it was: a pod's deletion shows first as a change of it.
+// It returns nil where there is none.
 func (f *fakeServer) remove(resource string, k objectKey) object {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -760,12 +879,14 @@ func (f *fakeServer) remove(resource string, k objectKey) object {
 	return old
 }
 
+// get is an object as it is stored, nil where there is none.
 func (f *fakeServer) get(resource string, k objectKey) object {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.objects[resource][k]
 }
 
+// all are the objects of a resource, in no order.
 func (f *fakeServer) all(resource string) []object {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -782,36 +903,58 @@ func (f *fakeServer) selected(resource, namespace, labelSelector, fieldSelector 
 	return slices.DeleteFunc(f.all(resource), func(o object) bool { return !selects(o) })
 }
 
-// addNode, addPod and setLabel are the cluster's life, in a line each.
+// addNode puts a node that is ready, with labels in the form "KEY=VALUE" or "KEY".
 func (f *fakeServer) addNode(name string, labels ...string) object {
 	set := object{"kubernetes.io/hostname": name}
-	for _, l := range labels {
-		k, v, _ := strings.Cut(l, "=")
-		set[k] = v
+	for _, label := range labels {
+		key, value, _ := strings.Cut(label, "=")
+		set[key] = value
 	}
-	return f.put("nodes", object{"metadata": object{"name": name, "labels": set}, "spec": object{}, "status": object{
-		"conditions": []any{object{"type": "Ready", "status": "True", "reason": "KubeletReady"}}, "capacity": object{"cpu": "2", "memory": "4Gi", "pods": "110"}}})
+	return f.put("nodes", object{
+		"metadata": object{"name": name, "labels": set},
+		"spec":     object{},
+		"status": object{
+			"conditions": []any{object{"type": "Ready", "status": "True", "reason": "KubeletReady"}},
+			"capacity":   object{"cpu": "2", "memory": "4Gi", "pods": "110"},
+		},
+	})
 }
 
+// addPod puts a pod that runs on a node, or, where that is "", on none yet. It has the label app=web.
 func (f *fakeServer) addPod(namespace, name, node string) object {
-	return f.put("pods", podOn(object{"namespace": namespace, "name": name, "labels": object{"app": "web"}}, node))
+	meta := object{"namespace": namespace, "name": name, "labels": object{"app": "web"}}
+	return f.put("pods", podOn(meta, node))
 }
 
+// addPodWith puts a pod with these labels in the namespace default, on no node.
+func (f *fakeServer) addPodWith(name string, labels object) {
+	f.put("pods", podOn(object{"namespace": "default", "name": name, "labels": labels}, ""))
+}
+
+// podOn is a pod, not stored yet, with this metadata, on a node or, where that is "", on none.
 func podOn(meta object, node string) object {
-	spec := object{"containers": []any{object{"name": "c", "image": "nginx"}}, "restartPolicy": "Always"}
+	spec := object{
+		"containers":    []any{object{"name": "c", "image": "nginx"}},
+		"restartPolicy": "Always",
+	}
 	if node != "" {
 		spec["nodeName"] = node
 	}
-	return object{"metadata": meta, "spec": spec, "status": object{"phase": "Running", "qosClass": "BestEffort"}}
+	return object{
+		"metadata": meta,
+		"spec":     spec,
+		"status":   object{"phase": "Running", "qosClass": "BestEffort"},
+	}
 }
 
+// addPods puts the pods web-0 to web-(n-1) in the namespace default, on no node.
 func (f *fakeServer) addPods(n int) {
 	for i := range n {
 		f.addPod("default", fmt.Sprintf("web-%d", i), "")
 	}
 }
 
-// setLabel changes a node's label as another client would; v nil removes it.
+// setLabel changes a label of a node, which must be there, as another client would; nil removes it.
 func (f *fakeServer) setLabel(node, label string, v any) {
 	o := clone(f.get("nodes", objectKey{"", node}))
 	mergePatch(o, object{"metadata": object{"labels": object{label: v}}})
@@ -1522,7 +1665,7 @@ func (f *fakeServer) discover(r *fakeRequest) bool {
 	resources := []any{}
 	for _, k := range fakeKinds {
 		if (path == "api/"+k.apiVersion() || path == "apis/"+k.apiVersion()) && f.serves(k) {
-			res := object{"name": k.resource, "singularName": strings.ToLower(k.kind), "namespaced": k.namespaced, "kind": k.kind,
+			res := object{"name": k.resource, "singularName": strings.ToLower(k.kind), "namespaced": k.isNamespaced, "kind": k.kind,
 				"verbs": []any{"create", "delete", "get", "list", "patch", "update", "watch"}}
 			if s := short[k.resource]; s != "" {
 				res["shortNames"] = []any{s}
@@ -2146,7 +2289,7 @@ func (f *fakeServer) watch(r *fakeRequest) {
 			}
 			return
 		case <-ended:
-			if f.broken {
+			if f.isBroken {
 				panic(http.ErrAbortHandler)
 			}
 			return
@@ -2293,10 +2436,10 @@ func protobufEvent(event string, o []byte) []byte {
 }
 
 // endWatches ends the running watches: cleanly, as a server that goes down does, or by breaking the connections.
-func (f *fakeServer) endWatches(broken bool) {
+func (f *fakeServer) endWatches(isBroken bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.broken = broken
+	f.isBroken = isBroken
 	close(f.ended)
 	f.ended = make(chan struct{})
 }
@@ -2321,7 +2464,7 @@ func (f *fakeServer) create(r *fakeRequest) {
 	r.key.Name = str(metaOf(o), "name")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if r.kind.namespaced {
+	if r.kind.isNamespaced {
 		metaOf(o)["namespace"] = r.key.Namespace
 		if f.objects["namespaces"][objectKey{"", r.key.Namespace}] == nil {
 			r.fail(404, "NotFound", fmt.Sprintf("namespaces %q not found", r.key.Namespace), object{"name": r.key.Namespace, "kind": "namespaces"})
@@ -2484,7 +2627,7 @@ func (f *fakeServer) patch(r *fakeRequest) {
 	if labels, ok := metaOf(o)["labels"].(object); ok && r.kind.resource == "nodes" {
 		delete(labels, f.stripped)
 	}
-	if r.valid(o) && !r.refusedLocked(f, o) {
+	if r.valid(o) && !f.refusedLocked(r, o) {
 		f.storeLocked(r, old, o)
 	}
 }
@@ -5100,10 +5243,6 @@ func countEvents(f *fakeServer) string {
 	}
 	slices.Sort(all)
 	return strings.Join(all, "; ")
-}
-
-func (f *fakeServer) addPodWith(name string, labels object) {
-	f.put("pods", podOn(object{"namespace": "default", "name": name, "labels": labels}, ""))
 }
 
 func TestCountSaysWhetherAsManyPodsAreThereAsItWants(t *testing.T) {
@@ -11838,13 +11977,6 @@ func TestFakeAnswersAsTheRealServerDid(t *testing.T) {
 	}
 }
 
-// putJSON puts an object that is written down.
-func (f *fakeServer) putJSON(resource, text string) {
-	var o object
-	json.Unmarshal([]byte(text), &o)
-	f.put(resource, o)
-}
-
 // sameShape compares what the fake answered with what was recorded: what a client decides by must be the same, and what
 // the fake has at all must be of the same type. A real object has more fields.
 func sameShape(t *testing.T, at string, got, want any) {
@@ -12323,14 +12455,6 @@ func (tr *trace) Write(b []byte) (int, error) {
 		}
 	}
 	return len(b), nil
-}
-
-// key names the object that was changed.
-func (c change) key() objectKey {
-	if c.New == nil {
-		return keyOf(c.Old)
-	}
-	return keyOf(c.New)
 }
 
 // betweenLocked is what a watch has to tell of the versions behind from, up to to.
