@@ -153,6 +153,14 @@ func kindOf(resource string) fakeKind {
 // apiVersion is the group and the version, as objects name them: "v1", or "coordination.k8s.io/v1".
 func (k fakeKind) apiVersion() string { return strings.TrimPrefix(k.group+"/"+k.version, "/") }
 
+// path is where the API has the group and version.
+func (k fakeKind) path() string {
+	if k.group == "" {
+		return "api/" + k.version
+	}
+	return "apis/" + k.group + "/" + k.version
+}
+
 // qualified is the resource as messages name it: "pods", or "leases.coordination.k8s.io".
 func (k fakeKind) qualified() string { return strings.TrimSuffix(k.resource+"."+k.group, ".") }
 
@@ -1013,31 +1021,33 @@ func (f *fakeServer) user(r *http.Request) (name string, isKnown bool) {
 	return certificate.Subject.CommonName, err == nil
 }
 
-// forbid makes "patch nodes" and the like be answered 403, or not any more.
-func (f *fakeServer) forbid(what string, yes bool) {
+// forbid makes a verb on a resource, such as "patch nodes" or "patch counts/status", be answered 403, or not any more.
+func (f *fakeServer) forbid(what string, isForbidden bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.isForbidden[what] = yes
+	f.isForbidden[what] = isForbidden
 }
 
-// compact forgets the history.
+// compact forgets the history, as etcd does. A watch from an older version, or one that has not told all, gets a 410.
 func (f *fakeServer) compact() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.forgotten, f.history = f.version, nil
+	f.forgotten = f.version
+	f.history = nil
 }
 
-// loseNext lets n changes happen of which no watch hears.
+// loseNext makes watches miss the next n changes. It takes the place of an earlier loseNext.
 func (f *fakeServer) loseNext(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lose = n
 }
 
-// cutOff lets no request of who calls the server host through any more, and breaks the watches.
-func (f *fakeServer) cutOff(host string, yes bool) {
+// cutOff breaks each request of clients that call the server host (and a port), or lets them through again. Either
+// breaks all watches that run.
+func (f *fakeServer) cutOff(host string, isAway bool) {
 	f.mu.Lock()
-	f.away[host] = yes
+	f.away[host] = isAway
 	f.mu.Unlock()
 	f.endWatches(true)
 }
@@ -1077,13 +1087,13 @@ func (f *fakeServer) checkpoint() (turnBack func()) {
 	}
 }
 
-// fallBehind makes the watches that match, all of which are broken once for that, come to an API server that has not heard
-// of the last changes, nor hears of one until it catches up. Its lists are no older than another's: without a version it
-// asks etcd.
+// fallBehind breaks all watches once. From then on, those that match come to an API server that has not heard of the last
+// changes, nor hears of one until catchUp or heal is called. Its lists are no older than another server's: without
+// a version it asks etcd.
 func (f *fakeServer) fallBehind(changes int, match func(seen) bool) (catchUp func()) {
+	over := make(chan struct{})
 	f.mu.Lock()
-	f.behind = &lag{match, f.version - changes, make(chan struct{})}
-	over := f.behind.over
+	f.behind = &lag{match: match, version: f.version - changes, over: over}
 	f.mu.Unlock()
 	f.endWatches(true)
 	return func() {
@@ -1094,7 +1104,8 @@ func (f *fakeServer) fallBehind(changes int, match func(seen) bool) (catchUp fun
 	}
 }
 
-// inject adds a fault, and makes the test fail if it is not met times times.
+// inject adds a fault. If it has not been met times times when the test ends, or the last answer was too short to be cut
+// or to hang, the test fails.
 func (f *fakeServer) inject(t testing.TB, ft fault) {
 	ft.times = max(ft.times, 1)
 	f.mu.Lock()
@@ -1109,16 +1120,18 @@ func (f *fakeServer) inject(t testing.TB, ft fault) {
 	})
 }
 
-// keep makes a fault happen to all requests that match, until it is lifted; then the test fails if there were none.
+// keep makes a fault happen to all requests that match, whatever its times, until it is lifted. Then the test fails if
+// there were none.
 func (f *fakeServer) keep(t testing.TB, ft fault) (lift func()) {
-	ft.times = 1 << 30
+	const always = 1 << 30
+	ft.times = always
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.faults = append(f.faults, &ft)
 	return func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if ft.times == 1<<30 {
+		if ft.times == always {
 			t.Errorf("no request has met %+v", ft)
 		}
 		ft.times = 0
@@ -1203,31 +1216,45 @@ func (f *fakeServer) nextRequestOrChange() <-chan struct{} {
 	return f.grew
 }
 
-// asked returns the requests so far that match.
-func (f *fakeServer) asked(match func(seen) bool) (found []seen) {
+// asked returns the requests so far that match, in the order in which they came. It calls match with the fake locked.
+func (f *fakeServer) asked(match func(seen) bool) []seen {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, s := range f.requests {
-		if match(s) {
-			found = append(found, s)
+	var found []seen
+	for _, q := range f.requests {
+		if match(q) {
+			found = append(found, q)
 		}
 	}
 	return found
 }
 
-func isWrite(s seen) bool { return s.Method != "GET" && !strings.Contains(s.Path, "/events") }
-func isList(resource string) func(seen) bool {
-	return func(s seen) bool {
-		return s.Method == "GET" && strings.HasSuffix(s.Path, "/"+resource) && !s.Query.Has("watch") && s.Query.Get("limit") != "1"
-	}
+// isWrite reports whether a request writes anything but an Event.
+func isWrite(q seen) bool {
+	return q.Method != http.MethodGet && !strings.Contains(q.Path, "/events")
 }
-func isWatch(resource string) func(seen) bool {
-	return func(s seen) bool {
-		return s.Method == "GET" && strings.HasSuffix(s.Path, "/"+resource) && s.Query.Has("watch")
+
+// isList matches lists of a resource, and their pages. A list of one object is not meant: it asks whether the resource is
+// there.
+func isList(resource string) func(seen) bool {
+	return func(q seen) bool {
+		return isGetOf(q, resource) && !q.Query.Has("watch") && q.Query.Get("limit") != "1"
 	}
 }
 
-// to makes a fault's match of one for what the fake has seen.
+// isWatch matches watches of a resource.
+func isWatch(resource string) func(seen) bool {
+	return func(q seen) bool {
+		return isGetOf(q, resource) && q.Query.Has("watch")
+	}
+}
+
+// isGetOf reports whether a request is a GET of a collection.
+func isGetOf(q seen, resource string) bool {
+	return q.Method == http.MethodGet && strings.HasSuffix(q.Path, "/"+resource)
+}
+
+// to makes a fault's match of one for requests that the fake has seen. It sees no body and no user.
 func to(match func(seen) bool) func(*http.Request) bool {
 	return func(r *http.Request) bool {
 		return match(seenOf(r))
@@ -1332,20 +1359,22 @@ func (f *fakeServer) setMissed(ft *fault, missed bool) {
 	ft.missed = missed
 }
 
-// faultyWriter lets so many bytes pass; then the connection breaks, or is silent.
+// faultyWriter lets so many bytes of an answer's body pass. Then it breaks the connection, or falls silent.
 type faultyWriter struct {
 	http.ResponseWriter
-	left    int
+	left    int // bytes that may still pass
 	hang    bool
-	ctx     context.Context
-	reached func()
+	ctx     context.Context // the request's: the client has gone
+	reached func()          // called when the last of the bytes has passed
 }
 
+// Unwrap lets http.ResponseController find Flush.
 func (w *faultyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *faultyWriter) Write(p []byte) (int, error) {
 	n, _ := w.ResponseWriter.Write(p[:min(len(p), w.left)])
-	if w.left -= n; n == len(p) {
+	w.left -= n
+	if n == len(p) {
 		return n, nil
 	}
 	w.reached()
@@ -1356,24 +1385,26 @@ func (w *faultyWriter) Write(p []byte) (int, error) {
 	panic(http.ErrAbortHandler)
 }
 
-// fakeRequest is a request, understood.
+// fakeRequest is a request that is being served. One goroutine has it.
 type fakeRequest struct {
 	*http.Request
 	asked seen
 	spy   spy // nil also where the answer will be lost
 	w     http.ResponseWriter
-	kind  fakeKind
-	key   objectKey
-	q     url.Values
-	body  []byte
-	code  int // of the answer; 0: it was sent
-	reply []byte
-	view  string // Accept's "as": PartialObjectMetadata, or nothing
-	media string // of the answer
 
-	status bool     // it is about the subresource status
-	items  []object // of a list
-	more   bool     // it is not the last page
+	kind   fakeKind
+	key    objectKey
+	q      url.Values
+	body   []byte
+	status bool // it is about the subresource status
+
+	media string // of the answer
+	view  string // as what objects are shown: PartialObjectMetadata, or "" in full
+
+	code  int    // of the answer; 0: nothing is left to be sent
+	reply []byte // in JSON
+	items []object
+	more  bool // the list has another page
 }
 
 // told is the answer as a spy is told of it.
@@ -1547,21 +1578,22 @@ func (f *fakeServer) negotiate(r *fakeRequest) bool {
 	return false
 }
 
-// show is the object as the request wants to see it.
-func (r *fakeRequest) show(o object, bare bool) any {
-	typed := struct {
-		Kind       string `json:"kind,omitempty"`
-		APIVersion string `json:"apiVersion,omitempty"`
-		Metadata   any    `json:"metadata"`
-	}{"PartialObjectMetadata", "meta.k8s.io/v1", o["metadata"]}
+// show is the object as the request wants to see it. The items of a list are bare: they say neither kind nor version,
+// unless they are PartialObjectMetadata.
+func (r *fakeRequest) show(o object, isBare bool) any {
 	if r.view != "" {
-		return typed
+		return struct {
+			Kind       string `json:"kind,omitempty"`
+			APIVersion string `json:"apiVersion,omitempty"`
+			Metadata   any    `json:"metadata"`
+		}{"PartialObjectMetadata", "meta.k8s.io/v1", o["metadata"]}
 	}
 	shown := maps.Clone(o)
 	delete(shown, "kind")
 	delete(shown, "apiVersion")
-	if !bare {
-		shown["kind"], shown["apiVersion"] = r.kind.kind, r.kind.apiVersion()
+	if !isBare {
+		shown["kind"] = r.kind.kind
+		shown["apiVersion"] = r.kind.apiVersion()
 	}
 	return shown
 }
@@ -1572,10 +1604,14 @@ func (r *fakeRequest) answer(code int, body any) {
 	r.reply, _ = json.Marshal(body)
 }
 
+// gzipFrom is the size from which on the server compresses an answer, for a client that understands that.
+const gzipFrom = 128 << 10
+
+// send sends the answer.
 func (r *fakeRequest) send() {
 	data := r.encoded()
 	r.w.Header().Set("Content-Type", r.media)
-	if len(data) > 128<<10 && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if len(data) > gzipFrom && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		r.w.Header().Set("Content-Encoding", "gzip")
 		r.w.WriteHeader(r.code)
 		z := gzip.NewWriter(r.w)
@@ -1588,6 +1624,8 @@ func (r *fakeRequest) send() {
 	r.w.Write(data)
 }
 
+// fakeStatus is a Status, as which the server answers what it refuses. details may be nil, which leaves them out.
+// https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
 func fakeStatus(code int, reason, message string, details any) any {
 	return struct {
 		Kind       string `json:"kind"`
@@ -1601,10 +1639,12 @@ func fakeStatus(code int, reason, message string, details any) any {
 	}{"Status", "v1", object{}, "Failure", message, reason, details, code}
 }
 
+// fail answers with a Status.
 func (r *fakeRequest) fail(code int, reason, message string, details any) {
 	r.answer(code, fakeStatus(code, reason, message, details))
 }
 
+// details name the object in a Status.
 func (r *fakeRequest) details() object {
 	d := object{"kind": r.kind.resource}
 	if r.key.Name != "" {
@@ -1621,14 +1661,19 @@ func (r *fakeRequest) notFound() {
 }
 
 func (r *fakeRequest) conflict() {
-	r.fail(409, "Conflict", fmt.Sprintf("Operation cannot be fulfilled on %s %q: the object has been modified; please apply your changes to the latest version and try again", r.kind.qualified(), r.key.Name), r.details())
+	message := fmt.Sprintf("Operation cannot be fulfilled on %s %q: the object has been modified; "+
+		"please apply your changes to the latest version and try again", r.kind.qualified(), r.key.Name)
+	r.fail(409, "Conflict", message, r.details())
 }
 
 // invalid refuses a field of an object. The server names a built-in kind by its kind, a lease by its resource.
 func (r *fakeRequest) invalid(field, why string) {
-	named, d := r.kind.kind, object{"name": r.key.Name, "kind": r.kind.kind}
+	named := r.kind.kind
+	d := object{"name": r.key.Name, "kind": r.kind.kind}
 	if r.kind.group != "" {
-		named, d["kind"], d["group"] = r.kind.qualified(), r.kind.resource, r.kind.group
+		named = r.kind.qualified()
+		d["kind"] = r.kind.resource
+		d["group"] = r.kind.group
 	}
 	d["causes"] = []any{object{"reason": "FieldValueInvalid", "message": why, "field": field}}
 	r.fail(422, "Invalid", fmt.Sprintf("%s %q is invalid: %s: %s", named, r.key.Name, field, why), d)
@@ -1650,37 +1695,66 @@ func (f *fakeServer) discover(r *fakeRequest) bool {
 		r.answer(200, object{"kind": "APIVersions", "versions": []any{"v1"}})
 		return true
 	case "apis":
-		groups, known := []any{}, map[string]bool{"": true}
-		for _, k := range fakeKinds {
-			if !known[k.group] && f.serves(k) {
-				known[k.group] = true
-				v := object{"groupVersion": k.apiVersion(), "version": k.version}
-				groups = append(groups, object{"name": k.group, "versions": []any{v}, "preferredVersion": v})
-			}
-		}
-		r.answer(200, object{"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+		r.answer(200, object{"kind": "APIGroupList", "apiVersion": "v1", "groups": f.groups()})
 		return true
 	}
-	short := map[string]string{"pods": "po", "nodes": "no", "namespaces": "ns", "events": "ev"}
-	resources := []any{}
-	for _, k := range fakeKinds {
-		if (path == "api/"+k.apiVersion() || path == "apis/"+k.apiVersion()) && f.serves(k) {
-			res := object{"name": k.resource, "singularName": strings.ToLower(k.kind), "namespaced": k.isNamespaced, "kind": k.kind,
-				"verbs": []any{"create", "delete", "get", "list", "patch", "update", "watch"}}
-			if s := short[k.resource]; s != "" {
-				res["shortNames"] = []any{s}
-			}
-			resources = append(resources, res)
-			if crd := f.installed(); k.resource == "counts" && crd != nil && crd.status {
-				resources = append(resources, object{"name": "counts/status", "singularName": "", "namespaced": true, "kind": k.kind, "verbs": []any{"get", "patch", "update"}})
-			}
-		}
-	}
+	resources := f.resources(path)
 	if len(resources) == 0 {
 		return false
 	}
-	r.answer(200, object{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": path[strings.Index(path, "/")+1:], "resources": resources})
+	_, groupVersion, _ := strings.Cut(path, "/")
+	r.answer(200, object{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": groupVersion, "resources": resources})
 	return true
+}
+
+// groups are the API groups but the core group.
+func (f *fakeServer) groups() []any {
+	groups := []any{}
+	isKnown := map[string]bool{"": true}
+	for _, k := range fakeKinds {
+		if isKnown[k.group] || !f.serves(k) {
+			continue
+		}
+		isKnown[k.group] = true
+		version := object{"groupVersion": k.apiVersion(), "version": k.version}
+		groups = append(groups, object{"name": k.group, "versions": []any{version}, "preferredVersion": version})
+	}
+	return groups
+}
+
+// shortNames are what kubectl understands beside the resources' names.
+var shortNames = map[string]string{"pods": "po", "nodes": "no", "namespaces": "ns", "events": "ev"}
+
+// resources are those that discovery names under a path, such as "api/v1" or "apis/demo.mark8s.io/v1".
+func (f *fakeServer) resources(path string) []any {
+	resources := []any{}
+	for _, k := range fakeKinds {
+		if path != k.path() || !f.serves(k) {
+			continue
+		}
+		resource := object{
+			"name":         k.resource,
+			"singularName": strings.ToLower(k.kind),
+			"namespaced":   k.isNamespaced,
+			"kind":         k.kind,
+			"verbs":        []any{"create", "delete", "get", "list", "patch", "update", "watch"},
+		}
+		if short := shortNames[k.resource]; short != "" {
+			resource["shortNames"] = []any{short}
+		}
+		resources = append(resources, resource)
+		crd := f.installed()
+		if k.resource == "counts" && crd != nil && crd.status {
+			resources = append(resources, object{
+				"name":         "counts/status",
+				"singularName": "",
+				"namespaced":   true,
+				"kind":         k.kind,
+				"verbs":        []any{"get", "patch", "update"},
+			})
+		}
+	}
+	return resources
 }
 
 // selection is what the request selects. It is nil where the request was answered with an error instead.
@@ -2098,6 +2172,15 @@ func unescaped(value string) (string, error) {
 	return text, nil
 }
 
+// continueToken is what a continue token says, in JSON and base64.
+type continueToken struct {
+	V     string `json:"v"`
+	RV    int    `json:"rv"` // the version of the list
+	Start string `json:"start"`
+}
+
+// list answers a list, or one of its pages. Pages after the first are as things were when the list began, unless the
+// history has been compacted meanwhile.
 func (f *fakeServer) list(r *fakeRequest) {
 	match := r.selection()
 	if match == nil {
@@ -2105,201 +2188,301 @@ func (f *fakeServer) list(r *fakeRequest) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if v, _ := strconv.Atoi(r.q.Get("resourceVersion")); v > f.version {
+	if wanted, _ := strconv.Atoi(r.q.Get("resourceVersion")); wanted > f.version {
 		r.w.Header().Set("Retry-After", "1")
-		r.fail(504, "Timeout", fmt.Sprintf("Timeout: Too large resource version: %d, current: %d", v, f.version), object{
-			"causes": []any{object{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}}, "retryAfterSeconds": 1})
+		message := fmt.Sprintf("Timeout: Too large resource version: %d, current: %d", wanted, f.version)
+		r.fail(504, "Timeout", message, object{
+			"causes":            []any{object{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}},
+			"retryAfterSeconds": 1,
+		})
 		return
 	}
+	if token := r.q.Get("continue"); token != "" {
+		f.nextPageLocked(r, token)
+		return
+	}
+	var found []object
+	for _, o := range f.objects[r.kind.resource] {
+		if match(o) {
+			found = append(found, o)
+		}
+	}
+	slices.SortFunc(found, func(a, b object) int { return strings.Compare(keyOf(a).String(), keyOf(b).String()) })
+	f.pageLocked(r, f.version, found)
+}
+
+// nextPageLocked answers with the page that a token of an earlier page stands for.
+func (f *fakeServer) nextPageLocked(r *fakeRequest, token string) {
+	text, err := base64.RawStdEncoding.DecodeString(token)
+	at := continueToken{}
+	if err == nil {
+		err = json.Unmarshal(text, &at)
+	}
+	if err != nil {
+		r.fail(400, "BadRequest", "invalid continue token: continue key is not valid: "+err.Error(), nil)
+		return
+	}
+	if at.RV < f.forgotten {
+		r.fail(410, "Expired", "The provided continue parameter is too old to display a consistent list result. "+
+			"You can start a new list without the continue parameter, or use the continue token in this response "+
+			"to retrieve the remainder of the results.", nil)
+		return
+	}
+	f.pageLocked(r, at.RV, f.pages[token])
+}
+
+// pageLocked answers with the objects of a list at a version, or with as many of them as the request wants in a page.
+func (f *fakeServer) pageLocked(r *fakeRequest, version int, found []object) {
 	meta := struct {
 		ResourceVersion    string `json:"resourceVersion"`
 		Continue           string `json:"continue,omitempty"`
 		RemainingItemCount int    `json:"remainingItemCount,omitempty"`
-	}{ResourceVersion: strconv.Itoa(f.version)}
-	var found []object
-	if token := r.q.Get("continue"); token != "" {
-		var at struct {
-			RV int `json:"rv"`
-		}
-		text, err := base64.RawStdEncoding.DecodeString(token)
-		if err == nil {
-			err = json.Unmarshal(text, &at)
-		}
-		if err != nil {
-			r.fail(400, "BadRequest", "invalid continue token: continue key is not valid: "+err.Error(), nil)
-			return
-		}
-		if at.RV < f.forgotten {
-			r.fail(410, "Expired", "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results.", nil)
-			return
-		}
-		meta.ResourceVersion, found = strconv.Itoa(at.RV), f.pages[token]
-	} else {
-		for _, o := range f.objects[r.kind.resource] {
-			if match(o) {
-				found = append(found, o)
-			}
-		}
-		slices.SortFunc(found, func(a, b object) int { return strings.Compare(keyOf(a).String(), keyOf(b).String()) })
-	}
-	if limit, _ := strconv.Atoi(r.q.Get("limit")); limit > 0 && len(found) > limit {
+	}{ResourceVersion: strconv.Itoa(version)}
+	limit, _ := strconv.Atoi(r.q.Get("limit"))
+	if limit > 0 && len(found) > limit {
 		rest := found[limit:]
 		found = found[:limit]
-		meta.Continue = base64.RawStdEncoding.EncodeToString(fmt.Appendf(nil, `{"v":"meta.k8s.io/v1","rv":%s,"start":"%s\u0000"}`, meta.ResourceVersion, keyOf(found[limit-1])))
-		if r.q.Get("labelSelector")+r.q.Get("fieldSelector") == "" {
+		last := keyOf(found[limit-1]).String()
+		text, _ := json.Marshal(continueToken{V: "meta.k8s.io/v1", RV: version, Start: last + "\x00"})
+		meta.Continue = base64.RawStdEncoding.EncodeToString(text)
+		isSelective := r.q.Get("labelSelector")+r.q.Get("fieldSelector") != ""
+		if !isSelective {
 			meta.RemainingItemCount = len(rest)
 		}
 		f.pages[meta.Continue] = rest
 	}
-	r.items, r.more = found, meta.Continue != ""
+	r.items = found
+	r.more = meta.Continue != ""
+
+	kind := r.kind.kind + "List"
+	apiVersion := r.kind.apiVersion()
+	if r.view != "" {
+		kind = "PartialObjectMetadataList"
+		apiVersion = "meta.k8s.io/v1"
+	}
 	items := make([]any, len(found))
 	for i, o := range found {
 		items[i] = r.show(o, true)
-	}
-	kind, version := r.kind.kind+"List", r.kind.apiVersion()
-	if r.view != "" {
-		kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
 	}
 	r.answer(200, struct {
 		Kind       string `json:"kind"`
 		APIVersion string `json:"apiVersion"`
 		Metadata   any    `json:"metadata"`
 		Items      []any  `json:"items"`
-	}{kind, version, meta, items})
+	}{kind, apiVersion, meta, items})
+}
+
+// watcher is a watch that runs. One goroutine has it.
+type watcher struct {
+	f       *fakeServer
+	r       *fakeRequest
+	selects func(object) bool
+
+	from   int           // it has told all up to this version
+	newest object        // that it has told of, nil: none yet
+	ended  chan struct{} // closed when all watches have to end
+	crd    *fakeCRD      // as it was when the watch began
+	behind *lag          // of the server that the watch may have come to; nil: none
+}
+
+// outlook is what a watch finds when it looks at the fake.
+type outlook struct {
+	news      []change // that it has not told yet, of whatever resource
+	now       int      // the version that it has told all of, once it has told the news
+	forgotten int
+	extra     *frame          // if any, comes after the news
+	isGone    bool            // the resource has been removed, or defined again
+	moved     <-chan struct{} // closed when looking again is worth while,
+	over      <-chan struct{} // as this one is; nil: never
 }
 
 // watch streams the history from a version on. From the future it is silent; from what is forgotten it is a 410, in the
 // stream, as a real server does it.
 func (f *fakeServer) watch(r *fakeRequest) {
-	match := r.selection()
-	if match == nil {
+	selects := r.selection()
+	if selects == nil {
 		return
 	}
-	rc := http.NewResponseController(r.w)
+	w := &watcher{f: f, r: r, selects: selects}
 	r.w.Header().Set("Content-Type", r.media)
 	if r.media == mediaProtobuf {
 		r.w.Header().Set("Content-Type", r.media+";stream=watch")
 	}
 	r.w.WriteHeader(200)
-	rc.Flush()
-	send := func(event string, o any) {
-		data, _ := json.Marshal(o)
-		if r.media == mediaProtobuf {
-			data = protobufEvent(event, protobufOf(data))
-		} else {
-			data = fmt.Appendf(nil, `{"type":%q,"object":%s}`+"\n", event, data)
-		}
-		r.w.Write(data)
-		rc.Flush()
-	}
-	bookmark := func(version int) {
-		if r.q.Get("allowWatchBookmarks") == "true" {
-			send("BOOKMARK", r.show(object{"metadata": object{"resourceVersion": strconv.Itoa(version)}, "spec": object{"containers": nil}, "status": object{}}, false))
-		}
-	}
-	from, _ := strconv.Atoi(r.q.Get("resourceVersion"))
-	if from == 0 {
-		f.mu.Lock()
-		from = f.version
-		all := slices.Collect(maps.Values(f.objects[r.kind.resource]))
-		f.mu.Unlock()
+	http.NewResponseController(r.w).Flush()
+	w.begin()
+	w.run()
+}
+
+// begin finds where the watch begins. Without a version, or with 0, it first tells of all that there is.
+func (w *watcher) begin() {
+	w.from, _ = strconv.Atoi(w.r.q.Get("resourceVersion"))
+	if w.from == 0 {
+		var all []object
+		w.from, all = w.f.present(w.r.kind.resource)
 		for _, o := range all {
-			if match(o) {
-				send("ADDED", r.show(o, false))
+			if w.selects(o) {
+				w.send("ADDED", w.r.show(o, false))
 			}
 		}
 	}
-	seconds, _ := strconv.Atoi(r.q.Get("timeoutSeconds"))
-	if seconds == 0 {
-		seconds = 1800
-	}
-	end := time.NewTimer(time.Duration(seconds) * time.Second)
-	defer end.Stop()
-	mark := time.NewTicker(cmp.Or(f.bookmarks, time.Hour*1e4))
-	defer mark.Stop()
+	w.f.mu.Lock()
+	defer w.f.mu.Unlock()
+	w.ended = w.f.ended
+	w.crd = w.f.crd
+	w.behind = w.f.behind
+}
+
+// present is all of a resource, and the version at which it is so.
+func (f *fakeServer) present(resource string) (version int, all []object) {
 	f.mu.Lock()
-	ended, crd, behind := f.ended, f.crd, f.behind
-	f.mu.Unlock()
-	var newest object // that this watch has told
+	defer f.mu.Unlock()
+	return f.version, slices.Collect(maps.Values(f.objects[resource]))
+}
+
+// run tells what happens until the watch ends.
+func (w *watcher) run() {
+	const never = 10000 * time.Hour
+	seconds, _ := strconv.Atoi(w.r.q.Get("timeoutSeconds"))
+	end := time.NewTimer(time.Duration(cmp.Or(seconds, 1800)) * time.Second)
+	defer end.Stop()
+	bookmarks := time.NewTicker(cmp.Or(w.f.bookmarks, never))
+	defer bookmarks.Stop()
 	for {
-		var over chan struct{}
-		f.mu.Lock()
-		i, _ := slices.BinarySearchFunc(f.history, from+1, func(c change, v int) int { return c.Version - v })
-		news, now, forgotten, moved := f.history[i:], f.version, f.forgotten, f.moved
-		gone := r.kind.resource == "counts" && f.crd != crd
-		extra := f.takeFrameLocked(r.kind.resource)
-		if behind != nil && behind == f.behind && behind.match(r.asked) {
-			now, over = min(now, behind.version), behind.over
-			news = slices.DeleteFunc(slices.Clone(news), func(c change) bool { return c.Version > now })
-		}
-		f.mu.Unlock()
-		if from < forgotten {
-			send("ERROR", fakeStatus(410, "Expired", fmt.Sprintf("too old resource version: %d (%d)", from, forgotten), nil))
+		found := w.look()
+		if w.from < found.forgotten {
+			w.send("ERROR", fakeStatus(410, "Expired", fmt.Sprintf("too old resource version: %d (%d)", w.from, found.forgotten), nil))
 			return
 		}
-		for _, e := range news {
-			was := e.Old != nil && match(e.Old)
-			is := e.New != nil && match(e.New)
-			if e.Resource != r.kind.resource || e.Lost || !was && !is {
-				continue
-			}
-			event, o := "DELETED", e.New
-			switch {
-			case was && is:
-				event = "MODIFIED"
-			case is:
-				event = "ADDED"
-			default: // the previous content, under the new version
-				o = clone(e.Old)
-				metaOf(o)["resourceVersion"] = strconv.Itoa(e.Version)
-			}
-			newest = o
-			if r.spy != nil {
-				r.spy.told(r.told(), event, o)
-			}
-			send(event, r.show(o, false))
+		for _, c := range found.news {
+			w.tell(c)
 		}
-		if extra != nil {
-			switch {
-			case extra.raw != "":
-				io.WriteString(r.w, extra.raw)
-				rc.Flush()
-			case extra.object != nil:
-				send(extra.event, extra.object)
-			case newest != nil:
-				send(extra.event, r.show(newest, false))
-			}
-			if extra.end {
+		if found.extra != nil {
+			w.interject(found.extra)
+			if found.extra.end {
 				return
 			}
 		}
-		if from = max(from, now); gone {
+		w.from = max(w.from, found.now)
+		if found.isGone {
 			return
 		}
+		isUpToDate := w.from == found.now // it is not where the client began in the future
 		select {
-		case <-moved:
-		case <-over:
-		case <-mark.C:
-			if from == now {
-				bookmark(now)
+		case <-found.moved:
+		case <-found.over:
+		case <-bookmarks.C:
+			if isUpToDate {
+				w.bookmark()
 			}
 		case <-end.C:
-			if from == now {
-				bookmark(now)
+			if isUpToDate {
+				w.bookmark()
 			}
 			return
-		case <-ended:
-			if f.isBroken {
+		case <-w.ended:
+			if w.f.areWatchesBroken() {
 				panic(http.ErrAbortHandler)
 			}
 			return
-		case <-r.Context().Done():
+		case <-w.r.Context().Done():
 			return
 		}
 	}
 }
 
-// interject gives the next watch of a resource a frame of its own.
+// look finds what there is to tell.
+func (w *watcher) look() outlook {
+	f := w.f
+	resource := w.r.kind.resource
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	first, _ := slices.BinarySearchFunc(f.history, w.from+1, func(c change, version int) int { return c.Version - version })
+	found := outlook{
+		news:      f.history[first:],
+		now:       f.version,
+		forgotten: f.forgotten,
+		extra:     f.takeFrameLocked(resource),
+		isGone:    resource == "counts" && f.crd != w.crd,
+		moved:     f.moved,
+	}
+	if w.behind != nil && w.behind == f.behind && w.behind.match(w.r.asked) {
+		found.now = min(found.now, w.behind.version)
+		found.over = w.behind.over
+		found.news = slices.DeleteFunc(slices.Clone(found.news), func(c change) bool { return c.Version > found.now })
+	}
+	return found
+}
+
+// tell sends the event that a change is to this watch, if it is one.
+func (w *watcher) tell(c change) {
+	if c.Resource != w.r.kind.resource || c.Lost {
+		return
+	}
+	was := c.Old != nil && w.selects(c.Old)
+	is := c.New != nil && w.selects(c.New)
+	event := ""
+	o := c.New
+	switch {
+	case was && is:
+		event = "MODIFIED"
+	case is:
+		event = "ADDED"
+	case was: // gone, or selected no more: the previous content, under the new version
+		event = "DELETED"
+		o = clone(c.Old)
+		metaOf(o)["resourceVersion"] = strconv.Itoa(c.Version)
+	default:
+		return
+	}
+	w.newest = o
+	if w.r.spy != nil {
+		w.r.spy.told(w.r.told(), event, o)
+	}
+	w.send(event, w.r.show(o, false))
+}
+
+// send sends a frame.
+func (w *watcher) send(event string, o any) {
+	data, _ := json.Marshal(o)
+	if w.r.media == mediaProtobuf {
+		data = protobufEvent(event, protobufOf(data))
+	} else {
+		data = fmt.Appendf(nil, `{"type":%q,"object":%s}`+"\n", event, data)
+	}
+	w.sendRaw(data)
+}
+
+func (w *watcher) sendRaw(data []byte) {
+	w.r.w.Write(data)
+	http.NewResponseController(w.r.w).Flush()
+}
+
+// bookmark tells a client that has asked for it which version it has heard all of.
+func (w *watcher) bookmark() {
+	if w.r.q.Get("allowWatchBookmarks") != "true" {
+		return
+	}
+	w.send("BOOKMARK", w.r.show(object{
+		"metadata": object{"resourceVersion": strconv.Itoa(w.from)},
+		"spec":     object{"containers": nil},
+		"status":   object{},
+	}, false))
+}
+
+// interject sends what a test has put in.
+func (w *watcher) interject(fr *frame) {
+	switch {
+	case fr.raw != "":
+		w.sendRaw([]byte(fr.raw))
+	case fr.object != nil:
+		w.send(fr.event, fr.object)
+	case w.newest != nil:
+		w.send(fr.event, w.r.show(w.newest, false))
+	}
+}
+
+// interject gives one watch of the frame's resource, one that runs or the next, that frame.
 func (f *fakeServer) interject(fr frame) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -2307,6 +2490,7 @@ func (f *fakeServer) interject(fr frame) {
 	f.movedLocked()
 }
 
+// takeFrameLocked takes the first frame that waits for a watch of the resource; nil is none.
 func (f *fakeServer) takeFrameLocked(resource string) *frame {
 	i := slices.IndexFunc(f.frames, func(fr *frame) bool { return fr.resource == resource })
 	if i < 0 {
@@ -2317,55 +2501,45 @@ func (f *fakeServer) takeFrameLocked(resource string) *frame {
 	return fr
 }
 
-// pb is a protobuf message, being written.
+// areWatchesBroken reports how the watches ended that endWatches has ended last.
+func (f *fakeServer) areWatchesBroken() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.isBroken
+}
+
+// pb is a protobuf message that is being written, field by field.
+// https://protobuf.dev/programming-guides/encoding/
 type pb []byte
 
+// bytes adds a field of bytes, or of a message.
 func (b *pb) bytes(field int, v []byte) {
-	*b = append(binary.AppendUvarint(binary.AppendUvarint(*b, uint64(field)<<3|2), uint64(len(v))), v...)
+	*b = binary.AppendUvarint(*b, uint64(field)<<3|2)
+	*b = binary.AppendUvarint(*b, uint64(len(v)))
+	*b = append(*b, v...)
 }
 
+// text adds a field of text.
 func (b *pb) text(field int, v string) { b.bytes(field, []byte(v)) }
 
+// int adds a field of a number.
 func (b *pb) int(field, v int) {
-	*b = binary.AppendUvarint(binary.AppendUvarint(*b, uint64(field)<<3), uint64(v))
+	*b = binary.AppendUvarint(*b, uint64(field)<<3)
+	*b = binary.AppendUvarint(*b, uint64(v))
 }
 
-// protobufOf is the answer that is this one in JSON: a pod, a node, their lists or their metadata, or a Status.
+// protobufOf is the answer that is this one in JSON: a pod, a node, their lists or their metadata, or a Status. Of these,
+// it writes the fields that clients of such a server read. It panics where the answer is no JSON.
 func protobufOf(answer []byte) []byte {
 	var o object
 	if err := json.Unmarshal(answer, &o); err != nil {
 		panic(err)
 	}
-	var m, types, unknown pb
-	switch items, isList := o["items"].([]any); {
+	var m pb
+	items, isList := o["items"].([]any)
+	switch {
 	case o["kind"] == "Status":
-		var meta pb
-		for i := range 3 {
-			meta.text(i+1, "")
-		}
-		m.bytes(1, meta)
-		m.text(2, str(o, "status"))
-		m.text(3, str(o, "message"))
-		m.text(4, str(o, "reason"))
-		if details, ok := o["details"].(object); ok {
-			var d pb
-			for i, key := range []string{"name", "group", "kind"} {
-				d.text(i+1, str(details, key))
-			}
-			causes, _ := details["causes"].([]any)
-			for _, c := range causes {
-				var cause pb
-				for i, key := range []string{"reason", "message", "field"} {
-					cause.text(i+1, str(c.(object), key))
-				}
-				d.bytes(4, cause)
-			}
-			seconds, _ := details["retryAfterSeconds"].(float64)
-			d.int(5, int(seconds))
-			m.bytes(5, d)
-		}
-		code, _ := o["code"].(float64)
-		m.int(6, int(code))
+		m = protobufStatus(o)
 	case isList:
 		var meta pb
 		meta.text(1, "")
@@ -2378,8 +2552,10 @@ func protobufOf(answer []byte) []byte {
 	default:
 		m = protobufObject(o)
 	}
+	var types pb
 	types.text(1, str(o, "apiVersion"))
 	types.text(2, str(o, "kind"))
+	var unknown pb
 	unknown.bytes(1, types)
 	unknown.bytes(2, m)
 	unknown.text(3, "")
@@ -2387,28 +2563,45 @@ func protobufOf(answer []byte) []byte {
 	return append([]byte("k8s\x00"), unknown...)
 }
 
-func protobufObject(o object) (m pb) {
-	var meta, created, podSpec, phase pb
-	for i, key := range []string{"name", "generateName", "namespace", "selfLink", "uid", "resourceVersion"} {
-		meta.text(i+1, str(metaOf(o), key))
+// protobufStatus is the message of a Status.
+func protobufStatus(o object) pb {
+	var meta pb
+	for field := range 3 {
+		meta.text(field+1, "")
 	}
-	generation, _ := metaOf(o)["generation"].(float64)
-	meta.int(7, int(generation))
-	at, _ := time.Parse(time.RFC3339, str(metaOf(o), "creationTimestamp"))
-	created.int(1, int(at.Unix()))
-	created.int(2, 0)
-	meta.bytes(8, created)
-	for i, field := range []string{"labels", "annotations"} {
-		all, _ := metaOf(o)[field].(object)
-		for _, key := range slices.Sorted(maps.Keys(all)) {
-			var entry pb
-			entry.text(1, key)
-			entry.text(2, str(all, key))
-			meta.bytes(11+i, entry)
-		}
-	}
+	var m pb
 	m.bytes(1, meta)
+	m.text(2, str(o, "status"))
+	m.text(3, str(o, "message"))
+	m.text(4, str(o, "reason"))
+	if details, ok := o["details"].(object); ok {
+		var d pb
+		for i, key := range []string{"name", "group", "kind"} {
+			d.text(i+1, str(details, key))
+		}
+		causes, _ := details["causes"].([]any)
+		for _, c := range causes {
+			var cause pb
+			for i, key := range []string{"reason", "message", "field"} {
+				cause.text(i+1, str(c.(object), key))
+			}
+			d.bytes(4, cause)
+		}
+		seconds, _ := details["retryAfterSeconds"].(float64)
+		d.int(5, int(seconds))
+		m.bytes(5, d)
+	}
+	code, _ := o["code"].(float64)
+	m.int(6, int(code))
+	return m
+}
+
+// protobufObject is the message of a pod, a node, or the metadata of either.
+func protobufObject(o object) pb {
+	var m pb
+	m.bytes(1, protobufMeta(metaOf(o)))
 	if spec, ok := o["spec"].(object); ok {
+		var podSpec pb
 		containers, _ := spec["containers"].([]any)
 		for _, c := range containers {
 			var container pb
@@ -2420,13 +2613,39 @@ func protobufObject(o object) (m pb) {
 		m.bytes(2, podSpec)
 	}
 	if status, ok := o["status"].(object); ok {
+		var phase pb
 		phase.text(1, str(status, "phase"))
 		m.bytes(3, phase)
 	}
 	return m
 }
 
-// protobufEvent is a frame of a watch.
+// protobufMeta is the message of an object's metadata.
+func protobufMeta(of object) pb {
+	var meta pb
+	for i, key := range []string{"name", "generateName", "namespace", "selfLink", "uid", "resourceVersion"} {
+		meta.text(i+1, str(of, key))
+	}
+	generation, _ := of["generation"].(float64)
+	meta.int(7, int(generation))
+	var created pb
+	at, _ := time.Parse(time.RFC3339, str(of, "creationTimestamp"))
+	created.int(1, int(at.Unix()))
+	created.int(2, 0)
+	meta.bytes(8, created)
+	for i, field := range []string{"labels", "annotations"} {
+		all, _ := of[field].(object)
+		for _, key := range slices.Sorted(maps.Keys(all)) {
+			var entry pb
+			entry.text(1, key)
+			entry.text(2, str(all, key))
+			meta.bytes(11+i, entry)
+		}
+	}
+	return meta
+}
+
+// protobufEvent is a frame of a watch in protobuf, with an object as protobufOf makes it.
 func protobufEvent(event string, o []byte) []byte {
 	var frame, raw pb
 	raw.bytes(1, o)
@@ -2435,7 +2654,7 @@ func protobufEvent(event string, o []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...)
 }
 
-// endWatches ends the running watches: cleanly, as a server that goes down does, or by breaking the connections.
+// endWatches ends the watches that run: cleanly, as a server that goes down does, or by breaking their connections.
 func (f *fakeServer) endWatches(isBroken bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -2444,6 +2663,7 @@ func (f *fakeServer) endWatches(isBroken bool) {
 	f.ended = make(chan struct{})
 }
 
+// read answers a GET of one object.
 func (f *fakeServer) read(r *fakeRequest) {
 	if o := f.get(r.kind.resource, r.key); o != nil {
 		r.answer(200, r.show(o, false))
@@ -2452,22 +2672,24 @@ func (f *fakeServer) read(r *fakeRequest) {
 	r.notFound()
 }
 
+// create answers a POST. A CRD that is made is that of Counts, whatever its name.
 func (f *fakeServer) create(r *fakeRequest) {
-	var o object
-	if err := json.Unmarshal(r.body, &o); err != nil || metaOf(o) == nil {
-		r.fail(400, "BadRequest", fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", r.kind.kind, r.kind.version, r.kind.kind, err), nil)
+	o := r.decoded()
+	if o == nil {
 		return
 	}
-	if prefix := str(metaOf(o), "generateName"); str(metaOf(o), "name") == "" && prefix != "" {
-		metaOf(o)["name"] = prefix + strconv.FormatUint(rand.Uint64N(1<<24), 36)
+	meta := metaOf(o)
+	if prefix := str(meta, "generateName"); str(meta, "name") == "" && prefix != "" {
+		meta["name"] = prefix + strconv.FormatUint(rand.Uint64N(1<<24), 36)
 	}
-	r.key.Name = str(metaOf(o), "name")
+	r.key.Name = str(meta, "name")
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if r.kind.isNamespaced {
-		metaOf(o)["namespace"] = r.key.Namespace
+		meta["namespace"] = r.key.Namespace
 		if f.objects["namespaces"][objectKey{"", r.key.Namespace}] == nil {
-			r.fail(404, "NotFound", fmt.Sprintf("namespaces %q not found", r.key.Namespace), object{"name": r.key.Namespace, "kind": "namespaces"})
+			r.fail(404, "NotFound", fmt.Sprintf("namespaces %q not found", r.key.Namespace),
+				object{"name": r.key.Namespace, "kind": "namespaces"})
 			return
 		}
 	}
@@ -2479,14 +2701,36 @@ func (f *fakeServer) create(r *fakeRequest) {
 		r.answer(201, r.show(f.putLocked(r.kind.resource, o), false))
 	}
 	if r.kind.resource == "customresourcedefinitions" {
-		version := o["spec"].(object)["versions"].([]any)[0].(object)
-		subresources, _ := version["subresources"].(object)
-		properties, _ := version["schema"].(object)["openAPIV3Schema"].(object)["properties"].(object)
-		f.crd = &fakeCRD{status: subresources["status"] != nil, drops: properties["status"] == nil}
+		f.crd = crdOf(o)
 	}
 }
 
-// valid checks what the tests rely on; it answers what is not.
+// crdOf reads a CustomResourceDefinition.
+func crdOf(o object) *fakeCRD {
+	version := o["spec"].(object)["versions"].([]any)[0].(object)
+	subresources, _ := version["subresources"].(object)
+	schema, _ := version["schema"].(object)["openAPIV3Schema"].(object)
+	properties, _ := schema["properties"].(object)
+	return &fakeCRD{
+		status: subresources["status"] != nil,
+		drops:  properties["status"] == nil,
+	}
+}
+
+// decoded is the object that a request brings. It is nil where the request was answered, as there is none.
+func (r *fakeRequest) decoded() object {
+	var o object
+	err := json.Unmarshal(r.body, &o)
+	if err != nil || metaOf(o) == nil {
+		message := fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", r.kind.kind, r.kind.version, r.kind.kind, err)
+		r.fail(400, "BadRequest", message, nil)
+		return nil
+	}
+	return o
+}
+
+// valid reports whether an object may be stored; where it may not, it answers why. Of the server's checks, it has those of
+// names and labels, of an Event's namespace, and of a Lease's times.
 func (r *fakeRequest) valid(o object) bool {
 	if about, ok := o["involvedObject"].(object); ok {
 		if ns := str(about, "namespace"); ns != r.key.Namespace && (ns != "" || r.key.Namespace != "default") {
@@ -2524,15 +2768,16 @@ func (r *fakeRequest) valid(o object) bool {
 	return true
 }
 
+// update answers a PUT. It may make a Lease, but nothing else.
 func (f *fakeServer) update(r *fakeRequest) {
-	var o object
-	if err := json.Unmarshal(r.body, &o); err != nil || metaOf(o) == nil {
-		r.fail(400, "BadRequest", fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", r.kind.kind, r.kind.version, r.kind.kind, err), nil)
+	o := r.decoded()
+	if o == nil {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	old, version := f.objects[r.kind.resource][r.key], str(metaOf(o), "resourceVersion")
+	old := f.objects[r.kind.resource][r.key]
+	version := str(metaOf(o), "resourceVersion")
 	switch {
 	case !r.valid(o):
 	case old == nil && r.kind.kind == "Lease" && version == "":
@@ -2560,7 +2805,7 @@ func (f *fakeServer) storeLocked(r *fakeRequest, old, o object) {
 	r.answer(200, r.show(f.putLocked(r.kind.resource, o), false))
 }
 
-// mergePatch changes o as RFC 7396 says.
+// mergePatch changes o as a JSON merge patch says, https://www.rfc-editor.org/rfc/rfc7396.
 func mergePatch(o, patch object) {
 	for k, v := range patch {
 		sub, isObject := v.(object)
@@ -2580,8 +2825,10 @@ func mergePatch(o, patch object) {
 	}
 }
 
+// patch answers a PATCH. A strategic merge patch is taken for a merge patch.
 func (f *fakeServer) patch(r *fakeRequest) {
-	if t := r.Header.Get("Content-Type"); t != "application/merge-patch+json" && t != "application/strategic-merge-patch+json" {
+	media := r.Header.Get("Content-Type")
+	if media != "application/merge-patch+json" && media != "application/strategic-merge-patch+json" {
 		r.fail(415, "UnsupportedMediaType", "415: Unsupported Media Type", object{})
 		return
 	}
@@ -2608,18 +2855,8 @@ func (f *fakeServer) patch(r *fakeRequest) {
 	}
 	o := clone(old)
 	mergePatch(o, patch)
-	if r.kind.resource == "counts" && f.crd.status { // who writes to one of both parts changes nothing of the other
-		part, status := object{}, o["status"]
-		maps.Copy(part, o)
-		if r.status {
-			part = clone(old)
-		} else {
-			status = old["status"]
-		}
-		if part["status"] = status; status == nil {
-			delete(part, "status")
-		}
-		o = part
+	if r.kind.resource == "counts" && f.crd.status {
+		o = partOf(old, o, r.status)
 	}
 	if r.kind.resource == "counts" && f.crd.drops {
 		delete(o, "status")
@@ -2632,13 +2869,30 @@ func (f *fakeServer) patch(r *fakeRequest) {
 	}
 }
 
-// strip has a mutating webhook remove a label from each node that is written; "": none.
+// partOf is what becomes of old where o is written: whoever writes to the status changes nothing else, and the other way
+// round.
+func partOf(old, o object, isStatus bool) object {
+	part := maps.Clone(o)
+	status := old["status"]
+	if isStatus {
+		part = clone(old)
+		status = o["status"]
+	}
+	part["status"] = status
+	if status == nil {
+		delete(part, "status")
+	}
+	return part
+}
+
+// strip has a mutating webhook remove a label from each node that is written; "" is none.
 func (f *fakeServer) strip(label string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stripped = label
 }
 
+// delete answers a DELETE. Any CRD that is deleted is that of Counts.
 func (f *fakeServer) delete(r *fakeRequest) {
 	if r.kind.resource == "customresourcedefinitions" {
 		f.install(nil)
@@ -2650,7 +2904,8 @@ func (f *fakeServer) delete(r *fakeRequest) {
 	r.notFound()
 }
 
-// serveTLS serves the fake over TLS and HTTP/2 and returns its URL and CA.
+// serveTLS serves the fake on a port of 127.0.0.1, over TLS and HTTP/2, in real time. It returns the server, which the
+// caller closes, and the CA of its certificate, in PEM.
 func (f *fakeServer) serveTLS() (srv *httptest.Server, ca []byte) {
 	srv = httptest.NewUnstartedServer(f)
 	srv.EnableHTTP2 = true
@@ -2660,6 +2915,8 @@ func (f *fakeServer) serveTLS() (srv *httptest.Server, ca []byte) {
 	return srv, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
 }
 
+// kubeconfigFor is a kubeconfig for a server's URL, with its CA in PEM, and as user the lines of YAML below "user:",
+// such as "token: secret"; all but the first are indented by 4 spaces.
 func kubeconfigFor(server string, ca []byte, user string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Config
@@ -2966,12 +3223,18 @@ func (n *pipeNet) dial(ctx context.Context, network, addr string) (net.Conn, err
 	}
 }
 
-// serveIn serves the fake on a network of its own until the test ends; with a certificate, over TLS.
+// serveIn serves the fake on a network of its own until the test ends. With a certificate, which is asked for at each
+// handshake, it does so over TLS, and so over HTTP/2.
 func (f *fakeServer) serveIn(t testing.TB, certificate ...func() *tls.Certificate) *pipeNet {
 	n := &pipeNet{conns: make(chan net.Conn), done: make(chan struct{})}
 	srv := &http.Server{Handler: f, ErrorLog: log.New(io.Discard, "", 0)}
 	if len(certificate) > 0 {
-		srv.TLSConfig = &tls.Config{ClientAuth: tls.RequestClientCert, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate[0](), nil }}
+		srv.TLSConfig = &tls.Config{
+			ClientAuth: tls.RequestClientCert,
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+				return certificate[0](), nil
+			},
+		}
 		go srv.ServeTLS(n, "", "")
 	} else {
 		go srv.Serve(n)
@@ -2983,7 +3246,7 @@ func (f *fakeServer) serveIn(t testing.TB, certificate ...func() *tls.Certificat
 	return n
 }
 
-// serveAs serves the fake over TLS, and writes a kubeconfig for it, as this user, to dir/config.
+// serveAs is serveIn over TLS, and writes a kubeconfig for that to dir/config. The user is as in kubeconfigFor.
 func (f *fakeServer) serveAs(t testing.TB, dir, user string) *pipeNet {
 	t.Helper()
 	ca := newAuthority(t, "CA")
@@ -9210,49 +9473,73 @@ func TestMainJobOverTLSAndHTTP2WithATokenAndWithAClientCertificate(t *testing.T)
 
 // authority is a CA. Its certificates hold from 1990, as virtual time begins in 2000, to 2100.
 type authority struct {
-	cert *x509.Certificate
+	cert *x509.Certificate // nil: it signs its own, which is made first
 	key  *ecdsa.PrivateKey
 }
 
+// newAuthority makes a CA of this name.
 func newAuthority(t testing.TB, name string) *authority {
+	t.Helper()
 	ca := &authority{}
-	certPEM, keyPEM := ca.issue(t, name, func(c *x509.Certificate) { c.IsCA, c.KeyUsage = true, x509.KeyUsageCertSign })
+	certPEM, keyPEM := ca.issue(t, name, func(c *x509.Certificate) {
+		c.IsCA = true
+		c.KeyUsage = x509.KeyUsageCertSign
+	})
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca.cert, ca.key = pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey)
+	ca.cert = pair.Leaf
+	ca.key = pair.PrivateKey.(*ecdsa.PrivateKey)
 	return ca
 }
 
-// issue makes a certificate for 127.0.0.1 and for clients; an authority without one of its own signs its own.
+// issue makes a certificate of this name, and its key, both in PEM. It is for servers at 127.0.0.1 and for clients,
+// unless change, which may be nil, makes it something else.
 func (ca *authority) issue(t testing.TB, name string, change func(*x509.Certificate)) (certPEM, keyPEM []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(rand.Int64()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
-		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	c := &x509.Certificate{
+		SerialNumber:          big.NewInt(rand.Int64()),
+		Subject:               pkix.Name{CommonName: name},
+		NotBefore:             time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC),
+		NotAfter:              time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
 	if change != nil {
 		change(c)
 	}
-	parent, signer := ca.cert, ca.key
+	parent := ca.cert
+	signer := ca.key
 	if parent == nil {
-		parent, signer = c, key
+		parent = c
+		signer = key
 	}
 	der, err := x509.CreateCertificate(crand.Reader, c, parent, &key.PublicKey, signer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyDER, _ := x509.MarshalPKCS8PrivateKey(key)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certPEM = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyPEM = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	return certPEM, keyPEM
 }
 
+// pem is the CA's certificate in PEM.
 func (ca *authority) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
 }
 
+// pool has the CA's certificate alone.
 func (ca *authority) pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
