@@ -299,8 +299,11 @@ type route struct {
 	Name        string // "" for a collection
 }
 
-// String is the verb, the resource and the object, such as "patch counts/status/default/web".
+// String is the verb, the resource and the object, such as "patch counts/status/default/web", or the verb alone.
 func (r route) String() string {
+	if r.Resource == "" {
+		return r.Verb
+	}
 	words := r.Verb + " " + r.fullResource()
 	if r.Name == "" {
 		return words
@@ -2915,6 +2918,34 @@ func (f *fakeServer) serveTLS() (srv *httptest.Server, ca []byte) {
 	return srv, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
 }
 
+// serveTLSFor is serveTLS until the test ends. It returns the URL and the CA.
+func (f *fakeServer) serveTLSFor(t *testing.T) (url string, ca []byte) {
+	srv, ca := f.serveTLS()
+	t.Cleanup(func() {
+		srv.CloseClientConnections()
+		srv.Close()
+	})
+	return srv.URL, ca
+}
+
+// await waits until cond holds, in real time, and fails the test if it does not within 20 s. It looks again with each
+// request and each change.
+func (f *fakeServer) await(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	for {
+		grew := f.nextRequestOrChange()
+		if cond() {
+			return
+		}
+		select {
+		case <-grew:
+		case <-late:
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
 // kubeconfigFor is a kubeconfig for a server's URL, with its CA in PEM, and as user the lines of YAML below "user:",
 // such as "token: secret"; all but the first are indented by 4 spaces.
 func kubeconfigFor(server string, ca []byte, user string) string {
@@ -3226,8 +3257,13 @@ func (n *pipeNet) dial(ctx context.Context, network, addr string) (net.Conn, err
 // serveIn serves the fake on a network of its own until the test ends. With a certificate, which is asked for at each
 // handshake, it does so over TLS, and so over HTTP/2.
 func (f *fakeServer) serveIn(t testing.TB, certificate ...func() *tls.Certificate) *pipeNet {
+	return serveHandlerIn(t, f, certificate...)
+}
+
+// serveHandlerIn is serveIn of something else than a fake, such as a proxy before one.
+func serveHandlerIn(t testing.TB, handler http.Handler, certificate ...func() *tls.Certificate) *pipeNet {
 	n := &pipeNet{conns: make(chan net.Conn), done: make(chan struct{})}
-	srv := &http.Server{Handler: f, ErrorLog: log.New(io.Discard, "", 0)}
+	srv := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
 	if len(certificate) > 0 {
 		srv.TLSConfig = &tls.Config{
 			ClientAuth: tls.RequestClientCert,
@@ -9369,19 +9405,13 @@ func TestKubectlProxyServesBesideTheKubeconfigOfAnotherCluster(t *testing.T) {
 		f.allow("of this cluster")
 		dir := t.TempDir()
 		writeFiles(t, dir, map[string]string{"config": kubeconfigFor("https://another", nil, "token: of-another")})
-		proxy := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := serveHandlerIn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			// As kubectl proxy does: what a client says of itself comes first.
 			if r.Header.Get("Authorization") == "" {
 				r.Header.Set("Authorization", "Bearer of this cluster")
 			}
 			f.ServeHTTP(w, r)
-		})}
-		n := &pipeNet{conns: make(chan net.Conn), done: make(chan struct{})}
-		go proxy.Serve(n)
-		t.Cleanup(func() {
-			close(n.done)
-			proxy.Close()
-		})
+		}))
 		p := n.start(t, "-kubeconfig", filepath.Join(dir, "config"), "-master", "http://127.0.0.1:8001", "-once")
 		if err := p.finish(); err != nil {
 			t.Error(err)
@@ -9407,33 +9437,6 @@ func TestWithoutHomeNoKubeconfigIsLookedForInTheWorkingDirectory(t *testing.T) {
 	}
 	if cfg, err := LoadConfig(t.Context(), LoadOptions{Master: "https://h", ServiceAccount: dir, Getenv: nothing}); err != nil || cfg.Source != "-master" {
 		t.Errorf("-master alone: %+v, %v", cfg, err)
-	}
-}
-
-// serveTLSFor is serveTLS for the length of a test.
-func (f *fakeServer) serveTLSFor(t *testing.T) (url string, ca []byte) {
-	srv, ca := f.serveTLS()
-	t.Cleanup(func() {
-		srv.CloseClientConnections()
-		srv.Close()
-	})
-	return srv.URL, ca
-}
-
-// await fails the test unless cond holds soon; it looks whenever the fake has changed.
-func (f *fakeServer) await(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	late := time.After(20 * time.Second)
-	for {
-		grew := f.nextRequestOrChange()
-		if cond() {
-			return
-		}
-		select {
-		case <-grew:
-		case <-late:
-			t.Fatalf("never: %s", what)
-		}
 	}
 }
 
@@ -12307,6 +12310,204 @@ func sameShape(t *testing.T, at string, got, want any) {
 			t.Errorf("%s is %v, recorded: %v", at, got, want)
 		}
 	}
+}
+
+func TestFakeReadsWhatARequestAsksForFromItsPath(t *testing.T) {
+	for request, want := range map[string]route{
+		"GET /api/v1/pods":                           {Verb: "list", Version: "v1", Resource: "pods"},
+		"HEAD /api/v1/pods":                          {Verb: "list", Version: "v1", Resource: "pods"},
+		"GET /api/v1/pods?watch=1":                   {Verb: "watch", Version: "v1", Resource: "pods"},
+		"GET /api/v1/pods?watch=false":               {Verb: "list", Version: "v1", Resource: "pods"},
+		"GET /api/v1/namespaces/a/pods/b?watch=true": {Verb: "get", Version: "v1", Resource: "pods", Namespace: "a", Name: "b"},
+		"POST /api/v1/namespaces/a/pods":             {Verb: "create", Version: "v1", Resource: "pods", Namespace: "a"},
+		"DELETE /api/v1/namespaces/a/pods":           {Verb: "deletecollection", Version: "v1", Resource: "pods", Namespace: "a"},
+		"DELETE /api/v1/nodes/n":                     {Verb: "delete", Version: "v1", Resource: "nodes", Name: "n"},
+		"PATCH /api/v1/namespaces/a":                 {Verb: "patch", Version: "v1", Resource: "namespaces", Name: "a"},
+		"PUT /api/v1/namespaces/a/status":            {Verb: "update", Version: "v1", Resource: "namespaces", Name: "a", Subresource: "status"},
+		"PATCH /apis/g.h/v2/namespaces/a/things/b/status": {
+			Verb: "patch", Group: "g.h", Version: "v2", Resource: "things", Namespace: "a", Name: "b", Subresource: "status",
+		},
+		"GET /api/v1":                  {Verb: "get"},
+		"GET /apis/g.h/v2":             {Verb: "get"},
+		"GET /":                        {Verb: "get"},
+		"POST /version":                {Verb: "post"},
+		"GET /api/v1/pods/a/b/c":       {Verb: "get"},
+		"OPTIONS /api/v1/pods":         {Version: "v1", Resource: "pods"},
+		"GET /api/v1/watch?watch=0&a=": {Verb: "list", Version: "v1", Resource: "watch"},
+	} {
+		method, target, _ := strings.Cut(request, " ")
+		got := seenOf(httptest.NewRequest(method, target, nil)).route
+		if got != want {
+			t.Errorf("%s is %+v, want %+v", request, got, want)
+		}
+	}
+}
+
+func TestFakeSelectsAsTheServerDoes(t *testing.T) {
+	f := newFake()
+	for name, labels := range map[string]object{
+		"none":  {},
+		"empty": {"app": ""},
+		"web":   {"app": "web", "x.y/tier": "7"},
+		"in":    {"app": "in", "in": "notin"},
+	} {
+		f.put("pods", podOn(object{"namespace": "default", "name": name, "labels": labels}, "node-"+name))
+	}
+	type selectors struct{ label, field string }
+	for given, want := range map[selectors]string{
+		{}:                                   "empty in none web",
+		{label: " \t "}:                      "empty in none web",
+		{label: "app"}:                       "empty in web",
+		{label: "!app"}:                      "none",
+		{label: "! app"}:                     "none",
+		{label: "app="}:                      "empty",
+		{label: "app=,!x"}:                   "empty",
+		{label: "app==web"}:                  "web",
+		{label: "app != web"}:                "empty in none",
+		{label: "app in (web,in)"}:           "in web",
+		{label: "app in(in)"}:                "in",
+		{label: "app in ()"}:                 "empty",
+		{label: "app in (,web)"}:             "empty web",
+		{label: "app notin (web, in)"}:       "empty none",
+		{label: "in in (in,notin)"}:          "in",
+		{label: "in"}:                        "in",
+		{label: "x.y/tier>6"}:                "web",
+		{label: "x.y/tier > 7"}:              "",
+		{label: "x.y/tier<8,app"}:            "web",
+		{label: "app>1"}:                     "",
+		{field: "metadata.name=web"}:         "web",
+		{field: "metadata.name==web,"}:       "web",
+		{field: "metadata.name!=web"}:        "empty in none",
+		{field: "spec.nodeName=node-in"}:     "in",
+		{field: `metadata.name!=a\,b\=c\\d`}: "empty in none web",
+		{label: "app", field: "metadata.name!=web,metadata.namespace=default"}: "empty in",
+		{field: "metadata.namespace=other"}:                                    "",
+	} {
+		var names []string
+		for _, o := range f.selected("pods", "", given.label, given.field) {
+			names = append(names, keyOf(o).Name)
+		}
+		slices.Sort(names)
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%+v selects %q, want %q", given, got, want)
+		}
+	}
+}
+
+func TestFakeRefusesSelectorsAsTheServerDoes(t *testing.T) {
+	f := newFake()
+	for query, want := range map[string]string{
+		"labelSelector=,":                                "found ',', expected: !, identifier, or 'end of string'",
+		"labelSelector=a,":                               "found '', expected: identifier after ','",
+		"labelSelector=a%20b":                            "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
+		"labelSelector=!a%3Db":                           "found '=', expected: ',' or 'end of string'",
+		"labelSelector=a%3D%3D%3Db":                      "unable to parse requirement: found '=', expected: identifier",
+		"labelSelector=a%20in%20b":                       "unable to parse requirement: found 'b' expected: '('",
+		"labelSelector=a%20in%20(b":                      "unable to parse requirement: found '', expected: ',' or ')'",
+		"labelSelector=a%3E-1":                           "unable to parse requirement: <nil>: Invalid value: \"-1\": a valid label must be",
+		"labelSelector=a%3Eb":                            "the value must be an integer",
+		"labelSelector=-a":                               "unable to parse requirement: <nil>: Invalid value: \"-a\": name part must consist of",
+		"labelSelector=A.b/c":                            "prefix part a lowercase RFC 1123 subdomain",
+		"labelSelector=a/b/c":                            "name part must consist of",
+		"labelSelector=a/":                               "name part must be non-empty",
+		"labelSelector=" + strings.Repeat("a", 64):       "name part must be no more than 63 characters",
+		"labelSelector=a%3D" + strings.Repeat("a", 64):   "must be no more than 63 characters",
+		"labelSelector=a%3Db_":                           "a valid label must be an empty string",
+		"fieldSelector=metadata.name":                    "invalid selector: 'metadata.name'; can't understand 'metadata.name'",
+		"fieldSelector=metadata.name%3Da%3Db":            "unescaped character in value: =",
+		"fieldSelector=metadata.name%3Da%5Cb":            "invalid escape sequence: \\b",
+		"fieldSelector=spec.color%3Dred":                 "field label not supported: spec.color",
+		"fieldSelector=metadata.name%3Da,involvedObject": "can't understand 'involvedObject'",
+	} {
+		w := httptest.NewRecorder()
+		f.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/pods?"+query, nil))
+		status, _ := parsed(w.Body.String()).(object)
+		if w.Code != 400 || str(status, "reason") != "BadRequest" || !strings.Contains(str(status, "message"), want) {
+			t.Errorf("%s: %d %s, want 400 BadRequest and %q", query, w.Code, w.Body, want)
+		}
+	}
+}
+
+// notes is a spy that writes down what it hears.
+type notes struct{ lines []string }
+
+func (n *notes) asked(q seen) { n.lines = append(n.lines, "asked "+q.route.String()) }
+
+func (n *notes) told(a answer, event string, o object) {
+	n.lines = append(n.lines, fmt.Sprintf("told %s %s %s, cut: %v", a.Request.route, event, keyOf(o), a.IsCut))
+}
+
+func (n *notes) answered(a answer) {
+	n.lines = append(n.lines, fmt.Sprintf("answered %s %d, %d items, more: %v, cut: %v", a.Request.route, a.Code, len(a.Items), a.HasMore, a.IsCut))
+}
+
+func (n *notes) changed(c change) {
+	n.lines = append(n.lines, fmt.Sprintf("changed %s %s, lost: %v", c.Resource, c.key(), c.Lost))
+}
+
+func TestSpyHearsWhatTheFakeHearsAndSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		n := &notes{}
+		f.spy = n
+		f.addPods(2)
+		f.loseNext(1)
+		f.addNode("n")
+		client := &http.Client{Transport: &http.Transport{DialContext: f.serveIn(t).dial}}
+		ask := func(method, path, body string) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			r, err := http.NewRequestWithContext(ctx, method, "http://fake"+path, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Content-Type", "application/merge-patch+json")
+			answer, err := client.Do(r)
+			if err != nil {
+				return // a fault
+			}
+			io.Copy(io.Discard, answer.Body)
+			answer.Body.Close()
+		}
+		ask("GET", "/api/v1/pods?limit=1", "")
+		ask("PATCH", "/api/v1/nodes/n", `{"metadata":{"labels":{"a":"b"}}}`)
+		ask("PATCH", "/api/v1/nodes/n", `{"metadata":{"labels":{"a":"-"}}}`)
+		f.inject(t, fault{match: to(isList("nodes")), cut: 10})
+		ask("GET", "/api/v1/nodes", "")
+		f.inject(t, fault{match: to(isWrite), after: true})
+		ask("PATCH", "/api/v1/nodes/n", `{"metadata":{"labels":{"a":"c"}}}`)
+		f.inject(t, fault{match: to(isList("nodes")), status: 500})
+		ask("GET", "/api/v1/nodes", "")
+		ask("GET", "/api/v1/nodes?watch=1&resourceVersion=205&timeoutSeconds=1", "")
+		ask("GET", "/nothing", "")
+		client.CloseIdleConnections()
+		want := `
+changed pods default/web-0, lost: false
+changed pods default/web-1, lost: false
+changed nodes n, lost: true
+asked list pods
+answered list pods 200, 1 items, more: true, cut: false
+asked patch nodes/n
+changed nodes n, lost: false
+answered patch nodes/n 200, 0 items, more: false, cut: false
+asked patch nodes/n
+answered patch nodes/n 422, 0 items, more: false, cut: false
+asked list nodes
+answered list nodes 200, 1 items, more: false, cut: true
+asked patch nodes/n
+changed nodes n, lost: false
+asked list nodes
+asked watch nodes
+told watch nodes MODIFIED n, cut: false
+told watch nodes MODIFIED n, cut: false
+asked get`
+		synctest.Wait()
+		got := "\n" + strings.TrimSpace(strings.Join(n.lines, "\n"))
+		if got != want {
+			t.Errorf("the spy heard:%s\nwant:%s", got, want)
+		}
+	})
 }
 
 func TestKubectlWorksAgainstTheFake(t *testing.T) {
