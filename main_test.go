@@ -3309,21 +3309,21 @@ type program struct {
 	stop func() error  // asks it to stop and returns how it ended; also called when the test ends
 }
 
-// start runs the whole program against f, in virtual time.
-func (f *fakeServer) start(t testing.TB, args ...string) *program {
-	return f.serveIn(t).start(t, append([]string{"-master", "http://127.0.0.1:1", "-v", "6"}, args...)...)
+// startPodcount runs the whole program against f, on a network of its own, in virtual time.
+func startPodcount(t testing.TB, f *fakeServer, args ...string) *program {
+	return startPodcountOn(t, f.serveIn(t), append([]string{"-master", "http://127.0.0.1:1", "-v", "6"}, args...)...)
 }
 
-// startTLS is start over TLS, and so over HTTP/2.
-func (f *fakeServer) startTLS(t *testing.T, args ...string) *program {
+// startOverTLS is startPodcount over TLS, and so over HTTP/2.
+func startOverTLS(t *testing.T, f *fakeServer, args ...string) *program {
 	dir := t.TempDir()
 	n := f.serveAs(t, dir, "token: t")
-	return n.start(t, append([]string{"-kubeconfig", filepath.Join(dir, "config"), "-v", "6"}, args...)...)
+	return startPodcountOn(t, n, append([]string{"-kubeconfig", filepath.Join(dir, "config"), "-v", "6"}, args...)...)
 }
 
-// start runs the whole program on a network.
-func (n *pipeNet) start(t testing.TB, args ...string) *program {
-	return n.startWith(t, wiring{}, args...)
+// startPodcountOn runs the whole program on a network.
+func startPodcountOn(t testing.TB, n *pipeNet, args ...string) *program {
+	return startPodcountWith(t, n, wiring{}, args...)
 }
 
 // wiring is what stands between a program and the world.
@@ -3332,8 +3332,8 @@ type wiring struct {
 	pipes func(w io.Writer) io.Writer // if set, leads to a program's stdout and stderr
 }
 
-// startWith runs the whole program on a network, with a wiring of its own.
-func (n *pipeNet) startWith(t testing.TB, wires wiring, args ...string) *program {
+// startPodcountWith runs the whole program on a network, with a wiring of its own.
+func startPodcountWith(t testing.TB, n *pipeNet, wires wiring, args ...string) *program {
 	p := &program{t: t, net: n, log: &logBuffer{}, out: &logBuffer{}, done: make(chan struct{})}
 	dial := wires.dial
 	if dial == nil {
@@ -3447,7 +3447,7 @@ func TestTotalGoesToControlPlaneNodesOfEitherRoleAndToNoOther(t *testing.T) {
 		f.addNode("old", oldControlPlane+"=true")
 		f.addNode("worker")
 		f.addPods(3)
-		f.start(t)
+		startPodcount(t, f)
 		synctest.Wait()
 		wantLabel(t, f, "new", podCountLabel, "3")
 		wantLabel(t, f, "old", podCountLabel, "3")
@@ -3464,7 +3464,7 @@ func TestRightLabelIsNotWrittenAndAWrongOneOnce(t *testing.T) {
 			f.addNode("cp", controlPlane, podCountLabel+"="+c.has)
 			f.addNode("worker")
 			f.addPods(3)
-			f.start(t)
+			startPodcount(t, f)
 			pass(time.Minute)
 			wantLabel(t, f, "cp", podCountLabel, "3")
 			wantNumber(t, "writes with the label at "+c.has, len(f.asked(isWrite)), c.writes)
@@ -3475,7 +3475,7 @@ func TestRightLabelIsNotWrittenAndAWrongOneOnce(t *testing.T) {
 func TestFirstChangeIsWrittenAtOnceThenOneAnIntervalAndTheLastStateAlways(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
-		f.start(t)
+		startPodcount(t, f)
 		pass(35 * time.Second)
 		begin := time.Now()
 		before := len(f.asked(isWrite))
@@ -3507,7 +3507,7 @@ func TestFirstChangeIsWrittenAtOnceThenOneAnIntervalAndTheLastStateAlways(t *tes
 func TestChangeBehindAQuietStartIsWrittenAtOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane, podCountLabel+"=0")
-		f.start(t)
+		startPodcount(t, f)
 		pass(2 * time.Second) // nothing was written so far, so nothing rests
 		f.addPods(1)
 		synctest.Wait()
@@ -3520,7 +3520,7 @@ func TestTotalThatCameAndWentUnwrittenDoesNotDelayTheNextChange(t *testing.T) {
 		const own = "example.com/pods"
 		f.addNode("cp", controlPlane)
 		pod := f.addPod("default", "a", "")
-		f.start(t, "-interval", "60s", "-node-label", own)
+		startPodcount(t, f, "-interval", "60s", "-node-label", own)
 		pass(200 * time.Second)
 		pod = clone(pod)
 		pod["spec"].(object)["nodeName"] = "cp"
@@ -3543,7 +3543,7 @@ func TestNodeThatStopsMatchingLosesTheLabelAndOneThatBeginsGetsIt(t *testing.T) 
 		f.addNode("b")
 		f.addNode("left", podCountLabel+"=7") // from a time before the start
 		f.addPods(2)
-		f.start(t)
+		startPodcount(t, f)
 		synctest.Wait()
 		wantLabel(t, f, "a", podCountLabel, "2")
 		wantLabel(t, f, "left", podCountLabel, "-")
@@ -3560,7 +3560,7 @@ func TestOwnWriteIsKnownFromItsAnswerBeforeTheWatchTellsIt(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.loseNext(1)
-		f.start(t)
+		startPodcount(t, f)
 		pass(time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "0")
 		wantNumber(t, "writes", len(f.asked(isWrite)), 1)
@@ -3571,7 +3571,7 @@ func TestAnotherWritersLabelIsPutRight(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.addPods(2)
-		f.start(t)
+		startPodcount(t, f)
 		for _, v := range []any{"99", nil} {
 			pass(15 * time.Second)
 			f.setLabel("cp", podCountLabel, v)
@@ -3585,7 +3585,7 @@ func TestRecreatedNodeGetsTheLabel(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.addPods(2)
-		f.start(t)
+		startPodcount(t, f)
 		pass(30 * time.Second)
 		for range 3 { // also right behind a write to its predecessor
 			f.remove("nodes", objectKey{"", "cp"})
@@ -3605,7 +3605,7 @@ func TestNodeLabelCountsEachNodesOwnPods(t *testing.T) {
 		f.addPod("a", "x", "w1")
 		f.addPod("a", "y", "w1")
 		f.addPod("a", "unbound", "")
-		f.start(t, "-node-label", own)
+		startPodcount(t, f, "-node-label", own)
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "3")
 		wantLabel(t, f, "cp", own, "0")
@@ -3639,7 +3639,7 @@ func TestProtobufAndMetadataAloneAreAskedForUnlessMoreIsNeededOrJSONIsWanted(t *
 		simulate(t, func(t *testing.T, f *fakeServer) {
 			f.addNode("cp", controlPlane)
 			f.addPods(3)
-			f.start(t, strings.Fields(args)...)
+			startPodcount(t, f, strings.Fields(args)...)
 			synctest.Wait()
 			for resource, want := range map[string]string{"pods": want.pods, "nodes": want.nodes} {
 				for _, s := range f.asked(isList(resource)) {
@@ -3663,7 +3663,7 @@ func TestServerThatAnswersWholeObjectsOrOnlyJSONIsUnderstood(t *testing.T) {
 			f.only = only // and no metadata alone
 			f.addNode("cp", controlPlane)
 			f.addPods(3)
-			f.start(t)
+			startPodcount(t, f)
 			synctest.Wait()
 			wantLabel(t, f, "cp", podCountLabel, "3")
 			f.addPods(5)
@@ -3677,7 +3677,7 @@ func TestServerThatAnswersWholeObjectsOrOnlyJSONIsUnderstood(t *testing.T) {
 func TestRefusalInProtobufIsSaidAsOneInJSON(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.forbid("list pods", true)
-		p := f.start(t)
+		p := startPodcount(t, f)
 		pass(time.Second)
 		wantText(t, p.log.String(), `list pods: 403 Forbidden: pods is forbidden`)
 		wantText(t, p.log.String(), `(the RBAC rule that allows it: apiGroups [\"\"], resources [\"pods\"], verbs [\"list\"])`)
@@ -3704,7 +3704,7 @@ func TestTotalDoesNotWaitBehindTheNodesOwnLabels(t *testing.T) {
 		}
 		f.addNode("cp", controlPlane)
 		f.addPods(3)
-		f.start(t, "-node-label", "example.com/n")
+		startPodcount(t, f, "-node-label", "example.com/n")
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "3")
 	})
@@ -3717,7 +3717,7 @@ func TestSelectorsAndNamespaceGoToTheServer(t *testing.T) {
 		f.addPod("a", "elsewhere", "n2")
 		f.addPod("b", "other-namespace", "n1")
 		f.put("pods", podOn(object{"namespace": "a", "name": "other-label", "labels": object{"app": "db"}}, "n1"))
-		f.start(t, "-namespace", "a", "-pod-selector", "app in (web,api)", "-field-selector", "spec.nodeName=n1")
+		startPodcount(t, f, "-namespace", "a", "-pod-selector", "app in (web,api)", "-field-selector", "spec.nodeName=n1")
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "1")
 		pass(20 * time.Second)
@@ -3738,7 +3738,7 @@ func TestTotalNodesAreChosenBySelector(t *testing.T) {
 			f.addNode("b", "zone=b")
 			f.addNode("c")
 			f.addPods(1)
-			f.start(t, "-total-nodes", selector)
+			startPodcount(t, f, "-total-nodes", selector)
 			synctest.Wait()
 			if got := f.label("a", podCountLabel) + " " + f.label("b", podCountLabel) + " " + f.label("c", podCountLabel); got != want {
 				t.Errorf("%q chose %s, want %s", selector, got, want)
@@ -3751,7 +3751,7 @@ func TestNoNodeForTheTotalIsSaidOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("worker")
 		f.addPods(1)
-		p := f.start(t)
+		p := startPodcount(t, f)
 		pass(5 * time.Minute)
 		wantNumber(t, "lines about it", strings.Count(p.log.String(), "no node gets the total"), 1)
 		wantText(t, p.log.String(), "-total-nodes ''")
@@ -3774,7 +3774,7 @@ func TestEventsOnNewPodsAndOnChangedNodes(t *testing.T) {
 		cp := f.addNode("cp", controlPlane)
 		f.put("namespaces", object{"metadata": object{"name": "shop"}})
 		f.addPods(41) // these are no news
-		f.start(t)
+		startPodcount(t, f)
 		pass(20 * time.Second)
 		pod := f.addPod("shop", "new", "")
 		pass(time.Second)
@@ -3802,7 +3802,7 @@ func TestPodEventsOffLeavesThePodsOut(t *testing.T) {
 	for setting, want := range map[string]int{"on": 1, "off": 0} {
 		simulate(t, func(t *testing.T, f *fakeServer) {
 			f.addNode("cp", controlPlane)
-			f.start(t, "-pod-events", setting)
+			startPodcount(t, f, "-pod-events", setting)
 			pass(20 * time.Second)
 			f.addPods(1)
 			pass(20 * time.Second)
@@ -3833,7 +3833,7 @@ func TestLabelsDoNotSufferWhateverEventsMeetAndEachEventIsPostedOrCountedAsDropp
 				f.addNode("cp", controlPlane)
 				f.addNode("other", controlPlane)
 				f.addNode("worker")
-				p := f.start(t, "-node-label", ownPodsLabel, "-v", "2")
+				p := startPodcount(t, f, "-node-label", ownPodsLabel, "-v", "2")
 				synctest.Wait()
 				goroutines := runtime.NumGoroutine()
 				ft.match = to(isEvent)
@@ -3843,7 +3843,7 @@ func TestLabelsDoNotSufferWhateverEventsMeetAndEachEventIsPostedOrCountedAsDropp
 				if n := runtime.NumGoroutine() - goroutines; n > 10 {
 					t.Errorf("%d goroutines more with 1,500 events to post", n)
 				}
-				f.churn(60)
+				churn(f, 60)
 				for path, writes := range map[string]int{"/api/v1/nodes/cp": 7, "/api/v1/nodes/other": 7, "/api/v1/nodes/worker": 7} {
 					wantNumber(t, "writes to "+path+" in a minute", len(f.asked(func(s seen) bool { return isWrite(s) && s.Path == path })), writes)
 				}
@@ -3878,7 +3878,7 @@ func TestPodsFoundByARelistAreNews(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.addPods(2)
-		p := f.start(t)
+		p := startPodcount(t, f)
 		pass(time.Second)
 		f.loseNext(1)
 		f.addPod("default", "unseen", "")
@@ -3902,7 +3902,7 @@ func TestNothingIsWrittenBeforeBothListsAreComplete(t *testing.T) {
 			f.addNode("worker", podCountLabel+"=500")
 			f.addPods(500)
 			f.inject(t, fault{match: to(isList(resource)), times: 3, cut: 300})
-			f.start(t)
+			startPodcount(t, f)
 			pass(time.Second)
 			wantNumber(t, "writes while "+resource+" are not listed", len(f.asked(isWrite)), 0)
 			pass(time.Minute)
@@ -3915,7 +3915,7 @@ func TestNothingIsWrittenBeforeBothListsAreComplete(t *testing.T) {
 func TestPatchCarriesUIDAndNoVersion(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		node := f.addNode("cp", controlPlane)
-		f.start(t)
+		startPodcount(t, f)
 		synctest.Wait()
 		writes := f.asked(isWrite)
 		wantNumber(t, "writes", len(writes), 1)
@@ -3972,7 +3972,7 @@ func TestRefusedWrites(t *testing.T) {
 				any := ft.match
 				ft.match = func(r *http.Request) bool { return any(r) && strings.HasSuffix(r.URL.Path, "/cp") }
 				f.inject(t, ft)
-				p := f.start(t)
+				p := startPodcount(t, f)
 				synctest.Wait()
 				wantLabel(t, f, "other", podCountLabel, "2") // one key's failure holds back no other
 				pass(time.Second)
@@ -3993,14 +3993,14 @@ func TestRefusedWrites(t *testing.T) {
 // survive lets a cluster live for half a minute, with a podcount at work, while fault, beginning after ten seconds, happens
 // in a goroutine of its own (which sleeps, as only one may call pass). Once both have ended the oracle is asked: for the
 // labels of nodes, and for a Count.
-func (f *fakeServer) survive(t *testing.T, fault func(p *program), args ...string) *program {
+func survive(t *testing.T, f *fakeServer, fault func(p *program), args ...string) *program {
 	t.Helper()
-	start := func(args ...string) *program { return f.start(t, args...) }
-	return f.surviveFrom(t, start, fault, args...)
+	start := func(args ...string) *program { return startPodcount(t, f, args...) }
+	return surviveFrom(t, f, start, fault, args...)
 }
 
 // surviveFrom is survive of a program that is started otherwise.
-func (f *fakeServer) surviveFrom(t *testing.T, start func(args ...string) *program, fault func(p *program), args ...string) *program {
+func surviveFrom(t *testing.T, f *fakeServer, start func(args ...string) *program, fault func(p *program), args ...string) *program {
 	t.Helper()
 	args = append([]string{"-node-label", ownPodsLabel}, args...)
 	f.install(&fakeCRD{status: true})
@@ -4010,21 +4010,21 @@ func (f *fakeServer) surviveFrom(t *testing.T, start func(args ...string) *progr
 	f.addPod("default", "there", "worker")
 	f.addCount("web", `{"name":"web","count":18}`)
 	p := start(args...)
-	f.churn(10)
+	churn(f, 10)
 	ended := make(chan struct{})
 	go func() {
 		fault(p)
 		close(ended)
 	}()
-	f.churn(20)
+	churn(f, 20)
 	f.addPods(2) // as many pods as never before
 	<-ended
-	f.wantPeace(t, args...)
+	wantPeaceAndCount(t, f, args...)
 	return p
 }
 
 // churn lets a cluster live for so many seconds: in each a pod comes, and every other goes.
-func (f *fakeServer) churn(seconds int) {
+func churn(f *fakeServer, seconds int) {
 	for i := range seconds {
 		name := fmt.Sprintf("life-%d", time.Now().Unix())
 		f.addPod("default", name, []string{"cp", "other", "worker", ""}[i%4])
@@ -4035,7 +4035,7 @@ func (f *fakeServer) churn(seconds int) {
 	}
 }
 
-func (f *fakeServer) wantPeace(t *testing.T, args ...string) {
+func wantPeaceAndCount(t *testing.T, f *fakeServer, args ...string) {
 	t.Helper()
 	wantPeace(t, f, args...)
 	have := len(f.all("pods"))
@@ -4122,7 +4122,7 @@ func TestLabelsEqualTheTruthWhateverAWriteMeets(t *testing.T) {
 			t.Run(kind+" meets "+name, func(t *testing.T) {
 				simulate(t, func(t *testing.T, f *fakeServer) {
 					start := time.Now()
-					f.survive(t, func(*program) {
+					survive(t, f, func(*program) {
 						happens(t, f, what)
 						sleep(t.Context(), 17500*time.Millisecond) // what is changed last is to meet it, too
 						happens(t, f, what)
@@ -4146,7 +4146,7 @@ func TestRetryAfterOfAWriteIsHonoured(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.inject(t, fault{match: to(isWrite), status: 429, body: "Too many requests, please try again later.", header: map[string]string{"Retry-After": "7", "Content-Type": "text/plain"}})
-		f.start(t)
+		startPodcount(t, f)
 		pass(6900 * time.Millisecond)
 		wantNumber(t, "writes within 6.9 s", len(f.asked(isWrite)), 1)
 		pass(1600 * time.Millisecond) // a fifth more, by chance
@@ -4162,7 +4162,7 @@ func TestWritesThatWereRefusedTogetherDoNotComeBackTogether(t *testing.T) {
 			f.addNode(fmt.Sprint("n", i))
 		}
 		f.inject(t, statusFault(t, isWriteOf("nodes"), 40, 429, "TooManyRequests", nil, "Retry-After", "1"))
-		f.start(t, "-total-nodes", "", "-workers", "40", "-burst", "100")
+		startPodcount(t, f, "-total-nodes", "", "-workers", "40", "-burst", "100")
 		pass(900 * time.Millisecond)
 		wantNumber(t, "writes that were refused", len(f.asked(isWriteOf("nodes"))), 40)
 		pass(1200 * time.Millisecond)
@@ -4203,7 +4203,7 @@ func TestServerThatIsNotThereIsSaidOnceAMinuteOfEachThatAsksForIt(t *testing.T) 
 					}
 					return fail(ctx, network, addr)
 				}
-				p := n.startWith(t, wiring{dial: dial}, "-master", "http://127.0.0.1:1", "-leader-elect", "-v", "0")
+				p := startPodcountWith(t, n, wiring{dial: dial}, "-master", "http://127.0.0.1:1", "-leader-elect", "-v", "0")
 				asking := []string{"kind=Pod", "kind=Node", "kind=Count", "lease=kube-system/podcount"}
 				pass(90 * time.Second)
 				for minute := range 60 {
@@ -4235,7 +4235,7 @@ func TestOutageOfTheWritesIsSaidAtTheDefaultVerbosityOnceAMinuteAndWhenItIsOver(
 		f.addNode("cp-1", controlPlane)
 		f.addNode("cp-2", controlPlane)
 		lift := f.keep(t, statusFault(t, isWriteOf("nodes"), 1, 500, "InternalError", nil))
-		p := f.start(t, "-v", "0")
+		p := startPodcount(t, f, "-v", "0")
 		pass(5*time.Minute + time.Second)
 		lines := regexp.MustCompile(`(?m)level=WARN msg="cannot reconcile" controller=pod-count .*$`).FindAllString(p.log.String(), -1)
 		wantNumber(t, "lines in five minutes", len(lines), 6)
@@ -4261,7 +4261,7 @@ func TestWritingAgainIsSaidOfAWriteThatWorkedAlone(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fakeServer) {
 				f.addNode("cp", controlPlane)
 				f.keep(t, statusFault(t, isWriteOf("nodes"), 1, 500, "InternalError", nil))
-				p := f.start(t, "-v", "0", "-controllers", "pod-count", "-qps", "0.1", "-burst", "3")
+				p := startPodcount(t, f, "-v", "0", "-controllers", "pod-count", "-qps", "0.1", "-burst", "3")
 				pass(30 * time.Second)
 				end(f, p)
 				pass(2 * time.Minute)
@@ -4284,7 +4284,7 @@ func TestOneObjectThatAlwaysFailsHidesNoOutage(t *testing.T) {
 		}
 		isBad := func(s seen) bool { return isWriteOf("nodes")(s) && strings.HasSuffix(s.Path, "/bad") }
 		f.keep(t, statusFault(t, isBad, 1, 500, "InternalError", nil))
-		p := f.start(t, "-v", "0", "-controllers", "pod-count", "-total-nodes", "")
+		p := startPodcount(t, f, "-v", "0", "-controllers", "pod-count", "-total-nodes", "")
 		pass(5 * time.Minute)
 		f.addPod("default", "a", "") // others are written
 		pass(25 * time.Minute)
@@ -4313,7 +4313,7 @@ func TestEventThatIsRefusedIsSaidOnceAndIsNoOutage(t *testing.T) {
 		f.addNode("cp", controlPlane)
 		isEvent := func(s seen) bool { return strings.HasSuffix(s.Path, "/events") }
 		f.inject(t, statusFault(t, isEvent, 1, 422, "Invalid", nil))
-		p := f.start(t, "-v", "0")
+		p := startPodcount(t, f, "-v", "0")
 		pass(3 * time.Hour)
 		wantNumber(t, "lines on it", strings.Count(p.log.String(), "cannot post an event"), 1)
 		wantNumber(t, "lines on Events", strings.Count(p.log.String(), "Events: "), 0)
@@ -4324,7 +4324,7 @@ func TestLabelThatStaysIsWrittenBesideOneThatDoesNot(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.strip(podCountLabel)
-		p := f.start(t, "-v", "0", "-node-label", ownPodsLabel)
+		p := startPodcount(t, f, "-v", "0", "-node-label", ownPodsLabel)
 		pass(time.Minute)
 		f.addPod("default", "a", "cp")
 		pass(11 * time.Second)
@@ -4342,7 +4342,7 @@ func TestNodeMadeAgainDoesNotInheritThatItsLabelsWereDropped(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.strip(podCountLabel)
-		p := f.start(t, "-v", "0")
+		p := startPodcount(t, f, "-v", "0")
 		pass(time.Minute)
 		f.strip("")
 		f.remove("nodes", objectKey{"", "cp"})
@@ -4358,7 +4358,7 @@ func TestLabelThatTheServerDropsIsTriedEveryTenMinutesHoweverShortOrOddTheInterv
 		simulate(t, func(t *testing.T, f *fakeServer) {
 			f.addNode("cp", controlPlane)
 			f.strip(podCountLabel)
-			f.start(t, "-interval", interval)
+			startPodcount(t, f, "-interval", interval)
 			pass(time.Hour + time.Minute)
 			wantNumber(t, "tries in an hour with -interval "+interval, len(f.asked(isWriteOf("nodes"))), 7)
 		})
@@ -4369,7 +4369,7 @@ func TestOutageOfAWatchIsSaidAndItsEnd(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		n := f.serveIn(t)
-		p := n.start(t, "-master", "http://127.0.0.1:1", "-v", "0")
+		p := startPodcountOn(t, n, "-master", "http://127.0.0.1:1", "-v", "0")
 		pass(time.Minute)
 		lift := f.keep(t, statusFault(t, isWatch("pods"), 1, 503, "ServiceUnavailable", nil))
 		f.endWatches(false)
@@ -4390,7 +4390,7 @@ func TestLabelThatTheServerDropsIsSaidOnceAndTriedRarely(t *testing.T) {
 		f.addNode("cp-2", controlPlane)
 		f.addPods(2)
 		f.strip(podCountLabel)
-		p := f.start(t, "-v", "0")
+		p := startPodcount(t, f, "-v", "0")
 		pass(time.Hour)
 		writes := len(f.asked(isWriteOf("nodes")))
 		if writes < 8 || writes > 14 {
@@ -4399,7 +4399,7 @@ func TestLabelThatTheServerDropsIsSaidOnceAndTriedRarely(t *testing.T) {
 		wantNumber(t, "lines on it", strings.Count(p.log.String(), `level=WARN msg="labels do not stay`), 1)
 		wantNumber(t, "labels that are said to be written", strings.Count(p.log.String(), "label written"), 0)
 		wantNumber(t, "events", len(eventsOf(f, "PodCountChanged")), 0)
-		err := f.start(t, "-once", "-v", "0").finish()
+		err := startPodcount(t, f, "-once", "-v", "0").finish()
 		if err == nil || !strings.Contains(err.Error(), "could not make 2 objects right") {
 			t.Errorf("-once ended with %v", err)
 		}
@@ -4418,7 +4418,7 @@ func TestStartWithRightsToNodesAloneWaitsSaysTheRuleAndRecovers(t *testing.T) {
 			f.addNode("worker", podCountLabel+"=7")
 			f.addPods(2)
 			f.forbid(verb+" pods", true)
-			p := f.start(t, "-v", "0")
+			p := startPodcount(t, f, "-v", "0")
 			pass(9 * time.Minute)
 			wantText(t, p.log.String(), `the RBAC rule that allows it: apiGroups [\"\"], resources [\"pods\"], verbs [\"`+verb+`\"]`)
 			wantNumber(t, "warnings in nine minutes", strings.Count(p.log.String(), "level=WARN"), 1)
@@ -4434,7 +4434,7 @@ func TestStartWithRightsToNodesAloneWaitsSaysTheRuleAndRecovers(t *testing.T) {
 
 func TestNothingToCountIsTheNumber0AndNothingToLabelIsPeace(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
-		p := f.start(t, "-v", "0") // neither pods nor nodes
+		p := startPodcount(t, f, "-v", "0") // neither pods nor nodes
 		wantPeace(t, f)
 		wantNumber(t, "warnings", strings.Count(p.log.String(), "level=WARN"), 1)
 		f.addNode("worker")
@@ -4458,7 +4458,7 @@ func TestForbiddenIsSaidOnceInAWhileAndRecovers(t *testing.T) {
 			f.addNode(fmt.Sprintf("cp-%d", i), controlPlane)
 		}
 		f.forbid("patch nodes", true)
-		p := f.start(t)
+		p := startPodcount(t, f)
 		pass(9 * time.Minute)
 		wantNumber(t, "warnings in nine minutes", strings.Count(p.log.String(), "level=WARN"), 1)
 		f.forbid("patch nodes", false)
@@ -4567,7 +4567,7 @@ func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fakeServer) {
-				f.survive(t, func(p *program) { happens(t, f, p, func(d time.Duration) { sleep(t.Context(), d) }) })
+				survive(t, f, func(p *program) { happens(t, f, p, func(d time.Duration) { sleep(t.Context(), d) }) })
 			})
 		})
 	}
@@ -4578,7 +4578,7 @@ func TestWritesAreLimitedByQPS(t *testing.T) {
 		for i := range 100 {
 			f.addNode(fmt.Sprintf("cp-%d", i), controlPlane)
 		}
-		f.start(t, "-qps", "10", "-burst", "20")
+		startPodcount(t, f, "-qps", "10", "-burst", "20")
 		synctest.Wait()
 		wantNumber(t, "writes at once", len(f.asked(isWrite)), 20)
 		pass(4*time.Second + 50*time.Millisecond)
@@ -4599,7 +4599,7 @@ func TestIdleHourIsExactlyTheExpectedRequests(t *testing.T) {
 				f.addPods(2)
 				f.addCount("web", `{"name":"web","count":2}`)
 				start := time.Now()
-				f.start(t, args...)
+				startPodcount(t, f, args...)
 				type change struct {
 					at      time.Time
 					version int
@@ -4719,7 +4719,7 @@ func TestServerThatIsDownIsAskedOnceABackoffStep(t *testing.T) {
 				f.install(&fakeCRD{status: true})
 				f.addNode("cp", controlPlane)
 				f.addPods(2)
-				p := f.start(t)
+				p := startPodcount(t, f)
 				pass(5 * time.Minute) // of health
 				dials, asked := p.net.dialed(), len(f.asked(func(seen) bool { return true }))
 				crashes, begin := 0, time.Now()
@@ -4774,7 +4774,7 @@ func TestThousandEventsASecondForAMinuteCostAWriteAnInterval(t *testing.T) {
 			f.addNode(name)
 		}
 		f.setLabel("cp", controlPlane, "")
-		f.start(t, "-node-label", ownPodsLabel, "-v", "0")
+		startPodcount(t, f, "-node-label", ownPodsLabel, "-v", "0")
 		synctest.Wait()
 		first := f.latest()
 		for i := range 60_000 / 40 {
@@ -4809,7 +4809,7 @@ func TestFiveThousandNodesThatAllChangeAtOnceAreRightWithinTheBound(t *testing.T
 		for i := range nodes {
 			f.addNode(fmt.Sprintf("n%d", i))
 		}
-		f.start(t, args...)
+		startPodcount(t, f, args...)
 		pass(15 * time.Second)
 		before := len(f.asked(isWriteOf("nodes")))
 		wantNumber(t, "writes at the start", before, nodes)
@@ -4828,7 +4828,7 @@ func TestStopFinishesTheWriteInHandAndSendsTheEventsThatWait(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.inject(t, fault{match: to(isWrite), delay: 3 * time.Second})
-		p := f.start(t)
+		p := startPodcount(t, f)
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "-")
 		if err := p.stop(); err != nil {
@@ -4843,7 +4843,7 @@ func TestStopDoesNotWaitForEventsForEver(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.inject(t, fault{match: to(func(s seen) bool { return strings.HasSuffix(s.Path, "/events") }), stall: true})
-		p := f.start(t)
+		p := startPodcount(t, f)
 		synctest.Wait()
 		start := time.Now()
 		if err := p.stop(); err != nil {
@@ -4883,14 +4883,14 @@ func TestStopAtAnyStageIsPromptBeginsNothingMoreAndLeavesAllToTheNext(t *testing
 				f.addNode("cp", controlPlane)
 				f.addPods(2)
 				if c.args != "" {
-					f.start(t, c.args)
+					startPodcount(t, f, c.args)
 					pass(time.Second)
 				}
 				lift := func() {}
 				for _, ft := range c.faults {
 					lift = f.keep(t, ft)
 				}
-				p := f.start(t, strings.Fields(c.args)...)
+				p := startPodcount(t, f, strings.Fields(c.args)...)
 				pass(c.at)
 				f.addPods(3) // more to write
 				synctest.Wait()
@@ -4904,7 +4904,7 @@ func TestStopAtAnyStageIsPromptBeginsNothingMoreAndLeavesAllToTheNext(t *testing
 				}
 				lift()
 				f.addPods(4)
-				f.start(t)
+				startPodcount(t, f)
 				wantPeace(t, f)
 			})
 		})
@@ -4930,11 +4930,11 @@ func TestNextProcessMakesRightWhatAKilledOneLeftHalfDone(t *testing.T) {
 				f.addPods(2)
 				c.fault.met = make(chan struct{})
 				f.inject(t, c.fault)
-				a := f.start(t, "-master", "http://a:1")
+				a := startPodcount(t, f, "-master", "http://a:1")
 				<-c.fault.met
 				f.cutOff("a:1", true)
 				a.stop()
-				f.start(t, "-master", "http://b:1")
+				startPodcount(t, f, "-master", "http://b:1")
 				wantPeace(t, f)
 				wantNumber(t, "writes by the next", len(f.asked(func(s seen) bool { return s.Host == "b:1" && isWriteOf("nodes")(s) })), c.writes)
 			})
@@ -4948,8 +4948,8 @@ func TestTwoWithoutAnElectionAgreeAndDoNotFight(t *testing.T) {
 		f.install(&fakeCRD{status: true})
 		f.addNode("cp", controlPlane)
 		f.addCount("web", `{"name":"web","count":18}`)
-		f.start(t, "-master", "http://a:1")
-		f.start(t, "-master", "http://b:1")
+		startPodcount(t, f, "-master", "http://a:1")
+		startPodcount(t, f, "-master", "http://b:1")
 		changes, more := 1, 0 // the label is news at the start, as is the status
 		wantFew := func(when string) {
 			t.Helper()
@@ -4973,7 +4973,7 @@ func TestTwoWithoutAnElectionAgreeAndDoNotFight(t *testing.T) {
 		f.addPod("default", "two", "")
 		pass(30 * time.Second)
 		catchUp()
-		f.wantPeace(t)
+		wantPeaceAndCount(t, f)
 		changes, more = changes+1, 5 // one an interval
 		wantFew("as one does not hear of pods for a while")
 	})
@@ -4991,12 +4991,12 @@ func (p *stuckPipe) Write(b []byte) (int, error) {
 }
 
 // startBlocked starts a replica whose stdout and stderr are pipes that nobody reads, until open is called.
-func (f *fakeServer) startBlocked(t *testing.T, name string, args ...string) (p *program, open func()) {
+func startBlocked(t *testing.T, f *fakeServer, name string, args ...string) (p *program, open func()) {
 	n, reading := f.serveIn(t), make(chan struct{})
 	stuck := func(w io.Writer) io.Writer { return &stuckPipe{w, reading} }
 	args = append([]string{"-master", "http://" + name + ":1", "-leader-elect", "-interval", "1s"}, args...)
 	open = sync.OnceFunc(func() { close(reading) })
-	p = n.startWith(t, wiring{pipes: stuck}, args...)
+	p = startPodcountWith(t, n, wiring{pipes: stuck}, args...)
 	t.Cleanup(open) // before the program is waited for
 	return p, open
 }
@@ -5006,7 +5006,7 @@ func TestLeaderWhoseOutputNobodyReadsWorksOnStopsAndGivesItsLeaseBack(t *testing
 		t.Run("-v "+verbosity, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fakeServer) {
 				f.addNode("cp", controlPlane)
-				p, open := f.startBlocked(t, "a", "-v", verbosity, "-controllers", "*,pod-printer")
+				p, open := startBlocked(t, f, "a", "-v", verbosity, "-controllers", "*,pod-printer")
 				pass(5 * time.Second)
 				for i := range 300 {
 					f.addPod("default", fmt.Sprint("p", i), "")
@@ -5020,8 +5020,8 @@ func TestLeaderWhoseOutputNobodyReadsWorksOnStopsAndGivesItsLeaseBack(t *testing
 				if took := time.Since(stopped); took > eventsTimeout+2*flushTimeout {
 					t.Errorf("it took %v to stop", took)
 				}
-				if str(f.lease(), "holderIdentity") != "" {
-					t.Errorf("the lease was not released: %v", f.lease())
+				if str(leaseNow(f), "holderIdentity") != "" {
+					t.Errorf("the lease was not released: %v", leaseNow(f))
 				}
 				open()
 			})
@@ -5032,7 +5032,7 @@ func TestLeaderWhoseOutputNobodyReadsWorksOnStopsAndGivesItsLeaseBack(t *testing
 func TestLeaderWhoseOutputNobodyReadsEndsWhenItsLeaseIsLost(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
-		p, open := f.startBlocked(t, "a", "-v", "0")
+		p, open := startBlocked(t, f, "a", "-v", "0")
 		pass(10 * time.Second)
 		f.putJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":{"holderIdentity":"other","leaseDurationSeconds":15}}`)
 		taken := time.Now()
@@ -5051,7 +5051,7 @@ func TestLeaderWhoseOutputNobodyReadsEndsWhenItsLeaseIsLost(t *testing.T) {
 func TestDroppedLinesAreReportedOnceSomebodyReadsAgain(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
-		p, open := f.startBlocked(t, "a", "-v", "6")
+		p, open := startBlocked(t, f, "a", "-v", "6")
 		pass(5 * time.Second) // what is in the first list is not logged one by one
 		for i := range 6000 { // with two lines each, of 100 bytes and more
 			f.addPod("default", fmt.Sprint("p", i), "")
@@ -5095,7 +5095,7 @@ func TestControllerThatHangsKeepsNeitherTheProcessNorTheLease(t *testing.T) {
 				hang = make(chan struct{})
 				defer close(hang)
 				f.addNode("cp", controlPlane)
-				p := f.replica(t, "a")
+				p := startReplica(t, f, "a")
 				pass(10 * time.Second)
 				wantLabel(t, f, "cp", podCountLabel, "0")
 				stopped := time.Now()
@@ -5107,8 +5107,8 @@ func TestControllerThatHangsKeepsNeitherTheProcessNorTheLease(t *testing.T) {
 				}
 				wantText(t, p.log.String(), "something hangs: podcount ends without it")
 				wantText(t, p.log.String(), goroutine)
-				if str(f.lease(), "holderIdentity") != "" {
-					t.Errorf("the lease was not released: %v", f.lease())
+				if str(leaseNow(f), "holderIdentity") != "" {
+					t.Errorf("the lease was not released: %v", leaseNow(f))
 				}
 			})
 		})
@@ -5182,7 +5182,7 @@ func TestWriteThatFailsAfterAStopIsSaid(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.inject(t, fault{match: to(isWrite), delay: 3 * time.Second, status: 500, body: "{}"})
-		p := f.start(t)
+		p := startPodcount(t, f)
 		synctest.Wait()
 		p.stop()
 		wantText(t, p.log.String(), "cannot reconcile")
@@ -5193,7 +5193,7 @@ func TestStopDoesNotWaitForTheWriteBudget(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("a", controlPlane)
 		f.addNode("b", controlPlane)
-		p := f.start(t, "-qps", "0.01", "-burst", "1")
+		p := startPodcount(t, f, "-qps", "0.01", "-burst", "1")
 		synctest.Wait()
 		start := time.Now()
 		if err := p.stop(); err != nil || time.Since(start) != 0 {
@@ -5206,7 +5206,7 @@ func TestStopDoesNotWaitForTheWriteBudget(t *testing.T) {
 // The fake, like an old server, knows fewer fields than podcount.
 func TestFieldThatTheServerDoesNotKnowEndsTheProgramAsWrongUsage(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
-		p := f.start(t, "-field-selector", "spec.hostNetwork=true")
+		p := startPodcount(t, f, "-field-selector", "spec.hostNetwork=true")
 		synctest.Wait()
 		var usage usageError
 		if err := p.stop(); !errors.As(err, &usage) || !strings.Contains(err.Error(), "field label not supported: spec.hostNetwork") {
@@ -5219,7 +5219,7 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.allow("another")
 		dir := t.TempDir()
-		p := f.serveAs(t, dir, "token: sEcReT").start(t, "-kubeconfig", filepath.Join(dir, "config"), "-v", "9")
+		p := startPodcountOn(t, f.serveAs(t, dir, "token: sEcReT"), "-kubeconfig", filepath.Join(dir, "config"), "-v", "9")
 		pass(time.Minute)
 		wantText(t, p.log.String(), "401 Unauthorized")
 		if strings.Contains(p.log.String(), "sEcReT") {
@@ -5238,7 +5238,7 @@ func TestVerbosityShowsTheInside(t *testing.T) {
 		simulate(t, func(t *testing.T, f *fakeServer) {
 			f.addNode("cp", controlPlane)
 			f.addPods(3)
-			p := f.start(t, "-v", v)
+			p := startPodcount(t, f, "-v", v)
 			synctest.Wait()
 			f.addPod("default", "late", "")
 			synctest.Wait()
@@ -5260,7 +5260,7 @@ func TestLogsAsJSON(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.inject(t, fault{match: to(isWrite), status: 500, body: "{}"})
-		p := f.start(t, "-log-format", "json")
+		p := startPodcount(t, f, "-log-format", "json")
 		pass(time.Second)
 		wantText(t, p.log.String(), `"msg":"cannot reconcile","controller":"pod-count","key":"cp"`)
 		wantText(t, p.log.String(), `"took":"0s"`)
@@ -5324,7 +5324,7 @@ func TestControllersShareCachesAndStartALittleApart(t *testing.T) {
 		f.install(&fakeCRD{status: true})
 		f.addNode("cp", controlPlane)
 		f.addPods(3)
-		p := f.start(t, "-controllers", "*,pod-printer")
+		p := startPodcount(t, f, "-controllers", "*,pod-printer")
 		pass(time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "3")
 		for _, resource := range []string{"pods", "nodes", "counts"} {
@@ -5347,7 +5347,7 @@ func TestOnlyWhatIsNeededIsAskedFor(t *testing.T) {
 	} {
 		simulate(t, func(t *testing.T, f *fakeServer) {
 			f.install(&fakeCRD{status: true})
-			f.start(t, strings.Fields(flags)...)
+			startPodcount(t, f, strings.Fields(flags)...)
 			pass(time.Minute)
 			var asked []string
 			for _, resource := range []string{"counts", "nodes", "pods"} {
@@ -5392,7 +5392,7 @@ func TestControllerThatPanicsTakesNobodyDownAndIsTriedAgain(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.addPods(2)
-		p := f.start(t)
+		p := startPodcount(t, f)
 		pass(20 * time.Second)
 		f.addPod("default", "more", "")
 		pass(20 * time.Second)
@@ -5414,7 +5414,7 @@ func TestControllerWhoseRightsAreMissingHoldsUpNoOther(t *testing.T) {
 		f.addNode("cp", controlPlane)
 		f.forbid("list counts", true)
 		f.addCount("web", `{"name":"web","count":1}`)
-		p := f.start(t)
+		p := startPodcount(t, f)
 		f.addPods(2)
 		pass(20 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "2")
@@ -5441,7 +5441,7 @@ func TestControllerWaitsForItsCRDStandsDownWithItAndComesBack(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.addPods(2)
-		p := f.start(t)
+		p := startPodcount(t, f)
 		pass(10 * time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "2")
 		wantNumber(t, "lines about the wait", strings.Count(p.log.String(), "is its CRD installed?"), 1)
@@ -5478,10 +5478,10 @@ func TestControllerWaitsForItsCRDStandsDownWithItAndComesBack(t *testing.T) {
 func TestRetryAfterOfDiscoveryIsHonoured(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.install(&fakeCRD{status: true})
-		f.start(t)
+		startPodcount(t, f)
 		pass(time.Second)
 		f.inject(t, statusFault(t, func(s seen) bool { return strings.HasSuffix(s.Path, "/demo.mark8s.io/v1") }, 1, 429, "TooManyRequests", nil, "Retry-After", "60"))
-		f.meetFaults(t)
+		meetFaults(t, f)
 		asked := discoveries(f)
 		pass(59 * time.Second)
 		wantNumber(t, "questions while the server wants none", discoveries(f)-asked, 0)
@@ -5501,7 +5501,7 @@ func TestMomentOfA404OrA429StandsNothingDown(t *testing.T) {
 		f.addCount("web", `{"name":"web","count":1}`)
 		f.inject(t, fault{match: any, times: 2, status: 404, header: text, body: "404 page not found\n"})
 		f.inject(t, fault{match: any, times: 2, status: 429, header: map[string]string{"Retry-After": "1"}, body: `{"kind":"Status","reason":"TooManyRequests","message":"storage is (re)initializing","code":429}`})
-		p := f.start(t)
+		p := startPodcount(t, f)
 		pass(45 * time.Second)
 		wantText(t, f.count("web"), "false 0 1")
 		f.inject(t, fault{match: discovery, status: 404, header: text, body: "404 page not found\n"})
@@ -5552,7 +5552,7 @@ func TestCountSaysWhetherAsManyPodsAreThereAsItWants(t *testing.T) {
 		f.addPodWith("c", object{"app": "other"})
 		f.put("pods", podOn(object{"namespace": "kube-system", "name": "d", "labels": object{"app": "nginx"}}, "")) // elsewhere
 		count := f.addCount("web", `{"name":"nginx","count":3}`)
-		p := f.start(t, "-pod-events", "off")
+		p := startPodcount(t, f, "-pod-events", "off")
 		pass(time.Second)
 		wantText(t, f.count("web"), "false 2 1")
 		wantText(t, countEvents(f), "Normal Synced Count synced successfully (1); Warning CountMismatch want 3 pods of nginx, have 2 (1)")
@@ -5607,7 +5607,7 @@ func TestStatusIsWrittenAtOnceThenOnceASecondAndTheLastStateAlways(t *testing.T)
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.install(&fakeCRD{status: true})
 		f.addCount("web", `{"name":"nginx","count":50}`)
-		f.start(t, "-pod-events", "off")
+		startPodcount(t, f, "-pod-events", "off")
 		pass(time.Minute)
 		writes := len(countWrites(f))
 		for i := range 50 { // in five seconds
@@ -5629,7 +5629,7 @@ func TestWriteThatFindsAnotherObjectIsNotTriedAgainWithEachPod(t *testing.T) {
 		f.install(&fakeCRD{status: true})
 		f.addNode("cp", controlPlane)
 		f.addCount("web", `{"name":"web","count":1}`)
-		f.start(t, "-pod-events", "off")
+		startPodcount(t, f, "-pod-events", "off")
 		pass(time.Minute)
 		catchUp := f.fallBehind(0, func(s seen) bool { return !strings.HasSuffix(s.Path, "/pods") })
 		pass(time.Second)
@@ -5654,7 +5654,7 @@ func TestCountWhoseDeletionIsLostIsWrittenToOnceAnInterval(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.install(&fakeCRD{status: true})
 		f.addCount("web", `{"name":"web","count":1}`)
-		f.start(t, "-pod-events", "off")
+		startPodcount(t, f, "-pod-events", "off")
 		pass(time.Minute)
 		f.loseNext(1)
 		f.remove("counts", objectKey{"default", "web"})
@@ -5677,7 +5677,7 @@ func TestPodsChangeConcernsItsCountsAlone(t *testing.T) {
 		for i := range 300 {
 			f.addCount(fmt.Sprintf("c%d", i), fmt.Sprintf(`{"name":"n%d","count":1}`, i/2))
 		}
-		p := f.start(t, "-v", "4", "-qps", "1000")
+		p := startPodcount(t, f, "-v", "4", "-qps", "1000")
 		pass(time.Minute)
 		before := strings.Count(p.log.String(), `"queue: get" controller=count`)
 		f.addPodWith("a", object{"app": "n7"})
@@ -5698,7 +5698,7 @@ func TestInvalidCountGetsAWarningAndDisturbsNoOther(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.install(&fakeCRD{status: true})
 		f.addPodWith("a", object{"app": "nginx"})
-		p := f.start(t, "-pod-events", "off")
+		p := startPodcount(t, f, "-pod-events", "off")
 		pass(time.Second)
 		for spec, want := range map[string]string{
 			`{"count":3}`:                           "spec.name is missing, and must be the name of an app",
@@ -5758,7 +5758,7 @@ func TestWithoutAStatusSubresourceTheObjectIsPatchedAndGenerationSaysNothing(t *
 		f.install(&fakeCRD{})
 		f.addPodWith("a", object{"app": "nginx"})
 		f.addCount("web", `{"name":"nginx","count":2}`)
-		f.start(t, "-pod-events", "off")
+		startPodcount(t, f, "-pod-events", "off")
 		pass(time.Hour)
 		uid := str(metaOf(f.get("counts", objectKey{"default", "web"})), "uid")
 		write := func(healthy bool, n int) string {
@@ -5806,7 +5806,7 @@ func TestSchemaThatDropsTheStatusIsFoundInTheFirstAnswer(t *testing.T) {
 			for i := range 20 {
 				f.addCount(fmt.Sprintf("c%d", i), `{"name":"nginx","count":1}`)
 			}
-			p := f.start(t, "-pod-events", "off")
+			p := startPodcount(t, f, "-pod-events", "off")
 			pass(time.Minute)
 			writes := len(countWrites(f))
 			if writes < 1 || writes > 4 { // -workers, that had begun when the first answer came
@@ -5847,11 +5847,11 @@ func TestRestartSaysNothingOfCountsAgain(t *testing.T) {
 			f.addPodWith("a", object{"app": "nginx"})
 			f.addCount("good", `{"name":"nginx","count":1}`)
 			f.addCount("bad", `{"name":"nginx","count":2}`)
-			f.start(t, "-pod-events", "off").stop()
-			f.start(t, "-pod-events", "off")
+			startPodcount(t, f, "-pod-events", "off").stop()
+			startPodcount(t, f, "-pod-events", "off")
 			pass(time.Minute)
 			before, writes := countEvents(f), len(countWrites(f))
-			f.start(t, "-pod-events", "off")
+			startPodcount(t, f, "-pod-events", "off")
 			pass(time.Minute)
 			if after := countEvents(f); after != before || len(countWrites(f)) != writes {
 				t.Errorf("events before %s, after %s; %d writes, then %d", before, after, writes, len(countWrites(f)))
@@ -5867,7 +5867,7 @@ func TestStatusOfACountThatFailedOrWasChangedByAnotherIsWrittenAgain(t *testing.
 		f.inject(t, statusFault(t, func(s seen) bool { return strings.HasSuffix(s.Path, "/status") }, 3, 500, "InternalError", nil))
 		f.addCount("web", `{"name":"nginx","count":0}`)
 		f.addCount("other", `{"name":"other","count":0}`)
-		p := f.start(t)
+		p := startPodcount(t, f)
 		pass(time.Minute)
 		wantText(t, f.count("web"), "true 0 1")
 		wantText(t, f.count("other"), "true 0 1")
@@ -5892,7 +5892,7 @@ func TestChangeOfACountThatComesWithTheAnswerToOurWriteIsNotLost(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.install(&fakeCRD{status: true})
 		f.addCount("web", `{"name":"web","count":2}`)
-		f.start(t)
+		startPodcount(t, f)
 		pass(time.Second)
 		wantText(t, f.count("web"), "false 0 1")
 		f.inject(t, fault{match: to(isWatch("counts")), delay: 5 * time.Second})
@@ -5912,7 +5912,7 @@ func TestEventsOfACountArePostedThoughTheAnswerToItsFirstWriteIsLost(t *testing.
 			f.install(&fakeCRD{status: status})
 			f.addCount("web", `{"name":"web","count":2}`)
 			f.inject(t, fault{match: func(r *http.Request) bool { return r.Method == "PATCH" && strings.Contains(r.URL.Path, "/counts/") }, after: true})
-			f.start(t)
+			startPodcount(t, f)
 			pass(time.Minute)
 			wantText(t, f.count("web"), "false 0 ")
 			wantText(t, countEvents(f), "Normal Synced Count synced successfully (1); Warning CountMismatch want 2 pods of web, have 0 (1)")
@@ -5927,7 +5927,7 @@ func TestFirstWriteThatHangsHoldsUpNoOtherCount(t *testing.T) {
 			f.addCount(fmt.Sprintf("c%d", i), `{"name":"web","count":0}`)
 		}
 		f.inject(t, fault{match: func(r *http.Request) bool { return r.Method == "PATCH" && strings.Contains(r.URL.Path, "/counts/") }, stall: true})
-		p := f.start(t)
+		p := startPodcount(t, f)
 		pass(3 * time.Second)
 		right := 0
 		for i := range 10 {
@@ -5947,7 +5947,7 @@ func TestFirstWriteThatHangsHoldsUpNoOtherCount(t *testing.T) {
 func TestPodPrinterPrints(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addPod("default", "a", "")
-		p := f.start(t, "-controllers", "pod-printer")
+		p := startPodcount(t, f, "-controllers", "pod-printer")
 		pass(time.Second)
 		f.addPod("default", "b", "")
 		synctest.Wait()
@@ -6077,19 +6077,19 @@ const leasePath = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/po
 
 var leaseKey = objectKey{"kube-system", "podcount"}
 
-// replica starts a podcount that calls the server by a name of its own.
-func (f *fakeServer) replica(t *testing.T, name string, args ...string) *program {
-	return f.serveIn(t).start(t, append([]string{"-master", "http://" + name + ":1", "-v", "6", "-leader-elect", "-pod-events", "off", "-interval", "1s"}, args...)...)
+// startReplica starts a podcount that calls the server by a name of its own.
+func startReplica(t *testing.T, f *fakeServer, name string, args ...string) *program {
+	return startPodcountOn(t, f.serveIn(t), append([]string{"-master", "http://" + name + ":1", "-v", "6", "-leader-elect", "-pod-events", "off", "-interval", "1s"}, args...)...)
 }
 
-// lease returns the Lease's spec.
-func (f *fakeServer) lease() object {
+// leaseNow returns the Lease's spec.
+func leaseNow(f *fakeServer) object {
 	spec, _ := f.get("leases", leaseKey)["spec"].(object)
 	return spec
 }
 
-// leader is the replica that has sent the newest write.
-func (f *fakeServer) leader() string {
+// leaderAt is the replica that has sent the newest write.
+func leaderAt(f *fakeServer) string {
 	writes := f.asked(func(s seen) bool { return s.Method != "GET" && !strings.Contains(s.Path, "/leases/") })
 	if len(writes) == 0 {
 		return "nobody"
@@ -6097,8 +6097,8 @@ func (f *fakeServer) leader() string {
 	return strings.TrimSuffix(writes[len(writes)-1].Host, ":1")
 }
 
-// oneLeader fails the test if a write was sent by somebody who did not hold the lease then, by the server's own history.
-func (f *fakeServer) oneLeader(t *testing.T) {
+// wantOneLeader fails the test if a write was sent by somebody who did not hold the lease then, by the server's own history.
+func wantOneLeader(t *testing.T, f *fakeServer) {
 	t.Helper()
 	type span struct {
 		host string
@@ -6135,18 +6135,18 @@ func TestOneOfThreeReplicasWritesAndTheOthersKeepTheirCachesWarm(t *testing.T) {
 		f.addCount("web", `{"name":"web","count":1}`)
 		replicas := map[string]*program{}
 		for _, name := range []string{"a", "b", "c"} {
-			replicas[name] = f.replica(t, name)
+			replicas[name] = startReplica(t, f, name)
 		}
 		pass(time.Minute)
-		first := f.leader()
+		first := leaderAt(f)
 		for range 30 {
 			f.addPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
 			pass(2 * time.Second)
 		}
 		wantLabel(t, f, "cp", podCountLabel, "30")
 		wantText(t, f.count("web"), "false 30 1")
-		if f.leader() != first {
-			t.Errorf("%s led, then %s", first, f.leader())
+		if leaderAt(f) != first {
+			t.Errorf("%s led, then %s", first, leaderAt(f))
 		}
 		for name, p := range replicas {
 			wantNumber(t, name+"'s lists of pods", len(f.asked(func(s seen) bool { return s.Host == name+":1" && isList("pods")(s) })), 1)
@@ -6157,8 +6157,8 @@ func TestOneOfThreeReplicasWritesAndTheOthersKeepTheirCachesWarm(t *testing.T) {
 			t.Error(err)
 		}
 		wantText(t, replicas[first].log.String(), "the lease is released")
-		if str(f.lease(), "holderIdentity") != "" || f.lease()["leaseDurationSeconds"] != 1.0 {
-			t.Errorf("after the release: %v", f.lease())
+		if str(leaseNow(f), "holderIdentity") != "" || leaseNow(f)["leaseDurationSeconds"] != 1.0 {
+			t.Errorf("after the release: %v", leaseNow(f))
 		}
 		f.addPod("default", "last", "")
 		for f.label("cp", podCountLabel) != "31" {
@@ -6167,16 +6167,16 @@ func TestOneOfThreeReplicasWritesAndTheOthersKeepTheirCachesWarm(t *testing.T) {
 				t.Fatal("no other replica has taken over within 5 s")
 			}
 		}
-		second := f.leader()
-		won, _ := time.Parse(time.RFC3339, str(f.lease(), "acquireTime"))
+		second := leaderAt(f)
+		won, _ := time.Parse(time.RFC3339, str(leaseNow(f), "acquireTime"))
 		writes := f.asked(func(s seen) bool { return s.Host == second+":1" && isWriteOf("nodes")(s) })
 		if took := writes[0].At.Sub(won); took > time.Second {
 			t.Errorf("the new leader first wrote %v after it was elected", took)
 		}
-		if second == first || f.lease()["leaseTransitions"] != 1.0 {
-			t.Errorf("%s follows %s: %v", second, first, f.lease())
+		if second == first || leaseNow(f)["leaseTransitions"] != 1.0 {
+			t.Errorf("%s follows %s: %v", second, first, leaseNow(f))
 		}
-		f.oneLeader(t)
+		wantOneLeader(t, f)
 	})
 }
 
@@ -6187,7 +6187,7 @@ func TestTwentyReplicasThatStartTogetherDoNotAskTogether(t *testing.T) {
 		f.addNode("cp", controlPlane)
 		start := time.Now()
 		for i := range 20 {
-			f.replica(t, fmt.Sprint("r", i))
+			startReplica(t, f, fmt.Sprint("r", i))
 		}
 		pass(2 * time.Second)
 		first := map[string]time.Time{}
@@ -6207,15 +6207,15 @@ func TestTwentyReplicasThatStartTogetherDoNotAskTogether(t *testing.T) {
 			t.Errorf("they first ask from %v to %v after the start", at[0].Sub(start), at[19].Sub(start))
 		}
 		wantPeace(t, f, "-interval", "1s")
-		f.oneLeader(t)
+		wantOneLeader(t, f)
 	})
 }
 
 func TestLeaseIsWrittenAsClientGoDoes(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
-		p := f.replica(t, "a")
+		p := startReplica(t, f, "a")
 		pass(time.Second)
-		made := f.lease()
+		made := leaseNow(f)
 		host, _ := os.Hostname()
 		if id := str(made, "holderIdentity"); !regexp.MustCompile("^" + regexp.QuoteMeta(host) + "_[0-9a-f]{16}$").MatchString(id) {
 			t.Errorf("the identity is %s", id)
@@ -6226,7 +6226,7 @@ func TestLeaseIsWrittenAsClientGoDoes(t *testing.T) {
 		metaOf := object{"metadata": object{"namespace": "kube-system", "name": "podcount", "labels": object{"theirs": "stays"}}, "spec": made}
 		f.put("leases", metaOf) // somebody labels it: a conflict, and no reason to do more than look again
 		pass(8 * time.Second)
-		if now := f.lease(); now["acquireTime"] != made["acquireTime"] || now["renewTime"] == made["renewTime"] || now["leaseTransitions"] != 0.0 {
+		if now := leaseNow(f); now["acquireTime"] != made["acquireTime"] || now["renewTime"] == made["renewTime"] || now["leaseTransitions"] != 0.0 {
 			t.Errorf("renewed, it is %v", now)
 		}
 		labels, _ := f.get("leases", leaseKey)["metadata"].(object)["labels"].(object)
@@ -6242,8 +6242,8 @@ func TestLeaseIsWrittenAsClientGoDoes(t *testing.T) {
 		}
 		f.remove("leases", leaseKey) // and somebody removes it
 		pass(10 * time.Second)
-		if str(f.lease(), "holderIdentity") != str(made, "holderIdentity") {
-			t.Errorf("it was not made again: %v", f.lease())
+		if str(leaseNow(f), "holderIdentity") != str(made, "holderIdentity") {
+			t.Errorf("it was not made again: %v", leaseNow(f))
 		}
 		if err := p.stop(); err != nil {
 			t.Error(err)
@@ -6264,7 +6264,7 @@ func TestLeaseOfAnotherIsTakenOnceItHasNotChangedForItsDurationWhateverItsTimesS
 				f.put("leases", object{"metadata": object{"namespace": "kube-system", "name": "podcount"}, "spec": lease(time.Now().Add(skew))})
 			}
 			put()
-			p := f.replica(t, "a")
+			p := startReplica(t, f, "a")
 			for range 30 { // it is alive
 				pass(2 * time.Second)
 				put()
@@ -6275,12 +6275,12 @@ func TestLeaseOfAnotherIsTakenOnceItHasNotChangedForItsDurationWhateverItsTimesS
 				metaOf(o)["annotations"] = object{"touched": time.Now().String()}
 				f.put("leases", o)
 			}
-			if f.leader() != "nobody" || str(f.lease(), "holderIdentity") != "other" {
-				t.Errorf("skew %v: taken from its holder: %v", skew, f.lease())
+			if leaderAt(f) != "nobody" || str(leaseNow(f), "holderIdentity") != "other" {
+				t.Errorf("skew %v: taken from its holder: %v", skew, leaseNow(f))
 			}
 			pass(11 * time.Second) // 20 s from when it was seen, which may be 4.4 s late, and 4.4 s until the next look
 			wantLabel(t, f, "cp", podCountLabel, "0")
-			if now := f.lease(); now["leaseTransitions"] != 5.0 || now["acquireTime"] == o["spec"].(object)["acquireTime"] || now["leaseDurationSeconds"] != 15.0 {
+			if now := leaseNow(f); now["leaseTransitions"] != 5.0 || now["acquireTime"] == o["spec"].(object)["acquireTime"] || now["leaseDurationSeconds"] != 15.0 {
 				t.Errorf("skew %v: it was taken as %v", skew, now)
 			}
 			wantNumber(t, "words on its holder", strings.Count(p.log.String(), "standing by"), 1)
@@ -6302,7 +6302,7 @@ func TestOddLeasesAreTakenAsByClientGo(t *testing.T) {
 		simulate(t, func(t *testing.T, f *fakeServer) {
 			f.addNode("cp", controlPlane)
 			f.putJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":`+text+`}`)
-			f.replica(t, "a")
+			startReplica(t, f, "a")
 			start := time.Now()
 			for f.label("cp", podCountLabel) == "-" && time.Since(start) < time.Minute {
 				pass(100 * time.Millisecond)
@@ -6318,9 +6318,9 @@ func TestOddLeasesAreTakenAsByClientGo(t *testing.T) {
 func TestLeaderThatCannotRenewStopsWritingAtItsDeadlineAndExits1AndAnotherTakesOver(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
-		replicas := map[string]*program{"a": f.replica(t, "a"), "b": f.replica(t, "b")}
+		replicas := map[string]*program{"a": startReplica(t, f, "a"), "b": startReplica(t, f, "b")}
 		pass(30 * time.Second)
-		first := f.leader()
+		first := leaderAt(f)
 		cut := time.Now()
 		f.inject(t, fault{match: func(r *http.Request) bool { return r.Host == first+":1" && r.Method == "PUT" }, stall: true})
 		f.inject(t, fault{match: func(r *http.Request) bool { return r.Host == first+":1" && strings.Contains(r.URL.Path, "/leases/") }, times: 1, status: 500, body: "{}"})
@@ -6329,7 +6329,7 @@ func TestLeaderThatCannotRenewStopsWritingAtItsDeadlineAndExits1AndAnotherTakesO
 			pass(time.Second)
 		}
 		f.cutOff(first+":1", true)
-		for f.leader() == first {
+		for leaderAt(f) == first {
 			f.addPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
 			pass(200 * time.Millisecond)
 			if time.Since(cut) > 40*time.Second {
@@ -6343,7 +6343,7 @@ func TestLeaderThatCannotRenewStopsWritingAtItsDeadlineAndExits1AndAnotherTakesO
 		if strings.Contains(replicas[first].log.String(), "the lease is released") {
 			t.Error("it released what it had lost")
 		}
-		f.oneLeader(t)
+		wantOneLeader(t, f)
 	})
 }
 
@@ -6351,10 +6351,10 @@ func TestKilledLeaderIsFollowedWithin24Seconds(t *testing.T) {
 	for range 10 {
 		simulate(t, func(t *testing.T, f *fakeServer) {
 			f.addNode("cp", controlPlane)
-			f.replica(t, "a")
-			f.replica(t, "b")
+			startReplica(t, f, "a")
+			startReplica(t, f, "b")
 			pass(30*time.Second + rand.N(10*time.Second))
-			first := f.leader()
+			first := leaderAt(f)
 			f.cutOff(first+":1", true)
 			killed := time.Now()
 			f.addPod("default", "p", "")
@@ -6364,10 +6364,10 @@ func TestKilledLeaderIsFollowedWithin24Seconds(t *testing.T) {
 					t.Fatal("nobody has taken over")
 				}
 			}
-			if f.leader() == first {
+			if leaderAt(f) == first {
 				t.Error("the dead one has written")
 			}
-			f.oneLeader(t)
+			wantOneLeader(t, f)
 		})
 	}
 }
@@ -6375,7 +6375,7 @@ func TestKilledLeaderIsFollowedWithin24Seconds(t *testing.T) {
 func TestLeaderWhoseLeaseIsTakenStopsAtOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
-		p := f.replica(t, "a")
+		p := startReplica(t, f, "a")
 		pass(10 * time.Second)
 		f.putJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":{"holderIdentity":"other","leaseDurationSeconds":15}}`)
 		pass(5 * time.Second)
@@ -6385,7 +6385,7 @@ func TestLeaderWhoseLeaseIsTakenStopsAtOnce(t *testing.T) {
 		if err := p.stop(); err == nil || !strings.Contains(err.Error(), `the lease is lost: it is held by "other"`) {
 			t.Errorf("it ended with %v", err)
 		}
-		if str(f.lease(), "holderIdentity") != "other" {
+		if str(leaseNow(f), "holderIdentity") != "other" {
 			t.Error("the other's lease was touched")
 		}
 	})
@@ -6395,7 +6395,7 @@ func TestLeaderWhoseLeaseIsTakenStopsAtOnce(t *testing.T) {
 func TestNothingIsSentWithoutTheLease(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
-		p := f.replica(t, "a", "-pod-events", "on")
+		p := startReplica(t, f, "a", "-pod-events", "on")
 		pass(10 * time.Second)
 		met := make(chan struct{}, 1)
 		f.inject(t, fault{match: to(isWriteOf("nodes")), stall: true, met: met})
@@ -6410,7 +6410,7 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 		if took := time.Since(hung); took > 11*time.Second {
 			t.Errorf("it ended %v after it could not renew its lease", took)
 		}
-		f.oneLeader(t)
+		wantOneLeader(t, f)
 	})
 }
 
@@ -6475,7 +6475,7 @@ func TestWriteWhosePermitEndsWhileItsConnectionIsMadeIsNotSent(t *testing.T) {
 			f.addNode("n")
 			may := true
 			isTLS := over == "HTTP/2"
-			client := f.clientOver(t, isTLS, func(dial Dialer) Dialer {
+			client := clientOver(t, f, isTLS, func(dial Dialer) Dialer {
 				return lateDial(dial, func() { may = false })
 			})
 			defer client.Close()
@@ -6502,7 +6502,7 @@ func TestWriteWhosePermitEndsWhileItsConnectionIsMadeIsNotSent(t *testing.T) {
 }
 
 // clientOver makes a client of the fake, over HTTP/1.1 or over TLS and HTTP/2, on a network that change has changed.
-func (f *fakeServer) clientOver(t *testing.T, isTLS bool, change func(Dialer) Dialer) *Client {
+func clientOver(t *testing.T, f *fakeServer, isTLS bool, change func(Dialer) Dialer) *Client {
 	cred := &Credential{}
 	base, _ := url.Parse("http://127.0.0.1:1")
 	var certificate []func() *tls.Certificate
@@ -6525,7 +6525,7 @@ func (f *fakeServer) clientOver(t *testing.T, isTLS bool, change func(Dialer) Di
 func TestTermIsCountedFromBeforeTheLeaseWasSent(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
-		p := f.replica(t, "a")
+		p := startReplica(t, f, "a")
 		pass(10 * time.Second)
 		renewals := func() []seen { return f.asked(func(s seen) bool { return s.Method == "PUT" && s.Path == leasePath }) }
 		slow := f.keep(t, fault{match: func(r *http.Request) bool { return r.Method == "PUT" && r.URL.Path == leasePath }, delay: 4 * time.Second})
@@ -6550,12 +6550,12 @@ func TestTermIsCountedFromBeforeTheLeaseWasSent(t *testing.T) {
 		if last := writes[len(writes)-1].At.Sub(sent); last >= 10*time.Second || last < 8*time.Second {
 			t.Errorf("the last write came %v after the last renewal that the server took was sent", last)
 		}
-		f.oneLeader(t)
+		wantOneLeader(t, f)
 	})
 }
 
-// leading returns an election whose lease was just won, at a server of its own; lost gets why it ends.
-func (f *fakeServer) leading(t *testing.T, credential func(context.Context, *Credential) (*Credential, error)) (e *election, lost <-chan error) {
+// leadingAt returns an election whose lease was just won, at a server of its own; lost gets why it ends.
+func leadingAt(t *testing.T, f *fakeServer, credential func(context.Context, *Credential) (*Credential, error)) (e *election, lost <-chan error) {
 	o, err := parseFlags([]string{"-leader-elect"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -6580,7 +6580,7 @@ func (f *fakeServer) leading(t *testing.T, credential func(context.Context, *Cre
 func TestTermEndsAtItsDeadlineThoughARenewalHangs(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		start := time.Now()
-		e, lost := f.leading(t, func(context.Context, *Credential) (*Credential, error) {
+		e, lost := leadingAt(t, f, func(context.Context, *Credential) (*Credential, error) {
 			if time.Since(start) > 0 {
 				<-time.After(time.Minute) // whatever the context says
 			}
@@ -6616,7 +6616,7 @@ func TestTermEndsAtItsDeadlineThoughARenewalHangs(t *testing.T) {
 // A process that was frozen may go on with a write before its timers have fired.
 func TestMayWriteAsksTheClockAndNotJustTheTimer(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
-		e, _ := f.leading(t, noCredential)
+		e, _ := leadingAt(t, f, noCredential)
 		e.mu.Lock()
 		e.guard.Stop()
 		e.deadline = time.Now().Add(time.Second)
@@ -6634,7 +6634,7 @@ func TestMayWriteAsksTheClockAndNotJustTheTimer(t *testing.T) {
 
 func TestTermThatHasEndedIsNotBegunAgainByALateRenewal(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
-		e, lost := f.leading(t, noCredential)
+		e, lost := leadingAt(t, f, noCredential)
 		e.loseTerm(errHeld)
 		e.noteRenewal(time.Now().Add(time.Minute), nil)
 		if err := e.mayWrite(); err == nil {
@@ -6677,7 +6677,7 @@ func TestWriteMayTakeLongerThanATermThatIsRenewed(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.inject(t, fault{match: to(isWriteOf("nodes")), delay: 25 * time.Second})
-		f.replica(t, "a")
+		startReplica(t, f, "a")
 		pass(28 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "0")
 		wantNumber(t, "writes", len(f.asked(isWriteOf("nodes"))), 1)
@@ -6688,11 +6688,11 @@ func TestTransitionsOfALeaseStayAtTheLargestNumberThatTheAPIHas(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.putJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":{"holderIdentity":"","leaseDurationSeconds":1,"leaseTransitions":2147483647}}`)
-		f.replica(t, "a")
+		startReplica(t, f, "a")
 		pass(5 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "0")
-		if f.lease()["leaseTransitions"] != 2147483647.0 {
-			t.Errorf("the lease is %v", f.lease())
+		if leaseNow(f)["leaseTransitions"] != 2147483647.0 {
+			t.Errorf("the lease is %v", leaseNow(f))
 		}
 	})
 }
@@ -6700,7 +6700,7 @@ func TestTransitionsOfALeaseStayAtTheLargestNumberThatTheAPIHas(t *testing.T) {
 func TestLeaderReleasesItsLeaseAfterItsLastWrite(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
-		p := f.replica(t, "a", "-pod-events", "on")
+		p := startReplica(t, f, "a", "-pod-events", "on")
 		pass(10 * time.Second)
 		met := make(chan struct{}, 1)
 		f.inject(t, fault{match: to(isWriteOf("nodes")), delay: 8 * time.Second, met: met}) // longer than a renewal
@@ -6716,24 +6716,24 @@ func TestLeaderReleasesItsLeaseAfterItsLastWrite(t *testing.T) {
 		if last := all[len(all)-1]; last.Method != "PUT" || !strings.Contains(last.Body, `"holderIdentity":""`) {
 			t.Errorf("the last request was %v", last)
 		}
-		f.oneLeader(t)
+		wantOneLeader(t, f)
 	})
 }
 
 func TestStandbyStopsAtOnceAndLeavesTheLeaseAlone(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.replica(t, "a")
+		startReplica(t, f, "a")
 		pass(time.Second)
-		holder := str(f.lease(), "holderIdentity")
-		b := f.replica(t, "b")
+		holder := str(leaseNow(f), "holderIdentity")
+		b := startReplica(t, f, "b")
 		pass(time.Minute)
 		stopped := time.Now()
 		if err := b.stop(); err != nil || time.Since(stopped) > 0 {
 			t.Errorf("it stopped after %v with %v", time.Since(stopped), err)
 		}
 		wantNumber(t, "the standby's writes", len(f.asked(func(s seen) bool { return s.Host == "b:1" && s.Method != "GET" })), 0)
-		if str(f.lease(), "holderIdentity") != holder {
-			t.Errorf("the lease is %v", f.lease())
+		if str(leaseNow(f), "holderIdentity") != holder {
+			t.Errorf("the lease is %v", leaseNow(f))
 		}
 	})
 }
@@ -6742,26 +6742,26 @@ func TestLeaseThatWasAskedForIsReleasedEvenIfTheAnswerWasLost(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		met := make(chan struct{}, 1)
 		f.inject(t, fault{match: func(r *http.Request) bool { return r.Method == "PUT" }, after: true, met: met})
-		p := f.replica(t, "a")
+		p := startReplica(t, f, "a")
 		<-met
 		synctest.Wait()
 		if err := p.stop(); err != nil {
 			t.Error(err)
 		}
-		if f.lease() == nil || str(f.lease(), "holderIdentity") != "" {
-			t.Errorf("the lease is %v", f.lease())
+		if leaseNow(f) == nil || str(leaseNow(f), "holderIdentity") != "" {
+			t.Errorf("the lease is %v", leaseNow(f))
 		}
 	})
 	simulate(t, func(t *testing.T, f *fakeServer) { // and one that goes on leads
 		f.addNode("cp", controlPlane)
 		f.inject(t, fault{match: func(r *http.Request) bool { return r.Method == "PUT" }, after: true})
-		f.replica(t, "a")
+		startReplica(t, f, "a")
 		pass(6 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "0")
 		f.inject(t, fault{match: func(r *http.Request) bool { return r.Method == "PUT" }, after: true}) // of a renewal
 		pass(time.Minute)
-		if f.lease()["leaseTransitions"] != 0.0 {
-			t.Errorf("the lease is %v", f.lease())
+		if leaseNow(f)["leaseTransitions"] != 0.0 {
+			t.Errorf("the lease is %v", leaseNow(f))
 		}
 	})
 }
@@ -6770,16 +6770,16 @@ func TestLostRaceForTheLeaseIsNoTrouble(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		met := make(chan struct{}, 1)
 		f.inject(t, fault{match: func(r *http.Request) bool { return r.Method == "PUT" && r.Host == "a:1" }, delay: 2 * time.Second, met: met})
-		a := f.replica(t, "a")
+		a := startReplica(t, f, "a")
 		<-met // it has seen that there is no lease, and asks for it
-		b := f.replica(t, "b")
+		b := startReplica(t, f, "b")
 		pass(3 * time.Second)
 		wantText(t, a.log.String(), "standing by")
 		wantText(t, b.log.String(), "elected")
 		wantNumber(t, "warnings", strings.Count(a.log.String()+b.log.String(), "level=WARN msg=\"cannot"), 0)
 		a.stop()
 		wantNumber(t, "words on a release", strings.Count(a.log.String(), "released"), 0)
-		if str(f.lease(), "holderIdentity") == "" {
+		if str(leaseNow(f), "holderIdentity") == "" {
 			t.Error("it released what was another's")
 		}
 	})
@@ -6787,7 +6787,7 @@ func TestLostRaceForTheLeaseIsNoTrouble(t *testing.T) {
 
 func TestReleaseIsTriedAgainWhileThereIsTime(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
-		p := f.replica(t, "a")
+		p := startReplica(t, f, "a")
 		pass(10 * time.Second)
 		f.cutOff("a:1", true)
 		back := time.AfterFunc(3*time.Second, func() { f.cutOff("a:1", false) })
@@ -6796,13 +6796,13 @@ func TestReleaseIsTriedAgainWhileThereIsTime(t *testing.T) {
 		if err := p.stop(); err != nil || time.Since(stopped) > 4*time.Second {
 			t.Errorf("it stopped after %v with %v", time.Since(stopped), err)
 		}
-		if str(f.lease(), "holderIdentity") != "" {
-			t.Errorf("the lease is %v", f.lease())
+		if str(leaseNow(f), "holderIdentity") != "" {
+			t.Errorf("the lease is %v", leaseNow(f))
 		}
 		wantNumber(t, "words on the release", strings.Count(p.log.String(), "released"), 1)
 	})
 	simulate(t, func(t *testing.T, f *fakeServer) { // and not for ever
-		p := f.replica(t, "a")
+		p := startReplica(t, f, "a")
 		pass(10 * time.Second)
 		f.cutOff("a:1", true)
 		stopped := time.Now()
@@ -6817,7 +6817,7 @@ func TestLeasesRightsThatAreMissingAreSaidAndRecovered(t *testing.T) {
 		simulate(t, func(t *testing.T, f *fakeServer) {
 			f.addNode("cp", controlPlane)
 			f.forbid(verb+" leases", true)
-			p := f.replica(t, "a")
+			p := startReplica(t, f, "a")
 			pass(10 * time.Minute)
 			wantNumber(t, "warnings", strings.Count(p.log.String(), "level=WARN msg=\"cannot get the lease\""), 1)
 			wantText(t, p.log.String(), `apiGroups [\"coordination.k8s.io\"], resources [\"leases\"], verbs [\"`+rule+`\"]`)
@@ -6834,7 +6834,7 @@ func TestLeasesRightsThatAreMissingAreSaidAndRecovered(t *testing.T) {
 
 func TestLeaseIsWhereTheFlagsSay(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.replica(t, "a", "-leader-elect-resource-name", "team-a.podcount", "-leader-elect-resource-namespace", "default",
+		startReplica(t, f, "a", "-leader-elect-resource-name", "team-a.podcount", "-leader-elect-resource-namespace", "default",
 			"-leader-elect-lease-duration", "60s", "-leader-elect-renew-deadline", "40s", "-leader-elect-retry-period", "15s")
 		pass(46 * time.Second)
 		spec, _ := f.get("leases", objectKey{"default", "team-a.podcount"})["spec"].(object)
@@ -6855,7 +6855,7 @@ type reflected struct {
 	heard []string
 }
 
-func (f *fakeServer) reflect(t *testing.T) *reflected {
+func reflectOn(t *testing.T, f *fakeServer) *reflected {
 	r := &reflected{net: f.serveIn(t), log: &logBuffer{}}
 	log := newLog(r.log, &options{verbosity: 6})
 	base, _ := url.Parse("http://127.0.0.1:1")
@@ -6919,7 +6919,7 @@ func versions(f *fakeServer) (v []string) {
 func TestWatchFollowsTheListAndAppliesEvents(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addPods(2)
-		r := f.reflect(t)
+		r := reflectOn(t, f)
 		r.equalTo(t, f)
 		f.addPod("default", "new", "")
 		synctest.Wait()
@@ -6945,7 +6945,7 @@ func TestWatchFollowsTheListAndAppliesEvents(t *testing.T) {
 func TestCleanlyEndedWatchIsResumedAtOnceFromTheLastVersionWithoutARelist(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addPods(1)
-		r := f.reflect(t)
+		r := reflectOn(t, f)
 		pass(10 * time.Second)
 		last := str(metaOf(f.addPod("default", "a", "")), "resourceVersion")
 		pass(10 * time.Second)
@@ -6973,7 +6973,7 @@ func TestCleanlyEndedWatchIsResumedAtOnceFromTheLastVersionWithoutARelist(t *tes
 func TestBookmarkMovesTheResumePointAndNothingElse(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addPods(1)
-		r := f.reflect(t)
+		r := reflectOn(t, f)
 		f.addNode("n") // the pods' watch hears of this version in a bookmark alone
 		now := strconv.Itoa(f.latest())
 		pass(11 * time.Minute)
@@ -6992,7 +6992,7 @@ func TestBrokenConnectionIsResumedWithoutARelist(t *testing.T) {
 		simulate(t, func(t *testing.T, f *fakeServer) {
 			f.only = only
 			f.inject(t, fault{match: to(isWatch("pods")), cut: 100})
-			r := f.reflect(t)
+			r := reflectOn(t, f)
 			pass(2 * time.Second)
 			f.addPod("default", "half-an-object", "") // breaks in the middle of it
 			pass(5 * time.Second)
@@ -7019,7 +7019,7 @@ func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
 					scripted.match = to(isWatch("pods"))
 					f.inject(t, scripted)
 				}
-				r := f.reflect(t)
+				r := reflectOn(t, f)
 				if ft == nil {
 					r.net.refuse()
 					f.endWatches(true)
@@ -7041,7 +7041,7 @@ func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
 
 func TestRelistBehindAnOutageDoesNotWaitForTheOutagesBackoff(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
-		r := f.reflect(t)
+		r := reflectOn(t, f)
 		r.net.refuse()
 		f.endWatches(true)
 		pass(5 * time.Minute)
@@ -7060,7 +7060,7 @@ func TestRelistBehindAnOutageDoesNotWaitForTheOutagesBackoff(t *testing.T) {
 func TestPersistentlyExpiredVersionIsNotRetriedInAHotLoop(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.inject(t, statusFault(t, isWatch("pods"), 20, 410, "Expired", nil))
-		f.reflect(t)
+		reflectOn(t, f)
 		pass(2 * time.Minute)
 		if n := len(f.asked(isList("pods"))); n < 4 || n > 12 {
 			t.Errorf("%d lists in two minutes of 410s", n)
@@ -7080,7 +7080,7 @@ func TestRefusedWatchBacksOffAndKeepsItsVersion(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fakeServer) {
 				ft.match, ft.times = to(isWatch("pods")), 4
 				f.inject(t, ft)
-				r := f.reflect(t)
+				r := reflectOn(t, f)
 				pass(time.Minute)
 				wantNumber(t, "watches", len(f.asked(isWatch("pods"))), 5)
 				wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
@@ -7113,7 +7113,7 @@ func TestServerThatComesBackIsAskedForItsNewestVersionOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fakeServer) {
 				f.addPod("default", "a", "")
-				r := f.reflect(t)
+				r := reflectOn(t, f)
 				lift := f.keep(t, statusFault(t, isWatch("pods"), 0, 503, "ServiceUnavailable", nil))
 				if code, _ := strconv.Atoi(c.refusal); code != 0 {
 					defer f.keep(t, statusFault(t, isCheck, 0, code, "", nil))()
@@ -7135,7 +7135,7 @@ func TestServerThatComesBackIsAskedForItsNewestVersionOnce(t *testing.T) {
 
 func TestRefusedConnectionBacksOff(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
-		r := f.reflect(t)
+		r := reflectOn(t, f)
 		r.net.refuse()
 		f.endWatches(true)
 		before := r.net.dialed()
@@ -7160,7 +7160,7 @@ func TestThreeShortWatchesInARowLeadToARelist(t *testing.T) {
 	for times, lists := range map[int]int{2: 1, 3: 2} {
 		simulate(t, func(t *testing.T, f *fakeServer) {
 			f.inject(t, fault{match: to(isWatch("pods")), times: times, body: "\n"})
-			r := f.reflect(t)
+			r := reflectOn(t, f)
 			pass(time.Minute)
 			wantNumber(t, fmt.Sprintf("lists after %d short watches", times), len(f.asked(isList("pods"))), lists)
 			f.addPods(1)
@@ -7175,7 +7175,7 @@ func TestWatchThatBringsTheSameAgainAndAgainIsNoHotLoop(t *testing.T) {
 		f.addPods(1)
 		old, _ := json.Marshal(object{"type": "ADDED", "object": f.get("pods", objectKey{"default", "web-0"})})
 		f.inject(t, fault{match: to(isWatch("pods")), times: 5, body: string(old)})
-		f.reflect(t)
+		reflectOn(t, f)
 		wantNumber(t, "watches at once", len(f.asked(isWatch("pods"))), 1)
 		pass(5 * time.Minute)
 	})
@@ -7213,7 +7213,7 @@ func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
 			for times, lists := range map[int]int{1: 1, 2: 2} {
 				simulate(t, func(t *testing.T, f *fakeServer) {
 					f.inject(t, fault{match: to(isWatch("pods")), times: times, body: body, header: header})
-					r := f.reflect(t)
+					r := reflectOn(t, f)
 					pass(time.Minute)
 					wantNumber(t, fmt.Sprintf("lists after garbage %d times", times), len(f.asked(isList("pods"))), lists)
 					f.addPods(1)
@@ -7228,7 +7228,7 @@ func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
 func TestSilentWatchIsCutAndResumedAndTwoInARowLeadToARelist(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.inject(t, fault{match: to(isWatch("pods")), hang: 1})
-		r := f.reflect(t)
+		r := reflectOn(t, f)
 		f.addPods(1)
 		pass(silence - time.Second)
 		wantNumber(t, "watches before the time", len(f.asked(isWatch("pods"))), 1)
@@ -7239,7 +7239,7 @@ func TestSilentWatchIsCutAndResumedAndTwoInARowLeadToARelist(t *testing.T) {
 	})
 	simulate(t, func(t *testing.T, f *fakeServer) { // a version from the future is answered with silence
 		f.setVersion(5000)
-		r := f.reflect(t)
+		r := reflectOn(t, f)
 		f.setVersion(300) // etcd was restored from an older snapshot
 		f.addPods(1)
 		f.endWatches(true)
@@ -7257,9 +7257,9 @@ func TestHalfOpenConnectionIsNoticedAndResumedWithoutARelist(t *testing.T) {
 					f.addNode("cp", controlPlane)
 					var p *program
 					if name == "HTTP/2" {
-						p = f.startTLS(t)
+						p = startOverTLS(t, f)
 					} else {
-						p = f.start(t)
+						p = startPodcount(t, f)
 					}
 					pass(after)
 					lost := time.Now()
@@ -7286,10 +7286,10 @@ func TestConnectionThatTakesNoMoreRequestsCostsNoRelist(t *testing.T) {
 		f.addNode("cp", controlPlane)
 		discovery := func(s seen) bool { return s.Path == "/apis/demo.mark8s.io/v1" }
 		f.inject(t, fault{match: to(discovery), times: 10, status: 404, header: map[string]string{"Connection": "close"}, body: "404 page not found"})
-		p := f.startTLS(t)
-		f.live(1)
-		f.meetFaults(t)
-		f.live(2)
+		p := startOverTLS(t, f)
+		liveADay(f, 1)
+		meetFaults(t, f)
+		liveADay(f, 2)
 		wantPeace(t, f)
 		if n := p.net.dialed(); n < 10 {
 			t.Errorf("%d connections: they were not shed", n)
@@ -7304,7 +7304,7 @@ func TestConnectionThatTakesNoMoreRequestsCostsNoRelist(t *testing.T) {
 func TestConnectionsThatAreCutWheneverTheyIdleCauseNoRelists(t *testing.T) {
 	for _, every := range []time.Duration{1500 * time.Millisecond, 45 * time.Second} {
 		simulate(t, func(t *testing.T, f *fakeServer) {
-			r := f.reflect(t)
+			r := reflectOn(t, f)
 			for start := time.Now(); time.Since(start) < 10*time.Minute; {
 				pass(every)
 				f.endWatches(true)
@@ -7319,7 +7319,7 @@ func TestConnectionsThatAreCutWheneverTheyIdleCauseNoRelists(t *testing.T) {
 
 func TestHourlyRelistThatFailsDoesNotStopTheWatch(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
-		r := f.reflect(t)
+		r := reflectOn(t, f)
 		pass(50 * time.Minute)
 		f.inject(t, fault{match: to(isList("pods")), times: 3, status: 503, body: "overloaded"})
 		pass(17 * time.Minute)
@@ -7337,7 +7337,7 @@ func TestHourlyRelistThatFailsDoesNotStopTheWatch(t *testing.T) {
 func TestHourlyRelistMendsALostEvent(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addPods(3)
-		r := f.reflect(t)
+		r := reflectOn(t, f)
 		f.loseNext(2) // a pod's deletion is two changes
 		f.remove("pods", objectKey{"default", "web-1"})
 		pass(50 * time.Minute)
@@ -7357,7 +7357,7 @@ func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
 		f.inject(t, fault{match: to(isWatch("pods")), body: event("ADDED", "a", "u1", "1000", "n1") + event("MODIFIED", "a", "u1", "999", "old") +
 			event("ADDED", "a", "u1", "1000", "n1") + event("DELETED", "a", "u1", "998", "n1") + event("DELETED", "a", "u1", "1001", "n1") +
 			event("ADDED", "a", "u1", "1000", "n1") + event("ADDED", "a", "u2", "1002", "n2") + event("ADDED", "a", "u3", "1003", "n3")})
-		r := f.reflect(t)
+		r := reflectOn(t, f)
 		if want := []string{"+a", "-a", "+a", "-a", "+a"}; !slices.Equal(r.heard, want) {
 			t.Errorf("heard %q, want %q", r.heard, want)
 		}
@@ -7371,7 +7371,7 @@ func TestListInPagesOnceWholeListsHaveFailed(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addPods(pageLimit + 500)
 		f.inject(t, fault{match: to(isList("pods")), times: 2, cut: 5000})
-		r := f.reflect(t)
+		r := reflectOn(t, f)
 		pass(time.Minute)
 		r.equalTo(t, f)
 		lists := f.asked(isList("pods"))
@@ -7390,7 +7390,7 @@ func TestExpiredPageStartsTheListAgainOnce(t *testing.T) {
 		f.inject(t, fault{match: to(isList("pods")), times: 2, cut: 5000})
 		second := func(s seen) bool { return isList("pods")(s) && s.Query.Has("continue") }
 		f.inject(t, statusFault(t, second, 1, 410, "Expired", nil))
-		r := f.reflect(t)
+		r := reflectOn(t, f)
 		pass(time.Minute)
 		r.equalTo(t, f)
 		wantNumber(t, "requests", len(f.asked(isList("pods"))), 6)
@@ -7400,7 +7400,7 @@ func TestExpiredPageStartsTheListAgainOnce(t *testing.T) {
 func TestOutageDoesNotLeadToPages(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.inject(t, fault{match: to(isList("pods")), times: 4, status: 503, body: "no endpoints available"})
-		r := f.reflect(t)
+		r := reflectOn(t, f)
 		pass(time.Minute)
 		r.equalTo(t, f)
 		for _, s := range f.asked(isList("pods")) {
@@ -7414,7 +7414,7 @@ func TestOutageDoesNotLeadToPages(t *testing.T) {
 func TestFailedListIsThrownAwayWhole(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addPods(500)
-		r := f.reflect(t)
+		r := reflectOn(t, f)
 		for i := range 500 {
 			f.loseNext(2)
 			f.remove("pods", objectKey{"default", fmt.Sprintf("web-%d", i)})
@@ -7439,7 +7439,7 @@ func TestSlowListShowsThatItLives(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addPods(1000)
 		f.inject(t, fault{match: to(isList("pods")), hang: 5000})
-		r := f.reflect(t)
+		r := reflectOn(t, f)
 		pass(silence + 10*time.Second)
 		r.equalTo(t, f)
 		wantText(t, r.log.String(), "nothing was heard for 2m30s")
@@ -7457,7 +7457,7 @@ func TestSlowListShowsThatItLives(t *testing.T) {
 			}
 			io.WriteString(w, `{"metadata":{"name":"last","uid":"u","resourceVersion":"4"}}]}`)
 		}})
-		r := f.reflect(t)
+		r := reflectOn(t, f)
 		pass(slowList)
 		wantNumber(t, "lines at the start", strings.Count(r.log.String(), "still listing"), 0)
 		pass(time.Second)
@@ -7471,8 +7471,8 @@ func TestSlowListShowsThatItLives(t *testing.T) {
 
 const ownPodsLabel = "example.com/pods"
 
-// live is a day in the life of a small cluster: pods come, are bound, go and come back under their name; nodes, too.
-func (f *fakeServer) live(day int) {
+// liveADay is a day in the life of a small cluster: pods come, are bound, go and come back under their name; nodes, too.
+func liveADay(f *fakeServer, day int) {
 	f.addPod("default", fmt.Sprint("new-", day), "w1")
 	f.addPod("default", fmt.Sprint("unbound-", day), "")
 	f.addPod("default", fmt.Sprint("unbound-", day-1), "w1") // bound now, if it was there
@@ -7487,7 +7487,7 @@ func (f *fakeServer) live(day int) {
 }
 
 // meetFaults lets time pass until every fault that was injected has been met.
-func (f *fakeServer) meetFaults(t *testing.T) {
+func meetFaults(t *testing.T, f *fakeServer) {
 	t.Helper()
 	for start := time.Now(); f.faultsLeft() && time.Since(start) < 6*time.Hour; {
 		pass(time.Second)
@@ -7536,11 +7536,11 @@ func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
 					f.addNode("cp", controlPlane, podCountLabel+"=7")
 					f.addNode("w1", podCountLabel+"=7")
 					f.addNode("w2")
-					f.live(1)
+					liveADay(f, 1)
 					ft.match, ft.times = to(isList(resource)), 4
 					f.inject(t, ft)
-					p := f.start(t, "-node-label", ownPodsLabel)
-					f.meetFaults(t)
+					p := startPodcount(t, f, "-node-label", ownPodsLabel)
+					meetFaults(t, f)
 					pass(silence)
 					wantPeace(t, f, "-node-label", ownPodsLabel)
 					good := f.asked(isList(resource))[ft.times].At
@@ -7548,11 +7548,11 @@ func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
 					for day := 2; day < 4; day++ { // and once more where it is a relist that meets them
 						f.inject(t, ft)
 						f.loseNext(1000)
-						f.live(day)
+						liveADay(f, day)
 						f.loseNext(0)
 						f.compact()
 						f.endWatches(true)
-						f.meetFaults(t)
+						meetFaults(t, f)
 						pass(silence)
 						wantPeace(t, f, "-node-label", ownPodsLabel)
 					}
@@ -7606,8 +7606,8 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 				f.addPods(2)
 				c.fault.match = to(isList("pods"))
 				f.inject(t, c.fault)
-				p := f.start(t)
-				f.meetFaults(t)
+				p := startPodcount(t, f)
+				meetFaults(t, f)
 				for start := time.Now(); !strings.Contains(p.log.String(), "cannot list") && time.Since(start) <= listTime; {
 					pass(time.Second)
 				}
@@ -7634,7 +7634,7 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) { // slow is not endless
 		f.addNode("cp", controlPlane)
 		f.inject(t, fault{match: to(isList("pods")), answer: trickle(9)})
-		f.start(t)
+		startPodcount(t, f)
 		pass(listTime - time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "1")
 		wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
@@ -7698,12 +7698,12 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 		"ERROR InternalError":     {fault: errorFrame(500, "InternalError")},
 		"ERROR, unknown":          {fault: errorFrame(0, "SomethingNew")},
 		"ERROR, of nothing":       {fault: fault{body: `{"type":"ERROR","object":{}}`, times: 4}},
-		"a history that is gone":  {life: func(f *fakeServer) []frame { f.live(2); f.compact(); f.endWatches(true); return nil }},
+		"a history that is gone":  {life: func(f *fakeServer) []frame { liveADay(f, 2); f.compact(); f.endWatches(true); return nil }},
 		"bookmarks for two hours": {life: func(f *fakeServer) []frame { pass(2 * time.Hour); f.endWatches(true); return nil }},
 		"never a bookmark":        {bookmarks: 1000 * time.Hour, life: func(f *fakeServer) []frame { pass(2 * time.Hour); return nil }},
 		"an outage": {life: func(f *fakeServer) []frame {
 			f.cutOff("127.0.0.1:1", true)
-			f.live(1)
+			liveADay(f, 1)
 			pass(10 * time.Minute)
 			f.cutOff("127.0.0.1:1", false)
 			return nil
@@ -7765,7 +7765,7 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 		"a server that was set back": {wait: 3 * silence, life: func(f *fakeServer) []frame {
 			turnBack := f.checkpoint()
 			f.setVersion(f.latest() + 5000)
-			f.live(2)
+			liveADay(f, 2)
 			pass(30 * time.Second)
 			turnBack()
 			f.endWatches(true)
@@ -7815,11 +7815,11 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 							f.inject(t, ft)
 						}
 					}
-					f.start(t, args...)
+					startPodcount(t, f, args...)
 					synctest.Wait()
 					life := c.life
 					if life == nil {
-						life = func(*fakeServer) []frame { f.live(1); return nil }
+						life = func(*fakeServer) []frame { liveADay(f, 1); return nil }
 					}
 					if frames := life(f); frames != nil {
 						body, header := "", map[string]string{}
@@ -7835,10 +7835,10 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 						f.inject(t, fault{match: to(isWatch("pods")), body: body, header: header})
 						f.endWatches(false)
 					}
-					f.meetFaults(t)
+					meetFaults(t, f)
 					pass(c.wait)
 					wantPeace(t, f, args...)
-					f.live(9) // all goes on
+					liveADay(f, 9) // all goes on
 					wantPeace(t, f, args...)
 				})
 			})
@@ -8059,7 +8059,7 @@ func TestSelectorThatNoServerTakesIsWrongUsageBeforeAnyIsAsked(t *testing.T) {
 			"-field-selector=metadata.name":              `-field-selector: "metadata.name" needs an operator`,
 			"-field-selector=metadata.name=a=b":          "-field-selector: ",
 		} {
-			p := f.start(t, args)
+			p := startPodcount(t, f, args)
 			synctest.Wait()
 			if err := p.stop(); !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %q", args, err, want)
@@ -8768,8 +8768,8 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	})
 }
 
-// recording runs a recorder against f and returns it with its end.
-func (f *fakeServer) recording(t *testing.T) (r *Recorder, end func()) {
+// recorderOn runs a recorder against f and returns it with its end.
+func recorderOn(t *testing.T, f *fakeServer) (r *Recorder, end func()) {
 	n := f.serveIn(t)
 	base, _ := url.Parse("http://127.0.0.1:1")
 	client := newClient(&options{}, &Config{Server: base, Credential: noCredential}, n.dial, quietLog())
@@ -8843,7 +8843,7 @@ func somePod(n int) ObjectReference {
 
 func TestSameEventAgainRaisesTheCount(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
-		r, _ := f.recording(t)
+		r, _ := recorderOn(t, f)
 		for range 3 {
 			r.Event(somePod(1), "Normal", "Again", "the same")
 			pass(time.Minute)
@@ -8874,7 +8874,7 @@ func TestSameEventAgainRaisesTheCount(t *testing.T) {
 
 func TestEventsAreLimitedPerObjectAndOverAll(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
-		r, _ := f.recording(t)
+		r, _ := recorderOn(t, f)
 		for i := range 40 {
 			r.Event(somePod(1), "Normal", "Many", strconv.Itoa(i))
 		}
@@ -8899,7 +8899,7 @@ func TestEventsAreLimitedPerObjectAndOverAll(t *testing.T) {
 func TestFullEventQueueDropsAndCountsAndNobodyWaits(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.inject(t, fault{match: to(func(s seen) bool { return s.Method == "POST" }), stall: true, times: 1})
-		r, _ := f.recording(t)
+		r, _ := recorderOn(t, f)
 		r.Event(somePod(0), "Normal", "Stuck", "x")
 		synctest.Wait()
 		start := time.Now()
@@ -8931,7 +8931,7 @@ func TestEventThatWasRefusedIsDroppedAndOneThatDidNotArriveIsSentAgain(t *testin
 			simulate(t, func(t *testing.T, f *fakeServer) {
 				c.fault.match = to(posts)
 				f.inject(t, c.fault)
-				r, _ := f.recording(t)
+				r, _ := recorderOn(t, f)
 				r.Event(somePod(1), "Normal", "Once", "x")
 				pass(time.Minute)
 				wantNumber(t, "tries", len(f.asked(posts)), c.tries)
@@ -8944,7 +8944,7 @@ func TestEventThatWasRefusedIsDroppedAndOneThatDidNotArriveIsSentAgain(t *testin
 
 func TestEventsKeepNamesOfTheirOwnWhenTheClockIsSetBack(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
-		r, end := f.recording(t)
+		r, end := recorderOn(t, f)
 		r.stamp = time.Now().Add(time.Hour).UnixNano() // of the last event, an hour before that was an hour ago
 		for i := range 20 {
 			r.Event(somePod(1), "Normal", "Back", strconv.Itoa(i))
@@ -8987,7 +8987,7 @@ func TestNoWaitAndNoDeadlineDependsOnTheWallClock(t *testing.T) {
 
 func TestEventNamesFit(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
-		r, end := f.recording(t)
+		r, end := recorderOn(t, f)
 		long := strings.Repeat("a", 235) + "-." + strings.Repeat("b", 16)
 		for range 3 { // in one instant
 			r.Event(ObjectReference{"v1", "Pod", "default", long, "u"}, "Normal", "Long", strconv.FormatUint(rand.Uint64(), 10))
@@ -9412,7 +9412,7 @@ func TestKubectlProxyServesBesideTheKubeconfigOfAnotherCluster(t *testing.T) {
 			}
 			f.ServeHTTP(w, r)
 		}))
-		p := n.start(t, "-kubeconfig", filepath.Join(dir, "config"), "-master", "http://127.0.0.1:8001", "-once")
+		p := startPodcountOn(t, n, "-kubeconfig", filepath.Join(dir, "config"), "-master", "http://127.0.0.1:8001", "-once")
 		if err := p.finish(); err != nil {
 			t.Error(err)
 		}
@@ -9567,7 +9567,7 @@ func TestServerThatIsNotVerifiedIsNotSpokenTo(t *testing.T) {
 func TestRedirectIsNotFollowed(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.inject(t, fault{match: to(isList("pods")), status: 307, header: map[string]string{"Location": "http://127.0.0.1:1/elsewhere"}, body: "moved"})
-		p := f.start(t)
+		p := startPodcount(t, f)
 		synctest.Wait()
 		wantText(t, p.log.String(), "list pods: 307 Temporary Redirect")
 		wantNumber(t, "requests elsewhere", len(f.asked(func(s seen) bool { return s.Path == "/elsewhere" })), 0)
@@ -9593,7 +9593,7 @@ func TestTokenFileIsReadAgainEveryMinuteAndAfterA401AndAGapIsSaidOnce(t *testing
 		f.addNode("cp", controlPlane)
 		f.allow("one", "two", "three")
 		n := f.serveAs(t, dir, "tokenFile: token\n    token: the-file-wins")
-		p := n.start(t, "-kubeconfig", filepath.Join(dir, "config"), "-interval", "1s", "-pod-events", "off")
+		p := startPodcountOn(t, n, "-kubeconfig", filepath.Join(dir, "config"), "-interval", "1s", "-pod-events", "off")
 		synctest.Wait()
 		users := func(want string) { // of the writes so far
 			t.Helper()
@@ -9647,7 +9647,7 @@ func TestWrongTokenIsTriedOnceAndNamedByItsPlace(t *testing.T) {
 		f.allow("another")
 		dir := t.TempDir()
 		writeFiles(t, dir, map[string]string{"token": "s3cret"})
-		p := f.serveAs(t, dir, "tokenFile: token").start(t, "-kubeconfig", filepath.Join(dir, "config"), "-v", "6")
+		p := startPodcountOn(t, f.serveAs(t, dir, "tokenFile: token"), "-kubeconfig", filepath.Join(dir, "config"), "-v", "6")
 		synctest.Wait()
 		wantNumber(t, "tries", len(f.asked(func(seen) bool { return true })), 3) // of each list, and of discovery, one
 		wantText(t, p.log.String(), "list pods: 401 Unauthorized: Unauthorized (what was not accepted: the token of "+dir+"/token)")
@@ -9698,7 +9698,7 @@ func TestCertificatesThatChangeAreUsedByTheNextRequestWhileWatchesGoOn(t *testin
 		f.addNode("cp", controlPlane)
 		serveWith(old)
 		n := f.serveIn(t, server.Load)
-		p := n.start(t, "-kubeconfig", filepath.Join(dir, "config"), "-interval", "1s", "-pod-events", "off")
+		p := startPodcountOn(t, n, "-kubeconfig", filepath.Join(dir, "config"), "-interval", "1s", "-pod-events", "off")
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "0")
 		connections := n.dialed()
@@ -9812,7 +9812,7 @@ func TestExecCredentialIsKeptUntilItExpiresOrIsRefused(t *testing.T) {
 		config, _ := os.ReadFile(filepath.Join(dir, "config"))
 		more := "    tls-server-name: 127.0.0.1\n    extensions: [{name: client.authentication.k8s.io/exec, extension: {audience: us}}, {name: else, extension: 1}]\n"
 		writeFiles(t, dir, map[string]string{"config": strings.Replace(string(config), "    certificate-authority-data: ", more+"    certificate-authority-data: ", 1)})
-		p := n.start(t, "-kubeconfig", filepath.Join(dir, "config"), "-v", "6")
+		p := startPodcountOn(t, n, "-kubeconfig", filepath.Join(dir, "config"), "-v", "6")
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "0")
 		wantNumber(t, "runs, for all requests at the start", len(runs()), 1)
@@ -9939,9 +9939,9 @@ func TestLabelsEqualTheTruthWhateverBecomesOfCredentials(t *testing.T) {
 				f.allow("one")
 				n := f.serveAs(t, dir, from)
 				start := func(args ...string) *program {
-					return n.start(t, append(args, "-kubeconfig", filepath.Join(dir, "config"), "-v", "6")...)
+					return startPodcountOn(t, n, append(args, "-kubeconfig", filepath.Join(dir, "config"), "-v", "6")...)
 				}
-				f.surviveFrom(t, start, func(*program) {
+				surviveFrom(t, f, start, func(*program) {
 					c.happens(f, write, func(seconds int) { sleep(t.Context(), time.Duration(seconds)*time.Second) })
 				})
 				if f.lets("two") && len(f.asked(func(s seen) bool { return s.User == "two" })) == 0 {
@@ -9970,7 +9970,7 @@ func TestExecProgramMayGiveAClientCertificate(t *testing.T) {
 		f.addNode("cp", controlPlane)
 		answer("one", time.Now().Add(time.Minute))
 		writeFiles(t, dir, map[string]string{"config": kubeconfigFor("https://127.0.0.1:1", servers.pem(), execConfig(t, dir, "v1", ", interactiveMode: Never"))})
-		f.serveIn(t, func() *tls.Certificate { return &server }).start(t, "-kubeconfig", filepath.Join(dir, "config"))
+		startPodcountOn(t, f.serveIn(t, func() *tls.Certificate { return &server }), "-kubeconfig", filepath.Join(dir, "config"))
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "0")
 		answer("two", time.Now().Add(time.Hour))
@@ -10531,7 +10531,7 @@ func TestWhatIsWrongWithTheWayInIsSaidWithWhatWasTriedAndTheNextStep(t *testing.
 				config := filepath.Join(dir, "config")
 				writeFiles(t, dir, map[string]string{"config": strings.Replace(kubeconfigFor("https://127.0.0.1:1", ca.pem(), "token: s3cret"), c.config[0], c.config[1], 1)})
 				n := f.serveIn(t, func() *tls.Certificate { return &pair })
-				p := n.startWith(t, wiring{dial: c.dial}, append([]string{"-kubeconfig", config, "-log-format", "json"}, strings.Fields(c.args)...)...)
+				p := startPodcountWith(t, n, wiring{dial: c.dial}, append([]string{"-kubeconfig", config, "-log-format", "json"}, strings.Fields(c.args)...)...)
 				pass(10 * time.Second)
 				said := ""
 				for line := range strings.Lines(p.log.String()) {
@@ -11046,7 +11046,7 @@ func (p *program) finish() error {
 	return p.stop()
 }
 
-func (f *fakeServer) writes() []seen { return f.asked(isWrite) }
+func writesAt(f *fakeServer) []seen { return f.asked(isWrite) }
 
 func TestOnceWritesWhatIsWrongAndExits(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
@@ -11058,7 +11058,7 @@ func TestOnceWritesWhatIsWrongAndExits(t *testing.T) {
 		f.addPodWith("p2", object{"app": "nginx"})
 		f.addCount("nginx", `{"name":"nginx","count":1}`)
 		start := time.Now()
-		if err := f.start(t, "-once", "-node-label", "x.y/pods").finish(); err != nil {
+		if err := startPodcount(t, f, "-once", "-node-label", "x.y/pods").finish(); err != nil {
 			t.Error(err)
 		}
 		if took := time.Since(start); took > 3*time.Second {
@@ -11069,11 +11069,11 @@ func TestOnceWritesWhatIsWrongAndExits(t *testing.T) {
 		wantLabel(t, f, "left", podCountLabel, "-")
 		wantText(t, f.count("nginx"), "true 1 1")
 		wantNumber(t, "events of changed labels", len(eventsOf(f, "PodCountChanged")), 5)
-		before := len(f.writes())
-		if err := f.start(t, "-once", "-node-label", "x.y/pods").finish(); err != nil {
+		before := len(writesAt(f))
+		if err := startPodcount(t, f, "-once", "-node-label", "x.y/pods").finish(); err != nil {
 			t.Error(err)
 		}
-		wantNumber(t, "writes of a second run", len(f.writes())-before, 0)
+		wantNumber(t, "writes of a second run", len(writesAt(f))-before, 0)
 	})
 }
 
@@ -11107,7 +11107,7 @@ func TestOnceWaitsForASlowReaderAndFailsWhereNobodyReads(t *testing.T) {
 					})
 				}
 				args := []string{"-master", "http://127.0.0.1:1", "-once", "-total-nodes", "", "-qps", "1000", "-burst", "1000"}
-				p := n.startWith(t, wiring{pipes: slow}, append(args, c.args...)...)
+				p := startPodcountWith(t, n, wiring{pipes: slow}, append(args, c.args...)...)
 				err := p.finish()
 				close(reading)
 				pass(time.Minute) // for what still waits
@@ -11125,8 +11125,8 @@ func TestOnceWaitsForASlowReaderAndFailsWhereNobodyReads(t *testing.T) {
 func TestOnceEndsWhileEverythingChanges(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
-		p := f.start(t, "-once", "-controllers", "*,pod-printer")
-		go f.churn(60)
+		p := startPodcount(t, f, "-once", "-controllers", "*,pod-printer")
+		go churn(f, 60)
 		start := time.Now()
 		if err := p.finish(); err != nil || time.Since(start) > 20*time.Second {
 			t.Errorf("after %v: %v", time.Since(start), err)
@@ -11140,7 +11140,7 @@ func TestOnceFailsWhenSomethingCannotBeWrittenAndWritesTheRest(t *testing.T) {
 		f.addNode("a", controlPlane)
 		f.addNode("b", controlPlane)
 		f.keep(t, statusFault(t, func(s seen) bool { return s.Method == "PATCH" && strings.HasSuffix(s.Path, "/nodes/a") }, 1, 500, "InternalError", nil))
-		err := f.start(t, "-once").finish()
+		err := startPodcount(t, f, "-once").finish()
 		if err == nil || err.Error() != "-once: pod-count could not make 1 object right (a): the log says why" || errors.As(err, new(usageError)) {
 			t.Error(err)
 		}
@@ -11156,12 +11156,12 @@ func TestOnceGivesUpWhenTheServerIsAway(t *testing.T) {
 			f.addNode("cp", controlPlane)
 			f.keep(t, statusFault(t, func(s seen) bool { return s.Path == path }, 1, 503, "ServiceUnavailable", nil))
 			start := time.Now()
-			err := f.start(t, "-once").finish()
+			err := startPodcount(t, f, "-once").finish()
 			if err == nil || err.Error() != "-once: after 2m0s there is no complete list of "+kind || time.Since(start) > onceListTime+time.Second {
 				t.Errorf("%s, after %v: %v", kind, time.Since(start), err)
 			}
 			if kind != "Count" {
-				wantNumber(t, "writes of labels", len(f.writes()), 0)
+				wantNumber(t, "writes of labels", len(writesAt(f)), 0)
 			}
 		})
 	}
@@ -11173,7 +11173,7 @@ func TestDryRunSaysWhatItWouldWriteAndWritesNothing(t *testing.T) {
 		f.addNode("cp", controlPlane)
 		f.addPods(2)
 		f.addCount("nginx", `{"name":"nginx","count":1}`)
-		p := f.start(t, "-dry-run", "-leader-elect", "-v", "2")
+		p := startPodcount(t, f, "-dry-run", "-leader-elect", "-v", "2")
 		pass(5 * time.Minute)
 		says := func(line string, times int) {
 			t.Helper()
@@ -11191,7 +11191,7 @@ func TestDryRunSaysWhatItWouldWriteAndWritesNothing(t *testing.T) {
 		says("1 node: 1 would be written, 0 right, 0 failed, in 360.", 1)
 		says("1 count: 1 would be written, 0 right, 0 failed, in 360.", 1)
 		wantNumber(t, "requests that are not GET", len(f.asked(func(s seen) bool { return s.Method != "GET" })), 0)
-		p = f.start(t, "-dry-run", "-once", "-v", "0")
+		p = startPodcount(t, f, "-dry-run", "-once", "-v", "0")
 		if err := p.finish(); err != nil {
 			t.Error(err)
 		}
@@ -11207,7 +11207,7 @@ func TestDryRunIsNotPacedByQPS(t *testing.T) {
 			f.addNode(fmt.Sprint("n", i))
 		}
 		f.addPods(3)
-		p := f.start(t, "-dry-run", "-once", "-total-nodes", "", "-qps", "1", "-burst", "1")
+		p := startPodcount(t, f, "-dry-run", "-once", "-total-nodes", "", "-qps", "1", "-burst", "1")
 		start := time.Now()
 		if err := p.finish(); err != nil || time.Since(start) > time.Second {
 			t.Errorf("after %v: %v", time.Since(start), err)
@@ -11221,7 +11221,7 @@ func TestOnceFailsWhereTheSchemaDropsTheStatus(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.install(&fakeCRD{status: true, drops: true})
 		f.addCount("nginx", `{"name":"nginx","count":1}`)
-		p := f.start(t, "-once")
+		p := startPodcount(t, f, "-once")
 		err := p.finish()
 		if err == nil || !strings.Contains(err.Error(), "count could not make 1 object right (default/nginx)") {
 			t.Error(err)
@@ -11237,7 +11237,7 @@ func TestUrgentLabelsLeaveTheOthersAShare(t *testing.T) {
 			f.addNode(fmt.Sprint("t", i), "show=1")
 		}
 		f.addNode("plain")
-		f.start(t, "-total-nodes", "show", "-node-label", ownPodsLabel, "-qps", "5", "-burst", "5", "-pod-events", "off")
+		startPodcount(t, f, "-total-nodes", "show", "-node-label", ownPodsLabel, "-qps", "5", "-burst", "5", "-pod-events", "off")
 		pass(time.Minute)
 		for second := range 120 {
 			f.addPod("default", fmt.Sprint("p", second), "t1")
@@ -11256,7 +11256,7 @@ func TestOnceOfAManyNodesEndsWhilePodsComeAllTheTime(t *testing.T) {
 		for i := range 400 {
 			f.addNode(fmt.Sprint("n", i))
 		}
-		p := f.start(t, "-once", "-total-nodes", "", "-controllers", "pod-count")
+		p := startPodcount(t, f, "-once", "-total-nodes", "", "-controllers", "pod-count")
 		for i := range 60 {
 			f.addPod("default", fmt.Sprint("p", i), "")
 			pass(time.Second)
@@ -11265,7 +11265,7 @@ func TestOnceOfAManyNodesEndsWhilePodsComeAllTheTime(t *testing.T) {
 			t.Error(err)
 		}
 		wantText(t, p.log.String(), "400 nodes: 400 written, 0 right, 0 failed, in ")
-		wantNumber(t, "writes", len(f.writes()), 400)
+		wantNumber(t, "writes", len(writesAt(f)), 400)
 	})
 }
 
@@ -11293,7 +11293,7 @@ func TestNumbersOfASummaryAddUpWhateverChangesMeanwhile(t *testing.T) {
 					f.addNode(fmt.Sprint("n", i))
 				}
 				f.addPods(2)
-				p := f.start(t, "-once", "-total-nodes", "", "-qps", "1", "-burst", "1", "-workers", "1")
+				p := startPodcount(t, f, "-once", "-total-nodes", "", "-qps", "1", "-burst", "1", "-workers", "1")
 				pass(5500 * time.Millisecond)
 				c.change(f, p)
 				err := p.finish()
@@ -11312,12 +11312,12 @@ func TestOnceNamesWhatIsLeftOfEachController(t *testing.T) {
 		f.addNode("cp", controlPlane)
 		f.addCount("nginx", `{"name":"nginx","count":1}`)
 		f.keep(t, statusFault(t, isWrite, 1, 500, "InternalError", nil))
-		err := f.start(t, "-once").finish()
+		err := startPodcount(t, f, "-once").finish()
 		want := "-once: pod-count could not make 1 object right (cp); count could not make 1 object right (default/nginx): the log says why"
 		if err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
-		err = f.start(t, "-prune").finish()
+		err = startPodcount(t, f, "-prune").finish()
 		if err != nil { // no label is there
 			t.Error(err)
 		}
@@ -11342,7 +11342,7 @@ func TestOnceTriesAgainWhatAControllerPanickedAbout(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("n1")
 		f.addNode("n2")
-		if err := f.start(t, "-once", "-controllers", "flaky").finish(); err != nil {
+		if err := startPodcount(t, f, "-once", "-controllers", "flaky").finish(); err != nil {
 			t.Error(err)
 		}
 		wantNumber(t, "nodes that were reconciled", int(reconciled.Load()), 2)
@@ -11359,13 +11359,13 @@ func TestControllerWhoseNumbersOrTicksPanicEndsNothingElse(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.addPods(2)
-		if err := f.start(t, "-once", "-controllers", "pod-count,odd").finish(); err == nil ||
+		if err := startPodcount(t, f, "-once", "-controllers", "pod-count,odd").finish(); err == nil ||
 			!strings.Contains(err.Error(), "-once: odd cannot say what is to be done: panic: tick") {
 			t.Errorf("-once ended with %v", err)
 		}
 		wantLabel(t, f, "cp", podCountLabel, "2")
 		f.addPods(3)
-		p := f.start(t, "-controllers", "pod-count,odd")
+		p := startPodcount(t, f, "-controllers", "pod-count,odd")
 		pass(time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "3")
 		if err := p.stop(); err != nil {
@@ -11378,7 +11378,7 @@ func TestDryRunSaysAgainWhatHasBeenRightMeanwhile(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.addPods(3)
-		p := f.start(t, "-dry-run", "-interval", "1s")
+		p := startPodcount(t, f, "-dry-run", "-interval", "1s")
 		pass(5 * time.Second)
 		for _, label := range []string{"3", "77"} {
 			f.setLabel("cp", podCountLabel, label)
@@ -11402,13 +11402,13 @@ func TestOnceEndsWithASummary(t *testing.T) {
 		f.addCount("nginx", `{"name":"nginx","count":1}`)
 		isRefused := func(s seen) bool { return s.Method == "PATCH" && strings.HasSuffix(s.Path, "/nodes/refused") }
 		f.keep(t, statusFault(t, isRefused, 1, 500, "InternalError", nil))
-		p := f.start(t, "-once", "-total-nodes", "")
+		p := startPodcount(t, f, "-once", "-total-nodes", "")
 		if err := p.finish(); err == nil {
 			t.Error("it ended well")
 		}
 		wantText(t, p.log.String(), "50 nodes: 2 written, 47 right, 1 failed, in ")
 		wantText(t, p.log.String(), "1 count: 1 written, 0 right, 0 failed, in ")
-		p = f.start(t, "-prune")
+		p = startPodcount(t, f, "-prune")
 		if err := p.finish(); err != nil {
 			t.Error(err)
 		}
@@ -11426,7 +11426,7 @@ func TestOnceEndsWithinItsTimeoutAndNamesWhatIsLeft(t *testing.T) {
 				429, "TooManyRequests", nil, "Retry-After", "3600")
 			f.keep(t, busy)
 			start := time.Now()
-			p := f.start(t, append(args, "-once")...)
+			p := startPodcount(t, f, append(args, "-once")...)
 			err := p.finish()
 			want := fmt.Sprintf("-once: pod-count could not make 1 object right (a) after %v: the log says why", timeout)
 			if err == nil || err.Error() != want || time.Since(start).Round(5*time.Second) != timeout {
@@ -11444,12 +11444,12 @@ func TestPruneRemovesItsLabelsFromAllNodesAndNothingElse(t *testing.T) {
 		f.addNode("n1", podCountLabel+"=3", "x.y/pods=1")
 		f.addNode("n2")
 		f.addPods(3)
-		if err := f.start(t, "-prune", "-dry-run", "-node-label", "x.y/pods").finish(); err != nil {
+		if err := startPodcount(t, f, "-prune", "-dry-run", "-node-label", "x.y/pods").finish(); err != nil {
 			t.Error(err)
 		}
 		wantLabel(t, f, "cp", podCountLabel, "3")
 		for _, selectors := range [][]string{{"-total-nodes", "none"}, {"-node-label", "x.y/pods", "-namespace", "a", "-pod-selector", "b=c", "-field-selector", "spec.nodeName=d"}} {
-			if err := f.start(t, append(selectors, "-prune")...).finish(); err != nil {
+			if err := startPodcount(t, f, append(selectors, "-prune")...).finish(); err != nil {
 				t.Error(err)
 			}
 			wantLabel(t, f, "cp", podCountLabel, "-")
@@ -11462,7 +11462,7 @@ func TestPruneRemovesItsLabelsFromAllNodesAndNothingElse(t *testing.T) {
 		wantLabel(t, f, "n1", "x.y/pods", "-")
 		wantLabel(t, f, "cp", "z/other", "1")
 		wantLabel(t, f, "cp", controlPlane, "")
-		wantNumber(t, "writes", len(f.writes()), 4)
+		wantNumber(t, "writes", len(writesAt(f)), 4)
 		wantNumber(t, "events", len(f.all("events")), 0)
 		wantNumber(t, "lists of pods", len(f.asked(func(s seen) bool { return strings.Contains(s.Path, "pods") })), 0)
 	})
@@ -11471,14 +11471,14 @@ func TestPruneRemovesItsLabelsFromAllNodesAndNothingElse(t *testing.T) {
 // ---------------------------------------------------------------------------------------------------------------------
 // Health, metrics and state
 
-// listening runs the whole program in real time, with -listen, and returns how to ask it.
-func (f *fakeServer) listening(t *testing.T, args ...string) (get func(path string) (code int, text string)) {
+// startListening runs the whole program in real time, with -listen, and returns how to ask it.
+func startListening(t *testing.T, f *fakeServer, args ...string) (get func(path string) (code int, text string)) {
 	t.Helper()
-	return asking(t, f.listeningAt(t, args...))
+	return asking(t, startListeningAt(t, f, args...))
 }
 
-// listeningAt runs the whole program in real time, with -listen, and returns the address of that.
-func (f *fakeServer) listeningAt(t *testing.T, args ...string) (address string) {
+// startListeningAt runs the whole program in real time, with -listen, and returns the address of that.
+func startListeningAt(t *testing.T, f *fakeServer, args ...string) (address string) {
 	t.Helper()
 	server, ca := f.serveTLSFor(t)
 	f.allow("secret-token")
@@ -11527,7 +11527,7 @@ func TestReadySaysWhichCacheIsNotAndLiveDoesNotCare(t *testing.T) {
 		<-release
 		http.Error(w, "not now", http.StatusServiceUnavailable)
 	}})
-	get := f.listening(t, "-leader-elect")
+	get := startListening(t, f, "-leader-elect")
 	<-met
 	f.await(t, "the nodes' watch", func() bool {
 		return len(f.asked(func(s seen) bool { return s.Path == "/api/v1/nodes" && s.Query.Get("watch") != "" })) > 0
@@ -11552,7 +11552,7 @@ func TestReadySaysWhichCacheIsNotAndLiveDoesNotCare(t *testing.T) {
 
 func TestRootOfListenNamesEachPathThatAnswers(t *testing.T) {
 	f := newFake()
-	get := f.listening(t)
+	get := startListening(t, f)
 	f.await(t, "both watches", func() bool {
 		return len(f.asked(func(s seen) bool { return s.Query.Get("watch") != "" })) >= 2
 	})
@@ -11581,7 +11581,7 @@ func TestLiveTellsAWorkerThatHangs(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		hang = make(chan struct{})
 		f.addNode("cp", controlPlane)
-		f.start(t, "-qps", "0.1", "-workers", "2")
+		startPodcount(t, f, "-qps", "0.1", "-workers", "2")
 		live := func() (code int, text string) {
 			answer := httptest.NewRecorder()
 			m.handler().ServeHTTP(answer, httptest.NewRequest("GET", "/livez", nil))
@@ -11611,7 +11611,7 @@ func TestMetricsSayWhatWasDoneAndNothingSecret(t *testing.T) {
 	f.addNode("cp", controlPlane)
 	f.addPods(3)
 	f.addCount("nginx", `{"name":"nginx","count":1}`)
-	get := f.listening(t, "-leader-elect", "-interval", "10ms")
+	get := startListening(t, f, "-leader-elect", "-interval", "10ms")
 	f.await(t, "the label", func() bool { return f.label("cp", podCountLabel) == "3" })
 	f.addPod("default", "one-more", "")
 	f.await(t, "the label", func() bool { return f.label("cp", podCountLabel) == "4" })
@@ -11746,7 +11746,7 @@ func TestGaugesOfWhatIsNotThereAreAbsent(t *testing.T) {
 		}
 		f.addNode("cp", controlPlane)
 		f.inject(t, fault{match: to(func(s seen) bool { return s.Path == "/api/v1/pods" }), status: 503, body: "{}", times: 1})
-		f.start(t, "-controllers", "*,looks")
+		startPodcount(t, f, "-controllers", "*,looks")
 		synctest.Wait()
 		wantGauges("before the lists", false, "podcount_pods", `podcount_cache_objects{kind="Pod"}`)
 		wantGauges("before the lists", false, ofQueue("pod-count")...)
@@ -12055,7 +12055,7 @@ func TestManifestOfOnceIsACronJobThatDoesItsWorkAndEnds(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.addPods(3)
-		p := f.start(t, args...)
+		p := startPodcount(t, f, args...)
 		pass(time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "3")
 		select {
@@ -12109,7 +12109,7 @@ func TestRightsOfTheManifestAreThoseThatAreUsed(t *testing.T) {
 					f.putJSON("counts", fmt.Sprintf(`{"metadata":{"namespace":%q,"name":"web"},"spec":{"name":"web","count":1}}`, ns))
 				}
 				args := append(argsOf(t, text), "-listen=", "-pod-selector=app")
-				f.start(t, args...)
+				startPodcount(t, f, args...)
 				pass(time.Minute)
 				// A pod that comes, goes out of sight, and comes back makes each event happen twice.
 				for range 2 {
@@ -12985,7 +12985,7 @@ func (s *sim) changed(c change) {
 
 // asked holds a request against the rules.
 func (s *sim) asked(q seen) {
-	leader := str(s.lease(), "holderIdentity")
+	leader := str(leaseNow(s.fakeServer), "holderIdentity")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.byHost[q.Host]
@@ -13382,7 +13382,7 @@ var simFaults = slices.Concat(requestFaults(), []simStep{
 		s.mu.Unlock()
 		renew()
 		s.running.Go(func() {
-			for end := time.Now().Add(d); time.Now().Before(end) && sleep(s.t.Context(), s.expiry/3) == nil && str(s.lease(), "holderIdentity") == "another"; {
+			for end := time.Now().Add(d); time.Now().Before(end) && sleep(s.t.Context(), s.expiry/3) == nil && str(leaseNow(s.fakeServer), "holderIdentity") == "another"; {
 				renew()
 			}
 		})

@@ -179,16 +179,16 @@ func TestTotalThatChangesDoesNotWaitBehindTheNodesOwnLabels(t *testing.T) {
 		}
 		f.addNode("cp", controlPlane)
 		f.addPods(3)
-		f.start(t, "-node-label", "example.com/n")
+		startPodcount(t, f, "-node-label", "example.com/n")
 		pass(15 * time.Second) // the total's own node has rested since its first label
-		before := len(f.writes())
+		before := len(writesAt(f))
 		for total := 4; total < 7; total++ {
 			f.addPod("default", "more-"+strconv.Itoa(total), "n999")
 			pass(1500 * time.Millisecond) // the total is looked at once a second
 			wantLabel(t, f, "cp", podCountLabel, strconv.Itoa(total))
 			pass(10 * time.Second)
 		}
-		if n := len(f.writes()) - before; n < 500 || n > 1000 {
+		if n := len(writesAt(f)) - before; n < 500 || n > 1000 {
 			t.Errorf("%d writes in 34 s, which should have been busy ones", n)
 		}
 		wantPeace(t, f, "-node-label", "example.com/n")
@@ -321,7 +321,7 @@ func TestKeysOfAChangeWhoseFunctionPanicsAreNotLost(t *testing.T) {
 	var isBroken atomic.Bool
 	keys, _ := panicky(t, func(d Delta[*Pod]) bool { return isBroken.Load() && d.Key().Name != "good" })
 	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.start(t, "-workers", "1")
+		startPodcount(t, f, "-workers", "1")
 		pass(time.Second)
 		isBroken.Store(true)
 		f.addPod("default", "bad", "")
@@ -346,7 +346,7 @@ func TestControllerThatPanicsForEverIsSaidOnceAMinuteAndCostsLittle(t *testing.T
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.addPods(1)
-		p := f.start(t, "-pod-events", "off")
+		p := startPodcount(t, f, "-pod-events", "off")
 		pass(time.Second)
 		for i := range 1000 { // one object that changes, again and again
 			f.addPodWith("changing", object{"n": strconv.Itoa(i)})
@@ -372,7 +372,7 @@ func TestOnceFailsWhereAFunctionThatPanicsCouldNotSayItsKeys(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakeServer) {
 		f.addNode("cp", controlPlane)
 		f.addPods(2)
-		p := f.start(t, "-once")
+		p := startPodcount(t, f, "-once")
 		<-p.done
 		wantText(t, fmt.Sprint(p.stop()), "-once: panicky could not make 2 objects right")
 		wantLabel(t, f, "cp", podCountLabel, "2")
