@@ -199,8 +199,9 @@ type fakeCRD struct {
 
 // fault is what happens to requests in place of an answer, or on the way of one.
 //
-// Of answer, drop, stall, after, cut, hang, and status with body, a fault has one. Where it has more, the first in this
-// order counts; cut and hang exclude each other. It may have a delay and met besides, and a delay alone is a fault, too.
+// Of answer, drop, stall, after, cut, hang, and status with body, a fault has one. Where it has more, the first in
+// this order counts; cut and hang exclude each other. It may have a delay and met besides, and a delay alone is a
+// fault, too.
 type fault struct {
 	// match says which requests meet the fault. It is called with the fake locked, and must not call it. A request
 	// meets the first fault that matches it.
@@ -822,8 +823,8 @@ func (f *fakeServer) putLocked(resource string, o object) object {
 	return o
 }
 
-// generationLocked is the generation of a Count that takes the place of old. It goes up with each change of anything but
-// the metadata and, where that is a subresource, the status.
+// generationLocked is the generation of a Count that takes the place of old. It goes up with each change of
+// anything but the metadata and, where that is a subresource, the status.
 func (f *fakeServer) generationLocked(old, o object) float64 {
 	if old == nil {
 		return 1
@@ -904,8 +905,8 @@ func (f *fakeServer) all(resource string) []object {
 	return slices.Collect(maps.Values(f.objects[resource]))
 }
 
-// selected are the objects that a list with these parameters would have, in no order. An empty namespace is all of them,
-// an empty selector everything. It panics where the server would refuse a selector.
+// selected are the objects that a list with these parameters would have, in no order. An empty namespace is all of
+// them, an empty selector everything. It panics where the server would refuse a selector.
 func (f *fakeServer) selected(resource, namespace, labelSelector, fieldSelector string) []object {
 	selects, err := selectionOf(kindOf(resource), namespace, labelSelector, fieldSelector)
 	if err != nil {
@@ -998,8 +999,8 @@ func (f *fakeServer) lets(token string) bool {
 	return f.tokens[token]
 }
 
-// user is whoever sends a request, by token or client certificate, and whether the fake knows them. Like the real server,
-// the fake takes any client certificate in the handshake, and answers 401 to one that it does not know.
+// user is whoever sends a request, by token or client certificate, and whether the fake knows them. Like the real
+// server, the fake takes any client certificate in the handshake, and answers 401 to one that it does not know.
 func (f *fakeServer) user(r *http.Request) (name string, isKnown bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -1090,9 +1091,9 @@ func (f *fakeServer) checkpoint() (turnBack func()) {
 	}
 }
 
-// fallBehind breaks all watches once. From then on, those that match come to an API server that has not heard of the last
-// changes, nor hears of one until catchUp or heal is called. Its lists are no older than another server's: without
-// a version it asks etcd.
+// fallBehind breaks all watches once. From then on, those that match come to an API server that has not heard of
+// the last changes, nor hears of one until catchUp or heal is called. Its lists are no older than another server's:
+// without a version it asks etcd.
 func (f *fakeServer) fallBehind(changes int, match func(seen) bool) (catchUp func()) {
 	over := make(chan struct{})
 	f.mu.Lock()
@@ -1107,8 +1108,8 @@ func (f *fakeServer) fallBehind(changes int, match func(seen) bool) (catchUp fun
 	}
 }
 
-// inject adds a fault. If it has not been met times times when the test ends, or the last answer was too short to be cut
-// or to hang, the test fails.
+// inject adds a fault. If it has not been met times times when the test ends, or the last answer was too short to
+// be cut or to hang, the test fails.
 func (f *fakeServer) inject(t testing.TB, ft fault) {
 	ft.times = max(ft.times, 1)
 	f.mu.Lock()
@@ -1237,8 +1238,8 @@ func isWrite(q seen) bool {
 	return q.Method != http.MethodGet && !strings.Contains(q.Path, "/events")
 }
 
-// isList matches lists of a resource, and their pages. A list of one object is not meant: it asks whether the resource is
-// there.
+// isList matches lists of a resource, and their pages. A list of one object is not meant: it asks whether the
+// resource is there.
 func isList(resource string) func(seen) bool {
 	return func(q seen) bool {
 		return isGetOf(q, resource) && !q.Query.Has("watch") && q.Query.Get("limit") != "1"
@@ -1443,7 +1444,15 @@ func (r *fakeRequest) encoded() []byte {
 
 // serve answers a request in truth. A spy, if there is one, hears of it.
 func (f *fakeServer) serve(w http.ResponseWriter, r *http.Request, asked seen, spy spy) {
-	req := &fakeRequest{Request: r, asked: asked, spy: spy, w: w, q: asked.Query, body: []byte(asked.Body), media: mediaJSON}
+	req := &fakeRequest{
+		Request: r,
+		asked:   asked,
+		spy:     spy,
+		w:       w,
+		q:       asked.Query,
+		body:    []byte(asked.Body),
+		media:   mediaJSON,
+	}
 	defer func() {
 		if req.code == 0 {
 			return
@@ -1706,7 +1715,12 @@ func (f *fakeServer) discover(r *fakeRequest) bool {
 		return false
 	}
 	_, groupVersion, _ := strings.Cut(path, "/")
-	r.answer(200, object{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": groupVersion, "resources": resources})
+	r.answer(200, object{
+		"kind":         "APIResourceList",
+		"apiVersion":   "v1",
+		"groupVersion": groupVersion,
+		"resources":    resources,
+	})
 	return true
 }
 
@@ -1783,7 +1797,8 @@ func selectionOf(k fakeKind, namespace, labelSelector, fieldSelector string) (fu
 	}
 	for _, term := range fields {
 		if !k.isSelectableBy(term.field) {
-			return nil, fmt.Errorf("Unable to find %q that match label selector %q, field selector %q: field label not supported: %s",
+			return nil, fmt.Errorf("Unable to find %q that match label selector %q, field selector %q: "+
+				"field label not supported: %s",
 				k.apiVersion()+", Resource="+k.resource, labelSelector, fieldSelector, term.field)
 		}
 	}
@@ -2354,7 +2369,8 @@ func (w *watcher) run() {
 	for {
 		found := w.look()
 		if w.from < found.forgotten {
-			w.send("ERROR", fakeStatus(410, "Expired", fmt.Sprintf("too old resource version: %d (%d)", w.from, found.forgotten), nil))
+			message := fmt.Sprintf("too old resource version: %d (%d)", w.from, found.forgotten)
+			w.send("ERROR", fakeStatus(410, "Expired", message, nil))
 			return
 		}
 		for _, c := range found.news {
@@ -2400,7 +2416,8 @@ func (w *watcher) look() outlook {
 	resource := w.r.kind.resource
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	first, _ := slices.BinarySearchFunc(f.history, w.from+1, func(c change, version int) int { return c.Version - version })
+	byVersion := func(c change, version int) int { return c.Version - version }
+	first, _ := slices.BinarySearchFunc(f.history, w.from+1, byVersion)
 	found := outlook{
 		news:      f.history[first:],
 		now:       f.version,
@@ -2531,8 +2548,8 @@ func (b *pb) int(field, v int) {
 	*b = binary.AppendUvarint(*b, uint64(v))
 }
 
-// protobufOf is the answer that is this one in JSON: a pod, a node, their lists or their metadata, or a Status. Of these,
-// it writes the fields that clients of such a server read. It panics where the answer is no JSON.
+// protobufOf is the answer that is this one in JSON: a pod, a node, their lists or their metadata, or a Status. Of
+// these, it writes the fields that clients of such a server read. It panics where the answer is no JSON.
 func protobufOf(answer []byte) []byte {
 	var o object
 	if err := json.Unmarshal(answer, &o); err != nil {
@@ -2725,15 +2742,16 @@ func (r *fakeRequest) decoded() object {
 	var o object
 	err := json.Unmarshal(r.body, &o)
 	if err != nil || metaOf(o) == nil {
-		message := fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", r.kind.kind, r.kind.version, r.kind.kind, err)
+		kind := r.kind.kind
+		message := fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", kind, r.kind.version, kind, err)
 		r.fail(400, "BadRequest", message, nil)
 		return nil
 	}
 	return o
 }
 
-// valid reports whether an object may be stored; where it may not, it answers why. Of the server's checks, it has those of
-// names and labels, of an Event's namespace, and of a Lease's times.
+// valid reports whether an object may be stored; where it may not, it answers why. Of the server's checks, it has
+// those of names and labels, of an Event's namespace, and of a Lease's times.
 func (r *fakeRequest) valid(o object) bool {
 	if about, ok := o["involvedObject"].(object); ok {
 		if ns := str(about, "namespace"); ns != r.key.Namespace && (ns != "" || r.key.Namespace != "default") {
@@ -2757,15 +2775,19 @@ func (r *fakeRequest) valid(o object) bool {
 			return false
 		}
 	}
-	if spec, ok := o["spec"].(object); ok && r.kind.kind == "Lease" {
-		for _, field := range []string{"acquireTime", "renewTime"} {
-			const micro = "2006-01-02T15:04:05.000000Z07:00"
-			if v := str(spec, field); v != "" {
-				if _, err := time.Parse(micro, v); err != nil {
-					r.fail(400, "BadRequest", "Lease in version \"v1\" cannot be handled as a Lease: "+err.Error(), nil)
-					return false
-				}
-			}
+	if r.kind.kind != "Lease" {
+		return true
+	}
+	spec, _ := o["spec"].(object)
+	for _, field := range []string{"acquireTime", "renewTime"} {
+		const microTime = "2006-01-02T15:04:05.000000Z07:00"
+		value := str(spec, field)
+		if value == "" {
+			continue
+		}
+		if _, err := time.Parse(microTime, value); err != nil {
+			r.fail(400, "BadRequest", "Lease in version \"v1\" cannot be handled as a Lease: "+err.Error(), nil)
+			return false
 		}
 	}
 	return true
@@ -2872,8 +2894,8 @@ func (f *fakeServer) patch(r *fakeRequest) {
 	}
 }
 
-// partOf is what becomes of old where o is written: whoever writes to the status changes nothing else, and the other way
-// round.
+// partOf is what becomes of old where o is written: whoever writes to the status changes nothing else, and the
+// other way round.
 func partOf(old, o object, isStatus bool) object {
 	part := maps.Clone(o)
 	status := old["status"]
