@@ -12600,848 +12600,899 @@ func TestKubectlWorksAgainstTheFake(t *testing.T) {
 // ---------------------------------------------------------------------------------------------------------------------
 // Simulated time: a seed chooses a cluster's life and its faults
 //
-// TestSimulation runs the whole program, one process or several, against the fake, in virtual time. Each seed is two
-// hours of pods, nodes and Counts that come, move and go, while anything that can fail does; a day, where the seed is a
+// A simulation runs a whole program, one process or several, against the fake, in virtual time. Each seed is two hours
+// of pods, nodes and Counts that come, move and go, while anything that can fail does; a day, where the seed is a
 // multiple of 50. Every request is held against the rules as it comes, and what each process says of its watches
 // against the fake's history. In between, and in the end, all faults stop: then everything must be right within the
-// bound, and quiet. The same seed brings the same life and the same faults; what podcount does with them is up to its
-// own dice and the scheduler's.
+// bound, and quiet. The same seed brings the same life and the same faults; what the program does with them is up to
+// its own dice and the scheduler's.
+
+// ---- Running a seed
+
+// simProgram is the program under simulation, from its flags to its end, which comes when ctx ends. It reaches the
+// server through dial alone. Besides flags for the job, it understands -master, -v and -log-format json.
+type simProgram func(
+	ctx context.Context,
+	args []string,
+	getenv func(string) string,
+	stdout, stderr io.Writer,
+	dial func(ctx context.Context, network, addr string) (net.Conn, error),
+) error
+
+// simOptions say what is simulated, and what the program promises. Of the program the simulation knows nothing but
+// this, its flags, and the few lines of its log that heard.go reads.
+type simOptions struct {
+	program simProgram
+
+	// seed chooses the flags, the cluster's life and its faults.
+	seed uint64
+
+	// wholeStory shows all that happened when a seed fails, not just the end.
+	wholeStory bool
+
+	// totalLabel is the node label that shows how many pods there are.
+	totalLabel string
+
+	// controlPlaneLabel marks the nodes that show the total, unless flags say otherwise.
+	controlPlaneLabel string
+
+	// The lease by which processes elect a leader, unless flags say otherwise.
+	leaseNamespace, leaseName string
+
+	// leaseLost is part of the error with which a process ends that has lost its lease. It may end with no other.
+	leaseLost string
+
+	// longestBackoff is the longest time between two tries at the same thing, with jitter.
+	longestBackoff time.Duration
+
+	// longestDiscovery is the longest time between two questions for a resource that may not be installed, with
+	// jitter. It takes two to know that one is gone.
+	longestDiscovery time.Duration
+
+	// silence is how long a connection may be silent before it is taken for dead.
+	silence time.Duration
+
+	// longestUnlisted is the longest time between two lists of a resource that is being watched, also where the first
+	// try at the second one fails. A change that no watch tells of stays unknown for so long.
+	longestUnlisted time.Duration
+
+	// statusRest is the least time between two writes to the status of one Count, where the interval is not less.
+	statusRest time.Duration
+}
+
+// simResult is what became of a seed.
+type simResult struct {
+	stats simStats
+
+	// script is the life and the faults that the seed brought, a line each, and when.
+	script []string
+}
+
+// simStats is what was seen.
+type simStats struct {
+	seeds     int
+	changes   int // of the cluster's life, and faults
+	faults    int
+	requests  int
+	writes    int
+	watches   int // that processes said they had begun
+	events    int // that processes said they had heard, bookmarks too
+	calms     int // times that all faults stopped
+	simulated time.Duration
+	slowest   time.Duration // the last write after all faults had stopped
+}
+
+func (s *simStats) add(o simStats) {
+	s.seeds += o.seeds
+	s.changes += o.changes
+	s.faults += o.faults
+	s.requests += o.requests
+	s.writes += o.writes
+	s.watches += o.watches
+	s.events += o.events
+	s.calms += o.calms
+	s.simulated += o.simulated
+	s.slowest = max(s.slowest, o.slowest)
+}
+
+func (s simStats) String() string {
+	return fmt.Sprintf("%d seeds, %.0f simulated hours: %d changes, %d of them faults; %d requests, %d writes, "+
+		"%d watches with %d events held against the rules; "+
+		"%d times all faults stopped, the last write was %v later at most",
+		s.seeds, s.simulated.Hours(), s.changes, s.faults, s.requests, s.writes,
+		s.watches, s.events, s.calms, s.slowest.Round(time.Millisecond))
+}
 
 // sim is the simulation of one seed. It is the fake's spy.
 type sim struct {
-	*fakeServer
-	t        *testing.T
-	net      *pipeNet
-	dice     *rand.Rand // the seed's: its loop alone draws from them
-	args     []string
-	selects  func(pod object) bool // what the flags select
-	counted  string                // the namespace whose pods are counted, ""
-	interval time.Duration
-	nodes    bool // -node-label is given
-	counts   bool // the controller count runs
-	renew    time.Duration
-	expiry   time.Duration // of the lease; 0: without election
-	faults   []simStep     // that this seed has
-	backup   func()        // restores it
-	began    time.Time
-	script   []string // what the seed has brought, and when
-	running  sync.WaitGroup
+	simOptions
+	simFlags
+	t       *testing.T
+	fake    *fakeServer
+	net     *pipeNet
+	dice    *rand.Rand // the seed's: its loop alone draws from them
+	faults  []simStep  // that this seed has
+	backup  func()     // restores the backup; nil: none has been made
+	began   time.Time
+	script  []string // what the seed has brought, and when
+	running sync.WaitGroup
 
-	mu       sync.Mutex // guards all below, and all processes; taken behind the fake's
-	story    []string
-	wrong    []string
-	over     bool
-	slots    []*proc          // that run, or will again
-	byHost   map[string]*proc // every one that ever was
-	ever     map[string][]change
-	newest   int
-	renewed  time.Time         // the lease, by whomever
-	tampered time.Time         // with the lease, by somebody else: for a moment it says nothing
-	holder   string            // the host that got the lease last,
-	heldAt   time.Time         // when it asked
-	identity map[string]string // host by lease holder
-	patience time.Duration     // beyond the usual bound, for what has happened since the last calm
-	killing  bool              // the next process that gets a label's patch answered is killed
-	wroteAt  time.Time
-	stats    simStats
+	mu     sync.Mutex // guards all below, and all processes; taken after the fake's
+	story  []string
+	wrong  []string // rules that were broken
+	over   bool     // no process starts any more
+	stats  simStats
+	slots  []*proc          // the processes that run, or the last ones of those that will be followed by another
+	byHost map[string]*proc // every one that ever was
+
+	history map[string][]change // by resource, without what a restored backup has undone
+	newest  int                 // version
+
+	leaseRenewed  time.Time         // by whichever process
+	leaseTampered time.Time         // by somebody else: for a moment the lease says nothing
+	leaderHost    string            // which got the lease last
+	leaderAsked   time.Time         // when it asked for that
+	hostOf        map[string]string // by lease holder
+
+	patience    time.Duration // beyond the usual bound, for what has happened since the last calm
+	killsWriter bool          // the next process that gets the answer to a node's patch is killed
+	wroteAt     time.Time
 }
 
-// simStats is what was seen, for the last line.
-type simStats struct {
-	seeds, changes, faults, requests, writes, watches, events, calms int
-	simulated, slowest                                               time.Duration // slowest: the last write after all faults had stopped
+// simFlags are the flags that a seed chooses, and what they mean.
+type simFlags struct {
+	args           []string
+	interval       time.Duration
+	selects        func(pod object) bool
+	namespace      string // whose pods are counted; "": all of them
+	labelsEachNode bool   // with the number of its own pods
+	runsCounts     bool   // the controller count runs
+	leaseDuration  time.Duration
+	renewDeadline  time.Duration // 0, as the duration, without an election
 }
 
-// proc is one podcount process, from its start to its end.
-type proc struct {
-	slot    int
-	host    string
-	link    *link
-	stop    context.CancelFunc
-	ending  bool                  // by whatever: another one follows
-	dead    bool                  // killed
-	listed  map[string]bool       // resources of which it got a complete list
-	at      map[string]*int       // version up to which it has heard, by resource; nil: unknown
-	knows   map[string]*knowledge // by resource and key
-	unsure  map[string]string     // versions that it may have heard of
-	wrote   map[string]time.Time  // when it last had an answer to a write, by resource, key and uid
-	blind   map[string]bool       // resources of which it may know better, or worse, than what it is told
-	patient map[string]time.Time  // not to be asked for before
-	busy    map[string]int        // requests of one sort within this second
-	second  int64
-	askedAt time.Time // for the lease
-}
+// elects reports whether processes elect a leader.
+func (o simFlags) elects() bool { return o.leaseDuration > 0 }
 
-// knowledge is what a process has been told of an object.
-type knowledge struct {
-	object
-	at time.Time
-}
+// ownPodsNodeLabel is what the simulation gives as -node-label.
+const ownPodsNodeLabel = "hopegi/here"
 
-func (s *sim) say(format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sayLocked(format, args...)
-}
-
-func (s *sim) sayLocked(format string, args ...any) {
-	s.story = append(s.story, time.Since(s.began).Truncate(time.Millisecond).String()+" "+fmt.Sprintf(format, args...))
-}
-
-const brokenRule = "BREAKS A RULE"
-
-// breakLocked notes that a rule was broken.
-func (s *sim) breakLocked(p *proc, format string, args ...any) {
-	what := fmt.Sprintf(format, args...)
-	s.sayLocked("%s %s: %s", p.host, brokenRule, what)
-	s.wrong = append(s.wrong, p.host+" "+what)
-}
-
-// tell is the story, its end at least.
-func (s *sim) tell() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	story := s.story
-	if os.Getenv("STORY") != "all" {
-		end := slices.IndexFunc(story, func(line string) bool { return strings.Contains(line, brokenRule) })
-		if end < 0 {
-			end = len(story)
+// drawFlags chooses the flags of all processes.
+func drawFlags(dice *rand.Rand) simFlags {
+	o := simFlags{selects: func(object) bool { return true }}
+	o.interval = pick(dice, time.Second, 10*time.Second, 10*time.Second, 30*time.Second)
+	o.args = []string{"-interval", o.interval.String()}
+	o.args = append(o.args, "-wire", pick(dice, "protobuf", "protobuf", "json"))
+	o.args = append(o.args, "-pod-events", pick(dice, "on", "off", "off", "off"))
+	o.labelsEachNode = dice.IntN(2) == 0
+	if o.labelsEachNode {
+		o.args = append(o.args, "-node-label", ownPodsNodeLabel)
+	}
+	switch dice.IntN(6) {
+	case 0:
+		o.args = append(o.args, "-pod-selector", "app in (web,none)")
+		o.selects = func(pod object) bool {
+			app := labelOf(pod, "app")
+			return app == "web" || app == "none"
 		}
-		story = story[max(0, end-150):min(end+10, len(story))]
+	case 1:
+		o.args = append(o.args, "-field-selector", "spec.nodeName!=")
+		o.selects = func(pod object) bool { return nodeOf(pod) != "" }
+	case 2:
+		o.args = append(o.args, "-namespace", "default")
+		o.namespace = "default"
 	}
-	return fmt.Sprintf("podcount %s\n(%d of %d lines; STORY=all shows all)\n%s", strings.Join(s.args, " "), len(story), len(s.story), strings.Join(story, "\n"))
-}
-
-// ---- The network
-
-// link is one process's way to the server.
-type link struct {
-	net *pipeNet
-
-	mu     sync.Mutex // guards all below
-	gone   bool       // connections are refused,
-	lost   bool       // or never made
-	dead   bool       // for ever
-	wires  map[*wire]bool
-	closed time.Time // when one was closed; then the server may still write to it, for a moment
-}
-
-// wire is one connection. When it is silent, what is sent either way is swallowed.
-type wire struct {
-	net.Conn
-	link           *link
-	silent, closed chan struct{}
-	once, mute     sync.Once
-}
-
-func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	l.mu.Lock()
-	gone, lost := l.gone, l.lost
-	l.mu.Unlock()
-	if lost {
-		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-		defer cancel()
-		<-ctx.Done()
-		return nil, &net.OpError{Op: "dial", Net: network, Err: os.ErrDeadlineExceeded}
-	} else if gone {
-		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	o.runsCounts = dice.IntN(2) > 0
+	if !o.runsCounts {
+		o.args = append(o.args, "-controllers", "pod-count")
 	}
-	c, err := l.net.dial(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	w := &wire{Conn: c, link: l, silent: make(chan struct{}), closed: make(chan struct{})}
-	l.mu.Lock()
-	l.wires[w] = true
-	l.mu.Unlock()
-	return w, nil
+	return o
 }
 
-func (w *wire) Read(p []byte) (int, error) {
-	n, err := w.Conn.Read(p)
-	select {
-	case <-w.silent:
-		<-w.closed
-		return 0, net.ErrClosed
-	default:
-		return n, err
-	}
-}
-
-func (w *wire) Write(p []byte) (int, error) {
-	select {
-	case <-w.silent:
-		return len(p), nil
-	default:
-		return w.Conn.Write(p)
-	}
-}
-
-func (w *wire) Close() error {
-	w.once.Do(func() { close(w.closed) })
-	w.link.mu.Lock()
-	delete(w.link.wires, w)
-	w.link.closed = time.Now()
-	w.link.mu.Unlock()
-	return w.Conn.Close()
-}
-
-// each does something to every connection that there is.
-func (l *link) each(do func(*wire)) {
-	l.mu.Lock()
-	wires := slices.Collect(maps.Keys(l.wires))
-	l.mu.Unlock()
-	for _, w := range wires {
-		do(w)
-	}
-}
-
-func (l *link) cut() { l.each(func(w *wire) { w.Conn.Close() }) }
-
-func (l *link) hush() { l.each(func(w *wire) { w.mute.Do(func() { close(w.silent) }) }) }
-
-// isQuiet reports whether a connection is silent, or was until now.
-func (l *link) isQuiet() (yes bool) {
-	l.mu.Lock()
-	yes = l.closed.Equal(time.Now())
-	l.mu.Unlock()
-	l.each(func(w *wire) {
-		select {
-		case <-w.silent:
-			yes = true
-		default:
-		}
-	})
-	return yes
-}
-
-// trouble does something to the way of a process: what was told in this moment may not have arrived.
-func (s *sim) trouble(p *proc, do func(*link)) {
-	do(p.link)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.DeleteFunc(p.knows, func(_ string, known *knowledge) bool { return known.at.Equal(time.Now()) })
-	maps.DeleteFunc(p.wrote, func(_ string, at time.Time) bool { return at.Equal(time.Now()) })
-}
-
-// ---- The processes
-
-// launch starts a process in a slot.
-func (s *sim) launch(slot int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over {
+// drawElection chooses whether processes elect a leader, and how fast.
+func (o *simFlags) drawElection(dice *rand.Rand) {
+	if dice.IntN(2) > 0 {
 		return
 	}
-	ctx, stop := context.WithCancel(s.t.Context())
-	p := &proc{slot: slot, host: fmt.Sprintf("r%d-%d:1", slot, len(s.byHost)), stop: stop, link: &link{net: s.net, wires: map[*wire]bool{}}, listed: map[string]bool{}, at: map[string]*int{},
-		knows: map[string]*knowledge{}, wrote: map[string]time.Time{}, unsure: map[string]string{}, blind: map[string]bool{}, patient: map[string]time.Time{}, busy: map[string]int{}}
-	s.slots[slot], s.byHost[p.host] = p, p
-	s.sayLocked("%s starts", p.host)
-	args := append([]string{"-master", "http://" + p.host, "-v", "4"}, s.args...)
-	s.running.Go(func() {
-		err := run(ctx, args, func(string) string { return "" }, io.Discard, &trace{sim: s, p: p}, p.link.dial)
-		p.link.cut()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if p.dead {
+	type times struct{ duration, deadline, retry time.Duration }
+	short := times{15 * time.Second, 10 * time.Second, 2 * time.Second}
+	middle := times{60 * time.Second, 40 * time.Second, 10 * time.Second}
+	long := times{120 * time.Second, 80 * time.Second, 20 * time.Second}
+	chosen := pick(dice, short, middle, long, long, long)
+	o.leaseDuration = chosen.duration
+	o.renewDeadline = chosen.deadline
+	o.args = append(o.args, "-leader-elect",
+		"-leader-elect-lease-duration", chosen.duration.String(),
+		"-leader-elect-renew-deadline", chosen.deadline.String(),
+		"-leader-elect-retry-period", chosen.retry.String())
+}
+
+func labelOf(o object, key string) string {
+	labels, _ := metaOf(o)["labels"].(object)
+	return str(labels, key)
+}
+
+func nodeOf(pod object) string {
+	spec, _ := pod["spec"].(object)
+	return str(spec, "nodeName")
+}
+
+// pick draws one of several.
+func pick[T any](dice *rand.Rand, of ...T) T { return of[dice.IntN(len(of))] }
+
+// runSeed simulates one seed, in virtual time, and makes the test fail if a rule was broken.
+func runSeed(t *testing.T, o simOptions) (result simResult) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(t, o)
+		s.run()
+		result = s.end()
+	})
+	return result
+}
+
+// newSim draws what a seed starts with.
+func newSim(t *testing.T, o simOptions) *sim {
+	dice := rand.New(rand.NewPCG(o.seed, 0))
+	s := &sim{
+		simOptions: o,
+		t:          t,
+		fake:       newFake(),
+		dice:       dice,
+		began:      time.Now(),
+		byHost:     map[string]*proc{},
+		history:    map[string][]change{},
+		hostOf:     map[string]string{},
+	}
+	s.fake.spy = s
+	s.net = s.fake.serveIn(t)
+	s.fake.bookmarks = pick(dice, time.Minute, time.Minute, time.Minute, 0)
+	s.simFlags = drawFlags(dice)
+	s.slots = make([]*proc, pick(dice, 1, 1, 1, 1, 2, 3))
+	s.drawElection(dice)
+	for _, fault := range simFaults() {
+		if dice.IntN(3) == 0 {
+			s.faults = append(s.faults, fault)
+		}
+	}
+	return s
+}
+
+// run is the life of the cluster.
+func (s *sim) run() {
+	faulty := pick(s.dice, 0.1, 0.3, 0.6)
+	s.fake.install(&fakeCRD{status: s.dice.IntN(4) > 0})
+	s.fake.addNode("n0", s.controlPlaneLabel)
+	for range 30 {
+		s.step(lifeSteps)
+	}
+	for i := range s.slots {
+		s.launch(i)
+	}
+	total := 2 * time.Hour
+	gap := 3 * time.Minute // between two steps, at most
+	if s.seed%50 == 0 {
+		total = 24 * time.Hour
+		gap = 10 * time.Minute
+	}
+	for time.Since(s.began) < total && !s.hasBroken() {
+		s.live(s.some(span{2 * gap, 20 * gap}), gap, faulty)
+		if s.hasBroken() {
 			return
 		}
-		ending := p.ending
-		p.ending = true
-		s.sayLocked("%s ends: %v", p.host, err)
-		if err != nil && (s.expiry == 0 || !strings.Contains(err.Error(), "the lease is lost")) {
-			s.breakLocked(p, "ended with %v", err)
+		s.flurry()
+		s.calm()
+	}
+}
+
+// live takes one step after the other, for so long. faulty is how many of them are faults, from 0 to 1.
+func (s *sim) live(d, gap time.Duration, faulty float64) {
+	calm := time.Now().Add(d)
+	for time.Now().Before(calm) && !s.hasBroken() {
+		isFault := s.dice.Float64() < faulty && len(s.faults) > 0
+		s.count(isFault)
+		if isFault {
+			s.step(s.faults)
+		} else {
+			s.step(lifeSteps)
 		}
-		if !ending {
-			s.running.Go(func() { // as a kubelet would
-				<-time.After(2 * time.Second)
-				s.launch(slot)
+		<-time.After(s.some(span{50 * time.Millisecond, gap}))
+	}
+}
+
+func (s *sim) count(isFault bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.changes++
+	if isFault {
+		s.stats.faults++
+	}
+}
+
+// end stops all processes, and reports what was wrong.
+func (s *sim) end() simResult {
+	s.mu.Lock()
+	s.over = true
+	for _, p := range s.byHost {
+		p.stop()
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.simulated = time.Since(s.began)
+	s.stats.seeds = 1
+	if len(s.wrong) > 0 {
+		first := strings.Join(s.wrong[:min(len(s.wrong), 5)], "\n")
+		s.t.Errorf("seed %d: %s\n%s\nseed %d: %s\nmake sim SEEDS=%d-%d runs the same life and faults",
+			s.seed, s.wrong[0], s.tellLocked(), s.seed, first, s.seed, s.seed)
+	}
+	return simResult{stats: s.stats, script: s.script}
+}
+
+// ---- Many seeds
+
+// simSeeds are seeds to run, from first to last, both included.
+type simSeeds struct {
+	first, last uint64
+
+	// limit is the time after which no more are begun; 0: none.
+	limit time.Duration
+
+	// areChosen says that somebody asked for these: all of them are run even if one fails, and from time to time it
+	// is said how far they are.
+	areChosen bool
+}
+
+// parseSimSeeds reads "N", the seeds up to N, or "FROM-TO".
+func parseSimSeeds(text string) (simSeeds, error) {
+	seeds := simSeeds{first: 1, areChosen: true}
+	var err error
+	from, to, isRange := strings.Cut(text, "-")
+	if isRange {
+		seeds.first, err = strconv.ParseUint(from, 10, 63)
+		if err != nil {
+			return simSeeds{}, fmt.Errorf("seeds %q: %w", text, err)
+		}
+	} else {
+		to = from
+	}
+	seeds.last, err = strconv.ParseUint(to, 10, 63)
+	if err != nil {
+		return simSeeds{}, fmt.Errorf("seeds %q: %w", text, err)
+	}
+	return seeds, nil
+}
+
+// seedQueue hands out seeds to those that run them, and adds up what they have seen.
+type seedQueue struct {
+	simSeeds
+	end time.Time
+
+	mu   sync.Mutex // guards all below
+	next uint64
+	sum  simStats
+	said time.Time // how far they are
+}
+
+// take returns the next seed; false: there are no more, or there is no more time.
+func (q *seedQueue) take() (seed uint64, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.areChosen && time.Since(q.said) > 30*time.Second {
+		q.said = time.Now()
+		fmt.Println(q.sum)
+	}
+	if q.next > q.last || q.limit > 0 && !time.Now().Before(q.end) {
+		return 0, false
+	}
+	q.next++
+	return q.next - 1, true
+}
+
+func (q *seedQueue) done(stats simStats) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.sum.add(stats)
+}
+
+// runSeeds simulates many seeds, as many at a time as there are processors, and prints what was seen.
+func runSeeds(t *testing.T, o simOptions, seeds simSeeds) {
+	queue := &seedQueue{simSeeds: seeds, end: time.Now().Add(seeds.limit), next: seeds.first, said: time.Now()}
+	t.Run("seeds", func(t *testing.T) {
+		for range runtime.GOMAXPROCS(0) {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				queue.work(t, o)
 			})
 		}
 	})
+	fmt.Println(queue.sum)
+	if queue.sum.seeds == 0 {
+		t.Error("no seed has run")
+	}
 }
 
-// end stops the process in a slot, or kills it: then nothing of it reaches the server from now on. Another one follows.
-func (s *sim) end(slot int, kill bool, after time.Duration) {
-	s.mu.Lock()
-	p := s.slots[slot]
-	ending := p.ending
-	p.ending, p.dead = true, kill || p.dead
-	s.mu.Unlock()
-	if ending {
-		return
-	}
-	if kill {
-		s.trouble(p, func(l *link) {
-			l.mu.Lock()
-			l.gone, l.dead = true, true
-			l.mu.Unlock()
-			l.cut()
+// work runs seeds until there are no more, or one has failed that nobody chose.
+func (q *seedQueue) work(t *testing.T, o simOptions) {
+	for q.areChosen || !t.Failed() {
+		seed, ok := q.take()
+		if !ok {
+			return
+		}
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			o := o
+			o.seed = seed
+			q.done(runSeed(t, o).stats)
 		})
-	}
-	p.stop()
-	s.running.Go(func() {
-		<-time.After(after)
-		s.launch(slot)
-	})
-}
-
-// trace reads what a process logs at -v 4, and holds what it heard of its watches against the history. These are the
-// properties that etcd's robustness tests demand of a watch (https://github.com/etcd-io/etcd/tree/main/tests/robustness):
-// events come in the order of their versions (ordered), each once (unique) and whole (atomic), none is left out between
-// two that came (reliable), also where one watch follows another (resumable), nor before a bookmark (bookmarkable).
-type trace struct {
-	*sim
-	p *proc
-}
-
-func (tr *trace) Write(b []byte) (int, error) {
-	line := string(b)
-	field := func(name string) string {
-		_, v, _ := strings.Cut(line, " "+name+"=")
-		if quoted, ok := strings.CutPrefix(v, `"`); ok {
-			v, _, _ = strings.Cut(quoted, `"`)
-			return v
-		}
-		v, _, _ = strings.Cut(strings.TrimSuffix(v, "\n"), " ")
-		return v
-	}
-	msg := field("msg")
-	s, p := tr.sim, tr.p
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !strings.Contains(line, "level=DEBUG") {
-		_, text, _ := strings.Cut(strings.TrimSpace(line), " level=")
-		if s.sayLocked("%s %s", p.host, text); strings.Contains(line, "panic") {
-			s.breakLocked(p, "panics")
-		}
-	}
-	if p.dead {
-		return len(b), nil
-	}
-	resource := map[string]string{"Pod": "pods", "Node": "nodes", "Count": "counts"}[field("kind")]
-	version, _ := strconv.Atoi(field("rv"))
-	words := strings.Fields(msg + " - -")
-	switch {
-	case msg == "discovered": // it has come, or changed: what was asked of its requests before is void
-		maps.DeleteFunc(p.patient, func(k string, _ time.Time) bool { return strings.Contains(k, "/counts") })
-	case msg == "listed":
-		if p.at[resource] = &version; version > s.newest { // of a truth that is none any more
-			p.at[resource] = nil
-		}
-	case msg == "watching":
-		s.stats.watches++
-		if at := p.at[resource]; at != nil && *at != version {
-			s.breakLocked(p, "watches %s from %d, and had heard up to %d (resumable)", resource, version, *at)
-		}
-	case field("stale") != "":
-		resource = strings.ToLower(words[1]) + "s"
-		at := p.at[resource]
-		s.stats.events++
-		switch {
-		case at == nil:
-		case field("stale") == "true":
-			if version > *at {
-				s.breakLocked(p, "passes over %s, having heard up to %d", strings.TrimSpace(line), *at)
-			}
-		case version <= *at:
-			s.breakLocked(p, "takes %s, having heard up to %d (ordered, unique)", strings.TrimSpace(line), *at)
-		default:
-			told := ""
-			for _, e := range s.betweenLocked(resource, *at, version) {
-				was, is := e.Old != nil && s.shows(resource, e.Old), e.New != nil && s.shows(resource, e.New)
-				event := map[[2]bool]string{{false, true}: "ADDED", {true, true}: "MODIFIED", {true, false}: "DELETED"}[[2]bool{was, is}]
-				told += fmt.Sprintf("%d %s %s, ", e.Version, event, e.key())
-			}
-			want := ""
-			if words[0] != "BOOKMARK" {
-				want = fmt.Sprintf("%d %s %s, ", version, words[0], words[2])
-			}
-			if told != want {
-				s.breakLocked(p, "takes %s, having heard up to %d; what there was: %q (atomic, reliable, bookmarkable)", strings.TrimSpace(line), *at, told)
-			}
-			p.at[resource] = &version
-		}
-	}
-	return len(b), nil
-}
-
-// betweenLocked is what a watch has to tell of the versions behind from, up to to.
-func (s *sim) betweenLocked(resource string, from, to int) (found []change) {
-	all := s.ever[resource]
-	i := sort.Search(len(all), func(i int) bool { return all[i].Version > from })
-	for ; i < len(all) && all[i].Version <= to; i++ {
-		if e := all[i]; !e.Lost && (e.Old != nil && s.shows(resource, e.Old) || e.New != nil && s.shows(resource, e.New)) {
-			found = append(found, e)
-		}
-	}
-	return found
-}
-
-// shows reports whether podcount's lists and watches have the object.
-func (s *sim) shows(resource string, o object) bool {
-	inside := s.counted == "" || str(metaOf(o), "namespace") == s.counted
-	return resource == "nodes" || inside && (resource == "counts" || s.selects(o))
-}
-
-// ---- The spy
-
-func (s *sim) changed(c change) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.newest = c.Version
-	s.ever[c.Resource] = append(s.ever[c.Resource], c)
-	if c.Resource != "leases" {
-		return
-	}
-	is, _ := c.New["spec"].(object)
-	was, _ := c.Old["spec"].(object)
-	holder, next := str(was, "holderIdentity"), str(is, "holderIdentity")
-	seconds, _ := was["leaseDurationSeconds"].(float64)
-	if p := s.byHost[s.identity[next]]; p != nil && holder != "" && holder != next && time.Since(s.renewed).Seconds() < seconds && time.Since(s.tampered) > s.expiry {
-		s.breakLocked(p, "takes a lease that %s has renewed %v ago", holder, time.Since(s.renewed))
-	}
-	s.renewed = time.Now()
-}
-
-// asked holds a request against the rules.
-func (s *sim) asked(q seen) {
-	leader := str(leaseNow(s.fakeServer), "holderIdentity")
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.byHost[q.Host]
-	if p == nil || p.dead {
-		return
-	}
-	s.stats.requests++
-	now := time.Now()
-	what := callOf(q.Method, q.Path, q.Query)
-	isEvent, isLease, isRead := what.resource == "events", what.resource == "leases", q.Method == "GET"
-	if p.second != now.Unix() {
-		p.second = now.Unix()
-		clear(p.busy)
-	}
-	sort := what.verb + " " + q.Path
-	if p.busy[sort]++; p.busy[sort] > 15 && !isEvent && what.verb != "watch" || p.busy[sort] > 60 {
-		s.breakLocked(p, "asks again and again: %s", q)
-		if p.busy[sort] > 1000 { // time stands still meanwhile
-			fmt.Fprintln(os.Stderr, "a hot loop in "+s.t.Name()+"; "+strings.Join(s.story[max(0, len(s.story)-100):], "\n"))
-			os.Exit(1)
-		}
-	}
-	if until := p.patient[q.Method+q.Path]; now.Before(until) && !isEvent && !isLease {
-		s.breakLocked(p, "does not wait until %v (Retry-After): %s", until.Sub(s.began), q)
-	}
-	if isLease {
-		var l lease
-		if json.Unmarshal([]byte(q.Body), &l); l.Spec.HolderIdentity != "" {
-			s.identity[l.Spec.HolderIdentity] = q.Host
-			p.askedAt = now
-		}
-	}
-	if isRead || isLease {
-		if what.verb == "watch" || what.verb == "list" {
-			s.sayLocked("%s %s %s", p.host, what, q.Query.Get("resourceVersion"))
-		}
-		return
-	}
-	if s.expiry > 0 && now.Sub(s.tampered) > s.renew {
-		if s.identity[leader] != q.Host || s.holder != q.Host || now.Sub(s.heldAt) >= s.renew {
-			s.breakLocked(p, "does not lead, as %s does (%s since %v): %s", s.identity[leader], s.holder, s.heldAt.Sub(s.began), q)
-		}
-	}
-	if isEvent {
-		return
-	}
-	s.stats.writes++
-	s.wroteAt = now
-	s.sayLocked("%s writes %s %s", p.host, q.Path, q.Body)
-	other := "nodes"
-	if strings.HasPrefix(what.resource, "counts") {
-		other = "counts"
-	}
-	if !p.listed["pods"] || !p.listed[other] {
-		s.breakLocked(p, "writes before its caches are complete")
-	}
-	var body struct {
-		Metadata struct {
-			UID, ResourceVersion string
-			Labels               object
-		}
-		Status object
-	}
-	json.Unmarshal([]byte(q.Body), &body)
-	if body.Metadata.UID == "" || body.Metadata.ResourceVersion != "" || q.Method != "PATCH" {
-		s.breakLocked(p, "writes without a uid, or with a version: %s", q)
-	}
-	rest := s.interval
-	if other == "counts" {
-		rest = min(rest, time.Second)
-	}
-	if past := now.Sub(p.wrote[other+"/"+what.object+" "+body.Metadata.UID]); past < rest {
-		s.breakLocked(p, "writes to %s again after %v", what.object, past)
-	}
-	known := p.knows[other+"/"+what.object]
-	if known == nil || str(metaOf(known.object), "uid") != body.Metadata.UID || p.blind[other] {
-		return
-	}
-	has, _ := known.object["status"].(object)
-	want := body.Status
-	if other == "nodes" {
-		has, _ = metaOf(known.object)["labels"].(object)
-		want = body.Metadata.Labels
-	}
-	differs := false
-	for k, v := range want {
-		differs = differs || has[k] != v
-	}
-	if !differs && known.at.Before(now) {
-		s.breakLocked(p, "writes to %s what it knows, since %v, to be there", what.object, known.at.Sub(s.began))
-	}
-}
-
-// told notes what a process hears on a watch.
-func (s *sim) told(a answer, event string, o object) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p := s.byHost[a.Request.Host]; p != nil {
-		p.hears(a, o, event == "DELETED")
-	}
-}
-
-// hears notes what a process knows of an object. Where it cannot be sure that it hears, it may know this or that.
-func (p *proc) hears(a answer, o object, gone bool) {
-	k := a.Request.Resource + "/" + keyOf(o).String()
-	was := p.knows[k]
-	if a.Items == nil && was != nil && !gone && newerVersion(str(metaOf(was.object), "resourceVersion"), str(metaOf(o), "resourceVersion")) {
-		return // it has heard more, elsewhere, already
-	}
-	version := str(metaOf(o), "resourceVersion")
-	if p.mayMiss(a) {
-		p.unsure[k] = version
-	}
-	if delete(p.knows, k); !gone && !p.mayMiss(a) && (p.unsure[k] == "" || !newerVersion(p.unsure[k], version)) {
-		p.knows[k] = &knowledge{o, time.Now()}
-	}
-}
-
-// mayMiss reports whether an answer may not arrive.
-func (p *proc) mayMiss(a answer) bool { return a.IsCut || p.link.isQuiet() }
-
-// answered notes what a process hears otherwise.
-func (s *sim) answered(a answer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	q := a.Request
-	p, resource := s.byHost[q.Host], q.Resource
-	if p != nil && q.Verb == "patch" && (a.Code == 200 || a.Code == 404 || a.Code == 422) && !p.mayMiss(a) {
-		var sent struct{ Metadata struct{ UID string } }
-		json.Unmarshal([]byte(q.Body), &sent)
-		p.wrote[resource+"/"+(objectKey{q.Namespace, q.Name}).String()+" "+sent.Metadata.UID] = time.Now()
-	}
-	if p == nil || a.Code/100 != 2 {
-		return
-	}
-	switch {
-	case q.Verb == "update":
-		var l lease
-		if json.Unmarshal(a.Body, &l); l.Spec.HolderIdentity != "" {
-			s.holder, s.heldAt = q.Host, p.askedAt
-		}
-	case q.Verb == "list" && !a.HasMore && q.Query.Get("limit") != "1":
-		p.listed[resource], p.blind[resource] = p.listed[resource] || !a.IsCut, p.blind[resource] && p.mayMiss(a)
-		there := map[string]bool{}
-		for _, o := range a.Items {
-			there[resource+"/"+keyOf(o).String()] = true
-			p.hears(a, o, false)
-		}
-		maps.DeleteFunc(p.knows, func(k string, _ *knowledge) bool { return strings.HasPrefix(k, resource+"/") && !there[k] })
-	case q.Verb == "patch":
-		var o object
-		json.Unmarshal(a.Body, &o)
-		p.hears(a, o, false)
-		if s.killing && resource == "nodes" { // before it can say so in an event, or soon after
-			s.killing = false
-			s.running.Go(func() { s.end(p.slot, true, 3*time.Second) })
-		}
 	}
 }
 
 // ---- Life
 
-// simStep is something that happens. do returns it in words; "" is nothing.
+// simStep is something that happens in a simulated cluster, good or bad.
 type simStep struct {
+	name string
+
+	// weight is how often the step is drawn, in proportion to the others.
 	weight int
-	do     func(s *sim) string
+
+	// do makes it happen, and returns in words what it was, for the story; "": nothing.
+	do func(*sim) string
 }
 
 // step draws one of the steps, and does it.
 func (s *sim) step(of []simStep) {
 	sum := 0
-	for _, st := range of {
-		sum += st.weight
+	for _, step := range of {
+		sum += step.weight
 	}
 	n := s.dice.IntN(sum)
-	i := slices.IndexFunc(of, func(st simStep) bool {
-		n -= st.weight
+	i := slices.IndexFunc(of, func(step simStep) bool {
+		n -= step.weight
 		return n < 0
 	})
-	if what := of[i].do(s); what != "" {
-		s.say("%s", what)
-		s.script = append(s.script, fmt.Sprint(time.Since(s.began), " ", what))
+	what := of[i].do(s)
+	if what == "" {
+		return
 	}
+	s.say("%s", what)
+	s.script = append(s.script, fmt.Sprint(time.Since(s.began), " ", what))
 }
 
-func pick[T any](dice *rand.Rand, of ...T) T { return of[dice.IntN(len(of))] }
+// span is what a duration is drawn from.
+type span struct{ shortest, longest time.Duration }
 
-// some is a duration from a to b, short ones as often as long ones.
-func (s *sim) some(a, b time.Duration) time.Duration {
-	return time.Duration(float64(a) * math.Pow(float64(b)/float64(a), s.dice.Float64())).Truncate(time.Millisecond)
+// some draws a duration, short ones as often as long ones.
+func (s *sim) some(of span) time.Duration {
+	ratio := float64(of.longest) / float64(of.shortest)
+	d := float64(of.shortest) * math.Pow(ratio, s.dice.Float64())
+	return time.Duration(d).Truncate(time.Millisecond)
 }
 
+// isHeads draws one of two.
+func (s *sim) isHeads() bool { return s.dice.IntN(2) == 0 }
+
+// simKey names an object.
+type simKey = objectKey
+
+// The names that objects may have are few, so that they come back often.
 func (s *sim) aNode() string { return fmt.Sprint("n", s.dice.IntN(6)) }
 
-func (s *sim) aPod() objectKey {
-	return objectKey{pick(s.dice, "default", "default", "kube-system"), fmt.Sprint("p", s.dice.IntN(30))}
+func (s *sim) aCount() simKey {
+	return simKey{Namespace: "default", Name: fmt.Sprint("c", s.dice.IntN(3))}
 }
 
-func (s *sim) addPodAt(k objectKey) string {
-	meta := object{"namespace": k.Namespace, "name": k.Name, "labels": object{pick(s.dice, "app", "app", "run"): pick(s.dice, "web", "db")}}
-	node := pick(s.dice, "", s.aNode(), s.aNode())
-	s.put("pods", podOn(meta, node))
-	return fmt.Sprintf("+ pod %s on %q %v", k, node, meta["labels"])
+func (s *sim) aPod() simKey {
+	namespace := pick(s.dice, "default", "default", "kube-system")
+	return simKey{Namespace: namespace, Name: fmt.Sprint("p", s.dice.IntN(30))}
 }
 
-// lifeSteps are what a cluster does.
+// lifeSteps are what happens in a healthy cluster.
 var lifeSteps = []simStep{
-	{8, func(s *sim) string {
-		k := s.aPod()
-		if s.get("pods", k) == nil {
-			return s.addPodAt(k)
-		}
-		s.remove("pods", k)
-		return "- pod " + k.String()
-	}},
-	{3, func(s *sim) string { // made anew at once, elsewhere
-		k := s.aPod()
-		s.remove("pods", k)
-		return "-" + s.addPodAt(k)
-	}},
-	{3, func(s *sim) string {
-		k := s.aPod()
-		o := s.get("pods", k)
-		if o == nil {
-			return ""
-		}
-		o = clone(o)
-		if spec := o["spec"].(object); spec["nodeName"] == nil && s.dice.IntN(2) == 0 {
-			spec["nodeName"] = s.aNode()
-		}
-		metaOf(o)["labels"] = object{"app": pick(s.dice, "web", "db", "none")}
-		s.put("pods", o)
-		return fmt.Sprint("~ pod ", k, " ", metaOf(o)["labels"])
-	}},
-	{1, func(s *sim) string { // a wave
-		n := 10 + s.dice.IntN(90)
-		for range n {
-			if k := s.aPod(); s.get("pods", k) == nil {
-				s.addPodAt(k)
-			} else {
-				s.remove("pods", k)
-			}
-		}
-		return fmt.Sprint("a wave of ", n, " pods")
-	}},
-	{2, func(s *sim) string {
-		k := objectKey{Name: s.aNode()}
-		was := s.remove("nodes", k)
-		if was != nil && s.dice.IntN(2) == 0 {
-			return "- node " + k.Name
-		}
-		s.addNode(k.Name, pick(s.dice, "role=worker", controlPlane))
-		return "+ node " + k.Name
-	}},
-	{2, func(s *sim) string { // another writer
-		name := s.aNode()
-		if s.get("nodes", objectKey{Name: name}) == nil {
-			return ""
-		}
-		label, v := pick(s.dice, controlPlane, podCountLabel, nodeCountLabel), pick[any](s.dice, nil, "", "7")
-		s.setLabel(name, label, v)
-		return fmt.Sprint("~ node ", name, " ", label, "=", v)
-	}},
-	{2, func(s *sim) string {
-		name := fmt.Sprint("c", s.dice.IntN(3))
-		if s.installed() == nil || s.dice.IntN(4) == 0 {
-			s.remove("counts", objectKey{"default", name})
-			return "- count " + name
-		}
-		spec := pick(s.dice, `{"name":"web","count":3}`, `{"name":"db","count":2}`, `{"name":"web","count":5}`, `{"name":"none","count":0}`, `{"name":7,"count":"many"}`)
-		s.addCount(name, spec)
-		return "+ count " + name + " " + spec
-	}},
-	{1, func(s *sim) string { // another writer, again
-		name := fmt.Sprint("c", s.dice.IntN(3))
-		o := s.get("counts", objectKey{"default", name})
-		if o == nil {
-			return ""
-		}
-		o = clone(o)
-		o["status"] = object{"healthy": true, "count": s.dice.IntN(9)}
-		s.put("counts", o)
-		return fmt.Sprint("~ status of count ", name)
-	}},
+	{name: "pod comes or goes", weight: 8, do: (*sim).podComesOrGoes},
+	{name: "pod is replaced", weight: 3, do: (*sim).podIsReplaced},
+	{name: "pod changes", weight: 3, do: (*sim).podChanges},
+	{name: "wave of pods", weight: 1, do: (*sim).waveOfPods},
+	{name: "node comes or goes", weight: 2, do: (*sim).nodeComesOrGoes},
+	{name: "label is overwritten", weight: 2, do: (*sim).labelIsOverwritten},
+	{name: "Count comes, changes or goes", weight: 2, do: (*sim).countComesChangesOrGoes},
+	{name: "status is overwritten", weight: 1, do: (*sim).statusIsOverwritten},
 }
 
-// nodeCountLabel is what the simulation gives as -node-label.
-const nodeCountLabel = "hopegi/here"
+// podComesOrGoes makes a pod, or removes the one that has its name: a deployment is scaled.
+func (s *sim) podComesOrGoes() string {
+	key := s.aPod()
+	if s.fake.get("pods", key) == nil {
+		return s.addPod(key)
+	}
+	s.fake.remove("pods", key)
+	return "- pod " + key.String()
+}
+
+// podIsReplaced makes a pod, at once where one of the same name has just been, with another uid and maybe on another
+// node: a StatefulSet's pod is evicted.
+func (s *sim) podIsReplaced() string {
+	key := s.aPod()
+	s.fake.remove("pods", key)
+	return "-" + s.addPod(key)
+}
+
+// addPod makes a pod, with a label by which Counts count, on a node or not yet.
+func (s *sim) addPod(key simKey) string {
+	label := pick(s.dice, "app", "app", "run")
+	labels := object{label: pick(s.dice, "web", "db")}
+	node := pick(s.dice, "", s.aNode(), s.aNode())
+	s.fake.put("pods", podOn(object{"namespace": key.Namespace, "name": key.Name, "labels": labels}, node))
+	return fmt.Sprintf("+ pod %s on %q %v", key, node, labels)
+}
+
+// podChanges gives a pod another label, and, where it has none, maybe a node: the scheduler binds it, or somebody
+// takes it out of a service.
+func (s *sim) podChanges() string {
+	key := s.aPod()
+	pod := s.fake.get("pods", key)
+	if pod == nil {
+		return ""
+	}
+	pod = clone(pod)
+	if nodeOf(pod) == "" && s.isHeads() {
+		pod["spec"].(object)["nodeName"] = s.aNode()
+	}
+	labels := object{"app": pick(s.dice, "web", "db", "none")}
+	metaOf(pod)["labels"] = labels
+	s.fake.put("pods", pod)
+	return fmt.Sprint("~ pod ", key, " ", labels)
+}
+
+// waveOfPods makes and removes many pods at once: a job begins or ends, or a node is drained.
+func (s *sim) waveOfPods() string {
+	n := 10 + s.dice.IntN(90)
+	for range n {
+		s.podComesOrGoes()
+	}
+	return fmt.Sprint("a wave of ", n, " pods")
+}
+
+// nodeComesOrGoes removes a node, makes one, or makes one in place of another, as a worker or for the control plane:
+// an autoscaler is at work, or a machine is installed again.
+func (s *sim) nodeComesOrGoes() string {
+	name := s.aNode()
+	removed := s.fake.remove("nodes", simKey{Name: name})
+	if removed != nil && s.isHeads() {
+		return "- node " + name
+	}
+	s.fake.addNode(name, pick(s.dice, "role=worker", s.controlPlaneLabel))
+	return "+ node " + name
+}
+
+// labelIsOverwritten changes or removes a label of a node that the program writes, or the one by which it chooses its
+// nodes: another writer does not know that they are taken.
+func (s *sim) labelIsOverwritten() string {
+	name := s.aNode()
+	if s.fake.get("nodes", simKey{Name: name}) == nil {
+		return ""
+	}
+	label := pick(s.dice, s.controlPlaneLabel, s.totalLabel, ownPodsNodeLabel)
+	value := pick[any](s.dice, nil, "", "7")
+	s.fake.setLabel(name, label, value)
+	return fmt.Sprint("~ node ", name, " ", label, "=", value)
+}
+
+// countComesChangesOrGoes is what people do with Counts, among them some that are invalid.
+func (s *sim) countComesChangesOrGoes() string {
+	key := s.aCount()
+	if s.fake.installed() == nil || s.dice.IntN(4) == 0 {
+		s.fake.remove("counts", key)
+		return "- count " + key.Name
+	}
+	spec := pick(s.dice,
+		`{"name":"web","count":3}`,
+		`{"name":"db","count":2}`,
+		`{"name":"web","count":5}`,
+		`{"name":"none","count":0}`,
+		`{"name":7,"count":"many"}`)
+	s.fake.addCount(key.Name, spec)
+	return "+ count " + key.Name + " " + spec
+}
+
+// statusIsOverwritten gives a Count a status that may be wrong: another writer again.
+func (s *sim) statusIsOverwritten() string {
+	key := s.aCount()
+	count := s.fake.get("counts", key)
+	if count == nil {
+		return ""
+	}
+	count = clone(count)
+	count["status"] = object{"healthy": true, "count": s.dice.IntN(9)}
+	s.fake.put("counts", count)
+	return "~ status of count " + key.Name
+}
 
 // ---- Faults
 
-// simFaults is all that can fail. A seed has some of it.
-var simFaults = slices.Concat(requestFaults(), []simStep{
-	{6, func(s *sim) string {
-		d, compacted := s.some(100*time.Millisecond, time.Minute), s.dice.IntN(2) == 0
-		s.net.kill()
-		s.each(func(p *proc) { s.trouble(p, func(*link) {}) })
-		s.after(d, func() {
-			if compacted {
-				s.compact()
-			}
-			s.net.restore()
-		})
-		return fmt.Sprintf("THE SERVER IS KILLED, for %v, then compacted: %v", d, compacted)
-	}},
-	{4, func(s *sim) string {
-		broken := s.dice.IntN(2) == 0
-		s.endWatches(broken)
-		return fmt.Sprint("WATCHES END, broken: ", broken)
-	}},
-	{3, func(s *sim) string {
-		s.compact()
-		return "COMPACTED"
-	}},
-	{1, func(s *sim) string {
-		if s.backup == nil || s.dice.IntN(2) == 0 {
-			s.backup = s.snapshot()
-			return "a backup is made"
-		}
-		s.net.kill()
-		s.each(func(p *proc) { s.trouble(p, func(*link) {}) })
-		<-time.After(s.some(time.Second, 20*time.Second))
-		s.backup()
-		s.net.restore()
-		newest := s.latest()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, p := range s.byHost {
-			clear(p.at)
-			p.blind["nodes"], p.blind["counts"] = true, true
-		}
-		for resource, all := range s.ever {
-			s.ever[resource] = slices.DeleteFunc(all, func(c change) bool { return c.Version > newest })
-		}
-		s.newest, s.tampered, s.patience = newest, time.Now(), lostTime
-		return "THE BACKUP IS RESTORED"
-	}},
-	{1, func(s *sim) string {
-		n := 1 + s.dice.IntN(4)
-		s.loseNext(n)
-		s.needs(lostTime)
-		return fmt.Sprint("WATCHES LOSE the next ", n, " changes")
-	}},
-	{3, func(s *sim) string {
-		p := s.one()
-		d := s.some(time.Second, 10*time.Minute)
-		s.after(d, s.fallBehind(0, func(q seen) bool { return q.Host == p.host }))
-		return fmt.Sprintf("THE SERVER OF r%d LAGS for %v", p.slot, d)
-	}},
-	{3, func(s *sim) string {
-		p := s.one()
-		s.trouble(p, (*link).hush)
-		s.needs(silence + 5*time.Second)
-		return fmt.Sprint("CONNECTIONS FALL SILENT, of r", p.slot)
-	}},
-	{3, func(s *sim) string {
-		p, d, lost := s.one(), s.some(time.Second, 2*time.Minute), s.dice.IntN(2) == 0
-		s.trouble(p, func(l *link) {
-			if l.setAway(true, lost); !lost {
-				l.cut()
-			} else {
-				l.hush()
-			}
-		})
-		if lost {
-			s.needs(silence + 5*time.Second)
-		}
-		s.after(d, func() { p.link.setAway(false, false) })
-		return fmt.Sprintf("NETWORK OF r%d AWAY for %v, without a word: %v", p.slot, d, lost)
-	}},
-	{4, func(s *sim) string {
-		p, kill, d := s.one(), s.dice.IntN(2) == 0, s.some(time.Second, 20*time.Second)
-		s.end(p.slot, kill, d)
-		return fmt.Sprintf("r%d IS STOPPED, killed: %v, another in %v", p.slot, kill, d)
-	}},
-	{2, func(s *sim) string {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.killing = true
-		return "WHO WRITES NEXT IS KILLED"
-	}},
-	{2, func(s *sim) string { // one whose clock is wrong, and who does not ask
-		if s.expiry == 0 {
-			return ""
-		}
-		d, skew := s.some(5*time.Second, 5*time.Minute), pick(s.dice, -time.Hour, time.Hour)
-		renew := func() {
-			at := time.Now().Add(skew).UTC().Format("2006-01-02T15:04:05.000000Z07:00")
-			s.put("leases", object{"metadata": object{"namespace": leaseKey.Namespace, "name": leaseKey.Name}, "spec": object{
-				"holderIdentity": "another", "leaseDurationSeconds": s.expiry.Seconds(), "acquireTime": at, "renewTime": at, "leaseTransitions": 1}})
-		}
-		s.mu.Lock()
-		s.tampered = time.Now()
-		s.mu.Unlock()
-		renew()
-		s.running.Go(func() {
-			for end := time.Now().Add(d); time.Now().Before(end) && sleep(s.t.Context(), s.expiry/3) == nil && str(leaseNow(s.fakeServer), "holderIdentity") == "another"; {
-				renew()
-			}
-		})
-		s.needs(d)
-		return fmt.Sprintf("SOMEBODY ELSE LEADS for %v, by a clock that is off by %v", d, skew)
-	}},
-	{1, func(s *sim) string {
-		s.remove("leases", leaseKey)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.tampered = time.Now()
-		return "THE LEASE IS DELETED"
-	}},
-	{2, func(s *sim) string {
-		if s.installed() != nil && s.dice.IntN(2) == 0 {
-			s.install(nil)
-			return "THE CRD IS GONE"
-		}
-		s.install(&fakeCRD{status: s.dice.IntN(4) > 0})
-		return fmt.Sprint("THE CRD IS THERE, with a subresource: ", s.installed().status)
-	}},
-	{4, func(s *sim) string {
-		status := func(code int, reason string) any { return fakeStatus(code, reason, "simulated", nil) }
-		fr := pick(s.dice,
-			frame{event: "ERROR", object: status(410, "Expired"), end: true}, frame{event: "ERROR", object: status(410, "Gone"), end: true},
-			frame{event: "ERROR", object: status(429, "TooManyRequests"), end: true}, frame{event: "ERROR", object: status(500, "InternalError"), end: true},
-			frame{event: "ERROR", object: status(499, "Odd"), end: true}, frame{event: "SYNC"}, frame{event: "ADDED"}, frame{event: "MODIFIED"}, frame{event: "BOOKMARK"},
-			frame{raw: "\x00\x00", end: true}, frame{raw: `{"type":"ADDED","object":{"metadata":{`, end: true}, frame{raw: "<html>", end: true})
-		fr.resource = pick(s.dice, "pods", "nodes", "counts")
-		s.interject(fr)
-		return fmt.Sprintf("A FRAME on a watch of %s: %s %v %q", fr.resource, fr.event, fr.object, fr.raw)
-	}},
-})
+// simFaults are all that can fail. A seed has some of them.
+func simFaults() []simStep {
+	return append(requestFaults(), []simStep{
+		{name: "server killed", weight: 6, do: serverKilled{lasts: span{100 * time.Millisecond, time.Minute}}.strike},
+		{name: "watches end", weight: 4, do: (*sim).watchesEnd},
+		{name: "history compacted", weight: 3, do: (*sim).historyCompacted},
+		{name: "backup restored", weight: 1, do: backupRestored{outage: span{time.Second, 20 * time.Second}}.strike},
+		{name: "events lost", weight: 1, do: eventsLost{most: 4}.strike},
+		{name: "server lags", weight: 3, do: serverLags{lasts: span{time.Second, 10 * time.Minute}}.strike},
+		{name: "connections fall silent", weight: 3, do: (*sim).connectionsFallSilent},
+		{name: "network away", weight: 3, do: networkAway{lasts: span{time.Second, 2 * time.Minute}}.strike},
+		{name: "process stopped", weight: 4, do: processStopped{pause: span{time.Second, 20 * time.Second}}.strike},
+		{name: "writer killed", weight: 2, do: (*sim).nextWriterKilled},
+		{name: "lease taken over", weight: 2, do: leaseTakenOver{
+			lasts: span{5 * time.Second, 5 * time.Minute},
+			skew:  time.Hour,
+		}.strike},
+		{name: "lease deleted", weight: 1, do: (*sim).leaseDeleted},
+		{name: "CRD comes, changes or goes", weight: 2, do: (*sim).crdComesChangesOrGoes},
+		{name: "odd frame", weight: 4, do: (*sim).oddFrame},
+	}...)
+}
 
-// lostTime is how long a change that no watch has told may stay unknown: until the next list of each hour, which may
-// have been put off by a failure.
-const lostTime = 75 * time.Minute
+// serverKilled breaks all connections and refuses new ones for a while. Then, maybe, the server has forgotten the
+// history: an API server crashes, or is upgraded.
+type serverKilled struct {
+	lasts span
+}
+
+func (f serverKilled) strike(s *sim) string {
+	d := s.some(f.lasts)
+	isCompacted := s.isHeads()
+	s.killServer()
+	s.later(d, func() {
+		if isCompacted {
+			s.fake.compact()
+		}
+		s.net.restore()
+	})
+	return fmt.Sprintf("THE SERVER IS KILLED, for %v, then compacted: %v", d, isCompacted)
+}
+
+// killServer breaks all connections and refuses new ones.
+func (s *sim) killServer() {
+	s.net.kill()
+	s.each(func(p *proc) { s.disturb(p, func(*link) {}) })
+}
+
+// watchesEnd ends all watches, cleanly or by breaking them: a load balancer is restarted, or a server is asked to stop.
+func (s *sim) watchesEnd() string {
+	isBroken := s.isHeads()
+	s.fake.endWatches(isBroken)
+	return fmt.Sprint("WATCHES END, broken: ", isBroken)
+}
+
+// historyCompacted makes the server forget all changes until now: etcd is compacted, as it is every five minutes.
+func (s *sim) historyCompacted() string {
+	s.fake.compact()
+	return "COMPACTED"
+}
+
+// backupRestored makes a backup of the cluster, or takes it back to the one that was made: etcd is restored after a
+// disaster. The server's versions go back, and then stand for other changes than before.
+type backupRestored struct {
+	outage span // the server is away meanwhile
+}
+
+func (f backupRestored) strike(s *sim) string {
+	if s.backup == nil || s.isHeads() {
+		s.backup = s.fake.snapshot()
+		return "a backup is made"
+	}
+	s.killServer()
+	<-time.After(s.some(f.outage))
+	s.backup()
+	s.net.restore()
+	s.forgetSince(s.fake.latest())
+	return "THE BACKUP IS RESTORED"
+}
+
+// forgetSince takes back what is known of the versions after this one, as they stand for something else from now on.
+func (s *sim) forgetSince(version int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.byHost {
+		for _, h := range p.hearings {
+			h.forget()
+		}
+		p.isBlind["nodes"] = true
+		p.isBlind["counts"] = true
+	}
+	for resource, all := range s.history {
+		s.history[resource] = slices.DeleteFunc(all, func(c change) bool { return c.Version > version })
+	}
+	s.newest = version
+	s.leaseTampered = time.Now()
+	s.patience = s.longestUnlisted
+}
+
+// eventsLost lets some changes happen of which no watch tells: servers have had such bugs
+// (https://github.com/kubernetes/kubernetes/issues/123072).
+type eventsLost struct {
+	most int // changes at once
+}
+
+func (f eventsLost) strike(s *sim) string {
+	n := 1 + s.dice.IntN(f.most)
+	s.fake.loseNext(n)
+	s.needs(s.longestUnlisted)
+	return fmt.Sprint("WATCHES LOSE the next ", n, " changes")
+}
+
+// serverLags makes the watches of one process come to a server that hears of no change for a while: of several API
+// servers, one's watch cache has fallen behind etcd.
+type serverLags struct {
+	lasts span
+}
+
+func (f serverLags) strike(s *sim) string {
+	p := s.one()
+	d := s.some(f.lasts)
+	catchUp := s.fake.fallBehind(0, func(q seen) bool { return q.Host == p.host })
+	s.later(d, catchUp)
+	return fmt.Sprintf("THE SERVER OF r%d LAGS for %v", p.slot, d)
+}
+
+// connectionsFallSilent swallows all that the connections of one process have to carry: a firewall has forgotten them.
+func (s *sim) connectionsFallSilent() string {
+	p := s.one()
+	s.disturb(p, (*link).hush)
+	s.needsSilence()
+	return fmt.Sprint("CONNECTIONS FALL SILENT, of r", p.slot)
+}
+
+// networkAway takes the network of one process away, so that it notices at once or does not: a cable is pulled here,
+// or somewhere on the way.
+type networkAway struct {
+	lasts span
+}
+
+func (f networkAway) strike(s *sim) string {
+	p := s.one()
+	d := s.some(f.lasts)
+	isLost := s.isHeads()
+	if isLost {
+		s.disturb(p, func(l *link) {
+			l.setLost()
+			l.hush()
+		})
+		s.needsSilence()
+	} else {
+		s.disturb(p, func(l *link) {
+			l.setAway(true)
+			l.cut()
+		})
+	}
+	s.later(d, func() { p.link.setAway(false) })
+	return fmt.Sprintf("NETWORK OF r%d AWAY for %v, without a word: %v", p.slot, d, isLost)
+}
+
+// processStopped stops or kills a process, and later starts another one: a rollout, or a node that fails.
+type processStopped struct {
+	pause span // until the next one starts
+}
+
+func (f processStopped) strike(s *sim) string {
+	p := s.one()
+	kill := s.isHeads()
+	d := s.some(f.pause)
+	if kill {
+		s.killProcess(p.slot, d)
+	} else {
+		s.stopProcess(p.slot, d)
+	}
+	return fmt.Sprintf("r%d IS STOPPED, killed: %v, another in %v", p.slot, kill, d)
+}
+
+// nextWriterKilled kills the next process that has written to a node, before it can tell of that: it runs out of
+// memory at the worst moment.
+func (s *sim) nextWriterKilled() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.killsWriter = true
+	return "WHO WRITES NEXT IS KILLED"
+}
+
+// leaseTakenOver has somebody else take the lease without asking, and renew it for a while by a clock that is wrong:
+// another program was given the same lease's name.
+type leaseTakenOver struct {
+	lasts span
+	skew  time.Duration // of its clock, either way
+}
+
+func (f leaseTakenOver) strike(s *sim) string {
+	if !s.elects() {
+		return ""
+	}
+	d := s.some(f.lasts)
+	skew := pick(s.dice, -f.skew, f.skew)
+	s.mu.Lock()
+	s.leaseTampered = time.Now()
+	s.mu.Unlock()
+	s.takeLease(skew)
+	s.running.Go(func() {
+		end := time.Now().Add(d)
+		for time.Now().Before(end) && s.pause(s.leaseDuration/3) && str(s.lease(), "holderIdentity") == otherHolder {
+			s.takeLease(skew)
+		}
+	})
+	s.needs(d)
+	return fmt.Sprintf("SOMEBODY ELSE LEADS for %v, by a clock that is off by %v", d, skew)
+}
+
+// otherHolder holds the lease when no process of ours does.
+const otherHolder = "another"
+
+// takeLease writes the lease as somebody else, by a clock that is off.
+func (s *sim) takeLease(skew time.Duration) {
+	now := time.Now().Add(skew).UTC().Format("2006-01-02T15:04:05.000000Z07:00")
+	s.fake.put("leases", object{
+		"metadata": object{"namespace": s.leaseNamespace, "name": s.leaseName},
+		"spec": object{
+			"holderIdentity":       otherHolder,
+			"leaseDurationSeconds": s.leaseDuration.Seconds(),
+			"acquireTime":          now,
+			"renewTime":            now,
+			"leaseTransitions":     1,
+		},
+	})
+}
+
+// lease is the lease's spec, empty where there is none.
+func (s *sim) lease() object {
+	lease := s.fake.get("leases", simKey{Namespace: s.leaseNamespace, Name: s.leaseName})
+	spec, _ := lease["spec"].(object)
+	return spec
+}
+
+// leaseDeleted deletes the lease: somebody tidies up.
+func (s *sim) leaseDeleted() string {
+	s.fake.remove("leases", simKey{Namespace: s.leaseNamespace, Name: s.leaseName})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaseTampered = time.Now()
+	return "THE LEASE IS DELETED"
+}
+
+// crdComesChangesOrGoes removes the CRD of Counts, and with it all of them, or installs it, or changes whether it has
+// the subresource status: a chart is removed, installed or upgraded while the program runs.
+func (s *sim) crdComesChangesOrGoes() string {
+	if s.fake.installed() != nil && s.isHeads() {
+		s.fake.install(nil)
+		return "THE CRD IS GONE"
+	}
+	hasStatus := s.dice.IntN(4) > 0
+	s.fake.install(&fakeCRD{status: hasStatus})
+	return fmt.Sprint("THE CRD IS THERE, with a subresource: ", hasStatus)
+}
+
+// oddFrame gives a watch something that is no change: an error as the server sends it when a version is too old or
+// when it is overloaded, an event once more, an event of an unknown type, or what a proxy in between has made of it.
+func (s *sim) oddFrame() string {
+	failure := func(code int, reason string) frame {
+		return frame{event: "ERROR", object: fakeStatus(code, reason, "simulated", nil), end: true}
+	}
+	fr := pick(s.dice,
+		failure(410, "Expired"),
+		failure(410, "Gone"),
+		failure(429, "TooManyRequests"),
+		failure(500, "InternalError"),
+		failure(499, "Odd"),
+		frame{event: "SYNC"},
+		frame{event: "ADDED"},
+		frame{event: "MODIFIED"},
+		frame{event: "BOOKMARK"},
+		frame{raw: "\x00\x00", end: true},
+		frame{raw: `{"type":"ADDED","object":{"metadata":{`, end: true},
+		frame{raw: "<html>", end: true})
+	fr.resource = pick(s.dice, "pods", "nodes", "counts")
+	s.fake.interject(fr)
+	return fmt.Sprintf("A FRAME on a watch of %s: %s %v %q", fr.resource, fr.event, fr.object, fr.raw)
+}
 
 // needs says that the usual bound must be longer, as something goes on for so long.
 func (s *sim) needs(d time.Duration) {
@@ -13450,15 +13501,497 @@ func (s *sim) needs(d time.Duration) {
 	s.patience = max(s.patience, d)
 }
 
-// after does something later, unless the simulation is over.
-func (s *sim) after(d time.Duration, do func()) {
+// needsSilence is needs, for what is noticed by the silence of a connection.
+func (s *sim) needsSilence() { s.needs(s.silence + 5*time.Second) }
+
+// later does something after a while, unless the test has ended by then.
+func (s *sim) later(d time.Duration, do func()) {
 	s.running.Go(func() {
-		if sleep(s.t.Context(), d) == nil {
+		if s.pause(d) {
 			do()
 		}
 	})
 }
 
+// pause waits. It returns false if the test has ended meanwhile.
+func (s *sim) pause(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+	case <-s.t.Context().Done():
+	}
+	return s.t.Context().Err() == nil
+}
+
+// ---- Faults of requests
+
+// requestSort is a sort of requests that may meet a fault.
+type requestSort struct {
+	name  string
+	match func(seen) bool
+}
+
+func isPatchOf(resource string) func(seen) bool {
+	return func(q seen) bool { return q.Verb == "patch" && q.Resource == resource }
+}
+
+func sortsOfReads() []requestSort {
+	return []requestSort{
+		{"discovery", func(q seen) bool { return q.Resource == "" && strings.HasSuffix(q.Path, "/v1") }},
+		{"lists of counts", isList("counts")},
+		{"lists of nodes", isList("nodes")},
+		{"lists of pods", isList("pods")},
+		{"watches of counts", isWatch("counts")},
+		{"watches of nodes", isWatch("nodes")},
+		{"watches of pods", isWatch("pods")},
+	}
+}
+
+func sortsOfWrites() []requestSort {
+	return []requestSort{
+		{"events", func(q seen) bool { return q.Resource == "events" && q.Name == "" }},
+		{"leases", func(q seen) bool { return q.Resource == "leases" }},
+		{"patches of counts", isPatchOf("counts")},
+		{"patches of nodes", isPatchOf("nodes")},
+	}
+}
+
+// refusal is an answer with this Status in place of what was asked for. header is names and values by turns.
+func refusal(code int, reason string, details any, header ...string) fault {
+	body, _ := json.Marshal(fakeStatus(code, reason, "simulated", details))
+	ft := fault{status: code, body: string(body), header: map[string]string{}}
+	for pair := range slices.Chunk(header, 2) {
+		ft.header[pair[0]] = pair[1]
+	}
+	return ft
+}
+
+// cause is the details of a Status that has one cause.
+func cause(reason string) object {
+	return object{"causes": []any{object{"reason": reason}}}
+}
+
+// commonOutcomes are what a request of any sort may meet.
+func commonOutcomes() []fault {
+	plainText := map[string]string{"Content-Type": "text/plain", "Retry-After": "40"}
+	html := map[string]string{"Content-Type": "text/html"}
+	return []fault{
+		refusal(401, "Unauthorized", nil), // a token has expired
+		refusal(403, "Forbidden", nil),    // a role was removed
+		refusal(404, "NotFound", nil),     // an aggregated API is not there yet
+
+		// The server's priority and fairness has no room, and its older limit, which answers in plain text.
+		refusal(429, "TooManyRequests", object{"retryAfterSeconds": 7}, "Retry-After", "7"),
+		refusal(429, "TooManyRequests", nil),
+		{status: 429, body: "Too many requests, please try again later.", header: plainText},
+
+		refusal(500, "InternalError", nil),                            // etcd has no leader
+		refusal(503, "ServiceUnavailable", nil, "Retry-After", "5"),   // the server starts
+		{status: 502, body: "<html>Bad Gateway</html>", header: html}, // a proxy finds no server
+		{drop: true},              // a server crashes
+		{stall: true},             // a proxy forgets
+		{delay: 20 * time.Second}, // an overloaded server
+	}
+}
+
+// readOutcomes are what a list, a watch or discovery may meet.
+func readOutcomes() []fault {
+	html := map[string]string{"Content-Type": "text/html"}
+	return append(commonOutcomes(),
+		refusal(410, "Expired", nil),                              // the version was compacted away
+		refusal(504, "Timeout", cause("ResourceVersionTooLarge")), // this server has not come so far
+		fault{body: `{"kind":`},                                   // half an answer that says it is whole
+		fault{status: 200, body: "<html>", header: html},          // a login page in between
+		fault{cut: 1}, // a connection breaks,
+		fault{cut: 700},
+		fault{hang: 1}, // or falls silent, in the middle of an answer
+		fault{hang: 700},
+	)
+}
+
+// writeOutcomes are what a write may meet.
+func writeOutcomes() []fault {
+	return append(commonOutcomes(),
+		refusal(409, "Conflict", nil),                            // another writer was faster
+		refusal(422, "Invalid", cause("")),                       // an admission policy says no
+		refusal(403, "Forbidden", cause("NamespaceTerminating")), // no event can be made there any more
+		fault{after: true},                                       // it is done, and the answer is lost,
+		fault{after: true},                                       // which is what goes wrong most easily
+		fault{cut: 1},
+	)
+}
+
+// requestFaults are one fault for each sort of requests and each thing that it may meet.
+func requestFaults() (steps []simStep) {
+	for _, requests := range sortsOfReads() {
+		for _, outcome := range readOutcomes() {
+			steps = append(steps, requestFault{requests, outcome}.step())
+		}
+	}
+	for _, requests := range sortsOfWrites() {
+		for _, outcome := range writeOutcomes() {
+			steps = append(steps, requestFault{requests, outcome}.step())
+		}
+	}
+	return steps
+}
+
+// requestFault makes the next few requests of a sort meet something else than the server's answer.
+type requestFault struct {
+	requests requestSort
+	outcome  fault
+}
+
+func (f requestFault) step() simStep {
+	return simStep{name: f.requests.name + " meet " + f.text(), weight: 1, do: f.strike}
+}
+
+// text is what is met, in words.
+func (f requestFault) text() string {
+	ft := f.outcome
+	switch {
+	case ft.drop:
+		return "a broken connection"
+	case ft.stall:
+		return "silence"
+	case ft.after:
+		return "a lost answer"
+	case ft.cut > 0:
+		return fmt.Sprint("an end after ", ft.cut, " bytes")
+	case ft.hang > 0:
+		return fmt.Sprint("silence after ", ft.hang, " bytes")
+	case ft.delay > 0:
+		return ft.delay.String()
+	}
+	return fmt.Sprint(ft.status, " ", ft.header["Retry-After"], " ", ft.body)
+}
+
+func (f requestFault) strike(s *sim) string {
+	ft := f.outcome
+	ft.times = pick(s.dice, 1, 1, 2, 3, 8)
+	ft.match = func(r *http.Request) bool {
+		q := seenOf(r)
+		if !f.requests.match(q) {
+			return false
+		}
+		s.met(q, f)
+		return true
+	}
+	s.needs(ft.delay)
+	if ft.stall || ft.hang > 0 {
+		s.needsSilence()
+	}
+	s.fake.disturb(ft)
+	return fmt.Sprintf("THE NEXT %d %s meet %s", ft.times, f.requests.name, f.text())
+}
+
+// met notes that a request meets a fault. The fake is locked.
+func (s *sim) met(q seen, f requestFault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.byHost[q.Host]
+	if p == nil || p.isDead {
+		return
+	}
+	s.sayLocked("%s %s meets %s", p.host, q.route, f.text())
+	seconds, _ := strconv.Atoi(f.outcome.header["Retry-After"])
+	p.mustWait[q.Method+q.Path] = time.Now().Add(time.Duration(seconds) * time.Second)
+}
+
+// ---- The network
+
+// link is the way of one process to the server, on which faults may strike that process alone.
+type link struct {
+	net *pipeNet
+
+	mu       sync.Mutex // guards all below
+	isAway   bool       // connections are refused
+	isLost   bool       // connections are never made, nor refused
+	isDead   bool       // it is away for ever
+	wires    map[*wire]bool
+	closedAt time.Time // when a wire was closed; the server may still write to it in the same moment
+}
+
+// wire is one connection. Once it is silent, what is sent either way is swallowed.
+type wire struct {
+	net.Conn
+	link   *link
+	silent chan struct{} // closed: it is
+	closed chan struct{}
+
+	hushOnce  sync.Once
+	closeOnce sync.Once
+}
+
+// lostDialTimeout is how long the kernel tries to reach a host that does not answer.
+const lostDialTimeout = 30 * time.Second
+
+// dial connects to the server. It is what a process gets as its network.
+func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	l.mu.Lock()
+	isAway := l.isAway
+	isLost := l.isLost
+	l.mu.Unlock()
+	if isLost {
+		ctx, cancel := context.WithTimeout(ctx, lostDialTimeout)
+		defer cancel()
+		<-ctx.Done()
+		return nil, &net.OpError{Op: "dial", Net: network, Err: os.ErrDeadlineExceeded}
+	}
+	if isAway {
+		refused := os.NewSyscallError("connect", syscall.ECONNREFUSED)
+		return nil, &net.OpError{Op: "dial", Net: network, Err: refused}
+	}
+	conn, err := l.net.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	w := &wire{Conn: conn, link: l, silent: make(chan struct{}), closed: make(chan struct{})}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wires[w] = true
+	return w, nil
+}
+
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if w.isSilent() {
+		<-w.closed
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+func (w *wire) Write(p []byte) (int, error) {
+	if w.isSilent() {
+		return len(p), nil
+	}
+	return w.Conn.Write(p)
+}
+
+func (w *wire) Close() error {
+	w.closeOnce.Do(func() { close(w.closed) })
+	w.link.mu.Lock()
+	delete(w.link.wires, w)
+	w.link.closedAt = time.Now()
+	w.link.mu.Unlock()
+	return w.Conn.Close()
+}
+
+func (w *wire) isSilent() bool {
+	select {
+	case <-w.silent:
+		return true
+	default:
+		return false
+	}
+}
+
+// cut breaks all connections: both ends notice.
+func (l *link) cut() {
+	for _, w := range l.all() {
+		w.Conn.Close()
+	}
+}
+
+// hush makes all connections silent: neither end notices.
+func (l *link) hush() {
+	for _, w := range l.all() {
+		w.hushOnce.Do(func() { close(w.silent) })
+	}
+}
+
+// setAway refuses new connections, or lets them through again.
+func (l *link) setAway(yes bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isAway = yes || l.isDead
+	l.isLost = false
+}
+
+// setLost leaves new connections without an answer.
+func (l *link) setLost() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isAway = true
+	l.isLost = !l.isDead
+}
+
+// die lets nothing through any more.
+func (l *link) die() {
+	l.mu.Lock()
+	l.isAway = true
+	l.isDead = true
+	l.mu.Unlock()
+	l.cut()
+}
+
+// mayLose reports whether an answer that the server sends now may not arrive: a connection is silent, or was until
+// this moment.
+func (l *link) mayLose() bool {
+	l.mu.Lock()
+	closedNow := l.closedAt.Equal(time.Now())
+	l.mu.Unlock()
+	return closedNow || slices.ContainsFunc(l.all(), (*wire).isSilent)
+}
+
+// all are the connections that there are.
+func (l *link) all() []*wire {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.wires))
+}
+
+// ---- The processes
+
+// proc is one process of the program, from its start to its end. The simulation's lock guards it.
+type proc struct {
+	slot  int
+	host  string // as it calls the server
+	link  *link
+	began time.Time
+	stop  context.CancelFunc
+
+	isEnding bool // for whatever reason: another one follows
+	isDead   bool // it was killed: nothing of it matters any more
+
+	hearings map[string]*hearing   // by resource
+	knows    map[string]*knowledge // by resource and key
+	unsure   map[string]int        // versions that it may have heard of, by resource and key
+	isBlind  map[string]bool       // resources of which it may know better, or worse, than what it is told
+
+	hasList   map[string]bool      // resources of which it got a complete list
+	wrote     map[string]time.Time // when it last had an answer to a write, by resource, key and uid
+	mustWait  map[string]time.Time // until when, by method and path: the server has said so
+	busy      map[string]int       // requests by verb and path within busySince
+	busySince int64                // a second, in Unix time
+	leaseSent time.Time            // when it last asked for the lease
+}
+
+// knowledge is an object that a process has been told of.
+type knowledge struct {
+	object object
+	at     time.Time
+}
+
+// restartPause is the time after which a process that has ended by itself is started again, as a kubelet would.
+const restartPause = 2 * time.Second
+
+// launch starts a process in a slot, unless the simulation is over.
+func (s *sim) launch(slot int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return
+	}
+	ctx, stop := context.WithCancel(s.t.Context())
+	p := &proc{
+		slot:     slot,
+		host:     fmt.Sprintf("r%d-%d:1", slot, len(s.byHost)),
+		link:     &link{net: s.net, wires: map[*wire]bool{}},
+		began:    time.Now(),
+		stop:     stop,
+		hearings: map[string]*hearing{},
+		knows:    map[string]*knowledge{},
+		unsure:   map[string]int{},
+		isBlind:  map[string]bool{},
+		hasList:  map[string]bool{},
+		wrote:    map[string]time.Time{},
+		mustWait: map[string]time.Time{},
+		busy:     map[string]int{},
+	}
+	for _, resource := range s.resources() {
+		p.hearings[resource] = &hearing{}
+	}
+	s.slots[slot] = p
+	s.byHost[p.host] = p
+	s.sayLocked("%s starts", p.host)
+	s.running.Go(func() { s.runProcess(ctx, p) })
+}
+
+// resources are those that the controllers read.
+func (s *sim) resources() []string {
+	if s.runsCounts {
+		return []string{"pods", "nodes", "counts"}
+	}
+	return []string{"pods", "nodes"}
+}
+
+// runProcess runs a process to its end.
+func (s *sim) runProcess(ctx context.Context, p *proc) {
+	// -v 4: each event of a watch is logged.
+	args := append([]string{"-master", "http://" + p.host, "-v", "4", "-log-format", "json"}, s.args...)
+	noEnv := func(string) string { return "" }
+	err := s.program(ctx, args, noEnv, io.Discard, &processLog{sim: s, p: p}, p.link.dial)
+	p.link.cut()
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.isDead {
+		return
+	}
+	s.sayLocked("%s ends: %v", p.host, err)
+	lostLease := err != nil && s.elects() && strings.Contains(err.Error(), s.leaseLost)
+	if err != nil && !lostLease {
+		s.breakLocked(p, "ended with %v", err)
+	}
+	if p.isEnding {
+		return
+	}
+	p.isEnding = true
+	s.launchLater(p.slot, restartPause)
+}
+
+// launchLater starts a process in a slot after a while.
+func (s *sim) launchLater(slot int, after time.Duration) {
+	s.running.Go(func() {
+		<-time.After(after)
+		s.launch(slot)
+	})
+}
+
+// stopProcess asks the process in a slot to stop. Another one follows.
+func (s *sim) stopProcess(slot int, after time.Duration) {
+	p, isNew := s.endProcess(slot, false)
+	if !isNew {
+		return
+	}
+	p.stop()
+	s.launchLater(slot, after)
+}
+
+// killProcess kills the process in a slot: nothing of it reaches the server from now on. Another one follows.
+func (s *sim) killProcess(slot int, after time.Duration) {
+	p, isNew := s.endProcess(slot, true)
+	if !isNew {
+		return
+	}
+	s.disturb(p, (*link).die)
+	p.stop()
+	s.launchLater(slot, after)
+}
+
+// endProcess notes that the process in a slot ends. isNew says that it was not ending before.
+func (s *sim) endProcess(slot int, kill bool) (p *proc, isNew bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p = s.slots[slot]
+	isNew = !p.isEnding
+	p.isEnding = true
+	p.isDead = p.isDead || kill
+	return p, isNew
+}
+
+// disturb does something to the way of a process: what it was told in this very moment may not have arrived.
+func (s *sim) disturb(p *proc, do func(*link)) {
+	do(p.link)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(p.knows, func(_ string, known *knowledge) bool { return known.at.Equal(now) })
+	maps.DeleteFunc(p.wrote, func(_ string, at time.Time) bool { return at.Equal(now) })
+}
+
+// each does something to the newest process of each slot.
 func (s *sim) each(do func(*proc)) {
 	s.mu.Lock()
 	all := slices.Clone(s.slots)
@@ -13468,6 +14001,7 @@ func (s *sim) each(do func(*proc)) {
 	}
 }
 
+// one draws a process.
 func (s *sim) one() *proc {
 	i := s.dice.IntN(len(s.slots))
 	s.mu.Lock()
@@ -13475,357 +14009,831 @@ func (s *sim) one() *proc {
 	return s.slots[i]
 }
 
-func (l *link) setAway(gone, lost bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.gone, l.lost = gone || l.dead, lost && !l.dead
+// ---- The rules, which each request is held against
+
+// What one process may ask within a second. Events have a bucket of their own, and a watch may end at once.
+const (
+	mostCalls  = 15 // of one verb, for one path
+	mostEvents = 60 // and watches
+	hotLoop    = 1000
+)
+
+// asked holds a request against the rules.
+func (s *sim) asked(q seen) {
+	lease := s.lease()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.byHost[q.Host]
+	if p == nil || p.isDead {
+		return
+	}
+	s.stats.requests++
+	s.checkPaceLocked(p, q)
+	switch {
+	case q.Resource == "leases":
+		s.noteLeaseAskedLocked(p, q)
+	case q.Verb == "watch":
+		s.sayLocked("%s %s %s", p.host, q.route, q.Query.Get("resourceVersion"))
+	case q.Verb == "list":
+		s.sayLocked("%s %s %s", p.host, q.route, q.Query.Get("resourceVersion"))
+	case q.Method == http.MethodGet: // nothing else to check
+	case q.Resource == "events":
+		s.checkLeadsLocked(p, q, lease)
+	default:
+		s.checkLeadsLocked(p, q, lease)
+		s.checkWriteLocked(p, q)
+	}
 }
 
-// requestFaults are those that some requests of a sort meet.
-func requestFaults() (steps []simStep) {
-	reads := map[string]func(seen) bool{"discovery": func(q seen) bool { return strings.HasSuffix(q.Path, "/v1") }}
-	writes := map[string]func(seen) bool{"events": func(q seen) bool { return strings.HasSuffix(q.Path, "/events") }, "leases": func(q seen) bool { return q.Path == leasePath }}
-	for _, resource := range []string{"pods", "nodes", "counts"} {
-		reads["lists of "+resource], reads["watches of "+resource] = isList(resource), isWatch(resource)
-		writes["patches of "+resource] = func(q seen) bool { return q.Method == "PATCH" && strings.Contains(q.Path, "/"+resource+"/") }
+// checkPaceLocked: no request comes again and again, and none before the time that the server has named.
+func (s *sim) checkPaceLocked(p *proc, q seen) {
+	now := time.Now()
+	if p.busySince != now.Unix() {
+		p.busySince = now.Unix()
+		clear(p.busy)
 	}
-	delete(writes, "patches of pods")
-	refusal := func(code int, reason string, details any, header ...string) fault {
-		text, _ := json.Marshal(fakeStatus(code, reason, "simulated", details))
-		ft := fault{status: code, body: string(text), header: map[string]string{}}
-		for pair := range slices.Chunk(header, 2) {
-			ft.header[pair[0]] = pair[1]
-		}
-		return ft
+	call := q.Verb + " " + q.Path
+	p.busy[call]++
+	most := mostCalls
+	if q.Resource == "events" || q.Verb == "watch" {
+		most = mostEvents
 	}
-	cause := func(reason string) object { return object{"causes": []any{object{"reason": reason}}} }
-	both := []fault{
-		refusal(401, "Unauthorized", nil), refusal(403, "Forbidden", nil), refusal(404, "NotFound", nil), refusal(429, "TooManyRequests", object{"retryAfterSeconds": 7}, "Retry-After", "7"),
-		refusal(429, "TooManyRequests", nil), {status: 429, body: "Too many requests, please try again later.", header: map[string]string{"Content-Type": "text/plain", "Retry-After": "40"}},
-		refusal(500, "InternalError", nil), refusal(503, "ServiceUnavailable", nil, "Retry-After", "5"), {status: 502, body: "<html>Bad Gateway</html>", header: map[string]string{"Content-Type": "text/html"}},
-		{drop: true}, {stall: true}, {delay: 20 * time.Second},
+	if p.busy[call] > most {
+		s.breakLocked(p, "asks again and again: %s", q)
 	}
-	onReads := append(both, refusal(410, "Expired", nil), refusal(504, "Timeout", cause("ResourceVersionTooLarge")), fault{body: `{"kind":`}, fault{status: 200, body: "<html>", header: map[string]string{"Content-Type": "text/html"}},
-		fault{cut: 1}, fault{cut: 700}, fault{hang: 1}, fault{hang: 700})
-	onWrites := append(both, refusal(409, "Conflict", nil), refusal(422, "Invalid", cause("")), refusal(403, "Forbidden", cause("NamespaceTerminating")), fault{after: true}, fault{after: true}, fault{cut: 1})
-	for i, of := range []map[string]func(seen) bool{reads, writes} {
-		for _, name := range slices.Sorted(maps.Keys(of)) { // the same order each time, as a seed is to mean the same
-			for _, ft := range [][]fault{onReads, onWrites}[i] {
-				steps = append(steps, requestFault(name, of[name], ft))
-			}
-		}
+	if p.busy[call] > hotLoop { // time stands still meanwhile, so that the test would never end
+		end := s.story[max(0, len(s.story)-100):]
+		fmt.Fprintln(os.Stderr, "a hot loop in "+s.t.Name()+"; "+strings.Join(end, "\n"))
+		os.Exit(1)
 	}
-	return steps
+	until := p.mustWait[q.Method+q.Path]
+	if now.Before(until) && q.Resource != "events" && q.Resource != "leases" {
+		s.breakLocked(p, "does not wait until %v (Retry-After): %s", until.Sub(s.began), q)
+	}
 }
 
-func requestFault(name string, match func(seen) bool, ft fault) simStep {
-	text := ""
-	for what, is := range map[string]bool{
-		fmt.Sprint(ft.status, " ", ft.header["Retry-After"], " ", ft.body): ft.status > 0 || ft.body != "", "a broken connection": ft.drop, "silence": ft.stall, "a lost answer": ft.after,
-		fmt.Sprint("an end after ", ft.cut, " bytes"): ft.cut > 0, fmt.Sprint("silence after ", ft.hang, " bytes"): ft.hang > 0, ft.delay.String(): ft.delay > 0,
-	} {
-		if is {
-			text += what
-		}
+// noteLeaseAskedLocked notes by which name a process asks for the lease, and when.
+func (s *sim) noteLeaseAskedLocked(p *proc, q seen) {
+	holder := holderIn([]byte(q.Body))
+	if holder == "" {
+		return
 	}
-	return simStep{1, func(s *sim) string {
-		ft := ft
-		ft.times = pick(s.dice, 1, 1, 2, 3, 8)
-		seconds, _ := strconv.Atoi(ft.header["Retry-After"])
-		ft.match = func(r *http.Request) bool {
-			if !to(match)(r) {
-				return false
-			}
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if p := s.byHost[r.Host]; p != nil {
-				s.sayLocked("%s %s meets %s", p.host, callOf(r.Method, r.URL.Path, r.URL.Query()), text)
-				p.patient[r.Method+r.URL.Path] = time.Now().Add(time.Duration(seconds) * time.Second)
-			}
+	s.hostOf[holder] = q.Host
+	p.leaseSent = time.Now()
+}
+
+// holderIn is the holder of a lease in JSON.
+func holderIn(lease []byte) string {
+	var l struct {
+		Spec struct{ HolderIdentity string }
+	}
+	json.Unmarshal(lease, &l)
+	return l.Spec.HolderIdentity
+}
+
+// checkLeadsLocked: with an election, the leader alone writes, and only until the deadline for renewing its lease.
+func (s *sim) checkLeadsLocked(p *proc, q seen, lease object) {
+	if !s.elects() || time.Since(s.leaseTampered) <= s.renewDeadline {
+		return
+	}
+	holder := s.hostOf[str(lease, "holderIdentity")]
+	leads := holder == q.Host && s.leaderHost == q.Host && time.Since(s.leaderAsked) < s.renewDeadline
+	if !leads {
+		since := s.leaderAsked.Sub(s.began)
+		s.breakLocked(p, "does not lead, as %s does (%s since %v): %s", holder, s.leaderHost, since, q)
+	}
+}
+
+// sentPatch is what the simulation reads of a write.
+type sentPatch struct {
+	Metadata struct {
+		UID, ResourceVersion string
+		Labels               object
+	}
+	Status object
+}
+
+// checkWriteLocked: a write comes after complete lists, is a patch with a uid and without a version, comes some time
+// after the one before, and changes something.
+func (s *sim) checkWriteLocked(p *proc, q seen) {
+	now := time.Now()
+	s.stats.writes++
+	s.wroteAt = now
+	s.sayLocked("%s writes %s %s", p.host, q.Path, q.Body)
+	if !p.hasList["pods"] || !p.hasList[q.Resource] {
+		s.breakLocked(p, "writes before its caches are complete")
+	}
+
+	var patch sentPatch
+	json.Unmarshal([]byte(q.Body), &patch)
+	uid := patch.Metadata.UID
+	if uid == "" || patch.Metadata.ResourceVersion != "" || q.Verb != "patch" {
+		s.breakLocked(p, "writes without a uid, or with a version: %s", q)
+	}
+
+	rest := s.interval
+	if q.Resource == "counts" {
+		rest = min(rest, s.statusRest)
+	}
+	key := q.Resource + "/" + objectOf(q)
+	past := now.Sub(p.wrote[key+" "+uid])
+	if past < rest {
+		s.breakLocked(p, "writes to %s again after %v", objectOf(q), past)
+	}
+
+	known := p.knows[key]
+	if known == nil || str(metaOf(known.object), "uid") != uid || p.isBlind[q.Resource] {
+		return
+	}
+	if !patch.changes(known.object, q.Resource) && known.at.Before(now) {
+		since := known.at.Sub(s.began)
+		s.breakLocked(p, "writes to %s what it knows, since %v, to be there", objectOf(q), since)
+	}
+}
+
+// objectOf names the object that a request is about.
+func objectOf(q seen) string {
+	return simKey{Namespace: q.Namespace, Name: q.Name}.String()
+}
+
+// changes reports whether an object is another one with the patch: a node by its labels, a Count by its status.
+func (patch sentPatch) changes(o object, resource string) bool {
+	has, _ := o["status"].(object)
+	want := patch.Status
+	if resource == "nodes" {
+		has, _ = metaOf(o)["labels"].(object)
+		want = patch.Metadata.Labels
+	}
+	for k, v := range want {
+		if has[k] != v {
 			return true
 		}
-		if s.needs(ft.delay); ft.stall || ft.hang > 0 {
-			s.needs(silence + 5*time.Second)
+	}
+	return false
+}
+
+// changed notes a change. A lease is not taken from a process that has renewed it. The fake is locked.
+func (s *sim) changed(c change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.newest = c.Version
+	s.history[c.Resource] = append(s.history[c.Resource], c)
+	if c.Resource != "leases" {
+		return
+	}
+	was, _ := c.Old["spec"].(object)
+	is, _ := c.New["spec"].(object)
+	holder := str(was, "holderIdentity")
+	next := str(is, "holderIdentity")
+	seconds, _ := was["leaseDurationSeconds"].(float64)
+	past := time.Since(s.leaseRenewed)
+	isHeld := holder != "" && holder != next && past.Seconds() < seconds
+	p := s.byHost[s.hostOf[next]]
+	if p != nil && isHeld && time.Since(s.leaseTampered) > s.leaseDuration {
+		s.breakLocked(p, "takes a lease that %s has renewed %v ago", holder, past)
+	}
+	s.leaseRenewed = time.Now()
+}
+
+// ---- What each process knows, for these rules
+
+// told notes what a process is told on a watch.
+func (s *sim) told(a answer, event string, o object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.byHost[a.Request.Host]
+	if p == nil || p.isDead {
+		return
+	}
+	p.learns(a, o, event == "DELETED")
+}
+
+// answered notes what a process is told otherwise.
+func (s *sim) answered(a answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := a.Request
+	p := s.byHost[q.Host]
+	if p == nil {
+		return
+	}
+	if q.Verb == "patch" && !p.mayMiss(a) {
+		p.noteWritten(a)
+	}
+	if a.Code/100 != 2 {
+		return
+	}
+	switch {
+	case q.Verb == "update" && q.Resource == "leases":
+		if holderIn(a.Body) != "" {
+			s.leaderHost = q.Host
+			s.leaderAsked = p.leaseSent
 		}
-		s.disturb(ft)
-		return fmt.Sprintf("THE NEXT %d %s meet %s", ft.times, name, text)
-	}}
+	case q.Verb == "list" && !a.HasMore && q.Query.Get("limit") != "1":
+		p.learnsList(a)
+	case q.Verb == "patch":
+		var o object
+		json.Unmarshal(a.Body, &o)
+		p.learns(a, o, false)
+		if s.killsWriter && q.Resource == "nodes" { // before it can say so in an event, or soon after
+			s.killsWriter = false
+			s.running.Go(func() { s.killProcess(p.slot, 3*time.Second) })
+		}
+	}
+}
+
+// noteWritten notes that a process has an answer to a write after which it has to rest.
+func (p *proc) noteWritten(a answer) {
+	switch a.Code {
+	case http.StatusOK, http.StatusNotFound, http.StatusUnprocessableEntity:
+	default:
+		return
+	}
+	var patch sentPatch
+	json.Unmarshal([]byte(a.Request.Body), &patch)
+	key := a.Request.Resource + "/" + objectOf(a.Request)
+	p.wrote[key+" "+patch.Metadata.UID] = time.Now()
+}
+
+// learnsList notes what a process is told by a list, or by its last page.
+func (p *proc) learnsList(a answer) {
+	resource := a.Request.Resource
+	p.hasList[resource] = p.hasList[resource] || !a.IsCut
+	p.isBlind[resource] = p.isBlind[resource] && p.mayMiss(a)
+	listed := map[string]bool{}
+	for _, o := range a.Items {
+		listed[resource+"/"+keyOf(o).String()] = true
+		p.learns(a, o, false)
+	}
+	maps.DeleteFunc(p.knows, func(k string, _ *knowledge) bool {
+		return strings.HasPrefix(k, resource+"/") && !listed[k]
+	})
+}
+
+// learns notes what a process is told of an object. Where it may miss that, nobody can say which of both it knows.
+func (p *proc) learns(a answer, o object, isGone bool) {
+	k := a.Request.Resource + "/" + keyOf(o).String()
+	version := versionOf(o)
+	was := p.knows[k]
+	isList := a.Items != nil
+	if was != nil && !isList && !isGone && versionOf(was.object) > version {
+		return // it has heard more already, in another way
+	}
+	delete(p.knows, k)
+	if p.mayMiss(a) {
+		p.unsure[k] = version
+		return
+	}
+	if !isGone && p.unsure[k] <= version {
+		p.knows[k] = &knowledge{object: o, at: time.Now()}
+	}
+}
+
+// mayMiss reports whether an answer may not arrive.
+func (p *proc) mayMiss(a answer) bool { return a.IsCut || p.link.mayLose() }
+
+// versionOf is an object's resourceVersion. The fake's are numbers from 1 on.
+func versionOf(o object) int {
+	version, _ := strconv.Atoi(str(metaOf(o), "resourceVersion"))
+	return version
+}
+
+// ---- What processes say they have heard, held against the fake's history
+//
+// A process logs at -v 4 that it has listed, that it watches, and each event of its watches. Of each event the
+// simulation checks what etcd's robustness tests demand of a watch
+// (https://github.com/etcd-io/etcd/tree/main/tests/robustness): events come in the order of their versions (ordered),
+// each once (unique) and whole (atomic), none is left out between two that came (reliable), also where one watch
+// follows another (resumable), nor before a bookmark (bookmarkable).
+
+// logLine is what the simulation reads of a line of the log.
+type logLine struct {
+	Level    string
+	Msg      string
+	Kind     string
+	Resource string
+	RV       *string
+	Stale    *bool // of an event: it is no newer than what was heard before, and is passed over
+}
+
+// eventTypes are the first word of the message that an event of a watch is logged with. Its kind and key follow.
+var eventTypes = []string{"ADDED", "MODIFIED", "DELETED", "BOOKMARK"}
+
+// resourceOfKind are the resources that are watched.
+var resourceOfKind = map[string]string{"Pod": "pods", "Node": "nodes", "Count": "counts"}
+
+// processLog is where a process writes its log.
+type processLog struct {
+	sim *sim
+	p   *proc
+}
+
+func (l *processLog) Write(text []byte) (int, error) {
+	l.sim.mu.Lock()
+	defer l.sim.mu.Unlock()
+	for line := range bytes.Lines(text) {
+		l.sim.hearLocked(l.p, bytes.TrimSuffix(line, []byte("\n")))
+	}
+	return len(text), nil
+}
+
+// hearLocked reads a line of a process's log.
+func (s *sim) hearLocked(p *proc, text []byte) {
+	var line logLine
+	err := json.Unmarshal(text, &line)
+	if err == nil && (line.Level == "" || line.Msg == "") {
+		err = errors.New("it has no level, or no msg")
+	}
+	if err != nil {
+		s.breakLocked(p, "logs a line that cannot be read: %v: %s", err, text)
+		return
+	}
+	if line.Level != "DEBUG" {
+		s.sayLocked("%s %s %s", p.host, line.Level, shortLine(text))
+	}
+	if line.Level == "ERROR" || strings.Contains(line.Msg, "panic") {
+		s.breakLocked(p, "says that it has a bug: %s", line.Msg)
+	}
+	if p.isDead {
+		return
+	}
+	words := strings.Fields(line.Msg)
+	switch {
+	case line.Msg == "discovered":
+		s.hearDiscoveredLocked(p, text, line.Resource)
+	case line.Msg == "listed":
+		s.hearOfLocked(p, text, line.Kind, line.RV, s.hearListedLocked)
+	case line.Msg == "watching":
+		s.hearOfLocked(p, text, line.Kind, line.RV, s.hearWatchingLocked)
+	case slices.Contains(eventTypes, words[0]):
+		s.hearEventLocked(p, text, line, words)
+	case line.Stale != nil:
+		s.breakLocked(p, "logs an event of an unknown type: %s", text)
+	}
+}
+
+// hearOfLocked finds the resource and the version that a line speaks of, and hands them on.
+func (s *sim) hearOfLocked(p *proc, text []byte, kind string, rv *string, hear func(*proc, heardOf)) {
+	h := p.hearings[resourceOfKind[kind]]
+	if h == nil {
+		s.breakLocked(p, "logs a line that should name a kind that it watches: %s", text)
+		return
+	}
+	if rv == nil {
+		s.breakLocked(p, "logs a line that lacks rv: %s", text)
+		return
+	}
+	version, err := strconv.Atoi(*rv)
+	if err != nil {
+		s.breakLocked(p, "logs a line whose rv is no version: %s", text)
+		return
+	}
+	hear(p, heardOf{hearing: h, resource: resourceOfKind[kind], version: version, text: text})
+}
+
+// hearDiscoveredLocked: a resource has come, or is another now, so what was asked of requests for it before is void.
+func (s *sim) hearDiscoveredLocked(p *proc, text []byte, resource string) {
+	h := p.hearings[resource]
+	if h == nil {
+		s.breakLocked(p, "logs a line that should name a resource that it watches: %s", text)
+		return
+	}
+	maps.DeleteFunc(p.mustWait, func(call string, _ time.Time) bool { return strings.Contains(call, "/"+resource) })
+}
+
+// heardOf is what a process has said of a resource.
+type heardOf struct {
+	*hearing
+	resource string
+	version  int
+	text     []byte // of the log's line
+}
+
+// hearing is how far a process says that it has heard of a resource, and how far it must have.
+type hearing struct {
+	upTo int // the version, by its own word; 0: it has not listed yet, or its version means nothing any more
+}
+
+// forget is called when versions go back.
+func (h *hearing) forget() {
+	h.upTo = 0
+}
+
+func (s *sim) hearListedLocked(p *proc, of heardOf) {
+	of.upTo = of.version
+	if of.version > s.newest { // the list is of a time that a restored backup has undone
+		of.upTo = 0
+	}
+}
+
+func (s *sim) hearWatchingLocked(p *proc, of heardOf) {
+	s.stats.watches++
+	if of.upTo != 0 && of.upTo != of.version {
+		s.breakLocked(p, "watches %s from %d, and had heard up to %d (resumable)", of.resource, of.version, of.upTo)
+	}
+}
+
+// hearEventLocked reads an event: words are its type, its kind and, unless it is a bookmark, its key.
+func (s *sim) hearEventLocked(p *proc, text []byte, line logLine, words []string) {
+	isBookmark := words[0] == "BOOKMARK"
+	if len(words) != 3 && !(isBookmark && len(words) == 2) {
+		s.breakLocked(p, "logs an event without a kind or a key: %s", text)
+		return
+	}
+	if line.Stale == nil {
+		s.breakLocked(p, "logs an event that lacks stale: %s", text)
+		return
+	}
+	s.hearOfLocked(p, text, words[1], line.RV, func(p *proc, of heardOf) {
+		s.stats.events++
+		if *line.Stale {
+			s.checkPassedOverLocked(p, of)
+			return
+		}
+		want := ""
+		if !isBookmark {
+			want = fmt.Sprintf("%d %s %s, ", of.version, words[0], words[2])
+		}
+		s.checkTakenLocked(p, of, want)
+	})
+}
+
+// checkPassedOverLocked: what is passed over is not news.
+func (s *sim) checkPassedOverLocked(p *proc, of heardOf) {
+	if of.upTo != 0 && of.version > of.upTo {
+		s.breakLocked(p, "passes over %s, having heard up to %d", shortLine(of.text), of.upTo)
+	}
+}
+
+// checkTakenLocked: what is taken is newer than all before, and no more and no less than there was since then. want
+// is that event in the words of happenedLocked; "": a bookmark, before which there was nothing.
+func (s *sim) checkTakenLocked(p *proc, of heardOf, want string) {
+	if of.upTo == 0 {
+		return
+	}
+	if of.version <= of.upTo {
+		s.breakLocked(p, "takes %s, having heard up to %d (ordered, unique)", shortLine(of.text), of.upTo)
+		return
+	}
+	happened := s.happenedLocked(of.resource, of.upTo, of.version)
+	if happened != want {
+		s.breakLocked(p, "takes %s, having heard up to %d; what there was: %q (atomic, reliable, bookmarkable)",
+			shortLine(of.text), of.upTo, happened)
+	}
+	of.upTo = of.version
+}
+
+// happenedLocked is what a watch has to tell of the versions after from, up to to.
+func (s *sim) happenedLocked(resource string, from, to int) string {
+	events := ""
+	all := s.history[resource]
+	i := sort.Search(len(all), func(i int) bool { return all[i].Version > from })
+	for ; i < len(all) && all[i].Version <= to; i++ {
+		event := s.eventOf(all[i])
+		if event != "" && !all[i].Lost {
+			events += fmt.Sprintf("%d %s, ", all[i].Version, event)
+		}
+	}
+	return events
+}
+
+// eventOf is what a watch has to tell of a change: an event's type, and the object's key. "": nothing.
+func (s *sim) eventOf(c change) string {
+	was := c.Old != nil && s.shows(c.Resource, c.Old)
+	is := c.New != nil && s.shows(c.Resource, c.New)
+	switch {
+	case was && is:
+		return "MODIFIED " + keyOf(c.New).String()
+	case is:
+		return "ADDED " + keyOf(c.New).String()
+	case was:
+		return "DELETED " + keyOf(c.Old).String()
+	}
+	return ""
+}
+
+// shows reports whether the program's lists and watches have an object.
+func (s *sim) shows(resource string, o object) bool {
+	isInside := s.namespace == "" || str(metaOf(o), "namespace") == s.namespace
+	switch resource {
+	case "nodes":
+		return true
+	case "counts":
+		return isInside
+	}
+	return isInside && s.selects(o)
+}
+
+// shortLine is a line of the log for the story: its message and its attributes.
+func shortLine(text []byte) string {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	decoder.Token() // the object's beginning
+	var message string
+	var attrs []string
+	for decoder.More() {
+		name, err := decoder.Token()
+		if err != nil {
+			break
+		}
+		var value any
+		err = decoder.Decode(&value)
+		if err != nil {
+			break
+		}
+		switch name {
+		case "time", "level":
+		case "msg":
+			message = fmt.Sprint(value)
+		default:
+			attrs = append(attrs, fmt.Sprint(name, "=", quoteIfNeeded(fmt.Sprint(value))))
+		}
+	}
+	return strings.Join(append([]string{message}, attrs...), " ")
+}
+
+// quoteIfNeeded quotes what would be taken for more than one word.
+func quoteIfNeeded(value string) string {
+	if value == "" || strings.ContainsAny(value, " \"\n") {
+		return strconv.Quote(value)
+	}
+	return value
 }
 
 // ---- The oracle
 
-// truth is how everything should be, and has is how it is, by the fake's own state.
-func (s *sim) truth() (truth, has map[string]string) {
-	truth, has = map[string]string{}, map[string]string{}
-	total, on, named := 0, map[string]int{}, map[string]int{}
-	for _, o := range s.all("pods") {
-		if !s.shows("pods", o) {
-			continue
-		}
-		total++
-		on[str(o["spec"].(object), "nodeName")]++
-		labels, _ := metaOf(o)["labels"].(object)
-		names := map[string]bool{str(labels, "app"): true, str(labels, "run"): true}
-		for name := range names {
-			named[str(metaOf(o), "namespace")+"/"+name]++
-		}
-	}
-	for _, o := range s.all("nodes") {
-		name := str(metaOf(o), "name")
-		labels, _ := metaOf(o)["labels"].(object)
-		if _, ok := labels[controlPlane]; ok {
-			truth[name+" total"] = strconv.Itoa(total)
-		}
-		if s.nodes {
-			truth[name+" own"] = strconv.Itoa(on[name])
-		}
-		for what, label := range map[string]string{" total": podCountLabel, " own": nodeCountLabel} {
-			if v, ok := labels[label]; ok && (what == " total" || s.nodes) {
-				has[name+what] = fmt.Sprint(v)
-			}
-		}
-	}
-	for _, o := range s.all("counts") {
-		if !s.counts || !s.shows("counts", o) {
-			continue
-		}
-		k, spec := keyOf(o), o["spec"].(object)
-		status, _ := o["status"].(object)
-		want, ok := spec["count"].(float64)
-		if !ok { // invalid: it must not be called healthy
-			truth[k.String()], has[k.String()] = "false", fmt.Sprint(status["healthy"] == true)
-			continue
-		}
-		have := named[k.Namespace+"/"+str(spec, "name")]
-		truth[k.String()], has[k.String()] = fmt.Sprint(have == int(want), " ", have), fmt.Sprint(status["healthy"], " ", status["count"])
-		if s.installed().status {
-			truth[k.String()] += fmt.Sprint(" ", metaOf(o)["generation"])
-			has[k.String()] += fmt.Sprint(" ", status["observedGeneration"])
-		}
-	}
-	return truth, has
-}
-
 // flurry is the last act before a calm: while writes are under way, what they are about changes again.
 func (s *sim) flurry() {
-	slow := func(r *http.Request) bool { return r.Method == "PATCH" && !strings.Contains(r.URL.Path, "/events/") }
-	s.liftFaults()
-	s.disturb(fault{match: slow, times: 1 + s.dice.IntN(8), delay: s.some(100*time.Millisecond, 3*time.Second)})
+	isWrite := func(r *http.Request) bool {
+		q := seenOf(r)
+		return q.Verb == "patch" && q.Resource != "events"
+	}
+	times := 1 + s.dice.IntN(8)
+	delay := s.some(span{100 * time.Millisecond, 3 * time.Second})
+	s.fake.liftFaults()
+	s.fake.disturb(fault{match: isWrite, times: times, delay: delay})
 	for range 1 + s.dice.IntN(20) {
 		s.step(lifeSteps)
-		<-time.After(s.some(time.Millisecond, time.Second))
+		<-time.After(s.some(span{time.Millisecond, time.Second}))
 	}
 }
 
 // calm ends all faults, and asks the oracle.
 func (s *sim) calm() {
-	s.heal()
-	s.net.restore()
-	s.each(func(p *proc) {
-		p.link.setAway(false, false)
-	})
-	if s.installed() == nil {
-		s.install(&fakeCRD{status: true})
-	}
-	s.mu.Lock()
-	start, bound := time.Now(), time.Minute+s.interval+10*time.Second+2*discoverEvery*6/5+s.patience
-	if s.expiry > 0 {
-		bound += s.expiry + s.renew
-	}
-	s.patience, s.killing = 0, false
-	s.sayLocked("all faults stop; within %v all must be right", bound)
-	s.mu.Unlock()
-	pass(bound)
-	s.right("within the bound")
-	s.mu.Lock()
-	writes := s.stats.writes
-	s.stats.calms++
-	s.stats.slowest = max(s.stats.slowest, s.wroteAt.Sub(start))
-	s.mu.Unlock()
-	pass(5 * s.interval)
-	s.right("five intervals later")
+	s.stopFaults()
+	start := time.Now()
+	bound := s.takeBound()
+	s.say("all faults stop; within %v all must be right", bound)
+	settle(bound)
+	s.checkRight("within the bound")
+	writes := s.countCalm(start)
+	settle(5 * s.interval)
+	s.checkRight("five intervals later")
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stats.writes != writes {
-		s.wrong = append(s.wrong, "there is no peace: writes go on when all is right")
+		s.failLocked("there is no peace: writes go on when all is right")
 	}
-	s.sayLocked("all is right")
+	if len(s.wrong) == 0 {
+		s.sayLocked("all is right")
+	}
 }
 
-func (s *sim) right(when string) {
+// settle lets time pass, and then everything come to rest.
+func settle(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func (s *sim) stopFaults() {
+	s.fake.heal()
+	s.net.restore()
+	s.each(func(p *proc) { p.link.setAway(false) })
+	if s.fake.installed() == nil {
+		s.fake.install(&fakeCRD{status: true})
+	}
+}
+
+// takeBound is the time within which all must be right once faults have stopped.
+func (s *sim) takeBound() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	const forWrites = 10 * time.Second // all labels and statuses, at the default -qps
+	bound := s.longestBackoff + s.interval + forWrites + 2*s.longestDiscovery + s.patience
+	if s.elects() {
+		bound += s.leaseDuration + s.renewDeadline
+	}
+	s.patience = 0
+	s.killsWriter = false
+	return bound
+}
+
+// countCalm adds a calm to the numbers, and returns the writes until now.
+func (s *sim) countCalm(start time.Time) (writes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.calms++
+	s.stats.slowest = max(s.stats.slowest, s.wroteAt.Sub(start))
+	return s.stats.writes
+}
+
+// checkRight: everything is as it should be.
+func (s *sim) checkRight(when string) {
 	truth, has := s.truth()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for k := range maps.Keys(maps.Collect(maps.All(truth))) {
-		if truth[k] != has[k] {
-			s.wrong = append(s.wrong, fmt.Sprintf("%s, %s is %q and should be %q", when, k, has[k], truth[k]))
+	for k, want := range truth {
+		if has[k] != want {
+			s.failLocked("%s, %s is %q and should be %q", when, k, has[k], want)
 		}
 	}
-	for k := range has {
-		if _, ok := truth[k]; !ok {
-			s.wrong = append(s.wrong, fmt.Sprintf("%s, %s is %q and should not be", when, k, has[k]))
+	for k, got := range has {
+		_, should := truth[k]
+		if !should {
+			s.failLocked("%s, %s is %q and should not be", when, k, got)
 		}
 	}
 }
 
-// ---- The run
-
-// simulateSeed runs one seed in a bubble.
-func simulateSeed(t *testing.T, seed uint64) *sim {
-	dice := rand.New(rand.NewPCG(seed, 0))
-	s := &sim{fakeServer: newFake(), t: t, dice: dice, began: time.Now(), selects: func(object) bool { return true }, byHost: map[string]*proc{}, ever: map[string][]change{}, identity: map[string]string{}}
-	s.spy = s
-	s.net = s.serveIn(t)
-	s.bookmarks = pick(dice, time.Minute, time.Minute, time.Minute, 0)
-	s.interval = pick(dice, time.Second, 10*time.Second, 10*time.Second, 30*time.Second)
-	s.args = []string{"-interval", s.interval.String(), "-wire", pick(dice, "protobuf", "protobuf", "json"), "-pod-events", pick(dice, "on", "off", "off", "off")}
-	if s.nodes = dice.IntN(2) == 0; s.nodes {
-		s.args = append(s.args, "-node-label", nodeCountLabel)
+// truth is how everything should be, and has is how it is, by the fake's own state.
+func (s *sim) truth() (truth, has map[string]string) {
+	truth = map[string]string{}
+	has = map[string]string{}
+	pods := slices.DeleteFunc(s.fake.all("pods"), func(pod object) bool { return !s.shows("pods", pod) })
+	s.truthOfNodes(pods, truth, has)
+	if s.runsCounts {
+		s.truthOfCounts(pods, truth, has)
 	}
-	label := func(o object, key string) string { l, _ := metaOf(o)["labels"].(object); return str(l, key) }
-	switch dice.IntN(6) {
-	case 0:
-		s.args, s.selects = append(s.args, "-pod-selector", "app in (web,none)"), func(o object) bool { return label(o, "app") == "web" || label(o, "app") == "none" }
-	case 1:
-		s.args, s.selects = append(s.args, "-field-selector", "spec.nodeName!="), func(o object) bool { return str(o["spec"].(object), "nodeName") != "" }
-	case 2:
-		s.args, s.counted = append(s.args, "-namespace", "default"), "default"
-	}
-	if s.counts = dice.IntN(2) > 0; !s.counts {
-		s.args = append(s.args, "-controllers", "pod-count")
-	}
-	s.slots = make([]*proc, pick(dice, 1, 1, 1, 1, 2, 3))
-	if dice.IntN(2) == 0 {
-		short, long := [3]string{"15s", "10s", "2s"}, [3]string{"120s", "80s", "20s"}
-		d := pick(dice, short, [3]string{"60s", "40s", "10s"}, long, long, long)
-		s.args = append(s.args, "-leader-elect", "-leader-elect-lease-duration", d[0], "-leader-elect-renew-deadline", d[1], "-leader-elect-retry-period", d[2])
-		s.expiry, _ = time.ParseDuration(d[0])
-		s.renew, _ = time.ParseDuration(d[1])
-	}
-	for _, fault := range simFaults {
-		if dice.IntN(3) == 0 {
-			s.faults = append(s.faults, fault)
-		}
-	}
-	faulty := pick(dice, 0.1, 0.3, 0.6)
-	s.install(&fakeCRD{status: dice.IntN(4) > 0})
-	s.addNode("n0", controlPlane)
-	for range 30 {
-		s.step(lifeSteps)
-	}
-	for i := range s.slots {
-		s.launch(i)
-	}
-	total, gap := 2*time.Hour, 3*time.Minute
-	if seed%50 == 0 {
-		total, gap = 24*time.Hour, 10*time.Minute
-	}
-	for time.Since(s.began) < total && len(s.wrongs()) == 0 {
-		for calm := time.Now().Add(s.some(2*gap, 20*gap)); time.Now().Before(calm) && len(s.wrongs()) == 0; <-time.After(s.some(50*time.Millisecond, gap)) {
-			if s.stats.changes++; dice.Float64() < faulty && len(s.faults) > 0 {
-				s.stats.faults++
-				s.step(s.faults)
-			} else {
-				s.step(lifeSteps)
-			}
-		}
-		if len(s.wrongs()) == 0 {
-			s.flurry()
-			s.calm()
-		}
-	}
-	s.mu.Lock()
-	s.over = true
-	for _, p := range s.byHost {
-		p.stop()
-	}
-	s.mu.Unlock()
-	s.running.Wait()
-	s.stats.simulated, s.stats.seeds = time.Since(s.began), 1
-	if wrong := s.wrongs(); len(wrong) > 0 {
-		t.Errorf("seed %d: %s\n%s\nseed %d: %s\nmake sim SEEDS=%d-%d runs the same life and faults", seed, wrong[0], s.tell(), seed, strings.Join(wrong[:min(len(wrong), 5)], "\n"), seed, seed)
-	}
-	return s
+	return truth, has
 }
 
-func (s *sim) wrongs() []string {
+// truthOfNodes adds what the nodes' labels should be, and are.
+func (s *sim) truthOfNodes(pods []object, truth, has map[string]string) {
+	perNode := map[string]int{}
+	for _, pod := range pods {
+		perNode[nodeOf(pod)]++
+	}
+	for _, node := range s.fake.all("nodes") {
+		name := str(metaOf(node), "name")
+		labels, _ := metaOf(node)["labels"].(object)
+		_, showsTotal := labels[s.controlPlaneLabel]
+		if showsTotal {
+			truth[name+" total"] = strconv.Itoa(len(pods))
+		}
+		total, hasTotal := labels[s.totalLabel]
+		if hasTotal {
+			has[name+" total"] = fmt.Sprint(total)
+		}
+		if !s.labelsEachNode {
+			continue
+		}
+		truth[name+" own"] = strconv.Itoa(perNode[name])
+		own, hasOwn := labels[ownPodsNodeLabel]
+		if hasOwn {
+			has[name+" own"] = fmt.Sprint(own)
+		}
+	}
+}
+
+// truthOfCounts adds what the status of each Count should be, and is.
+func (s *sim) truthOfCounts(pods []object, truth, has map[string]string) {
+	perName := map[string]int{} // by namespace, and name in a pod's labels
+	for _, pod := range pods {
+		namespace := str(metaOf(pod), "namespace")
+		app := labelOf(pod, "app")
+		run := labelOf(pod, "run")
+		perName[namespace+"/"+app]++
+		if run != app {
+			perName[namespace+"/"+run]++
+		}
+	}
+	for _, count := range s.fake.all("counts") {
+		if !s.shows("counts", count) {
+			continue
+		}
+		key := keyOf(count)
+		spec := count["spec"].(object)
+		status, _ := count["status"].(object)
+		want, isValid := spec["count"].(float64)
+		if !isValid { // it must not be called healthy
+			truth[key.String()] = "false"
+			has[key.String()] = fmt.Sprint(status["healthy"] == true)
+			continue
+		}
+		there := perName[key.Namespace+"/"+str(spec, "name")]
+		truth[key.String()] = fmt.Sprint(there == int(want), " ", there)
+		has[key.String()] = fmt.Sprint(status["healthy"], " ", status["count"])
+		if s.fake.installed().status {
+			truth[key.String()] += fmt.Sprint(" ", metaOf(count)["generation"])
+			has[key.String()] += fmt.Sprint(" ", status["observedGeneration"])
+		}
+	}
+}
+
+// ---- The story, which a seed that fails prints
+
+const brokenRule = "BREAKS A RULE"
+
+func (s *sim) say(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.wrong
+	s.sayLocked(format, args...)
+}
+
+func (s *sim) sayLocked(format string, args ...any) {
+	at := time.Since(s.began).Truncate(time.Millisecond)
+	s.story = append(s.story, at.String()+" "+fmt.Sprintf(format, args...))
+}
+
+// breakLocked notes that a process broke a rule.
+func (s *sim) breakLocked(p *proc, format string, args ...any) {
+	what := fmt.Sprintf(format, args...)
+	s.sayLocked("%s %s: %s", p.host, brokenRule, what)
+	s.wrong = append(s.wrong, p.host+" "+what)
+}
+
+// failLocked notes that something is wrong with all processes taken together.
+func (s *sim) failLocked(format string, args ...any) {
+	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
+}
+
+// hasBroken reports whether a rule was broken.
+func (s *sim) hasBroken() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.wrong) > 0
+}
+
+// tellLocked is the story, or what came before and after the first broken rule.
+func (s *sim) tellLocked() string {
+	story := s.story
+	if !s.wholeStory {
+		end := slices.IndexFunc(story, func(line string) bool { return strings.Contains(line, brokenRule) })
+		if end < 0 {
+			end = len(story)
+		}
+		story = story[max(0, end-150):min(end+10, len(story))]
+	}
+	return fmt.Sprintf("podcount %s\n(%d of %d lines; STORY=all shows all)\n%s",
+		strings.Join(s.args, " "), len(story), len(s.story), strings.Join(story, "\n"))
+}
+
+// ---- The simulation of podcount
+
+// podcountSimulated is what the simulation has to know of podcount.
+func podcountSimulated(seed uint64) simOptions {
+	return simOptions{
+		program: func(
+			ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer,
+			dial func(ctx context.Context, network, addr string) (net.Conn, error),
+		) error {
+			return run(ctx, args, getenv, stdout, stderr, dial)
+		},
+		seed:              seed,
+		wholeStory:        os.Getenv("STORY") == "all",
+		totalLabel:        podCountLabel,
+		controlPlaneLabel: controlPlane,
+		leaseNamespace:    leaseKey.Namespace,
+		leaseName:         leaseKey.Name,
+		leaseLost:         "the lease is lost",
+		longestBackoff:    time.Minute,
+		longestDiscovery:  discoverEvery * 6 / 5,
+		silence:           silence,
+		longestUnlisted:   75 * time.Minute,
+		statusRest:        time.Second,
+	}
 }
 
 // Without SEEDS this runs as many seeds as fit in 20 s, five with the race detector; with SEEDS=N those up to N, with
 // SEEDS=A-B those from A to B.
 func TestSimulation(t *testing.T) {
-	first, last, end := uint64(1), uint64(math.MaxInt64), time.Now().Add(20*time.Second)
+	seeds := simSeeds{first: 1, last: math.MaxInt64, limit: 20 * time.Second}
 	if fewer(1) == 0 {
-		last, end = 5, end.Add(time.Hour)
+		seeds.last = 5
+		seeds.limit = time.Hour
 	}
 	if text := os.Getenv("SEEDS"); text != "" {
-		from, to, isRange := strings.Cut(text, "-")
-		last, _ = strconv.ParseUint(cmp.Or(to, from), 10, 63)
-		if isRange {
-			first, _ = strconv.ParseUint(from, 10, 63)
+		var err error
+		seeds, err = parseSimSeeds(text)
+		if err != nil {
+			t.Fatal(err)
 		}
-		end = time.Now().Add(1000 * time.Hour)
 	}
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(800)) // speed
 	}
-	var mu sync.Mutex // guards sum and next
-	var sum simStats
-	next, said := first, time.Now()
-	t.Run("seeds", func(t *testing.T) {
-		for range runtime.GOMAXPROCS(0) {
-			t.Run("", func(t *testing.T) {
-				t.Parallel()
-				for {
-					mu.Lock()
-					seed := next
-					next++
-					if os.Getenv("SEEDS") != "" && time.Since(said) > 30*time.Second {
-						said = time.Now()
-						fmt.Println(sum)
-					}
-					mu.Unlock()
-					if seed > last || !time.Now().Before(end) || t.Failed() && os.Getenv("SEEDS") == "" {
-						return
-					}
-					t.Run(fmt.Sprint(seed), func(t *testing.T) {
-						synctest.Test(t, func(t *testing.T) {
-							s := simulateSeed(t, seed)
-							mu.Lock()
-							defer mu.Unlock()
-							sum.add(s.stats)
-						})
-					})
-				}
-			})
-		}
-	})
-	if fmt.Println(sum); sum.seeds == 0 {
-		t.Error("no seed has run")
-	}
+	runSeeds(t, podcountSimulated(0), seeds)
 }
 
 func TestSameSeedBringsTheSameLifeAndFaults(t *testing.T) {
 	var scripts [3]string
 	for i, seed := range []uint64{13, 13, 15} {
-		synctest.Test(t, func(t *testing.T) { scripts[i] = strings.Join(simulateSeed(t, seed).script, "\n") })
+		scripts[i] = strings.Join(runSeed(t, podcountSimulated(seed)).script, "\n")
 	}
 	if scripts[0] != scripts[1] || scripts[0] == scripts[2] || len(scripts[0]) < 1000 {
 		t.Errorf("seed 13 was\n%s\n\nand then\n%s", scripts[0], scripts[1])
 	}
-}
-
-func (s *simStats) add(o simStats) {
-	s.seeds, s.changes, s.faults, s.requests, s.writes = s.seeds+o.seeds, s.changes+o.changes, s.faults+o.faults, s.requests+o.requests, s.writes+o.writes
-	s.watches, s.events, s.calms, s.simulated, s.slowest = s.watches+o.watches, s.events+o.events, s.calms+o.calms, s.simulated+o.simulated, max(s.slowest, o.slowest)
-}
-
-func (s simStats) String() string {
-	return fmt.Sprintf("%d seeds, %.0f simulated hours: %d changes, %d of them faults; %d requests, %d writes, %d watches with %d events held against the rules; %d times all faults stopped, the last write was %v later at most",
-		s.seeds, s.simulated.Hours(), s.changes, s.faults, s.requests, s.writes, s.watches, s.events, s.calms, s.slowest.Round(time.Millisecond))
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
