@@ -12722,6 +12722,7 @@ type sim struct {
 	wrong  []string // rules that were broken
 	over   bool     // no process starts any more
 	stats  simStats
+	heard  hearingTotals
 	slots  []*proc          // the processes that run, or the last ones of those that will be followed by another
 	byHost map[string]*proc // every one that ever was
 
@@ -12922,6 +12923,9 @@ func (s *sim) end() simResult {
 	defer s.mu.Unlock()
 	s.stats.simulated = time.Since(s.began)
 	s.stats.seeds = 1
+	if len(s.wrong) == 0 {
+		s.checkTotalsLocked()
+	}
 	if len(s.wrong) > 0 {
 		first := strings.Join(s.wrong[:min(len(s.wrong), 5)], "\n")
 		s.t.Errorf("seed %d: %s\n%s\nseed %d: %s\nmake sim SEEDS=%d-%d runs the same life and faults",
@@ -13695,6 +13699,15 @@ func (s *sim) met(q seen, f requestFault) {
 	s.sayLocked("%s %s meets %s", p.host, q.route, f.text())
 	seconds, _ := strconv.Atoi(f.outcome.header["Retry-After"])
 	p.mustWait[q.Method+q.Path] = time.Now().Add(time.Duration(seconds) * time.Second)
+	if q.Verb == "watch" && f.refuses() {
+		s.heard.watchesRefused++
+	}
+}
+
+// refuses reports whether what is met looks like a failure from its beginning on.
+func (f requestFault) refuses() bool {
+	ft := f.outcome
+	return ft.drop || ft.stall || ft.after || ft.status >= 300
 }
 
 // ---- The network
@@ -13900,7 +13913,7 @@ func (s *sim) launch(slot int) {
 		busy:     map[string]int{},
 	}
 	for _, resource := range s.resources() {
-		p.hearings[resource] = &hearing{}
+		p.hearings[resource] = &hearing{unsaid: map[int]int{}}
 	}
 	s.slots[slot] = p
 	s.byHost[p.host] = p
@@ -14033,6 +14046,7 @@ func (s *sim) asked(q seen) {
 	case q.Resource == "leases":
 		s.noteLeaseAskedLocked(p, q)
 	case q.Verb == "watch":
+		s.noteWatchAskedLocked(p, q)
 		s.sayLocked("%s %s %s", p.host, q.route, q.Query.Get("resourceVersion"))
 	case q.Verb == "list":
 		s.sayLocked("%s %s %s", p.host, q.route, q.Query.Get("resourceVersion"))
@@ -14205,6 +14219,7 @@ func (s *sim) told(a answer, event string, o object) {
 	if p == nil || p.isDead {
 		return
 	}
+	s.noteToldLocked(p, a.Request.Resource, versionOf(o))
 	p.learns(a, o, event == "DELETED")
 }
 
@@ -14221,6 +14236,9 @@ func (s *sim) answered(a answer) {
 		p.noteWritten(a)
 	}
 	if a.Code/100 != 2 {
+		if q.Verb == "watch" && !p.isDead {
+			s.heard.watchesRefused++
+		}
 		return
 	}
 	switch {
@@ -14305,6 +14323,11 @@ func versionOf(o object) int {
 // (https://github.com/etcd-io/etcd/tree/main/tests/robustness): events come in the order of their versions (ordered),
 // each once (unique) and whole (atomic), none is left out between two that came (reliable), also where one watch
 // follows another (resumable), nor before a bookmark (bookmarkable).
+//
+// None of that is worth anything if the log has other words some day, and the simulation goes on without hearing. So a
+// line that cannot be read, or lacks what its message needs, breaks a rule. A process may only say that it watches what
+// it has asked for. At each calm it must have said that it watches each resource, and that it has heard of all that
+// the fake has told it. And in the end the numbers must fit.
 
 // logLine is what the simulation reads of a line of the log.
 type logLine struct {
@@ -14398,6 +14421,7 @@ func (s *sim) hearDiscoveredLocked(p *proc, text []byte, resource string) {
 		s.breakLocked(p, "logs a line that should name a resource that it watches: %s", text)
 		return
 	}
+	h.isDiscovered = true
 	maps.DeleteFunc(p.mustWait, func(call string, _ time.Time) bool { return strings.Contains(call, "/"+resource) })
 }
 
@@ -14411,15 +14435,52 @@ type heardOf struct {
 
 // hearing is how far a process says that it has heard of a resource, and how far it must have.
 type hearing struct {
-	upTo int // the version, by its own word; 0: it has not listed yet, or its version means nothing any more
+	upTo    int         // the version, by its own word; 0: it has not listed yet, or its version means nothing any more
+	watches bool        // it has said so since it listed
+	told    int         // the newest version of an event that the fake has told it
+	unsaid  map[int]int // watches that it has asked for and not said it had begun, by the version that they begin at
+
+	isDiscovered bool // it has said so, ever
 }
 
 // forget is called when versions go back.
 func (h *hearing) forget() {
 	h.upTo = 0
+	h.told = 0
+}
+
+// hearingTotals are numbers of a whole seed.
+type hearingTotals struct {
+	watchesAsked   int // by the processes, of the fake
+	watchesRefused int // by the fake, or by a fault in its place
+	watchesSaid    int // by the processes
+	eventsTold     int // by the fake
+	eventsSaid     int // without bookmarks, and without what was passed over
+}
+
+// noteWatchAskedLocked notes that a process asks for a watch: it will have to say so.
+func (s *sim) noteWatchAskedLocked(p *proc, q seen) {
+	s.heard.watchesAsked++
+	h := p.hearings[q.Resource]
+	if h == nil {
+		s.breakLocked(p, "watches what none of its controllers reads: %s", q)
+		return
+	}
+	version, _ := strconv.Atoi(q.Query.Get("resourceVersion"))
+	h.unsaid[version]++
+}
+
+// noteToldLocked notes that the fake tells a process of an event: it will have to say that it has heard of it.
+func (s *sim) noteToldLocked(p *proc, resource string, version int) {
+	s.heard.eventsTold++
+	h := p.hearings[resource]
+	if h != nil && version <= s.newest {
+		h.told = max(h.told, version)
+	}
 }
 
 func (s *sim) hearListedLocked(p *proc, of heardOf) {
+	of.watches = false
 	of.upTo = of.version
 	if of.version > s.newest { // the list is of a time that a restored backup has undone
 		of.upTo = 0
@@ -14428,6 +14489,12 @@ func (s *sim) hearListedLocked(p *proc, of heardOf) {
 
 func (s *sim) hearWatchingLocked(p *proc, of heardOf) {
 	s.stats.watches++
+	s.heard.watchesSaid++
+	if of.unsaid[of.version] == 0 {
+		s.breakLocked(p, "says that it watches what it has not asked for: %s", shortLine(of.text))
+	}
+	of.unsaid[of.version]--
+	of.watches = true
 	if of.upTo != 0 && of.upTo != of.version {
 		s.breakLocked(p, "watches %s from %d, and had heard up to %d (resumable)", of.resource, of.version, of.upTo)
 	}
@@ -14452,6 +14519,7 @@ func (s *sim) hearEventLocked(p *proc, text []byte, line logLine, words []string
 		}
 		want := ""
 		if !isBookmark {
+			s.heard.eventsSaid++
 			want = fmt.Sprintf("%d %s %s, ", of.version, words[0], words[2])
 		}
 		s.checkTakenLocked(p, of, want)
@@ -14524,6 +14592,49 @@ func (s *sim) shows(resource string, o object) bool {
 	return isInside && s.selects(o)
 }
 
+// settled is how long a process needs, at most, until it watches everything, where nothing fails.
+const settled = time.Minute
+
+// checkHeardLocked is asked when all is quiet: each process has said that it watches everything, and that it has heard
+// of all that it was told.
+func (s *sim) checkHeardLocked() {
+	for _, p := range s.slots {
+		if p.isEnding || time.Since(p.began) < settled {
+			continue
+		}
+		for _, resource := range s.resources() {
+			h := p.hearings[resource]
+			switch {
+			case resource == "counts" && !h.isDiscovered:
+				s.breakLocked(p, "has not said, when all was quiet, that it has discovered %s", resource)
+			case h.upTo == 0:
+				s.breakLocked(p, "has not said, when all was quiet, that it has listed %s", resource)
+			case !h.watches:
+				s.breakLocked(p, "has not said, when all was quiet, that it watches %s", resource)
+			case h.upTo < h.told:
+				s.breakLocked(p, "has said, when all was quiet, that it has heard of %s up to %d, and was told of %d",
+					resource, h.upTo, h.told)
+			}
+		}
+	}
+}
+
+// checkTotalsLocked is asked in the end: the simulation has not been deaf. Processes have said no more than the fake
+// has done; and no less than half of it, as faults keep some from arriving, but not most.
+func (s *sim) checkTotalsLocked() {
+	h := s.heard
+	served := h.watchesAsked - h.watchesRefused
+	if !fits(h.watchesSaid, served) {
+		s.failLocked("the fake has served %d watches, and processes have said that they began %d", served, h.watchesSaid)
+	}
+	if !fits(h.eventsSaid, h.eventsTold) {
+		s.failLocked("the fake has told %d events, and processes have said that they heard of %d", h.eventsTold, h.eventsSaid)
+	}
+}
+
+// fits reports whether what was said, in numbers, may be all of what was done that has arrived.
+func fits(said, done int) bool { return done > 0 && said <= done && 2*said >= done }
+
 // shortLine is a line of the log for the story: its message and its attributes.
 func shortLine(text []byte) string {
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -14595,6 +14706,7 @@ func (s *sim) calm() {
 	if s.stats.writes != writes {
 		s.failLocked("there is no peace: writes go on when all is right")
 	}
+	s.checkHeardLocked()
 	if len(s.wrong) == 0 {
 		s.sayLocked("all is right")
 	}
