@@ -12666,6 +12666,10 @@ type simResult struct {
 
 	// script is the life and the faults that the seed brought, a line each, and when.
 	script []string
+
+	// broken are the rules that were broken; story is what led there.
+	broken []string
+	story  string
 }
 
 // simStats is what was seen.
@@ -12822,7 +12826,18 @@ func nodeOf(pod object) string {
 func pick[T any](dice *rand.Rand, of ...T) T { return of[dice.IntN(len(of))] }
 
 // runSeed simulates one seed, in virtual time, and makes the test fail if a rule was broken.
-func runSeed(t *testing.T, o simOptions) (result simResult) {
+func runSeed(t *testing.T, o simOptions) simResult {
+	result := simulateSeed(t, o)
+	if len(result.broken) > 0 {
+		first := strings.Join(result.broken[:min(len(result.broken), 5)], "\n")
+		t.Errorf("seed %d: %s\n%s\nseed %d: %s\nmake sim SEEDS=%d-%d runs the same life and faults",
+			o.seed, result.broken[0], result.story, o.seed, first, o.seed, o.seed)
+	}
+	return result
+}
+
+// simulateSeed is runSeed for a test that expects broken rules.
+func simulateSeed(t *testing.T, o simOptions) (result simResult) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSim(t, o)
 		s.run()
@@ -12909,7 +12924,7 @@ func (s *sim) count(isFault bool) {
 	}
 }
 
-// end stops all processes, and reports what was wrong.
+// end stops all processes, and returns what has been.
 func (s *sim) end() simResult {
 	s.mu.Lock()
 	s.over = true
@@ -12926,12 +12941,7 @@ func (s *sim) end() simResult {
 	if len(s.wrong) == 0 {
 		s.checkTotalsLocked()
 	}
-	if len(s.wrong) > 0 {
-		first := strings.Join(s.wrong[:min(len(s.wrong), 5)], "\n")
-		s.t.Errorf("seed %d: %s\n%s\nseed %d: %s\nmake sim SEEDS=%d-%d runs the same life and faults",
-			s.seed, s.wrong[0], s.tellLocked(), s.seed, first, s.seed, s.seed)
-	}
-	return simResult{stats: s.stats, script: s.script}
+	return simResult{stats: s.stats, script: s.script, broken: s.wrong, story: s.tellLocked()}
 }
 
 // ---- Many seeds
@@ -13252,16 +13262,18 @@ func (f serverKilled) strike(s *sim) string {
 		if isCompacted {
 			s.fake.compact()
 		}
-		s.net.restore()
+		s.restoreServer()
 	})
 	return fmt.Sprintf("THE SERVER IS KILLED, for %v, then compacted: %v", d, isCompacted)
 }
 
-// killServer breaks all connections and refuses new ones.
+// killServer breaks all connections and refuses new ones until restoreServer is called.
 func (s *sim) killServer() {
 	s.net.kill()
 	s.each(func(p *proc) { s.disturb(p, func(*link) {}) })
 }
+
+func (s *sim) restoreServer() { s.net.restore() }
 
 // watchesEnd ends all watches, cleanly or by breaking them: a load balancer is restarted, or a server is asked to stop.
 func (s *sim) watchesEnd() string {
@@ -13290,7 +13302,7 @@ func (f backupRestored) strike(s *sim) string {
 	s.killServer()
 	<-time.After(s.some(f.outage))
 	s.backup()
-	s.net.restore()
+	s.restoreServer()
 	s.forgetSince(s.fake.latest())
 	return "THE BACKUP IS RESTORED"
 }
@@ -14720,7 +14732,7 @@ func settle(d time.Duration) {
 
 func (s *sim) stopFaults() {
 	s.fake.heal()
-	s.net.restore()
+	s.restoreServer()
 	s.each(func(p *proc) { p.link.setAway(false) })
 	if s.fake.installed() == nil {
 		s.fake.install(&fakeCRD{status: true})
@@ -14936,6 +14948,70 @@ func TestSimulation(t *testing.T) {
 		defer debug.SetGCPercent(debug.SetGCPercent(800)) // speed
 	}
 	runSeeds(t, podcountSimulated(0), seeds)
+}
+
+// rewriter writes text with words replaced.
+type rewriter struct {
+	to    io.Writer
+	words *strings.Replacer
+}
+
+func (w *rewriter) Write(text []byte) (int, error) {
+	_, err := io.WriteString(w.to, w.words.Replace(string(text)))
+	return len(text), err
+}
+
+// The simulation reads of the log what each process has heard. If the log has other words some day, it must not go on
+// as if nothing had been said.
+func TestSimulationFailsIfItDoesNotUnderstandTheLog(t *testing.T) {
+	for _, c := range []struct{ name, from, to, want string }{
+		{"no JSON", `{"time"`, `time`, "logs a line that cannot be read"},
+		{"no list", `"msg":"listed"`, `"msg":"it lists"`, "has not said, when all was quiet, that it has listed pods"},
+		{"no watch", `"msg":"watching"`, `"msg":"it watches"`, "has not said, when all was quiet, that it watches pods"},
+		{"no discovery", `"msg":"discovered"`, `"msg":"found"`, "that it has discovered counts"},
+		{"other version", `"msg":"watching","kind":"Pod","rv":"`, `"msg":"watching","kind":"Pod","rv":"1`, "what it has not asked for"},
+		{"no version", `"rv":`, `"version":`, "logs a line that lacks rv"},
+		{"version that is none", `"rv":"`, `"rv":"v`, "logs a line whose rv is no version"},
+		{"other kind", `"kind":"Pod"`, `"kind":"pods"`, "should name a kind that it watches"},
+		{"no stale", `"stale":`, `"old":`, "logs an event that lacks stale"},
+		{"other type", `"msg":"MODIFIED `, `"msg":"CHANGED `, "logs an event of an unknown type"},
+		{"no key", `"msg":"MODIFIED Node `, `"msg":"MODIFIED Node", "key":"`, "logs an event without a kind or a key"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := podcountSimulated(3)
+			podcount := o.program
+			o.program = func(
+				ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer,
+				dial func(ctx context.Context, network, addr string) (net.Conn, error),
+			) error {
+				log := &rewriter{to: stderr, words: strings.NewReplacer(c.from, c.to)}
+				return podcount(ctx, args, getenv, stdout, log, dial)
+			}
+			result := simulateSeed(t, o)
+			wantText(t, strings.Join(result.broken, "\n"), c.want)
+		})
+	}
+}
+
+func TestSimulationFailsIfItHearsFewerEventsThanWereTold(t *testing.T) {
+	for _, c := range []struct {
+		totals hearingTotals
+		want   string
+	}{
+		{hearingTotals{watchesAsked: 9, watchesRefused: 1, watchesSaid: 4, eventsTold: 9, eventsSaid: 9}, ""},
+		{hearingTotals{watchesAsked: 9, watchesRefused: 1, watchesSaid: 3, eventsTold: 9, eventsSaid: 9}, "served 8 watches"},
+		{hearingTotals{watchesAsked: 9, watchesRefused: 1, watchesSaid: 9, eventsTold: 9, eventsSaid: 9}, "served 8 watches"},
+		{hearingTotals{watchesAsked: 9, watchesSaid: 9, eventsTold: 9, eventsSaid: 4}, "told 9 events"},
+		{hearingTotals{watchesAsked: 9, watchesSaid: 9, eventsTold: 9, eventsSaid: 10}, "told 9 events"},
+		{hearingTotals{watchesAsked: 9, watchesSaid: 9}, "told 0 events"},
+	} {
+		s := &sim{heard: c.totals}
+		s.checkTotalsLocked()
+		broken := strings.Join(s.wrong, "\n")
+		if (broken == "") != (c.want == "") || !strings.Contains(broken, c.want) {
+			t.Errorf("%+v: %q, want %q", c.totals, broken, c.want)
+		}
+	}
 }
 
 func TestSameSeedBringsTheSameLifeAndFaults(t *testing.T) {
