@@ -14376,7 +14376,7 @@ func (l *processLog) Write(text []byte) (int, error) {
 func (s *sim) hearLocked(p *proc, text []byte) {
 	var line logLine
 	err := json.Unmarshal(text, &line)
-	if err == nil && (line.Level == "" || line.Msg == "") {
+	if err == nil && (line.Level == "" || strings.TrimSpace(line.Msg) == "") {
 		err = errors.New("it has no level, or no msg")
 	}
 	if err != nil {
@@ -14637,10 +14637,12 @@ func (s *sim) checkTotalsLocked() {
 	h := s.heard
 	served := h.watchesAsked - h.watchesRefused
 	if !fits(h.watchesSaid, served) {
-		s.failLocked("the fake has served %d watches, and processes have said that they began %d", served, h.watchesSaid)
+		s.failLocked("the fake has served %d watches, and processes have said that they began %d",
+			served, h.watchesSaid)
 	}
 	if !fits(h.eventsSaid, h.eventsTold) {
-		s.failLocked("the fake has told %d events, and processes have said that they heard of %d", h.eventsTold, h.eventsSaid)
+		s.failLocked("the fake has told %d events, and processes have said that they heard of %d",
+			h.eventsTold, h.eventsSaid)
 	}
 }
 
@@ -14966,10 +14968,10 @@ func (w *rewriter) Write(text []byte) (int, error) {
 func TestSimulationFailsIfItDoesNotUnderstandTheLog(t *testing.T) {
 	for _, c := range []struct{ name, from, to, want string }{
 		{"no JSON", `{"time"`, `time`, "logs a line that cannot be read"},
-		{"no list", `"msg":"listed"`, `"msg":"it lists"`, "has not said, when all was quiet, that it has listed pods"},
-		{"no watch", `"msg":"watching"`, `"msg":"it watches"`, "has not said, when all was quiet, that it watches pods"},
+		{"no list", `"msg":"listed"`, `"msg":"it lists"`, "that it has listed pods"},
+		{"no watch", `"msg":"watching"`, `"msg":"it watches"`, "that it watches pods"},
 		{"no discovery", `"msg":"discovered"`, `"msg":"found"`, "that it has discovered counts"},
-		{"other version", `"msg":"watching","kind":"Pod","rv":"`, `"msg":"watching","kind":"Pod","rv":"1`, "what it has not asked for"},
+		{"other version", `watching","kind":"Pod","rv":"`, `watching","kind":"Pod","rv":"1`, "it has not asked for"},
 		{"no version", `"rv":`, `"version":`, "logs a line that lacks rv"},
 		{"version that is none", `"rv":"`, `"rv":"v`, "logs a line whose rv is no version"},
 		{"other kind", `"kind":"Pod"`, `"kind":"pods"`, "should name a kind that it watches"},
@@ -14994,22 +14996,28 @@ func TestSimulationFailsIfItDoesNotUnderstandTheLog(t *testing.T) {
 }
 
 func TestSimulationFailsIfItHearsFewerEventsThanWereTold(t *testing.T) {
+	all := hearingTotals{watchesAsked: 9, watchesRefused: 1, watchesSaid: 8, eventsTold: 9, eventsSaid: 9}
 	for _, c := range []struct {
-		totals hearingTotals
+		name   string
+		change func(*hearingTotals)
 		want   string
 	}{
-		{hearingTotals{watchesAsked: 9, watchesRefused: 1, watchesSaid: 4, eventsTold: 9, eventsSaid: 9}, ""},
-		{hearingTotals{watchesAsked: 9, watchesRefused: 1, watchesSaid: 3, eventsTold: 9, eventsSaid: 9}, "served 8 watches"},
-		{hearingTotals{watchesAsked: 9, watchesRefused: 1, watchesSaid: 9, eventsTold: 9, eventsSaid: 9}, "served 8 watches"},
-		{hearingTotals{watchesAsked: 9, watchesSaid: 9, eventsTold: 9, eventsSaid: 4}, "told 9 events"},
-		{hearingTotals{watchesAsked: 9, watchesSaid: 9, eventsTold: 9, eventsSaid: 10}, "told 9 events"},
-		{hearingTotals{watchesAsked: 9, watchesSaid: 9}, "told 0 events"},
+		{"all", func(h *hearingTotals) {}, ""},
+		{"half of the watches", func(h *hearingTotals) { h.watchesSaid = 4 }, ""},
+		{"too few watches", func(h *hearingTotals) { h.watchesSaid = 3 }, "served 8 watches"},
+		{"too many watches", func(h *hearingTotals) { h.watchesSaid = 9 }, "served 8 watches"},
+		{"half of the events", func(h *hearingTotals) { h.eventsSaid = 5 }, ""},
+		{"too few events", func(h *hearingTotals) { h.eventsSaid = 4 }, "told 9 events"},
+		{"too many events", func(h *hearingTotals) { h.eventsSaid = 10 }, "told 9 events"},
+		{"no events at all", func(h *hearingTotals) { h.eventsTold, h.eventsSaid = 0, 0 }, "told 0 events"},
 	} {
-		s := &sim{heard: c.totals}
+		totals := all
+		c.change(&totals)
+		s := &sim{heard: totals}
 		s.checkTotalsLocked()
 		broken := strings.Join(s.wrong, "\n")
 		if (broken == "") != (c.want == "") || !strings.Contains(broken, c.want) {
-			t.Errorf("%+v: %q, want %q", c.totals, broken, c.want)
+			t.Errorf("%s: %q, want %q", c.name, broken, c.want)
 		}
 	}
 }
