@@ -18,19 +18,21 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"podcount/internal/fakekube"
 )
 
 // podLabels are the labels that pods have, in the ways that differ in memory. A crowd makes numbers of ###### and
 // @@@@@.
 var podLabels = []struct {
 	name   string
-	labels object
+	labels fakekube.Object
 	most   float64 // bytes a pod
 }{
-	{"no labels", object{"pod-template-hash": "5d4f8c7b9"}, 200},
-	{"a label that 400 pods share", object{"app": "web-@@@@@"}, 200},
-	{"a short label that no two share", object{"run": "web-######"}, 300},
-	{"three long labels that no two share", object{
+	{"no labels", fakekube.Object{"pod-template-hash": "5d4f8c7b9"}, 200},
+	{"a label that 400 pods share", fakekube.Object{"app": "web-@@@@@"}, 200},
+	{"a short label that no two share", fakekube.Object{"run": "web-######"}, 300},
+	{"three long labels that no two share", fakekube.Object{
 		"app":                    "the-first-of-three-labels-that-are-rather-long-######",
 		"app.kubernetes.io/name": "the-second-of-three-labels-that-are-rather-long-######",
 		"run":                    "the-third-of-three-labels-that-are-rather-long-######",
@@ -48,7 +50,7 @@ func countingManager(t testing.TB) *manager {
 }
 
 // listed is a manager that has listed n pods with these labels.
-func listed(t testing.TB, n int, labels object) *manager {
+func listed(t testing.TB, n int, labels fakekube.Object) *manager {
 	m := countingManager(t)
 	body := (&crowd{pods: n, nodes: n / 400, labels: labels}).body(true, false)
 	l := m.pods.List()
@@ -367,11 +369,11 @@ func TestIndexInANamespaceIsARecount(t *testing.T) {
 	d := newDecoder(podKind())
 	for step := range 3000 {
 		namespace, name := fmt.Sprint("ns", dice.IntN(3)), fmt.Sprint("p", dice.IntN(20))
-		labels := object{"app": fmt.Sprint("a", dice.IntN(5))}
+		labels := fakekube.Object{"app": fmt.Sprint("a", dice.IntN(5))}
 		if dice.IntN(4) == 0 {
 			labels["app"] = "only-" + name
 		}
-		text, _ := json.Marshal(object{"metadata": object{"namespace": namespace, "name": name, "uid": "u", "resourceVersion": strconv.Itoa(step + 1), "labels": labels}})
+		text, _ := json.Marshal(fakekube.Object{"metadata": fakekube.Object{"namespace": namespace, "name": name, "uid": "u", "resourceVersion": strconv.Itoa(step + 1), "labels": labels}})
 		p, err := d.parse(text)
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,6 @@
 package main
 
-// main_test.go holds the fake API server, the playground that `make run` starts it as, and every test. The fake keeps
+// main_test.go holds the playground that `make run` starts it as, and every test. The fake keeps
 // one linear history of changes and answers in the shapes of a real kube-apiserver v1.35, some of whose exchanges stand
 // in testdata/transcripts. Most tests run the whole program against it in virtual time (testing/synctest).
 
@@ -10,12 +10,8 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	crand "crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
@@ -28,7 +24,6 @@ import (
 	"log"
 	"maps"
 	"math"
-	"math/big"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -58,6 +53,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"podcount/internal/fakekube"
 	"podcount/internal/labels"
 	"podcount/internal/yaml"
 )
@@ -111,2884 +107,6 @@ func held() map[string]string {
 // ---------------------------------------------------------------------------------------------------------------------
 // The fake API server
 
-// object is an API object, or a part of one, as encoding/json decodes it. One that is stored is never modified, neither
-// by the fake nor by whoever gets it: clone it first.
-type object = map[string]any
-
-// fakeKind is a kind that the fake serves.
-type fakeKind struct {
-	group    string // "" is the core group
-	version  string
-	resource string // in paths, such as "pods"
-	kind     string // in objects, such as "Pod"
-
-	isNamespaced bool
-}
-
-// fakeKinds are all kinds that there can be, in the order of discovery. Counts are there while they have a CRD.
-var fakeKinds = []fakeKind{
-	{"", "v1", "pods", "Pod", true},
-	{"", "v1", "nodes", "Node", false},
-	{"", "v1", "namespaces", "Namespace", false},
-	{"", "v1", "events", "Event", true},
-	{"", "v1", "serviceaccounts", "ServiceAccount", true},
-	{"coordination.k8s.io", "v1", "leases", "Lease", true},
-	{"demo.mark8s.io", "v1", "counts", "Count", true},
-	{"apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false},
-	{"rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", false},
-	{"rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", false},
-	{"admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", false},
-	{"admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", false},
-}
-
-// kindOf is the kind of a resource. It panics where the fake has none.
-func kindOf(resource string) fakeKind {
-	i := slices.IndexFunc(fakeKinds, func(k fakeKind) bool { return k.resource == resource })
-	if i < 0 {
-		panic("the fake has no " + resource)
-	}
-	return fakeKinds[i]
-}
-
-// apiVersion is the group and the version, as objects name them: "v1", or "coordination.k8s.io/v1".
-func (k fakeKind) apiVersion() string { return strings.TrimPrefix(k.group+"/"+k.version, "/") }
-
-// path is where the API has the group and version.
-func (k fakeKind) path() string {
-	if k.group == "" {
-		return "api/" + k.version
-	}
-	return "apis/" + k.group + "/" + k.version
-}
-
-// qualified is the resource as messages name it: "pods", or "leases.coordination.k8s.io".
-func (k fakeKind) qualified() string { return strings.TrimSuffix(k.resource+"."+k.group, ".") }
-
-// change is one entry of the fake's history: an object was made, replaced or removed.
-type change struct {
-	// Version is the resourceVersion that the change has been given.
-	Version int
-
-	// Resource is the plural name of the object's kind, such as "pods".
-	Resource string
-
-	// Old is nil where an object was made, New where one was removed.
-	Old, New object
-
-	// Lost says that no watch will tell of this change.
-	Lost bool
-}
-
-// key names the object that was changed.
-func (c change) key() objectKey {
-	if c.New == nil {
-		return keyOf(c.Old)
-	}
-	return keyOf(c.New)
-}
-
-// fakeCRD is the CustomResourceDefinition of Counts, the one custom resource that the fake knows.
-type fakeCRD struct {
-	// status gives Counts a status subresource: whoever writes to the object does not write its status, and the other
-	// way round.
-	status bool
-
-	// drops says that the schema has no status: what is sent of it is dropped without a word.
-	drops bool
-}
-
-// fault is what happens to requests in place of an answer, or on the way of one.
-//
-// Of answer, drop, stall, after, cut, hang, and status with body, a fault has one. Where it has more, the first in
-// this order counts; cut and hang exclude each other. It may have a delay and met besides, and a delay alone is a
-// fault, too.
-type fault struct {
-	// match says which requests meet the fault. It is called with the fake locked, and must not call it. A request
-	// meets the first fault that matches it.
-	match func(*http.Request) bool
-
-	// times is how many requests meet the fault, 0 counts as 1.
-	times int
-
-	// delay passes before anything else happens to the request.
-	delay time.Duration
-
-	// status is answered in place of the truth, with header and body. Without a body of its own the answer is empty.
-	// Its Content-Type is application/json, unless the header says otherwise.
-	status int
-	header map[string]string
-
-	// body is that of the status or, where that is 0, of a 200.
-	body string
-
-	// drop breaks the connection before anything is done.
-	drop bool
-
-	// stall gives no answer until the client goes away.
-	stall bool
-
-	// cut breaks the connection after so many bytes of the true answer's body, of a watch at some later moment.
-	cut int
-
-	// hang falls silent after so many bytes of the true answer's body, until the client goes away.
-	hang int
-
-	// met gets a value from each request that meets the fault, which waits until somebody takes it.
-	met chan struct{}
-
-	// after does what the request asks for, and then breaks the connection in place of an answer.
-	after bool
-
-	// answer answers in place of the fake, which does nothing.
-	answer http.HandlerFunc
-
-	// missed says that the answer to the last request was too short for cut or hang. The fake sets it.
-	missed bool
-}
-
-// seen is a request that the fake got, and what the router understood of it.
-type seen struct {
-	Method string
-	Path   string
-	Query  url.Values
-	Body   string
-	Accept string
-
-	// User is the request's bearer token, or the name on its client certificate.
-	User  string
-	HTTP2 bool
-	At    time.Time
-
-	// Host is how the client calls the server. It tells one replica of a program from another.
-	Host string
-
-	route
-}
-
-func (s seen) String() string {
-	return s.Method + " " + s.Path + "?" + s.Query.Encode() + " " + s.Body
-}
-
-// seenOf describes a request by what its head says; body and user are the caller's to add.
-func seenOf(r *http.Request) seen {
-	query := r.URL.Query()
-	return seen{
-		Method: r.Method,
-		Path:   r.URL.Path,
-		Query:  query,
-		Accept: r.Header.Get("Accept"),
-		HTTP2:  r.ProtoMajor == 2,
-		At:     time.Now(),
-		Host:   r.Host,
-		route:  routeOf(r.Method, r.URL.Path, query),
-	}
-}
-
-// route is what a request asks for, in the words of RBAC. All of it but the verb is empty in a request for something
-// that is no resource, such as /version or a group's discovery.
-type route struct {
-	// Verb is list, watch, get, create, update, patch, delete or deletecollection. For what is no resource, it is the
-	// method in small letters.
-	Verb string
-
-	Group   string // "" is the core group
-	Version string
-
-	Resource    string // such as "pods"
-	Subresource string // such as "status"; "" for the object itself
-	Namespace   string // "" for cluster-scoped resources, and for all namespaces
-	Name        string // "" for a collection
-}
-
-// String is the verb, the resource and the object, such as "patch counts/status/default/web", or the verb alone.
-func (r route) String() string {
-	if r.Resource == "" {
-		return r.Verb
-	}
-	words := r.Verb + " " + r.fullResource()
-	if r.Name == "" {
-		return words
-	}
-	if r.Namespace != "" {
-		words += "/" + r.Namespace
-	}
-	return words + "/" + r.Name
-}
-
-// fullResource is the resource as a rule of RBAC names it, such as "counts/status".
-func (r route) fullResource() string {
-	if r.Subresource == "" {
-		return r.Resource
-	}
-	return r.Resource + "/" + r.Subresource
-}
-
-// routeOf reads a request by the layout of the API's paths,
-// https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris:
-//
-//	/api/VERSION/… or /apis/GROUP/VERSION/…
-//
-// and then, inside a namespace or without one,
-//
-//	[namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]]
-func routeOf(method, path string, query url.Values) route {
-	noResource := route{Verb: strings.ToLower(method)}
-	segments := strings.Split(strings.Trim(path, "/"), "/")
-	rt := route{}
-	switch {
-	case segments[0] == "api" && len(segments) > 2:
-		rt.Version = segments[1]
-		segments = segments[2:]
-	case segments[0] == "apis" && len(segments) > 3:
-		rt.Group = segments[1]
-		rt.Version = segments[2]
-		segments = segments[3:]
-	default:
-		return noResource
-	}
-
-	// A namespace is itself an object: /api/v1/namespaces/NAME, which has subresources of its own.
-	isInNamespace := segments[0] == "namespaces" && len(segments) > 2 &&
-		segments[2] != "status" && segments[2] != "finalize"
-	if isInNamespace {
-		rt.Namespace = segments[1]
-		segments = segments[2:]
-	}
-	if len(segments) > 3 {
-		return noResource
-	}
-	rt.Resource = segments[0]
-	if len(segments) > 1 {
-		rt.Name = segments[1]
-	}
-	if len(segments) > 2 {
-		rt.Subresource = segments[2]
-	}
-	rt.Verb = verbOf(method, rt.Name != "", query)
-	return rt
-}
-
-// verbOf is the verb of RBAC for a request for one named object, or for a collection. It is "" for a method that the
-// API does not have.
-func verbOf(method string, isNamed bool, query url.Values) string {
-	switch method {
-	case http.MethodPost:
-		return "create"
-	case http.MethodPut:
-		return "update"
-	case http.MethodPatch:
-		return "patch"
-	case http.MethodDelete:
-		if isNamed {
-			return "delete"
-		}
-		return "deletecollection"
-	case http.MethodGet, http.MethodHead:
-		if isNamed {
-			return "get"
-		}
-		if isWatching(query) {
-			return "watch"
-		}
-		return "list"
-	}
-	return ""
-}
-
-// isWatching reads the parameter watch as the server does: any value turns it on, but "0" and "false".
-func isWatching(query url.Values) bool {
-	value := query.Get("watch")
-	return query.Has("watch") && value != "0" && value != "false"
-}
-
-// answer is what the fake answers to a request.
-type answer struct {
-	Request seen
-
-	// Code is the HTTP status. It is 200 for a watch that runs.
-	Code int
-
-	// Body is the answer in JSON, also where it is sent as protobuf. A watch has none.
-	Body []byte
-
-	// Items are the objects of a list, or of one of its pages, in full.
-	Items []object
-
-	// HasMore says that a list has more pages after this one.
-	HasMore bool
-
-	// IsCut says that a fault will cut the answer short on its way, so that it does not arrive whole. The fault of
-	// a watch strikes at some later moment: no event of such a watch is sure to arrive. Of an answer that is sent
-	// compressed, the bytes are counted as they are before that.
-	IsCut bool
-}
-
-// fakeServer is an API server in memory, an http.Handler: it keeps one linear history of changes, and answers in the
-// shapes of a real kube-apiserver. Whatever is not said here of a method, it may be called at any time, by anybody.
-type fakeServer struct {
-	// These are options. They may be set until the first request.
-
-	// bookmarks is how often watches get one, a minute at first; 0 is never.
-	bookmarks time.Duration
-
-	// only, if set, is the one media type in which lists and watches are answered, as whole objects.
-	only string
-
-	// clientCA, if set, is the authority whose client certificates are let in where a token is needed.
-	clientCA *x509.CertPool
-
-	// spy, if set, hears what happens.
-	spy spy
-
-	mu          sync.Mutex      // guards all below
-	tokens      map[string]bool // those that are let in; nil: everybody is
-	isForbidden map[string]bool // by verb and resource, as in "patch nodes"
-	crd         *fakeCRD        // nil: there are no Counts
-
-	version   int                             // the newest
-	objects   map[string]map[objectKey]object // by resource
-	history   []change                        // in the order of versions
-	forgotten int                             // changes up to this version are compacted away
-	lose      int                             // how many coming changes no watch will hear of
-	pages     map[string][]object             // what is left of a list, by continue token
-
-	requests []seen
-	grew     chan struct{} // closed and replaced with each change and each request
-	moved    chan struct{} // closed and replaced with each change
-
-	ended    chan struct{} // closed and replaced when the watches that run have to end
-	isBroken bool          // they end with their connections
-	behind   *lag          // if any, of the watches that begin now
-	frames   []*frame      // that watches will get between their events
-
-	faults   []*fault
-	away     map[string]bool // by host: its requests break
-	stripped string          // a label that a mutating webhook removes from each node that is written; "": none
-}
-
-// spy hears what happens at the fake, as it happens. Its methods are called on the goroutines that serve requests,
-// several at a time, and what they do delays the client. They must not change the objects that they get.
-//
-// An answer that a fault replaces, breaks off before it begins, or loses, is not told: the client gets none of it.
-type spy interface {
-	// asked is called with each request before anything is done about it, except those of hosts that are cut off.
-	// The fake is not locked.
-	asked(q seen)
-
-	// told is called before a watch sends an event, ADDED, MODIFIED or DELETED, with the object in full. Bookmarks,
-	// errors and frames that a test has interjected are not told. The fake is not locked.
-	told(a answer, event string, o object)
-
-	// answered is called before an answer is sent, whether a success or a refusal, except a watch's and the page of
-	// text that stands for an unknown path. The fake is not locked.
-	answered(a answer)
-
-	// changed is called with each change, in the order of their versions. The fake is locked: the spy must not call
-	// it.
-	changed(c change)
-}
-
-// frame is something that a watch gets as if it had happened: raw, an object, or the newest event's object once more.
-type frame struct {
-	resource string // whose next watch, or running one, gets it
-	event    string // its type, such as "ADDED", "BOOKMARK" or "ERROR"
-	object   any    // if nil, the one that this watch was told of last, if any
-	raw      string // if set, these bytes stand in place of the whole frame
-	end      bool   // the watch ends after it
-}
-
-// lag is of an API server whose cache has stopped at a version, until it catches up.
-type lag struct {
-	match   func(seen) bool // which watches come to that server
-	version int
-	over    chan struct{}
-}
-
-// newFake is a fake with the namespaces default and kube-system, and nothing else. Everybody may do everything there.
-func newFake() *fakeServer {
-	f := &fakeServer{
-		bookmarks:   time.Minute,
-		isForbidden: map[string]bool{},
-		version:     200,
-		objects:     map[string]map[objectKey]object{},
-		pages:       map[string][]object{},
-		grew:        make(chan struct{}),
-		moved:       make(chan struct{}),
-		ended:       make(chan struct{}),
-		away:        map[string]bool{},
-	}
-	for _, k := range fakeKinds {
-		f.objects[k.resource] = map[objectKey]object{}
-	}
-	for _, name := range []string{"default", "kube-system"} {
-		f.put("namespaces", object{"metadata": object{"name": name}})
-	}
-	return f
-}
-
-// install puts the CRD of Counts in place, or changes it; nil removes it, and all Counts. Either ends their watches.
-func (f *fakeServer) install(crd *fakeCRD) {
-	for _, o := range f.all("counts") {
-		if crd == nil {
-			f.remove("counts", keyOf(o))
-		}
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.crd = crd
-	f.movedLocked()
-}
-
-// installed is the CRD of Counts, or nil.
-func (f *fakeServer) installed() *fakeCRD {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.crd
-}
-
-// serves reports whether the fake has a kind now.
-func (f *fakeServer) serves(k fakeKind) bool { return k.resource != "counts" || f.installed() != nil }
-
-// addCount makes a Count in the namespace default, whose spec is this JSON, or gives one this spec. Where status is
-// a subresource, that of the Count stays. There must be a CRD.
-func (f *fakeServer) addCount(name, spec string) object {
-	key := objectKey{"default", name}
-	o := object{"metadata": object{"namespace": key.Namespace, "name": key.Name}, "spec": parsed(spec)}
-	old := f.get("counts", key)
-	if old["status"] != nil && f.installed().status {
-		o["status"] = old["status"]
-	}
-	return f.put("counts", o)
-}
-
-// parsed is what a text in JSON means. It panics where it means nothing.
-func parsed(text string) (v any) {
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		panic(err)
-	}
-	return v
-}
-
-// count is what a Count in the namespace default says: its status' healthy, count and observedGeneration, as in
-// "true 3 1", and "<nil>" for each that is not there.
-func (f *fakeServer) count(name string) string {
-	status, _ := f.get("counts", objectKey{"default", name})["status"].(object)
-	return fmt.Sprint(status["healthy"], " ", status["count"], " ", status["observedGeneration"])
-}
-
-// issue answers a TokenRequest, in the one form that the fake's tokens of service accounts have.
-func (f *fakeServer) issue(r *fakeRequest) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.objects["serviceaccounts"][r.key] == nil {
-		r.notFound()
-		return
-	}
-	token := fmt.Sprintf("%s%s:%s:%x", accountPrefix, r.key.Namespace, r.key.Name, rand.Uint64())
-	if f.tokens == nil {
-		f.tokens = map[string]bool{"": true} // everybody still may come
-	}
-	f.tokens[token] = true
-	r.answer(201, object{
-		"kind":       "TokenRequest",
-		"apiVersion": "authentication.k8s.io/v1",
-		"metadata":   object{"name": r.key.Name},
-		"status": object{
-			"token":               token,
-			"expirationTimestamp": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
-		},
-	})
-}
-
-// accountPrefix begins the tokens of service accounts: serviceaccount:NAMESPACE:NAME:RANDOM.
-const accountPrefix = "serviceaccount:"
-
-// otherAccount is how refusals name whoever is no service account of the fake: as the recordings do.
-const otherAccount = "system:serviceaccount:kube-system:podcount"
-
-// accountOf is the service account that a token is of. It has no name where the token is another one.
-func accountOf(token string) objectKey {
-	rest, isAccount := strings.CutPrefix(token, accountPrefix)
-	if !isAccount {
-		return objectKey{}
-	}
-	namespace, rest, _ := strings.Cut(rest, ":")
-	name, _, _ := strings.Cut(rest, ":")
-	return objectKey{namespace, name}
-}
-
-// may reports whether a user has a right: a service account those of its cluster roles, everybody else all. What a test
-// has forbidden, nobody may.
-func (f *fakeServer) may(user string, rt route) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.isForbidden[rt.Verb+" "+rt.fullResource()] {
-		return false
-	}
-	if !strings.HasPrefix(user, accountPrefix) {
-		return true
-	}
-	account := accountOf(user)
-	for _, binding := range f.objects["clusterrolebindings"] {
-		if !binds(binding, account) {
-			continue
-		}
-		ref, _ := binding["roleRef"].(object)
-		role := f.objects["clusterroles"][objectKey{Name: str(ref, "name")}]
-		rules, _ := role["rules"].([]any)
-		for _, rule := range rules {
-			if allows(rule.(object), rt) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// binds reports whether a service account is among the subjects of a ClusterRoleBinding.
-func binds(binding object, account objectKey) bool {
-	subjects, _ := binding["subjects"].([]any)
-	return slices.ContainsFunc(subjects, func(one any) bool {
-		subject := one.(object)
-		return str(subject, "kind") == "ServiceAccount" &&
-			str(subject, "namespace") == account.Namespace &&
-			str(subject, "name") == account.Name
-	})
-}
-
-// allows reports whether a rule of a ClusterRole covers a request. The fake knows no wildcards and no resourceNames.
-func allows(rule object, rt route) bool {
-	has := func(field, value string) bool {
-		list, _ := rule[field].([]any)
-		return slices.Contains(list, any(value))
-	}
-	return has("apiGroups", rt.Group) && has("resources", rt.fullResource()) && has("verbs", rt.Verb)
-}
-
-// forbidden refuses what a user has no right to.
-func (r *fakeRequest) forbidden(user string) {
-	account := otherAccount
-	if strings.HasPrefix(user, accountPrefix) {
-		k := accountOf(user)
-		account = "system:serviceaccount:" + k.Namespace + ":" + k.Name
-	}
-	named := r.kind.resource
-	if r.key.Name != "" {
-		named += fmt.Sprintf(" %q", r.key.Name)
-	}
-	scope := "at the cluster scope"
-	if r.key.Namespace != "" {
-		scope = fmt.Sprintf("in the namespace %q", r.key.Namespace)
-	}
-	message := fmt.Sprintf("%s is forbidden: User %q cannot %s resource %q in API group %q %s",
-		named, account, r.asked.Verb, r.asked.fullResource(), r.kind.group, scope)
-	r.fail(403, "Forbidden", message, r.details())
-}
-
-// quotedText finds what stands in quotes in an expression of CEL.
-var quotedText = regexp.MustCompile(`'([^']*)'`)
-
-// quotedIn is the first text in quotes in the first of a policy's conditions or validations, "" where there is none.
-func quotedIn(list any) string {
-	items, _ := list.([]any)
-	if len(items) == 0 {
-		return ""
-	}
-	found := quotedText.FindStringSubmatch(str(items[0].(object), "expression"))
-	if found == nil {
-		return ""
-	}
-	return found[1]
-}
-
-// refusedLocked answers a write to a node that a ValidatingAdmissionPolicy refuses, and reports whether one does. Of
-// CEL, the fake knows two sentences: that the object has a name (as the condition), and that it has no such label (as
-// the validation).
-func (f *fakeServer) refusedLocked(r *fakeRequest, o object) bool {
-	if r.kind.resource != "nodes" {
-		return false
-	}
-	labels, _ := metaOf(o)["labels"].(object)
-	for _, binding := range f.objects["validatingadmissionpolicybindings"] {
-		name := str(binding["spec"].(object), "policyName")
-		spec, _ := f.objects["validatingadmissionpolicies"][objectKey{Name: name}]["spec"].(object)
-		_, hasLabel := labels[quotedIn(spec["validations"])]
-		if !hasLabel || r.key.Name != quotedIn(spec["matchConditions"]) {
-			continue
-		}
-		validation := spec["validations"].([]any)[0].(object)
-		message := fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s",
-			name, str(metaOf(binding), "name"), str(validation, "message"))
-		d := r.details()
-		d["causes"] = []any{object{"message": message}}
-		r.fail(422, "Invalid", fmt.Sprintf("%s %q is forbidden: %s", r.kind.qualified(), r.key.Name, message), d)
-		return true
-	}
-	return false
-}
-
-// metaOf is an object's metadata, nil where it has none. Reading from nil finds nothing.
-func metaOf(o object) object {
-	m, _ := o["metadata"].(object)
-	return m
-}
-
-// str is the text under a key, "" where there is no text.
-func str(o object, key string) string {
-	s, _ := o[key].(string)
-	return s
-}
-
-// objectKey names an object among those of its resource.
-type objectKey struct {
-	Namespace string // "" where the resource is cluster-scoped
-	Name      string
-}
-
-// String is namespace/name, or the name alone.
-func (k objectKey) String() string {
-	if k.Namespace == "" {
-		return k.Name
-	}
-	return k.Namespace + "/" + k.Name
-}
-
-// keyOf is the key under which an object is stored.
-func keyOf(o object) objectKey { return objectKey{str(metaOf(o), "namespace"), str(metaOf(o), "name")} }
-
-// clone is a deep copy of an object, as if it went through JSON: its numbers are float64.
-func clone(o object) object {
-	c, _ := cloned(o).(object)
-	return c
-}
-
-func cloned(v any) any {
-	switch v := v.(type) {
-	case nil, string, bool, float64:
-		return v
-	case int:
-		return float64(v)
-	case []any:
-		list := make([]any, len(v))
-		for i := range v {
-			list[i] = cloned(v[i])
-		}
-		return list
-	case object:
-		o := make(object, len(v))
-		for key := range v {
-			o[key] = cloned(v[key])
-		}
-		return o
-	}
-	data, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return parsed(string(data))
-}
-
-// put stores an object, as new or in place of the one of its name, and returns it as stored: with a version, a uid and
-// a creationTimestamp. It keeps a copy.
-func (f *fakeServer) put(resource string, o object) object {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.putLocked(resource, o)
-}
-
-// putJSON is put of an object that is written down.
-func (f *fakeServer) putJSON(resource, text string) {
-	f.put(resource, parsed(text).(object))
-}
-
-func (f *fakeServer) putLocked(resource string, o object) object {
-	o = clone(o)
-	key := keyOf(o)
-	meta := metaOf(o)
-	old := f.objects[resource][key]
-	if resource == "counts" {
-		meta["generation"] = f.generationLocked(old, o)
-	}
-	f.version++
-	meta["resourceVersion"] = strconv.Itoa(f.version)
-	if old == nil {
-		meta["uid"] = fmt.Sprintf("%08x-0000-4000-8000-%012x", f.version, rand.Uint32())
-		meta["creationTimestamp"] = time.Now().UTC().Format(time.RFC3339)
-	} else {
-		meta["uid"] = metaOf(old)["uid"]
-		meta["creationTimestamp"] = metaOf(old)["creationTimestamp"]
-	}
-	f.objects[resource][key] = o
-	f.recordLocked(change{Version: f.version, Resource: resource, Old: old, New: o})
-	return o
-}
-
-// generationLocked is the generation of a Count that takes the place of old. It goes up with each change of
-// anything but the metadata and, where that is a subresource, the status.
-func (f *fakeServer) generationLocked(old, o object) float64 {
-	if old == nil {
-		return 1
-	}
-	counted := func(o object) object {
-		rest := maps.Clone(o)
-		delete(rest, "metadata")
-		if f.crd.status {
-			delete(rest, "status")
-		}
-		return clone(rest)
-	}
-	generation := metaOf(old)["generation"].(float64)
-	if !reflect.DeepEqual(counted(o), counted(old)) {
-		generation++
-	}
-	return generation
-}
-
-// recordLocked adds a change to the history, and tells everybody who waits for one.
-func (f *fakeServer) recordLocked(c change) {
-	if f.lose > 0 {
-		f.lose--
-		c.Lost = true
-	}
-	f.history = append(f.history, c)
-	if f.spy != nil {
-		f.spy.changed(c)
-	}
-	f.movedLocked()
-}
-
-// movedLocked says that watches may have news.
-func (f *fakeServer) movedLocked() {
-	close(f.moved)
-	f.moved = make(chan struct{})
-	f.signalLocked()
-}
-
-// signalLocked says that there is a change or a request.
-func (f *fakeServer) signalLocked() {
-	close(f.grew)
-	f.grew = make(chan struct{})
-}
-
-// remove deletes an object as the server does, and returns what it was: a pod's deletion shows first as a change of it.
-// It returns nil where there is none.
-func (f *fakeServer) remove(resource string, k objectKey) object {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	old := f.objects[resource][k]
-	if old == nil {
-		return nil
-	}
-	if resource == "pods" {
-		dying := clone(old)
-		metaOf(dying)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
-		metaOf(dying)["deletionGracePeriodSeconds"] = 0
-		old = f.putLocked(resource, dying)
-	}
-	f.version++
-	delete(f.objects[resource], k)
-	f.recordLocked(change{Version: f.version, Resource: resource, Old: old})
-	return old
-}
-
-// get is an object as it is stored, nil where there is none.
-func (f *fakeServer) get(resource string, k objectKey) object {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.objects[resource][k]
-}
-
-// all are the objects of a resource, in no order.
-func (f *fakeServer) all(resource string) []object {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Collect(maps.Values(f.objects[resource]))
-}
-
-// selected are the objects that a list with these parameters would have, in no order. An empty namespace is all of
-// them, an empty selector everything. It panics where the server would refuse a selector.
-func (f *fakeServer) selected(resource, namespace, labelSelector, fieldSelector string) []object {
-	selects, err := selectionOf(kindOf(resource), namespace, labelSelector, fieldSelector)
-	if err != nil {
-		panic(err)
-	}
-	return slices.DeleteFunc(f.all(resource), func(o object) bool { return !selects(o) })
-}
-
-// addNode puts a node that is ready, with labels in the form "KEY=VALUE" or "KEY".
-func (f *fakeServer) addNode(name string, labels ...string) object {
-	set := object{"kubernetes.io/hostname": name}
-	for _, label := range labels {
-		key, value, _ := strings.Cut(label, "=")
-		set[key] = value
-	}
-	return f.put("nodes", object{
-		"metadata": object{"name": name, "labels": set},
-		"spec":     object{},
-		"status": object{
-			"conditions": []any{object{"type": "Ready", "status": "True", "reason": "KubeletReady"}},
-			"capacity":   object{"cpu": "2", "memory": "4Gi", "pods": "110"},
-		},
-	})
-}
-
-// addPod puts a pod that runs on a node, or, where that is "", on none yet. It has the label app=web.
-func (f *fakeServer) addPod(namespace, name, node string) object {
-	meta := object{"namespace": namespace, "name": name, "labels": object{"app": "web"}}
-	return f.put("pods", podOn(meta, node))
-}
-
-// addPodWith puts a pod with these labels in the namespace default, on no node.
-func (f *fakeServer) addPodWith(name string, labels object) {
-	f.put("pods", podOn(object{"namespace": "default", "name": name, "labels": labels}, ""))
-}
-
-// podOn is a pod, not stored yet, with this metadata, on a node or, where that is "", on none.
-func podOn(meta object, node string) object {
-	spec := object{
-		"containers":    []any{object{"name": "c", "image": "nginx"}},
-		"restartPolicy": "Always",
-	}
-	if node != "" {
-		spec["nodeName"] = node
-	}
-	return object{
-		"metadata": meta,
-		"spec":     spec,
-		"status":   object{"phase": "Running", "qosClass": "BestEffort"},
-	}
-}
-
-// addPods puts the pods web-0 to web-(n-1) in the namespace default, on no node.
-func (f *fakeServer) addPods(n int) {
-	for i := range n {
-		f.addPod("default", fmt.Sprintf("web-%d", i), "")
-	}
-}
-
-// setLabel changes a label of a node, which must be there, as another client would; nil removes it.
-func (f *fakeServer) setLabel(node, label string, v any) {
-	o := clone(f.get("nodes", objectKey{"", node}))
-	mergePatch(o, object{"metadata": object{"labels": object{label: v}}})
-	f.put("nodes", o)
-}
-
-// label is a node's label, "-" where it has none.
-func (f *fakeServer) label(node, label string) string {
-	labels, _ := metaOf(f.get("nodes", objectKey{"", node}))["labels"].(object)
-	if v, ok := labels[label].(string); ok {
-		return v
-	}
-	return "-"
-}
-
-// allow lets in whoever has one of these tokens, and nobody else but by a client certificate.
-func (f *fakeServer) allow(tokens ...string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.tokens = map[string]bool{}
-	for _, token := range tokens {
-		f.tokens[token] = true
-	}
-}
-
-// lets reports whether allow has let this token in.
-func (f *fakeServer) lets(token string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.tokens[token]
-}
-
-// user is whoever sends a request, by token or client certificate, and whether the fake knows them. Like the real
-// server, the fake takes any client certificate in the handshake, and answers 401 to one that it does not know.
-func (f *fakeServer) user(r *http.Request) (name string, isKnown bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if f.tokens == nil {
-		return token, true
-	}
-	if f.tokens[token] {
-		isOfAccount := strings.HasPrefix(token, accountPrefix)
-		if !isOfAccount || f.objects["serviceaccounts"][accountOf(token)] != nil {
-			return token, true
-		}
-	}
-	if f.clientCA == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return token, false
-	}
-	certificate := r.TLS.PeerCertificates[0]
-	_, err := certificate.Verify(x509.VerifyOptions{
-		Roots:     f.clientCA,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
-	return certificate.Subject.CommonName, err == nil
-}
-
-// forbid makes a verb on a resource, such as "patch nodes" or "patch counts/status", be answered 403, or not any more.
-func (f *fakeServer) forbid(what string, isForbidden bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.isForbidden[what] = isForbidden
-}
-
-// compact forgets the history, as etcd does. A watch from an older version, or one that has not told all, gets a 410.
-func (f *fakeServer) compact() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.forgotten = f.version
-	f.history = nil
-}
-
-// loseNext makes watches miss the next n changes. It takes the place of an earlier loseNext.
-func (f *fakeServer) loseNext(n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.lose = n
-}
-
-// cutOff breaks each request of clients that call the server host (and a port), or lets them through again. Either
-// breaks all watches that run.
-func (f *fakeServer) cutOff(host string, isAway bool) {
-	f.mu.Lock()
-	f.away[host] = isAway
-	f.mu.Unlock()
-	f.endWatches(true)
-}
-
-// snapshot keeps all objects as they are; the function that it returns is etcd restored from that. The servers start
-// again with it: the watches break, the history is gone, and versions from then on are given a second time.
-func (f *fakeServer) snapshot() (restore func()) {
-	turnBack := f.checkpoint()
-	return func() {
-		turnBack()
-		f.compact()
-		f.endWatches(true)
-	}
-}
-
-// checkpoint keeps all objects, the version and the history as they are; the function that it returns brings them back.
-// Of that, it tells nobody: the watches go on.
-func (f *fakeServer) checkpoint() (turnBack func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	version := f.version
-	history := slices.Clone(f.history)
-	crd := f.crd
-	objects := map[string]map[objectKey]object{}
-	for resource, all := range f.objects {
-		objects[resource] = maps.Clone(all)
-	}
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.version = version
-		f.history = history
-		f.crd = crd
-		for resource, all := range objects {
-			f.objects[resource] = maps.Clone(all)
-		}
-	}
-}
-
-// fallBehind breaks all watches once. From then on, those that match come to an API server that has not heard of
-// the last changes, nor hears of one until catchUp or heal is called. Its lists are no older than another server's:
-// without a version it asks etcd.
-func (f *fakeServer) fallBehind(changes int, match func(seen) bool) (catchUp func()) {
-	over := make(chan struct{})
-	f.mu.Lock()
-	f.behind = &lag{match: match, version: f.version - changes, over: over}
-	f.mu.Unlock()
-	f.endWatches(true)
-	return func() {
-		f.mu.Lock()
-		f.behind = nil
-		f.mu.Unlock()
-		close(over)
-	}
-}
-
-// inject adds a fault. If it has not been met times times when the test ends, or the last answer was too short to
-// be cut or to hang, the test fails.
-func (f *fakeServer) inject(t testing.TB, ft fault) {
-	ft.times = max(ft.times, 1)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.faults = append(f.faults, &ft)
-	t.Cleanup(func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if (ft.times > 0 || ft.missed) && !t.Failed() {
-			t.Errorf("a fault was not delivered: %d requests more should have met %+v", ft.times, ft)
-		}
-	})
-}
-
-// keep makes a fault happen to all requests that match, whatever its times, until it is lifted. Then the test fails if
-// there were none.
-func (f *fakeServer) keep(t testing.TB, ft fault) (lift func()) {
-	const always = 1 << 30
-	ft.times = always
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.faults = append(f.faults, &ft)
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if ft.times == always {
-			t.Errorf("no request has met %+v", ft)
-		}
-		ft.times = 0
-	}
-}
-
-// disturb adds a fault that need not be met.
-func (f *fakeServer) disturb(ft fault) {
-	ft.times = max(ft.times, 1)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.faults = append(f.faults, &ft)
-}
-
-// liftFaults takes back the faults that have not been met yet.
-func (f *fakeServer) liftFaults() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.faults = nil
-}
-
-// heal takes back all that inject, disturb, keep, interject, loseNext and fallBehind have set up and that has not
-// happened yet. Watches that had fallen behind catch up.
-func (f *fakeServer) heal() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.faults = nil
-	f.frames = nil
-	f.lose = 0
-	f.behind = nil
-	f.movedLocked()
-}
-
-// faultsSet is how many faults there have been since the last heal or liftFaults, met or not.
-func (f *fakeServer) faultsSet() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.faults)
-}
-
-// faultsLeft reports whether requests are still to meet a fault.
-func (f *fakeServer) faultsLeft() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.ContainsFunc(f.faults, func(ft *fault) bool { return ft.times > 0 })
-}
-
-// latest is the newest version: that of the last change, unless setVersion was called after it.
-func (f *fakeServer) latest() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.version
-}
-
-// setVersion makes v the newest version, so that the next change is v+1. Where that is back in time, the fake forgets
-// the changes after it, but keeps its objects as they are, with their versions: etcd that was restored wrongly.
-func (f *fakeServer) setVersion(v int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.version = v
-	f.history = slices.DeleteFunc(slices.Clone(f.history), func(c change) bool { return c.Version > v })
-}
-
-// changes is the history, oldest first, from the last compaction on.
-func (f *fakeServer) changes() []change {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.history)
-}
-
-// nextChange is closed with the next change. Take it before looking whether something is so, and wait for it after.
-func (f *fakeServer) nextChange() <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.moved
-}
-
-// nextRequestOrChange is closed with the next request or change, whichever is first.
-func (f *fakeServer) nextRequestOrChange() <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.grew
-}
-
-// asked returns the requests so far that match, in the order in which they came. It calls match with the fake locked.
-func (f *fakeServer) asked(match func(seen) bool) []seen {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var found []seen
-	for _, q := range f.requests {
-		if match(q) {
-			found = append(found, q)
-		}
-	}
-	return found
-}
-
-// isWrite reports whether a request writes anything but an Event.
-func isWrite(q seen) bool {
-	return q.Method != http.MethodGet && !strings.Contains(q.Path, "/events")
-}
-
-// isList matches lists of a resource, and their pages. A list of one object is not meant: it asks whether the
-// resource is there.
-func isList(resource string) func(seen) bool {
-	return func(q seen) bool {
-		return isGetOf(q, resource) && !q.Query.Has("watch") && q.Query.Get("limit") != "1"
-	}
-}
-
-// isWatch matches watches of a resource.
-func isWatch(resource string) func(seen) bool {
-	return func(q seen) bool {
-		return isGetOf(q, resource) && q.Query.Has("watch")
-	}
-}
-
-// isGetOf reports whether a request is a GET of a collection.
-func isGetOf(q seen, resource string) bool {
-	return q.Method == http.MethodGet && strings.HasSuffix(q.Path, "/"+resource)
-}
-
-// to makes a fault's match of one for requests that the fake has seen. It sees no body and no user.
-func to(match func(seen) bool) func(*http.Request) bool {
-	return func(r *http.Request) bool {
-		return match(seenOf(r))
-	}
-}
-
-// ServeHTTP serves the API. A request meets the first fault that matches it, and has an answer after that.
-func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		panic(http.ErrAbortHandler) // a request that never came whole is none
-	}
-	asked := seenOf(r)
-	asked.Body = string(body)
-	asked.User, _ = f.user(r)
-	if !f.record(asked) {
-		panic(http.ErrAbortHandler)
-	}
-	if f.spy != nil {
-		f.spy.asked(asked)
-	}
-	ft := f.takeFault(r)
-	if ft == nil {
-		f.serve(w, r, asked, f.spy)
-		return
-	}
-	f.serveFault(w, r, asked, ft)
-}
-
-// record keeps a request. It reports whether the host that it is for can be reached.
-func (f *fakeServer) record(asked seen) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.requests = append(f.requests, asked)
-	f.signalLocked()
-	return !f.away[asked.Host]
-}
-
-// takeFault is the first fault that is still to be met and that matches, one time of which is used up; nil if there is
-// none.
-func (f *fakeServer) takeFault(r *http.Request) *fault {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, ft := range f.faults {
-		if ft.times > 0 && ft.match(r) {
-			ft.times--
-			return ft
-		}
-	}
-	return nil
-}
-
-// serveFault lets a request meet a fault.
-func (f *fakeServer) serveFault(w http.ResponseWriter, r *http.Request, asked seen, ft *fault) {
-	if ft.met != nil {
-		ft.met <- struct{}{}
-	}
-	if ft.delay > 0 {
-		select {
-		case <-time.After(ft.delay):
-		case <-r.Context().Done():
-		}
-		if r.Context().Err() != nil {
-			return
-		}
-	}
-	switch {
-	case ft.answer != nil:
-		ft.answer(w, r)
-	case ft.drop:
-		panic(http.ErrAbortHandler)
-	case ft.stall:
-		<-r.Context().Done()
-	case ft.after:
-		f.serve(httptest.NewRecorder(), r, asked, nil)
-		panic(http.ErrAbortHandler)
-	case ft.cut > 0 || ft.hang > 0:
-		f.setMissed(ft, true) // until the writer gets there
-		faulty := &faultyWriter{
-			ResponseWriter: w,
-			left:           max(ft.cut, ft.hang),
-			hang:           ft.hang > 0,
-			ctx:            r.Context(),
-			reached:        func() { f.setMissed(ft, false) },
-		}
-		f.serve(faulty, r, asked, f.spy)
-	case ft.status > 0 || ft.body != "":
-		w.Header().Set("Content-Type", mediaJSON)
-		for key, value := range ft.header {
-			w.Header().Set(key, value)
-		}
-		w.WriteHeader(max(ft.status, 200))
-		io.WriteString(w, ft.body)
-	default: // a delay alone
-		f.serve(w, r, asked, f.spy)
-	}
-}
-
-func (f *fakeServer) setMissed(ft *fault, missed bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	ft.missed = missed
-}
-
-// faultyWriter lets so many bytes of an answer's body pass. Then it breaks the connection, or falls silent.
-type faultyWriter struct {
-	http.ResponseWriter
-	left    int // bytes that may still pass
-	hang    bool
-	ctx     context.Context // the request's: the client has gone
-	reached func()          // called when the last of the bytes has passed
-}
-
-// Unwrap lets http.ResponseController find Flush.
-func (w *faultyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (w *faultyWriter) Write(p []byte) (int, error) {
-	n, _ := w.ResponseWriter.Write(p[:min(len(p), w.left)])
-	w.left -= n
-	if n == len(p) {
-		return n, nil
-	}
-	w.reached()
-	http.NewResponseController(w.ResponseWriter).Flush()
-	if w.hang {
-		<-w.ctx.Done()
-	}
-	panic(http.ErrAbortHandler)
-}
-
-// fakeRequest is a request that is being served. One goroutine has it.
-type fakeRequest struct {
-	*http.Request
-	asked seen
-	spy   spy // nil also where the answer will be lost
-	w     http.ResponseWriter
-
-	kind   fakeKind
-	key    objectKey
-	q      url.Values
-	body   []byte
-	status bool // it is about the subresource status
-
-	media string // of the answer
-	view  string // as what objects are shown: PartialObjectMetadata, or "" in full
-
-	code  int    // of the answer; 0: nothing is left to be sent
-	reply []byte // in JSON
-	items []object
-	more  bool // the list has another page
-}
-
-// told is the answer as a spy is told of it.
-func (r *fakeRequest) told() answer {
-	return answer{
-		Request: r.asked,
-		Code:    cmp.Or(r.code, 200),
-		Body:    r.reply,
-		Items:   r.items,
-		HasMore: r.more,
-		IsCut:   r.isCut(),
-	}
-}
-
-// isCut reports whether a fault will keep the answer from arriving whole. A watch has no length, so that a fault cuts
-// it sooner or later.
-func (r *fakeRequest) isCut() bool {
-	w, isFaulty := r.w.(*faultyWriter)
-	if !isFaulty {
-		return false
-	}
-	isWatch := r.code == 0
-	return isWatch || len(r.encoded()) > w.left
-}
-
-// encoded is the answer in the media type that was agreed on.
-func (r *fakeRequest) encoded() []byte {
-	if r.media == mediaProtobuf {
-		return protobufOf(r.reply)
-	}
-	return r.reply
-}
-
-// serve answers a request in truth. A spy, if there is one, hears of it.
-func (f *fakeServer) serve(w http.ResponseWriter, r *http.Request, asked seen, spy spy) {
-	req := &fakeRequest{
-		Request: r,
-		asked:   asked,
-		spy:     spy,
-		w:       w,
-		q:       asked.Query,
-		body:    []byte(asked.Body),
-		media:   mediaJSON,
-	}
-	defer func() {
-		if req.code == 0 {
-			return
-		}
-		if spy != nil {
-			spy.answered(req.told())
-		}
-		req.send()
-	}()
-	user, isKnown := f.user(r)
-	if !isKnown {
-		req.fail(401, "Unauthorized", "Unauthorized", nil)
-		return
-	}
-	if f.discover(req) {
-		return
-	}
-	if !f.resolve(req) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.WriteHeader(404)
-		io.WriteString(w, "404 page not found\n")
-		return
-	}
-	if !f.may(user, asked.route) {
-		req.forbidden(user)
-		return
-	}
-	if asked.Verb == "create" && asked.Subresource == "token" {
-		f.issue(req)
-		return
-	}
-	if !f.negotiate(req) {
-		return
-	}
-	handle := f.handlerOf(asked.route)
-	if handle == nil {
-		req.fail(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", object{})
-		return
-	}
-	handle(req)
-}
-
-// handlerOf is what serves a request, nil where the API has no such method.
-func (f *fakeServer) handlerOf(rt route) func(*fakeRequest) {
-	if rt.Name == "" {
-		switch rt.Verb {
-		case "list":
-			return f.list
-		case "watch":
-			return f.watch
-		case "create":
-			return f.create
-		}
-		return nil
-	}
-	switch rt.Verb {
-	case "get":
-		return f.read
-	case "update":
-		return f.update
-	case "patch":
-		return f.patch
-	case "delete":
-		return f.delete
-	}
-	return nil
-}
-
-// resolve finds the kind that a request is about, and reports whether the fake serves it, with that subresource.
-func (f *fakeServer) resolve(r *fakeRequest) bool {
-	rt := r.asked.route
-	i := slices.IndexFunc(fakeKinds, func(k fakeKind) bool {
-		return k.group == rt.Group && k.version == rt.Version && k.resource == rt.Resource
-	})
-	if i < 0 || !f.serves(fakeKinds[i]) {
-		return false
-	}
-	switch rt.Subresource {
-	case "", "status":
-	case "token":
-		if rt.Resource != "serviceaccounts" {
-			return false
-		}
-	default:
-		return false
-	}
-	r.kind = fakeKinds[i]
-	r.key = objectKey{rt.Namespace, rt.Name}
-	r.status = rt.Subresource == "status"
-	return true
-}
-
-// The media types that the fake knows.
-const (
-	mediaJSON     = "application/json"
-	mediaProtobuf = "application/vnd.kubernetes.protobuf"
-)
-
-// negotiate picks the first media type of Accept that the fake can answer.
-func (f *fakeServer) negotiate(r *fakeRequest) bool {
-	isCollection := r.key.Name == ""
-	hasProtobuf := isCollection && (r.kind.resource == "pods" || r.kind.resource == "nodes")
-	for clause := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
-		media, params, _ := strings.Cut(strings.ReplaceAll(clause, " ", ""), ";")
-		as := ""
-		for _, param := range strings.Split(params, ";") {
-			if value, found := strings.CutPrefix(param, "as="); found {
-				as = value
-			}
-		}
-		switch media {
-		case "", "*/*", mediaJSON:
-		case mediaProtobuf:
-			if !hasProtobuf {
-				continue
-			}
-		default:
-			continue
-		}
-		if as != "" && !strings.HasPrefix(as, "PartialObjectMetadata") {
-			continue
-		}
-		if f.only != "" && isCollection && media != "" && (media != f.only || as != "") {
-			continue
-		}
-		if media == mediaProtobuf {
-			r.media = mediaProtobuf
-		}
-		if as != "" {
-			r.view = "PartialObjectMetadata"
-		}
-		return true
-	}
-	r.fail(406, "NotAcceptable", "only the following media types are accepted: application/json", object{})
-	return false
-}
-
-// show is the object as the request wants to see it. The items of a list are bare: they say neither kind nor version,
-// unless they are PartialObjectMetadata.
-func (r *fakeRequest) show(o object, isBare bool) any {
-	if r.view != "" {
-		return struct {
-			Kind       string `json:"kind,omitempty"`
-			APIVersion string `json:"apiVersion,omitempty"`
-			Metadata   any    `json:"metadata"`
-		}{"PartialObjectMetadata", "meta.k8s.io/v1", o["metadata"]}
-	}
-	shown := maps.Clone(o)
-	delete(shown, "kind")
-	delete(shown, "apiVersion")
-	if !isBare {
-		shown["kind"] = r.kind.kind
-		shown["apiVersion"] = r.kind.apiVersion()
-	}
-	return shown
-}
-
-// answer sets what will be sent once the handler, which may hold the lock, has returned.
-func (r *fakeRequest) answer(code int, body any) {
-	r.code = code
-	r.reply, _ = json.Marshal(body)
-}
-
-// gzipFrom is the size from which on the server compresses an answer, for a client that understands that.
-const gzipFrom = 128 << 10
-
-// send sends the answer.
-func (r *fakeRequest) send() {
-	data := r.encoded()
-	r.w.Header().Set("Content-Type", r.media)
-	if len(data) > gzipFrom && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		r.w.Header().Set("Content-Encoding", "gzip")
-		r.w.WriteHeader(r.code)
-		z := gzip.NewWriter(r.w)
-		defer z.Close()
-		z.Write(data)
-		return
-	}
-	r.w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-	r.w.WriteHeader(r.code)
-	r.w.Write(data)
-}
-
-// fakeStatus is a Status, as which the server answers what it refuses. details may be nil, which leaves them out.
-// https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
-func fakeStatus(code int, reason, message string, details any) any {
-	return struct {
-		Kind       string `json:"kind"`
-		APIVersion string `json:"apiVersion"`
-		Metadata   any    `json:"metadata"`
-		Status     string `json:"status"`
-		Message    string `json:"message"`
-		Reason     string `json:"reason"`
-		Details    any    `json:"details,omitempty"`
-		Code       int    `json:"code"`
-	}{"Status", "v1", object{}, "Failure", message, reason, details, code}
-}
-
-// fail answers with a Status.
-func (r *fakeRequest) fail(code int, reason, message string, details any) {
-	r.answer(code, fakeStatus(code, reason, message, details))
-}
-
-// details name the object in a Status.
-func (r *fakeRequest) details() object {
-	d := object{"kind": r.kind.resource}
-	if r.key.Name != "" {
-		d["name"] = r.key.Name
-	}
-	if r.kind.group != "" {
-		d["group"] = r.kind.group
-	}
-	return d
-}
-
-func (r *fakeRequest) notFound() {
-	r.fail(404, "NotFound", fmt.Sprintf("%s %q not found", r.kind.qualified(), r.key.Name), r.details())
-}
-
-func (r *fakeRequest) conflict() {
-	message := fmt.Sprintf("Operation cannot be fulfilled on %s %q: the object has been modified; "+
-		"please apply your changes to the latest version and try again", r.kind.qualified(), r.key.Name)
-	r.fail(409, "Conflict", message, r.details())
-}
-
-// invalid refuses a field of an object. The server names a built-in kind by its kind, a lease by its resource.
-func (r *fakeRequest) invalid(field, why string) {
-	named := r.kind.kind
-	d := object{"name": r.key.Name, "kind": r.kind.kind}
-	if r.kind.group != "" {
-		named = r.kind.qualified()
-		d["kind"] = r.kind.resource
-		d["group"] = r.kind.group
-	}
-	d["causes"] = []any{object{"reason": "FieldValueInvalid", "message": why, "field": field}}
-	r.fail(422, "Invalid", fmt.Sprintf("%s %q is invalid: %s: %s", named, r.key.Name, field, why), d)
-}
-
-// discover answers what a client asks before it knows the API: whether the server is well, its version, its groups and
-// their resources. It reports whether the request was for one of these.
-func (f *fakeServer) discover(r *fakeRequest) bool {
-	path := strings.Trim(r.asked.Path, "/")
-	switch path {
-	case "readyz", "livez", "healthz":
-		r.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		io.WriteString(r.w, "ok")
-		return true
-	case "version":
-		r.answer(200, object{"major": "1", "minor": "35", "gitVersion": "v1.35.0-fake"})
-		return true
-	case "api":
-		r.answer(200, object{"kind": "APIVersions", "versions": []any{"v1"}})
-		return true
-	case "apis":
-		r.answer(200, object{"kind": "APIGroupList", "apiVersion": "v1", "groups": f.groups()})
-		return true
-	}
-	resources := f.resources(path)
-	if len(resources) == 0 {
-		return false
-	}
-	_, groupVersion, _ := strings.Cut(path, "/")
-	r.answer(200, object{
-		"kind":         "APIResourceList",
-		"apiVersion":   "v1",
-		"groupVersion": groupVersion,
-		"resources":    resources,
-	})
-	return true
-}
-
-// groups are the API groups but the core group.
-func (f *fakeServer) groups() []any {
-	groups := []any{}
-	isKnown := map[string]bool{"": true}
-	for _, k := range fakeKinds {
-		if isKnown[k.group] || !f.serves(k) {
-			continue
-		}
-		isKnown[k.group] = true
-		version := object{"groupVersion": k.apiVersion(), "version": k.version}
-		groups = append(groups, object{"name": k.group, "versions": []any{version}, "preferredVersion": version})
-	}
-	return groups
-}
-
-// shortNames are what kubectl understands beside the resources' names.
-var shortNames = map[string]string{"pods": "po", "nodes": "no", "namespaces": "ns", "events": "ev"}
-
-// resources are those that discovery names under a path, such as "api/v1" or "apis/demo.mark8s.io/v1".
-func (f *fakeServer) resources(path string) []any {
-	resources := []any{}
-	for _, k := range fakeKinds {
-		if path != k.path() || !f.serves(k) {
-			continue
-		}
-		resource := object{
-			"name":         k.resource,
-			"singularName": strings.ToLower(k.kind),
-			"namespaced":   k.isNamespaced,
-			"kind":         k.kind,
-			"verbs":        []any{"create", "delete", "get", "list", "patch", "update", "watch"},
-		}
-		if short := shortNames[k.resource]; short != "" {
-			resource["shortNames"] = []any{short}
-		}
-		resources = append(resources, resource)
-		crd := f.installed()
-		if k.resource == "counts" && crd != nil && crd.status {
-			resources = append(resources, object{
-				"name":         "counts/status",
-				"singularName": "",
-				"namespaced":   true,
-				"kind":         k.kind,
-				"verbs":        []any{"get", "patch", "update"},
-			})
-		}
-	}
-	return resources
-}
-
-// selection is what the request selects. It is nil where the request was answered with an error instead.
-func (r *fakeRequest) selection() func(object) bool {
-	selects, err := selectionOf(r.kind, r.key.Namespace, r.q.Get("labelSelector"), r.q.Get("fieldSelector"))
-	if err != nil {
-		r.fail(400, "BadRequest", err.Error(), nil)
-		return nil
-	}
-	return selects
-}
-
-// selectionOf reports, of objects of a kind, whether they are in the namespace and match both selectors. An empty
-// namespace is all of them, an empty selector everything. The errors are in the server's words.
-func selectionOf(k fakeKind, namespace, labelSelector, fieldSelector string) (func(object) bool, error) {
-	labels, err := parseLabelSelector(labelSelector)
-	if err != nil {
-		return nil, err
-	}
-	fields, err := parseFieldSelector(fieldSelector)
-	if err != nil {
-		return nil, err
-	}
-	for _, term := range fields {
-		if !k.isSelectableBy(term.field) {
-			return nil, fmt.Errorf("Unable to find %q that match label selector %q, field selector %q: "+
-				"field label not supported: %s",
-				k.apiVersion()+", Resource="+k.resource, labelSelector, fieldSelector, term.field)
-		}
-	}
-	return func(o object) bool {
-		if namespace != "" && str(metaOf(o), "namespace") != namespace {
-			return false
-		}
-		has, _ := metaOf(o)["labels"].(object)
-		for _, r := range labels {
-			if !r.matches(has) {
-				return false
-			}
-		}
-		for _, term := range fields {
-			if !term.matches(o) {
-				return false
-			}
-		}
-		return true
-	}, nil
-}
-
-// labelRequirement is one part of a label selector.
-// https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
-type labelRequirement struct {
-	key string
-
-	// operator is exists, !exists, in, notin, > or <.
-	operator string
-
-	// values has those of in and notin, one of them for = and !=.
-	values []string
-
-	// bound is the number of > and <.
-	bound int64
-}
-
-// matches reports whether an object with these labels fulfils the requirement. An object that lacks the label fulfils
-// notin and !exists, and nothing else.
-func (r labelRequirement) matches(labels object) bool {
-	value, isThere := labels[r.key].(string)
-	if !isThere {
-		return r.operator == "notin" || r.operator == "!exists"
-	}
-	switch r.operator {
-	case "exists":
-		return true
-	case "in":
-		return slices.Contains(r.values, value)
-	case "notin":
-		return !slices.Contains(r.values, value)
-	case ">", "<":
-		number, err := strconv.ParseInt(value, 10, 64)
-		if err != nil {
-			return false
-		}
-		if r.operator == ">" {
-			return number > r.bound
-		}
-		return number < r.bound
-	}
-	return false
-}
-
-// selectorToken finds the next word or sign of a label selector.
-var selectorToken = regexp.MustCompile(`==|!=|[=!(),<>]|[^ \t\r\n=!(),<>]+`)
-
-// labelParser holds the tokens of a label selector that have not been read yet.
-type labelParser struct {
-	tokens []string
-}
-
-// peek is the next token, "" at the end.
-func (p *labelParser) peek() string {
-	if len(p.tokens) == 0 {
-		return ""
-	}
-	return p.tokens[0]
-}
-
-// next takes the next token; it is "" at the end.
-func (p *labelParser) next() string {
-	token := p.peek()
-	if token != "" {
-		p.tokens = p.tokens[1:]
-	}
-	return token
-}
-
-// isWord reports whether a token is a key, a value or an operator of letters.
-func isWord(token string) bool {
-	return token != "" && !strings.ContainsAny(token, "=!(),<>")
-}
-
-// parseLabelSelector reads requirements that are joined by commas.
-func parseLabelSelector(text string) ([]labelRequirement, error) {
-	p := &labelParser{tokens: selectorToken.FindAllString(text, -1)}
-	if p.peek() == "" {
-		return nil, nil
-	}
-	if !isWord(p.peek()) && p.peek() != "!" {
-		return nil, fmt.Errorf("found '%s', expected: !, identifier, or 'end of string'", p.peek())
-	}
-	var all []labelRequirement
-	for {
-		r, err := p.requirement()
-		if err != nil {
-			return nil, fmt.Errorf("unable to parse requirement: %w", err)
-		}
-		all = append(all, r)
-		token := p.next()
-		if token == "" {
-			return all, nil
-		}
-		if token != "," {
-			return nil, fmt.Errorf("found '%s', expected: ',' or 'end of string'", token)
-		}
-		if !isWord(p.peek()) && p.peek() != "!" {
-			return nil, fmt.Errorf("found '%s', expected: identifier after ','", p.peek())
-		}
-	}
-}
-
-// requirement reads KEY, !KEY, or KEY with an operator and its values.
-func (p *labelParser) requirement() (labelRequirement, error) {
-	isNot := p.peek() == "!"
-	if isNot {
-		p.next()
-	}
-	r := labelRequirement{key: p.next()}
-	if !isWord(r.key) {
-		return r, fmt.Errorf("found '%s', expected: identifier", r.key)
-	}
-	if problem := labelKeyProblem(r.key); problem != "" {
-		return r, fmt.Errorf("<nil>: Invalid value: %q: %s", r.key, problem)
-	}
-	if isNot {
-		r.operator = "!exists"
-		return r, nil
-	}
-	if p.peek() == "" || p.peek() == "," {
-		r.operator = "exists"
-		return r, nil
-	}
-
-	var err error
-	operator := p.next()
-	switch operator {
-	case "=", "==":
-		r.operator = "in"
-		r.values, err = p.oneValue()
-	case "!=":
-		r.operator = "notin"
-		r.values, err = p.oneValue()
-	case "in", "notin":
-		r.operator = operator
-		r.values, err = p.values()
-	case ">", "<":
-		r.operator = operator
-		r.values, err = p.oneValue()
-		if err == nil {
-			r.bound, err = strconv.ParseInt(r.values[0], 10, 64)
-		}
-		if err != nil {
-			err = fmt.Errorf("<nil>: Invalid value: %q: for 'Gt', 'Lt' operators, the value must be an integer", r.values)
-		}
-	default:
-		err = fmt.Errorf("found '%s', expected: in, notin, =, ==, !=, gt, lt", operator)
-	}
-	if err != nil {
-		return r, err
-	}
-	for _, value := range r.values {
-		if problem := labelValueProblem(value); problem != "" {
-			return r, fmt.Errorf("<nil>: Invalid value: %q: %s", value, problem)
-		}
-	}
-	return r, nil
-}
-
-// oneValue reads the value after an operator such as =. It may be left out, which is the empty value.
-func (p *labelParser) oneValue() ([]string, error) {
-	if p.peek() == "" || p.peek() == "," {
-		return []string{""}, nil
-	}
-	value := p.next()
-	if !isWord(value) {
-		return nil, fmt.Errorf("found '%s', expected: identifier", value)
-	}
-	return []string{value}, nil
-}
-
-// values reads values in parentheses. Each of them may be left out, which is the empty value.
-func (p *labelParser) values() ([]string, error) {
-	token := p.next()
-	if token != "(" {
-		return nil, fmt.Errorf("found '%s' expected: '('", token)
-	}
-	var all []string
-	for {
-		value := ""
-		if isWord(p.peek()) {
-			value = p.next()
-		}
-		all = append(all, value)
-		token := p.next()
-		if token == ")" {
-			return all, nil
-		}
-		if token != "," {
-			return nil, fmt.Errorf("found '%s', expected: ',' or ')'", token)
-		}
-	}
-}
-
-// The syntax of names, in the regular expressions that the server's messages name, and their greatest lengths.
-// https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
-// https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names
-const (
-	namePattern      = `([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]`
-	valuePattern     = `(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?`
-	subdomainPattern = `[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*`
-
-	labelLength     = 63
-	subdomainLength = 253
-)
-
-var (
-	nameSyntax      = regexp.MustCompile("^" + namePattern + "$")
-	valueSyntax     = regexp.MustCompile("^" + valuePattern + "$")
-	subdomainSyntax = regexp.MustCompile("^" + subdomainPattern + "$")
-)
-
-// labelKeyProblem says, in the server's words, what is wrong with a label's key; "" is nothing.
-func labelKeyProblem(key string) string {
-	prefix, name, hasPrefix := strings.Cut(key, "/")
-	if !hasPrefix {
-		name = key
-	}
-	if hasPrefix {
-		if problem := subdomainProblem(prefix); problem != "" {
-			return "prefix part " + problem
-		}
-	}
-	if name == "" {
-		return "name part must be non-empty"
-	}
-	if len(name) > labelLength {
-		return "name part must be no more than 63 characters"
-	}
-	if !nameSyntax.MatchString(name) {
-		return "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an " +
-			"alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '" +
-			namePattern + "')"
-	}
-	return ""
-}
-
-// labelValueProblem says, in the server's words, what is wrong with a label's value; "" is nothing.
-func labelValueProblem(value string) string {
-	if len(value) > labelLength {
-		return "must be no more than 63 characters"
-	}
-	if !valueSyntax.MatchString(value) {
-		return "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and " +
-			"must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex " +
-			"used for validation is '" + valuePattern + "')"
-	}
-	return ""
-}
-
-// subdomainProblem says, in the server's words, why a text is no DNS subdomain, as objects' names and the prefixes of
-// labels' keys are; "" is nothing.
-func subdomainProblem(name string) string {
-	if len(name) > subdomainLength {
-		return "must be no more than 253 characters"
-	}
-	if !subdomainSyntax.MatchString(name) {
-		return "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and " +
-			"must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '" +
-			subdomainPattern + "')"
-	}
-	return ""
-}
-
-// isSelectableBy reports whether a field selector may name the field. Of the fields that the real server knows, the
-// fake has those whose values are texts.
-// https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/#list-of-supported-fields
-func (k fakeKind) isSelectableBy(field string) bool {
-	if field == "metadata.name" || field == "metadata.namespace" {
-		return true
-	}
-	switch k.resource {
-	case "pods":
-		return field == "spec.nodeName" || field == "status.phase"
-	case "events":
-		return field == "reason" || field == "type" || strings.HasPrefix(field, "involvedObject.")
-	}
-	return false
-}
-
-// fieldTerm is one part of a field selector: FIELD=VALUE, FIELD==VALUE or FIELD!=VALUE.
-type fieldTerm struct {
-	field string
-	value string
-	isNot bool
-}
-
-// matches reports whether the object has the value at the field, or has it not. A field that is not there is "".
-func (t fieldTerm) matches(o object) bool {
-	path := strings.Split(t.field, ".")
-	last := len(path) - 1
-	for _, step := range path[:last] {
-		o, _ = o[step].(object)
-	}
-	isEqual := str(o, path[last]) == t.value
-	return isEqual != t.isNot
-}
-
-// parseFieldSelector reads terms that are joined by commas. In a value, a backslash makes a comma, an equals sign or
-// another backslash a part of it. Terms that are empty count for nothing.
-func parseFieldSelector(text string) ([]fieldTerm, error) {
-	var all []fieldTerm
-	for _, part := range splitUnescaped(text) {
-		if part == "" {
-			continue
-		}
-		field, value, operator := cutFieldTerm(part)
-		if operator == "" {
-			return nil, fmt.Errorf("invalid selector: '%s'; can't understand '%s'", text, part)
-		}
-		value, err := unescaped(value)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, fieldTerm{field: field, value: value, isNot: operator == "!="})
-	}
-	return all, nil
-}
-
-// splitUnescaped splits a text at the commas that no backslash stands before.
-func splitUnescaped(text string) []string {
-	var parts []string
-	part := ""
-	for i := 0; i < len(text); i++ {
-		switch {
-		case text[i] == ',':
-			parts = append(parts, part)
-			part = ""
-		case text[i] == '\\' && i+1 < len(text):
-			part += text[i : i+2]
-			i++
-		default:
-			part += text[i : i+1]
-		}
-	}
-	return append(parts, part)
-}
-
-// cutFieldTerm cuts a term at its first operator, which is "" where there is none.
-func cutFieldTerm(term string) (field, value, operator string) {
-	for i := range term {
-		for _, operator := range []string{"!=", "==", "="} {
-			if value, found := strings.CutPrefix(term[i:], operator); found {
-				return term[:i], value, operator
-			}
-		}
-	}
-	return "", "", ""
-}
-
-// unescaped reads the value of a field selector.
-func unescaped(value string) (string, error) {
-	text := ""
-	for i := 0; i < len(value); i++ {
-		switch {
-		case value[i] == '\\':
-			i++
-			if i == len(value) || !strings.Contains(`\,=`, value[i:i+1]) {
-				return "", fmt.Errorf("invalid field selector: invalid escape sequence: %s", value[i-1:min(i+1, len(value))])
-			}
-			text += value[i : i+1]
-		case value[i] == '=' || value[i] == ',':
-			return "", fmt.Errorf("invalid field selector: unescaped character in value: %s", value[i:i+1])
-		default:
-			text += value[i : i+1]
-		}
-	}
-	return text, nil
-}
-
-// continueToken is what a continue token says, in JSON and base64.
-type continueToken struct {
-	V     string `json:"v"`
-	RV    int    `json:"rv"` // the version of the list
-	Start string `json:"start"`
-}
-
-// list answers a list, or one of its pages. Pages after the first are as things were when the list began, unless the
-// history has been compacted meanwhile.
-func (f *fakeServer) list(r *fakeRequest) {
-	match := r.selection()
-	if match == nil {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if wanted, _ := strconv.Atoi(r.q.Get("resourceVersion")); wanted > f.version {
-		r.w.Header().Set("Retry-After", "1")
-		message := fmt.Sprintf("Timeout: Too large resource version: %d, current: %d", wanted, f.version)
-		r.fail(504, "Timeout", message, object{
-			"causes":            []any{object{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}},
-			"retryAfterSeconds": 1,
-		})
-		return
-	}
-	if token := r.q.Get("continue"); token != "" {
-		f.nextPageLocked(r, token)
-		return
-	}
-	var found []object
-	for _, o := range f.objects[r.kind.resource] {
-		if match(o) {
-			found = append(found, o)
-		}
-	}
-	slices.SortFunc(found, func(a, b object) int { return strings.Compare(keyOf(a).String(), keyOf(b).String()) })
-	f.pageLocked(r, f.version, found)
-}
-
-// nextPageLocked answers with the page that a token of an earlier page stands for.
-func (f *fakeServer) nextPageLocked(r *fakeRequest, token string) {
-	text, err := base64.RawStdEncoding.DecodeString(token)
-	at := continueToken{}
-	if err == nil {
-		err = json.Unmarshal(text, &at)
-	}
-	if err != nil {
-		r.fail(400, "BadRequest", "invalid continue token: continue key is not valid: "+err.Error(), nil)
-		return
-	}
-	if at.RV < f.forgotten {
-		r.fail(410, "Expired", "The provided continue parameter is too old to display a consistent list result. "+
-			"You can start a new list without the continue parameter, or use the continue token in this response "+
-			"to retrieve the remainder of the results.", nil)
-		return
-	}
-	f.pageLocked(r, at.RV, f.pages[token])
-}
-
-// pageLocked answers with the objects of a list at a version, or with as many of them as the request wants in a page.
-func (f *fakeServer) pageLocked(r *fakeRequest, version int, found []object) {
-	meta := struct {
-		ResourceVersion    string `json:"resourceVersion"`
-		Continue           string `json:"continue,omitempty"`
-		RemainingItemCount int    `json:"remainingItemCount,omitempty"`
-	}{ResourceVersion: strconv.Itoa(version)}
-	limit, _ := strconv.Atoi(r.q.Get("limit"))
-	if limit > 0 && len(found) > limit {
-		rest := found[limit:]
-		found = found[:limit]
-		last := keyOf(found[limit-1]).String()
-		text, _ := json.Marshal(continueToken{V: "meta.k8s.io/v1", RV: version, Start: last + "\x00"})
-		meta.Continue = base64.RawStdEncoding.EncodeToString(text)
-		isSelective := r.q.Get("labelSelector")+r.q.Get("fieldSelector") != ""
-		if !isSelective {
-			meta.RemainingItemCount = len(rest)
-		}
-		f.pages[meta.Continue] = rest
-	}
-	r.items = found
-	r.more = meta.Continue != ""
-
-	kind := r.kind.kind + "List"
-	apiVersion := r.kind.apiVersion()
-	if r.view != "" {
-		kind = "PartialObjectMetadataList"
-		apiVersion = "meta.k8s.io/v1"
-	}
-	items := make([]any, len(found))
-	for i, o := range found {
-		items[i] = r.show(o, true)
-	}
-	r.answer(200, struct {
-		Kind       string `json:"kind"`
-		APIVersion string `json:"apiVersion"`
-		Metadata   any    `json:"metadata"`
-		Items      []any  `json:"items"`
-	}{kind, apiVersion, meta, items})
-}
-
-// watcher is a watch that runs. One goroutine has it.
-type watcher struct {
-	f       *fakeServer
-	r       *fakeRequest
-	selects func(object) bool
-
-	from   int           // it has told all up to this version
-	newest object        // that it has told of, nil: none yet
-	ended  chan struct{} // closed when all watches have to end
-	crd    *fakeCRD      // as it was when the watch began
-	behind *lag          // of the server that the watch may have come to; nil: none
-}
-
-// outlook is what a watch finds when it looks at the fake.
-type outlook struct {
-	news      []change // that it has not told yet, of whatever resource
-	now       int      // the version that it has told all of, once it has told the news
-	forgotten int
-	extra     *frame          // if any, comes after the news
-	isGone    bool            // the resource has been removed, or defined again
-	moved     <-chan struct{} // closed when looking again is worth while,
-	over      <-chan struct{} // as this one is; nil: never
-}
-
-// watch streams the history from a version on. From the future it is silent; from what is forgotten it is a 410, in the
-// stream, as a real server does it.
-func (f *fakeServer) watch(r *fakeRequest) {
-	selects := r.selection()
-	if selects == nil {
-		return
-	}
-	w := &watcher{f: f, r: r, selects: selects}
-	r.w.Header().Set("Content-Type", r.media)
-	if r.media == mediaProtobuf {
-		r.w.Header().Set("Content-Type", r.media+";stream=watch")
-	}
-	r.w.WriteHeader(200)
-	http.NewResponseController(r.w).Flush()
-	w.begin()
-	w.run()
-}
-
-// begin finds where the watch begins. Without a version, or with 0, it first tells of all that there is.
-func (w *watcher) begin() {
-	w.from, _ = strconv.Atoi(w.r.q.Get("resourceVersion"))
-	if w.from == 0 {
-		var all []object
-		w.from, all = w.f.present(w.r.kind.resource)
-		for _, o := range all {
-			if w.selects(o) {
-				w.send("ADDED", w.r.show(o, false))
-			}
-		}
-	}
-	w.f.mu.Lock()
-	defer w.f.mu.Unlock()
-	w.ended = w.f.ended
-	w.crd = w.f.crd
-	w.behind = w.f.behind
-}
-
-// present is all of a resource, and the version at which it is so.
-func (f *fakeServer) present(resource string) (version int, all []object) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.version, slices.Collect(maps.Values(f.objects[resource]))
-}
-
-// run tells what happens until the watch ends.
-func (w *watcher) run() {
-	const never = 10000 * time.Hour
-	seconds, _ := strconv.Atoi(w.r.q.Get("timeoutSeconds"))
-	end := time.NewTimer(time.Duration(cmp.Or(seconds, 1800)) * time.Second)
-	defer end.Stop()
-	bookmarks := time.NewTicker(cmp.Or(w.f.bookmarks, never))
-	defer bookmarks.Stop()
-	for {
-		found := w.look()
-		if w.from < found.forgotten {
-			message := fmt.Sprintf("too old resource version: %d (%d)", w.from, found.forgotten)
-			w.send("ERROR", fakeStatus(410, "Expired", message, nil))
-			return
-		}
-		for _, c := range found.news {
-			w.tell(c)
-		}
-		if found.extra != nil {
-			w.interject(found.extra)
-			if found.extra.end {
-				return
-			}
-		}
-		w.from = max(w.from, found.now)
-		if found.isGone {
-			return
-		}
-		isUpToDate := w.from == found.now // it is not where the client began in the future
-		select {
-		case <-found.moved:
-		case <-found.over:
-		case <-bookmarks.C:
-			if isUpToDate {
-				w.bookmark()
-			}
-		case <-end.C:
-			if isUpToDate {
-				w.bookmark()
-			}
-			return
-		case <-w.ended:
-			if w.f.areWatchesBroken() {
-				panic(http.ErrAbortHandler)
-			}
-			return
-		case <-w.r.Context().Done():
-			return
-		}
-	}
-}
-
-// look finds what there is to tell.
-func (w *watcher) look() outlook {
-	f := w.f
-	resource := w.r.kind.resource
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	byVersion := func(c change, version int) int { return c.Version - version }
-	first, _ := slices.BinarySearchFunc(f.history, w.from+1, byVersion)
-	found := outlook{
-		news:      f.history[first:],
-		now:       f.version,
-		forgotten: f.forgotten,
-		extra:     f.takeFrameLocked(resource),
-		isGone:    resource == "counts" && f.crd != w.crd,
-		moved:     f.moved,
-	}
-	if w.behind != nil && w.behind == f.behind && w.behind.match(w.r.asked) {
-		found.now = min(found.now, w.behind.version)
-		found.over = w.behind.over
-		found.news = slices.DeleteFunc(slices.Clone(found.news), func(c change) bool { return c.Version > found.now })
-	}
-	return found
-}
-
-// tell sends the event that a change is to this watch, if it is one.
-func (w *watcher) tell(c change) {
-	if c.Resource != w.r.kind.resource || c.Lost {
-		return
-	}
-	was := c.Old != nil && w.selects(c.Old)
-	is := c.New != nil && w.selects(c.New)
-	event := ""
-	o := c.New
-	switch {
-	case was && is:
-		event = "MODIFIED"
-	case is:
-		event = "ADDED"
-	case was: // gone, or selected no more: the previous content, under the new version
-		event = "DELETED"
-		o = clone(c.Old)
-		metaOf(o)["resourceVersion"] = strconv.Itoa(c.Version)
-	default:
-		return
-	}
-	w.newest = o
-	if w.r.spy != nil {
-		w.r.spy.told(w.r.told(), event, o)
-	}
-	w.send(event, w.r.show(o, false))
-}
-
-// send sends a frame.
-func (w *watcher) send(event string, o any) {
-	data, _ := json.Marshal(o)
-	if w.r.media == mediaProtobuf {
-		data = protobufEvent(event, protobufOf(data))
-	} else {
-		data = fmt.Appendf(nil, `{"type":%q,"object":%s}`+"\n", event, data)
-	}
-	w.sendRaw(data)
-}
-
-func (w *watcher) sendRaw(data []byte) {
-	w.r.w.Write(data)
-	http.NewResponseController(w.r.w).Flush()
-}
-
-// bookmark tells a client that has asked for it which version it has heard all of.
-func (w *watcher) bookmark() {
-	if w.r.q.Get("allowWatchBookmarks") != "true" {
-		return
-	}
-	w.send("BOOKMARK", w.r.show(object{
-		"metadata": object{"resourceVersion": strconv.Itoa(w.from)},
-		"spec":     object{"containers": nil},
-		"status":   object{},
-	}, false))
-}
-
-// interject sends what a test has put in.
-func (w *watcher) interject(fr *frame) {
-	switch {
-	case fr.raw != "":
-		w.sendRaw([]byte(fr.raw))
-	case fr.object != nil:
-		w.send(fr.event, fr.object)
-	case w.newest != nil:
-		w.send(fr.event, w.r.show(w.newest, false))
-	}
-}
-
-// interject gives one watch of the frame's resource, one that runs or the next, that frame.
-func (f *fakeServer) interject(fr frame) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.frames = append(f.frames, &fr)
-	f.movedLocked()
-}
-
-// takeFrameLocked takes the first frame that waits for a watch of the resource; nil is none.
-func (f *fakeServer) takeFrameLocked(resource string) *frame {
-	i := slices.IndexFunc(f.frames, func(fr *frame) bool { return fr.resource == resource })
-	if i < 0 {
-		return nil
-	}
-	fr := f.frames[i]
-	f.frames = slices.Delete(f.frames, i, i+1)
-	return fr
-}
-
-// areWatchesBroken reports how the watches ended that endWatches has ended last.
-func (f *fakeServer) areWatchesBroken() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.isBroken
-}
-
-// pb is a protobuf message that is being written, field by field.
-// https://protobuf.dev/programming-guides/encoding/
-type pb []byte
-
-// bytes adds a field of bytes, or of a message.
-func (b *pb) bytes(field int, v []byte) {
-	*b = binary.AppendUvarint(*b, uint64(field)<<3|2)
-	*b = binary.AppendUvarint(*b, uint64(len(v)))
-	*b = append(*b, v...)
-}
-
-// text adds a field of text.
-func (b *pb) text(field int, v string) { b.bytes(field, []byte(v)) }
-
-// int adds a field of a number.
-func (b *pb) int(field, v int) {
-	*b = binary.AppendUvarint(*b, uint64(field)<<3)
-	*b = binary.AppendUvarint(*b, uint64(v))
-}
-
-// protobufOf is the answer that is this one in JSON: a pod, a node, their lists or their metadata, or a Status. Of
-// these, it writes the fields that clients of such a server read. It panics where the answer is no JSON.
-func protobufOf(answer []byte) []byte {
-	var o object
-	if err := json.Unmarshal(answer, &o); err != nil {
-		panic(err)
-	}
-	var m pb
-	items, isList := o["items"].([]any)
-	switch {
-	case o["kind"] == "Status":
-		m = protobufStatus(o)
-	case isList:
-		var meta pb
-		meta.text(1, "")
-		meta.text(2, str(metaOf(o), "resourceVersion"))
-		meta.text(3, str(metaOf(o), "continue"))
-		m.bytes(1, meta)
-		for _, item := range items {
-			m.bytes(2, protobufObject(item.(object)))
-		}
-	default:
-		m = protobufObject(o)
-	}
-	var types pb
-	types.text(1, str(o, "apiVersion"))
-	types.text(2, str(o, "kind"))
-	var unknown pb
-	unknown.bytes(1, types)
-	unknown.bytes(2, m)
-	unknown.text(3, "")
-	unknown.text(4, "")
-	return append([]byte("k8s\x00"), unknown...)
-}
-
-// protobufStatus is the message of a Status.
-func protobufStatus(o object) pb {
-	var meta pb
-	for field := range 3 {
-		meta.text(field+1, "")
-	}
-	var m pb
-	m.bytes(1, meta)
-	m.text(2, str(o, "status"))
-	m.text(3, str(o, "message"))
-	m.text(4, str(o, "reason"))
-	if details, ok := o["details"].(object); ok {
-		var d pb
-		for i, key := range []string{"name", "group", "kind"} {
-			d.text(i+1, str(details, key))
-		}
-		causes, _ := details["causes"].([]any)
-		for _, c := range causes {
-			var cause pb
-			for i, key := range []string{"reason", "message", "field"} {
-				cause.text(i+1, str(c.(object), key))
-			}
-			d.bytes(4, cause)
-		}
-		seconds, _ := details["retryAfterSeconds"].(float64)
-		d.int(5, int(seconds))
-		m.bytes(5, d)
-	}
-	code, _ := o["code"].(float64)
-	m.int(6, int(code))
-	return m
-}
-
-// protobufObject is the message of a pod, a node, or the metadata of either.
-func protobufObject(o object) pb {
-	var m pb
-	m.bytes(1, protobufMeta(metaOf(o)))
-	if spec, ok := o["spec"].(object); ok {
-		var podSpec pb
-		containers, _ := spec["containers"].([]any)
-		for _, c := range containers {
-			var container pb
-			container.text(1, str(c.(object), "name"))
-			container.text(2, str(c.(object), "image"))
-			podSpec.bytes(2, container)
-		}
-		podSpec.text(10, str(spec, "nodeName"))
-		m.bytes(2, podSpec)
-	}
-	if status, ok := o["status"].(object); ok {
-		var phase pb
-		phase.text(1, str(status, "phase"))
-		m.bytes(3, phase)
-	}
-	return m
-}
-
-// protobufMeta is the message of an object's metadata.
-func protobufMeta(of object) pb {
-	var meta pb
-	for i, key := range []string{"name", "generateName", "namespace", "selfLink", "uid", "resourceVersion"} {
-		meta.text(i+1, str(of, key))
-	}
-	generation, _ := of["generation"].(float64)
-	meta.int(7, int(generation))
-	var created pb
-	at, _ := time.Parse(time.RFC3339, str(of, "creationTimestamp"))
-	created.int(1, int(at.Unix()))
-	created.int(2, 0)
-	meta.bytes(8, created)
-	for i, field := range []string{"labels", "annotations"} {
-		all, _ := of[field].(object)
-		for _, key := range slices.Sorted(maps.Keys(all)) {
-			var entry pb
-			entry.text(1, key)
-			entry.text(2, str(all, key))
-			meta.bytes(11+i, entry)
-		}
-	}
-	return meta
-}
-
-// protobufEvent is a frame of a watch in protobuf, with an object as protobufOf makes it.
-func protobufEvent(event string, o []byte) []byte {
-	var frame, raw pb
-	raw.bytes(1, o)
-	frame.text(1, event)
-	frame.bytes(2, raw)
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...)
-}
-
-// endWatches ends the watches that run: cleanly, as a server that goes down does, or by breaking their connections.
-func (f *fakeServer) endWatches(isBroken bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.isBroken = isBroken
-	close(f.ended)
-	f.ended = make(chan struct{})
-}
-
-// read answers a GET of one object.
-func (f *fakeServer) read(r *fakeRequest) {
-	if o := f.get(r.kind.resource, r.key); o != nil {
-		r.answer(200, r.show(o, false))
-		return
-	}
-	r.notFound()
-}
-
-// create answers a POST. A CRD that is made is that of Counts, whatever its name.
-func (f *fakeServer) create(r *fakeRequest) {
-	o := r.decoded()
-	if o == nil {
-		return
-	}
-	meta := metaOf(o)
-	if prefix := str(meta, "generateName"); str(meta, "name") == "" && prefix != "" {
-		meta["name"] = prefix + strconv.FormatUint(rand.Uint64N(1<<24), 36)
-	}
-	r.key.Name = str(meta, "name")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if r.kind.isNamespaced {
-		meta["namespace"] = r.key.Namespace
-		if f.objects["namespaces"][objectKey{"", r.key.Namespace}] == nil {
-			r.fail(404, "NotFound", fmt.Sprintf("namespaces %q not found", r.key.Namespace),
-				object{"name": r.key.Namespace, "kind": "namespaces"})
-			return
-		}
-	}
-	if f.objects[r.kind.resource][r.key] != nil {
-		r.fail(409, "AlreadyExists", fmt.Sprintf("%s %q already exists", r.kind.qualified(), r.key.Name), r.details())
-		return
-	}
-	if r.valid(o) {
-		r.answer(201, r.show(f.putLocked(r.kind.resource, o), false))
-	}
-	if r.kind.resource == "customresourcedefinitions" {
-		f.crd = crdOf(o)
-	}
-}
-
-// crdOf reads a CustomResourceDefinition.
-func crdOf(o object) *fakeCRD {
-	version := o["spec"].(object)["versions"].([]any)[0].(object)
-	subresources, _ := version["subresources"].(object)
-	schema, _ := version["schema"].(object)["openAPIV3Schema"].(object)
-	properties, _ := schema["properties"].(object)
-	return &fakeCRD{
-		status: subresources["status"] != nil,
-		drops:  properties["status"] == nil,
-	}
-}
-
-// decoded is the object that a request brings. It is nil where the request was answered, as there is none.
-func (r *fakeRequest) decoded() object {
-	var o object
-	err := json.Unmarshal(r.body, &o)
-	if err != nil || metaOf(o) == nil {
-		kind := r.kind.kind
-		message := fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", kind, r.kind.version, kind, err)
-		r.fail(400, "BadRequest", message, nil)
-		return nil
-	}
-	return o
-}
-
-// valid reports whether an object may be stored; where it may not, it answers why. Of the server's checks, it has
-// those of names and labels, of an Event's namespace, and of a Lease's times.
-func (r *fakeRequest) valid(o object) bool {
-	if about, ok := o["involvedObject"].(object); ok {
-		if ns := str(about, "namespace"); ns != r.key.Namespace && (ns != "" || r.key.Namespace != "default") {
-			r.invalid("involvedObject.namespace", fmt.Sprintf("Invalid value: %q: does not match event.namespace", ns))
-			return false
-		}
-	}
-	if problem := subdomainProblem(r.key.Name); problem != "" {
-		r.invalid("metadata.name", fmt.Sprintf("Invalid value: %q: %s", r.key.Name, problem))
-		return false
-	}
-	labels, _ := metaOf(o)["labels"].(object)
-	for key := range labels {
-		if problem := labelKeyProblem(key); problem != "" {
-			r.invalid("metadata.labels", fmt.Sprintf("Invalid value: %q: %s", key, problem))
-			return false
-		}
-		value := str(labels, key)
-		if problem := labelValueProblem(value); problem != "" {
-			r.invalid("metadata.labels", fmt.Sprintf("Invalid value: %q: %s", value, problem))
-			return false
-		}
-	}
-	if r.kind.kind != "Lease" {
-		return true
-	}
-	spec, _ := o["spec"].(object)
-	for _, field := range []string{"acquireTime", "renewTime"} {
-		const microTime = "2006-01-02T15:04:05.000000Z07:00"
-		value := str(spec, field)
-		if value == "" {
-			continue
-		}
-		if _, err := time.Parse(microTime, value); err != nil {
-			r.fail(400, "BadRequest", "Lease in version \"v1\" cannot be handled as a Lease: "+err.Error(), nil)
-			return false
-		}
-	}
-	return true
-}
-
-// update answers a PUT. It may make a Lease, but nothing else.
-func (f *fakeServer) update(r *fakeRequest) {
-	o := r.decoded()
-	if o == nil {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	old := f.objects[r.kind.resource][r.key]
-	version := str(metaOf(o), "resourceVersion")
-	switch {
-	case !r.valid(o):
-	case old == nil && r.kind.kind == "Lease" && version == "":
-		r.answer(201, r.show(f.putLocked(r.kind.resource, o), false))
-	case old == nil:
-		r.notFound()
-	case version == "":
-		r.invalid("metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
-	case version != str(metaOf(old), "resourceVersion"):
-		r.conflict()
-	default:
-		f.storeLocked(r, old, o)
-	}
-}
-
-// storeLocked answers with o in place of old; where nothing has changed, not even the version does.
-func (f *fakeServer) storeLocked(r *fakeRequest, old, o object) {
-	for _, field := range []string{"uid", "creationTimestamp", "resourceVersion"} {
-		metaOf(o)[field] = metaOf(old)[field]
-	}
-	if reflect.DeepEqual(clone(o), clone(old)) {
-		r.answer(200, r.show(old, false))
-		return
-	}
-	r.answer(200, r.show(f.putLocked(r.kind.resource, o), false))
-}
-
-// mergePatch changes o as a JSON merge patch says, https://www.rfc-editor.org/rfc/rfc7396.
-func mergePatch(o, patch object) {
-	for k, v := range patch {
-		sub, isObject := v.(object)
-		switch {
-		case v == nil:
-			delete(o, k)
-		case isObject:
-			at, ok := o[k].(object)
-			if !ok {
-				at = object{}
-			}
-			mergePatch(at, sub)
-			o[k] = at
-		default:
-			o[k] = v
-		}
-	}
-}
-
-// patch answers a PATCH. A strategic merge patch is taken for a merge patch.
-func (f *fakeServer) patch(r *fakeRequest) {
-	media := r.Header.Get("Content-Type")
-	if media != "application/merge-patch+json" && media != "application/strategic-merge-patch+json" {
-		r.fail(415, "UnsupportedMediaType", "415: Unsupported Media Type", object{})
-		return
-	}
-	var patch object
-	if err := json.Unmarshal(r.body, &patch); err != nil {
-		r.fail(400, "BadRequest", "error decoding patch: "+err.Error(), nil)
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	old := f.objects[r.kind.resource][r.key]
-	if old == nil || r.status && !(r.kind.resource == "counts" && f.crd.status) {
-		r.notFound()
-		return
-	}
-	meta := metaOf(patch)
-	if v := str(meta, "resourceVersion"); v != "" && v != str(metaOf(old), "resourceVersion") {
-		r.conflict()
-		return
-	}
-	if uid := str(meta, "uid"); uid != "" && uid != str(metaOf(old), "uid") && !r.status {
-		r.invalid("metadata.uid", fmt.Sprintf("Invalid value: %q: field is immutable", uid))
-		return
-	}
-	o := clone(old)
-	mergePatch(o, patch)
-	if r.kind.resource == "counts" && f.crd.status {
-		o = partOf(old, o, r.status)
-	}
-	if r.kind.resource == "counts" && f.crd.drops {
-		delete(o, "status")
-	}
-	if labels, ok := metaOf(o)["labels"].(object); ok && r.kind.resource == "nodes" {
-		delete(labels, f.stripped)
-	}
-	if r.valid(o) && !f.refusedLocked(r, o) {
-		f.storeLocked(r, old, o)
-	}
-}
-
-// partOf is what becomes of old where o is written: whoever writes to the status changes nothing else, and the
-// other way round.
-func partOf(old, o object, isStatus bool) object {
-	part := maps.Clone(o)
-	status := old["status"]
-	if isStatus {
-		part = clone(old)
-		status = o["status"]
-	}
-	part["status"] = status
-	if status == nil {
-		delete(part, "status")
-	}
-	return part
-}
-
-// strip has a mutating webhook remove a label from each node that is written; "" is none.
-func (f *fakeServer) strip(label string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.stripped = label
-}
-
-// delete answers a DELETE. Any CRD that is deleted is that of Counts.
-func (f *fakeServer) delete(r *fakeRequest) {
-	if r.kind.resource == "customresourcedefinitions" {
-		f.install(nil)
-	}
-	if o := f.remove(r.kind.resource, r.key); o != nil {
-		r.answer(200, r.show(o, false))
-		return
-	}
-	r.notFound()
-}
-
-// serveTLS serves the fake on a port of 127.0.0.1, over TLS and HTTP/2, in real time. It returns the server, which the
-// caller closes, and the CA of its certificate, in PEM.
-func (f *fakeServer) serveTLS() (srv *httptest.Server, ca []byte) {
-	srv = httptest.NewUnstartedServer(f)
-	srv.EnableHTTP2 = true
-	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
-	srv.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
-	srv.StartTLS()
-	return srv, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
-}
-
-// serveTLSFor is serveTLS until the test ends. It returns the URL and the CA.
-func (f *fakeServer) serveTLSFor(t *testing.T) (url string, ca []byte) {
-	srv, ca := f.serveTLS()
-	t.Cleanup(func() {
-		srv.CloseClientConnections()
-		srv.Close()
-	})
-	return srv.URL, ca
-}
-
-// await waits until cond holds, in real time, and fails the test if it does not within 20 s. It looks again with each
-// request and each change.
-func (f *fakeServer) await(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	late := time.After(20 * time.Second)
-	for {
-		grew := f.nextRequestOrChange()
-		if cond() {
-			return
-		}
-		select {
-		case <-grew:
-		case <-late:
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
-// kubeconfigFor is a kubeconfig for a server's URL, with its CA in PEM, and as user the lines of YAML below "user:",
-// such as "token: secret"; all but the first are indented by 4 spaces.
-func kubeconfigFor(server string, ca []byte, user string) string {
-	return fmt.Sprintf(`apiVersion: v1
-kind: Config
-clusters:
-- name: fake
-  cluster:
-    server: %s
-    certificate-authority-data: %s
-users:
-- name: me
-  user:
-    %s
-contexts:
-- name: fake
-  context: {cluster: fake, user: me}
-current-context: fake
-`, server, base64.StdEncoding.EncodeToString(ca), user)
-}
-
 // ---------------------------------------------------------------------------------------------------------------------
 // The playground: PROGRAM playground PODCOUNT DIR [FLAGS…]
 
@@ -2997,20 +115,20 @@ func playground(args []string) int {
 		fmt.Fprintln(os.Stderr, "usage: playground PODCOUNT-BINARY DIRECTORY [PODCOUNT-FLAGS]")
 		return 2
 	}
-	f := newFake()
-	f.allow("playground")
-	f.addNode("control-plane", controlPlane)
-	f.addNode("worker-1")
-	f.addNode("worker-2")
-	f.install(&fakeCRD{status: true})
-	f.addCount("web", `{"name":"web","count":30}`)
+	f := fakekube.New()
+	f.Allow("playground")
+	f.AddNode("control-plane", controlPlane)
+	f.AddNode("worker-1")
+	f.AddNode("worker-2")
+	f.InstallCRD(&fakekube.CRD{HasStatus: true})
+	f.AddCount("web", `{"name":"web","count":30}`)
 	nodes := []string{"control-plane", "worker-1", "worker-2"}
 	for i := range 30 {
-		f.addPod("default", fmt.Sprintf("web-%d", i), nodes[rand.IntN(len(nodes))])
+		f.AddPod("default", fmt.Sprintf("web-%d", i), nodes[rand.IntN(len(nodes))])
 	}
-	srv, ca := f.serveTLS()
+	srv, ca := f.ServeTLS()
 	dir, _ := filepath.Abs(args[1])
-	file, err := writeOwnKubeconfig(dir, kubeconfigFor(srv.URL, ca, "token: playground"))
+	file, err := writeOwnKubeconfig(dir, fakekube.Kubeconfig(srv.URL, ca, "token: playground"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "playground:", err)
 		return 1
@@ -3042,25 +160,25 @@ func playground(args []string) int {
 	for next := 30; ; next++ {
 		select {
 		case <-life.C:
-			if pods := f.all("pods"); len(pods) > 25+rand.IntN(10) {
-				f.remove("pods", keyOf(pods[rand.IntN(len(pods))]))
+			if pods := f.All("pods"); len(pods) > 25+rand.IntN(10) {
+				f.Remove("pods", fakekube.KeyOf(pods[rand.IntN(len(pods))]))
 			} else {
-				f.addPod("default", fmt.Sprintf("web-%d", next), nodes[rand.IntN(len(nodes))])
+				f.AddPod("default", fmt.Sprintf("web-%d", next), nodes[rand.IntN(len(nodes))])
 			}
 			continue
 		case fault := <-faults:
 			fmt.Println("playground: the server is gone")
-			f.cutOff(host, true)
+			f.CutOff(host, true)
 			back := func() {
 				fmt.Println("playground: the server is back")
-				f.cutOff(host, false)
+				f.CutOff(host, false)
 			}
 			if fault == syscall.SIGUSR1 {
 				time.AfterFunc(20*time.Second, back)
 				continue
 			}
-			f.addPod("default", fmt.Sprintf("web-unseen-%d", next), nodes[0])
-			f.compact()
+			f.AddPod("default", fmt.Sprintf("web-unseen-%d", next), nodes[0])
+			f.Compact()
 			back()
 			continue
 		case err := <-exited:
@@ -3120,7 +238,7 @@ func TestPlaygroundsKeepOutOfEachOthersFiles(t *testing.T) {
 	dir := t.TempDir()
 	want := func(server *httptest.Server, name string) {
 		t.Helper()
-		text := kubeconfigFor(server.URL, nil, "token: playground")
+		text := fakekube.Kubeconfig(server.URL, nil, "token: playground")
 		file, err := writeOwnKubeconfig(dir, text)
 		if err != nil {
 			t.Fatal(err)
@@ -3175,156 +293,10 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-// pipeNet is a network within the process, with one server, on which the fake serves. It works in virtual time, which
-// real connections do not. It is the server's net.Listener; clients have dial.
-type pipeNet struct {
-	conns chan net.Conn
-	done  chan struct{}
-
-	isDown atomic.Bool  // connections are refused
-	dials  atomic.Int32 // attempts to connect so far
-	era    atomic.Int32 // counts goSilent; the connections of earlier eras are half open
-
-	mu   sync.Mutex // guards open
-	open []net.Conn // the server's ends
-}
-
-// kill breaks all connections and refuses new ones until restore is called.
-func (n *pipeNet) kill() {
-	n.refuse()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, c := range n.open {
-		c.Close()
-	}
-	n.open = nil
-}
-
-// refuse lets nobody connect until restore is called. The connections that are there go on.
-func (n *pipeNet) refuse() { n.isDown.Store(true) }
-
-// restore ends kill and refuse.
-func (n *pipeNet) restore() { n.isDown.Store(false) }
-
-// goSilent makes all connections that are there half open: nothing that either end sends arrives any more, and nobody
-// is told. New connections work.
-func (n *pipeNet) goSilent() { n.era.Add(1) }
-
-// dialed is how many times a client has tried to connect, whether it could or not.
-func (n *pipeNet) dialed() int { return int(n.dials.Load()) }
-
-// halfOpen is the client's end of a connection. Once its network's era is over, the client alone knows of it.
-type halfOpen struct {
-	net.Conn
-
-	// in buffers what arrives, as a real network does. Without that, two ends that both write would wait for each
-	// other for ever.
-	in  io.Reader
-	net *pipeNet
-	era int32
-}
-
-// Read passes over what arrives once the era is over.
-func (c halfOpen) Read(p []byte) (n int, err error) {
-	for {
-		n, err = c.in.Read(p)
-		if c.era == c.net.era.Load() || err != nil {
-			return n, err
-		}
-	}
-}
-
-// Write loses what is sent once the era is over.
-func (c halfOpen) Write(p []byte) (int, error) {
-	if c.era != c.net.era.Load() {
-		return len(p), nil
-	}
-	return c.Conn.Write(p)
-}
-
-// Accept waits for the next connection, or for the end of the network.
-func (n *pipeNet) Accept() (net.Conn, error) {
-	select {
-	case c := <-n.conns:
-		return c, nil
-	case <-n.done:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close does nothing: the network ends with its test.
-func (n *pipeNet) Close() error { return nil }
-
-// Addr is an address that says nothing.
-func (n *pipeNet) Addr() net.Addr { return &net.TCPAddr{} }
-
-// dial connects a client to the server, whatever the address. It is for http.Transport.DialContext and the like.
-func (n *pipeNet) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	n.dials.Add(1)
-	if n.isDown.Load() {
-		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
-	}
-	ours, theirs := net.Pipe()
-	select {
-	case n.conns <- theirs:
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.open = append(n.open, theirs)
-		return halfOpen{Conn: ours, in: bufio.NewReaderSize(ours, 32<<10), net: n, era: n.era.Load()}, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// serveIn serves the fake on a network of its own until the test ends. With a certificate, which is asked for at each
-// handshake, it does so over TLS, and so over HTTP/2.
-func (f *fakeServer) serveIn(t testing.TB, certificate ...func() *tls.Certificate) *pipeNet {
-	return serveHandlerIn(t, f, certificate...)
-}
-
-// serveHandlerIn is serveIn of something else than a fake, such as a proxy before one.
-func serveHandlerIn(t testing.TB, handler http.Handler, certificate ...func() *tls.Certificate) *pipeNet {
-	n := &pipeNet{conns: make(chan net.Conn), done: make(chan struct{})}
-	srv := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
-	if len(certificate) > 0 {
-		srv.TLSConfig = &tls.Config{
-			ClientAuth: tls.RequestClientCert,
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-				return certificate[0](), nil
-			},
-		}
-		go srv.ServeTLS(n, "", "")
-	} else {
-		go srv.Serve(n)
-	}
-	t.Cleanup(func() {
-		close(n.done)
-		srv.Close()
-	})
-	return n
-}
-
-// serveAs is serveIn over TLS, and writes a kubeconfig for that to dir/config. The user is as in kubeconfigFor.
-func (f *fakeServer) serveAs(t testing.TB, dir, user string) *pipeNet {
-	t.Helper()
-	ca := newAuthority(t, "CA")
-	cert, key := ca.issue(t, "server", nil)
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := kubeconfigFor("https://127.0.0.1:1", ca.pem(), user)
-	err = os.WriteFile(filepath.Join(dir, "config"), []byte(config), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f.serveIn(t, func() *tls.Certificate { return &pair })
-}
-
 // program is a podcount that runs against a fake.
 type program struct {
 	t    testing.TB
-	net  *pipeNet
+	net  *fakekube.Network
 	log  *logBuffer
 	out  *logBuffer
 	done chan struct{} // closed when it has ended
@@ -3332,19 +304,19 @@ type program struct {
 }
 
 // startPodcount runs the whole program against f, on a network of its own, in virtual time.
-func startPodcount(t testing.TB, f *fakeServer, args ...string) *program {
-	return startPodcountOn(t, f.serveIn(t), append([]string{"-master", "http://127.0.0.1:1", "-v", "6"}, args...)...)
+func startPodcount(t testing.TB, f *fakekube.Server, args ...string) *program {
+	return startPodcountOn(t, f.ServeIn(t), append([]string{"-master", "http://127.0.0.1:1", "-v", "6"}, args...)...)
 }
 
 // startOverTLS is startPodcount over TLS, and so over HTTP/2.
-func startOverTLS(t *testing.T, f *fakeServer, args ...string) *program {
+func startOverTLS(t *testing.T, f *fakekube.Server, args ...string) *program {
 	dir := t.TempDir()
-	n := f.serveAs(t, dir, "token: t")
+	n := f.ServeAs(t, dir, "token: t")
 	return startPodcountOn(t, n, append([]string{"-kubeconfig", filepath.Join(dir, "config"), "-v", "6"}, args...)...)
 }
 
 // startPodcountOn runs the whole program on a network.
-func startPodcountOn(t testing.TB, n *pipeNet, args ...string) *program {
+func startPodcountOn(t testing.TB, n *fakekube.Network, args ...string) *program {
 	return startPodcountWith(t, n, wiring{}, args...)
 }
 
@@ -3355,11 +327,11 @@ type wiring struct {
 }
 
 // startPodcountWith runs the whole program on a network, with a wiring of its own.
-func startPodcountWith(t testing.TB, n *pipeNet, wires wiring, args ...string) *program {
+func startPodcountWith(t testing.TB, n *fakekube.Network, wires wiring, args ...string) *program {
 	p := &program{t: t, net: n, log: &logBuffer{}, out: &logBuffer{}, done: make(chan struct{})}
 	dial := wires.dial
 	if dial == nil {
-		dial = n.dial
+		dial = n.Dial
 	}
 	var stdout, stderr io.Writer = p.out, p.log
 	if wires.pipes != nil {
@@ -3386,9 +358,12 @@ func startPodcountWith(t testing.TB, n *pipeNet, wires wiring, args ...string) *
 	return p
 }
 
+// at is the key of an object of a fake.
+func at(namespace, name string) fakekube.Key { return fakekube.Key{Namespace: namespace, Name: name} }
+
 // simulate runs a test in virtual time, with a fake of its own.
-func simulate(t *testing.T, test func(t *testing.T, f *fakeServer)) {
-	synctest.Test(t, func(t *testing.T) { test(t, newFake()) })
+func simulate(t *testing.T, test func(t *testing.T, f *fakekube.Server)) {
+	synctest.Test(t, func(t *testing.T) { test(t, fakekube.New()) })
 }
 
 // pass lets virtual time pass, and then everything come to rest.
@@ -3397,9 +372,9 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func wantLabel(t *testing.T, f *fakeServer, node, label, want string) {
+func wantLabel(t *testing.T, f *fakekube.Server, node, label, want string) {
 	t.Helper()
-	if got := f.label(node, label); got != want {
+	if got := f.Label(node, label); got != want {
 		t.Errorf("node %s has %s=%s, want %s", node, label, got, want)
 	}
 }
@@ -3421,22 +396,22 @@ func wantText(t *testing.T, text, want string) {
 // wantPeace is the oracle: now that faults have stopped, it lets the bound pass, and then the labels must equal the truth,
 // which is read from the fake alone; and for five intervals nobody may try to write one, or a status. A program that was
 // started with other flags than the defaults has them here, too.
-func wantPeace(t *testing.T, f *fakeServer, args ...string) {
+func wantPeace(t *testing.T, f *fakekube.Server, args ...string) {
 	t.Helper()
 	o, err := parseFlags(args, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pass(time.Minute + o.interval + time.Duration(float64(len(f.all("nodes")))/o.qps*float64(time.Second)))
-	pods := f.selected("pods", o.namespace, o.podSelector, o.fieldSelector)
+	pass(time.Minute + o.interval + time.Duration(float64(len(f.All("nodes")))/o.qps*float64(time.Second)))
+	pods := f.Selected("pods", o.namespace, o.podSelector, o.fieldSelector)
 	own := map[string]int{} // by node
 	for _, pod := range pods {
-		spec, _ := pod["spec"].(object)
-		own[str(spec, "nodeName")]++
+		spec, _ := pod["spec"].(fakekube.Object)
+		own[fakekube.TextIn(spec, "nodeName")]++
 	}
-	for _, node := range f.all("nodes") {
-		name, total, labels := keyOf(node).Name, "-", map[string]string{}
-		for k, v := range metaOf(node)["labels"].(object) {
+	for _, node := range f.All("nodes") {
+		name, total, labels := fakekube.KeyOf(node).Name, "-", map[string]string{}
+		for k, v := range fakekube.MetaOf(node)["labels"].(fakekube.Object) {
 			labels[k] = v.(string)
 		}
 		if o.totalNodes.Matches(labelsIn(labels)) {
@@ -3449,7 +424,9 @@ func wantPeace(t *testing.T, f *fakeServer, args ...string) {
 	}
 	peace := time.Now()
 	pass(5 * o.interval)
-	for _, s := range f.asked(func(s seen) bool { return isWrite(s) && !strings.Contains(s.Path, "/leases/") && s.At.After(peace) }) {
+	for _, s := range f.Requests(func(s fakekube.Request) bool {
+		return fakekube.IsWrite(s) && !strings.Contains(s.Path, "/leases/") && s.At.After(peace)
+	}) {
 		t.Errorf("written though all is right: %s", s)
 	}
 }
@@ -3464,11 +441,11 @@ func quietLog() *Log { return newLog(io.Discard, &options{}) }
 // The controller: the main job
 
 func TestTotalGoesToControlPlaneNodesOfEitherRoleAndToNoOther(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("new", controlPlane)
-		f.addNode("old", oldControlPlane+"=true")
-		f.addNode("worker")
-		f.addPods(3)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("new", controlPlane)
+		f.AddNode("old", oldControlPlane+"=true")
+		f.AddNode("worker")
+		f.AddPods(3)
 		startPodcount(t, f)
 		synctest.Wait()
 		wantLabel(t, f, "new", podCountLabel, "3")
@@ -3482,96 +459,96 @@ func TestRightLabelIsNotWrittenAndAWrongOneOnce(t *testing.T) {
 		has    string
 		writes int
 	}{{"4", 1}, {"3", 0}} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.addNode("cp", controlPlane, podCountLabel+"="+c.has)
-			f.addNode("worker")
-			f.addPods(3)
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", controlPlane, podCountLabel+"="+c.has)
+			f.AddNode("worker")
+			f.AddPods(3)
 			startPodcount(t, f)
 			pass(time.Minute)
 			wantLabel(t, f, "cp", podCountLabel, "3")
-			wantNumber(t, "writes with the label at "+c.has, len(f.asked(isWrite)), c.writes)
+			wantNumber(t, "writes with the label at "+c.has, len(f.Requests(fakekube.IsWrite)), c.writes)
 		})
 	}
 }
 
 func TestFirstChangeIsWrittenAtOnceThenOneAnIntervalAndTheLastStateAlways(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
 		startPodcount(t, f)
 		pass(35 * time.Second)
 		begin := time.Now()
-		before := len(f.asked(isWrite))
-		f.addPod("default", "first", "")
+		before := len(f.Requests(fakekube.IsWrite))
+		f.AddPod("default", "first", "")
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "1")
 		if time.Since(begin) != 0 {
 			t.Errorf("it took %v", time.Since(begin))
 		}
 		for i := range 250 { // 25 s of changes
-			f.addPod("default", fmt.Sprintf("more-%d", i), "")
+			f.AddPod("default", fmt.Sprintf("more-%d", i), "")
 			pass(100 * time.Millisecond)
 		}
 		pass(10 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "251")
-		writes := f.asked(isWrite)[before:]
+		writes := f.Requests(fakekube.IsWrite)[before:]
 		wantNumber(t, "writes", len(writes), 4) // at 0, 10, 20 and 30 s
 		for i := 1; i < len(writes); i++ {
 			if gap := writes[i].At.Sub(writes[i-1].At); gap < 10*time.Second || gap > 11*time.Second {
 				t.Errorf("%v between two writes", gap)
 			}
 		}
-		before = len(f.asked(isWrite))
+		before = len(f.Requests(fakekube.IsWrite))
 		pass(5 * time.Minute)
-		wantNumber(t, "writes in the quiet", len(f.asked(isWrite))-before, 0)
+		wantNumber(t, "writes in the quiet", len(f.Requests(fakekube.IsWrite))-before, 0)
 	})
 }
 
 func TestChangeBehindAQuietStartIsWrittenAtOnce(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane, podCountLabel+"=0")
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane, podCountLabel+"=0")
 		startPodcount(t, f)
 		pass(2 * time.Second) // nothing was written so far, so nothing rests
-		f.addPods(1)
+		f.AddPods(1)
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "1")
 	})
 }
 
 func TestTotalThatCameAndWentUnwrittenDoesNotDelayTheNextChange(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		const own = "example.com/pods"
-		f.addNode("cp", controlPlane)
-		pod := f.addPod("default", "a", "")
+		f.AddNode("cp", controlPlane)
+		pod := f.AddPod("default", "a", "")
 		startPodcount(t, f, "-interval", "60s", "-node-label", own)
 		pass(200 * time.Second)
-		pod = clone(pod)
-		pod["spec"].(object)["nodeName"] = "cp"
-		f.put("pods", pod)
+		pod = fakekube.Clone(pod)
+		pod["spec"].(fakekube.Object)["nodeName"] = "cp"
+		f.Put("pods", pod)
 		pass(5 * time.Second)
 		wantLabel(t, f, "cp", own, "1") // and rests until 260 s
-		f.addPod("default", "b", "")
+		f.AddPod("default", "b", "")
 		pass(5 * time.Second)
-		f.remove("pods", objectKey{"default", "b"})
+		f.Remove("pods", at("default", "b"))
 		pass(52 * time.Second)
-		f.addPod("default", "c", "")
+		f.AddPod("default", "c", "")
 		pass(time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "2")
 	})
 }
 
 func TestNodeThatStopsMatchingLosesTheLabelAndOneThatBeginsGetsIt(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("a", controlPlane)
-		f.addNode("b")
-		f.addNode("left", podCountLabel+"=7") // from a time before the start
-		f.addPods(2)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("a", controlPlane)
+		f.AddNode("b")
+		f.AddNode("left", podCountLabel+"=7") // from a time before the start
+		f.AddPods(2)
 		startPodcount(t, f)
 		synctest.Wait()
 		wantLabel(t, f, "a", podCountLabel, "2")
 		wantLabel(t, f, "left", podCountLabel, "-")
 		pass(10 * time.Second)
-		f.setLabel("a", controlPlane, nil)
-		f.setLabel("b", controlPlane, "")
+		f.SetLabel("a", controlPlane, nil)
+		f.SetLabel("b", controlPlane, "")
 		pass(time.Second)
 		wantLabel(t, f, "a", podCountLabel, "-")
 		wantLabel(t, f, "b", podCountLabel, "2")
@@ -3579,24 +556,24 @@ func TestNodeThatStopsMatchingLosesTheLabelAndOneThatBeginsGetsIt(t *testing.T) 
 }
 
 func TestOwnWriteIsKnownFromItsAnswerBeforeTheWatchTellsIt(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.loseNext(1)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.LoseNext(1)
 		startPodcount(t, f)
 		pass(time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "0")
-		wantNumber(t, "writes", len(f.asked(isWrite)), 1)
+		wantNumber(t, "writes", len(f.Requests(fakekube.IsWrite)), 1)
 	})
 }
 
 func TestAnotherWritersLabelIsPutRight(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.addPods(2)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.AddPods(2)
 		startPodcount(t, f)
 		for _, v := range []any{"99", nil} {
 			pass(15 * time.Second)
-			f.setLabel("cp", podCountLabel, v)
+			f.SetLabel("cp", podCountLabel, v)
 			pass(time.Second)
 			wantLabel(t, f, "cp", podCountLabel, "2")
 		}
@@ -3604,14 +581,14 @@ func TestAnotherWritersLabelIsPutRight(t *testing.T) {
 }
 
 func TestRecreatedNodeGetsTheLabel(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.addPods(2)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.AddPods(2)
 		startPodcount(t, f)
 		pass(30 * time.Second)
 		for range 3 { // also right behind a write to its predecessor
-			f.remove("nodes", objectKey{"", "cp"})
-			f.addNode("cp", controlPlane)
+			f.Remove("nodes", at("", "cp"))
+			f.AddNode("cp", controlPlane)
 			synctest.Wait()
 			wantLabel(t, f, "cp", podCountLabel, "2")
 		}
@@ -3619,14 +596,14 @@ func TestRecreatedNodeGetsTheLabel(t *testing.T) {
 }
 
 func TestNodeLabelCountsEachNodesOwnPods(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		const own = "example.com/pods"
-		f.addNode("cp", controlPlane)
-		f.addNode("w1")
-		f.addNode("w2")
-		f.addPod("a", "x", "w1")
-		f.addPod("a", "y", "w1")
-		f.addPod("a", "unbound", "")
+		f.AddNode("cp", controlPlane)
+		f.AddNode("w1")
+		f.AddNode("w2")
+		f.AddPod("a", "x", "w1")
+		f.AddPod("a", "y", "w1")
+		f.AddPod("a", "unbound", "")
 		startPodcount(t, f, "-node-label", own)
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "3")
@@ -3635,15 +612,15 @@ func TestNodeLabelCountsEachNodesOwnPods(t *testing.T) {
 		wantLabel(t, f, "w2", own, "0")
 		wantLabel(t, f, "w1", podCountLabel, "-")
 		pass(10 * time.Second)
-		bound := clone(f.get("pods", objectKey{"a", "unbound"}))
-		bound["spec"].(object)["nodeName"] = "w2"
-		f.put("pods", bound)
-		f.remove("pods", objectKey{"a", "x"})
+		bound := fakekube.Clone(f.Get("pods", at("a", "unbound")))
+		bound["spec"].(fakekube.Object)["nodeName"] = "w2"
+		f.Put("pods", bound)
+		f.Remove("pods", at("a", "x"))
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "2")
 		wantLabel(t, f, "w1", own, "1")
 		wantLabel(t, f, "w2", own, "1")
-		accept := f.asked(isList("pods"))[0].Accept
+		accept := f.Requests(fakekube.IsList("pods"))[0].Accept
 		if strings.Contains(accept, "PartialObjectMetadata") {
 			t.Errorf("asked for metadata alone (%s), which has no spec.nodeName", accept)
 		}
@@ -3658,21 +635,21 @@ func TestProtobufAndMetadataAloneAreAskedForUnlessMoreIsNeededOrJSONIsWanted(t *
 		"-node-label example.com/n":            {protobufType + ", " + jsonType, protobufType + metadata + ", " + protobufType + ", " + jsonType + metadata + ", " + jsonType},
 		"-node-label example.com/n -wire json": {jsonType, jsonType + metadata + ", " + jsonType},
 	} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.addNode("cp", controlPlane)
-			f.addPods(3)
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", controlPlane)
+			f.AddPods(3)
 			startPodcount(t, f, strings.Fields(args)...)
 			synctest.Wait()
 			for resource, want := range map[string]string{"pods": want.pods, "nodes": want.nodes} {
-				for _, s := range f.asked(isList(resource)) {
+				for _, s := range f.Requests(fakekube.IsList(resource)) {
 					wantText(t, "^"+s.Accept+"$", "^"+strings.ReplaceAll(want, "%s", "List")+"$")
 				}
-				for _, s := range f.asked(isWatch(resource)) {
+				for _, s := range f.Requests(fakekube.IsWatch(resource)) {
 					wantText(t, "^"+s.Accept+"$", "^"+strings.ReplaceAll(want, "%s", "")+"$")
 				}
 			}
 			wantLabel(t, f, "cp", podCountLabel, "3")
-			f.addPods(5)
+			f.AddPods(5)
 			pass(10 * time.Second)
 			wantLabel(t, f, "cp", podCountLabel, "5")
 		})
@@ -3681,15 +658,15 @@ func TestProtobufAndMetadataAloneAreAskedForUnlessMoreIsNeededOrJSONIsWanted(t *
 
 func TestServerThatAnswersWholeObjectsOrOnlyJSONIsUnderstood(t *testing.T) {
 	for _, only := range []string{protobufType, jsonType} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.only = only // and no metadata alone
-			f.addNode("cp", controlPlane)
-			f.addPods(3)
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.OnlyMediaType = only // and no metadata alone
+			f.AddNode("cp", controlPlane)
+			f.AddPods(3)
 			startPodcount(t, f)
 			synctest.Wait()
 			wantLabel(t, f, "cp", podCountLabel, "3")
-			f.addPods(5)
-			f.remove("pods", objectKey{"default", "web-0"})
+			f.AddPods(5)
+			f.Remove("pods", at("default", "web-0"))
 			pass(10 * time.Second)
 			wantLabel(t, f, "cp", podCountLabel, "4")
 		})
@@ -3697,35 +674,35 @@ func TestServerThatAnswersWholeObjectsOrOnlyJSONIsUnderstood(t *testing.T) {
 }
 
 func TestRefusalInProtobufIsSaidAsOneInJSON(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.forbid("list pods", true)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Forbid("list pods", true)
 		p := startPodcount(t, f)
 		pass(time.Second)
 		wantText(t, p.log.String(), `list pods: 403 Forbidden: pods is forbidden`)
 		wantText(t, p.log.String(), `(the RBAC rule that allows it: apiGroups [\"\"], resources [\"pods\"], verbs [\"list\"])`)
-		f.forbid("list pods", false)
-		f.addPods(2)
-		body := protobufOf([]byte(`{"kind":"Status","code":429,"reason":"TooManyRequests","message":"later","details":{"retryAfterSeconds":7}}`))
-		f.inject(t, fault{match: to(isWatch("pods")), status: 429, body: string(body), header: map[string]string{"Content-Type": protobufType}})
+		f.Forbid("list pods", false)
+		f.AddPods(2)
+		body := fakekube.Protobuf([]byte(`{"kind":"Status","code":429,"reason":"TooManyRequests","message":"later","details":{"retryAfterSeconds":7}}`))
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Status: 429, Body: string(body), Header: map[string]string{"Content-Type": protobufType}})
 		pass(5 * time.Second)
 		wantText(t, p.log.String(), "watch pods: 429 TooManyRequests: later")
-		if n := len(f.asked(isWatch("pods"))); n != 1 {
+		if n := len(f.Requests(fakekube.IsWatch("pods"))); n != 1 {
 			t.Errorf("%d watches in 5 s, though the server asked for 7", n)
 		}
 		pass(15 * time.Second)
-		f.addPods(3)
+		f.AddPods(3)
 		synctest.Wait()
-		wantNumber(t, "watches", len(f.asked(isWatch("pods"))), 2)
+		wantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 2)
 	})
 }
 
 func TestTotalDoesNotWaitBehindTheNodesOwnLabels(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		for i := range 300 { // which take 13 s
-			f.addNode("n" + strconv.Itoa(i))
+			f.AddNode("n" + strconv.Itoa(i))
 		}
-		f.addNode("cp", controlPlane)
-		f.addPods(3)
+		f.AddNode("cp", controlPlane)
+		f.AddPods(3)
 		startPodcount(t, f, "-node-label", "example.com/n")
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "3")
@@ -3733,19 +710,19 @@ func TestTotalDoesNotWaitBehindTheNodesOwnLabels(t *testing.T) {
 }
 
 func TestSelectorsAndNamespaceGoToTheServer(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.addPod("a", "in", "n1")
-		f.addPod("a", "elsewhere", "n2")
-		f.addPod("b", "other-namespace", "n1")
-		f.put("pods", podOn(object{"namespace": "a", "name": "other-label", "labels": object{"app": "db"}}, "n1"))
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.AddPod("a", "in", "n1")
+		f.AddPod("a", "elsewhere", "n2")
+		f.AddPod("b", "other-namespace", "n1")
+		f.Put("pods", fakekube.PodOn(fakekube.Object{"namespace": "a", "name": "other-label", "labels": fakekube.Object{"app": "db"}}, "n1"))
 		startPodcount(t, f, "-namespace", "a", "-pod-selector", "app in (web,api)", "-field-selector", "spec.nodeName=n1")
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "1")
 		pass(20 * time.Second)
-		left := clone(f.get("pods", objectKey{"a", "in"})) // leaves the selector: a DELETED to us
-		metaOf(left)["labels"] = object{"app": "gone"}
-		f.put("pods", left)
+		left := fakekube.Clone(f.Get("pods", at("a", "in"))) // leaves the selector: a DELETED to us
+		fakekube.MetaOf(left)["labels"] = fakekube.Object{"app": "gone"}
+		f.Put("pods", left)
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "0")
 	})
@@ -3755,14 +732,14 @@ func TestTotalNodesAreChosenBySelector(t *testing.T) {
 	for selector, want := range map[string]string{
 		"": "1 1 1", "zone": "1 1 -", "!zone": "- - 1", "zone=a": "1 - -", "zone!=a": "- 1 1", "zone in (a, b)": "1 1 -", "zone notin (a),zone": "- 1 -",
 	} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.addNode("a", "zone=a")
-			f.addNode("b", "zone=b")
-			f.addNode("c")
-			f.addPods(1)
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("a", "zone=a")
+			f.AddNode("b", "zone=b")
+			f.AddNode("c")
+			f.AddPods(1)
 			startPodcount(t, f, "-total-nodes", selector)
 			synctest.Wait()
-			if got := f.label("a", podCountLabel) + " " + f.label("b", podCountLabel) + " " + f.label("c", podCountLabel); got != want {
+			if got := f.Label("a", podCountLabel) + " " + f.Label("b", podCountLabel) + " " + f.Label("c", podCountLabel); got != want {
 				t.Errorf("%q chose %s, want %s", selector, got, want)
 			}
 		})
@@ -3770,9 +747,9 @@ func TestTotalNodesAreChosenBySelector(t *testing.T) {
 }
 
 func TestNoNodeForTheTotalIsSaidOnce(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("worker")
-		f.addPods(1)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("worker")
+		f.AddPods(1)
 		p := startPodcount(t, f)
 		pass(5 * time.Minute)
 		wantNumber(t, "lines about it", strings.Count(p.log.String(), "no node gets the total"), 1)
@@ -3780,11 +757,11 @@ func TestNoNodeForTheTotalIsSaidOnce(t *testing.T) {
 	})
 }
 
-func eventsOf(f *fakeServer, reason string) (found []string) {
-	for _, e := range f.all("events") {
-		if str(e, "reason") == reason {
-			about := e["involvedObject"].(object)
-			found = append(found, fmt.Sprintf("%s/%s in %s: %s x%v", str(about, "kind"), str(about, "name"), str(metaOf(e), "namespace"), str(e, "message"), e["count"]))
+func eventsOf(f *fakekube.Server, reason string) (found []string) {
+	for _, e := range f.All("events") {
+		if fakekube.TextIn(e, "reason") == reason {
+			about := e["involvedObject"].(fakekube.Object)
+			found = append(found, fmt.Sprintf("%s/%s in %s: %s x%v", fakekube.TextIn(about, "kind"), fakekube.TextIn(about, "name"), fakekube.TextIn(fakekube.MetaOf(e), "namespace"), fakekube.TextIn(e, "message"), e["count"]))
 		}
 	}
 	slices.Sort(found)
@@ -3792,13 +769,13 @@ func eventsOf(f *fakeServer, reason string) (found []string) {
 }
 
 func TestEventsOnNewPodsAndOnChangedNodes(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		cp := f.addNode("cp", controlPlane)
-		f.put("namespaces", object{"metadata": object{"name": "shop"}})
-		f.addPods(41) // these are no news
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		cp := f.AddNode("cp", controlPlane)
+		f.Put("namespaces", fakekube.Object{"metadata": fakekube.Object{"name": "shop"}})
+		f.AddPods(41) // these are no news
 		startPodcount(t, f)
 		pass(20 * time.Second)
-		pod := f.addPod("shop", "new", "")
+		pod := f.AddPod("shop", "new", "")
 		pass(time.Second)
 		if got, want := eventsOf(f, "PodCounted"), []string{"Pod/new in shop: pod count is 42 x1"}; !slices.Equal(got, want) {
 			t.Errorf("events %q, want %q", got, want)
@@ -3807,14 +784,14 @@ func TestEventsOnNewPodsAndOnChangedNodes(t *testing.T) {
 		if got := eventsOf(f, "PodCountChanged"); !slices.Equal(got, want) {
 			t.Errorf("events %q, want %q", got, want)
 		}
-		uids := map[string]string{"Pod": str(metaOf(pod), "uid"), "Node": str(metaOf(cp), "uid")}
-		for _, e := range f.all("events") {
-			about := e["involvedObject"].(object)
-			if str(about, "uid") != uids[str(about, "kind")] || str(e, "reportingComponent") != "podcount" || str(e["source"].(object), "component") != "podcount" {
+		uids := map[string]string{"Pod": fakekube.TextIn(fakekube.MetaOf(pod), "uid"), "Node": fakekube.TextIn(fakekube.MetaOf(cp), "uid")}
+		for _, e := range f.All("events") {
+			about := e["involvedObject"].(fakekube.Object)
+			if fakekube.TextIn(about, "uid") != uids[fakekube.TextIn(about, "kind")] || fakekube.TextIn(e, "reportingComponent") != "podcount" || fakekube.TextIn(e["source"].(fakekube.Object), "component") != "podcount" {
 				t.Errorf("event %v", e)
 			}
-			if !regexp.MustCompile(`^(new|cp)\.[0-9a-f]+$`).MatchString(str(metaOf(e), "name")) {
-				t.Errorf("an event named %s", str(metaOf(e), "name"))
+			if !regexp.MustCompile(`^(new|cp)\.[0-9a-f]+$`).MatchString(fakekube.TextIn(fakekube.MetaOf(e), "name")) {
+				t.Errorf("an event named %s", fakekube.TextIn(fakekube.MetaOf(e), "name"))
 			}
 		}
 	})
@@ -3822,11 +799,11 @@ func TestEventsOnNewPodsAndOnChangedNodes(t *testing.T) {
 
 func TestPodEventsOffLeavesThePodsOut(t *testing.T) {
 	for setting, want := range map[string]int{"on": 1, "off": 0} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.addNode("cp", controlPlane)
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", controlPlane)
 			startPodcount(t, f, "-pod-events", setting)
 			pass(20 * time.Second)
-			f.addPods(1)
+			f.AddPods(1)
 			pass(20 * time.Second)
 			wantNumber(t, "events on pods with "+setting, len(eventsOf(f, "PodCounted")), want)
 			wantNumber(t, "events on nodes with "+setting, len(eventsOf(f, "PodCountChanged")), 2)
@@ -3835,39 +812,39 @@ func TestPodEventsOffLeavesThePodsOut(t *testing.T) {
 }
 
 func TestLabelsDoNotSufferWhateverEventsMeetAndEachEventIsPostedOrCountedAsDropped(t *testing.T) {
-	isEvent := func(s seen) bool { return strings.Contains(s.Path, "/events") }
-	refused := func(code int, reason string, details any, header ...string) fault {
+	isEvent := func(s fakekube.Request) bool { return strings.Contains(s.Path, "/events") }
+	refused := func(code int, reason string, details any, header ...string) fakekube.Fault {
 		return statusFault(t, isEvent, 0, code, reason, details, header...)
 	}
-	for name, ft := range map[string]fault{
-		"their namespace is being deleted": refused(403, "Forbidden", object{"causes": []any{object{"reason": "NamespaceTerminating", "field": "metadata.namespace"}}}),
+	for name, ft := range map[string]fakekube.Fault{
+		"their namespace is being deleted": refused(403, "Forbidden", fakekube.Object{"causes": []any{fakekube.Object{"reason": "NamespaceTerminating", "field": "metadata.namespace"}}}),
 		"their namespace is gone":          refused(404, "NotFound", nil),
 		"a quota":                          refused(403, "Forbidden", nil),
 		"a limit, with Retry-After":        refused(429, "TooManyRequests", nil, "Retry-After", "1"),
-		"a limit, in plain text":           {status: 429, body: "slow down", header: map[string]string{"Content-Type": "text/plain"}},
+		"a limit, in plain text":           {Status: 429, Body: "slow down", Header: map[string]string{"Content-Type": "text/plain"}},
 		"a server that refuses all":        refused(500, "InternalError", nil),
-		"a server that breaks":             {drop: true},
-		"a server that does not answer":    {stall: true},
-		"a webhook that takes 20 s":        {delay: 20 * time.Second},
+		"a server that breaks":             {Drop: true},
+		"a server that does not answer":    {Stall: true},
+		"a webhook that takes 20 s":        {Delay: 20 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakeServer) {
-				f.addNode("cp", controlPlane)
-				f.addNode("other", controlPlane)
-				f.addNode("worker")
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddNode("cp", controlPlane)
+				f.AddNode("other", controlPlane)
+				f.AddNode("worker")
 				p := startPodcount(t, f, "-node-label", ownPodsLabel, "-v", "2")
 				synctest.Wait()
 				goroutines := runtime.NumGoroutine()
-				ft.match = to(isEvent)
-				lift := f.keep(t, ft)
-				f.addPods(1500)
+				ft.Match = fakekube.Matching(isEvent)
+				lift := f.Keep(t, ft)
+				f.AddPods(1500)
 				synctest.Wait()
 				if n := runtime.NumGoroutine() - goroutines; n > 10 {
 					t.Errorf("%d goroutines more with 1,500 events to post", n)
 				}
 				churn(f, 60)
 				for path, writes := range map[string]int{"/api/v1/nodes/cp": 7, "/api/v1/nodes/other": 7, "/api/v1/nodes/worker": 7} {
-					wantNumber(t, "writes to "+path+" in a minute", len(f.asked(func(s seen) bool { return isWrite(s) && s.Path == path })), writes)
+					wantNumber(t, "writes to "+path+" in a minute", len(f.Requests(func(s fakekube.Request) bool { return fakekube.IsWrite(s) && s.Path == path })), writes)
 				}
 				lift()
 				wantPeace(t, f, "-node-label", ownPodsLabel)
@@ -3875,7 +852,7 @@ func TestLabelsDoNotSufferWhateverEventsMeetAndEachEventIsPostedOrCountedAsDropp
 				p.stop()
 
 				begun := 1500 + 60 // on pods, and on labels:
-				for _, s := range f.asked(isWriteOf("nodes")) {
+				for _, s := range f.Requests(isWriteOf("nodes")) {
 					var patch struct {
 						Metadata struct{ Labels map[string]any }
 					}
@@ -3883,7 +860,7 @@ func TestLabelsDoNotSufferWhateverEventsMeetAndEachEventIsPostedOrCountedAsDropp
 					begun += len(patch.Metadata.Labels)
 				}
 				posted, dropped := 0, 0
-				for _, e := range f.all("events") {
+				for _, e := range f.All("events") {
 					posted += int(e["count"].(float64))
 				}
 				fmt.Sscan(regexp.MustCompile(`events_dropped=(\d+)`).FindStringSubmatch(p.log.String())[1], &dropped)
@@ -3897,20 +874,20 @@ func TestLabelsDoNotSufferWhateverEventsMeetAndEachEventIsPostedOrCountedAsDropp
 }
 
 func TestPodsFoundByARelistAreNews(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.addPods(2)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.AddPods(2)
 		p := startPodcount(t, f)
 		pass(time.Second)
-		f.loseNext(1)
-		f.addPod("default", "unseen", "")
+		f.LoseNext(1)
+		f.AddPod("default", "unseen", "")
 		pass(time.Second)
 		wantNumber(t, "events before the relist", len(eventsOf(f, "PodCounted")), 0)
-		p.net.refuse()
-		f.endWatches(true)
-		f.addPod("default", "later", "")
-		f.compact()
-		p.net.restore()
+		p.net.Refuse()
+		f.EndWatches(true)
+		f.AddPod("default", "later", "")
+		f.Compact()
+		p.net.Restore()
 		pass(2 * time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "4")
 		wantNumber(t, "events after the relist", len(eventsOf(f, "PodCounted")), 2)
@@ -3919,29 +896,29 @@ func TestPodsFoundByARelistAreNews(t *testing.T) {
 
 func TestNothingIsWrittenBeforeBothListsAreComplete(t *testing.T) {
 	for _, resource := range []string{"pods", "nodes"} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.addNode("cp", controlPlane, podCountLabel+"=500")
-			f.addNode("worker", podCountLabel+"=500")
-			f.addPods(500)
-			f.inject(t, fault{match: to(isList(resource)), times: 3, cut: 300})
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", controlPlane, podCountLabel+"=500")
+			f.AddNode("worker", podCountLabel+"=500")
+			f.AddPods(500)
+			f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList(resource)), Times: 3, Cut: 300})
 			startPodcount(t, f)
 			pass(time.Second)
-			wantNumber(t, "writes while "+resource+" are not listed", len(f.asked(isWrite)), 0)
+			wantNumber(t, "writes while "+resource+" are not listed", len(f.Requests(fakekube.IsWrite)), 0)
 			pass(time.Minute)
 			wantLabel(t, f, "worker", podCountLabel, "-") // then it works
-			wantNumber(t, "writes", len(f.asked(isWrite)), 1)
+			wantNumber(t, "writes", len(f.Requests(fakekube.IsWrite)), 1)
 		})
 	}
 }
 
 func TestPatchCarriesUIDAndNoVersion(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		node := f.addNode("cp", controlPlane)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		node := f.AddNode("cp", controlPlane)
 		startPodcount(t, f)
 		synctest.Wait()
-		writes := f.asked(isWrite)
+		writes := f.Requests(fakekube.IsWrite)
 		wantNumber(t, "writes", len(writes), 1)
-		if got, want := writes[0].Body, fmt.Sprintf(`{"metadata":{"labels":{"hopegi/pod-count":"0"},"uid":%q}}`, str(metaOf(node), "uid")); got != want {
+		if got, want := writes[0].Body, fmt.Sprintf(`{"metadata":{"labels":{"hopegi/pod-count":"0"},"uid":%q}}`, fakekube.TextIn(fakekube.MetaOf(node), "uid")); got != want {
 			t.Errorf("patch %s, want %s", got, want)
 		}
 		if got := writes[0].Query.Get("fieldManager"); got != "podcount" {
@@ -3950,50 +927,54 @@ func TestPatchCarriesUIDAndNoVersion(t *testing.T) {
 	})
 }
 
-func statusFault(t testing.TB, match func(seen) bool, times, code int, reason string, details any, header ...string) fault {
+func statusFault(t testing.TB, match func(fakekube.Request) bool, times, code int, reason string, details any, header ...string) fakekube.Fault {
 	t.Helper()
-	body, _ := json.Marshal(fakeStatus(code, reason, "as scripted", details))
+	body, _ := json.Marshal(fakekube.Status(code, reason, "as scripted", details))
 	h := map[string]string{}
 	for i := 0; i+1 < len(header); i += 2 {
 		h[header[i]] = header[i+1]
 	}
-	return fault{match: to(match), times: times, status: code, body: string(body), header: h}
+	return fakekube.Fault{Match: fakekube.Matching(match), Times: times, Status: code, Body: string(body), Header: h}
 }
 
 func TestRefusedWrites(t *testing.T) {
-	uid := object{"causes": []any{object{"reason": "FieldValueInvalid", "field": "metadata.uid", "message": "field is immutable"}}}
-	policy := object{"causes": []any{object{"message": "denied request"}}}
+	uid := fakekube.Object{"causes": []any{fakekube.Object{"reason": "FieldValueInvalid", "field": "metadata.uid", "message": "field is immutable"}}}
+	policy := fakekube.Object{"causes": []any{fakekube.Object{"message": "denied request"}}}
 	for _, c := range []struct {
 		name    string
-		fault   func(t testing.TB) fault
+		fault   func(t testing.TB) fakekube.Fault
 		retried bool // soon, by backoff; else the next tick brings it
 		log     string
 	}{
-		{"422 for the uid: the node was recreated", func(t testing.TB) fault { return statusFault(t, isWrite, 1, 422, "Invalid", uid) }, false, ""},
-		{"404", func(t testing.TB) fault { return statusFault(t, isWrite, 1, 404, "NotFound", nil) }, false, ""},
-		{"422 of a policy", func(t testing.TB) fault { return statusFault(t, isWrite, 1, 422, "Invalid", policy) }, true, "as scripted"},
-		{"409", func(t testing.TB) fault { return statusFault(t, isWrite, 1, 409, "Conflict", nil) }, true, "409 Conflict"},
-		{"500", func(t testing.TB) fault { return statusFault(t, isWrite, 2, 500, "InternalError", nil) }, true, "500 InternalError"},
-		{"403", func(t testing.TB) fault {
-			return fault{match: to(isWrite), status: 403, body: `{"code":403,"reason":"Forbidden","message":"User \"x\" cannot patch resource \"nodes\""}`}
+		{"422 for the uid: the node was recreated", func(t testing.TB) fakekube.Fault { return statusFault(t, fakekube.IsWrite, 1, 422, "Invalid", uid) }, false, ""},
+		{"404", func(t testing.TB) fakekube.Fault { return statusFault(t, fakekube.IsWrite, 1, 404, "NotFound", nil) }, false, ""},
+		{"422 of a policy", func(t testing.TB) fakekube.Fault { return statusFault(t, fakekube.IsWrite, 1, 422, "Invalid", policy) }, true, "as scripted"},
+		{"409", func(t testing.TB) fakekube.Fault { return statusFault(t, fakekube.IsWrite, 1, 409, "Conflict", nil) }, true, "409 Conflict"},
+		{"500", func(t testing.TB) fakekube.Fault {
+			return statusFault(t, fakekube.IsWrite, 2, 500, "InternalError", nil)
+		}, true, "500 InternalError"},
+		{"403", func(t testing.TB) fakekube.Fault {
+			return fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), Status: 403, Body: `{"code":403,"reason":"Forbidden","message":"User \"x\" cannot patch resource \"nodes\""}`}
 		}, true, `the RBAC rule that allows it: apiGroups [\"\"], resources [\"nodes\"], verbs [\"patch\"]`},
-		{"a proxy's page", func(t testing.TB) fault {
-			return fault{match: to(isWrite), status: 502, body: "<html>\n<h1>Bad Gateway", header: map[string]string{"Content-Type": "text/html"}}
+		{"a proxy's page", func(t testing.TB) fakekube.Fault {
+			return fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), Status: 502, Body: "<html>\n<h1>Bad Gateway", Header: map[string]string{"Content-Type": "text/html"}}
 		}, true, "patch nodes/cp: 502 Bad Gateway"},
-		{"a proxy's 404", func(t testing.TB) fault {
-			return fault{match: to(isWrite), status: 404, body: "<html>", header: map[string]string{"Content-Type": "text/html"}}
+		{"a proxy's 404", func(t testing.TB) fakekube.Fault {
+			return fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), Status: 404, Body: "<html>", Header: map[string]string{"Content-Type": "text/html"}}
 		}, true, "patch nodes/cp: 404 Not Found"},
-		{"applied, then the connection broke", func(t testing.TB) fault { return fault{match: to(isWrite), after: true} }, true, ""},
+		{"applied, then the connection broke", func(t testing.TB) fakekube.Fault {
+			return fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), After: true}
+		}, true, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakeServer) {
-				f.addNode("cp", controlPlane)
-				f.addNode("other", controlPlane)
-				f.addPods(2)
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddNode("cp", controlPlane)
+				f.AddNode("other", controlPlane)
+				f.AddPods(2)
 				ft := c.fault(t)
-				any := ft.match
-				ft.match = func(r *http.Request) bool { return any(r) && strings.HasSuffix(r.URL.Path, "/cp") }
-				f.inject(t, ft)
+				any := ft.Match
+				ft.Match = func(r *http.Request) bool { return any(r) && strings.HasSuffix(r.URL.Path, "/cp") }
+				f.Inject(t, ft)
 				p := startPodcount(t, f)
 				synctest.Wait()
 				wantLabel(t, f, "other", podCountLabel, "2") // one key's failure holds back no other
@@ -4015,22 +996,22 @@ func TestRefusedWrites(t *testing.T) {
 // survive lets a cluster live for half a minute, with a podcount at work, while fault, beginning after ten seconds, happens
 // in a goroutine of its own (which sleeps, as only one may call pass). Once both have ended the oracle is asked: for the
 // labels of nodes, and for a Count.
-func survive(t *testing.T, f *fakeServer, fault func(p *program), args ...string) *program {
+func survive(t *testing.T, f *fakekube.Server, fault func(p *program), args ...string) *program {
 	t.Helper()
 	start := func(args ...string) *program { return startPodcount(t, f, args...) }
 	return surviveFrom(t, f, start, fault, args...)
 }
 
 // surviveFrom is survive of a program that is started otherwise.
-func surviveFrom(t *testing.T, f *fakeServer, start func(args ...string) *program, fault func(p *program), args ...string) *program {
+func surviveFrom(t *testing.T, f *fakekube.Server, start func(args ...string) *program, fault func(p *program), args ...string) *program {
 	t.Helper()
 	args = append([]string{"-node-label", ownPodsLabel}, args...)
-	f.install(&fakeCRD{status: true})
-	f.addNode("cp", controlPlane)
-	f.addNode("other", controlPlane)
-	f.addNode("worker")
-	f.addPod("default", "there", "worker")
-	f.addCount("web", `{"name":"web","count":18}`)
+	f.InstallCRD(&fakekube.CRD{HasStatus: true})
+	f.AddNode("cp", controlPlane)
+	f.AddNode("other", controlPlane)
+	f.AddNode("worker")
+	f.AddPod("default", "there", "worker")
+	f.AddCount("web", `{"name":"web","count":18}`)
 	p := start(args...)
 	churn(f, 10)
 	ended := make(chan struct{})
@@ -4039,29 +1020,29 @@ func surviveFrom(t *testing.T, f *fakeServer, start func(args ...string) *progra
 		close(ended)
 	}()
 	churn(f, 20)
-	f.addPods(2) // as many pods as never before
+	f.AddPods(2) // as many pods as never before
 	<-ended
 	wantPeaceAndCount(t, f, args...)
 	return p
 }
 
 // churn lets a cluster live for so many seconds: in each a pod comes, and every other goes.
-func churn(f *fakeServer, seconds int) {
+func churn(f *fakekube.Server, seconds int) {
 	for i := range seconds {
 		name := fmt.Sprintf("life-%d", time.Now().Unix())
-		f.addPod("default", name, []string{"cp", "other", "worker", ""}[i%4])
+		f.AddPod("default", name, []string{"cp", "other", "worker", ""}[i%4])
 		pass(time.Second)
 		if i%2 > 0 {
-			f.remove("pods", objectKey{"default", name})
+			f.Remove("pods", at("default", name))
 		}
 	}
 }
 
-func wantPeaceAndCount(t *testing.T, f *fakeServer, args ...string) {
+func wantPeaceAndCount(t *testing.T, f *fakekube.Server, args ...string) {
 	t.Helper()
 	wantPeace(t, f, args...)
-	have := len(f.all("pods"))
-	if got, want := f.count("web"), fmt.Sprint(have == 18, " ", have, " 1"); got != want {
+	have := len(f.All("pods"))
+	if got, want := f.CountStatus("web"), fmt.Sprint(have == 18, " ", have, " 1"); got != want {
 		t.Errorf("the Count says %s, want %s", got, want)
 	}
 }
@@ -4069,71 +1050,71 @@ func wantPeaceAndCount(t *testing.T, f *fakeServer, args ...string) {
 func TestLabelsEqualTheTruthWhateverAWriteMeets(t *testing.T) {
 	type prey struct { // that which meets the fault
 		path  string
-		spoil func(f *fakeServer, v any) // by another writer
-		again func(f *fakeServer)        // makes it anew
+		spoil func(f *fakekube.Server, v any) // by another writer
+		again func(f *fakekube.Server)        // makes it anew
 	}
-	node := prey{"/api/v1/nodes/cp", func(f *fakeServer, v any) { f.setLabel("cp", podCountLabel, v) }, func(f *fakeServer) {
-		f.remove("nodes", objectKey{"", "cp"})
-		f.addNode("cp", controlPlane)
+	node := prey{"/api/v1/nodes/cp", func(f *fakekube.Server, v any) { f.SetLabel("cp", podCountLabel, v) }, func(f *fakekube.Server) {
+		f.Remove("nodes", at("", "cp"))
+		f.AddNode("cp", controlPlane)
 	}}
-	count := prey{"/apis/demo.mark8s.io/v1/namespaces/default/counts/web/status", func(f *fakeServer, v any) {
-		o := clone(f.get("counts", objectKey{"default", "web"}))
-		o["status"] = object{"healthy": v == nil, "count": 7}
-		f.put("counts", o)
-	}, func(f *fakeServer) {
-		f.remove("counts", objectKey{"default", "web"})
-		f.addCount("web", `{"name":"web","count":18}`)
+	count := prey{"/apis/demo.mark8s.io/v1/namespaces/default/counts/web/status", func(f *fakekube.Server, v any) {
+		o := fakekube.Clone(f.Get("counts", at("default", "web")))
+		o["status"] = fakekube.Object{"healthy": v == nil, "count": 7}
+		f.Put("counts", o)
+	}, func(f *fakekube.Server) {
+		f.Remove("counts", at("default", "web"))
+		f.AddCount("web", `{"name":"web","count":18}`)
 	}}
-	meets := func(ft fault) func(*testing.T, *fakeServer, prey) {
-		return func(t *testing.T, f *fakeServer, what prey) {
+	meets := func(ft fakekube.Fault) func(*testing.T, *fakekube.Server, prey) {
+		return func(t *testing.T, f *fakekube.Server, what prey) {
 			scripted := ft
-			scripted.match = to(func(s seen) bool { return isWrite(s) && s.Path == what.path })
-			f.inject(t, scripted)
+			scripted.Match = fakekube.Matching(func(s fakekube.Request) bool { return fakekube.IsWrite(s) && s.Path == what.path })
+			f.Inject(t, scripted)
 		}
 	}
-	refused := func(times, code int, reason string, details any, header ...string) func(*testing.T, *fakeServer, prey) {
-		return meets(statusFault(t, isWrite, times, code, reason, details, header...))
+	refused := func(times, code int, reason string, details any, header ...string) func(*testing.T, *fakekube.Server, prey) {
+		return meets(statusFault(t, fakekube.IsWrite, times, code, reason, details, header...))
 	}
-	for name, happens := range map[string]func(*testing.T, *fakeServer, prey){
+	for name, happens := range map[string]func(*testing.T, *fakekube.Server, prey){
 		"409":                          refused(8, 409, "Conflict", nil),
-		"422, as it was recreated":     refused(2, 422, "Invalid", object{"causes": []any{object{"reason": "FieldValueInvalid", "field": "metadata.uid"}}}),
-		"422, by a policy":             refused(8, 422, "Invalid", object{"causes": []any{object{"message": "denied"}}}),
+		"422, as it was recreated":     refused(2, 422, "Invalid", fakekube.Object{"causes": []any{fakekube.Object{"reason": "FieldValueInvalid", "field": "metadata.uid"}}}),
+		"422, by a policy":             refused(8, 422, "Invalid", fakekube.Object{"causes": []any{fakekube.Object{"message": "denied"}}}),
 		"404":                          refused(2, 404, "NotFound", nil),
 		"403, then granted":            refused(7, 403, "Forbidden", nil),
 		"429":                          refused(6, 429, "TooManyRequests", nil, "Retry-After", "2"),
-		"429, in plain text":           meets(fault{times: 6, status: 429, body: "Too many requests", header: map[string]string{"Content-Type": "text/plain"}}),
+		"429, in plain text":           meets(fakekube.Fault{Times: 6, Status: 429, Body: "Too many requests", Header: map[string]string{"Content-Type": "text/plain"}}),
 		"500":                          refused(8, 500, "InternalError", nil),
 		"503":                          refused(6, 503, "ServiceUnavailable", nil, "Retry-After", "2"),
-		"a reset":                      meets(fault{times: 8, drop: true}),
-		"a reset after it was applied": meets(fault{after: true}),
-		"half an answer":               meets(fault{cut: 40}),
-		"no answer": func(t *testing.T, f *fakeServer, what prey) {
-			if f.faultsSet() == 0 {
-				meets(fault{stall: true})(t, f, what)
+		"a reset":                      meets(fakekube.Fault{Times: 8, Drop: true}),
+		"a reset after it was applied": meets(fakekube.Fault{After: true}),
+		"half an answer":               meets(fakekube.Fault{Cut: 40}),
+		"no answer": func(t *testing.T, f *fakekube.Server, what prey) {
+			if f.FaultsSet() == 0 {
+				meets(fakekube.Fault{Stall: true})(t, f, what)
 				sleep(t.Context(), requestTimeout+10*time.Second)
 			}
 		},
-		"a webhook that takes 20 s": meets(fault{delay: 20 * time.Second}),
-		"another writer that changes it": func(t *testing.T, f *fakeServer, what prey) {
+		"a webhook that takes 20 s": meets(fakekube.Fault{Delay: 20 * time.Second}),
+		"another writer that changes it": func(t *testing.T, f *fakekube.Server, what prey) {
 			for range 5 {
 				what.spoil(f, "999")
 				sleep(t.Context(), 3*time.Second)
 			}
 		},
-		"another writer that removes it": func(t *testing.T, f *fakeServer, what prey) {
+		"another writer that removes it": func(t *testing.T, f *fakekube.Server, what prey) {
 			for range 5 {
 				what.spoil(f, nil)
 				sleep(t.Context(), 3*time.Second)
 			}
 		},
-		"an object that is recreated again and again": func(t *testing.T, f *fakeServer, what prey) {
+		"an object that is recreated again and again": func(t *testing.T, f *fakekube.Server, what prey) {
 			for range 5 {
 				what.again(f)
 				sleep(t.Context(), 3*time.Second)
 			}
 		},
-		"an object that is recreated while the write is under way": func(t *testing.T, f *fakeServer, what prey) {
-			meets(fault{times: 2, delay: 5 * time.Second})(t, f, what)
+		"an object that is recreated while the write is under way": func(t *testing.T, f *fakekube.Server, what prey) {
+			meets(fakekube.Fault{Times: 2, Delay: 5 * time.Second})(t, f, what)
 			for range 5 {
 				sleep(t.Context(), 3*time.Second)
 				what.again(f)
@@ -4142,7 +1123,7 @@ func TestLabelsEqualTheTruthWhateverAWriteMeets(t *testing.T) {
 	} {
 		for kind, what := range map[string]prey{"a node": node, "a Count": count} {
 			t.Run(kind+" meets "+name, func(t *testing.T) {
-				simulate(t, func(t *testing.T, f *fakeServer) {
+				simulate(t, func(t *testing.T, f *fakekube.Server) {
 					start := time.Now()
 					survive(t, f, func(*program) {
 						happens(t, f, what)
@@ -4150,7 +1131,9 @@ func TestLabelsEqualTheTruthWhateverAWriteMeets(t *testing.T) {
 						happens(t, f, what)
 					})
 					for _, path := range []string{"/api/v1/nodes/other", "/api/v1/nodes/worker"} { // nobody waits for another
-						writes := f.asked(func(s seen) bool { return isWrite(s) && s.Path == path && s.At.Sub(start) < 31*time.Second })
+						writes := f.Requests(func(s fakekube.Request) bool {
+							return fakekube.IsWrite(s) && s.Path == path && s.At.Sub(start) < 31*time.Second
+						})
 						for i := 1; i < len(writes); i++ {
 							if gap := writes[i].At.Sub(writes[i-1].At); gap < 10*time.Second || gap > 11*time.Second {
 								t.Errorf("%s was written after %v", path, gap)
@@ -4165,30 +1148,30 @@ func TestLabelsEqualTheTruthWhateverAWriteMeets(t *testing.T) {
 }
 
 func TestRetryAfterOfAWriteIsHonoured(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.inject(t, fault{match: to(isWrite), status: 429, body: "Too many requests, please try again later.", header: map[string]string{"Retry-After": "7", "Content-Type": "text/plain"}})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), Status: 429, Body: "Too many requests, please try again later.", Header: map[string]string{"Retry-After": "7", "Content-Type": "text/plain"}})
 		startPodcount(t, f)
 		pass(6900 * time.Millisecond)
-		wantNumber(t, "writes within 6.9 s", len(f.asked(isWrite)), 1)
+		wantNumber(t, "writes within 6.9 s", len(f.Requests(fakekube.IsWrite)), 1)
 		pass(1600 * time.Millisecond) // a fifth more, by chance
-		wantNumber(t, "writes within 8.5 s", len(f.asked(isWrite)), 2)
+		wantNumber(t, "writes within 8.5 s", len(f.Requests(fakekube.IsWrite)), 2)
 		wantLabel(t, f, "cp", podCountLabel, "0")
 	})
 }
 
 // A server that is busy tells all the same, and would be as busy when all came back at that moment.
 func TestWritesThatWereRefusedTogetherDoNotComeBackTogether(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		for i := range 40 {
-			f.addNode(fmt.Sprint("n", i))
+			f.AddNode(fmt.Sprint("n", i))
 		}
-		f.inject(t, statusFault(t, isWriteOf("nodes"), 40, 429, "TooManyRequests", nil, "Retry-After", "1"))
+		f.Inject(t, statusFault(t, isWriteOf("nodes"), 40, 429, "TooManyRequests", nil, "Retry-After", "1"))
 		startPodcount(t, f, "-total-nodes", "", "-workers", "40", "-burst", "100")
 		pass(900 * time.Millisecond)
-		wantNumber(t, "writes that were refused", len(f.asked(isWriteOf("nodes"))), 40)
+		wantNumber(t, "writes that were refused", len(f.Requests(isWriteOf("nodes"))), 40)
 		pass(1200 * time.Millisecond)
-		again := f.asked(isWriteOf("nodes"))[40:]
+		again := f.Requests(isWriteOf("nodes"))[40:]
 		wantNumber(t, "writes that came back", len(again), 40)
 		first, last := again[0].At, again[len(again)-1].At
 		if last.Sub(first) < 500*time.Millisecond { // would be chance once in 10^11 times
@@ -4214,14 +1197,14 @@ func TestServerThatIsNotThereIsSaidOnceAMinuteOfEachThatAsksForIt(t *testing.T) 
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakeServer) {
-				f.install(&fakeCRD{status: true})
-				f.addNode("cp", controlPlane)
-				f.addPods(2)
-				n, up := f.serveIn(t), atomic.Bool{}
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.InstallCRD(&fakekube.CRD{HasStatus: true})
+				f.AddNode("cp", controlPlane)
+				f.AddPods(2)
+				n, up := f.ServeIn(t), atomic.Bool{}
 				dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 					if up.Load() {
-						return n.dial(ctx, network, addr)
+						return n.Dial(ctx, network, addr)
 					}
 					return fail(ctx, network, addr)
 				}
@@ -4253,10 +1236,10 @@ func TestServerThatIsNotThereIsSaidOnceAMinuteOfEachThatAsksForIt(t *testing.T) 
 }
 
 func TestOutageOfTheWritesIsSaidAtTheDefaultVerbosityOnceAMinuteAndWhenItIsOver(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp-1", controlPlane)
-		f.addNode("cp-2", controlPlane)
-		lift := f.keep(t, statusFault(t, isWriteOf("nodes"), 1, 500, "InternalError", nil))
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp-1", controlPlane)
+		f.AddNode("cp-2", controlPlane)
+		lift := f.Keep(t, statusFault(t, isWriteOf("nodes"), 1, 500, "InternalError", nil))
 		p := startPodcount(t, f, "-v", "0")
 		pass(5*time.Minute + time.Second)
 		lines := regexp.MustCompile(`(?m)level=WARN msg="cannot reconcile" controller=pod-count .*$`).FindAllString(p.log.String(), -1)
@@ -4274,15 +1257,15 @@ func TestOutageOfTheWritesIsSaidAtTheDefaultVerbosityOnceAMinuteAndWhenItIsOver(
 
 // That nothing fails any more does not mean that something works.
 func TestWritingAgainIsSaidOfAWriteThatWorkedAlone(t *testing.T) {
-	for name, end := range map[string]func(f *fakeServer, p *program){
-		"a stop":                    func(_ *fakeServer, p *program) { p.stop() },
-		"the node is removed":       func(f *fakeServer, _ *program) { f.remove("nodes", objectKey{"", "cp"}) },
-		"somebody else makes it so": func(f *fakeServer, _ *program) { f.setLabel("cp", podCountLabel, "0") },
+	for name, end := range map[string]func(f *fakekube.Server, p *program){
+		"a stop":                    func(_ *fakekube.Server, p *program) { p.stop() },
+		"the node is removed":       func(f *fakekube.Server, _ *program) { f.Remove("nodes", at("", "cp")) },
+		"somebody else makes it so": func(f *fakekube.Server, _ *program) { f.SetLabel("cp", podCountLabel, "0") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakeServer) {
-				f.addNode("cp", controlPlane)
-				f.keep(t, statusFault(t, isWriteOf("nodes"), 1, 500, "InternalError", nil))
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddNode("cp", controlPlane)
+				f.Keep(t, statusFault(t, isWriteOf("nodes"), 1, 500, "InternalError", nil))
 				p := startPodcount(t, f, "-v", "0", "-controllers", "pod-count", "-qps", "0.1", "-burst", "3")
 				pass(30 * time.Second)
 				end(f, p)
@@ -4300,19 +1283,19 @@ func TestWritingAgainIsSaidOfAWriteThatWorkedAlone(t *testing.T) {
 }
 
 func TestOneObjectThatAlwaysFailsHidesNoOutage(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		for _, name := range []string{"bad", "a", "b", "c"} {
-			f.addNode(name)
+			f.AddNode(name)
 		}
-		isBad := func(s seen) bool { return isWriteOf("nodes")(s) && strings.HasSuffix(s.Path, "/bad") }
-		f.keep(t, statusFault(t, isBad, 1, 500, "InternalError", nil))
+		isBad := func(s fakekube.Request) bool { return isWriteOf("nodes")(s) && strings.HasSuffix(s.Path, "/bad") }
+		f.Keep(t, statusFault(t, isBad, 1, 500, "InternalError", nil))
 		p := startPodcount(t, f, "-v", "0", "-controllers", "pod-count", "-total-nodes", "")
 		pass(5 * time.Minute)
-		f.addPod("default", "a", "") // others are written
+		f.AddPod("default", "a", "") // others are written
 		pass(25 * time.Minute)
 		before := len(p.log.String())
-		lift := f.keep(t, statusFault(t, isWriteOf("nodes"), 1, 503, "ServiceUnavailable", nil))
-		f.addPod("default", "b", "")
+		lift := f.Keep(t, statusFault(t, isWriteOf("nodes"), 1, 503, "ServiceUnavailable", nil))
+		f.AddPod("default", "b", "")
 		pass(5 * time.Second)
 		begins := regexp.MustCompile(`msg="cannot reconcile" controller=pod-count failing=2 key=[abc] .* 503 `)
 		if said := p.log.String()[before:]; !begins.MatchString(said) {
@@ -4331,10 +1314,10 @@ func TestOneObjectThatAlwaysFailsHidesNoOutage(t *testing.T) {
 }
 
 func TestEventThatIsRefusedIsSaidOnceAndIsNoOutage(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		isEvent := func(s seen) bool { return strings.HasSuffix(s.Path, "/events") }
-		f.inject(t, statusFault(t, isEvent, 1, 422, "Invalid", nil))
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		isEvent := func(s fakekube.Request) bool { return strings.HasSuffix(s.Path, "/events") }
+		f.Inject(t, statusFault(t, isEvent, 1, 422, "Invalid", nil))
 		p := startPodcount(t, f, "-v", "0")
 		pass(3 * time.Hour)
 		wantNumber(t, "lines on it", strings.Count(p.log.String(), "cannot post an event"), 1)
@@ -4343,32 +1326,32 @@ func TestEventThatIsRefusedIsSaidOnceAndIsNoOutage(t *testing.T) {
 }
 
 func TestLabelThatStaysIsWrittenBesideOneThatDoesNot(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.strip(podCountLabel)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.Strip(podCountLabel)
 		p := startPodcount(t, f, "-v", "0", "-node-label", ownPodsLabel)
 		pass(time.Minute)
-		f.addPod("default", "a", "cp")
+		f.AddPod("default", "a", "cp")
 		pass(11 * time.Second)
 		wantLabel(t, f, "cp", ownPodsLabel, "1")
 		pass(time.Hour)
 		wantNumber(t, "lines on it", strings.Count(p.log.String(), "labels do not stay"), 1)
 		wantNumber(t, "labels written", strings.Count(p.log.String(), "label written"), 2)
-		f.remove("nodes", objectKey{"", "cp"})
+		f.Remove("nodes", at("", "cp"))
 		pass(11 * time.Minute)
 		wantNumber(t, "lines that they stay", strings.Count(p.log.String(), "labels stay again"), 0)
 	})
 }
 
 func TestNodeMadeAgainDoesNotInheritThatItsLabelsWereDropped(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.strip(podCountLabel)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.Strip(podCountLabel)
 		p := startPodcount(t, f, "-v", "0")
 		pass(time.Minute)
-		f.strip("")
-		f.remove("nodes", objectKey{"", "cp"})
-		f.addNode("cp", controlPlane)
+		f.Strip("")
+		f.Remove("nodes", at("", "cp"))
+		f.AddNode("cp", controlPlane)
 		pass(12 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "0")
 		wantNumber(t, "lines that they stay", strings.Count(p.log.String(), "labels stay again"), 0)
@@ -4377,24 +1360,24 @@ func TestNodeMadeAgainDoesNotInheritThatItsLabelsWereDropped(t *testing.T) {
 
 func TestLabelThatTheServerDropsIsTriedEveryTenMinutesHoweverShortOrOddTheInterval(t *testing.T) {
 	for _, interval := range []string{"10s", "6m"} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.addNode("cp", controlPlane)
-			f.strip(podCountLabel)
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", controlPlane)
+			f.Strip(podCountLabel)
 			startPodcount(t, f, "-interval", interval)
 			pass(time.Hour + time.Minute)
-			wantNumber(t, "tries in an hour with -interval "+interval, len(f.asked(isWriteOf("nodes"))), 7)
+			wantNumber(t, "tries in an hour with -interval "+interval, len(f.Requests(isWriteOf("nodes"))), 7)
 		})
 	}
 }
 
 func TestOutageOfAWatchIsSaidAndItsEnd(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		n := f.serveIn(t)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		n := f.ServeIn(t)
 		p := startPodcountOn(t, n, "-master", "http://127.0.0.1:1", "-v", "0")
 		pass(time.Minute)
-		lift := f.keep(t, statusFault(t, isWatch("pods"), 1, 503, "ServiceUnavailable", nil))
-		f.endWatches(false)
+		lift := f.Keep(t, statusFault(t, fakekube.IsWatch("pods"), 1, 503, "ServiceUnavailable", nil))
+		f.EndWatches(false)
 		pass(10 * time.Second)
 		lift()
 		pass(30 * time.Second)
@@ -4407,14 +1390,14 @@ func TestOutageOfAWatchIsSaidAndItsEnd(t *testing.T) {
 // A mutating webhook that takes our label away costs the server a write each time, and everyone that watches nodes an
 // event.
 func TestLabelThatTheServerDropsIsSaidOnceAndTriedRarely(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp-1", controlPlane)
-		f.addNode("cp-2", controlPlane)
-		f.addPods(2)
-		f.strip(podCountLabel)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp-1", controlPlane)
+		f.AddNode("cp-2", controlPlane)
+		f.AddPods(2)
+		f.Strip(podCountLabel)
 		p := startPodcount(t, f, "-v", "0")
 		pass(time.Hour)
-		writes := len(f.asked(isWriteOf("nodes")))
+		writes := len(f.Requests(isWriteOf("nodes")))
 		if writes < 8 || writes > 14 {
 			t.Errorf("%d writes to two nodes in an hour, want one in ten minutes for each", writes)
 		}
@@ -4425,7 +1408,7 @@ func TestLabelThatTheServerDropsIsSaidOnceAndTriedRarely(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "could not make 2 objects right") {
 			t.Errorf("-once ended with %v", err)
 		}
-		f.strip("")
+		f.Strip("")
 		pass(11 * time.Minute)
 		wantLabel(t, f, "cp-1", podCountLabel, "2")
 		wantLabel(t, f, "cp-2", podCountLabel, "2")
@@ -4435,38 +1418,38 @@ func TestLabelThatTheServerDropsIsSaidOnceAndTriedRarely(t *testing.T) {
 
 func TestStartWithRightsToNodesAloneWaitsSaysTheRuleAndRecovers(t *testing.T) {
 	for _, verb := range []string{"list", "watch"} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.addNode("cp", controlPlane, podCountLabel+"=7")
-			f.addNode("worker", podCountLabel+"=7")
-			f.addPods(2)
-			f.forbid(verb+" pods", true)
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", controlPlane, podCountLabel+"=7")
+			f.AddNode("worker", podCountLabel+"=7")
+			f.AddPods(2)
+			f.Forbid(verb+" pods", true)
 			p := startPodcount(t, f, "-v", "0")
 			pass(9 * time.Minute)
 			wantText(t, p.log.String(), `the RBAC rule that allows it: apiGroups [\"\"], resources [\"pods\"], verbs [\"`+verb+`\"]`)
 			wantNumber(t, "warnings in nine minutes", strings.Count(p.log.String(), "level=WARN"), 1)
 			if verb == "list" {
-				wantNumber(t, "writes while nothing is known of pods", len(f.asked(isWrite)), 0)
+				wantNumber(t, "writes while nothing is known of pods", len(f.Requests(fakekube.IsWrite)), 0)
 			}
-			f.addPods(3)
-			f.forbid(verb+" pods", false)
+			f.AddPods(3)
+			f.Forbid(verb+" pods", false)
 			wantPeace(t, f)
 		})
 	}
 }
 
 func TestNothingToCountIsTheNumber0AndNothingToLabelIsPeace(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		p := startPodcount(t, f, "-v", "0") // neither pods nor nodes
 		wantPeace(t, f)
 		wantNumber(t, "warnings", strings.Count(p.log.String(), "level=WARN"), 1)
-		f.addNode("worker")
-		f.addPods(2)
+		f.AddNode("worker")
+		f.AddPods(2)
 		wantPeace(t, f)
-		wantNumber(t, "writes", len(f.asked(isWrite)), 0)
-		f.addNode("cp", controlPlane)
+		wantNumber(t, "writes", len(f.Requests(fakekube.IsWrite)), 0)
+		f.AddNode("cp", controlPlane)
 		wantPeace(t, f)
 		for i := range 2 {
-			f.remove("pods", objectKey{"default", fmt.Sprint("web-", i)})
+			f.Remove("pods", at("default", fmt.Sprint("web-", i)))
 		}
 		wantPeace(t, f)
 		wantLabel(t, f, "cp", podCountLabel, "0")
@@ -4475,15 +1458,15 @@ func TestNothingToCountIsTheNumber0AndNothingToLabelIsPeace(t *testing.T) {
 }
 
 func TestForbiddenIsSaidOnceInAWhileAndRecovers(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		for i := range 50 {
-			f.addNode(fmt.Sprintf("cp-%d", i), controlPlane)
+			f.AddNode(fmt.Sprintf("cp-%d", i), controlPlane)
 		}
-		f.forbid("patch nodes", true)
+		f.Forbid("patch nodes", true)
 		p := startPodcount(t, f)
 		pass(9 * time.Minute)
 		wantNumber(t, "warnings in nine minutes", strings.Count(p.log.String(), "level=WARN"), 1)
-		f.forbid("patch nodes", false)
+		f.Forbid("patch nodes", false)
 		pass(time.Minute + 10*time.Second)
 		for i := range 50 {
 			wantLabel(t, f, fmt.Sprintf("cp-%d", i), podCountLabel, "0")
@@ -4492,103 +1475,103 @@ func TestForbiddenIsSaidOnceInAWhileAndRecovers(t *testing.T) {
 }
 
 func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
-	isNoWatch := func(s seen) bool { return !s.Query.Has("watch") }
-	for name, happens := range map[string]func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)){
-		"killed for 30 s": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
-			p.net.kill()
+	isNoWatch := func(s fakekube.Request) bool { return !s.Query.Has("watch") }
+	for name, happens := range map[string]func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)){
+		"killed for 30 s": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
+			p.net.Kill()
 			pause(30 * time.Second)
-			p.net.restore()
+			p.net.Restore()
 		},
-		"killed for 30 s, and its history is compacted": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
-			p.net.kill()
+		"killed for 30 s, and its history is compacted": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
+			p.net.Kill()
 			pause(30 * time.Second)
-			f.compact()
-			p.net.restore()
+			f.Compact()
+			p.net.Restore()
 		},
-		"killed for ten minutes": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
-			p.net.kill()
+		"killed for ten minutes": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
+			p.net.Kill()
 			pause(10 * time.Minute)
-			p.net.restore()
+			p.net.Restore()
 		},
-		"in a crash loop, its history gone each time": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
+		"in a crash loop, its history gone each time": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
 			for range 20 {
-				p.net.kill()
+				p.net.Kill()
 				pause(5 * time.Second)
-				f.compact()
-				p.net.restore()
+				f.Compact()
+				p.net.Restore()
 				pause(time.Second)
 			}
 		},
-		"without its etcd": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
-			f.inject(t, statusFault(t, isNoWatch, 12, 500, "", nil))
+		"without its etcd": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
+			f.Inject(t, statusFault(t, isNoWatch, 12, 500, "", nil))
 			pause(15 * time.Second)
-			f.endWatches(true)
-			f.inject(t, statusFault(t, func(seen) bool { return true }, 12, 429, "TooManyRequests", nil, "Retry-After", "1")) // "storage is (re)initializing"
+			f.EndWatches(true)
+			f.Inject(t, statusFault(t, func(fakekube.Request) bool { return true }, 12, 429, "TooManyRequests", nil, "Retry-After", "1")) // "storage is (re)initializing"
 			pause(time.Minute)
 		},
-		"its etcd restored from an older snapshot": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
-			restore := f.snapshot()
+		"its etcd restored from an older snapshot": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
+			restore := f.Snapshot()
 			pause(22 * time.Second)
-			p.net.kill()
+			p.net.Kill()
 			restore()
-			p.net.restore()
+			p.net.Restore()
 			pause(2 * silence) // of a version that is not there yet, the server says nothing at all
 		},
-		"its etcd restored from an older snapshot while it was away, whose versions come again soon": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
-			restore := f.snapshot()
+		"its etcd restored from an older snapshot while it was away, whose versions come again soon": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
+			restore := f.Snapshot()
 			pause(time.Minute)
-			p.net.kill()
+			p.net.Kill()
 			<-time.After(3 * time.Second)
 			restore()
-			p.net.restore()
+			p.net.Restore()
 			pause(2 * time.Minute) // with the first answer it is known
 		},
-		"its etcd restored from an older snapshot, whose versions come again before it is back": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
-			restore := f.snapshot()
+		"its etcd restored from an older snapshot, whose versions come again before it is back": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
+			restore := f.Snapshot()
 			pause(3 * time.Second)
-			p.net.kill()
+			p.net.Kill()
 			restore()
 			pause(15 * time.Second)
-			p.net.restore()
+			p.net.Restore()
 			pause(relistEvery * 11 / 10) // other changes under the versions that were seen: only a list can tell
 		},
-		"its etcd restored from an older snapshot, as is told to do: with higher versions": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
-			restore := f.snapshot()
+		"its etcd restored from an older snapshot, as is told to do: with higher versions": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
+			restore := f.Snapshot()
 			pause(3 * time.Second)
-			p.net.kill()
+			p.net.Kill()
 			restore()
-			f.setVersion(f.latest() + 1000000)
-			f.compact()
-			p.net.restore()
+			f.SetVersion(f.Latest() + 1000000)
+			f.Compact()
+			p.net.Restore()
 		},
-		"one of two behind": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
-			catchUp := f.fallBehind(0, func(seen) bool { return true })
+		"one of two behind": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
+			catchUp := f.FallBehind(0, func(fakekube.Request) bool { return true })
 			pause(30 * time.Second)
 			catchUp()
 		},
-		"one of two behind what was seen of the other": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
-			catchUp := f.fallBehind(20, func(seen) bool { return true })
+		"one of two behind what was seen of the other": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
+			catchUp := f.FallBehind(20, func(fakekube.Request) bool { return true })
 			pause(25 * time.Second)
-			if f.label("cp", podCountLabel) == strconv.Itoa(len(f.all("pods"))) {
+			if f.Label("cp", podCountLabel) == strconv.Itoa(len(f.All("pods"))) {
 				t.Error("it was not behind")
 			}
 			catchUp()
 		},
-		"one of two behind for ten minutes": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
-			catchUp := f.fallBehind(20, func(seen) bool { return true })
+		"one of two behind for ten minutes": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
+			catchUp := f.FallBehind(20, func(fakekube.Request) bool { return true })
 			pause(10 * time.Minute)
 			catchUp()
 		},
-		"one of two behind, and then killed": func(t *testing.T, f *fakeServer, p *program, pause func(time.Duration)) {
-			catchUp := f.fallBehind(20, func(seen) bool { return true })
+		"one of two behind, and then killed": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
+			catchUp := f.FallBehind(20, func(fakekube.Request) bool { return true })
 			pause(30 * time.Second)
-			p.net.kill()
+			p.net.Kill()
 			catchUp()
-			p.net.restore()
+			p.net.Restore()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakeServer) {
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
 				survive(t, f, func(p *program) { happens(t, f, p, func(d time.Duration) { sleep(t.Context(), d) }) })
 			})
 		})
@@ -4596,17 +1579,17 @@ func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
 }
 
 func TestWritesAreLimitedByQPS(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		for i := range 100 {
-			f.addNode(fmt.Sprintf("cp-%d", i), controlPlane)
+			f.AddNode(fmt.Sprintf("cp-%d", i), controlPlane)
 		}
 		startPodcount(t, f, "-qps", "10", "-burst", "20")
 		synctest.Wait()
-		wantNumber(t, "writes at once", len(f.asked(isWrite)), 20)
+		wantNumber(t, "writes at once", len(f.Requests(fakekube.IsWrite)), 20)
 		pass(4*time.Second + 50*time.Millisecond)
-		wantNumber(t, "writes after 4 s", len(f.asked(isWrite)), 60)
+		wantNumber(t, "writes after 4 s", len(f.Requests(fakekube.IsWrite)), 60)
 		pass(5 * time.Second)
-		wantNumber(t, "writes after 9 s", len(f.asked(isWrite)), 100)
+		wantNumber(t, "writes after 9 s", len(f.Requests(fakekube.IsWrite)), 100)
 	})
 }
 
@@ -4615,11 +1598,11 @@ func TestWritesAreLimitedByQPS(t *testing.T) {
 func TestIdleHourIsExactlyTheExpectedRequests(t *testing.T) {
 	for _, args := range [][]string{nil, {"-leader-elect"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakeServer) {
-				f.install(&fakeCRD{status: true})
-				f.addNode("cp", controlPlane)
-				f.addPods(2)
-				f.addCount("web", `{"name":"web","count":2}`)
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.InstallCRD(&fakekube.CRD{HasStatus: true})
+				f.AddNode("cp", controlPlane)
+				f.AddPods(2)
+				f.AddCount("web", `{"name":"web","count":2}`)
 				start := time.Now()
 				startPodcount(t, f, args...)
 				type change struct {
@@ -4628,17 +1611,17 @@ func TestIdleHourIsExactlyTheExpectedRequests(t *testing.T) {
 				}
 				var changes []change                                                                           // of what podcount does not look at: so that bookmarks have something to tell
 				for pass(500 * time.Millisecond); time.Since(start) < 70*time.Minute; pass(30 * time.Second) { // when no watch ends
-					other := f.put("namespaces", object{"metadata": object{"name": "default"}})
-					version, _ := strconv.Atoi(str(metaOf(other), "resourceVersion"))
+					other := f.Put("namespaces", fakekube.Object{"metadata": fakekube.Object{"name": "default"}})
+					version, _ := strconv.Atoi(fakekube.TextIn(fakekube.MetaOf(other), "resourceVersion"))
 					changes = append(changes, change{time.Now(), version})
 				}
-				sent := map[string][]seen{}
-				for _, s := range f.asked(func(seen) bool { return true }) {
+				sent := map[string][]fakekube.Request{}
+				for _, s := range f.Requests(func(fakekube.Request) bool { return true }) {
 					what := s.Method + " " + s.Path
 					sent[what] = append(sent[what], s)
 				}
 				// take removes the requests of one kind, and fails the test if one is not from to to after the one before.
-				take := func(what, query string, from, to time.Duration) (all []seen) {
+				take := func(what, query string, from, to time.Duration) (all []fakekube.Request) {
 					all = sent[what]
 					delete(sent, what)
 					for i, s := range all {
@@ -4674,12 +1657,12 @@ func TestIdleHourIsExactlyTheExpectedRequests(t *testing.T) {
 				for what, path := range map[string]string{"pods": "/api/v1/pods", "nodes": "/api/v1/nodes", "counts": "/apis/demo.mark8s.io/v1/counts"} {
 					all := sent["GET "+path]
 					delete(sent, "GET "+path)
-					if len(all) < 9 || isWatch(what)(all[0]) {
+					if len(all) < 9 || fakekube.IsWatch(what)(all[0]) {
 						t.Fatalf("%d requests for %s, the first %s", len(all), what, all[0])
 					}
 					listed, lists, ends := all[0].At, 0, all[0].At
 					for _, s := range all {
-						if isList(what)(s) {
+						if fakekube.IsList(what)(s) {
 							if got := s.Query.Encode(); got != "" {
 								t.Errorf("a list of %s with %s", what, got)
 							}
@@ -4737,31 +1720,31 @@ func TestServerThatIsDownIsAskedOnceABackoffStep(t *testing.T) {
 		"it breaks, but for 2 s each 20 s": {2 * time.Second, 18 * time.Second, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakeServer) {
-				f.install(&fakeCRD{status: true})
-				f.addNode("cp", controlPlane)
-				f.addPods(2)
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.InstallCRD(&fakekube.CRD{HasStatus: true})
+				f.AddNode("cp", controlPlane)
+				f.AddPods(2)
 				p := startPodcount(t, f)
 				pass(5 * time.Minute) // of health
-				dials, asked := p.net.dialed(), len(f.asked(func(seen) bool { return true }))
+				dials, asked := p.net.Dialed(), len(f.Requests(func(fakekube.Request) bool { return true }))
 				crashes, begin := 0, time.Now()
 				for time.Since(begin) < outage {
 					if crashes++; c.cutOff {
-						f.cutOff("127.0.0.1:1", true)
+						f.CutOff("127.0.0.1:1", true)
 					} else {
-						p.net.kill()
+						p.net.Kill()
 					}
 					pass(c.down)
-					f.cutOff("127.0.0.1:1", false)
-					p.net.restore()
+					f.CutOff("127.0.0.1:1", false)
+					p.net.Restore()
 					pass(c.up)
 				}
-				dials, sent := p.net.dialed()-dials, f.asked(func(seen) bool { return true })[asked:]
+				dials, sent := p.net.Dialed()-dials, f.Requests(func(fakekube.Request) bool { return true })[asked:]
 				if most := 3*(steps+crashes) + discoveries; dials > most || len(sent) > most {
 					t.Errorf("%d dials and %d requests, in %d steps and %d crashes: want %d at most", dials, len(sent), steps, crashes, most)
 				}
 				for _, resource := range []string{"pods", "nodes", "counts"} {
-					tries := slices.DeleteFunc(slices.Clone(sent), func(s seen) bool { return !strings.HasSuffix(s.Path, "/"+resource) })
+					tries := slices.DeleteFunc(slices.Clone(sent), func(s fakekube.Request) bool { return !strings.HasSuffix(s.Path, "/"+resource) })
 					if len(tries) > steps+crashes {
 						t.Errorf("%d requests for %s, in %d steps and %d crashes", len(tries), resource, steps, crashes)
 					}
@@ -4790,56 +1773,56 @@ func fewer(n int) int {
 }
 
 func TestThousandEventsASecondForAMinuteCostAWriteAnInterval(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		nodes := []string{"cp", "w1", "w2", "w3"}
 		for _, name := range nodes {
-			f.addNode(name)
+			f.AddNode(name)
 		}
-		f.setLabel("cp", controlPlane, "")
+		f.SetLabel("cp", controlPlane, "")
 		startPodcount(t, f, "-node-label", ownPodsLabel, "-v", "0")
 		synctest.Wait()
-		first := f.latest()
+		first := f.Latest()
 		for i := range 60_000 / 40 {
 			for j := range fewer(10) { // each comes, changes, and goes, which is two changes
 				name := fmt.Sprintf("p-%d-%d", i, j)
-				f.addPod("default", name, "")
-				f.addPod("default", name, nodes[rand.IntN(4)])
+				f.AddPod("default", name, "")
+				f.AddPod("default", name, nodes[rand.IntN(4)])
 				if i%50 < 40 {
-					f.remove("pods", objectKey{"default", name})
+					f.Remove("pods", at("default", name))
 				}
 			}
 			pass(40 * time.Millisecond)
 		}
-		if n := f.latest() - first; n < fewer(50_000) {
+		if n := f.Latest() - first; n < fewer(50_000) {
 			t.Errorf("there were %d events", n)
 		}
 		for _, name := range nodes {
-			writes := len(f.asked(func(s seen) bool { return isWriteOf("nodes")(s) && strings.HasSuffix(s.Path, "/"+name) }))
+			writes := len(f.Requests(func(s fakekube.Request) bool { return isWriteOf("nodes")(s) && strings.HasSuffix(s.Path, "/"+name) }))
 			wantNumber(t, "writes to "+name, writes, 7)
 		}
 		pass(11 * time.Second) // no need of more
-		wantLabel(t, f, "cp", podCountLabel, strconv.Itoa(len(f.all("pods"))))
+		wantLabel(t, f, "cp", podCountLabel, strconv.Itoa(len(f.All("pods"))))
 		wantPeace(t, f, "-node-label", ownPodsLabel)
-		wantNumber(t, "lists of pods", len(f.asked(isList("pods"))), 1)
+		wantNumber(t, "lists of pods", len(f.Requests(fakekube.IsList("pods"))), 1)
 	})
 }
 
 func TestFiveThousandNodesThatAllChangeAtOnceAreRightWithinTheBound(t *testing.T) {
 	nodes, qps := fewer(5000), 1000
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		args := []string{"-node-label", ownPodsLabel, "-total-nodes", "", "-qps", strconv.Itoa(qps), "-pod-events", "off", "-v", "0"}
 		for i := range nodes {
-			f.addNode(fmt.Sprintf("n%d", i))
+			f.AddNode(fmt.Sprintf("n%d", i))
 		}
 		startPodcount(t, f, args...)
 		pass(15 * time.Second)
-		before := len(f.asked(isWriteOf("nodes")))
+		before := len(f.Requests(isWriteOf("nodes")))
 		wantNumber(t, "writes at the start", before, nodes)
 		for i := range nodes {
-			f.addPod("default", fmt.Sprintf("p%d", i), fmt.Sprintf("n%d", i))
+			f.AddPod("default", fmt.Sprintf("p%d", i), fmt.Sprintf("n%d", i))
 		}
 		wantPeace(t, f, args...)
-		writes := f.asked(isWriteOf("nodes"))[before:]
+		writes := f.Requests(isWriteOf("nodes"))[before:]
 		if len(writes) < nodes || len(writes) > 2*nodes {
 			t.Errorf("%d writes to %d nodes", len(writes), nodes)
 		}
@@ -4847,9 +1830,9 @@ func TestFiveThousandNodesThatAllChangeAtOnceAreRightWithinTheBound(t *testing.T
 }
 
 func TestStopFinishesTheWriteInHandAndSendsTheEventsThatWait(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.inject(t, fault{match: to(isWrite), delay: 3 * time.Second})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), Delay: 3 * time.Second})
 		p := startPodcount(t, f)
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "-")
@@ -4862,9 +1845,9 @@ func TestStopFinishesTheWriteInHandAndSendsTheEventsThatWait(t *testing.T) {
 }
 
 func TestStopDoesNotWaitForEventsForEver(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.inject(t, fault{match: to(func(s seen) bool { return strings.HasSuffix(s.Path, "/events") }), stall: true})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(func(s fakekube.Request) bool { return strings.HasSuffix(s.Path, "/events") }), Stall: true})
 		p := startPodcount(t, f)
 		synctest.Wait()
 		start := time.Now()
@@ -4878,54 +1861,56 @@ func TestStopDoesNotWaitForEventsForEver(t *testing.T) {
 }
 
 func TestStopAtAnyStageIsPromptBeginsNothingMoreAndLeavesAllToTheNext(t *testing.T) {
-	lists := func(s seen) bool { return isList("pods")(s) || isList("nodes")(s) }
+	lists := func(s fakekube.Request) bool { return fakekube.IsList("pods")(s) || fakekube.IsList("nodes")(s) }
 	for name, c := range map[string]struct {
-		faults []fault
+		faults []fakekube.Fault
 		at     time.Duration
 		takes  time.Duration
 		args   string
 	}{
-		"with no server":                    {faults: []fault{{match: to(lists), drop: true}}, at: 20 * time.Second},
-		"before the first list":             {faults: []fault{{match: to(lists), stall: true}}},
-		"in the first list":                 {faults: []fault{{match: to(lists), hang: 40}}},
-		"in one of the first lists":         {faults: []fault{{match: to(isList("nodes")), hang: 40}}},
-		"in the backoff of a list":          {faults: []fault{statusFault(t, lists, 0, 500, "InternalError", nil)}, at: 20 * time.Second},
+		"with no server":                    {faults: []fakekube.Fault{{Match: fakekube.Matching(lists), Drop: true}}, at: 20 * time.Second},
+		"before the first list":             {faults: []fakekube.Fault{{Match: fakekube.Matching(lists), Stall: true}}},
+		"in the first list":                 {faults: []fakekube.Fault{{Match: fakekube.Matching(lists), Hang: 40}}},
+		"in one of the first lists":         {faults: []fakekube.Fault{{Match: fakekube.Matching(fakekube.IsList("nodes")), Hang: 40}}},
+		"in the backoff of a list":          {faults: []fakekube.Fault{statusFault(t, lists, 0, 500, "InternalError", nil)}, at: 20 * time.Second},
 		"at rest":                           {at: 20 * time.Second},
-		"in the backoff of a watch":         {faults: []fault{statusFault(t, isWatch("pods"), 0, 500, "InternalError", nil)}, at: 20 * time.Second},
-		"in a write":                        {faults: []fault{{match: to(isWrite), delay: 3 * time.Second}}, takes: 3 * time.Second},
-		"in a write that is not answered":   {faults: []fault{{match: to(isWrite), stall: true}}, takes: drainTimeout},
-		"in the backoff of a write":         {faults: []fault{statusFault(t, isWrite, 0, 500, "InternalError", nil)}, at: 20 * time.Second},
-		"in the wait that a write was told": {faults: []fault{statusFault(t, isWrite, 0, 429, "TooManyRequests", nil, "Retry-After", "30")}, at: 20 * time.Second},
+		"in the backoff of a watch":         {faults: []fakekube.Fault{statusFault(t, fakekube.IsWatch("pods"), 0, 500, "InternalError", nil)}, at: 20 * time.Second},
+		"in a write":                        {faults: []fakekube.Fault{{Match: fakekube.Matching(fakekube.IsWrite), Delay: 3 * time.Second}}, takes: 3 * time.Second},
+		"in a write that is not answered":   {faults: []fakekube.Fault{{Match: fakekube.Matching(fakekube.IsWrite), Stall: true}}, takes: drainTimeout},
+		"in the backoff of a write":         {faults: []fakekube.Fault{statusFault(t, fakekube.IsWrite, 0, 500, "InternalError", nil)}, at: 20 * time.Second},
+		"in the wait that a write was told": {faults: []fakekube.Fault{statusFault(t, fakekube.IsWrite, 0, 429, "TooManyRequests", nil, "Retry-After", "30")}, at: 20 * time.Second},
 		"between two writes of a node":      {at: 1500 * time.Millisecond},
-		"in an event":                       {faults: []fault{{match: to(func(s seen) bool { return strings.Contains(s.Path, "/events") }), stall: true}}, at: time.Second, takes: eventsTimeout},
+		"in an event":                       {faults: []fakekube.Fault{{Match: fakekube.Matching(func(s fakekube.Request) bool { return strings.Contains(s.Path, "/events") }), Stall: true}}, at: time.Second, takes: eventsTimeout},
 		"standing by":                       {at: 20 * time.Second, args: "-leader-elect"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakeServer) {
-				f.addNode("cp", controlPlane)
-				f.addPods(2)
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddNode("cp", controlPlane)
+				f.AddPods(2)
 				if c.args != "" {
 					startPodcount(t, f, c.args)
 					pass(time.Second)
 				}
 				lift := func() {}
 				for _, ft := range c.faults {
-					lift = f.keep(t, ft)
+					lift = f.Keep(t, ft)
 				}
 				p := startPodcount(t, f, strings.Fields(c.args)...)
 				pass(c.at)
-				f.addPods(3) // more to write
+				f.AddPods(3) // more to write
 				synctest.Wait()
-				begun := func(s seen) bool { return !strings.Contains(s.Path, "/events") && s.Method+s.Path != "PUT"+leasePath }
-				before, stopped := len(f.asked(begun)), time.Now()
+				begun := func(s fakekube.Request) bool {
+					return !strings.Contains(s.Path, "/events") && s.Method+s.Path != "PUT"+leasePath
+				}
+				before, stopped := len(f.Requests(begun)), time.Now()
 				if err := p.stop(); err != nil || time.Since(stopped) > c.takes {
 					t.Errorf("stopped with %v after %v", err, time.Since(stopped))
 				}
-				for _, s := range f.asked(begun)[before:] {
+				for _, s := range f.Requests(begun)[before:] {
 					t.Errorf("begun after the stop: %s", s)
 				}
 				lift()
-				f.addPods(4)
+				f.AddPods(4)
 				startPodcount(t, f)
 				wantPeace(t, f)
 			})
@@ -4934,31 +1919,31 @@ func TestStopAtAnyStageIsPromptBeginsNothingMoreAndLeavesAllToTheNext(t *testing
 }
 
 func TestNextProcessMakesRightWhatAKilledOneLeftHalfDone(t *testing.T) {
-	byA := func(match func(seen) bool) func(*http.Request) bool {
-		return func(r *http.Request) bool { return r.Host == "a:1" && to(match)(r) }
+	byA := func(match func(fakekube.Request) bool) func(*http.Request) bool {
+		return func(r *http.Request) bool { return r.Host == "a:1" && fakekube.Matching(match)(r) }
 	}
 	for name, c := range map[string]struct {
-		fault  fault // in it the process is killed
-		writes int   // that are left to the next
+		fault  fakekube.Fault // in it the process is killed
+		writes int            // that are left to the next
 	}{
-		"before its patch arrived":                   {fault{match: byA(isWriteOf("nodes")), drop: true}, 1},
-		"between its patch and the answer":           {fault{match: byA(isWriteOf("nodes")), after: true}, 0},
-		"between its patch and the event":            {fault{match: byA(func(s seen) bool { return strings.HasSuffix(s.Path, "/events") }), drop: true}, 0},
-		"between the event's arrival and its answer": {fault{match: byA(func(s seen) bool { return strings.HasSuffix(s.Path, "/events") }), after: true}, 0},
+		"before its patch arrived":                   {fakekube.Fault{Match: byA(isWriteOf("nodes")), Drop: true}, 1},
+		"between its patch and the answer":           {fakekube.Fault{Match: byA(isWriteOf("nodes")), After: true}, 0},
+		"between its patch and the event":            {fakekube.Fault{Match: byA(func(s fakekube.Request) bool { return strings.HasSuffix(s.Path, "/events") }), Drop: true}, 0},
+		"between the event's arrival and its answer": {fakekube.Fault{Match: byA(func(s fakekube.Request) bool { return strings.HasSuffix(s.Path, "/events") }), After: true}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakeServer) {
-				f.addNode("cp", controlPlane)
-				f.addPods(2)
-				c.fault.met = make(chan struct{})
-				f.inject(t, c.fault)
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddNode("cp", controlPlane)
+				f.AddPods(2)
+				c.fault.Met = make(chan struct{})
+				f.Inject(t, c.fault)
 				a := startPodcount(t, f, "-master", "http://a:1")
-				<-c.fault.met
-				f.cutOff("a:1", true)
+				<-c.fault.Met
+				f.CutOff("a:1", true)
 				a.stop()
 				startPodcount(t, f, "-master", "http://b:1")
 				wantPeace(t, f)
-				wantNumber(t, "writes by the next", len(f.asked(func(s seen) bool { return s.Host == "b:1" && isWriteOf("nodes")(s) })), c.writes)
+				wantNumber(t, "writes by the next", len(f.Requests(func(s fakekube.Request) bool { return s.Host == "b:1" && isWriteOf("nodes")(s) })), c.writes)
 			})
 		})
 	}
@@ -4966,10 +1951,10 @@ func TestNextProcessMakesRightWhatAKilledOneLeftHalfDone(t *testing.T) {
 
 // Each hears of its own pods' watch and of the other's write, in whatever order.
 func TestTwoWithoutAnElectionAgreeAndDoNotFight(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true})
-		f.addNode("cp", controlPlane)
-		f.addCount("web", `{"name":"web","count":18}`)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddNode("cp", controlPlane)
+		f.AddCount("web", `{"name":"web","count":18}`)
 		startPodcount(t, f, "-master", "http://a:1")
 		startPodcount(t, f, "-master", "http://b:1")
 		changes, more := 1, 0 // the label is news at the start, as is the status
@@ -4977,7 +1962,7 @@ func TestTwoWithoutAnElectionAgreeAndDoNotFight(t *testing.T) {
 			t.Helper()
 			for _, host := range []string{"a:1", "b:1"} {
 				for _, what := range []string{"nodes", "counts"} {
-					if n := len(f.asked(func(s seen) bool { return s.Host == host && isWriteOf(what)(s) })); n > changes+more {
+					if n := len(f.Requests(func(s fakekube.Request) bool { return s.Host == host && isWriteOf(what)(s) })); n > changes+more {
 						t.Errorf("%s: %s wrote to %s %d times, of %d changes", when, host, what, n, changes)
 					}
 				}
@@ -4985,14 +1970,14 @@ func TestTwoWithoutAnElectionAgreeAndDoNotFight(t *testing.T) {
 		}
 		for range 16 { // slowly enough that each change is told
 			pass(20 * time.Second)
-			f.addPod("default", fmt.Sprint("p", changes), "")
+			f.AddPod("default", fmt.Sprint("p", changes), "")
 			changes++
 		}
 		pass(10 * time.Second)
 		wantFew("as both see the same")
-		catchUp := f.fallBehind(0, func(s seen) bool { return s.Host == "b:1" && strings.HasSuffix(s.Path, "/pods") })
-		f.addPod("default", "one", "")
-		f.addPod("default", "two", "")
+		catchUp := f.FallBehind(0, func(s fakekube.Request) bool { return s.Host == "b:1" && strings.HasSuffix(s.Path, "/pods") })
+		f.AddPod("default", "one", "")
+		f.AddPod("default", "two", "")
 		pass(30 * time.Second)
 		catchUp()
 		wantPeaceAndCount(t, f)
@@ -5013,8 +1998,8 @@ func (p *stuckPipe) Write(b []byte) (int, error) {
 }
 
 // startBlocked starts a replica whose stdout and stderr are pipes that nobody reads, until open is called.
-func startBlocked(t *testing.T, f *fakeServer, name string, args ...string) (p *program, open func()) {
-	n, reading := f.serveIn(t), make(chan struct{})
+func startBlocked(t *testing.T, f *fakekube.Server, name string, args ...string) (p *program, open func()) {
+	n, reading := f.ServeIn(t), make(chan struct{})
 	stuck := func(w io.Writer) io.Writer { return &stuckPipe{w, reading} }
 	args = append([]string{"-master", "http://" + name + ":1", "-leader-elect", "-interval", "1s"}, args...)
 	open = sync.OnceFunc(func() { close(reading) })
@@ -5026,12 +2011,12 @@ func startBlocked(t *testing.T, f *fakeServer, name string, args ...string) (p *
 func TestLeaderWhoseOutputNobodyReadsWorksOnStopsAndGivesItsLeaseBack(t *testing.T) {
 	for _, verbosity := range []string{"0", "2", "6"} {
 		t.Run("-v "+verbosity, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakeServer) {
-				f.addNode("cp", controlPlane)
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddNode("cp", controlPlane)
 				p, open := startBlocked(t, f, "a", "-v", verbosity, "-controllers", "*,pod-printer")
 				pass(5 * time.Second)
 				for i := range 300 {
-					f.addPod("default", fmt.Sprint("p", i), "")
+					f.AddPod("default", fmt.Sprint("p", i), "")
 					pass(time.Second)
 				}
 				wantLabel(t, f, "cp", podCountLabel, "300")
@@ -5042,7 +2027,7 @@ func TestLeaderWhoseOutputNobodyReadsWorksOnStopsAndGivesItsLeaseBack(t *testing
 				if took := time.Since(stopped); took > eventsTimeout+2*flushTimeout {
 					t.Errorf("it took %v to stop", took)
 				}
-				if str(leaseNow(f), "holderIdentity") != "" {
+				if fakekube.TextIn(leaseNow(f), "holderIdentity") != "" {
 					t.Errorf("the lease was not released: %v", leaseNow(f))
 				}
 				open()
@@ -5052,11 +2037,11 @@ func TestLeaderWhoseOutputNobodyReadsWorksOnStopsAndGivesItsLeaseBack(t *testing
 }
 
 func TestLeaderWhoseOutputNobodyReadsEndsWhenItsLeaseIsLost(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
 		p, open := startBlocked(t, f, "a", "-v", "0")
 		pass(10 * time.Second)
-		f.putJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":{"holderIdentity":"other","leaseDurationSeconds":15}}`)
+		f.PutJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":{"holderIdentity":"other","leaseDurationSeconds":15}}`)
 		taken := time.Now()
 		p.finish()
 		if took := time.Since(taken); took > 5*time.Second {
@@ -5071,12 +2056,12 @@ func TestLeaderWhoseOutputNobodyReadsEndsWhenItsLeaseIsLost(t *testing.T) {
 
 // What was dropped is counted, and said where it is missing.
 func TestDroppedLinesAreReportedOnceSomebodyReadsAgain(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
 		p, open := startBlocked(t, f, "a", "-v", "6")
 		pass(5 * time.Second) // what is in the first list is not logged one by one
 		for i := range 6000 { // with two lines each, of 100 bytes and more
-			f.addPod("default", fmt.Sprint("p", i), "")
+			f.AddPod("default", fmt.Sprint("p", i), "")
 		}
 		pass(time.Minute)
 		open()
@@ -5085,7 +2070,7 @@ func TestDroppedLinesAreReportedOnceSomebodyReadsAgain(t *testing.T) {
 		if len(said) != 1 || said[0][1] == "0" {
 			t.Fatalf("said: %q", said)
 		}
-		f.addPod("default", "one-more", "")
+		f.AddPod("default", "one-more", "")
 		pass(time.Second)
 		if after := p.log.String(); !strings.Contains(after, "ADDED Pod default/one-more") {
 			t.Error("nothing is logged afterwards")
@@ -5113,10 +2098,10 @@ func TestControllerThatHangsKeepsNeitherTheProcessNorTheLease(t *testing.T) {
 					return Result{}, nil
 				}
 			}})
-			simulate(t, func(t *testing.T, f *fakeServer) {
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
 				hang = make(chan struct{})
 				defer close(hang)
-				f.addNode("cp", controlPlane)
+				f.AddNode("cp", controlPlane)
 				p := startReplica(t, f, "a")
 				pass(10 * time.Second)
 				wantLabel(t, f, "cp", podCountLabel, "0")
@@ -5129,7 +2114,7 @@ func TestControllerThatHangsKeepsNeitherTheProcessNorTheLease(t *testing.T) {
 				}
 				wantText(t, p.log.String(), "something hangs: podcount ends without it")
 				wantText(t, p.log.String(), goroutine)
-				if str(leaseNow(f), "holderIdentity") != "" {
+				if fakekube.TextIn(leaseNow(f), "holderIdentity") != "" {
 					t.Errorf("the lease was not released: %v", leaseNow(f))
 				}
 			})
@@ -5201,9 +2186,9 @@ func TestWhatDoesNotEndIsLeftBehindAndNamed(t *testing.T) {
 }
 
 func TestWriteThatFailsAfterAStopIsSaid(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.inject(t, fault{match: to(isWrite), delay: 3 * time.Second, status: 500, body: "{}"})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), Delay: 3 * time.Second, Status: 500, Body: "{}"})
 		p := startPodcount(t, f)
 		synctest.Wait()
 		p.stop()
@@ -5212,22 +2197,22 @@ func TestWriteThatFailsAfterAStopIsSaid(t *testing.T) {
 }
 
 func TestStopDoesNotWaitForTheWriteBudget(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("a", controlPlane)
-		f.addNode("b", controlPlane)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("a", controlPlane)
+		f.AddNode("b", controlPlane)
 		p := startPodcount(t, f, "-qps", "0.01", "-burst", "1")
 		synctest.Wait()
 		start := time.Now()
 		if err := p.stop(); err != nil || time.Since(start) != 0 {
 			t.Errorf("stopped with %v after %v", err, time.Since(start))
 		}
-		wantNumber(t, "writes", len(f.asked(isWrite)), 1)
+		wantNumber(t, "writes", len(f.Requests(fakekube.IsWrite)), 1)
 	})
 }
 
 // The fake, like an old server, knows fewer fields than podcount.
 func TestFieldThatTheServerDoesNotKnowEndsTheProgramAsWrongUsage(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		p := startPodcount(t, f, "-field-selector", "spec.hostNetwork=true")
 		synctest.Wait()
 		var usage usageError
@@ -5238,10 +2223,10 @@ func TestFieldThatTheServerDoesNotKnowEndsTheProgramAsWrongUsage(t *testing.T) {
 }
 
 func TestSecretsAreNotLogged(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.allow("another")
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Allow("another")
 		dir := t.TempDir()
-		p := startPodcountOn(t, f.serveAs(t, dir, "token: sEcReT"), "-kubeconfig", filepath.Join(dir, "config"), "-v", "9")
+		p := startPodcountOn(t, f.ServeAs(t, dir, "token: sEcReT"), "-kubeconfig", filepath.Join(dir, "config"), "-v", "9")
 		pass(time.Minute)
 		wantText(t, p.log.String(), "401 Unauthorized")
 		if strings.Contains(p.log.String(), "sEcReT") {
@@ -5257,12 +2242,12 @@ func TestVerbosityShowsTheInside(t *testing.T) {
 		"4": {`msg="ADDED Pod default/late" rv=`, `msg="queue: add" controller=pod-count key=cp`},
 		"6": {`msg="GET /api/v1/pods?`, `status="200 OK" took=`, `msg="PATCH /api/v1/nodes/cp?fieldManager=podcount"`},
 	} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.addNode("cp", controlPlane)
-			f.addPods(3)
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", controlPlane)
+			f.AddPods(3)
 			p := startPodcount(t, f, "-v", v)
 			synctest.Wait()
-			f.addPod("default", "late", "")
+			f.AddPod("default", "late", "")
 			synctest.Wait()
 			for level, lines := range map[string][]string{"0": {}, "2": {"msg=watching"}, "4": {"queue: add"}, "6": {"GET /api"}} {
 				for _, line := range lines {
@@ -5279,9 +2264,9 @@ func TestVerbosityShowsTheInside(t *testing.T) {
 }
 
 func TestLogsAsJSON(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.inject(t, fault{match: to(isWrite), status: 500, body: "{}"})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), Status: 500, Body: "{}"})
 		p := startPodcount(t, f, "-log-format", "json")
 		pass(time.Second)
 		wantText(t, p.log.String(), `"msg":"cannot reconcile","controller":"pod-count","key":"cp"`)
@@ -5342,16 +2327,16 @@ func TestControllersAreChosenAsInKubeControllerManager(t *testing.T) {
 }
 
 func TestControllersShareCachesAndStartALittleApart(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true})
-		f.addNode("cp", controlPlane)
-		f.addPods(3)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddNode("cp", controlPlane)
+		f.AddPods(3)
 		p := startPodcount(t, f, "-controllers", "*,pod-printer")
 		pass(time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "3")
 		for _, resource := range []string{"pods", "nodes", "counts"} {
-			wantNumber(t, "lists of "+resource, len(f.asked(isList(resource))), 1)
-			wantNumber(t, "watches of "+resource, len(f.asked(isWatch(resource))), 1)
+			wantNumber(t, "lists of "+resource, len(f.Requests(fakekube.IsList(resource))), 1)
+			wantNumber(t, "watches of "+resource, len(f.Requests(fakekube.IsWatch(resource))), 1)
 		}
 		begins := regexp.MustCompile(`time=(\S+) .*work begins" controller=(\S+)`).FindAllStringSubmatch(p.log.String(), -1)
 		if len(begins) != 3 || begins[0][1] == begins[1][1] || begins[1][1] == begins[2][1] || begins[0][2] != "pod-count" {
@@ -5367,20 +2352,20 @@ func TestOnlyWhatIsNeededIsAskedFor(t *testing.T) {
 		"-controllers=count":       "counts pods",
 		"":                         "counts nodes pods",
 	} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.install(&fakeCRD{status: true})
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.InstallCRD(&fakekube.CRD{HasStatus: true})
 			startPodcount(t, f, strings.Fields(flags)...)
 			pass(time.Minute)
 			var asked []string
 			for _, resource := range []string{"counts", "nodes", "pods"} {
-				if len(f.asked(isList(resource))) > 0 {
+				if len(f.Requests(fakekube.IsList(resource))) > 0 {
 					asked = append(asked, resource)
 				}
 			}
 			if got := strings.Join(asked, " "); got != want {
 				t.Errorf("%s asked for %s, want %s", flags, got, want)
 			}
-			discovered := len(f.asked(func(s seen) bool { return s.Path == "/apis/demo.mark8s.io/v1" })) > 0
+			discovered := len(f.Requests(func(s fakekube.Request) bool { return s.Path == "/apis/demo.mark8s.io/v1" })) > 0
 			if discovered != strings.Contains(want, "counts") {
 				t.Errorf("%s: discovery was asked: %v", flags, discovered)
 			}
@@ -5411,12 +2396,12 @@ func TestControllerThatPanicsTakesNobodyDownAndIsTriedAgain(t *testing.T) {
 			return Result{}, errors.New(nothing.NodeName)
 		}
 	}})
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.addPods(2)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.AddPods(2)
 		p := startPodcount(t, f)
 		pass(20 * time.Second)
-		f.addPod("default", "more", "")
+		f.AddPod("default", "more", "")
 		pass(20 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "3")
 		if n := reconciled.Load(); n < 10 || n > 40 { // two keys, each with a backoff from 5 ms on
@@ -5431,66 +2416,66 @@ func TestControllerThatPanicsTakesNobodyDownAndIsTriedAgain(t *testing.T) {
 }
 
 func TestControllerWhoseRightsAreMissingHoldsUpNoOther(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true})
-		f.addNode("cp", controlPlane)
-		f.forbid("list counts", true)
-		f.addCount("web", `{"name":"web","count":1}`)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddNode("cp", controlPlane)
+		f.Forbid("list counts", true)
+		f.AddCount("web", `{"name":"web","count":1}`)
 		p := startPodcount(t, f)
-		f.addPods(2)
+		f.AddPods(2)
 		pass(20 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "2")
 		wantText(t, p.log.String(), `the RBAC rule that allows it: apiGroups [\"demo.mark8s.io\"], resources [\"counts\"], verbs [\"list\"]`)
-		f.forbid("list counts", false)
+		f.Forbid("list counts", false)
 		pass(time.Minute)
-		wantText(t, f.count("web"), "false 2 1")
-		f.inject(t, fault{match: to(isList("counts")), status: 400, body: `{"kind":"Status","reason":"BadRequest","message":"no","code":400}`})
-		f.compact()
-		f.endWatches(false)
+		wantText(t, f.CountStatus("web"), "false 2 1")
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("counts")), Status: 400, Body: `{"kind":"Status","reason":"BadRequest","message":"no","code":400}`})
+		f.Compact()
+		f.EndWatches(false)
 		pass(time.Minute)
-		f.addPods(3)
+		f.AddPods(3)
 		pass(20 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "3")
-		wantText(t, f.count("web"), "false 3 1")
+		wantText(t, f.CountStatus("web"), "false 3 1")
 	})
 }
 
-func discoveries(f *fakeServer) int {
-	return len(f.asked(func(s seen) bool { return s.Path == "/apis/demo.mark8s.io/v1" }))
+func discoveries(f *fakekube.Server) int {
+	return len(f.Requests(func(s fakekube.Request) bool { return s.Path == "/apis/demo.mark8s.io/v1" }))
 }
 
 func TestControllerWaitsForItsCRDStandsDownWithItAndComesBack(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.addPods(2)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.AddPods(2)
 		p := startPodcount(t, f)
 		pass(10 * time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "2")
 		wantNumber(t, "lines about the wait", strings.Count(p.log.String(), "is its CRD installed?"), 1)
 		wantNumber(t, "warnings", strings.Count(p.log.String(), "level=WARN"), 0)
-		wantNumber(t, "lists of Counts", len(f.asked(isList("counts"))), 0)
+		wantNumber(t, "lists of Counts", len(f.Requests(fakekube.IsList("counts"))), 0)
 		if n := discoveries(f); n < 50 || n > 76 {
 			t.Errorf("%d discoveries in 10 minutes, want one each 8 to 12 s", n)
 		}
 		for range 2 {
-			f.install(&fakeCRD{status: true})
-			f.addCount("web", `{"name":"web","count":2}`)
+			f.InstallCRD(&fakekube.CRD{HasStatus: true})
+			f.AddCount("web", `{"name":"web","count":2}`)
 			pass(13 * time.Second)
-			wantText(t, f.count("web"), "true 2 1")
-			f.install(nil)
+			wantText(t, f.CountStatus("web"), "true 2 1")
+			f.InstallCRD(nil)
 			pass(time.Second)
-			lists := len(f.asked(isList("counts")))
+			lists := len(f.Requests(fakekube.IsList("counts")))
 			pass(time.Minute)
-			if n := len(f.asked(isList("counts"))) - lists; n > 6 {
+			if n := len(f.Requests(fakekube.IsList("counts"))) - lists; n > 6 {
 				t.Errorf("%d lists of what is gone", n)
 			}
-			lists = len(f.asked(isList("counts"))) + len(f.asked(isWatch("counts")))
+			lists = len(f.Requests(fakekube.IsList("counts"))) + len(f.Requests(fakekube.IsWatch("counts")))
 			pass(time.Minute)
-			wantNumber(t, "requests for Counts after the stand-down", len(f.asked(isList("counts")))+len(f.asked(isWatch("counts")))-lists, 0)
+			wantNumber(t, "requests for Counts after the stand-down", len(f.Requests(fakekube.IsList("counts")))+len(f.Requests(fakekube.IsWatch("counts")))-lists, 0)
 		}
 		wantNumber(t, "stand-downs", strings.Count(p.log.String(), "the resource is gone"), 2)
 		wantNumber(t, "words on the deleted Count", strings.Count(p.log.String(), "a Count is gone"), 2)
-		f.addPods(4)
+		f.AddPods(4)
 		pass(11 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "4")
 	})
@@ -5498,11 +2483,11 @@ func TestControllerWaitsForItsCRDStandsDownWithItAndComesBack(t *testing.T) {
 
 // A CRD that is new, or whose server has just begun, answers so for a moment.
 func TestRetryAfterOfDiscoveryIsHonoured(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
 		startPodcount(t, f)
 		pass(time.Second)
-		f.inject(t, statusFault(t, func(s seen) bool { return strings.HasSuffix(s.Path, "/demo.mark8s.io/v1") }, 1, 429, "TooManyRequests", nil, "Retry-After", "60"))
+		f.Inject(t, statusFault(t, func(s fakekube.Request) bool { return strings.HasSuffix(s.Path, "/demo.mark8s.io/v1") }, 1, 429, "TooManyRequests", nil, "Retry-After", "60"))
 		meetFaults(t, f)
 		asked := discoveries(f)
 		pass(59 * time.Second)
@@ -5518,28 +2503,28 @@ func TestMomentOfA404OrA429StandsNothingDown(t *testing.T) {
 	discovery := func(r *http.Request) bool { return r.URL.Path == "/apis/demo.mark8s.io/v1" }
 	any := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/counts") }
 	text := map[string]string{"Content-Type": "text/plain; charset=utf-8"}
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true})
-		f.addCount("web", `{"name":"web","count":1}`)
-		f.inject(t, fault{match: any, times: 2, status: 404, header: text, body: "404 page not found\n"})
-		f.inject(t, fault{match: any, times: 2, status: 429, header: map[string]string{"Retry-After": "1"}, body: `{"kind":"Status","reason":"TooManyRequests","message":"storage is (re)initializing","code":429}`})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddCount("web", `{"name":"web","count":1}`)
+		f.Inject(t, fakekube.Fault{Match: any, Times: 2, Status: 404, Header: text, Body: "404 page not found\n"})
+		f.Inject(t, fakekube.Fault{Match: any, Times: 2, Status: 429, Header: map[string]string{"Retry-After": "1"}, Body: `{"kind":"Status","reason":"TooManyRequests","message":"storage is (re)initializing","code":429}`})
 		p := startPodcount(t, f)
 		pass(45 * time.Second)
-		wantText(t, f.count("web"), "false 0 1")
-		f.inject(t, fault{match: discovery, status: 404, header: text, body: "404 page not found\n"})
+		wantText(t, f.CountStatus("web"), "false 0 1")
+		f.Inject(t, fakekube.Fault{Match: discovery, Status: 404, Header: text, Body: "404 page not found\n"})
 		pass(30 * time.Second)
 		for _, code := range []int{500, 503, 429, 403} { // no answers
-			f.inject(t, fault{match: discovery, status: code, body: "{}"})
+			f.Inject(t, fakekube.Fault{Match: discovery, Status: code, Body: "{}"})
 		}
-		f.inject(t, fault{match: discovery, status: 404, header: text, body: "404 page not found\n"})
-		f.inject(t, fault{match: discovery, status: 200, body: `{"kind":"Other"}`})
-		f.inject(t, fault{match: discovery, status: 200, body: `garbage`})
+		f.Inject(t, fakekube.Fault{Match: discovery, Status: 404, Header: text, Body: "404 page not found\n"})
+		f.Inject(t, fakekube.Fault{Match: discovery, Status: 200, Body: `{"kind":"Other"}`})
+		f.Inject(t, fakekube.Fault{Match: discovery, Status: 200, Body: `garbage`})
 		pass(2 * time.Minute)
-		f.addPod("default", "a", "")
+		f.AddPod("default", "a", "")
 		pass(time.Second)
-		wantText(t, f.count("web"), "true 1 1")
+		wantText(t, f.CountStatus("web"), "true 1 1")
 		wantNumber(t, "stand-downs", strings.Count(p.log.String(), "the resource is gone"), 0)
-		wantNumber(t, "lists of Counts", len(f.asked(isList("counts"))), 5)
+		wantNumber(t, "lists of Counts", len(f.Requests(fakekube.IsList("counts"))), 5)
 	})
 }
 
@@ -5547,19 +2532,19 @@ func TestMomentOfA404OrA429StandsNothingDown(t *testing.T) {
 // The controller count
 
 // countWrites are the patches of Counts.
-func countWrites(f *fakeServer) (bodies []string) {
-	for _, s := range f.asked(func(s seen) bool { return s.Method == "PATCH" && strings.Contains(s.Path, "/counts/") }) {
+func countWrites(f *fakekube.Server) (bodies []string) {
+	for _, s := range f.Requests(func(s fakekube.Request) bool { return s.Method == "PATCH" && strings.Contains(s.Path, "/counts/") }) {
 		bodies = append(bodies, strings.TrimPrefix(s.Path, "/apis/demo.mark8s.io/v1/namespaces/default/counts/")+" "+s.Body)
 	}
 	return bodies
 }
 
 // countEvents are the events on Counts, by reason and message, with how often each was posted.
-func countEvents(f *fakeServer) string {
+func countEvents(f *fakekube.Server) string {
 	var all []string
-	for _, e := range f.all("events") {
-		if about := e["involvedObject"].(object); str(about, "kind") == "Count" {
-			all = append(all, fmt.Sprintf("%s %s %s (%v)", str(e, "type"), str(e, "reason"), str(e, "message"), e["count"]))
+	for _, e := range f.All("events") {
+		if about := e["involvedObject"].(fakekube.Object); fakekube.TextIn(about, "kind") == "Count" {
+			all = append(all, fmt.Sprintf("%s %s %s (%v)", fakekube.TextIn(e, "type"), fakekube.TextIn(e, "reason"), fakekube.TextIn(e, "message"), e["count"]))
 		}
 	}
 	slices.Sort(all)
@@ -5567,103 +2552,103 @@ func countEvents(f *fakeServer) string {
 }
 
 func TestCountSaysWhetherAsManyPodsAreThereAsItWants(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true})
-		f.addPodWith("a", object{"app": "nginx"})
-		f.addPodWith("b", object{"run": "nginx", "app": "nginx", "app.kubernetes.io/name": "nginx"}) // once
-		f.addPodWith("c", object{"app": "other"})
-		f.put("pods", podOn(object{"namespace": "kube-system", "name": "d", "labels": object{"app": "nginx"}}, "")) // elsewhere
-		count := f.addCount("web", `{"name":"nginx","count":3}`)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddPodWith("a", fakekube.Object{"app": "nginx"})
+		f.AddPodWith("b", fakekube.Object{"run": "nginx", "app": "nginx", "app.kubernetes.io/name": "nginx"}) // once
+		f.AddPodWith("c", fakekube.Object{"app": "other"})
+		f.Put("pods", fakekube.PodOn(fakekube.Object{"namespace": "kube-system", "name": "d", "labels": fakekube.Object{"app": "nginx"}}, "")) // elsewhere
+		count := f.AddCount("web", `{"name":"nginx","count":3}`)
 		p := startPodcount(t, f, "-pod-events", "off")
 		pass(time.Second)
-		wantText(t, f.count("web"), "false 2 1")
+		wantText(t, f.CountStatus("web"), "false 2 1")
 		wantText(t, countEvents(f), "Normal Synced Count synced successfully (1); Warning CountMismatch want 3 pods of nginx, have 2 (1)")
-		f.addPodWith("e", object{"app.kubernetes.io/name": "nginx"})
+		f.AddPodWith("e", fakekube.Object{"app.kubernetes.io/name": "nginx"})
 		pass(time.Second) // the first change at once, then one a second
-		wantText(t, f.count("web"), "true 3 1")
+		wantText(t, f.CountStatus("web"), "true 3 1")
 		wantText(t, countEvents(f), "Normal CountMatched want 3 pods of nginx, have 3 (1); Normal Synced Count synced successfully (1);")
 
-		finished := clone(f.get("pods", objectKey{"default", "e"})) // finished and dying pods count
-		finished["status"] = object{"phase": "Succeeded"}
-		metaOf(finished)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
-		f.put("pods", finished)
+		finished := fakekube.Clone(f.Get("pods", at("default", "e"))) // finished and dying pods count
+		finished["status"] = fakekube.Object{"phase": "Succeeded"}
+		fakekube.MetaOf(finished)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
+		f.Put("pods", finished)
 		pass(time.Minute)
-		wantText(t, f.count("web"), "true 3 1")
-		f.remove("pods", objectKey{"default", "e"})
+		wantText(t, f.CountStatus("web"), "true 3 1")
+		f.Remove("pods", at("default", "e"))
 		pass(time.Second)
-		wantText(t, f.count("web"), "false 2 1")
-		f.addPodWith("a", object{"app": "other"}) // a pod that changes sides
+		wantText(t, f.CountStatus("web"), "false 2 1")
+		f.AddPodWith("a", fakekube.Object{"app": "other"}) // a pod that changes sides
 		pass(time.Second)
-		wantText(t, f.count("web"), "false 1 1")
+		wantText(t, f.CountStatus("web"), "false 1 1")
 
-		f.addCount("web", `{"name":"nginx","count":1}`)
+		f.AddCount("web", `{"name":"nginx","count":1}`)
 		pass(time.Second)
-		wantText(t, f.count("web"), "true 1 2")
+		wantText(t, f.CountStatus("web"), "true 1 2")
 		wantText(t, countEvents(f), "Synced Count synced successfully (2)")
-		f.addCount("web", `{"name":"nginx","count":1,"note":"another spec, that means the same"}`)
+		f.AddCount("web", `{"name":"nginx","count":1,"note":"another spec, that means the same"}`)
 		pass(time.Second)
-		wantText(t, f.count("web"), "true 1 3")
+		wantText(t, f.CountStatus("web"), "true 1 3")
 		wantText(t, countEvents(f), "Synced Count synced successfully (3)")
-		f.addCount("web", `{"name":"other","count":1}`)
+		f.AddCount("web", `{"name":"other","count":1}`)
 		pass(time.Second)
-		wantText(t, f.count("web"), "false 2 4")
+		wantText(t, f.CountStatus("web"), "false 2 4")
 		writes := len(countWrites(f))
 		pass(time.Hour)
 		wantNumber(t, "writes of what is right", len(countWrites(f))-writes, 0)
-		uid := str(metaOf(count), "uid")
+		uid := fakekube.TextIn(fakekube.MetaOf(count), "uid")
 		for i, body := range countWrites(f) {
 			if !strings.HasPrefix(body, "web/status {") || !strings.Contains(body, `"uid":"`+uid+`"`) || strings.Contains(body, "resourceVersion") {
 				t.Errorf("write %d: %s", i, body)
 			}
 		}
-		f.remove("counts", objectKey{"default", "web"})
+		f.Remove("counts", at("default", "web"))
 		pass(time.Minute)
 		wantNumber(t, "words on the deletion", strings.Count(p.log.String(), `msg="a Count is gone" count=default/web`), 1)
-		f.addCount("web", `{"name":"other","count":2}`)
+		f.AddCount("web", `{"name":"other","count":2}`)
 		pass(time.Second)
-		wantText(t, f.count("web"), "true 2 1")
+		wantText(t, f.CountStatus("web"), "true 2 1")
 	})
 }
 
 func TestStatusIsWrittenAtOnceThenOnceASecondAndTheLastStateAlways(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true})
-		f.addCount("web", `{"name":"nginx","count":50}`)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddCount("web", `{"name":"nginx","count":50}`)
 		startPodcount(t, f, "-pod-events", "off")
 		pass(time.Minute)
 		writes := len(countWrites(f))
 		for i := range 50 { // in five seconds
-			f.addPodWith(fmt.Sprint("p", i), object{"app": "nginx"})
+			f.AddPodWith(fmt.Sprint("p", i), fakekube.Object{"app": "nginx"})
 			if synctest.Wait(); i == 0 {
-				wantText(t, f.count("web"), "false 1 1")
+				wantText(t, f.CountStatus("web"), "false 1 1")
 			}
 			pass(100 * time.Millisecond)
 		}
 		pass(time.Second)
-		wantText(t, f.count("web"), "true 50 1")
+		wantText(t, f.CountStatus("web"), "true 50 1")
 		wantNumber(t, "writes", len(countWrites(f))-writes, 6)
 	})
 }
 
 // The watch is late: it has not told yet that the object was made anew, or is gone.
 func TestWriteThatFindsAnotherObjectIsNotTriedAgainWithEachPod(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true})
-		f.addNode("cp", controlPlane)
-		f.addCount("web", `{"name":"web","count":1}`)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddNode("cp", controlPlane)
+		f.AddCount("web", `{"name":"web","count":1}`)
 		startPodcount(t, f, "-pod-events", "off")
 		pass(time.Minute)
-		catchUp := f.fallBehind(0, func(s seen) bool { return !strings.HasSuffix(s.Path, "/pods") })
+		catchUp := f.FallBehind(0, func(s fakekube.Request) bool { return !strings.HasSuffix(s.Path, "/pods") })
 		pass(time.Second)
-		f.remove("nodes", objectKey{Name: "cp"})
-		f.addNode("cp", controlPlane)
-		f.remove("counts", objectKey{"default", "web"})
-		before := len(f.asked(isWrite))
+		f.Remove("nodes", fakekube.Key{Name: "cp"})
+		f.AddNode("cp", controlPlane)
+		f.Remove("counts", at("default", "web"))
+		before := len(f.Requests(fakekube.IsWrite))
 		for i := range 100 { // ten seconds
-			f.addPod("default", fmt.Sprint("p", i), "")
+			f.AddPod("default", fmt.Sprint("p", i), "")
 			pass(100 * time.Millisecond)
 		}
-		if n := len(f.asked(isWrite)) - before; n < 2 || n > 4 {
+		if n := len(f.Requests(fakekube.IsWrite)) - before; n < 2 || n > 4 {
 			t.Errorf("%d writes, of one an interval to the node and to the Count", n)
 		}
 		catchUp()
@@ -5673,53 +2658,53 @@ func TestWriteThatFindsAnotherObjectIsNotTriedAgainWithEachPod(t *testing.T) {
 
 // No watch will tell it before the list of the hour.
 func TestCountWhoseDeletionIsLostIsWrittenToOnceAnInterval(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true})
-		f.addCount("web", `{"name":"web","count":1}`)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddCount("web", `{"name":"web","count":1}`)
 		startPodcount(t, f, "-pod-events", "off")
 		pass(time.Minute)
-		f.loseNext(1)
-		f.remove("counts", objectKey{"default", "web"})
-		f.addPod("default", "a", "")
-		before := len(f.asked(isWrite))
+		f.LoseNext(1)
+		f.Remove("counts", at("default", "web"))
+		f.AddPod("default", "a", "")
+		before := len(f.Requests(fakekube.IsWrite))
 		pass(10 * time.Minute)
-		if n := len(f.asked(isWrite)) - before; n < 1 || n > 61 {
+		if n := len(f.Requests(fakekube.IsWrite)) - before; n < 1 || n > 61 {
 			t.Errorf("%d writes in ten minutes", n)
 		}
 		pass(time.Hour)
-		before = len(f.asked(isWrite))
+		before = len(f.Requests(fakekube.IsWrite))
 		pass(10 * time.Minute)
-		wantNumber(t, "writes then", len(f.asked(isWrite))-before, 0)
+		wantNumber(t, "writes then", len(f.Requests(fakekube.IsWrite))-before, 0)
 	})
 }
 
 func TestPodsChangeConcernsItsCountsAlone(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
 		for i := range 300 {
-			f.addCount(fmt.Sprintf("c%d", i), fmt.Sprintf(`{"name":"n%d","count":1}`, i/2))
+			f.AddCount(fmt.Sprintf("c%d", i), fmt.Sprintf(`{"name":"n%d","count":1}`, i/2))
 		}
 		p := startPodcount(t, f, "-v", "4", "-qps", "1000")
 		pass(time.Minute)
 		before := strings.Count(p.log.String(), `"queue: get" controller=count`)
-		f.addPodWith("a", object{"app": "n7"})
+		f.AddPodWith("a", fakekube.Object{"app": "n7"})
 		synctest.Wait()
-		wantText(t, f.count("c14"), "true 1 1")
-		wantText(t, f.count("c15"), "true 1 1")
+		wantText(t, f.CountStatus("c14"), "true 1 1")
+		wantText(t, f.CountStatus("c15"), "true 1 1")
 		after := strings.Count(p.log.String(), `"queue: get" controller=count`)
 		if n := after - before; n < 2 || n > 4 {
 			t.Errorf("a pod and two writes made %d keys", n)
 		}
-		f.put("pods", podOn(object{"namespace": "default", "name": "a", "labels": object{"app": "n7", "x": "y"}}, "n1"))
+		f.Put("pods", fakekube.PodOn(fakekube.Object{"namespace": "default", "name": "a", "labels": fakekube.Object{"app": "n7", "x": "y"}}, "n1"))
 		synctest.Wait()
 		wantNumber(t, "keys after a change that concerns no Count", strings.Count(p.log.String(), `"queue: get" controller=count`)-after, 0)
 	})
 }
 
 func TestInvalidCountGetsAWarningAndDisturbsNoOther(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true})
-		f.addPodWith("a", object{"app": "nginx"})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddPodWith("a", fakekube.Object{"app": "nginx"})
 		p := startPodcount(t, f, "-pod-events", "off")
 		pass(time.Second)
 		for spec, want := range map[string]string{
@@ -5739,50 +2724,50 @@ func TestInvalidCountGetsAWarningAndDisturbsNoOther(t *testing.T) {
 			`[1]`:                                   "spec.name is missing",
 			`{"name":"x","count":99999999999999e9}`: "spec.count is 9.9999999999999e+22, and must be",
 		} {
-			f.addCount("bad", spec)
+			f.AddCount("bad", spec)
 			pass(time.Second)
 			if events := countEvents(f); !strings.Contains(events, "Warning InvalidCount "+want) {
 				t.Errorf("%s: no %q in %s", spec, want, events)
 			}
-			f.remove("counts", objectKey{"default", "bad"})
+			f.Remove("counts", at("default", "bad"))
 			pass(10 * time.Second)
-			for _, e := range f.all("events") {
-				f.remove("events", keyOf(e))
+			for _, e := range f.All("events") {
+				f.Remove("events", fakekube.KeyOf(e))
 			}
 		}
 		wantNumber(t, "writes", len(countWrites(f)), 0)
-		f.putJSON("counts", `{"metadata":{"namespace":"default","name":"odd"},"spec":{"name":"nginx","count":1,"nodeName":5},"status":"hello"}`)
-		f.addCount("good", `{"name":"nginx","count":1}`)
+		f.PutJSON("counts", `{"metadata":{"namespace":"default","name":"odd"},"spec":{"name":"nginx","count":1,"nodeName":5},"status":"hello"}`)
+		f.AddCount("good", `{"name":"nginx","count":1}`)
 		pass(time.Second)
-		wantText(t, f.count("good"), "true 1 1")
-		wantText(t, f.count("odd"), "true 1 1")
-		f.putJSON("counts", `{"metadata":{"namespace":"default","name":"good"},"spec":{"name":"nginx","count":"1"},"status":{"healthy":true,"count":1,"observedGeneration":1}}`)
+		wantText(t, f.CountStatus("good"), "true 1 1")
+		wantText(t, f.CountStatus("odd"), "true 1 1")
+		f.PutJSON("counts", `{"metadata":{"namespace":"default","name":"good"},"spec":{"name":"nginx","count":"1"},"status":{"healthy":true,"count":1,"observedGeneration":1}}`)
 		pass(time.Second)
-		wantText(t, f.count("good"), "false 1 1") // what it says was said of another spec
-		f.addCount("good", `{"name":"nginx","count":2}`)
+		wantText(t, f.CountStatus("good"), "false 1 1") // what it says was said of another spec
+		f.AddCount("good", `{"name":"nginx","count":2}`)
 		pass(time.Second)
-		wantText(t, f.count("good"), "false 1 3")
-		f.endWatches(false)
-		f.compact() // what is invalid stands in lists, too
-		f.addCount("bad", `"hello"`)
-		f.compact()
+		wantText(t, f.CountStatus("good"), "false 1 3")
+		f.EndWatches(false)
+		f.Compact() // what is invalid stands in lists, too
+		f.AddCount("bad", `"hello"`)
+		f.Compact()
 		pass(time.Minute)
-		f.addPodWith("b", object{"app": "nginx"})
+		f.AddPodWith("b", fakekube.Object{"app": "nginx"})
 		pass(time.Second)
-		wantText(t, f.count("good"), "true 2 3")
-		wantText(t, f.count("odd"), "false 2 1")
+		wantText(t, f.CountStatus("good"), "true 2 3")
+		wantText(t, f.CountStatus("odd"), "false 2 1")
 		wantNumber(t, "complaints", strings.Count(p.log.String(), "undecodable"), 0)
 	})
 }
 
 func TestWithoutAStatusSubresourceTheObjectIsPatchedAndGenerationSaysNothing(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{})
-		f.addPodWith("a", object{"app": "nginx"})
-		f.addCount("web", `{"name":"nginx","count":2}`)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{})
+		f.AddPodWith("a", fakekube.Object{"app": "nginx"})
+		f.AddCount("web", `{"name":"nginx","count":2}`)
 		startPodcount(t, f, "-pod-events", "off")
 		pass(time.Hour)
-		uid := str(metaOf(f.get("counts", objectKey{"default", "web"})), "uid")
+		uid := fakekube.TextIn(fakekube.MetaOf(f.Get("counts", at("default", "web"))), "uid")
 		write := func(healthy bool, n int) string {
 			return fmt.Sprintf(`web {"metadata":{"uid":"%s"},"status":{"healthy":%v,"count":%d}}`, uid, healthy, n)
 		}
@@ -5790,30 +2775,30 @@ func TestWithoutAStatusSubresourceTheObjectIsPatchedAndGenerationSaysNothing(t *
 			t.Errorf("writes: %q", got)
 		}
 		wantText(t, countEvents(f), "Normal Synced Count synced successfully (1); Warning CountMismatch want 2 pods of nginx, have 1 (1)")
-		f.addPodWith("b", object{"app": "nginx"})
+		f.AddPodWith("b", fakekube.Object{"app": "nginx"})
 		pass(time.Hour)
 		if got := countWrites(f); !slices.Equal(got, []string{write(false, 1), write(true, 2)}) {
 			t.Errorf("writes: %q", got)
 		}
 		wantText(t, countEvents(f), "Synced Count synced successfully (1)")
-		f.putJSON("counts", `{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":3},"status":{"healthy":true,"count":2}}`)
+		f.PutJSON("counts", `{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":3},"status":{"healthy":true,"count":2}}`)
 		pass(time.Hour)
 		wantNumber(t, "writes", len(countWrites(f)), 3)
 		wantText(t, countEvents(f), "Synced Count synced successfully (2)")
-		f.putJSON("counts", `{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":5},"status":{"healthy":false,"count":2}}`)
+		f.PutJSON("counts", `{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":5},"status":{"healthy":false,"count":2}}`)
 		pass(time.Hour) // not a write, but news
 		wantNumber(t, "writes", len(countWrites(f)), 3)
 		wantText(t, countEvents(f), "want 5 pods of nginx, have 2 (1)")
 		wantText(t, countEvents(f), "Synced Count synced successfully (3)")
-		f.install(&fakeCRD{status: true}) // somebody adds the subresource
+		f.InstallCRD(&fakekube.CRD{HasStatus: true}) // somebody adds the subresource
 		pass(time.Minute)
-		wantText(t, f.count("web"), "false 2 6")
+		wantText(t, f.CountStatus("web"), "false 2 6")
 		if got := countWrites(f); len(got) != 4 || !strings.HasPrefix(got[3], "web/status ") {
 			t.Errorf("writes: %q", got)
 		}
-		f.install(&fakeCRD{}) // and removes it
+		f.InstallCRD(&fakekube.CRD{}) // and removes it
 		pass(time.Minute)
-		f.remove("pods", objectKey{"default", "b"})
+		f.Remove("pods", at("default", "b"))
 		pass(time.Minute)
 		if got := countWrites(f); len(got) != 5 || got[4] != write(false, 1) {
 			t.Errorf("writes: %q", got)
@@ -5823,10 +2808,10 @@ func TestWithoutAStatusSubresourceTheObjectIsPatchedAndGenerationSaysNothing(t *
 
 func TestSchemaThatDropsTheStatusIsFoundInTheFirstAnswer(t *testing.T) {
 	for _, status := range []bool{true, false} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.install(&fakeCRD{status: status, drops: true})
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.InstallCRD(&fakekube.CRD{HasStatus: status, DropsStatus: true})
 			for i := range 20 {
-				f.addCount(fmt.Sprintf("c%d", i), `{"name":"nginx","count":1}`)
+				f.AddCount(fmt.Sprintf("c%d", i), `{"name":"nginx","count":1}`)
 			}
 			p := startPodcount(t, f, "-pod-events", "off")
 			pass(time.Minute)
@@ -5834,9 +2819,9 @@ func TestSchemaThatDropsTheStatusIsFoundInTheFirstAnswer(t *testing.T) {
 			if writes < 1 || writes > 4 { // -workers, that had begun when the first answer came
 				t.Errorf("%d writes", writes)
 			}
-			f.addCount("c0", `{"name":"nginx","count":2}`)
+			f.AddCount("c0", `{"name":"nginx","count":2}`)
 			synctest.Wait()
-			f.addPodWith("a", object{"app": "nginx"})
+			f.AddPodWith("a", fakekube.Object{"app": "nginx"})
 			pass(time.Hour)
 			if more := len(countWrites(f)) - writes; more < 5 || more > 6*4 {
 				t.Errorf("%d more writes in an hour, want one or, by the workers, a few in ten minutes", more)
@@ -5844,31 +2829,31 @@ func TestSchemaThatDropsTheStatusIsFoundInTheFirstAnswer(t *testing.T) {
 			wantNumber(t, "words on it", strings.Count(p.log.String(), "statuses do not stay"), 1)
 			for want, n := range map[string]int{"Synced": 20, "CountMatched": 19} { // events tell, still
 				reasons := 0
-				for _, e := range f.all("events") {
-					if str(e, "reason") == want {
+				for _, e := range f.All("events") {
+					if fakekube.TextIn(e, "reason") == want {
 						reasons++
 					}
 				}
 				wantNumber(t, want, reasons, n)
 			}
 			wantText(t, countEvents(f), "Normal Synced Count synced successfully (2)")
-			f.install(nil)
+			f.InstallCRD(nil)
 			pass(time.Minute)
-			f.install(&fakeCRD{status: status}) // mended
-			f.addCount("web", `{"name":"nginx","count":1}`)
+			f.InstallCRD(&fakekube.CRD{HasStatus: status}) // mended
+			f.AddCount("web", `{"name":"nginx","count":1}`)
 			pass(time.Minute)
-			wantText(t, f.count("web"), "true 1 ")
+			wantText(t, f.CountStatus("web"), "true 1 ")
 		})
 	}
 }
 
 func TestRestartSaysNothingOfCountsAgain(t *testing.T) {
 	for _, status := range []bool{true, false} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.install(&fakeCRD{status: status})
-			f.addPodWith("a", object{"app": "nginx"})
-			f.addCount("good", `{"name":"nginx","count":1}`)
-			f.addCount("bad", `{"name":"nginx","count":2}`)
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.InstallCRD(&fakekube.CRD{HasStatus: status})
+			f.AddPodWith("a", fakekube.Object{"app": "nginx"})
+			f.AddCount("good", `{"name":"nginx","count":1}`)
+			f.AddCount("bad", `{"name":"nginx","count":2}`)
 			startPodcount(t, f, "-pod-events", "off").stop()
 			startPodcount(t, f, "-pod-events", "off")
 			pass(time.Minute)
@@ -5883,26 +2868,26 @@ func TestRestartSaysNothingOfCountsAgain(t *testing.T) {
 }
 
 func TestStatusOfACountThatFailedOrWasChangedByAnotherIsWrittenAgain(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
 		isStatusWrite := func(r *http.Request) bool { return r.Method == "PATCH" && strings.HasSuffix(r.URL.Path, "/status") }
-		f.inject(t, statusFault(t, func(s seen) bool { return strings.HasSuffix(s.Path, "/status") }, 3, 500, "InternalError", nil))
-		f.addCount("web", `{"name":"nginx","count":0}`)
-		f.addCount("other", `{"name":"other","count":0}`)
+		f.Inject(t, statusFault(t, func(s fakekube.Request) bool { return strings.HasSuffix(s.Path, "/status") }, 3, 500, "InternalError", nil))
+		f.AddCount("web", `{"name":"nginx","count":0}`)
+		f.AddCount("other", `{"name":"other","count":0}`)
 		p := startPodcount(t, f)
 		pass(time.Minute)
-		wantText(t, f.count("web"), "true 0 1")
-		wantText(t, f.count("other"), "true 0 1")
+		wantText(t, f.CountStatus("web"), "true 0 1")
+		wantText(t, f.CountStatus("other"), "true 0 1")
 		wantText(t, p.log.String(), `msg="cannot reconcile" controller=count key=default/`)
-		f.putJSON("counts", `{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":0},"status":{"healthy":false,"count":7}}`)
+		f.PutJSON("counts", `{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":0},"status":{"healthy":false,"count":7}}`)
 		pass(10 * time.Second)
-		wantText(t, f.count("web"), "true 0 1")
+		wantText(t, f.CountStatus("web"), "true 0 1")
 		wantText(t, countEvents(f), "Synced Count synced successfully (1)")
-		f.inject(t, fault{match: isStatusWrite, drop: true})  // did not arrive
-		f.inject(t, fault{match: isStatusWrite, after: true}) // did, but the answer was lost
-		f.addPodWith("a", object{"app": "nginx"})
+		f.Inject(t, fakekube.Fault{Match: isStatusWrite, Drop: true})  // did not arrive
+		f.Inject(t, fakekube.Fault{Match: isStatusWrite, After: true}) // did, but the answer was lost
+		f.AddPodWith("a", fakekube.Object{"app": "nginx"})
 		pass(time.Minute)
-		wantText(t, f.count("web"), "false 1 1")
+		wantText(t, f.CountStatus("web"), "false 1 1")
 		writes := len(countWrites(f))
 		pass(time.Hour)
 		wantNumber(t, "writes of what is right", len(countWrites(f))-writes, 0)
@@ -5911,49 +2896,49 @@ func TestStatusOfACountThatFailedOrWasChangedByAnotherIsWrittenAgain(t *testing.
 
 // The answer to our write brings what others have written before it.
 func TestChangeOfACountThatComesWithTheAnswerToOurWriteIsNotLost(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true})
-		f.addCount("web", `{"name":"web","count":2}`)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddCount("web", `{"name":"web","count":2}`)
 		startPodcount(t, f)
 		pass(time.Second)
-		wantText(t, f.count("web"), "false 0 1")
-		f.inject(t, fault{match: to(isWatch("counts")), delay: 5 * time.Second})
-		f.endWatches(false)
+		wantText(t, f.CountStatus("web"), "false 0 1")
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("counts")), Delay: 5 * time.Second})
+		f.EndWatches(false)
 		pass(time.Second)
-		f.addCount("web", `{"name":"web","count":1}`) // no watch tells it yet
-		f.addPodWith("a", object{"app": "web"})
+		f.AddCount("web", `{"name":"web","count":1}`) // no watch tells it yet
+		f.AddPodWith("a", fakekube.Object{"app": "web"})
 		pass(time.Hour)
-		wantText(t, f.count("web"), "true 1 2")
+		wantText(t, f.CountStatus("web"), "true 1 2")
 		wantText(t, countEvents(f), "Normal Synced Count synced successfully (2)")
 	})
 }
 
 func TestEventsOfACountArePostedThoughTheAnswerToItsFirstWriteIsLost(t *testing.T) {
 	for _, status := range []bool{true, false} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.install(&fakeCRD{status: status})
-			f.addCount("web", `{"name":"web","count":2}`)
-			f.inject(t, fault{match: func(r *http.Request) bool { return r.Method == "PATCH" && strings.Contains(r.URL.Path, "/counts/") }, after: true})
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.InstallCRD(&fakekube.CRD{HasStatus: status})
+			f.AddCount("web", `{"name":"web","count":2}`)
+			f.Inject(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.Method == "PATCH" && strings.Contains(r.URL.Path, "/counts/") }, After: true})
 			startPodcount(t, f)
 			pass(time.Minute)
-			wantText(t, f.count("web"), "false 0 ")
+			wantText(t, f.CountStatus("web"), "false 0 ")
 			wantText(t, countEvents(f), "Normal Synced Count synced successfully (1); Warning CountMismatch want 2 pods of web, have 0 (1)")
 		})
 	}
 }
 
 func TestFirstWriteThatHangsHoldsUpNoOtherCount(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
 		for i := range 10 {
-			f.addCount(fmt.Sprintf("c%d", i), `{"name":"web","count":0}`)
+			f.AddCount(fmt.Sprintf("c%d", i), `{"name":"web","count":0}`)
 		}
-		f.inject(t, fault{match: func(r *http.Request) bool { return r.Method == "PATCH" && strings.Contains(r.URL.Path, "/counts/") }, stall: true})
+		f.Inject(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.Method == "PATCH" && strings.Contains(r.URL.Path, "/counts/") }, Stall: true})
 		p := startPodcount(t, f)
 		pass(3 * time.Second)
 		right := 0
 		for i := range 10 {
-			if strings.HasPrefix(f.count(fmt.Sprintf("c%d", i)), "true 0 ") {
+			if strings.HasPrefix(f.CountStatus(fmt.Sprintf("c%d", i)), "true 0 ") {
 				right++
 			}
 		}
@@ -5967,15 +2952,15 @@ func TestFirstWriteThatHangsHoldsUpNoOtherCount(t *testing.T) {
 }
 
 func TestPodPrinterPrints(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addPod("default", "a", "")
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPod("default", "a", "")
 		p := startPodcount(t, f, "-controllers", "pod-printer")
 		pass(time.Second)
-		f.addPod("default", "b", "")
+		f.AddPod("default", "b", "")
 		synctest.Wait()
-		f.put("pods", podOn(object{"namespace": "default", "name": "b", "labels": object{"app": "web", "new": "label"}}, ""))
+		f.Put("pods", fakekube.PodOn(fakekube.Object{"namespace": "default", "name": "b", "labels": fakekube.Object{"app": "web", "new": "label"}}, ""))
 		synctest.Wait()
-		f.remove("pods", objectKey{"default", "a"})
+		f.Remove("pods", at("default", "a"))
 		synctest.Wait()
 		// The deletion shows first as a change of the pod: it is looked at once for both, or twice.
 		const come, gone = "Sync/Add/Update for Pod default/%s\n", "Pod default/a does not exist anymore\n"
@@ -5983,7 +2968,7 @@ func TestPodPrinterPrints(t *testing.T) {
 		if !regexp.MustCompile("^" + a + b + b + "(" + a + ")?(" + gone + "){1,2}$").MatchString(p.out.String()) {
 			t.Errorf("printed:\n%s", p.out)
 		}
-		wantNumber(t, "writes", len(f.asked(isWrite)), 0)
+		wantNumber(t, "writes", len(f.Requests(fakekube.IsWrite)), 0)
 	})
 }
 
@@ -6064,15 +3049,15 @@ func TestControllerOfTheReadmeRuns(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	f := newFake()
-	server, ca := f.serveTLSFor(t)
-	f.allow("me")
-	f.addNode("n1")
-	f.addNode("n2")
+	f := fakekube.New()
+	server, ca := f.ServeTLSFor(t)
+	f.Allow("me")
+	f.AddNode("n1")
+	f.AddNode("n2")
 	for i := range 101 {
-		f.addPod("default", fmt.Sprintf("web-%d", i), "n1")
+		f.AddPod("default", fmt.Sprintf("web-%d", i), "n1")
 	}
-	writeFiles(t, dir, map[string]string{"config": kubeconfigFor(server, ca, "token: me")})
+	writeFiles(t, dir, map[string]string{"config": fakekube.Kubeconfig(server, ca, "token: me")})
 	cmd := exec.Command(filepath.Join(dir, "podcount"), "-kubeconfig", filepath.Join(dir, "config"), "-controllers", "crowded", "-log-format", "json")
 	var log bytes.Buffer
 	cmd.Stderr = &log
@@ -6081,7 +3066,7 @@ func TestControllerOfTheReadmeRuns(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	f.await(t, "the event", func() bool { return len(eventsOf(f, "Crowded")) > 0 })
+	f.Await(t, "the event", func() bool { return len(eventsOf(f, "Crowded")) > 0 })
 	cmd.Process.Signal(syscall.SIGTERM)
 	if err := <-ended; err != nil {
 		t.Errorf("%v\n%s", err, log.String())
@@ -6089,7 +3074,7 @@ func TestControllerOfTheReadmeRuns(t *testing.T) {
 	if got := eventsOf(f, "Crowded"); len(got) != 1 || !strings.Contains(got[0], "n1") {
 		t.Errorf("events: %q", got)
 	}
-	wantNumber(t, "writes", len(f.asked(isWrite)), 0)
+	wantNumber(t, "writes", len(f.Requests(fakekube.IsWrite)), 0)
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -6097,22 +3082,22 @@ func TestControllerOfTheReadmeRuns(t *testing.T) {
 
 const leasePath = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/podcount"
 
-var leaseKey = objectKey{"kube-system", "podcount"}
+var leaseKey = at("kube-system", "podcount")
 
 // startReplica starts a podcount that calls the server by a name of its own.
-func startReplica(t *testing.T, f *fakeServer, name string, args ...string) *program {
-	return startPodcountOn(t, f.serveIn(t), append([]string{"-master", "http://" + name + ":1", "-v", "6", "-leader-elect", "-pod-events", "off", "-interval", "1s"}, args...)...)
+func startReplica(t *testing.T, f *fakekube.Server, name string, args ...string) *program {
+	return startPodcountOn(t, f.ServeIn(t), append([]string{"-master", "http://" + name + ":1", "-v", "6", "-leader-elect", "-pod-events", "off", "-interval", "1s"}, args...)...)
 }
 
 // leaseNow returns the Lease's spec.
-func leaseNow(f *fakeServer) object {
-	spec, _ := f.get("leases", leaseKey)["spec"].(object)
+func leaseNow(f *fakekube.Server) fakekube.Object {
+	spec, _ := f.Get("leases", leaseKey)["spec"].(fakekube.Object)
 	return spec
 }
 
 // leaderAt is the replica that has sent the newest write.
-func leaderAt(f *fakeServer) string {
-	writes := f.asked(func(s seen) bool { return s.Method != "GET" && !strings.Contains(s.Path, "/leases/") })
+func leaderAt(f *fakekube.Server) string {
+	writes := f.Requests(func(s fakekube.Request) bool { return s.Method != "GET" && !strings.Contains(s.Path, "/leases/") })
 	if len(writes) == 0 {
 		return "nobody"
 	}
@@ -6120,7 +3105,7 @@ func leaderAt(f *fakeServer) string {
 }
 
 // wantOneLeader fails the test if a write was sent by somebody who did not hold the lease then, by the server's own history.
-func wantOneLeader(t *testing.T, f *fakeServer) {
+func wantOneLeader(t *testing.T, f *fakekube.Server) {
 	t.Helper()
 	type span struct {
 		host string
@@ -6128,15 +3113,15 @@ func wantOneLeader(t *testing.T, f *fakeServer) {
 	}
 	var renewed []span            // each PUT of the lease that the server took, by whom
 	holder := map[string]string{} // identity by host
-	for _, s := range f.asked(func(seen) bool { return true }) {
+	for _, s := range f.Requests(func(fakekube.Request) bool { return true }) {
 		if s.Method == "PUT" && s.Path == leasePath {
 			var l lease
 			json.Unmarshal([]byte(s.Body), &l)
 			if l.Spec.HolderIdentity != "" {
 				holder[s.Host] = l.Spec.HolderIdentity
 			}
-			for _, e := range f.changes() {
-				if spec, _ := e.New["spec"].(object); e.Resource == "leases" && str(spec, "renewTime") == l.Spec.RenewTime && str(spec, "holderIdentity") == holder[s.Host] {
+			for _, e := range f.Changes() {
+				if spec, _ := e.New["spec"].(fakekube.Object); e.Resource == "leases" && fakekube.TextIn(spec, "renewTime") == l.Spec.RenewTime && fakekube.TextIn(spec, "holderIdentity") == holder[s.Host] {
 					renewed = append(renewed, span{s.Host, s.At})
 				}
 			}
@@ -6151,10 +3136,10 @@ func wantOneLeader(t *testing.T, f *fakeServer) {
 }
 
 func TestOneOfThreeReplicasWritesAndTheOthersKeepTheirCachesWarm(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true})
-		f.addNode("cp", controlPlane)
-		f.addCount("web", `{"name":"web","count":1}`)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddNode("cp", controlPlane)
+		f.AddCount("web", `{"name":"web","count":1}`)
 		replicas := map[string]*program{}
 		for _, name := range []string{"a", "b", "c"} {
 			replicas[name] = startReplica(t, f, name)
@@ -6162,16 +3147,16 @@ func TestOneOfThreeReplicasWritesAndTheOthersKeepTheirCachesWarm(t *testing.T) {
 		pass(time.Minute)
 		first := leaderAt(f)
 		for range 30 {
-			f.addPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
+			f.AddPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
 			pass(2 * time.Second)
 		}
 		wantLabel(t, f, "cp", podCountLabel, "30")
-		wantText(t, f.count("web"), "false 30 1")
+		wantText(t, f.CountStatus("web"), "false 30 1")
 		if leaderAt(f) != first {
 			t.Errorf("%s led, then %s", first, leaderAt(f))
 		}
 		for name, p := range replicas {
-			wantNumber(t, name+"'s lists of pods", len(f.asked(func(s seen) bool { return s.Host == name+":1" && isList("pods")(s) })), 1)
+			wantNumber(t, name+"'s lists of pods", len(f.Requests(func(s fakekube.Request) bool { return s.Host == name+":1" && fakekube.IsList("pods")(s) })), 1)
 			wantNumber(t, "mentions of the holder by "+name, strings.Count(p.log.String(), "standing by"), map[bool]int{true: 0, false: 1}[name == first])
 		}
 		stopped := time.Now()
@@ -6179,19 +3164,19 @@ func TestOneOfThreeReplicasWritesAndTheOthersKeepTheirCachesWarm(t *testing.T) {
 			t.Error(err)
 		}
 		wantText(t, replicas[first].log.String(), "the lease is released")
-		if str(leaseNow(f), "holderIdentity") != "" || leaseNow(f)["leaseDurationSeconds"] != 1.0 {
+		if fakekube.TextIn(leaseNow(f), "holderIdentity") != "" || leaseNow(f)["leaseDurationSeconds"] != 1.0 {
 			t.Errorf("after the release: %v", leaseNow(f))
 		}
-		f.addPod("default", "last", "")
-		for f.label("cp", podCountLabel) != "31" {
+		f.AddPod("default", "last", "")
+		for f.Label("cp", podCountLabel) != "31" {
 			pass(100 * time.Millisecond)
 			if time.Since(stopped) > 5*time.Second {
 				t.Fatal("no other replica has taken over within 5 s")
 			}
 		}
 		second := leaderAt(f)
-		won, _ := time.Parse(time.RFC3339, str(leaseNow(f), "acquireTime"))
-		writes := f.asked(func(s seen) bool { return s.Host == second+":1" && isWriteOf("nodes")(s) })
+		won, _ := time.Parse(time.RFC3339, fakekube.TextIn(leaseNow(f), "acquireTime"))
+		writes := f.Requests(func(s fakekube.Request) bool { return s.Host == second+":1" && isWriteOf("nodes")(s) })
 		if took := writes[0].At.Sub(won); took > time.Second {
 			t.Errorf("the new leader first wrote %v after it was elected", took)
 		}
@@ -6204,16 +3189,16 @@ func TestOneOfThreeReplicasWritesAndTheOthersKeepTheirCachesWarm(t *testing.T) {
 
 // As when a machine comes back, or a whole deployment is scaled up.
 func TestTwentyReplicasThatStartTogetherDoNotAskTogether(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true})
-		f.addNode("cp", controlPlane)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddNode("cp", controlPlane)
 		start := time.Now()
 		for i := range 20 {
 			startReplica(t, f, fmt.Sprint("r", i))
 		}
 		pass(2 * time.Second)
 		first := map[string]time.Time{}
-		for _, s := range f.asked(func(seen) bool { return true }) {
+		for _, s := range f.Requests(func(fakekube.Request) bool { return true }) {
 			if first[s.Host].IsZero() {
 				first[s.Host] = s.At
 			}
@@ -6234,56 +3219,56 @@ func TestTwentyReplicasThatStartTogetherDoNotAskTogether(t *testing.T) {
 }
 
 func TestLeaseIsWrittenAsClientGoDoes(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		p := startReplica(t, f, "a")
 		pass(time.Second)
 		made := leaseNow(f)
 		host, _ := os.Hostname()
-		if id := str(made, "holderIdentity"); !regexp.MustCompile("^" + regexp.QuoteMeta(host) + "_[0-9a-f]{16}$").MatchString(id) {
+		if id := fakekube.TextIn(made, "holderIdentity"); !regexp.MustCompile("^" + regexp.QuoteMeta(host) + "_[0-9a-f]{16}$").MatchString(id) {
 			t.Errorf("the identity is %s", id)
 		}
-		if made["leaseDurationSeconds"] != 15.0 || made["leaseTransitions"] != 0.0 || !regexp.MustCompile(`^2000-01-01T00:00:00\.[0-9]{6}Z$`).MatchString(str(made, "acquireTime")) || made["renewTime"] != made["acquireTime"] {
+		if made["leaseDurationSeconds"] != 15.0 || made["leaseTransitions"] != 0.0 || !regexp.MustCompile(`^2000-01-01T00:00:00\.[0-9]{6}Z$`).MatchString(fakekube.TextIn(made, "acquireTime")) || made["renewTime"] != made["acquireTime"] {
 			t.Errorf("the lease was made as %v", made)
 		}
-		metaOf := object{"metadata": object{"namespace": "kube-system", "name": "podcount", "labels": object{"theirs": "stays"}}, "spec": made}
-		f.put("leases", metaOf) // somebody labels it: a conflict, and no reason to do more than look again
+		metaOf := fakekube.Object{"metadata": fakekube.Object{"namespace": "kube-system", "name": "podcount", "labels": fakekube.Object{"theirs": "stays"}}, "spec": made}
+		f.Put("leases", metaOf) // somebody labels it: a conflict, and no reason to do more than look again
 		pass(8 * time.Second)
 		if now := leaseNow(f); now["acquireTime"] != made["acquireTime"] || now["renewTime"] == made["renewTime"] || now["leaseTransitions"] != 0.0 {
 			t.Errorf("renewed, it is %v", now)
 		}
-		labels, _ := f.get("leases", leaseKey)["metadata"].(object)["labels"].(object)
+		labels, _ := f.Get("leases", leaseKey)["metadata"].(fakekube.Object)["labels"].(fakekube.Object)
 		if labels["theirs"] != "stays" {
 			t.Errorf("its labels are %v", labels)
 		}
 		var asked []string
-		for _, s := range f.asked(func(s seen) bool { return s.Path == leasePath }) {
+		for _, s := range f.Requests(func(s fakekube.Request) bool { return s.Path == leasePath }) {
 			asked = append(asked, s.Method)
 		}
 		if got := strings.Join(asked, " "); got != "GET PUT PUT GET PUT PUT PUT PUT" { // made, conflict, looked, renewed …
 			t.Errorf("requests: %s", got)
 		}
-		f.remove("leases", leaseKey) // and somebody removes it
+		f.Remove("leases", leaseKey) // and somebody removes it
 		pass(10 * time.Second)
-		if str(leaseNow(f), "holderIdentity") != str(made, "holderIdentity") {
+		if fakekube.TextIn(leaseNow(f), "holderIdentity") != fakekube.TextIn(made, "holderIdentity") {
 			t.Errorf("it was not made again: %v", leaseNow(f))
 		}
 		if err := p.stop(); err != nil {
 			t.Error(err)
 		}
-		wantNumber(t, "POSTs", len(f.asked(func(s seen) bool { return s.Method == "POST" && strings.Contains(s.Path, "leases") })), 0)
+		wantNumber(t, "POSTs", len(f.Requests(func(s fakekube.Request) bool { return s.Method == "POST" && strings.Contains(s.Path, "leases") })), 0)
 	})
 }
 
 func TestLeaseOfAnotherIsTakenOnceItHasNotChangedForItsDurationWhateverItsTimesSay(t *testing.T) {
-	lease := func(at time.Time) object {
+	lease := func(at time.Time) fakekube.Object {
 		text := at.UTC().Format("2006-01-02T15:04:05.000000Z07:00")
-		return object{"holderIdentity": "other", "leaseDurationSeconds": 20, "acquireTime": text, "renewTime": text, "leaseTransitions": 4}
+		return fakekube.Object{"holderIdentity": "other", "leaseDurationSeconds": 20, "acquireTime": text, "renewTime": text, "leaseTransitions": 4}
 	}
 	for _, skew := range []time.Duration{-time.Hour, 0, time.Hour} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.addNode("cp", controlPlane)
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", controlPlane)
 			put := func() {
-				f.put("leases", object{"metadata": object{"namespace": "kube-system", "name": "podcount"}, "spec": lease(time.Now().Add(skew))})
+				f.Put("leases", fakekube.Object{"metadata": fakekube.Object{"namespace": "kube-system", "name": "podcount"}, "spec": lease(time.Now().Add(skew))})
 			}
 			put()
 			p := startReplica(t, f, "a")
@@ -6291,18 +3276,18 @@ func TestLeaseOfAnotherIsTakenOnceItHasNotChangedForItsDurationWhateverItsTimesS
 				pass(2 * time.Second)
 				put()
 			}
-			o := clone(f.get("leases", leaseKey)) // now it is dead; others may still touch its Lease
+			o := fakekube.Clone(f.Get("leases", leaseKey)) // now it is dead; others may still touch its Lease
 			for range 9 {
 				pass(2 * time.Second)
-				metaOf(o)["annotations"] = object{"touched": time.Now().String()}
-				f.put("leases", o)
+				fakekube.MetaOf(o)["annotations"] = fakekube.Object{"touched": time.Now().String()}
+				f.Put("leases", o)
 			}
-			if leaderAt(f) != "nobody" || str(leaseNow(f), "holderIdentity") != "other" {
+			if leaderAt(f) != "nobody" || fakekube.TextIn(leaseNow(f), "holderIdentity") != "other" {
 				t.Errorf("skew %v: taken from its holder: %v", skew, leaseNow(f))
 			}
 			pass(11 * time.Second) // 20 s from when it was seen, which may be 4.4 s late, and 4.4 s until the next look
 			wantLabel(t, f, "cp", podCountLabel, "0")
-			if now := leaseNow(f); now["leaseTransitions"] != 5.0 || now["acquireTime"] == o["spec"].(object)["acquireTime"] || now["leaseDurationSeconds"] != 15.0 {
+			if now := leaseNow(f); now["leaseTransitions"] != 5.0 || now["acquireTime"] == o["spec"].(fakekube.Object)["acquireTime"] || now["leaseDurationSeconds"] != 15.0 {
 				t.Errorf("skew %v: it was taken as %v", skew, now)
 			}
 			wantNumber(t, "words on its holder", strings.Count(p.log.String(), "standing by"), 1)
@@ -6321,12 +3306,12 @@ func TestOddLeasesAreTakenAsByClientGo(t *testing.T) {
 		`{"holderIdentity":"x","leaseDurationSeconds":10}`:       16 * time.Second,
 		`{"holderIdentity":"x","strategy":"y","future":{"a":1}}`: 5 * time.Second,
 	} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.addNode("cp", controlPlane)
-			f.putJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":`+text+`}`)
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", controlPlane)
+			f.PutJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":`+text+`}`)
 			startReplica(t, f, "a")
 			start := time.Now()
-			for f.label("cp", podCountLabel) == "-" && time.Since(start) < time.Minute {
+			for f.Label("cp", podCountLabel) == "-" && time.Since(start) < time.Minute {
 				pass(100 * time.Millisecond)
 			}
 			took := time.Since(start)
@@ -6338,21 +3323,21 @@ func TestOddLeasesAreTakenAsByClientGo(t *testing.T) {
 }
 
 func TestLeaderThatCannotRenewStopsWritingAtItsDeadlineAndExits1AndAnotherTakesOver(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
 		replicas := map[string]*program{"a": startReplica(t, f, "a"), "b": startReplica(t, f, "b")}
 		pass(30 * time.Second)
 		first := leaderAt(f)
 		cut := time.Now()
-		f.inject(t, fault{match: func(r *http.Request) bool { return r.Host == first+":1" && r.Method == "PUT" }, stall: true})
-		f.inject(t, fault{match: func(r *http.Request) bool { return r.Host == first+":1" && strings.Contains(r.URL.Path, "/leases/") }, times: 1, status: 500, body: "{}"})
+		f.Inject(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.Host == first+":1" && r.Method == "PUT" }, Stall: true})
+		f.Inject(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.Host == first+":1" && strings.Contains(r.URL.Path, "/leases/") }, Times: 1, Status: 500, Body: "{}"})
 		for range 12 {
-			f.addPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
+			f.AddPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
 			pass(time.Second)
 		}
-		f.cutOff(first+":1", true)
+		f.CutOff(first+":1", true)
 		for leaderAt(f) == first {
-			f.addPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
+			f.AddPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
 			pass(200 * time.Millisecond)
 			if time.Since(cut) > 40*time.Second {
 				t.Fatal("nobody has taken over")
@@ -6371,16 +3356,16 @@ func TestLeaderThatCannotRenewStopsWritingAtItsDeadlineAndExits1AndAnotherTakesO
 
 func TestKilledLeaderIsFollowedWithin24Seconds(t *testing.T) {
 	for range 10 {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.addNode("cp", controlPlane)
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", controlPlane)
 			startReplica(t, f, "a")
 			startReplica(t, f, "b")
 			pass(30*time.Second + rand.N(10*time.Second))
 			first := leaderAt(f)
-			f.cutOff(first+":1", true)
+			f.CutOff(first+":1", true)
 			killed := time.Now()
-			f.addPod("default", "p", "")
-			for f.label("cp", podCountLabel) != "1" {
+			f.AddPod("default", "p", "")
+			for f.Label("cp", podCountLabel) != "1" {
 				pass(50 * time.Millisecond)
 				if time.Since(killed) > 24*time.Second {
 					t.Fatal("nobody has taken over")
@@ -6395,19 +3380,19 @@ func TestKilledLeaderIsFollowedWithin24Seconds(t *testing.T) {
 }
 
 func TestLeaderWhoseLeaseIsTakenStopsAtOnce(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
 		p := startReplica(t, f, "a")
 		pass(10 * time.Second)
-		f.putJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":{"holderIdentity":"other","leaseDurationSeconds":15}}`)
+		f.PutJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":{"holderIdentity":"other","leaseDurationSeconds":15}}`)
 		pass(5 * time.Second)
-		f.addPods(3)
+		f.AddPods(3)
 		pass(10 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "0")
 		if err := p.stop(); err == nil || !strings.Contains(err.Error(), `the lease is lost: it is held by "other"`) {
 			t.Errorf("it ended with %v", err)
 		}
-		if str(leaseNow(f), "holderIdentity") != "other" {
+		if fakekube.TextIn(leaseNow(f), "holderIdentity") != "other" {
 			t.Error("the other's lease was touched")
 		}
 	})
@@ -6415,18 +3400,18 @@ func TestLeaderWhoseLeaseIsTakenStopsAtOnce(t *testing.T) {
 
 // A write in hand is cut when the lease is lost, and events are not sent, either.
 func TestNothingIsSentWithoutTheLease(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
 		p := startReplica(t, f, "a", "-pod-events", "on")
 		pass(10 * time.Second)
 		met := make(chan struct{}, 1)
-		f.inject(t, fault{match: to(isWriteOf("nodes")), stall: true, met: met})
-		f.addPods(1)
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(isWriteOf("nodes")), Stall: true, Met: met})
+		f.AddPods(1)
 		<-met // a write hangs
-		f.inject(t, fault{match: func(r *http.Request) bool { return r.URL.Path == leasePath }, times: 4, status: 503, body: "{}"})
+		f.Inject(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.URL.Path == leasePath }, Times: 4, Status: 503, Body: "{}"})
 		hung := time.Now()
 		for !strings.Contains(p.log.String(), "podcount stopped") {
-			f.addPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
+			f.AddPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
 			pass(100 * time.Millisecond)
 		}
 		if took := time.Since(hung); took > 11*time.Second {
@@ -6436,8 +3421,10 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 	})
 }
 
-func isWriteOf(resource string) func(seen) bool {
-	return func(s seen) bool { return isWrite(s) && strings.Contains(s.Path, "/"+resource+"/") }
+func isWriteOf(resource string) func(fakekube.Request) bool {
+	return func(s fakekube.Request) bool {
+		return fakekube.IsWrite(s) && strings.Contains(s.Path, "/"+resource+"/")
+	}
 }
 
 // permitOf is a permit to write that is asked for, and never ends by itself.
@@ -6451,14 +3438,14 @@ func (p permitOf) whileLeading(ctx context.Context) (context.Context, context.Ca
 
 // The lease may run out while a credential is awaited, or while the process was stopped: a timer may tell that too late.
 func TestClientAsksRightBeforeAWriteWhetherItMayBeSent(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("n")
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("n")
 		base, _ := url.Parse("http://127.0.0.1:1")
 		may := true
 		client := newClient(&options{}, &Config{Server: base, Credential: func(context.Context, *Credential) (*Credential, error) {
 			may = false
 			return &Credential{}, nil
-		}}, f.serveIn(t).dial, quietLog())
+		}}, f.ServeIn(t).Dial, quietLog())
 		defer client.Close()
 		client.permit = permitOf(func() error {
 			if !may {
@@ -6467,16 +3454,16 @@ func TestClientAsksRightBeforeAWriteWhetherItMayBeSent(t *testing.T) {
 			return nil
 		})
 		for r, sent := range map[*request]bool{
-			{method: "GET", path: "/api/v1/nodes/n"}:                                    true,
-			{method: "PATCH", path: "/api/v1/nodes/n", body: object{}}:                  false,
-			{method: "POST", path: "/api/v1/namespaces/default/events", body: object{}}: false,
-			{method: "PUT", path: leasePath, body: object{}, needsNone: true}:           true,
-			{method: "DELETE", path: "/api/v1/nodes/n"}:                                 false,
+			{method: "GET", path: "/api/v1/nodes/n"}:                                             true,
+			{method: "PATCH", path: "/api/v1/nodes/n", body: fakekube.Object{}}:                  false,
+			{method: "POST", path: "/api/v1/namespaces/default/events", body: fakekube.Object{}}: false,
+			{method: "PUT", path: leasePath, body: fakekube.Object{}, needsNone: true}:           true,
+			{method: "DELETE", path: "/api/v1/nodes/n"}:                                          false,
 		} {
 			may = true
-			before := len(f.asked(func(seen) bool { return true }))
+			before := len(f.Requests(func(fakekube.Request) bool { return true }))
 			err := client.Send(t.Context(), *r, nil)
-			if got := len(f.asked(func(seen) bool { return true })) > before; got != sent || !sent && (err == nil || !strings.Contains(err.Error(), "not any more")) {
+			if got := len(f.Requests(func(fakekube.Request) bool { return true })) > before; got != sent || !sent && (err == nil || !strings.Contains(err.Error(), "not any more")) {
 				t.Errorf("%s %s was sent: %v, %v", r.method, r.path, got, err)
 			}
 		}
@@ -6493,8 +3480,8 @@ func lateDial(dial Dialer, wait func()) Dialer {
 
 func TestWriteWhosePermitEndsWhileItsConnectionIsMadeIsNotSent(t *testing.T) {
 	for _, over := range []string{"HTTP/1.1", "HTTP/2"} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.addNode("n")
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("n")
 			may := true
 			isTLS := over == "HTTP/2"
 			client := clientOver(t, f, isTLS, func(dial Dialer) Dialer {
@@ -6507,16 +3494,16 @@ func TestWriteWhosePermitEndsWhileItsConnectionIsMadeIsNotSent(t *testing.T) {
 				}
 				return nil
 			})
-			err := client.Send(t.Context(), request{method: "PATCH", path: "/api/v1/nodes/n", body: object{}}, nil)
+			err := client.Send(t.Context(), request{method: "PATCH", path: "/api/v1/nodes/n", body: fakekube.Object{}}, nil)
 			if err == nil || !strings.Contains(err.Error(), "not any more") {
 				t.Errorf("%s: %v", over, err)
 			}
 			synctest.Wait()
-			wantNumber(t, over+": requests that came", len(f.asked(func(seen) bool { return true })), 0)
+			wantNumber(t, over+": requests that came", len(f.Requests(func(fakekube.Request) bool { return true })), 0)
 			may = true
 			client.permit = permitOf(func() error { return nil })
-			err = client.Send(t.Context(), request{method: "PATCH", path: "/api/v1/nodes/n", body: object{"metadata": object{"labels": object{"a": "b"}}}}, nil)
-			if err != nil || f.label("n", "a") != "b" {
+			err = client.Send(t.Context(), request{method: "PATCH", path: "/api/v1/nodes/n", body: fakekube.Object{"metadata": fakekube.Object{"labels": fakekube.Object{"a": "b"}}}}, nil)
+			if err != nil || f.Label("n", "a") != "b" {
 				t.Errorf("%s: with a permit: %v", over, err)
 			}
 		})
@@ -6524,33 +3511,35 @@ func TestWriteWhosePermitEndsWhileItsConnectionIsMadeIsNotSent(t *testing.T) {
 }
 
 // clientOver makes a client of the fake, over HTTP/1.1 or over TLS and HTTP/2, on a network that change has changed.
-func clientOver(t *testing.T, f *fakeServer, isTLS bool, change func(Dialer) Dialer) *Client {
+func clientOver(t *testing.T, f *fakekube.Server, isTLS bool, change func(Dialer) Dialer) *Client {
 	cred := &Credential{}
 	base, _ := url.Parse("http://127.0.0.1:1")
 	var certificate []func() *tls.Certificate
 	if isTLS {
 		base.Scheme = "https"
-		ca := newAuthority(t, "CA")
-		cert, key := ca.issue(t, "server", nil)
+		ca := fakekube.NewAuthority(t, "CA")
+		cert, key := ca.Issue(t, "server", nil)
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		cred.tls = &tls.Config{RootCAs: ca.pool()}
+		cred.tls = &tls.Config{RootCAs: ca.Pool()}
 		certificate = append(certificate, func() *tls.Certificate { return &pair })
 	}
 	credential := func(context.Context, *Credential) (*Credential, error) { return cred, nil }
-	return newClient(&options{}, &Config{Server: base, Credential: credential}, change(f.serveIn(t, certificate...).dial), quietLog())
+	return newClient(&options{}, &Config{Server: base, Credential: credential}, change(f.ServeIn(t, certificate...).Dial), quietLog())
 }
 
 // Another replica's patience begins when the server has the lease, which may be long before its answer arrives.
 func TestTermIsCountedFromBeforeTheLeaseWasSent(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
 		p := startReplica(t, f, "a")
 		pass(10 * time.Second)
-		renewals := func() []seen { return f.asked(func(s seen) bool { return s.Method == "PUT" && s.Path == leasePath }) }
-		slow := f.keep(t, fault{match: func(r *http.Request) bool { return r.Method == "PUT" && r.URL.Path == leasePath }, delay: 4 * time.Second})
+		renewals := func() []fakekube.Request {
+			return f.Requests(func(s fakekube.Request) bool { return s.Method == "PUT" && s.Path == leasePath })
+		}
+		slow := f.Keep(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.Method == "PUT" && r.URL.Path == leasePath }, Delay: 4 * time.Second})
 		before := len(renewals())
 		for start := time.Now(); len(renewals()) == before; pass(100 * time.Millisecond) {
 			if time.Since(start) > time.Minute {
@@ -6560,15 +3549,15 @@ func TestTermIsCountedFromBeforeTheLeaseWasSent(t *testing.T) {
 		sent := renewals()[before].At
 		pass(4500 * time.Millisecond) // it is answered
 		slow()
-		f.keep(t, fault{match: func(r *http.Request) bool { return r.URL.Path == leasePath }, stall: true})
+		f.Keep(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.URL.Path == leasePath }, Stall: true})
 		for !strings.Contains(p.log.String(), "podcount stopped") {
-			f.addPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
+			f.AddPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
 			pass(100 * time.Millisecond)
 			if time.Since(sent) > time.Minute {
 				t.Fatal("it leads on")
 			}
 		}
-		writes := f.asked(isWriteOf("nodes"))
+		writes := f.Requests(isWriteOf("nodes"))
 		if last := writes[len(writes)-1].At.Sub(sent); last >= 10*time.Second || last < 8*time.Second {
 			t.Errorf("the last write came %v after the last renewal that the server took was sent", last)
 		}
@@ -6577,13 +3566,13 @@ func TestTermIsCountedFromBeforeTheLeaseWasSent(t *testing.T) {
 }
 
 // leadingAt returns an election whose lease was just won, at a server of its own; lost gets why it ends.
-func leadingAt(t *testing.T, f *fakeServer, credential func(context.Context, *Credential) (*Credential, error)) (e *election, lost <-chan error) {
+func leadingAt(t *testing.T, f *fakekube.Server, credential func(context.Context, *Credential) (*Credential, error)) (e *election, lost <-chan error) {
 	o, err := parseFlags([]string{"-leader-elect"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	base, _ := url.Parse("http://127.0.0.1:1")
-	client := newClient(&options{}, &Config{Server: base, Credential: credential}, f.serveIn(t).dial, quietLog())
+	client := newClient(&options{}, &Config{Server: base, Credential: credential}, f.ServeIn(t).Dial, quietLog())
 	reasons, won := make(chan error, 1), make(chan struct{})
 	e = newElection(client, o.election("", "a", quietLog(), func(err error) { reasons <- err }))
 	client.permit = e
@@ -6600,7 +3589,7 @@ func leadingAt(t *testing.T, f *fakeServer, credential func(context.Context, *Cr
 
 // A renewal that hangs, for a credential or in a dial that obeys no context, must not keep the term open.
 func TestTermEndsAtItsDeadlineThoughARenewalHangs(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		start := time.Now()
 		e, lost := leadingAt(t, f, func(context.Context, *Credential) (*Credential, error) {
 			if time.Since(start) > 0 {
@@ -6608,11 +3597,11 @@ func TestTermEndsAtItsDeadlineThoughARenewalHangs(t *testing.T) {
 			}
 			return &Credential{}, nil
 		})
-		f.addNode("n")
-		f.inject(t, fault{match: to(isWriteOf("nodes")), stall: true})
+		f.AddNode("n")
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(isWriteOf("nodes")), Stall: true})
 		written := make(chan error, 1)
 		go func() {
-			patch := request{method: "PATCH", path: "/api/v1/nodes/n", body: object{}}
+			patch := request{method: "PATCH", path: "/api/v1/nodes/n", body: fakekube.Object{}}
 			written <- e.client.Send(t.Context(), patch, nil)
 		}()
 		pass(10*time.Second - 1)
@@ -6637,7 +3626,7 @@ func TestTermEndsAtItsDeadlineThoughARenewalHangs(t *testing.T) {
 
 // A process that was frozen may go on with a write before its timers have fired.
 func TestMayWriteAsksTheClockAndNotJustTheTimer(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		e, _ := leadingAt(t, f, noCredential)
 		e.mu.Lock()
 		e.guard.Stop()
@@ -6655,7 +3644,7 @@ func TestMayWriteAsksTheClockAndNotJustTheTimer(t *testing.T) {
 }
 
 func TestTermThatHasEndedIsNotBegunAgainByALateRenewal(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		e, lost := leadingAt(t, f, noCredential)
 		e.loseTerm(errHeld)
 		e.noteRenewal(time.Now().Add(time.Minute), nil)
@@ -6696,20 +3685,20 @@ func TestBodyOfAWriteIsGuardedHoweverOftenItIsSent(t *testing.T) {
 
 // A renewal moves the deadline of the writes that are under way: one may take longer than a term.
 func TestWriteMayTakeLongerThanATermThatIsRenewed(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.inject(t, fault{match: to(isWriteOf("nodes")), delay: 25 * time.Second})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(isWriteOf("nodes")), Delay: 25 * time.Second})
 		startReplica(t, f, "a")
 		pass(28 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "0")
-		wantNumber(t, "writes", len(f.asked(isWriteOf("nodes"))), 1)
+		wantNumber(t, "writes", len(f.Requests(isWriteOf("nodes"))), 1)
 	})
 }
 
 func TestTransitionsOfALeaseStayAtTheLargestNumberThatTheAPIHas(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.putJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":{"holderIdentity":"","leaseDurationSeconds":1,"leaseTransitions":2147483647}}`)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.PutJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":{"holderIdentity":"","leaseDurationSeconds":1,"leaseTransitions":2147483647}}`)
 		startReplica(t, f, "a")
 		pass(5 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "0")
@@ -6720,21 +3709,21 @@ func TestTransitionsOfALeaseStayAtTheLargestNumberThatTheAPIHas(t *testing.T) {
 }
 
 func TestLeaderReleasesItsLeaseAfterItsLastWrite(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
 		p := startReplica(t, f, "a", "-pod-events", "on")
 		pass(10 * time.Second)
 		met := make(chan struct{}, 1)
-		f.inject(t, fault{match: to(isWriteOf("nodes")), delay: 8 * time.Second, met: met}) // longer than a renewal
-		f.addPods(5)
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(isWriteOf("nodes")), Delay: 8 * time.Second, Met: met}) // longer than a renewal
+		f.AddPods(5)
 		<-met
 		if err := p.stop(); err != nil {
 			t.Error(err)
 		}
-		if f.label("cp", podCountLabel) == "0" {
+		if f.Label("cp", podCountLabel) == "0" {
 			t.Error("the write in hand was not finished")
 		}
-		all := f.asked(func(seen) bool { return true })
+		all := f.Requests(func(fakekube.Request) bool { return true })
 		if last := all[len(all)-1]; last.Method != "PUT" || !strings.Contains(last.Body, `"holderIdentity":""`) {
 			t.Errorf("the last request was %v", last)
 		}
@@ -6743,44 +3732,44 @@ func TestLeaderReleasesItsLeaseAfterItsLastWrite(t *testing.T) {
 }
 
 func TestStandbyStopsAtOnceAndLeavesTheLeaseAlone(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		startReplica(t, f, "a")
 		pass(time.Second)
-		holder := str(leaseNow(f), "holderIdentity")
+		holder := fakekube.TextIn(leaseNow(f), "holderIdentity")
 		b := startReplica(t, f, "b")
 		pass(time.Minute)
 		stopped := time.Now()
 		if err := b.stop(); err != nil || time.Since(stopped) > 0 {
 			t.Errorf("it stopped after %v with %v", time.Since(stopped), err)
 		}
-		wantNumber(t, "the standby's writes", len(f.asked(func(s seen) bool { return s.Host == "b:1" && s.Method != "GET" })), 0)
-		if str(leaseNow(f), "holderIdentity") != holder {
+		wantNumber(t, "the standby's writes", len(f.Requests(func(s fakekube.Request) bool { return s.Host == "b:1" && s.Method != "GET" })), 0)
+		if fakekube.TextIn(leaseNow(f), "holderIdentity") != holder {
 			t.Errorf("the lease is %v", leaseNow(f))
 		}
 	})
 }
 
 func TestLeaseThatWasAskedForIsReleasedEvenIfTheAnswerWasLost(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		met := make(chan struct{}, 1)
-		f.inject(t, fault{match: func(r *http.Request) bool { return r.Method == "PUT" }, after: true, met: met})
+		f.Inject(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.Method == "PUT" }, After: true, Met: met})
 		p := startReplica(t, f, "a")
 		<-met
 		synctest.Wait()
 		if err := p.stop(); err != nil {
 			t.Error(err)
 		}
-		if leaseNow(f) == nil || str(leaseNow(f), "holderIdentity") != "" {
+		if leaseNow(f) == nil || fakekube.TextIn(leaseNow(f), "holderIdentity") != "" {
 			t.Errorf("the lease is %v", leaseNow(f))
 		}
 	})
-	simulate(t, func(t *testing.T, f *fakeServer) { // and one that goes on leads
-		f.addNode("cp", controlPlane)
-		f.inject(t, fault{match: func(r *http.Request) bool { return r.Method == "PUT" }, after: true})
+	simulate(t, func(t *testing.T, f *fakekube.Server) { // and one that goes on leads
+		f.AddNode("cp", controlPlane)
+		f.Inject(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.Method == "PUT" }, After: true})
 		startReplica(t, f, "a")
 		pass(6 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "0")
-		f.inject(t, fault{match: func(r *http.Request) bool { return r.Method == "PUT" }, after: true}) // of a renewal
+		f.Inject(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.Method == "PUT" }, After: true}) // of a renewal
 		pass(time.Minute)
 		if leaseNow(f)["leaseTransitions"] != 0.0 {
 			t.Errorf("the lease is %v", leaseNow(f))
@@ -6789,9 +3778,9 @@ func TestLeaseThatWasAskedForIsReleasedEvenIfTheAnswerWasLost(t *testing.T) {
 }
 
 func TestLostRaceForTheLeaseIsNoTrouble(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		met := make(chan struct{}, 1)
-		f.inject(t, fault{match: func(r *http.Request) bool { return r.Method == "PUT" && r.Host == "a:1" }, delay: 2 * time.Second, met: met})
+		f.Inject(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.Method == "PUT" && r.Host == "a:1" }, Delay: 2 * time.Second, Met: met})
 		a := startReplica(t, f, "a")
 		<-met // it has seen that there is no lease, and asks for it
 		b := startReplica(t, f, "b")
@@ -6801,32 +3790,32 @@ func TestLostRaceForTheLeaseIsNoTrouble(t *testing.T) {
 		wantNumber(t, "warnings", strings.Count(a.log.String()+b.log.String(), "level=WARN msg=\"cannot"), 0)
 		a.stop()
 		wantNumber(t, "words on a release", strings.Count(a.log.String(), "released"), 0)
-		if str(leaseNow(f), "holderIdentity") == "" {
+		if fakekube.TextIn(leaseNow(f), "holderIdentity") == "" {
 			t.Error("it released what was another's")
 		}
 	})
 }
 
 func TestReleaseIsTriedAgainWhileThereIsTime(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		p := startReplica(t, f, "a")
 		pass(10 * time.Second)
-		f.cutOff("a:1", true)
-		back := time.AfterFunc(3*time.Second, func() { f.cutOff("a:1", false) })
+		f.CutOff("a:1", true)
+		back := time.AfterFunc(3*time.Second, func() { f.CutOff("a:1", false) })
 		defer back.Stop()
 		stopped := time.Now()
 		if err := p.stop(); err != nil || time.Since(stopped) > 4*time.Second {
 			t.Errorf("it stopped after %v with %v", time.Since(stopped), err)
 		}
-		if str(leaseNow(f), "holderIdentity") != "" {
+		if fakekube.TextIn(leaseNow(f), "holderIdentity") != "" {
 			t.Errorf("the lease is %v", leaseNow(f))
 		}
 		wantNumber(t, "words on the release", strings.Count(p.log.String(), "released"), 1)
 	})
-	simulate(t, func(t *testing.T, f *fakeServer) { // and not for ever
+	simulate(t, func(t *testing.T, f *fakekube.Server) { // and not for ever
 		p := startReplica(t, f, "a")
 		pass(10 * time.Second)
-		f.cutOff("a:1", true)
+		f.CutOff("a:1", true)
 		stopped := time.Now()
 		if err := p.stop(); err != nil || time.Since(stopped) > 6*time.Second {
 			t.Errorf("it stopped after %v with %v", time.Since(stopped), err)
@@ -6836,15 +3825,15 @@ func TestReleaseIsTriedAgainWhileThereIsTime(t *testing.T) {
 
 func TestLeasesRightsThatAreMissingAreSaidAndRecovered(t *testing.T) {
 	for verb, rule := range map[string]string{"get": "get", "update": "update"} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.addNode("cp", controlPlane)
-			f.forbid(verb+" leases", true)
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", controlPlane)
+			f.Forbid(verb+" leases", true)
 			p := startReplica(t, f, "a")
 			pass(10 * time.Minute)
 			wantNumber(t, "warnings", strings.Count(p.log.String(), "level=WARN msg=\"cannot get the lease\""), 1)
 			wantText(t, p.log.String(), `apiGroups [\"coordination.k8s.io\"], resources [\"leases\"], verbs [\"`+rule+`\"]`)
 			wantLabel(t, f, "cp", podCountLabel, "-")
-			f.forbid(verb+" leases", false)
+			f.Forbid(verb+" leases", false)
 			pass(10 * time.Second)
 			wantLabel(t, f, "cp", podCountLabel, "0")
 		})
@@ -6855,12 +3844,12 @@ func TestLeasesRightsThatAreMissingAreSaidAndRecovered(t *testing.T) {
 }
 
 func TestLeaseIsWhereTheFlagsSay(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		startReplica(t, f, "a", "-leader-elect-resource-name", "team-a.podcount", "-leader-elect-resource-namespace", "default",
 			"-leader-elect-lease-duration", "60s", "-leader-elect-renew-deadline", "40s", "-leader-elect-retry-period", "15s")
 		pass(46 * time.Second)
-		spec, _ := f.get("leases", objectKey{"default", "team-a.podcount"})["spec"].(object)
-		if spec["leaseDurationSeconds"] != 60.0 || !strings.HasPrefix(str(spec, "renewTime"), "2000-01-01T00:00:45.") {
+		spec, _ := f.Get("leases", at("default", "team-a.podcount"))["spec"].(fakekube.Object)
+		if spec["leaseDurationSeconds"] != 60.0 || !strings.HasPrefix(fakekube.TextIn(spec, "renewTime"), "2000-01-01T00:00:45.") {
 			t.Errorf("the lease is %v", spec)
 		}
 	})
@@ -6872,16 +3861,16 @@ func TestLeaseIsWhereTheFlagsSay(t *testing.T) {
 // reflected is a reflector of pods alone, with what its listener heard.
 type reflected struct {
 	*Reflector[*Pod]
-	net   *pipeNet
+	net   *fakekube.Network
 	log   *logBuffer
 	heard []string
 }
 
-func reflectOn(t *testing.T, f *fakeServer) *reflected {
-	r := &reflected{net: f.serveIn(t), log: &logBuffer{}}
+func reflectOn(t *testing.T, f *fakekube.Server) *reflected {
+	r := &reflected{net: f.ServeIn(t), log: &logBuffer{}}
 	log := newLog(r.log, &options{verbosity: 6})
 	base, _ := url.Parse("http://127.0.0.1:1")
-	client := newClient(&options{}, &Config{Server: base, Credential: noCredential}, r.net.dial, log)
+	client := newClient(&options{}, &Config{Server: base, Credential: noCredential}, r.net.Dial, log)
 	kind := Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Protobuf: true, New: func() *Pod { return new(Pod) }}
 	r.Reflector = NewReflector(client, kind, NewStore(func(p *Pod) string { return p.NodeName }), log)
 	r.handlers = append(r.handlers, func(d Delta[*Pod]) {
@@ -6913,15 +3902,15 @@ func reflectOn(t *testing.T, f *fakeServer) *reflected {
 }
 
 // equalTo fails the test unless the store holds what the fake does.
-func (r *reflected) equalTo(t *testing.T, f *fakeServer) {
+func (r *reflected) equalTo(t *testing.T, f *fakekube.Server) {
 	t.Helper()
 	var has, should []string
 	for _, p := range r.All() {
 		has = append(has, p.Key().String()+" "+p.UID()+" "+p.NodeName)
 	}
-	for _, o := range f.all("pods") {
-		spec := o["spec"].(object)
-		should = append(should, keyOf(o).String()+" "+str(metaOf(o), "uid")+" "+str(spec, "nodeName"))
+	for _, o := range f.All("pods") {
+		spec := o["spec"].(fakekube.Object)
+		should = append(should, fakekube.KeyOf(o).String()+" "+fakekube.TextIn(fakekube.MetaOf(o), "uid")+" "+fakekube.TextIn(spec, "nodeName"))
 	}
 	slices.Sort(has)
 	slices.Sort(should)
@@ -6931,56 +3920,56 @@ func (r *reflected) equalTo(t *testing.T, f *fakeServer) {
 }
 
 // versions are the resourceVersions of the watches so far.
-func versions(f *fakeServer) (v []string) {
-	for _, s := range f.asked(isWatch("pods")) {
+func versions(f *fakekube.Server) (v []string) {
+	for _, s := range f.Requests(fakekube.IsWatch("pods")) {
 		v = append(v, s.Query.Get("resourceVersion"))
 	}
 	return v
 }
 
 func TestWatchFollowsTheListAndAppliesEvents(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addPods(2)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(2)
 		r := reflectOn(t, f)
 		r.equalTo(t, f)
-		f.addPod("default", "new", "")
+		f.AddPod("default", "new", "")
 		synctest.Wait()
-		f.addPod("default", "new", "n1") // bound
-		f.remove("pods", objectKey{"default", "web-0"})
+		f.AddPod("default", "new", "n1") // bound
+		f.Remove("pods", at("default", "web-0"))
 		synctest.Wait()
 		r.equalTo(t, f)
 		if want := []string{"+new", "~new", "-web-0"}; !slices.Equal(r.heard, want) {
 			t.Errorf("heard %q, want %q", r.heard, want)
 		}
 		wantNumber(t, "count of n1", r.Count("n1"), 1)
-		q := f.asked(isWatch("pods"))[0].Query
+		q := f.Requests(fakekube.IsWatch("pods"))[0].Query
 		seconds, _ := strconv.Atoi(q.Get("timeoutSeconds"))
 		if q.Get("allowWatchBookmarks") != "true" || seconds < 300 || seconds >= 600 || q.Get("resourceVersion") == "" {
 			t.Errorf("watch asked for with %v", q)
 		}
-		if q := f.asked(isList("pods"))[0].Query; len(q) != 0 {
+		if q := f.Requests(fakekube.IsList("pods"))[0].Query; len(q) != 0 {
 			t.Errorf("list asked for with %v", q)
 		}
 	})
 }
 
 func TestCleanlyEndedWatchIsResumedAtOnceFromTheLastVersionWithoutARelist(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addPods(1)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(1)
 		r := reflectOn(t, f)
 		pass(10 * time.Second)
-		last := str(metaOf(f.addPod("default", "a", "")), "resourceVersion")
+		last := fakekube.TextIn(fakekube.MetaOf(f.AddPod("default", "a", "")), "resourceVersion")
 		pass(10 * time.Second)
-		f.addNode("another-kind-raises-the-version")
-		f.endWatches(false)
+		f.AddNode("another-kind-raises-the-version")
+		f.EndWatches(false)
 		synctest.Wait() // no time passes
 		if v := versions(f); len(v) != 2 || v[1] != last {
 			t.Errorf("watches from %q, want the second from %s", v, last)
 		}
-		f.remove("pods", objectKey{"default", "a"})
+		f.Remove("pods", at("default", "a"))
 		pass(11 * time.Minute) // past what any watch was asked for
-		wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
-		watches := f.asked(isWatch("pods"))
+		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+		watches := f.Requests(fakekube.IsWatch("pods"))
 		asked, _ := strconv.Atoi(watches[1].Query.Get("timeoutSeconds"))
 		if len(watches) < 3 {
 			t.Fatalf("watches from %q", versions(f))
@@ -6993,17 +3982,17 @@ func TestCleanlyEndedWatchIsResumedAtOnceFromTheLastVersionWithoutARelist(t *tes
 }
 
 func TestBookmarkMovesTheResumePointAndNothingElse(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addPods(1)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(1)
 		r := reflectOn(t, f)
-		f.addNode("n") // the pods' watch hears of this version in a bookmark alone
-		now := strconv.Itoa(f.latest())
+		f.AddNode("n") // the pods' watch hears of this version in a bookmark alone
+		now := strconv.Itoa(f.Latest())
 		pass(11 * time.Minute)
 		v := versions(f)
 		if len(v) < 2 || v[1] != now {
 			t.Errorf("watches from %q, want the second from %s", v, now)
 		}
-		wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
+		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
 		wantNumber(t, "changes heard", len(r.heard), 0)
 		r.equalTo(t, f)
 	})
@@ -7011,48 +4000,48 @@ func TestBookmarkMovesTheResumePointAndNothingElse(t *testing.T) {
 
 func TestBrokenConnectionIsResumedWithoutARelist(t *testing.T) {
 	for _, only := range []string{protobufType, jsonType} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.only = only
-			f.inject(t, fault{match: to(isWatch("pods")), cut: 100})
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.OnlyMediaType = only
+			f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Cut: 100})
 			r := reflectOn(t, f)
 			pass(2 * time.Second)
-			f.addPod("default", "half-an-object", "") // breaks in the middle of it
+			f.AddPod("default", "half-an-object", "") // breaks in the middle of it
 			pass(5 * time.Second)
 			r.equalTo(t, f)
-			wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
-			wantNumber(t, "watches", len(f.asked(isWatch("pods"))), 2)
+			wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+			wantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 2)
 		})
 	}
 }
 
 func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
-	expired, _ := json.Marshal(fakeStatus(410, "Expired", "too old resource version: 1 (2)", nil))
-	gone, _ := json.Marshal(fakeStatus(410, "Gone", "too old resource version", nil))
-	for name, ft := range map[string]*fault{
+	expired, _ := json.Marshal(fakekube.Status(410, "Expired", "too old resource version: 1 (2)", nil))
+	gone, _ := json.Marshal(fakekube.Status(410, "Gone", "too old resource version", nil))
+	for name, ft := range map[string]*fakekube.Fault{
 		"in the stream, by the server itself": nil,
-		"in the stream, reason Gone":          {body: `{"type":"ERROR","object":` + string(gone) + `}`},
-		"as the HTTP status":                  {status: 410, body: string(expired)},
+		"in the stream, reason Gone":          {Body: `{"type":"ERROR","object":` + string(gone) + `}`},
+		"as the HTTP status":                  {Status: 410, Body: string(expired)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakeServer) {
-				f.addPods(3)
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddPods(3)
 				if ft != nil {
 					scripted := *ft
-					scripted.match = to(isWatch("pods"))
-					f.inject(t, scripted)
+					scripted.Match = fakekube.Matching(fakekube.IsWatch("pods"))
+					f.Inject(t, scripted)
 				}
 				r := reflectOn(t, f)
 				if ft == nil {
-					r.net.refuse()
-					f.endWatches(true)
+					r.net.Refuse()
+					f.EndWatches(true)
 				}
-				f.remove("pods", objectKey{"default", "web-0"})
-				f.addPod("default", "new", "")
-				f.compact()
-				r.net.restore()
+				f.Remove("pods", at("default", "web-0"))
+				f.AddPod("default", "new", "")
+				f.Compact()
+				r.net.Restore()
 				pass(30 * time.Second)
 				r.equalTo(t, f)
-				wantNumber(t, "lists", len(f.asked(isList("pods"))), 2)
+				wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 2)
 				if got, want := r.heard, []string{"+new", "-web-0"}; !slices.Equal(slices.Sorted(slices.Values(got)), want) {
 					t.Errorf("heard %q, want %q", got, want)
 				}
@@ -7062,16 +4051,16 @@ func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
 }
 
 func TestRelistBehindAnOutageDoesNotWaitForTheOutagesBackoff(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := reflectOn(t, f)
-		r.net.refuse()
-		f.endWatches(true)
+		r.net.Refuse()
+		f.EndWatches(true)
 		pass(5 * time.Minute)
-		f.addPods(1)
-		f.compact() // as a restarted server is
-		r.net.restore()
-		back := len(f.asked(isWatch("pods")))
-		for len(f.asked(isWatch("pods"))) == back {
+		f.AddPods(1)
+		f.Compact() // as a restarted server is
+		r.net.Restore()
+		back := len(f.Requests(fakekube.IsWatch("pods")))
+		for len(f.Requests(fakekube.IsWatch("pods"))) == back {
 			pass(time.Second)
 		}
 		pass(2 * reflectorBackoff)
@@ -7080,11 +4069,11 @@ func TestRelistBehindAnOutageDoesNotWaitForTheOutagesBackoff(t *testing.T) {
 }
 
 func TestPersistentlyExpiredVersionIsNotRetriedInAHotLoop(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.inject(t, statusFault(t, isWatch("pods"), 20, 410, "Expired", nil))
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Inject(t, statusFault(t, fakekube.IsWatch("pods"), 20, 410, "Expired", nil))
 		reflectOn(t, f)
 		pass(2 * time.Minute)
-		if n := len(f.asked(isList("pods"))); n < 4 || n > 12 {
+		if n := len(f.Requests(fakekube.IsList("pods"))); n < 4 || n > 12 {
 			t.Errorf("%d lists in two minutes of 410s", n)
 		}
 		pass(20 * time.Minute)
@@ -7092,27 +4081,27 @@ func TestPersistentlyExpiredVersionIsNotRetriedInAHotLoop(t *testing.T) {
 }
 
 func TestRefusedWatchBacksOffAndKeepsItsVersion(t *testing.T) {
-	for name, ft := range map[string]fault{
-		"429 with Retry-After, plain text": {status: 429, body: "Too many requests", header: map[string]string{"Retry-After": "1", "Content-Type": "text/plain"}},
-		"429 in the stream":                {body: `{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"TooManyRequests","code":429}}`},
-		"500":                              {status: 500, body: `{}`},
-		"a page that is no JSON":           {status: 200, body: "<html>", header: map[string]string{"Content-Type": "text/html"}},
+	for name, ft := range map[string]fakekube.Fault{
+		"429 with Retry-After, plain text": {Status: 429, Body: "Too many requests", Header: map[string]string{"Retry-After": "1", "Content-Type": "text/plain"}},
+		"429 in the stream":                {Body: `{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"TooManyRequests","code":429}}`},
+		"500":                              {Status: 500, Body: `{}`},
+		"a page that is no JSON":           {Status: 200, Body: "<html>", Header: map[string]string{"Content-Type": "text/html"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakeServer) {
-				ft.match, ft.times = to(isWatch("pods")), 4
-				f.inject(t, ft)
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				ft.Match, ft.Times = fakekube.Matching(fakekube.IsWatch("pods")), 4
+				f.Inject(t, ft)
 				r := reflectOn(t, f)
 				pass(time.Minute)
-				wantNumber(t, "watches", len(f.asked(isWatch("pods"))), 5)
-				wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
-				f.addPods(1)
+				wantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 5)
+				wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+				f.AddPods(1)
 				synctest.Wait()
 				r.equalTo(t, f)
-				w := f.asked(isWatch("pods"))
+				w := f.Requests(fakekube.IsWatch("pods"))
 				for i, least := range []time.Duration{800 * time.Millisecond, 1600 * time.Millisecond, 3200 * time.Millisecond, 6400 * time.Millisecond} {
 					most := 2 * least
-					if ft.header["Retry-After"] != "" {
+					if ft.Header["Retry-After"] != "" {
 						most = max(most, 2*time.Second) // what was asked for, and up to a second more
 					}
 					if gap := w[i+1].At.Sub(w[i].At); gap < least || gap > most {
@@ -7127,65 +4116,67 @@ func TestRefusedWatchBacksOffAndKeepsItsVersion(t *testing.T) {
 // A server that was away is asked for its newest version once a watch is open: it costs a step of the backoff no request
 // more, and keeps no watch from going on.
 func TestServerThatComesBackIsAskedForItsNewestVersionOnce(t *testing.T) {
-	isCheck := func(s seen) bool { return strings.HasSuffix(s.Path, "/pods") && s.Query.Get("limit") == "1" }
+	isCheck := func(s fakekube.Request) bool {
+		return strings.HasSuffix(s.Path, "/pods") && s.Query.Get("limit") == "1"
+	}
 	for name, c := range map[string]struct {
 		refusal string // of the check
 		checks  int
 	}{"and answers": {"", 1}, "and refuses": {"403", 1}, "and fails": {"500", 1}} {
 		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakeServer) {
-				f.addPod("default", "a", "")
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddPod("default", "a", "")
 				r := reflectOn(t, f)
-				lift := f.keep(t, statusFault(t, isWatch("pods"), 0, 503, "ServiceUnavailable", nil))
+				lift := f.Keep(t, statusFault(t, fakekube.IsWatch("pods"), 0, 503, "ServiceUnavailable", nil))
 				if code, _ := strconv.Atoi(c.refusal); code != 0 {
-					defer f.keep(t, statusFault(t, isCheck, 0, code, "", nil))()
+					defer f.Keep(t, statusFault(t, isCheck, 0, code, "", nil))()
 				}
-				f.endWatches(true)
+				f.EndWatches(true)
 				pass(5 * time.Minute)
-				wantNumber(t, "checks while watches fail", len(f.asked(isCheck)), 0)
+				wantNumber(t, "checks while watches fail", len(f.Requests(isCheck)), 0)
 				lift()
 				pass(time.Minute + time.Second)
-				wantNumber(t, "checks", len(f.asked(isCheck)), c.checks)
-				f.addPod("default", "b", "")
+				wantNumber(t, "checks", len(f.Requests(isCheck)), c.checks)
+				f.AddPod("default", "b", "")
 				synctest.Wait()
 				r.equalTo(t, f)
-				wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
+				wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
 			})
 		})
 	}
 }
 
 func TestRefusedConnectionBacksOff(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := reflectOn(t, f)
-		r.net.refuse()
-		f.endWatches(true)
-		before := r.net.dialed()
+		r.net.Refuse()
+		f.EndWatches(true)
+		before := r.net.Dialed()
 		pass(10 * time.Minute)
-		if n := r.net.dialed() - before; n < 10 || n > 25 {
+		if n := r.net.Dialed() - before; n < 10 || n > 25 {
 			t.Errorf("%d dials in ten minutes", n)
 		}
 		if n := strings.Count(r.log.String(), "level=WARN"); n > 11 {
 			t.Errorf("%d warnings in ten minutes", n)
 		}
-		f.addPods(1)
-		wantNumber(t, "watches, before its end", len(f.asked(isWatch("pods"))), 1)
-		r.net.restore()
+		f.AddPods(1)
+		wantNumber(t, "watches, before its end", len(f.Requests(fakekube.IsWatch("pods"))), 1)
+		r.net.Restore()
 		pass(time.Minute)
-		wantNumber(t, "watches", len(f.asked(isWatch("pods"))), 2)
+		wantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 2)
 		r.equalTo(t, f)
-		wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
+		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
 	})
 }
 
 func TestThreeShortWatchesInARowLeadToARelist(t *testing.T) {
 	for times, lists := range map[int]int{2: 1, 3: 2} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.inject(t, fault{match: to(isWatch("pods")), times: times, body: "\n"})
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Times: times, Body: "\n"})
 			r := reflectOn(t, f)
 			pass(time.Minute)
-			wantNumber(t, fmt.Sprintf("lists after %d short watches", times), len(f.asked(isList("pods"))), lists)
-			f.addPods(1)
+			wantNumber(t, fmt.Sprintf("lists after %d short watches", times), len(f.Requests(fakekube.IsList("pods"))), lists)
+			f.AddPods(1)
 			synctest.Wait()
 			r.equalTo(t, f)
 		})
@@ -7193,12 +4184,12 @@ func TestThreeShortWatchesInARowLeadToARelist(t *testing.T) {
 }
 
 func TestWatchThatBringsTheSameAgainAndAgainIsNoHotLoop(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addPods(1)
-		old, _ := json.Marshal(object{"type": "ADDED", "object": f.get("pods", objectKey{"default", "web-0"})})
-		f.inject(t, fault{match: to(isWatch("pods")), times: 5, body: string(old)})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(1)
+		old, _ := json.Marshal(fakekube.Object{"type": "ADDED", "object": f.Get("pods", at("default", "web-0"))})
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Times: 5, Body: string(old)})
 		reflectOn(t, f)
-		wantNumber(t, "watches at once", len(f.asked(isWatch("pods"))), 1)
+		wantNumber(t, "watches at once", len(f.Requests(fakekube.IsWatch("pods"))), 1)
 		pass(5 * time.Minute)
 	})
 }
@@ -7217,15 +4208,15 @@ func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
 		"bookmark of nothing":                `{"type":"BOOKMARK","object":{"metadata":{}}}`,
 		"an ERROR":                           `{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"StorageReadError","code":500}}`,
 		"half a length":                      "\x00\x00",
-		"half a protobuf frame":              string(protobufEvent("ADDED", protobufOf([]byte(good)))[:60]),
+		"half a protobuf frame":              string(fakekube.ProtobufEvent("ADDED", fakekube.Protobuf([]byte(good)))[:60]),
 		"a frame of 4 GB":                    "\xff\xff\xff\xff",
 		"a frame of nothing":                 "\x00\x00\x00\x00",
-		"an unknown type in protobuf":        string(protobufEvent("MOVED", protobufOf([]byte(good)))),
-		"a protobuf frame without its magic": string(protobufEvent("ADDED", []byte(good))),
-		"no uid in protobuf":                 string(protobufEvent("ADDED", protobufOf([]byte(`{"kind":"Pod","metadata":{"name":"x","resourceVersion":"999"}}`)))),
-		"an ERROR of nothing in protobuf":    string(protobufEvent("ERROR", protobufOf([]byte(`{"kind":"Status"}`)))),
-		"a bookmark of nothing in protobuf":  string(protobufEvent("BOOKMARK", protobufOf([]byte(`{"kind":"Pod","metadata":{}}`)))),
-		"an ERROR in protobuf":               string(protobufEvent("ERROR", protobufOf([]byte(`{"kind":"Status","status":"Failure","reason":"StorageReadError","code":500}`)))),
+		"an unknown type in protobuf":        string(fakekube.ProtobufEvent("MOVED", fakekube.Protobuf([]byte(good)))),
+		"a protobuf frame without its magic": string(fakekube.ProtobufEvent("ADDED", []byte(good))),
+		"no uid in protobuf":                 string(fakekube.ProtobufEvent("ADDED", fakekube.Protobuf([]byte(`{"kind":"Pod","metadata":{"name":"x","resourceVersion":"999"}}`)))),
+		"an ERROR of nothing in protobuf":    string(fakekube.ProtobufEvent("ERROR", fakekube.Protobuf([]byte(`{"kind":"Status"}`)))),
+		"a bookmark of nothing in protobuf":  string(fakekube.ProtobufEvent("BOOKMARK", fakekube.Protobuf([]byte(`{"kind":"Pod","metadata":{}}`)))),
+		"an ERROR in protobuf":               string(fakekube.ProtobufEvent("ERROR", fakekube.Protobuf([]byte(`{"kind":"Status","status":"Failure","reason":"StorageReadError","code":500}`)))),
 	} {
 		t.Run(name, func(t *testing.T) {
 			header := map[string]string{}
@@ -7233,12 +4224,12 @@ func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
 				header["Content-Type"] = protobufType + ";stream=watch"
 			}
 			for times, lists := range map[int]int{1: 1, 2: 2} {
-				simulate(t, func(t *testing.T, f *fakeServer) {
-					f.inject(t, fault{match: to(isWatch("pods")), times: times, body: body, header: header})
+				simulate(t, func(t *testing.T, f *fakekube.Server) {
+					f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Times: times, Body: body, Header: header})
 					r := reflectOn(t, f)
 					pass(time.Minute)
-					wantNumber(t, fmt.Sprintf("lists after garbage %d times", times), len(f.asked(isList("pods"))), lists)
-					f.addPods(1)
+					wantNumber(t, fmt.Sprintf("lists after garbage %d times", times), len(f.Requests(fakekube.IsList("pods"))), lists)
+					f.AddPods(1)
 					synctest.Wait()
 					r.equalTo(t, f)
 				})
@@ -7248,26 +4239,26 @@ func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
 }
 
 func TestSilentWatchIsCutAndResumedAndTwoInARowLeadToARelist(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.inject(t, fault{match: to(isWatch("pods")), hang: 1})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Hang: 1})
 		r := reflectOn(t, f)
-		f.addPods(1)
+		f.AddPods(1)
 		pass(silence - time.Second)
-		wantNumber(t, "watches before the time", len(f.asked(isWatch("pods"))), 1)
+		wantNumber(t, "watches before the time", len(f.Requests(fakekube.IsWatch("pods"))), 1)
 		pass(2 * time.Second)
-		wantNumber(t, "watches after it", len(f.asked(isWatch("pods"))), 2)
+		wantNumber(t, "watches after it", len(f.Requests(fakekube.IsWatch("pods"))), 2)
 		r.equalTo(t, f)
-		wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
+		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
 	})
-	simulate(t, func(t *testing.T, f *fakeServer) { // a version from the future is answered with silence
-		f.setVersion(5000)
+	simulate(t, func(t *testing.T, f *fakekube.Server) { // a version from the future is answered with silence
+		f.SetVersion(5000)
 		r := reflectOn(t, f)
-		f.setVersion(300) // etcd was restored from an older snapshot
-		f.addPods(1)
-		f.endWatches(true)
+		f.SetVersion(300) // etcd was restored from an older snapshot
+		f.AddPods(1)
+		f.EndWatches(true)
 		pass(3*silence + time.Minute)
 		r.equalTo(t, f)
-		wantNumber(t, "lists", len(f.asked(isList("pods"))), 2)
+		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 2)
 	})
 }
 
@@ -7275,8 +4266,8 @@ func TestHalfOpenConnectionIsNoticedAndResumedWithoutARelist(t *testing.T) {
 	for name, limit := range map[string]time.Duration{"HTTP/2": 50 * time.Second, "HTTP/1.1": 155 * time.Second} {
 		for _, after := range []time.Duration{time.Second, 10 * time.Minute, 10*time.Minute + 59*time.Second} { // a bookmark is just gone, or due
 			t.Run(fmt.Sprint(name, " after ", after), func(t *testing.T) {
-				simulate(t, func(t *testing.T, f *fakeServer) {
-					f.addNode("cp", controlPlane)
+				simulate(t, func(t *testing.T, f *fakekube.Server) {
+					f.AddNode("cp", controlPlane)
 					var p *program
 					if name == "HTTP/2" {
 						p = startOverTLS(t, f)
@@ -7285,16 +4276,18 @@ func TestHalfOpenConnectionIsNoticedAndResumedWithoutARelist(t *testing.T) {
 					}
 					pass(after)
 					lost := time.Now()
-					p.net.goSilent()
-					f.addPods(1)
+					p.net.GoSilent()
+					f.AddPods(1)
 					pass(limit)
 					wantLabel(t, f, "cp", podCountLabel, "1")
 					for _, resource := range []string{"pods", "nodes"} {
-						again := f.asked(func(s seen) bool { return isWatch(resource)(s) && s.At.After(lost) && s.HTTP2 == (name == "HTTP/2") })
+						again := f.Requests(func(s fakekube.Request) bool {
+							return fakekube.IsWatch(resource)(s) && s.At.After(lost) && s.HTTP2 == (name == "HTTP/2")
+						})
 						wantNumber(t, "watches of "+resource+" since then", len(again), 1)
-						wantNumber(t, "lists of "+resource, len(f.asked(isList(resource))), 1)
+						wantNumber(t, "lists of "+resource, len(f.Requests(fakekube.IsList(resource))), 1)
 					}
-					f.setLabel("cp", podCountLabel, "7")
+					f.SetLabel("cp", podCountLabel, "7")
 					wantPeace(t, f)
 				})
 			})
@@ -7304,35 +4297,35 @@ func TestHalfOpenConnectionIsNoticedAndResumedWithoutARelist(t *testing.T) {
 
 // A server that sheds connections (--goaway-chance) lets what runs on them go on.
 func TestConnectionThatTakesNoMoreRequestsCostsNoRelist(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		discovery := func(s seen) bool { return s.Path == "/apis/demo.mark8s.io/v1" }
-		f.inject(t, fault{match: to(discovery), times: 10, status: 404, header: map[string]string{"Connection": "close"}, body: "404 page not found"})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		discovery := func(s fakekube.Request) bool { return s.Path == "/apis/demo.mark8s.io/v1" }
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(discovery), Times: 10, Status: 404, Header: map[string]string{"Connection": "close"}, Body: "404 page not found"})
 		p := startOverTLS(t, f)
 		liveADay(f, 1)
 		meetFaults(t, f)
 		liveADay(f, 2)
 		wantPeace(t, f)
-		if n := p.net.dialed(); n < 10 {
+		if n := p.net.Dialed(); n < 10 {
 			t.Errorf("%d connections: they were not shed", n)
 		}
 		for _, resource := range []string{"pods", "nodes"} {
-			wantNumber(t, "lists of "+resource, len(f.asked(isList(resource))), 1)
-			wantNumber(t, "watches of "+resource, len(f.asked(isWatch(resource))), 1)
+			wantNumber(t, "lists of "+resource, len(f.Requests(fakekube.IsList(resource))), 1)
+			wantNumber(t, "watches of "+resource, len(f.Requests(fakekube.IsWatch(resource))), 1)
 		}
 	})
 }
 
 func TestConnectionsThatAreCutWheneverTheyIdleCauseNoRelists(t *testing.T) {
 	for _, every := range []time.Duration{1500 * time.Millisecond, 45 * time.Second} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
 			r := reflectOn(t, f)
 			for start := time.Now(); time.Since(start) < 10*time.Minute; {
 				pass(every)
-				f.endWatches(true)
+				f.EndWatches(true)
 			}
-			wantNumber(t, fmt.Sprintf("lists with a cut every %v", every), len(f.asked(isList("pods"))), 1)
-			f.addPods(1)
+			wantNumber(t, fmt.Sprintf("lists with a cut every %v", every), len(f.Requests(fakekube.IsList("pods"))), 1)
+			f.AddPods(1)
 			synctest.Wait()
 			r.equalTo(t, f)
 		})
@@ -7340,15 +4333,15 @@ func TestConnectionsThatAreCutWheneverTheyIdleCauseNoRelists(t *testing.T) {
 }
 
 func TestHourlyRelistThatFailsDoesNotStopTheWatch(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := reflectOn(t, f)
 		pass(50 * time.Minute)
-		f.inject(t, fault{match: to(isList("pods")), times: 3, status: 503, body: "overloaded"})
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Times: 3, Status: 503, Body: "overloaded"})
 		pass(17 * time.Minute)
-		f.addPods(3)
+		f.AddPods(3)
 		synctest.Wait()
 		r.equalTo(t, f)
-		if n := len(f.asked(isList("pods"))); n < 2 || n > 4 {
+		if n := len(f.Requests(fakekube.IsList("pods"))); n < 2 || n > 4 {
 			t.Errorf("%d lists", n)
 		}
 		pass(time.Hour)
@@ -7357,26 +4350,26 @@ func TestHourlyRelistThatFailsDoesNotStopTheWatch(t *testing.T) {
 }
 
 func TestHourlyRelistMendsALostEvent(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addPods(3)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(3)
 		r := reflectOn(t, f)
-		f.loseNext(2) // a pod's deletion is two changes
-		f.remove("pods", objectKey{"default", "web-1"})
+		f.LoseNext(2) // a pod's deletion is two changes
+		f.Remove("pods", at("default", "web-1"))
 		pass(50 * time.Minute)
 		wantNumber(t, "pods while the loss is not known", r.Len(), 3)
-		wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
+		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
 		pass(17 * time.Minute)
 		r.equalTo(t, f)
-		wantNumber(t, "lists", len(f.asked(isList("pods"))), 2)
+		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 2)
 	})
 }
 
 func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		event := func(typ, name, uid, version, node string) string {
 			return fmt.Sprintf(`{"type":%q,"object":{"metadata":{"namespace":"default","name":%q,"uid":%q,"resourceVersion":%q},"spec":{"nodeName":%q}}}`+"\n", typ, name, uid, version, node)
 		}
-		f.inject(t, fault{match: to(isWatch("pods")), body: event("ADDED", "a", "u1", "1000", "n1") + event("MODIFIED", "a", "u1", "999", "old") +
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Body: event("ADDED", "a", "u1", "1000", "n1") + event("MODIFIED", "a", "u1", "999", "old") +
 			event("ADDED", "a", "u1", "1000", "n1") + event("DELETED", "a", "u1", "998", "n1") + event("DELETED", "a", "u1", "1001", "n1") +
 			event("ADDED", "a", "u1", "1000", "n1") + event("ADDED", "a", "u2", "1002", "n2") + event("ADDED", "a", "u3", "1003", "n3")})
 		r := reflectOn(t, f)
@@ -7390,13 +4383,13 @@ func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
 }
 
 func TestListInPagesOnceWholeListsHaveFailed(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addPods(pageLimit + 500)
-		f.inject(t, fault{match: to(isList("pods")), times: 2, cut: 5000})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(pageLimit + 500)
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Times: 2, Cut: 5000})
 		r := reflectOn(t, f)
 		pass(time.Minute)
 		r.equalTo(t, f)
-		lists := f.asked(isList("pods"))
+		lists := f.Requests(fakekube.IsList("pods"))
 		wantNumber(t, "requests", len(lists), 4)
 		for i, want := range []string{"", "", "2000", "2000"} {
 			if got := lists[i].Query.Get("limit"); got != want {
@@ -7407,25 +4400,25 @@ func TestListInPagesOnceWholeListsHaveFailed(t *testing.T) {
 }
 
 func TestExpiredPageStartsTheListAgainOnce(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addPods(pageLimit + 500)
-		f.inject(t, fault{match: to(isList("pods")), times: 2, cut: 5000})
-		second := func(s seen) bool { return isList("pods")(s) && s.Query.Has("continue") }
-		f.inject(t, statusFault(t, second, 1, 410, "Expired", nil))
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(pageLimit + 500)
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Times: 2, Cut: 5000})
+		second := func(s fakekube.Request) bool { return fakekube.IsList("pods")(s) && s.Query.Has("continue") }
+		f.Inject(t, statusFault(t, second, 1, 410, "Expired", nil))
 		r := reflectOn(t, f)
 		pass(time.Minute)
 		r.equalTo(t, f)
-		wantNumber(t, "requests", len(f.asked(isList("pods"))), 6)
+		wantNumber(t, "requests", len(f.Requests(fakekube.IsList("pods"))), 6)
 	})
 }
 
 func TestOutageDoesNotLeadToPages(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.inject(t, fault{match: to(isList("pods")), times: 4, status: 503, body: "no endpoints available"})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Times: 4, Status: 503, Body: "no endpoints available"})
 		r := reflectOn(t, f)
 		pass(time.Minute)
 		r.equalTo(t, f)
-		for _, s := range f.asked(isList("pods")) {
+		for _, s := range f.Requests(fakekube.IsList("pods")) {
 			if s.Query.Has("limit") {
 				t.Error("asked for a page")
 			}
@@ -7434,19 +4427,19 @@ func TestOutageDoesNotLeadToPages(t *testing.T) {
 }
 
 func TestFailedListIsThrownAwayWhole(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addPods(500)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(500)
 		r := reflectOn(t, f)
 		for i := range 500 {
-			f.loseNext(2)
-			f.remove("pods", objectKey{"default", fmt.Sprintf("web-%d", i)})
-			f.loseNext(1)
-			f.addPod("default", fmt.Sprintf("other-%d", i), "")
+			f.LoseNext(2)
+			f.Remove("pods", at("default", fmt.Sprintf("web-%d", i)))
+			f.LoseNext(1)
+			f.AddPod("default", fmt.Sprintf("other-%d", i), "")
 		}
-		f.inject(t, fault{match: to(isList("pods")), cut: 5000})
-		f.compact()
-		f.endWatches(true)
-		for len(f.asked(isList("pods"))) < 2 {
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Cut: 5000})
+		f.Compact()
+		f.EndWatches(true)
+		for len(f.Requests(fakekube.IsList("pods"))) < 2 {
 			pass(10 * time.Millisecond)
 		}
 		wantNumber(t, "changes heard of half a list", len(r.heard), 0)
@@ -7458,16 +4451,16 @@ func TestFailedListIsThrownAwayWhole(t *testing.T) {
 }
 
 func TestSlowListShowsThatItLives(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addPods(1000)
-		f.inject(t, fault{match: to(isList("pods")), hang: 5000})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(1000)
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Hang: 5000})
 		r := reflectOn(t, f)
 		pass(silence + 10*time.Second)
 		r.equalTo(t, f)
 		wantText(t, r.log.String(), "nothing was heard for 2m30s")
 	})
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.inject(t, fault{match: to(isList("pods")), answer: func(w http.ResponseWriter, r *http.Request) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Answer: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", jsonType)
 			io.WriteString(w, `{"metadata":{"resourceVersion":"5"},"items":[`)
 			for i := range 1000 {
@@ -7494,86 +4487,86 @@ func TestSlowListShowsThatItLives(t *testing.T) {
 const ownPodsLabel = "example.com/pods"
 
 // liveADay is a day in the life of a small cluster: pods come, are bound, go and come back under their name; nodes, too.
-func liveADay(f *fakeServer, day int) {
-	f.addPod("default", fmt.Sprint("new-", day), "w1")
-	f.addPod("default", fmt.Sprint("unbound-", day), "")
-	f.addPod("default", fmt.Sprint("unbound-", day-1), "w1") // bound now, if it was there
-	f.remove("pods", objectKey{"default", "comes-back"})
-	f.addPod("default", "comes-back", fmt.Sprint("w", 1+day%2))
-	f.remove("pods", objectKey{"default", fmt.Sprint("new-", day-1)})
-	f.put("pods", object{"metadata": object{"namespace": "default", "name": "of-nothing-but-metadata"}})
-	f.addNode(fmt.Sprint("w", day), controlPlane)
-	f.remove("nodes", objectKey{Name: "cp"})
-	f.addNode("cp", controlPlane, podCountLabel+"=7")
-	f.setLabel("w1", controlPlane, []any{"", nil}[day%2])
+func liveADay(f *fakekube.Server, day int) {
+	f.AddPod("default", fmt.Sprint("new-", day), "w1")
+	f.AddPod("default", fmt.Sprint("unbound-", day), "")
+	f.AddPod("default", fmt.Sprint("unbound-", day-1), "w1") // bound now, if it was there
+	f.Remove("pods", at("default", "comes-back"))
+	f.AddPod("default", "comes-back", fmt.Sprint("w", 1+day%2))
+	f.Remove("pods", at("default", fmt.Sprint("new-", day-1)))
+	f.Put("pods", fakekube.Object{"metadata": fakekube.Object{"namespace": "default", "name": "of-nothing-but-metadata"}})
+	f.AddNode(fmt.Sprint("w", day), controlPlane)
+	f.Remove("nodes", fakekube.Key{Name: "cp"})
+	f.AddNode("cp", controlPlane, podCountLabel+"=7")
+	f.SetLabel("w1", controlPlane, []any{"", nil}[day%2])
 }
 
 // meetFaults lets time pass until every fault that was injected has been met.
-func meetFaults(t *testing.T, f *fakeServer) {
+func meetFaults(t *testing.T, f *fakekube.Server) {
 	t.Helper()
-	for start := time.Now(); f.faultsLeft() && time.Since(start) < 6*time.Hour; {
+	for start := time.Now(); f.FaultsLeft() && time.Since(start) < 6*time.Hour; {
 		pass(time.Second)
 	}
 }
 
 func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
 	text, html := map[string]string{"Content-Type": "text/plain", "Retry-After": "7"}, map[string]string{"Content-Type": "text/html"}
-	tooLarge := object{"causes": []any{object{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}}, "retryAfterSeconds": 1}
-	status := func(code int, reason string, details any, header ...string) fault {
-		return statusFault(t, isList(""), 0, code, reason, details, header...)
+	tooLarge := fakekube.Object{"causes": []any{fakekube.Object{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}}, "retryAfterSeconds": 1}
+	status := func(code int, reason string, details any, header ...string) fakekube.Fault {
+		return statusFault(t, fakekube.IsList(""), 0, code, reason, details, header...)
 	}
-	list := func(item string) fault {
-		return fault{body: `{"metadata":{"resourceVersion":"100"},"items":[{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"99"}},` + item}
+	list := func(item string) fakekube.Fault {
+		return fakekube.Fault{Body: `{"metadata":{"resourceVersion":"100"},"items":[{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"99"}},` + item}
 	}
-	for name, ft := range map[string]fault{
+	for name, ft := range map[string]fakekube.Fault{
 		"410":                               status(410, "Expired", nil),
 		"500":                               status(500, "InternalError", nil),
 		"503":                               status(503, "ServiceUnavailable", nil),
 		"504, as the version is too large":  status(504, "Timeout", tooLarge, "Retry-After", "1"),
 		"429":                               status(429, "TooManyRequests", nil),
-		"429 with Retry-After":              status(429, "TooManyRequests", object{"retryAfterSeconds": 3}, "Retry-After", "3"),
-		"429 in plain text":                 {status: 429, body: "Too many requests, please try again later.", header: text},
-		"a reset":                           {drop: true},
-		"cut in the middle":                 {cut: 300},
+		"429 with Retry-After":              status(429, "TooManyRequests", fakekube.Object{"retryAfterSeconds": 3}, "Retry-After", "3"),
+		"429 in plain text":                 {Status: 429, Body: "Too many requests, please try again later.", Header: text},
+		"a reset":                           {Drop: true},
+		"cut in the middle":                 {Cut: 300},
 		"ended cleanly in the middle":       list(""),
-		"no answer":                         {stall: true},
-		"stalled in the middle":             {hang: 300},
+		"no answer":                         {Stall: true},
+		"stalled in the middle":             {Hang: 300},
 		"garbage":                           list(`}{`),
-		"garbage, as protobuf":              {body: "k8s\x00garbage", header: map[string]string{"Content-Type": protobufType}},
-		"a wrong content type":              {status: 200, body: `{"metadata":{"resourceVersion":"100"},"items":[]}`, header: html},
-		"a page of some proxy":              {status: 502, body: "<html>", header: html},
-		"nothing":                           {body: "\n"},
-		"no items":                          {body: `{"metadata":{"resourceVersion":"100"}}`},
-		"no version":                        {body: `{"metadata":{},"items":[]}`},
+		"garbage, as protobuf":              {Body: "k8s\x00garbage", Header: map[string]string{"Content-Type": protobufType}},
+		"a wrong content type":              {Status: 200, Body: `{"metadata":{"resourceVersion":"100"},"items":[]}`, Header: html},
+		"a page of some proxy":              {Status: 502, Body: "<html>", Header: html},
+		"nothing":                           {Body: "\n"},
+		"no items":                          {Body: `{"metadata":{"resourceVersion":"100"}}`},
+		"no version":                        {Body: `{"metadata":{},"items":[]}`},
 		"an item without uid":               list(`{"metadata":{"name":"b","namespace":"n","resourceVersion":"98"}}]}`),
 		"an item without name":              list(`{"metadata":{"namespace":"n","uid":"v","resourceVersion":"98"}}]}`),
 		"an item without version":           list(`{"metadata":{"name":"b","namespace":"n","uid":"v"}}]}`),
 		"an item that is none":              list(`null]}`),
-		"an item without uid, in protobuf":  {body: string(protobufOf([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"metadata":{"name":"b","resourceVersion":"98"}}]}`))), header: map[string]string{"Content-Type": protobufType}},
-		"an item without name, in protobuf": {body: string(protobufOf([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"metadata":{"uid":"b","resourceVersion":"98"}}]}`))), header: map[string]string{"Content-Type": protobufType}},
+		"an item without uid, in protobuf":  {Body: string(fakekube.Protobuf([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"metadata":{"name":"b","resourceVersion":"98"}}]}`))), Header: map[string]string{"Content-Type": protobufType}},
+		"an item without name, in protobuf": {Body: string(fakekube.Protobuf([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"metadata":{"uid":"b","resourceVersion":"98"}}]}`))), Header: map[string]string{"Content-Type": protobufType}},
 	} {
 		for _, resource := range []string{"pods", "nodes"} {
 			t.Run(name+"/"+resource, func(t *testing.T) {
-				simulate(t, func(t *testing.T, f *fakeServer) {
-					f.addNode("cp", controlPlane, podCountLabel+"=7")
-					f.addNode("w1", podCountLabel+"=7")
-					f.addNode("w2")
+				simulate(t, func(t *testing.T, f *fakekube.Server) {
+					f.AddNode("cp", controlPlane, podCountLabel+"=7")
+					f.AddNode("w1", podCountLabel+"=7")
+					f.AddNode("w2")
 					liveADay(f, 1)
-					ft.match, ft.times = to(isList(resource)), 4
-					f.inject(t, ft)
+					ft.Match, ft.Times = fakekube.Matching(fakekube.IsList(resource)), 4
+					f.Inject(t, ft)
 					p := startPodcount(t, f, "-node-label", ownPodsLabel)
 					meetFaults(t, f)
 					pass(silence)
 					wantPeace(t, f, "-node-label", ownPodsLabel)
-					good := f.asked(isList(resource))[ft.times].At
-					wantNumber(t, "writes before a whole list was asked for", len(f.asked(func(s seen) bool { return isWrite(s) && s.At.Before(good) })), 0)
+					good := f.Requests(fakekube.IsList(resource))[ft.Times].At
+					wantNumber(t, "writes before a whole list was asked for", len(f.Requests(func(s fakekube.Request) bool { return fakekube.IsWrite(s) && s.At.Before(good) })), 0)
 					for day := 2; day < 4; day++ { // and once more where it is a relist that meets them
-						f.inject(t, ft)
-						f.loseNext(1000)
+						f.Inject(t, ft)
+						f.LoseNext(1000)
 						liveADay(f, day)
-						f.loseNext(0)
-						f.compact()
-						f.endWatches(true)
+						f.LoseNext(0)
+						f.Compact()
+						f.EndWatches(true)
 						meetFaults(t, f)
 						pass(silence)
 						wantPeace(t, f, "-node-label", ownPodsLabel)
@@ -7607,27 +4600,27 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 	}
 	page := 0
 	for name, c := range map[string]struct {
-		fault fault
+		fault fakekube.Fault
 		want  string
 	}{
-		"an object a minute": {fault{answer: trickle(1000)}, listTime.String()},
-		"pages of nothing": {fault{delay: 700 * time.Millisecond, times: int(listTime/(700*time.Millisecond)) + 1, answer: func(w http.ResponseWriter, r *http.Request) {
+		"an object a minute": {fakekube.Fault{Answer: trickle(1000)}, listTime.String()},
+		"pages of nothing": {fakekube.Fault{Delay: 700 * time.Millisecond, Times: int(listTime/(700*time.Millisecond)) + 1, Answer: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", jsonType)
 			page++
 			fmt.Fprintf(w, `{"metadata":{"resourceVersion":"5","continue":"page-%d"},"items":[]}`, page)
 		}}, listTime.String()},
-		"pages of nothing at full speed": {fault{times: listLimit/pageLimit + 1, answer: func(w http.ResponseWriter, r *http.Request) {
+		"pages of nothing at full speed": {fakekube.Fault{Times: listLimit/pageLimit + 1, Answer: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", jsonType)
 			page++
 			fmt.Fprintf(w, `{"metadata":{"resourceVersion":"5","continue":"page-%d"},"items":[]}`, page)
 		}}, "after 1000 pages"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakeServer) {
-				f.addNode("cp", controlPlane, podCountLabel+"=7")
-				f.addPods(2)
-				c.fault.match = to(isList("pods"))
-				f.inject(t, c.fault)
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddNode("cp", controlPlane, podCountLabel+"=7")
+				f.AddPods(2)
+				c.fault.Match = fakekube.Matching(fakekube.IsList("pods"))
+				f.Inject(t, c.fault)
 				p := startPodcount(t, f)
 				meetFaults(t, f)
 				for start := time.Now(); !strings.Contains(p.log.String(), "cannot list") && time.Since(start) <= listTime; {
@@ -7639,9 +4632,9 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 			})
 		})
 	}
-	simulate(t, func(t *testing.T, f *fakeServer) { // of two million objects, the last few
+	simulate(t, func(t *testing.T, f *fakekube.Server) { // of two million objects, the last few
 		base, _ := url.Parse("http://127.0.0.1:1")
-		client := newClient(&options{}, &Config{Server: base, Credential: noCredential}, f.serveIn(t).dial, quietLog())
+		client := newClient(&options{}, &Config{Server: base, Credential: noCredential}, f.ServeIn(t).Dial, quietLog())
 		defer client.Close()
 		r := NewReflector(client, *podKind(), NewStore[*Pod](), quietLog())
 		r.kind.API, r.kind.Resource = "/api/v1", "pods"
@@ -7650,56 +4643,60 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 			listing.n = listLimit - 2
 			_, err := r.pages(t.Context(), listing)
 			wantText(t, fmt.Sprint(err), want)
-			f.addPod("default", fmt.Sprint("p", pods), "")
+			f.AddPod("default", fmt.Sprint("p", pods), "")
 		}
 	})
-	simulate(t, func(t *testing.T, f *fakeServer) { // slow is not endless
-		f.addNode("cp", controlPlane)
-		f.inject(t, fault{match: to(isList("pods")), answer: trickle(9)})
+	simulate(t, func(t *testing.T, f *fakekube.Server) { // slow is not endless
+		f.AddNode("cp", controlPlane)
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Answer: trickle(9)})
 		startPodcount(t, f)
 		pass(listTime - time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "1")
-		wantNumber(t, "lists", len(f.asked(isList("pods"))), 1)
+		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
 	})
 }
 
 func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 	type frame struct {
 		event string
-		obj   object
+		obj   fakekube.Object
 	}
 	const a, b = "a", "b" // pods on w1 and w2
-	pod := func(f *fakeServer, name string) object { return f.get("pods", objectKey{"default", name}) }
-	of := func(o object, field, value string) object { // o, changed
-		o = clone(o)
-		if metaOf(o)[field] = value; field == "nodeName" {
-			o["spec"].(object)[field] = value
+	pod := func(f *fakekube.Server, name string) fakekube.Object {
+		return f.Get("pods", at("default", name))
+	}
+	of := func(o fakekube.Object, field, value string) fakekube.Object { // o, changed
+		o = fakekube.Clone(o)
+		if fakekube.MetaOf(o)[field] = value; field == "nodeName" {
+			o["spec"].(fakekube.Object)[field] = value
 		}
 		return o
 	}
-	version := func(v string) object { return object{"metadata": object{"resourceVersion": v}} }
-	errorFrame := func(code int, reason string) fault {
-		body, _ := json.Marshal(object{"type": "ERROR", "object": fakeStatus(code, reason, "as scripted", nil)})
-		return fault{body: string(body), times: 4}
+	version := func(v string) fakekube.Object {
+		return fakekube.Object{"metadata": fakekube.Object{"resourceVersion": v}}
 	}
-	status := func(code int, reason string, header ...string) fault {
-		return statusFault(t, isWatch(""), 4, code, reason, nil, header...)
+	errorFrame := func(code int, reason string) fakekube.Fault {
+		body, _ := json.Marshal(fakekube.Object{"type": "ERROR", "object": fakekube.Status(code, reason, "as scripted", nil)})
+		return fakekube.Fault{Body: string(body), Times: 4}
+	}
+	status := func(code int, reason string, header ...string) fakekube.Fault {
+		return statusFault(t, fakekube.IsWatch(""), 4, code, reason, nil, header...)
 	}
 	type row struct {
 		args  string
-		fault fault                       // meets the first watches, of pods and of nodes
-		life  func(f *fakeServer) []frame // what happens then, and what the next watch says of it, if anything
-		wait  time.Duration               // beyond the bound
+		fault fakekube.Fault                   // meets the first watches, of pods and of nodes
+		life  func(f *fakekube.Server) []frame // what happens then, and what the next watch says of it, if anything
+		wait  time.Duration                    // beyond the bound
 
 		bookmarks time.Duration // if not one a minute
 	}
 	for name, c := range map[string]row{
-		"ends cleanly":            {fault: fault{body: "\n", times: 5}},
-		"reset":                   {fault: fault{drop: true, times: 4}},
-		"reset in an object":      {fault: fault{cut: 40}},
+		"ends cleanly":            {fault: fakekube.Fault{Body: "\n", Times: 5}},
+		"reset":                   {fault: fakekube.Fault{Drop: true, Times: 4}},
+		"reset in an object":      {fault: fakekube.Fault{Cut: 40}},
 		"429":                     {fault: status(429, "TooManyRequests")},
 		"429 with Retry-After":    {fault: status(429, "TooManyRequests", "Retry-After", "9")},
-		"429 in plain text":       {fault: fault{status: 429, body: "Too many", header: map[string]string{"Content-Type": "text/plain", "Retry-After": "9"}, times: 4}},
+		"429 in plain text":       {fault: fakekube.Fault{Status: 429, Body: "Too many", Header: map[string]string{"Content-Type": "text/plain", "Retry-After": "9"}, Times: 4}},
 		"500":                     {fault: status(500, "InternalError")},
 		"503":                     {fault: status(503, "ServiceUnavailable")},
 		"504":                     {fault: status(504, "Timeout")},
@@ -7707,141 +4704,141 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 		"400":                     {fault: status(400, "BadRequest")},
 		"403":                     {fault: status(403, "Forbidden")},
 		"404":                     {fault: status(404, "NotFound")},
-		"a page of some proxy":    {fault: fault{status: 200, body: "<html>", header: map[string]string{"Content-Type": "text/html"}, times: 4}},
-		"garbage":                 {fault: fault{body: "}{", times: 4}},
-		"half an object":          {fault: fault{body: `{"type":"ADDED","object":{"metadata":{"name":"x"`, times: 4}},
-		"no answer":               {fault: fault{stall: true, times: 2}, wait: silence},
-		"silence":                 {fault: fault{hang: 1, times: 2}, wait: silence},
-		"silence in an object":    {fault: fault{hang: 40}, wait: silence},
+		"a page of some proxy":    {fault: fakekube.Fault{Status: 200, Body: "<html>", Header: map[string]string{"Content-Type": "text/html"}, Times: 4}},
+		"garbage":                 {fault: fakekube.Fault{Body: "}{", Times: 4}},
+		"half an object":          {fault: fakekube.Fault{Body: `{"type":"ADDED","object":{"metadata":{"name":"x"`, Times: 4}},
+		"no answer":               {fault: fakekube.Fault{Stall: true, Times: 2}, wait: silence},
+		"silence":                 {fault: fakekube.Fault{Hang: 1, Times: 2}, wait: silence},
+		"silence in an object":    {fault: fakekube.Fault{Hang: 40}, wait: silence},
 		"ERROR Expired":           {fault: errorFrame(410, "Expired")},
 		"ERROR Expired, no code":  {fault: errorFrame(0, "Expired")},
 		"ERROR Gone":              {fault: errorFrame(410, "Gone")},
 		"ERROR TooManyRequests":   {fault: errorFrame(429, "TooManyRequests")},
 		"ERROR InternalError":     {fault: errorFrame(500, "InternalError")},
 		"ERROR, unknown":          {fault: errorFrame(0, "SomethingNew")},
-		"ERROR, of nothing":       {fault: fault{body: `{"type":"ERROR","object":{}}`, times: 4}},
-		"a history that is gone":  {life: func(f *fakeServer) []frame { liveADay(f, 2); f.compact(); f.endWatches(true); return nil }},
-		"bookmarks for two hours": {life: func(f *fakeServer) []frame { pass(2 * time.Hour); f.endWatches(true); return nil }},
-		"never a bookmark":        {bookmarks: 1000 * time.Hour, life: func(f *fakeServer) []frame { pass(2 * time.Hour); return nil }},
-		"an outage": {life: func(f *fakeServer) []frame {
-			f.cutOff("127.0.0.1:1", true)
+		"ERROR, of nothing":       {fault: fakekube.Fault{Body: `{"type":"ERROR","object":{}}`, Times: 4}},
+		"a history that is gone":  {life: func(f *fakekube.Server) []frame { liveADay(f, 2); f.Compact(); f.EndWatches(true); return nil }},
+		"bookmarks for two hours": {life: func(f *fakekube.Server) []frame { pass(2 * time.Hour); f.EndWatches(true); return nil }},
+		"never a bookmark":        {bookmarks: 1000 * time.Hour, life: func(f *fakekube.Server) []frame { pass(2 * time.Hour); return nil }},
+		"an outage": {life: func(f *fakekube.Server) []frame {
+			f.CutOff("127.0.0.1:1", true)
 			liveADay(f, 1)
 			pass(10 * time.Minute)
-			f.cutOff("127.0.0.1:1", false)
+			f.CutOff("127.0.0.1:1", false)
 			return nil
 		}},
-		"an ADDED twice": {life: func(f *fakeServer) []frame {
-			f.loseNext(1)
-			x := f.addPod("default", "x", "w1")
+		"an ADDED twice": {life: func(f *fakekube.Server) []frame {
+			f.LoseNext(1)
+			x := f.AddPod("default", "x", "w1")
 			return []frame{{"ADDED", x}, {"ADDED", x}}
 		}},
-		"an ADDED of what is known": {life: func(f *fakeServer) []frame { return []frame{{"ADDED", pod(f, a)}, {"ADDED", pod(f, b)}} }},
-		"a MODIFIED of what is not known": {life: func(f *fakeServer) []frame {
-			f.loseNext(1)
-			return []frame{{"MODIFIED", f.addPod("default", "x", "w1")}}
+		"an ADDED of what is known": {life: func(f *fakekube.Server) []frame { return []frame{{"ADDED", pod(f, a)}, {"ADDED", pod(f, b)}} }},
+		"a MODIFIED of what is not known": {life: func(f *fakekube.Server) []frame {
+			f.LoseNext(1)
+			return []frame{{"MODIFIED", f.AddPod("default", "x", "w1")}}
 		}},
-		"a DELETED twice": {life: func(f *fakeServer) []frame {
-			f.loseNext(2)
-			gone := f.remove("pods", objectKey{"default", a})
-			gone = of(gone, "resourceVersion", strconv.Itoa(f.latest()))
+		"a DELETED twice": {life: func(f *fakekube.Server) []frame {
+			f.LoseNext(2)
+			gone := f.Remove("pods", at("default", a))
+			gone = of(gone, "resourceVersion", strconv.Itoa(f.Latest()))
 			return []frame{{"DELETED", gone}, {"DELETED", gone}}
 		}},
-		"the same name with a new uid on another node, told by an ADDED alone": {life: func(f *fakeServer) []frame {
-			f.loseNext(3)
-			f.remove("pods", objectKey{"default", a})
-			return []frame{{"ADDED", f.addPod("default", a, "w2")}}
+		"the same name with a new uid on another node, told by an ADDED alone": {life: func(f *fakekube.Server) []frame {
+			f.LoseNext(3)
+			f.Remove("pods", at("default", a))
+			return []frame{{"ADDED", f.AddPod("default", a, "w2")}}
 		}},
-		"the same name with a new uid on another node, told by a MODIFIED alone": {life: func(f *fakeServer) []frame {
-			f.loseNext(3)
-			f.remove("pods", objectKey{"default", a})
-			return []frame{{"MODIFIED", f.addPod("default", a, "w2")}}
+		"the same name with a new uid on another node, told by a MODIFIED alone": {life: func(f *fakekube.Server) []frame {
+			f.LoseNext(3)
+			f.Remove("pods", at("default", a))
+			return []frame{{"MODIFIED", f.AddPod("default", a, "w2")}}
 		}},
-		"DELETED from a label selector": {args: "-pod-selector app=web", life: func(f *fakeServer) []frame {
-			other := clone(pod(f, a))
-			metaOf(other)["labels"] = object{"app": "other"}
-			f.put("pods", other)
-			other = clone(pod(f, b))
-			other["spec"].(object)["nodeName"] = "w1" // moved and gone at once: what comes is the old content
-			metaOf(other)["labels"] = object{"app": "other"}
-			f.put("pods", other)
+		"DELETED from a label selector": {args: "-pod-selector app=web", life: func(f *fakekube.Server) []frame {
+			other := fakekube.Clone(pod(f, a))
+			fakekube.MetaOf(other)["labels"] = fakekube.Object{"app": "other"}
+			f.Put("pods", other)
+			other = fakekube.Clone(pod(f, b))
+			other["spec"].(fakekube.Object)["nodeName"] = "w1" // moved and gone at once: what comes is the old content
+			fakekube.MetaOf(other)["labels"] = fakekube.Object{"app": "other"}
+			f.Put("pods", other)
 			pass(time.Second)
-			metaOf(other)["labels"] = object{"app": "web"} // and back
-			f.put("pods", other)
+			fakekube.MetaOf(other)["labels"] = fakekube.Object{"app": "web"} // and back
+			f.Put("pods", other)
 			return nil
 		}},
-		"DELETED from a field selector": {args: "-field-selector status.phase=Running", life: func(f *fakeServer) []frame {
-			done := clone(pod(f, a))
-			done["status"] = object{"phase": "Succeeded"}
-			f.put("pods", done)
+		"DELETED from a field selector": {args: "-field-selector status.phase=Running", life: func(f *fakekube.Server) []frame {
+			done := fakekube.Clone(pod(f, a))
+			done["status"] = fakekube.Object{"phase": "Succeeded"}
+			f.Put("pods", done)
 			return nil
 		}},
-		"events of an older version": {life: func(f *fakeServer) []frame {
+		"events of an older version": {life: func(f *fakekube.Server) []frame {
 			old := of(of(pod(f, a), "resourceVersion", "150"), "nodeName", "w2")
 			return []frame{{"MODIFIED", old}, {"DELETED", old}, {"ADDED", of(of(old, "name", "ghost"), "uid", "g")}}
 		}},
-		"a bookmark of an older version": {life: func(f *fakeServer) []frame { return []frame{{"BOOKMARK", version("150")}} }},
-		"a bookmark from the future":     {life: func(f *fakeServer) []frame { return []frame{{"BOOKMARK", version("99999")}} }, wait: 3 * silence},
-		"an event from the future": {wait: 3 * silence, life: func(f *fakeServer) []frame {
+		"a bookmark of an older version": {life: func(f *fakekube.Server) []frame { return []frame{{"BOOKMARK", version("150")}} }},
+		"a bookmark from the future":     {life: func(f *fakekube.Server) []frame { return []frame{{"BOOKMARK", version("99999")}} }, wait: 3 * silence},
+		"an event from the future": {wait: 3 * silence, life: func(f *fakekube.Server) []frame {
 			return []frame{{"MODIFIED", of(of(pod(f, a), "resourceVersion", "99999"), "nodeName", "w2")}, {"DELETED", of(pod(f, b), "resourceVersion", "99999999999999999999999")}}
 		}},
-		"a server that was set back": {wait: 3 * silence, life: func(f *fakeServer) []frame {
-			turnBack := f.checkpoint()
-			f.setVersion(f.latest() + 5000)
+		"a server that was set back": {wait: 3 * silence, life: func(f *fakekube.Server) []frame {
+			turnBack := f.Checkpoint()
+			f.SetVersion(f.Latest() + 5000)
 			liveADay(f, 2)
 			pass(30 * time.Second)
 			turnBack()
-			f.endWatches(true)
+			f.EndWatches(true)
 			return nil
 		}},
-		"an unknown type": {life: func(f *fakeServer) []frame { return []frame{{"MOVED", pod(f, a)}} }},
-		"an event of an object without uid": {life: func(f *fakeServer) []frame {
+		"an unknown type": {life: func(f *fakekube.Server) []frame { return []frame{{"MOVED", pod(f, a)}} }},
+		"an event of an object without uid": {life: func(f *fakekube.Server) []frame {
 			return []frame{{"DELETED", of(of(pod(f, a), "resourceVersion", "99999"), "uid", "")}}
 		}},
-		"an event of an object without name": {life: func(f *fakeServer) []frame {
+		"an event of an object without name": {life: func(f *fakekube.Server) []frame {
 			return []frame{{"DELETED", of(of(pod(f, a), "resourceVersion", "99999"), "name", "")}}
 		}},
-		"a DELETED lost": {wait: 66 * time.Minute, life: func(f *fakeServer) []frame {
-			f.loseNext(2)
-			f.remove("pods", objectKey{"default", a})
+		"a DELETED lost": {wait: 66 * time.Minute, life: func(f *fakekube.Server) []frame {
+			f.LoseNext(2)
+			f.Remove("pods", at("default", a))
 			return nil
 		}},
-		"an ADDED lost": {wait: 66 * time.Minute, life: func(f *fakeServer) []frame {
-			f.loseNext(1)
-			f.addPod("default", "x", "w1")
+		"an ADDED lost": {wait: 66 * time.Minute, life: func(f *fakekube.Server) []frame {
+			f.LoseNext(1)
+			f.AddPod("default", "x", "w1")
 			return nil
 		}},
-		"a frame of 3 MB": {life: func(f *fakeServer) []frame {
-			big := func(name string) object {
-				return object{"namespace": "default", "name": name, "labels": object{"app": "web"}, "annotations": object{"big": strings.Repeat("x", 3<<20)}}
+		"a frame of 3 MB": {life: func(f *fakekube.Server) []frame {
+			big := func(name string) fakekube.Object {
+				return fakekube.Object{"namespace": "default", "name": name, "labels": fakekube.Object{"app": "web"}, "annotations": fakekube.Object{"big": strings.Repeat("x", 3<<20)}}
 			}
-			f.put("pods", podOn(big("x"), "w1"))
-			f.put("pods", podOn(big("y"), "w1"))
+			f.Put("pods", fakekube.PodOn(big("x"), "w1"))
+			f.Put("pods", fakekube.PodOn(big("y"), "w1"))
 			pass(time.Second)
-			f.remove("pods", objectKey{"default", "x"})
+			f.Remove("pods", at("default", "x"))
 			return nil
 		}},
 	} {
 		for _, wire := range []string{"protobuf", "json"} {
 			t.Run(name+"/"+wire, func(t *testing.T) {
-				simulate(t, func(t *testing.T, f *fakeServer) {
+				simulate(t, func(t *testing.T, f *fakekube.Server) {
 					args := append(strings.Fields(c.args), "-node-label", ownPodsLabel, "-wire", wire)
-					f.bookmarks = cmp.Or(c.bookmarks, f.bookmarks)
-					f.addNode("cp", controlPlane)
-					f.addNode("w1")
-					f.addNode("w2")
-					f.addPod("default", a, "w1")
-					f.addPod("default", b, "w2")
+					f.Bookmarks = cmp.Or(c.bookmarks, f.Bookmarks)
+					f.AddNode("cp", controlPlane)
+					f.AddNode("w1")
+					f.AddNode("w2")
+					f.AddPod("default", a, "w1")
+					f.AddPod("default", b, "w2")
 					for _, resource := range []string{"pods", "nodes"} {
-						if ft := c.fault; ft.times > 0 || ft.cut+ft.hang > 0 {
-							ft.match = to(isWatch(resource))
-							f.inject(t, ft)
+						if ft := c.fault; ft.Times > 0 || ft.Cut+ft.Hang > 0 {
+							ft.Match = fakekube.Matching(fakekube.IsWatch(resource))
+							f.Inject(t, ft)
 						}
 					}
 					startPodcount(t, f, args...)
 					synctest.Wait()
 					life := c.life
 					if life == nil {
-						life = func(*fakeServer) []frame { liveADay(f, 1); return nil }
+						life = func(*fakekube.Server) []frame { liveADay(f, 1); return nil }
 					}
 					if frames := life(f); frames != nil {
 						body, header := "", map[string]string{}
@@ -7850,12 +4847,12 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 							if wire == "json" {
 								body += fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", fr.event, data)
 							} else {
-								body += string(protobufEvent(fr.event, protobufOf(data)))
+								body += string(fakekube.ProtobufEvent(fr.event, fakekube.Protobuf(data)))
 								header["Content-Type"] = protobufType + ";stream=watch"
 							}
 						}
-						f.inject(t, fault{match: to(isWatch("pods")), body: body, header: header})
-						f.endWatches(false)
+						f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Body: body, Header: header})
+						f.EndWatches(false)
 					}
 					meetFaults(t, f)
 					pass(c.wait)
@@ -8072,7 +5069,7 @@ func TestFieldSelectorsOfPodsAreAcceptedAndRefusedAsTheServerDoes(t *testing.T) 
 }
 
 func TestSelectorThatNoServerTakesIsWrongUsageBeforeAnyIsAsked(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		for args, want := range map[string]string{
 			"-pod-selector=a in b":                       `-pod-selector: requirement 1 "a in b"`,
 			"-pod-selector=a=b,c>d":                      `-pod-selector: requirement 2 "c>d"`,
@@ -8087,7 +5084,7 @@ func TestSelectorThatNoServerTakesIsWrongUsageBeforeAnyIsAsked(t *testing.T) {
 				t.Errorf("%s: %v, want %q", args, err, want)
 			}
 		}
-		wantNumber(t, "requests", len(f.asked(func(seen) bool { return true })), 0)
+		wantNumber(t, "requests", len(f.Requests(func(fakekube.Request) bool { return true })), 0)
 	})
 }
 
@@ -8195,77 +5192,29 @@ func TestRecordedProtobufReadsAsTheRecordedJSON(t *testing.T) {
 	}
 }
 
-// leaves are the fields of a protobuf message, by their path, as far as descend leads.
-func leaves(t *testing.T, m []byte, path string, descend []string) (all []string) {
-	for len(m) > 0 {
-		tag, n := binary.Uvarint(m)
-		v, k := binary.Uvarint(m[n:])
-		m = m[n+k:]
-		at := path + "." + strconv.Itoa(int(tag>>3))
-		switch {
-		case tag&7 == 0:
-			all = append(all, fmt.Sprintf("%s=%d", at, v))
-			continue
-		case tag&7 != 2 || v > uint64(len(m)):
-			t.Fatalf("%s: wire type %d, length %d", at, tag&7, v)
-		case slices.Contains(descend, at):
-			all = append(append(all, at), leaves(t, m[:v], at, descend)...)
-		default:
-			all = append(all, fmt.Sprintf("%s=%q", at, m[:v]))
-		}
-		m = m[v:]
-	}
-	return all
-}
-
-// The recorded metadata list in JSON, made protobuf by the fake, is the recorded protobuf, field by field.
-func TestFakeSpeaksProtobufAsARealServer(t *testing.T) {
-	descend := []string{".1", ".2", ".2.1", ".2.2", ".2.2.1", ".2.2.1.8", ".2.2.1.11"}
-	read := func(body []byte, descend []string) (all []string) {
-		if string(body[:4]) != "k8s\x00" {
-			t.Fatalf("%q", body[:4])
-		}
-		for _, leaf := range leaves(t, body[4:], "", descend) {
-			if !strings.HasPrefix(leaf, ".2.2.1.17=") && !strings.HasPrefix(leaf, ".2.1.4=") { // managedFields, remainingItemCount
-				all = append(all, leaf)
-			}
-		}
-		return all
-	}
-	got, want := read(protobufOf(recording(t, "list-metadata.txt")), descend), read(recording(t, "list-metadata.pb"), descend)
-	if !slices.Equal(got, want) {
-		t.Errorf("%q\nrecorded: %q", got, want)
-	}
-	descend = []string{".1", ".2"}
-	got, want = read(protobufOf(recording(t, "unauthorized.txt")), descend), read(recording(t, "unauthorized.pb"), descend)
-	if !slices.Equal(got, want) {
-		t.Errorf("%q\nrecorded: %q", got, want)
-	}
-}
-
 // hostile are bodies that no server sends, with what is said of them.
 func hostile() map[string]struct{ body, want string } {
 	varint := func(v uint64) []byte { return binary.AppendUvarint(nil, v) }
 	list := func(items ...[]byte) string { // of these fields
-		var unknown pb
-		unknown.bytes(1, []byte("\x12\x07PodList"))
-		unknown.bytes(2, append(append([]byte{}, 0x0a, 3, 0x12, 1, '5'), bytes.Join(items, nil)...))
+		var unknown fakekube.Message
+		unknown.Bytes(1, []byte("\x12\x07PodList"))
+		unknown.Bytes(2, append(append([]byte{}, 0x0a, 3, 0x12, 1, '5'), bytes.Join(items, nil)...))
 		return "k8s\x00" + string(unknown)
 	}
 	item := func(meta []byte) []byte { // an object with this metadata
-		var obj, items pb
-		obj.bytes(1, meta)
-		items.bytes(2, obj)
+		var obj, items fakekube.Message
+		obj.Bytes(1, meta)
+		items.Bytes(2, obj)
 		return items
 	}
-	var good, bad pb
-	good.text(1, "a")
-	good.text(5, "u")
-	good.text(6, "1")
-	bad.text(1, "a\xff")
-	var label, odd pb
-	label.bytes(11, []byte{0x0a, 99})
-	odd.int(1, 7)
+	var good, bad fakekube.Message
+	good.Text(1, "a")
+	good.Text(5, "u")
+	good.Text(6, "1")
+	bad.Text(1, "a\xff")
+	var label, odd fakekube.Message
+	label.Bytes(11, []byte{0x0a, 99})
+	odd.Int(1, 7)
 	type row = struct{ body, want string }
 	return map[string]row{
 		"nothing":                     {"", `unexpected EOF`},
@@ -8287,7 +5236,7 @@ func hostile() map[string]struct{ body, want string } {
 		"a name that is not UTF-8":    {list(item(bad)), "item 0: field 101, before byte 28: 2 bytes that are not UTF-8"},
 		"a label beyond its map":      {list(item(label)), "item 0: field 11101, before byte 30: a length of 99, more than is left"},
 		"a name of 1 MB":              {list(item(append([]byte{0x0a}, append(varint(1<<20), bytes.Repeat([]byte("a"), 1<<20)...)...))), "item 0: field 101, before byte 36: a text of 1048576 bytes: too many"},
-		"no list but an object":       {string(protobufOf([]byte(`{"kind":"Pod","metadata":{"generateName":"p-","namespace":"default"}}`))), "not a list"},
+		"no list but an object":       {string(fakekube.Protobuf([]byte(`{"kind":"Pod","metadata":{"generateName":"p-","namespace":"default"}}`))), "not a list"},
 		"a field beyond all numbers":  {list([]byte{0x12, 5, 0x0a, 3, 0x9a, 0x3f, 9}), "item 0: field 199, before byte 29: a length of 9, more than is left"},
 		"no name":                     {list(item(nil)), `item 0: Pod "" has no metadata.name`},
 		"the second has no name":      {list(item(good), item(nil)), `item 1: Pod "" has no metadata.name`},
@@ -8327,7 +5276,7 @@ func TestObjectsOfUpTo8MBOfProtobufAreRead(t *testing.T) {
 		tooMuch := map[bool]string{false: "more than 25165824 bytes in one piece", true: " bytes in one piece: too many"}[isProtobuf]
 		encode := func(s string) []byte {
 			if isProtobuf {
-				return protobufOf([]byte(s))
+				return fakekube.Protobuf([]byte(s))
 			}
 			return []byte(s)
 		}
@@ -8340,7 +5289,7 @@ func TestObjectsOfUpTo8MBOfProtobufAreRead(t *testing.T) {
 		for size, want := range map[int]string{3 << 20: "", limit << 20: tooMuch} {
 			frame := []byte(`{"type":"ADDED","object":` + pod(size) + "}\n")
 			if isProtobuf {
-				frame = protobufEvent("ADDED", protobufOf([]byte(pod(size))))
+				frame = fakekube.ProtobufEvent("ADDED", fakekube.Protobuf([]byte(pod(size))))
 			}
 			n := 0
 			err := newDecoder(podKind()).events(bytes.NewReader(bytes.Repeat(frame, 3)), isProtobuf, func(WatchEvent[*Pod]) error { n++; return nil })
@@ -8416,7 +5365,7 @@ func TestOneStreamLeavesNothingToTheNext(t *testing.T) {
 			isProtobuf := i>>j&1 == 1
 			body := []byte(text)
 			if isProtobuf {
-				body = protobufOf(body)
+				body = fakekube.Protobuf(body)
 			}
 			if _, err := d.list(bytes.NewReader(body), isProtobuf, func(p *Pod, text []byte) (bool, error) {
 				p.text = string(text)
@@ -8437,7 +5386,7 @@ func bare(n int) string {
 }
 
 // podList is the fake's answer in this form.
-func podList(f *fakeServer, accept string) []byte {
+func podList(f *fakekube.Server, accept string) []byte {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest("GET", "/api/v1/pods", nil)
 	r.Header.Set("Accept", accept)
@@ -8446,11 +5395,11 @@ func podList(f *fakeServer, accept string) []byte {
 }
 
 func TestKeptLabelsDoNotHoldTheOthersPlace(t *testing.T) {
-	many := object{"app": "x"}
+	many := fakekube.Object{"app": "x"}
 	for i := range 1000 {
 		many["other-"+strconv.Itoa(i)] = "y"
 	}
-	text, _ := json.Marshal(object{"metadata": object{"name": "p", "uid": "u", "resourceVersion": "1", "labels": many}})
+	text, _ := json.Marshal(fakekube.Object{"metadata": fakekube.Object{"name": "p", "uid": "u", "resourceVersion": "1", "labels": many}})
 	d := newDecoder(podKind())
 	var kept []*Pod
 	var before, after runtime.MemStats
@@ -8474,8 +5423,8 @@ func TestKeptLabelsDoNotHoldTheOthersPlace(t *testing.T) {
 }
 
 func TestListOfWhatIsKnownAllocatesNextToNothing(t *testing.T) {
-	f := newFake()
-	f.addPods(1000)
+	f := fakekube.New()
+	f.AddPods(1000)
 	body := podList(f, protobufType)
 	s := NewStore(func(p *Pod) string { return p.NodeName })
 	d := newDecoder(podKind())
@@ -8791,10 +5740,10 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 }
 
 // recorderOn runs a recorder against f and returns it with its end.
-func recorderOn(t *testing.T, f *fakeServer) (r *Recorder, end func()) {
-	n := f.serveIn(t)
+func recorderOn(t *testing.T, f *fakekube.Server) (r *Recorder, end func()) {
+	n := f.ServeIn(t)
 	base, _ := url.Parse("http://127.0.0.1:1")
-	client := newClient(&options{}, &Config{Server: base, Credential: noCredential}, n.dial, quietLog())
+	client := newClient(&options{}, &Config{Server: base, Credential: noCredential}, n.Dial, quietLog())
 	r = recorderTo(clientEvents{client}, quietLog())
 	ctx, cancel := context.WithCancel(t.Context())
 	stop, stopNow := context.WithCancel(t.Context())
@@ -8864,7 +5813,7 @@ func somePod(n int) ObjectReference {
 }
 
 func TestSameEventAgainRaisesTheCount(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r, _ := recorderOn(t, f)
 		for range 3 {
 			r.Event(somePod(1), "Normal", "Again", "the same")
@@ -8876,15 +5825,15 @@ func TestSameEventAgainRaisesTheCount(t *testing.T) {
 		if got := eventsOf(f, "Again"); !slices.Equal(got, want) {
 			t.Errorf("events %q, want %q", got, want)
 		}
-		for _, e := range f.all("events") {
-			first, _ := time.Parse(time.RFC3339, str(e, "firstTimestamp"))
-			last, _ := time.Parse(time.RFC3339, str(e, "lastTimestamp"))
-			if gap := last.Sub(first); str(e, "message") == "the same" && gap != 2*time.Minute {
+		for _, e := range f.All("events") {
+			first, _ := time.Parse(time.RFC3339, fakekube.TextIn(e, "firstTimestamp"))
+			last, _ := time.Parse(time.RFC3339, fakekube.TextIn(e, "lastTimestamp"))
+			if gap := last.Sub(first); fakekube.TextIn(e, "message") == "the same" && gap != 2*time.Minute {
 				t.Errorf("%v between the first and the last", gap)
 			}
 		}
-		for _, e := range f.all("events") { // they live an hour
-			f.remove("events", keyOf(e))
+		for _, e := range f.All("events") { // they live an hour
+			f.Remove("events", fakekube.KeyOf(e))
 		}
 		r.Event(somePod(1), "Normal", "Again", "the same")
 		pass(time.Second)
@@ -8895,19 +5844,19 @@ func TestSameEventAgainRaisesTheCount(t *testing.T) {
 }
 
 func TestEventsAreLimitedPerObjectAndOverAll(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r, _ := recorderOn(t, f)
 		for i := range 40 {
 			r.Event(somePod(1), "Normal", "Many", strconv.Itoa(i))
 		}
 		synctest.Wait()
-		wantNumber(t, "events about one object", len(f.all("events")), eventBurst)
+		wantNumber(t, "events about one object", len(f.All("events")), eventBurst)
 		wantNumber(t, "dropped", int(r.dropped.Load()), 40-eventBurst)
 		pass(301 * time.Second)
 		r.Event(somePod(1), "Normal", "Many", "one more after 300 s")
 		r.Event(somePod(1), "Normal", "Many", "but not two")
 		synctest.Wait()
-		wantNumber(t, "events about one object", len(f.all("events")), eventBurst+1)
+		wantNumber(t, "events about one object", len(f.All("events")), eventBurst+1)
 		for i := range 100 {
 			r.Event(somePod(100+i), "Normal", "Wide", "x")
 		}
@@ -8919,8 +5868,8 @@ func TestEventsAreLimitedPerObjectAndOverAll(t *testing.T) {
 }
 
 func TestFullEventQueueDropsAndCountsAndNobodyWaits(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.inject(t, fault{match: to(func(s seen) bool { return s.Method == "POST" }), stall: true, times: 1})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(func(s fakekube.Request) bool { return s.Method == "POST" }), Stall: true, Times: 1})
 		r, _ := recorderOn(t, f)
 		r.Event(somePod(0), "Normal", "Stuck", "x")
 		synctest.Wait()
@@ -8937,26 +5886,26 @@ func TestFullEventQueueDropsAndCountsAndNobodyWaits(t *testing.T) {
 }
 
 func TestEventThatWasRefusedIsDroppedAndOneThatDidNotArriveIsSentAgain(t *testing.T) {
-	posts := func(s seen) bool { return s.Method == "POST" }
+	posts := func(s fakekube.Request) bool { return s.Method == "POST" }
 	for name, c := range map[string]struct {
-		fault fault
+		fault fakekube.Fault
 		tries int
 		sent  int
 	}{
-		"the namespace is being deleted": {fault{status: 403, body: `{"code":403,"reason":"Forbidden","message":"because it is being terminated"}`}, 1, 0},
-		"too many":                       {fault{status: 429, header: map[string]string{"Retry-After": "1"}, body: "slow down"}, 2, 1},
-		"too many, for an hour":          {fault{status: 429, header: map[string]string{"Retry-After": "3600"}, body: "slow down"}, 1, 0},
-		"broken before it arrived":       {fault{drop: true}, 2, 1},
-		"broken behind it":               {fault{after: true}, 2, 1},
+		"the namespace is being deleted": {fakekube.Fault{Status: 403, Body: `{"code":403,"reason":"Forbidden","message":"because it is being terminated"}`}, 1, 0},
+		"too many":                       {fakekube.Fault{Status: 429, Header: map[string]string{"Retry-After": "1"}, Body: "slow down"}, 2, 1},
+		"too many, for an hour":          {fakekube.Fault{Status: 429, Header: map[string]string{"Retry-After": "3600"}, Body: "slow down"}, 1, 0},
+		"broken before it arrived":       {fakekube.Fault{Drop: true}, 2, 1},
+		"broken behind it":               {fakekube.Fault{After: true}, 2, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakeServer) {
-				c.fault.match = to(posts)
-				f.inject(t, c.fault)
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				c.fault.Match = fakekube.Matching(posts)
+				f.Inject(t, c.fault)
 				r, _ := recorderOn(t, f)
 				r.Event(somePod(1), "Normal", "Once", "x")
 				pass(time.Minute)
-				wantNumber(t, "tries", len(f.asked(posts)), c.tries)
+				wantNumber(t, "tries", len(f.Requests(posts)), c.tries)
 				wantNumber(t, "events", len(eventsOf(f, "Once")), c.sent)
 				wantNumber(t, "dropped", int(r.dropped.Load()), 1-c.sent)
 			})
@@ -8965,7 +5914,7 @@ func TestEventThatWasRefusedIsDroppedAndOneThatDidNotArriveIsSentAgain(t *testin
 }
 
 func TestEventsKeepNamesOfTheirOwnWhenTheClockIsSetBack(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r, end := recorderOn(t, f)
 		r.stamp = time.Now().Add(time.Hour).UnixNano() // of the last event, an hour before that was an hour ago
 		for i := range 20 {
@@ -9008,16 +5957,16 @@ func TestNoWaitAndNoDeadlineDependsOnTheWallClock(t *testing.T) {
 }
 
 func TestEventNamesFit(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r, end := recorderOn(t, f)
 		long := strings.Repeat("a", 235) + "-." + strings.Repeat("b", 16)
 		for range 3 { // in one instant
 			r.Event(ObjectReference{"v1", "Pod", "default", long, "u"}, "Normal", "Long", strconv.FormatUint(rand.Uint64(), 10))
 		}
 		end()
-		wantNumber(t, "events", len(f.all("events")), 3)
-		for _, e := range f.all("events") {
-			if name := str(metaOf(e), "name"); len(name) > 253 || labels.CheckDNSName(name) != nil {
+		wantNumber(t, "events", len(f.All("events")), 3)
+		for _, e := range f.All("events") {
+			if name := fakekube.TextIn(fakekube.MetaOf(e), "name"); len(name) > 253 || labels.CheckDNSName(name) != nil {
 				t.Errorf("an event named %s", name)
 			}
 		}
@@ -9051,11 +6000,11 @@ func kubeconfigTable(t *testing.T) (table [][2]string) {
 type kubectlView struct {
 	Clusters []struct {
 		Name    string
-		Cluster object
+		Cluster fakekube.Object
 	}
 	Users []struct {
 		Name string
-		User object
+		User fakekube.Object
 	}
 	Contexts []struct {
 		Name    string
@@ -9065,8 +6014,8 @@ type kubectlView struct {
 }
 
 // understood is a in the terms of kubectl's view, and file and data of what a holds.
-func understood(a *access) object {
-	o := object{"server": a.server, "tls-server-name": a.serverName, "insecure-skip-tls-verify": a.insecure, "proxy-url": a.proxy, "token": string(a.token.data), "tokenFile": a.token.file}
+func understood(a *access) fakekube.Object {
+	o := fakekube.Object{"server": a.server, "tls-server-name": a.serverName, "insecure-skip-tls-verify": a.insecure, "proxy-url": a.proxy, "token": string(a.token.data), "tokenFile": a.token.file}
 	for _, p := range []part{a.ca, a.cert, a.key} {
 		o[p.field] = p.file
 		if len(p.data) > 0 {
@@ -9084,8 +6033,8 @@ func understood(a *access) object {
 }
 
 // understood is the same for one context of kubectl's view of the file in dir.
-func (v kubectlView) understood(dir, cluster, user string) object {
-	o := object{}
+func (v kubectlView) understood(dir, cluster, user string) fakekube.Object {
+	o := fakekube.Object{}
 	for _, c := range v.Clusters {
 		if c.Name == cluster {
 			maps.Copy(o, c.Cluster)
@@ -9099,11 +6048,11 @@ func (v kubectlView) understood(dir, cluster, user string) object {
 	for _, field := range []string{"certificate-authority", "client-certificate", "client-key", "tokenFile"} {
 		if _, ok := o[field+"-data"]; ok {
 			delete(o, field)
-		} else if file := str(o, field); file != "" && !filepath.IsAbs(file) {
+		} else if file := fakekube.TextIn(o, field); file != "" && !filepath.IsAbs(file) {
 			o[field], _ = filepath.Abs(filepath.Join(dir, file))
 		}
 	}
-	if e, _ := o["exec"].(object); e != nil {
+	if e, _ := o["exec"].(fakekube.Object); e != nil {
 		args, env := []string(nil), []string(nil)
 		list, _ := e["args"].([]any)
 		for _, arg := range list {
@@ -9111,18 +6060,18 @@ func (v kubectlView) understood(dir, cluster, user string) object {
 		}
 		list, _ = e["env"].([]any)
 		for _, v := range list {
-			env = append(env, str(v.(object), "name")+"="+str(v.(object), "value"))
+			env = append(env, fakekube.TextIn(v.(fakekube.Object), "name")+"="+fakekube.TextIn(v.(fakekube.Object), "value"))
 		}
-		command := str(e, "command")
+		command := fakekube.TextIn(e, "command")
 		if strings.Contains(command, "/") && !filepath.IsAbs(command) {
 			command, _ = filepath.Abs(filepath.Join(dir, command))
 		}
-		o["exec"] = fmt.Sprintf("%s %s %q %q %s", e["apiVersion"], command, args, env, strings.Join(strings.Fields(str(e, "installHint")), " "))
+		o["exec"] = fmt.Sprintf("%s %s %q %q %s", e["apiVersion"], command, args, env, strings.Join(strings.Fields(fakekube.TextIn(e, "installHint")), " "))
 		if e["provideClusterInfo"] == true {
 			var config any
 			extensions, _ := o["extensions"].([]any)
 			for _, entry := range extensions {
-				if entry := entry.(object); entry["name"] == "client.authentication.k8s.io/exec" {
+				if entry := entry.(fakekube.Object); entry["name"] == "client.authentication.k8s.io/exec" {
 					config = entry["extension"]
 				}
 			}
@@ -9135,8 +6084,8 @@ func (v kubectlView) understood(dir, cluster, user string) object {
 		}
 	}
 	delete(o, "extensions")
-	delete(o, "disable-compression")                    // is for the program alone
-	if strings.HasPrefix(str(o, "server"), "http://") { // no credential is sent there, and nothing verified
+	delete(o, "disable-compression")                                // is for the program alone
+	if strings.HasPrefix(fakekube.TextIn(o, "server"), "http://") { // no credential is sent there, and nothing verified
 		fields := []string{"certificate-authority", "client-certificate", "client-key", "token", "tokenFile", "exec", "told"}
 		maps.DeleteFunc(o, func(field string, _ any) bool { return slices.Contains(fields, strings.TrimSuffix(field, "-data")) })
 	}
@@ -9220,7 +6169,7 @@ func TestKubeconfigsOfManyToolsAreReadAsKubectlReadsThemOrRefused(t *testing.T) 
 				continue
 			}
 			got, want := understood(a), view.understood("testdata/kubeconfigs", c.Context.Cluster, c.Context.User)
-			for _, o := range []object{got, want} {
+			for _, o := range []fakekube.Object{got, want} {
 				maps.DeleteFunc(o, func(_ string, v any) bool { return v == "" || v == false || v == nil })
 			}
 			if !reflect.DeepEqual(got, want) {
@@ -9273,7 +6222,7 @@ func TestKubeconfigErrorsQuoteNoSecret(t *testing.T) {
 		"client-key-data: abc\n      s3cret", "token: s3cret: x", "token: *s3cret", `token: "abc"s3cret`, "token: %s3cret", "token: 's3cret", "token: |2\n  s3cret",
 		"token: {s3cret", "token: [s3cret}", "\ttoken: s3cret", "token: !!int s3cret", `token: "\s3cret"`, "client-key-data: s3cret!", "token: a\n    s3cret", "{token: s3cret: }",
 	} {
-		_, err := load(t, map[string]string{"config": kubeconfigFor("https://h", nil, user)}, "config", "", "", nil)
+		_, err := load(t, map[string]string{"config": fakekube.Kubeconfig("https://h", nil, user)}, "config", "", "", nil)
 		if err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q: %v", user, err)
 		}
@@ -9281,8 +6230,8 @@ func TestKubeconfigErrorsQuoteNoSecret(t *testing.T) {
 }
 
 func TestClusterIsFoundInTheOrderOfKubectl(t *testing.T) {
-	_, ca := newFake().serveTLSFor(t)
-	config := func(server string) string { return kubeconfigFor(server, ca, "token: t-"+server[8:]) }
+	_, ca := fakekube.New().ServeTLSFor(t)
+	config := func(server string) string { return fakekube.Kubeconfig(server, ca, "token: t-"+server[8:]) }
 	files := map[string]string{
 		"flag": config("https://flag"), "env": config("https://env"), ".kube/config": config("https://home"),
 		"account/token": "account-token\n", "account/ca.crt": string(ca),
@@ -9316,7 +6265,7 @@ func TestClusterIsFoundInTheOrderOfKubectl(t *testing.T) {
 }
 
 func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
-	good := kubeconfigFor("https://h", nil, "token: s3cret")
+	good := fakekube.Kubeconfig("https://h", nil, "token: s3cret")
 	for want, file := range map[string]string{
 		`there is no context "other"`:                  strings.Replace(good, "current-context: fake", "current-context: other", 1),
 		"no current-context":                           strings.Replace(good, "current-context: fake", "", 1),
@@ -9388,7 +6337,7 @@ func TestNoCredentialIsSentOrReadOrMadeForAnAddressOfPlainHTTP(t *testing.T) {
 				if where == "-master" {
 					server, master = "https://h", address
 				}
-				config := strings.Replace(kubeconfigFor(server, nil, text), "certificate-authority-data: ", "certificate-authority: is-not-there", 1)
+				config := strings.Replace(fakekube.Kubeconfig(server, nil, text), "certificate-authority-data: ", "certificate-authority: is-not-there", 1)
 				writeFiles(t, dir, map[string]string{"config": config})
 				env := map[string]string{}
 				if text == "" && where == "server" {
@@ -9422,12 +6371,12 @@ func TestNoCredentialIsSentOrReadOrMadeForAnAddressOfPlainHTTP(t *testing.T) {
 }
 
 func TestKubectlProxyServesBesideTheKubeconfigOfAnotherCluster(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.allow("of this cluster")
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.Allow("of this cluster")
 		dir := t.TempDir()
-		writeFiles(t, dir, map[string]string{"config": kubeconfigFor("https://another", nil, "token: of-another")})
-		n := serveHandlerIn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		writeFiles(t, dir, map[string]string{"config": fakekube.Kubeconfig("https://another", nil, "token: of-another")})
+		n := fakekube.ServeHandlerIn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			// As kubectl proxy does: what a client says of itself comes first.
 			if r.Header.Get("Authorization") == "" {
 				r.Header.Set("Authorization", "Bearer of this cluster")
@@ -9444,7 +6393,7 @@ func TestKubectlProxyServesBesideTheKubeconfigOfAnotherCluster(t *testing.T) {
 
 // A folder of the working directory may be anybody's, and a kubeconfig names programs to run.
 func TestWithoutHomeNoKubeconfigIsLookedForInTheWorkingDirectory(t *testing.T) {
-	config := kubeconfigFor("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true}")
+	config := fakekube.Kubeconfig("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true}")
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"$HOME/.kube/config": config, ".kube/config": config})
 	t.Chdir(dir)
@@ -9463,118 +6412,43 @@ func TestWithoutHomeNoKubeconfigIsLookedForInTheWorkingDirectory(t *testing.T) {
 }
 
 func TestMainJobOverTLSAndHTTP2WithATokenAndWithAClientCertificate(t *testing.T) {
-	ca1 := newAuthority(t, "clients")
-	cert, key := ca1.issue(t, "me", nil)
-	f := newFake()
-	f.allow("good")
-	f.clientCA = ca1.pool()
-	f.addNode("cp", controlPlane)
-	f.addPods(3000) // enough for gzip
-	srv, ca := f.serveTLS()
+	ca1 := fakekube.NewAuthority(t, "clients")
+	cert, key := ca1.Issue(t, "me", nil)
+	f := fakekube.New()
+	f.Allow("good")
+	f.ClientCA = ca1.Pool()
+	f.AddNode("cp", controlPlane)
+	f.AddPods(3000) // enough for gzip
+	srv, ca := f.ServeTLS()
 	defer srv.Close()
 	for name, user := range map[string]string{
 		"token":              "token: good",
 		"client certificate": "client-certificate-data: " + base64.StdEncoding.EncodeToString(cert) + "\n    client-key-data: " + base64.StdEncoding.EncodeToString(key),
 	} {
-		f.setLabel("cp", podCountLabel, nil)
+		f.SetLabel("cp", podCountLabel, nil)
 		file := filepath.Join(t.TempDir(), "config")
-		os.WriteFile(file, []byte(kubeconfigFor(srv.URL, ca, user)), 0o600)
+		os.WriteFile(file, []byte(fakekube.Kubeconfig(srv.URL, ca, user)), 0o600)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		log := &logBuffer{}
 		go func() {
 			ended <- run(ctx, []string{"-kubeconfig", file}, func(string) string { return "" }, io.Discard, log, nil)
 		}()
-		f.await(t, "the right label, by "+name, func() bool { return f.label("cp", podCountLabel) == "3000" })
+		f.Await(t, "the right label, by "+name, func() bool { return f.Label("cp", podCountLabel) == "3000" })
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("%s: %v\n%s", name, err, log)
 		}
 	}
-	for _, s := range f.asked(func(s seen) bool { return !s.HTTP2 }) {
+	for _, s := range f.Requests(func(s fakekube.Request) bool { return !s.HTTP2 }) {
 		t.Errorf("not over HTTP/2: %s", s)
 	}
 }
 
-// authority is a CA. Its certificates hold from 1990, as virtual time begins in 2000, to 2100.
-type authority struct {
-	cert *x509.Certificate // nil: it signs its own, which is made first
-	key  *ecdsa.PrivateKey
-}
-
-// newAuthority makes a CA of this name.
-func newAuthority(t testing.TB, name string) *authority {
-	t.Helper()
-	ca := &authority{}
-	certPEM, keyPEM := ca.issue(t, name, func(c *x509.Certificate) {
-		c.IsCA = true
-		c.KeyUsage = x509.KeyUsageCertSign
-	})
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca.cert = pair.Leaf
-	ca.key = pair.PrivateKey.(*ecdsa.PrivateKey)
-	return ca
-}
-
-// issue makes a certificate of this name, and its key, both in PEM. It is for servers at 127.0.0.1 and for clients,
-// unless change, which may be nil, makes it something else.
-func (ca *authority) issue(t testing.TB, name string, change func(*x509.Certificate)) (certPEM, keyPEM []byte) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{
-		SerialNumber:          big.NewInt(rand.Int64()),
-		Subject:               pkix.Name{CommonName: name},
-		NotBefore:             time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC),
-		NotAfter:              time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
-		BasicConstraintsValid: true,
-		KeyUsage:              x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	if change != nil {
-		change(c)
-	}
-	parent := ca.cert
-	signer := ca.key
-	if parent == nil {
-		parent = c
-		signer = key
-	}
-	der, err := x509.CreateCertificate(crand.Reader, c, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certPEM = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	keyPEM = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
-	return certPEM, keyPEM
-}
-
-// pem is the CA's certificate in PEM.
-func (ca *authority) pem() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
-}
-
-// pool has the CA's certificate alone.
-func (ca *authority) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(ca.cert)
-	return pool
-}
-
 func TestServerThatIsNotVerifiedIsNotSpokenTo(t *testing.T) {
-	f := newFake()
-	server, _ := f.serveTLSFor(t)
-	cfg, err := load(t, map[string]string{"config": kubeconfigFor(server, nil, "token: t")}, "config", "", "", nil)
+	f := fakekube.New()
+	server, _ := f.ServeTLSFor(t)
+	cfg, err := load(t, map[string]string{"config": fakekube.Kubeconfig(server, nil, "token: t")}, "config", "", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -9583,16 +6457,16 @@ func TestServerThatIsNotVerifiedIsNotSpokenTo(t *testing.T) {
 	if err := client.Send(t.Context(), request{method: "GET", path: "/api/v1/nodes"}, nil); err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority") {
 		t.Errorf("answered %v", err)
 	}
-	wantNumber(t, "requests that arrived", len(f.asked(func(seen) bool { return true })), 0)
+	wantNumber(t, "requests that arrived", len(f.Requests(func(fakekube.Request) bool { return true })), 0)
 }
 
 func TestRedirectIsNotFollowed(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.inject(t, fault{match: to(isList("pods")), status: 307, header: map[string]string{"Location": "http://127.0.0.1:1/elsewhere"}, body: "moved"})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Status: 307, Header: map[string]string{"Location": "http://127.0.0.1:1/elsewhere"}, Body: "moved"})
 		p := startPodcount(t, f)
 		synctest.Wait()
 		wantText(t, p.log.String(), "list pods: 307 Temporary Redirect")
-		wantNumber(t, "requests elsewhere", len(f.asked(func(s seen) bool { return s.Path == "/elsewhere" })), 0)
+		wantNumber(t, "requests elsewhere", len(f.Requests(func(s fakekube.Request) bool { return s.Path == "/elsewhere" })), 0)
 	})
 }
 
@@ -9611,16 +6485,16 @@ func TestTokenFileIsReadAgainEveryMinuteAndAfterA401AndAGapIsSaidOnce(t *testing
 	dir := t.TempDir()
 	write := func(text string) { writeFiles(t, dir, map[string]string{"token": text}) }
 	write("one\n")
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.allow("one", "two", "three")
-		n := f.serveAs(t, dir, "tokenFile: token\n    token: the-file-wins")
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.Allow("one", "two", "three")
+		n := f.ServeAs(t, dir, "tokenFile: token\n    token: the-file-wins")
 		p := startPodcountOn(t, n, "-kubeconfig", filepath.Join(dir, "config"), "-interval", "1s", "-pod-events", "off")
 		synctest.Wait()
 		users := func(want string) { // of the writes so far
 			t.Helper()
 			var got []string
-			for _, s := range f.asked(isWrite) {
+			for _, s := range f.Requests(fakekube.IsWrite) {
 				got = append(got, s.User)
 			}
 			if users := strings.Join(got, " "); users != want {
@@ -9628,7 +6502,7 @@ func TestTokenFileIsReadAgainEveryMinuteAndAfterA401AndAGapIsSaidOnce(t *testing
 			}
 		}
 		addPod := func() {
-			f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
+			f.AddPod("default", fmt.Sprint("p", len(f.All("pods"))), "cp")
 			pass(2 * time.Second)
 		}
 		users("one")
@@ -9639,7 +6513,7 @@ func TestTokenFileIsReadAgainEveryMinuteAndAfterA401AndAGapIsSaidOnce(t *testing
 		addPod()
 		users("one one two")
 		write("three\n")
-		f.allow("three")
+		f.Allow("three")
 		addPod()
 		users("one one two two three") // refused, and sent again at once
 		for _, gap := range []func(){
@@ -9655,9 +6529,9 @@ func TestTokenFileIsReadAgainEveryMinuteAndAfterA401AndAGapIsSaidOnce(t *testing
 		users("one one two two three three three three")
 		wantNumber(t, "words on the gap", strings.Count(p.log.String(), "going on with what there was"), 1)
 		write("four")
-		f.allow("four")
+		f.Allow("four")
 		addPod()
-		if writes := f.asked(isWrite); writes[len(writes)-1].User != "four" {
+		if writes := f.Requests(fakekube.IsWrite); writes[len(writes)-1].User != "four" {
 			t.Errorf("written by %s, want four", writes[len(writes)-1].User)
 		}
 		wantNumber(t, "words on its end", strings.Count(p.log.String(), "the credential can be read again"), 1)
@@ -9665,19 +6539,19 @@ func TestTokenFileIsReadAgainEveryMinuteAndAfterA401AndAGapIsSaidOnce(t *testing
 }
 
 func TestWrongTokenIsTriedOnceAndNamedByItsPlace(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.allow("another")
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Allow("another")
 		dir := t.TempDir()
 		writeFiles(t, dir, map[string]string{"token": "s3cret"})
-		p := startPodcountOn(t, f.serveAs(t, dir, "tokenFile: token"), "-kubeconfig", filepath.Join(dir, "config"), "-v", "6")
+		p := startPodcountOn(t, f.ServeAs(t, dir, "tokenFile: token"), "-kubeconfig", filepath.Join(dir, "config"), "-v", "6")
 		synctest.Wait()
-		wantNumber(t, "tries", len(f.asked(func(seen) bool { return true })), 3) // of each list, and of discovery, one
+		wantNumber(t, "tries", len(f.Requests(func(fakekube.Request) bool { return true })), 3) // of each list, and of discovery, one
 		wantText(t, p.log.String(), "list pods: 401 Unauthorized: Unauthorized (what was not accepted: the token of "+dir+"/token)")
 		if strings.Contains(p.log.String(), "s3cret") {
 			t.Error("the token is in the log")
 		}
-		f.allow("s3cret")
-		f.addNode("cp", controlPlane)
+		f.Allow("s3cret")
+		f.AddNode("cp", controlPlane)
 		pass(time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "0")
 	})
@@ -9685,11 +6559,11 @@ func TestWrongTokenIsTriedOnceAndNamedByItsPlace(t *testing.T) {
 
 // A kubelet keeps a volume's files behind a link ..data, which it replaces.
 func TestCertificatesThatChangeAreUsedByTheNextRequestWhileWatchesGoOn(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		old, recent, clients := newAuthority(t, "old CA"), newAuthority(t, "recent CA"), newAuthority(t, "clients")
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		old, recent, clients := fakekube.NewAuthority(t, "old CA"), fakekube.NewAuthority(t, "recent CA"), fakekube.NewAuthority(t, "clients")
 		var server atomic.Pointer[tls.Certificate]
-		serveWith := func(ca *authority) {
-			certPEM, keyPEM := ca.issue(t, "server", nil)
+		serveWith := func(ca *fakekube.Authority) {
+			certPEM, keyPEM := ca.Issue(t, "server", nil)
 			pair, err := tls.X509KeyPair(certPEM, keyPEM)
 			if err != nil {
 				t.Fatal(err)
@@ -9697,11 +6571,11 @@ func TestCertificatesThatChangeAreUsedByTheNextRequestWhileWatchesGoOn(t *testin
 			server.Store(&pair)
 		}
 		dir := t.TempDir()
-		swap := func(version, user string, cas ...*authority) {
-			cert, key := clients.issue(t, user, nil)
+		swap := func(version, user string, cas ...*fakekube.Authority) {
+			cert, key := clients.Issue(t, user, nil)
 			bundle := ""
 			for _, ca := range cas {
-				bundle += string(ca.pem())
+				bundle += string(ca.PEM())
 			}
 			writeFiles(t, dir, map[string]string{version + "/ca.crt": bundle, version + "/tls.crt": string(cert), version + "/tls.key": string(key)})
 			os.Symlink(version, filepath.Join(dir, "..tmp"))
@@ -9713,49 +6587,49 @@ func TestCertificatesThatChangeAreUsedByTheNextRequestWhileWatchesGoOn(t *testin
 		for _, name := range []string{"ca.crt", "tls.crt", "tls.key"} {
 			os.Symlink("..data/"+name, filepath.Join(dir, name))
 		}
-		config := strings.Replace(kubeconfigFor("https://127.0.0.1:1", nil, "client-certificate: tls.crt\n    client-key: tls.key"), "certificate-authority-data: ", "certificate-authority: ca.crt", 1)
+		config := strings.Replace(fakekube.Kubeconfig("https://127.0.0.1:1", nil, "client-certificate: tls.crt\n    client-key: tls.key"), "certificate-authority-data: ", "certificate-authority: ca.crt", 1)
 		writeFiles(t, dir, map[string]string{"config": config})
-		f.allow()
-		f.clientCA = clients.pool()
-		f.addNode("cp", controlPlane)
+		f.Allow()
+		f.ClientCA = clients.Pool()
+		f.AddNode("cp", controlPlane)
 		serveWith(old)
-		n := f.serveIn(t, server.Load)
+		n := f.ServeIn(t, server.Load)
 		p := startPodcountOn(t, n, "-kubeconfig", filepath.Join(dir, "config"), "-interval", "1s", "-pod-events", "off")
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "0")
-		connections := n.dialed()
+		connections := n.Dialed()
 
 		swap("v2", "two", old, recent)
 		pass(2 * time.Second)
-		f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
+		f.AddPod("default", fmt.Sprint("p", len(f.All("pods"))), "cp")
 		pass(2 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "1")
-		wantNumber(t, "connections, one of them new", n.dialed(), connections+1)
-		last := func(match func(seen) bool) string {
-			found := f.asked(match)
+		wantNumber(t, "connections, one of them new", n.Dialed(), connections+1)
+		last := func(match func(fakekube.Request) bool) string {
+			found := f.Requests(match)
 			return found[len(found)-1].User
 		}
-		if last(isWrite) != "two" || last(isWatch("pods")) != "one" {
-			t.Errorf("written by %s, watched by %s", last(isWrite), last(isWatch("pods")))
+		if last(fakekube.IsWrite) != "two" || last(fakekube.IsWatch("pods")) != "one" {
+			t.Errorf("written by %s, watched by %s", last(fakekube.IsWrite), last(fakekube.IsWatch("pods")))
 		}
-		wantNumber(t, "watches", len(f.asked(isWatch("pods"))), 1)
+		wantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 1)
 
 		// The key of another certificate, a CA that is none, and nothing at all: the old ones stay.
 		good, _ := os.ReadFile(dir + "/v2/tls.key")
 		writeFiles(t, dir, map[string]string{"v2/tls.key": "no key"})
 		pass(2 * time.Second)
-		f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
+		f.AddPod("default", fmt.Sprint("p", len(f.All("pods"))), "cp")
 		pass(2 * time.Second)
 		writeFiles(t, dir, map[string]string{"v2/tls.key": string(good)})
 		pass(2 * time.Second)
-		f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
+		f.AddPod("default", fmt.Sprint("p", len(f.All("pods"))), "cp")
 		pass(2 * time.Second)
 		wantNumber(t, "words on the end of what did not fit", strings.Count(p.log.String(), "can be read again"), 1)
 		writeFiles(t, dir, map[string]string{"v2/tls.key": "no key", "v2/ca.crt": "no CA"})
 		os.Remove(filepath.Join(dir, "v2/tls.crt"))
 		pass(2 * time.Second)
 		for range 3 {
-			f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
+			f.AddPod("default", fmt.Sprint("p", len(f.All("pods"))), "cp")
 			pass(time.Minute) // all in all less than 5, when watches may begin to end
 		}
 		wantLabel(t, f, "cp", podCountLabel, "6")
@@ -9764,15 +6638,15 @@ func TestCertificatesThatChangeAreUsedByTheNextRequestWhileWatchesGoOn(t *testin
 		serveWith(recent)
 		swap("v3", "three", recent)
 		pass(2 * time.Second) // a discovery may just have read the files
-		f.endWatches(true)
+		f.EndWatches(true)
 		pass(2 * time.Second)
-		f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
+		f.AddPod("default", fmt.Sprint("p", len(f.All("pods"))), "cp")
 		pass(2 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "7")
-		if last(isWrite) != "three" || last(isWatch("pods")) != "three" {
-			t.Errorf("written by %s, watched by %s", last(isWrite), last(isWatch("pods")))
+		if last(fakekube.IsWrite) != "three" || last(fakekube.IsWatch("pods")) != "three" {
+			t.Errorf("written by %s, watched by %s", last(fakekube.IsWrite), last(fakekube.IsWatch("pods")))
 		}
-		wantNumber(t, "lists of pods", len(f.asked(isList("pods"))), 1)
+		wantNumber(t, "lists of pods", len(f.Requests(fakekube.IsList("pods"))), 1)
 		wantPeace(t, f, "-interval", "1s")
 	})
 }
@@ -9805,8 +6679,8 @@ func execConfig(t *testing.T, dir, version, more string) string {
 	return fmt.Sprintf("exec: {apiVersion: client.authentication.k8s.io/%s, command: %s, args: [get, \"a token\"], env: [{name: PODCOUNT_TEST_PLUGIN, value: %s}, {name: REGION, value: eu}]%s}", version, self, dir, more)
 }
 
-func credentialText(version string, status object) string {
-	text, _ := json.Marshal(object{"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/" + version, "status": status})
+func credentialText(version string, status fakekube.Object) string {
+	text, _ := json.Marshal(fakekube.Object{"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/" + version, "status": status})
 	return string(text)
 }
 
@@ -9820,17 +6694,17 @@ func TestExecCredentialIsKeptUntilItExpiresOrIsRefused(t *testing.T) {
 		return strings.Split(strings.TrimSpace(string(text)), "\n")
 	}
 	answer := func(token string, expires time.Time) {
-		status := object{"token": token}
+		status := fakekube.Object{"token": token}
 		if !expires.IsZero() {
 			status["expirationTimestamp"] = expires.UTC().Format(time.RFC3339)
 		}
 		writeFiles(t, dir, map[string]string{"answer": credentialText("v1beta1", status)})
 	}
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.allow("one", "two")
-		f.addNode("cp", controlPlane)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Allow("one", "two")
+		f.AddNode("cp", controlPlane)
 		answer("one", time.Now().Add(10*time.Minute))
-		n := f.serveAs(t, dir, execConfig(t, dir, "v1beta1", ", interactiveMode: IfAvailable, provideClusterInfo: false"))
+		n := f.ServeAs(t, dir, execConfig(t, dir, "v1beta1", ", interactiveMode: IfAvailable, provideClusterInfo: false"))
 		config, _ := os.ReadFile(filepath.Join(dir, "config"))
 		more := "    tls-server-name: 127.0.0.1\n    extensions: [{name: client.authentication.k8s.io/exec, extension: {audience: us}}, {name: else, extension: 1}]\n"
 		writeFiles(t, dir, map[string]string{"config": strings.Replace(string(config), "    certificate-authority-data: ", more+"    certificate-authority-data: ", 1)})
@@ -9845,7 +6719,7 @@ func TestExecCredentialIsKeptUntilItExpiresOrIsRefused(t *testing.T) {
 
 		answer("two", time.Time{})
 		pass(11 * time.Minute)
-		f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
+		f.AddPod("default", fmt.Sprint("p", len(f.All("pods"))), "cp")
 		pass(20 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "1")
 		wantNumber(t, "runs once it has expired", len(runs()), 2)
@@ -9853,16 +6727,16 @@ func TestExecCredentialIsKeptUntilItExpiresOrIsRefused(t *testing.T) {
 		wantNumber(t, "runs of what does not expire", len(runs()), 2)
 
 		answer("three", time.Time{})
-		f.allow("three")
-		f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
+		f.Allow("three")
+		f.AddPod("default", fmt.Sprint("p", len(f.All("pods"))), "cp")
 		pass(20 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "2")
 		wantNumber(t, "runs once it was refused", len(runs()), 3)
 
 		// A program that fails, and a server that refuses what it gives, cost a run each 5 s at most.
 		writeFiles(t, dir, map[string]string{"answer": "exit the server of tokens is down"})
-		f.allow("four")
-		f.endWatches(false)
+		f.Allow("four")
+		f.EndWatches(false)
 		pass(time.Minute)
 		if n := len(runs()) - 3; n < 3 || n > 13 {
 			t.Errorf("%d runs in a minute of failure", n)
@@ -9876,7 +6750,7 @@ func TestExecCredentialIsKeptUntilItExpiresOrIsRefused(t *testing.T) {
 			t.Errorf("%d runs in a minute of refusals", n)
 		}
 		answer("four", time.Time{})
-		f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
+		f.AddPod("default", fmt.Sprint("p", len(f.All("pods"))), "cp")
 		pass(2 * time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "3")
 		for _, token := range []string{"\"one\"", "\"two\"", "=four", "\"four\"", "wrong"} {
@@ -9891,51 +6765,51 @@ func TestLabelsEqualTheTruthWhateverBecomesOfCredentials(t *testing.T) {
 	token := "tokenFile: token"
 	for name, c := range map[string]struct {
 		from    string // in the kubeconfig; "" is an exec program
-		happens func(f *fakeServer, write func(token string), pause func(seconds int))
+		happens func(f *fakekube.Server, write func(token string), pause func(seconds int))
 	}{
-		"a token is renewed in time": {token, func(f *fakeServer, write func(string), pause func(int)) {
-			f.allow("one", "two")
+		"a token is renewed in time": {token, func(f *fakekube.Server, write func(string), pause func(int)) {
+			f.Allow("one", "two")
 			write("two")
 			pause(61)
-			f.allow("two")
-			f.endWatches(true)
+			f.Allow("two")
+			f.EndWatches(true)
 		}},
-		"a token is refused before there is another": {token, func(f *fakeServer, write func(string), pause func(int)) {
-			f.allow("two")
-			f.endWatches(true)
+		"a token is refused before there is another": {token, func(f *fakekube.Server, write func(string), pause func(int)) {
+			f.Allow("two")
+			f.EndWatches(true)
 			pause(45)
 			write("two")
 		}},
-		"a token's file is empty, then gone": {token, func(f *fakeServer, write func(string), pause func(int)) {
+		"a token's file is empty, then gone": {token, func(f *fakekube.Server, write func(string), pause func(int)) {
 			write("")
 			pause(61)
-			f.allow("two")
-			f.endWatches(true)
+			f.Allow("two")
+			f.EndWatches(true)
 			write("-")
 			pause(30)
 			write("two")
 		}},
-		"a token's file has a wrong one first": {token, func(f *fakeServer, write func(string), pause func(int)) {
-			f.allow("two")
+		"a token's file has a wrong one first": {token, func(f *fakekube.Server, write func(string), pause func(int)) {
+			f.Allow("two")
 			write("stranger")
-			f.endWatches(true)
+			f.EndWatches(true)
 			pause(30)
 			write("two")
 		}},
-		"nobody is known to the server for a while": {token, func(f *fakeServer, write func(string), pause func(int)) {
-			f.allow()
-			f.endWatches(true)
+		"nobody is known to the server for a while": {token, func(f *fakekube.Server, write func(string), pause func(int)) {
+			f.Allow()
+			f.EndWatches(true)
 			pause(45)
-			f.allow("one")
+			f.Allow("one")
 		}},
-		"a program's token is refused": {"", func(f *fakeServer, write func(string), pause func(int)) {
+		"a program's token is refused": {"", func(f *fakekube.Server, write func(string), pause func(int)) {
 			write("two")
-			f.allow("two")
+			f.Allow("two")
 		}},
-		"a program fails just when it is needed": {"", func(f *fakeServer, write func(string), pause func(int)) {
+		"a program fails just when it is needed": {"", func(f *fakekube.Server, write func(string), pause func(int)) {
 			write("exit 1")
-			f.allow("two")
-			f.endWatches(true)
+			f.Allow("two")
+			f.EndWatches(true)
 			pause(30)
 			write("two")
 		}},
@@ -9949,24 +6823,24 @@ func TestLabelsEqualTheTruthWhateverBecomesOfCredentials(t *testing.T) {
 				case strings.HasPrefix(token, "exit"):
 					writeFiles(t, dir, map[string]string{"answer": token})
 				default:
-					writeFiles(t, dir, map[string]string{"token": token, "answer": credentialText("v1", object{"token": token})})
+					writeFiles(t, dir, map[string]string{"token": token, "answer": credentialText("v1", fakekube.Object{"token": token})})
 				}
 			}
 			from := c.from
 			if from == "" {
 				from = execConfig(t, dir, "v1", ", interactiveMode: Never")
 			}
-			simulate(t, func(t *testing.T, f *fakeServer) {
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
 				write("one")
-				f.allow("one")
-				n := f.serveAs(t, dir, from)
+				f.Allow("one")
+				n := f.ServeAs(t, dir, from)
 				start := func(args ...string) *program {
 					return startPodcountOn(t, n, append(args, "-kubeconfig", filepath.Join(dir, "config"), "-v", "6")...)
 				}
 				surviveFrom(t, f, start, func(*program) {
 					c.happens(f, write, func(seconds int) { sleep(t.Context(), time.Duration(seconds)*time.Second) })
 				})
-				if f.lets("two") && len(f.asked(func(s seen) bool { return s.User == "two" })) == 0 {
+				if f.Lets("two") && len(f.Requests(func(s fakekube.Request) bool { return s.User == "two" })) == 0 {
 					t.Error("the new token was not used")
 				}
 			})
@@ -9976,35 +6850,35 @@ func TestLabelsEqualTheTruthWhateverBecomesOfCredentials(t *testing.T) {
 
 func TestExecProgramMayGiveAClientCertificate(t *testing.T) {
 	dir := t.TempDir()
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		servers, clients := newAuthority(t, "servers"), newAuthority(t, "clients")
-		certPEM, keyPEM := servers.issue(t, "server", nil)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		servers, clients := fakekube.NewAuthority(t, "servers"), fakekube.NewAuthority(t, "clients")
+		certPEM, keyPEM := servers.Issue(t, "server", nil)
 		server, err := tls.X509KeyPair(certPEM, keyPEM)
 		if err != nil {
 			t.Fatal(err)
 		}
 		answer := func(name string, expires time.Time) {
-			cert, key := clients.issue(t, name, nil)
-			writeFiles(t, dir, map[string]string{"answer": credentialText("v1", object{"clientCertificateData": string(cert), "clientKeyData": string(key), "expirationTimestamp": expires})})
+			cert, key := clients.Issue(t, name, nil)
+			writeFiles(t, dir, map[string]string{"answer": credentialText("v1", fakekube.Object{"clientCertificateData": string(cert), "clientKeyData": string(key), "expirationTimestamp": expires})})
 		}
-		f.allow()
-		f.clientCA = clients.pool()
-		f.addNode("cp", controlPlane)
+		f.Allow()
+		f.ClientCA = clients.Pool()
+		f.AddNode("cp", controlPlane)
 		answer("one", time.Now().Add(time.Minute))
-		writeFiles(t, dir, map[string]string{"config": kubeconfigFor("https://127.0.0.1:1", servers.pem(), execConfig(t, dir, "v1", ", interactiveMode: Never"))})
-		startPodcountOn(t, f.serveIn(t, func() *tls.Certificate { return &server }), "-kubeconfig", filepath.Join(dir, "config"))
+		writeFiles(t, dir, map[string]string{"config": fakekube.Kubeconfig("https://127.0.0.1:1", servers.PEM(), execConfig(t, dir, "v1", ", interactiveMode: Never"))})
+		startPodcountOn(t, f.ServeIn(t, func() *tls.Certificate { return &server }), "-kubeconfig", filepath.Join(dir, "config"))
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "0")
 		answer("two", time.Now().Add(time.Hour))
 		pass(time.Minute)
-		f.addPod("default", fmt.Sprint("p", len(f.all("pods"))), "cp")
+		f.AddPod("default", fmt.Sprint("p", len(f.All("pods"))), "cp")
 		pass(20 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "1")
-		writes := f.asked(isWrite)
+		writes := f.Requests(fakekube.IsWrite)
 		if len(writes) != 2 || writes[0].User != "one" || writes[1].User != "two" {
 			t.Errorf("written by %v", writes)
 		}
-		wantNumber(t, "watches", len(f.asked(isWatch("pods"))), 1)
+		wantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 1)
 	})
 }
 
@@ -10019,14 +6893,14 @@ func TestExecAnswersThatAreNoCredentialAreErrors(t *testing.T) {
 		"s3cret":          "invalid character",
 		"exit  why\n not": `exit status 1, saying "why not"`,
 		"hang":            "it took longer than 200ms",
-		credentialText("v1beta1", object{"token": "s3cret"}):                                       `printed a "ExecCredential" of "client.authentication.k8s.io/v1beta1", not an ExecCredential of client.authentication.k8s.io/v1`,
-		`{"kind":"Pod","status":{"token":"s3cret"}}`:                                               `printed a "Pod"`,
-		credentialText("v1", object{}):                                                             "gave no token",
-		credentialText("v1", object{"clientCertificateData": "s3cret"}):                            "gave no token, and no clientCertificateData with clientKeyData",
-		credentialText("v1", object{"token": 1}):                                                   "cannot unmarshal number",
-		credentialText("v1", object{"token": "x", "clientKeyData": "y"}):                           "gave no token, and no clientCertificateData with clientKeyData",
-		credentialText("v1", object{"clientCertificateData": "s3cret", "clientKeyData": "s3cret"}): "gave: tls: failed to find any PEM data",
-		strings.Repeat("s3cret ", 1<<18):                                                           "it printed more than 1 MB",
+		credentialText("v1beta1", fakekube.Object{"token": "s3cret"}):                                       `printed a "ExecCredential" of "client.authentication.k8s.io/v1beta1", not an ExecCredential of client.authentication.k8s.io/v1`,
+		`{"kind":"Pod","status":{"token":"s3cret"}}`:                                                        `printed a "Pod"`,
+		credentialText("v1", fakekube.Object{}):                                                             "gave no token",
+		credentialText("v1", fakekube.Object{"clientCertificateData": "s3cret"}):                            "gave no token, and no clientCertificateData with clientKeyData",
+		credentialText("v1", fakekube.Object{"token": 1}):                                                   "cannot unmarshal number",
+		credentialText("v1", fakekube.Object{"token": "x", "clientKeyData": "y"}):                           "gave no token, and no clientCertificateData with clientKeyData",
+		credentialText("v1", fakekube.Object{"clientCertificateData": "s3cret", "clientKeyData": "s3cret"}): "gave: tls: failed to find any PEM data",
+		strings.Repeat("s3cret ", 1<<18):                                                                    "it printed more than 1 MB",
 	} {
 		writeFiles(t, dir, map[string]string{"answer": answer})
 		e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: self, env: []string{"PODCOUNT_TEST_PLUGIN=" + dir}, limit: time.Minute}
@@ -10042,7 +6916,7 @@ func TestExecAnswersThatAreNoCredentialAreErrors(t *testing.T) {
 // A program may leave an agent behind, which has its stdout and stderr.
 func TestExecProgramWhoseChildKeepsItsOutputOpenIsNotWaitedFor(t *testing.T) {
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"answer": credentialText("v1", object{"token": "good"}), "agent": "#!/bin/sh\nsleep 600 &\necho $! >" + dir + "/pid\ncat " + dir + "/answer\n"})
+	writeFiles(t, dir, map[string]string{"answer": credentialText("v1", fakekube.Object{"token": "good"}), "agent": "#!/bin/sh\nsleep 600 &\necho $! >" + dir + "/pid\ncat " + dir + "/answer\n"})
 	os.Chmod(dir+"/agent", 0o700)
 	e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: dir + "/agent", limit: time.Minute}
 	got, err := e.run(t.Context())
@@ -10066,7 +6940,7 @@ func slowProgram(t *testing.T) (cfg *Config, started, carryOn, runs string) {
 		}
 	}
 	writeFiles(t, dir, map[string]string{
-		"config":  kubeconfigFor("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./program}"),
+		"config":  fakekube.Kubeconfig("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./program}"),
 		"program": fmt.Sprintf("#!/bin/sh\necho run >>%s\necho $$ >%s\nexec cat %s\n", runs, started, carryOn),
 	})
 	os.Chmod(dir+"/program", 0o700)
@@ -10095,7 +6969,7 @@ func TestExecProgramIsWaitedForAsLongAsEachCallerCanAndServesTheNext(t *testing.
 			t.Errorf("a caller that could not wait got %v", err)
 		}
 	}
-	os.WriteFile(carryOn, []byte(credentialText("v1", object{"token": "good"})), 0)
+	os.WriteFile(carryOn, []byte(credentialText("v1", fakekube.Object{"token": "good"})), 0)
 	if patient.wait(t.Context()); patient.err != nil || patient.value.token != "good" {
 		t.Errorf("a caller that could wait got %+v, %v", patient.value, patient.err)
 	}
@@ -10110,13 +6984,13 @@ func TestExecProgramIsWaitedForAsLongAsEachCallerCanAndServesTheNext(t *testing.
 func TestExecCredentialThatIsGoodSurvivesARunThatFails(t *testing.T) {
 	dir, log := t.TempDir(), &logBuffer{}
 	writeFiles(t, dir, map[string]string{
-		"config":  kubeconfigFor("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./program}"),
+		"config":  fakekube.Kubeconfig("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./program}"),
 		"program": "#!/bin/sh\nhead -c 2000000 /dev/zero >&2\nexec cat " + dir + "/answer\n", // who cares what it says there
 	})
 	os.Chmod(dir+"/program", 0o700)
 	synctest.Test(t, func(t *testing.T) {
 		expires := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-		status := object{"token": "good", "expirationTimestamp": expires}
+		status := fakekube.Object{"token": "good", "expirationTimestamp": expires}
 		writeFiles(t, dir, map[string]string{"answer": credentialText("v1", status)})
 		cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir + "/config", Getenv: func(string) string { return "" }, Log: newLog(log, &options{}).Logger})
 		if err != nil {
@@ -10162,7 +7036,7 @@ func TestExecProgramThatItsOnlyCallerDidNotWaitForServesTheNext(t *testing.T) {
 		t.Errorf("the one that had gone got %v", err)
 	}
 	os.ReadFile(started)
-	os.WriteFile(carryOn, []byte(credentialText("v1", object{"token": "good"})), 0)
+	os.WriteFile(carryOn, []byte(credentialText("v1", fakekube.Object{"token": "good"})), 0)
 	if got, err := cfg.Credential(t.Context(), nil); err != nil || got.token != "good" {
 		t.Errorf("the next one got %+v, %v", got, err)
 	}
@@ -10193,7 +7067,7 @@ func TestCloseEndsTheExecProgramAndNoOtherIsStarted(t *testing.T) {
 func TestRefusedCredentialIsReadAgainThoughAnotherRenewalRuns(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		writeFiles(t, dir, map[string]string{"token": "one", "config": kubeconfigFor("https://h", nil, "tokenFile: token")})
+		writeFiles(t, dir, map[string]string{"token": "one", "config": fakekube.Kubeconfig("https://h", nil, "tokenFile: token")})
 		cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir + "/config", Getenv: func(string) string { return "" }})
 		if err != nil {
 			t.Fatal(err)
@@ -10250,7 +7124,7 @@ func TestFileOfACredentialThatIsNoRegularOneIsRefusedAndNotWaitedFor(t *testing.
 		"client-certificate": "client-certificate: FILE\n    client-key: FILE",
 	} {
 		for _, file := range []string{dir + "/pipe", "/dev/zero", dir} {
-			writeFiles(t, dir, map[string]string{"config": kubeconfigFor("https://h", nil, strings.ReplaceAll(user, "FILE", file))})
+			writeFiles(t, dir, map[string]string{"config": fakekube.Kubeconfig("https://h", nil, strings.ReplaceAll(user, "FILE", file))})
 			want := dir + "/config, context fake: " + field + ": " + file + " is no regular file"
 			_, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir + "/config", Getenv: func(string) string { return "" }})
 			if err == nil || err.Error() != want {
@@ -10262,7 +7136,7 @@ func TestFileOfACredentialThatIsNoRegularOneIsRefusedAndNotWaitedFor(t *testing.
 
 func TestFileWithoutAnEndIsNotReadToIt(t *testing.T) {
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"big": "", "config": kubeconfigFor("https://h", nil, "tokenFile: big")})
+	writeFiles(t, dir, map[string]string{"big": "", "config": fakekube.Kubeconfig("https://h", nil, "tokenFile: big")})
 	os.Truncate(dir+"/big", fileSize+1)
 	for file, want := range map[string]string{
 		dir + "/config": dir + "/config, context fake: tokenFile: " + dir + "/big has more than 16 MB",
@@ -10280,7 +7154,7 @@ func TestKubeconfigMayComeThroughAPipe(t *testing.T) {
 	if err := syscall.Mkfifo(dir+"/pipe", 0o600); err != nil {
 		t.Fatal(err)
 	}
-	go os.WriteFile(dir+"/pipe", []byte(kubeconfigFor("https://h", nil, "token: good")), 0)
+	go os.WriteFile(dir+"/pipe", []byte(fakekube.Kubeconfig("https://h", nil, "token: good")), 0)
 	cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir + "/pipe", Getenv: func(string) string { return "" }})
 	if err != nil {
 		t.Fatal(err)
@@ -10363,7 +7237,7 @@ func TestOpenThatHangsHoldsNobodyUp(t *testing.T) {
 		t.Skip("needs leases of files, as Linux has them")
 	}
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"token": "one", "config": kubeconfigFor("https://h", nil, "tokenFile: token")})
+	writeFiles(t, dir, map[string]string{"token": "one", "config": fakekube.Kubeconfig("https://h", nil, "tokenFile: token")})
 	nothing := func(string) string { return "" }
 	cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir + "/config", Getenv: nothing})
 	if err != nil {
@@ -10401,7 +7275,7 @@ func TestOpenThatHangsHoldsNobodyUp(t *testing.T) {
 
 func TestExecProgramBesideTheKubeconfigIsNotLookedForInThePath(t *testing.T) {
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"here/plugin": "#!/bin/sh\n", "path/plugin": "#!/bin/sh\n", "here/config": kubeconfigFor("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./plugin}")})
+	writeFiles(t, dir, map[string]string{"here/plugin": "#!/bin/sh\n", "path/plugin": "#!/bin/sh\n", "here/config": fakekube.Kubeconfig("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./plugin}")})
 	os.Chmod(dir+"/here/plugin", 0o700)
 	os.Chmod(dir+"/path/plugin", 0o700)
 	t.Setenv("PATH", dir+"/path")
@@ -10422,9 +7296,9 @@ func TestMasterIsEnoughWhereTheKubeconfigHasNothing(t *testing.T) {
 }
 
 func TestTLSErrorsNameWhatWasTriedAndWhatToDo(t *testing.T) {
-	ca, other := newAuthority(t, "the CA"), newAuthority(t, "another CA")
+	ca, other := fakekube.NewAuthority(t, "the CA"), fakekube.NewAuthority(t, "another CA")
 	for name, c := range map[string]struct {
-		trusted *authority
+		trusted *fakekube.Authority
 		change  func(*x509.Certificate)
 		cluster string // more of its fields
 		want    string
@@ -10440,8 +7314,8 @@ func TestTLSErrorsNameWhatWasTriedAndWhatToDo(t *testing.T) {
 		"right name":  {ca, func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"api.example.com"} }, "    tls-server-name: api.example.com\n", ""},
 		"unverified":  {nil, nil, "    insecure-skip-tls-verify: true\n", ""},
 	} {
-		f := newFake()
-		certPEM, keyPEM := ca.issue(t, "server", c.change)
+		f := fakekube.New()
+		certPEM, keyPEM := ca.Issue(t, "server", c.change)
 		pair, err := tls.X509KeyPair(certPEM, keyPEM)
 		if err != nil {
 			t.Fatal(err)
@@ -10462,9 +7336,9 @@ func TestTLSErrorsNameWhatWasTriedAndWhatToDo(t *testing.T) {
 		}
 		defer srv.Close()
 		url := "https://" + srv.Listener.Addr().String()
-		config := kubeconfigFor(url, nil, "token: s3cret")
+		config := fakekube.Kubeconfig(url, nil, "token: s3cret")
 		if c.trusted != nil {
-			config = kubeconfigFor(url, c.trusted.pem(), "token: s3cret")
+			config = fakekube.Kubeconfig(url, c.trusted.PEM(), "token: s3cret")
 		}
 		cfg, err := load(t, map[string]string{"config": strings.Replace(config, "    certificate-authority-data", c.cluster+"    certificate-authority-data", 1)}, "config", "", "", nil)
 		if err != nil {
@@ -10477,7 +7351,7 @@ func TestTLSErrorsNameWhatWasTriedAndWhatToDo(t *testing.T) {
 		case c.want == "" && err == nil:
 		case c.want == "" || err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "list nodes: "+url+", from /") || strings.Contains(err.Error(), "s3cret"):
 			t.Errorf("%s: %v, want %q", name, err, c.want)
-		case len(f.asked(func(seen) bool { return true })) > 0:
+		case len(f.Requests(func(fakekube.Request) bool { return true })) > 0:
 			t.Errorf("%s: requests arrived", name)
 		}
 	}
@@ -10485,7 +7359,7 @@ func TestTLSErrorsNameWhatWasTriedAndWhatToDo(t *testing.T) {
 
 // What a person sees on stderr who has this wrong: what was tried, and the next step.
 func TestWhatIsWrongWithTheWayInIsSaidWithWhatWasTriedAndTheNextStep(t *testing.T) {
-	ca, other := newAuthority(t, "the CA"), newAuthority(t, "another CA")
+	ca, other := fakekube.NewAuthority(t, "the CA"), fakekube.NewAuthority(t, "another CA")
 	refused := os.NewSyscallError("connect", syscall.ECONNREFUSED)
 	dialing := func(to string, err error) Dialer {
 		return func(context.Context, string, string) (net.Conn, error) {
@@ -10504,8 +7378,8 @@ func TestWhatIsWrongWithTheWayInIsSaidWithWhatWasTriedAndTheNextStep(t *testing.
 		config [2]string // of the kubeconfig, this in place of that
 		args   string    // more of them
 		dial   Dialer
-		issuer *authority // of the server's certificate, if not ca
-		set    func(f *fakeServer)
+		issuer *fakekube.Authority // of the server's certificate, if not ca
+		set    func(f *fakekube.Server)
 		want   []string
 	}{
 		"no server": {dial: dialing("127.0.0.1:1", refused),
@@ -10519,15 +7393,15 @@ func TestWhatIsWrongWithTheWayInIsSaidWithWhatWasTriedAndTheNextStep(t *testing.
 		"wrong CA": {issuer: other,
 			want: []string{": https://127.0.0.1:1, from CONFIG, context fake: tls: failed to verify certificate: x509: certificate signed by unknown authority",
 				`(give the CA of this cluster as certificate-authority; the server's certificate was issued by "CN=another CA")`}},
-		"self-signed certificate": {issuer: &authority{},
+		"self-signed certificate": {issuer: &fakekube.Authority{},
 			want: []string{": https://127.0.0.1:1, from CONFIG, context fake: tls: failed to verify certificate: x509: certificate signed by unknown authority",
 				`(give the CA of this cluster as certificate-authority; the server's certificate was issued by "CN=server")`}},
-		"expired token": {set: func(f *fakeServer) { f.allow("fresh") },
+		"expired token": {set: func(f *fakekube.Server) { f.Allow("fresh") },
 			want: []string{": 401 Unauthorized: Unauthorized (what was not accepted: the token of CONFIG, context fake): give one that has not expired, and is of this cluster"}},
-		"missing right": {set: func(f *fakeServer) { f.forbid("list nodes", true) },
+		"missing right": {set: func(f *fakekube.Server) { f.Forbid("list nodes", true) },
 			want: []string{`list nodes: 403 Forbidden: nodes is forbidden: User "system:serviceaccount:kube-system:podcount" cannot list resource "nodes" in API group "" at the cluster scope`,
 				`(the RBAC rule that allows it: apiGroups [""], resources ["nodes"], verbs ["list"])`}},
-		"missing right to write": {set: func(f *fakeServer) { f.forbid("patch nodes", true) },
+		"missing right to write": {set: func(f *fakekube.Server) { f.Forbid("patch nodes", true) },
 			want: []string{"patch nodes/cp: 403 Forbidden: ", `(the RBAC rule that allows it: apiGroups [""], resources ["nodes"], verbs ["patch"])`}},
 		"wrong context": {args: "-context other", want: []string{`podcount: CONFIG: there is no context "other" (there is: context "fake")`}},
 		"wrong current-context": {config: [2]string{"current-context: fake", "current-context: other"},
@@ -10539,29 +7413,29 @@ func TestWhatIsWrongWithTheWayInIsSaidWithWhatWasTriedAndTheNextStep(t *testing.
 			want: []string{"proxyconnect tcp: dial tcp 10.0.0.9:1080: connect: connection refused (this is the proxy of"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakeServer) {
-				f.addNode("cp", controlPlane)
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddNode("cp", controlPlane)
 				if c.set != nil {
 					c.set(f)
 				}
-				cert, key := cmp.Or(c.issuer, ca).issue(t, "server", nil)
+				cert, key := cmp.Or(c.issuer, ca).Issue(t, "server", nil)
 				pair, err := tls.X509KeyPair(cert, key)
 				if err != nil {
 					t.Fatal(err)
 				}
 				dir := t.TempDir()
 				config := filepath.Join(dir, "config")
-				writeFiles(t, dir, map[string]string{"config": strings.Replace(kubeconfigFor("https://127.0.0.1:1", ca.pem(), "token: s3cret"), c.config[0], c.config[1], 1)})
-				n := f.serveIn(t, func() *tls.Certificate { return &pair })
+				writeFiles(t, dir, map[string]string{"config": strings.Replace(fakekube.Kubeconfig("https://127.0.0.1:1", ca.PEM(), "token: s3cret"), c.config[0], c.config[1], 1)})
+				n := f.ServeIn(t, func() *tls.Certificate { return &pair })
 				p := startPodcountWith(t, n, wiring{dial: c.dial}, append([]string{"-kubeconfig", config, "-log-format", "json"}, strings.Fields(c.args)...)...)
 				pass(10 * time.Second)
 				said := ""
 				for line := range strings.Lines(p.log.String()) {
-					var fields object
+					var fields fakekube.Object
 					if err := json.Unmarshal([]byte(line), &fields); err != nil {
 						t.Errorf("%s: %v", line, err)
 					}
-					said += str(fields, "err") + "\n"
+					said += fakekube.TextIn(fields, "err") + "\n"
 				}
 				if err := p.stop(); err != nil {
 					said += "podcount: " + err.Error() + "\n"
@@ -10590,14 +7464,14 @@ func TestUnreachableProxyOfTheEnvironmentIsNamed(t *testing.T) {
 }
 
 func TestUnverifiedServerAndOpenFilesAndExpiredCertificatesAreWarnedOf(t *testing.T) {
-	ca := newAuthority(t, "CA")
-	cert, key := ca.issue(t, "me", func(c *x509.Certificate) { c.NotAfter = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) })
+	ca := fakekube.NewAuthority(t, "CA")
+	cert, key := ca.Issue(t, "me", func(c *x509.Certificate) { c.NotAfter = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) })
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config")
 	mode := os.FileMode(0o644)
 	warnings := func(user, open, cluster string) string {
 		t.Helper()
-		writeFiles(t, dir, map[string]string{"config": strings.Replace(kubeconfigFor("https://h", nil, user), "    certificate-authority-data: ", cluster, 1), "token": "t", "tls.crt": string(cert), "tls.key": string(key)})
+		writeFiles(t, dir, map[string]string{"config": strings.Replace(fakekube.Kubeconfig("https://h", nil, user), "    certificate-authority-data: ", cluster, 1), "token": "t", "tls.crt": string(cert), "tls.key": string(key)})
 		os.Chmod(filepath.Join(dir, open), mode)
 		log := &logBuffer{}
 		if _, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: file, Getenv: func(string) string { return "" }, Log: newLog(log, &options{}).Logger}); err != nil {
@@ -10627,7 +7501,7 @@ func TestUnverifiedServerAndOpenFilesAndExpiredCertificatesAreWarnedOf(t *testin
 }
 
 func TestTokenServesUntilItsFileIsThere(t *testing.T) {
-	config := kubeconfigFor("https://h", nil, "token: first\n    tokenFile: later")
+	config := fakekube.Kubeconfig("https://h", nil, "token: first\n    tokenFile: later")
 	cfg, err := load(t, map[string]string{"config": config}, "config", "", "", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -10639,10 +7513,10 @@ func TestTokenServesUntilItsFileIsThere(t *testing.T) {
 }
 
 func TestKeyThatDoesNotFitItsCertificateIsRefused(t *testing.T) {
-	ca := newAuthority(t, "CA")
-	cert, _ := ca.issue(t, "me", nil)
-	_, key := ca.issue(t, "somebody else", nil)
-	config := kubeconfigFor("https://h", nil, "client-certificate: tls.crt\n    client-key: tls.key")
+	ca := fakekube.NewAuthority(t, "CA")
+	cert, _ := ca.Issue(t, "me", nil)
+	_, key := ca.Issue(t, "somebody else", nil)
+	config := fakekube.Kubeconfig("https://h", nil, "client-certificate: tls.crt\n    client-key: tls.key")
 	_, err := load(t, map[string]string{"config": config, "tls.crt": string(cert), "tls.key": string(key)}, "config", "", "", nil)
 	if err == nil || !strings.Contains(err.Error(), "tls.key: tls: private key does not match public key") || !strings.Contains(err.Error(), "client-certificate /") {
 		t.Errorf("%v", err)
@@ -10651,8 +7525,8 @@ func TestKeyThatDoesNotFitItsCertificateIsRefused(t *testing.T) {
 
 // A proxy of the kubeconfig is asked for a tunnel; the server behind it is verified as ever.
 func TestProxyURLLeadsThroughThatProxy(t *testing.T) {
-	f := newFake()
-	server, ca := f.serveTLSFor(t)
+	f := fakekube.New()
+	server, ca := f.ServeTLSFor(t)
 	var tunnels atomic.Int32
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		tunnels.Add(1)
@@ -10673,7 +7547,7 @@ func TestProxyURLLeadsThroughThatProxy(t *testing.T) {
 		proxy.CloseClientConnections()
 		proxy.Close()
 	})
-	config := strings.Replace(kubeconfigFor(server, ca, "token: t"), "    server:", "    proxy-url: "+proxy.URL+"\n    server:", 1)
+	config := strings.Replace(fakekube.Kubeconfig(server, ca, "token: t"), "    server:", "    proxy-url: "+proxy.URL+"\n    server:", 1)
 	cfg, err := load(t, map[string]string{"config": config}, "config", "", "", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -10692,7 +7566,7 @@ func TestProxyThatRefusesIsNamedWithoutItsPassword(t *testing.T) {
 	} {
 		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
 		defer proxy.Close()
-		config := strings.Replace(kubeconfigFor("https://10.1.2.3:6443", nil, "token: t"), "    server:",
+		config := strings.Replace(fakekube.Kubeconfig("https://10.1.2.3:6443", nil, "token: t"), "    server:",
 			"    proxy-url: "+strings.Replace(proxy.URL, "//", "//me:s3cret@", 1)+"\n    server:", 1)
 		cfg, err := load(t, map[string]string{"config": config}, "config", "", "", nil)
 		if err != nil {
@@ -10741,7 +7615,7 @@ func TestProxyOfTheEnvironmentIsUsedButForWhatItExcepts(t *testing.T) {
 }
 
 func TestServersNameOfTheKubeconfigDoesNotHoldForAnotherMaster(t *testing.T) {
-	config := strings.Replace(kubeconfigFor("https://h", nil, "token: t"), "    server:", "    tls-server-name: api\n    server:", 1)
+	config := strings.Replace(fakekube.Kubeconfig("https://h", nil, "token: t"), "    server:", "    tls-server-name: api\n    server:", 1)
 	for master, want := range map[string]string{"": "api", "https://other": ""} {
 		cfg, err := load(t, map[string]string{"config": config}, "config", "", master, nil)
 		if err != nil {
@@ -10922,15 +7796,15 @@ func TestExitCodes(t *testing.T) {
 		t.Errorf("wrong usage: exit code %d, stderr %q", cmd.ProcessState.ExitCode(), all)
 	}
 
-	f := newFake()
-	f.addNode("cp", controlPlane)
-	server, ca := f.serveTLSFor(t)
+	f := fakekube.New()
+	f.AddNode("cp", controlPlane)
+	server, ca := f.ServeTLSFor(t)
 	file := filepath.Join(t.TempDir(), "config")
-	os.WriteFile(file, []byte(kubeconfigFor(server, ca, "token: t")), 0o600)
+	os.WriteFile(file, []byte(fakekube.Kubeconfig(server, ca, "token: t")), 0o600)
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
-		f.setLabel("cp", podCountLabel, nil)
+		f.SetLabel("cp", podCountLabel, nil)
 		cmd, lines := process(t, nil, "-kubeconfig", file)
-		f.await(t, "the label", func() bool { return f.label("cp", podCountLabel) == "0" })
+		f.Await(t, "the label", func() bool { return f.Label("cp", podCountLabel) == "0" })
 		cmd.Process.Signal(sig)
 		last := ""
 		for line := range lines {
@@ -10941,9 +7815,9 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 
-	f.setLabel("cp", podCountLabel, nil)
+	f.SetLabel("cp", podCountLabel, nil)
 	met := make(chan struct{}, 1)
-	f.inject(t, fault{match: to(isWrite), stall: true, met: met})
+	f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), Stall: true, Met: met})
 	cmd, lines = process(t, nil, "-kubeconfig", file)
 	<-met // a write hangs
 	start := time.Now()
@@ -11007,22 +7881,22 @@ func TestProcessWhoseStderrIsFullEndsWithItsCode(t *testing.T) {
 	cmd, ended := startOn(t, nil, full, "-nonsense")
 	wantExit(t, "wrong usage", cmd, ended, 2)
 
-	f := newFake()
-	f.addNode("cp", controlPlane)
-	server, ca := f.serveTLSFor(t)
+	f := fakekube.New()
+	f.AddNode("cp", controlPlane)
+	server, ca := f.ServeTLSFor(t)
 	file := filepath.Join(t.TempDir(), "config")
-	writeFiles(t, filepath.Dir(file), map[string]string{"config": kubeconfigFor(server, ca, "token: t")})
+	writeFiles(t, filepath.Dir(file), map[string]string{"config": fakekube.Kubeconfig(server, ca, "token: t")})
 	for _, verbosity := range []string{"0", "6"} {
-		f.setLabel("cp", podCountLabel, nil)
+		f.SetLabel("cp", podCountLabel, nil)
 		cmd, ended = startOn(t, full, full, "-kubeconfig", file, "-v", verbosity, "-leader-elect")
-		f.await(t, "the label", func() bool { return f.label("cp", podCountLabel) == "0" })
+		f.Await(t, "the label", func() bool { return f.Label("cp", podCountLabel) == "0" })
 		cmd.Process.Signal(syscall.SIGTERM)
 		wantExit(t, "SIGTERM at -v "+verbosity, cmd, ended, 0)
 	}
 
-	f.setLabel("cp", podCountLabel, nil)
+	f.SetLabel("cp", podCountLabel, nil)
 	met := make(chan struct{}, 1)
-	f.inject(t, fault{match: to(isWrite), stall: true, met: met})
+	f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), Stall: true, Met: met})
 	cmd, ended = startOn(t, full, full, "-kubeconfig", file)
 	<-met // a write hangs
 	cmd.Process.Signal(syscall.SIGTERM)
@@ -11033,11 +7907,11 @@ func TestProcessWhoseStderrIsFullEndsWithItsCode(t *testing.T) {
 
 // As in `podcount 2>&1 | head -1`.
 func TestReaderOfTheOutputThatGoesAwayEndsNothing(t *testing.T) {
-	f := newFake()
-	f.addNode("cp", controlPlane)
-	server, ca := f.serveTLSFor(t)
+	f := fakekube.New()
+	f.AddNode("cp", controlPlane)
+	server, ca := f.ServeTLSFor(t)
 	file := filepath.Join(t.TempDir(), "config")
-	writeFiles(t, filepath.Dir(file), map[string]string{"config": kubeconfigFor(server, ca, "token: t")})
+	writeFiles(t, filepath.Dir(file), map[string]string{"config": fakekube.Kubeconfig(server, ca, "token: t")})
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -11047,8 +7921,8 @@ func TestReaderOfTheOutputThatGoesAwayEndsNothing(t *testing.T) {
 	reader.Read(make([]byte, 10))
 	reader.Close()
 	for n := range 3 {
-		f.addPod("default", fmt.Sprint("p", n), "")
-		f.await(t, "the label", func() bool { return f.label("cp", podCountLabel) == fmt.Sprint(n+1) })
+		f.AddPod("default", fmt.Sprint("p", n), "")
+		f.Await(t, "the label", func() bool { return f.Label("cp", podCountLabel) == fmt.Sprint(n+1) })
 	}
 	cmd.Process.Signal(syscall.SIGTERM)
 	wantExit(t, "SIGTERM", cmd, ended, 0)
@@ -11068,17 +7942,17 @@ func (p *program) finish() error {
 	return p.stop()
 }
 
-func writesAt(f *fakeServer) []seen { return f.asked(isWrite) }
+func writesAt(f *fakekube.Server) []fakekube.Request { return f.Requests(fakekube.IsWrite) }
 
 func TestOnceWritesWhatIsWrongAndExits(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true})
-		f.addNode("cp", controlPlane)
-		f.addNode("n1")
-		f.addNode("left", podCountLabel+"=7")
-		f.addPod("default", "p1", "n1")
-		f.addPodWith("p2", object{"app": "nginx"})
-		f.addCount("nginx", `{"name":"nginx","count":1}`)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddNode("cp", controlPlane)
+		f.AddNode("n1")
+		f.AddNode("left", podCountLabel+"=7")
+		f.AddPod("default", "p1", "n1")
+		f.AddPodWith("p2", fakekube.Object{"app": "nginx"})
+		f.AddCount("nginx", `{"name":"nginx","count":1}`)
 		start := time.Now()
 		if err := startPodcount(t, f, "-once", "-node-label", "x.y/pods").finish(); err != nil {
 			t.Error(err)
@@ -11089,7 +7963,7 @@ func TestOnceWritesWhatIsWrongAndExits(t *testing.T) {
 		wantLabel(t, f, "cp", podCountLabel, "2")
 		wantLabel(t, f, "n1", "x.y/pods", "1")
 		wantLabel(t, f, "left", podCountLabel, "-")
-		wantText(t, f.count("nginx"), "true 1 1")
+		wantText(t, f.CountStatus("nginx"), "true 1 1")
 		wantNumber(t, "events of changed labels", len(eventsOf(f, "PodCountChanged")), 5)
 		before := len(writesAt(f))
 		if err := startPodcount(t, f, "-once", "-node-label", "x.y/pods").finish(); err != nil {
@@ -11113,12 +7987,12 @@ func TestOnceWaitsForASlowReaderAndFailsWhereNobodyReads(t *testing.T) {
 		"nobody reads what is printed":   {[]string{"-controllers", "pod-printer"}, false, "lines of its output were lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakeServer) {
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
 				for i := range 500 {
-					f.addNode(fmt.Sprint("n", i))
+					f.AddNode(fmt.Sprint("n", i))
 				}
-				f.addPods(3)
-				n, reading := f.serveIn(t), make(chan struct{}, 1)
+				f.AddPods(3)
+				n, reading := f.ServeIn(t), make(chan struct{}, 1)
 				slow := func(w io.Writer) io.Writer {
 					return writerFunc(func(line []byte) (int, error) {
 						if !c.reads {
@@ -11145,8 +8019,8 @@ func TestOnceWaitsForASlowReaderAndFailsWhereNobodyReads(t *testing.T) {
 }
 
 func TestOnceEndsWhileEverythingChanges(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
 		p := startPodcount(t, f, "-once", "-controllers", "*,pod-printer")
 		go churn(f, 60)
 		start := time.Now()
@@ -11158,25 +8032,25 @@ func TestOnceEndsWhileEverythingChanges(t *testing.T) {
 }
 
 func TestOnceFailsWhenSomethingCannotBeWrittenAndWritesTheRest(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("a", controlPlane)
-		f.addNode("b", controlPlane)
-		f.keep(t, statusFault(t, func(s seen) bool { return s.Method == "PATCH" && strings.HasSuffix(s.Path, "/nodes/a") }, 1, 500, "InternalError", nil))
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("a", controlPlane)
+		f.AddNode("b", controlPlane)
+		f.Keep(t, statusFault(t, func(s fakekube.Request) bool { return s.Method == "PATCH" && strings.HasSuffix(s.Path, "/nodes/a") }, 1, 500, "InternalError", nil))
 		err := startPodcount(t, f, "-once").finish()
 		if err == nil || err.Error() != "-once: pod-count could not make 1 object right (a): the log says why" || errors.As(err, new(usageError)) {
 			t.Error(err)
 		}
 		wantLabel(t, f, "b", podCountLabel, "0")
-		wantNumber(t, "tries", len(f.asked(func(s seen) bool { return strings.HasSuffix(s.Path, "/nodes/a") })), onceTries)
+		wantNumber(t, "tries", len(f.Requests(func(s fakekube.Request) bool { return strings.HasSuffix(s.Path, "/nodes/a") })), onceTries)
 	})
 }
 
 func TestOnceGivesUpWhenTheServerIsAway(t *testing.T) {
 	for kind, path := range map[string]string{"Pod": "/api/v1/pods", "Node": "/api/v1/nodes", "Count": "/apis/demo.mark8s.io/v1"} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.install(&fakeCRD{status: true})
-			f.addNode("cp", controlPlane)
-			f.keep(t, statusFault(t, func(s seen) bool { return s.Path == path }, 1, 503, "ServiceUnavailable", nil))
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.InstallCRD(&fakekube.CRD{HasStatus: true})
+			f.AddNode("cp", controlPlane)
+			f.Keep(t, statusFault(t, func(s fakekube.Request) bool { return s.Path == path }, 1, 503, "ServiceUnavailable", nil))
 			start := time.Now()
 			err := startPodcount(t, f, "-once").finish()
 			if err == nil || err.Error() != "-once: after 2m0s there is no complete list of "+kind || time.Since(start) > onceListTime+time.Second {
@@ -11190,11 +8064,11 @@ func TestOnceGivesUpWhenTheServerIsAway(t *testing.T) {
 }
 
 func TestDryRunSaysWhatItWouldWriteAndWritesNothing(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true})
-		f.addNode("cp", controlPlane)
-		f.addPods(2)
-		f.addCount("nginx", `{"name":"nginx","count":1}`)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddNode("cp", controlPlane)
+		f.AddPods(2)
+		f.AddCount("nginx", `{"name":"nginx","count":1}`)
 		p := startPodcount(t, f, "-dry-run", "-leader-elect", "-v", "2")
 		pass(5 * time.Minute)
 		says := func(line string, times int) {
@@ -11203,7 +8077,7 @@ func TestDryRunSaysWhatItWouldWriteAndWritesNothing(t *testing.T) {
 		}
 		says(`msg="would write node cp: hopegi/pod-count none → 2"`, 1) // once, though it stays wrong
 		says(`msg="would write count default/nginx: status none → 0 unhealthy"`, 1)
-		f.addPod("default", "one-more", "")
+		f.AddPod("default", "one-more", "")
 		pass(time.Minute)
 		says(`msg="would write node cp: hopegi/pod-count none → 3"`, 1)
 		says(`msg="would post an Event on pod default/one-more: PodCounted: pod count is 3"`, 1)
@@ -11212,23 +8086,23 @@ func TestDryRunSaysWhatItWouldWriteAndWritesNothing(t *testing.T) {
 		}
 		says("1 node: 1 would be written, 0 right, 0 failed, in 360.", 1)
 		says("1 count: 1 would be written, 0 right, 0 failed, in 360.", 1)
-		wantNumber(t, "requests that are not GET", len(f.asked(func(s seen) bool { return s.Method != "GET" })), 0)
+		wantNumber(t, "requests that are not GET", len(f.Requests(func(s fakekube.Request) bool { return s.Method != "GET" })), 0)
 		p = startPodcount(t, f, "-dry-run", "-once", "-v", "0")
 		if err := p.finish(); err != nil {
 			t.Error(err)
 		}
 		wantText(t, p.log.String(), "1 node: 1 would be written, 0 right, 0 failed, in 0.")
-		wantNumber(t, "requests that are not GET", len(f.asked(func(s seen) bool { return s.Method != "GET" })), 0)
+		wantNumber(t, "requests that are not GET", len(f.Requests(func(s fakekube.Request) bool { return s.Method != "GET" })), 0)
 	})
 }
 
 // Nothing is sent, so there is no reason to spread it over time.
 func TestDryRunIsNotPacedByQPS(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		for i := range 500 {
-			f.addNode(fmt.Sprint("n", i))
+			f.AddNode(fmt.Sprint("n", i))
 		}
-		f.addPods(3)
+		f.AddPods(3)
 		p := startPodcount(t, f, "-dry-run", "-once", "-total-nodes", "", "-qps", "1", "-burst", "1")
 		start := time.Now()
 		if err := p.finish(); err != nil || time.Since(start) > time.Second {
@@ -11240,9 +8114,9 @@ func TestDryRunIsNotPacedByQPS(t *testing.T) {
 }
 
 func TestOnceFailsWhereTheSchemaDropsTheStatus(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true, drops: true})
-		f.addCount("nginx", `{"name":"nginx","count":1}`)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true, DropsStatus: true})
+		f.AddCount("nginx", `{"name":"nginx","count":1}`)
 		p := startPodcount(t, f, "-once")
 		err := p.finish()
 		if err == nil || !strings.Contains(err.Error(), "count could not make 1 object right (default/nginx)") {
@@ -11254,17 +8128,17 @@ func TestOnceFailsWhereTheSchemaDropsTheStatus(t *testing.T) {
 
 // The total comes first. But where the nodes that show it can use up -qps, the others have to have a share.
 func TestUrgentLabelsLeaveTheOthersAShare(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		for i := range 60 {
-			f.addNode(fmt.Sprint("t", i), "show=1")
+			f.AddNode(fmt.Sprint("t", i), "show=1")
 		}
-		f.addNode("plain")
+		f.AddNode("plain")
 		startPodcount(t, f, "-total-nodes", "show", "-node-label", ownPodsLabel, "-qps", "5", "-burst", "5", "-pod-events", "off")
 		pass(time.Minute)
 		for second := range 120 {
-			f.addPod("default", fmt.Sprint("p", second), "t1")
+			f.AddPod("default", fmt.Sprint("p", second), "t1")
 			if second == 60 { // all the writes that -qps allows are the total's by now
-				f.addPod("default", "mine", "plain")
+				f.AddPod("default", "mine", "plain")
 			}
 			pass(time.Second)
 		}
@@ -11274,13 +8148,13 @@ func TestUrgentLabelsLeaveTheOthersAShare(t *testing.T) {
 
 // Each object is written once at most: what changes meanwhile is for the next run.
 func TestOnceOfAManyNodesEndsWhilePodsComeAllTheTime(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		for i := range 400 {
-			f.addNode(fmt.Sprint("n", i))
+			f.AddNode(fmt.Sprint("n", i))
 		}
 		p := startPodcount(t, f, "-once", "-total-nodes", "", "-controllers", "pod-count")
 		for i := range 60 {
-			f.addPod("default", fmt.Sprint("p", i), "")
+			f.AddPod("default", fmt.Sprint("p", i), "")
 			pass(time.Second)
 		}
 		if err := p.finish(); err != nil {
@@ -11293,28 +8167,28 @@ func TestOnceOfAManyNodesEndsWhilePodsComeAllTheTime(t *testing.T) {
 
 func TestNumbersOfASummaryAddUpWhateverChangesMeanwhile(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(f *fakeServer, p *program)
+		change func(f *fakekube.Server, p *program)
 		want   string
 		err    string
 	}{
-		"nodes that were written are removed": {func(f *fakeServer, _ *program) {
+		"nodes that were written are removed": {func(f *fakekube.Server, _ *program) {
 			for i := range 10 {
-				if f.label(fmt.Sprint("n", i), podCountLabel) == "2" {
-					f.remove("nodes", objectKey{"", fmt.Sprint("n", i)})
+				if f.Label(fmt.Sprint("n", i), podCountLabel) == "2" {
+					f.Remove("nodes", at("", fmt.Sprint("n", i)))
 				}
 			}
 		}, "10 nodes: 10 written, 0 right, 0 failed, in ", ""},
-		"nodes are added": {func(f *fakeServer, _ *program) { f.addNode("new") }, "10 nodes: 10 written, 0 right, 0 failed, in ", ""},
-		"a pod is added":  {func(f *fakeServer, _ *program) { f.addPod("default", "new", "") }, "10 nodes: 10 written, 0 right, 0 failed, in ", ""},
-		"a stop": {func(_ *fakeServer, p *program) { p.stop() }, "10 nodes: 6 written, 0 right, 0 failed, 4 not done, in ",
+		"nodes are added": {func(f *fakekube.Server, _ *program) { f.AddNode("new") }, "10 nodes: 10 written, 0 right, 0 failed, in ", ""},
+		"a pod is added":  {func(f *fakekube.Server, _ *program) { f.AddPod("default", "new", "") }, "10 nodes: 10 written, 0 right, 0 failed, in ", ""},
+		"a stop": {func(_ *fakekube.Server, p *program) { p.stop() }, "10 nodes: 6 written, 0 right, 0 failed, 4 not done, in ",
 			"-once: stopped before all was done"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakeServer) {
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
 				for i := range 10 {
-					f.addNode(fmt.Sprint("n", i))
+					f.AddNode(fmt.Sprint("n", i))
 				}
-				f.addPods(2)
+				f.AddPods(2)
 				p := startPodcount(t, f, "-once", "-total-nodes", "", "-qps", "1", "-burst", "1", "-workers", "1")
 				pass(5500 * time.Millisecond)
 				c.change(f, p)
@@ -11329,11 +8203,11 @@ func TestNumbersOfASummaryAddUpWhateverChangesMeanwhile(t *testing.T) {
 }
 
 func TestOnceNamesWhatIsLeftOfEachController(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true})
-		f.addNode("cp", controlPlane)
-		f.addCount("nginx", `{"name":"nginx","count":1}`)
-		f.keep(t, statusFault(t, isWrite, 1, 500, "InternalError", nil))
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddNode("cp", controlPlane)
+		f.AddCount("nginx", `{"name":"nginx","count":1}`)
+		f.Keep(t, statusFault(t, fakekube.IsWrite, 1, 500, "InternalError", nil))
 		err := startPodcount(t, f, "-once").finish()
 		want := "-once: pod-count could not make 1 object right (cp); count could not make 1 object right (default/nginx): the log says why"
 		if err == nil || err.Error() != want {
@@ -11361,9 +8235,9 @@ func TestOnceTriesAgainWhatAControllerPanickedAbout(t *testing.T) {
 			return Result{}, nil
 		}
 	}})
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("n1")
-		f.addNode("n2")
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("n1")
+		f.AddNode("n2")
 		if err := startPodcount(t, f, "-once", "-controllers", "flaky").finish(); err != nil {
 			t.Error(err)
 		}
@@ -11378,15 +8252,15 @@ func TestControllerWhoseNumbersOrTicksPanicEndsNothingElse(t *testing.T) {
 		c.Tick = func() []Key { panic("tick") }
 		c.Reconcile = func(context.Context, Key) (Result, error) { return Result{}, nil }
 	}})
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.addPods(2)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.AddPods(2)
 		if err := startPodcount(t, f, "-once", "-controllers", "pod-count,odd").finish(); err == nil ||
 			!strings.Contains(err.Error(), "-once: odd cannot say what is to be done: panic: tick") {
 			t.Errorf("-once ended with %v", err)
 		}
 		wantLabel(t, f, "cp", podCountLabel, "2")
-		f.addPods(3)
+		f.AddPods(3)
 		p := startPodcount(t, f, "-controllers", "pod-count,odd")
 		pass(time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "3")
@@ -11397,13 +8271,13 @@ func TestControllerWhoseNumbersOrTicksPanicEndsNothingElse(t *testing.T) {
 }
 
 func TestDryRunSaysAgainWhatHasBeenRightMeanwhile(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.addPods(3)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.AddPods(3)
 		p := startPodcount(t, f, "-dry-run", "-interval", "1s")
 		pass(5 * time.Second)
 		for _, label := range []string{"3", "77"} {
-			f.setLabel("cp", podCountLabel, label)
+			f.SetLabel("cp", podCountLabel, label)
 			pass(5 * time.Second)
 		}
 		wantNumber(t, "none → 3", strings.Count(p.log.String(), `"would write node cp: hopegi/pod-count none → 3"`), 1)
@@ -11412,18 +8286,20 @@ func TestDryRunSaysAgainWhatHasBeenRightMeanwhile(t *testing.T) {
 }
 
 func TestOnceEndsWithASummary(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.install(&fakeCRD{status: true})
-		f.addPods(2)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddPods(2)
 		for i := range 47 {
-			f.addNode(fmt.Sprint("n", i), podCountLabel+"=2")
+			f.AddNode(fmt.Sprint("n", i), podCountLabel+"=2")
 		}
-		f.addNode("refused")
-		f.addNode("cp-1")
-		f.addNode("cp-2")
-		f.addCount("nginx", `{"name":"nginx","count":1}`)
-		isRefused := func(s seen) bool { return s.Method == "PATCH" && strings.HasSuffix(s.Path, "/nodes/refused") }
-		f.keep(t, statusFault(t, isRefused, 1, 500, "InternalError", nil))
+		f.AddNode("refused")
+		f.AddNode("cp-1")
+		f.AddNode("cp-2")
+		f.AddCount("nginx", `{"name":"nginx","count":1}`)
+		isRefused := func(s fakekube.Request) bool {
+			return s.Method == "PATCH" && strings.HasSuffix(s.Path, "/nodes/refused")
+		}
+		f.Keep(t, statusFault(t, isRefused, 1, 500, "InternalError", nil))
 		p := startPodcount(t, f, "-once", "-total-nodes", "")
 		if err := p.finish(); err == nil {
 			t.Error("it ended well")
@@ -11441,12 +8317,12 @@ func TestOnceEndsWithASummary(t *testing.T) {
 // A server may ask for an hour's patience with each answer, and -once would wait ten times.
 func TestOnceEndsWithinItsTimeoutAndNamesWhatIsLeft(t *testing.T) {
 	for timeout, args := range map[time.Duration][]string{10 * time.Minute: nil, 30 * time.Second: {"-once-timeout", "30s"}} {
-		simulate(t, func(t *testing.T, f *fakeServer) {
-			f.addNode("a", controlPlane)
-			f.addNode("b", controlPlane)
-			busy := statusFault(t, func(s seen) bool { return s.Method == "PATCH" && strings.HasSuffix(s.Path, "/nodes/a") }, 1,
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("a", controlPlane)
+			f.AddNode("b", controlPlane)
+			busy := statusFault(t, func(s fakekube.Request) bool { return s.Method == "PATCH" && strings.HasSuffix(s.Path, "/nodes/a") }, 1,
 				429, "TooManyRequests", nil, "Retry-After", "3600")
-			f.keep(t, busy)
+			f.Keep(t, busy)
 			start := time.Now()
 			p := startPodcount(t, f, append(args, "-once")...)
 			err := p.finish()
@@ -11461,11 +8337,11 @@ func TestOnceEndsWithinItsTimeoutAndNamesWhatIsLeft(t *testing.T) {
 }
 
 func TestPruneRemovesItsLabelsFromAllNodesAndNothingElse(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane, podCountLabel+"=3", "x.y/pods=3", "z/other=1")
-		f.addNode("n1", podCountLabel+"=3", "x.y/pods=1")
-		f.addNode("n2")
-		f.addPods(3)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane, podCountLabel+"=3", "x.y/pods=3", "z/other=1")
+		f.AddNode("n1", podCountLabel+"=3", "x.y/pods=1")
+		f.AddNode("n2")
+		f.AddPods(3)
 		if err := startPodcount(t, f, "-prune", "-dry-run", "-node-label", "x.y/pods").finish(); err != nil {
 			t.Error(err)
 		}
@@ -11485,8 +8361,8 @@ func TestPruneRemovesItsLabelsFromAllNodesAndNothingElse(t *testing.T) {
 		wantLabel(t, f, "cp", "z/other", "1")
 		wantLabel(t, f, "cp", controlPlane, "")
 		wantNumber(t, "writes", len(writesAt(f)), 4)
-		wantNumber(t, "events", len(f.all("events")), 0)
-		wantNumber(t, "lists of pods", len(f.asked(func(s seen) bool { return strings.Contains(s.Path, "pods") })), 0)
+		wantNumber(t, "events", len(f.All("events")), 0)
+		wantNumber(t, "lists of pods", len(f.Requests(func(s fakekube.Request) bool { return strings.Contains(s.Path, "pods") })), 0)
 	})
 }
 
@@ -11494,18 +8370,18 @@ func TestPruneRemovesItsLabelsFromAllNodesAndNothingElse(t *testing.T) {
 // Health, metrics and state
 
 // startListening runs the whole program in real time, with -listen, and returns how to ask it.
-func startListening(t *testing.T, f *fakeServer, args ...string) (get func(path string) (code int, text string)) {
+func startListening(t *testing.T, f *fakekube.Server, args ...string) (get func(path string) (code int, text string)) {
 	t.Helper()
 	return asking(t, startListeningAt(t, f, args...))
 }
 
 // startListeningAt runs the whole program in real time, with -listen, and returns the address of that.
-func startListeningAt(t *testing.T, f *fakeServer, args ...string) (address string) {
+func startListeningAt(t *testing.T, f *fakekube.Server, args ...string) (address string) {
 	t.Helper()
-	server, ca := f.serveTLSFor(t)
-	f.allow("secret-token")
+	server, ca := f.ServeTLSFor(t)
+	f.Allow("secret-token")
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"config": kubeconfigFor(server, ca, "token: secret-token")})
+	writeFiles(t, dir, map[string]string{"config": fakekube.Kubeconfig(server, ca, "token: secret-token")})
 	ctx, cancel := context.WithCancel(t.Context())
 	log, ended := &logBuffer{}, make(chan error, 1)
 	go func() {
@@ -11517,7 +8393,7 @@ func startListeningAt(t *testing.T, f *fakeServer, args ...string) (address stri
 			t.Error(err)
 		}
 	})
-	f.await(t, "a request", func() bool { return len(f.asked(func(seen) bool { return true })) > 0 })
+	f.Await(t, "a request", func() bool { return len(f.Requests(func(fakekube.Request) bool { return true })) > 0 })
 	_, address, _ = strings.Cut(log.String(), "msg=listening on=")
 	address, _, _ = strings.Cut(address, "\n")
 	return address
@@ -11542,17 +8418,17 @@ func asking(t *testing.T, address string) (get func(path string) (code int, text
 }
 
 func TestReadySaysWhichCacheIsNotAndLiveDoesNotCare(t *testing.T) {
-	f := newFake()
-	f.addNode("cp", controlPlane)
+	f := fakekube.New()
+	f.AddNode("cp", controlPlane)
 	release, met := make(chan struct{}), make(chan struct{}, 1)
-	f.inject(t, fault{match: to(func(s seen) bool { return s.Path == "/api/v1/pods" && s.Query.Get("watch") == "" }), met: met, answer: func(w http.ResponseWriter, _ *http.Request) {
+	f.Inject(t, fakekube.Fault{Match: fakekube.Matching(func(s fakekube.Request) bool { return s.Path == "/api/v1/pods" && s.Query.Get("watch") == "" }), Met: met, Answer: func(w http.ResponseWriter, _ *http.Request) {
 		<-release
 		http.Error(w, "not now", http.StatusServiceUnavailable)
 	}})
 	get := startListening(t, f, "-leader-elect")
 	<-met
-	f.await(t, "the nodes' watch", func() bool {
-		return len(f.asked(func(s seen) bool { return s.Path == "/api/v1/nodes" && s.Query.Get("watch") != "" })) > 0
+	f.Await(t, "the nodes' watch", func() bool {
+		return len(f.Requests(func(s fakekube.Request) bool { return s.Path == "/api/v1/nodes" && s.Query.Get("watch") != "" })) > 0
 	})
 	want := func(path string, code int, text string) {
 		t.Helper()
@@ -11564,19 +8440,19 @@ func TestReadySaysWhichCacheIsNotAndLiveDoesNotCare(t *testing.T) {
 	want("/livez", 200, "ok\n")
 	want("/healthz", 200, "ok\n")
 	close(release)
-	f.await(t, "the label", func() bool { return f.label("cp", podCountLabel) == "0" })
+	f.Await(t, "the label", func() bool { return f.Label("cp", podCountLabel) == "0" })
 	want("/readyz", 200, "ok\n")
-	f.cutOff("", true) // the server is away: we are as ready as before, and alive
+	f.CutOff("", true) // the server is away: we are as ready as before, and alive
 	want("/readyz", 200, "ok\n")
 	want("/livez", 200, "ok\n")
 	want("/nothing", 404, "404 page not found\n")
 }
 
 func TestRootOfListenNamesEachPathThatAnswers(t *testing.T) {
-	f := newFake()
+	f := fakekube.New()
 	get := startListening(t, f)
-	f.await(t, "both watches", func() bool {
-		return len(f.asked(func(s seen) bool { return s.Query.Get("watch") != "" })) >= 2
+	f.Await(t, "both watches", func() bool {
+		return len(f.Requests(func(s fakekube.Request) bool { return s.Query.Get("watch") != "" })) >= 2
 	})
 	code, text := get("/")
 	wantNumber(t, "the code", code, 200)
@@ -11600,9 +8476,9 @@ func TestLiveTellsAWorkerThatHangs(t *testing.T) {
 			return Result{}, nil
 		}
 	}})
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		hang = make(chan struct{})
-		f.addNode("cp", controlPlane)
+		f.AddNode("cp", controlPlane)
 		startPodcount(t, f, "-qps", "0.1", "-workers", "2")
 		live := func() (code int, text string) {
 			answer := httptest.NewRecorder()
@@ -11628,17 +8504,17 @@ func TestLiveTellsAWorkerThatHangs(t *testing.T) {
 
 // The text is what Prometheus reads: a family's lines together, labels in quotes, buckets that grow up to the count.
 func TestMetricsSayWhatWasDoneAndNothingSecret(t *testing.T) {
-	f := newFake()
-	f.install(&fakeCRD{status: true})
-	f.addNode("cp", controlPlane)
-	f.addPods(3)
-	f.addCount("nginx", `{"name":"nginx","count":1}`)
+	f := fakekube.New()
+	f.InstallCRD(&fakekube.CRD{HasStatus: true})
+	f.AddNode("cp", controlPlane)
+	f.AddPods(3)
+	f.AddCount("nginx", `{"name":"nginx","count":1}`)
 	get := startListening(t, f, "-leader-elect", "-interval", "10ms")
-	f.await(t, "the label", func() bool { return f.label("cp", podCountLabel) == "3" })
-	f.addPod("default", "one-more", "")
-	f.await(t, "the label", func() bool { return f.label("cp", podCountLabel) == "4" })
-	f.await(t, "the status", func() bool { return strings.HasPrefix(f.count("nginx"), "false") })
-	f.await(t, "the events", func() bool {
+	f.Await(t, "the label", func() bool { return f.Label("cp", podCountLabel) == "3" })
+	f.AddPod("default", "one-more", "")
+	f.Await(t, "the label", func() bool { return f.Label("cp", podCountLabel) == "4" })
+	f.Await(t, "the status", func() bool { return strings.HasPrefix(f.CountStatus("nginx"), "false") })
+	f.Await(t, "the events", func() bool {
 		return len(eventsOf(f, "PodCountChanged")) == 2 && len(eventsOf(f, "PodCounted")) == 1 && len(eventsOf(f, "Synced")) == 1
 	})
 	code, text := get("/metrics")
@@ -11741,7 +8617,7 @@ func TestGaugesOfWhatIsNotThereAreAbsent(t *testing.T) {
 		m = of
 		c.Reconcile = func(context.Context, Key) (Result, error) { return Result{}, nil }
 	}})
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		metrics := func() string {
 			answer := httptest.NewRecorder()
 			m.handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
@@ -11766,8 +8642,8 @@ func TestGaugesOfWhatIsNotThereAreAbsent(t *testing.T) {
 				`workqueue_longest_running_processor_seconds{name="` + name + `"}`,
 			}
 		}
-		f.addNode("cp", controlPlane)
-		f.inject(t, fault{match: to(func(s seen) bool { return s.Path == "/api/v1/pods" }), status: 503, body: "{}", times: 1})
+		f.AddNode("cp", controlPlane)
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(func(s fakekube.Request) bool { return s.Path == "/api/v1/pods" }), Status: 503, Body: "{}", Times: 1})
 		startPodcount(t, f, "-controllers", "*,looks")
 		synctest.Wait()
 		wantGauges("before the lists", false, "podcount_pods", `podcount_cache_objects{kind="Pod"}`)
@@ -11778,11 +8654,11 @@ func TestGaugesOfWhatIsNotThereAreAbsent(t *testing.T) {
 		wantGauges("at work", true, ofQueue("pod-count")...)
 		wantGauges("without a CRD", false, ofCounts...)
 		wantGauges("without a CRD", false, ofQueue("count")...)
-		f.install(&fakeCRD{status: true})
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
 		pass(time.Minute)
 		wantGauges("with the CRD", true, ofCounts...)
 		wantGauges("with the CRD", true, ofQueue("count")...)
-		f.install(nil)
+		f.InstallCRD(nil)
 		pass(time.Minute)
 		wantGauges("when the CRD is gone", false, ofCounts...)
 	})
@@ -11879,7 +8755,7 @@ func TestNamespacesThatLookLikeNumbersStayNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ns, has := metaOf(tree.(object))["namespace"]; has {
+		if ns, has := fakekube.MetaOf(tree.(fakekube.Object))["namespace"]; has {
 			name, isText := ns.(string)
 			if !isText {
 				t.Errorf("a namespace is read as %v", ns)
@@ -11951,7 +8827,7 @@ func (r right) covers(needed right) bool {
 }
 
 // rightsNeeded are the rights that a request needs.
-func rightsNeeded(s seen) []right {
+func rightsNeeded(s fakekube.Request) []right {
 	c := callOf(s.Method, s.Path, s.Query)
 	if strings.HasPrefix(s.Path, "/apis/") && strings.Count(s.Path, "/") == 3 { // discovery, which is everybody's
 		return nil
@@ -11974,37 +8850,37 @@ func rightsNeeded(s seen) []right {
 // rightsOf are the rights that a manifest grants, by its roles and bindings.
 func rightsOf(t *testing.T, manifest string) (rights []right) {
 	roles := map[string][]any{} // the rules, by kind, namespace and name
-	var bindings []object
+	var bindings []fakekube.Object
 	for doc := range strings.SplitSeq(manifest, "\n---\n") {
 		tree, err := yaml.Parse(doc)
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := tree.(object)
-		switch kind := str(o, "kind"); kind {
+		o := tree.(fakekube.Object)
+		switch kind := fakekube.TextIn(o, "kind"); kind {
 		case "ClusterRole", "Role":
-			roles[kind+" "+str(metaOf(o), "namespace")+" "+str(metaOf(o), "name")] = o["rules"].([]any)
+			roles[kind+" "+fakekube.TextIn(fakekube.MetaOf(o), "namespace")+" "+fakekube.TextIn(fakekube.MetaOf(o), "name")] = o["rules"].([]any)
 		case "ClusterRoleBinding", "RoleBinding":
 			bindings = append(bindings, o)
 		}
 	}
 	bound := map[string]bool{}
 	for _, b := range bindings {
-		namespace := str(metaOf(b), "namespace")
-		ref := b["roleRef"].(object)
-		role := str(ref, "kind") + "  " + str(ref, "name")
-		if str(ref, "kind") == "Role" {
-			role = "Role " + namespace + " " + str(ref, "name")
+		namespace := fakekube.TextIn(fakekube.MetaOf(b), "namespace")
+		ref := b["roleRef"].(fakekube.Object)
+		role := fakekube.TextIn(ref, "kind") + "  " + fakekube.TextIn(ref, "name")
+		if fakekube.TextIn(ref, "kind") == "Role" {
+			role = "Role " + namespace + " " + fakekube.TextIn(ref, "name")
 		}
 		bound[role] = true
 		for _, rule := range roles[role] {
-			names, _ := rule.(object)["resourceNames"].([]any)
+			names, _ := rule.(fakekube.Object)["resourceNames"].([]any)
 			if names == nil {
 				names = []any{""}
 			}
-			for _, group := range rule.(object)["apiGroups"].([]any) {
-				for _, resource := range rule.(object)["resources"].([]any) {
-					for _, verb := range rule.(object)["verbs"].([]any) {
+			for _, group := range rule.(fakekube.Object)["apiGroups"].([]any) {
+				for _, resource := range rule.(fakekube.Object)["resources"].([]any) {
+					for _, verb := range rule.(fakekube.Object)["verbs"].([]any) {
 						for _, name := range names {
 							rights = append(rights, right{verb.(string), group.(string), resource.(string), namespace, name.(string)})
 						}
@@ -12074,9 +8950,9 @@ func TestManifestOfOnceIsACronJobThatDoesItsWorkAndEnds(t *testing.T) {
 	if want := []string{"-leader-elect-resource-name=podcount-a", "-once=true", "-pod-events=off"}; !slices.Equal(args, want) {
 		t.Errorf("its arguments are %q, want %q", args, want)
 	}
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.addPods(3)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.AddPods(3)
 		p := startPodcount(t, f, args...)
 		pass(time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "3")
@@ -12123,12 +8999,12 @@ func TestRightsOfTheManifestAreThoseThatAreUsed(t *testing.T) {
 		t.Run(flags, func(t *testing.T) {
 			text := manifest(t, append([]string{"-manifest=podcount"}, strings.Fields(flags)...)...)
 			granted := rightsOf(t, text)
-			simulate(t, func(t *testing.T, f *fakeServer) {
-				f.install(&fakeCRD{status: true})
-				f.addNode("cp", controlPlane)
-				f.put("namespaces", object{"metadata": object{"name": "a"}})
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.InstallCRD(&fakekube.CRD{HasStatus: true})
+				f.AddNode("cp", controlPlane)
+				f.Put("namespaces", fakekube.Object{"metadata": fakekube.Object{"name": "a"}})
 				for _, ns := range []string{"default", "a"} {
-					f.putJSON("counts", fmt.Sprintf(`{"metadata":{"namespace":%q,"name":"web"},"spec":{"name":"web","count":1}}`, ns))
+					f.PutJSON("counts", fmt.Sprintf(`{"metadata":{"namespace":%q,"name":"web"},"spec":{"name":"web","count":1}}`, ns))
 				}
 				args := append(argsOf(t, text), "-listen=", "-pod-selector=app")
 				startPodcount(t, f, args...)
@@ -12137,22 +9013,22 @@ func TestRightsOfTheManifestAreThoseThatAreUsed(t *testing.T) {
 				for range 2 {
 					for _, app := range []string{"web", ""} {
 						for _, ns := range []string{"default", "a"} {
-							labels := object{"app": app}
+							labels := fakekube.Object{"app": app}
 							if app == "" {
 								labels = nil
 							}
-							f.put("pods", podOn(object{"namespace": ns, "name": "p", "labels": labels}, "cp"))
+							f.Put("pods", fakekube.PodOn(fakekube.Object{"namespace": ns, "name": "p", "labels": labels}, "cp"))
 							pass(time.Minute)
 						}
 					}
 				}
-				for _, lease := range f.all("leases") { // somebody removes it
-					f.remove("leases", keyOf(lease))
+				for _, lease := range f.All("leases") { // somebody removes it
+					f.Remove("leases", fakekube.KeyOf(lease))
 				}
 				pass(time.Minute)
 
 				var used []right
-				for _, s := range f.asked(func(seen) bool { return true }) {
+				for _, s := range f.Requests(func(fakekube.Request) bool { return true }) {
 					for _, needed := range rightsNeeded(s) {
 						used = append(used, needed)
 						if !slices.ContainsFunc(granted, func(g right) bool { return g.covers(needed) }) {
@@ -12172,430 +9048,6 @@ func TestRightsOfTheManifestAreThoseThatAreUsed(t *testing.T) {
 
 // ---------------------------------------------------------------------------------------------------------------------
 // The fake itself, held against recordings and against kubectl
-
-func TestFakeAnswersAsTheRealServerDid(t *testing.T) {
-	setUp := func() *fakeServer {
-		f := newFake()
-		f.addNode("cp-1", controlPlane)
-		for _, name := range []string{"p1", "p2", "p3"} {
-			f.put("pods", podOn(object{"namespace": "default", "name": name, "labels": object{"app": "nginx"}}, "cp-1"))
-		}
-		return f
-	}
-	event := `{"apiVersion":"v1","kind":"Event","metadata":{"name":"p1.17b1","namespace":"default"},"involvedObject":{"kind":"Pod","name":"p1","namespace":"default","uid":"u"},"count":1}`
-	lease := `{"metadata":{"name":"podcount","namespace":"kube-system"},"spec":{"holderIdentity":"a"}}`
-	before := map[string]func(*fakeServer){ // what had happened before the recording
-		"list-expired-continue": func(f *fakeServer) { f.setVersion(f.latest() + 1000); f.compact() },
-		"watch-expired":         func(f *fakeServer) { f.setVersion(f.latest() + 1000); f.compact() },
-		"node-patch-refused-by-policy": func(f *fakeServer) {
-			f.putJSON("validatingadmissionpolicies", `{"metadata":{"name":"no-pod-count"},"spec":{"matchConditions":[{"expression":"object.metadata.name == 'cp-1'"}],"validations":[{"expression":"!('hopegi/pod-count' in object.metadata.labels)","message":"thirteen is not allowed here"}]}}`)
-			f.putJSON("validatingadmissionpolicybindings", `{"metadata":{"name":"no-pod-count"},"spec":{"policyName":"no-pod-count"}}`)
-		},
-		"discovery-group":             func(f *fakeServer) { f.install(&fakeCRD{}) },
-		"discovery-group-status":      func(f *fakeServer) { f.install(&fakeCRD{status: true}) },
-		"unauthorized":                func(f *fakeServer) { f.allow("x") },
-		"forbidden-list":              func(f *fakeServer) { f.forbid("list pods", true) },
-		"forbidden-patch":             func(f *fakeServer) { f.forbid("patch nodes", true) },
-		"event-count-patch":           func(f *fakeServer) { f.putJSON("events", event) },
-		"event-duplicate-name":        func(f *fakeServer) { f.putJSON("events", event) },
-		"lease-create-exists":         func(f *fakeServer) { f.putJSON("leases", lease) },
-		"lease-update-conflict":       func(f *fakeServer) { f.putJSON("leases", lease) },
-		"lease-update":                func(f *fakeServer) { f.setVersion(211); f.putJSON("leases", lease) },
-		"lease-put-exists-without-rv": func(f *fakeServer) { f.putJSON("leases", strings.ReplaceAll(lease, "podcount", "podcount-put")) },
-	}
-	for name, crd := range map[string]fakeCRD{"no-subresource": {}, "prune": {drops: true}, "subresource": {status: true}} {
-		for _, to := range []string{"-patch", "-patch-status"} {
-			before["count-"+name+to] = func(f *fakeServer) {
-				f.install(&crd)
-				f.addCount("test-count", `{"name":"nginx","count":3}`)
-			}
-		}
-	}
-	files, _ := filepath.Glob("testdata/transcripts/*.txt")
-	if len(files) < 39 {
-		t.Fatalf("only %d recordings", len(files))
-	}
-	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".txt")
-		text, _ := os.ReadFile(file)
-		var method, target, contentType, accept, body string
-		head, want, _ := strings.Cut(string(text), "\n\n")
-		lines := strings.Split(head, "\n")
-		var code int
-		mediaType := ""
-		for i, line := range lines {
-			sent, isSent := strings.CutPrefix(line, "> ")
-			key, value, _ := strings.Cut(line, ": ")
-			switch {
-			case i == 0:
-				method, target, _ = strings.Cut(sent, " ")
-			case strings.HasPrefix(sent, "Content-Type: ") && isSent:
-				contentType = sent[len("Content-Type: "):]
-			case strings.HasPrefix(sent, "Accept: ") && isSent:
-				accept = sent[len("Accept: "):]
-			case isSent:
-				body = sent
-			case strings.HasPrefix(line, "HTTP/2 "):
-				code, _ = strconv.Atoi(strings.TrimSpace(line[7:]))
-			case key == "content-type":
-				mediaType = value
-			}
-		}
-		f := setUp()
-		if change := before[name]; change != nil {
-			change(f)
-		}
-		if name == "list-page-2" { // a token of this fake
-			first := httptest.NewRecorder()
-			f.ServeHTTP(first, httptest.NewRequest("GET", "/api/v1/pods?limit=2", nil))
-			target = "/api/v1/pods?limit=2&continue=" + regexp.MustCompile(`"continue":"([^"]*)"`).FindStringSubmatch(first.Body.String())[1]
-		}
-		if name == "watch-from-list" { // the events of the recording
-			target = strings.Replace(target, "resourceVersion=202", "resourceVersion="+strconv.Itoa(f.latest()), 1)
-			target = strings.Replace(target, "timeoutSeconds=3", "timeoutSeconds=1", 1)
-			f.addPod("default", "p4", "cp-1")
-			f.remove("pods", objectKey{"default", "p4"})
-		}
-		req := httptest.NewRequest(method, target, strings.NewReader(body))
-		req.Header.Set("Content-Type", contentType)
-		req.Header.Set("Accept", accept)
-		got := httptest.NewRecorder()
-		f.ServeHTTP(got, req)
-		if got.Code != code || got.Header().Get("Content-Type") != mediaType {
-			t.Errorf("%s: %d %s, recorded: %d %s", name, got.Code, got.Header().Get("Content-Type"), code, mediaType)
-		}
-		gotLines, wantLines := strings.Split(strings.TrimSpace(got.Body.String()), "\n"), strings.Split(strings.TrimSpace(want), "\n")
-		if len(gotLines) != len(wantLines) {
-			t.Errorf("%s: %d lines, recorded: %d", name, len(gotLines), len(wantLines))
-			continue
-		}
-		if strings.HasPrefix(name, "count-") { // what it kept, and what that did to the generation
-			kept := regexp.MustCompile(`"generation":\d+|"(healthy|count)":\w+`)
-			g, w := kept.FindAllString(got.Body.String(), -1), kept.FindAllString(want, -1)
-			if slices.Sort(g); !slices.Equal(g, slices.Sorted(slices.Values(w))) {
-				t.Errorf("%s: %q, recorded: %q", name, g, w)
-			}
-		}
-		for i := range gotLines {
-			var g, w any
-			if json.Unmarshal([]byte(gotLines[i]), &g) != nil || json.Unmarshal([]byte(wantLines[i]), &w) != nil {
-				if gotLines[i] != wantLines[i] {
-					t.Errorf("%s: %q, recorded: %q", name, gotLines[i], wantLines[i])
-				}
-				continue
-			}
-			sameShape(t, name, g, w)
-		}
-	}
-}
-
-// sameShape compares what the fake answered with what was recorded: what a client decides by must be the same, and what
-// the fake has at all must be of the same type. A real object has more fields.
-func sameShape(t *testing.T, at string, got, want any) {
-	t.Helper()
-	exact := regexp.MustCompile(`\.(kind|apiVersion|type|status|reason|code|field|retryAfterSeconds|name|namespace|group|count|holderIdentity)$`)
-	switch g := got.(type) {
-	case object:
-		w, ok := want.(object)
-		if !ok {
-			t.Errorf("%s is an object, recorded: %v", at, want)
-			return
-		}
-		if status := w["kind"] == "Status" || w["metadata"] != nil; status {
-			for k := range w { // no field that decides anything is missing
-				if !slices.Contains([]string{"spec", "status", "eventTime", "reportingComponent", "reportingInstance", "firstTimestamp", "lastTimestamp", "source", "message", "reason", "type"}, k) {
-					if _, ok := g[k]; !ok {
-						t.Errorf("%s.%s is missing", at, k)
-					}
-				}
-			}
-		}
-		for k := range g {
-			if wv, ok := w[k]; ok {
-				sameShape(t, at+"."+k, g[k], wv)
-			}
-		}
-	case []any:
-		w, ok := want.([]any)
-		if !ok {
-			t.Errorf("%s is a list, recorded: %v", at, want)
-			return
-		}
-		if strings.HasSuffix(at, ".items") && len(g) != len(w) {
-			t.Errorf("%s: %d items, recorded: %d", at, len(g), len(w))
-		}
-		for i := range min(len(g), len(w)) {
-			sameShape(t, at, g[i], w[i])
-		}
-	default:
-		if fmt.Sprintf("%T", got) != fmt.Sprintf("%T", want) || exact.MatchString(at) && got != want {
-			t.Errorf("%s is %v, recorded: %v", at, got, want)
-		}
-	}
-}
-
-func TestFakeReadsWhatARequestAsksForFromItsPath(t *testing.T) {
-	for request, want := range map[string]route{
-		"GET /api/v1/pods":                           {Verb: "list", Version: "v1", Resource: "pods"},
-		"HEAD /api/v1/pods":                          {Verb: "list", Version: "v1", Resource: "pods"},
-		"GET /api/v1/pods?watch=1":                   {Verb: "watch", Version: "v1", Resource: "pods"},
-		"GET /api/v1/pods?watch=false":               {Verb: "list", Version: "v1", Resource: "pods"},
-		"GET /api/v1/namespaces/a/pods/b?watch=true": {Verb: "get", Version: "v1", Resource: "pods", Namespace: "a", Name: "b"},
-		"POST /api/v1/namespaces/a/pods":             {Verb: "create", Version: "v1", Resource: "pods", Namespace: "a"},
-		"DELETE /api/v1/namespaces/a/pods":           {Verb: "deletecollection", Version: "v1", Resource: "pods", Namespace: "a"},
-		"DELETE /api/v1/nodes/n":                     {Verb: "delete", Version: "v1", Resource: "nodes", Name: "n"},
-		"PATCH /api/v1/namespaces/a":                 {Verb: "patch", Version: "v1", Resource: "namespaces", Name: "a"},
-		"PUT /api/v1/namespaces/a/status":            {Verb: "update", Version: "v1", Resource: "namespaces", Name: "a", Subresource: "status"},
-		"PATCH /apis/g.h/v2/namespaces/a/things/b/status": {
-			Verb: "patch", Group: "g.h", Version: "v2", Resource: "things", Namespace: "a", Name: "b", Subresource: "status",
-		},
-		"GET /api/v1":                  {Verb: "get"},
-		"GET /apis/g.h/v2":             {Verb: "get"},
-		"GET /":                        {Verb: "get"},
-		"POST /version":                {Verb: "post"},
-		"GET /api/v1/pods/a/b/c":       {Verb: "get"},
-		"OPTIONS /api/v1/pods":         {Version: "v1", Resource: "pods"},
-		"GET /api/v1/watch?watch=0&a=": {Verb: "list", Version: "v1", Resource: "watch"},
-	} {
-		method, target, _ := strings.Cut(request, " ")
-		got := seenOf(httptest.NewRequest(method, target, nil)).route
-		if got != want {
-			t.Errorf("%s is %+v, want %+v", request, got, want)
-		}
-	}
-}
-
-func TestFakeSelectsAsTheServerDoes(t *testing.T) {
-	f := newFake()
-	for name, labels := range map[string]object{
-		"none":  {},
-		"empty": {"app": ""},
-		"web":   {"app": "web", "x.y/tier": "7"},
-		"in":    {"app": "in", "in": "notin"},
-	} {
-		f.put("pods", podOn(object{"namespace": "default", "name": name, "labels": labels}, "node-"+name))
-	}
-	type selectors struct{ label, field string }
-	for given, want := range map[selectors]string{
-		{}:                                   "empty in none web",
-		{label: " \t "}:                      "empty in none web",
-		{label: "app"}:                       "empty in web",
-		{label: "!app"}:                      "none",
-		{label: "! app"}:                     "none",
-		{label: "app="}:                      "empty",
-		{label: "app=,!x"}:                   "empty",
-		{label: "app==web"}:                  "web",
-		{label: "app != web"}:                "empty in none",
-		{label: "app in (web,in)"}:           "in web",
-		{label: "app in(in)"}:                "in",
-		{label: "app in ()"}:                 "empty",
-		{label: "app in (,web)"}:             "empty web",
-		{label: "app notin (web, in)"}:       "empty none",
-		{label: "in in (in,notin)"}:          "in",
-		{label: "in"}:                        "in",
-		{label: "x.y/tier>6"}:                "web",
-		{label: "x.y/tier > 7"}:              "",
-		{label: "x.y/tier<8,app"}:            "web",
-		{label: "app>1"}:                     "",
-		{field: "metadata.name=web"}:         "web",
-		{field: "metadata.name==web,"}:       "web",
-		{field: "metadata.name!=web"}:        "empty in none",
-		{field: "spec.nodeName=node-in"}:     "in",
-		{field: `metadata.name!=a\,b\=c\\d`}: "empty in none web",
-		{label: "app", field: "metadata.name!=web,metadata.namespace=default"}: "empty in",
-		{field: "metadata.namespace=other"}:                                    "",
-	} {
-		var names []string
-		for _, o := range f.selected("pods", "", given.label, given.field) {
-			names = append(names, keyOf(o).Name)
-		}
-		slices.Sort(names)
-		if got := strings.Join(names, " "); got != want {
-			t.Errorf("%+v selects %q, want %q", given, got, want)
-		}
-	}
-}
-
-func TestFakeRefusesSelectorsAsTheServerDoes(t *testing.T) {
-	f := newFake()
-	for query, want := range map[string]string{
-		"labelSelector=,":                                "found ',', expected: !, identifier, or 'end of string'",
-		"labelSelector=a,":                               "found '', expected: identifier after ','",
-		"labelSelector=a%20b":                            "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
-		"labelSelector=!a%3Db":                           "found '=', expected: ',' or 'end of string'",
-		"labelSelector=a%3D%3D%3Db":                      "unable to parse requirement: found '=', expected: identifier",
-		"labelSelector=a%20in%20b":                       "unable to parse requirement: found 'b' expected: '('",
-		"labelSelector=a%20in%20(b":                      "unable to parse requirement: found '', expected: ',' or ')'",
-		"labelSelector=a%3E-1":                           "unable to parse requirement: <nil>: Invalid value: \"-1\": a valid label must be",
-		"labelSelector=a%3Eb":                            "the value must be an integer",
-		"labelSelector=-a":                               "unable to parse requirement: <nil>: Invalid value: \"-a\": name part must consist of",
-		"labelSelector=A.b/c":                            "prefix part a lowercase RFC 1123 subdomain",
-		"labelSelector=a/b/c":                            "name part must consist of",
-		"labelSelector=a/":                               "name part must be non-empty",
-		"labelSelector=" + strings.Repeat("a", 64):       "name part must be no more than 63 characters",
-		"labelSelector=a%3D" + strings.Repeat("a", 64):   "must be no more than 63 characters",
-		"labelSelector=a%3Db_":                           "a valid label must be an empty string",
-		"fieldSelector=metadata.name":                    "invalid selector: 'metadata.name'; can't understand 'metadata.name'",
-		"fieldSelector=metadata.name%3Da%3Db":            "unescaped character in value: =",
-		"fieldSelector=metadata.name%3Da%5Cb":            "invalid escape sequence: \\b",
-		"fieldSelector=spec.color%3Dred":                 "field label not supported: spec.color",
-		"fieldSelector=metadata.name%3Da,involvedObject": "can't understand 'involvedObject'",
-	} {
-		w := httptest.NewRecorder()
-		f.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/pods?"+query, nil))
-		status, _ := parsed(w.Body.String()).(object)
-		if w.Code != 400 || str(status, "reason") != "BadRequest" || !strings.Contains(str(status, "message"), want) {
-			t.Errorf("%s: %d %s, want 400 BadRequest and %q", query, w.Code, w.Body, want)
-		}
-	}
-}
-
-// notes is a spy that writes down what it hears.
-type notes struct{ lines []string }
-
-func (n *notes) asked(q seen) { n.lines = append(n.lines, "asked "+q.route.String()) }
-
-func (n *notes) told(a answer, event string, o object) {
-	n.lines = append(n.lines, fmt.Sprintf("told %s %s %s, cut: %v", a.Request.route, event, keyOf(o), a.IsCut))
-}
-
-func (n *notes) answered(a answer) {
-	n.lines = append(n.lines, fmt.Sprintf("answered %s %d, %d items, more: %v, cut: %v", a.Request.route, a.Code, len(a.Items), a.HasMore, a.IsCut))
-}
-
-func (n *notes) changed(c change) {
-	n.lines = append(n.lines, fmt.Sprintf("changed %s %s, lost: %v", c.Resource, c.key(), c.Lost))
-}
-
-func TestSpyHearsWhatTheFakeHearsAndSays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		n := &notes{}
-		f.spy = n
-		f.addPods(2)
-		f.loseNext(1)
-		f.addNode("n")
-		client := &http.Client{Transport: &http.Transport{DialContext: f.serveIn(t).dial}}
-		ask := func(method, path, body string) {
-			t.Helper()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			r, err := http.NewRequestWithContext(ctx, method, "http://fake"+path, strings.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Header.Set("Content-Type", "application/merge-patch+json")
-			answer, err := client.Do(r)
-			if err != nil {
-				return // a fault
-			}
-			io.Copy(io.Discard, answer.Body)
-			answer.Body.Close()
-		}
-		ask("GET", "/api/v1/pods?limit=1", "")
-		ask("PATCH", "/api/v1/nodes/n", `{"metadata":{"labels":{"a":"b"}}}`)
-		ask("PATCH", "/api/v1/nodes/n", `{"metadata":{"labels":{"a":"-"}}}`)
-		f.inject(t, fault{match: to(isList("nodes")), cut: 10})
-		ask("GET", "/api/v1/nodes", "")
-		f.inject(t, fault{match: to(isWrite), after: true})
-		ask("PATCH", "/api/v1/nodes/n", `{"metadata":{"labels":{"a":"c"}}}`)
-		f.inject(t, fault{match: to(isList("nodes")), status: 500})
-		ask("GET", "/api/v1/nodes", "")
-		ask("GET", "/api/v1/nodes?watch=1&resourceVersion=205&timeoutSeconds=1", "")
-		ask("GET", "/nothing", "")
-		client.CloseIdleConnections()
-		want := `
-changed pods default/web-0, lost: false
-changed pods default/web-1, lost: false
-changed nodes n, lost: true
-asked list pods
-answered list pods 200, 1 items, more: true, cut: false
-asked patch nodes/n
-changed nodes n, lost: false
-answered patch nodes/n 200, 0 items, more: false, cut: false
-asked patch nodes/n
-answered patch nodes/n 422, 0 items, more: false, cut: false
-asked list nodes
-answered list nodes 200, 1 items, more: false, cut: true
-asked patch nodes/n
-changed nodes n, lost: false
-asked list nodes
-asked watch nodes
-told watch nodes MODIFIED n, cut: false
-told watch nodes MODIFIED n, cut: false
-asked get`
-		synctest.Wait()
-		got := "\n" + strings.TrimSpace(strings.Join(n.lines, "\n"))
-		if got != want {
-			t.Errorf("the spy heard:%s\nwant:%s", got, want)
-		}
-	})
-}
-
-func TestKubectlWorksAgainstTheFake(t *testing.T) {
-	kubectl, err := exec.LookPath("kubectl")
-	if err != nil {
-		t.Skip("kubectl is not installed")
-	}
-	f := newFake()
-	f.allow("t")
-	f.addNode("cp", controlPlane, podCountLabel+"=7")
-	f.addPod("kube-system", "dns", "cp")
-	server, ca := f.serveTLSFor(t)
-	file := filepath.Join(t.TempDir(), "config")
-	os.WriteFile(file, []byte(kubeconfigFor(server, ca, "token: t")), 0o600)
-	run := func(args ...string) string {
-		t.Helper()
-		cmd := exec.Command(kubectl, append([]string{"--kubeconfig", file, "--cache-dir", filepath.Join(t.TempDir(), "cache"), "--request-timeout", "20s"}, args...)...)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Errorf("kubectl %q: %v\n%s", args, err, out)
-		}
-		return string(out)
-	}
-	f.putJSON("events", fmt.Sprintf(`{"metadata":{"name":"cp.1","namespace":"default"},"involvedObject":{"kind":"Node","name":"cp","uid":%q},"reason":"PodCountChanged","message":"pod count changed from 6 to 7","type":"Normal","count":1,"firstTimestamp":"2026-01-02T03:04:05Z","lastTimestamp":"2026-01-02T03:04:05Z","source":{"component":"podcount"}}`, str(metaOf(f.get("nodes", objectKey{"", "cp"})), "uid")))
-	wantText(t, run("get", "pods", "-A"), "dns")
-	wantText(t, run("get", "nodes", "--show-labels"), "hopegi/pod-count=7")
-	wantText(t, run("get", "events"), "cp.1")
-	wantText(t, run("describe", "node", "cp"), "pod count changed from 6 to 7")
-	run("run", "mine", "--image=nginx")
-	if f.get("pods", objectKey{"default", "mine"}) == nil {
-		t.Error("kubectl run made no pod")
-	}
-	wantText(t, run("describe", "pod", "mine"), "nginx")
-	run("label", "node", "cp", "zone=a")
-	wantLabel(t, f, "cp", "zone", "a")
-	run("delete", "pod", "mine")
-	if f.get("pods", objectKey{"default", "mine"}) != nil {
-		t.Error("kubectl delete left the pod")
-	}
-
-	before := len(f.asked(isWatch("pods")))
-	watch := exec.Command(kubectl, "--kubeconfig", file, "--cache-dir", filepath.Join(t.TempDir(), "cache"), "get", "pods", "-w", "-o", "name")
-	stdout, _ := watch.StdoutPipe()
-	if err := watch.Start(); err != nil {
-		t.Fatal(err)
-	}
-	shown := make(chan bool, 1)
-	go func() {
-		lines := bufio.NewScanner(stdout)
-		for lines.Scan() && lines.Text() != "pod/watched" {
-		}
-		shown <- lines.Text() == "pod/watched"
-	}()
-	f.await(t, "kubectl's watch", func() bool { return len(f.asked(isWatch("pods"))) > before })
-	f.addPod("default", "watched", "")
-	select {
-	case ok := <-shown:
-		if !ok {
-			t.Error("kubectl get -w ended without showing the new pod")
-		}
-	case <-time.After(20 * time.Second):
-		t.Error("kubectl get -w did not show the new pod")
-	}
-	watch.Process.Kill()
-	watch.Wait()
-}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Simulated time: a seed chooses a cluster's life and its faults
@@ -12712,8 +9164,8 @@ type sim struct {
 	simOptions
 	simFlags
 	t       *testing.T
-	fake    *fakeServer
-	net     *pipeNet
+	fake    *fakekube.Server
+	net     *fakekube.Network
 	dice    *rand.Rand // the seed's: its loop alone draws from them
 	faults  []simStep  // that this seed has
 	backup  func()     // restores the backup; nil: none has been made
@@ -12730,8 +9182,8 @@ type sim struct {
 	slots  []*proc          // the processes that run, or the last ones of those that will be followed by another
 	byHost map[string]*proc // every one that ever was
 
-	history map[string][]change // by resource, without what a restored backup has undone
-	newest  int                 // version
+	history map[string][]fakekube.Change // by resource, without what a restored backup has undone
+	newest  int                          // version
 
 	leaseRenewed  time.Time         // by whichever process
 	leaseTampered time.Time         // by somebody else: for a moment the lease says nothing
@@ -12748,7 +9200,7 @@ type sim struct {
 type simFlags struct {
 	args           []string
 	interval       time.Duration
-	selects        func(pod object) bool
+	selects        func(pod fakekube.Object) bool
 	namespace      string // whose pods are counted; "": all of them
 	labelsEachNode bool   // with the number of its own pods
 	runsCounts     bool   // the controller count runs
@@ -12764,7 +9216,7 @@ const ownPodsNodeLabel = "hopegi/here"
 
 // drawFlags chooses the flags of all processes.
 func drawFlags(dice *rand.Rand) simFlags {
-	o := simFlags{selects: func(object) bool { return true }}
+	o := simFlags{selects: func(fakekube.Object) bool { return true }}
 	o.interval = pick(dice, time.Second, 10*time.Second, 10*time.Second, 30*time.Second)
 	o.args = []string{"-interval", o.interval.String()}
 	o.args = append(o.args, "-wire", pick(dice, "protobuf", "protobuf", "json"))
@@ -12776,13 +9228,13 @@ func drawFlags(dice *rand.Rand) simFlags {
 	switch dice.IntN(6) {
 	case 0:
 		o.args = append(o.args, "-pod-selector", "app in (web,none)")
-		o.selects = func(pod object) bool {
+		o.selects = func(pod fakekube.Object) bool {
 			app := labelOf(pod, "app")
 			return app == "web" || app == "none"
 		}
 	case 1:
 		o.args = append(o.args, "-field-selector", "spec.nodeName!=")
-		o.selects = func(pod object) bool { return nodeOf(pod) != "" }
+		o.selects = func(pod fakekube.Object) bool { return nodeOf(pod) != "" }
 	case 2:
 		o.args = append(o.args, "-namespace", "default")
 		o.namespace = "default"
@@ -12812,14 +9264,14 @@ func (o *simFlags) drawElection(dice *rand.Rand) {
 		"-leader-elect-retry-period", chosen.retry.String())
 }
 
-func labelOf(o object, key string) string {
-	labels, _ := metaOf(o)["labels"].(object)
-	return str(labels, key)
+func labelOf(o fakekube.Object, key string) string {
+	labels, _ := fakekube.MetaOf(o)["labels"].(fakekube.Object)
+	return fakekube.TextIn(labels, key)
 }
 
-func nodeOf(pod object) string {
-	spec, _ := pod["spec"].(object)
-	return str(spec, "nodeName")
+func nodeOf(pod fakekube.Object) string {
+	spec, _ := pod["spec"].(fakekube.Object)
+	return fakekube.TextIn(spec, "nodeName")
 }
 
 // pick draws one of several.
@@ -12852,16 +9304,16 @@ func newSim(t *testing.T, o simOptions) *sim {
 	s := &sim{
 		simOptions: o,
 		t:          t,
-		fake:       newFake(),
+		fake:       fakekube.New(),
 		dice:       dice,
 		began:      time.Now(),
 		byHost:     map[string]*proc{},
-		history:    map[string][]change{},
+		history:    map[string][]fakekube.Change{},
 		hostOf:     map[string]string{},
 	}
-	s.fake.spy = s
-	s.net = s.fake.serveIn(t)
-	s.fake.bookmarks = pick(dice, time.Minute, time.Minute, time.Minute, 0)
+	s.fake.Spy = s
+	s.net = s.fake.ServeIn(t)
+	s.fake.Bookmarks = pick(dice, time.Minute, time.Minute, time.Minute, 0)
 	s.simFlags = drawFlags(dice)
 	s.slots = make([]*proc, pick(dice, 1, 1, 1, 1, 2, 3))
 	s.drawElection(dice)
@@ -12876,8 +9328,8 @@ func newSim(t *testing.T, o simOptions) *sim {
 // run is the life of the cluster.
 func (s *sim) run() {
 	faulty := pick(s.dice, 0.1, 0.3, 0.6)
-	s.fake.install(&fakeCRD{status: s.dice.IntN(4) > 0})
-	s.fake.addNode("n0", s.controlPlaneLabel)
+	s.fake.InstallCRD(&fakekube.CRD{HasStatus: s.dice.IntN(4) > 0})
+	s.fake.AddNode("n0", s.controlPlaneLabel)
 	for range 30 {
 		s.step(lifeSteps)
 	}
@@ -13088,7 +9540,7 @@ func (s *sim) some(of span) time.Duration {
 func (s *sim) isHeads() bool { return s.dice.IntN(2) == 0 }
 
 // simKey names an object.
-type simKey = objectKey
+type simKey = fakekube.Key
 
 // The names that objects may have are few, so that they come back often.
 func (s *sim) aNode() string { return fmt.Sprint("n", s.dice.IntN(6)) }
@@ -13117,10 +9569,10 @@ var lifeSteps = []simStep{
 // podComesOrGoes makes a pod, or removes the one that has its name: a deployment is scaled.
 func (s *sim) podComesOrGoes() string {
 	key := s.aPod()
-	if s.fake.get("pods", key) == nil {
+	if s.fake.Get("pods", key) == nil {
 		return s.addPod(key)
 	}
-	s.fake.remove("pods", key)
+	s.fake.Remove("pods", key)
 	return "- pod " + key.String()
 }
 
@@ -13128,16 +9580,16 @@ func (s *sim) podComesOrGoes() string {
 // node: a StatefulSet's pod is evicted.
 func (s *sim) podIsReplaced() string {
 	key := s.aPod()
-	s.fake.remove("pods", key)
+	s.fake.Remove("pods", key)
 	return "-" + s.addPod(key)
 }
 
 // addPod makes a pod, with a label by which Counts count, on a node or not yet.
 func (s *sim) addPod(key simKey) string {
 	label := pick(s.dice, "app", "app", "run")
-	labels := object{label: pick(s.dice, "web", "db")}
+	labels := fakekube.Object{label: pick(s.dice, "web", "db")}
 	node := pick(s.dice, "", s.aNode(), s.aNode())
-	s.fake.put("pods", podOn(object{"namespace": key.Namespace, "name": key.Name, "labels": labels}, node))
+	s.fake.Put("pods", fakekube.PodOn(fakekube.Object{"namespace": key.Namespace, "name": key.Name, "labels": labels}, node))
 	return fmt.Sprintf("+ pod %s on %q %v", key, node, labels)
 }
 
@@ -13145,17 +9597,17 @@ func (s *sim) addPod(key simKey) string {
 // takes it out of a service.
 func (s *sim) podChanges() string {
 	key := s.aPod()
-	pod := s.fake.get("pods", key)
+	pod := s.fake.Get("pods", key)
 	if pod == nil {
 		return ""
 	}
-	pod = clone(pod)
+	pod = fakekube.Clone(pod)
 	if nodeOf(pod) == "" && s.isHeads() {
-		pod["spec"].(object)["nodeName"] = s.aNode()
+		pod["spec"].(fakekube.Object)["nodeName"] = s.aNode()
 	}
-	labels := object{"app": pick(s.dice, "web", "db", "none")}
-	metaOf(pod)["labels"] = labels
-	s.fake.put("pods", pod)
+	labels := fakekube.Object{"app": pick(s.dice, "web", "db", "none")}
+	fakekube.MetaOf(pod)["labels"] = labels
+	s.fake.Put("pods", pod)
 	return fmt.Sprint("~ pod ", key, " ", labels)
 }
 
@@ -13172,11 +9624,11 @@ func (s *sim) waveOfPods() string {
 // an autoscaler is at work, or a machine is installed again.
 func (s *sim) nodeComesOrGoes() string {
 	name := s.aNode()
-	removed := s.fake.remove("nodes", simKey{Name: name})
+	removed := s.fake.Remove("nodes", simKey{Name: name})
 	if removed != nil && s.isHeads() {
 		return "- node " + name
 	}
-	s.fake.addNode(name, pick(s.dice, "role=worker", s.controlPlaneLabel))
+	s.fake.AddNode(name, pick(s.dice, "role=worker", s.controlPlaneLabel))
 	return "+ node " + name
 }
 
@@ -13184,20 +9636,20 @@ func (s *sim) nodeComesOrGoes() string {
 // nodes: another writer does not know that they are taken.
 func (s *sim) labelIsOverwritten() string {
 	name := s.aNode()
-	if s.fake.get("nodes", simKey{Name: name}) == nil {
+	if s.fake.Get("nodes", simKey{Name: name}) == nil {
 		return ""
 	}
 	label := pick(s.dice, s.controlPlaneLabel, s.totalLabel, ownPodsNodeLabel)
 	value := pick[any](s.dice, nil, "", "7")
-	s.fake.setLabel(name, label, value)
+	s.fake.SetLabel(name, label, value)
 	return fmt.Sprint("~ node ", name, " ", label, "=", value)
 }
 
 // countComesChangesOrGoes is what people do with Counts, among them some that are invalid.
 func (s *sim) countComesChangesOrGoes() string {
 	key := s.aCount()
-	if s.fake.installed() == nil || s.dice.IntN(4) == 0 {
-		s.fake.remove("counts", key)
+	if s.fake.InstalledCRD() == nil || s.dice.IntN(4) == 0 {
+		s.fake.Remove("counts", key)
 		return "- count " + key.Name
 	}
 	spec := pick(s.dice,
@@ -13206,20 +9658,20 @@ func (s *sim) countComesChangesOrGoes() string {
 		`{"name":"web","count":5}`,
 		`{"name":"none","count":0}`,
 		`{"name":7,"count":"many"}`)
-	s.fake.addCount(key.Name, spec)
+	s.fake.AddCount(key.Name, spec)
 	return "+ count " + key.Name + " " + spec
 }
 
 // statusIsOverwritten gives a Count a status that may be wrong: another writer again.
 func (s *sim) statusIsOverwritten() string {
 	key := s.aCount()
-	count := s.fake.get("counts", key)
+	count := s.fake.Get("counts", key)
 	if count == nil {
 		return ""
 	}
-	count = clone(count)
-	count["status"] = object{"healthy": true, "count": s.dice.IntN(9)}
-	s.fake.put("counts", count)
+	count = fakekube.Clone(count)
+	count["status"] = fakekube.Object{"healthy": true, "count": s.dice.IntN(9)}
+	s.fake.Put("counts", count)
 	return "~ status of count " + key.Name
 }
 
@@ -13260,7 +9712,7 @@ func (f serverKilled) strike(s *sim) string {
 	s.killServer()
 	s.later(d, func() {
 		if isCompacted {
-			s.fake.compact()
+			s.fake.Compact()
 		}
 		s.restoreServer()
 	})
@@ -13269,22 +9721,22 @@ func (f serverKilled) strike(s *sim) string {
 
 // killServer breaks all connections and refuses new ones until restoreServer is called.
 func (s *sim) killServer() {
-	s.net.kill()
+	s.net.Kill()
 	s.each(func(p *proc) { s.disturb(p, func(*link) {}) })
 }
 
-func (s *sim) restoreServer() { s.net.restore() }
+func (s *sim) restoreServer() { s.net.Restore() }
 
 // watchesEnd ends all watches, cleanly or by breaking them: a load balancer is restarted, or a server is asked to stop.
 func (s *sim) watchesEnd() string {
 	isBroken := s.isHeads()
-	s.fake.endWatches(isBroken)
+	s.fake.EndWatches(isBroken)
 	return fmt.Sprint("WATCHES END, broken: ", isBroken)
 }
 
 // historyCompacted makes the server forget all changes until now: etcd is compacted, as it is every five minutes.
 func (s *sim) historyCompacted() string {
-	s.fake.compact()
+	s.fake.Compact()
 	return "COMPACTED"
 }
 
@@ -13296,14 +9748,14 @@ type backupRestored struct {
 
 func (f backupRestored) strike(s *sim) string {
 	if s.backup == nil || s.isHeads() {
-		s.backup = s.fake.snapshot()
+		s.backup = s.fake.Snapshot()
 		return "a backup is made"
 	}
 	s.killServer()
 	<-time.After(s.some(f.outage))
 	s.backup()
 	s.restoreServer()
-	s.forgetSince(s.fake.latest())
+	s.forgetSince(s.fake.Latest())
 	return "THE BACKUP IS RESTORED"
 }
 
@@ -13319,7 +9771,7 @@ func (s *sim) forgetSince(version int) {
 		p.isBlind["counts"] = true
 	}
 	for resource, all := range s.history {
-		s.history[resource] = slices.DeleteFunc(all, func(c change) bool { return c.Version > version })
+		s.history[resource] = slices.DeleteFunc(all, func(c fakekube.Change) bool { return c.Version > version })
 	}
 	s.newest = version
 	s.leaseTampered = time.Now()
@@ -13334,7 +9786,7 @@ type eventsLost struct {
 
 func (f eventsLost) strike(s *sim) string {
 	n := 1 + s.dice.IntN(f.most)
-	s.fake.loseNext(n)
+	s.fake.LoseNext(n)
 	s.needs(s.longestUnlisted)
 	return fmt.Sprint("WATCHES LOSE the next ", n, " changes")
 }
@@ -13348,7 +9800,7 @@ type serverLags struct {
 func (f serverLags) strike(s *sim) string {
 	p := s.one()
 	d := s.some(f.lasts)
-	catchUp := s.fake.fallBehind(0, func(q seen) bool { return q.Host == p.host })
+	catchUp := s.fake.FallBehind(0, func(q fakekube.Request) bool { return q.Host == p.host })
 	s.later(d, catchUp)
 	return fmt.Sprintf("THE SERVER OF r%d LAGS for %v", p.slot, d)
 }
@@ -13432,7 +9884,7 @@ func (f leaseTakenOver) strike(s *sim) string {
 	s.takeLease(skew)
 	s.running.Go(func() {
 		end := time.Now().Add(d)
-		for time.Now().Before(end) && s.pause(s.leaseDuration/3) && str(s.lease(), "holderIdentity") == otherHolder {
+		for time.Now().Before(end) && s.pause(s.leaseDuration/3) && fakekube.TextIn(s.lease(), "holderIdentity") == otherHolder {
 			s.takeLease(skew)
 		}
 	})
@@ -13446,9 +9898,9 @@ const otherHolder = "another"
 // takeLease writes the lease as somebody else, by a clock that is off.
 func (s *sim) takeLease(skew time.Duration) {
 	now := time.Now().Add(skew).UTC().Format("2006-01-02T15:04:05.000000Z07:00")
-	s.fake.put("leases", object{
-		"metadata": object{"namespace": s.leaseNamespace, "name": s.leaseName},
-		"spec": object{
+	s.fake.Put("leases", fakekube.Object{
+		"metadata": fakekube.Object{"namespace": s.leaseNamespace, "name": s.leaseName},
+		"spec": fakekube.Object{
 			"holderIdentity":       otherHolder,
 			"leaseDurationSeconds": s.leaseDuration.Seconds(),
 			"acquireTime":          now,
@@ -13459,15 +9911,15 @@ func (s *sim) takeLease(skew time.Duration) {
 }
 
 // lease is the lease's spec, empty where there is none.
-func (s *sim) lease() object {
-	lease := s.fake.get("leases", simKey{Namespace: s.leaseNamespace, Name: s.leaseName})
-	spec, _ := lease["spec"].(object)
+func (s *sim) lease() fakekube.Object {
+	lease := s.fake.Get("leases", simKey{Namespace: s.leaseNamespace, Name: s.leaseName})
+	spec, _ := lease["spec"].(fakekube.Object)
 	return spec
 }
 
 // leaseDeleted deletes the lease: somebody tidies up.
 func (s *sim) leaseDeleted() string {
-	s.fake.remove("leases", simKey{Namespace: s.leaseNamespace, Name: s.leaseName})
+	s.fake.Remove("leases", simKey{Namespace: s.leaseNamespace, Name: s.leaseName})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leaseTampered = time.Now()
@@ -13477,20 +9929,20 @@ func (s *sim) leaseDeleted() string {
 // crdComesChangesOrGoes removes the CRD of Counts, and with it all of them, or installs it, or changes whether it has
 // the subresource status: a chart is removed, installed or upgraded while the program runs.
 func (s *sim) crdComesChangesOrGoes() string {
-	if s.fake.installed() != nil && s.isHeads() {
-		s.fake.install(nil)
+	if s.fake.InstalledCRD() != nil && s.isHeads() {
+		s.fake.InstallCRD(nil)
 		return "THE CRD IS GONE"
 	}
 	hasStatus := s.dice.IntN(4) > 0
-	s.fake.install(&fakeCRD{status: hasStatus})
+	s.fake.InstallCRD(&fakekube.CRD{HasStatus: hasStatus})
 	return fmt.Sprint("THE CRD IS THERE, with a subresource: ", hasStatus)
 }
 
 // oddFrame gives a watch something that is no change: an error as the server sends it when a version is too old or
 // when it is overloaded, an event once more, an event of an unknown type, or what a proxy in between has made of it.
 func (s *sim) oddFrame() string {
-	failure := func(code int, reason string) frame {
-		return frame{event: "ERROR", object: fakeStatus(code, reason, "simulated", nil), end: true}
+	failure := func(code int, reason string) fakekube.Frame {
+		return fakekube.Frame{Event: "ERROR", Object: fakekube.Status(code, reason, "simulated", nil), End: true}
 	}
 	fr := pick(s.dice,
 		failure(410, "Expired"),
@@ -13498,16 +9950,16 @@ func (s *sim) oddFrame() string {
 		failure(429, "TooManyRequests"),
 		failure(500, "InternalError"),
 		failure(499, "Odd"),
-		frame{event: "SYNC"},
-		frame{event: "ADDED"},
-		frame{event: "MODIFIED"},
-		frame{event: "BOOKMARK"},
-		frame{raw: "\x00\x00", end: true},
-		frame{raw: `{"type":"ADDED","object":{"metadata":{`, end: true},
-		frame{raw: "<html>", end: true})
-	fr.resource = pick(s.dice, "pods", "nodes", "counts")
-	s.fake.interject(fr)
-	return fmt.Sprintf("A FRAME on a watch of %s: %s %v %q", fr.resource, fr.event, fr.object, fr.raw)
+		fakekube.Frame{Event: "SYNC"},
+		fakekube.Frame{Event: "ADDED"},
+		fakekube.Frame{Event: "MODIFIED"},
+		fakekube.Frame{Event: "BOOKMARK"},
+		fakekube.Frame{Raw: "\x00\x00", End: true},
+		fakekube.Frame{Raw: `{"type":"ADDED","object":{"metadata":{`, End: true},
+		fakekube.Frame{Raw: "<html>", End: true})
+	fr.Resource = pick(s.dice, "pods", "nodes", "counts")
+	s.fake.Interject(fr)
+	return fmt.Sprintf("A FRAME on a watch of %s: %s %v %q", fr.Resource, fr.Event, fr.Object, fr.Raw)
 }
 
 // needs says that the usual bound must be longer, as something goes on for so long.
@@ -13543,96 +9995,96 @@ func (s *sim) pause(d time.Duration) bool {
 // requestSort is a sort of requests that may meet a fault.
 type requestSort struct {
 	name  string
-	match func(seen) bool
+	match func(fakekube.Request) bool
 }
 
-func isPatchOf(resource string) func(seen) bool {
-	return func(q seen) bool { return q.Verb == "patch" && q.Resource == resource }
+func isPatchOf(resource string) func(fakekube.Request) bool {
+	return func(q fakekube.Request) bool { return q.Verb == "patch" && q.Resource == resource }
 }
 
 func sortsOfReads() []requestSort {
 	return []requestSort{
-		{"discovery", func(q seen) bool { return q.Resource == "" && strings.HasSuffix(q.Path, "/v1") }},
-		{"lists of counts", isList("counts")},
-		{"lists of nodes", isList("nodes")},
-		{"lists of pods", isList("pods")},
-		{"watches of counts", isWatch("counts")},
-		{"watches of nodes", isWatch("nodes")},
-		{"watches of pods", isWatch("pods")},
+		{"discovery", func(q fakekube.Request) bool { return q.Resource == "" && strings.HasSuffix(q.Path, "/v1") }},
+		{"lists of counts", fakekube.IsList("counts")},
+		{"lists of nodes", fakekube.IsList("nodes")},
+		{"lists of pods", fakekube.IsList("pods")},
+		{"watches of counts", fakekube.IsWatch("counts")},
+		{"watches of nodes", fakekube.IsWatch("nodes")},
+		{"watches of pods", fakekube.IsWatch("pods")},
 	}
 }
 
 func sortsOfWrites() []requestSort {
 	return []requestSort{
-		{"events", func(q seen) bool { return q.Resource == "events" && q.Name == "" }},
-		{"leases", func(q seen) bool { return q.Resource == "leases" }},
+		{"events", func(q fakekube.Request) bool { return q.Resource == "events" && q.Name == "" }},
+		{"leases", func(q fakekube.Request) bool { return q.Resource == "leases" }},
 		{"patches of counts", isPatchOf("counts")},
 		{"patches of nodes", isPatchOf("nodes")},
 	}
 }
 
 // refusal is an answer with this Status in place of what was asked for. header is names and values by turns.
-func refusal(code int, reason string, details any, header ...string) fault {
-	body, _ := json.Marshal(fakeStatus(code, reason, "simulated", details))
-	ft := fault{status: code, body: string(body), header: map[string]string{}}
+func refusal(code int, reason string, details any, header ...string) fakekube.Fault {
+	body, _ := json.Marshal(fakekube.Status(code, reason, "simulated", details))
+	ft := fakekube.Fault{Status: code, Body: string(body), Header: map[string]string{}}
 	for pair := range slices.Chunk(header, 2) {
-		ft.header[pair[0]] = pair[1]
+		ft.Header[pair[0]] = pair[1]
 	}
 	return ft
 }
 
 // cause is the details of a Status that has one cause.
-func cause(reason string) object {
-	return object{"causes": []any{object{"reason": reason}}}
+func cause(reason string) fakekube.Object {
+	return fakekube.Object{"causes": []any{fakekube.Object{"reason": reason}}}
 }
 
 // commonOutcomes are what a request of any sort may meet.
-func commonOutcomes() []fault {
+func commonOutcomes() []fakekube.Fault {
 	plainText := map[string]string{"Content-Type": "text/plain", "Retry-After": "40"}
 	html := map[string]string{"Content-Type": "text/html"}
-	return []fault{
+	return []fakekube.Fault{
 		refusal(401, "Unauthorized", nil), // a token has expired
 		refusal(403, "Forbidden", nil),    // a role was removed
 		refusal(404, "NotFound", nil),     // an aggregated API is not there yet
 
 		// The server's priority and fairness has no room, and its older limit, which answers in plain text.
-		refusal(429, "TooManyRequests", object{"retryAfterSeconds": 7}, "Retry-After", "7"),
+		refusal(429, "TooManyRequests", fakekube.Object{"retryAfterSeconds": 7}, "Retry-After", "7"),
 		refusal(429, "TooManyRequests", nil),
-		{status: 429, body: "Too many requests, please try again later.", header: plainText},
+		{Status: 429, Body: "Too many requests, please try again later.", Header: plainText},
 
 		refusal(500, "InternalError", nil),                            // etcd has no leader
 		refusal(503, "ServiceUnavailable", nil, "Retry-After", "5"),   // the server starts
-		{status: 502, body: "<html>Bad Gateway</html>", header: html}, // a proxy finds no server
-		{drop: true},              // a server crashes
-		{stall: true},             // a proxy forgets
-		{delay: 20 * time.Second}, // an overloaded server
+		{Status: 502, Body: "<html>Bad Gateway</html>", Header: html}, // a proxy finds no server
+		{Drop: true},              // a server crashes
+		{Stall: true},             // a proxy forgets
+		{Delay: 20 * time.Second}, // an overloaded server
 	}
 }
 
 // readOutcomes are what a list, a watch or discovery may meet.
-func readOutcomes() []fault {
+func readOutcomes() []fakekube.Fault {
 	html := map[string]string{"Content-Type": "text/html"}
 	return append(commonOutcomes(),
 		refusal(410, "Expired", nil),                              // the version was compacted away
 		refusal(504, "Timeout", cause("ResourceVersionTooLarge")), // this server has not come so far
-		fault{body: `{"kind":`},                                   // half an answer that says it is whole
-		fault{status: 200, body: "<html>", header: html},          // a login page in between
-		fault{cut: 1}, // a connection breaks,
-		fault{cut: 700},
-		fault{hang: 1}, // or falls silent, in the middle of an answer
-		fault{hang: 700},
+		fakekube.Fault{Body: `{"kind":`},                          // half an answer that says it is whole
+		fakekube.Fault{Status: 200, Body: "<html>", Header: html}, // a login page in between
+		fakekube.Fault{Cut: 1},                                    // a connection breaks,
+		fakekube.Fault{Cut: 700},
+		fakekube.Fault{Hang: 1}, // or falls silent, in the middle of an answer
+		fakekube.Fault{Hang: 700},
 	)
 }
 
 // writeOutcomes are what a write may meet.
-func writeOutcomes() []fault {
+func writeOutcomes() []fakekube.Fault {
 	return append(commonOutcomes(),
 		refusal(409, "Conflict", nil),                            // another writer was faster
 		refusal(422, "Invalid", cause("")),                       // an admission policy says no
 		refusal(403, "Forbidden", cause("NamespaceTerminating")), // no event can be made there any more
-		fault{after: true},                                       // it is done, and the answer is lost,
-		fault{after: true},                                       // which is what goes wrong most easily
-		fault{cut: 1},
+		fakekube.Fault{After: true},                              // it is done, and the answer is lost,
+		fakekube.Fault{After: true},                              // which is what goes wrong most easily
+		fakekube.Fault{Cut: 1},
 	)
 }
 
@@ -13654,7 +10106,7 @@ func requestFaults() (steps []simStep) {
 // requestFault makes the next few requests of a sort meet something else than the server's answer.
 type requestFault struct {
 	requests requestSort
-	outcome  fault
+	outcome  fakekube.Fault
 }
 
 func (f requestFault) step() simStep {
@@ -13665,51 +10117,51 @@ func (f requestFault) step() simStep {
 func (f requestFault) text() string {
 	ft := f.outcome
 	switch {
-	case ft.drop:
+	case ft.Drop:
 		return "a broken connection"
-	case ft.stall:
+	case ft.Stall:
 		return "silence"
-	case ft.after:
+	case ft.After:
 		return "a lost answer"
-	case ft.cut > 0:
-		return fmt.Sprint("an end after ", ft.cut, " bytes")
-	case ft.hang > 0:
-		return fmt.Sprint("silence after ", ft.hang, " bytes")
-	case ft.delay > 0:
-		return ft.delay.String()
+	case ft.Cut > 0:
+		return fmt.Sprint("an end after ", ft.Cut, " bytes")
+	case ft.Hang > 0:
+		return fmt.Sprint("silence after ", ft.Hang, " bytes")
+	case ft.Delay > 0:
+		return ft.Delay.String()
 	}
-	return fmt.Sprint(ft.status, " ", ft.header["Retry-After"], " ", ft.body)
+	return fmt.Sprint(ft.Status, " ", ft.Header["Retry-After"], " ", ft.Body)
 }
 
 func (f requestFault) strike(s *sim) string {
 	ft := f.outcome
-	ft.times = pick(s.dice, 1, 1, 2, 3, 8)
-	ft.match = func(r *http.Request) bool {
-		q := seenOf(r)
+	ft.Times = pick(s.dice, 1, 1, 2, 3, 8)
+	ft.Match = func(r *http.Request) bool {
+		q := fakekube.RequestOf(r)
 		if !f.requests.match(q) {
 			return false
 		}
 		s.met(q, f)
 		return true
 	}
-	s.needs(ft.delay)
-	if ft.stall || ft.hang > 0 {
+	s.needs(ft.Delay)
+	if ft.Stall || ft.Hang > 0 {
 		s.needsSilence()
 	}
-	s.fake.disturb(ft)
-	return fmt.Sprintf("THE NEXT %d %s meet %s", ft.times, f.requests.name, f.text())
+	s.fake.Disturb(ft)
+	return fmt.Sprintf("THE NEXT %d %s meet %s", ft.Times, f.requests.name, f.text())
 }
 
 // met notes that a request meets a fault. The fake is locked.
-func (s *sim) met(q seen, f requestFault) {
+func (s *sim) met(q fakekube.Request, f requestFault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.byHost[q.Host]
 	if p == nil || p.isDead {
 		return
 	}
-	s.sayLocked("%s %s meets %s", p.host, q.route, f.text())
-	seconds, _ := strconv.Atoi(f.outcome.header["Retry-After"])
+	s.sayLocked("%s %s meets %s", p.host, q.Route, f.text())
+	seconds, _ := strconv.Atoi(f.outcome.Header["Retry-After"])
 	p.mustWait[q.Method+q.Path] = time.Now().Add(time.Duration(seconds) * time.Second)
 	if q.Verb == "watch" && f.refuses() {
 		s.heard.watchesRefused++
@@ -13719,14 +10171,14 @@ func (s *sim) met(q seen, f requestFault) {
 // refuses reports whether what is met looks like a failure from its beginning on.
 func (f requestFault) refuses() bool {
 	ft := f.outcome
-	return ft.drop || ft.stall || ft.after || ft.status >= 300
+	return ft.Drop || ft.Stall || ft.After || ft.Status >= 300
 }
 
 // ---- The network
 
 // link is the way of one process to the server, on which faults may strike that process alone.
 type link struct {
-	net *pipeNet
+	net *fakekube.Network
 
 	mu       sync.Mutex // guards all below
 	isAway   bool       // connections are refused
@@ -13766,7 +10218,7 @@ func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error)
 		refused := os.NewSyscallError("connect", syscall.ECONNREFUSED)
 		return nil, &net.OpError{Op: "dial", Net: network, Err: refused}
 	}
-	conn, err := l.net.dial(ctx, network, addr)
+	conn, err := l.net.Dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -13894,7 +10346,7 @@ type proc struct {
 
 // knowledge is an object that a process has been told of.
 type knowledge struct {
-	object object
+	object fakekube.Object
 	at     time.Time
 }
 
@@ -14043,8 +10495,8 @@ const (
 	hotLoop    = 1000
 )
 
-// asked holds a request against the rules.
-func (s *sim) asked(q seen) {
+// Asked holds a request against the rules.
+func (s *sim) Asked(q fakekube.Request) {
 	lease := s.lease()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -14059,9 +10511,9 @@ func (s *sim) asked(q seen) {
 		s.noteLeaseAskedLocked(p, q)
 	case q.Verb == "watch":
 		s.noteWatchAskedLocked(p, q)
-		s.sayLocked("%s %s %s", p.host, q.route, q.Query.Get("resourceVersion"))
+		s.sayLocked("%s %s %s", p.host, q.Route, q.Query.Get("resourceVersion"))
 	case q.Verb == "list":
-		s.sayLocked("%s %s %s", p.host, q.route, q.Query.Get("resourceVersion"))
+		s.sayLocked("%s %s %s", p.host, q.Route, q.Query.Get("resourceVersion"))
 	case q.Method == http.MethodGet: // nothing else to check
 	case q.Resource == "events":
 		s.checkLeadsLocked(p, q, lease)
@@ -14072,7 +10524,7 @@ func (s *sim) asked(q seen) {
 }
 
 // checkPaceLocked: no request comes again and again, and none before the time that the server has named.
-func (s *sim) checkPaceLocked(p *proc, q seen) {
+func (s *sim) checkPaceLocked(p *proc, q fakekube.Request) {
 	now := time.Now()
 	if p.busySince != now.Unix() {
 		p.busySince = now.Unix()
@@ -14099,7 +10551,7 @@ func (s *sim) checkPaceLocked(p *proc, q seen) {
 }
 
 // noteLeaseAskedLocked notes by which name a process asks for the lease, and when.
-func (s *sim) noteLeaseAskedLocked(p *proc, q seen) {
+func (s *sim) noteLeaseAskedLocked(p *proc, q fakekube.Request) {
 	holder := holderIn([]byte(q.Body))
 	if holder == "" {
 		return
@@ -14118,11 +10570,11 @@ func holderIn(lease []byte) string {
 }
 
 // checkLeadsLocked: with an election, the leader alone writes, and only until the deadline for renewing its lease.
-func (s *sim) checkLeadsLocked(p *proc, q seen, lease object) {
+func (s *sim) checkLeadsLocked(p *proc, q fakekube.Request, lease fakekube.Object) {
 	if !s.elects() || time.Since(s.leaseTampered) <= s.renewDeadline {
 		return
 	}
-	holder := s.hostOf[str(lease, "holderIdentity")]
+	holder := s.hostOf[fakekube.TextIn(lease, "holderIdentity")]
 	leads := holder == q.Host && s.leaderHost == q.Host && time.Since(s.leaderAsked) < s.renewDeadline
 	if !leads {
 		since := s.leaderAsked.Sub(s.began)
@@ -14134,14 +10586,14 @@ func (s *sim) checkLeadsLocked(p *proc, q seen, lease object) {
 type sentPatch struct {
 	Metadata struct {
 		UID, ResourceVersion string
-		Labels               object
+		Labels               fakekube.Object
 	}
-	Status object
+	Status fakekube.Object
 }
 
 // checkWriteLocked: a write comes after complete lists, is a patch with a uid and without a version, comes some time
 // after the one before, and changes something.
-func (s *sim) checkWriteLocked(p *proc, q seen) {
+func (s *sim) checkWriteLocked(p *proc, q fakekube.Request) {
 	now := time.Now()
 	s.stats.writes++
 	s.wroteAt = now
@@ -14168,7 +10620,7 @@ func (s *sim) checkWriteLocked(p *proc, q seen) {
 	}
 
 	known := p.knows[key]
-	if known == nil || str(metaOf(known.object), "uid") != uid || p.isBlind[q.Resource] {
+	if known == nil || fakekube.TextIn(fakekube.MetaOf(known.object), "uid") != uid || p.isBlind[q.Resource] {
 		return
 	}
 	if !patch.changes(known.object, q.Resource) && known.at.Before(now) {
@@ -14178,16 +10630,16 @@ func (s *sim) checkWriteLocked(p *proc, q seen) {
 }
 
 // objectOf names the object that a request is about.
-func objectOf(q seen) string {
+func objectOf(q fakekube.Request) string {
 	return simKey{Namespace: q.Namespace, Name: q.Name}.String()
 }
 
 // changes reports whether an object is another one with the patch: a node by its labels, a Count by its status.
-func (patch sentPatch) changes(o object, resource string) bool {
-	has, _ := o["status"].(object)
+func (patch sentPatch) changes(o fakekube.Object, resource string) bool {
+	has, _ := o["status"].(fakekube.Object)
 	want := patch.Status
 	if resource == "nodes" {
-		has, _ = metaOf(o)["labels"].(object)
+		has, _ = fakekube.MetaOf(o)["labels"].(fakekube.Object)
 		want = patch.Metadata.Labels
 	}
 	for k, v := range want {
@@ -14198,8 +10650,8 @@ func (patch sentPatch) changes(o object, resource string) bool {
 	return false
 }
 
-// changed notes a change. A lease is not taken from a process that has renewed it. The fake is locked.
-func (s *sim) changed(c change) {
+// Changed notes a change. A lease is not taken from a process that has renewed it. The fake is locked.
+func (s *sim) Changed(c fakekube.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.newest = c.Version
@@ -14207,10 +10659,10 @@ func (s *sim) changed(c change) {
 	if c.Resource != "leases" {
 		return
 	}
-	was, _ := c.Old["spec"].(object)
-	is, _ := c.New["spec"].(object)
-	holder := str(was, "holderIdentity")
-	next := str(is, "holderIdentity")
+	was, _ := c.Old["spec"].(fakekube.Object)
+	is, _ := c.New["spec"].(fakekube.Object)
+	holder := fakekube.TextIn(was, "holderIdentity")
+	next := fakekube.TextIn(is, "holderIdentity")
 	seconds, _ := was["leaseDurationSeconds"].(float64)
 	past := time.Since(s.leaseRenewed)
 	isHeld := holder != "" && holder != next && past.Seconds() < seconds
@@ -14223,8 +10675,8 @@ func (s *sim) changed(c change) {
 
 // ---- What each process knows, for these rules
 
-// told notes what a process is told on a watch.
-func (s *sim) told(a answer, event string, o object) {
+// Told notes what a process is told on a watch.
+func (s *sim) Told(a fakekube.Answer, event string, o fakekube.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.byHost[a.Request.Host]
@@ -14235,8 +10687,8 @@ func (s *sim) told(a answer, event string, o object) {
 	p.learns(a, o, event == "DELETED")
 }
 
-// answered notes what a process is told otherwise.
-func (s *sim) answered(a answer) {
+// Answered notes what a process is told otherwise.
+func (s *sim) Answered(a fakekube.Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := a.Request
@@ -14262,7 +10714,7 @@ func (s *sim) answered(a answer) {
 	case q.Verb == "list" && !a.HasMore && q.Query.Get("limit") != "1":
 		p.learnsList(a)
 	case q.Verb == "patch":
-		var o object
+		var o fakekube.Object
 		json.Unmarshal(a.Body, &o)
 		p.learns(a, o, false)
 		if s.killsWriter && q.Resource == "nodes" { // before it can say so in an event, or soon after
@@ -14273,7 +10725,7 @@ func (s *sim) answered(a answer) {
 }
 
 // noteWritten notes that a process has an answer to a write after which it has to rest.
-func (p *proc) noteWritten(a answer) {
+func (p *proc) noteWritten(a fakekube.Answer) {
 	switch a.Code {
 	case http.StatusOK, http.StatusNotFound, http.StatusUnprocessableEntity:
 	default:
@@ -14286,13 +10738,13 @@ func (p *proc) noteWritten(a answer) {
 }
 
 // learnsList notes what a process is told by a list, or by its last page.
-func (p *proc) learnsList(a answer) {
+func (p *proc) learnsList(a fakekube.Answer) {
 	resource := a.Request.Resource
 	p.hasList[resource] = p.hasList[resource] || !a.IsCut
 	p.isBlind[resource] = p.isBlind[resource] && p.mayMiss(a)
 	listed := map[string]bool{}
 	for _, o := range a.Items {
-		listed[resource+"/"+keyOf(o).String()] = true
+		listed[resource+"/"+fakekube.KeyOf(o).String()] = true
 		p.learns(a, o, false)
 	}
 	maps.DeleteFunc(p.knows, func(k string, _ *knowledge) bool {
@@ -14301,8 +10753,8 @@ func (p *proc) learnsList(a answer) {
 }
 
 // learns notes what a process is told of an object. Where it may miss that, nobody can say which of both it knows.
-func (p *proc) learns(a answer, o object, isGone bool) {
-	k := a.Request.Resource + "/" + keyOf(o).String()
+func (p *proc) learns(a fakekube.Answer, o fakekube.Object, isGone bool) {
+	k := a.Request.Resource + "/" + fakekube.KeyOf(o).String()
 	version := versionOf(o)
 	was := p.knows[k]
 	isList := a.Items != nil
@@ -14320,11 +10772,11 @@ func (p *proc) learns(a answer, o object, isGone bool) {
 }
 
 // mayMiss reports whether an answer may not arrive.
-func (p *proc) mayMiss(a answer) bool { return a.IsCut || p.link.mayLose() }
+func (p *proc) mayMiss(a fakekube.Answer) bool { return a.IsCut || p.link.mayLose() }
 
 // versionOf is an object's resourceVersion. The fake's are numbers from 1 on.
-func versionOf(o object) int {
-	version, _ := strconv.Atoi(str(metaOf(o), "resourceVersion"))
+func versionOf(o fakekube.Object) int {
+	version, _ := strconv.Atoi(fakekube.TextIn(fakekube.MetaOf(o), "resourceVersion"))
 	return version
 }
 
@@ -14471,7 +10923,7 @@ type hearingTotals struct {
 }
 
 // noteWatchAskedLocked notes that a process asks for a watch: it will have to say so.
-func (s *sim) noteWatchAskedLocked(p *proc, q seen) {
+func (s *sim) noteWatchAskedLocked(p *proc, q fakekube.Request) {
 	s.heard.watchesAsked++
 	h := p.hearings[q.Resource]
 	if h == nil {
@@ -14578,23 +11030,23 @@ func (s *sim) happenedLocked(resource string, from, to int) string {
 }
 
 // eventOf is what a watch has to tell of a change: an event's type, and the object's key. "": nothing.
-func (s *sim) eventOf(c change) string {
+func (s *sim) eventOf(c fakekube.Change) string {
 	was := c.Old != nil && s.shows(c.Resource, c.Old)
 	is := c.New != nil && s.shows(c.Resource, c.New)
 	switch {
 	case was && is:
-		return "MODIFIED " + keyOf(c.New).String()
+		return "MODIFIED " + fakekube.KeyOf(c.New).String()
 	case is:
-		return "ADDED " + keyOf(c.New).String()
+		return "ADDED " + fakekube.KeyOf(c.New).String()
 	case was:
-		return "DELETED " + keyOf(c.Old).String()
+		return "DELETED " + fakekube.KeyOf(c.Old).String()
 	}
 	return ""
 }
 
 // shows reports whether the program's lists and watches have an object.
-func (s *sim) shows(resource string, o object) bool {
-	isInside := s.namespace == "" || str(metaOf(o), "namespace") == s.namespace
+func (s *sim) shows(resource string, o fakekube.Object) bool {
+	isInside := s.namespace == "" || fakekube.TextIn(fakekube.MetaOf(o), "namespace") == s.namespace
 	switch resource {
 	case "nodes":
 		return true
@@ -14690,13 +11142,13 @@ func quoteIfNeeded(value string) string {
 // flurry is the last act before a calm: while writes are under way, what they are about changes again.
 func (s *sim) flurry() {
 	isWrite := func(r *http.Request) bool {
-		q := seenOf(r)
+		q := fakekube.RequestOf(r)
 		return q.Verb == "patch" && q.Resource != "events"
 	}
 	times := 1 + s.dice.IntN(8)
 	delay := s.some(span{100 * time.Millisecond, 3 * time.Second})
-	s.fake.liftFaults()
-	s.fake.disturb(fault{match: isWrite, times: times, delay: delay})
+	s.fake.LiftFaults()
+	s.fake.Disturb(fakekube.Fault{Match: isWrite, Times: times, Delay: delay})
 	for range 1 + s.dice.IntN(20) {
 		s.step(lifeSteps)
 		<-time.After(s.some(span{time.Millisecond, time.Second}))
@@ -14733,11 +11185,11 @@ func settle(d time.Duration) {
 }
 
 func (s *sim) stopFaults() {
-	s.fake.heal()
+	s.fake.Heal()
 	s.restoreServer()
 	s.each(func(p *proc) { p.link.setAway(false) })
-	if s.fake.installed() == nil {
-		s.fake.install(&fakeCRD{status: true})
+	if s.fake.InstalledCRD() == nil {
+		s.fake.InstallCRD(&fakekube.CRD{HasStatus: true})
 	}
 }
 
@@ -14786,7 +11238,7 @@ func (s *sim) checkRight(when string) {
 func (s *sim) truth() (truth, has map[string]string) {
 	truth = map[string]string{}
 	has = map[string]string{}
-	pods := slices.DeleteFunc(s.fake.all("pods"), func(pod object) bool { return !s.shows("pods", pod) })
+	pods := slices.DeleteFunc(s.fake.All("pods"), func(pod fakekube.Object) bool { return !s.shows("pods", pod) })
 	s.truthOfNodes(pods, truth, has)
 	if s.runsCounts {
 		s.truthOfCounts(pods, truth, has)
@@ -14795,14 +11247,14 @@ func (s *sim) truth() (truth, has map[string]string) {
 }
 
 // truthOfNodes adds what the nodes' labels should be, and are.
-func (s *sim) truthOfNodes(pods []object, truth, has map[string]string) {
+func (s *sim) truthOfNodes(pods []fakekube.Object, truth, has map[string]string) {
 	perNode := map[string]int{}
 	for _, pod := range pods {
 		perNode[nodeOf(pod)]++
 	}
-	for _, node := range s.fake.all("nodes") {
-		name := str(metaOf(node), "name")
-		labels, _ := metaOf(node)["labels"].(object)
+	for _, node := range s.fake.All("nodes") {
+		name := fakekube.TextIn(fakekube.MetaOf(node), "name")
+		labels, _ := fakekube.MetaOf(node)["labels"].(fakekube.Object)
 		_, showsTotal := labels[s.controlPlaneLabel]
 		if showsTotal {
 			truth[name+" total"] = strconv.Itoa(len(pods))
@@ -14823,10 +11275,10 @@ func (s *sim) truthOfNodes(pods []object, truth, has map[string]string) {
 }
 
 // truthOfCounts adds what the status of each Count should be, and is.
-func (s *sim) truthOfCounts(pods []object, truth, has map[string]string) {
+func (s *sim) truthOfCounts(pods []fakekube.Object, truth, has map[string]string) {
 	perName := map[string]int{} // by namespace, and name in a pod's labels
 	for _, pod := range pods {
-		namespace := str(metaOf(pod), "namespace")
+		namespace := fakekube.TextIn(fakekube.MetaOf(pod), "namespace")
 		app := labelOf(pod, "app")
 		run := labelOf(pod, "run")
 		perName[namespace+"/"+app]++
@@ -14834,24 +11286,24 @@ func (s *sim) truthOfCounts(pods []object, truth, has map[string]string) {
 			perName[namespace+"/"+run]++
 		}
 	}
-	for _, count := range s.fake.all("counts") {
+	for _, count := range s.fake.All("counts") {
 		if !s.shows("counts", count) {
 			continue
 		}
-		key := keyOf(count)
-		spec := count["spec"].(object)
-		status, _ := count["status"].(object)
+		key := fakekube.KeyOf(count)
+		spec := count["spec"].(fakekube.Object)
+		status, _ := count["status"].(fakekube.Object)
 		want, isValid := spec["count"].(float64)
 		if !isValid { // it must not be called healthy
 			truth[key.String()] = "false"
 			has[key.String()] = fmt.Sprint(status["healthy"] == true)
 			continue
 		}
-		there := perName[key.Namespace+"/"+str(spec, "name")]
+		there := perName[key.Namespace+"/"+fakekube.TextIn(spec, "name")]
 		truth[key.String()] = fmt.Sprint(there == int(want), " ", there)
 		has[key.String()] = fmt.Sprint(status["healthy"], " ", status["count"])
-		if s.fake.installed().status {
-			truth[key.String()] += fmt.Sprint(" ", metaOf(count)["generation"])
+		if s.fake.InstalledCRD().HasStatus {
+			truth[key.String()] += fmt.Sprint(" ", fakekube.MetaOf(count)["generation"])
 			has[key.String()] += fmt.Sprint(" ", status["observedGeneration"])
 		}
 	}
@@ -15038,7 +11490,7 @@ func TestSameSeedBringsTheSameLifeAndFaults(t *testing.T) {
 // world is a server under the behaviours: the fake, or a real cluster, of which we touch what we have made alone.
 type world struct {
 	*testing.T
-	fake        *fakeServer // nil: a real cluster
+	fake        *fakekube.Server // nil: a real cluster
 	cfg         *Config
 	client      *Client // of somebody who may do everything
 	kubeconfig  []string
@@ -15089,8 +11541,8 @@ var behaviours = []struct {
 		a, b := w.addPod("a", "row", "leave"), w.addPod("b", "row", "enter")
 		r := w.reflect("row=leave", "")
 		w.await("the list", func() bool { return r.has() == "a" })
-		w.send("PATCH", a, object{"metadata": object{"labels": object{"row": "left"}}})
-		w.send("PATCH", b, object{"metadata": object{"labels": object{"row": "leave"}}})
+		w.send("PATCH", a, fakekube.Object{"metadata": fakekube.Object{"labels": fakekube.Object{"row": "left"}}})
+		w.send("PATCH", b, fakekube.Object{"metadata": fakekube.Object{"labels": fakekube.Object{"row": "leave"}}})
 		w.await("both", func() bool { return r.has() == "b" })
 	}},
 	{"fields select, too", "", func(w *world) {
@@ -15127,9 +11579,9 @@ var behaviours = []struct {
 				w.Fatal(err)
 			}
 			for _, item := range page["items"].([]any) {
-				got = append(got, str(metaOf(item.(object)), "name"))
+				got = append(got, fakekube.TextIn(fakekube.MetaOf(item.(fakekube.Object)), "name"))
 			}
-			next = str(metaOf(page), "continue")
+			next = fakekube.TextIn(fakekube.MetaOf(page), "continue")
 		}
 		if !slices.Equal(got, want) {
 			w.Errorf("%q, want %q", got, want)
@@ -15142,12 +11594,12 @@ var behaviours = []struct {
 			if err != nil {
 				w.Fatal(err)
 			}
-			var list object
+			var list fakekube.Object
 			json.NewDecoder(resp.Body).Decode(&list)
 			resp.Body.Close()
-			_, hasSpec := list["items"].([]any)[0].(object)["spec"]
-			if str(list, "kind") != want || hasSpec != (want == "PodList") {
-				w.Errorf("asked for %q, answered a %s (spec: %v)", accept, str(list, "kind"), hasSpec)
+			_, hasSpec := list["items"].([]any)[0].(fakekube.Object)["spec"]
+			if fakekube.TextIn(list, "kind") != want || hasSpec != (want == "PodList") {
+				w.Errorf("asked for %q, answered a %s (spec: %v)", accept, fakekube.TextIn(list, "kind"), hasSpec)
 			}
 		}
 	}},
@@ -15188,14 +11640,14 @@ var behaviours = []struct {
 		w.awaitLabel(node, "2")
 		w.delete(b)
 		w.awaitLabel(node, "1")
-		w.send("PATCH", node, object{"metadata": object{"labels": object{ourCount: "100"}}})
+		w.send("PATCH", node, fakekube.Object{"metadata": fakekube.Object{"labels": fakekube.Object{ourCount: "100"}}})
 		w.awaitLabel(node, "1")
 	}},
 	{"a node that stops matching loses the label", "", func(w *world) {
 		node := w.addNode("unlabel", "row", "unlabel")
 		w.podcount(w.kubeconfig, "unlabel")
 		w.awaitLabel(node, "0")
-		w.send("PATCH", node, object{"metadata": object{"labels": object{"row": "other"}}})
+		w.send("PATCH", node, fakekube.Object{"metadata": fakekube.Object{"labels": fakekube.Object{"row": "other"}}})
 		w.awaitLabel(node, "")
 	}},
 	{"a node made anew gets the label", "a cloud's controller may remove a node that is no machine of its", func(w *world) {
@@ -15208,7 +11660,7 @@ var behaviours = []struct {
 	}},
 	{"a write with the uid of another object is refused (422), and named by its field", "", func(w *world) {
 		node := w.addNode("uid", "row", "uid")
-		_, err := w.try("PATCH", node, object{"metadata": object{"uid": "11111111-0000-4000-8000-000000000000", "labels": object{ourCount: "1"}}})
+		_, err := w.try("PATCH", node, fakekube.Object{"metadata": fakekube.Object{"uid": "11111111-0000-4000-8000-000000000000", "labels": fakekube.Object{ourCount: "1"}}})
 		if !isStatus(err, 422, "Invalid") || !statusIn(err).hasCause("metadata.uid") {
 			w.Errorf("answered %v", err)
 		}
@@ -15218,15 +11670,15 @@ var behaviours = []struct {
 		if _, err := w.try("GET", group+"ies?limit=1", nil); statusIn(err).Code == 404 {
 			w.lack()
 		}
-		policy := w.create(group+"ies", object{"metadata": object{"name": w.ns}, "spec": object{
+		policy := w.create(group+"ies", fakekube.Object{"metadata": fakekube.Object{"name": w.ns}, "spec": fakekube.Object{
 			"failurePolicy":    "Fail",
-			"matchConstraints": object{"resourceRules": []any{object{"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "operations": []any{"CREATE", "UPDATE"}, "resources": []any{"nodes"}}}},
-			"matchConditions":  []any{object{"name": "ours", "expression": "object.metadata.name == '" + path.Base(node) + "'"}},
-			"validations":      []any{object{"expression": "!('" + ourCount + "' in object.metadata.labels)", "message": "no counts today"}},
+			"matchConstraints": fakekube.Object{"resourceRules": []any{fakekube.Object{"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "operations": []any{"CREATE", "UPDATE"}, "resources": []any{"nodes"}}}},
+			"matchConditions":  []any{fakekube.Object{"name": "ours", "expression": "object.metadata.name == '" + path.Base(node) + "'"}},
+			"validations":      []any{fakekube.Object{"expression": "!('" + ourCount + "' in object.metadata.labels)", "message": "no counts today"}},
 		}})
-		binding := w.create(group+"ybindings", object{"metadata": object{"name": w.ns}, "spec": object{"policyName": w.ns, "validationActions": []any{"Deny"}}})
+		binding := w.create(group+"ybindings", fakekube.Object{"metadata": fakekube.Object{"name": w.ns}, "spec": fakekube.Object{"policyName": w.ns, "validationActions": []any{"Deny"}}})
 		w.await("the policy is in force", func() bool {
-			_, err := w.try("PATCH", node, object{"metadata": object{"labels": object{ourCount: "13"}}})
+			_, err := w.try("PATCH", node, fakekube.Object{"metadata": fakekube.Object{"labels": fakekube.Object{ourCount: "13"}}})
 			return err != nil
 		})
 		log := w.podcount(w.kubeconfig, "policy")
@@ -15278,7 +11730,7 @@ var behaviours = []struct {
 	}},
 	{"an exec program's token is used", "", func(w *world) {
 		node, user, dir := w.addNode("exec", "row", "exec"), w.account("exec", true), w.TempDir()
-		writeFiles(w.T, dir, map[string]string{"answer": credentialText("v1", object{"token": user})})
+		writeFiles(w.T, dir, map[string]string{"answer": credentialText("v1", fakekube.Object{"token": user})})
 		w.podcount(w.as(execConfig(w.T, dir, "v1", ", interactiveMode: Never")), "exec")
 		w.awaitLabel(node, "0")
 	}},
@@ -15294,7 +11746,7 @@ var behaviours = []struct {
 		if len(w.ca) == 0 {
 			w.lack()
 		}
-		other := newAuthority(w.T, "another CA").pem()
+		other := fakekube.NewAuthority(w.T, "another CA").PEM()
 		for want, change := range map[string]func(string) string{
 			"give the CA of this cluster as certificate-authority": func(config string) string {
 				return strings.Replace(config, base64.StdEncoding.EncodeToString(w.ca), base64.StdEncoding.EncodeToString(other), 1)
@@ -15326,16 +11778,16 @@ var behaviours = []struct {
 		if _, err := w.try("POST", w.pods(), w.pod("a", "row", "conflict")); !isStatus(err, 409, "AlreadyExists") {
 			w.Errorf("made twice: %v", err)
 		}
-		if _, err := w.try("PATCH", w.pods()+"/a", object{"metadata": object{"resourceVersion": "1", "labels": object{"x": "y"}}}); !isStatus(err, 409, "Conflict") {
+		if _, err := w.try("PATCH", w.pods()+"/a", fakekube.Object{"metadata": fakekube.Object{"resourceVersion": "1", "labels": fakekube.Object{"x": "y"}}}); !isStatus(err, 409, "Conflict") {
 			w.Errorf("patched at an old version: %v", err)
 		}
 	}},
 	{"a lease is made by PUT, without a version, and then is not changed without its version", "", func(w *world) {
 		path := "/apis/coordination.k8s.io/v1/namespaces/" + w.ns + "/leases/ours"
-		lease := func(version, at string) object {
-			o := object{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": object{"name": "ours", "namespace": w.ns}, "spec": object{"holderIdentity": "me", "leaseDurationSeconds": 15, "renewTime": at}}
+		lease := func(version, at string) fakekube.Object {
+			o := fakekube.Object{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": fakekube.Object{"name": "ours", "namespace": w.ns}, "spec": fakekube.Object{"holderIdentity": "me", "leaseDurationSeconds": 15, "renewTime": at}}
 			if version != "" {
-				metaOf(o)["resourceVersion"] = version
+				fakekube.MetaOf(o)["resourceVersion"] = version
 			}
 			return o
 		}
@@ -15347,7 +11799,7 @@ var behaviours = []struct {
 		}
 		made := w.send("PUT", path, lease("", "2026-01-02T03:04:05.000000Z"))
 		*w.made = append(*w.made, path)
-		version := str(metaOf(made), "resourceVersion")
+		version := fakekube.TextIn(fakekube.MetaOf(made), "resourceVersion")
 		if _, err := w.try("PUT", path, lease("", "2026-01-02T03:04:06.000000Z")); !isStatus(err, 422, "Invalid") {
 			w.Errorf("without a version: %v", err)
 		}
@@ -15363,7 +11815,7 @@ var behaviours = []struct {
 				w.Fatal(err)
 			}
 			resources, _ := list["resources"].([]any)
-			if !slices.ContainsFunc(resources, func(r any) bool { return str(r.(object), "name") == want }) || list["kind"] != "APIResourceList" {
+			if !slices.ContainsFunc(resources, func(r any) bool { return fakekube.TextIn(r.(fakekube.Object), "name") == want }) || list["kind"] != "APIResourceList" {
 				w.Errorf("%s has no %s", path, want)
 			}
 		}
@@ -15378,10 +11830,10 @@ var behaviours = []struct {
 		if err != nil {
 			w.Fatal(err)
 		}
-		w.send("POST", crds, crd.(object))
+		w.send("POST", crds, crd.(fakekube.Object))
 		*w.made = append(*w.made, crds+"/counts.demo.mark8s.io")
 		counts := "/apis/demo.mark8s.io/v1/namespaces/" + w.ns + "/counts"
-		sample := object{"apiVersion": "demo.mark8s.io/v1", "kind": "Count", "metadata": object{"name": "ours"}, "spec": object{"name": "web", "count": 1}}
+		sample := fakekube.Object{"apiVersion": "demo.mark8s.io/v1", "kind": "Count", "metadata": fakekube.Object{"name": "ours"}, "spec": fakekube.Object{"name": "web", "count": 1}}
 		w.await("the new resource", func() bool {
 			_, err := w.try("POST", counts, sample)
 			return err == nil || isStatus(err, 409, "AlreadyExists")
@@ -15389,15 +11841,15 @@ var behaviours = []struct {
 		says := func(healthy bool, n float64) func() bool {
 			return func() bool {
 				o, _ := w.try("GET", counts+"/ours", nil)
-				status, _ := o["status"].(object)
-				return status["healthy"] == healthy && status["count"] == n && status["observedGeneration"] == metaOf(o)["generation"]
+				status, _ := o["status"].(fakekube.Object)
+				return status["healthy"] == healthy && status["count"] == n && status["observedGeneration"] == fakekube.MetaOf(o)["generation"]
 			}
 		}
 		log := w.podcount(w.as("token: "+w.account("counts", true)), "counts", "-controllers", "count")
 		w.await("the status", says(false, 0))
 		pod := w.create(w.pods(), w.pod("a", "row", "counts", "app", "web"))
 		w.await("the status with a pod", says(true, 1))
-		w.send("PATCH", counts+"/ours", object{"spec": object{"count": 2}})
+		w.send("PATCH", counts+"/ours", fakekube.Object{"spec": fakekube.Object{"count": 2}})
 		w.await("the status for another spec", says(false, 1))
 		w.delete(pod)
 		w.await("the status without a pod", says(false, 0))
@@ -15447,8 +11899,8 @@ var behaviours = []struct {
 			w.addPod("unread-a", "row", "unread")
 			w.awaitLabel(node, "1")
 		})
-		spec, _ := w.send("GET", path, nil)["spec"].(object)
-		if str(spec, "renewTime") == "" || str(spec, "holderIdentity") != "" {
+		spec, _ := w.send("GET", path, nil)["spec"].(fakekube.Object)
+		if fakekube.TextIn(spec, "renewTime") == "" || fakekube.TextIn(spec, "holderIdentity") != "" {
 			w.Errorf("the lease is %v", spec)
 		}
 	}},
@@ -15462,11 +11914,11 @@ var behaviours = []struct {
 		for other := range 8 {
 			others.Go(func() {
 				for i := range 30 {
-					meta := object{"annotations": object{fmt.Sprintf("podcount.test/%d", other): strconv.Itoa(i)}}
+					meta := fakekube.Object{"annotations": fakekube.Object{fmt.Sprintf("podcount.test/%d", other): strconv.Itoa(i)}}
 					if other == 0 {
-						meta = object{"labels": object{w.label: []any{nil, "13"}[i%2]}}
+						meta = fakekube.Object{"labels": fakekube.Object{w.label: []any{nil, "13"}[i%2]}}
 					}
-					w.try("PATCH", node, object{"metadata": meta})
+					w.try("PATCH", node, fakekube.Object{"metadata": meta})
 				}
 			})
 		}
@@ -15544,7 +11996,7 @@ var behaviours = []struct {
 	{"a webhook that takes 20 s for one node holds no other up, and the write goes through", "the cluster may not reach a webhook on this machine", func(w *world) {
 		w.slow("webhook")
 		node, other := w.addNode("webhook", "row", "webhook"), w.addNode("quick", "row", "webhook")
-		w.send("PATCH", node, object{"metadata": object{"labels": object{"podcount.test/slow": "yes"}}})
+		w.send("PATCH", node, fakekube.Object{"metadata": fakekube.Object{"labels": fakekube.Object{"podcount.test/slow": "yes"}}})
 		asked := make(chan string, 1000)
 		hook := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			var review struct {
@@ -15559,20 +12011,20 @@ var behaviours = []struct {
 				sleep(r.Context(), 20*time.Second)
 			}
 			rw.Header().Set("Content-Type", jsonType)
-			json.NewEncoder(rw).Encode(object{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": object{"uid": review.Request.UID, "allowed": true}})
+			json.NewEncoder(rw).Encode(fakekube.Object{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": fakekube.Object{"uid": review.Request.UID, "allowed": true}})
 		}))
-		ca := newAuthority(w.T, "a webhook's CA")
-		cert, key := ca.issue(w.T, "webhook", nil)
+		ca := fakekube.NewAuthority(w.T, "a webhook's CA")
+		cert, key := ca.Issue(w.T, "webhook", nil)
 		pair, _ := tls.X509KeyPair(cert, key)
 		hook.TLS, hook.Config.ErrorLog = &tls.Config{Certificates: []tls.Certificate{pair}}, log.New(io.Discard, "", 0)
 		hook.StartTLS()
 		w.Cleanup(hook.Close)
-		w.create("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", object{"metadata": object{"name": w.ns}, "webhooks": []any{object{
-			"name": "slow.podcount.test", "clientConfig": object{"url": hook.URL, "caBundle": ca.pem()}, "sideEffects": "None", "admissionReviewVersions": []any{"v1"},
-			"rules":          []any{object{"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "operations": []any{"UPDATE"}, "resources": []any{"nodes"}}},
-			"objectSelector": object{"matchLabels": object{ourRun: w.ns, "podcount.test/slow": "yes"}}, "timeoutSeconds": 30, "failurePolicy": "Fail"}}})
+		w.create("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", fakekube.Object{"metadata": fakekube.Object{"name": w.ns}, "webhooks": []any{fakekube.Object{
+			"name": "slow.podcount.test", "clientConfig": fakekube.Object{"url": hook.URL, "caBundle": ca.PEM()}, "sideEffects": "None", "admissionReviewVersions": []any{"v1"},
+			"rules":          []any{fakekube.Object{"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "operations": []any{"UPDATE"}, "resources": []any{"nodes"}}},
+			"objectSelector": fakekube.Object{"matchLabels": fakekube.Object{ourRun: w.ns, "podcount.test/slow": "yes"}}, "timeoutSeconds": 30, "failurePolicy": "Fail"}}})
 		w.await("the webhook is in force", func() bool {
-			_, err := w.try("PATCH", node, object{"metadata": object{"annotations": object{"podcount.test/at": time.Now().String()}}})
+			_, err := w.try("PATCH", node, fakekube.Object{"metadata": fakekube.Object{"annotations": fakekube.Object{"podcount.test/at": time.Now().String()}}})
 			if err != nil {
 				w.Logf("%v", err)
 				w.lack()
@@ -15668,17 +12120,17 @@ var behaviours = []struct {
 		w.apart("policy")
 		node, name := "/api/v1/nodes/"+w.ns+"-policy", w.ns+"-guarded"
 		*w.made = append(*w.made, node)
-		w.send("POST", "/api/v1/nodes?fieldManager=kubelet", object{
-			"metadata": object{"name": path.Base(node), "labels": object{"row": "policy", ourRun: w.ns}},
-			"spec":     object{"unschedulable": true, "taints": []any{object{"key": "podcount.test/none", "effect": "NoSchedule"}}}})
+		w.send("POST", "/api/v1/nodes?fieldManager=kubelet", fakekube.Object{
+			"metadata": fakekube.Object{"name": path.Base(node), "labels": fakekube.Object{"row": "policy", ourRun: w.ns}},
+			"spec":     fakekube.Object{"unschedulable": true, "taints": []any{fakekube.Object{"key": "podcount.test/none", "effect": "NoSchedule"}}}})
 		token := w.account(name, true)
 		for doc := range strings.SplitSeq(manifest(w.T, "-manifest=policy", "-manifest-namespace", w.ns, "-leader-elect-resource-name", name, "-total-label", w.label), "\n---\n") {
 			tree, err := yaml.Parse(doc)
 			if err != nil {
 				w.Fatal(err)
 			}
-			kind := str(tree.(object), "kind")
-			w.create("/apis/admissionregistration.k8s.io/v1/"+strings.Replace(strings.ToLower(kind)+"s", "policys", "policies", 1), tree.(object))
+			kind := fakekube.TextIn(tree.(fakekube.Object), "kind")
+			w.create("/apis/admissionregistration.k8s.io/v1/"+strings.Replace(strings.ToLower(kind)+"s", "policys", "policies", 1), tree.(fakekube.Object))
 		}
 		cfg, err := LoadConfig(w.Context(), LoadOptions{Kubeconfig: w.as("token: " + token)[1], Getenv: os.Getenv})
 		if err != nil {
@@ -15687,105 +12139,107 @@ var behaviours = []struct {
 		its := *w
 		its.client = newClient(&options{}, cfg, nil, quietLog())
 		w.Cleanup(its.client.Close)
-		refused := func(change object, why string) func() bool {
+		refused := func(change fakekube.Object, why string) func() bool {
 			return func() bool {
 				_, err := its.try("PATCH", node, change)
 				return err != nil && strings.Contains(err.Error(), why)
 			}
 		}
-		labels := func(o object) object { return object{"metadata": object{"labels": o}} }
+		labels := func(o fakekube.Object) fakekube.Object {
+			return fakekube.Object{"metadata": fakekube.Object{"labels": o}}
+		}
 		// The policies hold whatever rights the account has.
-		w.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", object{"metadata": object{"name": name},
-			"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-			"subjects": []any{object{"kind": "ServiceAccount", "name": name, "namespace": w.ns}}})
+		w.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", fakekube.Object{"metadata": fakekube.Object{"name": name},
+			"roleRef":  fakekube.Object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+			"subjects": []any{fakekube.Object{"kind": "ServiceAccount", "name": name, "namespace": w.ns}}})
 		events := "/api/v1/namespaces/" + w.ns + "/events"
-		event := func(name, source, reporting string) object {
-			return object{"metadata": object{"name": name},
-				"involvedObject": object{"kind": "Pod", "namespace": w.ns, "name": "a"},
-				"reason":         "Test", "source": object{"component": source}, "reportingComponent": reporting}
+		event := func(name, source, reporting string) fakekube.Object {
+			return fakekube.Object{"metadata": fakekube.Object{"name": name},
+				"involvedObject": fakekube.Object{"kind": "Pod", "namespace": w.ns, "name": "a"},
+				"reason":         "Test", "source": fakekube.Object{"component": source}, "reportingComponent": reporting}
 		}
 		tries := 0
 		w.await("the policies are in force", func() bool {
 			tries++ // what changes nothing is no business of a policy's
 			try := strconv.Itoa(tries)
 			_, createErr := its.try("POST", events, event("try-"+try, "kubelet", "kubelet"))
-			_, statusErr := its.try("PATCH", node+"/status", object{"status": object{"phase": try}})
-			return refused(labels(object{"try": try}), "podcount may")() && createErr != nil && statusErr != nil
+			_, statusErr := its.try("PATCH", node+"/status", fakekube.Object{"status": fakekube.Object{"phase": try}})
+			return refused(labels(fakekube.Object{"try": try}), "podcount may")() && createErr != nil && statusErr != nil
 		})
-		for what, change := range map[string]object{
-			"may not change the spec":                       {"spec": object{"taints": []any{}}},
-			"may change no labels of a node but " + w.label: labels(object{"row": "other", w.label: "1"}),
-			"may not change annotations":                    {"metadata": object{"annotations": object{"a": "b"}}},
-			"may not change annotations, finalizers":        {"metadata": object{"generateName": "a"}},
-			"podcount may not take from others": {"metadata": object{
-				"managedFields": []any{object{}}, "labels": object{w.label: "1"}}},
+		for what, change := range map[string]fakekube.Object{
+			"may not change the spec":                       {"spec": fakekube.Object{"taints": []any{}}},
+			"may change no labels of a node but " + w.label: labels(fakekube.Object{"row": "other", w.label: "1"}),
+			"may not change annotations":                    {"metadata": fakekube.Object{"annotations": fakekube.Object{"a": "b"}}},
+			"may not change annotations, finalizers":        {"metadata": fakekube.Object{"generateName": "a"}},
+			"podcount may not take from others": {"metadata": fakekube.Object{
+				"managedFields": []any{fakekube.Object{}}, "labels": fakekube.Object{w.label: "1"}}},
 		} {
 			if !refused(change, what)() {
 				w.Errorf("not refused: %v", change)
 			}
 		}
-		for _, change := range []object{labels(object{"another": "x"}), labels(object{"row": nil}), {"spec": object{"unschedulable": nil}}, {"metadata": object{"finalizers": []any{"a.b/c"}}}} {
+		for _, change := range []fakekube.Object{labels(fakekube.Object{"another": "x"}), labels(fakekube.Object{"row": nil}), {"spec": fakekube.Object{"unschedulable": nil}}, {"metadata": fakekube.Object{"finalizers": []any{"a.b/c"}}}} {
 			if !refused(change, "podcount may")() {
 				w.Errorf("not refused: %v", change)
 			}
 		}
-		own := func(change object) { its.send("PATCH", node+"?fieldManager=podcount", change) }
-		own(labels(object{w.label: "1"}))
-		own(labels(object{w.label: nil}))
-		own(labels(object{w.label: "2", "row": "policy"}))
+		own := func(change fakekube.Object) { its.send("PATCH", node+"?fieldManager=podcount", change) }
+		own(labels(fakekube.Object{w.label: "1"}))
+		own(labels(fakekube.Object{w.label: nil}))
+		own(labels(fakekube.Object{w.label: "2", "row": "policy"}))
 		byOthers := node + "?fieldManager=kubectl-edit"
-		w.send("PATCH", byOthers, object{"spec": object{"unschedulable": nil}, "metadata": object{"labels": object{"another": "x"}}})
+		w.send("PATCH", byOthers, fakekube.Object{"spec": fakekube.Object{"unschedulable": nil}, "metadata": fakekube.Object{"labels": fakekube.Object{"another": "x"}}})
 
 		// Nobody becomes the manager of more than before, by whatever name.
-		entry := func(manager, operation string, fields object) object {
-			return object{"manager": manager, "operation": operation, "apiVersion": "v1",
+		entry := func(manager, operation string, fields fakekube.Object) fakekube.Object {
+			return fakekube.Object{"manager": manager, "operation": operation, "apiVersion": "v1",
 				"fieldsType": "FieldsV1", "fieldsV1": fields}
 		}
-		taints := object{"f:spec": object{"f:taints": object{}}}
-		now := metaOf(w.send("GET", node, nil))["managedFields"].([]any)
-		for what, more := range map[string]object{
+		taints := fakekube.Object{"f:spec": fakekube.Object{"f:taints": fakekube.Object{}}}
+		now := fakekube.MetaOf(w.send("GET", node, nil))["managedFields"].([]any)
+		for what, more := range map[string]fakekube.Object{
 			"an apply by podcount":  entry("podcount", "Apply", taints),
 			"an update by podcount": entry("podcount", "Update", taints),
 			"another manager":       entry("another", "Update", taints),
 			"a merged entry":        entry("ancient-changes", "Update", taints),
 		} {
-			if !refused(object{"metadata": object{"managedFields": append(slices.Clone(now), more)}}, "podcount may")() {
+			if !refused(fakekube.Object{"metadata": fakekube.Object{"managedFields": append(slices.Clone(now), more)}}, "podcount may")() {
 				w.Errorf("not refused: %s as the manager of taints", what)
 			}
 		}
-		_, err = its.try("PATCH", node+"?fieldManager=another", labels(object{w.label: "7"}))
+		_, err = its.try("PATCH", node+"?fieldManager=another", labels(fakekube.Object{w.label: "7"}))
 		if !isStatus(err, 422, "Invalid") {
 			w.Errorf("a write as another manager: %v", err)
 		}
 		// Who else has set podcount's label is its manager no more once podcount has.
-		w.send("PATCH", node+"?fieldManager=kubectl-label", labels(object{w.label: "8", "third": "x"}))
-		own(labels(object{w.label: "3"}))
+		w.send("PATCH", node+"?fieldManager=kubectl-label", labels(fakekube.Object{w.label: "8", "third": "x"}))
+		own(labels(fakekube.Object{w.label: "3"}))
 		// Of ten other managers, the server merges the oldest when podcount joins them.
-		own(labels(object{w.label: nil}))
+		own(labels(fakekube.Object{w.label: nil}))
 		for i := range 10 {
-			annotations := object{fmt.Sprint("a", i): "x"}
-			w.send("PATCH", fmt.Sprint(node, "?fieldManager=manager-", i), object{"metadata": object{"annotations": annotations}})
+			annotations := fakekube.Object{fmt.Sprint("a", i): "x"}
+			w.send("PATCH", fmt.Sprint(node, "?fieldManager=manager-", i), fakekube.Object{"metadata": fakekube.Object{"annotations": annotations}})
 		}
-		own(labels(object{w.label: "4"}))
-		if text := fmt.Sprint(metaOf(w.send("GET", node, nil))["managedFields"]); !strings.Contains(text, "ancient-changes") {
+		own(labels(fakekube.Object{w.label: "4"}))
+		if text := fmt.Sprint(fakekube.MetaOf(w.send("GET", node, nil))["managedFields"]); !strings.Contains(text, "ancient-changes") {
 			w.Errorf("nothing was merged: %s", text)
 		}
 		w.awaitLabel(node, "4")
 
 		// Nothing else is done to nodes, and nothing to the Events of others.
 		its.send("POST", events, event("ours", "podcount", "podcount"))
-		its.send("PATCH", events+"/ours", object{"count": 2})
+		its.send("PATCH", events+"/ours", fakekube.Object{"count": 2})
 		w.send("POST", events, event("theirs", "kubelet", "kubelet"))
 		for _, c := range []struct {
 			method, path string
-			body         object
+			body         fakekube.Object
 		}{
 			{"DELETE", node, nil},
-			{"POST", "/api/v1/nodes", object{"metadata": object{"name": w.ns + "-made"}}},
-			{"PATCH", node + "/status", object{"status": object{"phase": "none"}}},
+			{"POST", "/api/v1/nodes", fakekube.Object{"metadata": fakekube.Object{"name": w.ns + "-made"}}},
+			{"PATCH", node + "/status", fakekube.Object{"status": fakekube.Object{"phase": "none"}}},
 			{"GET", node + "/proxy/", nil},
 			{"POST", events, event("false", "podcount", "kubelet")},
-			{"PATCH", events + "/theirs", object{"count": 2}},
+			{"PATCH", events + "/theirs", fakekube.Object{"count": 2}},
 			{"PATCH", events + "/theirs", event("theirs", "podcount", "podcount")},
 			{"PATCH", events + "/ours", event("ours", "kubelet", "kubelet")},
 			{"DELETE", events + "/theirs", nil},
@@ -15829,12 +12283,12 @@ var behaviours = []struct {
 }
 
 func TestBehavioursOnTheFake(t *testing.T) {
-	f := newFake()
-	server, ca := f.serveTLSFor(t)
-	f.allow("admin")
-	f.compact()
+	f := fakekube.New()
+	server, ca := f.ServeTLSFor(t)
+	f.Allow("admin")
+	f.Compact()
 	file := filepath.Join(t.TempDir(), "config")
-	os.WriteFile(file, []byte(kubeconfigFor(server, ca, "token: admin")), 0o600)
+	os.WriteFile(file, []byte(fakekube.Kubeconfig(server, ca, "token: admin")), 0o600)
 	showBehaviours(&world{T: t, fake: f, kubeconfig: []string{"-kubeconfig", file}})
 }
 
@@ -15882,7 +12336,7 @@ func showBehaviours(w *world) {
 	w.Cleanup(w.clean)
 	w.Cleanup(w.cleanEvents)
 	w.Logf("%s, in the namespace %s", w.cfg.Server, w.ns)
-	w.create("/api/v1/namespaces", object{"metadata": object{"name": w.ns}})
+	w.create("/api/v1/namespaces", fakekube.Object{"metadata": fakekube.Object{"name": w.ns}})
 	for _, b := range behaviours {
 		if ctx.Err() != nil {
 			w.Fatal("interrupted")
@@ -15899,7 +12353,7 @@ func showBehaviours(w *world) {
 // clean removes what was made.
 func (w *world) clean() {
 	for _, path := range slices.Backward(*w.made) {
-		now := object{"gracePeriodSeconds": 0}
+		now := fakekube.Object{"gracePeriodSeconds": 0}
 		err := w.client.Send(context.Background(), request{method: "DELETE", path: path, body: now}, nil)
 		if err != nil && statusIn(err).Code != 404 {
 			w.Errorf("not removed: %v", err)
@@ -15912,12 +12366,12 @@ func (w *world) clean() {
 func (w *world) cleanEvents() {
 	for _, namespace := range []string{"default", w.ns} {
 		events := "/api/v1/namespaces/" + namespace + "/events"
-		list := struct{ Items []object }{}
+		list := struct{ Items []fakekube.Object }{}
 		w.client.Send(context.Background(), request{method: "GET", path: events}, &list)
 		for _, e := range list.Items {
-			about, _ := e["involvedObject"].(object)
-			if namespace == w.ns || strings.HasPrefix(str(about, "name"), w.ns) {
-				w.client.Send(context.Background(), request{method: "DELETE", path: events + "/" + str(metaOf(e), "name")}, nil)
+			about, _ := e["involvedObject"].(fakekube.Object)
+			if namespace == w.ns || strings.HasPrefix(fakekube.TextIn(about, "name"), w.ns) {
+				w.client.Send(context.Background(), request{method: "DELETE", path: events + "/" + fakekube.TextIn(fakekube.MetaOf(e), "name")}, nil)
 			}
 		}
 	}
@@ -15956,7 +12410,7 @@ func (w *world) await(what string, cond func() bool) {
 		if w.fake == nil {
 			tick = time.After(200 * time.Millisecond)
 		} else {
-			moved = w.fake.nextChange()
+			moved = w.fake.NextChange()
 		}
 		if cond() {
 			return
@@ -15988,7 +12442,7 @@ func isStatus(err error, code int, reason string) bool {
 }
 
 // try makes a request; the path may have a query.
-func (w *world) try(method, path string, body object) (object, error) {
+func (w *world) try(method, path string, body fakekube.Object) (fakekube.Object, error) {
 	path, query, _ := strings.Cut(path, "?")
 	q, err := url.ParseQuery(query)
 	if err != nil {
@@ -16003,11 +12457,11 @@ func (w *world) try(method, path string, body object) (object, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	var answer object
+	var answer fakekube.Object
 	return answer, json.NewDecoder(resp.Body).Decode(&answer)
 }
 
-func (w *world) send(method, path string, body object) object {
+func (w *world) send(method, path string, body fakekube.Object) fakekube.Object {
 	w.Helper()
 	answer, err := w.try(method, path, body)
 	if err != nil {
@@ -16018,13 +12472,13 @@ func (w *world) send(method, path string, body object) object {
 
 // create makes an object, which is removed in the end, and returns its path. A new namespace has no service account
 // yet, which a pod needs on most clusters.
-func (w *world) create(collection string, o object) (path string) {
+func (w *world) create(collection string, o fakekube.Object) (path string) {
 	w.Helper()
-	if metaOf(o)["labels"] == nil {
-		metaOf(o)["labels"] = object{}
+	if fakekube.MetaOf(o)["labels"] == nil {
+		fakekube.MetaOf(o)["labels"] = fakekube.Object{}
 	}
-	metaOf(o)["labels"].(object)[ourRun] = w.ns
-	path = collection + "/" + str(metaOf(o), "name")
+	fakekube.MetaOf(o)["labels"].(fakekube.Object)[ourRun] = w.ns
+	path = collection + "/" + fakekube.TextIn(fakekube.MetaOf(o), "name")
 	*w.made = append(*w.made, path)
 	w.await("made: "+path, func() bool {
 		_, err := w.try("POST", collection, o)
@@ -16038,19 +12492,19 @@ func (w *world) create(collection string, o object) (path string) {
 
 func (w *world) delete(path string) {
 	w.Helper()
-	w.send("DELETE", path, object{"gracePeriodSeconds": 0})
+	w.send("DELETE", path, fakekube.Object{"gracePeriodSeconds": 0})
 }
 
 func (w *world) pods() string { return "/api/v1/namespaces/" + w.ns + "/pods" }
 
 // pod is one that no scheduler and no kubelet will ever take.
-func (w *world) pod(name string, label ...string) object {
-	labels := object{}
+func (w *world) pod(name string, label ...string) fakekube.Object {
+	labels := fakekube.Object{}
 	for pair := range slices.Chunk(label, 2) {
 		labels[pair[0]] = pair[1]
 	}
-	return object{"metadata": object{"name": name, "labels": labels},
-		"spec": object{"schedulerName": "podcount.test-none", "containers": []any{object{"name": "c", "image": "podcount.test/none"}}}}
+	return fakekube.Object{"metadata": fakekube.Object{"name": name, "labels": labels},
+		"spec": fakekube.Object{"schedulerName": "podcount.test-none", "containers": []any{fakekube.Object{"name": "c", "image": "podcount.test/none"}}}}
 }
 
 func (w *world) addPod(name string, label ...string) (path string) {
@@ -16060,24 +12514,24 @@ func (w *world) addPod(name string, label ...string) (path string) {
 
 func (w *world) addNode(name string, label ...string) (path string) {
 	w.Helper()
-	return w.create("/api/v1/nodes", object{"metadata": object{"name": w.ns + "-" + name, "labels": object{label[0]: label[1]}},
-		"spec": object{"unschedulable": true, "taints": []any{object{"key": "podcount.test/none", "effect": "NoSchedule"}}}})
+	return w.create("/api/v1/nodes", fakekube.Object{"metadata": fakekube.Object{"name": w.ns + "-" + name, "labels": fakekube.Object{label[0]: label[1]}},
+		"spec": fakekube.Object{"unschedulable": true, "taints": []any{fakekube.Object{"key": "podcount.test/none", "effect": "NoSchedule"}}}})
 }
 
 func (w *world) awaitLabel(node, want string) {
 	w.Helper()
 	w.await(fmt.Sprintf("%s has %s=%q", node, w.label, want), func() bool {
 		o, err := w.try("GET", node, nil)
-		labels, _ := metaOf(o)["labels"].(object)
-		return err == nil && str(labels, w.label) == want
+		labels, _ := fakekube.MetaOf(o)["labels"].(fakekube.Object)
+		return err == nil && fakekube.TextIn(labels, w.label) == want
 	})
 }
 
-func (w *world) events(namespace string) (events []object) {
+func (w *world) events(namespace string) (events []fakekube.Object) {
 	list, _ := w.try("GET", "/api/v1/namespaces/"+namespace+"/events", nil)
 	items, _ := list["items"].([]any)
 	for _, e := range items {
-		events = append(events, e.(object))
+		events = append(events, e.(fakekube.Object))
 	}
 	return events
 }
@@ -16085,7 +12539,7 @@ func (w *world) events(namespace string) (events []object) {
 // count is how often an event was told of an object.
 func (w *world) count(namespace, name, reason, message string) (n int) {
 	for _, e := range w.events(namespace) {
-		if about, _ := e["involvedObject"].(object); str(about, "name") == name && str(e, "reason") == reason && str(e, "message") == message {
+		if about, _ := e["involvedObject"].(fakekube.Object); fakekube.TextIn(about, "name") == name && fakekube.TextIn(e, "reason") == reason && fakekube.TextIn(e, "message") == message {
 			n += int(e["count"].(float64))
 		}
 	}
@@ -16095,12 +12549,12 @@ func (w *world) count(namespace, name, reason, message string) (n int) {
 // account makes a service account and returns its token; with rights, those that the manifest gives.
 func (w *world) account(name string, rights bool) (token string) {
 	w.Helper()
-	path := w.create("/api/v1/namespaces/"+w.ns+"/serviceaccounts", object{"metadata": object{"name": name}})
+	path := w.create("/api/v1/namespaces/"+w.ns+"/serviceaccounts", fakekube.Object{"metadata": fakekube.Object{"name": name}})
 	if rights {
 		w.grant(name)
 	}
-	answer := w.send("POST", path+"/token", object{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": object{}})
-	return str(answer["status"].(object), "token")
+	answer := w.send("POST", path+"/token", fakekube.Object{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": fakekube.Object{}})
+	return fakekube.TextIn(answer["status"].(fakekube.Object), "token")
 }
 
 // grant gives a service account the rights that the manifest says podcount needs.
@@ -16117,18 +12571,18 @@ func (w *world) grant(name string) {
 			if err != nil {
 				w.Fatal(err)
 			}
-			rules = append(rules, tree.(object)["rules"].([]any)...)
+			rules = append(rules, tree.(fakekube.Object)["rules"].([]any)...)
 		}
 	}
 	const group = "/apis/rbac.authorization.k8s.io/v1/"
-	w.create(group+"clusterroles", object{"metadata": object{"name": w.ns + "-" + name}, "rules": rules})
-	w.create(group+"clusterrolebindings", object{"metadata": object{"name": w.ns + "-" + name}, "roleRef": object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": w.ns + "-" + name},
-		"subjects": []any{object{"kind": "ServiceAccount", "name": name, "namespace": w.ns}}})
+	w.create(group+"clusterroles", fakekube.Object{"metadata": fakekube.Object{"name": w.ns + "-" + name}, "rules": rules})
+	w.create(group+"clusterrolebindings", fakekube.Object{"metadata": fakekube.Object{"name": w.ns + "-" + name}, "roleRef": fakekube.Object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": w.ns + "-" + name},
+		"subjects": []any{fakekube.Object{"kind": "ServiceAccount", "name": name, "namespace": w.ns}}})
 }
 
 // as returns the flags for another user of the cluster.
 func (w *world) as(user string) []string {
-	config := kubeconfigFor(w.cfg.Server.String(), w.ca, user)
+	config := fakekube.Kubeconfig(w.cfg.Server.String(), w.ca, user)
 	cred, err := w.cfg.Credential(w.Context(), nil)
 	if err != nil {
 		w.Fatal(err)
@@ -16223,7 +12677,7 @@ func (w *world) still(b *between, path string) {
 		if tries > 0 {
 			w.pause(500 * time.Millisecond)
 		}
-		before, now = now, fmt.Sprint(b.patches.Load(), " ", str(metaOf(w.send("GET", path, nil)), "resourceVersion"))
+		before, now = now, fmt.Sprint(b.patches.Load(), " ", fakekube.TextIn(fakekube.MetaOf(w.send("GET", path, nil)), "resourceVersion"))
 	}
 }
 
@@ -16466,8 +12920,8 @@ func FuzzProtobufIsJSON(f *testing.F) {
 	f.Add("web-0", "default", "0ec2e3b2-7f91-43e4-b6d9-308f8d87f73d", "217", "app", "nginx", "node-1", []byte("\x1a\x00"))
 	f.Add("node-1", "", "u", "9", "node-role.kubernetes.io/control-plane", "", "", []byte{})
 	f.Fuzz(func(t *testing.T, name, namespace, uid, version, label, value, node string, more []byte) {
-		meta := object{"name": name, "namespace": namespace, "uid": uid, "resourceVersion": version, "labels": object{label: value, "app": "x"}}
-		list := object{"kind": "PodList", "metadata": object{"resourceVersion": "5"}, "items": []any{object{"metadata": meta, "spec": object{"nodeName": node}}}}
+		meta := fakekube.Object{"name": name, "namespace": namespace, "uid": uid, "resourceVersion": version, "labels": fakekube.Object{label: value, "app": "x"}}
+		list := fakekube.Object{"kind": "PodList", "metadata": fakekube.Object{"resourceVersion": "5"}, "items": []any{fakekube.Object{"metadata": meta, "spec": fakekube.Object{"nodeName": node}}}}
 		text, _ := json.Marshal(list)
 		for _, s := range []string{name, namespace, uid, version, label, value, node} {
 			if !utf8.ValidString(s) || len(s) > 1000 {
@@ -16476,20 +12930,20 @@ func FuzzProtobufIsJSON(f *testing.F) {
 		}
 		kind := &Kind[*Pod]{Name: "Pod", Keep: []string{"app", label}, New: func() *Pod { return new(Pod) }}
 		want, wantMeta, wantErr := decoded(t, text, false, kind)
-		got, gotMeta, err := decoded(t, protobufOf(text), true, kind)
+		got, gotMeta, err := decoded(t, fakekube.Protobuf(text), true, kind)
 		if !slices.Equal(got, want) || (err == nil) != (wantErr == nil) || err == nil && gotMeta != wantMeta {
 			t.Fatalf("%s: %q, %v; in JSON %q, %v", text, got, err, want, wantErr)
 		}
-		var obj pb // fields that nobody knows change nothing
-		obj.bytes(99, more)
-		obj = append(obj, protobufObject(list["items"].([]any)[0].(object))...)
-		obj.bytes(60, more)
-		obj.int(61, len(more))
-		var items, unknown pb
-		items.bytes(1, []byte{0x12, 1, '5'})
-		items.bytes(2, obj)
-		unknown.bytes(1, []byte("\x12\x07PodList"))
-		unknown.bytes(2, items)
+		var obj fakekube.Message // fields that nobody knows change nothing
+		obj.Bytes(99, more)
+		obj = append(obj, fakekube.ProtobufObject(list["items"].([]any)[0].(fakekube.Object))...)
+		obj.Bytes(60, more)
+		obj.Int(61, len(more))
+		var items, unknown fakekube.Message
+		items.Bytes(1, []byte{0x12, 1, '5'})
+		items.Bytes(2, obj)
+		unknown.Bytes(1, []byte("\x12\x07PodList"))
+		unknown.Bytes(2, items)
 		if again, _, err := decoded(t, append([]byte("k8s\x00"), unknown...), true, kind); !slices.Equal(got, again) {
 			t.Fatalf("%q: %q, %v, want %q", unknown, again, err, got)
 		}
@@ -16534,35 +12988,35 @@ func sameEvents(t *testing.T, data []byte, isProtobuf bool) {
 // watches are silent, and its nodes know only what was patched last.
 type crowd struct {
 	pods, nodes int
-	labels      object      // of each pod, in place of crowdPod's
-	patched     chan string // the number on the first node, when it is written
+	labels      fakekube.Object // of each pod, in place of crowdPod's
+	patched     chan string     // the number on the first node, when it is written
 }
 
 // pod is a pod of this crowd, with places for numbers as in crowdPod.
-func (c *crowd) pod() object {
+func (c *crowd) pod() fakekube.Object {
 	if c.labels == nil {
 		return crowdPod
 	}
-	pod, meta := maps.Clone(crowdPod), maps.Clone(metaOf(crowdPod))
+	pod, meta := maps.Clone(crowdPod), maps.Clone(fakekube.MetaOf(crowdPod))
 	meta["labels"] = c.labels
 	pod["metadata"] = meta
 	return pod
 }
 
 // An object of the crowd, with its number in place of ######, and in place of @@@@@ that of a node.
-var crowdPod = object{
+var crowdPod = fakekube.Object{
 	"kind": "Pod", "apiVersion": "v1",
-	"metadata": object{"name": "web-5d4f8c7b9-######", "namespace": "team-7", "uid": "5a2b7c1e-93d4-4f6a-8b1c-000000######", "resourceVersion": "1######",
-		"creationTimestamp": "2026-01-02T03:04:05Z", "labels": object{"app": "web", "pod-template-hash": "5d4f8c7b9"},
-		"annotations": object{"example.com/filler": strings.Repeat("what nobody reads ", 60)}},
-	"spec":   object{"nodeName": "node-@@@@@", "containers": []any{object{"name": "web", "image": "registry.example.com/team-7/web:v1.2.3"}}},
-	"status": object{"phase": "Running"},
+	"metadata": fakekube.Object{"name": "web-5d4f8c7b9-######", "namespace": "team-7", "uid": "5a2b7c1e-93d4-4f6a-8b1c-000000######", "resourceVersion": "1######",
+		"creationTimestamp": "2026-01-02T03:04:05Z", "labels": fakekube.Object{"app": "web", "pod-template-hash": "5d4f8c7b9"},
+		"annotations": fakekube.Object{"example.com/filler": strings.Repeat("what nobody reads ", 60)}},
+	"spec":   fakekube.Object{"nodeName": "node-@@@@@", "containers": []any{fakekube.Object{"name": "web", "image": "registry.example.com/team-7/web:v1.2.3"}}},
+	"status": fakekube.Object{"phase": "Running"},
 }
 
-var crowdNode = object{
+var crowdNode = fakekube.Object{
 	"kind": "Node", "apiVersion": "v1",
-	"metadata": object{"name": "node-@@@@@", "uid": "7f1d0a52-0c3e-4e0b-9a55-000000######", "resourceVersion": "1######",
-		"labels": object{"kubernetes.io/hostname": "node-@@@@@", "kubernetes.io/os": "linux"}},
+	"metadata": fakekube.Object{"name": "node-@@@@@", "uid": "7f1d0a52-0c3e-4e0b-9a55-000000######", "resourceVersion": "1######",
+		"labels": fakekube.Object{"kubernetes.io/hostname": "node-@@@@@", "kubernetes.io/os": "linux"}},
 }
 
 // item is the bytes of object i.
@@ -16572,9 +13026,9 @@ func (c *crowd) item(template []byte, i int) []byte {
 }
 
 // list writes n objects like o. Without whole, they are their metadata alone.
-func (c *crowd) list(w io.Writer, o object, n int, isProtobuf, whole bool) {
+func (c *crowd) list(w io.Writer, o fakekube.Object, n int, isProtobuf, whole bool) {
 	if !whole {
-		o = object{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": o["metadata"]}
+		o = fakekube.Object{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": o["metadata"]}
 	}
 	out := bufio.NewWriterSize(w, 64<<10)
 	defer out.Flush()
@@ -16590,14 +13044,14 @@ func (c *crowd) list(w io.Writer, o object, n int, isProtobuf, whole bool) {
 		out.WriteString("]}")
 		return
 	}
-	var meta, types, template pb
-	meta.bytes(1, []byte("\x12\x072000000"))
-	types.text(1, str(o, "apiVersion"))
-	types.text(2, str(o, "kind")+"List")
-	template.bytes(2, protobufObject(o))
+	var meta, types, template fakekube.Message
+	meta.Bytes(1, []byte("\x12\x072000000"))
+	types.Text(1, fakekube.TextIn(o, "apiVersion"))
+	types.Text(2, fakekube.TextIn(o, "kind")+"List")
+	template.Bytes(2, fakekube.ProtobufObject(o))
 	out.WriteString("k8s\x00")
-	var head pb
-	head.bytes(1, types)
+	var head fakekube.Message
+	head.Bytes(1, types)
 	head = binary.AppendUvarint(append(head, 2<<3|2), uint64(len(meta)+n*len(template)))
 	out.Write(append(head, meta...))
 	for i := range n {
@@ -16618,13 +13072,13 @@ func (c *crowd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/api/v1/nodes":
 		c.list(w, crowdNode, c.nodes, isProtobuf, false)
 	case r.Method == http.MethodPatch:
-		var patch object
+		var patch fakekube.Object
 		json.NewDecoder(r.Body).Decode(&patch)
 		name := path.Base(r.URL.Path)
-		labels := metaOf(patch)["labels"].(object)
-		json.NewEncoder(w).Encode(object{"metadata": object{"name": name, "uid": metaOf(patch)["uid"], "resourceVersion": "2000001", "labels": labels}})
+		labels := fakekube.MetaOf(patch)["labels"].(fakekube.Object)
+		json.NewEncoder(w).Encode(fakekube.Object{"metadata": fakekube.Object{"name": name, "uid": fakekube.MetaOf(patch)["uid"], "resourceVersion": "2000001", "labels": labels}})
 		if name == "node-00000" {
-			c.patched <- str(labels, podCountLabel)
+			c.patched <- fakekube.TextIn(labels, podCountLabel)
 		}
 	default:
 		w.WriteHeader(http.StatusCreated)
@@ -16641,7 +13095,7 @@ func (c *crowd) serve(t testing.TB) (args []string) {
 	t.Cleanup(srv.CloseClientConnections)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
 	file := filepath.Join(t.TempDir(), "config")
-	os.WriteFile(file, []byte(kubeconfigFor(srv.URL, ca, "token: t")), 0o600)
+	os.WriteFile(file, []byte(fakekube.Kubeconfig(srv.URL, ca, "token: t")), 0o600)
 	return []string{"-kubeconfig", file, "-pod-events", "off", "-total-nodes", "kubernetes.io/hostname=node-00000"}
 }
 
@@ -16771,7 +13225,7 @@ func BenchmarkEvent(b *testing.B) {
 					moved := bytes.ReplaceAll(big.item(template, at), fmt.Appendf(nil, "node-%05d", at%size.nodes), fmt.Appendf(nil, "node-%05d", (at+1+i)%size.nodes))
 					moved = bytes.ReplaceAll(moved, fmt.Appendf(nil, `"1%06d"`, at), fmt.Appendf(nil, `"%07d"`, 3000000+i))
 					if isProtobuf {
-						frames = append(frames, protobufEvent("MODIFIED", protobufOf(moved))...)
+						frames = append(frames, fakekube.ProtobufEvent("MODIFIED", fakekube.Protobuf(moved))...)
 					} else {
 						frames = fmt.Appendf(frames, `{"type":"MODIFIED","object":%s}`+"\n", moved)
 					}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"podcount/internal/fakekube"
 )
 
 // writerFunc is a Writer that is a function.
@@ -173,17 +175,17 @@ func TestQueueWhoseWorkersHangIsStuckWhicheverLineItsKeysAreIn(t *testing.T) {
 
 // At 20 writes a second the labels of 1,000 nodes take 50 s.
 func TestTotalThatChangesDoesNotWaitBehindTheNodesOwnLabels(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		for i := range 1000 {
-			f.addNode("n" + strconv.Itoa(i))
+			f.AddNode("n" + strconv.Itoa(i))
 		}
-		f.addNode("cp", controlPlane)
-		f.addPods(3)
+		f.AddNode("cp", controlPlane)
+		f.AddPods(3)
 		startPodcount(t, f, "-node-label", "example.com/n")
 		pass(15 * time.Second) // the total's own node has rested since its first label
 		before := len(writesAt(f))
 		for total := 4; total < 7; total++ {
-			f.addPod("default", "more-"+strconv.Itoa(total), "n999")
+			f.AddPod("default", "more-"+strconv.Itoa(total), "n999")
 			pass(1500 * time.Millisecond) // the total is looked at once a second
 			wantLabel(t, f, "cp", podCountLabel, strconv.Itoa(total))
 			pass(10 * time.Second)
@@ -320,14 +322,14 @@ func panicky(t *testing.T, isBroken func(Delta[*Pod]) bool) (keys *[]string, tri
 func TestKeysOfAChangeWhoseFunctionPanicsAreNotLost(t *testing.T) {
 	var isBroken atomic.Bool
 	keys, _ := panicky(t, func(d Delta[*Pod]) bool { return isBroken.Load() && d.Key().Name != "good" })
-	simulate(t, func(t *testing.T, f *fakeServer) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		startPodcount(t, f, "-workers", "1")
 		pass(time.Second)
 		isBroken.Store(true)
-		f.addPod("default", "bad", "")
-		f.addPod("default", "gone", "")
-		f.remove("pods", objectKey{"default", "gone"})
-		f.addPod("default", "good", "")
+		f.AddPod("default", "bad", "")
+		f.AddPod("default", "gone", "")
+		f.Remove("pods", at("default", "gone"))
+		f.AddPod("default", "good", "")
 		pass(time.Minute)
 		if got := strings.Join(*keys, " "); got != "good" {
 			t.Errorf("while it panics, keys came of: %s", got)
@@ -343,13 +345,13 @@ func TestKeysOfAChangeWhoseFunctionPanicsAreNotLost(t *testing.T) {
 
 func TestControllerThatPanicsForEverIsSaidOnceAMinuteAndCostsLittle(t *testing.T) {
 	_, tries := panicky(t, func(d Delta[*Pod]) bool { return true })
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.addPods(1)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.AddPods(1)
 		p := startPodcount(t, f, "-pod-events", "off")
 		pass(time.Second)
 		for i := range 1000 { // one object that changes, again and again
-			f.addPodWith("changing", object{"n": strconv.Itoa(i)})
+			f.AddPodWith("changing", fakekube.Object{"n": strconv.Itoa(i)})
 		}
 		pass(10 * time.Minute)
 		log := p.log.String()
@@ -369,9 +371,9 @@ func TestControllerThatPanicsForEverIsSaidOnceAMinuteAndCostsLittle(t *testing.T
 
 func TestOnceFailsWhereAFunctionThatPanicsCouldNotSayItsKeys(t *testing.T) {
 	panicky(t, func(d Delta[*Pod]) bool { return true })
-	simulate(t, func(t *testing.T, f *fakeServer) {
-		f.addNode("cp", controlPlane)
-		f.addPods(2)
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.AddPods(2)
 		p := startPodcount(t, f, "-once")
 		<-p.done
 		wantText(t, fmt.Sprint(p.stop()), "-once: panicky could not make 2 objects right")

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"podcount/internal/fakekube"
 )
 
 // kubeconfigOf is a kubeconfig of one cluster and one user, of these names, and of what else is given.
@@ -98,15 +100,15 @@ func TestPartThatIsGivenTwiceIsRefusedAsByKubectl(t *testing.T) {
 		"client-key: f, client-key-data: YQ==": "",
 		"token: t, tokenFile: f":               "",
 	} {
-		config := kubeconfigFor("https://h", nil, "{"+fields+"}")
+		config := fakekube.Kubeconfig("https://h", nil, "{"+fields+"}")
 		_, err := load(t, map[string]string{"config": config, "f": "x"}, "config", "", "", nil)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.HasSuffix(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", fields, err, want)
 		}
 	}
 
-	ca := newAuthority(t, "the CA").pem()
-	config := kubeconfigFor("https://h", ca, "{}")
+	ca := fakekube.NewAuthority(t, "the CA").PEM()
+	config := fakekube.Kubeconfig("https://h", ca, "{}")
 	config = strings.Replace(config, "    server:", "    certificate-authority: ca.crt\n    server:", 1)
 	_, err := load(t, map[string]string{"config": config, "ca.crt": string(ca)}, "config", "", "", nil)
 	want := "config: clusters[0].cluster.certificate-authority is given twice, " +
@@ -117,7 +119,7 @@ func TestPartThatIsGivenTwiceIsRefusedAsByKubectl(t *testing.T) {
 }
 
 // toldCluster returns the cluster that the program of execConfig was told of in each of its runs, nil where it was not.
-func toldCluster(t *testing.T, dir, version string) (clusters []object) {
+func toldCluster(t *testing.T, dir, version string) (clusters []fakekube.Object) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "runs"))
 	if err != nil {
@@ -127,7 +129,7 @@ func toldCluster(t *testing.T, dir, version string) (clusters []object) {
 		var info struct {
 			APIVersion, Kind string
 			Spec             struct {
-				Cluster     object
+				Cluster     fakekube.Object
 				Interactive *bool
 			}
 		}
@@ -144,7 +146,7 @@ func toldCluster(t *testing.T, dir, version string) (clusters []object) {
 func TestExecProgramIsToldTheClusterIfItAsks(t *testing.T) {
 	const cluster = `proxy-url: "http://proxy:3128", tls-server-name: api, disable-compression: true, extensions: [
     {name: else, extension: 1}, {name: client.authentication.k8s.io/exec, extension: {audience: us, list: [1, 2.5]}}]`
-	ca := newAuthority(t, "the CA").pem()
+	ca := fakekube.NewAuthority(t, "the CA").PEM()
 	data, _ := json.Marshal(ca) // as base64
 	for name, c := range map[string]struct {
 		cluster, ask, version, master, want string
@@ -168,10 +170,10 @@ func TestExecProgramIsToldTheClusterIfItAsks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			config := kubeconfigFor("https://h:6443/k8s", nil, execConfig(t, dir, c.version, c.ask))
+			config := fakekube.Kubeconfig("https://h:6443/k8s", nil, execConfig(t, dir, c.version, c.ask))
 			config = strings.Replace(config, "    server: https://h:6443/k8s\n    certificate-authority-data: \n",
 				"    {server: https://h:6443/k8s, certificate-authority: ca.crt, "+c.cluster+"}\n", 1)
-			writeFiles(t, dir, map[string]string{"answer": credentialText(c.version, object{"token": "t"})})
+			writeFiles(t, dir, map[string]string{"answer": credentialText(c.version, fakekube.Object{"token": "t"})})
 			cfg, err := load(t, map[string]string{"config": config, "ca.crt": string(ca)}, "config", "", c.master, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -182,7 +184,7 @@ func TestExecProgramIsToldTheClusterIfItAsks(t *testing.T) {
 			}
 			told := toldCluster(t, dir, c.version)
 			wantNumber(t, "runs", len(told), 1)
-			var want object
+			var want fakekube.Object
 			if err := json.Unmarshal([]byte(strings.Replace(c.want, "CA", string(data), 1)), &want); err != nil {
 				t.Fatal(err)
 			}
@@ -195,15 +197,15 @@ func TestExecProgramIsToldTheClusterIfItAsks(t *testing.T) {
 
 func TestExecProgramIsToldTheNewestCA(t *testing.T) {
 	dir := t.TempDir()
-	first, second := newAuthority(t, "the first CA").pem(), newAuthority(t, "the second CA").pem()
+	first, second := fakekube.NewAuthority(t, "the first CA").PEM(), fakekube.NewAuthority(t, "the second CA").PEM()
 	synctest.Test(t, func(t *testing.T) {
-		config := kubeconfigFor("https://h", nil, execConfig(t, dir, "v1", ", provideClusterInfo: true"))
+		config := fakekube.Kubeconfig("https://h", nil, execConfig(t, dir, "v1", ", provideClusterInfo: true"))
 		config = strings.Replace(config, "certificate-authority-data: ", "certificate-authority: ca.crt", 1)
 		expires := time.Now().Add(time.Minute).UTC().Format(time.RFC3339)
 		writeFiles(t, dir, map[string]string{
 			"config": config,
 			"ca.crt": string(first),
-			"answer": credentialText("v1", object{"token": "t", "expirationTimestamp": expires}),
+			"answer": credentialText("v1", fakekube.Object{"token": "t", "expirationTimestamp": expires}),
 		})
 		cfg, err := load(t, nil, filepath.Join(dir, "config"), "", "", nil)
 		if err != nil {
@@ -229,7 +231,7 @@ func TestExecProgramIsToldTheNewestCA(t *testing.T) {
 
 func TestExtensionForTheExecProgramIsThereOnce(t *testing.T) {
 	const program = "apiVersion: client.authentication.k8s.io/v1, command: /bin/true, provideClusterInfo: true"
-	config := kubeconfigFor("https://h", nil, "exec: {"+program+"}")
+	config := fakekube.Kubeconfig("https://h", nil, "exec: {"+program+"}")
 	const extension = "{name: client.authentication.k8s.io/exec, extension: a}"
 	config = strings.Replace(config, "    server:", "    extensions: ["+extension+", "+extension+"]\n    server:", 1)
 	_, err := load(t, map[string]string{"config": config}, "config", "", "", nil)

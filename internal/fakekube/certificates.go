@@ -1,0 +1,91 @@
+package fakekube
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	crand "crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"math/rand/v2"
+	"net"
+	"testing"
+	"time"
+)
+
+// Authority is a CA. Its certificates hold from 1990, as virtual time begins in 2000, to 2100.
+type Authority struct {
+	cert *x509.Certificate // nil: it signs its own, which is made first
+	key  *ecdsa.PrivateKey
+}
+
+// NewAuthority makes a CA of this name.
+func NewAuthority(t testing.TB, name string) *Authority {
+	t.Helper()
+	ca := &Authority{}
+	certPEM, keyPEM := ca.Issue(t, name, func(c *x509.Certificate) {
+		c.IsCA = true
+		c.KeyUsage = x509.KeyUsageCertSign
+	})
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca.cert = pair.Leaf
+	ca.key = pair.PrivateKey.(*ecdsa.PrivateKey)
+	return ca
+}
+
+// Issue makes a certificate of this name, and its key, both in PEM. It is for servers at 127.0.0.1 and for clients,
+// unless change, which may be nil, makes it something else.
+func (ca *Authority) Issue(t testing.TB, name string, change func(*x509.Certificate)) (certPEM, keyPEM []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{
+		SerialNumber:          big.NewInt(rand.Int64()),
+		Subject:               pkix.Name{CommonName: name},
+		NotBefore:             time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC),
+		NotAfter:              time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	if change != nil {
+		change(c)
+	}
+	parent := ca.cert
+	signer := ca.key
+	if parent == nil {
+		parent = c
+		signer = key
+	}
+	der, err := x509.CreateCertificate(crand.Reader, c, parent, &key.PublicKey, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certPEM = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyPEM = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	return certPEM, keyPEM
+}
+
+// PEM is the CA's certificate in PEM.
+func (ca *Authority) PEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
+}
+
+// Pool has the CA's certificate alone.
+func (ca *Authority) Pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	return pool
+}

@@ -1,0 +1,76 @@
+package fakekube
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestKubectlWorksAgainstTheFake(t *testing.T) {
+	kubectl, err := exec.LookPath("kubectl")
+	if err != nil {
+		t.Skip("kubectl is not installed")
+	}
+	f := New()
+	f.Allow("t")
+	f.AddNode("cp", controlPlane, podCountLabel+"=7")
+	f.AddPod("kube-system", "dns", "cp")
+	server, ca := f.ServeTLSFor(t)
+	file := filepath.Join(t.TempDir(), "config")
+	os.WriteFile(file, []byte(Kubeconfig(server, ca, "token: t")), 0o600)
+	run := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command(kubectl, append([]string{"--kubeconfig", file, "--cache-dir", filepath.Join(t.TempDir(), "cache"), "--request-timeout", "20s"}, args...)...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("kubectl %q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	f.PutJSON("events", fmt.Sprintf(`{"metadata":{"name":"cp.1","namespace":"default"},"involvedObject":{"kind":"Node","name":"cp","uid":%q},"reason":"PodCountChanged","message":"pod count changed from 6 to 7","type":"Normal","count":1,"firstTimestamp":"2026-01-02T03:04:05Z","lastTimestamp":"2026-01-02T03:04:05Z","source":{"component":"podcount"}}`, TextIn(MetaOf(f.Get("nodes", Key{"", "cp"})), "uid")))
+	wantText(t, run("get", "pods", "-A"), "dns")
+	wantText(t, run("get", "nodes", "--show-labels"), "hopegi/pod-count=7")
+	wantText(t, run("get", "events"), "cp.1")
+	wantText(t, run("describe", "node", "cp"), "pod count changed from 6 to 7")
+	run("run", "mine", "--image=nginx")
+	if f.Get("pods", Key{"default", "mine"}) == nil {
+		t.Error("kubectl run made no pod")
+	}
+	wantText(t, run("describe", "pod", "mine"), "nginx")
+	run("label", "node", "cp", "zone=a")
+	wantLabel(t, f, "cp", "zone", "a")
+	run("delete", "pod", "mine")
+	if f.Get("pods", Key{"default", "mine"}) != nil {
+		t.Error("kubectl delete left the pod")
+	}
+
+	before := len(f.Requests(IsWatch("pods")))
+	watch := exec.Command(kubectl, "--kubeconfig", file, "--cache-dir", filepath.Join(t.TempDir(), "cache"), "get", "pods", "-w", "-o", "name")
+	stdout, _ := watch.StdoutPipe()
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	shown := make(chan bool, 1)
+	go func() {
+		lines := bufio.NewScanner(stdout)
+		for lines.Scan() && lines.Text() != "pod/watched" {
+		}
+		shown <- lines.Text() == "pod/watched"
+	}()
+	f.Await(t, "kubectl's watch", func() bool { return len(f.Requests(IsWatch("pods"))) > before })
+	f.AddPod("default", "watched", "")
+	select {
+	case ok := <-shown:
+		if !ok {
+			t.Error("kubectl get -w ended without showing the new pod")
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("kubectl get -w did not show the new pod")
+	}
+	watch.Process.Kill()
+	watch.Wait()
+}

@@ -1,0 +1,92 @@
+package fakekube
+
+import (
+	"fmt"
+	"strings"
+)
+
+// AddCount makes a Count in the namespace default, whose spec is this JSON, or gives one this spec. Where status is
+// a subresource, that of the Count stays. There must be a CRD.
+func (f *Server) AddCount(name, spec string) Object {
+	key := Key{"default", name}
+	o := Object{"metadata": Object{"namespace": key.Namespace, "name": key.Name}, "spec": parsed(spec)}
+	old := f.Get("counts", key)
+	if old["status"] != nil && f.InstalledCRD().HasStatus {
+		o["status"] = old["status"]
+	}
+	return f.Put("counts", o)
+}
+
+// CountStatus is what a Count in the namespace default says: its status' healthy, count and observedGeneration, as in
+// "true 3 1", and "<nil>" for each that is not there.
+func (f *Server) CountStatus(name string) string {
+	status, _ := f.Get("counts", Key{"default", name})["status"].(Object)
+	return fmt.Sprint(status["healthy"], " ", status["count"], " ", status["observedGeneration"])
+}
+
+// AddNode puts a node that is ready, with labels in the form "KEY=VALUE" or "KEY".
+func (f *Server) AddNode(name string, labels ...string) Object {
+	set := Object{"kubernetes.io/hostname": name}
+	for _, label := range labels {
+		key, value, _ := strings.Cut(label, "=")
+		set[key] = value
+	}
+	return f.Put("nodes", Object{
+		"metadata": Object{"name": name, "labels": set},
+		"spec":     Object{},
+		"status": Object{
+			"conditions": []any{Object{"type": "Ready", "status": "True", "reason": "KubeletReady"}},
+			"capacity":   Object{"cpu": "2", "memory": "4Gi", "pods": "110"},
+		},
+	})
+}
+
+// AddPod puts a pod that runs on a node, or, where that is "", on none yet. It has the label app=web.
+func (f *Server) AddPod(namespace, name, node string) Object {
+	meta := Object{"namespace": namespace, "name": name, "labels": Object{"app": "web"}}
+	return f.Put("pods", PodOn(meta, node))
+}
+
+// AddPodWith puts a pod with these labels in the namespace default, on no node.
+func (f *Server) AddPodWith(name string, labels Object) {
+	f.Put("pods", PodOn(Object{"namespace": "default", "name": name, "labels": labels}, ""))
+}
+
+// PodOn is a pod, not stored yet, with this metadata, on a node or, where that is "", on none.
+func PodOn(meta Object, node string) Object {
+	spec := Object{
+		"containers":    []any{Object{"name": "c", "image": "nginx"}},
+		"restartPolicy": "Always",
+	}
+	if node != "" {
+		spec["nodeName"] = node
+	}
+	return Object{
+		"metadata": meta,
+		"spec":     spec,
+		"status":   Object{"phase": "Running", "qosClass": "BestEffort"},
+	}
+}
+
+// AddPods puts the pods web-0 to web-(n-1) in the namespace default, on no node.
+func (f *Server) AddPods(n int) {
+	for i := range n {
+		f.AddPod("default", fmt.Sprintf("web-%d", i), "")
+	}
+}
+
+// SetLabel changes a label of a node, which must be there, as another client would; nil removes it.
+func (f *Server) SetLabel(node, label string, v any) {
+	o := Clone(f.Get("nodes", Key{"", node}))
+	mergePatch(o, Object{"metadata": Object{"labels": Object{label: v}}})
+	f.Put("nodes", o)
+}
+
+// Label is a node's label, "-" where it has none.
+func (f *Server) Label(node, label string) string {
+	labels, _ := MetaOf(f.Get("nodes", Key{"", node}))["labels"].(Object)
+	if v, ok := labels[label].(string); ok {
+		return v
+	}
+	return "-"
+}

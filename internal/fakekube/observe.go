@@ -1,0 +1,159 @@
+package fakekube
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Request is a request that the fake got, and what the router understood of it.
+type Request struct {
+	Method string
+	Path   string
+	Query  url.Values
+	Body   string
+	Accept string
+
+	// User is the request's bearer token, or the name on its client certificate.
+	User  string
+	HTTP2 bool
+	At    time.Time
+
+	// Host is how the client calls the server. It tells one replica of a program from another.
+	Host string
+
+	Route
+}
+
+func (s Request) String() string {
+	return s.Method + " " + s.Path + "?" + s.Query.Encode() + " " + s.Body
+}
+
+// RequestOf describes a request by what its head says; body and user are the caller's to add.
+func RequestOf(r *http.Request) Request {
+	query := r.URL.Query()
+	return Request{
+		Method: r.Method,
+		Path:   r.URL.Path,
+		Query:  query,
+		Accept: r.Header.Get("Accept"),
+		HTTP2:  r.ProtoMajor == 2,
+		At:     time.Now(),
+		Host:   r.Host,
+		Route:  routeOf(r.Method, r.URL.Path, query),
+	}
+}
+
+// Answer is what the fake answers to a request.
+type Answer struct {
+	Request Request
+
+	// Code is the HTTP status. It is 200 for a watch that runs.
+	Code int
+
+	// Body is the answer in JSON, also where it is sent as protobuf. A watch has none.
+	Body []byte
+
+	// Items are the objects of a list, or of one of its pages, in full.
+	Items []Object
+
+	// HasMore says that a list has more pages after this one.
+	HasMore bool
+
+	// IsCut says that a fault will cut the answer short on its way, so that it does not arrive whole. The fault of
+	// a watch strikes at some later moment: no event of such a watch is sure to arrive. Of an answer that is sent
+	// compressed, the bytes are counted as they are before that.
+	IsCut bool
+}
+
+// Spy hears what happens at the fake, as it happens. Its methods are called on the goroutines that serve requests,
+// several at a time, and what they do delays the client. They must not change the objects that they get.
+//
+// An answer that a fault replaces, breaks off before it begins, or loses, is not told: the client gets none of it.
+type Spy interface {
+	// Asked is called with each request before anything is done about it, except those of hosts that are cut off.
+	// The fake is not locked.
+	Asked(q Request)
+
+	// Told is called before a watch sends an event, ADDED, MODIFIED or DELETED, with the object in full. Bookmarks,
+	// errors and frames that a test has interjected are not told. The fake is not locked.
+	Told(a Answer, event string, o Object)
+
+	// Answered is called before an answer is sent, whether a success or a refusal, except a watch's and the page of
+	// text that stands for an unknown path. The fake is not locked.
+	Answered(a Answer)
+
+	// Changed is called with each change, in the order of their versions. The fake is locked: the spy must not call
+	// it.
+	Changed(c Change)
+}
+
+// Requests returns the requests so far that match, in the order in which they came. It calls match with the fake locked.
+func (f *Server) Requests(match func(Request) bool) []Request {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var found []Request
+	for _, q := range f.requests {
+		if match(q) {
+			found = append(found, q)
+		}
+	}
+	return found
+}
+
+// IsWrite reports whether a request writes anything but an Event.
+func IsWrite(q Request) bool {
+	return q.Method != http.MethodGet && !strings.Contains(q.Path, "/events")
+}
+
+// IsList matches lists of a resource, and their pages. A list of one object is not meant: it asks whether the
+// resource is there.
+func IsList(resource string) func(Request) bool {
+	return func(q Request) bool {
+		return isGetOf(q, resource) && !q.Query.Has("watch") && q.Query.Get("limit") != "1"
+	}
+}
+
+// IsWatch matches watches of a resource.
+func IsWatch(resource string) func(Request) bool {
+	return func(q Request) bool {
+		return isGetOf(q, resource) && q.Query.Has("watch")
+	}
+}
+
+// isGetOf reports whether a request is a GET of a collection.
+func isGetOf(q Request, resource string) bool {
+	return q.Method == http.MethodGet && strings.HasSuffix(q.Path, "/"+resource)
+}
+
+// Matching makes a fault's match of one for requests that the fake has seen. It sees no body and no user.
+func Matching(match func(Request) bool) func(*http.Request) bool {
+	return func(r *http.Request) bool {
+		return match(RequestOf(r))
+	}
+}
+
+// told is the answer as a spy is told of it.
+func (r *fakeRequest) told() Answer {
+	return Answer{
+		Request: r.asked,
+		Code:    cmp.Or(r.code, 200),
+		Body:    r.reply,
+		Items:   r.items,
+		HasMore: r.more,
+		IsCut:   r.isCut(),
+	}
+}
+
+// isCut reports whether a fault will keep the answer from arriving whole. A watch has no length, so that a fault cuts
+// it sooner or later.
+func (r *fakeRequest) isCut() bool {
+	w, isFaulty := r.w.(*faultyWriter)
+	if !isFaulty {
+		return false
+	}
+	isWatch := r.code == 0
+	return isWatch || len(r.encoded()) > w.left
+}

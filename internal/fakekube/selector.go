@@ -1,0 +1,355 @@
+package fakekube
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// selection is what the request selects. It is nil where the request was answered with an error instead.
+func (r *fakeRequest) selection() func(Object) bool {
+	selects, err := selectionOf(r.kind, r.key.Namespace, r.q.Get("labelSelector"), r.q.Get("fieldSelector"))
+	if err != nil {
+		r.fail(400, "BadRequest", err.Error(), nil)
+		return nil
+	}
+	return selects
+}
+
+// selectionOf reports, of objects of a kind, whether they are in the namespace and match both selectors. An empty
+// namespace is all of them, an empty selector everything. The errors are in the server's words.
+func selectionOf(k fakeKind, namespace, labelSelector, fieldSelector string) (func(Object) bool, error) {
+	labels, err := parseLabelSelector(labelSelector)
+	if err != nil {
+		return nil, err
+	}
+	fields, err := parseFieldSelector(fieldSelector)
+	if err != nil {
+		return nil, err
+	}
+	for _, term := range fields {
+		if !k.isSelectableBy(term.field) {
+			return nil, fmt.Errorf("Unable to find %q that match label selector %q, field selector %q: "+
+				"field label not supported: %s",
+				k.apiVersion()+", Resource="+k.resource, labelSelector, fieldSelector, term.field)
+		}
+	}
+	return func(o Object) bool {
+		if namespace != "" && TextIn(MetaOf(o), "namespace") != namespace {
+			return false
+		}
+		has, _ := MetaOf(o)["labels"].(Object)
+		for _, r := range labels {
+			if !r.matches(has) {
+				return false
+			}
+		}
+		for _, term := range fields {
+			if !term.matches(o) {
+				return false
+			}
+		}
+		return true
+	}, nil
+}
+
+// labelRequirement is one part of a label selector.
+// https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
+type labelRequirement struct {
+	key string
+
+	// operator is exists, !exists, in, notin, > or <.
+	operator string
+
+	// values has those of in and notin, one of them for = and !=.
+	values []string
+
+	// bound is the number of > and <.
+	bound int64
+}
+
+// matches reports whether an object with these labels fulfils the requirement. An object that lacks the label fulfils
+// notin and !exists, and nothing else.
+func (r labelRequirement) matches(labels Object) bool {
+	value, isThere := labels[r.key].(string)
+	if !isThere {
+		return r.operator == "notin" || r.operator == "!exists"
+	}
+	switch r.operator {
+	case "exists":
+		return true
+	case "in":
+		return slices.Contains(r.values, value)
+	case "notin":
+		return !slices.Contains(r.values, value)
+	case ">", "<":
+		number, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return false
+		}
+		if r.operator == ">" {
+			return number > r.bound
+		}
+		return number < r.bound
+	}
+	return false
+}
+
+// selectorToken finds the next word or sign of a label selector.
+var selectorToken = regexp.MustCompile(`==|!=|[=!(),<>]|[^ \t\r\n=!(),<>]+`)
+
+// labelParser holds the tokens of a label selector that have not been read yet.
+type labelParser struct {
+	tokens []string
+}
+
+// peek is the next token, "" at the end.
+func (p *labelParser) peek() string {
+	if len(p.tokens) == 0 {
+		return ""
+	}
+	return p.tokens[0]
+}
+
+// next takes the next token; it is "" at the end.
+func (p *labelParser) next() string {
+	token := p.peek()
+	if token != "" {
+		p.tokens = p.tokens[1:]
+	}
+	return token
+}
+
+// isWord reports whether a token is a key, a value or an operator of letters.
+func isWord(token string) bool {
+	return token != "" && !strings.ContainsAny(token, "=!(),<>")
+}
+
+// parseLabelSelector reads requirements that are joined by commas.
+func parseLabelSelector(text string) ([]labelRequirement, error) {
+	p := &labelParser{tokens: selectorToken.FindAllString(text, -1)}
+	if p.peek() == "" {
+		return nil, nil
+	}
+	if !isWord(p.peek()) && p.peek() != "!" {
+		return nil, fmt.Errorf("found '%s', expected: !, identifier, or 'end of string'", p.peek())
+	}
+	var all []labelRequirement
+	for {
+		r, err := p.requirement()
+		if err != nil {
+			return nil, fmt.Errorf("unable to parse requirement: %w", err)
+		}
+		all = append(all, r)
+		token := p.next()
+		if token == "" {
+			return all, nil
+		}
+		if token != "," {
+			return nil, fmt.Errorf("found '%s', expected: ',' or 'end of string'", token)
+		}
+		if !isWord(p.peek()) && p.peek() != "!" {
+			return nil, fmt.Errorf("found '%s', expected: identifier after ','", p.peek())
+		}
+	}
+}
+
+// requirement reads KEY, !KEY, or KEY with an operator and its values.
+func (p *labelParser) requirement() (labelRequirement, error) {
+	isNot := p.peek() == "!"
+	if isNot {
+		p.next()
+	}
+	r := labelRequirement{key: p.next()}
+	if !isWord(r.key) {
+		return r, fmt.Errorf("found '%s', expected: identifier", r.key)
+	}
+	if problem := labelKeyProblem(r.key); problem != "" {
+		return r, fmt.Errorf("<nil>: Invalid value: %q: %s", r.key, problem)
+	}
+	if isNot {
+		r.operator = "!exists"
+		return r, nil
+	}
+	if p.peek() == "" || p.peek() == "," {
+		r.operator = "exists"
+		return r, nil
+	}
+
+	var err error
+	operator := p.next()
+	switch operator {
+	case "=", "==":
+		r.operator = "in"
+		r.values, err = p.oneValue()
+	case "!=":
+		r.operator = "notin"
+		r.values, err = p.oneValue()
+	case "in", "notin":
+		r.operator = operator
+		r.values, err = p.values()
+	case ">", "<":
+		r.operator = operator
+		r.values, err = p.oneValue()
+		if err == nil {
+			r.bound, err = strconv.ParseInt(r.values[0], 10, 64)
+		}
+		if err != nil {
+			err = fmt.Errorf("<nil>: Invalid value: %q: for 'Gt', 'Lt' operators, the value must be an integer", r.values)
+		}
+	default:
+		err = fmt.Errorf("found '%s', expected: in, notin, =, ==, !=, gt, lt", operator)
+	}
+	if err != nil {
+		return r, err
+	}
+	for _, value := range r.values {
+		if problem := labelValueProblem(value); problem != "" {
+			return r, fmt.Errorf("<nil>: Invalid value: %q: %s", value, problem)
+		}
+	}
+	return r, nil
+}
+
+// oneValue reads the value after an operator such as =. It may be left out, which is the empty value.
+func (p *labelParser) oneValue() ([]string, error) {
+	if p.peek() == "" || p.peek() == "," {
+		return []string{""}, nil
+	}
+	value := p.next()
+	if !isWord(value) {
+		return nil, fmt.Errorf("found '%s', expected: identifier", value)
+	}
+	return []string{value}, nil
+}
+
+// values reads values in parentheses. Each of them may be left out, which is the empty value.
+func (p *labelParser) values() ([]string, error) {
+	token := p.next()
+	if token != "(" {
+		return nil, fmt.Errorf("found '%s' expected: '('", token)
+	}
+	var all []string
+	for {
+		value := ""
+		if isWord(p.peek()) {
+			value = p.next()
+		}
+		all = append(all, value)
+		token := p.next()
+		if token == ")" {
+			return all, nil
+		}
+		if token != "," {
+			return nil, fmt.Errorf("found '%s', expected: ',' or ')'", token)
+		}
+	}
+}
+
+// isSelectableBy reports whether a field selector may name the field. Of the fields that the real server knows, the
+// fake has those whose values are texts.
+// https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/#list-of-supported-fields
+func (k fakeKind) isSelectableBy(field string) bool {
+	if field == "metadata.name" || field == "metadata.namespace" {
+		return true
+	}
+	switch k.resource {
+	case "pods":
+		return field == "spec.nodeName" || field == "status.phase"
+	case "events":
+		return field == "reason" || field == "type" || strings.HasPrefix(field, "involvedObject.")
+	}
+	return false
+}
+
+// fieldTerm is one part of a field selector: FIELD=VALUE, FIELD==VALUE or FIELD!=VALUE.
+type fieldTerm struct {
+	field string
+	value string
+	isNot bool
+}
+
+// matches reports whether the object has the value at the field, or has it not. A field that is not there is "".
+func (t fieldTerm) matches(o Object) bool {
+	path := strings.Split(t.field, ".")
+	last := len(path) - 1
+	for _, step := range path[:last] {
+		o, _ = o[step].(Object)
+	}
+	isEqual := TextIn(o, path[last]) == t.value
+	return isEqual != t.isNot
+}
+
+// parseFieldSelector reads terms that are joined by commas. In a value, a backslash makes a comma, an equals sign or
+// another backslash a part of it. Terms that are empty count for nothing.
+func parseFieldSelector(text string) ([]fieldTerm, error) {
+	var all []fieldTerm
+	for _, part := range splitUnescaped(text) {
+		if part == "" {
+			continue
+		}
+		field, value, operator := cutFieldTerm(part)
+		if operator == "" {
+			return nil, fmt.Errorf("invalid selector: '%s'; can't understand '%s'", text, part)
+		}
+		value, err := unescaped(value)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, fieldTerm{field: field, value: value, isNot: operator == "!="})
+	}
+	return all, nil
+}
+
+// splitUnescaped splits a text at the commas that no backslash stands before.
+func splitUnescaped(text string) []string {
+	var parts []string
+	part := ""
+	for i := 0; i < len(text); i++ {
+		switch {
+		case text[i] == ',':
+			parts = append(parts, part)
+			part = ""
+		case text[i] == '\\' && i+1 < len(text):
+			part += text[i : i+2]
+			i++
+		default:
+			part += text[i : i+1]
+		}
+	}
+	return append(parts, part)
+}
+
+// cutFieldTerm cuts a term at its first operator, which is "" where there is none.
+func cutFieldTerm(term string) (field, value, operator string) {
+	for i := range term {
+		for _, operator := range []string{"!=", "==", "="} {
+			if value, found := strings.CutPrefix(term[i:], operator); found {
+				return term[:i], value, operator
+			}
+		}
+	}
+	return "", "", ""
+}
+
+// unescaped reads the value of a field selector.
+func unescaped(value string) (string, error) {
+	text := ""
+	for i := 0; i < len(value); i++ {
+		switch {
+		case value[i] == '\\':
+			i++
+			if i == len(value) || !strings.Contains(`\,=`, value[i:i+1]) {
+				return "", fmt.Errorf("invalid field selector: invalid escape sequence: %s", value[i-1:min(i+1, len(value))])
+			}
+			text += value[i : i+1]
+		case value[i] == '=' || value[i] == ',':
+			return "", fmt.Errorf("invalid field selector: unescaped character in value: %s", value[i:i+1])
+		default:
+			text += value[i : i+1]
+		}
+	}
+	return text, nil
+}

@@ -1,0 +1,393 @@
+package fakekube
+
+import (
+	"compress/gzip"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Server is an API server in memory, an http.Handler: it keeps one linear history of changes, and answers in the
+// shapes of a real kube-apiserver. Whatever is not said here of a method, it may be called at any time, by anybody.
+type Server struct {
+	// These are options. They may be set until the first request.
+
+	// bookmarks is how often watches get one, a minute at first; 0 is never.
+	Bookmarks time.Duration
+
+	// only, if set, is the one media type in which lists and watches are answered, as whole objects.
+	OnlyMediaType string
+
+	// clientCA, if set, is the authority whose client certificates are let in where a token is needed.
+	ClientCA *x509.CertPool
+
+	// spy, if set, hears what happens.
+	Spy Spy
+
+	mu          sync.Mutex      // guards all below
+	tokens      map[string]bool // those that are let in; nil: everybody is
+	isForbidden map[string]bool // by verb and resource, as in "patch nodes"
+	crd         *CRD            // nil: there are no Counts
+
+	version   int                       // the newest
+	objects   map[string]map[Key]Object // by resource
+	history   []Change                  // in the order of versions
+	forgotten int                       // changes up to this version are compacted away
+	lose      int                       // how many coming changes no watch will hear of
+	pages     map[string][]Object       // what is left of a list, by continue token
+
+	requests []Request
+	grew     chan struct{} // closed and replaced with each change and each request
+	moved    chan struct{} // closed and replaced with each change
+
+	ended    chan struct{} // closed and replaced when the watches that run have to end
+	isBroken bool          // they end with their connections
+	behind   *lag          // if any, of the watches that begin now
+	frames   []*Frame      // that watches will get between their events
+
+	faults   []*Fault
+	away     map[string]bool // by host: its requests break
+	stripped string          // a label that a mutating webhook removes from each node that is written; "": none
+}
+
+// New is a fake with the namespaces default and kube-system, and nothing else. Everybody may do everything there.
+func New() *Server {
+	f := &Server{
+		Bookmarks:   time.Minute,
+		isForbidden: map[string]bool{},
+		version:     200,
+		objects:     map[string]map[Key]Object{},
+		pages:       map[string][]Object{},
+		grew:        make(chan struct{}),
+		moved:       make(chan struct{}),
+		ended:       make(chan struct{}),
+		away:        map[string]bool{},
+	}
+	for _, k := range fakeKinds {
+		f.objects[k.resource] = map[Key]Object{}
+	}
+	for _, name := range []string{"default", "kube-system"} {
+		f.Put("namespaces", Object{"metadata": Object{"name": name}})
+	}
+	return f
+}
+
+// ServeHTTP serves the API. A request meets the first fault that matches it, and has an answer after that.
+func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler) // a request that never came whole is none
+	}
+	asked := RequestOf(r)
+	asked.Body = string(body)
+	asked.User, _ = f.user(r)
+	if !f.record(asked) {
+		panic(http.ErrAbortHandler)
+	}
+	if f.Spy != nil {
+		f.Spy.Asked(asked)
+	}
+	ft := f.takeFault(r)
+	if ft == nil {
+		f.serve(w, r, asked, f.Spy)
+		return
+	}
+	f.serveFault(w, r, asked, ft)
+}
+
+// record keeps a request. It reports whether the host that it is for can be reached.
+func (f *Server) record(asked Request) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests = append(f.requests, asked)
+	f.signalLocked()
+	return !f.away[asked.Host]
+}
+
+// fakeRequest is a request that is being served. One goroutine has it.
+type fakeRequest struct {
+	*http.Request
+	asked Request
+	spy   Spy // nil also where the answer will be lost
+	w     http.ResponseWriter
+
+	kind   fakeKind
+	key    Key
+	q      url.Values
+	body   []byte
+	status bool // it is about the subresource status
+
+	media string // of the answer
+	view  string // as what objects are shown: PartialObjectMetadata, or "" in full
+
+	code  int    // of the answer; 0: nothing is left to be sent
+	reply []byte // in JSON
+	items []Object
+	more  bool // the list has another page
+}
+
+// encoded is the answer in the media type that was agreed on.
+func (r *fakeRequest) encoded() []byte {
+	if r.media == mediaProtobuf {
+		return Protobuf(r.reply)
+	}
+	return r.reply
+}
+
+// serve answers a request in truth. A spy, if there is one, hears of it.
+func (f *Server) serve(w http.ResponseWriter, r *http.Request, asked Request, spy Spy) {
+	req := &fakeRequest{
+		Request: r,
+		asked:   asked,
+		spy:     spy,
+		w:       w,
+		q:       asked.Query,
+		body:    []byte(asked.Body),
+		media:   mediaJSON,
+	}
+	defer func() {
+		if req.code == 0 {
+			return
+		}
+		if spy != nil {
+			spy.Answered(req.told())
+		}
+		req.send()
+	}()
+	user, isKnown := f.user(r)
+	if !isKnown {
+		req.fail(401, "Unauthorized", "Unauthorized", nil)
+		return
+	}
+	if f.discover(req) {
+		return
+	}
+	if !f.resolve(req) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(404)
+		io.WriteString(w, "404 page not found\n")
+		return
+	}
+	if !f.may(user, asked.Route) {
+		req.forbidden(user)
+		return
+	}
+	if asked.Verb == "create" && asked.Subresource == "token" {
+		f.issue(req)
+		return
+	}
+	if !f.negotiate(req) {
+		return
+	}
+	handle := f.handlerOf(asked.Route)
+	if handle == nil {
+		req.fail(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", Object{})
+		return
+	}
+	handle(req)
+}
+
+// handlerOf is what serves a request, nil where the API has no such method.
+func (f *Server) handlerOf(rt Route) func(*fakeRequest) {
+	if rt.Name == "" {
+		switch rt.Verb {
+		case "list":
+			return f.list
+		case "watch":
+			return f.watch
+		case "create":
+			return f.create
+		}
+		return nil
+	}
+	switch rt.Verb {
+	case "get":
+		return f.read
+	case "update":
+		return f.update
+	case "patch":
+		return f.patch
+	case "delete":
+		return f.delete
+	}
+	return nil
+}
+
+// resolve finds the kind that a request is about, and reports whether the fake serves it, with that subresource.
+func (f *Server) resolve(r *fakeRequest) bool {
+	rt := r.asked.Route
+	i := slices.IndexFunc(fakeKinds, func(k fakeKind) bool {
+		return k.group == rt.Group && k.version == rt.Version && k.resource == rt.Resource
+	})
+	if i < 0 || !f.serves(fakeKinds[i]) {
+		return false
+	}
+	switch rt.Subresource {
+	case "", "status":
+	case "token":
+		if rt.Resource != "serviceaccounts" {
+			return false
+		}
+	default:
+		return false
+	}
+	r.kind = fakeKinds[i]
+	r.key = Key{rt.Namespace, rt.Name}
+	r.status = rt.Subresource == "status"
+	return true
+}
+
+// The media types that the fake knows.
+const (
+	mediaJSON     = "application/json"
+	mediaProtobuf = "application/vnd.kubernetes.protobuf"
+)
+
+// negotiate picks the first media type of Accept that the fake can answer.
+func (f *Server) negotiate(r *fakeRequest) bool {
+	isCollection := r.key.Name == ""
+	hasProtobuf := isCollection && (r.kind.resource == "pods" || r.kind.resource == "nodes")
+	for clause := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
+		media, params, _ := strings.Cut(strings.ReplaceAll(clause, " ", ""), ";")
+		as := ""
+		for _, param := range strings.Split(params, ";") {
+			if value, found := strings.CutPrefix(param, "as="); found {
+				as = value
+			}
+		}
+		switch media {
+		case "", "*/*", mediaJSON:
+		case mediaProtobuf:
+			if !hasProtobuf {
+				continue
+			}
+		default:
+			continue
+		}
+		if as != "" && !strings.HasPrefix(as, "PartialObjectMetadata") {
+			continue
+		}
+		if f.OnlyMediaType != "" && isCollection && media != "" && (media != f.OnlyMediaType || as != "") {
+			continue
+		}
+		if media == mediaProtobuf {
+			r.media = mediaProtobuf
+		}
+		if as != "" {
+			r.view = "PartialObjectMetadata"
+		}
+		return true
+	}
+	r.fail(406, "NotAcceptable", "only the following media types are accepted: application/json", Object{})
+	return false
+}
+
+// show is the object as the request wants to see it. The items of a list are bare: they say neither kind nor version,
+// unless they are PartialObjectMetadata.
+func (r *fakeRequest) show(o Object, isBare bool) any {
+	if r.view != "" {
+		return struct {
+			Kind       string `json:"kind,omitempty"`
+			APIVersion string `json:"apiVersion,omitempty"`
+			Metadata   any    `json:"metadata"`
+		}{"PartialObjectMetadata", "meta.k8s.io/v1", o["metadata"]}
+	}
+	shown := maps.Clone(o)
+	delete(shown, "kind")
+	delete(shown, "apiVersion")
+	if !isBare {
+		shown["kind"] = r.kind.kind
+		shown["apiVersion"] = r.kind.apiVersion()
+	}
+	return shown
+}
+
+// answer sets what will be sent once the handler, which may hold the lock, has returned.
+func (r *fakeRequest) answer(code int, body any) {
+	r.code = code
+	r.reply, _ = json.Marshal(body)
+}
+
+// gzipFrom is the size from which on the server compresses an answer, for a client that understands that.
+const gzipFrom = 128 << 10
+
+// send sends the answer.
+func (r *fakeRequest) send() {
+	data := r.encoded()
+	r.w.Header().Set("Content-Type", r.media)
+	if len(data) > gzipFrom && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		r.w.Header().Set("Content-Encoding", "gzip")
+		r.w.WriteHeader(r.code)
+		z := gzip.NewWriter(r.w)
+		defer z.Close()
+		z.Write(data)
+		return
+	}
+	r.w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	r.w.WriteHeader(r.code)
+	r.w.Write(data)
+}
+
+// Status is a Status, as which the server answers what it refuses. details may be nil, which leaves them out.
+// https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
+func Status(code int, reason, message string, details any) any {
+	return struct {
+		Kind       string `json:"kind"`
+		APIVersion string `json:"apiVersion"`
+		Metadata   any    `json:"metadata"`
+		Status     string `json:"status"`
+		Message    string `json:"message"`
+		Reason     string `json:"reason"`
+		Details    any    `json:"details,omitempty"`
+		Code       int    `json:"code"`
+	}{"Status", "v1", Object{}, "Failure", message, reason, details, code}
+}
+
+// fail answers with a Status.
+func (r *fakeRequest) fail(code int, reason, message string, details any) {
+	r.answer(code, Status(code, reason, message, details))
+}
+
+// details name the object in a Status.
+func (r *fakeRequest) details() Object {
+	d := Object{"kind": r.kind.resource}
+	if r.key.Name != "" {
+		d["name"] = r.key.Name
+	}
+	if r.kind.group != "" {
+		d["group"] = r.kind.group
+	}
+	return d
+}
+
+func (r *fakeRequest) notFound() {
+	r.fail(404, "NotFound", fmt.Sprintf("%s %q not found", r.kind.qualified(), r.key.Name), r.details())
+}
+
+func (r *fakeRequest) conflict() {
+	message := fmt.Sprintf("Operation cannot be fulfilled on %s %q: the object has been modified; "+
+		"please apply your changes to the latest version and try again", r.kind.qualified(), r.key.Name)
+	r.fail(409, "Conflict", message, r.details())
+}
+
+// invalid refuses a field of an object. The server names a built-in kind by its kind, a lease by its resource.
+func (r *fakeRequest) invalid(field, why string) {
+	named := r.kind.kind
+	d := Object{"name": r.key.Name, "kind": r.kind.kind}
+	if r.kind.group != "" {
+		named = r.kind.qualified()
+		d["kind"] = r.kind.resource
+		d["group"] = r.kind.group
+	}
+	d["causes"] = []any{Object{"reason": "FieldValueInvalid", "message": why, "field": field}}
+	r.fail(422, "Invalid", fmt.Sprintf("%s %q is invalid: %s: %s", named, r.key.Name, field, why), d)
+}

@@ -1,0 +1,212 @@
+package fakekube
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestFakeReadsWhatARequestAsksForFromItsPath(t *testing.T) {
+	for request, want := range map[string]Route{
+		"GET /api/v1/pods":                           {Verb: "list", Version: "v1", Resource: "pods"},
+		"HEAD /api/v1/pods":                          {Verb: "list", Version: "v1", Resource: "pods"},
+		"GET /api/v1/pods?watch=1":                   {Verb: "watch", Version: "v1", Resource: "pods"},
+		"GET /api/v1/pods?watch=false":               {Verb: "list", Version: "v1", Resource: "pods"},
+		"GET /api/v1/namespaces/a/pods/b?watch=true": {Verb: "get", Version: "v1", Resource: "pods", Namespace: "a", Name: "b"},
+		"POST /api/v1/namespaces/a/pods":             {Verb: "create", Version: "v1", Resource: "pods", Namespace: "a"},
+		"DELETE /api/v1/namespaces/a/pods":           {Verb: "deletecollection", Version: "v1", Resource: "pods", Namespace: "a"},
+		"DELETE /api/v1/nodes/n":                     {Verb: "delete", Version: "v1", Resource: "nodes", Name: "n"},
+		"PATCH /api/v1/namespaces/a":                 {Verb: "patch", Version: "v1", Resource: "namespaces", Name: "a"},
+		"PUT /api/v1/namespaces/a/status":            {Verb: "update", Version: "v1", Resource: "namespaces", Name: "a", Subresource: "status"},
+		"PATCH /apis/g.h/v2/namespaces/a/things/b/status": {
+			Verb: "patch", Group: "g.h", Version: "v2", Resource: "things", Namespace: "a", Name: "b", Subresource: "status",
+		},
+		"GET /api/v1":                  {Verb: "get"},
+		"GET /apis/g.h/v2":             {Verb: "get"},
+		"GET /":                        {Verb: "get"},
+		"POST /version":                {Verb: "post"},
+		"GET /api/v1/pods/a/b/c":       {Verb: "get"},
+		"OPTIONS /api/v1/pods":         {Version: "v1", Resource: "pods"},
+		"GET /api/v1/watch?watch=0&a=": {Verb: "list", Version: "v1", Resource: "watch"},
+	} {
+		method, target, _ := strings.Cut(request, " ")
+		got := RequestOf(httptest.NewRequest(method, target, nil)).Route
+		if got != want {
+			t.Errorf("%s is %+v, want %+v", request, got, want)
+		}
+	}
+}
+
+func TestFakeSelectsAsTheServerDoes(t *testing.T) {
+	f := New()
+	for name, labels := range map[string]Object{
+		"none":  {},
+		"empty": {"app": ""},
+		"web":   {"app": "web", "x.y/tier": "7"},
+		"in":    {"app": "in", "in": "notin"},
+	} {
+		f.Put("pods", PodOn(Object{"namespace": "default", "name": name, "labels": labels}, "node-"+name))
+	}
+	type selectors struct{ label, field string }
+	for given, want := range map[selectors]string{
+		{}:                                   "empty in none web",
+		{label: " \t "}:                      "empty in none web",
+		{label: "app"}:                       "empty in web",
+		{label: "!app"}:                      "none",
+		{label: "! app"}:                     "none",
+		{label: "app="}:                      "empty",
+		{label: "app=,!x"}:                   "empty",
+		{label: "app==web"}:                  "web",
+		{label: "app != web"}:                "empty in none",
+		{label: "app in (web,in)"}:           "in web",
+		{label: "app in(in)"}:                "in",
+		{label: "app in ()"}:                 "empty",
+		{label: "app in (,web)"}:             "empty web",
+		{label: "app notin (web, in)"}:       "empty none",
+		{label: "in in (in,notin)"}:          "in",
+		{label: "in"}:                        "in",
+		{label: "x.y/tier>6"}:                "web",
+		{label: "x.y/tier > 7"}:              "",
+		{label: "x.y/tier<8,app"}:            "web",
+		{label: "app>1"}:                     "",
+		{field: "metadata.name=web"}:         "web",
+		{field: "metadata.name==web,"}:       "web",
+		{field: "metadata.name!=web"}:        "empty in none",
+		{field: "spec.nodeName=node-in"}:     "in",
+		{field: `metadata.name!=a\,b\=c\\d`}: "empty in none web",
+		{label: "app", field: "metadata.name!=web,metadata.namespace=default"}: "empty in",
+		{field: "metadata.namespace=other"}:                                    "",
+	} {
+		var names []string
+		for _, o := range f.Selected("pods", "", given.label, given.field) {
+			names = append(names, KeyOf(o).Name)
+		}
+		slices.Sort(names)
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%+v selects %q, want %q", given, got, want)
+		}
+	}
+}
+
+func TestFakeRefusesSelectorsAsTheServerDoes(t *testing.T) {
+	f := New()
+	for query, want := range map[string]string{
+		"labelSelector=,":                                "found ',', expected: !, identifier, or 'end of string'",
+		"labelSelector=a,":                               "found '', expected: identifier after ','",
+		"labelSelector=a%20b":                            "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
+		"labelSelector=!a%3Db":                           "found '=', expected: ',' or 'end of string'",
+		"labelSelector=a%3D%3D%3Db":                      "unable to parse requirement: found '=', expected: identifier",
+		"labelSelector=a%20in%20b":                       "unable to parse requirement: found 'b' expected: '('",
+		"labelSelector=a%20in%20(b":                      "unable to parse requirement: found '', expected: ',' or ')'",
+		"labelSelector=a%3E-1":                           "unable to parse requirement: <nil>: Invalid value: \"-1\": a valid label must be",
+		"labelSelector=a%3Eb":                            "the value must be an integer",
+		"labelSelector=-a":                               "unable to parse requirement: <nil>: Invalid value: \"-a\": name part must consist of",
+		"labelSelector=A.b/c":                            "prefix part a lowercase RFC 1123 subdomain",
+		"labelSelector=a/b/c":                            "name part must consist of",
+		"labelSelector=a/":                               "name part must be non-empty",
+		"labelSelector=" + strings.Repeat("a", 64):       "name part must be no more than 63 characters",
+		"labelSelector=a%3D" + strings.Repeat("a", 64):   "must be no more than 63 characters",
+		"labelSelector=a%3Db_":                           "a valid label must be an empty string",
+		"fieldSelector=metadata.name":                    "invalid selector: 'metadata.name'; can't understand 'metadata.name'",
+		"fieldSelector=metadata.name%3Da%3Db":            "unescaped character in value: =",
+		"fieldSelector=metadata.name%3Da%5Cb":            "invalid escape sequence: \\b",
+		"fieldSelector=spec.color%3Dred":                 "field label not supported: spec.color",
+		"fieldSelector=metadata.name%3Da,involvedObject": "can't understand 'involvedObject'",
+	} {
+		w := httptest.NewRecorder()
+		f.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/pods?"+query, nil))
+		status, _ := parsed(w.Body.String()).(Object)
+		if w.Code != 400 || TextIn(status, "reason") != "BadRequest" || !strings.Contains(TextIn(status, "message"), want) {
+			t.Errorf("%s: %d %s, want 400 BadRequest and %q", query, w.Code, w.Body, want)
+		}
+	}
+}
+
+// notes is a spy that writes down what it hears.
+type notes struct{ lines []string }
+
+func (n *notes) Asked(q Request) { n.lines = append(n.lines, "asked "+q.Route.String()) }
+
+func (n *notes) Told(a Answer, event string, o Object) {
+	n.lines = append(n.lines, fmt.Sprintf("told %s %s %s, cut: %v", a.Request.Route, event, KeyOf(o), a.IsCut))
+}
+
+func (n *notes) Answered(a Answer) {
+	n.lines = append(n.lines, fmt.Sprintf("answered %s %d, %d items, more: %v, cut: %v", a.Request.Route, a.Code, len(a.Items), a.HasMore, a.IsCut))
+}
+
+func (n *notes) Changed(c Change) {
+	n.lines = append(n.lines, fmt.Sprintf("changed %s %s, lost: %v", c.Resource, c.Key(), c.Lost))
+}
+
+func TestSpyHearsWhatTheFakeHearsAndSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := New()
+		n := &notes{}
+		f.Spy = n
+		f.AddPods(2)
+		f.LoseNext(1)
+		f.AddNode("n")
+		client := &http.Client{Transport: &http.Transport{DialContext: f.ServeIn(t).Dial}}
+		ask := func(method, path, body string) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			r, err := http.NewRequestWithContext(ctx, method, "http://fake"+path, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Content-Type", "application/merge-patch+json")
+			answer, err := client.Do(r)
+			if err != nil {
+				return // a fault
+			}
+			io.Copy(io.Discard, answer.Body)
+			answer.Body.Close()
+		}
+		ask("GET", "/api/v1/pods?limit=1", "")
+		ask("PATCH", "/api/v1/nodes/n", `{"metadata":{"labels":{"a":"b"}}}`)
+		ask("PATCH", "/api/v1/nodes/n", `{"metadata":{"labels":{"a":"-"}}}`)
+		f.Inject(t, Fault{Match: Matching(IsList("nodes")), Cut: 10})
+		ask("GET", "/api/v1/nodes", "")
+		f.Inject(t, Fault{Match: Matching(IsWrite), After: true})
+		ask("PATCH", "/api/v1/nodes/n", `{"metadata":{"labels":{"a":"c"}}}`)
+		f.Inject(t, Fault{Match: Matching(IsList("nodes")), Status: 500})
+		ask("GET", "/api/v1/nodes", "")
+		ask("GET", "/api/v1/nodes?watch=1&resourceVersion=205&timeoutSeconds=1", "")
+		ask("GET", "/nothing", "")
+		client.CloseIdleConnections()
+		want := `
+changed pods default/web-0, lost: false
+changed pods default/web-1, lost: false
+changed nodes n, lost: true
+asked list pods
+answered list pods 200, 1 items, more: true, cut: false
+asked patch nodes/n
+changed nodes n, lost: false
+answered patch nodes/n 200, 0 items, more: false, cut: false
+asked patch nodes/n
+answered patch nodes/n 422, 0 items, more: false, cut: false
+asked list nodes
+answered list nodes 200, 1 items, more: false, cut: true
+asked patch nodes/n
+changed nodes n, lost: false
+asked list nodes
+asked watch nodes
+told watch nodes MODIFIED n, cut: false
+told watch nodes MODIFIED n, cut: false
+asked get`
+		synctest.Wait()
+		got := "\n" + strings.TrimSpace(strings.Join(n.lines, "\n"))
+		if got != want {
+			t.Errorf("the spy heard:%s\nwant:%s", got, want)
+		}
+	})
+}

@@ -1,0 +1,260 @@
+package fakekube
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// Change is one entry of the fake's history: an object was made, replaced or removed.
+type Change struct {
+	// Version is the resourceVersion that the change has been given.
+	Version int
+
+	// Resource is the plural name of the object's kind, such as "pods".
+	Resource string
+
+	// Old is nil where an object was made, New where one was removed.
+	Old, New Object
+
+	// Lost says that no watch will tell of this change.
+	Lost bool
+}
+
+// Key names the object that was changed.
+func (c Change) Key() Key {
+	if c.New == nil {
+		return KeyOf(c.Old)
+	}
+	return KeyOf(c.New)
+}
+
+// Put stores an object, as new or in place of the one of its name, and returns it as stored: with a version, a uid and
+// a creationTimestamp. It keeps a copy.
+func (f *Server) Put(resource string, o Object) Object {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.putLocked(resource, o)
+}
+
+// PutJSON is put of an object that is written down.
+func (f *Server) PutJSON(resource, text string) {
+	f.Put(resource, parsed(text).(Object))
+}
+
+func (f *Server) putLocked(resource string, o Object) Object {
+	o = Clone(o)
+	key := KeyOf(o)
+	meta := MetaOf(o)
+	old := f.objects[resource][key]
+	if resource == "counts" {
+		meta["generation"] = f.generationLocked(old, o)
+	}
+	f.version++
+	meta["resourceVersion"] = strconv.Itoa(f.version)
+	if old == nil {
+		meta["uid"] = fmt.Sprintf("%08x-0000-4000-8000-%012x", f.version, rand.Uint32())
+		meta["creationTimestamp"] = time.Now().UTC().Format(time.RFC3339)
+	} else {
+		meta["uid"] = MetaOf(old)["uid"]
+		meta["creationTimestamp"] = MetaOf(old)["creationTimestamp"]
+	}
+	f.objects[resource][key] = o
+	f.recordLocked(Change{Version: f.version, Resource: resource, Old: old, New: o})
+	return o
+}
+
+// generationLocked is the generation of a Count that takes the place of old. It goes up with each change of
+// anything but the metadata and, where that is a subresource, the status.
+func (f *Server) generationLocked(old, o Object) float64 {
+	if old == nil {
+		return 1
+	}
+	counted := func(o Object) Object {
+		rest := maps.Clone(o)
+		delete(rest, "metadata")
+		if f.crd.HasStatus {
+			delete(rest, "status")
+		}
+		return Clone(rest)
+	}
+	generation := MetaOf(old)["generation"].(float64)
+	if !reflect.DeepEqual(counted(o), counted(old)) {
+		generation++
+	}
+	return generation
+}
+
+// recordLocked adds a change to the history, and tells everybody who waits for one.
+func (f *Server) recordLocked(c Change) {
+	if f.lose > 0 {
+		f.lose--
+		c.Lost = true
+	}
+	f.history = append(f.history, c)
+	if f.Spy != nil {
+		f.Spy.Changed(c)
+	}
+	f.movedLocked()
+}
+
+// movedLocked says that watches may have news.
+func (f *Server) movedLocked() {
+	close(f.moved)
+	f.moved = make(chan struct{})
+	f.signalLocked()
+}
+
+// signalLocked says that there is a change or a request.
+func (f *Server) signalLocked() {
+	close(f.grew)
+	f.grew = make(chan struct{})
+}
+
+// Remove deletes an object as the server does, and returns what it was: a pod's deletion shows first as a change of it.
+// It returns nil where there is none.
+func (f *Server) Remove(resource string, k Key) Object {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old := f.objects[resource][k]
+	if old == nil {
+		return nil
+	}
+	if resource == "pods" {
+		dying := Clone(old)
+		MetaOf(dying)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
+		MetaOf(dying)["deletionGracePeriodSeconds"] = 0
+		old = f.putLocked(resource, dying)
+	}
+	f.version++
+	delete(f.objects[resource], k)
+	f.recordLocked(Change{Version: f.version, Resource: resource, Old: old})
+	return old
+}
+
+// Get is an object as it is stored, nil where there is none.
+func (f *Server) Get(resource string, k Key) Object {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.objects[resource][k]
+}
+
+// All are the objects of a resource, in no order.
+func (f *Server) All(resource string) []Object {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Values(f.objects[resource]))
+}
+
+// Selected are the objects that a list with these parameters would have, in no order. An empty namespace is all of
+// them, an empty selector everything. It panics where the server would refuse a selector.
+func (f *Server) Selected(resource, namespace, labelSelector, fieldSelector string) []Object {
+	selects, err := selectionOf(kindOf(resource), namespace, labelSelector, fieldSelector)
+	if err != nil {
+		panic(err)
+	}
+	return slices.DeleteFunc(f.All(resource), func(o Object) bool { return !selects(o) })
+}
+
+// Compact forgets the history, as etcd does. A watch from an older version, or one that has not told all, gets a 410.
+func (f *Server) Compact() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forgotten = f.version
+	f.history = nil
+}
+
+// Snapshot keeps all objects as they are; the function that it returns is etcd restored from that. The servers start
+// again with it: the watches break, the history is gone, and versions from then on are given a second time.
+func (f *Server) Snapshot() (restore func()) {
+	turnBack := f.Checkpoint()
+	return func() {
+		turnBack()
+		f.Compact()
+		f.EndWatches(true)
+	}
+}
+
+// Checkpoint keeps all objects, the version and the history as they are; the function that it returns brings them back.
+// Of that, it tells nobody: the watches go on.
+func (f *Server) Checkpoint() (turnBack func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	version := f.version
+	history := slices.Clone(f.history)
+	crd := f.crd
+	objects := map[string]map[Key]Object{}
+	for resource, all := range f.objects {
+		objects[resource] = maps.Clone(all)
+	}
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.version = version
+		f.history = history
+		f.crd = crd
+		for resource, all := range objects {
+			f.objects[resource] = maps.Clone(all)
+		}
+	}
+}
+
+// Latest is the newest version: that of the last change, unless setVersion was called after it.
+func (f *Server) Latest() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.version
+}
+
+// SetVersion makes v the newest version, so that the next change is v+1. Where that is back in time, the fake forgets
+// the changes after it, but keeps its objects as they are, with their versions: etcd that was restored wrongly.
+func (f *Server) SetVersion(v int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.version = v
+	f.history = slices.DeleteFunc(slices.Clone(f.history), func(c Change) bool { return c.Version > v })
+}
+
+// Changes is the history, oldest first, from the last compaction on.
+func (f *Server) Changes() []Change {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.history)
+}
+
+// NextChange is closed with the next change. Take it before looking whether something is so, and wait for it after.
+func (f *Server) NextChange() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.moved
+}
+
+// NextRequestOrChange is closed with the next request or change, whichever is first.
+func (f *Server) NextRequestOrChange() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.grew
+}
+
+// Await waits until cond holds, in real time, and fails the test if it does not within 20 s. It looks again with each
+// request and each change.
+func (f *Server) Await(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	for {
+		grew := f.NextRequestOrChange()
+		if cond() {
+			return
+		}
+		select {
+		case <-grew:
+		case <-late:
+			t.Fatalf("never: %s", what)
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package fakekube
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// watcher is a watch that runs. One goroutine has it.
+type watcher struct {
+	f       *Server
+	r       *fakeRequest
+	selects func(Object) bool
+
+	from   int           // it has told all up to this version
+	newest Object        // that it has told of, nil: none yet
+	ended  chan struct{} // closed when all watches have to end
+	crd    *CRD          // as it was when the watch began
+	behind *lag          // of the server that the watch may have come to; nil: none
+}
+
+// outlook is what a watch finds when it looks at the fake.
+type outlook struct {
+	news      []Change // that it has not told yet, of whatever resource
+	now       int      // the version that it has told all of, once it has told the news
+	forgotten int
+	extra     *Frame          // if any, comes after the news
+	isGone    bool            // the resource has been removed, or defined again
+	moved     <-chan struct{} // closed when looking again is worth while,
+	over      <-chan struct{} // as this one is; nil: never
+}
+
+// watch streams the history from a version on. From the future it is silent; from what is forgotten it is a 410, in the
+// stream, as a real server does it.
+func (f *Server) watch(r *fakeRequest) {
+	selects := r.selection()
+	if selects == nil {
+		return
+	}
+	w := &watcher{f: f, r: r, selects: selects}
+	r.w.Header().Set("Content-Type", r.media)
+	if r.media == mediaProtobuf {
+		r.w.Header().Set("Content-Type", r.media+";stream=watch")
+	}
+	r.w.WriteHeader(200)
+	http.NewResponseController(r.w).Flush()
+	w.begin()
+	w.run()
+}
+
+// begin finds where the watch begins. Without a version, or with 0, it first tells of all that there is.
+func (w *watcher) begin() {
+	w.from, _ = strconv.Atoi(w.r.q.Get("resourceVersion"))
+	if w.from == 0 {
+		var all []Object
+		w.from, all = w.f.present(w.r.kind.resource)
+		for _, o := range all {
+			if w.selects(o) {
+				w.send("ADDED", w.r.show(o, false))
+			}
+		}
+	}
+	w.f.mu.Lock()
+	defer w.f.mu.Unlock()
+	w.ended = w.f.ended
+	w.crd = w.f.crd
+	w.behind = w.f.behind
+}
+
+// present is all of a resource, and the version at which it is so.
+func (f *Server) present(resource string) (version int, all []Object) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.version, slices.Collect(maps.Values(f.objects[resource]))
+}
+
+// run tells what happens until the watch ends.
+func (w *watcher) run() {
+	const never = 10000 * time.Hour
+	seconds, _ := strconv.Atoi(w.r.q.Get("timeoutSeconds"))
+	end := time.NewTimer(time.Duration(cmp.Or(seconds, 1800)) * time.Second)
+	defer end.Stop()
+	bookmarks := time.NewTicker(cmp.Or(w.f.Bookmarks, never))
+	defer bookmarks.Stop()
+	for {
+		found := w.look()
+		if w.from < found.forgotten {
+			message := fmt.Sprintf("too old resource version: %d (%d)", w.from, found.forgotten)
+			w.send("ERROR", Status(410, "Expired", message, nil))
+			return
+		}
+		for _, c := range found.news {
+			w.tell(c)
+		}
+		if found.extra != nil {
+			w.interject(found.extra)
+			if found.extra.End {
+				return
+			}
+		}
+		w.from = max(w.from, found.now)
+		if found.isGone {
+			return
+		}
+		isUpToDate := w.from == found.now // it is not where the client began in the future
+		select {
+		case <-found.moved:
+		case <-found.over:
+		case <-bookmarks.C:
+			if isUpToDate {
+				w.bookmark()
+			}
+		case <-end.C:
+			if isUpToDate {
+				w.bookmark()
+			}
+			return
+		case <-w.ended:
+			if w.f.areWatchesBroken() {
+				panic(http.ErrAbortHandler)
+			}
+			return
+		case <-w.r.Context().Done():
+			return
+		}
+	}
+}
+
+// look finds what there is to tell.
+func (w *watcher) look() outlook {
+	f := w.f
+	resource := w.r.kind.resource
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	byVersion := func(c Change, version int) int { return c.Version - version }
+	first, _ := slices.BinarySearchFunc(f.history, w.from+1, byVersion)
+	found := outlook{
+		news:      f.history[first:],
+		now:       f.version,
+		forgotten: f.forgotten,
+		extra:     f.takeFrameLocked(resource),
+		isGone:    resource == "counts" && f.crd != w.crd,
+		moved:     f.moved,
+	}
+	if w.behind != nil && w.behind == f.behind && w.behind.match(w.r.asked) {
+		found.now = min(found.now, w.behind.version)
+		found.over = w.behind.over
+		found.news = slices.DeleteFunc(slices.Clone(found.news), func(c Change) bool { return c.Version > found.now })
+	}
+	return found
+}
+
+// tell sends the event that a change is to this watch, if it is one.
+func (w *watcher) tell(c Change) {
+	if c.Resource != w.r.kind.resource || c.Lost {
+		return
+	}
+	was := c.Old != nil && w.selects(c.Old)
+	is := c.New != nil && w.selects(c.New)
+	event := ""
+	o := c.New
+	switch {
+	case was && is:
+		event = "MODIFIED"
+	case is:
+		event = "ADDED"
+	case was: // gone, or selected no more: the previous content, under the new version
+		event = "DELETED"
+		o = Clone(c.Old)
+		MetaOf(o)["resourceVersion"] = strconv.Itoa(c.Version)
+	default:
+		return
+	}
+	w.newest = o
+	if w.r.spy != nil {
+		w.r.spy.Told(w.r.told(), event, o)
+	}
+	w.send(event, w.r.show(o, false))
+}
+
+// send sends a frame.
+func (w *watcher) send(event string, o any) {
+	data, _ := json.Marshal(o)
+	if w.r.media == mediaProtobuf {
+		data = ProtobufEvent(event, Protobuf(data))
+	} else {
+		data = fmt.Appendf(nil, `{"type":%q,"object":%s}`+"\n", event, data)
+	}
+	w.sendRaw(data)
+}
+
+func (w *watcher) sendRaw(data []byte) {
+	w.r.w.Write(data)
+	http.NewResponseController(w.r.w).Flush()
+}
+
+// bookmark tells a client that has asked for it which version it has heard all of.
+func (w *watcher) bookmark() {
+	if w.r.q.Get("allowWatchBookmarks") != "true" {
+		return
+	}
+	w.send("BOOKMARK", w.r.show(Object{
+		"metadata": Object{"resourceVersion": strconv.Itoa(w.from)},
+		"spec":     Object{"containers": nil},
+		"status":   Object{},
+	}, false))
+}
+
+// interject sends what a test has put in.
+func (w *watcher) interject(fr *Frame) {
+	switch {
+	case fr.Raw != "":
+		w.sendRaw([]byte(fr.Raw))
+	case fr.Object != nil:
+		w.send(fr.Event, fr.Object)
+	case w.newest != nil:
+		w.send(fr.Event, w.r.show(w.newest, false))
+	}
+}
+
+// areWatchesBroken reports how the watches ended that endWatches has ended last.
+func (f *Server) areWatchesBroken() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.isBroken
+}
+
+// EndWatches ends the watches that run: cleanly, as a server that goes down does, or by breaking their connections.
+func (f *Server) EndWatches(isBroken bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.isBroken = isBroken
+	close(f.ended)
+	f.ended = make(chan struct{})
+}

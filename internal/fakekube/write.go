@@ -1,0 +1,259 @@
+package fakekube
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// quotedText finds what stands in quotes in an expression of CEL.
+var quotedText = regexp.MustCompile(`'([^']*)'`)
+
+// quotedIn is the first text in quotes in the first of a policy's conditions or validations, "" where there is none.
+func quotedIn(list any) string {
+	items, _ := list.([]any)
+	if len(items) == 0 {
+		return ""
+	}
+	found := quotedText.FindStringSubmatch(TextIn(items[0].(Object), "expression"))
+	if found == nil {
+		return ""
+	}
+	return found[1]
+}
+
+// refusedLocked answers a write to a node that a ValidatingAdmissionPolicy refuses, and reports whether one does. Of
+// CEL, the fake knows two sentences: that the object has a name (as the condition), and that it has no such label (as
+// the validation).
+func (f *Server) refusedLocked(r *fakeRequest, o Object) bool {
+	if r.kind.resource != "nodes" {
+		return false
+	}
+	labels, _ := MetaOf(o)["labels"].(Object)
+	for _, binding := range f.objects["validatingadmissionpolicybindings"] {
+		name := TextIn(binding["spec"].(Object), "policyName")
+		spec, _ := f.objects["validatingadmissionpolicies"][Key{Name: name}]["spec"].(Object)
+		_, hasLabel := labels[quotedIn(spec["validations"])]
+		if !hasLabel || r.key.Name != quotedIn(spec["matchConditions"]) {
+			continue
+		}
+		validation := spec["validations"].([]any)[0].(Object)
+		message := fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s",
+			name, TextIn(MetaOf(binding), "name"), TextIn(validation, "message"))
+		d := r.details()
+		d["causes"] = []any{Object{"message": message}}
+		r.fail(422, "Invalid", fmt.Sprintf("%s %q is forbidden: %s", r.kind.qualified(), r.key.Name, message), d)
+		return true
+	}
+	return false
+}
+
+// create answers a POST. A CRD that is made is that of Counts, whatever its name.
+func (f *Server) create(r *fakeRequest) {
+	o := r.decoded()
+	if o == nil {
+		return
+	}
+	meta := MetaOf(o)
+	if prefix := TextIn(meta, "generateName"); TextIn(meta, "name") == "" && prefix != "" {
+		meta["name"] = prefix + strconv.FormatUint(rand.Uint64N(1<<24), 36)
+	}
+	r.key.Name = TextIn(meta, "name")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r.kind.isNamespaced {
+		meta["namespace"] = r.key.Namespace
+		if f.objects["namespaces"][Key{"", r.key.Namespace}] == nil {
+			r.fail(404, "NotFound", fmt.Sprintf("namespaces %q not found", r.key.Namespace),
+				Object{"name": r.key.Namespace, "kind": "namespaces"})
+			return
+		}
+	}
+	if f.objects[r.kind.resource][r.key] != nil {
+		r.fail(409, "AlreadyExists", fmt.Sprintf("%s %q already exists", r.kind.qualified(), r.key.Name), r.details())
+		return
+	}
+	if r.valid(o) {
+		r.answer(201, r.show(f.putLocked(r.kind.resource, o), false))
+	}
+	if r.kind.resource == "customresourcedefinitions" {
+		f.crd = crdOf(o)
+	}
+}
+
+// decoded is the object that a request brings. It is nil where the request was answered, as there is none.
+func (r *fakeRequest) decoded() Object {
+	var o Object
+	err := json.Unmarshal(r.body, &o)
+	if err != nil || MetaOf(o) == nil {
+		kind := r.kind.kind
+		message := fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", kind, r.kind.version, kind, err)
+		r.fail(400, "BadRequest", message, nil)
+		return nil
+	}
+	return o
+}
+
+// valid reports whether an object may be stored; where it may not, it answers why. Of the server's checks, it has
+// those of names and labels, of an Event's namespace, and of a Lease's times.
+func (r *fakeRequest) valid(o Object) bool {
+	if about, ok := o["involvedObject"].(Object); ok {
+		if ns := TextIn(about, "namespace"); ns != r.key.Namespace && (ns != "" || r.key.Namespace != "default") {
+			r.invalid("involvedObject.namespace", fmt.Sprintf("Invalid value: %q: does not match event.namespace", ns))
+			return false
+		}
+	}
+	if problem := subdomainProblem(r.key.Name); problem != "" {
+		r.invalid("metadata.name", fmt.Sprintf("Invalid value: %q: %s", r.key.Name, problem))
+		return false
+	}
+	labels, _ := MetaOf(o)["labels"].(Object)
+	for key := range labels {
+		if problem := labelKeyProblem(key); problem != "" {
+			r.invalid("metadata.labels", fmt.Sprintf("Invalid value: %q: %s", key, problem))
+			return false
+		}
+		value := TextIn(labels, key)
+		if problem := labelValueProblem(value); problem != "" {
+			r.invalid("metadata.labels", fmt.Sprintf("Invalid value: %q: %s", value, problem))
+			return false
+		}
+	}
+	if r.kind.kind != "Lease" {
+		return true
+	}
+	spec, _ := o["spec"].(Object)
+	for _, field := range []string{"acquireTime", "renewTime"} {
+		const microTime = "2006-01-02T15:04:05.000000Z07:00"
+		value := TextIn(spec, field)
+		if value == "" {
+			continue
+		}
+		if _, err := time.Parse(microTime, value); err != nil {
+			r.fail(400, "BadRequest", "Lease in version \"v1\" cannot be handled as a Lease: "+err.Error(), nil)
+			return false
+		}
+	}
+	return true
+}
+
+// update answers a PUT. It may make a Lease, but nothing else.
+func (f *Server) update(r *fakeRequest) {
+	o := r.decoded()
+	if o == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old := f.objects[r.kind.resource][r.key]
+	version := TextIn(MetaOf(o), "resourceVersion")
+	switch {
+	case !r.valid(o):
+	case old == nil && r.kind.kind == "Lease" && version == "":
+		r.answer(201, r.show(f.putLocked(r.kind.resource, o), false))
+	case old == nil:
+		r.notFound()
+	case version == "":
+		r.invalid("metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
+	case version != TextIn(MetaOf(old), "resourceVersion"):
+		r.conflict()
+	default:
+		f.storeLocked(r, old, o)
+	}
+}
+
+// storeLocked answers with o in place of old; where nothing has changed, not even the version does.
+func (f *Server) storeLocked(r *fakeRequest, old, o Object) {
+	for _, field := range []string{"uid", "creationTimestamp", "resourceVersion"} {
+		MetaOf(o)[field] = MetaOf(old)[field]
+	}
+	if reflect.DeepEqual(Clone(o), Clone(old)) {
+		r.answer(200, r.show(old, false))
+		return
+	}
+	r.answer(200, r.show(f.putLocked(r.kind.resource, o), false))
+}
+
+// patch answers a PATCH. A strategic merge patch is taken for a merge patch.
+func (f *Server) patch(r *fakeRequest) {
+	media := r.Header.Get("Content-Type")
+	if media != "application/merge-patch+json" && media != "application/strategic-merge-patch+json" {
+		r.fail(415, "UnsupportedMediaType", "415: Unsupported Media Type", Object{})
+		return
+	}
+	var patch Object
+	if err := json.Unmarshal(r.body, &patch); err != nil {
+		r.fail(400, "BadRequest", "error decoding patch: "+err.Error(), nil)
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old := f.objects[r.kind.resource][r.key]
+	if old == nil || r.status && !(r.kind.resource == "counts" && f.crd.HasStatus) {
+		r.notFound()
+		return
+	}
+	meta := MetaOf(patch)
+	if v := TextIn(meta, "resourceVersion"); v != "" && v != TextIn(MetaOf(old), "resourceVersion") {
+		r.conflict()
+		return
+	}
+	if uid := TextIn(meta, "uid"); uid != "" && uid != TextIn(MetaOf(old), "uid") && !r.status {
+		r.invalid("metadata.uid", fmt.Sprintf("Invalid value: %q: field is immutable", uid))
+		return
+	}
+	o := Clone(old)
+	mergePatch(o, patch)
+	if r.kind.resource == "counts" && f.crd.HasStatus {
+		o = partOf(old, o, r.status)
+	}
+	if r.kind.resource == "counts" && f.crd.DropsStatus {
+		delete(o, "status")
+	}
+	if labels, ok := MetaOf(o)["labels"].(Object); ok && r.kind.resource == "nodes" {
+		delete(labels, f.stripped)
+	}
+	if r.valid(o) && !f.refusedLocked(r, o) {
+		f.storeLocked(r, old, o)
+	}
+}
+
+// partOf is what becomes of old where o is written: whoever writes to the status changes nothing else, and the
+// other way round.
+func partOf(old, o Object, isStatus bool) Object {
+	part := maps.Clone(o)
+	status := old["status"]
+	if isStatus {
+		part = Clone(old)
+		status = o["status"]
+	}
+	part["status"] = status
+	if status == nil {
+		delete(part, "status")
+	}
+	return part
+}
+
+// Strip has a mutating webhook remove a label from each node that is written; "" is none.
+func (f *Server) Strip(label string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stripped = label
+}
+
+// delete answers a DELETE. Any CRD that is deleted is that of Counts.
+func (f *Server) delete(r *fakeRequest) {
+	if r.kind.resource == "customresourcedefinitions" {
+		f.InstallCRD(nil)
+	}
+	if o := f.Remove(r.kind.resource, r.key); o != nil {
+		r.answer(200, r.show(o, false))
+		return
+	}
+	r.notFound()
+}
