@@ -1,0 +1,322 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"podcount/internal/fakekube"
+)
+
+// faultSteps are all that can fail. A seed has some of them.
+func faultSteps() []step {
+	return append(requestFaults(), []step{
+		{name: "server killed", weight: 6, do: serverKilled{lasts: span{100 * time.Millisecond, time.Minute}}.strike},
+		{name: "watches end", weight: 4, do: (*sim).watchesEnd},
+		{name: "history compacted", weight: 3, do: (*sim).historyCompacted},
+		{name: "backup restored", weight: 1, do: backupRestored{outage: span{time.Second, 20 * time.Second}}.strike},
+		{name: "events lost", weight: 1, do: eventsLost{most: 4}.strike},
+		{name: "server lags", weight: 3, do: serverLags{lasts: span{time.Second, 10 * time.Minute}}.strike},
+		{name: "connections fall silent", weight: 3, do: (*sim).connectionsFallSilent},
+		{name: "network away", weight: 3, do: networkAway{lasts: span{time.Second, 2 * time.Minute}}.strike},
+		{name: "process stopped", weight: 4, do: processStopped{pause: span{time.Second, 20 * time.Second}}.strike},
+		{name: "writer killed", weight: 2, do: (*sim).nextWriterKilled},
+		{name: "lease taken over", weight: 2, do: leaseTakenOver{
+			lasts: span{5 * time.Second, 5 * time.Minute},
+			skew:  time.Hour,
+		}.strike},
+		{name: "lease deleted", weight: 1, do: (*sim).leaseDeleted},
+		{name: "CRD comes, changes or goes", weight: 2, do: (*sim).crdComesChangesOrGoes},
+		{name: "odd frame", weight: 4, do: (*sim).oddFrame},
+	}...)
+}
+
+// serverKilled breaks all connections and refuses new ones for a while. Then, maybe, the server has forgotten the
+// history: an API server crashes, or is upgraded.
+type serverKilled struct {
+	lasts span
+}
+
+func (f serverKilled) strike(s *sim) string {
+	d := s.some(f.lasts)
+	isCompacted := s.isHeads()
+	s.killServer()
+	s.later(d, func() {
+		if isCompacted {
+			s.fake.Compact()
+		}
+		s.restoreServer()
+	})
+	return fmt.Sprintf("THE SERVER IS KILLED, for %v, then compacted: %v", d, isCompacted)
+}
+
+// killServer breaks all connections and refuses new ones until restoreServer is called.
+func (s *sim) killServer() {
+	s.net.Kill()
+	s.each(func(p *proc) { s.disturb(p, func(*link) {}) })
+}
+
+func (s *sim) restoreServer() { s.net.Restore() }
+
+// watchesEnd ends all watches, cleanly or by breaking them: a load balancer is restarted, or a server is asked to stop.
+func (s *sim) watchesEnd() string {
+	isBroken := s.isHeads()
+	s.fake.EndWatches(isBroken)
+	return fmt.Sprint("WATCHES END, broken: ", isBroken)
+}
+
+// historyCompacted makes the server forget all changes until now: etcd is compacted, as it is every five minutes.
+func (s *sim) historyCompacted() string {
+	s.fake.Compact()
+	return "COMPACTED"
+}
+
+// backupRestored makes a backup of the cluster, or takes it back to the one that was made: etcd is restored after a
+// disaster. The server's versions go back, and then stand for other changes than before.
+type backupRestored struct {
+	outage span // the server is away meanwhile
+}
+
+func (f backupRestored) strike(s *sim) string {
+	if s.backup == nil || s.isHeads() {
+		s.backup = s.fake.Snapshot()
+		return "a backup is made"
+	}
+	s.killServer()
+	<-time.After(s.some(f.outage))
+	s.backup()
+	s.restoreServer()
+	s.forgetSince(s.fake.Latest())
+	return "THE BACKUP IS RESTORED"
+}
+
+// forgetSince takes back what is known of the versions after this one, as they stand for something else from now on.
+func (s *sim) forgetSince(version int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.byHost {
+		for _, h := range p.hearings {
+			h.forget()
+		}
+		p.isBlind["nodes"] = true
+		p.isBlind["counts"] = true
+	}
+	for resource, all := range s.history {
+		s.history[resource] = slices.DeleteFunc(all, func(c fakekube.Change) bool { return c.Version > version })
+	}
+	s.newest = version
+	s.leaseTampered = time.Now()
+	s.patience = s.LongestUnlisted
+}
+
+// eventsLost lets some changes happen of which no watch tells: servers have had such bugs
+// (https://github.com/kubernetes/kubernetes/issues/123072).
+type eventsLost struct {
+	most int // changes at once
+}
+
+func (f eventsLost) strike(s *sim) string {
+	n := 1 + s.dice.IntN(f.most)
+	s.fake.LoseNext(n)
+	s.needs(s.LongestUnlisted)
+	return fmt.Sprint("WATCHES LOSE the next ", n, " changes")
+}
+
+// serverLags makes the watches of one process come to a server that hears of no change for a while: of several API
+// servers, one's watch cache has fallen behind etcd.
+type serverLags struct {
+	lasts span
+}
+
+func (f serverLags) strike(s *sim) string {
+	p := s.one()
+	d := s.some(f.lasts)
+	catchUp := s.fake.FallBehind(0, func(q fakekube.Request) bool { return q.Host == p.host })
+	s.later(d, catchUp)
+	return fmt.Sprintf("THE SERVER OF r%d LAGS for %v", p.slot, d)
+}
+
+// connectionsFallSilent swallows all that the connections of one process have to carry: a firewall has forgotten them.
+func (s *sim) connectionsFallSilent() string {
+	p := s.one()
+	s.disturb(p, (*link).hush)
+	s.needsSilence()
+	return fmt.Sprint("CONNECTIONS FALL SILENT, of r", p.slot)
+}
+
+// networkAway takes the network of one process away, so that it notices at once or does not: a cable is pulled here,
+// or somewhere on the way.
+type networkAway struct {
+	lasts span
+}
+
+func (f networkAway) strike(s *sim) string {
+	p := s.one()
+	d := s.some(f.lasts)
+	isLost := s.isHeads()
+	if isLost {
+		s.disturb(p, func(l *link) {
+			l.setLost()
+			l.hush()
+		})
+		s.needsSilence()
+	} else {
+		s.disturb(p, func(l *link) {
+			l.setAway(true)
+			l.cut()
+		})
+	}
+	s.later(d, func() { p.link.setAway(false) })
+	return fmt.Sprintf("NETWORK OF r%d AWAY for %v, without a word: %v", p.slot, d, isLost)
+}
+
+// processStopped stops or kills a process, and later starts another one: a rollout, or a node that fails.
+type processStopped struct {
+	pause span // until the next one starts
+}
+
+func (f processStopped) strike(s *sim) string {
+	p := s.one()
+	kill := s.isHeads()
+	d := s.some(f.pause)
+	if kill {
+		s.killProcess(p.slot, d)
+	} else {
+		s.stopProcess(p.slot, d)
+	}
+	return fmt.Sprintf("r%d IS STOPPED, killed: %v, another in %v", p.slot, kill, d)
+}
+
+// nextWriterKilled kills the next process that has written to a node, before it can tell of that: it runs out of
+// memory at the worst moment.
+func (s *sim) nextWriterKilled() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.killsWriter = true
+	return "WHO WRITES NEXT IS KILLED"
+}
+
+// leaseTakenOver has somebody else take the lease without asking, and renew it for a while by a clock that is wrong:
+// another program was given the same lease's name.
+type leaseTakenOver struct {
+	lasts span
+	skew  time.Duration // of its clock, either way
+}
+
+func (f leaseTakenOver) strike(s *sim) string {
+	if !s.elects() {
+		return ""
+	}
+	d := s.some(f.lasts)
+	skew := pick(s.dice, -f.skew, f.skew)
+	s.mu.Lock()
+	s.leaseTampered = time.Now()
+	s.mu.Unlock()
+	s.takeLease(skew)
+	s.running.Go(func() {
+		end := time.Now().Add(d)
+		for time.Now().Before(end) && s.pause(s.leaseDuration/3) && fakekube.TextIn(s.lease(), "holderIdentity") == otherHolder {
+			s.takeLease(skew)
+		}
+	})
+	s.needs(d)
+	return fmt.Sprintf("SOMEBODY ELSE LEADS for %v, by a clock that is off by %v", d, skew)
+}
+
+// otherHolder holds the lease when no process of ours does.
+const otherHolder = "another"
+
+// takeLease writes the lease as somebody else, by a clock that is off.
+func (s *sim) takeLease(skew time.Duration) {
+	now := time.Now().Add(skew).UTC().Format("2006-01-02T15:04:05.000000Z07:00")
+	s.fake.Put("leases", fakekube.Object{
+		"metadata": fakekube.Object{"namespace": s.LeaseNamespace, "name": s.LeaseName},
+		"spec": fakekube.Object{
+			"holderIdentity":       otherHolder,
+			"leaseDurationSeconds": s.leaseDuration.Seconds(),
+			"acquireTime":          now,
+			"renewTime":            now,
+			"leaseTransitions":     1,
+		},
+	})
+}
+
+// lease is the lease's spec, empty where there is none.
+func (s *sim) lease() fakekube.Object {
+	lease := s.fake.Get("leases", key{Namespace: s.LeaseNamespace, Name: s.LeaseName})
+	spec, _ := lease["spec"].(fakekube.Object)
+	return spec
+}
+
+// leaseDeleted deletes the lease: somebody tidies up.
+func (s *sim) leaseDeleted() string {
+	s.fake.Remove("leases", key{Namespace: s.LeaseNamespace, Name: s.LeaseName})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaseTampered = time.Now()
+	return "THE LEASE IS DELETED"
+}
+
+// crdComesChangesOrGoes removes the CRD of Counts, and with it all of them, or installs it, or changes whether it has
+// the subresource status: a chart is removed, installed or upgraded while the program runs.
+func (s *sim) crdComesChangesOrGoes() string {
+	if s.fake.InstalledCRD() != nil && s.isHeads() {
+		s.fake.InstallCRD(nil)
+		return "THE CRD IS GONE"
+	}
+	hasStatus := s.dice.IntN(4) > 0
+	s.fake.InstallCRD(&fakekube.CRD{HasStatus: hasStatus})
+	return fmt.Sprint("THE CRD IS THERE, with a subresource: ", hasStatus)
+}
+
+// oddFrame gives a watch something that is no change: an error as the server sends it when a version is too old or
+// when it is overloaded, an event once more, an event of an unknown type, or what a proxy in between has made of it.
+func (s *sim) oddFrame() string {
+	failure := func(code int, reason string) fakekube.Frame {
+		return fakekube.Frame{Event: "ERROR", Object: fakekube.Status(code, reason, "simulated", nil), End: true}
+	}
+	fr := pick(s.dice,
+		failure(410, "Expired"),
+		failure(410, "Gone"),
+		failure(429, "TooManyRequests"),
+		failure(500, "InternalError"),
+		failure(499, "Odd"),
+		fakekube.Frame{Event: "SYNC"},
+		fakekube.Frame{Event: "ADDED"},
+		fakekube.Frame{Event: "MODIFIED"},
+		fakekube.Frame{Event: "BOOKMARK"},
+		fakekube.Frame{Raw: "\x00\x00", End: true},
+		fakekube.Frame{Raw: `{"type":"ADDED","object":{"metadata":{`, End: true},
+		fakekube.Frame{Raw: "<html>", End: true})
+	fr.Resource = pick(s.dice, "pods", "nodes", "counts")
+	s.fake.Interject(fr)
+	return fmt.Sprintf("A FRAME on a watch of %s: %s %v %q", fr.Resource, fr.Event, fr.Object, fr.Raw)
+}
+
+// needs says that the usual bound must be longer, as something goes on for so long.
+func (s *sim) needs(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.patience = max(s.patience, d)
+}
+
+// needsSilence is needs, for what is noticed by the silence of a connection.
+func (s *sim) needsSilence() { s.needs(s.Silence + 5*time.Second) }
+
+// later does something after a while, unless the test has ended by then.
+func (s *sim) later(d time.Duration, do func()) {
+	s.running.Go(func() {
+		if s.pause(d) {
+			do()
+		}
+	})
+}
+
+// pause waits. It returns false if the test has ended meanwhile.
+func (s *sim) pause(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+	case <-s.t.Context().Done():
+	}
+	return s.t.Context().Err() == nil
+}

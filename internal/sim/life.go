@@ -1,0 +1,189 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"podcount/internal/fakekube"
+)
+
+// step is something that happens in a simulated cluster, good or bad.
+type step struct {
+	name string
+
+	// weight is how often the step is drawn, in proportion to the others.
+	weight int
+
+	// do makes it happen, and returns in words what it was, for the story; "": nothing.
+	do func(*sim) string
+}
+
+// step draws one of the steps, and does it.
+func (s *sim) step(of []step) {
+	sum := 0
+	for _, step := range of {
+		sum += step.weight
+	}
+	n := s.dice.IntN(sum)
+	i := slices.IndexFunc(of, func(step step) bool {
+		n -= step.weight
+		return n < 0
+	})
+	what := of[i].do(s)
+	if what == "" {
+		return
+	}
+	s.say("%s", what)
+	s.script = append(s.script, fmt.Sprint(time.Since(s.began), " ", what))
+}
+
+// span is what a duration is drawn from.
+type span struct{ shortest, longest time.Duration }
+
+// some draws a duration, short ones as often as long ones.
+func (s *sim) some(of span) time.Duration {
+	ratio := float64(of.longest) / float64(of.shortest)
+	d := float64(of.shortest) * math.Pow(ratio, s.dice.Float64())
+	return time.Duration(d).Truncate(time.Millisecond)
+}
+
+// isHeads draws one of two.
+func (s *sim) isHeads() bool { return s.dice.IntN(2) == 0 }
+
+// key names an object.
+type key = fakekube.Key
+
+// The names that objects may have are few, so that they come back often.
+func (s *sim) aNode() string { return fmt.Sprint("n", s.dice.IntN(6)) }
+
+func (s *sim) aCount() key {
+	return key{Namespace: "default", Name: fmt.Sprint("c", s.dice.IntN(3))}
+}
+
+func (s *sim) aPod() key {
+	namespace := pick(s.dice, "default", "default", "kube-system")
+	return key{Namespace: namespace, Name: fmt.Sprint("p", s.dice.IntN(30))}
+}
+
+// lifeSteps are what happens in a healthy cluster.
+var lifeSteps = []step{
+	{name: "pod comes or goes", weight: 8, do: (*sim).podComesOrGoes},
+	{name: "pod is replaced", weight: 3, do: (*sim).podIsReplaced},
+	{name: "pod changes", weight: 3, do: (*sim).podChanges},
+	{name: "wave of pods", weight: 1, do: (*sim).waveOfPods},
+	{name: "node comes or goes", weight: 2, do: (*sim).nodeComesOrGoes},
+	{name: "label is overwritten", weight: 2, do: (*sim).labelIsOverwritten},
+	{name: "Count comes, changes or goes", weight: 2, do: (*sim).countComesChangesOrGoes},
+	{name: "status is overwritten", weight: 1, do: (*sim).statusIsOverwritten},
+}
+
+// podComesOrGoes makes a pod, or removes the one that has its name: a deployment is scaled.
+func (s *sim) podComesOrGoes() string {
+	key := s.aPod()
+	if s.fake.Get("pods", key) == nil {
+		return s.addPod(key)
+	}
+	s.fake.Remove("pods", key)
+	return "- pod " + key.String()
+}
+
+// podIsReplaced makes a pod, at once where one of the same name has just been, with another uid and maybe on another
+// node: a StatefulSet's pod is evicted.
+func (s *sim) podIsReplaced() string {
+	key := s.aPod()
+	s.fake.Remove("pods", key)
+	return "-" + s.addPod(key)
+}
+
+// addPod makes a pod, with a label by which Counts count, on a node or not yet.
+func (s *sim) addPod(key key) string {
+	label := pick(s.dice, "app", "app", "run")
+	labels := fakekube.Object{label: pick(s.dice, "web", "db")}
+	node := pick(s.dice, "", s.aNode(), s.aNode())
+	s.fake.Put("pods", fakekube.PodOn(fakekube.Object{"namespace": key.Namespace, "name": key.Name, "labels": labels}, node))
+	return fmt.Sprintf("+ pod %s on %q %v", key, node, labels)
+}
+
+// podChanges gives a pod another label, and, where it has none, maybe a node: the scheduler binds it, or somebody
+// takes it out of a service.
+func (s *sim) podChanges() string {
+	key := s.aPod()
+	pod := s.fake.Get("pods", key)
+	if pod == nil {
+		return ""
+	}
+	pod = fakekube.Clone(pod)
+	if nodeOf(pod) == "" && s.isHeads() {
+		pod["spec"].(fakekube.Object)["nodeName"] = s.aNode()
+	}
+	labels := fakekube.Object{"app": pick(s.dice, "web", "db", "none")}
+	fakekube.MetaOf(pod)["labels"] = labels
+	s.fake.Put("pods", pod)
+	return fmt.Sprint("~ pod ", key, " ", labels)
+}
+
+// waveOfPods makes and removes many pods at once: a job begins or ends, or a node is drained.
+func (s *sim) waveOfPods() string {
+	n := 10 + s.dice.IntN(90)
+	for range n {
+		s.podComesOrGoes()
+	}
+	return fmt.Sprint("a wave of ", n, " pods")
+}
+
+// nodeComesOrGoes removes a node, makes one, or makes one in place of another, as a worker or for the control plane:
+// an autoscaler is at work, or a machine is installed again.
+func (s *sim) nodeComesOrGoes() string {
+	name := s.aNode()
+	removed := s.fake.Remove("nodes", key{Name: name})
+	if removed != nil && s.isHeads() {
+		return "- node " + name
+	}
+	s.fake.AddNode(name, pick(s.dice, "role=worker", s.ControlPlaneLabel))
+	return "+ node " + name
+}
+
+// labelIsOverwritten changes or removes a label of a node that the program writes, or the one by which it chooses its
+// nodes: another writer does not know that they are taken.
+func (s *sim) labelIsOverwritten() string {
+	name := s.aNode()
+	if s.fake.Get("nodes", key{Name: name}) == nil {
+		return ""
+	}
+	label := pick(s.dice, s.ControlPlaneLabel, s.TotalLabel, ownPodsNodeLabel)
+	value := pick[any](s.dice, nil, "", "7")
+	s.fake.SetLabel(name, label, value)
+	return fmt.Sprint("~ node ", name, " ", label, "=", value)
+}
+
+// countComesChangesOrGoes is what people do with Counts, among them some that are invalid.
+func (s *sim) countComesChangesOrGoes() string {
+	key := s.aCount()
+	if s.fake.InstalledCRD() == nil || s.dice.IntN(4) == 0 {
+		s.fake.Remove("counts", key)
+		return "- count " + key.Name
+	}
+	spec := pick(s.dice,
+		`{"name":"web","count":3}`,
+		`{"name":"db","count":2}`,
+		`{"name":"web","count":5}`,
+		`{"name":"none","count":0}`,
+		`{"name":7,"count":"many"}`)
+	s.fake.AddCount(key.Name, spec)
+	return "+ count " + key.Name + " " + spec
+}
+
+// statusIsOverwritten gives a Count a status that may be wrong: another writer again.
+func (s *sim) statusIsOverwritten() string {
+	key := s.aCount()
+	count := s.fake.Get("counts", key)
+	if count == nil {
+		return ""
+	}
+	count = fakekube.Clone(count)
+	count["status"] = fakekube.Object{"healthy": true, "count": s.dice.IntN(9)}
+	s.fake.Put("counts", count)
+	return "~ status of count " + key.Name
+}

@@ -1,0 +1,156 @@
+package sim
+
+import (
+	"context"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"podcount/internal/fakekube"
+)
+
+// link is the way of one process to the server, on which faults may strike that process alone.
+type link struct {
+	net *fakekube.Network
+
+	mu       sync.Mutex // guards all below
+	isAway   bool       // connections are refused
+	isLost   bool       // connections are never made, nor refused
+	isDead   bool       // it is away for ever
+	wires    map[*wire]bool
+	closedAt time.Time // when a wire was closed; the server may still write to it in the same moment
+}
+
+// wire is one connection. Once it is silent, what is sent either way is swallowed.
+type wire struct {
+	net.Conn
+	link   *link
+	silent chan struct{} // closed: it is
+	closed chan struct{}
+
+	hushOnce  sync.Once
+	closeOnce sync.Once
+}
+
+// lostDialTimeout is how long the kernel tries to reach a host that does not answer.
+const lostDialTimeout = 30 * time.Second
+
+// dial connects to the server. It is what a process gets as its network.
+func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	l.mu.Lock()
+	isAway := l.isAway
+	isLost := l.isLost
+	l.mu.Unlock()
+	if isLost {
+		ctx, cancel := context.WithTimeout(ctx, lostDialTimeout)
+		defer cancel()
+		<-ctx.Done()
+		return nil, &net.OpError{Op: "dial", Net: network, Err: os.ErrDeadlineExceeded}
+	}
+	if isAway {
+		refused := os.NewSyscallError("connect", syscall.ECONNREFUSED)
+		return nil, &net.OpError{Op: "dial", Net: network, Err: refused}
+	}
+	conn, err := l.net.Dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	w := &wire{Conn: conn, link: l, silent: make(chan struct{}), closed: make(chan struct{})}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wires[w] = true
+	return w, nil
+}
+
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if w.isSilent() {
+		<-w.closed
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+func (w *wire) Write(p []byte) (int, error) {
+	if w.isSilent() {
+		return len(p), nil
+	}
+	return w.Conn.Write(p)
+}
+
+func (w *wire) Close() error {
+	w.closeOnce.Do(func() { close(w.closed) })
+	w.link.mu.Lock()
+	delete(w.link.wires, w)
+	w.link.closedAt = time.Now()
+	w.link.mu.Unlock()
+	return w.Conn.Close()
+}
+
+func (w *wire) isSilent() bool {
+	select {
+	case <-w.silent:
+		return true
+	default:
+		return false
+	}
+}
+
+// cut breaks all connections: both ends notice.
+func (l *link) cut() {
+	for _, w := range l.all() {
+		w.Conn.Close()
+	}
+}
+
+// hush makes all connections silent: neither end notices.
+func (l *link) hush() {
+	for _, w := range l.all() {
+		w.hushOnce.Do(func() { close(w.silent) })
+	}
+}
+
+// setAway refuses new connections, or lets them through again.
+func (l *link) setAway(yes bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isAway = yes || l.isDead
+	l.isLost = false
+}
+
+// setLost leaves new connections without an answer.
+func (l *link) setLost() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isAway = true
+	l.isLost = !l.isDead
+}
+
+// die lets nothing through any more.
+func (l *link) die() {
+	l.mu.Lock()
+	l.isAway = true
+	l.isDead = true
+	l.mu.Unlock()
+	l.cut()
+}
+
+// mayLose reports whether an answer that the server sends now may not arrive: a connection is silent, or was until
+// this moment.
+func (l *link) mayLose() bool {
+	l.mu.Lock()
+	closedNow := l.closedAt.Equal(time.Now())
+	l.mu.Unlock()
+	return closedNow || slices.ContainsFunc(l.all(), (*wire).isSilent)
+}
+
+// all are the connections that there are.
+func (l *link) all() []*wire {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.wires))
+}

@@ -1,0 +1,351 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podcount/internal/fakekube"
+)
+
+// Program is the program under simulation, from its flags to its end, which comes when ctx ends. It reaches the
+// server through dial alone. Besides flags for the job, it understands -master, -v and -log-format json.
+type Program func(
+	ctx context.Context,
+	args []string,
+	getenv func(string) string,
+	stdout, stderr io.Writer,
+	dial func(ctx context.Context, network, addr string) (net.Conn, error),
+) error
+
+// Options say what is simulated, and what the program promises. Of the program the simulation knows nothing but
+// this, its flags, and the few lines of its log that heard.go reads.
+type Options struct {
+	Program Program
+
+	// Seed chooses the flags, the cluster's life and its faults.
+	Seed uint64
+
+	// WholeStory shows all that happened when a seed fails, not just the end.
+	WholeStory bool
+
+	// TotalLabel is the node label that shows how many pods there are.
+	TotalLabel string
+
+	// ControlPlaneLabel marks the nodes that show the total, unless flags say otherwise.
+	ControlPlaneLabel string
+
+	// The lease by which processes elect a leader, unless flags say otherwise.
+	LeaseNamespace, LeaseName string
+
+	// LeaseLost is part of the error with which a process ends that has lost its lease. It may end with no other.
+	LeaseLost string
+
+	// LongestBackoff is the longest time between two tries at the same thing, with jitter.
+	LongestBackoff time.Duration
+
+	// LongestDiscovery is the longest time between two questions for a resource that may not be installed, with
+	// jitter. It takes two to know that one is gone.
+	LongestDiscovery time.Duration
+
+	// Silence is how long a connection may be silent before it is taken for dead.
+	Silence time.Duration
+
+	// LongestUnlisted is the longest time between two lists of a resource that is being watched, also where the first
+	// try at the second one fails. A change that no watch tells of stays unknown for so long.
+	LongestUnlisted time.Duration
+
+	// StatusRest is the least time between two writes to the status of one Count, where the interval is not less.
+	StatusRest time.Duration
+}
+
+// Result is what became of a seed.
+type Result struct {
+	Stats Stats
+
+	// Script is the life and the faults that the seed brought, a line each, and when.
+	Script []string
+
+	// Broken are the rules that were broken; story is what led there.
+	Broken []string
+	Story  string
+}
+
+// Stats is what was seen.
+type Stats struct {
+	seeds     int
+	changes   int // of the cluster's life, and faults
+	faults    int
+	requests  int
+	writes    int
+	watches   int // that processes said they had begun
+	events    int // that processes said they had heard, bookmarks too
+	calms     int // times that all faults stopped
+	simulated time.Duration
+	slowest   time.Duration // the last write after all faults had stopped
+}
+
+func (s *Stats) add(o Stats) {
+	s.seeds += o.seeds
+	s.changes += o.changes
+	s.faults += o.faults
+	s.requests += o.requests
+	s.writes += o.writes
+	s.watches += o.watches
+	s.events += o.events
+	s.calms += o.calms
+	s.simulated += o.simulated
+	s.slowest = max(s.slowest, o.slowest)
+}
+
+func (s Stats) String() string {
+	return fmt.Sprintf("%d seeds, %.0f simulated hours: %d changes, %d of them faults; %d requests, %d writes, "+
+		"%d watches with %d events held against the rules; "+
+		"%d times all faults stopped, the last write was %v later at most",
+		s.seeds, s.simulated.Hours(), s.changes, s.faults, s.requests, s.writes,
+		s.watches, s.events, s.calms, s.slowest.Round(time.Millisecond))
+}
+
+// sim is the simulation of one seed. It is the fake's spy.
+type sim struct {
+	Options
+	flags
+	t       *testing.T
+	fake    *fakekube.Server
+	net     *fakekube.Network
+	dice    *rand.Rand // the seed's: its loop alone draws from them
+	faults  []step     // that this seed has
+	backup  func()     // restores the backup; nil: none has been made
+	began   time.Time
+	script  []string // what the seed has brought, and when
+	running sync.WaitGroup
+
+	mu     sync.Mutex // guards all below, and all processes; taken after the fake's
+	story  []string
+	wrong  []string // rules that were broken
+	over   bool     // no process starts any more
+	stats  Stats
+	heard  hearingTotals
+	slots  []*proc          // the processes that run, or the last ones of those that will be followed by another
+	byHost map[string]*proc // every one that ever was
+
+	history map[string][]fakekube.Change // by resource, without what a restored backup has undone
+	newest  int                          // version
+
+	leaseRenewed  time.Time         // by whichever process
+	leaseTampered time.Time         // by somebody else: for a moment the lease says nothing
+	leaderHost    string            // which got the lease last
+	leaderAsked   time.Time         // when it asked for that
+	hostOf        map[string]string // by lease holder
+
+	patience    time.Duration // beyond the usual bound, for what has happened since the last calm
+	killsWriter bool          // the next process that gets the answer to a node's patch is killed
+	wroteAt     time.Time
+}
+
+// flags are the flags that a seed chooses, and what they mean.
+type flags struct {
+	args           []string
+	interval       time.Duration
+	selects        func(pod fakekube.Object) bool
+	namespace      string // whose pods are counted; "": all of them
+	labelsEachNode bool   // with the number of its own pods
+	runsCounts     bool   // the controller count runs
+	leaseDuration  time.Duration
+	renewDeadline  time.Duration // 0, as the duration, without an election
+}
+
+// elects reports whether processes elect a leader.
+func (o flags) elects() bool { return o.leaseDuration > 0 }
+
+// ownPodsNodeLabel is what the simulation gives as -node-label.
+const ownPodsNodeLabel = "hopegi/here"
+
+// drawFlags chooses the flags of all processes.
+func drawFlags(dice *rand.Rand) flags {
+	o := flags{selects: func(fakekube.Object) bool { return true }}
+	o.interval = pick(dice, time.Second, 10*time.Second, 10*time.Second, 30*time.Second)
+	o.args = []string{"-interval", o.interval.String()}
+	o.args = append(o.args, "-wire", pick(dice, "protobuf", "protobuf", "json"))
+	o.args = append(o.args, "-pod-events", pick(dice, "on", "off", "off", "off"))
+	o.labelsEachNode = dice.IntN(2) == 0
+	if o.labelsEachNode {
+		o.args = append(o.args, "-node-label", ownPodsNodeLabel)
+	}
+	switch dice.IntN(6) {
+	case 0:
+		o.args = append(o.args, "-pod-selector", "app in (web,none)")
+		o.selects = func(pod fakekube.Object) bool {
+			app := labelOf(pod, "app")
+			return app == "web" || app == "none"
+		}
+	case 1:
+		o.args = append(o.args, "-field-selector", "spec.nodeName!=")
+		o.selects = func(pod fakekube.Object) bool { return nodeOf(pod) != "" }
+	case 2:
+		o.args = append(o.args, "-namespace", "default")
+		o.namespace = "default"
+	}
+	o.runsCounts = dice.IntN(2) > 0
+	if !o.runsCounts {
+		o.args = append(o.args, "-controllers", "pod-count")
+	}
+	return o
+}
+
+// drawElection chooses whether processes elect a leader, and how fast.
+func (o *flags) drawElection(dice *rand.Rand) {
+	if dice.IntN(2) > 0 {
+		return
+	}
+	type times struct{ duration, deadline, retry time.Duration }
+	short := times{15 * time.Second, 10 * time.Second, 2 * time.Second}
+	middle := times{60 * time.Second, 40 * time.Second, 10 * time.Second}
+	long := times{120 * time.Second, 80 * time.Second, 20 * time.Second}
+	chosen := pick(dice, short, middle, long, long, long)
+	o.leaseDuration = chosen.duration
+	o.renewDeadline = chosen.deadline
+	o.args = append(o.args, "-leader-elect",
+		"-leader-elect-lease-duration", chosen.duration.String(),
+		"-leader-elect-renew-deadline", chosen.deadline.String(),
+		"-leader-elect-retry-period", chosen.retry.String())
+}
+
+func labelOf(o fakekube.Object, key string) string {
+	labels, _ := fakekube.MetaOf(o)["labels"].(fakekube.Object)
+	return fakekube.TextIn(labels, key)
+}
+
+func nodeOf(pod fakekube.Object) string {
+	spec, _ := pod["spec"].(fakekube.Object)
+	return fakekube.TextIn(spec, "nodeName")
+}
+
+// pick draws one of several.
+func pick[T any](dice *rand.Rand, of ...T) T { return of[dice.IntN(len(of))] }
+
+// Run simulates one seed, in virtual time, and makes the test fail if a rule was broken.
+func Run(t *testing.T, o Options) Result {
+	result := Simulate(t, o)
+	if len(result.Broken) > 0 {
+		first := strings.Join(result.Broken[:min(len(result.Broken), 5)], "\n")
+		t.Errorf("seed %d: %s\n%s\nseed %d: %s\nmake sim SEEDS=%d-%d runs the same life and faults",
+			o.Seed, result.Broken[0], result.Story, o.Seed, first, o.Seed, o.Seed)
+	}
+	return result
+}
+
+// Simulate is runSeed for a test that expects broken rules.
+func Simulate(t *testing.T, o Options) (result Result) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(t, o)
+		s.run()
+		result = s.end()
+	})
+	return result
+}
+
+// newSim draws what a seed starts with.
+func newSim(t *testing.T, o Options) *sim {
+	dice := rand.New(rand.NewPCG(o.Seed, 0))
+	s := &sim{
+		Options: o,
+		t:       t,
+		fake:    fakekube.New(),
+		dice:    dice,
+		began:   time.Now(),
+		byHost:  map[string]*proc{},
+		history: map[string][]fakekube.Change{},
+		hostOf:  map[string]string{},
+	}
+	s.fake.Spy = s
+	s.net = s.fake.ServeIn(t)
+	s.fake.Bookmarks = pick(dice, time.Minute, time.Minute, time.Minute, 0)
+	s.flags = drawFlags(dice)
+	s.slots = make([]*proc, pick(dice, 1, 1, 1, 1, 2, 3))
+	s.drawElection(dice)
+	for _, fault := range faultSteps() {
+		if dice.IntN(3) == 0 {
+			s.faults = append(s.faults, fault)
+		}
+	}
+	return s
+}
+
+// run is the life of the cluster.
+func (s *sim) run() {
+	faulty := pick(s.dice, 0.1, 0.3, 0.6)
+	s.fake.InstallCRD(&fakekube.CRD{HasStatus: s.dice.IntN(4) > 0})
+	s.fake.AddNode("n0", s.ControlPlaneLabel)
+	for range 30 {
+		s.step(lifeSteps)
+	}
+	for i := range s.slots {
+		s.launch(i)
+	}
+	total := 2 * time.Hour
+	gap := 3 * time.Minute // between two steps, at most
+	if s.Seed%50 == 0 {
+		total = 24 * time.Hour
+		gap = 10 * time.Minute
+	}
+	for time.Since(s.began) < total && !s.hasBroken() {
+		s.live(s.some(span{2 * gap, 20 * gap}), gap, faulty)
+		if s.hasBroken() {
+			return
+		}
+		s.flurry()
+		s.calm()
+	}
+}
+
+// live takes one step after the other, for so long. faulty is how many of them are faults, from 0 to 1.
+func (s *sim) live(d, gap time.Duration, faulty float64) {
+	calm := time.Now().Add(d)
+	for time.Now().Before(calm) && !s.hasBroken() {
+		isFault := s.dice.Float64() < faulty && len(s.faults) > 0
+		s.count(isFault)
+		if isFault {
+			s.step(s.faults)
+		} else {
+			s.step(lifeSteps)
+		}
+		<-time.After(s.some(span{50 * time.Millisecond, gap}))
+	}
+}
+
+func (s *sim) count(isFault bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.changes++
+	if isFault {
+		s.stats.faults++
+	}
+}
+
+// end stops all processes, and returns what has been.
+func (s *sim) end() Result {
+	s.mu.Lock()
+	s.over = true
+	for _, p := range s.byHost {
+		p.stop()
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.simulated = time.Since(s.began)
+	s.stats.seeds = 1
+	if len(s.wrong) == 0 {
+		s.checkTotalsLocked()
+	}
+	return Result{Stats: s.stats, Script: s.script, Broken: s.wrong, Story: s.tellLocked()}
+}
