@@ -105,9 +105,6 @@ func held() map[string]string {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// The fake API server
-
-// ---------------------------------------------------------------------------------------------------------------------
 // The playground: PROGRAM playground PODCOUNT DIR [FLAGS…]
 
 func playground(args []string) int {
@@ -9047,54 +9044,7 @@ func TestRightsOfTheManifestAreThoseThatAreUsed(t *testing.T) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// The fake itself, held against recordings and against kubectl
-
-// ---------------------------------------------------------------------------------------------------------------------
 // Simulated time: a seed chooses a cluster's life and its faults
-//
-// A simulation runs a whole program, one process or several, against the fake, in virtual time. Each seed is two hours
-// of pods, nodes and Counts that come, move and go, while anything that can fail does; a day, where the seed is a
-// multiple of 50. Every request is held against the rules as it comes, and what each process says of its watches
-// against the fake's history. In between, and in the end, all faults stop: then everything must be right within the
-// bound, and quiet. The same seed brings the same life and the same faults; what the program does with them is up to
-// its own dice and the scheduler's.
-
-// ---- Running a seed
-
-// ---- Many seeds
-
-// ---- Life
-
-// ---- Faults
-
-// ---- Faults of requests
-
-// ---- The network
-
-// ---- The processes
-
-// ---- The rules, which each request is held against
-
-// ---- What each process knows, for these rules
-
-// ---- What processes say they have heard, held against the fake's history
-//
-// A process logs at -v 4 that it has listed, that it watches, and each event of its watches. Of each event the
-// simulation checks what etcd's robustness tests demand of a watch
-// (https://github.com/etcd-io/etcd/tree/main/tests/robustness): events come in the order of their versions (ordered),
-// each once (unique) and whole (atomic), none is left out between two that came (reliable), also where one watch
-// follows another (resumable), nor before a bookmark (bookmarkable).
-//
-// None of that is worth anything if the log has other words some day, and the simulation goes on without hearing. So a
-// line that cannot be read, or lacks what its message needs, breaks a rule. A process may only say that it watches what
-// it has asked for. At each calm it must have said that it watches each resource, and that it has heard of all that
-// the fake has told it. And in the end the numbers must fit.
-
-// ---- The oracle
-
-// ---- The story, which a seed that fails prints
-
-// ---- The simulation of podcount
 
 // podcountSimulated is what the simulation has to know of podcount.
 func podcountSimulated(seed uint64) sim.Options {

@@ -15,6 +15,17 @@ import (
 	"podcount/internal/fakekube"
 )
 
+// What processes say they have heard is held against the fake's history. A process logs at -v 4 that it has listed,
+// that it watches, and each event of its watches. Of each event the simulation checks what etcd's robustness tests
+// demand of a watch (https:github.com/etcd-io/etcd/tree/main/tests/robustness): events come in the order of their
+// versions (ordered), each once (unique) and whole (atomic), none is left out between two that came (reliable), also
+// where one watch follows another (resumable), nor before a bookmark (bookmarkable).
+//
+// None of that is worth anything if the log has other words some day, and the simulation goes on without hearing. So a
+// line that cannot be read, or lacks what its message needs, breaks a rule. A process may only say that it watches
+// what it has asked for. At each calm it must have said that it watches each resource, and that it has heard of all
+// that the fake has told it. And in the end the numbers must fit.
+
 // logLine is what the simulation reads of a line of the log.
 type logLine struct {
 	Level    string
