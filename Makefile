@@ -25,8 +25,8 @@ image: ## the product in an image, of which it is all; PLATFORMS=linux/amd64,lin
 	$(DOCKER) build --platform $(PLATFORMS) $$one --build-arg VERSION=$(VERSION) -t $(IMAGE) -f deploy/Dockerfile bin
 
 run: build ## podcount against a fake API server, no cluster needed; ARGS='-v 4' shows more
-	@echo compiling the playground; go test -c -o bin/playground .
-	@exec bin/playground playground bin/podcount bin $(ARGS)
+	@echo compiling the playground; go build -o bin/playground ./internal/playground
+	@exec bin/playground bin/podcount bin $(ARGS)
 
 test: ## the whole suite: no network, no C compiler
 	go test -count=1 ./...
