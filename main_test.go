@@ -4654,10 +4654,10 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 			return nil
 		}},
 	} {
-		for _, wire := range []string{"protobuf", "json"} {
-			t.Run(name+"/"+wire, func(t *testing.T) {
+		for _, form := range []string{"protobuf", "json"} {
+			t.Run(name+"/"+form, func(t *testing.T) {
 				simulate(t, func(t *testing.T, f *fakekube.Server) {
-					args := append(strings.Fields(c.args), "-node-label", ownPodsLabel, "-wire", wire)
+					args := append(strings.Fields(c.args), "-node-label", ownPodsLabel, "-wire", form)
 					f.Bookmarks = cmp.Or(c.bookmarks, f.Bookmarks)
 					f.AddNode("cp", controlPlane)
 					f.AddNode("w1")
@@ -4680,7 +4680,7 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 						body, header := "", map[string]string{}
 						for _, fr := range frames {
 							data, _ := json.Marshal(fr.obj)
-							if wire == "json" {
+							if form == "json" {
 								body += fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", fr.event, data)
 							} else {
 								body += string(fakekube.ProtobufEvent(fr.event, fakekube.Protobuf(data)))
