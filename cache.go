@@ -3,7 +3,6 @@ package main
 // cache.go owns what podcount remembers: the trimmed objects, their decoders, their store; the reader of selectors.
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/binary"
@@ -12,14 +11,14 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
-	"iter"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"podcount/internal/wire"
 )
 
 // Key names an object within its kind. Namespace is empty for cluster-scoped kinds.
@@ -172,9 +171,9 @@ type countSpec struct {
 
 // countStatus is a Count's status, each field as JSON writes it, and empty where it is not there.
 type countStatus struct {
-	Healthy            rawJSON `json:"healthy,omitempty"`
-	Count              rawJSON `json:"count,omitempty"`
-	ObservedGeneration rawJSON `json:"observedGeneration,omitempty"`
+	Healthy            wire.Raw `json:"healthy,omitempty"`
+	Count              wire.Raw `json:"count,omitempty"`
+	ObservedGeneration wire.Raw `json:"observedGeneration,omitempty"`
 }
 
 func (c *Count) same(o *Count) bool {
@@ -454,28 +453,28 @@ const (
 // more field needs a place here, a line in reset, its number in schema and its name in read, and a kind that takes and
 // compares it.
 type item struct {
-	namespace, name, uid, version buffer // of metadata
+	namespace, name, uid, version wire.Text // of metadata
 	generation                    int64
 	labels                        []itemLabel // one for each of Kind.Keep
-	nodeName                      buffer      // of spec, as the next two
-	specName, specCount           rawJSON
+	nodeName                      wire.Text   // of spec, as the next two
+	specName, specCount           wire.Raw
 	status                        countStatus
 
-	text  buffer // as in Meta
-	key   int    // where the key ends in it
-	label buffer // the value of the label in hand
-	set   buffer // the labels, as decoder.keySets and sharedSets have them in their keys
+	text  wire.Text // as in Meta
+	key   int       // where the key ends in it
+	label wire.Text // the value of the label in hand
+	set   wire.Text // the labels, as decoder.keySets and sharedSets have them in their keys
 	texts map[string]string
 }
 
 // itemLabel is a label that Kind.Keep names.
 type itemLabel struct {
 	isThere bool
-	value   buffer
+	value   wire.Text
 }
 
 // intern returns the text, the same one for the same bytes.
-func (it *item) intern(t buffer) string {
+func (it *item) intern(t wire.Text) string {
 	if known, ok := it.texts[string(t)]; ok {
 		return known
 	}
@@ -501,7 +500,7 @@ func remember[K comparable, V any](known map[K]V, limit int, k K, v V) V {
 // decoder makes the objects of one stream at a time, through memory that it uses again: one that is known costs none.
 type decoder[T Object[T]] struct {
 	kind  *Kind[T]
-	wire  *wireDecoder // reads into item, by way of the methods that make this an objectReader
+	wire  *wire.Decoder // reads into item, by way of the methods that make this an objectReader
 	item  item
 	spare T // was made, and nobody kept it
 
@@ -520,7 +519,7 @@ func newDecoder[T Object[T]](kind *Kind[T]) *decoder[T] {
 		seen:       map[uint64]uint64{},
 		seed:       maphash.MakeSeed(),
 	}
-	d.wire = newWireDecoder(d)
+	d.wire = wire.NewDecoder(d)
 	return d
 }
 
@@ -674,7 +673,7 @@ func (d *decoder[T]) own() (obj T, err error) {
 
 // parse reads one object of JSON.
 func (d *decoder[T]) parse(data []byte) (obj T, err error) {
-	if err := d.wire.object(data); err != nil {
+	if err := d.wire.Object(data); err != nil {
 		return obj, err
 	}
 	return d.own()
@@ -682,10 +681,10 @@ func (d *decoder[T]) parse(data []byte) (obj T, err error) {
 
 // ReadJSON reads an object of JSON into the item.
 func (d *decoder[T]) ReadJSON(object []byte) error {
-	if err := wantObject(object, ""); err != nil {
+	if err := wire.WantObject(object, ""); err != nil {
 		return err
 	}
-	for name, value := range members(object) {
+	for name, value := range wire.Members(object) {
 		var err error
 		switch string(name) {
 		case "metadata":
@@ -703,11 +702,11 @@ func (d *decoder[T]) ReadJSON(object []byte) error {
 }
 
 func (d *decoder[T]) readMetadata(object []byte) error {
-	if err := wantObject(object, "metadata"); err != nil {
+	if err := wire.WantObject(object, "metadata"); err != nil {
 		return err
 	}
 	it := &d.item
-	for name, value := range members(object) {
+	for name, value := range wire.Members(object) {
 		var err error
 		switch string(name) {
 		case "namespace":
@@ -719,7 +718,7 @@ func (d *decoder[T]) readMetadata(object []byte) error {
 		case "resourceVersion":
 			err = it.version.Read(value, "metadata.resourceVersion")
 		case "generation":
-			err = unmarshal(value, &it.generation, "metadata.generation")
+			err = wire.Unmarshal(value, &it.generation, "metadata.generation")
 		case "labels":
 			err = d.readLabels(value)
 		}
@@ -731,14 +730,14 @@ func (d *decoder[T]) readMetadata(object []byte) error {
 }
 
 func (d *decoder[T]) readLabels(object []byte) error {
-	if err := wantObject(object, "metadata.labels"); err != nil {
+	if err := wire.WantObject(object, "metadata.labels"); err != nil {
 		return err
 	}
 	if string(object) == "null" {
 		d.item.dropLabels() // of a member of the same name before it; encoding/json drops them, too
 	}
 	text := &d.item.label
-	for name, value := range members(object) {
+	for name, value := range wire.Members(object) {
 		*text = (*text)[:0] // what null stands for
 		if err := text.Read(value, "metadata.labels"); err != nil {
 			return err
@@ -749,11 +748,11 @@ func (d *decoder[T]) readLabels(object []byte) error {
 }
 
 func (d *decoder[T]) readSpec(object []byte) error {
-	if err := wantObject(object, "spec"); err != nil {
+	if err := wire.WantObject(object, "spec"); err != nil {
 		return d.forgive(err)
 	}
 	it := &d.item
-	for name, value := range members(object) {
+	for name, value := range wire.Members(object) {
 		switch string(name) {
 		case "nodeName":
 			err := it.nodeName.Read(value, "spec.nodeName")
@@ -761,27 +760,27 @@ func (d *decoder[T]) readSpec(object []byte) error {
 				return err
 			}
 		case "name":
-			it.specName = rawOf(value)
+			it.specName = wire.RawOf(value)
 		case "count":
-			it.specCount = rawOf(value)
+			it.specCount = wire.RawOf(value)
 		}
 	}
 	return nil
 }
 
 func (d *decoder[T]) readStatus(object []byte) error {
-	if err := wantObject(object, "status"); err != nil {
+	if err := wire.WantObject(object, "status"); err != nil {
 		return d.forgive(err)
 	}
 	status := &d.item.status
-	for name, value := range members(object) {
+	for name, value := range wire.Members(object) {
 		switch string(name) {
 		case "healthy":
-			status.Healthy = rawOf(value)
+			status.Healthy = wire.RawOf(value)
 		case "count":
-			status.Count = rawOf(value)
+			status.Count = wire.RawOf(value)
 		case "observedGeneration":
-			status.ObservedGeneration = rawOf(value)
+			status.ObservedGeneration = wire.RawOf(value)
 		}
 	}
 	return nil
@@ -797,18 +796,18 @@ func (d *decoder[T]) forgive(err error) error {
 
 // Schema says where the fields of an object in protobuf go. The numbers are those of the generated.proto files of
 // k8s.io/api and k8s.io/apimachinery.
-func (d *decoder[T]) Schema() schema {
+func (d *decoder[T]) Schema() wire.Schema {
 	it := &d.item
-	var key, value buffer
-	label := schema{11101: &key, 11102: &value}
-	readLabel := func(p *protobuf) {
+	var key, value wire.Text
+	label := wire.Schema{11101: &key, 11102: &value}
+	readLabel := func(p *wire.Message) {
 		key = key[:0]
 		value = value[:0]
 		p.Enter(111, label)
 		d.setLabel(key, value)
 	}
-	known := schema{
-		1:   enter{},
+	known := wire.Schema{
+		1:   wire.Enter{},
 		101: &it.name,
 		103: &it.namespace,
 		105: &it.uid,
@@ -816,7 +815,7 @@ func (d *decoder[T]) Schema() schema {
 		111: readLabel,
 	}
 	if !d.kind.MetadataOnly {
-		known[2] = enter{}
+		known[2] = wire.Enter{}
 		known[210] = &it.nodeName
 	}
 	return known
@@ -826,9 +825,9 @@ func (d *decoder[T]) Schema() schema {
 // the place.
 func (d *decoder[T]) list(
 	r io.Reader, isProtobuf bool, add func(obj T, text []byte) (kept bool, err error),
-) (meta ListMeta, err error) {
+) (meta wire.ListMeta, err error) {
 	n := 0
-	return d.wire.list(r, isProtobuf, func(err error) error { // an object has been read, or err says why not
+	return d.wire.List(r, isProtobuf, func(err error) error { // an object has been read, or err says why not
 		var obj T
 		if err == nil {
 			obj, err = d.object()
@@ -852,13 +851,13 @@ func (d *decoder[T]) list(
 type WatchEvent[T any] struct {
 	Type   string
 	Object T // of a BOOKMARK, nothing but a resourceVersion
-	Status *Status
+	Status *wire.Status
 }
 
 // events calls handle for each frame of a watch until the stream ends, or handle fails. An end between two frames is nil;
 // a broken connection is its error as it is; everything that cannot be understood is a garbageError.
 func (d *decoder[T]) events(r io.Reader, isProtobuf bool, handle func(WatchEvent[T]) error) error {
-	return d.wire.events(r, isProtobuf, func(frame wireEvent) error {
+	return d.wire.Events(r, isProtobuf, func(frame wire.Event) error {
 		ev := WatchEvent[T]{Type: frame.Type, Status: frame.Status}
 		var err error
 		switch {
@@ -872,620 +871,8 @@ func (d *decoder[T]) events(r io.Reader, isProtobuf bool, handle func(WatchEvent
 			err = fmt.Errorf("unknown event type %q, or a bookmark without metadata.resourceVersion", ev.Type)
 		}
 		if err != nil {
-			return garbage(err)
+			return wire.Garbage(err)
 		}
 		return handle(ev)
 	})
-}
-
-const (
-	objectLimit = 8 << 20  // of an object in protobuf (API servers take 3 MB); in JSON it is thrice that, as "<" is "\u003c" there
-	textLimit   = 64 << 10 // of a text in protobuf
-)
-
-// objectReader takes the fields of one object after the other, be it in JSON or in protobuf.
-type objectReader interface {
-	// Reset forgets the object before.
-	Reset()
-	// ReadJSON takes the fields of an object of JSON, whose syntax is right. Names of fields are exact, as Kubernetes'
-	// are: encoding/json would take NAME for name. So it should use members.
-	ReadJSON(object []byte) error
-	// Schema says where the fields of an object in protobuf go. It is called once for each stream.
-	Schema() schema
-}
-
-// wireDecoder reads lists and watches, one at a time, through memory that it uses again. It holds one object at most.
-type wireDecoder struct {
-	into objectReader
-	raw  json.RawMessage // the object of JSON, or the frame, in hand
-}
-
-func newWireDecoder(into objectReader) *wireDecoder { return &wireDecoder{into: into} }
-
-// object reads one object of JSON.
-func (d *wireDecoder) object(data []byte) error {
-	d.into.Reset()
-	return d.decode(json.NewDecoder(bytes.NewReader(data)))
-}
-
-const rawLimit = 1 << 20 // bytes that wireDecoder.raw keeps for the next object
-
-// decodeRaw reads the next value of JSON into raw.
-func (d *wireDecoder) decodeRaw(s *json.Decoder) error {
-	if cap(d.raw) > rawLimit {
-		d.raw = nil
-	}
-	return s.Decode(&d.raw)
-}
-
-// decode reads the next value of JSON, which is an object.
-func (d *wireDecoder) decode(s *json.Decoder) error {
-	err := d.decodeRaw(s)
-	if err == nil {
-		err = d.into.ReadJSON(d.raw)
-	}
-	if err != nil {
-		return fmt.Errorf("behind byte %d: %w", s.InputOffset(), err)
-	}
-	return nil
-}
-
-// ListMeta is a list's own metadata.
-type ListMeta struct{ ResourceVersion, Continue string }
-
-// list reads a list, never held whole. It calls each for each object once that is read, or with what is wrong with it.
-// An error that each returns ends the list, and is returned as it is. Other errors name the place.
-func (d *wireDecoder) list(r io.Reader, isProtobuf bool, each func(error) error) (meta ListMeta, err error) {
-	defer rescue(&err)
-	item := func(err error) {
-		if err := each(err); err != nil {
-			panic(failure{err}) // past all that would add to it
-		}
-		d.into.Reset()
-	}
-	d.into.Reset()
-	read := d.listJSON
-	if isProtobuf {
-		read = d.listProtobuf
-	}
-	isList, err := read(newSource(r), &meta, item)
-	if err == nil && (!isList || meta.ResourceVersion == "") {
-		err = errors.New("no items or no metadata.resourceVersion in it: not a list")
-	}
-	return meta, err
-}
-
-func (d *wireDecoder) listJSON(src *source, meta *ListMeta, item func(error)) (isList bool, err error) {
-	s := json.NewDecoder(src)
-	src.json = s
-	err = eachField(s, func(field string) error {
-		switch field {
-		case "metadata":
-			return d.decodeListMeta(s, meta)
-		case "items":
-			isList = true
-			t, err := s.Token()
-			if err != nil || t == nil { // "items":null is an empty list
-				return err
-			} else if t != json.Delim('[') {
-				return errors.New("not a list")
-			}
-			for s.More() {
-				item(d.decode(s))
-			}
-			_, err = s.Token()
-			return err
-		}
-		return d.decodeRaw(s) // skip it
-	})
-	return isList, err
-}
-
-func (d *wireDecoder) decodeListMeta(s *json.Decoder, meta *ListMeta) error {
-	if err := d.decodeRaw(s); err != nil {
-		return err
-	}
-	if err := wantObject(d.raw, "metadata"); err != nil {
-		return err
-	}
-	for name, value := range members(d.raw) {
-		var err error
-		switch string(name) {
-		case "resourceVersion":
-			err = unmarshal(value, &meta.ResourceVersion, "metadata.resourceVersion")
-		case "continue":
-			err = unmarshal(value, &meta.Continue, "metadata.continue")
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (d *wireDecoder) listProtobuf(src *source, meta *ListMeta, item func(error)) (isList bool, err error) {
-	p := newProtobuf(src)
-	kind := ""
-	object := d.into.Schema()
-	read := func(p *protobuf) (err error) {
-		defer rescue(&err)
-		p.check(p.end-p.at() <= objectLimit, "%d bytes in one piece: too many", p.end-p.at())
-		p.Enter(0, object)
-		return nil
-	}
-	p.magic()
-	p.walk(0, math.MaxInt64, schema{
-		1:     enter{},
-		102:   &kind,
-		2:     enter{},
-		201:   enter{},
-		20102: &meta.ResourceVersion,
-		20103: &meta.Continue,
-		202:   func(p *protobuf) { item(read(p)) },
-	})
-	return strings.HasSuffix(kind, "List"), nil
-}
-
-// Status is the error that the API server answers, as it is sent.
-// https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
-type Status struct {
-	Code            int // as in HTTP
-	Reason, Message string
-	Details         struct {
-		Causes            []struct{ Reason, Field string }
-		RetryAfterSeconds int
-	}
-}
-
-// schema is that of a Status but its causes, as field 2 of the message around it.
-func (s *Status) schema() schema {
-	return schema{
-		2:     enter{},
-		203:   &s.Message,
-		204:   &s.Reason,
-		205:   enter{},
-		20505: &s.Details.RetryAfterSeconds,
-		206:   &s.Code,
-	}
-}
-
-// parseStatus reads the body of an answer that is a Status; one with the Code 0 where it is not.
-func parseStatus(body []byte, isProtobuf bool) (s Status) {
-	if !isProtobuf {
-		if json.Unmarshal(body, &s) != nil {
-			s.Code = 0
-		}
-		return s
-	}
-	defer rescue(new(error))
-	p := newProtobuf(newSource(bytes.NewReader(body)))
-	p.magic()
-	p.walk(0, int64(len(body)), s.schema())
-	return s
-}
-
-// wireEvent is one frame of a watch: ADDED, MODIFIED, DELETED or BOOKMARK, whose object is in the objectReader then; ERROR
-// with a Status; or another type, of which nothing is read.
-// https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
-type wireEvent struct {
-	Type   string
-	Status *Status
-}
-
-// garbageError marks a watch frame that cannot be understood: the stream is useless from here on.
-type garbageError struct{ error }
-
-// garbage makes a garbageError of what is wrong with a frame.
-func garbage(err error) error { return garbageError{fmt.Errorf("undecodable watch frame: %w", err)} }
-
-// events calls handle for each frame until the stream ends, or handle fails. An end between two frames is nil; a broken
-// connection is its error as it is; everything that cannot be understood is a garbageError.
-func (d *wireDecoder) events(r io.Reader, isProtobuf bool, handle func(wireEvent) error) error {
-	src := newSource(r)
-	next := d.eventsProtobuf
-	if !isProtobuf {
-		next = d.eventsJSON
-	}
-	for read := next(src); ; {
-		d.into.Reset()
-		ev, err := read()
-		switch {
-		case err == io.EOF:
-			return nil
-		case err != nil && src.err != nil && src.err != io.EOF:
-			return src.err // the connection broke, wherever in a frame that was
-		case err != nil:
-			return garbage(err)
-		}
-		if err := handle(ev); err != nil {
-			return err
-		}
-	}
-}
-
-func (d *wireDecoder) eventsJSON(src *source) func() (wireEvent, error) {
-	s := json.NewDecoder(src)
-	src.json = s
-	return func() (ev wireEvent, err error) {
-		if err := d.decodeRaw(s); err != nil {
-			return ev, err
-		}
-		ev, err = d.readEvent(d.raw)
-		if err != nil {
-			return ev, fmt.Errorf("before byte %d: %w", s.InputOffset(), err)
-		}
-		return ev, nil
-	}
-}
-
-// readEvent reads a frame of JSON, whose type may stand after its object.
-func (d *wireDecoder) readEvent(frame []byte) (ev wireEvent, err error) {
-	if err := wantObject(frame, ""); err != nil {
-		return ev, err
-	}
-	object := []byte("null")
-	for name, value := range members(frame) {
-		switch string(name) {
-		case "type":
-			if err := unmarshal(value, &ev.Type, "type"); err != nil {
-				return ev, err
-			}
-		case "object":
-			object = value
-		}
-	}
-	switch ev.Type {
-	case "ERROR":
-		ev.Status = new(Status)
-		return ev, unmarshal(object, ev.Status, "object")
-	case "ADDED", "MODIFIED", "DELETED", "BOOKMARK":
-		return ev, d.into.ReadJSON(object)
-	}
-	return ev, nil // of a type that the caller refuses
-}
-
-func (d *wireDecoder) eventsProtobuf(src *source) func() (wireEvent, error) {
-	p := newProtobuf(src)
-	ev := wireEvent{}
-	object := d.into.Schema()
-	frame := schema{1: &ev.Type, 2: enter{}}
-	frame[201] = func(p *protobuf) { // object.raw
-		p.magic()
-		p.Enter(201, frame)
-	}
-	frame[20102] = func(p *protobuf) { // the object itself
-		if ev.Type == "ERROR" {
-			ev.Status = new(Status)
-			p.Enter(2, ev.Status.schema())
-		} else {
-			p.Enter(0, object)
-		}
-	}
-	return func() (_ wireEvent, err error) {
-		defer rescue(&err)
-		if ev = (wireEvent{}); p.ended() {
-			return ev, io.EOF
-		}
-		size := int64(binary.BigEndian.Uint32(p.bytes(4)))
-		p.Discard(4)
-		p.check(size <= objectLimit, "%d bytes in one piece: too many", size)
-		p.walk(0, p.at()+size, frame)
-		return ev, nil
-	}
-}
-
-// rawJSON is a value of JSON as it is written, of whatever type; null and what is not there are empty.
-type rawJSON string
-
-func (r rawJSON) MarshalJSON() ([]byte, error) { return []byte(r), nil }
-
-// buffer is a text in memory that is used again for the next one.
-type buffer []byte
-
-// Read takes a string of JSON; null changes nothing.
-func (t *buffer) Read(value []byte, field string) error {
-	isPlain := value[0] == '"' && bytes.IndexByte(value, '\\') < 0 && utf8.Valid(value)
-	if isPlain {
-		*t = append((*t)[:0], value[1:len(value)-1]...)
-		return nil
-	}
-	text := string(*t)
-	if err := unmarshal(value, &text, field); err != nil {
-		return err
-	}
-	*t = append((*t)[:0], text...)
-	return nil
-}
-
-// rawOf returns the value as it is written.
-func rawOf(value []byte) rawJSON {
-	if string(value) == "null" {
-		return ""
-	}
-	return rawJSON(value)
-}
-
-// wantObject returns an error unless the value is an object or null, which has no members.
-func wantObject(value []byte, field string) error {
-	if value[0] == '{' {
-		return nil
-	}
-	return unmarshal(value, &struct{}{}, field)
-}
-
-// unmarshal is json.Unmarshal. Its error names the field.
-func unmarshal(value []byte, into any, field string) error {
-	err := json.Unmarshal(value, into)
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) && field != "" {
-		wrong.Struct = "item"
-		wrong.Field = field
-	}
-	return err
-}
-
-// members are the names and values of an object of JSON; of null there are none. The text must be valid, and begin with
-// the value: json.RawMessage does. It is not copied.
-func members(object []byte) iter.Seq2[[]byte, []byte] {
-	return func(yield func(name, value []byte) bool) {
-		if object[0] != '{' {
-			return
-		}
-		i := skipSpace(object, 1)
-		for object[i] != '}' {
-			end := skipValue(object, i)
-			name := unquoted(object[i:end])
-			i = skipSpace(object, end) // to the colon
-			i = skipSpace(object, i+1) // to the value
-			end = skipValue(object, i)
-			if !yield(name, object[i:end]) {
-				return
-			}
-			i = skipSpace(object, end)
-			if object[i] == ',' {
-				i = skipSpace(object, i+1)
-			}
-		}
-	}
-}
-
-// unquoted is a string of JSON without its quotes and escapes.
-func unquoted(text []byte) []byte {
-	if bytes.IndexByte(text, '\\') < 0 {
-		return text[1 : len(text)-1]
-	}
-	var plain string
-	json.Unmarshal(text, &plain) // is valid
-	return []byte(plain)
-}
-
-// skipSpace returns where the blanks end that begin at i.
-func skipSpace(text []byte, i int) int {
-	for text[i] == ' ' || text[i] == '\n' || text[i] == '\t' || text[i] == '\r' {
-		i++
-	}
-	return i
-}
-
-// skipValue returns where the value of JSON ends that begins at i.
-func skipValue(text []byte, i int) int {
-	switch text[i] {
-	case '"':
-		return skipString(text, i)
-	case '{', '[':
-		return skipNested(text, i)
-	}
-	for i < len(text) && strings.IndexByte(",]} \n\t\r", text[i]) < 0 {
-		i++
-	}
-	return i
-}
-
-// skipNested returns where the object or array ends that begins at i.
-func skipNested(text []byte, i int) int {
-	for depth := 0; ; i++ {
-		switch text[i] {
-		case '"':
-			i = skipString(text, i) - 1
-		case '{', '[':
-			depth++
-		case '}', ']':
-			depth--
-			if depth == 0 {
-				return i + 1
-			}
-		}
-	}
-}
-
-// skipString returns where the string of JSON ends whose first quote is at i.
-func skipString(text []byte, i int) int {
-	for {
-		i += 1 + bytes.IndexByte(text[i+1:], '"')
-		isEscaped := false
-		for before := i - 1; text[before] == '\\'; before-- {
-			isEscaped = !isEscaped
-		}
-		if !isEscaped {
-			return i + 1
-		}
-	}
-}
-
-// source is what a stream is read from. It remembers how far that is, and how it ended.
-type source struct {
-	r       io.Reader
-	json    *json.Decoder // that reads from it, if there is one: it holds what is behind its InputOffset,
-	piece   int64         // and may hold so much
-	at, end int64         // bytes read, and how many may be
-	err     error
-}
-
-func newSource(r io.Reader) *source { return &source{r: r, piece: 3 * objectLimit, end: math.MaxInt64} }
-
-// limited reads from r, and fails after so many bytes.
-func limited(r io.Reader, bytes int64) io.Reader { return &source{r: r, piece: bytes, end: bytes} }
-
-func (s *source) Read(p []byte) (int, error) {
-	if s.json != nil {
-		s.end = s.json.InputOffset() + s.piece
-	}
-	if s.at >= s.end {
-		return 0, fmt.Errorf("more than %d bytes in one piece, before byte %d", s.piece, s.at)
-	}
-	n, err := s.r.Read(p[:min(int64(len(p)), s.end-s.at)])
-	s.at, s.err = s.at+int64(n), err
-	return n, err
-}
-
-// eachField walks one JSON object; read must take the value of each field. Where there is nothing at all, it is io.EOF.
-func eachField(s *json.Decoder, read func(field string) error) error {
-	if t, err := s.Token(); err != nil || t != json.Delim('{') {
-		return cmp.Or(err, fmt.Errorf("%v instead of an object", t))
-	}
-	for {
-		t, err := s.Token()
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		if err != nil || t == json.Delim('}') {
-			return err
-		}
-		if err := read(t.(string)); err != nil { // the decoder lets nothing but a string stand for a name
-			return fmt.Errorf("%s: %w", t, err)
-		}
-	}
-}
-
-// failure is an error on its way through the reader of protobuf, up to the function that rescues it.
-type failure struct{ error }
-
-// rescue is deferred by the function that is to return the failure below it.
-func rescue(err *error) {
-	v := recover()
-	if f, ok := v.(failure); ok {
-		*err = f.error
-	} else if v != nil {
-		panic(v)
-	}
-}
-
-// protobuf reads messages as they arrive, and holds none of them: what nobody asks for is skipped. What is wrong is
-// thrown. https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
-type protobuf struct {
-	*bufio.Reader
-	src    *source
-	field  int    // the number of the field in hand, behind those of the fields that it lies in, two digits each: 111 is field 11 of field 1
-	wire   uint64 // its type: https://protobuf.dev/programming-guides/encoding/
-	end    int64  // where it ends
-	number uint64 // its value, with wire type 0
-}
-
-func newProtobuf(src *source) *protobuf {
-	return &protobuf{Reader: bufio.NewReaderSize(src, textLimit), src: src}
-}
-
-// at is how far the stream has been read.
-func (p *protobuf) at() int64 { return p.src.at - int64(p.Buffered()) }
-
-// check throws, unless ok, what is wrong, with its place.
-func (p *protobuf) check(ok bool, what string, n int64) {
-	if !ok {
-		p.fail(fmt.Errorf(what, n))
-	}
-}
-
-// fail throws err, unless it is nil.
-func (p *protobuf) fail(err error) {
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
-		panic(failure{fmt.Errorf("field %d, before byte %d: %w", p.field, p.at(), err)})
-	}
-}
-
-// ended reports whether nothing more comes. (Any other error comes again with the next read.)
-func (p *protobuf) ended() bool {
-	_, err := p.Peek(1)
-	return err == io.EOF
-}
-
-func (p *protobuf) varint() uint64 {
-	v, err := binary.ReadUvarint(p)
-	p.fail(err)
-	return v
-}
-
-// bytes are the next n, until something else is read.
-func (p *protobuf) bytes(n int64) []byte {
-	p.check(n <= textLimit, "a text of %d bytes: too many", n)
-	b, err := p.Peek(int(n))
-	p.fail(err)
-	return b
-}
-
-// text is the value of the field in hand, until something else is read.
-func (p *protobuf) text() []byte {
-	p.check(p.wire == 2, "no text but wire type %d", int64(p.wire))
-	b := p.bytes(p.end - p.at())
-	p.check(utf8.Valid(b), "%d bytes that are not UTF-8", int64(len(b)))
-	return b
-}
-
-// magic begins each answer, and each object in a watch. Behind it stands a message Unknown, whose field 2 is the object.
-func (p *protobuf) magic() {
-	if b := p.bytes(4); string(b) != "k8s\x00" {
-		p.fail(fmt.Errorf("%q in place of \"k8s\\x00\"", b))
-	}
-	p.Discard(4)
-}
-
-// schema says what becomes of the fields of a message, by their numbers: a *buffer, *string or *int takes the value, a
-// func(*protobuf) reads it, an enter is walked through, by the same fields. What is not among them is skipped.
-type schema map[int]any
-
-// enter, in a schema, stands for a message whose fields the same schema names.
-type enter struct{}
-
-// walk goes through the message that ends at end; the outermost has no length: math.MaxInt64. At first, path is 0.
-func (p *protobuf) walk(path int, end int64, known schema) {
-	for p.at() < end && (end < math.MaxInt64 || !p.ended()) {
-		tag := p.varint()
-		p.field, p.wire = path*100+int(min(tag>>3, 99)), tag&7 // 99 stands for all above
-		p.check(p.wire <= 2 || p.wire == 5, "unknown wire type %d", int64(p.wire))
-		size := [...]uint64{1: 8, 5: 4}[p.wire]
-		if p.wire == 0 {
-			p.number = p.varint()
-		} else if p.wire == 2 {
-			size = p.varint()
-		}
-		left := end - p.at()
-		p.check(left >= 0 && size <= uint64(left), "a length of %d, more than is left", int64(size))
-		p.end = p.at() + int64(size)
-		fieldEnd := p.end
-		switch field := known[p.field].(type) {
-		case *buffer:
-			*field = append((*field)[:0], p.text()...)
-		case *string:
-			*field = string(p.text())
-		case *int:
-			p.check(p.wire == 0, "no number but wire type %d", int64(p.wire))
-			*field = int(p.number)
-		case func(*protobuf):
-			field(p)
-		case enter:
-			p.Enter(p.field, known)
-		}
-		for p.at() < fieldEnd {
-			_, err := p.Discard(int(min(fieldEnd-p.at(), 1<<30)))
-			p.fail(err)
-		}
-	}
-}
-
-// Enter walks through the field in hand, which is a message. path is the number before those of its own fields in known.
-func (p *protobuf) Enter(path int, known schema) {
-	p.check(p.wire == 2, "no message but wire type %d", int64(p.wire))
-	p.walk(path, p.end, known)
 }

@@ -38,6 +38,7 @@ import (
 	"podcount/internal/listen"
 	"podcount/internal/logging"
 	"podcount/internal/metrics"
+	"podcount/internal/wire"
 )
 
 var version = "dev" // set by the linker, from git
@@ -2221,7 +2222,7 @@ func (s *countControl) plan(key Key) (c *Count, of *presence, status countStatus
 	}
 	if status = of.ours(c.Status); c.Invalid == "" {
 		have := s.pods.CountIn(c.Key().Namespace, c.Name)
-		status = of.ours(countStatus{rawJSON(fmt.Sprint(have == c.Want)), rawJSON(fmt.Sprint(have)), rawJSON(fmt.Sprint(c.Generation))})
+		status = of.ours(countStatus{wire.Raw(fmt.Sprint(have == c.Want)), wire.Raw(fmt.Sprint(have)), wire.Raw(fmt.Sprint(c.Generation))})
 	} else if status.Healthy == "true" {
 		status.Healthy = "false"
 	}

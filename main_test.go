@@ -55,6 +55,7 @@ import (
 	"podcount/internal/fakekube"
 	"podcount/internal/labels"
 	"podcount/internal/sim"
+	"podcount/internal/wire"
 	"podcount/internal/yaml"
 )
 
@@ -466,10 +467,10 @@ func TestNodeLabelCountsEachNodesOwnPods(t *testing.T) {
 func TestProtobufAndMetadataAloneAreAskedForUnlessMoreIsNeededOrJSONIsWanted(t *testing.T) {
 	metadata := ";as=PartialObjectMetadata%s;g=meta.k8s.io;v=v1"
 	for args, want := range map[string]struct{ pods, nodes string }{
-		"":                                     {protobufType + metadata + ", " + protobufType + ", " + jsonType + metadata + ", " + jsonType, protobufType + metadata + ", " + protobufType + ", " + jsonType + metadata + ", " + jsonType},
-		"-wire json":                           {jsonType + metadata + ", " + jsonType, jsonType + metadata + ", " + jsonType},
-		"-node-label example.com/n":            {protobufType + ", " + jsonType, protobufType + metadata + ", " + protobufType + ", " + jsonType + metadata + ", " + jsonType},
-		"-node-label example.com/n -wire json": {jsonType, jsonType + metadata + ", " + jsonType},
+		"":                                     {wire.Protobuf + metadata + ", " + wire.Protobuf + ", " + wire.JSON + metadata + ", " + wire.JSON, wire.Protobuf + metadata + ", " + wire.Protobuf + ", " + wire.JSON + metadata + ", " + wire.JSON},
+		"-wire json":                           {wire.JSON + metadata + ", " + wire.JSON, wire.JSON + metadata + ", " + wire.JSON},
+		"-node-label example.com/n":            {wire.Protobuf + ", " + wire.JSON, wire.Protobuf + metadata + ", " + wire.Protobuf + ", " + wire.JSON + metadata + ", " + wire.JSON},
+		"-node-label example.com/n -wire json": {wire.JSON, wire.JSON + metadata + ", " + wire.JSON},
 	} {
 		simulate(t, func(t *testing.T, f *fakekube.Server) {
 			f.AddNode("cp", controlPlane)
@@ -493,7 +494,7 @@ func TestProtobufAndMetadataAloneAreAskedForUnlessMoreIsNeededOrJSONIsWanted(t *
 }
 
 func TestServerThatAnswersWholeObjectsOrOnlyJSONIsUnderstood(t *testing.T) {
-	for _, only := range []string{protobufType, jsonType} {
+	for _, only := range []string{wire.Protobuf, wire.JSON} {
 		simulate(t, func(t *testing.T, f *fakekube.Server) {
 			f.OnlyMediaType = only // and no metadata alone
 			f.AddNode("cp", controlPlane)
@@ -519,7 +520,7 @@ func TestRefusalInProtobufIsSaidAsOneInJSON(t *testing.T) {
 		f.Forbid("list pods", false)
 		f.AddPods(2)
 		body := fakekube.Protobuf([]byte(`{"kind":"Status","code":429,"reason":"TooManyRequests","message":"later","details":{"retryAfterSeconds":7}}`))
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Status: 429, Body: string(body), Header: map[string]string{"Content-Type": protobufType}})
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Status: 429, Body: string(body), Header: map[string]string{"Content-Type": wire.Protobuf}})
 		pass(5 * time.Second)
 		wantText(t, p.log.String(), "watch pods: 429 TooManyRequests: later")
 		if n := len(f.Requests(fakekube.IsWatch("pods"))); n != 1 {
@@ -3675,7 +3676,7 @@ func TestLeasesRightsThatAreMissingAreSaidAndRecovered(t *testing.T) {
 		})
 	}
 	// A PUT that makes the Lease needs the right to create it, too.
-	err := &StatusError{Status: Status{Code: 403, Reason: "Forbidden", Message: `leases.coordination.k8s.io "podcount" is forbidden: User "x" cannot create resource "leases" in API group`}, call: callOf("PUT", leasePath, nil)}
+	err := &StatusError{Status: wire.Status{Code: 403, Reason: "Forbidden", Message: `leases.coordination.k8s.io "podcount" is forbidden: User "x" cannot create resource "leases" in API group`}, call: callOf("PUT", leasePath, nil)}
 	wantText(t, err.Error(), `verbs ["create"]`)
 }
 
@@ -3835,7 +3836,7 @@ func TestBookmarkMovesTheResumePointAndNothingElse(t *testing.T) {
 }
 
 func TestBrokenConnectionIsResumedWithoutARelist(t *testing.T) {
-	for _, only := range []string{protobufType, jsonType} {
+	for _, only := range []string{wire.Protobuf, wire.JSON} {
 		simulate(t, func(t *testing.T, f *fakekube.Server) {
 			f.OnlyMediaType = only
 			f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Cut: 100})
@@ -4057,7 +4058,7 @@ func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			header := map[string]string{}
 			if !strings.HasPrefix(strings.TrimLeft(body, "}"), "{") {
-				header["Content-Type"] = protobufType + ";stream=watch"
+				header["Content-Type"] = wire.Protobuf + ";stream=watch"
 			}
 			for times, lists := range map[int]int{1: 1, 2: 2} {
 				simulate(t, func(t *testing.T, f *fakekube.Server) {
@@ -4297,7 +4298,7 @@ func TestSlowListShowsThatItLives(t *testing.T) {
 	})
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Answer: func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", jsonType)
+			w.Header().Set("Content-Type", wire.JSON)
 			io.WriteString(w, `{"metadata":{"resourceVersion":"5"},"items":[`)
 			for i := range 1000 {
 				if i == 500 {
@@ -4368,7 +4369,7 @@ func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
 		"no answer":                         {Stall: true},
 		"stalled in the middle":             {Hang: 300},
 		"garbage":                           list(`}{`),
-		"garbage, as protobuf":              {Body: "k8s\x00garbage", Header: map[string]string{"Content-Type": protobufType}},
+		"garbage, as protobuf":              {Body: "k8s\x00garbage", Header: map[string]string{"Content-Type": wire.Protobuf}},
 		"a wrong content type":              {Status: 200, Body: `{"metadata":{"resourceVersion":"100"},"items":[]}`, Header: html},
 		"a page of some proxy":              {Status: 502, Body: "<html>", Header: html},
 		"nothing":                           {Body: "\n"},
@@ -4378,8 +4379,8 @@ func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
 		"an item without name":              list(`{"metadata":{"namespace":"n","uid":"v","resourceVersion":"98"}}]}`),
 		"an item without version":           list(`{"metadata":{"name":"b","namespace":"n","uid":"v"}}]}`),
 		"an item that is none":              list(`null]}`),
-		"an item without uid, in protobuf":  {Body: string(fakekube.Protobuf([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"metadata":{"name":"b","resourceVersion":"98"}}]}`))), Header: map[string]string{"Content-Type": protobufType}},
-		"an item without name, in protobuf": {Body: string(fakekube.Protobuf([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"metadata":{"uid":"b","resourceVersion":"98"}}]}`))), Header: map[string]string{"Content-Type": protobufType}},
+		"an item without uid, in protobuf":  {Body: string(fakekube.Protobuf([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"metadata":{"name":"b","resourceVersion":"98"}}]}`))), Header: map[string]string{"Content-Type": wire.Protobuf}},
+		"an item without name, in protobuf": {Body: string(fakekube.Protobuf([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"metadata":{"uid":"b","resourceVersion":"98"}}]}`))), Header: map[string]string{"Content-Type": wire.Protobuf}},
 	} {
 		for _, resource := range []string{"pods", "nodes"} {
 			t.Run(name+"/"+resource, func(t *testing.T) {
@@ -4422,7 +4423,7 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 	const begin, item, end = `{"metadata":{"resourceVersion":"5"},"items":[`, `{"metadata":{"name":"a","uid":"u","resourceVersion":"4"}}`, `]}`
 	trickle := func(items int) http.HandlerFunc { // a minute each, which is not silence
 		return func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", jsonType)
+			w.Header().Set("Content-Type", wire.JSON)
 			io.WriteString(w, begin+item)
 			for range items - 1 {
 				http.NewResponseController(w).Flush()
@@ -4441,12 +4442,12 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 	}{
 		"an object a minute": {fakekube.Fault{Answer: trickle(1000)}, listTime.String()},
 		"pages of nothing": {fakekube.Fault{Delay: 700 * time.Millisecond, Times: int(listTime/(700*time.Millisecond)) + 1, Answer: func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", jsonType)
+			w.Header().Set("Content-Type", wire.JSON)
 			page++
 			fmt.Fprintf(w, `{"metadata":{"resourceVersion":"5","continue":"page-%d"},"items":[]}`, page)
 		}}, listTime.String()},
 		"pages of nothing at full speed": {fakekube.Fault{Times: listLimit/pageLimit + 1, Answer: func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", jsonType)
+			w.Header().Set("Content-Type", wire.JSON)
 			page++
 			fmt.Fprintf(w, `{"metadata":{"resourceVersion":"5","continue":"page-%d"},"items":[]}`, page)
 		}}, "after 1000 pages"},
@@ -4684,7 +4685,7 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 								body += fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", fr.event, data)
 							} else {
 								body += string(fakekube.ProtobufEvent(fr.event, fakekube.Protobuf(data)))
-								header["Content-Type"] = protobufType + ";stream=watch"
+								header["Content-Type"] = wire.Protobuf + ";stream=watch"
 							}
 						}
 						f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Body: body, Header: header})
@@ -4961,7 +4962,7 @@ func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 }
 
 // decoded is what a list holds, an object a line.
-func decoded(t testing.TB, body []byte, isProtobuf bool, kind *Kind[*Pod]) (lines []string, meta ListMeta, err error) {
+func decoded(t testing.TB, body []byte, isProtobuf bool, kind *Kind[*Pod]) (lines []string, meta wire.ListMeta, err error) {
 	meta, err = newDecoder(kind).list(bytes.NewReader(body), isProtobuf, func(p *Pod, text []byte) (bool, error) {
 		p.text = string(text)
 		lines = append(lines, describe(p))
@@ -5023,7 +5024,7 @@ func TestRecordedProtobufReadsAsTheRecordedJSON(t *testing.T) {
 			t.Errorf("%s: %v, %s", file, err, got.String())
 		}
 	}
-	if s := parseStatus(recording(t, "unauthorized.pb"), true); s.Code != 401 || s.Reason != "Unauthorized" || s.Message != "Unauthorized" {
+	if s := wire.ParseStatus(recording(t, "unauthorized.pb"), true); s.Code != 401 || s.Reason != "Unauthorized" || s.Message != "Unauthorized" {
 		t.Errorf("%+v", s)
 	}
 }
@@ -5155,11 +5156,11 @@ func TestDecompressionBombsAreNotHeld(t *testing.T) {
 	list := append(binary.AppendUvarint([]byte{2<<3 | 2}, 1<<40), 0x0a, 3, 0x12, 1, '5') // of 1 TB
 	item := binary.AppendUvarint([]byte{0x12}, 50<<20)
 	for name, c := range map[string]struct{ mediaType, body, want string }{
-		"an item in JSON":     {jsonType, `{"items":[{"metadata":{"name":"`, "more than 25165824 bytes in one piece"},
-		"a field in JSON":     {jsonType, `{"kind":"`, "more than 25165824 bytes in one piece"},
-		"a name in JSON":      {jsonType, `{"`, "more than 25165824 bytes in one piece"},
-		"an item in protobuf": {protobufType, "k8s\x00" + string(list) + string(item), "52428800 bytes in one piece: too many"},
-		"a field in protobuf": {protobufType, "k8s\x00" + string(list) + string(append([]byte{0x7a}, item[1:]...)), "unexpected EOF"}, // skipped
+		"an item in JSON":     {wire.JSON, `{"items":[{"metadata":{"name":"`, "more than 25165824 bytes in one piece"},
+		"a field in JSON":     {wire.JSON, `{"kind":"`, "more than 25165824 bytes in one piece"},
+		"a name in JSON":      {wire.JSON, `{"`, "more than 25165824 bytes in one piece"},
+		"an item in protobuf": {wire.Protobuf, "k8s\x00" + string(list) + string(item), "52428800 bytes in one piece: too many"},
+		"a field in protobuf": {wire.Protobuf, "k8s\x00" + string(list) + string(append([]byte{0x7a}, item[1:]...)), "unexpected EOF"}, // skipped
 	} {
 		src, err := gzip.NewReader(bytes.NewReader(bomb(c.body, 50<<20)))
 		if err != nil {
@@ -5167,7 +5168,7 @@ func TestDecompressionBombsAreNotHeld(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err = newDecoder(podKind()).list(src, c.mediaType == protobufType, leave)
+		_, err = newDecoder(podKind()).list(src, c.mediaType == wire.Protobuf, leave)
 		runtime.ReadMemStats(&after)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
@@ -5177,7 +5178,7 @@ func TestDecompressionBombsAreNotHeld(t *testing.T) {
 		}
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", jsonType)
+		w.Header().Set("Content-Type", wire.JSON)
 		w.Header().Set("Content-Encoding", "gzip")
 		w.Write(bomb(`{"metadata":{"name":"`, 80<<20))
 	}))
@@ -5261,7 +5262,7 @@ func TestKeptLabelsDoNotHoldTheOthersPlace(t *testing.T) {
 func TestListOfWhatIsKnownAllocatesNextToNothing(t *testing.T) {
 	f := fakekube.New()
 	f.AddPods(1000)
-	body := podList(f, protobufType)
+	body := podList(f, wire.Protobuf)
 	s := NewStore(func(p *Pod) string { return p.NodeName })
 	d := newDecoder(podKind())
 	list := func() {
@@ -5464,7 +5465,7 @@ func TestQueueTriesAFailedKeyNoSoonerThanItIsTold(t *testing.T) {
 }
 
 func TestRetryAfterOfAWrappedStatusIsWhatTheServerAskedForAndAFifthMoreAtMost(t *testing.T) {
-	status := &StatusError{Status: Status{Code: 429}}
+	status := &StatusError{Status: wire.Status{Code: 429}}
 	status.Details.RetryAfterSeconds = 9
 	wait := retryAfter(fmt.Errorf("patch: %w", status))
 	if wait < 9*time.Second || wait > 10800*time.Millisecond {
@@ -5600,7 +5601,7 @@ func recorderOn(t *testing.T, f *fakekube.Server) (r *Recorder, end func()) {
 
 func TestStatusOfAnEventIsToldToTheRecorderInItsOwnWords(t *testing.T) {
 	status := func(code int, reason, cause string) *StatusError {
-		s := &StatusError{Status: Status{Code: code, Reason: reason}}
+		s := &StatusError{Status: wire.Status{Code: code, Reason: reason}}
 		s.Details.Causes = []struct{ Reason, Field string }{{Reason: cause}}
 		return s
 	}
@@ -7482,7 +7483,7 @@ func TestStatusNamesVerbObjectAndRule(t *testing.T) {
 }
 
 func TestAnonymousIsToldToBringACredentialAndNotToBeGivenRights(t *testing.T) {
-	s := &StatusError{Status: Status{Code: 403, Reason: "Forbidden", Message: `pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope`}, call: call{"list", "", "pods", ""}}
+	s := &StatusError{Status: wire.Status{Code: 403, Reason: "Forbidden", Message: `pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope`}, call: call{"list", "", "pods", ""}}
 	if text := s.Error(); strings.Contains(text, "RBAC") || !strings.Contains(text, "(no credential was sent: give the kubeconfig's user a token") {
 		t.Error(text)
 	}
@@ -7490,7 +7491,7 @@ func TestAnonymousIsToldToBringACredentialAndNotToBeGivenRights(t *testing.T) {
 
 func TestRefusalThatIsNoQuestionOfRightsNamesNoRule(t *testing.T) {
 	for _, message := range []string{"unable to create new content in namespace x because it is being terminated", `admission webhook "w" denied the request: patch`} {
-		s := &StatusError{Status: Status{Code: 403, Reason: "Forbidden", Message: message}, call: call{verb: "patch", resource: "nodes"}}
+		s := &StatusError{Status: wire.Status{Code: 403, Reason: "Forbidden", Message: message}, call: call{verb: "patch", resource: "nodes"}}
 		if got, want := s.Error(), "403 Forbidden: "+message; got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
@@ -9088,7 +9089,7 @@ var behaviours = []struct {
 	}},
 	{"metadata alone is answered where it is asked for", "", func(w *world) {
 		w.addPod("a", "row", "metadata")
-		for accept, want := range map[string]string{accept(true, "PartialObjectMetadataList", jsonType): "PartialObjectMetadataList", "": "PodList"} {
+		for accept, want := range map[string]string{accept(true, "PartialObjectMetadataList", wire.JSON): "PartialObjectMetadataList", "": "PodList"} {
 			resp, err := w.client.do(w.Context(), request{method: "GET", path: w.pods(), query: url.Values{"labelSelector": {"row=metadata"}}, accept: accept})
 			if err != nil {
 				w.Fatal(err)
@@ -9107,7 +9108,7 @@ var behaviours = []struct {
 		w.addPod("b", "row", "wire")
 		seen := map[string]bool{}
 		for _, metadataOnly := range []bool{true, false} {
-			for _, media := range []string{protobufType, jsonType} {
+			for _, media := range []string{wire.Protobuf, wire.JSON} {
 				as := map[bool]string{true: "PartialObjectMetadataList"}[metadataOnly]
 				body, err := w.client.stream(w.Context(), request{method: "GET", path: w.pods(), query: url.Values{"labelSelector": {"row=wire"}}, accept: accept(as != "", as, media)})
 				if err != nil {
@@ -9120,7 +9121,7 @@ var behaviours = []struct {
 					return true, nil
 				})
 				body.Close()
-				if err != nil || len(all) != 2 || body.isProtobuf != (media == protobufType) {
+				if err != nil || len(all) != 2 || body.isProtobuf != (media == wire.Protobuf) {
 					w.Errorf("asked for %s %s: %q, %v, protobuf: %v", media, as, all, err, body.isProtobuf)
 				}
 				seen[strings.Join(all, "; ")] = true
@@ -9509,7 +9510,7 @@ var behaviours = []struct {
 			if review.Request.Options.FieldManager == "podcount" {
 				sleep(r.Context(), 20*time.Second)
 			}
-			rw.Header().Set("Content-Type", jsonType)
+			rw.Header().Set("Content-Type", wire.JSON)
 			json.NewEncoder(rw).Encode(fakekube.Object{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": fakekube.Object{"uid": review.Request.UID, "allowed": true}})
 		}))
 		ca := fakekube.NewAuthority(w.T, "a webhook's CA")
@@ -10370,7 +10371,7 @@ func FuzzDecodeList(f *testing.F) {
 			}
 			Spec struct{ NodeName string }
 		}
-		var wantMeta ListMeta
+		var wantMeta wire.ListMeta
 		if json.NewDecoder(bytes.NewReader(data)).Decode(&fields) != nil || json.Unmarshal(fields["items"], &want) != nil || json.Unmarshal(fields["metadata"], &wantMeta) != nil {
 			t.Fatalf("%q: accepted, but it is no such JSON", data)
 		}
@@ -10396,7 +10397,7 @@ func FuzzDecodeProtobuf(f *testing.F) {
 		f.Add([]byte(h.body[:min(len(h.body), 1000)]))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		read := func(r io.Reader) (got []string, meta ListMeta, err error) {
+		read := func(r io.Reader) (got []string, meta wire.ListMeta, err error) {
 			meta, err = newDecoder(podKind()).list(r, true, func(p *Pod, text []byte) (bool, error) {
 				p.text = string(text)
 				got = append(got, describe(p))
@@ -10410,7 +10411,7 @@ func FuzzDecodeProtobuf(f *testing.F) {
 			t.Fatalf("%q: %q, %v; byte by byte %q, %v", data, got, err, again, err2)
 		}
 		sameEvents(t, data, true)
-		parseStatus(data, true)
+		wire.ParseStatus(data, true)
 	})
 }
 
@@ -10475,7 +10476,7 @@ func sameEvents(t *testing.T, data []byte, isProtobuf bool) {
 	if !slices.Equal(whole, bytewise) || (err == nil) != (err2 == nil) {
 		t.Fatalf("%q: %q, %v; byte by byte %q, %v", data, whole, err, bytewise, err2)
 	}
-	if garbage := (garbageError{}); err != nil && !errors.As(err, &garbage) {
+	if garbage := (wire.GarbageError{}); err != nil && !errors.As(err, &garbage) {
 		t.Fatalf("%q: %v is no garbage", data, err)
 	}
 }
@@ -10560,8 +10561,8 @@ func (c *crowd) list(w io.Writer, o fakekube.Object, n int, isProtobuf, whole bo
 
 func (c *crowd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	accept := r.Header.Get("Accept")
-	isProtobuf := strings.Contains(accept, protobufType)
-	w.Header().Set("Content-Type", map[bool]string{true: protobufType, false: jsonType}[isProtobuf])
+	isProtobuf := strings.Contains(accept, wire.Protobuf)
+	w.Header().Set("Content-Type", map[bool]string{true: wire.Protobuf, false: wire.JSON}[isProtobuf])
 	switch {
 	case r.URL.Query().Has("watch"):
 		http.NewResponseController(w).Flush()

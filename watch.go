@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"podcount/internal/logging"
+	"podcount/internal/wire"
 	"podcount/internal/yaml"
 )
 
@@ -1089,7 +1090,7 @@ func catch(err *error) {
 // StatusError is the error that the API server answers, or what an answer without one amounts to: the API's own Status,
 // and what it was answered to.
 type StatusError struct {
-	Status
+	wire.Status
 
 	call  call   // what was asked
 	tried string // with a 401: what was not accepted
@@ -1352,10 +1353,10 @@ func (c *Client) send(ctx context.Context, r request, cred *Credential) (*http.R
 		}
 		guardBody(req, body, c.permit)
 	}
-	req.Header.Set("Accept", cmp.Or(r.accept, jsonType))
+	req.Header.Set("Accept", cmp.Or(r.accept, wire.JSON))
 	req.Header.Set("User-Agent", c.options.UserAgent)
 	if body != nil {
-		contentType := jsonType
+		contentType := wire.JSON
 		if r.method == http.MethodPatch {
 			contentType = "application/merge-patch+json"
 		}
@@ -1443,9 +1444,9 @@ func statusOf(resp *http.Response, what call) *StatusError {
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	isProtobuf, _ := wireOf(resp)
-	s := &StatusError{Status: parseStatus(body, isProtobuf), call: what}
+	s := &StatusError{Status: wire.ParseStatus(body, isProtobuf), call: what}
 	if s.Code == 0 {
-		s.Status = Status{Message: strconv.Quote(oneLine(body, 200))}
+		s.Status = wire.Status{Message: strconv.Quote(oneLine(body, 200))}
 	}
 	s.Code = resp.StatusCode
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // never a date here
@@ -1484,15 +1485,10 @@ func (c *Client) Send(ctx context.Context, r request, answer any) error {
 	defer resp.Body.Close()
 	defer io.CopyN(io.Discard, resp.Body, 2<<10) // what little is left, so that the connection can be used again
 	if _, err = wireOf(resp); err == nil && answer != nil {
-		err = json.NewDecoder(limited(resp.Body, answerLimit)).Decode(answer)
+		err = json.NewDecoder(wire.Limited(resp.Body, answerLimit)).Decode(answer)
 	}
 	return r.failed(err)
 }
-
-const (
-	jsonType     = "application/json"
-	protobufType = "application/vnd.kubernetes.protobuf"
-)
 
 // accept lists media types, the best first; if metadataOnly, of objects as this kind, though a server may send whole ones.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches
@@ -1508,10 +1504,10 @@ func accept(metadataOnly bool, as string, types ...string) string {
 // wireOf tells in which form an answer is.
 func wireOf(resp *http.Response) (isProtobuf bool, err error) {
 	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
-	if kind = strings.TrimSpace(kind); kind != jsonType && kind != protobufType {
+	if kind = strings.TrimSpace(kind); kind != wire.JSON && kind != wire.Protobuf {
 		err = fmt.Errorf("the answer is %q, neither JSON nor protobuf: is this the API server?", kind)
 	}
-	return kind == protobufType, err
+	return kind == wire.Protobuf, err
 }
 
 // stream opens a list or a watch. The body ends with errSilent when nothing has arrived for so long.
@@ -1709,7 +1705,7 @@ func (r *Reflector[T]) patch(ctx context.Context, obj T, sub string, patch map[s
 		method: http.MethodPatch,
 		path:   strings.TrimSuffix(r.kind.path(key.Namespace)+"/"+key.Name+"/"+sub, "/"),
 		body:   patch,
-		accept: accept(r.kind.MetadataOnly, "PartialObjectMetadata", jsonType),
+		accept: accept(r.kind.MetadataOnly, "PartialObjectMetadata", wire.JSON),
 	}
 	var answer json.RawMessage
 	err = r.client.Send(ctx, req, &answer)
@@ -1844,7 +1840,7 @@ func (r *Reflector[T]) afterFailure(what string, err error) time.Duration {
 func (r *Reflector[T]) request(as string) request {
 	q := url.Values{"labelSelector": {r.kind.Selector}, "fieldSelector": {r.kind.Fields}}
 	maps.DeleteFunc(q, func(_ string, values []string) bool { return values[0] == "" })
-	types := []string{protobufType, jsonType}
+	types := []string{wire.Protobuf, wire.JSON}
 	if !r.kind.Protobuf {
 		types = types[1:]
 	}
@@ -1882,7 +1878,7 @@ func (r *Reflector[T]) list(ctx context.Context) error {
 }
 
 // pages reads a list: whole, in one answer, which is half the work for both sides; or in pages.
-func (r *Reflector[T]) pages(ctx context.Context, listing *Listing[T]) (meta ListMeta, err error) {
+func (r *Reflector[T]) pages(ctx context.Context, listing *Listing[T]) (meta wire.ListMeta, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, listTime, fmt.Errorf("the list has not ended after %v", listTime))
 	defer cancel()
 	start, slow, req := time.Now(), slowList, r.request("PartialObjectMetadataList")
@@ -1967,7 +1963,7 @@ func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
 		enough, why, failed = 2, "error", "cannot watch"
 	case code != 0 || !opened && !silent:
 		failed = "cannot watch"
-	case errors.As(err, new(garbageError)):
+	case errors.As(err, new(wire.GarbageError)):
 		enough, why, failed = 2, "garbage", "watch ended in garbage"
 	case silent: // Not even a bookmark. A version from the future, too, is answered so.
 		enough, why = 2, "silence"
@@ -1992,9 +1988,9 @@ func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
 // rewound asks for the newest version. It is older than what we have heard of if etcd was restored from a backup: then a
 // list is due, and at once, as other changes will come under the same versions. Where that fails, the next watch asks.
 func (r *Reflector[T]) rewound(ctx context.Context) bool {
-	var page struct{ Metadata ListMeta }
+	var page struct{ Metadata wire.ListMeta }
 	req := r.request("")
-	req.accept, req.limit = accept(true, "PartialObjectMetadataList", jsonType), shortWatch // as the watch waits
+	req.accept, req.limit = accept(true, "PartialObjectMetadataList", wire.JSON), shortWatch // as the watch waits
 	req.query.Set("limit", "1")
 	if r.client.Send(ctx, req, &page) != nil {
 		return false
