@@ -62,7 +62,7 @@ import (
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv("PODCOUNT_TEST_PLUGIN") != "":
-		os.Exit(plugin(os.Getenv("PODCOUNT_TEST_PLUGIN")))
+		os.Exit(fakekube.RunExecPlugin(os.Getenv("PODCOUNT_TEST_PLUGIN")))
 	case os.Getenv("PODCOUNT_TEST_MAIN") != "":
 		main() // the program itself, for tests of signals and exit codes
 		os.Exit(0)
@@ -6488,39 +6488,6 @@ func TestCertificatesThatChangeAreUsedByTheNextRequestWhileWatchesGoOn(t *testin
 	})
 }
 
-// plugin is an exec program, for tests: it notes in dir that it ran, and how, and prints what dir/answer says.
-func plugin(dir string) int {
-	stdin, _ := io.ReadAll(os.Stdin)
-	run := fmt.Sprintf("%q stdin=%q REGION=%s %s\n", os.Args[1:], stdin, os.Getenv("REGION"), os.Getenv("KUBERNETES_EXEC_INFO"))
-	runs, _ := os.OpenFile(filepath.Join(dir, "runs"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	runs.WriteString(run)
-	runs.Close()
-	answer, _ := os.ReadFile(filepath.Join(dir, "answer"))
-	if trouble, ok := strings.CutPrefix(string(answer), "exit "); ok {
-		fmt.Fprintln(os.Stderr, trouble)
-		return 1
-	} else if string(answer) == "hang" {
-		signal.Ignore(os.Interrupt)
-		<-time.After(time.Hour)
-	}
-	os.Stdout.Write(answer)
-	return 0
-}
-
-// execConfig is the kubeconfig's user for plugin in dir, with more fields.
-func execConfig(t *testing.T, dir, version, more string) string {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("exec: {apiVersion: client.authentication.k8s.io/%s, command: %s, args: [get, \"a token\"], env: [{name: PODCOUNT_TEST_PLUGIN, value: %s}, {name: REGION, value: eu}]%s}", version, self, dir, more)
-}
-
-func credentialText(version string, status fakekube.Object) string {
-	text, _ := json.Marshal(fakekube.Object{"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/" + version, "status": status})
-	return string(text)
-}
-
 func TestExecCredentialIsKeptUntilItExpiresOrIsRefused(t *testing.T) {
 	if fewer(1) == 0 {
 		t.Skip("starts dozens of processes, each half a second under the race detector, and one after the other")
@@ -6535,13 +6502,13 @@ func TestExecCredentialIsKeptUntilItExpiresOrIsRefused(t *testing.T) {
 		if !expires.IsZero() {
 			status["expirationTimestamp"] = expires.UTC().Format(time.RFC3339)
 		}
-		writeFiles(t, dir, map[string]string{"answer": credentialText("v1beta1", status)})
+		writeFiles(t, dir, map[string]string{"answer": fakekube.ExecCredential("v1beta1", status)})
 	}
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.Allow("one", "two")
 		f.AddNode("cp", controlPlane)
 		answer("one", time.Now().Add(10*time.Minute))
-		n := f.ServeAs(t, dir, execConfig(t, dir, "v1beta1", ", interactiveMode: IfAvailable, provideClusterInfo: false"))
+		n := f.ServeAs(t, dir, fakekube.ExecUser(t, dir, "v1beta1", ", interactiveMode: IfAvailable, provideClusterInfo: false"))
 		config, _ := os.ReadFile(filepath.Join(dir, "config"))
 		more := "    tls-server-name: 127.0.0.1\n    extensions: [{name: client.authentication.k8s.io/exec, extension: {audience: us}}, {name: else, extension: 1}]\n"
 		writeFiles(t, dir, map[string]string{"config": strings.Replace(string(config), "    certificate-authority-data: ", more+"    certificate-authority-data: ", 1)})
@@ -6660,12 +6627,12 @@ func TestLabelsEqualTheTruthWhateverBecomesOfCredentials(t *testing.T) {
 				case strings.HasPrefix(token, "exit"):
 					writeFiles(t, dir, map[string]string{"answer": token})
 				default:
-					writeFiles(t, dir, map[string]string{"token": token, "answer": credentialText("v1", fakekube.Object{"token": token})})
+					writeFiles(t, dir, map[string]string{"token": token, "answer": fakekube.ExecCredential("v1", fakekube.Object{"token": token})})
 				}
 			}
 			from := c.from
 			if from == "" {
-				from = execConfig(t, dir, "v1", ", interactiveMode: Never")
+				from = fakekube.ExecUser(t, dir, "v1", ", interactiveMode: Never")
 			}
 			simulate(t, func(t *testing.T, f *fakekube.Server) {
 				write("one")
@@ -6696,13 +6663,13 @@ func TestExecProgramMayGiveAClientCertificate(t *testing.T) {
 		}
 		answer := func(name string, expires time.Time) {
 			cert, key := clients.Issue(t, name, nil)
-			writeFiles(t, dir, map[string]string{"answer": credentialText("v1", fakekube.Object{"clientCertificateData": string(cert), "clientKeyData": string(key), "expirationTimestamp": expires})})
+			writeFiles(t, dir, map[string]string{"answer": fakekube.ExecCredential("v1", fakekube.Object{"clientCertificateData": string(cert), "clientKeyData": string(key), "expirationTimestamp": expires})})
 		}
 		f.Allow()
 		f.ClientCA = clients.Pool()
 		f.AddNode("cp", controlPlane)
 		answer("one", time.Now().Add(time.Minute))
-		writeFiles(t, dir, map[string]string{"config": fakekube.Kubeconfig("https://127.0.0.1:1", servers.PEM(), execConfig(t, dir, "v1", ", interactiveMode: Never"))})
+		writeFiles(t, dir, map[string]string{"config": fakekube.Kubeconfig("https://127.0.0.1:1", servers.PEM(), fakekube.ExecUser(t, dir, "v1", ", interactiveMode: Never"))})
 		startPodcountOn(t, f.ServeIn(t, func() *tls.Certificate { return &server }), "-kubeconfig", filepath.Join(dir, "config"))
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "0")
@@ -6730,14 +6697,14 @@ func TestExecAnswersThatAreNoCredentialAreErrors(t *testing.T) {
 		"s3cret":          "invalid character",
 		"exit  why\n not": `exit status 1, saying "why not"`,
 		"hang":            "it took longer than 200ms",
-		credentialText("v1beta1", fakekube.Object{"token": "s3cret"}):                                       `printed a "ExecCredential" of "client.authentication.k8s.io/v1beta1", not an ExecCredential of client.authentication.k8s.io/v1`,
-		`{"kind":"Pod","status":{"token":"s3cret"}}`:                                                        `printed a "Pod"`,
-		credentialText("v1", fakekube.Object{}):                                                             "gave no token",
-		credentialText("v1", fakekube.Object{"clientCertificateData": "s3cret"}):                            "gave no token, and no clientCertificateData with clientKeyData",
-		credentialText("v1", fakekube.Object{"token": 1}):                                                   "cannot unmarshal number",
-		credentialText("v1", fakekube.Object{"token": "x", "clientKeyData": "y"}):                           "gave no token, and no clientCertificateData with clientKeyData",
-		credentialText("v1", fakekube.Object{"clientCertificateData": "s3cret", "clientKeyData": "s3cret"}): "gave: tls: failed to find any PEM data",
-		strings.Repeat("s3cret ", 1<<18):                                                                    "it printed more than 1 MB",
+		fakekube.ExecCredential("v1beta1", fakekube.Object{"token": "s3cret"}):                                       `printed a "ExecCredential" of "client.authentication.k8s.io/v1beta1", not an ExecCredential of client.authentication.k8s.io/v1`,
+		`{"kind":"Pod","status":{"token":"s3cret"}}`:                                                                 `printed a "Pod"`,
+		fakekube.ExecCredential("v1", fakekube.Object{}):                                                             "gave no token",
+		fakekube.ExecCredential("v1", fakekube.Object{"clientCertificateData": "s3cret"}):                            "gave no token, and no clientCertificateData with clientKeyData",
+		fakekube.ExecCredential("v1", fakekube.Object{"token": 1}):                                                   "cannot unmarshal number",
+		fakekube.ExecCredential("v1", fakekube.Object{"token": "x", "clientKeyData": "y"}):                           "gave no token, and no clientCertificateData with clientKeyData",
+		fakekube.ExecCredential("v1", fakekube.Object{"clientCertificateData": "s3cret", "clientKeyData": "s3cret"}): "gave: tls: failed to find any PEM data",
+		strings.Repeat("s3cret ", 1<<18):                                                                             "it printed more than 1 MB",
 	} {
 		writeFiles(t, dir, map[string]string{"answer": answer})
 		e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: self, env: []string{"PODCOUNT_TEST_PLUGIN=" + dir}, limit: time.Minute}
@@ -6753,7 +6720,7 @@ func TestExecAnswersThatAreNoCredentialAreErrors(t *testing.T) {
 // A program may leave an agent behind, which has its stdout and stderr.
 func TestExecProgramWhoseChildKeepsItsOutputOpenIsNotWaitedFor(t *testing.T) {
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"answer": credentialText("v1", fakekube.Object{"token": "good"}), "agent": "#!/bin/sh\nsleep 600 &\necho $! >" + dir + "/pid\ncat " + dir + "/answer\n"})
+	writeFiles(t, dir, map[string]string{"answer": fakekube.ExecCredential("v1", fakekube.Object{"token": "good"}), "agent": "#!/bin/sh\nsleep 600 &\necho $! >" + dir + "/pid\ncat " + dir + "/answer\n"})
 	os.Chmod(dir+"/agent", 0o700)
 	e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: dir + "/agent", limit: time.Minute}
 	got, err := e.run(t.Context())
@@ -6806,7 +6773,7 @@ func TestExecProgramIsWaitedForAsLongAsEachCallerCanAndServesTheNext(t *testing.
 			t.Errorf("a caller that could not wait got %v", err)
 		}
 	}
-	os.WriteFile(carryOn, []byte(credentialText("v1", fakekube.Object{"token": "good"})), 0)
+	os.WriteFile(carryOn, []byte(fakekube.ExecCredential("v1", fakekube.Object{"token": "good"})), 0)
 	if patient.wait(t.Context()); patient.err != nil || patient.value.token != "good" {
 		t.Errorf("a caller that could wait got %+v, %v", patient.value, patient.err)
 	}
@@ -6828,7 +6795,7 @@ func TestExecCredentialThatIsGoodSurvivesARunThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		expires := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 		status := fakekube.Object{"token": "good", "expirationTimestamp": expires}
-		writeFiles(t, dir, map[string]string{"answer": credentialText("v1", status)})
+		writeFiles(t, dir, map[string]string{"answer": fakekube.ExecCredential("v1", status)})
 		cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir + "/config", Getenv: func(string) string { return "" }, Log: newLog(log, &options{}).Logger})
 		if err != nil {
 			t.Fatal(err)
@@ -6873,7 +6840,7 @@ func TestExecProgramThatItsOnlyCallerDidNotWaitForServesTheNext(t *testing.T) {
 		t.Errorf("the one that had gone got %v", err)
 	}
 	os.ReadFile(started)
-	os.WriteFile(carryOn, []byte(credentialText("v1", fakekube.Object{"token": "good"})), 0)
+	os.WriteFile(carryOn, []byte(fakekube.ExecCredential("v1", fakekube.Object{"token": "good"})), 0)
 	if got, err := cfg.Credential(t.Context(), nil); err != nil || got.token != "good" {
 		t.Errorf("the next one got %+v, %v", got, err)
 	}
@@ -9230,8 +9197,8 @@ var behaviours = []struct {
 	}},
 	{"an exec program's token is used", "", func(w *world) {
 		node, user, dir := w.addNode("exec", "row", "exec"), w.account("exec", true), w.TempDir()
-		writeFiles(w.T, dir, map[string]string{"answer": credentialText("v1", fakekube.Object{"token": user})})
-		w.podcount(w.as(execConfig(w.T, dir, "v1", ", interactiveMode: Never")), "exec")
+		writeFiles(w.T, dir, map[string]string{"answer": fakekube.ExecCredential("v1", fakekube.Object{"token": user})})
+		w.podcount(w.as(fakekube.ExecUser(w.T, dir, "v1", ", interactiveMode: Never")), "exec")
 		w.awaitLabel(node, "0")
 	}},
 	{"-master takes the place of the kubeconfig's server", "", func(w *world) {
@@ -9809,6 +9776,55 @@ func TestBehavioursOnARealCluster(t *testing.T) {
 	showBehaviours(w)
 }
 
+// caOf returns the CA that a kubeconfig has for the cluster of a context; "" stands for its current one. It is nil where
+// the kubeconfig has none.
+func caOf(t *testing.T, file, contextName string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := yaml.Parse(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := tree.(map[string]any)
+	named := func(list, name string) map[string]any {
+		entries, _ := config[list].([]any)
+		for _, entry := range entries {
+			if entry := entry.(map[string]any); entry["name"] == name {
+				return entry
+			}
+		}
+		return nil
+	}
+	if contextName == "" {
+		contextName, _ = config["current-context"].(string)
+	}
+	context, _ := named("contexts", contextName)["context"].(map[string]any)
+	clusterName, _ := context["cluster"].(string)
+	cluster, _ := named("clusters", clusterName)["cluster"].(map[string]any)
+	if data, _ := cluster["certificate-authority-data"].(string); data != "" {
+		ca, err := base64.StdEncoding.DecodeString(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ca
+	}
+	name, _ := cluster["certificate-authority"].(string)
+	if name == "" {
+		return nil
+	}
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(filepath.Dir(file), name)
+	}
+	ca, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ca
+}
+
 func showBehaviours(w *world) {
 	o, err := parseFlags(w.kubeconfig, io.Discard)
 	if err != nil {
@@ -9817,12 +9833,7 @@ func showBehaviours(w *world) {
 	if w.cfg, err = LoadConfig(w.Context(), LoadOptions{Kubeconfig: o.kubeconfig, Context: o.context, Getenv: os.Getenv}); err != nil {
 		w.Fatal(err)
 	}
-	a := &access{log: quietLog().Logger}
-	if a.readKubeconfigs(w.Context(), []string{o.kubeconfig}, o.context) == nil {
-		a.ca.startReading(true)
-		a.ca.endReading(w.Context())
-		w.ca = a.ca.data
-	}
+	w.ca = caOf(w.T, o.kubeconfig, o.context)
 	w.client = newClient(&options{}, w.cfg, nil, quietLog())
 	w.ns, w.made = fmt.Sprintf("podcount-e2e-%05x", rand.IntN(1<<20)), new([]string)
 	ctx, stop := context.WithCancel(context.Background())

@@ -170,10 +170,10 @@ func TestExecProgramIsToldTheClusterIfItAsks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			config := fakekube.Kubeconfig("https://h:6443/k8s", nil, execConfig(t, dir, c.version, c.ask))
+			config := fakekube.Kubeconfig("https://h:6443/k8s", nil, fakekube.ExecUser(t, dir, c.version, c.ask))
 			config = strings.Replace(config, "    server: https://h:6443/k8s\n    certificate-authority-data: \n",
 				"    {server: https://h:6443/k8s, certificate-authority: ca.crt, "+c.cluster+"}\n", 1)
-			writeFiles(t, dir, map[string]string{"answer": credentialText(c.version, fakekube.Object{"token": "t"})})
+			writeFiles(t, dir, map[string]string{"answer": fakekube.ExecCredential(c.version, fakekube.Object{"token": "t"})})
 			cfg, err := load(t, map[string]string{"config": config, "ca.crt": string(ca)}, "config", "", c.master, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -199,13 +199,13 @@ func TestExecProgramIsToldTheNewestCA(t *testing.T) {
 	dir := t.TempDir()
 	first, second := fakekube.NewAuthority(t, "the first CA").PEM(), fakekube.NewAuthority(t, "the second CA").PEM()
 	synctest.Test(t, func(t *testing.T) {
-		config := fakekube.Kubeconfig("https://h", nil, execConfig(t, dir, "v1", ", provideClusterInfo: true"))
+		config := fakekube.Kubeconfig("https://h", nil, fakekube.ExecUser(t, dir, "v1", ", provideClusterInfo: true"))
 		config = strings.Replace(config, "certificate-authority-data: ", "certificate-authority: ca.crt", 1)
 		expires := time.Now().Add(time.Minute).UTC().Format(time.RFC3339)
 		writeFiles(t, dir, map[string]string{
 			"config": config,
 			"ca.crt": string(first),
-			"answer": credentialText("v1", fakekube.Object{"token": "t", "expirationTimestamp": expires}),
+			"answer": fakekube.ExecCredential("v1", fakekube.Object{"token": "t", "expirationTimestamp": expires}),
 		})
 		cfg, err := load(t, nil, filepath.Join(dir, "config"), "", "", nil)
 		if err != nil {
