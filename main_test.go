@@ -6282,10 +6282,20 @@ func TestMainJobOverTLSAndHTTP2WithATokenAndWithAClientCertificate(t *testing.T)
 	}
 }
 
+// configOf is what a kubeconfig with this text comes to.
+func configOf(t *testing.T, text string) (*Config, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return LoadConfig(t.Context(), LoadOptions{Kubeconfig: file, Getenv: func(string) string { return "" }})
+}
+
 func TestServerThatIsNotVerifiedIsNotSpokenTo(t *testing.T) {
 	f := fakekube.New()
 	server, _ := f.ServeTLSFor(t)
-	cfg, err := load(t, map[string]string{"config": fakekube.Kubeconfig(server, nil, "token: t")}, "config", "", "", nil)
+	cfg, err := configOf(t, fakekube.Kubeconfig(server, nil, "token: t"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -7144,7 +7154,7 @@ func TestTLSErrorsNameWhatWasTriedAndWhatToDo(t *testing.T) {
 		if c.trusted != nil {
 			config = fakekube.Kubeconfig(url, c.trusted.PEM(), "token: s3cret")
 		}
-		cfg, err := load(t, map[string]string{"config": strings.Replace(config, "    certificate-authority-data", c.cluster+"    certificate-authority-data", 1)}, "config", "", "", nil)
+		cfg, err := configOf(t, strings.Replace(config, "    certificate-authority-data", c.cluster+"    certificate-authority-data", 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -7352,7 +7362,7 @@ func TestProxyURLLeadsThroughThatProxy(t *testing.T) {
 		proxy.Close()
 	})
 	config := strings.Replace(fakekube.Kubeconfig(server, ca, "token: t"), "    server:", "    proxy-url: "+proxy.URL+"\n    server:", 1)
-	cfg, err := load(t, map[string]string{"config": config}, "config", "", "", nil)
+	cfg, err := configOf(t, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -7372,7 +7382,7 @@ func TestProxyThatRefusesIsNamedWithoutItsPassword(t *testing.T) {
 		defer proxy.Close()
 		config := strings.Replace(fakekube.Kubeconfig("https://10.1.2.3:6443", nil, "token: t"), "    server:",
 			"    proxy-url: "+strings.Replace(proxy.URL, "//", "//me:s3cret@", 1)+"\n    server:", 1)
-		cfg, err := load(t, map[string]string{"config": config}, "config", "", "", nil)
+		cfg, err := configOf(t, config)
 		if err != nil {
 			t.Fatal(err)
 		}
