@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"podcount/deploy"
+	"podcount/internal/kubeconfig"
 	"podcount/internal/labels"
 	"podcount/internal/listen"
 	"podcount/internal/logging"
@@ -739,7 +740,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 func runWith(
 	ctx context.Context, o *options, getenv func(string) string, log *Log, logged, printed *logging.Output, dial Dialer,
 ) error {
-	cfg, err := LoadConfig(ctx, LoadOptions{
+	cfg, err := kubeconfig.Load(ctx, kubeconfig.Options{
 		Kubeconfig: o.kubeconfig,
 		Context:    o.context,
 		Master:     o.master,
@@ -769,7 +770,7 @@ func runWith(
 	m.recorder = newRecorder(o, client, log, host)
 	m.stop, m.fail, m.work = stop, end, grace(sending, stop, drainTimeout)
 	if o.leaderElect && !o.dryRun {
-		m.election = newElection(client, o.election(ownNamespace(ctx), host, log, func(err error) {
+		m.election = newElection(client, o.election(kubeconfig.OwnNamespace(ctx), host, log, func(err error) {
 			end(err)
 			cut(err)
 		}))
@@ -826,7 +827,7 @@ func (o *options) election(own, host string, log *Log, onLost func(error)) lease
 }
 
 // newClient makes the client that all share. Each request is counted, and is a line at -v 6.
-func newClient(o *options, cfg *Config, dial Dialer, log *Log) *Client {
+func newClient(o *options, cfg *kubeconfig.Config, dial Dialer, log *Log) *Client {
 	return NewClient(cfg, ClientOptions{
 		Dial:         dial,
 		UserAgent:    "podcount/" + version + " (" + runtime.GOOS + "/" + runtime.GOARCH + ")",

@@ -36,7 +36,6 @@ import (
 	"os/signal"
 	"path"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -53,6 +52,7 @@ import (
 	"unicode/utf8"
 
 	"podcount/internal/fakekube"
+	"podcount/internal/kubeconfig"
 	"podcount/internal/labels"
 	"podcount/internal/sim"
 	"podcount/internal/wire"
@@ -270,7 +270,9 @@ func wantPeace(t *testing.T, f *fakekube.Server, args ...string) {
 
 const podCountLabel = "hopegi/pod-count"
 
-func noCredential(context.Context, *Credential) (*Credential, error) { return &Credential{}, nil }
+func noCredential(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
+	return &kubeconfig.Credential{}, nil
+}
 
 func quietLog() *Log { return newLog(io.Discard, &options{}) }
 
@@ -3279,9 +3281,9 @@ func TestClientAsksRightBeforeAWriteWhetherItMayBeSent(t *testing.T) {
 		f.AddNode("n")
 		base, _ := url.Parse("http://127.0.0.1:1")
 		may := true
-		client := newClient(&options{}, &Config{Server: base, Credential: func(context.Context, *Credential) (*Credential, error) {
+		client := newClient(&options{}, &kubeconfig.Config{Server: base, Credential: func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
 			may = false
-			return &Credential{}, nil
+			return &kubeconfig.Credential{}, nil
 		}}, f.ServeIn(t).Dial, quietLog())
 		defer client.Close()
 		client.permit = permitOf(func() error {
@@ -3349,7 +3351,7 @@ func TestWriteWhosePermitEndsWhileItsConnectionIsMadeIsNotSent(t *testing.T) {
 
 // clientOver makes a client of the fake, over HTTP/1.1 or over TLS and HTTP/2, on a network that change has changed.
 func clientOver(t *testing.T, f *fakekube.Server, isTLS bool, change func(Dialer) Dialer) *Client {
-	cred := &Credential{}
+	cred := &kubeconfig.Credential{}
 	base, _ := url.Parse("http://127.0.0.1:1")
 	var certificate []func() *tls.Certificate
 	if isTLS {
@@ -3360,11 +3362,11 @@ func clientOver(t *testing.T, f *fakekube.Server, isTLS bool, change func(Dialer
 		if err != nil {
 			t.Fatal(err)
 		}
-		cred.tls = &tls.Config{RootCAs: ca.Pool()}
+		cred.TLS = &tls.Config{RootCAs: ca.Pool()}
 		certificate = append(certificate, func() *tls.Certificate { return &pair })
 	}
-	credential := func(context.Context, *Credential) (*Credential, error) { return cred, nil }
-	return newClient(&options{}, &Config{Server: base, Credential: credential}, change(f.ServeIn(t, certificate...).Dial), quietLog())
+	credential := func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) { return cred, nil }
+	return newClient(&options{}, &kubeconfig.Config{Server: base, Credential: credential}, change(f.ServeIn(t, certificate...).Dial), quietLog())
 }
 
 // Another replica's patience begins when the server has the lease, which may be long before its answer arrives.
@@ -3403,13 +3405,13 @@ func TestTermIsCountedFromBeforeTheLeaseWasSent(t *testing.T) {
 }
 
 // leadingAt returns an election whose lease was just won, at a server of its own; lost gets why it ends.
-func leadingAt(t *testing.T, f *fakekube.Server, credential func(context.Context, *Credential) (*Credential, error)) (e *election, lost <-chan error) {
+func leadingAt(t *testing.T, f *fakekube.Server, credential func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error)) (e *election, lost <-chan error) {
 	o, err := parseFlags([]string{"-leader-elect"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	base, _ := url.Parse("http://127.0.0.1:1")
-	client := newClient(&options{}, &Config{Server: base, Credential: credential}, f.ServeIn(t).Dial, quietLog())
+	client := newClient(&options{}, &kubeconfig.Config{Server: base, Credential: credential}, f.ServeIn(t).Dial, quietLog())
 	reasons, won := make(chan error, 1), make(chan struct{})
 	e = newElection(client, o.election("", "a", quietLog(), func(err error) { reasons <- err }))
 	client.permit = e
@@ -3428,11 +3430,11 @@ func leadingAt(t *testing.T, f *fakekube.Server, credential func(context.Context
 func TestTermEndsAtItsDeadlineThoughARenewalHangs(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		start := time.Now()
-		e, lost := leadingAt(t, f, func(context.Context, *Credential) (*Credential, error) {
+		e, lost := leadingAt(t, f, func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
 			if time.Since(start) > 0 {
 				<-time.After(time.Minute) // whatever the context says
 			}
-			return &Credential{}, nil
+			return &kubeconfig.Credential{}, nil
 		})
 		f.AddNode("n")
 		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(isWriteOf("nodes")), Stall: true})
@@ -3707,7 +3709,7 @@ func reflectOn(t *testing.T, f *fakekube.Server) *reflected {
 	r := &reflected{net: f.ServeIn(t), log: &logBuffer{}}
 	log := newLog(r.log, &options{verbosity: 6})
 	base, _ := url.Parse("http://127.0.0.1:1")
-	client := newClient(&options{}, &Config{Server: base, Credential: noCredential}, r.net.Dial, log)
+	client := newClient(&options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, r.net.Dial, log)
 	kind := Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Protobuf: true, New: func() *Pod { return new(Pod) }}
 	r.Reflector = NewReflector(client, kind, NewStore(func(p *Pod) string { return p.NodeName }), log)
 	r.handlers = append(r.handlers, func(d Delta[*Pod]) {
@@ -4471,7 +4473,7 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 	}
 	simulate(t, func(t *testing.T, f *fakekube.Server) { // of two million objects, the last few
 		base, _ := url.Parse("http://127.0.0.1:1")
-		client := newClient(&options{}, &Config{Server: base, Credential: noCredential}, f.ServeIn(t).Dial, quietLog())
+		client := newClient(&options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, f.ServeIn(t).Dial, quietLog())
 		defer client.Close()
 		r := NewReflector(client, *podKind(), NewStore[*Pod](), quietLog())
 		r.kind.API, r.kind.Resource = "/api/v1", "pods"
@@ -5184,7 +5186,7 @@ func TestDecompressionBombsAreNotHeld(t *testing.T) {
 	}))
 	defer server.Close()
 	base, _ := url.Parse(server.URL)
-	client := newClient(&options{}, &Config{Server: base, Credential: noCredential}, nil, quietLog())
+	client := newClient(&options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, nil, quietLog())
 	defer client.Close()
 	var answer json.RawMessage
 	err := client.Send(t.Context(), request{method: http.MethodGet, path: "/api/v1/nodes/n"}, &answer)
@@ -5580,7 +5582,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 func recorderOn(t *testing.T, f *fakekube.Server) (r *Recorder, end func()) {
 	n := f.ServeIn(t)
 	base, _ := url.Parse("http://127.0.0.1:1")
-	client := newClient(&options{}, &Config{Server: base, Credential: noCredential}, n.Dial, quietLog())
+	client := newClient(&options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, n.Dial, quietLog())
 	r = recorderTo(clientEvents{client}, quietLog())
 	ctx, cancel := context.WithCancel(t.Context())
 	stop, stopNow := context.WithCancel(t.Context())
@@ -5813,400 +5815,6 @@ func TestEventNamesFit(t *testing.T) {
 // ---------------------------------------------------------------------------------------------------------------------
 // The way in: kubeconfigs, credentials, TLS
 
-// kubeconfigTable reads testdata/kubeconfigs/README.md: what each of the files there, or several together, must give.
-func kubeconfigTable(t *testing.T) (table [][2]string) {
-	single := 0
-	text, err := os.ReadFile("testdata/kubeconfigs/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| ") && (strings.Contains(cells[0], ".yaml") || strings.Contains(cells[0], ".json")) {
-			table = append(table, [2]string{strings.TrimPrefix(cells[0], "| "), strings.Trim(cells[1], "`")})
-			if !strings.Contains(cells[0], " + ") {
-				single++
-			}
-		}
-	}
-	files, _ := filepath.Glob("testdata/kubeconfigs/*.*")
-	wantNumber(t, "kubeconfigs in the table, with itself and kubectl's views", single+2, len(files))
-	return table
-}
-
-// kubectlView is what kubectl understands of a kubeconfig: `kubectl config view --raw -o json`.
-type kubectlView struct {
-	Clusters []struct {
-		Name    string
-		Cluster fakekube.Object
-	}
-	Users []struct {
-		Name string
-		User fakekube.Object
-	}
-	Contexts []struct {
-		Name    string
-		Context struct{ Cluster, User string }
-	}
-	CurrentContext string `json:"current-context"`
-}
-
-// understood is a in the terms of kubectl's view, and file and data of what a holds.
-func understood(a *access) fakekube.Object {
-	o := fakekube.Object{"server": a.server, "tls-server-name": a.serverName, "insecure-skip-tls-verify": a.insecure, "proxy-url": a.proxy, "token": string(a.token.data), "tokenFile": a.token.file}
-	for _, p := range []part{a.ca, a.cert, a.key} {
-		o[p.field] = p.file
-		if len(p.data) > 0 {
-			o[p.field] = base64.StdEncoding.EncodeToString(p.data)
-		}
-	}
-	if e := a.exec; e != nil {
-		o["exec"] = fmt.Sprintf("%s %s %q %q %s", e.apiVersion, e.command, e.args, e.env, e.hint)
-		if e.cluster != nil {
-			text, _ := json.Marshal(e.cluster.Config)
-			o["told"] = fmt.Sprintf("%t %s", e.cluster.DisableCompression, text)
-		}
-	}
-	return o
-}
-
-// understood is the same for one context of kubectl's view of the file in dir.
-func (v kubectlView) understood(dir, cluster, user string) fakekube.Object {
-	o := fakekube.Object{}
-	for _, c := range v.Clusters {
-		if c.Name == cluster {
-			maps.Copy(o, c.Cluster)
-		}
-	}
-	for _, u := range v.Users {
-		if u.Name == user {
-			maps.Copy(o, u.User)
-		}
-	}
-	for _, field := range []string{"certificate-authority", "client-certificate", "client-key", "tokenFile"} {
-		if _, ok := o[field+"-data"]; ok {
-			delete(o, field)
-		} else if file := fakekube.TextIn(o, field); file != "" && !filepath.IsAbs(file) {
-			o[field], _ = filepath.Abs(filepath.Join(dir, file))
-		}
-	}
-	if e, _ := o["exec"].(fakekube.Object); e != nil {
-		args, env := []string(nil), []string(nil)
-		list, _ := e["args"].([]any)
-		for _, arg := range list {
-			args = append(args, arg.(string))
-		}
-		list, _ = e["env"].([]any)
-		for _, v := range list {
-			env = append(env, fakekube.TextIn(v.(fakekube.Object), "name")+"="+fakekube.TextIn(v.(fakekube.Object), "value"))
-		}
-		command := fakekube.TextIn(e, "command")
-		if strings.Contains(command, "/") && !filepath.IsAbs(command) {
-			command, _ = filepath.Abs(filepath.Join(dir, command))
-		}
-		o["exec"] = fmt.Sprintf("%s %s %q %q %s", e["apiVersion"], command, args, env, strings.Join(strings.Fields(fakekube.TextIn(e, "installHint")), " "))
-		if e["provideClusterInfo"] == true {
-			var config any
-			extensions, _ := o["extensions"].([]any)
-			for _, entry := range extensions {
-				if entry := entry.(fakekube.Object); entry["name"] == "client.authentication.k8s.io/exec" {
-					config = entry["extension"]
-				}
-			}
-			text, _ := json.Marshal(config)
-			o["told"] = fmt.Sprintf("%t %s", o["disable-compression"] == true, text)
-		}
-		if o["token"] != nil || o["tokenFile"] != nil || o["client-certificate"] != nil || o["client-certificate-data"] != nil {
-			delete(o, "exec") // they come first
-			delete(o, "told")
-		}
-	}
-	delete(o, "extensions")
-	delete(o, "disable-compression")                                // is for the program alone
-	if strings.HasPrefix(fakekube.TextIn(o, "server"), "http://") { // no credential is sent there, and nothing verified
-		fields := []string{"certificate-authority", "client-certificate", "client-key", "token", "tokenFile", "exec", "told"}
-		maps.DeleteFunc(o, func(field string, _ any) bool { return slices.Contains(fields, strings.TrimSuffix(field, "-data")) })
-	}
-	return o
-}
-
-// wrong is the error for a context of which the view has no cluster or no user, or one with a password.
-func (v kubectlView) wrong(cluster, user string) string {
-	for _, u := range v.Users {
-		if u.Name == user {
-			if user = ""; u.User["password"] != nil {
-				return "password is not supported"
-			}
-		}
-	}
-	for _, c := range v.Clusters {
-		if c.Name == cluster && user == "" {
-			return ""
-		} else if c.Name == cluster {
-			return fmt.Sprintf("there is no user %q", user)
-		}
-	}
-	return fmt.Sprintf("there is no cluster %q", cluster)
-}
-
-// What kubectl understood of the same files is in kubectl.json. With PODCOUNT_KUBECTL=compare the kubectl of this
-// machine is asked instead (testdata/kubeconfigs/compare), and with record its answers are kept.
-func TestKubeconfigsOfManyToolsAreReadAsKubectlReadsThemOrRefused(t *testing.T) {
-	const recorded = "testdata/kubeconfigs/kubectl.json"
-	views := map[string]json.RawMessage{}
-	if text, err := os.ReadFile(recorded); err == nil {
-		json.Unmarshal(text, &views)
-	}
-	mode := os.Getenv("PODCOUNT_KUBECTL")
-	if mode == "record" {
-		clear(views)
-	}
-	contexts := 0
-	for _, row := range kubeconfigTable(t) {
-		file, want := row[0], row[1]
-		var paths []string
-		for _, name := range strings.Split(file, " + ") {
-			paths = append(paths, filepath.Join("testdata/kubeconfigs", name))
-		}
-		if want != "as kubectl" {
-			a := &access{log: quietLog().Logger}
-			err := a.readKubeconfigs(t.Context(), paths, "")
-			if err == nil {
-				_, err = a.config(t.Context())
-			}
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v, want %q", file, err, want)
-			}
-			continue
-		}
-		if mode != "" {
-			cmd := exec.Command("kubectl", "config", "view", "--raw", "-o", "json")
-			cmd.Env = append(os.Environ(), "KUBECONFIG="+strings.Join(paths, string(filepath.ListSeparator)))
-			out, err := cmd.Output()
-			if err != nil {
-				t.Errorf("kubectl refuses %s: %v", file, err)
-				continue
-			}
-			views[file] = out
-		}
-		var view kubectlView
-		if err := json.Unmarshal(views[file], &view); err != nil {
-			t.Errorf("kubectl's view of %s: %v", file, err)
-		}
-		current := &access{log: quietLog().Logger}
-		if err := current.readKubeconfigs(t.Context(), slices.Clone(paths), ""); err == nil && !strings.HasSuffix(current.source, ", context "+cmp.Or(view.CurrentContext, `""`)) {
-			t.Errorf("%s: the current context is %s, want %s", file, current.source, view.CurrentContext)
-		}
-		for _, c := range view.Contexts {
-			a := &access{log: quietLog().Logger}
-			err := a.readKubeconfigs(t.Context(), slices.Clone(paths), c.Name)
-			if want := view.wrong(c.Context.Cluster, c.Context.User); want != "" && err != nil && strings.Contains(err.Error(), want) {
-				continue
-			} else if err != nil || want != "" {
-				t.Errorf("%s, context %s: %v", file, c.Name, err)
-				continue
-			}
-			got, want := understood(a), view.understood("testdata/kubeconfigs", c.Context.Cluster, c.Context.User)
-			for _, o := range []fakekube.Object{got, want} {
-				maps.DeleteFunc(o, func(_ string, v any) bool { return v == "" || v == false || v == nil })
-			}
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("%s, context %s:\n podcount %v\n kubectl  %v", file, c.Name, got, want)
-			}
-			contexts++
-		}
-	}
-	if mode == "record" {
-		text, _ := json.MarshalIndent(views, "", " ")
-		os.WriteFile(recorded, append(text, '\n'), 0o644)
-	}
-	if t.Logf("%d contexts are understood as by kubectl", contexts); contexts < 30 {
-		t.Error("these are too few")
-	}
-}
-
-// load runs LoadConfig on files in a directory of their own.
-func load(t *testing.T, files map[string]string, kubeconfig, contextName, master string, env map[string]string) (*Config, error) {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700)
-		os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)
-	}
-	in := func(name string) string {
-		if name == "" || filepath.IsAbs(name) {
-			return name
-		}
-		return filepath.Join(dir, name)
-	}
-	getenv := func(name string) string {
-		switch name {
-		case "HOME":
-			return dir
-		case "KUBECONFIG":
-			var list []string
-			for _, file := range filepath.SplitList(env[name]) {
-				list = append(list, in(file))
-			}
-			return strings.Join(list, string(filepath.ListSeparator))
-		}
-		return env[name]
-	}
-	return LoadConfig(t.Context(), LoadOptions{Kubeconfig: in(kubeconfig), Context: contextName, Master: master, ServiceAccount: in("account"), Getenv: getenv})
-}
-
-func TestKubeconfigErrorsQuoteNoSecret(t *testing.T) {
-	for _, user := range []string{
-		"client-key-data: abc\n      s3cret", "token: s3cret: x", "token: *s3cret", `token: "abc"s3cret`, "token: %s3cret", "token: 's3cret", "token: |2\n  s3cret",
-		"token: {s3cret", "token: [s3cret}", "\ttoken: s3cret", "token: !!int s3cret", `token: "\s3cret"`, "client-key-data: s3cret!", "token: a\n    s3cret", "{token: s3cret: }",
-	} {
-		_, err := load(t, map[string]string{"config": fakekube.Kubeconfig("https://h", nil, user)}, "config", "", "", nil)
-		if err == nil || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%q: %v", user, err)
-		}
-	}
-}
-
-func TestClusterIsFoundInTheOrderOfKubectl(t *testing.T) {
-	_, ca := fakekube.New().ServeTLSFor(t)
-	config := func(server string) string { return fakekube.Kubeconfig(server, ca, "token: t-"+server[8:]) }
-	files := map[string]string{
-		"flag": config("https://flag"), "env": config("https://env"), ".kube/config": config("https://home"),
-		"account/token": "account-token\n", "account/ca.crt": string(ca),
-	}
-	pod := map[string]string{"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
-	podAndEnv := map[string]string{"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBECONFIG": "env"}
-	for _, c := range []struct {
-		kubeconfig, master string
-		env                map[string]string
-		server, token      string
-	}{
-		{"flag", "", podAndEnv, "https://flag", "t-flag"},
-		{"", "", podAndEnv, "https://env", "t-env"},
-		{"", "", pod, "https://[fd00::1]:6443", "account-token"},
-		{"", "", nil, "https://home", "t-home"},
-		{"flag", "https://over:1/k8s/c-1", nil, "https://over:1/k8s/c-1", "t-flag"},
-		{"", "", map[string]string{"KUBECONFIG": "missing" + string(filepath.ListSeparator) + "env" + string(filepath.ListSeparator) + "flag"}, "https://env", "t-env"},
-	} {
-		cfg, err := load(t, files, c.kubeconfig, "", c.master, c.env)
-		if err != nil {
-			t.Errorf("%+v: %v", c, err)
-			continue
-		}
-		if cred, _ := cfg.Credential(t.Context(), nil); cfg.Server.String() != c.server || cred.token != c.token || cred.tls.RootCAs == nil || cred.tls.InsecureSkipVerify {
-			t.Errorf("%+v: found %s, token %s", c, cfg.Server, cred.token)
-		}
-	}
-	if cfg, err := load(t, nil, "", "", "127.0.0.1:8001", nil); err != nil || cfg.Server.String() != "https://127.0.0.1:8001" {
-		t.Errorf("-master alone: %v, %v", cfg, err)
-	}
-}
-
-func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
-	good := fakekube.Kubeconfig("https://h", nil, "token: s3cret")
-	for want, file := range map[string]string{
-		`there is no context "other"`:                  strings.Replace(good, "current-context: fake", "current-context: other", 1),
-		"no current-context":                           strings.Replace(good, "current-context: fake", "", 1),
-		`there is no cluster "none"`:                   strings.Replace(good, "{cluster: fake", "{cluster: none", 1),
-		`there is no user "none"`:                      strings.Replace(good, "user: me}", "user: none}", 1),
-		"as-groups is not supported":                   strings.Replace(good, "token: s3cret", "as-groups: [a]", 1),
-		"password is not supported":                    strings.Replace(good, "token: s3cret", "password: s3cret", 1),
-		"exec: the apiVersion":                         strings.Replace(good, "token: s3cret", "exec: {command: aws, apiVersion: client.authentication.k8s.io/v1alpha1}", 1),
-		"the token of":                                 strings.Replace(good, "token: s3cret", "token: \"s3cret\\nmore\"", 1),
-		"apiVersion is \"v2\"":                         strings.Replace(good, "apiVersion: v1", "apiVersion: v2", 1),
-		"there is no command in it":                    strings.Replace(good, "token: s3cret", "exec: {}", 1),
-		"client-key is missing":                        strings.Replace(good, "token: s3cret", "client-certificate: c.crt", 1),
-		"the cluster has no server":                    strings.Replace(good, "server: https://h", "server:", 1),
-		"exec: there is no command":                    strings.Replace(good, "token: s3cret", "exec: {apiVersion: client.authentication.k8s.io/v1}", 1),
-		"must be https://HOST":                         strings.Replace(good, "https://h", "ftp://h", 1),
-		"no certificate in":                            strings.Replace(good, "certificate-authority-data: ", "certificate-authority-data: aGVsbG8=", 1),
-		"client-certificate-data and client-key-data:": strings.Replace(good, "token: s3cret", "client-certificate-data: aGVsbG8=\n    client-key-data: aGVsbG8=", 1),
-		"tokenFile: ":                                  strings.Replace(good, "token: s3cret", "tokenFile: empty", 1),
-		"no such file":                                 strings.Replace(good, "token: s3cret", "tokenFile: none", 1),
-		"config:3: ":                                   "a: 1\nb: 2\n  c: 3\n",
-		"is not base64":                                strings.Replace(good, "certificate-authority-data: ", "certificate-authority-data: '%%%'", 1),
-		"users[0].user.token must be a text":           strings.Replace(good, "token: s3cret", "token: 12345", 1),
-	} {
-		_, err := load(t, map[string]string{"config": file, "empty": " \n"}, "config", "", "", nil)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "config") || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%v, want %q", err, want)
-		}
-	}
-	both := map[string]string{"config": good}
-	inPod := map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-	list := map[string]string{"KUBECONFIG": "/nope/a" + string(filepath.ListSeparator) + "/nope/b"}
-	for want, f := range map[string]func() (*Config, error){
-		"-context x: there is no kubeconfig": func() (*Config, error) { return load(t, map[string]string{"account/token": "t"}, "", "x", "", inPod) },
-		"-context y: there is no kubeconfig": func() (*Config, error) { return load(t, nil, "", "y", "https://h", nil) },
-		"-master, ":                          func() (*Config, error) { return load(t, both, "config", "", "ftp://h", nil) },
-		"/nope/a: no such file":              func() (*Config, error) { return load(t, nil, "", "", "", list) },
-		"account/token: no such file":        func() (*Config, error) { return load(t, nil, "", "", "", inPod) },
-		`that of another user "me"`: func() (*Config, error) {
-			return load(t, map[string]string{"config": strings.Replace(good, "users:\n", "users:\n- name: me\n", 1)}, "config", "", "", nil)
-		},
-	} {
-		if _, err := f(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
-	}
-	if _, err := load(t, nil, "", "", "", nil); err == nil || !strings.Contains(err.Error(), "give -kubeconfig or -master") {
-		t.Errorf("nothing to find: %v", err)
-	}
-}
-
-func TestNoCredentialIsSentOrReadOrMadeForAnAddressOfPlainHTTP(t *testing.T) {
-	dir := t.TempDir()
-	program := filepath.Join(dir, "program")
-	writeFiles(t, dir, map[string]string{
-		"program":       "#!/bin/sh\ntouch " + dir + "/has-run\n",
-		"account/token": "s3cret",
-	})
-	os.Chmod(program, 0o700)
-	for user, text := range map[string]string{
-		"a token":              "token: s3cret",
-		"a token's file":       "tokenFile: is-not-there",
-		"a client certificate": "client-certificate: is-not-there\n    client-key: is-not-there",
-		"a program":            "exec: {apiVersion: client.authentication.k8s.io/v1, command: " + program + "}",
-		"the pod's account":    "",
-	} {
-		for _, address := range []string{"http://127.0.0.1:1", "http://localhost:8001", "http://192.0.2.10:8080", "HTTP://example.com"} {
-			for _, where := range []string{"server", "-master"} {
-				file, server, master := filepath.Join(dir, "config"), address, ""
-				if where == "-master" {
-					server, master = "https://h", address
-				}
-				config := strings.Replace(fakekube.Kubeconfig(server, nil, text), "certificate-authority-data: ", "certificate-authority: is-not-there", 1)
-				writeFiles(t, dir, map[string]string{"config": config})
-				env := map[string]string{}
-				if text == "" && where == "server" {
-					continue // a pod's server is always https://
-				} else if text == "" {
-					file, env["KUBERNETES_SERVICE_HOST"] = "", "10.0.0.1"
-				}
-				out := &logBuffer{}
-				getenv := func(name string) string { return env[name] }
-				cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: file, Master: master, ServiceAccount: filepath.Join(dir, "account"), Getenv: getenv, Log: newLog(out, &options{}).Logger})
-				if err != nil {
-					t.Errorf("%s, %s as %s: %v", user, address, where, err)
-					continue
-				}
-				for range 2 {
-					cred, err := cfg.Credential(t.Context(), nil)
-					if err != nil || cred.token != "" || cred.tls.GetClientCertificate != nil {
-						t.Errorf("%s is sent to %s as %s, or %v", user, address, where, err)
-					} else if cred.tried != "nothing, as no credential is sent to an http:// address" {
-						t.Errorf("after a 401, tried is %q", cred.tried)
-					}
-				}
-				wantText(t, out.String(), `msg="no credential is sent, as the server's address begins with http://" server=`+cfg.Server.Host)
-				wantNumber(t, "lines", strings.Count(out.String(), "\n"), 1)
-			}
-		}
-	}
-	if _, err := os.Stat(filepath.Join(dir, "has-run")); err == nil {
-		t.Error("the program has run")
-	}
-}
-
 func TestKubectlProxyServesBesideTheKubeconfigOfAnotherCluster(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", controlPlane)
@@ -6226,26 +5834,6 @@ func TestKubectlProxyServesBesideTheKubeconfigOfAnotherCluster(t *testing.T) {
 		}
 		wantLabel(t, f, "cp", podCountLabel, "0")
 	})
-}
-
-// A folder of the working directory may be anybody's, and a kubeconfig names programs to run.
-func TestWithoutHomeNoKubeconfigIsLookedForInTheWorkingDirectory(t *testing.T) {
-	config := fakekube.Kubeconfig("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true}")
-	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"$HOME/.kube/config": config, ".kube/config": config})
-	t.Chdir(dir)
-	nothing := func(string) string { return "" }
-	for contextName, want := range map[string]string{
-		"":     "no cluster found: give -kubeconfig or -master, or set KUBECONFIG (KUBERNETES_SERVICE_HOST is not set, so this is no pod; HOME is not set, so there is no ~/.kube/config)",
-		"fake": "-context fake: there is no kubeconfig that could have it: give -kubeconfig, or set KUBECONFIG (HOME is not set, so there is no ~/.kube/config)",
-	} {
-		if cfg, err := LoadConfig(t.Context(), LoadOptions{Context: contextName, ServiceAccount: dir, Getenv: nothing}); err == nil || err.Error() != want {
-			t.Errorf("found %+v, %v; want %s", cfg, err, want)
-		}
-	}
-	if cfg, err := LoadConfig(t.Context(), LoadOptions{Master: "https://h", ServiceAccount: dir, Getenv: nothing}); err != nil || cfg.Source != "-master" {
-		t.Errorf("-master alone: %+v, %v", cfg, err)
-	}
 }
 
 func TestMainJobOverTLSAndHTTP2WithATokenAndWithAClientCertificate(t *testing.T) {
@@ -6283,13 +5871,13 @@ func TestMainJobOverTLSAndHTTP2WithATokenAndWithAClientCertificate(t *testing.T)
 }
 
 // configOf is what a kubeconfig with this text comes to.
-func configOf(t *testing.T, text string) (*Config, error) {
+func configOf(t *testing.T, text string) (*kubeconfig.Config, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return LoadConfig(t.Context(), LoadOptions{Kubeconfig: file, Getenv: func(string) string { return "" }})
+	return kubeconfig.Load(t.Context(), kubeconfig.Options{Kubeconfig: file, Getenv: func(string) string { return "" }})
 }
 
 func TestServerThatIsNotVerifiedIsNotSpokenTo(t *testing.T) {
@@ -6696,288 +6284,6 @@ func TestExecProgramMayGiveAClientCertificate(t *testing.T) {
 	})
 }
 
-func TestExecAnswersThatAreNoCredentialAreErrors(t *testing.T) {
-	if fewer(1) == 0 {
-		t.Skip("starts dozens of processes, each half a second under the race detector, and one after the other")
-	}
-	dir := t.TempDir()
-	self, _ := os.Executable()
-	for answer, want := range map[string]string{
-		"":                "what it printed (0 bytes) is no ExecCredential",
-		"s3cret":          "invalid character",
-		"exit  why\n not": `exit status 1, saying "why not"`,
-		"hang":            "it took longer than 200ms",
-		fakekube.ExecCredential("v1beta1", fakekube.Object{"token": "s3cret"}):                                       `printed a "ExecCredential" of "client.authentication.k8s.io/v1beta1", not an ExecCredential of client.authentication.k8s.io/v1`,
-		`{"kind":"Pod","status":{"token":"s3cret"}}`:                                                                 `printed a "Pod"`,
-		fakekube.ExecCredential("v1", fakekube.Object{}):                                                             "gave no token",
-		fakekube.ExecCredential("v1", fakekube.Object{"clientCertificateData": "s3cret"}):                            "gave no token, and no clientCertificateData with clientKeyData",
-		fakekube.ExecCredential("v1", fakekube.Object{"token": 1}):                                                   "cannot unmarshal number",
-		fakekube.ExecCredential("v1", fakekube.Object{"token": "x", "clientKeyData": "y"}):                           "gave no token, and no clientCertificateData with clientKeyData",
-		fakekube.ExecCredential("v1", fakekube.Object{"clientCertificateData": "s3cret", "clientKeyData": "s3cret"}): "gave: tls: failed to find any PEM data",
-		strings.Repeat("s3cret ", 1<<18):                                                                             "it printed more than 1 MB",
-	} {
-		writeFiles(t, dir, map[string]string{"answer": answer})
-		e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: self, env: []string{"PODCOUNT_TEST_PLUGIN=" + dir}, limit: time.Minute}
-		if answer == "hang" {
-			e.limit = 200 * time.Millisecond
-		}
-		if _, err := e.run(t.Context()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%.100q: %v, want %s", answer, err, want)
-		}
-	}
-}
-
-// A program may leave an agent behind, which has its stdout and stderr.
-func TestExecProgramWhoseChildKeepsItsOutputOpenIsNotWaitedFor(t *testing.T) {
-	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"answer": fakekube.ExecCredential("v1", fakekube.Object{"token": "good"}), "agent": "#!/bin/sh\nsleep 600 &\necho $! >" + dir + "/pid\ncat " + dir + "/answer\n"})
-	os.Chmod(dir+"/agent", 0o700)
-	e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: dir + "/agent", limit: time.Minute}
-	got, err := e.run(t.Context())
-	if pid, _ := os.ReadFile(dir + "/pid"); len(pid) > 0 {
-		exec.Command("kill", strings.TrimSpace(string(pid))).Run()
-	}
-	if err != nil || got.Token != "good" {
-		t.Errorf("%+v, %v", got, err)
-	}
-}
-
-// slowProgram is an exec program that takes as long as a test wants: it has run once started has been read, and gives a
-// token when something is written to carryOn.
-func slowProgram(t *testing.T) (cfg *Config, started, carryOn, runs string) {
-	t.Helper()
-	dir := t.TempDir()
-	started, carryOn, runs = dir+"/started", dir+"/carry-on", dir+"/runs"
-	for _, pipe := range []string{started, carryOn} {
-		if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	writeFiles(t, dir, map[string]string{
-		"config":  fakekube.Kubeconfig("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./program}"),
-		"program": fmt.Sprintf("#!/bin/sh\necho run >>%s\necho $$ >%s\nexec cat %s\n", runs, started, carryOn),
-	})
-	os.Chmod(dir+"/program", 0o700)
-	cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir + "/config", Getenv: func(string) string { return "" }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cfg.Close)
-	return cfg, started, carryOn, runs
-}
-
-func TestExecProgramIsWaitedForAsLongAsEachCallerCanAndServesTheNext(t *testing.T) {
-	cfg, started, carryOn, runs := slowProgram(t)
-	patient := startTask(func() (*Credential, error) { return cfg.Credential(t.Context(), nil) })
-	os.ReadFile(started)
-	for range 2 {
-		gone, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errRelist)
-		defer cancel()
-		hurried := startTask(func() (*Credential, error) { return cfg.Credential(gone, nil) })
-		within, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		if err := hurried.wait(within); err != nil {
-			t.Fatal("a caller waits longer than it can")
-		}
-		if err := hurried.err; !errors.Is(err, errRelist) || !strings.Contains(err.Error(), "waiting for a credential") {
-			t.Errorf("a caller that could not wait got %v", err)
-		}
-	}
-	os.WriteFile(carryOn, []byte(fakekube.ExecCredential("v1", fakekube.Object{"token": "good"})), 0)
-	if patient.wait(t.Context()); patient.err != nil || patient.value.token != "good" {
-		t.Errorf("a caller that could wait got %+v, %v", patient.value, patient.err)
-	}
-	if got, err := cfg.Credential(t.Context(), nil); err != nil || got.token != "good" {
-		t.Errorf("the next one got %+v, %v", got, err)
-	}
-	text, _ := os.ReadFile(runs)
-	wantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
-}
-
-// A server that refuses for a moment, and a program that fails at that moment, are no reason to throw away what is good.
-func TestExecCredentialThatIsGoodSurvivesARunThatFails(t *testing.T) {
-	dir, log := t.TempDir(), &logBuffer{}
-	writeFiles(t, dir, map[string]string{
-		"config":  fakekube.Kubeconfig("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./program}"),
-		"program": "#!/bin/sh\nhead -c 2000000 /dev/zero >&2\nexec cat " + dir + "/answer\n", // who cares what it says there
-	})
-	os.Chmod(dir+"/program", 0o700)
-	synctest.Test(t, func(t *testing.T) {
-		expires := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-		status := fakekube.Object{"token": "good", "expirationTimestamp": expires}
-		writeFiles(t, dir, map[string]string{"answer": fakekube.ExecCredential("v1", status)})
-		cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir + "/config", Getenv: func(string) string { return "" }, Log: newLog(log, &options{}).Logger})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cfg.Close()
-		good, err := cfg.Credential(t.Context(), nil)
-		if err != nil || good.token != "good" {
-			t.Fatal(good, err)
-		}
-		os.Remove(dir + "/answer")
-		pass(time.Minute)
-		for _, refused := range []*Credential{good, nil, good} {
-			if got, err := cfg.Credential(t.Context(), refused); got != good || err != nil {
-				t.Errorf("while it is good: %v, %v", got, err)
-			}
-		}
-		wantNumber(t, "words on the program", strings.Count(log.String(), "going on with what there was"), 1)
-		pass(time.Hour)
-		if got, err := cfg.Credential(t.Context(), nil); err == nil {
-			t.Errorf("after its end there is %v", got)
-		}
-	})
-}
-
-func TestTaskThatIsDoneIsNotMissedBecauseTheTimeIsOver(t *testing.T) {
-	done := startTask(func() (int, error) { return 1, nil })
-	<-done.done
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	for range 100 {
-		if err := done.wait(over); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func TestExecProgramThatItsOnlyCallerDidNotWaitForServesTheNext(t *testing.T) {
-	cfg, started, carryOn, runs := slowProgram(t)
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := cfg.Credential(gone, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("the one that had gone got %v", err)
-	}
-	os.ReadFile(started)
-	os.WriteFile(carryOn, []byte(fakekube.ExecCredential("v1", fakekube.Object{"token": "good"})), 0)
-	if got, err := cfg.Credential(t.Context(), nil); err != nil || got.token != "good" {
-		t.Errorf("the next one got %+v, %v", got, err)
-	}
-	text, _ := os.ReadFile(runs)
-	wantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
-}
-
-func TestCloseEndsTheExecProgramAndNoOtherIsStarted(t *testing.T) {
-	cfg, started, _, runs := slowProgram(t)
-	waiting := startTask(func() (*Credential, error) { return cfg.Credential(t.Context(), nil) })
-	text, _ := os.ReadFile(started)
-	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
-	cfg.Close()
-	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
-		t.Errorf("the program, %d, is still there: %v", pid, err)
-	}
-	if waiting.wait(t.Context()); waiting.err == nil || !strings.Contains(waiting.err.Error(), "podcount ends") {
-		t.Errorf("the one that waited got %v", waiting.err)
-	}
-	if _, err := cfg.Credential(t.Context(), nil); err == nil {
-		t.Error("there is a credential after the end")
-	}
-	text, _ = os.ReadFile(runs)
-	wantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
-}
-
-// A renewal that runs already may have read the token's file before the server refused what was in it, or not at all.
-func TestRefusedCredentialIsReadAgainThoughAnotherRenewalRuns(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		writeFiles(t, dir, map[string]string{"token": "one", "config": fakekube.Kubeconfig("https://h", nil, "tokenFile: token")})
-		cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir + "/config", Getenv: func(string) string { return "" }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cfg.Close()
-		a := cfg.access
-		refused := a.now
-		finish := make(chan struct{})
-		a.renewal = &renewal{task: startTask(func() (*Credential, error) {
-			<-finish
-			return a.renew(false)
-		})}
-		writeFiles(t, dir, map[string]string{"token": "two"})
-		var callers []*task[*Credential]
-		for range 3 {
-			callers = append(callers, startTask(func() (*Credential, error) { return cfg.Credential(t.Context(), refused) }))
-		}
-		synctest.Wait()
-		close(finish)
-		for _, c := range callers {
-			if c.wait(t.Context()); c.err != nil || c.value.token != "two" {
-				t.Errorf("a caller got %+v, %v", c.value, c.err)
-			}
-		}
-	})
-}
-
-func TestExecProgramIsNotRunMoreOftenThanEveryFiveSecondsWhoeverAsks(t *testing.T) {
-	dir := t.TempDir()
-	self, _ := os.Executable()
-	writeFiles(t, dir, map[string]string{"answer": "exit out of order"})
-	synctest.Test(t, func(t *testing.T) {
-		e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: self, env: []string{"PODCOUNT_TEST_PLUGIN=" + dir}, limit: time.Minute}
-		for range 3 {
-			for range 10 {
-				if _, err := e.newest(t.Context(), true); err == nil || !strings.Contains(err.Error(), "out of order") {
-					t.Errorf("answered %v", err)
-				}
-			}
-			pass(execPause)
-		}
-	})
-	runs, _ := os.ReadFile(dir + "/runs")
-	wantNumber(t, "runs for 30 callers in 15 s", strings.Count(string(runs), "\n"), 3)
-}
-
-func TestFileOfACredentialThatIsNoRegularOneIsRefusedAndNotWaitedFor(t *testing.T) {
-	dir := t.TempDir()
-	if err := syscall.Mkfifo(dir+"/pipe", 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for field, user := range map[string]string{
-		"tokenFile":          "tokenFile: FILE",
-		"client-certificate": "client-certificate: FILE\n    client-key: FILE",
-	} {
-		for _, file := range []string{dir + "/pipe", "/dev/zero", dir} {
-			writeFiles(t, dir, map[string]string{"config": fakekube.Kubeconfig("https://h", nil, strings.ReplaceAll(user, "FILE", file))})
-			want := dir + "/config, context fake: " + field + ": " + file + " is no regular file"
-			_, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir + "/config", Getenv: func(string) string { return "" }})
-			if err == nil || err.Error() != want {
-				t.Errorf("%v, want %s", err, want)
-			}
-		}
-	}
-}
-
-func TestFileWithoutAnEndIsNotReadToIt(t *testing.T) {
-	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"big": "", "config": fakekube.Kubeconfig("https://h", nil, "tokenFile: big")})
-	os.Truncate(dir+"/big", fileSize+1)
-	for file, want := range map[string]string{
-		dir + "/config": dir + "/config, context fake: tokenFile: " + dir + "/big has more than 16 MB",
-		"/dev/zero":     "/dev/zero has more than 16 MB",
-	} {
-		_, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: file, Getenv: func(string) string { return "" }})
-		if err == nil || err.Error() != want {
-			t.Errorf("%v, want %s", err, want)
-		}
-	}
-}
-
-func TestKubeconfigMayComeThroughAPipe(t *testing.T) {
-	dir := t.TempDir()
-	if err := syscall.Mkfifo(dir+"/pipe", 0o600); err != nil {
-		t.Fatal(err)
-	}
-	go os.WriteFile(dir+"/pipe", []byte(fakekube.Kubeconfig("https://h", nil, "token: good")), 0)
-	cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir + "/pipe", Getenv: func(string) string { return "" }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if cred, err := cfg.Credential(t.Context(), nil); err != nil || cred.token != "good" {
-		t.Errorf("%+v, %v", cred, err)
-	}
-}
-
 func TestStopEndsAStartThatWaitsForAFile(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mkfifo(dir+"/pipe", 0o600); err != nil {
@@ -6998,113 +6304,6 @@ func TestStopEndsAStartThatWaitsForAFile(t *testing.T) {
 		pipe.Close()
 		if code := cmd.ProcessState.ExitCode(); code != 0 || time.Since(start) > 3*time.Second {
 			t.Errorf("%v: exit code %d after %v", sig, code, time.Since(start))
-		}
-	}
-}
-
-// A file system that hangs does so in the kernel, which no test can do in virtual time: there, a reading without an end.
-func TestFileThatHangsIsWaitedForFiveSecondsAtTheStartAndNotAtAllOnceItIsKnown(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		out := &logBuffer{}
-		writeFiles(t, dir, map[string]string{"token": "one"})
-		hang := func() *task[[]byte] { return &task[[]byte]{done: make(chan struct{})} }
-		a := &access{source: "here", server: "https://h", log: newLog(out, &options{}).Logger}
-		a.token = part{field: "tokenFile", file: dir + "/token", age: tokenAge, reading: hang()}
-		start := time.Now()
-		want := "here: tokenFile: " + dir + "/token: it could not be read in time (5s)"
-		if _, err := a.config(t.Context()); err == nil || err.Error() != want || time.Since(start) != fileTime {
-			t.Errorf("after %v: %v, want %s", time.Since(start), err, want)
-		}
-
-		a = &access{source: "here", server: "https://h", log: newLog(out, &options{}).Logger}
-		a.token = part{field: "tokenFile", file: dir + "/token", age: tokenAge}
-		cfg, err := a.config(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cfg.Close()
-		first, _ := cfg.Credential(t.Context(), nil)
-		hanging := hang()
-		a.token.reading = hanging
-		for i, wait := range []time.Duration{fileWait, 0, 0} {
-			start = time.Now()
-			cred, err := cfg.Credential(t.Context(), first)
-			if err != nil || cred != first || time.Since(start) != wait || a.token.reading != hanging {
-				t.Errorf("request %d: %+v, %v, after %v, want %v", i, cred, err, time.Since(start), wait)
-			}
-		}
-		hanging.value = []byte("two\n")
-		close(hanging.done)
-		if cred, err := cfg.Credential(t.Context(), nil); err != nil || cred.token != "two" {
-			t.Errorf("once it does not hang, %+v, %v", cred, err)
-		}
-		wantNumber(t, "words on what hangs", strings.Count(out.String(), "going on with what there was"), 1)
-		wantText(t, out.String(), "it could not be read in time (1s)")
-		wantNumber(t, "words on its end", strings.Count(out.String(), "the credential can be read again"), 1)
-	})
-}
-
-// Linux lets an open() wait for whoever holds a lease of the file, as the hanging server of a network's file system would.
-func TestOpenThatHangsHoldsNobodyUp(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("needs leases of files, as Linux has them")
-	}
-	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"token": "one", "config": fakekube.Kubeconfig("https://h", nil, "tokenFile: token")})
-	nothing := func(string) string { return "" }
-	cfg, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: dir + "/config", Getenv: nothing})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cfg.Close()
-	first, _ := cfg.Credential(t.Context(), nil)
-	holder, err := os.OpenFile(dir+"/token", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const setLease, writeLease = 1024, 1
-	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, holder.Fd(), setLease, writeLease); errno != 0 {
-		holder.Close()
-		t.Skip("no leases on this file system: ", errno)
-	}
-	start := time.Now()
-	cred, err := cfg.Credential(t.Context(), first)
-	if took := time.Since(start); err != nil || cred != first || took < fileWait || took > fileWait+5*time.Second {
-		t.Errorf("while it hangs, %+v, %v, after %v", cred, err, took)
-	}
-	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	start = time.Now()
-	if _, err := LoadConfig(hurried, LoadOptions{Kubeconfig: dir + "/config", Getenv: nothing}); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 3*time.Second {
-		t.Errorf("a start that is stopped: %v after %v", err, time.Since(start))
-	}
-	holder.WriteString("two")
-	holder.Close()
-	<-cfg.access.token.reading.done
-	if cred, err := cfg.Credential(t.Context(), nil); err != nil || cred.token != "two" {
-		t.Errorf("once it does not hang, %+v, %v", cred, err)
-	}
-}
-
-func TestExecProgramBesideTheKubeconfigIsNotLookedForInThePath(t *testing.T) {
-	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"here/plugin": "#!/bin/sh\n", "path/plugin": "#!/bin/sh\n", "here/config": fakekube.Kubeconfig("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./plugin}")})
-	os.Chmod(dir+"/here/plugin", 0o700)
-	os.Chmod(dir+"/path/plugin", 0o700)
-	t.Setenv("PATH", dir+"/path")
-	t.Chdir(dir + "/here")
-	a := &access{log: quietLog().Logger}
-	if err := a.readKubeconfigs(t.Context(), []string{"config"}, ""); err != nil || !strings.HasSuffix(a.exec.command, "/here/plugin") || !filepath.IsAbs(a.exec.command) {
-		t.Errorf("%v, %+v", err, a.exec)
-	}
-}
-
-func TestMasterIsEnoughWhereTheKubeconfigHasNothing(t *testing.T) {
-	for _, config := range []string{"", "apiVersion: v1\nkind: Config\nclusters: []\n"} {
-		cfg, err := load(t, map[string]string{".kube/config": config}, "", "", "http://127.0.0.1:8001", nil)
-		if err != nil || cfg.Server.String() != "http://127.0.0.1:8001" {
-			t.Errorf("%q: %v", config, err)
 		}
 	}
 }
@@ -7277,66 +6476,6 @@ func TestUnreachableProxyOfTheEnvironmentIsNamed(t *testing.T) {
 	cmd.Wait()
 }
 
-func TestUnverifiedServerAndOpenFilesAndExpiredCertificatesAreWarnedOf(t *testing.T) {
-	ca := fakekube.NewAuthority(t, "CA")
-	cert, key := ca.Issue(t, "me", func(c *x509.Certificate) { c.NotAfter = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) })
-	dir := t.TempDir()
-	file := filepath.Join(dir, "config")
-	mode := os.FileMode(0o644)
-	warnings := func(user, open, cluster string) string {
-		t.Helper()
-		writeFiles(t, dir, map[string]string{"config": strings.Replace(fakekube.Kubeconfig("https://h", nil, user), "    certificate-authority-data: ", cluster, 1), "token": "t", "tls.crt": string(cert), "tls.key": string(key)})
-		os.Chmod(filepath.Join(dir, open), mode)
-		log := &logBuffer{}
-		if _, err := LoadConfig(t.Context(), LoadOptions{Kubeconfig: file, Getenv: func(string) string { return "" }, Log: newLog(log, &options{}).Logger}); err != nil {
-			t.Error(err)
-		}
-		for _, name := range []string{"config", "token", "tls.crt", "tls.key"} {
-			os.Remove(filepath.Join(dir, name))
-		}
-		return log.String()
-	}
-	for _, open := range []struct{ user, file string }{{"token: t", "config"}, {"tokenFile: token", "token"}, {"client-certificate: tls.crt\n    client-key: tls.key", "tls.key"}} {
-		wantText(t, warnings(open.user, open.file, ""), `everyone on this machine can read a file that holds a secret: chmod go-rwx it" file=`+dir+"/"+open.file)
-	}
-	wantText(t, warnings("client-certificate: tls.crt\n    client-key: tls.key", "none", ""), "the client certificate has expired")
-	wantText(t, warnings("token: t", "none", "    insecure-skip-tls-verify: true"), "the server's certificate is not verified (insecure-skip-tls-verify)")
-	wantText(t, warnings("tokenfile: token", "none", ""), "no credential was found (token, tokenFile, client-certificate or exec)")
-	mode = 0o640
-	if log := warnings("token: t", "config", ""); strings.Contains(log, "everyone") {
-		t.Errorf("a group's file: %s", log)
-	}
-	mode = 0o644
-	for _, quiet := range []struct{ user, file string }{{"tokenFile: token", "config"}, {"token: t", "none"}, {"client-certificate: tls.crt\n    client-key: tls.key", "tls.crt"}} {
-		if log := warnings(quiet.user, quiet.file, ""); strings.Contains(log, "everyone") {
-			t.Errorf("%+v: %s", quiet, log)
-		}
-	}
-}
-
-func TestTokenServesUntilItsFileIsThere(t *testing.T) {
-	config := fakekube.Kubeconfig("https://h", nil, "token: first\n    tokenFile: later")
-	cfg, err := load(t, map[string]string{"config": config}, "config", "", "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cred, err := cfg.Credential(t.Context(), nil)
-	if err != nil || cred.token != "first" || !strings.HasSuffix(cred.tried, "/config, context fake") {
-		t.Errorf("%+v, %v", cred, err)
-	}
-}
-
-func TestKeyThatDoesNotFitItsCertificateIsRefused(t *testing.T) {
-	ca := fakekube.NewAuthority(t, "CA")
-	cert, _ := ca.Issue(t, "me", nil)
-	_, key := ca.Issue(t, "somebody else", nil)
-	config := fakekube.Kubeconfig("https://h", nil, "client-certificate: tls.crt\n    client-key: tls.key")
-	_, err := load(t, map[string]string{"config": config, "tls.crt": string(cert), "tls.key": string(key)}, "config", "", "", nil)
-	if err == nil || !strings.Contains(err.Error(), "tls.key: tls: private key does not match public key") || !strings.Contains(err.Error(), "client-certificate /") {
-		t.Errorf("%v", err)
-	}
-}
-
 // A proxy of the kubeconfig is asked for a tunnel; the server behind it is verified as ever.
 func TestProxyURLLeadsThroughThatProxy(t *testing.T) {
 	f := fakekube.New()
@@ -7424,19 +6563,6 @@ func TestProxyOfTheEnvironmentIsUsedButForWhatItExcepts(t *testing.T) {
 		}
 		for len(asked) > 0 {
 			<-asked
-		}
-	}
-}
-
-func TestServersNameOfTheKubeconfigDoesNotHoldForAnotherMaster(t *testing.T) {
-	config := strings.Replace(fakekube.Kubeconfig("https://h", nil, "token: t"), "    server:", "    tls-server-name: api\n    server:", 1)
-	for master, want := range map[string]string{"": "api", "https://other": ""} {
-		cfg, err := load(t, map[string]string{"config": config}, "config", "", master, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if cred, _ := cfg.Credential(t.Context(), nil); cred.tls.ServerName != want {
-			t.Errorf("-master %q: verified as %q, want %q", master, cred.tls.ServerName, want)
 		}
 	}
 }
@@ -8968,7 +8094,7 @@ func TestSameSeedBringsTheSameLifeAndFaults(t *testing.T) {
 type world struct {
 	*testing.T
 	fake        *fakekube.Server // nil: a real cluster
-	cfg         *Config
+	cfg         *kubeconfig.Config
 	client      *Client // of somebody who may do everything
 	kubeconfig  []string
 	ca          []byte
@@ -9532,9 +8658,9 @@ var behaviours = []struct {
 		w.awaitLabel(node, "0")
 		writeFiles(w.T, dir, map[string]string{"token": w.account("new", true)})
 		w.delete("/api/v1/namespaces/" + w.ns + "/serviceaccounts/old")
-		its := newClient(&options{}, &Config{Server: w.cfg.Server, Credential: func(ctx context.Context, refused *Credential) (*Credential, error) {
+		its := newClient(&options{}, &kubeconfig.Config{Server: w.cfg.Server, Credential: func(ctx context.Context, refused *kubeconfig.Credential) (*kubeconfig.Credential, error) {
 			cred, err := w.cfg.Credential(ctx, nil)
-			return &Credential{token: old, tls: &tls.Config{RootCAs: cred.tls.RootCAs, ServerName: cred.tls.ServerName, InsecureSkipVerify: cred.tls.InsecureSkipVerify}}, err
+			return &kubeconfig.Credential{Token: old, TLS: &tls.Config{RootCAs: cred.TLS.RootCAs, ServerName: cred.TLS.ServerName, InsecureSkipVerify: cred.TLS.InsecureSkipVerify}}, err
 		}}, nil, quietLog())
 		defer its.Close()
 		for refused := false; !refused; { // the server may remember for 10 s that it was good
@@ -9562,7 +8688,7 @@ var behaviours = []struct {
 	{"a half-open connection is noticed and the watch resumed without a list within 155 s on HTTP/1.1", "", func(w *world) {
 		w.slow("http1")
 		its, way := *w, w.between("http1", nil).way
-		cfg, err := LoadConfig(w.Context(), LoadOptions{Kubeconfig: way[1], Master: way[3], Getenv: os.Getenv})
+		cfg, err := kubeconfig.Load(w.Context(), kubeconfig.Options{Kubeconfig: way[1], Master: way[3], Getenv: os.Getenv})
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -9609,7 +8735,7 @@ var behaviours = []struct {
 			kind := fakekube.TextIn(tree.(fakekube.Object), "kind")
 			w.create("/apis/admissionregistration.k8s.io/v1/"+strings.Replace(strings.ToLower(kind)+"s", "policys", "policies", 1), tree.(fakekube.Object))
 		}
-		cfg, err := LoadConfig(w.Context(), LoadOptions{Kubeconfig: w.as("token: " + token)[1], Getenv: os.Getenv})
+		cfg, err := kubeconfig.Load(w.Context(), kubeconfig.Options{Kubeconfig: w.as("token: " + token)[1], Getenv: os.Getenv})
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -9840,7 +8966,7 @@ func showBehaviours(w *world) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	if w.cfg, err = LoadConfig(w.Context(), LoadOptions{Kubeconfig: o.kubeconfig, Context: o.context, Getenv: os.Getenv}); err != nil {
+	if w.cfg, err = kubeconfig.Load(w.Context(), kubeconfig.Options{Kubeconfig: o.kubeconfig, Context: o.context, Getenv: os.Getenv}); err != nil {
 		w.Fatal(err)
 	}
 	w.ca = caOf(w.T, o.kubeconfig, o.context)
@@ -10108,7 +9234,7 @@ func (w *world) as(user string) []string {
 	if err != nil {
 		w.Fatal(err)
 	}
-	if name := cred.tls.ServerName; name != "" {
+	if name := cred.TLS.ServerName; name != "" {
 		config = strings.Replace(config, "    server:", "    tls-server-name: "+name+"\n    server:", 1)
 	}
 	dir := w.TempDir()
@@ -10139,7 +9265,7 @@ func (w *world) between(account string, answered func(*http.Response) error) *be
 	if err != nil {
 		w.Fatal(err)
 	}
-	b, theirs := &between{}, cred.tls.Clone()
+	b, theirs := &between{}, cred.TLS.Clone()
 	theirs.GetClientCertificate = nil // the token decides
 	transport := &http.Transport{TLSClientConfig: theirs, ForceAttemptHTTP2: true}
 	token := w.account(account, true)

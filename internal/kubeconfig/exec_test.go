@@ -1,0 +1,380 @@
+package kubeconfig
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podcount/internal/fakekube"
+)
+
+func TestExecAnswersThatAreNoCredentialAreErrors(t *testing.T) {
+	if isRaced() {
+		t.Skip("starts dozens of processes, each half a second under the race detector, and one after the other")
+	}
+	dir := t.TempDir()
+	self, _ := os.Executable()
+	for answer, want := range map[string]string{
+		"":                "what it printed (0 bytes) is no ExecCredential",
+		"s3cret":          "invalid character",
+		"exit  why\n not": `exit status 1, saying "why not"`,
+		"hang":            "it took longer than 200ms",
+		fakekube.ExecCredential("v1beta1", fakekube.Object{"token": "s3cret"}):                                       `printed a "ExecCredential" of "client.authentication.k8s.io/v1beta1", not an ExecCredential of client.authentication.k8s.io/v1`,
+		`{"kind":"Pod","status":{"token":"s3cret"}}`:                                                                 `printed a "Pod"`,
+		fakekube.ExecCredential("v1", fakekube.Object{}):                                                             "gave no token",
+		fakekube.ExecCredential("v1", fakekube.Object{"clientCertificateData": "s3cret"}):                            "gave no token, and no clientCertificateData with clientKeyData",
+		fakekube.ExecCredential("v1", fakekube.Object{"token": 1}):                                                   "cannot unmarshal number",
+		fakekube.ExecCredential("v1", fakekube.Object{"token": "x", "clientKeyData": "y"}):                           "gave no token, and no clientCertificateData with clientKeyData",
+		fakekube.ExecCredential("v1", fakekube.Object{"clientCertificateData": "s3cret", "clientKeyData": "s3cret"}): "gave: tls: failed to find any PEM data",
+		strings.Repeat("s3cret ", 1<<18):                                                                             "it printed more than 1 MB",
+	} {
+		writeFiles(t, dir, map[string]string{"answer": answer})
+		e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: self, env: []string{"PODCOUNT_TEST_PLUGIN=" + dir}, limit: time.Minute}
+		if answer == "hang" {
+			e.limit = 200 * time.Millisecond
+		}
+		if _, err := e.run(t.Context()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%.100q: %v, want %s", answer, err, want)
+		}
+	}
+}
+
+// A program may leave an agent behind, which has its stdout and stderr.
+func TestExecProgramWhoseChildKeepsItsOutputOpenIsNotWaitedFor(t *testing.T) {
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"answer": fakekube.ExecCredential("v1", fakekube.Object{"token": "good"}), "agent": "#!/bin/sh\nsleep 600 &\necho $! >" + dir + "/pid\ncat " + dir + "/answer\n"})
+	os.Chmod(dir+"/agent", 0o700)
+	e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: dir + "/agent", limit: time.Minute}
+	got, err := e.run(t.Context())
+	if pid, _ := os.ReadFile(dir + "/pid"); len(pid) > 0 {
+		exec.Command("kill", strings.TrimSpace(string(pid))).Run()
+	}
+	if err != nil || got.Token != "good" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// slowProgram is an exec program that takes as long as a test wants: it has run once started has been read, and gives a
+// token when something is written to carryOn.
+func slowProgram(t *testing.T) (cfg *Config, started, carryOn, runs string) {
+	t.Helper()
+	dir := t.TempDir()
+	started, carryOn, runs = dir+"/started", dir+"/carry-on", dir+"/runs"
+	for _, pipe := range []string{started, carryOn} {
+		if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeFiles(t, dir, map[string]string{
+		"config":  fakekube.Kubeconfig("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./program}"),
+		"program": fmt.Sprintf("#!/bin/sh\necho run >>%s\necho $$ >%s\nexec cat %s\n", runs, started, carryOn),
+	})
+	os.Chmod(dir+"/program", 0o700)
+	cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: func(string) string { return "" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cfg.Close)
+	return cfg, started, carryOn, runs
+}
+
+// errGone is why a caller does not wait any longer.
+var errGone = errors.New("the caller is gone")
+
+func TestExecProgramIsWaitedForAsLongAsEachCallerCanAndServesTheNext(t *testing.T) {
+	cfg, started, carryOn, runs := slowProgram(t)
+	patient := startTask(func() (*Credential, error) { return cfg.Credential(t.Context(), nil) })
+	os.ReadFile(started)
+	for range 2 {
+		gone, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errGone)
+		defer cancel()
+		hurried := startTask(func() (*Credential, error) { return cfg.Credential(gone, nil) })
+		within, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := hurried.wait(within); err != nil {
+			t.Fatal("a caller waits longer than it can")
+		}
+		if err := hurried.err; !errors.Is(err, errGone) || !strings.Contains(err.Error(), "waiting for a credential") {
+			t.Errorf("a caller that could not wait got %v", err)
+		}
+	}
+	os.WriteFile(carryOn, []byte(fakekube.ExecCredential("v1", fakekube.Object{"token": "good"})), 0)
+	if patient.wait(t.Context()); patient.err != nil || patient.value.Token != "good" {
+		t.Errorf("a caller that could wait got %+v, %v", patient.value, patient.err)
+	}
+	if got, err := cfg.Credential(t.Context(), nil); err != nil || got.Token != "good" {
+		t.Errorf("the next one got %+v, %v", got, err)
+	}
+	text, _ := os.ReadFile(runs)
+	wantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
+}
+
+// A server that refuses for a moment, and a program that fails at that moment, are no reason to throw away what is good.
+func TestExecCredentialThatIsGoodSurvivesARunThatFails(t *testing.T) {
+	dir, log := t.TempDir(), &lines{}
+	writeFiles(t, dir, map[string]string{
+		"config":  fakekube.Kubeconfig("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./program}"),
+		"program": "#!/bin/sh\nhead -c 2000000 /dev/zero >&2\nexec cat " + dir + "/answer\n", // who cares what it says there
+	})
+	os.Chmod(dir+"/program", 0o700)
+	synctest.Test(t, func(t *testing.T) {
+		expires := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+		status := fakekube.Object{"token": "good", "expirationTimestamp": expires}
+		writeFiles(t, dir, map[string]string{"answer": fakekube.ExecCredential("v1", status)})
+		cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: func(string) string { return "" }, Log: logTo(log)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cfg.Close()
+		good, err := cfg.Credential(t.Context(), nil)
+		if err != nil || good.Token != "good" {
+			t.Fatal(good, err)
+		}
+		os.Remove(dir + "/answer")
+		pass(time.Minute)
+		for _, refused := range []*Credential{good, nil, good} {
+			if got, err := cfg.Credential(t.Context(), refused); got != good || err != nil {
+				t.Errorf("while it is good: %v, %v", got, err)
+			}
+		}
+		wantNumber(t, "words on the program", strings.Count(log.String(), "going on with what there was"), 1)
+		pass(time.Hour)
+		if got, err := cfg.Credential(t.Context(), nil); err == nil {
+			t.Errorf("after its end there is %v", got)
+		}
+	})
+}
+
+func TestTaskThatIsDoneIsNotMissedBecauseTheTimeIsOver(t *testing.T) {
+	done := startTask(func() (int, error) { return 1, nil })
+	<-done.done
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		if err := done.wait(over); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestExecProgramThatItsOnlyCallerDidNotWaitForServesTheNext(t *testing.T) {
+	cfg, started, carryOn, runs := slowProgram(t)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := cfg.Credential(gone, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("the one that had gone got %v", err)
+	}
+	os.ReadFile(started)
+	os.WriteFile(carryOn, []byte(fakekube.ExecCredential("v1", fakekube.Object{"token": "good"})), 0)
+	if got, err := cfg.Credential(t.Context(), nil); err != nil || got.Token != "good" {
+		t.Errorf("the next one got %+v, %v", got, err)
+	}
+	text, _ := os.ReadFile(runs)
+	wantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
+}
+
+func TestCloseEndsTheExecProgramAndNoOtherIsStarted(t *testing.T) {
+	cfg, started, _, runs := slowProgram(t)
+	waiting := startTask(func() (*Credential, error) { return cfg.Credential(t.Context(), nil) })
+	text, _ := os.ReadFile(started)
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	cfg.Close()
+	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
+		t.Errorf("the program, %d, is still there: %v", pid, err)
+	}
+	if waiting.wait(t.Context()); waiting.err == nil || !strings.Contains(waiting.err.Error(), "podcount ends") {
+		t.Errorf("the one that waited got %v", waiting.err)
+	}
+	if _, err := cfg.Credential(t.Context(), nil); err == nil {
+		t.Error("there is a credential after the end")
+	}
+	text, _ = os.ReadFile(runs)
+	wantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
+}
+
+// A renewal that runs already may have read the token's file before the server refused what was in it, or not at all.
+func TestRefusedCredentialIsReadAgainThoughAnotherRenewalRuns(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		writeFiles(t, dir, map[string]string{"token": "one", "config": fakekube.Kubeconfig("https://h", nil, "tokenFile: token")})
+		cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: func(string) string { return "" }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cfg.Close()
+		a := cfg.access
+		refused := a.now
+		finish := make(chan struct{})
+		a.renewal = &renewal{task: startTask(func() (*Credential, error) {
+			<-finish
+			return a.renew(false)
+		})}
+		writeFiles(t, dir, map[string]string{"token": "two"})
+		var callers []*task[*Credential]
+		for range 3 {
+			callers = append(callers, startTask(func() (*Credential, error) { return cfg.Credential(t.Context(), refused) }))
+		}
+		synctest.Wait()
+		close(finish)
+		for _, c := range callers {
+			if c.wait(t.Context()); c.err != nil || c.value.Token != "two" {
+				t.Errorf("a caller got %+v, %v", c.value, c.err)
+			}
+		}
+	})
+}
+
+func TestExecProgramIsNotRunMoreOftenThanEveryFiveSecondsWhoeverAsks(t *testing.T) {
+	dir := t.TempDir()
+	self, _ := os.Executable()
+	writeFiles(t, dir, map[string]string{"answer": "exit out of order"})
+	synctest.Test(t, func(t *testing.T) {
+		e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: self, env: []string{"PODCOUNT_TEST_PLUGIN=" + dir}, limit: time.Minute}
+		for range 3 {
+			for range 10 {
+				if _, err := e.newest(t.Context(), true); err == nil || !strings.Contains(err.Error(), "out of order") {
+					t.Errorf("answered %v", err)
+				}
+			}
+			pass(execPause)
+		}
+	})
+	runs, _ := os.ReadFile(dir + "/runs")
+	wantNumber(t, "runs for 30 callers in 15 s", strings.Count(string(runs), "\n"), 3)
+}
+
+func TestExecProgramBesideTheKubeconfigIsNotLookedForInThePath(t *testing.T) {
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"here/plugin": "#!/bin/sh\n", "path/plugin": "#!/bin/sh\n", "here/config": fakekube.Kubeconfig("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./plugin}")})
+	os.Chmod(dir+"/here/plugin", 0o700)
+	os.Chmod(dir+"/path/plugin", 0o700)
+	t.Setenv("PATH", dir+"/path")
+	t.Chdir(dir + "/here")
+	a := &access{log: slog.New(slog.DiscardHandler)}
+	if err := a.readKubeconfigs(t.Context(), []string{"config"}, ""); err != nil || !strings.HasSuffix(a.exec.command, "/here/plugin") || !filepath.IsAbs(a.exec.command) {
+		t.Errorf("%v, %+v", err, a.exec)
+	}
+}
+
+// toldCluster returns the cluster that the program of execConfig was told of in each of its runs, nil where it was not.
+func toldCluster(t *testing.T, dir, version string) (clusters []fakekube.Object) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "runs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var info struct {
+			APIVersion, Kind string
+			Spec             struct {
+				Cluster     fakekube.Object
+				Interactive *bool
+			}
+		}
+		err := json.Unmarshal([]byte(line[strings.Index(line, "{"):]), &info)
+		isRight := info.Kind == "ExecCredential" && info.APIVersion == "client.authentication.k8s.io/"+version
+		if err != nil || !isRight || info.Spec.Interactive == nil || *info.Spec.Interactive {
+			t.Errorf("%v: it was told %s", err, line)
+		}
+		clusters = append(clusters, info.Spec.Cluster)
+	}
+	return clusters
+}
+
+func TestExecProgramIsToldTheClusterIfItAsks(t *testing.T) {
+	const cluster = `proxy-url: "http://proxy:3128", tls-server-name: api, disable-compression: true, extensions: [
+    {name: else, extension: 1}, {name: client.authentication.k8s.io/exec, extension: {audience: us, list: [1, 2.5]}}]`
+	ca := fakekube.NewAuthority(t, "the CA").PEM()
+	data, _ := json.Marshal(ca) // as base64
+	for name, c := range map[string]struct {
+		cluster, ask, version, master, want string
+	}{
+		"all there is": {
+			cluster, ", provideClusterInfo: true", "v1", "",
+			`{"server":"https://h:6443/k8s","tls-server-name":"api","certificate-authority-data":CA,` +
+				`"proxy-url":"http://proxy:3128","disable-compression":true,"config":{"audience":"us","list":[1,2.5]}}`,
+		},
+		"the address of -master without the name of the old one": {
+			cluster, ", provideClusterInfo: true", "v1beta1", "https://m",
+			`{"server":"https://m","certificate-authority-data":CA,"proxy-url":"http://proxy:3128",` +
+				`"disable-compression":true,"config":{"audience":"us","list":[1,2.5]}}`,
+		},
+		"nothing more": {
+			"", ", provideClusterInfo: true", "v1", "",
+			`{"server":"https://h:6443/k8s","certificate-authority-data":CA,"config":null}`,
+		},
+		"only if it asks": {cluster, ", provideClusterInfo: false", "v1", "", "null"},
+		"by default":      {cluster, "", "v1beta1", "", "null"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			config := fakekube.Kubeconfig("https://h:6443/k8s", nil, fakekube.ExecUser(t, dir, c.version, c.ask))
+			config = strings.Replace(config, "    server: https://h:6443/k8s\n    certificate-authority-data: \n",
+				"    {server: https://h:6443/k8s, certificate-authority: ca.crt, "+c.cluster+"}\n", 1)
+			writeFiles(t, dir, map[string]string{"answer": fakekube.ExecCredential(c.version, fakekube.Object{"token": "t"})})
+			cfg, err := load(t, map[string]string{"config": config, "ca.crt": string(ca)}, "config", "", c.master, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cfg.Close()
+			if cred, err := cfg.Credential(t.Context(), nil); err != nil || cred.Token != "t" {
+				t.Fatal(cred, err)
+			}
+			told := toldCluster(t, dir, c.version)
+			wantNumber(t, "runs", len(told), 1)
+			var want fakekube.Object
+			if err := json.Unmarshal([]byte(strings.Replace(c.want, "CA", string(data), 1)), &want); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(told[0], want) {
+				t.Errorf("it was told\n%v, want\n%v", told[0], want)
+			}
+		})
+	}
+}
+
+func TestExecProgramIsToldTheNewestCA(t *testing.T) {
+	dir := t.TempDir()
+	first, second := fakekube.NewAuthority(t, "the first CA").PEM(), fakekube.NewAuthority(t, "the second CA").PEM()
+	synctest.Test(t, func(t *testing.T) {
+		config := fakekube.Kubeconfig("https://h", nil, fakekube.ExecUser(t, dir, "v1", ", provideClusterInfo: true"))
+		config = strings.Replace(config, "certificate-authority-data: ", "certificate-authority: ca.crt", 1)
+		expires := time.Now().Add(time.Minute).UTC().Format(time.RFC3339)
+		writeFiles(t, dir, map[string]string{
+			"config": config,
+			"ca.crt": string(first),
+			"answer": fakekube.ExecCredential("v1", fakekube.Object{"token": "t", "expirationTimestamp": expires}),
+		})
+		cfg, err := load(t, nil, filepath.Join(dir, "config"), "", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cfg.Close()
+		for _, ca := range [][]byte{first, second} {
+			writeFiles(t, dir, map[string]string{"ca.crt": string(ca)})
+			if _, err := cfg.Credential(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			pass(2 * time.Minute)
+			data, _ := json.Marshal(ca)
+			told := toldCluster(t, dir, "v1")
+			got, _ := json.Marshal(told[len(told)-1]["certificate-authority-data"])
+			if string(got) != string(data) {
+				t.Errorf("it was told %s, want %s", got, data)
+			}
+		}
+		wantNumber(t, "runs", len(toldCluster(t, dir, "v1")), 2)
+	})
+}

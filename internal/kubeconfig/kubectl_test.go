@@ -1,0 +1,230 @@
+package kubeconfig
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"podcount/internal/fakekube"
+)
+
+// kubeconfigTable reads testdata/kubeconfigs/README.md: what each of the files there, or several together, must give.
+func kubeconfigTable(t *testing.T) (table [][2]string) {
+	single := 0
+	text, err := os.ReadFile("../../testdata/kubeconfigs/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| ") && (strings.Contains(cells[0], ".yaml") || strings.Contains(cells[0], ".json")) {
+			table = append(table, [2]string{strings.TrimPrefix(cells[0], "| "), strings.Trim(cells[1], "`")})
+			if !strings.Contains(cells[0], " + ") {
+				single++
+			}
+		}
+	}
+	files, _ := filepath.Glob("../../testdata/kubeconfigs/*.*")
+	wantNumber(t, "kubeconfigs in the table, with itself and kubectl's views", single+2, len(files))
+	return table
+}
+
+// kubectlView is what kubectl understands of a kubeconfig: `kubectl config view --raw -o json`.
+type kubectlView struct {
+	Clusters []struct {
+		Name    string
+		Cluster fakekube.Object
+	}
+	Users []struct {
+		Name string
+		User fakekube.Object
+	}
+	Contexts []struct {
+		Name    string
+		Context struct{ Cluster, User string }
+	}
+	CurrentContext string `json:"current-context"`
+}
+
+// understood is a in the terms of kubectl's view, and file and data of what a holds.
+func understood(a *access) fakekube.Object {
+	o := fakekube.Object{"server": a.server, "tls-server-name": a.serverName, "insecure-skip-tls-verify": a.insecure, "proxy-url": a.proxy, "token": string(a.token.data), "tokenFile": a.token.file}
+	for _, p := range []part{a.ca, a.cert, a.key} {
+		o[p.field] = p.file
+		if len(p.data) > 0 {
+			o[p.field] = base64.StdEncoding.EncodeToString(p.data)
+		}
+	}
+	if e := a.exec; e != nil {
+		o["exec"] = fmt.Sprintf("%s %s %q %q %s", e.apiVersion, e.command, e.args, e.env, e.hint)
+		if e.cluster != nil {
+			text, _ := json.Marshal(e.cluster.Config)
+			o["told"] = fmt.Sprintf("%t %s", e.cluster.DisableCompression, text)
+		}
+	}
+	return o
+}
+
+// understood is the same for one context of kubectl's view of the file in dir.
+func (v kubectlView) understood(dir, cluster, user string) fakekube.Object {
+	o := fakekube.Object{}
+	for _, c := range v.Clusters {
+		if c.Name == cluster {
+			maps.Copy(o, c.Cluster)
+		}
+	}
+	for _, u := range v.Users {
+		if u.Name == user {
+			maps.Copy(o, u.User)
+		}
+	}
+	for _, field := range []string{"certificate-authority", "client-certificate", "client-key", "tokenFile"} {
+		if _, ok := o[field+"-data"]; ok {
+			delete(o, field)
+		} else if file := fakekube.TextIn(o, field); file != "" && !filepath.IsAbs(file) {
+			o[field], _ = filepath.Abs(filepath.Join(dir, file))
+		}
+	}
+	if e, _ := o["exec"].(fakekube.Object); e != nil {
+		args, env := []string(nil), []string(nil)
+		list, _ := e["args"].([]any)
+		for _, arg := range list {
+			args = append(args, arg.(string))
+		}
+		list, _ = e["env"].([]any)
+		for _, v := range list {
+			env = append(env, fakekube.TextIn(v.(fakekube.Object), "name")+"="+fakekube.TextIn(v.(fakekube.Object), "value"))
+		}
+		command := fakekube.TextIn(e, "command")
+		if strings.Contains(command, "/") && !filepath.IsAbs(command) {
+			command, _ = filepath.Abs(filepath.Join(dir, command))
+		}
+		o["exec"] = fmt.Sprintf("%s %s %q %q %s", e["apiVersion"], command, args, env, strings.Join(strings.Fields(fakekube.TextIn(e, "installHint")), " "))
+		if e["provideClusterInfo"] == true {
+			var config any
+			extensions, _ := o["extensions"].([]any)
+			for _, entry := range extensions {
+				if entry := entry.(fakekube.Object); entry["name"] == "client.authentication.k8s.io/exec" {
+					config = entry["extension"]
+				}
+			}
+			text, _ := json.Marshal(config)
+			o["told"] = fmt.Sprintf("%t %s", o["disable-compression"] == true, text)
+		}
+		if o["token"] != nil || o["tokenFile"] != nil || o["client-certificate"] != nil || o["client-certificate-data"] != nil {
+			delete(o, "exec") // they come first
+			delete(o, "told")
+		}
+	}
+	delete(o, "extensions")
+	delete(o, "disable-compression")                                // is for the program alone
+	if strings.HasPrefix(fakekube.TextIn(o, "server"), "http://") { // no credential is sent there, and nothing verified
+		fields := []string{"certificate-authority", "client-certificate", "client-key", "token", "tokenFile", "exec", "told"}
+		maps.DeleteFunc(o, func(field string, _ any) bool { return slices.Contains(fields, strings.TrimSuffix(field, "-data")) })
+	}
+	return o
+}
+
+// wrong is the error for a context of which the view has no cluster or no user, or one with a password.
+func (v kubectlView) wrong(cluster, user string) string {
+	for _, u := range v.Users {
+		if u.Name == user {
+			if user = ""; u.User["password"] != nil {
+				return "password is not supported"
+			}
+		}
+	}
+	for _, c := range v.Clusters {
+		if c.Name == cluster && user == "" {
+			return ""
+		} else if c.Name == cluster {
+			return fmt.Sprintf("there is no user %q", user)
+		}
+	}
+	return fmt.Sprintf("there is no cluster %q", cluster)
+}
+
+// What kubectl understood of the same files is in kubectl.json. With PODCOUNT_KUBECTL=compare the kubectl of this
+// machine is asked instead (testdata/kubeconfigs/compare), and with record its answers are kept.
+func TestKubeconfigsOfManyToolsAreReadAsKubectlReadsThemOrRefused(t *testing.T) {
+	const recorded = "../../testdata/kubeconfigs/kubectl.json"
+	views := map[string]json.RawMessage{}
+	if text, err := os.ReadFile(recorded); err == nil {
+		json.Unmarshal(text, &views)
+	}
+	mode := os.Getenv("PODCOUNT_KUBECTL")
+	if mode == "record" {
+		clear(views)
+	}
+	contexts := 0
+	for _, row := range kubeconfigTable(t) {
+		file, want := row[0], row[1]
+		var paths []string
+		for _, name := range strings.Split(file, " + ") {
+			paths = append(paths, filepath.Join("../../testdata/kubeconfigs", name))
+		}
+		if want != "as kubectl" {
+			a := &access{log: slog.New(slog.DiscardHandler)}
+			err := a.readKubeconfigs(t.Context(), paths, "")
+			if err == nil {
+				_, err = a.config(t.Context())
+			}
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", file, err, want)
+			}
+			continue
+		}
+		if mode != "" {
+			cmd := exec.Command("kubectl", "config", "view", "--raw", "-o", "json")
+			cmd.Env = append(os.Environ(), "KUBECONFIG="+strings.Join(paths, string(filepath.ListSeparator)))
+			out, err := cmd.Output()
+			if err != nil {
+				t.Errorf("kubectl refuses %s: %v", file, err)
+				continue
+			}
+			views[file] = out
+		}
+		var view kubectlView
+		if err := json.Unmarshal(views[file], &view); err != nil {
+			t.Errorf("kubectl's view of %s: %v", file, err)
+		}
+		current := &access{log: slog.New(slog.DiscardHandler)}
+		if err := current.readKubeconfigs(t.Context(), slices.Clone(paths), ""); err == nil && !strings.HasSuffix(current.source, ", context "+cmp.Or(view.CurrentContext, `""`)) {
+			t.Errorf("%s: the current context is %s, want %s", file, current.source, view.CurrentContext)
+		}
+		for _, c := range view.Contexts {
+			a := &access{log: slog.New(slog.DiscardHandler)}
+			err := a.readKubeconfigs(t.Context(), slices.Clone(paths), c.Name)
+			if want := view.wrong(c.Context.Cluster, c.Context.User); want != "" && err != nil && strings.Contains(err.Error(), want) {
+				continue
+			} else if err != nil || want != "" {
+				t.Errorf("%s, context %s: %v", file, c.Name, err)
+				continue
+			}
+			got, want := understood(a), view.understood("../../testdata/kubeconfigs", c.Context.Cluster, c.Context.User)
+			for _, o := range []fakekube.Object{got, want} {
+				maps.DeleteFunc(o, func(_ string, v any) bool { return v == "" || v == false || v == nil })
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%s, context %s:\n podcount %v\n kubectl  %v", file, c.Name, got, want)
+			}
+			contexts++
+		}
+	}
+	if mode == "record" {
+		text, _ := json.MarshalIndent(views, "", " ")
+		os.WriteFile(recorded, append(text, '\n'), 0o644)
+	}
+	if t.Logf("%d contexts are understood as by kubectl", contexts); contexts < 30 {
+		t.Error("these are too few")
+	}
+}

@@ -1,0 +1,391 @@
+package kubeconfig
+
+import (
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"podcount/internal/fakekube"
+)
+
+// load runs LoadConfig on files in a directory of their own.
+func load(t *testing.T, files map[string]string, kubeconfig, contextName, master string, env map[string]string) (*Config, error) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700)
+		os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)
+	}
+	in := func(name string) string {
+		if name == "" || filepath.IsAbs(name) {
+			return name
+		}
+		return filepath.Join(dir, name)
+	}
+	getenv := func(name string) string {
+		switch name {
+		case "HOME":
+			return dir
+		case "KUBECONFIG":
+			var list []string
+			for _, file := range filepath.SplitList(env[name]) {
+				list = append(list, in(file))
+			}
+			return strings.Join(list, string(filepath.ListSeparator))
+		}
+		return env[name]
+	}
+	return Load(t.Context(), Options{Kubeconfig: in(kubeconfig), Context: contextName, Master: master, ServiceAccount: in("account"), Getenv: getenv})
+}
+
+func TestKubeconfigErrorsQuoteNoSecret(t *testing.T) {
+	for _, user := range []string{
+		"client-key-data: abc\n      s3cret", "token: s3cret: x", "token: *s3cret", `token: "abc"s3cret`, "token: %s3cret", "token: 's3cret", "token: |2\n  s3cret",
+		"token: {s3cret", "token: [s3cret}", "\ttoken: s3cret", "token: !!int s3cret", `token: "\s3cret"`, "client-key-data: s3cret!", "token: a\n    s3cret", "{token: s3cret: }",
+	} {
+		_, err := load(t, map[string]string{"config": fakekube.Kubeconfig("https://h", nil, user)}, "config", "", "", nil)
+		if err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: %v", user, err)
+		}
+	}
+}
+
+func TestClusterIsFoundInTheOrderOfKubectl(t *testing.T) {
+	_, ca := fakekube.New().ServeTLSFor(t)
+	config := func(server string) string { return fakekube.Kubeconfig(server, ca, "token: t-"+server[8:]) }
+	files := map[string]string{
+		"flag": config("https://flag"), "env": config("https://env"), ".kube/config": config("https://home"),
+		"account/token": "account-token\n", "account/ca.crt": string(ca),
+	}
+	pod := map[string]string{"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
+	podAndEnv := map[string]string{"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBECONFIG": "env"}
+	for _, c := range []struct {
+		kubeconfig, master string
+		env                map[string]string
+		server, token      string
+	}{
+		{"flag", "", podAndEnv, "https://flag", "t-flag"},
+		{"", "", podAndEnv, "https://env", "t-env"},
+		{"", "", pod, "https://[fd00::1]:6443", "account-token"},
+		{"", "", nil, "https://home", "t-home"},
+		{"flag", "https://over:1/k8s/c-1", nil, "https://over:1/k8s/c-1", "t-flag"},
+		{"", "", map[string]string{"KUBECONFIG": "missing" + string(filepath.ListSeparator) + "env" + string(filepath.ListSeparator) + "flag"}, "https://env", "t-env"},
+	} {
+		cfg, err := load(t, files, c.kubeconfig, "", c.master, c.env)
+		if err != nil {
+			t.Errorf("%+v: %v", c, err)
+			continue
+		}
+		if cred, _ := cfg.Credential(t.Context(), nil); cfg.Server.String() != c.server || cred.Token != c.token || cred.TLS.RootCAs == nil || cred.TLS.InsecureSkipVerify {
+			t.Errorf("%+v: found %s, token %s", c, cfg.Server, cred.Token)
+		}
+	}
+	if cfg, err := load(t, nil, "", "", "127.0.0.1:8001", nil); err != nil || cfg.Server.String() != "https://127.0.0.1:8001" {
+		t.Errorf("-master alone: %v, %v", cfg, err)
+	}
+}
+
+func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
+	good := fakekube.Kubeconfig("https://h", nil, "token: s3cret")
+	for want, file := range map[string]string{
+		`there is no context "other"`:                  strings.Replace(good, "current-context: fake", "current-context: other", 1),
+		"no current-context":                           strings.Replace(good, "current-context: fake", "", 1),
+		`there is no cluster "none"`:                   strings.Replace(good, "{cluster: fake", "{cluster: none", 1),
+		`there is no user "none"`:                      strings.Replace(good, "user: me}", "user: none}", 1),
+		"as-groups is not supported":                   strings.Replace(good, "token: s3cret", "as-groups: [a]", 1),
+		"password is not supported":                    strings.Replace(good, "token: s3cret", "password: s3cret", 1),
+		"exec: the apiVersion":                         strings.Replace(good, "token: s3cret", "exec: {command: aws, apiVersion: client.authentication.k8s.io/v1alpha1}", 1),
+		"the token of":                                 strings.Replace(good, "token: s3cret", "token: \"s3cret\\nmore\"", 1),
+		"apiVersion is \"v2\"":                         strings.Replace(good, "apiVersion: v1", "apiVersion: v2", 1),
+		"there is no command in it":                    strings.Replace(good, "token: s3cret", "exec: {}", 1),
+		"client-key is missing":                        strings.Replace(good, "token: s3cret", "client-certificate: c.crt", 1),
+		"the cluster has no server":                    strings.Replace(good, "server: https://h", "server:", 1),
+		"exec: there is no command":                    strings.Replace(good, "token: s3cret", "exec: {apiVersion: client.authentication.k8s.io/v1}", 1),
+		"must be https://HOST":                         strings.Replace(good, "https://h", "ftp://h", 1),
+		"no certificate in":                            strings.Replace(good, "certificate-authority-data: ", "certificate-authority-data: aGVsbG8=", 1),
+		"client-certificate-data and client-key-data:": strings.Replace(good, "token: s3cret", "client-certificate-data: aGVsbG8=\n    client-key-data: aGVsbG8=", 1),
+		"tokenFile: ":                                  strings.Replace(good, "token: s3cret", "tokenFile: empty", 1),
+		"no such file":                                 strings.Replace(good, "token: s3cret", "tokenFile: none", 1),
+		"config:3: ":                                   "a: 1\nb: 2\n  c: 3\n",
+		"is not base64":                                strings.Replace(good, "certificate-authority-data: ", "certificate-authority-data: '%%%'", 1),
+		"users[0].user.token must be a text":           strings.Replace(good, "token: s3cret", "token: 12345", 1),
+	} {
+		_, err := load(t, map[string]string{"config": file, "empty": " \n"}, "config", "", "", nil)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "config") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	both := map[string]string{"config": good}
+	inPod := map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+	list := map[string]string{"KUBECONFIG": "/nope/a" + string(filepath.ListSeparator) + "/nope/b"}
+	for want, f := range map[string]func() (*Config, error){
+		"-context x: there is no kubeconfig": func() (*Config, error) { return load(t, map[string]string{"account/token": "t"}, "", "x", "", inPod) },
+		"-context y: there is no kubeconfig": func() (*Config, error) { return load(t, nil, "", "y", "https://h", nil) },
+		"-master, ":                          func() (*Config, error) { return load(t, both, "config", "", "ftp://h", nil) },
+		"/nope/a: no such file":              func() (*Config, error) { return load(t, nil, "", "", "", list) },
+		"account/token: no such file":        func() (*Config, error) { return load(t, nil, "", "", "", inPod) },
+		`that of another user "me"`: func() (*Config, error) {
+			return load(t, map[string]string{"config": strings.Replace(good, "users:\n", "users:\n- name: me\n", 1)}, "config", "", "", nil)
+		},
+	} {
+		if _, err := f(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if _, err := load(t, nil, "", "", "", nil); err == nil || !strings.Contains(err.Error(), "give -kubeconfig or -master") {
+		t.Errorf("nothing to find: %v", err)
+	}
+}
+
+func TestNoCredentialIsSentOrReadOrMadeForAnAddressOfPlainHTTP(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "program")
+	writeFiles(t, dir, map[string]string{
+		"program":       "#!/bin/sh\ntouch " + dir + "/has-run\n",
+		"account/token": "s3cret",
+	})
+	os.Chmod(program, 0o700)
+	for user, text := range map[string]string{
+		"a token":              "token: s3cret",
+		"a token's file":       "tokenFile: is-not-there",
+		"a client certificate": "client-certificate: is-not-there\n    client-key: is-not-there",
+		"a program":            "exec: {apiVersion: client.authentication.k8s.io/v1, command: " + program + "}",
+		"the pod's account":    "",
+	} {
+		for _, address := range []string{"http://127.0.0.1:1", "http://localhost:8001", "http://192.0.2.10:8080", "HTTP://example.com"} {
+			for _, where := range []string{"server", "-master"} {
+				file, server, master := filepath.Join(dir, "config"), address, ""
+				if where == "-master" {
+					server, master = "https://h", address
+				}
+				config := strings.Replace(fakekube.Kubeconfig(server, nil, text), "certificate-authority-data: ", "certificate-authority: is-not-there", 1)
+				writeFiles(t, dir, map[string]string{"config": config})
+				env := map[string]string{}
+				if text == "" && where == "server" {
+					continue // a pod's server is always https://
+				} else if text == "" {
+					file, env["KUBERNETES_SERVICE_HOST"] = "", "10.0.0.1"
+				}
+				out := &lines{}
+				getenv := func(name string) string { return env[name] }
+				cfg, err := Load(t.Context(), Options{Kubeconfig: file, Master: master, ServiceAccount: filepath.Join(dir, "account"), Getenv: getenv, Log: logTo(out)})
+				if err != nil {
+					t.Errorf("%s, %s as %s: %v", user, address, where, err)
+					continue
+				}
+				for range 2 {
+					cred, err := cfg.Credential(t.Context(), nil)
+					if err != nil || cred.Token != "" || cred.TLS.GetClientCertificate != nil {
+						t.Errorf("%s is sent to %s as %s, or %v", user, address, where, err)
+					} else if cred.Tried != "nothing, as no credential is sent to an http:// address" {
+						t.Errorf("after a 401, tried is %q", cred.Tried)
+					}
+				}
+				wantText(t, out.String(), `msg="no credential is sent, as the server's address begins with http://" server=`+cfg.Server.Host)
+				wantNumber(t, "lines", strings.Count(out.String(), "\n"), 1)
+			}
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "has-run")); err == nil {
+		t.Error("the program has run")
+	}
+}
+
+// A folder of the working directory may be anybody's, and a kubeconfig names programs to run.
+func TestWithoutHomeNoKubeconfigIsLookedForInTheWorkingDirectory(t *testing.T) {
+	config := fakekube.Kubeconfig("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true}")
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"$HOME/.kube/config": config, ".kube/config": config})
+	t.Chdir(dir)
+	nothing := func(string) string { return "" }
+	for contextName, want := range map[string]string{
+		"":     "no cluster found: give -kubeconfig or -master, or set KUBECONFIG (KUBERNETES_SERVICE_HOST is not set, so this is no pod; HOME is not set, so there is no ~/.kube/config)",
+		"fake": "-context fake: there is no kubeconfig that could have it: give -kubeconfig, or set KUBECONFIG (HOME is not set, so there is no ~/.kube/config)",
+	} {
+		if cfg, err := Load(t.Context(), Options{Context: contextName, ServiceAccount: dir, Getenv: nothing}); err == nil || err.Error() != want {
+			t.Errorf("found %+v, %v; want %s", cfg, err, want)
+		}
+	}
+	if cfg, err := Load(t.Context(), Options{Master: "https://h", ServiceAccount: dir, Getenv: nothing}); err != nil || cfg.Source != "-master" {
+		t.Errorf("-master alone: %+v, %v", cfg, err)
+	}
+}
+
+func TestMasterIsEnoughWhereTheKubeconfigHasNothing(t *testing.T) {
+	for _, config := range []string{"", "apiVersion: v1\nkind: Config\nclusters: []\n"} {
+		cfg, err := load(t, map[string]string{".kube/config": config}, "", "", "http://127.0.0.1:8001", nil)
+		if err != nil || cfg.Server.String() != "http://127.0.0.1:8001" {
+			t.Errorf("%q: %v", config, err)
+		}
+	}
+}
+
+func TestUnverifiedServerAndOpenFilesAndExpiredCertificatesAreWarnedOf(t *testing.T) {
+	ca := fakekube.NewAuthority(t, "CA")
+	cert, key := ca.Issue(t, "me", func(c *x509.Certificate) { c.NotAfter = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) })
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config")
+	mode := os.FileMode(0o644)
+	warnings := func(user, open, cluster string) string {
+		t.Helper()
+		writeFiles(t, dir, map[string]string{"config": strings.Replace(fakekube.Kubeconfig("https://h", nil, user), "    certificate-authority-data: ", cluster, 1), "token": "t", "tls.crt": string(cert), "tls.key": string(key)})
+		os.Chmod(filepath.Join(dir, open), mode)
+		log := &lines{}
+		if _, err := Load(t.Context(), Options{Kubeconfig: file, Getenv: func(string) string { return "" }, Log: logTo(log)}); err != nil {
+			t.Error(err)
+		}
+		for _, name := range []string{"config", "token", "tls.crt", "tls.key"} {
+			os.Remove(filepath.Join(dir, name))
+		}
+		return log.String()
+	}
+	for _, open := range []struct{ user, file string }{{"token: t", "config"}, {"tokenFile: token", "token"}, {"client-certificate: tls.crt\n    client-key: tls.key", "tls.key"}} {
+		wantText(t, warnings(open.user, open.file, ""), `everyone on this machine can read a file that holds a secret: chmod go-rwx it" file=`+dir+"/"+open.file)
+	}
+	wantText(t, warnings("client-certificate: tls.crt\n    client-key: tls.key", "none", ""), "the client certificate has expired")
+	wantText(t, warnings("token: t", "none", "    insecure-skip-tls-verify: true"), "the server's certificate is not verified (insecure-skip-tls-verify)")
+	wantText(t, warnings("tokenfile: token", "none", ""), "no credential was found (token, tokenFile, client-certificate or exec)")
+	mode = 0o640
+	if log := warnings("token: t", "config", ""); strings.Contains(log, "everyone") {
+		t.Errorf("a group's file: %s", log)
+	}
+	mode = 0o644
+	for _, quiet := range []struct{ user, file string }{{"tokenFile: token", "config"}, {"token: t", "none"}, {"client-certificate: tls.crt\n    client-key: tls.key", "tls.crt"}} {
+		if log := warnings(quiet.user, quiet.file, ""); strings.Contains(log, "everyone") {
+			t.Errorf("%+v: %s", quiet, log)
+		}
+	}
+}
+
+func TestServersNameOfTheKubeconfigDoesNotHoldForAnotherMaster(t *testing.T) {
+	config := strings.Replace(fakekube.Kubeconfig("https://h", nil, "token: t"), "    server:", "    tls-server-name: api\n    server:", 1)
+	for master, want := range map[string]string{"": "api", "https://other": ""} {
+		cfg, err := load(t, map[string]string{"config": config}, "config", "", master, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cred, _ := cfg.Credential(t.Context(), nil); cred.TLS.ServerName != want {
+			t.Errorf("-master %q: verified as %q, want %q", master, cred.TLS.ServerName, want)
+		}
+	}
+}
+
+// kubeconfigOf is a kubeconfig of one cluster and one user, of these names, and of what else is given.
+func kubeconfigOf(cluster, user, rest string) string {
+	return strings.NewReplacer("CLUSTER", cluster, "USER", user).Replace(`clusters:
+- name: "CLUSTER"
+  cluster: {server: "https://h", tls-server-name: api}
+users:
+- name: "USER"
+  user: {token: secret}
+`) + rest
+}
+
+func TestWhatHasNoNameIsFoundByNoName(t *testing.T) {
+	const nameless = `contexts: [{name: "", context: {cluster: c, user: u}}]`
+	const both = `contexts:
+- {name: "", context: {cluster: gone}}
+- {name: x, context: {cluster: c, user: u}}
+`
+	for name, c := range map[string]struct {
+		config, context, master string
+		server, token, source   string
+	}{
+		"a context without a user takes the user without a name": {
+			config: kubeconfigOf("c", "", "contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n"),
+			server: "https://h", token: "secret", source: "config, context x",
+		},
+		"and none where each has a name": {
+			config: kubeconfigOf("c", "u", "contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n"),
+			server: "https://h", token: "", source: "config, context x",
+		},
+		"a context without a cluster takes the cluster without a name": {
+			config: kubeconfigOf("", "u", "contexts: [{name: x, context: {user: u}}]\ncurrent-context: x\n"),
+			server: "https://h", token: "secret", source: "config, context x",
+		},
+		"without a current context that without a name counts": {
+			config: kubeconfigOf("c", "u", nameless),
+			server: "https://h", token: "secret", source: `config, context ""`,
+		},
+		"for -master, too": {
+			config: kubeconfigOf("c", "u", nameless), master: "https://m",
+			server: "https://m", token: "secret", source: `config, context ""`,
+		},
+		"nothing has a name": {
+			config: kubeconfigOf("", "", `contexts: [{name: "", context: {}}]`),
+			server: "https://h", token: "secret", source: `config, context ""`,
+		},
+		"a current context comes first": {
+			config: kubeconfigOf("c", "u", both+"current-context: x\n"),
+			server: "https://h", token: "secret", source: "config, context x",
+		},
+		"and so does -context": {
+			config: kubeconfigOf("c", "u", both), context: "x",
+			server: "https://h", token: "secret", source: "config, context x",
+		},
+		"-master needs no context, and takes the user without a name": {
+			config: kubeconfigOf("", "", ""), master: "https://m",
+			server: "https://m", token: "secret", source: "config",
+		},
+	} {
+		cfg, err := load(t, map[string]string{"config": c.config}, "config", c.context, c.master, nil)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		cred, err := cfg.Credential(t.Context(), nil)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		source := cfg.Source[strings.LastIndex(cfg.Source, "/")+1:]
+		if cfg.Server.String() != c.server || cred.Token != c.token || source != c.source {
+			t.Errorf("%s: %s, token %q, of %s", name, cfg.Server, cred.Token, cfg.Source)
+		}
+		cfg.Close()
+	}
+}
+
+func TestPartThatIsGivenTwiceIsRefusedAsByKubectl(t *testing.T) {
+	const place = "config: users[0].user."
+	for fields, want := range map[string]string{
+		"client-certificate: f, client-certificate-data: YQ==, client-key-data: YQ==": place +
+			"client-certificate is given twice, also as client-certificate-data: remove one of them",
+		"client-certificate-data: YQ==, client-key: f, client-key-data: YQ==": place +
+			"client-key is given twice, also as client-key-data: remove one of them",
+		// A key without a certificate is unused, and a token's file is what the token is renewed from.
+		"client-key: f, client-key-data: YQ==": "",
+		"token: t, tokenFile: f":               "",
+	} {
+		config := fakekube.Kubeconfig("https://h", nil, "{"+fields+"}")
+		_, err := load(t, map[string]string{"config": config, "f": "x"}, "config", "", "", nil)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.HasSuffix(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", fields, err, want)
+		}
+	}
+
+	ca := fakekube.NewAuthority(t, "the CA").PEM()
+	config := fakekube.Kubeconfig("https://h", ca, "{}")
+	config = strings.Replace(config, "    server:", "    certificate-authority: ca.crt\n    server:", 1)
+	_, err := load(t, map[string]string{"config": config, "ca.crt": string(ca)}, "config", "", "", nil)
+	want := "config: clusters[0].cluster.certificate-authority is given twice, " +
+		"also as certificate-authority-data: remove one of them"
+	if err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+}
+
+func TestExtensionForTheExecProgramIsThereOnce(t *testing.T) {
+	const program = "apiVersion: client.authentication.k8s.io/v1, command: /bin/true, provideClusterInfo: true"
+	config := fakekube.Kubeconfig("https://h", nil, "exec: {"+program+"}")
+	const extension = "{name: client.authentication.k8s.io/exec, extension: a}"
+	config = strings.Replace(config, "    server:", "    extensions: ["+extension+", "+extension+"]\n    server:", 1)
+	_, err := load(t, map[string]string{"config": config}, "config", "", "", nil)
+	want := "clusters[0].cluster.extensions[1].name is that of another extension: remove one of them"
+	if err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+}

@@ -1,0 +1,173 @@
+package kubeconfig
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podcount/internal/fakekube"
+)
+
+func TestFileOfACredentialThatIsNoRegularOneIsRefusedAndNotWaitedFor(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(dir+"/pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for field, user := range map[string]string{
+		"tokenFile":          "tokenFile: FILE",
+		"client-certificate": "client-certificate: FILE\n    client-key: FILE",
+	} {
+		for _, file := range []string{dir + "/pipe", "/dev/zero", dir} {
+			writeFiles(t, dir, map[string]string{"config": fakekube.Kubeconfig("https://h", nil, strings.ReplaceAll(user, "FILE", file))})
+			want := dir + "/config, context fake: " + field + ": " + file + " is no regular file"
+			_, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: func(string) string { return "" }})
+			if err == nil || err.Error() != want {
+				t.Errorf("%v, want %s", err, want)
+			}
+		}
+	}
+}
+
+func TestFileWithoutAnEndIsNotReadToIt(t *testing.T) {
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"big": "", "config": fakekube.Kubeconfig("https://h", nil, "tokenFile: big")})
+	os.Truncate(dir+"/big", fileSize+1)
+	for file, want := range map[string]string{
+		dir + "/config": dir + "/config, context fake: tokenFile: " + dir + "/big has more than 16 MB",
+		"/dev/zero":     "/dev/zero has more than 16 MB",
+	} {
+		_, err := Load(t.Context(), Options{Kubeconfig: file, Getenv: func(string) string { return "" }})
+		if err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+func TestKubeconfigMayComeThroughAPipe(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(dir+"/pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go os.WriteFile(dir+"/pipe", []byte(fakekube.Kubeconfig("https://h", nil, "token: good")), 0)
+	cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/pipe", Getenv: func(string) string { return "" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cred, err := cfg.Credential(t.Context(), nil); err != nil || cred.Token != "good" {
+		t.Errorf("%+v, %v", cred, err)
+	}
+}
+
+// A file system that hangs does so in the kernel, which no test can do in virtual time: there, a reading without an end.
+func TestFileThatHangsIsWaitedForFiveSecondsAtTheStartAndNotAtAllOnceItIsKnown(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		out := &lines{}
+		writeFiles(t, dir, map[string]string{"token": "one"})
+		hang := func() *task[[]byte] { return &task[[]byte]{done: make(chan struct{})} }
+		a := &access{source: "here", server: "https://h", log: logTo(out)}
+		a.token = part{field: "tokenFile", file: dir + "/token", age: tokenAge, reading: hang()}
+		start := time.Now()
+		want := "here: tokenFile: " + dir + "/token: it could not be read in time (5s)"
+		if _, err := a.config(t.Context()); err == nil || err.Error() != want || time.Since(start) != fileTime {
+			t.Errorf("after %v: %v, want %s", time.Since(start), err, want)
+		}
+
+		a = &access{source: "here", server: "https://h", log: logTo(out)}
+		a.token = part{field: "tokenFile", file: dir + "/token", age: tokenAge}
+		cfg, err := a.config(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cfg.Close()
+		first, _ := cfg.Credential(t.Context(), nil)
+		hanging := hang()
+		a.token.reading = hanging
+		for i, wait := range []time.Duration{fileWait, 0, 0} {
+			start = time.Now()
+			cred, err := cfg.Credential(t.Context(), first)
+			if err != nil || cred != first || time.Since(start) != wait || a.token.reading != hanging {
+				t.Errorf("request %d: %+v, %v, after %v, want %v", i, cred, err, time.Since(start), wait)
+			}
+		}
+		hanging.value = []byte("two\n")
+		close(hanging.done)
+		if cred, err := cfg.Credential(t.Context(), nil); err != nil || cred.Token != "two" {
+			t.Errorf("once it does not hang, %+v, %v", cred, err)
+		}
+		wantNumber(t, "words on what hangs", strings.Count(out.String(), "going on with what there was"), 1)
+		wantText(t, out.String(), "it could not be read in time (1s)")
+		wantNumber(t, "words on its end", strings.Count(out.String(), "the credential can be read again"), 1)
+	})
+}
+
+// Linux lets an open() wait for whoever holds a lease of the file, as the hanging server of a network's file system would.
+func TestOpenThatHangsHoldsNobodyUp(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs leases of files, as Linux has them")
+	}
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"token": "one", "config": fakekube.Kubeconfig("https://h", nil, "tokenFile: token")})
+	nothing := func(string) string { return "" }
+	cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: nothing})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cfg.Close()
+	first, _ := cfg.Credential(t.Context(), nil)
+	holder, err := os.OpenFile(dir+"/token", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const setLease, writeLease = 1024, 1
+	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, holder.Fd(), setLease, writeLease); errno != 0 {
+		holder.Close()
+		t.Skip("no leases on this file system: ", errno)
+	}
+	start := time.Now()
+	cred, err := cfg.Credential(t.Context(), first)
+	if took := time.Since(start); err != nil || cred != first || took < fileWait || took > fileWait+5*time.Second {
+		t.Errorf("while it hangs, %+v, %v, after %v", cred, err, took)
+	}
+	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	start = time.Now()
+	if _, err := Load(hurried, Options{Kubeconfig: dir + "/config", Getenv: nothing}); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 3*time.Second {
+		t.Errorf("a start that is stopped: %v after %v", err, time.Since(start))
+	}
+	holder.WriteString("two")
+	holder.Close()
+	<-cfg.access.token.reading.done
+	if cred, err := cfg.Credential(t.Context(), nil); err != nil || cred.Token != "two" {
+		t.Errorf("once it does not hang, %+v, %v", cred, err)
+	}
+}
+
+func TestTokenServesUntilItsFileIsThere(t *testing.T) {
+	config := fakekube.Kubeconfig("https://h", nil, "token: first\n    tokenFile: later")
+	cfg, err := load(t, map[string]string{"config": config}, "config", "", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cred, err := cfg.Credential(t.Context(), nil)
+	if err != nil || cred.Token != "first" || !strings.HasSuffix(cred.Tried, "/config, context fake") {
+		t.Errorf("%+v, %v", cred, err)
+	}
+}
+
+func TestKeyThatDoesNotFitItsCertificateIsRefused(t *testing.T) {
+	ca := fakekube.NewAuthority(t, "CA")
+	cert, _ := ca.Issue(t, "me", nil)
+	_, key := ca.Issue(t, "somebody else", nil)
+	config := fakekube.Kubeconfig("https://h", nil, "client-certificate: tls.crt\n    client-key: tls.key")
+	_, err := load(t, map[string]string{"config": config, "tls.crt": string(cert), "tls.key": string(key)}, "config", "", "", nil)
+	if err == nil || !strings.Contains(err.Error(), "tls.key: tls: private key does not match public key") || !strings.Contains(err.Error(), "client-certificate /") {
+		t.Errorf("%v", err)
+	}
+}
