@@ -3281,10 +3281,10 @@ func TestClientAsksRightBeforeAWriteWhetherItMayBeSent(t *testing.T) {
 		f.AddNode("n")
 		base, _ := url.Parse("http://127.0.0.1:1")
 		may := true
-		client := newClient(&options{}, &kubeconfig.Config{Server: base, Credential: func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
+		client := NewClient(&kubeconfig.Config{Server: base, Credential: func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
 			may = false
 			return &kubeconfig.Credential{}, nil
-		}}, f.ServeIn(t).Dial, quietLog())
+		}}, ClientOptions{Dial: f.ServeIn(t).Dial})
 		defer client.Close()
 		client.permit = permitOf(func() error {
 			if !may {
@@ -3293,11 +3293,11 @@ func TestClientAsksRightBeforeAWriteWhetherItMayBeSent(t *testing.T) {
 			return nil
 		})
 		for r, sent := range map[*request]bool{
-			{method: "GET", path: "/api/v1/nodes/n"}:                                             true,
-			{method: "PATCH", path: "/api/v1/nodes/n", body: fakekube.Object{}}:                  false,
-			{method: "POST", path: "/api/v1/namespaces/default/events", body: fakekube.Object{}}: false,
-			{method: "PUT", path: leasePath, body: fakekube.Object{}, needsNone: true}:           true,
-			{method: "DELETE", path: "/api/v1/nodes/n"}:                                          false,
+			{method: "GET", path: "/api/v1/nodes/n"}:                                                                               true,
+			{method: "PATCH", path: "/api/v1/nodes/n", body: fakekube.Object{}}:                                                    false,
+			{method: "POST", path: "/api/v1/namespaces/default/events", body: fakekube.Object{}}:                                   false,
+			{method: "PUT", path: "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l", body: fakekube.Object{}, needsNone: true}: true,
+			{method: "DELETE", path: "/api/v1/nodes/n"}:                                                                            false,
 		} {
 			may = true
 			before := len(f.Requests(func(fakekube.Request) bool { return true }))
@@ -3366,7 +3366,7 @@ func clientOver(t *testing.T, f *fakekube.Server, isTLS bool, change func(Dialer
 		certificate = append(certificate, func() *tls.Certificate { return &pair })
 	}
 	credential := func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) { return cred, nil }
-	return newClient(&options{}, &kubeconfig.Config{Server: base, Credential: credential}, change(f.ServeIn(t, certificate...).Dial), quietLog())
+	return NewClient(&kubeconfig.Config{Server: base, Credential: credential}, ClientOptions{Dial: change(f.ServeIn(t, certificate...).Dial)})
 }
 
 // Another replica's patience begins when the server has the lease, which may be long before its answer arrives.
@@ -3414,7 +3414,7 @@ func leadingAt(t *testing.T, f *fakekube.Server, credential func(context.Context
 	client := newClient(&options{}, &kubeconfig.Config{Server: base, Credential: credential}, f.ServeIn(t).Dial, quietLog())
 	reasons, won := make(chan error, 1), make(chan struct{})
 	e = newElection(client, o.election("", "a", quietLog(), func(err error) { reasons <- err }))
-	client.permit = e
+	client.SetPermit(e)
 	stop, end := context.WithCancel(t.Context())
 	ended := inBackground(func() { e.run(stop, stop, func() { close(won) }) })
 	t.Cleanup(func() {
@@ -3677,8 +3677,11 @@ func TestLeasesRightsThatAreMissingAreSaidAndRecovered(t *testing.T) {
 			wantLabel(t, f, "cp", podCountLabel, "0")
 		})
 	}
-	// A PUT that makes the Lease needs the right to create it, too.
-	err := &StatusError{Status: wire.Status{Code: 403, Reason: "Forbidden", Message: `leases.coordination.k8s.io "podcount" is forbidden: User "x" cannot create resource "leases" in API group`}, call: callOf("PUT", leasePath, nil)}
+}
+
+// A PUT that makes a Lease needs the right to create it, too.
+func TestRightToMakeWhatIsNotThereIsNamed(t *testing.T) {
+	err := &StatusError{Status: wire.Status{Code: 403, Reason: "Forbidden", Message: `leases.coordination.k8s.io "podcount" is forbidden: User "x" cannot create resource "leases" in API group`}, call: callOf("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/podcount", nil)}
 	wantText(t, err.Error(), `verbs ["create"]`)
 }
 
@@ -5887,7 +5890,7 @@ func TestServerThatIsNotVerifiedIsNotSpokenTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := newClient(&options{}, cfg, nil, quietLog())
+	client := NewClient(cfg, ClientOptions{})
 	defer client.Close()
 	if err := client.Send(t.Context(), request{method: "GET", path: "/api/v1/nodes"}, nil); err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority") {
 		t.Errorf("answered %v", err)
@@ -6357,7 +6360,7 @@ func TestTLSErrorsNameWhatWasTriedAndWhatToDo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		client := newClient(&options{}, cfg, nil, quietLog())
+		client := NewClient(cfg, ClientOptions{})
 		defer client.Close()
 		err = client.Send(t.Context(), request{method: "GET", path: "/api/v1/nodes"}, nil)
 		switch {
@@ -6505,7 +6508,7 @@ func TestProxyURLLeadsThroughThatProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := newClient(&options{}, cfg, nil, quietLog())
+	client := NewClient(cfg, ClientOptions{})
 	defer client.Close()
 	if err := client.Send(t.Context(), request{method: "GET", path: "/api/v1/nodes"}, nil); err != nil || tunnels.Load() != 1 {
 		t.Errorf("answered %v through %d tunnels", err, tunnels.Load())
@@ -6525,7 +6528,7 @@ func TestProxyThatRefusesIsNamedWithoutItsPassword(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		client := newClient(&options{}, cfg, nil, quietLog())
+		client := NewClient(cfg, ClientOptions{})
 		err = client.Send(t.Context(), request{method: "GET", path: "/api/v1/nodes"}, nil)
 		said := fmt.Sprint(err)
 		host := strings.TrimPrefix(proxy.URL, "http://")
@@ -7768,14 +7771,10 @@ func (r right) covers(needed right) bool {
 
 // rightsNeeded are the rights that a request needs.
 func rightsNeeded(s fakekube.Request) []right {
-	c := callOf(s.Method, s.Path, s.Query)
 	if strings.HasPrefix(s.Path, "/apis/") && strings.Count(s.Path, "/") == 3 { // discovery, which is everybody's
 		return nil
 	}
-	r := right{verb: c.verb, group: c.group, resource: c.resource, name: path.Base(c.object)}
-	if c.object == "" {
-		r.name = ""
-	}
+	r := right{verb: s.Verb, group: s.Group, resource: strings.TrimSuffix(s.Resource+"/"+s.Subresource, "/"), name: s.Name}
 	if _, rest, ok := strings.Cut(s.Path, "/namespaces/"); ok {
 		r.namespace, _, _ = strings.Cut(rest, "/")
 	}
