@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"podcount/deploy"
+	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
 	"podcount/internal/labels"
 	"podcount/internal/listen"
@@ -722,7 +723,7 @@ func (o *options) flush(ctx context.Context, printed, logged *logging.Output) er
 
 // run is the whole program but for signals and exit codes. It returns nil when ctx ends, once all is finished and sent.
 // dial, for tests, stands for the network; nil is the real one.
-func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer, dial Dialer) error {
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer, dial kube.Dialer) error {
 	o, err := parseFlags(args, stdout)
 	if o == nil {
 		return err
@@ -738,7 +739,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 
 // runWith is run, once there are flags and a log.
 func runWith(
-	ctx context.Context, o *options, getenv func(string) string, log *Log, logged, printed *logging.Output, dial Dialer,
+	ctx context.Context, o *options, getenv func(string) string, log *Log, logged, printed *logging.Output, dial kube.Dialer,
 ) error {
 	cfg, err := kubeconfig.Load(ctx, kubeconfig.Options{
 		Kubeconfig: o.kubeconfig,
@@ -827,13 +828,13 @@ func (o *options) election(own, host string, log *Log, onLost func(error)) lease
 }
 
 // newClient makes the client that all share. Each request is counted, and is a line at -v 6.
-func newClient(o *options, cfg *kubeconfig.Config, dial Dialer, log *Log) *Client {
-	return NewClient(cfg, ClientOptions{
+func newClient(o *options, cfg *kubeconfig.Config, dial kube.Dialer, log *Log) *kube.Client {
+	return kube.NewClient(cfg, kube.Options{
 		Dial:         dial,
 		UserAgent:    "podcount/" + version + " (" + runtime.GOOS + "/" + runtime.GOARCH + ")",
 		FieldManager: "podcount",
 		DryRun:       o.dryRun,
-		Observe: func(ctx context.Context, e Exchange) {
+		Observe: func(ctx context.Context, e kube.Exchange) {
 			log.Count("rest_client_requests_total", e.Code, e.Method, e.Host)
 			log.Observe(e.Start, "rest_client_request_duration_seconds", e.Method, e.Host)
 			took := time.Since(e.Start).Round(time.Microsecond)
@@ -843,7 +844,7 @@ func newClient(o *options, cfg *kubeconfig.Config, dial Dialer, log *Log) *Clien
 }
 
 // newRecorder makes the recorder of Events. In a dry run it says them, at -v 2, as one goes with each label.
-func newRecorder(o *options, client *Client, log *Log, host string) *Recorder {
+func newRecorder(o *options, client *kube.Client, log *Log, host string) *Recorder {
 	recorder := RecorderOptions{
 		Sink:     clientEvents{client},
 		Instance: host,
@@ -864,16 +865,16 @@ func newRecorder(o *options, client *Client, log *Log, host string) *Recorder {
 // clientEvents are the Events of the API server that a Client speaks to. It turns requests and a Status into the words
 // of the Recorder, which knows neither.
 // https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
-type clientEvents struct{ client *Client }
+type clientEvents struct{ client *kube.Client }
 
 func (c clientEvents) Post(ctx context.Context, namespace string, event map[string]any) error {
-	err := c.client.Send(ctx, request{method: http.MethodPost, path: eventsPath(namespace), body: event}, nil)
+	err := c.client.Send(ctx, kube.Request{Method: http.MethodPost, Path: eventsPath(namespace), Body: event}, nil)
 	return eventErrorOf(err, "AlreadyExists", EventExists)
 }
 
 func (c clientEvents) Amend(ctx context.Context, namespace, name string, fields map[string]any) error {
 	path := eventsPath(namespace) + "/" + name
-	err := c.client.Send(ctx, request{method: http.MethodPatch, path: path, body: fields}, nil)
+	err := c.client.Send(ctx, kube.Request{Method: http.MethodPatch, Path: path, Body: fields}, nil)
 	return eventErrorOf(err, "NotFound", EventGone)
 }
 
@@ -882,20 +883,20 @@ func eventsPath(namespace string) string { return "/api/v1/namespaces/" + namesp
 // eventErrorOf makes an error of Client.Send one of an EventSink. The Status of this reason has an answer of its own:
 // the other ones are refusals. What the server has not answered stays as it is.
 func eventErrorOf(err error, reason string, answer EventAnswer) error {
-	status := statusIn(err)
+	status := kube.StatusOf(err)
 	if status.Code == 0 {
 		return err
 	}
 	e := &EventError{
 		Err:        err,
 		Answer:     EventRefused,
-		RetryAfter: retryAfter(err),
-		Pause:      outagePause(err),
+		RetryAfter: kube.RetryAfter(err),
+		Pause:      kube.PauseBetweenComplaints(err),
 	}
 	switch {
 	case status.Reason == reason:
 		e.Answer = answer
-	case status.Code == http.StatusNotFound || status.hasCause("NamespaceTerminating"):
+	case status.Code == http.StatusNotFound || status.HasCause("NamespaceTerminating"):
 		e.Answer = EventUnwanted
 	}
 	return e
@@ -1001,7 +1002,7 @@ type manager struct {
 }
 
 // newManager makes the caches, for as little as can be asked for: who needs more of a kind says so before they run.
-func newManager(o *options, client *Client, log *Log) *manager {
+func newManager(o *options, client *kube.Client, log *Log) *manager {
 	m := &manager{options: o, log: log, leading: make(chan struct{}), started: time.Now(), caches: map[cache]bool{},
 		pods: NewReflector(client, Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Namespace: o.namespace, Selector: o.podSelector, Fields: o.fieldSelector,
 			Protobuf: o.wire == "protobuf", MetadataOnly: true, New: func() *Pod { return new(Pod) }}, NewStore(func(p *Pod) string { return p.NodeName }), log),
@@ -1540,14 +1541,14 @@ func (m *manager) runWorker(c *Controller) {
 	for key, ok := c.queue.Get(); ok; key, ok = c.queue.Get() {
 		result, err := m.try(c, key)
 		if err != nil {
-			c.outage.Failed(key.String(), "cannot reconcile", outagePause(err), "key", key, "err", err)
+			c.outage.Failed(key.String(), "cannot reconcile", kube.PauseBetweenComplaints(err), "key", key, "err", err)
 		} else if m.stop.Err() == nil { // else it may not have been tried
 			c.outage.Forget(key.String())
 			if c.once {
 				c.tally.done.add(key)
 			}
 		}
-		result.RetryAfter = max(result.RetryAfter, retryAfter(err))
+		result.RetryAfter = max(result.RetryAfter, kube.RetryAfter(err))
 		c.queue.Done(key, result, err)
 	}
 }
@@ -1611,7 +1612,7 @@ func (m *manager) state() (s map[string]any, waits []string) {
 		"events":      map[string]any{"waiting": len(m.recorder.queue), "dropped": m.recorder.dropped.Load()},
 	}
 	if m.election != nil {
-		leads := m.election.mayWrite() == nil
+		leads := m.election.MayWrite() == nil
 		path, identity := m.election.lease()
 		s["lease"] = map[string]any{"path": path, "identity": identity, "isOurs": leads}
 	}
@@ -1636,7 +1637,7 @@ func (m *manager) gather() {
 	}
 	if m.election != nil {
 		status := 0.0
-		if m.election.mayWrite() == nil {
+		if m.election.MayWrite() == nil {
 			status = 1
 		}
 		m.log.Set(status, "leader_election_master_status", m.leaseName)
@@ -1670,7 +1671,7 @@ func hasEnded(done <-chan struct{}) bool {
 // stuckAfter is how long a reconcile may take: it may wait for its turn under -qps, and then for its request.
 func (o *options) stuckAfter() time.Duration {
 	turn := time.Duration(min(float64(o.workers)/o.qps, 1e6) * float64(time.Second))
-	return turn + 2*requestTimeout
+	return turn + 2*kube.RequestTimeout
 }
 
 // stuck says which controllers have not moved for so long that they hang; nothing where all is well.
@@ -2411,7 +2412,7 @@ func setUpPodPrinter(m *manager, c *Controller) {
 // permit: no write begins or continues after the term.
 type election struct {
 	leaseOptions
-	client *Client
+	client *kube.Client
 	id     string
 	path   string          // of the Lease
 	bare   json.RawMessage // the metadata of a Lease that is not there yet
@@ -2474,7 +2475,7 @@ type leaseOptions struct {
 }
 
 // newElection makes an election that run holds.
-func newElection(client *Client, o leaseOptions) *election {
+func newElection(client *kube.Client, o leaseOptions) *election {
 	return &election{
 		leaseOptions: o,
 		client:       client,
@@ -2488,9 +2489,9 @@ func newElection(client *Client, o leaseOptions) *election {
 // lease returns the path of the Lease, and what this replica calls itself in it.
 func (e *election) lease() (path, identity string) { return e.path, e.id }
 
-// mayWrite returns an error unless we lead now. It reads the clock, as a timer may be late: after a process was frozen
+// MayWrite returns an error unless we lead now. It reads the clock, as a timer may be late: after a process was frozen
 // its goroutines may go on before its timers have ended the term.
-func (e *election) mayWrite() error {
+func (e *election) MayWrite() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.term == nil || e.term.Err() != nil || !time.Now().Before(e.deadline) {
@@ -2499,9 +2500,9 @@ func (e *election) mayWrite() error {
 	return nil
 }
 
-// whileLeading returns a context that ends with ctx and with the term: a write that the server has not answered by then
+// WhileLeading returns a context that ends with ctx and with the term: a write that the server has not answered by then
 // is given up. It ignores the present deadline, because a renewal may move that while the write is under way.
-func (e *election) whileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
+func (e *election) WhileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	e.mu.Lock()
 	term := e.term
@@ -2549,7 +2550,7 @@ func (e *election) acquire(stop context.Context) (deadline time.Time, ok bool) {
 		case errors.Is(err, errHeld):
 			e.outage.Worked("get")
 		case stop.Err() == nil:
-			e.outage.Failed("get", "cannot get the lease", outagePause(err), "err", err)
+			e.outage.Failed("get", "cannot get the lease", kube.PauseBetweenComplaints(err), "err", err)
 		}
 		pause := e.retryPeriod + rand.N(e.retryPeriod+e.retryPeriod/5)
 		if left := time.Until(e.takeoverAt); left > 0 {
@@ -2584,7 +2585,7 @@ func (e *election) renew(term context.Context) {
 		case err == nil:
 			e.outage.Worked("renew")
 		case term.Err() == nil:
-			e.outage.Failed("renew", "cannot renew the lease", outagePause(err), "err", err)
+			e.outage.Failed("renew", "cannot renew the lease", kube.PauseBetweenComplaints(err), "err", err)
 		}
 	}
 }
@@ -2649,7 +2650,7 @@ func (e *election) release() {
 		if err == nil {
 			e.log.Info("the lease is released", "lease", e.path)
 		} else if e.mayHold {
-			e.outage.Failed("release", "cannot release the lease", outagePause(err), "err", err)
+			e.outage.Failed("release", "cannot release the lease", kube.PauseBetweenComplaints(err), "err", err)
 			pauseFor(ctx, e.retryPeriod/4)
 		}
 	}
@@ -2706,8 +2707,8 @@ func (e *election) replace(ctx context.Context, change leaseChange) error {
 	ctx, cancel := context.WithTimeout(ctx, e.renewDeadline/2)
 	defer cancel()
 	err := e.replaceOnce(ctx, change)
-	s := statusIn(err)
-	if s.Code == http.StatusConflict || s.Code == http.StatusNotFound || s.hasCause("metadata.resourceVersion") {
+	s := kube.StatusOf(err)
+	if s.Code == http.StatusConflict || s.Code == http.StatusNotFound || s.HasCause("metadata.resourceVersion") {
 		err = e.replaceOnce(ctx, change) // somebody else has written, made or removed it: look at once
 	}
 	return err
@@ -2732,8 +2733,8 @@ func (e *election) replaceOnce(ctx context.Context, change leaseChange) error {
 // look reads the lease. If it has changed, its holder gets its full duration again.
 func (e *election) look(ctx context.Context) error {
 	var now lease
-	err := e.client.Send(ctx, request{method: http.MethodGet, path: e.path}, &now)
-	if statusIn(err).Reason == "NotFound" {
+	err := e.client.Send(ctx, kube.Request{Method: http.MethodGet, Path: e.path}, &now)
+	if kube.StatusOf(err).Reason == "NotFound" {
 		now = lease{Metadata: e.bare, isNew: true}
 	} else if err != nil {
 		return err
@@ -2758,7 +2759,7 @@ func (e *election) put(ctx context.Context, spec leaseSpec) error {
 		"spec":       spec,
 	}
 	var got lease
-	err := e.client.Send(ctx, request{method: http.MethodPut, path: e.path, body: body, needsNone: true}, &got)
+	err := e.client.Send(ctx, kube.Request{Method: http.MethodPut, Path: e.path, Body: body, WithoutPermit: true}, &got)
 	if err != nil {
 		return err
 	}

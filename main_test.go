@@ -11,7 +11,6 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
@@ -52,6 +51,7 @@ import (
 	"unicode/utf8"
 
 	"podcount/internal/fakekube"
+	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
 	"podcount/internal/labels"
 	"podcount/internal/sim"
@@ -159,7 +159,7 @@ func startPodcountOn(t testing.TB, n *fakekube.Network, args ...string) *program
 
 // wiring is what stands between a program and the world.
 type wiring struct {
-	dial  Dialer                      // if set, in place of the network's
+	dial  kube.Dialer                 // if set, in place of the network's
 	pipes func(w io.Writer) io.Writer // if set, leads to a program's stdout and stderr
 }
 
@@ -930,7 +930,7 @@ func TestLabelsEqualTheTruthWhateverAWriteMeets(t *testing.T) {
 		"no answer": func(t *testing.T, f *fakekube.Server, what prey) {
 			if f.FaultsSet() == 0 {
 				meets(fakekube.Fault{Stall: true})(t, f, what)
-				sleep(t.Context(), requestTimeout+10*time.Second)
+				sleep(t.Context(), kube.RequestTimeout+10*time.Second)
 			}
 		},
 		"a webhook that takes 20 s": meets(fakekube.Fault{Delay: 20 * time.Second}),
@@ -1021,7 +1021,7 @@ func TestWritesThatWereRefusedTogetherDoNotComeBackTogether(t *testing.T) {
 
 func TestServerThatIsNotThereIsSaidOnceAMinuteOfEachThatAsksForIt(t *testing.T) {
 	dialing := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
-	for name, fail := range map[string]Dialer{
+	for name, fail := range map[string]kube.Dialer{
 		"connection refused": func(context.Context, string, string) (net.Conn, error) {
 			return nil, dialing(os.NewSyscallError("connect", syscall.ECONNREFUSED))
 		},
@@ -1354,7 +1354,7 @@ func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
 			p.net.Kill()
 			restore()
 			p.net.Restore()
-			pause(2 * silence) // of a version that is not there yet, the server says nothing at all
+			pause(2 * kube.Silence) // of a version that is not there yet, the server says nothing at all
 		},
 		"its etcd restored from an older snapshot while it was away, whose versions come again soon": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
 			restore := f.Snapshot()
@@ -3266,109 +3266,6 @@ func isWriteOf(resource string) func(fakekube.Request) bool {
 	}
 }
 
-// permitOf is a permit to write that is asked for, and never ends by itself.
-type permitOf func() error
-
-func (p permitOf) mayWrite() error { return p() }
-
-func (p permitOf) whileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithCancel(ctx)
-}
-
-// The lease may run out while a credential is awaited, or while the process was stopped: a timer may tell that too late.
-func TestClientAsksRightBeforeAWriteWhetherItMayBeSent(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("n")
-		base, _ := url.Parse("http://127.0.0.1:1")
-		may := true
-		client := NewClient(&kubeconfig.Config{Server: base, Credential: func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
-			may = false
-			return &kubeconfig.Credential{}, nil
-		}}, ClientOptions{Dial: f.ServeIn(t).Dial})
-		defer client.Close()
-		client.permit = permitOf(func() error {
-			if !may {
-				return errors.New("not any more")
-			}
-			return nil
-		})
-		for r, sent := range map[*request]bool{
-			{method: "GET", path: "/api/v1/nodes/n"}:                                                                               true,
-			{method: "PATCH", path: "/api/v1/nodes/n", body: fakekube.Object{}}:                                                    false,
-			{method: "POST", path: "/api/v1/namespaces/default/events", body: fakekube.Object{}}:                                   false,
-			{method: "PUT", path: "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l", body: fakekube.Object{}, needsNone: true}: true,
-			{method: "DELETE", path: "/api/v1/nodes/n"}:                                                                            false,
-		} {
-			may = true
-			before := len(f.Requests(func(fakekube.Request) bool { return true }))
-			err := client.Send(t.Context(), *r, nil)
-			if got := len(f.Requests(func(fakekube.Request) bool { return true })) > before; got != sent || !sent && (err == nil || !strings.Contains(err.Error(), "not any more")) {
-				t.Errorf("%s %s was sent: %v, %v", r.method, r.path, got, err)
-			}
-		}
-	})
-}
-
-// lateDial is a network on which a connection takes a while, whatever the context says: as when the process is frozen.
-func lateDial(dial Dialer, wait func()) Dialer {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		wait()
-		return dial(context.WithoutCancel(ctx), network, addr)
-	}
-}
-
-func TestWriteWhosePermitEndsWhileItsConnectionIsMadeIsNotSent(t *testing.T) {
-	for _, over := range []string{"HTTP/1.1", "HTTP/2"} {
-		simulate(t, func(t *testing.T, f *fakekube.Server) {
-			f.AddNode("n")
-			may := true
-			isTLS := over == "HTTP/2"
-			client := clientOver(t, f, isTLS, func(dial Dialer) Dialer {
-				return lateDial(dial, func() { may = false })
-			})
-			defer client.Close()
-			client.permit = permitOf(func() error {
-				if !may {
-					return errors.New("not any more")
-				}
-				return nil
-			})
-			err := client.Send(t.Context(), request{method: "PATCH", path: "/api/v1/nodes/n", body: fakekube.Object{}}, nil)
-			if err == nil || !strings.Contains(err.Error(), "not any more") {
-				t.Errorf("%s: %v", over, err)
-			}
-			synctest.Wait()
-			wantNumber(t, over+": requests that came", len(f.Requests(func(fakekube.Request) bool { return true })), 0)
-			may = true
-			client.permit = permitOf(func() error { return nil })
-			err = client.Send(t.Context(), request{method: "PATCH", path: "/api/v1/nodes/n", body: fakekube.Object{"metadata": fakekube.Object{"labels": fakekube.Object{"a": "b"}}}}, nil)
-			if err != nil || f.Label("n", "a") != "b" {
-				t.Errorf("%s: with a permit: %v", over, err)
-			}
-		})
-	}
-}
-
-// clientOver makes a client of the fake, over HTTP/1.1 or over TLS and HTTP/2, on a network that change has changed.
-func clientOver(t *testing.T, f *fakekube.Server, isTLS bool, change func(Dialer) Dialer) *Client {
-	cred := &kubeconfig.Credential{}
-	base, _ := url.Parse("http://127.0.0.1:1")
-	var certificate []func() *tls.Certificate
-	if isTLS {
-		base.Scheme = "https"
-		ca := fakekube.NewAuthority(t, "CA")
-		cert, key := ca.Issue(t, "server", nil)
-		pair, err := tls.X509KeyPair(cert, key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cred.TLS = &tls.Config{RootCAs: ca.Pool()}
-		certificate = append(certificate, func() *tls.Certificate { return &pair })
-	}
-	credential := func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) { return cred, nil }
-	return NewClient(&kubeconfig.Config{Server: base, Credential: credential}, ClientOptions{Dial: change(f.ServeIn(t, certificate...).Dial)})
-}
-
 // Another replica's patience begins when the server has the lease, which may be long before its answer arrives.
 func TestTermIsCountedFromBeforeTheLeaseWasSent(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
@@ -3440,15 +3337,15 @@ func TestTermEndsAtItsDeadlineThoughARenewalHangs(t *testing.T) {
 		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(isWriteOf("nodes")), Stall: true})
 		written := make(chan error, 1)
 		go func() {
-			patch := request{method: "PATCH", path: "/api/v1/nodes/n", body: fakekube.Object{}}
+			patch := kube.Request{Method: "PATCH", Path: "/api/v1/nodes/n", Body: fakekube.Object{}}
 			written <- e.client.Send(t.Context(), patch, nil)
 		}()
 		pass(10*time.Second - 1)
-		if err := e.mayWrite(); err != nil || len(written) > 0 {
+		if err := e.MayWrite(); err != nil || len(written) > 0 {
 			t.Errorf("before the deadline: %v, %d writes have ended", err, len(written))
 		}
 		pass(1)
-		if err := e.mayWrite(); err == nil || len(written) == 0 {
+		if err := e.MayWrite(); err == nil || len(written) == 0 {
 			t.Errorf("at the deadline: %v, %d writes have ended", err, len(written))
 		}
 		if err := <-written; err == nil || !strings.Contains(err.Error(), errCutOff.Error()) {
@@ -3472,11 +3369,11 @@ func TestMayWriteAsksTheClockAndNotJustTheTimer(t *testing.T) {
 		e.deadline = time.Now().Add(time.Second)
 		e.mu.Unlock()
 		pass(time.Second - 1)
-		if err := e.mayWrite(); err != nil {
+		if err := e.MayWrite(); err != nil {
 			t.Errorf("before the deadline: %v", err)
 		}
 		pass(1)
-		if err := e.mayWrite(); err == nil {
+		if err := e.MayWrite(); err == nil {
 			t.Error("at the deadline it may write")
 		}
 	})
@@ -3487,39 +3384,12 @@ func TestTermThatHasEndedIsNotBegunAgainByALateRenewal(t *testing.T) {
 		e, lost := leadingAt(t, f, noCredential)
 		e.loseTerm(errHeld)
 		e.noteRenewal(time.Now().Add(time.Minute), nil)
-		if err := e.mayWrite(); err == nil {
+		if err := e.MayWrite(); err == nil {
 			t.Error("it may write")
 		}
 		synctest.Wait()
 		wantNumber(t, "reasons", len(lost), 1)
 	})
-}
-
-func TestBodyOfAWriteIsGuardedHoweverOftenItIsSent(t *testing.T) {
-	may := true
-	permit := permitOf(func() error {
-		if !may {
-			return errNotLeading
-		}
-		return nil
-	})
-	req := httptest.NewRequest("PATCH", "/x", nil)
-	guardBody(req, []byte("body"), permit)
-	for _, name := range []string{"first", "again"} {
-		body := req.Body
-		if name == "again" {
-			body, _ = req.GetBody()
-		}
-		may = true
-		if text, err := io.ReadAll(body); string(text) != "body" || err != nil || req.ContentLength != 4 {
-			t.Errorf("%s: %q of %d bytes, %v", name, text, req.ContentLength, err)
-		}
-		body, _ = req.GetBody()
-		may = false
-		if text, err := io.ReadAll(body); len(text) > 0 || err != errNotLeading {
-			t.Errorf("%s, without a permit: %q, %v", name, text, err)
-		}
-	}
 }
 
 // A renewal moves the deadline of the writes that are under way: one may take longer than a term.
@@ -3677,12 +3547,6 @@ func TestLeasesRightsThatAreMissingAreSaidAndRecovered(t *testing.T) {
 			wantLabel(t, f, "cp", podCountLabel, "0")
 		})
 	}
-}
-
-// A PUT that makes a Lease needs the right to create it, too.
-func TestRightToMakeWhatIsNotThereIsNamed(t *testing.T) {
-	err := &StatusError{Status: wire.Status{Code: 403, Reason: "Forbidden", Message: `leases.coordination.k8s.io "podcount" is forbidden: User "x" cannot create resource "leases" in API group`}, call: callOf("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/podcount", nil)}
-	wantText(t, err.Error(), `verbs ["create"]`)
 }
 
 func TestLeaseIsWhereTheFlagsSay(t *testing.T) {
@@ -4085,7 +3949,7 @@ func TestSilentWatchIsCutAndResumedAndTwoInARowLeadToARelist(t *testing.T) {
 		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Hang: 1})
 		r := reflectOn(t, f)
 		f.AddPods(1)
-		pass(silence - time.Second)
+		pass(kube.Silence - time.Second)
 		wantNumber(t, "watches before the time", len(f.Requests(fakekube.IsWatch("pods"))), 1)
 		pass(2 * time.Second)
 		wantNumber(t, "watches after it", len(f.Requests(fakekube.IsWatch("pods"))), 2)
@@ -4098,7 +3962,7 @@ func TestSilentWatchIsCutAndResumedAndTwoInARowLeadToARelist(t *testing.T) {
 		f.SetVersion(300) // etcd was restored from an older snapshot
 		f.AddPods(1)
 		f.EndWatches(true)
-		pass(3*silence + time.Minute)
+		pass(3*kube.Silence + time.Minute)
 		r.equalTo(t, f)
 		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 2)
 	})
@@ -4297,7 +4161,7 @@ func TestSlowListShowsThatItLives(t *testing.T) {
 		f.AddPods(1000)
 		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Hang: 5000})
 		r := reflectOn(t, f)
-		pass(silence + 10*time.Second)
+		pass(kube.Silence + 10*time.Second)
 		r.equalTo(t, f)
 		wantText(t, r.log.String(), "nothing was heard for 2m30s")
 	})
@@ -4398,7 +4262,7 @@ func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
 					f.Inject(t, ft)
 					p := startPodcount(t, f, "-node-label", ownPodsLabel)
 					meetFaults(t, f)
-					pass(silence)
+					pass(kube.Silence)
 					wantPeace(t, f, "-node-label", ownPodsLabel)
 					good := f.Requests(fakekube.IsList(resource))[ft.Times].At
 					wantNumber(t, "writes before a whole list was asked for", len(f.Requests(func(s fakekube.Request) bool { return fakekube.IsWrite(s) && s.At.Before(good) })), 0)
@@ -4410,7 +4274,7 @@ func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
 						f.Compact()
 						f.EndWatches(true)
 						meetFaults(t, f)
-						pass(silence)
+						pass(kube.Silence)
 						wantPeace(t, f, "-node-label", ownPodsLabel)
 					}
 					for line := range strings.Lines(p.log.String()) {
@@ -4549,9 +4413,9 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 		"a page of some proxy":    {fault: fakekube.Fault{Status: 200, Body: "<html>", Header: map[string]string{"Content-Type": "text/html"}, Times: 4}},
 		"garbage":                 {fault: fakekube.Fault{Body: "}{", Times: 4}},
 		"half an object":          {fault: fakekube.Fault{Body: `{"type":"ADDED","object":{"metadata":{"name":"x"`, Times: 4}},
-		"no answer":               {fault: fakekube.Fault{Stall: true, Times: 2}, wait: silence},
-		"silence":                 {fault: fakekube.Fault{Hang: 1, Times: 2}, wait: silence},
-		"silence in an object":    {fault: fakekube.Fault{Hang: 40}, wait: silence},
+		"no answer":               {fault: fakekube.Fault{Stall: true, Times: 2}, wait: kube.Silence},
+		"silence":                 {fault: fakekube.Fault{Hang: 1, Times: 2}, wait: kube.Silence},
+		"silence in an object":    {fault: fakekube.Fault{Hang: 40}, wait: kube.Silence},
 		"ERROR Expired":           {fault: errorFrame(410, "Expired")},
 		"ERROR Expired, no code":  {fault: errorFrame(0, "Expired")},
 		"ERROR Gone":              {fault: errorFrame(410, "Gone")},
@@ -4619,11 +4483,11 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 			return []frame{{"MODIFIED", old}, {"DELETED", old}, {"ADDED", of(of(old, "name", "ghost"), "uid", "g")}}
 		}},
 		"a bookmark of an older version": {life: func(f *fakekube.Server) []frame { return []frame{{"BOOKMARK", version("150")}} }},
-		"a bookmark from the future":     {life: func(f *fakekube.Server) []frame { return []frame{{"BOOKMARK", version("99999")}} }, wait: 3 * silence},
-		"an event from the future": {wait: 3 * silence, life: func(f *fakekube.Server) []frame {
+		"a bookmark from the future":     {life: func(f *fakekube.Server) []frame { return []frame{{"BOOKMARK", version("99999")}} }, wait: 3 * kube.Silence},
+		"an event from the future": {wait: 3 * kube.Silence, life: func(f *fakekube.Server) []frame {
 			return []frame{{"MODIFIED", of(of(pod(f, a), "resourceVersion", "99999"), "nodeName", "w2")}, {"DELETED", of(pod(f, b), "resourceVersion", "99999999999999999999999")}}
 		}},
-		"a server that was set back": {wait: 3 * silence, life: func(f *fakekube.Server) []frame {
+		"a server that was set back": {wait: 3 * kube.Silence, life: func(f *fakekube.Server) []frame {
 			turnBack := f.Checkpoint()
 			f.SetVersion(f.Latest() + 5000)
 			liveADay(f, 2)
@@ -5192,7 +5056,7 @@ func TestDecompressionBombsAreNotHeld(t *testing.T) {
 	client := newClient(&options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, nil, quietLog())
 	defer client.Close()
 	var answer json.RawMessage
-	err := client.Send(t.Context(), request{method: http.MethodGet, path: "/api/v1/nodes/n"}, &answer)
+	err := client.Send(t.Context(), kube.Request{Method: http.MethodGet, Path: "/api/v1/nodes/n"}, &answer)
 	wantText(t, fmt.Sprint(err), "get nodes/n: more than 67108864 bytes in one piece")
 }
 
@@ -5469,15 +5333,6 @@ func TestQueueTriesAFailedKeyNoSoonerThanItIsTold(t *testing.T) {
 	})
 }
 
-func TestRetryAfterOfAWrappedStatusIsWhatTheServerAskedForAndAFifthMoreAtMost(t *testing.T) {
-	status := &StatusError{Status: wire.Status{Code: 429}}
-	status.Details.RetryAfterSeconds = 9
-	wait := retryAfter(fmt.Errorf("patch: %w", status))
-	if wait < 9*time.Second || wait > 10800*time.Millisecond {
-		t.Errorf("the server asked for 9 s, and the wait is %v", wait)
-	}
-}
-
 func TestQueueForgetsAKeyThatSaysNothingAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := testQueue(t)
@@ -5605,8 +5460,8 @@ func recorderOn(t *testing.T, f *fakekube.Server) (r *Recorder, end func()) {
 }
 
 func TestStatusOfAnEventIsToldToTheRecorderInItsOwnWords(t *testing.T) {
-	status := func(code int, reason, cause string) *StatusError {
-		s := &StatusError{Status: wire.Status{Code: code, Reason: reason}}
+	status := func(code int, reason, cause string) *kube.Status {
+		s := &kube.Status{Status: wire.Status{Code: code, Reason: reason}}
 		s.Details.Causes = []struct{ Reason, Field string }{{Reason: cause}}
 		return s
 	}
@@ -5871,31 +5726,6 @@ func TestMainJobOverTLSAndHTTP2WithATokenAndWithAClientCertificate(t *testing.T)
 	for _, s := range f.Requests(func(s fakekube.Request) bool { return !s.HTTP2 }) {
 		t.Errorf("not over HTTP/2: %s", s)
 	}
-}
-
-// configOf is what a kubeconfig with this text comes to.
-func configOf(t *testing.T, text string) (*kubeconfig.Config, error) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "config")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return kubeconfig.Load(t.Context(), kubeconfig.Options{Kubeconfig: file, Getenv: func(string) string { return "" }})
-}
-
-func TestServerThatIsNotVerifiedIsNotSpokenTo(t *testing.T) {
-	f := fakekube.New()
-	server, _ := f.ServeTLSFor(t)
-	cfg, err := configOf(t, fakekube.Kubeconfig(server, nil, "token: t"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := NewClient(cfg, ClientOptions{})
-	defer client.Close()
-	if err := client.Send(t.Context(), request{method: "GET", path: "/api/v1/nodes"}, nil); err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority") {
-		t.Errorf("answered %v", err)
-	}
-	wantNumber(t, "requests that arrived", len(f.Requests(func(fakekube.Request) bool { return true })), 0)
 }
 
 func TestRedirectIsNotFollowed(t *testing.T) {
@@ -6311,73 +6141,11 @@ func TestStopEndsAStartThatWaitsForAFile(t *testing.T) {
 	}
 }
 
-func TestTLSErrorsNameWhatWasTriedAndWhatToDo(t *testing.T) {
-	ca, other := fakekube.NewAuthority(t, "the CA"), fakekube.NewAuthority(t, "another CA")
-	for name, c := range map[string]struct {
-		trusted *fakekube.Authority
-		change  func(*x509.Certificate)
-		cluster string // more of its fields
-		want    string
-	}{
-		"wrong CA":    {other, nil, "", `certificate signed by unknown authority (give the CA of this cluster as certificate-authority; the server's certificate was issued by "CN=the CA")`},
-		"wrong name":  {ca, nil, "    tls-server-name: api.example.com\n", "certificate is not valid for any names, but wanted to match api.example.com (give one of these names as tls-server-name"},
-		"wrong host":  {ca, func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"a.example.com"} }, "", "(give one of these names as tls-server-name"},
-		"its expired": {ca, func(c *x509.Certificate) { c.NotAfter = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC) }, "", "is after 1999-01-01T00:00:00Z (renew the server's certificate, or set the clock of this machine)"},
-		"no server's": {ca, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }, "", "incompatible key usage (give the server a certificate for servers"},
-		"old TLS":     {ca, nil, "", "tls: protocol version not supported (podcount speaks TLS 1.2 and 1.3; "},
-		"its clients": {ca, nil, "", "; if a client certificate is wanted, give one that is known there, and valid)"},
-		"no TLS":      {ca, nil, "", "(it does not speak TLS: is its address that of an API server, and should it begin with http://?)"},
-		"right name":  {ca, func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"api.example.com"} }, "    tls-server-name: api.example.com\n", ""},
-		"unverified":  {nil, nil, "    insecure-skip-tls-verify: true\n", ""},
-	} {
-		f := fakekube.New()
-		certPEM, keyPEM := ca.Issue(t, "server", c.change)
-		pair, err := tls.X509KeyPair(certPEM, keyPEM)
-		if err != nil {
-			t.Fatal(err)
-		}
-		srv := httptest.NewUnstartedServer(f)
-		srv.Config.ErrorLog = log.New(io.Discard, "", 0)
-		srv.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
-		switch name {
-		case "old TLS":
-			srv.TLS.MaxVersion = tls.VersionTLS11
-		case "its clients":
-			srv.TLS.ClientAuth = tls.RequireAndVerifyClientCert
-		}
-		if name == "no TLS" {
-			srv.Start()
-		} else {
-			srv.StartTLS()
-		}
-		defer srv.Close()
-		url := "https://" + srv.Listener.Addr().String()
-		config := fakekube.Kubeconfig(url, nil, "token: s3cret")
-		if c.trusted != nil {
-			config = fakekube.Kubeconfig(url, c.trusted.PEM(), "token: s3cret")
-		}
-		cfg, err := configOf(t, strings.Replace(config, "    certificate-authority-data", c.cluster+"    certificate-authority-data", 1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		client := NewClient(cfg, ClientOptions{})
-		defer client.Close()
-		err = client.Send(t.Context(), request{method: "GET", path: "/api/v1/nodes"}, nil)
-		switch {
-		case c.want == "" && err == nil:
-		case c.want == "" || err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "list nodes: "+url+", from /") || strings.Contains(err.Error(), "s3cret"):
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		case len(f.Requests(func(fakekube.Request) bool { return true })) > 0:
-			t.Errorf("%s: requests arrived", name)
-		}
-	}
-}
-
 // What a person sees on stderr who has this wrong: what was tried, and the next step.
 func TestWhatIsWrongWithTheWayInIsSaidWithWhatWasTriedAndTheNextStep(t *testing.T) {
 	ca, other := fakekube.NewAuthority(t, "the CA"), fakekube.NewAuthority(t, "another CA")
 	refused := os.NewSyscallError("connect", syscall.ECONNREFUSED)
-	dialing := func(to string, err error) Dialer {
+	dialing := func(to string, err error) kube.Dialer {
 		return func(context.Context, string, string) (net.Conn, error) {
 			failed := &net.OpError{Op: "dial", Net: "tcp", Err: err}
 			if ip, err := netip.ParseAddrPort(to); err == nil {
@@ -6393,7 +6161,7 @@ func TestWhatIsWrongWithTheWayInIsSaidWithWhatWasTriedAndTheNextStep(t *testing.
 	for name, c := range map[string]struct {
 		config [2]string // of the kubeconfig, this in place of that
 		args   string    // more of them
-		dial   Dialer
+		dial   kube.Dialer
 		issuer *fakekube.Authority // of the server's certificate, if not ca
 		set    func(f *fakekube.Server)
 		want   []string
@@ -6479,67 +6247,6 @@ func TestUnreachableProxyOfTheEnvironmentIsNamed(t *testing.T) {
 	cmd.Wait()
 }
 
-// A proxy of the kubeconfig is asked for a tunnel; the server behind it is verified as ever.
-func TestProxyURLLeadsThroughThatProxy(t *testing.T) {
-	f := fakekube.New()
-	server, ca := f.ServeTLSFor(t)
-	var tunnels atomic.Int32
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		tunnels.Add(1)
-		if r.Method != http.MethodConnect || r.Header.Get("Authorization") != "" {
-			t.Errorf("the proxy was asked %s with %v", r.Method, r.Header)
-		}
-		there, err := net.Dial("tcp", r.Host)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		w.WriteHeader(200)
-		here, rest, _ := http.NewResponseController(w).Hijack()
-		go io.Copy(there, rest)
-		go io.Copy(here, there)
-	}))
-	t.Cleanup(func() {
-		proxy.CloseClientConnections()
-		proxy.Close()
-	})
-	config := strings.Replace(fakekube.Kubeconfig(server, ca, "token: t"), "    server:", "    proxy-url: "+proxy.URL+"\n    server:", 1)
-	cfg, err := configOf(t, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := NewClient(cfg, ClientOptions{})
-	defer client.Close()
-	if err := client.Send(t.Context(), request{method: "GET", path: "/api/v1/nodes"}, nil); err != nil || tunnels.Load() != 1 {
-		t.Errorf("answered %v through %d tunnels", err, tunnels.Load())
-	}
-}
-
-func TestProxyThatRefusesIsNamedWithoutItsPassword(t *testing.T) {
-	for code, want := range map[int]string{
-		http.StatusForbidden:         "403 Forbidden (allow the way to the API server there",
-		http.StatusProxyAuthRequired: "407 Proxy Authentication Required (give its user and password",
-	} {
-		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
-		defer proxy.Close()
-		config := strings.Replace(fakekube.Kubeconfig("https://10.1.2.3:6443", nil, "token: t"), "    server:",
-			"    proxy-url: "+strings.Replace(proxy.URL, "//", "//me:s3cret@", 1)+"\n    server:", 1)
-		cfg, err := configOf(t, config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		client := NewClient(cfg, ClientOptions{})
-		err = client.Send(t.Context(), request{method: "GET", path: "/api/v1/nodes"}, nil)
-		said := fmt.Sprint(err)
-		host := strings.TrimPrefix(proxy.URL, "http://")
-		wantText(t, said, "list nodes: https://10.1.2.3:6443, from ")
-		wantText(t, said, "the proxy http://me:xxxxx@"+host+" refuses the connection: "+want)
-		if strings.Contains(said, "s3cret") || strings.Contains(said, "RBAC") {
-			t.Error(said)
-		}
-	}
-}
-
 func TestProxyOfTheEnvironmentIsUsedButForWhatItExcepts(t *testing.T) {
 	asked := make(chan string, 100)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -6566,40 +6273,6 @@ func TestProxyOfTheEnvironmentIsUsedButForWhatItExcepts(t *testing.T) {
 		}
 		for len(asked) > 0 {
 			<-asked
-		}
-	}
-}
-
-func TestStatusNamesVerbObjectAndRule(t *testing.T) {
-	for _, c := range []struct{ method, path, query, want, rule string }{
-		{"GET", "/api/v1/pods", "", "list pods", `[""], resources ["pods"], verbs ["list"]`},
-		{"GET", "/api/v1/namespaces/a/pods", "watch=1", "watch pods", `[""], resources ["pods"], verbs ["watch"]`},
-		{"PATCH", "/api/v1/nodes/cp-1", "", "patch nodes/cp-1", `[""], resources ["nodes"], verbs ["patch"]`},
-		{"POST", "/api/v1/namespaces/a/events", "", "create events", `[""], resources ["events"], verbs ["create"]`},
-		{"PATCH", "/apis/demo.mark8s.io/v1/namespaces/a/counts/x/status", "", "patch counts/status/a/x", `["demo.mark8s.io"], resources ["counts/status"], verbs ["patch"]`},
-		{"PUT", "/apis/coordination.k8s.io/v1/namespaces/a/leases/l", "", "update leases/a/l", `["coordination.k8s.io"], resources ["leases"], verbs ["update"]`},
-	} {
-		q, _ := url.ParseQuery(c.query)
-		what := callOf(c.method, c.path, q)
-		resp := &http.Response{StatusCode: 403, Body: io.NopCloser(strings.NewReader(`{"code":403,"reason":"Forbidden","message":"x cannot ` + what.verb + ` it"}`))}
-		if text := statusOf(resp, what).Error(); what.String() != c.want || !strings.Contains(text, c.rule) || !strings.HasPrefix(text, "403 Forbidden: x cannot") {
-			t.Errorf("%s %s: %s: %s", c.method, c.path, what, text)
-		}
-	}
-}
-
-func TestAnonymousIsToldToBringACredentialAndNotToBeGivenRights(t *testing.T) {
-	s := &StatusError{Status: wire.Status{Code: 403, Reason: "Forbidden", Message: `pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope`}, call: call{"list", "", "pods", ""}}
-	if text := s.Error(); strings.Contains(text, "RBAC") || !strings.Contains(text, "(no credential was sent: give the kubeconfig's user a token") {
-		t.Error(text)
-	}
-}
-
-func TestRefusalThatIsNoQuestionOfRightsNamesNoRule(t *testing.T) {
-	for _, message := range []string{"unable to create new content in namespace x because it is being terminated", `admission webhook "w" denied the request: patch`} {
-		s := &StatusError{Status: wire.Status{Code: 403, Reason: "Forbidden", Message: message}, call: call{verb: "patch", resource: "nodes"}}
-		if got, want := s.Error(), "403 Forbidden: "+message; got != want {
-			t.Errorf("%s, want %s", got, want)
 		}
 	}
 }
@@ -7428,7 +7101,7 @@ func TestLiveTellsAWorkerThatHangs(t *testing.T) {
 			m.handler().ServeHTTP(answer, httptest.NewRequest("GET", "/livez", nil))
 			return answer.Code, answer.Body.String()
 		}
-		limit := 2*requestTimeout + 20*time.Second // two workers may have to wait for a token of -qps each
+		limit := 2*kube.RequestTimeout + 20*time.Second // two workers may have to wait for a token of -qps each
 		pass(limit - time.Second)
 		if code, text := live(); code != 200 {
 			t.Errorf("before the limit: %d %s", code, text)
@@ -8006,7 +7679,7 @@ func podcountSimulated(seed uint64) sim.Options {
 		LeaseLost:         "the lease is lost",
 		LongestBackoff:    time.Minute,
 		LongestDiscovery:  discoverEvery * 6 / 5,
-		Silence:           silence,
+		Silence:           kube.Silence,
 		LongestUnlisted:   75 * time.Minute,
 		StatusRest:        time.Second,
 	}
@@ -8094,7 +7767,7 @@ type world struct {
 	*testing.T
 	fake        *fakekube.Server // nil: a real cluster
 	cfg         *kubeconfig.Config
-	client      *Client // of somebody who may do everything
+	client      *kube.Client // of somebody who may do everything
 	kubeconfig  []string
 	ca          []byte
 	ns          string // our namespace, and the beginning of all our names
@@ -8155,7 +7828,7 @@ var behaviours = []struct {
 	}},
 	{"a version that is too old (410) leads to a list", "a server that has just been made still knows all that ever was", func(w *world) {
 		w.addPod("a", "row", "gone")
-		body, err := w.client.stream(w.Context(), request{method: "GET", path: w.pods(), query: url.Values{"watch": {"1"}, "resourceVersion": {"1"}, "timeoutSeconds": {"1"}}})
+		body, err := w.client.Stream(w.Context(), kube.Request{Method: "GET", Path: w.pods(), Query: url.Values{"watch": {"1"}, "resourceVersion": {"1"}, "timeoutSeconds": {"1"}}})
 		if err == nil {
 			all, _ := io.ReadAll(body)
 			body.Close()
@@ -8191,8 +7864,8 @@ var behaviours = []struct {
 	}},
 	{"metadata alone is answered where it is asked for", "", func(w *world) {
 		w.addPod("a", "row", "metadata")
-		for accept, want := range map[string]string{accept(true, "PartialObjectMetadataList", wire.JSON): "PartialObjectMetadataList", "": "PodList"} {
-			resp, err := w.client.do(w.Context(), request{method: "GET", path: w.pods(), query: url.Values{"labelSelector": {"row=metadata"}}, accept: accept})
+		for accept, want := range map[string]string{kube.Accept(true, "PartialObjectMetadataList", wire.JSON): "PartialObjectMetadataList", "": "PodList"} {
+			resp, err := w.client.Do(w.Context(), kube.Request{Method: "GET", Path: w.pods(), Query: url.Values{"labelSelector": {"row=metadata"}}, Accept: accept})
 			if err != nil {
 				w.Fatal(err)
 			}
@@ -8212,19 +7885,19 @@ var behaviours = []struct {
 		for _, metadataOnly := range []bool{true, false} {
 			for _, media := range []string{wire.Protobuf, wire.JSON} {
 				as := map[bool]string{true: "PartialObjectMetadataList"}[metadataOnly]
-				body, err := w.client.stream(w.Context(), request{method: "GET", path: w.pods(), query: url.Values{"labelSelector": {"row=wire"}}, accept: accept(as != "", as, media)})
+				body, err := w.client.Stream(w.Context(), kube.Request{Method: "GET", Path: w.pods(), Query: url.Values{"labelSelector": {"row=wire"}}, Accept: kube.Accept(as != "", as, media)})
 				if err != nil {
 					w.Fatal(err)
 				}
 				var all []string
-				_, err = newDecoder(&Kind[*Pod]{Name: "Pod", MetadataOnly: metadataOnly, Keep: []string{"row"}, New: func() *Pod { return new(Pod) }}).list(body, body.isProtobuf, func(p *Pod, text []byte) (bool, error) {
+				_, err = newDecoder(&Kind[*Pod]{Name: "Pod", MetadataOnly: metadataOnly, Keep: []string{"row"}, New: func() *Pod { return new(Pod) }}).list(body, body.IsProtobuf, func(p *Pod, text []byte) (bool, error) {
 					p.text = string(text)
 					all = append(all, describe(&Pod{p.Meta, ""}))
 					return true, nil
 				})
 				body.Close()
-				if err != nil || len(all) != 2 || body.isProtobuf != (media == wire.Protobuf) {
-					w.Errorf("asked for %s %s: %q, %v, protobuf: %v", media, as, all, err, body.isProtobuf)
+				if err != nil || len(all) != 2 || body.IsProtobuf != (media == wire.Protobuf) {
+					w.Errorf("asked for %s %s: %q, %v, protobuf: %v", media, as, all, err, body.IsProtobuf)
 				}
 				seen[strings.Join(all, "; ")] = true
 			}
@@ -8263,13 +7936,13 @@ var behaviours = []struct {
 	{"a write with the uid of another object is refused (422), and named by its field", "", func(w *world) {
 		node := w.addNode("uid", "row", "uid")
 		_, err := w.try("PATCH", node, fakekube.Object{"metadata": fakekube.Object{"uid": "11111111-0000-4000-8000-000000000000", "labels": fakekube.Object{ourCount: "1"}}})
-		if !isStatus(err, 422, "Invalid") || !statusIn(err).hasCause("metadata.uid") {
+		if !isStatus(err, 422, "Invalid") || !kube.StatusOf(err).HasCause("metadata.uid") {
 			w.Errorf("answered %v", err)
 		}
 	}},
 	{"a write that a policy refuses (422) is said with its words, and succeeds once it may", "ValidatingAdmissionPolicy needs Kubernetes 1.30", func(w *world) {
 		node, group := w.addNode("policy", "row", "policy"), "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
-		if _, err := w.try("GET", group+"ies?limit=1", nil); statusIn(err).Code == 404 {
+		if _, err := w.try("GET", group+"ies?limit=1", nil); kube.StatusOf(err).Code == 404 {
 			w.lack()
 		}
 		policy := w.create(group+"ies", fakekube.Object{"metadata": fakekube.Object{"name": w.ns}, "spec": fakekube.Object{
@@ -8370,7 +8043,7 @@ var behaviours = []struct {
 			w.Errorf("a missing pod: %v", err)
 		}
 		for _, path := range []string{"/apis/podcount.test/v1/nothings", "/apis/podcount.test/v1"} {
-			if _, err := w.try("GET", path, nil); statusIn(err).Code != 404 || statusIn(err).Reason != "" {
+			if _, err := w.try("GET", path, nil); kube.StatusOf(err).Code != 404 || kube.StatusOf(err).Reason != "" {
 				w.Errorf("%s: %v", path, err)
 			}
 		}
@@ -8663,8 +8336,8 @@ var behaviours = []struct {
 		}}, nil, quietLog())
 		defer its.Close()
 		for refused := false; !refused; { // the server may remember for 10 s that it was good
-			err := its.Send(w.Context(), request{method: "GET", path: "/api/v1/nodes", query: url.Values{"limit": {"1"}}}, nil)
-			if refused = statusIn(err).Code == 401; !refused {
+			err := its.Send(w.Context(), kube.Request{Method: "GET", Path: "/api/v1/nodes", Query: url.Values{"limit": {"1"}}}, nil)
+			if refused = kube.StatusOf(err).Code == 401; !refused {
 				w.pause(500 * time.Millisecond)
 			}
 		}
@@ -9000,8 +8673,8 @@ func showBehaviours(w *world) {
 func (w *world) clean() {
 	for _, path := range slices.Backward(*w.made) {
 		now := fakekube.Object{"gracePeriodSeconds": 0}
-		err := w.client.Send(context.Background(), request{method: "DELETE", path: path, body: now}, nil)
-		if err != nil && statusIn(err).Code != 404 {
+		err := w.client.Send(context.Background(), kube.Request{Method: "DELETE", Path: path, Body: now}, nil)
+		if err != nil && kube.StatusOf(err).Code != 404 {
 			w.Errorf("not removed: %v", err)
 		}
 	}
@@ -9013,11 +8686,11 @@ func (w *world) cleanEvents() {
 	for _, namespace := range []string{"default", w.ns} {
 		events := "/api/v1/namespaces/" + namespace + "/events"
 		list := struct{ Items []fakekube.Object }{}
-		w.client.Send(context.Background(), request{method: "GET", path: events}, &list)
+		w.client.Send(context.Background(), kube.Request{Method: "GET", Path: events}, &list)
 		for _, e := range list.Items {
 			about, _ := e["involvedObject"].(fakekube.Object)
 			if namespace == w.ns || strings.HasPrefix(fakekube.TextIn(about, "name"), w.ns) {
-				w.client.Send(context.Background(), request{method: "DELETE", path: events + "/" + fakekube.TextIn(fakekube.MetaOf(e), "name")}, nil)
+				w.client.Send(context.Background(), kube.Request{Method: "DELETE", Path: events + "/" + fakekube.TextIn(fakekube.MetaOf(e), "name")}, nil)
 			}
 		}
 	}
@@ -9083,7 +8756,7 @@ func (w *world) wake() {
 
 // isStatus reports whether err is a Status with this code and reason.
 func isStatus(err error, code int, reason string) bool {
-	s := statusIn(err)
+	s := kube.StatusOf(err)
 	return s.Code == code && s.Reason == reason
 }
 
@@ -9098,7 +8771,7 @@ func (w *world) try(method, path string, body fakekube.Object) (fakekube.Object,
 	if body != nil {
 		sent = body
 	}
-	resp, err := w.client.do(w.Context(), request{method: method, path: path, query: q, body: sent})
+	resp, err := w.client.Do(w.Context(), kube.Request{Method: method, Path: path, Query: q, Body: sent})
 	if err != nil {
 		return nil, err
 	}

@@ -84,26 +84,6 @@ func TestStuckReportsThatNoWorkerTakesWhatIsReady(t *testing.T) {
 	})
 }
 
-func TestRetryAfterIsWaitedForWithJitter(t *testing.T) {
-	for asked, most := range map[time.Duration]time.Duration{
-		time.Second: 2 * time.Second,
-		time.Minute: 72 * time.Second,
-		time.Hour:   72 * time.Minute,
-	} {
-		least, longest := time.Duration(1<<62), time.Duration(0)
-		for range 1000 {
-			wait := withJitter(asked)
-			least, longest = min(least, wait), max(longest, wait)
-		}
-		if spread := most - asked; least < asked || longest >= most || longest-least < spread*9/10 {
-			t.Errorf("asked for %v: waits from %v to %v", asked, least, longest)
-		}
-	}
-	if got := withJitter(0); got != 0 {
-		t.Errorf("asked for nothing: %v", got)
-	}
-}
-
 // urgentVowels is a queue where keys that begin with a vowel are urgent, and those in more.
 func urgentVowels(t *testing.T, more map[string]bool) *Queue[string] {
 	options := quietQueue[string](5*time.Millisecond, 30*time.Second)

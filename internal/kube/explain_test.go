@@ -1,0 +1,169 @@
+package kube
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"podcount/internal/fakekube"
+	"podcount/internal/kubeconfig"
+)
+
+// configOf is what a kubeconfig with this text comes to.
+func configOf(t *testing.T, text string) (*kubeconfig.Config, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig.Load(t.Context(), kubeconfig.Options{Kubeconfig: file, Getenv: func(string) string { return "" }})
+}
+
+func TestServerThatIsNotVerifiedIsNotSpokenTo(t *testing.T) {
+	f := fakekube.New()
+	server, _ := f.ServeTLSFor(t)
+	cfg, err := configOf(t, fakekube.Kubeconfig(server, nil, "token: t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := NewClient(cfg, Options{})
+	defer client.Close()
+	if err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil); err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority") {
+		t.Errorf("answered %v", err)
+	}
+	wantNumber(t, "requests that arrived", len(f.Requests(func(fakekube.Request) bool { return true })), 0)
+}
+
+func TestTLSErrorsNameWhatWasTriedAndWhatToDo(t *testing.T) {
+	ca, other := fakekube.NewAuthority(t, "the CA"), fakekube.NewAuthority(t, "another CA")
+	for name, c := range map[string]struct {
+		trusted *fakekube.Authority
+		change  func(*x509.Certificate)
+		cluster string // more of its fields
+		want    string
+	}{
+		"wrong CA":    {other, nil, "", `certificate signed by unknown authority (give the CA of this cluster as certificate-authority; the server's certificate was issued by "CN=the CA")`},
+		"wrong name":  {ca, nil, "    tls-server-name: api.example.com\n", "certificate is not valid for any names, but wanted to match api.example.com (give one of these names as tls-server-name"},
+		"wrong host":  {ca, func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"a.example.com"} }, "", "(give one of these names as tls-server-name"},
+		"its expired": {ca, func(c *x509.Certificate) { c.NotAfter = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC) }, "", "is after 1999-01-01T00:00:00Z (renew the server's certificate, or set the clock of this machine)"},
+		"no server's": {ca, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }, "", "incompatible key usage (give the server a certificate for servers"},
+		"old TLS":     {ca, nil, "", "tls: protocol version not supported (podcount speaks TLS 1.2 and 1.3; "},
+		"its clients": {ca, nil, "", "; if a client certificate is wanted, give one that is known there, and valid)"},
+		"no TLS":      {ca, nil, "", "(it does not speak TLS: is its address that of an API server, and should it begin with http://?)"},
+		"right name":  {ca, func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"api.example.com"} }, "    tls-server-name: api.example.com\n", ""},
+		"unverified":  {nil, nil, "    insecure-skip-tls-verify: true\n", ""},
+	} {
+		f := fakekube.New()
+		certPEM, keyPEM := ca.Issue(t, "server", c.change)
+		pair, err := tls.X509KeyPair(certPEM, keyPEM)
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv := httptest.NewUnstartedServer(f)
+		srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+		srv.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+		switch name {
+		case "old TLS":
+			srv.TLS.MaxVersion = tls.VersionTLS11
+		case "its clients":
+			srv.TLS.ClientAuth = tls.RequireAndVerifyClientCert
+		}
+		if name == "no TLS" {
+			srv.Start()
+		} else {
+			srv.StartTLS()
+		}
+		defer srv.Close()
+		url := "https://" + srv.Listener.Addr().String()
+		config := fakekube.Kubeconfig(url, nil, "token: s3cret")
+		if c.trusted != nil {
+			config = fakekube.Kubeconfig(url, c.trusted.PEM(), "token: s3cret")
+		}
+		cfg, err := configOf(t, strings.Replace(config, "    certificate-authority-data", c.cluster+"    certificate-authority-data", 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := NewClient(cfg, Options{})
+		defer client.Close()
+		err = client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+		switch {
+		case c.want == "" && err == nil:
+		case c.want == "" || err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "list nodes: "+url+", from /") || strings.Contains(err.Error(), "s3cret"):
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		case len(f.Requests(func(fakekube.Request) bool { return true })) > 0:
+			t.Errorf("%s: requests arrived", name)
+		}
+	}
+}
+
+// A proxy of the kubeconfig is asked for a tunnel; the server behind it is verified as ever.
+func TestProxyURLLeadsThroughThatProxy(t *testing.T) {
+	f := fakekube.New()
+	server, ca := f.ServeTLSFor(t)
+	var tunnels atomic.Int32
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tunnels.Add(1)
+		if r.Method != http.MethodConnect || r.Header.Get("Authorization") != "" {
+			t.Errorf("the proxy was asked %s with %v", r.Method, r.Header)
+		}
+		there, err := net.Dial("tcp", r.Host)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		w.WriteHeader(200)
+		here, rest, _ := http.NewResponseController(w).Hijack()
+		go io.Copy(there, rest)
+		go io.Copy(here, there)
+	}))
+	t.Cleanup(func() {
+		proxy.CloseClientConnections()
+		proxy.Close()
+	})
+	config := strings.Replace(fakekube.Kubeconfig(server, ca, "token: t"), "    server:", "    proxy-url: "+proxy.URL+"\n    server:", 1)
+	cfg, err := configOf(t, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := NewClient(cfg, Options{})
+	defer client.Close()
+	if err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil); err != nil || tunnels.Load() != 1 {
+		t.Errorf("answered %v through %d tunnels", err, tunnels.Load())
+	}
+}
+
+func TestProxyThatRefusesIsNamedWithoutItsPassword(t *testing.T) {
+	for code, want := range map[int]string{
+		http.StatusForbidden:         "403 Forbidden (allow the way to the API server there",
+		http.StatusProxyAuthRequired: "407 Proxy Authentication Required (give its user and password",
+	} {
+		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
+		defer proxy.Close()
+		config := strings.Replace(fakekube.Kubeconfig("https://10.1.2.3:6443", nil, "token: t"), "    server:",
+			"    proxy-url: "+strings.Replace(proxy.URL, "//", "//me:s3cret@", 1)+"\n    server:", 1)
+		cfg, err := configOf(t, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := NewClient(cfg, Options{})
+		err = client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+		said := fmt.Sprint(err)
+		host := strings.TrimPrefix(proxy.URL, "http://")
+		wantText(t, said, "list nodes: https://10.1.2.3:6443, from ")
+		wantText(t, said, "the proxy http://me:xxxxx@"+host+" refuses the connection: "+want)
+		if strings.Contains(said, "s3cret") || strings.Contains(said, "RBAC") {
+			t.Error(said)
+		}
+	}
+}
