@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -2954,7 +2955,9 @@ func wantOneLeader(t *testing.T, f *fakekube.Server) {
 	holder := map[string]string{} // identity by host
 	for _, s := range f.Requests(func(fakekube.Request) bool { return true }) {
 		if s.Method == "PUT" && s.Path == leasePath {
-			var l lease
+			var l struct {
+				Spec struct{ HolderIdentity, RenewTime string }
+			}
 			json.Unmarshal([]byte(s.Body), &l)
 			if l.Spec.HolderIdentity != "" {
 				holder[s.Host] = l.Spec.HolderIdentity
@@ -3303,17 +3306,28 @@ func TestTermIsCountedFromBeforeTheLeaseWasSent(t *testing.T) {
 
 // leadingAt returns an election whose lease was just won, at a server of its own; lost gets why it ends.
 func leadingAt(t *testing.T, f *fakekube.Server, credential func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error)) (e *election, lost <-chan error) {
-	o, err := parseFlags([]string{"-leader-elect"}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
 	base, _ := url.Parse("http://127.0.0.1:1")
-	client := newClient(&options{}, &kubeconfig.Config{Server: base, Credential: credential}, f.ServeIn(t).Dial, quietLog())
+	cfg := &kubeconfig.Config{Server: base, Credential: credential}
+	client := kube.NewClient(cfg, kube.Options{Dial: f.ServeIn(t).Dial})
 	reasons, won := make(chan error, 1), make(chan struct{})
-	e = newElection(client, o.election("", "a", quietLog(), func(err error) { reasons <- err }))
+	e = newElection(client, leaseOptions{
+		namespace:     "kube-system",
+		name:          "podcount",
+		host:          "a",
+		leaseDuration: 15 * time.Second,
+		renewDeadline: 10 * time.Second,
+		retryPeriod:   2 * time.Second,
+		releaseLimit:  4 * time.Second,
+		onLost:        func(err error) { reasons <- err },
+		log:           slog.New(slog.DiscardHandler),
+	})
 	client.SetPermit(e)
 	stop, end := context.WithCancel(t.Context())
-	ended := inBackground(func() { e.run(stop, stop, func() { close(won) }) })
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		e.run(stop, stop, func() { close(won) })
+	}()
 	t.Cleanup(func() {
 		end()
 		<-ended
