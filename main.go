@@ -17,7 +17,6 @@ import (
 	stdlog "log"
 	"log/slog"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -37,6 +36,7 @@ import (
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
 	"podcount/internal/labels"
+	"podcount/internal/leader"
 	"podcount/internal/listen"
 	"podcount/internal/logging"
 	"podcount/internal/metrics"
@@ -633,9 +633,9 @@ func (o *options) checkLease() error {
 		return fmt.Errorf("-leader-elect-resource-name: %w", err)
 	}
 	lease, renew, retry := o.leaseDuration, o.renewDeadline, o.retryPeriod
-	if lease > maxLeaseDuration {
+	if lease > leader.MaxLeaseDuration {
 		return fmt.Errorf("-leader-elect-lease-duration %v is more than a Lease can say, which is %v",
-			lease, maxLeaseDuration)
+			lease, leader.MaxLeaseDuration)
 	}
 	if lease%time.Second != 0 {
 		return fmt.Errorf("-leader-elect-lease-duration %v must be whole seconds: a Lease has no smaller ones", lease)
@@ -771,7 +771,7 @@ func runWith(
 	m.recorder = newRecorder(o, client, log, host)
 	m.stop, m.fail, m.work = stop, end, grace(sending, stop, drainTimeout)
 	if o.leaderElect && !o.dryRun {
-		m.election = newElection(client, o.election(kubeconfig.OwnNamespace(ctx), host, log, func(err error) {
+		m.election = leader.New(client, o.election(kubeconfig.OwnNamespace(ctx), host, log, func(err error) {
 			end(err)
 			cut(err)
 		}))
@@ -813,17 +813,17 @@ func runWith(
 }
 
 // election returns the options of the election. own is the namespace that we run in; "" where we run in none.
-func (o *options) election(own, host string, log *Log, onLost func(error)) leaseOptions {
-	return leaseOptions{
-		namespace:     cmp.Or(o.leaseNamespace, own, "kube-system"),
-		name:          o.leaseName,
-		host:          host,
-		leaseDuration: o.leaseDuration,
-		renewDeadline: o.renewDeadline,
-		retryPeriod:   o.retryPeriod,
-		releaseLimit:  releaseTimeout,
-		onLost:        onLost,
-		log:           log.Logger,
+func (o *options) election(own, host string, log *Log, onLost func(error)) leader.Options {
+	return leader.Options{
+		Namespace:     cmp.Or(o.leaseNamespace, own, "kube-system"),
+		Name:          o.leaseName,
+		Host:          host,
+		LeaseDuration: o.leaseDuration,
+		RenewDeadline: o.renewDeadline,
+		RetryPeriod:   o.retryPeriod,
+		ReleaseLimit:  releaseTimeout,
+		OnLost:        onLost,
+		Log:           log.Logger,
 	}
 }
 
@@ -908,7 +908,7 @@ func (m *manager) campaign(resigned context.Context) {
 		close(m.leading)
 		return
 	}
-	m.election.run(m.stop, resigned, func() { close(m.leading) })
+	m.election.Run(m.stop, resigned, func() { close(m.leading) })
 }
 
 // inBackground runs f in a goroutine of its own. The channel is closed when f has returned.
@@ -982,7 +982,7 @@ func grace(ctx, stop context.Context, d time.Duration) context.Context {
 type manager struct {
 	*options
 	recorder *Recorder
-	election *election // nil: none is asked for
+	election *leader.Election // nil: none is asked for
 	log      *Log
 	logged   *logging.Output         // stderr
 	printed  *logging.Output         // stdout
@@ -1613,7 +1613,7 @@ func (m *manager) state() (s map[string]any, waits []string) {
 	}
 	if m.election != nil {
 		leads := m.election.MayWrite() == nil
-		path, identity := m.election.lease()
+		path, identity := m.election.Lease()
 		s["lease"] = map[string]any{"path": path, "identity": identity, "isOurs": leads}
 	}
 	return s, waits
@@ -2404,376 +2404,4 @@ func setUpPodPrinter(m *manager, c *Controller) {
 		}
 		return Result{}, nil
 	}
-}
-
-// election makes one replica of all that know a Lease the leader, by the rules of client-go, with which it can share one.
-// The times in a Lease are never compared with a clock: what counts is how long ago we saw it change, by our monotonic
-// clock. While this replica leads it has a term, which ends at a deadline that each renewal moves. It is the Client's
-// permit: no write begins or continues after the term.
-type election struct {
-	leaseOptions
-	client *kube.Client
-	id     string
-	path   string          // of the Lease
-	bare   json.RawMessage // the metadata of a Lease that is not there yet
-	outage *logging.Outage // of what is asked about the Lease
-
-	mu       sync.Mutex         // guards all of the term
-	term     context.Context    // nil: we have never led; ended: we do not lead any more
-	endTerm  context.CancelFunc // of term
-	deadline time.Time          // of term, which guard ends then
-	guard    *time.Timer
-	lastErr  error // of the newest renewal; nil where it succeeded
-	lostTerm bool  // the term has ended because the lease is lost
-
-	// Owned by run.
-	observed     lease     // as last seen
-	fromOwnWrite bool      // observed is the answer to our own last write, and nothing has failed since
-	takeoverAt   time.Time // when we may follow the holder observed, if it is another and does not renew before
-	mayHold      bool      // the lease may be ours: we have asked for it, and have not seen it with another since
-}
-
-// lease is https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/lease-v1/
-type lease struct {
-	Metadata json.RawMessage // goes back as it came, with its resourceVersion: of two writers one gets a 409
-	Spec     leaseSpec
-	isNew    bool // the server does not have it yet
-}
-
-type leaseSpec struct {
-	HolderIdentity       string `json:"holderIdentity"`
-	LeaseDurationSeconds int    `json:"leaseDurationSeconds,omitempty"` // int32 in the API, as the transitions are
-	AcquireTime          string `json:"acquireTime,omitempty"`
-	RenewTime            string `json:"renewTime,omitempty"`
-	LeaseTransitions     int    `json:"leaseTransitions"`
-}
-
-// microTime is how a Lease's times are written: with exactly six fractional digits.
-const microTime = "2006-01-02T15:04:05.000000Z07:00"
-
-// maxLeaseDuration is the longest that a Lease can say: its seconds are an int32.
-const maxLeaseDuration = math.MaxInt32 * time.Second
-
-var (
-	errHeld       = errors.New("it is held") // by the holder in election.observed
-	errNotLeading = errors.New("not sent, as this replica does not lead")
-	errCutOff     = errors.New("cut off, as this replica does not lead any more: the server may have acted on it")
-)
-
-// leaseOptions say about which Lease an election is, and how long what may take. Each duration is needed.
-type leaseOptions struct {
-	namespace, name string // of the Lease
-	host            string // of this replica: its identity begins with it
-
-	leaseDuration time.Duration // after which others may take a lease that is not renewed; whole seconds
-	renewDeadline time.Duration // after which we do not lead any more, if we could not renew; less than leaseDuration
-	retryPeriod   time.Duration // between two tries; less than renewDeadline
-	releaseLimit  time.Duration // that it may take in the end to give the lease back
-
-	onLost func(error) // is called, once, when a lease that we held is lost
-	log    *slog.Logger
-}
-
-// newElection makes an election that run holds.
-func newElection(client *kube.Client, o leaseOptions) *election {
-	return &election{
-		leaseOptions: o,
-		client:       client,
-		id:           fmt.Sprintf("%s_%016x", o.host, rand.Uint64()),
-		path:         "/apis/coordination.k8s.io/v1/namespaces/" + o.namespace + "/leases/" + o.name,
-		bare:         json.RawMessage(fmt.Sprintf(`{"namespace":%q,"name":%q}`, o.namespace, o.name)),
-		outage:       logging.NewOutage(o.log, "lease", "answered again", "lease", o.namespace+"/"+o.name),
-	}
-}
-
-// lease returns the path of the Lease, and what this replica calls itself in it.
-func (e *election) lease() (path, identity string) { return e.path, e.id }
-
-// MayWrite returns an error unless we lead now. It reads the clock, as a timer may be late: after a process was frozen
-// its goroutines may go on before its timers have ended the term.
-func (e *election) MayWrite() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.term == nil || e.term.Err() != nil || !time.Now().Before(e.deadline) {
-		return errNotLeading
-	}
-	return nil
-}
-
-// WhileLeading returns a context that ends with ctx and with the term: a write that the server has not answered by then
-// is given up. It ignores the present deadline, because a renewal may move that while the write is under way.
-func (e *election) WhileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	e.mu.Lock()
-	term := e.term
-	e.mu.Unlock()
-	if term == nil {
-		cancel(errNotLeading)
-		return ctx, func() {}
-	}
-	unhook := context.AfterFunc(term, func() { cancel(errCutOff) })
-	return ctx, func() {
-		unhook()
-		cancel(nil)
-	}
-}
-
-// run campaigns until stop has ended. Once elected it calls won, and then renews the lease until it is lost or
-// resigned has ended, which must not be before stop. In the end it gives back what may be ours.
-func (e *election) run(stop, resigned context.Context, won func()) {
-	defer e.outage.Stop()
-	defer e.release()
-	deadline, ok := e.acquire(stop)
-	if !ok {
-		return
-	}
-	term := e.beginTerm(resigned, deadline)
-	e.log.Info("elected: this replica leads", "lease", e.path, "identity", e.id)
-	won()
-	e.renew(term)
-}
-
-// acquire tries to get the lease until it is ours, and returns the deadline of the term. ok is false if stop has ended
-// first.
-func (e *election) acquire(stop context.Context) (deadline time.Time, ok bool) {
-	holder := ""
-	for {
-		deadline, err := e.tryToHold(stop)
-		if err == nil {
-			e.outage.Worked("get")
-			return deadline, true
-		}
-		switch now := e.observed.Spec.HolderIdentity; {
-		case errors.Is(err, errHeld) && now != holder:
-			holder = now
-			e.log.Info("standing by, as another replica leads", "lease", e.path, "holder", holder)
-		case errors.Is(err, errHeld):
-			e.outage.Worked("get")
-		case stop.Err() == nil:
-			e.outage.Failed("get", "cannot get the lease", kube.PauseBetweenComplaints(err), "err", err)
-		}
-		pause := e.retryPeriod + rand.N(e.retryPeriod+e.retryPeriod/5)
-		if left := time.Until(e.takeoverAt); left > 0 {
-			pause = min(pause, left)
-		}
-		if pauseFor(stop, pause) != nil {
-			return time.Time{}, false
-		}
-	}
-}
-
-// beginTerm makes this replica the leader until the deadline, or until resigned has ended.
-func (e *election) beginTerm(resigned context.Context, deadline time.Time) (term context.Context) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.term, e.endTerm = context.WithCancel(resigned)
-	e.deadline = deadline
-	// Whatever a renewal does, or however long it hangs, the term ends at its deadline.
-	e.guard = time.AfterFunc(time.Until(deadline), e.endTermAtDeadline)
-	return e.term
-}
-
-// renew keeps the lease until the term has ended.
-func (e *election) renew(term context.Context) {
-	for pauseFor(term, e.retryPeriod) == nil {
-		deadline, err := e.tryToHold(term)
-		e.noteRenewal(deadline, err)
-		switch {
-		case errors.Is(err, errHeld):
-			e.loseTerm(err)
-			return
-		case err == nil:
-			e.outage.Worked("renew")
-		case term.Err() == nil:
-			e.outage.Failed("renew", "cannot renew the lease", kube.PauseBetweenComplaints(err), "err", err)
-		}
-	}
-}
-
-// noteRenewal moves the term's deadline after a renewal that succeeded. A term that has ended is not begun again.
-func (e *election) noteRenewal(deadline time.Time, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.lastErr = err
-	if err == nil && e.term.Err() == nil {
-		e.deadline = deadline
-		e.guard.Reset(time.Until(deadline))
-	}
-}
-
-// endTermAtDeadline is called by the guard.
-func (e *election) endTermAtDeadline() {
-	e.mu.Lock()
-	left := time.Until(e.deadline)
-	cause := cmp.Or(e.lastErr, context.DeadlineExceeded)
-	why := fmt.Errorf("it could not be renewed for %v: %w", e.renewDeadline, cause)
-	e.mu.Unlock()
-	if left <= 0 { // else it was renewed at the last moment, and the guard set again
-		e.loseTerm(why)
-	}
-}
-
-// loseTerm ends the term because the lease is another's, or soon will be.
-func (e *election) loseTerm(why error) {
-	e.mu.Lock()
-	if e.term.Err() != nil {
-		e.mu.Unlock()
-		return // it has ended already: we have resigned
-	}
-	e.lostTerm = true
-	e.endTermLocked()
-	e.mu.Unlock()
-	e.onLost(fmt.Errorf("the lease is lost: %w", why))
-}
-
-func (e *election) endTermLocked() {
-	e.guard.Stop()
-	e.endTerm()
-}
-
-// release gives the lease back if it may be ours, so that the next replica need not wait until it has run out. What
-// was lost is not given back.
-func (e *election) release() {
-	e.mu.Lock()
-	if e.term != nil {
-		e.endTermLocked()
-	}
-	isLost := e.lostTerm
-	e.mu.Unlock()
-	if isLost {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), min(e.releaseLimit, e.renewDeadline/2))
-	defer cancel()
-	for e.mayHold && ctx.Err() == nil {
-		err := e.replace(ctx, e.giveBack)
-		if err == nil {
-			e.log.Info("the lease is released", "lease", e.path)
-		} else if e.mayHold {
-			e.outage.Failed("release", "cannot release the lease", kube.PauseBetweenComplaints(err), "err", err)
-			pauseFor(ctx, e.retryPeriod/4)
-		}
-	}
-}
-
-// tryToHold makes one attempt to get the lease, or to renew it, and returns the deadline of the term that this gives.
-// It counts from before the lease was sent: another replica may start to count the lease's duration as soon as the
-// server has it.
-func (e *election) tryToHold(ctx context.Context) (deadline time.Time, err error) {
-	err = e.replace(ctx, func(had lease, now time.Time) (leaseSpec, error) {
-		deadline = now.Add(e.renewDeadline)
-		return e.claim(had, now)
-	})
-	return deadline, err
-}
-
-// claim returns the lease with us as its holder, or errHeld while it is another's.
-func (e *election) claim(had lease, now time.Time) (leaseSpec, error) {
-	isOurs := had.Spec.HolderIdentity == e.id
-	isHeld := !isOurs && had.Spec.HolderIdentity != ""
-	if isHeld && now.Before(e.takeoverAt) {
-		return leaseSpec{}, fmt.Errorf("%w by %q", errHeld, had.Spec.HolderIdentity)
-	}
-	next := had.Spec
-	next.HolderIdentity = e.id
-	next.LeaseDurationSeconds = int(e.leaseDuration / time.Second)
-	next.RenewTime = now.UTC().Format(microTime)
-	if isOurs {
-		return next, nil
-	}
-	next.AcquireTime = next.RenewTime
-	// The first holder follows nobody. And the API has no number of transitions beyond int32: there it stays.
-	if !had.isNew && next.LeaseTransitions < math.MaxInt32 {
-		next.LeaseTransitions++
-	}
-	return next, nil
-}
-
-// giveBack returns the lease with no holder, or errHeld if it is another's.
-func (e *election) giveBack(had lease, now time.Time) (leaseSpec, error) {
-	if had.Spec.HolderIdentity != e.id {
-		return leaseSpec{}, fmt.Errorf("%w by %q", errHeld, had.Spec.HolderIdentity)
-	}
-	at := now.UTC().Format(microTime)
-	transitions := had.Spec.LeaseTransitions
-	return leaseSpec{LeaseDurationSeconds: 1, AcquireTime: at, RenewTime: at, LeaseTransitions: transitions}, nil
-}
-
-// leaseChange computes the new spec of a lease from the present one. With errHeld it leaves the lease to another.
-type leaseChange func(had lease, now time.Time) (leaseSpec, error)
-
-// replace changes the lease. An attempt that hangs leaves time for another one before the deadline.
-func (e *election) replace(ctx context.Context, change leaseChange) error {
-	ctx, cancel := context.WithTimeout(ctx, e.renewDeadline/2)
-	defer cancel()
-	err := e.replaceOnce(ctx, change)
-	s := kube.StatusOf(err)
-	if s.Code == http.StatusConflict || s.Code == http.StatusNotFound || s.HasCause("metadata.resourceVersion") {
-		err = e.replaceOnce(ctx, change) // somebody else has written, made or removed it: look at once
-	}
-	return err
-}
-
-func (e *election) replaceOnce(ctx context.Context, change leaseChange) error {
-	if !e.fromOwnWrite {
-		if err := e.look(ctx); err != nil {
-			return err
-		}
-	}
-	spec, err := change(e.observed, time.Now())
-	if errors.Is(err, errHeld) {
-		e.mayHold = false
-	}
-	if err != nil {
-		return err
-	}
-	return e.put(ctx, spec)
-}
-
-// look reads the lease. If it has changed, its holder gets its full duration again.
-func (e *election) look(ctx context.Context) error {
-	var now lease
-	err := e.client.Send(ctx, kube.Request{Method: http.MethodGet, Path: e.path}, &now)
-	if kube.StatusOf(err).Reason == "NotFound" {
-		now = lease{Metadata: e.bare, isNew: true}
-	} else if err != nil {
-		return err
-	}
-	if now.Spec != e.observed.Spec {
-		duration := time.Duration(now.Spec.LeaseDurationSeconds) * time.Second
-		e.takeoverAt = time.Now().Add(max(e.retryPeriod, duration))
-	}
-	e.observed = now
-	return nil
-}
-
-// put writes the lease, and makes it where there is none: a PUT without resourceVersion does that, and needs no more
-// than rights to this one name.
-func (e *election) put(ctx context.Context, spec leaseSpec) error {
-	e.fromOwnWrite = false
-	e.mayHold = true
-	body := map[string]any{
-		"apiVersion": "coordination.k8s.io/v1",
-		"kind":       "Lease",
-		"metadata":   e.observed.Metadata,
-		"spec":       spec,
-	}
-	var got lease
-	err := e.client.Send(ctx, kube.Request{Method: http.MethodPut, Path: e.path, Body: body, WithoutPermit: true}, &got)
-	if err != nil {
-		return err
-	}
-	e.observed = got
-	e.fromOwnWrite = true
-	e.mayHold = spec.HolderIdentity == e.id
-	return nil
-}
-
-// pauseFor waits for d, or until ctx ends, whose error it returns then.
-func pauseFor(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-	return ctx.Err()
 }
