@@ -5548,8 +5548,9 @@ func TestNoWaitAndNoDeadlineDependsOnTheWallClock(t *testing.T) {
 	}
 	files, _ := filepath.Glob("*.go")
 	below, _ := filepath.Glob("internal/*/*.go")
+	shown := regexp.MustCompile(`^internal/(fakekube|playground|sim)/`) // not a part of podcount
 	for _, file := range slices.Concat(files, below) {
-		if strings.HasSuffix(file, "_test.go") {
+		if strings.HasSuffix(file, "_test.go") || shown.MatchString(file) {
 			continue
 		}
 		text, err := os.ReadFile(file)
