@@ -2,23 +2,35 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
+	"unicode/utf8"
 
 	"podcount/internal/fakekube"
+	"podcount/internal/kube"
+	"podcount/internal/kubeconfig"
+	"podcount/internal/labels"
 	"podcount/internal/wire"
 )
 
@@ -395,4 +407,825 @@ func labelsOf(m *Meta) map[string]string {
 		all[key], _ = m.Label(key)
 	}
 	return all
+}
+
+func makePod(name, uid, version, node string) *Pod {
+	key := "ns/" + name
+	return &Pod{Meta{text: key + uid + version, key: uint16(len(key)), uid: uint16(len(key + uid))}, node}
+}
+
+// add puts a pod into a list.
+func add(l *Listing[*Pod], p *Pod) (kept bool) {
+	kept, err := l.Add(p, []byte(p.text))
+	if err != nil {
+		panic(err)
+	}
+	return kept
+}
+
+func TestReplaceIsADiff(t *testing.T) {
+	s := NewStore(func(p *Pod) string { return p.NodeName })
+	list := func(pods ...*Pod) (got []string) {
+		l := s.List()
+		for _, p := range pods {
+			add(l, p)
+		}
+		for _, d := range l.Commit() {
+			switch {
+			case d.Old == nil:
+				got = append(got, "added "+d.New.Key().Name+d.New.UID())
+			case d.New == nil:
+				got = append(got, "removed "+d.Old.Key().Name+d.Old.UID())
+			default:
+				got = append(got, "updated "+d.New.Key().Name)
+			}
+		}
+		slices.Sort(got)
+		return got
+	}
+	steps := []struct {
+		pods []*Pod
+		want []string
+	}{
+		{nil, nil},
+		{[]*Pod{makePod("a", "1", "10", "x"), makePod("b", "2", "11", "x")}, []string{"added a1", "added b2"}},
+		{[]*Pod{makePod("a", "1", "10", "x"), makePod("b", "2", "11", "x")}, nil},
+		{[]*Pod{makePod("a", "1", "30", "x"), makePod("b", "2", "31", "x")}, nil}, // newer, but nothing that counts
+		{[]*Pod{makePod("a", "1", "40", "y"), makePod("c", "3", "41", "y")}, []string{"added c3", "removed b2", "updated a"}},
+		{[]*Pod{makePod("a", "9", "50", "y"), makePod("c", "3", "41", "y")}, []string{"added a9", "removed a1"}},
+		{[]*Pod{makePod("a", "9", "5", "z")}, []string{"removed c3", "updated a"}}, // versions went back: still the truth
+		{nil, []string{"removed a9"}},
+		{[]*Pod{makePod("d", "4", "60", "x")}, []string{"added d4"}},
+	}
+	for i, step := range steps {
+		if got := list(step.pods...); !slices.Equal(got, step.want) {
+			t.Errorf("list %d: %q, want %q", i, got, step.want)
+		}
+	}
+}
+
+func TestDroppedListChangesNothing(t *testing.T) {
+	s := NewStore(func(p *Pod) string { return p.NodeName })
+	l := s.List()
+	add(l, makePod("a", "1", "10", "x"))
+	l.Commit()
+	l = s.List() // breaks off behind this:
+	add(l, makePod("a", "1", "10", "x"))
+	add(l, makePod("b", "2", "11", "x"))
+	l = s.List()
+	add(l, makePod("a", "1", "10", "x"))
+	if ds := l.Commit(); len(ds) != 0 || s.Len() != 1 || s.Count("x") != 1 {
+		t.Errorf("%d changes, %d objects", len(ds), s.Len())
+	}
+}
+
+func TestIndexEqualsARecountAfterAnyHistory(t *testing.T) {
+	for seed := range uint64(50) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		s := NewStore(func(p *Pod) string { return p.NodeName })
+		random := func(version int) *Pod {
+			return makePod(strconv.Itoa(rnd.IntN(8)), strconv.Itoa(rnd.IntN(3)), strconv.Itoa(version), []string{"", "n1", "n2"}[rnd.IntN(3)])
+		}
+		for step := range 300 {
+			switch rnd.IntN(8) {
+			case 0:
+				l := s.List()
+				for range rnd.IntN(8) {
+					add(l, random(step))
+				}
+				if rnd.IntN(3) > 0 {
+					l.Commit()
+				}
+			case 1:
+				s.Apply("WRITTEN", random(step+2))
+			case 2:
+				s.Apply("DELETED", random(step))
+			default:
+				s.Apply([]string{"ADDED", "MODIFIED"}[rnd.IntN(2)], random(step-rnd.IntN(5)))
+			}
+			recount := map[string]int{}
+			for _, p := range s.All() {
+				if p.NodeName != "" {
+					recount[p.NodeName]++
+				}
+			}
+			if !maps.Equal(recount, s.counts) {
+				t.Fatalf("seed %d, step %d: index %v, recount %v", seed, step, s.counts, recount)
+			}
+		}
+	}
+}
+
+func TestWrittenObjectIsTakenOnlyInPlaceOfAnOlderOneOfItsUID(t *testing.T) {
+	s := NewStore[*Pod]()
+	s.Apply("ADDED", makePod("a", "1", "10", "x"))
+	for _, c := range []struct {
+		p    *Pod
+		want string
+	}{
+		{makePod("a", "1", "12", "new"), "new"},
+		{makePod("a", "1", "11", "older"), "new"},
+		{makePod("a", "2", "99", "other uid"), "new"},
+	} {
+		if s.Apply("WRITTEN", c.p); s.Get(Key{"ns", "a"}).NodeName != c.want {
+			t.Errorf("%s was taken", c.p.NodeName)
+		}
+	}
+	if s.Apply("MODIFIED", makePod("a", "1", "11", "late event")); s.Get(Key{"ns", "a"}).NodeName != "new" {
+		t.Error("an event from before our write took it back")
+	}
+	s.Apply("DELETED", makePod("a", "1", "13", "x"))
+	if s.Apply("WRITTEN", makePod("a", "1", "14", "ghost")); s.Len() != 0 {
+		t.Error("a write's answer brought back what was deleted")
+	}
+}
+
+func TestWrittenObjectIsNotLostToAListThatIsUnderWay(t *testing.T) {
+	s := NewStore[*Pod]()
+	s.Apply("ADDED", makePod("a", "1", "10", "x"))
+	l := s.List()
+	add(l, makePod("a", "1", "10", "x"))
+	s.Apply("WRITTEN", makePod("a", "1", "11", "new"))
+	if l.Commit(); s.Get(Key{"ns", "a"}) == nil {
+		t.Error("it is gone")
+	}
+}
+
+func TestEventsOfVersionsThatAreNoDecimalsAreTaken(t *testing.T) {
+	s := NewStore[*Pod]()
+	s.Apply("ADDED", makePod("a", "u", "odd-2", "n1"))
+	if ds := s.Apply("MODIFIED", makePod("a", "u", "odd-1", "n2")); len(ds) != 1 {
+		t.Errorf("a change yields %v", ds)
+	}
+	if ds := s.Apply("DELETED", makePod("a", "u", "odd-3", "n2")); len(ds) != 1 || s.Len() != 0 {
+		t.Errorf("a removal yields %v", ds)
+	}
+}
+
+func TestVersionsCompareAsDecimalsOfAnyLength(t *testing.T) {
+	for _, c := range []struct {
+		a, b  string
+		newer bool
+	}{
+		{"10", "9", true}, {"9", "10", false}, {"10", "10", false}, {"010", "9", true},
+		{"123456789012345678901234567890", "99999999999999999999", true}, {"5", "", true}, {"odd", "7", true}, {"odd", "odd", false},
+	} {
+		if newerVersion(c.a, c.b) != c.newer {
+			t.Errorf("newer(%q, %q) is not %v", c.a, c.b, c.newer)
+		}
+	}
+}
+
+// selectorsOfServers are selectors that a real API server (v1.35) accepts, and such that it answers with a 400. `make e2e`
+// asks yours.
+type selectorsOfServers struct {
+	LabelSelectorsAccepted, LabelSelectorsRefused []string
+	FieldSelectorsAccepted, FieldSelectorsRefused []string
+}
+
+func readSelectors(t testing.TB) (s selectorsOfServers) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/selectors.json")
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestFieldSelectorsOfPodsAreAcceptedAndRefusedAsTheServerDoes(t *testing.T) {
+	selectors := readSelectors(t)
+	for _, text := range selectors.FieldSelectorsAccepted {
+		if err := labels.CheckFieldSelector(text, "pods", podFields); err != nil {
+			t.Errorf("field selector %q: %v", text, err)
+		}
+	}
+	for _, text := range selectors.FieldSelectorsRefused {
+		if err := labels.CheckFieldSelector(text, "pods", podFields); err == nil {
+			t.Errorf("field selector %q is accepted", text)
+		}
+	}
+}
+
+// leave keeps nothing of a list.
+func leave(*Pod, []byte) (kept bool, err error) { return false, nil }
+
+func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
+	kind := &Kind[*Pod]{Name: "Pod", New: func() *Pod { return new(Pod) }}
+	item := `{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"1"}}`
+	for text, want := range map[string]string{
+		``:                                     "EOF",
+		`[]`:                                   "[ instead of an object",
+		`{"items":[` + item + `]}`:             "no metadata.resourceVersion",
+		`{"metadata":{"resourceVersion":"5"}}`: "no items",
+		`{"metadata":{"resourceVersion":"5"},"items":{}}`:                   "items: not a list",
+		`{"metadata":{"resourceVersion":"5"},"items":[` + item:              "items: EOF",
+		`{"metadata":{"resourceVersion":"5"},"items":[` + item + `,{"met`:   "items: item 1: after n/a: behind byte 119: unexpected EOF",
+		`{"metadata":{"resourceVersion":"5"},"items":[` + item + `,7]}`:     "items: item 1: after n/a: behind byte 120: json: cannot unmarshal number",
+		`{"metadata":{"resourceVersion":"5"},"items":[` + item + `,{}]}`:    `items: item 1: Pod "" has no metadata.name`,
+		`{"metadata":{"resourceVersion":"5"},"items":[{"metadata":[1]}]}`:   "items: item 0: behind byte 61: json: cannot unmarshal array into Go struct field item.metadata",
+		`{"kind":"Status","status":"Failure","message":"strange","code":1}`: "not a list",
+	} {
+		if _, err := newDecoder(kind).list(strings.NewReader(text), false, leave); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	n := 0
+	meta, err := newDecoder(kind).list(strings.NewReader(`{"kind":"PodList","items":[`+item+`,`+item+`],"metadata":{"resourceVersion":"5","continue":"c"}}`), false, func(*Pod, []byte) (bool, error) {
+		n++
+		return false, nil
+	})
+	if err != nil || n != 2 || meta.ResourceVersion != "5" || meta.Continue != "c" {
+		t.Errorf("%d items, %+v, %v", n, meta, err)
+	}
+	if _, err := newDecoder(kind).list(strings.NewReader(`{"metadata":{"resourceVersion":"5"},"items":null}`), false, leave); err != nil {
+		t.Error(err)
+	}
+}
+
+// decoded is what a list holds, an object a line.
+func decoded(t testing.TB, body []byte, isProtobuf bool, kind *Kind[*Pod]) (lines []string, meta wire.ListMeta, err error) {
+	meta, err = newDecoder(kind).list(bytes.NewReader(body), isProtobuf, func(p *Pod, text []byte) (bool, error) {
+		p.text = string(text)
+		lines = append(lines, describe(p))
+		return true, nil
+	})
+	return lines, meta, err
+}
+
+func describe(p *Pod) string {
+	return fmt.Sprintf("%s %s %s %s %v", p.Key(), p.UID(), p.ResourceVersion(), p.NodeName, labelsOf(&p.Meta))
+}
+
+func recording(t testing.TB, name string) []byte {
+	body, err := os.ReadFile("testdata/transcripts/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasSuffix(name, ".txt") {
+		_, body, _ = bytes.Cut(body, []byte("\n\n"))
+	}
+	return body
+}
+
+func TestRecordedProtobufReadsAsTheRecordedJSON(t *testing.T) {
+	got, gotMeta, err := decoded(t, recording(t, "list-metadata.pb"), true, podKind())
+	want, wantMeta, wantErr := decoded(t, recording(t, "list-metadata.txt"), false, podKind())
+	if err != nil || wantErr != nil || len(got) != 2 || gotMeta.Continue == "" || !slices.Equal(got, want) || gotMeta != wantMeta {
+		t.Errorf("%q %v %v, want %q %v %v", got, gotMeta, err, want, wantMeta, wantErr)
+	}
+	for file, want := range map[string][]string{
+		"list-pods.pb": {
+			"team-0/web-000000-2 43e5ca79-148c-4942-955e-cbf7a98a3bfd 204429 ip-10-0-0-71.eu-west-1.compute.internal map[app:web-0]",
+			"team-0/web-000010-2 7b2e8173-7cc6-4a75-80b6-c772a4f964d1 204459 ip-10-0-0-21.eu-west-1.compute.internal map[app:web-0]"},
+		"list-nodes.pb": nil,
+	} {
+		got, meta, err := decoded(t, recording(t, file), true, podKind())
+		if want != nil && !slices.Equal(got, want) || err != nil || len(got) != 2 || meta.ResourceVersion == "" {
+			t.Errorf("%s: %q %v %v", file, got, meta, err)
+		}
+	}
+	for file, want := range map[string]string{
+		"watch-pods.pb":     `MODIFIED team-0/web-005000-0 893422ad-\S* 218733 ip-10-0-0-133\S* map\[app:web-100\]\nMODIFIED .* 218734 .*\nDELETED team-0/web-005010-0 58cfd317-\S* 218735 .*\n(BOOKMARK 218735\n){2}`,
+		"watch-metadata.pb": `MODIFIED default/p2 2bda54ea-2b99-47e1-9896-3abbea112061 218  map\[app:nginx\]\n(.*\n)*`,
+		"watch-expired.pb":  `ERROR 410 Expired too old resource version: 1 \(209512\)\n`,
+	} {
+		var got strings.Builder
+		err := newDecoder(podKind()).events(bytes.NewReader(recording(t, file)), true, func(ev WatchEvent[*Pod]) error {
+			switch ev.Type {
+			case "ERROR":
+				fmt.Fprintln(&got, "ERROR", ev.Status.Code, ev.Status.Reason, ev.Status.Message)
+			case "BOOKMARK":
+				fmt.Fprintln(&got, "BOOKMARK", ev.Object.ResourceVersion())
+			default:
+				fmt.Fprintln(&got, ev.Type, describe(ev.Object))
+			}
+			return nil
+		})
+		if err != nil || !regexp.MustCompile("^"+want+"$").MatchString(got.String()) {
+			t.Errorf("%s: %v, %s", file, err, got.String())
+		}
+	}
+	if s := wire.ParseStatus(recording(t, "unauthorized.pb"), true); s.Code != 401 || s.Reason != "Unauthorized" || s.Message != "Unauthorized" {
+		t.Errorf("%+v", s)
+	}
+}
+
+// hostile are bodies that no server sends, with what is said of them.
+func hostile() map[string]struct{ body, want string } {
+	varint := func(v uint64) []byte { return binary.AppendUvarint(nil, v) }
+	list := func(items ...[]byte) string { // of these fields
+		var unknown fakekube.Message
+		unknown.Bytes(1, []byte("\x12\x07PodList"))
+		unknown.Bytes(2, append(append([]byte{}, 0x0a, 3, 0x12, 1, '5'), bytes.Join(items, nil)...))
+		return "k8s\x00" + string(unknown)
+	}
+	item := func(meta []byte) []byte { // an object with this metadata
+		var obj, items fakekube.Message
+		obj.Bytes(1, meta)
+		items.Bytes(2, obj)
+		return items
+	}
+	var good, bad fakekube.Message
+	good.Text(1, "a")
+	good.Text(5, "u")
+	good.Text(6, "1")
+	bad.Text(1, "a\xff")
+	var label, odd fakekube.Message
+	label.Bytes(11, []byte{0x0a, 99})
+	odd.Int(1, 7)
+	type row = struct{ body, want string }
+	return map[string]row{
+		"nothing":                     {"", `unexpected EOF`},
+		"JSON":                        {`{"kind":"PodList"}`, `before byte 0: "{\"ki" in place of "k8s\x00"`},
+		"no list":                     {"k8s\x00", "not a list"},
+		"half a tag":                  {"k8s\x00\x80", "before byte 5: unexpected EOF"},
+		"a number without end":        {"k8s\x00" + strings.Repeat("\xff", 20), "overflows a 64-bit integer"},
+		"64 bits of length":           {"k8s\x00\x12" + string(varint(1<<63)), "field 2, before byte 15: a length of -9223372036854775808"},
+		"more than 63 bits":           {"k8s\x00\x12" + string(varint(1<<64-1)), "field 2"},
+		"a list that never comes":     {"k8s\x00\x12" + string(varint(1<<40)), "field 2, before byte 11: unexpected EOF"},
+		"a group":                     {list([]byte{0x13}), "field 202, before byte 23: unknown wire type 3"},
+		"an item of 1 TB":             {list(append([]byte{0x12}, varint(1<<40)...)), "field 202, before byte 29: a length of 1099511627776, more than is left"},
+		"an item beyond the list":     {list([]byte{0x12, 9}), "field 202, before byte 24: a length of 9, more than is left"},
+		"an item of 9 MB":             {list(item(bytes.Repeat([]byte{0x92, 1, 0}, 3<<20))), "item 0: field 202"},
+		"an item that is a number":    {list([]byte{0x10, 9}), "item 0: field 202, before byte 24: no message but wire type 0"},
+		"metadata beyond the item":    {list([]byte{0x12, 2, 0x0a, 9}), "item 0: field 1, before byte 26: a length of 9, more than is left"},
+		"metadata that is a number":   {list([]byte{0x12, 2, 0x08, 9}), "item 0: field 1, before byte 26: no message but wire type 0"},
+		"a name that is a number":     {list(item(odd)), "item 0: field 101, before byte 28: no text but wire type 0"},
+		"a name that is not UTF-8":    {list(item(bad)), "item 0: field 101, before byte 28: 2 bytes that are not UTF-8"},
+		"a label beyond its map":      {list(item(label)), "item 0: field 11101, before byte 30: a length of 99, more than is left"},
+		"a name of 1 MB":              {list(item(append([]byte{0x0a}, append(varint(1<<20), bytes.Repeat([]byte("a"), 1<<20)...)...))), "item 0: field 101, before byte 36: a text of 1048576 bytes: too many"},
+		"no list but an object":       {string(fakekube.Protobuf([]byte(`{"kind":"Pod","metadata":{"generateName":"p-","namespace":"default"}}`))), "not a list"},
+		"a field beyond all numbers":  {list([]byte{0x12, 5, 0x0a, 3, 0x9a, 0x3f, 9}), "item 0: field 199, before byte 29: a length of 9, more than is left"},
+		"no name":                     {list(item(nil)), `item 0: Pod "" has no metadata.name`},
+		"the second has no name":      {list(item(good), item(nil)), `item 1: Pod "" has no metadata.name`},
+		"cut in an item":              {list(item(good))[:31], "item 0: field 105, before byte 31: unexpected EOF"},
+		"a fixed field without bytes": {list([]byte{0x09 | 4<<3}), "a length of 8, more than is left"},
+	}
+}
+
+func TestHostileProtobufIsAnErrorThatNamesThePlaceAndCostsNoMemory(t *testing.T) {
+	for name, h := range hostile() {
+		var before, after runtime.MemStats
+		body := []byte(h.body)
+		runtime.ReadMemStats(&before)
+		_, _, err := decoded(t, body, true, podKind())
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), h.want) {
+			t.Errorf("%s: %v, want %q", name, err, h.want)
+		}
+		if grew := after.TotalAlloc - before.TotalAlloc; grew > 256<<10 {
+			t.Errorf("%s: %d bytes were allocated for %d", name, grew, len(h.body))
+		}
+	}
+}
+
+// In JSON an object may have three times as much: there, "<" is six bytes.
+func TestObjectsOfUpTo8MBOfProtobufAreRead(t *testing.T) {
+	if fewer(1) == 0 {
+		t.Skip("ten seconds under the race detector, of one goroutine")
+	}
+	pod := func(size int) string {
+		return `{"kind":"Pod","metadata":{"name":"big","namespace":"n","uid":"u","resourceVersion":"6","annotations":{"a":"` + strings.Repeat("x", size) + `"}}}`
+	}
+	list := func(pods ...string) string {
+		return `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[` + strings.Join(pods, ",") + `]}`
+	}
+	for isProtobuf, limit := range map[bool]int{false: 24, true: 8} {
+		tooMuch := map[bool]string{false: "more than 25165824 bytes in one piece", true: " bytes in one piece: too many"}[isProtobuf]
+		encode := func(s string) []byte {
+			if isProtobuf {
+				return fakekube.Protobuf([]byte(s))
+			}
+			return []byte(s)
+		}
+		if got, _, err := decoded(t, encode(list(pod(limit<<20-1000), pod(7<<20), pod(1), pod(7<<20))), isProtobuf, podKind()); len(got) != 4 || err != nil {
+			t.Errorf("large objects (protobuf: %v): %d, %v", isProtobuf, len(got), err)
+		}
+		if got, _, err := decoded(t, encode(list(pod(1), pod(limit<<20))), isProtobuf, podKind()); len(got) != 1 || err == nil || !strings.Contains(err.Error(), "item 1: after n/big: ") || !strings.Contains(err.Error(), tooMuch) {
+			t.Errorf("too large an object (protobuf: %v): %d, %v", isProtobuf, len(got), err)
+		}
+		for size, want := range map[int]string{3 << 20: "", limit << 20: tooMuch} {
+			frame := []byte(`{"type":"ADDED","object":` + pod(size) + "}\n")
+			if isProtobuf {
+				frame = fakekube.ProtobufEvent("ADDED", fakekube.Protobuf([]byte(pod(size))))
+			}
+			n := 0
+			err := newDecoder(podKind()).events(bytes.NewReader(bytes.Repeat(frame, 3)), isProtobuf, func(WatchEvent[*Pod]) error { n++; return nil })
+			if want == "" && (n != 3 || err != nil) || want != "" && (n != 0 || err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("frames of %d MB (protobuf: %v): %d, %v", size>>20, isProtobuf, n, err)
+			}
+		}
+	}
+}
+
+// bomb is so many bytes that compress to next to nothing, behind a beginning.
+func bomb(beginning string, size int) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	io.WriteString(z, beginning)
+	for chunk := []byte(strings.Repeat("a", 1<<20)); size > 0; size -= len(chunk) {
+		z.Write(chunk)
+	}
+	z.Close()
+	return b.Bytes()
+}
+
+func TestDecompressionBombsAreNotHeld(t *testing.T) {
+	if fewer(1) == 0 {
+		t.Skip("half a minute under the race detector, of one goroutine")
+	}
+	list := append(binary.AppendUvarint([]byte{2<<3 | 2}, 1<<40), 0x0a, 3, 0x12, 1, '5') // of 1 TB
+	item := binary.AppendUvarint([]byte{0x12}, 50<<20)
+	for name, c := range map[string]struct{ mediaType, body, want string }{
+		"an item in JSON":     {wire.JSON, `{"items":[{"metadata":{"name":"`, "more than 25165824 bytes in one piece"},
+		"a field in JSON":     {wire.JSON, `{"kind":"`, "more than 25165824 bytes in one piece"},
+		"a name in JSON":      {wire.JSON, `{"`, "more than 25165824 bytes in one piece"},
+		"an item in protobuf": {wire.Protobuf, "k8s\x00" + string(list) + string(item), "52428800 bytes in one piece: too many"},
+		"a field in protobuf": {wire.Protobuf, "k8s\x00" + string(list) + string(append([]byte{0x7a}, item[1:]...)), "unexpected EOF"}, // skipped
+	} {
+		src, err := gzip.NewReader(bytes.NewReader(bomb(c.body, 50<<20)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err = newDecoder(podKind()).list(src, c.mediaType == wire.Protobuf, leave)
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+		if grew := (after.TotalAlloc - before.TotalAlloc) >> 20; grew > 80 { // a buffer that doubles, up to 32 MB
+			t.Errorf("%s: %d MB were allocated", name, grew)
+		}
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", wire.JSON)
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Write(bomb(`{"metadata":{"name":"`, 80<<20))
+	}))
+	defer server.Close()
+	base, _ := url.Parse(server.URL)
+	client := newClient(&options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, nil, quietLog())
+	defer client.Close()
+	var answer json.RawMessage
+	err := client.Send(t.Context(), kube.Request{Method: http.MethodGet, Path: "/api/v1/nodes/n"}, &answer)
+	wantText(t, fmt.Sprint(err), "get nodes/n: more than 67108864 bytes in one piece")
+}
+
+func TestOneStreamLeavesNothingToTheNext(t *testing.T) {
+	d := newDecoder(&Kind[*Pod]{Name: "Pod", Keep: []string{"app", "tier"}, New: func() *Pod { return new(Pod) }})
+	full := `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"a-long-name","namespace":"space","uid":"u1","resourceVersion":"1","labels":{"app":"x","tier":"","z":"1"}},"spec":{"nodeName":"n1"}},` + bare(1) + `]}`
+	empty := `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[` + bare(2) + `,{"metadata":{"name":"c","uid":"u3","resourceVersion":"3","labels":null},"spec":{}}]}`
+	want := []string{"space/a-long-name u1 1 n1 map[app:x tier:]", "b1 u2 2  map[]", "b2 u2 2  map[]", "c u3 3  map[]"}
+	for i := range 16 { // every order of four streams, each in either form
+		var got []string
+		for j, text := range []string{full, empty, full, empty} {
+			isProtobuf := i>>j&1 == 1
+			body := []byte(text)
+			if isProtobuf {
+				body = fakekube.Protobuf(body)
+			}
+			if _, err := d.list(bytes.NewReader(body), isProtobuf, func(p *Pod, text []byte) (bool, error) {
+				p.text = string(text)
+				got = append(got, describe(p))
+				return j%2 == 0, nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(got, append(slices.Clone(want), want...)) {
+			t.Errorf("%04b: %q", i, got)
+		}
+	}
+}
+
+func bare(n int) string {
+	return fmt.Sprintf(`{"metadata":{"name":"b%d","uid":"u2","resourceVersion":"2"}}`, n)
+}
+
+// podList is the fake's answer in this form.
+func podList(f *fakekube.Server, accept string) []byte {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest("GET", "/api/v1/pods", nil)
+	r.Header.Set("Accept", accept)
+	f.ServeHTTP(w, r)
+	return w.Body.Bytes()
+}
+
+func TestKeptLabelsDoNotHoldTheOthersPlace(t *testing.T) {
+	many := fakekube.Object{"app": "x"}
+	for i := range 1000 {
+		many["other-"+strconv.Itoa(i)] = "y"
+	}
+	text, _ := json.Marshal(fakekube.Object{"metadata": fakekube.Object{"name": "p", "uid": "u", "resourceVersion": "1", "labels": many}})
+	d := newDecoder(podKind())
+	var kept []*Pod
+	var before, after runtime.MemStats
+	for i := range 101 {
+		if i == 1 {
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+		}
+		p, err := d.parse(bytes.Replace(text, []byte(`"app":"x"`), fmt.Appendf(nil, `"app":"x%d"`, i), 1))
+		if err != nil || len(labelsOf(&p.Meta)) != 1 {
+			t.Fatal(p, err)
+		}
+		kept = append(kept, p)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(kept)
+	if grew := int64(after.HeapAlloc-before.HeapAlloc) / 100; grew > 2000 {
+		t.Errorf("%d bytes for each object with one label kept", grew)
+	}
+}
+
+func TestListOfWhatIsKnownAllocatesNextToNothing(t *testing.T) {
+	f := fakekube.New()
+	f.AddPods(1000)
+	body := podList(f, wire.Protobuf)
+	s := NewStore(func(p *Pod) string { return p.NodeName })
+	d := newDecoder(podKind())
+	list := func() {
+		l := s.List()
+		if _, err := d.list(bytes.NewReader(body), true, l.Add); err != nil || l.n != 1000 {
+			t.Fatal(l.n, err)
+		}
+		if ds := l.Commit(); len(ds) > 0 {
+			t.Fatalf("%d changes", len(ds))
+		}
+	}
+	if n := testing.AllocsPerRun(10, list); n > 50 {
+		t.Errorf("%v allocations for 1,000 pods", n)
+	}
+}
+
+// addRecordings adds the bodies of the recorded answers.
+func addRecordings(f *testing.F, pattern string) {
+	files, _ := filepath.Glob("testdata/transcripts/" + pattern)
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		_, body, _ := bytes.Cut(text, []byte("\n\n"))
+		f.Add(body)
+	}
+}
+
+func podKind() *Kind[*Pod] {
+	return &Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Keep: []string{"app"}, New: func() *Pod { return new(Pod) }}
+}
+
+// A list is an error, or what encoding/json makes of it.
+func FuzzDecodeList(f *testing.F) {
+	addRecordings(f, "list-*.txt")
+	f.Add([]byte(`{"metadata":{"resourceVersion":"5"},"items":null}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var got []*Pod
+		meta, err := newDecoder(podKind()).list(bytes.NewReader(data), false, func(p *Pod, text []byte) (bool, error) {
+			p.text = string(text)
+			got = append(got, p)
+			return true, nil
+		})
+		if err != nil || bytes.Count(data, []byte(`"items"`)) != 1 || bytes.Count(data, []byte(`"metadata"`)) != 1+len(got) || bytes.ContainsRune(data, '\\') {
+			return // a field that is there twice counts twice for us, once for encoding/json
+		}
+		if hasNamesInOtherCases(data) {
+			return // which encoding/json takes for the same, and we do not
+		}
+		var fields map[string]json.RawMessage
+		var want []struct {
+			Metadata struct {
+				Namespace, Name, UID, ResourceVersion string
+				Labels                                map[string]string
+			}
+			Spec struct{ NodeName string }
+		}
+		var wantMeta wire.ListMeta
+		if json.NewDecoder(bytes.NewReader(data)).Decode(&fields) != nil || json.Unmarshal(fields["items"], &want) != nil || json.Unmarshal(fields["metadata"], &wantMeta) != nil {
+			t.Fatalf("%q: accepted, but it is no such JSON", data)
+		}
+		if len(got) != len(want) || meta != wantMeta {
+			t.Fatalf("%q: %d objects, %+v; want %d, %+v", data, len(got), meta, len(want), wantMeta)
+		}
+		for i, p := range got {
+			w := want[i]
+			if m := w.Metadata; p.Key() != (Key{m.Namespace, m.Name}) || p.UID() != m.UID || p.ResourceVersion() != m.ResourceVersion || p.NodeName != w.Spec.NodeName || labelsOf(&p.Meta)["app"] != m.Labels["app"] || p.UID() == "" {
+				t.Fatalf("%q: item %d is %+v, want %+v", data, i, p, w)
+			}
+		}
+	})
+}
+
+// Protobuf gives the same however its bytes arrive: the same objects or an error, and never a panic.
+func FuzzDecodeProtobuf(f *testing.F) {
+	files, _ := filepath.Glob("testdata/transcripts/*.pb")
+	for _, file := range files {
+		f.Add(recording(f, filepath.Base(file)))
+	}
+	for _, h := range hostile() {
+		f.Add([]byte(h.body[:min(len(h.body), 1000)]))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		read := func(r io.Reader) (got []string, meta wire.ListMeta, err error) {
+			meta, err = newDecoder(podKind()).list(r, true, func(p *Pod, text []byte) (bool, error) {
+				p.text = string(text)
+				got = append(got, describe(p))
+				return true, nil
+			})
+			return got, meta, err
+		}
+		got, meta, err := read(bytes.NewReader(data))
+		again, meta2, err2 := read(iotest.OneByteReader(bytes.NewReader(data)))
+		if !slices.Equal(got, again) || meta != meta2 || fmt.Sprint(err) != fmt.Sprint(err2) {
+			t.Fatalf("%q: %q, %v; byte by byte %q, %v", data, got, err, again, err2)
+		}
+		sameEvents(t, data, true)
+		wire.ParseStatus(data, true)
+	})
+}
+
+// An object in protobuf is what encoding/json makes of it in JSON.
+func FuzzProtobufIsJSON(f *testing.F) {
+	f.Add("web-0", "default", "0ec2e3b2-7f91-43e4-b6d9-308f8d87f73d", "217", "app", "nginx", "node-1", []byte("\x1a\x00"))
+	f.Add("node-1", "", "u", "9", "node-role.kubernetes.io/control-plane", "", "", []byte{})
+	f.Fuzz(func(t *testing.T, name, namespace, uid, version, label, value, node string, more []byte) {
+		meta := fakekube.Object{"name": name, "namespace": namespace, "uid": uid, "resourceVersion": version, "labels": fakekube.Object{label: value, "app": "x"}}
+		list := fakekube.Object{"kind": "PodList", "metadata": fakekube.Object{"resourceVersion": "5"}, "items": []any{fakekube.Object{"metadata": meta, "spec": fakekube.Object{"nodeName": node}}}}
+		text, _ := json.Marshal(list)
+		for _, s := range []string{name, namespace, uid, version, label, value, node} {
+			if !utf8.ValidString(s) || len(s) > 1000 {
+				return // JSON cannot say it
+			}
+		}
+		kind := &Kind[*Pod]{Name: "Pod", Keep: []string{"app", label}, New: func() *Pod { return new(Pod) }}
+		want, wantMeta, wantErr := decoded(t, text, false, kind)
+		got, gotMeta, err := decoded(t, fakekube.Protobuf(text), true, kind)
+		if !slices.Equal(got, want) || (err == nil) != (wantErr == nil) || err == nil && gotMeta != wantMeta {
+			t.Fatalf("%s: %q, %v; in JSON %q, %v", text, got, err, want, wantErr)
+		}
+		var obj fakekube.Message // fields that nobody knows change nothing
+		obj.Bytes(99, more)
+		obj = append(obj, fakekube.ProtobufObject(list["items"].([]any)[0].(fakekube.Object))...)
+		obj.Bytes(60, more)
+		obj.Int(61, len(more))
+		var items, unknown fakekube.Message
+		items.Bytes(1, []byte{0x12, 1, '5'})
+		items.Bytes(2, obj)
+		unknown.Bytes(1, []byte("\x12\x07PodList"))
+		unknown.Bytes(2, items)
+		if again, _, err := decoded(t, append([]byte("k8s\x00"), unknown...), true, kind); !slices.Equal(got, again) {
+			t.Fatalf("%q: %q, %v, want %q", unknown, again, err, got)
+		}
+	})
+}
+
+// A watch gives the same events however its bytes arrive, and each is whole.
+func FuzzDecodeEvents(f *testing.F) {
+	addRecordings(f, "watch-*.txt")
+	f.Fuzz(func(t *testing.T, data []byte) { sameEvents(t, data, false) })
+}
+
+func sameEvents(t *testing.T, data []byte, isProtobuf bool) {
+	read := func(r io.Reader) (events []string, err error) {
+		err = newDecoder(podKind()).events(r, isProtobuf, func(ev WatchEvent[*Pod]) error {
+			switch {
+			case ev.Type == "ERROR" && ev.Status != nil:
+				events = append(events, fmt.Sprintf("ERROR %d %s %s", ev.Status.Code, ev.Status.Reason, ev.Status.Message))
+			case ev.Type == "BOOKMARK" && ev.Object.ResourceVersion() != "" || ev.Object.Key().Name != "" && ev.Object.UID() != "" && slices.Contains([]string{"ADDED", "MODIFIED", "DELETED"}, ev.Type):
+				events = append(events, ev.Type+" "+describe(ev.Object))
+			default:
+				t.Fatalf("%q: an event %+v", data, ev)
+			}
+			return nil
+		})
+		return events, err
+	}
+	whole, err := read(bytes.NewReader(data))
+	bytewise, err2 := read(iotest.OneByteReader(bytes.NewReader(data)))
+	if !slices.Equal(whole, bytewise) || (err == nil) != (err2 == nil) {
+		t.Fatalf("%q: %q, %v; byte by byte %q, %v", data, whole, err, bytewise, err2)
+	}
+	if garbage := (wire.GarbageError{}); err != nil && !errors.As(err, &garbage) {
+		t.Fatalf("%q: %v is no garbage", data, err)
+	}
+}
+
+// The forms of a list.
+var forms = []struct {
+	name              string
+	isProtobuf, whole bool
+}{{"metadata", true, false}, {"protobuf", true, true}, {"metadata-json", false, false}, {"json", false, true}}
+
+func BenchmarkList100000(b *testing.B) {
+	for _, form := range forms {
+		b.Run(form.name, func(b *testing.B) {
+			data := (&crowd{pods: 100000, nodes: 1000}).body(form.isProtobuf, form.whole)
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				s := NewStore(func(p *Pod) string { return p.NodeName })
+				l := s.List()
+				kind := &Kind[*Pod]{Name: "Pod", MetadataOnly: !form.whole, New: func() *Pod { return new(Pod) }}
+				if _, err := newDecoder(kind).list(bytes.NewReader(data), form.isProtobuf, l.Add); err != nil {
+					b.Fatal(err)
+				}
+				l.Commit()
+			}
+		})
+	}
+}
+
+func BenchmarkRelist100000Unchanged(b *testing.B) {
+	for _, form := range forms[:3] {
+		b.Run(form.name, func(b *testing.B) {
+			data := (&crowd{pods: 100000, nodes: 1000}).body(form.isProtobuf, form.whole)
+			s := NewStore(func(p *Pod) string { return p.NodeName })
+			d := newDecoder(&Kind[*Pod]{Name: "Pod", MetadataOnly: !form.whole, New: func() *Pod { return new(Pod) }})
+			relist := func() {
+				l := s.List()
+				if _, err := d.list(bytes.NewReader(data), form.isProtobuf, l.Add); err != nil || len(l.Commit()) > 0 {
+					b.Fatal("changes, or ", err)
+				}
+			}
+			relist()
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				relist()
+			}
+		})
+	}
+}
+
+// One event, from its bytes to the keys in the queue: a pod that moves from one node to another.
+func BenchmarkEvent(b *testing.B) {
+	for _, size := range []struct{ pods, nodes int }{{1000, 33}, {150000, 5000}} {
+		for _, form := range []string{"protobuf", "json"} {
+			b.Run(fmt.Sprintf("%s/%d-pods", form, size.pods), func(b *testing.B) {
+				big := &crowd{pods: size.pods, nodes: size.nodes}
+				m := newManager(&options{nodeLabel: "example.com/n", podEvents: "off", wire: "protobuf"}, nil, quietLog())
+				c := &podCount{manager: m, Controller: &Controller{}}
+				c.queue = NewQueue(b.Context(), quietQueue[Key](time.Millisecond, time.Second))
+				go func() {
+					for {
+						key, ok := c.queue.Get()
+						if !ok {
+							return
+						}
+						c.queue.Done(key, Result{}, nil)
+					}
+				}()
+				d := newDecoder(&Kind[*Pod]{Name: "Pod", New: func() *Pod { return new(Pod) }})
+				l := c.pods.List()
+				if _, err := d.list(bytes.NewReader(big.body(true, true)), true, l.Add); err != nil {
+					b.Fatal(err)
+				}
+				l.Commit()
+				frames, isProtobuf := []byte(nil), form == "protobuf"
+				template, _ := json.Marshal(crowdPod)
+				const n = 5000
+				for i := range n {
+					at := i * 7919 % size.pods
+					moved := bytes.ReplaceAll(big.item(template, at), fmt.Appendf(nil, "node-%05d", at%size.nodes), fmt.Appendf(nil, "node-%05d", (at+1+i)%size.nodes))
+					moved = bytes.ReplaceAll(moved, fmt.Appendf(nil, `"1%06d"`, at), fmt.Appendf(nil, `"%07d"`, 3000000+i))
+					if isProtobuf {
+						frames = append(frames, fakekube.ProtobufEvent("MODIFIED", fakekube.Protobuf(moved))...)
+					} else {
+						frames = fmt.Appendf(frames, `{"type":"MODIFIED","object":%s}`+"\n", moved)
+					}
+				}
+				b.ReportAllocs()
+				defer func() { b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s") }()
+				for i := 0; b.Loop(); i++ {
+					if i%n > 0 {
+						continue // one pass is n events
+					}
+					err := d.events(bytes.NewReader(frames), isProtobuf, func(ev WatchEvent[*Pod]) error {
+						for _, delta := range c.pods.Apply(ev.Type, ev.Object) {
+							c.queue.Add(c.podChanged(delta)...)
+						}
+						return nil
+					})
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkIndexOf150000Pods(b *testing.B) {
+	s := NewStore(func(p *Pod) string { return p.NodeName })
+	for i := range 150000 {
+		s.Apply("ADDED", makePod(strconv.Itoa(i), "u", "1", "n"+strconv.Itoa(i%5000)))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if s.Count("n4711") != 30 {
+			b.Fatal(s.Count("n4711"))
+		}
+	}
 }

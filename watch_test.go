@@ -1,0 +1,1001 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podcount/internal/fakekube"
+	"podcount/internal/kube"
+	"podcount/internal/kubeconfig"
+	"podcount/internal/wire"
+)
+
+// reflected is a reflector of pods alone, with what its listener heard.
+type reflected struct {
+	*Reflector[*Pod]
+	net   *fakekube.Network
+	log   *logBuffer
+	heard []string
+}
+
+func reflectOn(t *testing.T, f *fakekube.Server) *reflected {
+	r := &reflected{net: f.ServeIn(t), log: &logBuffer{}}
+	log := newLog(r.log, &options{verbosity: 6})
+	base, _ := url.Parse("http://127.0.0.1:1")
+	client := newClient(&options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, r.net.Dial, log)
+	kind := Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Protobuf: true, New: func() *Pod { return new(Pod) }}
+	r.Reflector = NewReflector(client, kind, NewStore(func(p *Pod) string { return p.NodeName }), log)
+	r.handlers = append(r.handlers, func(d Delta[*Pod]) {
+		switch {
+		case d.Old == nil:
+			r.heard = append(r.heard, "+"+d.New.Key().Name)
+		case d.New == nil:
+			r.heard = append(r.heard, "-"+d.Old.Key().Name)
+		default:
+			r.heard = append(r.heard, "~"+d.New.Key().Name)
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		r.Run(ctx)
+		close(done)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		client.Close()
+		if t.Failed() {
+			t.Log(r.log.String())
+		}
+	})
+	synctest.Wait()
+	return r
+}
+
+// equalTo fails the test unless the store holds what the fake does.
+func (r *reflected) equalTo(t *testing.T, f *fakekube.Server) {
+	t.Helper()
+	var has, should []string
+	for _, p := range r.All() {
+		has = append(has, p.Key().String()+" "+p.UID()+" "+p.NodeName)
+	}
+	for _, o := range f.All("pods") {
+		spec := o["spec"].(fakekube.Object)
+		should = append(should, fakekube.KeyOf(o).String()+" "+fakekube.TextIn(fakekube.MetaOf(o), "uid")+" "+fakekube.TextIn(spec, "nodeName"))
+	}
+	slices.Sort(has)
+	slices.Sort(should)
+	if !slices.Equal(has, should) {
+		t.Errorf("the store holds %q, the server %q", has, should)
+	}
+}
+
+// versions are the resourceVersions of the watches so far.
+func versions(f *fakekube.Server) (v []string) {
+	for _, s := range f.Requests(fakekube.IsWatch("pods")) {
+		v = append(v, s.Query.Get("resourceVersion"))
+	}
+	return v
+}
+
+func TestWatchFollowsTheListAndAppliesEvents(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(2)
+		r := reflectOn(t, f)
+		r.equalTo(t, f)
+		f.AddPod("default", "new", "")
+		synctest.Wait()
+		f.AddPod("default", "new", "n1") // bound
+		f.Remove("pods", at("default", "web-0"))
+		synctest.Wait()
+		r.equalTo(t, f)
+		if want := []string{"+new", "~new", "-web-0"}; !slices.Equal(r.heard, want) {
+			t.Errorf("heard %q, want %q", r.heard, want)
+		}
+		wantNumber(t, "count of n1", r.Count("n1"), 1)
+		q := f.Requests(fakekube.IsWatch("pods"))[0].Query
+		seconds, _ := strconv.Atoi(q.Get("timeoutSeconds"))
+		if q.Get("allowWatchBookmarks") != "true" || seconds < 300 || seconds >= 600 || q.Get("resourceVersion") == "" {
+			t.Errorf("watch asked for with %v", q)
+		}
+		if q := f.Requests(fakekube.IsList("pods"))[0].Query; len(q) != 0 {
+			t.Errorf("list asked for with %v", q)
+		}
+	})
+}
+
+func TestCleanlyEndedWatchIsResumedAtOnceFromTheLastVersionWithoutARelist(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(1)
+		r := reflectOn(t, f)
+		pass(10 * time.Second)
+		last := fakekube.TextIn(fakekube.MetaOf(f.AddPod("default", "a", "")), "resourceVersion")
+		pass(10 * time.Second)
+		f.AddNode("another-kind-raises-the-version")
+		f.EndWatches(false)
+		synctest.Wait() // no time passes
+		if v := versions(f); len(v) != 2 || v[1] != last {
+			t.Errorf("watches from %q, want the second from %s", v, last)
+		}
+		f.Remove("pods", at("default", "a"))
+		pass(11 * time.Minute) // past what any watch was asked for
+		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+		watches := f.Requests(fakekube.IsWatch("pods"))
+		asked, _ := strconv.Atoi(watches[1].Query.Get("timeoutSeconds"))
+		if len(watches) < 3 {
+			t.Fatalf("watches from %q", versions(f))
+		}
+		if gap := watches[2].At.Sub(watches[1].At); gap != time.Duration(asked)*time.Second {
+			t.Errorf("resumed after %v; the watch was asked for for %d s", gap, asked)
+		}
+		r.equalTo(t, f)
+	})
+}
+
+func TestBookmarkMovesTheResumePointAndNothingElse(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(1)
+		r := reflectOn(t, f)
+		f.AddNode("n") // the pods' watch hears of this version in a bookmark alone
+		now := strconv.Itoa(f.Latest())
+		pass(11 * time.Minute)
+		v := versions(f)
+		if len(v) < 2 || v[1] != now {
+			t.Errorf("watches from %q, want the second from %s", v, now)
+		}
+		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+		wantNumber(t, "changes heard", len(r.heard), 0)
+		r.equalTo(t, f)
+	})
+}
+
+func TestBrokenConnectionIsResumedWithoutARelist(t *testing.T) {
+	for _, only := range []string{wire.Protobuf, wire.JSON} {
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.OnlyMediaType = only
+			f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Cut: 100})
+			r := reflectOn(t, f)
+			pass(2 * time.Second)
+			f.AddPod("default", "half-an-object", "") // breaks in the middle of it
+			pass(5 * time.Second)
+			r.equalTo(t, f)
+			wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+			wantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 2)
+		})
+	}
+}
+
+func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
+	expired, _ := json.Marshal(fakekube.Status(410, "Expired", "too old resource version: 1 (2)", nil))
+	gone, _ := json.Marshal(fakekube.Status(410, "Gone", "too old resource version", nil))
+	for name, ft := range map[string]*fakekube.Fault{
+		"in the stream, by the server itself": nil,
+		"in the stream, reason Gone":          {Body: `{"type":"ERROR","object":` + string(gone) + `}`},
+		"as the HTTP status":                  {Status: 410, Body: string(expired)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddPods(3)
+				if ft != nil {
+					scripted := *ft
+					scripted.Match = fakekube.Matching(fakekube.IsWatch("pods"))
+					f.Inject(t, scripted)
+				}
+				r := reflectOn(t, f)
+				if ft == nil {
+					r.net.Refuse()
+					f.EndWatches(true)
+				}
+				f.Remove("pods", at("default", "web-0"))
+				f.AddPod("default", "new", "")
+				f.Compact()
+				r.net.Restore()
+				pass(30 * time.Second)
+				r.equalTo(t, f)
+				wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 2)
+				if got, want := r.heard, []string{"+new", "-web-0"}; !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+					t.Errorf("heard %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestRelistBehindAnOutageDoesNotWaitForTheOutagesBackoff(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r := reflectOn(t, f)
+		r.net.Refuse()
+		f.EndWatches(true)
+		pass(5 * time.Minute)
+		f.AddPods(1)
+		f.Compact() // as a restarted server is
+		r.net.Restore()
+		back := len(f.Requests(fakekube.IsWatch("pods")))
+		for len(f.Requests(fakekube.IsWatch("pods"))) == back {
+			pass(time.Second)
+		}
+		pass(2 * reflectorBackoff)
+		r.equalTo(t, f)
+	})
+}
+
+func TestPersistentlyExpiredVersionIsNotRetriedInAHotLoop(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Inject(t, statusFault(t, fakekube.IsWatch("pods"), 20, 410, "Expired", nil))
+		reflectOn(t, f)
+		pass(2 * time.Minute)
+		if n := len(f.Requests(fakekube.IsList("pods"))); n < 4 || n > 12 {
+			t.Errorf("%d lists in two minutes of 410s", n)
+		}
+		pass(20 * time.Minute)
+	})
+}
+
+func TestRefusedWatchBacksOffAndKeepsItsVersion(t *testing.T) {
+	for name, ft := range map[string]fakekube.Fault{
+		"429 with Retry-After, plain text": {Status: 429, Body: "Too many requests", Header: map[string]string{"Retry-After": "1", "Content-Type": "text/plain"}},
+		"429 in the stream":                {Body: `{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"TooManyRequests","code":429}}`},
+		"500":                              {Status: 500, Body: `{}`},
+		"a page that is no JSON":           {Status: 200, Body: "<html>", Header: map[string]string{"Content-Type": "text/html"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				ft.Match, ft.Times = fakekube.Matching(fakekube.IsWatch("pods")), 4
+				f.Inject(t, ft)
+				r := reflectOn(t, f)
+				pass(time.Minute)
+				wantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 5)
+				wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+				f.AddPods(1)
+				synctest.Wait()
+				r.equalTo(t, f)
+				w := f.Requests(fakekube.IsWatch("pods"))
+				for i, least := range []time.Duration{800 * time.Millisecond, 1600 * time.Millisecond, 3200 * time.Millisecond, 6400 * time.Millisecond} {
+					most := 2 * least
+					if ft.Header["Retry-After"] != "" {
+						most = max(most, 2*time.Second) // what was asked for, and up to a second more
+					}
+					if gap := w[i+1].At.Sub(w[i].At); gap < least || gap > most {
+						t.Errorf("retry %d after %v, want %v to %v", i+1, gap, least, most)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A server that was away is asked for its newest version once a watch is open: it costs a step of the backoff no request
+// more, and keeps no watch from going on.
+func TestServerThatComesBackIsAskedForItsNewestVersionOnce(t *testing.T) {
+	isCheck := func(s fakekube.Request) bool {
+		return strings.HasSuffix(s.Path, "/pods") && s.Query.Get("limit") == "1"
+	}
+	for name, c := range map[string]struct {
+		refusal string // of the check
+		checks  int
+	}{"and answers": {"", 1}, "and refuses": {"403", 1}, "and fails": {"500", 1}} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddPod("default", "a", "")
+				r := reflectOn(t, f)
+				lift := f.Keep(t, statusFault(t, fakekube.IsWatch("pods"), 0, 503, "ServiceUnavailable", nil))
+				if code, _ := strconv.Atoi(c.refusal); code != 0 {
+					defer f.Keep(t, statusFault(t, isCheck, 0, code, "", nil))()
+				}
+				f.EndWatches(true)
+				pass(5 * time.Minute)
+				wantNumber(t, "checks while watches fail", len(f.Requests(isCheck)), 0)
+				lift()
+				pass(time.Minute + time.Second)
+				wantNumber(t, "checks", len(f.Requests(isCheck)), c.checks)
+				f.AddPod("default", "b", "")
+				synctest.Wait()
+				r.equalTo(t, f)
+				wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+			})
+		})
+	}
+}
+
+func TestRefusedConnectionBacksOff(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r := reflectOn(t, f)
+		r.net.Refuse()
+		f.EndWatches(true)
+		before := r.net.Dialed()
+		pass(10 * time.Minute)
+		if n := r.net.Dialed() - before; n < 10 || n > 25 {
+			t.Errorf("%d dials in ten minutes", n)
+		}
+		if n := strings.Count(r.log.String(), "level=WARN"); n > 11 {
+			t.Errorf("%d warnings in ten minutes", n)
+		}
+		f.AddPods(1)
+		wantNumber(t, "watches, before its end", len(f.Requests(fakekube.IsWatch("pods"))), 1)
+		r.net.Restore()
+		pass(time.Minute)
+		wantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 2)
+		r.equalTo(t, f)
+		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+	})
+}
+
+func TestThreeShortWatchesInARowLeadToARelist(t *testing.T) {
+	for times, lists := range map[int]int{2: 1, 3: 2} {
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Times: times, Body: "\n"})
+			r := reflectOn(t, f)
+			pass(time.Minute)
+			wantNumber(t, fmt.Sprintf("lists after %d short watches", times), len(f.Requests(fakekube.IsList("pods"))), lists)
+			f.AddPods(1)
+			synctest.Wait()
+			r.equalTo(t, f)
+		})
+	}
+}
+
+func TestWatchThatBringsTheSameAgainAndAgainIsNoHotLoop(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(1)
+		old, _ := json.Marshal(fakekube.Object{"type": "ADDED", "object": f.Get("pods", at("default", "web-0"))})
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Times: 5, Body: string(old)})
+		reflectOn(t, f)
+		wantNumber(t, "watches at once", len(f.Requests(fakekube.IsWatch("pods"))), 1)
+		pass(5 * time.Minute)
+	})
+}
+
+func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
+	good := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"999"}}`
+	for name, body := range map[string]string{
+		"no JSON":                            "}{",
+		"half an object":                     `{"type":"ADDED","object":{"metadata":{"name":"x"`,
+		"an unknown type":                    `{"type":"MOVED","object":{"metadata":{"name":"x","uid":"u","resourceVersion":"999"}}}`,
+		"no uid":                             `{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"999"}}}`,
+		"half a frame":                       `{"type":"ADDED",`,
+		"a frame not closed":                 `{"type":"ADDED","object":{"metadata":{"name":"x","uid":"u","resourceVersion":"999"}}`,
+		"no type":                            `{"object":{"metadata":{"name":"x","uid":"u","resourceVersion":"999"}},"Type":"ADDED"}`,
+		"an ERROR of nothing":                `{"type":"ERROR","object":{}}`,
+		"bookmark of nothing":                `{"type":"BOOKMARK","object":{"metadata":{}}}`,
+		"an ERROR":                           `{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"StorageReadError","code":500}}`,
+		"half a length":                      "\x00\x00",
+		"half a protobuf frame":              string(fakekube.ProtobufEvent("ADDED", fakekube.Protobuf([]byte(good)))[:60]),
+		"a frame of 4 GB":                    "\xff\xff\xff\xff",
+		"a frame of nothing":                 "\x00\x00\x00\x00",
+		"an unknown type in protobuf":        string(fakekube.ProtobufEvent("MOVED", fakekube.Protobuf([]byte(good)))),
+		"a protobuf frame without its magic": string(fakekube.ProtobufEvent("ADDED", []byte(good))),
+		"no uid in protobuf":                 string(fakekube.ProtobufEvent("ADDED", fakekube.Protobuf([]byte(`{"kind":"Pod","metadata":{"name":"x","resourceVersion":"999"}}`)))),
+		"an ERROR of nothing in protobuf":    string(fakekube.ProtobufEvent("ERROR", fakekube.Protobuf([]byte(`{"kind":"Status"}`)))),
+		"a bookmark of nothing in protobuf":  string(fakekube.ProtobufEvent("BOOKMARK", fakekube.Protobuf([]byte(`{"kind":"Pod","metadata":{}}`)))),
+		"an ERROR in protobuf":               string(fakekube.ProtobufEvent("ERROR", fakekube.Protobuf([]byte(`{"kind":"Status","status":"Failure","reason":"StorageReadError","code":500}`)))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			header := map[string]string{}
+			if !strings.HasPrefix(strings.TrimLeft(body, "}"), "{") {
+				header["Content-Type"] = wire.Protobuf + ";stream=watch"
+			}
+			for times, lists := range map[int]int{1: 1, 2: 2} {
+				simulate(t, func(t *testing.T, f *fakekube.Server) {
+					f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Times: times, Body: body, Header: header})
+					r := reflectOn(t, f)
+					pass(time.Minute)
+					wantNumber(t, fmt.Sprintf("lists after garbage %d times", times), len(f.Requests(fakekube.IsList("pods"))), lists)
+					f.AddPods(1)
+					synctest.Wait()
+					r.equalTo(t, f)
+				})
+			}
+		})
+	}
+}
+
+func TestSilentWatchIsCutAndResumedAndTwoInARowLeadToARelist(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Hang: 1})
+		r := reflectOn(t, f)
+		f.AddPods(1)
+		pass(kube.Silence - time.Second)
+		wantNumber(t, "watches before the time", len(f.Requests(fakekube.IsWatch("pods"))), 1)
+		pass(2 * time.Second)
+		wantNumber(t, "watches after it", len(f.Requests(fakekube.IsWatch("pods"))), 2)
+		r.equalTo(t, f)
+		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+	})
+	simulate(t, func(t *testing.T, f *fakekube.Server) { // a version from the future is answered with silence
+		f.SetVersion(5000)
+		r := reflectOn(t, f)
+		f.SetVersion(300) // etcd was restored from an older snapshot
+		f.AddPods(1)
+		f.EndWatches(true)
+		pass(3*kube.Silence + time.Minute)
+		r.equalTo(t, f)
+		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 2)
+	})
+}
+
+func TestHalfOpenConnectionIsNoticedAndResumedWithoutARelist(t *testing.T) {
+	for name, limit := range map[string]time.Duration{"HTTP/2": 50 * time.Second, "HTTP/1.1": 155 * time.Second} {
+		for _, after := range []time.Duration{time.Second, 10 * time.Minute, 10*time.Minute + 59*time.Second} { // a bookmark is just gone, or due
+			t.Run(fmt.Sprint(name, " after ", after), func(t *testing.T) {
+				simulate(t, func(t *testing.T, f *fakekube.Server) {
+					f.AddNode("cp", controlPlane)
+					var p *program
+					if name == "HTTP/2" {
+						p = startOverTLS(t, f)
+					} else {
+						p = startPodcount(t, f)
+					}
+					pass(after)
+					lost := time.Now()
+					p.net.GoSilent()
+					f.AddPods(1)
+					pass(limit)
+					wantLabel(t, f, "cp", podCountLabel, "1")
+					for _, resource := range []string{"pods", "nodes"} {
+						again := f.Requests(func(s fakekube.Request) bool {
+							return fakekube.IsWatch(resource)(s) && s.At.After(lost) && s.HTTP2 == (name == "HTTP/2")
+						})
+						wantNumber(t, "watches of "+resource+" since then", len(again), 1)
+						wantNumber(t, "lists of "+resource, len(f.Requests(fakekube.IsList(resource))), 1)
+					}
+					f.SetLabel("cp", podCountLabel, "7")
+					wantPeace(t, f)
+				})
+			})
+		}
+	}
+}
+
+// A server that sheds connections (--goaway-chance) lets what runs on them go on.
+func TestConnectionThatTakesNoMoreRequestsCostsNoRelist(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		discovery := func(s fakekube.Request) bool { return s.Path == "/apis/demo.mark8s.io/v1" }
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(discovery), Times: 10, Status: 404, Header: map[string]string{"Connection": "close"}, Body: "404 page not found"})
+		p := startOverTLS(t, f)
+		liveADay(f, 1)
+		meetFaults(t, f)
+		liveADay(f, 2)
+		wantPeace(t, f)
+		if n := p.net.Dialed(); n < 10 {
+			t.Errorf("%d connections: they were not shed", n)
+		}
+		for _, resource := range []string{"pods", "nodes"} {
+			wantNumber(t, "lists of "+resource, len(f.Requests(fakekube.IsList(resource))), 1)
+			wantNumber(t, "watches of "+resource, len(f.Requests(fakekube.IsWatch(resource))), 1)
+		}
+	})
+}
+
+func TestConnectionsThatAreCutWheneverTheyIdleCauseNoRelists(t *testing.T) {
+	for _, every := range []time.Duration{1500 * time.Millisecond, 45 * time.Second} {
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			r := reflectOn(t, f)
+			for start := time.Now(); time.Since(start) < 10*time.Minute; {
+				pass(every)
+				f.EndWatches(true)
+			}
+			wantNumber(t, fmt.Sprintf("lists with a cut every %v", every), len(f.Requests(fakekube.IsList("pods"))), 1)
+			f.AddPods(1)
+			synctest.Wait()
+			r.equalTo(t, f)
+		})
+	}
+}
+
+func TestHourlyRelistThatFailsDoesNotStopTheWatch(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r := reflectOn(t, f)
+		pass(50 * time.Minute)
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Times: 3, Status: 503, Body: "overloaded"})
+		pass(17 * time.Minute)
+		f.AddPods(3)
+		synctest.Wait()
+		r.equalTo(t, f)
+		if n := len(f.Requests(fakekube.IsList("pods"))); n < 2 || n > 4 {
+			t.Errorf("%d lists", n)
+		}
+		pass(time.Hour)
+		r.equalTo(t, f)
+	})
+}
+
+func TestHourlyRelistMendsALostEvent(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(3)
+		r := reflectOn(t, f)
+		f.LoseNext(2) // a pod's deletion is two changes
+		f.Remove("pods", at("default", "web-1"))
+		pass(50 * time.Minute)
+		wantNumber(t, "pods while the loss is not known", r.Len(), 3)
+		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+		pass(17 * time.Minute)
+		r.equalTo(t, f)
+		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 2)
+	})
+}
+
+func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		event := func(typ, name, uid, version, node string) string {
+			return fmt.Sprintf(`{"type":%q,"object":{"metadata":{"namespace":"default","name":%q,"uid":%q,"resourceVersion":%q},"spec":{"nodeName":%q}}}`+"\n", typ, name, uid, version, node)
+		}
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Body: event("ADDED", "a", "u1", "1000", "n1") + event("MODIFIED", "a", "u1", "999", "old") +
+			event("ADDED", "a", "u1", "1000", "n1") + event("DELETED", "a", "u1", "998", "n1") + event("DELETED", "a", "u1", "1001", "n1") +
+			event("ADDED", "a", "u1", "1000", "n1") + event("ADDED", "a", "u2", "1002", "n2") + event("ADDED", "a", "u3", "1003", "n3")})
+		r := reflectOn(t, f)
+		if want := []string{"+a", "-a", "+a", "-a", "+a"}; !slices.Equal(r.heard, want) {
+			t.Errorf("heard %q, want %q", r.heard, want)
+		}
+		if p := r.Get(Key{"default", "a"}); p == nil || p.UID() != "u3" || r.Count("n3") != 1 || r.Count("n2") != 0 {
+			t.Errorf("the store holds %+v", p)
+		}
+	})
+}
+
+func TestListInPagesOnceWholeListsHaveFailed(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(pageLimit + 500)
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Times: 2, Cut: 5000})
+		r := reflectOn(t, f)
+		pass(time.Minute)
+		r.equalTo(t, f)
+		lists := f.Requests(fakekube.IsList("pods"))
+		wantNumber(t, "requests", len(lists), 4)
+		for i, want := range []string{"", "", "2000", "2000"} {
+			if got := lists[i].Query.Get("limit"); got != want {
+				t.Errorf("request %d has limit %q, want %q", i, got, want)
+			}
+		}
+	})
+}
+
+func TestExpiredPageStartsTheListAgainOnce(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(pageLimit + 500)
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Times: 2, Cut: 5000})
+		second := func(s fakekube.Request) bool { return fakekube.IsList("pods")(s) && s.Query.Has("continue") }
+		f.Inject(t, statusFault(t, second, 1, 410, "Expired", nil))
+		r := reflectOn(t, f)
+		pass(time.Minute)
+		r.equalTo(t, f)
+		wantNumber(t, "requests", len(f.Requests(fakekube.IsList("pods"))), 6)
+	})
+}
+
+func TestOutageDoesNotLeadToPages(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Times: 4, Status: 503, Body: "no endpoints available"})
+		r := reflectOn(t, f)
+		pass(time.Minute)
+		r.equalTo(t, f)
+		for _, s := range f.Requests(fakekube.IsList("pods")) {
+			if s.Query.Has("limit") {
+				t.Error("asked for a page")
+			}
+		}
+	})
+}
+
+func TestFailedListIsThrownAwayWhole(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(500)
+		r := reflectOn(t, f)
+		for i := range 500 {
+			f.LoseNext(2)
+			f.Remove("pods", at("default", fmt.Sprintf("web-%d", i)))
+			f.LoseNext(1)
+			f.AddPod("default", fmt.Sprintf("other-%d", i), "")
+		}
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Cut: 5000})
+		f.Compact()
+		f.EndWatches(true)
+		for len(f.Requests(fakekube.IsList("pods"))) < 2 {
+			pass(10 * time.Millisecond)
+		}
+		wantNumber(t, "changes heard of half a list", len(r.heard), 0)
+		wantNumber(t, "pods", r.Len(), 500)
+		pass(time.Minute)
+		wantNumber(t, "changes heard of a whole one", len(r.heard), 1000)
+		r.equalTo(t, f)
+	})
+}
+
+func TestSlowListShowsThatItLives(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(1000)
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Hang: 5000})
+		r := reflectOn(t, f)
+		pass(kube.Silence + 10*time.Second)
+		r.equalTo(t, f)
+		wantText(t, r.log.String(), "nothing was heard for 2m30s")
+	})
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Answer: func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", wire.JSON)
+			io.WriteString(w, `{"metadata":{"resourceVersion":"5"},"items":[`)
+			for i := range 1000 {
+				if i == 500 {
+					http.NewResponseController(w).Flush()
+					sleep(r.Context(), slowList+time.Millisecond)
+				}
+				fmt.Fprintf(w, `{"metadata":{"name":"p%d","uid":"u","resourceVersion":"4"}},`, i)
+			}
+			io.WriteString(w, `{"metadata":{"name":"last","uid":"u","resourceVersion":"4"}}]}`)
+		}})
+		r := reflectOn(t, f)
+		pass(slowList)
+		wantNumber(t, "lines at the start", strings.Count(r.log.String(), "still listing"), 0)
+		pass(time.Second)
+		wantText(t, r.log.String(), `msg="still listing" kind=Pod objects=512 for=2s`)
+		wantNumber(t, "lines after two seconds", strings.Count(r.log.String(), "still listing"), 1)
+	})
+}
+
+func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
+	text, html := map[string]string{"Content-Type": "text/plain", "Retry-After": "7"}, map[string]string{"Content-Type": "text/html"}
+	tooLarge := fakekube.Object{"causes": []any{fakekube.Object{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}}, "retryAfterSeconds": 1}
+	status := func(code int, reason string, details any, header ...string) fakekube.Fault {
+		return statusFault(t, fakekube.IsList(""), 0, code, reason, details, header...)
+	}
+	list := func(item string) fakekube.Fault {
+		return fakekube.Fault{Body: `{"metadata":{"resourceVersion":"100"},"items":[{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"99"}},` + item}
+	}
+	for name, ft := range map[string]fakekube.Fault{
+		"410":                               status(410, "Expired", nil),
+		"500":                               status(500, "InternalError", nil),
+		"503":                               status(503, "ServiceUnavailable", nil),
+		"504, as the version is too large":  status(504, "Timeout", tooLarge, "Retry-After", "1"),
+		"429":                               status(429, "TooManyRequests", nil),
+		"429 with Retry-After":              status(429, "TooManyRequests", fakekube.Object{"retryAfterSeconds": 3}, "Retry-After", "3"),
+		"429 in plain text":                 {Status: 429, Body: "Too many requests, please try again later.", Header: text},
+		"a reset":                           {Drop: true},
+		"cut in the middle":                 {Cut: 300},
+		"ended cleanly in the middle":       list(""),
+		"no answer":                         {Stall: true},
+		"stalled in the middle":             {Hang: 300},
+		"garbage":                           list(`}{`),
+		"garbage, as protobuf":              {Body: "k8s\x00garbage", Header: map[string]string{"Content-Type": wire.Protobuf}},
+		"a wrong content type":              {Status: 200, Body: `{"metadata":{"resourceVersion":"100"},"items":[]}`, Header: html},
+		"a page of some proxy":              {Status: 502, Body: "<html>", Header: html},
+		"nothing":                           {Body: "\n"},
+		"no items":                          {Body: `{"metadata":{"resourceVersion":"100"}}`},
+		"no version":                        {Body: `{"metadata":{},"items":[]}`},
+		"an item without uid":               list(`{"metadata":{"name":"b","namespace":"n","resourceVersion":"98"}}]}`),
+		"an item without name":              list(`{"metadata":{"namespace":"n","uid":"v","resourceVersion":"98"}}]}`),
+		"an item without version":           list(`{"metadata":{"name":"b","namespace":"n","uid":"v"}}]}`),
+		"an item that is none":              list(`null]}`),
+		"an item without uid, in protobuf":  {Body: string(fakekube.Protobuf([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"metadata":{"name":"b","resourceVersion":"98"}}]}`))), Header: map[string]string{"Content-Type": wire.Protobuf}},
+		"an item without name, in protobuf": {Body: string(fakekube.Protobuf([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"metadata":{"uid":"b","resourceVersion":"98"}}]}`))), Header: map[string]string{"Content-Type": wire.Protobuf}},
+	} {
+		for _, resource := range []string{"pods", "nodes"} {
+			t.Run(name+"/"+resource, func(t *testing.T) {
+				simulate(t, func(t *testing.T, f *fakekube.Server) {
+					f.AddNode("cp", controlPlane, podCountLabel+"=7")
+					f.AddNode("w1", podCountLabel+"=7")
+					f.AddNode("w2")
+					liveADay(f, 1)
+					ft.Match, ft.Times = fakekube.Matching(fakekube.IsList(resource)), 4
+					f.Inject(t, ft)
+					p := startPodcount(t, f, "-node-label", ownPodsLabel)
+					meetFaults(t, f)
+					pass(kube.Silence)
+					wantPeace(t, f, "-node-label", ownPodsLabel)
+					good := f.Requests(fakekube.IsList(resource))[ft.Times].At
+					wantNumber(t, "writes before a whole list was asked for", len(f.Requests(func(s fakekube.Request) bool { return fakekube.IsWrite(s) && s.At.Before(good) })), 0)
+					for day := 2; day < 4; day++ { // and once more where it is a relist that meets them
+						f.Inject(t, ft)
+						f.LoseNext(1000)
+						liveADay(f, day)
+						f.LoseNext(0)
+						f.Compact()
+						f.EndWatches(true)
+						meetFaults(t, f)
+						pass(kube.Silence)
+						wantPeace(t, f, "-node-label", ownPodsLabel)
+					}
+					for line := range strings.Lines(p.log.String()) {
+						if strings.Contains(line, "cannot list") {
+							wantText(t, line, `err="list `+resource+": ")
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
+	const begin, item, end = `{"metadata":{"resourceVersion":"5"},"items":[`, `{"metadata":{"name":"a","uid":"u","resourceVersion":"4"}}`, `]}`
+	trickle := func(items int) http.HandlerFunc { // a minute each, which is not silence
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", wire.JSON)
+			io.WriteString(w, begin+item)
+			for range items - 1 {
+				http.NewResponseController(w).Flush()
+				if sleep(r.Context(), time.Minute) != nil {
+					return
+				}
+				io.WriteString(w, ","+item)
+			}
+			io.WriteString(w, end)
+		}
+	}
+	page := 0
+	for name, c := range map[string]struct {
+		fault fakekube.Fault
+		want  string
+	}{
+		"an object a minute": {fakekube.Fault{Answer: trickle(1000)}, listTime.String()},
+		"pages of nothing": {fakekube.Fault{Delay: 700 * time.Millisecond, Times: int(listTime/(700*time.Millisecond)) + 1, Answer: func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", wire.JSON)
+			page++
+			fmt.Fprintf(w, `{"metadata":{"resourceVersion":"5","continue":"page-%d"},"items":[]}`, page)
+		}}, listTime.String()},
+		"pages of nothing at full speed": {fakekube.Fault{Times: listLimit/pageLimit + 1, Answer: func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", wire.JSON)
+			page++
+			fmt.Fprintf(w, `{"metadata":{"resourceVersion":"5","continue":"page-%d"},"items":[]}`, page)
+		}}, "after 1000 pages"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddNode("cp", controlPlane, podCountLabel+"=7")
+				f.AddPods(2)
+				c.fault.Match = fakekube.Matching(fakekube.IsList("pods"))
+				f.Inject(t, c.fault)
+				p := startPodcount(t, f)
+				meetFaults(t, f)
+				for start := time.Now(); !strings.Contains(p.log.String(), "cannot list") && time.Since(start) <= listTime; {
+					pass(time.Second)
+				}
+				wantText(t, p.log.String(), `err="list pods: `)
+				wantText(t, p.log.String(), c.want)
+				wantPeace(t, f)
+			})
+		})
+	}
+	simulate(t, func(t *testing.T, f *fakekube.Server) { // of two million objects, the last few
+		base, _ := url.Parse("http://127.0.0.1:1")
+		client := newClient(&options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, f.ServeIn(t).Dial, quietLog())
+		defer client.Close()
+		r := NewReflector(client, *podKind(), NewStore[*Pod](), quietLog())
+		r.kind.API, r.kind.Resource = "/api/v1", "pods"
+		for pods, want := range []string{"<nil>", "<nil>", "<nil>", "list pods: the list has more than 2000000 objects: give -namespace"} {
+			listing := r.List()
+			listing.n = listLimit - 2
+			_, err := r.pages(t.Context(), listing)
+			wantText(t, fmt.Sprint(err), want)
+			f.AddPod("default", fmt.Sprint("p", pods), "")
+		}
+	})
+	simulate(t, func(t *testing.T, f *fakekube.Server) { // slow is not endless
+		f.AddNode("cp", controlPlane)
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Answer: trickle(9)})
+		startPodcount(t, f)
+		pass(listTime - time.Minute)
+		wantLabel(t, f, "cp", podCountLabel, "1")
+		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+	})
+}
+
+func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
+	type frame struct {
+		event string
+		obj   fakekube.Object
+	}
+	const a, b = "a", "b" // pods on w1 and w2
+	pod := func(f *fakekube.Server, name string) fakekube.Object {
+		return f.Get("pods", at("default", name))
+	}
+	of := func(o fakekube.Object, field, value string) fakekube.Object { // o, changed
+		o = fakekube.Clone(o)
+		if fakekube.MetaOf(o)[field] = value; field == "nodeName" {
+			o["spec"].(fakekube.Object)[field] = value
+		}
+		return o
+	}
+	version := func(v string) fakekube.Object {
+		return fakekube.Object{"metadata": fakekube.Object{"resourceVersion": v}}
+	}
+	errorFrame := func(code int, reason string) fakekube.Fault {
+		body, _ := json.Marshal(fakekube.Object{"type": "ERROR", "object": fakekube.Status(code, reason, "as scripted", nil)})
+		return fakekube.Fault{Body: string(body), Times: 4}
+	}
+	status := func(code int, reason string, header ...string) fakekube.Fault {
+		return statusFault(t, fakekube.IsWatch(""), 4, code, reason, nil, header...)
+	}
+	type row struct {
+		args  string
+		fault fakekube.Fault                   // meets the first watches, of pods and of nodes
+		life  func(f *fakekube.Server) []frame // what happens then, and what the next watch says of it, if anything
+		wait  time.Duration                    // beyond the bound
+
+		bookmarks time.Duration // if not one a minute
+	}
+	for name, c := range map[string]row{
+		"ends cleanly":            {fault: fakekube.Fault{Body: "\n", Times: 5}},
+		"reset":                   {fault: fakekube.Fault{Drop: true, Times: 4}},
+		"reset in an object":      {fault: fakekube.Fault{Cut: 40}},
+		"429":                     {fault: status(429, "TooManyRequests")},
+		"429 with Retry-After":    {fault: status(429, "TooManyRequests", "Retry-After", "9")},
+		"429 in plain text":       {fault: fakekube.Fault{Status: 429, Body: "Too many", Header: map[string]string{"Content-Type": "text/plain", "Retry-After": "9"}, Times: 4}},
+		"500":                     {fault: status(500, "InternalError")},
+		"503":                     {fault: status(503, "ServiceUnavailable")},
+		"504":                     {fault: status(504, "Timeout")},
+		"410":                     {fault: status(410, "Expired")},
+		"400":                     {fault: status(400, "BadRequest")},
+		"403":                     {fault: status(403, "Forbidden")},
+		"404":                     {fault: status(404, "NotFound")},
+		"a page of some proxy":    {fault: fakekube.Fault{Status: 200, Body: "<html>", Header: map[string]string{"Content-Type": "text/html"}, Times: 4}},
+		"garbage":                 {fault: fakekube.Fault{Body: "}{", Times: 4}},
+		"half an object":          {fault: fakekube.Fault{Body: `{"type":"ADDED","object":{"metadata":{"name":"x"`, Times: 4}},
+		"no answer":               {fault: fakekube.Fault{Stall: true, Times: 2}, wait: kube.Silence},
+		"silence":                 {fault: fakekube.Fault{Hang: 1, Times: 2}, wait: kube.Silence},
+		"silence in an object":    {fault: fakekube.Fault{Hang: 40}, wait: kube.Silence},
+		"ERROR Expired":           {fault: errorFrame(410, "Expired")},
+		"ERROR Expired, no code":  {fault: errorFrame(0, "Expired")},
+		"ERROR Gone":              {fault: errorFrame(410, "Gone")},
+		"ERROR TooManyRequests":   {fault: errorFrame(429, "TooManyRequests")},
+		"ERROR InternalError":     {fault: errorFrame(500, "InternalError")},
+		"ERROR, unknown":          {fault: errorFrame(0, "SomethingNew")},
+		"ERROR, of nothing":       {fault: fakekube.Fault{Body: `{"type":"ERROR","object":{}}`, Times: 4}},
+		"a history that is gone":  {life: func(f *fakekube.Server) []frame { liveADay(f, 2); f.Compact(); f.EndWatches(true); return nil }},
+		"bookmarks for two hours": {life: func(f *fakekube.Server) []frame { pass(2 * time.Hour); f.EndWatches(true); return nil }},
+		"never a bookmark":        {bookmarks: 1000 * time.Hour, life: func(f *fakekube.Server) []frame { pass(2 * time.Hour); return nil }},
+		"an outage": {life: func(f *fakekube.Server) []frame {
+			f.CutOff("127.0.0.1:1", true)
+			liveADay(f, 1)
+			pass(10 * time.Minute)
+			f.CutOff("127.0.0.1:1", false)
+			return nil
+		}},
+		"an ADDED twice": {life: func(f *fakekube.Server) []frame {
+			f.LoseNext(1)
+			x := f.AddPod("default", "x", "w1")
+			return []frame{{"ADDED", x}, {"ADDED", x}}
+		}},
+		"an ADDED of what is known": {life: func(f *fakekube.Server) []frame { return []frame{{"ADDED", pod(f, a)}, {"ADDED", pod(f, b)}} }},
+		"a MODIFIED of what is not known": {life: func(f *fakekube.Server) []frame {
+			f.LoseNext(1)
+			return []frame{{"MODIFIED", f.AddPod("default", "x", "w1")}}
+		}},
+		"a DELETED twice": {life: func(f *fakekube.Server) []frame {
+			f.LoseNext(2)
+			gone := f.Remove("pods", at("default", a))
+			gone = of(gone, "resourceVersion", strconv.Itoa(f.Latest()))
+			return []frame{{"DELETED", gone}, {"DELETED", gone}}
+		}},
+		"the same name with a new uid on another node, told by an ADDED alone": {life: func(f *fakekube.Server) []frame {
+			f.LoseNext(3)
+			f.Remove("pods", at("default", a))
+			return []frame{{"ADDED", f.AddPod("default", a, "w2")}}
+		}},
+		"the same name with a new uid on another node, told by a MODIFIED alone": {life: func(f *fakekube.Server) []frame {
+			f.LoseNext(3)
+			f.Remove("pods", at("default", a))
+			return []frame{{"MODIFIED", f.AddPod("default", a, "w2")}}
+		}},
+		"DELETED from a label selector": {args: "-pod-selector app=web", life: func(f *fakekube.Server) []frame {
+			other := fakekube.Clone(pod(f, a))
+			fakekube.MetaOf(other)["labels"] = fakekube.Object{"app": "other"}
+			f.Put("pods", other)
+			other = fakekube.Clone(pod(f, b))
+			other["spec"].(fakekube.Object)["nodeName"] = "w1" // moved and gone at once: what comes is the old content
+			fakekube.MetaOf(other)["labels"] = fakekube.Object{"app": "other"}
+			f.Put("pods", other)
+			pass(time.Second)
+			fakekube.MetaOf(other)["labels"] = fakekube.Object{"app": "web"} // and back
+			f.Put("pods", other)
+			return nil
+		}},
+		"DELETED from a field selector": {args: "-field-selector status.phase=Running", life: func(f *fakekube.Server) []frame {
+			done := fakekube.Clone(pod(f, a))
+			done["status"] = fakekube.Object{"phase": "Succeeded"}
+			f.Put("pods", done)
+			return nil
+		}},
+		"events of an older version": {life: func(f *fakekube.Server) []frame {
+			old := of(of(pod(f, a), "resourceVersion", "150"), "nodeName", "w2")
+			return []frame{{"MODIFIED", old}, {"DELETED", old}, {"ADDED", of(of(old, "name", "ghost"), "uid", "g")}}
+		}},
+		"a bookmark of an older version": {life: func(f *fakekube.Server) []frame { return []frame{{"BOOKMARK", version("150")}} }},
+		"a bookmark from the future":     {life: func(f *fakekube.Server) []frame { return []frame{{"BOOKMARK", version("99999")}} }, wait: 3 * kube.Silence},
+		"an event from the future": {wait: 3 * kube.Silence, life: func(f *fakekube.Server) []frame {
+			return []frame{{"MODIFIED", of(of(pod(f, a), "resourceVersion", "99999"), "nodeName", "w2")}, {"DELETED", of(pod(f, b), "resourceVersion", "99999999999999999999999")}}
+		}},
+		"a server that was set back": {wait: 3 * kube.Silence, life: func(f *fakekube.Server) []frame {
+			turnBack := f.Checkpoint()
+			f.SetVersion(f.Latest() + 5000)
+			liveADay(f, 2)
+			pass(30 * time.Second)
+			turnBack()
+			f.EndWatches(true)
+			return nil
+		}},
+		"an unknown type": {life: func(f *fakekube.Server) []frame { return []frame{{"MOVED", pod(f, a)}} }},
+		"an event of an object without uid": {life: func(f *fakekube.Server) []frame {
+			return []frame{{"DELETED", of(of(pod(f, a), "resourceVersion", "99999"), "uid", "")}}
+		}},
+		"an event of an object without name": {life: func(f *fakekube.Server) []frame {
+			return []frame{{"DELETED", of(of(pod(f, a), "resourceVersion", "99999"), "name", "")}}
+		}},
+		"a DELETED lost": {wait: 66 * time.Minute, life: func(f *fakekube.Server) []frame {
+			f.LoseNext(2)
+			f.Remove("pods", at("default", a))
+			return nil
+		}},
+		"an ADDED lost": {wait: 66 * time.Minute, life: func(f *fakekube.Server) []frame {
+			f.LoseNext(1)
+			f.AddPod("default", "x", "w1")
+			return nil
+		}},
+		"a frame of 3 MB": {life: func(f *fakekube.Server) []frame {
+			big := func(name string) fakekube.Object {
+				return fakekube.Object{"namespace": "default", "name": name, "labels": fakekube.Object{"app": "web"}, "annotations": fakekube.Object{"big": strings.Repeat("x", 3<<20)}}
+			}
+			f.Put("pods", fakekube.PodOn(big("x"), "w1"))
+			f.Put("pods", fakekube.PodOn(big("y"), "w1"))
+			pass(time.Second)
+			f.Remove("pods", at("default", "x"))
+			return nil
+		}},
+	} {
+		for _, form := range []string{"protobuf", "json"} {
+			t.Run(name+"/"+form, func(t *testing.T) {
+				simulate(t, func(t *testing.T, f *fakekube.Server) {
+					args := append(strings.Fields(c.args), "-node-label", ownPodsLabel, "-wire", form)
+					f.Bookmarks = cmp.Or(c.bookmarks, f.Bookmarks)
+					f.AddNode("cp", controlPlane)
+					f.AddNode("w1")
+					f.AddNode("w2")
+					f.AddPod("default", a, "w1")
+					f.AddPod("default", b, "w2")
+					for _, resource := range []string{"pods", "nodes"} {
+						if ft := c.fault; ft.Times > 0 || ft.Cut+ft.Hang > 0 {
+							ft.Match = fakekube.Matching(fakekube.IsWatch(resource))
+							f.Inject(t, ft)
+						}
+					}
+					startPodcount(t, f, args...)
+					synctest.Wait()
+					life := c.life
+					if life == nil {
+						life = func(*fakekube.Server) []frame { liveADay(f, 1); return nil }
+					}
+					if frames := life(f); frames != nil {
+						body, header := "", map[string]string{}
+						for _, fr := range frames {
+							data, _ := json.Marshal(fr.obj)
+							if form == "json" {
+								body += fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", fr.event, data)
+							} else {
+								body += string(fakekube.ProtobufEvent(fr.event, fakekube.Protobuf(data)))
+								header["Content-Type"] = wire.Protobuf + ";stream=watch"
+							}
+						}
+						f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Body: body, Header: header})
+						f.EndWatches(false)
+					}
+					meetFaults(t, f)
+					pass(c.wait)
+					wantPeace(t, f, args...)
+					liveADay(f, 9) // all goes on
+					wantPeace(t, f, args...)
+				})
+			})
+		}
+	}
+}
