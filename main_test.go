@@ -3469,7 +3469,7 @@ func TestLeaseIsWhereTheFlagsSay(t *testing.T) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Whatever a list or a watch meets: the labels are those of the truth in the end
+// What several tests need; selectors, Events, clocks
 
 const ownPodsLabel = "example.com/pods"
 
@@ -3496,9 +3496,6 @@ func meetFaults(t *testing.T, f *fakekube.Server) {
 	}
 }
 
-// ---------------------------------------------------------------------------------------------------------------------
-// The store and the decoders
-
 func TestSelectorThatNoServerTakesIsWrongUsageBeforeAnyIsAsked(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		for args, want := range map[string]string{
@@ -3518,9 +3515,6 @@ func TestSelectorThatNoServerTakesIsWrongUsageBeforeAnyIsAsked(t *testing.T) {
 		wantNumber(t, "requests", len(f.Requests(func(fakekube.Request) bool { return true })), 0)
 	})
 }
-
-// ---------------------------------------------------------------------------------------------------------------------
-// The workqueue, the bucket, the recorder
 
 func TestStatusOfAnEventIsToldToTheRecorderInItsOwnWords(t *testing.T) {
 	status := func(code int, reason, cause string) *kube.Status {
