@@ -466,15 +466,6 @@ func (l *lru[K, V]) get(key K, makeOne func() V) V {
 	return value
 }
 
-// ObjectReference says which object an event is about.
-type ObjectReference struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Namespace  string `json:"namespace,omitempty"`
-	Name       string `json:"name"`
-	UID        string `json:"uid"`
-}
-
 // event is what happened to an object, and when.
 type event struct {
 	about                     ObjectReference
