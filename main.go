@@ -47,7 +47,6 @@ var version = "dev" // set by the linker, from git
 
 // Verbosity, as -v N: a line of slog level -N is shown. slog.LevelDebug is 4.
 const (
-	levelFlow    = slog.Level(-2) // watches that begin and end
 	levelRequest = slog.Level(-6) // each request
 )
 
@@ -1001,17 +1000,48 @@ type manager struct {
 	counts   *Reflector[*Count]
 }
 
-// newManager makes the caches, for as little as can be asked for: who needs more of a kind says so before they run.
+// newManager makes the caches, for as little as can be asked for: whoever needs more of a kind says so before they run.
 func newManager(o *options, client *kube.Client, log *Log) *manager {
-	m := &manager{options: o, log: log, leading: make(chan struct{}), started: time.Now(), caches: map[cache]bool{},
-		pods: NewReflector(client, Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Namespace: o.namespace, Selector: o.podSelector, Fields: o.fieldSelector,
-			Protobuf: o.wire == "protobuf", MetadataOnly: true, New: func() *Pod { return new(Pod) }}, NewStore(func(p *Pod) string { return p.NodeName }), log),
-		nodes: NewReflector(client, Kind[*Node]{Name: "Node", API: "/api/v1", Resource: "nodes", Patches: "podcount_label_patches_total",
-			Protobuf: o.wire == "protobuf", MetadataOnly: true, New: func() *Node { return new(Node) }}, NewStore[*Node](), log),
-		counts: NewReflector(client, Kind[*Count]{Name: "Count", API: "/apis/demo.mark8s.io/v1", Resource: "counts", Namespace: o.namespace,
-			Patches: "podcount_status_patches_total", Lenient: true, New: func() *Count { return new(Count) }}, NewStore((*Count).podName), log),
+	m := &manager{
+		options: o,
+		log:     log,
+		leading: make(chan struct{}),
+		started: time.Now(),
+		caches:  map[cache]bool{},
 	}
-	m.pods.once, m.nodes.once, m.counts.once = o.once, o.once, o.once
+	isProtobuf := o.wire == "protobuf"
+	pods := Kind[*Pod]{
+		Name:         "Pod",
+		API:          "/api/v1",
+		Resource:     "pods",
+		Namespace:    o.namespace,
+		Selector:     o.podSelector,
+		Fields:       o.fieldSelector,
+		Protobuf:     isProtobuf,
+		MetadataOnly: true,
+		New:          func() *Pod { return new(Pod) },
+	}
+	nodes := Kind[*Node]{
+		Name:         "Node",
+		API:          "/api/v1",
+		Resource:     "nodes",
+		Patches:      "podcount_label_patches_total",
+		Protobuf:     isProtobuf,
+		MetadataOnly: true,
+		New:          func() *Node { return new(Node) },
+	}
+	counts := Kind[*Count]{
+		Name:      "Count",
+		API:       "/apis/demo.mark8s.io/v1",
+		Resource:  "counts",
+		Namespace: o.namespace,
+		Patches:   "podcount_status_patches_total",
+		Lenient:   true,
+		New:       func() *Count { return new(Count) },
+	}
+	m.pods = newReflector(o, client, log, pods, NewStore(func(p *Pod) string { return p.NodeName }))
+	m.nodes = newReflector(o, client, log, nodes, NewStore[*Node]())
+	m.counts = newReflector(o, client, log, counts, NewStore((*Count).podName))
 	// What an alert looks for begins at 0: Prometheus sees no increase in a counter whose first value is 1.
 	for _, result := range []string{"failed", "stripped"} {
 		log.Set(0, "podcount_label_patches_total", result)
@@ -1019,6 +1049,18 @@ func newManager(o *options, client *kube.Client, log *Log) *manager {
 	}
 	log.Set(0, "podcount_events_total", "dropped")
 	return m
+}
+
+// newReflector makes a reflector by the flags.
+func newReflector[T Object[T]](o *options, client *kube.Client, log *Log, kind Kind[T], store *Store[T]) *Reflector[T] {
+	return NewReflector(ReflectorOptions[T]{
+		Client:  client,
+		Kind:    kind,
+		Store:   store,
+		Log:     log.Logger,
+		Metrics: log.Registry,
+		Once:    o.once,
+	})
 }
 
 // Controller is one of podcount's jobs: keys come, from changes of what it watches and with time, and for each Reconcile
@@ -1183,7 +1225,7 @@ const (
 type pendingChanges[T Object[T]] struct {
 	read func(Delta[T]) error
 	stop context.Context
-	log  *Log
+	log  *slog.Logger
 	left *atomic.Int64 // Controller.pending
 	full sync.Once     // that changes are lost, is said
 
@@ -1268,7 +1310,7 @@ type panics struct {
 const panicPause = time.Minute
 
 // note is called while the panic is under way: so the stack is that of its place.
-func (p *panics) note(log *Log, controller string, err error) {
+func (p *panics) note(log *slog.Logger, controller string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.isKnown {
@@ -1284,14 +1326,14 @@ func (p *panics) note(log *Log, controller string, err error) {
 	}
 }
 
-func (p *panics) sayMoreLocked(log *Log, controller string) {
+func (p *panics) sayMoreLocked(log *slog.Logger, controller string) {
 	log.Error("a controller panics again", "controller", controller, "err", p.last, "times", p.unsaid)
 	p.unsaid = 0
 	p.restLocked(log, controller)
 }
 
 // restLocked says nothing for a minute, and then what there was meanwhile.
-func (p *panics) restLocked(log *Log, controller string) {
+func (p *panics) restLocked(log *slog.Logger, controller string) {
 	p.isQuiet = true
 	time.AfterFunc(panicPause, func() {
 		p.mu.Lock()
@@ -1304,7 +1346,7 @@ func (p *panics) restLocked(log *Log, controller string) {
 }
 
 // survive, deferred, makes a panic an error: a controller's fault takes nobody else down.
-func (c *Controller) survive(log *Log, err *error) {
+func (c *Controller) survive(log *slog.Logger, err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("panic: %v", p)
 		c.panics.note(log, c.Name, *err)
@@ -1321,7 +1363,7 @@ func (m *manager) setUp() {
 			c.pending = new(atomic.Int64)
 			c.caches = map[cache]bool{}
 			c.Tick = func() []Key { return nil }
-			isUrgent := func(key Key) bool { return c.isUrgent(m.log, key) }
+			isUrgent := func(key Key) bool { return c.isUrgent(m.log.Logger, key) }
 			c.queue = NewQueue(m.stop, QueueOptions[Key]{
 				Name:       c.Name,
 				Backoff:    5 * time.Millisecond,
@@ -1344,7 +1386,7 @@ func (m *manager) setUp() {
 }
 
 // isUrgent is Urgent, where there is one.
-func (c *Controller) isUrgent(log *Log, key Key) (isUrgent bool) {
+func (c *Controller) isUrgent(log *slog.Logger, key Key) (isUrgent bool) {
 	if c.Urgent == nil {
 		return false
 	}
@@ -1480,7 +1522,7 @@ func (m *manager) count(c *Controller) (what string, all, wrong int) {
 	if c.Count == nil {
 		return "", 0, 0
 	}
-	defer c.survive(m.log, new(error))
+	defer c.survive(m.log.Logger, new(error))
 	return c.Count()
 }
 
@@ -1555,7 +1597,7 @@ func (m *manager) runWorker(c *Controller) {
 
 // tick adds the keys that the controller names. The next tick makes good for one that panics.
 func (m *manager) tick(c *Controller) (err error) {
-	defer c.survive(m.log, &err)
+	defer c.survive(m.log.Logger, &err)
 	c.add(c.Tick()...)
 	return nil
 }
@@ -1763,7 +1805,7 @@ func await[T any](m *manager, c <-chan T) {
 }
 
 func (m *manager) try(c *Controller, key Key) (result Result, err error) {
-	defer c.survive(m.log, &err)
+	defer c.survive(m.log.Logger, &err)
 	return c.Reconcile(m.work, key)
 }
 

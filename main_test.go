@@ -6976,7 +6976,7 @@ func (w *world) reflectFrom(version, labels, fields string) *observed {
 	log := newLog(o.log, &options{verbosity: 4})
 	client := newClient(&options{}, w.cfg, dial, log)
 	kind := Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Namespace: w.ns, Protobuf: true, Selector: labels, Fields: fields, New: func() *Pod { return new(Pod) }}
-	r := NewReflector(client, kind, o.store, log)
+	r := newReflector(&options{}, client, log, kind, o.store)
 	r.handlers = append(r.handlers, func(Delta[*Pod]) { w.wake() })
 	if r.version = version; version != "" {
 		r.relistAt = time.Now().Add(time.Hour)

@@ -24,6 +24,7 @@ import (
 
 	"podcount/internal/kube"
 	"podcount/internal/logging"
+	"podcount/internal/metrics"
 	"podcount/internal/wire"
 )
 
@@ -46,16 +47,18 @@ var errRelist = errors.New("time for a full list")
 // resumes from the last version that it saw. https://kubernetes.io/docs/reference/using-api/api-concepts/
 type Reflector[T Object[T]] struct {
 	*Store[T]
-	client    *kube.Client
-	kind      Kind[T]          // may be changed until Run, as may
-	handlers  []func(Delta[T]) // who hears every change but the first list's; they must not block for long
-	log       *Log
+	client   *kube.Client
+	kind     Kind[T]          // may be changed until Run, as may
+	handlers []func(Delta[T]) // who hears every change but the first list's; they must not block for long
+	once     bool             // what is not there, and what changes, is no business of ours
+
+	log       *slog.Logger
+	metrics   *metrics.Registry
 	outage    *logging.Outage          // of lists and watches
 	discovery *logging.Outage          // of a resource under /apis/
 	synced    context.Context          // done after the first list, by
 	listed    func()                   // this
 	found     atomic.Pointer[presence] // what discovery says of a resource under /apis/
-	once      bool                     // what is not there, and what changes, is no business of ours
 
 	state   sync.Mutex // guards both, which Run alone changes
 	version string     // where the next watch starts; "": list first
@@ -77,13 +80,36 @@ type Reflector[T Object[T]] struct {
 // presence is a resource's time on the server: another pointer whenever it has come, or come back, or become another.
 type presence struct{ status bool } // there is a subresource of this name
 
-// NewReflector makes a reflector that fills store.
-func NewReflector[T Object[T]](client *kube.Client, kind Kind[T], store *Store[T], log *Log) *Reflector[T] {
-	r := &Reflector[T]{Store: store, client: client, kind: kind, log: log, why: "start", heard: time.Now()}
+// ReflectorOptions say what a reflector keeps equal to what. Each but Once is needed.
+type ReflectorOptions[T Object[T]] struct {
+	Client  *kube.Client
+	Kind    Kind[T]
+	Store   *Store[T] // is filled
+	Log     *slog.Logger
+	Metrics *metrics.Registry
+	Once    bool // the first list is all that is wanted: later changes are told to nobody, and a missing resource is not waited for
+}
+
+// levelFlow is the level of watches that begin and end.
+const levelFlow = slog.Level(-2)
+
+// NewReflector makes a reflector. It asks for nothing until Run.
+func NewReflector[T Object[T]](o ReflectorOptions[T]) *Reflector[T] {
+	name := o.Kind.Name
+	r := &Reflector[T]{
+		Store:     o.Store,
+		client:    o.Client,
+		kind:      o.Kind,
+		once:      o.Once,
+		log:       o.Log,
+		metrics:   o.Metrics,
+		outage:    logging.NewOutage(o.Log, name, "watching again", "kind", name),
+		discovery: logging.NewOutage(o.Log, name, "discovery answers again", "kind", name),
+		why:       "start",
+		heard:     time.Now(),
+	}
 	r.synced, r.listed = context.WithCancel(context.Background())
 	r.decoder = newDecoder(&r.kind)
-	r.outage = log.NewOutage(kind.Name, "watching again", "kind", kind.Name)
-	r.discovery = log.NewOutage(kind.Name, "discovery answers again", "kind", kind.Name)
 	return r
 }
 
@@ -114,14 +140,14 @@ func (r *Reflector[T]) State() (kind string, isReady bool, state map[string]any)
 		silent = 0 // as it should be
 	}
 	if absent {
-		r.log.Remove("podcount_watch_age_seconds", r.kind.Name)
+		r.metrics.Remove("podcount_watch_age_seconds", r.kind.Name)
 	} else {
-		r.log.Set(silent, "podcount_watch_age_seconds", r.kind.Name)
+		r.metrics.Set(silent, "podcount_watch_age_seconds", r.kind.Name)
 	}
 	if absent || r.synced.Err() == nil { // nobody knows how many there are
-		r.log.Remove("podcount_cache_objects", r.kind.Name)
+		r.metrics.Remove("podcount_cache_objects", r.kind.Name)
 	} else {
-		r.log.Set(float64(r.Len()), "podcount_cache_objects", r.kind.Name)
+		r.metrics.Set(float64(r.Len()), "podcount_cache_objects", r.kind.Name)
 	}
 	return r.kind.Name, isReady, map[string]any{"objects": r.Len(), "ready": isReady, "resourceVersion": version, "secondsSinceHeard": silent}
 }
@@ -152,17 +178,17 @@ func (r *Reflector[T]) Patch(
 	var none T
 	switch {
 	case err != nil:
-		r.log.Count(r.kind.Patches, "failed")
+		r.metrics.Count(r.kind.Patches, "failed")
 		return none, err
 	case now == none:
-		r.log.Count(r.kind.Patches, "gone")
+		r.metrics.Count(r.kind.Patches, "gone")
 		return none, nil
 	}
 	if !kept(now) {
-		r.log.Count(r.kind.Patches, "stripped")
+		r.metrics.Count(r.kind.Patches, "stripped")
 		err = fmt.Errorf("patch %s/%s: %w", r.kind.Resource, now.meta().Key(), errStripped)
 	} else {
-		r.log.Count(r.kind.Patches, "written")
+		r.metrics.Count(r.kind.Patches, "written")
 	}
 	r.tell(r.Apply("WRITTEN", now)...)
 	return now, err
@@ -343,7 +369,7 @@ func (r *Reflector[T]) list(ctx context.Context) error {
 	}
 	r.log.Info("listed", "kind", r.kind.Name, "objects", r.Len(), "rv", meta.ResourceVersion, "changes", changed,
 		"took", time.Since(start).Round(time.Millisecond))
-	r.log.Count("podcount_relists_total", r.kind.Name, cmp.Or(r.why, "hour"))
+	r.metrics.Count("podcount_relists_total", r.kind.Name, cmp.Or(r.why, "hour"))
 	r.move(meta.ResourceVersion, "")
 	r.lost, r.vain, r.away = 0, 0, false
 	r.relistAt = time.Now().Add(relistEvery + rand.N(relistEvery/5) - relistEvery/10)
@@ -406,7 +432,7 @@ func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
 				return req.Failed(status)
 			}
 			events++
-			r.log.Count("podcount_watch_events_total", r.kind.Name, ev.Type)
+			r.metrics.Count("podcount_watch_events_total", r.kind.Name, ev.Type)
 			r.apply(ev)
 			if r.version != from {
 				r.outage.Worked("watch")

@@ -35,7 +35,7 @@ func reflectOn(t *testing.T, f *fakekube.Server) *reflected {
 	base, _ := url.Parse("http://127.0.0.1:1")
 	client := newClient(&options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, r.net.Dial, log)
 	kind := Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Protobuf: true, New: func() *Pod { return new(Pod) }}
-	r.Reflector = NewReflector(client, kind, NewStore(func(p *Pod) string { return p.NodeName }), log)
+	r.Reflector = newReflector(&options{}, client, log, kind, NewStore(func(p *Pod) string { return p.NodeName }))
 	r.handlers = append(r.handlers, func(d Delta[*Pod]) {
 		switch {
 		case d.Old == nil:
@@ -771,7 +771,7 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 		base, _ := url.Parse("http://127.0.0.1:1")
 		client := newClient(&options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, f.ServeIn(t).Dial, quietLog())
 		defer client.Close()
-		r := NewReflector(client, *podKind(), NewStore[*Pod](), quietLog())
+		r := newReflector(&options{}, client, quietLog(), *podKind(), NewStore[*Pod]())
 		r.kind.API, r.kind.Resource = "/api/v1", "pods"
 		for pods, want := range []string{"<nil>", "<nil>", "<nil>", "list pods: the list has more than 2000000 objects: give -namespace"} {
 			listing := r.List()
