@@ -40,6 +40,7 @@ import (
 	"podcount/internal/listen"
 	"podcount/internal/logging"
 	"podcount/internal/metrics"
+	"podcount/internal/retry"
 	"podcount/internal/wire"
 )
 
@@ -786,7 +787,7 @@ func runWith(
 	}
 
 	if m.election != nil {
-		sleep(stop, rand.N(time.Second)) // replicas that are started together should not ask together
+		retry.Sleep(stop, rand.N(time.Second)) // replicas that are started together should not ask together
 	}
 	resigned, resign := context.WithCancel(sending)
 	elected := inBackground(func() { m.campaign(resigned) })
@@ -1271,7 +1272,7 @@ func (o *pendingObject[T]) add(changes ...Delta[T]) {
 
 func (u *pendingChanges[T]) tryLaterLocked(key Key, object *pendingObject[T]) {
 	object.failures++
-	time.AfterFunc(backoff(object.failures, pendingPause, pendingMaxPause), func() { u.try(key, object) })
+	time.AfterFunc(retry.Backoff(object.failures, pendingPause, pendingMaxPause), func() { u.try(key, object) })
 }
 
 // try reads the changes of one object again, and keeps those that still cannot be read.
@@ -1548,7 +1549,7 @@ func (m *manager) control(c *Controller, pause time.Duration) {
 	for cache := range c.caches {
 		await(m, cache.Synced())
 	}
-	if await(m, m.leading); sleep(m.stop, pause) != nil {
+	if await(m, m.leading); retry.Sleep(m.stop, pause) != nil {
 		return
 	}
 	m.log.Info("caches are complete, work begins", "controller", c.Name)
@@ -1607,7 +1608,7 @@ func (m *manager) tickOnce(c *Controller) {
 	const tries = 5
 	err := m.tick(c)
 	for try := 1; err != nil && try < tries; try++ {
-		if sleep(m.stop, backoff(try, pendingPause, pendingMaxPause)) != nil {
+		if retry.Sleep(m.stop, retry.Backoff(try, pendingPause, pendingMaxPause)) != nil {
 			return
 		}
 		err = m.tick(c)
@@ -1620,7 +1621,7 @@ func (m *manager) tickOnce(c *Controller) {
 // awaitDone waits until a -once has done what it can: what is left has failed too often.
 func (m *manager) awaitDone(c *Controller) {
 	start := time.Now()
-	for sleep(m.stop, time.Second/50) == nil {
+	for retry.Sleep(m.stop, time.Second/50) == nil {
 		// Asked first: what is pending no more is in the queue.
 		keysMayCome := c.pending.Load() > 0 && time.Since(start) < onceKeysTime
 		_, left, failed := c.queue.State(onceTries)

@@ -50,6 +50,7 @@ import (
 	"podcount/internal/fakekube"
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
+	"podcount/internal/retry"
 	"podcount/internal/sim"
 	"podcount/internal/wire"
 	"podcount/internal/yaml"
@@ -926,32 +927,32 @@ func TestLabelsEqualTheTruthWhateverAWriteMeets(t *testing.T) {
 		"no answer": func(t *testing.T, f *fakekube.Server, what prey) {
 			if f.FaultsSet() == 0 {
 				meets(fakekube.Fault{Stall: true})(t, f, what)
-				sleep(t.Context(), kube.RequestTimeout+10*time.Second)
+				retry.Sleep(t.Context(), kube.RequestTimeout+10*time.Second)
 			}
 		},
 		"a webhook that takes 20 s": meets(fakekube.Fault{Delay: 20 * time.Second}),
 		"another writer that changes it": func(t *testing.T, f *fakekube.Server, what prey) {
 			for range 5 {
 				what.spoil(f, "999")
-				sleep(t.Context(), 3*time.Second)
+				retry.Sleep(t.Context(), 3*time.Second)
 			}
 		},
 		"another writer that removes it": func(t *testing.T, f *fakekube.Server, what prey) {
 			for range 5 {
 				what.spoil(f, nil)
-				sleep(t.Context(), 3*time.Second)
+				retry.Sleep(t.Context(), 3*time.Second)
 			}
 		},
 		"an object that is recreated again and again": func(t *testing.T, f *fakekube.Server, what prey) {
 			for range 5 {
 				what.again(f)
-				sleep(t.Context(), 3*time.Second)
+				retry.Sleep(t.Context(), 3*time.Second)
 			}
 		},
 		"an object that is recreated while the write is under way": func(t *testing.T, f *fakekube.Server, what prey) {
 			meets(fakekube.Fault{Times: 2, Delay: 5 * time.Second})(t, f, what)
 			for range 5 {
-				sleep(t.Context(), 3*time.Second)
+				retry.Sleep(t.Context(), 3*time.Second)
 				what.again(f)
 			}
 		},
@@ -962,7 +963,7 @@ func TestLabelsEqualTheTruthWhateverAWriteMeets(t *testing.T) {
 					start := time.Now()
 					survive(t, f, func(*program) {
 						happens(t, f, what)
-						sleep(t.Context(), 17500*time.Millisecond) // what is changed last is to meet it, too
+						retry.Sleep(t.Context(), 17500*time.Millisecond) // what is changed last is to meet it, too
 						happens(t, f, what)
 					})
 					for _, path := range []string{"/api/v1/nodes/other", "/api/v1/nodes/worker"} { // nobody waits for another
@@ -1025,7 +1026,7 @@ func TestServerThatIsNotThereIsSaidOnceAMinuteOfEachThatAsksForIt(t *testing.T) 
 			return nil, dialing(&net.DNSError{Err: "no such host", Name: "nowhere", IsNotFound: true})
 		},
 		"i/o timeout": func(ctx context.Context, _, _ string) (net.Conn, error) { // of the dialer, unless who asks has less patience
-			if err := sleep(ctx, 30*time.Second); err != nil {
+			if err := retry.Sleep(ctx, 30*time.Second); err != nil {
 				return nil, err
 			}
 			return nil, dialing(os.ErrDeadlineExceeded)
@@ -1407,7 +1408,7 @@ func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fakekube.Server) {
-				survive(t, f, func(p *program) { happens(t, f, p, func(d time.Duration) { sleep(t.Context(), d) }) })
+				survive(t, f, func(p *program) { happens(t, f, p, func(d time.Duration) { retry.Sleep(t.Context(), d) }) })
 			})
 		})
 	}
@@ -3997,7 +3998,7 @@ func TestLabelsEqualTheTruthWhateverBecomesOfCredentials(t *testing.T) {
 					return startPodcountOn(t, n, append(args, "-kubeconfig", filepath.Join(dir, "config"), "-v", "6")...)
 				}
 				surviveFrom(t, f, start, func(*program) {
-					c.happens(f, write, func(seconds int) { sleep(t.Context(), time.Duration(seconds)*time.Second) })
+					c.happens(f, write, func(seconds int) { retry.Sleep(t.Context(), time.Duration(seconds)*time.Second) })
 				})
 				if f.Lets("two") && len(f.Requests(func(s fakekube.Request) bool { return s.User == "two" })) == 0 {
 					t.Error("the new token was not used")
@@ -6207,7 +6208,7 @@ var behaviours = []struct {
 			json.NewDecoder(r.Body).Decode(&review)
 			asked <- review.Request.Options.FieldManager
 			if review.Request.Options.FieldManager == "podcount" {
-				sleep(r.Context(), 20*time.Second)
+				retry.Sleep(r.Context(), 20*time.Second)
 			}
 			rw.Header().Set("Content-Type", wire.JSON)
 			json.NewEncoder(rw).Encode(fakekube.Object{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": fakekube.Object{"uid": review.Request.UID, "allowed": true}})

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,25 +18,8 @@ import (
 
 	"podcount/internal/logging"
 	"podcount/internal/metrics"
+	"podcount/internal/retry"
 )
-
-// backoff is the wait after failure n in a row, n >= 1: base, doubled up to limit, and up to as much again, to come
-// back apart.
-func backoff(n int, base, limit time.Duration) time.Duration {
-	d := min(limit, base<<min(n-1, 30)) // which does not overflow for a base up to 8 s
-	return d + rand.N(d)
-}
-
-// sleep waits for d, or until ctx ends, whose error it returns then.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d > 0 {
-		select {
-		case <-time.After(d):
-		case <-ctx.Done():
-		}
-	}
-	return ctx.Err()
-}
 
 // Result is what a reconcile asks for.
 type Result struct {
@@ -295,7 +277,7 @@ func (q *Queue[K]) Done(k K, res Result, err error) (failures int) {
 		it.working = false
 		if err != nil {
 			failures = it.failures + 1
-			wait := max(backoff(failures, q.base, q.limit), res.RetryAfter)
+			wait := max(retry.Backoff(failures, q.base, q.limit), res.RetryAfter)
 			it.dirty = true
 			it.held = q.wake(k, wait)
 			q.metrics.Count("workqueue_retries_total", q.name)
@@ -414,7 +396,7 @@ func NewBucket(rate float64, burst int) *Bucket {
 func (b *Bucket) Allow() bool { return b.take(false) == 0 }
 
 // Wait takes a token, waiting for it, or returns ctx's error.
-func (b *Bucket) Wait(ctx context.Context) error { return sleep(ctx, b.take(true)) }
+func (b *Bucket) Wait(ctx context.Context) error { return retry.Sleep(ctx, b.take(true)) }
 
 // unpaced makes a bucket that never makes anyone wait.
 func unpaced() *Bucket { return NewBucket(1e9, math.MaxInt32) }
@@ -629,7 +611,7 @@ func (r *Recorder) post(ctx, stop context.Context, ev event) {
 		if isUnreachable && ctx.Err() == nil {
 			r.outage.Failed("post", "cannot post an event", eventPause, "err", err)
 		}
-		if sleep(stop, max(wait, backoff(try, time.Second, eventRetryWait))) != nil {
+		if retry.Sleep(stop, max(wait, retry.Backoff(try, time.Second, eventRetryWait))) != nil {
 			r.drop(ev, err)
 			return
 		}

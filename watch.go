@@ -25,6 +25,7 @@ import (
 	"podcount/internal/kube"
 	"podcount/internal/logging"
 	"podcount/internal/metrics"
+	"podcount/internal/retry"
 	"podcount/internal/wire"
 )
 
@@ -240,7 +241,7 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 	// No single 404, of a list or of discovery, says that the resource is gone: one that is new may be answered so for a moment.
 	var running sync.WaitGroup
 	stop, err := func() {}, error(nil)
-	for lacks := 0; ctx.Err() == nil; sleep(ctx, max(kube.RetryAfter(err), discoverEvery*4/5+rand.N(discoverEvery*2/5))) {
+	for lacks := 0; ctx.Err() == nil; retry.Sleep(ctx, max(kube.RetryAfter(err), discoverEvery*4/5+rand.N(discoverEvery*2/5))) {
 		here, news := r.found.Load(), (*presence)(nil)
 		news, err = r.discover(ctx)
 		if news != nil {
@@ -319,7 +320,7 @@ func (r *Reflector[T]) run(ctx context.Context) error {
 			}
 			wait = r.afterFailure("cannot list", err)
 		}
-		sleep(ctx, wait)
+		retry.Sleep(ctx, wait)
 	}
 	return nil
 }
@@ -331,7 +332,7 @@ func (r *Reflector[T]) afterFailure(what string, err error) time.Duration {
 	}
 	r.failures++
 	r.failedAt = time.Now()
-	wait := max(backoff(r.failures, reflectorBackoff, reflectorLimit), kube.RetryAfter(err))
+	wait := max(retry.Backoff(r.failures, reflectorBackoff, reflectorLimit), kube.RetryAfter(err))
 	r.outage.Failed("watch", what, kube.PauseBetweenComplaints(err), "err", err)
 	return wait
 }
@@ -456,7 +457,7 @@ func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
 	case code == http.StatusGone || status.Reason == "Expired" || status.Reason == "Gone":
 		// The version is too old, which is no fault: with a server's restart, history begins anew. A wait, but not an outage's.
 		r.expired++
-		enough, why, wait = 1, "expired", backoff(r.expired, reflectorBackoff, reflectorLimit)
+		enough, why, wait = 1, "expired", retry.Backoff(r.expired, reflectorBackoff, reflectorLimit)
 	case code == http.StatusBadRequest || code == http.StatusUnprocessableEntity:
 		enough, why, failed = 1, "refused", "cannot watch"
 	case opened && code != 0 && code != http.StatusTooManyRequests: // an ERROR frame: for this version it may never end

@@ -18,6 +18,7 @@ import (
 	"podcount/internal/fakekube"
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
+	"podcount/internal/retry"
 	"podcount/internal/wire"
 )
 
@@ -629,7 +630,7 @@ func TestSlowListShowsThatItLives(t *testing.T) {
 			for i := range 1000 {
 				if i == 500 {
 					http.NewResponseController(w).Flush()
-					sleep(r.Context(), slowList+time.Millisecond)
+					retry.Sleep(r.Context(), slowList+time.Millisecond)
 				}
 				fmt.Fprintf(w, `{"metadata":{"name":"p%d","uid":"u","resourceVersion":"4"}},`, i)
 			}
@@ -725,7 +726,7 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 			io.WriteString(w, begin+item)
 			for range items - 1 {
 				http.NewResponseController(w).Flush()
-				if sleep(r.Context(), time.Minute) != nil {
+				if retry.Sleep(r.Context(), time.Minute) != nil {
 					return
 				}
 				io.WriteString(w, ","+item)
