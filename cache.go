@@ -1,6 +1,7 @@
 package main
 
-// cache.go owns what podcount remembers: the trimmed objects, their decoders, their store; the reader of selectors.
+// cache.go owns what podcount remembers: the kinds and which of their fields are read, the trimmed objects, and their
+// store with its indexes. It knows no HTTP.
 
 import (
 	"bytes"

@@ -1,7 +1,7 @@
 package main
 
-// watch.go owns everything that is spoken to the API server: kubeconfigs and credentials, requests and their errors, lists,
-// watches, and the reflector that keeps a store equal to the server. It counts nothing and decides nothing.
+// watch.go owns the reflector, which keeps a store equal to the server: it lists, watches, resumes, and lists again. It
+// counts nothing, decides nothing, and knows no kind.
 
 import (
 	"cmp"
