@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv("PODCOUNT_TEST_PLUGIN"); dir != "" {
 		os.Exit(fakekube.RunExecPlugin(dir))
 	}
-	os.Exit(m.Run())
+	os.Exit(fakekube.RunTests(m))
 }
 
 // lines keeps what is logged. Safe for concurrent use.
