@@ -1,170 +1,152 @@
 package wire
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
-	"strings"
-	"unicode/utf8"
 )
 
-// Raw is a value of JSON as it is written, of whatever type; null and what is not there are empty.
-type Raw string
-
-func (r Raw) MarshalJSON() ([]byte, error) { return []byte(r), nil }
-
-// Text is a text in memory that is used again for the next one.
-type Text []byte
-
-// Read takes a string of JSON; null changes nothing.
-func (t *Text) Read(value []byte, field string) error {
-	isPlain := value[0] == '"' && bytes.IndexByte(value, '\\') < 0 && utf8.Valid(value)
-	if isPlain {
-		*t = append((*t)[:0], value[1:len(value)-1]...)
-		return nil
+// decode reads the next value of JSON into raw, whatever it is.
+func (d *Decoder) decode(s *json.Decoder) error {
+	if cap(d.raw) > keptLimit {
+		d.raw = nil
 	}
-	text := string(*t)
-	if err := Unmarshal(value, &text, field); err != nil {
-		return err
+	return s.Decode(&d.raw)
+}
+
+// readObject reads the next value of JSON, and has the reader take its fields. The error names the place.
+func (d *Decoder) readObject(s *json.Decoder) error {
+	err := d.decode(s)
+	if err == nil {
+		err = d.into.ReadJSON(d.raw)
 	}
-	*t = append((*t)[:0], text...)
+	if err != nil {
+		return fmt.Errorf("behind byte %d: %w", s.InputOffset(), err)
+	}
 	return nil
 }
 
-// RawOf returns the value as it is written.
-func RawOf(value []byte) Raw {
-	if string(value) == "null" {
-		return ""
-	}
-	return Raw(value)
+// listJSON reads a list's metadata into meta, and each item into the reader, and reports whether there were items. item
+// is called after each, with nil or what is wrong; its error ends the list.
+func (d *Decoder) listJSON(src *source, meta *ListMeta, item func(error) error) (isList bool, err error) {
+	s := src.newJSON()
+	err = eachField(s, func(field string) error {
+		switch field {
+		case "metadata":
+			return d.readListMeta(s, meta)
+		case "items":
+			isList = true
+			return d.readItems(s, item)
+		}
+		return d.decode(s) // skip it
+	})
+	return isList, err
 }
 
-// WantObject returns an error unless the value is an object or null, which has no members.
-func WantObject(value []byte, field string) error {
-	if value[0] == '{' {
-		return nil
+// eachField walks through one object of JSON. read is called with the name of each field, and must read its value. Of
+// an empty stream, the error is io.EOF.
+func eachField(s *json.Decoder, read func(field string) error) error {
+	begin, err := s.Token()
+	if err != nil {
+		return err
 	}
-	return Unmarshal(value, &struct{}{}, field)
+	if begin != json.Delim('{') {
+		return fmt.Errorf("%v instead of an object", begin)
+	}
+	for {
+		token, err := s.Token()
+		if err == io.EOF {
+			return io.ErrUnexpectedEOF
+		}
+		if err != nil || token == json.Delim('}') {
+			return err
+		}
+		field := token.(string) // the decoder lets nothing else stand for a name
+		if err := read(field); err != nil {
+			return fmt.Errorf("%s: %w", field, err)
+		}
+	}
 }
 
-// Unmarshal is json.Unmarshal. Its error names the field.
-func Unmarshal(value []byte, into any, field string) error {
-	err := json.Unmarshal(value, into)
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) && field != "" {
-		wrong.Struct = "item"
-		wrong.Field = field
+func (d *Decoder) readListMeta(s *json.Decoder, meta *ListMeta) error {
+	if err := d.decode(s); err != nil {
+		return err
 	}
+	if err := WantObject(d.raw, "metadata"); err != nil {
+		return err
+	}
+	for name, value := range Members(d.raw) {
+		var err error
+		switch string(name) {
+		case "resourceVersion":
+			err = Unmarshal(value, &meta.ResourceVersion, "metadata.resourceVersion")
+		case "continue":
+			err = Unmarshal(value, &meta.Continue, "metadata.continue")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readItems reads the array of a list's objects. null is an empty one.
+func (d *Decoder) readItems(s *json.Decoder, item func(error) error) error {
+	begin, err := s.Token()
+	if err != nil || begin == nil {
+		return err
+	}
+	if begin != json.Delim('[') {
+		return errors.New("not a list")
+	}
+	for s.More() {
+		if err := item(d.readObject(s)); err != nil {
+			return err
+		}
+	}
+	_, err = s.Token()
 	return err
 }
 
-// Members are the names and values of an object of JSON; of null there are none. The text must be valid, and begin with
-// the value: json.RawMessage does. It is not copied.
-func Members(object []byte) iter.Seq2[[]byte, []byte] {
-	return func(yield func(name, value []byte) bool) {
-		if object[0] != '{' {
-			return
+// eventsJSON returns a function that reads the next frame of a watch. Its error is io.EOF where there is none.
+func (d *Decoder) eventsJSON(src *source) func() (Event, error) {
+	s := src.newJSON()
+	return func() (Event, error) {
+		if err := d.decode(s); err != nil {
+			return Event{}, err
 		}
-		i := skipSpace(object, 1)
-		for object[i] != '}' {
-			end := skipValue(object, i)
-			name := unquoted(object[i:end])
-			i = skipSpace(object, end) // to the colon
-			i = skipSpace(object, i+1) // to the value
-			end = skipValue(object, i)
-			if !yield(name, object[i:end]) {
-				return
+		event, err := d.readEvent(d.raw)
+		if err != nil {
+			return event, fmt.Errorf("before byte %d: %w", s.InputOffset(), err)
+		}
+		return event, nil
+	}
+}
+
+// readEvent reads a frame. Its type may stand after its object.
+func (d *Decoder) readEvent(frame []byte) (Event, error) {
+	var event Event
+	if err := WantObject(frame, ""); err != nil {
+		return event, err
+	}
+	object := []byte("null")
+	for name, value := range Members(frame) {
+		switch string(name) {
+		case "type":
+			if err := Unmarshal(value, &event.Type, "type"); err != nil {
+				return event, err
 			}
-			i = skipSpace(object, end)
-			if object[i] == ',' {
-				i = skipSpace(object, i+1)
-			}
+		case "object":
+			object = value
 		}
 	}
-}
-
-// unquoted is a string of JSON without its quotes and escapes.
-func unquoted(text []byte) []byte {
-	if bytes.IndexByte(text, '\\') < 0 {
-		return text[1 : len(text)-1]
+	switch event.Type {
+	case "ERROR":
+		event.Status = new(Status)
+		return event, Unmarshal(object, event.Status, "object")
+	case "ADDED", "MODIFIED", "DELETED", "BOOKMARK":
+		return event, d.into.ReadJSON(object)
 	}
-	var plain string
-	json.Unmarshal(text, &plain) // is valid
-	return []byte(plain)
-}
-
-// skipSpace returns where the blanks end that begin at i.
-func skipSpace(text []byte, i int) int {
-	for text[i] == ' ' || text[i] == '\n' || text[i] == '\t' || text[i] == '\r' {
-		i++
-	}
-	return i
-}
-
-// skipValue returns where the value of JSON ends that begins at i.
-func skipValue(text []byte, i int) int {
-	switch text[i] {
-	case '"':
-		return skipString(text, i)
-	case '{', '[':
-		return skipNested(text, i)
-	}
-	for i < len(text) && strings.IndexByte(",]} \n\t\r", text[i]) < 0 {
-		i++
-	}
-	return i
-}
-
-// skipNested returns where the object or array ends that begins at i.
-func skipNested(text []byte, i int) int {
-	for depth := 0; ; i++ {
-		switch text[i] {
-		case '"':
-			i = skipString(text, i) - 1
-		case '{', '[':
-			depth++
-		case '}', ']':
-			depth--
-			if depth == 0 {
-				return i + 1
-			}
-		}
-	}
-}
-
-// skipString returns where the string of JSON ends whose first quote is at i.
-func skipString(text []byte, i int) int {
-	for {
-		i += 1 + bytes.IndexByte(text[i+1:], '"')
-		isEscaped := false
-		for before := i - 1; text[before] == '\\'; before-- {
-			isEscaped = !isEscaped
-		}
-		if !isEscaped {
-			return i + 1
-		}
-	}
-}
-
-// eachField walks one JSON object; read must take the value of each field. Where there is nothing at all, it is io.EOF.
-func eachField(s *json.Decoder, read func(field string) error) error {
-	if t, err := s.Token(); err != nil || t != json.Delim('{') {
-		return cmp.Or(err, fmt.Errorf("%v instead of an object", t))
-	}
-	for {
-		t, err := s.Token()
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		if err != nil || t == json.Delim('}') {
-			return err
-		}
-		if err := read(t.(string)); err != nil { // the decoder lets nothing but a string stand for a name
-			return fmt.Errorf("%s: %w", t, err)
-		}
-	}
+	return event, nil
 }
