@@ -1,0 +1,110 @@
+package wire_test
+
+import (
+	"fmt"
+	"strings"
+
+	"podcount/internal/wire"
+)
+
+// thing is what these tests read of an object: its name, its uid and one label.
+type thing struct {
+	name, uid wire.Text
+	app       wire.Text // the value of the label app
+}
+
+func (th *thing) Reset() {
+	th.name = th.name[:0]
+	th.uid = th.uid[:0]
+	th.app = th.app[:0]
+}
+
+func (th *thing) ReadJSON(object []byte) error {
+	if err := wire.WantObject(object, ""); err != nil {
+		return err
+	}
+	for name, value := range wire.Members(object) {
+		if string(name) == "metadata" {
+			return th.readMetadata(value)
+		}
+	}
+	return nil
+}
+
+func (th *thing) readMetadata(object []byte) error {
+	if err := wire.WantObject(object, "metadata"); err != nil {
+		return err
+	}
+	for name, value := range wire.Members(object) {
+		var err error
+		switch string(name) {
+		case "name":
+			err = th.name.Read(value, "metadata.name")
+		case "uid":
+			err = th.uid.Read(value, "metadata.uid")
+		case "labels":
+			err = th.readLabels(value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (th *thing) readLabels(object []byte) error {
+	if err := wire.WantObject(object, "metadata.labels"); err != nil {
+		return err
+	}
+	for name, value := range wire.Members(object) {
+		if string(name) == "app" {
+			return th.app.Read(value, "metadata.labels")
+		}
+	}
+	return nil
+}
+
+func (th *thing) Schema() wire.Schema {
+	var key, value wire.Text
+	label := wire.Schema{11101: &key, 11102: &value}
+	return wire.Schema{
+		1:   wire.Enter{},
+		101: &th.name,
+		105: &th.uid,
+		111: func(m *wire.Message) {
+			key = key[:0]
+			value = value[:0]
+			m.Enter(111, label)
+			if string(key) == "app" {
+				th.app = append(th.app[:0], value...)
+			}
+		},
+	}
+}
+
+// String is name/uid/app.
+func (th *thing) String() string {
+	return fmt.Sprintf("%s/%s/%s", th.name, th.uid, th.app)
+}
+
+// The reader, a thing, has one object of the list after the other.
+func ExampleDecoder_List() {
+	answer := `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[
+		{"metadata":{"name":"web-0","uid":"a1","labels":{"app":"web"}}},
+		{"metadata":{"name":"db-0","uid":"b2"}}
+	]}`
+	var pod thing
+	decoder := wire.NewDecoder(&pod)
+	meta, err := decoder.List(strings.NewReader(answer), false, func(err error) error {
+		if err != nil {
+			return fmt.Errorf("a pod: %w", err)
+		}
+		fmt.Printf("%s, whose label app is %q\n", pod.name, pod.app)
+		return nil
+	})
+	fmt.Println("as of", meta.ResourceVersion, err)
+	// Output:
+	// web-0, whose label app is "web"
+	// db-0, whose label app is ""
+	// as of 5 <nil>
+}

@@ -1,0 +1,96 @@
+package wire_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"podcount/internal/wire"
+)
+
+// addRecordings adds the bodies of the recorded answers whose files match.
+func addRecordings(f *testing.F, pattern string) {
+	f.Helper()
+	files, err := filepath.Glob("../../testdata/transcripts/" + pattern)
+	if err != nil || len(files) == 0 {
+		f.Fatalf("no recordings %s: %v", pattern, err)
+	}
+	for _, file := range files {
+		f.Add([]byte(recording(f, filepath.Base(file))))
+	}
+}
+
+func FuzzListInJSON(f *testing.F) {
+	addRecordings(f, "list-*.txt")
+	f.Add([]byte(`{"items":null,"metadata":{"resourceVersion":"5"}}`))
+	f.Fuzz(func(t *testing.T, data []byte) { wantSameList(t, data, false) })
+}
+
+func FuzzListInProtobuf(f *testing.F) {
+	addRecordings(f, "list-*.pb")
+	f.Add([]byte(protobufList(protobufThing("a", "u", "x"), numberField(1, 7))))
+	f.Fuzz(func(t *testing.T, data []byte) { wantSameList(t, data, true) })
+}
+
+// wantSameList demands that a list is the same, or the same error, however its bytes arrive.
+func wantSameList(t *testing.T, data []byte, isProtobuf bool) {
+	things, meta, err := readList(bytes.NewReader(data), isProtobuf)
+	again, metaAgain, errAgain := readList(iotest.OneByteReader(bytes.NewReader(data)), isProtobuf)
+	if !slices.Equal(things, again) || meta != metaAgain || fmt.Sprint(err) != fmt.Sprint(errAgain) {
+		t.Fatalf("%q: %q, %+v, %v; byte by byte %q, %+v, %v", data, things, meta, err, again, metaAgain, errAgain)
+	}
+	if err == nil && meta.ResourceVersion == "" {
+		t.Fatalf("%q: a list without a version", data)
+	}
+	wantFromData(t, data, things)
+}
+
+// wantFromData demands that what was read is not more than what there was to read. A thing costs at least a byte, and a
+// byte of JSON that is not UTF-8 is three of text.
+func wantFromData(t *testing.T, data []byte, read []string) {
+	if len(read) > len(data) || len(strings.Join(read, "")) > 3*len(data)+100*len(read) {
+		t.Fatalf("%q: %q", data, read)
+	}
+}
+
+func FuzzEventsInJSON(f *testing.F) {
+	addRecordings(f, "watch-*.txt")
+	f.Fuzz(func(t *testing.T, data []byte) { wantSameEvents(t, data, false) })
+}
+
+func FuzzEventsInProtobuf(f *testing.F) {
+	addRecordings(f, "watch-*.pb")
+	f.Add([]byte(protobufFrame("ADDED", protobufAnswer("Thing", protobufThing("a", "u", "x")))))
+	f.Fuzz(func(t *testing.T, data []byte) { wantSameEvents(t, data, true) })
+}
+
+// wantSameEvents demands that a watch has the same events, or the same error, however its bytes arrive.
+func wantSameEvents(t *testing.T, data []byte, isProtobuf bool) {
+	events, err := readEvents(bytes.NewReader(data), isProtobuf)
+	again, errAgain := readEvents(iotest.OneByteReader(bytes.NewReader(data)), isProtobuf)
+	if !slices.Equal(events, again) || fmt.Sprint(err) != fmt.Sprint(errAgain) {
+		t.Fatalf("%q: %q, %v; byte by byte %q, %v", data, events, err, again, errAgain)
+	}
+	if err != nil && !errors.As(err, new(wire.GarbageError)) {
+		t.Fatalf("%q: %v is no garbage", data, err)
+	}
+	wantFromData(t, data, events)
+}
+
+func FuzzParseStatus(f *testing.F) {
+	addRecordings(f, "unauthorized.*")
+	addRecordings(f, "node-patch-*.txt")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, isProtobuf := range []bool{false, true} {
+			s := wire.ParseStatus(data, isProtobuf)
+			if size := len(s.Message) + len(s.Reason); size > 3*len(data) {
+				t.Fatalf("%q: %+v", data, s)
+			}
+		}
+	})
+}

@@ -1,0 +1,512 @@
+package wire_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+
+	"podcount/internal/wire"
+)
+
+// recording is the body of an answer that a real server gave.
+func recording(t testing.TB, file string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../testdata/transcripts/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasSuffix(file, ".pb") {
+		return string(text)
+	}
+	_, body, _ := strings.Cut(string(text), "\n\n")
+	return body
+}
+
+// field is a field of protobuf whose content is text, or are other fields.
+func field(number int, content ...string) string {
+	text := strings.Join(content, "")
+	head := binary.AppendUvarint(nil, uint64(number)<<3|2)
+	head = binary.AppendUvarint(head, uint64(len(text)))
+	return string(head) + text
+}
+
+// numberField is a field of protobuf whose content is a number.
+func numberField(number, value int) string {
+	head := binary.AppendUvarint(nil, uint64(number)<<3)
+	return string(binary.AppendUvarint(head, uint64(value)))
+}
+
+// protobufAnswer is an answer in protobuf.
+func protobufAnswer(kind, object string) string {
+	return "k8s\x00" + field(1, field(2, kind)) + field(2, object)
+}
+
+// protobufList is a list in protobuf of these objects.
+func protobufList(objects ...string) string {
+	list := field(1, field(2, "5"))
+	for _, o := range objects {
+		list += field(2, o)
+	}
+	return protobufAnswer("ThingList", list)
+}
+
+// protobufThing is an object in protobuf.
+func protobufThing(name, uid, app string) string {
+	return field(1, field(1, name), field(5, uid), field(11, field(1, "app"), field(2, app)))
+}
+
+// protobufFrame is a frame of a watch in protobuf.
+func protobufFrame(event, answer string) string {
+	frame := field(1, event) + field(2, field(1, answer))
+	return string(binary.BigEndian.AppendUint32(nil, uint32(len(frame)))) + frame
+}
+
+// readList reads a list of things.
+func readList(r io.Reader, isProtobuf bool) (things []string, meta wire.ListMeta, err error) {
+	var th thing
+	meta, err = wire.NewDecoder(&th).List(r, isProtobuf, func(err error) error {
+		if err == nil {
+			things = append(things, th.String())
+		}
+		return err
+	})
+	return things, meta, err
+}
+
+// readEvents reads a watch of things. The type comes first, then the thing, or the Status.
+func readEvents(r io.Reader, isProtobuf bool) (events []string, err error) {
+	var th thing
+	err = wire.NewDecoder(&th).Events(r, isProtobuf, func(event wire.Event) error {
+		if event.Status != nil {
+			events = append(events, fmt.Sprintf("%s %d %s", event.Type, event.Status.Code, event.Status.Message))
+		} else {
+			events = append(events, event.Type+" "+th.String())
+		}
+		return nil
+	})
+	return events, err
+}
+
+func wantTexts(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+// wantError demands an error in which the text stands.
+func wantError(t *testing.T, what string, err error, text string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("%s: the error is %v, want %q", what, err, text)
+	}
+}
+
+func TestListIsReadTheSameInEitherFormHoweverItArrives(t *testing.T) {
+	wantMeta := wire.ListMeta{
+		ResourceVersion: "217",
+		Continue:        "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MjE3LCJzdGFydCI6Ii9kZWZhdWx0L3AyXHUwMDAwIn0",
+	}
+	for _, file := range []string{"list-metadata.txt", "list-metadata.pb"} {
+		body := recording(t, file)
+		for _, r := range []io.Reader{strings.NewReader(body), iotest.OneByteReader(strings.NewReader(body))} {
+			things, meta, err := readList(r, strings.HasSuffix(file, ".pb"))
+			if err != nil || meta != wantMeta {
+				t.Errorf("%s: %+v, %v", file, meta, err)
+			}
+			wantTexts(t, file, things,
+				"p1/0ec2e3b2-7f91-43e4-b6d9-308f8d87f73d/nginx",
+				"p2/2bda54ea-2b99-47e1-9896-3abbea112061/nginx")
+		}
+	}
+}
+
+// listInTwo cuts a list of two things where the second begins.
+func listInTwo(isProtobuf bool) (first, rest string) {
+	if isProtobuf {
+		one := protobufThing("a", "u", "x")
+		two := protobufThing("b", "v", "y")
+		whole := protobufList(one, two)
+		at := len(whole) - len(field(2, two))
+		return whole[:at], whole[at:]
+	}
+	return `{"metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"a"}},`, `{"metadata":{"name":"b"}}]}`
+}
+
+func TestObjectsOfAListAreHandedOverBeforeTheNextOnesCome(t *testing.T) {
+	for _, isProtobuf := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) { // a deadlock fails there
+			first, rest := listInTwo(isProtobuf)
+			isFirstRead := make(chan struct{})
+			r, w := io.Pipe()
+			go func() {
+				io.WriteString(w, first)
+				<-isFirstRead
+				io.WriteString(w, rest)
+				w.Close()
+			}()
+			n := 0
+			_, err := wire.NewDecoder(new(thing)).List(r, isProtobuf, func(err error) error {
+				n++
+				if n == 1 {
+					close(isFirstRead)
+				}
+				return err
+			})
+			if n != 2 || err != nil {
+				t.Errorf("protobuf %v: %d objects, %v", isProtobuf, n, err)
+			}
+		})
+	}
+}
+
+func TestListMayHaveItsMetadataLastAndNoItemsAtAll(t *testing.T) {
+	for _, text := range []string{
+		`{"items":null,"metadata":{"resourceVersion":"5"}}`,
+		`{"items":[],"metadata":{"resourceVersion":"5","continue":null},"more":[{"items":[1]}]}`,
+	} {
+		things, meta, err := readList(strings.NewReader(text), false)
+		if len(things) > 0 || meta.ResourceVersion != "5" || err != nil {
+			t.Errorf("%s: %q, %+v, %v", text, things, meta, err)
+		}
+	}
+	things, meta, err := readList(strings.NewReader(protobufList()), true)
+	if len(things) > 0 || meta.ResourceVersion != "5" || err != nil {
+		t.Errorf("protobuf: %q, %+v, %v", things, meta, err)
+	}
+}
+
+func TestErrorOfACallerEndsAListAndIsReturnedAsItIs(t *testing.T) {
+	full := errors.New("full")
+	for _, isProtobuf := range []bool{false, true} {
+		first, rest := listInTwo(isProtobuf)
+		n := 0
+		decoder := wire.NewDecoder(new(thing))
+		meta, err := decoder.List(strings.NewReader(first+rest), isProtobuf, func(err error) error {
+			n++
+			return full
+		})
+		if n != 1 || err != full || meta.ResourceVersion != "5" {
+			t.Errorf("protobuf %v: %d calls, %+v, %v", isProtobuf, n, meta, err)
+		}
+	}
+}
+
+func TestObjectThatCannotBeReadEndsAListWhateverTheCallerSays(t *testing.T) {
+	for isProtobuf, text := range map[bool]string{
+		false: `{"metadata":{"resourceVersion":"5"},"items":[7,{"metadata":{"name":"b"}}]}`,
+		true:  protobufList(numberField(1, 7), protobufThing("b", "v", "y")),
+	} {
+		var got []error
+		_, err := wire.NewDecoder(new(thing)).List(strings.NewReader(text), isProtobuf, func(err error) error {
+			got = append(got, err)
+			return nil
+		})
+		if len(got) != 1 || got[0] == nil || err != got[0] {
+			t.Errorf("protobuf %v: %v, after %v", isProtobuf, err, got)
+		}
+	}
+}
+
+func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
+	begin := `{"metadata":{"resourceVersion":"5"},"items":[`
+	for _, c := range []struct{ text, want string }{
+		{``, "EOF"},
+		{`[]`, "[ instead of an object"},
+		{`{"items":[]}`, "no metadata.resourceVersion"},
+		{`{"metadata":{"resourceVersion":"5"}}`, "no items"},
+		{`{"metadata":{"resourceVersion":5},"items":[]}`,
+			"metadata: json: cannot unmarshal number into Go struct field item.metadata.resourceVersion"},
+		{`{"metadata":[],"items":[]}`, "metadata: json: cannot unmarshal array into Go struct field item.metadata"},
+		{`{"metadata":{"resourceVersion":"5"},"items":{}}`, "items: not a list"},
+		{begin + `{},`, "byte 48: EOF"},
+		{begin + `{},{"met`, "byte 48: unexpected EOF"},
+		{begin + `{},7]}`, "byte 49: json: cannot unmarshal number"},
+		{begin + `{"metadata":[1]}]}`,
+			"byte 61: json: cannot unmarshal array into Go struct field item.metadata"},
+		{begin + `{"metadata":{"uid":1}}]}`,
+			"byte 67: json: cannot unmarshal number into Go struct field item.metadata.uid"},
+	} {
+		_, _, err := readList(strings.NewReader(c.text), false)
+		wantError(t, c.text, err, c.want)
+	}
+
+	good := protobufThing("a", "u", "x")
+	for _, c := range []struct{ name, text, want string }{
+		{"nothing", "", "field 0, before byte 0: unexpected EOF"},
+		{"JSON", begin, `before byte 0: "{\"me" in place of "k8s\x00"`},
+		{"no list", protobufAnswer("Thing", good), "not a list"},
+		{"cut in an item", protobufList(good)[:34], "field 105, before byte 34: unexpected EOF"},
+		{"a group", protobufList("\x13"), "field 2, before byte 27: unknown wire type 3"},
+		{"a name that is a number", protobufList(field(1, numberField(1, 7))),
+			"field 101, before byte 30: no text but wire type 0"},
+		{"a name that is not UTF-8", protobufList(field(1, field(1, "\xff"))),
+			"field 101, before byte 30: 1 bytes that are not UTF-8"},
+		{"metadata that is a number", protobufList(numberField(1, 7)),
+			"field 1, before byte 28: no message but wire type 0"},
+		{"metadata beyond its object", protobufList("\x0a\x09"), "field 1, before byte 28: a length of 9, more than is left"},
+	} {
+		_, _, err := readList(strings.NewReader(c.text), true)
+		wantError(t, c.name, err, c.want)
+	}
+}
+
+func TestDecoderIsUsedAgainAfterAnError(t *testing.T) {
+	var th thing
+	decoder := wire.NewDecoder(&th)
+	for _, isProtobuf := range []bool{false, true} {
+		first, rest := listInTwo(isProtobuf)
+		_, err := decoder.List(strings.NewReader(first), isProtobuf, func(err error) error { return err })
+		wantError(t, first, err, "EOF")
+		last := ""
+		_, err = decoder.List(strings.NewReader(first+rest), isProtobuf, func(err error) error {
+			last = th.String()
+			return err
+		})
+		if err != nil || !strings.HasPrefix(last, "b/") {
+			t.Errorf("protobuf %v: %q, %v", isProtobuf, last, err)
+		}
+	}
+}
+
+func TestObjectIsReadFromMemory(t *testing.T) {
+	var th thing
+	decoder := wire.NewDecoder(&th)
+	for _, text := range []string{
+		`{"metadata":{"name":"a","uid":"u","labels":{"app":"x"}}}`,
+		` {"metadata" : {"name":"a\u0062","NAME":"c"}} what follows`,
+		`null`,
+	} {
+		if err := decoder.Object([]byte(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		want := map[byte]string{'{': "a/u/x", ' ': "ab//", 'n': "//"}[text[0]]
+		wantTexts(t, text, []string{th.String()}, want)
+	}
+	wantError(t, "a number", decoder.Object([]byte(`7`)), "byte 1: json: cannot unmarshal number")
+	wantError(t, "half an object", decoder.Object([]byte(`{"metadata"`)), "unexpected EOF")
+}
+
+func TestWatchIsReadHoweverItArrives(t *testing.T) {
+	for file, want := range map[string][]string{
+		"watch-from-list.txt": {
+			"ADDED p4/d05a4788-620a-4dfc-b27f-a3b42812400b/nginx",
+			"MODIFIED p4/d05a4788-620a-4dfc-b27f-a3b42812400b/nginx",
+			"DELETED p4/d05a4788-620a-4dfc-b27f-a3b42812400b/nginx",
+			"BOOKMARK //",
+		},
+		"watch-expired.txt": {"ERROR 410 too old resource version: 202 (280)"},
+		"watch-expired.pb":  {"ERROR 410 too old resource version: 1 (209512)"},
+	} {
+		body := recording(t, file)
+		for _, r := range []io.Reader{strings.NewReader(body), iotest.OneByteReader(strings.NewReader(body))} {
+			events, err := readEvents(r, strings.HasSuffix(file, ".pb"))
+			if err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+			wantTexts(t, file, events, want...)
+		}
+	}
+}
+
+func TestEventsOfAnyTypeAreHandedOver(t *testing.T) {
+	events, err := readEvents(strings.NewReader(
+		`{"object":{"metadata":{"name":"a"}},"type":"ADDED"} {"type":"STRANGE","object":7}{}`+
+			`{"type":"ERROR","object":{"code":410}}{"type":"BOOKMARK","object":null}`), false)
+	if err != nil {
+		t.Error(err)
+	}
+	wantTexts(t, "in JSON", events, "ADDED a//", "STRANGE //", " //", "ERROR 410 ", "BOOKMARK //")
+
+	events, err = readEvents(strings.NewReader(
+		protobufFrame("ADDED", protobufAnswer("Thing", protobufThing("a", "u", "x")))+
+			protobufFrame("STRANGE", protobufAnswer("Thing", ""))+
+			protobufFrame("ERROR", protobufAnswer("Status", numberField(6, 410)))), true)
+	if err != nil {
+		t.Error(err)
+	}
+	wantTexts(t, "in protobuf", events, "ADDED a/u/x", "STRANGE //", "ERROR 410 ")
+}
+
+func TestErrorOfACallerEndsAWatchAndIsReturnedAsItIs(t *testing.T) {
+	full := errors.New("full")
+	for isProtobuf, frame := range map[bool]string{
+		false: `{"type":"ADDED","object":{}}`,
+		true:  protobufFrame("ADDED", protobufAnswer("Thing", "")),
+	} {
+		n := 0
+		decoder := wire.NewDecoder(new(thing))
+		err := decoder.Events(strings.NewReader(frame+frame), isProtobuf, func(wire.Event) error {
+			n++
+			return full
+		})
+		if n != 1 || err != full {
+			t.Errorf("protobuf %v: %d calls, %v", isProtobuf, n, err)
+		}
+	}
+}
+
+// A watch that breaks is watched again. Garbage may come again, so that it is another matter.
+func TestBrokenConnectionIsNoGarbageAndGarbageIsNoBrokenConnection(t *testing.T) {
+	broken := errors.New("connection reset")
+	for isProtobuf, frame := range map[bool]string{
+		false: `{"type":"ADDED","object":{"metadata":{"name":"a"}}}`,
+		true:  protobufFrame("ADDED", protobufAnswer("Thing", protobufThing("a", "u", "x"))),
+	} {
+		for cut := range len(frame) + 1 {
+			part := frame[:cut]
+			if _, err := readEvents(io.MultiReader(strings.NewReader(part), iotest.ErrReader(broken)), isProtobuf); err != broken {
+				t.Errorf("%q, and then the connection breaks: %v", part, err)
+			}
+			_, err := readEvents(strings.NewReader(part), isProtobuf)
+			isGarbage := errors.As(err, new(wire.GarbageError))
+			isWhole := cut == 0 || cut == len(frame)
+			if isWhole && err != nil || !isWhole && !isGarbage {
+				t.Errorf("%q, and then the stream ends: %v", part, err)
+			}
+		}
+	}
+	for _, c := range []struct{ text, want string }{
+		{`<html>`, "undecodable watch frame: invalid character '<'"},
+		{`[]`, "undecodable watch frame: before byte 2: json: cannot unmarshal array"},
+		{`{"type":7}`, "before byte 10: json: cannot unmarshal number into Go struct field item.type"},
+		{`{"type":"ADDED","object":{"metadata":{"name":7}}}`,
+			"before byte 49: json: cannot unmarshal number into Go struct field item.metadata.name"},
+		{`{"type":"ERROR","object":[]}`, "before byte 28: json: cannot unmarshal array into Go struct field item.object"},
+	} {
+		_, err := readEvents(strings.NewReader(c.text), false)
+		wantError(t, c.text, err, c.want)
+		if !errors.As(err, new(wire.GarbageError)) {
+			t.Errorf("%s: %v is no garbage", c.text, err)
+		}
+	}
+	_, err := readEvents(strings.NewReader(protobufFrame("ADDED", "JSON")), true)
+	wantError(t, "no magic", err, `undecodable watch frame: field 201, before byte 15: "JSON" in place of "k8s\x00"`)
+}
+
+// endless is a reader of one text, again and again.
+type endless struct {
+	text string
+	at   int
+}
+
+func (e *endless) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		copied := copy(p[n:], e.text[e.at:])
+		n += copied
+		e.at = (e.at + copied) % len(e.text)
+	}
+	return n, nil
+}
+
+// after is a reader of the beginning, and of one text again and again.
+func after(beginning, text string) io.Reader {
+	return io.MultiReader(strings.NewReader(beginning), &endless{text: text})
+}
+
+func TestPieceThatIsTooLargeIsAnErrorAndNotHeld(t *testing.T) {
+	tera := string(binary.AppendUvarint([]byte{2<<3 | 2}, 1<<40)) // the head of a field 2 of 1 TB
+	object := string(binary.AppendUvarint([]byte{2<<3 | 2}, 8<<20+1))
+	name := string(binary.AppendUvarint([]byte{1<<3 | 2}, 64<<10+1))
+	big := strings.Repeat("a", 64<<10)
+	for _, c := range []struct {
+		name       string
+		r          io.Reader
+		isProtobuf bool
+		want       string
+	}{
+		{"an object in JSON", after(`{"items":[{"metadata":{"name":"`, big), false, "more than 25165824 bytes in one piece"},
+		{"a field in JSON", after(`{"kind":"`, big), false, "more than 25165824 bytes in one piece"},
+		{"an object in protobuf", after("k8s\x00"+tera+object, big), true, "field 202, before byte 16: 8388609 bytes in one piece: too many"},
+		{"a text in protobuf", strings.NewReader(protobufList(field(1, name+big+"a"))), true, "a text of 65537 bytes: too many"},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _, err := readList(c.r, c.isProtobuf)
+		runtime.ReadMemStats(&after)
+		wantError(t, c.name, err, c.want)
+		grew := int64(after.TotalAlloc-before.TotalAlloc) >> 20
+		if most := map[bool]int64{false: 80, true: 1}[c.isProtobuf]; grew > most { // a buffer of JSON doubles, up to 32 MB
+			t.Errorf("%s: %d MB were allocated", c.name, grew)
+		}
+	}
+
+	frame := string(binary.BigEndian.AppendUint32(nil, 8<<20+1))
+	_, err := readEvents(after(frame, big), true)
+	wantError(t, "a frame in protobuf", err, "8388609 bytes in one piece: too many")
+	_, err = readEvents(after(`{"type":"`, big), false)
+	wantError(t, "a frame in JSON", err, "more than 25165824 bytes in one piece")
+	if !errors.As(err, new(wire.GarbageError)) {
+		t.Errorf("%v is no garbage", err)
+	}
+}
+
+func TestLimitIsOfOnePieceNotOfTheStream(t *testing.T) {
+	text := strings.Repeat("a", 64<<10)
+	item := `{"metadata":{"name":"` + text + `"}}`
+	list := `{"metadata":{"resourceVersion":"5"},"items":[` + strings.Repeat(item+",", 450) + item + `]}`
+	things, _, err := readList(strings.NewReader(list), false)
+	if len(things) != 451 || len(list) < 25<<20 || err != nil {
+		t.Errorf("%d things in %d bytes of JSON, %v", len(things), len(list), err)
+	}
+
+	list = protobufList(slices.Repeat([]string{protobufThing(text, "u", "x")}, 200)...)
+	things, _, err = readList(strings.NewReader(list), true)
+	if len(things) != 200 || len(list) < 9<<20 || err != nil {
+		t.Errorf("%d things in %d bytes of protobuf, %v", len(things), len(list), err)
+	}
+}
+
+func TestLimitedFailsAfterSoManyBytes(t *testing.T) {
+	for size, want := range map[int]string{3: "<nil>", 4: "more than 4 bytes in one piece, before byte 4"} {
+		got, err := io.ReadAll(wire.Limited(strings.NewReader("abcdef"[:size]), 4))
+		if string(got) != "abcdef"[:size] || fmt.Sprint(err) != want {
+			t.Errorf("%d bytes: %q, %v, want %s", size, got, err, want)
+		}
+	}
+	got := make([]byte, 4)
+	if _, err := io.ReadFull(wire.Limited(strings.NewReader("abcdef"), 4), got); err != nil {
+		t.Errorf("what is within the limit: %v", err)
+	}
+}
+
+func TestStatusIsReadInEitherForm(t *testing.T) {
+	for _, file := range []string{"unauthorized.txt", "unauthorized.pb"} {
+		s := wire.ParseStatus([]byte(recording(t, file)), strings.HasSuffix(file, ".pb"))
+		if s.Code != 401 || s.Reason != "Unauthorized" || s.Message != "Unauthorized" {
+			t.Errorf("%s: %+v", file, s)
+		}
+	}
+	busy := `{"code":429,"details":{"retryAfterSeconds":7,"causes":[{"reason":"a","field":"metadata.uid"}]}}`
+	s := wire.ParseStatus([]byte(busy), false)
+	if s.Details.RetryAfterSeconds != 7 || len(s.Details.Causes) != 1 || s.Details.Causes[0].Field != "metadata.uid" {
+		t.Errorf("%+v", s)
+	}
+	busy = protobufAnswer("Status", field(5, numberField(5, 7))+numberField(6, 429))
+	s = wire.ParseStatus([]byte(busy), true)
+	if s.Details.RetryAfterSeconds != 7 || s.Code != 429 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestWhatIsNoStatusHasNoCode(t *testing.T) {
+	for _, text := range []string{``, `too many requests`, `"429"`, `{"code":"429"}`, `{"code":429,"reason":7}`} {
+		if s := wire.ParseStatus([]byte(text), false); s.Code != 0 {
+			t.Errorf("%s: %+v", text, s)
+		}
+	}
+	whole := protobufAnswer("Status", numberField(6, 429))
+	for _, text := range []string{"", "k8s\x00", "429", whole[:len(whole)-1], whole + "\xff"} {
+		if s := wire.ParseStatus([]byte(text), true); s.Code != 0 {
+			t.Errorf("%q: %+v", text, s)
+		}
+	}
+}
