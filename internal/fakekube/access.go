@@ -56,7 +56,7 @@ func accountOf(token string) Key {
 func (f *Server) may(user string, rt Route) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.isForbidden[rt.Verb+" "+rt.FullResource()] {
+	if f.isForbidden[rt.Verb+" "+rt.fullResource()] {
 		return false
 	}
 	if !strings.HasPrefix(user, accountPrefix) {
@@ -96,7 +96,7 @@ func allows(rule Object, rt Route) bool {
 		list, _ := rule[field].([]any)
 		return slices.Contains(list, any(value))
 	}
-	return has("apiGroups", rt.Group) && has("resources", rt.FullResource()) && has("verbs", rt.Verb)
+	return has("apiGroups", rt.Group) && has("resources", rt.fullResource()) && has("verbs", rt.Verb)
 }
 
 // forbidden refuses what a user has no right to.
@@ -115,11 +115,13 @@ func (r *fakeRequest) forbidden(user string) {
 		scope = fmt.Sprintf("in the namespace %q", r.key.Namespace)
 	}
 	message := fmt.Sprintf("%s is forbidden: User %q cannot %s resource %q in API group %q %s",
-		named, account, r.asked.Verb, r.asked.FullResource(), r.kind.group, scope)
+		named, account, r.asked.Verb, r.asked.fullResource(), r.kind.group, scope)
 	r.fail(403, "Forbidden", message, r.details())
 }
 
-// Allow lets in whoever has one of these tokens, and nobody else but by a client certificate.
+// Allow lets in whoever has one of these tokens, and nobody else but by a client certificate that ClientCA has signed.
+// It takes the place of an earlier Allow, and of the tokens that the fake has given to service accounts. Before it is
+// called, everybody may come.
 func (f *Server) Allow(tokens ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -129,7 +131,7 @@ func (f *Server) Allow(tokens ...string) {
 	}
 }
 
-// Lets reports whether allow has let this token in.
+// Lets reports whether Allow has let this token in, or the fake has given it to a service account.
 func (f *Server) Lets(token string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -162,7 +164,8 @@ func (f *Server) user(r *http.Request) (name string, isKnown bool) {
 	return certificate.Subject.CommonName, err == nil
 }
 
-// Forbid makes a verb on a resource, such as "patch nodes" or "patch counts/status", be answered 403, or not any more.
+// Forbid makes a verb on a resource, such as "patch nodes" or "patch counts/status", be answered 403 whoever asks, or
+// not any more.
 func (f *Server) Forbid(what string, isForbidden bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,13 +15,14 @@ import (
 	"time"
 )
 
-// Authority is a CA. Its certificates hold from 1990, as virtual time begins in 2000, to 2100.
+// Authority is a CA for tests: of servers, or of clients. Its certificates hold from 1990, as virtual time begins in
+// 2000, to 2100.
 type Authority struct {
 	cert *x509.Certificate // nil: it signs its own, which is made first
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes a CA of this name.
+// NewAuthority makes a CA of this name. What goes wrong with it or its certificates ends the test.
 func NewAuthority(t testing.TB, name string) *Authority {
 	t.Helper()
 	ca := &Authority{}
@@ -83,7 +84,7 @@ func (ca *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
 }
 
-// Pool has the CA's certificate alone.
+// Pool returns a pool that has the CA's certificate alone, for tls.Config and for Server.ClientCA.
 func (ca *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)

@@ -12,18 +12,46 @@ import (
 	"time"
 )
 
-// RunExecPlugin is an exec program, for tests: it notes in dir that it ran, and how, and prints what dir/answer says.
-func RunExecPlugin(dir string) int {
+// An exec plugin is a program that a kubeconfig names in place of a credential. The client runs it, tells it in the
+// environment variable KUBERNETES_EXEC_INFO what it is run for, and takes the credential that it prints, an
+// ExecCredential in JSON. Clouds' command lines are such programs.
+// https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
+//
+// For tests, the binary of the test itself is one: there is nothing to build. TestMain of the package must hook it in,
+// before anything else:
+//
+//	func TestMain(m *testing.M) {
+//		if dir := os.Getenv(fakekube.ExecPluginDir); dir != "" {
+//			os.Exit(fakekube.RunExecPlugin(dir))
+//		}
+//		os.Exit(m.Run())
+//	}
+//
+// A test then makes a directory for the plugin, writes what it is to print to the file answer there (ExecCredential),
+// and gives the client a kubeconfig whose user is ExecUser. How often the plugin has run, and how, is in the file runs.
+
+// ExecPluginDir is the environment variable that makes a test's binary the exec plugin. Its value is the plugin's
+// directory.
+const ExecPluginDir = "PODCOUNT_TEST_PLUGIN"
+
+// RunExecPlugin does what the exec plugin in a directory does, and returns its exit code. It adds a line to dir/runs:
+// the arguments, what came on stdin, the environment variables REGION and KUBERNETES_EXEC_INFO. Then it prints what the
+// file dir/answer says, and succeeds; but
+//   - after "exit ", the rest is printed to stderr, and it fails;
+//   - for "hang", it prints nothing for an hour, and does not mind an interrupt.
+func RunExecPlugin(dir string) (exitCode int) {
 	stdin, _ := io.ReadAll(os.Stdin)
-	run := fmt.Sprintf("%q stdin=%q REGION=%s %s\n", os.Args[1:], stdin, os.Getenv("REGION"), os.Getenv("KUBERNETES_EXEC_INFO"))
+	run := fmt.Sprintf("%q stdin=%q REGION=%s %s\n",
+		os.Args[1:], stdin, os.Getenv("REGION"), os.Getenv("KUBERNETES_EXEC_INFO"))
 	runs, _ := os.OpenFile(filepath.Join(dir, "runs"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	runs.WriteString(run)
 	runs.Close()
 	answer, _ := os.ReadFile(filepath.Join(dir, "answer"))
-	if trouble, ok := strings.CutPrefix(string(answer), "exit "); ok {
-		fmt.Fprintln(os.Stderr, trouble)
+	if problem, fails := strings.CutPrefix(string(answer), "exit "); fails {
+		fmt.Fprintln(os.Stderr, problem)
 		return 1
-	} else if string(answer) == "hang" {
+	}
+	if string(answer) == "hang" {
 		signal.Ignore(os.Interrupt)
 		<-time.After(time.Hour)
 	}
@@ -31,16 +59,28 @@ func RunExecPlugin(dir string) int {
 	return 0
 }
 
-// ExecUser is the kubeconfig's user for plugin in dir, with more fields.
+// ExecUser is the user of a kubeconfig, as Kubeconfig wants it, who has the exec plugin in a directory for a
+// credential. The plugin gets an argument "a token", with a blank, and REGION=eu. version is that of the API
+// client.authentication.k8s.io, such as "v1". more are more fields in YAML's flow style, such as
+// ", interactiveMode: Never".
 func ExecUser(t *testing.T, dir, version, more string) string {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("exec: {apiVersion: client.authentication.k8s.io/%s, command: %s, args: [get, \"a token\"], env: [{name: PODCOUNT_TEST_PLUGIN, value: %s}, {name: REGION, value: eu}]%s}", version, self, dir, more)
+	return fmt.Sprintf("exec: {apiVersion: client.authentication.k8s.io/%s, command: %s, args: [get, \"a token\"], "+
+		"env: [{name: %s, value: %s}, {name: REGION, value: eu}]%s}", version, self, ExecPluginDir, dir, more)
 }
 
+// ExecCredential is what an exec plugin prints: JSON, of a version of client.authentication.k8s.io such as "v1", with
+// the credential as its status, such as {"token": "secret"}.
+// https://kubernetes.io/docs/reference/config-api/client-authentication.v1/
 func ExecCredential(version string, status Object) string {
-	text, _ := json.Marshal(Object{"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/" + version, "status": status})
+	text, _ := json.Marshal(Object{
+		"kind":       "ExecCredential",
+		"apiVersion": "client.authentication.k8s.io/" + version,
+		"status":     status,
+	})
 	return string(text)
 }

@@ -12,58 +12,58 @@ import (
 
 // Fault is what happens to requests in place of an answer, or on the way of one.
 //
-// Of answer, drop, stall, after, cut, hang, and status with body, a fault has one. Where it has more, the first in
-// this order counts; cut and hang exclude each other. It may have a delay and met besides, and a delay alone is a
+// Of Answer, Drop, Stall, After, Cut, Hang, and Status with Body, a fault has one. Where it has more, the first in
+// this order counts; Cut and Hang exclude each other. It may have a Delay and Met besides, and a Delay alone is a
 // fault, too.
 type Fault struct {
-	// match says which requests meet the fault. It is called with the fake locked, and must not call it. A request
+	// Match says which requests meet the fault. It is called with the fake locked, and must not call it. A request
 	// meets the first fault that matches it.
 	Match func(*http.Request) bool
 
-	// times is how many requests meet the fault, 0 counts as 1.
+	// Times is how many requests meet the fault. 0 counts as 1.
 	Times int
 
-	// delay passes before anything else happens to the request.
+	// Delay passes before anything else happens to the request.
 	Delay time.Duration
 
-	// status is answered in place of the truth, with header and body. Without a body of its own the answer is empty.
+	// Status is answered in place of the truth, with Header and Body. Without a body of its own the answer is empty.
 	// Its Content-Type is application/json, unless the header says otherwise.
 	Status int
 	Header map[string]string
 
-	// body is that of the status or, where that is 0, of a 200.
+	// Body is that of the Status or, where that is 0, of a 200.
 	Body string
 
-	// drop breaks the connection before anything is done.
+	// Drop breaks the connection before anything is done.
 	Drop bool
 
-	// stall gives no answer until the client goes away.
+	// Stall gives no answer until the client goes away.
 	Stall bool
 
-	// cut breaks the connection after so many bytes of the true answer's body, of a watch at some later moment.
+	// Cut breaks the connection after so many bytes of the true answer's body, of a watch at some later moment.
 	Cut int
 
-	// hang falls silent after so many bytes of the true answer's body, until the client goes away.
+	// Hang falls silent after so many bytes of the true answer's body, until the client goes away.
 	Hang int
 
-	// met gets a value from each request that meets the fault, which waits until somebody takes it.
+	// Met, if not nil, gets a value from each request that meets the fault, which waits until somebody takes it.
 	Met chan struct{}
 
-	// after does what the request asks for, and then breaks the connection in place of an answer.
+	// After does what the request asks for, and then breaks the connection in place of an answer.
 	After bool
 
-	// answer answers in place of the fake, which does nothing.
+	// Answer answers in place of the fake, which does nothing. It is called without a lock, and may call the fake.
 	Answer http.HandlerFunc
 
-	// missed says that the answer to the last request was too short for cut or hang. The fake sets it.
+	// missed says that the answer to the last request was too short for Cut or Hang. The fake sets it.
 	missed bool
 }
 
-// Frame is something that a watch gets as if it had happened: raw, an object, or the newest event's object once more.
+// Frame is something that a watch gets as if it had happened: Raw, an Object, or the newest event's object once more.
 type Frame struct {
 	Resource string // whose next watch, or running one, gets it
 	Event    string // its type, such as "ADDED", "BOOKMARK" or "ERROR"
-	Object   any    // if nil, the one that this watch was told of last, if any
+	Object   any    // if nil, the one that this watch was told of last; if there is none, no frame is sent
 	Raw      string // if set, these bytes stand in place of the whole frame
 	End      bool   // the watch ends after it
 }
@@ -75,15 +75,15 @@ type lag struct {
 	over    chan struct{}
 }
 
-// LoseNext makes watches miss the next n changes. It takes the place of an earlier loseNext.
+// LoseNext makes watches miss the next n changes. It takes the place of an earlier LoseNext.
 func (f *Server) LoseNext(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lose = n
 }
 
-// CutOff breaks each request of clients that call the server host (and a port), or lets them through again. Either
-// breaks all watches that run.
+// CutOff breaks each request of clients that call the server by this HOST:PORT, or lets them through again. Either
+// breaks all watches that run, of all clients.
 func (f *Server) CutOff(host string, isAway bool) {
 	f.mu.Lock()
 	f.away[host] = isAway
@@ -92,8 +92,9 @@ func (f *Server) CutOff(host string, isAway bool) {
 }
 
 // FallBehind breaks all watches once. From then on, those that match come to an API server that has not heard of
-// the last changes, nor hears of one until catchUp or heal is called. Its lists are no older than another server's:
-// without a version it asks etcd.
+// the last changes, so many, nor hears of one until catchUp, which is called once, or Heal is called. Its lists are no
+// older than another server's: without a version it asks etcd. match is called with the fake locked, and must not call
+// it.
 func (f *Server) FallBehind(changes int, match func(Request) bool) (catchUp func()) {
 	over := make(chan struct{})
 	f.mu.Lock()
@@ -108,8 +109,8 @@ func (f *Server) FallBehind(changes int, match func(Request) bool) (catchUp func
 	}
 }
 
-// Inject adds a fault. If it has not been met times times when the test ends, or the last answer was too short to
-// be cut or to hang, the test fails.
+// Inject adds a fault. The test fails if, when it ends, fewer than Times requests have met the fault, or the last
+// answer was too short to be cut or to hang.
 func (f *Server) Inject(t testing.TB, ft Fault) {
 	ft.Times = max(ft.Times, 1)
 	f.mu.Lock()
@@ -124,8 +125,8 @@ func (f *Server) Inject(t testing.TB, ft Fault) {
 	})
 }
 
-// Keep makes a fault happen to all requests that match, whatever its times, until it is lifted. Then the test fails if
-// there were none.
+// Keep makes a fault happen to all requests that match, whatever its Times, until lift is called. Then the test fails
+// if there were none.
 func (f *Server) Keep(t testing.TB, ft Fault) (lift func()) {
 	const always = 1 << 30
 	ft.Times = always
@@ -142,7 +143,7 @@ func (f *Server) Keep(t testing.TB, ft Fault) (lift func()) {
 	}
 }
 
-// Disturb adds a fault that need not be met.
+// Disturb adds a fault that need not be met: it is Inject for whoever cannot know what will be asked.
 func (f *Server) Disturb(ft Fault) {
 	ft.Times = max(ft.Times, 1)
 	f.mu.Lock()
@@ -150,15 +151,15 @@ func (f *Server) Disturb(ft Fault) {
 	f.faults = append(f.faults, &ft)
 }
 
-// LiftFaults takes back the faults that have not been met yet.
+// LiftFaults takes back the faults that have not been met yet. Requests that have met one go on with it.
 func (f *Server) LiftFaults() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.faults = nil
 }
 
-// Heal takes back all that inject, disturb, keep, interject, loseNext and fallBehind have set up and that has not
-// happened yet. Watches that had fallen behind catch up.
+// Heal takes back all that Inject, Disturb, Keep, Interject, LoseNext and FallBehind have set up and that has not
+// happened yet. Watches that lagged catch up. What has been forbidden, cut off or stripped stays so.
 func (f *Server) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,7 +170,7 @@ func (f *Server) Heal() {
 	f.movedLocked()
 }
 
-// FaultsSet is how many faults there have been since the last heal or liftFaults, met or not.
+// FaultsSet is how many faults there have been since the last Heal or LiftFaults, met or not.
 func (f *Server) FaultsSet() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -183,8 +184,8 @@ func (f *Server) FaultsLeft() bool {
 	return slices.ContainsFunc(f.faults, func(ft *Fault) bool { return ft.Times > 0 })
 }
 
-// takeFault is the first fault that is still to be met and that matches, one time of which is used up; nil if there is
-// none.
+// takeFault uses up one time of the first fault that is still to be met and that matches, and returns it; nil if there
+// is none.
 func (f *Server) takeFault(r *http.Request) *Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -275,7 +276,8 @@ func (w *faultyWriter) Write(p []byte) (int, error) {
 	panic(http.ErrAbortHandler)
 }
 
-// Interject gives one watch of the frame's resource, one that runs or the next, that frame.
+// Interject gives one watch of the frame's resource, one that runs or the next, that frame. Frames of one resource come
+// in the order in which they were interjected.
 func (f *Server) Interject(fr Frame) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -57,11 +57,11 @@ func (k fakeKind) qualified() string { return strings.TrimSuffix(k.resource+"."+
 
 // CRD is the CustomResourceDefinition of Counts, the one custom resource that the fake knows.
 type CRD struct {
-	// status gives Counts a status subresource: whoever writes to the object does not write its status, and the other
-	// way round.
+	// HasStatus gives Counts a status subresource: a write to the object does not change its status, and one to the
+	// status changes nothing else.
 	HasStatus bool
 
-	// drops says that the schema has no status: what is sent of it is dropped without a word.
+	// DropsStatus says that the schema has no status: what is sent of it is dropped without a word.
 	DropsStatus bool
 }
 
@@ -78,7 +78,7 @@ func (f *Server) InstallCRD(crd *CRD) {
 	f.movedLocked()
 }
 
-// InstalledCRD is the CRD of Counts, or nil.
+// InstalledCRD is the CRD of Counts, or nil. It must not be changed: install another one.
 func (f *Server) InstalledCRD() *CRD {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 )
 
 // AddCount makes a Count in the namespace default, whose spec is this JSON, or gives one this spec. Where status is
-// a subresource, that of the Count stays. There must be a CRD.
+// a subresource, that of the Count stays. There must be a CRD. It panics if the spec is no JSON.
 func (f *Server) AddCount(name, spec string) Object {
 	key := Key{"default", name}
 	o := Object{"metadata": Object{"namespace": key.Namespace, "name": key.Name}, "spec": parsed(spec)}
@@ -17,14 +17,15 @@ func (f *Server) AddCount(name, spec string) Object {
 	return f.Put("counts", o)
 }
 
-// CountStatus is what a Count in the namespace default says: its status' healthy, count and observedGeneration, as in
-// "true 3 1", and "<nil>" for each that is not there.
+// CountStatus is what the status of a Count in the namespace default says: healthy, count and observedGeneration, as
+// in "true 3 1", with "<nil>" for each that is not there.
 func (f *Server) CountStatus(name string) string {
 	status, _ := f.Get("counts", Key{"default", name})["status"].(Object)
 	return fmt.Sprint(status["healthy"], " ", status["count"], " ", status["observedGeneration"])
 }
 
-// AddNode puts a node that is ready, with labels in the form "KEY=VALUE" or "KEY".
+// AddNode puts a node that is ready, with labels in the form "KEY=VALUE" or, for an empty value, "KEY". It returns the
+// node as stored.
 func (f *Server) AddNode(name string, labels ...string) Object {
 	set := Object{"kubernetes.io/hostname": name}
 	for _, label := range labels {
@@ -41,7 +42,8 @@ func (f *Server) AddNode(name string, labels ...string) Object {
 	})
 }
 
-// AddPod puts a pod that runs on a node, or, where that is "", on none yet. It has the label app=web.
+// AddPod puts a pod that runs on a node, or, where that is "", on none yet. It has the label app=web. The node need not
+// be there. It returns the pod as stored.
 func (f *Server) AddPod(namespace, name, node string) Object {
 	meta := Object{"namespace": namespace, "name": name, "labels": Object{"app": "web"}}
 	return f.Put("pods", PodOn(meta, node))
@@ -75,14 +77,14 @@ func (f *Server) AddPods(n int) {
 	}
 }
 
-// SetLabel changes a label of a node, which must be there, as another client would; nil removes it.
+// SetLabel changes a label of a node, which must be there, as another client would. v is a string; nil removes it.
 func (f *Server) SetLabel(node, label string, v any) {
 	o := Clone(f.Get("nodes", Key{"", node}))
 	mergePatch(o, Object{"metadata": Object{"labels": Object{label: v}}})
 	f.Put("nodes", o)
 }
 
-// Label is a node's label, "-" where it has none.
+// Label is the value of a node's label, "-" where the node or the label is not there.
 func (f *Server) Label(node, label string) string {
 	labels, _ := MetaOf(f.Get("nodes", Key{"", node}))["labels"].(Object)
 	if v, ok := labels[label].(string); ok {

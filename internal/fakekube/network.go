@@ -31,7 +31,7 @@ func (f *Server) ServeTLS() (srv *httptest.Server, ca []byte) {
 	return srv, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
 }
 
-// ServeTLSFor is serveTLS until the test ends. It returns the URL and the CA.
+// ServeTLSFor is ServeTLS until the test ends. It returns the URL, and the CA in PEM.
 func (f *Server) ServeTLSFor(t *testing.T) (url string, ca []byte) {
 	srv, ca := f.ServeTLS()
 	t.Cleanup(func() {
@@ -42,7 +42,7 @@ func (f *Server) ServeTLSFor(t *testing.T) (url string, ca []byte) {
 }
 
 // Kubeconfig is a kubeconfig for a server's URL, with its CA in PEM, and as user the lines of YAML below "user:",
-// such as "token: secret"; all but the first are indented by 4 spaces.
+// such as "token: secret"; all but the first are indented by 4 spaces. Its one context, which is current, is "fake".
 func Kubeconfig(server string, ca []byte, user string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Config
@@ -63,20 +63,20 @@ current-context: fake
 }
 
 // Network is a network within the process, with one server, on which the fake serves. It works in virtual time, which
-// real connections do not. It is the server's net.Listener; clients have dial.
+// real connections do not. It is the server's net.Listener; clients connect by Dial.
 type Network struct {
 	conns chan net.Conn
 	done  chan struct{}
 
 	isDown atomic.Bool  // connections are refused
 	dials  atomic.Int32 // attempts to connect so far
-	era    atomic.Int32 // counts goSilent; the connections of earlier eras are half open
+	era    atomic.Int32 // counts calls of GoSilent; the connections of earlier eras are half open
 
 	mu   sync.Mutex // guards open
 	open []net.Conn // the server's ends
 }
 
-// Kill breaks all connections and refuses new ones until restore is called.
+// Kill breaks all connections and refuses new ones until Restore is called.
 func (n *Network) Kill() {
 	n.Refuse()
 	n.mu.Lock()
@@ -87,10 +87,10 @@ func (n *Network) Kill() {
 	n.open = nil
 }
 
-// Refuse lets nobody connect until restore is called. The connections that are there go on.
+// Refuse lets nobody connect until Restore is called. The connections that are there go on.
 func (n *Network) Refuse() { n.isDown.Store(true) }
 
-// Restore ends kill and refuse.
+// Restore ends Kill and Refuse.
 func (n *Network) Restore() { n.isDown.Store(false) }
 
 // GoSilent makes all connections that are there half open: nothing that either end sends arrives any more, and nobody
@@ -129,7 +129,7 @@ func (c halfOpen) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Accept waits for the next connection, or for the end of the network.
+// Accept waits for the next connection, or for the end of the network. It is for the server.
 func (n *Network) Accept() (net.Conn, error) {
 	select {
 	case c := <-n.conns:
@@ -142,10 +142,11 @@ func (n *Network) Accept() (net.Conn, error) {
 // Close does nothing: the network ends with its test.
 func (n *Network) Close() error { return nil }
 
-// Addr is an address that says nothing.
+// Addr is an address that says nothing. net.Listener wants one.
 func (n *Network) Addr() net.Addr { return &net.TCPAddr{} }
 
-// Dial connects a client to the server, whatever the address. It is for http.Transport.DialContext and the like.
+// Dial connects a client to the server, whatever the address. It is for http.Transport.DialContext and the like. Its
+// error is that of a refused connection, or the context's.
 func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	n.dials.Add(1)
 	if n.isDown.Load() {
@@ -164,12 +165,13 @@ func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, err
 }
 
 // ServeIn serves the fake on a network of its own until the test ends. With a certificate, which is asked for at each
-// handshake, it does so over TLS, and so over HTTP/2.
+// handshake, it does so over TLS, and so over HTTP/2. In a bubble, clients must close their idle connections before
+// the test ends.
 func (f *Server) ServeIn(t testing.TB, certificate ...func() *tls.Certificate) *Network {
 	return ServeHandlerIn(t, f, certificate...)
 }
 
-// ServeHandlerIn is serveIn of something else than a fake, such as a proxy before one.
+// ServeHandlerIn is ServeIn of something else than a fake, such as a proxy before one.
 func ServeHandlerIn(t testing.TB, handler http.Handler, certificate ...func() *tls.Certificate) *Network {
 	n := &Network{conns: make(chan net.Conn), done: make(chan struct{})}
 	srv := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
@@ -191,7 +193,7 @@ func ServeHandlerIn(t testing.TB, handler http.Handler, certificate ...func() *t
 	return n
 }
 
-// ServeAs is serveIn over TLS, and writes a kubeconfig for that to dir/config. The user is as in kubeconfigFor.
+// ServeAs is ServeIn over TLS, and writes a kubeconfig for that to dir/config. The user is as in Kubeconfig.
 func (f *Server) ServeAs(t testing.TB, dir, user string) *Network {
 	t.Helper()
 	ca := NewAuthority(t, "CA")

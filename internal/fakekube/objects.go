@@ -3,7 +3,7 @@ package fakekube
 import "encoding/json"
 
 // Object is an API object, or a part of one, as encoding/json decodes it. One that is stored is never modified, neither
-// by the fake nor by whoever gets it: clone it first.
+// by the fake nor by whoever gets it: Clone it first.
 type Object = map[string]any
 
 // parsed is what a text in JSON means. It panics where it means nothing.
@@ -43,7 +43,8 @@ func (k Key) String() string {
 // KeyOf is the key under which an object is stored.
 func KeyOf(o Object) Key { return Key{TextIn(MetaOf(o), "namespace"), TextIn(MetaOf(o), "name")} }
 
-// Clone is a deep copy of an object, as if it went through JSON: its numbers are float64.
+// Clone is a deep copy of an object, as if it went through JSON: its numbers are float64. It panics where JSON cannot
+// say a value.
 func Clone(o Object) Object {
 	c, _ := cloned(o).(Object)
 	return c

@@ -17,9 +17,10 @@ type Request struct {
 	Accept string
 
 	// User is the request's bearer token, or the name on its client certificate.
-	User  string
-	HTTP2 bool
-	At    time.Time
+	User string
+
+	HTTP2 bool      // or else HTTP/1.1
+	At    time.Time // when its body had come, virtual in a bubble
 
 	// Host is how the client calls the server. It tells one replica of a program from another.
 	Host string
@@ -27,8 +28,9 @@ type Request struct {
 	Route
 }
 
-func (s Request) String() string {
-	return s.Method + " " + s.Path + "?" + s.Query.Encode() + " " + s.Body
+// String is the method, the path with the query, and the body.
+func (q Request) String() string {
+	return q.Method + " " + q.Path + "?" + q.Query.Encode() + " " + q.Body
 }
 
 // RequestOf describes a request by what its head says; body and user are the caller's to add.
@@ -90,7 +92,8 @@ type Spy interface {
 	Changed(c Change)
 }
 
-// Requests returns the requests so far that match, in the order in which they came. It calls match with the fake locked.
+// Requests returns the requests so far that match, in the order in which they came, those too that met a fault or were
+// cut off. It calls match with the fake locked, so that match must not call the fake.
 func (f *Server) Requests(match func(Request) bool) []Request {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,7 +106,8 @@ func (f *Server) Requests(match func(Request) bool) []Request {
 	return found
 }
 
-// IsWrite reports whether a request writes anything but an Event.
+// IsWrite reports whether a request writes anything but an Event. It is for Requests and Matching, as IsList and
+// IsWatch are.
 func IsWrite(q Request) bool {
 	return q.Method != http.MethodGet && !strings.Contains(q.Path, "/events")
 }
@@ -128,7 +132,7 @@ func isGetOf(q Request, resource string) bool {
 	return q.Method == http.MethodGet && strings.HasSuffix(q.Path, "/"+resource)
 }
 
-// Matching makes a fault's match of one for requests that the fake has seen. It sees no body and no user.
+// Matching makes a Fault's Match of a match for Requests. It sees no body and no user.
 func Matching(match func(Request) bool) func(*http.Request) bool {
 	return func(r *http.Request) bool {
 		return match(RequestOf(r))

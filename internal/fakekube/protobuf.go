@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Message is a protobuf message that is being written, field by field.
+// Message is a protobuf message that is being written, field by field, in the order of the calls. The zero Message is
+// empty and ready. It is for tests that need bytes no server would send.
 // https://protobuf.dev/programming-guides/encoding/
 type Message []byte
 
@@ -28,8 +29,8 @@ func (b *Message) Int(field, v int) {
 	*b = binary.AppendUvarint(*b, uint64(v))
 }
 
-// Protobuf is the answer that is this one in JSON: a pod, a node, their lists or their metadata, or a Status. Of
-// these, it writes the fields that clients of such a server read. It panics where the answer is no JSON.
+// Protobuf is the answer in protobuf that is this one in JSON: a pod, a node, their lists or their metadata, or a
+// Status. Of these, it writes the fields that clients of such a server read. It panics where the answer is no JSON.
 func Protobuf(answer []byte) []byte {
 	var o Object
 	if err := json.Unmarshal(answer, &o); err != nil {
@@ -145,7 +146,7 @@ func protobufMeta(of Object) Message {
 	return meta
 }
 
-// ProtobufEvent is a frame of a watch in protobuf, with an object as protobufOf makes it.
+// ProtobufEvent is a frame of a watch in protobuf, with its length first. o is an object as Protobuf makes it.
 func ProtobufEvent(event string, o []byte) []byte {
 	var frame, raw Message
 	raw.Bytes(1, o)

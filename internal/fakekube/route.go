@@ -27,7 +27,7 @@ func (r Route) String() string {
 	if r.Resource == "" {
 		return r.Verb
 	}
-	words := r.Verb + " " + r.FullResource()
+	words := r.Verb + " " + r.fullResource()
 	if r.Name == "" {
 		return words
 	}
@@ -37,8 +37,8 @@ func (r Route) String() string {
 	return words + "/" + r.Name
 }
 
-// FullResource is the resource as a rule of RBAC names it, such as "counts/status".
-func (r Route) FullResource() string {
+// fullResource is the resource as a rule of RBAC names it, such as "counts/status".
+func (r Route) fullResource() string {
 	if r.Subresource == "" {
 		return r.Resource
 	}

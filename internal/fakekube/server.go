@@ -17,20 +17,21 @@ import (
 )
 
 // Server is an API server in memory, an http.Handler: it keeps one linear history of changes, and answers in the
-// shapes of a real kube-apiserver. Whatever is not said here of a method, it may be called at any time, by anybody.
+// shapes of a real kube-apiserver. Make one with New. Where a method says nothing else, it may be called at any time,
+// on any goroutine.
 type Server struct {
 	// These are options. They may be set until the first request.
 
-	// bookmarks is how often watches get one, a minute at first; 0 is never.
+	// Bookmarks is how often a watch gets a bookmark, a minute at first; 0 is never.
 	Bookmarks time.Duration
 
-	// only, if set, is the one media type in which lists and watches are answered, as whole objects.
+	// OnlyMediaType, if set, is the one media type in which lists and watches are answered, as whole objects.
 	OnlyMediaType string
 
-	// clientCA, if set, is the authority whose client certificates are let in where a token is needed.
+	// ClientCA, if set, is the authority whose client certificates are let in where a token is needed.
 	ClientCA *x509.CertPool
 
-	// spy, if set, hears what happens.
+	// Spy, if set, hears what happens.
 	Spy Spy
 
 	mu          sync.Mutex      // guards all below
@@ -81,7 +82,7 @@ func New() *Server {
 	return f
 }
 
-// ServeHTTP serves the API. A request meets the first fault that matches it, and has an answer after that.
+// ServeHTTP serves the API. A request meets the first fault that matches it; without one, it is answered in truth.
 func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -337,7 +338,8 @@ func (r *fakeRequest) send() {
 	r.w.Write(data)
 }
 
-// Status is a Status, as which the server answers what it refuses. details may be nil, which leaves them out.
+// Status is the Status that the server answers where it refuses a request, ready for encoding/json. details may be nil,
+// which leaves them out.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
 func Status(code int, reason, message string, details any) any {
 	return struct {

@@ -35,14 +35,14 @@ func (c Change) Key() Key {
 }
 
 // Put stores an object, as new or in place of the one of its name, and returns it as stored: with a version, a uid and
-// a creationTimestamp. It keeps a copy.
+// a creationTimestamp. It keeps a copy. Nothing is checked: neither rights, names nor policies.
 func (f *Server) Put(resource string, o Object) Object {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.putLocked(resource, o)
 }
 
-// PutJSON is put of an object that is written down.
+// PutJSON is Put of an object in JSON. It panics where the text is none.
 func (f *Server) PutJSON(resource, text string) {
 	f.Put(resource, parsed(text).(Object))
 }
@@ -90,7 +90,7 @@ func (f *Server) generationLocked(old, o Object) float64 {
 	return generation
 }
 
-// recordLocked adds a change to the history, and tells everybody who waits for one.
+// recordLocked adds a change to the history, and tells whoever waits for one.
 func (f *Server) recordLocked(c Change) {
 	if f.lose > 0 {
 		f.lose--
@@ -137,21 +137,21 @@ func (f *Server) Remove(resource string, k Key) Object {
 	return old
 }
 
-// Get is an object as it is stored, nil where there is none.
+// Get returns an object as it is stored, nil where there is none.
 func (f *Server) Get(resource string, k Key) Object {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.objects[resource][k]
 }
 
-// All are the objects of a resource, in no order.
+// All returns the objects of a resource, in no order.
 func (f *Server) All(resource string) []Object {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Collect(maps.Values(f.objects[resource]))
 }
 
-// Selected are the objects that a list with these parameters would have, in no order. An empty namespace is all of
+// Selected returns the objects that a list with these parameters would have, in no order. An empty namespace is all of
 // them, an empty selector everything. It panics where the server would refuse a selector.
 func (f *Server) Selected(resource, namespace, labelSelector, fieldSelector string) []Object {
 	selects, err := selectionOf(kindOf(resource), namespace, labelSelector, fieldSelector)
@@ -204,7 +204,7 @@ func (f *Server) Checkpoint() (turnBack func()) {
 	}
 }
 
-// Latest is the newest version: that of the last change, unless setVersion was called after it.
+// Latest is the newest version: that of the last change, unless SetVersion was called after it.
 func (f *Server) Latest() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -220,7 +220,7 @@ func (f *Server) SetVersion(v int) {
 	f.history = slices.DeleteFunc(slices.Clone(f.history), func(c Change) bool { return c.Version > v })
 }
 
-// Changes is the history, oldest first, from the last compaction on.
+// Changes returns the history, oldest first, from the last compaction on.
 func (f *Server) Changes() []Change {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -234,20 +234,20 @@ func (f *Server) NextChange() <-chan struct{} {
 	return f.moved
 }
 
-// NextRequestOrChange is closed with the next request or change, whichever is first.
-func (f *Server) NextRequestOrChange() <-chan struct{} {
+// nextRequestOrChange is closed with the next request or change, whichever is first.
+func (f *Server) nextRequestOrChange() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.grew
 }
 
 // Await waits until cond holds, in real time, and fails the test if it does not within 20 s. It looks again with each
-// request and each change.
+// request and each change. It must be called on the test's own goroutine.
 func (f *Server) Await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	late := time.After(20 * time.Second)
 	for {
-		grew := f.NextRequestOrChange()
+		grew := f.nextRequestOrChange()
 		if cond() {
 			return
 		}

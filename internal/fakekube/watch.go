@@ -223,7 +223,7 @@ func (w *watcher) interject(fr *Frame) {
 	}
 }
 
-// areWatchesBroken reports how the watches ended that endWatches has ended last.
+// areWatchesBroken reports whether EndWatches, when it was called last, has broken connections.
 func (f *Server) areWatchesBroken() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
