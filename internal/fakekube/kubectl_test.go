@@ -2,7 +2,6 @@ package fakekube
 
 import (
 	"bufio"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,16 +21,34 @@ func TestKubectlWorksAgainstTheFake(t *testing.T) {
 	server, ca := f.ServeTLSFor(t)
 	file := filepath.Join(t.TempDir(), "config")
 	os.WriteFile(file, []byte(Kubeconfig(server, ca, "token: t")), 0o600)
+	command := func(args ...string) *exec.Cmd {
+		common := []string{"--kubeconfig", file, "--cache-dir", filepath.Join(t.TempDir(), "cache")}
+		return exec.Command(kubectl, append(common, args...)...)
+	}
 	run := func(args ...string) string {
 		t.Helper()
-		cmd := exec.Command(kubectl, append([]string{"--kubeconfig", file, "--cache-dir", filepath.Join(t.TempDir(), "cache"), "--request-timeout", "20s"}, args...)...)
+		cmd := command(append([]string{"--request-timeout", "20s"}, args...)...)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Errorf("kubectl %q: %v\n%s", args, err, out)
 		}
 		return string(out)
 	}
-	f.PutJSON("events", fmt.Sprintf(`{"metadata":{"name":"cp.1","namespace":"default"},"involvedObject":{"kind":"Node","name":"cp","uid":%q},"reason":"PodCountChanged","message":"pod count changed from 6 to 7","type":"Normal","count":1,"firstTimestamp":"2026-01-02T03:04:05Z","lastTimestamp":"2026-01-02T03:04:05Z","source":{"component":"podcount"}}`, TextIn(MetaOf(f.Get("nodes", Key{"", "cp"})), "uid")))
+	f.Put("events", Object{
+		"metadata": Object{"name": "cp.1", "namespace": "default"},
+		"involvedObject": Object{
+			"kind": "Node",
+			"name": "cp",
+			"uid":  TextIn(MetaOf(f.Get("nodes", Key{"", "cp"})), "uid"),
+		},
+		"reason":         "PodCountChanged",
+		"message":        "pod count changed from 6 to 7",
+		"type":           "Normal",
+		"count":          1,
+		"firstTimestamp": "2026-01-02T03:04:05Z",
+		"lastTimestamp":  "2026-01-02T03:04:05Z",
+		"source":         Object{"component": "podcount"},
+	})
 	wantText(t, run("get", "pods", "-A"), "dns")
 	wantText(t, run("get", "nodes", "--show-labels"), "hopegi/pod-count=7")
 	wantText(t, run("get", "events"), "cp.1")
@@ -49,7 +66,7 @@ func TestKubectlWorksAgainstTheFake(t *testing.T) {
 	}
 
 	before := len(f.Requests(IsWatch("pods")))
-	watch := exec.Command(kubectl, "--kubeconfig", file, "--cache-dir", filepath.Join(t.TempDir(), "cache"), "get", "pods", "-w", "-o", "name")
+	watch := command("get", "pods", "-w", "-o", "name")
 	stdout, _ := watch.StdoutPipe()
 	if err := watch.Start(); err != nil {
 		t.Fatal(err)

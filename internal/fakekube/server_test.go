@@ -14,17 +14,21 @@ import (
 )
 
 func TestFakeReadsWhatARequestAsksForFromItsPath(t *testing.T) {
+	podB := Route{Verb: "get", Version: "v1", Resource: "pods", Namespace: "a", Name: "b"}
+	podsOfA := Route{Verb: "create", Version: "v1", Resource: "pods", Namespace: "a"}
+	allPodsOfA := Route{Verb: "deletecollection", Version: "v1", Resource: "pods", Namespace: "a"}
+	statusOfA := Route{Verb: "update", Version: "v1", Resource: "namespaces", Name: "a", Subresource: "status"}
 	for request, want := range map[string]Route{
 		"GET /api/v1/pods":                           {Verb: "list", Version: "v1", Resource: "pods"},
 		"HEAD /api/v1/pods":                          {Verb: "list", Version: "v1", Resource: "pods"},
 		"GET /api/v1/pods?watch=1":                   {Verb: "watch", Version: "v1", Resource: "pods"},
 		"GET /api/v1/pods?watch=false":               {Verb: "list", Version: "v1", Resource: "pods"},
-		"GET /api/v1/namespaces/a/pods/b?watch=true": {Verb: "get", Version: "v1", Resource: "pods", Namespace: "a", Name: "b"},
-		"POST /api/v1/namespaces/a/pods":             {Verb: "create", Version: "v1", Resource: "pods", Namespace: "a"},
-		"DELETE /api/v1/namespaces/a/pods":           {Verb: "deletecollection", Version: "v1", Resource: "pods", Namespace: "a"},
+		"GET /api/v1/namespaces/a/pods/b?watch=true": podB,
+		"POST /api/v1/namespaces/a/pods":             podsOfA,
+		"DELETE /api/v1/namespaces/a/pods":           allPodsOfA,
 		"DELETE /api/v1/nodes/n":                     {Verb: "delete", Version: "v1", Resource: "nodes", Name: "n"},
 		"PATCH /api/v1/namespaces/a":                 {Verb: "patch", Version: "v1", Resource: "namespaces", Name: "a"},
-		"PUT /api/v1/namespaces/a/status":            {Verb: "update", Version: "v1", Resource: "namespaces", Name: "a", Subresource: "status"},
+		"PUT /api/v1/namespaces/a/status":            statusOfA,
 		"PATCH /apis/g.h/v2/namespaces/a/things/b/status": {
 			Verb: "patch", Group: "g.h", Version: "v2", Resource: "things", Namespace: "a", Name: "b", Subresource: "status",
 		},
@@ -123,7 +127,8 @@ func TestFakeRefusesSelectorsAsTheServerDoes(t *testing.T) {
 		w := httptest.NewRecorder()
 		f.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/pods?"+query, nil))
 		status, _ := parsed(w.Body.String()).(Object)
-		if w.Code != 400 || TextIn(status, "reason") != "BadRequest" || !strings.Contains(TextIn(status, "message"), want) {
+		isBadRequest := w.Code == 400 && TextIn(status, "reason") == "BadRequest"
+		if !isBadRequest || !strings.Contains(TextIn(status, "message"), want) {
 			t.Errorf("%s: %d %s, want 400 BadRequest and %q", query, w.Code, w.Body, want)
 		}
 	}
@@ -139,7 +144,8 @@ func (n *notes) Told(a Answer, event string, o Object) {
 }
 
 func (n *notes) Answered(a Answer) {
-	n.lines = append(n.lines, fmt.Sprintf("answered %s %d, %d items, more: %v, cut: %v", a.Request.Route, a.Code, len(a.Items), a.HasMore, a.IsCut))
+	n.lines = append(n.lines, fmt.Sprintf("answered %s %d, %d items, more: %v, cut: %v",
+		a.Request.Route, a.Code, len(a.Items), a.HasMore, a.IsCut))
 }
 
 func (n *notes) Changed(c Change) {
