@@ -215,7 +215,10 @@ func (f leaseTakenOver) strike(s *sim) string {
 	s.takeLease(skew)
 	s.running.Go(func() {
 		end := time.Now().Add(d)
-		for time.Now().Before(end) && s.pause(s.leaseDuration/3) && fakekube.TextIn(s.lease(), "holderIdentity") == otherHolder {
+		for time.Now().Before(end) && s.pause(s.leaseDuration/3) {
+			if fakekube.TextIn(s.lease(), "holderIdentity") != otherHolder {
+				return
+			}
 			s.takeLease(skew)
 		}
 	})

@@ -15,16 +15,22 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// What processes say they have heard is held against the fake's history. A process logs at -v 4 that it has listed,
-// that it watches, and each event of its watches. Of each event the simulation checks what etcd's robustness tests
-// demand of a watch (https:github.com/etcd-io/etcd/tree/main/tests/robustness): events come in the order of their
-// versions (ordered), each once (unique) and whole (atomic), none is left out between two that came (reliable), also
-// where one watch follows another (resumable), nor before a bookmark (bookmarkable).
+// What processes say they have heard is held against the fake's history. A process logs, at -v 4, that it has listed,
+// that it watches, and each event of its watches. Of the events, the simulation checks what etcd's robustness tests
+// demand of a watch (https://github.com/etcd-io/etcd/tree/main/tests/robustness). The words are theirs:
+//   - ordered: events come in the order of their versions,
+//   - unique: each comes once,
+//   - atomic: each comes whole,
+//   - reliable: none is left out between two that came,
+//   - resumable: nor between the last of one watch and the first of the next,
+//   - bookmarkable: nor before a bookmark.
 //
-// None of that is worth anything if the log has other words some day, and the simulation goes on without hearing. So a
-// line that cannot be read, or lacks what its message needs, breaks a rule. A process may only say that it watches
-// what it has asked for. At each calm it must have said that it watches each resource, and that it has heard of all
-// that the fake has told it. And in the end the numbers must fit.
+// None of that would be worth anything if the log had other words some day, and the simulation went on without hearing.
+// So four more rules hold:
+//   - Each line of the log can be read, and has what its message needs.
+//   - A process says that it watches only where it has asked to.
+//   - At each calm, it has said that it watches each resource, and that it has heard of all that the fake has told it.
+//   - In the end, the numbers of what was said fit those of what was told.
 
 // logLine is what the simulation reads of a line of the log.
 type logLine struct {
@@ -248,7 +254,7 @@ func (s *sim) checkTakenLocked(p *proc, of heardOf, want string) {
 	of.upTo = of.version
 }
 
-// happenedLocked is what a watch has to tell of the versions after from, up to to.
+// happenedLocked is what a watch has to tell of the versions after from, to included.
 func (s *sim) happenedLocked(resource string, from, to int) string {
 	events := ""
 	all := s.history[resource]

@@ -102,7 +102,8 @@ func (s *sim) addPod(key key) string {
 	label := pick(s.dice, "app", "app", "run")
 	labels := fakekube.Object{label: pick(s.dice, "web", "db")}
 	node := pick(s.dice, "", s.aNode(), s.aNode())
-	s.fake.Put("pods", fakekube.PodOn(fakekube.Object{"namespace": key.Namespace, "name": key.Name, "labels": labels}, node))
+	meta := fakekube.Object{"namespace": key.Namespace, "name": key.Name, "labels": labels}
+	s.fake.Put("pods", fakekube.PodOn(meta, node))
 	return fmt.Sprintf("+ pod %s on %q %v", key, node, labels)
 }
 

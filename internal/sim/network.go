@@ -66,6 +66,7 @@ func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	return w, nil
 }
 
+// Read passes over what arrives once the wire is silent, until it is closed.
 func (w *wire) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	if w.isSilent() {
@@ -75,6 +76,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Write loses what is sent once the wire is silent.
 func (w *wire) Write(p []byte) (int, error) {
 	if w.isSilent() {
 		return len(p), nil
@@ -82,6 +84,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	return w.Conn.Write(p)
 }
 
+// Close is the process's: the server's end gets to know of it, also where the wire was silent.
 func (w *wire) Close() error {
 	w.closeOnce.Do(func() { close(w.closed) })
 	w.link.mu.Lock()

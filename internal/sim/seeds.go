@@ -10,11 +10,12 @@ import (
 	"time"
 )
 
-// Seeds are seeds to run, from first to last, both included.
+// Seeds are seeds to run.
 type Seeds struct {
+	// First to Last are run, both included.
 	First, Last uint64
 
-	// Limit is the time after which no more are begun; 0: none.
+	// Limit is the real time after which no more are begun. 0 is no limit.
 	Limit time.Duration
 
 	// AreChosen says that somebody asked for these: all of them are run even if one fails, and from time to time it
@@ -22,7 +23,7 @@ type Seeds struct {
 	AreChosen bool
 }
 
-// ParseSeeds reads "N", the seeds up to N, or "FROM-TO".
+// ParseSeeds reads "N", the seeds from 1 to N, or "FROM-TO". They are chosen. The error names what was given.
 func ParseSeeds(text string) (Seeds, error) {
 	seeds := Seeds{First: 1, AreChosen: true}
 	var err error
@@ -74,7 +75,8 @@ func (q *seedQueue) done(stats Stats) {
 	q.sum.add(stats)
 }
 
-// RunSeeds simulates many seeds, as many at a time as there are processors, and prints what was seen.
+// RunSeeds simulates many seeds, as many at a time as there are processors, and prints what was seen. The test fails if
+// a rule was broken, or no seed has run. Each seed is a subtest of its own.
 func RunSeeds(t *testing.T, o Options, seeds Seeds) {
 	queue := &seedQueue{Seeds: seeds, end: time.Now().Add(seeds.Limit), next: seeds.First, said: time.Now()}
 	t.Run("seeds", func(t *testing.T) {

@@ -15,8 +15,13 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// Program is the program under simulation, from its flags to its end, which comes when ctx ends. It reaches the
-// server through dial alone. Besides flags for the job, it understands -master, -v and -log-format json.
+// Program is the program under simulation, from its flags to its end, which comes soon after that of ctx: as a process
+// is asked to stop by a signal. It reaches the server through dial alone, starts nothing that outlives it, and is run
+// several times at once. Its log goes to stderr.
+//
+// It gets the flags -master with a URL over plain http, -v 4, -log-format json and -interval; some seeds also give it
+// -wire, -pod-events, -node-label, -pod-selector, -field-selector, -namespace, -controllers and the four that begin
+// with -leader-elect.
 type Program func(
 	ctx context.Context,
 	args []string,
@@ -27,10 +32,21 @@ type Program func(
 
 // Options say what is simulated, and what the program promises. Of the program the simulation knows nothing but
 // this, its flags, and the few lines of its log that heard.go reads.
+//
+// All but Seed and WholeStory must be set. The durations are promises, as the program's real constants are, jitter
+// included. From them comes the bound, the time within which all must be right once all faults have stopped:
+//
+//	LongestBackoff + the interval + 10 s for the writes + 2 × LongestDiscovery
+//	+ with an election, its lease's duration and renew deadline
+//	+ the longest that a fault since the last calm has made necessary: how long it goes on by itself,
+//	  Silence where a connection fell silent, LongestUnlisted where a change was lost
+//
+// Too long a bound hides mistakes, too short a one finds some where there are none.
 type Options struct {
+	// Program is what is simulated.
 	Program Program
 
-	// Seed chooses the flags, the cluster's life and its faults.
+	// Seed chooses the flags, the cluster's life and its faults. RunSeeds sets it.
 	Seed uint64
 
 	// WholeStory shows all that happened when a seed fails, not just the end.
@@ -45,40 +61,48 @@ type Options struct {
 	// The lease by which processes elect a leader, unless flags say otherwise.
 	LeaseNamespace, LeaseName string
 
-	// LeaseLost is part of the error with which a process ends that has lost its lease. It may end with no other.
+	// LeaseLost is part of the error with which a process ends that has lost its lease. Where processes elect a leader,
+	// this error breaks no rule. Any other does.
 	LeaseLost string
 
-	// LongestBackoff is the longest time between two tries at the same thing, with jitter.
+	// LongestBackoff is the longest time between two tries at the same thing, with jitter. It is part of the bound: a
+	// try may have failed in the moment before all faults stopped.
 	LongestBackoff time.Duration
 
 	// LongestDiscovery is the longest time between two questions for a resource that may not be installed, with
-	// jitter. It takes two to know that one is gone.
+	// jitter. It is part of the bound twice, as it takes two to know that one is gone.
 	LongestDiscovery time.Duration
 
-	// Silence is how long a connection may be silent before it is taken for dead.
+	// Silence is how long a connection may be silent before it is taken for dead. It is part of the bound, with 5 s
+	// on top, after a fault that nobody is told of.
 	Silence time.Duration
 
 	// LongestUnlisted is the longest time between two lists of a resource that is being watched, also where the first
-	// try at the second one fails. A change that no watch tells of stays unknown for so long.
+	// try at the second one fails. A change that no watch tells of stays unknown for so long, so that it is part of
+	// the bound after such a change, and after a backup was restored.
 	LongestUnlisted time.Duration
 
-	// StatusRest is the least time between two writes to the status of one Count, where the interval is not less.
+	// StatusRest is the least time between two writes to the status of one Count, where the interval is not less. A
+	// write that comes sooner breaks a rule. Between two writes to one node, that is the interval.
 	StatusRest time.Duration
 }
 
 // Result is what became of a seed.
 type Result struct {
+	// Stats are the seed's numbers.
 	Stats Stats
 
 	// Script is the life and the faults that the seed brought, a line each, and when.
 	Script []string
 
-	// Broken are the rules that were broken; story is what led there.
+	// Broken are the rules that were broken, and by which process, in the order in which that was noticed.
 	Broken []string
-	Story  string
+
+	// Story is what led to the first of them: what the seed brought, what processes asked and logged.
+	Story string
 }
 
-// Stats is what was seen.
+// Stats are numbers of what was seen, in one seed or several: that much has been held against the rules.
 type Stats struct {
 	seeds     int
 	changes   int // of the cluster's life, and faults
@@ -105,6 +129,7 @@ func (s *Stats) add(o Stats) {
 	s.slowest = max(s.slowest, o.slowest)
 }
 
+// String is one sentence of all the numbers.
 func (s Stats) String() string {
 	return fmt.Sprintf("%d seeds, %.0f simulated hours: %d changes, %d of them faults; %d requests, %d writes, "+
 		"%d watches with %d events held against the rules; "+
@@ -231,7 +256,8 @@ func nodeOf(pod fakekube.Object) string {
 // pick draws one of several.
 func pick[T any](dice *rand.Rand, of ...T) T { return of[dice.IntN(len(of))] }
 
-// Run simulates one seed, in virtual time, and makes the test fail if a rule was broken.
+// Run simulates one seed, in virtual time, and makes the test fail if a rule was broken. It may be called by several
+// tests at a time, but not within a bubble of testing/synctest.
 func Run(t *testing.T, o Options) Result {
 	result := Simulate(t, o)
 	if len(result.Broken) > 0 {
@@ -242,7 +268,7 @@ func Run(t *testing.T, o Options) Result {
 	return result
 }
 
-// Simulate is runSeed for a test that expects broken rules.
+// Simulate is Run for a test that expects broken rules: it returns them, and the test does not fail.
 func Simulate(t *testing.T, o Options) (result Result) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSim(t, o)
