@@ -4,12 +4,13 @@
 //	playground PODCOUNT-BINARY DIRECTORY [PODCOUNT-FLAGS]
 //
 // The directory gets a kubeconfig, for kubectl in another terminal. SIGUSR1 takes the server away for 20 seconds;
-// SIGUSR2 has it forget its history. Ctrl-C stops both.
+// SIGUSR2 has it forget its history. Ctrl-C stops both. It exits with 0 after that, with 1 where podcount has ended by
+// itself or does not stop, and with 2 where it was called in another way.
 package main
 
 import (
 	"fmt"
-	"math/rand/v2"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -21,94 +22,112 @@ import (
 	"podcount/internal/fakekube"
 )
 
-const controlPlane = "node-role.kubernetes.io/control-plane"
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-func main() { os.Exit(playground(os.Args[1:])) }
-
-// playground runs until a signal or podcount's end, and returns the exit code.
-func playground(args []string) int {
+// run runs until a signal or podcount's end, and returns the exit code.
+func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: playground PODCOUNT-BINARY DIRECTORY [PODCOUNT-FLAGS]")
+		fmt.Fprintln(stderr, "usage: playground PODCOUNT-BINARY DIRECTORY [PODCOUNT-FLAGS]")
 		return 2
 	}
-	f := fakekube.New()
-	f.Allow("playground")
-	f.AddNode("control-plane", controlPlane)
-	f.AddNode("worker-1")
-	f.AddNode("worker-2")
-	f.InstallCRD(&fakekube.CRD{HasStatus: true})
-	f.AddCount("web", `{"name":"web","count":30}`)
-	nodes := []string{"control-plane", "worker-1", "worker-2"}
-	for i := range 30 {
-		f.AddPod("default", fmt.Sprintf("web-%d", i), nodes[rand.IntN(len(nodes))])
-	}
-	srv, ca := f.ServeTLS()
-	dir, _ := filepath.Abs(args[1])
-	file, err := writeOwnKubeconfig(dir, fakekube.Kubeconfig(srv.URL, ca, "token: playground"))
+	program := args[0]
+	dir := args[1]
+	flags := args[2:]
+
+	c := newCluster(stdout)
+	server, ca := c.fake.ServeTLS()
+	c.host = strings.TrimPrefix(server.URL, "https://")
+	dir, _ = filepath.Abs(dir)
+	file, err := writeOwnKubeconfig(dir, fakekube.Kubeconfig(server.URL, ca, "token: "+token))
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "playground:", err)
+		fmt.Fprintln(stderr, "playground:", err)
 		return 1
 	}
 	defer os.Remove(file)
 
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	cmd := exec.Command(args[0], append([]string{"-kubeconfig", file}, args[2:]...)...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C comes to us alone, and we pass it on
-	fmt.Printf("A fake API server with 3 nodes and about 30 pods that come and go runs at %s.\npodcount runs against it: %s\n", srv.URL, strings.Join(cmd.Args, " "))
-	if _, err := exec.LookPath("kubectl"); err == nil {
-		fmt.Printf("In another terminal, try:\n  export KUBECONFIG=%s\n  kubectl get nodes -L hopegi/pod-count\n  kubectl get pods -A -w\n  kubectl describe node control-plane\n  kubectl get count web -o yaml\n  kubectl run mine --image=nginx\n  kubectl label node worker-1 %s=\n", file, controlPlane)
-	} else {
-		fmt.Printf("In another terminal, try:\n  curl -sk -H 'Authorization: Bearer playground' %s/api/v1/nodes/control-plane\n", srv.URL)
-	}
-	host := strings.TrimPrefix(srv.URL, "https://")
-	faults := make(chan os.Signal, 1)
-	signal.Notify(faults, syscall.SIGUSR1, syscall.SIGUSR2)
-	fmt.Printf("  kill -USR1 %[1]d    # the server is gone, for 20 s\n  kill -USR2 %[1]d    # it has forgotten its history\nCtrl-C stops both.\n\n", os.Getpid())
-	if err := cmd.Start(); err != nil {
-		fmt.Fprintln(os.Stderr, "playground:", err)
+	// From here on, signals are ours: before anybody is told of them, and before there is a process to stop.
+	stops := make(chan os.Signal, 1)
+	signal.Notify(stops, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	disturbances := make(chan os.Signal, 1)
+	signal.Notify(disturbances, syscall.SIGUSR1, syscall.SIGUSR2)
+
+	podcount := exec.Command(program, append([]string{"-kubeconfig", file}, flags...)...)
+	podcount.Stdout = stdout
+	podcount.Stderr = stderr
+	podcount.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C comes to us alone, and we pass it on
+	_, err = exec.LookPath("kubectl")
+	hasKubectl := err == nil
+	fmt.Fprint(stdout, introduction(server.URL, podcount.Args))
+	fmt.Fprint(stdout, whatToTry(server.URL, file, hasKubectl))
+	fmt.Fprint(stdout, howToDisturb())
+	if err := podcount.Start(); err != nil {
+		fmt.Fprintln(stderr, "playground:", err)
 		return 1
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
+	ended := make(chan error, 1)
+	go func() { ended <- podcount.Wait() }()
+
 	life := time.NewTicker(1500 * time.Millisecond)
-	for next := 30; ; next++ {
+	defer life.Stop()
+	for {
 		select {
 		case <-life.C:
-			if pods := f.All("pods"); len(pods) > 25+rand.IntN(10) {
-				f.Remove("pods", fakekube.KeyOf(pods[rand.IntN(len(pods))]))
-			} else {
-				f.AddPod("default", fmt.Sprintf("web-%d", next), nodes[rand.IntN(len(nodes))])
-			}
-			continue
-		case fault := <-faults:
-			fmt.Println("playground: the server is gone")
-			f.CutOff(host, true)
-			back := func() {
-				fmt.Println("playground: the server is back")
-				f.CutOff(host, false)
-			}
-			if fault == syscall.SIGUSR1 {
-				time.AfterFunc(20*time.Second, back)
-				continue
-			}
-			f.AddPod("default", fmt.Sprintf("web-unseen-%d", next), nodes[0])
-			f.Compact()
-			back()
-			continue
-		case err := <-exited:
-			fmt.Fprintln(os.Stderr, "playground: podcount ended:", err)
+			c.live()
+		case sig := <-disturbances:
+			c.disturb(sig)
+		case err := <-ended:
+			fmt.Fprintln(stderr, "playground: podcount ended:", err)
 			return 1
-		case <-signals:
-		}
-		cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case <-exited:
-			return 0
-		case <-time.After(20 * time.Second):
-			cmd.Process.Kill()
-			return 1
+		case <-stops:
+			return stop(podcount.Process, ended)
 		}
 	}
+}
+
+// stop stops podcount as a kubelet would, by a signal first, and returns the exit code. ended gets a value when podcount
+// has ended.
+func stop(podcount *os.Process, ended <-chan error) int {
+	podcount.Signal(syscall.SIGTERM)
+	select {
+	case <-ended:
+		return 0
+	case <-time.After(20 * time.Second):
+		podcount.Kill()
+		return 1
+	}
+}
+
+// introduction says what runs.
+func introduction(url string, podcount []string) string {
+	return "A fake API server with 3 nodes and about 30 pods that come and go runs at " + url + ".\n" +
+		"podcount runs against it: " + strings.Join(podcount, " ") + "\n"
+}
+
+// whatToTry says how to look at the cluster, and how to change it.
+func whatToTry(url, kubeconfig string, hasKubectl bool) string {
+	lines := []string{
+		"In another terminal, try:",
+		"export KUBECONFIG=" + kubeconfig,
+		"kubectl get nodes -L hopegi/pod-count",
+		"kubectl get pods -A -w",
+		"kubectl describe node control-plane",
+		"kubectl get count web -o yaml",
+		"kubectl run mine --image=nginx",
+		"kubectl label node worker-1 " + controlPlane + "=",
+	}
+	if !hasKubectl {
+		lines = []string{
+			"In another terminal, try:",
+			"curl -sk -H 'Authorization: Bearer " + token + "' " + url + "/api/v1/nodes/control-plane",
+		}
+	}
+	return strings.Join(lines, "\n  ") + "\n"
+}
+
+// howToDisturb says which signals this process understands.
+func howToDisturb() string {
+	pid := os.Getpid()
+	return fmt.Sprintf("  kill -USR1 %d    # the server is gone, for 20 s\n", pid) +
+		fmt.Sprintf("  kill -USR2 %d    # it has forgotten its history\n", pid) +
+		"Ctrl-C stops both.\n\n"
 }
