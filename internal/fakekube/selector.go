@@ -31,6 +31,7 @@ func selectionOf(k fakeKind, namespace, labelSelector, fieldSelector string) (fu
 	}
 	for _, term := range fields {
 		if !k.isSelectableBy(term.field) {
+			//lint:ignore ST1005 these are the server's words
 			return nil, fmt.Errorf("Unable to find %q that match label selector %q, field selector %q: "+
 				"field label not supported: %s",
 				k.apiVersion()+", Resource="+k.resource, labelSelector, fieldSelector, term.field)
