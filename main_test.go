@@ -58,8 +58,8 @@ import (
 
 func TestMain(m *testing.M) {
 	switch {
-	case os.Getenv("PODCOUNT_TEST_PLUGIN") != "":
-		os.Exit(fakekube.RunExecPlugin(os.Getenv("PODCOUNT_TEST_PLUGIN")))
+	case os.Getenv(fakekube.ExecPluginDir) != "":
+		os.Exit(fakekube.RunExecPlugin(os.Getenv(fakekube.ExecPluginDir)))
 	case os.Getenv("PODCOUNT_TEST_MAIN") != "":
 		main() // the program itself, for tests of signals and exit codes
 		os.Exit(0)
