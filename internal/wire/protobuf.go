@@ -46,7 +46,7 @@ type Enter struct{}
 // Message is a message of protobuf on its way from a stream into memory, as a func in a Schema gets it. It is of use
 // during that call alone.
 //
-// It reads messages as they arrive, and holds none of them. What is wrong it throws, as a failure.
+// It reads messages as they arrive, and holds none of them.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
 type Message struct {
 	in     *bufio.Reader

@@ -78,8 +78,8 @@ type ListMeta struct {
 	Continue        string // asks for the next page; "" if this is the last
 }
 
-// List reads a list, or a page of one, which it never holds whole. It calls each with nil once an object is in the
-// reader, in the order of the list, or once with what is wrong with an object.
+// List reads a list, or a page of one, which it never holds whole. It calls each once for each object, in the order of
+// the list: with nil when the object is in the reader, or with what is wrong with it.
 //
 // The list ends with the first error. One that each returns is returned as it is, without its place, so that each may
 // say more of the object. Other errors name the place, and what breaks the connection is among them, wrapped. What
