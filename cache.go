@@ -510,7 +510,7 @@ func remember[K comparable, V any](known map[K]V, limit int, k K, v V) V {
 // decoder makes the objects of one stream at a time, through memory that it uses again: one that is known costs none.
 type decoder[T Object[T]] struct {
 	kind  *Kind[T]
-	wire  *wire.Decoder // reads into item, by way of the methods that make this an objectReader
+	wire  *wire.Decoder // reads into item, by way of the methods that make this an wire.ObjectReader
 	item  item
 	spare T // was made, and nobody kept it
 
@@ -865,7 +865,7 @@ type WatchEvent[T any] struct {
 }
 
 // events calls handle for each frame of a watch until the stream ends, or handle fails. An end between two frames is nil;
-// a broken connection is its error as it is; everything that cannot be understood is a garbageError.
+// a broken connection is its error as it is; everything that cannot be understood is a wire.GarbageError.
 func (d *decoder[T]) events(r io.Reader, isProtobuf bool, handle func(WatchEvent[T]) error) error {
 	return d.wire.Events(r, isProtobuf, func(frame wire.Event) error {
 		ev := WatchEvent[T]{Type: frame.Type, Status: frame.Status}
