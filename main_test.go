@@ -6418,9 +6418,6 @@ var behaviours = []struct {
 		}
 	}},
 	{"podcount refuses the selectors that the server refuses, and no others", "", func(w *world) {
-		if w.fake != nil {
-			w.Skip("the fake reads selectors by podcount's own functions")
-		}
 		selectors := readSelectors(w.T)
 		ask := func(kind, selector string, isAccepted bool) {
 			_, err := w.try("GET", w.pods()+"?limit=1&"+kind+"="+url.QueryEscape(selector), nil)

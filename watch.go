@@ -230,7 +230,7 @@ func (r *Reflector[T]) patch(ctx context.Context, obj T, sub string, patch map[s
 	return now, nil
 }
 
-// Run keeps the store equal to the server until ctx ends. It returns early, with a *StatusError, only when the server says that
+// Run keeps the store equal to the server until ctx ends. It returns early, with a *kube.Status, only when the server says that
 // the very first list is a bad request: then a selector is wrong, and no patience will mend it.
 func (r *Reflector[T]) Run(ctx context.Context) error {
 	defer r.outage.Stop()

@@ -249,8 +249,14 @@ func (p *labelParser) values() ([]string, error) {
 	}
 }
 
-// isSelectableBy reports whether a field selector may name the field. Of the fields that the real server knows, the
-// fake has those whose values are texts.
+// podFields are the fields by which pods are selected, beside their names and namespaces. The fake takes a pod for one
+// without IPs where status.podIPs is asked for, which is a list.
+var podFields = []string{
+	"spec.host", "spec.hostNetwork", "spec.nodeName", "spec.restartPolicy", "spec.schedulerName",
+	"spec.serviceAccountName", "status.nominatedNodeName", "status.phase", "status.podIP", "status.podIPs",
+}
+
+// isSelectableBy reports whether a field selector may name the field.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/#list-of-supported-fields
 func (k fakeKind) isSelectableBy(field string) bool {
 	if field == "metadata.name" || field == "metadata.namespace" {
@@ -258,7 +264,7 @@ func (k fakeKind) isSelectableBy(field string) bool {
 	}
 	switch k.resource {
 	case "pods":
-		return field == "spec.nodeName" || field == "status.phase"
+		return slices.Contains(podFields, field)
 	case "events":
 		return field == "reason" || field == "type" || strings.HasPrefix(field, "involvedObject.")
 	}
@@ -274,13 +280,25 @@ type fieldTerm struct {
 
 // matches reports whether the object has the value at the field, or has it not. A field that is not there is "".
 func (t fieldTerm) matches(o Object) bool {
-	path := strings.Split(t.field, ".")
+	isEqual := fieldOf(o, t.field) == t.value
+	return isEqual != t.isNot
+}
+
+// fieldOf returns the value of a field as selectors see it.
+func fieldOf(o Object, field string) string {
+	if field == "spec.host" { // its name in the first versions of the API
+		field = "spec.nodeName"
+	}
+	path := strings.Split(field, ".")
 	last := len(path) - 1
 	for _, step := range path[:last] {
 		o, _ = o[step].(Object)
 	}
-	isEqual := TextIn(o, path[last]) == t.value
-	return isEqual != t.isNot
+	if field == "spec.hostNetwork" {
+		value, _ := o[path[last]].(bool)
+		return strconv.FormatBool(value)
+	}
+	return TextIn(o, path[last])
 }
 
 // parseFieldSelector reads terms that are joined by commas. In a value, a backslash makes a comma, an equals sign or
