@@ -6,33 +6,52 @@ import (
 	"strings"
 )
 
-// CheckFieldSelector checks a selector of objects by these fields: FIELD=VALUE, FIELD==VALUE and FIELD!=VALUE, joined by
-// commas. A backslash before a comma, an equals sign or another backslash makes that a part of the value. fields are
-// those by which the API server selects objects of the kind, which errors name as kind.
+// CheckFieldSelector returns an error unless the API server would accept text as a selector of objects by these fields:
+// FIELD=VALUE, FIELD==VALUE and FIELD!=VALUE, joined by commas. A backslash before a comma, an equals sign or another
+// backslash makes that a part of the value. fields are those by which the API server selects objects of the kind, which
+// errors call kind, in the plural.
+// https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/
 func CheckFieldSelector(text, kind string, fields []string) error {
 	for _, term := range splitFieldTerms(text) {
 		if term == "" {
 			continue // The API server takes this for nothing.
 		}
-		end := strings.IndexAny(term, "=!")
-		if end < 0 || term[end] == '!' && !strings.HasPrefix(term[end:], "!=") {
-			return fmt.Errorf("%q needs an operator: use =, == or !=", term)
-		}
-		field := term[:end]
-		if !slices.Contains(fields, field) {
-			return fmt.Errorf("field label not supported: %q: %s have %s", field, kind, strings.Join(fields, ", "))
-		}
-		value := strings.TrimPrefix(term[end:], "!")
-		value = strings.TrimPrefix(value, "=")
-		if term[end] == '=' {
-			value = strings.TrimPrefix(value, "=")
-		}
-		bare := strings.NewReplacer(`\\`, "", `\,`, "", `\=`, "").Replace(value)
-		if strings.ContainsAny(bare, `\=`) {
-			return fmt.Errorf(`%q: write \= for = and \\ for \ in a value`, term)
+		if err := checkFieldTerm(term, kind, fields); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func checkFieldTerm(term, kind string, fields []string) error {
+	field, value, ok := cutFieldTerm(term)
+	if !ok {
+		return fmt.Errorf("%q needs an operator: use =, == or !=", term)
+	}
+	if !slices.Contains(fields, field) {
+		return fmt.Errorf("field label not supported: %q: %s have %s", field, kind, strings.Join(fields, ", "))
+	}
+	unescaped := strings.NewReplacer(`\\`, "", `\,`, "", `\=`, "").Replace(value)
+	if strings.ContainsAny(unescaped, `\=`) {
+		return fmt.Errorf(`%q: write \= for = and \\ for \ in a value`, term)
+	}
+	return nil
+}
+
+// cutFieldTerm divides a term at its operator. ok is false if it has none.
+func cutFieldTerm(term string) (field, value string, ok bool) {
+	end := strings.IndexAny(term, "=!")
+	if end < 0 {
+		return "", "", false
+	}
+	field = term[:end]
+	for _, operator := range []string{"!=", "==", "="} {
+		value, ok = strings.CutPrefix(term[end:], operator)
+		if ok {
+			return field, value, true
+		}
+	}
+	return "", "", false
 }
 
 // splitFieldTerms splits at each comma but those after a backslash.

@@ -11,30 +11,111 @@ import (
 	"testing"
 )
 
-func TestSelectors(t *testing.T) {
-	set := map[string]string{"app": "web", "empty": "", "x.io/tier": "front", "size": "12", "huge": "9223372036854775808"}
+func TestSelectorMatchesAsItsWordsSay(t *testing.T) {
+	set := map[string]string{
+		"app":       "web",
+		"empty":     "",
+		"x.io/tier": "front",
+		"size":      "12",
+		"huge":      "9223372036854775808",
+	}
 	for text, want := range map[string]bool{
-		"": true, "app": true, "!app": false, "none": false, "!none": true, "app=web": true, "app==web": true, "app = web": true, "app=db": false,
-		"app!=db": true, "none!=x": true, "app!=web": false, "app in (web,db)": true, "app in(db, api)": false, "none in (a)": false,
-		"app notin (db)": true, "none notin (a)": true, "app notin (web)": false, "empty=": true, "empty": true, "empty in ()": true, "app in ()": false,
-		"x.io/tier=front,app in (web),!none": true, "x.io/tier=front,app in (db),!none": false,
-		"size>11": true, "size > 12": false, "size<13": true, "size<12": false, "size>9": true, "size>011": true, "size>2,size<20,app": true,
+		"":                                   true,
+		"app":                                true,
+		"!app":                               false,
+		"none":                               false,
+		"!none":                              true,
+		"app=web":                            true,
+		"app==web":                           true,
+		"app = web":                          true,
+		"app=db":                             false,
+		"app!=db":                            true,
+		"none!=x":                            true,
+		"app!=web":                           false,
+		"app in (web,db)":                    true,
+		"app in(db, api)":                    false,
+		"none in (a)":                        false,
+		"app notin (db)":                     true,
+		"none notin (a)":                     true,
+		"app notin (web)":                    false,
+		"empty=":                             true,
+		"empty":                              true,
+		"empty in ()":                        true,
+		"app in ()":                          false,
+		"x.io/tier=front,app in (web),!none": true,
+		"x.io/tier=front,app in (db),!none":  false,
+		"size>11":                            true,
+		"size > 12":                          false,
+		"size<13":                            true,
+		"size<12":                            false,
+		"size>9":                             true,
+		"size>011":                           true,
+		"size>2,size<20,app":                 true,
+
 		// What is no number of 64 bits is on neither side of any.
-		"app>1": false, "app<1": false, "none>1": false, "none<1": false, "empty<1": false, "huge>1": false, "huge<1": false,
+		"app>1":   false,
+		"app<1":   false,
+		"none>1":  false,
+		"none<1":  false,
+		"empty<1": false,
+		"huge>1":  false,
+		"huge<1":  false,
 	} {
-		if s, err := Parse(text); err != nil || s.Matches(labelsIn(set)) != want {
+		s, err := Parse(text)
+		if err != nil || s.Matches(labelsIn(set)) != want {
 			t.Errorf("%q: %v, %v", text, s.Matches(labelsIn(set)), err)
 		}
 	}
+}
+
+func TestSelectorThatIsRefusedSaysWhy(t *testing.T) {
 	for text, want := range map[string]string{
-		"app in web": `in needs values in parentheses`, "app like web": `"like" is no operator`, "app\nlike\nweb": `"like" is no operator`, "a=b,,c": `requirement 2 ""`, "=v": "label key",
-		"app=not valid": "label value", "-app": "label key", "a/b/c": "label key", "UPPER.io/x": "prefix", "!a=b": "label key",
-		"app>x": "> needs a whole number", "app<": "< needs a whole number", "app>-1": `and not "-1"`,
-		"x in (a": "parentheses", strings.Repeat("a", 64): "63",
+		"app in web":            `in needs values in parentheses: app in (a,b)`,
+		"app notin (a":          `notin needs values in parentheses: app notin (a,b)`,
+		"app in (":              `in needs values in parentheses`,
+		"app like web":          `"like" is no operator`,
+		"app\nlike\nweb":        `"like" is no operator`,
+		"a=b,,c":                `requirement 2 ""`,
+		"=v":                    "label key",
+		"app=not valid":         "label value",
+		"-app":                  "label key",
+		"a/b/c":                 "label key",
+		"UPPER.io/x":            "prefix",
+		"!a=b":                  "label key",
+		"app>x":                 "> needs a whole number",
+		"app<":                  "< needs a whole number",
+		"app>-1":                `and not "-1"`,
+		"x in (a":               "parentheses",
+		strings.Repeat("a", 64): "63",
 	} {
 		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
+	}
+}
+
+func TestKeysAreThoseThatTheSelectorLooksAt(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                           nil,
+		"a":                          {"a"},
+		"!b,a=1,x.io/c in (d),a < 3": {"b", "a", "x.io/c", "a"},
+	} {
+		s, err := Parse(text)
+		if err != nil || !slices.Equal(s.Keys(), want) {
+			t.Errorf("%q looks at %q, want %q (%v)", text, s.Keys(), want, err)
+		}
+	}
+}
+
+func TestHasKeyMatchesWhateverTheValue(t *testing.T) {
+	s := HasKey("a")
+	for want, set := range map[bool]map[string]string{true: {"a": ""}, false: {"b": "a"}} {
+		if got := s.Matches(labelsIn(set)); got != want {
+			t.Errorf("%v: %v", set, got)
+		}
+	}
+	if !slices.Equal(s.Keys(), []string{"a"}) {
+		t.Errorf("it looks at %q", s.Keys())
 	}
 }
 
@@ -54,8 +135,10 @@ func TestSelectorsAreAcceptedAndRefusedAsTheServerDoes(t *testing.T) {
 
 // A selector that is accepted reads the same when it is written another way, and selects as its words say.
 func FuzzSelector(f *testing.F) {
-	for _, s := range []string{"a", "!a", "a=b", "a!=b", "a in (b, c)", "a notin (b,)", "x.io/a == b,!c", " ", "a=,b", "x.io/a>0", "x.io/a < 07"} {
-		f.Add(s, "a=b,x.io/a=1")
+	for _, text := range []string{
+		"a", "!a", "a=b", "a!=b", "a in (b, c)", "a notin (b,)", "x.io/a == b,!c", " ", "a=,b", "x.io/a>0", "x.io/a < 07",
+	} {
+		f.Add(text, "a=b,x.io/a=1")
 	}
 	f.Fuzz(func(t *testing.T, text, set string) {
 		selector, err := Parse(text)
@@ -83,7 +166,10 @@ func FuzzSelector(f *testing.F) {
 				parts = append(parts, r.key)
 				want = want && has
 			default:
-				word := map[bool]string{false: "in", true: "notin"}[r.not]
+				word := "in"
+				if r.not {
+					word = "notin"
+				}
 				parts = append(parts, r.key+" "+word+"("+strings.Join(r.values, ", ")+")")
 				want = want && (has && slices.Contains(r.values, v)) != r.not
 			}
