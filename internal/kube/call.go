@@ -6,34 +6,80 @@ import (
 	"strings"
 )
 
-// Call is a request in the words of RBAC and of error messages.
-type Call struct{ verb, group, resource, object string }
-
-func (c Call) String() string {
-	return strings.TrimSpace(c.verb + " " + strings.TrimSuffix(c.resource+"/"+c.object, "/"))
+// call is a request in the words of RBAC and of error messages.
+// https://kubernetes.io/docs/reference/access-authn-authz/authorization/#request-verb-resource
+type call struct {
+	verb     string // such as "list"
+	group    string // "" is the core group
+	resource string // with its subresource, as in "counts/status"; of a discovery, the path that is asked for
+	object   string // "" for a collection; with its namespace, if it has one, as in "default/web"
 }
 
-// CallOf reads a call from a request: /api/v1/… or /apis/GROUP/VERSION/…, then [namespaces/NS/]RESOURCE[/NAME[/SUB]].
-func CallOf(method, path string, query url.Values) (c Call) {
-	p := append(strings.Split(strings.Trim(path, "/"), "/"), make([]string, 7)...) // what is not there is ""
-	if p[0] == "apis" {
-		c.group, p = p[1], p[1:]
+// callOf reads a call from a request for /api/VERSION/… or /apis/GROUP/VERSION/…, with
+// [namespaces/NS/]RESOURCE[/NAME[/SUB]] at the end; without that it is a discovery.
+func callOf(method, path string, query url.Values) call {
+	root, rest, _ := strings.Cut(strings.Trim(path, "/"), "/")
+	group := ""
+	if root == "apis" {
+		group, rest, _ = strings.Cut(rest, "/")
 	}
-	namespace := ""
-	if p = p[2:]; p[0] == "" {
-		return Call{verb: "get", resource: strings.TrimPrefix(path, "/apis/")} // discovery
-	} else if p[0] == "namespaces" && p[2] != "" {
-		namespace, p = p[1]+"/", p[2:]
+	_, rest, _ = strings.Cut(rest, "/") // the version
+	if rest == "" {
+		return call{verb: "get", resource: strings.TrimPrefix(path, "/apis/")}
 	}
-	c.resource = strings.TrimSuffix(p[0]+"/"+p[2], "/")
-	c.verb = map[string]string{"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[method]
-	if p[1] != "" {
-		c.object = namespace + p[1]
-	} else if method == http.MethodGet {
-		c.verb = "list"
+	namespace, rest := cutNamespace(rest)
+	resource, rest, _ := strings.Cut(rest, "/")
+	name, rest, _ := strings.Cut(rest, "/")
+	subresource, _, _ := strings.Cut(rest, "/")
+
+	c := call{verb: verbOf(method, name, query), group: group, resource: resource}
+	if subresource != "" {
+		c.resource += "/" + subresource
 	}
-	if query.Get("watch") != "" {
-		c.verb = "watch"
+	if name != "" {
+		c.object = namespace + name
 	}
 	return c
+}
+
+// cutNamespace cuts namespaces/NS/ off a path, and returns NS/. The path of a namespace itself stays whole.
+func cutNamespace(path string) (namespace, rest string) {
+	after, isIn := strings.CutPrefix(path, "namespaces/")
+	name, inside, _ := strings.Cut(after, "/")
+	if !isIn || inside == "" {
+		return "", path
+	}
+	return name + "/", inside
+}
+
+// verbOf returns RBAC's verb for a request of the object of this name, or of a collection where that is "".
+func verbOf(method, name string, query url.Values) string {
+	if query.Get("watch") != "" {
+		return "watch"
+	}
+	switch method {
+	case http.MethodGet:
+		if name == "" {
+			return "list"
+		}
+		return "get"
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		return "delete"
+	}
+	return ""
+}
+
+// String is the verb, the resource and the object, as in "patch nodes/n1".
+func (c call) String() string {
+	text := c.verb + " " + c.resource
+	if c.object != "" {
+		text += "/" + c.object
+	}
+	return strings.TrimSpace(text)
 }

@@ -1,14 +1,13 @@
 // Package kube speaks to one API server, as one user: requests with their answers, streams, and the API's own errors. A
-// request is sent again only after a 401, with fresh credentials; all else goes back to the caller, who knows how long to
-// wait (RetryAfter). No redirect is followed, nothing is sent without a Permit where one is needed, and no token is in
-// any error.
+// request is sent again only after a 401, with fresh credentials; all else goes back to the caller, who knows how long
+// to wait (RetryAfter). No redirect is followed, nothing is sent without a Permit where one is needed, and no token is
+// in any error.
 //
 // It knows no kind of objects, keeps nothing of what it has sent, and writes no log: Options.Observe hears of each
-// request.
+// exchange.
 package kube
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -27,184 +26,87 @@ import (
 	"podcount/internal/wire"
 )
 
+// RequestTimeout is how long Send waits for an answer: what the API server itself allows, and a little.
+const RequestTimeout = 65 * time.Second
+
 const (
-	RequestTimeout = 65 * time.Second // of all but lists and watches: what the API server itself allows, and a little
-	answerLimit    = 64 << 20         // bytes of an answer that is held whole
+	answerLimit = 64 << 20 // bytes of an answer that Send reads
+	drainLimit  = 2 << 10  // bytes of the rest that it reads, so that the connection can be used again
 )
+
+// errDryRun is the last guard of a dry run: what would be written is said by those who know what it means.
+var errDryRun = errors.New("not sent, as this is a dry run")
 
 // Client speaks to one API server, as one user. Safe for concurrent use.
 type Client struct {
 	cfg     *kubeconfig.Config
 	options Options
-	permit  Permit // to write; nil: always
+	permit  Permit // nil: each write may be sent
 
 	mu   sync.Mutex // guards all below
 	tls  *tls.Config
 	conn *http.Transport // of tls
 }
 
-// Permit is what a leader has, and may lose at any moment.
-type Permit interface {
-	// MayWrite returns an error unless a write may be sent now.
-	MayWrite() error
-	// WhileLeading returns a context that ends with ctx, and with the permit.
-	WhileLeading(ctx context.Context) (context.Context, context.CancelFunc)
-}
-
-// Dialer opens connections; nil stands for the net package's.
+// Dialer opens connections, as net.Dialer.DialContext does.
 type Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// Options are what a Client may be told.
+// Options are what a Client may be told. None of them is needed.
 type Options struct {
-	Dial         Dialer
-	UserAgent    string // of each request
+	Dial         Dialer // nil is the network
+	UserAgent    string // of each request; "" sends none
 	FieldManager string // in whose name objects are written
-	DryRun       bool   // nothing is written: such requests fail, and are not sent
-	// Observe hears of each request, once it is answered or has failed. It must not block. nil: nobody hears of them.
+	DryRun       bool   // no write is sent: each fails
+
+	// Observe hears of each exchange, once it is answered or has failed. It is called by the goroutine that sent the
+	// request, and must not wait. ctx is that of the request. nil: nobody hears of them.
 	Observe func(ctx context.Context, e Exchange)
 }
 
-// Exchange is a request that was sent, and what came of it.
+// Exchange is a request that was sent, and what came of it. A request that is sent again is two.
 type Exchange struct {
-	Method, URI string // URI has no host
-	Host        string
-	Status      string // 200 OK; or <error>, where there is no answer
-	Code        string // the first word of Status
-	Start       time.Time
+	Method string
+	URI    string // path and query
+	Host   string // of the server's address, with its port if it has one
+	Status string // of the answer, such as "200 OK"; or "<error>", where there is none
+	Code   string // the first word of Status
+	Start  time.Time
 }
 
-// NewClient makes a client for what cfg says. It sends nothing yet.
+// NewClient makes a client for the server and the user of cfg. It sends nothing yet. The caller closes it, and then
+// cfg.
 func NewClient(cfg *kubeconfig.Config, o Options) *Client {
-	conn := http.DefaultTransport.(*http.Transport).Clone() // so HTTP/2 is asked for, which with a TLS of one's own is else off
+	// The clone asks for HTTP/2, which is off in a Transport that is given a TLS configuration, unless that says so.
+	conn := http.DefaultTransport.(*http.Transport).Clone()
 	conn.Proxy = cfg.Proxy
 	conn.OnProxyConnectResponse = checkProxyAnswer
 	if o.Dial != nil {
 		conn.DialContext = o.Dial
 	}
-	// Pings notice a broken connection well before silence does. A buffer of 1 MB, not of 4, still fills 80 Mbit/s at 100 ms.
-	conn.HTTP2 = &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, MaxReceiveBufferPerStream: 1 << 20}
-	// The TLS configuration is nobody's: the first credential brings its own.
+	conn.HTTP2 = &http.HTTP2Config{
+		// Pings notice a broken connection well before silence does.
+		SendPingTimeout: 30 * time.Second,
+		PingTimeout:     15 * time.Second,
+		// 1 MB, not 4, still fills 80 Mbit/s at 100 ms.
+		MaxReceiveBufferPerStream: 1 << 20,
+	}
+	// No credential has this TLS configuration: the first one brings its own.
 	return &Client{cfg: cfg, options: o, conn: conn, tls: &tls.Config{}}
 }
 
-// SetPermit has each write ask p whether it may be sent. It must be called before the first request.
+// SetPermit has each write ask p whether it may be sent, unless the Request says WithoutPermit. It must be called
+// before the first request.
 func (c *Client) SetPermit(p Permit) { c.permit = p }
 
-// transport returns the connections for a credential: new ones if its TLS is another. Watches go on on the old ones.
-func (c *Client) transport(cred *kubeconfig.Credential) *http.Transport {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.tls != cred.TLS {
-		c.conn.CloseIdleConnections()
-		c.tls, c.conn = cred.TLS, c.conn.Clone()
-		c.conn.TLSClientConfig = cred.TLS.Clone()
-	}
-	return c.conn
-}
-
-// Close closes the connections that are not in use.
+// Close closes the connections that are not in use. Requests that are under way go on.
 func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conn.CloseIdleConnections()
 }
 
-type Request struct {
-	Method, Path  string
-	Query         url.Values
-	Body          any           // as JSON; a PATCH is a merge patch
-	Accept        string        // JSON where it is empty
-	WithoutPermit bool          // permit: this may be written without one
-	Timeout       time.Duration // of Send; 0: requestTimeout
-}
-
-// needsPermit reports whether a request is sent only while this process may write.
-func (c *Client) needsPermit(r Request) bool {
-	isWrite := r.Method != http.MethodGet
-	return isWrite && c.permit != nil && !r.WithoutPermit
-}
-
-// Failed says of an error, unless it is nil, which request it is about.
-func (r Request) Failed(err error) error {
-	if err != nil {
-		err = fmt.Errorf("%s: %w", CallOf(r.Method, r.Path, r.Query), err)
-	}
-	return err
-}
-
-// Do sends one request and returns a 2xx answer, whose body the caller closes; anything else is an error, a *StatusError where
-// the server answered. It tries again once, after a 401: the loops above it have their backoffs, and honour retryAfter.
-func (c *Client) Do(ctx context.Context, r Request) (resp *http.Response, err error) {
-	cred, err := c.cfg.Credential(ctx, nil)
-	if err == nil {
-		resp, err = c.send(ctx, r, cred)
-	}
-	if StatusOf(err).Code == http.StatusUnauthorized {
-		fresh, renewal := c.cfg.Credential(ctx, cred)
-		if renewal != nil {
-			err = fmt.Errorf("%w; and then: %w", err, renewal)
-		} else if fresh != cred {
-			resp, err = c.send(ctx, r, fresh)
-		}
-	}
-	return resp, r.Failed(err)
-}
-
-// send makes one exchange.
-func (c *Client) send(ctx context.Context, r Request, cred *kubeconfig.Credential) (*http.Response, error) {
-	var body []byte
-	if r.Body != nil {
-		var err error
-		if body, err = json.Marshal(r.Body); err != nil {
-			return nil, err
-		}
-	}
-	u := *c.cfg.Server
-	u.Path, u.RawQuery = strings.TrimSuffix(u.Path, "/")+r.Path, r.Query.Encode()
-	req, err := http.NewRequestWithContext(ctx, r.Method, u.String(), bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	if c.needsPermit(r) {
-		if err := c.permit.MayWrite(); err != nil {
-			return nil, err
-		}
-		guardBody(req, body, c.permit)
-	}
-	req.Header.Set("Accept", cmp.Or(r.Accept, wire.JSON))
-	req.Header.Set("User-Agent", c.options.UserAgent)
-	if body != nil {
-		contentType := wire.JSON
-		if r.Method == http.MethodPatch {
-			contentType = "application/merge-patch+json"
-		}
-		req.Header.Set("Content-Type", contentType)
-	}
-	if cred.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+cred.Token)
-	}
-	start := time.Now()
-	// Not by an http.Client: that would follow a redirect, which could lead a token elsewhere, and no API server sends one.
-	resp, err := c.transport(cred).RoundTrip(req)
-	status := cmp.Or(resp, &http.Response{Status: "<error>"}).Status
-	code, _, _ := strings.Cut(status, " ")
-	if c.options.Observe != nil {
-		c.options.Observe(ctx, Exchange{r.Method, u.RequestURI(), u.Host, status, code, start})
-	}
-	if err != nil {
-		return nil, c.explain(err)
-	} else if resp.StatusCode/100 != 2 {
-		refusal := readStatus(resp, CallOf(r.Method, r.Path, r.Query))
-		refusal.tried = cred.Tried
-		return nil, refusal
-	}
-	return resp, nil
-}
-
-// ErrDryRun is the last guard of a dry run. What would be written is said by those who know what it means.
-var ErrDryRun = errors.New("not sent, as this is a dry run")
-
-// Send makes one request of a small answer, which it decodes into answer unless that is nil. It takes requestTimeout at most.
+// Send makes one request of a small answer in JSON, and decodes that into answer, unless answer is nil. Errors name the
+// request; one that the server has answered is, or wraps, a *Status.
 func (c *Client) Send(ctx context.Context, r Request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.Timeout, RequestTimeout))
 	defer cancel()
@@ -216,34 +118,84 @@ func (c *Client) Send(ctx context.Context, r Request, answer any) error {
 	if r.Body != nil {
 		r.Query = url.Values{"fieldManager": {c.options.FieldManager}}
 	}
-	if c.options.DryRun && r.Method != http.MethodGet {
-		return r.Failed(ErrDryRun)
-	}
 	resp, err := c.Do(ctx, r)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	defer io.CopyN(io.Discard, resp.Body, 2<<10) // what little is left, so that the connection can be used again
-	if _, err = wireOf(resp); err == nil && answer != nil {
-		err = json.NewDecoder(wire.Limited(resp.Body, answerLimit)).Decode(answer)
+	defer io.CopyN(io.Discard, resp.Body, drainLimit)
+	if _, err := formOf(resp); err != nil {
+		return r.Failed(err)
 	}
-	return r.Failed(err)
+	if answer == nil {
+		return nil
+	}
+	return r.Failed(json.NewDecoder(wire.Limited(resp.Body, answerLimit)).Decode(answer))
 }
 
-// Stream opens a list or a watch. The body ends with errSilent when nothing has arrived for so long.
-func (c *Client) Stream(ctx context.Context, r Request) (*Stream, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	b := &Stream{ReadCloser: http.NoBody, ctx: ctx, cancel: cancel, timer: time.AfterFunc(Silence, func() { cancel(ErrSilent) })}
-	resp, err := c.Do(ctx, r)
+// Do makes one request, and returns an answer of success (2xx), whose body the caller closes. Anything else is an error
+// that names the request; it is, or wraps, a *Status where the server has answered. A request that gets a 401 is sent
+// once more, if there is another credential now.
+func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
+	if c.options.DryRun && r.isWrite() {
+		return nil, r.Failed(errDryRun)
+	}
+	cred, err := c.cfg.Credential(ctx, nil)
+	if err != nil {
+		return nil, r.Failed(err)
+	}
+	resp, err := c.exchange(ctx, r, cred)
+	if StatusOf(err).Code != http.StatusUnauthorized {
+		return resp, r.Failed(err)
+	}
+	fresh, renewalErr := c.cfg.Credential(ctx, cred)
+	if renewalErr != nil {
+		return nil, r.Failed(fmt.Errorf("%w; and then: %w", err, renewalErr))
+	}
+	if fresh == cred {
+		return nil, r.Failed(err)
+	}
+	resp, err = c.exchange(ctx, r, fresh)
+	return resp, r.Failed(err)
+}
+
+// exchange sends a request once.
+func (c *Client) exchange(ctx context.Context, r Request, cred *kubeconfig.Credential) (*http.Response, error) {
+	target := r.at(c.cfg.Server)
+	req, err := c.newHTTP(ctx, r, target, cred)
+	if err != nil {
+		return nil, err
+	}
+	e := Exchange{Method: r.Method, URI: target.RequestURI(), Host: target.Host, Status: "<error>", Start: time.Now()}
+	// Not by an http.Client: that would follow a redirect, which could lead a token elsewhere. No API server sends one.
+	resp, err := c.transport(cred).RoundTrip(req)
 	if err == nil {
-		b.ReadCloser = resp.Body
-		b.IsProtobuf, err = wireOf(resp)
-		err = r.Failed(err)
+		e.Status = resp.Status
+	}
+	e.Code, _, _ = strings.Cut(e.Status, " ")
+	if c.options.Observe != nil {
+		c.options.Observe(ctx, e)
 	}
 	if err != nil {
-		defer b.Close() // which is a cause, too
-		return nil, cmp.Or(r.Failed(context.Cause(ctx)), err)
+		return nil, c.explain(err)
 	}
-	return b, nil
+	if resp.StatusCode/100 != 2 {
+		refusal := readStatus(resp, r.call())
+		refusal.tried = cred.Tried
+		return nil, refusal
+	}
+	return resp, nil
+}
+
+// transport returns the connections for a credential: new ones if its TLS is another. Watches that run stay on theirs.
+func (c *Client) transport(cred *kubeconfig.Credential) *http.Transport {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tls != cred.TLS {
+		c.conn.CloseIdleConnections()
+		c.conn = c.conn.Clone()
+		c.conn.TLSClientConfig = cred.TLS.Clone()
+		c.tls = cred.TLS
+	}
+	return c.conn
 }

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -24,7 +25,8 @@ func (r *proxyRefusal) Error() string {
 	return fmt.Sprintf("the proxy %s refuses the connection: %s", r.proxy, r.status)
 }
 
-// checkProxyAnswer is http.Transport's OnProxyConnectResponse.
+// checkProxyAnswer returns a proxyRefusal unless a proxy has opened the way. It is http.Transport's
+// OnProxyConnectResponse.
 func checkProxyAnswer(_ context.Context, proxy *url.URL, _ *http.Request, answer *http.Response) error {
 	if answer.StatusCode == http.StatusOK {
 		return nil
@@ -32,33 +34,65 @@ func checkProxyAnswer(_ context.Context, proxy *url.URL, _ *http.Request, answer
 	return &proxyRefusal{proxy: proxy.Redacted(), status: answer.Status, code: answer.StatusCode}
 }
 
-// explain adds to an error of the network, or of TLS, what was tried and what to do.
+// explain adds to an error of the network, or of TLS, what was tried and what to do. Other errors stay as they are.
 func (c *Client) explain(err error) error {
-	unknown, invalid, op, hint := x509.UnknownAuthorityError{}, x509.CertificateInvalidError{}, &net.OpError{}, ""
-	var refusal *proxyRefusal
-	switch {
-	case errors.As(err, &refusal) && refusal.code == http.StatusProxyAuthRequired:
-		hint = "give its user and password in the kubeconfig's proxy-url, or in HTTPS_PROXY: http://USER:PASSWORD@HOST"
-	case errors.As(err, &refusal):
-		hint = "allow the way to the API server there, or go without: remove the kubeconfig's proxy-url, or set NO_PROXY"
-	case errors.As(err, &unknown):
-		hint = fmt.Sprintf("give the CA of this cluster as certificate-authority; the server's certificate was issued by %q", unknown.Cert.Issuer)
-	case errors.As(err, new(x509.HostnameError)):
-		hint = "give one of these names as tls-server-name, or in the server's address"
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		hint = "renew the server's certificate, or set the clock of this machine"
-	case errors.As(err, new(*tls.CertificateVerificationError)):
-		hint = "give the server a certificate for servers, and podcount the CA that issued it, as certificate-authority"
-	case errors.As(err, new(tls.RecordHeaderError)):
-		hint = "it does not speak TLS: is its address that of an API server, and should it begin with http://?"
-	case errors.As(err, &op) && op.Op == "proxyconnect":
-		hint = "this is the proxy of the kubeconfig's proxy-url, or else of HTTPS_PROXY: is it running, and is its address right?"
-	case op.Op == "dial" || os.IsTimeout(err):
-		hint = "is the API server running, and is this its address?"
-	case op.Op == "remote error": // what TLS calls an alert
-		hint = "podcount speaks TLS 1.2 and 1.3; if a client certificate is wanted, give one that is known there, and valid"
-	default:
+	hint := cmp.Or(hintForProxy(err), hintForTLS(err), hintForNetwork(err))
+	if hint == "" {
 		return err
 	}
 	return fmt.Errorf("%s, from %s: %w (%s)", c.cfg.Server.Redacted(), c.cfg.Source, err, hint)
+}
+
+func hintForProxy(err error) string {
+	var refusal *proxyRefusal
+	switch {
+	case !errors.As(err, &refusal):
+		return ""
+	case refusal.code == http.StatusProxyAuthRequired:
+		return "give its user and password in the kubeconfig's proxy-url, or in HTTPS_PROXY: http://USER:PASSWORD@HOST"
+	}
+	return "allow the way to the API server there, or go without: remove the kubeconfig's proxy-url, or set NO_PROXY"
+}
+
+func hintForTLS(err error) string {
+	var unknown x509.UnknownAuthorityError
+	if errors.As(err, &unknown) {
+		return fmt.Sprintf("give the CA of this cluster as certificate-authority; "+
+			"the server's certificate was issued by %q", unknown.Cert.Issuer)
+	}
+	var otherName x509.HostnameError
+	if errors.As(err, &otherName) {
+		return "give one of these names as tls-server-name, or in the server's address"
+	}
+	var invalid x509.CertificateInvalidError
+	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+		return "renew the server's certificate, or set the clock of this machine"
+	}
+	var unverified *tls.CertificateVerificationError
+	if errors.As(err, &unverified) {
+		return "give the server a certificate for servers, and podcount the CA that issued it, as certificate-authority"
+	}
+	var noTLS tls.RecordHeaderError
+	if errors.As(err, &noTLS) {
+		return "it does not speak TLS: is its address that of an API server, and should it begin with http://?"
+	}
+	return ""
+}
+
+func hintForNetwork(err error) string {
+	operation := ""
+	var failed *net.OpError
+	if errors.As(err, &failed) {
+		operation = failed.Op
+	}
+	switch {
+	case operation == "proxyconnect":
+		return "this is the proxy of the kubeconfig's proxy-url, or else of HTTPS_PROXY: " +
+			"is it running, and is its address right?"
+	case operation == "dial" || os.IsTimeout(err):
+		return "is the API server running, and is this its address?"
+	case operation == "remote error": // what TLS calls an alert
+		return "podcount speaks TLS 1.2 and 1.3; if a client certificate is wanted, give one that is known there, and valid"
+	}
+	return ""
 }

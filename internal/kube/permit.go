@@ -2,17 +2,34 @@ package kube
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 )
 
+// Permit is the right to write, which a leader has, and may lose at any moment. Its methods are called by many
+// goroutines at a time.
+type Permit interface {
+	// MayWrite returns an error unless a write may be sent now. It is called often, and must not wait.
+	MayWrite() error
+
+	// WhileLeading returns a context that ends with ctx, and with the permit. Whoever called it releases it.
+	WhileLeading(ctx context.Context) (permitted context.Context, release context.CancelFunc)
+}
+
+// needsPermit reports whether a request is sent only while this process may write.
+func (c *Client) needsPermit(r Request) bool {
+	return r.isWrite() && c.permit != nil && !r.WithoutPermit
+}
+
 // guardBody makes a request read its body through a permittedBody.
 func guardBody(req *http.Request, body []byte, permit Permit) {
-	open := func() (io.ReadCloser, error) {
-		return io.NopCloser(&permittedBody{bytes.NewReader(body), permit}), nil
+	open := func() io.ReadCloser {
+		return io.NopCloser(&permittedBody{bytes.NewReader(body), permit})
 	}
-	req.Body, _ = open()
-	req.GetBody = open // lets the transport send the request again when the connection closed before it had begun
+	req.Body = open()
+	// The transport sends the request again when the connection closed before it had begun.
+	req.GetBody = func() (io.ReadCloser, error) { return open(), nil }
 	req.ContentLength = int64(len(body))
 }
 

@@ -14,7 +14,7 @@ import (
 
 // A PUT that makes a Lease needs the right to create it, too.
 func TestRightToMakeWhatIsNotThereIsNamed(t *testing.T) {
-	err := &Status{Status: wire.Status{Code: 403, Reason: "Forbidden", Message: `leases.coordination.k8s.io "podcount" is forbidden: User "x" cannot create resource "leases" in API group`}, call: CallOf("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/podcount", nil)}
+	err := &Status{Status: wire.Status{Code: 403, Reason: "Forbidden", Message: `leases.coordination.k8s.io "podcount" is forbidden: User "x" cannot create resource "leases" in API group`}, call: callOf("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/podcount", nil)}
 	wantText(t, err.Error(), `verbs ["create"]`)
 }
 
@@ -37,7 +37,7 @@ func TestStatusNamesVerbObjectAndRule(t *testing.T) {
 		{"PUT", "/apis/coordination.k8s.io/v1/namespaces/a/leases/l", "", "update leases/a/l", `["coordination.k8s.io"], resources ["leases"], verbs ["update"]`},
 	} {
 		q, _ := url.ParseQuery(c.query)
-		what := CallOf(c.method, c.path, q)
+		what := callOf(c.method, c.path, q)
 		resp := &http.Response{StatusCode: 403, Body: io.NopCloser(strings.NewReader(`{"code":403,"reason":"Forbidden","message":"x cannot ` + what.verb + ` it"}`))}
 		if text := readStatus(resp, what).Error(); what.String() != c.want || !strings.Contains(text, c.rule) || !strings.HasPrefix(text, "403 Forbidden: x cannot") {
 			t.Errorf("%s %s: %s: %s", c.method, c.path, what, text)
@@ -46,7 +46,7 @@ func TestStatusNamesVerbObjectAndRule(t *testing.T) {
 }
 
 func TestAnonymousIsToldToBringACredentialAndNotToBeGivenRights(t *testing.T) {
-	s := &Status{Status: wire.Status{Code: 403, Reason: "Forbidden", Message: `pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope`}, call: Call{"list", "", "pods", ""}}
+	s := &Status{Status: wire.Status{Code: 403, Reason: "Forbidden", Message: `pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope`}, call: call{verb: "list", resource: "pods"}}
 	if text := s.Error(); strings.Contains(text, "RBAC") || !strings.Contains(text, "(no credential was sent: give the kubeconfig's user a token") {
 		t.Error(text)
 	}
@@ -54,7 +54,7 @@ func TestAnonymousIsToldToBringACredentialAndNotToBeGivenRights(t *testing.T) {
 
 func TestRefusalThatIsNoQuestionOfRightsNamesNoRule(t *testing.T) {
 	for _, message := range []string{"unable to create new content in namespace x because it is being terminated", `admission webhook "w" denied the request: patch`} {
-		s := &Status{Status: wire.Status{Code: 403, Reason: "Forbidden", Message: message}, call: Call{verb: "patch", resource: "nodes"}}
+		s := &Status{Status: wire.Status{Code: 403, Reason: "Forbidden", Message: message}, call: call{verb: "patch", resource: "nodes"}}
 		if got, want := s.Error(), "403 Forbidden: "+message; got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
