@@ -4,100 +4,19 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
+	"fmt"
+	"maps"
 	"net"
-	"net/http/httptest"
+	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
+	"time"
 
 	"podcount/internal/fakekube"
 	"podcount/internal/kubeconfig"
 )
-
-// permitOf is a permit to write that is asked for, and never ends by itself.
-type permitOf func() error
-
-func (p permitOf) MayWrite() error { return p() }
-
-func (p permitOf) WhileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithCancel(ctx)
-}
-
-// The lease may run out while a credential is awaited, or while the process was stopped: a timer may tell that too late.
-func TestClientAsksRightBeforeAWriteWhetherItMayBeSent(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("n")
-		base, _ := url.Parse("http://127.0.0.1:1")
-		may := true
-		client := NewClient(&kubeconfig.Config{Server: base, Credential: func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
-			may = false
-			return &kubeconfig.Credential{}, nil
-		}}, Options{Dial: f.ServeIn(t).Dial})
-		defer client.Close()
-		client.permit = permitOf(func() error {
-			if !may {
-				return errors.New("not any more")
-			}
-			return nil
-		})
-		for r, sent := range map[*Request]bool{
-			{Method: "GET", Path: "/api/v1/nodes/n"}:                                                                                   true,
-			{Method: "PATCH", Path: "/api/v1/nodes/n", Body: fakekube.Object{}}:                                                        false,
-			{Method: "POST", Path: "/api/v1/namespaces/default/events", Body: fakekube.Object{}}:                                       false,
-			{Method: "PUT", Path: "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l", Body: fakekube.Object{}, WithoutPermit: true}: true,
-			{Method: "DELETE", Path: "/api/v1/nodes/n"}:                                                                                false,
-		} {
-			may = true
-			before := len(f.Requests(func(fakekube.Request) bool { return true }))
-			err := client.Send(t.Context(), *r, nil)
-			if got := len(f.Requests(func(fakekube.Request) bool { return true })) > before; got != sent || !sent && (err == nil || !strings.Contains(err.Error(), "not any more")) {
-				t.Errorf("%s %s was sent: %v, %v", r.Method, r.Path, got, err)
-			}
-		}
-	})
-}
-
-// lateDial is a network on which a connection takes a while, whatever the context says: as when the process is frozen.
-func lateDial(dial Dialer, wait func()) Dialer {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		wait()
-		return dial(context.WithoutCancel(ctx), network, addr)
-	}
-}
-
-func TestWriteWhosePermitEndsWhileItsConnectionIsMadeIsNotSent(t *testing.T) {
-	for _, over := range []string{"HTTP/1.1", "HTTP/2"} {
-		simulate(t, func(t *testing.T, f *fakekube.Server) {
-			f.AddNode("n")
-			may := true
-			isTLS := over == "HTTP/2"
-			client := clientOver(t, f, isTLS, func(dial Dialer) Dialer {
-				return lateDial(dial, func() { may = false })
-			})
-			defer client.Close()
-			client.permit = permitOf(func() error {
-				if !may {
-					return errors.New("not any more")
-				}
-				return nil
-			})
-			err := client.Send(t.Context(), Request{Method: "PATCH", Path: "/api/v1/nodes/n", Body: fakekube.Object{}}, nil)
-			if err == nil || !strings.Contains(err.Error(), "not any more") {
-				t.Errorf("%s: %v", over, err)
-			}
-			synctest.Wait()
-			wantNumber(t, over+": requests that came", len(f.Requests(func(fakekube.Request) bool { return true })), 0)
-			may = true
-			client.permit = permitOf(func() error { return nil })
-			err = client.Send(t.Context(), Request{Method: "PATCH", Path: "/api/v1/nodes/n", Body: fakekube.Object{"metadata": fakekube.Object{"labels": fakekube.Object{"a": "b"}}}}, nil)
-			if err != nil || f.Label("n", "a") != "b" {
-				t.Errorf("%s: with a permit: %v", over, err)
-			}
-		})
-	}
-}
 
 // clientOver makes a client of the fake, over HTTP/1.1 or over TLS and HTTP/2, on a network that change has changed.
 func clientOver(t *testing.T, f *fakekube.Server, isTLS bool, change func(Dialer) Dialer) *Client {
@@ -115,33 +34,225 @@ func clientOver(t *testing.T, f *fakekube.Server, isTLS bool, change func(Dialer
 		cred.TLS = &tls.Config{RootCAs: ca.Pool()}
 		certificate = append(certificate, func() *tls.Certificate { return &pair })
 	}
-	credential := func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) { return cred, nil }
-	return NewClient(&kubeconfig.Config{Server: base, Credential: credential}, Options{Dial: change(f.ServeIn(t, certificate...).Dial)})
+	cfg := &kubeconfig.Config{
+		Server:     base,
+		Credential: func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) { return cred, nil },
+	}
+	return NewClient(cfg, Options{Dial: change(f.ServeIn(t, certificate...).Dial)})
 }
 
-func TestBodyOfAWriteIsGuardedHoweverOftenItIsSent(t *testing.T) {
-	may := true
-	permit := permitOf(func() error {
-		if !may {
-			return errNoPermit
-		}
-		return nil
-	})
-	req := httptest.NewRequest("PATCH", "/x", nil)
-	guardBody(req, []byte("body"), permit)
-	for _, name := range []string{"first", "again"} {
-		body := req.Body
-		if name == "again" {
-			body, _ = req.GetBody()
-		}
-		may = true
-		if text, err := io.ReadAll(body); string(text) != "body" || err != nil || req.ContentLength != 4 {
-			t.Errorf("%s: %q of %d bytes, %v", name, text, req.ContentLength, err)
-		}
-		body, _ = req.GetBody()
-		may = false
-		if text, err := io.ReadAll(body); len(text) > 0 || err != errNoPermit {
-			t.Errorf("%s, without a permit: %q, %v", name, text, err)
-		}
+// exchanges keeps what a client's observer hears: the method, the code and the path of each.
+func exchanges(heard *[]string) func(context.Context, Exchange) {
+	return func(_ context.Context, e Exchange) {
+		*heard = append(*heard, e.Method+" "+e.Code+" "+e.URI)
 	}
+}
+
+func TestRequestIsSentAsTheAPIWantsIt(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("n")
+		var got []string
+		record := func(r *http.Request) bool {
+			var text []string
+			for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+				if name != "Content-Length" && name != "Accept-Encoding" {
+					text = append(text, name+": "+r.Header.Get(name))
+				}
+			}
+			got = append(got, r.Method+" "+r.URL.RequestURI()+" "+strings.Join(text, "; "))
+			return false
+		}
+		f.Disturb(fakekube.Fault{Match: record})
+		client := clientOf(t, f, func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
+			return &kubeconfig.Credential{Token: "secret"}, nil
+		}, Options{UserAgent: "agent/1", FieldManager: "manager"})
+		f.Allow("secret")
+		query := url.Values{"limit": {"1"}}
+		for _, r := range []Request{
+			{Method: "GET", Path: "/api/v1/nodes", Query: query, Accept: Accept(true, "Any", "application/json")},
+			{Method: "PATCH", Path: "/api/v1/nodes/n", Body: fakekube.Object{}},
+			{Method: "POST", Path: "/api/v1/namespaces/default/events", Body: fakekube.Object{}},
+		} {
+			client.Send(t.Context(), r, nil) // whatever it answers
+		}
+		const mine = "Authorization: Bearer secret; "
+		want := []string{
+			"GET /api/v1/nodes?limit=1 Accept: application/json;as=Any;g=meta.k8s.io;v=v1, application/json; " +
+				mine + "User-Agent: agent/1",
+			"PATCH /api/v1/nodes/n?fieldManager=manager Accept: application/json; " +
+				mine + "Content-Type: application/merge-patch+json; User-Agent: agent/1",
+			"POST /api/v1/namespaces/default/events?fieldManager=manager Accept: application/json; " +
+				mine + "Content-Type: application/json; User-Agent: agent/1",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("sent\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+func TestRequestThatGetsA401IsSentOnceMoreWithAFreshCredential(t *testing.T) {
+	old := &kubeconfig.Credential{Token: "old", Tried: "the old one"}
+	fresh := &kubeconfig.Credential{Token: "new", Tried: "the new one"}
+	for name, c := range map[string]struct {
+		allowed string
+		renew   func() (*kubeconfig.Credential, error)
+		sent    []string
+		err     string
+	}{
+		"that is good": {
+			allowed: "new",
+			renew:   func() (*kubeconfig.Credential, error) { return fresh, nil },
+			sent:    []string{"old", "new"},
+		},
+		"that is no better": {
+			allowed: "another",
+			renew:   func() (*kubeconfig.Credential, error) { return fresh, nil },
+			sent:    []string{"old", "new"},
+			err:     "what was not accepted: the new one",
+		},
+		"that is still the old one": {
+			allowed: "another",
+			renew:   func() (*kubeconfig.Credential, error) { return old, nil },
+			sent:    []string{"old"},
+			err:     "what was not accepted: the old one",
+		},
+		"that cannot be had": {
+			allowed: "another",
+			renew:   func() (*kubeconfig.Credential, error) { return nil, errors.New("no more") },
+			sent:    []string{"old"},
+			err:     "and then: no more",
+		},
+	} {
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.Allow(c.allowed)
+			var heard []string
+			client := clientOf(t, f, func(_ context.Context, refused *kubeconfig.Credential) (*kubeconfig.Credential, error) {
+				if refused == old {
+					return c.renew()
+				}
+				return old, nil
+			}, Options{Observe: exchanges(&heard)})
+			err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+			if c.err == "" && err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if c.err != "" && (StatusOf(err).Code != 401 || !strings.Contains(err.Error(), c.err)) {
+				t.Errorf("%s: %v, want %s", name, err, c.err)
+			}
+			if err != nil && strings.Count(err.Error(), "list nodes: ") != 1 {
+				t.Errorf("%s: it does not name the request once: %v", name, err)
+			}
+			var sent []string
+			for _, r := range all(f) {
+				sent = append(sent, r.User)
+			}
+			if !slices.Equal(sent, c.sent) {
+				t.Errorf("%s: sent by %q, want %q", name, sent, c.sent)
+			}
+			wantNumber(t, name+": exchanges heard of", len(heard), len(c.sent))
+		})
+	}
+}
+
+func TestRequestThatIsRefusedOtherwiseIsNotSentAgainAndNoRedirectIsFollowed(t *testing.T) {
+	for _, code := range []int{302, 307, 403, 404, 409, 410, 429, 500, 503} {
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.Inject(t, fakekube.Fault{
+				Match:  fakekube.Matching(fakekube.IsList("nodes")),
+				Status: code,
+				Header: map[string]string{"Location": "http://elsewhere/", "Retry-After": "1"},
+			})
+			var heard []string
+			client := clientOf(t, f, noCredential, Options{Observe: exchanges(&heard)})
+			err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+			if StatusOf(err).Code != code {
+				t.Errorf("%d: %v", code, err)
+			}
+			if want := []string{fmt.Sprintf("GET %d /api/v1/nodes", code)}; !slices.Equal(heard, want) {
+				t.Errorf("%d: heard of %q", code, heard)
+			}
+		})
+	}
+}
+
+func TestObserverHearsOfEachExchangeOnceAlsoOfOneWithoutAnAnswer(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("n")
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("nodes")), Drop: true})
+		var heard []Exchange
+		observe := func(_ context.Context, e Exchange) { heard = append(heard, e) }
+		client := clientOf(t, f, noCredential, Options{Observe: observe})
+		start := time.Now()
+		// The first connection's first request: net/http sends another one again if its connection breaks.
+		if err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil); err == nil {
+			t.Error("there is an answer")
+		}
+		get := Request{Method: "GET", Path: "/api/v1/nodes/n", Query: url.Values{"a": {"b"}}}
+		if err := client.Send(t.Context(), get, nil); err != nil {
+			t.Error(err)
+		}
+		patch := Request{Method: "PATCH", Path: "/api/v1/nodes/gone", Body: fakekube.Object{}}
+		if err := client.Send(t.Context(), patch, nil); StatusOf(err).Code != 404 {
+			t.Error(err)
+		}
+		want := []Exchange{
+			{"GET", "/api/v1/nodes", "127.0.0.1:1", "<error>", "<error>", start},
+			{"GET", "/api/v1/nodes/n?a=b", "127.0.0.1:1", "200 OK", "200", start},
+			{"PATCH", "/api/v1/nodes/gone?fieldManager=", "127.0.0.1:1", "404 Not Found", "404", start},
+		}
+		if !slices.Equal(heard, want) {
+			t.Errorf("heard of\n%+v\nwant\n%+v", heard, want)
+		}
+	})
+}
+
+func TestDryRunReadsAndSendsNoWrite(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("n")
+		client := clientOf(t, f, noCredential, Options{DryRun: true})
+		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
+			r := Request{Method: method, Path: "/api/v1/nodes/n", Body: fakekube.Object{}}
+			_, doErr := client.Do(t.Context(), r)
+			for _, err := range []error{client.Send(t.Context(), r, nil), doErr} {
+				if !errors.Is(err, errDryRun) || !strings.Contains(err.Error(), " nodes/n: not sent") {
+					t.Errorf("%s: %v", method, err)
+				}
+			}
+		}
+		wantNumber(t, "requests that came", len(all(f)), 0)
+		var node struct{ Metadata struct{ Name string } }
+		err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes/n"}, &node)
+		if err != nil || node.Metadata.Name != "n" {
+			t.Errorf("%+v, %v", node, err)
+		}
+	})
+}
+
+func TestSendTakesNoLongerThanItsTimeout(t *testing.T) {
+	for given, want := range map[time.Duration]time.Duration{0: RequestTimeout, time.Second: time.Second} {
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("nodes")), Stall: true})
+			client := clientOf(t, f, noCredential, Options{})
+			start := time.Now()
+			err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes", Timeout: given}, nil)
+			if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != want {
+				t.Errorf("after %v, want %v: %v", time.Since(start), want, err)
+			}
+		})
+	}
+}
+
+func TestErrorOfANetworkThatIsAwayNamesTheServerAndWhereThatIsFrom(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		client := clientOf(t, f, noCredential, Options{})
+		client.conn.DialContext = func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no way")}
+		}
+		err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+		want := "list nodes: http://127.0.0.1:1, from a test: dial tcp: no way " +
+			"(is the API server running, and is this its address?)"
+		if err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	})
 }

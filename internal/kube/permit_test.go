@@ -1,0 +1,160 @@
+package kube
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podcount/internal/fakekube"
+	"podcount/internal/kubeconfig"
+)
+
+// permitOf is a permit to write that is asked for, and never ends by itself.
+type permitOf func() error
+
+func (p permitOf) MayWrite() error { return p() }
+
+func (p permitOf) WhileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithCancel(ctx)
+}
+
+// permitWhile is a permit for as long as *may.
+func permitWhile(may *bool) permitOf {
+	return func() error {
+		if !*may {
+			return errNoPermit
+		}
+		return nil
+	}
+}
+
+// The lease may run out while a credential is awaited, or while the process was stopped: a timer may tell that too
+// late.
+func TestClientAsksRightBeforeAWriteWhetherItMayBeSent(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("n")
+		may := true
+		client := clientOf(t, f, func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
+			may = false
+			return &kubeconfig.Credential{}, nil
+		}, Options{})
+		client.SetPermit(permitWhile(&may))
+		const leases = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l"
+		for _, c := range []struct {
+			request Request
+			isSent  bool
+		}{
+			{Request{Method: "GET", Path: "/api/v1/nodes/n"}, true},
+			{Request{Method: "PATCH", Path: "/api/v1/nodes/n", Body: fakekube.Object{}}, false},
+			{Request{Method: "POST", Path: "/api/v1/namespaces/default/events", Body: fakekube.Object{}}, false},
+			{Request{Method: "PUT", Path: leases, Body: fakekube.Object{}, WithoutPermit: true}, true},
+			{Request{Method: "DELETE", Path: "/api/v1/nodes/n"}, false},
+		} {
+			may = true
+			before := len(all(f))
+			err := client.Send(t.Context(), c.request, nil)
+			isSent := len(all(f)) > before
+			isRefused := err != nil && strings.Contains(err.Error(), errNoPermit.Error())
+			if isSent != c.isSent || isRefused == c.isSent {
+				t.Errorf("%s %s was sent: %v, %v", c.request.Method, c.request.Path, isSent, err)
+			}
+		}
+	})
+}
+
+// lateDial is a network on which a connection takes a while, whatever the context says: as when the process is frozen.
+func lateDial(dial Dialer, wait func()) Dialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		wait()
+		return dial(context.WithoutCancel(ctx), network, addr)
+	}
+}
+
+func TestWriteWhosePermitEndsWhileItsConnectionIsMadeIsNotSent(t *testing.T) {
+	for _, over := range []string{"HTTP/1.1", "HTTP/2"} {
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("n")
+			may := true
+			isTLS := over == "HTTP/2"
+			client := clientOver(t, f, isTLS, func(dial Dialer) Dialer {
+				return lateDial(dial, func() { may = false })
+			})
+			defer client.Close()
+			client.SetPermit(permitWhile(&may))
+			patch := Request{
+				Method: "PATCH",
+				Path:   "/api/v1/nodes/n",
+				Body:   fakekube.Object{"metadata": fakekube.Object{"labels": fakekube.Object{"a": "b"}}},
+			}
+			err := client.Send(t.Context(), patch, nil)
+			if err == nil || !strings.Contains(err.Error(), errNoPermit.Error()) {
+				t.Errorf("%s: %v", over, err)
+			}
+			synctest.Wait()
+			wantNumber(t, over+": requests that came", len(all(f)), 0)
+
+			client.SetPermit(permitOf(func() error { return nil }))
+			err = client.Send(t.Context(), patch, nil)
+			if err != nil || f.Label("n", "a") != "b" {
+				t.Errorf("%s: with a permit: %v", over, err)
+			}
+		})
+	}
+}
+
+func TestBodyOfAWriteIsGuardedHoweverOftenItIsSent(t *testing.T) {
+	may := true
+	req := httptest.NewRequest("PATCH", "/x", nil)
+	guardBody(req, []byte("body"), permitWhile(&may))
+	for _, name := range []string{"first", "again"} {
+		body := req.Body
+		if name == "again" {
+			body, _ = req.GetBody()
+		}
+		may = true
+		if text, err := io.ReadAll(body); string(text) != "body" || err != nil || req.ContentLength != 4 {
+			t.Errorf("%s: %q of %d bytes, %v", name, text, req.ContentLength, err)
+		}
+		body, _ = req.GetBody()
+		may = false
+		if text, err := io.ReadAll(body); len(text) > 0 || err != errNoPermit {
+			t.Errorf("%s, without a permit: %q, %v", name, text, err)
+		}
+	}
+}
+
+// endingPermit is a permit that ends while a write is under way.
+type endingPermit struct{ term context.Context }
+
+func (endingPermit) MayWrite() error { return nil }
+
+func (p endingPermit) WhileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(p.term, func() { cancel(errNoPermit) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+func TestWriteThatIsUnderWayIsGivenUpWhenItsPermitEnds(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("n")
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), Stall: true})
+		client := clientOf(t, f, noCredential, Options{})
+		term, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		client.SetPermit(endingPermit{term})
+		start := time.Now()
+		err := client.Send(t.Context(), Request{Method: "PATCH", Path: "/api/v1/nodes/n", Body: fakekube.Object{}}, nil)
+		if err == nil || time.Since(start) != 5*time.Second {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		wantText(t, err.Error(), errNoPermit.Error())
+	})
+}

@@ -1,0 +1,133 @@
+package kube
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net/url"
+	"testing"
+	"time"
+
+	"podcount/internal/fakekube"
+)
+
+// watchOfPods asks for all pods from now on.
+var watchOfPods = Request{Method: "GET", Path: "/api/v1/pods", Query: url.Values{"watch": {"1"}}}
+
+func TestStreamThatFallsSilentEndsAfterThatTime(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(2)
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Hang: 10})
+		client := clientOf(t, f, noCredential, Options{})
+		s, err := client.Stream(t.Context(), Request{Method: "GET", Path: "/api/v1/pods"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		start := time.Now()
+		text, err := io.ReadAll(s)
+		if !errors.Is(err, ErrSilent) || len(text) == 0 || time.Since(start) != Silence {
+			t.Errorf("after %v: %q, %v", time.Since(start), text, err)
+		}
+	})
+}
+
+func TestStreamThatIsNotAnsweredEndsAfterThatTimeToo(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Stall: true})
+		client := clientOf(t, f, noCredential, Options{})
+		start := time.Now()
+		_, err := client.Stream(t.Context(), watchOfPods)
+		if !errors.Is(err, ErrSilent) || time.Since(start) != Silence {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		wantText(t, err.Error(), "watch pods: nothing was heard for 2m30s")
+	})
+}
+
+func TestStreamThatTalksGoesOnUntilItsContextEndsAndSaysWhy(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		client := clientOf(t, f, noCredential, Options{})
+		why := errors.New("enough")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 4*Silence, why)
+		defer cancel()
+		watch := watchOfPods
+		watch.Query = url.Values{"watch": {"1"}, "allowWatchBookmarks": {"true"}, "timeoutSeconds": {"3600"}}
+		s, err := client.Stream(ctx, watch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		start := time.Now()
+		lines := bufio.NewScanner(s)
+		bookmarks := 0
+		for lines.Scan() {
+			bookmarks++
+		}
+		if lines.Err() != why || time.Since(start) != 4*Silence || bookmarks < 5 {
+			t.Errorf("after %v and %d bookmarks: %v", time.Since(start), bookmarks, lines.Err())
+		}
+	})
+}
+
+func TestAnswerThatIsNeitherJSONNorProtobufIsNoAPIServers(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		page := fakekube.Fault{
+			Match:  fakekube.Matching(fakekube.IsList("pods")),
+			Times:  2,
+			Status: 200,
+			Header: map[string]string{"Content-Type": "text/html; charset=utf-8"},
+			Body:   "<html>",
+		}
+		f.Inject(t, page)
+		client := clientOf(t, f, noCredential, Options{})
+		list := Request{Method: "GET", Path: "/api/v1/pods"}
+		_, streamErr := client.Stream(t.Context(), list)
+		sendErr := client.Send(t.Context(), list, nil)
+		for _, err := range []error{streamErr, sendErr} {
+			want := `list pods: the answer is "text/html", neither JSON nor protobuf: is this the API server?`
+			if err == nil || err.Error() != want {
+				t.Errorf("%v, want %s", err, want)
+			}
+		}
+	})
+}
+
+func TestStreamSaysWhichFormItsAnswerHas(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(1)
+		client := clientOf(t, f, noCredential, Options{})
+		for accept, want := range map[string]bool{
+			"":                                    false,
+			"application/json":                    false,
+			"application/vnd.kubernetes.protobuf": true,
+		} {
+			s, err := client.Stream(t.Context(), Request{Method: "GET", Path: "/api/v1/pods", Accept: accept})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.IsProtobuf != want {
+				t.Errorf("asked for %q, it is protobuf: %v", accept, s.IsProtobuf)
+			}
+			s.Close()
+		}
+	})
+}
+
+func TestAcceptListsTheBestFirstAndWholeObjectsAfterMetadata(t *testing.T) {
+	types := []string{"a/protobuf", "a/json"}
+	for got, want := range map[string]string{
+		Accept(false, "Kind", types...): "a/protobuf, a/json",
+		Accept(false, "Kind"):           "",
+		Accept(true, "Kind", types...): "a/protobuf;as=Kind;g=meta.k8s.io;v=v1, a/protobuf, " +
+			"a/json;as=Kind;g=meta.k8s.io;v=v1, a/json",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if types[0] != "a/protobuf" {
+		t.Errorf("it has changed its caller's %q", types)
+	}
+}
