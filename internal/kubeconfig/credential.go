@@ -17,20 +17,26 @@ import (
 	"time"
 )
 
-// Config says where the API server is, and how to be known to it.
+// Config says where the API server is, and how to be known to it. Load makes one. A Config that is made by hand needs a
+// Server and a Credential.
 type Config struct {
-	Source string // where this was found
-	Server *url.URL
-	Proxy  func(*http.Request) (*url.URL, error)
+	Source string   // where this was found, in words
+	Server *url.URL // its scheme is https or http; with a path where the API is not at the root; not to be modified
+
+	// Proxy returns the proxy for a request, or nil where there is none, as http.Transport.Proxy does. nil: there never
+	// is one.
+	Proxy func(*http.Request) (*url.URL, error)
+
 	// Credential returns what the next request is to use. It may have to wait for that, but no longer than ctx.
 	// refused is nil, or the one that has just got a 401: unless another has taken its place meanwhile, all is
 	// read again, however old it is. Safe for concurrent use.
 	Credential func(ctx context.Context, refused *Credential) (*Credential, error)
 
-	access *access // nil in a Config that LoadConfig has not made
+	access *access // nil in a Config that Load has not made
 }
 
-// Close ends the program that runs for a credential, if there is one: then no more credentials are made.
+// Close ends the program that runs for a credential, if there is one: then no more credentials are made. It may be
+// called at any time, and takes a second at most.
 func (c *Config) Close() {
 	if c.access != nil {
 		c.access.close()
@@ -39,21 +45,23 @@ func (c *Config) Close() {
 
 // Credential is who we are, and whom we trust, at one moment. It is never modified: a new one takes its place.
 type Credential struct {
-	Token string
-	TLS   *tls.Config // the very same as long as nothing in it has changed
-	Tried string      // in words, for the error when the server does not know us
+	Token string      // a bearer token; "" for none
+	TLS   *tls.Config // for https; the very same as long as nothing in it has changed; not to be modified
+	Tried string      // in words, for the error when the server does not know us; without any secret
 }
 
 // access is one cluster and one user, as found, and the credential that they come to.
 type access struct {
-	source, server, serverName string
-	master                     string // the server's address in place of the one found, unless it is empty
-	proxy                      string // in place of the environment's
-	insecure                   bool   // the server's certificate is not verified
-	isInPod                    bool   // the credential is the one that kubelet puts into a pod
-	isWithheld                 bool   // there is a user, whose credential is not used as the address is http://
-	exec                       *execPlugin
-	log                        *slog.Logger
+	source     string // where this was found, in words
+	server     string // its address
+	serverName string // in its certificate; "": that of the address
+	master     string // the server's address in place of the one found, unless it is empty
+	proxy      string // in place of the environment's
+	insecure   bool   // the server's certificate is not verified
+	isInPod    bool   // the credential is the one that kubelet puts into a pod
+	isWithheld bool   // there is a user, whose credential is not used as the address is http://
+	exec       *execPlugin
+	log        *slog.Logger
 
 	alive context.Context // ends with close
 	end   context.CancelCauseFunc
@@ -65,10 +73,13 @@ type access struct {
 	renewal *renewal    // the one that runs; nil: none does
 
 	// Only the running renewal uses the fields below. Nobody else writes now, so it reads that without mu.
-	ca, cert, key, token part     // the last three from exec, if there is one
-	made                 [][]byte // CA, certificate and key of now.tls: as long as they are the same, so is that
-	who                  string   // of the client certificate in now.tls, in words
-	failing              bool     // to read a part, or parts that fit each other: said once, as is its end
+	ca        part
+	cert      part // from exec, if there is one, as are the next two
+	key       part
+	token     part
+	made      [][]byte // CA, certificate and key of now.TLS: as long as they are the same, so is that
+	who       string   // of the client certificate in now.TLS, in words
+	isFailing bool     // the parts cannot be read, or do not fit each other: said once, as is its end
 }
 
 // renewal reads and makes a credential for all callers that wait for one meanwhile. It belongs to none of them: if
@@ -77,45 +88,6 @@ type access struct {
 type renewal struct {
 	*task[*Credential]
 	isForced bool // it reads everything, however recently that was read
-}
-
-// task is a call that may take long. Whoever needs its result waits for it as long as they can.
-type task[T any] struct {
-	done  chan struct{} // closed once value and err are set
-	value T
-	err   error
-}
-
-// startTask calls f, in a goroutine of its own.
-func startTask[T any](f func() (T, error)) *task[T] {
-	t := &task[T]{done: make(chan struct{})}
-	go func() {
-		defer close(t.done)
-		t.value, t.err = f()
-	}()
-	return t
-}
-
-// wait waits until the task is done; or else it returns why ctx has ended.
-func (t *task[T]) wait(ctx context.Context) error {
-	if t.isDone() {
-		return nil // also where ctx has ended since
-	}
-	select {
-	case <-t.done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (t *task[T]) isDone() bool {
-	select {
-	case <-t.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // close ends the renewal that runs, and with it its program. Later ones fail.
@@ -195,7 +167,8 @@ func (a *access) parts() []*part { return []*part{&a.ca, &a.cert, &a.key, &a.tok
 func (a *access) assemble(isForced bool) (*Credential, error) {
 	a.readParts(isForced) // before the program runs, which may ask for the CA
 	var problem error
-	if a.exec != nil && a.now.TLS != nil { // not for config, but for the first request: if it fails then, that may pass
+	// The program does not run for Load, but for the first request: if it fails then, that may pass.
+	if a.exec != nil && a.now.TLS != nil {
 		got, err := a.runProgram(isForced)
 		if err != nil && !got.isGood() {
 			return nil, fmt.Errorf("%s: %w", a.source, err)
@@ -265,13 +238,13 @@ func (a *access) runProgram(isForced bool) (*execStatus, error) {
 
 // sayProblem says once that parts cannot be renewed, and once that they can be again.
 func (a *access) sayProblem(err error) {
-	if err != nil && !a.failing {
+	if err != nil && !a.isFailing {
 		a.log.Warn("cannot read a credential, going on with what there was", "err", err)
 	}
-	if err == nil && a.failing {
+	if err == nil && a.isFailing {
 		a.log.Info("the credential can be read again")
 	}
-	a.failing = err != nil
+	a.isFailing = err != nil
 }
 
 // tried says in words what a server that answers 401 has not accepted.
@@ -289,32 +262,40 @@ func (a *access) tried(token, from string) string {
 	return cmp.Or(strings.Join(all, "; "), "nothing, as "+a.source+" has no credential")
 }
 
-// makeTLS makes now.tls again if CA, certificate or key is another. Where they do not fit, it returns the old one, and
+// makeTLS makes now.TLS again if CA, certificate or key is another. Where they do not fit, it returns the old one, and
 // the error.
-func (a *access) makeTLS() (t *tls.Config, err error) {
-	defer catch(&err)
+func (a *access) makeTLS() (*tls.Config, error) {
 	made := [][]byte{a.ca.data, a.cert.data, a.key.data}
-	if t = a.now.TLS; slices.EqualFunc(made, a.made, bytes.Equal) {
-		return t, nil
+	old := a.now.TLS
+	if slices.EqualFunc(made, a.made, bytes.Equal) {
+		return old, nil
 	}
-	who := ""
 	next := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.serverName, InsecureSkipVerify: a.insecure}
 	if len(a.ca.data) > 0 {
 		next.RootCAs = x509.NewCertPool()
-		refuseIf(!next.RootCAs.AppendCertsFromPEM(a.ca.data), "no certificate in %s", &a.ca)
+		if !next.RootCAs.AppendCertsFromPEM(a.ca.data) {
+			return old, fmt.Errorf("no certificate in %s", &a.ca)
+		}
 	}
+	who := ""
 	if len(a.cert.data) > 0 {
 		pair, err := tls.X509KeyPair(a.cert.data, a.key.data)
-		refuseIf(err != nil, "%s and %s: %w", &a.cert, &a.key, err)
-		if time.Now().After(pair.Leaf.NotAfter) {
-			a.log.Warn("the client certificate has expired: renew it", "from", a.cert.String(), "expired", pair.Leaf.NotAfter)
+		if err != nil {
+			return old, fmt.Errorf("%s and %s: %w", &a.cert, &a.key, err)
 		}
-		until := pair.Leaf.NotAfter.Format(time.RFC3339)
-		who = fmt.Sprintf("the client certificate of %s, valid until %s", pair.Leaf.Subject, until)
+		who = a.describe(pair.Leaf)
 		// Presented whatever CAs the server says that it accepts, as kubectl does.
 		next.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	a.made = made
 	a.who = who
 	return next, nil
+}
+
+// describe says in words who a client certificate is, and warns if it has expired.
+func (a *access) describe(cert *x509.Certificate) string {
+	if time.Now().After(cert.NotAfter) {
+		a.log.Warn("the client certificate has expired: renew it", "from", a.cert.String(), "expired", cert.NotAfter)
+	}
+	return fmt.Sprintf("the client certificate of %s, valid until %s", cert.Subject, cert.NotAfter.Format(time.RFC3339))
 }

@@ -17,11 +17,14 @@ import (
 // execPlugin is a program that prints a credential.
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
 type execPlugin struct {
-	apiVersion, command, hint string
-	path                      string // of command, looked up once: a folder of $PATH may hang later
-	args, env                 []string
-	cluster                   *execCluster  // nil: the program does not ask for it
-	limit                     time.Duration // of a run
+	apiVersion string // of what it is told and prints
+	command    string
+	path       string // of command, looked up once: a folder of $PATH may hang later
+	hint       string // the kubeconfig's, where the program is not installed
+	args       []string
+	env        []string      // more of it, each as NAME=VALUE
+	cluster    *execCluster  // nil: the program does not ask for it
+	limit      time.Duration // of a run
 
 	// Only the running renewal uses these.
 	got   execStatus // of the last run that succeeded
@@ -54,8 +57,10 @@ type execCluster struct {
 
 // execStatus is what the program gives. https://kubernetes.io/docs/reference/config-api/client-authentication.v1/
 type execStatus struct {
-	ExpirationTimestamp                         *time.Time
-	Token, ClientCertificateData, ClientKeyData string
+	ExpirationTimestamp   *time.Time // nil: no end is known
+	Token                 string
+	ClientCertificateData string // PEM
+	ClientKeyData         string // PEM
 }
 
 // isGood reports whether there is a credential that has not expired.
@@ -98,16 +103,49 @@ func (e *execPlugin) dueAt() (due time.Time, ends bool) {
 	return *expires, true
 }
 
-func (e *execPlugin) run(ctx context.Context) (_ execStatus, err error) {
-	defer catch(&err)
+// check returns an error unless the kubeconfig says what is needed to run the program.
+func (e *execPlugin) check() error {
+	if e.command == "" {
+		return errors.New("exec: there is no command in it")
+	}
+	switch e.apiVersion {
+	case "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1":
+		return nil
+	}
+	return fmt.Errorf("exec: the apiVersion %q is neither v1 nor v1beta1: "+
+		"let the tool that wrote this file write it again", e.apiVersion)
+}
+
+// lookUp finds the program.
+func (e *execPlugin) lookUp(ctx context.Context) error {
+	path, err := within(ctx, fileTime, e.command, exec.LookPath)
+	if err != nil {
+		hint := cmp.Or(e.hint, "install it, make it executable, or write its path")
+		return fmt.Errorf("exec: %q: %w; %s", e.command, errors.Unwrap(err), hint)
+	}
+	e.path = path
+	return nil
+}
+
+// run runs the program once. No error says what it printed on stdout.
+func (e *execPlugin) run(ctx context.Context) (execStatus, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, e.limit, fmt.Errorf("it took longer than %v", e.limit))
+	defer cancel()
+	printed, err := e.output(ctx)
+	if err != nil {
+		return execStatus{}, err
+	}
+	return e.read(printed)
+}
+
+// output runs the program, and returns what it printed.
+func (e *execPlugin) output(ctx context.Context) ([]byte, error) {
 	told := execInfo{APIVersion: e.apiVersion, Kind: "ExecCredential"}
 	told.Spec.Cluster = e.cluster
 	info, err := json.Marshal(told)
 	if err != nil {
-		return execStatus{}, err
+		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, e.limit, fmt.Errorf("it took longer than %v", e.limit))
-	defer cancel()
 	cmd := exec.CommandContext(ctx, cmp.Or(e.path, e.command), e.args...) // its stdin is empty
 	cmd.Env = append(os.Environ(), e.env...)
 	cmd.Env = append(cmd.Env, "KUBERNETES_EXEC_INFO="+string(info))
@@ -117,22 +155,47 @@ func (e *execPlugin) run(ctx context.Context) (_ execStatus, err error) {
 	cmd.Stdout = &out
 	cmd.Stderr = &said
 	err = cmd.Run()
-	refuseIf(ctx.Err() != nil, "exec: %s: %w", e.command, context.Cause(ctx))
-	refuseIf(len(out) > execOutput, "exec: %s: it printed more than 1 MB", e.command)
-	refuseIf(err != nil && !errors.Is(err, exec.ErrWaitDelay), "exec: %s: %w, saying %q", e.command, err, shortened(said, 300))
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("exec: %s: %w", e.command, context.Cause(ctx))
+	}
+	if len(out) > execOutput {
+		return nil, fmt.Errorf("exec: %s: it printed more than 1 MB", e.command)
+	}
+	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		return nil, fmt.Errorf("exec: %s: %w, saying %q", e.command, err, shortened(said, 300))
+	}
+	return out, nil
+}
+
+// read reads what the program printed, an ExecCredential.
+func (e *execPlugin) read(printed []byte) (execStatus, error) {
 	var answer struct {
 		APIVersion, Kind string
 		Status           execStatus
 	}
-	err = json.Unmarshal(out, &answer)
-	refuseIf(err != nil, "exec: %s: what it printed (%d bytes) is no ExecCredential: %w", e.command, len(out), err)
-	refuseIf(answer.Kind != "ExecCredential" || answer.APIVersion != e.apiVersion,
-		"exec: %s printed a %q of %q, not an ExecCredential of %s", e.command, answer.Kind, answer.APIVersion, e.apiVersion)
-	token, cert, key := answer.Status.Token, answer.Status.ClientCertificateData, answer.Status.ClientKeyData
-	refuseIf(token == "" && cert == "" || (cert == "") != (key == ""), "exec: %s gave no token, and no clientCertificateData with clientKeyData", e.command)
-	_, err = tls.X509KeyPair([]byte(cert), []byte(key))
-	refuseIf(cert != "" && err != nil, "exec: the certificate and key that %s gave: %w", e.command, err)
-	return answer.Status, nil
+	if err := json.Unmarshal(printed, &answer); err != nil {
+		return execStatus{}, fmt.Errorf("exec: %s: what it printed (%d bytes) is no ExecCredential: %w",
+			e.command, len(printed), err)
+	}
+	if answer.Kind != "ExecCredential" || answer.APIVersion != e.apiVersion {
+		return execStatus{}, fmt.Errorf("exec: %s printed a %q of %q, not an ExecCredential of %s",
+			e.command, answer.Kind, answer.APIVersion, e.apiVersion)
+	}
+	got := answer.Status
+	hasCert := got.ClientCertificateData != ""
+	hasKey := got.ClientKeyData != ""
+	if got.Token == "" && !hasCert || hasCert != hasKey {
+		return execStatus{}, fmt.Errorf("exec: %s gave no token, and no clientCertificateData with clientKeyData",
+			e.command)
+	}
+	if !hasCert {
+		return got, nil
+	}
+	_, err := tls.X509KeyPair([]byte(got.ClientCertificateData), []byte(got.ClientKeyData))
+	if err != nil {
+		return execStatus{}, fmt.Errorf("exec: the certificate and key that %s gave: %w", e.command, err)
+	}
+	return got, nil
 }
 
 // capped is what a program prints; one that prints more than execOutput is cut off.

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -18,55 +17,79 @@ import (
 	"time"
 )
 
-const (
-	serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount" // a pod's token and CA
+// serviceAccount is where kubelet puts a pod's token, CA and namespace.
+// https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
+const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-	tokenAge      = time.Minute     // of a file's contents when a request is made; kubelet replaces a token well before it ends
-	certAge       = time.Second     // the same
-	fileTime      = 5 * time.Second // that a file may take to be read at the start
-	fileWait      = time.Second     // the same later, when podcount can go on with what it has read before
-	fileSize      = 16 << 20        // bytes
-	execTime      = time.Minute     // that an exec program may take
-	programIsSlow = 2 * time.Second // after which it is said that it is waited for
-	execPause     = 5 * time.Second // between its runs
-	closeTime     = time.Second     // that it may take to be gone, once it is killed
-	execOutput    = 1 << 20         // bytes that it may print
+// How old a file's contents may be when a request is made.
+const (
+	tokenAge = time.Minute // kubelet replaces a token well before it ends
+	certAge  = time.Second
 )
 
-// Options say where LoadConfig is to look for a cluster.
+// Limits of what is read from files.
+const (
+	fileTime = 5 * time.Second // that a file may take to be read at the start
+	fileWait = time.Second     // the same later, when podcount can go on with what it has read before
+	fileSize = 16 << 20        // bytes
+)
+
+// Limits of exec programs.
+const (
+	execTime      = time.Minute     // that one may take
+	execPause     = 5 * time.Second // between its runs
+	execOutput    = 1 << 20         // bytes that it may print
+	programIsSlow = 2 * time.Second // after which it is said that it is waited for
+	closeTime     = time.Second     // that it may take to be gone, once it is killed
+)
+
+// Options say where Load is to look for a cluster. All but Getenv may be left out.
 type Options struct {
-	Kubeconfig     string                   // the file; "": look elsewhere
-	Context        string                   // of the file; "": its current one. With a name the service account is passed over
-	Master         string                   // overrides the server's address, and is enough where nothing else is found
-	ServiceAccount string                   // the directory of a pod's token and CA; "": where kubelet puts them
-	Getenv         func(name string) string // of KUBECONFIG, HOME and the like
-	Log            *slog.Logger             // of what is odd, and of credentials that cannot be renewed; nil: of nothing
+	Kubeconfig string // the file; "": look elsewhere
+
+	// Context is the context of the kubeconfig; "" is its current one. With a name, the service account is passed over.
+	Context string
+
+	// Master overrides the server's address, and is enough where nothing else is found.
+	Master string
+
+	// ServiceAccount is the directory of a pod's token and CA; "": where kubelet puts them.
+	ServiceAccount string
+
+	// Getenv returns a variable of the environment, as os.Getenv does: KUBECONFIG, HOME and those of a pod's service
+	// account. It is called only while Load runs. Exec programs and proxies have the process's own environment.
+	Getenv func(name string) string
+
+	// Log hears of what is odd, and of credentials that cannot be renewed, also after Load. nil: nothing does.
+	Log *slog.Logger
 }
 
 // Load finds the cluster: the file of the options, $KUBECONFIG, the service account of the pod that we run in, or
-// ~/.kube/config, in that order. It reads files, which ends with ctx at the latest, and sends nothing. Errors name the
-// file and the field. The caller closes the Config.
+// ~/.kube/config, in that order. It reads files, which ends with ctx at the latest, and sends nothing; an exec program
+// is looked up, and runs when a credential is asked for. Errors name the file and the field. The caller closes the
+// Config.
 func Load(ctx context.Context, o Options) (*Config, error) {
 	a := &access{log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), master: o.Master}
 	accountDir := cmp.Or(o.ServiceAccount, serviceAccount)
 	if err := a.find(ctx, o.Kubeconfig, o.Context, accountDir, o.Getenv); err != nil {
 		return nil, err
 	}
-	if o.Master != "" { // the name that the old address's certificate has is not this one's; kubectl --server sees it so
+	if o.Master != "" {
 		a.server = o.Master
-		a.serverName = ""
+		a.serverName = "" // that of the old address's certificate; kubectl --server sees it so, too
 		a.source = strings.TrimSuffix("-master, "+a.source, ", ")
 	}
 	return a.config(ctx)
 }
 
-// OwnNamespace returns the namespace of the pod that we run in; "" where we run in none.
+// OwnNamespace returns the namespace of the pod that we run in; "" where we run in none. It reads a file, which ends
+// with ctx at the latest, and takes 5 seconds at most.
 func OwnNamespace(ctx context.Context) string {
 	text, _ := within(ctx, fileTime, serviceAccount+"/namespace", readRegular)
 	return strings.TrimSpace(string(text))
 }
 
-// find is the first half of LoadConfig: it reads what there is.
+// find is the first half of Load: it reads what there is.
 func (a *access) find(
 	ctx context.Context, kubeconfig, contextName, accountDir string, getenv func(string) string,
 ) error {
@@ -132,57 +155,104 @@ func (a *access) isPlainHTTP() bool {
 	return err == nil && u.Scheme == "http"
 }
 
-// config is the second half of LoadConfig: it checks what was found.
-func (a *access) config(ctx context.Context) (_ *Config, err error) {
-	defer catch(&err)
-	refuseIf(a.server == "", "%s: the cluster has no server: give it one, or -master", a.source)
-	if !strings.Contains(a.server, "://") {
-		a.server = "https://" + a.server
+// config is the second half of Load: it checks what was found, and then reads the files of the credential.
+func (a *access) config(ctx context.Context) (*Config, error) {
+	server, err := a.serverURL()
+	if err != nil {
+		return nil, err
 	}
-	u, err := url.Parse(a.server)
-	u = cmp.Or(u, &url.URL{})
-	refuseIf(err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.User != nil,
-		"%s: the server's address (%s://%s) must be https://HOST[:PORT][/PATH]", a.source, u.Scheme, u.Host)
-	cfg := &Config{Source: a.source, Server: u, Proxy: http.ProxyFromEnvironment, Credential: a.credential, access: a}
-	if a.proxy != "" {
-		p, err := url.Parse(a.proxy)
-		refuseIf(err != nil || p.Host == "" || !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, p.Scheme),
-			"%s: the proxy-url must be http://, https:// or socks5:// and a HOST[:PORT]", a.source)
-		cfg.Proxy = http.ProxyURL(p)
+	proxy, err := a.proxyFunc()
+	if err != nil {
+		return nil, err
 	}
-	if a.isWithheld {
-		a.log.Info("no credential is sent, as the server's address begins with http://",
-			"server", u.Host, "from", a.source)
+	if a.exec != nil {
+		if err := a.exec.check(); err != nil {
+			return nil, fmt.Errorf("%s: %w", a.source, err)
+		}
 	}
-	if u.Scheme == "https" && a.insecure {
-		a.log.Warn("the server's certificate is not verified (insecure-skip-tls-verify): give a certificate-authority", "server", u.Host)
-	}
-	if u.Scheme == "https" && !a.token.given() && !a.cert.given() && a.exec == nil {
-		a.log.Warn("no credential was found (token, tokenFile, client-certificate or exec): requests are anonymous", "in", a.source)
-	}
+	a.sayWhatIsOdd(server)
+
 	a.alive, a.end = context.WithCancelCause(context.Background())
 	a.now = &Credential{}
-	_, err = a.credential(ctx, nil)
-	if err != nil {
+	if _, err := a.credential(ctx, nil); err != nil {
 		a.close()
 		return nil, err
 	}
 	a.warnOfOpenFiles(ctx)
-	if e := a.exec; e != nil {
-		e.path, err = within(ctx, fileTime, e.command, exec.LookPath)
-		refuseIf(e.command == "", "%s: exec: there is no command in it", a.source)
-		refuseIf(e.apiVersion != "client.authentication.k8s.io/v1" && e.apiVersion != "client.authentication.k8s.io/v1beta1",
-			"%s: exec: the apiVersion %q is neither v1 nor v1beta1: let the tool that wrote this file write it again",
-			a.source, e.apiVersion)
-		refuseIf(err != nil, "%s: exec: %q: %w; %s", a.source, e.command, errors.Unwrap(err), cmp.Or(e.hint, "install it, make it executable, or write its path"))
-		if e.cluster != nil {
-			e.cluster.Server = a.server
-			e.cluster.TLSServerName = a.serverName
-			e.cluster.InsecureSkipTLSVerify = a.insecure
-			e.cluster.ProxyURL = a.proxy
+	if a.exec != nil {
+		if err := a.exec.lookUp(ctx); err != nil {
+			a.close()
+			return nil, fmt.Errorf("%s: %w", a.source, err)
 		}
+		a.tellCluster()
 	}
-	return cfg, nil
+	return &Config{Source: a.source, Server: server, Proxy: proxy, Credential: a.credential, access: a}, nil
+}
+
+// serverURL reads the server's address, which may come without https://.
+func (a *access) serverURL() (*url.URL, error) {
+	if a.server == "" {
+		return nil, fmt.Errorf("%s: the cluster has no server: give it one, or -master", a.source)
+	}
+	if !strings.Contains(a.server, "://") {
+		a.server = "https://" + a.server
+	}
+	refusal := func(scheme, host string) error { // the rest of an address may be a secret
+		return fmt.Errorf("%s: the server's address (%s://%s) must be https://HOST[:PORT][/PATH]", a.source, scheme, host)
+	}
+	u, err := url.Parse(a.server)
+	if err != nil {
+		return nil, refusal("", "")
+	}
+	isHTTP := u.Scheme == "https" || u.Scheme == "http"
+	hasMore := u.RawQuery != "" || u.User != nil
+	if !isHTTP || u.Host == "" || hasMore {
+		return nil, refusal(u.Scheme, u.Host)
+	}
+	return u, nil
+}
+
+// proxyFunc returns the proxy of the kubeconfig, or else those of the environment.
+func (a *access) proxyFunc() (func(*http.Request) (*url.URL, error), error) {
+	if a.proxy == "" {
+		return http.ProxyFromEnvironment, nil
+	}
+	u, err := url.Parse(a.proxy)
+	if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, u.Scheme) {
+		return nil, fmt.Errorf("%s: the proxy-url must be http://, https:// or socks5:// and a HOST[:PORT]", a.source)
+	}
+	return http.ProxyURL(u), nil
+}
+
+// sayWhatIsOdd tells of what is allowed, but seldom meant.
+func (a *access) sayWhatIsOdd(server *url.URL) {
+	if a.isWithheld {
+		a.log.Info("no credential is sent, as the server's address begins with http://",
+			"server", server.Host, "from", a.source)
+	}
+	if server.Scheme != "https" {
+		return
+	}
+	if a.insecure {
+		a.log.Warn("the server's certificate is not verified (insecure-skip-tls-verify): give a certificate-authority",
+			"server", server.Host)
+	}
+	if !a.token.given() && !a.cert.given() && a.exec == nil {
+		a.log.Warn("no credential was found (token, tokenFile, client-certificate or exec): requests are anonymous",
+			"in", a.source)
+	}
+}
+
+// tellCluster completes what the exec program is told of the cluster, if it asks.
+func (a *access) tellCluster() {
+	cluster := a.exec.cluster
+	if cluster == nil {
+		return
+	}
+	cluster.Server = a.server
+	cluster.TLSServerName = a.serverName
+	cluster.InsecureSkipTLSVerify = a.insecure
+	cluster.ProxyURL = a.proxy
 }
 
 // warnOfOpenFiles warns of each file with a secret in it that everyone on this machine can read.

@@ -11,18 +11,19 @@ import (
 	"time"
 )
 
-// part is a piece of a credential: what was given, or what its file held when it was last read.
+// part is a piece of a credential: the CA, the certificate, the key, or the token.
 type part struct {
-	field, file string
-	data        []byte
-	kubeconfig  string        // that data stands in
-	age         time.Duration // after which the file is read again
-	readAt      time.Time
-	from        string             // the file, once something was read of it; or the program
-	err         error              // of the last reading
-	check       func([]byte) error // of what is in the file; nil: none
-	reading     *task[[]byte]      // the one that goes on; nil: none does
-	isHanging   bool               // reading was waited for in vain: from now on it is just looked at
+	field      string             // of the kubeconfig, or what stands for one in an error
+	file       string             // "": it has none
+	data       []byte             // what was given, or what the file held when it was last read
+	kubeconfig string             // that data stands in; "": in none
+	age        time.Duration      // after which the file is read again
+	readAt     time.Time          // when it was last read, or that was tried
+	from       string             // the file, once something was read of it; or the program
+	err        error              // of the last reading
+	check      func([]byte) error // of what is in the file; nil: none
+	reading    *task[[]byte]      // the one that goes on; nil: none does
+	isHanging  bool               // reading was waited for in vain: from now on it is just looked at
 }
 
 func (p *part) given() bool { return p.file != "" || len(p.data) > 0 }

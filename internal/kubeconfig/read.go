@@ -46,7 +46,8 @@ func (k *kubeconfigs) names(kind string) string {
 // add reads a file. What it names takes the place of what was there by that name.
 func (k *kubeconfigs) add(root node) {
 	kind, version := root.at("kind"), root.at("apiVersion")
-	refuseIf(cmp.Or(kind.text(), "Config") != "Config", "%s is %q, not Config: this is no kubeconfig", kind, kind.value)
+	refuseIf(cmp.Or(kind.text(), "Config") != "Config",
+		"%s is %q, not Config: this is no kubeconfig", kind, kind.value)
 	refuseIf(cmp.Or(version.text(), "v1") != "v1", "%s is %q, and must be v1", version, version.value)
 	k.current = cmp.Or(root.at("current-context").text(), k.current)
 	for _, kind := range []string{"cluster", "user", "context"} {
@@ -100,18 +101,20 @@ func (a *access) readKubeconfigs(ctx context.Context, files []string, contextNam
 		return err
 	}
 	contextName = cmp.Or(contextName, all.current)
-	context, hasContext := all.contexts[contextName]
+	chosen, hasContext := all.contexts[contextName]
 	isMasterEnough := a.master != "" && contextName == ""
 	if !hasContext && contextName != "" {
 		return fmt.Errorf("%s: there is no context %q (there is: %s)", a.source, contextName, all.names("context"))
 	}
 	if !hasContext && !isMasterEnough {
-		return fmt.Errorf("%s: no current-context: name one with -context (there is: %s)", a.source, all.names("context"))
+		return fmt.Errorf("%s: no current-context: name one with -context (there is: %s)",
+			a.source, all.names("context"))
 	}
 	if hasContext {
 		a.source += ", context " + cmp.Or(contextName, `""`)
 	}
-	clusterName, userName := context.at("cluster").text(), context.at("user").text()
+	clusterName := chosen.at("cluster").text()
+	userName := chosen.at("user").text()
 	cluster, hasCluster := all.clusters[clusterName]
 	if !hasCluster && hasContext {
 		return fmt.Errorf("%s: there is no cluster %q (there is: %s)", a.source, clusterName, all.names("cluster"))
@@ -132,6 +135,7 @@ func (a *access) readKubeconfigs(ctx context.Context, files []string, contextNam
 	return nil
 }
 
+// readCluster reads the server, and what it is verified by.
 func (a *access) readCluster(cluster node) {
 	a.server = cluster.at("server").text()
 	a.serverName = cluster.at("tls-server-name").text()
@@ -146,15 +150,17 @@ func (a *access) readCluster(cluster node) {
 	}
 }
 
+// readUser reads the user's token and client certificate.
 func (a *access) readUser(user node) {
 	for _, no := range []string{"auth-provider", "username", "password", "as", "as-uid", "as-groups", "as-user-extra"} {
-		field, given := user.at(no), fmt.Sprint(user.at(no).value)
-		refuseIf(!slices.Contains([]string{"<nil>", "", "[]", "map[]"}, given),
+		field := user.at(no)
+		refuseIf(!field.isEmpty(),
 			"%s is not supported: use a token, a client-certificate or exec, of an account that is podcount's own", field)
 	}
 	a.cert = user.part("client-certificate")
 	a.key = user.part("client-key")
-	refuseIf(a.cert.given() && !a.key.given(), "%s is missing, and goes with the client-certificate", user.at("client-key"))
+	refuseIf(a.cert.given() && !a.key.given(),
+		"%s is missing, and goes with the client-certificate", user.at("client-key"))
 	if a.cert.given() { // a key alone is passed over
 		user.refuseBoth("client-certificate")
 		user.refuseBoth("client-key")
@@ -193,7 +199,8 @@ func (a *access) readExec(user, cluster node) {
 		a.exec.args = append(a.exec.args, arg.text())
 	}
 	for _, v := range e.at("env").items() {
-		a.exec.env = append(a.exec.env, v.at("name").text()+"="+v.at("value").text())
+		name := v.at("name").text()
+		a.exec.env = append(a.exec.env, name+"="+v.at("value").text())
 	}
 	if e.at("provideClusterInfo").isTrue() {
 		a.exec.cluster = &execCluster{
@@ -202,18 +209,36 @@ func (a *access) readExec(user, cluster node) {
 		}
 	}
 	mode := e.at("interactiveMode")
-	refuseIf(mode.text() == "Always", "%s is Always, but podcount has nobody to ask: use a credential that needs no one", mode)
+	refuseIf(mode.text() == "Always",
+		"%s is Always, but podcount has nobody to ask: use a credential that needs no one", mode)
 }
 
-// node is a value in a kubeconfig. It may be a secret, so it prints as its place. Names are exact, not as encoding/json's.
+// node is a value in a kubeconfig. It may be a secret, so it prints as its place. Names of fields are exact, which
+// those of encoding/json are not.
 type node struct {
-	file, place string
-	value       any
+	file  string
+	place string // such as users[0].user; "" is the whole file
+	value any    // as package yaml gives it; nil where there is none
 }
 
 func (n node) String() string { return n.file + ": " + cmp.Or(n.place, "this") }
 
-// as returns the value, or nothing where there is none. One of another type is thrown.
+// isEmpty reports whether there is no value, or one that says nothing.
+func (n node) isEmpty() bool {
+	switch value := n.value.(type) {
+	case nil:
+		return true
+	case string:
+		return value == ""
+	case []any:
+		return len(value) == 0
+	case map[string]any:
+		return len(value) == 0
+	}
+	return false
+}
+
+// as returns the value, or nothing where there is none. A value of another type is thrown as an error.
 func as[T any](n node, kind string) T {
 	v, ok := n.value.(T)
 	refuseIf(!ok && n.value != nil, "%s must be %s", n, kind)
@@ -228,10 +253,13 @@ func (n node) isTrue() bool {
 	return as[bool](n, "true or false, without quotes")
 }
 
+// at returns the value under a name.
 func (n node) at(name string) node {
-	return node{n.file, strings.Trim(n.place+"."+name, "."), as[map[string]any](n, "a map")[name]}
+	place := strings.Trim(n.place+"."+name, ".")
+	return node{n.file, place, as[map[string]any](n, "a map")[name]}
 }
 
+// items returns the values of a list.
 func (n node) items() (items []node) {
 	for i, v := range as[[]any](n, "a list") {
 		items = append(items, node{n.file, fmt.Sprintf("%s[%d]", n.place, i), v})
@@ -239,12 +267,14 @@ func (n node) items() (items []node) {
 	return items
 }
 
-// path is relative to the file that it stands in.
+// path returns a file's name, which is relative to the file that it stands in. It is made absolute, as else a program
+// beside its file would be looked for in $PATH.
 func (n node) path() string {
 	path := n.text()
-	if path != "" && !filepath.IsAbs(path) {
-		path, _ = filepath.Abs(filepath.Join(filepath.Dir(n.file), path)) // else a program beside its file were one of $PATH
+	if path == "" || filepath.IsAbs(path) {
+		return path
 	}
+	path, _ = filepath.Abs(filepath.Join(filepath.Dir(n.file), path))
 	return path
 }
 
@@ -279,10 +309,12 @@ func (n node) part(name string) part {
 // refuseBoth refuses a part that is given both as a file and as data: kubectl refuses that, too.
 func (n node) refuseBoth(name string) {
 	file, data := n.at(name), n.at(name+"-data")
-	refuseIf(file.text() != "" && data.text() != "", "%s is given twice, also as %s-data: remove one of them", file, name)
+	refuseIf(file.text() != "" && data.text() != "",
+		"%s is given twice, also as %s-data: remove one of them", file, name)
 }
 
-// thrown is an error on its way through the reader of kubeconfigs, up to the function that catches it.
+// thrown is an error on its way through the reader of kubeconfigs, up to readKubeconfigs, which catches it. It does not
+// leave this file.
 type thrown struct{ error }
 
 // refuseIf throws, if bad, what is wrong.

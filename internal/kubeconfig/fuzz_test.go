@@ -1,0 +1,68 @@
+package kubeconfig
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"podcount/internal/fakekube"
+	"podcount/internal/yaml"
+)
+
+// FuzzLoad reads any text as a kubeconfig: that gives a Config or an error, and no error holds a user's secrets.
+func FuzzLoad(f *testing.F) {
+	ca := string(fakekube.NewAuthority(f, "CA").PEM())
+	for _, user := range []string{
+		"token: s3cret-t0ken",
+		"{token: s3cret-t0ken, tokenFile: none}",
+		"token: 's3cret t0ken'",
+		"password: s3cret-t0ken",
+		"{client-certificate-data: YQ==, client-key-data: czNjcmV0}",
+		"exec: {apiVersion: client.authentication.k8s.io/v1, command: ./none, env: [{name: A, value: s3cret-t0ken}]}",
+	} {
+		f.Add(fakekube.Kubeconfig("https://h", nil, user))
+		f.Add(fakekube.Kubeconfig("http://h:1/path", []byte(ca), user))
+	}
+	f.Add("")
+	f.Add("contexts: [{name: \"\", context: {}}]\nclusters: [{name: \"\", cluster: {server: h}}]")
+	f.Fuzz(func(t *testing.T, text string) {
+		dir := t.TempDir()
+		writeFiles(t, dir, map[string]string{"config": text})
+		nothing := func(string) string { return "" }
+		cfg, err := Load(t.Context(), Options{Kubeconfig: filepath.Join(dir, "config"), Getenv: nothing})
+		if err == nil {
+			defer cfg.Close()
+			if scheme := cfg.Server.Scheme; cfg.Server.Host == "" || scheme != "https" && scheme != "http" {
+				t.Errorf("the server is %s", cfg.Server)
+			}
+			return
+		}
+		for _, secret := range secretsIn(text) {
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("the secret %q is in the error: %v", secret, err)
+			}
+		}
+	})
+}
+
+// secretsIn are the users' secrets that are nowhere else in a kubeconfig, and long enough to be told from other words.
+// Those of a text that cannot be parsed are not found; that errors about it quote none is tested beside this.
+func secretsIn(text string) (secrets []string) {
+	tree, err := yaml.Parse(text)
+	if err != nil {
+		return nil
+	}
+	root, _ := tree.(map[string]any)
+	users, _ := root["users"].([]any)
+	for _, entry := range users {
+		named, _ := entry.(map[string]any)
+		user, _ := named["user"].(map[string]any)
+		for _, field := range []string{"token", "password", "client-key-data"} {
+			secret, _ := user[field].(string)
+			if len(secret) >= 8 && strings.Count(text, secret) == 1 {
+				secrets = append(secrets, secret)
+			}
+		}
+	}
+	return secrets
+}
