@@ -1,6 +1,6 @@
-// Package leader makes one replica of all that know a Lease the leader, by the rules of client-go, with which it can share
-// one. While this replica leads it has a term, which ends at a deadline that each renewal moves: an Election is the
-// client's permit to write, so that no write begins or continues after the term.
+// Package leader makes one replica of all that know a Lease the leader, by the rules of client-go, with which it can
+// share one. While this replica leads it has a term, which ends at a deadline that each renewal moves: an Election is
+// the client's permit to write, so that no write begins or continues after the term.
 //
 // Times in a Lease are never compared with a clock of ours: what counts is how long ago we saw the Lease change, by our
 // monotonic clock. The package writes nothing but that one Lease, and never decides what a leader does.
@@ -24,60 +24,73 @@ import (
 	"podcount/internal/logging"
 )
 
-// Election makes one replica of all that know a Lease the leader, by the rules of client-go, with which it can share one.
-// The times in a Lease are never compared with a clock: what counts is how long ago we saw it change, by our monotonic
-// clock. While this replica leads it has a term, which ends at a deadline that each renewal moves. It is the Client's
-// permit: no write begins or continues after the term.
+// MaxLeaseDuration is the longest that a Lease can say: its seconds are an int32.
+const MaxLeaseDuration = math.MaxInt32 * time.Second
+
+// Options say about which Lease an election is, and how long what may take. All of them are needed. The durations are
+// those of client-go's elections, where 15, 10 and 2 seconds are usual.
+// https://pkg.go.dev/k8s.io/client-go/tools/leaderelection#LeaderElectionConfig
+type Options struct {
+	Namespace string // of the Lease
+	Name      string // of the Lease
+	Host      string // of this replica: its identity begins with it
+
+	// LeaseDuration is the time after which others may take a lease that is not renewed: whole seconds, and at most
+	// MaxLeaseDuration.
+	LeaseDuration time.Duration
+
+	// RenewDeadline is the time after which this replica does not lead any more, if it could not renew the lease. It is
+	// less than LeaseDuration.
+	RenewDeadline time.Duration
+
+	// RetryPeriod is the time between two tries. It is less than RenewDeadline.
+	RetryPeriod time.Duration
+
+	// ReleaseLimit is how long it may take in the end to give the lease back.
+	ReleaseLimit time.Duration
+
+	// OnLost is called, once, when a lease that this replica held is lost. No write is permitted any more then.
+	OnLost func(why error)
+
+	// Log hears who leads, and what fails.
+	Log *slog.Logger
+}
+
+// Election is one replica's part in an election, and its kube.Permit. Run holds it; the other methods may be called at
+// any time, by any goroutine.
 type Election struct {
-	Options
-	client *kube.Client
-	id     string
-	path   string          // of the Lease
-	bare   json.RawMessage // the metadata of a Lease that is not there yet
-	outage *logging.Outage // of what is asked about the Lease
+	options Options
+	client  *kube.Client
+	id      string          // what this replica calls itself in the Lease
+	path    string          // of the Lease
+	bare    json.RawMessage // the metadata of a Lease that is not there yet
+	outage  *logging.Outage // of what is asked about the Lease
 
 	mu       sync.Mutex         // guards all of the term
-	term     context.Context    // nil: we have never led; ended: we do not lead any more
+	term     context.Context    // nil: this replica has never led; ended: it does not lead any more
 	endTerm  context.CancelFunc // of term
 	deadline time.Time          // of term, which guard ends then
-	guard    *time.Timer
-	lastErr  error // of the newest renewal; nil where it succeeded
-	lostTerm bool  // the term has ended because the lease is lost
+	guard    *time.Timer        // calls endTermAtDeadline
+	lastErr  error              // of the newest renewal; nil where it succeeded
+	lostTerm bool               // the term has ended because the lease is lost
 
-	// Owned by run.
+	// Only Run uses the fields below.
 	observed     lease     // as last seen
 	fromOwnWrite bool      // observed is the answer to our own last write, and nothing has failed since
 	takeoverAt   time.Time // when we may follow the holder observed, if it is another and does not renew before
 	mayHold      bool      // the lease may be ours: we have asked for it, and have not seen it with another since
 }
 
-// MaxLeaseDuration is the longest that a Lease can say: its seconds are an int32.
-const MaxLeaseDuration = math.MaxInt32 * time.Second
-
 var (
-	errHeld       = errors.New("it is held") // by the holder in election.observed
+	errHeld       = errors.New("it is held") // by the holder in Election.observed
 	errNotLeading = errors.New("not sent, as this replica does not lead")
 	errCutOff     = errors.New("cut off, as this replica does not lead any more: the server may have acted on it")
 )
 
-// Options say about which Lease an election is, and how long what may take. Each duration is needed.
-type Options struct {
-	Namespace, Name string // of the Lease
-	Host            string // of this replica: its identity begins with it
-
-	LeaseDuration time.Duration // after which others may take a lease that is not renewed; whole seconds
-	RenewDeadline time.Duration // after which we do not lead any more, if we could not renew; less than leaseDuration
-	RetryPeriod   time.Duration // between two tries; less than renewDeadline
-	ReleaseLimit  time.Duration // that it may take in the end to give the lease back
-
-	OnLost func(error) // is called, once, when a lease that we held is lost
-	Log    *slog.Logger
-}
-
-// New makes an election that run holds.
+// New makes an election, which begins with Run. This replica's identity is its host's name and a random number.
 func New(client *kube.Client, o Options) *Election {
 	return &Election{
-		Options: o,
+		options: o,
 		client:  client,
 		id:      fmt.Sprintf("%s_%016x", o.Host, rand.Uint64()),
 		path:    "/apis/coordination.k8s.io/v1/namespaces/" + o.Namespace + "/leases/" + o.Name,
@@ -86,11 +99,11 @@ func New(client *kube.Client, o Options) *Election {
 	}
 }
 
-// Lease returns the path of the Lease, and what this replica calls itself in it.
+// Lease returns the path of the Lease at the API server, and what this replica calls itself in it.
 func (e *Election) Lease() (path, identity string) { return e.path, e.id }
 
-// MayWrite returns an error unless we lead now. It reads the clock, as a timer may be late: after a process was frozen
-// its goroutines may go on before its timers have ended the term.
+// MayWrite returns an error unless this replica leads now. It reads the clock, as a timer may be late: after a process
+// was frozen its goroutines may go on before its timers have ended the term.
 func (e *Election) MayWrite() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -101,7 +114,8 @@ func (e *Election) MayWrite() error {
 }
 
 // WhileLeading returns a context that ends with ctx and with the term: a write that the server has not answered by then
-// is given up. It ignores the present deadline, because a renewal may move that while the write is under way.
+// is given up. It ignores the present deadline, because a renewal may move that while the write is under way. Whoever
+// called it calls the function that it returns.
 func (e *Election) WhileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	e.mu.Lock()
@@ -118,8 +132,9 @@ func (e *Election) WhileLeading(ctx context.Context) (context.Context, context.C
 	}
 }
 
-// Run campaigns until stop has ended. Once elected it calls won, and then renews the lease until it is lost or
-// resigned has ended, which must not be before stop. In the end it gives back what may be ours.
+// Run campaigns until stop has ended. Once elected it calls won, which should return soon, and then renews the lease
+// until that is lost, or until resigned has ended, which must not be before stop. In the end it gives back what may be
+// ours. It may be called once.
 func (e *Election) Run(stop, resigned context.Context, won func()) {
 	defer e.outage.Stop()
 	defer e.release()
@@ -128,7 +143,7 @@ func (e *Election) Run(stop, resigned context.Context, won func()) {
 		return
 	}
 	term := e.beginTerm(resigned, deadline)
-	e.Log.Info("elected: this replica leads", "lease", e.path, "identity", e.id)
+	e.options.Log.Info("elected: this replica leads", "lease", e.path, "identity", e.id)
 	won()
 	e.renew(term)
 }
@@ -136,30 +151,38 @@ func (e *Election) Run(stop, resigned context.Context, won func()) {
 // acquire tries to get the lease until it is ours, and returns the deadline of the term. ok is false if stop has ended
 // first.
 func (e *Election) acquire(stop context.Context) (deadline time.Time, ok bool) {
-	holder := ""
+	holder := "" // that was said last
 	for {
 		deadline, err := e.tryToHold(stop)
 		if err == nil {
 			e.outage.Worked("get")
 			return deadline, true
 		}
-		switch now := e.observed.Spec.HolderIdentity; {
-		case errors.Is(err, errHeld) && now != holder:
-			holder = now
-			e.Log.Info("standing by, as another replica leads", "lease", e.path, "holder", holder)
+		isNews := e.observed.Spec.HolderIdentity != holder
+		switch {
+		case errors.Is(err, errHeld) && isNews:
+			holder = e.observed.Spec.HolderIdentity
+			e.options.Log.Info("standing by, as another replica leads", "lease", e.path, "holder", holder)
 		case errors.Is(err, errHeld):
 			e.outage.Worked("get")
 		case stop.Err() == nil:
 			e.outage.Failed("get", "cannot get the lease", kube.PauseBetweenComplaints(err), "err", err)
 		}
-		pause := e.RetryPeriod + rand.N(e.RetryPeriod+e.RetryPeriod/5)
-		if left := time.Until(e.takeoverAt); left > 0 {
-			pause = min(pause, left)
-		}
-		if sleep(stop, pause) != nil {
+		if sleep(stop, e.pauseBeforeNextTry()) != nil {
 			return time.Time{}, false
 		}
 	}
+}
+
+// pauseBeforeNextTry is 1 to 2.2 retry periods, by chance, as with client-go; but no longer than until the lease can be
+// taken over.
+func (e *Election) pauseBeforeNextTry() time.Duration {
+	period := e.options.RetryPeriod
+	pause := period + rand.N(period+period/5)
+	if left := time.Until(e.takeoverAt); left > 0 {
+		pause = min(pause, left)
+	}
+	return pause
 }
 
 // beginTerm makes this replica the leader until the deadline, or until resigned has ended.
@@ -175,7 +198,10 @@ func (e *Election) beginTerm(resigned context.Context, deadline time.Time) (term
 
 // renew keeps the lease until the term has ended.
 func (e *Election) renew(term context.Context) {
-	for sleep(term, e.RetryPeriod) == nil {
+	for {
+		if sleep(term, e.options.RetryPeriod) != nil {
+			return
+		}
 		deadline, err := e.tryToHold(term)
 		e.noteRenewal(deadline, err)
 		switch {
@@ -201,14 +227,14 @@ func (e *Election) noteRenewal(deadline time.Time, err error) {
 	}
 }
 
-// endTermAtDeadline is called by the guard.
+// endTermAtDeadline is called by the guard. It ends the term unless that was renewed at the last moment.
 func (e *Election) endTermAtDeadline() {
 	e.mu.Lock()
 	left := time.Until(e.deadline)
 	cause := cmp.Or(e.lastErr, context.DeadlineExceeded)
-	why := fmt.Errorf("it could not be renewed for %v: %w", e.RenewDeadline, cause)
+	why := fmt.Errorf("it could not be renewed for %v: %w", e.options.RenewDeadline, cause)
 	e.mu.Unlock()
-	if left <= 0 { // else it was renewed at the last moment, and the guard set again
+	if left <= 0 { // else the guard was set again
 		e.loseTerm(why)
 	}
 }
@@ -223,7 +249,7 @@ func (e *Election) loseTerm(why error) {
 	e.lostTerm = true
 	e.endTermLocked()
 	e.mu.Unlock()
-	e.OnLost(fmt.Errorf("the lease is lost: %w", why))
+	e.options.OnLost(fmt.Errorf("the lease is lost: %w", why))
 }
 
 func (e *Election) endTermLocked() {
@@ -243,15 +269,15 @@ func (e *Election) release() {
 	if isLost {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), min(e.ReleaseLimit, e.RenewDeadline/2))
+	ctx, cancel := context.WithTimeout(context.Background(), min(e.options.ReleaseLimit, e.options.RenewDeadline/2))
 	defer cancel()
 	for e.mayHold && ctx.Err() == nil {
 		err := e.replace(ctx, e.giveBack)
 		if err == nil {
-			e.Log.Info("the lease is released", "lease", e.path)
+			e.options.Log.Info("the lease is released", "lease", e.path)
 		} else if e.mayHold {
 			e.outage.Failed("release", "cannot release the lease", kube.PauseBetweenComplaints(err), "err", err)
-			sleep(ctx, e.RetryPeriod/4)
+			sleep(ctx, e.options.RetryPeriod/4)
 		}
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"podcount/internal/kube"
 )
 
-// lease is https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/lease-v1/
+// lease is what is read of a Lease, and written.
+// https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/lease-v1/
 type lease struct {
 	Metadata json.RawMessage // goes back as it came, with its resourceVersion: of two writers one gets a 409
 	Spec     leaseSpec
@@ -20,9 +21,9 @@ type lease struct {
 }
 
 type leaseSpec struct {
-	HolderIdentity       string `json:"holderIdentity"`
+	HolderIdentity       string `json:"holderIdentity"`                 // "": nobody holds it
 	LeaseDurationSeconds int    `json:"leaseDurationSeconds,omitempty"` // int32 in the API, as the transitions are
-	AcquireTime          string `json:"acquireTime,omitempty"`
+	AcquireTime          string `json:"acquireTime,omitempty"`          // in the form of microTime, as is the next
 	RenewTime            string `json:"renewTime,omitempty"`
 	LeaseTransitions     int    `json:"leaseTransitions"`
 }
@@ -35,7 +36,7 @@ const microTime = "2006-01-02T15:04:05.000000Z07:00"
 // server has it.
 func (e *Election) tryToHold(ctx context.Context) (deadline time.Time, err error) {
 	err = e.replace(ctx, func(had lease, now time.Time) (leaseSpec, error) {
-		deadline = now.Add(e.RenewDeadline)
+		deadline = now.Add(e.options.RenewDeadline)
 		return e.claim(had, now)
 	})
 	return deadline, err
@@ -50,13 +51,13 @@ func (e *Election) claim(had lease, now time.Time) (leaseSpec, error) {
 	}
 	next := had.Spec
 	next.HolderIdentity = e.id
-	next.LeaseDurationSeconds = int(e.LeaseDuration / time.Second)
+	next.LeaseDurationSeconds = int(e.options.LeaseDuration / time.Second)
 	next.RenewTime = now.UTC().Format(microTime)
 	if isOurs {
 		return next, nil
 	}
 	next.AcquireTime = next.RenewTime
-	// The first holder follows nobody. And the API has no number of transitions beyond int32: there it stays.
+	// The first holder follows nobody. The API has no number of transitions beyond int32: there it stays.
 	if !had.isNew && next.LeaseTransitions < math.MaxInt32 {
 		next.LeaseTransitions++
 	}
@@ -78,16 +79,17 @@ type leaseChange func(had lease, now time.Time) (leaseSpec, error)
 
 // replace changes the lease. An attempt that hangs leaves time for another one before the deadline.
 func (e *Election) replace(ctx context.Context, change leaseChange) error {
-	ctx, cancel := context.WithTimeout(ctx, e.RenewDeadline/2)
+	ctx, cancel := context.WithTimeout(ctx, e.options.RenewDeadline/2)
 	defer cancel()
 	err := e.replaceOnce(ctx, change)
 	s := kube.StatusOf(err)
 	if s.Code == http.StatusConflict || s.Code == http.StatusNotFound || s.HasCause("metadata.resourceVersion") {
-		err = e.replaceOnce(ctx, change) // somebody else has written, made or removed it: look at once
+		return e.replaceOnce(ctx, change) // somebody else has written, made or removed it: look at once
 	}
 	return err
 }
 
+// replaceOnce looks at the lease, unless it is known from our own last write, and writes what change makes of it.
 func (e *Election) replaceOnce(ctx context.Context, change leaseChange) error {
 	if !e.fromOwnWrite {
 		if err := e.look(ctx); err != nil {
@@ -115,7 +117,7 @@ func (e *Election) look(ctx context.Context) error {
 	}
 	if now.Spec != e.observed.Spec {
 		duration := time.Duration(now.Spec.LeaseDurationSeconds) * time.Second
-		e.takeoverAt = time.Now().Add(max(e.RetryPeriod, duration))
+		e.takeoverAt = time.Now().Add(max(e.options.RetryPeriod, duration))
 	}
 	e.observed = now
 	return nil
@@ -132,9 +134,9 @@ func (e *Election) put(ctx context.Context, spec leaseSpec) error {
 		"metadata":   e.observed.Metadata,
 		"spec":       spec,
 	}
+	request := kube.Request{Method: http.MethodPut, Path: e.path, Body: body, WithoutPermit: true}
 	var got lease
-	err := e.client.Send(ctx, kube.Request{Method: http.MethodPut, Path: e.path, Body: body, WithoutPermit: true}, &got)
-	if err != nil {
+	if err := e.client.Send(ctx, request, &got); err != nil {
 		return err
 	}
 	e.observed = got
