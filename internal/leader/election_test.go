@@ -2,8 +2,6 @@ package leader
 
 import (
 	"context"
-	"log/slog"
-	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,39 +11,6 @@ import (
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
 )
-
-// leadingAt returns an election whose lease was just won, at a server of its own; lost gets why it ends.
-func leadingAt(t *testing.T, f *fakekube.Server, credential func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error)) (e *Election, lost <-chan error) {
-	base, _ := url.Parse("http://127.0.0.1:1")
-	cfg := &kubeconfig.Config{Server: base, Credential: credential}
-	client := kube.NewClient(cfg, kube.Options{Dial: f.ServeIn(t).Dial})
-	reasons, won := make(chan error, 1), make(chan struct{})
-	e = New(client, Options{
-		Namespace:     "kube-system",
-		Name:          "podcount",
-		Host:          "a",
-		LeaseDuration: 15 * time.Second,
-		RenewDeadline: 10 * time.Second,
-		RetryPeriod:   2 * time.Second,
-		ReleaseLimit:  4 * time.Second,
-		OnLost:        func(err error) { reasons <- err },
-		Log:           slog.New(slog.DiscardHandler),
-	})
-	client.SetPermit(e)
-	stop, end := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		e.Run(stop, stop, func() { close(won) })
-	}()
-	t.Cleanup(func() {
-		end()
-		<-ended
-		client.Close()
-	})
-	<-won
-	return e, reasons
-}
 
 // A renewal that hangs, for a credential or in a dial that obeys no context, must not keep the term open.
 func TestTermEndsAtItsDeadlineThoughARenewalHangs(t *testing.T) {
