@@ -20,32 +20,49 @@ import (
 	"podcount/internal/fakekube"
 )
 
+// pluginIn is this test's own program as an exec program, which prints what dir/answer says.
+func pluginIn(dir string) *execPlugin {
+	self, _ := os.Executable()
+	return &execPlugin{
+		apiVersion: "client.authentication.k8s.io/v1",
+		command:    self,
+		env:        []string{"PODCOUNT_TEST_PLUGIN=" + dir},
+		limit:      time.Minute,
+	}
+}
+
+// given is an ExecCredential of v1 with this status.
+func given(status fakekube.Object) string { return fakekube.ExecCredential("v1", status) }
+
 func TestExecAnswersThatAreNoCredentialAreErrors(t *testing.T) {
 	if isRaced() {
 		t.Skip("starts dozens of processes, each half a second under the race detector, and one after the other")
 	}
 	dir := t.TempDir()
-	self, _ := os.Executable()
+	const noPair = "gave no token, and no clientCertificateData with clientKeyData"
 	for answer, want := range map[string]string{
 		"":                "what it printed (0 bytes) is no ExecCredential",
 		"s3cret":          "invalid character",
 		"exit  why\n not": `exit status 1, saying "why not"`,
 		"hang":            "it took longer than 200ms",
-		fakekube.ExecCredential("v1beta1", fakekube.Object{"token": "s3cret"}):                                       `printed a "ExecCredential" of "client.authentication.k8s.io/v1beta1", not an ExecCredential of client.authentication.k8s.io/v1`,
-		`{"kind":"Pod","status":{"token":"s3cret"}}`:                                                                 `printed a "Pod"`,
-		fakekube.ExecCredential("v1", fakekube.Object{}):                                                             "gave no token",
-		fakekube.ExecCredential("v1", fakekube.Object{"clientCertificateData": "s3cret"}):                            "gave no token, and no clientCertificateData with clientKeyData",
-		fakekube.ExecCredential("v1", fakekube.Object{"token": 1}):                                                   "cannot unmarshal number",
-		fakekube.ExecCredential("v1", fakekube.Object{"token": "x", "clientKeyData": "y"}):                           "gave no token, and no clientCertificateData with clientKeyData",
-		fakekube.ExecCredential("v1", fakekube.Object{"clientCertificateData": "s3cret", "clientKeyData": "s3cret"}): "gave: tls: failed to find any PEM data",
-		strings.Repeat("s3cret ", 1<<18):                                                                             "it printed more than 1 MB",
+		fakekube.ExecCredential("v1beta1", fakekube.Object{"token": "s3cret"}): `printed a "ExecCredential" ` +
+			`of "client.authentication.k8s.io/v1beta1", not an ExecCredential of client.authentication.k8s.io/v1`,
+		`{"kind":"Pod","status":{"token":"s3cret"}}`:               `printed a "Pod"`,
+		given(fakekube.Object{}):                                   "gave no token",
+		given(fakekube.Object{"token": 1}):                         "cannot unmarshal number",
+		given(fakekube.Object{"clientCertificateData": "s3cret"}):  noPair,
+		given(fakekube.Object{"token": "x", "clientKeyData": "y"}): noPair,
+		given(fakekube.Object{"clientCertificateData": "s3cret", "clientKeyData": "s3cret"}): "gave: tls: " +
+			"failed to find any PEM data",
+		strings.Repeat("s3cret ", 1<<18): "it printed more than 1 MB",
 	} {
 		writeFiles(t, dir, map[string]string{"answer": answer})
-		e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: self, env: []string{"PODCOUNT_TEST_PLUGIN=" + dir}, limit: time.Minute}
+		e := pluginIn(dir)
 		if answer == "hang" {
 			e.limit = 200 * time.Millisecond
 		}
-		if _, err := e.run(t.Context()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+		_, err := e.run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%.100q: %v, want %s", answer, err, want)
 		}
 	}
@@ -54,7 +71,10 @@ func TestExecAnswersThatAreNoCredentialAreErrors(t *testing.T) {
 // A program may leave an agent behind, which has its stdout and stderr.
 func TestExecProgramWhoseChildKeepsItsOutputOpenIsNotWaitedFor(t *testing.T) {
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"answer": fakekube.ExecCredential("v1", fakekube.Object{"token": "good"}), "agent": "#!/bin/sh\nsleep 600 &\necho $! >" + dir + "/pid\ncat " + dir + "/answer\n"})
+	writeFiles(t, dir, map[string]string{
+		"answer": given(fakekube.Object{"token": "good"}),
+		"agent":  "#!/bin/sh\nsleep 600 &\necho $! >" + dir + "/pid\ncat " + dir + "/answer\n",
+	})
 	os.Chmod(dir+"/agent", 0o700)
 	e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: dir + "/agent", limit: time.Minute}
 	got, err := e.run(t.Context())
@@ -82,7 +102,7 @@ func slowProgram(t *testing.T) (cfg *Config, started, carryOn, runs string) {
 		"program": fmt.Sprintf("#!/bin/sh\necho run >>%s\necho $$ >%s\nexec cat %s\n", runs, started, carryOn),
 	})
 	os.Chmod(dir+"/program", 0o700)
-	cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: func(string) string { return "" }})
+	cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +130,7 @@ func TestExecProgramIsWaitedForAsLongAsEachCallerCanAndServesTheNext(t *testing.
 			t.Errorf("a caller that could not wait got %v", err)
 		}
 	}
-	os.WriteFile(carryOn, []byte(fakekube.ExecCredential("v1", fakekube.Object{"token": "good"})), 0)
+	os.WriteFile(carryOn, []byte(given(fakekube.Object{"token": "good"})), 0)
 	if patient.wait(t.Context()); patient.err != nil || patient.value.Token != "good" {
 		t.Errorf("a caller that could wait got %+v, %v", patient.value, patient.err)
 	}
@@ -132,8 +152,8 @@ func TestExecCredentialThatIsGoodSurvivesARunThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		expires := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 		status := fakekube.Object{"token": "good", "expirationTimestamp": expires}
-		writeFiles(t, dir, map[string]string{"answer": fakekube.ExecCredential("v1", status)})
-		cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: func(string) string { return "" }, Log: logTo(log)})
+		writeFiles(t, dir, map[string]string{"answer": given(status)})
+		cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv, Log: logTo(log)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +197,7 @@ func TestExecProgramThatItsOnlyCallerDidNotWaitForServesTheNext(t *testing.T) {
 		t.Errorf("the one that had gone got %v", err)
 	}
 	os.ReadFile(started)
-	os.WriteFile(carryOn, []byte(fakekube.ExecCredential("v1", fakekube.Object{"token": "good"})), 0)
+	os.WriteFile(carryOn, []byte(given(fakekube.Object{"token": "good"})), 0)
 	if got, err := cfg.Credential(t.Context(), nil); err != nil || got.Token != "good" {
 		t.Errorf("the next one got %+v, %v", got, err)
 	}
@@ -209,7 +229,7 @@ func TestRefusedCredentialIsReadAgainThoughAnotherRenewalRuns(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		writeFiles(t, dir, map[string]string{"token": "one", "config": fakekube.Kubeconfig("https://h", nil, "tokenFile: token")})
-		cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: func(string) string { return "" }})
+		cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,10 +258,9 @@ func TestRefusedCredentialIsReadAgainThoughAnotherRenewalRuns(t *testing.T) {
 
 func TestExecProgramIsNotRunMoreOftenThanEveryFiveSecondsWhoeverAsks(t *testing.T) {
 	dir := t.TempDir()
-	self, _ := os.Executable()
 	writeFiles(t, dir, map[string]string{"answer": "exit out of order"})
 	synctest.Test(t, func(t *testing.T) {
-		e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: self, env: []string{"PODCOUNT_TEST_PLUGIN=" + dir}, limit: time.Minute}
+		e := pluginIn(dir)
 		for range 3 {
 			for range 10 {
 				if _, err := e.newest(t.Context(), true); err == nil || !strings.Contains(err.Error(), "out of order") {
@@ -257,14 +276,22 @@ func TestExecProgramIsNotRunMoreOftenThanEveryFiveSecondsWhoeverAsks(t *testing.
 
 func TestExecProgramBesideTheKubeconfigIsNotLookedForInThePath(t *testing.T) {
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"here/plugin": "#!/bin/sh\n", "path/plugin": "#!/bin/sh\n", "here/config": fakekube.Kubeconfig("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./plugin}")})
+	user := "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./plugin}"
+	writeFiles(t, dir, map[string]string{
+		"here/plugin": "#!/bin/sh\n",
+		"path/plugin": "#!/bin/sh\n",
+		"here/config": fakekube.Kubeconfig("https://h", nil, user),
+	})
 	os.Chmod(dir+"/here/plugin", 0o700)
 	os.Chmod(dir+"/path/plugin", 0o700)
 	t.Setenv("PATH", dir+"/path")
 	t.Chdir(dir + "/here")
 	a := &access{log: slog.New(slog.DiscardHandler)}
-	if err := a.readKubeconfigs(t.Context(), []string{"config"}, ""); err != nil || !strings.HasSuffix(a.exec.command, "/here/plugin") || !filepath.IsAbs(a.exec.command) {
-		t.Errorf("%v, %+v", err, a.exec)
+	if err := a.readKubeconfigs(t.Context(), []string{"config"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(a.exec.command, "/here/plugin") || !filepath.IsAbs(a.exec.command) {
+		t.Errorf("the program is %s", a.exec.command)
 	}
 }
 
@@ -355,7 +382,7 @@ func TestExecProgramIsToldTheNewestCA(t *testing.T) {
 		writeFiles(t, dir, map[string]string{
 			"config": config,
 			"ca.crt": string(first),
-			"answer": fakekube.ExecCredential("v1", fakekube.Object{"token": "t", "expirationTimestamp": expires}),
+			"answer": given(fakekube.Object{"token": "t", "expirationTimestamp": expires}),
 		})
 		cfg, err := load(t, nil, filepath.Join(dir, "config"), "", "", nil)
 		if err != nil {

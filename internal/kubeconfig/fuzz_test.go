@@ -28,8 +28,7 @@ func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		dir := t.TempDir()
 		writeFiles(t, dir, map[string]string{"config": text})
-		nothing := func(string) string { return "" }
-		cfg, err := Load(t.Context(), Options{Kubeconfig: filepath.Join(dir, "config"), Getenv: nothing})
+		cfg, err := Load(t.Context(), Options{Kubeconfig: filepath.Join(dir, "config"), Getenv: noEnv})
 		if err == nil {
 			defer cfg.Close()
 			if scheme := cfg.Server.Scheme; cfg.Server.Host == "" || scheme != "https" && scheme != "http" {

@@ -42,6 +42,9 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
+// noEnv is an environment in which nothing is set.
+func noEnv(string) string { return "" }
+
 func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
 // pass lets virtual time pass, and then everything come to rest.

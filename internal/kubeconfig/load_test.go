@@ -11,14 +11,13 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// load runs LoadConfig on files in a directory of their own.
-func load(t *testing.T, files map[string]string, kubeconfig, contextName, master string, env map[string]string) (*Config, error) {
+// load runs Load on files in a directory of their own, in which HOME and relative names are.
+func load(
+	t *testing.T, files map[string]string, kubeconfig, contextName, master string, env map[string]string,
+) (*Config, error) {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range files {
-		os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700)
-		os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)
-	}
+	writeFiles(t, dir, files)
 	in := func(name string) string {
 		if name == "" || filepath.IsAbs(name) {
 			return name
@@ -38,13 +37,21 @@ func load(t *testing.T, files map[string]string, kubeconfig, contextName, master
 		}
 		return env[name]
 	}
-	return Load(t.Context(), Options{Kubeconfig: in(kubeconfig), Context: contextName, Master: master, ServiceAccount: in("account"), Getenv: getenv})
+	return Load(t.Context(), Options{
+		Kubeconfig:     in(kubeconfig),
+		Context:        contextName,
+		Master:         master,
+		ServiceAccount: in("account"),
+		Getenv:         getenv,
+	})
 }
 
 func TestKubeconfigErrorsQuoteNoSecret(t *testing.T) {
 	for _, user := range []string{
-		"client-key-data: abc\n      s3cret", "token: s3cret: x", "token: *s3cret", `token: "abc"s3cret`, "token: %s3cret", "token: 's3cret", "token: |2\n  s3cret",
-		"token: {s3cret", "token: [s3cret}", "\ttoken: s3cret", "token: !!int s3cret", `token: "\s3cret"`, "client-key-data: s3cret!", "token: a\n    s3cret", "{token: s3cret: }",
+		"client-key-data: abc\n      s3cret", "token: s3cret: x", "token: *s3cret", `token: "abc"s3cret`, "token: %s3cret",
+		"token: 's3cret", "token: |2\n  s3cret", "token: {s3cret", "token: [s3cret}", "\ttoken: s3cret",
+		"token: !!int s3cret", `token: "\s3cret"`, "client-key-data: s3cret!", "token: a\n    s3cret",
+		"{token: s3cret: }",
 	} {
 		_, err := load(t, map[string]string{"config": fakekube.Kubeconfig("https://h", nil, user)}, "config", "", "", nil)
 		if err == nil || strings.Contains(err.Error(), "s3cret") {
@@ -61,6 +68,7 @@ func TestClusterIsFoundInTheOrderOfKubectl(t *testing.T) {
 		"account/token": "account-token\n", "account/ca.crt": string(ca),
 	}
 	pod := map[string]string{"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
+	list := strings.Join([]string{"missing", "env", "flag"}, string(filepath.ListSeparator))
 	podAndEnv := map[string]string{"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBECONFIG": "env"}
 	for _, c := range []struct {
 		kubeconfig, master string
@@ -72,50 +80,61 @@ func TestClusterIsFoundInTheOrderOfKubectl(t *testing.T) {
 		{"", "", pod, "https://[fd00::1]:6443", "account-token"},
 		{"", "", nil, "https://home", "t-home"},
 		{"flag", "https://over:1/k8s/c-1", nil, "https://over:1/k8s/c-1", "t-flag"},
-		{"", "", map[string]string{"KUBECONFIG": "missing" + string(filepath.ListSeparator) + "env" + string(filepath.ListSeparator) + "flag"}, "https://env", "t-env"},
+		{"", "", map[string]string{"KUBECONFIG": list}, "https://env", "t-env"},
 	} {
 		cfg, err := load(t, files, c.kubeconfig, "", c.master, c.env)
 		if err != nil {
 			t.Errorf("%+v: %v", c, err)
 			continue
 		}
-		if cred, _ := cfg.Credential(t.Context(), nil); cfg.Server.String() != c.server || cred.Token != c.token || cred.TLS.RootCAs == nil || cred.TLS.InsecureSkipVerify {
+		cred, _ := cfg.Credential(t.Context(), nil)
+		isVerified := cred.TLS.RootCAs != nil && !cred.TLS.InsecureSkipVerify
+		if cfg.Server.String() != c.server || cred.Token != c.token || !isVerified {
 			t.Errorf("%+v: found %s, token %s", c, cfg.Server, cred.Token)
 		}
 	}
-	if cfg, err := load(t, nil, "", "", "127.0.0.1:8001", nil); err != nil || cfg.Server.String() != "https://127.0.0.1:8001" {
+	cfg, err := load(t, nil, "", "", "127.0.0.1:8001", nil)
+	if err != nil || cfg.Server.String() != "https://127.0.0.1:8001" {
 		t.Errorf("-master alone: %v, %v", cfg, err)
 	}
 }
 
 func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
 	good := fakekube.Kubeconfig("https://h", nil, "token: s3cret")
+	change := func(old, text string) string { return strings.Replace(good, old, text, 1) }
+	user := func(fields string) string { return change("token: s3cret", fields) }
 	for want, file := range map[string]string{
-		`there is no context "other"`:                  strings.Replace(good, "current-context: fake", "current-context: other", 1),
-		"no current-context":                           strings.Replace(good, "current-context: fake", "", 1),
-		`there is no cluster "none"`:                   strings.Replace(good, "{cluster: fake", "{cluster: none", 1),
-		`there is no user "none"`:                      strings.Replace(good, "user: me}", "user: none}", 1),
-		"as-groups is not supported":                   strings.Replace(good, "token: s3cret", "as-groups: [a]", 1),
-		"password is not supported":                    strings.Replace(good, "token: s3cret", "password: s3cret", 1),
-		"exec: the apiVersion":                         strings.Replace(good, "token: s3cret", "exec: {command: aws, apiVersion: client.authentication.k8s.io/v1alpha1}", 1),
-		"the token of":                                 strings.Replace(good, "token: s3cret", "token: \"s3cret\\nmore\"", 1),
-		"apiVersion is \"v2\"":                         strings.Replace(good, "apiVersion: v1", "apiVersion: v2", 1),
-		"there is no command in it":                    strings.Replace(good, "token: s3cret", "exec: {}", 1),
-		"client-key is missing":                        strings.Replace(good, "token: s3cret", "client-certificate: c.crt", 1),
-		"the cluster has no server":                    strings.Replace(good, "server: https://h", "server:", 1),
-		"exec: there is no command":                    strings.Replace(good, "token: s3cret", "exec: {apiVersion: client.authentication.k8s.io/v1}", 1),
-		"must be https://HOST":                         strings.Replace(good, "https://h", "ftp://h", 1),
-		"no certificate in":                            strings.Replace(good, "certificate-authority-data: ", "certificate-authority-data: aGVsbG8=", 1),
-		"client-certificate-data and client-key-data:": strings.Replace(good, "token: s3cret", "client-certificate-data: aGVsbG8=\n    client-key-data: aGVsbG8=", 1),
-		"tokenFile: ":                                  strings.Replace(good, "token: s3cret", "tokenFile: empty", 1),
-		"no such file":                                 strings.Replace(good, "token: s3cret", "tokenFile: none", 1),
+		`there is no context "other"`:                  change("current-context: fake", "current-context: other"),
+		"no current-context":                           change("current-context: fake", ""),
+		`there is no cluster "none"`:                   change("{cluster: fake", "{cluster: none"),
+		`there is no user "none"`:                      change("user: me}", "user: none}"),
+		"as-groups is not supported":                   user("as-groups: [a]"),
+		"password is not supported":                    user("password: s3cret"),
+		"exec: the apiVersion":                         user("exec: {command: aws, apiVersion: client.authentication.k8s.io/v1alpha1}"),
+		"the token of":                                 user("token: \"s3cret\\nmore\""),
+		"apiVersion is \"v2\"":                         change("apiVersion: v1", "apiVersion: v2"),
+		"there is no command in it":                    user("exec: {}"),
+		"client-key is missing":                        user("client-certificate: c.crt"),
+		"the cluster has no server":                    change("server: https://h", "server:"),
+		"exec: there is no command":                    user("exec: {apiVersion: client.authentication.k8s.io/v1}"),
+		"must be https://HOST":                         change("https://h", "ftp://h"),
+		"no certificate in":                            change("certificate-authority-data: ", "certificate-authority-data: aGVsbG8="),
+		"client-certificate-data and client-key-data:": user("client-certificate-data: aGVsbG8=\n    client-key-data: aGVsbG8="),
+		"tokenFile: ":                                  user("tokenFile: empty"),
+		"no such file":                                 user("tokenFile: none"),
 		"config:3: ":                                   "a: 1\nb: 2\n  c: 3\n",
-		"is not base64":                                strings.Replace(good, "certificate-authority-data: ", "certificate-authority-data: '%%%'", 1),
-		"users[0].user.token must be a text":           strings.Replace(good, "token: s3cret", "token: 12345", 1),
+		"is not base64":                                change("certificate-authority-data: ", "certificate-authority-data: '%%%'"),
+		"users[0].user.token must be a text":           user("token: 12345"),
 	} {
 		_, err := load(t, map[string]string{"config": file, "empty": " \n"}, "config", "", "", nil)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "config") || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%v, want %q", err, want)
+		if err == nil {
+			t.Errorf("no error, want %q", want)
+			continue
+		}
+		wantText(t, err.Error(), want)
+		wantText(t, err.Error(), "config")
+		if strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("the secret is in the error: %v", err)
 		}
 	}
 	both := map[string]string{"config": good}
@@ -128,7 +147,7 @@ func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
 		"/nope/a: no such file":              func() (*Config, error) { return load(t, nil, "", "", "", list) },
 		"account/token: no such file":        func() (*Config, error) { return load(t, nil, "", "", "", inPod) },
 		`that of another user "me"`: func() (*Config, error) {
-			return load(t, map[string]string{"config": strings.Replace(good, "users:\n", "users:\n- name: me\n", 1)}, "config", "", "", nil)
+			return load(t, map[string]string{"config": change("users:\n", "users:\n- name: me\n")}, "config", "", "", nil)
 		},
 	} {
 		if _, err := f(); err == nil || !strings.Contains(err.Error(), want) {
@@ -200,16 +219,15 @@ func TestWithoutHomeNoKubeconfigIsLookedForInTheWorkingDirectory(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"$HOME/.kube/config": config, ".kube/config": config})
 	t.Chdir(dir)
-	nothing := func(string) string { return "" }
 	for contextName, want := range map[string]string{
 		"":     "no cluster found: give -kubeconfig or -master, or set KUBECONFIG (KUBERNETES_SERVICE_HOST is not set, so this is no pod; HOME is not set, so there is no ~/.kube/config)",
 		"fake": "-context fake: there is no kubeconfig that could have it: give -kubeconfig, or set KUBECONFIG (HOME is not set, so there is no ~/.kube/config)",
 	} {
-		if cfg, err := Load(t.Context(), Options{Context: contextName, ServiceAccount: dir, Getenv: nothing}); err == nil || err.Error() != want {
+		if cfg, err := Load(t.Context(), Options{Context: contextName, ServiceAccount: dir, Getenv: noEnv}); err == nil || err.Error() != want {
 			t.Errorf("found %+v, %v; want %s", cfg, err, want)
 		}
 	}
-	if cfg, err := Load(t.Context(), Options{Master: "https://h", ServiceAccount: dir, Getenv: nothing}); err != nil || cfg.Source != "-master" {
+	if cfg, err := Load(t.Context(), Options{Master: "https://h", ServiceAccount: dir, Getenv: noEnv}); err != nil || cfg.Source != "-master" {
 		t.Errorf("-master alone: %+v, %v", cfg, err)
 	}
 }
@@ -234,7 +252,7 @@ func TestUnverifiedServerAndOpenFilesAndExpiredCertificatesAreWarnedOf(t *testin
 		writeFiles(t, dir, map[string]string{"config": strings.Replace(fakekube.Kubeconfig("https://h", nil, user), "    certificate-authority-data: ", cluster, 1), "token": "t", "tls.crt": string(cert), "tls.key": string(key)})
 		os.Chmod(filepath.Join(dir, open), mode)
 		log := &lines{}
-		if _, err := Load(t.Context(), Options{Kubeconfig: file, Getenv: func(string) string { return "" }, Log: logTo(log)}); err != nil {
+		if _, err := Load(t.Context(), Options{Kubeconfig: file, Getenv: noEnv, Log: logTo(log)}); err != nil {
 			t.Error(err)
 		}
 		for _, name := range []string{"config", "token", "tls.crt", "tls.key"} {

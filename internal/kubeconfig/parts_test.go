@@ -26,7 +26,7 @@ func TestFileOfACredentialThatIsNoRegularOneIsRefusedAndNotWaitedFor(t *testing.
 		for _, file := range []string{dir + "/pipe", "/dev/zero", dir} {
 			writeFiles(t, dir, map[string]string{"config": fakekube.Kubeconfig("https://h", nil, strings.ReplaceAll(user, "FILE", file))})
 			want := dir + "/config, context fake: " + field + ": " + file + " is no regular file"
-			_, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: func(string) string { return "" }})
+			_, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv})
 			if err == nil || err.Error() != want {
 				t.Errorf("%v, want %s", err, want)
 			}
@@ -42,7 +42,7 @@ func TestFileWithoutAnEndIsNotReadToIt(t *testing.T) {
 		dir + "/config": dir + "/config, context fake: tokenFile: " + dir + "/big has more than 16 MB",
 		"/dev/zero":     "/dev/zero has more than 16 MB",
 	} {
-		_, err := Load(t.Context(), Options{Kubeconfig: file, Getenv: func(string) string { return "" }})
+		_, err := Load(t.Context(), Options{Kubeconfig: file, Getenv: noEnv})
 		if err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
@@ -55,7 +55,7 @@ func TestKubeconfigMayComeThroughAPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	go os.WriteFile(dir+"/pipe", []byte(fakekube.Kubeconfig("https://h", nil, "token: good")), 0)
-	cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/pipe", Getenv: func(string) string { return "" }})
+	cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/pipe", Getenv: noEnv})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,8 +114,7 @@ func TestOpenThatHangsHoldsNobodyUp(t *testing.T) {
 	}
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"token": "one", "config": fakekube.Kubeconfig("https://h", nil, "tokenFile: token")})
-	nothing := func(string) string { return "" }
-	cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: nothing})
+	cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +137,7 @@ func TestOpenThatHangsHoldsNobodyUp(t *testing.T) {
 	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	start = time.Now()
-	if _, err := Load(hurried, Options{Kubeconfig: dir + "/config", Getenv: nothing}); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 3*time.Second {
+	if _, err := Load(hurried, Options{Kubeconfig: dir + "/config", Getenv: noEnv}); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 3*time.Second {
 		t.Errorf("a start that is stopped: %v after %v", err, time.Since(start))
 	}
 	holder.WriteString("two")
