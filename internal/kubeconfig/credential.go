@@ -283,7 +283,7 @@ func (a *access) makeTLS() (*tls.Config, error) {
 		if err != nil {
 			return old, fmt.Errorf("%s and %s: %w", &a.cert, &a.key, err)
 		}
-		who = a.describe(pair.Leaf)
+		who = a.describe(pair)
 		// Presented whatever CAs the server says that it accepts, as kubectl does.
 		next.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
@@ -293,9 +293,11 @@ func (a *access) makeTLS() (*tls.Config, error) {
 }
 
 // describe says in words who a client certificate is, and warns if it has expired.
-func (a *access) describe(cert *x509.Certificate) string {
-	if time.Now().After(cert.NotAfter) {
-		a.log.Warn("the client certificate has expired: renew it", "from", a.cert.String(), "expired", cert.NotAfter)
+func (a *access) describe(pair tls.Certificate) string {
+	if time.Now().After(pair.Leaf.NotAfter) {
+		a.log.Warn("the client certificate has expired: renew it",
+			"from", a.cert.String(), "expired", pair.Leaf.NotAfter)
 	}
-	return fmt.Sprintf("the client certificate of %s, valid until %s", cert.Subject, cert.NotAfter.Format(time.RFC3339))
+	until := pair.Leaf.NotAfter.Format(time.RFC3339)
+	return fmt.Sprintf("the client certificate of %s, valid until %s", pair.Leaf.Subject, until)
 }

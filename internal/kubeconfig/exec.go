@@ -57,10 +57,8 @@ type execCluster struct {
 
 // execStatus is what the program gives. https://kubernetes.io/docs/reference/config-api/client-authentication.v1/
 type execStatus struct {
-	ExpirationTimestamp   *time.Time // nil: no end is known
-	Token                 string
-	ClientCertificateData string // PEM
-	ClientKeyData         string // PEM
+	ExpirationTimestamp                         *time.Time // nil: no end is known
+	Token, ClientCertificateData, ClientKeyData string     // the last two in PEM
 }
 
 // isGood reports whether there is a credential that has not expired.

@@ -86,6 +86,9 @@ func TestExecProgramWhoseChildKeepsItsOutputOpenIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+// programUser is a kubeconfig's user whose exec program is beside the kubeconfig.
+const programUser = "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./program}"
+
 // slowProgram is an exec program that takes as long as a test wants: it has run once started has been read, and gives a
 // token when something is written to carryOn.
 func slowProgram(t *testing.T) (cfg *Config, started, carryOn, runs string) {
@@ -98,7 +101,7 @@ func slowProgram(t *testing.T) (cfg *Config, started, carryOn, runs string) {
 		}
 	}
 	writeFiles(t, dir, map[string]string{
-		"config":  fakekube.Kubeconfig("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./program}"),
+		"config":  fakekube.Kubeconfig("https://h", nil, programUser),
 		"program": fmt.Sprintf("#!/bin/sh\necho run >>%s\necho $$ >%s\nexec cat %s\n", runs, started, carryOn),
 	})
 	os.Chmod(dir+"/program", 0o700)
@@ -141,11 +144,12 @@ func TestExecProgramIsWaitedForAsLongAsEachCallerCanAndServesTheNext(t *testing.
 	wantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
 }
 
-// A server that refuses for a moment, and a program that fails at that moment, are no reason to throw away what is good.
+// A server that refuses for a moment, and a program that fails at that moment, are no reason to throw away what is
+// good.
 func TestExecCredentialThatIsGoodSurvivesARunThatFails(t *testing.T) {
 	dir, log := t.TempDir(), &lines{}
 	writeFiles(t, dir, map[string]string{
-		"config":  fakekube.Kubeconfig("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./program}"),
+		"config":  fakekube.Kubeconfig("https://h", nil, programUser),
 		"program": "#!/bin/sh\nhead -c 2000000 /dev/zero >&2\nexec cat " + dir + "/answer\n", // who cares what it says there
 	})
 	os.Chmod(dir+"/program", 0o700)
@@ -228,7 +232,10 @@ func TestCloseEndsTheExecProgramAndNoOtherIsStarted(t *testing.T) {
 func TestRefusedCredentialIsReadAgainThoughAnotherRenewalRuns(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		writeFiles(t, dir, map[string]string{"token": "one", "config": fakekube.Kubeconfig("https://h", nil, "tokenFile: token")})
+		writeFiles(t, dir, map[string]string{
+			"token":  "one",
+			"config": fakekube.Kubeconfig("https://h", nil, "tokenFile: token"),
+		})
 		cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv})
 		if err != nil {
 			t.Fatal(err)

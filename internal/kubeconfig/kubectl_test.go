@@ -26,7 +26,9 @@ func kubeconfigTable(t *testing.T) (table [][2]string) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| ") && (strings.Contains(cells[0], ".yaml") || strings.Contains(cells[0], ".json")) {
+		cells := strings.Split(line, " | ")
+		isOfFiles := strings.Contains(cells[0], ".yaml") || strings.Contains(cells[0], ".json")
+		if strings.HasPrefix(line, "| ") && isOfFiles {
 			table = append(table, [2]string{strings.TrimPrefix(cells[0], "| "), strings.Trim(cells[1], "`")})
 			if !strings.Contains(cells[0], " + ") {
 				single++
@@ -57,7 +59,14 @@ type kubectlView struct {
 
 // understood is a in the terms of kubectl's view, and file and data of what a holds.
 func understood(a *access) fakekube.Object {
-	o := fakekube.Object{"server": a.server, "tls-server-name": a.serverName, "insecure-skip-tls-verify": a.insecure, "proxy-url": a.proxy, "token": string(a.token.data), "tokenFile": a.token.file}
+	o := fakekube.Object{
+		"server":                   a.server,
+		"tls-server-name":          a.serverName,
+		"insecure-skip-tls-verify": a.insecure,
+		"proxy-url":                a.proxy,
+		"token":                    string(a.token.data),
+		"tokenFile":                a.token.file,
+	}
 	for _, p := range []part{a.ca, a.cert, a.key} {
 		o[p.field] = p.file
 		if len(p.data) > 0 {
@@ -108,7 +117,8 @@ func (v kubectlView) understood(dir, cluster, user string) fakekube.Object {
 		if strings.Contains(command, "/") && !filepath.IsAbs(command) {
 			command, _ = filepath.Abs(filepath.Join(dir, command))
 		}
-		o["exec"] = fmt.Sprintf("%s %s %q %q %s", e["apiVersion"], command, args, env, strings.Join(strings.Fields(fakekube.TextIn(e, "installHint")), " "))
+		hint := strings.Join(strings.Fields(fakekube.TextIn(e, "installHint")), " ")
+		o["exec"] = fmt.Sprintf("%s %s %q %q %s", e["apiVersion"], command, args, env, hint)
 		if e["provideClusterInfo"] == true {
 			var config any
 			extensions, _ := o["extensions"].([]any)
@@ -120,7 +130,8 @@ func (v kubectlView) understood(dir, cluster, user string) fakekube.Object {
 			text, _ := json.Marshal(config)
 			o["told"] = fmt.Sprintf("%t %s", o["disable-compression"] == true, text)
 		}
-		if o["token"] != nil || o["tokenFile"] != nil || o["client-certificate"] != nil || o["client-certificate-data"] != nil {
+		hasToken := o["token"] != nil || o["tokenFile"] != nil
+		if hasToken || o["client-certificate"] != nil || o["client-certificate-data"] != nil {
 			delete(o, "exec") // they come first
 			delete(o, "told")
 		}
@@ -129,7 +140,9 @@ func (v kubectlView) understood(dir, cluster, user string) fakekube.Object {
 	delete(o, "disable-compression")                                // is for the program alone
 	if strings.HasPrefix(fakekube.TextIn(o, "server"), "http://") { // no credential is sent there, and nothing verified
 		fields := []string{"certificate-authority", "client-certificate", "client-key", "token", "tokenFile", "exec", "told"}
-		maps.DeleteFunc(o, func(field string, _ any) bool { return slices.Contains(fields, strings.TrimSuffix(field, "-data")) })
+		maps.DeleteFunc(o, func(field string, _ any) bool {
+			return slices.Contains(fields, strings.TrimSuffix(field, "-data"))
+		})
 	}
 	return o
 }
@@ -198,19 +211,24 @@ func TestKubeconfigsOfManyToolsAreReadAsKubectlReadsThemOrRefused(t *testing.T) 
 			t.Errorf("kubectl's view of %s: %v", file, err)
 		}
 		current := &access{log: slog.New(slog.DiscardHandler)}
-		if err := current.readKubeconfigs(t.Context(), slices.Clone(paths), ""); err == nil && !strings.HasSuffix(current.source, ", context "+cmp.Or(view.CurrentContext, `""`)) {
+		err := current.readKubeconfigs(t.Context(), slices.Clone(paths), "")
+		suffix := ", context " + cmp.Or(view.CurrentContext, `""`)
+		if err == nil && !strings.HasSuffix(current.source, suffix) {
 			t.Errorf("%s: the current context is %s, want %s", file, current.source, view.CurrentContext)
 		}
 		for _, c := range view.Contexts {
 			a := &access{log: slog.New(slog.DiscardHandler)}
 			err := a.readKubeconfigs(t.Context(), slices.Clone(paths), c.Name)
-			if want := view.wrong(c.Context.Cluster, c.Context.User); want != "" && err != nil && strings.Contains(err.Error(), want) {
+			fault := view.wrong(c.Context.Cluster, c.Context.User)
+			if fault != "" && err != nil && strings.Contains(err.Error(), fault) {
 				continue
-			} else if err != nil || want != "" {
+			}
+			if err != nil || fault != "" {
 				t.Errorf("%s, context %s: %v", file, c.Name, err)
 				continue
 			}
-			got, want := understood(a), view.understood("../../testdata/kubeconfigs", c.Context.Cluster, c.Context.User)
+			got := understood(a)
+			want := view.understood("../../testdata/kubeconfigs", c.Context.Cluster, c.Context.User)
 			for _, o := range []fakekube.Object{got, want} {
 				maps.DeleteFunc(o, func(_ string, v any) bool { return v == "" || v == false || v == nil })
 			}

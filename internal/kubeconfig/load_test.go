@@ -102,6 +102,9 @@ func TestClusterIsFoundInTheOrderOfKubectl(t *testing.T) {
 func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
 	good := fakekube.Kubeconfig("https://h", nil, "token: s3cret")
 	change := func(old, text string) string { return strings.Replace(good, old, text, 1) }
+	const ca = "certificate-authority-data: "
+	const pair = "{client-certificate-data: aGVsbG8=, client-key-data: aGVsbG8=}"
+	const alpha = "client.authentication.k8s.io/v1alpha1"
 	user := func(fields string) string { return change("token: s3cret", fields) }
 	for want, file := range map[string]string{
 		`there is no context "other"`:                  change("current-context: fake", "current-context: other"),
@@ -110,7 +113,7 @@ func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
 		`there is no user "none"`:                      change("user: me}", "user: none}"),
 		"as-groups is not supported":                   user("as-groups: [a]"),
 		"password is not supported":                    user("password: s3cret"),
-		"exec: the apiVersion":                         user("exec: {command: aws, apiVersion: client.authentication.k8s.io/v1alpha1}"),
+		"exec: the apiVersion":                         user("exec: {command: aws, apiVersion: " + alpha + "}"),
 		"the token of":                                 user("token: \"s3cret\\nmore\""),
 		"apiVersion is \"v2\"":                         change("apiVersion: v1", "apiVersion: v2"),
 		"there is no command in it":                    user("exec: {}"),
@@ -118,12 +121,12 @@ func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
 		"the cluster has no server":                    change("server: https://h", "server:"),
 		"exec: there is no command":                    user("exec: {apiVersion: client.authentication.k8s.io/v1}"),
 		"must be https://HOST":                         change("https://h", "ftp://h"),
-		"no certificate in":                            change("certificate-authority-data: ", "certificate-authority-data: aGVsbG8="),
-		"client-certificate-data and client-key-data:": user("client-certificate-data: aGVsbG8=\n    client-key-data: aGVsbG8="),
+		"no certificate in":                            change(ca, ca+"aGVsbG8="),
+		"client-certificate-data and client-key-data:": user(pair),
 		"tokenFile: ":                                  user("tokenFile: empty"),
 		"no such file":                                 user("tokenFile: none"),
 		"config:3: ":                                   "a: 1\nb: 2\n  c: 3\n",
-		"is not base64":                                change("certificate-authority-data: ", "certificate-authority-data: '%%%'"),
+		"is not base64":                                change(ca, ca+"'%%%'"),
 		"users[0].user.token must be a text":           user("token: 12345"),
 	} {
 		_, err := load(t, map[string]string{"config": file, "empty": " \n"}, "config", "", "", nil)
@@ -141,7 +144,9 @@ func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
 	inPod := map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 	list := map[string]string{"KUBECONFIG": "/nope/a" + string(filepath.ListSeparator) + "/nope/b"}
 	for want, f := range map[string]func() (*Config, error){
-		"-context x: there is no kubeconfig": func() (*Config, error) { return load(t, map[string]string{"account/token": "t"}, "", "x", "", inPod) },
+		"-context x: there is no kubeconfig": func() (*Config, error) {
+			return load(t, map[string]string{"account/token": "t"}, "", "x", "", inPod)
+		},
 		"-context y: there is no kubeconfig": func() (*Config, error) { return load(t, nil, "", "y", "https://h", nil) },
 		"-master, ":                          func() (*Config, error) { return load(t, both, "config", "", "ftp://h", nil) },
 		"/nope/a: no such file":              func() (*Config, error) { return load(t, nil, "", "", "", list) },
@@ -154,7 +159,8 @@ func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if _, err := load(t, nil, "", "", "", nil); err == nil || !strings.Contains(err.Error(), "give -kubeconfig or -master") {
+	_, err := load(t, nil, "", "", "", nil)
+	if err == nil || !strings.Contains(err.Error(), "give -kubeconfig or -master") {
 		t.Errorf("nothing to find: %v", err)
 	}
 }
@@ -174,13 +180,16 @@ func TestNoCredentialIsSentOrReadOrMadeForAnAddressOfPlainHTTP(t *testing.T) {
 		"a program":            "exec: {apiVersion: client.authentication.k8s.io/v1, command: " + program + "}",
 		"the pod's account":    "",
 	} {
-		for _, address := range []string{"http://127.0.0.1:1", "http://localhost:8001", "http://192.0.2.10:8080", "HTTP://example.com"} {
+		for _, address := range []string{
+			"http://127.0.0.1:1", "http://localhost:8001", "http://192.0.2.10:8080", "HTTP://example.com",
+		} {
 			for _, where := range []string{"server", "-master"} {
 				file, server, master := filepath.Join(dir, "config"), address, ""
 				if where == "-master" {
 					server, master = "https://h", address
 				}
-				config := strings.Replace(fakekube.Kubeconfig(server, nil, text), "certificate-authority-data: ", "certificate-authority: is-not-there", 1)
+				config := fakekube.Kubeconfig(server, nil, text)
+				config = strings.Replace(config, "authority-data: ", "authority: is-not-there", 1)
 				writeFiles(t, dir, map[string]string{"config": config})
 				env := map[string]string{}
 				if text == "" && where == "server" {
@@ -190,7 +199,13 @@ func TestNoCredentialIsSentOrReadOrMadeForAnAddressOfPlainHTTP(t *testing.T) {
 				}
 				out := &lines{}
 				getenv := func(name string) string { return env[name] }
-				cfg, err := Load(t.Context(), Options{Kubeconfig: file, Master: master, ServiceAccount: filepath.Join(dir, "account"), Getenv: getenv, Log: logTo(out)})
+				cfg, err := Load(t.Context(), Options{
+					Kubeconfig:     file,
+					Master:         master,
+					ServiceAccount: filepath.Join(dir, "account"),
+					Getenv:         getenv,
+					Log:            logTo(out),
+				})
 				if err != nil {
 					t.Errorf("%s, %s as %s: %v", user, address, where, err)
 					continue
@@ -203,7 +218,8 @@ func TestNoCredentialIsSentOrReadOrMadeForAnAddressOfPlainHTTP(t *testing.T) {
 						t.Errorf("after a 401, tried is %q", cred.Tried)
 					}
 				}
-				wantText(t, out.String(), `msg="no credential is sent, as the server's address begins with http://" server=`+cfg.Server.Host)
+				const said = `msg="no credential is sent, as the server's address begins with http://" server=`
+				wantText(t, out.String(), said+cfg.Server.Host)
 				wantNumber(t, "lines", strings.Count(out.String(), "\n"), 1)
 			}
 		}
@@ -215,19 +231,24 @@ func TestNoCredentialIsSentOrReadOrMadeForAnAddressOfPlainHTTP(t *testing.T) {
 
 // A folder of the working directory may be anybody's, and a kubeconfig names programs to run.
 func TestWithoutHomeNoKubeconfigIsLookedForInTheWorkingDirectory(t *testing.T) {
-	config := fakekube.Kubeconfig("https://h", nil, "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true}")
+	const user = "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true}"
+	config := fakekube.Kubeconfig("https://h", nil, user)
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"$HOME/.kube/config": config, ".kube/config": config})
 	t.Chdir(dir)
 	for contextName, want := range map[string]string{
-		"":     "no cluster found: give -kubeconfig or -master, or set KUBECONFIG (KUBERNETES_SERVICE_HOST is not set, so this is no pod; HOME is not set, so there is no ~/.kube/config)",
-		"fake": "-context fake: there is no kubeconfig that could have it: give -kubeconfig, or set KUBECONFIG (HOME is not set, so there is no ~/.kube/config)",
+		"": "no cluster found: give -kubeconfig or -master, or set KUBECONFIG " +
+			"(KUBERNETES_SERVICE_HOST is not set, so this is no pod; HOME is not set, so there is no ~/.kube/config)",
+		"fake": "-context fake: there is no kubeconfig that could have it: give -kubeconfig, or set KUBECONFIG " +
+			"(HOME is not set, so there is no ~/.kube/config)",
 	} {
-		if cfg, err := Load(t.Context(), Options{Context: contextName, ServiceAccount: dir, Getenv: noEnv}); err == nil || err.Error() != want {
+		cfg, err := Load(t.Context(), Options{Context: contextName, ServiceAccount: dir, Getenv: noEnv})
+		if err == nil || err.Error() != want {
 			t.Errorf("found %+v, %v; want %s", cfg, err, want)
 		}
 	}
-	if cfg, err := Load(t.Context(), Options{Master: "https://h", ServiceAccount: dir, Getenv: noEnv}); err != nil || cfg.Source != "-master" {
+	cfg, err := Load(t.Context(), Options{Master: "https://h", ServiceAccount: dir, Getenv: noEnv})
+	if err != nil || cfg.Source != "-master" {
 		t.Errorf("-master alone: %+v, %v", cfg, err)
 	}
 }
@@ -249,7 +270,13 @@ func TestUnverifiedServerAndOpenFilesAndExpiredCertificatesAreWarnedOf(t *testin
 	mode := os.FileMode(0o644)
 	warnings := func(user, open, cluster string) string {
 		t.Helper()
-		writeFiles(t, dir, map[string]string{"config": strings.Replace(fakekube.Kubeconfig("https://h", nil, user), "    certificate-authority-data: ", cluster, 1), "token": "t", "tls.crt": string(cert), "tls.key": string(key)})
+		config := fakekube.Kubeconfig("https://h", nil, user)
+		writeFiles(t, dir, map[string]string{
+			"config":  strings.Replace(config, "    certificate-authority-data: ", cluster, 1),
+			"token":   "t",
+			"tls.crt": string(cert),
+			"tls.key": string(key),
+		})
 		os.Chmod(filepath.Join(dir, open), mode)
 		log := &lines{}
 		if _, err := Load(t.Context(), Options{Kubeconfig: file, Getenv: noEnv, Log: logTo(log)}); err != nil {
@@ -260,18 +287,30 @@ func TestUnverifiedServerAndOpenFilesAndExpiredCertificatesAreWarnedOf(t *testin
 		}
 		return log.String()
 	}
-	for _, open := range []struct{ user, file string }{{"token: t", "config"}, {"tokenFile: token", "token"}, {"client-certificate: tls.crt\n    client-key: tls.key", "tls.key"}} {
-		wantText(t, warnings(open.user, open.file, ""), `everyone on this machine can read a file that holds a secret: chmod go-rwx it" file=`+dir+"/"+open.file)
+	const certificate = "client-certificate: tls.crt\n    client-key: tls.key"
+	const everyone = `everyone on this machine can read a file that holds a secret: chmod go-rwx it" file=`
+	for _, open := range []struct{ user, file string }{
+		{"token: t", "config"},
+		{"tokenFile: token", "token"},
+		{certificate, "tls.key"},
+	} {
+		wantText(t, warnings(open.user, open.file, ""), everyone+dir+"/"+open.file)
 	}
-	wantText(t, warnings("client-certificate: tls.crt\n    client-key: tls.key", "none", ""), "the client certificate has expired")
-	wantText(t, warnings("token: t", "none", "    insecure-skip-tls-verify: true"), "the server's certificate is not verified (insecure-skip-tls-verify)")
-	wantText(t, warnings("tokenfile: token", "none", ""), "no credential was found (token, tokenFile, client-certificate or exec)")
+	wantText(t, warnings(certificate, "none", ""), "the client certificate has expired")
+	wantText(t, warnings("token: t", "none", "    insecure-skip-tls-verify: true"),
+		"the server's certificate is not verified (insecure-skip-tls-verify)")
+	wantText(t, warnings("tokenfile: token", "none", ""),
+		"no credential was found (token, tokenFile, client-certificate or exec)")
 	mode = 0o640
 	if log := warnings("token: t", "config", ""); strings.Contains(log, "everyone") {
 		t.Errorf("a group's file: %s", log)
 	}
 	mode = 0o644
-	for _, quiet := range []struct{ user, file string }{{"tokenFile: token", "config"}, {"token: t", "none"}, {"client-certificate: tls.crt\n    client-key: tls.key", "tls.crt"}} {
+	for _, quiet := range []struct{ user, file string }{
+		{"tokenFile: token", "config"},
+		{"token: t", "none"},
+		{certificate, "tls.crt"},
+	} {
 		if log := warnings(quiet.user, quiet.file, ""); strings.Contains(log, "everyone") {
 			t.Errorf("%+v: %s", quiet, log)
 		}
@@ -279,7 +318,8 @@ func TestUnverifiedServerAndOpenFilesAndExpiredCertificatesAreWarnedOf(t *testin
 }
 
 func TestServersNameOfTheKubeconfigDoesNotHoldForAnotherMaster(t *testing.T) {
-	config := strings.Replace(fakekube.Kubeconfig("https://h", nil, "token: t"), "    server:", "    tls-server-name: api\n    server:", 1)
+	config := fakekube.Kubeconfig("https://h", nil, "token: t")
+	config = strings.Replace(config, "    server:", "    tls-server-name: api\n    server:", 1)
 	for master, want := range map[string]string{"": "api", "https://other": ""} {
 		cfg, err := load(t, map[string]string{"config": config}, "config", "", master, nil)
 		if err != nil {
@@ -405,5 +445,42 @@ func TestExtensionForTheExecProgramIsThereOnce(t *testing.T) {
 	want := "clusters[0].cluster.extensions[1].name is that of another extension: remove one of them"
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
+	}
+}
+
+func TestWhatTheKubeconfigSaysIsCheckedBeforeAnyFileIsRead(t *testing.T) {
+	const program = "exec: {apiVersion: client.authentication.k8s.io/v1alpha1, command: x}"
+	for want, config := range map[string]string{
+		"exec: the apiVersion":       fakekube.Kubeconfig("https://h", nil, program),
+		"must be https://HOST":       fakekube.Kubeconfig("https://h?x=y", nil, "token: t"),
+		"the server's address (://)": fakekube.Kubeconfig("https://h:port", nil, "token: t"),
+	} {
+		config = strings.Replace(config, "authority-data: ", "authority: is-not-there", 1)
+		_, err := load(t, map[string]string{"config": config}, "config", "", "", nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+func TestFieldThatIsNotSupportedIsNoFaultWhileItIsEmpty(t *testing.T) {
+	for user, isGood := range map[string]bool{
+		"token: t\n    password:":           true,
+		`{token: t, password: ""}`:          true,
+		"{token: t, as-groups: []}":         true,
+		"{token: t, as-user-extra: {}}":     true,
+		"{token: t, as-groups: [a]}":        false,
+		`{token: t, password: "[]"}`:        false,
+		"{token: t, as: false}":             false,
+		"{token: t, auth-provider: {a: b}}": false,
+	} {
+		config := fakekube.Kubeconfig("https://h", nil, user)
+		cfg, err := load(t, map[string]string{"config": config}, "config", "", "", nil)
+		if (err == nil) != isGood {
+			t.Errorf("%s: %v", user, err)
+		}
+		if err == nil {
+			cfg.Close()
+		}
 	}
 }
