@@ -34,7 +34,7 @@ const (
 	drainLimit  = 2 << 10  // bytes of the rest that it reads, so that the connection can be used again
 )
 
-// errDryRun is the last guard of a dry run: what would be written is said by those who know what it means.
+// errDryRun is the last guard of a dry run: callers say what they would write, and do not come here.
 var errDryRun = errors.New("not sent, as this is a dry run")
 
 // Client speaks to one API server, as one user. Safe for concurrent use.

@@ -163,7 +163,7 @@ func TestTLSErrorsNameWhatWasTriedAndWhatToDo(t *testing.T) {
 	}
 }
 
-// A proxy of the kubeconfig is asked for a tunnel; the server behind it is verified as ever.
+// A proxy of the kubeconfig is asked for a tunnel; the server beyond it is verified as ever.
 func TestProxyURLLeadsThroughThatProxy(t *testing.T) {
 	f := fakekube.New()
 	server, ca := f.ServeTLSFor(t)

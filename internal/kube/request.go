@@ -31,15 +31,15 @@ type Request struct {
 	// Accept lists the media types of the answer that are wanted, as the function Accept does. "" is JSON.
 	Accept string
 
-	// WithoutPermit lets a write be sent without the Client's Permit, which it is made to get.
+	// WithoutPermit lets a write be sent without the Client's Permit. It is for the one that is made to get the permit.
 	WithoutPermit bool
 
 	// Timeout is how long Send may take. 0 is RequestTimeout.
 	Timeout time.Duration
 }
 
-// Failed adds to an error which request it is about, as in "list pods: …"; nil stays nil. The Client has done so with
-// each error that it returns: it is for errors of those who read the answer.
+// Failed adds to an error which request it is about, as in "list pods: …"; nil stays nil. The Client does so with each
+// error that it returns; callers do with what they find wrong in an answer.
 func (r Request) Failed(err error) error {
 	if err == nil {
 		return nil

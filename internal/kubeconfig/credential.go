@@ -78,7 +78,7 @@ type access struct {
 	key       part
 	token     part
 	made      [][]byte // CA, certificate and key of now.TLS: as long as they are the same, so is that
-	who       string   // of the client certificate in now.TLS, in words
+	certOwner string   // of the client certificate in now.TLS, in words; "" where there is none
 	isFailing bool     // the parts cannot be read, or do not fit each other: said once, as is its end
 }
 
@@ -253,8 +253,8 @@ func (a *access) tried(token, from string) string {
 		return "nothing, as no credential is sent to an http:// address"
 	}
 	var all []string
-	if a.who != "" {
-		all = append(all, a.who)
+	if a.certOwner != "" {
+		all = append(all, a.certOwner)
 	}
 	if token != "" {
 		all = append(all, "the token of "+from)
@@ -277,22 +277,22 @@ func (a *access) makeTLS() (*tls.Config, error) {
 			return old, fmt.Errorf("no certificate in %s", &a.ca)
 		}
 	}
-	who := ""
+	certOwner := ""
 	if len(a.cert.data) > 0 {
 		pair, err := tls.X509KeyPair(a.cert.data, a.key.data)
 		if err != nil {
 			return old, fmt.Errorf("%s and %s: %w", &a.cert, &a.key, err)
 		}
-		who = a.describe(pair)
+		certOwner = a.describe(pair)
 		// Presented whatever CAs the server says that it accepts, as kubectl does.
 		next.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	a.made = made
-	a.who = who
+	a.certOwner = certOwner
 	return next, nil
 }
 
-// describe says in words who a client certificate is, and warns if it has expired.
+// describe says in words whose a client certificate is, and warns if it has expired.
 func (a *access) describe(pair tls.Certificate) string {
 	if time.Now().After(pair.Leaf.NotAfter) {
 		a.log.Warn("the client certificate has expired: renew it",

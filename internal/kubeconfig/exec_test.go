@@ -68,7 +68,7 @@ func TestExecAnswersThatAreNoCredentialAreErrors(t *testing.T) {
 	}
 }
 
-// A program may leave an agent behind, which has its stdout and stderr.
+// A program may leave an agent running, which has its stdout and stderr.
 func TestExecProgramWhoseChildKeepsItsOutputOpenIsNotWaitedFor(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{
@@ -150,7 +150,7 @@ func TestExecCredentialThatIsGoodSurvivesARunThatFails(t *testing.T) {
 	dir, log := t.TempDir(), &lines{}
 	writeFiles(t, dir, map[string]string{
 		"config":  fakekube.Kubeconfig("https://h", nil, programUser),
-		"program": "#!/bin/sh\nhead -c 2000000 /dev/zero >&2\nexec cat " + dir + "/answer\n", // who cares what it says there
+		"program": "#!/bin/sh\nhead -c 2000000 /dev/zero >&2\nexec cat " + dir + "/answer\n", // which nobody reads to its end
 	})
 	os.Chmod(dir+"/program", 0o700)
 	synctest.Test(t, func(t *testing.T) {
