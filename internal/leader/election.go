@@ -22,6 +22,7 @@ import (
 
 	"podcount/internal/kube"
 	"podcount/internal/logging"
+	"podcount/internal/retry"
 )
 
 // MaxLeaseDuration is the longest that a Lease can say: its seconds are an int32.
@@ -168,7 +169,7 @@ func (e *Election) acquire(stop context.Context) (deadline time.Time, ok bool) {
 		case stop.Err() == nil:
 			e.outage.Failed("get", "cannot get the lease", kube.PauseBetweenComplaints(err), "err", err)
 		}
-		if sleep(stop, e.pauseBeforeNextTry()) != nil {
+		if retry.Sleep(stop, e.pauseBeforeNextTry()) != nil {
 			return time.Time{}, false
 		}
 	}
@@ -199,7 +200,7 @@ func (e *Election) beginTerm(resigned context.Context, deadline time.Time) (term
 // renew keeps the lease until the term has ended.
 func (e *Election) renew(term context.Context) {
 	for {
-		if sleep(term, e.options.RetryPeriod) != nil {
+		if retry.Sleep(term, e.options.RetryPeriod) != nil {
 			return
 		}
 		deadline, err := e.tryToHold(term)
@@ -277,16 +278,7 @@ func (e *Election) release() {
 			e.options.Log.Info("the lease is released", "lease", e.path)
 		} else if e.mayHold {
 			e.outage.Failed("release", "cannot release the lease", kube.PauseBetweenComplaints(err), "err", err)
-			sleep(ctx, e.options.RetryPeriod/4)
+			retry.Sleep(ctx, e.options.RetryPeriod/4)
 		}
 	}
-}
-
-// sleep waits for d, or until ctx ends, whose error it returns then.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-	return ctx.Err()
 }
