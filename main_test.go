@@ -2016,6 +2016,11 @@ func TestStopDoesNotWaitForTheWriteBudget(t *testing.T) {
 // The fake, like an old server, knows fewer fields than podcount.
 func TestFieldThatTheServerDoesNotKnowEndsTheProgramAsWrongUsage(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		refusal := fakekube.Status(400, "BadRequest", `Unable to find "/v1, Resource=pods" that match label selector "", `+
+			`field selector "spec.hostNetwork=true": field label not supported: spec.hostNetwork`, nil)
+		body, _ := json.Marshal(refusal)
+		isPods := fakekube.Matching(fakekube.IsList("pods"))
+		f.Inject(t, fakekube.Fault{Match: isPods, Status: 400, Body: string(body)}) // a server of an older version
 		p := startPodcount(t, f, "-field-selector", "spec.hostNetwork=true")
 		synctest.Wait()
 		var usage usageError
