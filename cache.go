@@ -460,8 +460,8 @@ const (
 )
 
 // item is one object on its way from the wire into memory: what any kind reads of it. The next one overwrites it. One
-// more field needs a place here, a line in reset, its number in schema and its name in read, and a kind that takes and
-// compares it.
+// more field needs a place here, a line in Reset, its number in Schema, its name in readMetadata, readSpec or readStatus,
+// and a kind that takes and compares it.
 type item struct {
 	namespace, name, uid, version wire.Text // of metadata
 	generation                    int64
@@ -510,7 +510,7 @@ func remember[K comparable, V any](known map[K]V, limit int, k K, v V) V {
 // decoder makes the objects of one stream at a time, through memory that it uses again: one that is known costs none.
 type decoder[T Object[T]] struct {
 	kind  *Kind[T]
-	wire  *wire.Decoder // reads into item, by way of the methods that make this an wire.ObjectReader
+	wire  *wire.Decoder // reads into item, by way of the methods that make this a wire.ObjectReader
 	item  item
 	spare T // was made, and nobody kept it
 

@@ -46,10 +46,9 @@ import (
 
 var version = "dev" // set by the linker, from git
 
-// Verbosity, as -v N: a line of slog level -N is shown. slog.LevelDebug is 4.
-const (
-	levelRequest = slog.Level(-6) // each request
-)
+// levelRequest is the level of each request. With -v N, lines of the slog level -N are shown: slog.LevelDebug is -v 4, and
+// levelFlow is -v 2.
+const levelRequest = slog.Level(-6)
 
 // What an end may take, step by step. If you change one, change README.md.
 const (
@@ -142,11 +141,6 @@ type usageError struct{ error }
 type Log struct {
 	*slog.Logger
 	*metrics.Registry
-}
-
-// NewOutage makes what tells of an outage: see logging.Outage.
-func (l *Log) NewOutage(subject, again string, args ...any) *logging.Outage {
-	return logging.NewOutage(l.Logger, subject, again, args...)
 }
 
 // options are the flags, checked: newFlags says what each is for.
@@ -1373,7 +1367,7 @@ func (m *manager) setUp() {
 				Log:        m.log.Logger,
 				Metrics:    m.log.Registry,
 			})
-			c.outage = m.log.NewOutage(c.Name, "writing again", "controller", c.Name)
+			c.outage = logging.NewOutage(m.log.Logger, c.Name, "writing again", "controller", c.Name)
 			c.once = m.once
 			c.tally = new(tally)
 			if m.dryRun {

@@ -24,7 +24,9 @@ import (
 // Result is what a reconcile asks for.
 type Result struct {
 	RequeueAfter time.Duration // where it did not fail: add the key again after this long; 0: no need
-	RetryAfter   time.Duration // where it failed: try it again no sooner than this; 0: after the key's own backoff
+	// RetryAfter is for the manager to set where a reconcile failed: the server has asked to wait so long. The key is
+	// tried again no sooner, and no sooner than its own backoff says.
+	RetryAfter time.Duration
 }
 
 // Queue is a workqueue: a key that is added waits for a worker, once, however often it is added. Two workers never
@@ -114,7 +116,7 @@ func (l *line[K]) closeGaps() {
 type QueueOptions[K comparable] struct {
 	Name string // of the controller, in the log and in the metrics
 
-	// A key that fails n times in a row is held for backoff(n, Backoff, MaxBackoff).
+	// A key that fails n times in a row is held for retry.Backoff(n, Backoff, MaxBackoff).
 	Backoff    time.Duration
 	MaxBackoff time.Duration
 

@@ -1,7 +1,8 @@
 package main
 
-// watch.go owns the reflector, which keeps a store equal to the server: it lists, watches, resumes, and lists again. It
-// counts nothing, decides nothing, and knows no kind.
+// watch.go owns the reflector, which keeps a store equal to the server: it asks whether a resource is there, lists,
+// watches, resumes, and lists again; and it patches objects, as the answers belong into the store. It counts nothing,
+// decides nothing, and knows no kind.
 
 import (
 	"cmp"
@@ -88,10 +89,10 @@ type ReflectorOptions[T Object[T]] struct {
 	Store   *Store[T] // is filled
 	Log     *slog.Logger
 	Metrics *metrics.Registry
-	Once    bool // the first list is all that is wanted: later changes are told to nobody, and a missing resource is not waited for
+	Once    bool // a resource that the server does not have is not waited for
 }
 
-// levelFlow is the level of watches that begin and end.
+// levelFlow is the level of what happens often while all is well, such as a watch that ends and the next one: -v 2.
 const levelFlow = slog.Level(-2)
 
 // NewReflector makes a reflector. It asks for nothing until Run.
@@ -230,8 +231,9 @@ func (r *Reflector[T]) patch(ctx context.Context, obj T, sub string, patch map[s
 	return now, nil
 }
 
-// Run keeps the store equal to the server until ctx ends. It returns early, with a *kube.Status, only when the server says that
-// the very first list is a bad request: then a selector is wrong, and no patience will mend it.
+// Run keeps the store equal to the server until ctx ends. It returns early in two cases: with nil where Once is set and the
+// server does not have the resource; and with an error that wraps a *kube.Status where the very first list, of a
+// resource that is not under /apis/, is a bad request: then a selector is wrong, and no patience will mend it.
 func (r *Reflector[T]) Run(ctx context.Context) error {
 	defer r.outage.Stop()
 	defer r.discovery.Stop()

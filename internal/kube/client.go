@@ -112,7 +112,7 @@ func (c *Client) Send(ctx context.Context, r Request, answer any) error {
 	defer cancel()
 	if c.needsPermit(r) {
 		var release context.CancelFunc
-		ctx, release = c.permit.WhileLeading(ctx)
+		ctx, release = c.permit.WhilePermitted(ctx)
 		defer release()
 	}
 	if r.Body != nil {

@@ -13,8 +13,8 @@ type Permit interface {
 	// MayWrite returns an error unless a write may be sent now. It is called often, and must not wait.
 	MayWrite() error
 
-	// WhileLeading returns a context that ends with ctx, and with the permit. Whoever called it releases it.
-	WhileLeading(ctx context.Context) (permitted context.Context, release context.CancelFunc)
+	// WhilePermitted returns a context that ends with ctx, and with the permit. Whoever called it releases it.
+	WhilePermitted(ctx context.Context) (permitted context.Context, release context.CancelFunc)
 }
 
 // needsPermit reports whether a request is sent only while this process may write.

@@ -19,7 +19,7 @@ type permitOf func() error
 
 func (p permitOf) MayWrite() error { return p() }
 
-func (p permitOf) WhileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
+func (p permitOf) WhilePermitted(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)
 }
 
@@ -133,7 +133,7 @@ type endingPermit struct{ term context.Context }
 
 func (endingPermit) MayWrite() error { return nil }
 
-func (p endingPermit) WhileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
+func (p endingPermit) WhilePermitted(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(p.term, func() { cancel(errNoPermit) })
 	return ctx, func() {

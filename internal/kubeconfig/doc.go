@@ -7,5 +7,7 @@
 // sends no request to any server, holds nobody up for a file system that hangs, and puts no secret into an error or a
 // line of the log.
 //
+// Its errors speak to podcount's users, of podcount's flags: -kubeconfig, -context and -master.
+//
 // https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
 package kubeconfig

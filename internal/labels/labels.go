@@ -20,7 +20,7 @@ func CheckKey(key string) error {
 	if !hasPrefix {
 		name = key
 	}
-	isBad := name == "" || CheckValue(name) != nil
+	isBad := name == "" || checkValue(name) != nil
 	if isBad || hasPrefix && CheckDNSName(prefix) != nil {
 		return fmt.Errorf("label key %q must be 1 to 63 letters, digits, '-', '_' or '.', "+
 			"begin and end with a letter or digit, and have no prefix or a DNS name's", key)
@@ -28,10 +28,10 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// CheckValue returns an error unless value is one that a label may have. It may be empty, and has at most 63
+// checkValue returns an error unless value is one that a label may have. It may be empty, and has at most 63
 // characters.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
-func CheckValue(value string) error {
+func checkValue(value string) error {
 	if value == "" {
 		return nil
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// check is CheckKey, CheckValue or CheckDNSName, whose errors begin in this way, before the text in quotes.
+// check is CheckKey, checkValue or CheckDNSName, whose errors begin in this way, before the text in quotes.
 type check struct {
 	function  func(string) error
 	beginning string
@@ -25,7 +25,7 @@ func TestKeysValuesAndNamesAreCheckedUpToTheirLimits(t *testing.T) {
 			},
 		},
 		"value": {
-			CheckValue, "label value ",
+			checkValue, "label value ",
 			[]string{"", "a", "0", "A-b_c.9", letters(63)},
 			[]string{letters(64), "-", "-a", "a_", ".a", "a/b", "ä", " ", "a\n"},
 		},

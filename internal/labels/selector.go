@@ -156,12 +156,12 @@ func (r *requirement) readValue(operator, value string) (err error) {
 	case ">", "<":
 		r.side = operator[0]
 		r.bound, err = strconv.ParseInt(value, 10, 64)
-		if err != nil || CheckValue(value) != nil { // no label's value has a sign
+		if err != nil || checkValue(value) != nil { // no label's value has a sign
 			return fmt.Errorf("%s needs a whole number without a sign, and not %q", operator, value)
 		}
 	}
 	for _, v := range r.values {
-		if err := CheckValue(v); err != nil {
+		if err := checkValue(v); err != nil {
 			return err
 		}
 	}

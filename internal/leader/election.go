@@ -114,10 +114,10 @@ func (e *Election) MayWrite() error {
 	return nil
 }
 
-// WhileLeading returns a context that ends with ctx and with the term: a write that the server has not answered by then
+// WhilePermitted returns a context that ends with ctx and with the term: a write that the server has not answered by then
 // is given up. It ignores the present deadline, because a renewal may move that while the write is under way. Whoever
 // called it calls the function that it returns.
-func (e *Election) WhileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
+func (e *Election) WhilePermitted(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	e.mu.Lock()
 	term := e.term

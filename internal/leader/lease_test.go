@@ -77,7 +77,7 @@ func TestReplicaThatWasNeverElectedLeavesTheLeaseAlone(t *testing.T) {
 		if err := r.election.MayWrite(); err != errNotLeading {
 			t.Errorf("it may write: %v", err)
 		}
-		ctx, release := r.election.WhileLeading(t.Context())
+		ctx, release := r.election.WhilePermitted(t.Context())
 		defer release()
 		if ctx.Err() == nil {
 			t.Error("a write may be under way")
