@@ -1,6 +1,6 @@
 // Package kube speaks to one API server, as one user: requests with their answers, streams, and the API's own errors. A
-// request is sent again only after a 401, with fresh credentials; all else goes back to the caller, who knows how long
-// to wait (RetryAfter). No redirect is followed, nothing is sent without a Permit where one is needed, and no token is
+// request is sent again only after a 401, with fresh credentials (and by net/http, where a connection closed before the
+// request had begun); all else goes back to the caller, who knows how long to wait (RetryAfter). No redirect is followed, nothing is sent without a Permit where one is needed, and no token is
 // in any error.
 //
 // It knows no kind of objects, keeps nothing of what it has sent, and writes no log: Options.Observe hears of each
@@ -63,7 +63,7 @@ type Options struct {
 	Observe func(ctx context.Context, e Exchange)
 }
 
-// Exchange is a request that was sent, and what came of it. A request that is sent again is two.
+// Exchange is a request that was sent, and what came of it. A request that is sent again after a 401 is two.
 type Exchange struct {
 	Method string
 	URI    string // path and query
@@ -106,7 +106,8 @@ func (c *Client) Close() {
 }
 
 // Send makes one request of a small answer in JSON, and decodes that into answer, unless answer is nil. Errors name the
-// request; one that the server has answered is, or wraps, a *Status.
+// request. Where the server has refused it they are, or wrap, a *Status; an answer that cannot be understood is an error
+// without one.
 func (c *Client) Send(ctx context.Context, r Request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.Timeout, RequestTimeout))
 	defer cancel()
@@ -134,7 +135,7 @@ func (c *Client) Send(ctx context.Context, r Request, answer any) error {
 }
 
 // Do makes one request, and returns an answer of success (2xx), whose body the caller closes. Anything else is an error
-// that names the request; it is, or wraps, a *Status where the server has answered. A request that gets a 401 is sent
+// that names the request; it is, or wraps, a *Status where the server has refused it. A request that gets a 401 is sent
 // once more, if there is another credential now.
 func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	if c.options.DryRun && r.isWrite() {

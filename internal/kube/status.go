@@ -30,7 +30,8 @@ const (
 	longestAsked = time.Hour // that RetryAfter lets a server ask for
 )
 
-// StatusOf returns the Status that err is or wraps; one with the Code 0 where the server did not answer.
+// StatusOf returns the Status that err is or wraps; one with the Code 0 where the server did not answer, or
+// not in a way that can be understood.
 func StatusOf(err error) Status {
 	s := &Status{}
 	errors.As(err, &s)

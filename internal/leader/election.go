@@ -44,10 +44,10 @@ type Options struct {
 	// less than LeaseDuration.
 	RenewDeadline time.Duration
 
-	// RetryPeriod is the time between two tries. It is less than RenewDeadline.
+	// RetryPeriod is the time between two tries. 1.2 times that is less than RenewDeadline.
 	RetryPeriod time.Duration
 
-	// ReleaseLimit is how long it may take in the end to give the lease back.
+	// ReleaseLimit is how long it may take in the end to give the lease back: no longer than half of RenewDeadline, either.
 	ReleaseLimit time.Duration
 
 	// OnLost is called, once, when a lease that this replica held is lost. No write is permitted any more then.
