@@ -14,7 +14,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -92,37 +91,6 @@ func BenchmarkMemoryPerPod(b *testing.B) {
 		b.Run(strings.ReplaceAll(c.name, " ", "-"), func(b *testing.B) {
 			for b.Loop() {
 				b.ReportMetric(heapBytes(func() any { return listed(b, n, c.labels) })/n, "B/pod")
-			}
-		})
-	}
-}
-
-// The most memory that the program has had, with 400,000 pods.
-func BenchmarkPeakMemory(b *testing.B) {
-	program := filepath.Join(b.TempDir(), "podcount")
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		b.Fatalf("%v: %s", err, out)
-	}
-	for _, c := range podLabels {
-		b.Run(strings.ReplaceAll(c.name, " ", "-"), func(b *testing.B) {
-			for b.Loop() {
-				big := &crowd{pods: 400000, nodes: 1000, labels: c.labels}
-				cmd := exec.Command(program, big.serve(b)...)
-				if err := cmd.Start(); err != nil {
-					b.Fatal(err)
-				}
-				if total := <-big.patched; total != "400000" {
-					b.Fatal(total)
-				}
-				status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
-				cmd.Process.Kill()
-				cmd.Wait()
-				peak := regexp.MustCompile(`VmHWM:\s*(\d+) kB`).FindSubmatch(status)
-				if peak == nil {
-					b.Skip("memory is read from /proc")
-				}
-				kB, _ := strconv.Atoi(string(peak[1]))
-				b.ReportMetric(float64(kB)/1000, "MB")
 			}
 		})
 	}
@@ -386,14 +354,6 @@ func TestPodTakesItsBytesAndLittleMore(t *testing.T) {
 		} else {
 			t.Logf("%s: %.0f bytes a pod", c.name, got)
 		}
-	}
-}
-
-// labelsIn is how a Selector looks into a map.
-func labelsIn(labels map[string]string) func(key string) (value string, ok bool) {
-	return func(key string) (string, bool) {
-		value, ok := labels[key]
-		return value, ok
 	}
 }
 

@@ -3446,21 +3446,6 @@ func TestLeaseIsWhereTheFlagsSay(t *testing.T) {
 
 const ownPodsLabel = "example.com/pods"
 
-// liveADay is a day in the life of a small cluster: pods come, are bound, go and come back under their name; nodes, too.
-func liveADay(f *fakekube.Server, day int) {
-	f.AddPod("default", fmt.Sprint("new-", day), "w1")
-	f.AddPod("default", fmt.Sprint("unbound-", day), "")
-	f.AddPod("default", fmt.Sprint("unbound-", day-1), "w1") // bound now, if it was there
-	f.Remove("pods", at("default", "comes-back"))
-	f.AddPod("default", "comes-back", fmt.Sprint("w", 1+day%2))
-	f.Remove("pods", at("default", fmt.Sprint("new-", day-1)))
-	f.Put("pods", fakekube.Object{"metadata": fakekube.Object{"namespace": "default", "name": "of-nothing-but-metadata"}})
-	f.AddNode(fmt.Sprint("w", day), controlPlane)
-	f.Remove("nodes", fakekube.Key{Name: "cp"})
-	f.AddNode("cp", controlPlane, podCountLabel+"=7")
-	f.SetLabel("w1", controlPlane, []any{"", nil}[day%2])
-}
-
 // meetFaults lets time pass until every fault that was injected has been met.
 func meetFaults(t *testing.T, f *fakekube.Server) {
 	t.Helper()
@@ -7227,4 +7212,173 @@ func BenchmarkStartToLabel(b *testing.B) {
 			})
 		}
 	}
+}
+
+// The most memory that the program has had, with 400,000 pods.
+func BenchmarkPeakMemory(b *testing.B) {
+	program := filepath.Join(b.TempDir(), "podcount")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+	for _, c := range podLabels {
+		b.Run(strings.ReplaceAll(c.name, " ", "-"), func(b *testing.B) {
+			for b.Loop() {
+				big := &crowd{pods: 400000, nodes: 1000, labels: c.labels}
+				cmd := exec.Command(program, big.serve(b)...)
+				if err := cmd.Start(); err != nil {
+					b.Fatal(err)
+				}
+				if total := <-big.patched; total != "400000" {
+					b.Fatal(total)
+				}
+				status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
+				cmd.Process.Kill()
+				cmd.Wait()
+				peak := regexp.MustCompile(`VmHWM:\s*(\d+) kB`).FindSubmatch(status)
+				if peak == nil {
+					b.Skip("memory is read from /proc")
+				}
+				kB, _ := strconv.Atoi(string(peak[1]))
+				b.ReportMetric(float64(kB)/1000, "MB")
+			}
+		})
+	}
+}
+
+// labelsIn is how a Selector looks into a map.
+func labelsIn(labels map[string]string) func(key string) (value string, ok bool) {
+	return func(key string) (string, bool) {
+		value, ok := labels[key]
+		return value, ok
+	}
+}
+
+// writerFunc is a Writer that is a function.
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+func TestWhatIsPrintedAndNotReadIsSaidInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &logBuffer{}
+		isBroken := true
+		printed := newPrintOutput(writerFunc(func(b []byte) (int, error) {
+			if isBroken {
+				return 0, errors.New("broken pipe")
+			}
+			return len(b), nil
+		}), &options{}, newLog(log, &options{}))
+		fmt.Fprintln(printed, "one")
+		synctest.Wait()
+		isBroken = false
+		fmt.Fprintln(printed, "two")
+		printed.Close(t.Context(), time.Minute, flushTimeout)
+		wantText(t, log.String(), `msg="printed lines were dropped, as stdout was not read, or failed" lines=1`)
+	})
+}
+
+// At 20 writes a second the labels of 1,000 nodes take 50 s.
+func TestTotalThatChangesDoesNotWaitBehindTheNodesOwnLabels(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		for i := range 1000 {
+			f.AddNode("n" + strconv.Itoa(i))
+		}
+		f.AddNode("cp", controlPlane)
+		f.AddPods(3)
+		startPodcount(t, f, "-node-label", "example.com/n")
+		pass(15 * time.Second) // the total's own node has rested since its first label
+		before := len(writesAt(f))
+		for total := 4; total < 7; total++ {
+			f.AddPod("default", "more-"+strconv.Itoa(total), "n999")
+			pass(1500 * time.Millisecond) // the total is looked at once a second
+			wantLabel(t, f, "cp", podCountLabel, strconv.Itoa(total))
+			pass(10 * time.Second)
+		}
+		if n := len(writesAt(f)) - before; n < 500 || n > 1000 {
+			t.Errorf("%d writes in 34 s, which should have been busy ones", n)
+		}
+		wantPeace(t, f, "-node-label", "example.com/n")
+	})
+}
+
+// panicky is a controller whose function for the keys of pods panics while isBroken says so. It tells what it read.
+func panicky(t *testing.T, isBroken func(Delta[*Pod]) bool) (keys *[]string, tries *atomic.Int64) {
+	keys = new([]string)
+	tries = new(atomic.Int64)
+	withController(t, Controller{Name: "panicky", Setup: func(m *manager, c *Controller) {
+		On(c, m.pods, func(d Delta[*Pod]) []Key {
+			tries.Add(1)
+			if isBroken(d) {
+				panic("no keys of " + d.Key().Name)
+			}
+			return []Key{d.Key()}
+		})
+		c.Reconcile = func(_ context.Context, key Key) (Result, error) {
+			*keys = append(*keys, key.Name)
+			return Result{}, nil
+		}
+	}})
+	return keys, tries
+}
+
+func TestKeysOfAChangeWhoseFunctionPanicsAreNotLost(t *testing.T) {
+	var isBroken atomic.Bool
+	keys, _ := panicky(t, func(d Delta[*Pod]) bool { return isBroken.Load() && d.Key().Name != "good" })
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		startPodcount(t, f, "-workers", "1")
+		pass(time.Second)
+		isBroken.Store(true)
+		f.AddPod("default", "bad", "")
+		f.AddPod("default", "gone", "")
+		f.Remove("pods", at("default", "gone"))
+		f.AddPod("default", "good", "")
+		pass(time.Minute)
+		if got := strings.Join(*keys, " "); got != "good" {
+			t.Errorf("while it panics, keys came of: %s", got)
+		}
+		isBroken.Store(false)
+		pass(2 * time.Minute) // the longest backoff, and its jitter
+		slices.Sort(*keys)
+		if got := strings.Join(slices.Compact(*keys), " "); got != "bad gone good" {
+			t.Errorf("in the end, keys came of: %s", got)
+		}
+	})
+}
+
+func TestControllerThatPanicsForEverIsSaidOnceAMinuteAndCostsLittle(t *testing.T) {
+	_, tries := panicky(t, func(d Delta[*Pod]) bool { return true })
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.AddPods(1)
+		p := startPodcount(t, f, "-pod-events", "off")
+		pass(time.Second)
+		for i := range 1000 { // one object that changes, again and again
+			f.AddPodWith("changing", fakekube.Object{"n": strconv.Itoa(i)})
+		}
+		pass(10 * time.Minute)
+		log := p.log.String()
+		wantNumber(t, "stacks", strings.Count(log, "main_test.go"), 1)
+		if n := strings.Count(log, "a controller panics again"); n < 5 || n > 10 {
+			t.Errorf("%d more lines in 10 minutes", n)
+		}
+		wantText(t, log, `msg="a controller panics again" controller=panicky err="panic: no keys of changing" times=`)
+		before := tries.Load()
+		pass(time.Hour)
+		if n := tries.Load() - before; n < 60 || n > 60*(1+pendingPerObject) {
+			t.Errorf("%d tries in an hour", n)
+		}
+		wantLabel(t, f, "cp", podCountLabel, "2")
+	})
+}
+
+func TestOnceFailsWhereAFunctionThatPanicsCouldNotSayItsKeys(t *testing.T) {
+	panicky(t, func(d Delta[*Pod]) bool { return true })
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", controlPlane)
+		f.AddPods(2)
+		p := startPodcount(t, f, "-once")
+		<-p.done
+		wantText(t, fmt.Sprint(p.stop()), "-once: panicky could not make 2 objects right")
+		wantLabel(t, f, "cp", podCountLabel, "2")
+	})
 }

@@ -1000,3 +1000,18 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 		}
 	}
 }
+
+// liveADay is a day in the life of a small cluster: pods come, are bound, go and come back under their name; nodes, too.
+func liveADay(f *fakekube.Server, day int) {
+	f.AddPod("default", fmt.Sprint("new-", day), "w1")
+	f.AddPod("default", fmt.Sprint("unbound-", day), "")
+	f.AddPod("default", fmt.Sprint("unbound-", day-1), "w1") // bound now, if it was there
+	f.Remove("pods", at("default", "comes-back"))
+	f.AddPod("default", "comes-back", fmt.Sprint("w", 1+day%2))
+	f.Remove("pods", at("default", fmt.Sprint("new-", day-1)))
+	f.Put("pods", fakekube.Object{"metadata": fakekube.Object{"namespace": "default", "name": "of-nothing-but-metadata"}})
+	f.AddNode(fmt.Sprint("w", day), controlPlane)
+	f.Remove("nodes", fakekube.Key{Name: "cp"})
+	f.AddNode("cp", controlPlane, podCountLabel+"=7")
+	f.SetLabel("w1", controlPlane, []any{"", nil}[day%2])
+}

@@ -181,18 +181,6 @@ func TestExecCredentialThatIsGoodSurvivesARunThatFails(t *testing.T) {
 	})
 }
 
-func TestTaskThatIsDoneIsNotMissedBecauseTheTimeIsOver(t *testing.T) {
-	done := startTask(func() (int, error) { return 1, nil })
-	<-done.done
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	for range 100 {
-		if err := done.wait(over); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestExecProgramThatItsOnlyCallerDidNotWaitForServesTheNext(t *testing.T) {
 	cfg, started, carryOn, runs := slowProgram(t)
 	gone, cancel := context.WithCancel(t.Context())
@@ -226,41 +214,6 @@ func TestCloseEndsTheExecProgramAndNoOtherIsStarted(t *testing.T) {
 	}
 	text, _ = os.ReadFile(runs)
 	wantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
-}
-
-// A renewal that runs already may have read the token's file before the server refused what was in it, or not at all.
-func TestRefusedCredentialIsReadAgainThoughAnotherRenewalRuns(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		writeFiles(t, dir, map[string]string{
-			"token":  "one",
-			"config": fakekube.Kubeconfig("https://h", nil, "tokenFile: token"),
-		})
-		cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cfg.Close()
-		a := cfg.access
-		refused := a.now
-		finish := make(chan struct{})
-		a.renewal = &renewal{task: startTask(func() (*Credential, error) {
-			<-finish
-			return a.renew(false)
-		})}
-		writeFiles(t, dir, map[string]string{"token": "two"})
-		var callers []*task[*Credential]
-		for range 3 {
-			callers = append(callers, startTask(func() (*Credential, error) { return cfg.Credential(t.Context(), refused) }))
-		}
-		synctest.Wait()
-		close(finish)
-		for _, c := range callers {
-			if c.wait(t.Context()); c.err != nil || c.value.Token != "two" {
-				t.Errorf("a caller got %+v, %v", c.value, c.err)
-			}
-		}
-	})
 }
 
 func TestExecProgramIsNotRunMoreOftenThanEveryFiveSecondsWhoeverAsks(t *testing.T) {

@@ -1,0 +1,18 @@
+package kubeconfig
+
+import (
+	"context"
+	"testing"
+)
+
+func TestTaskThatIsDoneIsNotMissedBecauseTheTimeIsOver(t *testing.T) {
+	done := startTask(func() (int, error) { return 1, nil })
+	<-done.done
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		if err := done.wait(over); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
