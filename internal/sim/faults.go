@@ -85,8 +85,8 @@ func (f backupRestored) strike(s *sim) string {
 	s.killServer()
 	<-time.After(s.some(f.outage))
 	s.backup()
+	s.forgetSince(s.fake.Latest()) // while no process can write: else the newest version might be one of afterwards
 	s.restoreServer()
-	s.forgetSince(s.fake.Latest())
 	return "THE BACKUP IS RESTORED"
 }
 
@@ -106,7 +106,7 @@ func (s *sim) forgetSince(version int) {
 	}
 	s.newest = version
 	s.leaseTampered = time.Now()
-	s.patience = s.LongestUnlisted
+	s.patience = max(s.patience, s.LongestUnlisted)
 }
 
 // eventsLost lets some changes happen of which no watch tells: servers have had such bugs
