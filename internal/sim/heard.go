@@ -141,7 +141,7 @@ type hearing struct {
 	upTo    int         // the version, by its own word; 0: it has not listed yet, or its version means nothing any more
 	watches bool        // it has said so since it listed
 	told    int         // the newest version of an event that the fake has told it
-	unsaid  map[int]int // watches that it has asked for and not said it had begun, by the version that they begin at
+	unsaid  map[int]int // watches that it has asked for and not said it had begun, by version; some never began
 
 	isDiscovered bool // it has said so, ever
 }
@@ -161,7 +161,9 @@ type hearingTotals struct {
 	eventsSaid     int // without bookmarks, and without what was passed over
 }
 
-// noteWatchAskedLocked notes that a process asks for a watch: it will have to say so.
+// noteWatchAskedLocked notes that a process asks for a watch, so that it may say, once, that it watches from there on.
+// Whether it does say so is not asked of each watch, as faults keep some from beginning. It is asked of each resource
+// at each calm, and of all watches taken together in the end.
 func (s *sim) noteWatchAskedLocked(p *proc, q fakekube.Request) {
 	s.heard.watchesAsked++
 	h := p.hearings[q.Resource]
@@ -173,7 +175,8 @@ func (s *sim) noteWatchAskedLocked(p *proc, q fakekube.Request) {
 	h.unsaid[version]++
 }
 
-// noteToldLocked notes that the fake tells a process of an event: it will have to say that it has heard of it.
+// noteToldLocked notes that the fake tells a process of an event. By the next calm, the process must have said that it
+// has heard that far.
 func (s *sim) noteToldLocked(p *proc, resource string, version int) {
 	s.heard.eventsTold++
 	h := p.hearings[resource]
