@@ -5552,9 +5552,14 @@ func podcountSimulated(seed uint64) sim.Options {
 		) error {
 			return run(ctx, args, getenv, stdout, stderr, dial)
 		},
+		Name: "podcount",
+		Rerun: func(seed uint64) string {
+			return fmt.Sprintf("make sim SEEDS=%d-%d runs the same life and faults; STORY=all shows the whole story", seed, seed)
+		},
 		Seed:              seed,
 		WholeStory:        os.Getenv("STORY") == "all",
 		TotalLabel:        podCountLabel,
+		OwnPodsLabel:      "hopegi/here",
 		ControlPlaneLabel: controlPlane,
 		LeaseNamespace:    leaseKey.Namespace,
 		LeaseName:         leaseKey.Name,

@@ -18,13 +18,18 @@
 //
 // A test passes RunSeeds its program and the seeds:
 //
-//	options := sim.Options{Program: run, TotalLabel: "example.com/pods"} // and so on
+//	options := sim.Options{Program: run, TotalLabel: "example.com/pods"} // and all the others
 //	sim.RunSeeds(t, options, sim.Seeds{First: 1, Last: 100})
 //
-// At podcount's top, that is TestSimulation: make sim SEEDS=200 runs that many, make sim SEEDS=17-17 that one. Where a
-// rule is broken, the test says which, and ends with the story of what led there; STORY=all shows all of it.
+// Where a rule is broken, the test says which, tells what led there, and says how to run that seed once more.
 //
-// The package knows of the program nothing but its flags, a few lines of its log, and what is in Options. It imports
-// the fake API server and the standard library alone. It waits for nothing in real time, opens no connection outside
-// the process, and never changes what a program does to make it pass.
+// # What it knows of the program
+//
+// The package is the oracle of podcount's rules, and of no other program's. It knows what podcount counts, and which
+// labels and statuses must show it; that pods must be listed before anything is written; podcount's flags; and the few
+// lines of podcount's log that heard.go reads. It does not know podcount's code: the program comes as a function, and
+// what may differ between two builds comes in Options.
+//
+// It imports the fake API server and the standard library alone. It waits for nothing in real time, opens no connection
+// outside the process, and never changes what a program does to make it pass.
 package sim

@@ -153,7 +153,7 @@ func (s *sim) labelIsOverwritten() string {
 	if s.fake.Get("nodes", key{Name: name}) == nil {
 		return ""
 	}
-	label := pick(s.dice, s.ControlPlaneLabel, s.TotalLabel, ownPodsNodeLabel)
+	label := pick(s.dice, s.ControlPlaneLabel, s.TotalLabel, s.OwnPodsLabel)
 	value := pick[any](s.dice, nil, "", "7")
 	s.fake.SetLabel(name, label, value)
 	return fmt.Sprint("~ node ", name, " ", label, "=", value)

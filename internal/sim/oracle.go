@@ -139,7 +139,7 @@ func (s *sim) truthOfNodes(pods []fakekube.Object, truth, has map[string]string)
 			continue
 		}
 		truth[name+" own"] = strconv.Itoa(perNode[name])
-		own, hasOwn := labels[ownPodsNodeLabel]
+		own, hasOwn := labels[s.OwnPodsLabel]
 		if hasOwn {
 			has[name+" own"] = fmt.Sprint(own)
 		}

@@ -18,14 +18,15 @@ type Seeds struct {
 	// Limit is the real time after which no more are begun. 0 is no limit.
 	Limit time.Duration
 
-	// AreChosen says that somebody asked for these: all of them are run even if one fails, and from time to time it
-	// is said how far they are.
-	AreChosen bool
+	// areChosen says that somebody asked for these by number. See ParseSeeds.
+	areChosen bool
 }
 
-// ParseSeeds reads "N", the seeds from 1 to N, or "FROM-TO". They are chosen. The error names what was given.
+// ParseSeeds reads "N", the seeds from 1 to N, or "FROM-TO". Of these, RunSeeds runs all, even if one fails, and prints
+// from time to time how far they are. Of other Seeds, it begins no more once one has failed. The error names what was
+// given.
 func ParseSeeds(text string) (Seeds, error) {
-	seeds := Seeds{First: 1, AreChosen: true}
+	seeds := Seeds{First: 1, areChosen: true}
 	var err error
 	from, to, isRange := strings.Cut(text, "-")
 	if isRange {
@@ -52,15 +53,20 @@ type seedQueue struct {
 	next uint64
 	sum  Stats
 	said time.Time // how far they are
+
+	hasFailed bool // a seed has
 }
 
-// take returns the next seed; false: there are no more, or there is no more time.
+// take returns the next seed; false: no more are to be run.
 func (q *seedQueue) take() (seed uint64, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.AreChosen && time.Since(q.said) > 30*time.Second {
+	if q.areChosen && time.Since(q.said) > 30*time.Second {
 		q.said = time.Now()
 		fmt.Println(q.sum)
+	}
+	if q.hasFailed && !q.areChosen {
+		return 0, false
 	}
 	if q.next > q.Last || q.Limit > 0 && !time.Now().Before(q.end) {
 		return 0, false
@@ -69,10 +75,17 @@ func (q *seedQueue) take() (seed uint64, ok bool) {
 	return q.next - 1, true
 }
 
-func (q *seedQueue) done(stats Stats) {
+// add counts in what a seed has seen.
+func (q *seedQueue) add(stats Stats) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.sum.add(stats)
+}
+
+func (q *seedQueue) noteFailure() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.hasFailed = true
 }
 
 // RunSeeds simulates many seeds, as many at a time as there are processors, and prints what was seen. The test fails if
@@ -93,17 +106,20 @@ func RunSeeds(t *testing.T, o Options, seeds Seeds) {
 	}
 }
 
-// work runs seeds until there are no more, or one has failed that nobody chose.
+// work runs seeds until the queue has no more.
 func (q *seedQueue) work(t *testing.T, o Options) {
-	for q.AreChosen || !t.Failed() {
+	for {
 		seed, ok := q.take()
 		if !ok {
 			return
 		}
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		isRight := t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			o := o
 			o.Seed = seed
-			q.done(Run(t, o).Stats)
+			q.add(Run(t, o).Stats)
 		})
+		if !isRight {
+			q.noteFailure()
+		}
 	}
 }

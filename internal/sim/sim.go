@@ -6,6 +6,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,9 +21,9 @@ import (
 // is asked to stop by a signal. It reaches the server through dial alone, starts nothing that outlives it, and is run
 // several times at once. Its log goes to stderr.
 //
-// It gets the flags -master with a URL over plain http, -v 4, -log-format json and -interval; some seeds also give it
-// -wire, -pod-events, -node-label, -pod-selector, -field-selector, -namespace, -controllers and the four that begin
-// with -leader-elect.
+// It gets the flags -master with a URL over plain http, -v 4, -log-format json, -interval, -wire and -pod-events. Some
+// seeds also give it -node-label, -pod-selector, -field-selector, -namespace, -controllers and the four that begin with
+// -leader-elect.
 type Program func(
 	ctx context.Context,
 	args []string,
@@ -30,11 +32,11 @@ type Program func(
 	dial func(ctx context.Context, network, addr string) (net.Conn, error),
 ) error
 
-// Options say what is simulated, and what the program promises. Of the program the simulation knows nothing but
-// this, its flags, and the few lines of its log that heard.go reads.
+// Options say what is simulated, and what the program promises.
 //
-// All but Seed and WholeStory must be set. The durations are promises, as the program's real constants are, jitter
-// included. From them comes the bound, the time within which all must be right once all faults have stopped:
+// All but Seed and WholeStory must be set: Simulate panics where one is missing, as a check would pass for lack of it.
+// The durations are promises, as the program's real constants are, jitter included. From them comes the bound, the time
+// within which all must be right once all faults have stopped:
 //
 //	LongestBackoff + the interval + 10 s for the writes + 2 × LongestDiscovery
 //	+ with an election, its lease's duration and renew deadline
@@ -46,6 +48,12 @@ type Options struct {
 	// Program is what is simulated.
 	Program Program
 
+	// Name is what the program is called in the story.
+	Name string
+
+	// Rerun says, for people, how to run one seed once more, and how to see its whole story.
+	Rerun func(seed uint64) string
+
 	// Seed chooses the flags, the cluster's life and its faults. RunSeeds sets it.
 	Seed uint64
 
@@ -55,10 +63,13 @@ type Options struct {
 	// TotalLabel is the node label that shows how many pods there are.
 	TotalLabel string
 
-	// ControlPlaneLabel marks the nodes that show the total, unless flags say otherwise.
+	// OwnPodsLabel is the node label that shows how many pods the node itself has. Some seeds give it as -node-label.
+	OwnPodsLabel string
+
+	// ControlPlaneLabel marks the nodes that show the total.
 	ControlPlaneLabel string
 
-	// The lease by which processes elect a leader, unless flags say otherwise.
+	// LeaseNamespace and LeaseName are those of the lease by which processes elect a leader.
 	LeaseNamespace, LeaseName string
 
 	// LeaseLost is part of the error with which a process ends that has lost its lease. Where processes elect a leader,
@@ -87,6 +98,20 @@ type Options struct {
 	StatusRest time.Duration
 }
 
+// missing are the names of those that must be set and are not.
+func (o Options) missing() []string {
+	mayBeZero := []string{"Seed", "WholeStory"}
+	var names []string
+	options := reflect.ValueOf(o)
+	for i := range options.NumField() {
+		name := options.Type().Field(i).Name
+		if options.Field(i).IsZero() && !slices.Contains(mayBeZero, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // Result is what became of a seed.
 type Result struct {
 	// Stats are the seed's numbers.
@@ -95,14 +120,16 @@ type Result struct {
 	// Script is the life and the faults that the seed brought, a line each, and when.
 	Script []string
 
-	// Broken are the rules that were broken, and by which process, in the order in which that was noticed.
+	// Broken are the rules that were broken, in the order in which that was noticed. Where it was one process that broke
+	// a rule, its name comes first; what is wrong with the cluster or with the whole seed names none.
 	Broken []string
 
 	// Story is what led to the first of them: what the seed brought, what processes asked and logged.
 	Story string
 }
 
-// Stats are numbers of what was seen, in one seed or several: that much has been held against the rules.
+// Stats are numbers of what was seen, in one seed or several: that much has been held against the rules. They are for
+// people: String has all of them.
 type Stats struct {
 	seeds     int
 	changes   int // of the cluster's life, and faults
@@ -190,11 +217,8 @@ type flags struct {
 // elects reports whether processes elect a leader.
 func (o flags) elects() bool { return o.leaseDuration > 0 }
 
-// ownPodsNodeLabel is what the simulation gives as -node-label.
-const ownPodsNodeLabel = "hopegi/here"
-
-// drawFlags chooses the flags of all processes.
-func drawFlags(dice *rand.Rand) flags {
+// drawFlags chooses the flags of all processes. ownPodsLabel is for -node-label.
+func drawFlags(dice *rand.Rand, ownPodsLabel string) flags {
 	o := flags{selects: func(fakekube.Object) bool { return true }}
 	o.interval = pick(dice, time.Second, 10*time.Second, 10*time.Second, 30*time.Second)
 	o.args = []string{"-interval", o.interval.String()}
@@ -202,7 +226,7 @@ func drawFlags(dice *rand.Rand) flags {
 	o.args = append(o.args, "-pod-events", pick(dice, "on", "off", "off", "off"))
 	o.labelsEachNode = dice.IntN(2) == 0
 	if o.labelsEachNode {
-		o.args = append(o.args, "-node-label", ownPodsNodeLabel)
+		o.args = append(o.args, "-node-label", ownPodsLabel)
 	}
 	switch dice.IntN(6) {
 	case 0:
@@ -262,14 +286,18 @@ func Run(t *testing.T, o Options) Result {
 	result := Simulate(t, o)
 	if len(result.Broken) > 0 {
 		first := strings.Join(result.Broken[:min(len(result.Broken), 5)], "\n")
-		t.Errorf("seed %d: %s\n%s\nseed %d: %s\nmake sim SEEDS=%d-%d runs the same life and faults",
-			o.Seed, result.Broken[0], result.Story, o.Seed, first, o.Seed, o.Seed)
+		t.Errorf("seed %d: %s\n%s\nseed %d: %s\n%s",
+			o.Seed, result.Broken[0], result.Story, o.Seed, first, o.Rerun(o.Seed))
 	}
 	return result
 }
 
 // Simulate is Run for a test that expects broken rules: it returns them, and the test does not fail.
 func Simulate(t *testing.T, o Options) (result Result) {
+	missing := o.missing()
+	if len(missing) > 0 {
+		panic("sim.Options lacks " + strings.Join(missing, ", "))
+	}
 	synctest.Test(t, func(t *testing.T) {
 		s := newSim(t, o)
 		s.run()
@@ -294,7 +322,7 @@ func newSim(t *testing.T, o Options) *sim {
 	s.fake.Spy = s
 	s.net = s.fake.ServeIn(t)
 	s.fake.Bookmarks = pick(dice, time.Minute, time.Minute, time.Minute, 0)
-	s.flags = drawFlags(dice)
+	s.flags = drawFlags(dice, o.OwnPodsLabel)
 	s.slots = make([]*proc, pick(dice, 1, 1, 1, 1, 2, 3))
 	s.drawElection(dice)
 	for _, fault := range faultSteps() {

@@ -51,8 +51,11 @@ func send(ctx context.Context, client *http.Client, method, url, body string) {
 func optionsFor(p Program) Options {
 	return Options{
 		Program:           p,
+		Name:              "program",
+		Rerun:             func(uint64) string { return "run it once more" },
 		Seed:              1,
 		TotalLabel:        "example.com/pods",
+		OwnPodsLabel:      "example.com/here",
 		ControlPlaneLabel: "example.com/control-plane",
 		LeaseNamespace:    "default",
 		LeaseName:         "lease",
@@ -125,10 +128,43 @@ func TestSeedsDifferInLifeAndFaultsAndOneSeedDoesNot(t *testing.T) {
 	}
 }
 
+// An option that is empty would let a check pass whatever happens: each error contains "".
+func TestOptionThatIsMissingIsNamed(t *testing.T) {
+	o := optionsFor(program(func(context.Context, string, *http.Client) error { return nil }))
+	o.Seed = 0
+	if missing := o.missing(); len(missing) > 0 {
+		t.Errorf("nothing is missing, but %q", missing)
+	}
+	o.LeaseLost = ""
+	o.Silence = 0
+	o.Rerun = nil
+	if missing := o.missing(); !slices.Equal(missing, []string{"Rerun", "LeaseLost", "Silence"}) {
+		t.Errorf("it says that %q are missing", missing)
+	}
+	defer func() {
+		if wrong := recover(); wrong != "sim.Options lacks Rerun, LeaseLost, Silence" {
+			t.Errorf("the simulation panics with %v", wrong)
+		}
+	}()
+	Simulate(t, o)
+}
+
+func TestNoMoreSeedsAreBegunAfterOneHasFailedUnlessTheyWereChosen(t *testing.T) {
+	for _, areChosen := range []bool{false, true} {
+		q := &seedQueue{Seeds: Seeds{First: 1, Last: 3, areChosen: areChosen}, next: 1, said: time.Now()}
+		_, first := q.take()
+		q.noteFailure()
+		_, second := q.take()
+		if !first || second != areChosen {
+			t.Errorf("chosen %v: the first is run: %v, the one after a failure: %v", areChosen, first, second)
+		}
+	}
+}
+
 func TestSeedsAreReadAsANumberOrARange(t *testing.T) {
 	for text, want := range map[string]Seeds{
-		"200":   {First: 1, Last: 200, AreChosen: true},
-		"17-17": {First: 17, Last: 17, AreChosen: true},
+		"200":   {First: 1, Last: 200, areChosen: true},
+		"17-17": {First: 17, Last: 17, areChosen: true},
 	} {
 		got, err := ParseSeeds(text)
 		if got != want || err != nil {

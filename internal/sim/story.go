@@ -49,6 +49,6 @@ func (s *sim) tellLocked() string {
 		}
 		story = story[max(0, end-150):min(end+10, len(story))]
 	}
-	return fmt.Sprintf("podcount %s\n(%d of %d lines; STORY=all shows all)\n%s",
-		strings.Join(s.args, " "), len(story), len(s.story), strings.Join(story, "\n"))
+	return fmt.Sprintf("%s %s\n(%d of %d lines)\n%s",
+		s.Name, strings.Join(s.args, " "), len(story), len(s.story), strings.Join(story, "\n"))
 }
