@@ -58,54 +58,64 @@ func cause(reason string) fakekube.Object {
 	return fakekube.Object{"causes": []any{fakekube.Object{"reason": reason}}}
 }
 
+// outcome is what a request may meet in place of the server's answer, and its name in the story.
+type outcome struct {
+	name  string
+	fault fakekube.Fault
+}
+
 // commonOutcomes are what a request of any sort may meet.
-func commonOutcomes() []fakekube.Fault {
+func commonOutcomes() []outcome {
 	plainText := map[string]string{"Content-Type": "text/plain", "Retry-After": "40"}
 	html := map[string]string{"Content-Type": "text/html"}
-	return []fakekube.Fault{
-		refusal(401, "Unauthorized", nil), // a token has expired
-		refusal(403, "Forbidden", nil),    // a role was removed
-		refusal(404, "NotFound", nil),     // an aggregated API is not there yet
+	tooMany := fakekube.Fault{Status: 429, Body: "Too many requests, please try again later.", Header: plainText}
+	retryIn7s := fakekube.Object{"retryAfterSeconds": 7}
+	return []outcome{
+		{"401: a token has expired", refusal(401, "Unauthorized", nil)},
+		{"403: a role was removed", refusal(403, "Forbidden", nil)},
+		{"404: an aggregated API is not there yet", refusal(404, "NotFound", nil)},
 
 		// The server's priority and fairness has no room, and its older limit, which answers in plain text.
-		refusal(429, "TooManyRequests", fakekube.Object{"retryAfterSeconds": 7}, "Retry-After", "7"),
-		refusal(429, "TooManyRequests", nil),
-		{Status: 429, Body: "Too many requests, please try again later.", Header: plainText},
+		{"429, with Retry-After: 7", refusal(429, "TooManyRequests", retryIn7s, "Retry-After", "7")},
+		{"429, without Retry-After", refusal(429, "TooManyRequests", nil)},
+		{"429 in plain text, with Retry-After: 40", tooMany},
 
-		refusal(500, "InternalError", nil),                            // etcd has no leader
-		refusal(503, "ServiceUnavailable", nil, "Retry-After", "5"),   // the server starts
-		{Status: 502, Body: "<html>Bad Gateway</html>", Header: html}, // a proxy finds no server
-		{Drop: true},              // a server crashes
-		{Stall: true},             // a proxy forgets
-		{Delay: 20 * time.Second}, // an overloaded server
+		{"500: etcd has no leader", refusal(500, "InternalError", nil)},
+		{"503, with Retry-After: 5: the server starts", refusal(503, "ServiceUnavailable", nil, "Retry-After", "5")},
+		{"502: a proxy finds no server", fakekube.Fault{Status: 502, Body: "<html>Bad Gateway</html>", Header: html}},
+		{"a broken connection: a server crashes", fakekube.Fault{Drop: true}},
+		{"silence: a proxy forgets", fakekube.Fault{Stall: true}},
+		{"20 s of delay: the server is overloaded", fakekube.Fault{Delay: 20 * time.Second}},
 	}
 }
 
 // readOutcomes are what a list, a watch or discovery may meet.
-func readOutcomes() []fakekube.Fault {
+func readOutcomes() []outcome {
 	html := map[string]string{"Content-Type": "text/html"}
-	return append(commonOutcomes(),
-		refusal(410, "Expired", nil),                              // the version was compacted away
-		refusal(504, "Timeout", cause("ResourceVersionTooLarge")), // this server has not come so far
-		fakekube.Fault{Body: `{"kind":`},                          // half an answer that says it is whole
-		fakekube.Fault{Status: 200, Body: "<html>", Header: html}, // a login page in between
-		fakekube.Fault{Cut: 1},                                    // a connection breaks,
-		fakekube.Fault{Cut: 700},
-		fakekube.Fault{Hang: 1}, // or falls silent, in the middle of an answer
-		fakekube.Fault{Hang: 700},
-	)
+	return append(commonOutcomes(), []outcome{
+		{"410: the version was compacted away", refusal(410, "Expired", nil)},
+		{"504: this server has not come so far", refusal(504, "Timeout", cause("ResourceVersionTooLarge"))},
+		{"half an answer that says it is whole", fakekube.Fault{Body: `{"kind":`}},
+		{"a login page", fakekube.Fault{Status: 200, Body: "<html>", Header: html}},
+		{"a broken connection after 1 byte", fakekube.Fault{Cut: 1}},
+		{"a broken connection after 700 bytes", fakekube.Fault{Cut: 700}},
+		{"silence after 1 byte", fakekube.Fault{Hang: 1}},
+		{"silence after 700 bytes", fakekube.Fault{Hang: 700}},
+	}...)
 }
 
-// writeOutcomes are what a write may meet.
-func writeOutcomes() []fakekube.Fault {
-	return append(commonOutcomes(),
-		refusal(409, "Conflict", nil),                            // another writer was faster
-		refusal(422, "Invalid", cause("")),                       // an admission policy says no
-		refusal(403, "Forbidden", cause("NamespaceTerminating")), // no event can be made there any more
-		fakekube.Fault{After: true},                              // it is done, and the answer is lost,
-		fakekube.Fault{After: true},                              // which is what goes wrong most easily
-		fakekube.Fault{Cut: 1},
-	)
+// writeOutcomes are what a write may meet. The lost answer is there twice, as it is what goes wrong most easily. One
+// step of twice the weight would not be the same: each entry is drawn for itself when a seed chooses its faults, and
+// another number of draws would make another life of every seed.
+func writeOutcomes() []outcome {
+	return append(commonOutcomes(), []outcome{
+		{"409: another writer was faster", refusal(409, "Conflict", nil)},
+		{"422: an admission policy says no", refusal(422, "Invalid", cause(""))},
+		{"403: no event can be made there any more", refusal(403, "Forbidden", cause("NamespaceTerminating"))},
+		{"success, and a lost answer", fakekube.Fault{After: true}},
+		{"success, and a lost answer", fakekube.Fault{After: true}},
+		{"a broken connection after 1 byte", fakekube.Fault{Cut: 1}},
+	}...)
 }
 
 // requestFaults are one fault for each sort of requests and each thing that it may meet.
@@ -126,35 +136,15 @@ func requestFaults() (steps []step) {
 // requestFault makes the next few requests of a sort meet something else than the server's answer.
 type requestFault struct {
 	requests requestSort
-	outcome  fakekube.Fault
+	outcome  outcome
 }
 
 func (f requestFault) step() step {
-	return step{name: f.requests.name + " meet " + f.text(), weight: 1, do: f.strike}
-}
-
-// text is what is met, in words.
-func (f requestFault) text() string {
-	ft := f.outcome
-	switch {
-	case ft.Drop:
-		return "a broken connection"
-	case ft.Stall:
-		return "silence"
-	case ft.After:
-		return "a lost answer"
-	case ft.Cut > 0:
-		return fmt.Sprint("an end after ", ft.Cut, " bytes")
-	case ft.Hang > 0:
-		return fmt.Sprint("silence after ", ft.Hang, " bytes")
-	case ft.Delay > 0:
-		return ft.Delay.String()
-	}
-	return fmt.Sprint(ft.Status, " ", ft.Header["Retry-After"], " ", ft.Body)
+	return step{name: f.requests.name + " meet " + f.outcome.name, weight: 1, do: f.strike}
 }
 
 func (f requestFault) strike(s *sim) string {
-	ft := f.outcome
+	ft := f.outcome.fault
 	ft.Times = pick(s.dice, 1, 1, 2, 3, 8)
 	ft.Match = func(r *http.Request) bool {
 		q := fakekube.RequestOf(r)
@@ -169,7 +159,7 @@ func (f requestFault) strike(s *sim) string {
 		s.needsSilence()
 	}
 	s.fake.Disturb(ft)
-	return fmt.Sprintf("THE NEXT %d %s meet %s", ft.Times, f.requests.name, f.text())
+	return fmt.Sprintf("THE NEXT %d %s meet %s", ft.Times, f.requests.name, f.outcome.name)
 }
 
 // met notes that a request meets a fault. The fake is locked.
@@ -180,8 +170,8 @@ func (s *sim) met(q fakekube.Request, f requestFault) {
 	if p == nil || p.isDead {
 		return
 	}
-	s.sayLocked("%s %s meets %s", p.host, q.Route, f.text())
-	seconds, _ := strconv.Atoi(f.outcome.Header["Retry-After"])
+	s.sayLocked("%s %s meets %s", p.host, q.Route, f.outcome.name)
+	seconds, _ := strconv.Atoi(f.outcome.fault.Header["Retry-After"])
 	p.mustWait[q.Method+q.Path] = time.Now().Add(time.Duration(seconds) * time.Second)
 	if q.Verb == "watch" && f.refuses() {
 		s.heard.watchesRefused++
@@ -190,6 +180,6 @@ func (s *sim) met(q fakekube.Request, f requestFault) {
 
 // refuses reports whether what is met looks like a failure from its beginning on.
 func (f requestFault) refuses() bool {
-	ft := f.outcome
+	ft := f.outcome.fault
 	return ft.Drop || ft.Stall || ft.After || ft.Status >= 300
 }

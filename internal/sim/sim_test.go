@@ -225,6 +225,9 @@ func TestEveryStepHasANameAndAWeight(t *testing.T) {
 		if step.name == "" || step.weight <= 0 || step.do == nil {
 			t.Errorf("%+v", step)
 		}
+		if strings.ContainsAny(step.name, "{<\"") {
+			t.Errorf("a name should be in words, not %s", step.name)
+		}
 		names[step.name] = true
 	}
 	if len(names) < 100 {
