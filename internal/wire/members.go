@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// What is here is for ReadJSON of an ObjectReader. A value is always the text of one whole value of JSON, whose syntax
-// is right, without blanks around it: what ReadJSON gets, and what Members yields. Of other texts, the functions may
-// panic. A field is the value's name for people, such as "metadata.name"; it stands in the error.
-
-// WantObject returns an error unless the value is an object or null, which has no members.
+// WantObject returns an error unless the value is an object or null, which has no members. The error names the field,
+// such as "metadata", for people.
+//
+// The value must be one that ReadJSON gets or Members yields: a whole value of JSON, whose syntax is right, without
+// blanks around it. Otherwise, WantObject may panic.
 func WantObject(value []byte, field string) error {
 	if value[0] == '{' {
 		return nil
@@ -23,6 +23,8 @@ func WantObject(value []byte, field string) error {
 
 // Members yields the names and values of an object, in its order; of null and all else, nothing. A name that is there
 // twice comes twice. Nothing is copied: names and values change when the object's memory is used again.
+//
+// The object must be a value that ReadJSON gets or Members yields, as for WantObject. Otherwise, Members may panic.
 func Members(object []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
 		if object[0] != '{' {
@@ -50,8 +52,10 @@ func Members(object []byte) iter.Seq2[[]byte, []byte] {
 // t = t[:0].
 type Text []byte
 
-// Read takes a string; null changes nothing. The text is a copy. With an error, which is json.Unmarshal's, it stays as
-// it was.
+// Read takes a string; null changes nothing. The text is a copy. With an error, which is Unmarshal's and names the
+// field, the text stays as it was.
+//
+// The value must be one that ReadJSON gets or Members yields, as for WantObject. Otherwise, Read may panic.
 func (t *Text) Read(value []byte, field string) error {
 	isPlain := value[0] == '"' && bytes.IndexByte(value, '\\') < 0 && utf8.Valid(value)
 	if isPlain {
@@ -69,7 +73,7 @@ func (t *Text) Read(value []byte, field string) error {
 // Raw is a value as it is written, of whatever type. It is empty for null, and for what is not there.
 type Raw string
 
-// RawOf returns a copy of the value.
+// RawOf returns a copy of the value, which must be one that ReadJSON gets or Members yields.
 func RawOf(value []byte) Raw {
 	if string(value) == "null" {
 		return ""
@@ -80,13 +84,13 @@ func RawOf(value []byte) Raw {
 // MarshalJSON returns the value. An empty one cannot be marshalled: leave it out, by omitempty.
 func (r Raw) MarshalJSON() ([]byte, error) { return []byte(r), nil }
 
-// Unmarshal is json.Unmarshal, whose error about a wrong type names the field instead of a type of Go; "" changes
-// nothing.
+// Unmarshal is json.Unmarshal, whose error about a wrong type names the field, such as "metadata.name", instead of a
+// field of Go's. Where field is "", the error is json.Unmarshal's.
 func Unmarshal(value []byte, into any, field string) error {
 	err := json.Unmarshal(value, into)
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) && field != "" {
-		wrong.Struct = "item"
+		wrong.Struct = "item" // encoding/json names a type of Go here; people know an item of a list
 		wrong.Field = field
 	}
 	return err

@@ -15,10 +15,11 @@ import (
 //
 // A key is a path: the numbers of the fields that lead there, each with two digits, written as one number. In a pod,
 // whose metadata is field 1, whose labels are field 11 of that, the path 111 is the labels, and 11102 is field 2 of a
-// label: its value. The numbers are those of the generated.proto files of k8s.io/api and k8s.io/apimachinery. A field
-// with a number of 99 or more cannot be named.
+// label: its value. The numbers are those of the generated.proto files of k8s.io/api and k8s.io/apimachinery. 99 stands
+// for all numbers from 99 on, which cannot be told apart: leave it out.
 //
-// The value says what happens to such a field:
+// The value says what happens to such a field. A value of any other type than these is a mistake, and panics when the
+// field comes:
 //
 //	*Text, *string   takes a text, of up to 64 KB of UTF-8
 //	*int             takes a number
@@ -100,6 +101,9 @@ func (m *Message) walk(path int, end int64, known Schema) {
 			field(m)
 		case Enter:
 			m.Enter(m.path, known)
+		case nil: // the schema does not name it
+		default:
+			panic(fmt.Sprintf("wire: a %T in a Schema, at %d", field, m.path))
 		}
 		m.skipTo(fieldEnd)
 	}

@@ -31,7 +31,8 @@ func (s *source) newJSON() *json.Decoder {
 	return s.decoder
 }
 
-// Limited reads from r, and fails when more is asked for after so many bytes, also where r has no more.
+// Limited reads from r, up to a limit in bytes. Whoever asks for more after that gets an error, which says that r has
+// more, even if it ends exactly there: Limited does not look. So r must be shorter than the limit to be read to its end.
 func Limited(r io.Reader, bytes int64) io.Reader {
 	return &source{r: r, piece: bytes, end: bytes}
 }

@@ -1,6 +1,6 @@
 // Package wire reads what an API server answers, in protobuf or in JSON, as it arrives: lists, watches, and refusals.
 // It holds one object at most, whatever the length of a list, and takes nothing of an object but the fields that its
-// reader asks for. It bounds what one piece may take, and its errors name the place.
+// reader asks for. It bounds what one piece may take. Its errors name the place where they can.
 //
 // It knows no kind: an ObjectReader says which fields are read, and where they go. It opens no connection, and never
 // tries anything again.
@@ -41,7 +41,8 @@ const (
 // ObjectReader takes the fields of one object after the other, be it in JSON or in protobuf. It is called by one
 // Decoder, from within that one's methods.
 type ObjectReader interface {
-	// Reset forgets the object before. It comes before each object and each frame of a watch.
+	// Reset forgets the object before. It comes before each object and each frame of a watch, and once more after the
+	// last object of a list.
 	Reset()
 
 	// ReadJSON takes the fields of a value of JSON whose syntax is right. The value need not be an object: WantObject
@@ -81,9 +82,10 @@ type ListMeta struct {
 // List reads a list, or a page of one, which it never holds whole. It calls each once for each object, in the order of
 // the list: with nil when the object is in the reader, or with what is wrong with it.
 //
-// The list ends with the first error. One that each returns is returned as it is, without its place, so that each may
-// say more of the object. Other errors name the place, and what breaks the connection is among them, wrapped. What
-// has no items, or no resourceVersion, is no list. With an error, the metadata may lack anything.
+// The list ends with the first error. One that each returns is returned as it is, so that each may say more of the
+// object. Other errors say what is wrong, and mostly where: in protobuf always, in JSON where it is within a field. What
+// breaks the connection is among them, in JSON outside the fields as it is, otherwise wrapped. What has no items, or no
+// resourceVersion, is no list. With an error, the metadata may lack anything.
 func (d *Decoder) List(r io.Reader, isProtobuf bool, each func(error) error) (ListMeta, error) {
 	var meta ListMeta
 	var ended error // by each
@@ -123,6 +125,9 @@ type Event struct {
 // GarbageError marks a frame of a watch that cannot be understood. The stream is useless from there on.
 type GarbageError struct{ error }
 
+// Unwrap returns what is wrong with the frame.
+func (e GarbageError) Unwrap() error { return e.error }
+
 // Garbage makes a GarbageError of what is wrong with a frame. It is for callers of Events that find more wrong than
 // Events can: a type that does not exist, an object without a name.
 func Garbage(err error) error {
@@ -133,7 +138,8 @@ func Garbage(err error) error {
 //   - nil, if the stream ends between two frames;
 //   - the error of handle, as it is;
 //   - the error of r, as it is, where the connection breaks, be it within a frame;
-//   - a GarbageError, which names the place, for what cannot be understood, also where the stream ends within a frame.
+//   - a GarbageError for what cannot be understood, also where the stream ends within a frame. It names the place in
+//     protobuf; in JSON, it does so unless the syntax itself is wrong, or half a frame is missing.
 func (d *Decoder) Events(r io.Reader, isProtobuf bool, handle func(Event) error) error {
 	src := newSource(r)
 	var next func() (Event, error)

@@ -354,6 +354,17 @@ func TestErrorOfACallerEndsAWatchAndIsReturnedAsItIs(t *testing.T) {
 	}
 }
 
+func TestGarbageErrorHoldsWhatIsWrong(t *testing.T) {
+	nameless := errors.New("a thing without a name")
+	if err := wire.Garbage(nameless); !errors.Is(err, nameless) || !errors.As(err, new(wire.GarbageError)) {
+		t.Errorf("%v", err)
+	}
+	_, err := readEvents(strings.NewReader(`{"type":`), false)
+	if !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("half a frame: %v", err)
+	}
+}
+
 // A watch that breaks is watched again. Garbage may come again, so that it is another matter.
 func TestBrokenConnectionIsNoGarbageAndGarbageIsNoBrokenConnection(t *testing.T) {
 	broken := errors.New("connection reset")
