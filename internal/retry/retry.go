@@ -8,14 +8,23 @@ import (
 	"time"
 )
 
-// Backoff is the wait after failure n in a row, n >= 1: base, doubled up to limit, and up to as much again, to come
-// back apart.
+// Backoff is the wait after failure n in a row. The first one, n = 1, waits for base, each further one for twice as long
+// as the one before, up to limit. To that comes a random time of up to as much again, so that callers that have failed
+// together do not come back together. So the wait is less than twice the limit.
+//
+// n below 1 counts as 1. A limit below base counts instead of it; where either is 0 or less, there is no wait.
 func Backoff(n int, base, limit time.Duration) time.Duration {
-	d := min(limit, base<<min(n-1, 30)) // which does not overflow for a base up to 8 s
-	return d + rand.N(d)
+	wait := min(base, limit)
+	if wait <= 0 {
+		return 0
+	}
+	for ; n > 1 && wait < limit; n-- {
+		wait += min(wait, limit-wait) // twice as much, without an overflow
+	}
+	return wait + rand.N(wait)
 }
 
-// Sleep waits for d, or until ctx ends, whose error it returns then.
+// Sleep waits for d, or until ctx ends, whose error it returns then. It does so also where d is 0 or less.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d > 0 {
 		select {
