@@ -1,9 +1,9 @@
-// Package listen is an HTTP server for clients that nobody knows: any pod of a cluster may ask it.
+// Package listen is an HTTP server for untrusted clients: any pod of a cluster may ask it.
 //
 // It promises that idle clients keep no other one out. Where all places are taken, the oldest connection whose request
 // has not arrived yet gives its place to the newcomer: only where all requests have arrived is the oldest of these cut
-// off. A request has two seconds to arrive, and ten to be answered. What is held for clients is bounded: so many
-// connections, each with so many bytes of headers.
+// off. A request has two seconds to arrive, and ten to be answered. What is held for clients is bounded: 64 connections
+// at a time, each with 4 KB of headers.
 //
 // It never reads the body of a request, never keeps a connection for a second request, and knows neither TLS nor who
 // asks: what its handler answers is for everybody.
@@ -21,14 +21,14 @@ import (
 	"time"
 )
 
-// What is granted to a client.
+// What is granted to a client. The package's comment names these numbers.
 const (
 	connectionLimit = 64              // open at a time, of all clients
 	headerLimit     = 4 << 10         // bytes of a request's first line and headers
 	headerTime      = 2 * time.Second // for these to arrive
 )
 
-// Server is an HTTP server for clients that nobody knows.
+// Server is an HTTP server for untrusted clients.
 type Server struct {
 	http     *http.Server
 	listener *newestListener
@@ -37,6 +37,9 @@ type Server struct {
 // Listen opens a port, as net.Listen does for tcp, for a Server that answers with handler. Serve must be called then,
 // and Close in the end. ctx ends a lookup of the address's host, which may hang; it does not end the Server. log
 // gets, at the debug level, what is wrong with connections.
+//
+// The handler must not heed the context of a request. It may be canceled at any moment after the request has arrived,
+// although the client still waits: that is how net/http takes the end of all reading.
 func Listen(ctx context.Context, address string, handler http.Handler, log *slog.Logger) (*Server, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -68,7 +71,7 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 	server := &http.Server{
 		Handler:           noteArrival(handler),
 		ReadHeaderTimeout: headerTime,
-		ReadTimeout:       5 * time.Second,
+		ReadTimeout:       5 * time.Second, // for a body that noteArrival could not cut short
 		WriteTimeout:      10 * time.Second,
 		MaxHeaderBytes:    max(1, headerLimit-4096), // net/http reads 4,096 bytes more than this says
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
