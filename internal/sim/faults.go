@@ -295,31 +295,3 @@ func (s *sim) oddFrame() string {
 	s.fake.Interject(fr)
 	return fmt.Sprintf("A FRAME on a watch of %s: %s %v %q", fr.Resource, fr.Event, fr.Object, fr.Raw)
 }
-
-// needs says that the usual bound must be longer, as something goes on for so long.
-func (s *sim) needs(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.patience = max(s.patience, d)
-}
-
-// needsSilence is needs, for what is noticed by the silence of a connection.
-func (s *sim) needsSilence() { s.needs(s.Silence + 5*time.Second) }
-
-// later does something after a while, unless the test has ended by then.
-func (s *sim) later(d time.Duration, do func()) {
-	s.running.Go(func() {
-		if s.pause(d) {
-			do()
-		}
-	})
-}
-
-// pause waits. It returns false if the test has ended meanwhile.
-func (s *sim) pause(d time.Duration) bool {
-	select {
-	case <-time.After(d):
-	case <-s.t.Context().Done():
-	}
-	return s.t.Context().Err() == nil
-}

@@ -3,41 +3,11 @@ package sim
 import (
 	"fmt"
 	"math"
-	"slices"
+	"math/rand/v2"
 	"time"
 
 	"podcount/internal/fakekube"
 )
-
-// step is something that happens in a simulated cluster, good or bad.
-type step struct {
-	name string
-
-	// weight is how often the step is drawn, in proportion to the others.
-	weight int
-
-	// do makes it happen, and returns in words what it was, for the story; "": nothing.
-	do func(*sim) string
-}
-
-// step draws one of the steps, and does it.
-func (s *sim) step(of []step) {
-	sum := 0
-	for _, step := range of {
-		sum += step.weight
-	}
-	n := s.dice.IntN(sum)
-	i := slices.IndexFunc(of, func(step step) bool {
-		n -= step.weight
-		return n < 0
-	})
-	what := of[i].do(s)
-	if what == "" {
-		return
-	}
-	s.say("%s", what)
-	s.script = append(s.script, fmt.Sprint(time.Since(s.began), " ", what))
-}
 
 // span is what a duration is drawn from.
 type span struct{ shortest, longest time.Duration }
@@ -51,6 +21,9 @@ func (s *sim) some(of span) time.Duration {
 
 // isHeads draws one of two.
 func (s *sim) isHeads() bool { return s.dice.IntN(2) == 0 }
+
+// pick draws one of several.
+func pick[T any](dice *rand.Rand, of ...T) T { return of[dice.IntN(len(of))] }
 
 // key names an object.
 type key = fakekube.Key
@@ -187,4 +160,14 @@ func (s *sim) statusIsOverwritten() string {
 	count["status"] = fakekube.Object{"healthy": true, "count": s.dice.IntN(9)}
 	s.fake.Put("counts", count)
 	return "~ status of count " + key.Name
+}
+
+func labelOf(o fakekube.Object, key string) string {
+	labels, _ := fakekube.MetaOf(o)["labels"].(fakekube.Object)
+	return fakekube.TextIn(labels, key)
+}
+
+func nodeOf(pod fakekube.Object) string {
+	spec, _ := pod["spec"].(fakekube.Object)
+	return fakekube.TextIn(spec, "nodeName")
 }

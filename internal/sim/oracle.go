@@ -65,6 +65,16 @@ func (s *sim) stopFaults() {
 	}
 }
 
+// needs says that the usual bound must be longer, as something goes on for so long.
+func (s *sim) needs(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.patience = max(s.patience, d)
+}
+
+// needsSilence is needs, for what is noticed by the silence of a connection.
+func (s *sim) needsSilence() { s.needs(s.Silence + 5*time.Second) }
+
 // takeBound is the time within which all must be right once faults have stopped.
 func (s *sim) takeBound() time.Duration {
 	s.mu.Lock()

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"podcount/internal/fakekube"
 )
 
 // proc is one process of the program, from its start to its end. The simulation's lock guards it.
@@ -34,12 +32,6 @@ type proc struct {
 	busy      map[string]int       // requests by verb and path within busySince
 	busySince int64                // a second, in Unix time
 	leaseSent time.Time            // when it last asked for the lease
-}
-
-// knowledge is an object that a process has been told of.
-type knowledge struct {
-	object fakekube.Object
-	at     time.Time
 }
 
 // restartPause is the time after which a process that has ended by itself is started again, as a kubelet would.
