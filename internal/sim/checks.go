@@ -15,7 +15,10 @@ import (
 const (
 	mostCalls  = 15 // of one verb, for one path
 	mostEvents = 60 // and watches
-	hotLoop    = 1000
+
+	// hotLoop is the number after which a process is taken to ask without ever waiting. Virtual time stands still then:
+	// the rule that it breaks would be noted, but the simulation would never come to look.
+	hotLoop = 1000
 )
 
 // Asked holds a request against the rules.
@@ -62,7 +65,8 @@ func (s *sim) checkPaceLocked(p *proc, q fakekube.Request) {
 	if p.busy[call] > most {
 		s.breakLocked(p, "asks again and again: %s", q)
 	}
-	if p.busy[call] > hotLoop { // time stands still meanwhile, so that the test would never end
+	if p.busy[call] > hotLoop {
+		// Nothing else ends the test: it waits for time to pass, and this is a goroutine of the server's.
 		end := s.story[max(0, len(s.story)-100):]
 		fmt.Fprintln(os.Stderr, "a hot loop in "+s.t.Name()+"; "+strings.Join(end, "\n"))
 		os.Exit(1)

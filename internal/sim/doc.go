@@ -5,11 +5,12 @@
 //
 // # What a seed brings
 //
-// A seed chooses the program's flags, how many processes run, which of all faults there are and how often they strike.
-// From then on it chooses what happens next: something of the cluster's life (life.go), or a fault (faults.go,
-// requestfaults.go). After a while, all faults stop. Within a bound, which Options explains, all must be right,
-// and then nothing may be written any more (oracle.go). That comes again and again for two hours, with each 50th seed
-// for a whole day. The rules for requests (checks.go) and for what processes have heard (heard.go) hold throughout.
+// A seed chooses the program's flags (flags.go), how many processes run, which of all faults there are and how often
+// they strike. From then on it chooses what happens next: something of the cluster's life (life.go), or a fault
+// (faults.go, requestfaults.go). After a while, all faults stop. Within a bound, which Options explains, all must be
+// right, and then nothing may be written any more (oracle.go). That comes again and again for two hours, with each 50th
+// seed for a whole day. The rules for requests (checks.go, by what each process knows: knowledge.go) and for what
+// processes have heard (heard.go) hold throughout.
 //
 // The same seed brings the same life and the same faults. What the program does with them is up to its own dice and
 // the scheduler's, so that a seed that has failed need not fail again at once.

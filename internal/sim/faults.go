@@ -27,7 +27,7 @@ func faultSteps() []step {
 		}.strike},
 		{name: "lease deleted", weight: 1, do: (*sim).leaseDeleted},
 		{name: "CRD comes, changes or goes", weight: 2, do: (*sim).crdComesChangesOrGoes},
-		{name: "odd frame", weight: 4, do: (*sim).oddFrame},
+		{name: "odd frame", weight: 4, do: oddFrame{frames: oddFrames()}.strike},
 	}...)
 }
 
@@ -272,26 +272,42 @@ func (s *sim) crdComesChangesOrGoes() string {
 	return fmt.Sprint("THE CRD IS THERE, with a subresource: ", hasStatus)
 }
 
-// oddFrame gives a watch something that is no change: an error as the server sends it when a version is too old or
-// when it is overloaded, an event once more, an event of an unknown type, or what a proxy in between has made of it.
-func (s *sim) oddFrame() string {
+// oddFrame gives a watch something that is no change.
+type oddFrame struct {
+	frames []namedFrame
+}
+
+// namedFrame is a frame of a watch, and its name in the story.
+type namedFrame struct {
+	name  string
+	frame fakekube.Frame
+}
+
+// oddFrames are an error as the server sends it when a version is too old or when it is overloaded, an event once more,
+// an event of an unknown type, and what a proxy in between may make of an event.
+func oddFrames() []namedFrame {
 	failure := func(code int, reason string) fakekube.Frame {
 		return fakekube.Frame{Event: "ERROR", Object: fakekube.Status(code, reason, "simulated", nil), End: true}
 	}
-	fr := pick(s.dice,
-		failure(410, "Expired"),
-		failure(410, "Gone"),
-		failure(429, "TooManyRequests"),
-		failure(500, "InternalError"),
-		failure(499, "Odd"),
-		fakekube.Frame{Event: "SYNC"},
-		fakekube.Frame{Event: "ADDED"},
-		fakekube.Frame{Event: "MODIFIED"},
-		fakekube.Frame{Event: "BOOKMARK"},
-		fakekube.Frame{Raw: "\x00\x00", End: true},
-		fakekube.Frame{Raw: `{"type":"ADDED","object":{"metadata":{`, End: true},
-		fakekube.Frame{Raw: "<html>", End: true})
-	fr.Resource = pick(s.dice, "pods", "nodes", "counts")
-	s.fake.Interject(fr)
-	return fmt.Sprintf("A FRAME on a watch of %s: %s %v %q", fr.Resource, fr.Event, fr.Object, fr.Raw)
+	return []namedFrame{
+		{"an error 410, Expired", failure(410, "Expired")},
+		{"an error 410, Gone", failure(410, "Gone")},
+		{"an error 429", failure(429, "TooManyRequests")},
+		{"an error 500", failure(500, "InternalError")},
+		{"an error of an unknown code", failure(499, "Odd")},
+		{"an event of an unknown type", fakekube.Frame{Event: "SYNC"}},
+		{"one more ADDED", fakekube.Frame{Event: "ADDED"}},
+		{"one more MODIFIED", fakekube.Frame{Event: "MODIFIED"}},
+		{"one more BOOKMARK", fakekube.Frame{Event: "BOOKMARK"}},
+		{"two bytes of garbage", fakekube.Frame{Raw: "\x00\x00", End: true}},
+		{"half an event", fakekube.Frame{Raw: `{"type":"ADDED","object":{"metadata":{`, End: true}},
+		{"a page of HTML", fakekube.Frame{Raw: "<html>", End: true}},
+	}
+}
+
+func (f oddFrame) strike(s *sim) string {
+	odd := pick(s.dice, f.frames...)
+	odd.frame.Resource = pick(s.dice, "pods", "nodes", "counts")
+	s.fake.Interject(odd.frame)
+	return fmt.Sprintf("A FRAME on a watch of %s: %s", odd.frame.Resource, odd.name)
 }
