@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Backoff is the wait after failure n in a row. The first one, n = 1, waits for base, each further one for twice as long
-// as the one before, up to limit. To that comes a random time of up to as much again, so that callers that have failed
-// together do not come back together. So the wait is less than twice the limit.
+// Backoff is the wait after failure n in a row. After the first one, n = 1, it is base; after each further one, it is
+// twice as long as the one before, up to limit. To that comes a random time of up to as much again, so that callers
+// that have failed together do not come back together. So the wait is less than twice the limit.
 //
 // n below 1 counts as 1. A limit below base counts instead of it; where either is 0 or less, there is no wait.
 func Backoff(n int, base, limit time.Duration) time.Duration {

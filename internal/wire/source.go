@@ -32,7 +32,7 @@ func (s *source) newJSON() *json.Decoder {
 }
 
 // Limited reads from r, up to a limit in bytes. Whoever asks for more after that gets an error, which says that r has
-// more, even if it ends exactly there: Limited does not look. So r must be shorter than the limit to be read to its end.
+// more, even if r ends exactly there: Limited does not look. So r is read to its end only if it is shorter than that.
 func Limited(r io.Reader, bytes int64) io.Reader {
 	return &source{r: r, piece: bytes, end: bytes}
 }

@@ -83,9 +83,9 @@ type ListMeta struct {
 // the list: with nil when the object is in the reader, or with what is wrong with it.
 //
 // The list ends with the first error. One that each returns is returned as it is, so that each may say more of the
-// object. Other errors say what is wrong, and mostly where: in protobuf always, in JSON where it is within a field. What
-// breaks the connection is among them, in JSON outside the fields as it is, otherwise wrapped. What has no items, or no
-// resourceVersion, is no list. With an error, the metadata may lack anything.
+// object. Other errors name the place, unless the text is no JSON at all or broken between two fields. What breaks the
+// connection is among them, mostly wrapped. What has no items, or no resourceVersion, is no list. With an error, the
+// metadata may lack anything.
 func (d *Decoder) List(r io.Reader, isProtobuf bool, each func(error) error) (ListMeta, error) {
 	var meta ListMeta
 	var ended error // by each
