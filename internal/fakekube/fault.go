@@ -1,11 +1,13 @@
 package fakekube
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 )
@@ -13,18 +15,39 @@ import (
 // Fault is what happens to requests in place of an answer, or on the way of one.
 //
 // Of Answer, Drop, Stall, After, Cut, Hang, and Status with Body, a fault has one. Where it has more, the first in
-// this order counts; Cut and Hang exclude each other. It may have a Delay and Met besides, and a Delay alone is a
-// fault, too.
+// this order counts. It may have a Delay and Met besides, and a Delay alone is a fault, too.
 type Fault struct {
-	// Match says which requests meet the fault. It is called with the fake locked, and must not call it. A request
-	// meets the first fault that matches it.
+	// Match says which requests meet the fault; nil is all. It is called with the fake locked, and must not call it.
+	// A request meets one fault: the first, in the order in which they were added, that matches it and has Times left.
 	Match func(*http.Request) bool
 
 	// Times is how many requests meet the fault. 0 counts as 1.
 	Times int
 
+	// Met, if not nil, gets a value from each request that meets the fault, which waits until somebody takes it.
+	Met chan struct{}
+
 	// Delay passes before anything else happens to the request.
 	Delay time.Duration
+
+	// Answer answers in place of the fake, which does nothing. It is called without a lock, and may call the fake.
+	Answer http.HandlerFunc
+
+	// Drop breaks the connection before anything is done.
+	Drop bool
+
+	// Stall gives no answer until the client goes away.
+	Stall bool
+
+	// After does what the request asks for, and then breaks the connection in place of an answer.
+	After bool
+
+	// Cut breaks the connection after so many bytes of the true answer's body. A watch's bytes count from its first
+	// event on, so that it breaks at some later moment.
+	Cut int
+
+	// Hang falls silent after so many bytes, counted as for Cut, until the client goes away.
+	Hang int
 
 	// Status is answered in place of the truth, with Header and Body. Without a body of its own the answer is empty.
 	// Its Content-Type is application/json, unless the header says otherwise.
@@ -34,29 +57,13 @@ type Fault struct {
 	// Body is that of the Status or, where that is 0, of a 200.
 	Body string
 
-	// Drop breaks the connection before anything is done.
-	Drop bool
+	// missed says that the answer to the last request was too short for Cut or Hang. The fake sets it, as it does
+	// hasStruck, which says that one of the answers was not.
+	missed    bool
+	hasStruck bool
 
-	// Stall gives no answer until the client goes away.
-	Stall bool
-
-	// Cut breaks the connection after so many bytes of the true answer's body, of a watch at some later moment.
-	Cut int
-
-	// Hang falls silent after so many bytes of the true answer's body, until the client goes away.
-	Hang int
-
-	// Met, if not nil, gets a value from each request that meets the fault, which waits until somebody takes it.
-	Met chan struct{}
-
-	// After does what the request asks for, and then breaks the connection in place of an answer.
-	After bool
-
-	// Answer answers in place of the fake, which does nothing. It is called without a lock, and may call the fake.
-	Answer http.HandlerFunc
-
-	// missed says that the answer to the last request was too short for Cut or Hang. The fake sets it.
-	missed bool
+	// isLifted says that nobody expects requests to meet the fault any more.
+	isLifted bool
 }
 
 // Frame is something that a watch gets as if it had happened: Raw, an Object, or the newest event's object once more.
@@ -73,6 +80,16 @@ type lag struct {
 	match   func(Request) bool // which watches come to that server
 	version int
 	over    chan struct{}
+}
+
+// EndWatches ends the watches that run: cleanly, as a server that goes down does, or by breaking their connections. A
+// watch runs from the moment at which Requests has its request.
+func (f *Server) EndWatches(isBroken bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended.isBroken = isBroken
+	close(f.ended.over)
+	f.ended = &ending{over: make(chan struct{})}
 }
 
 // LoseNext makes watches miss the next n changes. It takes the place of an earlier LoseNext.
@@ -92,25 +109,28 @@ func (f *Server) CutOff(host string, isAway bool) {
 }
 
 // FallBehind breaks all watches once. From then on, those that match come to an API server that has not heard of
-// the last changes, so many, nor hears of one until catchUp, which is called once, or Heal is called. Its lists are no
-// older than another server's: without a version it asks etcd. match is called with the fake locked, and must not call
-// it.
+// the last changes, so many, nor hears of one until catchUp or Heal is called, or FallBehind once more, which takes the
+// place of the earlier call. Its lists are no older than another server's: without a version it asks etcd. match is
+// called with the fake locked, and must not call it.
 func (f *Server) FallBehind(changes int, match func(Request) bool) (catchUp func()) {
-	over := make(chan struct{})
+	mine := &lag{match: match, over: make(chan struct{})}
 	f.mu.Lock()
-	f.behind = &lag{match: match, version: f.version - changes, over: over}
+	mine.version = f.version - changes
+	f.behind = mine
 	f.mu.Unlock()
 	f.EndWatches(true)
-	return func() {
+	return sync.OnceFunc(func() {
 		f.mu.Lock()
-		f.behind = nil
-		f.mu.Unlock()
-		close(over)
-	}
+		defer f.mu.Unlock()
+		if f.behind == mine {
+			f.behind = nil
+		}
+		close(mine.over)
+	})
 }
 
 // Inject adds a fault. The test fails if, when it ends, fewer than Times requests have met the fault, or the last
-// answer was too short to be cut or to hang.
+// answer was too short to be cut or to hang. It does not if LiftFaults or Heal have taken the fault back.
 func (f *Server) Inject(t testing.TB, ft Fault) {
 	ft.Times = max(ft.Times, 1)
 	f.mu.Lock()
@@ -119,14 +139,16 @@ func (f *Server) Inject(t testing.TB, ft Fault) {
 	t.Cleanup(func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if (ft.Times > 0 || ft.missed) && !t.Failed() {
+		isMet := ft.Times == 0 && !ft.missed
+		if !isMet && !ft.isLifted && !t.Failed() {
 			t.Errorf("a fault was not delivered: %d requests more should have met %+v", ft.Times, ft)
 		}
 	})
 }
 
 // Keep makes a fault happen to all requests that match, whatever its Times, until lift is called. Then the test fails
-// if there were none.
+// if there were none, or if all their answers were too short to be cut or to hang. It does not if LiftFaults or Heal
+// have taken the fault back before.
 func (f *Server) Keep(t testing.TB, ft Fault) (lift func()) {
 	const always = 1 << 30
 	ft.Times = always
@@ -136,8 +158,12 @@ func (f *Server) Keep(t testing.TB, ft Fault) (lift func()) {
 	return func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if ft.Times == always {
+		switch {
+		case ft.isLifted:
+		case ft.Times == always:
 			t.Errorf("no request has met %+v", ft)
+		case ft.missed && !ft.hasStruck:
+			t.Errorf("all answers were too short for %+v", ft)
 		}
 		ft.Times = 0
 	}
@@ -155,6 +181,13 @@ func (f *Server) Disturb(ft Fault) {
 func (f *Server) LiftFaults() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.liftFaultsLocked()
+}
+
+func (f *Server) liftFaultsLocked() {
+	for _, ft := range f.faults {
+		ft.isLifted = true
+	}
 	f.faults = nil
 }
 
@@ -163,7 +196,7 @@ func (f *Server) LiftFaults() {
 func (f *Server) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.faults = nil
+	f.liftFaultsLocked()
 	f.frames = nil
 	f.lose = 0
 	f.behind = nil
@@ -190,7 +223,7 @@ func (f *Server) takeFault(r *http.Request) *Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, ft := range f.faults {
-		if ft.Times > 0 && ft.Match(r) {
+		if ft.Times > 0 && (ft.Match == nil || ft.Match(r)) {
 			ft.Times--
 			return ft
 		}
@@ -199,7 +232,7 @@ func (f *Server) takeFault(r *http.Request) *Fault {
 }
 
 // serveFault lets a request meet a fault.
-func (f *Server) serveFault(w http.ResponseWriter, r *http.Request, asked Request, ft *Fault) {
+func (f *Server) serveFault(w http.ResponseWriter, r *http.Request, asked Request, came arrival, ft *Fault) {
 	if ft.Met != nil {
 		ft.Met <- struct{}{}
 	}
@@ -220,18 +253,18 @@ func (f *Server) serveFault(w http.ResponseWriter, r *http.Request, asked Reques
 	case ft.Stall:
 		<-r.Context().Done()
 	case ft.After:
-		f.serve(httptest.NewRecorder(), r, asked, nil)
+		f.serve(httptest.NewRecorder(), r, asked, came, nil)
 		panic(http.ErrAbortHandler)
 	case ft.Cut > 0 || ft.Hang > 0:
 		f.setMissed(ft, true) // until the writer gets there
 		faulty := &faultyWriter{
 			ResponseWriter: w,
-			left:           max(ft.Cut, ft.Hang),
-			hang:           ft.Hang > 0,
+			left:           cmp.Or(ft.Cut, ft.Hang),
+			hang:           ft.Cut == 0,
 			ctx:            r.Context(),
 			reached:        func() { f.setMissed(ft, false) },
 		}
-		f.serve(faulty, r, asked, f.Spy)
+		f.serve(faulty, r, asked, came, f.Spy)
 	case ft.Status > 0 || ft.Body != "":
 		w.Header().Set("Content-Type", mediaJSON)
 		for key, value := range ft.Header {
@@ -240,7 +273,7 @@ func (f *Server) serveFault(w http.ResponseWriter, r *http.Request, asked Reques
 		w.WriteHeader(max(ft.Status, 200))
 		io.WriteString(w, ft.Body)
 	default: // a delay alone
-		f.serve(w, r, asked, f.Spy)
+		f.serve(w, r, asked, came, f.Spy)
 	}
 }
 
@@ -248,6 +281,9 @@ func (f *Server) setMissed(ft *Fault, missed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	ft.missed = missed
+	if !missed {
+		ft.hasStruck = true
+	}
 }
 
 // faultyWriter lets so many bytes of an answer's body pass. Then it breaks the connection, or falls silent.

@@ -31,8 +31,22 @@ func (f *Server) ServeTLS() (srv *httptest.Server, ca []byte) {
 	return srv, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
 }
 
+// ServeFor serves the fake on a port of 127.0.0.1, over plain HTTP/1.1, in real time, until the test ends. It returns
+// the URL. When the test ends, the watches that still run break; the Close of a plain httptest.Server would wait for
+// them.
+func (f *Server) ServeFor(t testing.TB) (url string) {
+	srv := httptest.NewUnstartedServer(f)
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.Start()
+	t.Cleanup(func() {
+		srv.CloseClientConnections()
+		srv.Close()
+	})
+	return srv.URL
+}
+
 // ServeTLSFor is ServeTLS until the test ends. It returns the URL, and the CA in PEM.
-func (f *Server) ServeTLSFor(t *testing.T) (url string, ca []byte) {
+func (f *Server) ServeTLSFor(t testing.TB) (url string, ca []byte) {
 	srv, ca := f.ServeTLS()
 	t.Cleanup(func() {
 		srv.CloseClientConnections()
@@ -146,22 +160,36 @@ func (n *Network) Close() error { return nil }
 func (n *Network) Addr() net.Addr { return &net.TCPAddr{} }
 
 // Dial connects a client to the server, whatever the address. It is for http.Transport.DialContext and the like. Its
-// error is that of a refused connection, or the context's.
+// error is that of a refused connection, also once the network has ended, or the context's.
 func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	n.dials.Add(1)
-	if n.isDown.Load() {
-		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
-	}
+	refused := &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	ours, theirs := net.Pipe()
+	client := halfOpen{Conn: ours, in: bufio.NewReaderSize(ours, 32<<10), net: n, era: n.era.Load()}
+	if !n.add(theirs) {
+		return nil, refused
+	}
 	select {
 	case n.conns <- theirs:
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.open = append(n.open, theirs)
-		return halfOpen{Conn: ours, in: bufio.NewReaderSize(ours, 32<<10), net: n, era: n.era.Load()}, nil
+		return client, nil
+	case <-n.done:
+		theirs.Close()
+		return nil, refused
 	case <-ctx.Done():
+		theirs.Close()
 		return nil, ctx.Err()
 	}
+}
+
+// add lists a connection before the server gets it, so that Kill finds it. It reports whether it may be made.
+func (n *Network) add(theirs net.Conn) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.isDown.Load() {
+		return false
+	}
+	n.open = append(n.open, theirs)
+	return true
 }
 
 // ServeIn serves the fake on a network of its own until the test ends. With a certificate, which is asked for at each

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 )
 
@@ -79,12 +78,14 @@ type Spy interface {
 	// The fake is not locked.
 	Asked(q Request)
 
-	// Told is called before a watch sends an event, ADDED, MODIFIED or DELETED, with the object in full. Bookmarks,
-	// errors and frames that a test has interjected are not told. The fake is not locked.
+	// Told is called before a watch sends an event, ADDED, MODIFIED or DELETED, with the object in full. The objects
+	// with which a watch without a version begins are told, too. Bookmarks, errors and frames that a test has
+	// interjected are not. The fake is not locked.
 	Told(a Answer, event string, o Object)
 
-	// Answered is called before an answer is sent, whether a success or a refusal, except a watch's and the page of
-	// text that stands for an unknown path. The fake is not locked.
+	// Answered is called before an answer is sent, whether a success or a refusal: also where a watch is refused, but
+	// not where one begins. The texts of /readyz, /livez, /healthz and of an unknown path are not told. The fake is not
+	// locked.
 	Answered(a Answer)
 
 	// Changed is called with each change, in the order of their versions. The fake is locked: the spy must not call
@@ -106,30 +107,29 @@ func (f *Server) Requests(match func(Request) bool) []Request {
 	return found
 }
 
-// IsWrite reports whether a request writes anything but an Event. It is for Requests and Matching, as IsList and
-// IsWatch are.
+// IsWrite reports whether a request would make, change or delete objects, of any resource but Events. It is for Requests
+// and Matching, as IsList and IsWatch are.
 func IsWrite(q Request) bool {
-	return q.Method != http.MethodGet && !strings.Contains(q.Path, "/events")
+	switch q.Verb {
+	case "create", "update", "patch", "delete", "deletecollection":
+		return q.Resource != "events"
+	}
+	return false
 }
 
-// IsList matches lists of a resource, and their pages. A list of one object is not meant: it asks whether the
-// resource is there.
+// IsList matches lists of a resource, in one namespace or all, and their pages. It passes over those with limit=1, with
+// which a controller asks no more than whether the resource is there.
 func IsList(resource string) func(Request) bool {
 	return func(q Request) bool {
-		return isGetOf(q, resource) && !q.Query.Has("watch") && q.Query.Get("limit") != "1"
+		return q.Verb == "list" && q.Resource == resource && q.Query.Get("limit") != "1"
 	}
 }
 
-// IsWatch matches watches of a resource.
+// IsWatch matches watches of a resource, in one namespace or all.
 func IsWatch(resource string) func(Request) bool {
 	return func(q Request) bool {
-		return isGetOf(q, resource) && q.Query.Has("watch")
+		return q.Verb == "watch" && q.Resource == resource
 	}
-}
-
-// isGetOf reports whether a request is a GET of a collection.
-func isGetOf(q Request, resource string) bool {
-	return q.Method == http.MethodGet && strings.HasSuffix(q.Path, "/"+resource)
 }
 
 // Matching makes a Fault's Match of a match for Requests. It sees no body and no user.

@@ -50,10 +50,9 @@ type Server struct {
 	grew     chan struct{} // closed and replaced with each change and each request
 	moved    chan struct{} // closed and replaced with each change
 
-	ended    chan struct{} // closed and replaced when the watches that run have to end
-	isBroken bool          // they end with their connections
-	behind   *lag          // if any, of the watches that begin now
-	frames   []*Frame      // that watches will get between their events
+	ended  *ending  // of the watches that run; replaced when it comes
+	behind *lag     // if any, of the watches that are asked for now
+	frames []*Frame // that watches will get between their events
 
 	faults   []*Fault
 	away     map[string]bool // by host: its requests break
@@ -70,7 +69,7 @@ func New() *Server {
 		pages:       map[string][]Object{},
 		grew:        make(chan struct{}),
 		moved:       make(chan struct{}),
-		ended:       make(chan struct{}),
+		ended:       &ending{over: make(chan struct{})},
 		away:        map[string]bool{},
 	}
 	for _, k := range fakeKinds {
@@ -91,7 +90,8 @@ func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	asked := RequestOf(r)
 	asked.Body = string(body)
 	asked.User, _ = f.user(r)
-	if !f.record(asked) {
+	came, canReach := f.record(asked)
+	if !canReach {
 		panic(http.ErrAbortHandler)
 	}
 	if f.Spy != nil {
@@ -99,25 +99,35 @@ func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ft := f.takeFault(r)
 	if ft == nil {
-		f.serve(w, r, asked, f.Spy)
+		f.serve(w, r, asked, came, f.Spy)
 		return
 	}
-	f.serveFault(w, r, asked, ft)
+	f.serveFault(w, r, asked, came, ft)
 }
 
-// record keeps a request. It reports whether the host that it is for can be reached.
-func (f *Server) record(asked Request) bool {
+// arrival is what a request found when it came. A watch ends with it: whoever has seen the request in Requests may rely
+// on EndWatches, InstallCRD and FallBehind to reach its watch, although the watch may not have begun.
+type arrival struct {
+	ended  *ending
+	crd    *CRD
+	behind *lag
+}
+
+// record keeps a request, and returns what it found. canReach says whether the host that it is for can be reached.
+func (f *Server) record(asked Request) (came arrival, canReach bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.requests = append(f.requests, asked)
 	f.signalLocked()
-	return !f.away[asked.Host]
+	came = arrival{ended: f.ended, crd: f.crd, behind: f.behind}
+	return came, !f.away[asked.Host]
 }
 
 // fakeRequest is a request that is being served. One goroutine has it.
 type fakeRequest struct {
 	*http.Request
 	asked Request
+	came  arrival
 	spy   Spy // nil also where the answer will be lost
 	w     http.ResponseWriter
 
@@ -145,10 +155,11 @@ func (r *fakeRequest) encoded() []byte {
 }
 
 // serve answers a request in truth. A spy, if there is one, hears of it.
-func (f *Server) serve(w http.ResponseWriter, r *http.Request, asked Request, spy Spy) {
+func (f *Server) serve(w http.ResponseWriter, r *http.Request, asked Request, came arrival, spy Spy) {
 	req := &fakeRequest{
 		Request: r,
 		asked:   asked,
+		came:    came,
 		spy:     spy,
 		w:       w,
 		q:       asked.Query,

@@ -242,10 +242,14 @@ func (f *Server) nextRequestOrChange() <-chan struct{} {
 }
 
 // Await waits until cond holds, in real time, and fails the test if it does not within 20 s. It looks again with each
-// request and each change. It must be called on the test's own goroutine.
-func (f *Server) Await(t *testing.T, what string, cond func() bool) {
+// request and each change, and now and then besides: a controller may act without telling the server. It must be
+// called on the test's own goroutine.
+func (f *Server) Await(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.NewTimer(20 * time.Second)
+	defer late.Stop()
+	ticks := time.NewTicker(50 * time.Millisecond)
+	defer ticks.Stop()
 	for {
 		grew := f.nextRequestOrChange()
 		if cond() {
@@ -253,8 +257,12 @@ func (f *Server) Await(t *testing.T, what string, cond func() bool) {
 		}
 		select {
 		case <-grew:
-		case <-late:
-			t.Fatalf("never: %s", what)
+		case <-ticks.C:
+		case <-late.C:
+			if !cond() {
+				t.Fatalf("never: %s", what)
+			}
+			return
 		}
 	}
 }

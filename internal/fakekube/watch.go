@@ -17,11 +17,14 @@ type watcher struct {
 	r       *fakeRequest
 	selects func(Object) bool
 
-	from   int           // it has told all up to this version
-	newest Object        // that it has told of, nil: none yet
-	ended  chan struct{} // closed when all watches have to end
-	crd    *CRD          // as it was when the watch began
-	behind *lag          // of the server that the watch may have come to; nil: none
+	from   int    // it has told all up to this version
+	newest Object // that it has told of, nil: none yet
+}
+
+// ending is the end of all watches that run at one time.
+type ending struct {
+	over     chan struct{} // closed when they have to end
+	isBroken bool          // they end with their connections; set before over is closed
 }
 
 // outlook is what a watch finds when it looks at the fake.
@@ -61,15 +64,10 @@ func (w *watcher) begin() {
 		w.from, all = w.f.present(w.r.kind.resource)
 		for _, o := range all {
 			if w.selects(o) {
-				w.send("ADDED", w.r.show(o, false))
+				w.sendEvent("ADDED", o)
 			}
 		}
 	}
-	w.f.mu.Lock()
-	defer w.f.mu.Unlock()
-	w.ended = w.f.ended
-	w.crd = w.f.crd
-	w.behind = w.f.behind
 }
 
 // present is all of a resource, and the version at which it is so.
@@ -120,8 +118,8 @@ func (w *watcher) run() {
 				w.bookmark()
 			}
 			return
-		case <-w.ended:
-			if w.f.areWatchesBroken() {
+		case <-w.r.came.ended.over:
+			if w.r.came.ended.isBroken {
 				panic(http.ErrAbortHandler)
 			}
 			return
@@ -144,12 +142,13 @@ func (w *watcher) look() outlook {
 		now:       f.version,
 		forgotten: f.forgotten,
 		extra:     f.takeFrameLocked(resource),
-		isGone:    resource == "counts" && f.crd != w.crd,
+		isGone:    resource == "counts" && f.crd != w.r.came.crd,
 		moved:     f.moved,
 	}
-	if w.behind != nil && w.behind == f.behind && w.behind.match(w.r.asked) {
-		found.now = min(found.now, w.behind.version)
-		found.over = w.behind.over
+	behind := w.r.came.behind
+	if behind != nil && behind == f.behind && behind.match(w.r.asked) {
+		found.now = min(found.now, behind.version)
+		found.over = behind.over
 		found.news = slices.DeleteFunc(slices.Clone(found.news), func(c Change) bool { return c.Version > found.now })
 	}
 	return found
@@ -176,6 +175,11 @@ func (w *watcher) tell(c Change) {
 	default:
 		return
 	}
+	w.sendEvent(event, o)
+}
+
+// sendEvent sends what has happened to an object. The spy hears of it first.
+func (w *watcher) sendEvent(event string, o Object) {
 	w.newest = o
 	if w.r.spy != nil {
 		w.r.spy.Told(w.r.told(), event, o)
@@ -221,20 +225,4 @@ func (w *watcher) interject(fr *Frame) {
 	case w.newest != nil:
 		w.send(fr.Event, w.r.show(w.newest, false))
 	}
-}
-
-// areWatchesBroken reports whether EndWatches, when it was called last, has broken connections.
-func (f *Server) areWatchesBroken() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.isBroken
-}
-
-// EndWatches ends the watches that run: cleanly, as a server that goes down does, or by breaking their connections.
-func (f *Server) EndWatches(isBroken bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.isBroken = isBroken
-	close(f.ended)
-	f.ended = make(chan struct{})
 }
