@@ -70,8 +70,9 @@ func (f *Server) may(user string, rt Route) bool {
 		ref, _ := binding["roleRef"].(Object)
 		role := f.objects["clusterroles"][Key{Name: TextIn(ref, "name")}]
 		rules, _ := role["rules"].([]any)
-		for _, rule := range rules {
-			if allows(rule.(Object), rt) {
+		for _, one := range rules {
+			rule, _ := one.(Object)
+			if allows(rule, rt) {
 				return true
 			}
 		}
@@ -83,7 +84,7 @@ func (f *Server) may(user string, rt Route) bool {
 func binds(binding Object, account Key) bool {
 	subjects, _ := binding["subjects"].([]any)
 	return slices.ContainsFunc(subjects, func(one any) bool {
-		subject := one.(Object)
+		subject, _ := one.(Object)
 		return TextIn(subject, "kind") == "ServiceAccount" &&
 			TextIn(subject, "namespace") == account.Namespace &&
 			TextIn(subject, "name") == account.Name

@@ -129,6 +129,14 @@ func (f *Server) FallBehind(changes int, match func(Request) bool) (catchUp func
 	})
 }
 
+// Strip has a mutating webhook remove a label from each node that a client writes; "" is none. Put and SetLabel pass no
+// webhook.
+func (f *Server) Strip(label string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stripped = label
+}
+
 // Inject adds a fault. The test fails if, when it ends, fewer than Times requests have met the fault, or the last
 // answer was too short to be cut or to hang. It does not if LiftFaults or Heal have taken the fault back.
 func (f *Server) Inject(t testing.TB, ft Fault) {

@@ -57,11 +57,11 @@ func (k fakeKind) qualified() string { return strings.TrimSuffix(k.resource+"."+
 
 // CRD is the CustomResourceDefinition of Counts, the one custom resource that the fake knows.
 type CRD struct {
-	// HasStatus gives Counts a status subresource: a write to the object does not change its status, and one to the
-	// status changes nothing else.
+	// HasStatus gives Counts a status subresource: a client's write to the object does not change its status, and one
+	// to the status changes nothing else. Without it, counts/status is a 404.
 	HasStatus bool
 
-	// DropsStatus says that the schema has no status: what is sent of it is dropped without a word.
+	// DropsStatus says that the schema has no status: what clients send of it is dropped without a word.
 	DropsStatus bool
 }
 
@@ -171,11 +171,17 @@ func (f *Server) resources(path string) []any {
 	return resources
 }
 
-// crdOf reads a CustomResourceDefinition.
+// crdOf reads the first version in a CustomResourceDefinition. It is nil where there is none.
 func crdOf(o Object) *CRD {
-	version := o["spec"].(Object)["versions"].([]any)[0].(Object)
+	spec, _ := o["spec"].(Object)
+	versions, _ := spec["versions"].([]any)
+	if len(versions) == 0 {
+		return nil
+	}
+	version, _ := versions[0].(Object)
 	subresources, _ := version["subresources"].(Object)
-	schema, _ := version["schema"].(Object)["openAPIV3Schema"].(Object)
+	validation, _ := version["schema"].(Object)
+	schema, _ := validation["openAPIV3Schema"].(Object)
 	properties, _ := schema["properties"].(Object)
 	return &CRD{
 		HasStatus:   subresources["status"] != nil,

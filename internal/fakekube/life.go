@@ -6,12 +6,13 @@ import (
 )
 
 // AddCount makes a Count in the namespace default, whose spec is this JSON, or gives one this spec. Where status is
-// a subresource, that of the Count stays. There must be a CRD. It panics if the spec is no JSON.
+// a subresource, that of the Count stays. It panics where Counts have no CRD, and where the spec is no JSON.
 func (f *Server) AddCount(name, spec string) Object {
 	key := Key{"default", name}
 	o := Object{"metadata": Object{"namespace": key.Namespace, "name": key.Name}, "spec": parsed(spec)}
 	old := f.Get("counts", key)
-	if old["status"] != nil && f.InstalledCRD().HasStatus {
+	crd := f.InstalledCRD()
+	if crd != nil && crd.HasStatus && old["status"] != nil {
 		o["status"] = old["status"]
 	}
 	return f.Put("counts", o)

@@ -111,9 +111,12 @@ func (f *Server) pageLocked(r *fakeRequest, version int, found []Object) {
 
 // read answers a GET of one object.
 func (f *Server) read(r *fakeRequest) {
-	if o := f.Get(r.kind.resource, r.key); o != nil {
-		r.answer(200, r.show(o, false))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	o := f.objects[r.kind.resource][r.key]
+	if o == nil || r.status && !f.hasStatusLocked(r) {
+		r.notFound()
 		return
 	}
-	r.notFound()
+	r.answer(200, r.show(o, false))
 }

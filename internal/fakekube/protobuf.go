@@ -106,8 +106,9 @@ func ProtobufObject(o Object) Message {
 		containers, _ := spec["containers"].([]any)
 		for _, c := range containers {
 			var container Message
-			container.Text(1, TextIn(c.(Object), "name"))
-			container.Text(2, TextIn(c.(Object), "image"))
+			of, _ := c.(Object)
+			container.Text(1, TextIn(of, "name"))
+			container.Text(2, TextIn(of, "image"))
 			podSpec.Bytes(2, container)
 		}
 		podSpec.Text(10, TextIn(spec, "nodeName"))

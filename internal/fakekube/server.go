@@ -210,6 +210,10 @@ func (f *Server) serve(w http.ResponseWriter, r *http.Request, asked Request, ca
 
 // handlerOf is what serves a request, nil where the API has no such method.
 func (f *Server) handlerOf(rt Route) func(*fakeRequest) {
+	isStatus := rt.Subresource == "status"
+	if rt.Subresource != "" && !isStatus {
+		return nil
+	}
 	if rt.Name == "" {
 		switch rt.Verb {
 		case "list":
@@ -229,7 +233,9 @@ func (f *Server) handlerOf(rt Route) func(*fakeRequest) {
 	case "patch":
 		return f.patch
 	case "delete":
-		return f.delete
+		if !isStatus {
+			return f.delete
+		}
 	}
 	return nil
 }

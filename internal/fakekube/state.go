@@ -35,7 +35,8 @@ func (c Change) Key() Key {
 }
 
 // Put stores an object, as new or in place of the one of its name, and returns it as stored: with a version, a uid and
-// a creationTimestamp. It keeps a copy. Nothing is checked: neither rights, names nor policies.
+// a creationTimestamp. It keeps a copy. Nothing is checked: neither rights, names nor policies. It panics where the
+// fake has no such resource now, or the object has no metadata.
 func (f *Server) Put(resource string, o Object) Object {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -48,11 +49,18 @@ func (f *Server) PutJSON(resource, text string) {
 }
 
 func (f *Server) putLocked(resource string, o Object) Object {
+	kindOf(resource) // panics where there is none
 	o = Clone(o)
 	key := KeyOf(o)
 	meta := MetaOf(o)
+	if meta == nil {
+		panic("an object of " + resource + " needs metadata")
+	}
 	old := f.objects[resource][key]
 	if resource == "counts" {
+		if f.crd == nil {
+			panic("the fake has no counts: InstallCRD comes first")
+		}
 		meta["generation"] = f.generationLocked(old, o)
 	}
 	f.version++
@@ -180,8 +188,9 @@ func (f *Server) Snapshot() (restore func()) {
 	}
 }
 
-// Checkpoint keeps all objects, the version and the history as they are; the function that it returns brings them back.
-// Of that, it tells nobody: the watches go on.
+// Checkpoint keeps all objects, the version, the history and the CRD of Counts as they are; the function that it
+// returns brings them back. Of that, it tells nobody: the watches go on. What Compact has forgotten in between stays
+// forgotten, and faults are as they are now.
 func (f *Server) Checkpoint() (turnBack func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -20,7 +20,8 @@ func quotedIn(list any) string {
 	if len(items) == 0 {
 		return ""
 	}
-	found := quotedText.FindStringSubmatch(TextIn(items[0].(Object), "expression"))
+	first, _ := items[0].(Object)
+	found := quotedText.FindStringSubmatch(TextIn(first, "expression"))
 	if found == nil {
 		return ""
 	}
@@ -36,7 +37,8 @@ func (f *Server) refusedLocked(r *fakeRequest, o Object) bool {
 	}
 	labels, _ := MetaOf(o)["labels"].(Object)
 	for _, binding := range f.objects["validatingadmissionpolicybindings"] {
-		name := TextIn(binding["spec"].(Object), "policyName")
+		bound, _ := binding["spec"].(Object)
+		name := TextIn(bound, "policyName")
 		spec, _ := f.objects["validatingadmissionpolicies"][Key{Name: name}]["spec"].(Object)
 		_, hasLabel := labels[quotedIn(spec["validations"])]
 		if !hasLabel || r.key.Name != quotedIn(spec["matchConditions"]) {
@@ -53,7 +55,7 @@ func (f *Server) refusedLocked(r *fakeRequest, o Object) bool {
 	return false
 }
 
-// create answers a POST. A CRD that is made is that of Counts, whatever its name.
+// create answers a POST. A CRD that is made is that of Counts, whatever its name. Writing to it later changes nothing.
 func (f *Server) create(r *fakeRequest) {
 	o := r.decoded()
 	if o == nil {
@@ -66,6 +68,10 @@ func (f *Server) create(r *fakeRequest) {
 	r.key.Name = TextIn(meta, "name")
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if r.kind.resource == "counts" && f.crd == nil { // it has gone since the request came
+		r.notFound()
+		return
+	}
 	if r.kind.isNamespaced {
 		meta["namespace"] = r.key.Namespace
 		if f.objects["namespaces"][Key{"", r.key.Namespace}] == nil {
@@ -78,12 +84,70 @@ func (f *Server) create(r *fakeRequest) {
 		r.fail(409, "AlreadyExists", fmt.Sprintf("%s %q already exists", r.kind.qualified(), r.key.Name), r.details())
 		return
 	}
-	if r.valid(o) {
-		r.answer(201, r.show(f.putLocked(r.kind.resource, o), false))
+	o = f.admittedLocked(r, nil, o)
+	if o == nil {
+		return
 	}
 	if r.kind.resource == "customresourcedefinitions" {
-		f.crd = crdOf(o)
+		crd := crdOf(o)
+		if crd == nil {
+			r.invalid("spec.versions", "Required value")
+			return
+		}
+		f.crd = crd
 	}
+	r.answer(201, r.show(f.putLocked(r.kind.resource, o), false))
+}
+
+// admittedLocked is what o becomes on its way into the place of old, which is nil where there is none yet: every write
+// of a client passes here, and meets the CRD, the webhook that Strip sets up, the checks and the policies, in this
+// order. It is nil where the write was refused, which has been answered.
+func (f *Server) admittedLocked(r *fakeRequest, old, o Object) Object {
+	if r.kind.resource == "counts" && f.crd.HasStatus {
+		o = partOf(old, o, r.status)
+	}
+	if r.kind.resource == "counts" && f.crd.DropsStatus {
+		delete(o, "status")
+	}
+	if labels, ok := MetaOf(o)["labels"].(Object); ok && r.kind.resource == "nodes" {
+		delete(labels, f.stripped)
+	}
+	if !r.valid(o) || f.refusedLocked(r, o) {
+		return nil
+	}
+	return o
+}
+
+// hasStatusLocked reports whether the kind that a request is about has a status subresource.
+func (f *Server) hasStatusLocked(r *fakeRequest) bool {
+	return r.kind.resource == "counts" && f.crd != nil && f.crd.HasStatus
+}
+
+// isNamedAsInPath reports whether an object that is written has the name and the namespace of the request's path;
+// where it does not, that is answered. Where the object says no namespace, it gets the path's.
+func (r *fakeRequest) isNamedAsInPath(o Object) bool {
+	meta := MetaOf(o)
+	name := TextIn(meta, "name")
+	namespace := TextIn(meta, "namespace")
+	message := ""
+	switch {
+	case name == "":
+		message = fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided",
+			r.key.Name)
+	case name != r.key.Name:
+		message = fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, r.key.Name)
+	case namespace != "" && namespace != r.key.Namespace:
+		message = fmt.Sprintf("the namespace of the object (%s) does not match the namespace on the request (%s)",
+			namespace, r.key.Namespace)
+	}
+	if message != "" {
+		r.fail(400, "BadRequest", message, nil)
+		return false
+	}
+	if r.kind.isNamespaced {
+		meta["namespace"] = r.key.Namespace
+	}
+	return true
 }
 
 // decoded is the object that a request brings. It is nil where the request was answered, as there is none.
@@ -145,7 +209,7 @@ func (r *fakeRequest) valid(o Object) bool {
 // update answers a PUT. It may make a Lease, but nothing else.
 func (f *Server) update(r *fakeRequest) {
 	o := r.decoded()
-	if o == nil {
+	if o == nil || !r.isNamedAsInPath(o) {
 		return
 	}
 	f.mu.Lock()
@@ -153,9 +217,12 @@ func (f *Server) update(r *fakeRequest) {
 	old := f.objects[r.kind.resource][r.key]
 	version := TextIn(MetaOf(o), "resourceVersion")
 	switch {
-	case !r.valid(o):
+	case r.status && !f.hasStatusLocked(r):
+		r.notFound()
 	case old == nil && r.kind.kind == "Lease" && version == "":
-		r.answer(201, r.show(f.putLocked(r.kind.resource, o), false))
+		if o = f.admittedLocked(r, nil, o); o != nil {
+			r.answer(201, r.show(f.putLocked(r.kind.resource, o), false))
+		}
 	case old == nil:
 		r.notFound()
 	case version == "":
@@ -163,7 +230,9 @@ func (f *Server) update(r *fakeRequest) {
 	case version != TextIn(MetaOf(old), "resourceVersion"):
 		r.conflict()
 	default:
-		f.storeLocked(r, old, o)
+		if o = f.admittedLocked(r, old, o); o != nil {
+			f.storeLocked(r, old, o)
+		}
 	}
 }
 
@@ -194,7 +263,7 @@ func (f *Server) patch(r *fakeRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	old := f.objects[r.kind.resource][r.key]
-	if old == nil || r.status && !(r.kind.resource == "counts" && f.crd.HasStatus) {
+	if old == nil || r.status && !f.hasStatusLocked(r) {
 		r.notFound()
 		return
 	}
@@ -209,16 +278,10 @@ func (f *Server) patch(r *fakeRequest) {
 	}
 	o := Clone(old)
 	mergePatch(o, patch)
-	if r.kind.resource == "counts" && f.crd.HasStatus {
-		o = partOf(old, o, r.status)
+	if !r.isNamedAsInPath(o) {
+		return
 	}
-	if r.kind.resource == "counts" && f.crd.DropsStatus {
-		delete(o, "status")
-	}
-	if labels, ok := MetaOf(o)["labels"].(Object); ok && r.kind.resource == "nodes" {
-		delete(labels, f.stripped)
-	}
-	if r.valid(o) && !f.refusedLocked(r, o) {
+	if o = f.admittedLocked(r, old, o); o != nil {
 		f.storeLocked(r, old, o)
 	}
 }
@@ -237,13 +300,6 @@ func partOf(old, o Object, isStatus bool) Object {
 		delete(part, "status")
 	}
 	return part
-}
-
-// Strip has a mutating webhook remove a label from each node that is written; "" is none.
-func (f *Server) Strip(label string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.stripped = label
 }
 
 // delete answers a DELETE. Any CRD that is deleted is that of Counts.
