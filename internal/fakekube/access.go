@@ -37,7 +37,8 @@ func (f *Server) issue(r *fakeRequest) {
 // accountPrefix begins the tokens of service accounts: serviceaccount:NAMESPACE:NAME:RANDOM.
 const accountPrefix = "serviceaccount:"
 
-// otherAccount is how refusals name whoever is no service account of the fake: as the recordings do.
+// otherAccount is how refusals name whoever is no service account of the fake. The recordings, which the answers are
+// held against, were made by podcount.
 const otherAccount = "system:serviceaccount:kube-system:podcount"
 
 // accountOf is the service account that a token is of. It has no name where the token is another one.
@@ -166,7 +167,7 @@ func (f *Server) user(r *http.Request) (name string, isKnown bool) {
 }
 
 // Forbid makes a verb on a resource, such as "patch nodes" or "patch counts/status", be answered 403 whoever asks, or
-// not any more.
+// not any more. The message names a service account's own name, or else that of podcount.
 func (f *Server) Forbid(what string, isForbidden bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,6 +12,12 @@ import (
 	"time"
 )
 
+// ExecPluginDir is the environment variable that makes a test's binary the exec plugin. Its value is the plugin's
+// directory. RunExecPlugin says how to use it.
+const ExecPluginDir = "PODCOUNT_TEST_PLUGIN"
+
+// RunExecPlugin makes the binary of a test an exec plugin, and returns its exit code.
+//
 // An exec plugin is a program that a kubeconfig names in place of a credential. The client runs it, tells it in the
 // environment variable KUBERNETES_EXEC_INFO what it is run for, and takes the credential that it prints, an
 // ExecCredential in JSON. Clouds' command lines are such programs.
@@ -28,15 +34,10 @@ import (
 //	}
 //
 // A test then makes a directory for the plugin, writes what it is to print to the file answer there (ExecCredential),
-// and gives the client a kubeconfig whose user is ExecUser. How often the plugin has run, and how, is in the file runs.
-
-// ExecPluginDir is the environment variable that makes a test's binary the exec plugin. Its value is the plugin's
-// directory.
-const ExecPluginDir = "PODCOUNT_TEST_PLUGIN"
-
-// RunExecPlugin does what the exec plugin in a directory does, and returns its exit code. It adds a line to dir/runs:
-// the arguments, what came on stdin, the environment variables REGION and KUBERNETES_EXEC_INFO. Then it prints what the
-// file dir/answer says, and succeeds; but
+// and gives the client a kubeconfig whose user is ExecUser.
+//
+// Each run adds a line to dir/runs: the arguments, what came on stdin, and the environment variables REGION and
+// KUBERNETES_EXEC_INFO. Then it prints what the file dir/answer says, and succeeds; but
 //   - after "exit ", the rest is printed to stderr, and it fails;
 //   - for "hang", it prints nothing for an hour, and does not mind an interrupt.
 func RunExecPlugin(dir string) (exitCode int) {

@@ -1,21 +1,39 @@
 // Package fakekube is an API server for tests and for looking: an http.Handler that keeps pods, nodes, namespaces,
 // Events, service accounts, Leases, roles, admission policies and one custom resource in memory, and answers in the
-// shapes of a real kube-apiserver v1.35, in JSON and, for pods and nodes, in protobuf. kubectl and client-go can use
-// it.
+// shapes of a real kube-apiserver v1.35. The kinds are fixed: there is no way to add another. kubectl can use it, and
+// so can other clients that ask for no more than what follows. It answers in JSON; lists and watches of pods and nodes
+// also in protobuf.
 //
-// It serves over TCP, where real time passes (ServeTLSFor), and over a network within the process (ServeIn), which
-// works in virtual time, in a bubble of testing/synctest. A test lets a cluster live (AddPod, SetLabel, Remove), lets
-// requests meet faults (Inject, Keep), ends and starves watches (EndWatches, Compact, LoseNext, FallBehind), and looks
-// at what was asked for (Requests) and at what became of it (Get, Label). A Spy hears of each request, answer and
-// change.
+// It serves over TCP, where real time passes (ServeFor, and ServeTLSFor for TLS and HTTP/2), and over a network within
+// the process (ServeIn), which works in virtual time, in a bubble of testing/synctest. A test lets a cluster live
+// (AddPod, SetLabel, Remove), lets requests meet faults (Inject, Keep), ends and starves watches (EndWatches, Compact,
+// LoseNext, FallBehind), and looks at what was asked for (Requests) and at what became of it (Get, Label). A Spy hears
+// of each request, answer and change.
+//
+// Allow and Forbid say whose requests are let in. An Authority issues the certificates of servers and clients.
+// RunExecPlugin makes the binary of a test the program that a kubeconfig names in place of a credential. Protobuf,
+// ProtobufObject, ProtobufEvent and Message make answers for tests of a decoder. RunTests, in a package's TestMain,
+// finds what its tests leave behind.
 //
 // A resource is named by its plural, as in paths: "pods", "nodes", "namespaces", "events", "serviceaccounts", "leases",
 // "counts", "customresourcedefinitions", "clusterroles", "clusterrolebindings", "validatingadmissionpolicies" and
 // "validatingadmissionpolicybindings". Counts, the custom resource, are there while InstallCRD says so.
 //
+// The package was made for the controller podcount, which shows in three places: Counts are of podcount's group,
+// demo.mark8s.io; a 403 names whoever is no service account of the fake as podcount's own; and so does the value of
+// ExecPluginDir.
+//
 // The package imports nothing but the standard library: it routes, selects, and checks names by code of its own, so
 // that a mistake in a controller's code cannot cancel itself out.
 //
 // It does not convert between versions, run CEL but for two sentences of it, garbage collect, schedule, or keep
-// anything on disk. A path that it does not know is a 404.
+// anything on disk. A path that it does not know is a 404. Of what a real server has, it also lacks:
+//   - JSON patches and server-side apply, which are a 415; a strategic merge patch is taken for a merge patch, so that
+//     it replaces lists whole;
+//   - the deletion of a whole collection, a 405;
+//   - subresources, which are a 404, but for counts/status and the tokens of service accounts;
+//   - resourceVersionMatch, which it passes over: a list is of the newest version, its later pages of the first one's;
+//   - lists that are streamed as watches (sendInitialEvents), which it passes over, too;
+//   - protobuf of single objects, and of requests' bodies;
+//   - wildcards and resourceNames in the rules of cluster roles, which match nothing, and roles of one namespace.
 package fakekube

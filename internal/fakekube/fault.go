@@ -137,8 +137,9 @@ func (f *Server) Strip(label string) {
 	f.stripped = label
 }
 
-// Inject adds a fault. The test fails if, when it ends, fewer than Times requests have met the fault, or the last
-// answer was too short to be cut or to hang. It does not if LiftFaults or Heal have taken the fault back.
+// Inject adds a fault to those that are there, which come first. The test fails if, when it ends, fewer than Times
+// requests have met the fault, or the last answer was too short to be cut or to hang. It does not if LiftFaults or Heal
+// have taken the fault back.
 func (f *Server) Inject(t testing.TB, ft Fault) {
 	ft.Times = max(ft.Times, 1)
 	f.mu.Lock()

@@ -107,8 +107,8 @@ func (f *Server) Requests(match func(Request) bool) []Request {
 	return found
 }
 
-// IsWrite reports whether a request would make, change or delete objects, of any resource but Events. It is for Requests
-// and Matching, as IsList and IsWatch are.
+// IsWrite reports whether a request would make, change or delete objects, of any resource but Events. It is for
+// Requests and Matching, as IsList and IsWatch are.
 func IsWrite(q Request) bool {
 	switch q.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":

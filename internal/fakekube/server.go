@@ -17,11 +17,9 @@ import (
 )
 
 // Server is an API server in memory, an http.Handler: it keeps one linear history of changes, and answers in the
-// shapes of a real kube-apiserver. Make one with New. Where a method says nothing else, it may be called at any time,
-// on any goroutine.
+// shapes of a real kube-apiserver. Make one with New. Its fields are options, which may be set until the first request.
+// Where a method says nothing else, it may be called at any time, on any goroutine.
 type Server struct {
-	// These are options. They may be set until the first request.
-
 	// Bookmarks is how often a watch gets a bookmark, a minute at first; 0 is never.
 	Bookmarks time.Duration
 
@@ -59,7 +57,8 @@ type Server struct {
 	stripped string          // a label that a mutating webhook removes from each node that is written; "": none
 }
 
-// New is a fake with the namespaces default and kube-system, and nothing else. Everybody may do everything there.
+// New is a fake with the namespaces default and kube-system, and nothing else. Everybody may do everything there. The
+// versions of the namespaces are 201 and 202, so that the next object gets 203.
 func New() *Server {
 	f := &Server{
 		Bookmarks:   time.Minute,
@@ -81,7 +80,8 @@ func New() *Server {
 	return f
 }
 
-// ServeHTTP serves the API. A request meets the first fault that matches it; without one, it is answered in truth.
+// ServeHTTP serves the API. A request meets the first fault that matches it and has requests left to meet; without one,
+// it is answered in truth. Faults do not add up: a request meets one at most.
 func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

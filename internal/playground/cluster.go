@@ -5,6 +5,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -17,19 +18,23 @@ const (
 	// token is what the fake lets in.
 	token = "playground"
 
-	// outage is how long the server is gone after SIGUSR1.
+	// outage is how long the server is gone after the last SIGUSR1.
 	outage = 20 * time.Second
 )
 
 // nodes are those on which pods run. The first is for the control plane.
 var nodes = []string{"control-plane", "worker-1", "worker-2"}
 
-// cluster is a small cluster that lives on a fake API server. One goroutine has it.
+// cluster is a small cluster that lives on a fake API server. One goroutine has it; outages end on goroutines of their
+// own.
 type cluster struct {
 	fake *fakekube.Server
 	host string    // HOST:PORT, as clients call the server
 	out  io.Writer // gets a line when the server goes or comes back
 	next int       // number of the next pod
+
+	mu           sync.Mutex // guards disturbances, and keeps the lines in the order of what happens
+	disturbances int        // how many there have been; the last one alone may end its outage
 }
 
 // newCluster makes the nodes, 30 pods and a Count of these.
@@ -65,22 +70,41 @@ func (c *cluster) live() {
 }
 
 // disturb does what a signal asks for: the server goes away for a while, or has forgotten its history when it is back
-// at once. In that case a pod has come of which no watch has told.
+// at once. In that case a pod has come of which no watch has told. Either takes the place of an outage that lasts.
 func (c *cluster) disturb(sig os.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	fmt.Fprintln(c.out, "playground: the server is gone")
 	c.fake.CutOff(c.host, true)
+	c.disturbances++
+	mine := c.disturbances
 	if sig == syscall.SIGUSR1 {
-		time.AfterFunc(outage, c.comeBack)
+		time.AfterFunc(outage, func() { c.endOutage(mine) })
 		return
 	}
 	c.fake.AddPod("default", fmt.Sprintf("web-unseen-%d", c.next), nodes[0])
 	c.next++
 	c.fake.Compact()
-	c.comeBack()
+	c.comeBackLocked()
 }
 
-// comeBack ends an outage. It may be called on any goroutine.
-func (c *cluster) comeBack() {
+// endOutage brings the server back, unless another disturbance has come since this one.
+func (c *cluster) endOutage(disturbance int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if disturbance == c.disturbances {
+		c.comeBackLocked()
+	}
+}
+
+func (c *cluster) comeBackLocked() {
 	fmt.Fprintln(c.out, "playground: the server is back")
 	c.fake.CutOff(c.host, false)
+}
+
+// end leaves the server as it is: no outage ends after it.
+func (c *cluster) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.disturbances++
 }

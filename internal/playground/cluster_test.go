@@ -71,6 +71,34 @@ func TestServerIsGoneForTwentySecondsAfterUSR1(t *testing.T) {
 	})
 }
 
+func TestLastSignalSaysWhenTheServerComesBack(t *testing.T) {
+	const path = "/api/v1/nodes/worker-1"
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		c := newCluster(&out)
+		c.host = "127.0.0.1:1"
+		c.disturb(syscall.SIGUSR1)
+		<-time.After(outage / 2)
+		c.disturb(syscall.SIGUSR1)
+		<-time.After(outage/2 + time.Second)
+		synctest.Wait()
+		if code, body := answers(c, path); code != 0 {
+			t.Errorf("the first signal's end ends the second's outage: %d %s", code, body)
+		}
+		c.disturb(syscall.SIGUSR2)
+		if code, body := answers(c, path); code != http.StatusOK {
+			t.Errorf("after USR2, the server answers %d %s", code, body)
+		}
+		c.disturb(syscall.SIGUSR1)
+		c.end()
+		<-time.After(2 * outage)
+		synctest.Wait()
+		if got := strings.Count(out.String(), "is back"); got != 1 {
+			t.Errorf("the server came back %d times:\n%s", got, out.String())
+		}
+	})
+}
+
 func TestServerHasForgottenItsHistoryAfterUSR2(t *testing.T) {
 	var out bytes.Buffer
 	c := newCluster(&out)

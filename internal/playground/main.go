@@ -1,11 +1,13 @@
 // Playground is what `make run` shows: a fake API server with a small cluster that lives, podcount running against it,
-// and signals that disturb both. It is a command of its own, which no other package imports.
+// and signals that disturb the server. It is a command of its own, which no other package imports.
 //
 //	playground PODCOUNT-BINARY DIRECTORY [PODCOUNT-FLAGS]
 //
-// The directory gets a kubeconfig, for kubectl in another terminal. SIGUSR1 takes the server away for 20 seconds;
-// SIGUSR2 has it forget its history. Ctrl-C stops both. It exits with 0 after that, with 1 where podcount has ended by
-// itself or does not stop, and with 2 where it was called in another way.
+// The directory gets a kubeconfig, for kubectl in another terminal, which goes when the playground ends; the file
+// .playground.lock beside it stays. SIGUSR1 takes the server away, until 20 seconds after the last such signal; SIGUSR2
+// has it forget its history, and brings it back. Ctrl-C stops podcount and the server. The exit code is then 0. It is 1
+// where podcount cannot be started, has ended by itself or does not stop, or where the kubeconfig cannot be written,
+// and 2 where the arguments are not those above.
 package main
 
 import (
@@ -36,6 +38,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 	c := newCluster(stdout)
 	server, ca := c.fake.ServeTLS()
+	defer func() {
+		c.end()
+		server.CloseClientConnections()
+		server.Close()
+	}()
 	c.host = strings.TrimPrefix(server.URL, "https://")
 	dir, _ = filepath.Abs(dir)
 	file, err := writeOwnKubeconfig(dir, fakekube.Kubeconfig(server.URL, ca, "token: "+token))
@@ -48,8 +55,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	// From here on, signals are ours: before anybody is told of them, and before there is a process to stop.
 	stops := make(chan os.Signal, 1)
 	signal.Notify(stops, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(stops)
 	disturbances := make(chan os.Signal, 1)
 	signal.Notify(disturbances, syscall.SIGUSR1, syscall.SIGUSR2)
+	defer signal.Stop(disturbances)
 
 	podcount := exec.Command(program, append([]string{"-kubeconfig", file}, flags...)...)
 	podcount.Stdout = stdout
@@ -84,8 +93,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 }
 
-// stop stops podcount as a kubelet would, by a signal first, and returns the exit code. ended gets a value when podcount
-// has ended.
+// stop stops podcount as a kubelet would, by a signal first, and returns the exit code. ended gets a value when
+// podcount has ended.
 func stop(podcount *os.Process, ended <-chan error) int {
 	podcount.Signal(syscall.SIGTERM)
 	select {
