@@ -2,6 +2,9 @@ package fakekube
 
 import (
 	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -37,4 +40,66 @@ func recording(t *testing.T, name string) []byte {
 		_, body, _ = bytes.Cut(body, []byte("\n\n"))
 	}
 	return body
+}
+
+// ask sends a request to the fake and returns the answer. The code is 0 where the connection broke.
+func ask(t *testing.T, f *Server, method, target, body string) (code int, answer string) {
+	t.Helper()
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/merge-patch+json")
+	w := httptest.NewRecorder()
+	defer func() {
+		if problem := recover(); problem == http.ErrAbortHandler {
+			code = 0
+			answer = w.Body.String()
+		} else if problem != nil {
+			panic(problem)
+		}
+	}()
+	f.ServeHTTP(w, r)
+	return w.Code, w.Body.String()
+}
+
+func wantAnswer(t *testing.T, f *Server, request, body string, wantCode int, wantText string) {
+	t.Helper()
+	method, target, _ := strings.Cut(request, " ")
+	code, answer := ask(t, f, method, target, body)
+	if code != wantCode || !strings.Contains(answer, wantText) {
+		t.Errorf("%s: %d %s, want %d and %q", request, code, answer, wantCode, wantText)
+	}
+}
+
+// verdict is a testing.TB that keeps what a test of faults would be told.
+type verdict struct {
+	testing.TB
+	errors  []string
+	cleanup []func()
+}
+
+func (v *verdict) Errorf(format string, args ...any) {
+	v.errors = append(v.errors, fmt.Sprintf(format, args...))
+}
+func (v *verdict) Cleanup(do func()) { v.cleanup = append(v.cleanup, do) }
+func (v *verdict) Failed() bool      { return len(v.errors) > 0 }
+
+// end ends the test, and reports whether it has failed.
+func (v *verdict) end() bool {
+	for _, do := range v.cleanup {
+		do()
+	}
+	return v.Failed()
+}
+
+func newRequest(method, target, token string) *http.Request {
+	r := httptest.NewRequest(method, target, nil)
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return r
+}
+
+func serve(f *Server, r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	f.ServeHTTP(w, r)
+	return w
 }

@@ -1,0 +1,67 @@
+package fakekube
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// FuzzSelectors looks for selectors that panic, or that the server would not take back.
+func FuzzSelectors(f *testing.F) {
+	for _, seed := range []string{"app=web,!x", "a in (b,c), d notin ()", "a>1", "!", "a in (", `metadata.name!=a\,b`, `a=\`} {
+		f.Add(seed, seed)
+	}
+	fake := New()
+	fake.AddPods(2)
+	f.Fuzz(func(t *testing.T, label, field string) {
+		query := url.Values{"labelSelector": {label}, "fieldSelector": {field}}
+		w := httptest.NewRecorder()
+		fake.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/pods?"+query.Encode(), nil))
+		if w.Code != http.StatusOK && w.Code != http.StatusBadRequest {
+			t.Errorf("%q and %q: %d %s", label, field, w.Code, w.Body)
+		}
+	})
+}
+
+// FuzzWrites looks for requests that make the fake panic, now or when the objects are read that they have written.
+func FuzzWrites(f *testing.F) {
+	f.Add("PATCH", "/api/v1/nodes/n", `{"metadata":{"labels":{"a":null}}}`)
+	f.Add("PATCH", "/api/v1/nodes/n", `{"metadata":null}`)
+	f.Add("PATCH", "/apis/demo.mark8s.io/v1/namespaces/default/counts/c", `{"metadata":{"generation":"x"},"status":1}`)
+	f.Add("PUT", "/apis/coordination.k8s.io/v1/namespaces/default/leases/l", `{"metadata":{"name":"l"},"spec":[]}`)
+	f.Add("POST", "/api/v1/namespaces/default/pods", `{"metadata":{"name":"p"},"spec":{"containers":[1]}}`)
+	f.Add("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"metadata":{"name":"c"},"spec":{"versions":[0]}}`)
+	f.Add("POST", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", `{"metadata":{"name":"b"}}`)
+	f.Add("DELETE", "/api/v1/namespaces/default/pods/web-0/status", "")
+	f.Add("OPTIONS", "//", "null")
+	f.Fuzz(func(t *testing.T, method, path, body string) {
+		target, err := url.Parse(path)
+		if err != nil || !strings.HasPrefix(path, "/") {
+			return
+		}
+		query := target.Query()
+		query.Set("timeoutSeconds", "1")
+		query.Del("watch") // it would take a second
+		target.RawQuery = query.Encode()
+		fake := New()
+		fake.AddNode("n")
+		fake.AddPods(1)
+		fake.InstallCRD(&CRD{HasStatus: len(body)%2 == 0})
+		fake.AddCount("c", `{}`)
+		for range 2 {
+			r := &http.Request{Method: method, URL: target, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
+			r.Header.Set("Content-Type", "application/merge-patch+json")
+			fake.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		for _, collection := range []string{"pods", "nodes"} {
+			r := httptest.NewRequest("GET", "/api/v1/"+collection, nil)
+			r.Header.Set("Accept", mediaProtobuf)
+			if w := serve(fake, r); w.Code != http.StatusOK {
+				t.Errorf("%s: %d %s", collection, w.Code, w.Body)
+			}
+		}
+	})
+}

@@ -1,0 +1,141 @@
+package fakekube
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// get sends a request through a client of its own.
+func get(n *Network, timeout time.Duration) error {
+	transport := &http.Transport{DialContext: n.Dial}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: timeout}
+	answer, err := client.Get("http://fake/api/v1/pods")
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	_, err = io.Copy(io.Discard, answer.Body)
+	return err
+}
+
+func TestKilledNetworkBreaksAndRefusesUntilItIsRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := New().ServeIn(t)
+		conn, err := n.Dial(t.Context(), "tcp", "fake:80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Kill()
+		if _, err := conn.Read(make([]byte, 1)); err == nil {
+			t.Error("the connection still stands")
+		}
+		if err := get(n, time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("while it is down: %v", err)
+		}
+		n.Restore()
+		if err := get(n, time.Second); err != nil {
+			t.Errorf("when it is restored: %v", err)
+		}
+		wantNumber(t, "dials", n.Dialed(), 3)
+	})
+}
+
+func TestKillFindsAConnectionThatTheServerHasNotAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &Network{conns: make(chan net.Conn), done: make(chan struct{})}
+		dialed := make(chan net.Conn)
+		go func() {
+			conn, _ := n.Dial(t.Context(), "tcp", "fake:80")
+			dialed <- conn
+		}()
+		synctest.Wait()
+		n.Kill()
+		if _, err := n.Accept(); err != nil {
+			t.Fatal(err)
+		}
+		conn := <-dialed
+		if _, err := conn.Read(make([]byte, 1)); err == nil {
+			t.Error("the connection outlives Kill")
+		}
+	})
+}
+
+func TestSilentConnectionsLoseWhatIsSentAndNewOnesWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := New().ServeIn(t)
+		transport := &http.Transport{DialContext: n.Dial}
+		defer transport.CloseIdleConnections()
+		client := &http.Client{Transport: transport, Timeout: time.Second}
+		ask := func() error {
+			answer, err := client.Get("http://fake/api/v1/pods")
+			if err != nil {
+				return err
+			}
+			defer answer.Body.Close()
+			_, err = io.Copy(io.Discard, answer.Body)
+			return err
+		}
+		if err := ask(); err != nil {
+			t.Fatal(err)
+		}
+		n.GoSilent()
+		if err := ask(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("over a half-open connection: %v", err)
+		}
+		if err := ask(); err != nil {
+			t.Errorf("over a new connection: %v", err)
+		}
+	})
+}
+
+func TestDialAfterTheEndIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n *Network
+		v := &verdict{TB: t}
+		n = New().ServeIn(v)
+		v.end()
+		if _, err := n.Dial(t.Context(), "tcp", "fake:80"); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestPlainServerEndsThoughAWatchRuns(t *testing.T) {
+	f := New()
+	v := &verdict{TB: t}
+	url := f.ServeFor(v)
+	answer, err := http.Get(url + "/api/v1/pods?watch=true&resourceVersion=202")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	v.end()
+	if _, err := io.Copy(io.Discard, answer.Body); err == nil {
+		t.Error("the watch ended cleanly")
+	}
+}
+
+func TestServerOverTLSHasTheKubeconfigThatItWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		n := New().ServeAs(t, dir, "token: t")
+		text, err := os.ReadFile(filepath.Join(dir, "config"))
+		if err != nil || !strings.Contains(string(text), "token: t") {
+			t.Errorf("%v\n%s", err, text)
+		}
+		if _, err := n.Dial(t.Context(), "tcp", "fake:443"); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,131 @@
+package fakekube
+
+import (
+	"strings"
+	"testing"
+)
+
+func wantPanic(t *testing.T, want string, do func()) {
+	t.Helper()
+	defer func() {
+		got, _ := recover().(string)
+		if !strings.Contains(got, want) {
+			t.Errorf("the panic says %q, want %q", got, want)
+		}
+	}()
+	do()
+}
+
+func wantNumber(t *testing.T, what string, got, want int) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%d %s, want %d", got, what, want)
+	}
+}
+
+func TestEveryVerbPassesWebhookAndPolicies(t *testing.T) {
+	f := New()
+	f.Strip("a")
+	node := `{"metadata":{"name":"n","labels":{"a":"1","b":"2"}}}`
+	wantAnswer(t, f, "POST /api/v1/nodes", node, 201, "")
+	wantLabel(t, f, "n", "a", "-")
+	version := TextIn(MetaOf(f.Get("nodes", Key{"", "n"})), "resourceVersion")
+	put := strings.Replace(node, `"name"`, `"resourceVersion":"`+version+`","name"`, 1)
+	wantAnswer(t, f, "PUT /api/v1/nodes/n", put, 200, "")
+	wantLabel(t, f, "n", "a", "-")
+	wantAnswer(t, f, "PATCH /api/v1/nodes/n", node, 200, "")
+	wantLabel(t, f, "n", "a", "-")
+	wantLabel(t, f, "n", "b", "2")
+
+	f.PutJSON("validatingadmissionpolicies", `{"metadata":{"name":"p"},"spec":{`+
+		`"matchConditions":[{"expression":"object.metadata.name == 'n'"}],`+
+		`"validations":[{"expression":"!('b' in object.metadata.labels)","message":"not b"}]}}`)
+	f.PutJSON("validatingadmissionpolicybindings", `{"metadata":{"name":"p"},"spec":{"policyName":"p"}}`)
+	wantAnswer(t, f, "PUT /api/v1/nodes/n", put, 422, "not b")
+	wantAnswer(t, f, "PATCH /api/v1/nodes/n", node, 422, "not b")
+	f.Remove("nodes", Key{"", "n"})
+	wantAnswer(t, f, "POST /api/v1/nodes", node, 422, "not b")
+}
+
+func TestStatusSubresourceKeepsApartWhatPutsWrite(t *testing.T) {
+	const counts = "/apis/demo.mark8s.io/v1/namespaces/default/counts"
+	count := func(f *Server, spec, status string) string {
+		version := TextIn(MetaOf(f.Get("counts", Key{"default", "c"})), "resourceVersion")
+		return `{"metadata":{"name":"c","resourceVersion":"` + version + `"},"spec":{"count":` + spec +
+			`},"status":{"count":` + status + `}}`
+	}
+	numbers := func(f *Server) string {
+		o := f.Get("counts", Key{"default", "c"})
+		spec, _ := o["spec"].(Object)
+		status, _ := o["status"].(Object)
+		return TextIn(spec, "count") + " " + TextIn(status, "count")
+	}
+	for _, c := range []struct {
+		crd                          CRD
+		created, updated, statusIsIn string
+		statusCode                   int
+	}{
+		{CRD{HasStatus: true}, "1 ", "3 ", "3 6", 200},
+		{CRD{}, "1 2", "3 4", "3 4", 404},
+		{CRD{DropsStatus: true}, "1 ", "3 ", "3 ", 404},
+	} {
+		f := New()
+		f.InstallCRD(&c.crd)
+		wantAnswer(t, f, "POST "+counts, count(f, `"1"`, `"2"`), 201, "")
+		if got := numbers(f); got != c.created {
+			t.Errorf("%+v: POST made %q, want %q", c.crd, got, c.created)
+		}
+		wantAnswer(t, f, "PUT "+counts+"/c", count(f, `"3"`, `"4"`), 200, "")
+		if got := numbers(f); got != c.updated {
+			t.Errorf("%+v: PUT made %q, want %q", c.crd, got, c.updated)
+		}
+		wantAnswer(t, f, "PUT "+counts+"/c/status", count(f, `"5"`, `"6"`), c.statusCode, "")
+		if got := numbers(f); got != c.statusIsIn {
+			t.Errorf("%+v: PUT of the status made %q, want %q", c.crd, got, c.statusIsIn)
+		}
+		wantAnswer(t, f, "GET "+counts+"/c/status", "", c.statusCode, "")
+		wantAnswer(t, f, "DELETE "+counts+"/c/status", "", 405, "")
+		wantAnswer(t, f, "DELETE "+counts+"/c", "", 200, "")
+	}
+}
+
+func TestWritesAreNamedAsTheirPaths(t *testing.T) {
+	const leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+	f := New()
+	wantAnswer(t, f, "PUT "+leases+"/l", `{"metadata":{"name":"l"}}`, 201, `"namespace":"default"`)
+	if f.Get("leases", Key{"default", "l"}) == nil {
+		t.Error("the lease is not in the namespace of its path")
+	}
+	wantAnswer(t, f, "PUT "+leases+"/l", `{"metadata":{"name":"m"}}`, 400,
+		"the name of the object (m) does not match the name on the URL (l)")
+	wantAnswer(t, f, "PUT "+leases+"/l", `{"metadata":{"name":"l","namespace":"other"}}`, 400,
+		"the namespace of the object (other) does not match the namespace on the request (default)")
+	wantAnswer(t, f, "PUT "+leases+"/l", `{"metadata":{}}`, 400, "name must be provided")
+	wantAnswer(t, f, "PATCH "+leases+"/l", `{"metadata":null}`, 400, "name must be provided")
+	wantAnswer(t, f, "PATCH "+leases+"/l", `{"metadata":{"name":"m"}}`, 400, "does not match")
+	wantNumber(t, "leases", len(f.All("leases")), 1)
+}
+
+func TestCRDThatIsRefusedIsNotInstalled(t *testing.T) {
+	const crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	f := New()
+	wantAnswer(t, f, "POST "+crds, `{"metadata":{"name":"UPPER"},"spec":{"versions":[{}]}}`, 422, "Invalid")
+	wantAnswer(t, f, "POST "+crds, `{"metadata":{"name":"a.b"}}`, 422, "spec.versions")
+	if f.InstalledCRD() != nil || len(f.All("customresourcedefinitions")) != 0 {
+		t.Error("it is installed")
+	}
+	wantAnswer(t, f, "POST "+crds, `{"metadata":{"name":"a.b"},"spec":{"versions":[{"subresources":{"status":{}}}]}}`, 201, "")
+	if crd := f.InstalledCRD(); crd == nil || !crd.HasStatus || !crd.DropsStatus {
+		t.Errorf("installed is %+v", crd)
+	}
+	wantAnswer(t, f, "DELETE "+crds+"/a.b", "", 200, "")
+	if f.InstalledCRD() != nil {
+		t.Error("it is still installed")
+	}
+}
+
+func TestPanicsSayWhatTheTestForgot(t *testing.T) {
+	wantPanic(t, "no counts: InstallCRD", func() { New().AddCount("c", `{}`) })
+	wantPanic(t, "has no things", func() { New().Put("things", Object{}) })
+	wantPanic(t, "pods needs metadata", func() { New().Put("pods", Object{}) })
+}
