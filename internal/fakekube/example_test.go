@@ -8,6 +8,9 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
 
 	"podcount/internal/fakekube"
 )
@@ -93,4 +96,91 @@ func ExampleServer_EndWatches() {
 	// the watch has ended: <nil>
 	// the next one: 503
 	// watches asked for: 2
+}
+
+// A controller lists, and then watches from the version of the list on. A list that breaks off comes first.
+func ExampleServer_Disturb() {
+	fake := fakekube.New()
+	fake.AddPod("default", "web-0", "")
+	server := httptest.NewServer(fake)
+	defer server.Close()
+	list := func() (version string, err error) {
+		answer, err := http.Get(server.URL + "/api/v1/pods")
+		if err != nil {
+			return "", err
+		}
+		defer answer.Body.Close()
+		var pods struct {
+			Metadata struct{ ResourceVersion string }
+			Items    []any
+		}
+		err = json.NewDecoder(answer.Body).Decode(&pods)
+		fmt.Println(len(pods.Items), "pods:", err)
+		return pods.Metadata.ResourceVersion, err
+	}
+
+	fake.Disturb(fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Cut: 20})
+	version, err := list()
+	for err != nil {
+		version, err = list()
+	}
+	fake.Remove("pods", fakekube.Key{Namespace: "default", Name: "web-0"})
+
+	watch, err := http.Get(server.URL + "/api/v1/pods?watch=true&timeoutSeconds=1&resourceVersion=" + version)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer watch.Body.Close()
+	lines := bufio.NewScanner(watch.Body)
+	for lines.Scan() {
+		var event struct{ Type string }
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(event.Type)
+	}
+	// Output:
+	// 0 pods: unexpected EOF
+	// 1 pods: <nil>
+	// MODIFIED
+	// DELETED
+}
+
+// In a bubble of testing/synctest, an outage of an hour takes no time. What waits in the bubble must have ended with
+// it, idle connections too.
+func ExampleServer_ServeIn() {
+	var t *testing.T // of the test
+
+	synctest.Test(t, func(t *testing.T) {
+		fake := fakekube.New()
+		network := fake.ServeIn(t)
+		transport := &http.Transport{DialContext: network.Dial}
+		defer transport.CloseIdleConnections()
+		client := &http.Client{Transport: transport}
+
+		// The test fails if no request meets this.
+		fake.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("nodes")), Status: 503})
+		network.Kill()
+		time.AfterFunc(time.Hour, network.Restore)
+		start := time.Now()
+		for {
+			answer, err := client.Get("http://fake/api/v1/nodes")
+			if err == nil {
+				answer.Body.Close()
+				if answer.StatusCode == http.StatusOK {
+					break
+				}
+			}
+			<-time.After(time.Minute)
+		}
+		synctest.Wait() // until everything in the bubble waits for something
+		if outage := time.Since(start); outage < time.Hour {
+			t.Errorf("the outage was over after %v", outage)
+		}
+		if asked := len(fake.Requests(fakekube.IsList("nodes"))); asked != 2 {
+			t.Errorf("%d requests came through", asked)
+		}
+	})
 }
