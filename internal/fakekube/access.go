@@ -11,18 +11,18 @@ import (
 )
 
 // issue answers a TokenRequest, in the one form that the fake's tokens of service accounts have.
-func (f *Server) issue(r *fakeRequest) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.objects["serviceaccounts"][r.key] == nil {
+func (s *Server) issue(r *request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.objects["serviceaccounts"][r.key] == nil {
 		r.notFound()
 		return
 	}
 	token := fmt.Sprintf("%s%s:%s:%x", accountPrefix, r.key.Namespace, r.key.Name, rand.Uint64())
-	if f.tokens == nil {
-		f.tokens = map[string]bool{"": true} // everybody still may come
+	if s.tokens == nil {
+		s.tokens = map[string]bool{"": true} // everybody still may come
 	}
-	f.tokens[token] = true
+	s.tokens[token] = true
 	r.answer(201, Object{
 		"kind":       "TokenRequest",
 		"apiVersion": "authentication.k8s.io/v1",
@@ -54,22 +54,22 @@ func accountOf(token string) Key {
 
 // may reports whether a user has a right: a service account those of its cluster roles, everybody else all. What a test
 // has forbidden, nobody may.
-func (f *Server) may(user string, rt Route) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.isForbidden[rt.Verb+" "+rt.fullResource()] {
+func (s *Server) may(user string, rt Route) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isForbidden[rt.Verb+" "+rt.fullResource()] {
 		return false
 	}
 	if !strings.HasPrefix(user, accountPrefix) {
 		return true
 	}
 	account := accountOf(user)
-	for _, binding := range f.objects["clusterrolebindings"] {
+	for _, binding := range s.objects["clusterrolebindings"] {
 		if !binds(binding, account) {
 			continue
 		}
 		ref, _ := binding["roleRef"].(Object)
-		role := f.objects["clusterroles"][Key{Name: TextIn(ref, "name")}]
+		role := s.objects["clusterroles"][Key{Name: TextIn(ref, "name")}]
 		rules, _ := role["rules"].([]any)
 		for _, one := range rules {
 			rule, _ := one.(Object)
@@ -102,7 +102,7 @@ func allows(rule Object, rt Route) bool {
 }
 
 // forbidden refuses what a user has no right to.
-func (r *fakeRequest) forbidden(user string) {
+func (r *request) forbidden(user string) {
 	account := otherAccount
 	if strings.HasPrefix(user, accountPrefix) {
 		k := accountOf(user)
@@ -124,43 +124,43 @@ func (r *fakeRequest) forbidden(user string) {
 // Allow lets in whoever has one of these tokens, and nobody else but by a client certificate that ClientCA has signed.
 // It takes the place of an earlier Allow, and of the tokens that the fake has given to service accounts. Before it is
 // called, everybody may come.
-func (f *Server) Allow(tokens ...string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.tokens = map[string]bool{}
+func (s *Server) Allow(tokens ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tokens = map[string]bool{}
 	for _, token := range tokens {
-		f.tokens[token] = true
+		s.tokens[token] = true
 	}
 }
 
 // Lets reports whether Allow has let this token in, or the fake has given it to a service account.
-func (f *Server) Lets(token string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.tokens[token]
+func (s *Server) Lets(token string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tokens[token]
 }
 
 // user is whoever sends a request, by token or client certificate, and whether the fake knows them. Like the real
 // server, the fake takes any client certificate in the handshake, and answers 401 to one that it does not know.
-func (f *Server) user(r *http.Request) (name string, isKnown bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (s *Server) user(r *http.Request) (name string, isKnown bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if f.tokens == nil {
+	if s.tokens == nil {
 		return token, true
 	}
-	if f.tokens[token] {
+	if s.tokens[token] {
 		isOfAccount := strings.HasPrefix(token, accountPrefix)
-		if !isOfAccount || f.objects["serviceaccounts"][accountOf(token)] != nil {
+		if !isOfAccount || s.objects["serviceaccounts"][accountOf(token)] != nil {
 			return token, true
 		}
 	}
-	if f.ClientCA == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+	if s.ClientCA == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return token, false
 	}
 	certificate := r.TLS.PeerCertificates[0]
 	_, err := certificate.Verify(x509.VerifyOptions{
-		Roots:     f.ClientCA,
+		Roots:     s.ClientCA,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	return certificate.Subject.CommonName, err == nil
@@ -168,8 +168,8 @@ func (f *Server) user(r *http.Request) (name string, isKnown bool) {
 
 // Forbid makes a verb on a resource, such as "patch nodes" or "patch counts/status", be answered 403 whoever asks, or
 // not any more. The message names a service account's own name, or else that of podcount.
-func (f *Server) Forbid(what string, isForbidden bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.isForbidden[what] = isForbidden
+func (s *Server) Forbid(what string, isForbidden bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.isForbidden[what] = isForbidden
 }

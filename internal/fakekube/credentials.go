@@ -1,6 +1,7 @@
 package fakekube
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,27 @@ import (
 	"testing"
 	"time"
 )
+
+// Kubeconfig is a kubeconfig for a server's URL, with its CA in PEM, and as user the lines of YAML below "user:",
+// such as "token: secret"; all but the first are indented by 4 spaces. Its one context, which is current, is "fake".
+func Kubeconfig(server string, ca []byte, user string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters:
+- name: fake
+  cluster:
+    server: %s
+    certificate-authority-data: %s
+users:
+- name: me
+  user:
+    %s
+contexts:
+- name: fake
+  context: {cluster: fake, user: me}
+current-context: fake
+`, server, base64.StdEncoding.EncodeToString(ca), user)
+}
 
 // ExecPluginDir is the environment variable that makes a test's binary the exec plugin. Its value is the plugin's
 // directory. RunExecPlugin says how to use it.

@@ -84,46 +84,46 @@ type lag struct {
 
 // EndWatches ends the watches that run: cleanly, as a server that goes down does, or by breaking their connections. A
 // watch runs from the moment at which Requests has its request.
-func (f *Server) EndWatches(isBroken bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.ended.isBroken = isBroken
-	close(f.ended.over)
-	f.ended = &ending{over: make(chan struct{})}
+func (s *Server) EndWatches(isBroken bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended.isBroken = isBroken
+	close(s.ended.over)
+	s.ended = &ending{over: make(chan struct{})}
 }
 
 // LoseNext makes watches miss the next n changes. It takes the place of an earlier LoseNext.
-func (f *Server) LoseNext(n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.lose = n
+func (s *Server) LoseNext(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lose = n
 }
 
 // CutOff breaks each request of clients that call the server by this HOST:PORT, or lets them through again. Either
 // breaks all watches that run, of all clients.
-func (f *Server) CutOff(host string, isAway bool) {
-	f.mu.Lock()
-	f.away[host] = isAway
-	f.mu.Unlock()
-	f.EndWatches(true)
+func (s *Server) CutOff(host string, isAway bool) {
+	s.mu.Lock()
+	s.away[host] = isAway
+	s.mu.Unlock()
+	s.EndWatches(true)
 }
 
 // FallBehind breaks all watches once. From then on, those that match come to an API server that has not heard of
 // the last changes, so many, nor hears of one until catchUp or Heal is called, or FallBehind once more, which takes the
 // place of the earlier call. Its lists are no older than another server's: without a version it asks etcd. match is
 // called with the fake locked, and must not call it.
-func (f *Server) FallBehind(changes int, match func(Request) bool) (catchUp func()) {
+func (s *Server) FallBehind(changes int, match func(Request) bool) (catchUp func()) {
 	mine := &lag{match: match, over: make(chan struct{})}
-	f.mu.Lock()
-	mine.version = f.version - changes
-	f.behind = mine
-	f.mu.Unlock()
-	f.EndWatches(true)
+	s.mu.Lock()
+	mine.version = s.version - changes
+	s.behind = mine
+	s.mu.Unlock()
+	s.EndWatches(true)
 	return sync.OnceFunc(func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.behind == mine {
-			f.behind = nil
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.behind == mine {
+			s.behind = nil
 		}
 		close(mine.over)
 	})
@@ -131,23 +131,23 @@ func (f *Server) FallBehind(changes int, match func(Request) bool) (catchUp func
 
 // Strip has a mutating webhook remove a label from each node that a client writes; "" is none. Put and SetLabel pass no
 // webhook.
-func (f *Server) Strip(label string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.stripped = label
+func (s *Server) Strip(label string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stripped = label
 }
 
 // Inject adds a fault to those that are there, which come first. The test fails if, when it ends, fewer than Times
 // requests have met the fault, or the last answer was too short to be cut or to hang. It does not if LiftFaults or Heal
 // have taken the fault back.
-func (f *Server) Inject(t testing.TB, ft Fault) {
+func (s *Server) Inject(t testing.TB, ft Fault) {
 	ft.Times = max(ft.Times, 1)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.faults = append(f.faults, &ft)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = append(s.faults, &ft)
 	t.Cleanup(func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		isMet := ft.Times == 0 && !ft.missed
 		if !isMet && !ft.isLifted && !t.Failed() {
 			t.Errorf("a fault was not delivered: %d requests more should have met %+v", ft.Times, ft)
@@ -158,15 +158,15 @@ func (f *Server) Inject(t testing.TB, ft Fault) {
 // Keep makes a fault happen to all requests that match, whatever its Times, until lift is called. Then the test fails
 // if there were none, or if all their answers were too short to be cut or to hang. It does not if LiftFaults or Heal
 // have taken the fault back before.
-func (f *Server) Keep(t testing.TB, ft Fault) (lift func()) {
+func (s *Server) Keep(t testing.TB, ft Fault) (lift func()) {
 	const always = 1 << 30
 	ft.Times = always
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.faults = append(f.faults, &ft)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = append(s.faults, &ft)
 	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		switch {
 		case ft.isLifted:
 		case ft.Times == always:
@@ -179,59 +179,59 @@ func (f *Server) Keep(t testing.TB, ft Fault) (lift func()) {
 }
 
 // Disturb adds a fault that need not be met: it is Inject for whoever cannot know what will be asked.
-func (f *Server) Disturb(ft Fault) {
+func (s *Server) Disturb(ft Fault) {
 	ft.Times = max(ft.Times, 1)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.faults = append(f.faults, &ft)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = append(s.faults, &ft)
 }
 
 // LiftFaults takes back the faults that have not been met yet. Requests that have met one go on with it.
-func (f *Server) LiftFaults() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.liftFaultsLocked()
+func (s *Server) LiftFaults() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.liftFaultsLocked()
 }
 
-func (f *Server) liftFaultsLocked() {
-	for _, ft := range f.faults {
+func (s *Server) liftFaultsLocked() {
+	for _, ft := range s.faults {
 		ft.isLifted = true
 	}
-	f.faults = nil
+	s.faults = nil
 }
 
 // Heal takes back all that Inject, Disturb, Keep, Interject, LoseNext and FallBehind have set up and that has not
 // happened yet. Watches that lagged catch up. What has been forbidden, cut off or stripped stays so.
-func (f *Server) Heal() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.liftFaultsLocked()
-	f.frames = nil
-	f.lose = 0
-	f.behind = nil
-	f.movedLocked()
+func (s *Server) Heal() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.liftFaultsLocked()
+	s.frames = nil
+	s.lose = 0
+	s.behind = nil
+	s.movedLocked()
 }
 
 // FaultsSet is how many faults there have been since the last Heal or LiftFaults, met or not.
-func (f *Server) FaultsSet() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.faults)
+func (s *Server) FaultsSet() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.faults)
 }
 
 // FaultsLeft reports whether requests are still to meet a fault.
-func (f *Server) FaultsLeft() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.ContainsFunc(f.faults, func(ft *Fault) bool { return ft.Times > 0 })
+func (s *Server) FaultsLeft() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.faults, func(ft *Fault) bool { return ft.Times > 0 })
 }
 
 // takeFault uses up one time of the first fault that is still to be met and that matches, and returns it; nil if there
 // is none.
-func (f *Server) takeFault(r *http.Request) *Fault {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, ft := range f.faults {
+func (s *Server) takeFault(r *http.Request) *Fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, ft := range s.faults {
 		if ft.Times > 0 && (ft.Match == nil || ft.Match(r)) {
 			ft.Times--
 			return ft
@@ -241,7 +241,7 @@ func (f *Server) takeFault(r *http.Request) *Fault {
 }
 
 // serveFault lets a request meet a fault.
-func (f *Server) serveFault(w http.ResponseWriter, r *http.Request, asked Request, came arrival, ft *Fault) {
+func (s *Server) serveFault(w http.ResponseWriter, r *http.Request, asked Request, came arrival, ft *Fault) {
 	if ft.Met != nil {
 		ft.Met <- struct{}{}
 	}
@@ -262,18 +262,18 @@ func (f *Server) serveFault(w http.ResponseWriter, r *http.Request, asked Reques
 	case ft.Stall:
 		<-r.Context().Done()
 	case ft.After:
-		f.serve(httptest.NewRecorder(), r, asked, came, nil)
+		s.serve(httptest.NewRecorder(), r, asked, came, nil)
 		panic(http.ErrAbortHandler)
 	case ft.Cut > 0 || ft.Hang > 0:
-		f.setMissed(ft, true) // until the writer gets there
+		s.setMissed(ft, true) // until the writer gets there
 		faulty := &faultyWriter{
 			ResponseWriter: w,
 			left:           cmp.Or(ft.Cut, ft.Hang),
 			hang:           ft.Cut == 0,
 			ctx:            r.Context(),
-			reached:        func() { f.setMissed(ft, false) },
+			reached:        func() { s.setMissed(ft, false) },
 		}
-		f.serve(faulty, r, asked, came, f.Spy)
+		s.serve(faulty, r, asked, came, s.Spy)
 	case ft.Status > 0 || ft.Body != "":
 		w.Header().Set("Content-Type", mediaJSON)
 		for key, value := range ft.Header {
@@ -282,13 +282,13 @@ func (f *Server) serveFault(w http.ResponseWriter, r *http.Request, asked Reques
 		w.WriteHeader(max(ft.Status, 200))
 		io.WriteString(w, ft.Body)
 	default: // a delay alone
-		f.serve(w, r, asked, came, f.Spy)
+		s.serve(w, r, asked, came, s.Spy)
 	}
 }
 
-func (f *Server) setMissed(ft *Fault, missed bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (s *Server) setMissed(ft *Fault, missed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	ft.missed = missed
 	if !missed {
 		ft.hasStruck = true
@@ -323,20 +323,20 @@ func (w *faultyWriter) Write(p []byte) (int, error) {
 
 // Interject gives one watch of the frame's resource, one that runs or the next, that frame. Frames of one resource come
 // in the order in which they were interjected.
-func (f *Server) Interject(fr Frame) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.frames = append(f.frames, &fr)
-	f.movedLocked()
+func (s *Server) Interject(fr Frame) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frames = append(s.frames, &fr)
+	s.movedLocked()
 }
 
 // takeFrameLocked takes the first frame that waits for a watch of the resource; nil is none.
-func (f *Server) takeFrameLocked(resource string) *Frame {
-	i := slices.IndexFunc(f.frames, func(fr *Frame) bool { return fr.Resource == resource })
+func (s *Server) takeFrameLocked(resource string) *Frame {
+	i := slices.IndexFunc(s.frames, func(fr *Frame) bool { return fr.Resource == resource })
 	if i < 0 {
 		return nil
 	}
-	fr := f.frames[i]
-	f.frames = slices.Delete(f.frames, i, i+1)
+	fr := s.frames[i]
+	s.frames = slices.Delete(s.frames, i, i+1)
 	return fr
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// fakeKind is a kind that the fake serves.
-type fakeKind struct {
+// kind is a kind that the fake serves.
+type kind struct {
 	group    string // "" is the core group
 	version  string
 	resource string // in paths, such as "pods"
@@ -16,8 +16,8 @@ type fakeKind struct {
 	isNamespaced bool
 }
 
-// fakeKinds are all kinds that there can be, in the order of discovery. Counts are there while they have a CRD.
-var fakeKinds = []fakeKind{
+// kinds are all kinds that there can be, in the order of discovery. Counts are there while they have a CRD.
+var kinds = []kind{
 	{"", "v1", "pods", "Pod", true},
 	{"", "v1", "nodes", "Node", false},
 	{"", "v1", "namespaces", "Namespace", false},
@@ -33,19 +33,19 @@ var fakeKinds = []fakeKind{
 }
 
 // kindOf is the kind of a resource. It panics where the fake has none.
-func kindOf(resource string) fakeKind {
-	i := slices.IndexFunc(fakeKinds, func(k fakeKind) bool { return k.resource == resource })
+func kindOf(resource string) kind {
+	i := slices.IndexFunc(kinds, func(k kind) bool { return k.resource == resource })
 	if i < 0 {
 		panic("the fake has no " + resource)
 	}
-	return fakeKinds[i]
+	return kinds[i]
 }
 
 // apiVersion is the group and the version, as objects name them: "v1", or "coordination.k8s.io/v1".
-func (k fakeKind) apiVersion() string { return strings.TrimPrefix(k.group+"/"+k.version, "/") }
+func (k kind) apiVersion() string { return strings.TrimPrefix(k.group+"/"+k.version, "/") }
 
 // path is where the API has the group and version.
-func (k fakeKind) path() string {
+func (k kind) path() string {
 	if k.group == "" {
 		return "api/" + k.version
 	}
@@ -53,7 +53,7 @@ func (k fakeKind) path() string {
 }
 
 // qualified is the resource as messages name it: "pods", or "leases.coordination.k8s.io".
-func (k fakeKind) qualified() string { return strings.TrimSuffix(k.resource+"."+k.group, ".") }
+func (k kind) qualified() string { return strings.TrimSuffix(k.resource+"."+k.group, ".") }
 
 // CRD is the CustomResourceDefinition of Counts, the one custom resource that the fake knows.
 type CRD struct {
@@ -66,31 +66,31 @@ type CRD struct {
 }
 
 // InstallCRD puts the CRD of Counts in place, or changes it; nil removes it, and all Counts. Either ends their watches.
-func (f *Server) InstallCRD(crd *CRD) {
-	for _, o := range f.All("counts") {
+func (s *Server) InstallCRD(crd *CRD) {
+	for _, o := range s.All("counts") {
 		if crd == nil {
-			f.Remove("counts", KeyOf(o))
+			s.Remove("counts", KeyOf(o))
 		}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.crd = crd
-	f.movedLocked()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.crd = crd
+	s.movedLocked()
 }
 
 // InstalledCRD is the CRD of Counts, or nil. It must not be changed: install another one.
-func (f *Server) InstalledCRD() *CRD {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.crd
+func (s *Server) InstalledCRD() *CRD {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.crd
 }
 
 // serves reports whether the fake has a kind now.
-func (f *Server) serves(k fakeKind) bool { return k.resource != "counts" || f.InstalledCRD() != nil }
+func (s *Server) serves(k kind) bool { return k.resource != "counts" || s.InstalledCRD() != nil }
 
 // discover answers what a client asks before it knows the API: whether the server is well, its version, its groups and
 // their resources. It reports whether the request was for one of these.
-func (f *Server) discover(r *fakeRequest) bool {
+func (s *Server) discover(r *request) bool {
 	path := strings.Trim(r.asked.Path, "/")
 	switch path {
 	case "readyz", "livez", "healthz":
@@ -104,10 +104,10 @@ func (f *Server) discover(r *fakeRequest) bool {
 		r.answer(200, Object{"kind": "APIVersions", "versions": []any{"v1"}})
 		return true
 	case "apis":
-		r.answer(200, Object{"kind": "APIGroupList", "apiVersion": "v1", "groups": f.groups()})
+		r.answer(200, Object{"kind": "APIGroupList", "apiVersion": "v1", "groups": s.groups()})
 		return true
 	}
-	resources := f.resources(path)
+	resources := s.resources(path)
 	if len(resources) == 0 {
 		return false
 	}
@@ -122,11 +122,11 @@ func (f *Server) discover(r *fakeRequest) bool {
 }
 
 // groups are the API groups but the core group.
-func (f *Server) groups() []any {
+func (s *Server) groups() []any {
 	groups := []any{}
 	isKnown := map[string]bool{"": true}
-	for _, k := range fakeKinds {
-		if isKnown[k.group] || !f.serves(k) {
+	for _, k := range kinds {
+		if isKnown[k.group] || !s.serves(k) {
 			continue
 		}
 		isKnown[k.group] = true
@@ -140,10 +140,10 @@ func (f *Server) groups() []any {
 var shortNames = map[string]string{"pods": "po", "nodes": "no", "namespaces": "ns", "events": "ev"}
 
 // resources are those that discovery names under a path, such as "api/v1" or "apis/demo.mark8s.io/v1".
-func (f *Server) resources(path string) []any {
+func (s *Server) resources(path string) []any {
 	resources := []any{}
-	for _, k := range fakeKinds {
-		if path != k.path() || !f.serves(k) {
+	for _, k := range kinds {
+		if path != k.path() || !s.serves(k) {
 			continue
 		}
 		resource := Object{
@@ -157,7 +157,7 @@ func (f *Server) resources(path string) []any {
 			resource["shortNames"] = []any{short}
 		}
 		resources = append(resources, resource)
-		crd := f.InstalledCRD()
+		crd := s.InstalledCRD()
 		if k.resource == "counts" && crd != nil && crd.HasStatus {
 			resources = append(resources, Object{
 				"name":         "counts/status",

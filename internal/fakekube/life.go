@@ -7,33 +7,33 @@ import (
 
 // AddCount makes a Count in the namespace default, whose spec is this JSON, or gives one this spec. Where status is
 // a subresource, that of the Count stays. It panics where Counts have no CRD, and where the spec is no JSON.
-func (f *Server) AddCount(name, spec string) Object {
+func (s *Server) AddCount(name, spec string) Object {
 	key := Key{"default", name}
 	o := Object{"metadata": Object{"namespace": key.Namespace, "name": key.Name}, "spec": parsed(spec)}
-	old := f.Get("counts", key)
-	crd := f.InstalledCRD()
+	old := s.Get("counts", key)
+	crd := s.InstalledCRD()
 	if crd != nil && crd.HasStatus && old["status"] != nil {
 		o["status"] = old["status"]
 	}
-	return f.Put("counts", o)
+	return s.Put("counts", o)
 }
 
 // CountStatus is what the status of a Count in the namespace default says: healthy, count and observedGeneration, as
 // in "true 3 1", with "<nil>" for each that is not there.
-func (f *Server) CountStatus(name string) string {
-	status, _ := f.Get("counts", Key{"default", name})["status"].(Object)
+func (s *Server) CountStatus(name string) string {
+	status, _ := s.Get("counts", Key{"default", name})["status"].(Object)
 	return fmt.Sprint(status["healthy"], " ", status["count"], " ", status["observedGeneration"])
 }
 
 // AddNode puts a node that is ready, with labels in the form "KEY=VALUE" or, for an empty value, "KEY". It returns the
 // node as stored.
-func (f *Server) AddNode(name string, labels ...string) Object {
+func (s *Server) AddNode(name string, labels ...string) Object {
 	set := Object{"kubernetes.io/hostname": name}
 	for _, label := range labels {
 		key, value, _ := strings.Cut(label, "=")
 		set[key] = value
 	}
-	return f.Put("nodes", Object{
+	return s.Put("nodes", Object{
 		"metadata": Object{"name": name, "labels": set},
 		"spec":     Object{},
 		"status": Object{
@@ -45,14 +45,14 @@ func (f *Server) AddNode(name string, labels ...string) Object {
 
 // AddPod puts a pod that runs on a node, or, where that is "", on none yet. It has the label app=web. The node need not
 // be there. It returns the pod as stored.
-func (f *Server) AddPod(namespace, name, node string) Object {
+func (s *Server) AddPod(namespace, name, node string) Object {
 	meta := Object{"namespace": namespace, "name": name, "labels": Object{"app": "web"}}
-	return f.Put("pods", PodOn(meta, node))
+	return s.Put("pods", PodOn(meta, node))
 }
 
 // AddPodWith puts a pod with these labels in the namespace default, on no node.
-func (f *Server) AddPodWith(name string, labels Object) {
-	f.Put("pods", PodOn(Object{"namespace": "default", "name": name, "labels": labels}, ""))
+func (s *Server) AddPodWith(name string, labels Object) {
+	s.Put("pods", PodOn(Object{"namespace": "default", "name": name, "labels": labels}, ""))
 }
 
 // PodOn is a pod, not stored yet, with this metadata, on a node or, where that is "", on none.
@@ -72,22 +72,22 @@ func PodOn(meta Object, node string) Object {
 }
 
 // AddPods puts the pods web-0 to web-(n-1) in the namespace default, on no node.
-func (f *Server) AddPods(n int) {
+func (s *Server) AddPods(n int) {
 	for i := range n {
-		f.AddPod("default", fmt.Sprintf("web-%d", i), "")
+		s.AddPod("default", fmt.Sprintf("web-%d", i), "")
 	}
 }
 
 // SetLabel changes a label of a node, which must be there, as another client would. v is a string; nil removes it.
-func (f *Server) SetLabel(node, label string, v any) {
-	o := Clone(f.Get("nodes", Key{"", node}))
+func (s *Server) SetLabel(node, label string, v any) {
+	o := Clone(s.Get("nodes", Key{"", node}))
 	mergePatch(o, Object{"metadata": Object{"labels": Object{label: v}}})
-	f.Put("nodes", o)
+	s.Put("nodes", o)
 }
 
 // Label is the value of a node's label, "-" where the node or the label is not there.
-func (f *Server) Label(node, label string) string {
-	labels, _ := MetaOf(f.Get("nodes", Key{"", node}))["labels"].(Object)
+func (s *Server) Label(node, label string) string {
+	labels, _ := MetaOf(s.Get("nodes", Key{"", node}))["labels"].(Object)
 	if v, ok := labels[label].(string); ok {
 		return v
 	}

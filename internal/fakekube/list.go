@@ -18,16 +18,16 @@ type continueToken struct {
 
 // list answers a list, or one of its pages. Pages after the first are as things were when the list began, unless the
 // history has been compacted meanwhile.
-func (f *Server) list(r *fakeRequest) {
+func (s *Server) list(r *request) {
 	match := r.selection()
 	if match == nil {
 		return
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if wanted, _ := strconv.Atoi(r.q.Get("resourceVersion")); wanted > f.version {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if wanted, _ := strconv.Atoi(r.q.Get("resourceVersion")); wanted > s.version {
 		r.w.Header().Set("Retry-After", "1")
-		message := fmt.Sprintf("Timeout: Too large resource version: %d, current: %d", wanted, f.version)
+		message := fmt.Sprintf("Timeout: Too large resource version: %d, current: %d", wanted, s.version)
 		r.fail(504, "Timeout", message, Object{
 			"causes":            []any{Object{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}},
 			"retryAfterSeconds": 1,
@@ -35,21 +35,21 @@ func (f *Server) list(r *fakeRequest) {
 		return
 	}
 	if token := r.q.Get("continue"); token != "" {
-		f.nextPageLocked(r, token)
+		s.nextPageLocked(r, token)
 		return
 	}
 	var found []Object
-	for _, o := range f.objects[r.kind.resource] {
+	for _, o := range s.objects[r.kind.resource] {
 		if match(o) {
 			found = append(found, o)
 		}
 	}
 	slices.SortFunc(found, func(a, b Object) int { return strings.Compare(KeyOf(a).String(), KeyOf(b).String()) })
-	f.pageLocked(r, f.version, found)
+	s.pageLocked(r, s.version, found)
 }
 
 // nextPageLocked answers with the page that a token of an earlier page stands for.
-func (f *Server) nextPageLocked(r *fakeRequest, token string) {
+func (s *Server) nextPageLocked(r *request, token string) {
 	text, err := base64.RawStdEncoding.DecodeString(token)
 	at := continueToken{}
 	if err == nil {
@@ -59,17 +59,17 @@ func (f *Server) nextPageLocked(r *fakeRequest, token string) {
 		r.fail(400, "BadRequest", "invalid continue token: continue key is not valid: "+err.Error(), nil)
 		return
 	}
-	if at.RV < f.forgotten {
+	if at.RV < s.forgotten {
 		r.fail(410, "Expired", "The provided continue parameter is too old to display a consistent list result. "+
 			"You can start a new list without the continue parameter, or use the continue token in this response "+
 			"to retrieve the remainder of the results.", nil)
 		return
 	}
-	f.pageLocked(r, at.RV, f.pages[token])
+	s.pageLocked(r, at.RV, s.pages[token])
 }
 
 // pageLocked answers with the objects of a list at a version, or with as many of them as the request wants in a page.
-func (f *Server) pageLocked(r *fakeRequest, version int, found []Object) {
+func (s *Server) pageLocked(r *request, version int, found []Object) {
 	meta := struct {
 		ResourceVersion    string `json:"resourceVersion"`
 		Continue           string `json:"continue,omitempty"`
@@ -86,7 +86,7 @@ func (f *Server) pageLocked(r *fakeRequest, version int, found []Object) {
 		if !isSelective {
 			meta.RemainingItemCount = len(rest)
 		}
-		f.pages[meta.Continue] = rest
+		s.pages[meta.Continue] = rest
 	}
 	r.items = found
 	r.more = meta.Continue != ""
@@ -110,11 +110,11 @@ func (f *Server) pageLocked(r *fakeRequest, version int, found []Object) {
 }
 
 // read answers a GET of one object.
-func (f *Server) read(r *fakeRequest) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	o := f.objects[r.kind.resource][r.key]
-	if o == nil || r.status && !f.hasStatusLocked(r) {
+func (s *Server) read(r *request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.objects[r.kind.resource][r.key]
+	if o == nil || r.status && !s.hasStatusLocked(r) {
 		r.notFound()
 		return
 	}

@@ -4,9 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"encoding/base64"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"log"
 	"net"
@@ -22,8 +20,8 @@ import (
 
 // ServeTLS serves the fake on a port of 127.0.0.1, over TLS and HTTP/2, in real time. It returns the server, which the
 // caller closes, and the CA of its certificate, in PEM.
-func (f *Server) ServeTLS() (srv *httptest.Server, ca []byte) {
-	srv = httptest.NewUnstartedServer(f)
+func (s *Server) ServeTLS() (srv *httptest.Server, ca []byte) {
+	srv = httptest.NewUnstartedServer(s)
 	srv.EnableHTTP2 = true
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	srv.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
@@ -34,8 +32,8 @@ func (f *Server) ServeTLS() (srv *httptest.Server, ca []byte) {
 // ServeFor serves the fake on a port of 127.0.0.1, over plain HTTP/1.1, in real time, until the test ends. It returns
 // the URL. When the test ends, the watches that still run break; the Close of a plain httptest.Server would wait for
 // them.
-func (f *Server) ServeFor(t testing.TB) (url string) {
-	srv := httptest.NewUnstartedServer(f)
+func (s *Server) ServeFor(t testing.TB) (url string) {
+	srv := httptest.NewUnstartedServer(s)
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	srv.Start()
 	t.Cleanup(func() {
@@ -46,34 +44,13 @@ func (f *Server) ServeFor(t testing.TB) (url string) {
 }
 
 // ServeTLSFor is ServeTLS until the test ends. It returns the URL, and the CA in PEM.
-func (f *Server) ServeTLSFor(t testing.TB) (url string, ca []byte) {
-	srv, ca := f.ServeTLS()
+func (s *Server) ServeTLSFor(t testing.TB) (url string, ca []byte) {
+	srv, ca := s.ServeTLS()
 	t.Cleanup(func() {
 		srv.CloseClientConnections()
 		srv.Close()
 	})
 	return srv.URL, ca
-}
-
-// Kubeconfig is a kubeconfig for a server's URL, with its CA in PEM, and as user the lines of YAML below "user:",
-// such as "token: secret"; all but the first are indented by 4 spaces. Its one context, which is current, is "fake".
-func Kubeconfig(server string, ca []byte, user string) string {
-	return fmt.Sprintf(`apiVersion: v1
-kind: Config
-clusters:
-- name: fake
-  cluster:
-    server: %s
-    certificate-authority-data: %s
-users:
-- name: me
-  user:
-    %s
-contexts:
-- name: fake
-  context: {cluster: fake, user: me}
-current-context: fake
-`, server, base64.StdEncoding.EncodeToString(ca), user)
 }
 
 // Network is a network within the process, with one server, on which the fake serves. It works in virtual time, which
@@ -195,8 +172,8 @@ func (n *Network) add(theirs net.Conn) bool {
 // ServeIn serves the fake on a network of its own until the test ends. With a certificate, which is asked for at each
 // handshake, it does so over TLS, and so over HTTP/2. In a bubble, clients must close their idle connections before
 // the test ends.
-func (f *Server) ServeIn(t testing.TB, certificate ...func() *tls.Certificate) *Network {
-	return ServeHandlerIn(t, f, certificate...)
+func (s *Server) ServeIn(t testing.TB, certificate ...func() *tls.Certificate) *Network {
+	return ServeHandlerIn(t, s, certificate...)
 }
 
 // ServeHandlerIn is ServeIn of something else than a fake, such as a proxy before one.
@@ -222,7 +199,7 @@ func ServeHandlerIn(t testing.TB, handler http.Handler, certificate ...func() *t
 }
 
 // ServeAs is ServeIn over TLS, and writes a kubeconfig for that to dir/config. The user is as in Kubeconfig.
-func (f *Server) ServeAs(t testing.TB, dir, user string) *Network {
+func (s *Server) ServeAs(t testing.TB, dir, user string) *Network {
 	t.Helper()
 	ca := NewAuthority(t, "CA")
 	cert, key := ca.Issue(t, "server", nil)
@@ -235,5 +212,5 @@ func (f *Server) ServeAs(t testing.TB, dir, user string) *Network {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f.ServeIn(t, func() *tls.Certificate { return &pair })
+	return s.ServeIn(t, func() *tls.Certificate { return &pair })
 }

@@ -95,11 +95,11 @@ type Spy interface {
 
 // Requests returns the requests so far that match, in the order in which they came, those too that met a fault or were
 // cut off. It calls match with the fake locked, so that match must not call the fake.
-func (f *Server) Requests(match func(Request) bool) []Request {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (s *Server) Requests(match func(Request) bool) []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var found []Request
-	for _, q := range f.requests {
+	for _, q := range s.requests {
 		if match(q) {
 			found = append(found, q)
 		}
@@ -140,7 +140,7 @@ func Matching(match func(Request) bool) func(*http.Request) bool {
 }
 
 // told is the answer as a spy is told of it.
-func (r *fakeRequest) told() Answer {
+func (r *request) told() Answer {
 	return Answer{
 		Request: r.asked,
 		Code:    cmp.Or(r.code, 200),
@@ -153,7 +153,7 @@ func (r *fakeRequest) told() Answer {
 
 // isCut reports whether a fault will keep the answer from arriving whole. A watch has no length, so that a fault cuts
 // it sooner or later.
-func (r *fakeRequest) isCut() bool {
+func (r *request) isCut() bool {
 	w, isFaulty := r.w.(*faultyWriter)
 	if !isFaulty {
 		return false

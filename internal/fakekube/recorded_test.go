@@ -38,7 +38,7 @@ func leaves(t *testing.T, m []byte, path string, descend []string) (all []string
 }
 
 // The recorded metadata list in JSON, made protobuf by the fake, is the recorded protobuf, field by field.
-func TestFakeSpeaksProtobufAsARealServer(t *testing.T) {
+func TestAnswersInProtobufAreAsARealServers(t *testing.T) {
 	descend := []string{".1", ".2", ".2.1", ".2.2", ".2.2.1", ".2.2.1.8", ".2.2.1.11"}
 	read := func(body []byte, descend []string) (all []string) {
 		if string(body[:4]) != "k8s\x00" {
@@ -66,7 +66,7 @@ func TestFakeSpeaksProtobufAsARealServer(t *testing.T) {
 	}
 }
 
-func TestFakeAnswersAsTheRealServerDid(t *testing.T) {
+func TestAnswersAreAsTheRealServerGaveThem(t *testing.T) {
 	setUp := func() *Server {
 		f := New()
 		f.AddNode("cp-1", controlPlane)

@@ -9,7 +9,7 @@ import (
 )
 
 // selection is what the request selects. It is nil where the request was answered with an error instead.
-func (r *fakeRequest) selection() func(Object) bool {
+func (r *request) selection() func(Object) bool {
 	selects, err := selectionOf(r.kind, r.key.Namespace, r.q.Get("labelSelector"), r.q.Get("fieldSelector"))
 	if err != nil {
 		r.fail(400, "BadRequest", err.Error(), nil)
@@ -20,7 +20,7 @@ func (r *fakeRequest) selection() func(Object) bool {
 
 // selectionOf reports, of objects of a kind, whether they are in the namespace and match both selectors. An empty
 // namespace is all of them, an empty selector everything. The errors are in the server's words.
-func selectionOf(k fakeKind, namespace, labelSelector, fieldSelector string) (func(Object) bool, error) {
+func selectionOf(k kind, namespace, labelSelector, fieldSelector string) (func(Object) bool, error) {
 	labels, err := parseLabelSelector(labelSelector)
 	if err != nil {
 		return nil, err
@@ -258,7 +258,7 @@ var podFields = []string{
 
 // isSelectableBy reports whether a field selector may name the field.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/#list-of-supported-fields
-func (k fakeKind) isSelectableBy(field string) bool {
+func (k kind) isSelectableBy(field string) bool {
 	if field == "metadata.name" || field == "metadata.namespace" {
 		return true
 	}

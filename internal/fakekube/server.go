@@ -60,7 +60,7 @@ type Server struct {
 // New is a fake with the namespaces default and kube-system, and nothing else. Everybody may do everything there. The
 // versions of the namespaces are 201 and 202, so that the next object gets 203.
 func New() *Server {
-	f := &Server{
+	s := &Server{
 		Bookmarks:   time.Minute,
 		isForbidden: map[string]bool{},
 		version:     200,
@@ -71,38 +71,38 @@ func New() *Server {
 		ended:       &ending{over: make(chan struct{})},
 		away:        map[string]bool{},
 	}
-	for _, k := range fakeKinds {
-		f.objects[k.resource] = map[Key]Object{}
+	for _, k := range kinds {
+		s.objects[k.resource] = map[Key]Object{}
 	}
 	for _, name := range []string{"default", "kube-system"} {
-		f.Put("namespaces", Object{"metadata": Object{"name": name}})
+		s.Put("namespaces", Object{"metadata": Object{"name": name}})
 	}
-	return f
+	return s
 }
 
 // ServeHTTP serves the API. A request meets the first fault that matches it and has requests left to meet; without one,
 // it is answered in truth. Faults do not add up: a request meets one at most.
-func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		panic(http.ErrAbortHandler) // a request that never came whole is none
 	}
 	asked := RequestOf(r)
 	asked.Body = string(body)
-	asked.User, _ = f.user(r)
-	came, canReach := f.record(asked)
+	asked.User, _ = s.user(r)
+	came, canReach := s.record(asked)
 	if !canReach {
 		panic(http.ErrAbortHandler)
 	}
-	if f.Spy != nil {
-		f.Spy.Asked(asked)
+	if s.Spy != nil {
+		s.Spy.Asked(asked)
 	}
-	ft := f.takeFault(r)
+	ft := s.takeFault(r)
 	if ft == nil {
-		f.serve(w, r, asked, came, f.Spy)
+		s.serve(w, r, asked, came, s.Spy)
 		return
 	}
-	f.serveFault(w, r, asked, came, ft)
+	s.serveFault(w, r, asked, came, ft)
 }
 
 // arrival is what a request found when it came. A watch ends with it: whoever has seen the request in Requests may rely
@@ -114,24 +114,24 @@ type arrival struct {
 }
 
 // record keeps a request, and returns what it found. canReach says whether the host that it is for can be reached.
-func (f *Server) record(asked Request) (came arrival, canReach bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.requests = append(f.requests, asked)
-	f.signalLocked()
-	came = arrival{ended: f.ended, crd: f.crd, behind: f.behind}
-	return came, !f.away[asked.Host]
+func (s *Server) record(asked Request) (came arrival, canReach bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = append(s.requests, asked)
+	s.signalLocked()
+	came = arrival{ended: s.ended, crd: s.crd, behind: s.behind}
+	return came, !s.away[asked.Host]
 }
 
-// fakeRequest is a request that is being served. One goroutine has it.
-type fakeRequest struct {
+// request is a request that is being served. One goroutine has it.
+type request struct {
 	*http.Request
 	asked Request
 	came  arrival
 	spy   Spy // nil also where the answer will be lost
 	w     http.ResponseWriter
 
-	kind   fakeKind
+	kind   kind
 	key    Key
 	q      url.Values
 	body   []byte
@@ -147,7 +147,7 @@ type fakeRequest struct {
 }
 
 // encoded is the answer in the media type that was agreed on.
-func (r *fakeRequest) encoded() []byte {
+func (r *request) encoded() []byte {
 	if r.media == mediaProtobuf {
 		return Protobuf(r.reply)
 	}
@@ -155,8 +155,8 @@ func (r *fakeRequest) encoded() []byte {
 }
 
 // serve answers a request in truth. A spy, if there is one, hears of it.
-func (f *Server) serve(w http.ResponseWriter, r *http.Request, asked Request, came arrival, spy Spy) {
-	req := &fakeRequest{
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, asked Request, came arrival, spy Spy) {
+	req := &request{
 		Request: r,
 		asked:   asked,
 		came:    came,
@@ -175,32 +175,32 @@ func (f *Server) serve(w http.ResponseWriter, r *http.Request, asked Request, ca
 		}
 		req.send()
 	}()
-	user, isKnown := f.user(r)
+	user, isKnown := s.user(r)
 	if !isKnown {
 		req.fail(401, "Unauthorized", "Unauthorized", nil)
 		return
 	}
-	if f.discover(req) {
+	if s.discover(req) {
 		return
 	}
-	if !f.resolve(req) {
+	if !s.resolve(req) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(404)
 		io.WriteString(w, "404 page not found\n")
 		return
 	}
-	if !f.may(user, asked.Route) {
+	if !s.may(user, asked.Route) {
 		req.forbidden(user)
 		return
 	}
 	if asked.Verb == "create" && asked.Subresource == "token" {
-		f.issue(req)
+		s.issue(req)
 		return
 	}
-	if !f.negotiate(req) {
+	if !s.negotiate(req) {
 		return
 	}
-	handle := f.handlerOf(asked.Route)
+	handle := s.handlerOf(asked.Route)
 	if handle == nil {
 		req.fail(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", Object{})
 		return
@@ -209,7 +209,7 @@ func (f *Server) serve(w http.ResponseWriter, r *http.Request, asked Request, ca
 }
 
 // handlerOf is what serves a request, nil where the API has no such method.
-func (f *Server) handlerOf(rt Route) func(*fakeRequest) {
+func (s *Server) handlerOf(rt Route) func(*request) {
 	isStatus := rt.Subresource == "status"
 	if rt.Subresource != "" && !isStatus {
 		return nil
@@ -217,36 +217,36 @@ func (f *Server) handlerOf(rt Route) func(*fakeRequest) {
 	if rt.Name == "" {
 		switch rt.Verb {
 		case "list":
-			return f.list
+			return s.list
 		case "watch":
-			return f.watch
+			return s.watch
 		case "create":
-			return f.create
+			return s.create
 		}
 		return nil
 	}
 	switch rt.Verb {
 	case "get":
-		return f.read
+		return s.read
 	case "update":
-		return f.update
+		return s.update
 	case "patch":
-		return f.patch
+		return s.patch
 	case "delete":
 		if !isStatus {
-			return f.delete
+			return s.delete
 		}
 	}
 	return nil
 }
 
 // resolve finds the kind that a request is about, and reports whether the fake serves it, with that subresource.
-func (f *Server) resolve(r *fakeRequest) bool {
+func (s *Server) resolve(r *request) bool {
 	rt := r.asked.Route
-	i := slices.IndexFunc(fakeKinds, func(k fakeKind) bool {
+	i := slices.IndexFunc(kinds, func(k kind) bool {
 		return k.group == rt.Group && k.version == rt.Version && k.resource == rt.Resource
 	})
-	if i < 0 || !f.serves(fakeKinds[i]) {
+	if i < 0 || !s.serves(kinds[i]) {
 		return false
 	}
 	switch rt.Subresource {
@@ -258,7 +258,7 @@ func (f *Server) resolve(r *fakeRequest) bool {
 	default:
 		return false
 	}
-	r.kind = fakeKinds[i]
+	r.kind = kinds[i]
 	r.key = Key{rt.Namespace, rt.Name}
 	r.status = rt.Subresource == "status"
 	return true
@@ -271,7 +271,7 @@ const (
 )
 
 // negotiate picks the first media type of Accept that the fake can answer.
-func (f *Server) negotiate(r *fakeRequest) bool {
+func (s *Server) negotiate(r *request) bool {
 	isCollection := r.key.Name == ""
 	hasProtobuf := isCollection && (r.kind.resource == "pods" || r.kind.resource == "nodes")
 	for clause := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
@@ -294,7 +294,7 @@ func (f *Server) negotiate(r *fakeRequest) bool {
 		if as != "" && !strings.HasPrefix(as, "PartialObjectMetadata") {
 			continue
 		}
-		if f.OnlyMediaType != "" && isCollection && media != "" && (media != f.OnlyMediaType || as != "") {
+		if s.OnlyMediaType != "" && isCollection && media != "" && (media != s.OnlyMediaType || as != "") {
 			continue
 		}
 		if media == mediaProtobuf {
@@ -311,7 +311,7 @@ func (f *Server) negotiate(r *fakeRequest) bool {
 
 // show is the object as the request wants to see it. The items of a list are bare: they say neither kind nor version,
 // unless they are PartialObjectMetadata.
-func (r *fakeRequest) show(o Object, isBare bool) any {
+func (r *request) show(o Object, isBare bool) any {
 	if r.view != "" {
 		return struct {
 			Kind       string `json:"kind,omitempty"`
@@ -330,7 +330,7 @@ func (r *fakeRequest) show(o Object, isBare bool) any {
 }
 
 // answer sets what will be sent once the handler, which may hold the lock, has returned.
-func (r *fakeRequest) answer(code int, body any) {
+func (r *request) answer(code int, body any) {
 	r.code = code
 	r.reply, _ = json.Marshal(body)
 }
@@ -339,7 +339,7 @@ func (r *fakeRequest) answer(code int, body any) {
 const gzipFrom = 128 << 10
 
 // send sends the answer.
-func (r *fakeRequest) send() {
+func (r *request) send() {
 	data := r.encoded()
 	r.w.Header().Set("Content-Type", r.media)
 	if len(data) > gzipFrom && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
@@ -372,12 +372,12 @@ func Status(code int, reason, message string, details any) any {
 }
 
 // fail answers with a Status.
-func (r *fakeRequest) fail(code int, reason, message string, details any) {
+func (r *request) fail(code int, reason, message string, details any) {
 	r.answer(code, Status(code, reason, message, details))
 }
 
 // details name the object in a Status.
-func (r *fakeRequest) details() Object {
+func (r *request) details() Object {
 	d := Object{"kind": r.kind.resource}
 	if r.key.Name != "" {
 		d["name"] = r.key.Name
@@ -388,18 +388,18 @@ func (r *fakeRequest) details() Object {
 	return d
 }
 
-func (r *fakeRequest) notFound() {
+func (r *request) notFound() {
 	r.fail(404, "NotFound", fmt.Sprintf("%s %q not found", r.kind.qualified(), r.key.Name), r.details())
 }
 
-func (r *fakeRequest) conflict() {
+func (r *request) conflict() {
 	message := fmt.Sprintf("Operation cannot be fulfilled on %s %q: the object has been modified; "+
 		"please apply your changes to the latest version and try again", r.kind.qualified(), r.key.Name)
 	r.fail(409, "Conflict", message, r.details())
 }
 
 // invalid refuses a field of an object. The server names a built-in kind by its kind, a lease by its resource.
-func (r *fakeRequest) invalid(field, why string) {
+func (r *request) invalid(field, why string) {
 	named := r.kind.kind
 	d := Object{"name": r.key.Name, "kind": r.kind.kind}
 	if r.kind.group != "" {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-func TestFakeReadsWhatARequestAsksForFromItsPath(t *testing.T) {
+func TestRouteIsReadFromTheRequestsPath(t *testing.T) {
 	podB := Route{Verb: "get", Version: "v1", Resource: "pods", Namespace: "a", Name: "b"}
 	podsOfA := Route{Verb: "create", Version: "v1", Resource: "pods", Namespace: "a"}
 	allPodsOfA := Route{Verb: "deletecollection", Version: "v1", Resource: "pods", Namespace: "a"}
@@ -48,7 +48,7 @@ func TestFakeReadsWhatARequestAsksForFromItsPath(t *testing.T) {
 	}
 }
 
-func TestFakeSelectsAsTheServerDoes(t *testing.T) {
+func TestSelectorsSelectAsTheServerDoes(t *testing.T) {
 	f := New()
 	for name, labels := range map[string]Object{
 		"none":  {},
@@ -99,7 +99,7 @@ func TestFakeSelectsAsTheServerDoes(t *testing.T) {
 	}
 }
 
-func TestFakeRefusesSelectorsAsTheServerDoes(t *testing.T) {
+func TestSelectorsAreRefusedInTheServersWords(t *testing.T) {
 	f := New()
 	for query, want := range map[string]string{
 		"labelSelector=,":                                "found ',', expected: !, identifier, or 'end of string'",

@@ -37,18 +37,18 @@ func (c Change) Key() Key {
 // Put stores an object, as new or in place of the one of its name, and returns it as stored: with a version, a uid and
 // a creationTimestamp. It keeps a copy. Nothing is checked: neither rights, names nor policies. It panics where the
 // fake has no such resource now, or the object has no metadata.
-func (f *Server) Put(resource string, o Object) Object {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.putLocked(resource, o)
+func (s *Server) Put(resource string, o Object) Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.putLocked(resource, o)
 }
 
 // PutJSON is Put of an object in JSON. It panics where the text is none.
-func (f *Server) PutJSON(resource, text string) {
-	f.Put(resource, parsed(text).(Object))
+func (s *Server) PutJSON(resource, text string) {
+	s.Put(resource, parsed(text).(Object))
 }
 
-func (f *Server) putLocked(resource string, o Object) Object {
+func (s *Server) putLocked(resource string, o Object) Object {
 	kindOf(resource) // panics where there is none
 	o = Clone(o)
 	key := KeyOf(o)
@@ -56,37 +56,37 @@ func (f *Server) putLocked(resource string, o Object) Object {
 	if meta == nil {
 		panic("an object of " + resource + " needs metadata")
 	}
-	old := f.objects[resource][key]
+	old := s.objects[resource][key]
 	if resource == "counts" {
-		if f.crd == nil {
+		if s.crd == nil {
 			panic("the fake has no counts: InstallCRD comes first")
 		}
-		meta["generation"] = f.generationLocked(old, o)
+		meta["generation"] = s.generationLocked(old, o)
 	}
-	f.version++
-	meta["resourceVersion"] = strconv.Itoa(f.version)
+	s.version++
+	meta["resourceVersion"] = strconv.Itoa(s.version)
 	if old == nil {
-		meta["uid"] = fmt.Sprintf("%08x-0000-4000-8000-%012x", f.version, rand.Uint32())
+		meta["uid"] = fmt.Sprintf("%08x-0000-4000-8000-%012x", s.version, rand.Uint32())
 		meta["creationTimestamp"] = time.Now().UTC().Format(time.RFC3339)
 	} else {
 		meta["uid"] = MetaOf(old)["uid"]
 		meta["creationTimestamp"] = MetaOf(old)["creationTimestamp"]
 	}
-	f.objects[resource][key] = o
-	f.recordLocked(Change{Version: f.version, Resource: resource, Old: old, New: o})
+	s.objects[resource][key] = o
+	s.recordLocked(Change{Version: s.version, Resource: resource, Old: old, New: o})
 	return o
 }
 
 // generationLocked is the generation of a Count that takes the place of old. It goes up with each change of
 // anything but the metadata and, where that is a subresource, the status.
-func (f *Server) generationLocked(old, o Object) float64 {
+func (s *Server) generationLocked(old, o Object) float64 {
 	if old == nil {
 		return 1
 	}
 	counted := func(o Object) Object {
 		rest := maps.Clone(o)
 		delete(rest, "metadata")
-		if f.crd.HasStatus {
+		if s.crd.HasStatus {
 			delete(rest, "status")
 		}
 		return Clone(rest)
@@ -99,37 +99,37 @@ func (f *Server) generationLocked(old, o Object) float64 {
 }
 
 // recordLocked adds a change to the history, and tells whoever waits for one.
-func (f *Server) recordLocked(c Change) {
-	if f.lose > 0 {
-		f.lose--
+func (s *Server) recordLocked(c Change) {
+	if s.lose > 0 {
+		s.lose--
 		c.Lost = true
 	}
-	f.history = append(f.history, c)
-	if f.Spy != nil {
-		f.Spy.Changed(c)
+	s.history = append(s.history, c)
+	if s.Spy != nil {
+		s.Spy.Changed(c)
 	}
-	f.movedLocked()
+	s.movedLocked()
 }
 
 // movedLocked says that watches may have news.
-func (f *Server) movedLocked() {
-	close(f.moved)
-	f.moved = make(chan struct{})
-	f.signalLocked()
+func (s *Server) movedLocked() {
+	close(s.moved)
+	s.moved = make(chan struct{})
+	s.signalLocked()
 }
 
 // signalLocked says that there is a change or a request.
-func (f *Server) signalLocked() {
-	close(f.grew)
-	f.grew = make(chan struct{})
+func (s *Server) signalLocked() {
+	close(s.grew)
+	s.grew = make(chan struct{})
 }
 
 // Remove deletes an object as the server does, and returns what it was: a pod's deletion shows first as a change of it.
 // It returns nil where there is none.
-func (f *Server) Remove(resource string, k Key) Object {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	old := f.objects[resource][k]
+func (s *Server) Remove(resource string, k Key) Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.objects[resource][k]
 	if old == nil {
 		return nil
 	}
@@ -137,130 +137,130 @@ func (f *Server) Remove(resource string, k Key) Object {
 		dying := Clone(old)
 		MetaOf(dying)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
 		MetaOf(dying)["deletionGracePeriodSeconds"] = 0
-		old = f.putLocked(resource, dying)
+		old = s.putLocked(resource, dying)
 	}
-	f.version++
-	delete(f.objects[resource], k)
-	f.recordLocked(Change{Version: f.version, Resource: resource, Old: old})
+	s.version++
+	delete(s.objects[resource], k)
+	s.recordLocked(Change{Version: s.version, Resource: resource, Old: old})
 	return old
 }
 
 // Get returns an object as it is stored, nil where there is none.
-func (f *Server) Get(resource string, k Key) Object {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.objects[resource][k]
+func (s *Server) Get(resource string, k Key) Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.objects[resource][k]
 }
 
 // All returns the objects of a resource, in no order.
-func (f *Server) All(resource string) []Object {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Collect(maps.Values(f.objects[resource]))
+func (s *Server) All(resource string) []Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.objects[resource]))
 }
 
 // Selected returns the objects that a list with these parameters would have, in no order. An empty namespace is all of
 // them, an empty selector everything. It panics where the server would refuse a selector.
-func (f *Server) Selected(resource, namespace, labelSelector, fieldSelector string) []Object {
+func (s *Server) Selected(resource, namespace, labelSelector, fieldSelector string) []Object {
 	selects, err := selectionOf(kindOf(resource), namespace, labelSelector, fieldSelector)
 	if err != nil {
 		panic(err)
 	}
-	return slices.DeleteFunc(f.All(resource), func(o Object) bool { return !selects(o) })
+	return slices.DeleteFunc(s.All(resource), func(o Object) bool { return !selects(o) })
 }
 
 // Compact forgets the history, as etcd does. A watch from an older version, or one that has not told all, gets a 410.
-func (f *Server) Compact() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.forgotten = f.version
-	f.history = nil
+func (s *Server) Compact() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgotten = s.version
+	s.history = nil
 }
 
 // Snapshot keeps all objects as they are; the function that it returns is etcd restored from that. The servers start
 // again with it: the watches break, the history is gone, and versions from then on are given a second time.
-func (f *Server) Snapshot() (restore func()) {
-	turnBack := f.Checkpoint()
+func (s *Server) Snapshot() (restore func()) {
+	turnBack := s.Checkpoint()
 	return func() {
 		turnBack()
-		f.Compact()
-		f.EndWatches(true)
+		s.Compact()
+		s.EndWatches(true)
 	}
 }
 
 // Checkpoint keeps all objects, the version, the history and the CRD of Counts as they are; the function that it
 // returns brings them back. Of that, it tells nobody: the watches go on. What Compact has forgotten in between stays
 // forgotten, and faults are as they are now.
-func (f *Server) Checkpoint() (turnBack func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	version := f.version
-	history := slices.Clone(f.history)
-	crd := f.crd
+func (s *Server) Checkpoint() (turnBack func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	version := s.version
+	history := slices.Clone(s.history)
+	crd := s.crd
 	objects := map[string]map[Key]Object{}
-	for resource, all := range f.objects {
+	for resource, all := range s.objects {
 		objects[resource] = maps.Clone(all)
 	}
 	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.version = version
-		f.history = history
-		f.crd = crd
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.version = version
+		s.history = history
+		s.crd = crd
 		for resource, all := range objects {
-			f.objects[resource] = maps.Clone(all)
+			s.objects[resource] = maps.Clone(all)
 		}
 	}
 }
 
 // Latest is the newest version: that of the last change, unless SetVersion was called after it.
-func (f *Server) Latest() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.version
+func (s *Server) Latest() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version
 }
 
 // SetVersion makes v the newest version, so that the next change is v+1. Where that is back in time, the fake forgets
 // the changes after it, but keeps its objects as they are, with their versions: etcd that was restored wrongly.
-func (f *Server) SetVersion(v int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.version = v
-	f.history = slices.DeleteFunc(slices.Clone(f.history), func(c Change) bool { return c.Version > v })
+func (s *Server) SetVersion(v int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version = v
+	s.history = slices.DeleteFunc(slices.Clone(s.history), func(c Change) bool { return c.Version > v })
 }
 
 // Changes returns the history, oldest first, from the last compaction on.
-func (f *Server) Changes() []Change {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.history)
+func (s *Server) Changes() []Change {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.history)
 }
 
 // NextChange is closed with the next change. Take it before looking whether something is so, and wait for it after.
-func (f *Server) NextChange() <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.moved
+func (s *Server) NextChange() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.moved
 }
 
 // nextRequestOrChange is closed with the next request or change, whichever is first.
-func (f *Server) nextRequestOrChange() <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.grew
+func (s *Server) nextRequestOrChange() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.grew
 }
 
 // Await waits until cond holds, in real time, and fails the test if it does not within 20 s. It looks again with each
 // request and each change, and now and then besides: a controller may act without telling the server. It must be
 // called on the test's own goroutine.
-func (f *Server) Await(t testing.TB, what string, cond func() bool) {
+func (s *Server) Await(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	late := time.NewTimer(20 * time.Second)
 	defer late.Stop()
 	ticks := time.NewTicker(50 * time.Millisecond)
 	defer ticks.Stop()
 	for {
-		grew := f.nextRequestOrChange()
+		grew := s.nextRequestOrChange()
 		if cond() {
 			return
 		}

@@ -13,8 +13,8 @@ import (
 
 // watcher is a watch that runs. One goroutine has it.
 type watcher struct {
-	f       *Server
-	r       *fakeRequest
+	server  *Server
+	r       *request
 	selects func(Object) bool
 
 	from   int    // it has told all up to this version
@@ -40,12 +40,12 @@ type outlook struct {
 
 // watch streams the history from a version on. From the future it is silent; from what is forgotten it is a 410, in the
 // stream, as a real server does it.
-func (f *Server) watch(r *fakeRequest) {
+func (s *Server) watch(r *request) {
 	selects := r.selection()
 	if selects == nil {
 		return
 	}
-	w := &watcher{f: f, r: r, selects: selects}
+	w := &watcher{server: s, r: r, selects: selects}
 	r.w.Header().Set("Content-Type", r.media)
 	if r.media == mediaProtobuf {
 		r.w.Header().Set("Content-Type", r.media+";stream=watch")
@@ -61,7 +61,7 @@ func (w *watcher) begin() {
 	w.from, _ = strconv.Atoi(w.r.q.Get("resourceVersion"))
 	if w.from == 0 {
 		var all []Object
-		w.from, all = w.f.present(w.r.kind.resource)
+		w.from, all = w.server.present(w.r.kind.resource)
 		for _, o := range all {
 			if w.selects(o) {
 				w.sendEvent("ADDED", o)
@@ -71,10 +71,10 @@ func (w *watcher) begin() {
 }
 
 // present is all of a resource, and the version at which it is so.
-func (f *Server) present(resource string) (version int, all []Object) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.version, slices.Collect(maps.Values(f.objects[resource]))
+func (s *Server) present(resource string) (version int, all []Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version, slices.Collect(maps.Values(s.objects[resource]))
 }
 
 // run tells what happens until the watch ends.
@@ -83,7 +83,7 @@ func (w *watcher) run() {
 	seconds, _ := strconv.Atoi(w.r.q.Get("timeoutSeconds"))
 	end := time.NewTimer(time.Duration(cmp.Or(seconds, 1800)) * time.Second)
 	defer end.Stop()
-	bookmarks := time.NewTicker(cmp.Or(w.f.Bookmarks, never))
+	bookmarks := time.NewTicker(cmp.Or(w.server.Bookmarks, never))
 	defer bookmarks.Stop()
 	for {
 		found := w.look()
@@ -131,22 +131,22 @@ func (w *watcher) run() {
 
 // look finds what there is to tell.
 func (w *watcher) look() outlook {
-	f := w.f
+	s := w.server
 	resource := w.r.kind.resource
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	byVersion := func(c Change, version int) int { return c.Version - version }
-	first, _ := slices.BinarySearchFunc(f.history, w.from+1, byVersion)
+	first, _ := slices.BinarySearchFunc(s.history, w.from+1, byVersion)
 	found := outlook{
-		news:      f.history[first:],
-		now:       f.version,
-		forgotten: f.forgotten,
-		extra:     f.takeFrameLocked(resource),
-		isGone:    resource == "counts" && f.crd != w.r.came.crd,
-		moved:     f.moved,
+		news:      s.history[first:],
+		now:       s.version,
+		forgotten: s.forgotten,
+		extra:     s.takeFrameLocked(resource),
+		isGone:    resource == "counts" && s.crd != w.r.came.crd,
+		moved:     s.moved,
 	}
 	behind := w.r.came.behind
-	if behind != nil && behind == f.behind && behind.match(w.r.asked) {
+	if behind != nil && behind == s.behind && behind.match(w.r.asked) {
 		found.now = min(found.now, behind.version)
 		found.over = behind.over
 		found.news = slices.DeleteFunc(slices.Clone(found.news), func(c Change) bool { return c.Version > found.now })

@@ -31,15 +31,15 @@ func quotedIn(list any) string {
 // refusedLocked answers a write to a node that a ValidatingAdmissionPolicy refuses, and reports whether one does. Of
 // CEL, the fake knows two sentences: that the object has a name (as the condition), and that it has no such label (as
 // the validation).
-func (f *Server) refusedLocked(r *fakeRequest, o Object) bool {
+func (s *Server) refusedLocked(r *request, o Object) bool {
 	if r.kind.resource != "nodes" {
 		return false
 	}
 	labels, _ := MetaOf(o)["labels"].(Object)
-	for _, binding := range f.objects["validatingadmissionpolicybindings"] {
+	for _, binding := range s.objects["validatingadmissionpolicybindings"] {
 		bound, _ := binding["spec"].(Object)
 		name := TextIn(bound, "policyName")
-		spec, _ := f.objects["validatingadmissionpolicies"][Key{Name: name}]["spec"].(Object)
+		spec, _ := s.objects["validatingadmissionpolicies"][Key{Name: name}]["spec"].(Object)
 		_, hasLabel := labels[quotedIn(spec["validations"])]
 		if !hasLabel || r.key.Name != quotedIn(spec["matchConditions"]) {
 			continue
@@ -56,7 +56,7 @@ func (f *Server) refusedLocked(r *fakeRequest, o Object) bool {
 }
 
 // create answers a POST. A CRD that is made is that of Counts, whatever its name. Writing to it later changes nothing.
-func (f *Server) create(r *fakeRequest) {
+func (s *Server) create(r *request) {
 	o := r.decoded()
 	if o == nil {
 		return
@@ -66,25 +66,25 @@ func (f *Server) create(r *fakeRequest) {
 		meta["name"] = prefix + strconv.FormatUint(rand.Uint64N(1<<24), 36)
 	}
 	r.key.Name = TextIn(meta, "name")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if r.kind.resource == "counts" && f.crd == nil { // it has gone since the request came
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.kind.resource == "counts" && s.crd == nil { // it has gone since the request came
 		r.notFound()
 		return
 	}
 	if r.kind.isNamespaced {
 		meta["namespace"] = r.key.Namespace
-		if f.objects["namespaces"][Key{"", r.key.Namespace}] == nil {
+		if s.objects["namespaces"][Key{"", r.key.Namespace}] == nil {
 			r.fail(404, "NotFound", fmt.Sprintf("namespaces %q not found", r.key.Namespace),
 				Object{"name": r.key.Namespace, "kind": "namespaces"})
 			return
 		}
 	}
-	if f.objects[r.kind.resource][r.key] != nil {
+	if s.objects[r.kind.resource][r.key] != nil {
 		r.fail(409, "AlreadyExists", fmt.Sprintf("%s %q already exists", r.kind.qualified(), r.key.Name), r.details())
 		return
 	}
-	o = f.admittedLocked(r, nil, o)
+	o = s.admittedLocked(r, nil, o)
 	if o == nil {
 		return
 	}
@@ -94,38 +94,38 @@ func (f *Server) create(r *fakeRequest) {
 			r.invalid("spec.versions", "Required value")
 			return
 		}
-		f.crd = crd
+		s.crd = crd
 	}
-	r.answer(201, r.show(f.putLocked(r.kind.resource, o), false))
+	r.answer(201, r.show(s.putLocked(r.kind.resource, o), false))
 }
 
 // admittedLocked is what o becomes on its way into the place of old, which is nil where there is none yet: every write
 // of a client passes here, and meets the CRD, the webhook that Strip sets up, the checks and the policies, in this
 // order. It is nil where the write was refused, which has been answered.
-func (f *Server) admittedLocked(r *fakeRequest, old, o Object) Object {
-	if r.kind.resource == "counts" && f.crd.HasStatus {
+func (s *Server) admittedLocked(r *request, old, o Object) Object {
+	if r.kind.resource == "counts" && s.crd.HasStatus {
 		o = partOf(old, o, r.status)
 	}
-	if r.kind.resource == "counts" && f.crd.DropsStatus {
+	if r.kind.resource == "counts" && s.crd.DropsStatus {
 		delete(o, "status")
 	}
 	if labels, ok := MetaOf(o)["labels"].(Object); ok && r.kind.resource == "nodes" {
-		delete(labels, f.stripped)
+		delete(labels, s.stripped)
 	}
-	if !r.valid(o) || f.refusedLocked(r, o) {
+	if !r.valid(o) || s.refusedLocked(r, o) {
 		return nil
 	}
 	return o
 }
 
 // hasStatusLocked reports whether the kind that a request is about has a status subresource.
-func (f *Server) hasStatusLocked(r *fakeRequest) bool {
-	return r.kind.resource == "counts" && f.crd != nil && f.crd.HasStatus
+func (s *Server) hasStatusLocked(r *request) bool {
+	return r.kind.resource == "counts" && s.crd != nil && s.crd.HasStatus
 }
 
 // isNamedAsInPath reports whether an object that is written has the name and the namespace of the request's path;
 // where it does not, that is answered. Where the object says no namespace, it gets the path's.
-func (r *fakeRequest) isNamedAsInPath(o Object) bool {
+func (r *request) isNamedAsInPath(o Object) bool {
 	meta := MetaOf(o)
 	name := TextIn(meta, "name")
 	namespace := TextIn(meta, "namespace")
@@ -151,7 +151,7 @@ func (r *fakeRequest) isNamedAsInPath(o Object) bool {
 }
 
 // decoded is the object that a request brings. It is nil where the request was answered, as there is none.
-func (r *fakeRequest) decoded() Object {
+func (r *request) decoded() Object {
 	var o Object
 	err := json.Unmarshal(r.body, &o)
 	if err != nil || MetaOf(o) == nil {
@@ -165,7 +165,7 @@ func (r *fakeRequest) decoded() Object {
 
 // valid reports whether an object may be stored; where it may not, it answers why. Of the server's checks, it has
 // those of names and labels, of an Event's namespace, and of a Lease's times.
-func (r *fakeRequest) valid(o Object) bool {
+func (r *request) valid(o Object) bool {
 	if about, ok := o["involvedObject"].(Object); ok {
 		if ns := TextIn(about, "namespace"); ns != r.key.Namespace && (ns != "" || r.key.Namespace != "default") {
 			r.invalid("involvedObject.namespace", fmt.Sprintf("Invalid value: %q: does not match event.namespace", ns))
@@ -207,21 +207,21 @@ func (r *fakeRequest) valid(o Object) bool {
 }
 
 // update answers a PUT. It may make a Lease, but nothing else.
-func (f *Server) update(r *fakeRequest) {
+func (s *Server) update(r *request) {
 	o := r.decoded()
 	if o == nil || !r.isNamedAsInPath(o) {
 		return
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	old := f.objects[r.kind.resource][r.key]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.objects[r.kind.resource][r.key]
 	version := TextIn(MetaOf(o), "resourceVersion")
 	switch {
-	case r.status && !f.hasStatusLocked(r):
+	case r.status && !s.hasStatusLocked(r):
 		r.notFound()
 	case old == nil && r.kind.kind == "Lease" && version == "":
-		if o = f.admittedLocked(r, nil, o); o != nil {
-			r.answer(201, r.show(f.putLocked(r.kind.resource, o), false))
+		if o = s.admittedLocked(r, nil, o); o != nil {
+			r.answer(201, r.show(s.putLocked(r.kind.resource, o), false))
 		}
 	case old == nil:
 		r.notFound()
@@ -230,14 +230,14 @@ func (f *Server) update(r *fakeRequest) {
 	case version != TextIn(MetaOf(old), "resourceVersion"):
 		r.conflict()
 	default:
-		if o = f.admittedLocked(r, old, o); o != nil {
-			f.storeLocked(r, old, o)
+		if o = s.admittedLocked(r, old, o); o != nil {
+			s.storeLocked(r, old, o)
 		}
 	}
 }
 
 // storeLocked answers with o in place of old; where nothing has changed, not even the version does.
-func (f *Server) storeLocked(r *fakeRequest, old, o Object) {
+func (s *Server) storeLocked(r *request, old, o Object) {
 	for _, field := range []string{"uid", "creationTimestamp", "resourceVersion"} {
 		MetaOf(o)[field] = MetaOf(old)[field]
 	}
@@ -245,11 +245,11 @@ func (f *Server) storeLocked(r *fakeRequest, old, o Object) {
 		r.answer(200, r.show(old, false))
 		return
 	}
-	r.answer(200, r.show(f.putLocked(r.kind.resource, o), false))
+	r.answer(200, r.show(s.putLocked(r.kind.resource, o), false))
 }
 
 // patch answers a PATCH. A strategic merge patch is taken for a merge patch.
-func (f *Server) patch(r *fakeRequest) {
+func (s *Server) patch(r *request) {
 	media := r.Header.Get("Content-Type")
 	if media != "application/merge-patch+json" && media != "application/strategic-merge-patch+json" {
 		r.fail(415, "UnsupportedMediaType", "415: Unsupported Media Type", Object{})
@@ -260,10 +260,10 @@ func (f *Server) patch(r *fakeRequest) {
 		r.fail(400, "BadRequest", "error decoding patch: "+err.Error(), nil)
 		return
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	old := f.objects[r.kind.resource][r.key]
-	if old == nil || r.status && !f.hasStatusLocked(r) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.objects[r.kind.resource][r.key]
+	if old == nil || r.status && !s.hasStatusLocked(r) {
 		r.notFound()
 		return
 	}
@@ -281,8 +281,8 @@ func (f *Server) patch(r *fakeRequest) {
 	if !r.isNamedAsInPath(o) {
 		return
 	}
-	if o = f.admittedLocked(r, old, o); o != nil {
-		f.storeLocked(r, old, o)
+	if o = s.admittedLocked(r, old, o); o != nil {
+		s.storeLocked(r, old, o)
 	}
 }
 
@@ -303,11 +303,11 @@ func partOf(old, o Object, isStatus bool) Object {
 }
 
 // delete answers a DELETE. Any CRD that is deleted is that of Counts.
-func (f *Server) delete(r *fakeRequest) {
+func (s *Server) delete(r *request) {
 	if r.kind.resource == "customresourcedefinitions" {
-		f.InstallCRD(nil)
+		s.InstallCRD(nil)
 	}
-	if o := f.Remove(r.kind.resource, r.key); o != nil {
+	if o := s.Remove(r.kind.resource, r.key); o != nil {
 		r.answer(200, r.show(o, false))
 		return
 	}
