@@ -9,7 +9,8 @@ func TestTokensOfServiceAccountsHaveTheirRights(t *testing.T) {
 	f := New()
 	f.Allow("admin")
 	f.PutJSON("serviceaccounts", `{"metadata":{"namespace":"default","name":"a"}}`)
-	f.PutJSON("clusterroles", `{"metadata":{"name":"r"},"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["list"]}]}`)
+	f.PutJSON("clusterroles", `{"metadata":{"name":"r"},`+
+		`"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["list"]}]}`)
 	f.PutJSON("clusterrolebindings", `{"metadata":{"name":"b"},"roleRef":{"name":"r"},`+
 		`"subjects":[{"kind":"ServiceAccount","namespace":"default","name":"a"}]}`)
 	as := func(token, method, target string) (int, Object) {

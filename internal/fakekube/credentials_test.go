@@ -63,7 +63,8 @@ func TestClientCertificatesAreLetInByTheAuthorityThatSignedThem(t *testing.T) {
 			t.Errorf("%d %s, want %d", w.Code, w.Body, want)
 		}
 	}
-	if asked := f.Requests(IsList("pods")); asked[0].User != "me" || !strings.HasPrefix(asked[0].String(), "GET /api/v1/pods?") {
+	asked := f.Requests(IsList("pods"))
+	if asked[0].User != "me" || !strings.HasPrefix(asked[0].String(), "GET /api/v1/pods?") {
 		t.Errorf("the first request is %s, by %q", asked[0], asked[0].User)
 	}
 }

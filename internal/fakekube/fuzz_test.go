@@ -11,7 +11,8 @@ import (
 
 // FuzzSelectors looks for selectors that panic, or that the server would not take back.
 func FuzzSelectors(f *testing.F) {
-	for _, seed := range []string{"app=web,!x", "a in (b,c), d notin ()", "a>1", "!", "a in (", `metadata.name!=a\,b`, `a=\`} {
+	seeds := []string{"app=web,!x", "a in (b,c), d notin ()", "a>1", "!", "a in (", `metadata.name!=a\,b`, `a=\`}
+	for _, seed := range seeds {
 		f.Add(seed, seed)
 	}
 	fake := New()
@@ -33,7 +34,8 @@ func FuzzWrites(f *testing.F) {
 	f.Add("PATCH", "/apis/demo.mark8s.io/v1/namespaces/default/counts/c", `{"metadata":{"generation":"x"},"status":1}`)
 	f.Add("PUT", "/apis/coordination.k8s.io/v1/namespaces/default/leases/l", `{"metadata":{"name":"l"},"spec":[]}`)
 	f.Add("POST", "/api/v1/namespaces/default/pods", `{"metadata":{"name":"p"},"spec":{"containers":[1]}}`)
-	f.Add("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"metadata":{"name":"c"},"spec":{"versions":[0]}}`)
+	f.Add("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+		`{"metadata":{"name":"c"},"spec":{"versions":[0]}}`)
 	f.Add("POST", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", `{"metadata":{"name":"b"}}`)
 	f.Add("DELETE", "/api/v1/namespaces/default/pods/web-0/status", "")
 	f.Add("OPTIONS", "//", "null")

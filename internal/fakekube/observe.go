@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"net/url"
+	"testing"
 	"time"
 )
 
@@ -136,6 +137,39 @@ func IsWatch(resource string) func(Request) bool {
 func Matching(match func(Request) bool) func(*http.Request) bool {
 	return func(r *http.Request) bool {
 		return match(RequestOf(r))
+	}
+}
+
+// nextRequestOrChange is closed with the next request or change, whichever is first.
+func (s *Server) nextRequestOrChange() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.grew
+}
+
+// Await waits until cond holds, in real time, and fails the test if it does not within 20 s. It looks again with each
+// request and each change, and now and then besides: a controller may act without telling the server. It must be
+// called on the test's own goroutine.
+func (s *Server) Await(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	late := time.NewTimer(20 * time.Second)
+	defer late.Stop()
+	ticks := time.NewTicker(50 * time.Millisecond)
+	defer ticks.Stop()
+	for {
+		grew := s.nextRequestOrChange()
+		if cond() {
+			return
+		}
+		select {
+		case <-grew:
+		case <-ticks.C:
+		case <-late.C:
+			if !cond() {
+				t.Fatalf("never: %s", what)
+			}
+			return
+		}
 	}
 }
 

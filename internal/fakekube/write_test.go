@@ -114,7 +114,8 @@ func TestCRDThatIsRefusedIsNotInstalled(t *testing.T) {
 	if f.InstalledCRD() != nil || len(f.All("customresourcedefinitions")) != 0 {
 		t.Error("it is installed")
 	}
-	wantAnswer(t, f, "POST "+crds, `{"metadata":{"name":"a.b"},"spec":{"versions":[{"subresources":{"status":{}}}]}}`, 201, "")
+	wantAnswer(t, f, "POST "+crds,
+		`{"metadata":{"name":"a.b"},"spec":{"versions":[{"subresources":{"status":{}}}]}}`, 201, "")
 	if crd := f.InstalledCRD(); crd == nil || !crd.HasStatus || !crd.DropsStatus {
 		t.Errorf("installed is %+v", crd)
 	}
