@@ -155,7 +155,8 @@ func (a *access) isPlainHTTP() bool {
 	return err == nil && u.Scheme == "http"
 }
 
-// config is the second half of Load: it checks what was found, and then reads the files of the credential.
+// config is the second half of Load: it checks what was found, reads the files of the credential, and looks up the exec
+// program.
 func (a *access) config(ctx context.Context) (*Config, error) {
 	server, err := a.serverURL()
 	if err != nil {
@@ -164,11 +165,6 @@ func (a *access) config(ctx context.Context) (*Config, error) {
 	proxy, err := a.proxyFunc()
 	if err != nil {
 		return nil, err
-	}
-	if a.exec != nil {
-		if err := a.exec.check(); err != nil {
-			return nil, fmt.Errorf("%s: %w", a.source, err)
-		}
 	}
 	a.sayWhatIsOdd(server)
 
@@ -180,7 +176,11 @@ func (a *access) config(ctx context.Context) (*Config, error) {
 	}
 	a.warnOfOpenFiles(ctx)
 	if a.exec != nil {
-		if err := a.exec.lookUp(ctx); err != nil {
+		err := a.exec.check()
+		if err == nil {
+			err = a.exec.lookUp(ctx)
+		}
+		if err != nil {
 			a.close()
 			return nil, fmt.Errorf("%s: %w", a.source, err)
 		}

@@ -448,10 +448,8 @@ func TestExtensionForTheExecProgramIsThereOnce(t *testing.T) {
 	}
 }
 
-func TestWhatTheKubeconfigSaysIsCheckedBeforeAnyFileIsRead(t *testing.T) {
-	const program = "exec: {apiVersion: client.authentication.k8s.io/v1alpha1, command: x}"
+func TestAddressOfTheServerIsCheckedBeforeAnyFileIsRead(t *testing.T) {
 	for want, config := range map[string]string{
-		"exec: the apiVersion":       fakekube.Kubeconfig("https://h", nil, program),
 		"must be https://HOST":       fakekube.Kubeconfig("https://h?x=y", nil, "token: t"),
 		"the server's address (://)": fakekube.Kubeconfig("https://h:port", nil, "token: t"),
 	} {
