@@ -124,7 +124,8 @@ func (m *Meta) hasSameLabels(o *Meta) bool {
 	return true
 }
 
-// Object is a pointer to a struct with Meta in it. Once stored it is never modified, so that it can be read without a lock.
+// Object is a pointer to a struct with Meta in it. Once stored it is never modified, so that it can be read without a
+// lock.
 type Object[T any] interface {
 	comparable // to nil
 	meta() *Meta
@@ -229,7 +230,8 @@ func (k *Kind[T]) path(namespace string) string {
 	return k.API + namespace + "/" + k.Resource
 }
 
-// newerVersion compares resourceVersions: decimals of any length (KEP-5504). What is none is newer, so that no event is lost.
+// newerVersion compares resourceVersions: decimals of any length (KEP-5504). What is none is newer, so that no event is
+// lost.
 func newerVersion(a, b string) bool {
 	decimal := func(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 	if !decimal(a) || !decimal(b) {
@@ -239,7 +241,8 @@ func newerVersion(a, b string) bool {
 	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) > 0
 }
 
-// Store is the cache of one kind. Anyone may read; its reflector alone lists and applies; who writes may apply the answer.
+// Store is the cache of one kind. Anyone may read; its reflector alone lists and applies; who writes may apply the
+// answer.
 type Store[T Object[T]] struct {
 	index    []func(T) string          // the values under which Count finds an object
 	indexIn  []func(T) string          // those under which CountIn finds it, which mean something in its namespace alone
@@ -333,8 +336,9 @@ func (s *Store[T]) countInLocked(namespace, v string, by int) {
 	}
 }
 
-// Delta is one change of the cache: Old is nil for an object that is new, New for one that went. With both the same nothing
-// has changed, but somebody wants to begin with what there is. Another uid under an object's name makes it two deltas.
+// Delta is one change of the cache: Old is nil for an object that is new, New for one that went. With both the same
+// nothing has changed, but somebody wants to begin with what there is. Another uid under an object's name makes it two
+// deltas.
 type Delta[T Object[T]] struct{ Old, New T }
 
 func (d Delta[T]) Key() Key { return cmp.Or(d.New, d.Old).meta().Key() }
@@ -365,9 +369,10 @@ func (s *Store[T]) setLocked(k string, obj T) []Delta[T] {
 	return []Delta[T]{{old, obj}}
 }
 
-// Apply takes one watch event (ADDED, MODIFIED, DELETED) and returns what changed: nothing, if the store knows a later version. (A
-// DELETED from a selector has the old content, but a new version.) WRITTEN is what the server answered our own write: it only ever
-// replaces the same object (by uid), as what the watch has removed stays removed; what it brings, the watch will not tell again.
+// Apply takes one watch event (ADDED, MODIFIED, DELETED) and returns what changed: nothing, if the store knows a later
+// version. (A DELETED from a selector has the old content, but a new version.) WRITTEN is what the server answered our
+// own write: it only ever replaces the same object (by uid), as what the watch has removed stays removed; what it
+// brings, the watch will not tell again.
 func (s *Store[T]) Apply(event string, obj T) []Delta[T] {
 	m := obj.meta()
 	k, version := m.text[:m.key], m.ResourceVersion()
@@ -460,8 +465,8 @@ const (
 )
 
 // item is one object on its way from the wire into memory: what any kind reads of it. The next one overwrites it. One
-// more field needs a place here, a line in Reset, its number in Schema, its name in readMetadata, readSpec or readStatus,
-// and a kind that takes and compares it.
+// more field needs a place here, a line in Reset, its number in Schema, its name in readMetadata, readSpec or
+// readStatus, and a kind that takes and compares it.
 type item struct {
 	namespace, name, uid, version wire.Text // of metadata
 	generation                    int64
@@ -864,8 +869,8 @@ type WatchEvent[T any] struct {
 	Status *wire.Status
 }
 
-// events calls handle for each frame of a watch until the stream ends, or handle fails. An end between two frames is nil;
-// a broken connection is its error as it is; everything that cannot be understood is a wire.GarbageError.
+// events calls handle for each frame of a watch until the stream ends, or handle fails. An end between two frames is
+// nil; a broken connection is its error as it is; everything that cannot be understood is a wire.GarbageError.
 func (d *decoder[T]) events(r io.Reader, isProtobuf bool, handle func(WatchEvent[T]) error) error {
 	return d.wire.Events(r, isProtobuf, func(frame wire.Event) error {
 		ev := WatchEvent[T]{Type: frame.Type, Status: frame.Status}

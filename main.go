@@ -1,5 +1,5 @@
-// Podcount is a Kubernetes controller made of nothing but Go's standard library: it counts pods and writes the counts to
-// labels of nodes. Data runs one way through its four files:
+// Podcount is a Kubernetes controller made of nothing but Go's standard library: it counts pods and writes the counts
+// to labels of nodes. Data runs one way through its four files:
 //
 //	API server ─list, watch─▶ watch.go ─changes─▶ cache.go ─keys─▶ queue.go ─key─▶ reconcile (main.go) ─patch, event─▶ API server
 //	                                                                 ▲ ticker: every interval, every key that is not as it should be
@@ -46,8 +46,8 @@ import (
 
 var version = "dev" // set by the linker, from git
 
-// levelRequest is the level of each request. With -v N, lines of the slog level -N are shown: slog.LevelDebug is -v 4, and
-// levelFlow is -v 2.
+// levelRequest is the level of each request. With -v N, lines of the slog level -N are shown: slog.LevelDebug is -v 4,
+// and levelFlow is -v 2.
 const levelRequest = slog.Level(-6)
 
 // What an end may take, step by step. If you change one, change README.md.
@@ -70,7 +70,8 @@ const (
 )
 
 func main() {
-	// The heap is a cache, which lives on: let garbage be a quarter of it. And there is never work for two processors: see README.md.
+	// The heap is a cache, which lives on: let garbage be a quarter of it. And there is never work for two processors:
+	// see README.md.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(25)
 	}
@@ -80,8 +81,9 @@ func main() {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	// By default a write to stdout or stderr whose reader has gone away (`| head`) ends the process. With this the write
-	// fails instead, and that ends nothing. To ignore the signal would do the same, but exec programs would inherit that.
+	// By default a write to stdout or stderr whose reader has gone away (`| head`) ends the process. With this the
+	// write fails instead, and that ends nothing. To ignore the signal would do the same, but exec programs would
+	// inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	go obeySignals(signals, cancel, func(why string) {
 		lastWord(why)
@@ -353,7 +355,8 @@ func (o *options) setManifest(parts string) error {
 	return nil
 }
 
-// parseFlags reads the command line. Its errors are usageErrors of one line. It returns nil if all that was wanted is printed.
+// parseFlags reads the command line. Its errors are usageErrors of one line. It returns nil if all that was wanted is
+// printed.
 func parseFlags(args []string, stdout io.Writer) (*options, error) {
 	o, fs, help := newFlags()
 	err := fs.Parse(args)
@@ -1058,20 +1061,21 @@ func newReflector[T Object[T]](o *options, client *kube.Client, log *Log, kind K
 	})
 }
 
-// Controller is one of podcount's jobs: keys come, from changes of what it watches and with time, and for each Reconcile
-// makes the world as it should be. Its own queue, workers and retries are the manager's to see to.
+// Controller is one of podcount's jobs: keys come, from changes of what it watches and with time, and for each
+// Reconcile makes the world as it should be. Its own queue, workers and retries are the manager's to see to.
 type Controller struct {
 	Name, About string
 	Off         bool // unless -controllers names it
-	// Setup is called before anything runs: it sets what is below and, with On, what is watched, and tells the caches' kinds its needs.
+	// Setup is called before anything runs: it sets what is below and, with On, what is watched, and tells the caches'
+	// kinds its needs.
 	Setup func(m *manager, c *Controller)
 	// Reconcile has never two calls at a time with the same key. Where it fails it is called again, after a backoff.
 	Reconcile func(ctx context.Context, key Key) (Result, error)
 	// Urgent says which keys go before all others that wait for a worker. Setup sets it; nil: none do. The queue calls
 	// it, so it must be quick, and must not call the queue.
 	Urgent func(Key) bool
-	// Count is for the last line of -once and -dry-run; nil: there is none. It returns what the controller writes to (""
-	// where there can be none), how many there are, and how many of them are not right now.
+	// Count is for the last line of -once and -dry-run; nil: there is none. It returns what the controller writes to
+	// ("" where there can be none), how many there are, and how many of them are not right now.
 	Count func() (what string, all, wrong int)
 	Tick  func() []Key // the keys to begin with, and to look at again each interval; none, unless Setup sets it
 
@@ -1173,8 +1177,8 @@ func (o *options) isOn(c Controller) bool {
 	return slices.Contains(words, "*") && !c.Off
 }
 
-// On makes c watch a cache: keys says which keys a change there adds. It is called from several goroutines, at first with
-// each object that is there as no change of it. Where it panics it is called again later, with the same change.
+// On makes c watch a cache: keys says which keys a change there adds. It is called from several goroutines, at first
+// with each object that is there as no change of it. Where it panics it is called again later, with the same change.
 func On[T Object[T]](c *Controller, r *Reflector[T], keys func(Delta[T]) []Key) {
 	c.caches[r] = true
 	var begun atomic.Bool
@@ -1538,7 +1542,8 @@ func (m *manager) outcome(c *Controller, what string, all, wrong int) string {
 	return text
 }
 
-// control runs one controller once its caches are complete (half a list makes a wrong label) and we lead; with -once, until all is done.
+// control runs one controller once its caches are complete (half a list makes a wrong label) and we lead; with -once,
+// until all is done.
 func (m *manager) control(c *Controller, pause time.Duration) {
 	for cache := range c.caches {
 		await(m, cache.Synced())
@@ -2124,7 +2129,8 @@ func (p *podCount) news(c logging.Change) string {
 	return fmt.Sprintf("%s changed from %s to %s", what, c.From, c.To)
 }
 
-// wrong returns the node and, by the whole caches as they are now, what its wrong labels should be: texts, or nil for none.
+// wrong returns the node and, by the whole caches as they are now, what its wrong labels should be: texts, or nil for
+// none.
 func (p *podCount) wrong(key Key) (node *Node, labels map[string]any) {
 	if node = p.nodes.Get(key); node == nil {
 		return nil, nil
@@ -2230,7 +2236,8 @@ func (s *countControl) countChanged(d Delta[*Count]) []Key {
 	return []Key{d.Key()}
 }
 
-// ours is what podcount writes of a status. Without a subresource our own writes make the generation go up: it says nothing.
+// ours is what podcount writes of a status. Without a subresource our own writes make the generation go up: it says
+// nothing.
 func (p *presence) ours(status countStatus) countStatus {
 	if !p.status {
 		status.ObservedGeneration = ""
@@ -2240,7 +2247,8 @@ func (p *presence) ours(status countStatus) countStatus {
 
 type countNews struct{ uid, spec, reason, message string } // what events tell of a Count, when it changes
 
-// news is what there is to tell of a Count with that status. If that shows that it is of an older spec, so does its spec.
+// news is what there is to tell of a Count with that status. If that shows that it is of an older spec, so does its
+// spec.
 func (c *Count) news(status countStatus) countNews {
 	spec := string(status.ObservedGeneration)
 	if spec == "" {
@@ -2331,8 +2339,8 @@ func (s *countControl) isDue(c *Count, of *presence, status countStatus) bool {
 	return wait <= 0
 }
 
-// write makes the status of a Count right, by one patch. Afterwards the Count rests. isGone reports that the server does
-// not have it.
+// write makes the status of a Count right, by one patch. Afterwards the Count rests. isGone reports that the server
+// does not have it.
 func (s *countControl) write(ctx context.Context, c *Count, of *presence, status countStatus) (isGone bool, err error) {
 	subresource := "" // without one, the status is a part of the object like any other
 	if of.status {

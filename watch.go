@@ -132,7 +132,8 @@ func (r *Reflector[T]) Reference(obj T) ObjectReference {
 // Synced is closed once the first list is complete.
 func (r *Reflector[T]) Synced() <-chan struct{} { return r.synced.Done() }
 
-// State is for people, and for gauges. A store is ready if complete; that of a resource that the server does not have is.
+// State is for people, and for gauges. A store is ready if complete; that of a resource that the server does not have
+// is.
 func (r *Reflector[T]) State() (kind string, isReady bool, state map[string]any) {
 	r.state.Lock()
 	version, silent := r.version, time.Since(r.heard).Seconds()
@@ -167,9 +168,10 @@ func (r *Reflector[T]) move(version, why string) {
 var errStripped = errors.New("the server accepted the write, but not what it says: " +
 	"a mutating webhook, a MutatingAdmissionPolicy or a schema takes that away")
 
-// Patch sends a merge patch of obj, or of its subresource sub, and takes the answer into the store. It returns the object
-// as it is now; nil if it is gone, or was made again under its name, as the watch will tell. kept reports whether the
-// object in the answer has what was written: if not, the error is errStripped, and the object is returned beside it.
+// Patch sends a merge patch of obj, or of its subresource sub, and takes the answer into the store. It returns the
+// object as it is now; nil if it is gone, or was made again under its name, as the watch will tell. kept reports
+// whether the object in the answer has what was written: if not, the error is errStripped, and the object is returned
+// beside it.
 //
 // The patch goes without resourceVersion, so that other writers cannot hold us up, but with the uid, so that an object
 // that was made again does not get what was meant for the one before it.
@@ -231,8 +233,8 @@ func (r *Reflector[T]) patch(ctx context.Context, obj T, sub string, patch map[s
 	return now, nil
 }
 
-// Run keeps the store equal to the server until ctx ends. It returns early in two cases: with nil where Once is set and the
-// server does not have the resource; and with an error that wraps a *kube.Status where the very first list, of a
+// Run keeps the store equal to the server until ctx ends. It returns early in two cases: with nil where Once is set and
+// the server does not have the resource; and with an error that wraps a *kube.Status where the very first list, of a
 // resource that is not under /apis/, is a bad request: then a selector is wrong, and no patience will mend it.
 func (r *Reflector[T]) Run(ctx context.Context) error {
 	defer r.outage.Stop()
@@ -240,7 +242,8 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 	if !strings.HasPrefix(r.kind.API, "/apis/") {
 		return r.run(ctx)
 	}
-	// No single 404, of a list or of discovery, says that the resource is gone: one that is new may be answered so for a moment.
+	// No single 404, of a list or of discovery, says that the resource is gone: one that is new may be answered so for
+	// a moment.
 	var running sync.WaitGroup
 	stop, err := func() {}, error(nil)
 	for lacks := 0; ctx.Err() == nil; retry.Sleep(ctx, max(kube.RetryAfter(err), discoverEvery*4/5+rand.N(discoverEvery*2/5))) {
@@ -291,7 +294,8 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 	return nil
 }
 
-// discover asks whether the server has the resource; nil: no. https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
+// discover asks whether the server has the resource; nil: no.
+// https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
 func (r *Reflector[T]) discover(ctx context.Context) (found *presence, err error) {
 	var answer struct {
 		Kind      string
@@ -409,7 +413,8 @@ func (r *Reflector[T]) pages(ctx context.Context, listing *Listing[T]) (meta wir
 	return meta, req.Failed(fmt.Errorf("the list has not ended after %d pages", listLimit/pageLimit))
 }
 
-// watch applies events until the watch ends. Then it decides how long to wait, and, by clearing version, whether to list.
+// watch applies events until the watch ends. Then it decides how long to wait, and, by clearing version, whether to
+// list.
 func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
 	due, cancel := context.WithDeadlineCause(ctx, r.relistAt, errRelist)
 	defer cancel()
@@ -457,7 +462,8 @@ func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
 	case errors.Is(err, errRelist) || ctx.Err() != nil:
 		return 0
 	case code == http.StatusGone || status.Reason == "Expired" || status.Reason == "Gone":
-		// The version is too old, which is no fault: with a server's restart, history begins anew. A wait, but not an outage's.
+		// The version is too old, which is no fault: with a server's restart, history begins anew. A wait, but not an
+		// outage's.
 		r.expired++
 		enough, why, wait = 1, "expired", retry.Backoff(r.expired, reflectorBackoff, reflectorLimit)
 	case code == http.StatusBadRequest || code == http.StatusUnprocessableEntity:
@@ -488,8 +494,9 @@ func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
 	return wait
 }
 
-// rewound asks for the newest version. It is older than what we have heard of if etcd was restored from a backup: then a
-// list is due, and at once, as other changes will come under the same versions. Where that fails, the next watch asks.
+// rewound asks for the newest version. It is older than what we have heard of if etcd was restored from a backup: then
+// a list is due, and at once, as other changes will come under the same versions. Where that fails, the next watch
+// asks.
 func (r *Reflector[T]) rewound(ctx context.Context) bool {
 	var page struct{ Metadata wire.ListMeta }
 	req := r.request("")
