@@ -258,7 +258,12 @@ type Store[T Object[T]] struct {
 
 // NewStore makes an empty store. Each index names a value by which Count and By find an object, "" for none.
 func NewStore[T Object[T]](index ...func(T) string) *Store[T] {
-	return &Store[T]{index: index, items: map[string]T{}, counts: map[string]int{}, countsIn: map[string]map[string]int{}}
+	return &Store[T]{
+		index:    index,
+		items:    map[string]T{},
+		counts:   map[string]int{},
+		countsIn: map[string]map[string]int{},
+	}
 }
 
 func locked[V any](mu *sync.RWMutex, read func() V) V {

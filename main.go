@@ -720,7 +720,9 @@ func (o *options) flush(ctx context.Context, printed, logged *logging.Output) er
 
 // run is the whole program but for signals and exit codes. It returns nil when ctx ends, once all is finished and sent.
 // dial, for tests, stands for the network; nil is the real one.
-func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer, dial kube.Dialer) error {
+func run(
+	ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer, dial kube.Dialer,
+) error {
 	o, err := parseFlags(args, stdout)
 	if o == nil {
 		return err
@@ -736,7 +738,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 
 // runWith is run, once there are flags and a log.
 func runWith(
-	ctx context.Context, o *options, getenv func(string) string, log *Log, logged, printed *logging.Output, dial kube.Dialer,
+	ctx context.Context, o *options, getenv func(string) string,
+	log *Log, logged, printed *logging.Output, dial kube.Dialer,
 ) error {
 	cfg, err := kubeconfig.Load(ctx, kubeconfig.Options{
 		Kubeconfig: o.kubeconfig,
@@ -1448,7 +1451,8 @@ func (m *manager) failUnlessComplete() {
 	_, waits := m.state()
 	if len(waits) > 0 {
 		after := min(onceListTime, m.onceTimeout)
-		m.fail(fmt.Errorf("%s: after %v there is no complete list of %s", m.onceFlag(), after, strings.Join(waits, ", ")))
+		m.fail(fmt.Errorf("%s: after %v there is no complete list of %s",
+			m.onceFlag(), after, strings.Join(waits, ", ")))
 	}
 }
 
@@ -1861,7 +1865,8 @@ func (p *podCount) tick() []Key {
 		}
 	}
 	if !isShown && !p.warned.Swap(true) {
-		p.log.Warn("no node gets the total: none matches -total-nodes (a managed cluster hides its control plane; -total-nodes '' means every node)", "label", p.totalLabel)
+		p.log.Warn("no node gets the total: none matches -total-nodes "+
+			"(a managed cluster hides its control plane; -total-nodes '' means every node)", "label", p.totalLabel)
 	}
 	return append(lack, others...)
 }
@@ -1896,7 +1901,8 @@ func (p *podCount) podChanged(d Delta[*Pod]) (keys []Key) {
 func (p *podCount) nodeChanged(d Delta[*Node]) []Key {
 	if d.Old == nil {
 		return []Key{d.Key()}
-	} else if d.New != nil && d.New != d.Old { // by another podcount perhaps, that has heard of a pod of which we are about to hear
+	} else if d.New != nil && d.New != d.Old {
+		// By another podcount perhaps, that has heard of a pod of which we are about to hear.
 		p.queue.AddAfter(d.Key(), min(p.interval, time.Second))
 	}
 	return nil
@@ -2142,7 +2148,10 @@ func (p *podCount) wrong(key Key) (node *Node, labels map[string]any) {
 	if !p.prune {
 		labels[p.nodeLabel] = strconv.Itoa(p.pods.Count(key.Name))
 	}
-	maps.DeleteFunc(labels, func(label string, want any) bool { return label == "" || node.label(label) == want }) // "": -node-label is off
+	maps.DeleteFunc(labels, func(label string, want any) bool {
+		isOff := label == "" // no -node-label is given
+		return isOff || node.label(label) == want
+	})
 	return node, labels
 }
 
@@ -2164,7 +2173,8 @@ type statusPause struct {
 	until time.Time
 }
 
-var nameLabels = []string{"app", "app.kubernetes.io/name", "run"} // by which a pod belongs to the name that a Count gives
+// nameLabels are those by which a pod belongs to the name that a Count gives.
+var nameLabels = []string{"app", "app.kubernetes.io/name", "run"}
 
 func setUpCount(m *manager, c *Controller) {
 	s := &countControl{manager: m, Controller: c}
@@ -2269,7 +2279,11 @@ func (s *countControl) plan(key Key) (c *Count, of *presence, status countStatus
 	}
 	if status = of.ours(c.Status); c.Invalid == "" {
 		have := s.pods.CountIn(c.Key().Namespace, c.Name)
-		status = of.ours(countStatus{wire.Raw(fmt.Sprint(have == c.Want)), wire.Raw(fmt.Sprint(have)), wire.Raw(fmt.Sprint(c.Generation))})
+		status = of.ours(countStatus{
+			Healthy:            wire.Raw(fmt.Sprint(have == c.Want)),
+			Count:              wire.Raw(fmt.Sprint(have)),
+			ObservedGeneration: wire.Raw(fmt.Sprint(c.Generation)),
+		})
 	} else if status.Healthy == "true" {
 		status.Healthy = "false"
 	}

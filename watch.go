@@ -152,7 +152,12 @@ func (r *Reflector[T]) State() (kind string, isReady bool, state map[string]any)
 	} else {
 		r.metrics.Set(float64(r.Len()), "podcount_cache_objects", r.kind.Name)
 	}
-	return r.kind.Name, isReady, map[string]any{"objects": r.Len(), "ready": isReady, "resourceVersion": version, "secondsSinceHeard": silent}
+	return r.kind.Name, isReady, map[string]any{
+		"objects":           r.Len(),
+		"ready":             isReady,
+		"resourceVersion":   version,
+		"secondsSinceHeard": silent,
+	}
 }
 
 // move sets where the next watch starts, as the server has just told; or, by "", says why a list is due.
@@ -261,14 +266,16 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 		case err != nil && ctx.Err() == nil:
 			r.discovery.Failed("discovery", "cannot discover", kube.PauseBetweenComplaints(err), "err", err)
 		case news == nil && here == nil && lacks == 1:
-			r.log.Info("waiting for a resource that the server does not have: is its CRD installed?", "resource", r.kind.Resource, "in", r.kind.API)
+			r.log.Info("waiting for a resource that the server does not have: is its CRD installed?",
+				"resource", r.kind.Resource, "in", r.kind.API)
 			if r.once {
 				r.listed()
 				stop()
 				return nil
 			}
 		case news == nil && here != nil && lacks == 2:
-			r.log.Info("the resource is gone: waiting for it to come back", "resource", r.kind.Resource, "in", r.kind.API)
+			r.log.Info("the resource is gone: waiting for it to come back",
+				"resource", r.kind.Resource, "in", r.kind.API)
 			stop()
 			running.Wait()
 			r.outage.Forget("watch")
@@ -351,7 +358,12 @@ func (r *Reflector[T]) request(as string) kube.Request {
 	if !r.kind.Protobuf {
 		types = types[1:]
 	}
-	return kube.Request{Method: http.MethodGet, Path: r.kind.path(r.kind.Namespace), Query: q, Accept: kube.Accept(r.kind.MetadataOnly, as, types...)}
+	return kube.Request{
+		Method: http.MethodGet,
+		Path:   r.kind.path(r.kind.Namespace),
+		Query:  q,
+		Accept: kube.Accept(r.kind.MetadataOnly, as, types...),
+	}
 }
 
 // list makes the store equal to one complete list: the most recent state, which an unset resourceVersion asks for.
@@ -399,7 +411,8 @@ func (r *Reflector[T]) pages(ctx context.Context, listing *Listing[T]) (meta wir
 		}
 		meta, err = r.decoder.list(body, body.IsProtobuf, func(obj T, text []byte) (kept bool, err error) {
 			if listing.n%256 == 0 && time.Since(start) > slow {
-				r.log.Info("still listing", "kind", r.kind.Name, "objects", listing.n, "for", time.Since(start).Round(time.Second))
+				r.log.Info("still listing", "kind", r.kind.Name, "objects", listing.n,
+					"for", time.Since(start).Round(time.Second))
 				slow = 2 * time.Since(start)
 			}
 			return listing.Add(obj, text)
@@ -500,13 +513,15 @@ func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
 func (r *Reflector[T]) rewound(ctx context.Context) bool {
 	var page struct{ Metadata wire.ListMeta }
 	req := r.request("")
-	req.Accept, req.Timeout = kube.Accept(true, "PartialObjectMetadataList", wire.JSON), shortWatch // as the watch waits
+	req.Accept = kube.Accept(true, "PartialObjectMetadataList", wire.JSON)
+	req.Timeout = shortWatch // as the watch waits
 	req.Query.Set("limit", "1")
 	if r.client.Send(ctx, req, &page) != nil {
 		return false
 	}
 	if r.away = false; newerVersion(r.version, page.Metadata.ResourceVersion) {
-		r.log.Info("versions have gone back", "kind", r.kind.Name, "from", r.version, "to", page.Metadata.ResourceVersion)
+		r.log.Info("versions have gone back", "kind", r.kind.Name,
+			"from", r.version, "to", page.Metadata.ResourceVersion)
 		r.move("", "restored")
 	}
 	return r.version == ""
@@ -517,7 +532,8 @@ func (r *Reflector[T]) apply(ev WatchEvent[T]) {
 	m := ev.Object.meta()
 	stale := !newerVersion(m.ResourceVersion(), r.version) // it would turn back time
 	if r.log.Enabled(context.Background(), slog.LevelDebug) {
-		r.log.Debug(strings.TrimSpace(ev.Type+" "+r.kind.Name+" "+m.Key().String()), "rv", m.ResourceVersion(), "stale", stale)
+		what := strings.TrimSpace(ev.Type + " " + r.kind.Name + " " + m.Key().String())
+		r.log.Debug(what, "rv", m.ResourceVersion(), "stale", stale)
 	}
 	if stale {
 		return
