@@ -64,12 +64,12 @@ func (s *Server) may(user string, rt Route) bool {
 		return true
 	}
 	account := accountOf(user)
-	for _, binding := range s.objects["clusterrolebindings"] {
+	for _, binding := range s.objectsLocked("clusterrolebindings") {
 		if !binds(binding, account) {
 			continue
 		}
 		ref, _ := binding["roleRef"].(Object)
-		role := s.objects["clusterroles"][Key{Name: TextIn(ref, "name")}]
+		role := s.objectsLocked("clusterroles")[Key{Name: TextIn(ref, "name")}]
 		rules, _ := role["rules"].([]any)
 		for _, one := range rules {
 			rule, _ := one.(Object)

@@ -1,8 +1,7 @@
 // Package fakekube is an API server for tests and for looking: an http.Handler that keeps pods, nodes, namespaces,
-// Events, service accounts, Leases, roles, admission policies and one custom resource in memory, and answers in the
-// shapes of a real kube-apiserver v1.35. The kinds are fixed: there is no way to add another. kubectl can use it, and
-// so can other clients that ask for no more than what follows. It answers in JSON; lists and watches of pods and nodes
-// also in protobuf.
+// Events, ConfigMaps, Secrets, service accounts, Leases, roles, admission policies and custom resources in memory, and
+// answers in the shapes of a real kube-apiserver v1.35. kubectl can use it, and so can other clients that ask for no
+// more than what follows. It answers in JSON; lists and watches of pods and nodes also in protobuf.
 //
 // It serves over TCP, where real time passes (ServeFor, and ServeTLSFor for TLS and HTTP/2), and over a network within
 // the process (ServeIn), which works in virtual time, in a bubble of testing/synctest. A test lets a cluster live
@@ -15,12 +14,14 @@
 // ProtobufObject, ProtobufEvent and Message make answers for tests of a decoder. RunTests, in a package's TestMain,
 // finds what its tests leave behind.
 //
-// A resource is named by its plural, as in paths: "pods", "nodes", "namespaces", "events", "serviceaccounts", "leases",
-// "counts", "customresourcedefinitions", "clusterroles", "clusterrolebindings", "validatingadmissionpolicies" and
-// "validatingadmissionpolicybindings". Counts, the custom resource, are there while InstallCRD says so.
+// A resource is named by its plural, as in paths: "pods", "nodes", "namespaces", "events", "configmaps", "secrets",
+// "serviceaccounts", "leases", "roles", "rolebindings", "clusterroles", "clusterrolebindings",
+// "validatingadmissionpolicies", "validatingadmissionpolicybindings" and "customresourcedefinitions". Any number of
+// custom resources come to these: whoever creates a CustomResourceDefinition, by a request or by Put, adds one. Where
+// two groups have the same plural, it needs the group, too: "widgets.example.com". InstallCRD adds Counts.
 //
-// The package was made for the controller podcount, which shows in three places: Counts are of podcount's group,
-// demo.mark8s.io; a 403 names whoever is no service account of the fake as podcount's own; and so does the value of
+// The package was made for the controller podcount, which shows in three places: InstallCRD and AddCount are for its
+// custom resource, Counts, of the group demo.mark8s.io; a 403 names whoever is no service account of the fake as podcount's own; and so does the value of
 // ExecPluginDir.
 //
 // The package imports nothing but the standard library: it routes, selects, and checks names by code of its own, so

@@ -1,44 +1,111 @@
 package fakekube
 
 import (
-	"io"
 	"slices"
 	"strings"
 )
 
-// kind is a kind that the fake serves.
+// kind is a version of a kind of objects that the fake serves. A kind that is served in several versions has one of
+// these for each; they share their objects.
 type kind struct {
-	group    string // "" is the core group
-	version  string
+	group   string // "" is the core group
+	version string
+
 	resource string // in paths, such as "pods"
 	kind     string // in objects, such as "Pod"
+	singular string // what kubectl calls one object, such as "pod"
+
+	shortNames []string // that kubectl understands, such as "po"
+	categories []string // groups of resources that kubectl lists together, such as "all"
 
 	isNamespaced bool
+	hasStatus    bool // the status is a subresource: a write to the object does not change it
+
+	// crd is the version in the CustomResourceDefinition, with its schema and columns. It is nil for a built-in kind.
+	crd Object
+
+	// installation tells one definition of a custom resource from the one before it. It is 0 for a built-in kind.
+	installation int
 }
 
-// kinds are all kinds that there can be, in the order of discovery. Counts are there while they have a CRD.
-var kinds = []kind{
-	{"", "v1", "pods", "Pod", true},
-	{"", "v1", "nodes", "Node", false},
-	{"", "v1", "namespaces", "Namespace", false},
-	{"", "v1", "events", "Event", true},
-	{"", "v1", "serviceaccounts", "ServiceAccount", true},
-	{"coordination.k8s.io", "v1", "leases", "Lease", true},
-	{"demo.mark8s.io", "v1", "counts", "Count", true},
-	{"apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false},
-	{"rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", false},
-	{"rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", false},
-	{"admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", false},
-	{"admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", false},
-}
-
-// kindOf is the kind of a resource. It panics where the fake has none.
-func kindOf(resource string) kind {
-	i := slices.IndexFunc(kinds, func(k kind) bool { return k.resource == resource })
-	if i < 0 {
-		panic("the fake has no " + resource)
-	}
-	return kinds[i]
+// builtIn are the kinds that are always there, in the order of discovery.
+var builtIn = []kind{
+	{
+		version: "v1", resource: "pods", kind: "Pod", singular: "pod",
+		shortNames: []string{"po"}, categories: []string{"all"},
+		isNamespaced: true, hasStatus: true,
+	},
+	{
+		version: "v1", resource: "nodes", kind: "Node", singular: "node",
+		shortNames: []string{"no"},
+		hasStatus:  true,
+	},
+	{
+		version: "v1", resource: "namespaces", kind: "Namespace", singular: "namespace",
+		shortNames: []string{"ns"},
+		hasStatus:  true,
+	},
+	{
+		version: "v1", resource: "events", kind: "Event", singular: "event",
+		shortNames:   []string{"ev"},
+		isNamespaced: true,
+	},
+	{
+		version: "v1", resource: "configmaps", kind: "ConfigMap", singular: "configmap",
+		shortNames:   []string{"cm"},
+		isNamespaced: true,
+	},
+	{
+		version: "v1", resource: "secrets", kind: "Secret", singular: "secret",
+		isNamespaced: true,
+	},
+	{
+		version: "v1", resource: "serviceaccounts", kind: "ServiceAccount", singular: "serviceaccount",
+		shortNames:   []string{"sa"},
+		isNamespaced: true,
+	},
+	{
+		group: "rbac.authorization.k8s.io", version: "v1",
+		resource: "clusterrolebindings", kind: "ClusterRoleBinding", singular: "clusterrolebinding",
+	},
+	{
+		group: "rbac.authorization.k8s.io", version: "v1",
+		resource: "clusterroles", kind: "ClusterRole", singular: "clusterrole",
+	},
+	{
+		group: "rbac.authorization.k8s.io", version: "v1",
+		resource: "rolebindings", kind: "RoleBinding", singular: "rolebinding",
+		isNamespaced: true,
+	},
+	{
+		group: "rbac.authorization.k8s.io", version: "v1",
+		resource: "roles", kind: "Role", singular: "role",
+		isNamespaced: true,
+	},
+	{
+		group: "admissionregistration.k8s.io", version: "v1",
+		resource: "validatingadmissionpolicies", kind: "ValidatingAdmissionPolicy",
+		singular:   "validatingadmissionpolicy",
+		categories: []string{"api-extensions"},
+		hasStatus:  true,
+	},
+	{
+		group: "admissionregistration.k8s.io", version: "v1",
+		resource: "validatingadmissionpolicybindings", kind: "ValidatingAdmissionPolicyBinding",
+		singular:   "validatingadmissionpolicybinding",
+		categories: []string{"api-extensions"},
+	},
+	{
+		group: "apiextensions.k8s.io", version: "v1",
+		resource: "customresourcedefinitions", kind: "CustomResourceDefinition",
+		singular:   "customresourcedefinition",
+		shortNames: []string{"crd", "crds"}, categories: []string{"api-extensions"},
+		hasStatus: true,
+	},
+	{
+		group: "coordination.k8s.io", version: "v1", resource: "leases", kind: "Lease", singular: "lease",
+		isNamespaced: true,
+	},
 }
 
 // apiVersion is the group and the version, as objects name them: "v1", or "coordination.k8s.io/v1".
@@ -52,139 +119,61 @@ func (k kind) path() string {
 	return "apis/" + k.group + "/" + k.version
 }
 
-// qualified is the resource as messages name it: "pods", or "leases.coordination.k8s.io".
-func (k kind) qualified() string { return strings.TrimSuffix(k.resource+"."+k.group, ".") }
-
-// CRD is the CustomResourceDefinition of Counts, the one custom resource that the fake knows.
-type CRD struct {
-	// HasStatus gives Counts a status subresource: a client's write to the object does not change its status, and one
-	// to the status changes nothing else. Without it, counts/status is a 404.
-	HasStatus bool
-
-	// DropsStatus says that the schema has no status: what clients send of it is dropped without a word.
-	DropsStatus bool
+// qualified is the resource as messages name it: "pods", or "leases.coordination.k8s.io". The fake keeps the objects
+// under this name.
+func (k kind) qualified() string {
+	if k.group == "" {
+		return k.resource
+	}
+	return k.resource + "." + k.group
 }
 
-// InstallCRD puts the CRD of Counts in place, or changes it; nil removes it, and all Counts. Either ends their watches.
-func (s *Server) InstallCRD(crd *CRD) {
-	for _, o := range s.All("counts") {
-		if crd == nil {
-			s.Remove("counts", KeyOf(o))
-		}
-	}
+// isCustom reports whether the kind comes from a CustomResourceDefinition.
+func (k kind) isCustom() bool { return k.installation > 0 }
+
+// isDefinition reports whether the kind is CustomResourceDefinition.
+func (k kind) isDefinition() bool { return k.qualified() == definitions }
+
+// kindsLocked are all kinds that the fake serves now: those that are built in, and then those of the definitions that
+// clients have made. The slice must not be changed.
+func (s *Server) kindsLocked() []kind { return s.kinds }
+
+// servedKinds is kindsLocked for whoever does not hold the lock.
+func (s *Server) servedKinds() []kind {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.crd = crd
-	s.movedLocked()
+	return s.kinds
 }
 
-// InstalledCRD is the CRD of Counts, or nil. It must not be changed: install another one.
-func (s *Server) InstalledCRD() *CRD {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.crd
+// kindLocked finds the kind of a resource, named by its plural ("leases") or, where two groups have the same, by its
+// plural and group ("leases.coordination.k8s.io"). Of several versions it is the preferred one.
+func (s *Server) kindLocked(resource string) (k kind, isServed bool) {
+	i := slices.IndexFunc(s.kinds, func(k kind) bool { return k.resource == resource })
+	if i < 0 {
+		i = slices.IndexFunc(s.kinds, func(k kind) bool { return k.qualified() == resource })
+	}
+	if i < 0 {
+		return kind{}, false
+	}
+	return s.kinds[i], true
 }
 
-// serves reports whether the fake has a kind now.
-func (s *Server) serves(k kind) bool { return k.resource != "counts" || s.InstalledCRD() != nil }
-
-// discover answers what a client asks before it knows the API: whether the server is well, its version, its groups and
-// their resources. It reports whether the request was for one of these.
-func (s *Server) discover(r *request) bool {
-	path := strings.Trim(r.asked.Path, "/")
-	switch path {
-	case "readyz", "livez", "healthz":
-		r.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		io.WriteString(r.w, "ok")
-		return true
-	case "version":
-		r.answer(200, Object{"major": "1", "minor": "35", "gitVersion": "v1.35.0-fake"})
-		return true
-	case "api":
-		r.answer(200, Object{"kind": "APIVersions", "versions": []any{"v1"}})
-		return true
-	case "apis":
-		r.answer(200, Object{"kind": "APIGroupList", "apiVersion": "v1", "groups": s.groups()})
-		return true
-	}
-	resources := s.resources(path)
-	if len(resources) == 0 {
-		return false
-	}
-	_, groupVersion, _ := strings.Cut(path, "/")
-	r.answer(200, Object{
-		"kind":         "APIResourceList",
-		"apiVersion":   "v1",
-		"groupVersion": groupVersion,
-		"resources":    resources,
+// kindOfRouteLocked finds the kind that a path names.
+func (s *Server) kindOfRouteLocked(rt Route) (k kind, isServed bool) {
+	i := slices.IndexFunc(s.kinds, func(k kind) bool {
+		return k.resource == rt.Resource && k.group == rt.Group && k.version == rt.Version
 	})
-	return true
-}
-
-// groups are the API groups but the core group.
-func (s *Server) groups() []any {
-	groups := []any{}
-	isKnown := map[string]bool{"": true}
-	for _, k := range kinds {
-		if isKnown[k.group] || !s.serves(k) {
-			continue
-		}
-		isKnown[k.group] = true
-		version := Object{"groupVersion": k.apiVersion(), "version": k.version}
-		groups = append(groups, Object{"name": k.group, "versions": []any{version}, "preferredVersion": version})
+	if i < 0 {
+		return kind{}, false
 	}
-	return groups
+	return s.kinds[i], true
 }
 
-// shortNames are what kubectl understands beside the resources' names.
-var shortNames = map[string]string{"pods": "po", "nodes": "no", "namespaces": "ns", "events": "ev"}
-
-// resources are those that discovery names under a path, such as "api/v1" or "apis/demo.mark8s.io/v1".
-func (s *Server) resources(path string) []any {
-	resources := []any{}
-	for _, k := range kinds {
-		if path != k.path() || !s.serves(k) {
-			continue
-		}
-		resource := Object{
-			"name":         k.resource,
-			"singularName": strings.ToLower(k.kind),
-			"namespaced":   k.isNamespaced,
-			"kind":         k.kind,
-			"verbs":        []any{"create", "delete", "get", "list", "patch", "update", "watch"},
-		}
-		if short := shortNames[k.resource]; short != "" {
-			resource["shortNames"] = []any{short}
-		}
-		resources = append(resources, resource)
-		crd := s.InstalledCRD()
-		if k.resource == "counts" && crd != nil && crd.HasStatus {
-			resources = append(resources, Object{
-				"name":         "counts/status",
-				"singularName": "",
-				"namespaced":   true,
-				"kind":         k.kind,
-				"verbs":        []any{"get", "patch", "update"},
-			})
-		}
-	}
-	return resources
-}
-
-// crdOf reads the first version in a CustomResourceDefinition. It is nil where there is none.
-func crdOf(o Object) *CRD {
-	spec, _ := o["spec"].(Object)
-	versions, _ := spec["versions"].([]any)
-	if len(versions) == 0 {
+// objectsLocked are the objects of a resource, named as for kindLocked; nil where the fake has no such resource.
+func (s *Server) objectsLocked(resource string) map[Key]Object {
+	k, isServed := s.kindLocked(resource)
+	if !isServed {
 		return nil
 	}
-	version, _ := versions[0].(Object)
-	subresources, _ := version["subresources"].(Object)
-	validation, _ := version["schema"].(Object)
-	schema, _ := validation["openAPIV3Schema"].(Object)
-	properties, _ := schema["properties"].(Object)
-	return &CRD{
-		HasStatus:   subresources["status"] != nil,
-		DropsStatus: properties["status"] == nil,
-	}
+	return s.objects[k.qualified()]
 }

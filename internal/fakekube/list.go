@@ -39,7 +39,7 @@ func (s *Server) list(r *request) {
 		return
 	}
 	var found []Object
-	for _, o := range s.objects[r.kind.resource] {
+	for _, o := range s.objects[r.kind.qualified()] {
 		if match(o) {
 			found = append(found, o)
 		}
@@ -113,8 +113,8 @@ func (s *Server) pageLocked(r *request, version int, found []Object) {
 func (s *Server) read(r *request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.objects[r.kind.resource][r.key]
-	if o == nil || r.status && !s.hasStatusLocked(r) {
+	o := s.objects[r.kind.qualified()][r.key]
+	if o == nil || r.status && !r.kind.hasStatus {
 		r.notFound()
 		return
 	}

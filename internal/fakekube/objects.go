@@ -26,6 +26,36 @@ func TextIn(o Object, key string) string {
 	return s
 }
 
+// objectIn is the object under a path of keys, nil where there is none.
+func objectIn(o Object, path ...string) Object {
+	for _, key := range path {
+		o, _ = o[key].(Object)
+	}
+	return o
+}
+
+// objectsIn are the objects of a list, nil for each item that is none.
+func objectsIn(list any) []Object {
+	items, _ := list.([]any)
+	objects := make([]Object, len(items))
+	for i := range items {
+		objects[i], _ = items[i].(Object)
+	}
+	return objects
+}
+
+// textsIn are the texts of a list, without what is none.
+func textsIn(list any) []string {
+	items, _ := list.([]any)
+	var texts []string
+	for _, item := range items {
+		if text, isText := item.(string); isText {
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
 // Key names an object among those of its resource.
 type Key struct {
 	Namespace string // "" where the resource is cluster-scoped

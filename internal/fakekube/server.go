@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,10 +34,12 @@ type Server struct {
 	mu          sync.Mutex      // guards all below
 	tokens      map[string]bool // those that are let in; nil: everybody is
 	isForbidden map[string]bool // by verb and resource, as in "patch nodes"
-	crd         *CRD            // nil: there are no Counts
 
-	version   int                       // the newest
-	objects   map[string]map[Key]Object // by resource
+	version       int    // the newest
+	kinds         []kind // that are served; replaced, never changed
+	installations int    // how many times a custom resource has been defined
+
+	objects   map[string]map[Key]Object // by qualified resource, such as "pods" or "leases.coordination.k8s.io"
 	history   []Change                  // in the order of versions
 	forgotten int                       // changes up to this version are compacted away
 	lose      int                       // how many coming changes no watch will hear of
@@ -64,15 +65,13 @@ func New() *Server {
 		Bookmarks:   time.Minute,
 		isForbidden: map[string]bool{},
 		version:     200,
+		kinds:       builtIn,
 		objects:     map[string]map[Key]Object{},
 		pages:       map[string][]Object{},
 		grew:        make(chan struct{}),
 		moved:       make(chan struct{}),
 		ended:       &ending{over: make(chan struct{})},
 		away:        map[string]bool{},
-	}
-	for _, k := range kinds {
-		s.objects[k.resource] = map[Key]Object{}
 	}
 	for _, name := range []string{"default", "kube-system"} {
 		s.Put("namespaces", Object{"metadata": Object{"name": name}})
@@ -109,7 +108,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // on EndWatches, InstallCRD and FallBehind to reach its watch, although the watch may not have begun.
 type arrival struct {
 	ended  *ending
-	crd    *CRD
+	kinds  []kind
 	behind *lag
 }
 
@@ -119,7 +118,7 @@ func (s *Server) record(asked Request) (came arrival, canReach bool) {
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, asked)
 	s.signalLocked()
-	came = arrival{ended: s.ended, crd: s.crd, behind: s.behind}
+	came = arrival{ended: s.ended, kinds: s.kinds, behind: s.behind}
 	return came, !s.away[asked.Host]
 }
 
@@ -243,10 +242,10 @@ func (s *Server) handlerOf(rt Route) func(*request) {
 // resolve finds the kind that a request is about, and reports whether the fake serves it, with that subresource.
 func (s *Server) resolve(r *request) bool {
 	rt := r.asked.Route
-	i := slices.IndexFunc(kinds, func(k kind) bool {
-		return k.group == rt.Group && k.version == rt.Version && k.resource == rt.Resource
-	})
-	if i < 0 || !s.serves(kinds[i]) {
+	s.mu.Lock()
+	k, isServed := s.kindOfRouteLocked(rt)
+	s.mu.Unlock()
+	if !isServed {
 		return false
 	}
 	switch rt.Subresource {
@@ -258,7 +257,7 @@ func (s *Server) resolve(r *request) bool {
 	default:
 		return false
 	}
-	r.kind = kinds[i]
+	r.kind = k
 	r.key = Key{rt.Namespace, rt.Name}
 	r.status = rt.Subresource == "status"
 	return true

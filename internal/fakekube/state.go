@@ -15,6 +15,9 @@ type Change struct {
 	// Version is the resourceVersion that the change has been given.
 	Version int
 
+	// Group is the API group of the object's kind, "" for the core group.
+	Group string
+
 	// Resource is the plural name of the object's kind, such as "pods".
 	Resource string
 
@@ -35,10 +38,14 @@ func (c Change) Key() Key {
 
 // Put stores an object, as new or in place of the one of its name, and returns it as stored: with a version, a uid and
 // a creationTimestamp. It keeps a copy. Nothing is checked: neither rights, names nor policies. It panics where the
-// fake has no such resource now, or the object has no metadata.
+// fake has no such resource now, or the object has no metadata. A CustomResourceDefinition is established at once, and
+// its kind served.
 func (s *Server) Put(resource string, o Object) Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if k, _ := s.kindLocked(resource); k.isDefinition() {
+		o = s.establishedLocked(o)
+	}
 	return s.putLocked(resource, o)
 }
 
@@ -48,19 +55,24 @@ func (s *Server) PutJSON(resource, text string) {
 }
 
 func (s *Server) putLocked(resource string, o Object) Object {
-	kindOf(resource) // panics where there is none
+	k, isServed := s.kindLocked(resource)
+	if !isServed {
+		panic("the fake has no " + resource + ": a CustomResourceDefinition comes first")
+	}
 	o = Clone(o)
 	key := KeyOf(o)
 	meta := MetaOf(o)
 	if meta == nil {
 		panic("an object of " + resource + " needs metadata")
 	}
-	old := s.objects[resource][key]
-	if resource == "counts" {
-		if s.crd == nil {
-			panic("the fake has no counts: InstallCRD comes first")
-		}
-		meta["generation"] = s.generationLocked(old, o)
+	all := s.objects[k.qualified()]
+	if all == nil {
+		all = map[Key]Object{}
+		s.objects[k.qualified()] = all
+	}
+	old := all[key]
+	if k.isCustom() {
+		meta["generation"] = generationOf(k, old, o)
 	}
 	s.version++
 	meta["resourceVersion"] = strconv.Itoa(s.version)
@@ -71,21 +83,21 @@ func (s *Server) putLocked(resource string, o Object) Object {
 		meta["uid"] = MetaOf(old)["uid"]
 		meta["creationTimestamp"] = MetaOf(old)["creationTimestamp"]
 	}
-	s.objects[resource][key] = o
-	s.recordLocked(Change{Version: s.version, Resource: resource, Old: old, New: o})
+	all[key] = o
+	s.recordLocked(Change{Version: s.version, Group: k.group, Resource: k.resource, Old: old, New: o})
 	return o
 }
 
-// generationLocked is the generation of a Count that takes the place of old. It goes up with each change of
+// generationOf is the generation of a custom resource that takes the place of old. It goes up with each change of
 // anything but the metadata and, where that is a subresource, the status.
-func (s *Server) generationLocked(old, o Object) float64 {
+func generationOf(k kind, old, o Object) float64 {
 	if old == nil {
 		return 1
 	}
 	counted := func(o Object) Object {
 		rest := maps.Clone(o)
 		delete(rest, "metadata")
-		if s.crd.HasStatus {
+		if k.hasStatus {
 			delete(rest, "status")
 		}
 		return Clone(rest)
@@ -104,6 +116,9 @@ func (s *Server) recordLocked(c Change) {
 		c.Lost = true
 	}
 	s.history = append(s.history, c)
+	if c.Group == "apiextensions.k8s.io" && c.Resource == "customresourcedefinitions" {
+		s.defineLocked(c)
+	}
 	if s.Spy != nil {
 		s.Spy.Changed(c)
 	}
@@ -123,24 +138,33 @@ func (s *Server) signalLocked() {
 	s.grew = make(chan struct{})
 }
 
-// Remove deletes an object as the server does, and returns what it was: a pod's deletion shows first as a change of it.
-// It returns nil where there is none.
-func (s *Server) Remove(resource string, k Key) Object {
+// Remove deletes an object as the server does, and returns what it was: a pod's deletion shows first as a change of it,
+// and a CustomResourceDefinition takes all objects of its kind with it. It returns nil where there is none.
+func (s *Server) Remove(resource string, key Key) Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.objects[resource][k]
+	return s.removeLocked(resource, key)
+}
+
+func (s *Server) removeLocked(resource string, key Key) Object {
+	k, _ := s.kindLocked(resource)
+	all := s.objects[k.qualified()]
+	old := all[key]
 	if old == nil {
 		return nil
 	}
-	if resource == "pods" {
+	if k.qualified() == "pods" {
 		dying := Clone(old)
 		MetaOf(dying)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
 		MetaOf(dying)["deletionGracePeriodSeconds"] = 0
 		old = s.putLocked(resource, dying)
 	}
+	if k.isDefinition() {
+		s.removeAllLocked(old)
+	}
 	s.version++
-	delete(s.objects[resource], k)
-	s.recordLocked(Change{Version: s.version, Resource: resource, Old: old})
+	delete(all, key)
+	s.recordLocked(Change{Version: s.version, Group: k.group, Resource: k.resource, Old: old})
 	return old
 }
 
@@ -148,20 +172,23 @@ func (s *Server) Remove(resource string, k Key) Object {
 func (s *Server) Get(resource string, k Key) Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.objects[resource][k]
+	return s.objectsLocked(resource)[k]
 }
 
 // All returns the objects of a resource, in no order.
 func (s *Server) All(resource string) []Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.objects[resource]))
+	return slices.Collect(maps.Values(s.objectsLocked(resource)))
 }
 
 // Selected returns the objects that a list with these parameters would have, in no order. An empty namespace is all of
 // them, an empty selector everything. It panics where the server would refuse a selector.
 func (s *Server) Selected(resource, namespace, labelSelector, fieldSelector string) []Object {
-	selects, err := selectionOf(kindOf(resource), namespace, labelSelector, fieldSelector)
+	s.mu.Lock()
+	k, _ := s.kindLocked(resource)
+	s.mu.Unlock()
+	selects, err := selectionOf(k, namespace, labelSelector, fieldSelector)
 	if err != nil {
 		panic(err)
 	}
@@ -187,7 +214,7 @@ func (s *Server) Snapshot() (restore func()) {
 	}
 }
 
-// Checkpoint keeps all objects, the version, the history and the CRD of Counts as they are; the function that it
+// Checkpoint keeps all objects, the kinds, the version and the history as they are; the function that it
 // returns brings them back. Of that, it tells nobody: the watches go on. What Compact has forgotten in between stays
 // forgotten, and faults are as they are now.
 func (s *Server) Checkpoint() (turnBack func()) {
@@ -195,21 +222,25 @@ func (s *Server) Checkpoint() (turnBack func()) {
 	defer s.mu.Unlock()
 	version := s.version
 	history := slices.Clone(s.history)
-	crd := s.crd
-	objects := map[string]map[Key]Object{}
-	for resource, all := range s.objects {
-		objects[resource] = maps.Clone(all)
-	}
+	kinds := s.kinds
+	objects := clonedObjects(s.objects)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.version = version
 		s.history = history
-		s.crd = crd
-		for resource, all := range objects {
-			s.objects[resource] = maps.Clone(all)
-		}
+		s.kinds = kinds
+		s.objects = clonedObjects(objects)
 	}
+}
+
+// clonedObjects copies the maps, but not the objects.
+func clonedObjects(objects map[string]map[Key]Object) map[string]map[Key]Object {
+	cloned := map[string]map[Key]Object{}
+	for resource, all := range objects {
+		cloned[resource] = maps.Clone(all)
+	}
+	return cloned
 }
 
 // Latest is the newest version: that of the last change, unless SetVersion was called after it.

@@ -61,7 +61,7 @@ func (w *watcher) begin() {
 	w.from, _ = strconv.Atoi(w.r.q.Get("resourceVersion"))
 	if w.from == 0 {
 		var all []Object
-		w.from, all = w.server.present(w.r.kind.resource)
+		w.from, all = w.server.present(w.r.kind)
 		for _, o := range all {
 			if w.selects(o) {
 				w.sendEvent("ADDED", o)
@@ -70,11 +70,11 @@ func (w *watcher) begin() {
 	}
 }
 
-// present is all of a resource, and the version at which it is so.
-func (s *Server) present(resource string) (version int, all []Object) {
+// present is all of a kind, and the version at which it is so.
+func (s *Server) present(k kind) (version int, all []Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.version, slices.Collect(maps.Values(s.objects[resource]))
+	return s.version, slices.Collect(maps.Values(s.objects[k.qualified()]))
 }
 
 // run tells what happens until the watch ends.
@@ -142,7 +142,7 @@ func (w *watcher) look() outlook {
 		now:       s.version,
 		forgotten: s.forgotten,
 		extra:     s.takeFrameLocked(resource),
-		isGone:    resource == "counts" && s.crd != w.r.came.crd,
+		isGone:    s.isGoneLocked(w.r),
 		moved:     s.moved,
 	}
 	behind := w.r.came.behind
@@ -154,9 +154,15 @@ func (w *watcher) look() outlook {
 	return found
 }
 
+// isGoneLocked reports whether the custom resource that a request is about has been removed, or defined again, since the
+// request came.
+func (s *Server) isGoneLocked(r *request) bool {
+	return r.kind.isCustom() && r.kind.installationIn(s.kinds) != r.kind.installationIn(r.came.kinds)
+}
+
 // tell sends the event that a change is to this watch, if it is one.
 func (w *watcher) tell(c Change) {
-	if c.Resource != w.r.kind.resource || c.Lost {
+	if c.Resource != w.r.kind.resource || c.Group != w.r.kind.group || c.Lost {
 		return
 	}
 	was := c.Old != nil && w.selects(c.Old)

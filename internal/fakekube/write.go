@@ -36,10 +36,10 @@ func (s *Server) refusedLocked(r *request, o Object) bool {
 		return false
 	}
 	labels, _ := MetaOf(o)["labels"].(Object)
-	for _, binding := range s.objects["validatingadmissionpolicybindings"] {
+	for _, binding := range s.objectsLocked("validatingadmissionpolicybindings") {
 		bound, _ := binding["spec"].(Object)
 		name := TextIn(bound, "policyName")
-		spec, _ := s.objects["validatingadmissionpolicies"][Key{Name: name}]["spec"].(Object)
+		spec, _ := s.objectsLocked("validatingadmissionpolicies")[Key{Name: name}]["spec"].(Object)
 		_, hasLabel := labels[quotedIn(spec["validations"])]
 		if !hasLabel || r.key.Name != quotedIn(spec["matchConditions"]) {
 			continue
@@ -55,7 +55,7 @@ func (s *Server) refusedLocked(r *request, o Object) bool {
 	return false
 }
 
-// create answers a POST. A CRD that is made is that of Counts, whatever its name. Writing to it later changes nothing.
+// create answers a POST.
 func (s *Server) create(r *request) {
 	o := r.decoded()
 	if o == nil {
@@ -68,7 +68,7 @@ func (s *Server) create(r *request) {
 	r.key.Name = TextIn(meta, "name")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.kind.resource == "counts" && s.crd == nil { // it has gone since the request came
+	if s.hasGoneLocked(r) {
 		r.notFound()
 		return
 	}
@@ -80,7 +80,7 @@ func (s *Server) create(r *request) {
 			return
 		}
 	}
-	if s.objects[r.kind.resource][r.key] != nil {
+	if s.objects[r.kind.qualified()][r.key] != nil {
 		r.fail(409, "AlreadyExists", fmt.Sprintf("%s %q already exists", r.kind.qualified(), r.key.Name), r.details())
 		return
 	}
@@ -88,25 +88,21 @@ func (s *Server) create(r *request) {
 	if o == nil {
 		return
 	}
-	if r.kind.resource == "customresourcedefinitions" {
-		crd := crdOf(o)
-		if crd == nil {
-			r.invalid("spec.versions", "Required value")
-			return
-		}
-		s.crd = crd
+	if r.kind.isDefinition() {
+		s.createCRDLocked(r, o)
+		return
 	}
-	r.answer(201, r.show(s.putLocked(r.kind.resource, o), false))
+	r.answer(201, r.show(s.putLocked(r.kind.qualified(), o), false))
 }
 
 // admittedLocked is what o becomes on its way into the place of old, which is nil where there is none yet: every write
 // of a client passes here, and meets the CRD, the webhook that Strip sets up, the checks and the policies, in this
 // order. It is nil where the write was refused, which has been answered.
 func (s *Server) admittedLocked(r *request, old, o Object) Object {
-	if r.kind.resource == "counts" && s.crd.HasStatus {
+	if r.kind.hasStatus {
 		o = partOf(old, o, r.status)
 	}
-	if r.kind.resource == "counts" && s.crd.DropsStatus {
+	if r.kind.dropsStatus() {
 		delete(o, "status")
 	}
 	if labels, ok := MetaOf(o)["labels"].(Object); ok && r.kind.resource == "nodes" {
@@ -116,11 +112,6 @@ func (s *Server) admittedLocked(r *request, old, o Object) Object {
 		return nil
 	}
 	return o
-}
-
-// hasStatusLocked reports whether the kind that a request is about has a status subresource.
-func (s *Server) hasStatusLocked(r *request) bool {
-	return r.kind.resource == "counts" && s.crd != nil && s.crd.HasStatus
 }
 
 // isNamedAsInPath reports whether an object that is written has the name and the namespace of the request's path;
@@ -214,14 +205,14 @@ func (s *Server) update(r *request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.objects[r.kind.resource][r.key]
+	old := s.objects[r.kind.qualified()][r.key]
 	version := TextIn(MetaOf(o), "resourceVersion")
 	switch {
-	case r.status && !s.hasStatusLocked(r):
+	case r.status && !r.kind.hasStatus:
 		r.notFound()
 	case old == nil && r.kind.kind == "Lease" && version == "":
 		if o = s.admittedLocked(r, nil, o); o != nil {
-			r.answer(201, r.show(s.putLocked(r.kind.resource, o), false))
+			r.answer(201, r.show(s.putLocked(r.kind.qualified(), o), false))
 		}
 	case old == nil:
 		r.notFound()
@@ -245,7 +236,10 @@ func (s *Server) storeLocked(r *request, old, o Object) {
 		r.answer(200, r.show(old, false))
 		return
 	}
-	r.answer(200, r.show(s.putLocked(r.kind.resource, o), false))
+	r.answer(200, r.show(s.putLocked(r.kind.qualified(), o), false))
+	if r.kind.isDefinition() {
+		s.settleCRDLocked(r.key)
+	}
 }
 
 // patch answers a PATCH. A strategic merge patch is taken for a merge patch.
@@ -262,8 +256,8 @@ func (s *Server) patch(r *request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.objects[r.kind.resource][r.key]
-	if old == nil || r.status && !s.hasStatusLocked(r) {
+	old := s.objects[r.kind.qualified()][r.key]
+	if old == nil || r.status && !r.kind.hasStatus {
 		r.notFound()
 		return
 	}
@@ -302,12 +296,9 @@ func partOf(old, o Object, isStatus bool) Object {
 	return part
 }
 
-// delete answers a DELETE. Any CRD that is deleted is that of Counts.
+// delete answers a DELETE.
 func (s *Server) delete(r *request) {
-	if r.kind.resource == "customresourcedefinitions" {
-		s.InstallCRD(nil)
-	}
-	if o := s.Remove(r.kind.resource, r.key); o != nil {
+	if o := s.Remove(r.kind.qualified(), r.key); o != nil {
 		r.answer(200, r.show(o, false))
 		return
 	}

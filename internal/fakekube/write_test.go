@@ -106,27 +106,8 @@ func TestWritesAreNamedAsTheirPaths(t *testing.T) {
 	wantNumber(t, "leases", len(f.All("leases")), 1)
 }
 
-func TestCRDThatIsRefusedIsNotInstalled(t *testing.T) {
-	const crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	f := New()
-	wantAnswer(t, f, "POST "+crds, `{"metadata":{"name":"UPPER"},"spec":{"versions":[{}]}}`, 422, "Invalid")
-	wantAnswer(t, f, "POST "+crds, `{"metadata":{"name":"a.b"}}`, 422, "spec.versions")
-	if f.InstalledCRD() != nil || len(f.All("customresourcedefinitions")) != 0 {
-		t.Error("it is installed")
-	}
-	wantAnswer(t, f, "POST "+crds,
-		`{"metadata":{"name":"a.b"},"spec":{"versions":[{"subresources":{"status":{}}}]}}`, 201, "")
-	if crd := f.InstalledCRD(); crd == nil || !crd.HasStatus || !crd.DropsStatus {
-		t.Errorf("installed is %+v", crd)
-	}
-	wantAnswer(t, f, "DELETE "+crds+"/a.b", "", 200, "")
-	if f.InstalledCRD() != nil {
-		t.Error("it is still installed")
-	}
-}
-
 func TestPanicsSayWhatTheTestForgot(t *testing.T) {
-	wantPanic(t, "no counts: InstallCRD", func() { New().AddCount("c", `{}`) })
+	wantPanic(t, "no counts: a CustomResourceDefinition comes first", func() { New().AddCount("c", `{}`) })
 	wantPanic(t, "has no things", func() { New().Put("things", Object{}) })
 	wantPanic(t, "pods needs metadata", func() { New().Put("pods", Object{}) })
 }

@@ -1,0 +1,125 @@
+package fakekube
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const crdPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+// definition is a CustomResourceDefinition in JSON, with these versions.
+func definition(group, plural, kind, versions string) string {
+	return fmt.Sprintf(`{"metadata":{"name":"%[2]s.%[1]s"},"spec":{"group":%[1]q,"scope":"Namespaced",`+
+		`"names":{"plural":%[2]q,"kind":%[3]q},"versions":[%[4]s]}}`, group, plural, kind, versions)
+}
+
+const (
+	open   = `"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}`
+	onlyV1 = `{"name":"v1","served":true,"storage":true,` + open + `}`
+)
+
+func TestCRDThatAClientCreatesIsServed(t *testing.T) {
+	f := New()
+	const widgets = "/apis/a.io/v1/namespaces/default/widgets"
+	wantAnswer(t, f, "GET "+widgets, "", 404, "404 page not found")
+	wantAnswer(t, f, "POST "+crdPath, definition("a.io", "widgets", "Widget", onlyV1), 201, `"conditions":null`)
+	wantAnswer(t, f, "GET "+crdPath+"/widgets.a.io", "", 200, `"InitialNamesAccepted"`)
+	wantAnswer(t, f, "POST "+widgets, `{"metadata":{"name":"w"},"spec":{"size":1}}`, 201, `"kind":"Widget"`)
+	wantAnswer(t, f, "GET "+widgets+"/w", "", 200, `"apiVersion":"a.io/v1"`)
+	wantAnswer(t, f, "DELETE "+crdPath+"/widgets.a.io", "", 200, "")
+	wantAnswer(t, f, "GET "+widgets, "", 404, "404 page not found")
+	last := f.Changes()[len(f.Changes())-2]
+	if last.Resource != "widgets" || last.Group != "a.io" || last.New != nil {
+		t.Errorf("before the definition went, the last change was %+v", last)
+	}
+}
+
+func TestCRDThatIsRefusedIsNotServed(t *testing.T) {
+	f := New()
+	wantAnswer(t, f, "POST "+crdPath, `{"metadata":{"name":"UPPER"},"spec":{"versions":[{}]}}`, 422, "Invalid")
+	wantAnswer(t, f, "POST "+crdPath, `{"metadata":{"name":"a.b"}}`, 422, "spec.versions")
+	wantNumber(t, "definitions", len(f.All(definitions)), 0)
+	wantNumber(t, "kinds beyond the built-in ones", len(f.kindsLocked())-len(builtIn), 0)
+}
+
+func TestInstalledCRDIsACustomResourceDefinition(t *testing.T) {
+	f := New()
+	for _, crd := range []CRD{{}, {HasStatus: true}, {DropsStatus: true}, {HasStatus: true, DropsStatus: true}} {
+		f.InstallCRD(&crd)
+		if got := f.InstalledCRD(); got == nil || *got != crd {
+			t.Errorf("%+v is installed as %+v", crd, got)
+		}
+	}
+	wantAnswer(t, f, "GET "+crdPath+"/counts.demo.mark8s.io", "", 200, `"kind":"Count"`)
+	f.InstallCRD(nil)
+	if f.InstalledCRD() != nil || len(f.All(definitions)) != 0 {
+		t.Error("it is still installed")
+	}
+}
+
+func TestVersionsOfACustomResourceShareItsObjects(t *testing.T) {
+	f := New()
+	f.PutJSON(definitions, definition("a.io", "widgets", "Widget",
+		`{"name":"v1beta1","served":true,"storage":true,`+open+`},{"name":"v1","served":true,`+open+`},`+
+			`{"name":"v2alpha1","served":false,`+open+`}`))
+	const namespace = "/namespaces/default/widgets"
+	wantAnswer(t, f, "POST /apis/a.io/v1beta1"+namespace, `{"metadata":{"name":"w"},"spec":{"size":1}}`, 201, "")
+	wantAnswer(t, f, "GET /apis/a.io/v1"+namespace+"/w", "", 200, `"apiVersion":"a.io/v1"`)
+	wantAnswer(t, f, "GET /apis/a.io/v1beta1"+namespace+"/w", "", 200, `"apiVersion":"a.io/v1beta1"`)
+	wantAnswer(t, f, "GET /apis/a.io/v2alpha1"+namespace+"/w", "", 404, "404 page not found")
+}
+
+func TestTwoGroupsMayHaveTheSamePlural(t *testing.T) {
+	f := New()
+	f.PutJSON(definitions, definition("a.io", "widgets", "Widget", onlyV1))
+	f.PutJSON(definitions, definition("b.io", "widgets", "Widget", onlyV1))
+	f.PutJSON("widgets.b.io", `{"metadata":{"name":"w","namespace":"default"}}`)
+	wantNumber(t, "widgets of a.io", len(f.All("widgets.a.io")), 0)
+	wantNumber(t, "widgets of b.io", len(f.All("widgets.b.io")), 1)
+	wantAnswer(t, f, "GET /apis/a.io/v1/namespaces/default/widgets/w", "", 404, `widgets.a.io \"w\" not found`)
+	wantAnswer(t, f, "GET /apis/b.io/v1/namespaces/default/widgets/w", "", 200, "")
+	wantAnswer(t, f, "GET /apis/a.io/v1/widgets?watch=1&resourceVersion=200&timeoutSeconds=1", "", 200, "")
+	_, told := ask(t, f, "GET", "/apis/a.io/v1/widgets?watch=1&resourceVersion=200&timeoutSeconds=1", "")
+	if strings.Contains(told, "ADDED") {
+		t.Errorf("the watch of one group tells of the other: %s", told)
+	}
+}
+
+func TestNamesThatAreTakenAreNotAccepted(t *testing.T) {
+	f := New()
+	f.PutJSON(definitions, definition("a.io", "widgets", "Widget", onlyV1))
+	wantAnswer(t, f, "POST "+crdPath, definition("a.io", "things", "Widget", onlyV1), 201, "")
+	wantAnswer(t, f, "GET "+crdPath+"/things.a.io", "", 200, `"reason":"KindConflict"`)
+	wantAnswer(t, f, "GET /apis/a.io/v1/things", "", 404, "")
+}
+
+func TestOnlyAChangeOfTheDefinitionEndsWatches(t *testing.T) {
+	f := New()
+	f.PutJSON(definitions, definition("a.io", "widgets", "Widget", onlyV1))
+	f.PutJSON(definitions, definition("a.io", "gadgets", "Gadget", onlyV1))
+	before := f.servedKinds()
+	label := `{"metadata":{"labels":{"a":"b"}}}`
+	wantAnswer(t, f, "PATCH "+crdPath+"/widgets.a.io", label, 200, "")
+	if !slices.EqualFunc(before, f.servedKinds(), func(a, b kind) bool { return a.installation == b.installation }) {
+		t.Error("a label defines the kind again")
+	}
+	withStatus := `{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},` + open + `}`
+	wantAnswer(t, f, "PATCH "+crdPath+"/widgets.a.io", `{"spec":{"versions":[`+withStatus+`]}}`, 200, "")
+	for _, k := range f.servedKinds() {
+		isAgain := k.isCustom() && k.installationIn(before) != k.installation
+		if isAgain != (k.resource == "widgets") {
+			t.Errorf("%s: defined again: %v", k.resource, isAgain)
+		}
+	}
+}
+
+func TestVersionsAreInOrderOfPriority(t *testing.T) {
+	want := []string{"v10", "v2", "v1", "v11beta2", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2", "foo1", "foo10"}
+	got := slices.Sorted(slices.Values(want))
+	slices.SortFunc(got, compareVersions)
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
