@@ -361,7 +361,7 @@ func TestNodeThatStopsMatchingLosesTheLabelAndOneThatBeginsGetsIt(t *testing.T) 
 func TestOwnWriteIsKnownFromItsAnswerBeforeTheWatchTellsIt(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", controlPlane)
-		f.LoseNext(1)
+		f.LoseEvents(1)
 		startPodcount(t, f)
 		pass(time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "0")
@@ -423,7 +423,7 @@ func TestNodeLabelCountsEachNodesOwnPods(t *testing.T) {
 		wantLabel(t, f, "cp", podCountLabel, "2")
 		wantLabel(t, f, "w1", own, "1")
 		wantLabel(t, f, "w2", own, "1")
-		accept := f.Requests(fakekube.IsList("pods"))[0].Accept
+		accept := f.Requests(isList("pods"))[0].Header.Get("Accept")
 		if strings.Contains(accept, "PartialObjectMetadata") {
 			t.Errorf("asked for metadata alone (%s), which has no spec.nodeName", accept)
 		}
@@ -444,11 +444,11 @@ func TestProtobufAndMetadataAloneAreAskedForUnlessMoreIsNeededOrJSONIsWanted(t *
 			startPodcount(t, f, strings.Fields(args)...)
 			synctest.Wait()
 			for resource, want := range map[string]string{"pods": want.pods, "nodes": want.nodes} {
-				for _, s := range f.Requests(fakekube.IsList(resource)) {
-					wantText(t, "^"+s.Accept+"$", "^"+strings.ReplaceAll(want, "%s", "List")+"$")
+				for _, s := range f.Requests(isList(resource)) {
+					wantText(t, "^"+s.Header.Get("Accept")+"$", "^"+strings.ReplaceAll(want, "%s", "List")+"$")
 				}
 				for _, s := range f.Requests(fakekube.IsWatch(resource)) {
-					wantText(t, "^"+s.Accept+"$", "^"+strings.ReplaceAll(want, "%s", "")+"$")
+					wantText(t, "^"+s.Header.Get("Accept")+"$", "^"+strings.ReplaceAll(want, "%s", "")+"$")
 				}
 			}
 			wantLabel(t, f, "cp", podCountLabel, "3")
@@ -486,7 +486,7 @@ func TestRefusalInProtobufIsSaidAsOneInJSON(t *testing.T) {
 		f.Forbid("list pods", false)
 		f.AddPods(2)
 		body := fakekube.Protobuf([]byte(`{"kind":"Status","code":429,"reason":"TooManyRequests","message":"later","details":{"retryAfterSeconds":7}}`))
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Status: 429, Body: string(body), Header: map[string]string{"Content-Type": wire.Protobuf}})
+		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "watch", Resource: "pods"}, Do: fakekube.Reply{Code: 429, Header: map[string]string{"Content-Type": wire.Protobuf}, Body: string(body)}})
 		pass(5 * time.Second)
 		wantText(t, p.log.String(), "watch pods: 429 TooManyRequests: later")
 		if n := len(f.Requests(fakekube.IsWatch("pods"))); n != 1 {
@@ -617,17 +617,17 @@ func TestPodEventsOffLeavesThePodsOut(t *testing.T) {
 func TestLabelsDoNotSufferWhateverEventsMeetAndEachEventIsPostedOrCountedAsDropped(t *testing.T) {
 	isEvent := func(s fakekube.Request) bool { return strings.Contains(s.Path, "/events") }
 	refused := func(code int, reason string, details any, header ...string) fakekube.Fault {
-		return statusFault(t, isEvent, 0, code, reason, details, header...)
+		return statusFault(fakekube.Requests{}, 0, code, reason, details, header...)
 	}
 	for name, ft := range map[string]fakekube.Fault{
 		"their namespace is being deleted": refused(403, "Forbidden", fakekube.Object{"causes": []any{fakekube.Object{"reason": "NamespaceTerminating", "field": "metadata.namespace"}}}),
 		"their namespace is gone":          refused(404, "NotFound", nil),
 		"a quota":                          refused(403, "Forbidden", nil),
 		"a limit, with Retry-After":        refused(429, "TooManyRequests", nil, "Retry-After", "1"),
-		"a limit, in plain text":           {Status: 429, Body: "slow down", Header: map[string]string{"Content-Type": "text/plain"}},
+		"a limit, in plain text":           {Do: fakekube.Reply{Code: 429, Header: map[string]string{"Content-Type": "text/plain"}, Body: "slow down"}},
 		"a server that refuses all":        refused(500, "InternalError", nil),
-		"a server that breaks":             {Drop: true},
-		"a server that does not answer":    {Stall: true},
+		"a server that breaks":             {Do: fakekube.DropRequest{}},
+		"a server that does not answer":    {Do: fakekube.Stall{}},
 		"a webhook that takes 20 s":        {Delay: 20 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -638,8 +638,9 @@ func TestLabelsDoNotSufferWhateverEventsMeetAndEachEventIsPostedOrCountedAsDropp
 				p := startPodcount(t, f, "-node-label", ownPodsLabel, "-v", "2")
 				synctest.Wait()
 				goroutines := runtime.NumGoroutine()
-				ft.Match = fakekube.Matching(isEvent)
-				lift := f.Keep(t, ft)
+				ft.On = fakekube.Requests{If: isEvent}
+				ft.Times = fakekube.Always
+				lift := f.Inject(t, ft).Lift
 				f.AddPods(1500)
 				synctest.Wait()
 				if n := runtime.NumGoroutine() - goroutines; n > 10 {
@@ -682,7 +683,7 @@ func TestPodsFoundByARelistAreNews(t *testing.T) {
 		f.AddPods(2)
 		p := startPodcount(t, f)
 		pass(time.Second)
-		f.LoseNext(1)
+		f.LoseEvents(1)
 		f.AddPod("default", "unseen", "")
 		pass(time.Second)
 		wantNumber(t, "events before the relist", len(eventsOf(f, "PodCounted")), 0)
@@ -703,7 +704,7 @@ func TestNothingIsWrittenBeforeBothListsAreComplete(t *testing.T) {
 			f.AddNode("cp", controlPlane, podCountLabel+"=500")
 			f.AddNode("worker", podCountLabel+"=500")
 			f.AddPods(500)
-			f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList(resource)), Times: 3, Cut: 300})
+			f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "list", Resource: resource}, Times: 3, Do: fakekube.Cut{After: 300}})
 			startPodcount(t, f)
 			pass(time.Second)
 			wantNumber(t, "writes while "+resource+" are not listed", len(f.Requests(fakekube.IsWrite)), 0)
@@ -730,14 +731,14 @@ func TestPatchCarriesUIDAndNoVersion(t *testing.T) {
 	})
 }
 
-func statusFault(t testing.TB, match func(fakekube.Request) bool, times, code int, reason string, details any, header ...string) fakekube.Fault {
-	t.Helper()
+// statusFault refuses requests with a Status. header is names and values by turns.
+func statusFault(on fakekube.Requests, times, code int, reason string, details any, header ...string) fakekube.Fault {
 	body, _ := json.Marshal(fakekube.Status(code, reason, "as scripted", details))
 	h := map[string]string{}
 	for i := 0; i+1 < len(header); i += 2 {
 		h[header[i]] = header[i+1]
 	}
-	return fakekube.Fault{Match: fakekube.Matching(match), Times: times, Status: code, Body: string(body), Header: h}
+	return fakekube.Fault{On: on, Times: times, Do: fakekube.Reply{Code: code, Header: h, Body: string(body)}}
 }
 
 func TestRefusedWrites(t *testing.T) {
@@ -745,38 +746,27 @@ func TestRefusedWrites(t *testing.T) {
 	policy := fakekube.Object{"causes": []any{fakekube.Object{"message": "denied request"}}}
 	for _, c := range []struct {
 		name    string
-		fault   func(t testing.TB) fakekube.Fault
+		fault   fakekube.Fault
 		retried bool // soon, by backoff; else the next tick brings it
 		log     string
 	}{
-		{"422 for the uid: the node was recreated", func(t testing.TB) fakekube.Fault { return statusFault(t, fakekube.IsWrite, 1, 422, "Invalid", uid) }, false, ""},
-		{"404", func(t testing.TB) fakekube.Fault { return statusFault(t, fakekube.IsWrite, 1, 404, "NotFound", nil) }, false, ""},
-		{"422 of a policy", func(t testing.TB) fakekube.Fault { return statusFault(t, fakekube.IsWrite, 1, 422, "Invalid", policy) }, true, "as scripted"},
-		{"409", func(t testing.TB) fakekube.Fault { return statusFault(t, fakekube.IsWrite, 1, 409, "Conflict", nil) }, true, "409 Conflict"},
-		{"500", func(t testing.TB) fakekube.Fault {
-			return statusFault(t, fakekube.IsWrite, 2, 500, "InternalError", nil)
-		}, true, "500 InternalError"},
-		{"403", func(t testing.TB) fakekube.Fault {
-			return fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), Status: 403, Body: `{"code":403,"reason":"Forbidden","message":"User \"x\" cannot patch resource \"nodes\""}`}
-		}, true, `the RBAC rule that allows it: apiGroups [\"\"], resources [\"nodes\"], verbs [\"patch\"]`},
-		{"a proxy's page", func(t testing.TB) fakekube.Fault {
-			return fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), Status: 502, Body: "<html>\n<h1>Bad Gateway", Header: map[string]string{"Content-Type": "text/html"}}
-		}, true, "patch nodes/cp: 502 Bad Gateway"},
-		{"a proxy's 404", func(t testing.TB) fakekube.Fault {
-			return fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), Status: 404, Body: "<html>", Header: map[string]string{"Content-Type": "text/html"}}
-		}, true, "patch nodes/cp: 404 Not Found"},
-		{"applied, then the connection broke", func(t testing.TB) fakekube.Fault {
-			return fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), After: true}
-		}, true, ""},
+		{"422 for the uid: the node was recreated", statusFault(fakekube.Requests{If: fakekube.IsWrite}, 1, 422, "Invalid", uid), false, ""},
+		{"404", statusFault(fakekube.Requests{If: fakekube.IsWrite}, 1, 404, "NotFound", nil), false, ""},
+		{"422 of a policy", statusFault(fakekube.Requests{If: fakekube.IsWrite}, 1, 422, "Invalid", policy), true, "as scripted"},
+		{"409", statusFault(fakekube.Requests{If: fakekube.IsWrite}, 1, 409, "Conflict", nil), true, "409 Conflict"},
+		{"500", statusFault(fakekube.Requests{If: fakekube.IsWrite}, 2, 500, "InternalError", nil), true, "500 InternalError"},
+		{"403", fakekube.Fault{On: fakekube.Requests{If: fakekube.IsWrite}, Do: fakekube.Reply{Code: 403, Body: `{"code":403,"reason":"Forbidden","message":"User \"x\" cannot patch resource \"nodes\""}`}}, true, `the RBAC rule that allows it: apiGroups [\"\"], resources [\"nodes\"], verbs [\"patch\"]`},
+		{"a proxy's page", fakekube.Fault{On: fakekube.Requests{If: fakekube.IsWrite}, Do: fakekube.Reply{Code: 502, Header: map[string]string{"Content-Type": "text/html"}, Body: "<html>\n<h1>Bad Gateway"}}, true, "patch nodes/cp: 502 Bad Gateway"},
+		{"a proxy's 404", fakekube.Fault{On: fakekube.Requests{If: fakekube.IsWrite}, Do: fakekube.Reply{Code: 404, Header: map[string]string{"Content-Type": "text/html"}, Body: "<html>"}}, true, "patch nodes/cp: 404 Not Found"},
+		{"applied, then the connection broke", fakekube.Fault{On: fakekube.Requests{If: fakekube.IsWrite}, Do: fakekube.DropAnswer{}}, true, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("cp", controlPlane)
 				f.AddNode("other", controlPlane)
 				f.AddPods(2)
-				ft := c.fault(t)
-				any := ft.Match
-				ft.Match = func(r *http.Request) bool { return any(r) && strings.HasSuffix(r.URL.Path, "/cp") }
+				ft := c.fault
+				ft.On.Name = "cp"
 				f.Inject(t, ft)
 				p := startPodcount(t, f)
 				synctest.Wait()
@@ -871,13 +861,14 @@ func TestLabelsEqualTheTruthWhateverAWriteMeets(t *testing.T) {
 	meets := func(ft fakekube.Fault) func(*testing.T, *fakekube.Server, prey) {
 		return func(t *testing.T, f *fakekube.Server, what prey) {
 			scripted := ft
-			scripted.Match = fakekube.Matching(func(s fakekube.Request) bool { return fakekube.IsWrite(s) && s.Path == what.path })
+			scripted.On = fakekube.Requests{Verb: "write", Resource: what.path}
 			f.Inject(t, scripted)
 		}
 	}
 	refused := func(times, code int, reason string, details any, header ...string) func(*testing.T, *fakekube.Server, prey) {
-		return meets(statusFault(t, fakekube.IsWrite, times, code, reason, details, header...))
+		return meets(statusFault(fakekube.Requests{}, times, code, reason, details, header...))
 	}
+	isStalled := map[*fakekube.Server]bool{} // it is to happen once
 	for name, happens := range map[string]func(*testing.T, *fakekube.Server, prey){
 		"409":                          refused(8, 409, "Conflict", nil),
 		"422, as it was recreated":     refused(2, 422, "Invalid", fakekube.Object{"causes": []any{fakekube.Object{"reason": "FieldValueInvalid", "field": "metadata.uid"}}}),
@@ -885,15 +876,16 @@ func TestLabelsEqualTheTruthWhateverAWriteMeets(t *testing.T) {
 		"404":                          refused(2, 404, "NotFound", nil),
 		"403, then granted":            refused(7, 403, "Forbidden", nil),
 		"429":                          refused(6, 429, "TooManyRequests", nil, "Retry-After", "2"),
-		"429, in plain text":           meets(fakekube.Fault{Times: 6, Status: 429, Body: "Too many requests", Header: map[string]string{"Content-Type": "text/plain"}}),
+		"429, in plain text":           meets(fakekube.Fault{Times: 6, Do: fakekube.Reply{Code: 429, Header: map[string]string{"Content-Type": "text/plain"}, Body: "Too many requests"}}),
 		"500":                          refused(8, 500, "InternalError", nil),
 		"503":                          refused(6, 503, "ServiceUnavailable", nil, "Retry-After", "2"),
-		"a reset":                      meets(fakekube.Fault{Times: 8, Drop: true}),
-		"a reset after it was applied": meets(fakekube.Fault{After: true}),
-		"half an answer":               meets(fakekube.Fault{Cut: 40}),
+		"a reset":                      meets(fakekube.Fault{Times: 8, Do: fakekube.DropRequest{}}),
+		"a reset after it was applied": meets(fakekube.Fault{Do: fakekube.DropAnswer{}}),
+		"half an answer":               meets(fakekube.Fault{Do: fakekube.Cut{After: 40}}),
 		"no answer": func(t *testing.T, f *fakekube.Server, what prey) {
-			if f.FaultsSet() == 0 {
-				meets(fakekube.Fault{Stall: true})(t, f, what)
+			if !isStalled[f] {
+				isStalled[f] = true
+				meets(fakekube.Fault{Do: fakekube.Stall{}})(t, f, what)
 				retry.Sleep(t.Context(), kube.RequestTimeout+10*time.Second)
 			}
 		},
@@ -953,7 +945,7 @@ func TestLabelsEqualTheTruthWhateverAWriteMeets(t *testing.T) {
 func TestRetryAfterOfAWriteIsHonoured(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", controlPlane)
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), Status: 429, Body: "Too many requests, please try again later.", Header: map[string]string{"Retry-After": "7", "Content-Type": "text/plain"}})
+		f.Inject(t, fakekube.Fault{On: fakekube.Requests{If: fakekube.IsWrite}, Do: fakekube.Reply{Code: 429, Header: map[string]string{"Retry-After": "7", "Content-Type": "text/plain"}, Body: "Too many requests, please try again later."}})
 		startPodcount(t, f)
 		pass(6900 * time.Millisecond)
 		wantNumber(t, "writes within 6.9 s", len(f.Requests(fakekube.IsWrite)), 1)
@@ -969,7 +961,7 @@ func TestWritesThatWereRefusedTogetherDoNotComeBackTogether(t *testing.T) {
 		for i := range 40 {
 			f.AddNode(fmt.Sprint("n", i))
 		}
-		f.Inject(t, statusFault(t, isWriteOf("nodes"), 40, 429, "TooManyRequests", nil, "Retry-After", "1"))
+		f.Inject(t, statusFault(fakekube.Requests{Verb: "write", Resource: "nodes"}, 40, 429, "TooManyRequests", nil, "Retry-After", "1"))
 		startPodcount(t, f, "-total-nodes", "", "-workers", "40", "-burst", "100")
 		pass(900 * time.Millisecond)
 		wantNumber(t, "writes that were refused", len(f.Requests(isWriteOf("nodes"))), 40)
@@ -1042,7 +1034,7 @@ func TestOutageOfTheWritesIsSaidAtTheDefaultVerbosityOnceAMinuteAndWhenItIsOver(
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp-1", controlPlane)
 		f.AddNode("cp-2", controlPlane)
-		lift := f.Keep(t, statusFault(t, isWriteOf("nodes"), 1, 500, "InternalError", nil))
+		refused := f.Inject(t, statusFault(fakekube.Requests{Verb: "write", Resource: "nodes"}, fakekube.Always, 500, "InternalError", nil))
 		p := startPodcount(t, f, "-v", "0")
 		pass(5*time.Minute + time.Second)
 		lines := regexp.MustCompile(`(?m)level=WARN msg="cannot reconcile" controller=pod-count .*$`).FindAllString(p.log.String(), -1)
@@ -1050,7 +1042,7 @@ func TestOutageOfTheWritesIsSaidAtTheDefaultVerbosityOnceAMinuteAndWhenItIsOver(
 		wantText(t, lines[5], " for=5m0s failed_tries=")
 		wantText(t, lines[5], " failing=2 ")
 		wantText(t, lines[5], " key=cp-")
-		lift()
+		refused.Lift()
 		pass(2 * time.Minute)
 		ends := regexp.MustCompile(`level=INFO msg="pod-count: writing again after [56]m`)
 		wantNumber(t, "lines at the end", len(ends.FindAllString(p.log.String(), -1)), 1)
@@ -1068,7 +1060,7 @@ func TestWritingAgainIsSaidOfAWriteThatWorkedAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("cp", controlPlane)
-				f.Keep(t, statusFault(t, isWriteOf("nodes"), 1, 500, "InternalError", nil))
+				f.Inject(t, statusFault(fakekube.Requests{Verb: "write", Resource: "nodes"}, fakekube.Always, 500, "InternalError", nil))
 				p := startPodcount(t, f, "-v", "0", "-controllers", "pod-count", "-qps", "0.1", "-burst", "3")
 				pass(30 * time.Second)
 				end(f, p)
@@ -1091,13 +1083,13 @@ func TestOneObjectThatAlwaysFailsHidesNoOutage(t *testing.T) {
 			f.AddNode(name)
 		}
 		isBad := func(s fakekube.Request) bool { return isWriteOf("nodes")(s) && strings.HasSuffix(s.Path, "/bad") }
-		f.Keep(t, statusFault(t, isBad, 1, 500, "InternalError", nil))
+		f.Inject(t, statusFault(fakekube.Requests{If: isBad}, fakekube.Always, 500, "InternalError", nil))
 		p := startPodcount(t, f, "-v", "0", "-controllers", "pod-count", "-total-nodes", "")
 		pass(5 * time.Minute)
 		f.AddPod("default", "a", "") // others are written
 		pass(25 * time.Minute)
 		before := len(p.log.String())
-		lift := f.Keep(t, statusFault(t, isWriteOf("nodes"), 1, 503, "ServiceUnavailable", nil))
+		refused := f.Inject(t, statusFault(fakekube.Requests{Verb: "write", Resource: "nodes"}, fakekube.Always, 503, "ServiceUnavailable", nil))
 		f.AddPod("default", "b", "")
 		pass(5 * time.Second)
 		begins := regexp.MustCompile(`msg="cannot reconcile" controller=pod-count failing=2 key=[abc] .* 503 `)
@@ -1105,7 +1097,7 @@ func TestOneObjectThatAlwaysFailsHidesNoOutage(t *testing.T) {
 			t.Errorf("its beginning is not said: %s", said)
 		}
 		pass(5 * time.Minute)
-		lift()
+		refused.Lift()
 		pass(2 * time.Minute)
 		said := p.log.String()[before:]
 		ends := regexp.MustCompile(`"pod-count: writing again, but for 1, after [56]m`)
@@ -1120,7 +1112,7 @@ func TestEventThatIsRefusedIsSaidOnceAndIsNoOutage(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", controlPlane)
 		isEvent := func(s fakekube.Request) bool { return strings.HasSuffix(s.Path, "/events") }
-		f.Inject(t, statusFault(t, isEvent, 1, 422, "Invalid", nil))
+		f.Inject(t, statusFault(fakekube.Requests{If: isEvent}, 1, 422, "Invalid", nil))
 		p := startPodcount(t, f, "-v", "0")
 		pass(3 * time.Hour)
 		wantNumber(t, "lines on it", strings.Count(p.log.String(), "cannot post an event"), 1)
@@ -1179,10 +1171,10 @@ func TestOutageOfAWatchIsSaidAndItsEnd(t *testing.T) {
 		n := f.ServeIn(t)
 		p := startPodcountOn(t, n, "-master", "http://127.0.0.1:1", "-v", "0")
 		pass(time.Minute)
-		lift := f.Keep(t, statusFault(t, fakekube.IsWatch("pods"), 1, 503, "ServiceUnavailable", nil))
+		refused := f.Inject(t, statusFault(fakekube.Requests{Verb: "watch", Resource: "pods"}, fakekube.Always, 503, "ServiceUnavailable", nil))
 		f.EndWatches(false)
 		pass(10 * time.Second)
-		lift()
+		refused.Lift()
 		pass(30 * time.Second)
 		wantNumber(t, "lines at the beginning", strings.Count(p.log.String(), `level=WARN msg="cannot watch" kind=Pod`), 1)
 		wantNumber(t, "lines at the end", strings.Count(p.log.String(), `level=INFO msg="Pod: watching again after `), 1)
@@ -1306,10 +1298,10 @@ func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
 			}
 		},
 		"without its etcd": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
-			f.Inject(t, statusFault(t, isNoWatch, 12, 500, "", nil))
+			f.Inject(t, statusFault(fakekube.Requests{If: isNoWatch}, 12, 500, "", nil))
 			pause(15 * time.Second)
 			f.EndWatches(true)
-			f.Inject(t, statusFault(t, func(fakekube.Request) bool { return true }, 12, 429, "TooManyRequests", nil, "Retry-After", "1")) // "storage is (re)initializing"
+			f.Inject(t, statusFault(fakekube.Requests{}, 12, 429, "TooManyRequests", nil, "Retry-After", "1")) // "storage is (re)initializing"
 			pause(time.Minute)
 		},
 		"its etcd restored from an older snapshot": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
@@ -1348,12 +1340,12 @@ func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
 			p.net.Restore()
 		},
 		"one of two behind": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
-			catchUp := f.FallBehind(0, func(fakekube.Request) bool { return true })
+			catchUp := f.Lag(fakekube.Requests{}, 0)
 			pause(30 * time.Second)
 			catchUp()
 		},
 		"one of two behind what was seen of the other": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
-			catchUp := f.FallBehind(20, func(fakekube.Request) bool { return true })
+			catchUp := f.Lag(fakekube.Requests{}, 20)
 			pause(25 * time.Second)
 			if f.Label("cp", podCountLabel) == strconv.Itoa(len(f.All("pods"))) {
 				t.Error("it was not behind")
@@ -1361,12 +1353,12 @@ func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
 			catchUp()
 		},
 		"one of two behind for ten minutes": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
-			catchUp := f.FallBehind(20, func(fakekube.Request) bool { return true })
+			catchUp := f.Lag(fakekube.Requests{}, 20)
 			pause(10 * time.Minute)
 			catchUp()
 		},
 		"one of two behind, and then killed": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
-			catchUp := f.FallBehind(20, func(fakekube.Request) bool { return true })
+			catchUp := f.Lag(fakekube.Requests{}, 20)
 			pause(30 * time.Second)
 			p.net.Kill()
 			catchUp()
@@ -1465,7 +1457,7 @@ func TestIdleHourIsExactlyTheExpectedRequests(t *testing.T) {
 					}
 					listed, lists, ends := all[0].At, 0, all[0].At
 					for _, s := range all {
-						if fakekube.IsList(what)(s) {
+						if isList(what)(s) {
 							if got := s.Query.Encode(); got != "" {
 								t.Errorf("a list of %s with %s", what, got)
 							}
@@ -1606,7 +1598,7 @@ func TestThousandEventsASecondForAMinuteCostAWriteAnInterval(t *testing.T) {
 		pass(11 * time.Second) // no need of more
 		wantLabel(t, f, "cp", podCountLabel, strconv.Itoa(len(f.All("pods"))))
 		wantPeace(t, f, "-node-label", ownPodsLabel)
-		wantNumber(t, "lists of pods", len(f.Requests(fakekube.IsList("pods"))), 1)
+		wantNumber(t, "lists of pods", len(f.Requests(isList("pods"))), 1)
 	})
 }
 
@@ -1635,7 +1627,7 @@ func TestFiveThousandNodesThatAllChangeAtOnceAreRightWithinTheBound(t *testing.T
 func TestStopFinishesTheWriteInHandAndSendsTheEventsThatWait(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", controlPlane)
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), Delay: 3 * time.Second})
+		f.Inject(t, fakekube.Fault{On: fakekube.Requests{If: fakekube.IsWrite}, Delay: 3 * time.Second})
 		p := startPodcount(t, f)
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "-")
@@ -1650,7 +1642,7 @@ func TestStopFinishesTheWriteInHandAndSendsTheEventsThatWait(t *testing.T) {
 func TestStopDoesNotWaitForEventsForEver(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", controlPlane)
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(func(s fakekube.Request) bool { return strings.HasSuffix(s.Path, "/events") }), Stall: true})
+		f.Script(t, "create events: stall")
 		p := startPodcount(t, f)
 		synctest.Wait()
 		start := time.Now()
@@ -1664,26 +1656,26 @@ func TestStopDoesNotWaitForEventsForEver(t *testing.T) {
 }
 
 func TestStopAtAnyStageIsPromptBeginsNothingMoreAndLeavesAllToTheNext(t *testing.T) {
-	lists := func(s fakekube.Request) bool { return fakekube.IsList("pods")(s) || fakekube.IsList("nodes")(s) }
+	lists := func(s fakekube.Request) bool { return isList("pods")(s) || isList("nodes")(s) }
 	for name, c := range map[string]struct {
 		faults []fakekube.Fault
 		at     time.Duration
 		takes  time.Duration
 		args   string
 	}{
-		"with no server":                    {faults: []fakekube.Fault{{Match: fakekube.Matching(lists), Drop: true}}, at: 20 * time.Second},
-		"before the first list":             {faults: []fakekube.Fault{{Match: fakekube.Matching(lists), Stall: true}}},
-		"in the first list":                 {faults: []fakekube.Fault{{Match: fakekube.Matching(lists), Hang: 40}}},
-		"in one of the first lists":         {faults: []fakekube.Fault{{Match: fakekube.Matching(fakekube.IsList("nodes")), Hang: 40}}},
-		"in the backoff of a list":          {faults: []fakekube.Fault{statusFault(t, lists, 0, 500, "InternalError", nil)}, at: 20 * time.Second},
+		"with no server":                    {faults: []fakekube.Fault{{On: fakekube.Requests{If: lists}, Do: fakekube.DropRequest{}}}, at: 20 * time.Second},
+		"before the first list":             {faults: []fakekube.Fault{{On: fakekube.Requests{If: lists}, Do: fakekube.Stall{}}}},
+		"in the first list":                 {faults: []fakekube.Fault{{On: fakekube.Requests{If: lists}, Do: fakekube.Hang{After: 40}}}},
+		"in one of the first lists":         {faults: []fakekube.Fault{{On: fakekube.Requests{Verb: "list", Resource: "nodes"}, Do: fakekube.Hang{After: 40}}}},
+		"in the backoff of a list":          {faults: []fakekube.Fault{statusFault(fakekube.Requests{If: lists}, 0, 500, "InternalError", nil)}, at: 20 * time.Second},
 		"at rest":                           {at: 20 * time.Second},
-		"in the backoff of a watch":         {faults: []fakekube.Fault{statusFault(t, fakekube.IsWatch("pods"), 0, 500, "InternalError", nil)}, at: 20 * time.Second},
-		"in a write":                        {faults: []fakekube.Fault{{Match: fakekube.Matching(fakekube.IsWrite), Delay: 3 * time.Second}}, takes: 3 * time.Second},
-		"in a write that is not answered":   {faults: []fakekube.Fault{{Match: fakekube.Matching(fakekube.IsWrite), Stall: true}}, takes: drainTimeout},
-		"in the backoff of a write":         {faults: []fakekube.Fault{statusFault(t, fakekube.IsWrite, 0, 500, "InternalError", nil)}, at: 20 * time.Second},
-		"in the wait that a write was told": {faults: []fakekube.Fault{statusFault(t, fakekube.IsWrite, 0, 429, "TooManyRequests", nil, "Retry-After", "30")}, at: 20 * time.Second},
+		"in the backoff of a watch":         {faults: []fakekube.Fault{statusFault(fakekube.Requests{Verb: "watch", Resource: "pods"}, 0, 500, "InternalError", nil)}, at: 20 * time.Second},
+		"in a write":                        {faults: []fakekube.Fault{{On: fakekube.Requests{If: fakekube.IsWrite}, Delay: 3 * time.Second}}, takes: 3 * time.Second},
+		"in a write that is not answered":   {faults: []fakekube.Fault{{On: fakekube.Requests{If: fakekube.IsWrite}, Do: fakekube.Stall{}}}, takes: drainTimeout},
+		"in the backoff of a write":         {faults: []fakekube.Fault{statusFault(fakekube.Requests{If: fakekube.IsWrite}, 0, 500, "InternalError", nil)}, at: 20 * time.Second},
+		"in the wait that a write was told": {faults: []fakekube.Fault{statusFault(fakekube.Requests{If: fakekube.IsWrite}, 0, 429, "TooManyRequests", nil, "Retry-After", "30")}, at: 20 * time.Second},
 		"between two writes of a node":      {at: 1500 * time.Millisecond},
-		"in an event":                       {faults: []fakekube.Fault{{Match: fakekube.Matching(func(s fakekube.Request) bool { return strings.Contains(s.Path, "/events") }), Stall: true}}, at: time.Second, takes: eventsTimeout},
+		"in an event":                       {faults: []fakekube.Fault{{On: fakekube.Requests{Resource: "events"}, Do: fakekube.Stall{}}}, at: time.Second, takes: eventsTimeout},
 		"standing by":                       {at: 20 * time.Second, args: "-leader-elect"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -1696,7 +1688,8 @@ func TestStopAtAnyStageIsPromptBeginsNothingMoreAndLeavesAllToTheNext(t *testing
 				}
 				lift := func() {}
 				for _, ft := range c.faults {
-					lift = f.Keep(t, ft)
+					ft.Times = fakekube.Always
+					lift = f.Inject(t, ft).Lift
 				}
 				p := startPodcount(t, f, strings.Fields(c.args)...)
 				pass(c.at)
@@ -1722,26 +1715,28 @@ func TestStopAtAnyStageIsPromptBeginsNothingMoreAndLeavesAllToTheNext(t *testing
 }
 
 func TestNextProcessMakesRightWhatAKilledOneLeftHalfDone(t *testing.T) {
-	byA := func(match func(fakekube.Request) bool) func(*http.Request) bool {
-		return func(r *http.Request) bool { return r.Host == "a:1" && fakekube.Matching(match)(r) }
-	}
 	for name, c := range map[string]struct {
-		fault  fakekube.Fault // in it the process is killed
-		writes int            // that are left to the next
+		fault  string // in it the process is killed
+		writes int    // that are left to the next
 	}{
-		"before its patch arrived":                   {fakekube.Fault{Match: byA(isWriteOf("nodes")), Drop: true}, 1},
-		"between its patch and the answer":           {fakekube.Fault{Match: byA(isWriteOf("nodes")), After: true}, 0},
-		"between its patch and the event":            {fakekube.Fault{Match: byA(func(s fakekube.Request) bool { return strings.HasSuffix(s.Path, "/events") }), Drop: true}, 0},
-		"between the event's arrival and its answer": {fakekube.Fault{Match: byA(func(s fakekube.Request) bool { return strings.HasSuffix(s.Path, "/events") }), After: true}, 0},
+		"before its patch arrived":                   {"write nodes at a:1: drop request", 1},
+		"between its patch and the answer":           {"write nodes at a:1: drop answer", 0},
+		"between its patch and the event":            {"create events at a:1: drop request", 0},
+		"between the event's arrival and its answer": {"create events at a:1: drop answer", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("cp", controlPlane)
 				f.AddPods(2)
-				c.fault.Met = make(chan struct{})
-				f.Inject(t, c.fault)
+				met := make(chan struct{})
+				fault, err := fakekube.ParseFault(c.fault)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fault.Met = func(fakekube.Request) { met <- struct{}{} }
+				f.Inject(t, fault)
 				a := startPodcount(t, f, "-master", "http://a:1")
-				<-c.fault.Met
+				<-met
 				f.CutOff("a:1", true)
 				a.stop()
 				startPodcount(t, f, "-master", "http://b:1")
@@ -1778,7 +1773,7 @@ func TestTwoWithoutAnElectionAgreeAndDoNotFight(t *testing.T) {
 		}
 		pass(10 * time.Second)
 		wantFew("as both see the same")
-		catchUp := f.FallBehind(0, func(s fakekube.Request) bool { return s.Host == "b:1" && strings.HasSuffix(s.Path, "/pods") })
+		catchUp := f.Lag(fakekube.Requests{Resource: "pods", Host: "b:1"}, 0)
 		f.AddPod("default", "one", "")
 		f.AddPod("default", "two", "")
 		pass(30 * time.Second)
@@ -1991,7 +1986,7 @@ func TestWhatDoesNotEndIsLeftBehindAndNamed(t *testing.T) {
 func TestWriteThatFailsAfterAStopIsSaid(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", controlPlane)
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), Delay: 3 * time.Second, Status: 500, Body: "{}"})
+		f.Inject(t, fakekube.Fault{On: fakekube.Requests{If: fakekube.IsWrite}, Delay: 3 * time.Second, Do: fakekube.Reply{Code: 500, Body: "{}"}})
 		p := startPodcount(t, f)
 		synctest.Wait()
 		p.stop()
@@ -2019,8 +2014,7 @@ func TestFieldThatTheServerDoesNotKnowEndsTheProgramAsWrongUsage(t *testing.T) {
 		refusal := fakekube.Status(400, "BadRequest", `Unable to find "/v1, Resource=pods" that match label selector "", `+
 			`field selector "spec.hostNetwork=true": field label not supported: spec.hostNetwork`, nil)
 		body, _ := json.Marshal(refusal)
-		isPods := fakekube.Matching(fakekube.IsList("pods"))
-		f.Inject(t, fakekube.Fault{Match: isPods, Status: 400, Body: string(body)}) // a server of an older version
+		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "list", Resource: "pods"}, Do: fakekube.Reply{Code: 400, Body: string(body)}}) // a server of an older version
 		p := startPodcount(t, f, "-field-selector", "spec.hostNetwork=true")
 		synctest.Wait()
 		var usage usageError
@@ -2074,7 +2068,7 @@ func TestVerbosityShowsTheInside(t *testing.T) {
 func TestLogsAsJSON(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", controlPlane)
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), Status: 500, Body: "{}"})
+		f.Inject(t, fakekube.Fault{On: fakekube.Requests{If: fakekube.IsWrite}, Do: fakekube.Reply{Code: 500, Body: "{}"}})
 		p := startPodcount(t, f, "-log-format", "json")
 		pass(time.Second)
 		wantText(t, p.log.String(), `"msg":"cannot reconcile","controller":"pod-count","key":"cp"`)
@@ -2143,7 +2137,7 @@ func TestControllersShareCachesAndStartALittleApart(t *testing.T) {
 		pass(time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "3")
 		for _, resource := range []string{"pods", "nodes", "counts"} {
-			wantNumber(t, "lists of "+resource, len(f.Requests(fakekube.IsList(resource))), 1)
+			wantNumber(t, "lists of "+resource, len(f.Requests(isList(resource))), 1)
 			wantNumber(t, "watches of "+resource, len(f.Requests(fakekube.IsWatch(resource))), 1)
 		}
 		begins := regexp.MustCompile(`time=(\S+) .*work begins" controller=(\S+)`).FindAllStringSubmatch(p.log.String(), -1)
@@ -2166,7 +2160,7 @@ func TestOnlyWhatIsNeededIsAskedFor(t *testing.T) {
 			pass(time.Minute)
 			var asked []string
 			for _, resource := range []string{"counts", "nodes", "pods"} {
-				if len(f.Requests(fakekube.IsList(resource))) > 0 {
+				if len(f.Requests(isList(resource))) > 0 {
 					asked = append(asked, resource)
 				}
 			}
@@ -2237,7 +2231,7 @@ func TestControllerWhoseRightsAreMissingHoldsUpNoOther(t *testing.T) {
 		f.Forbid("list counts", false)
 		pass(time.Minute)
 		wantText(t, f.CountStatus("web"), "false 2 1")
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("counts")), Status: 400, Body: `{"kind":"Status","reason":"BadRequest","message":"no","code":400}`})
+		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "list", Resource: "counts"}, Do: fakekube.Reply{Code: 400, Body: `{"kind":"Status","reason":"BadRequest","message":"no","code":400}`}})
 		f.Compact()
 		f.EndWatches(false)
 		pass(time.Minute)
@@ -2261,7 +2255,7 @@ func TestControllerWaitsForItsCRDStandsDownWithItAndComesBack(t *testing.T) {
 		wantLabel(t, f, "cp", podCountLabel, "2")
 		wantNumber(t, "lines about the wait", strings.Count(p.log.String(), "is its CRD installed?"), 1)
 		wantNumber(t, "warnings", strings.Count(p.log.String(), "level=WARN"), 0)
-		wantNumber(t, "lists of Counts", len(f.Requests(fakekube.IsList("counts"))), 0)
+		wantNumber(t, "lists of Counts", len(f.Requests(isList("counts"))), 0)
 		if n := discoveries(f); n < 50 || n > 76 {
 			t.Errorf("%d discoveries in 10 minutes, want one each 8 to 12 s", n)
 		}
@@ -2272,14 +2266,14 @@ func TestControllerWaitsForItsCRDStandsDownWithItAndComesBack(t *testing.T) {
 			wantText(t, f.CountStatus("web"), "true 2 1")
 			f.InstallCRD(nil)
 			pass(time.Second)
-			lists := len(f.Requests(fakekube.IsList("counts")))
+			lists := len(f.Requests(isList("counts")))
 			pass(time.Minute)
-			if n := len(f.Requests(fakekube.IsList("counts"))) - lists; n > 6 {
+			if n := len(f.Requests(isList("counts"))) - lists; n > 6 {
 				t.Errorf("%d lists of what is gone", n)
 			}
-			lists = len(f.Requests(fakekube.IsList("counts"))) + len(f.Requests(fakekube.IsWatch("counts")))
+			lists = len(f.Requests(isList("counts"))) + len(f.Requests(fakekube.IsWatch("counts")))
 			pass(time.Minute)
-			wantNumber(t, "requests for Counts after the stand-down", len(f.Requests(fakekube.IsList("counts")))+len(f.Requests(fakekube.IsWatch("counts")))-lists, 0)
+			wantNumber(t, "requests for Counts after the stand-down", len(f.Requests(isList("counts")))+len(f.Requests(fakekube.IsWatch("counts")))-lists, 0)
 		}
 		wantNumber(t, "stand-downs", strings.Count(p.log.String(), "the resource is gone"), 2)
 		wantNumber(t, "words on the deleted Count", strings.Count(p.log.String(), "a Count is gone"), 2)
@@ -2295,7 +2289,7 @@ func TestRetryAfterOfDiscoveryIsHonoured(t *testing.T) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})
 		startPodcount(t, f)
 		pass(time.Second)
-		f.Inject(t, statusFault(t, func(s fakekube.Request) bool { return strings.HasSuffix(s.Path, "/demo.mark8s.io/v1") }, 1, 429, "TooManyRequests", nil, "Retry-After", "60"))
+		f.Inject(t, statusFault(fakekube.Requests{Resource: "/apis/demo.mark8s.io/v1"}, 1, 429, "TooManyRequests", nil, "Retry-After", "60"))
 		meetFaults(t, f)
 		asked := discoveries(f)
 		pass(59 * time.Second)
@@ -2308,31 +2302,31 @@ func TestRetryAfterOfDiscoveryIsHonoured(t *testing.T) {
 }
 
 func TestMomentOfA404OrA429StandsNothingDown(t *testing.T) {
-	discovery := func(r *http.Request) bool { return r.URL.Path == "/apis/demo.mark8s.io/v1" }
-	any := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/counts") }
+	discovery := fakekube.Requests{Resource: "/apis/demo.mark8s.io/v1"}
+	counts := fakekube.Requests{Resource: "counts"}
 	text := map[string]string{"Content-Type": "text/plain; charset=utf-8"}
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})
 		f.AddCount("web", `{"name":"web","count":1}`)
-		f.Inject(t, fakekube.Fault{Match: any, Times: 2, Status: 404, Header: text, Body: "404 page not found\n"})
-		f.Inject(t, fakekube.Fault{Match: any, Times: 2, Status: 429, Header: map[string]string{"Retry-After": "1"}, Body: `{"kind":"Status","reason":"TooManyRequests","message":"storage is (re)initializing","code":429}`})
+		f.Inject(t, fakekube.Fault{On: counts, Times: 2, Do: fakekube.Reply{Code: 404, Header: text, Body: "404 page not found\n"}})
+		f.Inject(t, fakekube.Fault{On: counts, Times: 2, Do: fakekube.Reply{Code: 429, Header: map[string]string{"Retry-After": "1"}, Body: `{"kind":"Status","reason":"TooManyRequests","message":"storage is (re)initializing","code":429}`}})
 		p := startPodcount(t, f)
 		pass(45 * time.Second)
 		wantText(t, f.CountStatus("web"), "false 0 1")
-		f.Inject(t, fakekube.Fault{Match: discovery, Status: 404, Header: text, Body: "404 page not found\n"})
+		f.Inject(t, fakekube.Fault{On: discovery, Do: fakekube.Reply{Code: 404, Header: text, Body: "404 page not found\n"}})
 		pass(30 * time.Second)
 		for _, code := range []int{500, 503, 429, 403} { // no answers
-			f.Inject(t, fakekube.Fault{Match: discovery, Status: code, Body: "{}"})
+			f.Inject(t, fakekube.Fault{On: discovery, Do: fakekube.Reply{Code: code, Body: "{}"}})
 		}
-		f.Inject(t, fakekube.Fault{Match: discovery, Status: 404, Header: text, Body: "404 page not found\n"})
-		f.Inject(t, fakekube.Fault{Match: discovery, Status: 200, Body: `{"kind":"Other"}`})
-		f.Inject(t, fakekube.Fault{Match: discovery, Status: 200, Body: `garbage`})
+		f.Inject(t, fakekube.Fault{On: discovery, Do: fakekube.Reply{Code: 404, Header: text, Body: "404 page not found\n"}})
+		f.Inject(t, fakekube.Fault{On: discovery, Do: fakekube.Reply{Body: `{"kind":"Other"}`}})
+		f.Inject(t, fakekube.Fault{On: discovery, Do: fakekube.Reply{Body: `garbage`}})
 		pass(2 * time.Minute)
 		f.AddPod("default", "a", "")
 		pass(time.Second)
 		wantText(t, f.CountStatus("web"), "true 1 1")
 		wantNumber(t, "stand-downs", strings.Count(p.log.String(), "the resource is gone"), 0)
-		wantNumber(t, "lists of Counts", len(f.Requests(fakekube.IsList("counts"))), 5)
+		wantNumber(t, "lists of Counts", len(f.Requests(isList("counts"))), 5)
 	})
 }
 
@@ -2446,7 +2440,7 @@ func TestWriteThatFindsAnotherObjectIsNotTriedAgainWithEachPod(t *testing.T) {
 		f.AddCount("web", `{"name":"web","count":1}`)
 		startPodcount(t, f, "-pod-events", "off")
 		pass(time.Minute)
-		catchUp := f.FallBehind(0, func(s fakekube.Request) bool { return !strings.HasSuffix(s.Path, "/pods") })
+		catchUp := f.Lag(fakekube.Requests{If: func(s fakekube.Request) bool { return !strings.HasSuffix(s.Path, "/pods") }}, 0)
 		pass(time.Second)
 		f.Remove("nodes", fakekube.Key{Name: "cp"})
 		f.AddNode("cp", controlPlane)
@@ -2471,7 +2465,7 @@ func TestCountWhoseDeletionIsLostIsWrittenToOnceAnInterval(t *testing.T) {
 		f.AddCount("web", `{"name":"web","count":1}`)
 		startPodcount(t, f, "-pod-events", "off")
 		pass(time.Minute)
-		f.LoseNext(1)
+		f.LoseEvents(1)
 		f.Remove("counts", at("default", "web"))
 		f.AddPod("default", "a", "")
 		before := len(f.Requests(fakekube.IsWrite))
@@ -2678,8 +2672,7 @@ func TestRestartSaysNothingOfCountsAgain(t *testing.T) {
 func TestStatusOfACountThatFailedOrWasChangedByAnotherIsWrittenAgain(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})
-		isStatusWrite := func(r *http.Request) bool { return r.Method == "PATCH" && strings.HasSuffix(r.URL.Path, "/status") }
-		f.Inject(t, statusFault(t, func(s fakekube.Request) bool { return strings.HasSuffix(s.Path, "/status") }, 3, 500, "InternalError", nil))
+		f.Inject(t, statusFault(fakekube.Requests{Resource: "counts/status"}, 3, 500, "InternalError", nil))
 		f.AddCount("web", `{"name":"nginx","count":0}`)
 		f.AddCount("other", `{"name":"other","count":0}`)
 		p := startPodcount(t, f)
@@ -2691,8 +2684,8 @@ func TestStatusOfACountThatFailedOrWasChangedByAnotherIsWrittenAgain(t *testing.
 		pass(10 * time.Second)
 		wantText(t, f.CountStatus("web"), "true 0 1")
 		wantText(t, countEvents(f), "Synced Count synced successfully (1)")
-		f.Inject(t, fakekube.Fault{Match: isStatusWrite, Drop: true})  // did not arrive
-		f.Inject(t, fakekube.Fault{Match: isStatusWrite, After: true}) // did, but the answer was lost
+		f.Script(t, "patch counts/status: drop request") // did not arrive
+		f.Script(t, "patch counts/status: drop answer")  // did, but the answer was lost
 		f.AddPodWith("a", fakekube.Object{"app": "nginx"})
 		pass(time.Minute)
 		wantText(t, f.CountStatus("web"), "false 1 1")
@@ -2710,7 +2703,7 @@ func TestChangeOfACountThatComesWithTheAnswerToOurWriteIsNotLost(t *testing.T) {
 		startPodcount(t, f)
 		pass(time.Second)
 		wantText(t, f.CountStatus("web"), "false 0 1")
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("counts")), Delay: 5 * time.Second})
+		f.Script(t, "watch counts: delay 5s")
 		f.EndWatches(false)
 		pass(time.Second)
 		f.AddCount("web", `{"name":"web","count":1}`) // no watch tells it yet
@@ -2726,7 +2719,7 @@ func TestEventsOfACountArePostedThoughTheAnswerToItsFirstWriteIsLost(t *testing.
 		simulate(t, func(t *testing.T, f *fakekube.Server) {
 			f.InstallCRD(&fakekube.CRD{HasStatus: status})
 			f.AddCount("web", `{"name":"web","count":2}`)
-			f.Inject(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.Method == "PATCH" && strings.Contains(r.URL.Path, "/counts/") }, After: true})
+			f.Script(t, "patch counts*: drop answer")
 			startPodcount(t, f)
 			pass(time.Minute)
 			wantText(t, f.CountStatus("web"), "false 0 ")
@@ -2741,7 +2734,7 @@ func TestFirstWriteThatHangsHoldsUpNoOtherCount(t *testing.T) {
 		for i := range 10 {
 			f.AddCount(fmt.Sprintf("c%d", i), `{"name":"web","count":0}`)
 		}
-		f.Inject(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.Method == "PATCH" && strings.Contains(r.URL.Path, "/counts/") }, Stall: true})
+		f.Script(t, "patch counts*: stall")
 		p := startPodcount(t, f)
 		pass(3 * time.Second)
 		right := 0
@@ -2966,7 +2959,7 @@ func TestOneOfThreeReplicasWritesAndTheOthersKeepTheirCachesWarm(t *testing.T) {
 			t.Errorf("%s led, then %s", first, leaderAt(f))
 		}
 		for name, p := range replicas {
-			wantNumber(t, name+"'s lists of pods", len(f.Requests(func(s fakekube.Request) bool { return s.Host == name+":1" && fakekube.IsList("pods")(s) })), 1)
+			wantNumber(t, name+"'s lists of pods", len(f.Requests(func(s fakekube.Request) bool { return s.Host == name+":1" && isList("pods")(s) })), 1)
 			wantNumber(t, "mentions of the holder by "+name, strings.Count(p.log.String(), "standing by"), map[bool]int{true: 0, false: 1}[name == first])
 		}
 		stopped := time.Now()
@@ -3139,8 +3132,8 @@ func TestLeaderThatCannotRenewStopsWritingAtItsDeadlineAndExits1AndAnotherTakesO
 		pass(30 * time.Second)
 		first := leaderAt(f)
 		cut := time.Now()
-		f.Inject(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.Host == first+":1" && r.Method == "PUT" }, Stall: true})
-		f.Inject(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.Host == first+":1" && strings.Contains(r.URL.Path, "/leases/") }, Times: 1, Status: 500, Body: "{}"})
+		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Host: first + ":1", Verb: "update"}, Do: fakekube.Stall{}})
+		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Host: first + ":1", Resource: "leases"}, Do: fakekube.Reply{Code: 500, Body: "{}"}})
 		for range 12 {
 			f.AddPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
 			pass(time.Second)
@@ -3215,10 +3208,10 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 		p := startReplica(t, f, "a", "-pod-events", "on")
 		pass(10 * time.Second)
 		met := make(chan struct{}, 1)
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(isWriteOf("nodes")), Stall: true, Met: met})
+		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "write", Resource: "nodes"}, Met: func(fakekube.Request) { met <- struct{}{} }, Do: fakekube.Stall{}})
 		f.AddPods(1)
 		<-met // a write hangs
-		f.Inject(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.URL.Path == leasePath }, Times: 4, Status: 503, Body: "{}"})
+		f.Script(t, `* leases, 4 times: reply 503 body "{}"`)
 		hung := time.Now()
 		for !strings.Contains(p.log.String(), "podcount stopped") {
 			f.AddPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
@@ -3229,6 +3222,12 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 		}
 		wantOneLeader(t, f)
 	})
+}
+
+// isList matches lists of a resource, but for those with which podcount asks no more than whether it is there.
+func isList(resource string) func(fakekube.Request) bool {
+	isAnyList := fakekube.IsList(resource)
+	return func(s fakekube.Request) bool { return isAnyList(s) && s.Query.Get("limit") != "1" }
 }
 
 func isWriteOf(resource string) func(fakekube.Request) bool {
@@ -3246,7 +3245,7 @@ func TestTermIsCountedFromBeforeTheLeaseWasSent(t *testing.T) {
 		renewals := func() []fakekube.Request {
 			return f.Requests(func(s fakekube.Request) bool { return s.Method == "PUT" && s.Path == leasePath })
 		}
-		slow := f.Keep(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.Method == "PUT" && r.URL.Path == leasePath }, Delay: 4 * time.Second})
+		slow := f.Script(t, "update leases, always: delay 4s")[0]
 		before := len(renewals())
 		for start := time.Now(); len(renewals()) == before; pass(100 * time.Millisecond) {
 			if time.Since(start) > time.Minute {
@@ -3255,8 +3254,8 @@ func TestTermIsCountedFromBeforeTheLeaseWasSent(t *testing.T) {
 		}
 		sent := renewals()[before].At
 		pass(4500 * time.Millisecond) // it is answered
-		slow()
-		f.Keep(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.URL.Path == leasePath }, Stall: true})
+		slow.Lift()
+		f.Script(t, "* leases, always: stall")
 		for !strings.Contains(p.log.String(), "podcount stopped") {
 			f.AddPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
 			pass(100 * time.Millisecond)
@@ -3276,7 +3275,7 @@ func TestTermIsCountedFromBeforeTheLeaseWasSent(t *testing.T) {
 func TestWriteMayTakeLongerThanATermThatIsRenewed(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", controlPlane)
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(isWriteOf("nodes")), Delay: 25 * time.Second})
+		f.Script(t, "write nodes: delay 25s")
 		startReplica(t, f, "a")
 		pass(28 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "0")
@@ -3303,7 +3302,7 @@ func TestLeaderReleasesItsLeaseAfterItsLastWrite(t *testing.T) {
 		p := startReplica(t, f, "a", "-pod-events", "on")
 		pass(10 * time.Second)
 		met := make(chan struct{}, 1)
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(isWriteOf("nodes")), Delay: 8 * time.Second, Met: met}) // longer than a renewal
+		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "write", Resource: "nodes"}, Delay: 8 * time.Second, Met: func(fakekube.Request) { met <- struct{}{} }}) // longer than a renewal
 		f.AddPods(5)
 		<-met
 		if err := p.stop(); err != nil {
@@ -3341,7 +3340,7 @@ func TestStandbyStopsAtOnceAndLeavesTheLeaseAlone(t *testing.T) {
 func TestLeaseThatWasAskedForIsReleasedEvenIfTheAnswerWasLost(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		met := make(chan struct{}, 1)
-		f.Inject(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.Method == "PUT" }, After: true, Met: met})
+		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "update"}, Met: func(fakekube.Request) { met <- struct{}{} }, Do: fakekube.DropAnswer{}})
 		p := startReplica(t, f, "a")
 		<-met
 		synctest.Wait()
@@ -3354,11 +3353,11 @@ func TestLeaseThatWasAskedForIsReleasedEvenIfTheAnswerWasLost(t *testing.T) {
 	})
 	simulate(t, func(t *testing.T, f *fakekube.Server) { // and one that goes on leads
 		f.AddNode("cp", controlPlane)
-		f.Inject(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.Method == "PUT" }, After: true})
+		f.Script(t, "update: drop answer")
 		startReplica(t, f, "a")
 		pass(6 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "0")
-		f.Inject(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.Method == "PUT" }, After: true}) // of a renewal
+		f.Script(t, "update: drop answer") // of a renewal
 		pass(time.Minute)
 		if leaseNow(f)["leaseTransitions"] != 0.0 {
 			t.Errorf("the lease is %v", leaseNow(f))
@@ -3369,7 +3368,7 @@ func TestLeaseThatWasAskedForIsReleasedEvenIfTheAnswerWasLost(t *testing.T) {
 func TestLostRaceForTheLeaseIsNoTrouble(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		met := make(chan struct{}, 1)
-		f.Inject(t, fakekube.Fault{Match: func(r *http.Request) bool { return r.Method == "PUT" && r.Host == "a:1" }, Delay: 2 * time.Second, Met: met})
+		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "update", Host: "a:1"}, Delay: 2 * time.Second, Met: func(fakekube.Request) { met <- struct{}{} }})
 		a := startReplica(t, f, "a")
 		<-met // it has seen that there is no lease, and asks for it
 		b := startReplica(t, f, "b")
@@ -3612,7 +3611,7 @@ func TestMainJobOverTLSAndHTTP2WithATokenAndWithAClientCertificate(t *testing.T)
 
 func TestRedirectIsNotFollowed(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Status: 307, Header: map[string]string{"Location": "http://127.0.0.1:1/elsewhere"}, Body: "moved"})
+		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "list", Resource: "pods"}, Do: fakekube.Reply{Code: 307, Header: map[string]string{"Location": "http://127.0.0.1:1/elsewhere"}, Body: "moved"}})
 		p := startPodcount(t, f)
 		synctest.Wait()
 		wantText(t, p.log.String(), "list pods: 307 Temporary Redirect")
@@ -3796,7 +3795,7 @@ func TestCertificatesThatChangeAreUsedByTheNextRequestWhileWatchesGoOn(t *testin
 		if last(fakekube.IsWrite) != "three" || last(fakekube.IsWatch("pods")) != "three" {
 			t.Errorf("written by %s, watched by %s", last(fakekube.IsWrite), last(fakekube.IsWatch("pods")))
 		}
-		wantNumber(t, "lists of pods", len(f.Requests(fakekube.IsList("pods"))), 1)
+		wantNumber(t, "lists of pods", len(f.Requests(isList("pods"))), 1)
 		wantPeace(t, f, "-interval", "1s")
 	})
 }
@@ -4315,7 +4314,7 @@ func TestExitCodes(t *testing.T) {
 
 	f.SetLabel("cp", podCountLabel, nil)
 	met := make(chan struct{}, 1)
-	f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), Stall: true, Met: met})
+	f.Inject(t, fakekube.Fault{On: fakekube.Requests{If: fakekube.IsWrite}, Met: func(fakekube.Request) { met <- struct{}{} }, Do: fakekube.Stall{}})
 	cmd, lines = process(t, nil, "-kubeconfig", file)
 	<-met // a write hangs
 	start := time.Now()
@@ -4394,7 +4393,7 @@ func TestProcessWhoseStderrIsFullEndsWithItsCode(t *testing.T) {
 
 	f.SetLabel("cp", podCountLabel, nil)
 	met := make(chan struct{}, 1)
-	f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), Stall: true, Met: met})
+	f.Inject(t, fakekube.Fault{On: fakekube.Requests{If: fakekube.IsWrite}, Met: func(fakekube.Request) { met <- struct{}{} }, Do: fakekube.Stall{}})
 	cmd, ended = startOn(t, full, full, "-kubeconfig", file)
 	<-met // a write hangs
 	cmd.Process.Signal(syscall.SIGTERM)
@@ -4533,7 +4532,7 @@ func TestOnceFailsWhenSomethingCannotBeWrittenAndWritesTheRest(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("a", controlPlane)
 		f.AddNode("b", controlPlane)
-		f.Keep(t, statusFault(t, func(s fakekube.Request) bool { return s.Method == "PATCH" && strings.HasSuffix(s.Path, "/nodes/a") }, 1, 500, "InternalError", nil))
+		f.Inject(t, statusFault(fakekube.Requests{Verb: "patch", Resource: "nodes", Name: "a"}, fakekube.Always, 500, "InternalError", nil))
 		err := startPodcount(t, f, "-once").finish()
 		if err == nil || err.Error() != "-once: pod-count could not make 1 object right (a): the log says why" || errors.As(err, new(usageError)) {
 			t.Error(err)
@@ -4548,7 +4547,7 @@ func TestOnceGivesUpWhenTheServerIsAway(t *testing.T) {
 		simulate(t, func(t *testing.T, f *fakekube.Server) {
 			f.InstallCRD(&fakekube.CRD{HasStatus: true})
 			f.AddNode("cp", controlPlane)
-			f.Keep(t, statusFault(t, func(s fakekube.Request) bool { return s.Path == path }, 1, 503, "ServiceUnavailable", nil))
+			f.Inject(t, statusFault(fakekube.Requests{Resource: path}, fakekube.Always, 503, "ServiceUnavailable", nil))
 			start := time.Now()
 			err := startPodcount(t, f, "-once").finish()
 			if err == nil || err.Error() != "-once: after 2m0s there is no complete list of "+kind || time.Since(start) > onceListTime+time.Second {
@@ -4705,7 +4704,7 @@ func TestOnceNamesWhatIsLeftOfEachController(t *testing.T) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})
 		f.AddNode("cp", controlPlane)
 		f.AddCount("nginx", `{"name":"nginx","count":1}`)
-		f.Keep(t, statusFault(t, fakekube.IsWrite, 1, 500, "InternalError", nil))
+		f.Inject(t, statusFault(fakekube.Requests{If: fakekube.IsWrite}, fakekube.Always, 500, "InternalError", nil))
 		err := startPodcount(t, f, "-once").finish()
 		want := "-once: pod-count could not make 1 object right (cp); count could not make 1 object right (default/nginx): the log says why"
 		if err == nil || err.Error() != want {
@@ -4797,7 +4796,7 @@ func TestOnceEndsWithASummary(t *testing.T) {
 		isRefused := func(s fakekube.Request) bool {
 			return s.Method == "PATCH" && strings.HasSuffix(s.Path, "/nodes/refused")
 		}
-		f.Keep(t, statusFault(t, isRefused, 1, 500, "InternalError", nil))
+		f.Inject(t, statusFault(fakekube.Requests{If: isRefused}, fakekube.Always, 500, "InternalError", nil))
 		p := startPodcount(t, f, "-once", "-total-nodes", "")
 		if err := p.finish(); err == nil {
 			t.Error("it ended well")
@@ -4818,9 +4817,9 @@ func TestOnceEndsWithinItsTimeoutAndNamesWhatIsLeft(t *testing.T) {
 		simulate(t, func(t *testing.T, f *fakekube.Server) {
 			f.AddNode("a", controlPlane)
 			f.AddNode("b", controlPlane)
-			busy := statusFault(t, func(s fakekube.Request) bool { return s.Method == "PATCH" && strings.HasSuffix(s.Path, "/nodes/a") }, 1,
+			busy := statusFault(fakekube.Requests{Verb: "patch", Resource: "nodes", Name: "a"}, 1,
 				429, "TooManyRequests", nil, "Retry-After", "3600")
-			f.Keep(t, busy)
+			f.Inject(t, busy)
 			start := time.Now()
 			p := startPodcount(t, f, append(args, "-once")...)
 			err := p.finish()
@@ -4919,10 +4918,10 @@ func TestReadySaysWhichCacheIsNotAndLiveDoesNotCare(t *testing.T) {
 	f := fakekube.New()
 	f.AddNode("cp", controlPlane)
 	release, met := make(chan struct{}), make(chan struct{}, 1)
-	f.Inject(t, fakekube.Fault{Match: fakekube.Matching(func(s fakekube.Request) bool { return s.Path == "/api/v1/pods" && s.Query.Get("watch") == "" }), Met: met, Answer: func(w http.ResponseWriter, _ *http.Request) {
+	f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "list", Resource: "pods"}, Met: func(fakekube.Request) { met <- struct{}{} }, Do: fakekube.Handle(func(w http.ResponseWriter, _ *http.Request) {
 		<-release
 		http.Error(w, "not now", http.StatusServiceUnavailable)
-	}})
+	})})
 	get := startListening(t, f, "-leader-elect")
 	<-met
 	f.Await(t, "the nodes' watch", func() bool {
@@ -5141,7 +5140,7 @@ func TestGaugesOfWhatIsNotThereAreAbsent(t *testing.T) {
 			}
 		}
 		f.AddNode("cp", controlPlane)
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(func(s fakekube.Request) bool { return s.Path == "/api/v1/pods" }), Status: 503, Body: "{}", Times: 1})
+		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Resource: "/api/v1/pods"}, Do: fakekube.Reply{Code: 503, Body: "{}"}})
 		startPodcount(t, f, "-controllers", "*,looks")
 		synctest.Wait()
 		wantGauges("before the lists", false, "podcount_pods", `podcount_cache_objects{kind="Pod"}`)

@@ -589,7 +589,7 @@ func TestEventsAreLimitedPerObjectAndOverAll(t *testing.T) {
 
 func TestFullEventQueueDropsAndCountsAndNobodyWaits(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(func(s fakekube.Request) bool { return s.Method == "POST" }), Stall: true, Times: 1})
+		f.Script(t, "create: stall")
 		r, _ := recorderOn(t, f)
 		r.Event(somePod(0), "Normal", "Stuck", "x")
 		synctest.Wait()
@@ -612,15 +612,15 @@ func TestEventThatWasRefusedIsDroppedAndOneThatDidNotArriveIsSentAgain(t *testin
 		tries int
 		sent  int
 	}{
-		"the namespace is being deleted": {fakekube.Fault{Status: 403, Body: `{"code":403,"reason":"Forbidden","message":"because it is being terminated"}`}, 1, 0},
-		"too many":                       {fakekube.Fault{Status: 429, Header: map[string]string{"Retry-After": "1"}, Body: "slow down"}, 2, 1},
-		"too many, for an hour":          {fakekube.Fault{Status: 429, Header: map[string]string{"Retry-After": "3600"}, Body: "slow down"}, 1, 0},
-		"broken before it arrived":       {fakekube.Fault{Drop: true}, 2, 1},
-		"broken behind it":               {fakekube.Fault{After: true}, 2, 1},
+		"the namespace is being deleted": {fakekube.Fault{Do: fakekube.Reply{Code: 403, Body: `{"code":403,"reason":"Forbidden","message":"because it is being terminated"}`}}, 1, 0},
+		"too many":                       {fakekube.Fault{Do: fakekube.Reply{Code: 429, Header: map[string]string{"Retry-After": "1"}, Body: "slow down"}}, 2, 1},
+		"too many, for an hour":          {fakekube.Fault{Do: fakekube.Reply{Code: 429, Header: map[string]string{"Retry-After": "3600"}, Body: "slow down"}}, 1, 0},
+		"broken before it arrived":       {fakekube.Fault{Do: fakekube.DropRequest{}}, 2, 1},
+		"broken behind it":               {fakekube.Fault{Do: fakekube.DropAnswer{}}, 2, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fakekube.Server) {
-				c.fault.Match = fakekube.Matching(posts)
+				c.fault.On = fakekube.Requests{Verb: "create"}
 				f.Inject(t, c.fault)
 				r, _ := recorderOn(t, f)
 				r.Event(somePod(1), "Normal", "Once", "x")

@@ -111,7 +111,7 @@ func TestWatchFollowsTheListAndAppliesEvents(t *testing.T) {
 		if q.Get("allowWatchBookmarks") != "true" || seconds < 300 || seconds >= 600 || q.Get("resourceVersion") == "" {
 			t.Errorf("watch asked for with %v", q)
 		}
-		if q := f.Requests(fakekube.IsList("pods"))[0].Query; len(q) != 0 {
+		if q := f.Requests(isList("pods"))[0].Query; len(q) != 0 {
 			t.Errorf("list asked for with %v", q)
 		}
 	})
@@ -132,7 +132,7 @@ func TestCleanlyEndedWatchIsResumedAtOnceFromTheLastVersionWithoutARelist(t *tes
 		}
 		f.Remove("pods", at("default", "a"))
 		pass(11 * time.Minute) // past what any watch was asked for
-		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+		wantNumber(t, "lists", len(f.Requests(isList("pods"))), 1)
 		watches := f.Requests(fakekube.IsWatch("pods"))
 		asked, _ := strconv.Atoi(watches[1].Query.Get("timeoutSeconds"))
 		if len(watches) < 3 {
@@ -156,7 +156,7 @@ func TestBookmarkMovesTheResumePointAndNothingElse(t *testing.T) {
 		if len(v) < 2 || v[1] != now {
 			t.Errorf("watches from %q, want the second from %s", v, now)
 		}
-		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+		wantNumber(t, "lists", len(f.Requests(isList("pods"))), 1)
 		wantNumber(t, "changes heard", len(r.heard), 0)
 		r.equalTo(t, f)
 	})
@@ -166,13 +166,13 @@ func TestBrokenConnectionIsResumedWithoutARelist(t *testing.T) {
 	for _, only := range []string{wire.Protobuf, wire.JSON} {
 		simulate(t, func(t *testing.T, f *fakekube.Server) {
 			f.OnlyMediaType = only
-			f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Cut: 100})
+			f.Script(t, "watch pods: cut after 100 bytes")
 			r := reflectOn(t, f)
 			pass(2 * time.Second)
 			f.AddPod("default", "half-an-object", "") // breaks in the middle of it
 			pass(5 * time.Second)
 			r.equalTo(t, f)
-			wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+			wantNumber(t, "lists", len(f.Requests(isList("pods"))), 1)
 			wantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 2)
 		})
 	}
@@ -181,21 +181,19 @@ func TestBrokenConnectionIsResumedWithoutARelist(t *testing.T) {
 func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
 	expired, _ := json.Marshal(fakekube.Status(410, "Expired", "too old resource version: 1 (2)", nil))
 	gone, _ := json.Marshal(fakekube.Status(410, "Gone", "too old resource version", nil))
-	for name, ft := range map[string]*fakekube.Fault{
+	for name, effect := range map[string]fakekube.Effect{
 		"in the stream, by the server itself": nil,
-		"in the stream, reason Gone":          {Body: `{"type":"ERROR","object":` + string(gone) + `}`},
-		"as the HTTP status":                  {Status: 410, Body: string(expired)},
+		"in the stream, reason Gone":          fakekube.Reply{Body: `{"type":"ERROR","object":` + string(gone) + `}`},
+		"as the HTTP status":                  fakekube.Reply{Code: 410, Body: string(expired)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddPods(3)
-				if ft != nil {
-					scripted := *ft
-					scripted.Match = fakekube.Matching(fakekube.IsWatch("pods"))
-					f.Inject(t, scripted)
+				if effect != nil {
+					f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "watch", Resource: "pods"}, Do: effect})
 				}
 				r := reflectOn(t, f)
-				if ft == nil {
+				if effect == nil {
 					r.net.Refuse()
 					f.EndWatches(true)
 				}
@@ -205,7 +203,7 @@ func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
 				r.net.Restore()
 				pass(30 * time.Second)
 				r.equalTo(t, f)
-				wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 2)
+				wantNumber(t, "lists", len(f.Requests(isList("pods"))), 2)
 				if got, want := r.heard, []string{"+new", "-web-0"}; !slices.Equal(slices.Sorted(slices.Values(got)), want) {
 					t.Errorf("heard %q, want %q", got, want)
 				}
@@ -234,10 +232,10 @@ func TestRelistBehindAnOutageDoesNotWaitForTheOutagesBackoff(t *testing.T) {
 
 func TestPersistentlyExpiredVersionIsNotRetriedInAHotLoop(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.Inject(t, statusFault(t, fakekube.IsWatch("pods"), 20, 410, "Expired", nil))
+		f.Inject(t, statusFault(fakekube.Requests{Verb: "watch", Resource: "pods"}, 20, 410, "Expired", nil))
 		reflectOn(t, f)
 		pass(2 * time.Minute)
-		if n := len(f.Requests(fakekube.IsList("pods"))); n < 4 || n > 12 {
+		if n := len(f.Requests(isList("pods"))); n < 4 || n > 12 {
 			t.Errorf("%d lists in two minutes of 410s", n)
 		}
 		pass(20 * time.Minute)
@@ -245,27 +243,26 @@ func TestPersistentlyExpiredVersionIsNotRetriedInAHotLoop(t *testing.T) {
 }
 
 func TestRefusedWatchBacksOffAndKeepsItsVersion(t *testing.T) {
-	for name, ft := range map[string]fakekube.Fault{
-		"429 with Retry-After, plain text": {Status: 429, Body: "Too many requests", Header: map[string]string{"Retry-After": "1", "Content-Type": "text/plain"}},
-		"429 in the stream":                {Body: `{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"TooManyRequests","code":429}}`},
-		"500":                              {Status: 500, Body: `{}`},
-		"a page that is no JSON":           {Status: 200, Body: "<html>", Header: map[string]string{"Content-Type": "text/html"}},
+	for name, effect := range map[string]string{
+		"429 with Retry-After, plain text": `reply 429 header Content-Type text/plain header Retry-After 1 body "Too many requests"`,
+		"429 in the stream":                `reply 200 body "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"status\":\"Failure\",\"reason\":\"TooManyRequests\",\"code\":429}}"`,
+		"500":                              `reply 500 body "{}"`,
+		"a page that is no JSON":           `reply 200 header Content-Type text/html body "<html>"`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fakekube.Server) {
-				ft.Match, ft.Times = fakekube.Matching(fakekube.IsWatch("pods")), 4
-				f.Inject(t, ft)
+				f.Script(t, "watch pods, 4 times: "+effect)
 				r := reflectOn(t, f)
 				pass(time.Minute)
 				wantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 5)
-				wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+				wantNumber(t, "lists", len(f.Requests(isList("pods"))), 1)
 				f.AddPods(1)
 				synctest.Wait()
 				r.equalTo(t, f)
 				w := f.Requests(fakekube.IsWatch("pods"))
 				for i, least := range []time.Duration{800 * time.Millisecond, 1600 * time.Millisecond, 3200 * time.Millisecond, 6400 * time.Millisecond} {
 					most := 2 * least
-					if ft.Header["Retry-After"] != "" {
+					if strings.Contains(effect, "Retry-After") {
 						most = max(most, 2*time.Second) // what was asked for, and up to a second more
 					}
 					if gap := w[i+1].At.Sub(w[i].At); gap < least || gap > most {
@@ -291,20 +288,20 @@ func TestServerThatComesBackIsAskedForItsNewestVersionOnce(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddPod("default", "a", "")
 				r := reflectOn(t, f)
-				lift := f.Keep(t, statusFault(t, fakekube.IsWatch("pods"), 0, 503, "ServiceUnavailable", nil))
+				refused := f.Inject(t, statusFault(fakekube.Requests{Verb: "watch", Resource: "pods"}, fakekube.Always, 503, "ServiceUnavailable", nil))
 				if code, _ := strconv.Atoi(c.refusal); code != 0 {
-					defer f.Keep(t, statusFault(t, isCheck, 0, code, "", nil))()
+					defer f.Inject(t, statusFault(fakekube.Requests{If: isCheck}, fakekube.Always, code, "", nil)).Lift()
 				}
 				f.EndWatches(true)
 				pass(5 * time.Minute)
 				wantNumber(t, "checks while watches fail", len(f.Requests(isCheck)), 0)
-				lift()
+				refused.Lift()
 				pass(time.Minute + time.Second)
 				wantNumber(t, "checks", len(f.Requests(isCheck)), c.checks)
 				f.AddPod("default", "b", "")
 				synctest.Wait()
 				r.equalTo(t, f)
-				wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+				wantNumber(t, "lists", len(f.Requests(isList("pods"))), 1)
 			})
 		})
 	}
@@ -329,17 +326,17 @@ func TestRefusedConnectionBacksOff(t *testing.T) {
 		pass(time.Minute)
 		wantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 2)
 		r.equalTo(t, f)
-		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+		wantNumber(t, "lists", len(f.Requests(isList("pods"))), 1)
 	})
 }
 
 func TestThreeShortWatchesInARowLeadToARelist(t *testing.T) {
 	for times, lists := range map[int]int{2: 1, 3: 2} {
 		simulate(t, func(t *testing.T, f *fakekube.Server) {
-			f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Times: times, Body: "\n"})
+			f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "watch", Resource: "pods"}, Times: times, Do: fakekube.Reply{Body: "\n"}})
 			r := reflectOn(t, f)
 			pass(time.Minute)
-			wantNumber(t, fmt.Sprintf("lists after %d short watches", times), len(f.Requests(fakekube.IsList("pods"))), lists)
+			wantNumber(t, fmt.Sprintf("lists after %d short watches", times), len(f.Requests(isList("pods"))), lists)
 			f.AddPods(1)
 			synctest.Wait()
 			r.equalTo(t, f)
@@ -351,7 +348,7 @@ func TestWatchThatBringsTheSameAgainAndAgainIsNoHotLoop(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(1)
 		old, _ := json.Marshal(fakekube.Object{"type": "ADDED", "object": f.Get("pods", at("default", "web-0"))})
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Times: 5, Body: string(old)})
+		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "watch", Resource: "pods"}, Times: 5, Do: fakekube.Reply{Body: string(old)}})
 		reflectOn(t, f)
 		wantNumber(t, "watches at once", len(f.Requests(fakekube.IsWatch("pods"))), 1)
 		pass(5 * time.Minute)
@@ -389,10 +386,10 @@ func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
 			}
 			for times, lists := range map[int]int{1: 1, 2: 2} {
 				simulate(t, func(t *testing.T, f *fakekube.Server) {
-					f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Times: times, Body: body, Header: header})
+					f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "watch", Resource: "pods"}, Times: times, Do: fakekube.Reply{Header: header, Body: body}})
 					r := reflectOn(t, f)
 					pass(time.Minute)
-					wantNumber(t, fmt.Sprintf("lists after garbage %d times", times), len(f.Requests(fakekube.IsList("pods"))), lists)
+					wantNumber(t, fmt.Sprintf("lists after garbage %d times", times), len(f.Requests(isList("pods"))), lists)
 					f.AddPods(1)
 					synctest.Wait()
 					r.equalTo(t, f)
@@ -404,7 +401,7 @@ func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
 
 func TestSilentWatchIsCutAndResumedAndTwoInARowLeadToARelist(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Hang: 1})
+		f.Script(t, "watch pods: hang after 1 byte")
 		r := reflectOn(t, f)
 		f.AddPods(1)
 		pass(kube.Silence - time.Second)
@@ -412,7 +409,7 @@ func TestSilentWatchIsCutAndResumedAndTwoInARowLeadToARelist(t *testing.T) {
 		pass(2 * time.Second)
 		wantNumber(t, "watches after it", len(f.Requests(fakekube.IsWatch("pods"))), 2)
 		r.equalTo(t, f)
-		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+		wantNumber(t, "lists", len(f.Requests(isList("pods"))), 1)
 	})
 	simulate(t, func(t *testing.T, f *fakekube.Server) { // a version from the future is answered with silence
 		f.SetVersion(5000)
@@ -422,7 +419,7 @@ func TestSilentWatchIsCutAndResumedAndTwoInARowLeadToARelist(t *testing.T) {
 		f.EndWatches(true)
 		pass(3*kube.Silence + time.Minute)
 		r.equalTo(t, f)
-		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 2)
+		wantNumber(t, "lists", len(f.Requests(isList("pods"))), 2)
 	})
 }
 
@@ -449,7 +446,7 @@ func TestHalfOpenConnectionIsNoticedAndResumedWithoutARelist(t *testing.T) {
 							return fakekube.IsWatch(resource)(s) && s.At.After(lost) && s.HTTP2 == (name == "HTTP/2")
 						})
 						wantNumber(t, "watches of "+resource+" since then", len(again), 1)
-						wantNumber(t, "lists of "+resource, len(f.Requests(fakekube.IsList(resource))), 1)
+						wantNumber(t, "lists of "+resource, len(f.Requests(isList(resource))), 1)
 					}
 					f.SetLabel("cp", podCountLabel, "7")
 					wantPeace(t, f)
@@ -464,7 +461,7 @@ func TestConnectionThatTakesNoMoreRequestsCostsNoRelist(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", controlPlane)
 		discovery := func(s fakekube.Request) bool { return s.Path == "/apis/demo.mark8s.io/v1" }
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(discovery), Times: 10, Status: 404, Header: map[string]string{"Connection": "close"}, Body: "404 page not found"})
+		f.Inject(t, fakekube.Fault{On: fakekube.Requests{If: discovery}, Times: 10, Do: fakekube.Reply{Code: 404, Header: map[string]string{"Connection": "close"}, Body: "404 page not found"}})
 		p := startOverTLS(t, f)
 		liveADay(f, 1)
 		meetFaults(t, f)
@@ -474,7 +471,7 @@ func TestConnectionThatTakesNoMoreRequestsCostsNoRelist(t *testing.T) {
 			t.Errorf("%d connections: they were not shed", n)
 		}
 		for _, resource := range []string{"pods", "nodes"} {
-			wantNumber(t, "lists of "+resource, len(f.Requests(fakekube.IsList(resource))), 1)
+			wantNumber(t, "lists of "+resource, len(f.Requests(isList(resource))), 1)
 			wantNumber(t, "watches of "+resource, len(f.Requests(fakekube.IsWatch(resource))), 1)
 		}
 	})
@@ -488,7 +485,7 @@ func TestConnectionsThatAreCutWheneverTheyIdleCauseNoRelists(t *testing.T) {
 				pass(every)
 				f.EndWatches(true)
 			}
-			wantNumber(t, fmt.Sprintf("lists with a cut every %v", every), len(f.Requests(fakekube.IsList("pods"))), 1)
+			wantNumber(t, fmt.Sprintf("lists with a cut every %v", every), len(f.Requests(isList("pods"))), 1)
 			f.AddPods(1)
 			synctest.Wait()
 			r.equalTo(t, f)
@@ -500,12 +497,12 @@ func TestHourlyRelistThatFailsDoesNotStopTheWatch(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := reflectOn(t, f)
 		pass(50 * time.Minute)
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Times: 3, Status: 503, Body: "overloaded"})
+		f.Script(t, `list pods, 3 times: reply 503 body "overloaded"`)
 		pass(17 * time.Minute)
 		f.AddPods(3)
 		synctest.Wait()
 		r.equalTo(t, f)
-		if n := len(f.Requests(fakekube.IsList("pods"))); n < 2 || n > 4 {
+		if n := len(f.Requests(isList("pods"))); n < 2 || n > 4 {
 			t.Errorf("%d lists", n)
 		}
 		pass(time.Hour)
@@ -517,14 +514,14 @@ func TestHourlyRelistMendsALostEvent(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(3)
 		r := reflectOn(t, f)
-		f.LoseNext(2) // a pod's deletion is two changes
+		f.LoseEvents(2) // a pod's deletion is two changes
 		f.Remove("pods", at("default", "web-1"))
 		pass(50 * time.Minute)
 		wantNumber(t, "pods while the loss is not known", r.Len(), 3)
-		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+		wantNumber(t, "lists", len(f.Requests(isList("pods"))), 1)
 		pass(17 * time.Minute)
 		r.equalTo(t, f)
-		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 2)
+		wantNumber(t, "lists", len(f.Requests(isList("pods"))), 2)
 	})
 }
 
@@ -533,9 +530,9 @@ func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
 		event := func(typ, name, uid, version, node string) string {
 			return fmt.Sprintf(`{"type":%q,"object":{"metadata":{"namespace":"default","name":%q,"uid":%q,"resourceVersion":%q},"spec":{"nodeName":%q}}}`+"\n", typ, name, uid, version, node)
 		}
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Body: event("ADDED", "a", "u1", "1000", "n1") + event("MODIFIED", "a", "u1", "999", "old") +
+		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "watch", Resource: "pods"}, Do: fakekube.Reply{Body: event("ADDED", "a", "u1", "1000", "n1") + event("MODIFIED", "a", "u1", "999", "old") +
 			event("ADDED", "a", "u1", "1000", "n1") + event("DELETED", "a", "u1", "998", "n1") + event("DELETED", "a", "u1", "1001", "n1") +
-			event("ADDED", "a", "u1", "1000", "n1") + event("ADDED", "a", "u2", "1002", "n2") + event("ADDED", "a", "u3", "1003", "n3")})
+			event("ADDED", "a", "u1", "1000", "n1") + event("ADDED", "a", "u2", "1002", "n2") + event("ADDED", "a", "u3", "1003", "n3")}})
 		r := reflectOn(t, f)
 		if want := []string{"+a", "-a", "+a", "-a", "+a"}; !slices.Equal(r.heard, want) {
 			t.Errorf("heard %q, want %q", r.heard, want)
@@ -549,11 +546,11 @@ func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
 func TestListInPagesOnceWholeListsHaveFailed(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(pageLimit + 500)
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Times: 2, Cut: 5000})
+		f.Script(t, "list pods, 2 times: cut after 5000 bytes")
 		r := reflectOn(t, f)
 		pass(time.Minute)
 		r.equalTo(t, f)
-		lists := f.Requests(fakekube.IsList("pods"))
+		lists := f.Requests(isList("pods"))
 		wantNumber(t, "requests", len(lists), 4)
 		for i, want := range []string{"", "", "2000", "2000"} {
 			if got := lists[i].Query.Get("limit"); got != want {
@@ -566,23 +563,23 @@ func TestListInPagesOnceWholeListsHaveFailed(t *testing.T) {
 func TestExpiredPageStartsTheListAgainOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(pageLimit + 500)
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Times: 2, Cut: 5000})
-		second := func(s fakekube.Request) bool { return fakekube.IsList("pods")(s) && s.Query.Has("continue") }
-		f.Inject(t, statusFault(t, second, 1, 410, "Expired", nil))
+		f.Script(t, "list pods, 2 times: cut after 5000 bytes")
+		second := func(s fakekube.Request) bool { return isList("pods")(s) && s.Query.Has("continue") }
+		f.Inject(t, statusFault(fakekube.Requests{If: second}, 1, 410, "Expired", nil))
 		r := reflectOn(t, f)
 		pass(time.Minute)
 		r.equalTo(t, f)
-		wantNumber(t, "requests", len(f.Requests(fakekube.IsList("pods"))), 6)
+		wantNumber(t, "requests", len(f.Requests(isList("pods"))), 6)
 	})
 }
 
 func TestOutageDoesNotLeadToPages(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Times: 4, Status: 503, Body: "no endpoints available"})
+		f.Script(t, `list pods, 4 times: reply 503 body "no endpoints available"`)
 		r := reflectOn(t, f)
 		pass(time.Minute)
 		r.equalTo(t, f)
-		for _, s := range f.Requests(fakekube.IsList("pods")) {
+		for _, s := range f.Requests(isList("pods")) {
 			if s.Query.Has("limit") {
 				t.Error("asked for a page")
 			}
@@ -595,15 +592,15 @@ func TestFailedListIsThrownAwayWhole(t *testing.T) {
 		f.AddPods(500)
 		r := reflectOn(t, f)
 		for i := range 500 {
-			f.LoseNext(2)
+			f.LoseEvents(2)
 			f.Remove("pods", at("default", fmt.Sprintf("web-%d", i)))
-			f.LoseNext(1)
+			f.LoseEvents(1)
 			f.AddPod("default", fmt.Sprintf("other-%d", i), "")
 		}
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Cut: 5000})
+		f.Script(t, "list pods: cut after 5000 bytes")
 		f.Compact()
 		f.EndWatches(true)
-		for len(f.Requests(fakekube.IsList("pods"))) < 2 {
+		for len(f.Requests(isList("pods"))) < 2 {
 			pass(10 * time.Millisecond)
 		}
 		wantNumber(t, "changes heard of half a list", len(r.heard), 0)
@@ -617,14 +614,14 @@ func TestFailedListIsThrownAwayWhole(t *testing.T) {
 func TestSlowListShowsThatItLives(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(1000)
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Hang: 5000})
+		f.Script(t, "list pods: hang after 5000 bytes")
 		r := reflectOn(t, f)
 		pass(kube.Silence + 10*time.Second)
 		r.equalTo(t, f)
 		wantText(t, r.log.String(), "nothing was heard for 2m30s")
 	})
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Answer: func(w http.ResponseWriter, r *http.Request) {
+		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "list", Resource: "pods"}, Do: fakekube.Handle(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", wire.JSON)
 			io.WriteString(w, `{"metadata":{"resourceVersion":"5"},"items":[`)
 			for i := range 1000 {
@@ -635,7 +632,7 @@ func TestSlowListShowsThatItLives(t *testing.T) {
 				fmt.Fprintf(w, `{"metadata":{"name":"p%d","uid":"u","resourceVersion":"4"}},`, i)
 			}
 			io.WriteString(w, `{"metadata":{"name":"last","uid":"u","resourceVersion":"4"}}]}`)
-		}})
+		})})
 		r := reflectOn(t, f)
 		pass(slowList)
 		wantNumber(t, "lines at the start", strings.Count(r.log.String(), "still listing"), 0)
@@ -649,10 +646,10 @@ func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
 	text, html := map[string]string{"Content-Type": "text/plain", "Retry-After": "7"}, map[string]string{"Content-Type": "text/html"}
 	tooLarge := fakekube.Object{"causes": []any{fakekube.Object{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}}, "retryAfterSeconds": 1}
 	status := func(code int, reason string, details any, header ...string) fakekube.Fault {
-		return statusFault(t, fakekube.IsList(""), 0, code, reason, details, header...)
+		return statusFault(fakekube.Requests{}, 0, code, reason, details, header...)
 	}
 	list := func(item string) fakekube.Fault {
-		return fakekube.Fault{Body: `{"metadata":{"resourceVersion":"100"},"items":[{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"99"}},` + item}
+		return fakekube.Fault{Do: fakekube.Reply{Body: `{"metadata":{"resourceVersion":"100"},"items":[{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"99"}},` + item}}
 	}
 	for name, ft := range map[string]fakekube.Fault{
 		"410":                               status(410, "Expired", nil),
@@ -661,25 +658,25 @@ func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
 		"504, as the version is too large":  status(504, "Timeout", tooLarge, "Retry-After", "1"),
 		"429":                               status(429, "TooManyRequests", nil),
 		"429 with Retry-After":              status(429, "TooManyRequests", fakekube.Object{"retryAfterSeconds": 3}, "Retry-After", "3"),
-		"429 in plain text":                 {Status: 429, Body: "Too many requests, please try again later.", Header: text},
-		"a reset":                           {Drop: true},
-		"cut in the middle":                 {Cut: 300},
+		"429 in plain text":                 {Do: fakekube.Reply{Code: 429, Body: "Too many requests, please try again later.", Header: text}},
+		"a reset":                           {Do: fakekube.DropRequest{}},
+		"cut in the middle":                 {Do: fakekube.Cut{After: 300}},
 		"ended cleanly in the middle":       list(""),
-		"no answer":                         {Stall: true},
-		"stalled in the middle":             {Hang: 300},
+		"no answer":                         {Do: fakekube.Stall{}},
+		"stalled in the middle":             {Do: fakekube.Hang{After: 300}},
 		"garbage":                           list(`}{`),
-		"garbage, as protobuf":              {Body: "k8s\x00garbage", Header: map[string]string{"Content-Type": wire.Protobuf}},
-		"a wrong content type":              {Status: 200, Body: `{"metadata":{"resourceVersion":"100"},"items":[]}`, Header: html},
-		"a page of some proxy":              {Status: 502, Body: "<html>", Header: html},
-		"nothing":                           {Body: "\n"},
-		"no items":                          {Body: `{"metadata":{"resourceVersion":"100"}}`},
-		"no version":                        {Body: `{"metadata":{},"items":[]}`},
+		"garbage, as protobuf":              {Do: fakekube.Reply{Body: "k8s\x00garbage", Header: map[string]string{"Content-Type": wire.Protobuf}}},
+		"a wrong content type":              {Do: fakekube.Reply{Code: 200, Body: `{"metadata":{"resourceVersion":"100"},"items":[]}`, Header: html}},
+		"a page of some proxy":              {Do: fakekube.Reply{Code: 502, Body: "<html>", Header: html}},
+		"nothing":                           {Do: fakekube.Reply{Body: "\n"}},
+		"no items":                          {Do: fakekube.Reply{Body: `{"metadata":{"resourceVersion":"100"}}`}},
+		"no version":                        {Do: fakekube.Reply{Body: `{"metadata":{},"items":[]}`}},
 		"an item without uid":               list(`{"metadata":{"name":"b","namespace":"n","resourceVersion":"98"}}]}`),
 		"an item without name":              list(`{"metadata":{"namespace":"n","uid":"v","resourceVersion":"98"}}]}`),
 		"an item without version":           list(`{"metadata":{"name":"b","namespace":"n","uid":"v"}}]}`),
 		"an item that is none":              list(`null]}`),
-		"an item without uid, in protobuf":  {Body: string(fakekube.Protobuf([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"metadata":{"name":"b","resourceVersion":"98"}}]}`))), Header: map[string]string{"Content-Type": wire.Protobuf}},
-		"an item without name, in protobuf": {Body: string(fakekube.Protobuf([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"metadata":{"uid":"b","resourceVersion":"98"}}]}`))), Header: map[string]string{"Content-Type": wire.Protobuf}},
+		"an item without uid, in protobuf":  {Do: fakekube.Reply{Body: string(fakekube.Protobuf([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"metadata":{"name":"b","resourceVersion":"98"}}]}`))), Header: map[string]string{"Content-Type": wire.Protobuf}}},
+		"an item without name, in protobuf": {Do: fakekube.Reply{Body: string(fakekube.Protobuf([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"metadata":{"uid":"b","resourceVersion":"98"}}]}`))), Header: map[string]string{"Content-Type": wire.Protobuf}}},
 	} {
 		for _, resource := range []string{"pods", "nodes"} {
 			t.Run(name+"/"+resource, func(t *testing.T) {
@@ -688,19 +685,20 @@ func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
 					f.AddNode("w1", podCountLabel+"=7")
 					f.AddNode("w2")
 					liveADay(f, 1)
-					ft.Match, ft.Times = fakekube.Matching(fakekube.IsList(resource)), 4
+					ft.On = fakekube.Requests{Verb: "list", Resource: resource}
+					ft.Times = 4
 					f.Inject(t, ft)
 					p := startPodcount(t, f, "-node-label", ownPodsLabel)
 					meetFaults(t, f)
 					pass(kube.Silence)
 					wantPeace(t, f, "-node-label", ownPodsLabel)
-					good := f.Requests(fakekube.IsList(resource))[ft.Times].At
+					good := f.Requests(isList(resource))[ft.Times].At
 					wantNumber(t, "writes before a whole list was asked for", len(f.Requests(func(s fakekube.Request) bool { return fakekube.IsWrite(s) && s.At.Before(good) })), 0)
 					for day := 2; day < 4; day++ { // and once more where it is a relist that meets them
 						f.Inject(t, ft)
-						f.LoseNext(1000)
+						f.LoseEvents(1000)
 						liveADay(f, day)
-						f.LoseNext(0)
+						f.LoseEvents(0)
 						f.Compact()
 						f.EndWatches(true)
 						meetFaults(t, f)
@@ -739,23 +737,23 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 		fault fakekube.Fault
 		want  string
 	}{
-		"an object a minute": {fakekube.Fault{Answer: trickle(1000)}, listTime.String()},
-		"pages of nothing": {fakekube.Fault{Delay: 700 * time.Millisecond, Times: int(listTime/(700*time.Millisecond)) + 1, Answer: func(w http.ResponseWriter, r *http.Request) {
+		"an object a minute": {fakekube.Fault{Do: fakekube.Handle(trickle(1000))}, listTime.String()},
+		"pages of nothing": {fakekube.Fault{Times: int(listTime/(700*time.Millisecond)) + 1, Delay: 700 * time.Millisecond, Do: fakekube.Handle(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", wire.JSON)
 			page++
 			fmt.Fprintf(w, `{"metadata":{"resourceVersion":"5","continue":"page-%d"},"items":[]}`, page)
-		}}, listTime.String()},
-		"pages of nothing at full speed": {fakekube.Fault{Times: listLimit/pageLimit + 1, Answer: func(w http.ResponseWriter, r *http.Request) {
+		})}, listTime.String()},
+		"pages of nothing at full speed": {fakekube.Fault{Times: listLimit/pageLimit + 1, Do: fakekube.Handle(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", wire.JSON)
 			page++
 			fmt.Fprintf(w, `{"metadata":{"resourceVersion":"5","continue":"page-%d"},"items":[]}`, page)
-		}}, "after 1000 pages"},
+		})}, "after 1000 pages"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("cp", controlPlane, podCountLabel+"=7")
 				f.AddPods(2)
-				c.fault.Match = fakekube.Matching(fakekube.IsList("pods"))
+				c.fault.On = fakekube.Requests{Verb: "list", Resource: "pods"}
 				f.Inject(t, c.fault)
 				p := startPodcount(t, f)
 				meetFaults(t, f)
@@ -784,11 +782,11 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 	})
 	simulate(t, func(t *testing.T, f *fakekube.Server) { // slow is not endless
 		f.AddNode("cp", controlPlane)
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Answer: trickle(9)})
+		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "list", Resource: "pods"}, Do: fakekube.Handle(trickle(9))})
 		startPodcount(t, f)
 		pass(listTime - time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "1")
-		wantNumber(t, "lists", len(f.Requests(fakekube.IsList("pods"))), 1)
+		wantNumber(t, "lists", len(f.Requests(isList("pods"))), 1)
 	})
 }
 
@@ -813,10 +811,10 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 	}
 	errorFrame := func(code int, reason string) fakekube.Fault {
 		body, _ := json.Marshal(fakekube.Object{"type": "ERROR", "object": fakekube.Status(code, reason, "as scripted", nil)})
-		return fakekube.Fault{Body: string(body), Times: 4}
+		return fakekube.Fault{Times: 4, Do: fakekube.Reply{Body: string(body)}}
 	}
 	status := func(code int, reason string, header ...string) fakekube.Fault {
-		return statusFault(t, fakekube.IsWatch(""), 4, code, reason, nil, header...)
+		return statusFault(fakekube.Requests{}, 4, code, reason, nil, header...)
 	}
 	type row struct {
 		args  string
@@ -827,12 +825,12 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 		bookmarks time.Duration // if not one a minute
 	}
 	for name, c := range map[string]row{
-		"ends cleanly":            {fault: fakekube.Fault{Body: "\n", Times: 5}},
-		"reset":                   {fault: fakekube.Fault{Drop: true, Times: 4}},
-		"reset in an object":      {fault: fakekube.Fault{Cut: 40}},
+		"ends cleanly":            {fault: fakekube.Fault{Times: 5, Do: fakekube.Reply{Body: "\n"}}},
+		"reset":                   {fault: fakekube.Fault{Times: 4, Do: fakekube.DropRequest{}}},
+		"reset in an object":      {fault: fakekube.Fault{Do: fakekube.Cut{After: 40}}},
 		"429":                     {fault: status(429, "TooManyRequests")},
 		"429 with Retry-After":    {fault: status(429, "TooManyRequests", "Retry-After", "9")},
-		"429 in plain text":       {fault: fakekube.Fault{Status: 429, Body: "Too many", Header: map[string]string{"Content-Type": "text/plain", "Retry-After": "9"}, Times: 4}},
+		"429 in plain text":       {fault: fakekube.Fault{Times: 4, Do: fakekube.Reply{Code: 429, Header: map[string]string{"Content-Type": "text/plain", "Retry-After": "9"}, Body: "Too many"}}},
 		"500":                     {fault: status(500, "InternalError")},
 		"503":                     {fault: status(503, "ServiceUnavailable")},
 		"504":                     {fault: status(504, "Timeout")},
@@ -840,19 +838,19 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 		"400":                     {fault: status(400, "BadRequest")},
 		"403":                     {fault: status(403, "Forbidden")},
 		"404":                     {fault: status(404, "NotFound")},
-		"a page of some proxy":    {fault: fakekube.Fault{Status: 200, Body: "<html>", Header: map[string]string{"Content-Type": "text/html"}, Times: 4}},
-		"garbage":                 {fault: fakekube.Fault{Body: "}{", Times: 4}},
-		"half an object":          {fault: fakekube.Fault{Body: `{"type":"ADDED","object":{"metadata":{"name":"x"`, Times: 4}},
-		"no answer":               {fault: fakekube.Fault{Stall: true, Times: 2}, wait: kube.Silence},
-		"silence":                 {fault: fakekube.Fault{Hang: 1, Times: 2}, wait: kube.Silence},
-		"silence in an object":    {fault: fakekube.Fault{Hang: 40}, wait: kube.Silence},
+		"a page of some proxy":    {fault: fakekube.Fault{Times: 4, Do: fakekube.Reply{Header: map[string]string{"Content-Type": "text/html"}, Body: "<html>"}}},
+		"garbage":                 {fault: fakekube.Fault{Times: 4, Do: fakekube.Reply{Body: "}{"}}},
+		"half an object":          {fault: fakekube.Fault{Times: 4, Do: fakekube.Reply{Body: `{"type":"ADDED","object":{"metadata":{"name":"x"`}}},
+		"no answer":               {fault: fakekube.Fault{Times: 2, Do: fakekube.Stall{}}, wait: kube.Silence},
+		"silence":                 {fault: fakekube.Fault{Times: 2, Do: fakekube.Hang{After: 1}}, wait: kube.Silence},
+		"silence in an object":    {fault: fakekube.Fault{Do: fakekube.Hang{After: 40}}, wait: kube.Silence},
 		"ERROR Expired":           {fault: errorFrame(410, "Expired")},
 		"ERROR Expired, no code":  {fault: errorFrame(0, "Expired")},
 		"ERROR Gone":              {fault: errorFrame(410, "Gone")},
 		"ERROR TooManyRequests":   {fault: errorFrame(429, "TooManyRequests")},
 		"ERROR InternalError":     {fault: errorFrame(500, "InternalError")},
 		"ERROR, unknown":          {fault: errorFrame(0, "SomethingNew")},
-		"ERROR, of nothing":       {fault: fakekube.Fault{Body: `{"type":"ERROR","object":{}}`, Times: 4}},
+		"ERROR, of nothing":       {fault: fakekube.Fault{Times: 4, Do: fakekube.Reply{Body: `{"type":"ERROR","object":{}}`}}},
 		"a history that is gone":  {life: func(f *fakekube.Server) []frame { liveADay(f, 2); f.Compact(); f.EndWatches(true); return nil }},
 		"bookmarks for two hours": {life: func(f *fakekube.Server) []frame { pass(2 * time.Hour); f.EndWatches(true); return nil }},
 		"never a bookmark":        {bookmarks: 1000 * time.Hour, life: func(f *fakekube.Server) []frame { pass(2 * time.Hour); return nil }},
@@ -864,28 +862,28 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 			return nil
 		}},
 		"an ADDED twice": {life: func(f *fakekube.Server) []frame {
-			f.LoseNext(1)
+			f.LoseEvents(1)
 			x := f.AddPod("default", "x", "w1")
 			return []frame{{"ADDED", x}, {"ADDED", x}}
 		}},
 		"an ADDED of what is known": {life: func(f *fakekube.Server) []frame { return []frame{{"ADDED", pod(f, a)}, {"ADDED", pod(f, b)}} }},
 		"a MODIFIED of what is not known": {life: func(f *fakekube.Server) []frame {
-			f.LoseNext(1)
+			f.LoseEvents(1)
 			return []frame{{"MODIFIED", f.AddPod("default", "x", "w1")}}
 		}},
 		"a DELETED twice": {life: func(f *fakekube.Server) []frame {
-			f.LoseNext(2)
+			f.LoseEvents(2)
 			gone := f.Remove("pods", at("default", a))
 			gone = of(gone, "resourceVersion", strconv.Itoa(f.Latest()))
 			return []frame{{"DELETED", gone}, {"DELETED", gone}}
 		}},
 		"the same name with a new uid on another node, told by an ADDED alone": {life: func(f *fakekube.Server) []frame {
-			f.LoseNext(3)
+			f.LoseEvents(3)
 			f.Remove("pods", at("default", a))
 			return []frame{{"ADDED", f.AddPod("default", a, "w2")}}
 		}},
 		"the same name with a new uid on another node, told by a MODIFIED alone": {life: func(f *fakekube.Server) []frame {
-			f.LoseNext(3)
+			f.LoseEvents(3)
 			f.Remove("pods", at("default", a))
 			return []frame{{"MODIFIED", f.AddPod("default", a, "w2")}}
 		}},
@@ -934,12 +932,12 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 			return []frame{{"DELETED", of(of(pod(f, a), "resourceVersion", "99999"), "name", "")}}
 		}},
 		"a DELETED lost": {wait: 66 * time.Minute, life: func(f *fakekube.Server) []frame {
-			f.LoseNext(2)
+			f.LoseEvents(2)
 			f.Remove("pods", at("default", a))
 			return nil
 		}},
 		"an ADDED lost": {wait: 66 * time.Minute, life: func(f *fakekube.Server) []frame {
-			f.LoseNext(1)
+			f.LoseEvents(1)
 			f.AddPod("default", "x", "w1")
 			return nil
 		}},
@@ -965,8 +963,8 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 					f.AddPod("default", a, "w1")
 					f.AddPod("default", b, "w2")
 					for _, resource := range []string{"pods", "nodes"} {
-						if ft := c.fault; ft.Times > 0 || ft.Cut+ft.Hang > 0 {
-							ft.Match = fakekube.Matching(fakekube.IsWatch(resource))
+						if ft := c.fault; ft.Do != nil {
+							ft.On = fakekube.Requests{Verb: "watch", Resource: resource}
 							f.Inject(t, ft)
 						}
 					}
@@ -987,7 +985,7 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 								header["Content-Type"] = wire.Protobuf + ";stream=watch"
 							}
 						}
-						f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Body: body, Header: header})
+						f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "watch", Resource: "pods"}, Do: fakekube.Reply{Header: header, Body: body}})
 						f.EndWatches(false)
 					}
 					meetFaults(t, f)

@@ -11,7 +11,6 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"net"
-	"testing"
 	"time"
 )
 
@@ -23,7 +22,7 @@ type Authority struct {
 }
 
 // NewAuthority makes a CA of this name. What goes wrong with it or its certificates ends the test.
-func NewAuthority(t testing.TB, name string) *Authority {
+func NewAuthority(t TB, name string) *Authority {
 	t.Helper()
 	ca := &Authority{}
 	certPEM, keyPEM := ca.Issue(t, name, func(c *x509.Certificate) {
@@ -41,7 +40,7 @@ func NewAuthority(t testing.TB, name string) *Authority {
 
 // Issue makes a certificate of this name, and its key, both in PEM. It is for servers at 127.0.0.1 and for clients,
 // unless change, which may be nil, makes it something else.
-func (ca *Authority) Issue(t testing.TB, name string, change func(*x509.Certificate)) (certPEM, keyPEM []byte) {
+func (ca *Authority) Issue(t TB, name string, change func(*x509.Certificate)) (certPEM, keyPEM []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
-	"testing"
 	"time"
 )
 
@@ -86,7 +85,7 @@ func RunExecPlugin(dir string) (exitCode int) {
 // credential. The plugin gets an argument "a token", with a blank, and REGION=eu. version is that of the API
 // client.authentication.k8s.io, such as "v1". more are more fields in YAML's flow style, such as
 // ", interactiveMode: Never".
-func ExecUser(t testing.TB, dir, version, more string) string {
+func ExecUser(t TB, dir, version, more string) string {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {

@@ -5,9 +5,12 @@
 //
 // It serves over TCP, where real time passes (ServeFor, and ServeTLSFor for TLS and HTTP/2), and over a network within
 // the process (ServeIn), which works in virtual time, in a bubble of testing/synctest. A test lets a cluster live
-// (AddPod, SetLabel, Remove), lets requests meet faults (Inject, Keep), ends and starves watches (EndWatches, Compact,
-// LoseNext, FallBehind), and looks at what was asked for (Requests) and at what became of it (Get, Label). A Spy hears
-// of each request, answer and change.
+// (AddPod, SetLabel, Remove), lets requests meet faults (Script, Inject), ends and starves watches (EndWatches, Compact,
+// LoseEvents, Lag, SendFrame), and looks at what was asked for (Requests) and at what became of it (Get, Label). A Spy
+// hears of each request, answer and change.
+//
+// A Fault says which requests, how many of them, and what happens: in Go, or as a line of a Script, such as
+// "patch nodes worker-1, skip 2, 3 times: delay 2s, refuse 503". A fault that no request has met fails the test.
 //
 // Allow and Forbid say whose requests are let in. An Authority issues the certificates of servers and clients.
 // RunExecPlugin makes the binary of a test the program that a kubeconfig names in place of a credential. Protobuf,

@@ -82,7 +82,10 @@ func ExampleServer_EndWatches() {
 	}
 	fmt.Println("the watch has ended:", lines.Err())
 
-	fake.Disturb(fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Status: 503})
+	fake.InjectUnchecked(fakekube.Fault{
+		On: fakekube.Requests{Verb: "watch", Resource: "pods"},
+		Do: fakekube.Refuse{Code: http.StatusServiceUnavailable},
+	})
 	again, err := http.Get(watch)
 	if err != nil {
 		fmt.Println(err)
@@ -99,7 +102,7 @@ func ExampleServer_EndWatches() {
 }
 
 // A controller lists, and then watches from the version of the list on. A list that breaks off comes first.
-func ExampleServer_Disturb() {
+func ExampleServer_InjectUnchecked() {
 	fake := fakekube.New()
 	fake.AddPod("default", "web-0", "")
 	server := httptest.NewServer(fake)
@@ -119,7 +122,10 @@ func ExampleServer_Disturb() {
 		return pods.Metadata.ResourceVersion, err
 	}
 
-	fake.Disturb(fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Cut: 20})
+	fake.InjectUnchecked(fakekube.Fault{
+		On: fakekube.Requests{Verb: "list", Resource: "pods"},
+		Do: fakekube.Cut{After: 20},
+	})
 	version, err := list()
 	for err != nil {
 		version, err = list()
@@ -161,7 +167,7 @@ func ExampleServer_ServeIn() {
 		client := &http.Client{Transport: transport}
 
 		// The test fails if no request meets this.
-		fake.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("nodes")), Status: 503})
+		fake.Script(t, "list nodes: refuse 503")
 		network.Kill()
 		time.AfterFunc(time.Hour, network.Restore)
 		start := time.Now()

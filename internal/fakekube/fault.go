@@ -2,248 +2,313 @@ package fakekube
 
 import (
 	"cmp"
-	"context"
-	"io"
+	"fmt"
+	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"slices"
-	"sync"
-	"testing"
+	"strings"
 	"time"
 )
 
-// Fault is what happens to requests in place of an answer, or on the way of one.
+// Fault makes requests meet something else than the server's answer. It reads as a sentence:
 //
-// Of Answer, Drop, Stall, After, Cut, Hang, and Status with Body, a fault has one. Where it has more, the first in
-// this order counts. It may have a Delay and Met besides, and a Delay alone is a fault, too.
+//	Fault{On: Requests{Verb: "patch", Resource: "nodes"}, Skip: 2, Times: 3, Do: Refuse{Code: 503}}
+//
+// Of the requests that On chooses, the first two are answered in truth, and the three after them are refused. Script
+// has the same faults in words: "patch nodes, skip 2, 3 times: refuse 503".
 type Fault struct {
-	// Match says which requests meet the fault; nil is all. It is called with the fake locked, and must not call it.
-	// A request meets one fault: the first, in the order in which they were added, that matches it and has Times left.
-	Match func(*http.Request) bool
+	// On chooses the requests; the zero value is all of them.
+	On Requests
 
-	// Times is how many requests meet the fault. 0 counts as 1.
+	// Skip is how many of these pass first.
+	Skip int
+
+	// Every makes each Every-th of those that follow meet the fault, and the others pass: with 3, these are the third,
+	// the sixth and so on. 0 and 1 are all.
+	Every int
+
+	// Rate makes that part of those that are left meet the fault, by chance: 0.1 is every tenth on the average. 0 and 1
+	// are all. Chance begins with the Seed, so that the same requests meet the fault in each run.
+	Rate float64
+	Seed uint64
+
+	// Times is how many requests meet the fault, or Always. 0 is one, where there is neither Every nor Rate; where there
+	// is, it must be given.
 	Times int
 
-	// Met, if not nil, gets a value from each request that meets the fault, which waits until somebody takes it.
-	Met chan struct{}
-
-	// Delay passes before anything else happens to the request.
+	// Delay passes before anything else happens.
 	Delay time.Duration
 
-	// Answer answers in place of the fake, which does nothing. It is called without a lock, and may call the fake.
-	Answer http.HandlerFunc
+	// Do is what happens. If it is nil, the request is answered in truth after the Delay.
+	Do Effect
 
-	// Drop breaks the connection before anything is done.
-	Drop bool
+	// Met, if it is not nil, is called with each request that meets the fault, before anything else happens. The request
+	// waits for it to return. It is called without a lock, on the goroutine of the request.
+	Met func(Request)
+}
 
-	// Stall gives no answer until the client goes away.
-	Stall bool
+// Always is the Times of a fault that goes on until it is lifted.
+const Always = -1
 
-	// After does what the request asks for, and then breaks the connection in place of an answer.
-	After bool
+// problem says why there can be no such fault; "" is nothing.
+func (ft Fault) problem() string {
+	if problem := ft.On.problem(); problem != "" {
+		return problem
+	}
+	if lie, isLie := ft.Do.(Lie); isLie {
+		return lie.problemIn(ft)
+	}
+	switch {
+	case ft.Times < Always || ft.Skip < 0 || ft.Every < 0 || ft.Delay < 0:
+		return "a number is less than 0"
+	case !(ft.Rate >= 0 && ft.Rate <= 1):
+		return "the rate is not between 0 and 1"
+	case ft.Times == 0 && (ft.Every > 1 || ft.isByChance()):
+		return "it does not say how often: give a number of times, or always"
+	case ft.Seed != 0 && !ft.isByChance():
+		return "a seed needs a rate"
+	case ft.Do == nil && ft.Delay == 0:
+		return "nothing happens: there is neither a delay nor an effect"
+	case ft.Do == nil:
+		return ""
+	}
+	return ft.Do.problem()
+}
 
-	// Cut breaks the connection after so many bytes of the true answer's body. A watch's bytes count from its first
-	// event on, so that it breaks at some later moment.
-	Cut int
+func (ft Fault) isByChance() bool { return ft.Rate > 0 && ft.Rate < 1 }
 
-	// Hang falls silent after so many bytes, counted as for Cut, until the client goes away.
-	Hang int
+// String is the fault in the words of Script, which reads it back, unless it has an If or a Handle.
+func (ft Fault) String() string {
+	text := ft.On.String()
+	if ft.Skip > 0 {
+		text += fmt.Sprintf(", skip %d", ft.Skip)
+	}
+	if ft.Every > 1 {
+		text += ", every " + ordinal(ft.Every)
+	}
+	if ft.isByChance() {
+		text += fmt.Sprintf(", at rate %v", ft.Rate)
+	}
+	if ft.Seed > 0 {
+		text += fmt.Sprintf(", seed %d", ft.Seed)
+	}
+	switch {
+	case ft.Times == Always:
+		text += ", always"
+	case ft.Times > 0:
+		text += ", " + times(ft.Times)
+	}
+	var effects []string
+	if ft.Delay > 0 {
+		effects = append(effects, "delay "+ft.Delay.String())
+	}
+	if ft.Do != nil {
+		effects = append(effects, ft.Do.String())
+	}
+	return text + ": " + strings.Join(effects, ", ")
+}
 
-	// Status is answered in place of the truth, with Header and Body. Without a body of its own the answer is empty.
-	// Its Content-Type is application/json, unless the header says otherwise.
-	Status int
-	Header map[string]string
+// ordinal is a number's form such as "3rd".
+func ordinal(n int) string {
+	suffix := "th"
+	if n%100 < 11 || n%100 > 13 {
+		switch n % 10 {
+		case 1:
+			suffix = "st"
+		case 2:
+			suffix = "nd"
+		case 3:
+			suffix = "rd"
+		}
+	}
+	return fmt.Sprint(n, suffix)
+}
 
-	// Body is that of the Status or, where that is 0, of a 200.
-	Body string
+// times is "once" or, say, "3 times".
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
 
-	// missed says that the answer to the last request was too short for Cut or Hang. The fake sets it, as it does
-	// hasStruck, which says that one of the answers was not.
-	missed    bool
-	hasStruck bool
+// Injection is a fault that was injected. Its methods may be called at any time.
+type Injection struct {
+	server *Server
+	fault  Fault
+	test   TB  // nil: the fault need not be met
+	since  int // how many requests came before it
+	times  int // the fault's Times, 1 for 0
 
-	// isLifted says that nobody expects requests to meet the fault any more.
+	// The server's lock guards these.
+	seen     int // requests that On has chosen so far
+	used     int // those that have met the fault
+	chance   *rand.Rand
+	isShort  bool // the last answer to be cut was too short for that
+	hasCut   bool // one was not
 	isLifted bool
+	lost     *lostChanges // of a Lie
 }
 
-// Frame is something that a watch gets as if it had happened: Raw, an Object, or the newest event's object once more.
-type Frame struct {
-	Resource string // whose next watch, or running one, gets it
-	Event    string // its type, such as "ADDED", "BOOKMARK" or "ERROR"
-	Object   any    // if nil, the one that this watch was told of last; if there is none, no frame is sent
-	Raw      string // if set, these bytes stand in place of the whole frame
-	End      bool   // the watch ends after it
+// Inject adds a fault to those that are there. A request meets one fault: the first, in the order in which they were
+// added, that takes it. A Lie is no such fault: it goes with any.
+//
+// When the test ends, or the fault is lifted, the test fails if fewer requests than Times, or none, have met the fault,
+// or if the last answer was too short to be cut or to hang. It does not if LiftFaults or Heal have taken the fault
+// back, or if the test has failed already. Inject panics if there can be no such fault.
+func (s *Server) Inject(t TB, ft Fault) *Injection {
+	t.Helper()
+	in := s.inject(t, ft)
+	t.Cleanup(in.check)
+	return in
 }
 
-// lag is of an API server whose cache has stopped at a version, until it catches up.
-type lag struct {
-	match   func(Request) bool // which watches come to that server
-	version int
-	over    chan struct{}
-}
+// InjectUnchecked is Inject of a fault that need not be met.
+func (s *Server) InjectUnchecked(ft Fault) *Injection { return s.inject(nil, ft) }
 
-// EndWatches ends the watches that run: cleanly, as a server that goes down does, or by breaking their connections. A
-// watch runs from the moment at which Requests has its request.
-func (s *Server) EndWatches(isBroken bool) {
+func (s *Server) inject(t TB, ft Fault) *Injection {
+	if problem := ft.problem(); problem != "" {
+		panic(fmt.Sprintf("the fault %q: %s", ft, problem))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ended.isBroken = isBroken
-	close(s.ended.over)
-	s.ended = &ending{over: make(chan struct{})}
+	in := &Injection{
+		server: s,
+		fault:  ft,
+		test:   t,
+		since:  len(s.requests),
+		times:  cmp.Or(ft.Times, 1),
+		chance: rand.New(rand.NewPCG(ft.Seed, 0)),
+	}
+	if lie, isLie := ft.Do.(Lie); isLie {
+		in.times = Always
+		in.lost = newLostChanges(lie.Changes)
+	}
+	s.faults = append(s.faults, in)
+	return in
 }
 
-// LoseNext makes watches miss the next n changes. It takes the place of an earlier LoseNext.
-func (s *Server) LoseNext(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lose = n
+// Used is how many requests have met the fault so far. Of a Lie, it is how many lists and events have been false.
+func (in *Injection) Used() int {
+	in.server.mu.Lock()
+	defer in.server.mu.Unlock()
+	return in.used
 }
 
-// CutOff breaks each request of clients that call the server by this HOST:PORT, or lets them through again. Either
-// breaks all watches that run, of all clients.
-func (s *Server) CutOff(host string, isAway bool) {
-	s.mu.Lock()
-	s.away[host] = isAway
-	s.mu.Unlock()
-	s.EndWatches(true)
+// Lift ends the fault: no request meets it any more. Those that have met it go on with it. The test fails if the fault
+// has not been met as Inject says.
+func (in *Injection) Lift() {
+	in.check()
+	in.server.mu.Lock()
+	defer in.server.mu.Unlock()
+	in.endLocked()
 }
 
-// FallBehind breaks all watches once. From then on, those that match come to an API server that has not heard of
-// the last changes, so many, nor hears of one until catchUp or Heal is called, or FallBehind once more, which takes the
-// place of the earlier call. Its lists are no older than another server's: without a version it asks etcd. match is
-// called with the fake locked, and must not call it.
-func (s *Server) FallBehind(changes int, match func(Request) bool) (catchUp func()) {
-	mine := &lag{match: match, over: make(chan struct{})}
-	s.mu.Lock()
-	mine.version = s.version - changes
-	s.behind = mine
-	s.mu.Unlock()
-	s.EndWatches(true)
-	return sync.OnceFunc(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.behind == mine {
-			s.behind = nil
-		}
-		close(mine.over)
-	})
+func (in *Injection) endLocked() {
+	in.isLifted = true
+	in.server.movedLocked() // a lie's watches may look again
 }
 
-// Strip has a mutating webhook remove a label from each node that a client writes; "" is none. Put and SetLabel pass no
-// webhook.
-func (s *Server) Strip(label string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stripped = label
-}
-
-// Inject adds a fault to those that are there, which come first. The test fails if, when it ends, fewer than Times
-// requests have met the fault, or the last answer was too short to be cut or to hang. It does not if LiftFaults or Heal
-// have taken the fault back.
-func (s *Server) Inject(t testing.TB, ft Fault) {
-	ft.Times = max(ft.Times, 1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults = append(s.faults, &ft)
-	t.Cleanup(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		isMet := ft.Times == 0 && !ft.missed
-		if !isMet && !ft.isLifted && !t.Failed() {
-			t.Errorf("a fault was not delivered: %d requests more should have met %+v", ft.Times, ft)
-		}
-	})
-}
-
-// Keep makes a fault happen to all requests that match, whatever its Times, until lift is called. Then the test fails
-// if there were none, or if all their answers were too short to be cut or to hang. It does not if LiftFaults or Heal
-// have taken the fault back before.
-func (s *Server) Keep(t testing.TB, ft Fault) (lift func()) {
-	const always = 1 << 30
-	ft.Times = always
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults = append(s.faults, &ft)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		switch {
-		case ft.isLifted:
-		case ft.Times == always:
-			t.Errorf("no request has met %+v", ft)
-		case ft.missed && !ft.hasStruck:
-			t.Errorf("all answers were too short for %+v", ft)
-		}
-		ft.Times = 0
+// check fails the test if the fault was not met, unless it has ended.
+func (in *Injection) check() {
+	if in.test == nil {
+		return
+	}
+	in.test.Helper()
+	in.server.mu.Lock()
+	defer in.server.mu.Unlock()
+	if in.isLifted || in.test.Failed() {
+		return
+	}
+	if missed := in.missedLocked(); missed != "" {
+		in.test.Errorf("the fault %q %s", in.fault, missed)
 	}
 }
 
-// Disturb adds a fault that need not be met: it is Inject for whoever cannot know what will be asked.
-func (s *Server) Disturb(ft Fault) {
-	ft.Times = max(ft.Times, 1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults = append(s.faults, &ft)
-}
-
-// LiftFaults takes back the faults that have not been met yet. Requests that have met one go on with it.
-func (s *Server) LiftFaults() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.liftFaultsLocked()
-}
-
-func (s *Server) liftFaultsLocked() {
-	for _, ft := range s.faults {
-		ft.isLifted = true
+// missedLocked says what there was less of than there should have been; "" is nothing.
+func (in *Injection) missedLocked() string {
+	isEndless := in.times == Always
+	cutNone := in.isShort && !(isEndless && in.hasCut)
+	switch {
+	case in.used == 0 && in.lost != nil && in.lost.left > 0:
+		return fmt.Sprintf("had nothing to lie about: %d changes more should have happened", in.lost.left)
+	case in.used == 0:
+		return "was met by no request; there came " + in.cameLocked()
+	case !isEndless && in.used < in.times:
+		return fmt.Sprintf("was met %s, not %s; there came %s", times(in.used), times(in.times), in.cameLocked())
+	case cutNone:
+		return "was met, but the answer was too short for it"
 	}
-	s.faults = nil
+	return ""
 }
 
-// Heal takes back all that Inject, Disturb, Keep, Interject, LoseNext and FallBehind have set up and that has not
-// happened yet. Watches that lagged catch up. What has been forbidden, cut off or stripped stays so.
-func (s *Server) Heal() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.liftFaultsLocked()
-	s.frames = nil
-	s.lose = 0
-	s.behind = nil
-	s.movedLocked()
-}
-
-// FaultsSet is how many faults there have been since the last Heal or LiftFaults, met or not.
-func (s *Server) FaultsSet() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.faults)
-}
-
-// FaultsLeft reports whether requests are still to meet a fault.
-func (s *Server) FaultsLeft() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.faults, func(ft *Fault) bool { return ft.Times > 0 })
-}
-
-// takeFault uses up one time of the first fault that is still to be met and that matches, and returns it; nil if there
-// is none.
-func (s *Server) takeFault(r *http.Request) *Fault {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, ft := range s.faults {
-		if ft.Times > 0 && (ft.Match == nil || ft.Match(r)) {
-			ft.Times--
-			return ft
+// cameLocked says which requests have come since the fault was injected.
+func (in *Injection) cameLocked() string {
+	const most = 20
+	var routes []string
+	count := map[string]int{}
+	for _, q := range in.server.requests[in.since:] {
+		text := q.inWords()
+		if count[text] == 0 {
+			routes = append(routes, text)
 		}
+		count[text]++
 	}
-	return nil
+	if len(routes) == 0 {
+		return "none"
+	}
+	more := ""
+	if len(routes) > most {
+		more = fmt.Sprintf(" and %d others", len(routes)-most)
+		routes = routes[:most]
+	}
+	for i, text := range routes {
+		routes[i] = fmt.Sprintf("%q %s", text, times(count[text]))
+	}
+	return strings.Join(routes, ", ") + more
+}
+
+// inWords is a request in the words of Script.
+func (q Request) inWords() string {
+	what := cmp.Or(q.fullResource(), q.Path)
+	return Requests{Verb: q.Verb, Resource: what, Namespace: q.Namespace, Name: q.Name, User: q.User}.String()
+}
+
+// takesLocked reports whether a request meets the fault, and counts it.
+func (in *Injection) takesLocked(q Request) bool {
+	ft := in.fault
+	isSpent := in.times != Always && in.used >= in.times
+	if isSpent || in.isLifted || in.lost != nil || !ft.On.match(q) {
+		return false
+	}
+	in.seen++
+	nth := in.seen - ft.Skip
+	if nth <= 0 || ft.Every > 1 && nth%ft.Every != 0 {
+		return false
+	}
+	if ft.isByChance() && in.chance.Float64() >= ft.Rate {
+		return false
+	}
+	in.used++
+	return true
+}
+
+// takeFault is the fault that a request meets; nil is none.
+func (s *Server) takeFault(q Request) *Injection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.faults, func(in *Injection) bool { return in.takesLocked(q) })
+	if i < 0 {
+		return nil
+	}
+	return s.faults[i]
 }
 
 // serveFault lets a request meet a fault.
-func (s *Server) serveFault(w http.ResponseWriter, r *http.Request, asked Request, came arrival, ft *Fault) {
+func (s *Server) serveFault(w http.ResponseWriter, r *http.Request, asked Request, came arrival, met *Injection) {
+	ft := met.fault
 	if ft.Met != nil {
-		ft.Met <- struct{}{}
+		ft.Met(asked)
 	}
 	if ft.Delay > 0 {
 		select {
@@ -254,89 +319,44 @@ func (s *Server) serveFault(w http.ResponseWriter, r *http.Request, asked Reques
 			return
 		}
 	}
-	switch {
-	case ft.Answer != nil:
-		ft.Answer(w, r)
-	case ft.Drop:
-		panic(http.ErrAbortHandler)
-	case ft.Stall:
-		<-r.Context().Done()
-	case ft.After:
-		s.serve(httptest.NewRecorder(), r, asked, came, nil)
-		panic(http.ErrAbortHandler)
-	case ft.Cut > 0 || ft.Hang > 0:
-		s.setMissed(ft, true) // until the writer gets there
-		faulty := &faultyWriter{
-			ResponseWriter: w,
-			left:           cmp.Or(ft.Cut, ft.Hang),
-			hang:           ft.Cut == 0,
-			ctx:            r.Context(),
-			reached:        func() { s.setMissed(ft, false) },
-		}
-		s.serve(faulty, r, asked, came, s.Spy)
-	case ft.Status > 0 || ft.Body != "":
-		w.Header().Set("Content-Type", mediaJSON)
-		for key, value := range ft.Header {
-			w.Header().Set(key, value)
-		}
-		w.WriteHeader(max(ft.Status, 200))
-		io.WriteString(w, ft.Body)
-	default: // a delay alone
-		s.serve(w, r, asked, came, s.Spy)
+	e := &encounter{server: s, w: w, r: r, asked: asked, came: came, met: met}
+	if ft.Do == nil {
+		e.truth(w, s.Spy)
+		return
+	}
+	ft.Do.happen(e)
+}
+
+// setShort notes whether an answer was too short for a Cut or a Hang.
+func (in *Injection) setShort(isShort bool) {
+	in.server.mu.Lock()
+	defer in.server.mu.Unlock()
+	in.isShort = isShort
+	if !isShort {
+		in.hasCut = true
 	}
 }
 
-func (s *Server) setMissed(ft *Fault, missed bool) {
+// LiftFaults takes back all faults, met or not: no test fails for want of them. Requests that have met one go on with
+// it.
+func (s *Server) LiftFaults() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ft.missed = missed
-	if !missed {
-		ft.hasStruck = true
-	}
+	s.liftFaultsLocked()
 }
 
-// faultyWriter lets so many bytes of an answer's body pass. Then it breaks the connection, or falls silent.
-type faultyWriter struct {
-	http.ResponseWriter
-	left    int // bytes that may still pass
-	hang    bool
-	ctx     context.Context // the request's: the client has gone
-	reached func()          // called when the last of the bytes has passed
+func (s *Server) liftFaultsLocked() {
+	for _, in := range s.faults {
+		in.endLocked()
+	}
+	s.faults = nil
 }
 
-// Unwrap lets http.ResponseController find Flush.
-func (w *faultyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (w *faultyWriter) Write(p []byte) (int, error) {
-	n, _ := w.ResponseWriter.Write(p[:min(len(p), w.left)])
-	w.left -= n
-	if n == len(p) {
-		return n, nil
-	}
-	w.reached()
-	http.NewResponseController(w.ResponseWriter).Flush()
-	if w.hang {
-		<-w.ctx.Done()
-	}
-	panic(http.ErrAbortHandler)
-}
-
-// Interject gives one watch of the frame's resource, one that runs or the next, that frame. Frames of one resource come
-// in the order in which they were interjected.
-func (s *Server) Interject(fr Frame) {
+// FaultsLeft reports whether requests are still to meet a fault.
+func (s *Server) FaultsLeft() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.frames = append(s.frames, &fr)
-	s.movedLocked()
-}
-
-// takeFrameLocked takes the first frame that waits for a watch of the resource; nil is none.
-func (s *Server) takeFrameLocked(resource string) *Frame {
-	i := slices.IndexFunc(s.frames, func(fr *Frame) bool { return fr.Resource == resource })
-	if i < 0 {
-		return nil
-	}
-	fr := s.frames[i]
-	s.frames = slices.Delete(s.frames, i, i+1)
-	return fr
+	return slices.ContainsFunc(s.faults, func(in *Injection) bool {
+		return !in.isLifted && in.lost == nil && (in.times == Always || in.used < in.times)
+	})
 }

@@ -1,260 +1,287 @@
 package fakekube
 
 import (
-	"bufio"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// startWatch serves a watch of pods on a goroutine of its own. The code that comes is 0 where its connection broke.
-func startWatch(t *testing.T, f *Server, query string) (answer *httptest.ResponseRecorder, ended chan bool) {
-	t.Helper()
-	answer = httptest.NewRecorder()
-	ended = make(chan bool, 1)
-	r := httptest.NewRequestWithContext(t.Context(), "GET", "/api/v1/pods?watch=true"+query, nil)
-	go func() {
-		defer func() { ended <- recover() == http.ErrAbortHandler }()
-		f.ServeHTTP(answer, r)
-	}()
-	return answer, ended
-}
-
-func TestEndWatchesReachesEachWatchThatWasAskedFor(t *testing.T) {
-	f := New()
-	server := f.ServeFor(t)
-	for i := range 50 {
-		answer, err := http.Get(server + "/api/v1/pods?watch=true&timeoutSeconds=60&resourceVersion=202")
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.EndWatches(i%2 == 1)
-		lines := bufio.NewScanner(answer.Body)
-		for lines.Scan() {
-		}
-		if isBroken := lines.Err() != nil; isBroken != (i%2 == 1) {
-			t.Errorf("watch %d ended with %v", i, lines.Err())
-		}
-		answer.Body.Close()
-	}
-	http.DefaultClient.CloseIdleConnections()
-}
-
-func TestAWatchThatWaitsForAFaultEndsWithTheOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := New()
-		f.Inject(t, Fault{Delay: time.Second})
-		_, ended := startWatch(t, f, "&resourceVersion=202")
-		synctest.Wait()
-		f.EndWatches(false)
-		if isBroken := <-ended; isBroken {
-			t.Error("its connection broke")
-		}
-	})
-}
-
-func TestAwaitSeesWhatComesWithoutARequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := New()
-		start := time.Now()
-		f.Await(t, "a second later", func() bool { return time.Since(start) > time.Second })
-		if passed := time.Since(start); passed > 2*time.Second {
-			t.Errorf("it took %v", passed)
-		}
-	})
-}
-
-func TestKeptFaultThatNoAnswerReachesFailsTheTest(t *testing.T) {
-	for cut, want := range map[int]bool{10: false, 1 << 20: true} {
-		f := New()
-		v := &verdict{TB: t}
-		lift := f.Keep(v, Fault{Cut: cut})
-		code, _ := ask(t, f, "GET", "/api/v1/pods", "")
-		lift()
-		if got := v.end(); got != want {
-			t.Errorf("cut after %d bytes: %d, the test fails: %v, want %v: %q", cut, code, got, want, v.errors)
-		}
-	}
-}
-
-func TestKeptFaultThatNoRequestMeetsFailsTheTest(t *testing.T) {
-	f := New()
-	v := &verdict{TB: t}
-	lift := f.Keep(v, Fault{Match: Matching(IsWatch("pods")), Status: 500})
-	wantAnswer(t, f, "GET /api/v1/pods", "", 200, "PodList")
-	lift()
-	if !v.end() {
-		t.Error("the test does not fail")
-	}
-}
-
 func TestInjectedFaultMustBeMetUnlessItWasTakenBack(t *testing.T) {
+	lists := func(n int) func(*Server) {
+		return func(f *Server) {
+			for range n {
+				ask(t, f, "GET", "/api/v1/pods", "")
+			}
+		}
+	}
 	for name, c := range map[string]struct {
+		fault  string
 		change func(*Server)
 		fails  bool
 	}{
-		"not met":         {func(*Server) {}, true},
-		"healed":          {(*Server).Heal, false},
-		"lifted":          {(*Server).LiftFaults, false},
-		"met":             {func(f *Server) { ask(t, f, "GET", "/api/v1/pods", "") }, false},
-		"another is sent": {func(f *Server) { ask(t, f, "GET", "/api/v1/nodes", "") }, true},
+		"not met":                    {"list pods: drop request", lists(0), true},
+		"healed":                     {"list pods: drop request", (*Server).Heal, false},
+		"lifted with all":            {"list pods: drop request", (*Server).LiftFaults, false},
+		"met":                        {"list pods: drop request", lists(1), false},
+		"met too seldom":             {"list pods, 3 times: drop request", lists(2), true},
+		"met more often than wanted": {"list pods, 3 times: drop request", lists(4), false},
+		"always, but not met":        {"list pods, always: drop request", lists(0), true},
+		"always, and met":            {"list pods, always: drop request", lists(3), false},
+		"another is sent":            {"list nodes: drop request", lists(1), true},
+		"too short to be cut":        {"list pods: cut after 100000 bytes", lists(1), true},
+		"long enough to be cut":      {"list pods: cut after 10 bytes", lists(1), false},
+		"always too short":           {"list pods, always: hang after 100000 bytes", lists(2), true},
 	} {
-		f := New()
-		v := &verdict{TB: t}
-		f.Inject(v, Fault{Match: Matching(IsList("pods")), Drop: true})
-		c.change(f)
-		if fails := v.end(); fails != c.fails {
-			t.Errorf("%s: the test fails: %v: %q", name, fails, v.errors)
-		}
+		t.Run(name, func(t *testing.T) {
+			f := New()
+			v := &verdict{TB: t}
+			f.Script(v, c.fault)
+			c.change(f)
+			if fails := v.end(); fails != c.fails {
+				t.Errorf("the test fails: %v: %q", fails, v.errors)
+			}
+		})
 	}
 }
 
-func TestFirstOfSeveralFaultsInOneCounts(t *testing.T) {
-	answer := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(299) }
-	for _, c := range []struct {
-		fault Fault
-		code  int
-		body  string
-	}{
-		{Fault{Answer: answer, Drop: true}, 299, ""},
-		{Fault{Drop: true, Status: 500}, 0, ""},
-		{Fault{Cut: 8, Hang: 20, Status: 500}, 0, `{"kind":`},
-		{Fault{Body: "hello"}, 200, "hello"},
-		{Fault{Status: 503, Header: map[string]string{"Retry-After": "1"}}, 503, ""},
-	} {
-		f := New()
-		f.Inject(t, c.fault)
-		code, body := ask(t, f, "GET", "/api/v1/pods", "")
-		if code != c.code || body != c.body {
-			t.Errorf("%+v: %d %q, want %d %q", c.fault, code, body, c.code, c.body)
-		}
-	}
-}
-
-func TestSpentFaultsArePassedOver(t *testing.T) {
+func TestLiftedFaultMustHaveBeenMetAndFailsTheTestOnce(t *testing.T) {
 	f := New()
-	f.Disturb(Fault{Status: 500, Times: 2})
-	f.Disturb(Fault{Status: 501})
+	v := &verdict{TB: t}
+	met := f.Script(v, "list pods, always: refuse 500")[0]
+	unmet := f.Script(v, "watch pods, always: refuse 500")[0]
+	wantAnswer(t, f, "GET /api/v1/pods", "", 500, "InternalError")
+	met.Lift()
+	wantNumber(t, "errors after the fault that was met", len(v.errors), 0)
+	wantAnswer(t, f, "GET /api/v1/pods", "", 200, "PodList")
+	wantNumber(t, "its requests", met.Used(), 1)
+	unmet.Lift()
+	v.end()
+	wantNumber(t, "errors", len(v.errors), 1)
+}
+
+func TestFaultThatWasNotMetIsNamedWithTheRequestsThatCameInstead(t *testing.T) {
+	f := New()
+	v := &verdict{TB: t}
+	ask(t, f, "GET", "/api/v1/nodes/before", "")
+	f.Inject(v, Fault{On: Requests{Verb: "patch", Resource: "nodes", Name: "worker-1"}, Times: 2, Do: Refuse{Code: 503}})
+	ask(t, f, "GET", "/api/v1/nodes", "")
+	ask(t, f, "GET", "/api/v1/nodes", "")
+	ask(t, f, "PATCH", "/api/v1/nodes/worker-1", "{}")
+	ask(t, f, "PATCH", "/api/v1/namespaces/default/pods/web-0/status", "{}")
+	ask(t, f, "GET", "/version", "")
+	v.end()
+	want := `the fault "patch nodes worker-1, 2 times: refuse 503" was met once, not 2 times; there came ` +
+		`"list nodes" 2 times, "patch nodes worker-1" once, "patch pods/status web-0 in default" once, "get /version" once`
+	if got := strings.Join(v.errors, "\n"); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestRequestsAreChosenByAllTheirFields(t *testing.T) {
+	const patch = "PATCH /api/v1/namespaces/default/pods/web-0"
+	for _, c := range []struct {
+		on      Requests
+		request string
+		want    bool
+	}{
+		{Requests{}, patch, true},
+		{Requests{Verb: "patch"}, patch, true},
+		{Requests{Verb: "write"}, patch, true},
+		{Requests{Verb: "get|write"}, patch, true},
+		{Requests{Verb: "write"}, "GET /api/v1/pods", false},
+		{Requests{Verb: "list"}, "GET /api/v1/pods?watch=true", false},
+		{Requests{Verb: "watch"}, "GET /api/v1/pods?watch=true", true},
+		{Requests{Resource: "pods"}, patch, true},
+		{Requests{Resource: "pods"}, patch + "/status", false},
+		{Requests{Resource: "pods/status"}, patch + "/status", true},
+		{Requests{Resource: "pods*"}, patch + "/status", true},
+		{Requests{Resource: "nodes|pods"}, patch, true},
+		{Requests{Resource: "/version"}, "GET /version", true},
+		{Requests{Resource: "/api/v1/*"}, patch, true},
+		{Requests{Namespace: "kube-system"}, patch, false},
+		{Requests{Namespace: "default", Name: "web-*"}, patch, true},
+		{Requests{Name: "web"}, patch, false},
+		{Requests{User: "alice"}, patch, true},
+		{Requests{User: "bob"}, patch, false},
+		{Requests{Host: "a:1"}, patch, true},
+		{Requests{Host: "b:1"}, patch, false},
+		{Requests{Verb: "patch", If: func(q Request) bool { return q.Body == "{}" }}, patch, true},
+		{Requests{Verb: "get", If: func(Request) bool { return true }}, patch, false},
+	} {
+		method, target, _ := strings.Cut(c.request, " ")
+		q := RequestOf(httptest.NewRequest(method, target, nil))
+		q.User = "alice"
+		q.Host = "a:1"
+		q.Body = "{}"
+		if got := c.on.match(q); got != c.want {
+			t.Errorf("%s is one of %q: %v", c.request, c.on, got)
+		}
+	}
+}
+
+func TestCountsSayWhichOfTheRequestsMeetTheFault(t *testing.T) {
+	for counts, want := range map[string]string{
+		"once":                      "x.........",
+		"3 times":                   "xxx.......",
+		"always":                    "xxxxxxxxxx",
+		"skip 2, 3 times":           "..xxx.....",
+		"every 3rd, always":         "..x..x..x.",
+		"skip 2, every 3rd, once":   "....x.....",
+		"at rate 0.5, always":       "..xxx.....",
+		"at rate 0.5, seed 7, once": "..x.......",
+	} {
+		t.Run(counts, func(t *testing.T) {
+			for run := range 2 {
+				f := New()
+				f.Script(t, "list pods, "+counts+": refuse 500")
+				got := ""
+				for range 10 {
+					ask(t, f, "GET", "/api/v1/nodes", "") // it does not count
+					code, _ := ask(t, f, "GET", "/api/v1/pods", "")
+					got += map[int]string{500: "x", 200: "."}[code]
+				}
+				if got != want {
+					t.Errorf("run %d: %s, want %s", run, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestFirstFaultThatTakesARequestCountsAlone(t *testing.T) {
+	f := New()
+	f.InjectUnchecked(Fault{Do: Refuse{Code: 500}, Times: 2})
+	f.InjectUnchecked(Fault{Do: Refuse{Code: 501}})
 	for _, want := range []int{500, 500, 501, 200} {
 		wantAnswer(t, f, "GET /api/v1/pods", "", want, "")
 	}
-	if f.FaultsLeft() || f.FaultsSet() != 2 {
-		t.Errorf("left: %v, set: %d", f.FaultsLeft(), f.FaultsSet())
+	if f.FaultsLeft() {
+		t.Error("there are faults left")
 	}
 }
 
-func TestHostThatIsCutOffBreaksAndComesBack(t *testing.T) {
-	f := New()
-	f.CutOff("a:1", true)
-	wantAnswer(t, f, "GET http://a:1/api/v1/pods", "", 0, "")
-	wantAnswer(t, f, "GET http://b:1/api/v1/pods", "", 200, "PodList")
-	f.CutOff("a:1", false)
-	wantAnswer(t, f, "GET http://a:1/api/v1/pods", "", 200, "PodList")
-	wantNumber(t, "requests", len(f.Requests(IsList("pods"))), 3)
-}
-
-func TestServerThatFallsBehindTellsNothingUntilItCatchesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := func(Request) bool { return true }
-		f := New()
-		f.AddPods(2)
-		first := f.FallBehind(1, all)
-		second := f.FallBehind(1, all)
-		answer, ended := startWatch(t, f, "&resourceVersion=202")
-		synctest.Wait()
-		if got := strings.Count(answer.Body.String(), "ADDED"); got != 1 {
-			t.Errorf("%d events, want 1", got)
-		}
-		first()
-		synctest.Wait()
-		if got := strings.Count(answer.Body.String(), "ADDED"); got != 1 {
-			t.Errorf("an earlier lag's end ends this one: %d events", got)
-		}
-		second()
-		second()
-		synctest.Wait()
-		if got := strings.Count(answer.Body.String(), "ADDED"); got != 2 {
-			t.Errorf("%d events after it caught up, want 2", got)
-		}
-		f.EndWatches(true)
-		if isBroken := <-ended; !isBroken {
-			t.Error("the watch ended cleanly")
-		}
-	})
-}
-
-func TestInterjectedFrameComesAfterTheNews(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := New()
-		f.AddPods(1)
-		f.Interject(Frame{Resource: "pods", Event: "MODIFIED"})
-		f.Interject(Frame{Resource: "nodes", Raw: "of another watch"})
-		f.Interject(Frame{Resource: "pods", Event: "ERROR", Object: Status(500, "InternalError", "no", nil)})
-		f.Interject(Frame{Resource: "pods", Raw: "junk", End: true})
-		answer, ended := startWatch(t, f, "&resourceVersion=202")
-		synctest.Wait()
-		for range 2 { // a watch that waits gets one frame with each change
+func TestEffects(t *testing.T) {
+	for effect, want := range map[string]struct {
+		code int
+		body string // or the beginning of it
+	}{
+		"drop request":                           {0, ""},
+		"drop answer":                            {0, ""},
+		"cut after 8 bytes":                      {0, `{"`},
+		"reply 200":                              {200, ""},
+		"reply 502 header A b body <html>":       {502, "<html>"},
+		"refuse 418":                             {418, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure"`},
+		"refuse 429 message slow retry-after 2s": {429, `{"kind":"Status",`},
+	} {
+		t.Run(effect, func(t *testing.T) {
+			f := New()
 			f.AddNode("n")
-			synctest.Wait()
-		}
-		if isBroken := <-ended; isBroken {
-			t.Error("the watch broke")
-		}
-		var events []string
-		for line := range strings.Lines(answer.Body.String()) {
-			event, _, _ := strings.Cut(strings.TrimPrefix(line, `{"type":"`), `"`)
-			events = append(events, event)
-		}
-		if got := strings.Join(events, " "); got != "ADDED MODIFIED ERROR junk" {
-			t.Errorf("the watch got %s", got)
-		}
-	})
+			f.Script(t, "patch: "+effect)
+			code, body := ask(t, f, "PATCH", "/api/v1/nodes/n", `{"metadata":{"labels":{"a":"b"}}}`)
+			if code != want.code || !strings.HasPrefix(body, want.body) {
+				t.Errorf("%d %q, want %d %q", code, body, want.code, want.body)
+			}
+			hasActed := f.Label("n", "a") == "b"
+			acts := effect == "drop answer" || strings.HasPrefix(effect, "cut")
+			if hasActed != acts {
+				t.Errorf("it has acted: %v", hasActed)
+			}
+		})
+	}
 }
 
-func TestWatchWithoutAVersionBeginsWithWhatIsThere(t *testing.T) {
+func TestRefusalSaysWhatTheServerWouldSay(t *testing.T) {
+	for code, want := range map[string]string{
+		"401": `"message":"Unauthorized","reason":"Unauthorized"`,
+		"403": `User \"\" cannot patch resource \"nodes\" in API group \"\" at the cluster scope","reason":"Forbidden"`,
+		"404": `"message":"nodes \"n\" not found","reason":"NotFound","details":{"kind":"nodes","name":"n"},"code":404`,
+		"409": `"message":"Operation cannot be fulfilled on nodes \"n\": the object has been modified; please apply`,
+		"429 retry-after 1500ms": `"message":"storage is (re)initializing","reason":"TooManyRequests",` +
+			`"details":{"kind":"nodes","name":"n","retryAfterSeconds":2},"code":429`,
+		"500 reason Odd message why": `"message":"why","reason":"Odd"`,
+	} {
+		f := New()
+		f.Script(t, "patch nodes n: refuse "+code)
+		_, body := ask(t, f, "PATCH", "/api/v1/nodes/n", "{}")
+		wantText(t, body, want)
+	}
+	f := New()
+	f.Script(t, "*: refuse 503 retry-after 7s")
+	w := serve(f, newRequest("GET", "/api/v1/pods", ""))
+	if got := w.Header().Get("Retry-After"); got != "7" {
+		t.Errorf("Retry-After: %s", got)
+	}
+}
+
+func TestHandlerAnswersAndMetHearsOfItFirst(t *testing.T) {
+	f := New()
+	heard := ""
+	f.Inject(t, Fault{
+		Met: func(q Request) { heard = q.Route.String() },
+		Do:  Handle(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(heard)) }),
+	})
+	wantAnswer(t, f, "GET /api/v1/nodes/n", "", 200, "get nodes/n")
+}
+
+func TestDelayComesBeforeTheEffectAndEndsWithTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := New()
-		n := &notes{}
-		f.AddPods(1)
-		f.Spy = n
-		answer, _ := startWatch(t, f, "&timeoutSeconds=1")
-		synctest.Wait()
-		if got := strings.Count(answer.Body.String(), "ADDED"); got != 1 {
-			t.Errorf("%d events, want 1", got)
+		f.Script(t, "list, 2 times: delay 2s, refuse 503")
+		start := time.Now()
+		wantAnswer(t, f, "GET /api/v1/pods", "", 503, "")
+		if passed := time.Since(start); passed != 2*time.Second {
+			t.Errorf("refused after %v", passed)
 		}
-		want := "asked watch pods\ntold watch pods ADDED default/web-0, cut: false"
-		if got := strings.Join(n.lines, "\n"); got != want {
-			t.Errorf("the spy heard:\n%s\nwant:\n%s", got, want)
+		network := f.ServeIn(t)
+		if err := get(network, time.Second); err == nil || time.Since(start) != 3*time.Second {
+			t.Errorf("a client that waits for a second gets %v after %v", err, time.Since(start))
 		}
 	})
 }
 
-func TestRestoredSnapshotGivesVersionsASecondTime(t *testing.T) {
-	f := New()
-	f.AddPods(1)
-	version := f.Latest()
-	restore := f.Snapshot()
-	f.AddPods(3)
-	f.InstallCRD(&CRD{})
-	restore()
-	if f.InstalledCRD() != nil || len(f.All("pods")) != 1 || f.Latest() != version || len(f.Changes()) != 0 {
-		t.Errorf("%v, %d pods, version %d, %d changes", f.InstalledCRD(), len(f.All("pods")), f.Latest(), len(f.Changes()))
+func TestSilenceLastsUntilTheClientGoes(t *testing.T) {
+	for _, effect := range []string{"stall", "hang after 10 bytes"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := New()
+			f.Script(t, "list: "+effect)
+			start := time.Now()
+			if err := get(f.ServeIn(t), time.Hour); err == nil || time.Since(start) != time.Hour {
+				t.Errorf("%s: %v after %v", effect, err, time.Since(start))
+			}
+		})
 	}
-	_, answer := ask(t, f, "GET", "/api/v1/pods?watch=true&timeoutSeconds=1&resourceVersion="+strconv.Itoa(version-1), "")
-	wantText(t, answer, "too old resource version")
 }
 
-func TestCheckpointBringsHistoryAndObjectsBack(t *testing.T) {
-	f := New()
-	f.AddPods(1)
-	turnBack := f.Checkpoint()
-	f.Remove("pods", Key{"default", "web-0"})
-	turnBack()
-	if len(f.All("pods")) != 1 || len(f.Changes()) != 3 || f.Latest() != 203 {
-		t.Errorf("%d pods, %d changes, version %d", len(f.All("pods")), len(f.Changes()), f.Latest())
+func TestImpossibleFaultIsRefusedWithTheReason(t *testing.T) {
+	stall := Stall{}
+	for want, ft := range map[string]Fault{
+		"nothing happens":         {},
+		"no code to refuse with":  {Do: Refuse{Code: 200}},
+		"no code to reply with":   {Do: Reply{Code: 700}},
+		"at least 1 byte":         {Do: Cut{}},
+		"less than 0":             {Do: stall, Times: -2},
+		"not between 0 and 1":     {Do: stall, Rate: 1.5},
+		"how often":               {Do: stall, Every: 3},
+		"a seed needs a rate":     {Do: stall, Seed: 3},
+		"is no verb":              {Do: stall, On: Requests{Verb: "read"}},
+		"a name stands after":     {Do: stall, On: Requests{Resource: "nodes/worker-1"}},
+		"neither name nor":        {Do: stall, On: Requests{Resource: "/version", Name: "n"}},
+		"until it is lifted":      {Do: Lie{Changes: 1}, Times: 3},
+		"and no other verb":       {Do: Lie{Changes: 1}, On: Requests{Verb: "patch"}},
+		"needs changes":           {Do: Lie{}},
+		"there is no handler":     {Do: Handle(nil)},
+		"Retry-After is less":     {Do: Refuse{Code: 500, RetryAfter: -1}},
+		"an answer lets at least": {Do: Hang{After: -1}},
+	} {
+		func() {
+			defer func() {
+				problem, _ := recover().(string)
+				wantText(t, problem, want)
+			}()
+			New().InjectUnchecked(ft)
+		}()
 	}
 }

@@ -79,6 +79,10 @@ type verdict struct {
 func (v *verdict) Errorf(format string, args ...any) {
 	v.errors = append(v.errors, fmt.Sprintf(format, args...))
 }
+func (v *verdict) Fatalf(format string, args ...any) {
+	v.Errorf(format, args...)
+	panic("the test has ended")
+}
 func (v *verdict) Cleanup(do func()) { v.cleanup = append(v.cleanup, do) }
 func (v *verdict) Failed() bool      { return len(v.errors) > 0 }
 

@@ -7,14 +7,13 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 )
 
 // RunTests runs the tests of a package, and returns the exit code for TestMain. A test that leaves a goroutine, an open
 // file or an idle connection behind fails all of them. Open files are seen on Linux alone, as it looks for them in
 // /proc.
-func RunTests(m *testing.M) (code int) {
+func RunTests(m interface{ Run() int }) (code int) {
 	before := held()
 	code = m.Run()
 	var left map[string]string

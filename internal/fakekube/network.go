@@ -15,7 +15,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"testing"
 )
 
 // ServeTLS serves the fake on a port of 127.0.0.1, over TLS and HTTP/2, in real time. It returns the server, which the
@@ -32,7 +31,7 @@ func (s *Server) ServeTLS() (srv *httptest.Server, ca []byte) {
 // ServeFor serves the fake on a port of 127.0.0.1, over plain HTTP/1.1, in real time, until the test ends. It returns
 // the URL. When the test ends, the watches that still run break; the Close of a plain httptest.Server would wait for
 // them.
-func (s *Server) ServeFor(t testing.TB) (url string) {
+func (s *Server) ServeFor(t TB) (url string) {
 	srv := httptest.NewUnstartedServer(s)
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	srv.Start()
@@ -44,7 +43,7 @@ func (s *Server) ServeFor(t testing.TB) (url string) {
 }
 
 // ServeTLSFor is ServeTLS until the test ends. It returns the URL, and the CA in PEM.
-func (s *Server) ServeTLSFor(t testing.TB) (url string, ca []byte) {
+func (s *Server) ServeTLSFor(t TB) (url string, ca []byte) {
 	srv, ca := s.ServeTLS()
 	t.Cleanup(func() {
 		srv.CloseClientConnections()
@@ -172,12 +171,12 @@ func (n *Network) add(theirs net.Conn) bool {
 // ServeIn serves the fake on a network of its own until the test ends. With a certificate, which is asked for at each
 // handshake, it does so over TLS, and so over HTTP/2. In a bubble, clients must close their idle connections before
 // the test ends.
-func (s *Server) ServeIn(t testing.TB, certificate ...func() *tls.Certificate) *Network {
+func (s *Server) ServeIn(t TB, certificate ...func() *tls.Certificate) *Network {
 	return ServeHandlerIn(t, s, certificate...)
 }
 
 // ServeHandlerIn is ServeIn of something else than a fake, such as a proxy before one.
-func ServeHandlerIn(t testing.TB, handler http.Handler, certificate ...func() *tls.Certificate) *Network {
+func ServeHandlerIn(t TB, handler http.Handler, certificate ...func() *tls.Certificate) *Network {
 	n := &Network{conns: make(chan net.Conn), done: make(chan struct{})}
 	srv := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
 	if len(certificate) > 0 {
@@ -199,7 +198,7 @@ func ServeHandlerIn(t testing.TB, handler http.Handler, certificate ...func() *t
 }
 
 // ServeAs is ServeIn over TLS, and writes a kubeconfig for that to dir/config. The user is as in Kubeconfig.
-func (s *Server) ServeAs(t testing.TB, dir, user string) *Network {
+func (s *Server) ServeAs(t TB, dir, user string) *Network {
 	t.Helper()
 	ca := NewAuthority(t, "CA")
 	cert, key := ca.Issue(t, "server", nil)

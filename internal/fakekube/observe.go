@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/http"
 	"net/url"
-	"testing"
 	"time"
 )
 
@@ -13,8 +12,8 @@ type Request struct {
 	Method string
 	Path   string
 	Query  url.Values
+	Header http.Header // as it came
 	Body   string
-	Accept string
 
 	// User is the request's bearer token, or the name on its client certificate.
 	User string
@@ -40,7 +39,7 @@ func RequestOf(r *http.Request) Request {
 		Method: r.Method,
 		Path:   r.URL.Path,
 		Query:  query,
-		Accept: r.Header.Get("Accept"),
+		Header: r.Header,
 		HTTP2:  r.ProtoMajor == 2,
 		At:     time.Now(),
 		Host:   r.Host,
@@ -80,8 +79,8 @@ type Spy interface {
 	Asked(q Request)
 
 	// Told is called before a watch sends an event, ADDED, MODIFIED or DELETED, with the object in full. The objects
-	// with which a watch without a version begins are told, too. Bookmarks, errors and frames that a test has
-	// interjected are not. The fake is not locked.
+	// with which a watch without a version begins are told, too. Bookmarks, errors and frames of
+	// SendFrame are not. The fake is not locked.
 	Told(a Answer, event string, o Object)
 
 	// Answered is called before an answer is sent, whether a success or a refusal: also where a watch is refused, but
@@ -109,7 +108,7 @@ func (s *Server) Requests(match func(Request) bool) []Request {
 }
 
 // IsWrite reports whether a request would make, change or delete objects, of any resource but Events. It is for
-// Requests and Matching, as IsList and IsWatch are.
+// Requests, as IsList and IsWatch are.
 func IsWrite(q Request) bool {
 	switch q.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":
@@ -118,11 +117,10 @@ func IsWrite(q Request) bool {
 	return false
 }
 
-// IsList matches lists of a resource, in one namespace or all, and their pages. It passes over those with limit=1, with
-// which a controller asks no more than whether the resource is there.
+// IsList matches lists of a resource, in one namespace or all, and their pages.
 func IsList(resource string) func(Request) bool {
 	return func(q Request) bool {
-		return q.Verb == "list" && q.Resource == resource && q.Query.Get("limit") != "1"
+		return q.Verb == "list" && q.Resource == resource
 	}
 }
 
@@ -130,13 +128,6 @@ func IsList(resource string) func(Request) bool {
 func IsWatch(resource string) func(Request) bool {
 	return func(q Request) bool {
 		return q.Verb == "watch" && q.Resource == resource
-	}
-}
-
-// Matching makes a Fault's Match of a match for Requests. It sees no body and no user.
-func Matching(match func(Request) bool) func(*http.Request) bool {
-	return func(r *http.Request) bool {
-		return match(RequestOf(r))
 	}
 }
 
@@ -150,7 +141,7 @@ func (s *Server) nextRequestOrChange() <-chan struct{} {
 // Await waits until cond holds, in real time, and fails the test if it does not within 20 s. It looks again with each
 // request and each change, and now and then besides: a controller may act without telling the server. It must be
 // called on the test's own goroutine.
-func (s *Server) Await(t testing.TB, what string, cond func() bool) {
+func (s *Server) Await(t TB, what string, cond func() bool) {
 	t.Helper()
 	late := time.NewTimer(20 * time.Second)
 	defer late.Stop()
@@ -188,7 +179,7 @@ func (r *request) told() Answer {
 // isCut reports whether a fault will keep the answer from arriving whole. A watch has no length, so that a fault cuts
 // it sooner or later.
 func (r *request) isCut() bool {
-	w, isFaulty := r.w.(*faultyWriter)
+	w, isFaulty := r.w.(*shortWriter)
 	if !isFaulty {
 		return false
 	}

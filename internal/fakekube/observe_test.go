@@ -10,7 +10,7 @@ func TestRequestsAreToldApartByWhatTheyAskFor(t *testing.T) {
 		"HEAD /api/v1/pods":                         "list",
 		"GET /api/v1/pods?watch=false":              "list",
 		"GET /api/v1/namespaces/a/pods":             "list",
-		"GET /api/v1/pods?limit=1":                  "",
+		"GET /api/v1/pods?limit=1":                  "list",
 		"GET /api/v1/pods?watch=1":                  "watch",
 		"GET /api/v1/namespaces/pods":               "",
 		"GET /api/v1/namespaces/a/pods/pods":        "",

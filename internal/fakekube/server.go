@@ -44,11 +44,11 @@ type Server struct {
 	grew     chan struct{} // closed and replaced with each change and each request
 	moved    chan struct{} // closed and replaced with each change
 
-	ended  *ending  // of the watches that run; replaced when it comes
-	behind *lag     // if any, of the watches that are asked for now
-	frames []*Frame // that watches will get between their events
+	ended   *ending  // of the watches that run; replaced when it comes
+	lagging *lag     // if any, of the watches that are asked for now
+	frames  []*Frame // that watches will get between their events
 
-	faults   []*Fault
+	faults   []*Injection
 	away     map[string]bool // by host: its requests break
 	stripped string          // a label that a mutating webhook removes from each node that is written; "": none
 }
@@ -91,20 +91,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.Spy != nil {
 		s.Spy.Asked(asked)
 	}
-	ft := s.takeFault(r)
-	if ft == nil {
+	met := s.takeFault(asked)
+	if met == nil {
 		s.serve(w, r, asked, came, s.Spy)
 		return
 	}
-	s.serveFault(w, r, asked, came, ft)
+	s.serveFault(w, r, asked, came, met)
 }
 
 // arrival is what a request found when it came. A watch ends with it: whoever has seen the request in Requests may rely
-// on EndWatches, InstallCRD and FallBehind to reach its watch, although the watch may not have begun.
+// on EndWatches, InstallCRD and Lag to reach its watch, although the watch may not have begun.
 type arrival struct {
-	ended  *ending
-	kinds  []kind
-	behind *lag
+	ended   *ending
+	kinds   []kind
+	lagging *lag
 }
 
 // record keeps a request, and returns what it found. canReach says whether the host that it is for can be reached.
@@ -113,7 +113,7 @@ func (s *Server) record(asked Request) (came arrival, canReach bool) {
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, asked)
 	s.signalLocked()
-	came = arrival{ended: s.ended, kinds: s.kinds, behind: s.behind}
+	came = arrival{ended: s.ended, kinds: s.kinds, lagging: s.lagging}
 	return came, !s.away[asked.Host]
 }
 

@@ -158,7 +158,7 @@ func TestSpyHearsWhatTheFakeHearsAndSays(t *testing.T) {
 		n := &notes{}
 		f.Spy = n
 		f.AddPods(2)
-		f.LoseNext(1)
+		f.LoseEvents(1)
 		f.AddNode("n")
 		client := &http.Client{Transport: &http.Transport{DialContext: f.ServeIn(t).Dial}}
 		ask := func(method, path, body string) {
@@ -180,11 +180,11 @@ func TestSpyHearsWhatTheFakeHearsAndSays(t *testing.T) {
 		ask("GET", "/api/v1/pods?limit=1", "")
 		ask("PATCH", "/api/v1/nodes/n", `{"metadata":{"labels":{"a":"b"}}}`)
 		ask("PATCH", "/api/v1/nodes/n", `{"metadata":{"labels":{"a":"-"}}}`)
-		f.Inject(t, Fault{Match: Matching(IsList("nodes")), Cut: 10})
+		f.Script(t, "list nodes: cut after 10 bytes")
 		ask("GET", "/api/v1/nodes", "")
-		f.Inject(t, Fault{Match: Matching(IsWrite), After: true})
+		f.Script(t, "write: drop answer")
 		ask("PATCH", "/api/v1/nodes/n", `{"metadata":{"labels":{"a":"c"}}}`)
-		f.Inject(t, Fault{Match: Matching(IsList("nodes")), Status: 500})
+		f.Script(t, "list nodes: refuse 500")
 		ask("GET", "/api/v1/nodes", "")
 		ask("GET", "/api/v1/nodes?watch=1&resourceVersion=205&timeoutSeconds=1", "")
 		ask("GET", "/nothing", "")

@@ -145,10 +145,10 @@ func (w *watcher) look() outlook {
 		isGone:    s.isGoneLocked(w.r),
 		moved:     s.moved,
 	}
-	behind := w.r.came.behind
-	if behind != nil && behind == s.behind && behind.match(w.r.asked) {
-		found.now = min(found.now, behind.version)
-		found.over = behind.over
+	lagging := w.r.came.lagging
+	if lagging != nil && lagging == s.lagging && lagging.on.match(w.r.asked) {
+		found.now = min(found.now, lagging.version)
+		found.over = lagging.over
 		found.news = slices.DeleteFunc(slices.Clone(found.news), func(c Change) bool { return c.Version > found.now })
 	}
 	return found
@@ -227,8 +227,8 @@ func (w *watcher) interject(fr *Frame) {
 	case fr.Raw != "":
 		w.sendRaw([]byte(fr.Raw))
 	case fr.Object != nil:
-		w.send(fr.Event, fr.Object)
+		w.send(fr.Type, fr.Object)
 	case w.newest != nil:
-		w.send(fr.Event, w.r.show(w.newest, false))
+		w.send(fr.Type, w.r.show(w.newest, false))
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -51,18 +50,6 @@ func exchanges(heard *[]string) func(context.Context, Exchange) {
 func TestRequestIsSentAsTheAPIWantsIt(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("n")
-		var got []string
-		record := func(r *http.Request) bool {
-			var text []string
-			for _, name := range slices.Sorted(maps.Keys(r.Header)) {
-				if name != "Content-Length" && name != "Accept-Encoding" {
-					text = append(text, name+": "+r.Header.Get(name))
-				}
-			}
-			got = append(got, r.Method+" "+r.URL.RequestURI()+" "+strings.Join(text, "; "))
-			return false
-		}
-		f.Disturb(fakekube.Fault{Match: record})
 		client := clientOf(t, f, func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
 			return &kubeconfig.Credential{Token: "secret"}, nil
 		}, Options{UserAgent: "agent/1", FieldManager: "manager"})
@@ -74,6 +61,17 @@ func TestRequestIsSentAsTheAPIWantsIt(t *testing.T) {
 			{Method: "POST", Path: "/api/v1/namespaces/default/events", Body: fakekube.Object{}},
 		} {
 			client.Send(t.Context(), r, nil) // whatever it answers
+		}
+		var got []string
+		for _, r := range all(f) {
+			var text []string
+			for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+				if name != "Content-Length" && name != "Accept-Encoding" {
+					text = append(text, name+": "+r.Header.Get(name))
+				}
+			}
+			target := strings.TrimSuffix(r.Path+"?"+r.Query.Encode(), "?")
+			got = append(got, r.Method+" "+target+" "+strings.Join(text, "; "))
 		}
 		const mine = "Authorization: Bearer secret; "
 		want := []string{
@@ -158,9 +156,11 @@ func TestRequestThatIsRefusedOtherwiseIsNotSentAgainAndNoRedirectIsFollowed(t *t
 	for _, code := range []int{302, 307, 403, 404, 409, 410, 429, 500, 503} {
 		simulate(t, func(t *testing.T, f *fakekube.Server) {
 			f.Inject(t, fakekube.Fault{
-				Match:  fakekube.Matching(fakekube.IsList("nodes")),
-				Status: code,
-				Header: map[string]string{"Location": "http://elsewhere/", "Retry-After": "1"},
+				On: fakekube.Requests{Verb: "list", Resource: "nodes"},
+				Do: fakekube.Reply{
+					Code:   code,
+					Header: map[string]string{"Location": "http://elsewhere/", "Retry-After": "1"},
+				},
 			})
 			var heard []string
 			client := clientOf(t, f, noCredential, Options{Observe: exchanges(&heard)})
@@ -178,7 +178,7 @@ func TestRequestThatIsRefusedOtherwiseIsNotSentAgainAndNoRedirectIsFollowed(t *t
 func TestObserverHearsOfEachExchangeOnceAlsoOfOneWithoutAnAnswer(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("n")
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("nodes")), Drop: true})
+		f.Script(t, "list nodes: drop request")
 		var heard []Exchange
 		observe := func(_ context.Context, e Exchange) { heard = append(heard, e) }
 		client := clientOf(t, f, noCredential, Options{Observe: observe})
@@ -231,7 +231,7 @@ func TestDryRunReadsAndSendsNoWrite(t *testing.T) {
 func TestSendTakesNoLongerThanItsTimeout(t *testing.T) {
 	for given, want := range map[time.Duration]time.Duration{0: RequestTimeout, time.Second: time.Second} {
 		simulate(t, func(t *testing.T, f *fakekube.Server) {
-			f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("nodes")), Stall: true})
+			f.Script(t, "list nodes: stall")
 			client := clientOf(t, f, noCredential, Options{})
 			start := time.Now()
 			err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes", Timeout: given}, nil)

@@ -145,7 +145,7 @@ func (p endingPermit) WhilePermitted(ctx context.Context) (context.Context, cont
 func TestWriteThatIsUnderWayIsGivenUpWhenItsPermitEnds(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("n")
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWrite), Stall: true})
+		f.Script(t, "write nodes: stall")
 		client := clientOf(t, f, noCredential, Options{})
 		term, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()

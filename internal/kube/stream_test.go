@@ -18,7 +18,7 @@ var watchOfPods = Request{Method: "GET", Path: "/api/v1/pods", Query: url.Values
 func TestStreamThatFallsSilentEndsAfterThatTime(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(2)
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsList("pods")), Hang: 10})
+		f.Script(t, "list pods: hang after 10 bytes")
 		client := clientOf(t, f, noCredential, Options{})
 		s, err := client.Stream(t.Context(), Request{Method: "GET", Path: "/api/v1/pods"})
 		if err != nil {
@@ -35,7 +35,7 @@ func TestStreamThatFallsSilentEndsAfterThatTime(t *testing.T) {
 
 func TestStreamThatIsNotAnsweredEndsAfterThatTimeToo(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(fakekube.IsWatch("pods")), Stall: true})
+		f.Script(t, "watch pods: stall")
 		client := clientOf(t, f, noCredential, Options{})
 		start := time.Now()
 		_, err := client.Stream(t.Context(), watchOfPods)
@@ -74,11 +74,12 @@ func TestStreamThatTalksGoesOnUntilItsContextEndsAndSaysWhy(t *testing.T) {
 func TestAnswerThatIsNeitherJSONNorProtobufIsNoAPIServers(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		page := fakekube.Fault{
-			Match:  fakekube.Matching(fakekube.IsList("pods")),
-			Times:  2,
-			Status: 200,
-			Header: map[string]string{"Content-Type": "text/html; charset=utf-8"},
-			Body:   "<html>",
+			On:    fakekube.Requests{Verb: "list", Resource: "pods"},
+			Times: 2,
+			Do: fakekube.Reply{
+				Header: map[string]string{"Content-Type": "text/html; charset=utf-8"},
+				Body:   "<html>",
+			},
 		}
 		f.Inject(t, page)
 		client := clientOf(t, f, noCredential, Options{})

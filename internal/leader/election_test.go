@@ -23,7 +23,7 @@ func TestTermEndsAtItsDeadlineThoughARenewalHangs(t *testing.T) {
 			return &kubeconfig.Credential{}, nil
 		})
 		f.AddNode("n")
-		f.Inject(t, fakekube.Fault{Match: fakekube.Matching(isWriteOf("nodes")), Stall: true})
+		f.Script(t, "write nodes: stall")
 		written := make(chan error, 1)
 		go func() {
 			patch := kube.Request{Method: "PATCH", Path: "/api/v1/nodes/n", Body: fakekube.Object{}}

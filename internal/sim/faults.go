@@ -117,7 +117,7 @@ type eventsLost struct {
 
 func (f eventsLost) strike(s *sim) string {
 	n := 1 + s.dice.IntN(f.most)
-	s.fake.LoseNext(n)
+	s.fake.LoseEvents(n)
 	s.needs(s.LongestUnlisted)
 	return fmt.Sprint("WATCHES LOSE the next ", n, " changes")
 }
@@ -131,7 +131,7 @@ type serverLags struct {
 func (f serverLags) strike(s *sim) string {
 	p := s.one()
 	d := s.some(f.lasts)
-	catchUp := s.fake.FallBehind(0, func(q fakekube.Request) bool { return q.Host == p.host })
+	catchUp := s.fake.Lag(fakekube.Requests{Host: p.host}, 0)
 	s.later(d, catchUp)
 	return fmt.Sprintf("THE SERVER OF r%d LAGS for %v", p.slot, d)
 }
@@ -287,7 +287,7 @@ type namedFrame struct {
 // an event of an unknown type, and what a proxy in between may make of an event.
 func oddFrames() []namedFrame {
 	failure := func(code int, reason string) fakekube.Frame {
-		return fakekube.Frame{Event: "ERROR", Object: fakekube.Status(code, reason, "simulated", nil), End: true}
+		return fakekube.Frame{Type: "ERROR", Object: fakekube.Status(code, reason, "simulated", nil), End: true}
 	}
 	return []namedFrame{
 		{"an error 410, Expired", failure(410, "Expired")},
@@ -295,10 +295,10 @@ func oddFrames() []namedFrame {
 		{"an error 429", failure(429, "TooManyRequests")},
 		{"an error 500", failure(500, "InternalError")},
 		{"an error of an unknown code", failure(499, "Odd")},
-		{"an event of an unknown type", fakekube.Frame{Event: "SYNC"}},
-		{"one more ADDED", fakekube.Frame{Event: "ADDED"}},
-		{"one more MODIFIED", fakekube.Frame{Event: "MODIFIED"}},
-		{"one more BOOKMARK", fakekube.Frame{Event: "BOOKMARK"}},
+		{"an event of an unknown type", fakekube.Frame{Type: "SYNC"}},
+		{"one more ADDED", fakekube.Frame{Type: "ADDED"}},
+		{"one more MODIFIED", fakekube.Frame{Type: "MODIFIED"}},
+		{"one more BOOKMARK", fakekube.Frame{Type: "BOOKMARK"}},
 		{"two bytes of garbage", fakekube.Frame{Raw: "\x00\x00", End: true}},
 		{"half an event", fakekube.Frame{Raw: `{"type":"ADDED","object":{"metadata":{`, End: true}},
 		{"a page of HTML", fakekube.Frame{Raw: "<html>", End: true}},
@@ -308,6 +308,6 @@ func oddFrames() []namedFrame {
 func (f oddFrame) strike(s *sim) string {
 	odd := pick(s.dice, f.frames...)
 	odd.frame.Resource = pick(s.dice, "pods", "nodes", "counts")
-	s.fake.Interject(odd.frame)
+	s.fake.SendFrame(odd.frame)
 	return fmt.Sprintf("A FRAME on a watch of %s: %s", odd.frame.Resource, odd.name)
 }

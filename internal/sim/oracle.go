@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"testing/synctest"
@@ -13,14 +12,11 @@ import (
 
 // flurry is the last act before a calm: while writes are under way, what they are about changes again.
 func (s *sim) flurry() {
-	isWrite := func(r *http.Request) bool {
-		q := fakekube.RequestOf(r)
-		return q.Verb == "patch" && q.Resource != "events"
-	}
+	isWrite := func(q fakekube.Request) bool { return q.Verb == "patch" && q.Resource != "events" }
 	times := 1 + s.dice.IntN(8)
 	delay := s.some(span{100 * time.Millisecond, 3 * time.Second})
 	s.fake.LiftFaults()
-	s.fake.Disturb(fakekube.Fault{Match: isWrite, Times: times, Delay: delay})
+	s.fake.InjectUnchecked(fakekube.Fault{On: fakekube.Requests{If: isWrite}, Times: times, Delay: delay})
 	for range 1 + s.dice.IntN(20) {
 		s.step(lifeSteps)
 		<-time.After(s.some(span{time.Millisecond, time.Second}))

@@ -3,7 +3,6 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,12 @@ type requestSort struct {
 	match func(fakekube.Request) bool
 }
 
+// isListOf matches lists of a resource, but for those with which podcount asks no more than whether it is there.
+func isListOf(resource string) func(fakekube.Request) bool {
+	isList := fakekube.IsList(resource)
+	return func(q fakekube.Request) bool { return isList(q) && q.Query.Get("limit") != "1" }
+}
+
 func isPatchOf(resource string) func(fakekube.Request) bool {
 	return func(q fakekube.Request) bool { return q.Verb == "patch" && q.Resource == resource }
 }
@@ -25,9 +30,9 @@ func isPatchOf(resource string) func(fakekube.Request) bool {
 func sortsOfReads() []requestSort {
 	return []requestSort{
 		{"discovery", func(q fakekube.Request) bool { return q.Resource == "" && strings.HasSuffix(q.Path, "/v1") }},
-		{"lists of counts", fakekube.IsList("counts")},
-		{"lists of nodes", fakekube.IsList("nodes")},
-		{"lists of pods", fakekube.IsList("pods")},
+		{"lists of counts", isListOf("counts")},
+		{"lists of nodes", isListOf("nodes")},
+		{"lists of pods", isListOf("pods")},
 		{"watches of counts", fakekube.IsWatch("counts")},
 		{"watches of nodes", fakekube.IsWatch("nodes")},
 		{"watches of pods", fakekube.IsWatch("pods")},
@@ -46,11 +51,11 @@ func sortsOfWrites() []requestSort {
 // refusal is an answer with this Status in place of what was asked for. header is names and values by turns.
 func refusal(code int, reason string, details any, header ...string) fakekube.Fault {
 	body, _ := json.Marshal(fakekube.Status(code, reason, "simulated", details))
-	ft := fakekube.Fault{Status: code, Body: string(body), Header: map[string]string{}}
+	reply := fakekube.Reply{Code: code, Body: string(body), Header: map[string]string{}}
 	for pair := range slices.Chunk(header, 2) {
-		ft.Header[pair[0]] = pair[1]
+		reply.Header[pair[0]] = pair[1]
 	}
-	return ft
+	return fakekube.Fault{Do: reply}
 }
 
 // cause is the details of a Status that has one cause.
@@ -68,7 +73,8 @@ type outcome struct {
 func commonOutcomes() []outcome {
 	plainText := map[string]string{"Content-Type": "text/plain", "Retry-After": "40"}
 	html := map[string]string{"Content-Type": "text/html"}
-	tooMany := fakekube.Fault{Status: 429, Body: "Too many requests, please try again later.", Header: plainText}
+	tooMany := fakekube.Reply{Code: 429, Body: "Too many requests, please try again later.", Header: plainText}
+	badGateway := fakekube.Reply{Code: 502, Body: "<html>Bad Gateway</html>", Header: html}
 	retryIn7s := fakekube.Object{"retryAfterSeconds": 7}
 	return []outcome{
 		{"401: a token has expired", refusal(401, "Unauthorized", nil)},
@@ -78,13 +84,13 @@ func commonOutcomes() []outcome {
 		// The server's priority and fairness has no room, and its older limit, which answers in plain text.
 		{"429, with Retry-After: 7", refusal(429, "TooManyRequests", retryIn7s, "Retry-After", "7")},
 		{"429, without Retry-After", refusal(429, "TooManyRequests", nil)},
-		{"429 in plain text, with Retry-After: 40", tooMany},
+		{"429 in plain text, with Retry-After: 40", fakekube.Fault{Do: tooMany}},
 
 		{"500: etcd has no leader", refusal(500, "InternalError", nil)},
 		{"503, with Retry-After: 5: the server starts", refusal(503, "ServiceUnavailable", nil, "Retry-After", "5")},
-		{"502: a proxy finds no server", fakekube.Fault{Status: 502, Body: "<html>Bad Gateway</html>", Header: html}},
-		{"a broken connection: a server crashes", fakekube.Fault{Drop: true}},
-		{"silence: a proxy forgets", fakekube.Fault{Stall: true}},
+		{"502: a proxy finds no server", fakekube.Fault{Do: badGateway}},
+		{"a broken connection: a server crashes", fakekube.Fault{Do: fakekube.DropRequest{}}},
+		{"silence: a proxy forgets", fakekube.Fault{Do: fakekube.Stall{}}},
 		{"20 s of delay: the server is overloaded", fakekube.Fault{Delay: 20 * time.Second}},
 	}
 }
@@ -95,12 +101,12 @@ func readOutcomes() []outcome {
 	return append(commonOutcomes(), []outcome{
 		{"410: the version was compacted away", refusal(410, "Expired", nil)},
 		{"504: this server has not come so far", refusal(504, "Timeout", cause("ResourceVersionTooLarge"))},
-		{"half an answer that says it is whole", fakekube.Fault{Body: `{"kind":`}},
-		{"a login page", fakekube.Fault{Status: 200, Body: "<html>", Header: html}},
-		{"a broken connection after 1 byte", fakekube.Fault{Cut: 1}},
-		{"a broken connection after 700 bytes", fakekube.Fault{Cut: 700}},
-		{"silence after 1 byte", fakekube.Fault{Hang: 1}},
-		{"silence after 700 bytes", fakekube.Fault{Hang: 700}},
+		{"half an answer that says it is whole", fakekube.Fault{Do: fakekube.Reply{Body: `{"kind":`}}},
+		{"a login page", fakekube.Fault{Do: fakekube.Reply{Body: "<html>", Header: html}}},
+		{"a broken connection after 1 byte", fakekube.Fault{Do: fakekube.Cut{After: 1}}},
+		{"a broken connection after 700 bytes", fakekube.Fault{Do: fakekube.Cut{After: 700}}},
+		{"silence after 1 byte", fakekube.Fault{Do: fakekube.Hang{After: 1}}},
+		{"silence after 700 bytes", fakekube.Fault{Do: fakekube.Hang{After: 700}}},
 	}...)
 }
 
@@ -112,9 +118,9 @@ func writeOutcomes() []outcome {
 		{"409: another writer was faster", refusal(409, "Conflict", nil)},
 		{"422: an admission policy says no", refusal(422, "Invalid", cause(""))},
 		{"403: no event can be made there any more", refusal(403, "Forbidden", cause("NamespaceTerminating"))},
-		{"success, and a lost answer", fakekube.Fault{After: true}},
-		{"success, and a lost answer", fakekube.Fault{After: true}},
-		{"a broken connection after 1 byte", fakekube.Fault{Cut: 1}},
+		{"success, and a lost answer", fakekube.Fault{Do: fakekube.DropAnswer{}}},
+		{"success, and a lost answer", fakekube.Fault{Do: fakekube.DropAnswer{}}},
+		{"a broken connection after 1 byte", fakekube.Fault{Do: fakekube.Cut{After: 1}}},
 	}...)
 }
 
@@ -146,23 +152,17 @@ func (f requestFault) step() step {
 func (f requestFault) strike(s *sim) string {
 	ft := f.outcome.fault
 	ft.Times = pick(s.dice, 1, 1, 2, 3, 8)
-	ft.Match = func(r *http.Request) bool {
-		q := fakekube.RequestOf(r)
-		if !f.requests.match(q) {
-			return false
-		}
-		s.met(q, f)
-		return true
-	}
+	ft.On.If = f.requests.match
+	ft.Met = func(q fakekube.Request) { s.met(q, f) }
 	s.needs(ft.Delay)
-	if ft.Stall || ft.Hang > 0 {
+	if f.isSilent() {
 		s.needsSilence()
 	}
-	s.fake.Disturb(ft)
+	s.fake.InjectUnchecked(ft)
 	return fmt.Sprintf("THE NEXT %d %s meet %s", ft.Times, f.requests.name, f.outcome.name)
 }
 
-// met notes that a request meets a fault. The fake is locked.
+// met notes that a request meets a fault.
 func (s *sim) met(q fakekube.Request, f requestFault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,8 @@ func (s *sim) met(q fakekube.Request, f requestFault) {
 		return
 	}
 	s.sayLocked("%s %s meets %s", p.host, q.Route, f.outcome.name)
-	seconds, _ := strconv.Atoi(f.outcome.fault.Header["Retry-After"])
+	reply, _ := f.outcome.fault.Do.(fakekube.Reply)
+	seconds, _ := strconv.Atoi(reply.Header["Retry-After"])
 	p.mustWait[q.Method+q.Path] = time.Now().Add(time.Duration(seconds) * time.Second)
 	if q.Verb == "watch" && f.refuses() {
 		s.heard.watchesRefused++
@@ -180,6 +181,20 @@ func (s *sim) met(q fakekube.Request, f requestFault) {
 
 // refuses reports whether what is met looks like a failure from its beginning on.
 func (f requestFault) refuses() bool {
-	ft := f.outcome.fault
-	return ft.Drop || ft.Stall || ft.After || ft.Status >= 300
+	switch effect := f.outcome.fault.Do.(type) {
+	case fakekube.DropRequest, fakekube.DropAnswer, fakekube.Stall:
+		return true
+	case fakekube.Reply:
+		return effect.Code >= 300
+	}
+	return false
+}
+
+// isSilent reports whether the client hears nothing, or nothing more, and is not told.
+func (f requestFault) isSilent() bool {
+	switch f.outcome.fault.Do.(type) {
+	case fakekube.Stall, fakekube.Hang:
+		return true
+	}
+	return false
 }

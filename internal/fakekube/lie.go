@@ -1,0 +1,131 @@
+package fakekube
+
+import (
+	"fmt"
+	"maps"
+)
+
+// Lie makes the API server that the chosen requests come to lose the next changes of the chosen objects from its watch
+// cache, so many. What it answers from there does not show them: watches, and lists without a version (since v1.34),
+// of version 0, or not older than a version. Lists at an exact version, which come from etcd, tell the truth, as do
+// reads of one object. A later change of an object mends what is known of it; Lift mends the rest. Servers have done
+// so: https://github.com/kubernetes/kubernetes/issues/123072.
+//
+// On.Resource, Namespace and Name choose the objects; Verb, User, Host and If choose the lists and watches. It goes on
+// until it is lifted: there is neither a delay nor a number of times.
+type Lie struct {
+	// Changes is how many changes get lost.
+	Changes int
+}
+
+func (f Lie) String() string {
+	if f.Changes == 1 {
+		return "lie about 1 change"
+	}
+	return fmt.Sprintf("lie about %d changes", f.Changes)
+}
+
+func (f Lie) problem() string {
+	if f.Changes < 1 {
+		return "a lie needs changes that it is about"
+	}
+	return ""
+}
+
+// problemIn says why there can be no such lie in a fault.
+func (f Lie) problemIn(ft Fault) string {
+	hasCount := ft.Skip != 0 || ft.Every != 0 || ft.Rate != 0 || ft.Seed != 0 || ft.Times != 0 && ft.Times != Always
+	if hasCount || ft.Delay != 0 || ft.Met != nil {
+		return "a lie goes on until it is lifted: it has no delay, and takes no number of requests"
+	}
+	reads := Requests{Verb: ft.On.Verb}
+	if !reads.isReader(Request{Route: Route{Verb: "list"}}) && !reads.isReader(Request{Route: Route{Verb: "watch"}}) {
+		return "lists and watches can lie, and no other verb"
+	}
+	return f.problem()
+}
+
+// happen is never called: no request meets a lie as it meets another fault.
+func (f Lie) happen(*encounter) {}
+
+// lostChanges are what a Lie is about. The server's lock guards them.
+type lostChanges struct {
+	left     int          // changes that are still to be lost
+	versions map[int]bool // of the lost changes
+
+	// cached is what the cache has in place of the truth, by resource. nil: that the object is not there.
+	cached map[string]map[Key]Object
+}
+
+func newLostChanges(n int) *lostChanges {
+	return &lostChanges{left: n, versions: map[int]bool{}, cached: map[string]map[Key]Object{}}
+}
+
+// loseLocked lets the lies that there are know of a change.
+func (s *Server) loseLocked(c Change) {
+	for _, in := range s.faults {
+		if in.lost != nil && !in.isLifted {
+			in.lost.hear(c, in.fault.On)
+		}
+	}
+}
+
+// hear loses a change of a chosen object, as long as some are to be lost. One that is not lost mends what the cache
+// knows of its object.
+func (l *lostChanges) hear(c Change, on Requests) {
+	objects := Requests{Resource: on.Resource, Namespace: on.Namespace, Name: on.Name}
+	key := c.Key()
+	isChosen := objects.match(Request{Route: Route{Resource: c.Resource, Namespace: key.Namespace, Name: key.Name}})
+	if l.left == 0 || !isChosen {
+		delete(l.cached[c.Resource], key)
+		return
+	}
+	l.left--
+	l.versions[c.Version] = true
+	if l.cached[c.Resource] == nil {
+		l.cached[c.Resource] = map[Key]Object{}
+	}
+	if _, isStale := l.cached[c.Resource][key]; !isStale {
+		l.cached[c.Resource][key] = c.Old
+	}
+}
+
+// cachedLocked is what the watch cache of the API server that a request comes to has of a resource. It must not be
+// changed.
+func (s *Server) cachedLocked(q Request, resource string) map[Key]Object {
+	objects := s.objects[resource]
+	isCopy := false
+	for _, in := range s.faults {
+		if !in.liesToLocked(q) || len(in.lost.cached[resource]) == 0 {
+			continue
+		}
+		if !isCopy {
+			objects = maps.Clone(objects)
+			isCopy = true
+		}
+		for key, o := range in.lost.cached[resource] {
+			objects[key] = o
+			if o == nil {
+				delete(objects, key)
+			}
+		}
+		in.used++
+	}
+	return objects
+}
+
+// liesToLocked reports whether an injection is a lie that this list or watch gets.
+func (in *Injection) liesToLocked(q Request) bool {
+	return in.lost != nil && !in.isLifted && in.fault.On.isReader(q)
+}
+
+// isLostLocked reports whether a change is lost to a watch.
+func (s *Server) isLostLocked(q Request, c Change) bool {
+	for _, in := range s.faults {
+		if in.liesToLocked(q) && in.lost.versions[c.Version] {
+			in.used++
+			return true
+		}
+	}
+	return c.Lost
+}

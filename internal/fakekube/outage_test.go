@@ -1,0 +1,180 @@
+package fakekube
+
+import (
+	"bufio"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// startWatch serves a watch of pods on a goroutine of its own. The code that comes is 0 where its connection broke.
+func startWatch(t *testing.T, f *Server, query string) (answer *httptest.ResponseRecorder, ended chan bool) {
+	t.Helper()
+	answer = httptest.NewRecorder()
+	ended = make(chan bool, 1)
+	r := httptest.NewRequestWithContext(t.Context(), "GET", "/api/v1/pods?watch=true"+query, nil)
+	go func() {
+		defer func() { ended <- recover() == http.ErrAbortHandler }()
+		f.ServeHTTP(answer, r)
+	}()
+	return answer, ended
+}
+
+func TestEndWatchesReachesEachWatchThatWasAskedFor(t *testing.T) {
+	f := New()
+	server := f.ServeFor(t)
+	for i := range 50 {
+		answer, err := http.Get(server + "/api/v1/pods?watch=true&timeoutSeconds=60&resourceVersion=202")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.EndWatches(i%2 == 1)
+		lines := bufio.NewScanner(answer.Body)
+		for lines.Scan() {
+		}
+		if isBroken := lines.Err() != nil; isBroken != (i%2 == 1) {
+			t.Errorf("watch %d ended with %v", i, lines.Err())
+		}
+		answer.Body.Close()
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestAWatchThatWaitsForAFaultEndsWithTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := New()
+		f.Script(t, "*: delay 1s")
+		_, ended := startWatch(t, f, "&resourceVersion=202")
+		synctest.Wait()
+		f.EndWatches(false)
+		if isBroken := <-ended; isBroken {
+			t.Error("its connection broke")
+		}
+	})
+}
+
+func TestAwaitSeesWhatComesWithoutARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := New()
+		start := time.Now()
+		f.Await(t, "a second later", func() bool { return time.Since(start) > time.Second })
+		if passed := time.Since(start); passed > 2*time.Second {
+			t.Errorf("it took %v", passed)
+		}
+	})
+}
+
+func TestHostThatIsCutOffBreaksAndComesBack(t *testing.T) {
+	f := New()
+	f.CutOff("a:1", true)
+	wantAnswer(t, f, "GET http://a:1/api/v1/pods", "", 0, "")
+	wantAnswer(t, f, "GET http://b:1/api/v1/pods", "", 200, "PodList")
+	f.CutOff("a:1", false)
+	wantAnswer(t, f, "GET http://a:1/api/v1/pods", "", 200, "PodList")
+	wantNumber(t, "requests", len(f.Requests(IsList("pods"))), 3)
+}
+
+func TestServerThatFallsBehindTellsNothingUntilItCatchesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := New()
+		f.AddPods(2)
+		first := f.Lag(Requests{}, 1)
+		second := f.Lag(Requests{}, 1)
+		answer, ended := startWatch(t, f, "&resourceVersion=202")
+		synctest.Wait()
+		if got := strings.Count(answer.Body.String(), "ADDED"); got != 1 {
+			t.Errorf("%d events, want 1", got)
+		}
+		first()
+		synctest.Wait()
+		if got := strings.Count(answer.Body.String(), "ADDED"); got != 1 {
+			t.Errorf("an earlier lag's end ends this one: %d events", got)
+		}
+		second()
+		second()
+		synctest.Wait()
+		if got := strings.Count(answer.Body.String(), "ADDED"); got != 2 {
+			t.Errorf("%d events after it caught up, want 2", got)
+		}
+		f.EndWatches(true)
+		if isBroken := <-ended; !isBroken {
+			t.Error("the watch ended cleanly")
+		}
+	})
+}
+
+func TestInterjectedFrameComesAfterTheNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := New()
+		f.AddPods(1)
+		f.SendFrame(Frame{Resource: "pods", Type: "MODIFIED"})
+		f.SendFrame(Frame{Resource: "nodes", Raw: "of another watch"})
+		f.SendFrame(Frame{Resource: "pods", Type: "ERROR", Object: Status(500, "InternalError", "no", nil)})
+		f.SendFrame(Frame{Resource: "pods", Raw: "junk", End: true})
+		answer, ended := startWatch(t, f, "&resourceVersion=202")
+		synctest.Wait()
+		for range 2 { // a watch that waits gets one frame with each change
+			f.AddNode("n")
+			synctest.Wait()
+		}
+		if isBroken := <-ended; isBroken {
+			t.Error("the watch broke")
+		}
+		var events []string
+		for line := range strings.Lines(answer.Body.String()) {
+			event, _, _ := strings.Cut(strings.TrimPrefix(line, `{"type":"`), `"`)
+			events = append(events, event)
+		}
+		if got := strings.Join(events, " "); got != "ADDED MODIFIED ERROR junk" {
+			t.Errorf("the watch got %s", got)
+		}
+	})
+}
+
+func TestWatchWithoutAVersionBeginsWithWhatIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := New()
+		n := &notes{}
+		f.AddPods(1)
+		f.Spy = n
+		answer, _ := startWatch(t, f, "&timeoutSeconds=1")
+		synctest.Wait()
+		if got := strings.Count(answer.Body.String(), "ADDED"); got != 1 {
+			t.Errorf("%d events, want 1", got)
+		}
+		want := "asked watch pods\ntold watch pods ADDED default/web-0, cut: false"
+		if got := strings.Join(n.lines, "\n"); got != want {
+			t.Errorf("the spy heard:\n%s\nwant:\n%s", got, want)
+		}
+	})
+}
+
+func TestRestoredSnapshotGivesVersionsASecondTime(t *testing.T) {
+	f := New()
+	f.AddPods(1)
+	version := f.Latest()
+	restore := f.Snapshot()
+	f.AddPods(3)
+	f.InstallCRD(&CRD{})
+	restore()
+	if f.InstalledCRD() != nil || len(f.All("pods")) != 1 || f.Latest() != version || len(f.Changes()) != 0 {
+		t.Errorf("%v, %d pods, version %d, %d changes", f.InstalledCRD(), len(f.All("pods")), f.Latest(), len(f.Changes()))
+	}
+	_, answer := ask(t, f, "GET", "/api/v1/pods?watch=true&timeoutSeconds=1&resourceVersion="+strconv.Itoa(version-1), "")
+	wantText(t, answer, "too old resource version")
+}
+
+func TestCheckpointBringsHistoryAndObjectsBack(t *testing.T) {
+	f := New()
+	f.AddPods(1)
+	turnBack := f.Checkpoint()
+	f.Remove("pods", Key{"default", "web-0"})
+	turnBack()
+	if len(f.All("pods")) != 1 || len(f.Changes()) != 3 || f.Latest() != 203 {
+		t.Errorf("%d pods, %d changes, version %d", len(f.All("pods")), len(f.Changes()), f.Latest())
+	}
+}

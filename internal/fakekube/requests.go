@@ -1,0 +1,115 @@
+package fakekube
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// Requests chooses requests. A field that is empty lets all of them pass, so that the zero value is every request.
+//
+// A field is one text, several with a "|" between them, or the beginning of one with a "*" at its end: the Resource
+// "pods|nodes" is either, the Name "web-*" each that begins so.
+type Requests struct {
+	// Verb is a verb of RBAC, as in Route, or "write": create, update, patch, delete and deletecollection.
+	Verb string
+
+	// Resource is the plural name, with the subresource as RBAC writes it: "counts/status" is the status alone, "counts"
+	// the object alone. Where it begins with a slash, it is the path of the request, such as "/version".
+	Resource string
+
+	Namespace string
+	Name      string
+
+	// User is that of Request: a bearer token, or the name on a client certificate.
+	User string
+
+	// Host is the HOST:PORT by which the client calls the server.
+	Host string
+
+	// If, where it is not nil, has the last word. It is called with the fake locked, and must not call it. The text form
+	// has no words for it.
+	If func(Request) bool
+}
+
+// writingVerbs is what the verb "write" stands for.
+const writingVerbs = "create|update|patch|delete|deletecollection"
+
+// verbs are those of RBAC, "write", and the methods of requests for what is no resource.
+const verbs = "list|watch|get|write|head|options|post|put|" + writingVerbs
+
+// match reports whether a request is one of those that are chosen.
+func (r Requests) match(q Request) bool {
+	what := q.fullResource()
+	if strings.HasPrefix(r.Resource, "/") {
+		what = q.Path
+	}
+	return isOneOf(r.Resource, what) && isOneOf(r.Namespace, q.Namespace) && isOneOf(r.Name, q.Name) && r.isReader(q)
+}
+
+// isReader is match without a look at what the request is about.
+func (r Requests) isReader(q Request) bool {
+	wanted := strings.ReplaceAll(r.Verb, "write", writingVerbs)
+	return isOneOf(wanted, q.Verb) && isOneOf(r.User, q.User) && isOneOf(r.Host, q.Host) && (r.If == nil || r.If(q))
+}
+
+// isOneOf reports whether a field of Requests lets a value pass.
+func isOneOf(field, value string) bool {
+	if field == "" {
+		return true
+	}
+	for one := range strings.SplitSeq(field, "|") {
+		beginning, isOpen := strings.CutSuffix(one, "*")
+		if one == value || isOpen && strings.HasPrefix(value, beginning) {
+			return true
+		}
+	}
+	return false
+}
+
+// subresources are those of the Kubernetes API. They tell a name after a slash, which is a mistake, from a subresource.
+const subresources = "status|scale|token|eviction|binding|log|exec|attach|portforward|proxy|ephemeralcontainers|" +
+	"resize|finalize|approval"
+
+// problem says what is wrong with the choice; "" is nothing.
+func (r Requests) problem() string {
+	for verb := range strings.SplitSeq(r.Verb, "|") {
+		if verb != "" && !isOneOf(verbs, verb) && !strings.HasSuffix(verb, "*") {
+			return fmt.Sprintf("%q is no verb: list, watch, get, create, update, patch, delete, deletecollection and write "+
+				"are, and * is any", verb)
+		}
+	}
+	if strings.HasPrefix(r.Resource, "/") {
+		if r.Name != "" || r.Namespace != "" {
+			return "a path has neither name nor namespace"
+		}
+		return ""
+	}
+	for resource := range strings.SplitSeq(r.Resource, "|") {
+		plural, sub, hasSub := strings.Cut(resource, "/")
+		if hasSub && !isOneOf(subresources, sub) && !strings.HasSuffix(sub, "*") {
+			return fmt.Sprintf("%q is no subresource: a name stands after a blank, as in %q", sub, plural+" "+sub)
+		}
+	}
+	return ""
+}
+
+// String is the choice in the words of Script. For If, it says "if …", which Script does not read.
+func (r Requests) String() string {
+	words := []string{word(cmp.Or(r.Verb, "*"))}
+	if r.Resource != "" || r.Name != "" {
+		words = append(words, word(cmp.Or(r.Resource, "*")))
+	}
+	if r.Name != "" {
+		words = append(words, word(r.Name))
+	}
+	for _, clause := range []struct{ preposition, value string }{{"in", r.Namespace}, {"by", r.User}, {"at", r.Host}} {
+		if clause.value != "" {
+			words = append(words, clause.preposition, word(clause.value))
+		}
+	}
+	if r.If != nil {
+		words = append(words, "if …")
+	}
+	return strings.Join(words, " ")
+}

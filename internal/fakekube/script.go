@@ -1,0 +1,358 @@
+package fakekube
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Script injects the faults that a text describes, one a line, as Inject does, and returns them in the same order. A
+// text that it cannot read ends the test; the error names the line and the column.
+//
+//	fake.Script(t, `
+//		list pods: cut after 300 bytes
+//		patch nodes worker-1 by alice, skip 2, 3 times: delay 2s, refuse 503 retry-after 5s
+//		write counts/status in default, always: drop answer
+//	`)
+//
+// A line says which requests, how many of them, and what happens:
+//
+//	fault    = requests { "," count } ":" effects
+//	requests = verb [ resource [ name ] ] [ "in" namespace ] [ "by" user ] [ "at" host ]
+//	count    = "skip" N | "every" Nth | "at" "rate" R | "seed" N | N "times" | "once" | "always"
+//	effects  = "delay" duration | effect | "delay" duration "," effect
+//	effect   = "refuse" code [ "reason" word ] [ "message" word ] [ "retry-after" duration ]
+//	         | "reply" code { "header" name value } [ "body" word ]
+//	         | "cut" "after" N "bytes" | "hang" "after" N "bytes"
+//	         | "drop" "request" | "drop" "answer" | "stall"
+//	         | "lie" "about" N "changes"
+//
+// The words mean what the fields of Fault, Requests and the effects say; "*" is any verb or resource. A word that has
+// blanks, ends with a comma or a colon, or is one of in, by and at, stands in quotes, as in Go. A "#" begins a comment.
+func (s *Server) Script(t TB, text string) []*Injection {
+	t.Helper()
+	var injections []*Injection
+	for i, line := range strings.Split(text, "\n") {
+		ft, err := parseLine(line)
+		if err != nil {
+			t.Fatalf("line %d, %v", i+1, err)
+		}
+		if ft != nil {
+			injections = append(injections, s.Inject(t, *ft))
+		}
+	}
+	return injections
+}
+
+// ParseFault reads one fault in the words of Script. Its error names the column.
+func ParseFault(text string) (Fault, error) {
+	ft, err := parseLine(text)
+	if err != nil {
+		return Fault{}, err
+	}
+	if ft == nil {
+		return Fault{}, fmt.Errorf("column 1: there is no fault, such as %q", "list pods: refuse 503")
+	}
+	return *ft, nil
+}
+
+// parseLine reads one line. It is nil where the line is empty.
+func parseLine(line string) (ft *Fault, err error) {
+	p := &scriptParser{}
+	if err := p.split(line); err != nil {
+		return nil, err
+	}
+	if len(p.tokens) == 1 {
+		return nil, nil
+	}
+	defer func() {
+		problem, isProblem := recover().(scriptProblem)
+		if isProblem {
+			ft = nil
+			err = problem
+		}
+	}()
+	parsed := p.fault()
+	if problem := parsed.problem(); problem != "" {
+		return nil, scriptProblem{1, problem}
+	}
+	return &parsed, nil
+}
+
+// token is a word, a "," or a ":", or the end of the line, which has no text.
+type token struct {
+	text     string
+	column   int
+	isQuoted bool
+	isEnd    bool // of a part: a ",", a ":", or the end of the line
+}
+
+// scriptProblem is what is wrong with a line.
+type scriptProblem struct {
+	column int
+	what   string
+}
+
+func (p scriptProblem) Error() string { return fmt.Sprintf("column %d: %s", p.column, p.what) }
+
+// scriptParser reads the tokens of a line. Its methods panic with a scriptProblem, which parseLine catches.
+type scriptParser struct {
+	tokens []token // the last is the end of the line
+}
+
+// split finds the tokens.
+func (p *scriptParser) split(line string) error {
+	rest := strings.TrimLeft(line, " \t")
+	for rest != "" && rest[0] != '#' {
+		column := len(line) - len(rest) + 1
+		if rest[0] == '"' {
+			quoted, err := strconv.QuotedPrefix(rest)
+			if err != nil {
+				return scriptProblem{column, "a quoted text does not end, or has an escape that Go does not know"}
+			}
+			text, _ := strconv.Unquote(quoted)
+			p.tokens = append(p.tokens, token{text: text, column: column, isQuoted: true})
+			rest = rest[len(quoted):]
+		} else {
+			length := strings.IndexAny(rest+" ", " \t")
+			text := strings.TrimRight(rest[:length], ",:")
+			if text == "" { // a separator
+				p.tokens = append(p.tokens, token{text: rest[:1], column: column, isEnd: true})
+				rest = rest[1:]
+			} else {
+				p.tokens = append(p.tokens, token{text: text, column: column})
+				rest = rest[len(text):]
+			}
+		}
+		rest = strings.TrimLeft(rest, " \t")
+	}
+	p.tokens = append(p.tokens, token{column: len(line) + 1, isEnd: true})
+	return nil
+}
+
+// fail stops at the next token.
+func (p *scriptParser) fail(format string, args ...any) {
+	panic(scriptProblem{p.tokens[0].column, fmt.Sprintf(format, args...)})
+}
+
+// shown is the next token in a message.
+func (p *scriptParser) shown() string {
+	if p.tokens[0].text == "" && !p.tokens[0].isQuoted {
+		return "the line ends"
+	}
+	return fmt.Sprintf("there is %q", p.tokens[0].text)
+}
+
+// accept takes the next token if it is this keyword or separator, and reports whether it is.
+func (p *scriptParser) accept(text string) bool {
+	if p.tokens[0].text != text || p.tokens[0].isQuoted || len(p.tokens) == 1 {
+		return false
+	}
+	p.tokens = p.tokens[1:]
+	return true
+}
+
+// expect takes one of these words.
+func (p *scriptParser) expect(wanted ...string) string {
+	for _, text := range wanted {
+		if p.accept(text) {
+			return text
+		}
+	}
+	p.fail("%s, not %s", p.shown(), strings.Join(wanted, " or "))
+	return ""
+}
+
+// word takes any word. what says what it is, for the message.
+func (p *scriptParser) word(what string) string {
+	if p.tokens[0].isEnd {
+		p.fail("%s, not %s", p.shown(), what)
+	}
+	text := p.tokens[0].text
+	p.tokens = p.tokens[1:]
+	return text
+}
+
+// number takes a number without a sign.
+func (p *scriptParser) number(what string) int {
+	n, err := strconv.ParseUint(p.tokens[0].text, 10, 31)
+	if err != nil {
+		p.fail("%s, not %s", p.shown(), what)
+	}
+	p.word(what)
+	return int(n)
+}
+
+func (p *scriptParser) duration() time.Duration {
+	d, err := time.ParseDuration(p.tokens[0].text)
+	if err != nil || d < 0 {
+		p.fail("%s, not a duration such as 2s or 1m30s", p.shown())
+	}
+	p.word("a duration")
+	return d
+}
+
+func (p *scriptParser) fault() Fault {
+	ft := Fault{On: p.requests()}
+	for p.accept(",") {
+		p.count(&ft)
+	}
+	p.expect(":", ",")
+	if p.accept("delay") {
+		ft.Delay = p.duration()
+		if p.accept(",") {
+			ft.Do = p.effect()
+		}
+	} else {
+		ft.Do = p.effect()
+	}
+	if len(p.tokens) > 1 {
+		p.fail("%s after the effect: a fault has one, and a delay before it", p.shown())
+	}
+	return ft
+}
+
+// prepositions end the names in the choice of requests.
+var prepositions = []string{"in", "by", "at"}
+
+// isName reports whether the next token is a name, and no preposition.
+func (p *scriptParser) isName() bool {
+	next := p.tokens[0]
+	return !next.isEnd && (next.isQuoted || !slices.Contains(prepositions, next.text))
+}
+
+func (p *scriptParser) requests() Requests {
+	var r Requests
+	r.Verb = anyOr(p.word("a verb, such as list, write or *"))
+	if p.isName() {
+		r.Resource = anyOr(p.word("a resource"))
+	}
+	if p.isName() {
+		r.Name = p.word("a name")
+	}
+	if p.accept("in") {
+		r.Namespace = p.word("a namespace")
+	}
+	if p.accept("by") {
+		r.User = p.word("a user")
+	}
+	if p.accept("at") {
+		r.Host = p.word("a HOST:PORT")
+	}
+	if !p.tokens[0].isEnd {
+		p.fail("%s: after the verb come the resource, the name, in NAMESPACE, by USER and at HOST, in this order", p.shown())
+	}
+	return r
+}
+
+// anyOr is a field of Requests for a word, of which "*" is any.
+func anyOr(text string) string {
+	if text == "*" {
+		return ""
+	}
+	return text
+}
+
+func (p *scriptParser) count(ft *Fault) {
+	switch {
+	case p.accept("skip"):
+		ft.Skip = p.number("how many requests pass")
+	case p.accept("every"):
+		p.tokens[0].text = strings.TrimRight(p.tokens[0].text, "stndrh")
+		ft.Every = p.number("which of them, such as 3rd")
+	case p.accept("at"):
+		p.expect("rate")
+		rate, err := strconv.ParseFloat(p.tokens[0].text, 64)
+		if err != nil {
+			p.fail("%s, not a rate such as 0.1", p.shown())
+		}
+		ft.Rate = rate
+		p.word("a rate")
+	case p.accept("seed"):
+		ft.Seed = uint64(p.number("a seed"))
+	case p.accept("always"):
+		ft.Times = Always
+	case p.accept("once"):
+		ft.Times = 1
+	default:
+		ft.Times = p.number("one of: skip N, every Nth, at rate R, seed N, N times, once, always")
+		p.expect("times")
+		if ft.Times == 0 {
+			p.fail("0 times is never")
+		}
+	}
+}
+
+func (p *scriptParser) effect() Effect {
+	switch p.expect("refuse", "reply", "cut", "hang", "drop", "stall", "lie") {
+	case "refuse":
+		return p.refuse()
+	case "reply":
+		return p.reply()
+	case "cut":
+		return Cut{After: p.bytes()}
+	case "hang":
+		return Hang{After: p.bytes()}
+	case "drop":
+		if p.expect("request", "answer") == "request" {
+			return DropRequest{}
+		}
+		return DropAnswer{}
+	case "lie":
+		p.expect("about")
+		n := p.number("a number of changes")
+		p.expect("changes", "change")
+		return Lie{Changes: n}
+	}
+	return Stall{}
+}
+
+func (p *scriptParser) bytes() int {
+	p.expect("after")
+	n := p.number("a number of bytes")
+	p.expect("bytes", "byte")
+	return n
+}
+
+func (p *scriptParser) refuse() Effect {
+	f := Refuse{Code: p.number("a code such as 503")}
+	if p.accept("reason") {
+		f.Reason = p.word("a reason")
+	}
+	if p.accept("message") {
+		f.Message = p.word("a message")
+	}
+	if p.accept("retry-after") {
+		f.RetryAfter = p.duration()
+	}
+	return f
+}
+
+func (p *scriptParser) reply() Effect {
+	f := Reply{Code: p.number("a code such as 200")}
+	for p.accept("header") {
+		if f.Header == nil {
+			f.Header = map[string]string{}
+		}
+		name := p.word("a header's name")
+		f.Header[name] = p.word("a header's value")
+	}
+	if p.accept("body") {
+		f.Body = p.word("a body")
+	}
+	return f
+}
+
+// plainWord is what needs no quotes in a script.
+var plainWord = regexp.MustCompile(`^[-A-Za-z0-9_./*|,:]*[-A-Za-z0-9_./*|]$`)
+
+// word is a text as a script has it.
+func word(text string) string {
+	if !plainWord.MatchString(text) || slices.Contains(prepositions, text) {
+		return strconv.Quote(text)
+	}
+	return text
+}
