@@ -3583,15 +3583,14 @@ func TestMainJobOverTLSAndHTTP2WithATokenAndWithAClientCertificate(t *testing.T)
 	f.ClientCA = ca1.Pool()
 	f.AddNode("cp", controlPlane)
 	f.AddPods(3000) // enough for gzip
-	srv, ca := f.ServeTLS()
-	defer srv.Close()
+	server, ca := f.ServeTLSFor(t)
 	for name, user := range map[string]string{
 		"token":              "token: good",
 		"client certificate": "client-certificate-data: " + base64.StdEncoding.EncodeToString(cert) + "\n    client-key-data: " + base64.StdEncoding.EncodeToString(key),
 	} {
 		f.SetLabel("cp", podCountLabel, nil)
 		file := filepath.Join(t.TempDir(), "config")
-		os.WriteFile(file, []byte(fakekube.Kubeconfig(srv.URL, ca, user)), 0o600)
+		os.WriteFile(file, []byte(fakekube.Kubeconfig(server, ca, user)), 0o600)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		log := &logBuffer{}

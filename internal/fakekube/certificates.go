@@ -24,27 +24,46 @@ type Authority struct {
 // NewAuthority makes a CA of this name. What goes wrong with it or its certificates ends the test.
 func NewAuthority(t TB, name string) *Authority {
 	t.Helper()
-	ca := &Authority{}
-	certPEM, keyPEM := ca.Issue(t, name, func(c *x509.Certificate) {
-		c.IsCA = true
-		c.KeyUsage = x509.KeyUsageCertSign
-	})
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	ca, err := newAuthority(name)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return ca
+}
+
+func newAuthority(name string) (*Authority, error) {
+	ca := &Authority{}
+	certPEM, keyPEM, err := ca.issue(name, func(c *x509.Certificate) {
+		c.IsCA = true
+		c.KeyUsage = x509.KeyUsageCertSign
+	})
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		return nil, err
+	}
 	ca.cert = pair.Leaf
 	ca.key = pair.PrivateKey.(*ecdsa.PrivateKey)
-	return ca
+	return ca, nil
 }
 
 // Issue makes a certificate of this name, and its key, both in PEM. It is for servers at 127.0.0.1 and for clients,
 // unless change, which may be nil, makes it something else.
 func (ca *Authority) Issue(t TB, name string, change func(*x509.Certificate)) (certPEM, keyPEM []byte) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	certPEM, keyPEM, err := ca.issue(name, change)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return certPEM, keyPEM
+}
+
+func (ca *Authority) issue(name string, change func(*x509.Certificate)) (certPEM, keyPEM []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	if err != nil {
+		return nil, nil, err
 	}
 	c := &x509.Certificate{
 		SerialNumber:          big.NewInt(rand.Int64()),
@@ -67,15 +86,15 @@ func (ca *Authority) Issue(t TB, name string, change func(*x509.Certificate)) (c
 	}
 	der, err := x509.CreateCertificate(crand.Reader, c, parent, &key.PublicKey, signer)
 	if err != nil {
-		t.Fatal(err)
+		return nil, nil, err
 	}
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		t.Fatal(err)
+		return nil, nil, err
 	}
 	certPEM = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	keyPEM = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
-	return certPEM, keyPEM
+	return certPEM, keyPEM, nil
 }
 
 // PEM is the CA's certificate in PEM.

@@ -3,57 +3,16 @@ package fakekube
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
-	"encoding/pem"
 	"io"
-	"log"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
 )
 
-// ServeTLS serves the fake on a port of 127.0.0.1, over TLS and HTTP/2, in real time. It returns the server, which the
-// caller closes, and the CA of its certificate, in PEM.
-func (s *Server) ServeTLS() (srv *httptest.Server, ca []byte) {
-	srv = httptest.NewUnstartedServer(s)
-	srv.EnableHTTP2 = true
-	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
-	srv.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
-	srv.StartTLS()
-	return srv, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
-}
-
-// ServeFor serves the fake on a port of 127.0.0.1, over plain HTTP/1.1, in real time, until the test ends. It returns
-// the URL. When the test ends, the watches that still run break; the Close of a plain httptest.Server would wait for
-// them.
-func (s *Server) ServeFor(t TB) (url string) {
-	srv := httptest.NewUnstartedServer(s)
-	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
-	srv.Start()
-	t.Cleanup(func() {
-		srv.CloseClientConnections()
-		srv.Close()
-	})
-	return srv.URL
-}
-
-// ServeTLSFor is ServeTLS until the test ends. It returns the URL, and the CA in PEM.
-func (s *Server) ServeTLSFor(t TB) (url string, ca []byte) {
-	srv, ca := s.ServeTLS()
-	t.Cleanup(func() {
-		srv.CloseClientConnections()
-		srv.Close()
-	})
-	return srv.URL, ca
-}
-
 // Network is a network within the process, with one server, on which the fake serves. It works in virtual time, which
-// real connections do not. It is the server's net.Listener; clients connect by Dial.
+// real connections do not. Clients connect by Dial.
 type Network struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -119,21 +78,26 @@ func (c halfOpen) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Accept waits for the next connection, or for the end of the network. It is for the server.
-func (n *Network) Accept() (net.Conn, error) {
+// listener is the server's end of a Network.
+type listener struct {
+	net *Network
+}
+
+// Accept waits for the next connection, or for the end of the network.
+func (l listener) Accept() (net.Conn, error) {
 	select {
-	case c := <-n.conns:
+	case c := <-l.net.conns:
 		return c, nil
-	case <-n.done:
+	case <-l.net.done:
 		return nil, net.ErrClosed
 	}
 }
 
 // Close does nothing: the network ends with its test.
-func (n *Network) Close() error { return nil }
+func (l listener) Close() error { return nil }
 
-// Addr is an address that says nothing. net.Listener wants one.
-func (n *Network) Addr() net.Addr { return &net.TCPAddr{} }
+// Addr is an address that says nothing.
+func (l listener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // Dial connects a client to the server, whatever the address. It is for http.Transport.DialContext and the like. Its
 // error is that of a refused connection, also once the network has ended, or the context's.
@@ -166,50 +130,4 @@ func (n *Network) add(theirs net.Conn) bool {
 	}
 	n.open = append(n.open, theirs)
 	return true
-}
-
-// ServeIn serves the fake on a network of its own until the test ends. With a certificate, which is asked for at each
-// handshake, it does so over TLS, and so over HTTP/2. In a bubble, clients must close their idle connections before
-// the test ends.
-func (s *Server) ServeIn(t TB, certificate ...func() *tls.Certificate) *Network {
-	return ServeHandlerIn(t, s, certificate...)
-}
-
-// ServeHandlerIn is ServeIn of something else than a fake, such as a proxy before one.
-func ServeHandlerIn(t TB, handler http.Handler, certificate ...func() *tls.Certificate) *Network {
-	n := &Network{conns: make(chan net.Conn), done: make(chan struct{})}
-	srv := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
-	if len(certificate) > 0 {
-		srv.TLSConfig = &tls.Config{
-			ClientAuth: tls.RequestClientCert,
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-				return certificate[0](), nil
-			},
-		}
-		go srv.ServeTLS(n, "", "")
-	} else {
-		go srv.Serve(n)
-	}
-	t.Cleanup(func() {
-		close(n.done)
-		srv.Close()
-	})
-	return n
-}
-
-// ServeAs is ServeIn over TLS, and writes a kubeconfig for that to dir/config. The user is as in Kubeconfig.
-func (s *Server) ServeAs(t TB, dir, user string) *Network {
-	t.Helper()
-	ca := NewAuthority(t, "CA")
-	cert, key := ca.Issue(t, "server", nil)
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := Kubeconfig("https://127.0.0.1:1", ca.PEM(), user)
-	err = os.WriteFile(filepath.Join(dir, "config"), []byte(config), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s.ServeIn(t, func() *tls.Certificate { return &pair })
 }

@@ -61,7 +61,7 @@ func TestKillFindsAConnectionThatTheServerHasNotAccepted(t *testing.T) {
 		}()
 		synctest.Wait()
 		n.Kill()
-		if _, err := n.Accept(); err != nil {
+		if _, err := (listener{n}).Accept(); err != nil {
 			t.Fatal(err)
 		}
 		conn := <-dialed

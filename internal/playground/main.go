@@ -37,15 +37,18 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags := args[2:]
 
 	c := newCluster(stdout)
-	server, ca := c.fake.ServeTLS()
+	server, err := c.fake.ServeTLS()
+	if err != nil {
+		fmt.Fprintln(stderr, "playground:", err)
+		return 1
+	}
 	defer func() {
 		c.end()
-		server.CloseClientConnections()
 		server.Close()
 	}()
 	c.host = strings.TrimPrefix(server.URL, "https://")
 	dir, _ = filepath.Abs(dir)
-	file, err := writeOwnKubeconfig(dir, fakekube.Kubeconfig(server.URL, ca, "token: "+token))
+	file, err := writeOwnKubeconfig(dir, fakekube.Kubeconfig(server.URL, server.CA, "token: "+token))
 	if err != nil {
 		fmt.Fprintln(stderr, "playground:", err)
 		return 1

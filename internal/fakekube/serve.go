@@ -1,0 +1,124 @@
+package fakekube
+
+import (
+	"crypto/tls"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+)
+
+// Serving is a fake that serves on a port of 127.0.0.1, in real time.
+type Serving struct {
+	URL string // as in "https://127.0.0.1:40123"
+	CA  []byte // of its certificate, in PEM
+
+	server *http.Server
+}
+
+// Close ends it, and breaks the connections that there are.
+func (s *Serving) Close() error { return s.server.Close() }
+
+// ServeTLS serves the fake on a port of 127.0.0.1, over TLS and HTTP/2, in real time, until it is closed. Like a real
+// server, it takes any client certificate, and judges it later.
+func (s *Server) ServeTLS() (*Serving, error) {
+	ca, err := newAuthority("fakekube")
+	if err != nil {
+		return nil, err
+	}
+	certPEM, keyPEM, err := ca.issue("fakekube", nil)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		return nil, err
+	}
+	port, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	server := quietServer(s)
+	server.TLSConfig = &tls.Config{ClientAuth: tls.RequestClientCert, Certificates: []tls.Certificate{pair}}
+	go server.ServeTLS(port, "", "")
+	return &Serving{URL: "https://" + port.Addr().String(), CA: ca.PEM(), server: server}, nil
+}
+
+// quietServer does not log what goes wrong with connections: tests break them.
+func quietServer(handler http.Handler) *http.Server {
+	return &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
+}
+
+// ServeFor serves the fake on a port of 127.0.0.1, over plain HTTP/1.1, in real time, until the test ends. It returns
+// the URL. When the test ends, the watches that still run break; the Close of a plain httptest.Server would wait for
+// them.
+func (s *Server) ServeFor(t TB) (url string) {
+	t.Helper()
+	port, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := quietServer(s)
+	go server.Serve(port)
+	t.Cleanup(func() { server.Close() })
+	return "http://" + port.Addr().String()
+}
+
+// ServeTLSFor is ServeTLS until the test ends. It returns the URL, and the CA in PEM.
+func (s *Server) ServeTLSFor(t TB) (url string, ca []byte) {
+	t.Helper()
+	serving, err := s.ServeTLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { serving.Close() })
+	return serving.URL, serving.CA
+}
+
+// ServeIn serves the fake on a network of its own until the test ends. With a certificate, which is asked for at each
+// handshake, it does so over TLS, and so over HTTP/2. In a bubble, clients must close their idle connections before
+// the test ends.
+func (s *Server) ServeIn(t TB, certificate ...func() *tls.Certificate) *Network {
+	return ServeHandlerIn(t, s, certificate...)
+}
+
+// ServeHandlerIn is ServeIn of something else than a fake, such as a proxy before one.
+func ServeHandlerIn(t TB, handler http.Handler, certificate ...func() *tls.Certificate) *Network {
+	n := &Network{conns: make(chan net.Conn), done: make(chan struct{})}
+	srv := quietServer(handler)
+	if len(certificate) > 0 {
+		srv.TLSConfig = &tls.Config{
+			ClientAuth: tls.RequestClientCert,
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+				return certificate[0](), nil
+			},
+		}
+		go srv.ServeTLS(listener{n}, "", "")
+	} else {
+		go srv.Serve(listener{n})
+	}
+	t.Cleanup(func() {
+		close(n.done)
+		srv.Close()
+	})
+	return n
+}
+
+// ServeAs is ServeIn over TLS, and writes a kubeconfig for that to dir/config. The user is as in Kubeconfig.
+func (s *Server) ServeAs(t TB, dir, user string) *Network {
+	t.Helper()
+	ca := NewAuthority(t, "CA")
+	cert, key := ca.Issue(t, "server", nil)
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := Kubeconfig("https://127.0.0.1:1", ca.PEM(), user)
+	err = os.WriteFile(filepath.Join(dir, "config"), []byte(config), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.ServeIn(t, func() *tls.Certificate { return &pair })
+}
