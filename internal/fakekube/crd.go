@@ -75,11 +75,10 @@ func (crd *CRD) definition() Object {
 	return Object{
 		"metadata": Object{"name": countsCRD.Name},
 		"spec": Object{
-			"group":      "demo.mark8s.io",
-			"scope":      "Namespaced",
-			"names":      Object{"plural": "counts", "singular": "count", "kind": "Count", "listKind": "CountList"},
-			"conversion": Object{"strategy": "None"},
-			"versions":   []any{version},
+			"group":    "demo.mark8s.io",
+			"scope":    "Namespaced",
+			"names":    Object{"plural": "counts", "singular": "count", "kind": "Count", "listKind": "CountList"},
+			"versions": []any{version},
 		},
 	}
 }
@@ -98,17 +97,21 @@ func (k kind) dropsStatus() bool {
 // the names are taken.
 func (s *Server) establishedLocked(crd Object) Object {
 	crd = Clone(crd)
-	defaultNames(crd)
+	setDefaults(crd)
 	s.acceptNamesLocked(crd)
 	setEstablished(crd)
 	return crd
 }
 
-// defaultNames sets the names that a definition may leave out.
-func defaultNames(crd Object) {
-	names := objectIn(crd, "spec", "names")
+// setDefaults sets what the spec of a definition may leave out.
+func setDefaults(crd Object) {
+	spec := objectIn(crd, "spec")
+	names := objectIn(spec, "names")
 	if names == nil {
 		return
+	}
+	if spec["conversion"] == nil {
+		spec["conversion"] = Object{"strategy": "None"}
 	}
 	if TextIn(names, "singular") == "" {
 		names["singular"] = strings.ToLower(TextIn(names, "kind"))
@@ -227,7 +230,7 @@ func (s *Server) createCRDLocked(r *request, crd Object) {
 		r.invalid("spec.versions", "Required value")
 		return
 	}
-	defaultNames(crd)
+	setDefaults(crd)
 	crd["status"] = newCRDStatus(crd)
 	r.answer(201, r.show(s.putLocked(definitions, crd), false))
 	s.settleCRDLocked(r.key)

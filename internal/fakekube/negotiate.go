@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"maps"
+	"net/http"
 	"strconv"
 	"strings"
 )
@@ -104,5 +105,7 @@ func (r *request) send() {
 	}
 	r.w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	r.w.WriteHeader(r.code)
-	r.w.Write(data)
+	if r.Method != http.MethodHead {
+		r.w.Write(data)
+	}
 }

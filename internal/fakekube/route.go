@@ -3,6 +3,7 @@ package fakekube
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -45,48 +46,96 @@ func (r Route) fullResource() string {
 	return r.Resource + "/" + r.Subresource
 }
 
-// routeOf reads a request by the layout of the API's paths,
+// address is what a path of the API names, whatever the method.
+type address struct {
+	group   string // "" is the core group
+	version string // "" where the path names less than a group and its version
+
+	isWatch       bool // the path has the old form of a watch, /watch/RESOURCE
+	isInNamespace bool // the path has /namespaces/NAMESPACE before the resource
+
+	namespace   string
+	resource    string // "" where the path is about no resource
+	name        string // "" for a collection
+	subresource string
+
+	isTooLong bool // there is something after the subresource
+}
+
+// addressOf reads a path by the layout of the API's paths,
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris:
 //
 //	/api/VERSION/… or /apis/GROUP/VERSION/…
 //
 // and then, inside a namespace or without one,
 //
-//	[namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]]
-func routeOf(method, path string, query url.Values) Route {
-	noResource := Route{Verb: strings.ToLower(method)}
+//	[watch/][namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]]
+func addressOf(path string) address {
 	segments := strings.Split(strings.Trim(path, "/"), "/")
-	rt := Route{}
+	at := address{}
 	switch {
-	case segments[0] == "api" && len(segments) > 2:
-		rt.Version = segments[1]
+	case strings.HasPrefix(path, "//"):
+		return at
+	case segments[0] == "api" && len(segments) > 1:
+		at.version = segments[1]
 		segments = segments[2:]
-	case segments[0] == "apis" && len(segments) > 3:
-		rt.Group = segments[1]
-		rt.Version = segments[2]
+	case segments[0] == "apis" && len(segments) > 2:
+		at.group = segments[1]
+		at.version = segments[2]
 		segments = segments[3:]
-	default:
-		return noResource
+	}
+	if len(segments) > 1 && segments[0] == "watch" {
+		at.isWatch = true
+		segments = segments[1:]
+	}
+	if at.version == "" || len(segments) == 0 {
+		return at
 	}
 
 	// A namespace is itself an object: /api/v1/namespaces/NAME, which has subresources of its own.
-	isInNamespace := segments[0] == "namespaces" && len(segments) > 2 &&
+	at.isInNamespace = segments[0] == "namespaces" && len(segments) > 2 &&
 		segments[2] != "status" && segments[2] != "finalize"
-	if isInNamespace {
-		rt.Namespace = segments[1]
+	if at.isInNamespace {
+		at.namespace = segments[1]
 		segments = segments[2:]
 	}
-	if len(segments) > 3 {
-		return noResource
-	}
-	rt.Resource = segments[0]
+	at.resource = segments[0]
 	if len(segments) > 1 {
-		rt.Name = segments[1]
+		at.name = segments[1]
 	}
 	if len(segments) > 2 {
-		rt.Subresource = segments[2]
+		at.subresource = segments[2]
 	}
-	rt.Verb = verbOf(method, rt.Name != "", query)
+	at.isTooLong = len(segments) > 3
+	return at
+}
+
+// isOfBuiltInGroup reports whether a path leads to the core group, or to another one that is built in.
+func (at address) isOfBuiltInGroup() bool {
+	if at.version == "" {
+		return false
+	}
+	return slices.ContainsFunc(builtIn, func(k kind) bool { return k.group == at.group })
+}
+
+// routeOf is what a request asks for.
+func routeOf(method, path string, query url.Values) Route {
+	at := addressOf(path)
+	if at.resource == "" && at.name == "" {
+		return Route{Verb: strings.ToLower(method)}
+	}
+	rt := Route{
+		Verb:        verbOf(method, at.name != "", query),
+		Group:       at.group,
+		Version:     at.version,
+		Resource:    at.resource,
+		Subresource: at.subresource,
+		Namespace:   at.namespace,
+		Name:        at.name,
+	}
+	if at.isWatch {
+		rt.Verb = "watch"
+	}
 	return rt
 }
 

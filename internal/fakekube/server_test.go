@@ -36,7 +36,8 @@ func TestRouteIsReadFromTheRequestsPath(t *testing.T) {
 		"GET /apis/g.h/v2":             {Verb: "get"},
 		"GET /":                        {Verb: "get"},
 		"POST /version":                {Verb: "post"},
-		"GET /api/v1/pods/a/b/c":       {Verb: "get"},
+		"GET /api/v1/pods/a/b/c":       {Verb: "get", Version: "v1", Resource: "pods", Name: "a", Subresource: "b"},
+		"GET /api/v1/watch/pods":       {Verb: "watch", Version: "v1", Resource: "pods"},
 		"OPTIONS /api/v1/pods":         {Version: "v1", Resource: "pods"},
 		"GET /api/v1/watch?watch=0&a=": {Verb: "list", Version: "v1", Resource: "watch"},
 	} {

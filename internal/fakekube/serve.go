@@ -1,0 +1,212 @@
+package fakekube
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+)
+
+// serve answers a request in truth. A spy, if there is one, hears of it.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, asked Request, came arrival, spy Spy) {
+	req := &request{
+		Request: r,
+		asked:   asked,
+		came:    came,
+		spy:     spy,
+		w:       w,
+		q:       asked.Query,
+		body:    []byte(asked.Body),
+		media:   mediaJSON,
+	}
+	defer func() {
+		if req.code == 0 {
+			return
+		}
+		if spy != nil {
+			spy.Answered(req.told())
+		}
+		req.send()
+	}()
+	if at := addressOf(asked.Path); at.version != "" && at.resource == "watch" && at.name == "" {
+		message := fmt.Sprintf("failed to create RequestInfo: unable to determine kind and namespace from url, %s", asked.Path)
+		http.Error(w, fmt.Sprintf("Internal Server Error: %q: %s", asked.Path, message), 500)
+		return
+	}
+	user, isKnown := s.user(r)
+	if !isKnown {
+		req.fail(401, "Unauthorized", "Unauthorized", nil)
+		return
+	}
+	if s.discover(req) {
+		return
+	}
+	handle := s.endpoint(req)
+	if handle == nil {
+		return
+	}
+	if !s.may(user, asked.Route) {
+		req.forbidden(user)
+		return
+	}
+	if !s.negotiate(req) || req.isTooLong() {
+		return
+	}
+	handle(req)
+}
+
+// endpoint finds the kind that a request is about, and what serves the request. It is nil where the API has no such
+// path, or no such method there, which has been answered.
+func (s *Server) endpoint(r *request) func(*request) {
+	at := addressOf(r.asked.Path)
+	s.mu.Lock()
+	k, isServed := s.kindOfRouteLocked(r.asked.Route)
+	s.mu.Unlock()
+	r.kind = k
+	r.key = Key{r.asked.Namespace, r.asked.Name}
+	r.status = r.asked.Subresource == "status"
+	switch {
+	case isServed && k.isCustom():
+		return s.customEndpoint(r, at)
+	case isServed:
+		return s.builtInEndpoint(r, at)
+	case at.isOfBuiltInGroup():
+		r.noResource()
+	default:
+		r.noPath()
+	}
+	return nil
+}
+
+// builtInEndpoint is endpoint for a built-in kind. Its paths are a fixed set, and each has its own methods.
+func (s *Server) builtInEndpoint(r *request, at address) func(*request) {
+	isCollection := at.name == ""
+	hasScope := r.kind.isNamespaced == at.isInNamespace || r.kind.isNamespaced && isCollection
+	hasSubresource := at.subresource == "" || r.kind.hasSubresource(at.subresource) && !at.isWatch
+	if !hasScope || !hasSubresource || at.isTooLong {
+		r.noResource()
+		return nil
+	}
+	handle := s.builtInHandler(r, at)
+	if handle == nil {
+		r.fail(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", Object{})
+		return nil
+	}
+	return handle
+}
+
+// builtInHandler is what serves a request for a built-in kind; nil where the path has no such method.
+func (s *Server) builtInHandler(r *request, at address) func(*request) {
+	isAcrossNamespaces := r.kind.isNamespaced && at.namespace == ""
+	canWrite := !isAcrossNamespaces && !at.isWatch
+	if r.Method != http.MethodGet && !canWrite || r.Method == http.MethodHead {
+		return nil
+	}
+	if r.asked.Verb == "deletecollection" && r.kind.qualified() == "namespaces" {
+		return nil
+	}
+	verb := r.asked.Verb
+	switch {
+	case at.subresource == "token" && verb == "create":
+		return s.issue
+	case at.subresource == "token":
+		return nil
+	case at.name != "" && verb == "create", at.name == "" && (verb == "update" || verb == "patch"):
+		return nil
+	case at.name != "" && verb == "watch":
+		r.watchOne()
+	}
+	return s.handlerOf(r.asked.Route)
+}
+
+// watchOne makes a watch in the old form, which names an object in its path, one that selects it.
+func (r *request) watchOne() {
+	r.q = maps.Clone(r.q)
+	r.q.Set("fieldSelector", "metadata.name="+r.key.Name)
+	r.key.Name = ""
+}
+
+// customEndpoint is endpoint for a custom resource. The server has no fixed set of paths for these.
+func (s *Server) customEndpoint(r *request, at address) func(*request) {
+	isAcrossNamespaces := r.asked.Verb == "list" || r.asked.Verb == "watch"
+	hasScope := r.kind.isNamespaced == at.isInNamespace || r.kind.isNamespaced && isAcrossNamespaces
+	if !hasScope {
+		r.noPath()
+		return nil
+	}
+	if at.subresource != "" && !r.kind.hasSubresource(at.subresource) {
+		r.notFound()
+		return nil
+	}
+	if at.name == "" && (r.asked.Verb == "update" || r.asked.Verb == "patch") {
+		r.fail(400, "BadRequest", "name must be provided", nil)
+		return nil
+	}
+	if r.asked.Verb == "watch" && at.name != "" {
+		r.watchOne()
+	}
+	handle := s.handlerOf(r.asked.Route)
+	if handle == nil {
+		r.key.Name = ""
+		r.fail(405, "MethodNotAllowed",
+			fmt.Sprintf("%s is not supported on resources of kind %q", r.asked.Verb, r.kind.qualified()), r.details())
+	}
+	return handle
+}
+
+// handlerOf is what serves a verb on an object, on a collection, or on a status; nil where there is no such verb.
+func (s *Server) handlerOf(rt Route) func(*request) {
+	isStatus := rt.Subresource == "status"
+	switch rt.Verb {
+	case "get":
+		return s.read
+	case "update":
+		return s.update
+	case "patch":
+		return s.patch
+	}
+	if isStatus {
+		return nil
+	}
+	switch rt.Verb {
+	case "list":
+		return s.list
+	case "watch":
+		return s.watch
+	case "create":
+		return s.create
+	case "delete":
+		return s.delete
+	}
+	return nil
+}
+
+// hasSubresource reports whether the fake serves a subresource of the kind.
+func (k kind) hasSubresource(name string) bool {
+	switch name {
+	case "status":
+		return k.hasStatus
+	case "token":
+		return k.qualified() == "serviceaccounts"
+	}
+	return false
+}
+
+// noResource answers for what a group does not have.
+func (r *request) noResource() {
+	r.fail(404, "NotFound", "the server could not find the requested resource", Object{})
+}
+
+// noPath answers for a path that is of no group.
+func (r *request) noPath() { http.NotFound(r.w, r.Request) }
+
+// maxBody is the greatest length of a request's body, in bytes.
+const maxBody = 3 << 20
+
+// isTooLong reports whether a request's body is longer than the server takes; where it is, that is answered.
+func (r *request) isTooLong() bool {
+	if len(r.body) <= maxBody {
+		return false
+	}
+	r.fail(413, "RequestEntityTooLarge", fmt.Sprintf("Request entity too large: limit is %d", maxBody), nil)
+	return true
+}
