@@ -913,7 +913,7 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 		"a bookmark of an older version": {life: func(f *fakekube.Server) []frame { return []frame{{"BOOKMARK", version("150")}} }},
 		"a bookmark from the future":     {life: func(f *fakekube.Server) []frame { return []frame{{"BOOKMARK", version("99999")}} }, wait: 3 * kube.Silence},
 		"an event from the future": {wait: 3 * kube.Silence, life: func(f *fakekube.Server) []frame {
-			return []frame{{"MODIFIED", of(of(pod(f, a), "resourceVersion", "99999"), "nodeName", "w2")}, {"DELETED", of(pod(f, b), "resourceVersion", "99999999999999999999999")}}
+			return []frame{{"MODIFIED", of(of(pod(f, a), "resourceVersion", "99999"), "nodeName", "w2")}, {"DELETED", of(pod(f, b), "resourceVersion", "9999999999999999999")}}
 		}},
 		"a server that was set back": {wait: 3 * kube.Silence, life: func(f *fakekube.Server) []frame {
 			turnBack := f.Checkpoint()

@@ -36,8 +36,9 @@
 //     it replaces lists whole;
 //   - the deletion of a whole collection, a 405;
 //   - subresources, which are a 404, but for counts/status and the tokens of service accounts;
-//   - resourceVersionMatch, which it passes over: a list is of the newest version, its later pages of the first one's;
-//   - lists that are streamed as watches (sendInitialEvents), which it passes over, too;
+//   - the old paths of watches, /api/v1/watch/…, which are a 404;
+//   - a memory that outlives compaction: a real server's cache may still know what etcd has forgotten. Nor does it wait
+//     for a version from the future, as a real server does for three seconds;
 //   - protobuf of single objects, and of requests' bodies;
 //   - wildcards and resourceNames in the rules of cluster roles, which match nothing, and roles of one namespace.
 package fakekube

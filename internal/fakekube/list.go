@@ -1,118 +1,184 @@
 package fakekube
 
 import (
-	"encoding/base64"
-	"encoding/json"
-	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// continueToken is what a continue token says, in JSON and base64.
-type continueToken struct {
-	V     string `json:"v"`
-	RV    int    `json:"rv"` // the version of the list
-	Start string `json:"start"`
-}
-
-// list answers a list, or one of its pages. Pages after the first are as things were when the list began, unless the
-// history has been compacted meanwhile.
+// list answers a list, or one of its pages.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
 func (s *Server) list(r *request) {
-	match := r.selection()
-	if match == nil {
+	options, isValid := r.listOptions()
+	if !isValid {
+		return
+	}
+	if options.token != "" {
+		s.listFrom(r, options)
+		return
+	}
+	wanted, err := parseVersion(options.versionText)
+	if err != nil {
+		r.fail(400, "BadRequest", "invalid resource version: "+err.Error(), nil)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if wanted, _ := strconv.Atoi(r.q.Get("resourceVersion")); wanted > s.version {
-		r.w.Header().Set("Retry-After", "1")
-		message := fmt.Sprintf("Timeout: Too large resource version: %d, current: %d", wanted, s.version)
-		r.fail(504, "Timeout", message, Object{
-			"causes":            []any{Object{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}},
-			"retryAfterSeconds": 1,
-		})
+	if wanted > uint64(s.version) {
+		r.failTooLarge(wanted, s.version)
 		return
 	}
-	if token := r.q.Get("continue"); token != "" {
-		s.nextPageLocked(r, token)
-		return
+	if wanted == 0 && options.versionText != "" && r.kind.isCached() {
+		options.limit = 0 // the cache answers whatever it has, in one piece
 	}
-	var found []Object
-	for _, o := range s.objects[r.kind.qualified()] {
-		if match(o) {
-			found = append(found, o)
+	version := s.version
+	if options.wantsExactVersion(wanted) {
+		version = int(wanted)
+		if version < s.forgotten {
+			r.fail(410, "Expired", "The resourceVersion for the provided list is too old.", nil)
+			return
 		}
 	}
-	slices.SortFunc(found, func(a, b Object) int { return strings.Compare(KeyOf(a).String(), KeyOf(b).String()) })
-	s.pageLocked(r, s.version, found)
+	s.pageLocked(r, options, version, "")
 }
 
-// nextPageLocked answers with the page that a token of an earlier page stands for.
-func (s *Server) nextPageLocked(r *request, token string) {
-	text, err := base64.RawStdEncoding.DecodeString(token)
-	at := continueToken{}
-	if err == nil {
-		err = json.Unmarshal(text, &at)
+// wantsExactVersion reports whether a list is to be as things were at the version. A limit without a match means that,
+// too: so it was before there were matches.
+func (o listOptions) wantsExactVersion(version uint64) bool {
+	if version == 0 {
+		return false
 	}
+	isLegacy := o.match == "" && o.limit > 0
+	return o.match == matchExact || isLegacy
+}
+
+// listFrom answers with the page that a continue token stands for.
+func (s *Server) listFrom(r *request, options listOptions) {
+	token, err := parseContinue(options.token)
 	if err != nil {
-		r.fail(400, "BadRequest", "invalid continue token: continue key is not valid: "+err.Error(), nil)
+		r.fail(400, "BadRequest", "invalid continue token: "+err.Error(), nil)
 		return
 	}
-	if at.RV < s.forgotten {
-		r.fail(410, "Expired", "The provided continue parameter is too old to display a consistent list result. "+
-			"You can start a new list without the continue parameter, or use the continue token in this response "+
-			"to retrieve the remainder of the results.", nil)
+	if options.versionText != "" && options.versionText != "0" {
+		r.fail(400, "BadRequest", "specifying resource version is not allowed when using continue", nil)
 		return
 	}
-	s.pageLocked(r, at.RV, s.pages[token])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	version := s.version
+	switch {
+	case token.RV > int64(s.version):
+		r.failTooLarge(uint64(token.RV), s.version)
+		return
+	case token.RV > 0 && token.RV < int64(s.forgotten):
+		r.failExpiredToken(token)
+		return
+	case token.RV > 0:
+		version = int(token.RV)
+	}
+	if options.versionText == "0" {
+		options.limit = 0
+	}
+	s.pageLocked(r, options, version, token.place())
 }
 
-// pageLocked answers with the objects of a list at a version, or with as many of them as the request wants in a page.
-func (s *Server) pageLocked(r *request, version int, found []Object) {
-	meta := struct {
-		ResourceVersion    string `json:"resourceVersion"`
-		Continue           string `json:"continue,omitempty"`
-		RemainingItemCount int    `json:"remainingItemCount,omitempty"`
-	}{ResourceVersion: strconv.Itoa(version)}
-	limit, _ := strconv.Atoi(r.q.Get("limit"))
+// listMeta is the metadata of a list. https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/list-meta/
+type listMeta struct {
+	ResourceVersion    string `json:"resourceVersion"`
+	Continue           string `json:"continue,omitempty"`
+	RemainingItemCount int    `json:"remainingItemCount,omitempty"`
+}
+
+// pageLocked answers with the selected objects from a place on, as they were at a version: all of them, or as many as
+// there may be in a page.
+func (s *Server) pageLocked(r *request, options listOptions, version int, from string) {
+	found := s.sortedAtLocked(r.kind, version, options.selects)
+	place := func(o Object) string {
+		if r.key.Namespace != "" {
+			return KeyOf(o).Name
+		}
+		return KeyOf(o).String()
+	}
+	if from != "" {
+		found = slices.DeleteFunc(found, func(o Object) bool { return place(o) < from })
+	}
+	meta := listMeta{ResourceVersion: strconv.Itoa(version)}
+	limit := int(options.limit)
 	if limit > 0 && len(found) > limit {
-		rest := found[limit:]
-		found = found[:limit]
-		last := KeyOf(found[limit-1]).String()
-		text, _ := json.Marshal(continueToken{V: "meta.k8s.io/v1", RV: version, Start: last + "\x00"})
-		meta.Continue = base64.RawStdEncoding.EncodeToString(text)
+		last := place(found[limit-1])
+		next := continueToken{V: continueVersion, RV: int64(version), Start: placeAfter(last)}
+		meta.Continue = next.encoded()
 		isSelective := r.q.Get("labelSelector")+r.q.Get("fieldSelector") != ""
 		if !isSelective {
-			meta.RemainingItemCount = len(rest)
+			meta.RemainingItemCount = len(found) - limit
 		}
-		s.pages[meta.Continue] = rest
+		found = found[:limit]
 	}
 	r.items = found
 	r.more = meta.Continue != ""
-
-	kind := r.kind.kind + "List"
-	apiVersion := r.kind.apiVersion()
-	if r.view != "" {
-		kind = "PartialObjectMetadataList"
-		apiVersion = "meta.k8s.io/v1"
-	}
-	items := make([]any, len(found))
-	for i, o := range found {
-		items[i] = r.show(o, true)
-	}
-	r.answer(200, struct {
-		Kind       string `json:"kind"`
-		APIVersion string `json:"apiVersion"`
-		Metadata   any    `json:"metadata"`
-		Items      []any  `json:"items"`
-	}{kind, apiVersion, meta, items})
+	r.answerList(meta, found)
 }
 
-// read answers a GET of one object.
+// sortedAtLocked is the selected objects of a kind as they were at a version that is not forgotten, in the order of
+// etcd's keys.
+func (s *Server) sortedAtLocked(k kind, version int, selects func(Object) bool) []Object {
+	type placed struct {
+		place string
+		o     Object
+	}
+	var found []placed
+	for key, o := range s.objectsAtLocked(k, version) {
+		if selects(o) {
+			found = append(found, placed{key.String(), o})
+		}
+	}
+	slices.SortFunc(found, func(a, b placed) int { return strings.Compare(a.place, b.place) })
+	sorted := make([]Object, len(found))
+	for i := range found {
+		sorted[i] = found[i].o
+	}
+	return sorted
+}
+
+// objectsAtLocked is the objects of a kind as they were at a version that is not forgotten. They must not be
+// changed. What has happened since is undone, the newest first.
+func (s *Server) objectsAtLocked(k kind, version int) map[Key]Object {
+	then := s.objects[k.qualified()]
+	isCopy := false
+	for _, c := range slices.Backward(s.history) {
+		if c.Version <= version {
+			break
+		}
+		if c.Resource != k.resource || c.Group != k.group {
+			continue
+		}
+		if !isCopy {
+			then = maps.Clone(then)
+			isCopy = true
+		}
+		if c.Old == nil {
+			delete(then, c.Key())
+			continue
+		}
+		then[c.Key()] = c.Old
+	}
+	return then
+}
+
+// read answers a GET of one object. It is as it is now, which no version of the past changes.
 func (s *Server) read(r *request) {
+	wanted, err := parseVersion(r.q.Get("resourceVersion"))
+	if err != nil {
+		r.fail(500, "", err.Error(), nil)
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if wanted > uint64(s.version) {
+		r.failTooLarge(wanted, s.version)
+		return
+	}
 	o := s.objects[r.kind.qualified()][r.key]
 	if o == nil || r.status && !r.kind.hasStatus {
 		r.notFound()

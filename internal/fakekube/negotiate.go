@@ -74,6 +74,26 @@ func (r *request) show(o Object, isBare bool) any {
 	return shown
 }
 
+// answerList answers with the items of a list.
+func (r *request) answerList(meta listMeta, items []Object) {
+	kind := r.kind.kind + "List"
+	apiVersion := r.kind.apiVersion()
+	if r.view != "" {
+		kind = "PartialObjectMetadataList"
+		apiVersion = "meta.k8s.io/v1"
+	}
+	shown := make([]any, len(items))
+	for i, o := range items {
+		shown[i] = r.show(o, true)
+	}
+	r.answer(200, struct {
+		Kind       string   `json:"kind"`
+		APIVersion string   `json:"apiVersion"`
+		Metadata   listMeta `json:"metadata"`
+		Items      []any    `json:"items"`
+	}{kind, apiVersion, meta, shown})
+}
+
 // answer sets what will be sent once the handler, which may hold the lock, has returned.
 func (r *request) answer(code int, body any) {
 	r.code = code

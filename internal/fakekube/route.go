@@ -166,8 +166,11 @@ func verbOf(method string, isNamed bool, query url.Values) string {
 	return ""
 }
 
-// isWatching reads the parameter watch as the server does: any value turns it on, but "0" and "false".
-func isWatching(query url.Values) bool {
-	value := query.Get("watch")
-	return query.Has("watch") && value != "0" && value != "false"
+// isWatching reports whether a request for a collection asks for a watch.
+func isWatching(query url.Values) bool { return isOn(query, "watch") }
+
+// isOn reads a parameter that is on or off as the server does: any value turns it on, but "0" and "false".
+func isOn(query url.Values, name string) bool {
+	value := query.Get(name)
+	return query.Has(name) && value != "0" && value != "false"
 }

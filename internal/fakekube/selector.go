@@ -1,6 +1,7 @@
 package fakekube
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -31,10 +32,7 @@ func selectionOf(k kind, namespace, labelSelector, fieldSelector string) (func(O
 	}
 	for _, term := range fields {
 		if !k.isSelectableBy(term.field) {
-			//lint:ignore ST1005 these are the server's words
-			return nil, fmt.Errorf("Unable to find %q that match label selector %q, field selector %q: "+
-				"field label not supported: %s",
-				k.apiVersion()+", Resource="+k.resource, labelSelector, fieldSelector, term.field)
+			return nil, errors.New(k.unknownField(term.field))
 		}
 	}
 	return func(o Object) bool {
@@ -249,26 +247,44 @@ func (p *labelParser) values() ([]string, error) {
 	}
 }
 
-// podFields are the fields by which pods are selected, beside their names and namespaces. The fake takes a pod for one
-// without IPs where status.podIPs is asked for, which is a list.
-var podFields = []string{
-	"spec.host", "spec.hostNetwork", "spec.nodeName", "spec.restartPolicy", "spec.schedulerName",
-	"spec.serviceAccountName", "status.nominatedNodeName", "status.phase", "status.podIP", "status.podIPs",
+// selectableFields are, by resource, the fields that a field selector may name. For a resource that is not here, these
+// are the name and the namespace. The fake takes a pod for one without IPs where status.podIPs is asked for, which is a
+// list.
+// https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/#list-of-supported-fields
+var selectableFields = map[string][]string{
+	"pods": {
+		"metadata.name", "metadata.namespace",
+		"spec.host", "spec.hostNetwork", "spec.nodeName", "spec.restartPolicy", "spec.schedulerName",
+		"spec.serviceAccountName", "status.nominatedNodeName", "status.phase", "status.podIP", "status.podIPs",
+	},
+	"nodes":      {"metadata.name", "spec.unschedulable"},
+	"namespaces": {"metadata.name", "status.phase"},
+	"secrets":    {"metadata.name", "metadata.namespace", "type"},
+	"events": {
+		"metadata.name", "metadata.namespace",
+		"involvedObject.apiVersion", "involvedObject.fieldPath", "involvedObject.kind", "involvedObject.name",
+		"involvedObject.namespace", "involvedObject.resourceVersion", "involvedObject.uid",
+		"reason", "reportingComponent", "source", "type",
+	},
 }
 
 // isSelectableBy reports whether a field selector may name the field.
-// https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/#list-of-supported-fields
 func (k kind) isSelectableBy(field string) bool {
-	if field == "metadata.name" || field == "metadata.namespace" {
-		return true
+	fields, hasOwn := selectableFields[k.qualified()]
+	if !hasOwn {
+		return field == "metadata.name" || field == "metadata.namespace"
 	}
-	switch k.resource {
-	case "pods":
-		return slices.Contains(podFields, field)
-	case "events":
-		return field == "reason" || field == "type" || strings.HasPrefix(field, "involvedObject.")
+	return slices.Contains(fields, field)
+}
+
+// unknownField says, in the server's words, that a field selector may not name the field. Kinds with fields of their
+// own, and custom resources, have other words than the rest.
+func (k kind) unknownField(field string) string {
+	_, hasOwn := selectableFields[k.qualified()]
+	if hasOwn || k.isCustom() {
+		return "field label not supported: " + field
 	}
-	return false
+	return fmt.Sprintf("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", field)
 }
 
 // fieldTerm is one part of a field selector: FIELD=VALUE, FIELD==VALUE or FIELD!=VALUE.
@@ -286,15 +302,18 @@ func (t fieldTerm) matches(o Object) bool {
 
 // fieldOf returns the value of a field as selectors see it.
 func fieldOf(o Object, field string) string {
-	if field == "spec.host" { // its name in the first versions of the API
+	switch field {
+	case "spec.host": // its name in the first versions of the API
 		field = "spec.nodeName"
+	case "source":
+		field = "source.component"
 	}
 	path := strings.Split(field, ".")
 	last := len(path) - 1
 	for _, step := range path[:last] {
 		o, _ = o[step].(Object)
 	}
-	if field == "spec.hostNetwork" {
+	if field == "spec.hostNetwork" || field == "spec.unschedulable" {
 		value, _ := o[path[last]].(bool)
 		return strconv.FormatBool(value)
 	}

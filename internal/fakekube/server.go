@@ -38,7 +38,6 @@ type Server struct {
 	history   []Change                  // in the order of versions
 	forgotten int                       // changes up to this version are compacted away
 	lose      int                       // how many coming changes no watch will hear of
-	pages     map[string][]Object       // what is left of a list, by continue token
 
 	requests []Request
 	grew     chan struct{} // closed and replaced with each change and each request
@@ -62,7 +61,6 @@ func New() *Server {
 		version:     200,
 		kinds:       builtIn,
 		objects:     map[string]map[Key]Object{},
-		pages:       map[string][]Object{},
 		grew:        make(chan struct{}),
 		moved:       make(chan struct{}),
 		ended:       &ending{over: make(chan struct{})},
@@ -140,8 +138,8 @@ type request struct {
 	more  bool // the list has another page
 }
 
-// Status is the Status that the server answers where it refuses a request, ready for encoding/json. details may be nil,
-// which leaves them out.
+// Status is the Status that the server answers where it refuses a request, ready for encoding/json. An empty reason is
+// left out, and so are details that are nil.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
 func Status(code int, reason, message string, details any) any {
 	return struct {
@@ -150,7 +148,7 @@ func Status(code int, reason, message string, details any) any {
 		Metadata   any    `json:"metadata"`
 		Status     string `json:"status"`
 		Message    string `json:"message"`
-		Reason     string `json:"reason"`
+		Reason     string `json:"reason,omitempty"`
 		Details    any    `json:"details,omitempty"`
 		Code       int    `json:"code"`
 	}{"Status", "v1", Object{}, "Failure", message, reason, details, code}

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -15,7 +15,7 @@ import (
 type watcher struct {
 	server  *Server
 	r       *request
-	selects func(Object) bool
+	options listOptions
 
 	from   int    // it has told all up to this version
 	newest Object // that it has told of, nil: none yet
@@ -38,58 +38,78 @@ type outlook struct {
 	over      <-chan struct{} // as this one is; nil: never
 }
 
-// watch streams the history from a version on. From the future it is silent; from what is forgotten it is a 410, in the
-// stream, as a real server does it.
+// watch streams the history from a version on, after the objects that are there, if the client wants those. From the
+// future it is silent; from what is forgotten it is a 410, in the stream, as a real server does it.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-watch
 func (s *Server) watch(r *request) {
-	selects := r.selection()
-	if selects == nil {
+	options, isValid := r.listOptions()
+	if !isValid {
 		return
 	}
-	w := &watcher{server: s, r: r, selects: selects}
+	from, err := parseVersion(options.versionText)
+	if err != nil {
+		r.fail(500, "", err.Error(), nil)
+		return
+	}
+	w := &watcher{server: s, r: r, options: options, from: int(min(from, math.MaxInt))}
 	r.w.Header().Set("Content-Type", r.media)
 	if r.media == mediaProtobuf {
 		r.w.Header().Set("Content-Type", r.media+";stream=watch")
 	}
 	r.w.WriteHeader(200)
 	http.NewResponseController(r.w).Flush()
-	w.begin()
-	w.run()
-}
-
-// begin finds where the watch begins. Without a version, or with 0, it first tells of all that there is.
-func (w *watcher) begin() {
-	w.from, _ = strconv.Atoi(w.r.q.Get("resourceVersion"))
-	if w.from == 0 {
-		var all []Object
-		w.from, all = w.server.present(w.r.kind)
-		for _, o := range all {
-			if w.selects(o) {
-				w.sendEvent("ADDED", o)
-			}
-		}
+	if w.begin() {
+		w.run()
 	}
 }
 
-// present is all of a kind, and the version at which it is so.
-func (s *Server) present(k kind) (version int, all []Object) {
+// begin sends what a watch begins with. It reports whether the watch goes on.
+func (w *watcher) begin() bool {
+	if !w.options.wantsInitialEvents {
+		if w.from == 0 {
+			w.from = w.server.Latest()
+		}
+		return true
+	}
+	version, all := w.server.present(w.r.kind, w.options.selects)
+	if w.from > version {
+		w.send("ERROR", w.r.kind.tooLarge(uint64(w.from), version))
+		return false
+	}
+	w.from = version
+	for _, o := range all {
+		w.sendEvent("ADDED", o)
+	}
+	w.bookmark(Object{initialEventsEnd: "true"})
+	return true
+}
+
+// present is the selected objects of a kind, in the order of etcd's keys, and the version at which it is so.
+func (s *Server) present(k kind, selects func(Object) bool) (version int, all []Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.version, slices.Collect(maps.Values(s.objects[k.qualified()]))
+	return s.version, s.sortedAtLocked(k, s.version, selects)
 }
+
+// beforeEnd is how long before its end a watch gets its last bookmark. One that is shorter gets none, nor does one that
+// would hear no more than the version at which it began.
+const beforeEnd = 2 * time.Second
 
 // run tells what happens until the watch ends.
 func (w *watcher) run() {
 	const never = 10000 * time.Hour
-	seconds, _ := strconv.Atoi(w.r.q.Get("timeoutSeconds"))
-	end := time.NewTimer(time.Duration(cmp.Or(seconds, 1800)) * time.Second)
+	timeout := cmp.Or(w.options.timeout, 30*time.Minute)
+	end := time.NewTimer(timeout)
 	defer end.Stop()
 	bookmarks := time.NewTicker(cmp.Or(w.server.Bookmarks, never))
 	defer bookmarks.Stop()
+	lastBookmark := time.NewTimer(timeout - beforeEnd)
+	defer lastBookmark.Stop()
+	start := w.from
 	for {
 		found := w.look()
 		if w.from < found.forgotten {
-			message := fmt.Sprintf("too old resource version: %d (%d)", w.from, found.forgotten)
-			w.send("ERROR", Status(410, "Expired", message, nil))
+			w.send("ERROR", Status(410, "Expired", w.tooOld(found.forgotten), nil))
 			return
 		}
 		for _, c := range found.news {
@@ -111,12 +131,14 @@ func (w *watcher) run() {
 		case <-found.over:
 		case <-bookmarks.C:
 			if isUpToDate {
-				w.bookmark()
+				w.bookmark(nil)
+			}
+		case <-lastBookmark.C:
+			isLongEnough := timeout > beforeEnd
+			if isUpToDate && isLongEnough && w.from > start && w.server.Bookmarks > 0 {
+				w.bookmark(nil)
 			}
 		case <-end.C:
-			if isUpToDate {
-				w.bookmark()
-			}
 			return
 		case <-w.r.came.ended.over:
 			if w.r.came.ended.isBroken {
@@ -127,6 +149,14 @@ func (w *watcher) run() {
 			return
 		}
 	}
+}
+
+// tooOld says, in the server's words, that the watch began at a version that is forgotten.
+func (w *watcher) tooOld(forgotten int) string {
+	if !w.r.kind.isCached() {
+		return "The resourceVersion for the provided watch is too old."
+	}
+	return fmt.Sprintf("too old resource version: %d (%d)", w.from, forgotten)
 }
 
 // look finds what there is to tell.
@@ -165,8 +195,8 @@ func (w *watcher) tell(c Change) {
 	if c.Resource != w.r.kind.resource || c.Group != w.r.kind.group || c.Lost {
 		return
 	}
-	was := c.Old != nil && w.selects(c.Old)
-	is := c.New != nil && w.selects(c.New)
+	was := c.Old != nil && w.options.selects(c.Old)
+	is := c.New != nil && w.options.selects(c.New)
 	event := ""
 	o := c.New
 	switch {
@@ -207,18 +237,6 @@ func (w *watcher) send(event string, o any) {
 func (w *watcher) sendRaw(data []byte) {
 	w.r.w.Write(data)
 	http.NewResponseController(w.r.w).Flush()
-}
-
-// bookmark tells a client that has asked for it which version it has heard all of.
-func (w *watcher) bookmark() {
-	if w.r.q.Get("allowWatchBookmarks") != "true" {
-		return
-	}
-	w.send("BOOKMARK", w.r.show(Object{
-		"metadata": Object{"resourceVersion": strconv.Itoa(w.from)},
-		"spec":     Object{"containers": nil},
-		"status":   Object{},
-	}, false))
 }
 
 // interject sends what a test has put in.

@@ -1,0 +1,52 @@
+package fakekube
+
+import "strconv"
+
+// initialEventsEnd is the annotation of the bookmark that ends the initial events of a watch.
+// https://kubernetes.io/docs/reference/labels-annotations-taints/#k8s-io-initial-events-end
+const initialEventsEnd = "k8s.io/initial-events-end"
+
+// bookmark tells a client that has asked for it which version it has heard all of. annotations may be nil.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks
+func (w *watcher) bookmark(annotations Object) {
+	if !w.options.wantsBookmarks {
+		return
+	}
+	meta := Object{"resourceVersion": strconv.Itoa(w.from)}
+	if annotations != nil {
+		meta["annotations"] = annotations
+	}
+	o := w.r.kind.empty()
+	o["metadata"] = meta
+	w.send("BOOKMARK", w.r.show(o, false))
+}
+
+// emptyObjects is, by resource, what an object of a kind looks like where nothing is set: bookmarks carry one. A kind
+// that is not here shows nothing then.
+var emptyObjects = map[string]string{
+	"pods": `{"spec":{"containers":null},"status":{}}`,
+	"nodes": `{"spec":{},"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":0}},"nodeInfo":{"architecture":"",` +
+		`"bootID":"","containerRuntimeVersion":"","kernelVersion":"","kubeProxyVersion":"","kubeletVersion":"",` +
+		`"machineID":"","operatingSystem":"","osImage":"","systemUUID":""}}}`,
+	"namespaces": `{"spec":{},"status":{}}`,
+	"events": `{"involvedObject":{},"source":{},"firstTimestamp":null,"lastTimestamp":null,"eventTime":null,` +
+		`"reportingComponent":"","reportingInstance":""}`,
+	"leases": `{"spec":{}}`,
+	"customresourcedefinitions": `{"spec":{"group":"","names":{"plural":"","kind":""},"scope":"","versions":null},` +
+		`"status":{"conditions":null,"acceptedNames":{"plural":"","kind":""},"storedVersions":null}}`,
+	"clusterroles":                      `{"rules":null}`,
+	"clusterrolebindings":               `{"roleRef":{"apiGroup":"","kind":"","name":""}}`,
+	"roles":                             `{"rules":null}`,
+	"rolebindings":                      `{"roleRef":{"apiGroup":"","kind":"","name":""}}`,
+	"validatingadmissionpolicies":       `{"spec":{},"status":{}}`,
+	"validatingadmissionpolicybindings": `{"spec":{}}`,
+}
+
+// empty is an object of the kind in which nothing is set.
+func (k kind) empty() Object {
+	text := emptyObjects[k.resource]
+	if text == "" || k.isCustom() {
+		return Object{}
+	}
+	return parsed(text).(Object)
+}

@@ -1,0 +1,85 @@
+package fakekube
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// continueVersion is the version of the form of continue tokens.
+const continueVersion = "meta.k8s.io/v1"
+
+// continueToken is where the next page of a list begins. It is sent in JSON and base64, and it is all that is known of
+// the list: the fake keeps nothing.
+type continueToken struct {
+	V string `json:"v"`
+
+	// RV is the version of the list. A negative one is the newest: the rest of such a list is not consistent with the
+	// pages before.
+	RV int64 `json:"rv"`
+
+	// Start is the place of the first object of the page. The server writes a slash before it, or none.
+	Start string `json:"start"`
+}
+
+// encoded is the token as clients get it.
+func (t continueToken) encoded() string {
+	text, err := json.Marshal(t)
+	if err != nil {
+		panic(err) // texts and numbers can always be said in JSON
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+// placeAfter is the first place after that of an object.
+func placeAfter(place string) string { return "/" + place + "\x00" }
+
+// place is the place of the page's first object.
+func (t continueToken) place() string { return strings.TrimPrefix(t.Start, "/") }
+
+// parseContinue reads a token. The errors are in the server's words.
+func parseContinue(token string) (continueToken, error) {
+	t := continueToken{}
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	if err == nil {
+		err = json.Unmarshal(text, &t)
+	}
+	if err != nil {
+		return t, fmt.Errorf("continue key is not valid: %w", err)
+	}
+	if t.V != continueVersion {
+		return t, fmt.Errorf("continue key is not valid: server does not recognize this encoded version %s", t.V)
+	}
+	if t.RV == 0 {
+		return t, fmt.Errorf("continue key is not valid: incorrect encoded start resourceVersion (version %s)", t.V)
+	}
+	if t.Start == "" {
+		return t, fmt.Errorf("continue key is not valid: encoded start key empty (version %s)", t.V)
+	}
+	rooted := "/" + t.place()
+	if path.Clean(rooted) != rooted {
+		return t, fmt.Errorf("continue key is not valid: %s", t.Start)
+	}
+	return t, nil
+}
+
+// failExpiredToken answers that the version of a token is compacted away. The token that it brings begins at the same
+// place, in the newest version.
+func (r *request) failExpiredToken(t continueToken) {
+	fresh := continueToken{V: continueVersion, RV: -1, Start: t.place()}
+	r.answer(410, Object{
+		"kind":       "Status",
+		"apiVersion": "v1",
+		"metadata":   Object{"continue": fresh.encoded()},
+		"status":     "Failure",
+		"message": "The provided continue parameter is too old to display a consistent list result. " +
+			"You can start a new list without the continue parameter, or use the continue token in this response " +
+			"to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent " +
+			"list - objects that were created, modified, or deleted between the time the first chunk was returned " +
+			"and now may show up in the list.",
+		"reason": "Expired",
+		"code":   410,
+	})
+}
