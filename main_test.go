@@ -5496,7 +5496,9 @@ func TestRightsOfTheManifestAreThoseThatAreUsed(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.InstallCRD(&fakekube.CRD{HasStatus: true})
 				f.AddNode("cp", controlPlane)
-				f.Put("namespaces", fakekube.Object{"metadata": fakekube.Object{"name": "a"}})
+				for _, ns := range []string{"a", "leases"} {
+					f.Put("namespaces", fakekube.Object{"metadata": fakekube.Object{"name": ns}})
+				}
 				for _, ns := range []string{"default", "a"} {
 					f.PutJSON("counts", fmt.Sprintf(`{"metadata":{"namespace":%q,"name":"web"},"spec":{"name":"web","count":1}}`, ns))
 				}

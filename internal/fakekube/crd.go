@@ -227,7 +227,7 @@ func setCondition(status Object, condition, value, reason, message string) {
 // createCRDLocked answers a POST of a definition. The server answers at once, and then works on the names.
 func (s *Server) createCRDLocked(r *request, crd Object) {
 	if storageVersion(crd) == "" {
-		r.invalid("spec.versions", "Required value")
+		r.refuse([]cause{required("spec.versions", "")})
 		return
 	}
 	setDefaults(crd)

@@ -26,7 +26,8 @@ func TestCRDThatAClientCreatesIsServed(t *testing.T) {
 	wantAnswer(t, f, "GET "+widgets, "", 404, "404 page not found")
 	wantAnswer(t, f, "POST "+crdPath, definition("a.io", "widgets", "Widget", onlyV1), 201, `"conditions":null`)
 	wantAnswer(t, f, "GET "+crdPath+"/widgets.a.io", "", 200, `"InitialNamesAccepted"`)
-	wantAnswer(t, f, "POST "+widgets, `{"metadata":{"name":"w"},"spec":{"size":1}}`, 201, `"kind":"Widget"`)
+	wantAnswer(t, f, "POST "+widgets,
+		`{"apiVersion":"a.io/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"size":1}}`, 201, `"kind":"Widget"`)
 	wantAnswer(t, f, "GET "+widgets+"/w", "", 200, `"apiVersion":"a.io/v1"`)
 	wantAnswer(t, f, "DELETE "+crdPath+"/widgets.a.io", "", 200, "")
 	wantAnswer(t, f, "GET "+widgets, "", 404, "404 page not found")
@@ -65,7 +66,8 @@ func TestVersionsOfACustomResourceShareItsObjects(t *testing.T) {
 		`{"name":"v1beta1","served":true,"storage":true,`+open+`},{"name":"v1","served":true,`+open+`},`+
 			`{"name":"v2alpha1","served":false,`+open+`}`))
 	const namespace = "/namespaces/default/widgets"
-	wantAnswer(t, f, "POST /apis/a.io/v1beta1"+namespace, `{"metadata":{"name":"w"},"spec":{"size":1}}`, 201, "")
+	wantAnswer(t, f, "POST /apis/a.io/v1beta1"+namespace,
+		`{"apiVersion":"a.io/v1beta1","kind":"Widget","metadata":{"name":"w"},"spec":{"size":1}}`, 201, "")
 	wantAnswer(t, f, "GET /apis/a.io/v1"+namespace+"/w", "", 200, `"apiVersion":"a.io/v1"`)
 	wantAnswer(t, f, "GET /apis/a.io/v1beta1"+namespace+"/w", "", 200, `"apiVersion":"a.io/v1beta1"`)
 	wantAnswer(t, f, "GET /apis/a.io/v2alpha1"+namespace+"/w", "", 404, "404 page not found")

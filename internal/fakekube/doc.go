@@ -30,12 +30,16 @@
 // The package imports nothing but the standard library: it routes, selects, and checks names by code of its own, so
 // that a mistake in a controller's code cannot cancel itself out.
 //
+// No controllers run, but what a DELETE begins is ended at once, as a healthy cluster's controllers would end it: a pod
+// on a node is told to end, and goes; the garbage collector removes its finalizers, but leaves the objects that the
+// deleted one owned where they are; a namespace goes with all that is in it. Any other finalizer keeps its object until
+// a write removes it. With NoControllers, what is marked as being deleted stays so.
+//
 // It does not convert between versions, run CEL but for two sentences of it, garbage collect, schedule, or keep
 // anything on disk. A path that it does not know is a 404. Of what a real server has, it also lacks:
 //   - JSON patches and server-side apply, which are a 415; a strategic merge patch is taken for a merge patch, so that
 //     it replaces lists whole;
-//   - the deletion of a whole collection, a 405;
-//   - subresources, which are a 404, but for counts/status and the tokens of service accounts;
+//   - subresources, which are a 404, but for status and the tokens of service accounts;
 //   - the old paths of watches, /api/v1/watch/…, which are a 404;
 //   - a memory that outlives compaction: a real server's cache may still know what etcd has forgotten. Nor does it wait
 //     for a version from the future, as a real server does for three seconds;

@@ -46,7 +46,10 @@ func recording(t *testing.T, name string) []byte {
 func ask(t *testing.T, f *Server, method, target, body string) (code int, answer string) {
 	t.Helper()
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
-	r.Header.Set("Content-Type", "application/merge-patch+json")
+	r.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		r.Header.Set("Content-Type", "application/merge-patch+json")
+	}
 	w := httptest.NewRecorder()
 	defer func() {
 		if problem := recover(); problem == http.ErrAbortHandler {

@@ -11,6 +11,7 @@ import (
 const (
 	namePattern      = `([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]`
 	valuePattern     = `(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?`
+	labelPattern     = `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
 	subdomainPattern = `[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*`
 
 	labelLength     = 63
@@ -20,38 +21,55 @@ const (
 var (
 	nameSyntax      = regexp.MustCompile("^" + namePattern + "$")
 	valueSyntax     = regexp.MustCompile("^" + valuePattern + "$")
+	labelSyntax     = regexp.MustCompile("^" + labelPattern + "$")
 	subdomainSyntax = regexp.MustCompile("^" + subdomainPattern + "$")
 )
 
-// labelKeyProblem says, in the server's words, what is wrong with a label's key; "" is nothing.
+// labelKeyProblem says, in the server's words, what is wrong with a label's key first; "" is nothing.
 func labelKeyProblem(key string) string {
-	prefix, name, hasPrefix := strings.Cut(key, "/")
-	if !hasPrefix {
-		name = key
+	problems := labelKeyProblems(key)
+	if len(problems) == 0 {
+		return ""
 	}
-	if hasPrefix {
+	return problems[0]
+}
+
+// labelKeyProblems says, in the server's words, all that is wrong with a label's key.
+func labelKeyProblems(key string) []string {
+	const syntax = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an " +
+		"alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '" +
+		namePattern + "')"
+	var problems []string
+	prefix, name, hasPrefix := strings.Cut(key, "/")
+	switch {
+	case strings.Contains(name, "/"):
+		return []string{"a valid label key " + syntax +
+			" with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"}
+	case !hasPrefix:
+		name = key
+	case prefix == "":
+		problems = append(problems, "prefix part must be non-empty")
+	default:
 		if problem := subdomainProblem(prefix); problem != "" {
-			return "prefix part " + problem
+			problems = append(problems, "prefix part "+problem)
 		}
 	}
 	if name == "" {
-		return "name part must be non-empty"
+		problems = append(problems, "name part must be non-empty")
 	}
 	if len(name) > labelLength {
-		return "name part must be no more than 63 characters"
+		problems = append(problems, "name part must be no more than 63 bytes")
 	}
 	if !nameSyntax.MatchString(name) {
-		return "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an " +
-			"alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '" +
-			namePattern + "')"
+		problems = append(problems, "name part "+syntax)
 	}
-	return ""
+	return problems
 }
 
 // labelValueProblem says, in the server's words, what is wrong with a label's value; "" is nothing.
 func labelValueProblem(value string) string {
 	if len(value) > labelLength {
-		return "must be no more than 63 characters"
+		return "must be no more than 63 bytes"
 	}
 	if !valueSyntax.MatchString(value) {
 		return "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and " +
@@ -73,4 +91,44 @@ func subdomainProblem(name string) string {
 			subdomainPattern + "')"
 	}
 	return ""
+}
+
+// labelProblem says, in the server's words, why a text is no DNS label, as the names of namespaces and of containers
+// are; "" is nothing.
+func labelProblem(name string) string {
+	if len(name) > labelLength {
+		return "must be no more than 63 characters"
+	}
+	if !labelSyntax.MatchString(name) {
+		return "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start " +
+			"and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '" +
+			labelPattern + "')"
+	}
+	return ""
+}
+
+// segmentProblem says, in the server's words, why a text cannot stand between two slashes of a path; "" is nothing.
+func segmentProblem(name string) string {
+	if name == "." || name == ".." {
+		return "may not be '" + name + "'"
+	}
+	for _, char := range []string{"/", "%"} {
+		if strings.Contains(name, char) {
+			return "may not contain '" + char + "'"
+		}
+	}
+	return ""
+}
+
+// nameProblem says, in the server's words, why an object of this kind cannot have a name; "" is nothing.
+func (k kind) nameProblem(name string) string {
+	switch {
+	case k.qualified() == "namespaces" && strings.Contains(name, "."):
+		return "must not contain dots"
+	case k.qualified() == "namespaces":
+		return labelProblem(name)
+	case k.group == "rbac.authorization.k8s.io" || k.qualified() == "events":
+		return segmentProblem(name)
+	}
+	return subdomainProblem(name)
 }

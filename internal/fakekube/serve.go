@@ -176,6 +176,8 @@ func (s *Server) handlerOf(rt Route) func(*request) {
 		return s.create
 	case "delete":
 		return s.delete
+	case "deletecollection":
+		return s.deleteCollection
 	}
 	return nil
 }

@@ -20,6 +20,12 @@ type Server struct {
 	// OnlyMediaType, if set, is the one media type in which lists and watches are answered, as whole objects.
 	OnlyMediaType string
 
+	// NoControllers says that nothing acts in the cluster but the API server, as where etcd and kube-apiserver run alone.
+	// Without it, what a DELETE begins is ended at once, as by the controllers of a cluster in good health: a pod on a
+	// node ends, the garbage collector removes its finalizers, and a namespace goes with all that is in it. With it, these
+	// stay, marked as being deleted.
+	NoControllers bool
+
 	// ClientCA, if set, is the authority whose client certificates are let in where a token is needed.
 	ClientCA *x509.CertPool
 
@@ -129,6 +135,8 @@ type request struct {
 	body   []byte
 	status bool // it is about the subresource status
 
+	options options // of a write
+
 	media string // of the answer
 	view  string // as what objects are shown: PartialObjectMetadata, or "" in full
 
@@ -179,17 +187,4 @@ func (r *request) conflict() {
 	message := fmt.Sprintf("Operation cannot be fulfilled on %s %q: the object has been modified; "+
 		"please apply your changes to the latest version and try again", r.kind.qualified(), r.key.Name)
 	r.fail(409, "Conflict", message, r.details())
-}
-
-// invalid refuses a field of an object. The server names a built-in kind by its kind, a lease by its resource.
-func (r *request) invalid(field, why string) {
-	named := r.kind.kind
-	d := Object{"name": r.key.Name, "kind": r.kind.kind}
-	if r.kind.group != "" {
-		named = r.kind.qualified()
-		d["kind"] = r.kind.resource
-		d["group"] = r.kind.group
-	}
-	d["causes"] = []any{Object{"reason": "FieldValueInvalid", "message": why, "field": field}}
-	r.fail(422, "Invalid", fmt.Sprintf("%s %q is invalid: %s: %s", named, r.key.Name, field, why), d)
 }

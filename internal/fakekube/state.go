@@ -59,40 +59,80 @@ func (s *Server) putLocked(resource string, o Object) Object {
 	if !isServed {
 		panic("the fake has no " + resource + ": a CustomResourceDefinition comes first")
 	}
-	o = Clone(o)
-	key := KeyOf(o)
-	meta := MetaOf(o)
-	if meta == nil {
+	if MetaOf(o) == nil {
 		panic("an object of " + resource + " needs metadata")
 	}
+	o = Clone(o)
+	s.stampLocked(k, s.objects[k.qualified()][KeyOf(o)], o)
+	return s.setLocked(k, o)
+}
+
+// stampLocked gives an object what the server alone decides: its uid, its creationTimestamp and, where the kind has
+// one, its generation. old is what it takes the place of, nil where it is new.
+func (s *Server) stampLocked(k kind, old, o Object) {
+	meta := MetaOf(o)
+	if k.traits().hasGeneration {
+		meta["generation"] = generationOf(k, old, o)
+	}
+	if old == nil {
+		meta["uid"] = fmt.Sprintf("%08x-0000-4000-8000-%012x", s.version+1, rand.Uint32())
+		meta["creationTimestamp"] = time.Now().UTC().Format(time.RFC3339)
+		return
+	}
+	meta["uid"] = MetaOf(old)["uid"]
+	meta["creationTimestamp"] = MetaOf(old)["creationTimestamp"]
+}
+
+// setLocked stores an object under a new version. It keeps the object itself, which must not be changed any more.
+func (s *Server) setLocked(k kind, o Object) Object {
 	all := s.objects[k.qualified()]
 	if all == nil {
 		all = map[Key]Object{}
 		s.objects[k.qualified()] = all
 	}
+	key := KeyOf(o)
 	old := all[key]
-	if k.isCustom() {
-		meta["generation"] = generationOf(k, old, o)
-	}
 	s.version++
-	meta["resourceVersion"] = strconv.Itoa(s.version)
-	if old == nil {
-		meta["uid"] = fmt.Sprintf("%08x-0000-4000-8000-%012x", s.version, rand.Uint32())
-		meta["creationTimestamp"] = time.Now().UTC().Format(time.RFC3339)
-	} else {
-		meta["uid"] = MetaOf(old)["uid"]
-		meta["creationTimestamp"] = MetaOf(old)["creationTimestamp"]
-	}
+	MetaOf(o)["resourceVersion"] = strconv.Itoa(s.version)
 	all[key] = o
 	s.recordLocked(Change{Version: s.version, Group: k.group, Resource: k.resource, Old: old, New: o})
 	return o
 }
 
-// generationOf is the generation of a custom resource that takes the place of old. It goes up with each change of
-// anything but the metadata and, where that is a subresource, the status.
+// replaceLocked stores an object in place of the one of its name, under a new version. A dry run stores nothing.
+func (s *Server) replaceLocked(k kind, o Object, isDryRun bool) Object {
+	o = Clone(o)
+	if isDryRun {
+		return o
+	}
+	return s.setLocked(k, o)
+}
+
+// dropLocked removes an object, and returns it under the version at which it went.
+func (s *Server) dropLocked(k kind, key Key) Object {
+	all := s.objects[k.qualified()]
+	old := all[key]
+	s.version++
+	delete(all, key)
+	s.recordLocked(Change{Version: s.version, Group: k.group, Resource: k.resource, Old: old})
+	gone := Clone(old)
+	MetaOf(gone)["resourceVersion"] = strconv.Itoa(s.version)
+	s.settleNamespaceLocked(key.Namespace)
+	return gone
+}
+
+// generationOf is the generation of an object that takes the place of old. It goes up with each change of the spec; of
+// a custom resource, with each change of anything but the metadata and, where that is a subresource, the status.
 func generationOf(k kind, old, o Object) float64 {
-	if old == nil {
+	generation, isCounted := MetaOf(old)["generation"].(float64)
+	if !isCounted {
 		return 1
+	}
+	if !k.isCustom() {
+		if !reflect.DeepEqual(o["spec"], old["spec"]) {
+			generation++
+		}
+		return generation
 	}
 	counted := func(o Object) Object {
 		rest := maps.Clone(o)
@@ -102,7 +142,6 @@ func generationOf(k kind, old, o Object) float64 {
 		}
 		return Clone(rest)
 	}
-	generation := MetaOf(old)["generation"].(float64)
 	if !reflect.DeepEqual(counted(o), counted(old)) {
 		generation++
 	}
@@ -138,8 +177,9 @@ func (s *Server) signalLocked() {
 	s.grew = make(chan struct{})
 }
 
-// Remove deletes an object as the server does, and returns what it was: a pod's deletion shows first as a change of it,
-// and a CustomResourceDefinition takes all objects of its kind with it. It returns nil where there is none.
+// Remove deletes an object at once, whatever its finalizers, and returns what it was: a pod's deletion shows first as
+// a change of it, and a CustomResourceDefinition takes all objects of its kind with it. It returns nil where there is
+// none.
 func (s *Server) Remove(resource string, key Key) Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,23 +188,19 @@ func (s *Server) Remove(resource string, key Key) Object {
 
 func (s *Server) removeLocked(resource string, key Key) Object {
 	k, _ := s.kindLocked(resource)
-	all := s.objects[k.qualified()]
-	old := all[key]
+	old := s.objects[k.qualified()][key]
 	if old == nil {
 		return nil
 	}
 	if k.qualified() == "pods" {
 		dying := Clone(old)
-		MetaOf(dying)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
-		MetaOf(dying)["deletionGracePeriodSeconds"] = 0
-		old = s.putLocked(resource, dying)
+		markDying(dying, 0)
+		old = s.setLocked(k, dying)
 	}
 	if k.isDefinition() {
 		s.removeAllLocked(old)
 	}
-	s.version++
-	delete(all, key)
-	s.recordLocked(Change{Version: s.version, Group: k.group, Resource: k.resource, Old: old})
+	s.dropLocked(k, key)
 	return old
 }
 

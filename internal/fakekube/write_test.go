@@ -51,8 +51,9 @@ func TestStatusSubresourceKeepsApartWhatPutsWrite(t *testing.T) {
 	const counts = "/apis/demo.mark8s.io/v1/namespaces/default/counts"
 	count := func(f *Server, spec, status string) string {
 		version := TextIn(MetaOf(f.Get("counts", Key{"default", "c"})), "resourceVersion")
-		return `{"metadata":{"name":"c","resourceVersion":"` + version + `"},"spec":{"count":` + spec +
-			`},"status":{"count":` + status + `}}`
+		return `{"apiVersion":"demo.mark8s.io/v1","kind":"Count",` +
+			`"metadata":{"name":"c","resourceVersion":"` + version + `"},` +
+			`"spec":{"count":` + spec + `},"status":{"count":` + status + `}}`
 	}
 	numbers := func(f *Server) string {
 		o := f.Get("counts", Key{"default", "c"})
@@ -98,7 +99,7 @@ func TestWritesAreNamedAsTheirPaths(t *testing.T) {
 	wantAnswer(t, f, "PUT "+leases+"/l", `{"metadata":{"name":"m"}}`, 400,
 		"the name of the object (m) does not match the name on the URL (l)")
 	wantAnswer(t, f, "PUT "+leases+"/l", `{"metadata":{"name":"l","namespace":"other"}}`, 400,
-		"the namespace of the object (other) does not match the namespace on the request (default)")
+		"the namespace of the provided object does not match the namespace sent on the request")
 	wantAnswer(t, f, "PUT "+leases+"/l", `{"metadata":{}}`, 400, "name must be provided")
 	wantAnswer(t, f, "PATCH "+leases+"/l", `{"metadata":null}`, 400, "name must be provided")
 	wantAnswer(t, f, "PATCH "+leases+"/l", `{"metadata":{"name":"m"}}`, 400, "does not match")

@@ -1,0 +1,207 @@
+package fakekube
+
+import (
+	"cmp"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// isReadable reports whether the fake reads the media type of a request's body; where it does not, it answers so. The
+// real server also reads application/yaml and protobuf.
+func (r *request) isReadable() bool {
+	contentType := r.Header.Get("Content-Type")
+	media, _, err := mime.ParseMediaType(contentType)
+	if contentType == "" || err == nil && media == mediaJSON {
+		return true
+	}
+	known := "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+	if err == nil && strings.Contains(known, media) {
+		known = mediaJSON // the fake's own limit
+	}
+	r.fail(415, "UnsupportedMediaType",
+		"the body of the request was in an unknown format - accepted media types include: "+known, nil)
+	return false
+}
+
+// typeMeta is what says the type of an object.
+type typeMeta struct {
+	APIVersion string `json:"apiVersion,omitempty"`
+	Kind       string `json:"kind,omitempty"`
+}
+
+// typeOf reads the type of an object in JSON. Its error is in the server's words.
+func typeOf(body []byte) (typeMeta, error) {
+	var found struct {
+		APIVersion string `json:"apiVersion,omitempty"`
+		Kind       string `json:"kind,omitempty"`
+	}
+	if err := json.Unmarshal(body, &found); err != nil {
+		return typeMeta{}, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
+	}
+	return found, nil
+}
+
+// notRegistered says that there is no such kind. It names the place in the server's source that knows the kinds.
+func notRegistered(t typeMeta) string {
+	return fmt.Sprintf("no kind %q is registered for version %q in scheme \"pkg/runtime/scheme.go:111\"",
+		t.Kind, t.APIVersion)
+}
+
+// decodeOptions reads the options that stand in a request's body. Where they are none, it answers so and reports false.
+func (r *request) decodeOptions(kind string, into any) bool {
+	found, err := typeOf(r.body)
+	if err == nil && found.Kind != "" && found.Kind != kind {
+		r.badRequest(notRegistered(found))
+		return false
+	}
+	if err == nil {
+		err = json.Unmarshal(r.body, into)
+	}
+	if err != nil {
+		r.badRequest(err.Error())
+		return false
+	}
+	return true
+}
+
+// shownBytes is how much of a body the server repeats in its answer.
+const shownBytes = 30
+
+// shownBody is a body as the server repeats it where it cannot read it.
+func shownBody(body []byte) string {
+	if len(body) == 0 {
+		return "<empty>"
+	}
+	rest := ""
+	shown := body
+	if len(body) > shownBytes {
+		shown = body[:shownBytes]
+		rest = " ..."
+	}
+	if body[0] == '{' {
+		return string(shown) + rest
+	}
+	return hex.EncodeToString(shown) + rest
+}
+
+// decoded is the object that a request brings. It is nil where that is none, or of another kind, which is answered.
+func (r *request) decoded() Object {
+	found, err := typeOf(r.body)
+	if err == nil && r.kind.isCustom() && found.Kind == "" {
+		err = fmt.Errorf("Object 'Kind' is missing in '%s'", r.body)
+	}
+	if err != nil {
+		r.badRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)",
+			r.kind.kind, err, shownBody(r.body)))
+		return nil
+	}
+	if !r.isOfKind(found) {
+		return nil
+	}
+	var o Object
+	err = json.Unmarshal(r.body, &o)
+	if err != nil {
+		r.unhandled(r.kind.kind, r.kind.version, err.Error())
+		return nil
+	}
+	o = r.normalized(o)
+	if !r.isTyped(o) {
+		return nil
+	}
+	return o
+}
+
+// isTyped reports whether the fields of an object are of their types; where they are not, that is answered.
+func (r *request) isTyped(o Object) bool {
+	if err := r.kind.typeError(o); err != nil {
+		r.unhandled(r.kind.kind, r.kind.version, err.Error())
+		return false
+	}
+	return true
+}
+
+// typeError says which field of an object is not of its type, in the server's words.
+func (k kind) typeError(o Object) error {
+	if k.kind != "Lease" {
+		return nil
+	}
+	spec := objectIn(o, "spec")
+	for _, field := range []string{"acquireTime", "renewTime"} {
+		const microTime = "2006-01-02T15:04:05.000000Z07:00"
+		value := TextIn(spec, field)
+		if value == "" {
+			continue
+		}
+		if _, err := time.Parse(microTime, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// normalized is an object without its type, which the path of a request says, and with metadata.
+func (r *request) normalized(o Object) Object {
+	if o == nil {
+		o = Object{}
+	}
+	delete(o, "kind")
+	delete(o, "apiVersion")
+	if MetaOf(o) == nil {
+		o["metadata"] = Object{}
+	}
+	return o
+}
+
+// unhandled refuses a body of a kind and version that the server cannot take for an object of the request's kind.
+func (r *request) unhandled(kind, version, why string) {
+	r.badRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s", kind, version, r.kind.kind, why))
+}
+
+// isOfKind reports whether an object that says this type may be written by the request. Where it may not, that is
+// answered. Of a built-in kind, an object need not say its type.
+func (r *request) isOfKind(t typeMeta) bool {
+	if r.kind.isCustom() {
+		if t.APIVersion != r.kind.apiVersion() {
+			r.badRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)",
+				t.APIVersion, r.kind.apiVersion()))
+			return false
+		}
+		if t.Kind != r.kind.kind {
+			why := invalidValue("kind", t.Kind, "must be "+r.kind.kind)
+			r.refuseAs(t.Kind, r.kind.group, TextIn(MetaOf(parsed(string(r.body)).(Object)), "name"), []cause{why})
+			return false
+		}
+		return true
+	}
+	named := cmp.Or(t.Kind, r.kind.kind)
+	apiVersion := cmp.Or(t.APIVersion, r.kind.apiVersion())
+	if named == r.kind.kind && apiVersion == r.kind.apiVersion() {
+		return true
+	}
+	group, version, hasGroup := strings.Cut(apiVersion, "/")
+	if !hasGroup {
+		version = group
+		group = ""
+	}
+	i := slices.IndexFunc(builtIn, func(k kind) bool {
+		return k.kind == named && k.group == group && k.version == version
+	})
+	if i < 0 {
+		r.unhandled(named, version, notRegistered(typeMeta{APIVersion: apiVersion, Kind: named}))
+		return false
+	}
+	r.unhandled(named, version, fmt.Sprintf("converting (%s.%s) to (%s.%s): unknown conversion",
+		version, named, goPackage(r.kind.group), r.kind.kind))
+	return false
+}
+
+// goPackage is the name of the package in the server's source that has the types of a group.
+func goPackage(group string) string {
+	first, _, _ := strings.Cut(group, ".")
+	return cmp.Or(first, "core")
+}

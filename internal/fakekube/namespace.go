@@ -1,0 +1,99 @@
+package fakekube
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// deleteNamespaceLocked makes a namespace Terminating, and returns it so. Then its objects go, and it after them, as
+// the namespace controller of a cluster would do. Where some have finalizers, it waits for these.
+func (s *Server) deleteNamespaceLocked(k kind, old Object, d *deletion) Object {
+	if isDying(old) {
+		return old
+	}
+	dying := Clone(old)
+	MetaOf(dying)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
+	status := objectIn(dying, "status")
+	if status == nil {
+		status = Object{}
+		dying["status"] = status
+	}
+	status["phase"] = "Terminating"
+	d.setFinalizers(dying)
+	dying = s.replaceLocked(k, dying, d.isDryRun)
+	if d.isDryRun || s.NoControllers {
+		return dying
+	}
+	name := KeyOf(dying).Name
+	for _, inside := range s.kindsLocked() {
+		if inside.isNamespaced {
+			s.clearLocked(inside, name)
+		}
+	}
+	s.settleNamespaceLocked(name)
+	return dying
+}
+
+// clearLocked deletes the objects of a kind in a namespace.
+func (s *Server) clearLocked(k kind, namespace string) {
+	now := int64(0)
+	for _, key := range s.keysLocked(k, namespace) {
+		s.deleteLocked(k, s.objects[k.qualified()][key], &deletion{grace: &now, policy: "Background"})
+	}
+}
+
+// keysLocked are the keys of the objects of a kind in a namespace, in their order.
+func (s *Server) keysLocked(k kind, namespace string) []Key {
+	var keys []Key
+	for key := range s.objects[k.qualified()] {
+		if key.Namespace == namespace {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b Key) int { return strings.Compare(a.String(), b.String()) })
+	return keys
+}
+
+// settleNamespaceLocked removes a namespace that is Terminating once it is empty, and nothing else keeps it.
+func (s *Server) settleNamespaceLocked(name string) {
+	key := Key{Name: name}
+	namespace := s.objects["namespaces"][key]
+	if namespace == nil || !isDying(namespace) || s.NoControllers {
+		return
+	}
+	for _, inside := range s.kindsLocked() {
+		if inside.isNamespaced && len(s.keysLocked(inside, name)) > 0 {
+			return
+		}
+	}
+	k, _ := s.kindLocked("namespaces")
+	if !slices.ContainsFunc(finalizersOf(namespace), func(f string) bool { return !isOfCollector(f) }) {
+		s.dropLocked(k, key)
+	}
+}
+
+// admitsLocked reports whether an object may be created in the namespace of a request; where it may not, that is
+// answered: the namespace is not there, or is on its way out.
+func (s *Server) admitsLocked(r *request) bool {
+	name := r.key.Namespace
+	namespace := s.objects["namespaces"][Key{Name: name}]
+	if namespace == nil {
+		r.fail(404, "NotFound", fmt.Sprintf("namespaces %q not found", name), Object{"name": name, "kind": "namespaces"})
+		return false
+	}
+	if !isDying(namespace) {
+		return true
+	}
+	message := fmt.Sprintf("%s %q is forbidden: unable to create new content in namespace %s because it is being "+
+		"terminated", r.kind.qualified(), r.key.Name, name)
+	details := r.details()
+	details["causes"] = []any{Object{
+		"reason":  "NamespaceTerminating",
+		"message": fmt.Sprintf("namespace %s is being terminated", name),
+		"field":   "metadata.namespace",
+	}}
+	r.fail(403, "Forbidden", message, details)
+	return false
+}

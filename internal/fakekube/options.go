@@ -1,0 +1,162 @@
+package fakekube
+
+import (
+	"fmt"
+	"strconv"
+	"unicode"
+)
+
+// options are what a write says beside the object: CreateOptions, UpdateOptions or PatchOptions.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#dry-run
+type options struct {
+	isDryRun bool
+
+	// fieldValidation is what becomes of unknown and duplicate fields: "Strict", "Warn" or "Ignore".
+	fieldValidation string
+}
+
+// managerLength is how many bytes the name of a field manager may have.
+const managerLength = 128
+
+// readOptions reads the options of a write from the query. Where they are invalid, it answers so and reports false.
+// name is what the server calls them, such as "CreateOptions".
+func (r *request) readOptions(name string) bool {
+	causes := managerCauses(r.q.Get("fieldManager"))
+	causes = append(causes, dryRunCauses(r.q["dryRun"])...)
+	validation := r.q.Get("fieldValidation")
+	switch validation {
+	case "":
+		validation = "Warn"
+	case "Ignore", "Strict", "Warn":
+	default:
+		causes = append(causes, notSupported("fieldValidation", validation, "", "Ignore", "Strict", "Warn"))
+	}
+	if r.asked.Verb == "patch" && r.q.Has("force") {
+		refused := forbiddenField("force", "may not be specified for non-apply patch")
+		causes = append([]cause{refused}, causes...)
+	}
+	if len(causes) > 0 {
+		r.refuseAs(name, "meta.k8s.io", "", causes)
+		return false
+	}
+	r.options = options{isDryRun: len(r.q["dryRun"]) > 0, fieldValidation: validation}
+	return true
+}
+
+// managerCauses are what is wrong with the name of a field manager.
+func managerCauses(manager string) []cause {
+	var causes []cause
+	if len(manager) > managerLength {
+		causes = append(causes, tooLong("fieldManager", managerLength))
+	}
+	for i, char := range manager {
+		if !unicode.IsPrint(char) {
+			why := fmt.Sprintf("invalid character %#U (at position %d)", char, i)
+			causes = append(causes, invalidValue("fieldManager", manager, why))
+		}
+	}
+	return causes
+}
+
+// dryRunCauses are what is wrong with the values of dryRun. "All" is the only one that there is.
+func dryRunCauses(values []string) []cause {
+	for _, value := range values {
+		if value != "All" {
+			return []cause{notSupported("dryRun", values, "All")}
+		}
+	}
+	return nil
+}
+
+// deletion is what a DELETE says beside the object's name: its DeleteOptions.
+// https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/delete-options/
+type deletion struct {
+	isDryRun bool
+
+	// uid and version are what the object must have to be deleted; nil: any.
+	uid, version *string
+
+	// grace is how many seconds a pod may take to end; nil: what the pod itself says.
+	grace *int64
+
+	// policy is what the garbage collector is to do with the objects that the deleted one owns: "Background",
+	// "Foreground" or "Orphan"; "": as the object's finalizers say.
+	policy string
+}
+
+// readDeletion reads what a DELETE says: in its body or, where it has none, in its query. Where that is invalid, it
+// answers so and returns nil.
+func (r *request) readDeletion() *deletion {
+	// The name of the type is part of what encoding/json says of a value of the wrong type.
+	type DeleteOptions struct {
+		DryRun             []string `json:"dryRun"`
+		GracePeriodSeconds *int64   `json:"gracePeriodSeconds"`
+		OrphanDependents   *bool    `json:"orphanDependents"`
+		PropagationPolicy  *string  `json:"propagationPolicy"`
+		Preconditions      struct {
+			UID             *string `json:"uid"`
+			ResourceVersion *string `json:"resourceVersion"`
+		} `json:"preconditions"`
+	}
+	var said DeleteOptions
+	if len(r.body) > 0 {
+		if !r.isReadable() || !r.decodeOptions("DeleteOptions", &said) {
+			return nil
+		}
+	} else {
+		grace, err := numberOf(r.q.Get("gracePeriodSeconds"))
+		if err != nil {
+			r.badRequest(err.Error())
+			return nil
+		}
+		said.GracePeriodSeconds = grace
+		said.DryRun = r.q["dryRun"]
+		if r.q.Has("propagationPolicy") {
+			policy := r.q.Get("propagationPolicy")
+			said.PropagationPolicy = &policy
+		}
+		if r.q.Has("orphanDependents") {
+			orphans := r.q.Get("orphanDependents") != "false" && r.q.Get("orphanDependents") != "0"
+			said.OrphanDependents = &orphans
+		}
+	}
+
+	var causes []cause
+	policy := ""
+	if said.PropagationPolicy != nil {
+		policy = *said.PropagationPolicy
+		if said.OrphanDependents != nil {
+			why := "orphanDependents and deletionPropagation cannot be both set"
+			causes = append(causes, invalidValue("propagationPolicy", policy, why))
+		}
+		switch policy {
+		case "Foreground", "Background", "Orphan":
+		default:
+			refused := notSupported("propagationPolicy", policy, "Foreground", "Background", "Orphan", "nil")
+			causes = append(causes, refused)
+		}
+	} else if said.OrphanDependents != nil && *said.OrphanDependents {
+		policy = "Orphan"
+	}
+	causes = append(causes, dryRunCauses(said.DryRun)...)
+	if len(causes) > 0 {
+		r.refuseAs("DeleteOptions", "meta.k8s.io", "", causes)
+		return nil
+	}
+	return &deletion{
+		isDryRun: len(said.DryRun) > 0,
+		uid:      said.Preconditions.UID,
+		version:  said.Preconditions.ResourceVersion,
+		grace:    said.GracePeriodSeconds,
+		policy:   policy,
+	}
+}
+
+// numberOf is the number that a text says, nil where it is empty.
+func numberOf(text string) (*int64, error) {
+	if text == "" {
+		return nil, nil
+	}
+	number, err := strconv.ParseInt(text, 10, 64)
+	return &number, err
+}

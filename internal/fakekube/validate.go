@@ -1,0 +1,135 @@
+package fakekube
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// causes are all that is wrong with an object that a client writes in place of old, which is nil where there is none
+// yet. The server may name a cause several times; the fake does so once.
+func (k kind) causes(old, o Object) []cause {
+	var causes []cause
+	if old == nil {
+		causes = k.metaCauses(o)
+	} else {
+		causes = k.metaUpdateCauses(old, o)
+	}
+	return append(causes, k.specCauses(old, o)...)
+}
+
+// metaCauses are what is wrong with the metadata of an object.
+// https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/
+func (k kind) metaCauses(o Object) []cause {
+	var causes []cause
+	meta := MetaOf(o)
+	name := TextIn(meta, "name")
+	generateName := TextIn(meta, "generateName")
+	if generateName != "" {
+		if problem := k.nameProblem(strings.TrimRight(generateName, "-")); problem != "" {
+			problem := k.nameProblem(generateName)
+			causes = append(causes, invalidValue("metadata.generateName", generateName, problem))
+		}
+	}
+	if name == "" {
+		causes = append(causes, required("metadata.name", "name or generateName is required"))
+	} else if problem := k.nameProblem(name); problem != "" {
+		causes = append(causes, invalidValue("metadata.name", name, problem))
+	}
+	causes = append(causes, labelCauses(meta)...)
+	causes = append(causes, ownerCauses(meta)...)
+	return append(causes, finalizerCauses(meta)...)
+}
+
+// labelCauses are what is wrong with labels and annotations.
+func labelCauses(meta Object) []cause {
+	var causes []cause
+	labels, _ := meta["labels"].(Object)
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		for _, problem := range labelKeyProblems(key) {
+			causes = append(causes, invalidValue("metadata.labels", key, problem))
+		}
+		value := TextIn(labels, key)
+		if problem := labelValueProblem(value); problem != "" {
+			causes = append(causes, invalidValue("metadata.labels", value, problem))
+		}
+	}
+	annotations, _ := meta["annotations"].(Object)
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		for _, problem := range labelKeyProblems(strings.ToLower(key)) {
+			causes = append(causes, invalidValue("metadata.annotations", key, problem))
+		}
+	}
+	return causes
+}
+
+// ownerCauses are what is wrong with ownerReferences.
+func ownerCauses(meta Object) []cause {
+	var causes []cause
+	var controller Object
+	for _, owner := range objectsIn(meta["ownerReferences"]) {
+		if TextIn(owner, "apiVersion") == "" {
+			causes = append(causes, invalidValue("metadata.ownerReferences.apiVersion", "", "version must not be empty"))
+		}
+		for _, field := range []string{"kind", "name", "uid"} {
+			if TextIn(owner, field) == "" {
+				causes = append(causes, invalidValue("metadata.ownerReferences."+field, "", "must not be empty"))
+			}
+		}
+		if owner["controller"] != true {
+			continue
+		}
+		if controller != nil {
+			why := fmt.Sprintf("Only one reference can have Controller set to true. Found \"true\" in references for "+
+				"%s/%s and %s/%s", controller["kind"], controller["name"], owner["kind"], owner["name"])
+			causes = append(causes, invalidValue("metadata.ownerReferences", meta["ownerReferences"], why))
+		}
+		controller = owner
+	}
+	return causes
+}
+
+// finalizerCauses are what is wrong with finalizers.
+func finalizerCauses(meta Object) []cause {
+	var causes []cause
+	finalizers := textsIn(meta["finalizers"])
+	for i, finalizer := range finalizers {
+		for _, problem := range labelKeyProblems(finalizer) {
+			causes = append(causes, invalidValue("metadata.finalizers", finalizer, problem))
+		}
+		if !strings.Contains(finalizer, "/") && !isOfCollector(finalizer) {
+			field := fmt.Sprintf("metadata.finalizers[%d]", i)
+			why := "name is neither a standard finalizer name nor is it fully qualified"
+			causes = append(causes, invalidValue(field, finalizer, why))
+		}
+	}
+	if slices.Contains(finalizers, orphanFinalizer) && slices.Contains(finalizers, foregroundFinalizer) {
+		why := "finalizer orphan and foregroundDeletion cannot be both set"
+		causes = append(causes, invalidValue("metadata.finalizers", finalizers, why))
+	}
+	return causes
+}
+
+// metaUpdateCauses are what is wrong with the metadata of an object that takes the place of another.
+func (k kind) metaUpdateCauses(old, o Object) []cause {
+	was := MetaOf(old)
+	meta := MetaOf(o)
+	causes := labelCauses(meta)
+	if isDying(old) {
+		isNew := func(finalizer string) bool { return !slices.Contains(finalizersOf(old), finalizer) }
+		added := slices.DeleteFunc(finalizersOf(o), func(finalizer string) bool { return !isNew(finalizer) })
+		if len(added) > 0 {
+			why := fmt.Sprintf("no new finalizers can be added if the object is being deleted, found new finalizers %#v",
+				added)
+			causes = append(causes, forbiddenField("metadata.finalizers", why))
+		}
+	}
+	for _, field := range []string{"uid", "deletionTimestamp", "deletionGracePeriodSeconds"} {
+		if meta[field] != nil && meta[field] != was[field] {
+			causes = append(causes, invalidValue("metadata."+field, meta[field], "field is immutable"))
+		}
+	}
+	causes = append(causes, ownerCauses(meta)...)
+	return append(causes, finalizerCauses(meta)...)
+}
