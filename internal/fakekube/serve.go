@@ -108,7 +108,9 @@ func (s *Server) builtInHandler(r *request, at address) func(*request) {
 	switch {
 	case at.subresource == "token" && verb == "create":
 		return s.issue
-	case at.subresource == "token":
+	case at.subresource == "binding" && verb == "create":
+		return s.bind
+	case at.subresource == "token", at.subresource == "binding":
 		return nil
 	case at.name != "" && verb == "create", at.name == "" && (verb == "update" || verb == "patch"):
 		return nil
@@ -189,6 +191,8 @@ func (k kind) hasSubresource(name string) bool {
 		return k.hasStatus
 	case "token":
 		return k.qualified() == "serviceaccounts"
+	case "binding":
+		return k.qualified() == "pods"
 	}
 	return false
 }
