@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"sync"
 	"syscall"
@@ -13,60 +12,123 @@ import (
 )
 
 const (
-	controlPlane = "node-role.kubernetes.io/control-plane"
-
 	// token is what the fake lets in.
 	token = "playground"
 
 	// outage is how long the server is gone after the last SIGUSR1.
 	outage = 20 * time.Second
-)
 
-// nodes are those on which pods run. The first is for the control plane.
-var nodes = []string{"control-plane", "worker-1", "worker-2"}
+	// pace is how often the cluster's components look for something to do, and growth how often web is scaled.
+	pace   = 250 * time.Millisecond
+	growth = 1500 * time.Millisecond
+)
 
 // cluster is a small cluster that lives on a fake API server. One goroutine has it; outages end on goroutines of their
 // own.
 type cluster struct {
+	*client
 	fake *fakekube.Server
 	host string    // HOST:PORT, as clients call the server
 	out  io.Writer // gets a line when the server goes or comes back
-	next int       // number of the next pod
+
+	scheduler   *scheduler
+	kubelets    *kubelets
+	heartbeat   *heartbeat
+	controllers *controllers
+	janitor     *janitor
+	grown       time.Time // when web was scaled last
+	expired     time.Time // when old Events were looked for last
 
 	mu           sync.Mutex // guards disturbances, and keeps the lines in the order of what happens
 	disturbances int        // how many there have been; the last one alone may end its outage
 }
 
-// newCluster makes the nodes, 30 pods and a Count of these.
+// newCluster makes the nodes, about 30 pods that run on them, and a Count of some of these.
 func newCluster(out io.Writer) *cluster {
-	c := &cluster{fake: fakekube.New(), out: out}
-	c.fake.Allow(token)
-	c.fake.AddNode(nodes[0], controlPlane)
-	for _, worker := range nodes[1:] {
-		c.fake.AddNode(worker)
-	}
+	fake := fakekube.New()
+	fake.Allow(token)
+	c := newComponents(&client{server: fake, all: fake.All})
+	c.fake = fake
+	c.out = out
 	c.fake.InstallCRD(&fakekube.CRD{HasStatus: true})
-	c.fake.AddCount("web", `{"name":"web","count":30}`)
-	for range 30 {
-		c.addPod()
+	if err := c.found(); err != nil {
+		panic(err) // the fake takes what a real server takes
 	}
 	return c
 }
 
-// addPod makes a pod on any of the nodes.
-func (c *cluster) addPod() {
-	c.fake.AddPod("default", fmt.Sprintf("web-%d", c.next), nodes[rand.IntN(len(nodes))])
-	c.next++
+// newComponents are the components of a cluster that is not there yet.
+func newComponents(api *client) *cluster {
+	now := time.Now()
+	events := &recorder{client: api}
+	workloads := catalogue()
+	return &cluster{
+		client:    api,
+		scheduler: &scheduler{client: api, events: events, isComplaint: map[string]string{}},
+		kubelets: &kubelets{
+			client:  api,
+			events:  events,
+			workers: map[string]*worker{},
+			images:  map[string]map[string]bool{},
+		},
+		heartbeat:   &heartbeat{client: api, since: now, renewed: now, reported: now},
+		controllers: &controllers{client: api, workloads: workloads, web: workloads[0]},
+		janitor:     &janitor{api},
+		grown:       now,
+		expired:     now,
+	}
 }
 
-// live makes or removes a pod, so that there are about 30.
-func (c *cluster) live() {
-	pods := c.fake.All("pods")
-	if len(pods) > 25+rand.IntN(10) {
-		c.fake.Remove("pods", fakekube.KeyOf(pods[rand.IntN(len(pods))]))
-		return
+// found makes what the cluster has at first, and lets it live until the pods run.
+func (c *cluster) found() error {
+	for _, name := range namespaces {
+		if err := c.createAnyway("namespaces", object{"metadata": object{"name": name}}); err != nil {
+			return err
+		}
 	}
-	c.addPod()
+	for i, name := range nodes {
+		if err := register(c.client, name, i); err != nil {
+			return err
+		}
+	}
+	_, err := c.create("counts", object{
+		"apiVersion": "demo.mark8s.io/v1",
+		"kind":       "Count",
+		"metadata":   object{"namespace": "default", "name": "web"},
+		"spec":       object{"name": "web", "count": c.controllers.web.replicas},
+	})
+	if err != nil {
+		return err
+	}
+	c.kubelets.inHurry = true
+	for range 4 { // made, bound, pulled, running; what crashes has crashed twice
+		c.step()
+	}
+	c.kubelets.inHurry = false
+	return nil
+}
+
+// step lets each component do what is due.
+func (c *cluster) step() {
+	c.janitor.step()
+	c.controllers.step()
+	c.scheduler.step()
+	c.kubelets.step()
+	c.heartbeat.step()
+}
+
+// live is a moment of the cluster's life: a step, in which now and then a pod comes or goes.
+func (c *cluster) live() {
+	now := time.Now()
+	if now.Sub(c.grown) >= growth {
+		c.grown = now
+		c.controllers.wander()
+	}
+	if now.Sub(c.expired) >= eventTTL/60 {
+		c.expired = now
+		expireEvents(c.client)
+	}
+	c.step()
 }
 
 // disturb does what a signal asks for: the server goes away for a while, or has forgotten its history when it is back
@@ -82,8 +144,7 @@ func (c *cluster) disturb(sig os.Signal) {
 		time.AfterFunc(outage, func() { c.endOutage(mine) })
 		return
 	}
-	c.fake.AddPod("default", fmt.Sprintf("web-unseen-%d", c.next), nodes[0])
-	c.next++
+	c.create("pods", c.controllers.web.pod(object{"name": fmt.Sprintf("web-unseen-%d", c.disturbances)}))
 	c.fake.Compact()
 	c.comeBackLocked()
 }

@@ -79,7 +79,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	ended := make(chan error, 1)
 	go func() { ended <- podcount.Wait() }()
 
-	life := time.NewTicker(1500 * time.Millisecond)
+	life := time.NewTicker(pace)
 	defer life.Stop()
 	for {
 		select {

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// namespaces are those that the playground has at first.
+var namespaces = []string{"default", "kube-system", "kube-public", "kube-node-lease", "shop", "monitoring"}
+
+// catalogue are the workloads of the playground at first. The one named web, in the namespace default, is the first.
+func catalogue() []*workload {
+	return []*workload{
+		deployment("default", "web", "nginx:1.29", (leastWeb+mostWeb)/2),
+		static("etcd", controlPlaneNode, "registry.k8s.io/etcd:3.6.5-0"),
+		static("kube-apiserver", controlPlaneNode, "registry.k8s.io/kube-apiserver:v1.35.0"),
+		static("kube-controller-manager", controlPlaneNode, "registry.k8s.io/kube-controller-manager:v1.35.0"),
+		static("kube-scheduler", controlPlaneNode, "registry.k8s.io/kube-scheduler:v1.35.0"),
+		static("kube-proxy", nodes[0], "registry.k8s.io/kube-proxy:v1.35.0"),
+		static("kube-proxy", nodes[1], "registry.k8s.io/kube-proxy:v1.35.0"),
+		static("kube-proxy", nodes[2], "registry.k8s.io/kube-proxy:v1.35.0"),
+		deployment("kube-system", "coredns", "registry.k8s.io/coredns/coredns:v1.13.1", 2),
+		deployment("shop", "cart", "registry.example/shop/cart:v12", 3),
+		deployment("shop", "checkout", "registry.example/shop/checkout:v7", 1, "sh", "-c", "exit 1"),
+		deployment("shop", "search", "registry.example/shop/search:v3", 1, "sh", "-c", "sleep 45; exit 137"),
+		statefulSet("shop", "db", "postgres:18", 1),
+		deployment("monitoring", "grafana", "grafana/grafana:12.2.0", 1),
+		statefulSet("monitoring", "prometheus", "prom/prometheus:v3.7.3", 1),
+	}
+}
+
+// podSpec is a spec of one container. The container's name is the image's. With a command, it runs as long as that
+// says.
+func podSpec(image string, command ...string) object {
+	name := image[strings.LastIndex(image, "/")+1:]
+	name, _, _ = strings.Cut(name, ":")
+	c := object{
+		"name":      name,
+		"image":     image,
+		"resources": object{"requests": object{"cpu": "50m", "memory": "64Mi"}},
+	}
+	if command != nil {
+		words := []any{}
+		for _, word := range command {
+			words = append(words, word)
+		}
+		c["command"] = words
+	}
+	return object{"containers": []any{c}, "restartPolicy": "Always"}
+}
+
+// deployment is the ReplicaSet of a Deployment.
+func deployment(namespace, name, image string, replicas int, command ...string) *workload {
+	hash := podTemplateHash(name)
+	return (&workload{
+		namespace: namespace,
+		name:      name + "-" + hash,
+		kind:      "ReplicaSet",
+		replicas:  replicas,
+		labels:    object{"app": name, "pod-template-hash": hash},
+		spec:      podSpec(image, command...),
+	}).identified()
+}
+
+// statefulSet is a StatefulSet.
+func statefulSet(namespace, name, image string, replicas int) *workload {
+	return (&workload{
+		namespace: namespace,
+		name:      name,
+		kind:      "StatefulSet",
+		replicas:  replicas,
+		labels:    object{"app": name, "controller-revision-hash": name + "-" + podTemplateHash(name)},
+		spec:      podSpec(image),
+	}).identified()
+}
+
+// static is a static pod, which its node's kubelet keeps in the API as a mirror of a file of its own.
+func static(component, node, image string) *workload {
+	spec := podSpec(image)
+	spec["nodeName"] = node
+	spec["hostNetwork"] = true
+	spec["tolerations"] = []any{object{"operator": "Exists"}}
+	return (&workload{
+		namespace: "kube-system",
+		name:      component + "-" + node,
+		kind:      "Node",
+		replicas:  1,
+		labels:    object{"component": component, "tier": "control-plane"},
+		spec:      spec,
+	}).identified()
+}
+
+// backup is the Job that a CronJob has made at this time. Its name ends with the minutes since 1970.
+func backup(now time.Time) *workload {
+	name := fmt.Sprintf("backup-%d", now.Unix()/60)
+	spec := podSpec("registry.example/shop/backup:v2", "sh", "-c", "sleep 20")
+	spec["restartPolicy"] = "Never"
+	return (&workload{
+		namespace: "shop",
+		name:      name,
+		kind:      "Job",
+		replicas:  1,
+		labels:    object{"job-name": name, "batch.kubernetes.io/job-name": name},
+		spec:      spec,
+	}).identified()
+}
+
+// podTemplateHash stands for the hash of a Deployment's template, in the letters that such hashes have.
+func podTemplateHash(name string) string {
+	const letters = "bcdfghjklmnpqrstvwxz2456789"
+	hash := []byte(digest(name)[:9])
+	for i := range hash {
+		hash[i] = letters[int(hash[i])%len(letters)]
+	}
+	return string(hash)
+}
+
+// identified is the workload with a uid for its owner, always the same.
+func (w *workload) identified() *workload {
+	w.uid = uuidOf(digest(w.namespace, w.kind, w.name))
+	return w
+}

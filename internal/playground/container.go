@@ -1,0 +1,77 @@
+package main
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"podcount/internal/fakekube"
+)
+
+// container is what a kubelet reads in a pod's spec: its first container.
+type container struct {
+	name          string
+	image         string
+	command       string // with its arguments, "" where the image says what runs
+	restartPolicy string // of the pod
+}
+
+// containerOf reads a pod's spec.
+func containerOf(pod object) container {
+	spec, _ := pod["spec"].(object)
+	c := container{restartPolicy: fakekube.TextIn(spec, "restartPolicy")}
+	containers, _ := spec["containers"].([]any)
+	if len(containers) == 0 {
+		return c
+	}
+	first, _ := containers[0].(object)
+	c.name = fakekube.TextIn(first, "name")
+	c.image = fakekube.TextIn(first, "image")
+	var words []string
+	for _, field := range []string{"command", "args"} {
+		list, _ := first[field].([]any)
+		for _, word := range list {
+			text, _ := word.(string)
+			words = append(words, text)
+		}
+	}
+	c.command = strings.Join(words, " ")
+	return c
+}
+
+// The commands that the playground's nodes understand. Everything else runs until it is stopped.
+var (
+	sleeps = regexp.MustCompile(`\bsleep (\d+)\b`)
+	exits  = regexp.MustCompile(`\bexit (\d+)\b`)
+	ends   = regexp.MustCompile(`\b(sleep \d+|exit \d+|true|false|date|echo)\b`)
+	fails  = regexp.MustCompile(`\bfalse\b`)
+)
+
+// lifetime is how long a container runs, and whether it ends by itself at all: as its command sleeps, or at once.
+func (c container) lifetime() (d time.Duration, isFinite bool) {
+	if !ends.MatchString(c.command) {
+		return 0, false
+	}
+	found := sleeps.FindStringSubmatch(c.command)
+	if found == nil {
+		return 0, true
+	}
+	seconds, err := strconv.Atoi(found[1])
+	return time.Duration(seconds) * time.Second, err == nil
+}
+
+// exitCode is that of a container that ends by itself.
+func (c container) exitCode() int {
+	if found := exits.FindStringSubmatch(c.command); found != nil {
+		code, _ := strconv.Atoi(found[1])
+		return code & 0xff
+	}
+	if fails.MatchString(c.command) {
+		return 1
+	}
+	return 0
+}
+
+// imageSize stands for the size of an image, in bytes.
+func imageSize(image string) int { return 20_000_000 + len(image)*1_234_567 }

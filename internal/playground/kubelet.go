@@ -1,0 +1,197 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"podcount/internal/fakekube"
+)
+
+// How long things take on the playground's nodes.
+const (
+	pullTime   = 1200 * time.Millisecond // to pull an image that the node does not have
+	stopTime   = 800 * time.Millisecond  // of a container, from the signal to its end
+	backOff    = 10 * time.Second        // before the second restart of a container; doubled with each
+	maxBackOff = 5 * time.Minute
+)
+
+// stage is how far a kubelet has got with a pod.
+type stage int
+
+const (
+	isNew      stage = iota // it has a node, and its status says nothing yet
+	isPulling               // Pending, the container is being created
+	isRunning               // Running and Ready
+	isBackOff               // Running, but the container has ended and waits to be started again
+	isFinished              // Succeeded or Failed
+	isStopping              // deleted; its container has been told to end
+)
+
+// worker is what a kubelet remembers of a pod.
+type worker struct {
+	stage    stage
+	due      time.Time // when the next stage begins; the zero time is never
+	ip       string
+	started  time.Time // the container
+	restarts int
+	last     object // the state in which the container ended before, nil at first
+	backOffs object // the Event that tells of the back-offs, nil at first
+}
+
+// kubelets are the kubelets of the cluster's nodes. They run nothing: they write what kubelets write when a pod's one
+// container is pulled, started, ends, is restarted and is killed. Other containers of the pod are as the first.
+type kubelets struct {
+	*client
+	events  *recorder
+	workers map[string]*worker         // by the pod's uid
+	images  map[string]map[string]bool // by node, those that have been pulled
+	ips     int                        // how many have been given to pods
+
+	// inHurry makes pulls take no time, so that a cluster is there at once.
+	inHurry bool
+}
+
+// step brings each pod that has a node to the stage that is due.
+func (k *kubelets) step() {
+	isThere := map[string]bool{}
+	there := nodesByName(k.client)
+	for _, pod := range k.all("pods") {
+		node := there[nodeOf(pod)]
+		if node == nil || !slices.Contains(nodes, nodeOf(pod)) {
+			continue // no kubelet of ours is there
+		}
+		isThere[uidOf(pod)] = true
+		w := k.workers[uidOf(pod)]
+		if w == nil {
+			w = &worker{ip: k.ipFor(pod, node)}
+			k.workers[uidOf(pod)] = w
+		}
+		k.advance(pod, node, w)
+	}
+	for uid := range k.workers {
+		if !isThere[uid] {
+			delete(k.workers, uid)
+		}
+	}
+}
+
+// advance does what is due for a pod.
+func (k *kubelets) advance(pod, node object, w *worker) {
+	now := time.Now()
+	isDue := !w.due.IsZero() && !now.Before(w.due)
+	switch {
+	case isDying(pod) && w.stage != isStopping:
+		k.stop(pod, w, now)
+	case w.stage == isStopping && isDue:
+		k.finish("pods", pod)
+	case w.stage == isNew && hasEnded(pod):
+		w.stage = isFinished
+	case w.stage == isNew:
+		k.pull(pod, node, w, now)
+	case w.stage == isPulling && isDue:
+		k.images[nodeOf(pod)][containerOf(pod).image] = true
+		k.events.kubelet(pod, "Normal", "Pulled", fmt.Sprintf("Successfully pulled image %q in %s (%s including "+
+			"waiting). Image size: %d bytes.", containerOf(pod).image, pullTime, pullTime, imageSize(containerOf(pod).image)))
+		k.start(pod, node, w, now)
+	case w.stage == isRunning && isDue:
+		k.end(pod, node, w, now)
+	case w.stage == isBackOff && isDue:
+		w.restarts++
+		k.present(pod)
+		k.start(pod, node, w, now)
+	}
+}
+
+// pull begins a pod's life on its node.
+func (k *kubelets) pull(pod, node object, w *worker, now time.Time) {
+	image := containerOf(pod).image
+	if k.images[nodeOf(pod)] == nil {
+		k.images[nodeOf(pod)] = map[string]bool{}
+	}
+	if k.images[nodeOf(pod)][image] {
+		k.write(pod, node, w, now, waitingFor("ContainerCreating", ""))
+		k.present(pod)
+		k.start(pod, node, w, now)
+		return
+	}
+	w.stage = isPulling
+	w.due = now.Add(pullTime)
+	if k.inHurry {
+		w.due = now
+	}
+	k.write(pod, node, w, now, waitingFor("ContainerCreating", ""))
+	k.events.kubelet(pod, "Normal", "Pulling", fmt.Sprintf("Pulling image %q", image))
+}
+
+// present says that a pod's image need not be pulled.
+func (k *kubelets) present(pod object) {
+	k.events.kubelet(pod, "Normal", "Pulled", fmt.Sprintf("Container image %q already present on machine and can be "+
+		"accessed by the pod", containerOf(pod).image))
+}
+
+// start starts a pod's container.
+func (k *kubelets) start(pod, node object, w *worker, now time.Time) {
+	w.stage = isRunning
+	w.started = now
+	w.due = time.Time{}
+	if runs, ends := containerOf(pod).lifetime(); ends {
+		w.due = now.Add(runs)
+	}
+	k.events.kubelet(pod, "Normal", "Created", "Container created")
+	k.events.kubelet(pod, "Normal", "Started", "Container started")
+	k.write(pod, node, w, now, object{"running": object{"startedAt": stamp(now)}})
+}
+
+// end is the end of a pod's container by itself: that of the pod, or one after which it is started again.
+func (k *kubelets) end(pod, node object, w *worker, now time.Time) {
+	c := containerOf(pod)
+	w.due = time.Time{}
+	ended := terminated(c.exitCode(), w.started, now)
+	if c.restartPolicy == "Never" || c.restartPolicy == "OnFailure" && c.exitCode() == 0 {
+		w.stage = isFinished
+		k.write(pod, node, w, now, ended)
+		return
+	}
+	w.last = ended
+	w.stage = isBackOff
+	if w.restarts == 0 {
+		w.due = now // the first restart is not held back
+		k.write(pod, node, w, now, ended)
+		return
+	}
+	wait := min(backOff<<min(w.restarts-1, 8), maxBackOff)
+	w.due = now.Add(wait)
+	message := fmt.Sprintf("restarting failed container %s in pod %s_%s(%s)",
+		c.name, fakekube.KeyOf(pod).Name, fakekube.KeyOf(pod).Namespace, uidOf(pod))
+	k.write(pod, node, w, now, waitingFor("CrashLoopBackOff", fmt.Sprintf("back-off %s %s", wait, message)))
+	if w.backOffs != nil {
+		w.backOffs = k.events.again(w.backOffs)
+		return
+	}
+	w.backOffs = k.events.kubelet(pod, "Warning", "BackOff", "Back-off "+message)
+}
+
+// stop tells a pod's container to end, as the pod has been deleted.
+func (k *kubelets) stop(pod object, w *worker, now time.Time) {
+	wasRunning := w.stage == isRunning
+	w.stage = isStopping
+	w.due = now
+	if wasRunning {
+		w.due = now.Add(stopTime)
+		k.events.kubelet(pod, "Normal", "Killing", "Stopping container "+containerOf(pod).name)
+	}
+}
+
+// ipFor is the IP of a new pod: the node's own, or one of those that the node has for pods.
+func (k *kubelets) ipFor(pod, node object) string {
+	spec, _ := pod["spec"].(object)
+	if spec["hostNetwork"] == true {
+		return addressOf(node)
+	}
+	k.ips++
+	of, _ := node["spec"].(object)
+	prefix, _, _ := strings.Cut(fakekube.TextIn(of, "podCIDR"), ".0/24")
+	return fmt.Sprintf("%s.%d", prefix, k.ips%250+2)
+}

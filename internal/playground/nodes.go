@@ -1,0 +1,213 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"podcount/internal/fakekube"
+)
+
+const (
+	controlPlane     = "node-role.kubernetes.io/control-plane"
+	controlPlaneNode = "control-plane"
+	kubeletVersion   = "v1.35.0"
+
+	// How often a kubelet renews its Lease, and how often it posts its node's status where nothing has changed.
+	leaseRenewal = 10 * time.Second
+	nodeReport   = 5 * time.Minute
+)
+
+// nodes are those on which pods run. The first is for the control plane.
+var nodes = []string{controlPlaneNode, "worker-1", "worker-2"}
+
+// register makes a node and its Lease, as a kubelet does when it starts.
+func register(c *client, name string, index int) error {
+	labels := object{
+		"beta.kubernetes.io/arch": "amd64",
+		"beta.kubernetes.io/os":   "linux",
+		"kubernetes.io/arch":      "amd64",
+		"kubernetes.io/hostname":  name,
+		"kubernetes.io/os":        "linux",
+	}
+	spec := object{"podCIDR": fmt.Sprintf("10.244.%d.0/24", index), "podCIDRs": []any{fmt.Sprintf("10.244.%d.0/24", index)}}
+	if name == controlPlaneNode {
+		labels[controlPlane] = ""
+		labels["node.kubernetes.io/exclude-from-external-load-balancers"] = ""
+		spec["taints"] = []any{object{"key": controlPlane, "effect": "NoSchedule"}}
+	}
+	node, err := c.create("nodes", object{
+		"metadata": object{
+			"name":        name,
+			"labels":      labels,
+			"annotations": object{"node.alpha.kubernetes.io/ttl": "0"},
+		},
+		"spec": spec,
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.patchStatus("nodes", node, nodeStatus(name, index, time.Now())); err != nil {
+		return err
+	}
+	now := stampMicro(time.Now())
+	_, err = c.create("leases", object{
+		"metadata": object{
+			"namespace": "kube-node-lease",
+			"name":      name,
+			"ownerReferences": []any{
+				object{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uidOf(node)},
+			},
+		},
+		"spec": object{"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": now},
+	})
+	return err
+}
+
+// nodeStatus is what a kubelet says of its node, which is well.
+// https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/node-v1/#NodeStatus
+func nodeStatus(name string, index int, now time.Time) object {
+	resources := func(cpu, memory string) object {
+		return object{
+			"cpu":               cpu,
+			"memory":            memory,
+			"pods":              "110",
+			"ephemeral-storage": "61255492Ki",
+			"hugepages-1Gi":     "0",
+			"hugepages-2Mi":     "0",
+		}
+	}
+	identity := digest(name)
+	return object{
+		"addresses": []any{
+			object{"type": "InternalIP", "address": fmt.Sprintf("192.168.65.%d", 10+index)},
+			object{"type": "Hostname", "address": name},
+		},
+		"capacity":        resources("4", "8148892Ki"),
+		"allocatable":     resources("4", "8046492Ki"),
+		"conditions":      nodeConditions(now, now),
+		"daemonEndpoints": object{"kubeletEndpoint": object{"Port": 10250}},
+		"nodeInfo": object{
+			"architecture":            "amd64",
+			"bootID":                  uuidOf(identity),
+			"containerRuntimeVersion": "containerd://2.1.4",
+			"kernelVersion":           "6.12.48+deb13-amd64",
+			"kubeProxyVersion":        "",
+			"kubeletVersion":          kubeletVersion,
+			"machineID":               identity[:32],
+			"operatingSystem":         "linux",
+			"osImage":                 "Debian GNU/Linux 13 (trixie)",
+			"systemUUID":              uuidOf(digest(identity)),
+		},
+	}
+}
+
+// uuidOf writes hexadecimal digits as a UUID.
+func uuidOf(hex string) string {
+	return hex[:8] + "-" + hex[8:12] + "-" + hex[12:16] + "-" + hex[16:20] + "-" + hex[20:32]
+}
+
+// nodeConditions are those of a node that has been well since a time.
+func nodeConditions(since, now time.Time) []any {
+	condition := func(kind, status, reason, message string) object {
+		return object{
+			"type":               kind,
+			"status":             status,
+			"reason":             reason,
+			"message":            message,
+			"lastHeartbeatTime":  stamp(now),
+			"lastTransitionTime": stamp(since),
+		}
+	}
+	return []any{
+		condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+		condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+		condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+		condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+	}
+}
+
+// heartbeat keeps nodes alive. One goroutine has it.
+type heartbeat struct {
+	*client
+	since    time.Time // when the nodes were made
+	renewed  time.Time
+	reported time.Time
+}
+
+// step renews the Leases of the nodes that are there, and posts their status, where that is due. It does what the node
+// controller does, too: a node that is cordoned gets a taint, and loses it.
+func (h *heartbeat) step() {
+	now := time.Now()
+	isRenewal := now.Sub(h.renewed) >= leaseRenewal
+	isReport := now.Sub(h.reported) >= nodeReport
+	for _, node := range h.all("nodes") {
+		name := fakekube.KeyOf(node).Name
+		h.taint(node)
+		if !slices.Contains(nodes, name) {
+			continue // no kubelet of ours
+		}
+		if isReport {
+			h.patchStatus("nodes", node, object{"conditions": nodeConditions(h.since, now)})
+		}
+		if isRenewal {
+			lease := object{"metadata": object{"namespace": "kube-node-lease", "name": name}}
+			h.patch("leases", lease, object{"spec": object{"renewTime": stampMicro(now)}})
+		}
+	}
+	if isRenewal {
+		h.renewed = now
+	}
+	if isReport {
+		h.reported = now
+	}
+}
+
+// unschedulable is the key of the taint that says that a node is cordoned.
+const unschedulable = "node.kubernetes.io/unschedulable"
+
+// taint gives a node that is cordoned its taint, and takes it from one that is not.
+func (h *heartbeat) taint(node object) {
+	spec, _ := node["spec"].(object)
+	taints, _ := spec["taints"].([]any)
+	isOurs := func(one any) bool {
+		taint, _ := one.(object)
+		return taint["key"] == unschedulable
+	}
+	isTainted := slices.ContainsFunc(taints, isOurs)
+	isCordoned := spec["unschedulable"] == true
+	if isTainted == isCordoned {
+		return
+	}
+	rest := slices.DeleteFunc(slices.Clone(taints), isOurs)
+	if isCordoned {
+		rest = append(rest, object{"key": unschedulable, "effect": "NoSchedule", "timeAdded": stamp(time.Now())})
+	}
+	meta := fakekube.MetaOf(node)
+	h.patch("nodes", node, object{
+		"metadata": object{"resourceVersion": meta["resourceVersion"]},
+		"spec":     object{"taints": rest},
+	})
+}
+
+// addressOf is a node's internal IP.
+func addressOf(node object) string {
+	status, _ := node["status"].(object)
+	addresses, _ := status["addresses"].([]any)
+	for _, one := range addresses {
+		address, _ := one.(object)
+		if address["type"] == "InternalIP" {
+			return fakekube.TextIn(address, "address")
+		}
+	}
+	return ""
+}
+
+// nodesByName are the nodes that are there.
+func nodesByName(c *client) map[string]object {
+	byName := map[string]object{}
+	for _, node := range c.all("nodes") {
+		byName[fakekube.KeyOf(node).Name] = node
+	}
+	return byName
+}

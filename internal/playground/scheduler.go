@@ -1,0 +1,166 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"podcount/internal/fakekube"
+)
+
+// scheduler gives each new pod a node: of those that take it, the one with the fewest pods. It knows whether a node is
+// ready and in service, taints, and spec.nodeSelector; resources and affinity it does not look at.
+type scheduler struct {
+	*client
+	events      *recorder
+	isComplaint map[string]string // by a pod's uid, why no node takes it, as said by the last Event
+}
+
+// step binds the pods that have no node yet.
+func (s *scheduler) step() {
+	nodes := s.all("nodes")
+	load := map[string]int{}
+	var waiting []object
+	for _, pod := range s.all("pods") {
+		node := nodeOf(pod)
+		load[node]++
+		if node == "" && !isDying(pod) && !hasEnded(pod) {
+			waiting = append(waiting, pod)
+		}
+	}
+	slices.SortFunc(waiting, byAge)
+	slices.SortFunc(nodes, byName)
+	for _, pod := range waiting {
+		node, reasons := choose(pod, nodes, load)
+		if node == "" {
+			s.complain(pod, len(nodes), reasons)
+			continue
+		}
+		if s.bind(pod, node) != nil {
+			continue // it has gone; or the next step tries again
+		}
+		load[node]++
+		delete(s.isComplaint, uidOf(pod))
+		s.events.scheduler(pod, "Normal", "Scheduled", "Binding",
+			fmt.Sprintf("Successfully assigned %s to %s", fakekube.KeyOf(pod), node))
+	}
+}
+
+// choose is the least loaded of the nodes that take a pod, "" with the number of nodes for each reason where none does.
+func choose(pod object, nodes []object, load map[string]int) (node string, reasons map[string]int) {
+	reasons = map[string]int{}
+	for _, candidate := range nodes {
+		name := fakekube.KeyOf(candidate).Name
+		if reason := whyNot(pod, candidate); reason != "" {
+			reasons[reason]++
+			continue
+		}
+		if node == "" || load[name] < load[node] {
+			node = name
+		}
+	}
+	return node, reasons
+}
+
+// whyNot says, in the scheduler's words, why a node does not take a pod; "" is that it does.
+func whyNot(pod, node object) string {
+	nodeSpec, _ := node["spec"].(object)
+	podSpec, _ := pod["spec"].(object)
+	if nodeSpec["unschedulable"] == true {
+		return "node(s) were unschedulable"
+	}
+	if !isReady(node) {
+		return "node(s) had untolerated taint(s)" // node.kubernetes.io/not-ready
+	}
+	taints, _ := nodeSpec["taints"].([]any)
+	for _, one := range taints {
+		taint, _ := one.(object)
+		if taint["effect"] != "PreferNoSchedule" && !tolerates(podSpec, taint) {
+			return "node(s) had untolerated taint(s)"
+		}
+	}
+	labels, _ := fakekube.MetaOf(node)["labels"].(object)
+	selector, _ := podSpec["nodeSelector"].(object)
+	for key, value := range selector {
+		if labels[key] != value {
+			return "node(s) didn't match Pod's node affinity/selector"
+		}
+	}
+	return ""
+}
+
+// tolerates reports whether a pod may run in spite of a taint.
+// https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
+func tolerates(podSpec, taint object) bool {
+	tolerations, _ := podSpec["tolerations"].([]any)
+	return slices.ContainsFunc(tolerations, func(one any) bool {
+		toleration, _ := one.(object)
+		key := fakekube.TextIn(toleration, "key")
+		effect := fakekube.TextIn(toleration, "effect")
+		isForAny := toleration["operator"] == "Exists"
+		sameKey := key == taint["key"] || key == "" && isForAny
+		sameValue := isForAny || fakekube.TextIn(toleration, "value") == fakekube.TextIn(taint, "value")
+		return sameKey && sameValue && (effect == "" || effect == taint["effect"])
+	})
+}
+
+// complain says by an Event and a condition why no node takes a pod, when that is new.
+func (s *scheduler) complain(pod object, nodes int, reasons map[string]int) {
+	var parts []string
+	for reason, n := range reasons {
+		parts = append(parts, fmt.Sprintf("%d %s", n, reason))
+	}
+	slices.Sort(parts)
+	message := fmt.Sprintf("0/%d nodes are available: %s. no new claims to deallocate, preemption: 0/%d nodes are "+
+		"available: %d Preemption is not helpful for scheduling.", nodes, strings.Join(parts, ", "), nodes, nodes)
+	if nodes == 0 {
+		message = "no nodes available to schedule pods"
+	}
+	if s.isComplaint[uidOf(pod)] == message {
+		return
+	}
+	s.isComplaint[uidOf(pod)] = message
+	s.patchStatus("pods", pod, object{"conditions": []any{condition(pod, "PodScheduled", false, "Unschedulable", message)}})
+	s.events.scheduler(pod, "Warning", "FailedScheduling", "Scheduling", message)
+}
+
+// nodeOf is the name of the node that a pod is on, "" while it has none.
+func nodeOf(pod object) string {
+	spec, _ := pod["spec"].(object)
+	return fakekube.TextIn(spec, "nodeName")
+}
+
+// isReady reports whether the condition Ready of a node holds.
+func isReady(node object) bool {
+	status, _ := node["status"].(object)
+	conditions, _ := status["conditions"].([]any)
+	return slices.ContainsFunc(conditions, func(one any) bool {
+		condition, _ := one.(object)
+		return condition["type"] == "Ready" && condition["status"] == "True"
+	})
+}
+
+// phaseOf is a pod's status.phase.
+func phaseOf(pod object) string {
+	status, _ := pod["status"].(object)
+	return fakekube.TextIn(status, "phase")
+}
+
+// hasEnded reports whether a pod has run to its end, which no kubelet starts again.
+func hasEnded(pod object) bool {
+	phase := phaseOf(pod)
+	return phase == "Succeeded" || phase == "Failed"
+}
+
+func byName(a, b object) int {
+	return strings.Compare(fakekube.KeyOf(a).String(), fakekube.KeyOf(b).String())
+}
+
+// byAge puts the older object first.
+func byAge(a, b object) int {
+	created := func(o object) string { return fakekube.TextIn(fakekube.MetaOf(o), "creationTimestamp") }
+	if older := strings.Compare(created(a), created(b)); older != 0 {
+		return older
+	}
+	return byName(a, b)
+}
