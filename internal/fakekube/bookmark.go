@@ -18,7 +18,11 @@ func (w *watcher) bookmark(annotations Object) {
 	}
 	o := w.r.kind.empty()
 	o["metadata"] = meta
-	w.send("BOOKMARK", w.r.show(o, false))
+	shown := w.shown(o)
+	if t, isTable := shown.(table); isTable {
+		t.Rows[0].Object = w.r.showMetadata(o) // whatever includeObject says: it is all that there is to a bookmark
+	}
+	w.send("BOOKMARK", shown)
 }
 
 // emptyObjects is, by resource, what an object of a kind looks like where nothing is set: bookmarks carry one. A kind

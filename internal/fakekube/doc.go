@@ -43,6 +43,8 @@
 //   - the old paths of watches, /api/v1/watch/…, which are a 404;
 //   - a memory that outlives compaction: a real server's cache may still know what etcd has forgotten. Nor does it wait
 //     for a version from the future, as a real server does for three seconds;
-//   - protobuf of single objects, and of requests' bodies;
+//   - YAML, and protobuf of anything but lists and watches of pods and nodes: those have the fields that controllers
+//     read, and no more, so that a single object, which a client may send back, is always whole, in JSON;
+//   - protobuf of requests' bodies;
 //   - wildcards and resourceNames in the rules of cluster roles, which match nothing, and roles of one namespace.
 package fakekube

@@ -49,9 +49,9 @@ func TestKubectlWorksAgainstTheFake(t *testing.T) {
 		"lastTimestamp":  "2026-01-02T03:04:05Z",
 		"source":         Object{"component": "podcount"},
 	})
-	wantText(t, run("get", "pods", "-A"), "dns")
+	wantText(t, run("get", "pods", "-A"), "dns    0/1     Running")
 	wantText(t, run("get", "nodes", "--show-labels"), "hopegi/pod-count=7")
-	wantText(t, run("get", "events"), "cp.1")
+	wantText(t, run("get", "events"), "node/cp")
 	wantText(t, run("describe", "node", "cp"), "pod count changed from 6 to 7")
 	run("run", "mine", "--image=nginx")
 	if f.Get("pods", Key{"default", "mine"}) == nil {

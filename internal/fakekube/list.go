@@ -86,7 +86,7 @@ func (s *Server) listFrom(r *request, options listOptions) {
 // listMeta is the metadata of a list. https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/list-meta/
 type listMeta struct {
 	ResourceVersion    string `json:"resourceVersion"`
-	Continue           string `json:"continue,omitempty"`
+	Continue           any    `json:"continue,omitempty"` // a text, or nil
 	RemainingItemCount int    `json:"remainingItemCount,omitempty"`
 }
 
@@ -104,11 +104,13 @@ func (s *Server) pageLocked(r *request, options listOptions, version int, from s
 		found = slices.DeleteFunc(found, func(o Object) bool { return place(o) < from })
 	}
 	meta := listMeta{ResourceVersion: strconv.Itoa(version)}
+	token := ""
 	limit := int(options.limit)
 	if limit > 0 && len(found) > limit {
 		last := place(found[limit-1])
 		next := continueToken{V: continueVersion, RV: int64(version), Start: placeAfter(last)}
-		meta.Continue = next.encoded()
+		token = next.encoded()
+		meta.Continue = token
 		isSelective := r.q.Get("labelSelector")+r.q.Get("fieldSelector") != ""
 		if !isSelective {
 			meta.RemainingItemCount = len(found) - limit
@@ -116,7 +118,7 @@ func (s *Server) pageLocked(r *request, options listOptions, version int, from s
 		found = found[:limit]
 	}
 	r.items = found
-	r.more = meta.Continue != ""
+	r.more = token != ""
 	r.answerList(meta, found)
 }
 
@@ -182,6 +184,9 @@ func (s *Server) read(r *request) {
 	o := s.objects[r.kind.qualified()][r.key]
 	if o == nil || r.status && !r.kind.hasStatus {
 		r.notFound()
+		return
+	}
+	if !r.canShowOne() || r.view.kind == viewTable && !r.canShowTable() {
 		return
 	}
 	r.answer(200, r.show(o, false))

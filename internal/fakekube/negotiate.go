@@ -1,10 +1,9 @@
 package fakekube
 
 import (
-	"compress/gzip"
-	"encoding/json"
-	"maps"
-	"net/http"
+	"cmp"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,117 +14,155 @@ const (
 	mediaProtobuf = "application/vnd.kubernetes.protobuf"
 )
 
-// negotiate picks the first media type of Accept that the fake can answer.
-func (s *Server) negotiate(r *request) bool {
-	isCollection := r.key.Name == ""
-	hasProtobuf := isCollection && (r.kind.resource == "pods" || r.kind.resource == "nodes")
-	for clause := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
-		media, params, _ := strings.Cut(strings.ReplaceAll(clause, " ", ""), ";")
-		as := ""
-		for _, param := range strings.Split(params, ";") {
-			if value, found := strings.CutPrefix(param, "as="); found {
-				as = value
-			}
+// mediaOfServer are the media types that a real server names where it accepts none of the client's. The fake has no
+// YAML.
+const mediaOfServer = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+
+// The forms in which objects may be asked for, in place of their own.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#alternate-representations-of-resources
+const (
+	viewMetadata     = "PartialObjectMetadata"
+	viewMetadataList = "PartialObjectMetadataList"
+	viewTable        = "Table"
+)
+
+// view is the form in which a client wants to see objects. The zero view is their own.
+type view struct {
+	kind    string // one of the constants above, or ""
+	version string // "v1" or "v1beta1" of meta.k8s.io
+}
+
+// apiVersion is that of the form.
+func (v view) apiVersion() string { return "meta.k8s.io/" + v.version }
+
+// mediaClause is one of the media types that a client accepts.
+type mediaClause struct {
+	media   string
+	params  map[string]string
+	quality float64 // from 0 to 1
+}
+
+// mediaClauses reads an Accept header. The types that the client likes best come first.
+// https://www.rfc-editor.org/rfc/rfc9110#name-accept
+func mediaClauses(accept string) []mediaClause {
+	var all []mediaClause
+	for text := range strings.SplitSeq(accept, ",") {
+		parts := strings.Split(strings.ReplaceAll(text, " ", ""), ";")
+		clause := mediaClause{media: parts[0], params: map[string]string{}, quality: 1}
+		for _, part := range parts[1:] {
+			name, value, _ := strings.Cut(part, "=")
+			clause.params[name] = value
 		}
-		switch media {
-		case "", "*/*", mediaJSON:
-		case mediaProtobuf:
-			if !hasProtobuf {
-				continue
-			}
-		default:
-			continue
+		if quality, err := strconv.ParseFloat(clause.params["q"], 64); err == nil {
+			clause.quality = quality
 		}
-		if as != "" && !strings.HasPrefix(as, "PartialObjectMetadata") {
-			continue
-		}
-		if s.OnlyMediaType != "" && isCollection && media != "" && (media != s.OnlyMediaType || as != "") {
-			continue
-		}
-		if media == mediaProtobuf {
-			r.media = mediaProtobuf
-		}
-		if as != "" {
-			r.view = "PartialObjectMetadata"
-		}
-		return true
+		all = append(all, clause)
 	}
-	r.fail(406, "NotAcceptable", "only the following media types are accepted: application/json", Object{})
+	slices.SortStableFunc(all, func(a, b mediaClause) int { return cmp.Compare(b.quality, a.quality) })
+	return all
+}
+
+// negotiate picks the media type and the form of the answer, from those that the client accepts. It reports whether the
+// fake has one of them; where it has none, that is answered.
+func (s *Server) negotiate(r *request) bool {
+	clauses := mediaClauses(r.Header.Get("Accept"))
+	isKnown := r.kind.isCustom() || slices.ContainsFunc(clauses, mediaClause.isOfServer)
+	if !isKnown {
+		offered := mediaOfServer
+		if r.isForCollection() {
+			offered += ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+		}
+		r.fail(406, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: "+offered, Object{})
+		return false
+	}
+	for _, clause := range clauses {
+		if s.serves(r, clause) {
+			if clause.media == mediaProtobuf {
+				r.media = mediaProtobuf
+			}
+			r.view = clause.view()
+			return true
+		}
+	}
+	r.fail(406, "NotAcceptable", "only the following media types are accepted: "+mediaOfServer, nil)
 	return false
 }
 
-// show is the object as the request wants to see it. The items of a list are bare: they say neither kind nor version,
-// unless they are PartialObjectMetadata.
-func (r *request) show(o Object, isBare bool) any {
-	if r.view != "" {
-		return struct {
-			Kind       string `json:"kind,omitempty"`
-			APIVersion string `json:"apiVersion,omitempty"`
-			Metadata   any    `json:"metadata"`
-		}{"PartialObjectMetadata", "meta.k8s.io/v1", o["metadata"]}
+// isForCollection reports whether the request is a list or a watch.
+func (r *request) isForCollection() bool { return r.asked.Verb == "list" || r.asked.Verb == "watch" }
+
+// isOfServer reports whether a real server would answer in the media type.
+func (c mediaClause) isOfServer() bool {
+	switch c.media {
+	case "", "*/*", mediaJSON, mediaProtobuf, "application/yaml":
+		return true
 	}
-	shown := maps.Clone(o)
-	delete(shown, "kind")
-	delete(shown, "apiVersion")
-	if !isBare {
-		shown["kind"] = r.kind.kind
-		shown["apiVersion"] = r.kind.apiVersion()
-	}
-	return shown
+	return false
 }
 
-// answerList answers with the items of a list.
-func (r *request) answerList(meta listMeta, items []Object) {
-	kind := r.kind.kind + "List"
-	apiVersion := r.kind.apiVersion()
-	if r.view != "" {
-		kind = "PartialObjectMetadataList"
-		apiVersion = "meta.k8s.io/v1"
+// view is the form that the clause asks for.
+func (c mediaClause) view() view { return view{c.params["as"], c.params["v"]} }
+
+// serves reports whether the fake can answer a request as a clause wants it.
+func (s *Server) serves(r *request, c mediaClause) bool {
+	isAny := c.media == "" || c.media == "*/*" || c.media == "application/*"
+	isProtobuf := c.media == mediaProtobuf
+	isWhole := r.kind.group == "" && (r.kind.resource == "pods" || r.kind.resource == "nodes")
+	if isProtobuf && (!isWhole || !r.isForCollection()) {
+		return false
 	}
-	shown := make([]any, len(items))
-	for i, o := range items {
-		shown[i] = r.show(o, true)
+	if !isAny && !isProtobuf && c.media != mediaJSON {
+		return false
 	}
-	r.answer(200, struct {
-		Kind       string   `json:"kind"`
-		APIVersion string   `json:"apiVersion"`
-		Metadata   listMeta `json:"metadata"`
-		Items      []any    `json:"items"`
-	}{kind, apiVersion, meta, shown})
+	if stream := c.params["stream"]; stream != "" && stream != "watch" {
+		return false
+	}
+	if s.OnlyMediaType != "" && r.isForCollection() && c.media != "" {
+		return c.media == s.OnlyMediaType && c.params["as"] == ""
+	}
+	isKnownVersion := c.params["v"] == "v1" || c.params["v"] == "v1beta1"
+	isOfMeta := c.params["g"] == "meta.k8s.io" && isKnownVersion
+	switch c.params["as"] {
+	case "":
+		return true
+	case viewMetadata, viewMetadataList:
+		return isOfMeta
+	case viewTable:
+		return isOfMeta && !isProtobuf
+	}
+	return false
 }
 
-// answer sets what will be sent once the handler, which may hold the lock, has returned.
-func (r *request) answer(code int, body any) {
-	r.code = code
-	r.reply, _ = json.Marshal(body)
+// canShowList reports whether a list can be shown in the form that the client has asked for; where it cannot, that is
+// answered.
+func (r *request) canShowList() bool {
+	if r.view.kind == viewMetadata {
+		r.fail(406, "NotAcceptable", fmt.Sprintf("you requested %s, but the requested object is a list (%sList)",
+			viewMetadata, r.kind.goType()), nil)
+		return false
+	}
+	return true
 }
 
-// encoded is the answer in the media type that was agreed on.
-func (r *request) encoded() []byte {
-	if r.media == mediaProtobuf {
-		return Protobuf(r.reply)
+// canShowOne is canShowList for a single object.
+func (r *request) canShowOne() bool {
+	if r.view.kind == viewMetadataList && r.kind.isCustom() {
+		r.fail(500, "", "content is not a list", nil)
+		return false
 	}
-	return r.reply
+	if r.view.kind == viewMetadataList {
+		r.fail(406, "NotAcceptable", fmt.Sprintf("you requested %s, but the requested object is not a list (%s)",
+			viewMetadataList, r.kind.goType()), nil)
+		return false
+	}
+	return true
 }
 
-// gzipFrom is the size from which on the server compresses an answer, for a client that understands that.
-const gzipFrom = 128 << 10
-
-// send sends the answer.
-func (r *request) send() {
-	data := r.encoded()
-	r.w.Header().Set("Content-Type", r.media)
-	if len(data) > gzipFrom && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		r.w.Header().Set("Content-Encoding", "gzip")
-		r.w.WriteHeader(r.code)
-		z := gzip.NewWriter(r.w)
-		defer z.Close()
-		z.Write(data)
-		return
+// goType is the type of an object of the kind in the server's program, which some of its messages name.
+func (k kind) goType() string {
+	if k.isCustom() {
+		return "*unstructured.Unstructured"
 	}
-	r.w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-	r.w.WriteHeader(r.code)
-	if r.Method != http.MethodHead {
-		r.w.Write(data)
-	}
+	name, _, _ := strings.Cut(cmp.Or(k.group, "core"), ".")
+	return "*" + name + "." + k.kind
 }

@@ -138,7 +138,7 @@ type request struct {
 	options options // of a write
 
 	media string // of the answer
-	view  string // as what objects are shown: PartialObjectMetadata, or "" in full
+	view  view   // as what objects are shown
 
 	code  int    // of the answer; 0: nothing is left to be sent
 	reply []byte // in JSON

@@ -17,6 +17,8 @@ type watcher struct {
 	r       *request
 	options listOptions
 
+	hasColumns bool // it has sent a table with the definitions of its columns
+
 	from   int    // it has told all up to this version
 	newest Object // that it has told of, nil: none yet
 }
@@ -51,6 +53,9 @@ func (s *Server) watch(r *request) {
 		r.fail(500, "", err.Error(), nil)
 		return
 	}
+	if r.view.kind == viewTable && !r.canShowTable() {
+		return
+	}
 	w := &watcher{server: s, r: r, options: options, from: int(min(from, math.MaxInt))}
 	r.w.Header().Set("Content-Type", r.media)
 	if r.media == mediaProtobuf {
@@ -58,6 +63,9 @@ func (s *Server) watch(r *request) {
 	}
 	r.w.WriteHeader(200)
 	http.NewResponseController(r.w).Flush()
+	if r.view.kind == viewMetadataList {
+		return // no event can be shown as a list, and the server says no more than that
+	}
 	if w.begin() {
 		w.run()
 	}
@@ -220,7 +228,22 @@ func (w *watcher) sendEvent(event string, o Object) {
 	if w.r.spy != nil {
 		w.r.spy.Told(w.r.told(), event, o)
 	}
-	w.send(event, w.r.show(o, false))
+	w.send(event, w.shown(o))
+}
+
+// shown is an object as the client wants to see it. Of the tables that a watch sends, the first alone defines the
+// columns.
+func (w *watcher) shown(o Object) any {
+	shown := w.r.show(o, false)
+	t, isTable := shown.(table)
+	if !isTable {
+		return shown
+	}
+	if w.hasColumns {
+		t.Columns = nil
+	}
+	w.hasColumns = true
+	return t
 }
 
 // send sends a frame.
@@ -247,6 +270,6 @@ func (w *watcher) interject(fr *Frame) {
 	case fr.Object != nil:
 		w.send(fr.Type, fr.Object)
 	case w.newest != nil:
-		w.send(fr.Type, w.r.show(w.newest, false))
+		w.send(fr.Type, w.shown(w.newest))
 	}
 }

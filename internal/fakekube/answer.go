@@ -1,0 +1,134 @@
+package fakekube
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// partialMetadata is an object of which only the metadata are shown.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches
+type partialMetadata struct {
+	Kind       string `json:"kind"`
+	APIVersion string `json:"apiVersion"`
+	Metadata   any    `json:"metadata"`
+}
+
+// show is the object as the request wants to see it. The items of a list are bare: those of the built-in kinds say
+// neither kind nor version.
+func (r *request) show(o Object, isBare bool) any {
+	switch r.view.kind {
+	case viewMetadata, viewMetadataList:
+		return r.showMetadata(o)
+	case viewTable:
+		version := TextIn(MetaOf(o), "resourceVersion")
+		return r.tableOf(listMeta{ResourceVersion: version}, []Object{o})
+	}
+	shown := maps.Clone(o)
+	delete(shown, "kind")
+	delete(shown, "apiVersion")
+	if !isBare || r.kind.isCustom() {
+		shown["kind"] = r.kind.kind
+		shown["apiVersion"] = r.kind.apiVersion()
+	}
+	return shown
+}
+
+// showMetadata is the object's metadata alone.
+func (r *request) showMetadata(o Object) any {
+	return partialMetadata{viewMetadata, r.view.apiVersion(), o["metadata"]}
+}
+
+// answerList answers with the items of a list.
+func (r *request) answerList(meta listMeta, items []Object) {
+	if !r.canShowList() {
+		return
+	}
+	if r.view.kind == viewTable {
+		if r.canShowTable() {
+			r.answer(200, r.tableOf(meta, items))
+		}
+		return
+	}
+	kind := r.kind.kind + "List"
+	apiVersion := r.kind.apiVersion()
+	if r.view.kind != "" {
+		kind = viewMetadataList
+		apiVersion = r.view.apiVersion()
+	}
+	if r.view.kind == "" && r.kind.isCustom() && meta.Continue == nil {
+		meta.Continue = "" // the server has no type for these lists, which would leave it out
+	}
+	shown := make([]any, len(items))
+	for i, o := range items {
+		shown[i] = r.show(o, true)
+	}
+	r.answer(200, struct {
+		Kind       string   `json:"kind"`
+		APIVersion string   `json:"apiVersion"`
+		Metadata   listMeta `json:"metadata"`
+		Items      []any    `json:"items"`
+	}{kind, apiVersion, meta, shown})
+}
+
+// answer sets what will be sent once the handler, which may hold the lock, has returned.
+func (r *request) answer(code int, body any) {
+	r.code = code
+	r.reply, _ = json.Marshal(body)
+}
+
+// encoded is the answer in the media type that was agreed on.
+func (r *request) encoded() []byte {
+	if r.media == mediaProtobuf {
+		return Protobuf(r.reply)
+	}
+	if !r.isForPeople() {
+		return r.reply
+	}
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, r.reply, "", "  "); err != nil {
+		return r.reply
+	}
+	return pretty.Bytes()
+}
+
+// isForPeople reports whether a person is going to read the answer, so that it is indented: one who says so with the
+// parameter pretty, or uses a program for people.
+func (r *request) isForPeople() bool {
+	if r.q.Has("pretty") {
+		pretty, err := strconv.ParseBool(r.q.Get("pretty"))
+		return err == nil && pretty
+	}
+	for _, program := range []string{"curl", "Wget", "Mozilla/5.0"} {
+		if strings.HasPrefix(r.UserAgent(), program) {
+			return true
+		}
+	}
+	return false
+}
+
+// gzipFrom is the size from which on the server compresses an answer, for a client that understands that.
+const gzipFrom = 128 << 10
+
+// send sends the answer.
+func (r *request) send() {
+	data := r.encoded()
+	r.w.Header().Set("Content-Type", r.media)
+	if len(data) > gzipFrom && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		r.w.Header().Set("Content-Encoding", "gzip")
+		r.w.WriteHeader(r.code)
+		z := gzip.NewWriter(r.w)
+		defer z.Close()
+		z.Write(data)
+		return
+	}
+	r.w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	r.w.WriteHeader(r.code)
+	if r.Method != http.MethodHead {
+		r.w.Write(data)
+	}
+}

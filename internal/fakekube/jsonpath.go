@@ -1,0 +1,201 @@
+package fakekube
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// jsonPath finds values in an object. It has as much of kubectl's JSONPath as the columns of custom resources are
+// written in: .name, ['name'], .a\.b, ['a\.b'], [0], [-1], [*], .*, [?(@.name=="text")], [?(@.name!="text")] and [?(@.name)].
+// https://kubernetes.io/docs/reference/kubectl/jsonpath/
+type jsonPath []pathStep
+
+// pathStep leads from one value to those below it.
+type pathStep func(v any) []any
+
+// find is all that the path leads to. Where there is nothing, it is empty.
+func (p jsonPath) find(v any) []any {
+	found := []any{v}
+	for _, step := range p {
+		var next []any
+		for _, at := range found {
+			next = append(next, step(at)...)
+		}
+		found = next
+	}
+	return found
+}
+
+// parseJSONPath reads a path. The error names what the fake does not know of it.
+func parseJSONPath(text string) (jsonPath, error) {
+	var path jsonPath
+	rest := text
+	for rest != "" {
+		var step pathStep
+		var err error
+		switch rest[0] {
+		case '.':
+			step, rest = cutField(rest[1:])
+		case '[':
+			step, rest, err = cutBrackets(rest)
+		default:
+			err = fmt.Errorf("%q does not begin with a dot or a bracket", rest)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the JSONPath %q: %w", text, err)
+		}
+		path = append(path, step)
+	}
+	return path, nil
+}
+
+// cutField reads a name up to the next dot or bracket. A backslash makes the next character a part of it.
+func cutField(text string) (step pathStep, rest string) {
+	name := ""
+	for i := 0; i < len(text); i++ {
+		switch {
+		case text[i] == '\\' && i+1 < len(text):
+			i++
+			name += text[i : i+1]
+		case text[i] == '.' || text[i] == '[':
+			return fieldStep(name), text[i:]
+		default:
+			name += text[i : i+1]
+		}
+	}
+	return fieldStep(name), ""
+}
+
+func fieldStep(name string) pathStep {
+	if name == "*" {
+		return all
+	}
+	if name == "" {
+		return func(v any) []any { return []any{v} } // a dot alone is the object
+	}
+	return func(v any) []any {
+		o, _ := v.(Object)
+		value, isThere := o[name]
+		if !isThere {
+			return nil
+		}
+		return []any{value}
+	}
+}
+
+// all leads to each item of a list, or to each value of an object, in the order of their keys.
+func all(v any) []any {
+	switch v := v.(type) {
+	case []any:
+		return v
+	case Object:
+		var values []any
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			values = append(values, v[key])
+		}
+		return values
+	}
+	return nil
+}
+
+// cutBrackets reads what stands in brackets.
+func cutBrackets(text string) (step pathStep, rest string, err error) {
+	inside, rest, isClosed := strings.Cut(text[1:], "]")
+	if filter, isFilter := strings.CutPrefix(inside, "?("); isFilter {
+		condition, isWhole := strings.CutSuffix(filter, ")")
+		if !isClosed || !isWhole {
+			return nil, "", fmt.Errorf("%q has no end", text)
+		}
+		step, err = filterStep(condition)
+		return step, rest, err
+	}
+	if !isClosed {
+		return nil, "", fmt.Errorf("%q has no end", text)
+	}
+	if inside == "*" {
+		return all, rest, nil
+	}
+	if name, isName := unquoted(inside); isName {
+		return fieldStep(strings.ReplaceAll(name, `\`, "")), rest, nil
+	}
+	index, err := strconv.Atoi(inside)
+	if err != nil {
+		return nil, "", fmt.Errorf("[%s] is no index", inside)
+	}
+	return indexStep(index), rest, nil
+}
+
+// unquoted is the text between quotes of either kind.
+func unquoted(text string) (inner string, isQuoted bool) {
+	for _, quote := range []string{"'", `"`} {
+		inner, begins := strings.CutPrefix(text, quote)
+		inner, ends := strings.CutSuffix(inner, quote)
+		if begins && ends {
+			return inner, true
+		}
+	}
+	return "", false
+}
+
+// indexStep leads to one item of a list. A negative index counts from the end.
+func indexStep(index int) pathStep {
+	return func(v any) []any {
+		list, _ := v.([]any)
+		i := index
+		if i < 0 {
+			i += len(list)
+		}
+		if i < 0 || i >= len(list) {
+			return nil
+		}
+		return list[i : i+1]
+	}
+}
+
+// filterStep leads to the items of a list that fulfil a condition.
+func filterStep(condition string) (pathStep, error) {
+	left := condition
+	right := ""
+	operator := ""
+	for _, one := range []string{"==", "!="} {
+		if before, after, found := strings.Cut(condition, one); found {
+			left = before
+			right = after
+			operator = one
+			break
+		}
+	}
+	path, isRelative := strings.CutPrefix(strings.TrimSpace(left), "@")
+	if !isRelative || strings.ContainsAny(path, "<>&|=") {
+		return nil, fmt.Errorf("the fake does not know the condition %q", condition)
+	}
+	below, err := parseJSONPath(path)
+	if err != nil {
+		return nil, err
+	}
+	right = strings.TrimSpace(right)
+	if text, isQuoted := unquoted(right); isQuoted {
+		right = text
+	}
+	fulfils := func(v any) bool {
+		found := below.find(v)
+		if operator == "" {
+			return len(found) > 0
+		}
+		isEqual := len(found) > 0 && textOf(found[0]) == right
+		return len(found) > 0 && isEqual == (operator == "==")
+	}
+	return func(v any) []any {
+		list, _ := v.([]any)
+		var kept []any
+		for _, item := range list {
+			if fulfils(item) {
+				kept = append(kept, item)
+			}
+		}
+		return kept
+	}, nil
+}

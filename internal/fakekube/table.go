@@ -1,0 +1,196 @@
+package fakekube
+
+import (
+	"fmt"
+	"time"
+)
+
+// table is a list as kubectl prints it.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables
+type table struct {
+	Kind       string     `json:"kind"`
+	APIVersion string     `json:"apiVersion"`
+	Metadata   listMeta   `json:"metadata"`
+	Columns    []column   `json:"columnDefinitions"`
+	Rows       []tableRow `json:"rows"`
+}
+
+// column says what stands in a column of a table.
+type column struct {
+	Name        string `json:"name"`
+	Type        string `json:"type"`   // of OpenAPI, such as "string" and "integer", or "date"
+	Format      string `json:"format"` // "name" for the object's name
+	Description string `json:"description"`
+	Priority    int    `json:"priority"` // kubectl prints those above 0 with -o wide
+}
+
+// tableRow is what a table says of one object.
+type tableRow struct {
+	Cells      []any    `json:"cells"`
+	Conditions []Object `json:"conditions,omitempty"` // such as "Completed"
+	Object     any      `json:"object"`
+}
+
+// printer prints the objects of a kind.
+type printer struct {
+	columns []column
+
+	// cells are what stands in the columns, for an object that is printed at a time.
+	cells func(o Object, now time.Time) []any
+
+	// conditions are those of an object's row. A nil function has none.
+	conditions func(o Object) []Object
+}
+
+// printers are those of the built-in kinds, by qualified resource.
+var printers = map[string]printer{
+	"pods":            podPrinter,
+	"nodes":           nodePrinter,
+	"namespaces":      namespacePrinter,
+	"events":          eventPrinter,
+	"configmaps":      configMapPrinter,
+	"secrets":         secretPrinter,
+	"serviceaccounts": serviceAccountPrinter,
+
+	"leases.coordination.k8s.io": leasePrinter,
+
+	"roles.rbac.authorization.k8s.io":               createdPrinter,
+	"clusterroles.rbac.authorization.k8s.io":        createdPrinter,
+	"rolebindings.rbac.authorization.k8s.io":        roleBindingPrinter,
+	"clusterrolebindings.rbac.authorization.k8s.io": clusterRoleBindingPrinter,
+
+	"validatingadmissionpolicies.admissionregistration.k8s.io":       policyPrinter,
+	"validatingadmissionpolicybindings.admissionregistration.k8s.io": policyBindingPrinter,
+
+	"customresourcedefinitions.apiextensions.k8s.io": createdPrinter,
+}
+
+// printer is that of the kind. A kind without one of its own prints when its objects were made.
+func (k kind) printer() printer {
+	if k.isCustom() {
+		return customPrinter(k)
+	}
+	p, hasOwn := printers[k.qualified()]
+	if !hasOwn {
+		return createdPrinter
+	}
+	return p
+}
+
+// canShowTable reports whether the parameters of a table are right; where they are not, that is answered.
+func (r *request) canShowTable() bool {
+	switch include := r.q.Get("includeObject"); include {
+	case "", "None", "Metadata", "Object":
+		return true
+	default:
+		r.fail(400, "BadRequest", fmt.Sprintf("Unable to convert to Table as requested: includeObject: "+
+			"Invalid value: %q: must be 'Metadata', 'Object', 'None', or empty", include), nil)
+		return false
+	}
+}
+
+// tableOf is the table of some objects.
+func (r *request) tableOf(meta listMeta, objects []Object) table {
+	p := r.kind.printer()
+	now := time.Now()
+	rows := make([]tableRow, len(objects))
+	for i, o := range objects {
+		rows[i].Cells = p.cells(o, now)
+		if p.conditions != nil {
+			rows[i].Conditions = p.conditions(o)
+		}
+		switch r.q.Get("includeObject") {
+		case "None":
+		case "Object":
+			whole := *r
+			whole.view = view{}
+			rows[i].Object = whole.show(o, false)
+		default:
+			rows[i].Object = r.showMetadata(o)
+		}
+	}
+	return table{viewTable, r.view.apiVersion(), meta, p.columns, rows}
+}
+
+// nameColumn and ageColumn are in almost all tables.
+var (
+	nameColumn = column{Name: "Name", Type: "string", Format: "name", Description: nameDescription}
+	ageColumn  = column{Name: "Age", Type: "string", Description: createdDescription}
+)
+
+const (
+	nameDescription = "Name must be unique within a namespace. Is required when creating resources, although some " +
+		"resources may allow a client to request the generation of an appropriate name automatically. Name is " +
+		"primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: " +
+		"https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names"
+
+	createdDescription = "CreationTimestamp is a timestamp representing the server time when this object was created. " +
+		"It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this " +
+		"value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for " +
+		"lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata"
+)
+
+// nameOf is the cell of an object's name.
+func nameOf(o Object) string { return TextIn(MetaOf(o), "name") }
+
+// ageOf is the cell of an object's age.
+func ageOf(o Object, now time.Time) string { return since(TextIn(MetaOf(o), "creationTimestamp"), now) }
+
+// since is how long ago a moment was that is said in RFC 3339.
+func since(moment string, now time.Time) string {
+	if moment == "" {
+		return "<unknown>"
+	}
+	at, err := time.Parse(time.RFC3339, moment)
+	if err != nil {
+		return "<invalid>"
+	}
+	return shortDuration(now.Sub(at))
+}
+
+// shortDuration is a duration as kubectl prints ages: in the two greatest units that matter, or in one.
+func shortDuration(d time.Duration) string {
+	const day = 24 * time.Hour
+	const year = 365 * day
+	switch {
+	case d <= -2*time.Second:
+		return "<invalid>"
+	case d < 0:
+		return "0s"
+	case d < 2*time.Minute:
+		return inUnits(d, time.Second, "s", 0, "")
+	case d < 10*time.Minute:
+		return inUnits(d, time.Minute, "m", time.Second, "s")
+	case d < 3*time.Hour:
+		return inUnits(d, time.Minute, "m", 0, "")
+	case d < 8*time.Hour:
+		return inUnits(d, time.Hour, "h", time.Minute, "m")
+	case d < 2*day:
+		return inUnits(d, time.Hour, "h", 0, "")
+	case d < 8*day:
+		return inUnits(d, day, "d", time.Hour, "h")
+	case d < 2*year:
+		return inUnits(d, day, "d", 0, "")
+	case d < 8*year:
+		return inUnits(d, year, "y", day, "d")
+	}
+	return inUnits(d, year, "y", 0, "")
+}
+
+// inUnits writes a duration in a unit, and what is left of it in a smaller one, if that has a size and is not 0.
+func inUnits(d, unit time.Duration, name string, smaller time.Duration, smallerName string) string {
+	text := fmt.Sprint(int(d/unit), name)
+	if smaller == 0 {
+		return text
+	}
+	if rest := int(d % unit / smaller); rest > 0 {
+		text += fmt.Sprint(rest, smallerName)
+	}
+	return text
+}
+
+// numberIn is the whole number under a key, 0 where there is none.
+func numberIn(o Object, key string) int {
+	v, _ := o[key].(float64)
+	return int(v)
+}

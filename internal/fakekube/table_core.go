@@ -1,0 +1,148 @@
+package fakekube
+
+import (
+	"cmp"
+	"strings"
+	"time"
+)
+
+var namespacePrinter = printer{
+	columns: []column{
+		nameColumn,
+		{Name: "Status", Type: "string", Description: "The status of the namespace"},
+		ageColumn,
+	},
+	cells: func(o Object, now time.Time) []any {
+		return []any{nameOf(o), TextIn(objectIn(o, "status"), "phase"), ageOf(o, now)}
+	},
+}
+
+var serviceAccountPrinter = printer{
+	columns: []column{nameColumn, ageColumn},
+	cells:   func(o Object, now time.Time) []any { return []any{nameOf(o), ageOf(o, now)} },
+}
+
+var configMapPrinter = printer{
+	columns: []column{
+		nameColumn,
+		{Name: "Data", Type: "string", Description: "Data contains the configuration data. Each key must consist of " +
+			"alphanumeric characters, '-', '_' or '.'. Values with non-UTF-8 byte sequences must use the BinaryData " +
+			"field. The keys stored in Data must not overlap with the keys in the BinaryData field, this is enforced " +
+			"during validation process."},
+		ageColumn,
+	},
+	cells: func(o Object, now time.Time) []any {
+		keys := len(objectIn(o, "data")) + len(objectIn(o, "binaryData"))
+		return []any{nameOf(o), keys, ageOf(o, now)}
+	},
+}
+
+var secretPrinter = printer{
+	columns: []column{
+		nameColumn,
+		{Name: "Type", Type: "string", Description: "Used to facilitate programmatic handling of secret data. More " +
+			"info: https://kubernetes.io/docs/concepts/configuration/secret/#secret-types"},
+		{Name: "Data", Type: "string", Description: "Data contains the secret data. Each key must consist of " +
+			"alphanumeric characters, '-', '_' or '.'. The serialized form of the secret data is a base64 encoded " +
+			"string, representing the arbitrary (possibly non-string) data value here. Described in " +
+			"https://tools.ietf.org/html/rfc4648#section-4"},
+		ageColumn,
+	},
+	cells: func(o Object, now time.Time) []any {
+		return []any{nameOf(o), TextIn(o, "type"), len(objectIn(o, "data")), ageOf(o, now)}
+	},
+}
+
+var leasePrinter = printer{
+	columns: []column{
+		nameColumn,
+		{Name: "Holder", Type: "string", Description: "holderIdentity contains the identity of the holder of a current " +
+			"lease. If Coordinated Leader Election is used, the holder identity must be equal to the elected " +
+			"LeaseCandidate.metadata.name field."},
+		ageColumn,
+	},
+	cells: func(o Object, now time.Time) []any {
+		return []any{nameOf(o), TextIn(objectIn(o, "spec"), "holderIdentity"), ageOf(o, now)}
+	},
+}
+
+var eventPrinter = printer{
+	columns: []column{
+		{Name: "Last Seen", Type: "string", Description: "The time at which the most recent occurrence of this event " +
+			"was recorded."},
+		{Name: "Type", Type: "string", Description: "Type of this event (Normal, Warning), new types could be added in " +
+			"the future"},
+		{Name: "Reason", Type: "string", Description: "This should be a short, machine understandable string that " +
+			"gives the reason for the transition into the object's current status."},
+		{Name: "Object", Type: "string", Description: "The object that this event is about."},
+		{Name: "Subobject", Type: "string", Priority: 1, Description: "If referring to a piece of an object instead of " +
+			"an entire object, this string should contain a valid JSON/Go field access statement, such as " +
+			"desiredState.manifest.containers[2]. For example, if the object reference is to a container within a pod, " +
+			"this would take on a value like: \"spec.containers{name}\" (where \"name\" refers to the name of the " +
+			"container that triggered the event) or if no container name is specified \"spec.containers[2]\" (container " +
+			"with index 2 in this pod). This syntax is chosen only to have some well-defined way of referencing a part " +
+			"of an object."},
+		{Name: "Source", Type: "string", Priority: 1, Description: "The component reporting this event. Should be a " +
+			"short machine understandable string."},
+		{Name: "Message", Type: "string", Description: "A human-readable description of the status of this operation."},
+		{Name: "First Seen", Type: "string", Priority: 1, Description: "The time at which the event was first recorded. " +
+			"(Time of server receipt is in TypeMeta.)"},
+		{Name: "Count", Type: "string", Priority: 1, Description: "The number of times this event has occurred."},
+		{Name: "Name", Type: "string", Format: "name", Priority: 1, Description: nameDescription},
+	},
+	cells: func(o Object, now time.Time) []any {
+		first := cmp.Or(TextIn(o, "firstTimestamp"), TextIn(o, "eventTime"))
+		last := cmp.Or(TextIn(o, "lastTimestamp"), first)
+		count := max(numberIn(o, "count"), 1)
+		if series := objectIn(o, "series"); series != nil {
+			last = TextIn(series, "lastObservedTime")
+			count = numberIn(series, "count")
+		}
+		about := objectIn(o, "involvedObject")
+		return []any{
+			since(last, now),
+			TextIn(o, "type"),
+			TextIn(o, "reason"),
+			objectReference(about),
+			TextIn(about, "fieldPath"),
+			eventSource(o),
+			strings.TrimSpace(TextIn(o, "message")),
+			since(first, now),
+			count,
+			nameOf(o),
+		}
+	},
+}
+
+// objectReference names an object as kubectl takes it, such as "pod/web".
+func objectReference(about Object) string {
+	kind := strings.ToLower(TextIn(about, "kind"))
+	name := TextIn(about, "name")
+	if name == "" {
+		return kind
+	}
+	return kind + "/" + name
+}
+
+// eventSource says what reports an event, and where that runs.
+func eventSource(o Object) string {
+	source := objectIn(o, "source")
+	component := cmp.Or(TextIn(source, "component"), TextIn(o, "reportingComponent"))
+	host := cmp.Or(TextIn(source, "host"), TextIn(o, "reportingInstance"))
+	if host == "" {
+		return component
+	}
+	return component + ", " + host
+}
+
+// createdPrinter is for kinds of which a table says no more than when they were made.
+var createdPrinter = printer{
+	columns: []column{
+		nameColumn,
+		{Name: "Created At", Type: "date", Description: createdDescription},
+	},
+	cells: func(o Object, _ time.Time) []any {
+		created := TextIn(MetaOf(o), "creationTimestamp")
+		return []any{nameOf(o), cmp.Or(created, "0001-01-01T00:00:00Z")}
+	},
+}

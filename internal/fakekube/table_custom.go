@@ -1,0 +1,103 @@
+package fakekube
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// customPrinter prints custom resources as their definition says, or else their ages.
+// https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#additional-printer-columns
+func customPrinter(k kind) printer {
+	definitions := objectsIn(k.crd["additionalPrinterColumns"])
+	if len(definitions) == 0 {
+		definitions = []Object{{
+			"name":        "Age",
+			"type":        "date",
+			"description": createdDescription,
+			"jsonPath":    ".metadata.creationTimestamp",
+		}}
+	}
+	columns := []column{nameColumn}
+	var cells []func(o Object, now time.Time) any
+	for _, d := range definitions {
+		path := TextIn(d, "jsonPath")
+		description := TextIn(d, "description")
+		if description == "" {
+			description = "Custom resource definition column (in JSONPath format): " + path
+		}
+		columns = append(columns, column{
+			Name:        TextIn(d, "name"),
+			Type:        TextIn(d, "type"),
+			Format:      TextIn(d, "format"),
+			Description: description,
+			Priority:    numberIn(d, "priority"),
+		})
+		cells = append(cells, customCell(path, TextIn(d, "type")))
+	}
+	return printer{
+		columns: columns,
+		cells: func(o Object, now time.Time) []any {
+			row := []any{nameOf(o)}
+			for _, cell := range cells {
+				row = append(row, cell(o, now))
+			}
+			return row
+		},
+	}
+}
+
+// customCell makes the cells of a column. A cell is nil where there is nothing, or nothing of the column's type. Of
+// several values it is the first. A path that the fake cannot read shows in each cell.
+func customCell(path, kind string) func(o Object, now time.Time) any {
+	steps, err := parseJSONPath(path)
+	if err != nil {
+		return func(Object, time.Time) any { return err.Error() }
+	}
+	return func(o Object, now time.Time) any {
+		found := steps.find(o)
+		if len(found) == 0 {
+			return nil
+		}
+		return cellOf(found[0], kind, now)
+	}
+}
+
+// cellOf is a value in a column of a type.
+func cellOf(v any, kind string, now time.Time) any {
+	switch kind {
+	case "integer":
+		if number, isNumber := v.(float64); isNumber {
+			return int64(number)
+		}
+	case "number":
+		if number, isNumber := v.(float64); isNumber {
+			return number
+		}
+	case "boolean":
+		if isTrue, isBool := v.(bool); isBool {
+			return isTrue
+		}
+	case "date":
+		if moment, isText := v.(string); isText {
+			return since(moment, now)
+		}
+	case "string":
+		return textOf(v)
+	}
+	return nil
+}
+
+// textOf is a value as kubectl's JSONPath prints it.
+func textOf(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "<no value>"
+	case string:
+		return v
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // what is stored came from JSON
+	}
+	return string(text)
+}

@@ -1,0 +1,241 @@
+package fakekube
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+var podPrinter = printer{
+	columns: []column{
+		nameColumn,
+		{Name: "Ready", Type: "string", Description: "The aggregate readiness state of this pod for accepting traffic."},
+		{Name: "Status", Type: "string", Description: "The aggregate status of the containers in this pod."},
+		{Name: "Restarts", Type: "string", Description: "The number of times the containers in this pod have been " +
+			"restarted and when the last container in this pod has restarted."},
+		ageColumn,
+		{Name: "IP", Type: "string", Priority: 1, Description: "podIP address allocated to the pod. Routable at least " +
+			"within the cluster. Empty if not yet allocated."},
+		{Name: "Node", Type: "string", Priority: 1, Description: "NodeName indicates in which node this pod is " +
+			"scheduled. If empty, this pod is a candidate for scheduling by the scheduler defined in schedulerName. Once " +
+			"this field is set, the kubelet for this node becomes responsible for the lifecycle of this pod. This field " +
+			"should not be used to express a desire for the pod to be scheduled on a specific node. " +
+			"https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#nodename"},
+		{Name: "Nominated Node", Type: "string", Priority: 1, Description: "nominatedNodeName is set only when this " +
+			"pod preempts other pods on the node, but it cannot be scheduled right away as preemption victims receive " +
+			"their graceful termination periods. This field does not guarantee that the pod will be scheduled on this " +
+			"node. Scheduler may decide to place the pod elsewhere if other nodes become available sooner. Scheduler may " +
+			"also decide to give the resources on this node to a higher priority pod that is created after preemption. " +
+			"As a result, this field may be different than PodSpec.nodeName when the pod is scheduled."},
+		{Name: "Readiness Gates", Type: "string", Priority: 1, Description: "If specified, all readiness gates will be " +
+			"evaluated for pod readiness. A pod is ready when all its containers are ready AND all conditions specified " +
+			"in the readiness gates have status equal to \"True\" More info: " +
+			"https://git.k8s.io/enhancements/keps/sig-network/580-pod-readiness-gates"},
+	},
+	cells: func(o Object, now time.Time) []any {
+		spec := objectIn(o, "spec")
+		status := objectIn(o, "status")
+		s := summaryOf(o)
+		return []any{
+			nameOf(o),
+			fmt.Sprintf("%d/%d", s.ready, s.containers),
+			s.status,
+			s.restarts.since(now),
+			ageOf(o, now),
+			cmp.Or(podIP(status), "<none>"),
+			cmp.Or(TextIn(spec, "nodeName"), "<none>"),
+			cmp.Or(TextIn(status, "nominatedNodeName"), "<none>"),
+			readinessGates(spec, status),
+		}
+	},
+	conditions: func(o Object) []Object {
+		switch TextIn(objectIn(o, "status"), "phase") {
+		case "Succeeded":
+			return []Object{completed("Succeeded", "The pod has completed successfully.")}
+		case "Failed":
+			return []Object{completed("Failed", "The pod failed.")}
+		}
+		return nil
+	},
+}
+
+// completed is the condition of a row whose pod will not run again.
+func completed(reason, message string) Object {
+	return Object{"type": "Completed", "status": "True", "reason": reason, "message": message}
+}
+
+// podSummary is what a pod's containers come to.
+type podSummary struct {
+	containers int // that are to be ready: those of the pod, and init containers that go on beside them
+	ready      int
+	status     string
+	restarts   restarts
+}
+
+// restarts counts how often containers were started again.
+type restarts struct {
+	count int
+	last  string // when a container last ended, in RFC 3339; "" if nobody knows
+}
+
+// add counts the restarts that the status of a container tells of.
+func (r *restarts) add(container Object) {
+	r.count += numberIn(container, "restartCount")
+	ended := TextIn(objectIn(container, "lastState", "terminated"), "finishedAt")
+	r.last = max(r.last, ended) // times in UTC are in the order of their texts
+}
+
+// since is the cell of the restarts.
+func (r restarts) since(now time.Time) string {
+	if r.count == 0 || r.last == "" {
+		return strconv.Itoa(r.count)
+	}
+	return fmt.Sprintf("%d (%s ago)", r.count, since(r.last, now))
+}
+
+// summaryOf says what a pod is about, by the rules of the server: its phase, unless a container has more to say. Init
+// containers come first. Those that go on beside the others (sidecars) count among them.
+func summaryOf(o Object) podSummary {
+	spec := objectIn(o, "spec")
+	status := objectIn(o, "status")
+	s := podSummary{
+		containers: len(objectsIn(spec["containers"])),
+		status:     cmp.Or(TextIn(status, "reason"), TextIn(status, "phase")),
+	}
+	if isGated(status) {
+		s.status = "SchedulingGated"
+	}
+	isSidecar := map[string]bool{} // by name
+	for _, c := range objectsIn(spec["initContainers"]) {
+		if TextIn(c, "restartPolicy") == "Always" {
+			isSidecar[TextIn(c, "name")] = true
+			s.containers++
+		}
+	}
+
+	ofSidecars := restarts{}
+	isInitializing := s.addInitContainers(o, isSidecar, &ofSidecars)
+	if !isInitializing || conditionOf(status, "Initialized") == "True" {
+		s.restarts = ofSidecars
+		s.addContainers(status)
+	}
+
+	isDying := MetaOf(o)["deletionTimestamp"] != nil
+	phase := TextIn(status, "phase")
+	isOver := phase == "Succeeded" || phase == "Failed"
+	switch {
+	case isDying && TextIn(status, "reason") == "NodeLost":
+		s.status = "Unknown"
+	case isDying && !isOver:
+		s.status = "Terminating"
+	}
+	return s
+}
+
+// addInitContainers looks at the init containers up to the first that is not done, and reports whether there is one.
+func (s *podSummary) addInitContainers(o Object, isSidecar map[string]bool, ofSidecars *restarts) bool {
+	all := objectsIn(objectIn(o, "spec")["initContainers"])
+	for i, c := range objectsIn(objectIn(o, "status")["initContainerStatuses"]) {
+		s.restarts.add(c)
+		goesOn := isSidecar[TextIn(c, "name")]
+		if goesOn {
+			ofSidecars.add(c)
+		}
+		terminated := objectIn(c, "state", "terminated")
+		if terminated != nil && numberIn(terminated, "exitCode") == 0 {
+			continue
+		}
+		if goesOn && c["started"] == true {
+			if c["ready"] == true {
+				s.ready++
+			}
+			continue
+		}
+		waitsFor := TextIn(objectIn(c, "state", "waiting"), "reason")
+		switch {
+		case terminated != nil:
+			s.status = "Init:" + endOf(terminated)
+		case waitsFor != "" && waitsFor != "PodInitializing":
+			s.status = "Init:" + waitsFor
+		default:
+			s.status = fmt.Sprintf("Init:%d/%d", i, len(all))
+		}
+		return true
+	}
+	return false
+}
+
+// addContainers looks at the containers. Of those that have something to say, the first one counts.
+func (s *podSummary) addContainers(status Object) {
+	hasRunning := false
+	all := objectsIn(status["containerStatuses"])
+	for i := range all {
+		c := all[len(all)-1-i]
+		s.restarts.add(c)
+		terminated := objectIn(c, "state", "terminated")
+		waitsFor := TextIn(objectIn(c, "state", "waiting"), "reason")
+		isRunning := objectIn(c, "state", "running") != nil
+		switch {
+		case waitsFor != "":
+			s.status = waitsFor
+		case terminated != nil:
+			s.status = endOf(terminated)
+		case isRunning && c["ready"] == true:
+			hasRunning = true
+			s.ready++
+		}
+	}
+	if s.status != "Completed" || !hasRunning {
+		return
+	}
+	s.status = "NotReady"
+	if conditionOf(status, "Ready") == "True" {
+		s.status = "Running"
+	}
+}
+
+// isGated reports whether a pod waits for its scheduling gates to be removed.
+func isGated(status Object) bool {
+	for _, condition := range objectsIn(status["conditions"]) {
+		if TextIn(condition, "type") == "PodScheduled" && TextIn(condition, "reason") == "SchedulingGated" {
+			return true
+		}
+	}
+	return false
+}
+
+// endOf says how a container has ended.
+func endOf(terminated Object) string {
+	reason := TextIn(terminated, "reason")
+	if reason != "" {
+		return reason
+	}
+	if signal := numberIn(terminated, "signal"); signal != 0 {
+		return fmt.Sprint("Signal:", signal)
+	}
+	return fmt.Sprint("ExitCode:", numberIn(terminated, "exitCode"))
+}
+
+// podIP is the first address of a pod.
+func podIP(status Object) string {
+	for _, ip := range objectsIn(status["podIPs"]) {
+		return TextIn(ip, "ip")
+	}
+	return TextIn(status, "podIP")
+}
+
+// readinessGates is the cell that says how many of a pod's readiness gates are open.
+func readinessGates(spec, status Object) string {
+	gates := objectsIn(spec["readinessGates"])
+	if len(gates) == 0 {
+		return "<none>"
+	}
+	open := 0
+	for _, gate := range gates {
+		if conditionOf(status, TextIn(gate, "conditionType")) == "True" {
+			open++
+		}
+	}
+	return fmt.Sprintf("%d/%d", open, len(gates))
+}
