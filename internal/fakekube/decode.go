@@ -5,10 +5,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"mime"
 	"slices"
 	"strings"
-	"time"
 )
 
 // isReadable reports whether the fake reads the media type of a request's body; where it does not, it answers so. The
@@ -103,58 +103,70 @@ func (r *request) decoded() Object {
 	if !r.isOfKind(found) {
 		return nil
 	}
-	var o Object
-	err = json.Unmarshal(r.body, &o)
+	var sent Object
+	err = json.Unmarshal(r.body, &sent)
 	if err != nil {
 		r.unhandled(r.kind.kind, r.kind.version, err.Error())
 		return nil
 	}
-	o = r.normalized(o)
-	if !r.isTyped(o) {
+	o, unknown, err := r.kind.stored(sent)
+	if err != nil {
+		r.unhandled(r.kind.kind, r.kind.version, err.Error())
 		return nil
 	}
+	problems := unknown
+	if r.kind.isCustom() {
+		problems = append(strictProblems(r.body, anything), unknown...)
+	} else {
+		problems = strictProblems(r.body, r.kind.kind)
+	}
+	if len(problems) > 0 && r.options.fieldValidation == "Strict" {
+		r.unhandled(r.kind.kind, r.kind.version, strictError(problems))
+		return nil
+	}
+	r.warn(problems)
 	return o
 }
 
-// isTyped reports whether the fields of an object are of their types; where they are not, that is answered.
-func (r *request) isTyped(o Object) bool {
-	if err := r.kind.typeError(o); err != nil {
-		r.unhandled(r.kind.kind, r.kind.version, err.Error())
-		return false
-	}
-	return true
+// strictError is what the server says of unknown and duplicate fields that it refuses.
+func strictError(problems []string) string {
+	return "strict decoding error: " + strings.Join(problems, ", ")
 }
 
-// typeError says which field of an object is not of its type, in the server's words.
-func (k kind) typeError(o Object) error {
-	if k.kind != "Lease" {
-		return nil
+// warn tells the client of unknown and duplicate fields, unless it does not want to know.
+func (r *request) warn(problems []string) {
+	if r.options.fieldValidation != "Warn" {
+		return
 	}
-	spec := objectIn(o, "spec")
-	for _, field := range []string{"acquireTime", "renewTime"} {
-		const microTime = "2006-01-02T15:04:05.000000Z07:00"
-		value := TextIn(spec, field)
-		if value == "" {
-			continue
-		}
-		if _, err := time.Parse(microTime, value); err != nil {
-			return err
-		}
+	for _, problem := range problems {
+		r.w.Header().Add("Warning", fmt.Sprintf("299 - %q", problem))
 	}
-	return nil
 }
 
-// normalized is an object without its type, which the path of a request says, and with metadata.
-func (r *request) normalized(o Object) Object {
-	if o == nil {
-		o = Object{}
+// stored is an object of this kind as it is stored: of what the kind does not know, nothing is left. It has metadata,
+// but does not say its type. unknown are the fields that were dropped. The error says what is not of its type.
+func (k kind) stored(sent Object) (o Object, unknown []string, err error) {
+	sent = maps.Clone(sent)
+	delete(sent, "kind")
+	delete(sent, "apiVersion")
+	if structs[k.kind] != nil && !k.isCustom() {
+		converted, err := typed(k.kind, sent)
+		if err != nil {
+			return nil, nil, err
+		}
+		o = converted.(Object)
+	} else {
+		o, unknown, err = k.pruned(sent)
+		if err != nil {
+			return nil, nil, err
+		}
 	}
-	delete(o, "kind")
-	delete(o, "apiVersion")
 	if MetaOf(o) == nil {
 		o["metadata"] = Object{}
 	}
-	return o
+	delete(MetaOf(o), "managedFields")
+	delete(MetaOf(o), "selfLink")
+	return o, unknown, nil
 }
 
 // unhandled refuses a body of a kind and version that the server cannot take for an object of the request's kind.

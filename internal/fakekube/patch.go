@@ -28,6 +28,11 @@ func (s *Server) patch(r *request) {
 	}
 	o := Clone(old)
 	mergePatch(o, patch)
+	o, _, err := r.kind.stored(o)
+	if err != nil {
+		r.badRequest(err.Error())
+		return
+	}
 	if !r.isNamedAsInPath(o) || !r.isInNamespaceOfPath(o) {
 		return
 	}

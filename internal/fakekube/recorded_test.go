@@ -76,7 +76,8 @@ func TestAnswersAreAsTheRealServerGaveThem(t *testing.T) {
 		return f
 	}
 	event := `{"apiVersion":"v1","kind":"Event","metadata":{"name":"p1.17b1","namespace":"default"},` +
-		`"involvedObject":{"kind":"Pod","name":"p1","namespace":"default","uid":"u"},"count":1}`
+		`"involvedObject":{"kind":"Pod","name":"p1","namespace":"default","uid":"u"},"count":1,` +
+		`"firstTimestamp":"2026-01-02T03:04:05Z"}`
 	lease := `{"metadata":{"name":"podcount","namespace":"kube-system"},"spec":{"holderIdentity":"a"}}`
 	before := map[string]func(*Server){ // what had happened before the recording
 		"list-expired-continue": func(f *Server) { f.SetVersion(f.Latest() + 1000); f.Compact() },

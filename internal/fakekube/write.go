@@ -134,17 +134,19 @@ func (r *request) pathInEtcd() string {
 	return "/registry/" + place + "/" + r.key.String()
 }
 
-// writeLocked answers a PUT or a PATCH with o in place of old.
-func (s *Server) writeLocked(r *request, old, o Object) {
-	if !r.isOfVersion(old, o) {
+// writeLocked answers a PUT or a PATCH with o in place of what is stored.
+func (s *Server) writeLocked(r *request, stored, o Object) {
+	if !r.isOfVersion(stored, o) {
 		return
 	}
+	// What a test has stored lacks what the server would have completed. That is no change of the client's.
+	old := r.kind.completed(stored)
 	o = s.admittedLocked(r, old, o)
 	if o == nil {
 		return
 	}
 	meta := MetaOf(o)
-	meta["resourceVersion"] = MetaOf(old)["resourceVersion"]
+	meta["resourceVersion"] = MetaOf(stored)["resourceVersion"]
 	s.stampLocked(r.kind, old, o)
 	o = Clone(o)
 	if mayGo(o) && isDying(old) {
@@ -155,13 +157,26 @@ func (s *Server) writeLocked(r *request, old, o Object) {
 		return
 	}
 	if reflect.DeepEqual(o, old) {
-		r.answer(200, r.show(old, false))
+		r.answer(200, r.show(stored, false))
 		return
 	}
 	r.answer(200, r.show(s.replaceLocked(r.kind, o, r.options.isDryRun), false))
 	if r.kind.isDefinition() && !r.options.isDryRun {
 		s.settleCRDLocked(r.key)
 	}
+}
+
+// completed is an object as it would be stored, had a client written it.
+func (k kind) completed(o Object) Object {
+	full, _, err := k.stored(Clone(o))
+	if err != nil {
+		return o // a test may store what the server would refuse
+	}
+	if k.isCustom() {
+		return o // its schema may have changed since
+	}
+	k.setDefaults(full)
+	return full
 }
 
 // isOfVersion reports whether a write may take the place of old, by the resourceVersion that it says; where it may not,

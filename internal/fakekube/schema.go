@@ -1,0 +1,100 @@
+package fakekube
+
+import (
+	_ "embed"
+	"strings"
+)
+
+// schemaText has the types of the built-in kinds, as the API reference has them: the name of a type on a line of its
+// own, then one line for each field: its name, its type, and what else is known of it.
+//
+//	key=NAME    a strategic merge patch merges the list's items by this field
+//	set         a strategic merge patch adds to the list what it does not have
+//	retainKeys  a strategic merge patch may say which fields stay ($retainKeys)
+//	required    an object without the field is invalid; answers always show it
+//	shown       answers show the field where it is empty, too
+//	kept        answers show the field as it was sent, even if that is an empty text
+//	nonzero     answers do not show the field where it is 0 or false
+//
+// Types are named as in Go.
+//
+//go:embed schema.txt
+var schemaText string
+
+// field is a field of a type of the API.
+type field struct {
+	typ         string // such as "string", "[]Container" or "map[string]string"
+	mergeKey    string // "": the list, if it is one, is replaced whole
+	isSet       bool
+	retainsKeys bool
+	isRequired  bool
+	isShown     bool
+	isKept      bool
+	isNonzero   bool
+}
+
+// structs are the types of the API that have fields, by name; the fields are by name, too.
+var structs = parseSchema(schemaText)
+
+func parseSchema(text string) map[string]map[string]field {
+	types := map[string]map[string]field{}
+	var fields map[string]field
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if !strings.HasPrefix(line, " ") {
+			fields = map[string]field{}
+			types[words[0]] = fields
+			continue
+		}
+		f := field{typ: words[1]}
+		for _, word := range words[2:] {
+			f.know(word)
+		}
+		fields[words[0]] = f
+	}
+	return types
+}
+
+// know reads one of the words after a field's type.
+func (f *field) know(word string) {
+	switch word {
+	case "set":
+		f.isSet = true
+	case "retainKeys":
+		f.retainsKeys = true
+	case "required":
+		f.isRequired = true
+		f.isShown = true
+	case "shown":
+		f.isShown = true
+	case "kept":
+		f.isKept = true
+	case "nonzero":
+		f.isNonzero = true
+	default:
+		f.mergeKey = strings.TrimPrefix(word, "key=")
+	}
+}
+
+// typeOfField is the type of a field of a value of this type, and whether there is such a field. A map has all.
+func typeOfField(typ, name string) (of string, isKnown bool) {
+	if fields, isStruct := structs[typ]; isStruct {
+		f, isField := fields[name]
+		return f.typ, isField
+	}
+	if items, isMap := strings.CutPrefix(typ, "map[string]"); isMap {
+		return items, true
+	}
+	return anything, true
+}
+
+// typeOfItem is the type of the items of a list of this type.
+func typeOfItem(typ string) string {
+	if items, isList := strings.CutPrefix(typ, "[]"); isList {
+		return items
+	}
+	return anything
+}
+
+// anything is the type of what the table does not say more about.
+const anything = "any"
