@@ -10,6 +10,9 @@ import (
 // is a node of that name is not asked.
 // https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/binding-v1/
 func (s *Server) bind(r *request) {
+	if !r.readOptions("CreateOptions") {
+		return
+	}
 	var binding struct {
 		Metadata struct {
 			Name string `json:"name"`
@@ -58,9 +61,7 @@ func (s *Server) bind(r *request) {
 		r.fail(409, "Conflict", message, Object{"name": r.key.Name, "kind": "pods/binding"})
 		return
 	}
-	if r.q.Get("dryRun") == "" {
-		s.putLocked("pods", boundTo(pod, binding.Target.Name))
-	}
+	s.replaceLocked(r.kind, boundTo(pod, binding.Target.Name), r.options.isDryRun)
 	r.answer(201, Object{
 		"kind":       "Status",
 		"apiVersion": "v1",

@@ -76,6 +76,10 @@ func (k kind) setDefaults(o Object) {
 		if capacity := objectIn(status, "capacity"); capacity != nil {
 			setMissing(status, "allocatable", maps.Clone(capacity))
 		}
+		spec := partIn(o, "spec")
+		if network := TextIn(spec, "podCIDR"); network != "" {
+			setMissing(spec, "podCIDRs", []any{network})
+		}
 	case "secrets":
 		setSecretDefaults(o)
 	case "rolebindings.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io":

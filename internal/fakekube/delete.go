@@ -46,11 +46,6 @@ func (s *Server) delete(r *request) {
 // deleteCollection answers a DELETE of all objects that are selected, or of one page of them. The answer is the list of
 // them, as they were.
 func (s *Server) deleteCollection(r *request) {
-	isAcross := r.kind.isNamespaced && r.key.Namespace == ""
-	if r.kind.traits().hasNoCollection || isAcross {
-		r.fail(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", Object{})
-		return
-	}
 	d := r.readDeletion()
 	if d == nil {
 		return

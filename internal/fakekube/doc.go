@@ -37,14 +37,13 @@
 //
 // It does not convert between versions, run CEL but for two sentences of it, garbage collect, schedule, or keep
 // anything on disk. A path that it does not know is a 404. Of what a real server has, it also lacks:
-//   - JSON patches and server-side apply, which are a 415; a strategic merge patch is taken for a merge patch, so that
-//     it replaces lists whole;
+//   - server-side apply, a 415, and the managedFields that come with it;
+//   - requests in YAML or protobuf, a 415;
 //   - subresources, which are a 404, but for status, the binding of pods, and the tokens of service accounts;
 //   - the old paths of watches, /api/v1/watch/…, which are a 404;
 //   - a memory that outlives compaction: a real server's cache may still know what etcd has forgotten. Nor does it wait
 //     for a version from the future, as a real server does for three seconds;
 //   - YAML, and protobuf of anything but lists and watches of pods and nodes: those have the fields that controllers
 //     read, and no more, so that a single object, which a client may send back, is always whole, in JSON;
-//   - protobuf of requests' bodies;
 //   - wildcards and resourceNames in the rules of cluster roles, which match nothing, and roles of one namespace.
 package fakekube

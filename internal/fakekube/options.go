@@ -3,6 +3,7 @@ package fakekube
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"unicode"
 )
 
@@ -31,9 +32,8 @@ func (r *request) readOptions(name string) bool {
 	default:
 		causes = append(causes, notSupported("fieldValidation", validation, "", "Ignore", "Strict", "Warn"))
 	}
-	if r.asked.Verb == "patch" && r.q.Has("force") {
-		refused := forbiddenField("force", "may not be specified for non-apply patch")
-		causes = append([]cause{refused}, causes...)
+	if r.asked.Verb == "patch" {
+		causes = append(r.applyCauses(), causes...)
 	}
 	if len(causes) > 0 {
 		r.refuseAs(name, "meta.k8s.io", "", causes)
@@ -41,6 +41,18 @@ func (r *request) readOptions(name string) bool {
 	}
 	r.options = options{isDryRun: len(r.q["dryRun"]) > 0, fieldValidation: validation}
 	return true
+}
+
+// applyCauses are what is wrong with the options of a patch that are for server-side apply.
+func (r *request) applyCauses() []cause {
+	isApply := strings.HasPrefix(r.Header.Get("Content-Type"), mediaApplyPatch)
+	switch {
+	case !isApply && r.q.Has("force"):
+		return []cause{forbiddenField("force", "may not be specified for non-apply patch")}
+	case isApply && r.q.Get("fieldManager") == "":
+		return []cause{required("fieldManager", "is required for apply patch")}
+	}
+	return nil
 }
 
 // managerCauses are what is wrong with the name of a field manager.

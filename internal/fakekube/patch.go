@@ -2,21 +2,29 @@ package fakekube
 
 import (
 	"encoding/json"
+	"errors"
+	"mime"
+	"strings"
 )
 
-// patch answers a PATCH. A strategic merge patch is taken for a merge patch.
+// The media types of patches.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#patch-and-apply
+const (
+	mediaJSONPatch      = "application/json-patch+json"
+	mediaMergePatch     = "application/merge-patch+json"
+	mediaStrategicPatch = "application/strategic-merge-patch+json"
+	mediaApplyPatch     = "application/apply-patch+yaml"
+)
+
+// patch answers a PATCH. Server-side apply is refused.
 func (s *Server) patch(r *request) {
-	if !r.readOptions("PatchOptions") {
+	media := r.patchMedia()
+	if media == "" || !r.readOptions("PatchOptions") {
 		return
 	}
-	media := r.Header.Get("Content-Type")
-	if media != "application/merge-patch+json" && media != "application/strategic-merge-patch+json" {
-		r.fail(415, "UnsupportedMediaType", "415: Unsupported Media Type", Object{})
-		return
-	}
-	var patch Object
-	if err := json.Unmarshal(r.body, &patch); err != nil {
-		r.fail(400, "BadRequest", "error decoding patch: "+err.Error(), nil)
+	if media == mediaApplyPatch {
+		r.fail(415, "UnsupportedMediaType", "the fake has no server-side apply - accepted media types include: "+
+			strings.Join(r.kind.patchTypes(), ", "), nil)
 		return
 	}
 	s.mu.Lock()
@@ -26,15 +34,122 @@ func (s *Server) patch(r *request) {
 		r.notFound()
 		return
 	}
-	o := Clone(old)
-	mergePatch(o, patch)
-	o, _, err := r.kind.stored(o)
-	if err != nil {
-		r.badRequest(err.Error())
-		return
-	}
-	if !r.isNamedAsInPath(o) || !r.isInNamespaceOfPath(o) {
+	o := r.patched(media, old)
+	if o == nil || !r.isNamedAsInPath(o) || !r.isInNamespaceOfPath(o) {
 		return
 	}
 	s.writeLocked(r, old, o)
+}
+
+// patchTypes are the media types of patches that the fake takes for objects of the kind.
+func (k kind) patchTypes() []string {
+	types := []string{mediaJSONPatch, mediaMergePatch}
+	if !k.isCustom() {
+		types = append(types, mediaStrategicPatch)
+	}
+	return types
+}
+
+// patchMedia is the media type of a patch. Where the server takes no such patches, it answers so and returns "".
+func (r *request) patchMedia() string {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	types := append(r.kind.patchTypes(), mediaApplyPatch)
+	for _, known := range types {
+		if err == nil && media == known {
+			return media
+		}
+	}
+	if r.kind.isCustom() {
+		r.fail(415, "UnsupportedMediaType", "the body of the request was in an unknown format - accepted media types "+
+			"include: "+strings.Join(types, ", "), nil)
+		return ""
+	}
+	r.fail(415, "UnsupportedMediaType", "415: Unsupported Media Type", Object{})
+	return ""
+}
+
+// errPatch is that a JSON patch cannot be applied. The server does not say why.
+var errPatch = errors.New("the server rejected our request due to an error in our request")
+
+// badPatch is a patch that the server cannot read, a 400.
+type badPatch struct{ message string }
+
+func (e badPatch) Error() string { return e.message }
+
+// patched is what a patch makes of an object. It is nil where that cannot be, which is answered.
+func (r *request) patched(media string, old Object) Object {
+	o := Clone(old)
+	o["kind"] = r.kind.kind
+	o["apiVersion"] = r.kind.apiVersion()
+	o, err := r.kind.applied(media, o, r.body)
+	var bad badPatch
+	switch {
+	case err == nil:
+		return r.retyped(o)
+	case errors.As(err, &bad):
+		r.badRequest(bad.message)
+	case errors.Is(err, errPatch):
+		r.fail(422, "Invalid", err.Error(), Object{})
+	default:
+		r.broken(err.Error())
+	}
+	return nil
+}
+
+// applied is an object with a patch applied to it. The object is used up.
+func (k kind) applied(media string, o Object, body []byte) (Object, error) {
+	if media == mediaJSONPatch {
+		return applyJSONPatch(o, body)
+	}
+	prefix := "error decoding patch: "
+	if media == mediaStrategicPatch {
+		prefix = ""
+	}
+	var patch Object
+	if err := json.Unmarshal(body, &patch); err != nil {
+		return nil, badPatch{prefix + err.Error()}
+	}
+	if media == mediaStrategicPatch {
+		return strategicMerge(k.kind, o, patch)
+	}
+	if patch == nil {
+		return nil, badPatch{"Invalid JSON Patch"}
+	}
+	mergePatch(o, patch)
+	return o, nil
+}
+
+// retyped is a patched object as it is stored. It is nil where that is none of the request's kind, or has fields that
+// the client does not want to be passed over, which is answered.
+func (r *request) retyped(o Object) Object {
+	text, err := json.Marshal(o)
+	if err != nil {
+		r.broken(err.Error())
+		return nil
+	}
+	said := typeMeta{APIVersion: TextIn(o, "apiVersion"), Kind: TextIn(o, "kind")}
+	hasType := said.APIVersion != "" || said.Kind != ""
+	if hasType && (said.Kind != r.kind.kind || said.APIVersion != r.kind.apiVersion()) {
+		r.refusePatched(text, notRegistered(said))
+		return nil
+	}
+	stored, problems, err := r.kind.stored(o)
+	if err != nil {
+		r.refusePatched(text, err.Error())
+		return nil
+	}
+	if !r.kind.isCustom() {
+		problems = strictProblems(text, r.kind.kind)
+	}
+	if len(problems) > 0 && r.options.fieldValidation == "Strict" {
+		r.refusePatched(text, strictError(problems))
+		return nil
+	}
+	r.warn(problems)
+	return stored
+}
+
+// refusePatched refuses what a patch has made of an object. The server says the whole of it.
+func (r *request) refusePatched(text []byte, why string) {
+	r.refuseWith("", "", Object{}, []cause{invalidValue("patch", string(text), why)})
 }

@@ -16,9 +16,6 @@ type traits struct {
 
 	// hasDependents: the garbage collector looks after what the objects own, so that a DELETE may set its finalizers.
 	hasDependents bool
-
-	// hasNoCollection: there is no DELETE of a whole collection.
-	hasNoCollection bool
 }
 
 // custom are the traits of all custom resources.
@@ -29,7 +26,7 @@ var custom = traits{needsVersion: true, hasGeneration: true, hasDependents: true
 var builtInTraits = map[string]traits{
 	"pods":            {answersDeleted: true, hasGeneration: true, hasDependents: true},
 	"nodes":           {hasDependents: true},
-	"namespaces":      {answersDeleted: true, hasDependents: true, hasNoCollection: true},
+	"namespaces":      {answersDeleted: true, hasDependents: true},
 	"events":          {isMadeByPut: true},
 	"configmaps":      {hasDependents: true},
 	"secrets":         {hasDependents: true},

@@ -1,0 +1,292 @@
+package fakekube
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// The directives of a strategic merge patch.
+// https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md
+const (
+	patchDirective      = "$patch"
+	retainKeysDirective = "$retainKeys"
+	deleteDirective     = "$deleteFromPrimitiveList/"
+	orderDirective      = "$setElementOrder/"
+)
+
+// strategicMerge changes an object of this type, which is used up, as a strategic merge patch says: lists that have
+// a key are merged item by item. The errors are in the server's words.
+func strategicMerge(typ string, o, patch Object) (Object, error) {
+	if directive, isSet := patch[patchDirective]; isSet {
+		return replacedBy(directive, patch)
+	}
+	if o == nil {
+		o = Object{}
+	}
+	retainKeys(o, patch)
+	if err := mergeOrdered(typ, o, patch); err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(patch)) {
+		isOrdered := patch[orderDirective+name] != nil
+		if isOrdered || name == retainKeysDirective || strings.HasPrefix(name, orderDirective) {
+			continue
+		}
+		if list, isDeletion := strings.CutPrefix(name, deleteDirective); isDeletion {
+			removeItems(o, list, patch[name])
+			continue
+		}
+		if err := mergeField(typ, o, name, patch[name]); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+// replacedBy is what a patch with the directive $patch makes of an object.
+func replacedBy(directive any, patch Object) (Object, error) {
+	switch directive {
+	case "delete":
+		return Object{}, nil
+	case "replace":
+		replaced := maps.Clone(patch)
+		delete(replaced, patchDirective)
+		return replaced, nil
+	}
+	return nil, fmt.Errorf("unknown patch type: %v in map: %v", directive, patch)
+}
+
+// retainKeys removes the fields that the directive $retainKeys does not name.
+func retainKeys(o, patch Object) {
+	kept, isSet := patch[retainKeysDirective].([]any)
+	if !isSet {
+		return
+	}
+	maps.DeleteFunc(o, func(name string, _ any) bool { return !slices.Contains(kept, any(name)) })
+}
+
+// removeItems removes texts and numbers from a list.
+func removeItems(o Object, name string, removed any) {
+	list, isList := o[name].([]any)
+	gone, hasList := removed.([]any)
+	if isList && hasList {
+		o[name] = slices.DeleteFunc(slices.Clone(list), func(item any) bool { return slices.Contains(gone, item) })
+	}
+}
+
+// mergeField merges one field of an object of this type.
+func mergeField(typ string, o Object, name string, value any) error {
+	if value == nil {
+		delete(o, name)
+		return nil
+	}
+	merged, err := mergedField(typ, o, name, value)
+	if err != nil {
+		return err
+	}
+	o[name] = merged
+	return nil
+}
+
+// mergedField is a field of an object with what a patch says of it.
+func mergedField(typ string, o Object, name string, value any) (any, error) {
+	if o[name] == nil {
+		return withoutDirectives(value), nil
+	}
+	of, _ := typeOfField(typ, name)
+	f := structs[typ][name]
+	switch value := value.(type) {
+	case Object:
+		was, _ := o[name].(Object)
+		return strategicMerge(of, was, value)
+	case []any:
+		was, _ := o[name].([]any)
+		if f.mergeKey == "" && !f.isSet {
+			return cloned(value), nil
+		}
+		return mergeList(f, was, value)
+	}
+	return value, nil
+}
+
+// withoutDirectives is what a patch sets where nothing was before: it passes over all that is under a directive.
+func withoutDirectives(value any) any {
+	switch value := value.(type) {
+	case Object:
+		if value[patchDirective] != nil {
+			return nil
+		}
+		kept := Object{}
+		for name, part := range value {
+			if part != nil && !strings.HasPrefix(name, "$") {
+				kept[name] = withoutDirectives(part)
+			}
+		}
+		return kept
+	case []any:
+		var kept []any
+		for _, item := range value {
+			if item = withoutDirectives(item); item != nil {
+				kept = append(kept, item)
+			}
+		}
+		return kept
+	}
+	return value
+}
+
+// mergeOrdered merges the lists for which a patch sets the order of their items.
+func mergeOrdered(typ string, o, patch Object) error {
+	for _, directive := range slices.Sorted(maps.Keys(patch)) {
+		name, isOrder := strings.CutPrefix(directive, orderDirective)
+		if !isOrder {
+			continue
+		}
+		order, _ := patch[directive].([]any)
+		was, _ := o[name].([]any)
+		items, _ := patch[name].([]any)
+		f := structs[typ][name]
+		if !isInOrder(f, items, order) {
+			return fmt.Errorf("The order in patch list:\n%v\n doesn't match $setElementOrder list:\n%v\n", items, order)
+		}
+		merged := was
+		if items != nil {
+			var err error
+			merged, err = mergeList(f, was, items)
+			if err != nil {
+				return err
+			}
+		}
+		if merged != nil {
+			o[name] = f.ordered(merged, order, was)
+		}
+	}
+	return nil
+}
+
+// isInOrder reports whether the items of a patch are among those of an order, and stand as there.
+func isInOrder(f field, items, order []any) bool {
+	last := -1
+	for _, item := range items {
+		if part, isObject := item.(Object); isObject && part[patchDirective] != nil {
+			continue
+		}
+		i := f.indexIn(order, item)
+		if i < last || i < 0 {
+			return false
+		}
+		last = i
+	}
+	return true
+}
+
+// mergeList is a list with the items of a patch merged into it, by their key or, where they have none, as a set.
+func mergeList(f field, was, items []any) ([]any, error) {
+	if f.mergeKey == "" {
+		merged := slices.Clone(was)
+		for _, item := range items {
+			if !slices.Contains(merged, item) {
+				merged = append(merged, item)
+			}
+		}
+		return f.ordered(merged, items, was), nil
+	}
+	was, items, err := f.directed(slices.Clone(was), items)
+	if err != nil {
+		return nil, err
+	}
+	merged := slices.Clone(was)
+	for _, item := range items {
+		part := item.(Object)
+		if part[f.mergeKey] == nil {
+			return nil, fmt.Errorf("map: %v does not contain declared merge key: %s", part, f.mergeKey)
+		}
+		i := f.indexIn(merged, part)
+		var from Object
+		if i >= 0 {
+			from, _ = merged[i].(Object)
+		}
+		is, err := strategicMerge(typeOfItem(f.typ), Clone(from), part)
+		if err != nil {
+			return nil, err
+		}
+		if i >= 0 {
+			merged[i] = is
+		} else {
+			merged = append(merged, any(is))
+		}
+	}
+	return f.ordered(merged, items, was), nil
+}
+
+// directed does what the directives among the items of a patch say, and returns what is left of the list and
+// of the items.
+func (f field) directed(was, items []any) (left, rest []any, err error) {
+	isReplaced := false
+	for _, item := range items {
+		part, isObject := item.(Object)
+		if !isObject {
+			return nil, nil, fmt.Errorf("list element types are not identical: %v", []any{was, items})
+		}
+		directive, isDirective := part[patchDirective]
+		switch {
+		case !isDirective:
+			rest = append(rest, item)
+		case directive == "delete":
+			was = slices.DeleteFunc(was, func(old any) bool { return f.isSame(old, item) })
+		case directive == "replace":
+			isReplaced = true
+		default:
+			return nil, nil, fmt.Errorf("unknown patch type: %v in map: %v", directive, part)
+		}
+	}
+	if isReplaced {
+		return nil, rest, nil
+	}
+	return was, rest, nil
+}
+
+// isSame reports whether two items stand for the same one.
+func (f field) isSame(a, b any) bool {
+	first, isObject := a.(Object)
+	second, isToo := b.(Object)
+	if isObject && isToo && f.mergeKey != "" {
+		return first[f.mergeKey] == second[f.mergeKey]
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// indexIn is where an item stands in a list, -1 where it does not.
+func (f field) indexIn(list []any, item any) int {
+	return slices.IndexFunc(list, func(other any) bool { return f.isSame(other, item) })
+}
+
+// ordered is a merged list in the server's order: the items that the patch names in the patch's order, the others in
+// that which they had. One of the others comes first only if it stood before the patch's item until now.
+func (f field) ordered(merged, order, was []any) []any {
+	var named, others []any
+	for _, item := range merged {
+		if f.indexIn(order, item) >= 0 {
+			named = append(named, item)
+		} else {
+			others = append(others, item)
+		}
+	}
+	slices.SortStableFunc(named, func(a, b any) int { return f.indexIn(order, a) - f.indexIn(order, b) })
+	var all []any
+	for len(named) > 0 && len(others) > 0 {
+		stood := f.indexIn(was, others[0])
+		wasNamed := f.indexIn(was, named[0])
+		if stood >= 0 && wasNamed >= 0 && stood < wasNamed {
+			all = append(all, others[0])
+			others = others[1:]
+			continue
+		}
+		all = append(all, named[0])
+		named = named[1:]
+	}
+	return slices.Concat(all, named, others)
+}
