@@ -1,89 +1,371 @@
 package fakekube
 
 import (
-	"io"
+	"crypto/sha512"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"runtime"
+	"slices"
 	"strings"
 )
 
-// discover answers what a client asks before it knows the API: whether the server is well, its version, its groups and
-// their resources. It reports whether the request was for one of these.
+// discover answers what a client asks before it knows the API: whether the server is well, its version, its groups,
+// their resources and their schemas. It reports whether the request was for one of these.
+// https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
 func (s *Server) discover(r *request) bool {
-	path := strings.Trim(r.asked.Path, "/")
-	switch path {
-	case "readyz", "livez", "healthz":
-		r.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		io.WriteString(r.w, "ok")
-		return true
-	case "version":
-		r.answer(200, Object{"major": "1", "minor": "35", "gitVersion": "v1.35.0-fake"})
-		return true
-	case "api":
-		r.answer(200, Object{"kind": "APIVersions", "versions": []any{"v1"}})
-		return true
-	case "apis":
-		r.answer(200, Object{"kind": "APIGroupList", "apiVersion": "v1", "groups": s.groups()})
+	path := strings.TrimRight(r.asked.Path, "/")
+	if s.checkHealth(r, path) {
 		return true
 	}
-	resources := s.resources(path)
-	if len(resources) == 0 {
+	var plain any
+	switch {
+	case path == "":
+		r.answer(200, Object{"paths": s.paths()})
+		return true
+	case path == "/version":
+		plain = version()
+	case path == "/api":
+		plain = Object{"kind": "APIVersions", "versions": []any{"v1"}, "serverAddressByClientCIDRs": addresses(r)}
+	case path == "/apis":
+		groups := []any{}
+		for _, g := range s.groups()[1:] {
+			groups = append(groups, g.plain())
+		}
+		plain = Object{"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+	default:
+		plain = s.discovered(path)
+	}
+	if plain == nil {
 		return false
 	}
-	_, groupVersion, _ := strings.Cut(path, "/")
-	r.answer(200, Object{
-		"kind":         "APIResourceList",
-		"apiVersion":   "v1",
-		"groupVersion": groupVersion,
-		"resources":    resources,
-	})
+	isCollection := path == "/api" || path == "/apis"
+	takesAnyMethod := strings.HasPrefix(path, "/apis") && strings.Count(path, "/") < 3
+	if r.Method != http.MethodGet && !takesAnyMethod {
+		r.fail(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", Object{})
+		return true
+	}
+	form := formOf(r.Header.Get("Accept"), isCollection)
+	switch form {
+	case "":
+		r.fail(406, "NotAcceptable", "only the following media types are accepted: application/json", Object{})
+	case mediaJSON:
+		r.answer(200, plain)
+	default:
+		s.discoverAll(r, path == "/api")
+	}
 	return true
 }
 
-// groups are the API groups but the core group.
-func (s *Server) groups() []any {
-	groups := []any{}
-	isKnown := map[string]bool{"": true}
-	for _, k := range s.servedKinds() {
-		if isKnown[k.group] {
-			continue
+// discovered is what discovery says of one group, or of one of its versions. It is nil where there is none.
+func (s *Server) discovered(path string) any {
+	for _, g := range s.groups() {
+		if g.name != "" && path == "/apis/"+g.name {
+			group := g.plain()
+			group["kind"] = "APIGroup"
+			group["apiVersion"] = "v1"
+			return group
 		}
-		isKnown[k.group] = true
-		version := Object{"groupVersion": k.apiVersion(), "version": k.version}
-		groups = append(groups, Object{"name": k.group, "versions": []any{version}, "preferredVersion": version})
+		for _, version := range g.versions {
+			if path == "/"+version.kinds[0].path() {
+				return version.plain()
+			}
+		}
+	}
+	return nil
+}
+
+// version is what the server says of itself. No number after the second is a real release's.
+func version() Object {
+	return Object{
+		"major":                 "1",
+		"minor":                 "35",
+		"emulationMajor":        "1",
+		"emulationMinor":        "35",
+		"minCompatibilityMajor": "1",
+		"minCompatibilityMinor": "34",
+		"gitVersion":            "v1.35.0-fake",
+		"gitCommit":             "",
+		"gitTreeState":          "",
+		"buildDate":             "1970-01-01T00:00:00Z",
+		"goVersion":             runtime.Version(),
+		"compiler":              runtime.Compiler,
+		"platform":              runtime.GOOS + "/" + runtime.GOARCH,
+	}
+}
+
+// addresses say where clients reach the server: wherever this one has reached it.
+func addresses(r *request) []any {
+	return []any{Object{"clientCIDR": "0.0.0.0/0", "serverAddress": r.Host}}
+}
+
+// paths are those that the server names at its root.
+func (s *Server) paths() []string {
+	paths := []string{"/api", "/api/v1", "/apis", "/openapi/v3", "/version"}
+	for _, g := range s.groups()[1:] {
+		paths = append(paths, "/apis/"+g.name)
+		for _, version := range g.versions {
+			paths = append(paths, "/"+version.kinds[0].path())
+		}
+	}
+	for _, endpoint := range healthEndpoints {
+		paths = append(paths, "/"+endpoint)
+		for _, check := range healthChecks {
+			paths = append(paths, "/"+endpoint+"/"+check)
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// group is an API group, as discovery shows it.
+type group struct {
+	name     string // "" is the core group
+	versions []groupVersion
+}
+
+// groupVersion is a version of a group, with its kinds in the order of their resources.
+type groupVersion struct {
+	version string
+	kinds   []kind
+}
+
+// groups are all groups, the core group first, those of custom resources last, by name.
+func (s *Server) groups() []group {
+	kinds := slices.Clone(s.servedKinds())
+	custom := slices.IndexFunc(kinds, kind.isCustom)
+	if custom < 0 {
+		custom = len(kinds)
+	}
+	slices.SortStableFunc(kinds[custom:], func(a, b kind) int { return strings.Compare(a.group, b.group) })
+	var groups []group
+	for _, k := range kinds {
+		i := slices.IndexFunc(groups, func(g group) bool { return g.name == k.group })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, group{name: k.group})
+		}
+		groups[i].add(k)
 	}
 	return groups
 }
 
-// shortNames are what kubectl understands beside the resources' names.
-var shortNames = map[string]string{"pods": "po", "nodes": "no", "namespaces": "ns", "events": "ev"}
+// add puts a kind into its version, among the others in their order.
+func (g *group) add(k kind) {
+	i := slices.IndexFunc(g.versions, func(v groupVersion) bool { return v.version == k.version })
+	if i < 0 {
+		i = len(g.versions)
+		g.versions = append(g.versions, groupVersion{version: k.version})
+	}
+	g.versions[i].kinds = append(g.versions[i].kinds, k)
+	slices.SortStableFunc(g.versions[i].kinds, func(a, b kind) int { return strings.Compare(a.resource, b.resource) })
+	slices.SortStableFunc(g.versions, func(a, b groupVersion) int { return compareVersions(a.version, b.version) })
+}
 
-// resources are those that discovery names under a path, such as "api/v1" or "apis/demo.mark8s.io/v1".
-func (s *Server) resources(path string) []any {
+// plain is the group without its resources. The first version is the preferred one.
+func (g group) plain() Object {
+	versions := []any{}
+	for _, v := range g.versions {
+		versions = append(versions, Object{"groupVersion": v.kinds[0].apiVersion(), "version": v.version})
+	}
+	return Object{"name": g.name, "versions": versions, "preferredVersion": versions[0]}
+}
+
+// plain is the list of the version's resources.
+func (v groupVersion) plain() Object {
 	resources := []any{}
-	for _, k := range s.servedKinds() {
-		if path != k.path() {
-			continue
-		}
+	for _, k := range v.kinds {
 		resource := Object{
 			"name":         k.resource,
-			"singularName": strings.ToLower(k.kind),
+			"singularName": k.singular,
 			"namespaced":   k.isNamespaced,
 			"kind":         k.kind,
-			"verbs":        []any{"create", "delete", "get", "list", "patch", "update", "watch"},
+			"verbs":        k.verbs(),
 		}
-		if short := shortNames[k.resource]; short != "" {
-			resource["shortNames"] = []any{short}
+		if len(k.shortNames) > 0 {
+			resource["shortNames"] = k.shortNames
+		}
+		if len(k.categories) > 0 {
+			resource["categories"] = k.categories
 		}
 		resources = append(resources, resource)
-		crd := s.InstalledCRD()
-		if k.resource == "counts" && crd != nil && crd.HasStatus {
-			resources = append(resources, Object{
-				"name":         "counts/status",
-				"singularName": "",
-				"namespaced":   true,
-				"kind":         k.kind,
-				"verbs":        []any{"get", "patch", "update"},
-			})
+		for _, sub := range k.subresources() {
+			resources = append(resources, sub.plain(k))
 		}
 	}
-	return resources
+	return Object{
+		"kind":         "APIResourceList",
+		"apiVersion":   "v1",
+		"groupVersion": v.kinds[0].apiVersion(),
+		"resources":    resources,
+	}
+}
+
+// verbs are what discovery says can be done with a kind.
+func (k kind) verbs() []string {
+	switch {
+	case k.isReview:
+		return []string{"create"}
+	case k.isCustom():
+		return []string{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"}
+	case k.qualified() == "namespaces":
+		return []string{"create", "delete", "get", "list", "patch", "update", "watch"}
+	}
+	return []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+}
+
+// subresource is one that the fake serves.
+type subresource struct {
+	name  string
+	verbs []string
+
+	// What is read and written; kind is "" where that is the object itself.
+	group, version, kind string
+}
+
+// subresources are those of a kind.
+func (k kind) subresources() []subresource {
+	var all []subresource
+	switch k.qualified() {
+	case "pods":
+		all = append(all, subresource{name: "binding", verbs: []string{"create"}, kind: "Binding"})
+	case "serviceaccounts":
+		token := subresource{name: "token", verbs: []string{"create"}, kind: "TokenRequest"}
+		token.group = "authentication.k8s.io"
+		token.version = "v1"
+		all = append(all, token)
+	}
+	if k.hasStatus {
+		all = append(all, subresource{name: "status", verbs: []string{"get", "patch", "update"}})
+	}
+	return all
+}
+
+// hasSubresource reports whether the fake serves a subresource of the kind.
+func (k kind) hasSubresource(name string) bool {
+	return slices.ContainsFunc(k.subresources(), func(sub subresource) bool { return sub.name == name })
+}
+
+func (sub subresource) plain(of kind) Object {
+	o := Object{
+		"name":         of.resource + "/" + sub.name,
+		"singularName": "",
+		"namespaced":   of.isNamespaced,
+		"kind":         of.kind,
+		"verbs":        sub.verbs,
+	}
+	if sub.group != "" {
+		o["group"] = sub.group
+		o["version"] = sub.version
+	}
+	if sub.kind != "" {
+		o["kind"] = sub.kind
+	}
+	return o
+}
+
+// aggregatedDiscovery is the media type in which one answer tells of all groups and resources.
+const aggregatedDiscovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+// formOf is the first form in an Accept header in which the fake can answer discovery: mediaJSON, or
+// aggregatedDiscovery where that may be. It is "" where there is none.
+func formOf(accept string, mayAggregate bool) string {
+	aggregated := strings.Split(aggregatedDiscovery, ";")
+	for clause := range strings.SplitSeq(accept, ",") {
+		parts := strings.Split(strings.ReplaceAll(clause, " ", ""), ";")
+		isAs := slices.ContainsFunc(parts, func(p string) bool { return strings.HasPrefix(p, "as=") })
+		isAll := !slices.ContainsFunc(aggregated, func(p string) bool { return !slices.Contains(parts, p) })
+		switch {
+		case mayAggregate && isAll:
+			return aggregatedDiscovery
+		case !isAs && slices.Contains([]string{"", "*/*", "application/*", mediaJSON}, parts[0]):
+			return mediaJSON
+		}
+	}
+	return ""
+}
+
+// discoverAll answers with all groups and their resources at once, or with nothing where the client has these already.
+func (s *Server) discoverAll(r *request, isCore bool) {
+	items := []any{}
+	for _, g := range s.groups() {
+		if (g.name == "") == isCore {
+			items = append(items, g.aggregated())
+		}
+	}
+	list := Object{
+		"kind":       "APIGroupDiscoveryList",
+		"apiVersion": "apidiscovery.k8s.io/v2",
+		"metadata":   Object{},
+		"items":      items,
+	}
+	data, _ := json.Marshal(list)
+	tag := fmt.Sprintf("\"%X\"", sha512.Sum512(data))
+	header := r.w.Header()
+	header.Set("ETag", tag)
+	header.Set("Vary", "Accept")
+	header.Set("Cache-Control", "public")
+	if r.Header.Get("If-None-Match") == tag {
+		r.w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	r.media = aggregatedDiscovery
+	r.answer(200, list)
+}
+
+// aggregated is the group with all its versions and resources.
+func (g group) aggregated() Object {
+	meta := Object{}
+	if g.name != "" {
+		meta["name"] = g.name
+	}
+	versions := []any{}
+	for _, v := range g.versions {
+		resources := []any{}
+		for _, k := range v.kinds {
+			resources = append(resources, k.aggregated())
+		}
+		versions = append(versions, Object{"version": v.version, "resources": resources, "freshness": "Current"})
+	}
+	return Object{"metadata": meta, "versions": versions}
+}
+
+// aggregated is the resource with its subresources. The server names the group and the version of a kind only where it
+// is a custom one.
+func (k kind) aggregated() Object {
+	response := Object{"group": "", "version": "", "kind": k.kind}
+	if k.isCustom() {
+		response["group"] = k.group
+		response["version"] = k.version
+	}
+	scope := "Cluster"
+	if k.isNamespaced {
+		scope = "Namespaced"
+	}
+	resource := Object{
+		"resource":         k.resource,
+		"responseKind":     response,
+		"scope":            scope,
+		"singularResource": k.singular,
+		"verbs":            k.verbs(),
+	}
+	if len(k.shortNames) > 0 {
+		resource["shortNames"] = k.shortNames
+	}
+	if len(k.categories) > 0 {
+		resource["categories"] = k.categories
+	}
+	var subresources []any
+	for _, sub := range k.subresources() {
+		of := maps.Clone(response)
+		if sub.kind != "" {
+			of = Object{"group": sub.group, "version": sub.version, "kind": sub.kind}
+		}
+		subresources = append(subresources, Object{"subresource": sub.name, "responseKind": of, "verbs": sub.verbs})
+	}
+	if len(subresources) > 0 {
+		resource["subresources"] = subresources
+	}
+	return resource
 }

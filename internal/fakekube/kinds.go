@@ -20,6 +20,7 @@ type kind struct {
 
 	isNamespaced bool
 	hasStatus    bool // the status is a subresource: a write to the object does not change it
+	isReview     bool // it is created to get an answer, and not kept
 
 	// crd is the version in the CustomResourceDefinition, with its schema and columns. It is nil for a built-in kind.
 	crd Object

@@ -184,19 +184,6 @@ func (s *Server) handlerOf(rt Route) func(*request) {
 	return nil
 }
 
-// hasSubresource reports whether the fake serves a subresource of the kind.
-func (k kind) hasSubresource(name string) bool {
-	switch name {
-	case "status":
-		return k.hasStatus
-	case "token":
-		return k.qualified() == "serviceaccounts"
-	case "binding":
-		return k.qualified() == "pods"
-	}
-	return false
-}
-
 // noResource answers for what a group does not have.
 func (r *request) noResource() {
 	r.fail(404, "NotFound", "the server could not find the requested resource", Object{})
