@@ -285,6 +285,9 @@ func markDying(o Object, grace int64) {
 // the garbage collector removes its finalizers. Objects that it owns stay where they are.
 func (s *Server) finishLocked(k kind, key Key) {
 	o := Clone(s.objects[k.qualified()][key])
+	if graceOf(o) > 0 && s.HasKubelets {
+		return
+	}
 	if graceOf(o) > 0 {
 		MetaOf(o)["deletionGracePeriodSeconds"] = float64(0)
 		MetaOf(o)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)

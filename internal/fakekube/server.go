@@ -26,6 +26,10 @@ type Server struct {
 	// stay, marked as being deleted.
 	NoControllers bool
 
+	// HasKubelets says that somebody plays the kubelets, so that a pod on a node that is deleted stays, marked as being
+	// deleted, until a DELETE with gracePeriodSeconds=0 says that it has ended.
+	HasKubelets bool
+
 	// ClientCA, if set, is the authority whose client certificates are let in where a token is needed.
 	ClientCA *x509.CertPool
 

@@ -47,10 +47,10 @@ type cluster struct {
 func newCluster(out io.Writer) *cluster {
 	fake := fakekube.New()
 	fake.Allow(token)
+	fake.HasKubelets = true
 	c := newComponents(&client{server: fake, all: fake.All})
 	c.fake = fake
 	c.out = out
-	c.fake.InstallCRD(&fakekube.CRD{HasStatus: true})
 	if err := c.found(); err != nil {
 		panic(err) // the fake takes what a real server takes
 	}
@@ -90,6 +90,9 @@ func (c *cluster) found() error {
 		if err := register(c.client, name, i); err != nil {
 			return err
 		}
+	}
+	if err := c.createAnyway("customresourcedefinitions", countDefinition()); err != nil {
+		return err
 	}
 	_, err := c.create("counts", object{
 		"apiVersion": "demo.mark8s.io/v1",

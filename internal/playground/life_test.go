@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"podcount/internal/fakekube"
+	"podcount/internal/yaml"
 )
 
 // liveFor lets a cluster live for so long, in virtual time. web stays as it is.
@@ -183,6 +186,26 @@ func TestNodesThatAreOutOfServiceGetNoPods(t *testing.T) {
 	})
 }
 
+func TestPodThatIsDeletedTerminatesAndGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(nil)
+		runPod(t, c, "mine", podSpec("nginx"))
+		liveFor(c, 5*time.Second)
+		if err := c.remove("pods", podNamed(c, "mine")); err != nil {
+			t.Fatal(err)
+		}
+		liveFor(c, pace)
+		if pod := podNamed(c, "mine"); pod == nil || !isDying(pod) || look(pod) != "Running ready=true restarts=0" {
+			t.Errorf("a moment after it was deleted, the pod is %v", pod)
+		}
+		liveFor(c, stopTime+pace)
+		if pod := podNamed(c, "mine"); pod != nil {
+			t.Errorf("it does not go: %v", pod)
+		}
+		wantTold(t, c, "mine", "Scheduled Pulling Pulled Created Started Killing")
+	})
+}
+
 func TestPodThatIsDeletedIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(nil)
@@ -283,4 +306,20 @@ func TestBackupsRunAndTheOldOnesGo(t *testing.T) {
 			t.Errorf("the backups are %v", phases)
 		}
 	})
+}
+
+func TestCountsAreDefinedAsWherePodcountIsInstalled(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/count-crd.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	installed, err := yaml.Parse(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _ := json.Marshal(installed)
+	got, _ := json.Marshal(countDefinition())
+	if string(got) != string(want) {
+		t.Errorf("the playground defines\n%s\nand deploy/count-crd.yaml\n%s", got, want)
+	}
 }

@@ -7,11 +7,7 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// inNamespaces are the resources whose objects go with their namespace.
-var inNamespaces = []string{"pods", "events", "configmaps", "secrets", "serviceaccounts", "leases", "counts"}
-
-// janitor looks after namespaces, as kube-controller-manager does: each has a service account, and one that is deleted
-// goes when all that is in it has gone.
+// janitor gives each namespace the service account default, as kube-controller-manager does.
 type janitor struct{ *client }
 
 func (j *janitor) step() {
@@ -24,39 +20,10 @@ func (j *janitor) step() {
 	}
 	for _, namespace := range j.all("namespaces") {
 		name := fakekube.KeyOf(namespace).Name
-		if isDying(namespace) {
-			j.empty(namespace)
-			continue
-		}
-		if !hasAccount[name] {
+		if !hasAccount[name] && !isDying(namespace) {
 			j.create("serviceaccounts", object{"metadata": object{"namespace": name, "name": "default"}})
 		}
 	}
-}
-
-// empty deletes what is in a namespace, and lets go of it when there is nothing left.
-func (j *janitor) empty(namespace object) {
-	name := fakekube.KeyOf(namespace).Name
-	isEmpty := true
-	for _, resource := range inNamespaces {
-		for _, o := range j.all(resource) {
-			if fakekube.KeyOf(o).Namespace != name {
-				continue
-			}
-			isEmpty = false
-			if !isDying(o) {
-				j.remove(resource, o)
-			}
-		}
-	}
-	if !isEmpty {
-		return
-	}
-	final := fakekube.Clone(namespace)
-	final["apiVersion"] = "v1"
-	final["kind"] = "Namespace"
-	final["spec"] = object{"finalizers": []any{}}
-	j.send(http.MethodPut, pathOf("namespaces", namespace)+"/finalize", mediaJSON, final)
 }
 
 // createAnyway makes an object that may be there already.
