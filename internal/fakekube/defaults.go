@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // writable is what becomes of old where a client writes o: the parts that the client may not write are as they were,
@@ -53,7 +54,7 @@ func (k kind) setFirst(o Object) {
 	}
 	switch k.qualified() {
 	case "pods":
-		o["status"] = Object{"phase": "Pending", "qosClass": qosClass(partIn(o, "spec"))}
+		o["status"] = newPodStatus(partIn(o, "spec"))
 	case "namespaces":
 		name := TextIn(MetaOf(o), "name")
 		spec := partIn(o, "spec")
@@ -249,6 +250,24 @@ func setVolumeDefaults(volume Object) {
 	if path := objectIn(volume, "hostPath"); path != nil {
 		setMissing(path, "type", "")
 	}
+}
+
+// newPodStatus is the status of a pod that a client has just made. A pod with scheduling gates says that it waits.
+// https://kubernetes.io/docs/concepts/scheduling-eviction/pod-scheduling-readiness/
+func newPodStatus(spec Object) Object {
+	status := Object{"phase": "Pending", "qosClass": qosClass(spec)}
+	gates, _ := spec["schedulingGates"].([]any)
+	if len(gates) > 0 {
+		status["conditions"] = []any{Object{
+			"type":               "PodScheduled",
+			"status":             "False",
+			"lastProbeTime":      nil,
+			"lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
+			"reason":             "SchedulingGated",
+			"message":            "Scheduling is blocked due to non-empty scheduling gates",
+		}}
+	}
+	return status
 }
 
 // qosClass says what a pod is worth where its node runs short.
