@@ -77,7 +77,11 @@ func New() *Server {
 		away:        map[string]bool{},
 	}
 	for _, name := range []string{"default", "kube-system"} {
-		s.Put("namespaces", Object{"metadata": Object{"name": name}})
+		s.Put("namespaces", Object{
+			"metadata": Object{"name": name, "labels": Object{"kubernetes.io/metadata.name": name}},
+			"spec":     Object{"finalizers": []any{"kubernetes"}},
+			"status":   Object{"phase": "Active"},
+		})
 	}
 	return s
 }
