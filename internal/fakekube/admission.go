@@ -57,7 +57,7 @@ func (s *Server) admittedLocked(r *request, old, o Object) Object {
 	if labels, ok := MetaOf(o)["labels"].(Object); ok && r.kind.resource == "nodes" {
 		delete(labels, s.stripped)
 	}
-	causes := r.kind.causes(old, o)
+	causes := r.kind.causes(old, o, r.status)
 	if len(causes) > 0 {
 		r.refuse(causes)
 		return nil

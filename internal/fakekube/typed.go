@@ -104,8 +104,8 @@ func (t *typing) object(v any, typ string) (any, error) {
 			return nil, err
 		}
 		switch {
-		case value == nil && f.isShown:
-			into[name] = zero(f.typ)
+		case f.isShown && isNoItem(value):
+			into[name] = zero(f.typ) // what etcd keeps does not tell an empty list from none
 		case value != nil && f.shows(value):
 			into[name] = value
 		}
@@ -134,6 +134,12 @@ func isEmpty(v any) bool {
 		return len(v) == 0
 	}
 	return false
+}
+
+// isNoItem reports whether a value is nothing, or a list of nothing.
+func isNoItem(v any) bool {
+	list, isList := v.([]any)
+	return v == nil || isList && len(list) == 0
 }
 
 // isSetExplicitly reports whether a value that holds nothing tells more than none: an object {} does, in most places,

@@ -8,13 +8,16 @@ import (
 )
 
 // causes are all that is wrong with an object that a client writes in place of old, which is nil where there is none
-// yet. The server may name a cause several times; the fake does so once.
-func (k kind) causes(old, o Object) []cause {
+// yet. isStatus says that the write is to its status. The server may name a cause several times; the fake does so once.
+func (k kind) causes(old, o Object, isStatus bool) []cause {
 	var causes []cause
 	if old == nil {
 		causes = k.metaCauses(o)
 	} else {
 		causes = k.metaUpdateCauses(old, o)
+	}
+	if k.isCustom() {
+		return append(causes, k.schemaCauses(o, isStatus)...)
 	}
 	return append(causes, k.specCauses(old, o)...)
 }
@@ -81,23 +84,52 @@ func ownerCauses(meta Object) []cause {
 			continue
 		}
 		if controller != nil {
+			all := shownOwners(meta)
 			why := fmt.Sprintf("Only one reference can have Controller set to true. Found \"true\" in references for "+
 				"%s/%s and %s/%s", controller["kind"], controller["name"], owner["kind"], owner["name"])
-			causes = append(causes, invalidValue("metadata.ownerReferences", meta["ownerReferences"], why))
+			causes = append(causes, invalidValue("metadata.ownerReferences", all, why))
 		}
 		controller = owner
 	}
 	return causes
 }
 
+// ownerReference is an owner as messages show it: with its fields in the server's order.
+type ownerReference struct {
+	APIVersion         any `json:"apiVersion"`
+	Kind               any `json:"kind"`
+	Name               any `json:"name"`
+	UID                any `json:"uid"`
+	Controller         any `json:"controller,omitempty"`
+	BlockOwnerDeletion any `json:"blockOwnerDeletion,omitempty"`
+}
+
+// shownOwners are the owners of an object as messages show them.
+func shownOwners(meta Object) []ownerReference {
+	var shown []ownerReference
+	for _, owner := range objectsIn(meta["ownerReferences"]) {
+		shown = append(shown, ownerReference{
+			APIVersion:         owner["apiVersion"],
+			Kind:               owner["kind"],
+			Name:               owner["name"],
+			UID:                owner["uid"],
+			Controller:         owner["controller"],
+			BlockOwnerDeletion: owner["blockOwnerDeletion"],
+		})
+	}
+	return shown
+}
+
 // finalizerCauses are what is wrong with finalizers.
 func finalizerCauses(meta Object) []cause {
 	var causes []cause
 	finalizers := textsIn(meta["finalizers"])
-	for i, finalizer := range finalizers {
+	for _, finalizer := range finalizers {
 		for _, problem := range labelKeyProblems(finalizer) {
 			causes = append(causes, invalidValue("metadata.finalizers", finalizer, problem))
 		}
+	}
+	for i, finalizer := range finalizers {
 		if !strings.Contains(finalizer, "/") && !isOfCollector(finalizer) {
 			field := fmt.Sprintf("metadata.finalizers[%d]", i)
 			why := "name is neither a standard finalizer name nor is it fully qualified"

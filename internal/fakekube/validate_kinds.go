@@ -1,12 +1,30 @@
 package fakekube
 
-// specCauses are what is wrong with an object beside its metadata.
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"regexp"
+	"slices"
+)
+
+// specCauses are what is wrong with an object of a built-in kind beside its metadata.
 func (k kind) specCauses(old, o Object) []cause {
 	switch k.qualified() {
+	case "pods":
+		return podCauses(old, o)
+	case "nodes":
+		return nodeCauses(old, o)
 	case "events":
 		return eventCauses(o)
+	case "configmaps", "secrets":
+		return k.dataCauses(old, o)
 	case "leases.coordination.k8s.io":
 		return leaseCauses(o)
+	case "clusterroles.rbac.authorization.k8s.io", "roles.rbac.authorization.k8s.io":
+		return k.ruleCauses(o)
+	case "clusterrolebindings.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io":
+		return k.bindingCauses(old, o)
 	}
 	return nil
 }
@@ -33,6 +51,163 @@ func leaseCauses(o Object) []cause {
 	}
 	if count, isSet := spec["leaseTransitions"].(float64); isSet && count < 0 {
 		causes = append(causes, invalidValue("spec.leaseTransitions", count, "must be greater than or equal to 0"))
+	}
+	return causes
+}
+
+// nodeCauses are what is wrong with a node. The server calls its taints metadata.
+func nodeCauses(old, o Object) []cause {
+	spec := objectIn(o, "spec")
+	var causes []cause
+	isSeen := map[[2]string]bool{}
+	for i, taint := range objectsIn(spec["taints"]) {
+		at := fmt.Sprintf("metadata.taints[%d]", i)
+		key := TextIn(taint, "key")
+		value := TextIn(taint, "value")
+		effect := TextIn(taint, "effect")
+		for _, problem := range labelKeyProblems(key) {
+			causes = append(causes, invalidValue(at+".key", key, problem))
+		}
+		if problem := labelValueProblem(value); problem != "" {
+			causes = append(causes, invalidValue(at+".value", value, problem))
+		}
+		if effect == "" {
+			causes = append(causes, required(at+".effect", ""))
+		} else {
+			causes = append(causes, oneOf(taint, at+".", "effect", "NoSchedule", "PreferNoSchedule", "NoExecute")...)
+		}
+		if isSeen[[2]string{key, effect}] {
+			twice := fmt.Sprintf(`Duplicate value: {"Key":%q,"Value":%q,"Effect":%q,"TimeAdded":null}: taints must be `+
+				`unique by key and effect pair`, key, value, effect)
+			causes = append(causes, cause{"FieldValueDuplicate", at, twice})
+		}
+		isSeen[[2]string{key, effect}] = true
+	}
+	for i, network := range textsIn(spec["podCIDRs"]) {
+		if _, err := netip.ParsePrefix(network); err != nil {
+			field := fmt.Sprintf("spec.podCIDRs[%d]", i)
+			why := "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+			causes = append(causes, invalidValue(field, network, why))
+		}
+	}
+	return append(causes, nodeUpdateCauses(objectIn(old, "spec"), spec)...)
+}
+
+// nodeUpdateCauses are changes of a node's spec that the server does not allow.
+func nodeUpdateCauses(was, spec Object) []cause {
+	var causes []cause
+	if was["podCIDRs"] != nil && !isSame(was["podCIDRs"], spec["podCIDRs"]) {
+		why := `node updates may not change podCIDR except from "" to valid`
+		causes = append(causes, forbiddenField("spec.podCIDRs", why))
+	}
+	if was["providerID"] != nil && was["providerID"] != spec["providerID"] {
+		why := `node updates may not change providerID except from "" to valid`
+		causes = append(causes, forbiddenField("spec.providerID", why))
+	}
+	return causes
+}
+
+// configKeyPattern is the syntax of the keys of ConfigMaps and Secrets, as the server's message names it.
+const configKeyPattern = `[-._a-zA-Z0-9]+`
+
+var configKeySyntax = regexp.MustCompile("^" + configKeyPattern + "$")
+
+// dataCauses are what is wrong with a ConfigMap or a Secret.
+func (k kind) dataCauses(old, o Object) []cause {
+	var causes []cause
+	for _, field := range []string{"data", "binaryData"} {
+		for _, key := range slices.Sorted(maps.Keys(objectIn(o, field))) {
+			at := fmt.Sprintf("%s[%s]", field, key)
+			if !configKeySyntax.MatchString(key) {
+				why := "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or " +
+					"'KEY_NAME',  or 'key-name', regex used for validation is '" + configKeyPattern + "')"
+				causes = append(causes, invalidValue(at, key, why))
+			}
+			if _, isTwice := objectIn(o, "binaryData")[key]; isTwice && field == "data" {
+				causes = append(causes, invalidValue(at, key, "duplicate of key present in binaryData"))
+			}
+		}
+	}
+	if old == nil {
+		return causes
+	}
+	if k.qualified() == "secrets" && old["type"] != nil && old["type"] != o["type"] {
+		causes = append(causes, invalidValue("type", o["type"], "field is immutable"))
+	}
+	if old["immutable"] != true {
+		return causes
+	}
+	const why = "field is immutable when `immutable` is set"
+	for _, field := range []string{"immutable", "data", "binaryData"} {
+		if !isSame(old[field], o[field]) {
+			causes = append(causes, forbiddenField(field, why))
+		}
+	}
+	return causes
+}
+
+// ruleCauses are what is wrong with the rules of a role.
+// https://kubernetes.io/docs/reference/kubernetes-api/authorization-resources/cluster-role-v1/
+func (k kind) ruleCauses(o Object) []cause {
+	var causes []cause
+	for i, rule := range objectsIn(o["rules"]) {
+		at := fmt.Sprintf("rules[%d].", i)
+		if len(textsIn(rule["verbs"])) == 0 {
+			causes = append(causes, required(at+"verbs", "verbs must contain at least one value"))
+		}
+		paths := textsIn(rule["nonResourceURLs"])
+		groups := textsIn(rule["apiGroups"])
+		resources := textsIn(rule["resources"])
+		if len(paths) > 0 {
+			if k.isNamespaced {
+				why := "namespaced rules cannot apply to non-resource URLs"
+				causes = append(causes, invalidValue(at+"nonResourceURLs", paths, why))
+			} else if len(groups) > 0 || len(resources) > 0 {
+				why := "rules cannot apply to both regular resources and non-resource URLs"
+				causes = append(causes, invalidValue(at+"nonResourceURLs", paths, why))
+			}
+			continue
+		}
+		if len(groups) == 0 {
+			causes = append(causes, required(at+"apiGroups", "resource rules must supply at least one api group"))
+		}
+		if len(resources) == 0 {
+			causes = append(causes, required(at+"resources", "resource rules must supply at least one resource"))
+		}
+	}
+	return causes
+}
+
+// bindingCauses are what is wrong with a binding of a role.
+// https://kubernetes.io/docs/reference/kubernetes-api/authorization-resources/role-binding-v1/
+func (k kind) bindingCauses(old, o Object) []cause {
+	role := objectIn(o, "roleRef")
+	causes := oneOf(role, "roleRef.", "apiGroup", k.group)
+	kinds := []string{"ClusterRole"}
+	if k.isNamespaced {
+		kinds = []string{"Role", "ClusterRole"}
+	}
+	causes = append(causes, oneOf(role, "roleRef.", "kind", kinds...)...)
+	name := TextIn(role, "name")
+	if name == "" {
+		causes = append(causes, required("roleRef.name", ""))
+	} else if problem := segmentProblem(name); problem != "" {
+		causes = append(causes, invalidValue("roleRef.name", name, problem))
+	}
+	for i, subject := range objectsIn(o["subjects"]) {
+		at := fmt.Sprintf("subjects[%d].", i)
+		if TextIn(subject, "name") == "" {
+			causes = append(causes, required(at+"name", ""))
+		}
+		causes = append(causes, oneOf(subject, at, "kind", "ServiceAccount", "User", "Group")...)
+		if TextIn(subject, "kind") == "ServiceAccount" && TextIn(subject, "namespace") == "" {
+			causes = append(causes, required(at+"namespace", ""))
+		}
+	}
+	if old != nil && !isSame(old["roleRef"], role) {
+		changed := fmt.Sprintf(`Invalid value: {"APIGroup":%q,"Kind":%q,"Name":%q}: cannot change roleRef`,
+			role["apiGroup"], role["kind"], role["name"])
+		causes = append(causes, cause{"FieldValueInvalid", "roleRef", changed})
 	}
 	return causes
 }

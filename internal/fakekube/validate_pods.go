@@ -1,0 +1,291 @@
+package fakekube
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// podCauses are what is wrong with a pod beside its metadata.
+// https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
+func podCauses(old, o Object) []cause {
+	spec := objectIn(o, "spec")
+	causes := volumeCauses(spec)
+	containers := objectsIn(spec["containers"])
+	if len(containers) == 0 {
+		causes = append(causes, required("spec.containers", ""))
+	}
+	names := map[string]bool{}
+	causes = append(causes, containerCauses(spec, "containers", names)...)
+	causes = append(causes, containerCauses(spec, "initContainers", names)...)
+	causes = append(causes, policyCauses(spec)...)
+	if selector := objectIn(spec, "nodeSelector"); selector != nil {
+		for _, c := range labelCauses(Object{"labels": selector}) {
+			c.field = "spec.nodeSelector"
+			causes = append(causes, c)
+		}
+	}
+	causes = append(causes, podNameCauses(spec)...)
+	causes = append(causes, tolerationCauses(spec)...)
+	if old == nil {
+		return append(causes, imageCauses(spec)...)
+	}
+	return append(causes, podUpdateCauses(old, o)...)
+}
+
+// policyCauses are the fields of a pod's spec that have none of the values that there are.
+func policyCauses(spec Object) []cause {
+	causes := oneOf(spec, "spec.", "restartPolicy", "Always", "OnFailure", "Never")
+	return append(causes, oneOf(spec, "spec.", "dnsPolicy", "ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")...)
+}
+
+// oneOf demands that a field, which stands at this path, has one of these values.
+func oneOf(o Object, path, name string, values ...string) []cause {
+	value := TextIn(o, name)
+	if slices.Contains(values, value) {
+		return nil
+	}
+	return []cause{notSupported(path+name, value, values...)}
+}
+
+// podNameCauses are names in a pod's spec that can be none, and times that are too short.
+func podNameCauses(spec Object) []cause {
+	var causes []cause
+	for _, field := range []string{"nodeName", "serviceAccountName"} {
+		name := TextIn(spec, field)
+		if name == "" {
+			continue
+		}
+		if problem := subdomainProblem(name); problem != "" {
+			causes = append(causes, invalidValue("spec."+field, name, problem))
+		}
+	}
+	if name := TextIn(spec, "hostname"); name != "" {
+		if problem := labelProblem(name); problem != "" {
+			causes = append(causes, invalidValue("spec.hostname", name, problem))
+		}
+	}
+	if seconds, isSet := spec["activeDeadlineSeconds"].(float64); isSet && seconds < 1 {
+		why := "must be between 1 and 2147483647, inclusive"
+		causes = append(causes, invalidValue("spec.activeDeadlineSeconds", seconds, why))
+	}
+	return causes
+}
+
+// volumeCauses are what is wrong with a pod's volumes.
+func volumeCauses(spec Object) []cause {
+	var causes []cause
+	isSeen := map[string]bool{}
+	for i, volume := range objectsIn(spec["volumes"]) {
+		field := fmt.Sprintf("spec.volumes[%d].name", i)
+		name := TextIn(volume, "name")
+		problem := labelProblem(name)
+		switch {
+		case name == "":
+			causes = append(causes, required(field, ""))
+		case problem != "":
+			causes = append(causes, invalidValue(field, name, problem))
+		case isSeen[name]:
+			causes = append(causes, duplicateValue(field, name))
+		}
+		isSeen[name] = true
+	}
+	return causes
+}
+
+// containerCauses are what is wrong with the containers in a list of a pod's spec. names are those that are taken.
+func containerCauses(spec Object, list string, names map[string]bool) []cause {
+	var causes []cause
+	for i, container := range objectsIn(spec[list]) {
+		path := fmt.Sprintf("spec.%s[%d].", list, i)
+		name := TextIn(container, "name")
+		problem := labelProblem(name)
+		switch {
+		case name == "":
+			causes = append(causes, required(path+"name", ""))
+		case problem != "":
+			causes = append(causes, invalidValue(path+"name", name, problem))
+		}
+		if TextIn(container, "image") == "" {
+			causes = append(causes, required(path+"image", ""))
+		}
+		causes = append(causes, oneOf(container, path, "imagePullPolicy", "Always", "IfNotPresent", "Never")...)
+		causes = append(causes, portCauses(container, path)...)
+		causes = append(causes, variableCauses(container, path)...)
+		causes = append(causes, mountCauses(spec, container, path)...)
+		if name != "" && names[name] {
+			causes = append(causes, duplicateValue(path+"name", name))
+		}
+		names[name] = true
+	}
+	return causes
+}
+
+// maxPort is the greatest number of a port.
+const maxPort = 65535
+
+// portCauses are what is wrong with the ports of a container.
+func portCauses(container Object, path string) []cause {
+	var causes []cause
+	for i, port := range objectsIn(container["ports"]) {
+		at := fmt.Sprintf("%sports[%d].", path, i)
+		number, _ := port["containerPort"].(float64)
+		switch {
+		case number == 0:
+			causes = append(causes, required(at+"containerPort", ""))
+		case number < 0 || number > maxPort:
+			why := "must be between 1 and 65535, inclusive"
+			causes = append(causes, invalidValue(at+"containerPort", number, why))
+		}
+		causes = append(causes, oneOf(port, at, "protocol", "SCTP", "TCP", "UDP")...)
+	}
+	return causes
+}
+
+// variableCauses are what is wrong with the environment of a container.
+func variableCauses(container Object, path string) []cause {
+	var causes []cause
+	for i, variable := range objectsIn(container["env"]) {
+		at := fmt.Sprintf("%senv[%d].", path, i)
+		if TextIn(variable, "name") == "" {
+			causes = append(causes, required(at+"name", ""))
+		}
+		if TextIn(variable, "value") != "" && variable["valueFrom"] != nil {
+			why := "may not be specified when `value` is not empty"
+			causes = append(causes, invalidValue(at+"valueFrom", "", why))
+		}
+	}
+	return causes
+}
+
+// mountCauses are what is wrong with the volumes that a container mounts.
+func mountCauses(spec, container Object, path string) []cause {
+	var causes []cause
+	isVolume := map[string]bool{}
+	for _, volume := range objectsIn(spec["volumes"]) {
+		isVolume[TextIn(volume, "name")] = true
+	}
+	for i, mount := range objectsIn(container["volumeMounts"]) {
+		at := fmt.Sprintf("%svolumeMounts[%d].", path, i)
+		name := TextIn(mount, "name")
+		switch {
+		case name == "":
+			causes = append(causes, required(at+"name", ""))
+		case !isVolume[name]:
+			causes = append(causes, cause{"FieldValueNotFound", at + "name", fmt.Sprintf("Not found: %q", name)})
+		}
+		if TextIn(mount, "mountPath") == "" {
+			causes = append(causes, required(at+"mountPath", ""))
+		}
+	}
+	return causes
+}
+
+// imageCauses are images whose names have blanks around them.
+func imageCauses(spec Object) []cause {
+	var causes []cause
+	for i, container := range objectsIn(spec["containers"]) {
+		image := TextIn(container, "image")
+		if image != strings.TrimSpace(image) {
+			field := fmt.Sprintf("spec.containers[%d].image", i)
+			causes = append(causes, invalidValue(field, image, "must not have leading or trailing whitespace"))
+		}
+	}
+	return causes
+}
+
+// tolerationCauses are what is wrong with a pod's tolerations.
+func tolerationCauses(spec Object) []cause {
+	var causes []cause
+	for i, toleration := range objectsIn(spec["tolerations"]) {
+		at := fmt.Sprintf("spec.tolerations[%d].", i)
+		key := TextIn(toleration, "key")
+		operator := TextIn(toleration, "operator")
+		if key != "" {
+			for _, problem := range labelKeyProblems(key) {
+				causes = append(causes, invalidValue(at+"key", key, problem))
+			}
+		}
+		if key == "" && operator != "Exists" {
+			why := "operator must be Exists when `key` is empty, which means \"match all values and all keys\""
+			causes = append(causes, invalidValue(at+"operator", operator, why))
+		}
+	}
+	return causes
+}
+
+// podUpdateCauses are changes of a pod that the server does not allow.
+// https://kubernetes.io/docs/concepts/workloads/pods/#pod-update-and-replacement
+func podUpdateCauses(old, o Object) []cause {
+	was := objectIn(old, "spec")
+	is := Clone(objectIn(o, "spec"))
+	for _, list := range []string{"containers", "initContainers"} {
+		before := objectsIn(was[list])
+		after := objectsIn(is[list])
+		if len(before) != len(after) {
+			kind := "containers"
+			if list == "initContainers" {
+				kind = "init containers"
+			}
+			return []cause{forbiddenField("spec."+list, "pod updates may not add or remove "+kind)}
+		}
+		for i := range after {
+			after[i]["image"] = before[i]["image"]
+		}
+	}
+	causes := deadlineCauses(was, is)
+	causes = append(causes, changedTolerationCauses(was, is)...)
+	for _, field := range []string{"activeDeadlineSeconds", "tolerations"} {
+		is[field] = was[field]
+		if was[field] == nil {
+			delete(is, field)
+		}
+	}
+	if before, isSet := was["terminationGracePeriodSeconds"].(float64); isSet && before < 0 {
+		is["terminationGracePeriodSeconds"] = before
+	}
+	if len(causes) == 0 && !isSame(was, is) {
+		causes = append(causes, forbiddenField("spec", "pod updates may not change fields other than "+
+			"`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"+
+			"`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it "+
+			"to be set to 1 if it was previously negative)\n"))
+	}
+	qos := objectIn(o, "status")["qosClass"]
+	if before := objectIn(old, "status")["qosClass"]; before != nil && qos != nil && qos != before {
+		causes = append(causes, invalidValue("status.qosClass", qos, "field is immutable"))
+	}
+	return causes
+}
+
+// deadlineCauses are what is wrong with a change of activeDeadlineSeconds, which may only become shorter.
+func deadlineCauses(was, is Object) []cause {
+	before, wasSet := was["activeDeadlineSeconds"].(float64)
+	after, isSet := is["activeDeadlineSeconds"].(float64)
+	const field = "spec.activeDeadlineSeconds"
+	switch {
+	case wasSet && !isSet:
+		return []cause{invalidValue(field, nil, "must not update from a positive integer to nil value")}
+	case wasSet && after > before:
+		return []cause{invalidValue(field, after, "must be less than or equal to previous value")}
+	}
+	return nil
+}
+
+// changedTolerationCauses are what is wrong with a change of tolerations, which may only be added.
+func changedTolerationCauses(was, is Object) []cause {
+	bare := func(toleration Object) Object {
+		without := maps.Clone(toleration)
+		delete(without, "tolerationSeconds")
+		return without
+	}
+	after := objectsIn(is["tolerations"])
+	for _, before := range objectsIn(was["tolerations"]) {
+		isKept := slices.ContainsFunc(after, func(toleration Object) bool { return isSame(bare(toleration), bare(before)) })
+		if !isKept {
+			why := "existing toleration can not be modified except its tolerationSeconds"
+			return []cause{forbiddenField("spec.tolerations", why)}
+		}
+	}
+	return nil
+}
