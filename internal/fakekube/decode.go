@@ -52,15 +52,15 @@ func notRegistered(t typeMeta) string {
 		t.Kind, t.APIVersion)
 }
 
-// decodeOptions reads the options that stand in a request's body. Where they are none, it answers so and reports false.
-func (r *request) decodeOptions(kind string, into any) bool {
-	found, err := typeOf(r.body)
+// decodeOptions reads options of this kind. Where they are none, it answers so and reports false.
+func (r *request) decodeOptions(body []byte, kind string, into any) bool {
+	found, err := typeOf(body)
 	if err == nil && found.Kind != "" && found.Kind != kind {
 		r.badRequest(notRegistered(found))
 		return false
 	}
 	if err == nil {
-		err = json.Unmarshal(r.body, into)
+		err = json.Unmarshal(body, into)
 	}
 	if err != nil {
 		r.badRequest(err.Error())

@@ -230,6 +230,12 @@ func (k kind) subresources() []subresource {
 	switch k.qualified() {
 	case "pods":
 		all = append(all, subresource{name: "binding", verbs: []string{"create"}, kind: "Binding"})
+		eviction := subresource{name: "eviction", verbs: []string{"create"}, kind: "Eviction"}
+		eviction.group = "policy"
+		eviction.version = "v1"
+		all = append(all, eviction)
+	case "namespaces":
+		all = append(all, subresource{name: "finalize", verbs: []string{"update"}})
 	case "serviceaccounts":
 		token := subresource{name: "token", verbs: []string{"create"}, kind: "TokenRequest"}
 		token.group = "authentication.k8s.io"

@@ -39,7 +39,8 @@
 // anything on disk. A path that it does not know is a 404. Of what a real server has, it also lacks:
 //   - server-side apply, a 415, and the managedFields that come with it;
 //   - requests in YAML or protobuf, a 415;
-//   - subresources, which are a 404, but for status, the binding of pods, and the tokens of service accounts;
+//   - subresources, which are a 404, but for status, the binding and the eviction of pods, the finalizers of namespaces
+//     (finalize), and the tokens of service accounts;
 //   - the old paths of watches, /api/v1/watch/…, which are a 404;
 //   - a memory that outlives compaction: a real server's cache may still know what etcd has forgotten. Nor does it wait
 //     for a version from the future, as a real server does for three seconds;

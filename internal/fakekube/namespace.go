@@ -97,3 +97,40 @@ func (s *Server) admitsLocked(r *request) bool {
 	r.fail(403, "Forbidden", message, details)
 	return false
 }
+
+// finalize answers a PUT to the subresource finalize of a namespace, which sets spec.finalizers and nothing else. The
+// namespace that is Terminating and has none goes, whatever is left in it.
+func (s *Server) finalize(r *request) {
+	if !r.isReadable() || !r.readOptions("UpdateOptions") {
+		return
+	}
+	o := r.decoded()
+	if o == nil || !r.isNamedAsInPath(o) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.objects["namespaces"][r.key]
+	if old == nil {
+		r.notFound()
+		return
+	}
+	if !r.isOfVersion(old, o) {
+		return
+	}
+	is := Clone(old)
+	is["spec"] = objectIn(o, "spec")
+	isLast := isDying(is) && objectIn(is, "spec")["finalizers"] == nil
+	switch {
+	case isLast:
+		setFinalizers(is, nil)
+		r.answer(200, r.show(is, false))
+		if !r.options.isDryRun {
+			s.dropLocked(r.kind, r.key)
+		}
+	case isSame(is, old):
+		r.answer(200, r.show(old, false))
+	default:
+		r.answer(200, r.show(s.replaceLocked(r.kind, is, r.options.isDryRun), false))
+	}
+}

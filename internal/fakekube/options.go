@@ -99,6 +99,15 @@ type deletion struct {
 // readDeletion reads what a DELETE says: in its body or, where it has none, in its query. Where that is invalid, it
 // answers so and returns nil.
 func (r *request) readDeletion() *deletion {
+	if len(r.body) > 0 && !r.isReadable() {
+		return nil
+	}
+	return r.deletionIn(r.body)
+}
+
+// deletionIn reads DeleteOptions in JSON or, where that is empty, in the query. Where they are invalid, it answers so
+// and returns nil.
+func (r *request) deletionIn(body []byte) *deletion {
 	// The name of the type is part of what encoding/json says of a value of the wrong type.
 	type DeleteOptions struct {
 		DryRun             []string `json:"dryRun"`
@@ -111,8 +120,8 @@ func (r *request) readDeletion() *deletion {
 		} `json:"preconditions"`
 	}
 	var said DeleteOptions
-	if len(r.body) > 0 {
-		if !r.isReadable() || !r.decodeOptions("DeleteOptions", &said) {
+	if len(body) > 0 {
+		if !r.decodeOptions(body, "DeleteOptions", &said) {
 			return nil
 		}
 	} else {

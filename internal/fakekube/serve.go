@@ -110,7 +110,11 @@ func (s *Server) builtInHandler(r *request, at address) func(*request) {
 		return s.issue
 	case at.subresource == "binding" && verb == "create":
 		return s.bind
-	case at.subresource == "token", at.subresource == "binding":
+	case at.subresource == "eviction" && verb == "create":
+		return s.evict
+	case at.subresource == "finalize" && verb == "update":
+		return s.finalize
+	case at.subresource != "" && at.subresource != "status":
 		return nil
 	case at.name != "" && verb == "create", at.name == "" && (verb == "update" || verb == "patch"):
 		return nil
