@@ -3579,7 +3579,7 @@ func TestKubectlProxyServesBesideTheKubeconfigOfAnotherCluster(t *testing.T) {
 
 func TestMainJobOverTLSAndHTTP2WithATokenAndWithAClientCertificate(t *testing.T) {
 	ca1 := fakekube.NewAuthority(t, "clients")
-	cert, key := ca1.Issue(t, "me", nil)
+	cert, key := ca1.Issue(t, "me", fakekube.AsAdmin)
 	f := fakekube.New()
 	f.Allow("good")
 	f.ClientCA = ca1.Pool()
@@ -3722,7 +3722,7 @@ func TestCertificatesThatChangeAreUsedByTheNextRequestWhileWatchesGoOn(t *testin
 		}
 		dir := t.TempDir()
 		swap := func(version, user string, cas ...*fakekube.Authority) {
-			cert, key := clients.Issue(t, user, nil)
+			cert, key := clients.Issue(t, user, fakekube.AsAdmin)
 			bundle := ""
 			for _, ca := range cas {
 				bundle += string(ca.PEM())
@@ -3975,7 +3975,7 @@ func TestExecProgramMayGiveAClientCertificate(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer := func(name string, expires time.Time) {
-			cert, key := clients.Issue(t, name, nil)
+			cert, key := clients.Issue(t, name, fakekube.AsAdmin)
 			writeFiles(t, dir, map[string]string{"answer": fakekube.ExecCredential("v1", fakekube.Object{"clientCertificateData": string(cert), "clientKeyData": string(key), "expirationTimestamp": expires})})
 		}
 		f.Allow()
@@ -4064,7 +4064,11 @@ func TestWhatIsWrongWithTheWayInIsSaidWithWhatWasTriedAndTheNextStep(t *testing.
 				`(give the CA of this cluster as certificate-authority; the server's certificate was issued by "CN=server")`}},
 		"expired token": {set: func(f *fakekube.Server) { f.Allow("fresh") },
 			want: []string{": 401 Unauthorized: Unauthorized (what was not accepted: the token of CONFIG, context fake): give one that has not expired, and is of this cluster"}},
-		"missing right": {set: func(f *fakekube.Server) { f.Forbid("list nodes", true) },
+		"missing right": {
+			set: func(f *fakekube.Server) {
+				f.AddUser("s3cret", "system:serviceaccount:kube-system:podcount", "system:masters")
+				f.Forbid("list nodes", true)
+			},
 			want: []string{`list nodes: 403 Forbidden: nodes is forbidden: User "system:serviceaccount:kube-system:podcount" cannot list resource "nodes" in API group "" at the cluster scope`,
 				`(the RBAC rule that allows it: apiGroups [""], resources ["nodes"], verbs ["list"])`}},
 		"missing right to write": {set: func(f *fakekube.Server) { f.Forbid("patch nodes", true) },

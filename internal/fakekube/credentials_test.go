@@ -52,7 +52,7 @@ func TestClientCertificatesAreLetInByTheAuthorityThatSignedThem(t *testing.T) {
 	f.Allow("token")
 	f.ClientCA = ours.Pool()
 	for ca, want := range map[*Authority]int{ours: 200, theirs: 401} {
-		certPEM, keyPEM := ca.Issue(t, "me", nil)
+		certPEM, keyPEM := ca.Issue(t, "me", AsAdmin)
 		pair, err := tls.X509KeyPair(certPEM, keyPEM)
 		if err != nil {
 			t.Fatal(err)

@@ -12,7 +12,9 @@
 // A Fault says which requests, how many of them, and what happens: in Go, or as a line of a Script, such as
 // "patch nodes worker-1, skip 2, 3 times: delay 2s, refuse 503". A fault that no request has met fails the test.
 //
-// Allow and Forbid say whose requests are let in. An Authority issues the certificates of servers and clients.
+// Users come by the tokens of Allow, who may do everything, by those of AddUser and of service accounts, who may do what
+// RBAC's roles and bindings say, or by client certificates; admins may impersonate others. Forbid takes a right from
+// all of them. An Authority issues the certificates of servers and clients.
 // RunExecPlugin makes the binary of a test the program that a kubeconfig names in place of a credential. Protobuf,
 // ProtobufObject, ProtobufEvent and Message make answers for tests of a decoder. RunTests, in a package's TestMain,
 // finds what its tests leave behind.
@@ -23,9 +25,8 @@
 // custom resources come to these: whoever creates a CustomResourceDefinition, by a request or by Put, adds one. Where
 // two groups have the same plural, it needs the group, too: "widgets.example.com". InstallCRD adds Counts.
 //
-// The package was made for the controller podcount, which shows in three places: InstallCRD and AddCount are for its
-// custom resource, Counts, of the group demo.mark8s.io; a 403 names whoever is no service account of the fake as podcount's own; and so does the value of
-// ExecPluginDir.
+// The package was made for the controller podcount, which shows in two places: InstallCRD and AddCount are for its
+// custom resource, Counts, of the group demo.mark8s.io, and the value of ExecPluginDir has its name.
 //
 // The package imports nothing but the standard library: it routes, selects, and checks names by code of its own, so
 // that a mistake in a controller's code cannot cancel itself out.
@@ -46,5 +47,9 @@
 //     for a version from the future, as a real server does for three seconds;
 //   - YAML, and protobuf of anything but lists and watches of pods and nodes: those have the fields that controllers
 //     read, and no more, so that a single object, which a client may send back, is always whole, in JSON;
-//   - wildcards and resourceNames in the rules of cluster roles, which match nothing, and roles of one namespace.
+//   - the default cluster roles, but for the rights that every user has by system:basic-user, system:discovery and
+//     system:public-info-viewer; the aggregation of cluster roles; and the check that nobody gives away more rights than
+//     they have;
+//   - tokens that are JWTs: that of a service account says whose it is, and nothing else;
+//   - /metrics, /logs and /openapi/v2, which are a 404.
 package fakekube

@@ -66,6 +66,31 @@ var builtIn = []kind{
 		isNamespaced: true,
 	},
 	{
+		group: "authentication.k8s.io", version: "v1",
+		resource: "selfsubjectreviews", kind: "SelfSubjectReview", singular: "selfsubjectreview",
+		isReview: true,
+	},
+	{
+		group: "authorization.k8s.io", version: "v1",
+		resource: "localsubjectaccessreviews", kind: "LocalSubjectAccessReview", singular: "localsubjectaccessreview",
+		isNamespaced: true, isReview: true,
+	},
+	{
+		group: "authorization.k8s.io", version: "v1",
+		resource: "selfsubjectaccessreviews", kind: "SelfSubjectAccessReview", singular: "selfsubjectaccessreview",
+		isReview: true,
+	},
+	{
+		group: "authorization.k8s.io", version: "v1",
+		resource: "selfsubjectrulesreviews", kind: "SelfSubjectRulesReview", singular: "selfsubjectrulesreview",
+		isReview: true,
+	},
+	{
+		group: "authorization.k8s.io", version: "v1",
+		resource: "subjectaccessreviews", kind: "SubjectAccessReview", singular: "subjectaccessreview",
+		isReview: true,
+	},
+	{
 		group: "rbac.authorization.k8s.io", version: "v1",
 		resource: "clusterrolebindings", kind: "ClusterRoleBinding", singular: "clusterrolebinding",
 	},
@@ -153,7 +178,7 @@ func (s *Server) kindLocked(resource string) (k kind, isServed bool) {
 	if i < 0 {
 		i = slices.IndexFunc(s.kinds, func(k kind) bool { return k.qualified() == resource })
 	}
-	if i < 0 {
+	if i < 0 || s.kinds[i].isReview {
 		return kind{}, false
 	}
 	return s.kinds[i], true

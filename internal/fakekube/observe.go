@@ -15,7 +15,8 @@ type Request struct {
 	Header http.Header // as it came
 	Body   string
 
-	// User is the request's bearer token, or the name on its client certificate.
+	// User is the name of whoever sends the request. Of strangers, and of those whom Allow has let in, it is the bearer
+	// token. It is "" without a credential.
 	User string
 
 	HTTP2 bool      // or else HTTP/1.1

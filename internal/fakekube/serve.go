@@ -32,9 +32,20 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, asked Request, ca
 		http.Error(w, fmt.Sprintf("Internal Server Error: %q: %s", asked.Path, message), 500)
 		return
 	}
-	user, isKnown := s.user(r)
+	sender, isKnown := s.user(r)
 	if !isKnown {
 		req.fail(401, "Unauthorized", "Unauthorized", nil)
+		return
+	}
+	user, isAnswered := s.impersonated(req, sender)
+	if isAnswered {
+		return
+	}
+	req.user = user
+	wanted := attributesOf(asked)
+	allowed, reason := s.authorize(user, wanted)
+	if !allowed {
+		req.forbidden(user, wanted, reason)
 		return
 	}
 	if s.discover(req) {
@@ -42,10 +53,6 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, asked Request, ca
 	}
 	handle := s.endpoint(req)
 	if handle == nil {
-		return
-	}
-	if !s.may(user, asked.Route) {
-		req.forbidden(user)
 		return
 	}
 	if !s.negotiate(req) || req.isTooLong() {
@@ -82,7 +89,7 @@ func (s *Server) builtInEndpoint(r *request, at address) func(*request) {
 	isCollection := at.name == ""
 	hasScope := r.kind.isNamespaced == at.isInNamespace || r.kind.isNamespaced && isCollection
 	hasSubresource := at.subresource == "" || r.kind.hasSubresource(at.subresource) && !at.isWatch
-	if !hasScope || !hasSubresource || at.isTooLong {
+	if !hasScope || !hasSubresource || at.isTooLong || r.kind.isReview && !isCollection {
 		r.noResource()
 		return nil
 	}
@@ -106,6 +113,10 @@ func (s *Server) builtInHandler(r *request, at address) func(*request) {
 	}
 	verb := r.asked.Verb
 	switch {
+	case r.kind.isReview && verb != "create":
+		return nil
+	case r.kind.isReview:
+		return s.review
 	case at.subresource == "token" && verb == "create":
 		return s.issue
 	case at.subresource == "binding" && verb == "create":

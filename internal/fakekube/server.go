@@ -36,8 +36,9 @@ type Server struct {
 	// Spy, if set, hears what happens.
 	Spy Spy
 
-	mu          sync.Mutex      // guards all below
-	tokens      map[string]bool // those that are let in; nil: everybody is
+	mu          sync.Mutex // guards all below
+	isClosed    bool       // whoever has no credential is anonymous, and a wrong one is refused
+	tokens      map[string]credential
 	isForbidden map[string]bool // by verb and resource, as in "patch nodes"
 
 	version       int    // the newest
@@ -68,6 +69,7 @@ func New() *Server {
 	s := &Server{
 		Bookmarks:   time.Minute,
 		isForbidden: map[string]bool{},
+		tokens:      map[string]credential{},
 		version:     200,
 		kinds:       builtIn,
 		objects:     map[string]map[Key]Object{},
@@ -95,7 +97,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	asked := RequestOf(r)
 	asked.Body = string(body)
-	asked.User, _ = s.user(r)
+	asked.User = s.sentBy(r)
 	came, canReach := s.record(asked)
 	if !canReach {
 		panic(http.ErrAbortHandler)
@@ -135,6 +137,7 @@ type request struct {
 	asked Request
 	came  arrival
 	spy   Spy // nil also where the answer will be lost
+	user  User
 	w     http.ResponseWriter
 
 	kind   kind

@@ -1,0 +1,289 @@
+package fakekube
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// attributes are what a user asks for, as a rule of RBAC sees it.
+type attributes struct {
+	verb        string
+	group       string
+	resource    string // "" for a path that is no resource
+	subresource string
+	namespace   string
+	name        string
+	path        string // where resource is ""
+}
+
+// attributesOf reads a request as RBAC does: a namespace is in itself, and a collection from which a field selector
+// picks one name is that object.
+func attributesOf(asked Request) attributes {
+	a := attributes{
+		verb:        asked.Verb,
+		group:       asked.Group,
+		resource:    asked.Resource,
+		subresource: asked.Subresource,
+		namespace:   asked.Namespace,
+		name:        asked.Name,
+	}
+	if a.resource == "" {
+		a.path = asked.Path
+		return a
+	}
+	isNamespace := a.group == "" && a.resource == "namespaces"
+	if isNamespace {
+		a.namespace = a.name
+	}
+	isCollection := a.verb == "list" || a.verb == "watch" || a.verb == "deletecollection"
+	if isCollection && a.name == "" {
+		fields, _ := parseFieldSelector(asked.Query.Get("fieldSelector"))
+		for _, term := range fields {
+			if term.field == "metadata.name" && !term.isNot {
+				a.name = term.value
+			}
+		}
+	}
+	return a
+}
+
+// fullResource is the resource as a rule names it, such as "pods/status".
+func (a attributes) fullResource() string {
+	return Route{Resource: a.resource, Subresource: a.subresource}.fullResource()
+}
+
+// rule is one rule of a role, and how the user came to it.
+type rule struct {
+	Object
+	reason string
+}
+
+// authorize reports whether a user may do something, by RBAC, and says which binding allows it. Where it may not, the
+// reason says which bound roles are missing. What a test has forbidden, nobody may.
+// https://kubernetes.io/docs/reference/access-authn-authz/rbac/
+func (s *Server) authorize(u User, a attributes) (allowed bool, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isForbidden[a.verb+" "+a.fullResource()] {
+		return false, ""
+	}
+	if slices.Contains(u.Groups, masters) {
+		return true, ""
+	}
+	rules, missing := s.rulesLocked(u, a.namespace)
+	for _, r := range rules {
+		if a.isAllowedBy(r.Object) {
+			return true, r.reason
+		}
+	}
+	return false, strings.Join(missing, ", ")
+}
+
+// rulesLocked are the rules that a user has in a namespace, "" for the cluster alone. missing are errors about roles
+// that are bound, but not there.
+func (s *Server) rulesLocked(u User, namespace string) (rules []rule, missing []string) {
+	bindings := byName(s.objectsLocked("clusterrolebindings"), "")
+	if namespace != "" {
+		bindings = append(bindings, byName(s.objectsLocked("rolebindings"), namespace)...)
+	}
+	for _, binding := range bindings {
+		subject := subjectOf(binding, u)
+		if subject == "" {
+			continue
+		}
+		reason := fmt.Sprintf("RBAC: allowed by %s to %s", bindingInWords(binding), subject)
+		role, problem := s.roleLocked(binding)
+		if problem != "" {
+			missing = append(missing, problem)
+		}
+		for _, r := range objectsIn(role["rules"]) {
+			rules = append(rules, rule{r, reason})
+		}
+	}
+	return append(rules, defaultRules(u)...), missing
+}
+
+// byName are the objects in a namespace, in the order of their names.
+func byName(objects map[Key]Object, namespace string) []Object {
+	var found []Object
+	keys := slices.SortedFunc(maps.Keys(objects), func(a, b Key) int { return strings.Compare(a.Name, b.Name) })
+	for _, key := range keys {
+		if key.Namespace == namespace {
+			found = append(found, objects[key])
+		}
+	}
+	return found
+}
+
+// bindingInWords names a binding and its role as the server does in its reasons.
+func bindingInWords(binding Object) string {
+	key := KeyOf(binding)
+	kind := "ClusterRoleBinding"
+	name := key.Name
+	if key.Namespace != "" {
+		kind = "RoleBinding"
+		name += "/" + key.Namespace
+	}
+	ref := objectIn(binding, "roleRef")
+	return fmt.Sprintf("%s %q of %s %q", kind, name, TextIn(ref, "kind"), TextIn(ref, "name"))
+}
+
+// subjectOf is the subject of a binding that a user is, in words; "" is none.
+func subjectOf(binding Object, u User) string {
+	for _, subject := range objectsIn(binding["subjects"]) {
+		name := TextIn(subject, "name")
+		switch TextIn(subject, "kind") {
+		case "User":
+			if name == u.Name {
+				return fmt.Sprintf("User %q", name)
+			}
+		case "Group":
+			if slices.Contains(u.Groups, name) {
+				return fmt.Sprintf("Group %q", name)
+			}
+		case "ServiceAccount":
+			namespace := TextIn(subject, "namespace")
+			if namespace == "" {
+				namespace = KeyOf(binding).Namespace
+			}
+			if u.Name == accountPrefix+namespace+":"+name {
+				return fmt.Sprintf("ServiceAccount %q", name+"/"+namespace)
+			}
+		}
+	}
+	return ""
+}
+
+// roleLocked is the role that a binding gives. Where it is not there, problem says so.
+func (s *Server) roleLocked(binding Object) (role Object, problem string) {
+	ref := objectIn(binding, "roleRef")
+	key := Key{Name: TextIn(ref, "name")}
+	resource := "clusterroles"
+	if TextIn(ref, "kind") == "Role" {
+		resource = "roles"
+		key.Namespace = KeyOf(binding).Namespace
+	}
+	role = s.objectsLocked(resource)[key]
+	if role == nil {
+		kind := strings.TrimSuffix(resource, "s")
+		return nil, fmt.Sprintf("%s.rbac.authorization.k8s.io %q not found", kind, key.Name)
+	}
+	return role, ""
+}
+
+// isAllowedBy reports whether a rule covers what a user asks for.
+func (a attributes) isAllowedBy(r Object) bool {
+	has := func(field string, values ...string) bool {
+		return slices.ContainsFunc(textsIn(r[field]), func(text string) bool { return slices.Contains(values, text) })
+	}
+	if !has("verbs", "*", a.verb) {
+		return false
+	}
+	if a.resource == "" {
+		return slices.ContainsFunc(textsIn(r["nonResourceURLs"]), a.isUnder)
+	}
+	resources := []string{"*", a.fullResource()}
+	if a.subresource != "" {
+		resources = append(resources, "*/"+a.subresource)
+	}
+	names := textsIn(r["resourceNames"])
+	hasName := len(names) == 0 || slices.Contains(names, a.name)
+	return hasName && has("apiGroups", "*", a.group) && has("resources", resources...)
+}
+
+// isUnder reports whether a path is the one of a rule, which may end in an asterisk.
+func (a attributes) isUnder(url string) bool {
+	prefix, isPrefix := strings.CutSuffix(url, "*")
+	return a.path == url || isPrefix && strings.HasPrefix(a.path, prefix)
+}
+
+// The rules of the default cluster roles system:basic-user, system:discovery and system:public-info-viewer. The fake
+// has no other default roles, and keeps none of them as objects.
+// https://kubernetes.io/docs/reference/access-authn-authz/rbac/#default-roles-and-role-bindings
+var (
+	publicRules = []Object{
+		{"verbs": []any{"get"}, "nonResourceURLs": []any{"/healthz", "/livez", "/readyz", "/version", "/version/"}},
+	}
+	userRules = []Object{
+		{
+			"verbs":     []any{"create"},
+			"apiGroups": []any{"authorization.k8s.io"},
+			"resources": []any{"selfsubjectaccessreviews", "selfsubjectrulesreviews"},
+		},
+		{
+			"verbs":     []any{"create"},
+			"apiGroups": []any{"authentication.k8s.io"},
+			"resources": []any{"selfsubjectreviews"},
+		},
+		{
+			"verbs": []any{"get"},
+			"nonResourceURLs": []any{"/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*",
+				"/readyz", "/version", "/version/"},
+		},
+	}
+)
+
+// defaultRules are what users may do whom no role names.
+func defaultRules(u User) []rule {
+	var rules []rule
+	for _, r := range publicRules {
+		rules = append(rules, rule{r, `RBAC: allowed by ClusterRoleBinding "system:public-info-viewer" of ` +
+			`ClusterRole "system:public-info-viewer" to Group "` + authenticated + `"`})
+	}
+	if !slices.Contains(u.Groups, authenticated) {
+		return rules
+	}
+	for _, r := range userRules {
+		name := "system:basic-user"
+		if r["nonResourceURLs"] != nil {
+			name = "system:discovery"
+		}
+		reason := fmt.Sprintf("RBAC: allowed by ClusterRoleBinding %q of ClusterRole %q to Group %q", name, name, authenticated)
+		rules = append(rules, rule{r, reason})
+	}
+	return rules
+}
+
+// forbidden refuses what a user has no right to. why may be "".
+func (r *request) forbidden(u User, a attributes, why string) {
+	details := Object{}
+	message := fmt.Sprintf("forbidden: User %q cannot %s path %q", u.Name, a.verb, a.path)
+	if a.resource != "" {
+		message = forbiddenInWords(u.Name, a)
+		details["kind"] = a.resource
+		if a.name != "" {
+			details["name"] = a.name
+		}
+		if a.group != "" {
+			details["group"] = a.group
+		}
+	}
+	if why != "" {
+		message += ": RBAC: " + why
+	}
+	r.fail(403, "Forbidden", message, details)
+}
+
+// forbiddenInWords says that a user has no right to do something with a resource.
+func forbiddenInWords(user string, a attributes) string {
+	named := kind{group: a.group, resource: a.resource}.qualified()
+	if a.name != "" {
+		named += fmt.Sprintf(" %q", a.name)
+	}
+	scope := "at the cluster scope"
+	if a.namespace != "" {
+		scope = fmt.Sprintf("in the namespace %q", a.namespace)
+	}
+	return fmt.Sprintf("%s is forbidden: User %q cannot %s resource %q in API group %q %s",
+		named, user, a.verb, a.fullResource(), a.group, scope)
+}
+
+// Forbid makes a verb on a resource, such as "patch nodes" or "patch counts/status", be answered 403 whoever asks, or
+// not any more.
+func (s *Server) Forbid(what string, isForbidden bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.isForbidden[what] = isForbidden
+}

@@ -1,0 +1,122 @@
+package fakekube
+
+import (
+	"slices"
+	"time"
+)
+
+// review answers a POST of a question about rights: it is answered, and not kept.
+// https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access
+func (s *Server) review(r *request) {
+	if !r.isReadable() || !r.readOptions("CreateOptions") {
+		return
+	}
+	o := r.decoded()
+	if o == nil {
+		return
+	}
+	if MetaOf(o) == nil {
+		o["metadata"] = Object{}
+	}
+	switch r.kind.resource {
+	case "selfsubjectreviews":
+		s.reviewSelf(r, o)
+	case "selfsubjectrulesreviews":
+		s.reviewRules(r, o)
+	default:
+		s.reviewAccess(r, o)
+	}
+}
+
+// reviewSelf says who the user is.
+func (s *Server) reviewSelf(r *request, o Object) {
+	info := Object{"username": r.user.Name, "groups": r.user.Groups}
+	if r.user.UID != "" {
+		info["uid"] = r.user.UID
+	}
+	MetaOf(o)["creationTimestamp"] = time.Now().UTC().Format(time.RFC3339)
+	o["status"] = Object{"userInfo": info}
+	r.answer(201, r.show(o, false))
+}
+
+// reviewAccess says whether a user, or whoever asks, may do something.
+func (s *Server) reviewAccess(r *request, o Object) {
+	spec := objectIn(o, "spec")
+	about, isResource := spec["resourceAttributes"].(Object)
+	path, isPath := spec["nonResourceAttributes"].(Object)
+	user := User{Name: TextIn(spec, "user"), UID: TextIn(spec, "uid"), Groups: textsIn(spec["groups"])}
+	var causes []cause
+	if isResource == isPath {
+		causes = append(causes, invalidValue("spec.resourceAttributes", nil,
+			"exactly one of nonResourceAttributes or resourceAttributes must be specified"))
+	}
+	isSelf := r.kind.resource == "selfsubjectaccessreviews"
+	if isSelf {
+		user = r.user
+	} else if user.Name == "" && len(user.Groups) == 0 {
+		causes = append(causes, invalidValue("spec.user", "", "at least one of user or group must be specified"))
+	}
+	namespace := TextIn(about, "namespace")
+	if r.kind.isNamespaced && namespace != r.key.Namespace {
+		causes = append(causes, invalidValue("spec.resourceAttributes.namespace", namespace,
+			"must match metadata.namespace"))
+	}
+	if len(causes) > 0 {
+		r.refuseWith("."+r.kind.group, "", Object{"group": r.kind.group}, causes)
+		return
+	}
+	a := attributes{verb: TextIn(path, "verb"), path: TextIn(path, "path")}
+	if isResource {
+		a = attributes{
+			verb:        TextIn(about, "verb"),
+			group:       TextIn(about, "group"),
+			resource:    TextIn(about, "resource"),
+			subresource: TextIn(about, "subresource"),
+			namespace:   namespace,
+			name:        TextIn(about, "name"),
+		}
+	}
+	allowed, reason := s.authorize(user, a)
+	status := Object{"allowed": allowed}
+	switch {
+	case allowed && reason != "":
+		status["reason"] = reason
+	case reason != "":
+		status["reason"] = "RBAC: " + reason
+	}
+	o["status"] = status
+	r.answer(201, r.show(o, false))
+}
+
+// reviewRules lists what whoever asks may do in a namespace.
+func (s *Server) reviewRules(r *request, o Object) {
+	namespace := TextIn(objectIn(o, "spec"), "namespace")
+	if namespace == "" {
+		r.badRequest("no namespace on request")
+		return
+	}
+	resources := []any{}
+	paths := []any{}
+	if slices.Contains(r.user.Groups, masters) {
+		all := []any{"*"}
+		resources = append(resources, Object{"verbs": all, "apiGroups": all, "resources": all})
+		paths = append(paths, Object{"verbs": all, "nonResourceURLs": all})
+	}
+	s.mu.Lock()
+	rules, missing := s.rulesLocked(r.user, namespace)
+	s.mu.Unlock()
+	for _, rule := range rules {
+		if rule.Object["nonResourceURLs"] != nil {
+			paths = append(paths, rule.Object)
+			continue
+		}
+		resources = append(resources, rule.Object)
+	}
+	status := Object{"resourceRules": resources, "nonResourceRules": paths, "incomplete": false}
+	if len(missing) > 0 {
+		status["evaluationError"] = missing[0]
+	}
+	o["spec"] = Object{}
+	o["status"] = status
+	r.answer(201, r.show(o, false))
+}

@@ -1,0 +1,190 @@
+package fakekube
+
+import (
+	"crypto/x509"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// User is whoever sends requests: a person, a service account, or nobody in particular.
+// https://kubernetes.io/docs/reference/access-authn-authz/authentication/
+type User struct {
+	Name   string
+	UID    string // "" where there is none
+	Groups []string
+}
+
+// The names of users and groups that the server itself gives.
+const (
+	anonymous       = "system:anonymous"
+	unauthenticated = "system:unauthenticated"
+	authenticated   = "system:authenticated"
+	masters         = "system:masters" // may do everything
+	accountPrefix   = "system:serviceaccount:"
+)
+
+// credential is what a token stands for.
+type credential struct {
+	user    User
+	account Key       // of a service account; the token holds as long as it is there
+	ends    time.Time // zero: never
+}
+
+// Allow lets in whoever has one of these tokens, as the user admin of the group system:masters, who may do everything.
+// Others are let in by AddUser, by the tokens of service accounts, and by a client certificate that
+// ClientCA has signed. Whoever shows no credential is system:anonymous, who may ask for little more than the version
+// and the server's health; a wrong token is a 401. Allow takes the place of an earlier Allow, and of all other tokens.
+// Before it is called, everybody may come as that admin, but for the users of AddUser and service accounts.
+func (s *Server) Allow(tokens ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.isClosed = true
+	s.tokens = map[string]credential{}
+	for _, token := range tokens {
+		s.tokens[token] = credential{user: admin}
+	}
+}
+
+// admin is the user who may do everything.
+var admin = User{Name: "admin", UID: "1", Groups: []string{masters, authenticated}}
+
+// AddUser lets in a user by a token. The user may do what the roles say that are bound to the name or to one of the
+// groups, of which system:authenticated is always one.
+func (s *Server) AddUser(token, name string, groups ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tokens[token] = credential{user: User{Name: name, Groups: withAuthenticated(groups)}}
+}
+
+// Lets reports whether Allow or AddUser has let this token in, or the fake has given it to a service account.
+func (s *Server) Lets(token string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, isKnown := s.tokens[token]
+	return isKnown
+}
+
+// withAuthenticated adds the group of all users that are known.
+func withAuthenticated(groups []string) []string {
+	if slices.Contains(groups, authenticated) {
+		return slices.Clone(groups)
+	}
+	return append(slices.Clone(groups), authenticated)
+}
+
+// accountUser is a service account as a user.
+func accountUser(account Key, uid string) User {
+	return User{
+		Name:   accountPrefix + account.Namespace + ":" + account.Name,
+		UID:    uid,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + account.Namespace, authenticated},
+	}
+}
+
+// user is whoever sends a request, by token or client certificate, and whether the fake knows them. Like the real server, the fake takes any client certificate in the handshake, and answers 401 to one
+// that it does not know.
+func (s *Server) user(r *http.Request) (u User, isKnown bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	token, hasToken := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	found, isToken := s.tokens[token]
+	if hasToken && isToken && s.holdsLocked(found) {
+		return found.user, true
+	}
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && s.ClientCA != nil {
+		return s.certified(r.TLS.PeerCertificates[0])
+	}
+	switch {
+	case isToken:
+		return User{}, false
+	case !s.isClosed:
+		return admin, true
+	case hasCredential(r):
+		return User{}, false
+	}
+	return User{Name: anonymous, Groups: []string{unauthenticated}}, true
+}
+
+// hasCredential reports whether a request says by a credential who sends it.
+func hasCredential(r *http.Request) bool {
+	hasCertificate := r.TLS != nil && len(r.TLS.PeerCertificates) > 0
+	return hasCertificate || strings.HasPrefix(r.Header.Get("Authorization"), "Bearer ")
+}
+
+// sentBy is who sends a request, for Request.User.
+func (s *Server) sentBy(r *http.Request) string {
+	user, isKnown := s.user(r)
+	token, hasToken := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	switch {
+	case !hasCredential(r):
+		return ""
+	case hasToken && (!isKnown || user.Name == admin.Name):
+		return token
+	}
+	return user.Name
+}
+
+// holdsLocked reports whether a token may still be used.
+func (s *Server) holdsLocked(c credential) bool {
+	if !c.ends.IsZero() && time.Now().After(c.ends) {
+		return false
+	}
+	isOfAccount := c.account != Key{}
+	return !isOfAccount || TextIn(MetaOf(s.objects["serviceaccounts"][c.account]), "uid") == c.user.UID
+}
+
+// certified is the user that a client certificate names: its common name, in the groups of its organizations.
+func (s *Server) certified(c *x509.Certificate) (u User, isKnown bool) {
+	_, err := c.Verify(x509.VerifyOptions{
+		Roots:     s.ClientCA,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	return User{Name: c.Subject.CommonName, Groups: withAuthenticated(c.Subject.Organization)}, err == nil
+}
+
+// impersonated is the user whom a request says that it stands for, if that is another one than its sender. Where the
+// sender may not, or where the headers make no sense, that is answered, and isAnswered is true.
+// https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/
+func (s *Server) impersonated(r *request, sender User) (u User, isAnswered bool) {
+	name := r.Header.Get("Impersonate-User")
+	groups := r.Header.Values("Impersonate-Group")
+	uid := r.Header.Get("Impersonate-Uid")
+	if name == "" {
+		if len(groups) > 0 || uid != "" {
+			r.badRequest("requested impersonation without impersonating a user")
+			return sender, true
+		}
+		return sender, false
+	}
+	asked := []attributes{{verb: "impersonate", resource: "users", name: name}}
+	rest, isAccount := strings.CutPrefix(name, accountPrefix)
+	namespace, account, _ := strings.Cut(rest, ":")
+	if isAccount {
+		asked[0] = attributes{verb: "impersonate", resource: "serviceaccounts", namespace: namespace, name: account}
+	}
+	for _, group := range groups {
+		asked = append(asked, attributes{verb: "impersonate", resource: "groups", name: group})
+	}
+	if uid != "" {
+		asked = append(asked, attributes{verb: "impersonate", group: "authentication.k8s.io", resource: "uids", name: uid})
+	}
+	for _, a := range asked {
+		allowed, reason := s.authorize(sender, a)
+		if !allowed {
+			r.forbidden(sender, a, reason)
+			return sender, true
+		}
+	}
+	u = User{Name: name, UID: uid, Groups: slices.Clone(groups)}
+	if isAccount && len(groups) == 0 {
+		u.Groups = accountUser(Key{namespace, account}, "").Groups
+	}
+	if name == anonymous {
+		u.Groups = append(u.Groups, unauthenticated)
+		return u, false
+	}
+	u.Groups = withAuthenticated(u.Groups)
+	return u, false
+}

@@ -1,0 +1,130 @@
+package fakekube
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestTokensOfServiceAccountsHaveTheirRights(t *testing.T) {
+	f := New()
+	f.Allow("admin")
+	f.PutJSON("serviceaccounts", `{"metadata":{"namespace":"default","name":"a"}}`)
+	f.PutJSON("clusterroles", `{"metadata":{"name":"r"},`+
+		`"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["list"]}]}`)
+	f.PutJSON("clusterrolebindings", `{"metadata":{"name":"b"},"roleRef":{"kind":"ClusterRole","name":"r"},`+
+		`"subjects":[{"kind":"ServiceAccount","namespace":"default","name":"a"}]}`)
+	as := func(token, method, target string) (int, Object) {
+		t.Helper()
+		r := newRequest(method, target, token)
+		w := serve(f, r)
+		answer, _ := parsed(w.Body.String()).(Object)
+		return w.Code, answer
+	}
+	code, answer := as("admin", "POST", "/api/v1/namespaces/default/serviceaccounts/a/token")
+	status, _ := answer["status"].(Object)
+	token := TextIn(status, "token")
+	if code != 201 || !f.Lets(token) {
+		t.Fatalf("%d %v", code, answer)
+	}
+	if code, answer = as("admin", "GET", "/api/v1/namespaces/default/serviceaccounts/a/token"); code != 405 {
+		t.Errorf("GET of a token: %d %v", code, answer)
+	}
+	if code, answer = as(token, "GET", "/api/v1/pods"); code != 200 {
+		t.Errorf("what it may do: %d %v", code, answer)
+	}
+	code, answer = as(token, "GET", "/api/v1/nodes")
+	if code != 403 || !strings.Contains(TextIn(answer, "message"), `"system:serviceaccount:default:a" cannot list`) {
+		t.Errorf("what it may not do: %d %v", code, answer)
+	}
+	if code, answer = as("other", "GET", "/api/v1/pods"); code != 401 {
+		t.Errorf("a stranger: %d %v", code, answer)
+	}
+	f.Remove("serviceaccounts", Key{"default", "a"})
+	if code, answer = as(token, "GET", "/api/v1/pods"); code != 401 {
+		t.Errorf("a token that has outlived its account: %d %v", code, answer)
+	}
+}
+
+func TestUserHasTheRightsOfItsNameAndGroups(t *testing.T) {
+	f := New()
+	f.Allow("admin")
+	f.AddUser("b", "bob", "auditors")
+	f.PutJSON("roles", `{"metadata":{"name":"r","namespace":"default"},`+
+		`"rules":[{"apiGroups":["*"],"resources":["pods"],"verbs":["list"]}]}`)
+	f.PutJSON("rolebindings", `{"metadata":{"name":"b","namespace":"default"},`+
+		`"roleRef":{"kind":"Role","name":"r"},"subjects":[{"kind":"Group","name":"auditors"}]}`)
+	for target, want := range map[string]int{
+		"/api/v1/namespaces/default/pods":        200,
+		"/api/v1/namespaces/default/pods/x":      403,
+		"/api/v1/namespaces/kube-system/pods":    403,
+		"/api/v1/pods":                           403,
+		"/apis/rbac.authorization.k8s.io/v1":     200,
+		"/readyz":                                200,
+		"/api/v1/namespaces/default/pods/x/log":  403,
+		"/api/v1/namespaces/default/nothing":     403,
+		"/api/v1/namespaces/default/pods?limit=": 200,
+	} {
+		if w := serve(f, newRequest("GET", target, "b")); w.Code != want {
+			t.Errorf("%s: %d %s, want %d", target, w.Code, w.Body, want)
+		}
+	}
+}
+
+func TestEverybodyIsAdminUntilSomebodyIsAllowed(t *testing.T) {
+	f := New()
+	f.AddUser("b", "bob")
+	for token, want := range map[string]int{"": 200, "any": 200, "b": 403} {
+		if w := serve(f, newRequest("GET", "/api/v1/pods", token)); w.Code != want {
+			t.Errorf("token %q: %d, want %d", token, w.Code, want)
+		}
+	}
+	f.Allow("a")
+	for token, want := range map[string]int{"": 403, "any": 401, "b": 401, "a": 200} {
+		if w := serve(f, newRequest("GET", "/api/v1/pods", token)); w.Code != want {
+			t.Errorf("token %q, after Allow: %d, want %d", token, w.Code, want)
+		}
+	}
+}
+
+func TestOnlyWhoMayImpersonateDoes(t *testing.T) {
+	f := New()
+	f.AddUser("b", "bob")
+	r := newRequest("GET", "/api/v1/pods", "b")
+	r.Header.Set("Impersonate-User", "root")
+	r.Header.Set("Impersonate-Group", "system:masters")
+	w := serve(f, r)
+	if w.Code != 403 || !strings.Contains(w.Body.String(), `User \"bob\" cannot impersonate resource \"users\"`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	r.Header.Set("Authorization", "Bearer anybody")
+	if w := serve(f, r); w.Code != 200 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	r.Header.Del("Impersonate-User")
+	if w := serve(f, r); w.Code != 400 {
+		t.Errorf("a group alone: %d %s", w.Code, w.Body)
+	}
+}
+
+func TestTokenOfAServiceAccountEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := New()
+		f.Allow("admin")
+		f.PutJSON("serviceaccounts", `{"metadata":{"namespace":"default","name":"a"}}`)
+		r := newRequest("POST", "/api/v1/namespaces/default/serviceaccounts/a/token", "admin")
+		r.Body = io.NopCloser(strings.NewReader(`{"spec":{"expirationSeconds":600}}`))
+		answer, _ := parsed(serve(f, r).Body.String()).(Object)
+		token := TextIn(objectIn(answer, "status"), "token")
+		<-time.After(600 * time.Second)
+		if w := serve(f, newRequest("GET", "/apis", token)); w.Code != 200 {
+			t.Errorf("after 600 s: %d %s", w.Code, w.Body)
+		}
+		<-time.After(time.Second)
+		if w := serve(f, newRequest("GET", "/apis", token)); w.Code != 401 {
+			t.Errorf("after 601 s: %d %s", w.Code, w.Body)
+		}
+	})
+}
