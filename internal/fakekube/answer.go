@@ -114,17 +114,25 @@ func (r *request) isForPeople() bool {
 // gzipFrom is the size from which on the server compresses an answer, for a client that understands that.
 const gzipFrom = 128 << 10
 
+// payload is the bytes that are sent, and whether they are compressed.
+func (r *request) payload() (data []byte, isCompressed bool) {
+	data = r.encoded()
+	if len(data) <= gzipFrom || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		return data, false
+	}
+	var compressed bytes.Buffer
+	z := gzip.NewWriter(&compressed)
+	z.Write(data)
+	z.Close()
+	return compressed.Bytes(), true
+}
+
 // send sends the answer.
 func (r *request) send() {
-	data := r.encoded()
+	data, isCompressed := r.payload()
 	r.w.Header().Set("Content-Type", r.media)
-	if len(data) > gzipFrom && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if isCompressed {
 		r.w.Header().Set("Content-Encoding", "gzip")
-		r.w.WriteHeader(r.code)
-		z := gzip.NewWriter(r.w)
-		defer z.Close()
-		z.Write(data)
-		return
 	}
 	r.w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	r.w.WriteHeader(r.code)

@@ -11,6 +11,7 @@
 //
 // A Fault says which requests, how many of them, and what happens: in Go, or as a line of a Script, such as
 // "patch nodes worker-1, skip 2, 3 times: delay 2s, refuse 503". A fault that no request has met fails the test.
+// A Lie is a fault of the watch cache, of which lists at an exact version know better.
 //
 // Users come by the tokens of Allow, who may do everything, by those of AddUser and of service accounts, who may do what
 // RBAC's roles and bindings say, or by client certificates; admins may impersonate others. Forbid takes a right from

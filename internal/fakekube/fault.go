@@ -231,7 +231,7 @@ func (in *Injection) missedLocked() string {
 	cutNone := in.isShort && !(isEndless && in.hasCut)
 	switch {
 	case in.used == 0 && in.lost != nil && in.lost.left > 0:
-		return fmt.Sprintf("had nothing to lie about: %d changes more should have happened", in.lost.left)
+		return fmt.Sprintf("had nothing to lie about: changes that were still to happen: %d", in.lost.left)
 	case in.used == 0:
 		return "was met by no request; there came " + in.cameLocked()
 	case !isEndless && in.used < in.times:

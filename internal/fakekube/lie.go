@@ -3,6 +3,7 @@ package fakekube
 import (
 	"fmt"
 	"maps"
+	"slices"
 )
 
 // Lie makes the API server that the chosen requests come to lose the next changes of the chosen objects from its watch
@@ -53,7 +54,7 @@ type lostChanges struct {
 	left     int          // changes that are still to be lost
 	versions map[int]bool // of the lost changes
 
-	// cached is what the cache has in place of the truth, by resource. nil: that the object is not there.
+	// cached is what the cache has in place of the truth, by qualified resource. nil: that the object is not there.
 	cached map[string]map[Key]Object
 }
 
@@ -75,35 +76,35 @@ func (s *Server) loseLocked(c Change) {
 func (l *lostChanges) hear(c Change, on Requests) {
 	objects := Requests{Resource: on.Resource, Namespace: on.Namespace, Name: on.Name}
 	key := c.Key()
+	resource := kind{group: c.Group, resource: c.Resource}.qualified()
 	isChosen := objects.match(Request{Route: Route{Resource: c.Resource, Namespace: key.Namespace, Name: key.Name}})
 	if l.left == 0 || !isChosen {
-		delete(l.cached[c.Resource], key)
+		delete(l.cached[resource], key)
 		return
 	}
 	l.left--
 	l.versions[c.Version] = true
-	if l.cached[c.Resource] == nil {
-		l.cached[c.Resource] = map[Key]Object{}
+	if l.cached[resource] == nil {
+		l.cached[resource] = map[Key]Object{}
 	}
-	if _, isStale := l.cached[c.Resource][key]; !isStale {
-		l.cached[c.Resource][key] = c.Old
+	if _, isStale := l.cached[resource][key]; !isStale {
+		l.cached[resource][key] = c.Old
 	}
 }
 
-// cachedLocked is what the watch cache of the API server that a request comes to has of a resource. It must not be
-// changed.
-func (s *Server) cachedLocked(q Request, resource string) map[Key]Object {
-	objects := s.objects[resource]
+// cachedLocked is what the watch cache of the API server that a request comes to has of a kind. It must not be changed.
+func (s *Server) cachedLocked(r *request) map[Key]Object {
+	objects := s.objects[r.kind.qualified()]
 	isCopy := false
 	for _, in := range s.faults {
-		if !in.liesToLocked(q) || len(in.lost.cached[resource]) == 0 {
+		if !in.liesToLocked(r.asked) || len(in.lost.cached[r.kind.qualified()]) == 0 {
 			continue
 		}
 		if !isCopy {
 			objects = maps.Clone(objects)
 			isCopy = true
 		}
-		for key, o := range in.lost.cached[resource] {
+		for key, o := range in.lost.cached[r.kind.qualified()] {
 			objects[key] = o
 			if o == nil {
 				delete(objects, key)
@@ -119,13 +120,17 @@ func (in *Injection) liesToLocked(q Request) bool {
 	return in.lost != nil && !in.isLifted && in.fault.On.isReader(q)
 }
 
-// isLostLocked reports whether a change is lost to a watch.
-func (s *Server) isLostLocked(q Request, c Change) bool {
+// toldLocked is those of the changes that a watch hears of.
+func (s *Server) toldLocked(r *request, news []Change) []Change {
 	for _, in := range s.faults {
-		if in.liesToLocked(q) && in.lost.versions[c.Version] {
-			in.used++
-			return true
+		if !in.liesToLocked(r.asked) {
+			continue
 		}
+		told := slices.DeleteFunc(slices.Clone(news), func(c Change) bool {
+			return c.Resource == r.kind.resource && c.Group == r.kind.group && in.lost.versions[c.Version]
+		})
+		in.used += len(news) - len(told)
+		news = told
 	}
-	return c.Lost
+	return news
 }

@@ -32,15 +32,16 @@ func (s *Server) list(r *request) {
 	if wanted == 0 && options.versionText != "" && r.kind.isCached() {
 		options.limit = 0 // the cache answers whatever it has, in one piece
 	}
-	version := s.version
-	if options.wantsExactVersion(wanted) {
-		version = int(wanted)
-		if version < s.forgotten {
-			r.fail(410, "Expired", "The resourceVersion for the provided list is too old.", nil)
-			return
-		}
+	if !options.wantsExactVersion(wanted) {
+		s.pageLocked(r, options, s.version, s.cachedLocked(r), "")
+		return
 	}
-	s.pageLocked(r, options, version, "")
+	version := int(wanted)
+	if version < s.forgotten {
+		r.fail(410, "Expired", "The resourceVersion for the provided list is too old.", nil)
+		return
+	}
+	s.pageLocked(r, options, version, s.objectsAtLocked(r.kind, version), "")
 }
 
 // wantsExactVersion reports whether a list is to be as things were at the version. A limit without a match means that,
@@ -80,7 +81,7 @@ func (s *Server) listFrom(r *request, options listOptions) {
 	if options.versionText == "0" {
 		options.limit = 0
 	}
-	s.pageLocked(r, options, version, token.place())
+	s.pageLocked(r, options, version, s.objectsAtLocked(r.kind, version), token.place())
 }
 
 // listMeta is the metadata of a list. https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/list-meta/
@@ -90,10 +91,10 @@ type listMeta struct {
 	RemainingItemCount int    `json:"remainingItemCount,omitempty"`
 }
 
-// pageLocked answers with the selected objects from a place on, as they were at a version: all of them, or as many as
-// there may be in a page.
-func (s *Server) pageLocked(r *request, options listOptions, version int, from string) {
-	found := s.sortedAtLocked(r.kind, version, options.selects)
+// pageLocked answers with those of the objects, which were so at a version, that are selected, from a place on: all of
+// them, or as many as there may be in a page.
+func (s *Server) pageLocked(r *request, options listOptions, version int, all map[Key]Object, from string) {
+	found := sorted(all, options.selects)
 	place := func(o Object) string {
 		if r.key.Namespace != "" {
 			return KeyOf(o).Name
@@ -122,25 +123,24 @@ func (s *Server) pageLocked(r *request, options listOptions, version int, from s
 	r.answerList(meta, found)
 }
 
-// sortedAtLocked is the selected objects of a kind as they were at a version that is not forgotten, in the order of
-// etcd's keys.
-func (s *Server) sortedAtLocked(k kind, version int, selects func(Object) bool) []Object {
+// sorted is those of the objects that are selected, in the order of etcd's keys.
+func sorted(all map[Key]Object, selects func(Object) bool) []Object {
 	type placed struct {
 		place string
 		o     Object
 	}
 	var found []placed
-	for key, o := range s.objectsAtLocked(k, version) {
+	for key, o := range all {
 		if selects(o) {
 			found = append(found, placed{key.String(), o})
 		}
 	}
 	slices.SortFunc(found, func(a, b placed) int { return strings.Compare(a.place, b.place) })
-	sorted := make([]Object, len(found))
+	objects := make([]Object, len(found))
 	for i := range found {
-		sorted[i] = found[i].o
+		objects[i] = found[i].o
 	}
-	return sorted
+	return objects
 }
 
 // objectsAtLocked is the objects of a kind as they were at a version that is not forgotten. They must not be

@@ -65,8 +65,7 @@ type Answer struct {
 	HasMore bool
 
 	// IsCut says that a fault will cut the answer short on its way, so that it does not arrive whole. The fault of
-	// a watch strikes at some later moment: no event of such a watch is sure to arrive. Of an answer that is sent
-	// compressed, the bytes are counted as they are before that.
+	// a watch strikes at some later moment: no event of such a watch is sure to arrive.
 	IsCut bool
 }
 
@@ -185,5 +184,9 @@ func (r *request) isCut() bool {
 		return false
 	}
 	isWatch := r.code == 0
-	return isWatch || len(r.encoded()) > w.left
+	if isWatch {
+		return true
+	}
+	data, _ := r.payload()
+	return len(data) > w.left
 }

@@ -155,6 +155,7 @@ func (s *Server) recordLocked(c Change) {
 		c.Lost = true
 	}
 	s.history = append(s.history, c)
+	s.loseLocked(c)
 	if c.Group == "apiextensions.k8s.io" && c.Resource == "customresourcedefinitions" {
 		s.defineLocked(c)
 	}

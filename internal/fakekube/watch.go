@@ -79,7 +79,7 @@ func (w *watcher) begin() bool {
 		}
 		return true
 	}
-	version, all := w.server.present(w.r.kind, w.options.selects)
+	version, all := w.server.present(w.r, w.options.selects)
 	if w.from > version {
 		w.send("ERROR", w.r.kind.tooLarge(uint64(w.from), version))
 		return false
@@ -93,10 +93,10 @@ func (w *watcher) begin() bool {
 }
 
 // present is the selected objects of a kind, in the order of etcd's keys, and the version at which it is so.
-func (s *Server) present(k kind, selects func(Object) bool) (version int, all []Object) {
+func (s *Server) present(r *request, selects func(Object) bool) (version int, all []Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.version, s.sortedAtLocked(k, s.version, selects)
+	return s.version, sorted(s.cachedLocked(r), selects)
 }
 
 // beforeEnd is how long before its end a watch gets its last bookmark. One that is shorter gets none, nor does one that
@@ -176,7 +176,7 @@ func (w *watcher) look() outlook {
 	byVersion := func(c Change, version int) int { return c.Version - version }
 	first, _ := slices.BinarySearchFunc(s.history, w.from+1, byVersion)
 	found := outlook{
-		news:      s.history[first:],
+		news:      s.toldLocked(w.r, s.history[first:]),
 		now:       s.version,
 		forgotten: s.forgotten,
 		extra:     s.takeFrameLocked(resource),
