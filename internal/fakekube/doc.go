@@ -43,7 +43,6 @@
 //   - requests in YAML or protobuf, a 415;
 //   - subresources, which are a 404, but for status, the binding and the eviction of pods, the finalizers of namespaces
 //     (finalize), and the tokens of service accounts;
-//   - the old paths of watches, /api/v1/watch/…, which are a 404;
 //   - a memory that outlives compaction: a real server's cache may still know what etcd has forgotten. Nor does it wait
 //     for a version from the future, as a real server does for three seconds;
 //   - YAML, and protobuf of anything but lists and watches of pods and nodes: those have the fields that controllers
