@@ -717,7 +717,7 @@ func hostile() map[string]struct{ body, want string } {
 		"a name that is not UTF-8":    {list(item(bad)), "item 0: field 101, before byte 28: 2 bytes that are not UTF-8"},
 		"a label beyond its map":      {list(item(label)), "item 0: field 11101, before byte 30: a length of 99, more than is left"},
 		"a name of 1 MB":              {list(item(append([]byte{0x0a}, append(varint(1<<20), bytes.Repeat([]byte("a"), 1<<20)...)...))), "item 0: field 101, before byte 36: a text of 1048576 bytes: too many"},
-		"no list but an object":       {string(fakekube.Protobuf([]byte(`{"kind":"Pod","metadata":{"generateName":"p-","namespace":"default"}}`))), "not a list"},
+		"no list but an object":       {string(fakekube.Protobuf([]byte(`{"kind":"PartialObjectMetadata","metadata":{"generateName":"p-","namespace":"default"}}`))), "not a list"},
 		"a field beyond all numbers":  {list([]byte{0x12, 5, 0x0a, 3, 0x9a, 0x3f, 9}), "item 0: field 199, before byte 29: a length of 9, more than is left"},
 		"no name":                     {list(item(nil)), `item 0: Pod "" has no metadata.name`},
 		"the second has no name":      {list(item(good), item(nil)), `item 1: Pod "" has no metadata.name`},

@@ -10,7 +10,7 @@ import (
 // is a node of that name is not asked.
 // https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/binding-v1/
 func (s *Server) bind(r *request) {
-	if !r.readOptions("CreateOptions") {
+	if !r.isReadable() || !r.readOptions("CreateOptions") {
 		return
 	}
 	var binding struct {

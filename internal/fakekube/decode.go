@@ -12,10 +12,13 @@ import (
 )
 
 // isReadable reports whether the fake reads the media type of a request's body; where it does not, it answers so. The
-// real server also reads application/yaml and protobuf.
+// real server also reads application/yaml.
 func (r *request) isReadable() bool {
 	contentType := r.Header.Get("Content-Type")
 	media, _, err := mime.ParseMediaType(contentType)
+	if err == nil && media == mediaProtobuf && !r.kind.isCustom() {
+		return r.readProtobuf()
+	}
 	if contentType == "" || err == nil && media == mediaJSON {
 		return true
 	}

@@ -1,7 +1,7 @@
 // Package fakekube is an API server for tests and for looking: an http.Handler that keeps pods, nodes, namespaces,
 // Events, ConfigMaps, Secrets, service accounts, Leases, roles, admission policies and custom resources in memory, and
 // answers in the shapes of a real kube-apiserver v1.35. kubectl can use it, and so can other clients that ask for no
-// more than what follows. It answers in JSON; lists and watches of pods and nodes also in protobuf.
+// more than what follows. It answers in JSON; in protobuf, too, all built-in kinds but definitions and policies.
 //
 // It serves over TCP, where real time passes (ServeFor, and ServeTLSFor for TLS and HTTP/2), and over a network within
 // the process (ServeIn), which works in virtual time, in a bubble of testing/synctest. A test lets a cluster live
@@ -40,13 +40,11 @@
 // It does not convert between versions, run CEL but for two sentences of it, garbage collect, schedule, or keep
 // anything on disk. A path that it does not know is a 404. Of what a real server has, it also lacks:
 //   - server-side apply, a 415, and the managedFields that come with it;
-//   - requests in YAML or protobuf, a 415;
+//   - YAML, which is a 415 in requests, and protobuf of custom resources, definitions and policies;
 //   - subresources, which are a 404, but for status, the binding and the eviction of pods, the finalizers of namespaces
 //     (finalize), and the tokens of service accounts;
 //   - a memory that outlives compaction: a real server's cache may still know what etcd has forgotten. Nor does it wait
 //     for a version from the future, as a real server does for three seconds;
-//   - YAML, and protobuf of anything but lists and watches of pods and nodes: those have the fields that controllers
-//     read, and no more, so that a single object, which a client may send back, is always whole, in JSON;
 //   - the default cluster roles, but for the rights that every user has by system:basic-user, system:discovery and
 //     system:public-info-viewer; the aggregation of cluster roles; and the check that nobody gives away more rights than
 //     they have;

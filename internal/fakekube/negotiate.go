@@ -107,8 +107,7 @@ func (c mediaClause) view() view { return view{c.params["as"], c.params["v"]} }
 func (s *Server) serves(r *request, c mediaClause) bool {
 	isAny := c.media == "" || c.media == "*/*" || c.media == "application/*"
 	isProtobuf := c.media == mediaProtobuf
-	isWhole := r.kind.group == "" && (r.kind.resource == "pods" || r.kind.resource == "nodes")
-	if isProtobuf && (!isWhole || !r.isForCollection()) {
+	if isProtobuf && !r.kind.hasProtobuf() {
 		return false
 	}
 	if !isAny && !isProtobuf && c.media != mediaJSON {

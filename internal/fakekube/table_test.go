@@ -103,13 +103,15 @@ func TestPeopleGetIndentedJSON(t *testing.T) {
 	}
 }
 
-func TestOneObjectIsNeverInProtobuf(t *testing.T) {
+func TestBuiltInKindsComeInProtobuf(t *testing.T) {
 	f := New()
 	f.AddPod("default", "p", "")
 	for path, want := range map[string]string{
 		"/api/v1/pods":                      mediaProtobuf,
-		"/api/v1/namespaces/default/pods/p": mediaJSON,
-		"/api/v1/namespaces":                mediaJSON,
+		"/api/v1/namespaces/default/pods/p": mediaProtobuf,
+		"/api/v1/namespaces":                mediaProtobuf,
+
+		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions": mediaJSON,
 	} {
 		r := httptest.NewRequest("GET", path, nil)
 		r.Header.Set("Accept", "application/vnd.kubernetes.protobuf,application/json")

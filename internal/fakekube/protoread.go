@@ -1,0 +1,268 @@
+package fakekube
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"time"
+)
+
+// The wire types of protobuf that the API uses. https://protobuf.dev/programming-guides/encoding/#structure
+const (
+	wireVarint  = 0
+	wireFixed64 = 1
+	wireBytes   = 2
+)
+
+// protobufMagic begins all that the API has in protobuf.
+const protobufMagic = "k8s\x00"
+
+var errProtobuf = errors.New("the protobuf is cut short, or none")
+
+// fromProtobuf is an object in JSON that is this one in protobuf, in the envelope that the API wraps around it.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
+func fromProtobuf(data []byte) (o Object, err error) {
+	rest, hasMagic := strings.CutPrefix(string(data), protobufMagic)
+	if !hasMagic {
+		return nil, errProtobuf
+	}
+	var types, raw []byte
+	err = eachField([]byte(rest), func(f wireValue) error {
+		switch f.number {
+		case 1:
+			types = f.bytes
+		case 2:
+			raw = f.bytes
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var apiVersion, kind string
+	err = eachField(types, func(f wireValue) error {
+		switch f.number {
+		case 1:
+			apiVersion = string(f.bytes)
+		case 2:
+			kind = string(f.bytes)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if protoTypes[kind] == nil {
+		return nil, errors.New("the fake has no protobuf of " + kind)
+	}
+	o = Object{}
+	if err := readMessage(o, kind, 0, raw); err != nil {
+		return nil, err
+	}
+	o["apiVersion"] = apiVersion
+	o["kind"] = kind
+	return o, nil
+}
+
+// readProtobuf puts the body in JSON in place of that in protobuf. Where it cannot, it answers so and reports false.
+func (r *request) readProtobuf() bool {
+	o, err := fromProtobuf(r.body)
+	if err != nil {
+		r.badRequest(err.Error())
+		return false
+	}
+	r.body, err = json.Marshal(o)
+	if err != nil {
+		r.badRequest(err.Error())
+		return false
+	}
+	r.Header = r.Header.Clone()
+	r.Header.Set("Content-Type", mediaJSON)
+	return true
+}
+
+// wireValue is a field as it stands in a message.
+type wireValue struct {
+	number int
+	scalar uint64 // a varint, or the bits of a fixed number
+	bytes  []byte // a text, bytes or a message
+}
+
+// eachField calls do with each field of a message, until it fails.
+func eachField(data []byte, do func(wireValue) error) error {
+	for len(data) > 0 {
+		tag, n := binary.Uvarint(data)
+		if n <= 0 {
+			return errProtobuf
+		}
+		data = data[n:]
+		f := wireValue{number: int(tag >> 3)}
+		switch tag & 7 {
+		case wireVarint:
+			f.scalar, n = binary.Uvarint(data)
+			if n <= 0 {
+				return errProtobuf
+			}
+			data = data[n:]
+		case wireFixed64:
+			if len(data) < 8 {
+				return errProtobuf
+			}
+			f.scalar = binary.LittleEndian.Uint64(data)
+			data = data[8:]
+		case wireBytes:
+			length, n := binary.Uvarint(data)
+			if n <= 0 || length > uint64(len(data)-n) {
+				return errProtobuf
+			}
+			f.bytes = data[n : n+int(length)]
+			data = data[n+int(length):]
+		default:
+			return errProtobuf
+		}
+		if err := do(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readMessage adds what stands in a message of a type to an object. outer is the number of the message where it is one
+// that JSON does not have, 0 elsewhere.
+func readMessage(o Object, typ string, outer int, data []byte) error {
+	return eachField(data, func(v wireValue) error {
+		number, inner := v.number, 0
+		if outer > 0 {
+			number, inner = outer, v.number
+		}
+		if inner == 0 && isNested(typ, number) {
+			return readMessage(o, typ, number, v.bytes)
+		}
+		f, isKnown := protoFieldOf(typ, number, inner)
+		if !isKnown {
+			return nil
+		}
+		return readField(o, f, v)
+	})
+}
+
+// readField adds a field to an object. What protobuf has where JSON has nothing is left out: an empty text, a time that
+// is not set, and whatever else is empty in a field that is always written.
+func readField(o Object, f protoField, v wireValue) error {
+	if items, isMap := strings.CutPrefix(f.typ, "map[string]"); isMap {
+		entries, _ := o[f.name].(Object)
+		if entries == nil {
+			entries = Object{}
+			o[f.name] = entries
+		}
+		return readEntry(entries, items, v.bytes)
+	}
+	items, isList := strings.CutPrefix(f.typ, "[]")
+	if isList && items != "byte" {
+		item, err := readValue(items, v)
+		if err != nil {
+			return err
+		}
+		list, _ := o[f.name].([]any)
+		o[f.name] = append(list, item)
+		return nil
+	}
+	value, err := readValue(f.typ, v)
+	if err != nil {
+		return err
+	}
+	inner, isObject := value.(Object)
+	isEmpty := value == 0.0 || value == false || isObject && len(inner) == 0
+	isNothing := value == nil || value == "" && !f.isKept || isEmpty && f.isWritten
+	if !isNothing {
+		o[f.name] = value
+	}
+	return nil
+}
+
+// readEntry adds an entry of a map.
+func readEntry(entries Object, typ string, data []byte) error {
+	key := ""
+	value, err := readValue(typ, wireValue{})
+	if err != nil {
+		return err
+	}
+	err = eachField(data, func(v wireValue) (err error) {
+		if v.number == 1 {
+			key = string(v.bytes)
+			return nil
+		}
+		value, err = readValue(typ, v)
+		return err
+	})
+	entries[key] = value
+	return err
+}
+
+// readValue is a value as encoding/json decodes it, nil where there is none.
+func readValue(typ string, v wireValue) (any, error) {
+	switch typ {
+	case "string":
+		return string(v.bytes), nil
+	case "bool":
+		return v.scalar != 0, nil
+	case "int32", "int64":
+		return float64(int64(v.scalar)), nil
+	case "float64":
+		return math.Float64frombits(v.scalar), nil
+	case "[]byte":
+		return base64.StdEncoding.EncodeToString(v.bytes), nil
+	}
+	if protoTypes[typ] != nil && typ != "ExtraValue" {
+		o := Object{}
+		return o, readMessage(o, typ, 0, v.bytes)
+	}
+	return unwrapped(typ, v.bytes)
+}
+
+// unwrapped is the value that JSON writes without fields for a message.
+func unwrapped(typ string, data []byte) (any, error) {
+	var numbers [4]int64
+	var text string
+	var texts []any
+	err := eachField(data, func(v wireValue) error {
+		if v.number < len(numbers) {
+			numbers[v.number] = int64(v.scalar)
+		}
+		if v.bytes != nil {
+			text = string(v.bytes)
+			texts = append(texts, text)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	switch typ {
+	case "Time", "MicroTime":
+		if len(data) == 0 {
+			return nil, nil
+		}
+		layout := time.RFC3339
+		if typ == "MicroTime" {
+			layout = "2006-01-02T15:04:05.000000Z07:00"
+		}
+		return time.Unix(numbers[1], numbers[2]).UTC().Format(layout), nil
+	case "Quantity":
+		return text, nil
+	case "IntOrString":
+		if numbers[1] == 0 {
+			return float64(numbers[2]), nil
+		}
+		return text, nil
+	case "ExtraValue":
+		return texts, nil
+	case "FieldsV1", anything:
+		var value any
+		return value, json.Unmarshal([]byte(text), &value)
+	}
+	return nil, errors.New("the fake has no protobuf of " + typ)
+}

@@ -1,0 +1,156 @@
+package fakekube
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// object adds the fields of an object of this type. Fields that the type does not have are left out.
+func (b *Message) object(typ string, o Object) {
+	fields := protoTypes[typ]
+	for len(fields) > 0 {
+		f := fields[0]
+		if f.inner == 0 {
+			b.field(f.number, f, o[f.name])
+			fields = fields[1:]
+			continue
+		}
+		var nested Message
+		for len(fields) > 0 && fields[0].number == f.number {
+			nested.field(fields[0].inner, fields[0], o[fields[0].name])
+			fields = fields[1:]
+		}
+		if len(nested) > 0 {
+			b.Bytes(f.number, nested)
+		}
+	}
+}
+
+// field adds a field of an object, or what stands for one that is not there.
+func (b *Message) field(number int, f protoField, v any) {
+	if v != nil || !f.isWritten {
+		b.value(number, f.typ, v)
+		return
+	}
+	switch f.typ {
+	case "bool", "int32", "int64":
+		b.Int(number, 0)
+	case "string", "Time", "MicroTime":
+		b.Text(number, "")
+	default:
+		b.value(number, f.typ, Object{})
+	}
+}
+
+// value adds a field with this value, as encoding/json decodes it. Where there is none, or it is of another type, it
+// adds nothing.
+func (b *Message) value(field int, typ string, v any) {
+	if v == nil {
+		return
+	}
+	if items, isList := strings.CutPrefix(typ, "[]"); isList && items != "byte" {
+		list, _ := v.([]any)
+		for _, item := range list {
+			b.value(field, items, item)
+		}
+		return
+	}
+	if items, isMap := strings.CutPrefix(typ, "map[string]"); isMap {
+		entries, _ := v.(Object)
+		for _, key := range slices.Sorted(maps.Keys(entries)) {
+			var entry Message
+			entry.Text(1, key)
+			entry.value(2, items, entries[key])
+			b.Bytes(field, entry)
+		}
+		return
+	}
+	if o, isObject := v.(Object); isObject && protoTypes[typ] != nil {
+		var m Message
+		m.object(typ, o)
+		b.Bytes(field, m)
+		return
+	}
+	b.scalar(field, typ, v)
+}
+
+// scalar adds a field with a value that has no fields of its own in JSON.
+func (b *Message) scalar(field int, typ string, v any) {
+	text, isText := v.(string)
+	number, isNumber := v.(float64)
+	switch typ {
+	case "string":
+		if isText {
+			b.Text(field, text)
+		}
+	case "bool":
+		if v == true {
+			b.Int(field, 1)
+		} else {
+			b.Int(field, 0)
+		}
+	case "int32", "int64":
+		if isNumber {
+			b.Int(field, int(number))
+		}
+	case "float64":
+		if isNumber {
+			*b = binary.AppendUvarint(*b, uint64(field)<<3|wireFixed64)
+			*b = binary.LittleEndian.AppendUint64(*b, math.Float64bits(number))
+		}
+	case "[]byte":
+		if data, err := base64.StdEncoding.DecodeString(text); isText && err == nil {
+			b.Bytes(field, data)
+		}
+	default:
+		if m, isKnown := wrapped(typ, v); isKnown {
+			b.Bytes(field, m)
+		}
+	}
+}
+
+// wrapped is the message of a value that JSON writes without fields.
+func wrapped(typ string, v any) (m Message, isKnown bool) {
+	text, isText := v.(string)
+	number, isNumber := v.(float64)
+	switch typ {
+	case "Time", "MicroTime":
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return nil, false
+		}
+		m.Int(1, int(at.Unix()))
+		m.Int(2, at.Nanosecond())
+	case "Quantity":
+		if !isText {
+			text = fmt.Sprint(v)
+		}
+		m.Text(1, text)
+	case "IntOrString":
+		if isNumber {
+			m.Int(1, 0)
+			m.Int(2, int(number))
+			break
+		}
+		m.Int(1, 1)
+		m.Text(3, text)
+	case "ExtraValue":
+		m.value(1, "[]string", v)
+	case "FieldsV1", anything:
+		data, err := json.Marshal(v)
+		if err != nil {
+			return nil, false
+		}
+		m.Bytes(1, data)
+	default:
+		return nil, false
+	}
+	return m, true
+}
