@@ -200,7 +200,7 @@ func (k kind) bindingCauses(old, o Object) []cause {
 			causes = append(causes, required(at+"name", ""))
 		}
 		causes = append(causes, oneOf(subject, at, "kind", "ServiceAccount", "User", "Group")...)
-		if TextIn(subject, "kind") == "ServiceAccount" && TextIn(subject, "namespace") == "" {
+		if !k.isNamespaced && TextIn(subject, "kind") == "ServiceAccount" && TextIn(subject, "namespace") == "" {
 			causes = append(causes, required(at+"namespace", ""))
 		}
 	}
