@@ -67,6 +67,9 @@ func (r *request) answerList(meta listMeta, items []Object) {
 	for i, o := range items {
 		shown[i] = r.show(o, true)
 	}
+	if len(items) == 0 && r.view.kind != "" {
+		shown = nil // the server says null then, but [] in a list of whole objects
+	}
 	r.answer(200, struct {
 		Kind       string   `json:"kind"`
 		APIVersion string   `json:"apiVersion"`

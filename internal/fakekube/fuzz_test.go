@@ -1,6 +1,7 @@
 package fakekube
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -63,6 +64,40 @@ func FuzzWrites(f *testing.F) {
 			r.Header.Set("Accept", mediaProtobuf)
 			if w := serve(fake, r); w.Code != http.StatusOK {
 				t.Errorf("%s: %d %s", collection, w.Code, w.Body)
+			}
+		}
+	})
+}
+
+// FuzzReads looks for reads that make the fake panic, or that it answers with something that is no JSON.
+func FuzzReads(f *testing.F) {
+	const tables = "application/json;as=Table;v=v1;g=meta.k8s.io"
+	f.Add("pods", "limit=1&continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoicCJ9", "application/json;q=2,*/*")
+	f.Add("pods", "resourceVersion=203&resourceVersionMatch=Exact&limit=-1", tables)
+	f.Add("nodes", "resourceVersion=18446744073709551615&limit=9223372036854775807", tables)
+	f.Add("namespaces", "watch=1&timeoutSeconds=-9223372036854775808&resourceVersion=0", "application/json;as=;;=,")
+	f.Add("events", "includeObject=None&pretty&timeoutSeconds=1", tables)
+	f.Add("pods/web-0", "resourceVersion=x", tables)
+	f.Fuzz(func(t *testing.T, resource, query, accept string) {
+		values, err := url.ParseQuery(query)
+		if err != nil || strings.ContainsAny(resource, "?#%") {
+			return
+		}
+		if isWatching(values) {
+			values.Set("timeoutSeconds", "-1") // a watch would take its time
+		}
+		fake := New()
+		fake.AddNode("n")
+		fake.AddPods(3)
+		target := &url.URL{Path: "/api/v1/" + resource, RawQuery: values.Encode()}
+		r := &http.Request{Method: "GET", URL: target, Header: http.Header{"Accept": {accept}}, Body: http.NoBody}
+		w := serve(fake, r)
+		isJSON := w.Header().Get("Content-Type") == mediaJSON
+		decoder := json.NewDecoder(w.Body)
+		for isJSON && decoder.More() {
+			var v any
+			if err := decoder.Decode(&v); err != nil {
+				t.Fatalf("%s?%s: %v in %s", resource, query, err, w.Body)
 			}
 		}
 	})

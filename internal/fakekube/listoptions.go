@@ -64,7 +64,8 @@ func (r *request) listOptions() (o listOptions, isValid bool) {
 		r.fail(400, "BadRequest", err.Error(), nil)
 		return o, false
 	}
-	o.timeout = time.Duration(seconds) * time.Second
+	const longest = 1 << 31
+	o.timeout = time.Duration(max(-1, min(seconds, longest))) * time.Second
 
 	isWatch := r.asked.Verb == "watch"
 	beginsAnywhere := o.versionText == "" || o.versionText == "0"

@@ -268,8 +268,17 @@ var selectableFields = map[string][]string{
 	},
 }
 
-// isSelectableBy reports whether a field selector may name the field.
+// isSelectableBy reports whether a field selector may name the field. The definition of a custom resource may add some.
+// https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#crd-selectable-fields
 func (k kind) isSelectableBy(field string) bool {
+	if k.isCustom() && field == "metadata.namespace" {
+		return k.isNamespaced
+	}
+	for _, selectable := range objectsIn(k.crd["selectableFields"]) {
+		if TextIn(selectable, "jsonPath") == "."+field {
+			return true
+		}
+	}
 	fields, hasOwn := selectableFields[k.qualified()]
 	if !hasOwn {
 		return field == "metadata.name" || field == "metadata.namespace"
@@ -313,11 +322,14 @@ func fieldOf(o Object, field string) string {
 	for _, step := range path[:last] {
 		o, _ = o[step].(Object)
 	}
-	if field == "spec.hostNetwork" || field == "spec.unschedulable" {
-		value, _ := o[path[last]].(bool)
-		return strconv.FormatBool(value)
+	value, isThere := o[path[last]]
+	if isThere && value != nil {
+		return textOf(value)
 	}
-	return TextIn(o, path[last])
+	if field == "spec.hostNetwork" || field == "spec.unschedulable" {
+		return "false"
+	}
+	return ""
 }
 
 // parseFieldSelector reads terms that are joined by commas. In a value, a backslash makes a comma, an equals sign or
