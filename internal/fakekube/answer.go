@@ -63,6 +63,13 @@ func (r *request) answerList(meta listMeta, items []Object) {
 	if r.view.kind == "" && r.kind.isCustom() && meta.Continue == nil {
 		meta.Continue = "" // the server has no type for these lists, which would leave it out
 	}
+	if r.media == mediaProtobuf {
+		r.code = 200
+		r.inProtobuf = protobufAnswer(apiVersion, kind, protobufList(strings.TrimSuffix(kind, "List"), meta, items))
+		if r.spy == nil {
+			return // nobody wants to see it in JSON
+		}
+	}
 	shown := make([]any, len(items))
 	for i, o := range items {
 		shown[i] = r.show(o, true)
@@ -86,6 +93,9 @@ func (r *request) answer(code int, body any) {
 
 // encoded is the answer in the media type that was agreed on.
 func (r *request) encoded() []byte {
+	if r.inProtobuf != nil {
+		return r.inProtobuf
+	}
 	if r.media == mediaProtobuf {
 		return Protobuf(r.reply)
 	}

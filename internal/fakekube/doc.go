@@ -40,7 +40,8 @@
 // It does not convert between versions, run CEL but for two sentences of it, garbage collect, schedule, or keep
 // anything on disk. A path that it does not know is a 404. Of what a real server has, it also lacks:
 //   - server-side apply, a 415, and the managedFields that come with it;
-//   - YAML, which is a 415 in requests, and protobuf of custom resources, definitions and policies;
+//   - YAML, which is a 415 in requests and a 406 in answers, and protobuf of definitions and policies, of which it has
+//     the metadata alone, as the server has of custom resources;
 //   - subresources, which are a 404, but for status, the binding and the eviction of pods, the finalizers of namespaces
 //     (finalize), and the tokens of service accounts;
 //   - a memory that outlives compaction: a real server's cache may still know what etcd has forgotten. Nor does it wait

@@ -107,7 +107,8 @@ func (c mediaClause) view() view { return view{c.params["as"], c.params["v"]} }
 func (s *Server) serves(r *request, c mediaClause) bool {
 	isAny := c.media == "" || c.media == "*/*" || c.media == "application/*"
 	isProtobuf := c.media == mediaProtobuf
-	if isProtobuf && !r.kind.hasProtobuf() {
+	isWhole := c.params["as"] == ""
+	if isProtobuf && isWhole && !r.kind.hasProtobuf() {
 		return false
 	}
 	if !isAny && !isProtobuf && c.media != mediaJSON {

@@ -43,8 +43,14 @@ func Protobuf(answer []byte) []byte {
 	} else {
 		m.object(protoTypeOf(kind), o)
 	}
+	return protobufAnswer(TextIn(o, "apiVersion"), kind, m)
+}
+
+// protobufAnswer is a message as it is sent, in an envelope that names its type.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
+func protobufAnswer(apiVersion, kind string, m Message) []byte {
 	var types Message
-	types.Text(1, TextIn(o, "apiVersion"))
+	types.Text(1, apiVersion)
 	types.Text(2, kind)
 	var unknown Message
 	unknown.Bytes(1, types)
@@ -52,6 +58,25 @@ func Protobuf(answer []byte) []byte {
 	unknown.Text(3, "")
 	unknown.Text(4, "")
 	return append([]byte(protobufMagic), unknown...)
+}
+
+// protobufList is what Protobuf makes of a list in JSON, but made from the objects themselves: large lists take a third
+// of the time. kind is that of the items.
+func protobufList(kind string, meta listMeta, items []Object) Message {
+	remaining := any(nil)
+	if meta.RemainingItemCount > 0 {
+		remaining = float64(meta.RemainingItemCount)
+	}
+	var m Message
+	m.value(1, "ListMeta", Object{
+		"resourceVersion":    meta.ResourceVersion,
+		"continue":           meta.Continue,
+		"remainingItemCount": remaining,
+	})
+	for _, o := range items {
+		m.value(2, kind, o)
+	}
+	return m
 }
 
 // protoTypeOf is the type of a kind, that of pods where an object does not say its kind.

@@ -134,12 +134,12 @@ func wrapped(typ string, v any) (m Message, isKnown bool) {
 		}
 		m.Text(1, text)
 	case "IntOrString":
+		isString := 1
 		if isNumber {
-			m.Int(1, 0)
-			m.Int(2, int(number))
-			break
+			isString = 0
 		}
-		m.Int(1, 1)
+		m.Int(1, isString)
+		m.Int(2, int(number))
 		m.Text(3, text)
 	case "ExtraValue":
 		m.value(1, "[]string", v)

@@ -151,10 +151,11 @@ type request struct {
 	media string // of the answer
 	view  view   // as what objects are shown
 
-	code  int    // of the answer; 0: nothing is left to be sent
-	reply []byte // in JSON
-	items []Object
-	more  bool // the list has another page
+	code       int    // of the answer; 0: nothing is left to be sent
+	reply      []byte // in JSON
+	inProtobuf []byte // the same in protobuf, if somebody has made that already; nil: nobody has
+	items      []Object
+	more       bool // the list has another page
 }
 
 // Status is the Status that the server answers where it refuses a request, ready for encoding/json. An empty reason is

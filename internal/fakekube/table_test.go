@@ -103,20 +103,43 @@ func TestPeopleGetIndentedJSON(t *testing.T) {
 	}
 }
 
-func TestBuiltInKindsComeInProtobuf(t *testing.T) {
+func TestBuiltInKindsAndAllMetadataComeInProtobuf(t *testing.T) {
 	f := New()
+	f.InstallCRD(&CRD{})
+	f.AddCount("c", "{}")
 	f.AddPod("default", "p", "")
-	for path, want := range map[string]string{
-		"/api/v1/pods":                      mediaProtobuf,
-		"/api/v1/namespaces/default/pods/p": mediaProtobuf,
-		"/api/v1/namespaces":                mediaProtobuf,
-
-		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions": mediaJSON,
+	const protobufFirst = "application/vnd.kubernetes.protobuf,application/json"
+	const metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+	for _, c := range []struct{ path, accept, want string }{
+		{"/api/v1/pods", protobufFirst, mediaProtobuf},
+		{"/api/v1/namespaces/default/pods/p", protobufFirst, mediaProtobuf},
+		{"/api/v1/namespaces", protobufFirst, mediaProtobuf},
+		{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", protobufFirst, mediaJSON},
+		{"/apis/demo.mark8s.io/v1/counts", protobufFirst, mediaJSON},
+		{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", metadata, mediaProtobuf},
+		{"/apis/demo.mark8s.io/v1/counts", metadata, mediaProtobuf},
 	} {
-		r := httptest.NewRequest("GET", path, nil)
-		r.Header.Set("Accept", "application/vnd.kubernetes.protobuf,application/json")
-		if got := serve(f, r).Header().Get("Content-Type"); got != want {
-			t.Errorf("%s comes as %s, want %s", path, got, want)
+		r := httptest.NewRequest("GET", c.path, nil)
+		r.Header.Set("Accept", c.accept)
+		if got := serve(f, r).Header().Get("Content-Type"); got != c.want {
+			t.Errorf("%s comes as %s, want %s", c.path, got, c.want)
+		}
+	}
+}
+
+func TestListInProtobufIsTheSameAsByWayOfJSON(t *testing.T) {
+	f := New()
+	f.AddPods(3)
+	for _, accept := range []string{mediaProtobuf, mediaProtobuf + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"} {
+		for _, query := range []string{"", "?limit=2"} {
+			r := httptest.NewRequest("GET", "/api/v1/pods"+query, nil)
+			inJSON := r.Clone(t.Context())
+			inJSON.Header.Set("Accept", strings.Replace(accept, mediaProtobuf, mediaJSON, 1))
+			want := string(Protobuf(serve(f, inJSON).Body.Bytes()))
+			r.Header.Set("Accept", accept)
+			if got := serve(f, r).Body.String(); got != want {
+				t.Errorf("%s%s: %q, want %q", accept, query, got, want)
+			}
 		}
 	}
 }
