@@ -127,14 +127,28 @@ func (r *request) isForPeople() bool {
 // gzipFrom is the size from which on the server compresses an answer, for a client that understands that.
 const gzipFrom = 128 << 10
 
-// payload is the bytes that are sent, and whether they are compressed.
+// acceptsGzip reports whether the client takes compressed answers. Like the server, the fake passes over a clause with
+// a quality.
+func (r *request) acceptsGzip() bool {
+	for clause := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		if strings.TrimSpace(clause) == "gzip" {
+			return true
+		}
+	}
+	return false
+}
+
+// payload is the bytes that are sent, and whether they are compressed. The server chooses speed over size.
 func (r *request) payload() (data []byte, isCompressed bool) {
 	data = r.encoded()
-	if len(data) <= gzipFrom || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if len(data) <= gzipFrom || !r.acceptsGzip() {
 		return data, false
 	}
 	var compressed bytes.Buffer
-	z := gzip.NewWriter(&compressed)
+	z, err := gzip.NewWriterLevel(&compressed, gzip.BestSpeed)
+	if err != nil {
+		panic(err) // there is such a level
+	}
 	z.Write(data)
 	z.Close()
 	return compressed.Bytes(), true
@@ -146,6 +160,7 @@ func (r *request) send() {
 	r.w.Header().Set("Content-Type", r.media)
 	if isCompressed {
 		r.w.Header().Set("Content-Encoding", "gzip")
+		r.w.Header().Set("Vary", "Accept-Encoding")
 	}
 	r.w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	r.w.WriteHeader(r.code)

@@ -1,7 +1,6 @@
 package fakekube
 
 import (
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -77,69 +76,6 @@ func TestPathsFindWhatTheyName(t *testing.T) {
 		}
 		if got := strings.ReplaceAll(textOf(found), "<no value>", "null"); got != want {
 			t.Errorf("%s finds %s, want %s", path, got, want)
-		}
-	}
-}
-
-func TestPeopleGetIndentedJSON(t *testing.T) {
-	f := New()
-	for _, c := range []struct {
-		query, agent string
-		isIndented   bool
-	}{
-		{"", "kubectl/v1.35.0", false},
-		{"", "curl/8.0", true},
-		{"?pretty=false", "curl/8.0", false},
-		{"?pretty=true", "kubectl/v1.35.0", true},
-		{"?pretty=1", "", true},
-		{"?pretty", "", false},
-	} {
-		r := httptest.NewRequest("GET", "/api/v1/pods"+c.query, nil)
-		r.Header.Set("User-Agent", c.agent)
-		answer := serve(f, r).Body.String()
-		if got := strings.Contains(answer, "\n  \"kind\""); got != c.isIndented {
-			t.Errorf("%q with %q: %s", c.agent, c.query, answer)
-		}
-	}
-}
-
-func TestBuiltInKindsAndAllMetadataComeInProtobuf(t *testing.T) {
-	f := New()
-	f.InstallCRD(&CRD{})
-	f.AddCount("c", "{}")
-	f.AddPod("default", "p", "")
-	const protobufFirst = "application/vnd.kubernetes.protobuf,application/json"
-	const metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-	for _, c := range []struct{ path, accept, want string }{
-		{"/api/v1/pods", protobufFirst, mediaProtobuf},
-		{"/api/v1/namespaces/default/pods/p", protobufFirst, mediaProtobuf},
-		{"/api/v1/namespaces", protobufFirst, mediaProtobuf},
-		{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", protobufFirst, mediaJSON},
-		{"/apis/demo.mark8s.io/v1/counts", protobufFirst, mediaJSON},
-		{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", metadata, mediaProtobuf},
-		{"/apis/demo.mark8s.io/v1/counts", metadata, mediaProtobuf},
-	} {
-		r := httptest.NewRequest("GET", c.path, nil)
-		r.Header.Set("Accept", c.accept)
-		if got := serve(f, r).Header().Get("Content-Type"); got != c.want {
-			t.Errorf("%s comes as %s, want %s", c.path, got, c.want)
-		}
-	}
-}
-
-func TestListInProtobufIsTheSameAsByWayOfJSON(t *testing.T) {
-	f := New()
-	f.AddPods(3)
-	for _, accept := range []string{mediaProtobuf, mediaProtobuf + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"} {
-		for _, query := range []string{"", "?limit=2"} {
-			r := httptest.NewRequest("GET", "/api/v1/pods"+query, nil)
-			inJSON := r.Clone(t.Context())
-			inJSON.Header.Set("Accept", strings.Replace(accept, mediaProtobuf, mediaJSON, 1))
-			want := string(Protobuf(serve(f, inJSON).Body.Bytes()))
-			r.Header.Set("Accept", accept)
-			if got := serve(f, r).Body.String(); got != want {
-				t.Errorf("%s%s: %q, want %q", accept, query, got, want)
-			}
 		}
 	}
 }
