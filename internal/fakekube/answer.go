@@ -61,7 +61,7 @@ func (r *request) answerList(meta listMeta, items []Object) {
 		apiVersion = r.view.apiVersion()
 	}
 	if r.view.kind == "" && r.kind.isCustom() && meta.Continue == nil {
-		meta.Continue = "" // the server has no type for these lists, which would leave it out
+		meta.Continue = new(string) // the server has no type for these lists, which would leave it out
 	}
 	if r.media == mediaProtobuf {
 		r.code = 200

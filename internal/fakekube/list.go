@@ -86,9 +86,9 @@ func (s *Server) listFrom(r *request, options listOptions) {
 
 // listMeta is the metadata of a list. https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/list-meta/
 type listMeta struct {
-	ResourceVersion    string `json:"resourceVersion"`
-	Continue           any    `json:"continue,omitempty"` // a text, or nil
-	RemainingItemCount int    `json:"remainingItemCount,omitempty"`
+	ResourceVersion    string  `json:"resourceVersion"`
+	Continue           *string `json:"continue,omitempty"` // nil is left out, but not ""
+	RemainingItemCount int     `json:"remainingItemCount,omitempty"`
 }
 
 // pageLocked answers with those of the objects, which were so at a version, that are selected, from a place on: all of
@@ -111,7 +111,7 @@ func (s *Server) pageLocked(r *request, options listOptions, version int, all ma
 		last := place(found[limit-1])
 		next := continueToken{V: continueVersion, RV: int64(version), Start: placeAfter(last)}
 		token = next.encoded()
-		meta.Continue = token
+		meta.Continue = &token
 		isSelective := r.q.Get("labelSelector")+r.q.Get("fieldSelector") != ""
 		if !isSelective {
 			meta.RemainingItemCount = len(found) - limit

@@ -67,10 +67,14 @@ func protobufList(kind string, meta listMeta, items []Object) Message {
 	if meta.RemainingItemCount > 0 {
 		remaining = float64(meta.RemainingItemCount)
 	}
+	token := ""
+	if meta.Continue != nil {
+		token = *meta.Continue
+	}
 	var m Message
 	m.value(1, "ListMeta", Object{
 		"resourceVersion":    meta.ResourceVersion,
-		"continue":           meta.Continue,
+		"continue":           token,
 		"remainingItemCount": remaining,
 	})
 	for _, o := range items {
