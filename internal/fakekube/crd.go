@@ -224,18 +224,6 @@ func setCondition(status Object, condition, value, reason, message string) {
 	status["conditions"] = append(slices.Clone(list), any(next))
 }
 
-// createCRDLocked answers a POST of a definition. The server answers at once, and then works on the names.
-func (s *Server) createCRDLocked(r *request, crd Object) {
-	if storageVersion(crd) == "" {
-		r.refuse([]cause{required("spec.versions", "")})
-		return
-	}
-	setDefaults(crd)
-	crd["status"] = newCRDStatus(crd)
-	r.answer(201, r.show(s.putLocked(definitions, crd), false))
-	s.settleCRDLocked(r.key)
-}
-
 // settleCRDLocked does what the server does after each write of a definition: it accepts the names, and then serves the
 // kind. Each is a change of its own.
 func (s *Server) settleCRDLocked(key Key) {

@@ -64,6 +64,8 @@ func (k kind) setFirst(o Object) {
 		}
 		o["status"] = Object{"phase": "Active"}
 		partIn(MetaOf(o), "labels")["kubernetes.io/metadata.name"] = name
+	case definitions:
+		o["status"] = newCRDStatus(o)
 	}
 }
 
@@ -91,7 +93,7 @@ func (k kind) setDefaults(o Object) {
 			}
 		}
 	case definitions:
-		setMissing(partIn(o, "spec"), "conversion", Object{"strategy": "None"})
+		setDefaults(o)
 	case "validatingadmissionpolicies.admissionregistration.k8s.io":
 		setPolicyDefaults(partIn(o, "spec"))
 	}

@@ -12,6 +12,7 @@ const (
 	namePattern      = `([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]`
 	valuePattern     = `(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?`
 	labelPattern     = `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
+	dnsLabelPattern  = `[a-z]([-a-z0-9]*[a-z0-9])?`
 	subdomainPattern = `[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*`
 
 	labelLength     = 63
@@ -22,6 +23,7 @@ var (
 	nameSyntax      = regexp.MustCompile("^" + namePattern + "$")
 	valueSyntax     = regexp.MustCompile("^" + valuePattern + "$")
 	labelSyntax     = regexp.MustCompile("^" + labelPattern + "$")
+	dnsLabelSyntax  = regexp.MustCompile("^" + dnsLabelPattern + "$")
 	subdomainSyntax = regexp.MustCompile("^" + subdomainPattern + "$")
 )
 
@@ -103,6 +105,20 @@ func labelProblem(name string) string {
 		return "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start " +
 			"and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '" +
 			labelPattern + "')"
+	}
+	return ""
+}
+
+// dnsLabelProblem says, in the server's words, why a text is no label of RFC 1035, as the names of custom resources and
+// of their versions are; "" is nothing.
+func dnsLabelProblem(name string) string {
+	if len(name) > labelLength {
+		return "must be no more than 63 characters"
+	}
+	if !dnsLabelSyntax.MatchString(name) {
+		return "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic " +
+			"character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation " +
+			"is '" + dnsLabelPattern + "')"
 	}
 	return ""
 }

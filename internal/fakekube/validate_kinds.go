@@ -25,6 +25,8 @@ func (k kind) specCauses(old, o Object) []cause {
 		return k.ruleCauses(o)
 	case "clusterrolebindings.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io":
 		return k.bindingCauses(old, o)
+	case definitions:
+		return definitionCauses(o)
 	}
 	return nil
 }

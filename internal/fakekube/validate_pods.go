@@ -37,7 +37,8 @@ func podCauses(old, o Object) []cause {
 // policyCauses are the fields of a pod's spec that have none of the values that there are.
 func policyCauses(spec Object) []cause {
 	causes := oneOf(spec, "spec.", "restartPolicy", "Always", "OnFailure", "Never")
-	return append(causes, oneOf(spec, "spec.", "dnsPolicy", "ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")...)
+	policies := []string{"ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"}
+	return append(causes, oneOf(spec, "spec.", "dnsPolicy", policies...)...)
 }
 
 // oneOf demands that a field, which stands at this path, has one of these values.

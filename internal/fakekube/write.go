@@ -43,11 +43,10 @@ func (s *Server) create(r *request) {
 		r.fail(409, "AlreadyExists", fmt.Sprintf("%s %q already exists", r.kind.qualified(), r.key.Name), r.details())
 		return
 	}
-	if r.kind.isDefinition() {
-		s.createCRDLocked(r, o)
-		return
-	}
 	r.answer(201, r.show(s.createdLocked(r, o), false))
+	if r.kind.isDefinition() && !r.options.isDryRun {
+		s.settleCRDLocked(r.key)
+	}
 }
 
 // createdLocked stores an object that is new, or says what a dry run would have stored.

@@ -1,0 +1,115 @@
+package fakekube
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// definitionCauses are what is wrong with a CustomResourceDefinition: its names, its versions, and whether their
+// schemas are structural.
+// https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema
+func definitionCauses(o Object) []cause {
+	spec := objectIn(o, "spec")
+	names := objectIn(spec, "names")
+	group := TextIn(spec, "group")
+	var causes []cause
+	if name := TextIn(MetaOf(o), "name"); name != TextIn(names, "plural")+"."+group {
+		causes = append(causes, invalidValue("metadata.name", name, `must be spec.names.plural+"."+spec.group`))
+	}
+	switch {
+	case group == "":
+		causes = append(causes, required("spec.group", ""))
+	case subdomainProblem(group) != "":
+		causes = append(causes, invalidValue("spec.group", group, subdomainProblem(group)))
+	case !strings.Contains(group, "."):
+		causes = append(causes, invalidValue("spec.group", group, "should be a domain with at least one dot"))
+	}
+	if TextIn(spec, "scope") == "" {
+		causes = append(causes, required("spec.scope", ""))
+	} else {
+		causes = append(causes, oneOf(spec, "spec.", "scope", "Cluster", "Namespaced")...)
+	}
+	causes = append(causes, versionCauses(spec)...)
+	return append(causes, definedNameCauses(names)...)
+}
+
+// versionCauses are what is wrong with the versions of a definition.
+func versionCauses(spec Object) []cause {
+	var causes []cause
+	stored := 0
+	for i, version := range objectsIn(spec["versions"]) {
+		at := fmt.Sprintf("spec.versions[%d].", i)
+		if version["storage"] == true {
+			stored++
+		}
+		if name := TextIn(version, "name"); dnsLabelProblem(name) != "" {
+			causes = append(causes, invalidValue(at+"name", name, dnsLabelProblem(name)))
+		}
+		schema := objectIn(version, "schema", "openAPIV3Schema")
+		if schema == nil {
+			causes = append(causes, required(at+"schema.openAPIV3Schema", ""))
+			continue
+		}
+		causes = append(causes, structuralCauses(at+"schema.openAPIV3Schema", schema, true)...)
+	}
+	if stored != 1 {
+		why := "must have exactly one version marked as storage version"
+		causes = append(causes, invalidValue("spec.versions", spec["versions"], why))
+	}
+	return causes
+}
+
+// structuralCauses are what keeps a schema, which stands at this path, from being structural.
+func structuralCauses(path string, schema Object, isRoot bool) []cause {
+	var causes []cause
+	properties := objectIn(schema, "properties")
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		property, _ := properties[name].(Object)
+		causes = append(causes, structuralCauses(fmt.Sprintf("%s.properties[%s]", path, name), property, false)...)
+	}
+	items := objectIn(schema, "items")
+	if items != nil {
+		causes = append(causes, structuralCauses(path+".items", items, false)...)
+	}
+	if additional, isSchema := schema["additionalProperties"].(Object); isSchema {
+		causes = append(causes, structuralCauses(path+".additionalProperties", additional, false)...)
+	}
+	is := TextIn(schema, "type")
+	isAnything := schema["x-kubernetes-int-or-string"] == true || schema["x-kubernetes-preserve-unknown-fields"] == true
+	switch {
+	case is == "" && isRoot:
+		causes = append(causes, required(path+".type", "must not be empty at the root"))
+	case is == "" && !isAnything:
+		causes = append(causes, required(path+".type", "must not be empty for specified object fields"))
+	case is == "array" && items == nil:
+		causes = append(causes, required(path+".items", "must be specified"))
+	case is != "":
+		types := []string{"array", "boolean", "integer", "number", "object", "string"}
+		causes = append(causes, oneOf(schema, path+".", "type", types...)...)
+	}
+	return causes
+}
+
+// definedNameCauses are what is wrong with the names in a definition.
+func definedNameCauses(names Object) []cause {
+	var causes []cause
+	for _, field := range []string{"plural", "singular", "kind", "listKind"} {
+		name := TextIn(names, field)
+		at := "spec.names." + field
+		problem := dnsLabelProblem(strings.ToLower(name))
+		switch {
+		case name == "":
+			causes = append(causes, required(at, ""))
+		case (field == "kind" || field == "listKind") && problem != "":
+			why := "may have mixed case, but should otherwise match: " + problem
+			causes = append(causes, invalidValue(at, name, why))
+		case field == "plural" || field == "singular":
+			if problem := dnsLabelProblem(name); problem != "" {
+				causes = append(causes, invalidValue(at, name, problem))
+			}
+		}
+	}
+	return causes
+}
