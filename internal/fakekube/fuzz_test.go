@@ -28,6 +28,19 @@ func FuzzSelectors(f *testing.F) {
 	})
 }
 
+// mediaOf is a media type that fits a body. Patches with directives are strategic ones.
+func mediaOf(method, body string) string {
+	switch {
+	case method != http.MethodPatch:
+		return mediaJSON
+	case strings.HasPrefix(body, "["):
+		return mediaJSONPatch
+	case strings.Contains(body, "$"):
+		return mediaStrategicPatch
+	}
+	return mediaMergePatch
+}
+
 // FuzzWrites looks for requests that make the fake panic, now or when the objects are read that they have written.
 func FuzzWrites(f *testing.F) {
 	f.Add("PATCH", "/api/v1/nodes/n", `{"metadata":{"labels":{"a":null}}}`)
@@ -39,6 +52,12 @@ func FuzzWrites(f *testing.F) {
 		`{"metadata":{"name":"c"},"spec":{"versions":[0]}}`)
 	f.Add("POST", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", `{"metadata":{"name":"b"}}`)
 	f.Add("DELETE", "/api/v1/namespaces/default/pods/web-0/status", "")
+	f.Add("PATCH", "/api/v1/namespaces/default/pods/web-0", `[{"op":"add","path":"/spec/containers/-","value":{}}]`)
+	f.Add("PATCH", "/api/v1/namespaces/default/pods/web-0",
+		`{"metadata":{"finalizers":[{}],"$setElementOrder/finalizers":[{}]},"spec":{"containers":[{"name":{},"$patch":1}]}}`)
+	f.Add("DELETE", "/api/v1/namespaces/default/pods", `{"propagationPolicy":"Orphan"}`)
+	f.Add("PUT", "/api/v1/namespaces/default/finalize", `{"metadata":{"name":"default"},"spec":{"finalizers":[1]}}`)
+	f.Add("POST", "/api/v1/namespaces/default/pods/web-0/eviction", `{"metadata":{"name":"web-0"},"deleteOptions":1}`)
 	f.Add("OPTIONS", "//", "null")
 	f.Fuzz(func(t *testing.T, method, path, body string) {
 		target, err := url.Parse(path)
@@ -56,7 +75,7 @@ func FuzzWrites(f *testing.F) {
 		fake.AddCount("c", `{}`)
 		for range 2 {
 			r := &http.Request{Method: method, URL: target, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
-			r.Header.Set("Content-Type", "application/merge-patch+json")
+			r.Header.Set("Content-Type", mediaOf(method, body))
 			fake.ServeHTTP(httptest.NewRecorder(), r)
 		}
 		for _, collection := range []string{"pods", "nodes"} {

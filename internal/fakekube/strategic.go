@@ -73,7 +73,7 @@ func removeItems(o Object, name string, removed any) {
 	list, isList := o[name].([]any)
 	gone, hasList := removed.([]any)
 	if isList && hasList {
-		o[name] = slices.DeleteFunc(slices.Clone(list), func(item any) bool { return slices.Contains(gone, item) })
+		o[name] = slices.DeleteFunc(slices.Clone(list), func(item any) bool { return field{}.indexIn(gone, item) >= 0 })
 	}
 }
 
@@ -188,7 +188,7 @@ func mergeList(f field, was, items []any) ([]any, error) {
 	if f.mergeKey == "" {
 		merged := slices.Clone(was)
 		for _, item := range items {
-			if !slices.Contains(merged, item) {
+			if f.indexIn(merged, item) < 0 {
 				merged = append(merged, item)
 			}
 		}
@@ -254,7 +254,7 @@ func (f field) isSame(a, b any) bool {
 	first, isObject := a.(Object)
 	second, isToo := b.(Object)
 	if isObject && isToo && f.mergeKey != "" {
-		return first[f.mergeKey] == second[f.mergeKey]
+		return reflect.DeepEqual(first[f.mergeKey], second[f.mergeKey])
 	}
 	return reflect.DeepEqual(a, b)
 }

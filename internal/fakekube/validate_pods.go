@@ -253,7 +253,7 @@ func podUpdateCauses(old, o Object) []cause {
 			"to be set to 1 if it was previously negative)\n"))
 	}
 	qos := objectIn(o, "status")["qosClass"]
-	if before := objectIn(old, "status")["qosClass"]; before != nil && qos != nil && qos != before {
+	if before := objectIn(old, "status")["qosClass"]; before != nil && qos != nil && !isSame(qos, before) {
 		causes = append(causes, invalidValue("status.qosClass", qos, "field is immutable"))
 	}
 	return causes
