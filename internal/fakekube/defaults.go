@@ -20,9 +20,28 @@ func (k kind) writable(old, o Object, isStatus bool) Object {
 	}
 	if old == nil {
 		k.setFirst(o)
+	} else {
+		keepMarks(old, o)
 	}
 	k.setDefaults(o)
 	return o
+}
+
+// keepMarks restores what no write may take away from the metadata of an object: that it is being deleted, and its
+// generation.
+func keepMarks(old, o Object) {
+	was := MetaOf(old)
+	is := MetaOf(o)
+	if isDying(old) {
+		is["deletionTimestamp"] = was["deletionTimestamp"]
+		if is["deletionGracePeriodSeconds"] == nil && was["deletionGracePeriodSeconds"] != nil {
+			is["deletionGracePeriodSeconds"] = was["deletionGracePeriodSeconds"]
+		}
+	}
+	delete(is, "generation")
+	if was["generation"] != nil {
+		is["generation"] = was["generation"]
+	}
 }
 
 // partOf is what becomes of old where o is written: whoever writes to the status changes nothing else, and the

@@ -109,6 +109,22 @@ func TestNamespaceGoesWithAllThatIsInIt(t *testing.T) {
 	}
 }
 
+func TestNamespaceWaitsForItsOwnFinalizersAndForThoseInIt(t *testing.T) {
+	f := New()
+	f.Put("namespaces", Object{"metadata": Object{"name": "n", "finalizers": []any{"a.b/c"}}})
+	f.PutJSON("leases", `{"metadata":{"namespace":"n","name":"l","finalizers":["a.b/c"]}}`)
+	wantAnswer(t, f, "DELETE /api/v1/namespaces/n", "", 200, "")
+	const noFinalizers = `{"metadata":{"finalizers":null}}`
+	wantAnswer(t, f, "PATCH /api/v1/namespaces/n", noFinalizers, 200, "")
+	if f.Get("namespaces", Key{Name: "n"}) == nil {
+		t.Error("it has not waited for what is in it")
+	}
+	wantAnswer(t, f, "PATCH /apis/coordination.k8s.io/v1/namespaces/n/leases/l", noFinalizers, 200, "")
+	if f.Get("namespaces", Key{Name: "n"}) != nil {
+		t.Error("it is still there")
+	}
+}
+
 func TestLastFinalizerThatGoesLetsTheObjectGo(t *testing.T) {
 	const leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 	f := New()

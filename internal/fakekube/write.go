@@ -148,7 +148,8 @@ func (s *Server) writeLocked(r *request, stored, o Object) {
 	meta["resourceVersion"] = MetaOf(stored)["resourceVersion"]
 	s.stampLocked(r.kind, old, o)
 	o = Clone(o)
-	if mayGo(o) && isDying(old) {
+	isNamespace := r.kind.qualified() == "namespaces"
+	if mayGo(o) && isDying(old) && !isNamespace {
 		r.answer(200, r.show(o, false))
 		if !r.options.isDryRun {
 			s.dropLocked(r.kind, r.key)
@@ -160,8 +161,14 @@ func (s *Server) writeLocked(r *request, stored, o Object) {
 		return
 	}
 	r.answer(200, r.show(s.replaceLocked(r.kind, o, r.options.isDryRun), false))
-	if r.kind.isDefinition() && !r.options.isDryRun {
+	if r.options.isDryRun {
+		return
+	}
+	if r.kind.isDefinition() {
 		s.settleCRDLocked(r.key)
+	}
+	if isNamespace {
+		s.settleNamespaceLocked(r.key.Name)
 	}
 }
 
