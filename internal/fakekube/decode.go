@@ -152,17 +152,23 @@ func (k kind) stored(sent Object) (o Object, unknown []string, err error) {
 	sent = maps.Clone(sent)
 	delete(sent, "kind")
 	delete(sent, "apiVersion")
-	if structs[k.kind] != nil && !k.isCustom() {
-		converted, err := typed(k.kind, sent)
-		if err != nil {
-			return nil, nil, err
-		}
-		o = converted.(Object)
-	} else {
+	switch {
+	case k.isCustom():
 		o, unknown, err = k.pruned(sent)
 		if err != nil {
 			return nil, nil, err
 		}
+	case structs[k.kind] != nil:
+		converted, err := typed(k.kind, sent)
+		if err != nil {
+			return nil, nil, err
+		}
+		o, _ = converted.(Object)
+	default:
+		o = Clone(sent)
+	}
+	if o == nil {
+		o = Object{}
 	}
 	if MetaOf(o) == nil {
 		o["metadata"] = Object{}

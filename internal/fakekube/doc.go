@@ -37,6 +37,13 @@
 // deleted one owned where they are; a namespace goes with all that is in it. Any other finalizer keeps its object until
 // a write removes it. With NoControllers, what is marked as being deleted stays so.
 //
+// What clients write is checked and completed as by the server: the metadata of all kinds, the fields that most pods
+// have, nodes, ConfigMaps, Secrets, Leases, Events, roles, bindings, definitions and, by their schemas, custom
+// resources. Other fields are checked for their types alone. Put checks and completes nothing. Refusals are in the
+// server's words, with three exceptions: a cause that the server says several times is said once; a message that
+// repeats a patched object does so without managedFields; and where the server shows a difference of its internal
+// types, after the words that refuse a change of a pod, there is nothing.
+//
 // It does not convert between versions, run CEL but for two sentences of it, garbage collect, schedule, or keep
 // anything on disk. A path that it does not know is a 404. Of what a real server has, it also lacks:
 //   - server-side apply, a 415, and the managedFields that come with it;

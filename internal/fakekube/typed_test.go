@@ -8,7 +8,8 @@ import (
 func TestTypesDropWhatTheyDoNotKnow(t *testing.T) {
 	for _, c := range []struct{ name, typ, sent, want string }{
 		{"unknown fields", "ObjectMeta", `{"name":"a","nope":1}`, `{"name":"a"}`},
-		{"what is empty", "ObjectMeta", `{"name":"a","labels":{},"finalizers":[],"uid":"","annotations":null}`, `{"name":"a"}`},
+		{"what is empty", "ObjectMeta", `{"name":"a","labels":{},"finalizers":[],"uid":"","annotations":null}`,
+			`{"name":"a"}`},
 		{"an empty object tells something", "Volume", `{"name":"v","emptyDir":{}}`, `{"name":"v","emptyDir":{}}`},
 		{"a text may be empty", "LeaseSpec", `{"holderIdentity":""}`, `{"holderIdentity":""}`},
 		{"zeros are shown", "DaemonEndpoint", `{}`, `{"Port":0}`},
@@ -72,7 +73,8 @@ func gadget(schema string) kind {
 func TestSchemaPrunesAndCompletesCustomResources(t *testing.T) {
 	k := gadget(`{"type":"object","properties":{
 		"kept":{"type":"object","x-kubernetes-preserve-unknown-fields":true},
-		"set":{"type":"object","properties":{"color":{"type":"string","default":"red"},"n":{"type":"string","nullable":true}}},
+		"set":{"type":"object","properties":{
+			"color":{"type":"string","default":"red"},"n":{"type":"string","nullable":true}}},
 		"map":{"type":"object","additionalProperties":{"type":"object","properties":{"x":{"type":"integer","default":1}}}},
 		"list":{"type":"array","items":{"type":"object","properties":{"y":{"type":"integer"}}}}}}`)
 	sent := parsed(`{"metadata":{"name":"a","odd":1},"kept":{"any":1},"set":{"n":null,"color":null},"map":{"k":{"z":1}},
