@@ -16,7 +16,7 @@ import (
 // https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
 func (s *Server) discover(r *request) bool {
 	path := strings.TrimRight(r.asked.Path, "/")
-	if s.checkHealth(r, path) {
+	if s.checkHealth(r, path) || s.describe(r, path) {
 		return true
 	}
 	var plain any
