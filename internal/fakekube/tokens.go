@@ -23,6 +23,9 @@ func (s *Server) issue(r *request) {
 			ExpirationSeconds *int
 		}
 	}
+	if !r.isReadable() {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	account := s.objects["serviceaccounts"][r.key]

@@ -1,6 +1,7 @@
 package fakekube
 
 import (
+	"bytes"
 	"io"
 	"strings"
 	"testing"
@@ -127,4 +128,28 @@ func TestTokenOfAServiceAccountEnds(t *testing.T) {
 			t.Errorf("after 601 s: %d %s", w.Code, w.Body)
 		}
 	})
+}
+
+func TestTokenRequestsMayBeProtobuf(t *testing.T) {
+	f := New()
+	f.Allow("admin")
+	f.PutJSON("serviceaccounts", `{"metadata":{"namespace":"default","name":"a"}}`)
+	body := Protobuf([]byte(`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1",` +
+		`"spec":{"audiences":["a"],"expirationSeconds":700}}`))
+	r := newRequest("POST", "/api/v1/namespaces/default/serviceaccounts/a/token", "admin")
+	r.Header.Set("Content-Type", mediaProtobuf)
+	r.Header.Set("Accept", mediaProtobuf)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	w := serve(f, r)
+	answer, err := fromProtobuf(w.Body.Bytes())
+	if w.Code != 201 || err != nil {
+		t.Fatalf("%d %v %s", w.Code, err, w.Body)
+	}
+	token := TextIn(objectIn(answer, "status"), "token")
+	if seconds := objectIn(answer, "spec")["expirationSeconds"]; seconds != float64(700) || token == "" {
+		t.Errorf("%v", answer)
+	}
+	if f.Lets(token) {
+		t.Error("a token for another audience is taken")
+	}
 }
