@@ -1,6 +1,8 @@
 package fakekube
 
 import (
+	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -147,16 +149,19 @@ func (s *Server) acceptNamesLocked(crd Object) {
 		status = newCRDStatus(crd)
 		crd["status"] = status
 	}
-	reason, message := s.nameConflictLocked(crd)
-	if reason != "" {
+	reason, message := s.takeNamesLocked(crd)
+	isEstablished := conditionOf(status, "Established") == "True"
+	switch {
+	case reason != "":
 		setCondition(status, "NamesAccepted", "False", reason, message)
-		setCondition(status, "Established", "False", "NotAccepted", "not all names are accepted")
-		return
-	}
-	status["acceptedNames"] = objectIn(crd, "spec", "names")
-	setCondition(status, "NamesAccepted", "True", "NoConflicts", "no conflicts found")
-	if conditionOf(status, "Established") != "True" {
-		setCondition(status, "Established", "False", "Installing", "the initial names have been accepted")
+		if !isEstablished {
+			setCondition(status, "Established", "False", "NotAccepted", "not all names are accepted")
+		}
+	default:
+		setCondition(status, "NamesAccepted", "True", "NoConflicts", "no conflicts found")
+		if !isEstablished {
+			setCondition(status, "Established", "False", "Installing", "the initial names have been accepted")
+		}
 	}
 }
 
@@ -168,24 +173,66 @@ func setEstablished(crd Object) {
 	}
 }
 
-// nameConflictLocked says why a definition cannot have its names, as another one of its group has them; "" is nothing.
-func (s *Server) nameConflictLocked(crd Object) (reason, message string) {
-	group := TextIn(objectIn(crd, "spec"), "group")
+// takeNamesLocked gives a definition each of its names that no other one of its group has. Of the names that are taken,
+// it tells about the last; reason is "" where there is none.
+func (s *Server) takeNamesLocked(crd Object) (reason, message string) {
 	wanted := objectIn(crd, "spec", "names")
+	status := objectIn(crd, "status")
+	accepted := maps.Clone(objectIn(status, "acceptedNames"))
+	status["acceptedNames"] = accepted
+	resources, kinds := s.namesTakenLocked(crd)
+	take := func(name string, taken []string, conflict string) {
+		text := TextIn(wanted, name)
+		if text != TextIn(accepted, name) && slices.Contains(taken, text) {
+			reason = conflict
+			message = inUse(text)
+			return
+		}
+		accepted[name] = text
+	}
+	take("plural", resources, "PluralConflict")
+	take("singular", resources, "SingularConflict")
+	var refused []string
+	for _, short := range textsIn(wanted["shortNames"]) {
+		if slices.Contains(resources, short) && !slices.Contains(textsIn(accepted["shortNames"]), short) {
+			refused = append(refused, inUse(short))
+		}
+	}
+	if len(refused) > 0 {
+		reason = "ShortNamesConflict"
+		message = strings.Join(refused, ", ")
+	} else {
+		copyIfSet(accepted, wanted, "shortNames")
+	}
+	take("kind", kinds, "KindConflict")
+	take("listKind", kinds, "ListKindConflict")
+	copyIfSet(accepted, wanted, "categories")
+	return reason, message
+}
+
+func inUse(name string) string { return fmt.Sprintf("%q is already in use", name) }
+
+// copyIfSet makes a key of an object what it is in another one.
+func copyIfSet(into, from Object, key string) {
+	delete(into, key)
+	if from[key] != nil {
+		into[key] = from[key]
+	}
+}
+
+// namesTakenLocked are the names that the other definitions of a group have: those of resources, and those of kinds.
+func (s *Server) namesTakenLocked(crd Object) (resources, kinds []string) {
+	group := TextIn(objectIn(crd, "spec"), "group")
 	for key, other := range s.objects[definitions] {
 		if key == KeyOf(crd) || TextIn(objectIn(other, "spec"), "group") != group {
 			continue
 		}
 		taken := objectIn(other, "status", "acceptedNames")
-		quoted := func(name string) string { return `"` + name + `" is already in use` }
-		if name := TextIn(wanted, "kind"); name == TextIn(taken, "kind") || name == TextIn(taken, "listKind") {
-			return "KindConflict", quoted(name)
-		}
-		if name := TextIn(wanted, "listKind"); name == TextIn(taken, "kind") || name == TextIn(taken, "listKind") {
-			return "ListKindConflict", quoted(name)
-		}
+		resources = append(resources, TextIn(taken, "plural"), TextIn(taken, "singular"))
+		resources = append(resources, textsIn(taken["shortNames"])...)
+		kinds = append(kinds, TextIn(taken, "kind"), TextIn(taken, "listKind"))
 	}
-	return "", ""
+	return resources, kinds
 }
 
 // conditionOf is the status of a condition, "" where there is none.
@@ -237,6 +284,15 @@ func (s *Server) settleCRDLocked(key Key) {
 	setEstablished(crd)
 	if !reflect.DeepEqual(crd, Clone(stored)) {
 		s.putLocked(definitions, crd)
+	}
+}
+
+// settleWaitingCRDsLocked settles the definitions that have not got all of their names, now that some may be free.
+func (s *Server) settleWaitingCRDsLocked() {
+	for _, crd := range byName(s.objects[definitions], "") {
+		if conditionOf(objectIn(crd, "status"), "NamesAccepted") == "False" {
+			s.settleCRDLocked(KeyOf(crd))
+		}
 	}
 }
 

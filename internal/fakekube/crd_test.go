@@ -89,12 +89,14 @@ func TestTwoGroupsMayHaveTheSamePlural(t *testing.T) {
 	}
 }
 
-func TestNamesThatAreTakenAreNotAccepted(t *testing.T) {
+func TestNamesThatAreTakenAreNotAcceptedUntilTheyAreFree(t *testing.T) {
 	f := New()
 	f.PutJSON(definitions, definition("a.io", "widgets", "Widget", onlyV1))
 	wantAnswer(t, f, "POST "+crdPath, definition("a.io", "things", "Widget", onlyV1), 201, "")
-	wantAnswer(t, f, "GET "+crdPath+"/things.a.io", "", 200, `"reason":"KindConflict"`)
+	wantAnswer(t, f, "GET "+crdPath+"/things.a.io", "", 200, `"reason":"ListKindConflict"`)
 	wantAnswer(t, f, "GET /apis/a.io/v1/things", "", 404, "")
+	f.Remove("customresourcedefinitions", Key{Name: "widgets.a.io"})
+	wantAnswer(t, f, "GET /apis/a.io/v1/things", "", 200, `"kind":"WidgetList"`)
 }
 
 func TestOnlyAChangeOfTheDefinitionEndsWatches(t *testing.T) {

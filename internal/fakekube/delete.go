@@ -176,9 +176,19 @@ func (s *Server) deleteDefinitionLocked(k kind, old Object, d *deletion) (left O
 	}
 	dying = s.replaceLocked(k, dying, d.isDryRun)
 	if !d.isDryRun {
-		s.removeLocked(definitions, KeyOf(dying))
+		s.clearDefinitionLocked(k, dying)
 	}
 	return dying, !d.isDryRun
+}
+
+// clearDefinitionLocked removes a definition that is marked as being deleted, and the objects of its kind before it.
+func (s *Server) clearDefinitionLocked(k kind, dying Object) {
+	clearing := Clone(dying)
+	if status := objectIn(clearing, "status"); status != nil {
+		setCondition(status, "Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+		s.replaceLocked(k, clearing, false)
+	}
+	s.removeLocked(definitions, KeyOf(dying))
 }
 
 // shortens reports whether a pod that is being deleted is to end sooner than it was told to.

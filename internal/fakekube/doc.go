@@ -57,5 +57,7 @@
 //     system:public-info-viewer; the aggregation of cluster roles; and the check that nobody gives away more rights than
 //     they have;
 //   - tokens that are JWTs: that of a service account says whose it is, and nothing else;
-//   - /metrics, /logs and /openapi/v2, which are a 404.
+//   - /metrics, /logs and /openapi/v2, which are a 404; the documents of /openapi/v3 describe built-in kinds by their
+//     fields and types, without a word of text, and are there in JSON alone;
+//   - the hashes of stored versions in discovery, and the order of its groups beyond that of the built-in ones.
 package fakekube

@@ -65,6 +65,19 @@ func TestKubectlWorksAgainstTheFake(t *testing.T) {
 		t.Error("kubectl delete left the pod")
 	}
 
+	wantText(t, run("api-resources"), "customresourcedefinitions")
+	wantText(t, run("explain", "pod.spec.containers.env"), "valueFrom")
+	wantText(t, run("auth", "can-i", "list", "pods"), "yes")
+	wantText(t, run("auth", "whoami"), "system:masters")
+	applied := filepath.Join(t.TempDir(), "pod.json")
+	for _, image := range []string{"one", "two"} {
+		pod := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"applied"},` +
+			`"spec":{"containers":[{"name":"c","image":"` + image + `"}]}}`
+		os.WriteFile(applied, []byte(pod), 0o600)
+		wantText(t, run("apply", "-f", applied), "pod/applied")
+		wantText(t, run("get", "pod", "applied", "-o", "yaml"), "image: "+image)
+	}
+
 	before := len(f.Requests(IsWatch("pods")))
 	watch := command("get", "pods", "-w", "-o", "name")
 	stdout, _ := watch.StdoutPipe()

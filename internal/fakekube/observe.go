@@ -84,8 +84,8 @@ type Spy interface {
 	Told(a Answer, event string, o Object)
 
 	// Answered is called before an answer is sent, whether a success or a refusal: also where a watch is refused, but
-	// not where one begins. The texts of /readyz, /livez, /healthz and of an unknown path are not told. The fake is not
-	// locked.
+	// not where one begins. The texts of /readyz, /livez, /healthz and of an unknown path are not told, nor is an answer
+	// without a body. The fake is not locked.
 	Answered(a Answer)
 
 	// Changed is called with each change, in the order of their versions. The fake is locked: the spy must not call

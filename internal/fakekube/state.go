@@ -202,6 +202,9 @@ func (s *Server) removeLocked(resource string, key Key) Object {
 		s.removeAllLocked(old)
 	}
 	s.dropLocked(k, key)
+	if k.isDefinition() {
+		s.settleWaitingCRDsLocked()
+	}
 	return old
 }
 
