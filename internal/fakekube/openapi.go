@@ -118,8 +118,8 @@ func schemaNameOf(typ string) string { return "io.k8s.api." + typ }
 
 func refTo(name string) Object { return Object{"$ref": "#/components/schemas/" + name} }
 
-// openAPIPaths are the paths of a kind, with the operations that clients look for: by these they find the kind's schema,
-// and whether the server checks fields and takes a strategic merge patch.
+// openAPIPaths are the paths of a kind, with the operations that clients look for: by these, they find the kind's
+// schema, and whether the server checks fields and takes a strategic merge patch.
 func (k kind) openAPIPaths() Object {
 	collection := "/" + k.path()
 	var inPath []any

@@ -240,7 +240,8 @@ func defaultRules(u User) []rule {
 		if r["nonResourceURLs"] != nil {
 			name = "system:discovery"
 		}
-		reason := fmt.Sprintf("RBAC: allowed by ClusterRoleBinding %q of ClusterRole %q to Group %q", name, name, authenticated)
+		reason := fmt.Sprintf("RBAC: allowed by ClusterRoleBinding %q of ClusterRole %q to Group %q",
+			name, name, authenticated)
 		rules = append(rules, rule{r, reason})
 	}
 	return rules

@@ -27,28 +27,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, asked Request, ca
 		}
 		req.send()
 	}()
-	if at := addressOf(asked.Path); at.version != "" && at.resource == "watch" && at.name == "" {
-		message := fmt.Sprintf("failed to create RequestInfo: unable to determine kind and namespace from url, %s", asked.Path)
-		http.Error(w, fmt.Sprintf("Internal Server Error: %q: %s", asked.Path, message), 500)
+	if req.hasNoMeaning() || !s.admitsUser(req) {
 		return
 	}
-	sender, isKnown := s.user(r)
-	if !isKnown {
-		req.fail(401, "Unauthorized", "Unauthorized", nil)
-		return
-	}
-	user, isAnswered := s.impersonated(req, sender)
-	if isAnswered {
-		return
-	}
-	req.user = user
-	wanted := attributesOf(asked)
-	allowed, reason := s.authorize(user, wanted)
-	if !allowed {
-		req.forbidden(user, wanted, reason)
-		return
-	}
-	if s.discover(req) {
+	if asked.Resource == "" && s.discover(req) {
 		return
 	}
 	handle := s.endpoint(req)
@@ -59,6 +41,39 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, asked Request, ca
 		return
 	}
 	handle(req)
+}
+
+// hasNoMeaning reports whether the path is one that the server itself stumbles over, which it answers so.
+func (r *request) hasNoMeaning() bool {
+	at := addressOf(r.asked.Path)
+	if at.version == "" || at.resource != "watch" || at.name != "" {
+		return false
+	}
+	text := fmt.Sprintf("Internal Server Error: %q: failed to create RequestInfo: "+
+		"unable to determine kind and namespace from url, %s", r.asked.Path, r.asked.Path)
+	http.Error(r.w, text, http.StatusInternalServerError)
+	return true
+}
+
+// admitsUser reports whether the fake knows who sends a request, and whether that user may send it. Where it does not,
+// it answers why.
+func (s *Server) admitsUser(r *request) bool {
+	sender, isKnown := s.user(r.Request)
+	if !isKnown {
+		r.fail(401, "Unauthorized", "Unauthorized", nil)
+		return false
+	}
+	user, isAnswered := s.impersonated(r, sender)
+	if isAnswered {
+		return false
+	}
+	r.user = user
+	wanted := attributesOf(r.asked)
+	allowed, reason := s.authorize(user, wanted)
+	if !allowed {
+		r.forbidden(user, wanted, reason)
+	}
+	return allowed
 }
 
 // endpoint finds the kind that a request is about, and what serves the request. It is nil where the API has no such

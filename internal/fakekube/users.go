@@ -33,10 +33,10 @@ type credential struct {
 }
 
 // Allow lets in whoever has one of these tokens, as the user admin of the group system:masters, who may do everything.
-// Others are let in by AddUser, by the tokens of service accounts, and by a client certificate that
-// ClientCA has signed. Whoever shows no credential is system:anonymous, who may ask for little more than the version
-// and the server's health; a wrong token is a 401. Allow takes the place of an earlier Allow, and of all other tokens.
-// Before it is called, everybody may come as that admin, but for the users of AddUser and service accounts.
+// Others are let in by AddUser, by the tokens of service accounts, and by a client certificate that ClientCA has
+// signed. Whoever shows no credential is system:anonymous, who may ask for little more than the version and the
+// server's health; a wrong token is a 401. Allow takes the place of an earlier Allow, and of all other tokens. Before
+// it is called, everybody may come as that admin, but for the users of AddUser and service accounts.
 func (s *Server) Allow(tokens ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,8 +83,8 @@ func accountUser(account Key, uid string) User {
 	}
 }
 
-// user is whoever sends a request, by token or client certificate, and whether the fake knows them. Like the real server, the fake takes any client certificate in the handshake, and answers 401 to one
-// that it does not know.
+// user is whoever sends a request, by token or client certificate, and whether the fake knows them. Like the real
+// server, the fake takes any client certificate in the handshake, and answers 401 to one that it does not know.
 func (s *Server) user(r *http.Request) (u User, isKnown bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
