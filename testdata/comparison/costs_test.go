@@ -82,6 +82,7 @@ func measure(t testing.TB, c contender) []cost {
 	list := time.Since(begin) / lists
 	event := eventDelay(t, api)
 	memory := heap() - heapBefore + c.memory()
+	runtime.KeepAlive(api)
 
 	return []cost{
 		{"from nothing to the first answer", ms(start), "ms"},
@@ -140,7 +141,10 @@ func TestCosts(t *testing.T) {
 		values := map[string][]float64{}
 		var measured []cost
 		for range runs {
-			t.Run(c.name, func(t *testing.T) { measured = measure(t, c) })
+			t.Run(c.name, func(t *testing.T) {
+				measured = measure(t, c)
+				t.Logf("%+v", measured)
+			})
 			for _, one := range measured {
 				values[one.name] = append(values[one.name], one.value)
 			}
