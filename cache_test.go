@@ -677,23 +677,23 @@ func TestRecordedProtobufReadsAsTheRecordedJSON(t *testing.T) {
 func hostile() map[string]struct{ body, want string } {
 	varint := func(v uint64) []byte { return binary.AppendUvarint(nil, v) }
 	list := func(items ...[]byte) string { // of these fields
-		var unknown fakekube.Message
+		var unknown fakekube.ProtobufMessage
 		unknown.Bytes(1, []byte("\x12\x07PodList"))
 		unknown.Bytes(2, append(append([]byte{}, 0x0a, 3, 0x12, 1, '5'), bytes.Join(items, nil)...))
 		return "k8s\x00" + string(unknown)
 	}
 	item := func(meta []byte) []byte { // an object with this metadata
-		var obj, items fakekube.Message
+		var obj, items fakekube.ProtobufMessage
 		obj.Bytes(1, meta)
 		items.Bytes(2, obj)
 		return items
 	}
-	var good, bad fakekube.Message
+	var good, bad fakekube.ProtobufMessage
 	good.Text(1, "a")
 	good.Text(5, "u")
 	good.Text(6, "1")
 	bad.Text(1, "a\xff")
-	var label, odd fakekube.Message
+	var label, odd fakekube.ProtobufMessage
 	label.Bytes(11, []byte{0x0a, 99})
 	odd.Int(1, 7)
 	type row = struct{ body, want string }
@@ -1025,12 +1025,12 @@ func FuzzProtobufIsJSON(f *testing.F) {
 		if !slices.Equal(got, want) || (err == nil) != (wantErr == nil) || err == nil && gotMeta != wantMeta {
 			t.Fatalf("%s: %q, %v; in JSON %q, %v", text, got, err, want, wantErr)
 		}
-		var obj fakekube.Message // fields that nobody knows change nothing
+		var obj fakekube.ProtobufMessage // fields that nobody knows change nothing
 		obj.Bytes(99, more)
 		obj = append(obj, fakekube.ProtobufObject(list["items"].([]any)[0].(fakekube.Object))...)
 		obj.Bytes(60, more)
 		obj.Int(61, len(more))
-		var items, unknown fakekube.Message
+		var items, unknown fakekube.ProtobufMessage
 		items.Bytes(1, []byte{0x12, 1, '5'})
 		items.Bytes(2, obj)
 		unknown.Bytes(1, []byte("\x12\x07PodList"))

@@ -2358,16 +2358,16 @@ func countEvents(f *fakekube.Server) string {
 func TestCountSaysWhetherAsManyPodsAreThereAsItWants(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})
-		f.AddPodWith("a", fakekube.Object{"app": "nginx"})
-		f.AddPodWith("b", fakekube.Object{"run": "nginx", "app": "nginx", "app.kubernetes.io/name": "nginx"}) // once
-		f.AddPodWith("c", fakekube.Object{"app": "other"})
+		f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
+		f.AddPodWithLabels("b", fakekube.Object{"run": "nginx", "app": "nginx", "app.kubernetes.io/name": "nginx"}) // once
+		f.AddPodWithLabels("c", fakekube.Object{"app": "other"})
 		f.Put("pods", fakekube.PodOn(fakekube.Object{"namespace": "kube-system", "name": "d", "labels": fakekube.Object{"app": "nginx"}}, "")) // elsewhere
 		count := f.AddCount("web", `{"name":"nginx","count":3}`)
 		p := startPodcount(t, f, "-pod-events", "off")
 		pass(time.Second)
 		wantText(t, f.CountStatus("web"), "false 2 1")
 		wantText(t, countEvents(f), "Normal Synced Count synced successfully (1); Warning CountMismatch want 3 pods of nginx, have 2 (1)")
-		f.AddPodWith("e", fakekube.Object{"app.kubernetes.io/name": "nginx"})
+		f.AddPodWithLabels("e", fakekube.Object{"app.kubernetes.io/name": "nginx"})
 		pass(time.Second) // the first change at once, then one a second
 		wantText(t, f.CountStatus("web"), "true 3 1")
 		wantText(t, countEvents(f), "Normal CountMatched want 3 pods of nginx, have 3 (1); Normal Synced Count synced successfully (1);")
@@ -2381,7 +2381,7 @@ func TestCountSaysWhetherAsManyPodsAreThereAsItWants(t *testing.T) {
 		f.Remove("pods", at("default", "e"))
 		pass(time.Second)
 		wantText(t, f.CountStatus("web"), "false 2 1")
-		f.AddPodWith("a", fakekube.Object{"app": "other"}) // a pod that changes sides
+		f.AddPodWithLabels("a", fakekube.Object{"app": "other"}) // a pod that changes sides
 		pass(time.Second)
 		wantText(t, f.CountStatus("web"), "false 1 1")
 
@@ -2422,7 +2422,7 @@ func TestStatusIsWrittenAtOnceThenOnceASecondAndTheLastStateAlways(t *testing.T)
 		pass(time.Minute)
 		writes := len(countWrites(f))
 		for i := range 50 { // in five seconds
-			f.AddPodWith(fmt.Sprint("p", i), fakekube.Object{"app": "nginx"})
+			f.AddPodWithLabels(fmt.Sprint("p", i), fakekube.Object{"app": "nginx"})
 			if synctest.Wait(); i == 0 {
 				wantText(t, f.CountStatus("web"), "false 1 1")
 			}
@@ -2491,7 +2491,7 @@ func TestPodsChangeConcernsItsCountsAlone(t *testing.T) {
 		p := startPodcount(t, f, "-v", "4", "-qps", "1000")
 		pass(time.Minute)
 		before := strings.Count(p.log.String(), `"queue: get" controller=count`)
-		f.AddPodWith("a", fakekube.Object{"app": "n7"})
+		f.AddPodWithLabels("a", fakekube.Object{"app": "n7"})
 		synctest.Wait()
 		wantText(t, f.CountStatus("c14"), "true 1 1")
 		wantText(t, f.CountStatus("c15"), "true 1 1")
@@ -2508,7 +2508,7 @@ func TestPodsChangeConcernsItsCountsAlone(t *testing.T) {
 func TestInvalidCountGetsAWarningAndDisturbsNoOther(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})
-		f.AddPodWith("a", fakekube.Object{"app": "nginx"})
+		f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
 		p := startPodcount(t, f, "-pod-events", "off")
 		pass(time.Second)
 		for spec, want := range map[string]string{
@@ -2556,7 +2556,7 @@ func TestInvalidCountGetsAWarningAndDisturbsNoOther(t *testing.T) {
 		f.AddCount("bad", `"hello"`)
 		f.Compact()
 		pass(time.Minute)
-		f.AddPodWith("b", fakekube.Object{"app": "nginx"})
+		f.AddPodWithLabels("b", fakekube.Object{"app": "nginx"})
 		pass(time.Second)
 		wantText(t, f.CountStatus("good"), "true 2 3")
 		wantText(t, f.CountStatus("odd"), "false 2 1")
@@ -2567,7 +2567,7 @@ func TestInvalidCountGetsAWarningAndDisturbsNoOther(t *testing.T) {
 func TestWithoutAStatusSubresourceTheObjectIsPatchedAndGenerationSaysNothing(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.InstallCRD(&fakekube.CRD{})
-		f.AddPodWith("a", fakekube.Object{"app": "nginx"})
+		f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
 		f.AddCount("web", `{"name":"nginx","count":2}`)
 		startPodcount(t, f, "-pod-events", "off")
 		pass(time.Hour)
@@ -2579,7 +2579,7 @@ func TestWithoutAStatusSubresourceTheObjectIsPatchedAndGenerationSaysNothing(t *
 			t.Errorf("writes: %q", got)
 		}
 		wantText(t, countEvents(f), "Normal Synced Count synced successfully (1); Warning CountMismatch want 2 pods of nginx, have 1 (1)")
-		f.AddPodWith("b", fakekube.Object{"app": "nginx"})
+		f.AddPodWithLabels("b", fakekube.Object{"app": "nginx"})
 		pass(time.Hour)
 		if got := countWrites(f); !slices.Equal(got, []string{write(false, 1), write(true, 2)}) {
 			t.Errorf("writes: %q", got)
@@ -2625,7 +2625,7 @@ func TestSchemaThatDropsTheStatusIsFoundInTheFirstAnswer(t *testing.T) {
 			}
 			f.AddCount("c0", `{"name":"nginx","count":2}`)
 			synctest.Wait()
-			f.AddPodWith("a", fakekube.Object{"app": "nginx"})
+			f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
 			pass(time.Hour)
 			if more := len(countWrites(f)) - writes; more < 5 || more > 6*4 {
 				t.Errorf("%d more writes in an hour, want one or, by the workers, a few in ten minutes", more)
@@ -2655,7 +2655,7 @@ func TestRestartSaysNothingOfCountsAgain(t *testing.T) {
 	for _, status := range []bool{true, false} {
 		simulate(t, func(t *testing.T, f *fakekube.Server) {
 			f.InstallCRD(&fakekube.CRD{HasStatus: status})
-			f.AddPodWith("a", fakekube.Object{"app": "nginx"})
+			f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
 			f.AddCount("good", `{"name":"nginx","count":1}`)
 			f.AddCount("bad", `{"name":"nginx","count":2}`)
 			startPodcount(t, f, "-pod-events", "off").stop()
@@ -2688,7 +2688,7 @@ func TestStatusOfACountThatFailedOrWasChangedByAnotherIsWrittenAgain(t *testing.
 		wantText(t, countEvents(f), "Synced Count synced successfully (1)")
 		f.Script(t, "patch counts/status: drop request") // did not arrive
 		f.Script(t, "patch counts/status: drop answer")  // did, but the answer was lost
-		f.AddPodWith("a", fakekube.Object{"app": "nginx"})
+		f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
 		pass(time.Minute)
 		wantText(t, f.CountStatus("web"), "false 1 1")
 		writes := len(countWrites(f))
@@ -2709,7 +2709,7 @@ func TestChangeOfACountThatComesWithTheAnswerToOurWriteIsNotLost(t *testing.T) {
 		f.EndWatches(false)
 		pass(time.Second)
 		f.AddCount("web", `{"name":"web","count":1}`) // no watch tells it yet
-		f.AddPodWith("a", fakekube.Object{"app": "web"})
+		f.AddPodWithLabels("a", fakekube.Object{"app": "web"})
 		pass(time.Hour)
 		wantText(t, f.CountStatus("web"), "true 1 2")
 		wantText(t, countEvents(f), "Normal Synced Count synced successfully (2)")
@@ -3957,7 +3957,7 @@ func TestLabelsEqualTheTruthWhateverBecomesOfCredentials(t *testing.T) {
 				surviveFrom(t, f, start, func(*program) {
 					c.happens(f, write, func(seconds int) { retry.Sleep(t.Context(), time.Duration(seconds)*time.Second) })
 				})
-				if f.Lets("two") && len(f.Requests(func(s fakekube.Request) bool { return s.User == "two" })) == 0 {
+				if f.KnowsToken("two") && len(f.Requests(func(s fakekube.Request) bool { return s.User == "two" })) == 0 {
 					t.Error("the new token was not used")
 				}
 			})
@@ -4453,7 +4453,7 @@ func TestOnceWritesWhatIsWrongAndExits(t *testing.T) {
 		f.AddNode("n1")
 		f.AddNode("left", podCountLabel+"=7")
 		f.AddPod("default", "p1", "n1")
-		f.AddPodWith("p2", fakekube.Object{"app": "nginx"})
+		f.AddPodWithLabels("p2", fakekube.Object{"app": "nginx"})
 		f.AddCount("nginx", `{"name":"nginx","count":1}`)
 		start := time.Now()
 		if err := startPodcount(t, f, "-once", "-node-label", "x.y/pods").finish(); err != nil {
@@ -7101,13 +7101,13 @@ func (c *crowd) list(w io.Writer, o fakekube.Object, n int, isProtobuf, whole bo
 		out.WriteString("]}")
 		return
 	}
-	var meta, types, template fakekube.Message
+	var meta, types, template fakekube.ProtobufMessage
 	meta.Bytes(1, []byte("\x12\x072000000"))
 	types.Text(1, fakekube.TextIn(o, "apiVersion"))
 	types.Text(2, fakekube.TextIn(o, "kind")+"List")
 	template.Bytes(2, fakekube.ProtobufObject(o))
 	out.WriteString("k8s\x00")
-	var head fakekube.Message
+	var head fakekube.ProtobufMessage
 	head.Bytes(1, types)
 	head = binary.AppendUvarint(append(head, 2<<3|2), uint64(len(meta)+n*len(template)))
 	out.Write(append(head, meta...))
@@ -7364,7 +7364,7 @@ func TestControllerThatPanicsForEverIsSaidOnceAMinuteAndCostsLittle(t *testing.T
 		p := startPodcount(t, f, "-pod-events", "off")
 		pass(time.Second)
 		for i := range 1000 { // one object that changes, again and again
-			f.AddPodWith("changing", fakekube.Object{"n": strconv.Itoa(i)})
+			f.AddPodWithLabels("changing", fakekube.Object{"n": strconv.Itoa(i)})
 		}
 		pass(10 * time.Minute)
 		log := p.log.String()

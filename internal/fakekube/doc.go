@@ -16,9 +16,10 @@
 // Users come by the tokens of Allow, who may do everything, by those of AddUser and of service accounts, who may do what
 // RBAC's roles and bindings say, or by client certificates; admins may impersonate others. Forbid takes a right from
 // all of them. An Authority issues the certificates of servers and clients.
+//
 // RunExecPlugin makes the binary of a test the program that a kubeconfig names in place of a credential. Protobuf,
-// ProtobufObject, ProtobufEvent and Message make answers for tests of a decoder. RunTests, in a package's TestMain,
-// finds what its tests leave behind.
+// ProtobufObject, ProtobufEvent and ProtobufMessage make answers for tests of a decoder. RunTests, in a package's
+// TestMain, finds what its tests leave behind.
 //
 // A resource is named by its plural, as in paths: "pods", "nodes", "namespaces", "events", "configmaps", "secrets",
 // "serviceaccounts", "leases", "roles", "rolebindings", "clusterroles", "clusterrolebindings",

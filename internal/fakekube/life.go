@@ -50,8 +50,8 @@ func (s *Server) AddPod(namespace, name, node string) Object {
 	return s.Put("pods", PodOn(meta, node))
 }
 
-// AddPodWith puts a pod with these labels in the namespace default, on no node.
-func (s *Server) AddPodWith(name string, labels Object) {
+// AddPodWithLabels puts a pod with these labels in the namespace default, on no node.
+func (s *Server) AddPodWithLabels(name string, labels Object) {
 	s.Put("pods", PodOn(Object{"namespace": "default", "name": name, "labels": labels}, ""))
 }
 

@@ -19,7 +19,7 @@ func TestTheTestLivesAsAnotherClientWould(t *testing.T) {
 	default:
 		t.Error("nobody was told of the change")
 	}
-	f.AddPodWith("p", Object{"app": "x"})
+	f.AddPodWithLabels("p", Object{"app": "x"})
 	wantNumber(t, "pods", len(f.Selected("pods", "default", "app=x", "")), 1)
 }
 

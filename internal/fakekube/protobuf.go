@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// Message is a protobuf message that is being written, field by field, in the order of the calls. The zero Message is
-// empty and ready. It is for tests that need bytes no server would send.
+// ProtobufMessage is a protobuf message that is being written, field by field, in the order of the calls. The zero one
+// is empty and ready. It is for tests that need bytes no server would send.
 // https://protobuf.dev/programming-guides/encoding/
-type Message []byte
+type ProtobufMessage []byte
 
 // Bytes adds a field of bytes, or of a message.
-func (b *Message) Bytes(field int, v []byte) {
+func (b *ProtobufMessage) Bytes(field int, v []byte) {
 	*b = binary.AppendUvarint(*b, uint64(field)<<3|2)
 	*b = binary.AppendUvarint(*b, uint64(len(v)))
 	*b = append(*b, v...)
 }
 
 // Text adds a field of text.
-func (b *Message) Text(field int, v string) { b.Bytes(field, []byte(v)) }
+func (b *ProtobufMessage) Text(field int, v string) { b.Bytes(field, []byte(v)) }
 
 // Int adds a field of a number.
-func (b *Message) Int(field, v int) {
+func (b *ProtobufMessage) Int(field, v int) {
 	*b = binary.AppendUvarint(*b, uint64(field)<<3)
 	*b = binary.AppendUvarint(*b, uint64(v))
 }
@@ -36,7 +36,7 @@ func Protobuf(answer []byte) []byte {
 	}
 	kind := TextIn(o, "kind")
 	items, isList := o["items"].([]any)
-	var m Message
+	var m ProtobufMessage
 	if isList {
 		m.value(1, "ListMeta", o["metadata"])
 		m.value(2, "[]"+protoTypeOf(strings.TrimSuffix(kind, "List")), items)
@@ -48,11 +48,11 @@ func Protobuf(answer []byte) []byte {
 
 // protobufAnswer is a message as it is sent, in an envelope that names its type.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
-func protobufAnswer(apiVersion, kind string, m Message) []byte {
-	var types Message
+func protobufAnswer(apiVersion, kind string, m ProtobufMessage) []byte {
+	var types ProtobufMessage
 	types.Text(1, apiVersion)
 	types.Text(2, kind)
-	var unknown Message
+	var unknown ProtobufMessage
 	unknown.Bytes(1, types)
 	unknown.Bytes(2, m)
 	unknown.Text(3, "")
@@ -62,7 +62,7 @@ func protobufAnswer(apiVersion, kind string, m Message) []byte {
 
 // protobufList is what Protobuf makes of a list in JSON, but made from the objects themselves: large lists take a third
 // of the time. kind is that of the items.
-func protobufList(kind string, meta listMeta, items []Object) Message {
+func protobufList(kind string, meta listMeta, items []Object) ProtobufMessage {
 	remaining := any(nil)
 	if meta.RemainingItemCount > 0 {
 		remaining = float64(meta.RemainingItemCount)
@@ -71,7 +71,7 @@ func protobufList(kind string, meta listMeta, items []Object) Message {
 	if meta.Continue != nil {
 		token = *meta.Continue
 	}
-	var m Message
+	var m ProtobufMessage
 	m.value(1, "ListMeta", Object{
 		"resourceVersion":    meta.ResourceVersion,
 		"continue":           token,
@@ -92,15 +92,15 @@ func protoTypeOf(kind string) string {
 }
 
 // ProtobufObject is the message of an object, without the envelope. One that does not say its kind is taken for a pod.
-func ProtobufObject(o Object) Message {
-	var m Message
+func ProtobufObject(o Object) ProtobufMessage {
+	var m ProtobufMessage
 	m.object(protoTypeOf(TextIn(o, "kind")), o)
 	return m
 }
 
 // ProtobufEvent is a frame of a watch in protobuf, with its length first. o is an object as Protobuf makes it.
 func ProtobufEvent(event string, o []byte) []byte {
-	var frame, raw Message
+	var frame, raw ProtobufMessage
 	raw.Bytes(1, o)
 	frame.Text(1, event)
 	frame.Bytes(2, raw)

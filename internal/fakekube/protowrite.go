@@ -13,7 +13,7 @@ import (
 )
 
 // object adds the fields of an object of this type. Fields that the type does not have are left out.
-func (b *Message) object(typ string, o Object) {
+func (b *ProtobufMessage) object(typ string, o Object) {
 	fields := protoTypes[typ]
 	for len(fields) > 0 {
 		f := fields[0]
@@ -22,7 +22,7 @@ func (b *Message) object(typ string, o Object) {
 			fields = fields[1:]
 			continue
 		}
-		var nested Message
+		var nested ProtobufMessage
 		for len(fields) > 0 && fields[0].number == f.number {
 			nested.field(fields[0].inner, fields[0], o[fields[0].name])
 			fields = fields[1:]
@@ -34,7 +34,7 @@ func (b *Message) object(typ string, o Object) {
 }
 
 // field adds a field of an object, or what stands for one that is not there.
-func (b *Message) field(number int, f protoField, v any) {
+func (b *ProtobufMessage) field(number int, f protoField, v any) {
 	if v != nil || !f.isWritten {
 		b.value(number, f.typ, v)
 		return
@@ -51,7 +51,7 @@ func (b *Message) field(number int, f protoField, v any) {
 
 // value adds a field with this value, as encoding/json decodes it. Where there is none, or it is of another type, it
 // adds nothing.
-func (b *Message) value(field int, typ string, v any) {
+func (b *ProtobufMessage) value(field int, typ string, v any) {
 	if v == nil {
 		return
 	}
@@ -65,7 +65,7 @@ func (b *Message) value(field int, typ string, v any) {
 	if items, isMap := strings.CutPrefix(typ, "map[string]"); isMap {
 		entries, _ := v.(Object)
 		for _, key := range slices.Sorted(maps.Keys(entries)) {
-			var entry Message
+			var entry ProtobufMessage
 			entry.Text(1, key)
 			entry.value(2, items, entries[key])
 			b.Bytes(field, entry)
@@ -73,7 +73,7 @@ func (b *Message) value(field int, typ string, v any) {
 		return
 	}
 	if o, isObject := v.(Object); isObject && protoTypes[typ] != nil {
-		var m Message
+		var m ProtobufMessage
 		m.object(typ, o)
 		b.Bytes(field, m)
 		return
@@ -82,7 +82,7 @@ func (b *Message) value(field int, typ string, v any) {
 }
 
 // scalar adds a field with a value that has no fields of its own in JSON.
-func (b *Message) scalar(field int, typ string, v any) {
+func (b *ProtobufMessage) scalar(field int, typ string, v any) {
 	text, isText := v.(string)
 	number, isNumber := v.(float64)
 	switch typ {
@@ -117,7 +117,7 @@ func (b *Message) scalar(field int, typ string, v any) {
 }
 
 // wrapped is the message of a value that JSON writes without fields.
-func wrapped(typ string, v any) (m Message, isKnown bool) {
+func wrapped(typ string, v any) (m ProtobufMessage, isKnown bool) {
 	text, isText := v.(string)
 	number, isNumber := v.(float64)
 	switch typ {

@@ -58,8 +58,8 @@ func (s *Server) AddUser(token, name string, groups ...string) {
 	s.tokens[token] = credential{user: User{Name: name, Groups: withAuthenticated(groups)}}
 }
 
-// Lets reports whether Allow or AddUser has let this token in, or the fake has given it to a service account.
-func (s *Server) Lets(token string) bool {
+// KnowsToken reports whether Allow or AddUser has let this token in, or the fake has given it to a service account.
+func (s *Server) KnowsToken(token string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, isKnown := s.tokens[token]

@@ -27,7 +27,7 @@ func TestTokensOfServiceAccountsHaveTheirRights(t *testing.T) {
 	code, answer := as("admin", "POST", "/api/v1/namespaces/default/serviceaccounts/a/token")
 	status, _ := answer["status"].(Object)
 	token := TextIn(status, "token")
-	if code != 201 || !f.Lets(token) {
+	if code != 201 || !f.KnowsToken(token) {
 		t.Fatalf("%d %v", code, answer)
 	}
 	if code, answer = as("admin", "GET", "/api/v1/namespaces/default/serviceaccounts/a/token"); code != 405 {
@@ -149,7 +149,7 @@ func TestTokenRequestsMayBeProtobuf(t *testing.T) {
 	if seconds := objectIn(answer, "spec")["expirationSeconds"]; seconds != float64(700) || token == "" {
 		t.Errorf("%v", answer)
 	}
-	if f.Lets(token) {
+	if f.KnowsToken(token) {
 		t.Error("a token for another audience is taken")
 	}
 }
