@@ -21,7 +21,7 @@ type Requests struct {
 	Namespace string
 	Name      string
 
-	// User is that of Request: a bearer token, or the name on a client certificate.
+	// User is that of Request: a name, or the bearer token of whoever has none.
 	User string
 
 	// Host is the HOST:PORT by which the client calls the server.

@@ -89,7 +89,6 @@ func startFakekube(t testing.TB) cluster {
 	t.Cleanup(func() { serving.Close() })
 	config := &rest.Config{Host: serving.URL}
 	config.CAData = serving.CA
-	config.ContentType = "application/json" // the fake takes no bodies in protobuf
 	return cluster{clientOf(t, config).CoreV1().Pods("default"), fake.Compact}
 }
 
