@@ -1,6 +1,7 @@
 package fakekube
 
 import (
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -139,4 +140,26 @@ func FuzzScript(f *testing.F) {
 			t.Errorf("%s is printed as\n%s, and read back as\n%s: %v", text, read, again, err)
 		}
 	})
+}
+
+func TestScriptsInTheDocumentationCanBeRead(t *testing.T) {
+	text, err := os.ReadFile("../../docs/testing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "| to have | write |\n|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	read := 0
+	for line := range strings.Lines(table) {
+		scripts := strings.Split(strings.ReplaceAll(line, `\|`, "|"), "`")
+		for i := 1; i < len(scripts); i += 2 { // what stands between backticks
+			read++
+			if _, err := ParseFault(scripts[i]); err != nil {
+				t.Errorf("%s: %v", scripts[i], err)
+			}
+		}
+	}
+	if read < 9 {
+		t.Errorf("there are %d", read)
+	}
 }
