@@ -57,9 +57,12 @@ type Refuse struct {
 func (f Refuse) happen(e *encounter) {
 	reason, message := refusal(f.Code, e.asked)
 	details := Object{}
-	for key, value := range map[string]string{"name": e.asked.Name, "group": e.asked.Group, "kind": e.asked.Resource} {
-		if value != "" {
-			details[key] = value
+	switch f.Code {
+	case 403, 404, 409, 422: // these are about an object
+		for key, value := range map[string]string{"name": e.asked.Name, "group": e.asked.Group, "kind": e.asked.Resource} {
+			if value != "" {
+				details[key] = value
+			}
 		}
 	}
 	if f.RetryAfter > 0 {
@@ -68,6 +71,9 @@ func (f Refuse) happen(e *encounter) {
 		e.w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	}
 	status := Status(f.Code, cmp.Or(f.Reason, reason), cmp.Or(f.Message, message), details)
+	if len(details) == 0 {
+		status = Status(f.Code, cmp.Or(f.Reason, reason), cmp.Or(f.Message, message), nil)
+	}
 	e.w.Header().Set("Content-Type", mediaJSON)
 	e.w.WriteHeader(f.Code)
 	json.NewEncoder(e.w).Encode(status)
@@ -105,7 +111,7 @@ func refusal(code int, q Request) (reason, message string) {
 		return "Conflict", "Operation cannot be fulfilled on " + named + ": the object has been modified; " +
 			"please apply your changes to the latest version and try again"
 	case 410:
-		return "Expired", "too old resource version: " + cmp.Or(q.Query.Get("resourceVersion"), "0")
+		return "Expired", "The resourceVersion for the provided " + q.Verb + " is too old."
 	case 413:
 		return "RequestEntityTooLarge", "Request entity too large: limit is 3145728"
 	case 415:

@@ -200,7 +200,7 @@ func TestRefusalSaysWhatTheServerWouldSay(t *testing.T) {
 		"404": `"message":"nodes \"n\" not found","reason":"NotFound","details":{"kind":"nodes","name":"n"},"code":404`,
 		"409": `"message":"Operation cannot be fulfilled on nodes \"n\": the object has been modified; please apply`,
 		"429 retry-after 1500ms": `"message":"storage is (re)initializing","reason":"TooManyRequests",` +
-			`"details":{"kind":"nodes","name":"n","retryAfterSeconds":2},"code":429`,
+			`"details":{"retryAfterSeconds":2},"code":429`,
 		"500 reason Odd message why": `"message":"why","reason":"Odd"`,
 	} {
 		f := New()
