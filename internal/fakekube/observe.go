@@ -107,6 +107,16 @@ func (s *Server) Requests(match func(Request) bool) []Request {
 	return found
 }
 
+// ForgetRequests forgets the requests so far. A fake that serves for days needs it, as it keeps each of them.
+func (s *Server) ForgetRequests() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = nil
+	for _, in := range s.faults {
+		in.since = 0
+	}
+}
+
 // IsWrite reports whether a request would make, change or delete objects, of any resource but Events. It is for
 // Requests, as IsList and IsWatch are.
 func IsWrite(q Request) bool {

@@ -21,6 +21,9 @@ const (
 	// pace is how often the cluster's components look for something to do, and growth how often web is scaled.
 	pace   = 250 * time.Millisecond
 	growth = 1500 * time.Millisecond
+
+	// compaction is how often the server forgets its history, so that its memory does not grow for ever.
+	compaction = 30 * time.Minute
 )
 
 // cluster is a small cluster that lives on a fake API server. One goroutine has it; outages end on goroutines of their
@@ -38,6 +41,7 @@ type cluster struct {
 	janitor     *janitor
 	grown       time.Time // when web was scaled last
 	expired     time.Time // when old Events were looked for last
+	compacted   time.Time // when the history was forgotten last
 
 	mu           sync.Mutex // guards disturbances, and keeps the lines in the order of what happens
 	disturbances int        // how many there have been; the last one alone may end its outage
@@ -76,6 +80,7 @@ func newComponents(api *client) *cluster {
 		janitor:     &janitor{api},
 		grown:       now,
 		expired:     now,
+		compacted:   now,
 	}
 }
 
@@ -130,6 +135,11 @@ func (c *cluster) live() {
 	if now.Sub(c.expired) >= eventTTL/60 {
 		c.expired = now
 		expireEvents(c.client)
+	}
+	if now.Sub(c.compacted) >= compaction {
+		c.compacted = now
+		c.fake.Compact()
+		c.fake.ForgetRequests()
 	}
 	c.step()
 }

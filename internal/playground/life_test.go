@@ -265,6 +265,17 @@ func TestEventsAreForgottenAfterAnHour(t *testing.T) {
 	})
 }
 
+func TestServerDoesNotKeepItsHistoryForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(nil)
+		liveFor(c, 2*compaction+time.Minute)
+		all := func(fakekube.Request) bool { return true }
+		if len(c.fake.Changes()) > 1000 || len(c.fake.Requests(all)) > 1000 {
+			t.Errorf("after an hour it has %d changes and %d requests", len(c.fake.Changes()), len(c.fake.Requests(all)))
+		}
+	})
+}
+
 func TestPodsOfANodeThatIsGoneAreCollected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(nil)
