@@ -1,7 +1,9 @@
 package fakekube
 
 import (
+	"bytes"
 	"encoding/json"
+	"os"
 	"reflect"
 	"testing"
 )
@@ -44,6 +46,44 @@ func TestObjectsAreTheSameAfterAWayThroughProtobuf(t *testing.T) {
 				shown, _ := json.Marshal(got)
 				wanted, _ := json.Marshal(want)
 				t.Errorf("%v\n got %s\nwant %s", err, shown, wanted)
+			}
+		})
+	}
+}
+
+// TestProtobufIsThatOfARealServer holds both ways against testdata/protobuf.json: answers of a kube-apiserver v1.35 to
+// the same requests, in JSON and in protobuf.
+func TestProtobufIsThatOfARealServer(t *testing.T) {
+	text, err := os.ReadFile("testdata/protobuf.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answers []struct {
+		Path     string
+		JSON     json.RawMessage
+		Protobuf []byte
+	}
+	if err := json.Unmarshal(text, &answers); err != nil {
+		t.Fatal(err)
+	}
+	for _, answer := range answers {
+		t.Run(answer.Path, func(t *testing.T) {
+			if got := Protobuf(answer.JSON); !bytes.Equal(got, answer.Protobuf) {
+				t.Errorf("written as\n%q\nreal\n%q", got, answer.Protobuf)
+			}
+			want := parsed(string(answer.JSON)).(Object)
+			kind := TextIn(want, "kind")
+			if want["items"] != nil || structs[kind] == nil {
+				return // clients send no lists
+			}
+			got, err := fromProtobuf(answer.Protobuf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stored, _ := typed(kind, got)
+			wanted, _ := typed(kind, want)
+			if !reflect.DeepEqual(stored, wanted) {
+				t.Errorf("read as\n%v\nreal\n%v", stored, wanted)
 			}
 		})
 	}
