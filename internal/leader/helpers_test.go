@@ -93,11 +93,6 @@ func leadingAt(
 	return r.election, r.lost
 }
 
-// isWriteOf matches the writes to objects of a resource.
-func isWriteOf(resource string) func(fakekube.Request) bool {
-	return func(s fakekube.Request) bool { return fakekube.IsWrite(s) && s.Resource == resource }
-}
-
 func wantText(t *testing.T, text, want string) {
 	t.Helper()
 	if !strings.Contains(text, want) {
