@@ -46,10 +46,7 @@ func recording(t *testing.T, name string) []byte {
 func ask(t *testing.T, f *Server, method, target, body string) (code int, answer string) {
 	t.Helper()
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
-	r.Header.Set("Content-Type", "application/json")
-	if method == http.MethodPatch {
-		r.Header.Set("Content-Type", "application/merge-patch+json")
-	}
+	r.Header.Set("Content-Type", mediaOf(method, body))
 	w := httptest.NewRecorder()
 	defer func() {
 		if problem := recover(); problem == http.ErrAbortHandler {

@@ -17,6 +17,15 @@ type jsonPatchOp struct {
 	Value any
 }
 
+// The server's limits for one JSON patch, which a few bytes could otherwise make fill the memory.
+const (
+	maxPatchOps    = 10000
+	maxCopiedBytes = 3 << 20 // of the values that "copy" copies, in JSON
+)
+
+// jsonPatching applies the operations of one JSON patch. It counts the bytes that they have copied.
+type jsonPatching struct{ copied int }
+
 // applyJSONPatch applies a JSON patch to an object, which is used up. Where one operation fails, all do: errPatch.
 // Like the real server, it lets "replace" set a field that is not there, and "copy" copy one as null.
 func applyJSONPatch(o Object, body []byte) (Object, error) {
@@ -25,12 +34,16 @@ func applyJSONPatch(o Object, body []byte) (Object, error) {
 		// The message names a type of the real server's.
 		return nil, badPatch{"error decoding patch: " + strings.ReplaceAll(err.Error(), "fakekube.", "handlers.")}
 	}
+	if len(ops) > maxPatchOps {
+		return nil, patchTooLarge{len(ops)}
+	}
+	p := &jsonPatching{}
 	var root any = o
 	for _, op := range ops {
 		if op.Path == nil {
 			return nil, errPatch
 		}
-		changed, err := op.apply(root)
+		changed, err := p.apply(op, root)
 		if err != nil {
 			return nil, err
 		}
@@ -44,7 +57,7 @@ func applyJSONPatch(o Object, body []byte) (Object, error) {
 }
 
 // apply is what an operation makes of a document.
-func (op jsonPatchOp) apply(root any) (any, error) {
+func (p *jsonPatching) apply(op jsonPatchOp, root any) (any, error) {
 	to := pointer(*op.Path)
 	switch op.Op {
 	case "add":
@@ -77,6 +90,14 @@ func (op jsonPatchOp) apply(root any) (any, error) {
 		if err != nil {
 			return nil, err
 		}
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		p.copied += len(text)
+		if p.copied > maxCopiedBytes {
+			return nil, errPatch
+		}
 		return put(root, to, cloned(value), true)
 	}
 	return nil, errPatch
@@ -91,10 +112,13 @@ func pointer(text string) []string {
 	}
 	steps := strings.Split(rest, "/")
 	for i := range steps {
-		steps[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(steps[i])
+		steps[i] = pointerEscapes.Replace(steps[i])
 	}
 	return steps
 }
+
+// pointerEscapes reads what a step of a JSON pointer writes in place of a slash and of a tilde.
+var pointerEscapes = strings.NewReplacer("~1", "/", "~0", "~")
 
 // lookUp is the value to which these steps lead: nil where the last one leads to a field that is not there.
 func lookUp(at any, steps []string) (any, error) {

@@ -3,6 +3,7 @@ package fakekube
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"mime"
 	"strings"
 )
@@ -76,6 +77,14 @@ type badPatch struct{ message string }
 
 func (e badPatch) Error() string { return e.message }
 
+// patchTooLarge is a JSON patch of more operations than the server takes, a 413.
+type patchTooLarge struct{ operations int }
+
+func (e patchTooLarge) Error() string {
+	return fmt.Sprintf("Request entity too large: The allowed maximum operations in a JSON patch is %d, got %d",
+		maxPatchOps, e.operations)
+}
+
 // patched is what a patch makes of an object. It is nil where that cannot be, which is answered.
 func (r *request) patched(media string, old Object) Object {
 	o := Clone(old)
@@ -83,11 +92,14 @@ func (r *request) patched(media string, old Object) Object {
 	o["apiVersion"] = r.kind.apiVersion()
 	o, err := r.kind.applied(media, o, r.body)
 	var bad badPatch
+	var large patchTooLarge
 	switch {
 	case err == nil:
 		return r.retyped(o)
 	case errors.As(err, &bad):
 		r.badRequest(bad.message)
+	case errors.As(err, &large):
+		r.fail(413, "RequestEntityTooLarge", large.Error(), nil)
 	case errors.Is(err, errPatch):
 		r.fail(422, "Invalid", err.Error(), Object{})
 	default:

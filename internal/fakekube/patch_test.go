@@ -2,6 +2,7 @@ package fakekube
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 )
 
@@ -59,6 +60,18 @@ func TestJSONPatchesFollowTheirPointers(t *testing.T) {
 			t.Errorf("%s made %v, %v", patch, got, err)
 		}
 	}
+}
+
+func TestJSONPatchesAreLimitedInWhatTheyCopyAndInLength(t *testing.T) {
+	const configMap = "/api/v1/namespaces/default/configmaps/m"
+	f := New()
+	f.PutJSON("configmaps", `{"metadata":{"namespace":"default","name":"m"}}`)
+	doubling := `,{"op":"copy","from":"/metadata/finalizers","path":"/metadata/finalizers/-"}`
+	bomb := `[{"op":"add","path":"/metadata/finalizers","value":["a"]}` + strings.Repeat(doubling, 40) + "]"
+	wantAnswer(t, f, "PATCH "+configMap, bomb, 422, "the server rejected our request due to an error in our request")
+	test := `{"op":"test","path":"/kind","value":"ConfigMap"}`
+	long := "[" + strings.Repeat(test+",", maxPatchOps) + test + "]"
+	wantAnswer(t, f, "PATCH "+configMap, long, 413, "The allowed maximum operations in a JSON patch is 10000, got 10001")
 }
 
 func TestStrategicMergePatchesKnowTheKeysOfLists(t *testing.T) {
