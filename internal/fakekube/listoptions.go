@@ -3,7 +3,6 @@ package fakekube
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -22,9 +21,6 @@ type listOptions struct {
 	// versionText is the resourceVersion as it was sent: "0" and "" differ.
 	versionText string
 
-	// version is the same as a number, 0 where there is none.
-	version uint64
-
 	// match is the resourceVersionMatch, "" where there is none.
 	match string
 
@@ -34,7 +30,7 @@ type listOptions struct {
 	// token is the continue token, "" on the first page.
 	token string
 
-	// timeout is how long a watch goes on. 0 leaves that to the server.
+	// timeout is how long a watch goes on. 0 leaves that to the server; a watch with a negative timeout ends at once.
 	timeout time.Duration
 
 	// hasInitialEvents says that the client has set sendInitialEvents, to the value of wantsInitialEvents. A watch
@@ -46,7 +42,7 @@ type listOptions struct {
 }
 
 // listOptions reads and checks the parameters of a list or a watch. It reports whether they are valid; where they are
-// not, that is answered. The order of the checks is the server's.
+// not, it answers so. The order of the checks is the server's.
 func (r *request) listOptions() (o listOptions, isValid bool) {
 	o = listOptions{
 		versionText:        r.q.Get("resourceVersion"),
@@ -61,10 +57,10 @@ func (r *request) listOptions() (o listOptions, isValid bool) {
 		o.limit, err = integer(r.q.Get("limit"))
 	}
 	if err != nil {
-		r.fail(400, "BadRequest", err.Error(), nil)
+		r.badRequest(err.Error())
 		return o, false
 	}
-	const longest = 1 << 31
+	const longest = 1 << 31 // in seconds, so that the duration does not overflow
 	o.timeout = time.Duration(max(-1, min(seconds, longest))) * time.Second
 
 	isWatch := r.asked.Verb == "watch"
@@ -77,12 +73,14 @@ func (r *request) listOptions() (o listOptions, isValid bool) {
 	if !r.parsesSelectors() {
 		return o, false
 	}
-	causes := o.problemsOfList()
+	var causes []cause
 	if isWatch {
 		causes = o.problemsOfWatch()
+	} else {
+		causes = o.problemsOfList()
 	}
 	if len(causes) > 0 {
-		r.invalidOptions(causes)
+		r.refuseAs("ListOptions", "meta.k8s.io", "", causes)
 		return o, false
 	}
 	o.selects = r.selection()
@@ -104,94 +102,60 @@ func (r *request) parsesSelectors() bool {
 		_, err = parseFieldSelector(r.q.Get("fieldSelector"))
 	}
 	if err != nil {
-		r.fail(400, "BadRequest", err.Error(), nil)
+		r.badRequest(err.Error())
 		return false
 	}
 	return true
 }
 
-// optionProblem is what is wrong with one parameter.
-type optionProblem struct {
-	field  string
-	reason string // of the cause in the Status
-	words  string
-}
-
-func forbiddenOption(field, words string) optionProblem {
-	return optionProblem{field, "FieldValueForbidden", "Forbidden: " + words}
-}
-
-func unsupportedMatch(match, supported string) optionProblem {
-	words := fmt.Sprintf("Unsupported value: %q: supported values: %s", match, supported)
-	return optionProblem{"resourceVersionMatch", "FieldValueNotSupported", words}
-}
-
 // problemsOfList is what is wrong with the parameters of a list.
-func (o listOptions) problemsOfList() (all []optionProblem) {
+func (o listOptions) problemsOfList() []cause {
+	var causes []cause
 	if o.match != "" {
 		if o.versionText == "" {
-			all = append(all, forbiddenOption("resourceVersionMatch",
-				"resourceVersionMatch is forbidden unless resourceVersion is provided"))
+			causes = append(causes, forbiddenMatch("resourceVersionMatch is forbidden unless resourceVersion is provided"))
 		}
 		if o.token != "" {
-			all = append(all, forbiddenOption("resourceVersionMatch",
-				"resourceVersionMatch is forbidden when continue is provided"))
+			causes = append(causes, forbiddenMatch("resourceVersionMatch is forbidden when continue is provided"))
 		}
 		if o.match != matchExact && o.match != matchNotOlderThan {
-			all = append(all, unsupportedMatch(o.match, `"Exact", "NotOlderThan", ""`))
+			causes = append(causes, notSupported("resourceVersionMatch", o.match, matchExact, matchNotOlderThan, ""))
 		}
 		if o.match == matchExact && o.versionText == "0" {
-			all = append(all, forbiddenOption("resourceVersionMatch",
-				`resourceVersionMatch "exact" is forbidden for resourceVersion "0"`))
+			causes = append(causes, forbiddenMatch(`resourceVersionMatch "exact" is forbidden for resourceVersion "0"`))
 		}
 	}
 	if o.hasInitialEvents {
-		all = append(all, forbiddenOption("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+		causes = append(causes, forbiddenField("sendInitialEvents", "sendInitialEvents is forbidden for list"))
 	}
-	return all
+	return causes
 }
 
 // problemsOfWatch is what is wrong with the parameters of a watch.
-func (o listOptions) problemsOfWatch() (all []optionProblem) {
+func (o listOptions) problemsOfWatch() []cause {
+	var causes []cause
 	if o.hasInitialEvents && o.match != matchNotOlderThan {
-		all = append(all, forbiddenOption("resourceVersionMatch",
-			"sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+		causes = append(causes,
+			forbiddenMatch("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
 	}
 	if o.match == "" {
-		return all
+		return causes
 	}
 	if !o.hasInitialEvents {
-		all = append(all, forbiddenOption("resourceVersionMatch",
-			"resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
+		causes = append(causes,
+			forbiddenMatch("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
 	}
 	if o.match != matchNotOlderThan {
-		all = append(all, unsupportedMatch(o.match, `"NotOlderThan"`))
+		causes = append(causes, notSupported("resourceVersionMatch", o.match, matchNotOlderThan))
 	}
 	if o.token != "" {
-		all = append(all, forbiddenOption("resourceVersionMatch",
-			"resourceVersionMatch is forbidden when continue is provided"))
+		causes = append(causes, forbiddenMatch("resourceVersionMatch is forbidden when continue is provided"))
 	}
-	return all
+	return causes
 }
 
-// invalidOptions refuses parameters that do not go together.
-func (r *request) invalidOptions(problems []optionProblem) {
-	var words []string
-	var causes []any
-	for _, p := range problems {
-		words = append(words, p.field+": "+p.words)
-		causes = append(causes, Object{"reason": p.reason, "message": p.words, "field": p.field})
-	}
-	why := words[0]
-	if len(words) > 1 {
-		why = "[" + strings.Join(words, ", ") + "]"
-	}
-	r.fail(422, "Invalid", `ListOptions.meta.k8s.io "" is invalid: `+why, Object{
-		"group":  "meta.k8s.io",
-		"kind":   "ListOptions",
-		"causes": causes,
-	})
-}
+// forbiddenMatch refuses a resourceVersionMatch that does not go with the other parameters.
+func forbiddenMatch(why string) cause { return forbiddenField("resourceVersionMatch", why) }
 
 // parseVersion reads a resourceVersion that a client has sent. The empty text is 0. The error is in the server's words.
 func parseVersion(text string) (uint64, error) {
