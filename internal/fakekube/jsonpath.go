@@ -1,6 +1,7 @@
 package fakekube
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -36,10 +37,12 @@ func parseJSONPath(text string) (jsonPath, error) {
 	for rest != "" {
 		var step pathStep
 		var err error
-		switch rest[0] {
-		case '.':
+		switch {
+		case strings.HasPrefix(rest, ".."):
+			err = errors.New("the fake does not know the two dots, which search all levels")
+		case rest[0] == '.':
 			step, rest = cutField(rest[1:])
-		case '[':
+		case rest[0] == '[':
 			step, rest, err = cutBrackets(rest)
 		default:
 			err = fmt.Errorf("%q does not begin with a dot or a bracket", rest)
@@ -54,19 +57,19 @@ func parseJSONPath(text string) (jsonPath, error) {
 
 // cutField reads a name up to the next dot or bracket. A backslash makes the next character a part of it.
 func cutField(text string) (step pathStep, rest string) {
-	name := ""
+	var name strings.Builder
 	for i := 0; i < len(text); i++ {
 		switch {
 		case text[i] == '\\' && i+1 < len(text):
 			i++
-			name += text[i : i+1]
+			name.WriteByte(text[i])
 		case text[i] == '.' || text[i] == '[':
-			return fieldStep(name), text[i:]
+			return fieldStep(name.String()), text[i:]
 		default:
-			name += text[i : i+1]
+			name.WriteByte(text[i])
 		}
 	}
-	return fieldStep(name), ""
+	return fieldStep(name.String()), ""
 }
 
 func fieldStep(name string) pathStep {
@@ -119,6 +122,9 @@ func cutBrackets(text string) (step pathStep, rest string, err error) {
 		return all, rest, nil
 	}
 	if name, isName := unquoted(inside); isName {
+		if strings.ContainsAny(name, `'"`) {
+			return nil, "", fmt.Errorf("[%s] has more than one name", inside)
+		}
 		return fieldStep(strings.ReplaceAll(name, `\`, "")), rest, nil
 	}
 	index, err := strconv.Atoi(inside)

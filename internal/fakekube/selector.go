@@ -9,18 +9,19 @@ import (
 	"strings"
 )
 
-// selection is what the request selects. It is nil where the request was answered with an error instead.
+// selection is what the request selects, as selectionOf has it. Where a selector is invalid, it answers so and returns
+// nil.
 func (r *request) selection() func(Object) bool {
 	selects, err := selectionOf(r.kind, r.key.Namespace, r.q.Get("labelSelector"), r.q.Get("fieldSelector"))
 	if err != nil {
-		r.fail(400, "BadRequest", err.Error(), nil)
+		r.badRequest(err.Error())
 		return nil
 	}
 	return selects
 }
 
-// selectionOf reports, of objects of a kind, whether they are in the namespace and match both selectors. An empty
-// namespace is all of them, an empty selector everything. The errors are in the server's words.
+// selectionOf returns a function that reports whether an object of the kind is in the namespace and matches both
+// selectors. An empty namespace is all of them, an empty selector everything. The errors are in the server's words.
 func selectionOf(k kind, namespace, labelSelector, fieldSelector string) (func(Object) bool, error) {
 	labels, err := parseLabelSelector(labelSelector)
 	if err != nil {
@@ -248,8 +249,7 @@ func (p *labelParser) values() ([]string, error) {
 }
 
 // selectableFields are, by resource, the fields that a field selector may name. For a resource that is not here, these
-// are the name and the namespace. The fake takes a pod for one without IPs where status.podIPs is asked for, which is a
-// list.
+// are the name and the namespace.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/#list-of-supported-fields
 var selectableFields = map[string][]string{
 	"pods": {
@@ -303,13 +303,14 @@ type fieldTerm struct {
 	isNot bool
 }
 
-// matches reports whether the object has the value at the field, or has it not. A field that is not there is "".
+// matches reports whether the field has the value or, where isNot, whether it has another one. A field that is not there
+// is "".
 func (t fieldTerm) matches(o Object) bool {
 	isEqual := fieldOf(o, t.field) == t.value
 	return isEqual != t.isNot
 }
 
-// fieldOf returns the value of a field as selectors see it.
+// fieldOf is the value of a field as selectors see it.
 func fieldOf(o Object, field string) string {
 	switch field {
 	case "spec.host": // its name in the first versions of the API
@@ -322,14 +323,17 @@ func fieldOf(o Object, field string) string {
 	for _, step := range path[:last] {
 		o, _ = o[step].(Object)
 	}
-	value, isThere := o[path[last]]
-	if isThere && value != nil {
+	switch value := o[path[last]].(type) {
+	case nil:
+		if field == "spec.hostNetwork" || field == "spec.unschedulable" {
+			return "false"
+		}
+		return ""
+	case Object, []any: // such as status.podIPs, which a selector may name, but never sees
+		return ""
+	default:
 		return textOf(value)
 	}
-	if field == "spec.hostNetwork" || field == "spec.unschedulable" {
-		return "false"
-	}
-	return ""
 }
 
 // parseFieldSelector reads terms that are joined by commas. In a value, a backslash makes a comma, an equals sign or
@@ -356,20 +360,17 @@ func parseFieldSelector(text string) ([]fieldTerm, error) {
 // splitUnescaped splits a text at the commas that no backslash stands before.
 func splitUnescaped(text string) []string {
 	var parts []string
-	part := ""
+	begin := 0
 	for i := 0; i < len(text); i++ {
-		switch {
-		case text[i] == ',':
-			parts = append(parts, part)
-			part = ""
-		case text[i] == '\\' && i+1 < len(text):
-			part += text[i : i+2]
-			i++
-		default:
-			part += text[i : i+1]
+		switch text[i] {
+		case '\\':
+			i++ // whatever comes next is no separator
+		case ',':
+			parts = append(parts, text[begin:i])
+			begin = i + 1
 		}
 	}
-	return append(parts, part)
+	return append(parts, text[begin:])
 }
 
 // cutFieldTerm cuts a term at its first operator, which is "" where there is none.
@@ -384,22 +385,29 @@ func cutFieldTerm(term string) (field, value, operator string) {
 	return "", "", ""
 }
 
-// unescaped reads the value of a field selector.
+// unescaped is the value of a field selector without the backslashes that escape a character. The server names a
+// character that ought to be escaped by its number.
 func unescaped(value string) (string, error) {
-	text := ""
-	for i := 0; i < len(value); i++ {
+	var text strings.Builder
+	isEscaped := false
+	for _, char := range value {
+		isSpecial := char == '\\' || char == ',' || char == '='
 		switch {
-		case value[i] == '\\':
-			i++
-			if i == len(value) || !strings.Contains(`\,=`, value[i:i+1]) {
-				return "", fmt.Errorf("invalid field selector: invalid escape sequence: %s", value[i-1:min(i+1, len(value))])
-			}
-			text += value[i : i+1]
-		case value[i] == '=' || value[i] == ',':
-			return "", fmt.Errorf("invalid field selector: unescaped character in value: %s", value[i:i+1])
+		case isEscaped && !isSpecial:
+			return "", fmt.Errorf(`invalid field selector: invalid escape sequence: \%c`, char)
+		case isEscaped:
+			text.WriteRune(char)
+			isEscaped = false
+		case char == '\\':
+			isEscaped = true
+		case isSpecial:
+			return "", fmt.Errorf("invalid field selector: unescaped character in value: %d", char)
 		default:
-			text += value[i : i+1]
+			text.WriteRune(char)
 		}
 	}
-	return text, nil
+	if isEscaped {
+		return "", errors.New(`invalid field selector: invalid escape sequence: \`)
+	}
+	return text.String(), nil
 }

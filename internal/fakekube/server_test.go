@@ -120,7 +120,7 @@ func TestSelectorsAreRefusedInTheServersWords(t *testing.T) {
 		"labelSelector=a%3D" + strings.Repeat("a", 64):   "must be no more than 63 bytes",
 		"labelSelector=a%3Db_":                           "a valid label must be an empty string",
 		"fieldSelector=metadata.name":                    "invalid selector: 'metadata.name'; can't understand 'metadata.name'",
-		"fieldSelector=metadata.name%3Da%3Db":            "unescaped character in value: =",
+		"fieldSelector=metadata.name%3Da%3Db":            "unescaped character in value: 61",
 		"fieldSelector=metadata.name%3Da%5Cb":            "invalid escape sequence: \\b",
 		"fieldSelector=spec.color%3Dred":                 "field label not supported: spec.color",
 		"fieldSelector=metadata.name%3Da,involvedObject": "can't understand 'involvedObject'",

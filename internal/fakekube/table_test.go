@@ -42,6 +42,8 @@ func TestPathsThatTheFakeCannotReadSayWhy(t *testing.T) {
 		`.a[?(.b=="c")]`:    "does not know the condition",
 		`.a[?(@.b[0)].c]`:   "has no end",
 		".a[?(@.b)].c[x].d": "[x] is no index",
+		".a..b":             "does not know the two dots",
+		".a['b','c']":       "has more than one name",
 	} {
 		_, err := parseJSONPath(path)
 		if err == nil || !strings.Contains(err.Error(), want) {
