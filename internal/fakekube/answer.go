@@ -85,10 +85,18 @@ func (r *request) answerList(meta listMeta, items []Object) {
 	}{kind, apiVersion, meta, shown})
 }
 
-// answer sets what will be sent once the handler, which may hold the lock, has returned.
+// answer sets what will be sent once the handler, which may hold the lock, has returned. A failure is a Status, which
+// has a media type of its own.
 func (r *request) answer(code int, body any) {
 	r.code = code
-	r.reply, _ = json.Marshal(body)
+	if code >= 400 {
+		r.media = mediaOfStatus(r.Header.Get("Accept"))
+	}
+	reply, err := json.Marshal(body)
+	if err != nil {
+		panic(err) // what is stored came from JSON
+	}
+	r.reply = reply
 }
 
 // encoded is the answer in the media type that was agreed on.

@@ -88,6 +88,21 @@ func (s *Server) negotiate(r *request) bool {
 	return false
 }
 
+// mediaOfStatus is the media type in which a client gets a failure. The server has every Status in protobuf, also where
+// the request is about a kind that has none.
+func mediaOfStatus(accept string) string {
+	for _, clause := range mediaClauses(accept) {
+		isWhole := clause.params["as"] == ""
+		switch {
+		case clause.media == mediaProtobuf && isWhole:
+			return mediaProtobuf
+		case clause.isAny() || clause.media == mediaJSON && isWhole:
+			return mediaJSON
+		}
+	}
+	return mediaJSON
+}
+
 // isForCollection reports whether the request is a list or a watch.
 func (r *request) isForCollection() bool { return r.asked.Verb == "list" || r.asked.Verb == "watch" }
 
@@ -100,18 +115,22 @@ func (c mediaClause) isOfServer() bool {
 	return false
 }
 
+// isAny reports whether the clause leaves the media type to the server, which then answers in JSON.
+func (c mediaClause) isAny() bool {
+	return c.media == "" || c.media == "*/*" || c.media == "application/*"
+}
+
 // view is the form that the clause asks for.
 func (c mediaClause) view() view { return view{c.params["as"], c.params["v"]} }
 
 // serves reports whether the fake can answer a request as a clause wants it.
 func (s *Server) serves(r *request, c mediaClause) bool {
-	isAny := c.media == "" || c.media == "*/*" || c.media == "application/*"
 	isProtobuf := c.media == mediaProtobuf
 	isWhole := c.params["as"] == ""
 	if isProtobuf && isWhole && !r.kind.hasProtobuf() {
 		return false
 	}
-	if !isAny && !isProtobuf && c.media != mediaJSON {
+	if !c.isAny() && !isProtobuf && c.media != mediaJSON {
 		return false
 	}
 	if stream := c.params["stream"]; stream != "" && stream != "watch" {
