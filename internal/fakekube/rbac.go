@@ -72,18 +72,19 @@ func (s *Server) authorize(u User, a attributes) (allowed bool, reason string) {
 	if slices.Contains(u.Groups, masters) {
 		return true, ""
 	}
-	rules, missing := s.rulesLocked(u, a.namespace)
+	rules, problem := s.rulesLocked(u, a.namespace)
 	for _, r := range rules {
 		if a.isAllowedBy(r.Object) {
 			return true, r.reason
 		}
 	}
-	return false, strings.Join(missing, ", ")
+	return false, problem
 }
 
-// rulesLocked are the rules that a user has in a namespace, "" for the cluster alone. missing are errors about roles
-// that are bound, but not there.
-func (s *Server) rulesLocked(u User, namespace string) (rules []rule, missing []string) {
+// rulesLocked are the rules that a user has in a namespace, "" for the cluster alone. problem says which roles are
+// bound, but not there; it is "" if all are there.
+func (s *Server) rulesLocked(u User, namespace string) (rules []rule, problem string) {
+	var missing []string
 	bindings := byName(s.objectsLocked("clusterrolebindings"), "")
 	if namespace != "" {
 		bindings = append(bindings, byName(s.objectsLocked("rolebindings"), namespace)...)
@@ -102,7 +103,21 @@ func (s *Server) rulesLocked(u User, namespace string) (rules []rule, missing []
 			rules = append(rules, rule{r, reason})
 		}
 	}
-	return append(rules, defaultRules(u)...), missing
+	return append(rules, defaultRules(u)...), joined(missing)
+}
+
+// joined is several problems as one, in the server's form: a list in brackets that says each of them once.
+func joined(problems []string) string {
+	var distinct []string
+	for _, problem := range problems {
+		if !slices.Contains(distinct, problem) {
+			distinct = append(distinct, problem)
+		}
+	}
+	if len(distinct) < 2 {
+		return strings.Join(distinct, "")
+	}
+	return "[" + strings.Join(distinct, ", ") + "]"
 }
 
 // byName are the objects in a namespace, in the order of their names.
@@ -193,7 +208,7 @@ func (a attributes) isAllowedBy(r Object) bool {
 	return hasName && has("apiGroups", "*", a.group) && has("resources", resources...)
 }
 
-// isUnder reports whether a path is the one of a rule, which may end in an asterisk.
+// isUnder reports whether the path is that of a rule, or below it where the rule's ends in an asterisk.
 func (a attributes) isUnder(url string) bool {
 	prefix, isPrefix := strings.CutSuffix(url, "*")
 	return a.path == url || isPrefix && strings.HasPrefix(a.path, prefix)
@@ -203,10 +218,10 @@ func (a attributes) isUnder(url string) bool {
 // has no other default roles, and keeps none of them as objects.
 // https://kubernetes.io/docs/reference/access-authn-authz/rbac/#default-roles-and-role-bindings
 var (
-	publicRules = []Object{
+	publicInfoViewer = []Object{
 		{"verbs": []any{"get"}, "nonResourceURLs": []any{"/healthz", "/livez", "/readyz", "/version", "/version/"}},
 	}
-	userRules = []Object{
+	basicUser = []Object{
 		{
 			"verbs":     []any{"create"},
 			"apiGroups": []any{"authorization.k8s.io"},
@@ -217,6 +232,8 @@ var (
 			"apiGroups": []any{"authentication.k8s.io"},
 			"resources": []any{"selfsubjectreviews"},
 		},
+	}
+	discoveryRules = []Object{
 		{
 			"verbs": []any{"get"},
 			"nonResourceURLs": []any{"/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*",
@@ -225,24 +242,22 @@ var (
 	}
 )
 
-// defaultRules are what users may do whom no role names.
+// defaultRules are the rules that a user has by the default cluster roles, which are bound to groups.
 func defaultRules(u User) []rule {
 	var rules []rule
-	for _, r := range publicRules {
-		rules = append(rules, rule{r, `RBAC: allowed by ClusterRoleBinding "system:public-info-viewer" of ` +
-			`ClusterRole "system:public-info-viewer" to Group "` + authenticated + `"`})
-	}
-	if !slices.Contains(u.Groups, authenticated) {
-		return rules
-	}
-	for _, r := range userRules {
-		name := "system:basic-user"
-		if r["nonResourceURLs"] != nil {
-			name = "system:discovery"
+	give := func(role, group string, given []Object) {
+		reason := fmt.Sprintf("RBAC: allowed by ClusterRoleBinding %q of ClusterRole %q to Group %q", role, role, group)
+		for _, r := range given {
+			rules = append(rules, rule{r, reason})
 		}
-		reason := fmt.Sprintf("RBAC: allowed by ClusterRoleBinding %q of ClusterRole %q to Group %q",
-			name, name, authenticated)
-		rules = append(rules, rule{r, reason})
+	}
+	switch {
+	case slices.Contains(u.Groups, authenticated):
+		give("system:public-info-viewer", authenticated, publicInfoViewer)
+		give("system:basic-user", authenticated, basicUser)
+		give("system:discovery", authenticated, discoveryRules)
+	case slices.Contains(u.Groups, unauthenticated):
+		give("system:public-info-viewer", unauthenticated, publicInfoViewer)
 	}
 	return rules
 }

@@ -103,7 +103,7 @@ func (s *Server) reviewRules(r *request, o Object) {
 		paths = append(paths, Object{"verbs": all, "nonResourceURLs": all})
 	}
 	s.mu.Lock()
-	rules, missing := s.rulesLocked(r.user, namespace)
+	rules, problem := s.rulesLocked(r.user, namespace)
 	s.mu.Unlock()
 	for _, rule := range rules {
 		if rule.Object["nonResourceURLs"] != nil {
@@ -113,8 +113,8 @@ func (s *Server) reviewRules(r *request, o Object) {
 		resources = append(resources, rule.Object)
 	}
 	status := Object{"resourceRules": resources, "nonResourceRules": paths, "incomplete": false}
-	if len(missing) > 0 {
-		status["evaluationError"] = missing[0]
+	if problem != "" {
+		status["evaluationError"] = problem
 	}
 	o["spec"] = Object{}
 	o["status"] = status
