@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,109 +14,65 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// A small controller that knows nothing of the fake: it keeps the label checked=yes on each node, by net/http and
-// encoding/json alone. After any error it waits for a second, and lists again.
+// A whole controller, which knows nothing of the fake: it keeps the label checked=yes on each node. Whatever happens, a
+// change, the end of the watch or an error, it does the same: a second later, it lists the nodes that lack the label.
 
-type node struct {
-	Metadata struct {
-		Name   string
-		Labels map[string]string
-	}
-}
-
-type checker struct {
-	server string // its URL
-	client *http.Client
-}
-
-func (c *checker) run(ctx context.Context) {
+func runChecker(ctx context.Context, client *http.Client) {
 	for ctx.Err() == nil {
-		c.listAndWatch(ctx)
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
+		if err := checkNodes(ctx, client); err != nil {
+			log.Println(err)
 		}
+		<-time.After(time.Second)
 	}
 }
 
-// listAndWatch works until something goes wrong.
-func (c *checker) listAndWatch(ctx context.Context) error {
+// checkNodes labels the nodes that lack the label. Then it waits for the first event of a watch of such nodes.
+func checkNodes(ctx context.Context, client *http.Client) error {
+	const unchecked = "?labelSelector=checked!%3Dyes"
 	var nodes struct {
 		Metadata struct{ ResourceVersion string }
-		Items    []node
+		Items    []struct{ Metadata struct{ Name string } }
 	}
-	answer, err := c.send(ctx, "GET", "/api/v1/nodes", "")
-	if err != nil {
+	if err := call(ctx, client, "GET", unchecked, "", &nodes); err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	if err := json.NewDecoder(answer.Body).Decode(&nodes); err != nil {
-		return err
-	}
-	for _, n := range nodes.Items {
-		if err := c.check(ctx, n); err != nil {
+	for _, node := range nodes.Items {
+		patch := `{"metadata":{"labels":{"checked":"yes"}}}`
+		if err := call(ctx, client, "PATCH", "/"+node.Metadata.Name, patch, new(any)); err != nil {
 			return err
 		}
 	}
-	stream, err := c.send(ctx, "GET", "/api/v1/nodes?watch=true&resourceVersion="+nodes.Metadata.ResourceVersion, "")
+	watch := unchecked + "&watch=true&resourceVersion=" + nodes.Metadata.ResourceVersion
+	return call(ctx, client, "GET", watch, "", new(any))
+}
+
+// call reads the first JSON value of an answer.
+func call(ctx context.Context, client *http.Client, method, what, body string, answer any) error {
+	request, err := http.NewRequestWithContext(ctx, method, "http://fake/api/v1/nodes"+what, strings.NewReader(body))
 	if err != nil {
 		return err
-	}
-	defer stream.Body.Close()
-	for events := json.NewDecoder(stream.Body); ; {
-		var event struct {
-			Type   string
-			Object node
-		}
-		if err := events.Decode(&event); err != nil || event.Type == "ERROR" {
-			return fmt.Errorf("the watch has ended: %v", err)
-		}
-		if event.Type == "DELETED" {
-			continue
-		}
-		if err := c.check(ctx, event.Object); err != nil {
-			return err
-		}
-	}
-}
-
-// check labels a node that lacks the label.
-func (c *checker) check(ctx context.Context, n node) error {
-	if n.Metadata.Labels["checked"] == "yes" {
-		return nil
-	}
-	patch := `{"metadata":{"labels":{"checked":"yes"}}}`
-	answer, err := c.send(ctx, "PATCH", "/api/v1/nodes/"+n.Metadata.Name, patch)
-	if err == nil {
-		answer.Body.Close()
-	}
-	return err
-}
-
-func (c *checker) send(ctx context.Context, method, path, body string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, method, c.server+path, strings.NewReader(body))
-	if err != nil {
-		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/merge-patch+json")
-	answer, err := c.client.Do(request)
-	if err == nil && answer.StatusCode >= 300 {
-		answer.Body.Close()
-		return nil, fmt.Errorf("%s %s: %s", method, path, answer.Status)
+	response, err := client.Do(request)
+	if err != nil {
+		return err
 	}
-	return answer, err
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s %s: %s", method, request.URL, response.Status)
+	}
+	return json.NewDecoder(response.Body).Decode(answer)
 }
 
 // The tests run in virtual time: a minute takes no time, and a test ends as soon as nothing happens any more.
 
-// startChecker runs a checker against a fake until the test ends.
+// startChecker runs the controller against a fake until the test ends.
 func startChecker(t *testing.T, fake *fakekube.Server) {
 	transport := &http.Transport{DialContext: fake.ServeIn(t).Dial}
 	ctx, stop := context.WithCancel(t.Context())
-	c := &checker{server: "http://fake", client: &http.Client{Transport: transport}}
 	ended := make(chan struct{})
 	go func() {
-		c.run(ctx)
+		runChecker(ctx, &http.Client{Transport: transport})
 		close(ended)
 	}()
 	t.Cleanup(func() {
@@ -125,7 +82,8 @@ func startChecker(t *testing.T, fake *fakekube.Server) {
 	})
 }
 
-// wantChecked fails the test unless all is right within a minute, and nothing is written in the hour after that.
+// wantChecked waits for a minute, and fails the test unless these nodes have the label then, and nothing is written in
+// the hour after that.
 func wantChecked(t *testing.T, fake *fakekube.Server, names ...string) {
 	t.Helper()
 	<-time.After(time.Minute)
