@@ -41,6 +41,18 @@ func (e *encounter) truth(w http.ResponseWriter, spy Spy) {
 	e.server.serve(w, e.r, e.asked, e.came, spy)
 }
 
+// userName is the name of the user for whom the request is sent, never a token.
+func (e *encounter) userName() string {
+	if name := e.r.Header.Get("Impersonate-User"); name != "" {
+		return name
+	}
+	user, isKnown := e.server.user(e.r)
+	if !isKnown {
+		return anonymous
+	}
+	return user.Name
+}
+
 // Refuse answers with the Status that the server would send, and does nothing.
 type Refuse struct {
 	// Code is the HTTP status, from 400 on.
@@ -55,7 +67,7 @@ type Refuse struct {
 }
 
 func (f Refuse) happen(e *encounter) {
-	reason, message := refusal(f.Code, e.asked)
+	reason, message := refusal(f.Code, e.asked, e.userName())
 	details := Object{}
 	switch f.Code {
 	case 403, 404, 409, 422: // these are about an object
@@ -81,10 +93,9 @@ func (f Refuse) happen(e *encounter) {
 
 func (f Refuse) retryAfterSeconds() int { return int((f.RetryAfter + time.Second - 1) / time.Second) }
 
-// refusal is the reason and the message with which the server refuses a request.
-func refusal(code int, q Request) (reason, message string) {
-	what := strings.TrimSuffix(q.Resource+"."+q.Group, ".")
-	named := what
+// refusal is the reason and the message with which the server refuses a user's request.
+func refusal(code int, q Request, user string) (reason, message string) {
+	named := kind{group: q.Group, resource: q.Resource}.qualified()
 	if q.Name != "" {
 		named += fmt.Sprintf(" %q", q.Name)
 	}
@@ -94,12 +105,7 @@ func refusal(code int, q Request) (reason, message string) {
 	case 401:
 		return "Unauthorized", "Unauthorized"
 	case 403:
-		scope := "at the cluster scope"
-		if q.Namespace != "" {
-			scope = fmt.Sprintf("in the namespace %q", q.Namespace)
-		}
-		return "Forbidden", fmt.Sprintf("%s is forbidden: User %q cannot %s resource %q in API group %q %s",
-			named, q.User, q.Verb, q.fullResource(), q.Group, scope)
+		return "Forbidden", forbiddenInWords(user, attributesOf(q))
 	case 404:
 		return "NotFound", named + " not found"
 	case 405:

@@ -221,8 +221,24 @@ func (in *Injection) check() {
 		return
 	}
 	if missed := in.missedLocked(); missed != "" {
-		in.test.Errorf("the fault %q %s", in.fault, missed)
+		shown := in.fault
+		shown.On.User = in.server.withoutTokensLocked(shown.On.User)
+		in.test.Errorf("the fault %q %s", shown, missed)
 	}
+}
+
+// tokenInWords stands for a bearer token in messages, which show none.
+const tokenInWords = "TOKEN"
+
+// withoutTokensLocked is the User of Requests as messages show it.
+func (s *Server) withoutTokensLocked(users string) string {
+	shown := strings.Split(users, "|")
+	for i, user := range shown {
+		if _, isToken := s.tokens[user]; isToken {
+			shown[i] = tokenInWords
+		}
+	}
+	return strings.Join(shown, "|")
 }
 
 // missedLocked says what there was less of than there should have been; "" is nothing.
@@ -268,10 +284,14 @@ func (in *Injection) cameLocked() string {
 	return strings.Join(routes, ", ") + more
 }
 
-// inWords is a request in the words of Script.
+// inWords is a request in the words of Script, without its token.
 func (q Request) inWords() string {
+	user := q.User
+	if user != "" && q.Header.Get("Authorization") == "Bearer "+user {
+		user = tokenInWords
+	}
 	what := cmp.Or(q.fullResource(), q.Path)
-	return Requests{Verb: q.Verb, Resource: what, Namespace: q.Namespace, Name: q.Name, User: q.User}.String()
+	return Requests{Verb: q.Verb, Resource: what, Namespace: q.Namespace, Name: q.Name, User: user}.String()
 }
 
 // takesLocked reports whether a request meets the fault, and counts it.

@@ -196,7 +196,7 @@ func TestEffects(t *testing.T) {
 func TestRefusalSaysWhatTheServerWouldSay(t *testing.T) {
 	for code, want := range map[string]string{
 		"401": `"message":"Unauthorized","reason":"Unauthorized"`,
-		"403": `User \"\" cannot patch resource \"nodes\" in API group \"\" at the cluster scope","reason":"Forbidden"`,
+		"403": `User \"admin\" cannot patch resource \"nodes\" in API group \"\" at the cluster scope","reason":"Forbidden"`,
 		"404": `"message":"nodes \"n\" not found","reason":"NotFound","details":{"kind":"nodes","name":"n"},"code":404`,
 		"409": `"message":"Operation cannot be fulfilled on nodes \"n\": the object has been modified; please apply`,
 		"429 retry-after 1500ms": `"message":"storage is (re)initializing","reason":"TooManyRequests",` +
@@ -213,6 +213,31 @@ func TestRefusalSaysWhatTheServerWouldSay(t *testing.T) {
 	w := serve(f, newRequest("GET", "/api/v1/pods", ""))
 	if got := w.Header().Get("Retry-After"); got != "7" {
 		t.Errorf("Retry-After: %s", got)
+	}
+}
+
+func TestMessagesOfFaultsNameUsersAndShowNoToken(t *testing.T) {
+	f := New()
+	f.Allow("secret-admin")
+	f.AddUser("secret-alice", "alice")
+	f.Script(t, "patch nodes, 3 times: refuse 403")
+	v := &verdict{TB: t}
+	f.Script(v, "watch nodes by alice|secret-admin: stall")
+	for token, name := range map[string]string{
+		"secret-admin":    "admin",
+		"secret-alice":    "alice",
+		"secret-stranger": "system:anonymous",
+	} {
+		answer := serve(f, newRequest("PATCH", "/api/v1/nodes/n", token)).Body.String()
+		wantText(t, answer, `nodes \"n\" is forbidden: User \"`+name+`\" cannot patch resource \"nodes\" in API group`)
+	}
+	v.end()
+	said := strings.Join(v.errors, "\n")
+	for _, want := range []string{"watch nodes by alice|TOKEN", "patch nodes n by TOKEN", "patch nodes n by alice"} {
+		wantText(t, said, want)
+	}
+	if strings.Contains(said, "secret") {
+		t.Errorf("a token is shown: %s", said)
 	}
 }
 

@@ -265,9 +265,8 @@ func defaultRules(u User) []rule {
 // forbidden refuses what a user has no right to. why may be "".
 func (r *request) forbidden(u User, a attributes, why string) {
 	details := Object{}
-	message := fmt.Sprintf("forbidden: User %q cannot %s path %q", u.Name, a.verb, a.path)
+	message := forbiddenInWords(u.Name, a)
 	if a.resource != "" {
-		message = forbiddenInWords(u.Name, a)
 		details["kind"] = a.resource
 		if a.name != "" {
 			details["name"] = a.name
@@ -282,8 +281,11 @@ func (r *request) forbidden(u User, a attributes, why string) {
 	r.fail(403, "Forbidden", message, details)
 }
 
-// forbiddenInWords says that a user has no right to do something with a resource.
+// forbiddenInWords says that a user has no right to do something.
 func forbiddenInWords(user string, a attributes) string {
+	if a.resource == "" {
+		return fmt.Sprintf("forbidden: User %q cannot %s path %q", user, a.verb, a.path)
+	}
 	named := kind{group: a.group, resource: a.resource}.qualified()
 	if a.name != "" {
 		named += fmt.Sprintf(" %q", a.name)
