@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 
 	"podcount/internal/fakekube"
 )
@@ -44,32 +42,53 @@ func (c *client) send(method, path, media string, body object) (answer object, e
 	if err != nil {
 		return nil, err
 	}
-	request := httptest.NewRequest(method, "https://cluster.internal"+path, bytes.NewReader(data))
-	request.Header.Set("Authorization", "Bearer "+token)
-	request.Header.Set("Content-Type", media)
-	recorder := httptest.NewRecorder()
-	if err := serve(c.server, recorder, request); err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(recorder.Body)
+	request, err := http.NewRequest(method, "https://cluster.internal"+path, bytes.NewReader(data))
 	if err != nil {
 		return nil, err
 	}
-	err = json.Unmarshal(text, &answer)
-	if recorder.Code >= 300 {
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Content-Type", media)
+	got := &reply{header: http.Header{}}
+	if err := serve(c.server, got, request); err != nil {
+		return nil, err
+	}
+	err = json.Unmarshal(got.body.Bytes(), &answer)
+	if got.code >= 300 {
 		message := fakekube.TextIn(answer, "message")
-		return nil, &refusal{recorder.Code, fmt.Sprintf("%s %s: %s", method, path, message)}
+		return nil, &refusal{got.code, fmt.Sprintf("%s %s: %s", method, path, message)}
 	}
 	return answer, err
+}
+
+// reply is an http.ResponseWriter that keeps the answer.
+type reply struct {
+	header http.Header
+	code   int // 0 until it is known
+	body   bytes.Buffer
+}
+
+func (r *reply) Header() http.Header { return r.header }
+
+func (r *reply) WriteHeader(code int) {
+	if r.code == 0 {
+		r.code = code
+	}
+}
+
+func (r *reply) Write(data []byte) (int, error) {
+	r.WriteHeader(http.StatusOK)
+	return r.body.Write(data)
 }
 
 // serve has a server answer a request. Its error is that of a connection that breaks.
 func serve(server http.Handler, w http.ResponseWriter, r *http.Request) (err error) {
 	defer func() {
-		if v := recover(); v != nil && v != http.ErrAbortHandler {
-			panic(v)
-		} else if v != nil {
+		switch problem := recover(); problem {
+		case nil:
+		case http.ErrAbortHandler:
 			err = errors.New("the connection broke")
+		default:
+			panic(problem)
 		}
 	}()
 	server.ServeHTTP(w, r)
