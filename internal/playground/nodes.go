@@ -77,7 +77,6 @@ func nodeStatus(name string, index int, now time.Time) object {
 			"hugepages-2Mi":     "0",
 		}
 	}
-	identity := digest(name)
 	return object{
 		"addresses": []any{
 			object{"type": "InternalIP", "address": fmt.Sprintf("192.168.65.%d", 10+index)},
@@ -89,15 +88,15 @@ func nodeStatus(name string, index int, now time.Time) object {
 		"daemonEndpoints": object{"kubeletEndpoint": object{"Port": 10250}},
 		"nodeInfo": object{
 			"architecture":            "amd64",
-			"bootID":                  uuidOf(identity),
+			"bootID":                  uuidOf(digest("boot", name)),
 			"containerRuntimeVersion": "containerd://2.1.4",
 			"kernelVersion":           "6.12.48+deb13-amd64",
 			"kubeProxyVersion":        "",
 			"kubeletVersion":          kubeletVersion,
-			"machineID":               identity[:32],
+			"machineID":               digest("machine", name)[:32],
 			"operatingSystem":         "linux",
 			"osImage":                 "Debian GNU/Linux 13 (trixie)",
-			"systemUUID":              uuidOf(digest(identity)),
+			"systemUUID":              uuidOf(digest("system", name)),
 		},
 	}
 }

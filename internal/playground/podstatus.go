@@ -1,8 +1,9 @@
 package main
 
 import (
+	"crypto/sha256"
 	"fmt"
-	"hash/fnv"
+	"strings"
 	"time"
 
 	"podcount/internal/fakekube"
@@ -145,12 +146,7 @@ func startTimeOf(pod object, now time.Time) any {
 	return stamp(now)
 }
 
-// digest is what stands for a SHA-256 of these texts: always the same for the same ones.
+// digest is the SHA-256 of some texts, in hexadecimal digits.
 func digest(texts ...string) string {
-	hash := fnv.New128a()
-	for _, text := range texts {
-		hash.Write([]byte(text))
-	}
-	sum := hash.Sum(nil)
-	return fmt.Sprintf("%x%x", sum, sum)
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(texts, "\n"))))
 }
