@@ -12,6 +12,9 @@ import (
 // reads of one object. A later change of an object mends what is known of it; Lift mends the rest. Servers have done
 // so: https://github.com/kubernetes/kubernetes/issues/123072.
 //
+// Where versions go back (SetVersion, Checkpoint), a lost change whose version is given a second time is forgotten: the
+// new change of that version is told. A restored Snapshot mends all that is lost, as the servers start again with it.
+//
 // On.Resource, Namespace and Name choose the objects; Verb, User, Host and If choose the lists and watches. It goes on
 // until it is lifted: there is neither a delay nor a number of times.
 type Lie struct {
@@ -67,6 +70,25 @@ func (s *Server) loseLocked(c Change) {
 	for _, in := range s.faults {
 		if in.lost != nil && !in.isLifted {
 			in.lost.hear(c, in.fault.On)
+		}
+	}
+}
+
+// turnLiesBackLocked has the lies forget the lost changes after a version, as their versions will be given again.
+func (s *Server) turnLiesBackLocked(version int) {
+	for _, in := range s.faults {
+		if in.lost != nil {
+			maps.DeleteFunc(in.lost.versions, func(v int, _ bool) bool { return v > version })
+		}
+	}
+}
+
+// mendLiesLocked fills the caches from etcd, as servers that start do.
+func (s *Server) mendLiesLocked() {
+	for _, in := range s.faults {
+		if in.lost != nil {
+			clear(in.lost.versions)
+			clear(in.lost.cached)
 		}
 	}
 }

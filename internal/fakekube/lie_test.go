@@ -91,6 +91,37 @@ func TestWatchThatRunsDoesNotHearOfALostChange(t *testing.T) {
 	})
 }
 
+func TestLieHidesNoLaterChangeOfAVersionThatIsGivenAgain(t *testing.T) {
+	for name, goBack := range map[string]func(f *Server) func(){
+		"checkpoint": (*Server).Checkpoint,
+		"version":    func(f *Server) func() { v := f.Latest(); return func() { f.SetVersion(v) } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := New()
+				f.Script(t, "* pods: lie about 1 change")
+				back := goBack(f)
+				version := f.Latest()
+				f.AddPod("default", "web-0", "")
+				back()
+				f.AddPod("default", "web-1", "")
+				wantPods(t, f, "watch=true&timeoutSeconds=1&resourceVersion="+fmt.Sprint(version), "web-1")
+				wantPods(t, f, "", "web-1")
+			})
+		})
+	}
+}
+
+func TestRestoredSnapshotMendsWhatALieHasLost(t *testing.T) {
+	f := New()
+	lie := f.Script(t, "* pods: lie about 1 change")[0]
+	f.AddPod("default", "web-0", "")
+	wantPods(t, f, "", "")
+	f.Snapshot()()
+	wantPods(t, f, "", "web-0")
+	wantNumber(t, "lies", lie.Used(), 1)
+}
+
 func TestLieAboutNothingFailsTheTest(t *testing.T) {
 	for _, pods := range []int{0, 1} {
 		f := New()

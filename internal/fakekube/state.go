@@ -249,6 +249,9 @@ func (s *Server) Snapshot() (restore func()) {
 	turnBack := s.Checkpoint()
 	return func() {
 		turnBack()
+		s.mu.Lock()
+		s.mendLiesLocked()
+		s.mu.Unlock()
 		s.Compact()
 		s.EndWatches(true)
 	}
@@ -271,6 +274,7 @@ func (s *Server) Checkpoint() (turnBack func()) {
 		s.history = history
 		s.kinds = kinds
 		s.objects = clonedObjects(objects)
+		s.turnLiesBackLocked(version)
 	}
 }
 
@@ -297,6 +301,7 @@ func (s *Server) SetVersion(v int) {
 	defer s.mu.Unlock()
 	s.version = v
 	s.history = slices.DeleteFunc(slices.Clone(s.history), func(c Change) bool { return c.Version > v })
+	s.turnLiesBackLocked(v)
 }
 
 // Changes returns the history, oldest first, from the last compaction on.
