@@ -178,6 +178,13 @@ func behaviours() []behaviour {
 			_, err := patch(ctx, api, "a", `{"spec":{"nodeName":"n2"}}`)
 			return apierrors.IsInvalid(err)
 		}},
+		{"a user without a role is refused (RBAC)", func(ctx context.Context, api cluster) bool {
+			if api.stranger == nil {
+				return false
+			}
+			_, err := api.stranger.List(ctx, metav1.ListOptions{})
+			return apierrors.IsForbidden(err)
+		}},
 		{"what an owner owned is collected", func(ctx context.Context, api cluster) bool {
 			owner, _ := api.Create(ctx, podNamed("owner"), metav1.CreateOptions{})
 			owned := podNamed("owned")

@@ -40,6 +40,9 @@ type pods interface {
 type cluster struct {
 	pods
 	forget func() // has it forget its history, as etcd does by itself
+
+	// stranger is the same pods for a user whom no role names; nil where there are no users.
+	stranger pods
 }
 
 // contender is one of the things that a controller can be tested against.
@@ -72,11 +75,11 @@ func contenders() []contender {
 func nothing() {}
 
 func startTracker(testing.TB) cluster {
-	return cluster{trackerfake.NewClientset().CoreV1().Pods("default"), nothing}
+	return cluster{trackerfake.NewClientset().CoreV1().Pods("default"), nothing, nil}
 }
 
 func startRuntimeFake(testing.TB) cluster {
-	return cluster{runtimePods{runtimefake.NewClientBuilder().Build()}, nothing}
+	return cluster{runtimePods{runtimefake.NewClientBuilder().Build()}, nothing, nil}
 }
 
 // startFakekube serves over TCP, as envtest does.
@@ -89,7 +92,18 @@ func startFakekube(t testing.TB) cluster {
 	t.Cleanup(func() { serving.Close() })
 	config := &rest.Config{Host: serving.URL}
 	config.CAData = serving.CA
-	return cluster{clientOf(t, config).CoreV1().Pods("default"), fake.Compact}
+	return served(t, config, "default", fake.Compact)
+}
+
+// served are the pods of a namespace of a server.
+func served(t testing.TB, config *rest.Config, namespace string, forget func()) cluster {
+	stranger := rest.CopyConfig(config)
+	stranger.Impersonate.UserName = "stranger"
+	return cluster{
+		pods:     clientOf(t, config).CoreV1().Pods(namespace),
+		forget:   forget,
+		stranger: clientOf(t, stranger).CoreV1().Pods(namespace),
+	}
 }
 
 // clientOf is a client that does not hold itself back.
@@ -104,28 +118,29 @@ func clientOf(t testing.TB, config *rest.Config) *kubernetes.Clientset {
 }
 
 func startEnvtest(t testing.TB) cluster {
-	return cluster{clientOf(t, environment(t)).CoreV1().Pods("default"), nothing}
+	return served(t, environment(t), "default", nothing)
 }
 
 var (
-	shared     *kubernetes.Clientset // of the environment that all tests share; nil: there is none yet
-	namespaces int                   // made there
+	shared     *rest.Config // of the environment that all tests share; nil: there is none yet
+	namespaces int          // made there
 )
 
 // shareEnvtest makes a namespace in an environment that goes on until TestBehaviours ends.
 func shareEnvtest(t testing.TB) cluster {
 	t.Helper()
 	if shared == nil {
-		shared = clientOf(t, environment(t))
+		shared = environment(t)
 		t.Cleanup(func() { shared = nil })
 	}
 	namespaces++
 	name := fmt.Sprintf("behaviour-%d", namespaces)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := shared.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+	_, err := clientOf(t, shared).CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	return cluster{shared.CoreV1().Pods(name), nothing}
+	return served(t, shared, name, nothing)
 }
 
 // environment starts an API server and etcd, without the ServiceAccounts that no controller makes there.
