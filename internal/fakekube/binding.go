@@ -1,7 +1,6 @@
 package fakekube
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -13,25 +12,16 @@ func (s *Server) bind(r *request) {
 	if !r.isReadable() || !r.readOptions("CreateOptions") {
 		return
 	}
-	var binding struct {
-		Metadata struct {
-			Name string `json:"name"`
-			UID  string `json:"uid"`
-		} `json:"metadata"`
-		Target struct {
-			Kind string `json:"kind"`
-			Name string `json:"name"`
-		} `json:"target"`
-	}
-	if err := json.Unmarshal(r.body, &binding); err != nil {
-		r.fail(400, "BadRequest", "Binding in version \"v1\" cannot be handled as a Binding: "+err.Error(), nil)
+	binding := r.decodedAs(kind{version: "v1", kind: "Binding"})
+	if binding == nil || !r.isInNamespaceOfPath(binding) {
 		return
 	}
-	if binding.Metadata.Name != r.key.Name {
-		r.fail(400, "BadRequest", "name in URL does not match name in Binding object", nil)
+	if TextIn(MetaOf(binding), "name") != r.key.Name {
+		r.badRequest("name in URL does not match name in Binding object")
 		return
 	}
-	if problem := targetProblem(binding.Target.Kind, binding.Target.Name); problem != "" {
+	target := objectIn(binding, "target")
+	if problem := targetProblem(TextIn(target, "kind"), TextIn(target, "name")); problem != "" {
 		r.answer(500, Object{
 			"kind":       "Status",
 			"apiVersion": "v1",
@@ -49,11 +39,7 @@ func (s *Server) bind(r *request) {
 		r.notFound()
 		return
 	}
-	if uid := TextIn(MetaOf(pod), "uid"); binding.Metadata.UID != "" && binding.Metadata.UID != uid {
-		message := fmt.Sprintf("Operation cannot be fulfilled on pods %q: StorageError: invalid object, Code: 4, "+
-			"Key: /registry/pods/%s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, "+
-			"UID in object meta: %s", r.key.Name, r.key, binding.Metadata.UID, uid)
-		r.fail(409, "Conflict", message, r.details())
+	if !r.isOfUID(pod, binding) {
 		return
 	}
 	if problem := bindingProblem(pod); problem != "" {
@@ -61,14 +47,8 @@ func (s *Server) bind(r *request) {
 		r.fail(409, "Conflict", message, Object{"name": r.key.Name, "kind": "pods/binding"})
 		return
 	}
-	s.replaceLocked(r.kind, boundTo(pod, binding.Target.Name), r.options.isDryRun)
-	r.answer(201, Object{
-		"kind":       "Status",
-		"apiVersion": "v1",
-		"metadata":   Object{},
-		"status":     "Success",
-		"code":       201,
-	})
+	s.replaceLocked(r.kind, boundBy(pod, binding), r.options.isDryRun)
+	r.succeed()
 }
 
 // targetProblem says what is wrong with the node that a Binding names; "" is nothing.
@@ -84,32 +64,31 @@ func targetProblem(kind, name string) string {
 
 // bindingProblem says why a pod can get no node; "" is that it can.
 func bindingProblem(pod Object) string {
-	meta := MetaOf(pod)
-	if meta["deletionTimestamp"] != nil {
-		return fmt.Sprintf("pod %s is being deleted, cannot be assigned to a host", meta["name"])
+	name := TextIn(MetaOf(pod), "name")
+	if isDying(pod) {
+		return fmt.Sprintf("pod %s is being deleted, cannot be assigned to a host", name)
 	}
-	spec, _ := pod["spec"].(Object)
-	if node := TextIn(spec, "nodeName"); node != "" {
-		return fmt.Sprintf("pod %s is already assigned to node %q", meta["name"], node)
+	if node := TextIn(objectIn(pod, "spec"), "nodeName"); node != "" {
+		return fmt.Sprintf("pod %s is already assigned to node %q", name, node)
 	}
 	return ""
 }
 
-// boundTo is a pod once it has its node.
-func boundTo(pod Object, node string) Object {
+// boundBy is a pod once a Binding has given it its node, with the annotations and the labels of the Binding.
+func boundBy(pod, binding Object) Object {
 	bound := Clone(pod)
-	spec, _ := bound["spec"].(Object)
-	spec["nodeName"] = node
-	status, _ := bound["status"].(Object)
-	if status == nil {
-		status = Object{}
-		bound["status"] = status
+	partIn(bound, "spec")["nodeName"] = objectIn(binding, "target")["name"]
+	for _, field := range []string{"annotations", "labels"} {
+		for key, value := range objectIn(binding, "metadata", field) {
+			partIn(MetaOf(bound), field)[key] = value
+		}
 	}
+
+	status := partIn(bound, "status")
 	conditions := []any{}
-	old, _ := status["conditions"].([]any)
-	for _, one := range old {
-		if condition, _ := one.(Object); condition["type"] != "PodScheduled" {
-			conditions = append(conditions, one)
+	for _, condition := range objectsIn(status["conditions"]) {
+		if condition["type"] != "PodScheduled" {
+			conditions = append(conditions, condition)
 		}
 	}
 	status["conditions"] = append(conditions, Object{

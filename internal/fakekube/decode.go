@@ -131,6 +131,14 @@ func (r *request) decoded() Object {
 	return o
 }
 
+// decodedAs is decoded for a subresource, whose body has a kind of its own.
+func (r *request) decodedAs(k kind) Object {
+	stored := r.kind
+	defer func() { r.kind = stored }()
+	r.kind = k
+	return r.decoded()
+}
+
 // strictError is what the server says of unknown and duplicate fields that it refuses.
 func strictError(problems []string) string {
 	return "strict decoding error: " + strings.Join(problems, ", ")

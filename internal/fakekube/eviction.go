@@ -9,21 +9,20 @@ func (s *Server) evict(r *request) {
 	if !r.isReadable() || !r.readOptions("CreateOptions") {
 		return
 	}
-	var eviction struct {
-		Metadata struct {
-			Name string `json:"name"`
-		} `json:"metadata"`
-		DeleteOptions json.RawMessage `json:"deleteOptions"`
-	}
-	if err := json.Unmarshal(r.body, &eviction); err != nil {
-		r.badRequest("Eviction in version \"v1\" cannot be handled as a Eviction: " + err.Error())
+	eviction := r.decodedAs(evictionKind(r.body))
+	if eviction == nil || !r.isInNamespaceOfPath(eviction) {
 		return
 	}
-	if eviction.Metadata.Name != r.key.Name {
+	if TextIn(MetaOf(eviction), "name") != r.key.Name {
 		r.badRequest("name in URL does not match name in Eviction object")
 		return
 	}
-	d := r.deletionIn(eviction.DeleteOptions)
+	options, err := json.Marshal(eviction["deleteOptions"])
+	if err != nil {
+		r.broken(err.Error())
+		return
+	}
+	d := r.deletionIn(options)
 	if d == nil {
 		return
 	}
@@ -43,13 +42,16 @@ func (s *Server) evict(r *request) {
 		pod = s.replaceLocked(r.kind, disrupted(pod), false)
 	}
 	s.deleteLocked(r.kind, pod, d)
-	r.answer(201, Object{
-		"kind":       "Status",
-		"apiVersion": "v1",
-		"metadata":   Object{},
-		"status":     "Success",
-		"code":       201,
-	})
+	r.succeed()
+}
+
+// evictionKind is the kind of a body that evicts a pod. The server takes the first version of it, too.
+func evictionKind(body []byte) kind {
+	k := kind{group: "policy", version: "v1", kind: "Eviction"}
+	if said, err := typeOf(body); err == nil && said.APIVersion == "policy/v1beta1" {
+		k.version = "v1beta1"
+	}
+	return k
 }
 
 // disrupted is a pod that says why it is deleted.

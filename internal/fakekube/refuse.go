@@ -115,3 +115,14 @@ func (r *request) badRequest(message string) { r.fail(400, "BadRequest", message
 
 // broken answers 500 with no reason, as the server does where it met an error that it does not expect.
 func (r *request) broken(message string) { r.fail(500, "", message, nil) }
+
+// succeed answers 201 with a Status, as the server does where it has done what was asked for and made no object.
+func (r *request) succeed() {
+	r.answer(201, Object{
+		"kind":       "Status",
+		"apiVersion": "v1",
+		"metadata":   Object{},
+		"status":     "Success",
+		"code":       201,
+	})
+}

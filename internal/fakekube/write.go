@@ -100,14 +100,23 @@ func (s *Server) update(r *request) {
 		r.notFound()
 		return
 	}
-	uid := TextIn(MetaOf(o), "uid")
-	if is := TextIn(MetaOf(old), "uid"); uid != "" && uid != is {
-		r.fail(409, "Conflict", fmt.Sprintf("Operation cannot be fulfilled on %s %q: StorageError: invalid object, "+
-			"Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, "+
-			"UID in object meta: %s", r.kind.qualified(), r.key.Name, r.pathInEtcd(), uid, is), r.details())
-		return
+	if r.isOfUID(old, o) {
+		s.writeLocked(r, old, o)
 	}
-	s.writeLocked(r, old, o)
+}
+
+// isOfUID reports whether what a client sends is about the stored object, by the uid that it says; where that is
+// another one, that is answered. What says no uid is about any object of the name.
+func (r *request) isOfUID(stored, sent Object) bool {
+	is := TextIn(MetaOf(stored), "uid")
+	wanted := TextIn(MetaOf(sent), "uid")
+	if wanted == "" || wanted == is {
+		return true
+	}
+	r.fail(409, "Conflict", fmt.Sprintf("Operation cannot be fulfilled on %s %q: StorageError: invalid object, "+
+		"Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, "+
+		"UID in object meta: %s", r.kind.qualified(), r.key.Name, r.pathInEtcd(), wanted, is), r.details())
+	return false
 }
 
 // createByPutLocked answers a PUT that creates its object.

@@ -106,6 +106,16 @@ func TestWritesAreNamedAsTheirPaths(t *testing.T) {
 	wantNumber(t, "leases", len(f.All("leases")), 1)
 }
 
+func TestPodWithoutASpecCanGetANode(t *testing.T) {
+	f := New()
+	f.PutJSON("pods", `{"metadata":{"namespace":"default","name":"p"}}`)
+	binding := `{"metadata":{"name":"p"},"target":{"name":"n"}}`
+	wantAnswer(t, f, "POST /api/v1/namespaces/default/pods/p/binding", binding, 201, "")
+	if node := TextIn(objectIn(f.Get("pods", Key{"default", "p"}), "spec"), "nodeName"); node != "n" {
+		t.Errorf("the pod is on node %q", node)
+	}
+}
+
 func TestPanicsSayWhatTheTestForgot(t *testing.T) {
 	wantPanic(t, "no counts: a CustomResourceDefinition comes first", func() { New().AddCount("c", `{}`) })
 	wantPanic(t, "has no things", func() { New().Put("things", Object{}) })
