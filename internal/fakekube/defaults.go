@@ -298,14 +298,16 @@ func qosClass(spec Object) string {
 	isGuaranteed := true
 	for _, list := range []string{"initContainers", "containers"} {
 		for _, container := range objectsIn(spec[list]) {
-			limits := objectIn(container, "resources", "limits")
-			requests := objectIn(container, "resources", "requests")
-			if len(limits) > 0 || len(requests) > 0 {
-				hasAny = true
-			}
+			resources := objectIn(container, "resources")
+			limits := aboveZero(quantitiesIn(resources, "limits"))
+			requests := aboveZero(quantitiesIn(resources, "requests"))
 			for _, name := range []string{"cpu", "memory"} {
-				isEqual := requests[name] == nil || requests[name] == limits[name]
-				if limits[name] == nil || !isEqual {
+				limit, isLimited := limits[name]
+				request, isRequested := requests[name]
+				if isLimited || isRequested {
+					hasAny = true
+				}
+				if !isLimited || isRequested && request.amount.Cmp(limit.amount) != 0 {
 					isGuaranteed = false
 				}
 			}
@@ -318,4 +320,10 @@ func qosClass(spec Object) string {
 		return "Guaranteed"
 	}
 	return "Burstable"
+}
+
+// aboveZero are those of some quantities that are more than nothing.
+func aboveZero(all map[string]quantity) map[string]quantity {
+	maps.DeleteFunc(all, func(_ string, q quantity) bool { return q.amount.Sign() <= 0 })
+	return all
 }

@@ -2,6 +2,8 @@ package fakekube
 
 import (
 	_ "embed"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -35,6 +37,18 @@ type field struct {
 
 // structs are the types of the API that have fields, by name; the fields are by name, too.
 var structs = parseSchema(schemaText)
+
+// fieldNames are the names of the fields of each of these types, sorted: of several errors in an object, the first is
+// that which the server would meet first in the object as kubectl writes it.
+var fieldNames = sortedFields(structs)
+
+func sortedFields(types map[string]map[string]field) map[string][]string {
+	names := map[string][]string{}
+	for typ, fields := range types {
+		names[typ] = slices.Sorted(maps.Keys(fields))
+	}
+	return names
+}
 
 func parseSchema(text string) map[string]map[string]field {
 	types := map[string]map[string]field{}

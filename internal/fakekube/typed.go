@@ -1,12 +1,13 @@
 package fakekube
 
 import (
+	"cmp"
 	"encoding/base64"
-	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
-	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -96,7 +97,8 @@ func (t *typing) object(v any, typ string) (any, error) {
 	t.within = typ
 	defer func() { t.within = within }()
 	into := Object{}
-	for name, f := range structs[typ] {
+	for _, name := range fieldNames[typ] {
+		f := structs[typ][name]
 		t.path = append(t.path, name)
 		value, err := t.value(from[name], f.typ)
 		t.path = t.path[:len(t.path)-1]
@@ -173,8 +175,11 @@ func (t *typing) mapping(v any, typ string) (any, error) {
 	}
 	into := Object{}
 	items := strings.TrimPrefix(typ, "map[string]")
-	for key, item := range from {
-		value, err := t.value(item, items)
+	if items == "Quantity" {
+		return resourceList(from)
+	}
+	for _, key := range slices.Sorted(maps.Keys(from)) {
+		value, err := t.value(from[key], items)
 		if err != nil {
 			return nil, err
 		}
@@ -182,6 +187,19 @@ func (t *typing) mapping(v any, typ string) (any, error) {
 			value = ""
 		}
 		into[key] = value
+	}
+	return into, nil
+}
+
+// resourceList is the amounts of resources, by their names.
+func resourceList(from Object) (any, error) {
+	into := Object{}
+	for _, name := range slices.Sorted(maps.Keys(from)) {
+		text, err := quantityText(cmp.Or(from[name], any("0")), milliExponent)
+		if err != nil {
+			return nil, err
+		}
+		into[name] = text
 	}
 	return into, nil
 }
@@ -217,11 +235,6 @@ func (t *typing) encoded(v any) (any, error) {
 	return text, err
 }
 
-// quantityPattern is the syntax of quantities, as the server's message names it.
-const quantityPattern = `^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$`
-
-var quantitySyntax = regexp.MustCompile(quantityPattern)
-
 // microTime is the layout of times with exactly six digits after the second.
 const microTime = "2006-01-02T15:04:05.000000Z07:00"
 
@@ -233,9 +246,12 @@ func (t *typing) scalar(v any, typ string) (any, error) {
 		_, isOf = v.(string)
 	case "bool":
 		_, isOf = v.(bool)
-	case "int32", "int64":
+	case "int32":
 		number, isNumber := v.(float64)
-		isOf = isNumber && number == math.Trunc(number)
+		isOf = isNumber && number == math.Trunc(number) && number >= math.MinInt32 && number <= math.MaxInt32
+	case "int64":
+		number, isNumber := v.(float64)
+		isOf = isNumber && isInt64(number)
 	case "float64":
 		_, isOf = v.(float64)
 	case "Time":
@@ -243,12 +259,17 @@ func (t *typing) scalar(v any, typ string) (any, error) {
 	case "MicroTime":
 		return t.time(v, microTime)
 	case "Quantity":
-		return quantity(v)
+		return quantityText(v, nanoExponent)
 	}
 	if !isOf {
 		return nil, t.wrong(v, typ)
 	}
 	return cloned(v), nil
+}
+
+// isInt64 reports whether a number is one of int64.
+func isInt64(number float64) bool {
+	return number == math.Trunc(number) && number >= -1<<63 && number < 1<<63
 }
 
 // time is a time of this layout.
@@ -264,17 +285,22 @@ func (t *typing) time(v any, layout string) (any, error) {
 	return at.UTC().Format(layout), nil
 }
 
-// quantity is an amount, as in "100m". It may be a number.
-func quantity(v any) (any, error) {
+// quantityText is a quantity as the server shows it, rounded up to this power of ten. It may be sent as a number.
+func quantityText(v any, exponent int) (any, error) {
 	text, isText := v.(string)
 	if number, isNumber := v.(float64); isNumber {
 		text = strconv.FormatFloat(number, 'f', -1, 64)
 		isText = true
 	}
-	if !isText || !quantitySyntax.MatchString(text) {
-		return nil, errors.New("quantities must match the regular expression '" + quantityPattern + "'")
+	if !isText {
+		return nil, errQuantity
 	}
-	return text, nil
+	q, err := parseQuantity(text)
+	if err != nil {
+		return nil, err
+	}
+	q.roundUp(exponent)
+	return q.String(), nil
 }
 
 // isSame reports whether two values are the same to a reader of JSON.

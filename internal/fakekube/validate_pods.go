@@ -115,6 +115,7 @@ func containerCauses(spec Object, list string, names map[string]bool) []cause {
 		causes = append(causes, portCauses(container, path)...)
 		causes = append(causes, variableCauses(container, path)...)
 		causes = append(causes, mountCauses(spec, container, path)...)
+		causes = append(causes, resourceCauses(container, path)...)
 		if name != "" && names[name] {
 			causes = append(causes, duplicateValue(path+"name", name))
 		}
@@ -142,6 +143,61 @@ func portCauses(container Object, path string) []cause {
 		causes = append(causes, oneOf(port, at, "protocol", "SCTP", "TCP", "UDP")...)
 	}
 	return causes
+}
+
+// resourceCauses are what is wrong with the resources that a container asks for.
+// https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
+func resourceCauses(container Object, path string) []cause {
+	resources := objectIn(container, "resources")
+	limits := quantitiesIn(resources, "limits")
+	requests := quantitiesIn(resources, "requests")
+	causes := amountCauses(limits, path+"resources.limits")
+	causes = append(causes, amountCauses(requests, path+"resources.requests")...)
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		request := requests[name]
+		limit, isLimited := limits[name]
+		difference := 0
+		if isLimited {
+			difference = request.amount.Cmp(limit.amount)
+		}
+		problem := ""
+		switch {
+		case isExtended(name) && !isLimited:
+			why := "Limit must be set for non overcommitable resources"
+			causes = append(causes, required(path+"resources.limits", why))
+		case isExtended(name) && difference != 0:
+			problem = fmt.Sprintf("must be equal to %s limit of %s", name, limit)
+		case difference > 0:
+			problem = fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit)
+		}
+		if problem != "" {
+			causes = append(causes, invalidValue(path+"resources.requests", request.String(), problem))
+		}
+	}
+	return causes
+}
+
+// amountCauses are what is wrong with amounts of resources, which stand at this path.
+func amountCauses(amounts map[string]quantity, path string) []cause {
+	var causes []cause
+	for _, name := range slices.Sorted(maps.Keys(amounts)) {
+		at := fmt.Sprintf("%s[%s]", path, name)
+		amount := amounts[name]
+		if amount.amount.Sign() < 0 {
+			causes = append(causes, invalidValue(at, amount.String(), "must be greater than or equal to 0"))
+		}
+		if isExtended(name) && !amount.isWhole() {
+			causes = append(causes, invalidValue(at, amount.String(), "must be an integer"))
+		}
+	}
+	return causes
+}
+
+// isExtended reports whether a resource is one that Kubernetes itself does not know. There is only a whole number of
+// these, and nobody gets more than is there.
+func isExtended(resource string) bool {
+	domain, _, hasDomain := strings.Cut(resource, "/")
+	return hasDomain && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io")
 }
 
 // variableCauses are what is wrong with the environment of a container.
