@@ -10,12 +10,11 @@ var quotedText = regexp.MustCompile(`'([^']*)'`)
 
 // quotedIn is the first text in quotes in the first of a policy's conditions or validations, "" where there is none.
 func quotedIn(list any) string {
-	items, _ := list.([]any)
+	items := objectsIn(list)
 	if len(items) == 0 {
 		return ""
 	}
-	first, _ := items[0].(Object)
-	found := quotedText.FindStringSubmatch(TextIn(first, "expression"))
+	found := quotedText.FindStringSubmatch(TextIn(items[0], "expression"))
 	if found == nil {
 		return ""
 	}
@@ -26,7 +25,7 @@ func quotedIn(list any) string {
 // CEL, the fake knows two sentences: that the object has a name (as the condition), and that it has no such label (as
 // the validation).
 func (s *Server) refusedLocked(r *request, o Object) bool {
-	if r.kind.resource != "nodes" {
+	if r.kind.qualified() != "nodes" {
 		return false
 	}
 	labels, _ := MetaOf(o)["labels"].(Object)
@@ -38,7 +37,7 @@ func (s *Server) refusedLocked(r *request, o Object) bool {
 		if !hasLabel || r.key.Name != quotedIn(spec["matchConditions"]) {
 			continue
 		}
-		validation := spec["validations"].([]any)[0].(Object)
+		validation := objectsIn(spec["validations"])[0] // it names the label
 		message := fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s",
 			name, TextIn(MetaOf(binding), "name"), TextIn(validation, "message"))
 		d := r.details()
@@ -54,8 +53,8 @@ func (s *Server) refusedLocked(r *request, o Object) bool {
 // order. It is nil where the write was refused, which has been answered.
 func (s *Server) admittedLocked(r *request, old, o Object) Object {
 	o = r.kind.writable(old, o, r.status)
-	if labels, ok := MetaOf(o)["labels"].(Object); ok && r.kind.resource == "nodes" {
-		delete(labels, s.stripped)
+	if s.stripped != "" && r.kind.qualified() == "nodes" {
+		delete(objectIn(o, "metadata", "labels"), s.stripped)
 	}
 	causes := r.kind.causes(old, o, r.status)
 	if len(causes) > 0 {

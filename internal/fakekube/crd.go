@@ -99,14 +99,14 @@ func (k kind) dropsStatus() bool {
 // the names are taken.
 func (s *Server) establishedLocked(crd Object) Object {
 	crd = Clone(crd)
-	setDefaults(crd)
+	setDefinitionDefaults(crd)
 	s.acceptNamesLocked(crd)
 	setEstablished(crd)
 	return crd
 }
 
-// setDefaults sets what the spec of a definition may leave out.
-func setDefaults(crd Object) {
+// setDefinitionDefaults sets what the spec of a definition may leave out.
+func setDefinitionDefaults(crd Object) {
 	spec := objectIn(crd, "spec")
 	names := objectIn(spec, "names")
 	if names == nil {

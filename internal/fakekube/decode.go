@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// isReadable reports whether the fake reads the media type of a request's body; where it does not, it answers so. The
-// real server also reads application/yaml.
+// isReadable reports whether the fake reads the media type of a request's body; where it does not, it answers so. It
+// puts JSON in place of protobuf.
 func (r *request) isReadable() bool {
 	contentType := r.Header.Get("Content-Type")
 	media, _, err := mime.ParseMediaType(contentType)
@@ -22,12 +22,12 @@ func (r *request) isReadable() bool {
 	if contentType == "" || err == nil && media == mediaJSON {
 		return true
 	}
-	known := "application/json, application/yaml, application/vnd.kubernetes.protobuf"
-	if err == nil && strings.Contains(known, media) {
-		known = mediaJSON // the fake's own limit
+	known := []string{mediaJSON, "application/yaml", mediaProtobuf}
+	if err == nil && slices.Contains(known, media) {
+		known = []string{mediaJSON} // the real server reads the others, too
 	}
-	r.fail(415, "UnsupportedMediaType",
-		"the body of the request was in an unknown format - accepted media types include: "+known, nil)
+	r.fail(415, "UnsupportedMediaType", "the body of the request was in an unknown format - accepted media types include: "+
+		strings.Join(known, ", "), nil)
 	return false
 }
 
@@ -39,7 +39,7 @@ type typeMeta struct {
 
 // typeOf reads the type of an object in JSON. Its error is in the server's words.
 func typeOf(body []byte) (typeMeta, error) {
-	var found struct {
+	var found struct { // without a name, which the error would say
 		APIVersion string `json:"apiVersion,omitempty"`
 		Kind       string `json:"kind,omitempty"`
 	}

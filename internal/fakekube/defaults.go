@@ -75,14 +75,12 @@ func (k kind) setFirst(o Object) {
 	case "pods":
 		o["status"] = newPodStatus(partIn(o, "spec"))
 	case "namespaces":
-		name := TextIn(MetaOf(o), "name")
 		spec := partIn(o, "spec")
 		finalizers, _ := spec["finalizers"].([]any)
 		if !slices.Contains(finalizers, any("kubernetes")) {
 			spec["finalizers"] = append(slices.Clone(finalizers), any("kubernetes"))
 		}
 		o["status"] = Object{"phase": "Active"}
-		partIn(MetaOf(o), "labels")["kubernetes.io/metadata.name"] = name
 	case definitions:
 		o["status"] = newCRDStatus(o)
 	}
@@ -102,6 +100,8 @@ func (k kind) setDefaults(o Object) {
 		if network := TextIn(spec, "podCIDR"); network != "" {
 			setMissing(spec, "podCIDRs", []any{network})
 		}
+	case "namespaces":
+		partIn(MetaOf(o), "labels")["kubernetes.io/metadata.name"] = TextIn(MetaOf(o), "name")
 	case "secrets":
 		setSecretDefaults(o)
 	case "rolebindings.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io":
@@ -112,7 +112,7 @@ func (k kind) setDefaults(o Object) {
 			}
 		}
 	case definitions:
-		setDefaults(o)
+		setDefinitionDefaults(o)
 	case "validatingadmissionpolicies.admissionregistration.k8s.io":
 		setPolicyDefaults(partIn(o, "spec"))
 	}
@@ -245,6 +245,7 @@ func pullPolicy(image string) string {
 	return "IfNotPresent"
 }
 
+// setProbeDefaults sets the defaults of a probe.
 func setProbeDefaults(probe Object) {
 	setMissing(probe, "timeoutSeconds", float64(1))
 	setMissing(probe, "periodSeconds", float64(10))
@@ -259,6 +260,7 @@ func setProbeDefaults(probe Object) {
 // readable is the mode of files in volumes: owner, group and others may read, the owner may write.
 const readable = float64(0o644)
 
+// setVolumeDefaults sets the defaults of a volume.
 func setVolumeDefaults(volume Object) {
 	if len(volume) == 1 { // its name
 		volume["emptyDir"] = Object{}

@@ -15,12 +15,7 @@ func (s *Server) deleteNamespaceLocked(k kind, old Object, d *deletion) Object {
 	}
 	dying := Clone(old)
 	MetaOf(dying)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
-	status := objectIn(dying, "status")
-	if status == nil {
-		status = Object{}
-		dying["status"] = status
-	}
-	status["phase"] = "Terminating"
+	partIn(dying, "status")["phase"] = "Terminating"
 	d.setFinalizers(dying)
 	dying = s.replaceLocked(k, dying, d.isDryRun)
 	if d.isDryRun || s.NoControllers {
@@ -56,6 +51,16 @@ func (s *Server) keysLocked(k kind, namespace string) []Key {
 	return keys
 }
 
+// hasAnyLocked reports whether there are objects of a kind in a namespace.
+func (s *Server) hasAnyLocked(k kind, namespace string) bool {
+	for key := range s.objects[k.qualified()] {
+		if key.Namespace == namespace {
+			return true
+		}
+	}
+	return false
+}
+
 // settleNamespaceLocked removes a namespace that is Terminating once it is empty, and nothing else keeps it.
 func (s *Server) settleNamespaceLocked(name string) {
 	key := Key{Name: name}
@@ -64,7 +69,7 @@ func (s *Server) settleNamespaceLocked(name string) {
 		return
 	}
 	for _, inside := range s.kindsLocked() {
-		if inside.isNamespaced && len(s.keysLocked(inside, name)) > 0 {
+		if inside.isNamespaced && s.hasAnyLocked(inside, name) {
 			return
 		}
 	}
@@ -119,7 +124,7 @@ func (s *Server) finalize(r *request) {
 		return
 	}
 	is := Clone(old)
-	is["spec"] = objectIn(o, "spec")
+	is["spec"] = partIn(o, "spec")
 	isLast := isDying(is) && objectIn(is, "spec")["finalizers"] == nil
 	switch {
 	case isLast:

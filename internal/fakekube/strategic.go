@@ -1,6 +1,7 @@
 package fakekube
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -150,7 +151,8 @@ func mergeOrdered(typ string, o, patch Object) error {
 		items, _ := patch[name].([]any)
 		f := structs[typ][name]
 		if !isInOrder(f, items, order) {
-			return fmt.Errorf("The order in patch list:\n%v\n doesn't match $setElementOrder list:\n%v\n", items, order)
+			text := fmt.Sprintf("The order in patch list:\n%v\n doesn't match $setElementOrder list:\n%v\n", items, order)
+			return errors.New(text) // in the server's words
 		}
 		merged := was
 		if items != nil {

@@ -30,8 +30,7 @@ func (k kind) metaCauses(o Object) []cause {
 	name := TextIn(meta, "name")
 	generateName := TextIn(meta, "generateName")
 	if generateName != "" {
-		if problem := k.nameProblem(strings.TrimRight(generateName, "-")); problem != "" {
-			problem := k.nameProblem(generateName)
+		if problem := k.nameProblem(nameFrom(generateName)); problem != "" {
 			causes = append(causes, invalidValue("metadata.generateName", generateName, problem))
 		}
 	}
@@ -43,6 +42,14 @@ func (k kind) metaCauses(o Object) []cause {
 	causes = append(causes, labelCauses(meta)...)
 	causes = append(causes, ownerCauses(meta)...)
 	return append(causes, finalizerCauses(meta)...)
+}
+
+// nameFrom is a name as a generateName could begin it, for checks: what stands at its end need not end a name.
+func nameFrom(generateName string) string {
+	if beginning, endsInDash := strings.CutSuffix(generateName, "-"); endsInDash && beginning != "" {
+		return beginning[:len(beginning)-1] + "a"
+	}
+	return generateName
 }
 
 // labelCauses are what is wrong with labels and annotations.
@@ -149,8 +156,8 @@ func (k kind) metaUpdateCauses(old, o Object) []cause {
 	meta := MetaOf(o)
 	causes := labelCauses(meta)
 	if isDying(old) {
-		isNew := func(finalizer string) bool { return !slices.Contains(finalizersOf(old), finalizer) }
-		added := slices.DeleteFunc(finalizersOf(o), func(finalizer string) bool { return !isNew(finalizer) })
+		isOld := func(finalizer string) bool { return slices.Contains(finalizersOf(old), finalizer) }
+		added := slices.DeleteFunc(finalizersOf(o), isOld)
 		if len(added) > 0 {
 			why := fmt.Sprintf("no new finalizers can be added if the object is being deleted, found new finalizers %#v",
 				added)

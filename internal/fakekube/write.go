@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"strconv"
 )
 
 // create answers a POST.
@@ -198,11 +199,13 @@ func (k kind) completed(o Object) Object {
 // that is answered. A write without one overwrites whatever is there, where the kind allows that.
 func (r *request) isOfVersion(old, o Object) bool {
 	version := TextIn(MetaOf(o), "resourceVersion")
-	if !isVersion(version) {
-		r.broken(fmt.Sprintf("strconv.ParseUint: parsing %q: invalid syntax", version))
-		return false
-	}
 	isUnset := version == "" || version == "0"
+	if !isUnset {
+		if _, err := strconv.ParseUint(version, 10, 64); err != nil {
+			r.broken(err.Error())
+			return false
+		}
+	}
 	if isUnset && r.kind.traits().needsVersion {
 		why := invalidValue("metadata.resourceVersion", 0, "must be specified for an update")
 		r.refuseWith(r.kind.qualified(), r.key.Name, r.details(), []cause{why})
@@ -211,16 +214,6 @@ func (r *request) isOfVersion(old, o Object) bool {
 	if !isUnset && version != TextIn(MetaOf(old), "resourceVersion") {
 		r.conflict()
 		return false
-	}
-	return true
-}
-
-// isVersion reports whether a text is a resourceVersion, or empty.
-func isVersion(text string) bool {
-	for _, char := range text {
-		if char < '0' || char > '9' {
-			return false
-		}
 	}
 	return true
 }
