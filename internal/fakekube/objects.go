@@ -121,7 +121,25 @@ func mergePatch(o, patch Object) {
 			mergePatch(at, sub)
 			o[k] = at
 		default:
-			o[k] = v
+			o[k] = withoutNulls(v)
 		}
 	}
+}
+
+// withoutNulls is a value that a merge patch sets: objects in lists lose the fields that are null. The real server does
+// so, which the standard does not say. The items that are null stay.
+func withoutNulls(v any) any {
+	switch v := v.(type) {
+	case []any:
+		list := make([]any, len(v))
+		for i, item := range v {
+			list[i] = withoutNulls(item)
+		}
+		return list
+	case Object:
+		kept := Object{}
+		mergePatch(kept, v)
+		return kept
+	}
+	return v
 }

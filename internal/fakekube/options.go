@@ -108,57 +108,11 @@ func (r *request) readDeletion() *deletion {
 // deletionIn reads DeleteOptions in JSON or, where that is empty, in the query. Where they are invalid, it answers so
 // and returns nil.
 func (r *request) deletionIn(body []byte) *deletion {
-	// The name of the type is part of what encoding/json says of a value of the wrong type.
-	type DeleteOptions struct {
-		DryRun             []string `json:"dryRun"`
-		GracePeriodSeconds *int64   `json:"gracePeriodSeconds"`
-		OrphanDependents   *bool    `json:"orphanDependents"`
-		PropagationPolicy  *string  `json:"propagationPolicy"`
-		Preconditions      struct {
-			UID             *string `json:"uid"`
-			ResourceVersion *string `json:"resourceVersion"`
-		} `json:"preconditions"`
+	said := r.deleteOptions(body)
+	if said == nil {
+		return nil
 	}
-	var said DeleteOptions
-	if len(body) > 0 {
-		if !r.decodeOptions(body, "DeleteOptions", &said) {
-			return nil
-		}
-	} else {
-		grace, err := numberOf(r.q.Get("gracePeriodSeconds"))
-		if err != nil {
-			r.badRequest(err.Error())
-			return nil
-		}
-		said.GracePeriodSeconds = grace
-		said.DryRun = r.q["dryRun"]
-		if r.q.Has("propagationPolicy") {
-			policy := r.q.Get("propagationPolicy")
-			said.PropagationPolicy = &policy
-		}
-		if r.q.Has("orphanDependents") {
-			orphans := r.q.Get("orphanDependents") != "false" && r.q.Get("orphanDependents") != "0"
-			said.OrphanDependents = &orphans
-		}
-	}
-
-	var causes []cause
-	policy := ""
-	if said.PropagationPolicy != nil {
-		policy = *said.PropagationPolicy
-		if said.OrphanDependents != nil {
-			why := "orphanDependents and deletionPropagation cannot be both set"
-			causes = append(causes, invalidValue("propagationPolicy", policy, why))
-		}
-		switch policy {
-		case "Foreground", "Background", "Orphan":
-		default:
-			refused := notSupported("propagationPolicy", policy, "Foreground", "Background", "Orphan", "nil")
-			causes = append(causes, refused)
-		}
-	} else if said.OrphanDependents != nil && *said.OrphanDependents {
-		policy = "Orphan"
-	}
+	policy, causes := said.policy()
 	causes = append(causes, dryRunCauses(said.DryRun)...)
 	if len(causes) > 0 {
 		r.refuseAs("DeleteOptions", "meta.k8s.io", "", causes)
@@ -173,11 +127,68 @@ func (r *request) deletionIn(body []byte) *deletion {
 	}
 }
 
-// numberOf is the number that a text says, nil where it is empty.
-func numberOf(text string) (*int64, error) {
-	if text == "" {
-		return nil, nil
+// deleteOptions are DeleteOptions as a client writes them. What it leaves out is nil.
+type deleteOptions struct {
+	DryRun             []string `json:"dryRun"`
+	GracePeriodSeconds *int64   `json:"gracePeriodSeconds"`
+	OrphanDependents   *bool    `json:"orphanDependents"`
+	PropagationPolicy  *string  `json:"propagationPolicy"`
+	Preconditions      struct {
+		UID             *string `json:"uid"`
+		ResourceVersion *string `json:"resourceVersion"`
+	} `json:"preconditions"`
+}
+
+// deleteOptions reads DeleteOptions in JSON or, where that is empty, in the query. Where they cannot be read, it answers
+// so and returns nil.
+func (r *request) deleteOptions(body []byte) *deleteOptions {
+	if len(body) > 0 {
+		type DeleteOptions deleteOptions // encoding/json says this name where a value is not of its type
+		var said DeleteOptions
+		if !r.decodeOptions(body, "DeleteOptions", &said) {
+			return nil
+		}
+		return (*deleteOptions)(&said)
 	}
-	number, err := strconv.ParseInt(text, 10, 64)
-	return &number, err
+	said := &deleteOptions{DryRun: r.q["dryRun"]}
+	if r.q.Has("gracePeriodSeconds") {
+		seconds, err := strconv.ParseInt(r.q.Get("gracePeriodSeconds"), 10, 64)
+		if err != nil {
+			r.badRequest(err.Error())
+			return nil
+		}
+		said.GracePeriodSeconds = &seconds
+	}
+	if r.q.Has("propagationPolicy") {
+		policy := r.q.Get("propagationPolicy")
+		said.PropagationPolicy = &policy
+	}
+	if r.q.Has("orphanDependents") {
+		orphans := r.q.Get("orphanDependents") != "false" && r.q.Get("orphanDependents") != "0"
+		said.OrphanDependents = &orphans
+	}
+	return said
+}
+
+// policy is what the garbage collector is to do, as in a deletion, and what is wrong with how the client says that.
+func (said *deleteOptions) policy() (policy string, causes []cause) {
+	orphans := said.OrphanDependents
+	if said.PropagationPolicy == nil {
+		if orphans != nil && *orphans {
+			return "Orphan", nil
+		}
+		return "", nil
+	}
+	policy = *said.PropagationPolicy
+	if orphans != nil {
+		why := "orphanDependents and deletionPropagation cannot be both set"
+		causes = append(causes, invalidValue("propagationPolicy", policy, why))
+	}
+	switch policy {
+	case "Foreground", "Background", "Orphan":
+	default:
+		refused := notSupported("propagationPolicy", policy, "Foreground", "Background", "Orphan", "nil")
+		causes = append(causes, refused)
+	}
+	return policy, causes
 }

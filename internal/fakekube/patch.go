@@ -95,7 +95,7 @@ func (r *request) patched(media string, old Object) Object {
 	var large patchTooLarge
 	switch {
 	case err == nil:
-		return r.retyped(o)
+		return r.retyped(o, patchProblems(media, r.body))
 	case errors.As(err, &bad):
 		r.badRequest(bad.message)
 	case errors.As(err, &large):
@@ -131,9 +131,22 @@ func (k kind) applied(media string, o Object, body []byte) (Object, error) {
 	return o, nil
 }
 
-// retyped is a patched object as it is stored. It is nil where that is none of the request's kind, or has fields that
-// the client does not want to be passed over, which is answered.
-func (r *request) retyped(o Object) Object {
+// patchProblems are the duplicate fields of a patch and, where it is a JSON patch, the unknown ones.
+func patchProblems(media string, body []byte) []string {
+	if media != mediaJSONPatch {
+		return strictProblems(body, anything)
+	}
+	problems := strictProblems(body, "[]JSONPatchOperation")
+	for i := range problems {
+		problems[i] = "json patch " + problems[i]
+	}
+	return problems
+}
+
+// retyped is a patched object as it is stored. It is nil where that is none of the request's kind, or where it or the
+// patch has fields that the client does not want to be passed over, which is answered. problems are the fields of the
+// patch that are duplicate or unknown.
+func (r *request) retyped(o Object, problems []string) Object {
 	text, err := json.Marshal(o)
 	if err != nil {
 		r.broken(err.Error())
@@ -145,14 +158,15 @@ func (r *request) retyped(o Object) Object {
 		r.refusePatched(text, notRegistered(said))
 		return nil
 	}
-	stored, problems, err := r.kind.stored(o)
+	stored, unknown, err := r.kind.stored(o)
 	if err != nil {
 		r.refusePatched(text, err.Error())
 		return nil
 	}
 	if !r.kind.isCustom() {
-		problems = strictProblems(text, r.kind.kind)
+		unknown = strictProblems(text, r.kind.kind)
 	}
+	problems = append(problems, unknown...)
 	if len(problems) > 0 && r.options.fieldValidation == "Strict" {
 		r.refusePatched(text, strictError(problems))
 		return nil

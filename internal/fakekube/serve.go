@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"time"
 )
 
 // serve answers a request in truth. A spy, if there is one, hears of it.
@@ -27,7 +28,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, asked Request, ca
 		}
 		req.send()
 	}()
-	if req.hasNoMeaning() || !s.admitsUser(req) {
+	if req.hasNoMeaning() || req.hasInvalidTimeout() || !s.admitsUser(req) {
 		return
 	}
 	if asked.Resource == "" && s.discover(req) {
@@ -53,6 +54,20 @@ func (r *request) hasNoMeaning() bool {
 		"unable to determine kind and namespace from url, %s", r.asked.Path, r.asked.Path)
 	http.Error(r.w, text, http.StatusInternalServerError)
 	return true
+}
+
+// hasInvalidTimeout reports whether the request says how long it may take, and that is no duration, which is answered.
+// The fake is always faster. A watch has a parameter of its own for that.
+func (r *request) hasInvalidTimeout() bool {
+	timeout := r.q.Get("timeout")
+	if timeout == "" || r.asked.Verb == "watch" {
+		return false
+	}
+	_, err := time.ParseDuration(timeout)
+	if err != nil {
+		r.badRequest("invalid timeout specified in the request URL - " + err.Error())
+	}
+	return err != nil
 }
 
 // admitsUser reports whether the fake knows who sends a request, and whether that user may send it. Where it does not,

@@ -177,6 +177,11 @@ func (k kind) ruleCauses(o Object) []cause {
 			causes = append(causes, required(at+"resources", "resource rules must supply at least one resource"))
 		}
 	}
+	aggregation := objectIn(o, "aggregationRule")
+	if aggregation != nil && len(objectsIn(aggregation["clusterRoleSelectors"])) == 0 {
+		why := "at least one clusterRoleSelector required if aggregationRule is non-nil"
+		causes = append(causes, required("aggregationRule.clusterRoleSelectors", why))
+	}
 	return causes
 }
 

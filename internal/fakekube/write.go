@@ -40,8 +40,12 @@ func (s *Server) create(r *request) {
 		r.broken("resourceVersion should not be set on objects to be created")
 		return
 	}
-	if s.objects[r.kind.qualified()][r.key] != nil {
-		r.fail(409, "AlreadyExists", fmt.Sprintf("%s %q already exists", r.kind.qualified(), r.key.Name), r.details())
+	if taken := s.objects[r.kind.qualified()][r.key]; taken != nil {
+		message := fmt.Sprintf("%s %q already exists", r.kind.qualified(), r.key.Name)
+		if isDying(taken) {
+			message = "object is being deleted: " + message
+		}
+		r.fail(409, "AlreadyExists", message, r.details())
 		return
 	}
 	r.answer(201, r.show(s.createdLocked(r, o), false))
@@ -57,7 +61,9 @@ func (s *Server) createdLocked(r *request, o Object) Object {
 	}
 	o = Clone(o)
 	s.stampLocked(r.kind, nil, o)
-	delete(MetaOf(o), "resourceVersion")
+	if TextIn(MetaOf(o), "resourceVersion") == "0" {
+		delete(MetaOf(o), "resourceVersion")
+	}
 	return o
 }
 
