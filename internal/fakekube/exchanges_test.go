@@ -64,7 +64,7 @@ func TestExchanges(t *testing.T) {
 // step is one step of a conversation: a request with its answer, or a line by itself.
 type step struct {
 	line int    // where it stands in the file
-	text string // of a line by itself: a comment, a blank, "= NAME PATH" or "!compact"
+	text string // of a line by itself: a comment, a blank, "= NAME PATH", "= NAME HEADER" or "!compact"
 
 	method string // "" in a line by itself
 	target string
@@ -77,13 +77,13 @@ type step struct {
 // reply is an answer, masked: of what changes from one run to the next, no more than a sign is left.
 type reply struct {
 	code   int
-	media  string
+	media  string   // the Content-Type, "-" where there is none
 	header []string // the lines of headersToCompare
-	body   string
+	body   string   // lines, or ""
 }
 
 // headersToCompare are the headers that clients act on.
-var headersToCompare = []string{"Warning", "Retry-After", "Allow", "Location"}
+var headersToCompare = []string{"Warning", "Retry-After", "Allow", "Location", "ETag"}
 
 // readConversation reads a file of testdata/exchanges. docs/testing.md describes its form.
 func readConversation(t *testing.T, file string) (steps []*step) {
@@ -162,8 +162,9 @@ type talk struct {
 	server http.RoundTripper
 	base   string            // the server's URL
 	vars   map[string]string // by name, without the dollar sign
-	last   []any             // the values of the last answer
-	isOne  bool              // the last answer was no stream
+	last   []any             // the JSON values in the body of the last answer: one, or the events of a stream
+
+	lastHeader http.Header
 }
 
 // newTalk begins a conversation by making its namespace.
@@ -314,6 +315,7 @@ func (k *talk) ask(s *step) *reply {
 	if err != nil {
 		k.t.Fatalf("line %d: %v", s.line, err)
 	}
+	k.lastHeader = answer.Header
 	got := &reply{code: answer.StatusCode, media: cmp.Or(answer.Header.Get("Content-Type"), "-")}
 	for _, name := range headersToCompare {
 		for _, value := range answer.Header.Values(name) {
@@ -327,7 +329,9 @@ func (k *talk) ask(s *step) *reply {
 // read keeps the values of an answer's body for let, and returns them as text, masked.
 func (k *talk) read(body []byte, media string) string {
 	k.last = nil
-	k.isOne = !strings.Contains(media, "watch")
+	if len(body) == 0 {
+		return ""
+	}
 	if strings.Contains(media, "protobuf") {
 		return "(protobuf)\n"
 	}
@@ -351,45 +355,62 @@ func (k *talk) read(body []byte, media string) string {
 			k.t.Fatal(err)
 		}
 	}
-	k.isOne = len(k.last) < 2
 	return text.String()
 }
 
-// let keeps a value of the last answer under a name: "= NAME PATH". Other lines do nothing.
+// let keeps a value of the last answer under a name: "= NAME PATH", where the path leads to a text in the body, or
+// "= NAME HEADER". Other lines do nothing.
 func (k *talk) let(s *step) {
 	k.t.Helper()
-	words := strings.Fields(s.text)
-	if len(words) != 3 || words[0] != "=" {
+	rest, isAssignment := strings.CutPrefix(s.text, "= ")
+	if !isAssignment {
 		return
 	}
+	name, source, _ := strings.Cut(rest, " ")
+	value := k.lastHeader.Get(source)
+	if strings.HasPrefix(source, ".") {
+		value = k.textAt(source)
+	}
+	if value == "" {
+		k.t.Fatalf("line %d: the last answer has no text at %s", s.line, source)
+	}
+	k.vars[name] = value
+}
+
+// pathSteps finds the fields and the indexes in a path such as .[2].object.items[0].name.
+var pathSteps = regexp.MustCompile(`[^.\[\]]+`)
+
+// textAt is the text to which a path leads in the body of the last answer, "" where there is none. In a stream, the path
+// begins with the number of an event.
+func (k *talk) textAt(path string) string {
 	var at any = k.last
-	path := strings.ReplaceAll(strings.Trim(words[2], "."), "[", ".")
-	if k.isOne && !strings.HasPrefix(words[2], ".[") && len(k.last) == 1 {
+	isOfStream := strings.HasPrefix(path, ".[")
+	if !isOfStream && len(k.last) == 1 {
 		at = k.last[0]
 	}
-	for _, name := range strings.Split(strings.Trim(strings.ReplaceAll(path, "]", ""), "."), ".") {
+	for _, step := range pathSteps.FindAllString(path, -1) {
 		switch v := at.(type) {
 		case map[string]any:
-			at = v[name]
+			at = v[step]
 		case []any:
-			i, err := strconv.Atoi(name)
+			i, err := strconv.Atoi(step)
 			if err != nil || i >= len(v) {
-				k.t.Fatalf("line %d: no [%s] in %d values", s.line, name, len(v))
+				return ""
 			}
 			at = v[i]
+		default:
+			return ""
 		}
 	}
-	value, isText := at.(string)
-	if !isText || value == "" {
-		k.t.Fatalf("line %d: %s is %v, which is no text", s.line, words[2], at)
-	}
-	k.vars[words[1]] = value
+	text, _ := at.(string)
+	return text
 }
 
 var (
 	timeSyntax      = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$`)
 	ageSyntax       = regexp.MustCompile(`\b(\d+(y|d|h|m|s))+\b`)
 	versionSyntax   = regexp.MustCompile(`^[1-9]\d*$`)
+	hashSyntax      = regexp.MustCompile(`\b[0-9A-F]{128}\b`)
 	versionsInWords = regexp.MustCompile(`(resource version|current|revision): \d+( \(\d+\))?`)
 )
 
@@ -425,6 +446,7 @@ func (k *talk) maskedText(text string) string {
 	if timeSyntax.MatchString(text) {
 		return "<time>"
 	}
+	text = hashSyntax.ReplaceAllString(text, "<hash>")
 	return versionsInWords.ReplaceAllString(text, "$1: <version>")
 }
 
