@@ -2,9 +2,13 @@ package fakekube
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -51,42 +55,93 @@ func TestObjectsAreTheSameAfterAWayThroughProtobuf(t *testing.T) {
 	}
 }
 
-// TestProtobufIsThatOfARealServer holds both ways against testdata/protobuf.json: answers of a kube-apiserver v1.35 to
-// the same requests, in JSON and in protobuf.
-func TestProtobufIsThatOfARealServer(t *testing.T) {
-	text, err := os.ReadFile("testdata/protobuf.json")
-	if err != nil {
-		t.Fatal(err)
+// recordedProtobuf has what a kube-apiserver v1.35 answered to the same request in JSON and in protobuf: NAME.json and
+// NAME.pb.
+const recordedProtobuf = "../../testdata/protobuf/"
+
+// recordedInProtobuf calls test with each answer of recordedProtobuf, in both forms.
+func recordedInProtobuf(t *testing.T, test func(t *testing.T, inJSON, inProtobuf []byte)) {
+	files, err := filepath.Glob(recordedProtobuf + "*.json")
+	if err != nil || len(files) < 25 {
+		t.Fatalf("only %d recordings: %v", len(files), err)
 	}
-	var answers []struct {
-		Path     string
-		JSON     json.RawMessage
-		Protobuf []byte
-	}
-	if err := json.Unmarshal(text, &answers); err != nil {
-		t.Fatal(err)
-	}
-	for _, answer := range answers {
-		t.Run(answer.Path, func(t *testing.T) {
-			if got := Protobuf(answer.JSON); !bytes.Equal(got, answer.Protobuf) {
-				t.Errorf("written as\n%q\nreal\n%q", got, answer.Protobuf)
-			}
-			want := parsed(string(answer.JSON)).(Object)
-			kind := TextIn(want, "kind")
-			if want["items"] != nil || structs[kind] == nil {
-				return // clients send no lists
-			}
-			got, err := fromProtobuf(answer.Protobuf)
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		t.Run(name, func(t *testing.T) {
+			inJSON, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			stored, _ := typed(kind, got)
-			wanted, _ := typed(kind, want)
-			if !reflect.DeepEqual(stored, wanted) {
-				t.Errorf("read as\n%v\nreal\n%v", stored, wanted)
+			inProtobuf, err := os.ReadFile(recordedProtobuf + name + ".pb")
+			if err != nil {
+				t.Fatal(err)
 			}
+			test(t, inJSON, inProtobuf)
 		})
 	}
+}
+
+func TestProtobufIsWrittenAsByARealServer(t *testing.T) {
+	recordedInProtobuf(t, func(t *testing.T, inJSON, want []byte) {
+		got := Protobuf(inJSON)
+		if !bytes.Equal(got, want) {
+			t.Errorf("the fields differ:\n%s", diff(fieldsIn(want[4:], ""), fieldsIn(got[4:], "")))
+		}
+	})
+}
+
+func TestProtobufOfARealServerIsReadAsItsJSON(t *testing.T) {
+	recordedInProtobuf(t, func(t *testing.T, inJSON, inProtobuf []byte) {
+		want := parsed(string(inJSON)).(Object)
+		kind := TextIn(want, "kind")
+		if want["items"] != nil || structs[kind] == nil {
+			return // clients send no lists
+		}
+		got, err := fromProtobuf(inProtobuf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What is empty in protobuf may be missing in JSON: both come to the same once they are typed.
+		gotTyped, err := typed(kind, got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantTyped, err := typed(kind, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(gotTyped, wantTyped) {
+			t.Errorf("read as\n%v\nwant\n%v", gotTyped, wantTyped)
+		}
+	})
+}
+
+// fieldsIn is what a message says, a line for each field. Whatever could be a message is read as one.
+func fieldsIn(m []byte, path string) (all []string) {
+	for len(m) > 0 {
+		tag, n := binary.Uvarint(m)
+		v, k := binary.Uvarint(m[n:])
+		isNumber := tag&7 == 0
+		isBytes := tag&7 == 2
+		if n <= 0 || k <= 0 || !isNumber && !isBytes || isBytes && v > uint64(len(m)-n-k) {
+			return append(all, path+" is no message")
+		}
+		m = m[n+k:]
+		at := fmt.Sprintf("%s.%d", path, tag>>3)
+		if isNumber {
+			all = append(all, fmt.Sprintf("%s=%d", at, v))
+			continue
+		}
+		all = append(all, fmt.Sprintf("%s=%q", at, m[:v]))
+		inner := fieldsIn(m[:v], at)
+		isMessage := len(inner) > 0 && !strings.HasSuffix(inner[len(inner)-1], " is no message")
+		if isMessage {
+			all = append(all[:len(all)-1], at+":")
+			all = append(all, inner...)
+		}
+		m = m[v:]
+	}
+	return all
 }
 
 func TestProtobufThatIsCutShortIsAnError(t *testing.T) {
