@@ -9,7 +9,7 @@ const initialEventsEnd = "k8s.io/initial-events-end"
 // bookmark tells a client that has asked for it which version it has heard all of. annotations may be nil.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks
 func (w *watcher) bookmark(annotations Object) {
-	if !w.options.wantsBookmarks {
+	if !w.r.listOptions.wantsBookmarks {
 		return
 	}
 	meta := Object{"resourceVersion": strconv.Itoa(w.from)}

@@ -50,6 +50,9 @@ func (s *Server) deleteCollection(r *request) {
 	if d == nil {
 		return
 	}
+	if !r.readListOptions() {
+		return
+	}
 	s.list(r)
 	if r.code != 200 {
 		return

@@ -7,20 +7,21 @@ import (
 	"strings"
 )
 
-// list answers a list, or one of its pages.
+// list answers a list, or one of its pages. The parameters have been read.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
 func (s *Server) list(r *request) {
-	options, isValid := r.listOptions()
-	if !isValid {
+	options := r.listOptions
+	selects := r.selection()
+	if selects == nil {
 		return
 	}
 	if options.token != "" {
-		s.listFrom(r, options)
+		s.listFrom(r, selects)
 		return
 	}
 	wanted, err := parseVersion(options.versionText)
 	if err != nil {
-		r.fail(400, "BadRequest", "invalid resource version: "+err.Error(), nil)
+		r.badRequest("invalid resource version: " + err.Error())
 		return
 	}
 	s.mu.Lock()
@@ -29,23 +30,27 @@ func (s *Server) list(r *request) {
 		r.failTooLarge(wanted, s.version)
 		return
 	}
+	p := page{selects: selects, limit: int(options.limit)}
 	if wanted == 0 && options.versionText != "" && r.kind.isCached() {
-		options.limit = 0 // the cache answers whatever it has, in one piece
+		p.limit = 0 // the cache answers whatever it has, in one piece
 	}
 	if !options.wantsExactVersion(wanted) {
-		s.pageLocked(r, options, s.version, s.cachedLocked(r), "")
+		p.version = s.version
+		p.all = s.cachedLocked(r)
+		r.answerPage(p)
 		return
 	}
-	version := int(wanted)
-	if version < s.forgotten {
+	p.version = int(wanted)
+	if p.version < s.forgotten {
 		r.fail(410, "Expired", "The resourceVersion for the provided list is too old.", nil)
 		return
 	}
-	s.pageLocked(r, options, version, s.objectsAtLocked(r.kind, version), "")
+	p.all = s.objectsAtLocked(r.kind, p.version)
+	r.answerPage(p)
 }
 
-// wantsExactVersion reports whether a list is to be as things were at the version. A limit without a match means that,
-// too: so it was before there were matches.
+// wantsExactVersion reports whether a list is to be as things were at the version. A limit without a
+// resourceVersionMatch means that, too: so it was before there was that parameter.
 func (o listOptions) wantsExactVersion(version uint64) bool {
 	if version == 0 {
 		return false
@@ -55,19 +60,20 @@ func (o listOptions) wantsExactVersion(version uint64) bool {
 }
 
 // listFrom answers with the page that a continue token stands for.
-func (s *Server) listFrom(r *request, options listOptions) {
+func (s *Server) listFrom(r *request, selects func(Object) bool) {
+	options := r.listOptions
 	token, err := parseContinue(options.token)
 	if err != nil {
-		r.fail(400, "BadRequest", "invalid continue token: "+err.Error(), nil)
+		r.badRequest("invalid continue token: " + err.Error())
 		return
 	}
 	if options.versionText != "" && options.versionText != "0" {
-		r.fail(400, "BadRequest", "specifying resource version is not allowed when using continue", nil)
+		r.badRequest("specifying resource version is not allowed when using continue")
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	version := s.version
+	p := page{version: s.version, selects: selects, from: token.place(), limit: int(options.limit)}
 	switch {
 	case token.RV > int64(s.version):
 		r.failTooLarge(uint64(token.RV), s.version)
@@ -76,54 +82,62 @@ func (s *Server) listFrom(r *request, options listOptions) {
 		r.failExpiredToken(token)
 		return
 	case token.RV > 0:
-		version = int(token.RV)
+		p.version = int(token.RV)
 	}
 	if options.versionText == "0" {
-		options.limit = 0
+		p.limit = 0
 	}
-	s.pageLocked(r, options, version, s.objectsAtLocked(r.kind, version), token.place())
+	p.all = s.objectsAtLocked(r.kind, p.version)
+	r.answerPage(p)
 }
 
 // listMeta is the metadata of a list. https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/list-meta/
 type listMeta struct {
-	ResourceVersion    string  `json:"resourceVersion"`
+	ResourceVersion    string  `json:"resourceVersion,omitempty"`
 	Continue           *string `json:"continue,omitempty"` // nil is left out, but not ""
 	RemainingItemCount int     `json:"remainingItemCount,omitempty"`
 }
 
-// pageLocked answers with those of the objects, which were so at a version, that are selected, from a place on: all of
-// them, or as many as there may be in a page.
-func (s *Server) pageLocked(r *request, options listOptions, version int, all map[Key]Object, from string) {
-	found := sorted(all, options.selects)
-	place := func(o Object) string {
-		if r.key.Namespace != "" {
-			return KeyOf(o).Name
-		}
-		return KeyOf(o).String()
+// page says which objects a list is to have, or one of its pages.
+type page struct {
+	version int            // of the list
+	all     map[Key]Object // the objects of the kind as they were at the version
+	selects func(Object) bool
+	from    string // the place of the first object, "" for the first page
+	limit   int    // the largest number of objects; 0 and less: no limit
+}
+
+// answerPage answers with a page, and with the token of the next one, if there is one. The lock is held.
+func (r *request) answerPage(p page) {
+	found := sorted(p.all, p.selects)
+	if p.from != "" {
+		found = slices.DeleteFunc(found, func(o Object) bool { return r.placeOf(o) < p.from })
 	}
-	if from != "" {
-		found = slices.DeleteFunc(found, func(o Object) bool { return place(o) < from })
-	}
-	meta := listMeta{ResourceVersion: strconv.Itoa(version)}
-	token := ""
-	limit := int(options.limit)
-	if limit > 0 && len(found) > limit {
-		last := place(found[limit-1])
-		next := continueToken{V: continueVersion, RV: int64(version), Start: placeAfter(last)}
-		token = next.encoded()
+	meta := listMeta{ResourceVersion: strconv.Itoa(p.version)}
+	r.more = p.limit > 0 && len(found) > p.limit
+	if r.more {
+		last := r.placeOf(found[p.limit-1])
+		token := continueToken{V: continueVersion, RV: int64(p.version), Start: placeAfter(last)}.encoded()
 		meta.Continue = &token
-		isSelective := r.q.Get("labelSelector")+r.q.Get("fieldSelector") != ""
+		isSelective := r.q.Get("labelSelector") != "" || r.q.Get("fieldSelector") != ""
 		if !isSelective {
-			meta.RemainingItemCount = len(found) - limit
+			meta.RemainingItemCount = len(found) - p.limit
 		}
-		found = found[:limit]
+		found = found[:p.limit]
 	}
 	r.items = found
-	r.more = token != ""
 	r.answerList(meta, found)
 }
 
-// sorted is those of the objects that are selected, in the order of etcd's keys.
+// placeOf is where an object stands in a list: its key, from which the namespace of the request is left out.
+func (r *request) placeOf(o Object) string {
+	if r.key.Namespace != "" {
+		return KeyOf(o).Name
+	}
+	return KeyOf(o).String()
+}
+
+// sorted are those of the objects that are selected, in the order of etcd's keys.
 func sorted(all map[Key]Object, selects func(Object) bool) []Object {
 	type placed struct {
 		place string
@@ -143,8 +157,8 @@ func sorted(all map[Key]Object, selects func(Object) bool) []Object {
 	return objects
 }
 
-// objectsAtLocked is the objects of a kind as they were at a version that is not forgotten. They must not be
-// changed. What has happened since is undone, the newest first.
+// objectsAtLocked are the objects of a kind as they were at a version that is not forgotten. The map must not be changed.
+// What has happened since is undone, the newest first.
 func (s *Server) objectsAtLocked(k kind, version int) map[Key]Object {
 	then := s.objects[k.qualified()]
 	isCopy := false
@@ -168,11 +182,15 @@ func (s *Server) objectsAtLocked(k kind, version int) map[Key]Object {
 	return then
 }
 
-// read answers a GET of one object. It is as it is now, which no version of the past changes.
+// read answers a GET of one object. It is as it is now, whatever version of the past the client asks for.
 func (s *Server) read(r *request) {
 	wanted, err := parseVersion(r.q.Get("resourceVersion"))
-	if err != nil {
-		r.fail(500, "", err.Error(), nil)
+	switch {
+	case err != nil && r.kind.isCached():
+		r.broken(err.Error())
+		return
+	case err != nil:
+		r.badRequest("invalid resource version: " + err.Error())
 		return
 	}
 	s.mu.Lock()

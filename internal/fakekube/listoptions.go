@@ -2,6 +2,7 @@ package fakekube
 
 import (
 	"fmt"
+	"net/url"
 	"strconv"
 	"time"
 )
@@ -16,8 +17,6 @@ const (
 // listOptions are the parameters of a list or a watch.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-parameters/common-parameters/
 type listOptions struct {
-	selects func(Object) bool
-
 	// versionText is the resourceVersion as it was sent: "0" and "" differ.
 	versionText string
 
@@ -41,10 +40,10 @@ type listOptions struct {
 	wantsBookmarks bool
 }
 
-// listOptions reads and checks the parameters of a list or a watch. It reports whether they are valid; where they are
-// not, it answers so. The order of the checks is the server's.
-func (r *request) listOptions() (o listOptions, isValid bool) {
-	o = listOptions{
+// readListOptions reads and checks the parameters of a list or a watch. Where they are invalid, it answers so and reports
+// false. The order of the checks is the server's.
+func (r *request) readListOptions() bool {
+	o := listOptions{
 		versionText:        r.q.Get("resourceVersion"),
 		match:              r.q.Get("resourceVersionMatch"),
 		token:              r.q.Get("continue"),
@@ -52,13 +51,15 @@ func (r *request) listOptions() (o listOptions, isValid bool) {
 		wantsInitialEvents: isOn(r.q, "sendInitialEvents"),
 		wantsBookmarks:     isOn(r.q, "allowWatchBookmarks"),
 	}
-	seconds, err := integer(r.q.Get("timeoutSeconds"))
-	if err == nil {
-		o.limit, err = integer(r.q.Get("limit"))
-	}
+	seconds, err := integer(r.q, "timeoutSeconds")
 	if err != nil {
 		r.badRequest(err.Error())
-		return o, false
+		return false
+	}
+	o.limit, err = integer(r.q, "limit")
+	if err != nil {
+		r.badRequest(err.Error())
+		return false
 	}
 	const longest = 1 << 31 // in seconds, so that the duration does not overflow
 	o.timeout = time.Duration(max(-1, min(seconds, longest))) * time.Second
@@ -71,7 +72,7 @@ func (r *request) listOptions() (o listOptions, isValid bool) {
 		o.match = matchNotOlderThan
 	}
 	if !r.parsesSelectors() {
-		return o, false
+		return false
 	}
 	var causes []cause
 	if isWatch {
@@ -81,18 +82,18 @@ func (r *request) listOptions() (o listOptions, isValid bool) {
 	}
 	if len(causes) > 0 {
 		r.refuseAs("ListOptions", "meta.k8s.io", "", causes)
-		return o, false
+		return false
 	}
-	o.selects = r.selection()
-	return o, o.selects != nil
+	r.listOptions = o
+	return true
 }
 
-// integer reads a parameter that is a number. The empty text is 0.
-func integer(text string) (int64, error) {
-	if text == "" {
+// integer reads a parameter that is a number. It is 0 where there is none, but not where it is empty.
+func integer(query url.Values, name string) (int64, error) {
+	if !query.Has(name) {
 		return 0, nil
 	}
-	return strconv.ParseInt(text, 10, 64)
+	return strconv.ParseInt(query.Get(name), 10, 64)
 }
 
 // parsesSelectors reports whether the selectors are well formed. The server looks at the fields that they name later.

@@ -62,20 +62,25 @@ func mediaClauses(accept string) []mediaClause {
 	return all
 }
 
+// acceptsKnownMedia reports whether a client accepts any media type that a real server has; where it does not, that is
+// answered. The server looks at that before all else, except for custom resources.
+func (r *request) acceptsKnownMedia() bool {
+	clauses := mediaClauses(r.Header.Get("Accept"))
+	if r.kind.isCustom() || slices.ContainsFunc(clauses, mediaClause.isOfServer) {
+		return true
+	}
+	offered := mediaOfServer
+	if r.isForCollection() {
+		offered += ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+	}
+	r.fail(406, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: "+offered, Object{})
+	return false
+}
+
 // negotiate picks the media type and the form of the answer, from those that the client accepts. It reports whether the
 // fake has one of them; where it has none, that is answered.
 func (s *Server) negotiate(r *request) bool {
-	clauses := mediaClauses(r.Header.Get("Accept"))
-	isKnown := r.kind.isCustom() || slices.ContainsFunc(clauses, mediaClause.isOfServer)
-	if !isKnown {
-		offered := mediaOfServer
-		if r.isForCollection() {
-			offered += ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
-		}
-		r.fail(406, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: "+offered, Object{})
-		return false
-	}
-	for _, clause := range clauses {
+	for _, clause := range mediaClauses(r.Header.Get("Accept")) {
 		if s.serves(r, clause) {
 			if clause.media == mediaProtobuf {
 				r.media = mediaProtobuf
@@ -166,7 +171,7 @@ func (r *request) canShowList() bool {
 // canShowOne is canShowList for a single object.
 func (r *request) canShowOne() bool {
 	if r.view.kind == viewMetadataList && r.kind.isCustom() {
-		r.fail(500, "", "content is not a list", nil)
+		r.broken("content is not a list")
 		return false
 	}
 	if r.view.kind == viewMetadataList {

@@ -193,24 +193,39 @@ func (p *labelParser) requirement() (labelRequirement, error) {
 	case ">", "<":
 		r.operator = operator
 		r.values, err = p.oneValue()
-		if err == nil {
-			r.bound, err = strconv.ParseInt(r.values[0], 10, 64)
-		}
-		if err != nil {
-			err = fmt.Errorf("<nil>: Invalid value: %q: for 'Gt', 'Lt' operators, the value must be an integer", r.values)
-		}
 	default:
 		err = fmt.Errorf("found '%s', expected: in, notin, =, ==, !=, gt, lt", operator)
 	}
 	if err != nil {
 		return r, err
 	}
-	for _, value := range r.values {
+	return r, r.checkValues()
+}
+
+// checkValues sets the bound, and says what is wrong with the values. The server looks at them in their order.
+func (r *labelRequirement) checkValues() error {
+	var problems []string
+	if r.operator == ">" || r.operator == "<" {
+		bound, err := strconv.ParseInt(r.values[0], 10, 64)
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("values[0]: Invalid value: %q: "+
+				"for 'Gt', 'Lt' operators, the value must be an integer", r.values[0]))
+		}
+		r.bound = bound
+	}
+	inOrder := slices.Compact(slices.Sorted(slices.Values(r.values)))
+	for i, value := range inOrder {
 		if problem := labelValueProblem(value); problem != "" {
-			return r, fmt.Errorf("<nil>: Invalid value: %q: %s", value, problem)
+			problems = append(problems, fmt.Sprintf("values[%d][%s]: Invalid value: %q: %s", i, r.key, value, problem))
 		}
 	}
-	return r, nil
+	switch len(problems) {
+	case 0:
+		return nil
+	case 1:
+		return errors.New(problems[0])
+	}
+	return errors.New("[" + strings.Join(problems, ", ") + "]")
 }
 
 // oneValue reads the value after an operator such as =. It may be left out, which is the empty value.

@@ -38,6 +38,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, asked Request, ca
 	if handle == nil {
 		return
 	}
+	if !req.acceptsKnownMedia() || req.isForCollection() && !req.readListOptions() {
+		return
+	}
 	if !s.negotiate(req) || req.isTooLong() {
 		return
 	}

@@ -146,7 +146,8 @@ type request struct {
 	body   []byte
 	status bool // it is about the subresource status
 
-	options options // of a write
+	options     options     // of a write
+	listOptions listOptions // of a list or a watch
 
 	media string // of the answer
 	view  view   // as what objects are shown

@@ -110,7 +110,7 @@ func TestSelectorsAreRefusedInTheServersWords(t *testing.T) {
 		"labelSelector=a%3D%3D%3Db":                      "unable to parse requirement: found '=', expected: identifier",
 		"labelSelector=a%20in%20b":                       "unable to parse requirement: found 'b' expected: '('",
 		"labelSelector=a%20in%20(b":                      "unable to parse requirement: found '', expected: ',' or ')'",
-		"labelSelector=a%3E-1":                           "unable to parse requirement: <nil>: Invalid value: \"-1\": a valid label must be",
+		"labelSelector=a%3E-1":                           "unable to parse requirement: values[0][a]: Invalid value: \"-1\": a valid label must be",
 		"labelSelector=a%3Eb":                            "the value must be an integer",
 		"labelSelector=-a":                               "unable to parse requirement: <nil>: Invalid value: \"-a\": name part must consist of",
 		"labelSelector=A.b/c":                            "prefix part a lowercase RFC 1123 subdomain",

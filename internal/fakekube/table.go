@@ -83,8 +83,8 @@ func (r *request) canShowTable() bool {
 	case "", "None", "Metadata", "Object":
 		return true
 	default:
-		r.fail(400, "BadRequest", fmt.Sprintf("Unable to convert to Table as requested: includeObject: "+
-			"Invalid value: %q: must be 'Metadata', 'Object', 'None', or empty", include), nil)
+		r.badRequest(fmt.Sprintf("Unable to convert to Table as requested: includeObject: "+
+			"Invalid value: %q: must be 'Metadata', 'Object', 'None', or empty", include))
 		return false
 	}
 }

@@ -58,15 +58,15 @@ func TestUserHasTheRightsOfItsNameAndGroups(t *testing.T) {
 	f.PutJSON("rolebindings", `{"metadata":{"name":"b","namespace":"default"},`+
 		`"roleRef":{"kind":"Role","name":"r"},"subjects":[{"kind":"Group","name":"auditors"}]}`)
 	for target, want := range map[string]int{
-		"/api/v1/namespaces/default/pods":        200,
-		"/api/v1/namespaces/default/pods/x":      403,
-		"/api/v1/namespaces/kube-system/pods":    403,
-		"/api/v1/pods":                           403,
-		"/apis/rbac.authorization.k8s.io/v1":     200,
-		"/readyz":                                200,
-		"/api/v1/namespaces/default/pods/x/log":  403,
-		"/api/v1/namespaces/default/nothing":     403,
-		"/api/v1/namespaces/default/pods?limit=": 200,
+		"/api/v1/namespaces/default/pods":         200,
+		"/api/v1/namespaces/default/pods/x":       403,
+		"/api/v1/namespaces/kube-system/pods":     403,
+		"/api/v1/pods":                            403,
+		"/apis/rbac.authorization.k8s.io/v1":      200,
+		"/readyz":                                 200,
+		"/api/v1/namespaces/default/pods/x/log":   403,
+		"/api/v1/namespaces/default/nothing":      403,
+		"/api/v1/namespaces/default/pods?limit=1": 200,
 	} {
 		if w := serve(f, newRequest("GET", target, "b")); w.Code != want {
 			t.Errorf("%s: %d %s, want %d", target, w.Code, w.Body, want)

@@ -15,7 +15,7 @@ import (
 type watcher struct {
 	server  *Server
 	r       *request
-	options listOptions
+	selects func(Object) bool
 
 	hasColumns bool // it has sent a table with the definitions of its columns
 
@@ -44,19 +44,19 @@ type outlook struct {
 // future it is silent; from what is forgotten it is a 410, in the stream, as a real server does it.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-watch
 func (s *Server) watch(r *request) {
-	options, isValid := r.listOptions()
-	if !isValid {
+	selects := r.selection()
+	if selects == nil {
 		return
 	}
-	from, err := parseVersion(options.versionText)
+	from, err := parseVersion(r.listOptions.versionText)
 	if err != nil {
-		r.fail(500, "", err.Error(), nil)
+		r.broken(err.Error())
 		return
 	}
 	if r.view.kind == viewTable && !r.canShowTable() {
 		return
 	}
-	w := &watcher{server: s, r: r, options: options, from: int(min(from, math.MaxInt))}
+	w := &watcher{server: s, r: r, selects: selects, from: int(min(from, math.MaxInt))}
 	r.w.Header().Set("Content-Type", r.media)
 	if r.media == mediaProtobuf {
 		r.w.Header().Set("Content-Type", r.media+";stream=watch")
@@ -73,13 +73,13 @@ func (s *Server) watch(r *request) {
 
 // begin sends what a watch begins with. It reports whether the watch goes on.
 func (w *watcher) begin() bool {
-	if !w.options.wantsInitialEvents {
+	if !w.r.listOptions.wantsInitialEvents {
 		if w.from == 0 {
 			w.from = w.server.Latest()
 		}
 		return true
 	}
-	version, all := w.server.present(w.r, w.options.selects)
+	version, all := w.server.present(w.r, w.selects)
 	if w.from > version {
 		w.send("ERROR", w.r.kind.tooLarge(uint64(w.from), version))
 		return false
@@ -106,7 +106,7 @@ const beforeEnd = 2 * time.Second
 // run tells what happens until the watch ends.
 func (w *watcher) run() {
 	const never = 10000 * time.Hour
-	timeout := cmp.Or(w.options.timeout, 30*time.Minute)
+	timeout := cmp.Or(w.r.listOptions.timeout, 30*time.Minute)
 	end := time.NewTimer(timeout)
 	defer end.Stop()
 	bookmarks := time.NewTicker(cmp.Or(w.server.Bookmarks, never))
@@ -203,8 +203,8 @@ func (w *watcher) tell(c Change) {
 	if c.Resource != w.r.kind.resource || c.Group != w.r.kind.group || c.Lost {
 		return
 	}
-	was := c.Old != nil && w.options.selects(c.Old)
-	is := c.New != nil && w.options.selects(c.New)
+	was := c.Old != nil && w.selects(c.Old)
+	is := c.New != nil && w.selects(c.New)
 	event := ""
 	o := c.New
 	switch {
