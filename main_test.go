@@ -3559,13 +3559,13 @@ func TestNoWaitAndNoDeadlineDependsOnTheWallClock(t *testing.T) {
 func TestKubectlProxyServesBesideTheKubeconfigOfAnotherCluster(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", controlPlane)
-		f.Allow("of this cluster")
+		f.Allow("of-this-cluster")
 		dir := t.TempDir()
 		writeFiles(t, dir, map[string]string{"config": fakekube.Kubeconfig("https://another", nil, "token: of-another")})
 		n := fakekube.ServeHandlerIn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			// As kubectl proxy does: what a client says of itself comes first.
 			if r.Header.Get("Authorization") == "" {
-				r.Header.Set("Authorization", "Bearer of this cluster")
+				r.Header.Set("Authorization", "Bearer of-this-cluster")
 			}
 			f.ServeHTTP(w, r)
 		}))
@@ -3645,7 +3645,7 @@ func TestTokenFileIsReadAgainEveryMinuteAndAfterA401AndAGapIsSaidOnce(t *testing
 			t.Helper()
 			var got []string
 			for _, s := range f.Requests(fakekube.IsWrite) {
-				got = append(got, s.User)
+				got = append(got, s.Token)
 			}
 			if users := strings.Join(got, " "); users != want {
 				t.Errorf("written by %s, want %s", users, want)
@@ -3681,8 +3681,8 @@ func TestTokenFileIsReadAgainEveryMinuteAndAfterA401AndAGapIsSaidOnce(t *testing
 		write("four")
 		f.Allow("four")
 		addPod()
-		if writes := f.Requests(fakekube.IsWrite); writes[len(writes)-1].User != "four" {
-			t.Errorf("written by %s, want four", writes[len(writes)-1].User)
+		if writes := f.Requests(fakekube.IsWrite); writes[len(writes)-1].Token != "four" {
+			t.Errorf("written by %s, want four", writes[len(writes)-1].Token)
 		}
 		wantNumber(t, "words on its end", strings.Count(p.log.String(), "the credential can be read again"), 1)
 	})
@@ -3757,7 +3757,7 @@ func TestCertificatesThatChangeAreUsedByTheNextRequestWhileWatchesGoOn(t *testin
 		wantNumber(t, "connections, one of them new", n.Dialed(), connections+1)
 		last := func(match func(fakekube.Request) bool) string {
 			found := f.Requests(match)
-			return found[len(found)-1].User
+			return found[len(found)-1].Token
 		}
 		if last(fakekube.IsWrite) != "two" || last(fakekube.IsWatch("pods")) != "one" {
 			t.Errorf("written by %s, watched by %s", last(fakekube.IsWrite), last(fakekube.IsWatch("pods")))
@@ -3957,7 +3957,7 @@ func TestLabelsEqualTheTruthWhateverBecomesOfCredentials(t *testing.T) {
 				surviveFrom(t, f, start, func(*program) {
 					c.happens(f, write, func(seconds int) { retry.Sleep(t.Context(), time.Duration(seconds)*time.Second) })
 				})
-				if f.KnowsToken("two") && len(f.Requests(func(s fakekube.Request) bool { return s.User == "two" })) == 0 {
+				if f.KnowsToken("two") && len(f.Requests(func(s fakekube.Request) bool { return s.Token == "two" })) == 0 {
 					t.Error("the new token was not used")
 				}
 			})

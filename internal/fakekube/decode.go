@@ -131,10 +131,10 @@ func (r *request) decoded() Object {
 	return o
 }
 
-// decodedAs is decoded for a subresource, whose body has a kind of its own.
+// decodedAs is decoded for a request to a subresource that takes objects of a kind of its own.
 func (r *request) decodedAs(k kind) Object {
-	stored := r.kind
-	defer func() { r.kind = stored }()
+	ofPath := r.kind
+	defer func() { r.kind = ofPath }()
 	r.kind = k
 	return r.decoded()
 }

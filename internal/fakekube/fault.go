@@ -286,12 +286,8 @@ func (in *Injection) cameLocked() string {
 
 // inWords is a request in the words of Script, without its token.
 func (q Request) inWords() string {
-	user := q.User
-	if user != "" && q.Header.Get("Authorization") == "Bearer "+user {
-		user = tokenInWords
-	}
 	what := cmp.Or(q.fullResource(), q.Path)
-	return Requests{Verb: q.Verb, Resource: what, Namespace: q.Namespace, Name: q.Name, User: user}.String()
+	return Requests{Verb: q.Verb, Resource: what, Namespace: q.Namespace, Name: q.Name, User: q.User}.String()
 }
 
 // takesLocked reports whether a request meets the fault, and counts it.

@@ -233,7 +233,7 @@ func TestMessagesOfFaultsNameUsersAndShowNoToken(t *testing.T) {
 	}
 	v.end()
 	said := strings.Join(v.errors, "\n")
-	for _, want := range []string{"watch nodes by alice|TOKEN", "patch nodes n by TOKEN", "patch nodes n by alice"} {
+	for _, want := range []string{"watch nodes by alice|TOKEN", "patch nodes n by admin", "patch nodes n by alice"} {
 		wantText(t, said, want)
 	}
 	if strings.Contains(said, "secret") {

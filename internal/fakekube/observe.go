@@ -15,9 +15,11 @@ type Request struct {
 	Header http.Header // as it came
 	Body   string
 
-	// User is the name of whoever sends the request. Of strangers, and of those whom Allow has let in, it is the bearer
-	// token. It is "" without a credential.
+	// User is the name of the user who sent the request. It is "" where the request has no credential, or a wrong one.
 	User string
+
+	// Token is the bearer token of the request, "" where it has none. No message of the fake shows it.
+	Token string
 
 	HTTP2 bool      // or else HTTP/1.1
 	At    time.Time // when its body had come, virtual in a bubble
@@ -33,7 +35,7 @@ func (q Request) String() string {
 	return q.Method + " " + q.Path + "?" + q.Query.Encode() + " " + q.Body
 }
 
-// RequestOf describes a request by what its head says; body and user are the caller's to add.
+// RequestOf describes a request by what its head says; body, user and token are the caller's to add.
 func RequestOf(r *http.Request) Request {
 	query := r.URL.Query()
 	return Request{

@@ -262,7 +262,7 @@ func defaultRules(u User) []rule {
 	return rules
 }
 
-// forbidden refuses what a user has no right to. why may be "".
+// forbidden refuses what a user has no right to. why says which roles are missing; it may be "".
 func (r *request) forbidden(u User, a attributes, why string) {
 	details := Object{}
 	message := forbiddenInWords(u.Name, a)

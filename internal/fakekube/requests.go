@@ -21,7 +21,7 @@ type Requests struct {
 	Namespace string
 	Name      string
 
-	// User is that of Request: a name, or the bearer token of whoever has none.
+	// User is the name of the user, or the bearer token.
 	User string
 
 	// Host is the HOST:PORT by which the client calls the server.
@@ -50,7 +50,8 @@ func (r Requests) match(q Request) bool {
 // isReader is match without a look at what the request is about.
 func (r Requests) isReader(q Request) bool {
 	wanted := strings.ReplaceAll(r.Verb, "write", writingVerbs)
-	return isOneOf(wanted, q.Verb) && isOneOf(r.User, q.User) && isOneOf(r.Host, q.Host) && (r.If == nil || r.If(q))
+	isByUser := isOneOf(r.User, q.User) || q.Token != "" && isOneOf(r.User, q.Token)
+	return isOneOf(wanted, q.Verb) && isByUser && isOneOf(r.Host, q.Host) && (r.If == nil || r.If(q))
 }
 
 // isOneOf reports whether a field of Requests lets a value pass.

@@ -76,6 +76,7 @@ func (r *request) hasInvalidTimeout() bool {
 // admitsUser reports whether the fake knows who sends a request, and whether that user may send it. Where it does not,
 // it answers why.
 func (s *Server) admitsUser(r *request) bool {
+	r.warnOfBlanks()
 	sender, isKnown := s.user(r.Request)
 	if !isKnown {
 		r.fail(401, "Unauthorized", "Unauthorized", nil)

@@ -97,7 +97,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	asked := RequestOf(r)
 	asked.Body = string(body)
-	asked.User = s.sentBy(r)
+	asked.Token, _ = bearerToken(r)
+	if hasCredential(r) {
+		sender, _ := s.user(r)
+		asked.User = sender.Name
+	}
 	came, canReach := s.record(asked)
 	if !canReach {
 		panic(http.ErrAbortHandler)

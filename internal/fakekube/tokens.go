@@ -1,8 +1,8 @@
 package fakekube
 
 import (
-	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -11,19 +11,39 @@ import (
 // apiAudience is whom a token must be meant for, so that the API server takes it.
 const apiAudience = "https://kubernetes.default.svc"
 
-// minTokenLife is the shortest time for which a token can be had.
-const minTokenLife = 600 // seconds
+// The shortest and the longest time for which a token can be had, in seconds.
+const (
+	minTokenSeconds     = 600
+	maxTokenSeconds     = 1 << 32
+	defaultTokenSeconds = 3600
+)
 
-// issue answers a TokenRequest: it makes a token for a service account. Its text says whose it is, and is no JWT.
+// tokenRequests is what is sent to the subresource token. It is no resource of its own.
 // https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/token-request-v1/
+var tokenRequests = kind{group: "authentication.k8s.io", version: "v1", kind: "TokenRequest"}
+
+// issue answers a TokenRequest: it makes a token for a service account. The token's text says whose it is, and is no
+// JWT. Like the server, it makes one in a dry run, too.
 func (s *Server) issue(r *request) {
-	var asked struct {
-		Spec struct {
-			Audiences         []string
-			ExpirationSeconds *int
-		}
+	if !r.isReadable() || !r.readOptions("CreateOptions") {
+		return
 	}
-	if !r.isReadable() {
+	asked := r.decodedAs(tokenRequests)
+	if asked == nil {
+		return
+	}
+	spec := objectIn(asked, "spec")
+	seconds := float64(defaultTokenSeconds)
+	if wanted, isNumber := spec["expirationSeconds"].(float64); isNumber {
+		seconds = wanted
+	}
+	audiences := textsIn(spec["audiences"])
+	if len(audiences) == 0 {
+		audiences = []string{apiAudience}
+	}
+	if name := TextIn(MetaOf(asked), "name"); name != "" && name != r.key.Name {
+		r.refuseAs("TokenRequest", tokenRequests.group, r.key.Name,
+			[]cause{invalidValue("metadata.name", name, "must match the service account name if specified")})
 		return
 	}
 	s.mu.Lock()
@@ -33,45 +53,55 @@ func (s *Server) issue(r *request) {
 		r.notFound()
 		return
 	}
-	if err := json.Unmarshal(r.body, &asked); err != nil && len(r.body) > 0 {
-		r.badRequest("couldn't get version/kind; json parse error: " + err.Error())
+	if causes := lifeCauses(seconds); len(causes) > 0 {
+		r.refuseAs("TokenRequest", tokenRequests.group, "", causes)
 		return
-	}
-	seconds := 3600
-	if asked.Spec.ExpirationSeconds != nil {
-		seconds = *asked.Spec.ExpirationSeconds
-	}
-	if seconds < minTokenLife {
-		why := "may not specify a duration less than 10 minutes"
-		r.refuseAs("TokenRequest", "authentication.k8s.io", "",
-			[]cause{invalidValue("spec.expirationSeconds", seconds, why)})
-		return
-	}
-	if len(asked.Spec.Audiences) == 0 {
-		asked.Spec.Audiences = []string{apiAudience}
 	}
 	now := time.Now()
-	ends := now.Add(time.Duration(seconds) * time.Second)
-	meta := MetaOf(account)
-	token := fmt.Sprintf("serviceaccount:%s:%s:%x", r.key.Namespace, r.key.Name, rand.Uint64())
-	if slices.Contains(asked.Spec.Audiences, apiAudience) {
-		user := accountUser(r.key, TextIn(meta, "uid"))
-		s.tokens[token] = credential{user: user, account: r.key, ends: ends}
-	}
+	expires := now.Add(time.Duration(seconds) * time.Second)
 	r.answer(201, Object{
 		"kind":       "TokenRequest",
-		"apiVersion": "authentication.k8s.io/v1",
+		"apiVersion": tokenRequests.apiVersion(),
 		"metadata": Object{
 			"name":              r.key.Name,
 			"namespace":         r.key.Namespace,
-			"uid":               meta["uid"],
+			"uid":               MetaOf(account)["uid"],
 			"creationTimestamp": now.UTC().Format(time.RFC3339),
 		},
 		"spec": Object{
-			"audiences":         asked.Spec.Audiences,
+			"audiences":         audiences,
 			"expirationSeconds": seconds,
-			"boundObjectRef":    nil,
+			"boundObjectRef":    spec["boundObjectRef"],
 		},
-		"status": Object{"token": token, "expirationTimestamp": ends.UTC().Format(time.RFC3339)},
+		"status": Object{
+			"token":               s.newTokenLocked(r.key, account, audiences, expires),
+			"expirationTimestamp": expires.UTC().Format(time.RFC3339),
+		},
 	})
+}
+
+// lifeCauses are what is wrong with the time for which a token is wanted.
+func lifeCauses(seconds float64) []cause {
+	why := ""
+	switch {
+	case seconds < minTokenSeconds:
+		why = "may not specify a duration less than 10 minutes"
+	case seconds > maxTokenSeconds:
+		why = "may not specify a duration larger than 2^32 seconds"
+	default:
+		return nil
+	}
+	return []cause{invalidValue("spec.expirationSeconds", int64(seconds), why)}
+}
+
+// newTokenLocked makes a token for a service account. One that is meant for somebody else than the API server is not
+// known to the fake afterwards. Tokens that are no longer valid are forgotten, so that they do not pile up.
+func (s *Server) newTokenLocked(key Key, account Object, audiences []string, expires time.Time) string {
+	maps.DeleteFunc(s.tokens, func(_ string, c credential) bool { return !s.isValidLocked(c) })
+	token := fmt.Sprintf("serviceaccount:%s:%s:%x", key.Namespace, key.Name, rand.Uint64())
+	if slices.Contains(audiences, apiAudience) {
+		user := accountUser(key, TextIn(MetaOf(account), "uid"))
+		s.tokens[token] = credential{user: user, account: key, expires: expires}
+	}
+	return token
 }

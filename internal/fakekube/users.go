@@ -2,6 +2,7 @@ package fakekube
 
 import (
 	"crypto/x509"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,8 +29,8 @@ const (
 // credential is what a token stands for.
 type credential struct {
 	user    User
-	account Key       // of a service account; the token holds as long as it is there
-	ends    time.Time // zero: never
+	account Key       // the service account that has the token; the zero Key: none
+	expires time.Time // zero: never
 }
 
 // Allow lets in whoever has one of these tokens, as the user admin of the group system:masters, who may do everything.
@@ -83,21 +84,26 @@ func accountUser(account Key, uid string) User {
 	}
 }
 
-// user is whoever sends a request, by token or client certificate, and whether the fake knows them. Like the real
-// server, the fake takes any client certificate in the handshake, and answers 401 to one that it does not know.
+// user is the user who sends a request, by client certificate or by token. It is not known where the credentials are
+// wrong. Like the real server, the fake takes any client certificate in the handshake, and answers 401 to one that it
+// does not know.
 func (s *Server) user(r *http.Request) (u User, isKnown bool) {
+	certificate := clientCertificate(r)
+	judgesCertificate := certificate != nil && s.ClientCA != nil
+	if judgesCertificate {
+		u, isKnown = s.certified(certificate)
+		if isKnown {
+			return u, true
+		}
+	}
+	token, hasToken := bearerToken(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	token, hasToken := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	found, isToken := s.tokens[token]
-	if hasToken && isToken && s.holdsLocked(found) {
-		return found.user, true
-	}
-	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && s.ClientCA != nil {
-		return s.certified(r.TLS.PeerCertificates[0])
-	}
+	found, isIssued := s.tokens[token]
 	switch {
-	case isToken:
+	case hasToken && isIssued && s.isValidLocked(found):
+		return found.user, true
+	case hasToken && isIssued, judgesCertificate:
 		return User{}, false
 	case !s.isClosed:
 		return admin, true
@@ -107,35 +113,49 @@ func (s *Server) user(r *http.Request) (u User, isKnown bool) {
 	return User{Name: anonymous, Groups: []string{unauthenticated}}, true
 }
 
-// hasCredential reports whether a request says by a credential who sends it.
-func hasCredential(r *http.Request) bool {
-	hasCertificate := r.TLS != nil && len(r.TLS.PeerCertificates) > 0
-	return hasCertificate || strings.HasPrefix(r.Header.Get("Authorization"), "Bearer ")
-}
-
-// sentBy is who sends a request, for Request.User.
-func (s *Server) sentBy(r *http.Request) string {
-	user, isKnown := s.user(r)
-	token, hasToken := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	switch {
-	case !hasCredential(r):
-		return ""
-	case hasToken && (!isKnown || user.Name == admin.Name):
-		return token
+// bearerToken reads the token from a request's header. Like the server, it passes over a header of any other form.
+func bearerToken(r *http.Request) (token string, isThere bool) {
+	words := strings.Split(strings.TrimSpace(r.Header.Get("Authorization")), " ")
+	if len(words) < 2 || !strings.EqualFold(words[0], "Bearer") {
+		return "", false
 	}
-	return user.Name
+	return words[1], words[1] != ""
 }
 
-// holdsLocked reports whether a token may still be used.
-func (s *Server) holdsLocked(c credential) bool {
-	if !c.ends.IsZero() && time.Now().After(c.ends) {
+// warnOfBlanks tells the client that its token is passed over, where two blanks stand before it.
+func (r *request) warnOfBlanks() {
+	scheme, rest, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
+	if strings.EqualFold(scheme, "Bearer") && strings.HasPrefix(rest, " ") {
+		r.w.Header().Add("Warning", fmt.Sprintf("299 - %q",
+			"the provided Authorization header contains extra space before the bearer token, and is ignored"))
+	}
+}
+
+// clientCertificate is the certificate that a client has shown in its handshake, nil where it has shown none.
+func clientCertificate(r *http.Request) *x509.Certificate {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return nil
+	}
+	return r.TLS.PeerCertificates[0]
+}
+
+// hasCredential reports whether a request has a token or a certificate, right or wrong.
+func hasCredential(r *http.Request) bool {
+	_, hasToken := bearerToken(r)
+	return hasToken || clientCertificate(r) != nil
+}
+
+// isValidLocked reports whether a token may still be used: whether it has not expired, and its account is still there.
+func (s *Server) isValidLocked(c credential) bool {
+	if !c.expires.IsZero() && time.Now().After(c.expires) {
 		return false
 	}
 	isOfAccount := c.account != Key{}
 	return !isOfAccount || TextIn(MetaOf(s.objects["serviceaccounts"][c.account]), "uid") == c.user.UID
 }
 
-// certified is the user that a client certificate names: its common name, in the groups of its organizations.
+// certified is the user that a client certificate names: its common name, in the groups of its organizations. The user
+// is known where ClientCA has signed the certificate.
 func (s *Server) certified(c *x509.Certificate) (u User, isKnown bool) {
 	_, err := c.Verify(x509.VerifyOptions{
 		Roots:     s.ClientCA,

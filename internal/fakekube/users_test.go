@@ -20,6 +20,7 @@ func TestTokensOfServiceAccountsHaveTheirRights(t *testing.T) {
 	as := func(token, method, target string) (int, Object) {
 		t.Helper()
 		r := newRequest(method, target, token)
+		r.Body = io.NopCloser(strings.NewReader("{}"))
 		w := serve(f, r)
 		answer, _ := parsed(w.Body.String()).(Object)
 		return w.Code, answer
@@ -152,4 +153,16 @@ func TestTokenRequestsMayBeProtobuf(t *testing.T) {
 	if f.KnowsToken(token) {
 		t.Error("a token for another audience is taken")
 	}
+}
+
+func TestTokensThatAreNoLongerValidAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := New()
+		f.PutJSON("serviceaccounts", `{"metadata":{"namespace":"default","name":"a"}}`)
+		for range 10 {
+			wantAnswer(t, f, "POST /api/v1/namespaces/default/serviceaccounts/a/token", "{}", 201, "")
+			<-time.After(2 * time.Hour)
+		}
+		wantNumber(t, "tokens", len(f.tokens), 1)
+	})
 }

@@ -142,7 +142,7 @@ func TestRequestThatGetsA401IsSentOnceMoreWithAFreshCredential(t *testing.T) {
 			}
 			var sent []string
 			for _, r := range all(f) {
-				sent = append(sent, r.User)
+				sent = append(sent, r.Token)
 			}
 			if !slices.Equal(sent, c.sent) {
 				t.Errorf("%s: sent by %q, want %q", name, sent, c.sent)
