@@ -332,6 +332,29 @@ func customKinds(crd Object) []kind {
 	return served
 }
 
+// warnOfDeprecation tells the client that the version of its custom resource is deprecated, if it is.
+func (r *request) warnOfDeprecation() {
+	if r.kind.crd["deprecated"] != true {
+		return
+	}
+	text := TextIn(r.kind.crd, "deprecationWarning")
+	if text == "" {
+		text = fmt.Sprintf("%s %s is deprecated", r.kind.apiVersion(), r.kind.kind)
+		i := slices.IndexFunc(r.came.kinds, r.kind.isReplacedBy)
+		if i >= 0 {
+			text += fmt.Sprintf("; use %s %s", r.came.kinds[i].apiVersion(), r.kind.kind)
+		}
+	}
+	r.w.Header().Add("Warning", fmt.Sprintf("299 - %q", text))
+}
+
+// isReplacedBy reports whether another version of a custom resource is one to use in place of this one, which is
+// deprecated: one that is preferred to it, and not deprecated itself.
+func (k kind) isReplacedBy(other kind) bool {
+	return other.qualified() == k.qualified() && other.crd["deprecated"] != true &&
+		compareVersions(other.version, k.version) < 0
+}
+
 // defineLocked makes the fake serve what a changed definition says. Only a change of the spec, of the names or of
 // whether it is served makes a difference: then the watches of the kind end.
 func (s *Server) defineLocked(c Change) {

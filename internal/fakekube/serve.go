@@ -184,6 +184,7 @@ func (s *Server) customEndpoint(r *request, at address) func(*request) {
 		r.noPath()
 		return nil
 	}
+	r.warnOfDeprecation()
 	if at.subresource != "" && !r.kind.hasSubresource(at.subresource) {
 		r.notFound()
 		return nil

@@ -145,10 +145,11 @@ func isNoItem(v any) bool {
 }
 
 // isSetExplicitly reports whether a value that holds nothing tells more than none: an object {} does, in most places,
-// as in "emptyDir: {}".
+// as in "emptyDir: {}", and so does any value in the schema of a definition, as in "default: {}".
 func isSetExplicitly(v any, typ string) bool {
 	_, isObject := v.(Object)
-	return isObject && structs[typ] != nil
+	isPartOfSchema := strings.HasPrefix(typ, "JSON")
+	return isObject && structs[typ] != nil || isPartOfSchema
 }
 
 // zero is what answers show of a field that is not set.
