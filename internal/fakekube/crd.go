@@ -44,7 +44,7 @@ func (s *Server) InstallCRD(crd *CRD) {
 func (s *Server) InstalledCRD() *CRD {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k, isServed := s.kindLocked("counts")
+	k, isServed := s.kindLocked(countsCRD.Name)
 	if !isServed {
 		return nil
 	}
@@ -302,7 +302,7 @@ func (s *Server) hasGoneLocked(r *request) bool {
 }
 
 // customKinds are the kinds of a definition that is established, one for each version that is served; the preferred
-// version is first.
+// version is first. A definition of a resource that is built in has none: its paths lead to the built-in kind.
 func customKinds(crd Object) []kind {
 	status := objectIn(crd, "status")
 	if conditionOf(status, "Established") != "True" {
@@ -310,15 +310,20 @@ func customKinds(crd Object) []kind {
 	}
 	spec := objectIn(crd, "spec")
 	names := objectIn(status, "acceptedNames")
+	defined := kind{group: TextIn(spec, "group"), resource: TextIn(names, "plural")}
+	isBuiltIn := func(k kind) bool { return k.qualified() == defined.qualified() }
+	if slices.ContainsFunc(builtIn, isBuiltIn) {
+		return nil
+	}
 	var served []kind
 	for _, version := range objectsIn(spec["versions"]) {
 		if version["served"] != true {
 			continue
 		}
 		served = append(served, kind{
-			group:        TextIn(spec, "group"),
+			group:        defined.group,
 			version:      TextIn(version, "name"),
-			resource:     TextIn(names, "plural"),
+			resource:     defined.resource,
 			kind:         TextIn(names, "kind"),
 			singular:     TextIn(names, "singular"),
 			shortNames:   textsIn(names["shortNames"]),

@@ -127,3 +127,14 @@ func TestVersionsAreInOrderOfPriority(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+func TestDefinitionOfABuiltInResourceChangesNothingThere(t *testing.T) {
+	f := New()
+	const leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+	approved := strings.Replace(definition("coordination.k8s.io", "leases", "Lease", onlyV1), `"metadata":{`,
+		`"metadata":{"annotations":{"api-approved.kubernetes.io":"unapproved, for a test"},`, 1)
+	wantAnswer(t, f, "POST "+crdPath, approved, 201, "")
+	wantAnswer(t, f, "POST "+leases, `{"metadata":{"name":"l"}}`, 201, `"kind":"Lease"`)
+	wantAnswer(t, f, "DELETE "+crdPath+"/leases.coordination.k8s.io", "", 200, "")
+	wantAnswer(t, f, "GET "+leases+"/l", "", 200, `"kind":"Lease"`)
+}

@@ -91,9 +91,9 @@ func New() *Server {
 // ServeHTTP serves the API. A request meets the first fault that matches it and has requests left to meet; without one,
 // it is answered in truth. Faults do not add up: a request meets one at most.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
-		panic(http.ErrAbortHandler) // a request that never came whole is none
+		panic(http.ErrAbortHandler) // a request that did not come whole is none
 	}
 	asked := RequestOf(r)
 	asked.Body = string(body)

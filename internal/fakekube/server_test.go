@@ -217,3 +217,26 @@ asked get`
 		}
 	})
 }
+
+// endless is a body that never ends. It counts what is read of it.
+type endless struct{ read int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	e.read += len(p)
+	return len(p), nil
+}
+
+func (e *endless) Close() error { return nil }
+
+func TestNoMoreIsReadOfABodyThanMayBeThere(t *testing.T) {
+	f := New()
+	body := &endless{}
+	r := newRequest("POST", "/api/v1/namespaces/default/configmaps", "")
+	r.Body = body
+	if w := serve(f, r); w.Code != 413 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if body.read > maxBody+1 {
+		t.Errorf("%d bytes were read", body.read)
+	}
+}

@@ -3,6 +3,7 @@ package fakekube
 import (
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -32,7 +33,36 @@ func definitionCauses(o Object) []cause {
 		causes = append(causes, oneOf(spec, "spec.", "scope", "Cluster", "Namespaced")...)
 	}
 	causes = append(causes, versionCauses(spec)...)
-	return append(causes, definedNameCauses(names)...)
+	causes = append(causes, definedNameCauses(names)...)
+	return append(causes, approvalCauses(group, objectIn(o, "metadata", "annotations"))...)
+}
+
+// approvalAnnotation tells where a definition in a group of Kubernetes itself was approved.
+const approvalAnnotation = "api-approved.kubernetes.io"
+
+// approvalCauses are what keeps a definition out of a group that is protected, because its name is Kubernetes' own.
+func approvalCauses(group string, annotations Object) []cause {
+	dotted := "." + group
+	isProtected := strings.HasSuffix(dotted, ".k8s.io") || strings.HasSuffix(dotted, ".kubernetes.io")
+	if !isProtected {
+		return nil
+	}
+	const (
+		field = "metadata.annotations[" + approvalAnnotation + "]"
+		need  = `protected groups must have approval annotation "` + approvalAnnotation + `"`
+		see   = ", see https://github.com/kubernetes/enhancements/pull/1111"
+	)
+	approval := TextIn(annotations, approvalAnnotation)
+	approvedAt, err := url.Parse(approval)
+	isURL := err == nil && approvedAt.Host != "" && approvedAt.Scheme != ""
+	switch {
+	case approval == "":
+		return []cause{required(field, need+see)}
+	case !isURL && !strings.HasPrefix(approval, "unapproved"):
+		why := need + ` with either a URL or a reason starting with "unapproved"` + see
+		return []cause{invalidValue(field, approval, why)}
+	}
+	return nil
 }
 
 // versionCauses are what is wrong with the versions of a definition.
