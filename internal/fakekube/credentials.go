@@ -3,6 +3,7 @@ package fakekube
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -60,16 +61,17 @@ const ExecPluginDir = "PODCOUNT_TEST_PLUGIN"
 // Each run adds a line to dir/runs: the arguments, what came on stdin, and the environment variables REGION and
 // KUBERNETES_EXEC_INFO. Then it prints what the file dir/answer says, and succeeds; but
 //   - after "exit ", the rest is printed to stderr, and it fails;
-//   - for "hang", it prints nothing for an hour, and does not mind an interrupt.
+//   - for "hang", it prints nothing for an hour, and ignores an interrupt.
+//
+// Where it cannot write the one file or read the other, it says so on stderr, and fails.
 func RunExecPlugin(dir string) (exitCode int) {
-	stdin, _ := io.ReadAll(os.Stdin)
-	run := fmt.Sprintf("%q stdin=%q REGION=%s %s\n",
-		os.Args[1:], stdin, os.Getenv("REGION"), os.Getenv("KUBERNETES_EXEC_INFO"))
-	runs, _ := os.OpenFile(filepath.Join(dir, "runs"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	runs.WriteString(run)
-	runs.Close()
-	answer, _ := os.ReadFile(filepath.Join(dir, "answer"))
-	if problem, fails := strings.CutPrefix(string(answer), "exit "); fails {
+	answer, err := noteRun(dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	problem, fails := strings.CutPrefix(string(answer), "exit ")
+	if fails {
 		fmt.Fprintln(os.Stderr, problem)
 		return 1
 	}
@@ -81,8 +83,26 @@ func RunExecPlugin(dir string) (exitCode int) {
 	return 0
 }
 
-// ExecUser is the user of a kubeconfig, as Kubeconfig wants it, who has the exec plugin in a directory for a
-// credential. The plugin gets an argument "a token", with a blank, and REGION=eu. version is that of the API
+// noteRun adds a line about this run to the exec plugin's file runs, and returns what its file answer says.
+func noteRun(dir string) (answer []byte, err error) {
+	stdin, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	runs, err := os.OpenFile(filepath.Join(dir, "runs"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	_, err = fmt.Fprintf(runs, "%q stdin=%q REGION=%s %s\n",
+		os.Args[1:], stdin, os.Getenv("REGION"), os.Getenv("KUBERNETES_EXEC_INFO"))
+	if err := errors.Join(err, runs.Close()); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(filepath.Join(dir, "answer"))
+}
+
+// ExecUser is the user of a kubeconfig, as Kubeconfig wants it, whose credential comes from the exec plugin in a
+// directory. The plugin gets an argument "a token", with a blank, and REGION=eu. version is that of the API
 // client.authentication.k8s.io, such as "v1". more are more fields in YAML's flow style, such as
 // ", interactiveMode: Never".
 func ExecUser(t TB, dir, version, more string) string {

@@ -5,17 +5,20 @@ import (
 	"strings"
 )
 
-// AddCount makes a Count in the namespace default, whose spec is this JSON, or gives one this spec. Where status is
-// a subresource, that of the Count stays. It panics where Counts have no CRD, and where the spec is no JSON.
+// AddCount makes a Count in the namespace default, with this JSON as its spec, or replaces the spec of the one that is
+// there. It returns the Count as stored. Where the status is a subresource, that of the Count stays. It panics where
+// Counts have no CRD, and where the spec is not JSON.
 func (s *Server) AddCount(name, spec string) Object {
 	key := Key{"default", name}
 	o := Object{"metadata": Object{"namespace": key.Namespace, "name": key.Name}, "spec": parsed(spec)}
-	old := s.Get("counts", key)
-	crd := s.InstalledCRD()
-	if crd != nil && crd.HasStatus && old["status"] != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, _ := s.kindLocked(countsCRD.Name)
+	old := s.objects[k.qualified()][key]
+	if k.hasStatus && old["status"] != nil {
 		o["status"] = old["status"]
 	}
-	return s.Put("counts", o)
+	return s.putLocked(countsCRD.Name, o)
 }
 
 // CountStatus is what the status of a Count in the namespace default says: healthy, count and observedGeneration, as
@@ -25,8 +28,8 @@ func (s *Server) CountStatus(name string) string {
 	return fmt.Sprint(status["healthy"], " ", status["count"], " ", status["observedGeneration"])
 }
 
-// AddNode puts a node that is ready, with labels in the form "KEY=VALUE" or, for an empty value, "KEY". It returns the
-// node as stored.
+// AddNode puts a node that is ready, with labels in the form "KEY=VALUE" or, for an empty value, "KEY". The label
+// kubernetes.io/hostname is the node's name. It returns the node as stored.
 func (s *Server) AddNode(name string, labels ...string) Object {
 	set := Object{"kubernetes.io/hostname": name}
 	for _, label := range labels {
@@ -43,8 +46,8 @@ func (s *Server) AddNode(name string, labels ...string) Object {
 	})
 }
 
-// AddPod puts a pod that runs on a node, or, where that is "", on none yet. It has the label app=web. The node need not
-// be there. It returns the pod as stored.
+// AddPod puts a pod of the phase Running on a node or, where node is "", on none. It has the label app=web. The node
+// need not be there. It returns the pod as stored.
 func (s *Server) AddPod(namespace, name, node string) Object {
 	meta := Object{"namespace": namespace, "name": name, "labels": Object{"app": "web"}}
 	return s.Put("pods", PodOn(meta, node))
@@ -55,7 +58,8 @@ func (s *Server) AddPodWithLabels(name string, labels Object) {
 	s.Put("pods", PodOn(Object{"namespace": "default", "name": name, "labels": labels}, ""))
 }
 
-// PodOn is a pod, not stored yet, with this metadata, on a node or, where that is "", on none.
+// PodOn is a pod for Put, with this metadata: of the phase Running, with one container, on a node or, where node is "",
+// on none.
 func PodOn(meta Object, node string) Object {
 	spec := Object{
 		"containers":    []any{Object{"name": "c", "image": "nginx"}},
@@ -78,11 +82,18 @@ func (s *Server) AddPods(n int) {
 	}
 }
 
-// SetLabel changes a label of a node, which must be there, as another client would. v is a string; nil removes it.
+// SetLabel changes a label of a node, as another client's patch would. v is a string; nil removes the label. It panics
+// where there is no such node.
 func (s *Server) SetLabel(node, label string, v any) {
-	o := Clone(s.Get("nodes", Key{"", node}))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.objectsLocked("nodes")[Key{"", node}]
+	if old == nil {
+		panic("there is no node " + node)
+	}
+	o := Clone(old)
 	mergePatch(o, Object{"metadata": Object{"labels": Object{label: v}}})
-	s.Put("nodes", o)
+	s.putLocked("nodes", o)
 }
 
 // Label is the value of a node's label, "-" where the node or the label is not there.
