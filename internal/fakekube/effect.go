@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// Effect is what a Fault does to a request: Refuse, Reply, Handle, Cut, Hang, DropRequest, DropAnswer or Stall.
+// Effect is what a Fault does to a request: Refuse, Reply, Handle, Cut, Hang, DropRequest, DropAnswer or Stall. A Lie
+// is an Effect, too, but it is about what lists and watches show, and not about single requests.
 type Effect interface {
 	// String is the effect in the words of Script.
 	String() string
@@ -82,13 +83,13 @@ func (f Refuse) happen(e *encounter) {
 		details["retryAfterSeconds"] = seconds
 		e.w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	}
-	status := Status(f.Code, cmp.Or(f.Reason, reason), cmp.Or(f.Message, message), details)
-	if len(details) == 0 {
-		status = Status(f.Code, cmp.Or(f.Reason, reason), cmp.Or(f.Message, message), nil)
+	var shown any // no details at all, rather than empty ones
+	if len(details) > 0 {
+		shown = details
 	}
 	e.w.Header().Set("Content-Type", mediaJSON)
 	e.w.WriteHeader(f.Code)
-	json.NewEncoder(e.w).Encode(status)
+	json.NewEncoder(e.w).Encode(Status(f.Code, cmp.Or(f.Reason, reason), cmp.Or(f.Message, message), shown))
 }
 
 func (f Refuse) retryAfterSeconds() int { return int((f.RetryAfter + time.Second - 1) / time.Second) }
@@ -222,7 +223,7 @@ type Cut struct {
 }
 
 func (f Cut) happen(e *encounter) { e.truncate(f.After, false) }
-func (f Cut) problem() string     { return noBytes(f.After) }
+func (f Cut) problem() string     { return lengthProblem(f.After) }
 func (f Cut) String() string      { return fmt.Sprintf("cut after %d bytes", f.After) }
 
 // Hang falls silent after so many bytes, counted as for Cut, until the client goes away.
@@ -231,10 +232,11 @@ type Hang struct {
 }
 
 func (f Hang) happen(e *encounter) { e.truncate(f.After, true) }
-func (f Hang) problem() string     { return noBytes(f.After) }
+func (f Hang) problem() string     { return lengthProblem(f.After) }
 func (f Hang) String() string      { return fmt.Sprintf("hang after %d bytes", f.After) }
 
-func noBytes(n int) string {
+// lengthProblem says why an answer cannot end after so many bytes; "" is nothing.
+func lengthProblem(n int) string {
 	if n < 1 {
 		return "an answer lets at least 1 byte pass"
 	}

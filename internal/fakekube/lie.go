@@ -43,7 +43,9 @@ func (f Lie) problemIn(ft Fault) string {
 		return "a lie goes on until it is lifted: it has no delay, and takes no number of requests"
 	}
 	reads := Requests{Verb: ft.On.Verb}
-	if !reads.isReader(Request{Route: Route{Verb: "list"}}) && !reads.isReader(Request{Route: Route{Verb: "watch"}}) {
+	isList := reads.matchSender(Request{Route: Route{Verb: "list"}})
+	isWatch := reads.matchSender(Request{Route: Route{Verb: "watch"}})
+	if !isList && !isWatch {
 		return "lists and watches can lie, and no other verb"
 	}
 	return f.problem()
@@ -139,7 +141,7 @@ func (s *Server) cachedLocked(r *request) map[Key]Object {
 
 // liesToLocked reports whether an injection is a lie that this list or watch gets.
 func (in *Injection) liesToLocked(q Request) bool {
-	return in.lost != nil && !in.isLifted && in.fault.On.isReader(q)
+	return in.lost != nil && !in.isLifted && in.fault.On.matchSender(q)
 }
 
 // toldLocked is those of the changes that a watch hears of.

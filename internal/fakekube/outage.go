@@ -67,8 +67,8 @@ func (s *Server) Strip(label string) {
 	s.stripped = label
 }
 
-// Heal takes back all that Inject, Script, SendFrame, LoseEvents and Lag have set up and that has not
-// happened yet. Watches that lagged catch up. What has been forbidden, cut off or stripped stays so.
+// Heal takes back all that Inject, Script, SendFrame, LoseEvents and Lag have set up and that has not happened yet.
+// Watches that lagged catch up. What has been forbidden, cut off or stripped stays so.
 func (s *Server) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -44,11 +44,12 @@ func (r Requests) match(q Request) bool {
 	if strings.HasPrefix(r.Resource, "/") {
 		what = q.Path
 	}
-	return isOneOf(r.Resource, what) && isOneOf(r.Namespace, q.Namespace) && isOneOf(r.Name, q.Name) && r.isReader(q)
+	return isOneOf(r.Resource, what) && isOneOf(r.Namespace, q.Namespace) && isOneOf(r.Name, q.Name) && r.matchSender(q)
 }
 
-// isReader is match without a look at what the request is about.
-func (r Requests) isReader(q Request) bool {
+// matchSender is match by the verb, the user, the host and If alone: it does not look at which object the request is
+// about.
+func (r Requests) matchSender(q Request) bool {
 	wanted := strings.ReplaceAll(r.Verb, "write", writingVerbs)
 	isByUser := isOneOf(r.User, q.User) || q.Token != "" && isOneOf(r.User, q.Token)
 	return isOneOf(wanted, q.Verb) && isByUser && isOneOf(r.Host, q.Host) && (r.If == nil || r.If(q))

@@ -186,6 +186,18 @@ func (p *scriptParser) number(what string) int {
 	return int(n)
 }
 
+// ordinal takes a number such as 3 or 3rd.
+func (p *scriptParser) ordinal() int {
+	const what = "which of them, such as 3rd"
+	digits := strings.TrimRight(p.tokens[0].text, "stndrh")
+	n, err := strconv.ParseUint(digits, 10, 31)
+	if err != nil {
+		p.fail("%s, not %s", p.shown(), what)
+	}
+	p.word(what)
+	return int(n)
+}
+
 func (p *scriptParser) duration() time.Duration {
 	d, err := time.ParseDuration(p.tokens[0].text)
 	if err != nil || d < 0 {
@@ -197,7 +209,13 @@ func (p *scriptParser) duration() time.Duration {
 
 func (p *scriptParser) fault() Fault {
 	ft := Fault{On: p.requests()}
+	said := map[string]bool{}
 	for p.accept(",") {
+		what := p.nextCount()
+		if said[what] {
+			p.fail("%s, which says %s a second time", p.shown(), what)
+		}
+		said[what] = true
 		p.count(&ft)
 	}
 	p.expect(":", ",")
@@ -256,13 +274,21 @@ func anyOr(text string) string {
 	return text
 }
 
+// nextCount names what the next count says. A fault says each once.
+func (p *scriptParser) nextCount() string {
+	switch next := p.tokens[0].text; next {
+	case "skip", "every", "at", "seed":
+		return next
+	}
+	return "how many times"
+}
+
 func (p *scriptParser) count(ft *Fault) {
 	switch {
 	case p.accept("skip"):
 		ft.Skip = p.number("how many requests pass")
 	case p.accept("every"):
-		p.tokens[0].text = strings.TrimRight(p.tokens[0].text, "stndrh")
-		ft.Every = p.number("which of them, such as 3rd")
+		ft.Every = p.ordinal()
 	case p.accept("at"):
 		p.expect("rate")
 		rate, err := strconv.ParseFloat(p.tokens[0].text, 64)

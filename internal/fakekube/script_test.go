@@ -90,6 +90,8 @@ func TestErrorOfAScriptNamesThePlaceAndTheWayOut(t *testing.T) {
 		"list pods, at rate x: stall":         `there is "x", not a rate such as 0.1`,
 		"list pods, at rate NaN: stall":       `the rate is not between 0 and 1`,
 		"list pods, every 3rd: stall":         `it does not say how often: give a number of times, or always`,
+		"list pods, every third: stall":       `column 18: there is "third", not which of them, such as 3rd`,
+		"list pods, once, 2 times: stall":     `column 18: there is "2", which says how many times a second time`,
 		"list pods: explode":                  `there is "explode", not refuse or reply or cut or hang or drop or stall`,
 		"list pods: drop everything":          `there is "everything", not request or answer`,
 		"list pods: cut after a while":        `there is "a", not a number of bytes`,
