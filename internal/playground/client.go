@@ -14,8 +14,9 @@ import (
 type object = fakekube.Object
 
 // client is one of the cluster's own components, such as the scheduler, at the API server: it writes as any client
-// does, by requests. What is there it reads from the fake itself, as from a cache that is always current. A request is
-// served on the goroutine that makes it.
+// does, by requests. It reads what is there from the fake itself, as from a cache that is always current. A request is
+// served on the goroutine that makes it. A component may pass over the error of a write: the object has changed or gone
+// meanwhile, and the component's next step begins from what is there then.
 type client struct {
 	server http.Handler
 	all    func(resource string) []object // the objects of a resource, which must not be changed

@@ -55,7 +55,7 @@ func newCluster(out io.Writer) *cluster {
 	c := newComponents(&client{server: fake, all: fake.All})
 	c.fake = fake
 	c.out = out
-	if err := c.found(); err != nil {
+	if err := c.bootstrap(); err != nil {
 		panic(err) // the fake takes what a real server takes
 	}
 	return c
@@ -68,11 +68,11 @@ func newComponents(api *client) *cluster {
 	workloads := catalogue()
 	return &cluster{
 		client:    api,
-		scheduler: &scheduler{client: api, events: events, isComplaint: map[string]string{}},
+		scheduler: &scheduler{client: api, events: events, complaints: map[string]string{}},
 		kubelets: &kubelets{
 			client:  api,
 			events:  events,
-			workers: map[string]*worker{},
+			records: map[string]*podRecord{},
 			images:  map[string]map[string]bool{},
 		},
 		heartbeat:   &heartbeat{client: api, since: now, renewed: now, reported: now},
@@ -84,8 +84,8 @@ func newComponents(api *client) *cluster {
 	}
 }
 
-// found makes what the cluster has at first, and lets it live until the pods run.
-func (c *cluster) found() error {
+// bootstrap makes what the cluster has at first, and lets it live until the pods run.
+func (c *cluster) bootstrap() error {
 	for _, name := range namespaces {
 		if err := c.createAnyway("namespaces", object{"metadata": object{"name": name}}); err != nil {
 			return err

@@ -40,8 +40,16 @@ func TestClusterHasAboutThirtyPodsHoweverLongItLives(t *testing.T) {
 			if len(pods) < 24 || len(pods) > 40 {
 				t.Fatalf("there are %d pods", len(pods))
 			}
+			hasAddress := map[any]bool{}
 			for _, pod := range pods {
 				names[fakekube.KeyOf(pod).Name] = true
+				spec, _ := pod["spec"].(object)
+				status, _ := pod["status"].(object)
+				ip := status["podIP"]
+				if hasAddress[ip] && ip != nil && spec["hostNetwork"] != true {
+					t.Fatalf("two pods have the address %v", ip)
+				}
+				hasAddress[ip] = true
 			}
 		}
 		if len(names) < 100 {

@@ -45,9 +45,9 @@ func reference(pod object, field string) object {
 	return ref
 }
 
-// scheduler posts an Event of the scheduler, which writes the newer form: a time in microseconds, and no count.
+// postAsScheduler posts an Event of the scheduler, which writes the newer form: a time in microseconds, and no count.
 // https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
-func (r *recorder) scheduler(pod object, kind, reason, action, message string) {
+func (r *recorder) postAsScheduler(pod object, kind, reason, action, message string) {
 	now := time.Now()
 	r.create("events", object{
 		"metadata":           object{"namespace": fakekube.KeyOf(pod).Namespace, "name": r.nameOf(pod, now)},
@@ -65,9 +65,9 @@ func (r *recorder) scheduler(pod object, kind, reason, action, message string) {
 	})
 }
 
-// kubelet posts an Event of the kubelet of the pod's node about the pod's container, and returns it as stored, nil
+// postAsKubelet posts an Event of the kubelet of the pod's node about the pod's container, and returns it as stored, nil
 // where it was refused.
-func (r *recorder) kubelet(pod object, kind, reason, message string) object {
+func (r *recorder) postAsKubelet(pod object, kind, reason, message string) object {
 	now := time.Now()
 	spec, _ := pod["spec"].(object)
 	node := fakekube.TextIn(spec, "nodeName")

@@ -29,8 +29,8 @@ const (
 	isStopping              // deleted; its container has been told to end
 )
 
-// worker is what a kubelet remembers of a pod.
-type worker struct {
+// podRecord is what a kubelet remembers of a pod.
+type podRecord struct {
 	stage    stage
 	due      time.Time // when the next stage begins; the zero time is never
 	ip       string
@@ -45,7 +45,7 @@ type worker struct {
 type kubelets struct {
 	*client
 	events  *recorder
-	workers map[string]*worker         // by the pod's uid
+	records map[string]*podRecord      // by the pod's uid
 	images  map[string]map[string]bool // by node, those that have been pulled
 	ips     int                        // how many have been given to pods
 
@@ -55,30 +55,30 @@ type kubelets struct {
 
 // step brings each pod that has a node to the stage that is due.
 func (k *kubelets) step() {
-	isThere := map[string]bool{}
-	there := nodesByName(k.client)
+	hasPod := map[string]bool{} // by uid
+	nodesThere := nodesByName(k.client)
 	for _, pod := range k.all("pods") {
-		node := there[nodeOf(pod)]
+		node := nodesThere[nodeOf(pod)]
 		if node == nil || !slices.Contains(nodes, nodeOf(pod)) {
 			continue // no kubelet of ours is there
 		}
-		isThere[uidOf(pod)] = true
-		w := k.workers[uidOf(pod)]
+		hasPod[uidOf(pod)] = true
+		w := k.records[uidOf(pod)]
 		if w == nil {
-			w = &worker{ip: k.ipFor(pod, node)}
-			k.workers[uidOf(pod)] = w
+			w = &podRecord{ip: k.ipFor(pod, node)}
+			k.records[uidOf(pod)] = w
 		}
 		k.advance(pod, node, w)
 	}
-	for uid := range k.workers {
-		if !isThere[uid] {
-			delete(k.workers, uid)
+	for uid := range k.records {
+		if !hasPod[uid] {
+			delete(k.records, uid)
 		}
 	}
 }
 
 // advance does what is due for a pod.
-func (k *kubelets) advance(pod, node object, w *worker) {
+func (k *kubelets) advance(pod, node object, w *podRecord) {
 	now := time.Now()
 	isDue := !w.due.IsZero() && !now.Before(w.due)
 	switch {
@@ -92,27 +92,27 @@ func (k *kubelets) advance(pod, node object, w *worker) {
 		k.pull(pod, node, w, now)
 	case w.stage == isPulling && isDue:
 		k.images[nodeOf(pod)][containerOf(pod).image] = true
-		k.events.kubelet(pod, "Normal", "Pulled", fmt.Sprintf("Successfully pulled image %q in %s (%s including "+
+		k.events.postAsKubelet(pod, "Normal", "Pulled", fmt.Sprintf("Successfully pulled image %q in %s (%s including "+
 			"waiting). Image size: %d bytes.", containerOf(pod).image, pullTime, pullTime, imageSize(containerOf(pod).image)))
 		k.start(pod, node, w, now)
 	case w.stage == isRunning && isDue:
 		k.end(pod, node, w, now)
 	case w.stage == isBackOff && isDue:
 		w.restarts++
-		k.present(pod)
+		k.postPresent(pod)
 		k.start(pod, node, w, now)
 	}
 }
 
 // pull begins a pod's life on its node.
-func (k *kubelets) pull(pod, node object, w *worker, now time.Time) {
+func (k *kubelets) pull(pod, node object, w *podRecord, now time.Time) {
 	image := containerOf(pod).image
 	if k.images[nodeOf(pod)] == nil {
 		k.images[nodeOf(pod)] = map[string]bool{}
 	}
 	if k.images[nodeOf(pod)][image] {
 		k.write(pod, node, w, now, waitingFor("ContainerCreating", ""))
-		k.present(pod)
+		k.postPresent(pod)
 		k.start(pod, node, w, now)
 		return
 	}
@@ -122,30 +122,30 @@ func (k *kubelets) pull(pod, node object, w *worker, now time.Time) {
 		w.due = now
 	}
 	k.write(pod, node, w, now, waitingFor("ContainerCreating", ""))
-	k.events.kubelet(pod, "Normal", "Pulling", fmt.Sprintf("Pulling image %q", image))
+	k.events.postAsKubelet(pod, "Normal", "Pulling", fmt.Sprintf("Pulling image %q", image))
 }
 
-// present says that a pod's image need not be pulled.
-func (k *kubelets) present(pod object) {
-	k.events.kubelet(pod, "Normal", "Pulled", fmt.Sprintf("Container image %q already present on machine and can be "+
+// postPresent says by an Event that a pod's image need not be pulled.
+func (k *kubelets) postPresent(pod object) {
+	k.events.postAsKubelet(pod, "Normal", "Pulled", fmt.Sprintf("Container image %q already present on machine and can be "+
 		"accessed by the pod", containerOf(pod).image))
 }
 
 // start starts a pod's container.
-func (k *kubelets) start(pod, node object, w *worker, now time.Time) {
+func (k *kubelets) start(pod, node object, w *podRecord, now time.Time) {
 	w.stage = isRunning
 	w.started = now
 	w.due = time.Time{}
 	if runs, ends := containerOf(pod).lifetime(); ends {
 		w.due = now.Add(runs)
 	}
-	k.events.kubelet(pod, "Normal", "Created", "Container created")
-	k.events.kubelet(pod, "Normal", "Started", "Container started")
+	k.events.postAsKubelet(pod, "Normal", "Created", "Container created")
+	k.events.postAsKubelet(pod, "Normal", "Started", "Container started")
 	k.write(pod, node, w, now, object{"running": object{"startedAt": stamp(now)}})
 }
 
 // end is the end of a pod's container by itself: that of the pod, or one after which it is started again.
-func (k *kubelets) end(pod, node object, w *worker, now time.Time) {
+func (k *kubelets) end(pod, node object, w *podRecord, now time.Time) {
 	c := containerOf(pod)
 	w.due = time.Time{}
 	ended := terminated(c.exitCode(), w.started, now)
@@ -170,17 +170,17 @@ func (k *kubelets) end(pod, node object, w *worker, now time.Time) {
 		w.backOffs = k.events.again(w.backOffs)
 		return
 	}
-	w.backOffs = k.events.kubelet(pod, "Warning", "BackOff", "Back-off "+message)
+	w.backOffs = k.events.postAsKubelet(pod, "Warning", "BackOff", "Back-off "+message)
 }
 
 // stop tells a pod's container to end, as the pod has been deleted.
-func (k *kubelets) stop(pod object, w *worker, now time.Time) {
+func (k *kubelets) stop(pod object, w *podRecord, now time.Time) {
 	wasRunning := w.stage == isRunning
 	w.stage = isStopping
 	w.due = now
 	if wasRunning {
 		w.due = now.Add(stopTime)
-		k.events.kubelet(pod, "Normal", "Killing", "Stopping container "+containerOf(pod).name)
+		k.events.postAsKubelet(pod, "Normal", "Killing", "Stopping container "+containerOf(pod).name)
 	}
 }
 
@@ -190,8 +190,21 @@ func (k *kubelets) ipFor(pod, node object) string {
 	if spec["hostNetwork"] == true {
 		return addressOf(node)
 	}
-	k.ips++
 	of, _ := node["spec"].(object)
 	prefix, _, _ := strings.Cut(fakekube.TextIn(of, "podCIDR"), ".0/24")
-	return fmt.Sprintf("%s.%d", prefix, k.ips%250+2)
+	taken := map[string]bool{}
+	for _, w := range k.records {
+		taken[w.ip] = true
+	}
+	for range podAddresses {
+		k.ips++
+		ip := fmt.Sprintf("%s.%d", prefix, k.ips%podAddresses+2)
+		if !taken[ip] {
+			return ip
+		}
+	}
+	return "" // the node has more pods than addresses
 }
+
+// podAddresses is how many addresses a node has for its pods.
+const podAddresses = 250

@@ -47,7 +47,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 		server.Close()
 	}()
 	c.host = strings.TrimPrefix(server.URL, "https://")
-	dir, _ = filepath.Abs(dir)
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		fmt.Fprintln(stderr, "playground:", err)
+		return 1
+	}
 	file, err := writeOwnKubeconfig(dir, fakekube.Kubeconfig(server.URL, server.CA, "token: "+token))
 	if err != nil {
 		fmt.Fprintln(stderr, "playground:", err)

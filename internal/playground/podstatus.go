@@ -11,7 +11,7 @@ import (
 
 // write writes a pod's status, with its containers in this state.
 // https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#PodStatus
-func (k *kubelets) write(pod, node object, w *worker, now time.Time, state object) {
+func (k *kubelets) write(pod, node object, w *podRecord, now time.Time, state object) {
 	spec, _ := pod["spec"].(object)
 	containers, _ := spec["containers"].([]any)
 	var statuses []any
@@ -92,7 +92,7 @@ func condition(pod object, kind string, holds bool, reason, message string) obje
 
 // containerStatus is what a kubelet says of a container.
 // https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#ContainerStatus
-func containerStatus(container object, w *worker, state object) object {
+func containerStatus(container object, w *podRecord, state object) object {
 	image := fakekube.TextIn(container, "image")
 	status := object{
 		"name":         container["name"],

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,8 +13,8 @@ import (
 // ready and in service, taints, and spec.nodeSelector; resources and affinity it does not look at.
 type scheduler struct {
 	*client
-	events      *recorder
-	isComplaint map[string]string // by a pod's uid, why no node takes it, as said by the last Event
+	events     *recorder
+	complaints map[string]string // by a pod's uid, why no node takes it, as said by the last Event
 }
 
 // step binds the pods that have no node yet.
@@ -21,13 +22,16 @@ func (s *scheduler) step() {
 	nodes := s.all("nodes")
 	load := map[string]int{}
 	var waiting []object
+	isWaiting := map[string]bool{} // by uid
 	for _, pod := range s.all("pods") {
 		node := nodeOf(pod)
 		load[node]++
 		if node == "" && !isDying(pod) && !hasEnded(pod) {
 			waiting = append(waiting, pod)
+			isWaiting[uidOf(pod)] = true
 		}
 	}
+	maps.DeleteFunc(s.complaints, func(uid, _ string) bool { return !isWaiting[uid] })
 	slices.SortFunc(waiting, byAge)
 	slices.SortFunc(nodes, byName)
 	for _, pod := range waiting {
@@ -40,8 +44,7 @@ func (s *scheduler) step() {
 			continue // it has gone; or the next step tries again
 		}
 		load[node]++
-		delete(s.isComplaint, uidOf(pod))
-		s.events.scheduler(pod, "Normal", "Scheduled", "Binding",
+		s.events.postAsScheduler(pod, "Normal", "Scheduled", "Binding",
 			fmt.Sprintf("Successfully assigned %s to %s", fakekube.KeyOf(pod), node))
 	}
 }
@@ -116,12 +119,12 @@ func (s *scheduler) complain(pod object, nodes int, reasons map[string]int) {
 	if nodes == 0 {
 		message = "no nodes available to schedule pods"
 	}
-	if s.isComplaint[uidOf(pod)] == message {
+	if s.complaints[uidOf(pod)] == message {
 		return
 	}
-	s.isComplaint[uidOf(pod)] = message
+	s.complaints[uidOf(pod)] = message
 	s.patchStatus("pods", pod, object{"conditions": []any{condition(pod, "PodScheduled", false, "Unschedulable", message)}})
-	s.events.scheduler(pod, "Warning", "FailedScheduling", "Scheduling", message)
+	s.events.postAsScheduler(pod, "Warning", "FailedScheduling", "Scheduling", message)
 }
 
 // nodeOf is the name of the node that a pod is on, "" while it has none.
