@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -21,19 +22,20 @@ type Network struct {
 	dials  atomic.Int32 // attempts to connect so far
 	era    atomic.Int32 // counts calls of GoSilent; the connections of earlier eras are half open
 
-	mu   sync.Mutex // guards open
-	open []net.Conn // the server's ends
+	mu   sync.Mutex   // guards open
+	open []*serverEnd // of the connections that are there
 }
 
 // Kill breaks all connections and refuses new ones until Restore is called.
 func (n *Network) Kill() {
 	n.Refuse()
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, c := range n.open {
+	open := n.open
+	n.open = nil
+	n.mu.Unlock()
+	for _, c := range open {
 		c.Close()
 	}
-	n.open = nil
 }
 
 // Refuse lets nobody connect until Restore is called. The connections that are there go on.
@@ -43,7 +45,7 @@ func (n *Network) Refuse() { n.isDown.Store(true) }
 func (n *Network) Restore() { n.isDown.Store(false) }
 
 // GoSilent makes all connections that are there half open: nothing that either end sends arrives any more, and nobody
-// is told. New connections work.
+// is told. New connections work. A client does hear of it if the server closes a half-open connection, or Kill does.
 func (n *Network) GoSilent() { n.era.Add(1) }
 
 // Dialed is how many times a client has tried to connect, whether it could or not.
@@ -78,6 +80,20 @@ func (c halfOpen) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
+// serverEnd is the server's end of a connection. Its network knows of it until it is closed.
+type serverEnd struct {
+	net.Conn
+	net *Network
+}
+
+// Close closes the connection.
+func (c *serverEnd) Close() error {
+	c.net.mu.Lock()
+	c.net.open = slices.DeleteFunc(c.net.open, func(other *serverEnd) bool { return other == c })
+	c.net.mu.Unlock()
+	return c.Conn.Close()
+}
+
 // listener is the server's end of a Network.
 type listener struct {
 	net *Network
@@ -104,7 +120,8 @@ func (l listener) Addr() net.Addr { return &net.TCPAddr{} }
 func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	n.dials.Add(1)
 	refused := &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
-	ours, theirs := net.Pipe()
+	ours, other := net.Pipe()
+	theirs := &serverEnd{Conn: other, net: n}
 	client := halfOpen{Conn: ours, in: bufio.NewReaderSize(ours, 32<<10), net: n, era: n.era.Load()}
 	if !n.add(theirs) {
 		return nil, refused
@@ -121,8 +138,8 @@ func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, err
 	}
 }
 
-// add lists a connection before the server gets it, so that Kill finds it. It reports whether it may be made.
-func (n *Network) add(theirs net.Conn) bool {
+// add lists a connection before the server gets it, so that Kill finds it. It reports whether the connection may be made.
+func (n *Network) add(theirs *serverEnd) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.isDown.Load() {

@@ -99,6 +99,19 @@ func TestSilentConnectionsLoseWhatIsSentAndNewOnesWork(t *testing.T) {
 	})
 }
 
+func TestConnectionsThatAreOverAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := New().ServeIn(t)
+		for range 3 {
+			if err := get(n, time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		wantNumber(t, "connections", len(n.open), 0)
+	})
+}
+
 func TestDialAfterTheEndIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n *Network
