@@ -26,8 +26,8 @@ func (r *request) isReadable() bool {
 	if err == nil && slices.Contains(known, media) {
 		known = []string{mediaJSON} // the real server reads the others, too
 	}
-	r.fail(415, "UnsupportedMediaType", "the body of the request was in an unknown format - accepted media types include: "+
-		strings.Join(known, ", "), nil)
+	r.fail(415, "UnsupportedMediaType", "the body of the request was in an unknown format - accepted media types "+
+		"include: "+strings.Join(known, ", "), nil)
 	return false
 }
 

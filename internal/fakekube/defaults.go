@@ -91,17 +91,17 @@ func (k kind) setDefaults(o Object) {
 	switch k.qualified() {
 	case "pods":
 		setPodDefaults(partIn(o, "spec"))
+		setMissing(partIn(o, "status"), "qosClass", qosClass(partIn(o, "spec")))
 	case "nodes":
 		status := partIn(o, "status")
 		if capacity := objectIn(status, "capacity"); capacity != nil {
 			setMissing(status, "allocatable", maps.Clone(capacity))
 		}
 		spec := partIn(o, "spec")
-		if network := TextIn(spec, "podCIDR"); network != "" {
-			setMissing(spec, "podCIDRs", []any{network})
-		}
+		setNetworks(spec)
 	case "namespaces":
 		partIn(MetaOf(o), "labels")["kubernetes.io/metadata.name"] = TextIn(MetaOf(o), "name")
+		setMissing(partIn(o, "status"), "phase", "Active")
 	case "secrets":
 		setSecretDefaults(o)
 	case "rolebindings.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io":
@@ -132,6 +132,18 @@ func partIn(o Object, key string) Object {
 func setMissing(o Object, name string, value any) {
 	if is := o[name]; is == nil || is == "" {
 		o[name] = value
+	}
+}
+
+// setNetworks makes the network of a node the first of its networks. Where the two are not the same, the former counts.
+func setNetworks(spec Object) {
+	networks := textsIn(spec["podCIDRs"])
+	network := TextIn(spec, "podCIDR")
+	switch {
+	case network == "" && len(networks) > 0:
+		spec["podCIDR"] = networks[0]
+	case network != "" && (len(networks) == 0 || networks[0] != network):
+		spec["podCIDRs"] = []any{network}
 	}
 }
 

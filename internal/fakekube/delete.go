@@ -137,10 +137,14 @@ func (s *Server) deleteLocked(k kind, old Object, d *deletion) (left Object, isG
 	if k.isDefinition() {
 		return s.deleteDefinitionLocked(k, old, d)
 	}
-	dying := Clone(old)
 	isPod := k.qualified() == "pods"
+	isEnding := isPod && isDying(old) && !d.shortens(old)
+	if isEnding && (graceOf(old) > 0 || d.grace != nil) {
+		return old, false
+	}
+	dying := Clone(old)
 	isChanged := k.traits().hasDependents && d.setFinalizers(dying)
-	if isPod && isDying(old) && !d.shortens(old) && !isChanged {
+	if isEnding && !isChanged {
 		return old, false
 	}
 	if isPod && d.endGracefully(dying) {

@@ -123,8 +123,16 @@ func (s *Server) finalize(r *request) {
 	if !r.isOfVersion(old, o) {
 		return
 	}
+	var causes []cause
+	for i, finalizer := range textsIn(partIn(o, "spec")["finalizers"]) {
+		causes = append(causes, namespaceFinalizerCauses(fmt.Sprintf("spec.finalizers[%d]", i), finalizer)...)
+	}
+	if len(causes) > 0 {
+		r.refuse(causes)
+		return
+	}
 	is := Clone(old)
-	is["spec"] = partIn(o, "spec")
+	is["spec"] = o["spec"]
 	isLast := isDying(is) && objectIn(is, "spec")["finalizers"] == nil
 	switch {
 	case isLast:

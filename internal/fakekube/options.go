@@ -139,8 +139,8 @@ type deleteOptions struct {
 	} `json:"preconditions"`
 }
 
-// deleteOptions reads DeleteOptions in JSON or, where that is empty, in the query. Where they cannot be read, it answers
-// so and returns nil.
+// deleteOptions reads DeleteOptions in JSON or, where that is empty, in the query. Where it cannot, it answers so and
+// returns nil.
 func (r *request) deleteOptions(body []byte) *deleteOptions {
 	if len(body) > 0 {
 		type DeleteOptions deleteOptions // encoding/json says this name where a value is not of its type
@@ -174,10 +174,13 @@ func (r *request) deleteOptions(body []byte) *deleteOptions {
 func (said *deleteOptions) policy() (policy string, causes []cause) {
 	orphans := said.OrphanDependents
 	if said.PropagationPolicy == nil {
-		if orphans != nil && *orphans {
+		switch {
+		case orphans == nil:
+			return "", nil
+		case *orphans:
 			return "Orphan", nil
 		}
-		return "", nil
+		return "Background", nil
 	}
 	policy = *said.PropagationPolicy
 	if orphans != nil {

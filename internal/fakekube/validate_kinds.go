@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // specCauses are what is wrong with an object of a built-in kind beside its metadata.
@@ -15,6 +16,8 @@ func (k kind) specCauses(old, o Object) []cause {
 		return podCauses(old, o)
 	case "nodes":
 		return nodeCauses(old, o)
+	case "namespaces":
+		return namespaceCauses(o)
 	case "events":
 		return eventCauses(o)
 	case "configmaps", "secrets":
@@ -29,6 +32,37 @@ func (k kind) specCauses(old, o Object) []cause {
 		return definitionCauses(o)
 	}
 	return nil
+}
+
+// namespaceCauses are what is wrong with a namespace.
+func namespaceCauses(o Object) []cause {
+	var causes []cause
+	for _, finalizer := range textsIn(objectIn(o, "spec")["finalizers"]) {
+		causes = append(causes, namespaceFinalizerCauses("spec.finalizers", finalizer)...)
+	}
+	phase := TextIn(objectIn(o, "status"), "phase")
+	switch {
+	case isDying(o) && phase != "Terminating":
+		why := "may only be 'Terminating' if `deletionTimestamp` is not empty"
+		causes = append(causes, invalidValue("status.Phase", phase, why))
+	case !isDying(o) && phase != "Active":
+		why := "may only be 'Active' if `deletionTimestamp` is empty"
+		causes = append(causes, invalidValue("status.Phase", phase, why))
+	}
+	return causes
+}
+
+// namespaceFinalizerCauses are what is wrong with a finalizer in a namespace's spec, which stands at this path.
+func namespaceFinalizerCauses(path, finalizer string) []cause {
+	var causes []cause
+	for _, problem := range labelKeyProblems(finalizer) {
+		causes = append(causes, invalidValue(path, finalizer, problem))
+	}
+	if !strings.Contains(finalizer, "/") && finalizer != "kubernetes" && !isOfCollector(finalizer) {
+		why := "name is neither a standard finalizer name nor is it fully qualified"
+		causes = append(causes, invalidValue(path, finalizer, why))
+	}
+	return causes
 }
 
 // eventCauses are what is wrong with an Event.
@@ -206,7 +240,15 @@ func (k kind) bindingCauses(old, o Object) []cause {
 		if TextIn(subject, "name") == "" {
 			causes = append(causes, required(at+"name", ""))
 		}
-		causes = append(causes, oneOf(subject, at, "kind", "ServiceAccount", "User", "Group")...)
+		group := k.group
+		if TextIn(subject, "kind") == "ServiceAccount" {
+			group = ""
+		}
+		kindCauses := oneOf(subject, at, "kind", "ServiceAccount", "User", "Group")
+		if len(kindCauses) == 0 {
+			kindCauses = oneOf(subject, at, "apiGroup", group)
+		}
+		causes = append(causes, kindCauses...)
 		if !k.isNamespaced && TextIn(subject, "kind") == "ServiceAccount" && TextIn(subject, "namespace") == "" {
 			causes = append(causes, required(at+"namespace", ""))
 		}
