@@ -27,6 +27,13 @@ func podCauses(old, o Object) []cause {
 		}
 	}
 	causes = append(causes, podNameCauses(spec)...)
+	for i, gate := range objectsIn(spec["readinessGates"]) {
+		condition := TextIn(gate, "conditionType")
+		for _, problem := range labelKeyProblems(condition) {
+			field := fmt.Sprintf("spec.readinessGates[%d].conditionType", i)
+			causes = append(causes, invalidValue(field, condition, problem))
+		}
+	}
 	causes = append(causes, tolerationCauses(spec)...)
 	if old == nil {
 		return append(causes, imageCauses(spec)...)
@@ -115,6 +122,7 @@ func containerCauses(spec Object, list string, names map[string]bool) []cause {
 		causes = append(causes, portCauses(container, path)...)
 		causes = append(causes, variableCauses(container, path)...)
 		causes = append(causes, mountCauses(spec, container, path)...)
+		causes = append(causes, probeCauses(container, path)...)
 		causes = append(causes, resourceCauses(container, path)...)
 		if name != "" && names[name] {
 			causes = append(causes, duplicateValue(path+"name", name))
@@ -130,8 +138,19 @@ const maxPort = 65535
 // portCauses are what is wrong with the ports of a container.
 func portCauses(container Object, path string) []cause {
 	var causes []cause
+	isSeen := map[string]bool{}
 	for i, port := range objectsIn(container["ports"]) {
 		at := fmt.Sprintf("%sports[%d].", path, i)
+		if name := TextIn(port, "name"); name != "" {
+			problems := portNameProblems(name)
+			for _, problem := range problems {
+				causes = append(causes, invalidValue(at+"name", name, problem))
+			}
+			if len(problems) == 0 && isSeen[name] {
+				causes = append(causes, duplicateValue(at+"name", name))
+			}
+			isSeen[name] = true
+		}
 		number, _ := port["containerPort"].(float64)
 		switch {
 		case number == 0:
@@ -139,6 +158,9 @@ func portCauses(container Object, path string) []cause {
 		case number < 0 || number > maxPort:
 			why := "must be between 1 and 65535, inclusive"
 			causes = append(causes, invalidValue(at+"containerPort", number, why))
+		}
+		if host, isSet := port["hostPort"].(float64); isSet && host != 0 && (host < 0 || host > maxPort) {
+			causes = append(causes, invalidValue(at+"hostPort", host, "must be between 1 and 65535, inclusive"))
 		}
 		causes = append(causes, oneOf(port, at, "protocol", "SCTP", "TCP", "UDP")...)
 	}
@@ -183,6 +205,11 @@ func amountCauses(amounts map[string]quantity, path string) []cause {
 	for _, name := range slices.Sorted(maps.Keys(amounts)) {
 		at := fmt.Sprintf("%s[%s]", path, name)
 		amount := amounts[name]
+		if !strings.Contains(name, "/") && !isNativeResource(name) {
+			causes = append(causes,
+				invalidValue(at, name, "must be a standard resource type or fully qualified"),
+				invalidValue(at, name, "must be a standard resource for containers"))
+		}
 		if amount.amount.Sign() < 0 {
 			causes = append(causes, invalidValue(at, amount.String(), "must be greater than or equal to 0"))
 		}
@@ -191,6 +218,11 @@ func amountCauses(amounts map[string]quantity, path string) []cause {
 		}
 	}
 	return causes
+}
+
+// isNativeResource reports whether a container may ask for a resource of this name, which has no domain.
+func isNativeResource(name string) bool {
+	return slices.Contains([]string{"cpu", "memory", "ephemeral-storage"}, name) || strings.HasPrefix(name, "hugepages-")
 }
 
 // isExtended reports whether a resource is one that Kubernetes itself does not know. There is only a whole number of
@@ -223,6 +255,7 @@ func mountCauses(spec, container Object, path string) []cause {
 	for _, volume := range objectsIn(spec["volumes"]) {
 		isVolume[TextIn(volume, "name")] = true
 	}
+	isMounted := map[string]bool{}
 	for i, mount := range objectsIn(container["volumeMounts"]) {
 		at := fmt.Sprintf("%svolumeMounts[%d].", path, i)
 		name := TextIn(mount, "name")
@@ -232,9 +265,14 @@ func mountCauses(spec, container Object, path string) []cause {
 		case !isVolume[name]:
 			causes = append(causes, cause{"FieldValueNotFound", at + "name", fmt.Sprintf("Not found: %q", name)})
 		}
-		if TextIn(mount, "mountPath") == "" {
+		to := TextIn(mount, "mountPath")
+		switch {
+		case to == "":
 			causes = append(causes, required(at+"mountPath", ""))
+		case isMounted[to]:
+			causes = append(causes, invalidValue(at+"mountPath", to, "must be unique"))
 		}
+		isMounted[to] = true
 	}
 	return causes
 }
@@ -267,6 +305,21 @@ func tolerationCauses(spec Object) []cause {
 		if key == "" && operator != "Exists" {
 			why := "operator must be Exists when `key` is empty, which means \"match all values and all keys\""
 			causes = append(causes, invalidValue(at+"operator", operator, why))
+		}
+		effect := TextIn(toleration, "effect")
+		if toleration["tolerationSeconds"] != nil && effect != "NoExecute" {
+			why := "effect must be 'NoExecute' when `tolerationSeconds` is set"
+			causes = append(causes, invalidValue(at+"effect", effect, why))
+		}
+		value := TextIn(toleration, "value")
+		switch {
+		case operator == "Exists" && value != "":
+			causes = append(causes, invalidValue(at+"operator", value, "value must be empty when `operator` is 'Exists'"))
+		case operator != "Exists" && operator != "":
+			causes = append(causes, oneOf(toleration, at, "operator", "Equal", "Exists")...)
+		}
+		if effect != "" {
+			causes = append(causes, oneOf(toleration, at, "effect", "NoSchedule", "PreferNoSchedule", "NoExecute")...)
 		}
 	}
 	return causes
