@@ -184,6 +184,9 @@ func (s *Server) objectsAtLocked(k kind, version int) map[Key]Object {
 
 // read answers a GET of one object. It is as it is now, whatever version of the past the client asks for.
 func (s *Server) read(r *request) {
+	if r.hasImpossibleName() {
+		return
+	}
 	wanted, err := parseVersion(r.q.Get("resourceVersion"))
 	switch {
 	case err != nil && r.kind.isCached():

@@ -196,7 +196,21 @@ func (r *request) details() Object {
 	return d
 }
 
+// hasImpossibleName reports whether the name in the path is one that no object can have, because it would lead elsewhere
+// in a path; where it is, that is answered. The server says so where it looks for the object.
+func (r *request) hasImpossibleName() bool {
+	problem := segmentProblem(r.key.Name)
+	if problem == "" {
+		return false
+	}
+	r.badRequest(fmt.Sprintf("Name parameter invalid: %q: %s", r.key.Name, problem))
+	return true
+}
+
 func (r *request) notFound() {
+	if r.hasImpossibleName() {
+		return
+	}
 	r.fail(404, "NotFound", fmt.Sprintf("%s %q not found", r.kind.qualified(), r.key.Name), r.details())
 }
 

@@ -99,6 +99,9 @@ func (s *Server) update(r *request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.objects[r.kind.qualified()][r.key]
+	if r.hasImpossibleName() {
+		return
+	}
 	if old == nil && r.kind.traits().isMadeByPut && !r.status {
 		s.createByPutLocked(r, o)
 		return
