@@ -35,7 +35,7 @@ func (q Request) String() string {
 	return q.Method + " " + q.Path + "?" + q.Query.Encode() + " " + q.Body
 }
 
-// RequestOf describes a request by what its head says; body, user and token are the caller's to add.
+// RequestOf describes a request by what its head says. The caller adds the body, the user and the token.
 func RequestOf(r *http.Request) Request {
 	query := r.URL.Query()
 	return Request{
@@ -80,9 +80,9 @@ type Spy interface {
 	// The fake is not locked.
 	Asked(q Request)
 
-	// Told is called before a watch sends an event, ADDED, MODIFIED or DELETED, with the object in full. The objects
-	// with which a watch without a version begins are told, too. Bookmarks, errors and frames of
-	// SendFrame are not. The fake is not locked.
+	// Told is called before a watch sends an event, ADDED, MODIFIED or DELETED, with the object in full. The objects with
+	// which a watch without a version begins are told, too. Bookmarks, errors and frames of SendFrame are not. The fake is
+	// not locked.
 	Told(a Answer, event string, o Object)
 
 	// Answered is called before an answer is sent, whether a success or a refusal: also where a watch is refused, but
@@ -90,13 +90,12 @@ type Spy interface {
 	// without a body. The fake is not locked.
 	Answered(a Answer)
 
-	// Changed is called with each change, in the order of their versions. The fake is locked: the spy must not call
-	// it.
+	// Changed is called with each change, in the order of their versions. The fake is locked: the spy must not call it.
 	Changed(c Change)
 }
 
-// Requests returns the requests so far that match, in the order in which they came, those too that met a fault or were
-// cut off. It calls match with the fake locked, so that match must not call the fake.
+// Requests returns the requests so far that match, in the order in which they came. Those that met a fault or were cut
+// off are among them. It calls match with the fake locked, so that match must not call the fake.
 func (s *Server) Requests(match func(Request) bool) []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,6 +2,7 @@ package fakekube
 
 import (
 	_ "embed"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,13 +21,16 @@ var protobufText string
 
 // protoField is a field of a type as protobuf has it.
 type protoField struct {
-	name   string
-	typ    string
-	number int
-	inner  int  // the number within the message of that number; 0: it is not in another
-	isKept bool // an empty text means something
+	name string // as in JSON
+	typ  string // as in the schema, such as "[]Container" and "map[string]string"
 
-	isWritten bool // always
+	// number is that of the field in the message of its type. Where inner is not 0, the field stands in a message within
+	// that one: then number is that of the message, and inner that of the field in it.
+	number int
+	inner  int
+
+	isKept    bool // JSON has the field also where it is an empty text
+	isWritten bool // protobuf has the field also where it is not set
 }
 
 // protoTypes are the types that have a form in protobuf, by name.
@@ -48,21 +52,31 @@ func parseProtoTypes(text string) map[string][]protoField {
 	return types
 }
 
-// parseProtoField reads a field of a type.
+// parseProtoField reads a field of a type. It panics where the numbers are none.
 func parseProtoField(of, word string) protoField {
 	name, rest, _ := strings.Cut(word, "=")
 	numbers, typ, hasType := strings.Cut(rest, ":")
 	numbers, isWritten := strings.CutSuffix(numbers, "!")
 	outer, inner, _ := strings.Cut(numbers, ".")
 	f := protoField{name: name, typ: typ, isWritten: isWritten}
-	f.number, _ = strconv.Atoi(outer)
-	f.inner, _ = strconv.Atoi(inner)
+	f.number = protoNumber(word, outer)
+	if inner != "" {
+		f.inner = protoNumber(word, inner)
+	}
 	if !hasType {
 		known := structs[of][name]
 		f.typ = known.typ
 		f.isKept = known.isKept
 	}
 	return f
+}
+
+func protoNumber(word, digits string) int {
+	number, err := strconv.Atoi(digits)
+	if err != nil {
+		panic(fmt.Sprintf("protobuf.txt: %s: %v", word, err))
+	}
+	return number
 }
 
 // hasProtobuf reports whether the fake can read and write a kind in protobuf.

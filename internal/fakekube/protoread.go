@@ -130,13 +130,15 @@ func eachField(data []byte, do func(wireValue) error) error {
 	return nil
 }
 
-// readMessage adds what stands in a message of a type to an object. outer is the number of the message where it is one
-// that JSON does not have, 0 elsewhere.
+// readMessage adds what stands in a message of a type to an object. Where the message is one within that of the type,
+// which JSON does not have, outer is its number; elsewhere it is 0.
 func readMessage(o Object, typ string, outer int, data []byte) error {
 	return eachField(data, func(v wireValue) error {
-		number, inner := v.number, 0
+		number := v.number
+		inner := 0
 		if outer > 0 {
-			number, inner = outer, v.number
+			number = outer
+			inner = v.number
 		}
 		if inner == 0 && isNested(typ, number) {
 			return readMessage(o, typ, number, v.bytes)
@@ -183,7 +185,7 @@ func readField(o Object, f protoField, v wireValue) error {
 	return nil
 }
 
-// readEntry adds an entry of a map.
+// readEntry adds an entry of a map. One without a value has the zero of its type.
 func readEntry(entries Object, typ string, data []byte) error {
 	key := ""
 	value, err := readValue(typ, wireValue{})
@@ -223,7 +225,7 @@ func readValue(typ string, v wireValue) (any, error) {
 	return unwrapped(typ, v.bytes)
 }
 
-// unwrapped is the value that JSON writes without fields for a message.
+// unwrapped is the value for which JSON has no fields, though protobuf has a message: a time, a quantity and the like.
 func unwrapped(typ string, data []byte) (any, error) {
 	var numbers [4]int64
 	var text string

@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// object adds the fields of an object of this type. Fields that the type does not have are left out.
+// object adds the fields of an object of this type. Fields that the type does not have are left out. Fields that stand in
+// a message of their own, which JSON does not have, follow each other in the type.
 func (b *ProtobufMessage) object(typ string, o Object) {
 	fields := protoTypes[typ]
-	for len(fields) > 0 {
-		f := fields[0]
+	for i := 0; i < len(fields); {
+		f := fields[i]
 		if f.inner == 0 {
 			b.field(f.number, f, o[f.name])
-			fields = fields[1:]
+			i++
 			continue
 		}
 		var nested ProtobufMessage
-		for len(fields) > 0 && fields[0].number == f.number {
-			nested.field(fields[0].inner, fields[0], o[fields[0].name])
-			fields = fields[1:]
+		for ; i < len(fields) && fields[i].number == f.number; i++ {
+			nested.field(fields[i].inner, fields[i], o[fields[i].name])
 		}
 		if len(nested) > 0 {
 			b.Bytes(f.number, nested)
@@ -33,7 +33,7 @@ func (b *ProtobufMessage) object(typ string, o Object) {
 	}
 }
 
-// field adds a field of an object, or what stands for one that is not there.
+// field adds a field of an object. Where it is nil, but always written, that is the zero of its type.
 func (b *ProtobufMessage) field(number int, f protoField, v any) {
 	if v != nil || !f.isWritten {
 		b.value(number, f.typ, v)

@@ -7,11 +7,12 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"sort"
 	"strconv"
 	"time"
 )
 
-// watcher is a watch that runs. One goroutine has it.
+// watcher is a watch that runs. It belongs to the goroutine that serves the request.
 type watcher struct {
 	server  *Server
 	r       *request
@@ -19,29 +20,40 @@ type watcher struct {
 
 	hasColumns bool // it has sent a table with the definitions of its columns
 
-	from   int    // it has told all up to this version
-	newest Object // that it has told of, nil: none yet
+	from   int    // the client has heard of all changes up to this version
+	newest Object // the object of the last event; nil where there was none yet
 }
 
 // ending is the end of all watches that run at one time.
 type ending struct {
 	over     chan struct{} // closed when they have to end
-	isBroken bool          // they end with their connections; set before over is closed
+	isBroken bool          // they end with their connections; it is set before over is closed
 }
 
 // outlook is what a watch finds when it looks at the fake.
 type outlook struct {
-	news      []Change // that it has not told yet, of whatever resource
-	now       int      // the version that it has told all of, once it has told the news
+	// news are the changes that the watch has not told of yet, of all resources.
+	news []Change
+
+	// now is the version up to which the client has heard of all changes, once it has heard of the news.
+	now int
+
+	// forgotten is the version up to which the history is gone.
 	forgotten int
-	extra     *Frame          // if any, comes after the news
-	isGone    bool            // the resource has been removed, or defined again
-	moved     <-chan struct{} // closed when looking again is worth while,
-	over      <-chan struct{} // as this one is; nil: never
+
+	// extra is a frame of SendFrame, which comes after the news. It is nil where there is none.
+	extra *Frame
+
+	// isGone says that the resource has been removed, or defined again.
+	isGone bool
+
+	// moved is closed when there is something new, and over when the watch lags behind no longer; a nil one never is.
+	moved, over <-chan struct{}
 }
 
-// watch streams the history from a version on, after the objects that are there, if the client wants those. From the
-// future it is silent; from what is forgotten it is a 410, in the stream, as a real server does it.
+// watch streams the changes after a version. Where the client wants initial events, the objects that are there come
+// first. A watch that begins at a version from the future is silent; one that begins at a version that is forgotten gets a
+// 410 in the stream, as from a real server.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-watch
 func (s *Server) watch(r *request) {
 	selects := r.selection()
@@ -92,7 +104,7 @@ func (w *watcher) begin() bool {
 	return true
 }
 
-// present is the selected objects of a kind, in the order of etcd's keys, and the version at which it is so.
+// present returns the objects that a watch begins with, in the order of etcd's keys, and the version at which they are so.
 func (s *Server) present(r *request, selects func(Object) bool) (version int, all []Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +115,7 @@ func (s *Server) present(r *request, selects func(Object) bool) (version int, al
 // would hear no more than the version at which it began.
 const beforeEnd = 2 * time.Second
 
-// run tells what happens until the watch ends.
+// run tells what happens, until the watch ends.
 func (w *watcher) run() {
 	const never = 10000 * time.Hour
 	timeout := cmp.Or(w.r.listOptions.timeout, 30*time.Minute)
@@ -116,24 +128,10 @@ func (w *watcher) run() {
 	start := w.from
 	for {
 		found := w.look()
-		if w.from < found.forgotten {
-			w.send("ERROR", Status(410, "Expired", w.tooOld(found.forgotten), nil))
+		if isOver := w.tellAll(found); isOver {
 			return
 		}
-		for _, c := range found.news {
-			w.tell(c)
-		}
-		if found.extra != nil {
-			w.interject(found.extra)
-			if found.extra.End {
-				return
-			}
-		}
-		w.from = max(w.from, found.now)
-		if found.isGone {
-			return
-		}
-		isUpToDate := w.from == found.now // it is not where the client began in the future
+		isUpToDate := w.from == found.now // not so where the client began in the future
 		select {
 		case <-found.moved:
 		case <-found.over:
@@ -159,6 +157,25 @@ func (w *watcher) run() {
 	}
 }
 
+// tellAll sends what the watch has found, and reports whether the watch ends with that.
+func (w *watcher) tellAll(found outlook) (isOver bool) {
+	if w.from < found.forgotten {
+		w.send("ERROR", Status(410, "Expired", w.tooOld(found.forgotten), nil))
+		return true
+	}
+	for _, c := range found.news {
+		w.tell(c)
+	}
+	if found.extra != nil {
+		w.interject(found.extra)
+		if found.extra.End {
+			return true
+		}
+	}
+	w.from = max(w.from, found.now)
+	return found.isGone
+}
+
 // tooOld says, in the server's words, that the watch began at a version that is forgotten.
 func (w *watcher) tooOld(forgotten int) string {
 	if !w.r.kind.isCached() {
@@ -173,8 +190,7 @@ func (w *watcher) look() outlook {
 	resource := w.r.kind.resource
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	byVersion := func(c Change, version int) int { return c.Version - version }
-	first, _ := slices.BinarySearchFunc(s.history, w.from+1, byVersion)
+	first := sort.Search(len(s.history), func(i int) bool { return s.history[i].Version > w.from })
 	found := outlook{
 		news:      s.toldLocked(w.r, s.history[first:]),
 		now:       s.version,
@@ -198,7 +214,8 @@ func (s *Server) isGoneLocked(r *request) bool {
 	return r.kind.isCustom() && r.kind.installationIn(s.kinds) != r.kind.installationIn(r.came.kinds)
 }
 
-// tell sends the event that a change is to this watch, if it is one.
+// tell sends the event that a change is for this watch, if it is one: an object that comes to be selected is ADDED, and
+// one that is selected no longer is DELETED.
 func (w *watcher) tell(c Change) {
 	if c.Resource != w.r.kind.resource || c.Group != w.r.kind.group || c.Lost {
 		return
@@ -212,7 +229,7 @@ func (w *watcher) tell(c Change) {
 		event = "MODIFIED"
 	case is:
 		event = "ADDED"
-	case was: // gone, or selected no more: the previous content, under the new version
+	case was: // the client gets the previous content, under the new version
 		event = "DELETED"
 		o = Clone(c.Old)
 		MetaOf(o)["resourceVersion"] = strconv.Itoa(c.Version)
@@ -248,21 +265,25 @@ func (w *watcher) shown(o Object) any {
 
 // send sends a frame.
 func (w *watcher) send(event string, o any) {
-	data, _ := json.Marshal(o)
+	data, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // what is stored came from JSON, so that it is the object of a Frame
+	}
 	if w.r.media == mediaProtobuf {
 		data = ProtobufEvent(event, Protobuf(data))
 	} else {
-		data = fmt.Appendf(nil, `{"type":%q,"object":%s}`+"\n", event, data)
+		data = fmt.Appendf(nil, "{\"type\":%q,\"object\":%s}\n", event, data)
 	}
 	w.sendRaw(data)
 }
 
+// sendRaw sends bytes, and does not wait for more of them.
 func (w *watcher) sendRaw(data []byte) {
 	w.r.w.Write(data)
 	http.NewResponseController(w.r.w).Flush()
 }
 
-// interject sends what a test has put in.
+// interject sends a frame of SendFrame.
 func (w *watcher) interject(fr *Frame) {
 	switch {
 	case fr.Raw != "":
