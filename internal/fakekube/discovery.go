@@ -40,22 +40,36 @@ func (s *Server) discover(r *request) bool {
 	if plain == nil {
 		return false
 	}
-	isCollection := path == "/api" || path == "/apis"
-	takesAnyMethod := strings.HasPrefix(path, "/apis") && strings.Count(path, "/") < 3
-	if r.Method != http.MethodGet && !takesAnyMethod {
+	mayAggregate := path == "/api" || path == "/apis"
+	isAboutGroups := strings.HasPrefix(path, "/apis") && strings.Count(path, "/") < 3
+	if r.Method != http.MethodGet && !isAboutGroups {
 		r.fail(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", Object{})
 		return true
 	}
-	form := formOf(r.Header.Get("Accept"), isCollection)
+	form := formOf(r.Header.Get("Accept"), mayAggregate)
 	switch form {
 	case "":
-		r.fail(406, "NotAcceptable", "only the following media types are accepted: application/json", Object{})
+		r.discoveryNotAcceptable(path, isAboutGroups)
 	case mediaJSON:
 		r.answer(200, plain)
 	default:
 		s.discoverAll(r, path == "/api")
 	}
 	return true
+}
+
+// discoveryNotAcceptable answers a request for discovery in a form that the fake does not have. The server's words
+// depend on which of its parts notices.
+func (r *request) discoveryNotAcceptable(path string, isAboutGroups bool) {
+	isKnown := slices.ContainsFunc(mediaClauses(r.Header.Get("Accept")), mediaClause.isOfServer)
+	switch {
+	case path == "/version":
+		r.fail(406, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: "+mediaJSON, Object{})
+	case isAboutGroups || isKnown:
+		r.fail(406, "NotAcceptable", "only the following media types are accepted: "+mediaOfServer, nil)
+	default:
+		r.fail(406, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: "+mediaOfServer, Object{})
+	}
 }
 
 // discovered is what discovery says of one group, or of one of its versions. It is nil where there is none.
