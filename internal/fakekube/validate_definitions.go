@@ -34,6 +34,7 @@ func definitionCauses(o Object) []cause {
 	}
 	causes = append(causes, versionCauses(spec)...)
 	causes = append(causes, definedNameCauses(names)...)
+	causes = append(causes, columnCauses("spec.", sharedColumns(spec))...)
 	return append(causes, approvalCauses(group, objectIn(o, "metadata", "annotations"))...)
 }
 
@@ -80,13 +81,67 @@ func versionCauses(spec Object) []cause {
 		schema := objectIn(version, "schema", "openAPIV3Schema")
 		if schema == nil {
 			causes = append(causes, required(at+"schema.openAPIV3Schema", ""))
-			continue
+		} else {
+			causes = append(causes, structuralCauses(at+"schema.openAPIV3Schema", schema, true)...)
 		}
-		causes = append(causes, structuralCauses(at+"schema.openAPIV3Schema", schema, true)...)
+		if sharedColumns(spec) == nil {
+			causes = append(causes, columnCauses(at, version["additionalPrinterColumns"])...)
+		}
 	}
 	if stored != 1 {
 		why := "must have exactly one version marked as storage version"
 		causes = append(causes, invalidValue("spec.versions", spec["versions"], why))
+	}
+	return causes
+}
+
+// sharedColumns are the printer columns of all versions of a definition, where they have the same, and nil otherwise.
+// The server's messages speak of these once.
+func sharedColumns(spec Object) any {
+	versions := objectsIn(spec["versions"])
+	if len(versions) == 0 {
+		return nil
+	}
+	columns := versions[0]["additionalPrinterColumns"]
+	hasOthers := func(version Object) bool { return !isSame(version["additionalPrinterColumns"], columns) }
+	if slices.ContainsFunc(versions, hasOthers) {
+		return nil
+	}
+	return columns
+}
+
+// What a printer column may be, and what its texts may look like.
+// https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#additional-printer-columns
+var (
+	columnTypes   = []string{"boolean", "date", "integer", "number", "string"}
+	columnFormats = []string{"byte", "date", "date-time", "double", "float", "int32", "int64", "password"}
+)
+
+// columnCauses are what is wrong with the printer columns below a path.
+func columnCauses(path string, columns any) []cause {
+	var causes []cause
+	for i, column := range objectsIn(columns) {
+		at := fmt.Sprintf("%sadditionalPrinterColumns[%d].", path, i)
+		if TextIn(column, "name") == "" {
+			causes = append(causes, required(at+"name", ""))
+		}
+		is := TextIn(column, "type")
+		why := "must be one of " + strings.Join(columnTypes, ",")
+		if is == "" {
+			causes = append(causes, required(at+"type", why))
+		} else if !slices.Contains(columnTypes, is) {
+			causes = append(causes, invalidValue(at+"type", is, why))
+		}
+		format := TextIn(column, "format")
+		if format != "" && !slices.Contains(columnFormats, format) {
+			causes = append(causes, invalidValue(at+"format", format, "must be one of "+strings.Join(columnFormats, ",")))
+		}
+		jsonPath := TextIn(column, "jsonPath")
+		if jsonPath == "" {
+			causes = append(causes, required(at+"JSONPath", ""))
+		} else if jsonPath[0] != '.' {
+			causes = append(causes, invalidValue(at+"JSONPath", jsonPath, "must be a simple json path starting with ."))
+		}
 	}
 	return causes
 }
@@ -122,6 +177,9 @@ func structuralCauses(path string, schema Object, isRoot bool) []cause {
 	return causes
 }
 
+// mixedCase begins what is wrong with the name of a kind.
+const mixedCase = "may have mixed case, but should otherwise match: "
+
 // definedNameCauses are what is wrong with the names in a definition.
 func definedNameCauses(names Object) []cause {
 	var causes []cause
@@ -133,8 +191,7 @@ func definedNameCauses(names Object) []cause {
 		case name == "":
 			causes = append(causes, required(at, ""))
 		case (field == "kind" || field == "listKind") && problem != "":
-			why := "may have mixed case, but should otherwise match: " + problem
-			causes = append(causes, invalidValue(at, name, why))
+			causes = append(causes, invalidValue(at, name, mixedCase+problem))
 		case field == "plural" || field == "singular":
 			if problem := dnsLabelProblem(name); problem != "" {
 				causes = append(causes, invalidValue(at, name, problem))
