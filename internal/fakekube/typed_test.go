@@ -86,10 +86,10 @@ func TestSchemaPrunesAndCompletesCustomResources(t *testing.T) {
 	wantJSON(t, "what is stored", got, `{"metadata":{"name":"a"},"kept":{"any":1},"set":{"n":null,"color":"red"},`+
 		`"map":{"k":{"x":1}},"list":[{"y":1}]}`)
 	want := []string{
+		`unknown field "metadata.odd"`,
 		`unknown field "gone"`,
 		`unknown field "list[0].z"`,
 		`unknown field "map.k.z"`,
-		`unknown field "metadata.odd"`,
 	}
 	if !slices.Equal(unknown, want) {
 		t.Errorf("%q, want %q", unknown, want)
@@ -104,23 +104,25 @@ func TestSchemaChecksWhatItCombines(t *testing.T) {
 		"not":{"type":"string","not":{"enum":["no"]}},
 		"step":{"type":"number","multipleOf":0.5,"minimum":0,"exclusiveMinimum":true},
 		"few":{"type":"object","maxProperties":1,"x-kubernetes-preserve-unknown-fields":true},
-		"ip":{"type":"string","format":"ipv4"}}}`)
+		"ip":{"type":"string","format":"ipv4"},
+		"odd":{"type":"string","format":"unheard-of"}}}`)
 	for _, c := range []struct {
 		value string
 		want  []string // the fields that are refused
 	}{
-		{`{"any":"x","one":3,"all":"ab","not":"yes","step":1.5,"few":{"a":1},"ip":"1.2.3.4"}`, nil},
-		{`{"any":true}`, []string{"any"}},
-		{`{"one":6}`, []string{"one"}},
-		{`{"all":"b"}`, []string{"all", "all"}},
-		{`{"not":"no"}`, []string{"not"}},
+		{`{"any":"x","one":3,"all":"ab","not":"yes","step":1.5,"few":{"a":1},"ip":"1.2.3.4","odd":""}`, nil},
+		{`{"any":true}`, []string{"any", "<nil>", "any"}},
+		{`{"one":6}`, []string{"<nil>"}},
+		{`{"all":"b"}`, []string{"all", "all", "<nil>"}},
+		{`{"not":"no"}`, []string{"<nil>"}},
 		{`{"step":0.2}`, []string{"step"}},
 		{`{"step":0}`, []string{"step"}},
 		{`{"few":{"a":1,"b":2}}`, []string{"few"}},
 		{`{"ip":"::1"}`, []string{"ip"}},
+		{`{"odd":[]}`, []string{"odd"}},
 	} {
 		var got []string
-		for _, one := range k.schemaCauses(parsed(c.value).(Object), false) {
+		for _, one := range k.schemaCauses(nil, parsed(c.value).(Object), false) {
 			got = append(got, one.field)
 		}
 		if !slices.Equal(got, c.want) {

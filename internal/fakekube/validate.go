@@ -17,7 +17,7 @@ func (k kind) causes(old, o Object, isStatus bool) []cause {
 		causes = k.metaUpdateCauses(old, o)
 	}
 	if k.isCustom() {
-		return append(causes, k.schemaCauses(o, isStatus)...)
+		return append(causes, k.schemaCauses(old, o, isStatus)...)
 	}
 	return append(causes, k.specCauses(old, o)...)
 }

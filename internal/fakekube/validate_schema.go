@@ -4,74 +4,109 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net/netip"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 )
 
-// schemaCauses are what is wrong with a custom resource by the schema in its definition. Of OpenAPI, the fake knows
-// what most definitions use: types, formats, required, enum, the bounds of numbers, texts, lists and objects, pattern,
-// allOf, anyOf, oneOf and not. Rules in CEL (x-kubernetes-validations) pass.
+// schemaCauses are what is wrong with a custom resource, by the schema in its definition, where it takes the place of
+// old, which is nil where there is none yet. Of OpenAPI, the fake knows what most definitions use: types, formats,
+// required, enum, the bounds of numbers, texts, lists and objects, pattern, allOf, anyOf, oneOf and not; and
+// Kubernetes' own sets, maps and embedded resources. Rules in CEL (x-kubernetes-validations) pass.
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation
-func (k kind) schemaCauses(o Object, isStatus bool) []cause {
+func (k kind) schemaCauses(old, o Object, isStatus bool) []cause {
 	schema := objectIn(k.crd, "schema", "openAPIV3Schema")
 	rest := maps.Clone(o)
 	delete(rest, "metadata")
-	if !isStatus {
-		return schemaProblems("", rest, schema)
+	var causes []cause
+	if isStatus {
+		causes = statusCauses(o["status"], objectIn(schema, "properties", "status"))
+	} else {
+		causes = append(schemaProblems("", rest, schema), embeddedCauses(rest, schema)...)
 	}
-	// The server looks at the status alone; its messages begin there.
-	causes := schemaProblems("", o["status"], objectIn(schema, "properties", "status"))
+	if old != nil && len(listTypeCauses(old, schema)) > 0 {
+		return causes // the server lets an object stay as bad as it is
+	}
+	return append(causes, listTypeCauses(rest, schema)...)
+}
+
+// statusCauses are what is wrong with a status that is written alone. The server's messages begin there, but its fields
+// do not.
+func statusCauses(status any, schema Object) []cause {
+	causes := schemaProblems("", status, schema)
 	for i := range causes {
-		causes[i].field = "status." + causes[i].field
+		if causes[i].field == noField {
+			causes[i].field = "status"
+		} else {
+			causes[i].field = "status." + causes[i].field
+		}
 	}
 	return causes
 }
 
-// schemaProblems are what is wrong with a value that stands at this path.
+// below is the path of a field of the object that stands at a path.
+func below(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// schemaProblems are what is wrong with a value that stands at this path, in the order in which the server says it.
 func schemaProblems(path string, v any, schema Object) []cause {
 	if v == nil && (schema["nullable"] == true || path == "") {
 		return nil
 	}
-	if c, isWrong := typeCause(path, v, schema); isWrong {
-		return append([]cause{c}, enumCauses(path, v, schema)...)
+	causes := typeCauses(path, v, schema)
+	if v == nil {
+		return append(causes, enumCauses(path, v, schema)...)
 	}
-	causes := enumCauses(path, v, schema)
 	causes = append(causes, combinedCauses(path, v, schema)...)
 	switch v := v.(type) {
 	case float64:
-		return append(causes, numberCauses(path, v, schema)...)
+		causes = append(causes, numberCauses(path, v, schema)...)
 	case string:
-		return append(causes, textCauses(path, v, schema)...)
+		causes = append(causes, textCauses(path, v, schema)...)
 	case []any:
-		return append(causes, listCauses(path, v, schema)...)
-	case Object:
-		return append(causes, objectCauses(path, v, schema)...)
+		causes = append(causes, listCauses(path, v, schema)...)
+	}
+	causes = append(causes, enumCauses(path, v, schema)...)
+	if o, isObject := v.(Object); isObject {
+		causes = append(causes, objectCauses(path, o, schema)...)
 	}
 	return causes
 }
 
-// typeCause is that a value is not of the type that its schema demands.
-func typeCause(path string, v any, schema Object) (c cause, isWrong bool) {
+// typeCauses is that a value is not of the type that its schema demands, or nothing.
+func typeCauses(path string, v any, schema Object) []cause {
 	is := schemaType(v)
 	want := TextIn(schema, "type")
-	isIntOrString := schema["x-kubernetes-int-or-string"] == true
-	if isIntOrString {
+	if schema["x-kubernetes-int-or-string"] == true {
 		want = "integer,string"
 	}
-	isOf := want == "" || is == want || want == "number" && is == "integer"
-	if isIntOrString && (is == "integer" || is == "string") {
-		isOf = true
+	isNumberToo := want == "number" && is == "integer"
+	if want == "" || isNumberToo || slices.Contains(strings.Split(want, ","), is) {
+		return nil
 	}
-	if isOf {
-		return cause{}, false
+	format := TextIn(schema, "format")
+	if formatNamed(format) != nil && v != nil {
+		if is == "array" {
+			return nil // the server lets any list pass where it knows the format
+		}
+		want = format
+		is = formatOfNumber[is]
 	}
+	return []cause{wrongType(path, want, is)}
+}
+
+// formatOfNumber is what the server takes for the format of a number, by its type. Other values have none.
+var formatOfNumber = map[string]string{"integer": "int64", "number": "float64"}
+
+// wrongType refuses a value that is something else than its schema wants.
+func wrongType(path, want, is string) cause {
 	message := fmt.Sprintf("Invalid value: %q: %s in body must be of type %s: %q", is, path, want, is)
-	return cause{"FieldValueTypeInvalid", path, message}, true
+	return cause{"FieldValueTypeInvalid", path, message}
 }
 
 // schemaType is what schemas call the type of a value.
@@ -82,7 +117,8 @@ func schemaType(v any) string {
 	case bool:
 		return "boolean"
 	case float64:
-		if v == math.Trunc(v) {
+		// The greatest int64 is no float64, and reads as the next one.
+		if v == math.Trunc(v) && math.Abs(v) <= -math.MinInt64 {
 			return "integer"
 		}
 		return "number"
@@ -152,31 +188,11 @@ func textCauses(path, v string, schema Object) []cause {
 			causes = append(causes, inBody(path, v, fmt.Sprintf("should match '%s'", pattern)))
 		}
 	}
-	if format := TextIn(schema, "format"); !isOfFormat(v, format) {
-		why := fmt.Sprintf("Invalid value: %q: %s in body must be of type %s: %q", v, path, format, v)
-		causes = append(causes, cause{"FieldValueTypeInvalid", path, why})
+	format := TextIn(schema, "format")
+	if isOfFormat := formatNamed(format); isOfFormat != nil && !isOfFormat(v) {
+		causes = append(causes, wrongType(path, format, v))
 	}
 	return causes
-}
-
-// isOfFormat reports whether a text has a format. Those that the fake does not know, any text has.
-func isOfFormat(text, format string) bool {
-	var err error
-	switch format {
-	case "date-time":
-		_, err = time.Parse(time.RFC3339, text)
-	case "date":
-		_, err = time.Parse(time.DateOnly, text)
-	case "uri":
-		_, err = url.ParseRequestURI(text)
-	case "ipv4", "ipv6":
-		var at netip.Addr
-		at, err = netip.ParseAddr(text)
-		return err == nil && at.Is4() == (format == "ipv4")
-	case "cidr":
-		_, err = netip.ParsePrefix(text)
-	}
-	return err == nil
 }
 
 // listCauses are what is wrong with a list.
@@ -199,12 +215,6 @@ func listCauses(path string, v []any, schema Object) []cause {
 // objectCauses are what is wrong with an object.
 func objectCauses(path string, v, schema Object) []cause {
 	var causes []cause
-	under := func(name string) string { return strings.TrimPrefix(path+"."+name, ".") }
-	for _, name := range textsIn(schema["required"]) {
-		if _, isThere := v[name]; !isThere {
-			causes = append(causes, required(under(name), ""))
-		}
-	}
 	length := float64(len(v))
 	if limit, isSet := schema["maxProperties"].(float64); isSet && length > limit {
 		why := fmt.Sprintf("Too many: %v: must have at most %v items", length, limit)
@@ -219,40 +229,94 @@ func objectCauses(path string, v, schema Object) []cause {
 		if !isKnown {
 			property = additional
 		}
-		causes = append(causes, schemaProblems(under(name), v[name], property)...)
+		causes = append(causes, schemaProblems(below(path, name), v[name], property)...)
+	}
+	for _, name := range textsIn(schema["required"]) {
+		if _, isThere := v[name]; !isThere {
+			causes = append(causes, required(below(path, name), ""))
+		}
 	}
 	return causes
 }
 
-// combinedCauses are what is wrong with a value by the schemas that its schema combines.
+// combinedCauses are what is wrong with a value by the schemas that its schema combines. Where one of several schemas
+// would do, the server also says what is wrong by the one that most of its checks pass; the fake, by the first one.
 func combinedCauses(path string, v any, schema Object) []cause {
-	var causes []cause
-	fits := func(one Object) bool { return len(schemaProblems(path, v, one)) == 0 }
-	for _, one := range objectsIn(schema["allOf"]) {
-		causes = append(causes, schemaProblems(path, v, one)...)
-	}
-	anyOf := objectsIn(schema["anyOf"])
-	if len(anyOf) > 0 && !slices.ContainsFunc(anyOf, fits) {
-		causes = append(causes, invalidValue(path, "", path+" in body must validate at least one schema (anyOf)"))
-	}
-	oneOf := objectsIn(schema["oneOf"])
-	fitting := 0
-	for _, one := range oneOf {
-		if fits(one) {
-			fitting++
-		}
-	}
-	if len(oneOf) > 0 && fitting != 1 {
-		why := path + " in body must validate one and only one schema (oneOf)"
-		if fitting > 1 {
-			why += fmt.Sprintf(". Found %d valid alternatives", fitting)
-		} else {
-			why += ". Found none valid"
-		}
-		causes = append(causes, invalidValue(path, "", why))
-	}
-	if not, isSet := schema["not"].(Object); isSet && fits(not) {
-		causes = append(causes, invalidValue(path, "", path+" in body must not validate the schema (not)"))
+	causes := anyOfCauses(path, v, objectsIn(schema["anyOf"]))
+	causes = append(causes, oneOfCauses(path, v, objectsIn(schema["oneOf"]))...)
+	causes = append(causes, allOfCauses(path, v, objectsIn(schema["allOf"]))...)
+	if not, isSet := schema["not"].(Object); isSet && len(schemaProblems(path, v, not)) == 0 {
+		causes = append(causes, notValidated(path, "must not validate the schema (not)"))
 	}
 	return causes
+}
+
+// notValidated refuses a value for what several schemas together say. The server tells its path in the text alone.
+func notValidated(path, why string) cause {
+	return invalidValue(noField, "", fmt.Sprintf("%q %s", path, why))
+}
+
+// noField is the field of a cause that the server names none for.
+const noField = "<nil>"
+
+// anyOfCauses are what is wrong with a value of which at least one of these schemas must be true.
+func anyOfCauses(path string, v any, schemas []Object) []cause {
+	var first []cause
+	for i, schema := range schemas {
+		problems := schemaProblems(path, v, schema)
+		if len(problems) == 0 {
+			return nil
+		}
+		if i == 0 {
+			first = problems
+		}
+	}
+	if len(schemas) == 0 {
+		return nil
+	}
+	return append([]cause{notValidated(path, "must validate at least one schema (anyOf)")}, first...)
+}
+
+// oneOfCauses are what is wrong with a value of which exactly one of these schemas must be true.
+func oneOfCauses(path string, v any, schemas []Object) []cause {
+	var first []cause
+	valid := 0
+	for i, schema := range schemas {
+		problems := schemaProblems(path, v, schema)
+		if len(problems) == 0 {
+			valid++
+		}
+		if i == 0 {
+			first = problems
+		}
+	}
+	const why = "must validate one and only one schema (oneOf). Found "
+	switch {
+	case len(schemas) == 0 || valid == 1:
+		return nil
+	case valid == 0:
+		return append([]cause{notValidated(path, why+"none valid")}, first...)
+	}
+	return []cause{notValidated(path, fmt.Sprintf("%s%d valid alternatives", why, valid))}
+}
+
+// allOfCauses are what is wrong with a value of which all of these schemas must be true.
+func allOfCauses(path string, v any, schemas []Object) []cause {
+	var causes []cause
+	valid := 0
+	for _, schema := range schemas {
+		problems := schemaProblems(path, v, schema)
+		if len(problems) == 0 {
+			valid++
+		}
+		causes = append(causes, problems...)
+	}
+	why := "must validate all the schemas (allOf)"
+	switch {
+	case valid == len(schemas):
+		return nil
+	case valid == 0:
+		why += ". None validated"
+	}
+	return append(causes, notValidated(path, why))
 }

@@ -1,0 +1,137 @@
+package fakekube
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// walkSchema calls see for a value and then for all below it that a schema describes, each with its path and the part
+// of the schema that is its own. Keys of maps stand in brackets.
+func walkSchema(path string, v any, schema Object, see func(path string, v any, schema Object)) {
+	see(path, v, schema)
+	switch v := v.(type) {
+	case []any:
+		for i, item := range v {
+			walkSchema(fmt.Sprintf("%s[%d]", path, i), item, objectIn(schema, "items"), see)
+		}
+	case Object:
+		additional, isMap := schema["additionalProperties"].(Object)
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			property, isKnown := objectIn(schema, "properties")[name].(Object)
+			switch {
+			case isKnown:
+				walkSchema(below(path, name), v[name], property, see)
+			case isMap:
+				walkSchema(fmt.Sprintf("%s[%s]", path, name), v[name], additional, see)
+			}
+		}
+	}
+}
+
+// listTypeCauses are the lists in an object that have an item twice although their schema says that they are sets, or
+// maps by some of their fields.
+// https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy
+func listTypeCauses(o, schema Object) []cause {
+	var causes []cause
+	walkSchema("", o, schema, func(path string, v any, schema Object) {
+		list, isList := v.([]any)
+		if !isList {
+			return
+		}
+		switch TextIn(schema, "x-kubernetes-list-type") {
+		case "set":
+			causes = append(causes, duplicateCauses(path, list)...)
+		case "map":
+			causes = append(causes, duplicateKeyCauses(path, list, textsIn(schema["x-kubernetes-list-map-keys"]))...)
+		}
+	})
+	return causes
+}
+
+// duplicateCauses are the values that stand in a list more than once, each named where it stands for the second time.
+func duplicateCauses(path string, list []any) []cause {
+	var causes []cause
+	times := map[string]int{}
+	for i, value := range list {
+		text := inWords(value)
+		times[text]++
+		if times[text] == 2 {
+			causes = append(causes, duplicateValue(fmt.Sprintf("%s[%d]", path, i), value))
+		}
+	}
+	return causes
+}
+
+// duplicateKeyCauses are the items of a list that have the same values in the fields which are the list's keys.
+func duplicateKeyCauses(path string, list []any, fields []string) []cause {
+	keys := make([]any, len(list))
+	for i, item := range list {
+		o, isObject := item.(Object)
+		if !isObject && item != nil {
+			why := "must be an object for an array of list-type map"
+			return []cause{invalidValue(fmt.Sprintf("%s[%d]", path, i), item, why)}
+		}
+		key := Object{}
+		for _, field := range fields {
+			copyIfSet(key, o, field)
+		}
+		keys[i] = key
+	}
+	return duplicateCauses(path, keys)
+}
+
+// embeddedCauses are what is wrong with the types and the metadata of the objects within an object that its schema says
+// are resources.
+// https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#rawextension
+func embeddedCauses(o, schema Object) []cause {
+	var causes []cause
+	walkSchema("", o, schema, func(path string, v any, schema Object) {
+		embedded, isObject := v.(Object)
+		if !isObject || schema["x-kubernetes-embedded-resource"] != true {
+			return
+		}
+		causes = append(causes, embeddedTypeCauses(path, embedded)...)
+		causes = append(causes, embeddedMetaCauses(path, MetaOf(embedded))...)
+	})
+	return causes
+}
+
+// embeddedTypeCauses are what is wrong with the apiVersion and the kind of an embedded resource, which are texts.
+func embeddedTypeCauses(path string, o Object) []cause {
+	var causes []cause
+	for _, field := range []string{"apiVersion", "kind"} {
+		if _, isSet := o[field]; !isSet {
+			causes = append(causes, required(below(path, field), ""))
+		} else if TextIn(o, field) == "" {
+			causes = append(causes, invalidValue(below(path, field), "", "must not be empty"))
+		}
+	}
+	if version := TextIn(o, "apiVersion"); strings.Count(version, "/") > 1 {
+		causes = append(causes, invalidValue(below(path, "apiVersion"), version, "unexpected GroupVersion string: "+version))
+	}
+	kind := TextIn(o, "kind")
+	if problem := dnsLabelProblem(strings.ToLower(kind)); kind != "" && problem != "" {
+		causes = append(causes, invalidValue(below(path, "kind"), kind, mixedCase+problem))
+	}
+	return causes
+}
+
+// embeddedMetaCauses are what is wrong with the metadata of an embedded resource. It need not have a name.
+func embeddedMetaCauses(path string, meta Object) []cause {
+	var causes []cause
+	name := TextIn(meta, "name")
+	if problem := segmentProblem(name); name != "" && problem != "" {
+		causes = append(causes, invalidValue("metadata.name", name, problem))
+	}
+	namespace := TextIn(meta, "namespace")
+	if problem := labelProblem(namespace); namespace != "" && problem != "" {
+		causes = append(causes, invalidValue("metadata.namespace", namespace, problem))
+	}
+	causes = slices.Concat(causes, labelCauses(meta), ownerCauses(meta), finalizerCauses(meta))
+	for i := range causes {
+		causes[i].field = below(path, causes[i].field)
+	}
+	return causes
+}
