@@ -2,7 +2,6 @@ package fakekube
 
 import (
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -34,7 +33,13 @@ func definitionCauses(o Object) []cause {
 	}
 	causes = append(causes, versionCauses(spec)...)
 	causes = append(causes, definedNameCauses(names)...)
-	causes = append(causes, columnCauses("spec.", sharedColumns(spec))...)
+	if validation, isShared := sharedByVersions(spec, "schema").(Object); isShared {
+		schema := objectIn(validation, "openAPIV3Schema")
+		if schema != nil {
+			causes = append(causes, structuralCauses("spec.validation.openAPIV3Schema", schema, atRoot)...)
+		}
+	}
+	causes = append(causes, columnCauses("spec.", sharedByVersions(spec, "additionalPrinterColumns"))...)
 	return append(causes, approvalCauses(group, objectIn(o, "metadata", "annotations"))...)
 }
 
@@ -81,10 +86,10 @@ func versionCauses(spec Object) []cause {
 		schema := objectIn(version, "schema", "openAPIV3Schema")
 		if schema == nil {
 			causes = append(causes, required(at+"schema.openAPIV3Schema", ""))
-		} else {
-			causes = append(causes, structuralCauses(at+"schema.openAPIV3Schema", schema, true)...)
+		} else if sharedByVersions(spec, "schema") == nil {
+			causes = append(causes, structuralCauses(at+"schema.openAPIV3Schema", schema, atRoot)...)
 		}
-		if sharedColumns(spec) == nil {
+		if sharedByVersions(spec, "additionalPrinterColumns") == nil {
 			causes = append(causes, columnCauses(at, version["additionalPrinterColumns"])...)
 		}
 	}
@@ -95,19 +100,19 @@ func versionCauses(spec Object) []cause {
 	return causes
 }
 
-// sharedColumns are the printer columns of all versions of a definition, where they have the same, and nil otherwise.
-// The server's messages speak of these once.
-func sharedColumns(spec Object) any {
+// sharedByVersions is a field of all versions of a definition where they have the same, and nil otherwise. The server's
+// messages speak of such a field once, as one of the spec.
+func sharedByVersions(spec Object, field string) any {
 	versions := objectsIn(spec["versions"])
 	if len(versions) == 0 {
 		return nil
 	}
-	columns := versions[0]["additionalPrinterColumns"]
-	hasOthers := func(version Object) bool { return !isSame(version["additionalPrinterColumns"], columns) }
-	if slices.ContainsFunc(versions, hasOthers) {
+	shared := versions[0][field]
+	differs := func(version Object) bool { return !isSame(version[field], shared) }
+	if slices.ContainsFunc(versions, differs) {
 		return nil
 	}
-	return columns
+	return shared
 }
 
 // What a printer column may be, and what its texts may look like.
@@ -142,37 +147,6 @@ func columnCauses(path string, columns any) []cause {
 		} else if jsonPath[0] != '.' {
 			causes = append(causes, invalidValue(at+"JSONPath", jsonPath, "must be a simple json path starting with ."))
 		}
-	}
-	return causes
-}
-
-// structuralCauses are what keeps a schema, which stands at this path, from being structural.
-func structuralCauses(path string, schema Object, isRoot bool) []cause {
-	var causes []cause
-	properties := objectIn(schema, "properties")
-	for _, name := range slices.Sorted(maps.Keys(properties)) {
-		property, _ := properties[name].(Object)
-		causes = append(causes, structuralCauses(fmt.Sprintf("%s.properties[%s]", path, name), property, false)...)
-	}
-	items := objectIn(schema, "items")
-	if items != nil {
-		causes = append(causes, structuralCauses(path+".items", items, false)...)
-	}
-	if additional, isSchema := schema["additionalProperties"].(Object); isSchema {
-		causes = append(causes, structuralCauses(path+".additionalProperties", additional, false)...)
-	}
-	is := TextIn(schema, "type")
-	isAnything := schema["x-kubernetes-int-or-string"] == true || schema["x-kubernetes-preserve-unknown-fields"] == true
-	switch {
-	case is == "" && isRoot:
-		causes = append(causes, required(path+".type", "must not be empty at the root"))
-	case is == "" && !isAnything:
-		causes = append(causes, required(path+".type", "must not be empty for specified object fields"))
-	case is == "array" && items == nil:
-		causes = append(causes, required(path+".items", "must be specified"))
-	case is != "":
-		types := []string{"array", "boolean", "integer", "number", "object", "string"}
-		causes = append(causes, oneOf(schema, path+".", "type", types...)...)
 	}
 	return causes
 }

@@ -21,7 +21,8 @@ func (k kind) schemaCauses(old, o Object, isStatus bool) []cause {
 	delete(rest, "metadata")
 	var causes []cause
 	if isStatus {
-		causes = statusCauses(o["status"], objectIn(schema, "properties", "status"))
+		// The server looks at the status alone.
+		causes = causesBelow("status", schemaProblems("", o["status"], objectIn(schema, "properties", "status")))
 	} else {
 		causes = append(schemaProblems("", rest, schema), embeddedCauses(rest, schema)...)
 	}
@@ -31,15 +32,14 @@ func (k kind) schemaCauses(old, o Object, isStatus bool) []cause {
 	return append(causes, listTypeCauses(rest, schema)...)
 }
 
-// statusCauses are what is wrong with a status that is written alone. The server's messages begin there, but its fields
-// do not.
-func statusCauses(status any, schema Object) []cause {
-	causes := schemaProblems("", status, schema)
-	for i := range causes {
-		if causes[i].field == noField {
-			causes[i].field = "status"
+// causesBelow are causes with fields below a path. They have been found in the value that stands there, by itself; so
+// their messages begin with that.
+func causesBelow(path string, causes []cause) []cause {
+	for i, c := range causes {
+		if c.field == "" || c.field == noField {
+			causes[i].field = path
 		} else {
-			causes[i].field = "status." + causes[i].field
+			causes[i].field = below(path, c.field)
 		}
 	}
 	return causes

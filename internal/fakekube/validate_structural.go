@@ -1,0 +1,168 @@
+package fakekube
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Where a schema stands, as the server says it.
+const (
+	atRoot   = "at the root"
+	ofItems  = "for specified array items"
+	ofFields = "for specified object fields"
+)
+
+// structuralCauses are what keeps a schema, which stands at this path, from being structural, and the schemas within it.
+// https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema
+func structuralCauses(path string, schema Object, where string) []cause {
+	var causes []cause
+	properties := objectIn(schema, "properties")
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		property, _ := properties[name].(Object)
+		causes = append(causes, structuralCauses(fmt.Sprintf("%s.properties[%s]", path, name), property, ofFields)...)
+	}
+	if items := objectIn(schema, "items"); items != nil {
+		causes = append(causes, structuralCauses(path+".items", items, ofItems)...)
+	}
+	if additional, isSchema := schema["additionalProperties"].(Object); isSchema {
+		causes = append(causes, structuralCauses(path+".additionalProperties", additional, ofFields)...)
+	}
+	causes = append(causes, schemaTypeCauses(path, schema, where)...)
+	causes = append(causes, forbiddenFieldCauses(path, schema, where)...)
+	causes = append(causes, listSchemaCauses(path, schema)...)
+	if len(causes) == 0 {
+		return defaultCauses(path+".default", schema)
+	}
+	return causes
+}
+
+// schemaTypeCauses are what is wrong with the type of a schema.
+func schemaTypeCauses(path string, schema Object, where string) []cause {
+	is := TextIn(schema, "type")
+	isEmbedded := schema["x-kubernetes-embedded-resource"] == true
+	keepsAll := schema["x-kubernetes-preserve-unknown-fields"] == true
+	const objectOnly = "must be object if x-kubernetes-embedded-resource is true"
+	switch {
+	case is == "" && isEmbedded:
+		return []cause{required(path+".type", objectOnly)}
+	case is == "" && (keepsAll || schema["x-kubernetes-int-or-string"] == true):
+		return nil
+	case is == "":
+		return []cause{required(path+".type", "must not be empty "+where)}
+	case is != "object" && isEmbedded:
+		return []cause{invalidValue(path+".type", is, objectOnly)}
+	case is != "object" && where == atRoot:
+		return []cause{invalidValue(path+".type", is, "must be object at the root")}
+	case is == "array" && objectIn(schema, "items") == nil:
+		return []cause{required(path+".items", "must be specified")}
+	}
+	return oneOf(schema, path+".", "type", "array", "boolean", "integer", "number", "object", "string")
+}
+
+// forbiddenFieldCauses are the fields that a schema may not have, or not without others.
+func forbiddenFieldCauses(path string, schema Object, where string) []cause {
+	var causes []cause
+	hasProperties := len(objectIn(schema, "properties")) > 0
+	if schema["uniqueItems"] == true {
+		why := "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+		causes = append(causes, forbiddenField(path+".uniqueItems", why))
+	}
+	if additional := schema["additionalProperties"]; additional != nil {
+		at := path + ".additionalProperties"
+		if hasProperties && additional != true {
+			causes = append(causes, forbiddenField(at, "additionalProperties and properties are mutual exclusive"))
+		}
+		if where == atRoot {
+			causes = append(causes, forbiddenField(at, "must not be used at the root"))
+		}
+	}
+	keepsAll := schema["x-kubernetes-preserve-unknown-fields"] == true
+	if schema["x-kubernetes-embedded-resource"] == true && !keepsAll && !hasProperties {
+		why := "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
+		causes = append(causes, required(path+".properties", why))
+	}
+	return causes
+}
+
+// listSchemaCauses are what is wrong with the schema of a list that says how the list is merged.
+func listSchemaCauses(path string, schema Object) []cause {
+	is := TextIn(schema, "type")
+	listType := TextIn(schema, "x-kubernetes-list-type")
+	if listType == "" {
+		return nil
+	}
+	const arrayOnly = "must be array if x-kubernetes-list-type is specified"
+	if is == "" {
+		return []cause{required(path+".type", arrayOnly)}
+	}
+	if is != "array" {
+		return []cause{invalidValue(path+".type", is, arrayOnly)}
+	}
+	switch listType {
+	case "atomic":
+		return nil
+	case "set":
+		return setItemCauses(path+".items", objectIn(schema, "items"))
+	case "map":
+		return mapKeyCauses(path, schema)
+	}
+	return []cause{notSupported(path+".x-kubernetes-list-type", listType, "atomic", "set", "map")}
+}
+
+// setItemCauses are what is wrong with the schema of the items of a set: they must be replaced as a whole.
+func setItemCauses(path string, items Object) []cause {
+	const why = "must be atomic as item of a list with x-kubernetes-list-type=set"
+	listType := items["x-kubernetes-list-type"]
+	if TextIn(items, "type") == "array" && listType != nil && listType != "atomic" {
+		return []cause{invalidValue(path+".x-kubernetes-list-type", listType, why)}
+	}
+	if TextIn(items, "type") == "object" && items["x-kubernetes-map-type"] != "atomic" {
+		// The server shows the list type here, too.
+		return []cause{invalidValue(path+".x-kubernetes-map-type", listType, why)}
+	}
+	return nil
+}
+
+// mapKeyCauses are what is wrong with the keys of a list that is a map by some fields of its items.
+func mapKeyCauses(path string, schema Object) []cause {
+	keys := textsIn(schema["x-kubernetes-list-map-keys"])
+	items := objectIn(schema, "items")
+	var causes []cause
+	if len(keys) == 0 {
+		causes = append(causes, required(path+".x-kubernetes-list-map-keys",
+			"must not be empty if x-kubernetes-list-type is map"))
+	}
+	if is := TextIn(items, "type"); is != "object" {
+		why := "must be object if parent array's x-kubernetes-list-type is map"
+		return append(causes, invalidValue(path+".items.type", is, why))
+	}
+	for _, key := range keys {
+		property, isKnown := objectIn(items, "properties")[key].(Object)
+		if !isKnown {
+			why := "entries must all be names of item properties"
+			causes = append(causes, invalidValue(path+".x-kubernetes-list-map-keys", keys, why))
+			continue
+		}
+		if property["default"] == nil && !slices.Contains(textsIn(items["required"]), key) {
+			causes = append(causes, required(fmt.Sprintf("%s.items.properties[%s].default", path, key),
+				"this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"))
+		}
+	}
+	return causes
+}
+
+// defaultCauses are what is wrong with the default of a schema, by the schema itself. The path is the default's.
+func defaultCauses(path string, schema Object) []cause {
+	value := schema["default"]
+	if value == nil {
+		return nil
+	}
+	var causes []cause
+	p := &pruning{}
+	p.value("", cloned(value), schema)
+	if len(p.unknown) > 0 {
+		causes = append(causes, invalidValue(path, value, "must not have unknown fields"))
+	}
+	return append(causes, causesBelow(path, schemaProblems("", value, schema))...)
+}
