@@ -3757,7 +3757,7 @@ func TestCertificatesThatChangeAreUsedByTheNextRequestWhileWatchesGoOn(t *testin
 		wantNumber(t, "connections, one of them new", n.Dialed(), connections+1)
 		last := func(match func(fakekube.Request) bool) string {
 			found := f.Requests(match)
-			return found[len(found)-1].Token
+			return found[len(found)-1].User
 		}
 		if last(fakekube.IsWrite) != "two" || last(fakekube.IsWatch("pods")) != "one" {
 			t.Errorf("written by %s, watched by %s", last(fakekube.IsWrite), last(fakekube.IsWatch("pods")))
