@@ -99,8 +99,7 @@ func (r *request) decoded() Object {
 		err = fmt.Errorf("Object 'Kind' is missing in '%s'", r.body)
 	}
 	if err != nil {
-		r.badRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)",
-			r.kind.kind, err, shownBody(r.body)))
+		r.unreadable(err)
 		return nil
 	}
 	if !r.isOfKind(found) {

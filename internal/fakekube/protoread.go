@@ -1,11 +1,15 @@
 package fakekube
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"math"
+	"net/http"
 	"strings"
 	"time"
 )
@@ -20,68 +24,90 @@ const (
 // protobufMagic begins all that the API has in protobuf.
 const protobufMagic = "k8s\x00"
 
-var errProtobuf = errors.New("the protobuf is cut short, or none")
+// errProtobuf is what the server says of a message that is cut short. The fake says it of any that it cannot read.
+var errProtobuf = io.ErrUnexpectedEOF
 
-// fromProtobuf is an object in JSON that is this one in protobuf, in the envelope that the API wraps around it.
+// openEnvelope takes an object in protobuf out of the envelope that the API wraps around it. The errors are in the
+// server's words.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
-func fromProtobuf(data []byte) (o Object, err error) {
-	rest, hasMagic := strings.CutPrefix(string(data), protobufMagic)
+func openEnvelope(data []byte) (t typeMeta, message []byte, err error) {
+	envelope, hasMagic := bytes.CutPrefix(data, []byte(protobufMagic))
 	if !hasMagic {
-		return nil, errProtobuf
+		return t, nil, fmt.Errorf("provided data does not appear to be a protobuf message, expected prefix %v",
+			[]byte(protobufMagic))
 	}
-	var types, raw []byte
-	err = eachField([]byte(rest), func(f wireValue) error {
+	if len(envelope) == 0 {
+		return t, nil, errors.New("empty body")
+	}
+	var types []byte
+	err = eachField(envelope, func(f wireValue) error {
 		switch f.number {
 		case 1:
 			types = f.bytes
 		case 2:
-			raw = f.bytes
+			message = f.bytes
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return t, nil, err
 	}
-	var apiVersion, kind string
 	err = eachField(types, func(f wireValue) error {
 		switch f.number {
 		case 1:
-			apiVersion = string(f.bytes)
+			t.APIVersion = string(f.bytes)
 		case 2:
-			kind = string(f.bytes)
+			t.Kind = string(f.bytes)
 		}
 		return nil
 	})
-	if err != nil {
+	return t, message, err
+}
+
+// fromProtobuf is an object in JSON that is this one in protobuf, without its envelope.
+func fromProtobuf(t typeMeta, message []byte) (Object, error) {
+	if protoTypes[t.Kind] == nil {
+		return nil, errors.New("the fake has no protobuf of " + t.Kind)
+	}
+	o := Object{}
+	if err := readMessage(o, t.Kind, 0, message); err != nil {
 		return nil, err
 	}
-	if protoTypes[kind] == nil {
-		return nil, errors.New("the fake has no protobuf of " + kind)
-	}
-	o = Object{}
-	if err := readMessage(o, kind, 0, raw); err != nil {
-		return nil, err
-	}
-	o["apiVersion"] = apiVersion
-	o["kind"] = kind
+	o["apiVersion"] = t.APIVersion
+	o["kind"] = t.Kind
 	return o, nil
 }
 
 // readProtobuf puts the body in JSON in place of that in protobuf. Where it cannot, it answers so and reports false.
 func (r *request) readProtobuf() bool {
-	o, err := fromProtobuf(r.body)
+	t, message, err := openEnvelope(r.body)
 	if err != nil {
-		r.badRequest(err.Error())
+		r.unreadable(err)
+		return false
+	}
+	o, err := fromProtobuf(t, message)
+	if err != nil {
+		r.unhandled(t.Kind, t.APIVersion, err.Error())
 		return false
 	}
 	r.body, err = json.Marshal(o)
 	if err != nil {
-		r.badRequest(err.Error())
+		r.badRequest(err.Error()) // such as a number that is none
 		return false
 	}
 	r.Header = r.Header.Clone()
 	r.Header.Set("Content-Type", mediaJSON)
 	return true
+}
+
+// unreadable answers that the body is no object at all. Of the options of a DELETE, the server says less.
+func (r *request) unreadable(err error) {
+	if r.Method == http.MethodDelete {
+		r.badRequest(err.Error())
+		return
+	}
+	r.badRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)",
+		r.kind.kind, err, shownBody(r.body)))
 }
 
 // wireValue is a field as it stands in a message.

@@ -142,7 +142,7 @@ func TestTokenRequestsMayBeProtobuf(t *testing.T) {
 	r.Header.Set("Accept", mediaProtobuf)
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	w := serve(f, r)
-	answer, err := fromProtobuf(w.Body.Bytes())
+	answer, err := objectInProtobuf(w.Body.Bytes())
 	if w.Code != 201 || err != nil {
 		t.Fatalf("%d %v %s", w.Code, err, w.Body)
 	}
