@@ -85,6 +85,7 @@ func TestWatchThatRunsDoesNotHearOfALostChange(t *testing.T) {
 		f.Script(t, "watch pods: lie about 1 change")
 		f.AddPods(2)
 		<-time.After(time.Minute)
+		synctest.Wait()
 		if got := podsIn(answer.Body.String()); got != "web-1" {
 			t.Errorf("it heard of %q", got)
 		}
