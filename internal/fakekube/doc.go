@@ -86,6 +86,7 @@
 //   - the default cluster roles, but for the rights that users have by system:basic-user, system:discovery and
 //     system:public-info-viewer; the aggregation of cluster roles; and the check that nobody gives away more rights
 //     than they have;
+//   - the extra fields of users: impersonating them needs the right, and does nothing;
 //   - tokens that are JWTs: the text of a service account's token says whose it is, and nothing else;
 //   - most health checks: it names ping, log and etcd, and is always well;
 //   - /metrics, /logs and /openapi/v2, which are a 404. The documents of /openapi/v3 describe built-in kinds by their

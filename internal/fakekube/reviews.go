@@ -18,6 +18,9 @@ func (s *Server) review(r *request) {
 	if MetaOf(o) == nil {
 		o["metadata"] = Object{}
 	}
+	if r.kind.isNamespaced {
+		MetaOf(o)["namespace"] = r.key.Namespace
+	}
 	switch r.kind.resource {
 	case "selfsubjectreviews":
 		s.reviewSelf(r, o)
@@ -46,7 +49,12 @@ func (s *Server) reviewAccess(r *request, o Object) {
 	path, isPath := spec["nonResourceAttributes"].(Object)
 	user := User{Name: TextIn(spec, "user"), UID: TextIn(spec, "uid"), Groups: textsIn(spec["groups"])}
 	var causes []cause
-	if isResource == isPath {
+	switch {
+	case isResource && isPath:
+		both := Object{"Path": TextIn(path, "path"), "Verb": TextIn(path, "verb")}
+		causes = append(causes, invalidValue("spec.nonResourceAttributes", both,
+			"cannot be specified in combination with resourceAttributes"))
+	case !isResource && !isPath:
 		causes = append(causes, invalidValue("spec.resourceAttributes", nil,
 			"exactly one of nonResourceAttributes or resourceAttributes must be specified"))
 	}

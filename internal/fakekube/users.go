@@ -3,6 +3,7 @@ package fakekube
 import (
 	"crypto/x509"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -171,9 +172,10 @@ func (s *Server) impersonated(r *request, sender User) (u User, isAnswered bool)
 	name := r.Header.Get("Impersonate-User")
 	groups := r.Header.Values("Impersonate-Group")
 	uid := r.Header.Get("Impersonate-Uid")
+	extras := impersonatedExtras(r.Header)
 	if name == "" {
-		if len(groups) > 0 || uid != "" {
-			r.badRequest("requested impersonation without impersonating a user")
+		if wanted := withoutUser(groups, extras, uid); len(wanted) > 0 {
+			r.badRequest(fmt.Sprintf("requested [%s] without impersonating a user", strings.Join(wanted, " ")))
 			return sender, true
 		}
 		return sender, false
@@ -187,6 +189,7 @@ func (s *Server) impersonated(r *request, sender User) (u User, isAnswered bool)
 	for _, group := range groups {
 		asked = append(asked, attributes{verb: "impersonate", resource: "groups", name: group})
 	}
+	asked = append(asked, extras...)
 	if uid != "" {
 		asked = append(asked, attributes{verb: "impersonate", group: "authentication.k8s.io", resource: "uids", name: uid})
 	}
@@ -205,6 +208,45 @@ func (s *Server) impersonated(r *request, sender User) (u User, isAnswered bool)
 		u.Groups = append(u.Groups, unauthenticated)
 		return u, false
 	}
-	u.Groups = withAuthenticated(u.Groups)
+	if !slices.Contains(groups, unauthenticated) {
+		u.Groups = withAuthenticated(u.Groups)
+	}
 	return u, false
+}
+
+// impersonatedExtras are the rights that it takes to send the headers Impersonate-Extra-KEY of a request, one for each
+// value, in the order of the keys. What the values say makes no difference to the fake.
+func impersonatedExtras(header http.Header) []attributes {
+	var extras []attributes
+	for _, field := range slices.Sorted(maps.Keys(header)) {
+		key, isExtra := strings.CutPrefix(field, "Impersonate-Extra-")
+		if !isExtra {
+			continue
+		}
+		for _, value := range header[field] {
+			extras = append(extras, attributes{
+				verb:        "impersonate",
+				group:       "authentication.k8s.io",
+				resource:    "userextras",
+				subresource: strings.ToLower(key),
+				name:        value,
+			})
+		}
+	}
+	return extras
+}
+
+// withoutUser names, in the server's form, what a request wants to stand for beside a user.
+func withoutUser(groups []string, extras []attributes, uid string) []string {
+	var wanted []string
+	for _, group := range groups {
+		wanted = append(wanted, fmt.Sprintf("{Group  %s    }", group))
+	}
+	for _, extra := range extras {
+		wanted = append(wanted, fmt.Sprintf("{UserExtra  %s  authentication.k8s.io/v1  %s}", extra.name, extra.subresource))
+	}
+	if uid != "" {
+		wanted = append(wanted, fmt.Sprintf("{UID  %s  authentication.k8s.io/v1  }", uid))
+	}
+	return wanted
 }
