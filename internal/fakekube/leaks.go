@@ -11,8 +11,8 @@ import (
 )
 
 // RunTests runs the tests of a package, and returns the exit code for TestMain. It is 1, whatever the tests said, where
-// a goroutine, an open file or an idle connection is left 5 s after the last of them. It sees open files on Linux alone,
-// in /proc.
+// a goroutine, an open file or an idle connection is left 5 s after the last of them. It sees open files in /proc, and
+// so on Linux alone.
 func RunTests(m interface{ Run() int }) (code int) {
 	before := held()
 	code = m.Run()
