@@ -7,15 +7,16 @@ import (
 	"strings"
 )
 
-// definitionCauses are what is wrong with a CustomResourceDefinition: its names, its versions, and whether their
-// schemas are structural.
+// definitionCauses are what is wrong with a CustomResourceDefinition that takes the place of old, which is nil where
+// there is none yet: its names, its versions, and whether their schemas are structural.
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema
-func definitionCauses(o Object) []cause {
+func definitionCauses(old, o Object) []cause {
 	spec := objectIn(o, "spec")
 	names := objectIn(spec, "names")
 	group := TextIn(spec, "group")
 	var causes []cause
-	if name := TextIn(MetaOf(o), "name"); name != TextIn(names, "plural")+"."+group {
+	name := TextIn(MetaOf(o), "name")
+	if old == nil && name != TextIn(names, "plural")+"."+group {
 		causes = append(causes, invalidValue("metadata.name", name, `must be spec.names.plural+"."+spec.group`))
 	}
 	switch {
@@ -40,7 +41,31 @@ func definitionCauses(o Object) []cause {
 		}
 	}
 	causes = append(causes, columnCauses("spec.", sharedByVersions(spec, "additionalPrinterColumns"))...)
+	if old != nil {
+		causes = append(causes, definitionUpdateCauses(old, o)...)
+	}
 	return append(causes, approvalCauses(group, objectIn(o, "metadata", "annotations"))...)
+}
+
+// definitionUpdateCauses are the fields that an update of a definition changes although they may not change: those by
+// which its objects are stored.
+func definitionUpdateCauses(old, o Object) []cause {
+	var causes []cause
+	check := func(within []string, field string) {
+		was := TextIn(objectIn(old, within...), field)
+		is := TextIn(objectIn(o, within...), field)
+		if was != is {
+			at := strings.Join(within, ".") + "." + field
+			causes = append(causes, invalidValue(at, is, "field is immutable"))
+		}
+	}
+	if conditionOf(objectIn(old, "status"), "Established") == "True" {
+		check([]string{"spec"}, "scope")
+		check([]string{"spec", "names"}, "kind")
+	}
+	check([]string{"spec"}, "group")
+	check([]string{"spec", "names"}, "plural")
+	return causes
 }
 
 // approvalAnnotation tells where a definition in a group of Kubernetes itself was approved.
@@ -170,6 +195,21 @@ func definedNameCauses(names Object) []cause {
 			if problem := dnsLabelProblem(name); problem != "" {
 				causes = append(causes, invalidValue(at, name, problem))
 			}
+		}
+	}
+	causes = append(causes, dnsLabelCauses("spec.names.shortNames", textsIn(names["shortNames"]))...)
+	if listKind := TextIn(names, "listKind"); listKind != "" && listKind == TextIn(names, "kind") {
+		causes = append(causes, invalidValue("spec.names.listKind", listKind, "kind and listKind may not be the same"))
+	}
+	return append(causes, dnsLabelCauses("spec.names.categories", textsIn(names["categories"]))...)
+}
+
+// dnsLabelCauses are the names in a list, at this path, that are no labels of RFC 1035.
+func dnsLabelCauses(path string, names []string) []cause {
+	var causes []cause
+	for i, name := range names {
+		if problem := dnsLabelProblem(name); problem != "" {
+			causes = append(causes, invalidValue(fmt.Sprintf("%s[%d]", path, i), name, problem))
 		}
 	}
 	return causes

@@ -29,7 +29,7 @@ func (k kind) specCauses(old, o Object) []cause {
 	case "clusterrolebindings.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io":
 		return k.bindingCauses(old, o)
 	case definitions:
-		return definitionCauses(o)
+		return definitionCauses(old, o)
 	}
 	return nil
 }
