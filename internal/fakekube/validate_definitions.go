@@ -100,11 +100,15 @@ func approvalCauses(group string, annotations Object) []cause {
 func versionCauses(spec Object) []cause {
 	var causes []cause
 	stored := 0
+	hasTwins := false
+	isNamed := map[string]bool{}
 	for i, version := range objectsIn(spec["versions"]) {
 		at := fmt.Sprintf("spec.versions[%d].", i)
 		if version["storage"] == true {
 			stored++
 		}
+		hasTwins = hasTwins || isNamed[TextIn(version, "name")]
+		isNamed[TextIn(version, "name")] = true
 		if name := TextIn(version, "name"); dnsLabelProblem(name) != "" {
 			causes = append(causes, invalidValue(at+"name", name, dnsLabelProblem(name)))
 		}
@@ -117,6 +121,9 @@ func versionCauses(spec Object) []cause {
 		if sharedByVersions(spec, "additionalPrinterColumns") == nil {
 			causes = append(causes, columnCauses(at, version["additionalPrinterColumns"])...)
 		}
+	}
+	if hasTwins {
+		causes = append(causes, invalidValue("spec.versions", spec["versions"], "must contain unique version names"))
 	}
 	if stored != 1 {
 		why := "must have exactly one version marked as storage version"
