@@ -51,16 +51,19 @@ func TestClientCertificatesAreLetInByTheAuthorityThatSignedThem(t *testing.T) {
 	f := New()
 	f.Allow("token")
 	f.ClientCA = ours.Pool()
-	for ca, want := range map[*Authority]int{ours: 200, theirs: 401} {
-		certPEM, keyPEM := ca.Issue(t, "me", AsAdmin)
+	for _, c := range []struct {
+		ca   *Authority
+		want int
+	}{{ours, 200}, {theirs, 401}} {
+		certPEM, keyPEM := c.ca.Issue(t, "me", AsAdmin)
 		pair, err := tls.X509KeyPair(certPEM, keyPEM)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r := newRequest("GET", "/api/v1/pods", "")
 		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{pair.Leaf}}
-		if w := serve(f, r); w.Code != want {
-			t.Errorf("%d %s, want %d", w.Code, w.Body, want)
+		if w := serve(f, r); w.Code != c.want {
+			t.Errorf("%d %s, want %d", w.Code, w.Body, c.want)
 		}
 	}
 	asked := f.Requests(IsList("pods"))
