@@ -81,6 +81,9 @@
 //     (finalize), and the tokens of service accounts;
 //   - CEL: the rules in definitions pass, and of the policies' it knows two sentences, that an object has a name and
 //     that it has no such label;
+//   - the whole life of a definition: after its schema has changed, objects are shown as they were stored; its
+//     status.storedVersions stay as they were; and deleting it removes its objects at once, whatever finalizers they
+//     have;
 //   - a memory that outlives compaction: a real server's cache may still know what etcd has forgotten. Nor does a list
 //     wait for a version from the future, as a real server does for three seconds;
 //   - the default cluster roles, but for the rights that users have by system:basic-user, system:discovery and

@@ -271,7 +271,7 @@ func (s *Server) Checkpoint() (turnBack func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.version = version
-		s.history = history
+		s.history = slices.Clip(history) // what comes after a second return must not overwrite what came after the first
 		s.kinds = kinds
 		s.objects = clonedObjects(objects)
 		s.turnLiesBackLocked(version)
