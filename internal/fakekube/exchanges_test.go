@@ -380,8 +380,8 @@ func (k *talk) let(s *step) {
 // pathSteps finds the fields and the indexes in a path such as .[2].object.items[0].name.
 var pathSteps = regexp.MustCompile(`[^.\[\]]+`)
 
-// textAt is the text to which a path leads in the body of the last answer, "" where there is none. In a stream, the path
-// begins with the number of an event.
+// textAt is the text to which a path leads in the body of the last answer, "" where there is none. In a stream, the
+// path begins with the number of an event.
 func (k *talk) textAt(path string) string {
 	var at any = k.last
 	isOfStream := strings.HasPrefix(path, ".[")

@@ -10,7 +10,8 @@ import (
 )
 
 // jsonPath finds values in an object. It has as much of kubectl's JSONPath as the columns of custom resources are
-// written in: .name, ['name'], .a\.b, ['a\.b'], [0], [-1], [*], .*, [?(@.name=="text")], [?(@.name!="text")] and [?(@.name)].
+// written in: .name, ['name'], .a\.b, ['a\.b'], [0], [-1], [*], .*, [?(@.name=="text")], [?(@.name!="text")] and
+// [?(@.name)].
 // https://kubernetes.io/docs/reference/kubectl/jsonpath/
 type jsonPath []pathStep
 

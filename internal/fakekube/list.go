@@ -157,8 +157,8 @@ func sorted(all map[Key]Object, selects func(Object) bool) []Object {
 	return objects
 }
 
-// objectsAtLocked are the objects of a kind as they were at a version that is not forgotten. The map must not be changed.
-// What has happened since is undone, the newest first.
+// objectsAtLocked are the objects of a kind as they were at a version that is not forgotten. The map must not be
+// changed. What has happened since is undone, the newest first.
 func (s *Server) objectsAtLocked(k kind, version int) map[Key]Object {
 	then := s.objects[k.qualified()]
 	isCopy := false

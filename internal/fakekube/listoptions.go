@@ -40,8 +40,8 @@ type listOptions struct {
 	wantsBookmarks bool
 }
 
-// readListOptions reads and checks the parameters of a list or a watch. Where they are invalid, it answers so and reports
-// false. The order of the checks is the server's.
+// readListOptions reads and checks the parameters of a list or a watch. Where they are invalid, it answers so and
+// reports false. The order of the checks is the server's.
 func (r *request) readListOptions() bool {
 	o := listOptions{
 		versionText:        r.q.Get("resourceVersion"),

@@ -138,7 +138,8 @@ func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, err
 	}
 }
 
-// add lists a connection before the server gets it, so that Kill finds it. It reports whether the connection may be made.
+// add lists a connection before the server gets it, so that Kill finds it. It reports whether the connection may be
+// made.
 func (n *Network) add(theirs *serverEnd) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

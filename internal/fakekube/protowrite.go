@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// object adds the fields of an object of this type. Fields that the type does not have are left out. Fields that stand in
-// a message of their own, which JSON does not have, follow each other in the type.
+// object adds the fields of an object of this type. Fields that the type does not have are left out. Fields that stand
+// in a message of their own, which JSON does not have, follow each other in the type.
 func (b *ProtobufMessage) object(typ string, o Object) {
 	fields := protoTypes[typ]
 	for i := 0; i < len(fields); {

@@ -108,8 +108,8 @@ func TestAnswersAreAsTheRealServerGaveThem(t *testing.T) {
 	}
 }
 
-// recordedCluster is a fake with what the cluster had in which the transcripts were recorded. The recorder was a service
-// account.
+// recordedCluster is a fake with what the cluster had in which the transcripts were recorded. The recorder was a
+// service account.
 func recordedCluster() *Server {
 	f := New()
 	f.AddUser("recorder", "system:serviceaccount:kube-system:podcount", masters)
@@ -135,8 +135,8 @@ const (
 	recordedPolicyBinding = `{"metadata":{"name":"no-pod-count"},"spec":{"policyName":"no-pod-count"}}`
 )
 
-// beforeTranscript is what had happened before a transcript, by its name. What is forbidden there was so by the roles of
-// the recorder.
+// beforeTranscript is what had happened before a transcript, by its name. What is forbidden there was so by the roles
+// of the recorder.
 var beforeTranscript = map[string]func(*Server){
 	"list-expired-continue": compactAll,
 	"watch-expired":         compactAll,
@@ -223,8 +223,8 @@ func (rec transcript) compare(t *testing.T, got *httptest.ResponseRecorder) {
 	}
 }
 
-// countFields are the fields of a Count that a patch has changed or that were dropped, and the generation after that, in
-// the order of their texts.
+// countFields are the fields of a Count that a patch has changed or that were dropped, and the generation after that,
+// in the order of their texts.
 func countFields(answer string) []string {
 	found := regexp.MustCompile(`"generation":\d+|"(healthy|count)":\w+`).FindAllString(answer, -1)
 	slices.Sort(found)

@@ -318,8 +318,8 @@ type fieldTerm struct {
 	isNot bool
 }
 
-// matches reports whether the field has the value or, where isNot, whether it has another one. A field that is not there
-// is "".
+// matches reports whether the field has the value or, where isNot, whether it has another one. A field that is not
+// there is "".
 func (t fieldTerm) matches(o Object) bool {
 	isEqual := fieldOf(o, t.field) == t.value
 	return isEqual != t.isNot

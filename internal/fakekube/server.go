@@ -196,8 +196,8 @@ func (r *request) details() Object {
 	return d
 }
 
-// hasImpossibleName reports whether the name in the path is one that no object can have, because it would lead elsewhere
-// in a path; where it is, that is answered. The server says so where it looks for the object.
+// hasImpossibleName reports whether the name in the path is one that no object can have, because it would lead
+// elsewhere in a path; where it is, that is answered. The server says so where it looks for the object.
 func (r *request) hasImpossibleName() bool {
 	problem := segmentProblem(r.key.Name)
 	if problem == "" {

@@ -13,7 +13,8 @@ const (
 	ofFields = "for specified object fields"
 )
 
-// structuralCauses are what keeps a schema, which stands at this path, from being structural, and the schemas within it.
+// structuralCauses are what keeps a schema, which stands at this path, from being structural, and the schemas within
+// it.
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema
 func structuralCauses(path string, schema Object, where string) []cause {
 	var causes []cause

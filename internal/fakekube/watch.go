@@ -52,8 +52,8 @@ type outlook struct {
 }
 
 // watch streams the changes after a version. Where the client wants initial events, the objects that are there come
-// first. A watch that begins at a version from the future is silent; one that begins at a version that is forgotten gets a
-// 410 in the stream, as from a real server.
+// first. A watch that begins at a version from the future is silent; one that begins at a version that is forgotten
+// gets a 410 in the stream, as from a real server.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-watch
 func (s *Server) watch(r *request) {
 	selects := r.selection()
@@ -104,7 +104,8 @@ func (w *watcher) begin() bool {
 	return true
 }
 
-// present returns the objects that a watch begins with, in the order of etcd's keys, and the version at which they are so.
+// present returns the objects that a watch begins with, in the order of etcd's keys, and the version at which they are
+// so.
 func (s *Server) present(r *request, selects func(Object) bool) (version int, all []Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,8 +209,8 @@ func (w *watcher) look() outlook {
 	return found
 }
 
-// isGoneLocked reports whether the custom resource that a request is about has been removed, or defined again, since the
-// request came.
+// isGoneLocked reports whether the custom resource that a request is about has been removed, or defined again, since
+// the request came.
 func (s *Server) isGoneLocked(r *request) bool {
 	return r.kind.isCustom() && r.kind.installationIn(s.kinds) != r.kind.installationIn(r.came.kinds)
 }

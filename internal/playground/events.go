@@ -65,8 +65,8 @@ func (r *recorder) postAsScheduler(pod object, kind, reason, action, message str
 	})
 }
 
-// postAsKubelet posts an Event of the kubelet of the pod's node about the pod's container, and returns it as stored, nil
-// where it was refused.
+// postAsKubelet posts an Event of the kubelet of the pod's node about the pod's container, and returns it as stored,
+// nil where it was refused.
 func (r *recorder) postAsKubelet(pod object, kind, reason, message string) object {
 	now := time.Now()
 	spec, _ := pod["spec"].(object)
