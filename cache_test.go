@@ -30,6 +30,7 @@ import (
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
 	"podcount/internal/labels"
+	"podcount/internal/options"
 	"podcount/internal/wire"
 )
 
@@ -53,7 +54,7 @@ var podLabels = []struct {
 // countingManager has the controller count set up: so pods keep the labels by which they belong to Counts, and an
 // index.
 func countingManager(t testing.TB) *manager {
-	m := newManager(&options{podEvents: "off", wire: "protobuf"}, nil, quietLog())
+	m := newManager(&options.Options{Wire: "protobuf"}, nil, quietLog())
 	c := &Controller{caches: map[cache]bool{}}
 	c.queue = NewQueue(t.Context(), quietQueue[Key](time.Millisecond, time.Second))
 	setUpCount(m, c)
@@ -828,7 +829,7 @@ func TestDecompressionBombsAreNotHeld(t *testing.T) {
 	}))
 	defer server.Close()
 	base, _ := url.Parse(server.URL)
-	client := newClient(&options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, nil, quietLog())
+	client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, nil, quietLog())
 	defer client.Close()
 	var answer json.RawMessage
 	err := client.Send(t.Context(), kube.Request{Method: http.MethodGet, Path: "/api/v1/nodes/n"}, &answer)
@@ -1125,7 +1126,7 @@ func BenchmarkEvent(b *testing.B) {
 		for _, form := range []string{"protobuf", "json"} {
 			b.Run(fmt.Sprintf("%s/%d-pods", form, size.pods), func(b *testing.B) {
 				big := &crowd{pods: size.pods, nodes: size.nodes}
-				m := newManager(&options{nodeLabel: "example.com/n", podEvents: "off", wire: "protobuf"}, nil, quietLog())
+				m := newManager(&options.Options{NodeLabel: "example.com/n", Wire: "protobuf"}, nil, quietLog())
 				c := &podCount{manager: m, Controller: &Controller{}}
 				c.queue = NewQueue(b.Context(), quietQueue[Key](time.Millisecond, time.Second))
 				go func() {

@@ -11,14 +11,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	stdlog "log"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -32,14 +30,13 @@ import (
 	"syscall"
 	"time"
 
-	"podcount/deploy"
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
-	"podcount/internal/labels"
 	"podcount/internal/leader"
 	"podcount/internal/listen"
 	"podcount/internal/logging"
 	"podcount/internal/metrics"
+	"podcount/internal/options"
 	"podcount/internal/retry"
 	"podcount/internal/wire"
 )
@@ -62,11 +59,10 @@ const (
 )
 
 const (
-	startPause         = 100 * time.Millisecond // at most, between the starts of two controllers
-	onceListTime       = 2 * time.Minute        // with -once: how long the caches may take
-	defaultOnceTimeout = 10 * time.Minute       // with -once: how long all of it may take
-	onceKeysTime       = time.Minute            // with -once: how long changes are tried whose keys nobody could say
-	onceTries          = 10                     // with -once: how often a key is tried
+	startPause   = 100 * time.Millisecond // at most, between the starts of two controllers
+	onceListTime = 2 * time.Minute        // with -once: how long the caches may take
+	onceKeysTime = time.Minute            // with -once: how long changes are tried whose keys nobody could say
+	onceTries    = 10                     // with -once: how often a key is tried
 )
 
 func main() {
@@ -97,7 +93,7 @@ func main() {
 		return
 	}
 	lastWord(logging.Printable(strings.ReplaceAll(err.Error(), "\n", "; ")))
-	if errors.As(err, new(usageError)) {
+	if errors.As(err, new(options.UsageError)) {
 		os.Exit(2)
 	}
 	os.Exit(1)
@@ -136,541 +132,24 @@ func lastWord(text string) {
 	}
 }
 
-// usageError is a mistake in what podcount was told: exit code 2.
-type usageError struct{ error }
-
 // Log is what podcount tells of itself: lines and numbers. Safe for concurrent use.
 type Log struct {
 	*slog.Logger
 	*metrics.Registry
 }
 
-// options are the flags, checked: newFlags says what each is for.
-type options struct {
-	kubeconfig, context, master, wire, listen, logFormat string
-	controllers, namespace, podSelector, fieldSelector   string
-	totalLabel, nodeLabel, nodes, podEvents              string
-	leaseName, leaseNamespace, manifest, image, home     string
-	totalNodes                                           nodeChoice // by nodes
-	leaseDuration, renewDeadline, retryPeriod, interval  time.Duration
-	onceTimeout                                          time.Duration
-	workers, burst, verbosity                            int
-	qps                                                  float64
-	leaderElect, once, dryRun, prune, version            bool
-	logStyle                                             logging.Style // that logFormat comes to
-}
-
-// duration is a flag's value, whose error says what is missing.
-type duration time.Duration
-
-func (d *duration) String() string { return time.Duration(*d).String() }
-
-func (d *duration) Set(text string) error {
-	parsed, err := time.ParseDuration(text)
-	isNumber := text != "" && strings.Trim(text, "0123456789") == ""
-	if err != nil && isNumber {
-		return fmt.Errorf("it has no unit: write %ss for seconds, %[1]sm for minutes", text)
-	}
-	if err != nil {
-		return errors.New("write a number and its unit, as in 500ms, 10s or 5m")
-	}
-	*d = duration(parsed)
-	return nil
-}
-
-const controlPlane, oldControlPlane = "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"
-const eitherRole = controlPlane + " or " + oldControlPlane // no selector says this
-
-// nodeChoice is the nodes that meet one of the selectors.
-type nodeChoice []labels.Selector
-
-func (c nodeChoice) Matches(label func(key string) (value string, ok bool)) bool {
-	return slices.ContainsFunc(c, func(s labels.Selector) bool { return s.Matches(label) })
-}
-
-// keys returns the keys of the labels that decide.
-func (c nodeChoice) keys() (keys []string) {
-	for _, s := range c {
-		keys = append(keys, s.Keys()...)
-	}
-	return keys
-}
-
-// helpText is what -h prints. It grows with each flag that is defined. README.md shows the same: a test compares them.
-type helpText struct{ strings.Builder }
-
-// helpNameWidth is how wide a flag and its argument are in the help, with the blanks after them.
-const helpNameWidth = 20
-
-const helpBeginning = `podcount counts pods and writes the counts to labels of nodes.
-
-  laptop    podcount -dry-run -once                says what it would write to the cluster of
-                                                   kubectl's current context, and writes nothing
-  cluster   podcount -leader-elect -listen :8080   in each of several replicas (see -manifest)
-  CronJob   podcount -once                         list, write, exit (see -manifest)
-`
-
-const helpEnd = `
-Exit codes: 0 stopped on request, or done; 1 failed; 2 wrong usage.
-`
-
-// section begins a group of flags.
-func (h *helpText) section(title string) {
-	h.WriteString("\n" + title + "\n")
-}
-
-// flag adds a flag with its argument, and what it is for, one line below the other. A flag that is wider than
-// helpNameWidth brings the blanks after it along. flag returns what the flag is for.
-func (h *helpText) flag(name, about string) string {
-	name = fmt.Sprintf("  %-*s", helpNameWidth, name)
-	indent := strings.Repeat(" ", len(name))
-	h.WriteString(name + strings.ReplaceAll(about, "\n", "\n"+indent) + "\n")
-	return about
-}
-
-// newFlags defines the flags, which set options when they are parsed, and returns what -h prints about them. The
-// options have the flags' defaults.
-func newFlags() (o *options, fs *flag.FlagSet, help string) {
-	o = &options{
-		totalNodes: nodeChoice{labels.HasKey(controlPlane), labels.HasKey(oldControlPlane)}, // what eitherRole says
-	}
-	fs = flag.NewFlagSet("podcount", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	durationVar := func(d *time.Duration, name string, byDefault time.Duration, about string) {
-		*d = byDefault
-		fs.Var((*duration)(d), name, about)
-	}
-	h := new(helpText)
-	h.WriteString(helpBeginning)
-
-	h.section("Where the cluster is")
-	fs.StringVar(&o.kubeconfig, "kubeconfig", "", h.flag("-kubeconfig FILE",
-		"else $KUBECONFIG, the pod's own service account, ~/.kube/config"))
-	fs.StringVar(&o.context, "context", "", h.flag("-context NAME",
-		"of the kubeconfig; else its current-context"))
-	fs.StringVar(&o.master, "master", "", h.flag("-master URL",
-		"the API server's address, in place of the one found"))
-	fs.StringVar(&o.wire, "wire", "protobuf", h.flag("-wire FORM",
-		"protobuf or json: how pods and nodes are asked for first (default protobuf)"))
-
-	h.section("What is counted")
-	fs.StringVar(&o.controllers, "controllers", "*", h.flag("-controllers LIST",
-		"what to do: names, joined by commas; * stands for all that are on by default,\n"+
-			"-NAME leaves one out; help lists them (default *)"))
-	fs.StringVar(&o.namespace, "namespace", "", h.flag("-namespace NS",
-		"pods, and Counts, of this namespace only (default all)"))
-	fs.StringVar(&o.podSelector, "pod-selector", "", h.flag("-pod-selector SEL",
-		"pods with these labels only, as with kubectl -l (default all)"))
-	fs.StringVar(&o.fieldSelector, "field-selector", "", h.flag("-field-selector SEL",
-		"pods with these fields only, as with kubectl --field-selector (default all)"))
-
-	h.section("What is written")
-	fs.StringVar(&o.totalLabel, "total-label", "hopegi/pod-count", h.flag("-total-label KEY",
-		"the label that gets the number of all pods (default hopegi/pod-count)"))
-	fs.StringVar(&o.nodes, "total-nodes", eitherRole, h.flag("-total-nodes SEL",
-		"the nodes that get it: k, !k, k=v, k!=v, k in (a,b), k notin (a,b), k>1, k<1,\n"+
-			"joined by commas; '' is every node (default those with the label\n"+
-			"node-role.kubernetes.io/control-plane or node-role.kubernetes.io/master)"))
-	fs.StringVar(&o.nodeLabel, "node-label", "", h.flag("-node-label KEY",
-		"a label that gets, on every node, the number of its own pods (default none)"))
-	fs.StringVar(&o.podEvents, "pod-events", "on", h.flag("-pod-events on|off",
-		"post an Event on each new pod: one more write for each (default on)"))
-	durationVar(&o.interval, "interval", 10*time.Second, h.flag("-interval D",
-		"check every node this often, and write to one at most this often (default 10s)"))
-	rates := h.flag("-qps N, -burst N",
-		"writes of labels, or statuses, a second, and at once before that holds, for\n"+
-			"each controller (default 20 and 40)")
-	fs.Float64Var(&o.qps, "qps", 20, rates)
-	fs.IntVar(&o.burst, "burst", 40, rates)
-	fs.IntVar(&o.workers, "workers", 4, h.flag("-workers N",
-		"objects that each controller works on at a time (default 4)"))
-
-	h.section("Once, or not at all")
-	fs.BoolVar(&o.once, "once", false, h.flag("-once",
-		"list, write what is wrong, and exit: 1 if something could not be written"))
-	durationVar(&o.onceTimeout, "once-timeout", defaultOnceTimeout, h.flag("-once-timeout D",
-		"how long -once, or -prune, may take in all; then it exits with 1 and names\n"+
-			"what is left (default 10m)"))
-	fs.BoolVar(&o.dryRun, "dry-run", false, h.flag("-dry-run",
-		"say what would be written, and write nothing, not even an Event or a Lease"))
-	fs.BoolVar(&o.prune, "prune", false, h.flag("-prune",
-		"remove the labels -total-label and -node-label from all nodes, and exit"))
-
-	h.section("Several replicas")
-	fs.BoolVar(&o.leaderElect, "leader-elect", false, h.flag("-leader-elect",
-		"work only while leading: of those with the same Lease one does"))
-	durationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second,
-		h.flag("-leader-elect-lease-duration D        ",
-			"others wait so long for a sign of life of the leader, to\n"+
-				"take its place (default 15s)"))
-	durationVar(&o.renewDeadline, "leader-elect-renew-deadline", 10*time.Second,
-		h.flag("-leader-elect-renew-deadline D        ",
-			"a leader that cannot renew its Lease for so long writes\n"+
-				"nothing more, and exits (default 10s)"))
-	durationVar(&o.retryPeriod, "leader-elect-retry-period", 2*time.Second,
-		h.flag("-leader-elect-retry-period D          ",
-			"how often to try to get or to renew it (default 2s)"))
-	fs.StringVar(&o.leaseName, "leader-elect-resource-name", "podcount",
-		h.flag("-leader-elect-resource-name NAME      ", "of the Lease (default podcount)"))
-	fs.StringVar(&o.leaseNamespace, "leader-elect-resource-namespace", "",
-		h.flag("-leader-elect-resource-namespace NS   ",
-			"of the Lease (default the pod's own, else kube-system)"))
-
-	h.section("Watching it")
-	fs.StringVar(&o.listen, "listen", "", h.flag("-listen [HOST]:PORT",
-		"serve /livez, /readyz, /healthz, /metrics and /debug/state; / lists\n"+
-			"them (default no)"))
-	fs.IntVar(&o.verbosity, "v", 0, h.flag("-v N",
-		"2 shows watches that begin and end, and what a dry run would post as Events;\n"+
-			"4 each watch event and queue step, too; 6 each request, too (default 0)"))
-	fs.StringVar(&o.logFormat, "log-format", "auto", h.flag("-log-format FORM",
-		"of what goes to stderr: text (logfmt), json, or auto: short lines on a\n"+
-			"terminal, and text elsewhere (default auto)"))
-	fs.BoolVar(&o.version, "version", false, h.flag("-version, -h", "print, and exit"))
-
-	h.section("Installing it")
-	fs.BoolFunc("manifest", h.flag("-manifest",
-		"print what a cluster needs to run it with the other flags given here, for\n"+
-			"kubectl apply -f -; -manifest=NAMES prints some of podcount, policy,\n"+
-			"network-policy, count-crd, count-sample and alerts (a PrometheusRule), joined\n"+
-			"by commas; with -once a CronJob takes the place of the Deployment"), o.setManifest)
-	fs.StringVar(&o.image, "image", "podcount:latest", h.flag("-image IMAGE",
-		"in that manifest (default podcount:latest)"))
-	fs.StringVar(&o.home, "manifest-namespace", "kube-system", h.flag("-manifest-namespace NS  ",
-		"in which it runs (default kube-system)"))
-
-	h.WriteString(helpEnd)
-	return o, fs, h.String()
-}
-
-// setManifest takes the value of -manifest, which is "true" where none is given.
-func (o *options) setManifest(parts string) error {
-	switch parts {
-	case "", "true":
-		parts = "podcount,policy"
-	case "false":
-		parts = ""
-	}
-	o.manifest = parts
-	return nil
-}
-
-// parseFlags reads the command line. Its errors are usageErrors of one line. It returns nil if all that was wanted is
-// printed.
-func parseFlags(args []string, stdout io.Writer) (*options, error) {
-	o, fs, help := newFlags()
-	err := fs.Parse(args)
-	if err == nil && o.manifest != "" {
-		err = fs.Parse(append(o.manifestDefaults(), args...))
-	}
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		_, err = io.WriteString(stdout, help)
-		return nil, err
-	case err == nil && o.version:
-		fmt.Fprintln(stdout, "podcount", version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
-		return nil, nil
-	case err == nil && o.controllers == "help":
-		for _, c := range controllers {
-			isOn := "on"
-			if c.Off {
-				isOn = "off"
-			}
-			fmt.Fprintf(stdout, "%-12s %-4s %s\n", c.Name, isOn, c.About)
-		}
-		return nil, nil
-	case err == nil:
-		err = o.check(fs.Args())
-	}
-	manifest := ""
-	if err == nil && o.manifest != "" {
-		manifest, err = o.makeManifest(fs)
-	}
-	if err != nil {
-		return nil, usageError{fmt.Errorf("%w (podcount -h lists the flags)", err)}
-	}
-	if o.manifest != "" {
-		_, err := io.WriteString(stdout, manifest)
-		return nil, err
-	}
-	return o, nil
-}
-
-// manifestDefaults are the flags that -manifest puts before those given: what suits a cluster, not a laptop.
-func (o *options) manifestDefaults() []string {
-	if o.once {
-		return []string{"-pod-events=off"}
-	}
-	return []string{"-leader-elect", "-listen=:8080", "-pod-events=off"}
-}
-
-// checkManifest returns an error if -manifest is given together with flags that do not suit it.
-func (o *options) checkManifest() error {
-	if o.manifest == "" {
-		return nil
-	}
-	if o.kubeconfig != "" || o.context != "" || o.prune {
-		return errors.New("-manifest prints a Deployment, or with -once a CronJob, " +
-			"which has no kubeconfig and prunes nothing: leave out -kubeconfig, -context and -prune")
-	}
-	if o.once && slices.Contains(strings.Split(o.manifest, ","), "alerts") {
-		return errors.New("-manifest=alerts has nothing to say about a CronJob: leave out -once")
-	}
-	if o.once && o.listen != "" {
-		return errors.New("-manifest -once prints a CronJob, which ends before anybody asks it anything: leave out -listen")
-	}
-	return nil
-}
-
-// makeManifest returns what a cluster is given to run podcount with these flags.
-func (o *options) makeManifest(fs *flag.FlagSet) (string, error) {
-	s := deploy.Settings{
-		Name:           o.leaseName,
-		Namespace:      o.home,
-		Image:          o.image,
-		PodEvents:      o.podEvents == "on",
-		DryRun:         o.dryRun,
-		LeaderElect:    o.leaderElect,
-		Once:           o.once,
-		Labels:         []string{o.totalLabel},
-		PodNamespace:   o.namespace,
-		LeaseNamespace: cmp.Or(o.leaseNamespace, o.home),
-		QPS:            o.qps,
-		StuckAfter:     o.stuckAfter(),
-		LeaseDuration:  o.leaseDuration,
-	}
-	if o.nodeLabel != "" {
-		s.Labels = append(s.Labels, o.nodeLabel)
-	}
-	if o.listen != "" {
-		port, err := strconv.ParseUint(strings.TrimPrefix(o.listen, ":"), 10, 16)
-		if err != nil || port == 0 {
-			return "", fmt.Errorf("-manifest: -listen %s must be :PORT, a number: kubelet asks at the pod's own address", o.listen)
-		}
-		s.Port = int(port)
-		o.listen = fmt.Sprintf(":%d", port) // no leading zeros in what fs.Visit finds below
-	}
-	for _, c := range controllers {
-		switch c.Name {
-		case "pod-count":
-			s.PodCount = o.isOn(c)
-		case "count":
-			s.Count = o.isOn(c)
-		}
-	}
-	fs.Visit(func(f *flag.Flag) {
-		if f.Name != "manifest" && f.Name != "image" && f.Name != "manifest-namespace" {
-			s.Args = append(s.Args, "-"+f.Name+"="+f.Value.String())
-		}
-	})
-	return deploy.Manifest(s, strings.Split(o.manifest, ",")...)
-}
-
-// check returns an error that names the first flag that cannot be meant so. It works out what follows from the flags.
-func (o *options) check(rest []string) error {
-	if len(rest) > 0 {
-		return fmt.Errorf("unexpected argument %q", strings.Join(rest, " "))
-	}
-	checks := []func() error{
-		o.checkNamespaces,
-		o.checkControllers,
-		o.checkSelectors,
-		o.checkLabels,
-		o.checkWords,
-		o.checkNumbers,
-		o.checkListen,
-		o.checkOnce,
-		o.checkLease,
-	}
-	for _, check := range checks {
-		if err := check(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (o *options) checkNamespaces() error {
-	for _, given := range []struct{ flag, name string }{
-		{"namespace", o.namespace},
-		{"leader-elect-resource-namespace", o.leaseNamespace},
-		{"manifest-namespace", o.home},
-	} {
-		if given.name == "" {
-			continue
-		}
-		isOne := labels.CheckDNSName(given.name) == nil && !strings.Contains(given.name, ".") && len(given.name) <= 63
-		if !isOne {
-			return fmt.Errorf("-%s %q is no namespace's name", given.flag, given.name)
-		}
-	}
-	return nil
-}
-
-func (o *options) checkControllers() error {
-	var names []string
-	for _, c := range controllers {
-		names = append(names, c.Name)
-	}
-	for word := range strings.SplitSeq(o.controllers, ",") {
-		isKnown := word == "*" || slices.Contains(names, strings.TrimPrefix(word, "-"))
-		if !isKnown {
-			return fmt.Errorf("-controllers: there is no %q; there are %s", word, strings.Join(names, ", "))
-		}
-	}
-	if !slices.ContainsFunc(controllers, o.isOn) {
-		return fmt.Errorf("-controllers %s leaves none to run", o.controllers)
-	}
-	return nil
-}
-
-// checkSelectors checks the selectors, and reads that of -total-nodes.
-func (o *options) checkSelectors() error {
-	if _, err := labels.Parse(o.podSelector); err != nil {
-		return fmt.Errorf("-pod-selector: %w", err)
-	}
-	if err := labels.CheckFieldSelector(o.fieldSelector, "pods", podFields); err != nil {
-		return fmt.Errorf("-field-selector: %w", err)
-	}
-	if o.nodes == eitherRole {
-		return nil
-	}
-	s, err := labels.Parse(o.nodes)
-	if err != nil {
-		return fmt.Errorf("-total-nodes: %w", err)
-	}
-	o.totalNodes = nodeChoice{s}
-	return nil
-}
-
-func (o *options) checkLabels() error {
-	if err := o.checkLabel("-total-label", o.totalLabel); err != nil {
-		return err
-	}
-	if o.nodeLabel != "" {
-		if err := o.checkLabel("-node-label", o.nodeLabel); err != nil {
-			return err
-		}
-	}
-	if o.totalLabel == o.nodeLabel {
-		return fmt.Errorf("-node-label %s is the -total-label too: they need different keys", o.nodeLabel)
-	}
-	return nil
-}
-
-// checkLabel checks the key of a label that podcount is to write.
-func (o *options) checkLabel(flag, key string) error {
-	if err := labels.CheckKey(key); err != nil {
-		return fmt.Errorf("%s: %w", flag, err)
-	}
-	if slices.Contains(o.totalNodes.keys(), key) {
-		return fmt.Errorf("-total-nodes: %s is the %s, which changes with what it says: "+
-			"nodes would come and go for ever", key, flag)
-	}
-	domain, _, hasDomain := strings.Cut("."+key, "/")
-	isReserved := strings.HasSuffix(domain, ".kubernetes.io") || strings.HasSuffix(domain, ".k8s.io")
-	if hasDomain && isReserved {
-		return fmt.Errorf("%s %s: labels under kubernetes.io and k8s.io are reserved for Kubernetes itself; "+
-			"use a domain of your own", flag, key)
-	}
-	return nil
-}
-
-// checkWords checks the flags that take one of a few words.
-func (o *options) checkWords() error {
-	if o.podEvents != "on" && o.podEvents != "off" {
-		return fmt.Errorf("-pod-events %q: use on or off", o.podEvents)
-	}
-	if o.wire != "protobuf" && o.wire != "json" {
-		return fmt.Errorf("-wire %q: use protobuf or json", o.wire)
-	}
-	if !slices.Contains([]string{"auto", "text", "json"}, o.logFormat) {
-		return fmt.Errorf("-log-format %q: use auto, text or json", o.logFormat)
-	}
-	return nil
-}
-
-func (o *options) checkNumbers() error {
-	if o.interval <= 0 {
-		return fmt.Errorf("-interval %v must be more than 0", o.interval)
-	}
-	if o.onceTimeout <= 0 {
-		return fmt.Errorf("-once-timeout %v must be more than 0", o.onceTimeout)
-	}
-	isQPS := o.qps > 0 // not if it is NaN
-	if o.workers < 1 || o.burst < 1 || !isQPS {
-		return errors.New("-workers, -qps and -burst must be more than 0")
-	}
-	if o.verbosity < 0 {
-		return fmt.Errorf("-v %d must not be less than 0", o.verbosity)
-	}
-	return nil
-}
-
-// checkOnce checks what goes together with -once, -prune and -manifest. -prune is a -once of one controller.
-func (o *options) checkOnce() error {
-	if o.onceTimeout != defaultOnceTimeout && !o.once && !o.prune {
-		return errors.New("-once-timeout is for -once and -prune: add one of them, or leave it out")
-	}
-	if err := o.checkManifest(); err != nil {
-		return err
-	}
-	if o.prune {
-		o.once = true
-		o.controllers = "pod-count"
-	}
-	if o.once && o.leaderElect {
-		return errors.New("-once and -prune do their work whoever leads: leave out -leader-elect")
-	}
-	return nil
-}
-
-func (o *options) checkLease() error {
-	if err := labels.CheckDNSName(o.leaseName); err != nil {
-		return fmt.Errorf("-leader-elect-resource-name: %w", err)
-	}
-	lease, renew, retry := o.leaseDuration, o.renewDeadline, o.retryPeriod
-	if lease > leader.MaxLeaseDuration {
-		return fmt.Errorf("-leader-elect-lease-duration %v is more than a Lease can say, which is %v",
-			lease, leader.MaxLeaseDuration)
-	}
-	if lease%time.Second != 0 {
-		return fmt.Errorf("-leader-elect-lease-duration %v must be whole seconds: a Lease has no smaller ones", lease)
-	}
-	if lease <= renew || renew <= retry || renew <= retry+retry/5 || retry <= 0 {
-		return fmt.Errorf("-leader-elect-lease-duration %v must be more than -leader-elect-renew-deadline %v, "+
-			"that more than 1.2 × -leader-elect-retry-period %v, and that more than 0", lease, renew, retry)
-	}
-	return nil
-}
-
-// checkListen checks -listen, without asking any name server.
-func (o *options) checkListen() error {
-	if o.listen == "" {
-		return nil
-	}
-	_, port, err := net.SplitHostPort(o.listen)
-	if err == nil {
-		_, err = net.LookupPort("tcp", port)
-	}
-	if err != nil {
-		return fmt.Errorf("-listen: %w: use [HOST]:PORT", err)
-	}
-	return nil
-}
-
 // newLog makes a log that writes to w, which must not block: see logging.Output.
-func newLog(w io.Writer, o *options) *Log {
+func newLog(w io.Writer, o *options.Options) *Log {
 	return &Log{Logger: slog.New(newLogHandler(w, o)), Registry: metrics.NewRegistry()}
 }
 
-func newLogHandler(w io.Writer, o *options) slog.Handler {
-	return logging.NewHandler(w, o.logStyle, slog.Level(-o.verbosity))
+func newLogHandler(w io.Writer, o *options.Options) slog.Handler {
+	return logging.NewHandler(w, o.LogStyle, slog.Level(-o.Verbosity))
 }
 
 // newLogOutput makes the Output of the log itself, which reports there what it had to drop.
-func newLogOutput(stderr io.Writer, o *options) *logging.Output {
-	return logging.NewOutput(stderr, o.outputLimit(), func(missing int) []byte {
+func newLogOutput(stderr io.Writer, o *options.Options) *logging.Output {
+	return logging.NewOutput(stderr, outputLimit(o), func(missing int) []byte {
 		var line bytes.Buffer
 		log := slog.New(newLogHandler(&line, o))
 		log.Warn("log lines were dropped, as stderr was not read, or failed", "lines", missing)
@@ -679,8 +158,8 @@ func newLogOutput(stderr io.Writer, o *options) *logging.Output {
 }
 
 // newPrintOutput makes the Output for what controllers print. What it had to drop is reported in the log.
-func newPrintOutput(stdout io.Writer, o *options, log *Log) *logging.Output {
-	return logging.NewOutput(stdout, o.outputLimit(), func(missing int) []byte {
+func newPrintOutput(stdout io.Writer, o *options.Options, log *Log) *logging.Output {
+	return logging.NewOutput(stdout, outputLimit(o), func(missing int) []byte {
 		log.Warn("printed lines were dropped, as stdout was not read, or failed", "lines", missing)
 		return nil
 	})
@@ -692,27 +171,27 @@ const (
 	oncePatience    = time.Minute // at the end, for a reader that reads nothing
 )
 
-func (o *options) outputLimit() int {
-	if o.once {
+func outputLimit(o *options.Options) int {
+	if o.Once {
 		return onceOutputLimit
 	}
 	return logging.OutputLimit
 }
 
 // flush waits for the last lines, and returns an error if -once has lost lines that somebody asked it for.
-func (o *options) flush(ctx context.Context, printed, logged *logging.Output) error {
+func flush(ctx context.Context, o *options.Options, printed, logged *logging.Output) error {
 	ctx, stopWaiting := context.WithCancel(ctx)
 	defer stopWaiting()
-	if !o.once {
+	if !o.Once {
 		stopWaiting()
 	}
 	printed.Close(ctx, oncePatience, flushTimeout) // first, as what it has lost is said in the log
 	logged.Close(ctx, oncePatience, flushTimeout)
 	lost := printed.Lost()
-	if o.dryRun {
+	if o.DryRun {
 		lost += logged.Lost()
 	}
-	if o.once && lost > 0 {
+	if o.Once && lost > 0 {
 		return fmt.Errorf("-once: %d lines of its output were lost, as nobody read them", lost)
 	}
 	return nil
@@ -727,24 +206,24 @@ func run(
 	if o == nil {
 		return err
 	}
-	o.logStyle = logging.StyleOf(o.logFormat, stderr, getenv)
+	o.LogStyle = logging.StyleOf(o.LogFormat, stderr, getenv)
 	logged := newLogOutput(stderr, o)
 	log := newLog(logged, o)
 	printed := newPrintOutput(stdout, o, log)
 	err = runWith(ctx, o, getenv, log, logged, printed, dial)
-	lost := o.flush(ctx, printed, logged)
+	lost := flush(ctx, o, printed, logged)
 	return cmp.Or(err, lost)
 }
 
 // runWith is run, once there are flags and a log.
 func runWith(
-	ctx context.Context, o *options, getenv func(string) string,
+	ctx context.Context, o *options.Options, getenv func(string) string,
 	log *Log, logged, printed *logging.Output, dial kube.Dialer,
 ) error {
 	cfg, err := kubeconfig.Load(ctx, kubeconfig.Options{
-		Kubeconfig: o.kubeconfig,
-		Context:    o.context,
-		Master:     o.master,
+		Kubeconfig: o.Kubeconfig,
+		Context:    o.Context,
+		Master:     o.Master,
 		Getenv:     getenv,
 		Log:        log.Logger,
 	})
@@ -752,7 +231,7 @@ func runWith(
 		return nil // asked to stop while it waited for a file
 	}
 	if err != nil {
-		return usageError{err}
+		return options.UsageError{Err: err}
 	}
 	defer cfg.Close()
 	client := newClient(o, cfg, dial, log)
@@ -770,15 +249,15 @@ func runWith(
 	m.logged, m.printed = logged, printed
 	m.recorder = newRecorder(o, client, log, host)
 	m.stop, m.fail, m.work = stop, end, grace(sending, stop, drainTimeout)
-	if o.leaderElect && !o.dryRun {
-		m.election = leader.New(client, o.election(kubeconfig.OwnNamespace(ctx), host, log, func(err error) {
+	if o.LeaderElect && !o.DryRun {
+		m.election = leader.New(client, electionOptions(o, kubeconfig.OwnNamespace(ctx), host, log, func(err error) {
 			end(err)
 			cut(err)
 		}))
 		client.SetPermit(m.election)
 	}
 	m.setUp()
-	if o.listen != "" {
+	if o.Listen != "" {
 		server, err := m.serve()
 		if err != nil {
 			return err
@@ -812,15 +291,15 @@ func runWith(
 	return m.cutShort
 }
 
-// election returns the options of the election. own is the namespace that we run in; "" where we run in none.
-func (o *options) election(own, host string, log *Log, onLost func(error)) leader.Options {
+// electionOptions returns the options of the election. own is the namespace that we run in; "" where we run in none.
+func electionOptions(o *options.Options, own, host string, log *Log, onLost func(error)) leader.Options {
 	return leader.Options{
-		Namespace:     cmp.Or(o.leaseNamespace, own, "kube-system"),
-		Name:          o.leaseName,
+		Namespace:     cmp.Or(o.LeaseNamespace, own, "kube-system"),
+		Name:          o.LeaseName,
 		Host:          host,
-		LeaseDuration: o.leaseDuration,
-		RenewDeadline: o.renewDeadline,
-		RetryPeriod:   o.retryPeriod,
+		LeaseDuration: o.LeaseDuration,
+		RenewDeadline: o.RenewDeadline,
+		RetryPeriod:   o.RetryPeriod,
 		ReleaseLimit:  releaseTimeout,
 		OnLost:        onLost,
 		Log:           log.Logger,
@@ -828,12 +307,12 @@ func (o *options) election(own, host string, log *Log, onLost func(error)) leade
 }
 
 // newClient makes the client that all share. Each request is counted, and is a line at -v 6.
-func newClient(o *options, cfg *kubeconfig.Config, dial kube.Dialer, log *Log) *kube.Client {
+func newClient(o *options.Options, cfg *kubeconfig.Config, dial kube.Dialer, log *Log) *kube.Client {
 	return kube.NewClient(cfg, kube.Options{
 		Dial:         dial,
 		UserAgent:    "podcount/" + version + " (" + runtime.GOOS + "/" + runtime.GOARCH + ")",
 		FieldManager: "podcount",
-		DryRun:       o.dryRun,
+		DryRun:       o.DryRun,
 		Observe: func(ctx context.Context, e kube.Exchange) {
 			log.Count("rest_client_requests_total", e.Code, e.Method, e.Host)
 			log.Observe(e.Start, "rest_client_request_duration_seconds", e.Method, e.Host)
@@ -844,14 +323,14 @@ func newClient(o *options, cfg *kubeconfig.Config, dial kube.Dialer, log *Log) *
 }
 
 // newRecorder makes the recorder of Events. In a dry run it says them, at -v 2, as one goes with each label.
-func newRecorder(o *options, client *kube.Client, log *Log, host string) *Recorder {
+func newRecorder(o *options.Options, client *kube.Client, log *Log, host string) *Recorder {
 	recorder := RecorderOptions{
 		Sink:     clientEvents{client},
 		Instance: host,
 		Log:      log.Logger,
 		Metrics:  log.Registry,
 	}
-	if o.dryRun {
+	if o.DryRun {
 		recorder.instead = func(ev event) {
 			object := Key{ev.about.Namespace, ev.about.Name}
 			kind := strings.ToLower(ev.about.Kind)
@@ -980,7 +459,7 @@ func grace(ctx, stop context.Context, d time.Duration) context.Context {
 
 // manager runs the controllers that are switched on, over caches that they share, while this replica leads.
 type manager struct {
-	*options
+	options  *options.Options
 	recorder *Recorder
 	election *leader.Election // nil: none is asked for
 	log      *Log
@@ -1002,7 +481,7 @@ type manager struct {
 }
 
 // newManager makes the caches, for as little as can be asked for: whoever needs more of a kind says so before they run.
-func newManager(o *options, client *kube.Client, log *Log) *manager {
+func newManager(o *options.Options, client *kube.Client, log *Log) *manager {
 	m := &manager{
 		options: o,
 		log:     log,
@@ -1010,14 +489,14 @@ func newManager(o *options, client *kube.Client, log *Log) *manager {
 		started: time.Now(),
 		caches:  map[cache]bool{},
 	}
-	isProtobuf := o.wire == "protobuf"
+	isProtobuf := o.Wire == "protobuf"
 	pods := Kind[*Pod]{
 		Name:         "Pod",
 		API:          "/api/v1",
 		Resource:     "pods",
-		Namespace:    o.namespace,
-		Selector:     o.podSelector,
-		Fields:       o.fieldSelector,
+		Namespace:    o.Namespace,
+		Selector:     o.PodSelector,
+		Fields:       o.FieldSelector,
 		Protobuf:     isProtobuf,
 		MetadataOnly: true,
 		New:          func() *Pod { return new(Pod) },
@@ -1035,7 +514,7 @@ func newManager(o *options, client *kube.Client, log *Log) *manager {
 		Name:      "Count",
 		API:       "/apis/demo.mark8s.io/v1",
 		Resource:  "counts",
-		Namespace: o.namespace,
+		Namespace: o.Namespace,
 		Patches:   "podcount_status_patches_total",
 		Lenient:   true,
 		New:       func() *Count { return new(Count) },
@@ -1053,14 +532,14 @@ func newManager(o *options, client *kube.Client, log *Log) *manager {
 }
 
 // newReflector makes a reflector by the flags.
-func newReflector[T Object[T]](o *options, client *kube.Client, log *Log, kind Kind[T], store *Store[T]) *Reflector[T] {
+func newReflector[T Object[T]](o *options.Options, client *kube.Client, log *Log, kind Kind[T], store *Store[T]) *Reflector[T] {
 	return NewReflector(ReflectorOptions[T]{
 		Client:  client,
 		Kind:    kind,
 		Store:   store,
 		Log:     log.Logger,
 		Metrics: log.Registry,
-		Once:    o.once,
+		Once:    o.Once,
 	})
 }
 
@@ -1171,13 +650,13 @@ var controllers = []Controller{
 	{Name: "pod-printer", About: "prints the pods that come, change and go", Off: true, Setup: setUpPodPrinter},
 }
 
-// isOn reports whether -controllers switches c on: by the first word that names it, else by "*".
-func (o *options) isOn(c Controller) bool {
-	words := strings.Split(o.controllers, ",")
-	if i := slices.IndexFunc(words, func(word string) bool { return strings.TrimPrefix(word, "-") == c.Name }); i >= 0 {
-		return words[i] == c.Name
+// parseFlags reads the command line: see options.Parse.
+func parseFlags(args []string, stdout io.Writer) (*options.Options, error) {
+	program := options.Program{Version: version, PodFields: podFields}
+	for _, c := range controllers {
+		program.Controllers = append(program.Controllers, options.Controller{Name: c.Name, About: c.About, Off: c.Off})
 	}
-	return slices.Contains(words, "*") && !c.Off
+	return options.Parse(args, stdout, program)
 }
 
 // On makes c watch a cache: keys says which keys a change there adds. It is called from several goroutines, at first
@@ -1358,8 +837,8 @@ func (c *Controller) survive(log *slog.Logger, err *error) {
 // setUp makes ready the controllers that are on.
 func (m *manager) setUp() {
 	for _, c := range controllers {
-		if m.isOn(c) {
-			c.pace = NewBucket(m.qps, m.burst)
+		if m.options.IsOn(c.Name) {
+			c.pace = NewBucket(m.options.QPS, m.options.Burst)
 			c.resting = new(sync.Map)
 			c.panics = new(panics)
 			c.pending = new(atomic.Int64)
@@ -1375,9 +854,9 @@ func (m *manager) setUp() {
 				Metrics:    m.log.Registry,
 			})
 			c.outage = logging.NewOutage(m.log.Logger, c.Name, "writing again", "controller", c.Name)
-			c.once = m.once
+			c.once = m.options.Once
 			c.tally = new(tally)
-			if m.dryRun {
+			if m.options.DryRun {
 				c.pace = unpaced() // nothing is sent
 			}
 			c.Setup(m, &c)
@@ -1411,20 +890,20 @@ func (m *manager) run() {
 		kind, _, _ := cache.State()
 		m.running.begin("watch of "+kind, func() {
 			if err := cache.Run(m.stop); err != nil {
-				m.fail(usageError{err})
+				m.fail(options.UsageError{Err: err})
 			}
 		})
 	}
-	if m.once {
-		defer time.AfterFunc(min(onceListTime, m.onceTimeout), m.failUnlessComplete).Stop()
-		defer time.AfterFunc(m.onceTimeout, func() { m.endOnce(" after " + m.onceTimeout.String()) }).Stop()
+	if m.options.Once {
+		defer time.AfterFunc(min(onceListTime, m.options.OnceTimeout), m.failUnlessComplete).Stop()
+		defer time.AfterFunc(m.options.OnceTimeout, func() { m.endOnce(" after " + m.options.OnceTimeout.String()) }).Stop()
 	}
 	select {
 	case <-inBackground(controlling.Wait): // with -once, when all is done
 		m.endOnce("")
 	case <-m.stop.Done():
 		m.summary.Do(m.summarize)
-		if m.once && !m.isAllDone() {
+		if m.options.Once && !m.isAllDone() {
 			m.cutShort = fmt.Errorf("%s: stopped before all was done", m.onceFlag())
 		}
 	}
@@ -1450,15 +929,15 @@ func (m *manager) isAllDone() bool {
 func (m *manager) failUnlessComplete() {
 	_, waits := m.state()
 	if len(waits) > 0 {
-		after := min(onceListTime, m.onceTimeout)
+		after := min(onceListTime, m.options.OnceTimeout)
 		m.fail(fmt.Errorf("%s: after %v there is no complete list of %s",
 			m.onceFlag(), after, strings.Join(waits, ", ")))
 	}
 }
 
 // onceFlag is the flag that asks for an end.
-func (o *options) onceFlag() string {
-	if o.prune {
+func (m *manager) onceFlag() string {
+	if m.options.Prune {
 		return "-prune"
 	}
 	return "-once"
@@ -1507,7 +986,7 @@ func counted(n int, what string) string {
 
 // summarize says in a line for each controller what came of a -once, a -prune or a -dry-run.
 func (m *manager) summarize() {
-	if !m.once && !m.dryRun {
+	if !m.options.Once && !m.options.DryRun {
 		return
 	}
 	for _, c := range m.active {
@@ -1531,7 +1010,7 @@ func (m *manager) count(c *Controller) (what string, all, wrong int) {
 
 // outcome is the numbers of summarize. Those of a -once are about the objects with which it began.
 func (m *manager) outcome(c *Controller, what string, all, wrong int) string {
-	if m.dryRun {
+	if m.options.DryRun {
 		return fmt.Sprintf("%s: %d would be written, %d right, 0 failed", counted(all, what), wrong, all-wrong)
 	}
 	objects := int(c.tally.objects.Load())
@@ -1556,7 +1035,7 @@ func (m *manager) control(c *Controller, pause time.Duration) {
 		return
 	}
 	m.log.Info("caches are complete, work begins", "controller", c.Name)
-	if m.once {
+	if m.options.Once {
 		_, all, _ := m.count(c)
 		c.tally.objects.Store(int64(all))
 	}
@@ -1564,17 +1043,17 @@ func (m *manager) control(c *Controller, pause time.Duration) {
 	for _, begin := range c.begin {
 		begin()
 	}
-	for range m.workers {
+	for range m.options.Workers {
 		m.running.begin("worker of "+c.Name, func() { m.runWorker(c) })
 	}
-	if m.once {
+	if m.options.Once {
 		m.tickOnce(c)
 		c.tally.hasTicked.Store(true)
 		m.awaitDone(c)
 		return
 	}
 	m.tick(c)
-	ticker := time.NewTicker(m.interval)
+	ticker := time.NewTicker(m.options.Interval)
 	defer ticker.Stop()
 	for m.stop.Err() == nil {
 		await(m, ticker.C)
@@ -1686,7 +1165,7 @@ func (m *manager) gather() {
 		if m.election.MayWrite() == nil {
 			status = 1
 		}
-		m.log.Set(status, "leader_election_master_status", m.leaseName)
+		m.log.Set(status, "leader_election_master_status", m.options.LeaseName)
 	}
 	m.log.Set(float64(m.logged.Lost()), "podcount_lines_dropped_total", "stderr")
 	m.log.Set(float64(m.printed.Lost()), "podcount_lines_dropped_total", "stdout")
@@ -1714,17 +1193,11 @@ func hasEnded(done <-chan struct{}) bool {
 	}
 }
 
-// stuckAfter is how long a reconcile may take: it may wait for its turn under -qps, and then for its request.
-func (o *options) stuckAfter() time.Duration {
-	turn := time.Duration(min(float64(o.workers)/o.qps, 1e6) * float64(time.Second))
-	return turn + 2*kube.RequestTimeout
-}
-
 // stuck says which controllers have not moved for so long that they hang; nothing where all is well.
 func (m *manager) stuck() (what []string) {
 	for _, c := range m.active {
 		hang := ""
-		asked := inBackground(func() { hang = c.queue.Stuck(m.stuckAfter()) })
+		asked := inBackground(func() { hang = c.queue.Stuck(m.options.StuckAfter()) })
 		select {
 		case <-asked:
 		case <-time.After(hangTimeout):
@@ -1778,14 +1251,14 @@ func (m *manager) handler() http.Handler {
 
 // serve answers on -listen. The caller closes the server.
 func (m *manager) serve() (*listen.Server, error) {
-	server, err := listen.Listen(m.stop, m.listen, m.handler(), m.log.Logger)
+	server, err := listen.Listen(m.stop, m.options.Listen, m.handler(), m.log.Logger)
 	if err != nil {
-		return nil, fmt.Errorf("-listen %s: %w", m.listen, err)
+		return nil, fmt.Errorf("-listen %s: %w", m.options.Listen, err)
 	}
 	m.log.Info("listening", "on", server.Addr())
 	go func() {
 		if err := server.Serve(); err != nil {
-			m.fail(fmt.Errorf("-listen %s: %w", m.listen, err))
+			m.fail(fmt.Errorf("-listen %s: %w", m.options.Listen, err))
 		}
 	}()
 	return server, nil
@@ -1828,11 +1301,11 @@ var theTotal = Key{Name: "(total)"} // no node can be called so
 
 func setUpPodCount(m *manager, c *Controller) {
 	p := &podCount{manager: m, Controller: c}
-	m.pods.kind.MetadataOnly = m.pods.kind.MetadataOnly && m.nodeLabel == "" // a pod's node is in its spec
-	m.nodes.kind.Keep = append(m.nodes.kind.Keep, m.totalLabel, m.nodeLabel)
-	m.nodes.kind.Keep = append(m.nodes.kind.Keep, m.totalNodes.keys()...)
+	m.pods.kind.MetadataOnly = m.pods.kind.MetadataOnly && m.options.NodeLabel == "" // a pod's node is in its spec
+	m.nodes.kind.Keep = append(m.nodes.kind.Keep, m.options.TotalLabel, m.options.NodeLabel)
+	m.nodes.kind.Keep = append(m.nodes.kind.Keep, m.options.TotalNodes.Keys()...)
 	On(c, m.nodes, p.nodeChanged)
-	if !m.prune {
+	if !m.options.Prune {
 		On(c, m.pods, p.podChanged)
 	}
 	c.Reconcile = p.reconcile
@@ -1848,17 +1321,17 @@ func (p *podCount) concernsTotal(key Key) bool {
 		return true
 	}
 	_, wrong := p.wrong(key)
-	_, isWrong := wrong[p.totalLabel]
+	_, isWrong := wrong[p.options.TotalLabel]
 	return isWrong
 }
 
 // tick returns the nodes that are not right, those that lack the total first: -qps may keep the rest waiting.
 func (p *podCount) tick() []Key {
 	var lack, others []Key
-	isShown := p.prune
+	isShown := p.options.Prune
 	for _, n := range p.nodes.All() {
-		isShown = isShown || p.totalNodes.Matches(n.Label)
-		if _, wrong := p.wrong(n.Key()); wrong[p.totalLabel] != nil {
+		isShown = isShown || p.options.TotalNodes.Matches(n.Label)
+		if _, wrong := p.wrong(n.Key()); wrong[p.options.TotalLabel] != nil {
 			lack = append(lack, n.Key())
 		} else if len(wrong) > 0 {
 			others = append(others, n.Key())
@@ -1866,7 +1339,7 @@ func (p *podCount) tick() []Key {
 	}
 	if !isShown && !p.warned.Swap(true) {
 		p.log.Warn("no node gets the total: none matches -total-nodes "+
-			"(a managed cluster hides its control plane; -total-nodes '' means every node)", "label", p.totalLabel)
+			"(a managed cluster hides its control plane; -total-nodes '' means every node)", "label", p.options.TotalLabel)
 	}
 	return append(lack, others...)
 }
@@ -1888,11 +1361,11 @@ func (p *podCount) podChanged(d Delta[*Pod]) (keys []Key) {
 		keys = append(keys, theTotal)
 	}
 	for _, pod := range []*Pod{d.Old, d.New} {
-		if p.nodeLabel != "" && d.Old != d.New && pod != nil && pod.NodeName != "" {
+		if p.options.NodeLabel != "" && d.Old != d.New && pod != nil && pod.NodeName != "" {
 			keys = append(keys, Key{Name: pod.NodeName})
 		}
 	}
-	if d.Old == nil && p.podEvents == "on" {
+	if d.Old == nil && p.options.PodEvents {
 		p.recorder.Event(p.pods.Reference(d.New), "Normal", "PodCounted", fmt.Sprintf("pod count is %d", p.pods.Len()))
 	}
 	return keys
@@ -1903,7 +1376,7 @@ func (p *podCount) nodeChanged(d Delta[*Node]) []Key {
 		return []Key{d.Key()}
 	} else if d.New != nil && d.New != d.Old {
 		// By another podcount perhaps, that has heard of a pod of which we are about to hear.
-		p.queue.AddAfter(d.Key(), min(p.interval, time.Second))
+		p.queue.AddAfter(d.Key(), min(p.options.Interval, time.Second))
 	}
 	return nil
 }
@@ -1927,7 +1400,7 @@ func (p *podCount) reconcile(ctx context.Context, key Key) (Result, error) {
 	if len(wrong) == 0 {
 		return Result{}, nil
 	}
-	if p.dryRun {
+	if p.options.DryRun {
 		p.foretell(node, wrong)
 		return Result{}, nil
 	}
@@ -1936,7 +1409,7 @@ func (p *podCount) reconcile(ctx context.Context, key Key) (Result, error) {
 
 // passTotalOn adds the nodes that show the total. A flood of pods is not to go through all nodes for each of them.
 func (p *podCount) passTotalOn() Result {
-	rest := min(p.interval, time.Second) - time.Since(p.toldAt)
+	rest := min(p.options.Interval, time.Second) - time.Since(p.toldAt)
 	if rest > 0 {
 		return Result{RequeueAfter: rest}
 	}
@@ -1954,7 +1427,7 @@ func (p *podCount) due(key Key) (node *Node, labels map[string]any) {
 		p.foretold.Delete(key)
 		return nil, nil
 	}
-	for _, label := range []string{p.totalLabel, p.nodeLabel} {
+	for _, label := range []string{p.options.TotalLabel, p.options.NodeLabel} {
 		if _, isWrong := labels[label]; !isWrong && node.label(label) != nil {
 			p.noteKept(nodeLabel{key, node.UID(), label})
 		}
@@ -1962,7 +1435,7 @@ func (p *podCount) due(key Key) (node *Node, labels map[string]any) {
 	maps.DeleteFunc(labels, func(label string, _ any) bool {
 		return p.stripped.restLeft(nodeLabel{key, node.UID(), label}) > 0
 	})
-	if p.dryRun && len(labels) == 0 {
+	if p.options.DryRun && len(labels) == 0 {
 		p.foretold.Delete(key)
 	}
 	return node, labels
@@ -1975,7 +1448,7 @@ func (p *podCount) write(ctx context.Context, node *Node, wrong map[string]any) 
 	if err != nil && (p.once || !errors.Is(err, errStripped)) {
 		return err // -once has no time to try rarely
 	}
-	p.rest(&node.Meta, p.interval)
+	p.rest(&node.Meta, p.options.Interval)
 	if now == nil {
 		return nil // it is gone, which the watch has not told yet
 	}
@@ -1986,7 +1459,7 @@ func (p *podCount) write(ctx context.Context, node *Node, wrong map[string]any) 
 		}
 		p.noteKept(nodeLabel{node.Key(), node.UID(), c.Field})
 		p.log.Info("label written", c.Attr())
-		if !p.prune {
+		if !p.options.Prune {
 			p.recorder.Event(p.nodes.Reference(node), "Normal", "PodCountChanged", p.news(c))
 		}
 	}
@@ -2084,7 +1557,7 @@ func hasLabels(node *Node, written map[string]any) bool {
 
 // foretell says what a dry run would write to a node, unless it has said that already.
 func (p *podCount) foretell(node *Node, wrong map[string]any) {
-	p.rest(&node.Meta, p.interval)
+	p.rest(&node.Meta, p.options.Interval)
 	changes := p.changes(node, wrong)
 	said, _ := p.foretold.Swap(node.Key(), fmt.Sprint(changes))
 	if said == fmt.Sprint(changes) {
@@ -2092,7 +1565,7 @@ func (p *podCount) foretell(node *Node, wrong map[string]any) {
 	}
 	for _, c := range changes {
 		p.log.Info(fmt.Sprintf("would write node %s: %s", node.Key(), c))
-		if !p.prune {
+		if !p.options.Prune {
 			p.recorder.Event(p.nodes.Reference(node), "Normal", "PodCountChanged", p.news(c))
 		}
 	}
@@ -2129,7 +1602,7 @@ func textOf(label any) string {
 // news is what an Event says of a change.
 func (p *podCount) news(c logging.Change) string {
 	what := "pod count"
-	if c.Field == p.nodeLabel {
+	if c.Field == p.options.NodeLabel {
 		what = "pod count of this node"
 	}
 	return fmt.Sprintf("%s changed from %s to %s", what, c.From, c.To)
@@ -2141,12 +1614,12 @@ func (p *podCount) wrong(key Key) (node *Node, labels map[string]any) {
 	if node = p.nodes.Get(key); node == nil {
 		return nil, nil
 	}
-	labels = map[string]any{p.totalLabel: nil, p.nodeLabel: nil}
-	if !p.prune && p.totalNodes.Matches(node.Label) {
-		labels[p.totalLabel] = strconv.Itoa(p.pods.Len())
+	labels = map[string]any{p.options.TotalLabel: nil, p.options.NodeLabel: nil}
+	if !p.options.Prune && p.options.TotalNodes.Matches(node.Label) {
+		labels[p.options.TotalLabel] = strconv.Itoa(p.pods.Len())
 	}
-	if !p.prune {
-		labels[p.nodeLabel] = strconv.Itoa(p.pods.Count(key.Name))
+	if !p.options.Prune {
+		labels[p.options.NodeLabel] = strconv.Itoa(p.pods.Count(key.Name))
 	}
 	maps.DeleteFunc(labels, func(label string, want any) bool {
 		isOff := label == "" // no -node-label is given
@@ -2240,7 +1713,7 @@ func (s *countControl) podChanged(d Delta[*Pod]) (keys []Key) {
 
 func (s *countControl) countChanged(d Delta[*Count]) []Key {
 	if d.Old != nil && d.New != nil && d.New.Status != d.Old.Status && d.New.countSpec == d.Old.countSpec {
-		s.queue.AddAfter(d.Key(), s.interval) // as with a node's labels, but that nothing else keeps two from a race
+		s.queue.AddAfter(d.Key(), s.options.Interval) // as with a node's labels, but that nothing else keeps two from a race
 		return nil
 	}
 	return []Key{d.Key()}
@@ -2342,7 +1815,7 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 // isDue reports whether a wrong status is written now. A dry run says it instead; and what the server has dropped not
 // long ago rests.
 func (s *countControl) isDue(c *Count, of *presence, status countStatus) bool {
-	if s.dryRun {
+	if s.options.DryRun {
 		s.foretell(c, status)
 		return false
 	}
@@ -2368,10 +1841,10 @@ func (s *countControl) write(ctx context.Context, c *Count, of *presence, status
 		return false, err
 	}
 	if now == nil { // or it is there after all: then it must not stay wrong
-		s.rest(&c.Meta, s.interval)
+		s.rest(&c.Meta, s.options.Interval)
 		return true, nil
 	}
-	s.rest(&c.Meta, min(s.interval, time.Second))
+	s.rest(&c.Meta, min(s.options.Interval, time.Second))
 	if isStripped {
 		s.noteStripped(c.Key(), of, err)
 		return false, nil

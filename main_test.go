@@ -15,7 +15,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -45,11 +44,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	"podcount/internal/fakekube"
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
+	"podcount/internal/options"
 	"podcount/internal/retry"
 	"podcount/internal/sim"
 	"podcount/internal/wire"
@@ -203,8 +202,8 @@ func wantPeace(t *testing.T, f *fakekube.Server, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pass(time.Minute + o.interval + time.Duration(float64(len(f.All("nodes")))/o.qps*float64(time.Second)))
-	pods := f.Selected("pods", o.namespace, o.podSelector, o.fieldSelector)
+	pass(time.Minute + o.Interval + time.Duration(float64(len(f.All("nodes")))/o.QPS*float64(time.Second)))
+	pods := f.Selected("pods", o.Namespace, o.PodSelector, o.FieldSelector)
 	own := map[string]int{} // by node
 	for _, pod := range pods {
 		spec, _ := pod["spec"].(fakekube.Object)
@@ -215,16 +214,16 @@ func wantPeace(t *testing.T, f *fakekube.Server, args ...string) {
 		for k, v := range fakekube.MetaOf(node)["labels"].(fakekube.Object) {
 			labels[k] = v.(string)
 		}
-		if o.totalNodes.Matches(labelsIn(labels)) {
+		if o.TotalNodes.Matches(labelsIn(labels)) {
 			total = strconv.Itoa(len(pods))
 		}
-		wantLabel(t, f, name, o.totalLabel, total)
-		if o.nodeLabel != "" {
-			wantLabel(t, f, name, o.nodeLabel, strconv.Itoa(own[name]))
+		wantLabel(t, f, name, o.TotalLabel, total)
+		if o.NodeLabel != "" {
+			wantLabel(t, f, name, o.NodeLabel, strconv.Itoa(own[name]))
 		}
 	}
 	peace := time.Now()
-	pass(5 * o.interval)
+	pass(5 * o.Interval)
 	for _, s := range f.Requests(func(s fakekube.Request) bool {
 		return fakekube.IsWrite(s) && !strings.Contains(s.Path, "/leases/") && s.At.After(peace)
 	}) {
@@ -238,7 +237,12 @@ func noCredential(context.Context, *kubeconfig.Credential) (*kubeconfig.Credenti
 	return &kubeconfig.Credential{}, nil
 }
 
-func quietLog() *Log { return newLog(io.Discard, &options{}) }
+const (
+	controlPlane    = "node-role.kubernetes.io/control-plane"
+	oldControlPlane = "node-role.kubernetes.io/master"
+)
+
+func quietLog() *Log { return newLog(io.Discard, &options.Options{}) }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // The controller: the main job
@@ -1966,7 +1970,7 @@ func TestStopThatTakesTooLongIsAnExit(t *testing.T) {
 func TestWhatDoesNotEndIsLeftBehindAndNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, never := &logBuffer{}, make(chan struct{})
-		m := &manager{log: newLog(log, &options{})}
+		m := &manager{log: newLog(log, &options.Options{})}
 		m.running.begin("worker of x", func() { <-never })
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
@@ -2019,7 +2023,7 @@ func TestFieldThatTheServerDoesNotKnowEndsTheProgramAsWrongUsage(t *testing.T) {
 		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "list", Resource: "pods"}, Do: fakekube.Reply{Code: 400, Body: string(body)}}) // a server of an older version
 		p := startPodcount(t, f, "-field-selector", "spec.hostNetwork=true")
 		synctest.Wait()
-		var usage usageError
+		var usage options.UsageError
 		if err := p.stop(); !errors.As(err, &usage) || !strings.Contains(err.Error(), "field label not supported: spec.hostNetwork") {
 			t.Errorf("ended with %v", err)
 		}
@@ -2086,41 +2090,7 @@ func TestLogsAsJSON(t *testing.T) {
 // ---------------------------------------------------------------------------------------------------------------------
 // The manager
 
-func TestControllersAreChosenAsInKubeControllerManager(t *testing.T) {
-	for text, want := range map[string]string{
-		"*": "pod-count count", "pod-count": "pod-count", "*,-count": "pod-count", "-count,*": "pod-count", "*,pod-printer": "pod-count count pod-printer",
-		"pod-printer": "pod-printer", "pod-count,-pod-count": "pod-count", "*,-pod-count,pod-count": "count",
-	} {
-		o, err := parseFlags([]string{"-controllers", text}, io.Discard)
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-			continue
-		}
-		var on []string
-		for _, c := range controllers {
-			if o.isOn(c) {
-				on = append(on, c.Name)
-			}
-		}
-		if got := strings.Join(on, " "); got != want {
-			t.Errorf("-controllers %s: %q, want %q", text, got, want)
-		}
-	}
-	for text, want := range map[string]string{
-		"pods":                    `there is no "pods"; there are pod-count, count, pod-printer`,
-		"*,-nothing":              `there is no "-nothing"; there are`,
-		"":                        `there is no ""; there are`,
-		"*,-pod-count,-count":     "leaves none to run",
-		"-pod-count":              "leaves none to run",
-		"pod-count, count":        `there is no " count"`,
-		"pod-count,,pod-printer":  `there is no ""`,
-		"--pod-count,pod-printer": `there is no "--pod-count"`,
-	} {
-		_, err := parseFlags([]string{"-controllers", text}, io.Discard)
-		if usage := (usageError{}); !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
-			t.Errorf("-controllers %q: %v, want %q", text, err, want)
-		}
-	}
+func TestControllersHelpListsThem(t *testing.T) {
 	out := &logBuffer{}
 	if err := run(t.Context(), []string{"-controllers", "help"}, os.Getenv, out, out, nil); err != nil {
 		t.Error(err)
@@ -3149,7 +3119,7 @@ func TestLeaderThatCannotRenewStopsWritingAtItsDeadlineAndExits1AndAnotherTakesO
 			}
 		}
 		err := replicas[first].stop()
-		if err == nil || errors.As(err, new(usageError)) || !strings.Contains(err.Error(), "the lease is lost: ") {
+		if err == nil || errors.As(err, new(options.UsageError)) || !strings.Contains(err.Error(), "the lease is lost: ") {
 			t.Errorf("the old leader ended with %v", err)
 		}
 		if strings.Contains(replicas[first].log.String(), "the lease is released") {
@@ -3467,7 +3437,7 @@ func TestSelectorThatNoServerTakesIsWrongUsageBeforeAnyIsAsked(t *testing.T) {
 		} {
 			p := startPodcount(t, f, args)
 			synctest.Wait()
-			if err := p.stop(); !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), want) {
+			if err := p.stop(); !errors.As(err, new(options.UsageError)) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %q", args, err, want)
 			}
 		}
@@ -4206,60 +4176,15 @@ func TestWrongUsageIsOneLineAndExitCode2(t *testing.T) {
 		{[]string{"-master", "ftp://x"}, "-master: the server's address (ftp://x) must be"},
 	} {
 		err := run(t.Context(), c.args, func(string) string { return "" }, io.Discard, io.Discard, nil)
-		var usage usageError
+		var usage options.UsageError
 		if !errors.As(err, &usage) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v, want %q", c.args, err, c.want)
 		}
 	}
 }
 
-func TestHelpNamesEveryFlagAndVersionPrintsIt(t *testing.T) {
+func TestVersionIsPrinted(t *testing.T) {
 	out := &logBuffer{}
-	if err := run(t.Context(), []string{"-h"}, func(string) string { return "" }, out, io.Discard, nil); err != nil {
-		t.Error(err)
-	}
-	for line := range strings.Lines(out.String()) {
-		if n := utf8.RuneCountInString(line); n > 101 {
-			t.Errorf("%d columns: %s", n-1, line)
-		}
-	}
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if page := "```text\n" + out.String() + "```\n"; !strings.Contains(string(readme), page) {
-		t.Errorf("README.md should show this as the help:\n%s", out)
-	}
-	_, fs, _ := newFlags()
-	flags := 0
-	defaults := map[string]string{"leader-elect-resource-name": "podcount", "image": "podcount:latest", "manifest-namespace": "kube-system",
-		"controllers": "*", "wire": "protobuf", "log-format": "auto", "once-timeout": "10m", "total-label": podCountLabel, "pod-events": "on", "interval": "10s", "workers": "4",
-		"qps": "20 and 40", "v": "0", "leader-elect-lease-duration": "15s", "leader-elect-renew-deadline": "10s", "leader-elect-retry-period": "2s"}
-	fs.VisitAll(func(f *flag.Flag) {
-		flags++
-		name := f.Name
-		about, there := "", false
-		if at := regexp.MustCompile(`(?m)^  (-qps N, )?-` + name + `[ ,]`).FindStringIndex(out.String()); at != nil {
-			about, _, _ = strings.Cut(out.String()[at[1]:], "\n  -") // the next flag
-			there = true
-		}
-		want, has := defaults[name]
-		if !there || has && !strings.Contains(about, "(default "+want+")") {
-			t.Errorf("-%s: not in the help, or with another default than %q: %s", name, want, about)
-		}
-		want, _, _ = strings.Cut(want, " and ")          // -burst shares the line of -qps
-		is := strings.ReplaceAll(f.DefValue, "m0s", "m") // as a duration of 10m is printed as 10m0s
-		if has && is != want {
-			t.Errorf("-%s is %q by default, and the help says %q", name, is, want)
-		}
-	})
-	if is := fs.Lookup("burst").DefValue; is != "40" {
-		t.Errorf("-burst is %q by default", is)
-	}
-	if flags < 30 {
-		t.Errorf("there are %d flags", flags)
-	}
-	out = &logBuffer{}
 	if err := run(t.Context(), []string{"-version"}, func(string) string { return "" }, out, io.Discard, nil); err != nil || !strings.HasPrefix(out.String(), "podcount "+version+" go1.") {
 		t.Errorf("%q, %v", out, err)
 	}
@@ -4539,7 +4464,7 @@ func TestOnceFailsWhenSomethingCannotBeWrittenAndWritesTheRest(t *testing.T) {
 		f.AddNode("b", controlPlane)
 		f.Inject(t, statusFault(fakekube.Requests{Verb: "patch", Resource: "nodes", Name: "a"}, fakekube.Always, 500, "InternalError", nil))
 		err := startPodcount(t, f, "-once").finish()
-		if err == nil || err.Error() != "-once: pod-count could not make 1 object right (a): the log says why" || errors.As(err, new(usageError)) {
+		if err == nil || err.Error() != "-once: pod-count could not make 1 object right (a): the log says why" || errors.As(err, new(options.UsageError)) {
 			t.Error(err)
 		}
 		wantLabel(t, f, "b", podCountLabel, "0")
@@ -5173,7 +5098,7 @@ func TestTakenPortIsNamed(t *testing.T) {
 	}
 	defer taken.Close()
 	err = run(t.Context(), []string{"-master", "http://127.0.0.1:1", "-listen", taken.Addr().String()}, func(string) string { return "" }, io.Discard, io.Discard, nil)
-	if err == nil || errors.As(err, new(usageError)) || !strings.Contains(err.Error(), "-listen "+taken.Addr().String()+": ") {
+	if err == nil || errors.As(err, new(options.UsageError)) || !strings.Contains(err.Error(), "-listen "+taken.Addr().String()+": ") {
 		t.Error(err)
 	}
 }
@@ -5240,7 +5165,7 @@ func TestManifestThatCannotWorkIsWrongUsageAndPrintsNothing(t *testing.T) {
 	} {
 		out := &logBuffer{}
 		err := run(t.Context(), strings.Split(args, " "), func(string) string { return "" }, out, io.Discard, nil)
-		if !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if !errors.As(err, new(options.UsageError)) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v, want %q", args, err, want)
 		}
 		if out.String() != "" {
@@ -6223,7 +6148,7 @@ var behaviours = []struct {
 		w.awaitLabel(node, "0")
 		writeFiles(w.T, dir, map[string]string{"token": w.account("new", true)})
 		w.delete("/api/v1/namespaces/" + w.ns + "/serviceaccounts/old")
-		its := newClient(&options{}, &kubeconfig.Config{Server: w.cfg.Server, Credential: func(ctx context.Context, refused *kubeconfig.Credential) (*kubeconfig.Credential, error) {
+		its := newClient(&options.Options{}, &kubeconfig.Config{Server: w.cfg.Server, Credential: func(ctx context.Context, refused *kubeconfig.Credential) (*kubeconfig.Credential, error) {
 			cred, err := w.cfg.Credential(ctx, nil)
 			return &kubeconfig.Credential{Token: old, TLS: &tls.Config{RootCAs: cred.TLS.RootCAs, ServerName: cred.TLS.ServerName, InsecureSkipVerify: cred.TLS.InsecureSkipVerify}}, err
 		}}, nil, quietLog())
@@ -6305,7 +6230,7 @@ var behaviours = []struct {
 			w.Fatal(err)
 		}
 		its := *w
-		its.client = newClient(&options{}, cfg, nil, quietLog())
+		its.client = newClient(&options.Options{}, cfg, nil, quietLog())
 		w.Cleanup(its.client.Close)
 		refused := func(change fakekube.Object, why string) func() bool {
 			return func() bool {
@@ -6441,7 +6366,7 @@ var behaviours = []struct {
 	}},
 	{"a selector that the server does not know ends the program as wrong usage", "", func(w *world) {
 		err := run(w.Context(), append(w.kubeconfig, "-namespace", w.ns, "-field-selector", "spec.nothing=1", "-total-nodes", "none=none"), os.Getenv, io.Discard, io.Discard, nil)
-		if usage := (usageError{}); !errors.As(err, &usage) || !strings.Contains(err.Error(), "spec.nothing") {
+		if usage := (options.UsageError{}); !errors.As(err, &usage) || !strings.Contains(err.Error(), "spec.nothing") {
 			w.Errorf("it ended with %v", err)
 		}
 	}},
@@ -6528,11 +6453,11 @@ func showBehaviours(w *world) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	if w.cfg, err = kubeconfig.Load(w.Context(), kubeconfig.Options{Kubeconfig: o.kubeconfig, Context: o.context, Getenv: os.Getenv}); err != nil {
+	if w.cfg, err = kubeconfig.Load(w.Context(), kubeconfig.Options{Kubeconfig: o.Kubeconfig, Context: o.Context, Getenv: os.Getenv}); err != nil {
 		w.Fatal(err)
 	}
-	w.ca = caOf(w.T, o.kubeconfig, o.context)
-	w.client = newClient(&options{}, w.cfg, nil, quietLog())
+	w.ca = caOf(w.T, o.Kubeconfig, o.Context)
+	w.client = newClient(&options.Options{}, w.cfg, nil, quietLog())
 	w.ns, w.made = fmt.Sprintf("podcount-e2e-%05x", rand.IntN(1<<20)), new([]string)
 	ctx, stop := context.WithCancel(context.Background())
 	if w.fake == nil {
@@ -6939,10 +6864,10 @@ func (w *world) reflectFrom(version, labels, fields string) *observed {
 		}
 		return c, err
 	}
-	log := newLog(o.log, &options{verbosity: 4})
-	client := newClient(&options{}, w.cfg, dial, log)
+	log := newLog(o.log, &options.Options{Verbosity: 4})
+	client := newClient(&options.Options{}, w.cfg, dial, log)
 	kind := Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Namespace: w.ns, Protobuf: true, Selector: labels, Fields: fields, New: func() *Pod { return new(Pod) }}
-	r := newReflector(&options{}, client, log, kind, o.store)
+	r := newReflector(&options.Options{}, client, log, kind, o.store)
 	r.handlers = append(r.handlers, func(Delta[*Pod]) { w.wake() })
 	if r.version = version; version != "" {
 		r.relistAt = time.Now().Add(time.Hour)
@@ -7278,7 +7203,7 @@ func TestWhatIsPrintedAndNotReadIsSaidInTheLog(t *testing.T) {
 				return 0, errors.New("broken pipe")
 			}
 			return len(b), nil
-		}), &options{}, newLog(log, &options{}))
+		}), &options.Options{}, newLog(log, &options.Options{}))
 		fmt.Fprintln(printed, "one")
 		synctest.Wait()
 		isBroken = false

@@ -20,6 +20,7 @@ import (
 	"podcount/internal/fakekube"
 	"podcount/internal/kubeconfig"
 	"podcount/internal/labels"
+	"podcount/internal/options"
 )
 
 func TestStuckReportsAKeyThatAWorkerDoesNotGiveBack(t *testing.T) {
@@ -189,7 +190,7 @@ func TestRecorderDoesWithAnEventWhatTheAnswerSays(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lines := &logBuffer{}
 				sink := &keptEvents{answers: c.answers}
-				r := recorderTo(sink, newLog(lines, &options{}))
+				r := recorderTo(sink, newLog(lines, &options.Options{}))
 				for range 2 {
 					r.post(t.Context(), t.Context(), event{about: somePod(1), reason: "Twice"})
 				}
@@ -509,7 +510,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 func recorderOn(t *testing.T, f *fakekube.Server) (r *Recorder, end func()) {
 	n := f.ServeIn(t)
 	base, _ := url.Parse("http://127.0.0.1:1")
-	client := newClient(&options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, n.Dial, quietLog())
+	client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, n.Dial, quietLog())
 	r = recorderTo(clientEvents{client}, quietLog())
 	ctx, cancel := context.WithCancel(t.Context())
 	stop, stopNow := context.WithCancel(t.Context())

@@ -18,6 +18,7 @@ import (
 	"podcount/internal/fakekube"
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
+	"podcount/internal/options"
 	"podcount/internal/retry"
 	"podcount/internal/wire"
 )
@@ -32,11 +33,11 @@ type reflected struct {
 
 func reflectOn(t *testing.T, f *fakekube.Server) *reflected {
 	r := &reflected{net: f.ServeIn(t), log: &logBuffer{}}
-	log := newLog(r.log, &options{verbosity: 6})
+	log := newLog(r.log, &options.Options{Verbosity: 6})
 	base, _ := url.Parse("http://127.0.0.1:1")
-	client := newClient(&options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, r.net.Dial, log)
+	client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, r.net.Dial, log)
 	kind := Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Protobuf: true, New: func() *Pod { return new(Pod) }}
-	r.Reflector = newReflector(&options{}, client, log, kind, NewStore(func(p *Pod) string { return p.NodeName }))
+	r.Reflector = newReflector(&options.Options{}, client, log, kind, NewStore(func(p *Pod) string { return p.NodeName }))
 	r.handlers = append(r.handlers, func(d Delta[*Pod]) {
 		switch {
 		case d.Old == nil:
@@ -768,9 +769,9 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 	}
 	simulate(t, func(t *testing.T, f *fakekube.Server) { // of two million objects, the last few
 		base, _ := url.Parse("http://127.0.0.1:1")
-		client := newClient(&options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, f.ServeIn(t).Dial, quietLog())
+		client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, f.ServeIn(t).Dial, quietLog())
 		defer client.Close()
-		r := newReflector(&options{}, client, quietLog(), *podKind(), NewStore[*Pod]())
+		r := newReflector(&options.Options{}, client, quietLog(), *podKind(), NewStore[*Pod]())
 		r.kind.API, r.kind.Resource = "/api/v1", "pods"
 		for pods, want := range []string{"<nil>", "<nil>", "<nil>", "list pods: the list has more than 2000000 objects: give -namespace"} {
 			listing := r.List()
