@@ -28,15 +28,6 @@ type Key struct{ Namespace, Name string }
 func (k Key) String() string               { return strings.TrimPrefix(k.Namespace+"/"+k.Name, "/") }
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil } // so that JSON has a string
 
-// ObjectReference says which object an event is about.
-type ObjectReference struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Namespace  string `json:"namespace,omitempty"`
-	Name       string `json:"name"`
-	UID        string `json:"uid"`
-}
-
 // Meta is what podcount uses of ObjectMeta. Its texts are one string: one allocation an object, and one comparison
 // with another. Labels that several objects have in common are held once, in a labelSet. Those that no other object
 // has are a part of the string, so that they cost little more than their bytes.

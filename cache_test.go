@@ -1190,3 +1190,14 @@ func BenchmarkIndexOf150000Pods(b *testing.B) {
 		}
 	}
 }
+
+func TestRememberedValuesAreBounded(t *testing.T) {
+	known, most := map[int]int{}, 0
+	for i := range 100 {
+		if v, again := remember(known, 10, i, -i), remember(known, 10, i, 7); v != -i || again != -i || known[i] != -i {
+			t.Errorf("under %d there is %d, and it gave %d and %d", i, known[i], v, again)
+		}
+		most = max(most, len(known))
+	}
+	wantNumber(t, "values kept at most", most, 10)
+}

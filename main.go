@@ -30,6 +30,7 @@ import (
 	"syscall"
 	"time"
 
+	"podcount/internal/events"
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
 	"podcount/internal/leader"
@@ -37,6 +38,7 @@ import (
 	"podcount/internal/logging"
 	"podcount/internal/metrics"
 	"podcount/internal/options"
+	"podcount/internal/ratelimit"
 	"podcount/internal/retry"
 	"podcount/internal/wire"
 )
@@ -284,7 +286,7 @@ func runWith(
 	m.awaitEnd("the release of the lease", elected, releasing)
 	cut(nil)
 	m.awaitEnd("connections", inBackground(client.Close), sending)
-	log.Info("podcount stopped", "events_dropped", m.recorder.dropped.Load())
+	log.Info("podcount stopped", "events_dropped", m.recorder.Dropped())
 	if err := context.Cause(stop); err != context.Canceled {
 		return err
 	}
@@ -323,62 +325,22 @@ func newClient(o *options.Options, cfg *kubeconfig.Config, dial kube.Dialer, log
 }
 
 // newRecorder makes the recorder of Events. In a dry run it says them, at -v 2, as one goes with each label.
-func newRecorder(o *options.Options, client *kube.Client, log *Log, host string) *Recorder {
-	recorder := RecorderOptions{
-		Sink:     clientEvents{client},
+func newRecorder(o *options.Options, client *kube.Client, log *Log, host string) *events.Recorder {
+	recorder := events.Options{
+		Sink:     events.NewSink(client),
 		Instance: host,
 		Log:      log.Logger,
 		Metrics:  log.Registry,
 	}
 	if o.DryRun {
-		recorder.instead = func(ev event) {
-			object := Key{ev.about.Namespace, ev.about.Name}
-			kind := strings.ToLower(ev.about.Kind)
+		recorder.DryRun = func(about events.Reference, reason, message string) {
+			object := Key{about.Namespace, about.Name}
+			kind := strings.ToLower(about.Kind)
 			log.Log(context.Background(), levelFlow,
-				fmt.Sprintf("would post an Event on %s %s: %s: %s", kind, object, ev.reason, ev.message))
+				fmt.Sprintf("would post an Event on %s %s: %s: %s", kind, object, reason, message))
 		}
 	}
-	return NewRecorder(recorder)
-}
-
-// clientEvents are the Events of the API server that a Client speaks to. It turns requests and a Status into the words
-// of the Recorder, which knows neither.
-// https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
-type clientEvents struct{ client *kube.Client }
-
-func (c clientEvents) Post(ctx context.Context, namespace string, event map[string]any) error {
-	err := c.client.Send(ctx, kube.Request{Method: http.MethodPost, Path: eventsPath(namespace), Body: event}, nil)
-	return eventErrorOf(err, "AlreadyExists", EventExists)
-}
-
-func (c clientEvents) Amend(ctx context.Context, namespace, name string, fields map[string]any) error {
-	path := eventsPath(namespace) + "/" + name
-	err := c.client.Send(ctx, kube.Request{Method: http.MethodPatch, Path: path, Body: fields}, nil)
-	return eventErrorOf(err, "NotFound", EventGone)
-}
-
-func eventsPath(namespace string) string { return "/api/v1/namespaces/" + namespace + "/events" }
-
-// eventErrorOf makes an error of Client.Send one of an EventSink. The Status of this reason has an answer of its own:
-// the other ones are refusals. What the server has not answered stays as it is.
-func eventErrorOf(err error, reason string, answer EventAnswer) error {
-	status := kube.StatusOf(err)
-	if status.Code == 0 {
-		return err
-	}
-	e := &EventError{
-		Err:        err,
-		Answer:     EventRefused,
-		RetryAfter: kube.RetryAfter(err),
-		Pause:      kube.PauseBetweenComplaints(err),
-	}
-	switch {
-	case status.Reason == reason:
-		e.Answer = answer
-	case status.Code == http.StatusNotFound || status.HasCause("NamespaceTerminating"):
-		e.Answer = EventUnwanted
-	}
-	return e
+	return events.NewRecorder(recorder)
 }
 
 // campaign runs the election. Without one, this replica leads at once.
@@ -460,7 +422,7 @@ func grace(ctx, stop context.Context, d time.Duration) context.Context {
 // manager runs the controllers that are switched on, over caches that they share, while this replica leads.
 type manager struct {
 	options  *options.Options
-	recorder *Recorder
+	recorder *events.Recorder
 	election *leader.Election // nil: none is asked for
 	log      *Log
 	logged   *logging.Output         // stderr
@@ -567,8 +529,8 @@ type Controller struct {
 	outage  *logging.Outage // of reconciles, by key
 	once    bool            // each object is written once at most
 	tally   *tally
-	pace    *Bucket   // of writes
-	resting *sync.Map // objects, by uid, that were written a moment ago
+	pace    *ratelimit.Bucket // of writes
+	resting *sync.Map         // objects, by uid, that were written a moment ago
 	panics  *panics
 	pending *atomic.Int64 // objects with a change of which no keys are known yet: see On
 }
@@ -838,7 +800,7 @@ func (c *Controller) survive(log *slog.Logger, err *error) {
 func (m *manager) setUp() {
 	for _, c := range controllers {
 		if m.options.IsOn(c.Name) {
-			c.pace = NewBucket(m.options.QPS, m.options.Burst)
+			c.pace = ratelimit.NewBucket(m.options.QPS, m.options.Burst)
 			c.resting = new(sync.Map)
 			c.panics = new(panics)
 			c.pending = new(atomic.Int64)
@@ -857,7 +819,7 @@ func (m *manager) setUp() {
 			c.once = m.options.Once
 			c.tally = new(tally)
 			if m.options.DryRun {
-				c.pace = unpaced() // nothing is sent
+				c.pace = ratelimit.Unlimited() // nothing is sent
 			}
 			c.Setup(m, &c)
 			maps.Copy(m.caches, c.caches)
@@ -1134,7 +1096,7 @@ func (m *manager) state() (s map[string]any, waits []string) {
 		"upSeconds":   time.Since(m.started).Seconds(),
 		"caches":      caches,
 		"controllers": queues,
-		"events":      map[string]any{"waiting": len(m.recorder.queue), "dropped": m.recorder.dropped.Load()},
+		"events":      map[string]any{"waiting": m.recorder.Waiting(), "dropped": m.recorder.Dropped()},
 	}
 	if m.election != nil {
 		leads := m.election.MayWrite() == nil

@@ -3445,52 +3445,6 @@ func TestSelectorThatNoServerTakesIsWrongUsageBeforeAnyIsAsked(t *testing.T) {
 	})
 }
 
-func TestStatusOfAnEventIsToldToTheRecorderInItsOwnWords(t *testing.T) {
-	status := func(code int, reason, cause string) *kube.Status {
-		s := &kube.Status{Status: wire.Status{Code: code, Reason: reason}}
-		s.Details.Causes = []struct{ Reason, Field string }{{Reason: cause}}
-		return s
-	}
-	for name, c := range map[string]struct {
-		err         error
-		post, amend EventAnswer
-		pause       time.Duration
-	}{
-		"done":                      {nil, NoAnswer, NoAnswer, 0},
-		"not reached":               {io.ErrUnexpectedEOF, NoAnswer, NoAnswer, 0},
-		"there already":             {status(409, "AlreadyExists", ""), EventExists, EventRefused, time.Minute},
-		"gone, or its namespace is": {status(404, "NotFound", ""), EventUnwanted, EventGone, 10 * time.Minute},
-		"a 404 of some proxy":       {status(404, "", ""), EventUnwanted, EventUnwanted, 10 * time.Minute},
-		"the namespace is terminating": {
-			status(403, "Forbidden", "NamespaceTerminating"), EventUnwanted, EventUnwanted, 10 * time.Minute,
-		},
-		"a missing right": {status(403, "Forbidden", ""), EventRefused, EventRefused, 10 * time.Minute},
-		"a broken server": {status(500, "", ""), EventRefused, EventRefused, time.Minute},
-	} {
-		if c.err != nil {
-			c.err = fmt.Errorf("events: %w", c.err)
-		}
-		for _, way := range []struct {
-			got  error
-			want EventAnswer
-		}{
-			{eventErrorOf(c.err, "AlreadyExists", EventExists), c.post},
-			{eventErrorOf(c.err, "NotFound", EventGone), c.amend},
-		} {
-			got := eventErrorIn(way.got)
-			if got.Answer != way.want || got.Pause != c.pause || !errors.Is(way.got, c.err) {
-				t.Errorf("%s: %+v, want the answer %d and the pause %v", name, got, way.want, c.pause)
-			}
-		}
-	}
-	patience := status(429, "TooManyRequests", "")
-	patience.Details.RetryAfterSeconds = 9
-	wait := eventErrorIn(eventErrorOf(patience, "", EventExists)).RetryAfter
-	if wait < 9*time.Second || wait > 10800*time.Millisecond {
-		t.Errorf("the server asked for 9 s, and the wait is %v", wait)
-	}
-}
-
 // A time that went through UTC, a text or a number, has lost its monotonic reading: whoever compares it goes wrong when the
 // clock is set. So this is all that may be done with one: where it is told to others, and where they have told theirs.
 func TestNoWaitAndNoDeadlineDependsOnTheWallClock(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"podcount/internal/events"
 	"podcount/internal/kube"
 	"podcount/internal/logging"
 	"podcount/internal/metrics"
@@ -124,9 +125,15 @@ func (r *Reflector[T]) tell(changes ...Delta[T]) {
 }
 
 // Reference names an object to the event recorder.
-func (r *Reflector[T]) Reference(obj T) ObjectReference {
+func (r *Reflector[T]) Reference(obj T) events.Reference {
 	_, version, _ := strings.Cut(r.kind.API[1:], "/")
-	return ObjectReference{version, r.kind.Name, obj.meta().Key().Namespace, obj.meta().Key().Name, obj.meta().UID()}
+	return events.Reference{
+		APIVersion: version,
+		Kind:       r.kind.Name,
+		Namespace:  obj.meta().Key().Namespace,
+		Name:       obj.meta().Key().Name,
+		UID:        obj.meta().UID(),
+	}
 }
 
 // Synced is closed once the first list is complete.

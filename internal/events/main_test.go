@@ -1,0 +1,10 @@
+package events
+
+import (
+	"os"
+	"testing"
+
+	"podcount/internal/fakekube"
+)
+
+func TestMain(m *testing.M) { os.Exit(fakekube.RunTests(m)) }
