@@ -1,0 +1,85 @@
+package testkit
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// verdict is a testing.TB that keeps the failures that a check reports.
+type verdict struct {
+	testing.TB
+	failures []string
+}
+
+func (v *verdict) Helper() {}
+func (v *verdict) Errorf(format string, args ...any) {
+	v.failures = append(v.failures, fmt.Sprintf(format, args...))
+}
+
+func TestChecks(t *testing.T) {
+	type point struct{ X, y int }
+	numbered := func(from, to int) string {
+		var b strings.Builder
+		for i := from; i <= to; i++ {
+			fmt.Fprintf(&b, "line %d\n", i)
+		}
+		return b.String()
+	}
+	const heading = "it: - is wanted and missing, + is unwanted:\n"
+	for _, row := range []struct {
+		name  string
+		check func(t testing.TB)
+		want  string // the failure, or "" if there must be none
+	}{
+		{"a text that occurs", func(t testing.TB) { WantText(t, "abc", "a", "bc") }, ""},
+		{"a text that is missing", func(t testing.TB) { WantText(t, "abc", "a", "x") }, "no \"x\" in:\nabc"},
+		{"the same number", func(t testing.TB) { WantNumber(t, "it", 1, 1) }, ""},
+		{"another number", func(t testing.TB) { WantNumber(t, "it", 1, 2) }, "it: got 1, want 2"},
+
+		{"equal texts", func(t testing.TB) { WantEqual(t, "it", "a\nb", "a\nb") }, ""},
+		{"short texts", func(t testing.TB) { WantEqual(t, "it", "a", "b") }, `it: got "a", want "b"`},
+		{"a line that is missing", func(t testing.TB) { WantEqual(t, "it", "a\nc", "a\nb\nc") }, heading + "  a\n- b\n  c\n"},
+		{"a line too many", func(t testing.TB) { WantEqual(t, "it", "a\nb\nc", "a\nc") }, heading + "  a\n+ b\n  c\n"},
+		{"two places", func(t testing.TB) { WantEqual(t, "it", "1\nb\n3", "a\nb\nc") }, heading + "- a\n+ 1\n  b\n- c\n+ 3\n"},
+		{"only near lines are shown",
+			func(t testing.TB) { WantEqual(t, "it", numbered(1, 9), numbered(1, 4)+numbered(6, 9)) },
+			heading + "  line 2\n  line 3\n  line 4\n+ line 5\n  line 6\n  line 7\n  line 8\n"},
+
+		{"numbers", func(t testing.TB) { WantEqual(t, "it", 1, 2) }, "it: got 1, want 2"},
+		{"lists", func(t testing.TB) { WantEqual(t, "it", []int{1, 2}, []int{2}) }, heading + "+ 1\n  2\n"},
+		{"no list and an empty one", func(t testing.TB) { WantEqual(t, "it", nil, []int{}) }, "it: got []int(nil), want []int{}"},
+		{"maps",
+			func(t testing.TB) { WantEqual(t, "it", map[string]int{"a": 1, "b": 2}, map[string]int{"b": 3, "a": 1}) },
+			heading + "  a: 1\n- b: 3\n+ b: 2\n"},
+		{"structs", func(t testing.TB) { WantEqual(t, "it", point{1, 2}, point{1, 3}) }, heading + "  X: 1\n- y: 3\n+ y: 2\n"},
+		{"pointers", func(t testing.TB) { WantEqual(t, "it", &point{1, 2}, &point{3, 2}) }, heading + "- X: 3\n+ X: 1\n  y: 2\n"},
+		{"equal pointers", func(t testing.TB) { WantEqual(t, "it", &point{1, 2}, &point{1, 2}) }, ""},
+		{"an error and none", func(t testing.TB) { WantEqual(t, "it", nil, error(nil)) }, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			v := &verdict{}
+			row.check(v)
+			got := strings.Join(v.failures, "\n")
+			if got != row.want {
+				t.Errorf("got:\n%s\nwant:\n%s", got, row.want)
+			}
+		})
+	}
+}
+
+func TestPassWaitsForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		woke := 0
+		go func() {
+			<-time.After(time.Minute)
+			woke++ // at the very moment when Pass's own timer fires
+		}()
+		Pass(time.Minute)
+		WantNumber(t, "goroutines that were woken", woke, 1)
+		WantEqual(t, "time that has passed", time.Since(begun), time.Minute)
+	})
+}
