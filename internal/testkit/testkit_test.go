@@ -34,30 +34,59 @@ func TestChecks(t *testing.T) {
 		check func(t testing.TB)
 		want  string // the failure, or "" if there must be none
 	}{
-		{"a text that occurs", func(t testing.TB) { WantText(t, "abc", "a", "bc") }, ""},
-		{"a text that is missing", func(t testing.TB) { WantText(t, "abc", "a", "x") }, "no \"x\" in:\nabc"},
-		{"the same number", func(t testing.TB) { WantNumber(t, "it", 1, 1) }, ""},
-		{"another number", func(t testing.TB) { WantNumber(t, "it", 1, 2) }, "it: got 1, want 2"},
+		{"a text that occurs",
+			func(t testing.TB) { WantText(t, "abc", "a", "bc") },
+			""},
+		{"a text that is missing",
+			func(t testing.TB) { WantText(t, "abc", "a", "x") },
+			"no \"x\" in:\nabc"},
+		{"the same number",
+			func(t testing.TB) { WantNumber(t, "it", 1, 1) },
+			""},
+		{"another number",
+			func(t testing.TB) { WantNumber(t, "it", 1, 2) },
+			"it: got 1, want 2"},
 
-		{"equal texts", func(t testing.TB) { WantEqual(t, "it", "a\nb", "a\nb") }, ""},
-		{"short texts", func(t testing.TB) { WantEqual(t, "it", "a", "b") }, `it: got "a", want "b"`},
-		{"a line that is missing", func(t testing.TB) { WantEqual(t, "it", "a\nc", "a\nb\nc") }, heading + "  a\n- b\n  c\n"},
-		{"a line too many", func(t testing.TB) { WantEqual(t, "it", "a\nb\nc", "a\nc") }, heading + "  a\n+ b\n  c\n"},
-		{"two places", func(t testing.TB) { WantEqual(t, "it", "1\nb\n3", "a\nb\nc") }, heading + "- a\n+ 1\n  b\n- c\n+ 3\n"},
-		{"only near lines are shown",
+		{"equal texts",
+			func(t testing.TB) { WantEqual(t, "it", "a\nb", "a\nb") },
+			""},
+		{"short texts",
+			func(t testing.TB) { WantEqual(t, "it", "a", "b") },
+			`it: got "a", want "b"`},
+		{"a line that is missing",
+			func(t testing.TB) { WantEqual(t, "it", "a\nc", "a\nb\nc") },
+			heading + "  a\n- b\n  c\n"},
+		{"a line too many",
+			func(t testing.TB) { WantEqual(t, "it", "a\nb\nc", "a\nc") },
+			heading + "  a\n+ b\n  c\n"},
+		{"two differences",
+			func(t testing.TB) { WantEqual(t, "it", "1\nb\n3", "a\nb\nc") },
+			heading + "- a\n+ 1\n  b\n- c\n+ 3\n"},
+		{"only three equal lines on either side are shown",
 			func(t testing.TB) { WantEqual(t, "it", numbered(1, 9), numbered(1, 4)+numbered(6, 9)) },
 			heading + "  line 2\n  line 3\n  line 4\n+ line 5\n  line 6\n  line 7\n  line 8\n"},
 
-		{"numbers", func(t testing.TB) { WantEqual(t, "it", 1, 2) }, "it: got 1, want 2"},
-		{"lists", func(t testing.TB) { WantEqual(t, "it", []int{1, 2}, []int{2}) }, heading + "+ 1\n  2\n"},
-		{"no list and an empty one", func(t testing.TB) { WantEqual(t, "it", nil, []int{}) }, "it: got []int(nil), want []int{}"},
+		{"numbers of any type",
+			func(t testing.TB) { WantEqual(t, "it", 1.5, 2.5) },
+			"it: got 1.5, want 2.5"},
+		{"lists",
+			func(t testing.TB) { WantEqual(t, "it", []int{1, 2}, []int{2}) },
+			heading + "+ 1\n  2\n"},
+		{"no list and an empty one",
+			func(t testing.TB) { WantEqual(t, "it", nil, []int{}) },
+			"it: got []int(nil), want []int{}"},
 		{"maps",
 			func(t testing.TB) { WantEqual(t, "it", map[string]int{"a": 1, "b": 2}, map[string]int{"b": 3, "a": 1}) },
 			heading + "  a: 1\n- b: 3\n+ b: 2\n"},
-		{"structs", func(t testing.TB) { WantEqual(t, "it", point{1, 2}, point{1, 3}) }, heading + "  X: 1\n- y: 3\n+ y: 2\n"},
-		{"pointers", func(t testing.TB) { WantEqual(t, "it", &point{1, 2}, &point{3, 2}) }, heading + "- X: 3\n+ X: 1\n  y: 2\n"},
-		{"equal pointers", func(t testing.TB) { WantEqual(t, "it", &point{1, 2}, &point{1, 2}) }, ""},
-		{"an error and none", func(t testing.TB) { WantEqual(t, "it", nil, error(nil)) }, ""},
+		{"structs",
+			func(t testing.TB) { WantEqual(t, "it", point{1, 2}, point{1, 3}) },
+			heading + "  X: 1\n- y: 3\n+ y: 2\n"},
+		{"pointers",
+			func(t testing.TB) { WantEqual(t, "it", &point{1, 2}, &point{3, 2}) },
+			heading + "- X: 3\n+ X: 1\n  y: 2\n"},
+		{"equal pointers",
+			func(t testing.TB) { WantEqual(t, "it", &point{1, 2}, &point{1, 2}) },
+			""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			v := &verdict{}
@@ -75,8 +104,8 @@ func TestPassWaitsForOthers(t *testing.T) {
 		begun := time.Now()
 		woke := 0
 		go func() {
-			<-time.After(time.Minute)
-			woke++ // at the very moment when Pass's own timer fires
+			<-time.After(time.Minute) // at the very moment when Pass's own timer fires
+			woke++
 		}()
 		Pass(time.Minute)
 		WantNumber(t, "goroutines that were woken", woke, 1)
