@@ -1068,8 +1068,7 @@ func (m *manager) awaitDone(c *Controller) {
 	for retry.Sleep(m.stop, time.Second/50) == nil {
 		// Asked first: what is pending no more is in the queue.
 		keysMayCome := c.pending.Load() > 0 && time.Since(start) < onceKeysTime
-		_, left, failed := c.queue.State(onceTries)
-		if left <= failed && !keysMayCome {
+		if c.queue.LeftToTry(onceTries) == 0 && !keysMayCome {
 			return
 		}
 	}
@@ -1089,7 +1088,7 @@ func (m *manager) state() (s map[string]any, waits []string) {
 	slices.Sort(waits)
 	queues := map[string]any{}
 	for _, c := range m.active {
-		queues[c.Name], _, _ = c.queue.State(onceTries)
+		queues[c.Name] = c.queue.State()
 	}
 	s = map[string]any{
 		"version":     version,

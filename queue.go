@@ -1,6 +1,6 @@
 package main
 
-// queue.go is the workqueue: keys that wait for a worker, with their delays and retries.
+// queue.go is the workqueue. It decides which key a worker gets next, and when. It does not know what a key means.
 
 import (
 	"context"
@@ -14,310 +14,222 @@ import (
 
 // Result is what a reconcile asks for.
 type Result struct {
-	RequeueAfter time.Duration // where it did not fail: add the key again after this long; 0: no need
-	// RetryAfter is for the manager to set where a reconcile failed: the server has asked to wait so long. The key is
-	// tried again no sooner, and no sooner than its own backoff says.
+	// RequeueAfter adds the key again after this time, if the reconcile succeeded. 0 does not add it.
+	RequeueAfter time.Duration
+
+	// RetryAfter is how long the server asked to wait before the next try, if the reconcile failed. The manager sets
+	// it. The key waits for this time or for its backoff, whichever is longer.
 	RetryAfter time.Duration
 }
 
-// Queue is a workqueue: a key that is added waits for a worker, once, however often it is added. Two workers never
-// have the same key, and one that is added while a worker has it is handed out again after Done, so no change is
-// lost. A key that failed is held back for a while, alone. One goroutine owns all state; everyone else talks to it
-// over channels.
+// Queue is a workqueue. Add puts a key in; a worker gets it with Get and gives it back with Done. These rules hold:
+//
+//   - A key that is added several times before a worker gets it is handed out once.
+//   - Two workers never have the same key. A key that is added while a worker has it is handed out again after Done,
+//     so that no change is lost.
+//   - A key that failed waits for a backoff of its own, even if it is added again meanwhile. It delays no other key.
+//
+// Safe for concurrent use. There is no lock, because one goroutine owns the state: see run.
 type Queue[K comparable] struct {
-	log         *slog.Logger
-	metrics     *metrics.Registry
-	name        string        // of the controller
-	base, limit time.Duration // backoff of a failed key
-	isUrgent    func(K) bool  // nil: no key is
-	ops         chan func()
-	out         chan K
-	ctx         context.Context
+	options QueueOptions[K]
+	ctx     context.Context // When it has ended, the queue has ended.
+	ops     chan func()     // functions for the owner to run
+	out     chan K          // keys for Get
 
-	// Owned by the goroutine.
-	items        map[K]*queued[K] // all keys that something is known of
-	urgent       line[K]          // ready, and handed out before all others
-	urgentInARow int              // urgent keys that were handed out since the last other one
-	ordinary     line[K]          // ready, too
-	lastTaken    time.Time        // when a worker took a key
+	// Only the owner uses the fields below.
+	items        map[K]*queueItem[K] // every key that is ready, with a worker, or waiting for a time
+	ordinary     keyLine[K]          // keys that are ready and not urgent
+	urgent       keyLine[K]          // keys that are ready and urgent
+	urgentInARow int                 // how many urgent keys were handed out since the last ordinary one
+	lastTaken    time.Time           // when a worker last took a key
 }
 
-// queued is all that the queue knows of a key. One that says nothing any more is forgotten.
-type queued[K comparable] struct {
-	key      K
-	dirty    bool      // wants work
-	busy     bool      // is in one of the queue's lines, or a worker has it
-	working  bool      // a worker has it
-	urgent   bool      // the line that it is in is Queue.urgent
-	place    uint32    // in that line
-	since    time.Time // when that began
-	held     time.Time // not to be handed out before, after a failure
-	later    time.Time // becomes dirty then (AddAfter); zero: no
-	failures int       // in a row
-}
-
-// line is keys that are ready, in the order in which they became so. A key may leave it from the middle.
-type line[K comparable] struct {
-	places []*queued[K] // nil where a key has left; the first never is
-	first  uint32       // the number of the first place: each place has the number after the last one's
-	gaps   int          // places that are nil
-}
-
-func (l *line[K]) len() int { return len(l.places) - l.gaps }
-
-// head returns the key that has waited longest, nil where none waits.
-func (l *line[K]) head() *queued[K] {
-	if len(l.places) == 0 {
-		return nil
-	}
-	return l.places[0]
-}
-
-func (l *line[K]) add(it *queued[K]) {
-	it.place = l.first + uint32(len(l.places)) // may wrap around, as the difference in remove then does
-	l.places = append(l.places, it)
-}
-
-func (l *line[K]) remove(it *queued[K]) {
-	l.places[it.place-l.first] = nil
-	l.gaps++
-	for len(l.places) > 0 && l.places[0] == nil {
-		l.places = l.places[1:]
-		l.first++
-		l.gaps--
-	}
-	if l.gaps > len(l.places)/2 {
-		l.closeGaps()
-	}
-}
-
-// closeGaps moves the keys together. As half of the places are gaps then, it costs little for each key that has left.
-func (l *line[K]) closeGaps() {
-	old := l.places
-	l.places = make([]*queued[K], 0, len(old)-l.gaps)
-	l.gaps = 0
-	for _, it := range old {
-		if it != nil {
-			l.add(it)
-		}
-	}
-}
-
-// QueueOptions are what a queue is made with. All of them but IsUrgent are needed.
+// QueueOptions describe a queue. All of them are required except IsUrgent.
 type QueueOptions[K comparable] struct {
-	Name string // of the controller, in the log and in the metrics
+	// Name is the controller's name, for the log and the metrics.
+	Name string
 
-	// A key that fails n times in a row is held for retry.Backoff(n, Backoff, MaxBackoff).
+	// A key that has failed n times in a row waits for retry.Backoff(n, Backoff, MaxBackoff).
 	Backoff    time.Duration
 	MaxBackoff time.Duration
 
-	// A key that is urgent when it becomes ready, or when it is added again while it waits, is handed out before all
-	// that are not. nil: no key is urgent. The queue's goroutine calls it, so it must be quick, and must not call the
-	// queue.
+	// IsUrgent reports whether a key goes before the ordinary ones. It is asked when the key becomes ready, and when it
+	// is added again while it is ready. The owner calls it, so it must return at once and must not call the queue.
+	// nil means that no key is urgent.
 	IsUrgent func(K) bool
 
 	Log     *slog.Logger
-	Metrics *metrics.Registry // those that begin with workqueue_
+	Metrics *metrics.Registry // gets the metrics whose names begin with workqueue_
 }
 
-// NewQueue starts a queue. When ctx has ended nothing is added, and Get returns false, while workers finish what they
-// hold.
+// NewQueue starts a queue, which ends with ctx. A queue that has ended takes no more keys and hands out none, but a
+// worker may still call Done.
 func NewQueue[K comparable](ctx context.Context, o QueueOptions[K]) *Queue[K] {
-	q := &Queue[K]{
-		log:      o.Log,
-		metrics:  o.Metrics,
-		name:     o.Name,
-		base:     o.Backoff,
-		limit:    o.MaxBackoff,
-		isUrgent: o.IsUrgent,
-		ops:      make(chan func()),
-		out:      make(chan K),
-		ctx:      ctx,
-		items:    map[K]*queued[K]{},
+	if o.IsUrgent == nil {
+		o.IsUrgent = func(K) bool { return false }
 	}
-	go q.own()
+	q := &Queue[K]{
+		options: o,
+		ctx:     ctx,
+		ops:     make(chan func()),
+		out:     make(chan K),
+		items:   map[K]*queueItem[K]{},
+	}
+	go q.run()
 	return q
 }
 
-// ready returns how many keys wait for a worker.
-func (q *Queue[K]) ready() int { return q.urgent.len() + q.ordinary.len() }
-
-// lineOf returns the line that a key is in, or belongs in.
-func (q *Queue[K]) lineOf(it *queued[K]) *line[K] {
-	if it.urgent {
-		return &q.urgent
-	}
-	return &q.ordinary
+// Add marks keys as having work to do. It never blocks for long.
+func (q *Queue[K]) Add(keys ...K) {
+	q.update("add", func(item *queueItem[K]) { item.dirty = true }, keys...)
 }
 
-// urgentTurns is how many urgent keys are handed out in a row while others wait: then one of these has its turn. Keys
-// that become urgent again and again must not keep the others waiting for ever.
-const urgentTurns = 3
-
-// next returns the key that is handed out next, nil where none is ready.
-func (q *Queue[K]) next() *queued[K] {
-	urgent, ordinary := q.urgent.head(), q.ordinary.head()
-	if urgent == nil || ordinary != nil && q.urgentInARow >= urgentTurns {
-		return ordinary
-	}
-	return urgent
-}
-
-// noteTurn notes that a key was handed out.
-func (q *Queue[K]) noteTurn(it *queued[K]) {
-	if it.urgent {
-		q.urgentInARow++
-	} else {
-		q.urgentInARow = 0
-	}
-}
-
-// State returns what is known of the queue, for people, and sets its gauges. left is how many keys want work that is
-// not done, now or within a second; failed is how many have failed at least tries times in a row.
-func (q *Queue[K]) State(tries int) (state map[string]any, left, failed int) {
-	q.do(func() {
-		working, all, longest := map[string]any{}, 0.0, 0.0
-		for k, it := range q.items {
-			if seconds := time.Since(it.since).Seconds(); it.working {
-				working[fmt.Sprint(k)], all, longest = seconds, all+seconds, max(longest, seconds)
-			}
-			if it.isLeft() {
-				left++
-			}
-			if it.failures >= tries {
-				failed++
-			}
+// AddAfter adds the key after d. If the key is due to be added already, the earlier time counts.
+func (q *Queue[K]) AddAfter(key K, d time.Duration) {
+	q.update("add later", func(item *queueItem[K]) {
+		at := time.Now().Add(d)
+		if item.addAt.IsZero() || at.Before(item.addAt) {
+			item.addAt = at
+			q.settleAt(key, at)
 		}
-		q.metrics.Set(float64(q.ready()), "workqueue_depth", q.name)
-		q.metrics.Set(all, "workqueue_unfinished_work_seconds", q.name)
-		q.metrics.Set(longest, "workqueue_longest_running_processor_seconds", q.name)
-		state = map[string]any{"ready": q.ready(), "keys": len(q.items), "secondsAtWork": working}
-	})
-	return state, left, failed
+	}, key)
 }
 
-// Left returns the keys that are not done: those that wait for no more than a second, and those that workers have. Keys
-// that have failed are among them. They come in no order.
+// Get waits for a key and gives it to the caller, who must call Done. ok is false when the queue has ended.
+func (q *Queue[K]) Get() (key K, ok bool) {
+	select {
+	case key = <-q.out:
+		return key, true
+	case <-q.ctx.Done():
+		return key, false
+	}
+}
+
+// Done gives back a key that Get returned. If err is nil, the key's failures are forgotten; otherwise it is tried again
+// after its backoff. Done returns how many times in a row the key has failed.
+func (q *Queue[K]) Done(key K, result Result, err error) (failures int) {
+	q.update("done", func(item *queueItem[K]) {
+		q.options.Metrics.Observe(item.stageBegan, "workqueue_work_duration_seconds", q.options.Name)
+		item.stage = stageWaiting
+		if err == nil {
+			item.failures = 0
+			return
+		}
+		item.failures++
+		failures = item.failures
+		backoff := retry.Backoff(failures, q.options.Backoff, q.options.MaxBackoff)
+		item.notBefore = time.Now().Add(max(backoff, result.RetryAfter))
+		item.dirty = true
+		q.settleAt(key, item.notBefore)
+		q.options.Metrics.Count("workqueue_retries_total", q.options.Name)
+	}, key)
+	if err == nil && result.RequeueAfter > 0 {
+		q.AddAfter(key, result.RequeueAfter)
+	}
+	return failures
+}
+
+// Left returns, in no particular order, the keys that have work to do: those that are ready, that a worker has, that
+// wait for their backoff, or that AddAfter adds within a second.
 func (q *Queue[K]) Left() (keys []K) {
 	q.do(func() {
-		for k, it := range q.items {
-			if it.isLeft() {
-				keys = append(keys, k)
+		for key, item := range q.items {
+			if item.isLeft() {
+				keys = append(keys, key)
 			}
 		}
 	})
 	return keys
 }
 
-// isLeft reports whether a key wants work that is not done, now or within a second.
-func (it *queued[K]) isLeft() bool {
-	isDueSoon := !it.later.IsZero() && time.Until(it.later) < time.Second
-	return it.dirty || it.busy || isDueSoon
-}
-
-// Stuck says what has not moved for longer than limit: a key that a worker has, or keys that are ready and that no
-// worker takes. It returns "" where all is well.
-func (q *Queue[K]) Stuck(limit time.Duration) (what string) {
+// LeftToTry counts the keys that Left returns, without those that have failed at least maxFailures times in a row.
+func (q *Queue[K]) LeftToTry(maxFailures int) (count int) {
 	q.do(func() {
-		for _, it := range q.items {
-			if at := time.Since(it.since); it.working && at > limit {
-				what = fmt.Sprintf("a worker has had %v for %v", it.key, at.Round(time.Second))
-				return
+		for _, item := range q.items {
+			if item.isLeft() && item.failures < maxFailures {
+				count++
 			}
-		}
-		var longest time.Duration
-		for _, head := range []*queued[K]{q.urgent.head(), q.ordinary.head()} {
-			if head != nil {
-				longest = max(longest, time.Since(head.since))
-			}
-		}
-		waited := min(longest, time.Since(q.lastTaken))
-		if waited > limit {
-			what = fmt.Sprintf("%d keys are ready, and no worker has taken one for %v", q.ready(), waited.Round(time.Second))
 		}
 	})
-	return what
+	return count
 }
 
-// Add says that these keys want work. It never blocks for long, and does nothing after the end.
-func (q *Queue[K]) Add(keys ...K) { q.step("add", func(it *queued[K]) { it.dirty = true }, keys...) }
-
-// AddAfter adds the key after d. Of several times the earliest holds.
-func (q *Queue[K]) AddAfter(k K, d time.Duration) {
-	q.step("add later", func(it *queued[K]) {
-		if it.later.IsZero() || time.Now().Add(d).Before(it.later) {
-			it.later = q.wake(k, d)
-		}
-	}, k)
+// QueueState describes a queue for people, as JSON.
+type QueueState struct {
+	Keys          int                `json:"keys"`          // all that the queue knows
+	Ready         int                `json:"ready"`         // that wait for a worker
+	SecondsAtWork map[string]float64 `json:"secondsAtWork"` // how long a worker has had each key
 }
 
-// Get waits for a key and hands it to the caller, who must call Done. It returns false when the queue has ended.
-func (q *Queue[K]) Get() (k K, ok bool) {
-	select {
-	case k = <-q.out:
-		return k, true
-	case <-q.ctx.Done():
-		return k, false
-	}
-}
-
-// Done gives back a key that Get handed out. With an error it is tried again after a backoff of its own, or after
-// res.RetryAfter if that is longer; without one its failures are forgotten. It returns how often in a row the key has
-// failed.
-func (q *Queue[K]) Done(k K, res Result, err error) (failures int) {
-	q.step("done", func(it *queued[K]) {
-		it.busy = false
-		it.working = false
-		if err != nil {
-			failures = it.failures + 1
-			wait := max(retry.Backoff(failures, q.base, q.limit), res.RetryAfter)
-			it.dirty = true
-			it.held = q.wake(k, wait)
-			q.metrics.Count("workqueue_retries_total", q.name)
-		}
-		it.failures = failures
-		q.metrics.Observe(it.since, "workqueue_work_duration_seconds", q.name)
-	}, k)
-	if err == nil && res.RequeueAfter > 0 {
-		q.AddAfter(k, res.RequeueAfter)
-	}
-	return failures
-}
-
-// step changes what is known of these keys, in the owner's goroutine, and waits for that; after the end it does
-// nothing.
-func (q *Queue[K]) step(name string, change func(*queued[K]), keys ...K) {
-	if len(keys) == 0 {
-		return
-	}
+// State returns the queue's state, and sets the gauges to it.
+func (q *Queue[K]) State() (state QueueState) {
 	q.do(func() {
-		for _, k := range keys {
-			it := q.items[k]
-			if it == nil {
-				it = &queued[K]{key: k}
-				q.items[k] = it
+		state = QueueState{Keys: len(q.items), Ready: q.countReady(), SecondsAtWork: map[string]float64{}}
+		for key, item := range q.items {
+			if item.stage == stageWorking {
+				state.SecondsAtWork[fmt.Sprint(key)] = time.Since(item.stageBegan).Seconds()
 			}
-			change(it)
-			q.settle(name, it)
+		}
+		q.setGauges(state)
+	})
+	return state
+}
+
+// Stuck describes what has not moved for longer than limit: a key that a worker has, or the keys that are ready. It
+// returns "" if everything moves.
+func (q *Queue[K]) Stuck(limit time.Duration) (problem string) {
+	q.do(func() {
+		problem = q.describeStuckWorker(limit)
+		if problem == "" {
+			problem = q.describeStuckLine(limit)
 		}
 	})
+	return problem
 }
 
-// do runs op in the owner's goroutine, and waits for that; after the end it does nothing.
-func (q *Queue[K]) do(op func()) {
-	done := make(chan struct{})
-	select {
-	case q.ops <- func() { op(); close(done) }:
-		<-done // the owner runs what it has taken
-	case <-q.ctx.Done():
-	}
+// queueItem is what the queue knows about one key.
+type queueItem[K comparable] struct {
+	key      K
+	failures int // in a row
+
+	// dirty says that the key has work to do that no worker has begun. A worker that has the key may not have seen the
+	// latest change, so the key can be dirty in every stage.
+	dirty bool
+
+	// isUrgent says that the key is in Queue.urgent, while it is ready.
+	isUrgent bool
+
+	stage      queueStage
+	slot       uint32    // where the key is in its keyLine, while it is ready
+	stageBegan time.Time // when the key became ready, or when the worker took it
+
+	notBefore time.Time // the end of its backoff: the key is not ready before
+	addAt     time.Time // when AddAfter makes it dirty, zero if that is not to happen
 }
 
-func (q *Queue[K]) own() {
+// queueStage says how far a key has come on its way to a worker.
+type queueStage uint8
+
+const (
+	stageWaiting queueStage = iota // for its backoff, or for AddAfter
+	stageReady                     // in one of the queue's lines
+	stageWorking                   // a worker has it
+)
+
+// isLeft reports whether the key has work to do, now or within a second.
+func (item *queueItem[K]) isLeft() bool {
+	isDueSoon := !item.addAt.IsZero() && time.Until(item.addAt) < time.Second
+	return item.dirty || item.stage != stageWaiting || isDueSoon
+}
+
+// run is the owner: the one goroutine that reads and writes the queue's state, so that nothing needs a lock. Any other
+// goroutine that needs the state sends the owner a function to run, with do or update. Only the owner calls the
+// methods below these two.
+func (q *Queue[K]) run() {
 	for {
-		var out chan K // nil, which blocks, while nothing is ready
-		var key K
 		next := q.next()
+		var out chan K // A nil channel blocks, so no key is handed out while none is ready.
+		var key K
 		if next != nil {
 			out = q.out
 			key = next.key
@@ -328,47 +240,228 @@ func (q *Queue[K]) own() {
 		case op := <-q.ops:
 			op()
 		case out <- key:
-			q.lineOf(next).remove(next)
-			q.noteTurn(next)
-			q.metrics.Observe(next.since, "workqueue_queue_duration_seconds", q.name)
-			next.dirty = false
-			next.working = true
-			next.since = time.Now()
-			q.lastTaken = next.since
-			q.settle("get", next)
+			q.startWork(next)
 		}
 	}
 }
 
-// wake has the key settled again after d, and returns when that is.
-func (q *Queue[K]) wake(k K, d time.Duration) (at time.Time) {
-	at = time.Now().Add(d)
-	time.AfterFunc(d, func() { q.step("wake", func(*queued[K]) {}, k) })
-	return at
+// do has the owner run op, and waits until that has returned. It does nothing if the queue has ended. The owner
+// itself must not call it.
+func (q *Queue[K]) do(op func()) {
+	done := make(chan struct{})
+	opThenDone := func() {
+		op()
+		close(done)
+	}
+	select {
+	case q.ops <- opThenDone:
+		<-done // The owner runs every op that it has received.
+	case <-q.ctx.Done():
+	}
 }
 
-// settle works out after each step where a key belongs: in one of the lines, or out of memory.
-func (q *Queue[K]) settle(step string, it *queued[K]) {
+// update changes what the queue knows about these keys, and then settles each. step names the change in the log. The
+// owner itself must not call it.
+func (q *Queue[K]) update(step string, change func(*queueItem[K]), keys ...K) {
+	if len(keys) == 0 {
+		return
+	}
+	q.do(func() {
+		for _, key := range keys {
+			item := q.items[key]
+			if item == nil {
+				item = &queueItem[K]{key: key}
+				q.items[key] = item
+			}
+			change(item)
+			q.settle(item)
+			q.logStep(step, item)
+		}
+	})
+}
+
+// settleAt settles the key again when its time has come.
+func (q *Queue[K]) settleAt(key K, at time.Time) {
+	noChange := func(*queueItem[K]) {}
+	time.AfterFunc(time.Until(at), func() { q.update("wake", noChange, key) })
+}
+
+// settle moves a key to the stage where it belongs now, or forgets it if it has nothing to wait for. It is called after
+// every change to a key, and when a time comes that a key has waited for.
+func (q *Queue[K]) settle(item *queueItem[K]) {
 	now := time.Now()
-	if !it.later.IsZero() && !now.Before(it.later) {
-		it.later, it.dirty = time.Time{}, true
+	isDue := !item.addAt.IsZero() && !now.Before(item.addAt)
+	if isDue {
+		item.addAt = time.Time{}
+		item.dirty = true
 	}
-	if it.dirty && !it.busy && !now.Before(it.held) {
-		it.busy, it.since = true, now
-		it.urgent = q.isUrgent != nil && q.isUrgent(it.key)
-		q.metrics.Count("workqueue_adds_total", q.name)
-		q.lineOf(it).add(it)
-	} else if it.dirty && it.busy && !it.working && !it.urgent && q.isUrgent != nil && q.isUrgent(it.key) {
-		q.ordinary.remove(it)
-		it.urgent = true
-		q.urgent.add(it)
+	backoffIsOver := !now.Before(item.notBefore)
+	isIdle := item.stage == stageWaiting && !item.dirty && item.addAt.IsZero()
+	switch {
+	case item.stage == stageWaiting && item.dirty && backoffIsOver:
+		q.makeReady(item, now)
+	case item.stage == stageReady && !item.isUrgent && q.options.IsUrgent(item.key):
+		q.makeUrgent(item)
+	case isIdle:
+		delete(q.items, item.key)
 	}
-	if !it.dirty && !it.busy && it.later.IsZero() && it.failures == 0 {
-		delete(q.items, it.key)
+}
+
+// makeReady puts a key at the end of its line.
+func (q *Queue[K]) makeReady(item *queueItem[K], now time.Time) {
+	item.stage = stageReady
+	item.stageBegan = now
+	item.isUrgent = q.options.IsUrgent(item.key)
+	q.lineOf(item).add(item)
+	q.options.Metrics.Count("workqueue_adds_total", q.options.Name)
+}
+
+// makeUrgent moves a key that is ready from the ordinary line to the urgent one.
+func (q *Queue[K]) makeUrgent(item *queueItem[K]) {
+	q.ordinary.remove(item)
+	item.isUrgent = true
+	q.urgent.add(item)
+}
+
+// startWork notes that a worker has just received a key.
+func (q *Queue[K]) startWork(item *queueItem[K]) {
+	q.options.Metrics.Observe(item.stageBegan, "workqueue_queue_duration_seconds", q.options.Name)
+	q.lineOf(item).remove(item)
+	if item.isUrgent {
+		q.urgentInARow++
+	} else {
+		q.urgentInARow = 0
 	}
-	if q.log.Enabled(q.ctx, slog.LevelDebug) { // else the arguments would be made for nothing
-		q.log.Debug("queue: "+step, "controller", q.name, "key", it.key,
-			"ready", q.ready(), "keys", len(q.items), "failures", it.failures,
-			"held", max(0, it.held.Sub(now)), "later", max(0, it.later.Sub(now)))
+	q.lastTaken = time.Now()
+	item.stage = stageWorking
+	item.stageBegan = q.lastTaken
+	item.dirty = false
+	q.logStep("get", item)
+}
+
+// maxUrgentInARow is how many urgent keys are handed out in a row while ordinary ones are ready.
+const maxUrgentInARow = 3
+
+// next returns the key to hand out next, nil if none is ready. Urgent keys go first. But keys that become urgent again
+// and again must not keep the others waiting forever, so that an ordinary one has its turn after maxUrgentInARow of them.
+func (q *Queue[K]) next() *queueItem[K] {
+	urgent := q.urgent.first()
+	ordinary := q.ordinary.first()
+	isOrdinaryTurn := ordinary != nil && q.urgentInARow >= maxUrgentInARow
+	if urgent == nil || isOrdinaryTurn {
+		return ordinary
+	}
+	return urgent
+}
+
+// lineOf returns the line that a key is in while it is ready.
+func (q *Queue[K]) lineOf(item *queueItem[K]) *keyLine[K] {
+	if item.isUrgent {
+		return &q.urgent
+	}
+	return &q.ordinary
+}
+
+func (q *Queue[K]) countReady() int { return q.urgent.len() + q.ordinary.len() }
+
+func (q *Queue[K]) setGauges(state QueueState) {
+	total := 0.0
+	longest := 0.0
+	for _, seconds := range state.SecondsAtWork {
+		total += seconds
+		longest = max(longest, seconds)
+	}
+	q.options.Metrics.Set(float64(state.Ready), "workqueue_depth", q.options.Name)
+	q.options.Metrics.Set(total, "workqueue_unfinished_work_seconds", q.options.Name)
+	q.options.Metrics.Set(longest, "workqueue_longest_running_processor_seconds", q.options.Name)
+}
+
+func (q *Queue[K]) describeStuckWorker(limit time.Duration) string {
+	for key, item := range q.items {
+		took := time.Since(item.stageBegan)
+		if item.stage == stageWorking && took > limit {
+			return fmt.Sprintf("a worker has been processing %v for %v", key, took.Round(time.Second))
+		}
+	}
+	return ""
+}
+
+func (q *Queue[K]) describeStuckLine(limit time.Duration) string {
+	var longestWait time.Duration
+	for _, first := range []*queueItem[K]{q.urgent.first(), q.ordinary.first()} {
+		if first != nil {
+			longestWait = max(longestWait, time.Since(first.stageBegan))
+		}
+	}
+	// A key may wait for long in a line that moves.
+	stuckFor := min(longestWait, time.Since(q.lastTaken))
+	if stuckFor <= limit {
+		return ""
+	}
+	return fmt.Sprintf("%d keys are ready, but no worker has taken one for %v", q.countReady(), stuckFor.Round(time.Second))
+}
+
+// logStep logs a key's state after a step.
+func (q *Queue[K]) logStep(step string, item *queueItem[K]) {
+	if !q.options.Log.Enabled(q.ctx, slog.LevelDebug) {
+		return // Without this check, the arguments would be built for nothing.
+	}
+	q.options.Log.Debug("queue: "+step,
+		"controller", q.options.Name,
+		"key", item.key,
+		"ready", q.countReady(),
+		"keys", len(q.items),
+		"failures", item.failures,
+		"held", max(0, time.Until(item.notBefore)),
+		"later", max(0, time.Until(item.addAt)))
+}
+
+// keyLine holds keys that are ready, in the order in which they became so. A key may also leave from the middle: its
+// slot becomes a gap.
+type keyLine[K comparable] struct {
+	slots []*queueItem[K] // A gap is nil. The first slot is never a gap.
+	start uint32          // the number of the first slot; each slot after it has the next number
+	gaps  int             // how many slots are gaps
+}
+
+func (l *keyLine[K]) len() int { return len(l.slots) - l.gaps }
+
+// first returns the key that has waited longest, nil if there is none.
+func (l *keyLine[K]) first() *queueItem[K] {
+	if len(l.slots) == 0 {
+		return nil
+	}
+	return l.slots[0]
+}
+
+func (l *keyLine[K]) add(item *queueItem[K]) {
+	// The number may overflow. So may the subtraction in remove, and the index is right again.
+	item.slot = l.start + uint32(len(l.slots))
+	l.slots = append(l.slots, item)
+}
+
+func (l *keyLine[K]) remove(item *queueItem[K]) {
+	l.slots[item.slot-l.start] = nil
+	l.gaps++
+	for len(l.slots) > 0 && l.slots[0] == nil {
+		l.slots = l.slots[1:]
+		l.start++
+		l.gaps--
+	}
+	if l.gaps > len(l.slots)/2 {
+		l.closeGaps()
+	}
+}
+
+// closeGaps moves the keys together. It runs only when more than half of the slots are gaps, so that it costs little
+// for each key that has left.
+func (l *keyLine[K]) closeGaps() {
+	old := l.slots
+	l.slots = make([]*queueItem[K], 0, len(old)-l.gaps)
+	l.gaps = 0
+	for _, item := range old {
+		if item != nil {
+			l.add(item)
+		}
 	}
 }
