@@ -280,7 +280,8 @@ func (q *Queue[K]) update(step string, change func(*queueItem[K]), keys ...K) {
 	})
 }
 
-// settleAt settles the key again when its time has come.
+// settleAt settles the key again when its time has come. The timer is never stopped: if the key no longer waits for
+// this time, settle changes nothing.
 func (q *Queue[K]) settleAt(key K, at time.Time) {
 	noChange := func(*queueItem[K]) {}
 	time.AfterFunc(time.Until(at), func() { q.update("wake", noChange, key) })
@@ -343,7 +344,7 @@ func (q *Queue[K]) startWork(item *queueItem[K]) {
 const maxUrgentInARow = 3
 
 // next returns the key to hand out next, nil if none is ready. Urgent keys go first. But keys that become urgent again
-// and again must not keep the others waiting forever, so that an ordinary one has its turn after maxUrgentInARow of them.
+// and again must not keep the others waiting forever, so an ordinary key has its turn after maxUrgentInARow of them.
 func (q *Queue[K]) next() *queueItem[K] {
 	urgent := q.urgent.first()
 	ordinary := q.ordinary.first()
@@ -398,7 +399,7 @@ func (q *Queue[K]) describeStuckLine(limit time.Duration) string {
 	if stuckFor <= limit {
 		return ""
 	}
-	return fmt.Sprintf("%d keys are ready, but no worker has taken one for %v", q.countReady(), stuckFor.Round(time.Second))
+	return fmt.Sprintf("no worker has taken a key for %v (ready: %d)", stuckFor.Round(time.Second), q.countReady())
 }
 
 // logStep logs a key's state after a step.

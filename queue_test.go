@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -12,319 +13,197 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"podcount/internal/metrics"
+	"podcount/internal/testkit"
 )
 
-func TestStuckReportsAKeyThatAWorkerDoesNotGiveBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := testQueue(t)
-		q.Add("a", "b")
-		wantReady(t, q, "a")
-		pass(time.Minute)
-		q.Done("a", Result{}, nil)
-		wantReady(t, q, "b")
-		pass(time.Minute)
-		if got := q.Stuck(time.Minute); got != "" {
-			t.Errorf("after a minute: %s", got)
-		}
-		pass(time.Second)
-		if got, want := q.Stuck(time.Minute), "a worker has been processing b for 1m1s"; got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-		q.Done("b", Result{}, nil)
-		if got := q.Stuck(time.Minute); got != "" {
-			t.Errorf("after it was given back: %s", got)
-		}
-	})
-}
-
-func TestStuckReportsThatNoWorkerTakesWhatIsReady(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := testQueue(t)
-		pass(time.Hour)
-		q.Add("a", "b", "c")
-		pass(time.Minute)
-		if got := q.Stuck(time.Minute); got != "" {
-			t.Errorf("after a minute: %s", got)
-		}
-		pass(time.Second)
-		if got, want := q.Stuck(time.Minute), "3 keys are ready, but no worker has taken one for 1m1s"; got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-		wantReady(t, q, "a") // one is taken: the others may wait for their turn
-		q.Done("a", Result{}, nil)
-		if got := q.Stuck(time.Minute); got != "" {
-			t.Errorf("after one was taken: %s", got)
-		}
-	})
-}
-
-// urgentVowels is a queue where keys that begin with a vowel are urgent, and those in more.
-func urgentVowels(t *testing.T, more map[string]bool) *Queue[string] {
-	options := quietQueue[string](5*time.Millisecond, 30*time.Second)
-	options.IsUrgent = func(key string) bool { return more[key] || strings.Contains("aeiou", key[:1]) }
-	return NewQueue(t.Context(), options)
-}
-
-func TestUrgentKeysGoFirstAndInOrderAmongThemselves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := urgentVowels(t, nil)
-		q.Add("x", "y", "a", "z", "e", "a")
-		for _, want := range []string{"a", "e", "x", "y", "z", ""} {
-			wantReady(t, q, want)
-		}
-	})
-}
-
-func TestKeyThatBecomesUrgentMovesForwardWhenItIsAddedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		urgent := map[string]bool{}
-		q := urgentVowels(t, urgent)
-		q.Add("v", "w", "x", "y", "z")
-		for _, key := range []string{"x", "v", "z"} { // from the middle of the line, its head and its end
-			urgent[key] = true
-			q.Add(key)
-		}
-		q.Add("x") // it is there already
-		wantNumber(t, "keys ready", q.State().Ready, 5)
-		wantNumber(t, "keys left", len(q.Left()), 5)
-		for _, want := range []string{"x", "v", "z", "w", "y", ""} {
-			wantReady(t, q, want)
-		}
-		delete(urgent, "v")
-		q.Add("v") // a worker has it: it comes again after Done, and is urgent no more
-		q.Add("w")
-		q.Done("w", Result{}, nil)
-		q.Done("v", Result{}, nil)
-		wantReady(t, q, "w")
-		wantReady(t, q, "v")
-	})
-}
-
-func TestUrgentKeyIsHeldBackAfterAFailureAsAnyOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := urgentVowels(t, nil)
-		q.Add("a")
-		wantReady(t, q, "a")
-		q.Done("a", Result{}, errors.New("no"))
-		q.Add("x")
-		wantReady(t, q, "x")
-		pass(time.Second)
-		wantReady(t, q, "a")
-	})
-}
-
-func TestQueueWhoseWorkersHangIsStuckWhicheverLineItsKeysAreIn(t *testing.T) {
-	for _, key := range []string{"urgent", "later"} {
-		synctest.Test(t, func(t *testing.T) {
-			q := urgentVowels(t, nil)
-			q.Add(key)
-			pass(time.Minute)
-			if what := q.Stuck(59 * time.Second); !strings.HasPrefix(what, "1 keys are ready") {
-				t.Errorf("%s: %q", key, what)
-			}
-		})
+// quietQueue returns the options of a queue without a log.
+func quietQueue[K comparable](backoff, maxBackoff time.Duration) QueueOptions[K] {
+	return QueueOptions[K]{
+		Name:       "test",
+		Backoff:    backoff,
+		MaxBackoff: maxBackoff,
+		Log:        slog.New(slog.DiscardHandler),
+		Metrics:    metrics.NewRegistry(),
 	}
 }
 
-// quietQueue makes the options of a queue that nobody hears of.
-func quietQueue[K comparable](backoff, most time.Duration) QueueOptions[K] {
-	log := quietLog()
-	return QueueOptions[K]{Name: "test", Backoff: backoff, MaxBackoff: most, Log: log.Logger, Metrics: log.Registry}
-}
-
+// testQueue starts a queue that ends with the test. Its backoff is from 5 ms to 30 s.
 func testQueue(t *testing.T) *Queue[string] {
-	ctx, cancel := context.WithCancel(t.Context())
-	q := NewQueue(ctx, quietQueue[string](5*time.Millisecond, 30*time.Second))
-	t.Cleanup(cancel)
-	return q
+	return NewQueue(t.Context(), quietQueue[string](5*time.Millisecond, 30*time.Second))
 }
 
-// ready is the next key if there is one right now, else "".
-func ready(q *Queue[string]) string {
+// vowelsFirst starts a queue in which keys that begin with a vowel are urgent. So are the keys of alsoUrgent.
+func vowelsFirst(t *testing.T, alsoUrgent map[string]bool) *Queue[string] {
+	options := quietQueue[string](5*time.Millisecond, 30*time.Second)
+	options.IsUrgent = func(key string) bool { return alsoUrgent[key] || strings.Contains("aeiou", key[:1]) }
+	return NewQueue(t.Context(), options)
+}
+
+// getReady gets the next key as a worker does, but returns "" if none is ready now.
+func getReady(q *Queue[string]) string {
 	synctest.Wait()
 	select {
-	case k := <-q.out:
-		return k
+	case key := <-q.out:
+		return key
 	default:
 		return ""
 	}
 }
 
-func wantReady(t *testing.T, q *Queue[string], want string) {
+// wantReady gets a key for each one wanted. "" means that none is ready.
+func wantReady(t *testing.T, q *Queue[string], want ...string) {
 	t.Helper()
-	if got := ready(q); got != want {
-		t.Errorf("ready: %q, want %q", got, want)
+	for _, key := range want {
+		if got := getReady(q); got != key {
+			t.Errorf("the key that is ready is %q, want %q", got, key)
+		}
 	}
 }
 
-func TestQueueHoldsAKeyOnceAndInOrder(t *testing.T) {
+// done gives back keys without an error.
+func done(q *Queue[string], keys ...string) {
+	for _, key := range keys {
+		q.Done(key, Result{}, nil)
+	}
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Keys that are added and handed out
+
+func TestQueueHandsOutAKeyOnceAndInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := testQueue(t)
 		q.Add("a", "b", "a")
 		q.Add("a")
-		for _, want := range []string{"a", "b", ""} {
-			wantReady(t, q, want)
-		}
+		wantReady(t, q, "a", "b", "")
 	})
 }
 
-func TestQueueHandsOutAKeyAgainThatWasAddedWhileAWorkerHadIt(t *testing.T) {
+func TestKeyAddedDuringWorkComesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := testQueue(t)
 		q.Add("a")
 		wantReady(t, q, "a")
 		q.Add("a")
 		q.Add("a")
-		wantReady(t, q, "") // not to a second worker
-		q.Done("a", Result{}, nil)
+		wantReady(t, q, "") // A second worker must not get it.
+		done(q, "a")
 		wantReady(t, q, "a")
-		q.Done("a", Result{}, nil)
+		done(q, "a")
 		wantReady(t, q, "")
 	})
 }
 
-func TestQueueGivesNoKeyToTwoWorkersAndLosesNoChange(t *testing.T) {
+// Many goroutines add keys while others work on them, in real time. Each key must be with one worker at a time, and a
+// worker must see each key's latest change.
+func TestWorkersShareNoKeyAndLoseNoChange(t *testing.T) {
+	const keys, workers, adders, rounds = 20, 8, 4, 2000
 	ctx, cancel := context.WithCancel(t.Context())
 	q := NewQueue(ctx, quietQueue[int](time.Microsecond, time.Millisecond))
-	const keys, workers, adders, rounds = 20, 8, 4, 2000
-	var hands [keys]atomic.Int32        // who has the key
-	var wanted, done [keys]atomic.Int64 // the newest change of a key, and the newest that a worker saw
-	var workersDone, addersDone sync.WaitGroup
-	seen := make(chan struct{}, 1)
+	var holders [keys]atomic.Int32 // how many workers have the key
+	var latest [keys]atomic.Int64  // the number of the key's latest change
+	var seen [keys]atomic.Int64    // the number of the change that a worker saw last
+	workDone := make(chan struct{}, 1)
+
+	work := func(key int) {
+		if holders[key].Add(1) != 1 {
+			t.Errorf("two workers have key %d", key)
+		}
+		seen[key].Store(latest[key].Load())
+		holders[key].Add(-1)
+		var err error
+		if rand.IntN(10) == 0 {
+			err = errors.New("try again")
+		}
+		q.Done(key, Result{RequeueAfter: time.Duration(rand.IntN(20)) * time.Microsecond}, err)
+		select {
+		case workDone <- struct{}{}:
+		default:
+		}
+	}
+	add := func() {
+		key := rand.IntN(keys)
+		latest[key].Add(1)
+		if rand.IntN(4) == 0 {
+			q.AddAfter(key, time.Duration(rand.IntN(50))*time.Microsecond)
+		} else {
+			q.Add(key)
+		}
+	}
+
+	var allWorkers, allAdders sync.WaitGroup
 	for range workers {
-		workersDone.Go(func() {
+		allWorkers.Go(func() {
 			for {
-				k, ok := q.Get()
+				key, ok := q.Get()
 				if !ok {
 					return
 				}
-				if hands[k].Add(1) != 1 {
-					t.Errorf("key %d is with two workers", k)
-				}
-				done[k].Store(wanted[k].Load())
-				var err error
-				if rand.IntN(10) == 0 {
-					err = errors.New("once more")
-				}
-				hands[k].Add(-1)
-				q.Done(k, Result{RequeueAfter: time.Duration(rand.IntN(20)) * time.Microsecond}, err)
-				select {
-				case seen <- struct{}{}:
-				default:
-				}
+				work(key)
 			}
 		})
 	}
 	for range adders {
-		addersDone.Go(func() {
+		allAdders.Go(func() {
 			for range rounds {
-				k := rand.IntN(keys)
-				wanted[k].Add(1)
-				if rand.IntN(4) == 0 {
-					q.AddAfter(k, time.Duration(rand.IntN(50))*time.Microsecond)
-				} else {
-					q.Add(k)
-				}
+				add()
 			}
 		})
 	}
-	addersDone.Wait()
-	late := time.After(20 * time.Second)
-	for k := 0; k < keys; {
-		if done[k].Load() == wanted[k].Load() {
-			k++
-			continue
-		}
-		select {
-		case <-seen:
-		case <-late:
-			t.Fatalf("key %d: change %d was never seen, %d was", k, wanted[k].Load(), done[k].Load())
+	allAdders.Wait()
+	tooLate := time.After(20 * time.Second)
+	for key := range keys {
+		for seen[key].Load() != latest[key].Load() {
+			select {
+			case <-workDone:
+			case <-tooLate:
+				t.Fatalf("key %d: a worker saw change %d, but not %d", key, seen[key].Load(), latest[key].Load())
+			}
 		}
 	}
 	cancel()
-	workersDone.Wait()
+	allWorkers.Wait()
 }
 
-func TestQueueAddAfterKeepsTheEarliestTime(t *testing.T) {
+func TestAddAfterKeepsTheEarliestTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := testQueue(t)
 		q.AddAfter("a", 20*time.Second)
 		q.AddAfter("a", 10*time.Second)
 		q.AddAfter("a", 30*time.Second)
 		q.AddAfter("b", 15*time.Second)
-		pass(9 * time.Second)
+		testkit.Pass(9 * time.Second)
 		wantReady(t, q, "")
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		wantReady(t, q, "a")
 		q.Done("a", Result{RequeueAfter: time.Second}, nil)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		wantReady(t, q, "a")
-		q.Done("a", Result{}, nil)
-		pass(time.Hour)
-		wantReady(t, q, "b")
-		wantReady(t, q, "")
+		done(q, "a")
+		testkit.Pass(time.Hour)
+		wantReady(t, q, "b", "")
 	})
 }
 
-func TestQueueRetriesAFailedKeyByABackoffOfItsOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := testQueue(t)
-		q.Add("bad", "good")
-		wantReady(t, q, "bad")
-		for n := 1; n <= 20; n++ {
-			if got := q.Done("bad", Result{}, errors.New("no")); got != n {
-				t.Fatalf("%d failures, want %d", got, n)
-			}
-			least := min(5*time.Millisecond<<(n-1), 30*time.Second)
-			q.Add("bad") // neither a tick nor a change cuts the backoff short
-			pass(least - time.Nanosecond)
-			if n == 1 {
-				wantReady(t, q, "good")
-				q.Done("good", Result{}, nil)
-			}
-			wantReady(t, q, "")
-			pass(least + time.Nanosecond)
-			wantReady(t, q, "bad")
-		}
-		q.Done("bad", Result{}, nil)
-		pass(time.Hour)
-		wantReady(t, q, "") // what was added meanwhile was seen by the retry
-		q.Add("bad")
-		wantReady(t, q, "bad")
-		wantNumber(t, "failures after a success", q.Done("bad", Result{}, errors.New("no")), 1)
-	})
-}
-
-func TestQueueTriesAFailedKeyNoSoonerThanItIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := testQueue(t)
-		q.Add("a")
-		wantReady(t, q, "a")
-		q.Done("a", Result{RetryAfter: 9 * time.Second}, errors.New("too many requests"))
-		pass(9*time.Second - 1)
-		wantReady(t, q, "")
-		pass(1)
-		wantReady(t, q, "a")
-	})
-}
-
-func TestQueueForgetsAKeyThatSaysNothingAnyMore(t *testing.T) {
+func TestQueueForgetsAKeyThatIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := testQueue(t)
 		q.Add("a", "b")
 		for range 2 {
-			q.Done(ready(q), Result{}, errors.New("no"))
+			q.Done(getReady(q), Result{}, errors.New("failed"))
 		}
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		for range 2 {
-			q.Done(ready(q), Result{RequeueAfter: time.Second}, nil)
+			q.Done(getReady(q), Result{RequeueAfter: time.Second}, nil)
 		}
-		wantNumber(t, "keys in memory", len(q.items), 2)
-		pass(time.Second)
+		testkit.WantNumber(t, "keys that will be added again", q.State().Keys, 2)
+		testkit.Pass(time.Second)
 		for range 2 {
-			q.Done(ready(q), Result{}, nil)
+			done(q, getReady(q))
 		}
-		wantNumber(t, "keys in memory in the end", len(q.items), 0)
+		testkit.WantNumber(t, "keys in the end", q.State().Keys, 0)
 	})
 }
 
@@ -333,39 +212,209 @@ func TestQueueEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		q := NewQueue(ctx, quietQueue[string](time.Millisecond, time.Second))
 		q.Add("a", "b")
-		k, ok := q.Get()
-		if !ok || k != "a" {
-			t.Fatalf("got %q, %v", k, ok)
+		if key, ok := q.Get(); !ok || key != "a" {
+			t.Fatalf("Get returned %q, %v, want a", key, ok)
 		}
 		cancel()
 		synctest.Wait()
-		if k, ok := q.Get(); ok {
-			t.Errorf("got %q after the end", k)
+		if key, ok := q.Get(); ok {
+			t.Errorf("Get returned %q after the end", key)
 		}
-		q.Add("c") // neither blocks
-		q.Done("a", Result{}, errors.New("late"))
+		// Neither call may block.
+		q.Add("c")
+		q.Done("a", Result{}, errors.New("too late"))
 	})
 }
 
-// A million keys: what each costs.
+// ---------------------------------------------------------------------------------------------------------------------
+// Keys that failed
+
+func TestFailedKeyWaitsForItsOwnBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := testQueue(t)
+		q.Add("bad", "good")
+		wantReady(t, q, "bad")
+		for n := 1; n <= 20; n++ {
+			testkit.WantNumber(t, "failures", q.Done("bad", Result{}, errors.New("failed")), n)
+			backoff := min(5*time.Millisecond<<(n-1), 30*time.Second) // The jitter is up to as much again.
+			q.Add("bad")                                              // This must not cut the backoff short.
+			testkit.Pass(backoff - time.Nanosecond)
+			if n == 1 {
+				wantReady(t, q, "good")
+				done(q, "good")
+			}
+			wantReady(t, q, "")
+			testkit.Pass(backoff + time.Nanosecond)
+			wantReady(t, q, "bad")
+		}
+		done(q, "bad")
+		testkit.Pass(time.Hour)
+		wantReady(t, q, "") // The last try has seen what was added before it.
+		q.Add("bad")
+		wantReady(t, q, "bad")
+		testkit.WantNumber(t, "failures after a success", q.Done("bad", Result{}, errors.New("failed")), 1)
+	})
+}
+
+func TestFailedKeyWaitsForRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := testQueue(t)
+		q.Add("a")
+		wantReady(t, q, "a")
+		q.Done("a", Result{RetryAfter: 9 * time.Second}, errors.New("too many requests"))
+		testkit.Pass(9*time.Second - 1)
+		wantReady(t, q, "")
+		testkit.Pass(1)
+		wantReady(t, q, "a")
+	})
+}
+
+func TestLeftToTryLeavesOutKeysThatFailedOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := testQueue(t)
+		q.Add("bad", "good")
+		q.AddAfter("soon", time.Second/2)
+		q.AddAfter("late", time.Hour)
+		wantReady(t, q, "bad", "good")
+		q.Done("bad", Result{}, errors.New("failed"))
+		testkit.WantNumber(t, "keys left", len(q.Left()), 3)
+		testkit.WantNumber(t, "keys that have failed less than twice", q.LeftToTry(2), 3)
+		testkit.WantNumber(t, "keys that have not failed", q.LeftToTry(1), 2)
+		done(q, "good")
+		testkit.WantNumber(t, "keys that have not failed after a success", q.LeftToTry(1), 1)
+	})
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Keys that are urgent
+
+func TestUrgentKeysGoFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := vowelsFirst(t, nil)
+		q.Add("x", "y", "a", "z", "e", "a")
+		wantReady(t, q, "a", "e", "x", "y", "z", "")
+	})
+}
+
+func TestOrdinaryKeyHasItsTurnAmongUrgentOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := vowelsFirst(t, nil)
+		q.Add("x", "y", "a", "e", "i", "o", "u")
+		wantReady(t, q, "a", "e", "i", "x", "o", "u", "y", "")
+	})
+}
+
+func TestReadyKeyThatBecomesUrgentMovesForward(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		urgent := map[string]bool{}
+		q := vowelsFirst(t, urgent)
+		q.Add("v", "w", "x", "y", "z")
+		for _, key := range []string{"x", "v", "z"} { // from the middle of the line, its start and its end
+			urgent[key] = true
+			q.Add(key)
+		}
+		q.Add("x") // It is in the urgent line already.
+		testkit.WantNumber(t, "keys ready", q.State().Ready, 5)
+		testkit.WantNumber(t, "keys left", len(q.Left()), 5)
+		wantReady(t, q, "x", "v", "z", "w", "y", "")
+
+		delete(urgent, "v")
+		q.Add("v") // A worker has it, so it becomes ready after Done, and is not urgent then.
+		q.Add("w")
+		done(q, "w", "v")
+		wantReady(t, q, "w", "v")
+	})
+}
+
+func TestUrgentKeyThatFailedWaitsForItsBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := vowelsFirst(t, nil)
+		q.Add("a")
+		wantReady(t, q, "a")
+		q.Done("a", Result{}, errors.New("failed"))
+		q.Add("x")
+		wantReady(t, q, "x")
+		testkit.Pass(time.Second)
+		wantReady(t, q, "a")
+	})
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Workers that hang
+
+// wantStuck checks what the queue reports to have not moved for a minute.
+func wantStuck(t *testing.T, when string, q *Queue[string], want string) {
+	t.Helper()
+	testkit.WantEqual(t, when, q.Stuck(time.Minute), want)
+}
+
+func TestStuckReportsAKeyThatAWorkerKeeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := testQueue(t)
+		q.Add("a", "b")
+		wantReady(t, q, "a")
+		testkit.Pass(time.Minute)
+		done(q, "a")
+		wantReady(t, q, "b")
+		testkit.Pass(time.Minute)
+		wantStuck(t, "after a minute", q, "")
+		testkit.Pass(time.Second)
+		wantStuck(t, "after a minute and a second", q, "a worker has been processing b for 1m1s")
+		done(q, "b")
+		wantStuck(t, "after Done", q, "")
+	})
+}
+
+func TestStuckReportsKeysThatNoWorkerTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := testQueue(t)
+		testkit.Pass(time.Hour)
+		q.Add("a", "b", "c")
+		testkit.Pass(time.Minute)
+		wantStuck(t, "after a minute", q, "")
+		testkit.Pass(time.Second)
+		wantStuck(t, "after a minute and a second", q, "no worker has taken a key for 1m1s (ready: 3)")
+		wantReady(t, q, "a") // The line moves, so the others may wait for their turn.
+		done(q, "a")
+		wantStuck(t, "after a worker took a key", q, "")
+	})
+}
+
+func TestStuckLooksAtBothLines(t *testing.T) {
+	for _, key := range []string{"urgent", "later"} {
+		t.Run(key, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := vowelsFirst(t, nil)
+				q.Add(key)
+				testkit.Pass(time.Minute + time.Second)
+				wantStuck(t, "after a minute and a second", q, "no worker has taken a key for 1m1s (ready: 1)")
+			})
+		})
+	}
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Benchmarks
+
+// BenchmarkMillionKeys measures what each of a million keys costs in memory and time.
 func BenchmarkMillionKeys(b *testing.B) {
 	const n = 1000000
-	perKey := func(b *testing.B, fill func() any) {
+	measure := func(b *testing.B, fill func() any) {
 		for b.Loop() {
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-			held := fill()
+			filled := fill()
 			runtime.GC()
 			runtime.ReadMemStats(&after)
-			runtime.KeepAlive(held)
+			runtime.KeepAlive(filled)
 			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/n, "B/key")
 		}
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/key")
 		b.ReportAllocs()
 	}
 	b.Run("queue", func(b *testing.B) {
-		perKey(b, func() any {
+		measure(b, func() any {
 			q := NewQueue(b.Context(), quietQueue[int](time.Millisecond, time.Second))
 			for i := range n {
 				q.Add(i)
@@ -374,41 +423,44 @@ func BenchmarkMillionKeys(b *testing.B) {
 		})
 	})
 	b.Run("store", func(b *testing.B) {
-		perKey(b, func() any {
+		const uid = "5a2b7c1e-93d4-4f6a-8b1c-000000000000"
+		measure(b, func() any {
 			s := NewStore(func(p *Pod) string { return p.NodeName })
 			for i := range n {
-				s.Apply("ADDED", makePod(fmt.Sprintf("web-5d4f8c7b9-%06d", i), "5a2b7c1e-93d4-4f6a-8b1c-000000000000", "1234567", "node"))
+				name := fmt.Sprintf("web-5d4f8c7b9-%06d", i)
+				s.Apply("ADDED", makePod(name, uid, "1234567", "node"))
 			}
 			return s
 		})
 	})
 }
 
+// BenchmarkQueue measures a key's way through a queue with several workers, from Add to Done.
 func BenchmarkQueue(b *testing.B) {
 	for _, workers := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("%d-workers", workers), func(b *testing.B) {
 			q := NewQueue(b.Context(), quietQueue[int](time.Millisecond, time.Second))
-			var handled sync.WaitGroup
+			var unfinished sync.WaitGroup
 			for range workers {
 				go func() {
 					for {
-						k, ok := q.Get()
+						key, ok := q.Get()
 						if !ok {
 							return
 						}
-						q.Done(k, Result{}, nil)
-						handled.Done()
+						q.Done(key, Result{}, nil)
+						unfinished.Done()
 					}
 				}()
 			}
-			i := 0
+			key := 0
 			b.ReportAllocs()
 			for b.Loop() {
-				handled.Add(1)
-				q.Add(i)
-				i++
+				unfinished.Add(1)
+				q.Add(key)
+				key++
 			}
-			handled.Wait()
+			unfinished.Wait()
 		})
 	}
 }
