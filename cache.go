@@ -809,52 +809,48 @@ func (d *decoder[T]) forgive(err error) error {
 // k8s.io/api and k8s.io/apimachinery.
 func (d *decoder[T]) Schema() wire.Schema {
 	it := &d.item
-	var key, value wire.Text
-	label := wire.Schema{11101: &key, 11102: &value}
-	readLabel := func(p *wire.Message) {
-		key = key[:0]
-		value = value[:0]
-		p.Enter(111, label)
-		d.setLabel(key, value)
-	}
 	known := wire.Schema{
-		1:   wire.Enter{},
-		101: &it.name,
-		103: &it.namespace,
-		105: &it.uid,
-		106: &it.version,
-		111: readLabel,
+		1: wire.Schema{ // metadata
+			1:  &it.name,
+			3:  &it.namespace,
+			5:  &it.uid,
+			6:  &it.version,
+			11: wire.StringMap(d.setLabel),
+		},
 	}
 	if !d.kind.MetadataOnly {
-		known[2] = wire.Enter{}
-		known[210] = &it.nodeName
+		known[2] = wire.Schema{ // spec
+			10: &it.nodeName,
+		}
 	}
 	return known
 }
 
-// list reads a list, never held whole, and calls add, which is Listing.Add, for each object. Errors name its number and
-// the place.
+// list reads a list object by object, and calls add, which is Listing.Add, for each. Its errors name the object's
+// number in the list, and the place in the stream.
 func (d *decoder[T]) list(
 	r io.Reader, isProtobuf bool, add func(obj T, text []byte) (kept bool, err error),
-) (meta wire.ListMeta, err error) {
+) (wire.ListMeta, error) {
 	n := 0
-	return d.wire.List(r, isProtobuf, func(err error) error { // an object has been read, or err says why not
-		var obj T
-		if err == nil {
-			obj, err = d.object()
-		} else if n > 0 {
-			err = fmt.Errorf("after %.300s: %w", d.item.text[:d.item.key], err)
-		}
+	take := func() error {
+		obj, err := d.object()
 		if err != nil {
 			return fmt.Errorf("items: item %d: %w", n, err)
 		}
+		n++
 		kept, err := add(obj, d.item.text)
 		if kept {
 			d.spare = *new(T)
 		}
-		n++
 		return err
-	})
+	}
+	meta, err := d.wire.List(r, isProtobuf, take)
+	var unreadable *wire.ItemError
+	if errors.As(err, &unreadable) && n > 0 {
+		previous := d.item.text[:d.item.key]
+		err = fmt.Errorf("items: item %d, which follows %.300s: %w", unreadable.Item, previous, unreadable.Err)
+	}
+	return meta, err
 }
 
 // WatchEvent is one frame of a watch: ADDED, MODIFIED, DELETED or BOOKMARK with an Object, ERROR with a Status.

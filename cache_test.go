@@ -578,15 +578,15 @@ func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 	item := `{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"1"}}`
 	for text, want := range map[string]string{
 		``:                                     "EOF",
-		`[]`:                                   "[ instead of an object",
+		`[]`:                                   "begins with [",
 		`{"items":[` + item + `]}`:             "no metadata.resourceVersion",
 		`{"metadata":{"resourceVersion":"5"}}`: "no items",
-		`{"metadata":{"resourceVersion":"5"},"items":{}}`:                   "items: not a list",
+		`{"metadata":{"resourceVersion":"5"},"items":{}}`:                   "items: this should be a JSON array",
 		`{"metadata":{"resourceVersion":"5"},"items":[` + item:              "items: EOF",
-		`{"metadata":{"resourceVersion":"5"},"items":[` + item + `,{"met`:   "items: item 1: after n/a: behind byte 119: unexpected EOF",
-		`{"metadata":{"resourceVersion":"5"},"items":[` + item + `,7]}`:     "items: item 1: after n/a: behind byte 120: json: cannot unmarshal number",
+		`{"metadata":{"resourceVersion":"5"},"items":[` + item + `,{"met`:   "items: item 1, which follows n/a: after byte 118: unexpected EOF",
+		`{"metadata":{"resourceVersion":"5"},"items":[` + item + `,7]}`:     "items: item 1, which follows n/a: after byte 118: json: cannot unmarshal number",
 		`{"metadata":{"resourceVersion":"5"},"items":[` + item + `,{}]}`:    `items: item 1: Pod "" has no metadata.name`,
-		`{"metadata":{"resourceVersion":"5"},"items":[{"metadata":[1]}]}`:   "items: item 0: behind byte 61: json: cannot unmarshal array into Go struct field item.metadata",
+		`{"metadata":{"resourceVersion":"5"},"items":[{"metadata":[1]}]}`:   "items: item 0: after byte 45: json: cannot unmarshal array into Go struct field item.metadata",
 		`{"kind":"Status","status":"Failure","message":"strange","code":1}`: "not a list",
 	} {
 		if _, err := newDecoder(kind).list(strings.NewReader(text), false, leave); err == nil || !strings.Contains(err.Error(), want) {
@@ -700,30 +700,30 @@ func hostile() map[string]struct{ body, want string } {
 	type row = struct{ body, want string }
 	return map[string]row{
 		"nothing":                     {"", `unexpected EOF`},
-		"JSON":                        {`{"kind":"PodList"}`, `before byte 0: "{\"ki" in place of "k8s\x00"`},
+		"JSON":                        {`{"kind":"PodList"}`, `after byte 0: protobuf must begin with "k8s\x00", but this begins with "{\"ki"`},
 		"no list":                     {"k8s\x00", "not a list"},
-		"half a tag":                  {"k8s\x00\x80", "before byte 5: unexpected EOF"},
+		"half a tag":                  {"k8s\x00\x80", "after byte 5: unexpected EOF"},
 		"a number without end":        {"k8s\x00" + strings.Repeat("\xff", 20), "overflows a 64-bit integer"},
-		"64 bits of length":           {"k8s\x00\x12" + string(varint(1<<63)), "field 2, before byte 15: a length of -9223372036854775808"},
+		"64 bits of length":           {"k8s\x00\x12" + string(varint(1<<63)), "field 2, after byte 15: the field's length is 9223372036854775808"},
 		"more than 63 bits":           {"k8s\x00\x12" + string(varint(1<<64-1)), "field 2"},
-		"a list that never comes":     {"k8s\x00\x12" + string(varint(1<<40)), "field 2, before byte 11: unexpected EOF"},
-		"a group":                     {list([]byte{0x13}), "field 202, before byte 23: unknown wire type 3"},
-		"an item of 1 TB":             {list(append([]byte{0x12}, varint(1<<40)...)), "field 202, before byte 29: a length of 1099511627776, more than is left"},
-		"an item beyond the list":     {list([]byte{0x12, 9}), "field 202, before byte 24: a length of 9, more than is left"},
-		"an item of 9 MB":             {list(item(bytes.Repeat([]byte{0x92, 1, 0}, 3<<20))), "item 0: field 202"},
-		"an item that is a number":    {list([]byte{0x10, 9}), "item 0: field 202, before byte 24: no message but wire type 0"},
-		"metadata beyond the item":    {list([]byte{0x12, 2, 0x0a, 9}), "item 0: field 1, before byte 26: a length of 9, more than is left"},
-		"metadata that is a number":   {list([]byte{0x12, 2, 0x08, 9}), "item 0: field 1, before byte 26: no message but wire type 0"},
-		"a name that is a number":     {list(item(odd)), "item 0: field 101, before byte 28: no text but wire type 0"},
-		"a name that is not UTF-8":    {list(item(bad)), "item 0: field 101, before byte 28: 2 bytes that are not UTF-8"},
-		"a label beyond its map":      {list(item(label)), "item 0: field 11101, before byte 30: a length of 99, more than is left"},
-		"a name of 1 MB":              {list(item(append([]byte{0x0a}, append(varint(1<<20), bytes.Repeat([]byte("a"), 1<<20)...)...))), "item 0: field 101, before byte 36: a text of 1048576 bytes: too many"},
+		"a list that never comes":     {"k8s\x00\x12" + string(varint(1<<40)), "field 2, after byte 11: unexpected EOF"},
+		"a group":                     {list([]byte{0x13}), "field 2.2, after byte 23: the field is of unknown wire type 3"},
+		"an item of 1 TB":             {list(append([]byte{0x12}, varint(1<<40)...)), "field 2.2, after byte 29: the field's length is 1099511627776, which is more than its message has left"},
+		"an item beyond the list":     {list([]byte{0x12, 9}), "field 2.2, after byte 24: the field's length is 9, which is more than its message has left"},
+		"an item of 9 MB":             {list(item(bytes.Repeat([]byte{0x92, 1, 0}, 3<<20))), "item 0: field 2.2"},
+		"an item that is a number":    {list([]byte{0x10, 9}), "field 2.2, after byte 24: the field should be a message, but is a varint"},
+		"metadata beyond the item":    {list([]byte{0x12, 2, 0x0a, 9}), "item 0: field 2.2.1, after byte 26: the field's length is 9, which is more than its message has left"},
+		"metadata that is a number":   {list([]byte{0x12, 2, 0x08, 9}), "item 0: field 2.2.1, after byte 26: the field should be a message, but is a varint"},
+		"a name that is a number":     {list(item(odd)), "item 0: field 2.2.1.1, after byte 28: the field should be a string, but is a varint"},
+		"a name that is not UTF-8":    {list(item(bad)), "item 0: field 2.2.1.1, after byte 28: a string of 2 bytes is not UTF-8"},
+		"a label beyond its map":      {list(item(label)), "item 0: field 2.2.1.11.1, after byte 30: the field's length is 99, which is more than its message has left"},
+		"a name of 1 MB":              {list(item(append([]byte{0x0a}, append(varint(1<<20), bytes.Repeat([]byte("a"), 1<<20)...)...))), "item 0: field 2.2.1.1, after byte 36: a string of 1048576 bytes is too long"},
 		"no list but an object":       {string(fakekube.Protobuf([]byte(`{"kind":"PartialObjectMetadata","metadata":{"generateName":"p-","namespace":"default"}}`))), "not a list"},
-		"a field beyond all numbers":  {list([]byte{0x12, 5, 0x0a, 3, 0x9a, 0x3f, 9}), "item 0: field 199, before byte 29: a length of 9, more than is left"},
+		"a field beyond all numbers":  {list([]byte{0x12, 5, 0x0a, 3, 0x9a, 0x3f, 9}), "item 0: field 2.2.1.1011, after byte 29: the field's length is 9, which is more than its message has left"},
 		"no name":                     {list(item(nil)), `item 0: Pod "" has no metadata.name`},
 		"the second has no name":      {list(item(good), item(nil)), `item 1: Pod "" has no metadata.name`},
-		"cut in an item":              {list(item(good))[:31], "item 0: field 105, before byte 31: unexpected EOF"},
-		"a fixed field without bytes": {list([]byte{0x09 | 4<<3}), "a length of 8, more than is left"},
+		"cut in an item":              {list(item(good))[:31], "item 0: field 2.2.1.5, after byte 31: unexpected EOF"},
+		"a fixed field without bytes": {list([]byte{0x09 | 4<<3}), "the field's length is 8, which is more than its message has left"},
 	}
 }
 
@@ -755,7 +755,7 @@ func TestObjectsOfUpTo8MBOfProtobufAreRead(t *testing.T) {
 		return `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[` + strings.Join(pods, ",") + `]}`
 	}
 	for isProtobuf, limit := range map[bool]int{false: 24, true: 8} {
-		tooMuch := map[bool]string{false: "more than 25165824 bytes in one piece", true: " bytes in one piece: too many"}[isProtobuf]
+		tooMuch := map[bool]string{false: "more than 25165824 bytes in one piece", true: " bytes in one piece are too many"}[isProtobuf]
 		encode := func(s string) []byte {
 			if isProtobuf {
 				return fakekube.Protobuf([]byte(s))
@@ -765,7 +765,7 @@ func TestObjectsOfUpTo8MBOfProtobufAreRead(t *testing.T) {
 		if got, _, err := decoded(t, encode(list(pod(limit<<20-1000), pod(7<<20), pod(1), pod(7<<20))), isProtobuf, podKind()); len(got) != 4 || err != nil {
 			t.Errorf("large objects (protobuf: %v): %d, %v", isProtobuf, len(got), err)
 		}
-		if got, _, err := decoded(t, encode(list(pod(1), pod(limit<<20))), isProtobuf, podKind()); len(got) != 1 || err == nil || !strings.Contains(err.Error(), "item 1: after n/big: ") || !strings.Contains(err.Error(), tooMuch) {
+		if got, _, err := decoded(t, encode(list(pod(1), pod(limit<<20))), isProtobuf, podKind()); len(got) != 1 || err == nil || !strings.Contains(err.Error(), "item 1, which follows n/big: ") || !strings.Contains(err.Error(), tooMuch) {
 			t.Errorf("too large an object (protobuf: %v): %d, %v", isProtobuf, len(got), err)
 		}
 		for size, want := range map[int]string{3 << 20: "", limit << 20: tooMuch} {
@@ -804,7 +804,7 @@ func TestDecompressionBombsAreNotHeld(t *testing.T) {
 		"an item in JSON":     {wire.JSON, `{"items":[{"metadata":{"name":"`, "more than 25165824 bytes in one piece"},
 		"a field in JSON":     {wire.JSON, `{"kind":"`, "more than 25165824 bytes in one piece"},
 		"a name in JSON":      {wire.JSON, `{"`, "more than 25165824 bytes in one piece"},
-		"an item in protobuf": {wire.Protobuf, "k8s\x00" + string(list) + string(item), "52428800 bytes in one piece: too many"},
+		"an item in protobuf": {wire.Protobuf, "k8s\x00" + string(list) + string(item), "52428800 bytes in one piece are too many"},
 		"a field in protobuf": {wire.Protobuf, "k8s\x00" + string(list) + string(append([]byte{0x7a}, item[1:]...)), "unexpected EOF"}, // skipped
 	} {
 		src, err := gzip.NewReader(bytes.NewReader(bomb(c.body, 50<<20)))

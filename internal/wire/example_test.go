@@ -65,19 +65,16 @@ func (th *thing) readLabels(object []byte) error {
 }
 
 func (th *thing) Schema() wire.Schema {
-	var key, value wire.Text
-	label := wire.Schema{11101: &key, 11102: &value}
+	setLabel := func(key, value []byte) {
+		if string(key) == "app" {
+			th.app = append(th.app[:0], value...)
+		}
+	}
 	return wire.Schema{
-		1:   wire.Enter{},
-		101: &th.name,
-		105: &th.uid,
-		111: func(m *wire.Message) {
-			key = key[:0]
-			value = value[:0]
-			m.Enter(111, label)
-			if string(key) == "app" {
-				th.app = append(th.app[:0], value...)
-			}
+		1: wire.Schema{ // metadata
+			1:  &th.name,
+			5:  &th.uid,
+			11: wire.StringMap(setLabel),
 		},
 	}
 }
@@ -87,7 +84,7 @@ func (th *thing) String() string {
 	return fmt.Sprintf("%s/%s/%s", th.name, th.uid, th.app)
 }
 
-// The reader, a thing, has one object of the list after the other.
+// The ObjectReader, a thing, holds one object of the list after another.
 func ExampleDecoder_List() {
 	answer := `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[
 		{"metadata":{"name":"web-0","uid":"a1","labels":{"app":"web"}}},
@@ -95,10 +92,7 @@ func ExampleDecoder_List() {
 	]}`
 	var pod thing
 	decoder := wire.NewDecoder(&pod)
-	meta, err := decoder.List(strings.NewReader(answer), false, func(err error) error {
-		if err != nil {
-			return fmt.Errorf("a pod: %w", err)
-		}
+	meta, err := decoder.List(strings.NewReader(answer), false, func() error {
 		fmt.Printf("%s, whose label app is %q\n", pod.name, pod.app)
 		return nil
 	})

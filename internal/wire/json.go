@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// decode reads the next value of JSON into raw, whatever it is.
+// decode reads the next JSON value, of any type, into d.raw.
 func (d *Decoder) decode(s *json.Decoder) error {
 	if cap(d.raw) > keptLimit {
 		d.raw = nil
@@ -15,63 +15,77 @@ func (d *Decoder) decode(s *json.Decoder) error {
 	return s.Decode(&d.raw)
 }
 
-// readObject reads the next value of JSON, and has the reader take its fields. The error names the place.
+// readObject reads the next JSON value, and has the ObjectReader take its fields. Its errors name the place.
 func (d *Decoder) readObject(s *json.Decoder) error {
+	start := s.InputOffset()
+	d.into.Reset()
 	err := d.decode(s)
 	if err == nil {
 		err = d.into.ReadJSON(d.raw)
 	}
 	if err != nil {
-		return fmt.Errorf("behind byte %d: %w", s.InputOffset(), err)
+		return fmt.Errorf("after byte %d: %w", start, err)
 	}
 	return nil
 }
 
-// listJSON reads a list's metadata into meta, and each item into the reader, and reports whether there were items. item
-// is called after each, with nil or what is wrong; its error ends the list.
-func (d *Decoder) listJSON(src *source, meta *ListMeta, item func(error) error) (isList bool, err error) {
+// listJSON reads a list in JSON. It stores the list's metadata in meta, calls take after each object, and reports
+// whether what it read is a list: it has items, even if they are null.
+func (d *Decoder) listJSON(src *source, meta *ListMeta, take func() error) (isList bool, err error) {
 	s := src.newJSON()
-	err = eachField(s, func(field string) error {
-		switch field {
+	err = eachField(s, func(name string) error {
+		switch name {
 		case "metadata":
 			return d.readListMeta(s, meta)
 		case "items":
 			isList = true
-			return d.readItems(s, item)
+			return d.readItems(s, take)
+		default:
+			return d.skipField(s, name)
 		}
-		return d.decode(s) // skip it
 	})
 	return isList, err
 }
 
-// eachField walks through one object of JSON. read is called with the name of each field, and must read its value. Of
-// an empty stream, the error is io.EOF.
-func eachField(s *json.Decoder, read func(field string) error) error {
+// eachField reads one JSON object. It calls read with the name of each field; read must read the value. It returns
+// io.EOF if the stream is empty, and the errors of read as they are.
+func eachField(s *json.Decoder, read func(name string) error) error {
 	begin, err := s.Token()
 	if err != nil {
 		return err
 	}
 	if begin != json.Delim('{') {
-		return fmt.Errorf("%v instead of an object", begin)
+		return fmt.Errorf("the answer should be a JSON object, but begins with %v", begin)
 	}
 	for {
 		token, err := s.Token()
 		if err == io.EOF {
 			return io.ErrUnexpectedEOF
 		}
-		if err != nil || token == json.Delim('}') {
+		if err != nil {
 			return err
 		}
-		field := token.(string) // the decoder lets nothing else stand for a name
-		if err := read(field); err != nil {
-			return fmt.Errorf("%s: %w", field, err)
+		if token == json.Delim('}') {
+			return nil
+		}
+		name := token.(string) // the decoder accepts only a string here
+		if err := read(name); err != nil {
+			return err
 		}
 	}
 }
 
+// skipField skips the value of the field with this name.
+func (d *Decoder) skipField(s *json.Decoder, name string) error {
+	if err := d.decode(s); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
 func (d *Decoder) readListMeta(s *json.Decoder, meta *ListMeta) error {
 	if err := d.decode(s); err != nil {
-		return err
+		return fmt.Errorf("metadata: %w", err)
 	}
 	if err := WantObject(d.raw, "metadata"); err != nil {
 		return err
@@ -91,40 +105,50 @@ func (d *Decoder) readListMeta(s *json.Decoder, meta *ListMeta) error {
 	return nil
 }
 
-// readItems reads the array of a list's objects. null is an empty one.
-func (d *Decoder) readItems(s *json.Decoder, item func(error) error) error {
+// readItems reads the objects of a list, and calls take after each. null is the empty list.
+func (d *Decoder) readItems(s *json.Decoder, take func() error) error {
 	begin, err := s.Token()
-	if err != nil || begin == nil {
-		return err
+	if err != nil {
+		return fmt.Errorf("items: %w", err)
+	}
+	if begin == nil {
+		return nil
 	}
 	if begin != json.Delim('[') {
-		return errors.New("not a list")
+		return errors.New("items: this should be a JSON array")
 	}
-	for s.More() {
-		if err := item(d.readObject(s)); err != nil {
+	for number := 0; s.More(); number++ {
+		if err := d.readObject(s); err != nil {
+			return &ItemError{Item: number, Err: err}
+		}
+		if err := take(); err != nil {
 			return err
 		}
 	}
-	_, err = s.Token()
-	return err
+	if _, err := s.Token(); err != nil {
+		return fmt.Errorf("items: %w", err)
+	}
+	return nil
 }
 
-// eventsJSON returns a function that reads the next frame of a watch. Its error is io.EOF where there is none.
+// eventsJSON returns a function that reads the next frame of a watch. The function returns io.EOF at the end.
 func (d *Decoder) eventsJSON(src *source) func() (Event, error) {
 	s := src.newJSON()
 	return func() (Event, error) {
+		start := s.InputOffset()
+		d.into.Reset()
 		if err := d.decode(s); err != nil {
 			return Event{}, err
 		}
 		event, err := d.readEvent(d.raw)
 		if err != nil {
-			return event, fmt.Errorf("before byte %d: %w", s.InputOffset(), err)
+			return event, fmt.Errorf("after byte %d: %w", start, err)
 		}
 		return event, nil
 	}
 }
 
-// readEvent reads a frame. Its type may stand after its object.
+// readEvent reads one frame of a watch. The fields may have any order.
 func (d *Decoder) readEvent(frame []byte) (Event, error) {
 	var event Event
 	if err := WantObject(frame, ""); err != nil {
@@ -147,6 +171,7 @@ func (d *Decoder) readEvent(frame []byte) (Event, error) {
 		return event, Unmarshal(object, event.Status, "object")
 	case "ADDED", "MODIFIED", "DELETED", "BOOKMARK":
 		return event, d.into.ReadJSON(object)
+	default:
+		return event, nil // the caller refuses it
 	}
-	return event, nil
 }

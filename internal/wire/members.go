@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// WantObject returns an error unless the value is an object or null, which has no members. The error names the field,
-// such as "metadata", for people.
+// WantObject returns an error unless the value is an object, or null, which counts as an object without members. The
+// error names the field, such as "metadata".
 //
-// The value must be one that ReadJSON gets or Members yields: a whole value of JSON, whose syntax is right, without
-// blanks around it. Otherwise, WantObject may panic.
+// The value must come from ReadJSON or Members: a complete, valid JSON value without space around it. WantObject may
+// panic on anything else.
 func WantObject(value []byte, field string) error {
 	if value[0] == '{' {
 		return nil
@@ -21,44 +21,44 @@ func WantObject(value []byte, field string) error {
 	return Unmarshal(value, &struct{}{}, field)
 }
 
-// Members yields the names and values of an object, in its order; of null and all else, nothing. A name that is there
-// twice comes twice. Nothing is copied: names and values change when the object's memory is used again.
+// Members yields the names and values of an object's members, in their order. A name that occurs twice is yielded
+// twice. A value that is not an object has no members. Nothing is copied: copy what must outlast the object's memory.
 //
-// The object must be a value that ReadJSON gets or Members yields, as for WantObject. Otherwise, Members may panic.
-func Members(object []byte) iter.Seq2[[]byte, []byte] {
+// The value must come from ReadJSON or Members, as for WantObject.
+func Members(value []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
-		if object[0] != '{' {
+		if value[0] != '{' {
 			return
 		}
-		i := skipSpace(object, 1)
-		for object[i] != '}' {
-			end := skipValue(object, i)
-			name := unquoted(object[i:end])
-			i = skipSpace(object, end) // to the colon
-			i = skipSpace(object, i+1) // to the value
-			end = skipValue(object, i)
-			if !yield(name, object[i:end]) {
+		i := skipSpace(value, 1)
+		for value[i] != '}' {
+			nameEnd := skipString(value, i)
+			name := unquoted(value[i:nameEnd])
+			colon := skipSpace(value, nameEnd)
+			start := skipSpace(value, colon+1)
+			end := skipValue(value, start)
+			if !yield(name, value[start:end]) {
 				return
 			}
-			i = skipSpace(object, end)
-			if object[i] == ',' {
-				i = skipSpace(object, i+1)
+			i = skipSpace(value, end)
+			if value[i] == ',' {
+				i = skipSpace(value, i+1)
 			}
 		}
 	}
 }
 
-// Text is a text in memory that is used again for the next one. The zero Text is empty and ready. Empty it by slicing:
-// t = t[:0].
+// Text is a string whose memory is reused for the next one. The zero Text is empty and ready to use. To empty a Text
+// and keep its memory, slice it: t = t[:0].
 type Text []byte
 
-// Read takes a string; null changes nothing. The text is a copy. With an error, which is Unmarshal's and names the
-// field, the text stays as it was.
+// Read copies a JSON string into the text. null leaves the text unchanged. Any other value is an error, which names the
+// field and leaves the text unchanged.
 //
-// The value must be one that ReadJSON gets or Members yields, as for WantObject. Otherwise, Read may panic.
+// The value must come from ReadJSON or Members, as for WantObject.
 func (t *Text) Read(value []byte, field string) error {
 	isPlain := value[0] == '"' && bytes.IndexByte(value, '\\') < 0 && utf8.Valid(value)
-	if isPlain {
+	if isPlain { // most strings are, and this allocates nothing
 		*t = append((*t)[:0], value[1:len(value)-1]...)
 		return nil
 	}
@@ -70,10 +70,10 @@ func (t *Text) Read(value []byte, field string) error {
 	return nil
 }
 
-// Raw is a value as it is written, of whatever type. It is empty for null, and for what is not there.
+// Raw is a JSON value of any type, exactly as it was written. It is empty if the value is null or missing.
 type Raw string
 
-// RawOf returns a copy of the value, which must be one that ReadJSON gets or Members yields.
+// RawOf returns a copy of a value from ReadJSON or Members.
 func RawOf(value []byte) Raw {
 	if string(value) == "null" {
 		return ""
@@ -81,32 +81,32 @@ func RawOf(value []byte) Raw {
 	return Raw(value)
 }
 
-// MarshalJSON returns the value. An empty one cannot be marshalled: leave it out, by omitempty.
+// MarshalJSON returns the value. An empty Raw cannot be marshalled: give its field the option omitempty.
 func (r Raw) MarshalJSON() ([]byte, error) { return []byte(r), nil }
 
-// Unmarshal is json.Unmarshal, whose error about a wrong type names the field, such as "metadata.name", instead of a
-// field of Go's. Where field is "", the error is json.Unmarshal's.
+// Unmarshal is json.Unmarshal, except that its error about a wrong type names the given field, such as "metadata.name",
+// and not a Go type that users do not know. If field is "", the error stays as it is.
 func Unmarshal(value []byte, into any, field string) error {
 	err := json.Unmarshal(value, into)
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) && field != "" {
-		wrong.Struct = "item" // encoding/json names a type of Go here; people know an item of a list
+		wrong.Struct = "item"
 		wrong.Field = field
 	}
 	return err
 }
 
-// unquoted returns a string without its quotes and escapes.
+// unquoted returns the content of a JSON string.
 func unquoted(text []byte) []byte {
 	if bytes.IndexByte(text, '\\') < 0 {
 		return text[1 : len(text)-1]
 	}
 	var plain string
-	json.Unmarshal(text, &plain) // cannot fail, as the syntax is right
+	json.Unmarshal(text, &plain) // cannot fail: the syntax has been checked
 	return []byte(plain)
 }
 
-// skipSpace returns where the blanks end that begin at i.
+// skipSpace returns the index of the first byte from i on that is not white space.
 func skipSpace(text []byte, i int) int {
 	for text[i] == ' ' || text[i] == '\n' || text[i] == '\t' || text[i] == '\r' {
 		i++
@@ -114,7 +114,7 @@ func skipSpace(text []byte, i int) int {
 	return i
 }
 
-// skipValue returns where the value ends that begins at i.
+// skipValue returns the end of the value that begins at i.
 func skipValue(text []byte, i int) int {
 	switch text[i] {
 	case '"':
@@ -122,13 +122,14 @@ func skipValue(text []byte, i int) int {
 	case '{', '[':
 		return skipNested(text, i)
 	}
+	// A number, true, false or null ends before a separator.
 	for i < len(text) && strings.IndexByte(",]} \n\t\r", text[i]) < 0 {
 		i++
 	}
 	return i
 }
 
-// skipNested returns where the object or array ends that begins at i.
+// skipNested returns the end of the object or array that begins at i.
 func skipNested(text []byte, i int) int {
 	for depth := 0; ; i++ {
 		switch text[i] {
@@ -145,16 +146,21 @@ func skipNested(text []byte, i int) int {
 	}
 }
 
-// skipString returns where the string ends whose first quote is at i.
+// skipString returns the end of the string whose opening quote is at i.
 func skipString(text []byte, i int) int {
 	for {
 		i += 1 + bytes.IndexByte(text[i+1:], '"')
-		isEscaped := false
-		for before := i - 1; text[before] == '\\'; before-- {
-			isEscaped = !isEscaped
-		}
-		if !isEscaped {
+		if !isEscaped(text, i) {
 			return i + 1
 		}
 	}
+}
+
+// isEscaped reports whether an odd number of backslashes precedes the byte at i.
+func isEscaped(text []byte, i int) bool {
+	backslashes := 0
+	for text[i-1-backslashes] == '\\' {
+		backslashes++
+	}
+	return backslashes%2 == 1
 }

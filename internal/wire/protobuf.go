@@ -10,271 +10,413 @@ import (
 	"unicode/utf8"
 )
 
-// Schema says what becomes of the fields of a protobuf message, and of the messages in it. What it does not name is
-// skipped without being looked at.
+// Schema says where the fields of a protobuf message go, by their numbers. Fields that it does not name are skipped
+// without being parsed. The numbers are those of the generated.proto files of k8s.io/api and k8s.io/apimachinery.
 //
-// A key is a path: the numbers of the fields that lead there, each with two digits, written as one number. In a pod,
-// whose metadata is field 1, whose labels are field 11 of that, the path 111 is the labels, and 11102 is field 2 of a
-// label: its value. The numbers are those of the generated.proto files of k8s.io/api and k8s.io/apimachinery. 99 stands
-// for all numbers from 99 on, which cannot be told apart: leave it out.
+// The type of a value decides what happens to the field:
 //
-// The value says what happens to such a field. A value of any other type than these is a mistake, and panics when the
-// field comes:
+//	*Text, *string  receives a string of up to 64 KB of UTF-8
+//	*int            receives a number
+//	StringMap       receives the entries of a map<string, string>
+//	Schema          says where the fields of a nested message go
 //
-//	*Text, *string   takes a text, of up to 64 KB of UTF-8
-//	*int             takes a number
-//	Enter            goes on into a message, whose own fields the same schema names, by longer paths
-//	func(*Message)   is called with the message in which the field is, and may Enter the field
+// Any other type is a programming error, and panics when the field is read. A field of the wrong wire type is an error.
+// A field that occurs several times is handled each time; one that does not occur changes nothing.
 //
-// A field that comes several times is treated so each time. One that does not come changes nothing. A field of another
-// type than its value here is an error. For example, of a pod's name and labels:
+// This schema takes a pod's name, namespace and labels:
 //
-//	var name, key, value wire.Text
-//	label := wire.Schema{11101: &key, 11102: &value}
 //	wire.Schema{
-//		1:   wire.Enter{},
-//		101: &name,
-//		111: func(m *wire.Message) {
-//			m.Enter(111, label)
-//			// key and value are those of one label now
+//		1: wire.Schema{ // metadata
+//			1:  &name,
+//			3:  &namespace,
+//			11: wire.StringMap(setLabel),
 //		},
 //	}
 type Schema map[int]any
 
-// Enter, in a Schema, stands for a message whose fields the same schema names.
-type Enter struct{}
+// StringMap is called for each entry of a map of strings. Copy the key and the value to keep them: their memory is used
+// again after the call.
+type StringMap func(key, value []byte)
 
-// Message is a message of protobuf on its way from a stream into memory, as a func in a Schema gets it. It is of use
-// during that call alone.
-//
-// It reads messages as they arrive, and holds none of them.
-// https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
-type Message struct {
-	in     *bufio.Reader
-	source *source // that in reads from
+// contentReader, in a Schema, reads the content of a field itself. The content ends at the given offset.
+type contentReader func(end int64) error
 
-	// The field in hand:
-	path     int    // to it, as in a Schema; 99 stands for all numbers above, too
-	wireType uint64 // its type in the encoding
-	number   uint64 // its value, if that is a varint
-	end      int64  // how far the stream has been read after it
-}
-
-// The types of fields in the encoding. Groups, 3 and 4, are not in use.
+// wireType says how the value of a field is encoded. The types 3 and 4, groups, are obsolete and never sent.
 // https://protobuf.dev/programming-guides/encoding/#structure
+type wireType uint64
+
 const (
-	typeVarint  = 0
-	typeFixed64 = 1
-	typeBytes   = 2
-	typeFixed32 = 5
+	varintType  wireType = 0
+	fixed64Type wireType = 1
+	bytesType   wireType = 2 // strings, byte slices and nested messages: a length, then the content
+	fixed32Type wireType = 5
 )
 
-func newMessage(src *source) *Message {
-	return &Message{in: bufio.NewReaderSize(src, textLimit), source: src}
-}
-
-// Enter walks through the field in hand, which must be a message. Its fields have longer paths than the one given: with
-// 111, they are 11101, 11102 and so on in the schema; with 0, they are 1, 2 and so on.
-//
-// It is for a func in a Schema, which may call it once. What is wrong ends that func, and what called it, up to the
-// method of the Decoder.
-func (m *Message) Enter(path int, known Schema) {
-	m.check(m.wireType == typeBytes, "no message but wire type %d", int64(m.wireType))
-	m.walk(path, m.end, known)
-}
-
-// walk goes through the fields of the message at path that ends at end. The outermost of a list has path 0, and no
-// length: its end is math.MaxInt64.
-func (m *Message) walk(path int, end int64, known Schema) {
-	for m.at() < end && (end < math.MaxInt64 || !m.ended()) {
-		m.begin(path, end)
-		fieldEnd := m.end // m.end becomes that of the fields in it
-		switch field := known[m.path].(type) {
-		case *Text:
-			*field = append((*field)[:0], m.text()...)
-		case *string:
-			*field = string(m.text())
-		case *int:
-			m.check(m.wireType == typeVarint, "no number but wire type %d", int64(m.wireType))
-			*field = int(m.number)
-		case func(*Message):
-			field(m)
-		case Enter:
-			m.Enter(m.path, known)
-		case nil: // the schema does not name it
-		default:
-			panic(fmt.Sprintf("wire: a %T in a Schema, at %d", field, m.path))
-		}
-		m.skipTo(fieldEnd)
-	}
-}
-
-// begin reads what is before the content of a field, and puts the field in hand. The field is one of the message at
-// path that ends at end.
-func (m *Message) begin(path int, end int64) {
-	tag := m.varint()
-	m.path = path*100 + int(min(tag>>3, 99))
-	m.wireType = tag & 7
-	size := uint64(0)
-	switch m.wireType {
-	case typeVarint:
-		m.number = m.varint()
-	case typeFixed64:
-		size = 8
-	case typeBytes:
-		size = m.varint()
-	case typeFixed32:
-		size = 4
+// String names the type, for error messages.
+func (t wireType) String() string {
+	switch t {
+	case varintType:
+		return "a varint"
+	case fixed64Type:
+		return "a 64-bit value"
+	case bytesType:
+		return "a length and its bytes"
+	case fixed32Type:
+		return "a 32-bit value"
 	default:
-		m.check(false, "unknown wire type %d", int64(m.wireType))
-	}
-	left := end - m.at()
-	m.check(left >= 0 && size <= uint64(left), "a length of %d, more than is left", int64(size))
-	m.end = m.at() + int64(size)
-}
-
-// skipTo passes over what is left before a place in the stream.
-func (m *Message) skipTo(end int64) {
-	for m.at() < end {
-		const most = 1 << 30 // what an int holds everywhere
-		_, err := m.in.Discard(int(min(end-m.at(), most)))
-		m.fail(err)
+		return fmt.Sprintf("of unknown wire type %d", uint64(t))
 	}
 }
 
-// at is how far the stream has been read.
-func (m *Message) at() int64 { return m.source.at - int64(m.in.Buffered()) }
+// field is a field whose tag has been read, and whose value is read next.
+type field struct {
+	number int
+	wireType
+	value uint64 // the value, if the field is a varint
+	end   int64  // the offset in the stream at which the field ends
+}
 
-// ended reports whether nothing more comes. (Any other error comes again with the next read.)
-func (m *Message) ended() bool {
-	_, err := m.in.Peek(1)
+// protobufReader reads messages as they arrive, and holds none of them.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
+type protobufReader struct {
+	in     *bufio.Reader
+	source *source // in reads from it
+
+	// path holds the numbers of the fields that are being read, the outermost first. It is for error messages only.
+	path []int
+
+	// The entry of a map of strings that is being read, and the schema that reads it.
+	key, value Text
+	entry      Schema
+}
+
+func newProtobufReader(src *source) *protobufReader {
+	r := &protobufReader{
+		in:     bufio.NewReaderSize(src, textLimit),
+		source: src,
+		path:   make([]int, 0, 8),
+	}
+	r.entry = Schema{1: &r.key, 2: &r.value}
+	return r
+}
+
+// unbounded is the end of a message whose length is unknown: it ends where the stream does.
+const unbounded = math.MaxInt64
+
+// readMessage reads the fields of a message that ends at the given offset.
+func (r *protobufReader) readMessage(end int64, schema Schema) error {
+	for !r.atEnd(end) {
+		f, err := r.readTag(end)
+		if err != nil {
+			return err
+		}
+		if err := r.readContent(f, schema[f.number]); err != nil {
+			return err
+		}
+		if err := r.skipTo(f.end); err != nil {
+			return err
+		}
+		r.path = r.path[:len(r.path)-1]
+	}
+	return nil
+}
+
+// atEnd reports whether a message that ends at the given offset has no more fields. A read error other than io.EOF is
+// not the end: the next read returns it again.
+func (r *protobufReader) atEnd(end int64) bool {
+	if end != unbounded {
+		return r.offset() >= end
+	}
+	_, err := r.in.Peek(1)
 	return err == io.EOF
 }
 
-func (m *Message) varint() uint64 {
-	v, err := binary.ReadUvarint(m.in)
-	m.fail(err)
-	return v
-}
-
-// bytes returns the next n, which are there until something else is read.
-func (m *Message) bytes(n int64) []byte {
-	m.check(n <= textLimit, "a text of %d bytes: too many", n)
-	b, err := m.in.Peek(int(n))
-	m.fail(err)
-	return b
-}
-
-// text returns the value of the field in hand, which is there until something else is read.
-func (m *Message) text() []byte {
-	m.check(m.wireType == typeBytes, "no text but wire type %d", int64(m.wireType))
-	b := m.bytes(m.end - m.at())
-	m.check(utf8.Valid(b), "%d bytes that are not UTF-8", int64(len(b)))
-	return b
-}
-
-// magic reads what begins each answer, and each object in a watch. After it comes a message Unknown, whose field 2 is
-// the object.
-func (m *Message) magic() {
-	if b := m.bytes(4); string(b) != "k8s\x00" {
-		m.fail(fmt.Errorf("%q in place of \"k8s\\x00\"", b))
+// readTag reads what precedes the content of a field: its number, its wire type, and its length or number. The field is
+// part of a message that ends at the given offset. Its number becomes the last one of r.path.
+func (r *protobufReader) readTag(messageEnd int64) (field, error) {
+	tag, err := r.readVarint()
+	if err != nil {
+		return field{}, err
 	}
-	m.in.Discard(4)
+	f := field{
+		number:   int(min(tag>>3, math.MaxInt32)), // so large a number is in no schema
+		wireType: wireType(tag & 7),
+	}
+	r.path = append(r.path, f.number)
+	size := uint64(0)
+	switch f.wireType {
+	case varintType:
+		f.value, err = r.readVarint()
+	case fixed64Type:
+		size = 8
+	case bytesType:
+		size, err = r.readVarint()
+	case fixed32Type:
+		size = 4
+	default:
+		err = r.errorf("the field is %s", f.wireType)
+	}
+	if err != nil {
+		return f, err
+	}
+	left := messageEnd - r.offset()
+	if left < 0 || size > uint64(left) {
+		return f, r.errorf("the field's length is %d, which is more than its message has left", size)
+	}
+	f.end = r.offset() + int64(size)
+	return f, nil
 }
 
-// checkSize fails unless an object may have so many bytes.
-func (m *Message) checkSize(size int64) {
-	m.check(size <= objectLimit, "%d bytes in one piece: too many", size)
-}
-
-// check fails unless ok. what says what is wrong, and has a place for n.
-func (m *Message) check(ok bool, what string, n int64) {
-	if !ok {
-		m.fail(fmt.Errorf(what, n))
+// readContent reads the content of a field into what the schema has for it. It may leave content unread.
+func (r *protobufReader) readContent(f field, into any) error {
+	switch into := into.(type) {
+	case nil: // the schema does not name this field
+		return nil
+	case *Text:
+		text, err := r.readText(f)
+		if err != nil {
+			return err
+		}
+		*into = append((*into)[:0], text...)
+		return nil
+	case *string:
+		text, err := r.readText(f)
+		if err != nil {
+			return err
+		}
+		*into = string(text)
+		return nil
+	case *int:
+		if err := r.want(f, varintType, "a number"); err != nil {
+			return err
+		}
+		*into = int(f.value)
+		return nil
+	case Schema:
+		if err := r.want(f, bytesType, "a message"); err != nil {
+			return err
+		}
+		return r.readMessage(f.end, into)
+	case StringMap:
+		if err := r.want(f, bytesType, "a map"); err != nil {
+			return err
+		}
+		return r.readMapEntry(f, into)
+	case contentReader:
+		if err := r.want(f, bytesType, "a message"); err != nil {
+			return err
+		}
+		return into(f.end)
+	default:
+		panic(fmt.Sprintf("wire: a Schema must not contain a %T, but has one for field %s", into, r.pathText()))
 	}
 }
 
-// fail throws err, with its place, unless it is nil.
-func (m *Message) fail(err error) {
-	if err == nil {
-		return
+// want returns an error unless the field has the wire type.
+func (r *protobufReader) want(f field, wanted wireType, name string) error {
+	if f.wireType == wanted {
+		return nil
 	}
+	return r.errorf("the field should be %s, but is %s", name, f.wireType)
+}
+
+// readText returns the content of a field that is a string. It is valid until the next read.
+func (r *protobufReader) readText(f field) ([]byte, error) {
+	if err := r.want(f, bytesType, "a string"); err != nil {
+		return nil, err
+	}
+	size := f.end - r.offset()
+	if size > textLimit {
+		return nil, r.errorf("a string of %d bytes is too long, the limit is %d", size, textLimit)
+	}
+	text, err := r.peek(int(size))
+	if err != nil {
+		return nil, err
+	}
+	if !utf8.Valid(text) {
+		return nil, r.errorf("a string of %d bytes is not UTF-8", size)
+	}
+	return text, nil
+}
+
+// readMapEntry reads one entry of a map<string, string>, which is encoded as a message.
+func (r *protobufReader) readMapEntry(f field, set StringMap) error {
+	r.key = r.key[:0]
+	r.value = r.value[:0]
+	if err := r.readMessage(f.end, r.entry); err != nil {
+		return err
+	}
+	set(r.key, r.value)
+	return nil
+}
+
+// offset is the number of bytes of the stream that have been read.
+func (r *protobufReader) offset() int64 { return r.source.at - int64(r.in.Buffered()) }
+
+// skipTo skips the bytes before an offset, if they have not been read already.
+func (r *protobufReader) skipTo(offset int64) error {
+	for r.offset() < offset {
+		const most = 1 << 30 // fits an int on every platform
+		if _, err := r.in.Discard(int(min(offset-r.offset(), most))); err != nil {
+			return r.failed(err)
+		}
+	}
+	return nil
+}
+
+func (r *protobufReader) readVarint() (uint64, error) {
+	v, err := binary.ReadUvarint(r.in)
+	if err != nil {
+		return 0, r.failed(err)
+	}
+	return v, nil
+}
+
+// peek returns the next n bytes, at most textLimit, without reading them. They are valid until the next read.
+func (r *protobufReader) peek(n int) ([]byte, error) {
+	b, err := r.in.Peek(n)
+	if err != nil {
+		return nil, r.failed(err)
+	}
+	return b, nil
+}
+
+// readMagic reads the four bytes that precede each answer, and each object in a watch.
+func (r *protobufReader) readMagic() error {
+	b, err := r.peek(4)
+	if err != nil {
+		return err
+	}
+	if string(b) != "k8s\x00" {
+		return r.errorf("protobuf must begin with %q, but this begins with %q", "k8s\x00", b)
+	}
+	r.in.Discard(4)
+	return nil
+}
+
+// checkSize returns an error if an object, or a frame of a watch, has too many bytes.
+func (r *protobufReader) checkSize(size int64) error {
+	if size > objectLimit {
+		return r.errorf("%d bytes in one piece are too many, the limit is %d", size, objectLimit)
+	}
+	return nil
+}
+
+// errorf returns an error that begins with the place in the stream.
+func (r *protobufReader) errorf(format string, args ...any) error {
+	return r.failed(fmt.Errorf(format, args...))
+}
+
+// failed adds the place in the stream to an error. The end of the stream is never expected here.
+func (r *protobufReader) failed(err error) error {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
-	panic(failure{fmt.Errorf("field %d, before byte %d: %w", m.path, m.at(), err)})
-}
-
-// failure is an error on its way up through walk, which is deep in itself and in others' functions there, to the
-// function of this package that rescues it.
-type failure struct{ error }
-
-// rescue is deferred by the function that is to return the failure thrown below it.
-func rescue(err *error) {
-	v := recover()
-	if f, ok := v.(failure); ok {
-		*err = f.error
-	} else if v != nil {
-		panic(v)
+	if len(r.path) == 0 {
+		return fmt.Errorf("after byte %d: %w", r.offset(), err)
 	}
+	return fmt.Errorf("field %s, after byte %d: %w", r.pathText(), r.offset(), err)
 }
 
-// listProtobuf is listJSON in protobuf.
-func (d *Decoder) listProtobuf(src *source, meta *ListMeta, item func(error) error) (isList bool, err error) {
-	defer rescue(&err)
+// pathText is the path with dots, such as 2.1.11.
+func (r *protobufReader) pathText() string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(r.path), " ", "."), "[]")
+}
+
+// listProtobuf reads a list in protobuf, as listJSON does in JSON.
+//
+// Each answer is a message Unknown, which wraps the actual message: field 1 names its type, field 2 is its content.
+func (d *Decoder) listProtobuf(src *source, meta *ListMeta, take func() error) (isList bool, err error) {
+	r := newProtobufReader(src)
 	object := d.into.Schema()
-	read := func(m *Message) (err error) {
-		defer rescue(&err)
-		m.checkSize(m.end - m.at())
-		m.Enter(0, object)
-		return nil
+	number := 0
+	readItem := func(end int64) error {
+		d.into.Reset()
+		if err := r.readObject(end, object); err != nil {
+			return &ItemError{Item: number, Err: err}
+		}
+		number++
+		return take()
 	}
 	kind := ""
-	m := newMessage(src)
-	m.magic()
-	m.walk(0, math.MaxInt64, Schema{ // of Unknown
-		1:     Enter{}, // TypeMeta
-		102:   &kind,
-		2:     Enter{}, // the list
-		201:   Enter{}, // ListMeta
-		20102: &meta.ResourceVersion,
-		20103: &meta.Continue,
-		202:   func(m *Message) { m.fail(item(read(m))) }, // one of the items
-	})
-	return strings.HasSuffix(kind, "List"), nil
+	unknown := Schema{
+		1: Schema{ // TypeMeta
+			2: &kind,
+		},
+		2: Schema{ // the list
+			1: Schema{ // ListMeta
+				2: &meta.ResourceVersion,
+				3: &meta.Continue,
+			},
+			2: contentReader(readItem), // items
+		},
+	}
+	if err := r.readMagic(); err != nil {
+		return false, err
+	}
+	err = r.readMessage(unbounded, unknown)
+	return strings.HasSuffix(kind, "List"), err
 }
 
-// eventsProtobuf is eventsJSON in protobuf. A frame is its length in four bytes, and a message WatchEvent.
+// eventsProtobuf returns a function that reads the next frame of a watch, as eventsJSON does in JSON.
+//
+// A frame is its length in four bytes, and a message WatchEvent. The object in it is wrapped like an answer.
 func (d *Decoder) eventsProtobuf(src *source) func() (Event, error) {
-	m := newMessage(src)
+	r := newProtobufReader(src)
 	object := d.into.Schema()
 	var event Event
-	frame := Schema{
-		1: &event.Type,
-		2: Enter{}, // RawExtension
-	}
-	frame[201] = func(m *Message) { // its bytes: an answer of its own
-		m.magic()
-		m.Enter(201, frame)
-	}
-	frame[20102] = func(m *Message) { // the object in that
-		if event.Type == "ERROR" {
-			event.Status = new(Status)
-			m.Enter(2, event.Status.schema())
-		} else {
-			m.Enter(0, object)
+	readObject := func(end int64) error {
+		if event.Type != "ERROR" {
+			return r.readMessage(end, object)
 		}
+		event.Status = new(Status)
+		return r.readMessage(end, event.Status.schema())
 	}
-	return func() (_ Event, err error) {
-		defer rescue(&err)
+	unknown := Schema{
+		2: contentReader(readObject),
+	}
+	readUnknown := func(end int64) error {
+		if err := r.readMagic(); err != nil {
+			return err
+		}
+		return r.readMessage(end, unknown)
+	}
+	watchEvent := Schema{
+		1: &event.Type,
+		2: Schema{ // RawExtension
+			1: contentReader(readUnknown),
+		},
+	}
+	return func() (Event, error) {
 		event = Event{}
-		if m.ended() {
+		d.into.Reset()
+		if r.atEnd(unbounded) {
 			return event, io.EOF
 		}
-		size := int64(binary.BigEndian.Uint32(m.bytes(4)))
-		m.in.Discard(4)
-		m.checkSize(size)
-		m.walk(0, m.at()+size, frame)
-		return event, nil
+		size, err := r.readFrameSize()
+		if err != nil {
+			return event, err
+		}
+		err = r.readMessage(r.offset()+size, watchEvent)
+		return event, err
 	}
+}
+
+// readFrameSize reads the four bytes that precede each frame of a watch: its length.
+func (r *protobufReader) readFrameSize() (int64, error) {
+	head, err := r.peek(4)
+	if err != nil {
+		return 0, err
+	}
+	size := int64(binary.BigEndian.Uint32(head))
+	r.in.Discard(4)
+	return size, r.checkSize(size)
+}
+
+// readObject reads an object that ends at the given offset.
+func (r *protobufReader) readObject(end int64, schema Schema) error {
+	if err := r.checkSize(end - r.offset()); err != nil {
+		return err
+	}
+	return r.readMessage(end, schema)
 }

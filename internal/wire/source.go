@@ -7,45 +7,47 @@ import (
 	"math"
 )
 
-// source is what a stream is read from. It remembers how far that is, and how it ended, and limits what is held of it.
+// source is the stream that a reader reads. It counts bytes, remembers how the stream ended, and limits how much of it
+// is held in memory.
 type source struct {
 	r   io.Reader
-	at  int64 // bytes read
-	end int64 // how many may be read
-	err error // of the last read
+	at  int64 // how many bytes have been read
+	end int64 // how many bytes may be read
+	err error // the error of the last read
 
-	// decoder reads from the source, if the stream is JSON. It buffers what lies beyond its InputOffset, at most
-	// piece bytes of that: so end moves on as values are read.
-	decoder *json.Decoder
-	piece   int64
+	// decoder reads from this source, if the stream is JSON. It buffers what lies beyond its InputOffset. The source
+	// limits that buffer to maxBuffered bytes by moving end forward as the decoder proceeds.
+	decoder     *json.Decoder
+	maxBuffered int64
 }
 
-// newSource is for a stream of any length.
+// newSource returns a source for a stream of any length.
 func newSource(r io.Reader) *source {
-	return &source{r: r, piece: pieceLimit, end: math.MaxInt64}
+	return &source{r: r, maxBuffered: pieceLimit, end: math.MaxInt64}
 }
 
-// newJSON returns a decoder that reads from the source, and has it keep the limit of a piece.
+// newJSON returns a decoder that reads from the source, and from now on limits how much that decoder buffers.
 func (s *source) newJSON() *json.Decoder {
 	s.decoder = json.NewDecoder(s)
 	return s.decoder
 }
 
-// Limited reads from r, up to a limit in bytes. Whoever asks for more after that gets an error, which says that r has
-// more, even if r ends exactly there: Limited does not look. So r is read to its end only if it is shorter than that.
-func Limited(r io.Reader, bytes int64) io.Reader {
-	return &source{r: r, piece: bytes, end: bytes}
+// Limited returns a reader of the first bytes of r, up to a limit. A read after that fails, even if r ends exactly
+// there: Limited does not look. So r is read to its end only if it is shorter than the limit.
+func Limited(r io.Reader, limit int64) io.Reader {
+	return &source{r: r, maxBuffered: limit, end: limit}
 }
 
-// Read reads from r, up to the limit.
+// Read reads from the stream. It fails at the limit.
 func (s *source) Read(p []byte) (int, error) {
 	if s.decoder != nil {
-		s.end = s.decoder.InputOffset() + s.piece
+		s.end = s.decoder.InputOffset() + s.maxBuffered
 	}
-	if s.at >= s.end {
-		return 0, fmt.Errorf("more than %d bytes in one piece, before byte %d", s.piece, s.at)
+	left := s.end - s.at
+	if left <= 0 {
+		return 0, fmt.Errorf("more than %d bytes in one piece", s.maxBuffered)
 	}
-	n, err := s.r.Read(p[:min(int64(len(p)), s.end-s.at)])
+	n, err := s.r.Read(p[:min(int64(len(p)), left)])
 	s.at += int64(n)
 	s.err = err
 	return n, err

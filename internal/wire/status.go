@@ -5,18 +5,18 @@ import (
 	"encoding/json"
 )
 
-// Status is the error that the API server answers, as it is sent: as the body of an answer, or in a watch.
+// Status is an error of the API server, as it sends it in the body of an answer or in a watch.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
 type Status struct {
-	Code            int // as in HTTP
+	Code            int // the HTTP status code
 	Reason, Message string
 	Details         struct {
-		Causes            []struct{ Reason, Field string } // read in JSON alone
-		RetryAfterSeconds int                              // 0 if the server does not ask to wait
+		Causes            []struct{ Reason, Field string } // read from JSON only, not from protobuf
+		RetryAfterSeconds int                              // 0 if the server does not ask the client to wait
 	}
 }
 
-// ParseStatus reads the body of an answer that is a Status. What is none has no Code.
+// ParseStatus reads a Status from the body of an answer. If the body is not a Status, Code is 0.
 func ParseStatus(body []byte, isProtobuf bool) Status {
 	var s Status
 	var err error
@@ -31,22 +31,22 @@ func ParseStatus(body []byte, isProtobuf bool) Status {
 	return s
 }
 
-func (s *Status) readProtobuf(body []byte) (err error) {
-	defer rescue(&err)
-	p := newMessage(newSource(bytes.NewReader(body)))
-	p.magic()
-	p.walk(0, int64(len(body)), s.schema())
-	return nil
+func (s *Status) readProtobuf(body []byte) error {
+	r := newProtobufReader(newSource(bytes.NewReader(body)))
+	if err := r.readMagic(); err != nil {
+		return err
+	}
+	unknown := Schema{2: s.schema()}
+	return r.readMessage(int64(len(body)), unknown)
 }
 
-// schema is that of an answer, or of what a frame of a watch has in its place: there, the Status is field 2.
 func (s *Status) schema() Schema {
 	return Schema{
-		2:     Enter{},
-		203:   &s.Message,
-		204:   &s.Reason,
-		205:   Enter{},
-		20505: &s.Details.RetryAfterSeconds,
-		206:   &s.Code,
+		3: &s.Message,
+		4: &s.Reason,
+		5: Schema{ // details
+			5: &s.Details.RetryAfterSeconds,
+		},
+		6: &s.Code,
 	}
 }

@@ -1,145 +1,138 @@
-// Package wire reads what an API server answers, in protobuf or in JSON, as it arrives: lists, watches, and refusals.
-// It holds one object at most, whatever the length of a list, and takes nothing of an object but the fields that its
-// reader asks for. It bounds what one piece may take. Its errors name the place where they can.
+// Package wire reads what an API server sends: lists, watches and errors, in protobuf or in JSON. It reads them as they
+// arrive, holds one object at most, however long the list is, and takes only the fields that its caller asks for. It
+// limits the size of each piece.
 //
-// It knows no kind: an ObjectReader says which fields are read, and where they go. It opens no connection, and never
-// tries anything again.
+// The package knows no kind, opens no connection, and never retries.
 //
-// Whoever reads objects makes a type with the three methods of ObjectReader, and a Decoder that reads into it. For
-// ReadJSON, there are Members, WantObject, Text, Unmarshal and Raw; for Schema, there are Schema and Message.
+// To read a kind of object, implement ObjectReader, and make a Decoder that reads into it. Members, WantObject, Text,
+// Unmarshal and Raw help to write ReadJSON; Schema and StringMap are for the method Schema.
 //
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#alternate-representations-of-resources
 package wire
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 )
 
-// The media types of the two forms, as in the headers Accept and Content-Type.
+// The media types of the two forms, for the headers Accept and Content-Type.
 const (
 	JSON     = "application/json"
 	Protobuf = "application/vnd.kubernetes.protobuf"
 )
 
 const (
-	// objectLimit is the most bytes of an object in protobuf. API servers take objects of 3 MB.
+	// objectLimit is the maximum size of an object in protobuf, in bytes. API servers store objects of up to 3 MB.
 	objectLimit = 8 << 20
-	// pieceLimit is the most bytes of an object in JSON, or of anything else that is read whole there. It is larger
-	// than in protobuf, as one byte of text, such as "<", may be six: "\u003c".
+	// pieceLimit is the maximum size of an object, or of any other single value, in JSON. It is larger because JSON can
+	// be: encoders write one "<" as the six bytes "\u003c".
 	pieceLimit = 3 * objectLimit
-	// textLimit is the most bytes of a text that is read in protobuf.
+	// textLimit is the maximum size of a string in protobuf.
 	textLimit = 64 << 10
-	// keptLimit is the most bytes of a decoder's memory that the next object may use again.
+	// keptLimit is the maximum size of the memory that a decoder keeps for the next object.
 	keptLimit = 1 << 20
 )
 
-// ObjectReader takes the fields of one object after the other, be it in JSON or in protobuf. It is called by one
-// Decoder, from within that one's methods.
+// ObjectReader receives the fields of one object after another. A Decoder calls its methods, never two at a time.
 type ObjectReader interface {
-	// Reset forgets the object before. It comes before each object and each frame of a watch, and once more after the
-	// last object of a list.
+	// Reset forgets the previous object. It is called before each object, and before each frame of a watch.
 	Reset()
 
-	// ReadJSON takes the fields of a value of JSON whose syntax is right. The value need not be an object: WantObject
-	// finds out. Names of fields are exact, as those of Kubernetes are, whereas encoding/json would take NAME for
-	// name: so read them with Members. The bytes are overwritten after the call; copy what is to be kept.
+	// ReadJSON reads the fields of a JSON value, whose syntax has been checked. The value need not be an object: check
+	// with WantObject. Read the fields with Members, which compares names exactly, as Kubernetes does; encoding/json
+	// would accept NAME for name. Copy what must last: the memory is overwritten after the call.
 	ReadJSON(object []byte) error
 
-	// Schema says where the fields of an object in protobuf go, numbered from the object on: 1 is its metadata. It is
-	// called once for each stream in protobuf, before the first object.
+	// Schema says where the fields of an object in protobuf go. It is called once for each stream in protobuf, before
+	// the first object.
 	Schema() Schema
 }
 
-// Decoder reads lists and watches, one at a time, through memory that it uses again. It holds one object at most. It
-// may be used after an error. It is not safe for concurrent use, nor from within what it calls.
+// Decoder reads objects, lists and watches, one after another, and reuses its memory for them. It can be used again
+// after an error. It is not safe for concurrent use, and must not be called from its own callbacks.
 type Decoder struct {
 	into ObjectReader
-	raw  json.RawMessage // the value of JSON in hand
+	raw  json.RawMessage // the JSON value that was read last
 }
 
-// NewDecoder returns a decoder that reads each object into the same reader.
+// NewDecoder returns a decoder that reads every object into the same ObjectReader.
 func NewDecoder(into ObjectReader) *Decoder { return &Decoder{into: into} }
 
-// Object reads one object of JSON from memory. What follows the object is not looked at. The error is that of the
-// syntax, or ReadJSON's, with the place.
+// Object reads one JSON object from memory, and ignores what follows it. Its errors name the place.
 func (d *Decoder) Object(data []byte) error {
-	d.into.Reset()
 	return d.readObject(json.NewDecoder(bytes.NewReader(data)))
 }
 
-// ListMeta is a list's own metadata.
+// ListMeta is the metadata of a list itself.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/list-meta/
 type ListMeta struct {
-	ResourceVersion string // which version of the cluster the list shows
-	Continue        string // asks for the next page; "" if this is the last
+	ResourceVersion string // the version of the cluster that the list shows
+	Continue        string // the token for the next page, "" on the last page
 }
 
-// List reads a list, or a page of one, which it never holds whole. It calls each once for each object, in the order of
-// the list: with nil when the object is in the reader, or with what is wrong with it.
+// ItemError means that an object of a list cannot be read.
+type ItemError struct {
+	Item int // its index in the list, or in the page of a list
+	Err  error
+}
+
+func (e *ItemError) Error() string { return fmt.Sprintf("items: item %d: %v", e.Item, e.Err) }
+
+// Unwrap returns the reason.
+func (e *ItemError) Unwrap() error { return e.Err }
+
+// List reads a list, or one page of it, object by object. It calls take after each object, when the ObjectReader holds
+// it. The first error ends the list; the metadata may then be incomplete.
 //
-// The list ends with the first error. One that each returns is returned as it is, so that each may say more of the
-// object. Other errors name the place, unless the text is no JSON at all or broken between two fields. What breaks the
-// connection is among them, mostly wrapped. What has no items, or no resourceVersion, is no list. With an error, the
-// metadata may lack anything.
-func (d *Decoder) List(r io.Reader, isProtobuf bool, each func(error) error) (ListMeta, error) {
+// List returns
+//   - the error of take, as it is;
+//   - an *ItemError if an object cannot be read, also because the connection broke;
+//   - an error if there are no items or no resourceVersion: then this was not a list;
+//   - any other error of the syntax or of r.
+func (d *Decoder) List(r io.Reader, isProtobuf bool, take func() error) (ListMeta, error) {
 	var meta ListMeta
-	var ended error // by each
-	d.into.Reset()
-	item := func(wrong error) error {
-		ended = cmp.Or(each(wrong), wrong)
-		if ended == nil {
-			d.into.Reset()
-		}
-		return ended
-	}
 	read := d.listJSON
 	if isProtobuf {
 		read = d.listProtobuf
 	}
-	isList, err := read(newSource(r), &meta, item)
-	if ended != nil {
-		return meta, ended
-	}
+	isList, err := read(newSource(r), &meta, take)
 	if err != nil {
 		return meta, err
 	}
 	if !isList || meta.ResourceVersion == "" {
-		return meta, errors.New("no items or no metadata.resourceVersion in it: not a list")
+		return meta, errors.New("not a list: it has no items or no metadata.resourceVersion")
 	}
 	return meta, nil
 }
 
-// Event is one frame of a watch. Of ADDED, MODIFIED, DELETED and BOOKMARK, the object is in the reader. Types that
-// Kubernetes does not have come through, too, for the caller to refuse.
+// Event is one frame of a watch. If its type is ADDED, MODIFIED, DELETED or BOOKMARK, the ObjectReader holds its
+// object. The caller must reject types that Kubernetes does not have.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 type Event struct {
 	Type   string
-	Status *Status // of an ERROR; nil with any other type, and where an ERROR in protobuf brings none
+	Status *Status // only with the type ERROR; nil if an ERROR in protobuf has no object
 }
 
-// GarbageError marks a frame of a watch that cannot be understood. The stream is useless from there on.
+// GarbageError means that a frame of a watch cannot be understood. Nothing after it in the stream can be used.
 type GarbageError struct{ error }
 
-// Unwrap returns what is wrong with the frame.
+// Unwrap returns the reason.
 func (e GarbageError) Unwrap() error { return e.error }
 
-// Garbage makes a GarbageError of what is wrong with a frame. It is for callers of Events that find more wrong than
-// Events can: a type that does not exist, an object without a name.
+// Garbage wraps err in a GarbageError. Callers of Events use it for what Events cannot check: the event's type, the
+// object's name.
 func Garbage(err error) error {
 	return GarbageError{fmt.Errorf("undecodable watch frame: %w", err)}
 }
 
 // Events reads a watch, and calls handle for each frame, until the stream ends or handle fails. It returns
-//   - nil, if the stream ends between two frames;
+//   - nil if the stream ends between two frames;
 //   - the error of handle, as it is;
-//   - the error of r, as it is, where the connection breaks, be it within a frame;
-//   - a GarbageError for what cannot be understood, also where the stream ends within a frame. It names the place in
-//     protobuf; in JSON, it does so unless the syntax itself is wrong, or half a frame is missing.
+//   - the error of r, as it is, if the connection breaks, even within a frame;
+//   - a GarbageError if a frame cannot be understood, or is cut off by the end of the stream.
 func (d *Decoder) Events(r io.Reader, isProtobuf bool, handle func(Event) error) error {
 	src := newSource(r)
 	var next func() (Event, error)
@@ -149,19 +142,24 @@ func (d *Decoder) Events(r io.Reader, isProtobuf bool, handle func(Event) error)
 		next = d.eventsJSON(src)
 	}
 	for {
-		d.into.Reset()
 		event, err := next()
-		isBroken := src.err != nil && src.err != io.EOF
-		switch {
-		case err == io.EOF:
+		if err == io.EOF {
 			return nil
-		case err != nil && isBroken:
-			return src.err
-		case err != nil:
-			return Garbage(err)
+		}
+		if err != nil {
+			return frameError(err, src)
 		}
 		if err := handle(event); err != nil {
 			return err
 		}
 	}
+}
+
+// frameError returns why a frame could not be read: the connection broke, or the frame is garbage.
+func frameError(err error, src *source) error {
+	isBroken := src.err != nil && src.err != io.EOF
+	if isBroken {
+		return src.err
+	}
+	return Garbage(err)
 }

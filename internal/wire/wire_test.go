@@ -72,11 +72,9 @@ func protobufFrame(event, answer string) string {
 // readList reads a list of things.
 func readList(r io.Reader, isProtobuf bool) (things []string, meta wire.ListMeta, err error) {
 	var th thing
-	meta, err = wire.NewDecoder(&th).List(r, isProtobuf, func(err error) error {
-		if err == nil {
-			things = append(things, th.String())
-		}
-		return err
+	meta, err = wire.NewDecoder(&th).List(r, isProtobuf, func() error {
+		things = append(things, th.String())
+		return nil
 	})
 	return things, meta, err
 }
@@ -154,12 +152,12 @@ func TestObjectsOfAListAreHandedOverBeforeTheNextOnesCome(t *testing.T) {
 				w.Close()
 			}()
 			n := 0
-			_, err := wire.NewDecoder(new(thing)).List(r, isProtobuf, func(err error) error {
+			_, err := wire.NewDecoder(new(thing)).List(r, isProtobuf, func() error {
 				n++
 				if n == 1 {
 					close(isFirstRead)
 				}
-				return err
+				return nil
 			})
 			if n != 2 || err != nil {
 				t.Errorf("protobuf %v: %d objects, %v", isProtobuf, n, err)
@@ -190,7 +188,7 @@ func TestErrorOfACallerEndsAListAndIsReturnedAsItIs(t *testing.T) {
 		first, rest := listInTwo(isProtobuf)
 		n := 0
 		decoder := wire.NewDecoder(new(thing))
-		meta, err := decoder.List(strings.NewReader(first+rest), isProtobuf, func(err error) error {
+		meta, err := decoder.List(strings.NewReader(first+rest), isProtobuf, func() error {
 			n++
 			return full
 		})
@@ -200,19 +198,21 @@ func TestErrorOfACallerEndsAListAndIsReturnedAsItIs(t *testing.T) {
 	}
 }
 
-func TestObjectThatCannotBeReadEndsAListWhateverTheCallerSays(t *testing.T) {
-	for isProtobuf, text := range map[bool]string{
-		false: `{"metadata":{"resourceVersion":"5"},"items":[7,{"metadata":{"name":"b"}}]}`,
-		true:  protobufList(numberField(1, 7), protobufThing("b", "v", "y")),
+func TestListEndsAtAnObjectThatCannotBeRead(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		isProtobuf bool
+	}{
+		{"JSON", `{"metadata":{"resourceVersion":"5"},"items":[{},7,{}]}`, false},
+		{"protobuf", protobufList("", numberField(1, 7), ""), true},
 	} {
-		var got []error
-		_, err := wire.NewDecoder(new(thing)).List(strings.NewReader(text), isProtobuf, func(err error) error {
-			got = append(got, err)
-			return nil
+		t.Run(c.name, func(t *testing.T) {
+			things, _, err := readList(strings.NewReader(c.text), c.isProtobuf)
+			var unreadable *wire.ItemError
+			if !errors.As(err, &unreadable) || unreadable.Item != 1 || len(things) != 1 {
+				t.Errorf("%d things and the error %v, want 1 thing, and an ItemError for item 1", len(things), err)
+			}
 		})
-		if len(got) != 1 || got[0] == nil || err != got[0] {
-			t.Errorf("protobuf %v: %v, after %v", isProtobuf, err, got)
-		}
 	}
 }
 
@@ -220,20 +220,20 @@ func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 	begin := `{"metadata":{"resourceVersion":"5"},"items":[`
 	for _, c := range []struct{ text, want string }{
 		{``, "EOF"},
-		{`[]`, "[ instead of an object"},
+		{`[]`, "the answer should be a JSON object, but begins with ["},
 		{`{"items":[]}`, "no metadata.resourceVersion"},
 		{`{"metadata":{"resourceVersion":"5"}}`, "no items"},
 		{`{"metadata":{"resourceVersion":5},"items":[]}`,
-			"metadata: json: cannot unmarshal number into Go struct field item.metadata.resourceVersion"},
-		{`{"metadata":[],"items":[]}`, "metadata: json: cannot unmarshal array into Go struct field item.metadata"},
-		{`{"metadata":{"resourceVersion":"5"},"items":{}}`, "items: not a list"},
-		{begin + `{},`, "byte 48: EOF"},
-		{begin + `{},{"met`, "byte 48: unexpected EOF"},
-		{begin + `{},7]}`, "byte 49: json: cannot unmarshal number"},
+			"json: cannot unmarshal number into Go struct field item.metadata.resourceVersion"},
+		{`{"metadata":[],"items":[]}`, "json: cannot unmarshal array into Go struct field item.metadata"},
+		{`{"metadata":{"resourceVersion":"5"},"items":{}}`, "items: this should be a JSON array"},
+		{begin + `{},`, "items: item 1: after byte 47: EOF"},
+		{begin + `{},{"met`, "items: item 1: after byte 47: unexpected EOF"},
+		{begin + `{},7]}`, "items: item 1: after byte 47: json: cannot unmarshal number"},
 		{begin + `{"metadata":[1]}]}`,
-			"byte 61: json: cannot unmarshal array into Go struct field item.metadata"},
+			"items: item 0: after byte 45: json: cannot unmarshal array into Go struct field item.metadata"},
 		{begin + `{"metadata":{"uid":1}}]}`,
-			"byte 67: json: cannot unmarshal number into Go struct field item.metadata.uid"},
+			"items: item 0: after byte 45: json: cannot unmarshal number into Go struct field item.metadata.uid"},
 	} {
 		_, _, err := readList(strings.NewReader(c.text), false)
 		wantError(t, c.text, err, c.want)
@@ -241,18 +241,19 @@ func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 
 	good := protobufThing("a", "u", "x")
 	for _, c := range []struct{ name, text, want string }{
-		{"nothing", "", "field 0, before byte 0: unexpected EOF"},
-		{"JSON", begin, `before byte 0: "{\"me" in place of "k8s\x00"`},
+		{"nothing", "", "after byte 0: unexpected EOF"},
+		{"JSON", begin, `after byte 0: protobuf must begin with "k8s\x00", but this begins with "{\"me"`},
 		{"no list", protobufAnswer("Thing", good), "not a list"},
-		{"cut in an item", protobufList(good)[:34], "field 105, before byte 34: unexpected EOF"},
-		{"a group", protobufList("\x13"), "field 2, before byte 27: unknown wire type 3"},
+		{"cut in an item", protobufList(good)[:34], "items: item 0: field 2.2.1, after byte 34: unexpected EOF"},
+		{"a group", protobufList("\x13"), "items: item 0: field 2.2.2, after byte 27: the field is of unknown wire type 3"},
 		{"a name that is a number", protobufList(field(1, numberField(1, 7))),
-			"field 101, before byte 30: no text but wire type 0"},
+			"items: item 0: field 2.2.1.1, after byte 30: the field should be a string, but is a varint"},
 		{"a name that is not UTF-8", protobufList(field(1, field(1, "\xff"))),
-			"field 101, before byte 30: 1 bytes that are not UTF-8"},
+			"items: item 0: field 2.2.1.1, after byte 30: a string of 1 bytes is not UTF-8"},
 		{"metadata that is a number", protobufList(numberField(1, 7)),
-			"field 1, before byte 28: no message but wire type 0"},
-		{"metadata beyond its object", protobufList("\x0a\x09"), "field 1, before byte 28: a length of 9, more than is left"},
+			"items: item 0: field 2.2.1, after byte 28: the field should be a message, but is a varint"},
+		{"metadata beyond its object", protobufList("\x0a\x09"),
+			"field 2.2.1, after byte 28: the field's length is 9, which is more than its message has left"},
 	} {
 		_, _, err := readList(strings.NewReader(c.text), true)
 		wantError(t, c.name, err, c.want)
@@ -264,12 +265,12 @@ func TestDecoderIsUsedAgainAfterAnError(t *testing.T) {
 	decoder := wire.NewDecoder(&th)
 	for _, isProtobuf := range []bool{false, true} {
 		first, rest := listInTwo(isProtobuf)
-		_, err := decoder.List(strings.NewReader(first), isProtobuf, func(err error) error { return err })
+		_, err := decoder.List(strings.NewReader(first), isProtobuf, func() error { return nil })
 		wantError(t, first, err, "EOF")
 		last := ""
-		_, err = decoder.List(strings.NewReader(first+rest), isProtobuf, func(err error) error {
+		_, err = decoder.List(strings.NewReader(first+rest), isProtobuf, func() error {
 			last = th.String()
-			return err
+			return nil
 		})
 		if err != nil || !strings.HasPrefix(last, "b/") {
 			t.Errorf("protobuf %v: %q, %v", isProtobuf, last, err)
@@ -291,7 +292,7 @@ func TestObjectIsReadFromMemory(t *testing.T) {
 		want := map[byte]string{'{': "a/u/x", ' ': "ab//", 'n': "//"}[text[0]]
 		wantTexts(t, text, []string{th.String()}, want)
 	}
-	wantError(t, "a number", decoder.Object([]byte(`7`)), "byte 1: json: cannot unmarshal number")
+	wantError(t, "a number", decoder.Object([]byte(`7`)), "after byte 0: json: cannot unmarshal number")
 	wantError(t, "half an object", decoder.Object([]byte(`{"metadata"`)), "unexpected EOF")
 }
 
@@ -388,11 +389,11 @@ func TestBrokenConnectionIsNoGarbageAndGarbageIsNoBrokenConnection(t *testing.T)
 	}
 	for _, c := range []struct{ text, want string }{
 		{`<html>`, "undecodable watch frame: invalid character '<'"},
-		{`[]`, "undecodable watch frame: before byte 2: json: cannot unmarshal array"},
-		{`{"type":7}`, "before byte 10: json: cannot unmarshal number into Go struct field item.type"},
+		{`[]`, "undecodable watch frame: after byte 0: json: cannot unmarshal array"},
+		{`{"type":7}`, "after byte 0: json: cannot unmarshal number into Go struct field item.type"},
 		{`{"type":"ADDED","object":{"metadata":{"name":7}}}`,
-			"before byte 49: json: cannot unmarshal number into Go struct field item.metadata.name"},
-		{`{"type":"ERROR","object":[]}`, "before byte 28: json: cannot unmarshal array into Go struct field item.object"},
+			"after byte 0: json: cannot unmarshal number into Go struct field item.metadata.name"},
+		{`{"type":"ERROR","object":[]}`, "after byte 0: json: cannot unmarshal array into Go struct field item.object"},
 	} {
 		_, err := readEvents(strings.NewReader(c.text), false)
 		wantError(t, c.text, err, c.want)
@@ -401,7 +402,7 @@ func TestBrokenConnectionIsNoGarbageAndGarbageIsNoBrokenConnection(t *testing.T)
 		}
 	}
 	_, err := readEvents(strings.NewReader(protobufFrame("ADDED", "JSON")), true)
-	wantError(t, "no magic", err, `undecodable watch frame: field 201, before byte 15: "JSON" in place of "k8s\x00"`)
+	wantError(t, "no magic", err, `undecodable watch frame: field 2.1, after byte 15: protobuf must begin with "k8s\x00", but this begins with "JSON"`)
 }
 
 // endless is a reader of one text, again and again.
@@ -437,9 +438,9 @@ func TestPieceThatIsTooLargeIsAnErrorAndNotHeld(t *testing.T) {
 	}{
 		{"an object in JSON", after(`{"items":[{"metadata":{"name":"`, big), false, "more than 25165824 bytes in one piece"},
 		{"an object in protobuf", after("k8s\x00"+tera+object, big), true,
-			"field 202, before byte 16: 8388609 bytes in one piece: too many"},
+			"items: item 0: field 2.2, after byte 16: 8388609 bytes in one piece are too many, the limit is 8388608"},
 		{"a text in protobuf", strings.NewReader(protobufList(field(1, name+big+"a"))), true,
-			"a text of 65537 bytes: too many"},
+			"a string of 65537 bytes is too long, the limit is 65536"},
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -458,7 +459,7 @@ func TestPieceThatIsTooLargeIsAnErrorAndNotHeld(t *testing.T) {
 
 	frame := string(binary.BigEndian.AppendUint32(nil, 8<<20+1))
 	_, err := readEvents(after(frame, big), true)
-	wantError(t, "a frame in protobuf", err, "8388609 bytes in one piece: too many")
+	wantError(t, "a frame in protobuf", err, "8388609 bytes in one piece are too many")
 	if !errors.As(err, new(wire.GarbageError)) {
 		t.Errorf("%v is no garbage", err)
 	}
@@ -474,7 +475,7 @@ func TestLimitInProtobufIsOfOnePieceNotOfTheStream(t *testing.T) {
 }
 
 func TestLimitedFailsAfterSoManyBytes(t *testing.T) {
-	for size, want := range map[int]string{3: "<nil>", 4: "more than 4 bytes in one piece, before byte 4"} {
+	for size, want := range map[int]string{3: "<nil>", 4: "more than 4 bytes in one piece"} {
 		got, err := io.ReadAll(wire.Limited(strings.NewReader("abcdef"[:size]), 4))
 		if string(got) != "abcdef"[:size] || fmt.Sprint(err) != want {
 			t.Errorf("%d bytes: %q, %v, want %s", size, got, err, want)
