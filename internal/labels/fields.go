@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// CheckFieldSelector returns an error unless the API server would accept text as a selector of objects by these fields:
-// FIELD=VALUE, FIELD==VALUE and FIELD!=VALUE, joined by commas. A backslash before a comma, an equals sign or another
-// backslash makes that a part of the value. fields are those by which the API server selects objects of the kind, which
-// errors call kind, in the plural.
+// CheckFieldSelector returns an error unless the API server would accept text as a field selector: any of FIELD=VALUE,
+// FIELD==VALUE and FIELD!=VALUE, separated by commas. In a value, a backslash escapes a comma, an equals sign or another
+// backslash. The caller passes the fields that the API server can select by, and the kind's name, such as "pods", for
+// error messages.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/
 func CheckFieldSelector(text, kind string, fields []string) error {
 	for _, term := range splitFieldTerms(text) {
 		if term == "" {
-			continue // The API server takes this for nothing.
+			continue // the API server ignores empty terms
 		}
 		if err := checkFieldTerm(term, kind, fields); err != nil {
 			return err
@@ -29,7 +29,7 @@ func checkFieldTerm(term, kind string, fields []string) error {
 		return fmt.Errorf("%q needs an operator: use =, == or !=", term)
 	}
 	if !slices.Contains(fields, field) {
-		return fmt.Errorf("field label not supported: %q: %s have %s", field, kind, strings.Join(fields, ", "))
+		return fmt.Errorf("field label not supported: %q; %s can be selected by %s", field, kind, strings.Join(fields, ", "))
 	}
 	unescaped := strings.NewReplacer(`\\`, "", `\,`, "", `\=`, "").Replace(value)
 	if strings.ContainsAny(unescaped, `\=`) {
@@ -38,7 +38,7 @@ func checkFieldTerm(term, kind string, fields []string) error {
 	return nil
 }
 
-// cutFieldTerm divides a term at its operator. ok is false if it has none.
+// cutFieldTerm splits a term at its operator. ok is false if it has none.
 func cutFieldTerm(term string) (field, value string, ok bool) {
 	end := strings.IndexAny(term, "=!")
 	if end < 0 {
@@ -54,7 +54,7 @@ func cutFieldTerm(term string) (field, value string, ok bool) {
 	return "", "", false
 }
 
-// splitFieldTerms splits at each comma but those after a backslash.
+// splitFieldTerms splits at each comma that is not escaped by a backslash.
 func splitFieldTerms(text string) (terms []string) {
 	start := 0
 	isEscaped := false

@@ -25,9 +25,9 @@ func TestFieldSelectorThatIsRefusedSaysWhy(t *testing.T) {
 		"type!":        `"type!" needs an operator: use =, == or !=`,
 		"type>a":       `"type>a" needs an operator: use =, == or !=`,
 		"!type=a":      `"!type=a" needs an operator: use =, == or !=`,
-		"reason=a":     `field label not supported: "reason": events have metadata.name, type`,
-		" type=a":      `field label not supported: " type": events have metadata.name, type`,
-		"=a":           `field label not supported: "": events have metadata.name, type`,
+		"reason=a":     `field label not supported: "reason"; events can be selected by metadata.name, type`,
+		" type=a":      `field label not supported: " type"; events can be selected by metadata.name, type`,
+		"=a":           `field label not supported: ""; events can be selected by metadata.name, type`,
 		"type=a=b":     `"type=a=b": write \= for = and \\ for \ in a value`,
 		"type!==a":     `"type!==a": write \= for = and \\ for \ in a value`,
 		`type=a\b`:     `"type=a\\b": write \= for = and \\ for \ in a value`,
@@ -41,7 +41,7 @@ func TestFieldSelectorThatIsRefusedSaysWhy(t *testing.T) {
 	}
 }
 
-// A term ends at a comma without a backslash, and only there: none is lost, and none looks into the next.
+// A term ends at each comma without a backslash, and only there: no term is lost, and none hides the next.
 func FuzzCheckFieldSelector(f *testing.F) {
 	for _, text := range []string{"", ",", "type=a", `type=a\,b`, `type=a\\,type!=b`, "type==a=b", "type!", `\`} {
 		f.Add(text)

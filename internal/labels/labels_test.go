@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// check is CheckKey, checkValue or CheckDNSName, whose errors begin in this way, before the text in quotes.
+// check is one of the package's checks, with texts that it accepts and refuses. Its errors have this beginning before the
+// quoted text.
 type check struct {
 	function  func(string) error
 	beginning string

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Selector is a label selector: all its requirements must hold, as with kubectl's -l. One without requirements, nil as
-// well, matches everything. Parse and HasKey make one; it is not modified then.
+// Selector is a label selector, as for kubectl's flag -l. It matches labels that meet all its requirements. A selector
+// without requirements, such as nil, matches everything. It never changes after Parse or HasKey has made it.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
 type Selector []requirement
 
-// Parse reads a selector: "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)", "k notin (a,b)", "k>1" and "k<1", joined by
-// commas. It accepts what the API server would accept. An empty text is the selector that matches everything. Errors
-// name the requirement.
+// Parse reads a selector: any of "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)", "k notin (a,b)", "k>1" and "k<1",
+// separated by commas. It accepts what the API server accepts. An empty text makes a selector that matches everything.
+// An error names the requirement that is wrong.
 func Parse(text string) (Selector, error) {
 	if strings.Trim(text, blanks) == "" {
 		return nil, nil
@@ -31,21 +31,25 @@ func Parse(text string) (Selector, error) {
 	return s, nil
 }
 
-// HasKey is the selector of what has a label with this key, whatever its value. It does not check the key.
-func HasKey(key string) Selector { return Selector{{key: key}} }
+// HasKey returns the selector that matches if there is a label with this key, whatever its value. It does not check the
+// key.
+func HasKey(key string) Selector {
+	return Selector{{key: key, operator: exists}}
+}
 
-// Matches reports whether labels meet all requirements. label returns the value of a key, and whether it is there.
+// Matches reports whether labels meet all requirements. The function label looks up one of them: it returns the value
+// of a key, and whether there is one.
 func (s Selector) Matches(label func(key string) (value string, ok bool)) bool {
 	for _, r := range s {
-		value, has := label(r.key)
-		if !r.matches(value, has) {
+		value, ok := label(r.key)
+		if !r.matches(value, ok) {
 			return false
 		}
 	}
 	return true
 }
 
-// Keys returns the keys that the selector looks at, in its order; a key may be there more than once.
+// Keys returns the key of each requirement, in their order. A key may occur more than once.
 func (s Selector) Keys() (keys []string) {
 	for _, r := range s {
 		keys = append(keys, r.key)
@@ -53,53 +57,61 @@ func (s Selector) Keys() (keys []string) {
 	return keys
 }
 
-// requirement is one part of a Selector, about one key. Where side is set, the label's value is compared with bound.
-// Otherwise it is looked for among values; or, where they are nil, the key alone counts.
+// requirement is one condition of a Selector. It is about the label with one key.
 type requirement struct {
-	key    string
-	not    bool     // the value is none of values, or the key is not there; a missing key has none of them
-	values []string // nil: any value will do
-	side   byte     // '>' or '<': the value is an integer on this side of bound
-	bound  int64
+	key      string
+	operator operator
+	values   []string // for in and notIn
+	bound    int64    // for greaterThan and lessThan
 }
 
-func (r requirement) matches(value string, has bool) bool {
-	if r.side != 0 {
-		return r.isOnSide(value)
-	}
-	if r.values == nil {
-		return has != r.not
-	}
-	isOneOf := has && slices.Contains(r.values, value)
-	return isOneOf != r.not
-}
+type operator string
 
-// isOnSide reports whether value is an integer beyond bound. A missing label's value is "", which is none.
-func (r requirement) isOnSide(value string) bool {
-	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil {
+const (
+	exists       operator = "exists"
+	doesNotExist operator = "does not exist"
+	in           operator = "in" // also for = and ==, with one value
+	notIn        operator = "not in"
+	greaterThan  operator = ">"
+	lessThan     operator = "<"
+)
+
+// matches reports whether the label with the requirement's key meets it. isThere is false if there is no such label.
+func (r requirement) matches(value string, isThere bool) bool {
+	switch r.operator {
+	case exists:
+		return isThere
+	case doesNotExist:
+		return !isThere
+	case in:
+		return isThere && slices.Contains(r.values, value)
+	case notIn:
+		return !isThere || !slices.Contains(r.values, value)
+	}
+	number, err := strconv.ParseInt(value, 10, 64)
+	if err != nil { // the label is missing, or its value is not a number
 		return false
 	}
-	if r.side == '>' {
-		return n > r.bound
+	if r.operator == greaterThan {
+		return number > r.bound
 	}
-	return n < r.bound
+	return number < r.bound
 }
 
-// blanks are what the API server takes for a blank, and nothing else.
+// blanks are the characters that the API server treats as white space.
 const blanks = " \t\r\n"
 
-// splitRequirements splits at each comma but those in parentheses, which separate values.
+// splitRequirements splits at each comma, except within parentheses, where commas separate values.
 func splitRequirements(text string) (parts []string) {
 	start := 0
-	isInside := false
+	isInParentheses := false
 	for i, c := range text {
 		switch {
 		case c == '(':
-			isInside = true
+			isInParentheses = true
 		case c == ')':
-			isInside = false
-		case c == ',' && !isInside:
+			isInParentheses = false
+		case c == ',' && !isInParentheses:
 			parts = append(parts, text[start:i])
 			start = i + 1
 		}
@@ -107,70 +119,96 @@ func splitRequirements(text string) (parts []string) {
 	return append(parts, text[start:])
 }
 
-// operators are in an order in which none comes after one that it begins with.
-var operators = []string{"==", "=", "!=", "in", "notin", ">", "<"}
-
+// parseRequirement reads one requirement, such as "app in (web,db)".
 func parseRequirement(text string) (requirement, error) {
-	key, isNot := strings.CutPrefix(text, "!")
-	rest := ""
-	if end := strings.IndexAny(text, blanks+"=!<>("); end > 0 {
-		key = text[:end]
-		rest = strings.Trim(text[end:], blanks)
+	if key, isNegated := strings.CutPrefix(text, "!"); isNegated {
+		key = strings.Trim(key, blanks)
+		return requirement{key: key, operator: doesNotExist}, CheckKey(key)
 	}
-	r := requirement{key: strings.Trim(key, blanks), not: isNot}
-	if err := CheckKey(r.key); err != nil {
-		return r, err
+	key, rest := cutKey(text)
+	if err := CheckKey(key); err != nil {
+		return requirement{}, err
 	}
 	if rest == "" {
-		return r, nil
+		return requirement{key: key, operator: exists}, nil
 	}
-	i := slices.IndexFunc(operators, func(operator string) bool { return strings.HasPrefix(rest, operator) })
-	if i < 0 {
-		word := rest
-		if end := strings.IndexAny(rest, blanks); end >= 0 {
-			word = rest[:end]
-		}
-		return r, fmt.Errorf("%q is no operator: use =, !=, >, <, in (a,b) or notin (a,b)", word)
+	sign, value, err := cutSign(rest)
+	if err != nil {
+		return requirement{}, err
 	}
-	operator := operators[i]
-	value := strings.Trim(rest[len(operator):], blanks)
-	err := r.readValue(operator, value)
-	return r, err
+	return newRequirement(key, sign, value)
 }
 
-// readValue reads what stands after an operator.
-func (r *requirement) readValue(operator, value string) (err error) {
-	switch operator {
-	case "==", "=", "!=":
-		r.not = operator == "!="
-		r.values = []string{value}
+// cutKey splits a requirement into its key and the rest: the sign and the value. A text without a sign is all key.
+func cutKey(text string) (key, rest string) {
+	end := strings.IndexAny(text, blanks+"=!<>(")
+	if end <= 0 {
+		return text, ""
+	}
+	return text[:end], strings.Trim(text[end:], blanks)
+}
+
+// signs are the ways to write an operator that takes a value. "==" precedes "=", which it begins with.
+var signs = []string{"==", "=", "!=", "in", "notin", ">", "<"}
+
+// cutSign splits the text that follows a key into the sign and the value.
+func cutSign(text string) (sign, value string, err error) {
+	for _, sign := range signs {
+		if value, ok := strings.CutPrefix(text, sign); ok {
+			return sign, strings.Trim(value, blanks), nil
+		}
+	}
+	word := text
+	if end := strings.IndexAny(text, blanks); end >= 0 {
+		word = text[:end]
+	}
+	return "", "", fmt.Errorf("%q is not an operator: use =, !=, >, <, in (a,b) or notin (a,b)", word)
+}
+
+// newRequirement returns the requirement that a key, one of signs, and a value stand for.
+func newRequirement(key, sign, value string) (requirement, error) {
+	switch sign {
+	case "=", "==":
+		return requirement{key: key, operator: in, values: []string{value}}, checkValue(value)
+	case "!=":
+		return requirement{key: key, operator: notIn, values: []string{value}}, checkValue(value)
 	case "in", "notin":
-		r.not = operator == "notin"
-		list, ok := cutParentheses(value)
-		if !ok {
-			return fmt.Errorf("%s needs values in parentheses: %s %[1]s (a,b)", operator, r.key)
-		}
-		for v := range strings.SplitSeq(list, ",") {
-			r.values = append(r.values, strings.Trim(v, blanks))
-		}
-	case ">", "<":
-		r.side = operator[0]
-		r.bound, err = strconv.ParseInt(value, 10, 64)
-		if err != nil || checkValue(value) != nil { // no label's value has a sign
-			return fmt.Errorf("%s needs a whole number without a sign, and not %q", operator, value)
-		}
+		return newSetRequirement(key, sign, value)
+	case ">":
+		bound, err := parseBound(sign, value)
+		return requirement{key: key, operator: greaterThan, bound: bound}, err
+	default:
+		bound, err := parseBound(sign, value)
+		return requirement{key: key, operator: lessThan, bound: bound}, err
 	}
-	for _, v := range r.values {
-		if err := checkValue(v); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
-// cutParentheses returns what stands between the parentheses that value begins and ends with.
-func cutParentheses(value string) (inside string, ok bool) {
-	inside, isOpened := strings.CutPrefix(value, "(")
-	inside, isClosed := strings.CutSuffix(inside, ")")
-	return inside, isOpened && isClosed
+// newSetRequirement returns a requirement with the sign in or notin, whose values are written in parentheses.
+func newSetRequirement(key, sign, value string) (requirement, error) {
+	list, isOpened := strings.CutPrefix(value, "(")
+	list, isClosed := strings.CutSuffix(list, ")")
+	if !isOpened || !isClosed {
+		return requirement{}, fmt.Errorf("%s needs values in parentheses: %s %s (a,b)", sign, key, sign)
+	}
+	r := requirement{key: key, operator: in}
+	if sign == "notin" {
+		r.operator = notIn
+	}
+	for v := range strings.SplitSeq(list, ",") {
+		v = strings.Trim(v, blanks)
+		if err := checkValue(v); err != nil {
+			return requirement{}, err
+		}
+		r.values = append(r.values, v)
+	}
+	return r, nil
+}
+
+// parseBound reads the number after > or <. Like the value of a label, it must not have a sign.
+func parseBound(sign, value string) (int64, error) {
+	bound, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || checkValue(value) != nil {
+		return 0, fmt.Errorf("%s needs a whole number without a sign, not %q", sign, value)
+	}
+	return bound, nil
 }

@@ -52,7 +52,7 @@ func TestSelectorMatchesAsItsWordsSay(t *testing.T) {
 		"size>011":                           true,
 		"size>2,size<20,app":                 true,
 
-		// What is no number of 64 bits is on neither side of any.
+		// A value that is not a number of 64 bits is neither greater nor less than any.
 		"app>1":   false,
 		"app<1":   false,
 		"none>1":  false,
@@ -73,8 +73,8 @@ func TestSelectorThatIsRefusedSaysWhy(t *testing.T) {
 		"app in web":            `in needs values in parentheses: app in (a,b)`,
 		"app notin (a":          `notin needs values in parentheses: app notin (a,b)`,
 		"app in (":              `in needs values in parentheses`,
-		"app like web":          `"like" is no operator`,
-		"app\nlike\nweb":        `"like" is no operator`,
+		"app like web":          `"like" is not an operator`,
+		"app\nlike\nweb":        `"like" is not an operator`,
 		"a=b,,c":                `requirement 2 ""`,
 		"=v":                    "label key",
 		"app=not valid":         "label value",
@@ -84,12 +84,12 @@ func TestSelectorThatIsRefusedSaysWhy(t *testing.T) {
 		"!a=b":                  "label key",
 		"app>x":                 "> needs a whole number",
 		"app<":                  "< needs a whole number",
-		"app>-1":                `and not "-1"`,
+		"app>-1":                `not "-1"`,
 		"x in (a":               "parentheses",
 		strings.Repeat("a", 64): "63",
 	} {
 		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
+			t.Errorf("%q: the error is %v, want %s", text, err, want)
 		}
 	}
 }
@@ -154,25 +154,9 @@ func FuzzSelector(f *testing.F) {
 		want := true
 		for _, r := range selector {
 			v, has := given[r.key]
-			switch {
-			case r.side != 0:
-				parts = append(parts, fmt.Sprintf("%s %c %d", r.key, r.side, r.bound))
-				n, err := strconv.ParseInt(v, 10, 64)
-				want = want && err == nil && n != r.bound && (n > r.bound) == (r.side == '>')
-			case r.values == nil && r.not:
-				parts = append(parts, "! "+r.key)
-				want = want && !has
-			case r.values == nil:
-				parts = append(parts, r.key)
-				want = want && has
-			default:
-				word := "in"
-				if r.not {
-					word = "notin"
-				}
-				parts = append(parts, r.key+" "+word+"("+strings.Join(r.values, ", ")+")")
-				want = want && (has && slices.Contains(r.values, v)) != r.not
-			}
+			part, isMet := restate(r, v, has)
+			parts = append(parts, part)
+			want = want && isMet
 		}
 		again, err := Parse(strings.Join(parts, " , "))
 		if err != nil || !reflect.DeepEqual(again, selector) {
@@ -182,6 +166,26 @@ func FuzzSelector(f *testing.F) {
 			t.Fatalf("%q selects %v: %v, want %v", text, given, !want, want)
 		}
 	})
+}
+
+// restate writes a requirement in another way, and reports whether the value of a label meets it.
+func restate(r requirement, value string, has bool) (text string, isMet bool) {
+	list := "(" + strings.Join(r.values, ", ") + ")"
+	isOneOf := has && slices.Contains(r.values, value)
+	switch r.operator {
+	case exists:
+		return r.key, has
+	case doesNotExist:
+		return "! " + r.key, !has
+	case in:
+		return r.key + " in" + list, isOneOf
+	case notIn:
+		return r.key + " notin" + list, !isOneOf
+	default:
+		n, err := strconv.ParseInt(value, 10, 64)
+		isGreater := r.operator == greaterThan
+		return fmt.Sprintf("%s %s %d", r.key, r.operator, r.bound), err == nil && n != r.bound && (n > r.bound) == isGreater
+	}
 }
 
 // labelsIn looks labels up in a map.
