@@ -51,6 +51,8 @@ import (
 	"podcount/internal/options"
 	"podcount/internal/retry"
 	"podcount/internal/sim"
+	"podcount/internal/suite"
+	"podcount/internal/testkit"
 	"podcount/internal/wire"
 	"podcount/internal/yaml"
 )
@@ -69,169 +71,51 @@ func TestMain(m *testing.M) {
 // ---------------------------------------------------------------------------------------------------------------------
 // Test harness
 
-// logBuffer keeps what a program logs. Safe for concurrent use.
-type logBuffer struct {
-	wrote chan struct{} // if any, hears of each line
+// podcount is the program that the suite runs.
+var podcount suite.Program = run
 
-	mu sync.Mutex
-	b  bytes.Buffer
-}
+// The harness, by the names that these tests have for it.
+type (
+	logBuffer = testkit.Buffer
+	program   = suite.Process
+	wiring    = suite.Wiring
+)
 
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	select {
-	case l.wrote <- struct{}{}:
-	default:
-	}
-	return l.b.Write(p)
-}
+const (
+	podCountLabel = suite.TotalLabel
+	ownPodsLabel  = suite.OwnPodsLabel
+	leasePath     = suite.LeasePath
+)
 
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
+var (
+	startPodcount     = podcount.Start
+	startOverTLS      = podcount.StartOverTLS
+	startPodcountOn   = podcount.StartOn
+	startPodcountWith = podcount.StartWith
+	startReplica      = podcount.StartReplica
+	survive           = podcount.Survive
 
-// program is a podcount that runs against a fake.
-type program struct {
-	t    testing.TB
-	net  *fakekube.Network
-	log  *logBuffer
-	out  *logBuffer
-	done chan struct{} // closed when it has ended
-	stop func() error  // asks it to stop and returns how it ended; also called when the test ends
-}
-
-// startPodcount runs the whole program against f, on a network of its own, in virtual time.
-func startPodcount(t testing.TB, f *fakekube.Server, args ...string) *program {
-	return startPodcountOn(t, f.ServeIn(t), append([]string{"-master", "http://127.0.0.1:1", "-v", "6"}, args...)...)
-}
-
-// startOverTLS is startPodcount over TLS, and so over HTTP/2.
-func startOverTLS(t *testing.T, f *fakekube.Server, args ...string) *program {
-	dir := t.TempDir()
-	n := f.ServeAs(t, dir, "token: t")
-	return startPodcountOn(t, n, append([]string{"-kubeconfig", filepath.Join(dir, "config"), "-v", "6"}, args...)...)
-}
-
-// startPodcountOn runs the whole program on a network.
-func startPodcountOn(t testing.TB, n *fakekube.Network, args ...string) *program {
-	return startPodcountWith(t, n, wiring{}, args...)
-}
-
-// wiring is what stands between a program and the world.
-type wiring struct {
-	dial  kube.Dialer                 // if set, in place of the network's
-	pipes func(w io.Writer) io.Writer // if set, leads to a program's stdout and stderr
-}
-
-// startPodcountWith runs the whole program on a network, with a wiring of its own.
-func startPodcountWith(t testing.TB, n *fakekube.Network, wires wiring, args ...string) *program {
-	p := &program{t: t, net: n, log: &logBuffer{}, out: &logBuffer{}, done: make(chan struct{})}
-	dial := wires.dial
-	if dial == nil {
-		dial = n.Dial
-	}
-	var stdout, stderr io.Writer = p.out, p.log
-	if wires.pipes != nil {
-		stdout = wires.pipes(p.out)
-		stderr = wires.pipes(p.log)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var err error
-	go func() {
-		defer close(p.done)
-		err = run(ctx, args, func(string) string { return "" }, stdout, stderr, dial)
-	}()
-	p.stop = func() error {
-		cancel()
-		<-p.done
-		return err
-	}
-	t.Cleanup(func() {
-		p.stop()
-		if t.Failed() {
-			t.Log(p.log.String())
-		}
-	})
-	return p
-}
-
-// at is the key of an object of a fake.
-func at(namespace, name string) fakekube.Key { return fakekube.Key{Namespace: namespace, Name: name} }
-
-// simulate runs a test in virtual time, with a fake of its own.
-func simulate(t *testing.T, test func(t *testing.T, f *fakekube.Server)) {
-	synctest.Test(t, func(t *testing.T) { test(t, fakekube.New()) })
-}
-
-// pass lets virtual time pass, and then everything come to rest.
-func pass(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
-}
-
-func wantLabel(t *testing.T, f *fakekube.Server, node, label, want string) {
-	t.Helper()
-	if got := f.Label(node, label); got != want {
-		t.Errorf("node %s has %s=%s, want %s", node, label, got, want)
-	}
-}
-
-func wantNumber(t *testing.T, what string, got, want int) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: %d, want %d", what, got, want)
-	}
-}
-
-func wantText(t *testing.T, text, want string) {
-	t.Helper()
-	if !strings.Contains(text, want) {
-		t.Errorf("no %q in:\n%s", want, text)
-	}
-}
-
-// wantPeace is the oracle: now that faults have stopped, it lets the bound pass, and then the labels must equal the truth,
-// which is read from the fake alone; and for five intervals nobody may try to write one, or a status. A program that was
-// started with other flags than the defaults has them here, too.
-func wantPeace(t *testing.T, f *fakekube.Server, args ...string) {
-	t.Helper()
-	o, err := parseFlags(args, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pass(time.Minute + o.Interval + time.Duration(float64(len(f.All("nodes")))/o.QPS*float64(time.Second)))
-	pods := f.Selected("pods", o.Namespace, o.PodSelector, o.FieldSelector)
-	own := map[string]int{} // by node
-	for _, pod := range pods {
-		spec, _ := pod["spec"].(fakekube.Object)
-		own[fakekube.TextIn(spec, "nodeName")]++
-	}
-	for _, node := range f.All("nodes") {
-		name, total, labels := fakekube.KeyOf(node).Name, "-", map[string]string{}
-		for k, v := range fakekube.MetaOf(node)["labels"].(fakekube.Object) {
-			labels[k] = v.(string)
-		}
-		if o.TotalNodes.Matches(labelsIn(labels)) {
-			total = strconv.Itoa(len(pods))
-		}
-		wantLabel(t, f, name, o.TotalLabel, total)
-		if o.NodeLabel != "" {
-			wantLabel(t, f, name, o.NodeLabel, strconv.Itoa(own[name]))
-		}
-	}
-	peace := time.Now()
-	pass(5 * o.Interval)
-	for _, s := range f.Requests(func(s fakekube.Request) bool {
-		return fakekube.IsWrite(s) && !strings.Contains(s.Path, "/leases/") && s.At.After(peace)
-	}) {
-		t.Errorf("written though all is right: %s", s)
-	}
-}
-
-const podCountLabel = "hopegi/pod-count"
+	at                = suite.At
+	churn             = suite.Churn
+	eventsOf          = suite.EventsOf
+	fewer             = testkit.Fewer
+	isList            = suite.IsList
+	isWriteOf         = suite.IsWriteOf
+	leaseKey          = suite.LeaseKey
+	leaseNow          = suite.LeaseNow
+	meetFaults        = suite.MeetFaults
+	pass              = testkit.Pass
+	simulate          = suite.Simulate
+	statusFault       = suite.StatusFault
+	surviveFrom       = suite.SurviveFrom
+	wantLabel         = suite.WantLabel
+	wantNumber        = testkit.WantNumber
+	wantPeace         = suite.WantPeace
+	wantPeaceAndCount = suite.WantPeaceAndCount
+	wantText          = testkit.WantText
+	writeFiles        = testkit.WriteFiles
+	writesAt          = suite.Writes
+)
 
 func noCredential(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
 	return &kubeconfig.Credential{}, nil
@@ -485,14 +369,14 @@ func TestRefusalInProtobufIsSaidAsOneInJSON(t *testing.T) {
 		f.Forbid("list pods", true)
 		p := startPodcount(t, f)
 		pass(time.Second)
-		wantText(t, p.log.String(), `list pods: 403 Forbidden: pods is forbidden`)
-		wantText(t, p.log.String(), `(the RBAC rule that allows it: apiGroups [\"\"], resources [\"pods\"], verbs [\"list\"])`)
+		wantText(t, p.Log.String(), `list pods: 403 Forbidden: pods is forbidden`)
+		wantText(t, p.Log.String(), `(the RBAC rule that allows it: apiGroups [\"\"], resources [\"pods\"], verbs [\"list\"])`)
 		f.Forbid("list pods", false)
 		f.AddPods(2)
 		body := fakekube.Protobuf([]byte(`{"kind":"Status","code":429,"reason":"TooManyRequests","message":"later","details":{"retryAfterSeconds":7}}`))
 		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "watch", Resource: "pods"}, Do: fakekube.Reply{Code: 429, Header: map[string]string{"Content-Type": wire.Protobuf}, Body: string(body)}})
 		pass(5 * time.Second)
-		wantText(t, p.log.String(), "watch pods: 429 TooManyRequests: later")
+		wantText(t, p.Log.String(), "watch pods: 429 TooManyRequests: later")
 		if n := len(f.Requests(fakekube.IsWatch("pods"))); n != 1 {
 			t.Errorf("%d watches in 5 s, though the server asked for 7", n)
 		}
@@ -559,20 +443,9 @@ func TestNoNodeForTheTotalIsSaidOnce(t *testing.T) {
 		f.AddPods(1)
 		p := startPodcount(t, f)
 		pass(5 * time.Minute)
-		wantNumber(t, "lines about it", strings.Count(p.log.String(), "no node gets the total"), 1)
-		wantText(t, p.log.String(), "-total-nodes ''")
+		wantNumber(t, "lines about it", strings.Count(p.Log.String(), "no node gets the total"), 1)
+		wantText(t, p.Log.String(), "-total-nodes ''")
 	})
-}
-
-func eventsOf(f *fakekube.Server, reason string) (found []string) {
-	for _, e := range f.All("events") {
-		if fakekube.TextIn(e, "reason") == reason {
-			about := e["involvedObject"].(fakekube.Object)
-			found = append(found, fmt.Sprintf("%s/%s in %s: %s x%v", fakekube.TextIn(about, "kind"), fakekube.TextIn(about, "name"), fakekube.TextIn(fakekube.MetaOf(e), "namespace"), fakekube.TextIn(e, "message"), e["count"]))
-		}
-	}
-	slices.Sort(found)
-	return found
 }
 
 func TestEventsOnNewPodsAndOnChangedNodes(t *testing.T) {
@@ -657,7 +530,7 @@ func TestLabelsDoNotSufferWhateverEventsMeetAndEachEventIsPostedOrCountedAsDropp
 				lift()
 				wantPeace(t, f, "-node-label", ownPodsLabel)
 				pass(2 * time.Minute)
-				p.stop()
+				p.Stop()
 
 				begun := 1500 + 60 // on pods, and on labels:
 				for _, s := range f.Requests(isWriteOf("nodes")) {
@@ -671,7 +544,7 @@ func TestLabelsDoNotSufferWhateverEventsMeetAndEachEventIsPostedOrCountedAsDropp
 				for _, e := range f.All("events") {
 					posted += int(e["count"].(float64))
 				}
-				fmt.Sscan(regexp.MustCompile(`events_dropped=(\d+)`).FindStringSubmatch(p.log.String())[1], &dropped)
+				fmt.Sscan(regexp.MustCompile(`events_dropped=(\d+)`).FindStringSubmatch(p.Log.String())[1], &dropped)
 				wantNumber(t, fmt.Sprintf("events posted (%d) or dropped (%d)", posted, dropped), posted+dropped, begun)
 				if posted < 400 || dropped < 400 {
 					t.Errorf("%d events were posted, %d dropped: those that waited were to be posted, those for whom there was no room dropped", posted, dropped)
@@ -691,11 +564,11 @@ func TestPodsFoundByARelistAreNews(t *testing.T) {
 		f.AddPod("default", "unseen", "")
 		pass(time.Second)
 		wantNumber(t, "events before the relist", len(eventsOf(f, "PodCounted")), 0)
-		p.net.Refuse()
+		p.Net.Refuse()
 		f.EndWatches(true)
 		f.AddPod("default", "later", "")
 		f.Compact()
-		p.net.Restore()
+		p.Net.Restore()
 		pass(2 * time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "4")
 		wantNumber(t, "events after the relist", len(eventsOf(f, "PodCounted")), 2)
@@ -735,16 +608,6 @@ func TestPatchCarriesUIDAndNoVersion(t *testing.T) {
 	})
 }
 
-// statusFault refuses requests with a Status. header is names and values by turns.
-func statusFault(on fakekube.Requests, times, code int, reason string, details any, header ...string) fakekube.Fault {
-	body, _ := json.Marshal(fakekube.Status(code, reason, "as scripted", details))
-	h := map[string]string{}
-	for i := 0; i+1 < len(header); i += 2 {
-		h[header[i]] = header[i+1]
-	}
-	return fakekube.Fault{On: on, Times: times, Do: fakekube.Reply{Code: code, Header: h, Body: string(body)}}
-}
-
 func TestRefusedWrites(t *testing.T) {
 	uid := fakekube.Object{"causes": []any{fakekube.Object{"reason": "FieldValueInvalid", "field": "metadata.uid", "message": "field is immutable"}}}
 	policy := fakekube.Object{"causes": []any{fakekube.Object{"message": "denied request"}}}
@@ -780,67 +643,13 @@ func TestRefusedWrites(t *testing.T) {
 					wantLabel(t, f, "cp", podCountLabel, "2")
 				} else {
 					wantLabel(t, f, "cp", podCountLabel, "-")
-					wantNumber(t, "complaints", strings.Count(p.log.String(), "cannot reconcile"), 0)
+					wantNumber(t, "complaints", strings.Count(p.Log.String(), "cannot reconcile"), 0)
 				}
 				pass(10 * time.Second)
 				wantLabel(t, f, "cp", podCountLabel, "2")
-				wantText(t, p.log.String(), c.log)
+				wantText(t, p.Log.String(), c.log)
 			})
 		})
-	}
-}
-
-// survive lets a cluster live for half a minute, with a podcount at work, while fault, beginning after ten seconds, happens
-// in a goroutine of its own (which sleeps, as only one may call pass). Once both have ended the oracle is asked: for the
-// labels of nodes, and for a Count.
-func survive(t *testing.T, f *fakekube.Server, fault func(p *program), args ...string) *program {
-	t.Helper()
-	start := func(args ...string) *program { return startPodcount(t, f, args...) }
-	return surviveFrom(t, f, start, fault, args...)
-}
-
-// surviveFrom is survive of a program that is started otherwise.
-func surviveFrom(t *testing.T, f *fakekube.Server, start func(args ...string) *program, fault func(p *program), args ...string) *program {
-	t.Helper()
-	args = append([]string{"-node-label", ownPodsLabel}, args...)
-	f.InstallCRD(&fakekube.CRD{HasStatus: true})
-	f.AddNode("cp", controlPlane)
-	f.AddNode("other", controlPlane)
-	f.AddNode("worker")
-	f.AddPod("default", "there", "worker")
-	f.AddCount("web", `{"name":"web","count":18}`)
-	p := start(args...)
-	churn(f, 10)
-	ended := make(chan struct{})
-	go func() {
-		fault(p)
-		close(ended)
-	}()
-	churn(f, 20)
-	f.AddPods(2) // as many pods as never before
-	<-ended
-	wantPeaceAndCount(t, f, args...)
-	return p
-}
-
-// churn lets a cluster live for so many seconds: in each a pod comes, and every other goes.
-func churn(f *fakekube.Server, seconds int) {
-	for i := range seconds {
-		name := fmt.Sprintf("life-%d", time.Now().Unix())
-		f.AddPod("default", name, []string{"cp", "other", "worker", ""}[i%4])
-		pass(time.Second)
-		if i%2 > 0 {
-			f.Remove("pods", at("default", name))
-		}
-	}
-}
-
-func wantPeaceAndCount(t *testing.T, f *fakekube.Server, args ...string) {
-	t.Helper()
-	wantPeace(t, f, args...)
-	have := len(f.All("pods"))
-	if got, want := f.CountStatus("web"), fmt.Sprint(have == 18, " ", have, " 1"); got != want {
-		t.Errorf("the Count says %s, want %s", got, want)
 	}
 }
 
@@ -1007,27 +816,27 @@ func TestServerThatIsNotThereIsSaidOnceAMinuteOfEachThatAsksForIt(t *testing.T) 
 					}
 					return fail(ctx, network, addr)
 				}
-				p := startPodcountWith(t, n, wiring{dial: dial}, "-master", "http://127.0.0.1:1", "-leader-elect", "-v", "0")
+				p := startPodcountWith(t, n, wiring{Dial: dial}, "-master", "http://127.0.0.1:1", "-leader-elect", "-v", "0")
 				asking := []string{"kind=Pod", "kind=Node", "kind=Count", "lease=kube-system/podcount"}
 				pass(90 * time.Second)
 				for minute := range 60 {
-					before := len(p.log.String())
+					before := len(p.Log.String())
 					pass(time.Minute)
-					said := p.log.String()[before:]
+					said := p.Log.String()[before:]
 					for _, who := range asking {
 						if lines := strings.Count(said, who); lines != 1 {
 							t.Fatalf("%d lines about %s in minute %d:\n%s", lines, who, minute, said)
 						}
 					}
 				}
-				wantText(t, p.log.String(), name)
-				wantText(t, p.log.String(), "for=1m0s")
+				wantText(t, p.Log.String(), name)
+				wantText(t, p.Log.String(), "for=1m0s")
 				up.Store(true)
 				wantPeace(t, f)
 				for _, over := range []string{"Pod: watching", "Node: watching", "Count: discovery answers", "lease: answered"} {
-					wantText(t, p.log.String(), over+" again after 1h")
+					wantText(t, p.Log.String(), over+" again after 1h")
 				}
-				afterwards := p.log.String()[strings.LastIndex(p.log.String(), " again after "):]
+				afterwards := p.Log.String()[strings.LastIndex(p.Log.String(), " again after "):]
 				wantNumber(t, "warnings once it is there", strings.Count(afterwards, "level=WARN"), 0)
 			})
 		})
@@ -1041,7 +850,7 @@ func TestOutageOfTheWritesIsSaidAtTheDefaultVerbosityOnceAMinuteAndWhenItIsOver(
 		refused := f.Inject(t, statusFault(fakekube.Requests{Verb: "write", Resource: "nodes"}, fakekube.Always, 500, "InternalError", nil))
 		p := startPodcount(t, f, "-v", "0")
 		pass(5*time.Minute + time.Second)
-		lines := regexp.MustCompile(`(?m)level=WARN msg="cannot reconcile" controller=pod-count .*$`).FindAllString(p.log.String(), -1)
+		lines := regexp.MustCompile(`(?m)level=WARN msg="cannot reconcile" controller=pod-count .*$`).FindAllString(p.Log.String(), -1)
 		wantNumber(t, "lines in five minutes", len(lines), 6)
 		wantText(t, lines[5], " for=5m0s failed_tries=")
 		wantText(t, lines[5], " failing=2 ")
@@ -1049,15 +858,15 @@ func TestOutageOfTheWritesIsSaidAtTheDefaultVerbosityOnceAMinuteAndWhenItIsOver(
 		refused.Lift()
 		pass(2 * time.Minute)
 		ends := regexp.MustCompile(`level=INFO msg="pod-count: writing again after [56]m`)
-		wantNumber(t, "lines at the end", len(ends.FindAllString(p.log.String(), -1)), 1)
-		wantNumber(t, "labels that are said to be written", strings.Count(p.log.String(), `level=INFO msg="label written"`), 2)
+		wantNumber(t, "lines at the end", len(ends.FindAllString(p.Log.String(), -1)), 1)
+		wantNumber(t, "labels that are said to be written", strings.Count(p.Log.String(), `level=INFO msg="label written"`), 2)
 	})
 }
 
 // That nothing fails any more does not mean that something works.
 func TestWritingAgainIsSaidOfAWriteThatWorkedAlone(t *testing.T) {
 	for name, end := range map[string]func(f *fakekube.Server, p *program){
-		"a stop":                    func(_ *fakekube.Server, p *program) { p.stop() },
+		"a stop":                    func(_ *fakekube.Server, p *program) { p.Stop() },
 		"the node is removed":       func(f *fakekube.Server, _ *program) { f.Remove("nodes", at("", "cp")) },
 		"somebody else makes it so": func(f *fakekube.Server, _ *program) { f.SetLabel("cp", podCountLabel, "0") },
 	} {
@@ -1069,13 +878,13 @@ func TestWritingAgainIsSaidOfAWriteThatWorkedAlone(t *testing.T) {
 				pass(30 * time.Second)
 				end(f, p)
 				pass(2 * time.Minute)
-				wantText(t, p.log.String(), "cannot reconcile")
-				wantNumber(t, "words on a write that worked", strings.Count(p.log.String(), "writing again"), 0)
+				wantText(t, p.Log.String(), "cannot reconcile")
+				wantNumber(t, "words on a write that worked", strings.Count(p.Log.String(), "writing again"), 0)
 				ends := 1
 				if name == "a stop" {
 					ends = 0
 				}
-				wantNumber(t, "words on the end", strings.Count(p.log.String(), `"pod-count: nothing fails any more after `), ends)
+				wantNumber(t, "words on the end", strings.Count(p.Log.String(), `"pod-count: nothing fails any more after `), ends)
 			})
 		})
 	}
@@ -1092,21 +901,21 @@ func TestOneObjectThatAlwaysFailsHidesNoOutage(t *testing.T) {
 		pass(5 * time.Minute)
 		f.AddPod("default", "a", "") // others are written
 		pass(25 * time.Minute)
-		before := len(p.log.String())
+		before := len(p.Log.String())
 		refused := f.Inject(t, statusFault(fakekube.Requests{Verb: "write", Resource: "nodes"}, fakekube.Always, 503, "ServiceUnavailable", nil))
 		f.AddPod("default", "b", "")
 		pass(5 * time.Second)
 		begins := regexp.MustCompile(`msg="cannot reconcile" controller=pod-count failing=2 key=[abc] .* 503 `)
-		if said := p.log.String()[before:]; !begins.MatchString(said) {
+		if said := p.Log.String()[before:]; !begins.MatchString(said) {
 			t.Errorf("its beginning is not said: %s", said)
 		}
 		pass(5 * time.Minute)
 		refused.Lift()
 		pass(2 * time.Minute)
-		said := p.log.String()[before:]
+		said := p.Log.String()[before:]
 		ends := regexp.MustCompile(`"pod-count: writing again, but for 1, after [56]m`)
 		wantNumber(t, "words on its end", len(ends.FindAllString(said, -1)), 1)
-		if lines := strings.Count(p.log.String(), "level=WARN"); lines > 37+2 {
+		if lines := strings.Count(p.Log.String(), "level=WARN"); lines > 37+2 {
 			t.Errorf("%d lines in 37 minutes", lines)
 		}
 	})
@@ -1119,8 +928,8 @@ func TestEventThatIsRefusedIsSaidOnceAndIsNoOutage(t *testing.T) {
 		f.Inject(t, statusFault(fakekube.Requests{If: isEvent}, 1, 422, "Invalid", nil))
 		p := startPodcount(t, f, "-v", "0")
 		pass(3 * time.Hour)
-		wantNumber(t, "lines on it", strings.Count(p.log.String(), "cannot post an event"), 1)
-		wantNumber(t, "lines on Events", strings.Count(p.log.String(), "Events: "), 0)
+		wantNumber(t, "lines on it", strings.Count(p.Log.String(), "cannot post an event"), 1)
+		wantNumber(t, "lines on Events", strings.Count(p.Log.String(), "Events: "), 0)
 	})
 }
 
@@ -1134,11 +943,11 @@ func TestLabelThatStaysIsWrittenBesideOneThatDoesNot(t *testing.T) {
 		pass(11 * time.Second)
 		wantLabel(t, f, "cp", ownPodsLabel, "1")
 		pass(time.Hour)
-		wantNumber(t, "lines on it", strings.Count(p.log.String(), "labels do not stay"), 1)
-		wantNumber(t, "labels written", strings.Count(p.log.String(), "label written"), 2)
+		wantNumber(t, "lines on it", strings.Count(p.Log.String(), "labels do not stay"), 1)
+		wantNumber(t, "labels written", strings.Count(p.Log.String(), "label written"), 2)
 		f.Remove("nodes", at("", "cp"))
 		pass(11 * time.Minute)
-		wantNumber(t, "lines that they stay", strings.Count(p.log.String(), "labels stay again"), 0)
+		wantNumber(t, "lines that they stay", strings.Count(p.Log.String(), "labels stay again"), 0)
 	})
 }
 
@@ -1153,7 +962,7 @@ func TestNodeMadeAgainDoesNotInheritThatItsLabelsWereDropped(t *testing.T) {
 		f.AddNode("cp", controlPlane)
 		pass(12 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "0")
-		wantNumber(t, "lines that they stay", strings.Count(p.log.String(), "labels stay again"), 0)
+		wantNumber(t, "lines that they stay", strings.Count(p.Log.String(), "labels stay again"), 0)
 	})
 }
 
@@ -1180,9 +989,9 @@ func TestOutageOfAWatchIsSaidAndItsEnd(t *testing.T) {
 		pass(10 * time.Second)
 		refused.Lift()
 		pass(30 * time.Second)
-		wantNumber(t, "lines at the beginning", strings.Count(p.log.String(), `level=WARN msg="cannot watch" kind=Pod`), 1)
-		wantNumber(t, "lines at the end", strings.Count(p.log.String(), `level=INFO msg="Pod: watching again after `), 1)
-		wantNumber(t, "lines on nodes", strings.Count(p.log.String(), "kind=Node"), 1) // listed
+		wantNumber(t, "lines at the beginning", strings.Count(p.Log.String(), `level=WARN msg="cannot watch" kind=Pod`), 1)
+		wantNumber(t, "lines at the end", strings.Count(p.Log.String(), `level=INFO msg="Pod: watching again after `), 1)
+		wantNumber(t, "lines on nodes", strings.Count(p.Log.String(), "kind=Node"), 1) // listed
 	})
 }
 
@@ -1200,10 +1009,10 @@ func TestLabelThatTheServerDropsIsSaidOnceAndTriedRarely(t *testing.T) {
 		if writes < 8 || writes > 14 {
 			t.Errorf("%d writes to two nodes in an hour, want one in ten minutes for each", writes)
 		}
-		wantNumber(t, "lines on it", strings.Count(p.log.String(), `level=WARN msg="labels do not stay`), 1)
-		wantNumber(t, "labels that are said to be written", strings.Count(p.log.String(), "label written"), 0)
+		wantNumber(t, "lines on it", strings.Count(p.Log.String(), `level=WARN msg="labels do not stay`), 1)
+		wantNumber(t, "labels that are said to be written", strings.Count(p.Log.String(), "label written"), 0)
 		wantNumber(t, "events", len(eventsOf(f, "PodCountChanged")), 0)
-		err := startPodcount(t, f, "-once", "-v", "0").finish()
+		err := startPodcount(t, f, "-once", "-v", "0").Finish()
 		if err == nil || !strings.Contains(err.Error(), "could not make 2 objects right") {
 			t.Errorf("-once ended with %v", err)
 		}
@@ -1211,7 +1020,7 @@ func TestLabelThatTheServerDropsIsSaidOnceAndTriedRarely(t *testing.T) {
 		pass(11 * time.Minute)
 		wantLabel(t, f, "cp-1", podCountLabel, "2")
 		wantLabel(t, f, "cp-2", podCountLabel, "2")
-		wantNumber(t, "lines on the end of it", strings.Count(p.log.String(), `level=INFO msg="labels stay again"`), 1)
+		wantNumber(t, "lines on the end of it", strings.Count(p.Log.String(), `level=INFO msg="labels stay again"`), 1)
 	})
 }
 
@@ -1224,8 +1033,8 @@ func TestStartWithRightsToNodesAloneWaitsSaysTheRuleAndRecovers(t *testing.T) {
 			f.Forbid(verb+" pods", true)
 			p := startPodcount(t, f, "-v", "0")
 			pass(9 * time.Minute)
-			wantText(t, p.log.String(), `the RBAC rule that allows it: apiGroups [\"\"], resources [\"pods\"], verbs [\"`+verb+`\"]`)
-			wantNumber(t, "warnings in nine minutes", strings.Count(p.log.String(), "level=WARN"), 1)
+			wantText(t, p.Log.String(), `the RBAC rule that allows it: apiGroups [\"\"], resources [\"pods\"], verbs [\"`+verb+`\"]`)
+			wantNumber(t, "warnings in nine minutes", strings.Count(p.Log.String(), "level=WARN"), 1)
 			if verb == "list" {
 				wantNumber(t, "writes while nothing is known of pods", len(f.Requests(fakekube.IsWrite)), 0)
 			}
@@ -1240,7 +1049,7 @@ func TestNothingToCountIsTheNumber0AndNothingToLabelIsPeace(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		p := startPodcount(t, f, "-v", "0") // neither pods nor nodes
 		wantPeace(t, f)
-		wantNumber(t, "warnings", strings.Count(p.log.String(), "level=WARN"), 1)
+		wantNumber(t, "warnings", strings.Count(p.Log.String(), "level=WARN"), 1)
 		f.AddNode("worker")
 		f.AddPods(2)
 		wantPeace(t, f)
@@ -1252,7 +1061,7 @@ func TestNothingToCountIsTheNumber0AndNothingToLabelIsPeace(t *testing.T) {
 		}
 		wantPeace(t, f)
 		wantLabel(t, f, "cp", podCountLabel, "0")
-		wantNumber(t, "lines of trouble", strings.Count(p.log.String(), "level=WARN"), 1)
+		wantNumber(t, "lines of trouble", strings.Count(p.Log.String(), "level=WARN"), 1)
 	})
 }
 
@@ -1264,7 +1073,7 @@ func TestForbiddenIsSaidOnceInAWhileAndRecovers(t *testing.T) {
 		f.Forbid("patch nodes", true)
 		p := startPodcount(t, f)
 		pass(9 * time.Minute)
-		wantNumber(t, "warnings in nine minutes", strings.Count(p.log.String(), "level=WARN"), 1)
+		wantNumber(t, "warnings in nine minutes", strings.Count(p.Log.String(), "level=WARN"), 1)
 		f.Forbid("patch nodes", false)
 		pass(time.Minute + 10*time.Second)
 		for i := range 50 {
@@ -1277,27 +1086,27 @@ func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
 	isNoWatch := func(s fakekube.Request) bool { return !s.Query.Has("watch") }
 	for name, happens := range map[string]func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)){
 		"killed for 30 s": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
-			p.net.Kill()
+			p.Net.Kill()
 			pause(30 * time.Second)
-			p.net.Restore()
+			p.Net.Restore()
 		},
 		"killed for 30 s, and its history is compacted": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
-			p.net.Kill()
+			p.Net.Kill()
 			pause(30 * time.Second)
 			f.Compact()
-			p.net.Restore()
+			p.Net.Restore()
 		},
 		"killed for ten minutes": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
-			p.net.Kill()
+			p.Net.Kill()
 			pause(10 * time.Minute)
-			p.net.Restore()
+			p.Net.Restore()
 		},
 		"in a crash loop, its history gone each time": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
 			for range 20 {
-				p.net.Kill()
+				p.Net.Kill()
 				pause(5 * time.Second)
 				f.Compact()
-				p.net.Restore()
+				p.Net.Restore()
 				pause(time.Second)
 			}
 		},
@@ -1311,37 +1120,37 @@ func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
 		"its etcd restored from an older snapshot": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
 			restore := f.Snapshot()
 			pause(22 * time.Second)
-			p.net.Kill()
+			p.Net.Kill()
 			restore()
-			p.net.Restore()
+			p.Net.Restore()
 			pause(2 * kube.Silence) // of a version that is not there yet, the server says nothing at all
 		},
 		"its etcd restored from an older snapshot while it was away, whose versions come again soon": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
 			restore := f.Snapshot()
 			pause(time.Minute)
-			p.net.Kill()
+			p.Net.Kill()
 			<-time.After(3 * time.Second)
 			restore()
-			p.net.Restore()
+			p.Net.Restore()
 			pause(2 * time.Minute) // with the first answer it is known
 		},
 		"its etcd restored from an older snapshot, whose versions come again before it is back": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
 			restore := f.Snapshot()
 			pause(3 * time.Second)
-			p.net.Kill()
+			p.Net.Kill()
 			restore()
 			pause(15 * time.Second)
-			p.net.Restore()
+			p.Net.Restore()
 			pause(relistEvery * 11 / 10) // other changes under the versions that were seen: only a list can tell
 		},
 		"its etcd restored from an older snapshot, as is told to do: with higher versions": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
 			restore := f.Snapshot()
 			pause(3 * time.Second)
-			p.net.Kill()
+			p.Net.Kill()
 			restore()
 			f.SetVersion(f.Latest() + 1000000)
 			f.Compact()
-			p.net.Restore()
+			p.Net.Restore()
 		},
 		"one of two behind": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
 			catchUp := f.Lag(fakekube.Requests{}, 0)
@@ -1364,9 +1173,9 @@ func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
 		"one of two behind, and then killed": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
 			catchUp := f.Lag(fakekube.Requests{}, 20)
 			pause(30 * time.Second)
-			p.net.Kill()
+			p.Net.Kill()
 			catchUp()
-			p.net.Restore()
+			p.Net.Restore()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -1527,20 +1336,20 @@ func TestServerThatIsDownIsAskedOnceABackoffStep(t *testing.T) {
 				f.AddPods(2)
 				p := startPodcount(t, f)
 				pass(5 * time.Minute) // of health
-				dials, asked := p.net.Dialed(), len(f.Requests(func(fakekube.Request) bool { return true }))
+				dials, asked := p.Net.Dialed(), len(f.Requests(func(fakekube.Request) bool { return true }))
 				crashes, begin := 0, time.Now()
 				for time.Since(begin) < outage {
 					if crashes++; c.cutOff {
 						f.CutOff("127.0.0.1:1", true)
 					} else {
-						p.net.Kill()
+						p.Net.Kill()
 					}
 					pass(c.down)
 					f.CutOff("127.0.0.1:1", false)
-					p.net.Restore()
+					p.Net.Restore()
 					pass(c.up)
 				}
-				dials, sent := p.net.Dialed()-dials, f.Requests(func(fakekube.Request) bool { return true })[asked:]
+				dials, sent := p.Net.Dialed()-dials, f.Requests(func(fakekube.Request) bool { return true })[asked:]
 				if most := 3*(steps+crashes) + discoveries; dials > most || len(sent) > most {
 					t.Errorf("%d dials and %d requests, in %d steps and %d crashes: want %d at most", dials, len(sent), steps, crashes, most)
 				}
@@ -1553,8 +1362,8 @@ func TestServerThatIsDownIsAskedOnceABackoffStep(t *testing.T) {
 				pass(reflectorLimit * 2)
 				for _, kind := range []string{"Pod", "Node", "Count"} {
 					// Three watches that end at once lead to a list. The tries that the outage broke are counted above.
-					lists := strings.Count(p.log.String(), "msg=listed kind="+kind+" ")
-					watches := strings.Count(p.log.String(), "msg=watching kind="+kind+" ")
+					lists := strings.Count(p.Log.String(), "msg=listed kind="+kind+" ")
+					watches := strings.Count(p.Log.String(), "msg=watching kind="+kind+" ")
 					if lists > 1+watches/3 {
 						t.Errorf("%d lists and %d watches of kind %s", lists, watches, kind)
 					}
@@ -1563,14 +1372,6 @@ func TestServerThatIsDownIsAskedOnceABackoffStep(t *testing.T) {
 			})
 		})
 	}
-}
-
-// fewer is n, or a tenth of it under the race detector, under which everything takes ten times as long.
-func fewer(n int) int {
-	if info, _ := debug.ReadBuildInfo(); slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		n /= 10
-	}
-	return n
 }
 
 func TestThousandEventsASecondForAMinuteCostAWriteAnInterval(t *testing.T) {
@@ -1637,7 +1438,7 @@ func TestStopFinishesTheWriteInHandAndSendsTheEventsThatWait(t *testing.T) {
 		p := startPodcount(t, f)
 		synctest.Wait()
 		wantLabel(t, f, "cp", podCountLabel, "-")
-		if err := p.stop(); err != nil {
+		if err := p.Stop(); err != nil {
 			t.Errorf("stopped with %v", err)
 		}
 		wantLabel(t, f, "cp", podCountLabel, "0")
@@ -1652,7 +1453,7 @@ func TestStopDoesNotWaitForEventsForEver(t *testing.T) {
 		p := startPodcount(t, f)
 		synctest.Wait()
 		start := time.Now()
-		if err := p.stop(); err != nil {
+		if err := p.Stop(); err != nil {
 			t.Errorf("stopped with %v", err)
 		}
 		if d := time.Since(start); d != eventsTimeout {
@@ -1705,7 +1506,7 @@ func TestStopAtAnyStageIsPromptBeginsNothingMoreAndLeavesAllToTheNext(t *testing
 					return !strings.Contains(s.Path, "/events") && s.Method+s.Path != "PUT"+leasePath
 				}
 				before, stopped := len(f.Requests(begun)), time.Now()
-				if err := p.stop(); err != nil || time.Since(stopped) > c.takes {
+				if err := p.Stop(); err != nil || time.Since(stopped) > c.takes {
 					t.Errorf("stopped with %v after %v", err, time.Since(stopped))
 				}
 				for _, s := range f.Requests(begun)[before:] {
@@ -1744,7 +1545,7 @@ func TestNextProcessMakesRightWhatAKilledOneLeftHalfDone(t *testing.T) {
 				a := startPodcount(t, f, "-master", "http://a:1")
 				<-met
 				f.CutOff("a:1", true)
-				a.stop()
+				a.Stop()
 				startPodcount(t, f, "-master", "http://b:1")
 				wantPeace(t, f)
 				wantNumber(t, "writes by the next", len(f.Requests(func(s fakekube.Request) bool { return s.Host == "b:1" && isWriteOf("nodes")(s) })), c.writes)
@@ -1807,7 +1608,7 @@ func startBlocked(t *testing.T, f *fakekube.Server, name string, args ...string)
 	stuck := func(w io.Writer) io.Writer { return &stuckPipe{w, reading} }
 	args = append([]string{"-master", "http://" + name + ":1", "-leader-elect", "-interval", "1s"}, args...)
 	open = sync.OnceFunc(func() { close(reading) })
-	p = startPodcountWith(t, n, wiring{pipes: stuck}, args...)
+	p = startPodcountWith(t, n, wiring{Pipe: stuck}, args...)
 	t.Cleanup(open) // before the program is waited for
 	return p, open
 }
@@ -1825,7 +1626,7 @@ func TestLeaderWhoseOutputNobodyReadsWorksOnStopsAndGivesItsLeaseBack(t *testing
 				}
 				wantLabel(t, f, "cp", podCountLabel, "300")
 				stopped := time.Now()
-				if err := p.stop(); err != nil {
+				if err := p.Stop(); err != nil {
 					t.Errorf("it ended with %v", err)
 				}
 				if took := time.Since(stopped); took > eventsTimeout+2*flushTimeout {
@@ -1847,11 +1648,11 @@ func TestLeaderWhoseOutputNobodyReadsEndsWhenItsLeaseIsLost(t *testing.T) {
 		pass(10 * time.Second)
 		f.PutJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":{"holderIdentity":"other","leaseDurationSeconds":15}}`)
 		taken := time.Now()
-		p.finish()
+		p.Finish()
 		if took := time.Since(taken); took > 5*time.Second {
 			t.Errorf("it took %v to end", took)
 		}
-		if err := p.stop(); err == nil || !strings.Contains(err.Error(), "the lease is lost") {
+		if err := p.Stop(); err == nil || !strings.Contains(err.Error(), "the lease is lost") {
 			t.Errorf("it ended with %v", err)
 		}
 		open()
@@ -1870,13 +1671,13 @@ func TestDroppedLinesAreReportedOnceSomebodyReadsAgain(t *testing.T) {
 		pass(time.Minute)
 		open()
 		pass(time.Second)
-		said := regexp.MustCompile(`log lines were dropped, as stderr was not read, or failed" lines=([0-9]+)`).FindAllStringSubmatch(p.log.String(), -1)
+		said := regexp.MustCompile(`log lines were dropped, as stderr was not read, or failed" lines=([0-9]+)`).FindAllStringSubmatch(p.Log.String(), -1)
 		if len(said) != 1 || said[0][1] == "0" {
 			t.Fatalf("said: %q", said)
 		}
 		f.AddPod("default", "one-more", "")
 		pass(time.Second)
-		if after := p.log.String(); !strings.Contains(after, "ADDED Pod default/one-more") {
+		if after := p.Log.String(); !strings.Contains(after, "ADDED Pod default/one-more") {
 			t.Error("nothing is logged afterwards")
 		}
 	})
@@ -1910,14 +1711,14 @@ func TestControllerThatHangsKeepsNeitherTheProcessNorTheLease(t *testing.T) {
 				pass(10 * time.Second)
 				wantLabel(t, f, "cp", podCountLabel, "0")
 				stopped := time.Now()
-				if err := p.stop(); err != nil {
+				if err := p.Stop(); err != nil {
 					t.Errorf("it ended with %v", err)
 				}
 				if took := time.Since(stopped); took > drainTimeout+hangTimeout {
 					t.Errorf("it took %v to stop", took)
 				}
-				wantText(t, p.log.String(), "something hangs: podcount ends without it")
-				wantText(t, p.log.String(), goroutine)
+				wantText(t, p.Log.String(), "something hangs: podcount ends without it")
+				wantText(t, p.Log.String(), goroutine)
 				if fakekube.TextIn(leaseNow(f), "holderIdentity") != "" {
 					t.Errorf("the lease was not released: %v", leaseNow(f))
 				}
@@ -1995,8 +1796,8 @@ func TestWriteThatFailsAfterAStopIsSaid(t *testing.T) {
 		f.Inject(t, fakekube.Fault{On: fakekube.Requests{If: fakekube.IsWrite}, Delay: 3 * time.Second, Do: fakekube.Reply{Code: 500, Body: "{}"}})
 		p := startPodcount(t, f)
 		synctest.Wait()
-		p.stop()
-		wantText(t, p.log.String(), "cannot reconcile")
+		p.Stop()
+		wantText(t, p.Log.String(), "cannot reconcile")
 	})
 }
 
@@ -2007,7 +1808,7 @@ func TestStopDoesNotWaitForTheWriteBudget(t *testing.T) {
 		p := startPodcount(t, f, "-qps", "0.01", "-burst", "1")
 		synctest.Wait()
 		start := time.Now()
-		if err := p.stop(); err != nil || time.Since(start) != 0 {
+		if err := p.Stop(); err != nil || time.Since(start) != 0 {
 			t.Errorf("stopped with %v after %v", err, time.Since(start))
 		}
 		wantNumber(t, "writes", len(f.Requests(fakekube.IsWrite)), 1)
@@ -2024,7 +1825,7 @@ func TestFieldThatTheServerDoesNotKnowEndsTheProgramAsWrongUsage(t *testing.T) {
 		p := startPodcount(t, f, "-field-selector", "spec.hostNetwork=true")
 		synctest.Wait()
 		var usage options.UsageError
-		if err := p.stop(); !errors.As(err, &usage) || !strings.Contains(err.Error(), "field label not supported: spec.hostNetwork") {
+		if err := p.Stop(); !errors.As(err, &usage) || !strings.Contains(err.Error(), "field label not supported: spec.hostNetwork") {
 			t.Errorf("ended with %v", err)
 		}
 	})
@@ -2036,8 +1837,8 @@ func TestSecretsAreNotLogged(t *testing.T) {
 		dir := t.TempDir()
 		p := startPodcountOn(t, f.ServeAs(t, dir, "token: sEcReT"), "-kubeconfig", filepath.Join(dir, "config"), "-v", "9")
 		pass(time.Minute)
-		wantText(t, p.log.String(), "401 Unauthorized")
-		if strings.Contains(p.log.String(), "sEcReT") {
+		wantText(t, p.Log.String(), "401 Unauthorized")
+		if strings.Contains(p.Log.String(), "sEcReT") {
 			t.Error("the token is in the log")
 		}
 	})
@@ -2059,13 +1860,13 @@ func TestVerbosityShowsTheInside(t *testing.T) {
 			synctest.Wait()
 			for level, lines := range map[string][]string{"0": {}, "2": {"msg=watching"}, "4": {"queue: add"}, "6": {"GET /api"}} {
 				for _, line := range lines {
-					if strings.Contains(p.log.String(), line) != (level <= v) {
+					if strings.Contains(p.Log.String(), line) != (level <= v) {
 						t.Errorf("-v %s: %q is there or not as it should not be", v, line)
 					}
 				}
 			}
 			for _, line := range want {
-				wantText(t, p.log.String(), line)
+				wantText(t, p.Log.String(), line)
 			}
 		})
 	}
@@ -2077,9 +1878,9 @@ func TestLogsAsJSON(t *testing.T) {
 		f.Inject(t, fakekube.Fault{On: fakekube.Requests{If: fakekube.IsWrite}, Do: fakekube.Reply{Code: 500, Body: "{}"}})
 		p := startPodcount(t, f, "-log-format", "json")
 		pass(time.Second)
-		wantText(t, p.log.String(), `"msg":"cannot reconcile","controller":"pod-count","key":"cp"`)
-		wantText(t, p.log.String(), `"took":"0s"`)
-		for line := range strings.Lines(p.log.String()) {
+		wantText(t, p.Log.String(), `"msg":"cannot reconcile","controller":"pod-count","key":"cp"`)
+		wantText(t, p.Log.String(), `"took":"0s"`)
+		for line := range strings.Lines(p.Log.String()) {
 			if !json.Valid([]byte(line)) {
 				t.Errorf("not JSON: %s", line)
 			}
@@ -2112,7 +1913,7 @@ func TestControllersShareCachesAndStartALittleApart(t *testing.T) {
 			wantNumber(t, "lists of "+resource, len(f.Requests(isList(resource))), 1)
 			wantNumber(t, "watches of "+resource, len(f.Requests(fakekube.IsWatch(resource))), 1)
 		}
-		begins := regexp.MustCompile(`time=(\S+) .*work begins" controller=(\S+)`).FindAllStringSubmatch(p.log.String(), -1)
+		begins := regexp.MustCompile(`time=(\S+) .*work begins" controller=(\S+)`).FindAllStringSubmatch(p.Log.String(), -1)
 		if len(begins) != 3 || begins[0][1] == begins[1][1] || begins[1][1] == begins[2][1] || begins[0][2] != "pod-count" {
 			t.Errorf("controllers began as %q", begins)
 		}
@@ -2181,10 +1982,10 @@ func TestControllerThatPanicsTakesNobodyDownAndIsTriedAgain(t *testing.T) {
 		if n := reconciled.Load(); n < 10 || n > 40 { // two keys, each with a backoff from 5 ms on
 			t.Errorf("tried %d times", n)
 		}
-		wantNumber(t, "stacks", strings.Count(p.log.String(), "a controller panics"), 1)
-		wantText(t, p.log.String(), "level=ERROR msg=\"a controller panics\" controller=broken")
-		wantText(t, p.log.String(), "main_test.go")
-		wantText(t, p.log.String(), `msg="cannot reconcile" controller=broken`)
+		wantNumber(t, "stacks", strings.Count(p.Log.String(), "a controller panics"), 1)
+		wantText(t, p.Log.String(), "level=ERROR msg=\"a controller panics\" controller=broken")
+		wantText(t, p.Log.String(), "main_test.go")
+		wantText(t, p.Log.String(), `msg="cannot reconcile" controller=broken`)
 		wantPeace(t, f)
 	})
 }
@@ -2199,7 +2000,7 @@ func TestControllerWhoseRightsAreMissingHoldsUpNoOther(t *testing.T) {
 		f.AddPods(2)
 		pass(20 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "2")
-		wantText(t, p.log.String(), `the RBAC rule that allows it: apiGroups [\"demo.mark8s.io\"], resources [\"counts\"], verbs [\"list\"]`)
+		wantText(t, p.Log.String(), `the RBAC rule that allows it: apiGroups [\"demo.mark8s.io\"], resources [\"counts\"], verbs [\"list\"]`)
 		f.Forbid("list counts", false)
 		pass(time.Minute)
 		wantText(t, f.CountStatus("web"), "false 2 1")
@@ -2225,8 +2026,8 @@ func TestControllerWaitsForItsCRDStandsDownWithItAndComesBack(t *testing.T) {
 		p := startPodcount(t, f)
 		pass(10 * time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "2")
-		wantNumber(t, "lines about the wait", strings.Count(p.log.String(), "is its CRD installed?"), 1)
-		wantNumber(t, "warnings", strings.Count(p.log.String(), "level=WARN"), 0)
+		wantNumber(t, "lines about the wait", strings.Count(p.Log.String(), "is its CRD installed?"), 1)
+		wantNumber(t, "warnings", strings.Count(p.Log.String(), "level=WARN"), 0)
 		wantNumber(t, "lists of Counts", len(f.Requests(isList("counts"))), 0)
 		if n := discoveries(f); n < 50 || n > 76 {
 			t.Errorf("%d discoveries in 10 minutes, want one each 8 to 12 s", n)
@@ -2247,8 +2048,8 @@ func TestControllerWaitsForItsCRDStandsDownWithItAndComesBack(t *testing.T) {
 			pass(time.Minute)
 			wantNumber(t, "requests for Counts after the stand-down", len(f.Requests(isList("counts")))+len(f.Requests(fakekube.IsWatch("counts")))-lists, 0)
 		}
-		wantNumber(t, "stand-downs", strings.Count(p.log.String(), "the resource is gone"), 2)
-		wantNumber(t, "words on the deleted Count", strings.Count(p.log.String(), "a Count is gone"), 2)
+		wantNumber(t, "stand-downs", strings.Count(p.Log.String(), "the resource is gone"), 2)
+		wantNumber(t, "words on the deleted Count", strings.Count(p.Log.String(), "a Count is gone"), 2)
 		f.AddPods(4)
 		pass(11 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "4")
@@ -2297,7 +2098,7 @@ func TestMomentOfA404OrA429StandsNothingDown(t *testing.T) {
 		f.AddPod("default", "a", "")
 		pass(time.Second)
 		wantText(t, f.CountStatus("web"), "true 1 1")
-		wantNumber(t, "stand-downs", strings.Count(p.log.String(), "the resource is gone"), 0)
+		wantNumber(t, "stand-downs", strings.Count(p.Log.String(), "the resource is gone"), 0)
 		wantNumber(t, "lists of Counts", len(f.Requests(isList("counts"))), 5)
 	})
 }
@@ -2377,7 +2178,7 @@ func TestCountSaysWhetherAsManyPodsAreThereAsItWants(t *testing.T) {
 		}
 		f.Remove("counts", at("default", "web"))
 		pass(time.Minute)
-		wantNumber(t, "words on the deletion", strings.Count(p.log.String(), `msg="a Count is gone" count=default/web`), 1)
+		wantNumber(t, "words on the deletion", strings.Count(p.Log.String(), `msg="a Count is gone" count=default/web`), 1)
 		f.AddCount("web", `{"name":"other","count":2}`)
 		pass(time.Second)
 		wantText(t, f.CountStatus("web"), "true 2 1")
@@ -2460,18 +2261,18 @@ func TestPodsChangeConcernsItsCountsAlone(t *testing.T) {
 		}
 		p := startPodcount(t, f, "-v", "4", "-qps", "1000")
 		pass(time.Minute)
-		before := strings.Count(p.log.String(), `"queue: get" controller=count`)
+		before := strings.Count(p.Log.String(), `"queue: get" controller=count`)
 		f.AddPodWithLabels("a", fakekube.Object{"app": "n7"})
 		synctest.Wait()
 		wantText(t, f.CountStatus("c14"), "true 1 1")
 		wantText(t, f.CountStatus("c15"), "true 1 1")
-		after := strings.Count(p.log.String(), `"queue: get" controller=count`)
+		after := strings.Count(p.Log.String(), `"queue: get" controller=count`)
 		if n := after - before; n < 2 || n > 4 {
 			t.Errorf("a pod and two writes made %d keys", n)
 		}
 		f.Put("pods", fakekube.PodOn(fakekube.Object{"namespace": "default", "name": "a", "labels": fakekube.Object{"app": "n7", "x": "y"}}, "n1"))
 		synctest.Wait()
-		wantNumber(t, "keys after a change that concerns no Count", strings.Count(p.log.String(), `"queue: get" controller=count`)-after, 0)
+		wantNumber(t, "keys after a change that concerns no Count", strings.Count(p.Log.String(), `"queue: get" controller=count`)-after, 0)
 	})
 }
 
@@ -2530,7 +2331,7 @@ func TestInvalidCountGetsAWarningAndDisturbsNoOther(t *testing.T) {
 		pass(time.Second)
 		wantText(t, f.CountStatus("good"), "true 2 3")
 		wantText(t, f.CountStatus("odd"), "false 2 1")
-		wantNumber(t, "complaints", strings.Count(p.log.String(), "undecodable"), 0)
+		wantNumber(t, "complaints", strings.Count(p.Log.String(), "undecodable"), 0)
 	})
 }
 
@@ -2600,7 +2401,7 @@ func TestSchemaThatDropsTheStatusIsFoundInTheFirstAnswer(t *testing.T) {
 			if more := len(countWrites(f)) - writes; more < 5 || more > 6*4 {
 				t.Errorf("%d more writes in an hour, want one or, by the workers, a few in ten minutes", more)
 			}
-			wantNumber(t, "words on it", strings.Count(p.log.String(), "statuses do not stay"), 1)
+			wantNumber(t, "words on it", strings.Count(p.Log.String(), "statuses do not stay"), 1)
 			for want, n := range map[string]int{"Synced": 20, "CountMatched": 19} { // events tell, still
 				reasons := 0
 				for _, e := range f.All("events") {
@@ -2628,7 +2429,7 @@ func TestRestartSaysNothingOfCountsAgain(t *testing.T) {
 			f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
 			f.AddCount("good", `{"name":"nginx","count":1}`)
 			f.AddCount("bad", `{"name":"nginx","count":2}`)
-			startPodcount(t, f, "-pod-events", "off").stop()
+			startPodcount(t, f, "-pod-events", "off").Stop()
 			startPodcount(t, f, "-pod-events", "off")
 			pass(time.Minute)
 			before, writes := countEvents(f), len(countWrites(f))
@@ -2651,7 +2452,7 @@ func TestStatusOfACountThatFailedOrWasChangedByAnotherIsWrittenAgain(t *testing.
 		pass(time.Minute)
 		wantText(t, f.CountStatus("web"), "true 0 1")
 		wantText(t, f.CountStatus("other"), "true 0 1")
-		wantText(t, p.log.String(), `msg="cannot reconcile" controller=count key=default/`)
+		wantText(t, p.Log.String(), `msg="cannot reconcile" controller=count key=default/`)
 		f.PutJSON("counts", `{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":0},"status":{"healthy":false,"count":7}}`)
 		pass(10 * time.Second)
 		wantText(t, f.CountStatus("web"), "true 0 1")
@@ -2717,7 +2518,7 @@ func TestFirstWriteThatHangsHoldsUpNoOtherCount(t *testing.T) {
 		}
 		wantNumber(t, "Counts with a status beside the one that hangs", right, 9)
 		stopped := time.Now()
-		p.stop()
+		p.Stop()
 		if took := time.Since(stopped); took > drainTimeout+eventsTimeout {
 			t.Errorf("it stopped after %v", took)
 		}
@@ -2738,8 +2539,8 @@ func TestPodPrinterPrints(t *testing.T) {
 		// The deletion shows first as a change of the pod: it is looked at once for both, or twice.
 		const come, gone = "Sync/Add/Update for Pod default/%s\n", "Pod default/a does not exist anymore\n"
 		a, b := fmt.Sprintf(come, "a"), fmt.Sprintf(come, "b")
-		if !regexp.MustCompile("^" + a + b + b + "(" + a + ")?(" + gone + "){1,2}$").MatchString(p.out.String()) {
-			t.Errorf("printed:\n%s", p.out)
+		if !regexp.MustCompile("^" + a + b + b + "(" + a + ")?(" + gone + "){1,2}$").MatchString(p.Out.String()) {
+			t.Errorf("printed:\n%s", p.Out)
 		}
 		wantNumber(t, "writes", len(f.Requests(fakekube.IsWrite)), 0)
 	})
@@ -2853,21 +2654,6 @@ func TestControllerOfTheReadmeRuns(t *testing.T) {
 // ---------------------------------------------------------------------------------------------------------------------
 // Leader election
 
-const leasePath = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/podcount"
-
-var leaseKey = at("kube-system", "podcount")
-
-// startReplica starts a podcount that calls the server by a name of its own.
-func startReplica(t *testing.T, f *fakekube.Server, name string, args ...string) *program {
-	return startPodcountOn(t, f.ServeIn(t), append([]string{"-master", "http://" + name + ":1", "-v", "6", "-leader-elect", "-pod-events", "off", "-interval", "1s"}, args...)...)
-}
-
-// leaseNow returns the Lease's spec.
-func leaseNow(f *fakekube.Server) fakekube.Object {
-	spec, _ := f.Get("leases", leaseKey)["spec"].(fakekube.Object)
-	return spec
-}
-
 // leaderAt is the replica that has sent the newest write.
 func leaderAt(f *fakekube.Server) string {
 	writes := f.Requests(func(s fakekube.Request) bool { return s.Method != "GET" && !strings.Contains(s.Path, "/leases/") })
@@ -2932,13 +2718,13 @@ func TestOneOfThreeReplicasWritesAndTheOthersKeepTheirCachesWarm(t *testing.T) {
 		}
 		for name, p := range replicas {
 			wantNumber(t, name+"'s lists of pods", len(f.Requests(func(s fakekube.Request) bool { return s.Host == name+":1" && isList("pods")(s) })), 1)
-			wantNumber(t, "mentions of the holder by "+name, strings.Count(p.log.String(), "standing by"), map[bool]int{true: 0, false: 1}[name == first])
+			wantNumber(t, "mentions of the holder by "+name, strings.Count(p.Log.String(), "standing by"), map[bool]int{true: 0, false: 1}[name == first])
 		}
 		stopped := time.Now()
-		if err := replicas[first].stop(); err != nil {
+		if err := replicas[first].Stop(); err != nil {
 			t.Error(err)
 		}
-		wantText(t, replicas[first].log.String(), "the lease is released")
+		wantText(t, replicas[first].Log.String(), "the lease is released")
 		if fakekube.TextIn(leaseNow(f), "holderIdentity") != "" || leaseNow(f)["leaseDurationSeconds"] != 1.0 {
 			t.Errorf("after the release: %v", leaseNow(f))
 		}
@@ -3027,7 +2813,7 @@ func TestLeaseIsWrittenAsClientGoDoes(t *testing.T) {
 		if fakekube.TextIn(leaseNow(f), "holderIdentity") != fakekube.TextIn(made, "holderIdentity") {
 			t.Errorf("it was not made again: %v", leaseNow(f))
 		}
-		if err := p.stop(); err != nil {
+		if err := p.Stop(); err != nil {
 			t.Error(err)
 		}
 		wantNumber(t, "POSTs", len(f.Requests(func(s fakekube.Request) bool { return s.Method == "POST" && strings.Contains(s.Path, "leases") })), 0)
@@ -3065,7 +2851,7 @@ func TestLeaseOfAnotherIsTakenOnceItHasNotChangedForItsDurationWhateverItsTimesS
 			if now := leaseNow(f); now["leaseTransitions"] != 5.0 || now["acquireTime"] == o["spec"].(fakekube.Object)["acquireTime"] || now["leaseDurationSeconds"] != 15.0 {
 				t.Errorf("skew %v: it was taken as %v", skew, now)
 			}
-			wantNumber(t, "words on its holder", strings.Count(p.log.String(), "standing by"), 1)
+			wantNumber(t, "words on its holder", strings.Count(p.Log.String(), "standing by"), 1)
 		})
 	}
 }
@@ -3118,11 +2904,11 @@ func TestLeaderThatCannotRenewStopsWritingAtItsDeadlineAndExits1AndAnotherTakesO
 				t.Fatal("nobody has taken over")
 			}
 		}
-		err := replicas[first].stop()
+		err := replicas[first].Stop()
 		if err == nil || errors.As(err, new(options.UsageError)) || !strings.Contains(err.Error(), "the lease is lost: ") {
 			t.Errorf("the old leader ended with %v", err)
 		}
-		if strings.Contains(replicas[first].log.String(), "the lease is released") {
+		if strings.Contains(replicas[first].Log.String(), "the lease is released") {
 			t.Error("it released what it had lost")
 		}
 		wantOneLeader(t, f)
@@ -3164,7 +2950,7 @@ func TestLeaderWhoseLeaseIsTakenStopsAtOnce(t *testing.T) {
 		f.AddPods(3)
 		pass(10 * time.Second)
 		wantLabel(t, f, "cp", podCountLabel, "0")
-		if err := p.stop(); err == nil || !strings.Contains(err.Error(), `the lease is lost: it is held by "other"`) {
+		if err := p.Stop(); err == nil || !strings.Contains(err.Error(), `the lease is lost: it is held by "other"`) {
 			t.Errorf("it ended with %v", err)
 		}
 		if fakekube.TextIn(leaseNow(f), "holderIdentity") != "other" {
@@ -3185,7 +2971,7 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 		<-met // a write hangs
 		f.Script(t, `* leases, 4 times: reply 503 body "{}"`)
 		hung := time.Now()
-		for !strings.Contains(p.log.String(), "podcount stopped") {
+		for !strings.Contains(p.Log.String(), "podcount stopped") {
 			f.AddPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
 			pass(100 * time.Millisecond)
 		}
@@ -3194,18 +2980,6 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 		}
 		wantOneLeader(t, f)
 	})
-}
-
-// isList matches lists of a resource, but for those with which podcount asks no more than whether it is there.
-func isList(resource string) func(fakekube.Request) bool {
-	isAnyList := fakekube.IsList(resource)
-	return func(s fakekube.Request) bool { return isAnyList(s) && s.Query.Get("limit") != "1" }
-}
-
-func isWriteOf(resource string) func(fakekube.Request) bool {
-	return func(s fakekube.Request) bool {
-		return fakekube.IsWrite(s) && strings.Contains(s.Path, "/"+resource+"/")
-	}
 }
 
 // Another replica's patience begins when the server has the lease, which may be long before its answer arrives.
@@ -3228,7 +3002,7 @@ func TestTermIsCountedFromBeforeTheLeaseWasSent(t *testing.T) {
 		pass(4500 * time.Millisecond) // it is answered
 		slow.Lift()
 		f.Script(t, "* leases, always: stall")
-		for !strings.Contains(p.log.String(), "podcount stopped") {
+		for !strings.Contains(p.Log.String(), "podcount stopped") {
 			f.AddPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
 			pass(100 * time.Millisecond)
 			if time.Since(sent) > time.Minute {
@@ -3277,7 +3051,7 @@ func TestLeaderReleasesItsLeaseAfterItsLastWrite(t *testing.T) {
 		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "write", Resource: "nodes"}, Delay: 8 * time.Second, Met: func(fakekube.Request) { met <- struct{}{} }}) // longer than a renewal
 		f.AddPods(5)
 		<-met
-		if err := p.stop(); err != nil {
+		if err := p.Stop(); err != nil {
 			t.Error(err)
 		}
 		if f.Label("cp", podCountLabel) == "0" {
@@ -3299,7 +3073,7 @@ func TestStandbyStopsAtOnceAndLeavesTheLeaseAlone(t *testing.T) {
 		b := startReplica(t, f, "b")
 		pass(time.Minute)
 		stopped := time.Now()
-		if err := b.stop(); err != nil || time.Since(stopped) > 0 {
+		if err := b.Stop(); err != nil || time.Since(stopped) > 0 {
 			t.Errorf("it stopped after %v with %v", time.Since(stopped), err)
 		}
 		wantNumber(t, "the standby's writes", len(f.Requests(func(s fakekube.Request) bool { return s.Host == "b:1" && s.Method != "GET" })), 0)
@@ -3316,7 +3090,7 @@ func TestLeaseThatWasAskedForIsReleasedEvenIfTheAnswerWasLost(t *testing.T) {
 		p := startReplica(t, f, "a")
 		<-met
 		synctest.Wait()
-		if err := p.stop(); err != nil {
+		if err := p.Stop(); err != nil {
 			t.Error(err)
 		}
 		if leaseNow(f) == nil || fakekube.TextIn(leaseNow(f), "holderIdentity") != "" {
@@ -3345,11 +3119,11 @@ func TestLostRaceForTheLeaseIsNoTrouble(t *testing.T) {
 		<-met // it has seen that there is no lease, and asks for it
 		b := startReplica(t, f, "b")
 		pass(3 * time.Second)
-		wantText(t, a.log.String(), "standing by")
-		wantText(t, b.log.String(), "elected")
-		wantNumber(t, "warnings", strings.Count(a.log.String()+b.log.String(), "level=WARN msg=\"cannot"), 0)
-		a.stop()
-		wantNumber(t, "words on a release", strings.Count(a.log.String(), "released"), 0)
+		wantText(t, a.Log.String(), "standing by")
+		wantText(t, b.Log.String(), "elected")
+		wantNumber(t, "warnings", strings.Count(a.Log.String()+b.Log.String(), "level=WARN msg=\"cannot"), 0)
+		a.Stop()
+		wantNumber(t, "words on a release", strings.Count(a.Log.String(), "released"), 0)
 		if fakekube.TextIn(leaseNow(f), "holderIdentity") == "" {
 			t.Error("it released what was another's")
 		}
@@ -3364,20 +3138,20 @@ func TestReleaseIsTriedAgainWhileThereIsTime(t *testing.T) {
 		back := time.AfterFunc(3*time.Second, func() { f.CutOff("a:1", false) })
 		defer back.Stop()
 		stopped := time.Now()
-		if err := p.stop(); err != nil || time.Since(stopped) > 4*time.Second {
+		if err := p.Stop(); err != nil || time.Since(stopped) > 4*time.Second {
 			t.Errorf("it stopped after %v with %v", time.Since(stopped), err)
 		}
 		if fakekube.TextIn(leaseNow(f), "holderIdentity") != "" {
 			t.Errorf("the lease is %v", leaseNow(f))
 		}
-		wantNumber(t, "words on the release", strings.Count(p.log.String(), "released"), 1)
+		wantNumber(t, "words on the release", strings.Count(p.Log.String(), "released"), 1)
 	})
 	simulate(t, func(t *testing.T, f *fakekube.Server) { // and not for ever
 		p := startReplica(t, f, "a")
 		pass(10 * time.Second)
 		f.CutOff("a:1", true)
 		stopped := time.Now()
-		if err := p.stop(); err != nil || time.Since(stopped) > 6*time.Second {
+		if err := p.Stop(); err != nil || time.Since(stopped) > 6*time.Second {
 			t.Errorf("it stopped after %v with %v", time.Since(stopped), err)
 		}
 	})
@@ -3390,8 +3164,8 @@ func TestLeasesRightsThatAreMissingAreSaidAndRecovered(t *testing.T) {
 			f.Forbid(verb+" leases", true)
 			p := startReplica(t, f, "a")
 			pass(10 * time.Minute)
-			wantNumber(t, "warnings", strings.Count(p.log.String(), "level=WARN msg=\"cannot get the lease\""), 1)
-			wantText(t, p.log.String(), `apiGroups [\"coordination.k8s.io\"], resources [\"leases\"], verbs [\"`+rule+`\"]`)
+			wantNumber(t, "warnings", strings.Count(p.Log.String(), "level=WARN msg=\"cannot get the lease\""), 1)
+			wantText(t, p.Log.String(), `apiGroups [\"coordination.k8s.io\"], resources [\"leases\"], verbs [\"`+rule+`\"]`)
 			wantLabel(t, f, "cp", podCountLabel, "-")
 			f.Forbid(verb+" leases", false)
 			pass(10 * time.Second)
@@ -3415,16 +3189,6 @@ func TestLeaseIsWhereTheFlagsSay(t *testing.T) {
 // ---------------------------------------------------------------------------------------------------------------------
 // What several tests need; selectors, Events, clocks
 
-const ownPodsLabel = "example.com/pods"
-
-// meetFaults lets time pass until every fault that was injected has been met.
-func meetFaults(t *testing.T, f *fakekube.Server) {
-	t.Helper()
-	for start := time.Now(); f.FaultsLeft() && time.Since(start) < 6*time.Hour; {
-		pass(time.Second)
-	}
-}
-
 func TestSelectorThatNoServerTakesIsWrongUsageBeforeAnyIsAsked(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		for args, want := range map[string]string{
@@ -3437,7 +3201,7 @@ func TestSelectorThatNoServerTakesIsWrongUsageBeforeAnyIsAsked(t *testing.T) {
 		} {
 			p := startPodcount(t, f, args)
 			synctest.Wait()
-			if err := p.stop(); !errors.As(err, new(options.UsageError)) || !strings.Contains(err.Error(), want) {
+			if err := p.Stop(); !errors.As(err, new(options.UsageError)) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %q", args, err, want)
 			}
 		}
@@ -3494,7 +3258,7 @@ func TestKubectlProxyServesBesideTheKubeconfigOfAnotherCluster(t *testing.T) {
 			f.ServeHTTP(w, r)
 		}))
 		p := startPodcountOn(t, n, "-kubeconfig", filepath.Join(dir, "config"), "-master", "http://127.0.0.1:8001", "-once")
-		if err := p.finish(); err != nil {
+		if err := p.Finish(); err != nil {
 			t.Error(err)
 		}
 		wantLabel(t, f, "cp", podCountLabel, "0")
@@ -3539,20 +3303,9 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "list", Resource: "pods"}, Do: fakekube.Reply{Code: 307, Header: map[string]string{"Location": "http://127.0.0.1:1/elsewhere"}, Body: "moved"}})
 		p := startPodcount(t, f)
 		synctest.Wait()
-		wantText(t, p.log.String(), "list pods: 307 Temporary Redirect")
+		wantText(t, p.Log.String(), "list pods: 307 Temporary Redirect")
 		wantNumber(t, "requests elsewhere", len(f.Requests(func(s fakekube.Request) bool { return s.Path == "/elsewhere" })), 0)
 	})
-}
-
-// writeFiles writes files into dir.
-func writeFiles(t testing.TB, dir string, files map[string]string) {
-	t.Helper()
-	for name, text := range files {
-		os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700)
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 func TestTokenFileIsReadAgainEveryMinuteAndAfterA401AndAGapIsSaidOnce(t *testing.T) {
@@ -3601,14 +3354,14 @@ func TestTokenFileIsReadAgainEveryMinuteAndAfterA401AndAGapIsSaidOnce(t *testing
 			pass(10 * time.Minute)
 		}
 		users("one one two two three three three three")
-		wantNumber(t, "words on the gap", strings.Count(p.log.String(), "going on with what there was"), 1)
+		wantNumber(t, "words on the gap", strings.Count(p.Log.String(), "going on with what there was"), 1)
 		write("four")
 		f.Allow("four")
 		addPod()
 		if writes := f.Requests(fakekube.IsWrite); writes[len(writes)-1].Token != "four" {
 			t.Errorf("written by %s, want four", writes[len(writes)-1].Token)
 		}
-		wantNumber(t, "words on its end", strings.Count(p.log.String(), "the credential can be read again"), 1)
+		wantNumber(t, "words on its end", strings.Count(p.Log.String(), "the credential can be read again"), 1)
 	})
 }
 
@@ -3620,8 +3373,8 @@ func TestWrongTokenIsTriedOnceAndNamedByItsPlace(t *testing.T) {
 		p := startPodcountOn(t, f.ServeAs(t, dir, "tokenFile: token"), "-kubeconfig", filepath.Join(dir, "config"), "-v", "6")
 		synctest.Wait()
 		wantNumber(t, "tries", len(f.Requests(func(fakekube.Request) bool { return true })), 3) // of each list, and of discovery, one
-		wantText(t, p.log.String(), "list pods: 401 Unauthorized: Unauthorized (what was not accepted: the token of "+dir+"/token)")
-		if strings.Contains(p.log.String(), "s3cret") {
+		wantText(t, p.Log.String(), "list pods: 401 Unauthorized: Unauthorized (what was not accepted: the token of "+dir+"/token)")
+		if strings.Contains(p.Log.String(), "s3cret") {
 			t.Error("the token is in the log")
 		}
 		f.Allow("s3cret")
@@ -3698,7 +3451,7 @@ func TestCertificatesThatChangeAreUsedByTheNextRequestWhileWatchesGoOn(t *testin
 		pass(2 * time.Second)
 		f.AddPod("default", fmt.Sprint("p", len(f.All("pods"))), "cp")
 		pass(2 * time.Second)
-		wantNumber(t, "words on the end of what did not fit", strings.Count(p.log.String(), "can be read again"), 1)
+		wantNumber(t, "words on the end of what did not fit", strings.Count(p.Log.String(), "can be read again"), 1)
 		writeFiles(t, dir, map[string]string{"v2/tls.key": "no key", "v2/ca.crt": "no CA"})
 		os.Remove(filepath.Join(dir, "v2/tls.crt"))
 		pass(2 * time.Second)
@@ -3707,7 +3460,7 @@ func TestCertificatesThatChangeAreUsedByTheNextRequestWhileWatchesGoOn(t *testin
 			pass(time.Minute) // all in all less than 5, when watches may begin to end
 		}
 		wantLabel(t, f, "cp", podCountLabel, "6")
-		wantNumber(t, "words on what is missing, and does not fit, once each time", strings.Count(p.log.String(), "going on with what there was"), 2)
+		wantNumber(t, "words on what is missing, and does not fit, once each time", strings.Count(p.Log.String(), "going on with what there was"), 2)
 
 		serveWith(recent)
 		swap("v3", "three", recent)
@@ -3782,7 +3535,7 @@ func TestExecCredentialIsKeptUntilItExpiresOrIsRefused(t *testing.T) {
 		if n := len(runs()) - 3; n < 3 || n > 13 {
 			t.Errorf("%d runs in a minute of failure", n)
 		}
-		wantText(t, p.log.String(), `exit status 1, saying \"the server of tokens is down\"`)
+		wantText(t, p.Log.String(), `exit status 1, saying \"the server of tokens is down\"`)
 		answer("wrong", time.Time{})
 		pass(2 * time.Minute)
 		before := len(runs())
@@ -3795,7 +3548,7 @@ func TestExecCredentialIsKeptUntilItExpiresOrIsRefused(t *testing.T) {
 		pass(2 * time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "3")
 		for _, token := range []string{"\"one\"", "\"two\"", "=four", "\"four\"", "wrong"} {
-			if strings.Contains(p.log.String(), token) {
+			if strings.Contains(p.Log.String(), token) {
 				t.Errorf("%s is in the log", token)
 			}
 		}
@@ -4021,23 +3774,23 @@ func TestWhatIsWrongWithTheWayInIsSaidWithWhatWasTriedAndTheNextStep(t *testing.
 				config := filepath.Join(dir, "config")
 				writeFiles(t, dir, map[string]string{"config": strings.Replace(fakekube.Kubeconfig("https://127.0.0.1:1", ca.PEM(), "token: s3cret"), c.config[0], c.config[1], 1)})
 				n := f.ServeIn(t, func() *tls.Certificate { return &pair })
-				p := startPodcountWith(t, n, wiring{dial: c.dial}, append([]string{"-kubeconfig", config, "-log-format", "json"}, strings.Fields(c.args)...)...)
+				p := startPodcountWith(t, n, wiring{Dial: c.dial}, append([]string{"-kubeconfig", config, "-log-format", "json"}, strings.Fields(c.args)...)...)
 				pass(10 * time.Second)
 				said := ""
-				for line := range strings.Lines(p.log.String()) {
+				for line := range strings.Lines(p.Log.String()) {
 					var fields fakekube.Object
 					if err := json.Unmarshal([]byte(line), &fields); err != nil {
 						t.Errorf("%s: %v", line, err)
 					}
 					said += fakekube.TextIn(fields, "err") + "\n"
 				}
-				if err := p.stop(); err != nil {
+				if err := p.Stop(); err != nil {
 					said += "podcount: " + err.Error() + "\n"
 				}
 				for _, want := range c.want {
 					wantText(t, said, strings.ReplaceAll(want, "CONFIG", config))
 				}
-				if strings.Contains(p.log.String(), "s3cret") {
+				if strings.Contains(p.Log.String(), "s3cret") {
 					t.Error("the token is in the log")
 				}
 			})
@@ -4312,19 +4065,6 @@ func TestReaderOfTheOutputThatGoesAwayEndsNothing(t *testing.T) {
 // ---------------------------------------------------------------------------------------------------------------------
 // Once, dry and pruned
 
-// finish waits until a program has ended by itself, and returns how.
-func (p *program) finish() error {
-	p.t.Helper()
-	select {
-	case <-p.done:
-	case <-time.After(time.Hour):
-		p.t.Error("it goes on")
-	}
-	return p.stop()
-}
-
-func writesAt(f *fakekube.Server) []fakekube.Request { return f.Requests(fakekube.IsWrite) }
-
 func TestOnceWritesWhatIsWrongAndExits(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})
@@ -4335,7 +4075,7 @@ func TestOnceWritesWhatIsWrongAndExits(t *testing.T) {
 		f.AddPodWithLabels("p2", fakekube.Object{"app": "nginx"})
 		f.AddCount("nginx", `{"name":"nginx","count":1}`)
 		start := time.Now()
-		if err := startPodcount(t, f, "-once", "-node-label", "x.y/pods").finish(); err != nil {
+		if err := startPodcount(t, f, "-once", "-node-label", "x.y/pods").Finish(); err != nil {
 			t.Error(err)
 		}
 		if took := time.Since(start); took > 3*time.Second {
@@ -4347,7 +4087,7 @@ func TestOnceWritesWhatIsWrongAndExits(t *testing.T) {
 		wantText(t, f.CountStatus("nginx"), "true 1 1")
 		wantNumber(t, "events of changed labels", len(eventsOf(f, "PodCountChanged")), 5)
 		before := len(writesAt(f))
-		if err := startPodcount(t, f, "-once", "-node-label", "x.y/pods").finish(); err != nil {
+		if err := startPodcount(t, f, "-once", "-node-label", "x.y/pods").Finish(); err != nil {
 			t.Error(err)
 		}
 		wantNumber(t, "writes of a second run", len(writesAt(f))-before, 0)
@@ -4384,15 +4124,15 @@ func TestOnceWaitsForASlowReaderAndFailsWhereNobodyReads(t *testing.T) {
 					})
 				}
 				args := []string{"-master", "http://127.0.0.1:1", "-once", "-total-nodes", "", "-qps", "1000", "-burst", "1000"}
-				p := startPodcountWith(t, n, wiring{pipes: slow}, append(args, c.args...)...)
-				err := p.finish()
+				p := startPodcountWith(t, n, wiring{Pipe: slow}, append(args, c.args...)...)
+				err := p.Finish()
 				close(reading)
 				pass(time.Minute) // for what still waits
 				if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 					t.Errorf("it ended with %v, want %q", err, c.want)
 				}
 				if c.reads {
-					wantNumber(t, "lines", strings.Count(p.log.String(), "would write node "), 500)
+					wantNumber(t, "lines", strings.Count(p.Log.String(), "would write node "), 500)
 				}
 			})
 		})
@@ -4405,7 +4145,7 @@ func TestOnceEndsWhileEverythingChanges(t *testing.T) {
 		p := startPodcount(t, f, "-once", "-controllers", "*,pod-printer")
 		go churn(f, 60)
 		start := time.Now()
-		if err := p.finish(); err != nil || time.Since(start) > 20*time.Second {
+		if err := p.Finish(); err != nil || time.Since(start) > 20*time.Second {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 		<-time.After(time.Minute)
@@ -4417,7 +4157,7 @@ func TestOnceFailsWhenSomethingCannotBeWrittenAndWritesTheRest(t *testing.T) {
 		f.AddNode("a", controlPlane)
 		f.AddNode("b", controlPlane)
 		f.Inject(t, statusFault(fakekube.Requests{Verb: "patch", Resource: "nodes", Name: "a"}, fakekube.Always, 500, "InternalError", nil))
-		err := startPodcount(t, f, "-once").finish()
+		err := startPodcount(t, f, "-once").Finish()
 		if err == nil || err.Error() != "-once: pod-count could not make 1 object right (a): the log says why" || errors.As(err, new(options.UsageError)) {
 			t.Error(err)
 		}
@@ -4433,7 +4173,7 @@ func TestOnceGivesUpWhenTheServerIsAway(t *testing.T) {
 			f.AddNode("cp", controlPlane)
 			f.Inject(t, statusFault(fakekube.Requests{Resource: path}, fakekube.Always, 503, "ServiceUnavailable", nil))
 			start := time.Now()
-			err := startPodcount(t, f, "-once").finish()
+			err := startPodcount(t, f, "-once").Finish()
 			if err == nil || err.Error() != "-once: after 2m0s there is no complete list of "+kind || time.Since(start) > onceListTime+time.Second {
 				t.Errorf("%s, after %v: %v", kind, time.Since(start), err)
 			}
@@ -4454,7 +4194,7 @@ func TestDryRunSaysWhatItWouldWriteAndWritesNothing(t *testing.T) {
 		pass(5 * time.Minute)
 		says := func(line string, times int) {
 			t.Helper()
-			wantNumber(t, line, strings.Count(p.log.String(), line), times)
+			wantNumber(t, line, strings.Count(p.Log.String(), line), times)
 		}
 		says(`msg="would write node cp: hopegi/pod-count none → 2"`, 1) // once, though it stays wrong
 		says(`msg="would write count default/nginx: status none → 0 unhealthy"`, 1)
@@ -4462,17 +4202,17 @@ func TestDryRunSaysWhatItWouldWriteAndWritesNothing(t *testing.T) {
 		pass(time.Minute)
 		says(`msg="would write node cp: hopegi/pod-count none → 3"`, 1)
 		says(`msg="would post an Event on pod default/one-more: PodCounted: pod count is 3"`, 1)
-		if err := p.stop(); err != nil {
+		if err := p.Stop(); err != nil {
 			t.Error(err)
 		}
 		says("1 node: 1 would be written, 0 right, 0 failed, in 360.", 1)
 		says("1 count: 1 would be written, 0 right, 0 failed, in 360.", 1)
 		wantNumber(t, "requests that are not GET", len(f.Requests(func(s fakekube.Request) bool { return s.Method != "GET" })), 0)
 		p = startPodcount(t, f, "-dry-run", "-once", "-v", "0")
-		if err := p.finish(); err != nil {
+		if err := p.Finish(); err != nil {
 			t.Error(err)
 		}
-		wantText(t, p.log.String(), "1 node: 1 would be written, 0 right, 0 failed, in 0.")
+		wantText(t, p.Log.String(), "1 node: 1 would be written, 0 right, 0 failed, in 0.")
 		wantNumber(t, "requests that are not GET", len(f.Requests(func(s fakekube.Request) bool { return s.Method != "GET" })), 0)
 	})
 }
@@ -4486,11 +4226,11 @@ func TestDryRunIsNotPacedByQPS(t *testing.T) {
 		f.AddPods(3)
 		p := startPodcount(t, f, "-dry-run", "-once", "-total-nodes", "", "-qps", "1", "-burst", "1")
 		start := time.Now()
-		if err := p.finish(); err != nil || time.Since(start) > time.Second {
+		if err := p.Finish(); err != nil || time.Since(start) > time.Second {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
-		wantNumber(t, "nodes that are said", strings.Count(p.log.String(), "would write node "), 500)
-		wantText(t, p.log.String(), "500 nodes: 500 would be written, 0 right, 0 failed, in 0.")
+		wantNumber(t, "nodes that are said", strings.Count(p.Log.String(), "would write node "), 500)
+		wantText(t, p.Log.String(), "500 nodes: 500 would be written, 0 right, 0 failed, in 0.")
 	})
 }
 
@@ -4499,11 +4239,11 @@ func TestOnceFailsWhereTheSchemaDropsTheStatus(t *testing.T) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true, DropsStatus: true})
 		f.AddCount("nginx", `{"name":"nginx","count":1}`)
 		p := startPodcount(t, f, "-once")
-		err := p.finish()
+		err := p.Finish()
 		if err == nil || !strings.Contains(err.Error(), "count could not make 1 object right (default/nginx)") {
 			t.Error(err)
 		}
-		wantText(t, p.log.String(), "1 count: 0 written, 0 right, 1 failed, in ")
+		wantText(t, p.Log.String(), "1 count: 0 written, 0 right, 1 failed, in ")
 	})
 }
 
@@ -4538,10 +4278,10 @@ func TestOnceOfAManyNodesEndsWhilePodsComeAllTheTime(t *testing.T) {
 			f.AddPod("default", fmt.Sprint("p", i), "")
 			pass(time.Second)
 		}
-		if err := p.finish(); err != nil {
+		if err := p.Finish(); err != nil {
 			t.Error(err)
 		}
-		wantText(t, p.log.String(), "400 nodes: 400 written, 0 right, 0 failed, in ")
+		wantText(t, p.Log.String(), "400 nodes: 400 written, 0 right, 0 failed, in ")
 		wantNumber(t, "writes", len(writesAt(f)), 400)
 	})
 }
@@ -4561,7 +4301,7 @@ func TestNumbersOfASummaryAddUpWhateverChangesMeanwhile(t *testing.T) {
 		}, "10 nodes: 10 written, 0 right, 0 failed, in ", ""},
 		"nodes are added": {func(f *fakekube.Server, _ *program) { f.AddNode("new") }, "10 nodes: 10 written, 0 right, 0 failed, in ", ""},
 		"a pod is added":  {func(f *fakekube.Server, _ *program) { f.AddPod("default", "new", "") }, "10 nodes: 10 written, 0 right, 0 failed, in ", ""},
-		"a stop": {func(_ *fakekube.Server, p *program) { p.stop() }, "10 nodes: 6 written, 0 right, 0 failed, 4 not done, in ",
+		"a stop": {func(_ *fakekube.Server, p *program) { p.Stop() }, "10 nodes: 6 written, 0 right, 0 failed, 4 not done, in ",
 			"-once: stopped before all was done"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -4573,11 +4313,11 @@ func TestNumbersOfASummaryAddUpWhateverChangesMeanwhile(t *testing.T) {
 				p := startPodcount(t, f, "-once", "-total-nodes", "", "-qps", "1", "-burst", "1", "-workers", "1")
 				pass(5500 * time.Millisecond)
 				c.change(f, p)
-				err := p.finish()
+				err := p.Finish()
 				if c.err == "" && err != nil || c.err != "" && (err == nil || err.Error() != c.err) {
 					t.Errorf("it ended with %v, want %q", err, c.err)
 				}
-				wantText(t, p.log.String(), c.want)
+				wantText(t, p.Log.String(), c.want)
 			})
 		})
 	}
@@ -4589,12 +4329,12 @@ func TestOnceNamesWhatIsLeftOfEachController(t *testing.T) {
 		f.AddNode("cp", controlPlane)
 		f.AddCount("nginx", `{"name":"nginx","count":1}`)
 		f.Inject(t, statusFault(fakekube.Requests{If: fakekube.IsWrite}, fakekube.Always, 500, "InternalError", nil))
-		err := startPodcount(t, f, "-once").finish()
+		err := startPodcount(t, f, "-once").Finish()
 		want := "-once: pod-count could not make 1 object right (cp); count could not make 1 object right (default/nginx): the log says why"
 		if err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
-		err = startPodcount(t, f, "-prune").finish()
+		err = startPodcount(t, f, "-prune").Finish()
 		if err != nil { // no label is there
 			t.Error(err)
 		}
@@ -4619,7 +4359,7 @@ func TestOnceTriesAgainWhatAControllerPanickedAbout(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("n1")
 		f.AddNode("n2")
-		if err := startPodcount(t, f, "-once", "-controllers", "flaky").finish(); err != nil {
+		if err := startPodcount(t, f, "-once", "-controllers", "flaky").Finish(); err != nil {
 			t.Error(err)
 		}
 		wantNumber(t, "nodes that were reconciled", int(reconciled.Load()), 2)
@@ -4636,7 +4376,7 @@ func TestControllerWhoseNumbersOrTicksPanicEndsNothingElse(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", controlPlane)
 		f.AddPods(2)
-		if err := startPodcount(t, f, "-once", "-controllers", "pod-count,odd").finish(); err == nil ||
+		if err := startPodcount(t, f, "-once", "-controllers", "pod-count,odd").Finish(); err == nil ||
 			!strings.Contains(err.Error(), "-once: odd cannot say what is to be done: panic: tick") {
 			t.Errorf("-once ended with %v", err)
 		}
@@ -4645,7 +4385,7 @@ func TestControllerWhoseNumbersOrTicksPanicEndsNothingElse(t *testing.T) {
 		p := startPodcount(t, f, "-controllers", "pod-count,odd")
 		pass(time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "3")
-		if err := p.stop(); err != nil {
+		if err := p.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -4661,8 +4401,8 @@ func TestDryRunSaysAgainWhatHasBeenRightMeanwhile(t *testing.T) {
 			f.SetLabel("cp", podCountLabel, label)
 			pass(5 * time.Second)
 		}
-		wantNumber(t, "none → 3", strings.Count(p.log.String(), `"would write node cp: hopegi/pod-count none → 3"`), 1)
-		wantNumber(t, "77 → 3", strings.Count(p.log.String(), `"would write node cp: hopegi/pod-count 77 → 3"`), 1)
+		wantNumber(t, "none → 3", strings.Count(p.Log.String(), `"would write node cp: hopegi/pod-count none → 3"`), 1)
+		wantNumber(t, "77 → 3", strings.Count(p.Log.String(), `"would write node cp: hopegi/pod-count 77 → 3"`), 1)
 	})
 }
 
@@ -4682,16 +4422,16 @@ func TestOnceEndsWithASummary(t *testing.T) {
 		}
 		f.Inject(t, statusFault(fakekube.Requests{If: isRefused}, fakekube.Always, 500, "InternalError", nil))
 		p := startPodcount(t, f, "-once", "-total-nodes", "")
-		if err := p.finish(); err == nil {
+		if err := p.Finish(); err == nil {
 			t.Error("it ended well")
 		}
-		wantText(t, p.log.String(), "50 nodes: 2 written, 47 right, 1 failed, in ")
-		wantText(t, p.log.String(), "1 count: 1 written, 0 right, 0 failed, in ")
+		wantText(t, p.Log.String(), "50 nodes: 2 written, 47 right, 1 failed, in ")
+		wantText(t, p.Log.String(), "1 count: 1 written, 0 right, 0 failed, in ")
 		p = startPodcount(t, f, "-prune")
-		if err := p.finish(); err != nil {
+		if err := p.Finish(); err != nil {
 			t.Error(err)
 		}
-		wantText(t, p.log.String(), "50 nodes: 49 written, 1 right, 0 failed, in ")
+		wantText(t, p.Log.String(), "50 nodes: 49 written, 1 right, 0 failed, in ")
 	})
 }
 
@@ -4706,12 +4446,12 @@ func TestOnceEndsWithinItsTimeoutAndNamesWhatIsLeft(t *testing.T) {
 			f.Inject(t, busy)
 			start := time.Now()
 			p := startPodcount(t, f, append(args, "-once")...)
-			err := p.finish()
+			err := p.Finish()
 			want := fmt.Sprintf("-once: pod-count could not make 1 object right (a) after %v: the log says why", timeout)
 			if err == nil || err.Error() != want || time.Since(start).Round(5*time.Second) != timeout {
 				t.Errorf("after %v: %v, want %s", time.Since(start), err, want)
 			}
-			wantText(t, p.log.String(), "2 nodes: 1 written, 0 right, 1 failed, in ")
+			wantText(t, p.Log.String(), "2 nodes: 1 written, 0 right, 1 failed, in ")
 			wantLabel(t, f, "b", podCountLabel, "0")
 		})
 	}
@@ -4723,12 +4463,12 @@ func TestPruneRemovesItsLabelsFromAllNodesAndNothingElse(t *testing.T) {
 		f.AddNode("n1", podCountLabel+"=3", "x.y/pods=1")
 		f.AddNode("n2")
 		f.AddPods(3)
-		if err := startPodcount(t, f, "-prune", "-dry-run", "-node-label", "x.y/pods").finish(); err != nil {
+		if err := startPodcount(t, f, "-prune", "-dry-run", "-node-label", "x.y/pods").Finish(); err != nil {
 			t.Error(err)
 		}
 		wantLabel(t, f, "cp", podCountLabel, "3")
 		for _, selectors := range [][]string{{"-total-nodes", "none"}, {"-node-label", "x.y/pods", "-namespace", "a", "-pod-selector", "b=c", "-field-selector", "spec.nodeName=d"}} {
-			if err := startPodcount(t, f, append(selectors, "-prune")...).finish(); err != nil {
+			if err := startPodcount(t, f, append(selectors, "-prune")...).Finish(); err != nil {
 				t.Error(err)
 			}
 			wantLabel(t, f, "cp", podCountLabel, "-")
@@ -5334,7 +5074,7 @@ func TestManifestOfOnceIsACronJobThatDoesItsWorkAndEnds(t *testing.T) {
 		pass(time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "3")
 		select {
-		case <-p.done:
+		case <-p.Done:
 		default:
 			t.Error("it goes on")
 		}
@@ -6771,7 +6511,7 @@ func (w *world) still(b *between, path string) {
 
 // podcount runs the whole program on the pods and nodes whose label row has this value.
 func (w *world) podcount(way []string, row string, args ...string) *logBuffer {
-	log := &logBuffer{wrote: w.changed}
+	log := &logBuffer{Wrote: w.changed}
 	ctx, cancel := context.WithCancel(w.Context())
 	var stderr io.Writer = log
 	if w.pipe != nil {
@@ -6807,7 +6547,7 @@ func (w *world) reflect(labels, fields string) *observed { return w.reflectFrom(
 
 // reflectFrom starts with a watch from version, if there is one.
 func (w *world) reflectFrom(version, labels, fields string) *observed {
-	o := &observed{log: &logBuffer{wrote: w.changed}, store: NewStore[*Pod]()}
+	o := &observed{log: &logBuffer{Wrote: w.changed}, store: NewStore[*Pod]()}
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, network, addr)
 		o.mu.Lock()
@@ -7135,14 +6875,6 @@ func BenchmarkPeakMemory(b *testing.B) {
 	}
 }
 
-// labelsIn is how a Selector looks into a map.
-func labelsIn(labels map[string]string) func(key string) (value string, ok bool) {
-	return func(key string) (string, bool) {
-		value, ok := labels[key]
-		return value, ok
-	}
-}
-
 // writerFunc is a Writer that is a function.
 type writerFunc func([]byte) (int, error)
 
@@ -7246,7 +6978,7 @@ func TestControllerThatPanicsForEverIsSaidOnceAMinuteAndCostsLittle(t *testing.T
 			f.AddPodWithLabels("changing", fakekube.Object{"n": strconv.Itoa(i)})
 		}
 		pass(10 * time.Minute)
-		log := p.log.String()
+		log := p.Log.String()
 		wantNumber(t, "stacks", strings.Count(log, "main_test.go"), 1)
 		if n := strings.Count(log, "a controller panics again"); n < 5 || n > 10 {
 			t.Errorf("%d more lines in 10 minutes", n)
@@ -7267,8 +6999,8 @@ func TestOnceFailsWhereAFunctionThatPanicsCouldNotSayItsKeys(t *testing.T) {
 		f.AddNode("cp", controlPlane)
 		f.AddPods(2)
 		p := startPodcount(t, f, "-once")
-		<-p.done
-		wantText(t, fmt.Sprint(p.stop()), "-once: panicky could not make 2 objects right")
+		<-p.Done
+		wantText(t, fmt.Sprint(p.Stop()), "-once: panicky could not make 2 objects right")
 		wantLabel(t, f, "cp", podCountLabel, "2")
 	})
 }

@@ -438,7 +438,7 @@ func TestHalfOpenConnectionIsNoticedAndResumedWithoutARelist(t *testing.T) {
 					}
 					pass(after)
 					lost := time.Now()
-					p.net.GoSilent()
+					p.Net.GoSilent()
 					f.AddPods(1)
 					pass(limit)
 					wantLabel(t, f, "cp", podCountLabel, "1")
@@ -468,7 +468,7 @@ func TestConnectionThatTakesNoMoreRequestsCostsNoRelist(t *testing.T) {
 		meetFaults(t, f)
 		liveADay(f, 2)
 		wantPeace(t, f)
-		if n := p.net.Dialed(); n < 10 {
+		if n := p.Net.Dialed(); n < 10 {
 			t.Errorf("%d connections: they were not shed", n)
 		}
 		for _, resource := range []string{"pods", "nodes"} {
@@ -706,7 +706,7 @@ func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
 						pass(kube.Silence)
 						wantPeace(t, f, "-node-label", ownPodsLabel)
 					}
-					for line := range strings.Lines(p.log.String()) {
+					for line := range strings.Lines(p.Log.String()) {
 						if strings.Contains(line, "cannot list") {
 							wantText(t, line, `err="list `+resource+": ")
 						}
@@ -758,11 +758,11 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 				f.Inject(t, c.fault)
 				p := startPodcount(t, f)
 				meetFaults(t, f)
-				for start := time.Now(); !strings.Contains(p.log.String(), "cannot list") && time.Since(start) <= listTime; {
+				for start := time.Now(); !strings.Contains(p.Log.String(), "cannot list") && time.Since(start) <= listTime; {
 					pass(time.Second)
 				}
-				wantText(t, p.log.String(), `err="list pods: `)
-				wantText(t, p.log.String(), c.want)
+				wantText(t, p.Log.String(), `err="list pods: `)
+				wantText(t, p.Log.String(), c.want)
 				wantPeace(t, f)
 			})
 		})
