@@ -1,7 +1,7 @@
 package main
 
-// cache.go owns what podcount remembers: the kinds and which of their fields are read, the trimmed objects, and their
-// store with its indexes. It knows no HTTP.
+// cache.go owns what podcount remembers: the kinds, which of their fields are read, the trimmed objects, and the store
+// with its indexes. It knows no HTTP.
 
 import (
 	"bytes"
@@ -25,46 +25,62 @@ import (
 // Key names an object within its kind. Namespace is empty for cluster-scoped kinds.
 type Key struct{ Namespace, Name string }
 
-func (k Key) String() string               { return strings.TrimPrefix(k.Namespace+"/"+k.Name, "/") }
-func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil } // so that JSON has a string
+// String returns namespace/name, or only the name of a cluster-scoped object.
+func (k Key) String() string {
+	if k.Namespace == "" {
+		return k.Name
+	}
+	return k.Namespace + "/" + k.Name
+}
 
-// Meta is what podcount uses of ObjectMeta. Its texts are one string: one allocation an object, and one comparison
-// with another. Labels that several objects have in common are held once, in a labelSet. Those that no other object
-// has are a part of the string, so that they cost little more than their bytes.
+// MarshalText makes a key a string in JSON.
+func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// Meta is the part of an object's metadata that podcount uses. Its fields are private, because they are packed to save
+// memory: an object costs one string, and its labels cost nothing if other objects have the same ones.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/
 type Meta struct {
-	labels   *labelSet // those that Kind.Keep names; nil: none
-	text     string    // namespace/name, uid, resourceVersion and, after a labelMark each, the values of its own labels
-	key, uid uint16    // where the first two end in text
-	list     uint32    // the number of the newest list that had the object; the store's, under its lock
+	// text is namespace/name, uid, resourceVersion and then, if the labels are not shared, a labelMark and a value for
+	// each label. One string takes one allocation, and is compared at once.
+	text   string
+	keyEnd uint16    // where namespace/name ends in text
+	uidEnd uint16    // where the uid ends in text
+	labels *labelSet // nil if the object has none of the labels that are kept
+
+	// lastList is the number of the newest list that had the object. The store's lock guards it.
+	lastList uint32
 }
 
-// labelSet is the labels that objects have in common; or, without values, just the keys of labels that they have.
+// labelSet is a set of labels that several objects share. If values is nil, the objects share only the keys, and each has
+// its values in Meta.text.
 type labelSet struct {
 	keys   []string
-	values []string // of these keys; nil: they stand in the text of each object
+	values []string
 }
 
-const labelMark = "\x00" // in no name and in no label
+const labelMark = "\x00" // no name and no label can contain it
 
 func (m *Meta) meta() *Meta { return m }
 
-// Key is the object's place in the store and in the workqueue.
+// Key returns the object's place in the store and in the workqueue.
 func (m *Meta) Key() Key {
-	slash := strings.IndexByte(m.text[:m.key], '/') // -1: no namespace
-	return Key{m.text[:max(slash, 0)], m.text[slash+1 : m.key]}
+	namespace, name, isNamespaced := strings.Cut(m.text[:m.keyEnd], "/")
+	if !isNamespaced {
+		return Key{Name: namespace}
+	}
+	return Key{Namespace: namespace, Name: name}
 }
 
-// UID tells an object from another that had its name before.
-func (m *Meta) UID() string { return m.text[m.key:m.uid] }
+// UID distinguishes an object from others that had the same name before it.
+func (m *Meta) UID() string { return m.text[m.keyEnd:m.uidEnd] }
 
 // ResourceVersion is the version of the object's content.
 func (m *Meta) ResourceVersion() string {
-	version, _, _ := strings.Cut(m.text[m.uid:], labelMark)
+	version, _, _ := strings.Cut(m.text[m.uidEnd:], labelMark)
 	return version
 }
 
-// Label returns the value of a label, if the object has it and Kind.Keep names it.
+// Label returns the value of a label. ok is false if the object does not have it, or if Kind.Labels does not name it.
 func (m *Meta) Label(key string) (value string, ok bool) {
 	if m.labels == nil {
 		return "", false
@@ -76,12 +92,12 @@ func (m *Meta) Label(key string) (value string, ok bool) {
 	return m.labelValue(i), true
 }
 
-// labelValue returns the value that belongs to the key i of labels.
+// labelValue returns the value for m.labels.keys[i].
 func (m *Meta) labelValue(i int) string {
 	if m.labels.values != nil {
 		return m.labels.values[i]
 	}
-	rest := m.text[m.uid:]
+	rest := m.text[m.uidEnd:]
 	for range i + 1 {
 		_, rest, _ = strings.Cut(rest, labelMark)
 	}
@@ -89,19 +105,19 @@ func (m *Meta) labelValue(i int) string {
 	return value
 }
 
-// isAs reports whether all is the same, where text is the other's. It compares labelSets by address: equal
-// labels do not match if they are in two sets, or if one object alone shares them. That only costs memory, as
-// hasSameLabels compares the values.
-func (m *Meta) isAs(o *Meta, text []byte) bool {
-	return m.uid == o.uid && m.labels == o.labels && m.text == string(text)
+// isUnchanged reports whether m has the same content as o, whose text is still in a buffer. It compares label sets by
+// address, which is quick. Equal labels in two different sets count as a change here; hasSameLabels finds out later.
+func (m *Meta) isUnchanged(o *Meta, text []byte) bool {
+	return m.uidEnd == o.uidEnd && m.labels == o.labels && m.text == string(text)
 }
 
-// hasSameLabels reports whether both have the same labels by keys and values, whether they share them or not.
+// hasSameLabels reports whether both objects have the same labels.
 func (m *Meta) hasSameLabels(o *Meta) bool {
 	if m.labels == nil || o.labels == nil {
 		return m.labels == o.labels
 	}
-	if m.labels == o.labels && m.labels.values != nil {
+	isShared := m.labels == o.labels && m.labels.values != nil
+	if isShared {
 		return true
 	}
 	if !slices.Equal(m.labels.keys, o.labels.keys) {
@@ -115,26 +131,42 @@ func (m *Meta) hasSameLabels(o *Meta) bool {
 	return true
 }
 
-// Object is a pointer to a struct with Meta in it. Once stored it is never modified, so that it can be read without a
-// lock.
+// Object is a pointer to a struct that embeds Meta. An object in a store is never modified, so that everybody can read it
+// without a lock.
 type Object[T any] interface {
 	comparable // to nil
 	meta() *Meta
-	same(T) bool // nothing changed that a controller can see, in what both have beside Meta
-	take(*item)  // sets all fields but Meta
+
+	// hasSameFields compares all fields except those of Meta.
+	hasSameFields(T) bool
+
+	// readFrom sets all fields except those of Meta.
+	readFrom(*item)
 }
 
-// Pod is a pod as podcount sees it. NodeName is empty until it is scheduled, and when only metadata was asked for.
+// Pod is a pod as podcount sees it.
 // https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
 type Pod struct {
 	Meta
-	NodeName string
+	NodeName string // "" until the pod is scheduled, and always if only metadata is asked for
 }
 
-func (p *Pod) same(o *Pod) bool { return p.NodeName == o.NodeName }
-func (p *Pod) take(it *item)    { p.NodeName = it.intern(it.nodeName) }
+func newPodKind() Kind[*Pod] {
+	return Kind[*Pod]{
+		Name:         "Pod",
+		API:          "/api/v1",
+		Resource:     "pods",
+		Protobuf:     true,
+		MetadataOnly: true,
+		New:          func() *Pod { return new(Pod) },
+	}
+}
 
-// podFields are the fields by which the API server selects pods.
+func (p *Pod) hasSameFields(o *Pod) bool { return p.NodeName == o.NodeName }
+
+func (p *Pod) readFrom(it *item) { p.NodeName = it.intern(it.nodeName) }
+
+// podFields are the fields that the API server can select pods by.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/
 var podFields = []string{
 	"metadata.name", "metadata.namespace", "spec.host", "spec.hostNetwork", "spec.nodeName", "spec.restartPolicy",
@@ -142,393 +174,533 @@ var podFields = []string{
 	"status.podIPs",
 }
 
-// Node is a node as podcount sees it: its name and the labels in question.
+// Node is a node as podcount sees it: its name and some of its labels.
 // https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/node-v1/
 type Node struct{ Meta }
 
-func (n *Node) same(*Node) bool { return true }
-func (n *Node) take(*item)      {}
-
-// label is the label's text, nil where it is not there.
-func (n *Node) label(key string) any {
-	if v, ok := n.Label(key); ok {
-		return v
+func newNodeKind() Kind[*Node] {
+	return Kind[*Node]{
+		Name:         "Node",
+		API:          "/api/v1",
+		Resource:     "nodes",
+		Protobuf:     true,
+		MetadataOnly: true,
+		PatchMetric:  "podcount_label_patches_total",
+		New:          func() *Node { return new(Node) },
 	}
-	return nil
 }
 
-// Count is a custom resource, see deploy/count-crd.yaml: it says how many pods of a name its namespace should have.
+func (n *Node) hasSameFields(*Node) bool { return true } // there are none
+
+func (n *Node) readFrom(*item) {}
+
+// Count is a custom resource, which deploy/count-crd.yaml defines. It says how many pods of a certain name its namespace
+// should have.
 type Count struct {
 	Meta
 	countSpec
-	Generation int64 // goes up with each change of the spec
+	Generation int64 // increases with each change of the spec
 	Status     countStatus
 }
 
 type countSpec struct {
-	Name    string
-	Want    int
-	Invalid string // what is wrong with the spec; then Name or Want says nothing
+	Name string
+	Want int
+
+	// Invalid says what is wrong with the spec in the server. If it is not "", Name and Want mean nothing.
+	Invalid string
 }
 
-// countStatus is a Count's status, each field as JSON writes it, and empty where it is not there.
+// countStatus is the status of a Count. Each field is as JSON writes it, or "" if the status does not have it. So a value
+// of a wrong type, which a lax schema may let through, is never mistaken for a right one.
 type countStatus struct {
 	Healthy            wire.Raw `json:"healthy,omitempty"`
 	Count              wire.Raw `json:"count,omitempty"`
 	ObservedGeneration wire.Raw `json:"observedGeneration,omitempty"`
 }
 
-func (c *Count) same(o *Count) bool {
+func newCountKind() Kind[*Count] {
+	return Kind[*Count]{
+		Name:        "Count",
+		API:         "/apis/demo.mark8s.io/v1",
+		Resource:    "counts",
+		Lenient:     true,
+		PatchMetric: "podcount_status_patches_total",
+		New:         func() *Count { return new(Count) },
+	}
+}
+
+func (c *Count) hasSameFields(o *Count) bool {
 	return c.countSpec == o.countSpec && c.Generation == o.Generation && c.Status == o.Status
 }
 
-func (c *Count) take(it *item) {
-	c.countSpec = countSpec{}
+func (c *Count) readFrom(it *item) {
 	c.Generation = it.generation
 	c.Status = it.status
-	if json.Unmarshal([]byte(it.specName), &c.Name) != nil || c.Name == "" {
-		c.Invalid = fmt.Sprintf("spec.name is %.100s, and must be the name of an app", cmp.Or(it.specName, "missing"))
+	c.countSpec = countSpec{}
+
+	err := json.Unmarshal([]byte(it.specName), &c.Name)
+	if err != nil || c.Name == "" {
+		found := cmp.Or(it.specName, "missing")
+		c.Invalid = fmt.Sprintf("spec.name is %.100s, and must be the name of an app", found)
 		return
 	}
-	var err error
 	c.Want, err = strconv.Atoi(string(it.specCount))
 	if err != nil || c.Want < 0 {
-		had := cmp.Or(it.specCount, "missing")
-		c.Invalid = fmt.Sprintf("spec.count is %.100s, and must be a whole number, 0 or more", had)
+		found := cmp.Or(it.specCount, "missing")
+		c.Invalid = fmt.Sprintf("spec.count is %.100s, and must be a whole number, 0 or more", found)
 	}
 }
 
-// Kind is all that the generic code has to know of a kind.
+// Kind is all that the reflector, the store and the decoder have to know about a kind.
 type Kind[T Object[T]] struct {
-	Name             string   // as in the API: Pod
-	API              string   // /api/v1, /apis/GROUP/VERSION; what is under /apis/ may be missing, and come and go
-	Resource         string   // pods
-	Namespace        string   // look at this one only; "": all, or there are none
-	Selector, Fields string   // labelSelector and fieldSelector, evaluated by the server
-	Protobuf         bool     // ask for protobuf first: custom resources have none
-	MetadataOnly     bool     // spec and status are not needed: ask for PartialObjectMetadata
-	Keep             []string // the keys of the labels that stay in memory
-	Lenient          bool     // no schema guards it: what is of the wrong type, but in metadata, is read as nothing
-	Patches          string   // the metric of patches
-	New              func() T
+	Name     string // as in Pod
+	API      string // /api/v1, or /apis/GROUP/VERSION
+	Resource string // as in pods
+	New      func() T
+
+	// Which objects are read.
+	Namespace string // "" means all namespaces, or that the kind has none
+	Selector  string // a labelSelector, which the server evaluates
+	Fields    string // a fieldSelector, which the server evaluates
+
+	// How they are read.
+	Protobuf     bool     // ask for protobuf first; custom resources have no such form
+	MetadataOnly bool     // ask for PartialObjectMetadata, because spec and status are not needed
+	Labels       []string // the keys of the labels to keep; all others are dropped
+	Lenient      bool     // no schema protects the objects: treat a field of the wrong type as missing
+
+	PatchMetric string // the metric that counts patches of this kind
 }
 
-// path is that of all objects; with a namespace, of those in it.
-func (k *Kind[T]) path(namespace string) string {
-	if namespace != "" {
-		namespace = "/namespaces/" + namespace
+// isOptional reports whether the resource may be missing, and may come and go, because it is defined by a
+// CustomResourceDefinition.
+func (k *Kind[T]) isOptional() bool { return strings.HasPrefix(k.API, "/apis/") }
+
+// apiVersion returns the value of apiVersion that objects of this kind have: v1, or GROUP/VERSION.
+func (k *Kind[T]) apiVersion() string {
+	if k.isOptional() {
+		return strings.TrimPrefix(k.API, "/apis/")
 	}
-	return k.API + namespace + "/" + k.Resource
+	return strings.TrimPrefix(k.API, "/api/")
 }
 
-// newerVersion compares resourceVersions: decimals of any length (KEP-5504). What is none is newer, so that no event is
-// lost.
+// newerVersion reports whether resourceVersion a is newer than b. Versions are decimal numbers of any length. A version
+// that is not a number is always newer, so that no event is lost.
+// https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/5504-comparable-resource-version
 func newerVersion(a, b string) bool {
-	decimal := func(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
-	if !decimal(a) || !decimal(b) {
+	if !isDecimal(a) || !isDecimal(b) {
 		return a != b
 	}
-	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
-	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) > 0
+	a = strings.TrimLeft(a, "0")
+	b = strings.TrimLeft(b, "0")
+	if len(a) != len(b) {
+		return len(a) > len(b)
+	}
+	return a > b
 }
 
-// Store is the cache of one kind. Anyone may read; its reflector alone lists and applies; who writes may apply the
-// answer.
+func isDecimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// Store is the cache of one kind. Any goroutine may read it. Only its reflector may change it, except that whoever patches
+// an object applies the server's answer.
 type Store[T Object[T]] struct {
-	index    []func(T) string          // the values under which Count finds an object
-	indexIn  []func(T) string          // those under which CountIn finds it, which mean something in its namespace alone
-	versions bool                      // each new version is a change, even if nothing that is kept has changed
-	mu       sync.RWMutex              // guards all below
-	items    map[string]T              // by namespace/name, which is the beginning of the object's own text
-	counts   map[string]int            // by index value
-	countsIn map[string]map[string]int // by namespace, then by index value
-	members  map[string]map[string]T   // the same objects, by index value and key; nil unless By is wanted
-	list     uint32                    // the number of the newest list
-	listed   bool                      // a list is complete
+	reportsEveryVersion bool // see Reflector.NeedEveryVersion
+
+	mu       sync.RWMutex // guards all fields below
+	items    map[string]T // by namespace/name, which is the beginning of the object's own text
+	indexes  []index[T]
+	lists    uint32 // the number of the newest list
+	isListed bool   // a list is complete
 }
 
-// NewStore makes an empty store. Each index names a value by which Count and By find an object, "" for none.
-func NewStore[T Object[T]](index ...func(T) string) *Store[T] {
-	return &Store[T]{
-		index:    index,
-		items:    map[string]T{},
-		counts:   map[string]int{},
-		countsIn: map[string]map[string]int{},
-	}
+// NewStore makes an empty store.
+func NewStore[T Object[T]]() *Store[T] {
+	return &Store[T]{items: map[string]T{}}
 }
 
-func locked[V any](mu *sync.RWMutex, read func() V) V {
-	mu.RLock()
-	defer mu.RUnlock()
-	return read()
+// Get returns an object, or nil.
+func (s *Store[T]) Get(key Key) T {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.items[key.String()]
 }
 
-// Get returns the object, or nil.
-func (s *Store[T]) Get(k Key) T { return locked(&s.mu, func() T { return s.items[k.String()] }) }
-
-// Len is the number of objects.
-func (s *Store[T]) Len() int { return locked(&s.mu, func() int { return len(s.items) }) }
-
-// Count is the number of objects whose index value is v, in O(1).
-func (s *Store[T]) Count(v string) int { return locked(&s.mu, func() int { return s.counts[v] }) }
-
-// CountIn is the number of objects of a namespace whose value in Store.indexIn is v, in O(1).
-func (s *Store[T]) CountIn(namespace, v string) int {
-	return locked(&s.mu, func() int { return s.countsIn[namespace][v] })
+// Len returns the number of objects.
+func (s *Store[T]) Len() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.items)
 }
 
-// By returns the objects that have an index value v, in no order and in O(1) of the others. It needs Store.members.
-func (s *Store[T]) By(v string) []T {
-	return locked(&s.mu, func() []T { return slices.Collect(maps.Values(s.members[v])) })
-}
-
-// All returns every object, in no order.
+// All returns every object, in no particular order.
 func (s *Store[T]) All() []T {
-	return locked(&s.mu, func() []T { return slices.AppendSeq(make([]T, 0, len(s.items)), maps.Values(s.items)) })
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	all := make([]T, 0, len(s.items))
+	return slices.AppendSeq(all, maps.Values(s.items))
 }
 
-// countLocked takes the object under k into the indexes (by is 1), or out of them (-1).
-func (s *Store[T]) countLocked(k string, obj T, by int) {
-	for _, index := range s.indexIn {
-		if v := index(obj); v != "" {
-			s.countInLocked(obj.meta().Key().Namespace, v, by)
-		}
-	}
-	for _, index := range s.index {
-		v := index(obj)
-		if v == "" {
-			continue
-		}
-		s.counts[v] += by
-		switch {
-		case s.counts[v] == 0:
-			delete(s.counts, v)
-			delete(s.members, v)
-		case by < 0:
-			delete(s.members[v], k)
-		case s.members != nil:
-			if s.members[v] == nil {
-				s.members[v] = map[string]T{}
-			}
-			s.members[v][k] = obj
-		}
-	}
+// index is kept up to date by a store, under the store's lock.
+type index[T any] interface {
+	add(obj T)
+	remove(obj T)
 }
 
-// countInLocked adds to the count of an index value in a namespace. The two are not joined to one key of a single
-// map, as that would need bytes of its own: those of the value are an object's already.
-func (s *Store[T]) countInLocked(namespace, v string, by int) {
-	counts := s.countsIn[namespace]
-	if counts == nil {
-		counts = map[string]int{}
-		s.countsIn[strings.Clone(namespace)] = counts // a part of the object's text would keep all of that in memory
-	}
-	counts[v] += by
-	if counts[v] == 0 {
-		delete(counts, v)
-	}
-	if len(counts) == 0 {
-		delete(s.countsIn, namespace)
-	}
-}
-
-// Delta is one change of the cache: Old is nil for an object that is new, New for one that went. With both the same
-// nothing has changed, but somebody wants to begin with what there is. Another uid under an object's name makes it two
-// deltas.
-type Delta[T Object[T]] struct{ Old, New T }
-
-func (d Delta[T]) Key() Key { return cmp.Or(d.New, d.Old).meta().Key() }
-
-// setLocked makes obj the object under k, nil removes it, and returns what changed.
-func (s *Store[T]) setLocked(k string, obj T) []Delta[T] {
-	var none T
-	old := s.items[k]
-	if old != none {
-		s.countLocked(k, old, -1)
-	}
-	if obj != none {
-		s.countLocked(k, obj, +1)
-		s.items[k] = obj
-	} else {
-		delete(s.items, k)
-	}
-	switch {
-	case old == obj: // there was none
-		return nil
-	case old == none || obj == none:
-	case old.meta().UID() != obj.meta().UID():
-		return []Delta[T]{{Old: old}, {New: obj}}
-	case s.versions && old.meta().ResourceVersion() != obj.meta().ResourceVersion():
-	case old.same(obj) && old.meta().hasSameLabels(obj.meta()):
-		return nil
-	}
-	return []Delta[T]{{old, obj}}
-}
-
-// Apply takes one watch event (ADDED, MODIFIED, DELETED) and returns what changed: nothing, if the store knows a later
-// version. (A DELETED from a selector has the old content, but a new version.) WRITTEN is what the server answered our
-// own write: it only ever replaces the same object (by uid), as what the watch has removed stays removed; what it
-// brings, the watch will not tell again.
-func (s *Store[T]) Apply(event string, obj T) []Delta[T] {
-	m := obj.meta()
-	k, version := m.text[:m.key], m.ResourceVersion()
+// addIndex makes the store keep an index up to date from now on.
+func (s *Store[T]) addIndex(ix index[T]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old, known := s.items[k]
-	switch {
-	case known && version != old.meta().ResourceVersion() && !newerVersion(version, old.meta().ResourceVersion()):
-		return nil
-	case event == "DELETED":
-		obj = *new(T)
-	case event == "WRITTEN" && (!known || old.meta().UID() != m.UID()):
-		return nil
-	case event == "WRITTEN":
-		m.list = old.meta().list // one that is under way has seen it
+	for _, obj := range s.items {
+		ix.add(obj)
 	}
-	return s.setLocked(k, obj)
+	s.indexes = append(s.indexes, ix)
 }
 
-// Listing collects one list. Until Commit the store is unchanged: a list that fails part-way is simply dropped.
+// CountIndex knows how many objects of a store have a certain key. The keys are its own: two indexes never mix theirs.
+// Safe for concurrent use.
+type CountIndex[T Object[T], K comparable] struct {
+	keyOf  func(T) K
+	mu     *sync.RWMutex // the store's; guards counts
+	counts map[K]int
+}
+
+// CountBy makes an index of a store that counts objects by key. It leaves out objects whose key is the zero value of K.
+// keyOf must always return the same key for the same object.
+func CountBy[T Object[T], K comparable](s *Store[T], keyOf func(T) K) *CountIndex[T, K] {
+	ix := &CountIndex[T, K]{keyOf: keyOf, mu: &s.mu, counts: map[K]int{}}
+	s.addIndex(ix)
+	return ix
+}
+
+// Count returns the number of objects with a key, in O(1).
+func (ix *CountIndex[T, K]) Count(key K) int {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	return ix.counts[key]
+}
+
+func (ix *CountIndex[T, K]) add(obj T) { ix.change(obj, +1) }
+
+func (ix *CountIndex[T, K]) remove(obj T) { ix.change(obj, -1) }
+
+func (ix *CountIndex[T, K]) change(obj T, by int) {
+	key := ix.keyOf(obj)
+	if key == *new(K) {
+		return
+	}
+	ix.counts[key] += by
+	if ix.counts[key] == 0 {
+		delete(ix.counts, key)
+	}
+}
+
+// ObjectIndex finds the objects of a store by a key. It costs memory for each object, which a CountIndex does not. Safe
+// for concurrent use.
+type ObjectIndex[T Object[T], K comparable] struct {
+	keyOf   func(T) K
+	mu      *sync.RWMutex // the store's; guards objects
+	objects map[K]map[Key]T
+}
+
+// IndexBy makes an index of a store that finds objects by key. It leaves out objects whose key is the zero value of K.
+// keyOf must always return the same key for the same object.
+func IndexBy[T Object[T], K comparable](s *Store[T], keyOf func(T) K) *ObjectIndex[T, K] {
+	ix := &ObjectIndex[T, K]{keyOf: keyOf, mu: &s.mu, objects: map[K]map[Key]T{}}
+	s.addIndex(ix)
+	return ix
+}
+
+// Objects returns the objects with a key, in no particular order.
+func (ix *ObjectIndex[T, K]) Objects(key K) []T {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	return slices.Collect(maps.Values(ix.objects[key]))
+}
+
+func (ix *ObjectIndex[T, K]) add(obj T) {
+	key := ix.keyOf(obj)
+	if key == *new(K) {
+		return
+	}
+	if ix.objects[key] == nil {
+		ix.objects[key] = map[Key]T{}
+	}
+	ix.objects[key][obj.meta().Key()] = obj
+}
+
+func (ix *ObjectIndex[T, K]) remove(obj T) {
+	key := ix.keyOf(obj)
+	delete(ix.objects[key], obj.meta().Key())
+	if len(ix.objects[key]) == 0 {
+		delete(ix.objects, key)
+	}
+}
+
+// Delta is one change of a store. Old is nil for an object that was added, and New is nil for one that was removed. If
+// both are the same object, it has not changed: a controller gets to see each object once like this when it begins.
+type Delta[T Object[T]] struct{ Old, New T }
+
+// Key returns the key of the object that has changed.
+func (d Delta[T]) Key() Key { return cmp.Or(d.New, d.Old).meta().Key() }
+
+// setLocked stores obj under its key, and returns what has changed.
+func (s *Store[T]) setLocked(key string, obj T) []Delta[T] {
+	var none T
+	old := s.items[key]
+	if old != none {
+		s.removeFromIndexesLocked(old)
+	}
+	s.items[key] = obj
+	for _, ix := range s.indexes {
+		ix.add(obj)
+	}
+	if old == none {
+		return []Delta[T]{{New: obj}}
+	}
+	if old.meta().UID() != obj.meta().UID() {
+		return []Delta[T]{{Old: old}, {New: obj}} // another object, under the same name
+	}
+	if !s.hasChanged(old, obj) {
+		return nil
+	}
+	return []Delta[T]{{Old: old, New: obj}}
+}
+
+// deleteLocked removes the object under a key, if there is one, and returns what has changed.
+func (s *Store[T]) deleteLocked(key string) []Delta[T] {
+	old, isKnown := s.items[key]
+	if !isKnown {
+		return nil
+	}
+	s.removeFromIndexesLocked(old)
+	delete(s.items, key)
+	return []Delta[T]{{Old: old}}
+}
+
+func (s *Store[T]) removeFromIndexesLocked(obj T) {
+	for _, ix := range s.indexes {
+		ix.remove(obj)
+	}
+}
+
+// hasChanged reports whether a controller can see a difference between two states of an object.
+func (s *Store[T]) hasChanged(old, now T) bool {
+	if s.reportsEveryVersion && old.meta().ResourceVersion() != now.meta().ResourceVersion() {
+		return true
+	}
+	return !old.hasSameFields(now) || !old.meta().hasSameLabels(now.meta())
+}
+
+// Apply takes the object of a watch event (ADDED, MODIFIED or DELETED), and returns what has changed. That is nothing if
+// the store already has a newer version of the object.
+func (s *Store[T]) Apply(eventType string, obj T) []Delta[T] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hasNewerLocked(obj) {
+		return nil
+	}
+	key := obj.meta().text[:obj.meta().keyEnd]
+	if eventType == "DELETED" {
+		return s.deleteLocked(key)
+	}
+	return s.setLocked(key, obj)
+}
+
+// ApplyAnswer takes the object that the server returned for a patch of ours, and returns what has changed. It only ever
+// replaces a state of the same object: if the watch has removed the object meanwhile, it stays removed. Later the watch
+// brings the same version, which then changes nothing any more.
+func (s *Store[T]) ApplyAnswer(obj T) []Delta[T] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := obj.meta().text[:obj.meta().keyEnd]
+	old, isKnown := s.items[key]
+	if !isKnown || old.meta().UID() != obj.meta().UID() || s.hasNewerLocked(obj) {
+		return nil
+	}
+	obj.meta().lastList = old.meta().lastList // a list that is under way may have seen the object
+	return s.setLocked(key, obj)
+}
+
+// hasNewerLocked reports whether the store has a newer version of an object, or of another one with its name.
+func (s *Store[T]) hasNewerLocked(obj T) bool {
+	m := obj.meta()
+	known, isKnown := s.items[m.text[:m.keyEnd]]
+	if !isKnown {
+		return false
+	}
+	version := m.ResourceVersion()
+	knownVersion := known.meta().ResourceVersion()
+	return version != knownVersion && !newerVersion(version, knownVersion)
+}
+
+// Listing collects the objects of one list. The store does not change until Commit, so that a list that fails part-way is
+// simply dropped: half a list is never taken for the truth.
 type Listing[T Object[T]] struct {
 	store   *Store[T]
 	number  uint32
-	changed map[string]T // an unchanged object costs no memory: it is only marked
-	n       int
+	n       int          // objects so far
+	changed map[string]T // the objects that the store does not have like this; the others are only marked
 }
 
-// List begins a list of everything.
-func (s *Store[T]) List() *Listing[T] {
+// BeginList begins a list of all objects. It makes all earlier Listings of the store worthless.
+func (s *Store[T]) BeginList() *Listing[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list++
-	return &Listing[T]{store: s, number: s.list, changed: map[string]T{}}
+	s.lists++
+	return &Listing[T]{store: s, number: s.lists, changed: map[string]T{}}
 }
 
-// listLimit is how many objects a list may have: more than ten times what Kubernetes is made for. Some servers' lists
-// have no end.
+// listLimit is the most objects that a list may have. It is more than ten times what Kubernetes is made for, and protects
+// the memory from a server whose list never ends.
 const listLimit = 2_000_000
 
-// Add takes the list's next object, and its text, a string only if it has to be. What is not kept the caller may use
-// again. It fails where the list has too many objects.
+// Add takes the next object of a list. text is the object's Meta.text, which Add copies if it keeps the object. If kept is
+// false, the caller may use the object again. The error says that the list has too many objects.
 func (l *Listing[T]) Add(obj T, text []byte) (kept bool, err error) {
 	if l.n >= listLimit {
 		return false, fmt.Errorf("the list has more than %d objects: "+
-			"give -namespace or -pod-selector, if they are pods", listLimit)
+			"if they are pods, restrict it with -namespace or -pod-selector", listLimit)
 	}
 	l.n++
 	m := obj.meta()
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
-	cur, isKnown := l.store.items[string(text[:m.key])]
-	if isKnown && cur.meta().isAs(m, text) && cur.same(obj) {
-		cur.meta().list = l.number
+	known, isKnown := l.store.items[string(text[:m.keyEnd])]
+	if isKnown && known.meta().isUnchanged(m, text) && known.hasSameFields(obj) {
+		known.meta().lastList = l.number
 		return false, nil
 	}
 	m.text = string(text)
-	m.list = l.number
-	l.changed[m.text[:m.key]] = obj
+	m.lastList = l.number
+	l.changed[m.text[:m.keyEnd]] = obj
 	return true, nil
 }
 
-// Commit makes the list the truth, whatever versions its objects carry (etcd may have been restored from a backup), and
-// returns what changed: added, updated and removed. For the first list it returns nil: that is all the store, twice.
-func (l *Listing[T]) Commit() (ds []Delta[T]) {
+// Commit makes the list the content of the store, and returns what was added, changed and removed. It does so even if
+// objects have older versions than before, because etcd may have been restored from a backup.
+//
+// For the first list it returns nil, because a delta for every object would double the peak of memory.
+func (l *Listing[T]) Commit() (changes []Delta[T]) {
 	s := l.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first := !s.listed && len(s.items) == 0
-	if s.listed = true; first {
+	isFirst := !s.isListed && len(s.items) == 0
+	s.isListed = true
+	if isFirst {
 		s.items = l.changed
-		for k, obj := range s.items {
-			s.countLocked(k, obj, +1)
-		}
+		s.addAllToIndexesLocked()
 		return nil
 	}
-	for k, obj := range l.changed {
-		ds = append(ds, s.setLocked(k, obj)...)
+	for key, obj := range l.changed {
+		changes = append(changes, s.setLocked(key, obj)...)
 	}
-	for k, obj := range s.items {
-		if obj.meta().list != l.number {
-			ds = append(ds, s.setLocked(k, *new(T))...)
+	for key, obj := range s.items {
+		wasInList := obj.meta().lastList == l.number
+		if !wasInList {
+			changes = append(changes, s.deleteLocked(key)...)
 		}
 	}
-	return ds
+	return changes
+}
+
+func (s *Store[T]) addAllToIndexesLocked() {
+	for _, obj := range s.items {
+		for _, ix := range s.indexes {
+			ix.add(obj)
+		}
+	}
 }
 
 const (
 	metaLimit   = 64 << 10 // bytes of Meta.text
-	internLimit = 8192     // how many texts a decoder remembers
+	internLimit = 8192     // texts that a decoder remembers, of each sort
 )
 
-// item is one object on its way from the wire into memory: what any kind reads of it. The next one overwrites it. One
-// more field needs a place here, a line in Reset, its number in Schema, its name in readMetadata, readSpec or
-// readStatus, and a kind that takes and compares it.
+// item is one object on its way from the wire into memory: all that any kind reads of it. The next object overwrites it.
+//
+// To read one more field, add it here, reset it in decoder.Reset, read it in readMetadata, readSpec or readStatus (JSON)
+// and in decoder.Schema (protobuf), and let the kind use it in readFrom and hasSameFields.
 type item struct {
-	namespace, name, uid, version wire.Text // of metadata
-	generation                    int64
-	labels                        []itemLabel // one for each of Kind.Keep
-	nodeName                      wire.Text   // of spec, as the next two
-	specName, specCount           wire.Raw
-	status                        countStatus
+	// Of metadata.
+	namespace  wire.Text
+	name       wire.Text
+	uid        wire.Text
+	version    wire.Text
+	generation int64
+	labels     []itemLabel // one for each key in Kind.Labels
 
-	text  wire.Text // as in Meta
-	key   int       // where the key ends in it
-	label wire.Text // the value of the label in hand
-	set   wire.Text // the labels, as decoder.keySets and sharedSets have them in their keys
-	texts map[string]string
+	// Of spec and status.
+	nodeName  wire.Text
+	specName  wire.Raw
+	specCount wire.Raw
+	status    countStatus
+
+	// Made from the fields above.
+	text     wire.Text // as Meta.text
+	keyEnd   int       // as Meta.keyEnd
+	labelKey wire.Text // what decoder.labelSet looks up
+
+	labelValue wire.Text // of the label that is being read
+	interned   map[string]string
 }
 
-// itemLabel is a label that Kind.Keep names.
+// itemLabel is a label that Kind.Labels names.
 type itemLabel struct {
-	isThere bool
-	value   wire.Text
+	isPresent bool
+	value     wire.Text
 }
 
-// intern returns the text, the same one for the same bytes.
-func (it *item) intern(t wire.Text) string {
-	if known, ok := it.texts[string(t)]; ok {
+// intern returns text as a string, and for equal texts the same string, as long as it remembers them.
+func (it *item) intern(text wire.Text) string {
+	if known, ok := it.interned[string(text)]; ok {
 		return known
 	}
-	text := string(t)
-	return remember(it.texts, internLimit, text, text)
+	fresh := string(text)
+	return remember(it.interned, fresh, fresh)
 }
 
-// remember returns what is known of k, or else v, which is known from now on. A map that has limit keys forgets one.
-func remember[K comparable, V any](known map[K]V, limit int, k K, v V) V {
-	if old, ok := known[k]; ok {
+// remember returns what is known for a key. If nothing is, it remembers value, and returns that. A map that has
+// internLimit keys forgets a random one.
+func remember[K comparable, V any](known map[K]V, key K, value V) V {
+	if old, ok := known[key]; ok {
 		return old
 	}
-	if len(known) >= limit {
-		for one := range known { // the first is another one each time
-			delete(known, one)
+	if len(known) >= internLimit {
+		for random := range known {
+			delete(known, random)
 			break
 		}
 	}
-	known[k] = v
-	return v
+	known[key] = value
+	return value
 }
 
-// decoder makes the objects of one stream at a time, through memory that it uses again: one that is known costs none.
+// decoder makes objects of what the server sends, for one stream at a time. It reuses its memory, so that an object that
+// the store already has costs none.
 type decoder[T Object[T]] struct {
-	kind  *Kind[T]
-	wire  *wire.Decoder // reads into item, by way of the methods that make this a wire.ObjectReader
-	item  item
-	spare T // was made, and nobody kept it
+	kind *Kind[T]
+	wire *wire.Decoder // fills item by calling the methods that make decoder a wire.ObjectReader
+	item item
 
-	sharedSets map[string]*labelSet // labels that several objects have, by keys and values
-	keySets    map[string]*labelSet // sets without values, for objects that have these in their text, by keys
-	seen       map[uint64]uint64    // by the hash of labels not shared yet: that of the object's key that had them first
-	seed       maphash.Seed
+	// spare is an object that was made but not kept. The next one is made in its place.
+	spare T
+
+	// Labels that several objects have are stored once. See labelSet.
+	sharedLabels map[string]*labelSet // by keys and values
+	sharedKeys   map[string]*labelSet // by keys; these sets have no values
+	firstOwners  map[uint64]uint64    // the hash of labels that one object has → the hash of that object's key
+	hashSeed     maphash.Seed
 }
 
 func newDecoder[T Object[T]](kind *Kind[T]) *decoder[T] {
 	d := &decoder[T]{
-		kind:       kind,
-		item:       item{texts: map[string]string{}},
-		sharedSets: map[string]*labelSet{},
-		keySets:    map[string]*labelSet{},
-		seen:       map[uint64]uint64{},
-		seed:       maphash.MakeSeed(),
+		kind:         kind,
+		item:         item{interned: map[string]string{}},
+		sharedLabels: map[string]*labelSet{},
+		sharedKeys:   map[string]*labelSet{},
+		firstOwners:  map[uint64]uint64{},
+		hashSeed:     maphash.MakeSeed(),
 	}
 	d.wire = wire.NewDecoder(d)
 	return d
@@ -542,8 +714,8 @@ func (d *decoder[T]) Reset() {
 	it.uid = it.uid[:0]
 	it.version = it.version[:0]
 	it.generation = 0
-	if len(it.labels) != len(d.kind.Keep) {
-		it.labels = make([]itemLabel, len(d.kind.Keep))
+	if len(it.labels) != len(d.kind.Labels) {
+		it.labels = make([]itemLabel, len(d.kind.Labels))
 	}
 	it.dropLabels()
 	it.nodeName = it.nodeName[:0]
@@ -554,111 +726,127 @@ func (d *decoder[T]) Reset() {
 
 func (it *item) dropLabels() {
 	for i := range it.labels {
-		it.labels[i].isThere = false
+		it.labels[i].isPresent = false
 	}
 }
 
-// setLabel gives the item a label, if Kind.Keep names it.
+// setLabel gives the item a label, if Kind.Labels names it.
 func (d *decoder[T]) setLabel(key, value []byte) {
-	for i, kept := range d.kind.Keep {
-		if kept == string(key) {
+	for i, wanted := range d.kind.Labels {
+		if wanted == string(key) {
 			label := &d.item.labels[i]
-			label.isThere = true
+			label.isPresent = true
 			label.value = append(label.value[:0], value...)
 			return
 		}
 	}
 }
 
-// object makes an object of the item, but for its text: that stands in item.text. Who keeps the object clears spare.
+// object makes an object from the item. The object's text is still in item.text, and the object itself is still
+// d.spare: whoever keeps the object gives it a text of its own, and clears d.spare.
 func (d *decoder[T]) object() (obj T, err error) {
 	it := &d.item
-	it.text = append(it.text[:0], it.namespace...)
-	if len(it.namespace) > 0 {
-		it.text = append(it.text, '/')
-	}
-	it.text = append(it.text, it.name...)
-	it.key = len(it.text)
-	it.text = append(it.text, it.uid...)
-	uid := len(it.text)
-	it.text = append(it.text, it.version...)
+	it.buildText()
+	name := it.text[:it.keyEnd]
 	if len(it.name) == 0 || len(it.uid) == 0 || len(it.version) == 0 {
-		return obj, fmt.Errorf("%s %.300q has no metadata.name, uid or resourceVersion", d.kind.Name, it.text[:it.key])
+		return obj, fmt.Errorf("%s %.300q has no metadata.name, uid or resourceVersion", d.kind.Name, name)
 	}
-	// A slash would be taken for the namespace's end; JSON that is not UTF-8 reaches us with U+FFFD in it.
-	isOdd := bytes.IndexByte(it.name, '/') >= 0 || bytes.IndexByte(it.namespace, '/') >= 0 ||
-		bytes.ContainsRune(it.text, utf8.RuneError) || bytes.IndexByte(it.text, labelMark[0]) >= 0
-	labels, err := d.labels()
-	if err != nil || isOdd || len(it.text) >= metaLimit {
-		return obj, fmt.Errorf("%s %.300q: too long, or with characters that no name has", d.kind.Name, it.text[:it.key])
+	uidEnd := it.keyEnd + len(it.uid)
+	hasOddText := it.hasOddText()
+	labels, err := d.labelSet() // may add to it.text
+	if err != nil || hasOddText || len(it.text) >= metaLimit {
+		return obj, fmt.Errorf("%s %.300q: too long, or with characters that no name has", d.kind.Name, name)
 	}
 	if d.spare == *new(T) {
 		d.spare = d.kind.New()
 	}
 	m := d.spare.meta()
-	m.key = uint16(it.key)
-	m.uid = uint16(uid)
+	m.keyEnd = uint16(it.keyEnd)
+	m.uidEnd = uint16(uidEnd)
 	m.labels = labels
-	d.spare.take(it)
+	d.spare.readFrom(it)
 	return d.spare, nil
+}
+
+// buildText joins namespace, name, uid and version to the item's text.
+func (it *item) buildText() {
+	it.text = append(it.text[:0], it.namespace...)
+	if len(it.namespace) > 0 {
+		it.text = append(it.text, '/')
+	}
+	it.text = append(it.text, it.name...)
+	it.keyEnd = len(it.text)
+	it.text = append(it.text, it.uid...)
+	it.text = append(it.text, it.version...)
+}
+
+// hasOddText reports whether the text could not be taken apart again: a slash in a name would end the namespace. It also
+// finds U+FFFD, which JSON that is not UTF-8 arrives with.
+func (it *item) hasOddText() bool {
+	return bytes.IndexByte(it.name, '/') >= 0 ||
+		bytes.IndexByte(it.namespace, '/') >= 0 ||
+		bytes.IndexByte(it.text, labelMark[0]) >= 0 ||
+		bytes.ContainsRune(it.text, utf8.RuneError)
 }
 
 var errMarkInLabel = errors.New("a label with a character that no label has")
 
-// labels returns the item's labels. Those that another object had as well are shared from then on. Others are added to
-// the item's text.
-func (d *decoder[T]) labels() (*labelSet, error) {
+// labelSet returns the labels of the item, or nil if it has none. Labels that two objects have are shared from the second
+// one on. Otherwise it adds the values to the item's text, where they cost little more than their bytes.
+func (d *decoder[T]) labelSet() (*labelSet, error) {
 	it := &d.item
-	it.set = it.set[:0]
+	it.labelKey = it.labelKey[:0]
 	for i, label := range it.labels {
-		if label.isThere {
-			it.set = binary.AppendUvarint(it.set, uint64(i+1)) // which has no labelMark in it
+		if label.isPresent {
+			it.labelKey = binary.AppendUvarint(it.labelKey, uint64(i+1)) // which never contains labelMark
 		}
 	}
-	if len(it.set) == 0 {
+	if len(it.labelKey) == 0 {
 		return nil, nil
 	}
-	keys := len(it.set)
+	keysEnd := len(it.labelKey)
 	for _, label := range it.labels {
-		if !label.isThere {
+		if !label.isPresent {
 			continue
 		}
 		if bytes.IndexByte(label.value, labelMark[0]) >= 0 {
 			return nil, errMarkInLabel
 		}
-		it.set = append(it.set, labelMark...)
-		it.set = append(it.set, label.value...)
+		it.labelKey = append(it.labelKey, labelMark...)
+		it.labelKey = append(it.labelKey, label.value...)
 	}
-	if shared := d.sharedSets[string(it.set)]; shared != nil {
+	if shared := d.sharedLabels[string(it.labelKey)]; shared != nil {
 		return shared, nil
 	}
-	own := d.keySets[string(it.set[:keys])]
-	if own == nil {
-		own = remember(d.keySets, internLimit, string(it.set[:keys]), &labelSet{keys: d.labelKeys()})
+	onlyKeys := d.sharedKeys[string(it.labelKey[:keysEnd])]
+	if onlyKeys == nil {
+		onlyKeys = remember(d.sharedKeys, string(it.labelKey[:keysEnd]), &labelSet{keys: d.labelKeys()})
 	}
-	if hadByAnother := d.noteLabels(); !hadByAnother {
-		it.text = append(it.text, it.set[keys:]...)
-		return own, nil
+	if d.hasAnotherOwner() {
+		full := &labelSet{keys: onlyKeys.keys, values: d.labelValues(len(onlyKeys.keys))}
+		return remember(d.sharedLabels, string(it.labelKey), full), nil
 	}
-	return remember(d.sharedSets, internLimit, string(it.set), &labelSet{own.keys, d.labelValues(len(own.keys))}), nil
+	it.text = append(it.text, it.labelKey[keysEnd:]...)
+	return onlyKeys, nil
 }
 
-// noteLabels remembers which object has the labels in item.set, and reports whether another had them before, as far as
-// it is remembered. Such labels are shared from then on, and it forgets them. The price of a mistake is a few bytes.
-func (d *decoder[T]) noteLabels() (hadByAnother bool) {
-	labels := maphash.Bytes(d.seed, d.item.set)
-	object := maphash.Bytes(d.seed, d.item.text[:d.item.key])
-	if remember(d.seen, internLimit, labels, object) == object {
+// hasAnotherOwner reports whether another object had the labels in item.labelKey before. If none had, it remembers this
+// one as the owner. It compares hashes: a mistake only costs a few bytes.
+func (d *decoder[T]) hasAnotherOwner() bool {
+	labels := maphash.Bytes(d.hashSeed, d.item.labelKey)
+	object := maphash.Bytes(d.hashSeed, d.item.text[:d.item.keyEnd])
+	owner := remember(d.firstOwners, labels, object)
+	if owner == object {
 		return false
 	}
-	delete(d.seen, labels)
+	delete(d.firstOwners, labels) // the labels are shared from now on
 	return true
 }
 
 func (d *decoder[T]) labelKeys() (keys []string) {
 	for i, label := range d.item.labels {
-		if label.isThere {
-			keys = append(keys, d.kind.Keep[i])
+		if label.isPresent {
+			keys = append(keys, d.kind.Labels[i])
 		}
 	}
 	return keys
@@ -667,19 +855,22 @@ func (d *decoder[T]) labelKeys() (keys []string) {
 func (d *decoder[T]) labelValues(n int) []string {
 	values := make([]string, 0, n)
 	for _, label := range d.item.labels {
-		if label.isThere {
+		if label.isPresent {
 			values = append(values, string(label.value))
 		}
 	}
 	return values
 }
 
-// own is object, with its text: it is the caller's.
-func (d *decoder[T]) own() (obj T, err error) {
-	if obj, err = d.object(); err == nil {
-		obj.meta().text, d.spare = string(d.item.text), *new(T)
+// ownedObject makes an object from the item, complete with its text, that the caller may keep.
+func (d *decoder[T]) ownedObject() (obj T, err error) {
+	obj, err = d.object()
+	if err != nil {
+		return obj, err
 	}
-	return obj, err
+	obj.meta().text = string(d.item.text)
+	d.spare = *new(T)
+	return obj, nil
 }
 
 // parse reads one object of JSON.
@@ -687,10 +878,10 @@ func (d *decoder[T]) parse(data []byte) (obj T, err error) {
 	if err := d.wire.Object(data); err != nil {
 		return obj, err
 	}
-	return d.own()
+	return d.ownedObject()
 }
 
-// ReadJSON reads an object of JSON into the item.
+// ReadJSON reads a JSON object into the item. It makes decoder a wire.ObjectReader, with Reset and Schema.
 func (d *decoder[T]) ReadJSON(object []byte) error {
 	if err := wire.WantObject(object, ""); err != nil {
 		return err
@@ -745,11 +936,11 @@ func (d *decoder[T]) readLabels(object []byte) error {
 		return err
 	}
 	if string(object) == "null" {
-		d.item.dropLabels() // of a member of the same name before it; encoding/json drops them, too
+		d.item.dropLabels() // an earlier member of the same name may have set some, as with encoding/json
 	}
-	text := &d.item.label
+	text := &d.item.labelValue
 	for name, value := range wire.Members(object) {
-		*text = (*text)[:0] // what null stands for
+		*text = (*text)[:0] // Read leaves it so if the value is null
 		if err := text.Read(value, "metadata.labels"); err != nil {
 			return err
 		}
@@ -797,7 +988,7 @@ func (d *decoder[T]) readStatus(object []byte) error {
 	return nil
 }
 
-// forgive returns the error, but for a lenient kind nil where a value is of the wrong type.
+// forgive returns the error, except that it returns nil if a value of a lenient kind has the wrong type.
 func (d *decoder[T]) forgive(err error) error {
 	if d.kind.Lenient && errors.As(err, new(*json.UnmarshalTypeError)) {
 		return nil
@@ -805,7 +996,7 @@ func (d *decoder[T]) forgive(err error) error {
 	return err
 }
 
-// Schema says where the fields of an object in protobuf go. The numbers are those of the generated.proto files of
+// Schema says where the fields of a protobuf object go. The field numbers are those of the generated.proto files in
 // k8s.io/api and k8s.io/apimachinery.
 func (d *decoder[T]) Schema() wire.Schema {
 	it := &d.item
@@ -826,60 +1017,72 @@ func (d *decoder[T]) Schema() wire.Schema {
 	return known
 }
 
-// list reads a list object by object, and calls add, which is Listing.Add, for each. Its errors name the object's
-// number in the list, and the place in the stream.
+// list reads a list without ever holding all of it, and calls add for each object: see Listing.Add. Errors name the
+// object's position in the list, and the place in the object.
 func (d *decoder[T]) list(
 	r io.Reader, isProtobuf bool, add func(obj T, text []byte) (kept bool, err error),
 ) (wire.ListMeta, error) {
-	n := 0
-	take := func() error {
+	position := 0
+	addNext := func() error {
 		obj, err := d.object()
 		if err != nil {
-			return fmt.Errorf("items: item %d: %w", n, err)
+			return fmt.Errorf("items: item %d: %w", position, err)
 		}
-		n++
+		position++
 		kept, err := add(obj, d.item.text)
 		if kept {
 			d.spare = *new(T)
 		}
 		return err
 	}
-	meta, err := d.wire.List(r, isProtobuf, take)
+	meta, err := d.wire.List(r, isProtobuf, addNext)
 	var unreadable *wire.ItemError
-	if errors.As(err, &unreadable) && n > 0 {
-		previous := d.item.text[:d.item.key]
+	if errors.As(err, &unreadable) && position > 0 {
+		previous := d.item.text[:d.item.keyEnd]
 		err = fmt.Errorf("items: item %d, which follows %.300s: %w", unreadable.Item, previous, unreadable.Err)
 	}
 	return meta, err
 }
 
-// WatchEvent is one frame of a watch: ADDED, MODIFIED, DELETED or BOOKMARK with an Object, ERROR with a Status.
+// WatchEvent is one frame of a watch.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 type WatchEvent[T any] struct {
-	Type   string
-	Object T // of a BOOKMARK, nothing but a resourceVersion
-	Status *wire.Status
+	Type   string       // ADDED, MODIFIED, DELETED, BOOKMARK or ERROR
+	Object T            // nil with ERROR; of a BOOKMARK, it has only a resourceVersion
+	Status *wire.Status // nil except with ERROR
 }
 
-// events calls handle for each frame of a watch until the stream ends, or handle fails. An end between two frames is
-// nil; a broken connection is its error as it is; everything that cannot be understood is a wire.GarbageError.
+// events calls handle for each frame of a watch, until the stream ends or handle fails. It returns nil if the stream ends
+// between two frames, the connection's own error if that breaks, and a wire.GarbageError for everything that cannot be
+// understood.
 func (d *decoder[T]) events(r io.Reader, isProtobuf bool, handle func(WatchEvent[T]) error) error {
 	return d.wire.Events(r, isProtobuf, func(frame wire.Event) error {
-		ev := WatchEvent[T]{Type: frame.Type, Status: frame.Status}
-		var err error
-		switch {
-		case ev.Status != nil:
-		case ev.Type == "ADDED" || ev.Type == "MODIFIED" || ev.Type == "DELETED":
-			ev.Object, err = d.own()
-		case ev.Type == "BOOKMARK" && len(d.item.version) > 0:
-			ev.Object = d.kind.New()
-			ev.Object.meta().text = string(d.item.version)
-		default:
-			err = fmt.Errorf("unknown event type %q, or a bookmark without metadata.resourceVersion", ev.Type)
-		}
+		event, err := d.watchEvent(frame)
 		if err != nil {
 			return wire.Garbage(err)
 		}
-		return handle(ev)
+		return handle(event)
 	})
+}
+
+// watchEvent makes a WatchEvent of a frame, whose object is in the item.
+func (d *decoder[T]) watchEvent(frame wire.Event) (event WatchEvent[T], err error) {
+	event.Type = frame.Type
+	event.Status = frame.Status
+	if frame.Status != nil {
+		return event, nil
+	}
+	switch frame.Type {
+	case "ADDED", "MODIFIED", "DELETED":
+		event.Object, err = d.ownedObject()
+		return event, err
+	case "BOOKMARK":
+		if len(d.item.version) == 0 {
+			return event, errors.New("a bookmark without metadata.resourceVersion")
+		}
+		event.Object = d.kind.New()
+		event.Object.meta().text = string(d.item.version)
+		return event, nil
+	}
+	return event, fmt.Errorf("unknown event type %q", frame.Type)
 }

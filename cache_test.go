@@ -15,7 +15,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"runtime"
 	"slices"
@@ -23,7 +22,6 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-	"time"
 	"unicode/utf8"
 
 	"podcount/internal/fakekube"
@@ -54,18 +52,28 @@ var podLabels = []struct {
 // countingManager has the controller count set up: so pods keep the labels by which they belong to Counts, and an
 // index.
 func countingManager(t testing.TB) *manager {
-	m := newManager(&options.Options{Wire: "protobuf"}, nil, quietLog())
-	c := &Controller{caches: map[cache]bool{}}
-	c.queue = NewQueue(t.Context(), quietQueue[Key](time.Millisecond, time.Second))
-	setUpCount(m, c)
+	m := idleManager(t, &options.Options{Wire: "protobuf"})
+	setUpCount(m, m.idleController())
 	return m
+}
+
+// idleManager is a manager that runs nothing, and has no client.
+func idleManager(t testing.TB, o *options.Options) *manager {
+	return newManager(o, nil, newLifetime(t.Context()), &outputs{options: o, log: quietLog()})
+}
+
+// idleController is a controller that is ready for its Setup.
+func (m *manager) idleController() *Controller {
+	c := &Controller{Name: "test"}
+	m.prepare(c)
+	return c
 }
 
 // listed is a manager that has listed n pods with these labels.
 func listed(t testing.TB, n int, labels fakekube.Object) *manager {
 	m := countingManager(t)
 	body := (&crowd{pods: n, nodes: n / 400, labels: labels}).body(true, false)
-	l := m.pods.List()
+	l := m.pods.BeginList()
 	if _, err := m.pods.decoder.list(bytes.NewReader(body), true, l.Add); err != nil || l.n != n {
 		t.Fatal(l.n, err)
 	}
@@ -187,7 +195,7 @@ func hasNamesInOtherCases(data []byte) bool {
 
 // No API server sends labels twice.
 func TestLabelsTwiceInJSONAreReadAsByEncodingJSON(t *testing.T) {
-	d := newDecoder(&Kind[*Pod]{Name: "Pod", Keep: []string{"app", "run"}, New: func() *Pod { return new(Pod) }})
+	d := newDecoder(&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "run"}, New: func() *Pod { return new(Pod) }})
 	for _, labels := range []string{
 		`"labels": {"app": "a"}, "labels": null`,
 		`"labels": null, "labels": {"app": "a"}`,
@@ -220,7 +228,7 @@ func listOf(pods ...string) string {
 }
 
 func TestLabelsOfSeveralPodsAreSharedAndThoseOfOneStandInItsText(t *testing.T) {
-	d := newDecoder(&Kind[*Pod]{Name: "Pod", Keep: []string{"app", "run", ""}, New: func() *Pod { return new(Pod) }})
+	d := newDecoder(&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "run", ""}, New: func() *Pod { return new(Pod) }})
 	read := func(name, labels string) *Pod {
 		p, err := d.parse([]byte(labelled(name, "7", labels)))
 		if err != nil {
@@ -256,10 +264,10 @@ func TestLabelsOfSeveralPodsAreSharedAndThoseOfOneStandInItsText(t *testing.T) {
 		}
 	}
 	for what, n := range map[string]int{
-		"texts":       len(d.item.texts),
-		"shared sets": len(d.sharedSets),
-		"sets":        len(d.keySets),
-		"labels":      len(d.seen),
+		"texts":       len(d.item.interned),
+		"shared sets": len(d.sharedLabels),
+		"sets":        len(d.sharedKeys),
+		"labels":      len(d.firstOwners),
 	} {
 		if n > internLimit {
 			t.Errorf("%d %s are remembered", n, what)
@@ -268,7 +276,7 @@ func TestLabelsOfSeveralPodsAreSharedAndThoseOfOneStandInItsText(t *testing.T) {
 }
 
 func TestObjectWithTheMarkBetweenLabelsInItIsRefused(t *testing.T) {
-	d := newDecoder(&Kind[*Pod]{Name: "Pod", Keep: []string{"app", "run"}, New: func() *Pod { return new(Pod) }})
+	d := newDecoder(&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "run"}, New: func() *Pod { return new(Pod) }})
 	pod := labelled("a", "7", `"app":"x","run":"r"`)
 	for _, part := range []string{`"x"`, `"a"`, `"7"`, `"u"`, `"ns"`} {
 		odd := strings.Replace(pod, part, strings.TrimSuffix(part, `"`)+`\u0000y"`, 1)
@@ -284,10 +292,10 @@ func TestObjectWithTheMarkBetweenLabelsInItIsRefused(t *testing.T) {
 // Whether a pod shares its labels depends on what was read before: it is no change of the pod.
 func TestListKnowsAPodWhoseLabelsAreSharedSinceTheLastOne(t *testing.T) {
 	s := NewStore[*Pod]()
-	s.versions = true
+	s.reportsEveryVersion = true
 	kind := podKind()
 	list := func(d *decoder[*Pod], pods ...string) []Delta[*Pod] {
-		l := s.List()
+		l := s.BeginList()
 		if _, err := d.list(strings.NewReader(listOf(pods...)), false, l.Add); err != nil {
 			t.Fatal(err)
 		}
@@ -308,7 +316,7 @@ func TestListKnowsAPodWhoseLabelsAreSharedSinceTheLastOne(t *testing.T) {
 	if ds := list(d, a, labelled("b", "2", `"app":"db"`)); len(ds) != 1 {
 		t.Errorf("%d changes of a version alone", len(ds))
 	}
-	s.versions = false
+	s.reportsEveryVersion = false
 	if ds := list(d, labelled("a", "2", `"app":"web"`), labelled("b", "3", `"app":"db"`)); len(ds) != 0 {
 		t.Errorf("%d changes of versions, which nobody asked for", len(ds))
 	}
@@ -317,7 +325,10 @@ func TestListKnowsAPodWhoseLabelsAreSharedSinceTheLastOne(t *testing.T) {
 func TestIndexInANamespaceIsARecount(t *testing.T) {
 	dice := rand.New(rand.NewPCG(1, 2))
 	s := NewStore[*Pod]()
-	s.indexIn = append(s.indexIn, func(p *Pod) string { v, _ := p.Label("app"); return v })
+	index := CountBy(s, func(p *Pod) Key {
+		app, _ := p.Label("app")
+		return Key{Namespace: p.Key().Namespace, Name: app}
+	})
 	d := newDecoder(podKind())
 	for step := range 3000 {
 		namespace, name := fmt.Sprint("ns", dice.IntN(3)), fmt.Sprint("p", dice.IntN(20))
@@ -331,15 +342,12 @@ func TestIndexInANamespaceIsARecount(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Apply([]string{"ADDED", "MODIFIED", "DELETED"}[dice.IntN(3)], p)
-		recount := map[string]map[string]int{}
+		recount := map[Key]int{}
 		for _, p := range s.All() {
-			if recount[p.Key().Namespace] == nil {
-				recount[p.Key().Namespace] = map[string]int{}
-			}
-			recount[p.Key().Namespace][labelsOf(&p.Meta)["app"]]++
+			recount[Key{p.Key().Namespace, labelsOf(&p.Meta)["app"]}]++
 		}
-		if !reflect.DeepEqual(recount, s.countsIn) {
-			t.Fatalf("step %d: %v, recount %v", step, s.countsIn, recount)
+		if !maps.Equal(recount, index.counts) {
+			t.Fatalf("step %d: %v, recount %v", step, index.counts, recount)
 		}
 	}
 }
@@ -372,7 +380,7 @@ func labelsOf(m *Meta) map[string]string {
 
 func makePod(name, uid, version, node string) *Pod {
 	key := "ns/" + name
-	return &Pod{Meta{text: key + uid + version, key: uint16(len(key)), uid: uint16(len(key + uid))}, node}
+	return &Pod{Meta{text: key + uid + version, keyEnd: uint16(len(key)), uidEnd: uint16(len(key + uid))}, node}
 }
 
 // add puts a pod into a list.
@@ -385,9 +393,9 @@ func add(l *Listing[*Pod], p *Pod) (kept bool) {
 }
 
 func TestReplaceIsADiff(t *testing.T) {
-	s := NewStore(func(p *Pod) string { return p.NodeName })
+	s := NewStore[*Pod]()
 	list := func(pods ...*Pod) (got []string) {
-		l := s.List()
+		l := s.BeginList()
 		for _, p := range pods {
 			add(l, p)
 		}
@@ -426,31 +434,36 @@ func TestReplaceIsADiff(t *testing.T) {
 }
 
 func TestDroppedListChangesNothing(t *testing.T) {
-	s := NewStore(func(p *Pod) string { return p.NodeName })
-	l := s.List()
+	s := NewStore[*Pod]()
+	byNode := CountBy(s, nodeNameOf)
+	l := s.BeginList()
 	add(l, makePod("a", "1", "10", "x"))
 	l.Commit()
-	l = s.List() // breaks off behind this:
+	l = s.BeginList() // breaks off after the next two objects
 	add(l, makePod("a", "1", "10", "x"))
 	add(l, makePod("b", "2", "11", "x"))
-	l = s.List()
+	l = s.BeginList()
 	add(l, makePod("a", "1", "10", "x"))
-	if ds := l.Commit(); len(ds) != 0 || s.Len() != 1 || s.Count("x") != 1 {
+	if ds := l.Commit(); len(ds) != 0 || s.Len() != 1 || byNode.Count("x") != 1 {
 		t.Errorf("%d changes, %d objects", len(ds), s.Len())
 	}
 }
 
+func nodeNameOf(p *Pod) string { return p.NodeName }
+
 func TestIndexEqualsARecountAfterAnyHistory(t *testing.T) {
 	for seed := range uint64(50) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		s := NewStore(func(p *Pod) string { return p.NodeName })
+		s := NewStore[*Pod]()
+		byNode := CountBy(s, nodeNameOf)
+		objectsByNode := IndexBy(s, nodeNameOf)
 		random := func(version int) *Pod {
 			return makePod(strconv.Itoa(rnd.IntN(8)), strconv.Itoa(rnd.IntN(3)), strconv.Itoa(version), []string{"", "n1", "n2"}[rnd.IntN(3)])
 		}
 		for step := range 300 {
 			switch rnd.IntN(8) {
 			case 0:
-				l := s.List()
+				l := s.BeginList()
 				for range rnd.IntN(8) {
 					add(l, random(step))
 				}
@@ -458,7 +471,7 @@ func TestIndexEqualsARecountAfterAnyHistory(t *testing.T) {
 					l.Commit()
 				}
 			case 1:
-				s.Apply("WRITTEN", random(step+2))
+				s.ApplyAnswer(random(step + 2))
 			case 2:
 				s.Apply("DELETED", random(step))
 			default:
@@ -470,8 +483,15 @@ func TestIndexEqualsARecountAfterAnyHistory(t *testing.T) {
 					recount[p.NodeName]++
 				}
 			}
-			if !maps.Equal(recount, s.counts) {
-				t.Fatalf("seed %d, step %d: index %v, recount %v", seed, step, s.counts, recount)
+			if !maps.Equal(recount, byNode.counts) {
+				t.Fatalf("seed %d, step %d: index %v, recount %v", seed, step, byNode.counts, recount)
+			}
+			found := map[string]int{}
+			for node := range objectsByNode.objects {
+				found[node] = len(objectsByNode.Objects(node))
+			}
+			if !maps.Equal(recount, found) {
+				t.Fatalf("seed %d, step %d: objects by node %v, recount %v", seed, step, found, recount)
 			}
 		}
 	}
@@ -488,7 +508,7 @@ func TestWrittenObjectIsTakenOnlyInPlaceOfAnOlderOneOfItsUID(t *testing.T) {
 		{makePod("a", "1", "11", "older"), "new"},
 		{makePod("a", "2", "99", "other uid"), "new"},
 	} {
-		if s.Apply("WRITTEN", c.p); s.Get(Key{"ns", "a"}).NodeName != c.want {
+		if s.ApplyAnswer(c.p); s.Get(Key{"ns", "a"}).NodeName != c.want {
 			t.Errorf("%s was taken", c.p.NodeName)
 		}
 	}
@@ -496,7 +516,7 @@ func TestWrittenObjectIsTakenOnlyInPlaceOfAnOlderOneOfItsUID(t *testing.T) {
 		t.Error("an event from before our write took it back")
 	}
 	s.Apply("DELETED", makePod("a", "1", "13", "x"))
-	if s.Apply("WRITTEN", makePod("a", "1", "14", "ghost")); s.Len() != 0 {
+	if s.ApplyAnswer(makePod("a", "1", "14", "ghost")); s.Len() != 0 {
 		t.Error("a write's answer brought back what was deleted")
 	}
 }
@@ -504,9 +524,9 @@ func TestWrittenObjectIsTakenOnlyInPlaceOfAnOlderOneOfItsUID(t *testing.T) {
 func TestWrittenObjectIsNotLostToAListThatIsUnderWay(t *testing.T) {
 	s := NewStore[*Pod]()
 	s.Apply("ADDED", makePod("a", "1", "10", "x"))
-	l := s.List()
+	l := s.BeginList()
 	add(l, makePod("a", "1", "10", "x"))
-	s.Apply("WRITTEN", makePod("a", "1", "11", "new"))
+	s.ApplyAnswer(makePod("a", "1", "11", "new"))
 	if l.Commit(); s.Get(Key{"ns", "a"}) == nil {
 		t.Error("it is gone")
 	}
@@ -837,7 +857,7 @@ func TestDecompressionBombsAreNotHeld(t *testing.T) {
 }
 
 func TestOneStreamLeavesNothingToTheNext(t *testing.T) {
-	d := newDecoder(&Kind[*Pod]{Name: "Pod", Keep: []string{"app", "tier"}, New: func() *Pod { return new(Pod) }})
+	d := newDecoder(&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "tier"}, New: func() *Pod { return new(Pod) }})
 	full := `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"a-long-name","namespace":"space","uid":"u1","resourceVersion":"1","labels":{"app":"x","tier":"","z":"1"}},"spec":{"nodeName":"n1"}},` + bare(1) + `]}`
 	empty := `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[` + bare(2) + `,{"metadata":{"name":"c","uid":"u3","resourceVersion":"3","labels":null},"spec":{}}]}`
 	want := []string{"space/a-long-name u1 1 n1 map[app:x tier:]", "b1 u2 2  map[]", "b2 u2 2  map[]", "c u3 3  map[]"}
@@ -908,10 +928,10 @@ func TestListOfWhatIsKnownAllocatesNextToNothing(t *testing.T) {
 	f := fakekube.New()
 	f.AddPods(1000)
 	body := podList(f, wire.Protobuf)
-	s := NewStore(func(p *Pod) string { return p.NodeName })
+	s := NewStore[*Pod]()
 	d := newDecoder(podKind())
 	list := func() {
-		l := s.List()
+		l := s.BeginList()
 		if _, err := d.list(bytes.NewReader(body), true, l.Add); err != nil || l.n != 1000 {
 			t.Fatal(l.n, err)
 		}
@@ -935,7 +955,7 @@ func addRecordings(f *testing.F, pattern string) {
 }
 
 func podKind() *Kind[*Pod] {
-	return &Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Keep: []string{"app"}, New: func() *Pod { return new(Pod) }}
+	return &Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Labels: []string{"app"}, New: func() *Pod { return new(Pod) }}
 }
 
 // A list is an error, or what encoding/json makes of it.
@@ -1020,7 +1040,7 @@ func FuzzProtobufIsJSON(f *testing.F) {
 				return // JSON cannot say it
 			}
 		}
-		kind := &Kind[*Pod]{Name: "Pod", Keep: []string{"app", label}, New: func() *Pod { return new(Pod) }}
+		kind := &Kind[*Pod]{Name: "Pod", Labels: []string{"app", label}, New: func() *Pod { return new(Pod) }}
 		want, wantMeta, wantErr := decoded(t, text, false, kind)
 		got, gotMeta, err := decoded(t, fakekube.Protobuf(text), true, kind)
 		if !slices.Equal(got, want) || (err == nil) != (wantErr == nil) || err == nil && gotMeta != wantMeta {
@@ -1086,8 +1106,9 @@ func BenchmarkList100000(b *testing.B) {
 			b.SetBytes(int64(len(data)))
 			b.ReportAllocs()
 			for b.Loop() {
-				s := NewStore(func(p *Pod) string { return p.NodeName })
-				l := s.List()
+				s := NewStore[*Pod]()
+				CountBy(s, nodeNameOf)
+				l := s.BeginList()
 				kind := &Kind[*Pod]{Name: "Pod", MetadataOnly: !form.whole, New: func() *Pod { return new(Pod) }}
 				if _, err := newDecoder(kind).list(bytes.NewReader(data), form.isProtobuf, l.Add); err != nil {
 					b.Fatal(err)
@@ -1102,10 +1123,11 @@ func BenchmarkRelist100000Unchanged(b *testing.B) {
 	for _, form := range forms[:3] {
 		b.Run(form.name, func(b *testing.B) {
 			data := (&crowd{pods: 100000, nodes: 1000}).body(form.isProtobuf, form.whole)
-			s := NewStore(func(p *Pod) string { return p.NodeName })
+			s := NewStore[*Pod]()
+			CountBy(s, nodeNameOf)
 			d := newDecoder(&Kind[*Pod]{Name: "Pod", MetadataOnly: !form.whole, New: func() *Pod { return new(Pod) }})
 			relist := func() {
-				l := s.List()
+				l := s.BeginList()
 				if _, err := d.list(bytes.NewReader(data), form.isProtobuf, l.Add); err != nil || len(l.Commit()) > 0 {
 					b.Fatal("changes, or ", err)
 				}
@@ -1126,9 +1148,12 @@ func BenchmarkEvent(b *testing.B) {
 		for _, form := range []string{"protobuf", "json"} {
 			b.Run(fmt.Sprintf("%s/%d-pods", form, size.pods), func(b *testing.B) {
 				big := &crowd{pods: size.pods, nodes: size.nodes}
-				m := newManager(&options.Options{NodeLabel: "example.com/n", Wire: "protobuf"}, nil, quietLog())
-				c := &podCount{manager: m, Controller: &Controller{}}
-				c.queue = NewQueue(b.Context(), quietQueue[Key](time.Millisecond, time.Second))
+				m := idleManager(b, &options.Options{NodeLabel: "example.com/n", Wire: "protobuf"})
+				c := m.idleController()
+				setUpPodCount(m, c)
+				for _, begin := range c.beginWatches {
+					begin()
+				}
 				go func() {
 					for {
 						key, ok := c.queue.Get()
@@ -1139,7 +1164,7 @@ func BenchmarkEvent(b *testing.B) {
 					}
 				}()
 				d := newDecoder(&Kind[*Pod]{Name: "Pod", New: func() *Pod { return new(Pod) }})
-				l := c.pods.List()
+				l := m.pods.BeginList()
 				if _, err := d.list(bytes.NewReader(big.body(true, true)), true, l.Add); err != nil {
 					b.Fatal(err)
 				}
@@ -1164,9 +1189,7 @@ func BenchmarkEvent(b *testing.B) {
 						continue // one pass is n events
 					}
 					err := d.events(bytes.NewReader(frames), isProtobuf, func(ev WatchEvent[*Pod]) error {
-						for _, delta := range c.pods.Apply(ev.Type, ev.Object) {
-							c.queue.Add(c.podChanged(delta)...)
-						}
+						m.pods.publish(m.pods.Apply(ev.Type, ev.Object)...)
 						return nil
 					})
 					if err != nil {
@@ -1179,25 +1202,29 @@ func BenchmarkEvent(b *testing.B) {
 }
 
 func BenchmarkIndexOf150000Pods(b *testing.B) {
-	s := NewStore(func(p *Pod) string { return p.NodeName })
+	s := NewStore[*Pod]()
+	byNode := CountBy(s, nodeNameOf)
 	for i := range 150000 {
 		s.Apply("ADDED", makePod(strconv.Itoa(i), "u", "1", "n"+strconv.Itoa(i%5000)))
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if s.Count("n4711") != 30 {
-			b.Fatal(s.Count("n4711"))
+		if byNode.Count("n4711") != 30 {
+			b.Fatal(byNode.Count("n4711"))
 		}
 	}
 }
 
 func TestRememberedValuesAreBounded(t *testing.T) {
-	known, most := map[int]int{}, 0
-	for i := range 100 {
-		if v, again := remember(known, 10, i, -i), remember(known, 10, i, 7); v != -i || again != -i || known[i] != -i {
-			t.Errorf("under %d there is %d, and it gave %d and %d", i, known[i], v, again)
+	known := map[int]int{}
+	most := 0
+	for i := range internLimit + 100 {
+		first := remember(known, i, -i)
+		again := remember(known, i, 7)
+		if first != -i || again != -i || known[i] != -i {
+			t.Fatalf("key %d has the value %d; remember returned %d, then %d", i, known[i], first, again)
 		}
 		most = max(most, len(known))
 	}
-	wantNumber(t, "values kept at most", most, 10)
+	wantNumber(t, "values kept at most", most, internLimit)
 }

@@ -45,6 +45,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"podcount/internal/background"
 	"podcount/internal/fakekube"
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
@@ -1141,7 +1142,7 @@ func TestLabelsEqualTheTruthWhateverBecomesOfTheServer(t *testing.T) {
 			restore()
 			pause(15 * time.Second)
 			p.Net.Restore()
-			pause(relistEvery * 11 / 10) // other changes under the versions that were seen: only a list can tell
+			pause(relistInterval * 11 / 10) // other changes under the versions that were seen: only a list can tell
 		},
 		"its etcd restored from an older snapshot, as is told to do: with higher versions": func(t *testing.T, f *fakekube.Server, p *program, pause func(time.Duration)) {
 			restore := f.Snapshot()
@@ -1245,7 +1246,7 @@ func TestIdleHourIsExactlyTheExpectedRequests(t *testing.T) {
 					}
 					return all
 				}
-				take("GET /apis/demo.mark8s.io/v1", "", discoverEvery*4/5, discoverEvery*6/5)
+				take("GET /apis/demo.mark8s.io/v1", "", discoveryInterval*4/5, discoveryInterval*6/5)
 				leased := 0
 				if args != nil {
 					wantNumber(t, "looks at the lease", len(take("GET "+leasePath, "", 0, 2*time.Hour)), 1)
@@ -1274,7 +1275,7 @@ func TestIdleHourIsExactlyTheExpectedRequests(t *testing.T) {
 							if got := s.Query.Encode(); got != "" {
 								t.Errorf("a list of %s with %s", what, got)
 							}
-							if since := s.At.Sub(listed); lists > 0 && (since < relistEvery*9/10 || since > relistEvery*11/10) {
+							if since := s.At.Sub(listed); lists > 0 && (since < relistInterval*9/10 || since > relistInterval*11/10) {
 								t.Errorf("%s listed again after %v", what, since)
 							}
 							listed, ends, lists = s.At, s.At, lists+1
@@ -1314,11 +1315,11 @@ func TestIdleHourIsExactlyTheExpectedRequests(t *testing.T) {
 func TestServerThatIsDownIsAskedOnceABackoffStep(t *testing.T) {
 	const outage = 10 * time.Minute
 	steps := 1 // at most, in so long: one at once, the others with no jitter at all
-	for at, step := time.Duration(0), reflectorBackoff; at < outage; step = min(2*step, reflectorLimit) {
+	for at, step := time.Duration(0), reflectorBackoff; at < outage; step = min(2*step, reflectorMaxBackoff) {
 		at += step
 		steps++
 	}
-	discoveries := int(outage/(discoverEvery*4/5)) + 1
+	discoveries := int(outage/(discoveryInterval*4/5)) + 1
 	for name, c := range map[string]struct {
 		up, down time.Duration
 		cutOff   bool // it lets connections through and breaks the requests
@@ -1359,7 +1360,7 @@ func TestServerThatIsDownIsAskedOnceABackoffStep(t *testing.T) {
 						t.Errorf("%d requests for %s, in %d steps and %d crashes", len(tries), resource, steps, crashes)
 					}
 				}
-				pass(reflectorLimit * 2)
+				pass(reflectorMaxBackoff * 2)
 				for _, kind := range []string{"Pod", "Node", "Count"} {
 					// Three watches that end at once lead to a list. The tries that the outage broke are counted above.
 					lists := strings.Count(p.Log.String(), "msg=listed kind="+kind+" ")
@@ -1671,7 +1672,7 @@ func TestDroppedLinesAreReportedOnceSomebodyReadsAgain(t *testing.T) {
 		pass(time.Minute)
 		open()
 		pass(time.Second)
-		said := regexp.MustCompile(`log lines were dropped, as stderr was not read, or failed" lines=([0-9]+)`).FindAllStringSubmatch(p.Log.String(), -1)
+		said := regexp.MustCompile(`log lines were dropped, because stderr was not read, or failed" lines=([0-9]+)`).FindAllStringSubmatch(p.Log.String(), -1)
 		if len(said) != 1 || said[0][1] == "0" {
 			t.Fatalf("said: %q", said)
 		}
@@ -1693,8 +1694,8 @@ func TestControllerThatHangsKeepsNeitherTheProcessNorTheLease(t *testing.T) {
 				}
 			}
 			withController(t, Controller{Name: "hangs", Setup: func(m *manager, c *Controller) {
-				On(c, m.nodes, func(d Delta[*Node]) []Key { return []Key{d.Key()} })
-				c.Tick = func() []Key {
+				Watch(c, m.nodes, func(d Delta[*Node]) []Key { return []Key{d.Key()} })
+				c.Resync = func() []Key {
 					waitIn("tick")
 					return nil
 				}
@@ -1762,7 +1763,7 @@ func TestStopThatTakesTooLongIsAnExit(t *testing.T) {
 		wantNumber(t, "exits before its end", len(exits), 0)
 		pass(1)
 		wantNumber(t, "exits at its end", len(exits), 1)
-		wantText(t, <-exits, "something hangs: it has not ended in 26s")
+		wantText(t, <-exits, "the shutdown hangs: it has not ended in 26s")
 		close(signals)
 	})
 }
@@ -1772,7 +1773,7 @@ func TestWhatDoesNotEndIsLeftBehindAndNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, never := &logBuffer{}, make(chan struct{})
 		m := &manager{log: newLog(log, &options.Options{})}
-		m.running.begin("worker of x", func() { <-never })
+		m.running.Go("worker of x", func() { <-never })
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		start := time.Now()
@@ -1958,13 +1959,13 @@ func withController(t *testing.T, c Controller) {
 func TestControllerThatPanicsTakesNobodyDownAndIsTriedAgain(t *testing.T) {
 	var reconciled atomic.Int32
 	withController(t, Controller{Name: "broken", Setup: func(m *manager, c *Controller) {
-		On(c, m.pods, func(d Delta[*Pod]) []Key {
+		Watch(c, m.pods, func(d Delta[*Pod]) []Key {
 			if d.Old == nil {
 				panic("keys of a new pod")
 			}
 			return []Key{d.Key()}
 		})
-		c.Tick = func() []Key { panic("tick") }
+		c.Resync = func() []Key { panic("tick") }
 		c.Reconcile = func(context.Context, Key) (Result, error) {
 			reconciled.Add(1)
 			var nothing *Pod
@@ -2566,7 +2567,7 @@ func TestTourShowsRealBytes(t *testing.T) {
 	}
 	wantText(t, string(readme), fmt.Sprintf("%d bytes more come out of it", len(frame)))
 	kind := podKind()
-	kind.Keep = []string{"app"}
+	kind.Labels = []string{"app"}
 	events := 0
 	err = newDecoder(kind).events(bytes.NewReader(frame), true, func(ev WatchEvent[*Pod]) error {
 		events++
@@ -3224,7 +3225,7 @@ func TestNoWaitAndNoDeadlineDependsOnTheWallClock(t *testing.T) {
 	}
 	files, _ := filepath.Glob("*.go")
 	below, _ := filepath.Glob("internal/*/*.go")
-	shown := regexp.MustCompile(`^internal/(fakekube|playground|sim)/`) // not a part of podcount
+	shown := regexp.MustCompile(`^internal/(fakekube|playground|sim|suite|testkit|behaviours)/`) // not a part of podcount
 	for _, file := range slices.Concat(files, below) {
 		if strings.HasSuffix(file, "_test.go") || shown.MatchString(file) {
 			continue
@@ -3993,7 +3994,7 @@ func startOn(t *testing.T, stdout, stderr *os.File, args ...string) (cmd *exec.C
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill() })
-	return cmd, inBackground(func() { cmd.Wait() })
+	return cmd, background.Go(func() { cmd.Wait() })
 }
 
 // wantExit waits for the process to end; machines are slow.
@@ -4103,7 +4104,7 @@ func TestOnceWaitsForASlowReaderAndFailsWhereNobodyReads(t *testing.T) {
 		want  string // of the error
 	}{
 		"a slow reader":                  {[]string{"-dry-run"}, true, ""},
-		"nobody reads a dry run":         {[]string{"-dry-run"}, false, "lines of its output were lost, as nobody read them"},
+		"nobody reads a dry run":         {[]string{"-dry-run"}, false, "lines of its output were lost, because nobody read them"},
 		"nobody reads the log of writes": {nil, false, ""},
 		"nobody reads what is printed":   {[]string{"-controllers", "pod-printer"}, false, "lines of its output were lost"},
 	} {
@@ -4174,7 +4175,7 @@ func TestOnceGivesUpWhenTheServerIsAway(t *testing.T) {
 			f.Inject(t, statusFault(fakekube.Requests{Resource: path}, fakekube.Always, 503, "ServiceUnavailable", nil))
 			start := time.Now()
 			err := startPodcount(t, f, "-once").Finish()
-			if err == nil || err.Error() != "-once: after 2m0s there is no complete list of "+kind || time.Since(start) > onceListTime+time.Second {
+			if err == nil || err.Error() != "-once: after 2m0s there is no complete list of "+kind || time.Since(start) > onceListTimeout+time.Second {
 				t.Errorf("%s, after %v: %v", kind, time.Since(start), err)
 			}
 			if kind != "Count" {
@@ -4345,7 +4346,7 @@ func TestOnceTriesAgainWhatAControllerPanickedAbout(t *testing.T) {
 	var asked atomic.Bool
 	var reconciled atomic.Int32
 	withController(t, Controller{Name: "flaky", Setup: func(m *manager, c *Controller) {
-		On(c, m.nodes, func(d Delta[*Node]) []Key {
+		Watch(c, m.nodes, func(d Delta[*Node]) []Key {
 			if !asked.Swap(true) {
 				panic("once")
 			}
@@ -4368,16 +4369,16 @@ func TestOnceTriesAgainWhatAControllerPanickedAbout(t *testing.T) {
 
 func TestControllerWhoseNumbersOrTicksPanicEndsNothingElse(t *testing.T) {
 	withController(t, Controller{Name: "odd", Setup: func(m *manager, c *Controller) {
-		On(c, m.nodes, func(Delta[*Node]) []Key { return nil })
-		c.Count = func() (string, int, int) { panic("numbers") }
-		c.Tick = func() []Key { panic("tick") }
+		Watch(c, m.nodes, func(Delta[*Node]) []Key { return nil })
+		c.Totals = func() Totals { panic("numbers") }
+		c.Resync = func() []Key { panic("tick") }
 		c.Reconcile = func(context.Context, Key) (Result, error) { return Result{}, nil }
 	}})
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", controlPlane)
 		f.AddPods(2)
 		if err := startPodcount(t, f, "-once", "-controllers", "pod-count,odd").Finish(); err == nil ||
-			!strings.Contains(err.Error(), "-once: odd cannot say what is to be done: panic: tick") {
+			!strings.Contains(err.Error(), "-once: odd cannot name the objects that need work: panic: tick") {
 			t.Errorf("-once ended with %v", err)
 		}
 		wantLabel(t, f, "cp", podCountLabel, "2")
@@ -4591,7 +4592,7 @@ func TestLiveTellsAWorkerThatHangs(t *testing.T) {
 	hang := make(chan struct{})
 	withController(t, Controller{Name: "hangs", Setup: func(of *manager, c *Controller) {
 		m = of
-		On(c, m.nodes, func(d Delta[*Node]) []Key { return []Key{d.Key()} })
+		Watch(c, m.nodes, func(d Delta[*Node]) []Key { return []Key{d.Key()} })
 		c.Reconcile = func(context.Context, Key) (Result, error) {
 			<-hang
 			return Result{}, nil
@@ -5190,7 +5191,7 @@ func podcountSimulated(seed uint64) sim.Options {
 		LeaseName:         leaseKey.Name,
 		LeaseLost:         "the lease is lost",
 		LongestBackoff:    time.Minute,
-		LongestDiscovery:  discoverEvery * 6 / 5,
+		LongestDiscovery:  discoveryInterval * 6 / 5,
 		Silence:           kube.Silence,
 		LongestUnlisted:   75 * time.Minute,
 		StatusRest:        time.Second,
@@ -5402,7 +5403,7 @@ var behaviours = []struct {
 					w.Fatal(err)
 				}
 				var all []string
-				_, err = newDecoder(&Kind[*Pod]{Name: "Pod", MetadataOnly: metadataOnly, Keep: []string{"row"}, New: func() *Pod { return new(Pod) }}).list(body, body.IsProtobuf, func(p *Pod, text []byte) (bool, error) {
+				_, err = newDecoder(&Kind[*Pod]{Name: "Pod", MetadataOnly: metadataOnly, Labels: []string{"row"}, New: func() *Pod { return new(Pod) }}).list(body, body.IsProtobuf, func(p *Pod, text []byte) (bool, error) {
 					p.text = string(text)
 					all = append(all, describe(&Pod{p.Meta, ""}))
 					return true, nil
@@ -6547,7 +6548,7 @@ func (w *world) reflect(labels, fields string) *observed { return w.reflectFrom(
 
 // reflectFrom starts with a watch from version, if there is one.
 func (w *world) reflectFrom(version, labels, fields string) *observed {
-	o := &observed{log: &logBuffer{Wrote: w.changed}, store: NewStore[*Pod]()}
+	o := &observed{log: &logBuffer{Wrote: w.changed}}
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, network, addr)
 		o.mu.Lock()
@@ -6561,8 +6562,9 @@ func (w *world) reflectFrom(version, labels, fields string) *observed {
 	log := newLog(o.log, &options.Options{Verbosity: 4})
 	client := newClient(&options.Options{}, w.cfg, dial, log)
 	kind := Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Namespace: w.ns, Protobuf: true, Selector: labels, Fields: fields, New: func() *Pod { return new(Pod) }}
-	r := newReflector(&options.Options{}, client, log, kind, o.store)
-	r.handlers = append(r.handlers, func(Delta[*Pod]) { w.wake() })
+	r := newReflector(&options.Options{}, client, log, kind)
+	o.store = r.Store
+	r.Subscribe(func(Delta[*Pod]) { w.wake() })
 	if r.version = version; version != "" {
 		r.relistAt = time.Now().Add(time.Hour)
 	}
@@ -6884,18 +6886,18 @@ func TestWhatIsPrintedAndNotReadIsSaidInTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &logBuffer{}
 		isBroken := true
-		printed := newPrintOutput(writerFunc(func(b []byte) (int, error) {
+		out := newOutputs(&options.Options{}, writerFunc(func(b []byte) (int, error) {
 			if isBroken {
 				return 0, errors.New("broken pipe")
 			}
 			return len(b), nil
-		}), &options.Options{}, newLog(log, &options.Options{}))
-		fmt.Fprintln(printed, "one")
+		}), log)
+		fmt.Fprintln(out.printed, "one")
 		synctest.Wait()
 		isBroken = false
-		fmt.Fprintln(printed, "two")
-		printed.Close(t.Context(), time.Minute, flushTimeout)
-		wantText(t, log.String(), `msg="printed lines were dropped, as stdout was not read, or failed" lines=1`)
+		fmt.Fprintln(out.printed, "two")
+		out.flush(t.Context())
+		wantText(t, log.String(), `msg="printed lines were dropped, because stdout was not read, or failed" lines=1`)
 	})
 }
 
@@ -6928,7 +6930,7 @@ func panicky(t *testing.T, isBroken func(Delta[*Pod]) bool) (keys *[]string, tri
 	keys = new([]string)
 	tries = new(atomic.Int64)
 	withController(t, Controller{Name: "panicky", Setup: func(m *manager, c *Controller) {
-		On(c, m.pods, func(d Delta[*Pod]) []Key {
+		Watch(c, m.pods, func(d Delta[*Pod]) []Key {
 			tries.Add(1)
 			if isBroken(d) {
 				panic("no keys of " + d.Key().Name)
@@ -6986,7 +6988,7 @@ func TestControllerThatPanicsForEverIsSaidOnceAMinuteAndCostsLittle(t *testing.T
 		wantText(t, log, `msg="a controller panics again" controller=panicky err="panic: no keys of changing" times=`)
 		before := tries.Load()
 		pass(time.Hour)
-		if n := tries.Load() - before; n < 60 || n > 60*(1+pendingPerObject) {
+		if n := tries.Load() - before; n < 60 || n > 60*(1+8) {
 			t.Errorf("%d tries in an hour", n)
 		}
 		wantLabel(t, f, "cp", podCountLabel, "2")

@@ -425,7 +425,7 @@ func BenchmarkMillionKeys(b *testing.B) {
 	b.Run("store", func(b *testing.B) {
 		const uid = "5a2b7c1e-93d4-4f6a-8b1c-000000000000"
 		measure(b, func() any {
-			s := NewStore(func(p *Pod) string { return p.NodeName })
+			s := NewStore[*Pod]()
 			for i := range n {
 				name := fmt.Sprintf("web-5d4f8c7b9-%06d", i)
 				s.Apply("ADDED", makePod(name, uid, "1234567", "node"))

@@ -1,8 +1,9 @@
 package main
 
-// watch.go owns the reflector, which keeps a store equal to the server: it asks whether a resource is there, lists,
-// watches, resumes, and lists again; and it patches objects, as the answers belong into the store. It counts nothing,
-// decides nothing, and knows no kind.
+// watch.go owns the reflector, which keeps a store equal to what the server has. The reflector asks whether a resource is
+// installed, lists it, watches it, resumes a watch that ended, and relists when resuming is not enough. It also sends
+// patches, because the server's answer to a patch belongs in the store. It knows no kind, counts nothing, and decides
+// nothing about the objects.
 
 import (
 	"cmp"
@@ -23,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"podcount/internal/background"
 	"podcount/internal/events"
 	"podcount/internal/kube"
 	"podcount/internal/logging"
@@ -31,205 +33,866 @@ import (
 	"podcount/internal/wire"
 )
 
-// The reflector's numbers, as in client-go where not explained here.
+// levelFlow is the log level of what happens often while all is well, such as one watch that ends and the next that
+// begins. The flag -v 2 shows it.
+const levelFlow = slog.Level(-2)
+
+// After a failure the reflector waits for a backoff with the values of client-go's reflector.
 const (
-	reflectorBackoff = 800 * time.Millisecond
-	reflectorLimit   = 30 * time.Second
-	healthy          = 2 * time.Minute // without a failure, after which the backoff begins anew
-	relistEvery      = time.Hour       // guards against a server that has lost an event
-	shortWatch       = time.Second
-	pageLimit        = 2000             // objects a page, once whole lists have failed
-	listTime         = 10 * time.Minute // how long a list may take
-	slowList         = 2 * time.Second
-	discoverEvery    = 10 * time.Second // ± 20 %
+	reflectorBackoff    = 800 * time.Millisecond // after the first failure; it doubles with each further one
+	reflectorMaxBackoff = 30 * time.Second
+	reflectorHealthy    = 2 * time.Minute // after this long without a failure, the backoff starts from the beginning
 )
 
-var errRelist = errors.New("time for a full list")
+const (
+	relistInterval = time.Hour // ± 10 %. A relist finds what a server that lost an event never told
+	listTimeout    = 10 * time.Minute
+	pageLimit      = 2000            // objects in a page, once whole lists have failed
+	slowList       = 2 * time.Second // a list that takes longer logs its progress
 
-// Reflector keeps a store equal to what the server has: it lists, then watches from the list's resourceVersion, and
-// resumes from the last version that it saw. https://kubernetes.io/docs/reference/using-api/api-concepts/
+	shortWatch = time.Second // a watch that ends sooner, and brought nothing, counts as fruitless
+
+	discoveryInterval = 10 * time.Second // ± 20 %. How often discovery is asked whether a resource is installed
+	provenAbsences    = 2                // answers in a row without a resource that prove that it is gone
+)
+
+// Reflector keeps a store equal to what the server has. It lists, then watches from the list's resourceVersion, and
+// resumes from the last version that it saw.
+//
+// Configure it with Subscribe and the Need methods before Run is called. The other methods may be called at any time, by
+// any goroutine.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 type Reflector[T Object[T]] struct {
 	*Store[T]
 	client   *kube.Client
-	kind     Kind[T]          // may be changed until Run, as may
-	handlers []func(Delta[T]) // who hears every change but the first list's; they must not block for long
-	once     bool             // what is not there, and what changes, is no business of ours
+	kind     Kind[T]
+	handlers []func(Delta[T])
+	once     bool // see ReflectorOptions
 
-	log       *slog.Logger
-	metrics   *metrics.Registry
-	outage    *logging.Outage          // of lists and watches
-	discovery *logging.Outage          // of a resource under /apis/
-	synced    context.Context          // done after the first list, by
-	listed    func()                   // this
-	found     atomic.Pointer[presence] // what discovery says of a resource under /apis/
+	log             *slog.Logger
+	metrics         *metrics.Registry
+	outage          *logging.Outage // lists and watches that fail
+	discoveryOutage *logging.Outage
 
-	state   sync.Mutex // guards both, which Run alone changes
-	version string     // where the next watch starts; "": list first
-	heard   time.Time  // when the server last told anything
+	synced     chan struct{} // closed by markSynced
+	markSynced func()        // may be called more than once
 
-	// Owned by Run, alone.
+	installed atomic.Pointer[Installation]
+
+	mu          sync.Mutex // guards the two fields below, which only Run changes
+	version     string     // the next watch resumes from this resourceVersion; "" means that a list is due
+	lastContact time.Time  // when the server last sent something
+
+	// Only Run uses the fields below.
 	decoder  *decoder[T]
-	why      string    // the next list is due, if not to time
-	relistAt time.Time // when the list is due in any case
-	paged    bool      // whole lists have failed: list in pages
-	lost     int       // whole lists that failed in a row
-	vain     int       // watches in a row that came to nothing: ended at once, in garbage, or were silent
-	expired  int       // whose version was too old
-	failures int
-	failedAt time.Time
-	away     bool // the server was: it may come back with another past
+	failures int       // in a row
+	failedAt time.Time // the last failure
+
+	relistAt     time.Time // a list is due then, even if the watches work
+	relistReason string    // why version is "", for the metric
+	failedLists  int       // lists in a row that failed as one that is too large does
+	listsInPages bool
+
+	fruitlessWatches int  // in a row; see consequences
+	expiredWatches   int  // in a row
+	wasUnreachable   bool // etcd may have been restored from a backup meanwhile
 }
 
-// presence is a resource's time on the server: another pointer whenever it has come, or come back, or become another.
-type presence struct{ status bool } // there is a subresource of this name
+// Installation is one installation of a resource under /apis/. Another pointer means that the resource was removed and
+// installed again, or that its definition has changed.
+type Installation struct {
+	HasStatus bool // it has a status subresource
+}
 
-// ReflectorOptions say what a reflector keeps equal to what. Each but Once is needed.
+// ReflectorOptions are what a reflector is made with. All of them but Once are required.
 type ReflectorOptions[T Object[T]] struct {
 	Client  *kube.Client
 	Kind    Kind[T]
-	Store   *Store[T] // is filled
+	Store   *Store[T]
 	Log     *slog.Logger
 	Metrics *metrics.Registry
-	Once    bool // a resource that the server does not have is not waited for
+
+	// Once makes Run return if the server does not have the resource, rather than wait until it is installed.
+	Once bool
 }
 
-// levelFlow is the level of what happens often while all is well, such as a watch that ends and the next one: -v 2.
-const levelFlow = slog.Level(-2)
-
-// NewReflector makes a reflector. It asks for nothing until Run.
+// NewReflector makes a reflector. It sends no request until Run is called.
 func NewReflector[T Object[T]](o ReflectorOptions[T]) *Reflector[T] {
 	name := o.Kind.Name
 	r := &Reflector[T]{
-		Store:     o.Store,
-		client:    o.Client,
-		kind:      o.Kind,
-		once:      o.Once,
-		log:       o.Log,
-		metrics:   o.Metrics,
-		outage:    logging.NewOutage(o.Log, name, "watching again", "kind", name),
-		discovery: logging.NewOutage(o.Log, name, "discovery answers again", "kind", name),
-		why:       "start",
-		heard:     time.Now(),
+		Store:           o.Store,
+		client:          o.Client,
+		kind:            o.Kind,
+		once:            o.Once,
+		log:             o.Log,
+		metrics:         o.Metrics,
+		outage:          logging.NewOutage(o.Log, name, "watching again", "kind", name),
+		discoveryOutage: logging.NewOutage(o.Log, name, "discovery answers again", "kind", name),
+		synced:          make(chan struct{}),
+		relistReason:    "start",
+		lastContact:     time.Now(),
 	}
-	r.synced, r.listed = context.WithCancel(context.Background())
+	r.markSynced = sync.OnceFunc(func() { close(r.synced) })
 	r.decoder = newDecoder(&r.kind)
 	return r
 }
 
-func (r *Reflector[T]) tell(changes ...Delta[T]) {
-	for _, d := range changes {
-		for _, f := range r.handlers {
-			f(d)
+// Subscribe has handle called with every change of the store except those of the first list. It is called by several
+// goroutines at once, and must not block for long.
+func (r *Reflector[T]) Subscribe(handle func(Delta[T])) {
+	r.handlers = append(r.handlers, handle)
+}
+
+// NeedLabels makes the store keep these labels of each object. All other labels are dropped to save memory.
+func (r *Reflector[T]) NeedLabels(keys ...string) {
+	r.kind.Labels = append(r.kind.Labels, keys...)
+}
+
+// NeedWholeObjects asks the server for spec and status too. Otherwise it sends metadata only, which is much less work.
+func (r *Reflector[T]) NeedWholeObjects() {
+	r.kind.MetadataOnly = false
+}
+
+// NeedEveryVersion makes each new resourceVersion of an object a change, even if none of the fields in the store differs.
+func (r *Reflector[T]) NeedEveryVersion() {
+	r.Store.reportsEveryVersion = true
+}
+
+func (r *Reflector[T]) publish(changes ...Delta[T]) {
+	for _, change := range changes {
+		for _, handle := range r.handlers {
+			handle(change)
 		}
 	}
 }
 
-// Reference names an object to the event recorder.
+// Reference names an object for an Event about it.
 func (r *Reflector[T]) Reference(obj T) events.Reference {
-	_, version, _ := strings.Cut(r.kind.API[1:], "/")
+	key := obj.meta().Key()
 	return events.Reference{
-		APIVersion: version,
+		APIVersion: r.kind.apiVersion(),
 		Kind:       r.kind.Name,
-		Namespace:  obj.meta().Key().Namespace,
-		Name:       obj.meta().Key().Name,
+		Namespace:  key.Namespace,
+		Name:       key.Name,
 		UID:        obj.meta().UID(),
 	}
 }
 
-// Synced is closed once the first list is complete.
-func (r *Reflector[T]) Synced() <-chan struct{} { return r.synced.Done() }
+// Synced returns a channel that is closed when the first list is complete. With Once, it is also closed when the server
+// does not have the resource.
+func (r *Reflector[T]) Synced() <-chan struct{} { return r.synced }
 
-// State is for people, and for gauges. A store is ready if complete; that of a resource that the server does not have
-// is.
-func (r *Reflector[T]) State() (kind string, isReady bool, state map[string]any) {
-	r.state.Lock()
-	version, silent := r.version, time.Since(r.heard).Seconds()
-	r.state.Unlock()
-	absent := !r.once && strings.HasPrefix(r.kind.API, "/apis/") && r.found.Load() == nil
-	if isReady = absent || r.synced.Err() != nil; absent {
-		silent = 0 // as it should be
+// Installed returns the present installation of a resource under /apis/, or nil while the server does not have it.
+func (r *Reflector[T]) Installed() *Installation { return r.installed.Load() }
+
+// ReflectorState is what /debug/state shows of a reflector.
+type ReflectorState struct {
+	Objects           int     `json:"objects"`
+	IsReady           bool    `json:"ready"`
+	ResourceVersion   string  `json:"resourceVersion"`
+	SecondsSinceHeard float64 `json:"secondsSinceHeard"`
+}
+
+// Kind returns the name of the kind, as in Pod.
+func (r *Reflector[T]) Kind() string { return r.kind.Name }
+
+// State returns the present state. A reflector is ready once its first list is complete, and also while its resource is
+// not installed: then there is nothing that a controller could miss.
+func (r *Reflector[T]) State() ReflectorState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	state := ReflectorState{
+		Objects:           r.Len(),
+		IsReady:           r.isAbsent() || background.HasEnded(r.synced),
+		ResourceVersion:   r.version,
+		SecondsSinceHeard: time.Since(r.lastContact).Seconds(),
 	}
-	if absent {
+	if r.isAbsent() {
+		state.SecondsSinceHeard = 0 // nothing is expected from the server
+	}
+	return state
+}
+
+// SetGauges sets the metrics that are not updated as things happen. It removes those whose value nobody knows, because
+// a 0 would claim that there are no objects.
+func (r *Reflector[T]) SetGauges() {
+	state := r.State()
+	if r.isAbsent() {
 		r.metrics.Remove("podcount_watch_age_seconds", r.kind.Name)
 	} else {
-		r.metrics.Set(silent, "podcount_watch_age_seconds", r.kind.Name)
+		r.metrics.Set(state.SecondsSinceHeard, "podcount_watch_age_seconds", r.kind.Name)
 	}
-	if absent || r.synced.Err() == nil { // nobody knows how many there are
+	if r.isAbsent() || !background.HasEnded(r.synced) {
 		r.metrics.Remove("podcount_cache_objects", r.kind.Name)
 	} else {
-		r.metrics.Set(float64(r.Len()), "podcount_cache_objects", r.kind.Name)
-	}
-	return r.kind.Name, isReady, map[string]any{
-		"objects":           r.Len(),
-		"ready":             isReady,
-		"resourceVersion":   version,
-		"secondsSinceHeard": silent,
+		r.metrics.Set(float64(state.Objects), "podcount_cache_objects", r.kind.Name)
 	}
 }
 
-// move sets where the next watch starts, as the server has just told; or, by "", says why a list is due.
-func (r *Reflector[T]) move(version, why string) {
-	r.state.Lock()
-	defer r.state.Unlock()
-	if r.version, r.why = version, why; version != "" {
-		r.heard = time.Now()
+// isAbsent reports whether the reflector waits for its resource to be installed.
+func (r *Reflector[T]) isAbsent() bool {
+	return r.kind.isOptional() && !r.once && r.Installed() == nil
+}
+
+// resumeFrom makes the next watch begin at this version, which the server has just sent.
+func (r *Reflector[T]) resumeFrom(version string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.version = version
+	r.lastContact = time.Now()
+	r.relistReason = ""
+}
+
+// requireRelist makes the next request a list. The reason goes to the metric podcount_relists_total.
+func (r *Reflector[T]) requireRelist(reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.version = ""
+	r.relistReason = reason
+}
+
+// Run keeps the store equal to the server until ctx ends. It returns early in two cases:
+//   - with nil, if Once is set and the server does not have the resource;
+//   - with an error that wraps a *kube.Status, if the server calls the very first list of a built-in resource a bad
+//     request. Then a selector is wrong, and trying again would not help.
+func (r *Reflector[T]) Run(ctx context.Context) error {
+	defer r.outage.Stop()
+	defer r.discoveryOutage.Stop()
+	if r.kind.isOptional() {
+		r.runWhileInstalled(ctx)
+		return nil
+	}
+	return r.listAndWatch(ctx)
+}
+
+// runWhileInstalled asks discovery again and again whether the resource is installed, and lists and watches while it is:
+// a CustomResourceDefinition may be installed, changed and removed at any time.
+func (r *Reflector[T]) runWhileInstalled(ctx context.Context) {
+	var watching *session // nil while the resource is not installed
+	defer func() { watching.end() }()
+	absences := 0 // answers in a row without the resource
+	for {
+		found, err := r.discover(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			r.discoveryOutage.Failed("discovery", "cannot discover", kube.PauseBetweenComplaints(err), "err", err)
+		} else {
+			r.discoveryOutage.Worked("discovery")
+		}
+
+		switch {
+		case err != nil:
+			// Nobody knows whether the resource is installed: change nothing.
+		case found != nil:
+			absences = 0
+			r.noteInstalled(found)
+			if watching == nil {
+				watching = r.beginSession(ctx)
+			}
+		default:
+			absences++
+			// While the server sets up a new resource it may answer 404 for a moment. So a single 404 proves nothing.
+			isGone := watching != nil && absences >= provenAbsences
+			isFirstAbsence := watching == nil && absences == 1
+			if isGone {
+				watching.end()
+				watching = nil
+				r.noteRemoved()
+			}
+			if isFirstAbsence {
+				r.log.Info("waiting for a resource that the server does not have: is its CRD installed?",
+					"resource", r.kind.Resource, "in", r.kind.API)
+			}
+			if isFirstAbsence && r.once {
+				r.markSynced()
+				return
+			}
+		}
+
+		if retry.Sleep(ctx, max(kube.RetryAfter(err), jittered(discoveryInterval, 0.2))) != nil {
+			return
+		}
 	}
 }
 
-// errStripped is why an object is not right although the server has accepted what was written.
-var errStripped = errors.New("the server accepted the write, but not what it says: " +
-	"a mutating webhook, a MutatingAdmissionPolicy or a schema takes that away")
+// session is a listAndWatch that runs in the background.
+type session struct {
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
 
-// Patch sends a merge patch of obj, or of its subresource sub, and takes the answer into the store. It returns the
-// object as it is now; nil if it is gone, or was made again under its name, as the watch will tell. kept reports
-// whether the object in the answer has what was written: if not, the error is errStripped, and the object is returned
-// beside it.
-//
-// The patch goes without resourceVersion, so that other writers cannot hold us up, but with the uid, so that an object
-// that was made again does not get what was meant for the one before it.
-func (r *Reflector[T]) Patch(
-	ctx context.Context, obj T, sub string, patch map[string]any, kept func(now T) bool,
-) (now T, err error) {
-	now, err = r.patch(ctx, obj, sub, patch)
-	var none T
+func (r *Reflector[T]) beginSession(ctx context.Context) *session {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &session{cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(s.ended)
+		r.listAndWatch(ctx) // its error is for built-in resources only
+	}()
+	return s
+}
+
+// end stops a session and waits until it has stopped. It does nothing if s is nil.
+func (s *session) end() {
+	if s == nil {
+		return
+	}
+	s.cancel()
+	<-s.ended
+}
+
+// noteInstalled takes note of what discovery has found. If that is new, controllers look at each object again, because
+// what they may write to it can have changed.
+func (r *Reflector[T]) noteInstalled(found *Installation) {
+	known := r.Installed()
+	if known != nil && *known == *found {
+		return
+	}
+	r.log.Info("discovered", "resource", r.kind.Resource, "in", r.kind.API, "status", found.HasStatus)
+	r.installed.Store(found)
+	for _, obj := range r.All() {
+		r.publish(Delta[T]{Old: obj, New: obj})
+	}
+}
+
+// noteRemoved empties the store, because the server has removed all objects together with their resource.
+func (r *Reflector[T]) noteRemoved() {
+	r.log.Info("the resource is gone: waiting for it to come back", "resource", r.kind.Resource, "in", r.kind.API)
+	r.outage.Forget("watch")
+	r.installed.Store(nil)
+	r.failures = 0
+	r.requireRelist("return")
+	emptyList := r.BeginList()
+	r.publish(emptyList.Commit()...)
+}
+
+// discover asks whether the server has the resource. It returns nil if it does not.
+// https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
+func (r *Reflector[T]) discover(ctx context.Context) (*Installation, error) {
+	var answer struct {
+		Kind      string
+		Resources []struct{ Name string }
+	}
+	err := r.client.Send(ctx, kube.Request{Method: http.MethodGet, Path: r.kind.API}, &answer)
+	if kube.StatusOf(err).Code == http.StatusNotFound {
+		return nil, nil // no resource of this group and version is installed
+	}
+	if err != nil {
+		return nil, err
+	}
+	if answer.Kind != "APIResourceList" {
+		return nil, fmt.Errorf("%s: the answer is of kind %q, not APIResourceList", r.kind.API, answer.Kind)
+	}
+	has := func(name string) bool {
+		return slices.Contains(answer.Resources, struct{ Name string }{name})
+	}
+	if !has(r.kind.Resource) {
+		return nil, nil
+	}
+	return &Installation{HasStatus: has(r.kind.Resource + "/status")}, nil
+}
+
+// listAndWatch lists, then watches, until ctx ends. Its error is described at Run.
+func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
+	for ctx.Err() == nil {
+		var wait time.Duration
+		if r.isListDue() {
+			err := r.relist(ctx)
+			if err != nil && r.isWrongSelector(err) {
+				return err
+			}
+			if err != nil && ctx.Err() == nil {
+				wait = r.noteFailure("cannot list", err)
+			}
+		} else {
+			wait = r.watch(ctx)
+		}
+		retry.Sleep(ctx, wait)
+	}
+	return nil
+}
+
+func (r *Reflector[T]) isListDue() bool {
+	return r.version == "" || !time.Now().Before(r.relistAt)
+}
+
+// isWrongSelector reports whether the error of a list means that a selector is wrong. A server that has once understood
+// the selectors, or that has the resource from a CustomResourceDefinition, may answer so for other reasons.
+func (r *Reflector[T]) isWrongSelector(err error) bool {
+	isFirstList := !background.HasEnded(r.synced)
+	return isFirstList && !r.kind.isOptional() && kube.StatusOf(err).Reason == "BadRequest"
+}
+
+// noteFailure logs what failed, and returns how long to wait before the next request.
+func (r *Reflector[T]) noteFailure(what string, err error) (wait time.Duration) {
+	if time.Since(r.failedAt) > reflectorHealthy {
+		r.failures = 0
+	}
+	r.failures++
+	r.failedAt = time.Now()
+	r.outage.Failed("watch", what, kube.PauseBetweenComplaints(err), "err", err)
+	backoff := retry.Backoff(r.failures, reflectorBackoff, reflectorMaxBackoff)
+	return max(backoff, kube.RetryAfter(err))
+}
+
+// newRequest returns a request for the objects of the kind, as a list or a watch sends it. Where only metadata is needed,
+// the answer should come as metadataType.
+func (r *Reflector[T]) newRequest(metadataType string) kube.Request {
+	query := url.Values{}
+	if r.kind.Selector != "" {
+		query.Set("labelSelector", r.kind.Selector)
+	}
+	if r.kind.Fields != "" {
+		query.Set("fieldSelector", r.kind.Fields)
+	}
+	mediaTypes := []string{wire.JSON}
+	if r.kind.Protobuf {
+		mediaTypes = []string{wire.Protobuf, wire.JSON}
+	}
+	return kube.Request{
+		Method: http.MethodGet,
+		Path:   r.collectionPath(r.kind.Namespace),
+		Query:  query,
+		Accept: kube.Accept(r.kind.MetadataOnly, metadataType, mediaTypes...),
+	}
+}
+
+// collectionPath is the path of all objects in a namespace, or of all objects if the namespace is "".
+func (r *Reflector[T]) collectionPath(namespace string) string {
+	if namespace == "" {
+		return r.kind.API + "/" + r.kind.Resource
+	}
+	return r.kind.API + "/namespaces/" + namespace + "/" + r.kind.Resource
+}
+
+// relist makes the store equal to one complete list. The list has no resourceVersion, which asks for the most recent
+// state. If the list fails part-way, the store is left as it was.
+func (r *Reflector[T]) relist(ctx context.Context) error {
+	start := time.Now()
+	isFirst := !background.HasEnded(r.synced)
+	listing := r.BeginList()
+	meta, err := r.readPages(ctx, listing)
+	if err != nil {
+		r.noteFailedList(listing, err)
+		return err
+	}
+	changes := listing.Commit()
+	r.publish(changes...)
+
+	changed := len(changes)
+	if isFirst {
+		changed = r.Len() // Commit returns no changes for the first list
+	}
+	r.log.Info("listed", "kind", r.kind.Name, "objects", r.Len(), "rv", meta.ResourceVersion, "changes", changed,
+		"took", time.Since(start).Round(time.Millisecond))
+	r.metrics.Count("podcount_relists_total", r.kind.Name, cmp.Or(r.relistReason, "hour"))
+
+	r.resumeFrom(meta.ResourceVersion)
+	r.relistAt = time.Now().Add(jittered(relistInterval, 0.1))
+	r.failedLists = 0
+	r.fruitlessWatches = 0
+	r.wasUnreachable = false
+	r.markSynced()
+	return nil
+}
+
+// noteFailedList decides how and when the next list is tried.
+func (r *Reflector[T]) noteFailedList(listing *Listing[T], err error) {
+	// A list that breaks off, or that the server gives up on, may be too large for the server or for the way to it. Two
+	// such lists in a row, and from then on lists come in pages.
+	code := kube.StatusOf(err).Code
+	brokeOff := listing.n > 0 || errors.Is(err, kube.ErrSilent)
+	wasGivenUp := code == http.StatusInternalServerError || code == http.StatusGatewayTimeout
+	if brokeOff || wasGivenUp {
+		r.failedLists++
+	}
+	if r.failedLists >= 2 {
+		r.listsInPages = true
+	}
+	if !isRefusal(err) {
+		r.wasUnreachable = true
+	}
+	// If this was the hourly relist, then watching comes first: events cannot wait, and the relist can.
+	r.relistAt = time.Now().Add(relistInterval/12 + rand.N(relistInterval/12))
+}
+
+// isRefusal reports whether the server has understood a request and refused it (4xx).
+func isRefusal(err error) bool {
+	return kube.StatusOf(err).Code/100 == 4
+}
+
+// readPages reads a list into listing. It asks for one answer with all objects, which is half the work of pages for both
+// sides, or for pages where such answers have failed.
+func (r *Reflector[T]) readPages(ctx context.Context, listing *Listing[T]) (meta wire.ListMeta, err error) {
+	tooSlow := fmt.Errorf("the list has not ended after %v", listTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, tooSlow)
+	defer cancel()
+	request := r.newRequest("PartialObjectMetadataList")
+	if r.listsInPages {
+		request.Query.Set("limit", strconv.Itoa(pageLimit))
+	}
+	progress := newListProgress(r.log, r.kind.Name)
+	const maxPages = listLimit/pageLimit + 1
+	for range maxPages {
+		meta, err = r.readPage(ctx, request, listing, progress)
+		if err != nil || meta.Continue == "" {
+			return meta, err
+		}
+		request.Query.Set("continue", meta.Continue)
+	}
+	return meta, request.Failed(fmt.Errorf("the list has not ended after %d pages", maxPages))
+}
+
+// readPage adds the objects of one answer to listing.
+func (r *Reflector[T]) readPage(
+	ctx context.Context, request kube.Request, listing *Listing[T], progress *listProgress,
+) (wire.ListMeta, error) {
+	body, err := r.client.Stream(ctx, request)
+	if err != nil {
+		return wire.ListMeta{}, err
+	}
+	defer body.Close()
+	add := func(obj T, text []byte) (kept bool, err error) {
+		progress.note(listing.n)
+		return listing.Add(obj, text)
+	}
+	meta, err := r.decoder.list(body, body.IsProtobuf, add)
+	return meta, request.Failed(err)
+}
+
+// listProgress logs now and then how far a slow list has come.
+type listProgress struct {
+	log    *slog.Logger
+	kind   string
+	start  time.Time
+	nextAt time.Duration // after start
+}
+
+func newListProgress(log *slog.Logger, kind string) *listProgress {
+	return &listProgress{log: log, kind: kind, start: time.Now(), nextAt: slowList}
+}
+
+// note is called with the number of objects so far, before each object. It reads the clock rarely, because that costs
+// time too.
+func (p *listProgress) note(objects int) {
+	if objects%256 != 0 {
+		return
+	}
+	passed := time.Since(p.start)
+	if passed <= p.nextAt {
+		return
+	}
+	p.log.Info("still listing", "kind", p.kind, "objects", objects, "for", passed.Round(time.Second))
+	p.nextAt = 2 * passed
+}
+
+// watchOutcome says how a watch ended.
+type watchOutcome int
+
+const (
+	watchEnded       watchOutcome = iota // the server or the network ended a watch that had worked
+	watchExpired                         // 410: the server does not know the version any more
+	watchRejected                        // 400 or 422: the server objects to the request itself
+	watchFailed                          // the stream ended with an ERROR frame
+	watchUnavailable                     // no watch was opened, or the server asked for patience (429)
+	watchGarbled                         // the stream had something in it that cannot be understood
+	watchSilent                          // nothing at all came, not even a bookmark
+	watchShort                           // it ended within a second and brought nothing new
+)
+
+// consequence is what follows from an outcome. In any case the next watch resumes from the last version, unless a relist
+// comes first.
+type consequence struct {
+	// problem is logged as a failure, and the next request waits for the backoff. If it is "", nothing has failed, and the
+	// next request is sent at once.
+	problem string
+
+	// relistAfter is how many fruitless watches in a row lead to a relist, this one included. If it is 0, the watch was
+	// not fruitless.
+	relistAfter int
+
+	// relistReason names the outcome in the metric podcount_relists_total.
+	relistReason string
+}
+
+// consequences is the whole policy of the reflector. A watch is fruitless if it ended in a way that may well repeat itself
+// at the same version for ever. Then only a relist helps. But a relist is expensive, so it waits for a second or a third
+// fruitless watch in a row where chance may have ended the first.
+var consequences = map[watchOutcome]consequence{
+	// Servers end each watch after some minutes, and connections break.
+	watchEnded: {},
+
+	// The version will not come back. This is no fault: a restarted server has forgotten all versions before its start. The
+	// wait is a backoff of its own (see follow), because an outage before it must not make the relist wait another minute.
+	watchExpired: {relistAfter: 1, relistReason: "expired"},
+
+	// The same request would be rejected again. Perhaps the server does not like the version in it.
+	watchRejected: {problem: "cannot watch", relistAfter: 1, relistReason: "refused"},
+
+	// The same version may bring the same ERROR frame again.
+	watchFailed: {problem: "cannot watch", relistAfter: 2, relistReason: "error"},
+
+	// The version may still be good once the server can be reached, has room, or grants the right.
+	watchUnavailable: {problem: "cannot watch"},
+
+	// A broken connection does not garble. But the event that comes next may always be encoded like this.
+	watchGarbled: {problem: "watch ended in garbage", relistAfter: 2, relistReason: "garbage"},
+
+	// A connection may have died without a word. But a server answers with silence, too, if it has never heard of the
+	// version because etcd was restored from an older backup.
+	watchSilent: {relistAfter: 2, relistReason: "silence"},
+
+	// Without a backoff this would be a busy loop.
+	watchShort: {problem: "watch ended at once", relistAfter: 3, relistReason: "short"},
+}
+
+// watchEnd is what is known about a watch that has ended.
+type watchEnd struct {
+	err      error // io.EOF if the server ended the stream between two events
+	isOpened bool  // the server accepted the watch
+	frames   int   // that were understood, bookmarks included
+	hasMoved bool  // the version to resume from is newer now
+	lasted   time.Duration
+}
+
+// isShort reports whether the watch came to an end before it can have been of any use.
+func (end watchEnd) isShort() bool {
+	return end.isOpened && !end.hasMoved && end.lasted < shortWatch
+}
+
+// outcome classifies the end of a watch.
+func (end watchEnd) outcome() watchOutcome {
+	status := kube.StatusOf(end.err)
+	isSilent := errors.Is(end.err, kube.ErrSilent) && end.frames == 0
+	isGarbage := errors.As(end.err, new(wire.GarbageError))
 	switch {
-	case err != nil:
-		r.metrics.Count(r.kind.Patches, "failed")
+	case status.Code == http.StatusGone || status.Reason == "Expired" || status.Reason == "Gone":
+		return watchExpired
+	case status.Code == http.StatusBadRequest || status.Code == http.StatusUnprocessableEntity:
+		return watchRejected
+	case status.Code == http.StatusTooManyRequests:
+		return watchUnavailable
+	case status.Code != 0 && end.isOpened:
+		return watchFailed
+	case status.Code != 0:
+		return watchUnavailable
+	case isSilent:
+		return watchSilent
+	case !end.isOpened:
+		return watchUnavailable
+	case isGarbage:
+		return watchGarbled
+	case end.isShort():
+		return watchShort
+	}
+	return watchEnded
+}
+
+// watch runs one watch to its end, and returns how long to wait before the next request.
+func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
+	ctx, cancel := context.WithDeadline(ctx, r.relistAt)
+	defer cancel()
+	end, isVersionGood := r.openAndConsume(ctx)
+	if ctx.Err() != nil || !isVersionGood {
+		return 0 // podcount stops, or a list is due
+	}
+	return r.follow(end)
+}
+
+// openAndConsume opens a watch and applies its events. isVersionGood is false if the watch was given up because the
+// server's versions have gone back.
+func (r *Reflector[T]) openAndConsume(ctx context.Context) (end watchEnd, isVersionGood bool) {
+	request := r.newWatchRequest()
+	body, err := r.client.Stream(ctx, request)
+	if err != nil {
+		if !isRefusal(err) {
+			r.wasUnreachable = true
+		}
+		return watchEnd{err: err}, true
+	}
+	defer body.Close()
+	if r.wasUnreachable && r.haveVersionsGoneBack(ctx) {
+		r.requireRelist("restored")
+		return watchEnd{}, false
+	}
+	return r.consume(ctx, request, body), true
+}
+
+func (r *Reflector[T]) newWatchRequest() kube.Request {
+	request := r.newRequest("PartialObjectMetadata")
+	seconds := 300 + rand.IntN(300) // so that watches that began together do not end together
+	request.Query.Set("watch", "1")
+	request.Query.Set("resourceVersion", r.version)
+	request.Query.Set("allowWatchBookmarks", "true")
+	request.Query.Set("timeoutSeconds", strconv.Itoa(seconds))
+	return request
+}
+
+// consume applies the events of an open watch until it ends.
+func (r *Reflector[T]) consume(ctx context.Context, request kube.Request, body *kube.Stream) watchEnd {
+	start := time.Now()
+	from := r.version
+	end := watchEnd{isOpened: true}
+	r.log.Log(ctx, levelFlow, "watching", "kind", r.kind.Name, "rv", from)
+	// A watch that lives for a while works, even if there is nothing to tell. One that was refused ends at once.
+	lives := time.AfterFunc(shortWatch, func() { r.outage.Worked("watch") })
+	defer lives.Stop()
+
+	err := r.decoder.events(body, body.IsProtobuf, func(event WatchEvent[T]) error {
+		if event.Status != nil {
+			return request.Failed(statusOfErrorFrame(*event.Status))
+		}
+		end.frames++
+		r.metrics.Count("podcount_watch_events_total", r.kind.Name, event.Type)
+		r.apply(event)
+		if r.version != from {
+			r.outage.Worked("watch")
+		}
+		return nil
+	})
+	end.err = cmp.Or(err, io.EOF)
+	end.hasMoved = r.version != from
+	end.lasted = time.Since(start)
+	return end
+}
+
+// statusOfErrorFrame makes an error of the Status in an ERROR frame, which may lack the code.
+func statusOfErrorFrame(frame wire.Status) *kube.Status {
+	frame.Code = cmp.Or(frame.Code, http.StatusInternalServerError)
+	return &kube.Status{Status: frame}
+}
+
+// follow does what follows from the end of a watch, and returns how long to wait before the next request.
+func (r *Reflector[T]) follow(end watchEnd) (wait time.Duration) {
+	outcome := end.outcome()
+	next := consequences[outcome]
+	if end.frames > 0 && !end.isShort() {
+		r.fruitlessWatches = 0
+		r.expiredWatches = 0
+	}
+	if next.problem != "" {
+		wait = r.noteFailure(next.problem, end.err)
+	} else {
+		r.log.Log(context.Background(), levelFlow, "watch ended", "kind", r.kind.Name, "rv", r.version, "err", end.err)
+	}
+	if outcome == watchExpired {
+		r.expiredWatches++
+		wait = retry.Backoff(r.expiredWatches, reflectorBackoff, reflectorMaxBackoff)
+	}
+	if next.relistAfter == 0 {
+		return wait
+	}
+	r.fruitlessWatches++
+	if r.fruitlessWatches >= next.relistAfter {
+		r.requireRelist(next.relistReason)
+		r.log.Info("listing again", "kind", r.kind.Name, "after", end.err)
+	}
+	return wait
+}
+
+// haveVersionsGoneBack asks the server for its newest version. If that is older than the one that we have seen, etcd was
+// restored from a backup. Then a relist must come at once, because other changes will get the versions that we know. If
+// the server does not answer, the next watch asks again.
+func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
+	request := r.newRequest("")
+	request.Accept = kube.Accept(true, "PartialObjectMetadataList", wire.JSON)
+	request.Query.Set("limit", "1")
+	request.Timeout = shortWatch // the watch, which is open, waits for this
+	var page struct{ Metadata wire.ListMeta }
+	if r.client.Send(ctx, request, &page) != nil {
+		return false
+	}
+	r.wasUnreachable = false
+	newest := page.Metadata.ResourceVersion
+	if !newerVersion(r.version, newest) {
+		return false
+	}
+	r.log.Info("versions have gone back", "kind", r.kind.Name, "from", r.version, "to", newest)
+	return true
+}
+
+// apply takes one event into the store, and moves the version to resume from. A bookmark only moves the version.
+func (r *Reflector[T]) apply(event WatchEvent[T]) {
+	meta := event.Object.meta()
+	version := meta.ResourceVersion()
+	isStale := !newerVersion(version, r.version)
+	if r.log.Enabled(context.Background(), slog.LevelDebug) {
+		what := strings.TrimSpace(event.Type + " " + r.kind.Name + " " + meta.Key().String())
+		r.log.Debug(what, "rv", version, "stale", isStale)
+	}
+	if isStale {
+		return // time must not run backwards
+	}
+	r.resumeFrom(version)
+	if event.Type != "BOOKMARK" {
+		r.publish(r.Apply(event.Type, event.Object)...)
+	}
+}
+
+// jittered returns d, or up to this fraction more or less at random, so that processes that began together drift apart.
+func jittered(d time.Duration, fraction float64) time.Duration {
+	spread := time.Duration(float64(d) * fraction)
+	return d - spread + rand.N(2*spread)
+}
+
+// errStripped means that the server accepted a patch, but that the object does not have what was patched.
+var errStripped = errors.New("the server accepted the patch but dropped what it writes: " +
+	"look for a mutating webhook, a MutatingAdmissionPolicy or a schema that removes it")
+
+// Patch sends a merge patch for obj, or for one of its subresources, and takes the answer into the store. subresource is
+// "" for the object itself.
+//
+// It returns the object as it is on the server now, or nil if the server does not have obj any more: it is gone, or it
+// was recreated under the same name, as the watch will report. isKept reports whether the object in the answer has what
+// was patched. If it does not, Patch returns the object and an error that wraps errStripped. All other errors are those
+// of kube.Client.Send, and come with a nil object.
+//
+// The patch carries no resourceVersion, so that other writers cannot make it fail. It does carry the uid, so that an
+// object that was recreated does not get what was meant for its predecessor.
+func (r *Reflector[T]) Patch(
+	ctx context.Context, obj T, subresource string, patch map[string]any, isKept func(now T) bool,
+) (now T, err error) {
+	var none T
+	now, err = r.sendPatch(ctx, obj, subresource, patch)
+	if err != nil {
+		r.metrics.Count(r.kind.PatchMetric, "failed")
 		return none, err
-	case now == none:
-		r.metrics.Count(r.kind.Patches, "gone")
+	}
+	if now == none {
+		r.metrics.Count(r.kind.PatchMetric, "gone")
 		return none, nil
 	}
-	if !kept(now) {
-		r.metrics.Count(r.kind.Patches, "stripped")
-		err = fmt.Errorf("patch %s/%s: %w", r.kind.Resource, now.meta().Key(), errStripped)
-	} else {
-		r.metrics.Count(r.kind.Patches, "written")
+	r.publish(r.ApplyAnswer(now)...)
+	if !isKept(now) {
+		r.metrics.Count(r.kind.PatchMetric, "stripped")
+		return now, fmt.Errorf("patch %s/%s: %w", r.kind.Resource, now.meta().Key(), errStripped)
 	}
-	r.tell(r.Apply("WRITTEN", now)...)
-	return now, err
+	r.metrics.Count(r.kind.PatchMetric, "written")
+	return now, nil
 }
 
-// patch sends the patch, and returns the object of the answer; nil if obj is gone.
-func (r *Reflector[T]) patch(ctx context.Context, obj T, sub string, patch map[string]any) (now T, err error) {
-	meta := map[string]any{"uid": obj.meta().UID()}
-	given, _ := patch["metadata"].(map[string]any)
-	maps.Copy(meta, given)
-	patch["metadata"] = meta
+// sendPatch sends a patch, and returns the object in the answer. It returns nil if the server does not have obj.
+func (r *Reflector[T]) sendPatch(
+	ctx context.Context, obj T, subresource string, patch map[string]any,
+) (now T, err error) {
+	var none T
 	key := obj.meta().Key()
-	req := kube.Request{
-		Method: http.MethodPatch,
-		Path:   strings.TrimSuffix(r.kind.path(key.Namespace)+"/"+key.Name+"/"+sub, "/"),
-		Body:   patch,
-		Accept: kube.Accept(r.kind.MetadataOnly, "PartialObjectMetadata", wire.JSON),
+	path := r.collectionPath(key.Namespace) + "/" + key.Name
+	if subresource != "" {
+		path += "/" + subresource
 	}
 	var answer json.RawMessage
-	err = r.client.Send(ctx, req, &answer)
+	err = r.client.Send(ctx, kube.Request{
+		Method: http.MethodPatch,
+		Path:   path,
+		Body:   withUID(patch, obj.meta().UID()),
+		Accept: kube.Accept(r.kind.MetadataOnly, "PartialObjectMetadata", wire.JSON),
+	}, &answer)
 	status := kube.StatusOf(err)
-	var none T
 	isGone := status.Reason == "NotFound"
-	isAnother := status.Reason == "Invalid" && status.HasCause("metadata.uid")
-	if isGone || isAnother {
+	isRecreated := status.Reason == "Invalid" && status.HasCause("metadata.uid")
+	if isGone || isRecreated {
 		return none, nil
 	}
 	if err != nil {
@@ -239,314 +902,20 @@ func (r *Reflector[T]) patch(ctx context.Context, obj T, sub string, patch map[s
 	if err != nil {
 		return none, err
 	}
+	// When a subresource is patched, the server ignores the uid in the patch.
 	if now.meta().UID() != obj.meta().UID() {
-		return none, nil // of a subresource's patch, the server does not check it
+		return none, nil
 	}
 	return now, nil
 }
 
-// Run keeps the store equal to the server until ctx ends. It returns early in two cases: with nil where Once is set and
-// the server does not have the resource; and with an error that wraps a *kube.Status where the very first list, of a
-// resource that is not under /apis/, is a bad request: then a selector is wrong, and no patience will mend it.
-func (r *Reflector[T]) Run(ctx context.Context) error {
-	defer r.outage.Stop()
-	defer r.discovery.Stop()
-	if !strings.HasPrefix(r.kind.API, "/apis/") {
-		return r.run(ctx)
+// withUID returns a merge patch that the server applies only to the object with this uid.
+func withUID(patch map[string]any, uid string) map[string]any {
+	metadata := map[string]any{"uid": uid}
+	if given, ok := patch["metadata"].(map[string]any); ok {
+		maps.Copy(metadata, given)
 	}
-	// No single 404, of a list or of discovery, says that the resource is gone: one that is new may be answered so for
-	// a moment.
-	var running sync.WaitGroup
-	stop, err := func() {}, error(nil)
-	for lacks := 0; ctx.Err() == nil; retry.Sleep(ctx, max(kube.RetryAfter(err), discoverEvery*4/5+rand.N(discoverEvery*2/5))) {
-		here, news := r.found.Load(), (*presence)(nil)
-		news, err = r.discover(ctx)
-		if news != nil {
-			lacks = 0
-		} else if err == nil {
-			lacks++
-		}
-		if err == nil {
-			r.discovery.Worked("discovery")
-		}
-		switch {
-		case err != nil && ctx.Err() == nil:
-			r.discovery.Failed("discovery", "cannot discover", kube.PauseBetweenComplaints(err), "err", err)
-		case news == nil && here == nil && lacks == 1:
-			r.log.Info("waiting for a resource that the server does not have: is its CRD installed?",
-				"resource", r.kind.Resource, "in", r.kind.API)
-			if r.once {
-				r.listed()
-				stop()
-				return nil
-			}
-		case news == nil && here != nil && lacks == 2:
-			r.log.Info("the resource is gone: waiting for it to come back",
-				"resource", r.kind.Resource, "in", r.kind.API)
-			stop()
-			running.Wait()
-			r.outage.Forget("watch")
-			r.found.Store(nil)
-			r.failures = 0
-			r.move("", "return")
-			r.tell(r.List().Commit()...)
-		case news != nil && (here == nil || *news != *here):
-			r.log.Info("discovered", "resource", r.kind.Resource, "in", r.kind.API, "status", news.status)
-			r.found.Store(news)
-			for _, obj := range r.All() { // none, where it has just come
-				r.tell(Delta[T]{obj, obj})
-			}
-			if here == nil {
-				var alive context.Context
-				alive, stop = context.WithCancel(ctx)
-				running.Go(func() { r.run(alive) })
-			}
-		}
-	}
-	stop()
-	running.Wait()
-	return nil
-}
-
-// discover asks whether the server has the resource; nil: no.
-// https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
-func (r *Reflector[T]) discover(ctx context.Context) (found *presence, err error) {
-	var answer struct {
-		Kind      string
-		Resources []struct{ Name string }
-	}
-	err = r.client.Send(ctx, kube.Request{Method: http.MethodGet, Path: r.kind.API}, &answer)
-	if kube.StatusOf(err).Code == http.StatusNotFound {
-		return nil, nil // nothing at all of this group and version
-	} else if err == nil && answer.Kind != "APIResourceList" {
-		err = fmt.Errorf("%s: the answer is of kind %q, not APIResourceList", r.kind.API, answer.Kind)
-	}
-	has := func(name string) bool { return slices.Contains(answer.Resources, struct{ Name string }{name}) }
-	if has(r.kind.Resource) {
-		found = &presence{has(r.kind.Resource + "/status")}
-	}
-	return found, err
-}
-
-// run lists and watches until ctx ends, or as Run says.
-func (r *Reflector[T]) run(ctx context.Context) error {
-	for ctx.Err() == nil {
-		var wait time.Duration
-		if r.version != "" && time.Now().Before(r.relistAt) {
-			wait = r.watch(ctx)
-		} else if err := r.list(ctx); err != nil && ctx.Err() == nil {
-			if r.synced.Err() == nil && r.found.Load() == nil && kube.StatusOf(err).Reason == "BadRequest" {
-				return err
-			}
-			wait = r.afterFailure("cannot list", err)
-		}
-		retry.Sleep(ctx, wait)
-	}
-	return nil
-}
-
-// afterFailure says what failed, and how long to wait.
-func (r *Reflector[T]) afterFailure(what string, err error) time.Duration {
-	if time.Since(r.failedAt) > healthy {
-		r.failures = 0
-	}
-	r.failures++
-	r.failedAt = time.Now()
-	wait := max(retry.Backoff(r.failures, reflectorBackoff, reflectorLimit), kube.RetryAfter(err))
-	r.outage.Failed("watch", what, kube.PauseBetweenComplaints(err), "err", err)
-	return wait
-}
-
-// request begins a list or a watch, whose objects come as this type where metadata alone is asked for.
-func (r *Reflector[T]) request(as string) kube.Request {
-	q := url.Values{"labelSelector": {r.kind.Selector}, "fieldSelector": {r.kind.Fields}}
-	maps.DeleteFunc(q, func(_ string, values []string) bool { return values[0] == "" })
-	types := []string{wire.Protobuf, wire.JSON}
-	if !r.kind.Protobuf {
-		types = types[1:]
-	}
-	return kube.Request{
-		Method: http.MethodGet,
-		Path:   r.kind.path(r.kind.Namespace),
-		Query:  q,
-		Accept: kube.Accept(r.kind.MetadataOnly, as, types...),
-	}
-}
-
-// list makes the store equal to one complete list: the most recent state, which an unset resourceVersion asks for.
-func (r *Reflector[T]) list(ctx context.Context) error {
-	start, listing := time.Now(), r.List()
-	meta, err := r.pages(ctx, listing)
-	if err != nil {
-		if code := kube.StatusOf(err).Code; listing.n > 0 || errors.Is(err, kube.ErrSilent) || code == http.StatusInternalServerError || code == http.StatusGatewayTimeout {
-			r.lost++ // too much for this server, or for the way to it? Pages are smaller
-			r.paged = r.paged || r.lost >= 2
-		}
-		// The hourly list can wait; what the watch brings cannot.
-		r.relistAt, r.away = time.Now().Add(relistEvery/12+rand.N(relistEvery/12)), r.away || kube.StatusOf(err).Code/100 != 4
-		return err
-	}
-	isFirst := r.synced.Err() == nil
-	changes := listing.Commit() // of the first list, none
-	r.tell(changes...)
-	changed := len(changes)
-	if isFirst {
-		changed = r.Len()
-	}
-	r.log.Info("listed", "kind", r.kind.Name, "objects", r.Len(), "rv", meta.ResourceVersion, "changes", changed,
-		"took", time.Since(start).Round(time.Millisecond))
-	r.metrics.Count("podcount_relists_total", r.kind.Name, cmp.Or(r.why, "hour"))
-	r.move(meta.ResourceVersion, "")
-	r.lost, r.vain, r.away = 0, 0, false
-	r.relistAt = time.Now().Add(relistEvery + rand.N(relistEvery/5) - relistEvery/10)
-	r.listed()
-	return nil
-}
-
-// pages reads a list: whole, in one answer, which is half the work for both sides; or in pages.
-func (r *Reflector[T]) pages(ctx context.Context, listing *Listing[T]) (meta wire.ListMeta, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, listTime, fmt.Errorf("the list has not ended after %v", listTime))
-	defer cancel()
-	start, slow, req := time.Now(), slowList, r.request("PartialObjectMetadataList")
-	if r.paged {
-		req.Query.Set("limit", strconv.Itoa(pageLimit))
-	}
-	for range listLimit/pageLimit + 1 {
-		body, err := r.client.Stream(ctx, req)
-		if err != nil {
-			return meta, err
-		}
-		meta, err = r.decoder.list(body, body.IsProtobuf, func(obj T, text []byte) (kept bool, err error) {
-			if listing.n%256 == 0 && time.Since(start) > slow {
-				r.log.Info("still listing", "kind", r.kind.Name, "objects", listing.n,
-					"for", time.Since(start).Round(time.Second))
-				slow = 2 * time.Since(start)
-			}
-			return listing.Add(obj, text)
-		})
-		body.Close()
-		if err != nil || meta.Continue == "" {
-			return meta, req.Failed(err)
-		}
-		req.Query.Set("continue", meta.Continue)
-	}
-	return meta, req.Failed(fmt.Errorf("the list has not ended after %d pages", listLimit/pageLimit))
-}
-
-// watch applies events until the watch ends. Then it decides how long to wait, and, by clearing version, whether to
-// list.
-func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
-	due, cancel := context.WithDeadlineCause(ctx, r.relistAt, errRelist)
-	defer cancel()
-	req := r.request("PartialObjectMetadata")
-	maps.Copy(req.Query, url.Values{"watch": {"1"}, "resourceVersion": {r.version}, "allowWatchBookmarks": {"true"},
-		"timeoutSeconds": {strconv.Itoa(300 + rand.IntN(300))}}) // so that watches do not all end together
-	body, err := r.client.Stream(due, req)
-	opened, from, start := err == nil, r.version, time.Now()
-	events := 0 // frames that were understood, bookmarks too
-	if opened {
-		defer body.Close()
-		if r.away && r.rewound(ctx) {
-			return 0
-		}
-		start = time.Now()
-		r.log.Log(ctx, levelFlow, "watching", "kind", r.kind.Name, "rv", from)
-		// An idle watch says nothing for a while. One that was refused in truth ends at once.
-		lives := time.AfterFunc(shortWatch, func() { r.outage.Worked("watch") })
-		err = r.decoder.events(body, body.IsProtobuf, func(ev WatchEvent[T]) error {
-			if ev.Status != nil {
-				status := &kube.Status{Status: *ev.Status}
-				status.Code = cmp.Or(status.Code, http.StatusInternalServerError)
-				return req.Failed(status)
-			}
-			events++
-			r.metrics.Count("podcount_watch_events_total", r.kind.Name, ev.Type)
-			r.apply(ev)
-			if r.version != from {
-				r.outage.Worked("watch")
-			}
-			return nil
-		})
-		lives.Stop()
-	}
-	status := kube.StatusOf(err)
-	code := status.Code
-	r.away = r.away || !opened && code/100 != 4
-	silent := events == 0 && errors.Is(err, kube.ErrSilent)
-	short := opened && r.version == from && time.Since(start) < shortWatch
-	if events > 0 && !short {
-		r.vain, r.expired = 0, 0
-	}
-	enough, why, failed := 0, "", "" // that many watches in vain, one after the other, lead to a list; 0: this one was not
-	switch {
-	case errors.Is(err, errRelist) || ctx.Err() != nil:
-		return 0
-	case code == http.StatusGone || status.Reason == "Expired" || status.Reason == "Gone":
-		// The version is too old, which is no fault: with a server's restart, history begins anew. A wait, but not an
-		// outage's.
-		r.expired++
-		enough, why, wait = 1, "expired", retry.Backoff(r.expired, reflectorBackoff, reflectorLimit)
-	case code == http.StatusBadRequest || code == http.StatusUnprocessableEntity:
-		enough, why, failed = 1, "refused", "cannot watch"
-	case opened && code != 0 && code != http.StatusTooManyRequests: // an ERROR frame: for this version it may never end
-		enough, why, failed = 2, "error", "cannot watch"
-	case code != 0 || !opened && !silent:
-		failed = "cannot watch"
-	case errors.As(err, new(wire.GarbageError)):
-		enough, why, failed = 2, "garbage", "watch ended in garbage"
-	case silent: // Not even a bookmark. A version from the future, too, is answered so.
-		enough, why = 2, "silence"
-	case short:
-		enough, why, failed = 3, "short", "watch ended at once"
-	}
-	err = cmp.Or(err, io.EOF)
-	if failed != "" {
-		wait = r.afterFailure(failed, err)
-	} else {
-		r.log.Log(ctx, levelFlow, "watch ended", "kind", r.kind.Name, "rv", r.version, "err", err)
-	}
-	if enough > 0 {
-		if r.vain++; r.vain >= enough {
-			r.move("", why)
-			r.log.Info("listing anew", "kind", r.kind.Name, "after", err)
-		}
-	}
-	return wait
-}
-
-// rewound asks for the newest version. It is older than what we have heard of if etcd was restored from a backup: then
-// a list is due, and at once, as other changes will come under the same versions. Where that fails, the next watch
-// asks.
-func (r *Reflector[T]) rewound(ctx context.Context) bool {
-	var page struct{ Metadata wire.ListMeta }
-	req := r.request("")
-	req.Accept = kube.Accept(true, "PartialObjectMetadataList", wire.JSON)
-	req.Timeout = shortWatch // as the watch waits
-	req.Query.Set("limit", "1")
-	if r.client.Send(ctx, req, &page) != nil {
-		return false
-	}
-	if r.away = false; newerVersion(r.version, page.Metadata.ResourceVersion) {
-		r.log.Info("versions have gone back", "kind", r.kind.Name,
-			"from", r.version, "to", page.Metadata.ResourceVersion)
-		r.move("", "restored")
-	}
-	return r.version == ""
-}
-
-// apply takes one event and moves the resume point. A bookmark moves that only.
-func (r *Reflector[T]) apply(ev WatchEvent[T]) {
-	m := ev.Object.meta()
-	stale := !newerVersion(m.ResourceVersion(), r.version) // it would turn back time
-	if r.log.Enabled(context.Background(), slog.LevelDebug) {
-		what := strings.TrimSpace(ev.Type + " " + r.kind.Name + " " + m.Key().String())
-		r.log.Debug(what, "rv", m.ResourceVersion(), "stale", stale)
-	}
-	if stale {
-		return
-	}
-	r.move(m.ResourceVersion(), "")
-	if ev.Type != "BOOKMARK" {
-		r.tell(r.Apply(ev.Type, ev.Object)...)
-	}
+	guarded := maps.Clone(patch)
+	guarded["metadata"] = metadata
+	return guarded
 }

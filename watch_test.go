@@ -26,9 +26,10 @@ import (
 // reflected is a reflector of pods alone, with what its listener heard.
 type reflected struct {
 	*Reflector[*Pod]
-	net   *fakekube.Network
-	log   *logBuffer
-	heard []string
+	byNode *CountIndex[*Pod, string]
+	net    *fakekube.Network
+	log    *logBuffer
+	heard  []string
 }
 
 func reflectOn(t *testing.T, f *fakekube.Server) *reflected {
@@ -37,8 +38,9 @@ func reflectOn(t *testing.T, f *fakekube.Server) *reflected {
 	base, _ := url.Parse("http://127.0.0.1:1")
 	client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, r.net.Dial, log)
 	kind := Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Protobuf: true, New: func() *Pod { return new(Pod) }}
-	r.Reflector = newReflector(&options.Options{}, client, log, kind, NewStore(func(p *Pod) string { return p.NodeName }))
-	r.handlers = append(r.handlers, func(d Delta[*Pod]) {
+	r.Reflector = newReflector(&options.Options{}, client, log, kind)
+	r.byNode = CountBy(r.Store, nodeNameOf)
+	r.Subscribe(func(d Delta[*Pod]) {
 		switch {
 		case d.Old == nil:
 			r.heard = append(r.heard, "+"+d.New.Key().Name)
@@ -106,7 +108,7 @@ func TestWatchFollowsTheListAndAppliesEvents(t *testing.T) {
 		if want := []string{"+new", "~new", "-web-0"}; !slices.Equal(r.heard, want) {
 			t.Errorf("heard %q, want %q", r.heard, want)
 		}
-		wantNumber(t, "count of n1", r.Count("n1"), 1)
+		wantNumber(t, "count of n1", r.byNode.Count("n1"), 1)
 		q := f.Requests(fakekube.IsWatch("pods"))[0].Query
 		seconds, _ := strconv.Atoi(q.Get("timeoutSeconds"))
 		if q.Get("allowWatchBookmarks") != "true" || seconds < 300 || seconds >= 600 || q.Get("resourceVersion") == "" {
@@ -538,7 +540,7 @@ func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
 		if want := []string{"+a", "-a", "+a", "-a", "+a"}; !slices.Equal(r.heard, want) {
 			t.Errorf("heard %q, want %q", r.heard, want)
 		}
-		if p := r.Get(Key{"default", "a"}); p == nil || p.UID() != "u3" || r.Count("n3") != 1 || r.Count("n2") != 0 {
+		if p := r.Get(Key{"default", "a"}); p == nil || p.UID() != "u3" || r.byNode.Count("n3") != 1 || r.byNode.Count("n2") != 0 {
 			t.Errorf("the store holds %+v", p)
 		}
 	})
@@ -738,12 +740,12 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 		fault fakekube.Fault
 		want  string
 	}{
-		"an object a minute": {fakekube.Fault{Do: fakekube.Handle(trickle(1000))}, listTime.String()},
-		"pages of nothing": {fakekube.Fault{Times: int(listTime/(700*time.Millisecond)) + 1, Delay: 700 * time.Millisecond, Do: fakekube.Handle(func(w http.ResponseWriter, r *http.Request) {
+		"an object a minute": {fakekube.Fault{Do: fakekube.Handle(trickle(1000))}, listTimeout.String()},
+		"pages of nothing": {fakekube.Fault{Times: int(listTimeout/(700*time.Millisecond)) + 1, Delay: 700 * time.Millisecond, Do: fakekube.Handle(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", wire.JSON)
 			page++
 			fmt.Fprintf(w, `{"metadata":{"resourceVersion":"5","continue":"page-%d"},"items":[]}`, page)
-		})}, listTime.String()},
+		})}, listTimeout.String()},
 		"pages of nothing at full speed": {fakekube.Fault{Times: listLimit/pageLimit + 1, Do: fakekube.Handle(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", wire.JSON)
 			page++
@@ -758,7 +760,7 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 				f.Inject(t, c.fault)
 				p := startPodcount(t, f)
 				meetFaults(t, f)
-				for start := time.Now(); !strings.Contains(p.Log.String(), "cannot list") && time.Since(start) <= listTime; {
+				for start := time.Now(); !strings.Contains(p.Log.String(), "cannot list") && time.Since(start) <= listTimeout; {
 					pass(time.Second)
 				}
 				wantText(t, p.Log.String(), `err="list pods: `)
@@ -771,12 +773,12 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 		base, _ := url.Parse("http://127.0.0.1:1")
 		client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, f.ServeIn(t).Dial, quietLog())
 		defer client.Close()
-		r := newReflector(&options.Options{}, client, quietLog(), *podKind(), NewStore[*Pod]())
+		r := newReflector(&options.Options{}, client, quietLog(), *podKind())
 		r.kind.API, r.kind.Resource = "/api/v1", "pods"
 		for pods, want := range []string{"<nil>", "<nil>", "<nil>", "list pods: the list has more than 2000000 objects: give -namespace"} {
-			listing := r.List()
+			listing := r.BeginList()
 			listing.n = listLimit - 2
-			_, err := r.pages(t.Context(), listing)
+			_, err := r.readPages(t.Context(), listing)
 			wantText(t, fmt.Sprint(err), want)
 			f.AddPod("default", fmt.Sprint("p", pods), "")
 		}
@@ -785,7 +787,7 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 		f.AddNode("cp", controlPlane)
 		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "list", Resource: "pods"}, Do: fakekube.Handle(trickle(9))})
 		startPodcount(t, f)
-		pass(listTime - time.Minute)
+		pass(listTimeout - time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "1")
 		wantNumber(t, "lists", len(f.Requests(isList("pods"))), 1)
 	})
