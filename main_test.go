@@ -3844,57 +3844,15 @@ func TestProxyOfTheEnvironmentIsUsedButForWhatItExcepts(t *testing.T) {
 // ---------------------------------------------------------------------------------------------------------------------
 // The command line, and the program as a process
 
-func TestWrongUsageIsOneLineAndExitCode2(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"-nonsense"}, "flag provided but not defined: -nonsense"},
-		{[]string{"stray"}, `unexpected argument "stray"`},
-		{[]string{"-interval", "0s"}, "-interval"},
-		{[]string{"-interval", "soon"}, `invalid value "soon" for flag -interval`},
-		{[]string{"-workers", "0"}, "-workers"},
-		{[]string{"-qps", "NaN"}, "-qps"},
-		{[]string{"-total-label", "kubernetes.io/pods"}, "labels under kubernetes.io and k8s.io are reserved for Kubernetes itself"},
-		{[]string{"-total-label", "x.node.kubernetes.io/pods"}, "reserved"},
-		{[]string{"-node-label", "k8s.io/pods"}, "labels under kubernetes.io and k8s.io are reserved"},
-		{[]string{"-node-label", "hopegi/pod-count"}, "different keys"},
-		{[]string{"-total-label", "not valid"}, `-total-label: label key "not valid"`},
-		{[]string{"-total-label", ""}, "-total-label: label key"},
-		{[]string{"-total-nodes", "a in b"}, `-total-nodes: requirement 1 "a in b": in needs values`},
-		{[]string{"-total-nodes", "!hopegi/pod-count"}, "hopegi/pod-count is the -total-label"},
-		{[]string{"-node-label", "a.b/c", "-total-nodes", "a.b/c=0"}, "a.b/c is the -node-label"},
-		{[]string{"-namespace", "No_Such"}, "-namespace"},
-		{[]string{"-pod-events", "yes"}, "use on or off"},
-		{[]string{"-log-format", "xml"}, "use auto, text or json"},
-		{[]string{"-interval", "1"}, `invalid value "1" for flag -interval: it has no unit: write 1s for seconds, 1m for minutes`},
-		{[]string{"-once-timeout", "0s"}, "-once-timeout 0s must be more than 0"},
-		{[]string{"-controllers", "pods"}, `-controllers: there is no "pods"; there are pod-count, count, pod-printer`},
-		{[]string{"-leader-elect-lease-duration", "10s"}, "-leader-elect-lease-duration 10s must be more than -leader-elect-renew-deadline 10s"},
-		{[]string{"-leader-elect-lease-duration", "15500ms"}, "-leader-elect-lease-duration 15.5s must be whole seconds"},
-		{[]string{"-leader-elect-lease-duration", "2147483648s"}, "-leader-elect-lease-duration 596523h14m8s is more than a Lease can say"},
-		{[]string{"-leader-elect-retry-period", "2540400h"}, "-leader-elect-retry-period"},
-		{[]string{"-leader-elect-lease-duration", "400000h", "-leader-elect-renew-deadline", "300000h", "-leader-elect-retry-period", "250000h"},
-			"300000h0m0s, that more than 1.2 × -leader-elect-retry-period"},
-		{[]string{"-leader-elect-renew-deadline", "2400ms"}, "that more than 1.2 × -leader-elect-retry-period 2s"},
-		{[]string{"-leader-elect-retry-period", "0s"}, "and that more than 0"},
-		{[]string{"-leader-elect-resource-name", "Pod Count"}, `-leader-elect-resource-name: "Pod Count" must be lower-case`},
-		{[]string{"-leader-elect-resource-namespace", "a.b"}, `-leader-elect-resource-namespace "a.b" is no namespace's name`},
-		{[]string{"-kubeconfig", "/does/not/exist"}, "/does/not/exist: no such file"},
-		{[]string{"-master", "ftp://x"}, "-master: the server's address (ftp://x) must be"},
+func TestKubeconfigThatCannotBeUsedIsWrongUsage(t *testing.T) {
+	for args, want := range map[string]string{
+		"-kubeconfig=/does/not/exist": "/does/not/exist: no such file",
+		"-master=ftp://x":             "-master: the server's address (ftp://x) must be",
 	} {
-		err := run(t.Context(), c.args, func(string) string { return "" }, io.Discard, io.Discard, nil)
-		var usage options.UsageError
-		if !errors.As(err, &usage) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q: %v, want %q", c.args, err, c.want)
+		err := run(t.Context(), []string{args}, func(string) string { return "" }, io.Discard, io.Discard, nil)
+		if !errors.As(err, new(options.UsageError)) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v, want %q", args, err, want)
 		}
-	}
-}
-
-func TestVersionIsPrinted(t *testing.T) {
-	out := &logBuffer{}
-	if err := run(t.Context(), []string{"-version"}, func(string) string { return "" }, out, io.Discard, nil); err != nil || !strings.HasPrefix(out.String(), "podcount "+version+" go1.") {
-		t.Errorf("%q, %v", out, err)
 	}
 }
 
@@ -4830,107 +4788,6 @@ func TestManifestIsWhatDeployHas(t *testing.T) {
 	}
 }
 
-func TestManifestThatCannotWorkIsWrongUsageAndPrintsNothing(t *testing.T) {
-	for args, want := range map[string]string{
-		"-manifest=all":                              `there is no "all"; there are podcount, policy, network-policy, count-crd, count-sample, alerts`,
-		"-manifest=podcount,all":                     `there is no "all"`,
-		"-manifest -once -listen :8080":              "-manifest -once prints a CronJob, which ends before",
-		"-manifest -once -leader-elect":              "leave out -leader-elect",
-		"-manifest -once -prune":                     "-manifest prints a Deployment",
-		"-manifest=alerts -listen ":                  "-manifest=alerts: without -listen",
-		"-manifest=alerts -once":                     "-manifest=alerts has nothing to say about a CronJob: leave out -once",
-		"-manifest=podcount,alerts -once":            "-manifest=alerts has nothing to say about a CronJob: leave out -once",
-		"-manifest=alerts -once -listen :8080":       "-manifest=alerts has nothing to say about a CronJob: leave out -once",
-		"-manifest -prune":                           "-manifest prints a Deployment",
-		"-manifest -kubeconfig x":                    "-manifest prints a Deployment",
-		"-manifest -context x":                       "-manifest prints a Deployment",
-		"-manifest -listen 127.0.0.1:8080":           "-manifest: -listen 127.0.0.1:8080 must be :PORT",
-		"-manifest -listen :http":                    "-manifest: -listen :http must be :PORT",
-		"-manifest -listen :0":                       "-manifest: -listen :0 must be :PORT",
-		"-manifest -listen :65536":                   "-listen: address 65536: invalid port",
-		"-manifest -leader-elect-resource-name view": "begin with podcount, as in podcount-view",
-		"-manifest -leader-elect-resource-name podcount" + strings.Repeat("a", 56): "-leader-elect-resource-name podcountaaa",
-		"-manifest -manifest-namespace ":                                           `-manifest-namespace ""`,
-		"-manifest -manifest-namespace a.b":                                        `-manifest-namespace "a.b"`,
-		"-manifest -image Podcount":                                                `-image "Podcount"`,
-		"-manifest -image podcount:\n":                                             `-image "podcount:\n"`,
-		"-manifest -image ":                                                        `-image ""`,
-		"-manifest -pod-selector a>b":                                              `-pod-selector: requirement 1 "a>b"`,
-		"-manifest -field-selector spec.nonsense=1":                                `-field-selector: field label not supported: "spec.nonsense"`,
-	} {
-		out := &logBuffer{}
-		err := run(t.Context(), strings.Split(args, " "), func(string) string { return "" }, out, io.Discard, nil)
-		if !errors.As(err, new(options.UsageError)) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q: %v, want %q", args, err, want)
-		}
-		if out.String() != "" {
-			t.Errorf("%q: printed %s", args, out)
-		}
-	}
-}
-
-func TestNamespacesThatLookLikeNumbersStayNames(t *testing.T) {
-	text := manifest(t, "-manifest", "-manifest-namespace", "123", "-namespace", "null", "-leader-elect-resource-namespace", "true", "-listen", ":08080")
-	namespaces := map[string]bool{}
-	for doc := range strings.SplitSeq(text, "\n---\n") {
-		tree, err := yaml.Parse(doc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ns, has := fakekube.MetaOf(tree.(fakekube.Object))["namespace"]; has {
-			name, isText := ns.(string)
-			if !isText {
-				t.Errorf("a namespace is read as %v", ns)
-			}
-			namespaces[name] = true
-		}
-	}
-	if got := slices.Sorted(maps.Keys(namespaces)); !slices.Equal(got, []string{"123", "default", "null", "true"}) {
-		t.Errorf("the namespaces are %q", got)
-	}
-	wantText(t, text, "containerPort: 8080}")
-	wantText(t, text, `- "-listen=:8080"`)
-}
-
-func TestManifestFollowsTheFlagsThroughout(t *testing.T) {
-	got := manifest(t, "-manifest", "-image", "r.example/podcount:v2", "-manifest-namespace", "ops", "-leader-elect-resource-name", "podcount-a", "-namespace", "a",
-		"-total-label", "x.y/all", "-node-label", "x.y/own", "-total-nodes", "k in (a,b)", "-listen", ":9090", "-controllers", "pod-count")
-	for _, want := range []string{
-		"image: r.example/podcount:v2\n", "kind: ServiceAccount\nmetadata: {name: podcount-a, namespace: ops}", "subjects: [{kind: ServiceAccount, name: podcount-a, namespace: ops}]",
-		"kind: RoleBinding\nmetadata: {name: podcount-a-pods, namespace: a}", "kind: Lease\nmetadata: {name: podcount-a, namespace: ops}", "resourceNames: [podcount-a]",
-		`request.userInfo.username == "system:serviceaccount:ops:podcount-a"`, `'["x.y/all","x.y/own"]'`, "containerPort: 9090", `prometheus.io/port: "9090"`,
-		`- "-total-nodes=k in (a,b)"`, `- "-node-label=x.y/own"`, `- "-listen=:9090"`, `- "-leader-elect=true"`, `- "-pod-events=off"`, "serviceAccountName: podcount-a\n", "policyName: podcount-a\n",
-	} {
-		wantText(t, got, want)
-	}
-	for _, absent := range []string{"kube-system", "name: podcount,", "name: podcount\n", "[podcount]", `:podcount"`, "hopegi", "counts", "8080", "-image", "manifest-namespace", "-manifest"} {
-		_, docs, _ := strings.Cut(got, "apiVersion") // behind the comment
-		if strings.Contains(docs, absent) && absent != "-manifest" || strings.Contains(docs, `"`+absent) {
-			t.Errorf("%q is left in\n%s", absent, docs)
-		}
-	}
-
-	// What is given stays as it is, whatever it is called.
-	got = manifest(t, "-manifest=", "-manifest-namespace", "ops", "-field-selector", "metadata.namespace!=kube-system", "-namespace", "kube-system", "-qps", "8080",
-		"-listen", ":9090", "-leader-elect-resource-namespace", "kube-system", "-total-label", "kube-system.example/podcount")
-	for _, want := range []string{`- "-field-selector=metadata.namespace!=kube-system"`, `- "-namespace=kube-system"`, "name: podcount-pods, namespace: kube-system}", `- "-qps=8080"`,
-		`- "-total-label=kube-system.example/podcount"`, `'["kube-system.example/podcount"]'`, `- "-leader-elect-resource-namespace=kube-system"`, "kind: Lease\nmetadata: {name: podcount, namespace: kube-system}"} {
-		wantText(t, got, want)
-	}
-
-	got = manifest(t, "-manifest=podcount", "-leader-elect=false", "-listen", "", "-leader-elect-resource-namespace", "leases")
-	for _, absent := range []string{"Probe", "containerPort", "prometheus.io", "replicas: 2", "kind: Lease", "[leases]"} {
-		if _, docs, _ := strings.Cut(got, "apiVersion"); strings.Contains(docs, absent) {
-			t.Errorf("%q is left in\n%s", absent, docs)
-		}
-	}
-	wantText(t, got, "replicas: 1")
-	got = manifest(t, "-manifest=podcount", "-leader-elect-resource-namespace", "leases")
-	wantText(t, got, "kind: Role\nmetadata: {name: podcount-lease, namespace: leases}")
-	wantText(t, got, "kind: RoleBinding\nmetadata: {name: podcount-lease, namespace: leases}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: podcount-lease}\nsubjects: [{kind: ServiceAccount, name: podcount, namespace: kube-system}]")
-	wantText(t, got, "kind: Lease\nmetadata: {name: podcount, namespace: leases}")
-}
-
 // right is one that RBAC grants, or that a request needs.
 type right struct {
 	verb, group, resource string
@@ -5033,27 +4890,6 @@ func argsOf(t *testing.T, manifest string) (args []string) {
 }
 
 // The limits of deploy/alerts.yaml are those of the default flags. That it looks back a day, to know a podcount, is none.
-func TestAlertsOfTheManifestAreForItsFlags(t *testing.T) {
-	everybodys, err := os.ReadFile("deploy/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	limits := regexp.MustCompile(`alert: \w+|for: \w+|[<>=]+ \d+|\[\d+[mh]\]`)
-	got := limits.FindAllString(manifest(t, "-manifest=alerts"), -1)
-	want := limits.FindAllString(string(everybodys), -1)
-	if !slices.Equal(got, want) {
-		t.Errorf("by the default flags the limits are %q, in deploy/alerts.yaml %q", got, want)
-	}
-
-	text := manifest(t, "-manifest=alerts", "-qps", "0.1", "-workers", "2", "-manifest-namespace", "ops",
-		"-leader-elect-resource-name", "podcount-a", "-leader-elect=false")
-	wantText(t, text, "metadata:\n  name: podcount-a\n  namespace: ops\n")
-	wantText(t, text, `processor_seconds{namespace="ops",pod=~"podcount-a-[a-z0-9]+-[a-z0-9]+"}[10m]) > 150`)
-	if strings.Contains(text, "leader_election") {
-		t.Errorf("without an election there is an alert about it:\n%s", text)
-	}
-}
-
 func TestManifestOfOnceIsACronJobThatDoesItsWorkAndEnds(t *testing.T) {
 	text := manifest(t, "-manifest", "-once", "-leader-elect-resource-name", "podcount-a", "-manifest-namespace", "ops", "-image", "r.example/p:v1")
 	for _, absent := range []string{"Deployment", "PodDisruptionBudget", "Lease", "leases", "Probe", "containerPort", "prometheus.io", "replica", "affinity"} {

@@ -12,21 +12,22 @@ import (
 	"podcount/internal/leader"
 )
 
-// check returns an error that names the first flag that cannot be meant so. It works out what follows from the flags.
-func (o *Options) check(rest []string) error {
-	if len(rest) > 0 {
-		return fmt.Errorf("unexpected argument %q", strings.Join(rest, " "))
+// check returns an error that names the first flag with a value that cannot be used. It sets the options that follow
+// from several flags.
+func (c *commandLine) check() error {
+	if c.flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", strings.Join(c.flags.Args(), " "))
 	}
 	checks := []func() error{
-		o.checkNamespaces,
-		o.checkControllers,
-		o.checkSelectors,
-		o.checkLabels,
-		o.checkWords,
-		o.checkNumbers,
-		o.checkListen,
-		o.checkOnce,
-		o.checkLease,
+		c.checkNamespaces,
+		c.chooseControllers,
+		c.checkSelectors,
+		c.checkLabels,
+		c.checkWords,
+		c.checkNumbers,
+		c.checkListen,
+		c.checkOnce,
+		c.checkLease,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -36,175 +37,196 @@ func (o *Options) check(rest []string) error {
 	return nil
 }
 
-func (o *Options) checkNamespaces() error {
-	for _, given := range []struct{ flag, name string }{
-		{"namespace", o.Namespace},
-		{"leader-elect-resource-namespace", o.LeaseNamespace},
-		{"manifest-namespace", o.home},
-	} {
-		if given.name == "" {
-			continue
-		}
-		isOne := labels.CheckDNSName(given.name) == nil && !strings.Contains(given.name, ".") && len(given.name) <= 63
-		if !isOne {
-			return fmt.Errorf("-%s %q is no namespace's name", given.flag, given.name)
+func (c *commandLine) checkNamespaces() error {
+	flags := []struct{ name, value string }{
+		{"namespace", c.Namespace},
+		{"leader-elect-resource-namespace", c.LeaseNamespace},
+		{"manifest-namespace", c.home},
+	}
+	for _, f := range flags {
+		if f.value != "" && !isNamespace(f.value) {
+			return fmt.Errorf("-%s %q cannot be the name of a namespace", f.name, f.value)
 		}
 	}
 	return nil
 }
 
-func (o *Options) checkControllers() error {
+// isNamespace reports whether a namespace can have this name: a DNS label.
+func isNamespace(name string) bool {
+	return labels.CheckDNSName(name) == nil && !strings.Contains(name, ".") && len(name) <= 63
+}
+
+// chooseControllers checks -controllers, and finds out which controllers are on.
+func (c *commandLine) chooseControllers() error {
+	words := strings.Split(c.controllers, ",")
 	var names []string
-	for _, c := range o.program.Controllers {
-		names = append(names, c.Name)
-		if o.isSwitchedOn(c) {
-			o.Controllers = append(o.Controllers, c.Name)
+	for _, controller := range c.program.Controllers {
+		names = append(names, controller.Name)
+		if controller.isOn(words) {
+			c.Controllers = append(c.Controllers, controller.Name)
 		}
 	}
-	for word := range strings.SplitSeq(o.controllers, ",") {
+	for _, word := range words {
 		isKnown := word == "*" || slices.Contains(names, strings.TrimPrefix(word, "-"))
 		if !isKnown {
 			return fmt.Errorf("-controllers: there is no %q; there are %s", word, strings.Join(names, ", "))
 		}
 	}
-	if len(o.Controllers) == 0 {
-		return fmt.Errorf("-controllers %s leaves none to run", o.controllers)
+	if len(c.Controllers) == 0 {
+		return fmt.Errorf("-controllers %s leaves no controller to run", c.controllers)
 	}
 	return nil
 }
 
-// checkSelectors checks the selectors, and reads that of -total-nodes.
-func (o *Options) checkSelectors() error {
-	if _, err := labels.Parse(o.PodSelector); err != nil {
-		return fmt.Errorf("-pod-selector: %w", err)
-	}
-	if err := labels.CheckFieldSelector(o.FieldSelector, "pods", o.program.PodFields); err != nil {
-		return fmt.Errorf("-field-selector: %w", err)
-	}
-	if o.totalNodes == eitherRole {
-		return nil
-	}
-	s, err := labels.Parse(o.totalNodes)
-	if err != nil {
-		return fmt.Errorf("-total-nodes: %w", err)
-	}
-	o.TotalNodes = NodeChoice{s}
-	return nil
-}
-
-func (o *Options) checkLabels() error {
-	if err := o.checkLabel("-total-label", o.TotalLabel); err != nil {
-		return err
-	}
-	if o.NodeLabel != "" {
-		if err := o.checkLabel("-node-label", o.NodeLabel); err != nil {
-			return err
+// isOn reports whether the words of -controllers switch the controller on. The first word that names it decides. If
+// none does, "*" stands for the controllers that are on by default.
+func (controller Controller) isOn(words []string) bool {
+	for _, word := range words {
+		if word == controller.Name {
+			return true
+		}
+		if word == "-"+controller.Name {
+			return false
 		}
 	}
-	if o.TotalLabel == o.NodeLabel {
-		return fmt.Errorf("-node-label %s is the -total-label too: they need different keys", o.NodeLabel)
+	return slices.Contains(words, "*") && !controller.Off
+}
+
+// checkSelectors checks the selectors for pods. That of -total-nodes is checked when it is read.
+func (c *commandLine) checkSelectors() error {
+	if _, err := labels.Parse(c.PodSelector); err != nil {
+		return fmt.Errorf("-pod-selector: %w", err)
+	}
+	if err := labels.CheckFieldSelector(c.FieldSelector, "pods", c.program.PodFields); err != nil {
+		return fmt.Errorf("-field-selector: %w", err)
 	}
 	return nil
 }
 
-// checkLabel checks the key of a label that podcount is to write.
-func (o *Options) checkLabel(flag, key string) error {
+func (c *commandLine) checkLabels() error {
+	if err := c.checkLabel("-total-label", c.TotalLabel); err != nil {
+		return err
+	}
+	if c.NodeLabel == "" {
+		return nil
+	}
+	if err := c.checkLabel("-node-label", c.NodeLabel); err != nil {
+		return err
+	}
+	if c.NodeLabel == c.TotalLabel {
+		return fmt.Errorf("-node-label and -total-label are both %s: they need different keys", c.NodeLabel)
+	}
+	return nil
+}
+
+// checkLabel checks the key of a label that podcount would write.
+func (c *commandLine) checkLabel(flag, key string) error {
 	if err := labels.CheckKey(key); err != nil {
 		return fmt.Errorf("%s: %w", flag, err)
 	}
-	if slices.Contains(o.TotalNodes.Keys(), key) {
-		return fmt.Errorf("-total-nodes: %s is the %s, which changes with what it says: "+
-			"nodes would come and go for ever", key, flag)
+	// The node would be selected with one value of the label, and not with the next.
+	if slices.Contains(c.TotalNodes.Keys(), key) {
+		return fmt.Errorf("-total-nodes selects by %s, the %s, whose value podcount itself changes: "+
+			"select by another label", key, flag)
 	}
-	domain, _, hasDomain := strings.Cut("."+key, "/")
-	isReserved := strings.HasSuffix(domain, ".kubernetes.io") || strings.HasSuffix(domain, ".k8s.io")
-	if hasDomain && isReserved {
+	prefix, _, hasPrefix := strings.Cut(key, "/")
+	if hasPrefix && isReserved(prefix) {
 		return fmt.Errorf("%s %s: labels under kubernetes.io and k8s.io are reserved for Kubernetes itself; "+
 			"use a domain of your own", flag, key)
 	}
 	return nil
 }
 
+// isReserved reports whether a label's prefix belongs to Kubernetes.
+func isReserved(prefix string) bool {
+	for _, domain := range []string{"kubernetes.io", "k8s.io"} {
+		if prefix == domain || strings.HasSuffix(prefix, "."+domain) {
+			return true
+		}
+	}
+	return false
+}
+
 // checkWords checks the flags that take one of a few words.
-func (o *Options) checkWords() error {
-	if o.podEvents != "on" && o.podEvents != "off" {
-		return fmt.Errorf("-pod-events %q: use on or off", o.podEvents)
+func (c *commandLine) checkWords() error {
+	if c.Wire != "protobuf" && c.Wire != "json" {
+		return fmt.Errorf("-wire %q: use protobuf or json", c.Wire)
 	}
-	o.PodEvents = o.podEvents == "on"
-	if o.Wire != "protobuf" && o.Wire != "json" {
-		return fmt.Errorf("-wire %q: use protobuf or json", o.Wire)
-	}
-	if !slices.Contains([]string{"auto", "text", "json"}, o.LogFormat) {
-		return fmt.Errorf("-log-format %q: use auto, text or json", o.LogFormat)
+	if !slices.Contains([]string{"auto", "text", "json"}, c.LogFormat) {
+		return fmt.Errorf("-log-format %q: use auto, text or json", c.LogFormat)
 	}
 	return nil
 }
 
-func (o *Options) checkNumbers() error {
-	if o.Interval <= 0 {
-		return fmt.Errorf("-interval %v must be more than 0", o.Interval)
+func (c *commandLine) checkNumbers() error {
+	if c.Interval <= 0 {
+		return fmt.Errorf("-interval %v must be more than 0", c.Interval)
 	}
-	if o.OnceTimeout <= 0 {
-		return fmt.Errorf("-once-timeout %v must be more than 0", o.OnceTimeout)
+	if c.OnceTimeout <= 0 {
+		return fmt.Errorf("-once-timeout %v must be more than 0", c.OnceTimeout)
 	}
-	isQPS := o.QPS > 0 // not if it is NaN
-	if o.Workers < 1 || o.Burst < 1 || !isQPS {
+	isPositive := c.QPS > 0 // false for NaN, too
+	if c.Workers < 1 || c.Burst < 1 || !isPositive {
 		return errors.New("-workers, -qps and -burst must be more than 0")
 	}
-	if o.Verbosity < 0 {
-		return fmt.Errorf("-v %d must not be less than 0", o.Verbosity)
+	if c.Verbosity < 0 {
+		return fmt.Errorf("-v %d must not be less than 0", c.Verbosity)
 	}
 	return nil
 }
 
-// checkOnce checks what goes together with -once, -prune and -manifest. -prune is a -once of one controller.
-func (o *Options) checkOnce() error {
-	if o.OnceTimeout != defaultOnceTimeout && !o.Once && !o.Prune {
-		return errors.New("-once-timeout is for -once and -prune: add one of them, or leave it out")
-	}
-	if err := o.checkManifest(); err != nil {
-		return err
-	}
-	if o.Prune {
-		o.Once = true
-		o.Controllers = []string{"pod-count"}
-	}
-	if o.Once && o.LeaderElect {
-		return errors.New("-once and -prune do their work whoever leads: leave out -leader-elect")
-	}
-	return nil
-}
-
-func (o *Options) checkLease() error {
-	if err := labels.CheckDNSName(o.LeaseName); err != nil {
-		return fmt.Errorf("-leader-elect-resource-name: %w", err)
-	}
-	lease, renew, retry := o.LeaseDuration, o.RenewDeadline, o.RetryPeriod
-	if lease > leader.MaxLeaseDuration {
-		return fmt.Errorf("-leader-elect-lease-duration %v is more than a Lease can say, which is %v",
-			lease, leader.MaxLeaseDuration)
-	}
-	if lease%time.Second != 0 {
-		return fmt.Errorf("-leader-elect-lease-duration %v must be whole seconds: a Lease has no smaller ones", lease)
-	}
-	if lease <= renew || renew <= retry || renew <= retry+retry/5 || retry <= 0 {
-		return fmt.Errorf("-leader-elect-lease-duration %v must be more than -leader-elect-renew-deadline %v, "+
-			"that more than 1.2 × -leader-elect-retry-period %v, and that more than 0", lease, renew, retry)
-	}
-	return nil
-}
-
-// checkListen checks -listen, without asking any name server.
-func (o *Options) checkListen() error {
-	if o.Listen == "" {
+// checkListen checks the syntax of -listen. It asks no name server about the host.
+func (c *commandLine) checkListen() error {
+	if c.Listen == "" {
 		return nil
 	}
-	_, port, err := net.SplitHostPort(o.Listen)
+	_, port, err := net.SplitHostPort(c.Listen)
 	if err == nil {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil {
 		return fmt.Errorf("-listen: %w: use [HOST]:PORT", err)
+	}
+	return nil
+}
+
+// checkOnce checks what -once, -prune and -manifest allow beside them. -prune is a -once of one controller.
+func (c *commandLine) checkOnce() error {
+	if c.OnceTimeout != defaultOnceTimeout && !c.Once && !c.Prune {
+		return errors.New("-once-timeout has no effect without -once or -prune: add one of them, or leave it out")
+	}
+	if err := c.checkManifest(); err != nil {
+		return err
+	}
+	if c.Prune {
+		c.Once = true
+		c.Controllers = []string{"pod-count"}
+	}
+	if c.Once && c.LeaderElect {
+		return errors.New("-once and -prune elect no leader: leave out -leader-elect")
+	}
+	return nil
+}
+
+func (c *commandLine) checkLease() error {
+	if err := labels.CheckDNSName(c.LeaseName); err != nil {
+		return fmt.Errorf("-leader-elect-resource-name: %w", err)
+	}
+	if c.LeaseDuration > leader.MaxLeaseDuration {
+		return fmt.Errorf("-leader-elect-lease-duration %v is longer than a Lease can express, which is %v",
+			c.LeaseDuration, leader.MaxLeaseDuration)
+	}
+	if c.LeaseDuration%time.Second != 0 {
+		return fmt.Errorf("-leader-elect-lease-duration %v must be whole seconds, as in a Lease", c.LeaseDuration)
+	}
+	isOrdered := c.LeaseDuration > c.RenewDeadline &&
+		c.RenewDeadline > c.RetryPeriod &&
+		c.RenewDeadline > c.RetryPeriod+c.RetryPeriod/5 && // this sum may overflow
+		c.RetryPeriod > 0
+	if !isOrdered {
+		return fmt.Errorf("-leader-elect-lease-duration %v must be more than -leader-elect-renew-deadline %v, "+
+			"that more than 1.2 × -leader-elect-retry-period %v, and that more than 0",
+			c.LeaseDuration, c.RenewDeadline, c.RetryPeriod)
 	}
 	return nil
 }

@@ -1,191 +1,228 @@
 package options
 
 import (
-	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"strings"
 	"time"
-
-	"podcount/internal/labels"
 )
 
+// defaultOnceTimeout is the default of -once-timeout, which may only be changed together with -once or -prune.
 const defaultOnceTimeout = 10 * time.Minute
 
-// duration is a flag's value, whose error says what is missing.
-type duration time.Duration
-
-func (d *duration) String() string { return time.Duration(*d).String() }
-
-func (d *duration) Set(text string) error {
-	parsed, err := time.ParseDuration(text)
-	isNumber := text != "" && strings.Trim(text, "0123456789") == ""
-	if err != nil && isNumber {
-		return fmt.Errorf("it has no unit: write %ss for seconds, %[1]sm for minutes", text)
+// defaults returns the options without any flag.
+func defaults() *Options {
+	return &Options{
+		Wire:          "protobuf",
+		TotalLabel:    "hopegi/pod-count",
+		TotalNodes:    controlPlaneNodes(),
+		PodEvents:     true,
+		Interval:      10 * time.Second,
+		QPS:           20,
+		Burst:         40,
+		Workers:       4,
+		OnceTimeout:   defaultOnceTimeout,
+		LeaseName:     "podcount",
+		LeaseDuration: 15 * time.Second,
+		RenewDeadline: 10 * time.Second,
+		RetryPeriod:   2 * time.Second,
+		LogFormat:     "auto",
+		own:           map[string]any{},
 	}
-	if err != nil {
-		return errors.New("write a number and its unit, as in 500ms, 10s or 5m")
-	}
-	*d = duration(parsed)
-	return nil
 }
 
-// helpText is what -h prints. It grows with each flag that is defined. README.md shows the same: a test compares them.
-type helpText struct{ strings.Builder }
+// commandLine holds the flags while Parse reads them.
+type commandLine struct {
+	*Options
+	program Program
 
-// helpNameWidth is how wide a flag and its argument are in the help, with the blanks after them.
-const helpNameWidth = 20
+	flags    *flag.FlagSet
+	sections []helpSection // all flags, in the order of the help
 
-const helpBeginning = `podcount counts pods and writes the counts to labels of nodes.
-
-  laptop    podcount -dry-run -once                says what it would write to the cluster of
-                                                   kubectl's current context, and writes nothing
-  cluster   podcount -leader-elect -listen :8080   in each of several replicas (see -manifest)
-  CronJob   podcount -once                         list, write, exit (see -manifest)
-`
-
-const helpEnd = `
-Exit codes: 0 stopped on request, or done; 1 failed; 2 wrong usage.
-`
-
-// section begins a group of flags.
-func (h *helpText) section(title string) {
-	h.WriteString("\n" + title + "\n")
+	// Flags that are no option of a running podcount.
+	controllers string // the value of -controllers, from which Options.Controllers is derived
+	parts       string // the parts of the manifest to print, joined by commas; "" prints none
+	image       string // the image that the manifest runs
+	home        string // the namespace that the manifest puts podcount in
+	version     bool
 }
 
-// flag adds a flag with its argument, and what it is for, one line below the other. A flag that is wider than
-// helpNameWidth brings the blanks after it along. flag returns what the flag is for.
-func (h *helpText) flag(name, about string) string {
-	name = fmt.Sprintf("  %-*s", helpNameWidth, name)
-	indent := strings.Repeat(" ", len(name))
-	h.WriteString(name + strings.ReplaceAll(about, "\n", "\n"+indent) + "\n")
-	return about
-}
-
-// newFlags defines the flags, which set options when they are parsed, and returns what -h prints about them. The
-// options have the flags' defaults.
-func newFlags() (o *Options, fs *flag.FlagSet, help string) {
-	o = &Options{
-		TotalNodes: NodeChoice{labels.HasKey(controlPlane), labels.HasKey(oldControlPlane)}, // what eitherRole says
+// newCommandLine defines all flags.
+func newCommandLine(program Program) *commandLine {
+	c := &commandLine{
+		Options:     defaults(),
+		program:     program,
+		flags:       flag.NewFlagSet("podcount", flag.ContinueOnError),
+		controllers: "*",
+		image:       "podcount:latest",
+		home:        "kube-system",
 	}
-	fs = flag.NewFlagSet("podcount", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	durationVar := func(d *time.Duration, name string, byDefault time.Duration, about string) {
-		*d = byDefault
-		fs.Var((*duration)(d), name, about)
-	}
-	h := new(helpText)
-	h.WriteString(helpBeginning)
-
-	h.section("Where the cluster is")
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", h.flag("-kubeconfig FILE",
-		"else $KUBECONFIG, the pod's own service account, ~/.kube/config"))
-	fs.StringVar(&o.Context, "context", "", h.flag("-context NAME",
-		"of the kubeconfig; else its current-context"))
-	fs.StringVar(&o.Master, "master", "", h.flag("-master URL",
-		"the API server's address, in place of the one found"))
-	fs.StringVar(&o.Wire, "wire", "protobuf", h.flag("-wire FORM",
-		"protobuf or json: how pods and nodes are asked for first (default protobuf)"))
-
-	h.section("What is counted")
-	fs.StringVar(&o.controllers, "controllers", "*", h.flag("-controllers LIST",
-		"what to do: names, joined by commas; * stands for all that are on by default,\n"+
-			"-NAME leaves one out; help lists them (default *)"))
-	fs.StringVar(&o.Namespace, "namespace", "", h.flag("-namespace NS",
-		"pods, and Counts, of this namespace only (default all)"))
-	fs.StringVar(&o.PodSelector, "pod-selector", "", h.flag("-pod-selector SEL",
-		"pods with these labels only, as with kubectl -l (default all)"))
-	fs.StringVar(&o.FieldSelector, "field-selector", "", h.flag("-field-selector SEL",
-		"pods with these fields only, as with kubectl --field-selector (default all)"))
-
-	h.section("What is written")
-	fs.StringVar(&o.TotalLabel, "total-label", "hopegi/pod-count", h.flag("-total-label KEY",
-		"the label that gets the number of all pods (default hopegi/pod-count)"))
-	fs.StringVar(&o.totalNodes, "total-nodes", eitherRole, h.flag("-total-nodes SEL",
-		"the nodes that get it: k, !k, k=v, k!=v, k in (a,b), k notin (a,b), k>1, k<1,\n"+
-			"joined by commas; '' is every node (default those with the label\n"+
-			"node-role.kubernetes.io/control-plane or node-role.kubernetes.io/master)"))
-	fs.StringVar(&o.NodeLabel, "node-label", "", h.flag("-node-label KEY",
-		"a label that gets, on every node, the number of its own pods (default none)"))
-	fs.StringVar(&o.podEvents, "pod-events", "on", h.flag("-pod-events on|off",
-		"post an Event on each new pod: one more write for each (default on)"))
-	durationVar(&o.Interval, "interval", 10*time.Second, h.flag("-interval D",
-		"check every node this often, and write to one at most this often (default 10s)"))
-	rates := h.flag("-qps N, -burst N",
-		"writes of labels, or statuses, a second, and at once before that holds, for\n"+
-			"each controller (default 20 and 40)")
-	fs.Float64Var(&o.QPS, "qps", 20, rates)
-	fs.IntVar(&o.Burst, "burst", 40, rates)
-	fs.IntVar(&o.Workers, "workers", 4, h.flag("-workers N",
-		"objects that each controller works on at a time (default 4)"))
-
-	h.section("Once, or not at all")
-	fs.BoolVar(&o.Once, "once", false, h.flag("-once",
-		"list, write what is wrong, and exit: 1 if something could not be written"))
-	durationVar(&o.OnceTimeout, "once-timeout", defaultOnceTimeout, h.flag("-once-timeout D",
-		"how long -once, or -prune, may take in all; then it exits with 1 and names\n"+
-			"what is left (default 10m)"))
-	fs.BoolVar(&o.DryRun, "dry-run", false, h.flag("-dry-run",
-		"say what would be written, and write nothing, not even an Event or a Lease"))
-	fs.BoolVar(&o.Prune, "prune", false, h.flag("-prune",
-		"remove the labels -total-label and -node-label from all nodes, and exit"))
-
-	h.section("Several replicas")
-	fs.BoolVar(&o.LeaderElect, "leader-elect", false, h.flag("-leader-elect",
-		"work only while leading: of those with the same Lease one does"))
-	durationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second,
-		h.flag("-leader-elect-lease-duration D        ",
-			"others wait so long for a sign of life of the leader, to\n"+
-				"take its place (default 15s)"))
-	durationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second,
-		h.flag("-leader-elect-renew-deadline D        ",
-			"a leader that cannot renew its Lease for so long writes\n"+
-				"nothing more, and exits (default 10s)"))
-	durationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second,
-		h.flag("-leader-elect-retry-period D          ",
-			"how often to try to get or to renew it (default 2s)"))
-	fs.StringVar(&o.LeaseName, "leader-elect-resource-name", "podcount",
-		h.flag("-leader-elect-resource-name NAME      ", "of the Lease (default podcount)"))
-	fs.StringVar(&o.LeaseNamespace, "leader-elect-resource-namespace", "",
-		h.flag("-leader-elect-resource-namespace NS   ",
-			"of the Lease (default the pod's own, else kube-system)"))
-
-	h.section("Watching it")
-	fs.StringVar(&o.Listen, "listen", "", h.flag("-listen [HOST]:PORT",
-		"serve /livez, /readyz, /healthz, /metrics and /debug/state; / lists\n"+
-			"them (default no)"))
-	fs.IntVar(&o.Verbosity, "v", 0, h.flag("-v N",
-		"2 shows watches that begin and end, and what a dry run would post as Events;\n"+
-			"4 each watch event and queue step, too; 6 each request, too (default 0)"))
-	fs.StringVar(&o.LogFormat, "log-format", "auto", h.flag("-log-format FORM",
-		"of what goes to stderr: text (logfmt), json, or auto: short lines on a\n"+
-			"terminal, and text elsewhere (default auto)"))
-	fs.BoolVar(&o.version, "version", false, h.flag("-version, -h", "print, and exit"))
-
-	h.section("Installing it")
-	fs.BoolFunc("manifest", h.flag("-manifest",
-		"print what a cluster needs to run it with the other flags given here, for\n"+
-			"kubectl apply -f -; -manifest=NAMES prints some of podcount, policy,\n"+
-			"network-policy, count-crd, count-sample and alerts (a PrometheusRule), joined\n"+
-			"by commas; with -once a CronJob takes the place of the Deployment"), o.setManifest)
-	fs.StringVar(&o.image, "image", "podcount:latest", h.flag("-image IMAGE",
-		"in that manifest (default podcount:latest)"))
-	fs.StringVar(&o.home, "manifest-namespace", "kube-system", h.flag("-manifest-namespace NS  ",
-		"in which it runs (default kube-system)"))
-
-	h.WriteString(helpEnd)
-	return o, fs, h.String()
+	c.flags.SetOutput(io.Discard)
+	c.defineReading()
+	c.defineWriting()
+	c.defineElection()
+	c.defineOperation()
+	c.defineOwn()
+	return c
 }
 
-// setManifest takes the value of -manifest, which is "true" where none is given.
-func (o *Options) setManifest(parts string) error {
+// defineReading defines the flags about the cluster, and what is read from it.
+func (c *commandLine) defineReading() {
+	c.section("Where the cluster is")
+	c.text(&c.Kubeconfig, "kubeconfig", "FILE",
+		"read this kubeconfig (default: $KUBECONFIG, else the pod's service account, else ~/.kube/config)")
+	c.text(&c.Context, "context", "NAME",
+		"use this context of the kubeconfig (default: its current context)")
+	c.text(&c.Master, "master", "URL",
+		"connect to the API server at this address, instead of the one found")
+	c.text(&c.Wire, "wire", "FORMAT",
+		"request pods and nodes in this format: protobuf or json")
+
+	c.section("What is counted")
+	c.text(&c.controllers, "controllers", "LIST",
+		"run these controllers: names, joined by commas; * stands for all that are on by default, "+
+			"-NAME leaves one out; help lists them")
+	c.text(&c.Namespace, "namespace", "NAME",
+		"read only the pods and Counts of this namespace (default: of all)")
+	c.text(&c.PodSelector, "pod-selector", "SELECTOR",
+		"count only pods with these labels, as with kubectl -l (default: all)")
+	c.text(&c.FieldSelector, "field-selector", "SELECTOR",
+		"count only pods with these fields, as with kubectl --field-selector (default: all)")
+}
+
+// defineWriting defines the flags about what is written, how often, and whether at all.
+func (c *commandLine) defineWriting() {
+	c.section("What is written")
+	c.text(&c.TotalLabel, "total-label", "KEY",
+		"write the number of all pods to this label")
+	c.value(&c.TotalNodes, "total-nodes", "SELECTOR",
+		"write it to these nodes: k, !k, k=v, k!=v, k in (a,b), k notin (a,b), k>1, k<1, joined by commas; "+
+			"'' is every node (default: nodes with the label node-role.kubernetes.io/control-plane "+
+			"or node-role.kubernetes.io/master)")
+	c.text(&c.NodeLabel, "node-label", "KEY",
+		"label each node with the number of its own pods (default: no such label)")
+	c.value((*onOff)(&c.PodEvents), "pod-events", "on|off",
+		"post an Event on each new pod: one more write per pod")
+	c.duration(&c.Interval, "interval", "DURATION",
+		"check every node this often, and write to it no more often")
+	c.float(&c.QPS, "qps", "N",
+		"write at most N labels or statuses a second, per controller")
+	c.integer(&c.Burst, "burst", "N",
+		"write up to N of them at once before -qps sets the pace")
+	c.integer(&c.Workers, "workers", "N",
+		"work on N objects at a time, per controller")
+
+	c.section("Once, or not at all")
+	c.boolean(&c.Once, "once",
+		"list, write what is wrong, and exit: with code 1 if a write failed")
+	c.duration(&c.OnceTimeout, "once-timeout", "DURATION",
+		"end -once or -prune after this time, with code 1 and the names of the objects that are left")
+	c.boolean(&c.DryRun, "dry-run",
+		"log what would be written, and write nothing: no Event and no Lease")
+	c.boolean(&c.Prune, "prune",
+		"remove the labels of -total-label and -node-label from all nodes, and exit")
+}
+
+// defineElection defines the flags about several replicas.
+func (c *commandLine) defineElection() {
+	c.section("Several replicas")
+	c.boolean(&c.LeaderElect, "leader-elect",
+		"work only while leading; the replicas with the same Lease elect one leader")
+	c.duration(&c.LeaseDuration, "leader-elect-lease-duration", "DURATION",
+		"take over when the leader has not renewed the Lease for this long")
+	c.duration(&c.RenewDeadline, "leader-elect-renew-deadline", "DURATION",
+		"as the leader, stop writing and exit when the Lease could not be renewed for this long")
+	c.duration(&c.RetryPeriod, "leader-elect-retry-period", "DURATION",
+		"try to get or renew the Lease this often")
+	c.text(&c.LeaseName, "leader-elect-resource-name", "NAME",
+		"the name of the Lease")
+	c.text(&c.LeaseNamespace, "leader-elect-resource-namespace", "NAME",
+		"the namespace of the Lease (default: that of podcount's pod, else kube-system)")
+}
+
+// defineOperation defines the flags about logs, HTTP and installation.
+func (c *commandLine) defineOperation() {
+	c.section("Watching it")
+	c.text(&c.Listen, "listen", "[HOST]:PORT",
+		"serve /livez, /readyz, /healthz, /metrics and /debug/state over HTTP; / lists them (default: do not listen)")
+	c.integer(&c.Verbosity, "v", "N",
+		"log more: 2 adds the start and end of each watch, and the Events that a dry run would post; "+
+			"4 adds each watch event and queue step; 6 adds each request")
+	c.text(&c.LogFormat, "log-format", "FORMAT",
+		"log to stderr as text (logfmt), json, or auto: short lines on a terminal, and text elsewhere")
+	c.boolean(&c.version, "version", "print the version, and exit")
+	c.list("-h", "print this help, and exit")
+
+	c.section("Installing it")
+	c.flags.BoolFunc("manifest", "", c.setManifest)
+	c.list("-manifest[=PARTS]",
+		"print the YAML that runs podcount in a cluster with the other flags given, for kubectl apply -f -; "+
+			"PARTS, joined by commas, are some of podcount, policy, network-policy, count-crd, count-sample, "+
+			"and alerts, a PrometheusRule (default podcount,policy); "+
+			"with -once a CronJob takes the place of the Deployment")
+	c.text(&c.image, "image", "IMAGE", "the container image in the manifest")
+	c.text(&c.home, "manifest-namespace", "NAME", "the namespace in which the manifest puts podcount")
+}
+
+// setManifest takes the value of -manifest, which is "true" if none is given.
+func (c *commandLine) setManifest(parts string) error {
 	switch parts {
 	case "", "true":
-		parts = "podcount,policy"
+		c.parts = "podcount,policy"
 	case "false":
-		parts = ""
+		c.parts = ""
+	default:
+		c.parts = parts
 	}
-	o.manifest = parts
 	return nil
+}
+
+// section begins a group of flags in the help.
+func (c *commandLine) section(title string) {
+	c.sections = append(c.sections, helpSection{title: title})
+}
+
+// list adds a flag to the last section of the help.
+func (c *commandLine) list(usage, about string) {
+	last := &c.sections[len(c.sections)-1]
+	last.flags = append(last.flags, helpFlag{usage, about})
+}
+
+// The functions below define a flag. What target holds is the flag's default, which the help shows unless it is "".
+
+func (c *commandLine) text(target *string, name, argument, about string) {
+	c.flags.StringVar(target, name, *target, about)
+	c.listWithDefault(name, argument, about)
+}
+
+func (c *commandLine) integer(target *int, name, argument, about string) {
+	c.flags.IntVar(target, name, *target, about)
+	c.listWithDefault(name, argument, about)
+}
+
+func (c *commandLine) float(target *float64, name, argument, about string) {
+	c.flags.Float64Var(target, name, *target, about)
+	c.listWithDefault(name, argument, about)
+}
+
+func (c *commandLine) duration(target *time.Duration, name, argument, about string) {
+	c.value((*duration)(target), name, argument, about)
+}
+
+func (c *commandLine) value(target flag.Value, name, argument, about string) {
+	c.flags.Var(target, name, about)
+	c.listWithDefault(name, argument, about)
+}
+
+func (c *commandLine) boolean(target *bool, name, about string) {
+	c.flags.BoolVar(target, name, *target, about)
+	c.list("-"+name, about)
+}
+
+func (c *commandLine) listWithDefault(name, argument, about string) {
+	byDefault := c.flags.Lookup(name).DefValue
+	if byDefault != "" {
+		about += " (default " + strings.Replace(byDefault, "m0s", "m", 1) + ")"
+	}
+	c.list("-"+name+" "+argument, about)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,72 +15,118 @@ import (
 	"podcount/internal/kube"
 )
 
-// manifestDefaults are the flags that -manifest puts before those given: what suits a cluster, not a laptop.
-func (o *Options) manifestDefaults() []string {
-	if o.Once {
-		return []string{"-pod-events=off"}
+// printManifest prints the YAML that -manifest asks for.
+func (c *commandLine) printManifest(stdout io.Writer) error {
+	if err := c.setManifestDefaults(); err != nil {
+		return usageError(err)
 	}
-	return []string{"-leader-elect", "-listen=:8080", "-pod-events=off"}
+	if err := c.check(); err != nil {
+		return usageError(err)
+	}
+	manifest, err := c.manifest()
+	if err != nil {
+		return usageError(err)
+	}
+	_, err = io.WriteString(stdout, manifest)
+	return err
 }
 
-// checkManifest returns an error if -manifest is given together with flags that do not suit it.
-func (o *Options) checkManifest() error {
-	if o.manifest == "" {
-		return nil
+// setManifestDefaults sets the flags that have another default in a cluster than on a laptop, unless they are given.
+// The manifest then passes them to podcount.
+func (c *commandLine) setManifestDefaults() error {
+	values := map[string]string{"pod-events": "off"}
+	if !c.Once {
+		values["leader-elect"] = "true"
+		values["listen"] = ":8080"
 	}
-	if o.Kubeconfig != "" || o.Context != "" || o.Prune {
-		return errors.New("-manifest prints a Deployment, or with -once a CronJob, " +
-			"which has no kubeconfig and prunes nothing: leave out -kubeconfig, -context and -prune")
-	}
-	if o.Once && slices.Contains(strings.Split(o.manifest, ","), "alerts") {
-		return errors.New("-manifest=alerts has nothing to say about a CronJob: leave out -once")
-	}
-	if o.Once && o.Listen != "" {
-		return errors.New("-manifest -once prints a CronJob, which ends before anybody asks it anything: leave out -listen")
+	c.flags.Visit(func(given *flag.Flag) { delete(values, given.Name) })
+	for name, value := range values {
+		if err := c.flags.Set(name, value); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// makeManifest returns what a cluster is given to run podcount with these flags.
-func (o *Options) makeManifest(fs *flag.FlagSet) (string, error) {
-	s := deploy.Settings{
-		Name:           o.LeaseName,
-		Namespace:      o.home,
-		Image:          o.image,
-		PodEvents:      o.PodEvents,
-		DryRun:         o.DryRun,
-		LeaderElect:    o.LeaderElect,
-		Once:           o.Once,
-		Labels:         []string{o.TotalLabel},
-		PodNamespace:   o.Namespace,
-		LeaseNamespace: cmp.Or(o.LeaseNamespace, o.home),
-		QPS:            o.QPS,
-		StuckAfter:     o.StuckAfter(),
-		LeaseDuration:  o.LeaseDuration,
+// checkManifest returns an error if -manifest is given together with a flag that makes no sense there.
+func (c *commandLine) checkManifest() error {
+	if c.parts == "" {
+		return nil
 	}
-	if o.NodeLabel != "" {
-		s.Labels = append(s.Labels, o.NodeLabel)
+	if c.Kubeconfig != "" || c.Context != "" || c.Prune {
+		return errors.New("-manifest prints a Deployment, or with -once a CronJob, " +
+			"which has no kubeconfig and prunes nothing: leave out -kubeconfig, -context and -prune")
 	}
-	if o.Listen != "" {
-		port, err := strconv.ParseUint(strings.TrimPrefix(o.Listen, ":"), 10, 16)
-		if err != nil || port == 0 {
-			return "", fmt.Errorf("-manifest: -listen %s must be :PORT, a number: kubelet asks at the pod's own address", o.Listen)
-		}
-		s.Port = int(port)
-		o.Listen = fmt.Sprintf(":%d", port) // no leading zeros in what fs.Visit finds below
+	if c.Once && slices.Contains(strings.Split(c.parts, ","), "alerts") {
+		return errors.New("-manifest=alerts is for a Deployment, not for a CronJob: leave out -once")
 	}
-	s.PodCount = o.IsOn("pod-count")
-	s.Count = o.IsOn("count")
-	fs.Visit(func(f *flag.Flag) {
-		if f.Name != "manifest" && f.Name != "image" && f.Name != "manifest-namespace" {
-			s.Args = append(s.Args, "-"+f.Name+"="+f.Value.String())
-		}
-	})
-	return deploy.Manifest(s, strings.Split(o.manifest, ",")...)
+	if c.Once && c.Listen != "" {
+		return errors.New("-manifest -once prints a CronJob, which ends too soon for probes and Prometheus: " +
+			"leave out -listen")
+	}
+	return nil
 }
 
-// StuckAfter is how long a reconcile may take: it may wait for its turn under -qps, and then for its request.
+// manifest returns the YAML that runs podcount in a cluster with these flags.
+func (c *commandLine) manifest() (string, error) {
+	port, err := c.manifestPort()
+	if err != nil {
+		return "", err
+	}
+	settings := deploy.Settings{
+		Name:           c.LeaseName,
+		Namespace:      c.home,
+		Image:          c.image,
+		Args:           c.manifestArgs(),
+		Port:           port,
+		PodCount:       c.IsOn("pod-count"),
+		Count:          c.IsOn("count"),
+		PodEvents:      c.PodEvents,
+		DryRun:         c.DryRun,
+		LeaderElect:    c.LeaderElect,
+		Once:           c.Once,
+		Labels:         []string{c.TotalLabel},
+		PodNamespace:   c.Namespace,
+		LeaseNamespace: cmp.Or(c.LeaseNamespace, c.home),
+		QPS:            c.QPS,
+		StuckAfter:     c.StuckAfter(),
+		LeaseDuration:  c.LeaseDuration,
+	}
+	if c.NodeLabel != "" {
+		settings.Labels = append(settings.Labels, c.NodeLabel)
+	}
+	return deploy.Manifest(settings, strings.Split(c.parts, ",")...)
+}
+
+// manifestPort returns the port of -listen; 0 for none. It also takes leading zeros from the port in -listen.
+func (c *commandLine) manifestPort() (int, error) {
+	if c.Listen == "" {
+		return 0, nil
+	}
+	port, err := strconv.ParseUint(strings.TrimPrefix(c.Listen, ":"), 10, 16)
+	if err != nil || port == 0 {
+		return 0, fmt.Errorf("-manifest: -listen %s must be :PORT, with a number: "+
+			"the kubelet connects to the address of the pod", c.Listen)
+	}
+	c.Listen = fmt.Sprintf(":%d", port)
+	return int(port), nil
+}
+
+// manifestArgs returns the flags for podcount in the cluster: those that were given, or set by setManifestDefaults.
+func (c *commandLine) manifestArgs() []string {
+	var args []string
+	c.flags.Visit(func(f *flag.Flag) {
+		isOfManifest := f.Name == "manifest" || f.Name == "manifest-namespace" || f.Name == "image"
+		if !isOfManifest {
+			args = append(args, "-"+f.Name+"="+f.Value.String())
+		}
+	})
+	return args
+}
+
+// StuckAfter returns how long a reconcile may take before it counts as stuck: it may wait for its turn under -qps, and
+// then for its request.
 func (o *Options) StuckAfter() time.Duration {
-	turn := time.Duration(min(float64(o.Workers)/o.QPS, 1e6) * float64(time.Second))
-	return turn + 2*kube.RequestTimeout
+	seconds := min(float64(o.Workers)/o.QPS, 1e6) // a small -qps must not overflow a duration
+	return time.Duration(seconds*float64(time.Second)) + 2*kube.RequestTimeout
 }

@@ -6,24 +6,43 @@ import (
 	"podcount/internal/labels"
 )
 
-const (
-	controlPlane    = "node-role.kubernetes.io/control-plane"
-	oldControlPlane = "node-role.kubernetes.io/master"
-)
-
-const eitherRole = controlPlane + " or " + oldControlPlane // no selector says this
-
-// NodeChoice is the nodes that meet one of the selectors.
-type NodeChoice []labels.Selector
-
-func (c NodeChoice) Matches(label func(key string) (value string, ok bool)) bool {
-	return slices.ContainsFunc(c, func(s labels.Selector) bool { return s.Matches(label) })
+// NodeChoice selects nodes: those whose labels match at least one selector. It is the value of -total-nodes.
+type NodeChoice struct {
+	selectors []labels.Selector
+	text      string // the selector that was given; "" for the default, which no single selector can express
 }
 
-// Keys returns the keys of the labels that decide.
-func (c NodeChoice) Keys() (keys []string) {
-	for _, s := range c {
+// controlPlaneNodes selects the nodes of the control plane. Before Kubernetes 1.24 they had the label master.
+func controlPlaneNodes() NodeChoice {
+	return NodeChoice{selectors: []labels.Selector{
+		labels.HasKey("node-role.kubernetes.io/control-plane"),
+		labels.HasKey("node-role.kubernetes.io/master"),
+	}}
+}
+
+// Matches reports whether a node is selected. The function label returns the node's labels.
+func (c *NodeChoice) Matches(label func(key string) (value string, ok bool)) bool {
+	return slices.ContainsFunc(c.selectors, func(s labels.Selector) bool { return s.Matches(label) })
+}
+
+// Keys returns the keys of the labels that the selectors look at.
+func (c *NodeChoice) Keys() []string {
+	var keys []string
+	for _, s := range c.selectors {
 		keys = append(keys, s.Keys()...)
 	}
 	return keys
+}
+
+// String returns the selector as it was given.
+func (c *NodeChoice) String() string { return c.text }
+
+// Set makes a selector, as kubectl -l takes it, the only one. It is called by the package flag.
+func (c *NodeChoice) Set(text string) error {
+	s, err := labels.Parse(text)
+	if err != nil {
+		return err
+	}
+	*c = NodeChoice{selectors: []labels.Selector{s}, text: text}
+	return nil
 }

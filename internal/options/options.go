@@ -1,5 +1,5 @@
-// Package options reads podcount's command line: the flags, their help and checks, and the manifest that -manifest
-// makes of them.
+// Package options reads podcount's command line: it defines the flags and their help, checks their values, and prints
+// the manifest that -manifest asks for.
 package options
 
 import (
@@ -9,139 +9,126 @@ import (
 	"io"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"podcount/internal/logging"
 )
 
-// Options are the flags of one run, after Parse has checked them. The zero value, for tests, has no defaults.
+// Options are the values of the flags. Parse returns them checked.
 type Options struct {
-	// The API server.
-	Kubeconfig string // the path of a kubeconfig, or "" to look in the usual places
-	Context    string // the context of the kubeconfig, or "" for its current one
-	Master     string // the URL of the API server, or "" for the kubeconfig's
-	Wire       string // the form to ask for first: protobuf or json
+	// Where the cluster is.
+	Kubeconfig string // the path of a kubeconfig; "" searches the usual places
+	Context    string // a context of the kubeconfig; "" is its current context
+	Master     string // the URL of the API server; "" is the one in the kubeconfig
+	Wire       string // the format to request first: protobuf or json
 
 	// What is counted.
-	Controllers   []string // the names of the controllers that are on
-	Namespace     string   // the only namespace to read pods and Counts from, or "" for all
-	PodSelector   string   // a label selector, or ""
-	FieldSelector string   // a field selector, or ""
+	Controllers   []string // the names of the controllers that are on, in no particular order
+	Namespace     string   // pods and Counts are read from this namespace; "" is every namespace
+	PodSelector   string   // a label selector; "" selects every pod
+	FieldSelector string   // a field selector; "" selects every pod
 
 	// What is written.
-	TotalLabel string        // the label for the number of all pods
-	TotalNodes NodeChoice    // the nodes that get it
-	NodeLabel  string        // the label for the number of a node's own pods, or ""
+	TotalLabel string        // the label that shows the number of all pods
+	TotalNodes NodeChoice    // the nodes that get TotalLabel
+	NodeLabel  string        // the label that shows the number of a node's own pods; "" writes none
 	PodEvents  bool          // post an Event on each new pod
-	Interval   time.Duration // between two checks of every node, and at least between two writes to one
-	QPS        float64       // writes a second, for each controller
-	Burst      int           // writes at once, before QPS limits them
-	Workers    int           // of each controller
+	Interval   time.Duration // the time between two checks of all nodes, and the least time between two writes to one
+	QPS        float64       // writes per second, for each controller
+	Burst      int           // writes at once before QPS limits them, for each controller
+	Workers    int           // objects that each controller works on at a time
 
-	// One run, or a rehearsal.
-	Once        bool          // exit when all is written; -prune sets it, too
-	OnceTimeout time.Duration // at most, for Once
+	// One run, or one without writes.
+	Once        bool          // exit when everything is written; also true with -prune
+	OnceTimeout time.Duration // the most that a run with Once may take
 	DryRun      bool          // write nothing
-	Prune       bool          // remove the labels
+	Prune       bool          // remove the labels instead of writing them
 
-	// The election.
+	// Leader election.
 	LeaderElect    bool
 	LeaseName      string
-	LeaseNamespace string // or "" for the pod's own
+	LeaseNamespace string // "" is the namespace of podcount's own pod
 	LeaseDuration  time.Duration
 	RenewDeadline  time.Duration
 	RetryPeriod    time.Duration
 
-	// What podcount shows.
-	Listen    string        // the address to serve HTTP at, or ""
-	Verbosity int           // 0, 2, 4 or 6
+	// What podcount shows of itself.
+	Listen    string        // the address of the HTTP server; "" starts none
+	Verbosity int           // lines of the slog level -Verbosity and above are logged
 	LogFormat string        // auto, text or json
-	LogStyle  logging.Style // what LogFormat comes to, once it is known where the log goes; Parse leaves it alone
+	LogStyle  logging.Style // what LogFormat means for stderr; whoever opens the log sets it, not Parse
 
-	// The text of flags that have become something else when Parse returns.
-	controllers string
-	totalNodes  string
-	podEvents   string
-	manifest    string // the parts to print, joined by commas
-	image       string
-	home        string // the namespace of the manifest
-	version     bool
-
-	program Program
+	own map[string]any // for each flag of Int, String and so on: a pointer to its value
 }
 
-// Program is what Parse must know of the program whose flags it reads.
+// Program describes the program whose flags Parse reads.
 type Program struct {
 	Version     string
 	Controllers []Controller
-	PodFields   []string // those that a field selector may name
+	PodFields   []string // the fields of pods that -field-selector may name
 }
 
-// Controller is what Parse must know of a controller.
+// Controller describes a controller that -controllers can switch on and off.
 type Controller struct {
 	Name  string
-	About string // what it does, for -controllers=help
-	Off   bool   // unless -controllers names it
+	About string // one line for -controllers help
+	Off   bool   // the controller is off unless -controllers names it
 }
 
-// UsageError is a mistake in what podcount was told: exit code 2.
+// UsageError reports that the flags, or the files that they name, cannot be used. The program exits with code 2.
 type UsageError struct{ Err error }
 
 func (e UsageError) Error() string { return e.Err.Error() }
 
 func (e UsageError) Unwrap() error { return e.Err }
 
-// Parse reads the command line. Its errors are UsageErrors of one line. It returns nil if all that was wanted is
-// printed.
-func Parse(args []string, stdout io.Writer, program Program) (*Options, error) {
-	o, fs, help := newFlags()
-	o.program = program
-	err := fs.Parse(args)
-	if err == nil && o.manifest != "" {
-		err = fs.Parse(append(o.manifestDefaults(), args...))
-	}
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		_, err = io.WriteString(stdout, help)
-		return nil, err
-	case err == nil && o.version:
-		fmt.Fprintln(stdout, "podcount", program.Version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
-		return nil, nil
-	case err == nil && o.controllers == "help":
-		for _, c := range program.Controllers {
-			isOn := "on"
-			if c.Off {
-				isOn = "off"
-			}
-			fmt.Fprintf(stdout, "%-12s %-4s %s\n", c.Name, isOn, c.About)
-		}
-		return nil, nil
-	case err == nil:
-		err = o.check(fs.Args())
-	}
-	manifest := ""
-	if err == nil && o.manifest != "" {
-		manifest, err = o.makeManifest(fs)
-	}
-	if err != nil {
-		return nil, UsageError{fmt.Errorf("%w (podcount -h lists the flags)", err)}
-	}
-	if o.manifest != "" {
-		_, err := io.WriteString(stdout, manifest)
-		return nil, err
-	}
-	return o, nil
-}
-
 // IsOn reports whether the controller of this name is on.
 func (o *Options) IsOn(name string) bool { return slices.Contains(o.Controllers, name) }
 
-// isSwitchedOn reports whether -controllers switches c on: by the first word that names it, else by "*".
-func (o *Options) isSwitchedOn(c Controller) bool {
-	words := strings.Split(o.controllers, ",")
-	if i := slices.IndexFunc(words, func(word string) bool { return strings.TrimPrefix(word, "-") == c.Name }); i >= 0 {
-		return words[i] == c.Name
+// Parse reads the command line. Flags such as -h, -version and -manifest only print something to stdout: then Parse
+// returns neither options nor an error. A flag that cannot be used is a UsageError of one line; any other error is one
+// of writing to stdout.
+func Parse(args []string, stdout io.Writer, program Program) (*Options, error) {
+	c := newCommandLine(program)
+	err := c.flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		_, err := io.WriteString(stdout, c.help())
+		return nil, err
 	}
-	return slices.Contains(words, "*") && !c.Off
+	if err != nil {
+		return nil, usageError(err)
+	}
+	if c.version {
+		_, err := fmt.Fprintln(stdout, "podcount", program.Version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
+		return nil, err
+	}
+	if c.controllers == "help" {
+		return nil, c.listControllers(stdout)
+	}
+	if c.parts != "" {
+		return nil, c.printManifest(stdout)
+	}
+	if err := c.check(); err != nil {
+		return nil, usageError(err)
+	}
+	return c.Options, nil
+}
+
+func usageError(err error) error {
+	return UsageError{fmt.Errorf("%w (podcount -h lists the flags)", err)}
+}
+
+// listControllers prints a line about each controller.
+func (c *commandLine) listControllers(stdout io.Writer) error {
+	for _, controller := range c.program.Controllers {
+		state := "on"
+		if controller.Off {
+			state = "off"
+		}
+		_, err := fmt.Fprintf(stdout, "%-12s %-4s %s\n", controller.Name, state, controller.About)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -2,16 +2,14 @@ package options
 
 import (
 	"errors"
-	"flag"
 	"io"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
-	"unicode/utf8"
+
+	"podcount/internal/testkit"
 )
 
-// testProgram is a program with controllers that are called as podcount's.
+// testProgram has controllers of the same names as podcount.
 var testProgram = Program{
 	Version: "v1",
 	Controllers: []Controller{
@@ -22,81 +20,182 @@ var testProgram = Program{
 	PodFields: []string{"metadata.namespace", "spec.nodeName"},
 }
 
-func TestControllersAreChosenAsInKubeControllerManager(t *testing.T) {
-	for text, want := range map[string]string{
-		"*": "pod-count count", "pod-count": "pod-count", "*,-count": "pod-count", "-count,*": "pod-count", "*,pod-printer": "pod-count count pod-printer",
-		"pod-printer": "pod-printer", "pod-count,-pod-count": "pod-count", "*,-pod-count,pod-count": "count",
-	} {
-		o, err := Parse([]string{"-controllers", text}, io.Discard, testProgram)
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-			continue
-		}
-		if got := strings.Join(o.Controllers, " "); got != want {
-			t.Errorf("-controllers %s: %q, want %q", text, got, want)
-		}
+// argsOf splits a command line before each flag, so that the value of a flag may have blanks: "-a=x y -b" are two.
+func argsOf(line string) []string {
+	if line == "" {
+		return nil
 	}
-	for text, want := range map[string]string{
-		"pods":                    `there is no "pods"; there are pod-count, count, pod-printer`,
-		"*,-nothing":              `there is no "-nothing"; there are`,
-		"":                        `there is no ""; there are`,
-		"*,-pod-count,-count":     "leaves none to run",
-		"-pod-count":              "leaves none to run",
-		"pod-count, count":        `there is no " count"`,
-		"pod-count,,pod-printer":  `there is no ""`,
-		"--pod-count,pod-printer": `there is no "--pod-count"`,
-	} {
-		_, err := Parse([]string{"-controllers", text}, io.Discard, testProgram)
-		if usage := (UsageError{}); !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
-			t.Errorf("-controllers %q: %v, want %q", text, err, want)
-		}
+	return strings.Split(strings.ReplaceAll(line, " -", "\n-"), "\n")
+}
+
+// parse reads a command line that is right and prints nothing.
+func parse(t *testing.T, line string) *Options {
+	t.Helper()
+	var stdout strings.Builder
+	o, err := Parse(argsOf(line), &stdout, testProgram)
+	if o == nil || err != nil || stdout.Len() > 0 {
+		t.Fatalf("%s: got %v, %v, and printed %q", line, o, err, stdout.String())
+	}
+	return o
+}
+
+// printed reads a command line that only prints, and returns what.
+func printed(t *testing.T, line string) string {
+	t.Helper()
+	var stdout strings.Builder
+	o, err := Parse(argsOf(line), &stdout, testProgram)
+	if o != nil || err != nil {
+		t.Fatalf("%s: got %v, %v", line, o, err)
+	}
+	return stdout.String()
+}
+
+// wantUsageError reads a command line that is wrong.
+func wantUsageError(t *testing.T, line, want string) {
+	t.Helper()
+	var stdout strings.Builder
+	o, err := Parse(argsOf(line), &stdout, testProgram)
+	if o != nil || stdout.Len() > 0 {
+		t.Errorf("got %v, and printed %q", o, stdout.String())
+	}
+	if !errors.As(err, new(UsageError)) {
+		t.Fatalf("got %v, want a UsageError", err)
+	}
+	testkit.WantText(t, err.Error(), want, " (podcount -h lists the flags)")
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("more than one line: %q", err)
 	}
 }
 
-func TestHelpNamesEveryFlag(t *testing.T) {
-	out := &strings.Builder{}
-	if o, err := Parse([]string{"-h"}, out, testProgram); o != nil || err != nil {
-		t.Error(o, err)
+func TestWrongUsage(t *testing.T) {
+	rows := []struct{ line, want string }{
+		{"-nonsense", "flag provided but not defined: -nonsense"},
+		{"stray", `unexpected argument "stray"`},
+		{"-interval=0s", "-interval 0s must be more than 0"},
+		{"-interval=soon", `invalid value "soon" for flag -interval: write a number and its unit`},
+		{"-interval=1", `invalid value "1" for flag -interval: it has no unit: write 1s for seconds, 1m for minutes`},
+		{"-once-timeout=0s", "-once-timeout 0s must be more than 0"},
+		{"-once-timeout=1m", "-once-timeout has no effect without -once or -prune"},
+		{"-workers=0", "-workers, -qps and -burst must be more than 0"},
+		{"-burst=0", "-workers, -qps and -burst must be more than 0"},
+		{"-qps=NaN", "-workers, -qps and -burst must be more than 0"},
+		{"-qps=0", "-workers, -qps and -burst must be more than 0"},
+		{"-v=-1", "-v -1 must not be less than 0"},
+		{"-total-label=kubernetes.io/pods", "labels under kubernetes.io and k8s.io are reserved for Kubernetes itself"},
+		{"-total-label=x.node.kubernetes.io/pods", "reserved for Kubernetes itself"},
+		{"-node-label=k8s.io/pods", "-node-label k8s.io/pods: labels under kubernetes.io and k8s.io are reserved"},
+		{"-node-label=hopegi/pod-count", "-node-label and -total-label are both hopegi/pod-count"},
+		{"-total-label=not valid", `-total-label: label key "not valid"`},
+		{"-total-label=", "-total-label: label key"},
+		{"-total-nodes=a in b", `invalid value "a in b" for flag -total-nodes: requirement 1 "a in b": in needs values`},
+		{"-total-nodes=!hopegi/pod-count", "-total-nodes selects by hopegi/pod-count, the -total-label"},
+		{"-node-label=a.b/c -total-nodes=a.b/c=0", "-total-nodes selects by a.b/c, the -node-label"},
+		{"-namespace=No_Such", `-namespace "No_Such" cannot be the name of a namespace`},
+		{"-pod-events=yes", `invalid value "yes" for flag -pod-events: use on or off`},
+		{"-log-format=xml", `-log-format "xml": use auto, text or json`},
+		{"-wire=xml", `-wire "xml": use protobuf or json`},
+		{"-listen=8080", "-listen: address 8080: missing port in address: use [HOST]:PORT"},
+		{"-listen=:nonsense", "use [HOST]:PORT"},
+		{"-once -leader-elect", "-once and -prune elect no leader: leave out -leader-elect"},
+		{"-prune -leader-elect", "-once and -prune elect no leader: leave out -leader-elect"},
+		{"-leader-elect-lease-duration=10s", "10s must be more than -leader-elect-renew-deadline 10s"},
+		{"-leader-elect-lease-duration=15500ms", "-leader-elect-lease-duration 15.5s must be whole seconds"},
+		{"-leader-elect-lease-duration=2147483648s", "is longer than a Lease can express, which is 596523h14m7s"},
+		{"-leader-elect-retry-period=2540400h", "that more than 1.2 × -leader-elect-retry-period 2540400h0m0s"},
+		{"-leader-elect-renew-deadline=2400ms", "that more than 1.2 × -leader-elect-retry-period 2s"},
+		{"-leader-elect-retry-period=0s", "and that more than 0"},
+		{"-leader-elect-resource-name=Pod Count", `-leader-elect-resource-name: "Pod Count" must be lower-case`},
+		{"-leader-elect-resource-namespace=a.b", `-leader-elect-resource-namespace "a.b" cannot be the name of a namespace`},
+		{"-controllers=pods", `there is no "pods"; there are pod-count, count, pod-printer`},
+		{"-controllers=*,-nothing", `there is no "-nothing"; there are`},
+		{"-controllers=", `there is no ""; there are`},
+		{"-controllers=*,-pod-count,-count", "-controllers *,-pod-count,-count leaves no controller to run"},
+		{"-controllers=-pod-count", "leaves no controller to run"},
+		{"-controllers=pod-count, count", `there is no " count"`},
+		{"-controllers=pod-count,,pod-printer", `there is no ""`},
+		{"-controllers=--pod-count,pod-printer", `there is no "--pod-count"`},
 	}
-	for line := range strings.Lines(out.String()) {
-		if n := utf8.RuneCountInString(line); n > 101 {
-			t.Errorf("%d columns: %s", n-1, line)
-		}
+	for _, row := range rows {
+		t.Run(row.line, func(t *testing.T) { wantUsageError(t, row.line, row.want) })
 	}
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
+}
+
+// 1.2 times this period is more than the longest duration.
+func TestRetryPeriodThatOverflowsIsRefused(t *testing.T) {
+	wantUsageError(t, "-leader-elect-lease-duration=400000h -leader-elect-renew-deadline=300000h "+
+		"-leader-elect-retry-period=250000h", "300000h0m0s, that more than 1.2 × -leader-elect-retry-period")
+}
+
+func TestControllersAreChosenAsInKubeControllerManager(t *testing.T) {
+	rows := []struct{ list, want string }{
+		{"*", "pod-count count"},
+		{"pod-count", "pod-count"},
+		{"*,-count", "pod-count"},
+		{"-count,*", "pod-count"},
+		{"*,pod-printer", "pod-count count pod-printer"},
+		{"pod-printer", "pod-printer"},
+		{"pod-count,-pod-count", "pod-count"},
+		{"*,-pod-count,pod-count", "count"},
 	}
-	if page := "```text\n" + out.String() + "```\n"; !strings.Contains(string(readme), page) {
-		t.Errorf("README.md should show this as the help:\n%s", out)
+	for _, row := range rows {
+		t.Run(row.list, func(t *testing.T) {
+			o := parse(t, "-controllers="+row.list)
+			testkit.WantEqual(t, "the controllers that are on", strings.Join(o.Controllers, " "), row.want)
+			testkit.WantEqual(t, "IsOn of pod-printer", o.IsOn("pod-printer"), strings.Contains(row.want, "pod-printer"))
+		})
 	}
-	_, fs, _ := newFlags()
-	flags := 0
-	defaults := map[string]string{"leader-elect-resource-name": "podcount", "image": "podcount:latest", "manifest-namespace": "kube-system",
-		"controllers": "*", "wire": "protobuf", "log-format": "auto", "once-timeout": "10m", "total-label": "hopegi/pod-count", "pod-events": "on", "interval": "10s", "workers": "4",
-		"qps": "20 and 40", "v": "0", "leader-elect-lease-duration": "15s", "leader-elect-renew-deadline": "10s", "leader-elect-retry-period": "2s"}
-	fs.VisitAll(func(f *flag.Flag) {
-		flags++
-		name := f.Name
-		about, there := "", false
-		if at := regexp.MustCompile(`(?m)^  (-qps N, )?-` + name + `[ ,]`).FindStringIndex(out.String()); at != nil {
-			about, _, _ = strings.Cut(out.String()[at[1]:], "\n  -") // the next flag
-			there = true
-		}
-		want, has := defaults[name]
-		if !there || has && !strings.Contains(about, "(default "+want+")") {
-			t.Errorf("-%s: not in the help, or with another default than %q: %s", name, want, about)
-		}
-		want, _, _ = strings.Cut(want, " and ")          // -burst shares the line of -qps
-		is := strings.ReplaceAll(f.DefValue, "m0s", "m") // as a duration of 10m is printed as 10m0s
-		if has && is != want {
-			t.Errorf("-%s is %q by default, and the help says %q", name, is, want)
-		}
-	})
-	if is := fs.Lookup("burst").DefValue; is != "40" {
-		t.Errorf("-burst is %q by default", is)
+}
+
+func TestPruneIsAOnceOfPodCountOnly(t *testing.T) {
+	o := parse(t, "-prune -controllers=*")
+	testkit.WantEqual(t, "the controllers that are on", o.Controllers, []string{"pod-count"})
+	testkit.WantEqual(t, "Once", o.Once, true)
+}
+
+func TestNodesOfTheTotal(t *testing.T) {
+	rows := []struct {
+		line, label string
+		want        bool
+	}{
+		{"", "node-role.kubernetes.io/control-plane", true},
+		{"", "node-role.kubernetes.io/master", true},
+		{"", "node-role.kubernetes.io/worker", false},
+		{"-total-nodes=disk", "disk", true},
+		{"-total-nodes=disk", "node-role.kubernetes.io/control-plane", false},
+		{"-total-nodes=", "disk", true},
 	}
-	if flags < 30 {
-		t.Errorf("there are %d flags", flags)
+	for _, row := range rows {
+		t.Run(row.line+" "+row.label, func(t *testing.T) {
+			hasLabel := func(key string) (string, bool) { return "", key == row.label }
+			testkit.WantEqual(t, "is selected", parse(t, row.line).TotalNodes.Matches(hasLabel), row.want)
+		})
+	}
+}
+
+func TestVersionIsPrinted(t *testing.T) {
+	testkit.WantText(t, printed(t, "-version"), "podcount v1 go1.")
+}
+
+func TestControllersHelpListsThem(t *testing.T) {
+	const want = "" +
+		"pod-count    on   counts\n" +
+		"count        on   compares\n" +
+		"pod-printer  off  prints\n"
+	testkit.WantEqual(t, "the list", printed(t, "-controllers=help"), want)
+}
+
+// fullDisk is a stdout that cannot be written to.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
+
+func TestErrorOfWritingIsReturned(t *testing.T) {
+	for _, line := range []string{"-h", "-version", "-controllers=help", "-manifest"} {
+		t.Run(line, func(t *testing.T) {
+			o, err := Parse(argsOf(line), fullDisk{}, testProgram)
+			if o != nil || !errors.Is(err, io.ErrShortWrite) || errors.As(err, new(UsageError)) {
+				t.Errorf("got %v, %v", o, err)
+			}
+		})
 	}
 }
