@@ -19,7 +19,7 @@ func AlertRules() (string, error) {
 		QPS:           20,
 		StuckAfter:    131 * time.Second,
 		LeaseDuration: 15 * time.Second,
-	}.renderFile("templates/alerts.yaml")
+	}.terms().renderFile("templates/alerts.yaml")
 }
 
 // matchers limit an alert to the pods of this podcount. Those of the rule file hold for every podcount.
@@ -59,26 +59,20 @@ func minutes(d time.Duration) string {
 	return strconv.Itoa(int(math.Ceil(d.Minutes()))) + "m"
 }
 
-// alertValue returns what a name stands for in the template of the alerts, or false.
-func (s Settings) alertValue(name string) (value string, ok bool) {
-	switch name {
-	case "labels", "value": // Prometheus' own
-		return "$" + name, true
-	case "OF":
-		if s.matchers() == "" {
-			return "", true
-		}
-		return "{" + s.matchers() + "}", true
-	case "AND_OF":
-		return strings.TrimSuffix(","+s.matchers(), ","), true
-	case "STUCK_SECONDS":
-		return strconv.Itoa(int(math.Ceil(s.StuckAfter.Seconds()))), true
-	case "WINDOW":
-		return minutes(s.window()), true
-	case "TWICE_WINDOW":
-		return minutes(2 * s.window()), true
-	case "LEADERLESS":
-		return minutes(s.leaderless()), true
+// addAlertValues adds what only the template of the alerts asks for.
+func (s Settings) addAlertValues(values map[string]string) {
+	matchers := s.matchers()
+	if matchers != "" {
+		values["OF"] = "{" + matchers + "}"
+		values["AND_OF"] = "," + matchers
+	} else {
+		values["OF"] = ""
+		values["AND_OF"] = ""
 	}
-	return "", false
+	values["STUCK_SECONDS"] = strconv.Itoa(int(math.Ceil(s.StuckAfter.Seconds())))
+	values["WINDOW"] = minutes(s.window())
+	values["TWICE_WINDOW"] = minutes(2 * s.window())
+	values["LEADERLESS"] = minutes(s.leaderless())
+	values["labels"] = "$labels" // Prometheus' own
+	values["value"] = "$value"   // Prometheus' own
 }

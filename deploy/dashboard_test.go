@@ -124,7 +124,7 @@ func TestQueriesOfTheDashboardAreUnderstood(t *testing.T) {
 	for i, p := range readDashboard(t).Panels {
 		for j, target := range p.Targets {
 			expr := strings.ReplaceAll(target.Expr, "$__rate_interval", "5m")
-			rules += fmt.Sprintf("  - {record: panel%d_%d, expr: %s}\n", i, j, jsonOf(expr))
+			rules += fmt.Sprintf("  - {record: panel%d_%d, expr: %s}\n", i, j, quote(expr))
 		}
 	}
 	file := filepath.Join(t.TempDir(), "dashboard.yaml")

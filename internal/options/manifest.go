@@ -92,6 +92,11 @@ func (c *commandLine) manifest() (string, error) {
 		StuckAfter:     c.StuckAfter(),
 		LeaseDuration:  c.LeaseDuration,
 	}
+	for _, controller := range c.program.Controllers {
+		if c.IsOn(controller.Name) {
+			settings.Rights = append(settings.Rights, controller.Rights...)
+		}
+	}
 	if c.NodeLabel != "" {
 		settings.Labels = append(settings.Labels, c.NodeLabel)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"podcount/deploy"
 	"podcount/internal/kube"
 	"podcount/internal/testkit"
 	"podcount/internal/yaml"
@@ -197,6 +198,33 @@ func TestStuckAfterIsATurnAndTwoRequests(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			testkit.WantEqual(t, "StuckAfter", row.o.StuckAfter(), row.want+2*kube.RequestTimeout)
+		})
+	}
+}
+
+func TestManifestHasTheRightsOfControllersThatAreOn(t *testing.T) {
+	program := testProgram
+	program.Controllers = append(slices.Clip(program.Controllers), Controller{
+		Name:   "crowded",
+		Rights: []deploy.Right{{APIGroup: "apps", Resource: "deployments", Verbs: []string{"list"}}},
+	})
+	rows := []struct {
+		controllers string
+		want        bool
+	}{
+		{"*", true},
+		{"crowded", true},
+		{"*,-crowded", false},
+	}
+	for _, row := range rows {
+		t.Run(row.controllers, func(t *testing.T) {
+			var stdout strings.Builder
+			_, err := Parse([]string{"-manifest", "-controllers", row.controllers}, &stdout, program)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hasRight := strings.Contains(stdout.String(), "{apiGroups: [apps], resources: [deployments], verbs: [list]}")
+			testkit.WantEqual(t, "has the right", hasRight, row.want)
 		})
 	}
 }

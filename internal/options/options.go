@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"podcount/deploy"
 	"podcount/internal/logging"
 )
 
@@ -73,6 +74,10 @@ type Controller struct {
 	Name  string
 	About string // one line for -controllers help
 	Off   bool   // the controller is off unless -controllers names it
+
+	// Rights are what the controller needs in a cluster. The built-in controllers have none here: their rights depend on
+	// other flags, too, and the package deploy knows them.
+	Rights []deploy.Right
 }
 
 // UsageError reports that the flags, or the files that they name, cannot be used. The program exits with code 2.

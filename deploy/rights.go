@@ -1,0 +1,133 @@
+package deploy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Right lets podcount do something with the objects of one resource.
+type Right struct {
+	APIGroup string // "" is the core group
+	Resource string // in the plural, perhaps with a subresource: pods, deployments/status
+	Verbs    []string
+
+	// ClusterWide says where the objects are: in the whole cluster, or in the namespaces whose pods are read. For
+	// Events it says where the objects are that the Events are about. An Event about a node is in the namespace default.
+	ClusterWide bool
+}
+
+// roles are the rights of podcount, by the role that has them.
+type roles struct {
+	cluster    []Right // in the whole cluster
+	namespaced []Right // in the namespaces whose pods are read
+	inDefault  []Right // in the namespace default: Events about nodes
+}
+
+// wantedRights returns the rights that the controllers need when they write.
+func (s Settings) wantedRights() []Right {
+	postEvents := Right{Resource: "events", Verbs: []string{"create", "patch"}}
+	postEventsOnNodes := postEvents
+	postEventsOnNodes.ClusterWide = true
+
+	var rights []Right
+	if s.PodCount {
+		writeNodes := Right{Resource: "nodes", Verbs: []string{"list", "watch", "patch"}, ClusterWide: true}
+		rights = append(rights, writeNodes, postEventsOnNodes)
+	}
+	rights = append(rights, Right{Resource: "pods", Verbs: []string{"list", "watch"}})
+	if s.Count {
+		rights = append(rights,
+			Right{APIGroup: "demo.mark8s.io", Resource: "counts", Verbs: []string{"list", "watch"}},
+			Right{APIGroup: "demo.mark8s.io", Resource: "counts/status", Verbs: []string{"patch"}})
+	}
+	if s.Count || s.PodCount && s.PodEvents {
+		rights = append(rights, postEvents)
+	}
+	return append(rights, s.Rights...)
+}
+
+// roles distributes the rights that podcount uses with these settings. None of them is in a role twice.
+func (s Settings) roles() roles {
+	var r roles
+	for _, right := range s.wantedRights() {
+		right.Verbs = s.usedVerbs(right)
+		if len(right.Verbs) == 0 {
+			continue
+		}
+		switch {
+		case right.ClusterWide && right.isEvents():
+			r.inDefault = addRight(r.inDefault, right)
+		case right.ClusterWide:
+			r.cluster = addRight(r.cluster, right)
+		default:
+			r.namespaced = addRight(r.namespaced, right)
+		}
+	}
+	coversDefault := s.PodNamespace == "" || s.PodNamespace == "default"
+	if coversDefault && slices.ContainsFunc(r.namespaced, Right.isEvents) {
+		r.inDefault = nil
+	}
+	return r
+}
+
+// usedVerbs returns the verbs of a right that podcount uses with these settings.
+func (s Settings) usedVerbs(r Right) []string {
+	var used []string
+	for _, verb := range r.Verbs {
+		reads := verb == "get" || verb == "list" || verb == "watch"
+		if s.DryRun && !reads {
+			continue
+		}
+		// A patch raises the count of an Event that happens again. That takes longer than one run.
+		if s.Once && r.isEvents() && verb == "patch" {
+			continue
+		}
+		used = append(used, verb)
+	}
+	return used
+}
+
+func (r Right) isEvents() bool { return r.APIGroup == "" && r.Resource == "events" }
+
+// addRight adds a right to a role. Its verbs join those of the same resource.
+func addRight(role []Right, r Right) []Right {
+	i := slices.IndexFunc(role, func(other Right) bool {
+		return other.APIGroup == r.APIGroup && other.Resource == r.Resource
+	})
+	if i < 0 {
+		return append(role, r)
+	}
+	for _, verb := range r.Verbs {
+		if !slices.Contains(role[i].Verbs, verb) {
+			role[i].Verbs = append(slices.Clip(role[i].Verbs), verb)
+		}
+	}
+	return role
+}
+
+// rulesOf writes the rules of a role in YAML, one a line.
+func rulesOf(role []Right) string {
+	var lines []string
+	for _, r := range role {
+		lines = append(lines, fmt.Sprintf("- {apiGroups: [%s], resources: [%s], verbs: [%s]}",
+			scalar(r.APIGroup), scalar(r.Resource), strings.Join(r.Verbs, ", ")))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// checkRights returns an error if a right of Settings.Rights cannot be written as a rule.
+func (s Settings) checkRights() error {
+	for _, r := range s.Rights {
+		isComplete := r.Resource != "" && len(r.Verbs) > 0
+		if !isComplete {
+			return fmt.Errorf("-manifest: a controller's right %+v must have a resource and verbs", r)
+		}
+		for _, text := range append([]string{r.APIGroup, r.Resource}, r.Verbs...) {
+			if strings.Trim(text, lowerCase+digits+".-/") != "" {
+				return fmt.Errorf("-manifest: a controller's right names %q: use lower-case letters, digits and .-/", text)
+			}
+		}
+	}
+	return nil
+}

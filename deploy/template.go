@@ -1,0 +1,157 @@
+package deploy
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// terms are what the templates may ask for, with the answers for some Settings.
+type terms struct {
+	conditions map[string]bool
+	values     map[string]string
+}
+
+// terms works out the answers.
+func (s Settings) terms() terms {
+	writes := !s.DryRun
+	elects := s.LeaderElect && writes // a dry run takes no Lease
+	roles := s.roles()
+	t := terms{
+		conditions: map[string]bool{
+			"cluster-rights":    len(roles.cluster) > 0,
+			"rights-in-default": len(roles.inDefault) > 0,
+			"every-namespace":   s.PodNamespace == "",
+			"one-namespace":     s.PodNamespace != "",
+			"leader-elect":      elects,
+			"one-replica":       !s.Once && !elects,
+			"deployment":        !s.Once,
+			"cron-job":          s.Once,
+			"listen":            s.Port != 0,
+			"no-listen":         s.Port == 0,
+			"labels-written":    s.PodCount && writes,
+			"count-writes":      s.Count && writes,
+			"rule-file":         s.ruleFile,
+			"prometheus-rule":   !s.ruleFile,
+		},
+		values: map[string]string{
+			"NAME":             s.Name, // check has made sure that YAML reads this as a text, whatever follows it
+			"NAMESPACE":        scalar(s.Namespace),
+			"POD_NAMESPACE":    scalar(s.PodNamespace),
+			"LEASE_NAMESPACE":  scalar(s.LeaseNamespace),
+			"IMAGE":            scalar(s.Image),
+			"ACCOUNT":          "system:serviceaccount:" + s.Namespace + ":" + s.Name,
+			"LABELS":           list(s.Labels),
+			"PORT":             strconv.Itoa(s.Port),
+			"ARGS":             argLines(s.Args),
+			"CLUSTER_RULES":    rulesOf(roles.cluster),
+			"NAMESPACED_RULES": rulesOf(roles.namespaced),
+			"DEFAULT_RULES":    rulesOf(roles.inDefault),
+		},
+	}
+	s.addAlertValues(t.values)
+	return t
+}
+
+// renderFile returns the documents of a template. It leaves out those of which nothing is left.
+func (t terms) renderFile(name string) (string, error) {
+	text, err := files.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	var documents []string
+	for document := range strings.SplitSeq(string(text), "---\n") {
+		rendered, err := t.render(document)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
+		}
+		if rendered != "" {
+			documents = append(documents, rendered)
+		}
+	}
+	return strings.Join(documents, "---\n"), nil
+}
+
+// render returns one document of a template; "" if nothing of it is left.
+func (t terms) render(template string) (string, error) {
+	var out strings.Builder
+	skipsParagraph := false
+	for line := range strings.Lines(template) {
+		line = strings.TrimSuffix(line, "\n")
+		if skipsParagraph {
+			skipsParagraph = line != "" // an empty line ends the paragraph, and is skipped, too
+			continue
+		}
+		text, condition, isConditional := strings.Cut(line, "#if ")
+		holds, isKnown := t.conditions[condition]
+		if isConditional && !isKnown {
+			return "", fmt.Errorf("there is no condition %q", condition)
+		}
+		isMarkOnly := isConditional && strings.TrimSpace(text) == ""
+		if isMarkOnly {
+			skipsParagraph = !holds
+			continue
+		}
+		if isConditional && !holds {
+			continue
+		}
+		expanded, err := t.expand(text)
+		if err != nil {
+			return "", err
+		}
+		out.WriteString(strings.TrimRight(expanded, " ") + "\n")
+	}
+	return out.String(), nil
+}
+
+// expand puts values in place of their names in a line. The lines of a value get the indentation of this line.
+func (t terms) expand(line string) (string, error) {
+	indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
+	var unknown error
+	expanded := os.Expand(line, func(name string) string {
+		value, isKnown := t.values[name]
+		if !isKnown {
+			unknown = fmt.Errorf("there is no value $%s", name)
+		}
+		return strings.ReplaceAll(value, "\n", "\n"+indent)
+	})
+	return expanded, unknown
+}
+
+// argLines writes the arguments of a container as the lines of a list.
+func argLines(args []string) string {
+	var lines []string
+	for _, arg := range args {
+		// Kubernetes would put environment variables in place of $(NAME), but takes $$ for $.
+		lines = append(lines, "- "+quote(strings.ReplaceAll(arg, "$", "$$")))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// list writes texts as a list in JSON.
+func list(texts []string) string {
+	var quoted []string
+	for _, text := range texts {
+		quoted = append(quoted, quote(text))
+	}
+	return "[" + strings.Join(quoted, ",") + "]"
+}
+
+// scalar writes a text in YAML. It quotes what a parser might take for something else: a number, a boolean, null, a date.
+func scalar(text string) string {
+	isPlain := text != "" &&
+		strings.Trim(text[:1], lowerCase) == "" &&
+		strings.Trim(text, letters+"._-/:@") == "" &&
+		!strings.HasSuffix(text, ":") &&
+		!slices.Contains([]string{"null", "true", "false", "yes", "no", "on", "off", "y", "n"}, text)
+	if isPlain {
+		return text
+	}
+	return quote(text)
+}
+
+// quote writes a text in quotes. Go, JSON and YAML write it the same way, as check has refused all texts with characters
+// that cannot be printed.
+func quote(text string) string { return strconv.Quote(text) }
