@@ -1,10 +1,9 @@
-// Package metrics keeps podcount's numbers, and writes them as Prometheus reads them.
+// Package metrics keeps the numbers that podcount counts, and writes them in Prometheus' text format.
 //
-// It promises that each metric has a meaning, and that its text is what Prometheus can read, whatever labels say. It
-// imports nothing of podcount, never serves HTTP, and never counts on its own: whoever knows of something says so.
+// Every metric has a help text, and Prometheus can read the output whatever the values of labels are. The package
+// imports nothing of podcount, serves no HTTP, and counts nothing by itself: other packages call Set, Count and Observe.
 //
-// What there is stands in table.go: each metric with its type, its labels and its meaning. A program that adds to
-// podcount registers metrics of its own in an init function:
+// The metrics of podcount are in table.go. A file of your own registers its metrics in an init function:
 //
 //	func init() {
 //		metrics.Register(metrics.Metric{
@@ -24,26 +23,26 @@ import (
 	"time"
 )
 
-// Type says how Prometheus is to read a metric.
+// Type is Prometheus' word for how a metric changes.
 type Type string
 
 const (
 	Gauge     Type = "gauge"     // goes up and down
-	Counter   Type = "counter"   // only goes up, until podcount is started again; its name ends in _total
-	Histogram Type = "histogram" // durations; its name ends in _seconds
+	Counter   Type = "counter"   // only goes up while the process runs; its name ends in _total
+	Histogram Type = "histogram" // counts durations by their length; its name ends in _seconds
 )
 
 // Metric describes a metric.
 type Metric struct {
 	Name string
 	Type Type
-	// Labels are the names of the labels, in the order in which callers pass their values.
+	// Labels are the names of the labels. Callers pass the values in this order.
 	Labels []string
-	// Help is one line for people: what is counted, and in which unit if the name does not say so.
+	// Help is one sentence for people: what is counted, and in which unit unless the name shows it.
 	Help string
 }
 
-// maxLabels is how many labels a metric can have. An array of so many values is the key of a series.
+// maxLabels is the largest number of labels that a metric can have: the length of labelValues.
 const maxLabels = 4
 
 // buckets are the upper limits of each histogram's buckets, in seconds.
@@ -51,70 +50,69 @@ var buckets = [...]float64{.0001, .001, .005, .025, .1, .25, .5, 1, 2, 4, 8, 15,
 
 var registered []Metric
 
-// Register adds a metric to those that each later Registry knows. It is for init functions: it is not safe for
-// concurrent use. It panics if there is such a metric already, or if Prometheus could not read it.
+// Register adds a metric to every Registry that is made later. Call it in an init function: it is not safe for
+// concurrent use. It panics if a metric of this name exists, or if Prometheus could not read the metric.
 func Register(m Metric) {
 	for _, other := range All() {
 		if other.Name == m.Name {
-			panic("metrics: there are two metrics " + m.Name)
+			panic("metrics: there is a metric " + m.Name + " already")
 		}
 	}
 	for _, name := range append([]string{m.Name}, m.Labels...) {
 		if !isName(name) {
-			panic(fmt.Sprintf("metrics: %q is not a name of a metric, or of its label", name))
+			panic(fmt.Sprintf("metrics: %q cannot be the name of a metric or a label", name))
 		}
 	}
 	if slices.Contains(m.Labels, "le") {
-		panic("metrics: " + m.Name + " has a label le, which is for the buckets of histograms")
+		panic("metrics: " + m.Name + " has a label le, which is reserved for the buckets of histograms")
 	}
 	if len(m.Labels) > maxLabels {
 		panic(fmt.Sprintf("metrics: %s has more than %d labels", m.Name, maxLabels))
 	}
 	if m.Type != Gauge && m.Type != Counter && m.Type != Histogram {
-		panic(fmt.Sprintf("metrics: %s has the type %q", m.Name, m.Type))
+		panic(fmt.Sprintf("metrics: %s has the unknown type %q", m.Name, m.Type))
 	}
 	registered = append(registered, m)
 }
 
-// isName reports whether a metric or a label can be called so. Prometheus takes capitals, too, which nobody uses.
+// isName reports whether a metric or a label can have this name. Prometheus allows capitals, too, but nobody uses them.
 func isName(text string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyz_"
 	return text != "" && strings.Trim(text[:1], letters) == "" && strings.Trim(text, letters+"0123456789") == ""
 }
 
-// All returns every metric, in the order of /metrics: podcount's own, then those registered.
+// All returns every metric in the order of /metrics: first podcount's own, then the registered ones.
 func All() []Metric {
 	return slices.Concat(table, registered)
 }
 
-// Registry holds the numbers of one podcount. All of its methods are safe for concurrent use, and none waits for
-// anything but the others.
+// Registry holds the current numbers. Its methods are safe for concurrent use, and never wait for anything slow.
 //
-// Each of them panics if there is no metric of that name, or if it has another type or another number of labels: that
-// is a mistake in the program, which its first use shows.
+// A method panics if there is no metric of this name, or if the metric has another type or another number of labels.
+// That is a mistake in the program, and the first call shows it.
 type Registry struct {
-	families []*family // in the order of All; never changed, as byName
-	byName   map[string]*family
+	families []*family          // in the order of All; never changes
+	byName   map[string]*family // the same; never changes
 
 	mu sync.Mutex // guards the series of all families
 }
 
-// family is a metric with all of its series.
+// family is a metric with all its series.
 type family struct {
 	Metric
 	series map[labelValues]*series
 }
 
-// labelValues are the values of a series' labels, in the order of Metric.Labels.
+// labelValues are the values of the labels of a series, in the order of Metric.Labels. The rest of the array is empty.
 type labelValues [maxLabels]string
 
-// series is the number of one combination of labels.
+// series holds the number for one combination of label values.
 type series struct {
-	value float64             // of a histogram: the sum
-	upTo  [len(buckets)]int64 // of a histogram: how many were not above each limit
+	value float64             // the number; the sum of all durations in a histogram
+	upTo  [len(buckets)]int64 // for histograms: how many durations were at most as long as each limit
 }
 
-// NewRegistry returns a Registry of all metrics that there are by now, without any series.
+// NewRegistry returns a Registry with all metrics that are registered so far. None has a series yet.
 func NewRegistry() *Registry {
 	r := &Registry{byName: map[string]*family{}}
 	for _, m := range All() {
@@ -125,7 +123,7 @@ func NewRegistry() *Registry {
 	return r
 }
 
-// Set sets a gauge, or a counter that is counted elsewhere.
+// Set sets a gauge, or a counter whose number comes from elsewhere.
 func (r *Registry) Set(value float64, name string, labels ...string) {
 	f := r.family(name, len(labels))
 	if f.Type == Histogram {
@@ -165,8 +163,8 @@ func (r *Registry) Observe(start time.Time, name string, labels ...string) {
 	}
 }
 
-// Remove removes a gauge's series, because what it told of is gone. If there is none, that is fine. Counters stay:
-// Prometheus would take one that comes back for a program that was started again.
+// Remove removes a series of a gauge, for example when the measured object is gone. It does nothing if there is no such
+// series. Counters cannot be removed: Prometheus would take one that comes back for a restart of the program.
 func (r *Registry) Remove(name string, labels ...string) {
 	f := r.family(name, len(labels))
 	if f.Type != Gauge {
@@ -177,6 +175,7 @@ func (r *Registry) Remove(name string, labels ...string) {
 	delete(f.series, valuesOf(labels))
 }
 
+// family returns the metric of this name, or panics.
 func (r *Registry) family(name string, labels int) *family {
 	f := r.byName[name]
 	if f == nil {
@@ -188,7 +187,7 @@ func (r *Registry) family(name string, labels int) *family {
 	return f
 }
 
-// at returns a series, which begins at 0. The caller holds Registry.mu.
+// at returns the series with these label values. A new one begins at 0. The caller holds Registry.mu.
 func (f *family) at(labels []string) *series {
 	values := valuesOf(labels)
 	s := f.series[values]
@@ -204,8 +203,8 @@ func valuesOf(labels []string) (values labelValues) {
 	return values
 }
 
-// Text returns all numbers in Prometheus' text format, with what each means. Metrics without any series are left out
-// of it but for their meaning. See https://prometheus.io/docs/instrumenting/exposition_formats/
+// Text returns all metrics in Prometheus' text format. A metric without series has only its help and type there.
+// https://prometheus.io/docs/instrumenting/exposition_formats/
 func (r *Registry) Text() string {
 	var out strings.Builder
 	r.mu.Lock()
@@ -213,15 +212,14 @@ func (r *Registry) Text() string {
 	for _, f := range r.families {
 		out.WriteString("# HELP " + f.Name + " " + escapeHelp.Replace(f.Help) + "\n")
 		out.WriteString("# TYPE " + f.Name + " " + string(f.Type) + "\n")
-		inOrder := slices.SortedFunc(maps.Keys(f.series), func(a, b labelValues) int {
-			return slices.Compare(a[:], b[:])
-		})
-		for _, values := range inOrder {
+		for _, values := range slices.SortedFunc(maps.Keys(f.series), compareValues) {
 			f.write(&out, values, f.series[values])
 		}
 	}
 	return out.String()
 }
+
+func compareValues(a, b labelValues) int { return slices.Compare(a[:], b[:]) }
 
 // write writes the lines of one series.
 func (f *family) write(out *strings.Builder, values labelValues, s *series) {
@@ -249,19 +247,19 @@ func writeSample(out *strings.Builder, name string, labels []string, value strin
 	out.WriteString(" " + value + "\n")
 }
 
-// The format escapes these characters and no others: what Go's %q makes of an é or a tab, Prometheus refuses or
-// takes literally.
+// The text format escapes only these characters. Go's %q would escape others, too, such as é or a tab: Prometheus
+// refuses these escapes, or takes them literally.
 var (
 	escapeLabel = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 	escapeHelp  = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
 )
 
-// label writes a label. Its value may come from anywhere, but the format has no place for bytes that are not UTF-8.
+// label writes a label with its value. The value may come from anywhere, but the format allows only UTF-8.
 func label(name, value string) string {
 	return name + `="` + escapeLabel.Replace(strings.ToValidUTF8(value, "\uFFFD")) + `"`
 }
 
-// number writes a number as Prometheus' own clients do: 1, 0.025, 2.5e+06, +Inf.
+// number writes a number in the way of Prometheus' own clients: 1, 0.025, 2.5e+06, +Inf.
 func number(value float64) string {
 	return strconv.FormatFloat(value, 'g', -1, 64)
 }

@@ -5,15 +5,16 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"podcount/internal/testkit"
 )
 
-// withMetric registers a metric for the length of a test.
+// withMetric registers a metric until the test ends.
 func withMetric(t *testing.T, m Metric) {
 	t.Helper()
 	before := registered
@@ -21,7 +22,7 @@ func withMetric(t *testing.T, m Metric) {
 	Register(m)
 }
 
-// samplesOf returns the lines of a metric, without those of its meaning.
+// samplesOf returns the lines of a metric without its help and type.
 func samplesOf(r *Registry, name string) string {
 	var samples strings.Builder
 	for line := range strings.Lines(r.Text()) {
@@ -34,74 +35,88 @@ func samplesOf(r *Registry, name string) string {
 
 func wantSamples(t *testing.T, r *Registry, name, want string) {
 	t.Helper()
-	if got := samplesOf(r, name); got != want {
-		t.Errorf("%s:\n%swant:\n%s", name, got, want)
-	}
+	testkit.WantEqual(t, name, samplesOf(r, name), want)
 }
 
-func TestTextHasEachMetricsMeaningAndItsSeriesInOrder(t *testing.T) {
+func TestTextHasHelpTypeAndSeriesInOrder(t *testing.T) {
 	r := NewRegistry()
 	r.Set(12, "podcount_pods")
 	r.Count("podcount_watch_events_total", "Pod", "MODIFIED")
 	r.Count("podcount_watch_events_total", "Pod", "ADDED")
 	r.Count("podcount_watch_events_total", "Node", "ADDED")
 	r.Count("podcount_watch_events_total", "Pod", "ADDED")
-	want := `# HELP podcount_pods Pods that are counted, under the selectors given.
+	const wantFirst = `# HELP podcount_pods Pods that match the selectors.
 # TYPE podcount_pods gauge
 podcount_pods 12
 `
-	if !strings.HasPrefix(r.Text(), want) {
-		t.Errorf("it begins with\n%.300s", r.Text())
-	}
+	text := r.Text()
+	testkit.WantEqual(t, "the first metric", text[:min(len(text), len(wantFirst))], wantFirst)
 	wantSamples(t, r, "podcount_watch_events_total", `podcount_watch_events_total{kind="Node",type="ADDED"} 1
 podcount_watch_events_total{kind="Pod",type="ADDED"} 2
 podcount_watch_events_total{kind="Pod",type="MODIFIED"} 1
 `)
-	families := regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(r.Text(), -1)
-	for i, m := range All() {
-		if families[i][1] != m.Name || families[i][2] != string(m.Type) {
-			t.Errorf("family %d is %s, want %s", i, families[i], m.Name)
-		}
+}
+
+func TestTextHasEveryMetric(t *testing.T) {
+	var got, want []string
+	for _, found := range regexp.MustCompile(`(?m)^# TYPE (.*)$`).FindAllStringSubmatch(NewRegistry().Text(), -1) {
+		got = append(got, found[1])
+	}
+	for _, m := range All() {
+		want = append(want, m.Name+" "+string(m.Type))
+	}
+	testkit.WantEqual(t, "the metrics", got, want)
+}
+
+func TestLabelValuesAreEscaped(t *testing.T) {
+	rows := []struct{ name, value, want string }{
+		{"a backslash", `a\b`, `a\\b`},
+		{"quotes", `say "hi"`, `say \"hi\"`},
+		{"a line feed", "two\nlines", `two\nlines`},
+		{"characters that Go escapes", "é\t¶", "é\t¶"},
+		{"a byte that is not UTF-8", "\xff", "\uFFFD"},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			r := NewRegistry()
+			r.Set(1, "podcount_cache_objects", row.value)
+			wantSamples(t, r, "podcount_cache_objects", `podcount_cache_objects{kind="`+row.want+`"} 1`+"\n")
+		})
 	}
 }
 
-func TestLabelValuesAreEscapedAsTheFormatSays(t *testing.T) {
-	for value, want := range map[string]string{
-		`a\b`:        `a\\b`,
-		`say "hi"`:   `say \"hi\"`,
-		"two\nlines": `two\nlines`,
-		"é\t¶":       "é\t¶",
-		"\xff":       "\uFFFD",
-	} {
-		r := NewRegistry()
-		r.Set(1, "podcount_cache_objects", value)
-		wantSamples(t, r, "podcount_cache_objects", `podcount_cache_objects{kind="`+want+`"} 1`+"\n")
-	}
-}
-
-func TestHelpIsEscapedAsTheFormatSays(t *testing.T) {
+func TestHelpIsEscaped(t *testing.T) {
 	withMetric(t, Metric{Name: "x", Type: Gauge, Help: "a \\ \"b\"\nc"})
-	if text := NewRegistry().Text(); !strings.Contains(text, `# HELP x a \\ "b"\nc`+"\n") {
-		t.Errorf("no such line in the end of %s", text)
+	testkit.WantText(t, NewRegistry().Text(), `# HELP x a \\ "b"\nc`+"\n")
+}
+
+func TestNumbersAreWrittenAsPrometheusDoes(t *testing.T) {
+	rows := []struct {
+		value float64
+		want  string
+	}{
+		{0, "0"},
+		{1, "1"},
+		{0.0001, "0.0001"},
+		{1.5, "1.5"},
+		{2.5e6, "2.5e+06"},
+		{1e-5, "1e-05"},
+	}
+	for _, row := range rows {
+		t.Run(row.want, func(t *testing.T) {
+			testkit.WantEqual(t, "the number", number(row.value), row.want)
+		})
 	}
 }
 
-func TestNumbersAreWrittenAsByPrometheusOwnClients(t *testing.T) {
-	for value, want := range map[float64]string{0: "0", 1: "1", 0.0001: "0.0001", 1.5: "1.5", 2.5e6: "2.5e+06", 1e-5: "1e-05"} {
-		if got := number(value); got != want {
-			t.Errorf("%v is written %s, want %s", value, got, want)
-		}
-	}
-}
-
-func TestHistogramHasBucketsThatGrowUpToTheCount(t *testing.T) {
+func TestHistogramCountsDurationsUpToEachLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry()
 		start := time.Now()
 		r.Observe(start, "workqueue_work_duration_seconds", "a")
-		<-time.After(1500 * time.Millisecond)
+		testkit.Pass(1500 * time.Millisecond)
 		r.Observe(start, "workqueue_work_duration_seconds", "a")
-		<-time.After(2 * time.Minute)
+		testkit.Pass(2 * time.Minute)
 		r.Observe(start, "workqueue_work_duration_seconds", "a")
 		var want strings.Builder
 		for _, bucket := range []string{
@@ -125,49 +140,72 @@ func TestRemovedGaugeIsGoneUntilItIsSetAgain(t *testing.T) {
 	r.Remove("podcount_cache_objects", "Pod")
 	wantSamples(t, r, "podcount_cache_objects", "podcount_cache_objects{kind=\"Node\"} 1\n")
 	r.Set(2, "podcount_cache_objects", "Pod")
-	wantSamples(t, r, "podcount_cache_objects", "podcount_cache_objects{kind=\"Node\"} 1\npodcount_cache_objects{kind=\"Pod\"} 2\n")
+	wantSamples(t, r, "podcount_cache_objects",
+		"podcount_cache_objects{kind=\"Node\"} 1\npodcount_cache_objects{kind=\"Pod\"} 2\n")
 }
 
-func TestMistakesOfAProgramPanic(t *testing.T) {
+// wantPanic fails the test unless f panics with a message of this package.
+func wantPanic(t *testing.T, want string, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		testkit.WantText(t, fmt.Sprint(recover()), "metrics: ", want)
+	}()
+	f()
+}
+
+func TestWrongUsePanics(t *testing.T) {
 	r := NewRegistry()
-	for want, mistake := range map[string]func(){
-		"there is no metric podcount_odd":                 func() { r.Count("podcount_odd") },
-		"podcount_pods has 0 labels, not 1":               func() { r.Set(1, "podcount_pods", "Pod") },
-		"podcount_watch_events_total has 2 labels, not 1": func() { r.Count("podcount_watch_events_total", "Pod") },
-		"podcount_pods is not a counter":                  func() { r.Count("podcount_pods") },
-		"podcount_pods is not a histogram":                func() { r.Observe(time.Now(), "podcount_pods") },
-		"is a histogram, which cannot be set":             func() { r.Set(1, "workqueue_work_duration_seconds", "a") },
-		"podcount_events_total is not a gauge":            func() { r.Remove("podcount_events_total", "posted") },
-		"there are two metrics podcount_pods":             func() { Register(Metric{Name: "podcount_pods", Type: Gauge}) },
-		`"1a" is not a name`:                              func() { Register(Metric{Name: "1a", Type: Gauge}) },
-		`"" is not a name`:                                func() { Register(Metric{Type: Gauge}) },
-		`"a-b" is not a name`:                             func() { Register(Metric{Name: "a-b", Type: Gauge}) },
-		`"A" is not a name`:                               func() { Register(Metric{Name: "a", Type: Gauge, Labels: []string{"A"}}) },
-		"x has a label le":                                func() { Register(Metric{Name: "x", Type: Histogram, Labels: []string{"le"}}) },
-		"x has more than 4 labels":                        func() { Register(Metric{Name: "x", Type: Gauge, Labels: strings.Split("a b c d e", " ")}) },
-		`x has the type "summary"`:                        func() { Register(Metric{Name: "x", Type: "summary"}) },
-	} {
-		said := func() (said string) {
-			defer func() { said = fmt.Sprint(recover()) }()
-			mistake()
-			return ""
-		}()
-		if !strings.HasPrefix(said, "metrics: ") || !strings.Contains(said, want) {
-			t.Errorf("it says %q, want %q", said, want)
-		}
+	rows := []struct {
+		want string
+		use  func()
+	}{
+		{"there is no metric podcount_odd", func() { r.Count("podcount_odd") }},
+		{"podcount_pods has 0 labels, not 1", func() { r.Set(1, "podcount_pods", "Pod") }},
+		{"podcount_watch_events_total has 2 labels, not 1", func() { r.Count("podcount_watch_events_total", "Pod") }},
+		{"podcount_pods is not a counter", func() { r.Count("podcount_pods") }},
+		{"podcount_pods is not a histogram", func() { r.Observe(time.Now(), "podcount_pods") }},
+		{"is a histogram, which cannot be set", func() { r.Set(1, "workqueue_work_duration_seconds", "a") }},
+		{"podcount_events_total is not a gauge", func() { r.Remove("podcount_events_total", "posted") }},
+	}
+	for _, row := range rows {
+		t.Run(row.want, func(t *testing.T) { wantPanic(t, row.want, row.use) })
 	}
 }
 
-func TestRegisteredMetricIsThereInEachLaterRegistry(t *testing.T) {
+func TestRegisterRefusesWhatPrometheusCannotRead(t *testing.T) {
+	fiveLabels := []string{"a", "b", "c", "d", "e"}
+	rows := []struct {
+		want   string
+		metric Metric
+	}{
+		{"there is a metric podcount_pods already", Metric{Name: "podcount_pods", Type: Gauge}},
+		{`"1a" cannot be the name`, Metric{Name: "1a", Type: Gauge}},
+		{`"" cannot be the name`, Metric{Type: Gauge}},
+		{`"a-b" cannot be the name`, Metric{Name: "a-b", Type: Gauge}},
+		{`"A" cannot be the name`, Metric{Name: "a", Type: Gauge, Labels: []string{"A"}}},
+		{"x has a label le", Metric{Name: "x", Type: Histogram, Labels: []string{"le"}}},
+		{"x has more than 4 labels", Metric{Name: "x", Type: Gauge, Labels: fiveLabels}},
+		{`x has the unknown type "summary"`, Metric{Name: "x", Type: "summary"}},
+	}
+	for _, row := range rows {
+		t.Run(row.want, func(t *testing.T) { wantPanic(t, row.want, func() { withMetric(t, row.metric) }) })
+	}
+}
+
+func TestRegisteredMetricIsInLaterRegistries(t *testing.T) {
 	withMetric(t, Metric{Name: "crowded_nodes", Type: Gauge, Labels: []string{"zone"}, Help: "Nodes with many pods."})
 	r := NewRegistry()
 	r.Set(3, "crowded_nodes", "a")
-	if want := "# HELP crowded_nodes Nodes with many pods.\n# TYPE crowded_nodes gauge\ncrowded_nodes{zone=\"a\"} 3\n"; !strings.HasSuffix(r.Text(), want) {
-		t.Errorf("it does not end with %s", want)
-	}
+	const want = `# HELP crowded_nodes Nodes with many pods.
+# TYPE crowded_nodes gauge
+crowded_nodes{zone="a"} 3
+`
+	text := r.Text()
+	testkit.WantEqual(t, "the last metric", text[len(text)-len(want):], want)
 }
 
-func TestManyGoroutinesMayCountAtOnce(t *testing.T) {
+func TestRegistryIsSafeForConcurrentUse(t *testing.T) {
 	r := NewRegistry()
 	var all sync.WaitGroup
 	for range 8 {
@@ -193,7 +231,6 @@ func BenchmarkCount(b *testing.B) {
 	}
 }
 
-// What people read and what Prometheus reads is the same.
 func TestReadmeHasTheTableOfMetrics(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -209,20 +246,11 @@ func TestReadmeHasTheTableOfMetrics(t *testing.T) {
 	}
 	_, rows, _ := strings.Cut(string(text), "\n| metric | type | labels | |\n|---|---|---|---|\n")
 	rows, _, _ = strings.Cut(rows, "\n\n")
-	got := strings.Split(rows, "\n")
-	if slices.Equal(got, want) {
-		return
-	}
-	for _, row := range got {
-		if !slices.Contains(want, row) {
-			t.Errorf("README.md has what table.go does not have:\n%s", row)
-		}
-	}
-	t.Errorf("README.md should have, in this order:\n%s", strings.Join(want, "\n"))
+	testkit.WantEqual(t, "the table in README.md", strings.Split(rows, "\n"), want)
 }
 
 // A metric that nothing sets or counts would never have a series.
-func TestEveryMetricOfTheTableIsInUse(t *testing.T) {
+func TestEveryMetricOfTheTableIsUsed(t *testing.T) {
 	code := ""
 	err := filepath.WalkDir("../..", func(path string, entry os.DirEntry, err error) error {
 		isTable := strings.HasSuffix(path, filepath.Join("metrics", "table.go"))
@@ -238,21 +266,21 @@ func TestEveryMetricOfTheTableIsInUse(t *testing.T) {
 	}
 	for _, m := range table {
 		if !strings.Contains(code, `"`+m.Name+`"`) {
-			t.Errorf("nothing names %s", m.Name)
+			t.Errorf("nothing uses %s", m.Name)
 		}
 	}
 }
 
-func TestNamesFollowPrometheusRules(t *testing.T) {
+func TestTableFollowsPrometheusConventions(t *testing.T) {
 	for _, m := range table {
-		if strings.HasSuffix(m.Name, "_total") != (m.Type == Counter) {
-			t.Errorf("%s is a %s", m.Name, m.Type)
-		}
-		if m.Type == Histogram && !strings.HasSuffix(m.Name, "_seconds") {
-			t.Errorf("%s is a histogram of something else than seconds", m.Name)
-		}
-		if !strings.HasSuffix(m.Help, ".") {
-			t.Errorf("%s is explained by no sentence: %q", m.Name, m.Help)
-		}
+		t.Run(m.Name, func(t *testing.T) {
+			testkit.WantEqual(t, "ends in _total", strings.HasSuffix(m.Name, "_total"), m.Type == Counter)
+			if m.Type == Histogram && !strings.HasSuffix(m.Name, "_seconds") {
+				t.Error("a histogram of durations must end in _seconds")
+			}
+			if !strings.HasSuffix(m.Help, ".") {
+				t.Errorf("the help is not a sentence: %q", m.Help)
+			}
+		})
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// SetProcess sets the metrics of the process and of its heap: those that begin with process_ and go_. started is when
-// the process began its work. What only Linux tells is left out elsewhere. Reading the heap's numbers stops the whole
-// program for a moment, so call it only when somebody asks for them.
+// SetProcess sets the metrics of the process and its heap, whose names begin with process_ and go_. The parameter
+// started is the time at which the process started. On other systems than Linux, some of the metrics stay unset. Reading
+// the heap's numbers stops the whole program for a moment: call SetProcess only when somebody asks for the metrics.
 func SetProcess(r *Registry, started time.Time) {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
@@ -21,9 +21,10 @@ func SetProcess(r *Registry, started time.Time) {
 	r.Set(float64(mem.TotalAlloc), "go_memstats_alloc_bytes_total")
 	r.Set(float64(mem.Sys), "go_memstats_sys_bytes")
 	r.Set(float64(started.UnixMilli())/1000, "process_start_time_seconds")
-	stat, err := os.ReadFile("/proc/self/stat")
+
+	stat, err := os.ReadFile("/proc/self/stat") // only Linux has this file
 	if err != nil {
-		return // not on Linux
+		return
 	}
 	usage, err := parseStat(stat)
 	if err != nil {
@@ -34,33 +35,44 @@ func SetProcess(r *Registry, started time.Time) {
 	r.Set(usage.residentBytes, "process_resident_memory_bytes")
 }
 
-// usage is what the kernel says of this process.
+// usage holds what the kernel reports about this process.
 type usage struct {
 	cpuSeconds    float64
 	virtualBytes  float64
 	residentBytes float64
 }
 
-// parseStat reads https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html, which only Linux has.
+// The fields of /proc/self/stat that are read, with the numbers that the manual gives them.
+// https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
+const (
+	userTime     = 14 // in ticks
+	systemTime   = 15 // in ticks
+	virtualSize  = 23 // in bytes
+	residentSize = 24 // in pages
+)
+
+const ticksPerSecond = 100
+
+// parseStat reads the content of /proc/self/stat.
 func parseStat(stat []byte) (usage, error) {
-	// The second field is the program's name in parentheses, which may contain blanks. So count from the third field on.
-	name := bytes.LastIndexByte(stat, ')')
-	fields := strings.Fields(string(stat[name+1:]))
-	if len(fields) < 22 {
-		return usage{}, fmt.Errorf("/proc/self/stat has %d fields after the name", len(fields))
+	// The second field is the program's name in parentheses, which may contain blanks and parentheses itself.
+	nameEnd := bytes.LastIndexByte(stat, ')')
+	fields := strings.Fields(string(stat[nameEnd+1:]))
+	const firstField = 3
+	if len(fields) <= residentSize-firstField {
+		return usage{}, fmt.Errorf("/proc/self/stat has only %d fields after the name", len(fields))
 	}
-	var values [4]float64
-	for i, field := range []int{14, 15, 23, 24} { // utime, stime, vsize and rss, as the manual numbers them
-		value, err := strconv.ParseFloat(fields[field-3], 64)
+	values := map[int]float64{}
+	for _, field := range []int{userTime, systemTime, virtualSize, residentSize} {
+		value, err := strconv.ParseFloat(fields[field-firstField], 64)
 		if err != nil {
 			return usage{}, fmt.Errorf("field %d of /proc/self/stat: %w", field, err)
 		}
-		values[i] = value
+		values[field] = value
 	}
-	const ticksPerSecond = 100
 	return usage{
-		cpuSeconds:    (values[0] + values[1]) / ticksPerSecond,
-		virtualBytes:  values[2],
-		residentBytes: values[3] * float64(os.Getpagesize()),
+		cpuSeconds:    (values[userTime] + values[systemTime]) / ticksPerSecond,
+		virtualBytes:  values[virtualSize],
+		residentBytes: values[residentSize] * float64(os.Getpagesize()),
 	}, nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"podcount/internal/testkit"
 )
 
 // sample returns the number of a metric without labels in a Registry's text; -1 if there is none.
@@ -23,14 +25,11 @@ func sample(t *testing.T, text, name string) float64 {
 	return value
 }
 
-func TestProcessTellsOfItsHeapAndOnLinuxOfItsMemory(t *testing.T) {
+func TestSetProcessSetsItsMetrics(t *testing.T) {
 	r := NewRegistry()
-	started := time.Unix(1_700_000_000, 250e6)
-	SetProcess(r, started)
+	SetProcess(r, time.Unix(1_700_000_000, 250e6))
 	text := r.Text()
-	if got := sample(t, text, "process_start_time_seconds"); got != 1_700_000_000.25 {
-		t.Errorf("it was started at %v", got)
-	}
+	testkit.WantEqual(t, "process_start_time_seconds", sample(t, text, "process_start_time_seconds"), 1_700_000_000.25)
 	positive := []string{
 		"go_goroutines", "go_memstats_alloc_bytes", "go_memstats_alloc_bytes_total", "go_memstats_sys_bytes",
 	}
@@ -45,20 +44,33 @@ func TestProcessTellsOfItsHeapAndOnLinuxOfItsMemory(t *testing.T) {
 }
 
 func TestStatIsReadWhateverTheProgramIsCalled(t *testing.T) {
-	rest := " S 1 2 3 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 9 0 12345 1048576 10 18446744073709551615 1 1\n"
+	const rest = " S 1 2 3 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 9 0 12345 1048576 10 18446744073709551615 1 1\n"
+	want := usage{cpuSeconds: 3, virtualBytes: 1 << 20, residentBytes: 10 * float64(os.Getpagesize())}
 	for _, name := range []string{"podcount", "pod count", "a) S 1 (b", ""} {
-		got, err := parseStat([]byte("4711 (" + name + ")" + rest))
-		want := usage{cpuSeconds: 3, virtualBytes: 1 << 20, residentBytes: 10 * float64(os.Getpagesize())}
-		if err != nil || got != want {
-			t.Errorf("a program called %q: %+v and %v, want %+v", name, got, err, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			got, err := parseStat([]byte("4711 (" + name + ")" + rest))
+			if err != nil {
+				t.Fatal(err)
+			}
+			testkit.WantEqual(t, "the usage", got, want)
+		})
 	}
 }
 
-func TestStatThatIsNoneIsAnError(t *testing.T) {
-	for _, text := range []string{"", "1 (podcount)", "1 (podcount) S 1 2", "1 (podcount)" + strings.Repeat(" x", 30)} {
-		if got, err := parseStat([]byte(text)); err == nil {
-			t.Errorf("%q gives %+v", text, got)
-		}
+func TestBrokenStatIsAnError(t *testing.T) {
+	rows := []struct{ name, text string }{
+		{"nothing", ""},
+		{"only a name", "1 (podcount)"},
+		{"too few fields", "1 (podcount) S 1 2"},
+		{"one field too few", "1 (podcount)" + strings.Repeat(" 1", 21)},
+		{"no numbers", "1 (podcount)" + strings.Repeat(" x", 30)},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			got, err := parseStat([]byte(row.text))
+			if err == nil {
+				t.Errorf("got %+v, want an error", got)
+			}
+		})
 	}
 }

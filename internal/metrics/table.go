@@ -1,66 +1,69 @@
 package metrics
 
-// table is every metric of podcount itself, in the order of /metrics. README.md shows the same: a test compares the
-// two. The names without podcount_ are those of client-go and of Prometheus' own clients, so that dashboards fit.
+// table holds every metric of podcount itself, in the order of /metrics. README.md shows the same: a test compares the
+// two. Names without podcount_ are those that client-go and Prometheus' own clients use, so that dashboards for these
+// fit podcount, too.
 var table = []Metric{
 	{
 		Name: "podcount_pods",
 		Type: Gauge,
-		Help: "Pods that are counted, under the selectors given.",
+		Help: "Pods that match the selectors.",
 	},
 	{
 		Name:   "podcount_cache_objects",
 		Type:   Gauge,
 		Labels: []string{"kind"},
-		Help:   "Objects in the cache.",
+		Help:   "Objects in the cache, by kind.",
 	},
 	{
 		Name:   "podcount_watch_age_seconds",
 		Type:   Gauge,
 		Labels: []string{"kind"},
-		Help:   "Time since the server was last heard of it: by a list, an event or a bookmark.",
+		Help:   "Time since the API server last sent a list, an event or a bookmark of this kind.",
 	},
 	{
 		Name:   "podcount_watch_events_total",
 		Type:   Counter,
 		Labels: []string{"kind", "type"},
-		Help:   "Watch events, bookmarks too.",
+		Help:   "Watch events that were received, including bookmarks.",
 	},
 	{
 		Name:   "podcount_relists_total",
 		Type:   Counter,
 		Labels: []string{"kind", "reason"},
-		Help:   "Complete lists, by what made them due.",
+		Help:   "Complete lists, by the reason for listing.",
 	},
 	{
 		Name:   "podcount_label_patches_total",
 		Type:   Counter,
 		Labels: []string{"result"},
-		Help:   "Patches of nodes: written, failed, stripped (the answer lacks our label), or gone (nothing was there).",
+		Help: "Patches of node labels: written, failed, " +
+			"stripped (the answer lacks the label) or gone (the node no longer exists).",
 	},
 	{
 		Name:   "podcount_status_patches_total",
 		Type:   Counter,
 		Labels: []string{"result"},
-		Help:   "The same of Counts.",
+		Help: "Patches of the status of Counts: written, failed, " +
+			"stripped (the answer lacks the status) or gone (the Count no longer exists).",
 	},
 	{
 		Name:   "podcount_events_total",
 		Type:   Counter,
 		Labels: []string{"result"},
-		Help:   "Events: posted or dropped.",
+		Help:   "Kubernetes Events: posted or dropped.",
 	},
 	{
 		Name:   "podcount_lines_dropped_total",
 		Type:   Counter,
 		Labels: []string{"stream"},
-		Help:   "Lines for stderr or stdout that were dropped, as nobody read them in time.",
+		Help:   "Lines for stderr or stdout that were dropped because nobody read them in time.",
 	},
 	{
 		Name:   "podcount_build_info",
 		Type:   Gauge,
 		Labels: []string{"version", "goversion"},
-		Help:   "What is running.",
+		Help:   "Always 1; the labels show what is running.",
 	},
 	{
 		Name:   "workqueue_depth",
@@ -72,37 +75,37 @@ var table = []Metric{
 		Name:   "workqueue_adds_total",
 		Type:   Counter,
 		Labels: []string{"name"},
-		Help:   "Keys that began to wait for one.",
+		Help:   "Keys that were queued for a worker.",
 	},
 	{
 		Name:   "workqueue_retries_total",
 		Type:   Counter,
 		Labels: []string{"name"},
-		Help:   "Keys that failed and are tried again.",
+		Help:   "Keys that were queued again because they failed.",
 	},
 	{
 		Name:   "workqueue_queue_duration_seconds",
 		Type:   Histogram,
 		Labels: []string{"name"},
-		Help:   "How long a key waited for a worker.",
+		Help:   "Time that a key waited for a worker.",
 	},
 	{
 		Name:   "workqueue_work_duration_seconds",
 		Type:   Histogram,
 		Labels: []string{"name"},
-		Help:   "How long a worker had it.",
+		Help:   "Time that a worker took for a key.",
 	},
 	{
 		Name:   "workqueue_unfinished_work_seconds",
 		Type:   Gauge,
 		Labels: []string{"name"},
-		Help:   "How long workers have had what they have, all together.",
+		Help:   "Time that all workers together have spent on the keys that they work on now.",
 	},
 	{
 		Name:   "workqueue_longest_running_processor_seconds",
 		Type:   Gauge,
 		Labels: []string{"name"},
-		Help:   "How long the slowest of them has had it.",
+		Help:   "The longest time that a worker has spent on the key that it works on now.",
 	},
 	{
 		Name:   "rest_client_requests_total",
@@ -114,52 +117,52 @@ var table = []Metric{
 		Name:   "rest_client_request_duration_seconds",
 		Type:   Histogram,
 		Labels: []string{"verb", "host"},
-		Help:   "The time until its answer began.",
+		Help:   "Time from a request to the beginning of the API server's answer.",
 	},
 	{
 		Name:   "leader_election_master_status",
 		Type:   Gauge,
 		Labels: []string{"name"},
-		Help:   "1 while this replica leads.",
+		Help:   "1 if this replica is the leader, else 0.",
 	},
 	{
 		Name: "go_goroutines",
 		Type: Gauge,
-		Help: "Goroutines.",
+		Help: "Goroutines that exist.",
 	},
 	{
 		Name: "go_memstats_alloc_bytes",
 		Type: Gauge,
-		Help: "Bytes of objects in the heap.",
+		Help: "Bytes of the objects on the heap.",
 	},
 	{
 		Name: "go_memstats_alloc_bytes_total",
 		Type: Counter,
-		Help: "Bytes of all objects ever.",
+		Help: "Bytes of all objects ever allocated on the heap, including freed ones.",
 	},
 	{
 		Name: "go_memstats_sys_bytes",
 		Type: Gauge,
-		Help: "Bytes obtained from the system.",
+		Help: "Bytes of memory that Go obtained from the operating system.",
 	},
 	{
 		Name: "process_cpu_seconds_total",
 		Type: Counter,
-		Help: "Processor time, of user and system.",
+		Help: "Processor time, in user and kernel mode.",
 	},
 	{
 		Name: "process_resident_memory_bytes",
 		Type: Gauge,
-		Help: "Memory in use.",
+		Help: "Memory that is in RAM.",
 	},
 	{
 		Name: "process_virtual_memory_bytes",
 		Type: Gauge,
-		Help: "Address space.",
+		Help: "Address space that is reserved.",
 	},
 	{
 		Name: "process_start_time_seconds",
 		Type: Gauge,
-		Help: "When it was started, in Unix time.",
+		Help: "When the process started, as Unix time.",
 	},
 }
