@@ -1,4 +1,4 @@
-// Package ratelimit has a token bucket: it lets a burst of calls pass at once, and then a steady rate of them.
+// Package ratelimit limits how often something happens: a burst at once, and after that a steady rate.
 package ratelimit
 
 import (
@@ -10,37 +10,57 @@ import (
 	"podcount/internal/retry"
 )
 
-// Bucket is a token bucket: burst at once, then rate a second. Safe for concurrent use.
+// Bucket is a token bucket. It begins full, and each call of Allow or Wait takes one token. Safe for concurrent use.
 type Bucket struct {
-	rate, burst float64
-	mu          sync.Mutex // guards both below
-	tokens      float64    // negative: promised to those who wait
-	filled      time.Time  // when tokens was right
+	rate  float64 // how many tokens are added each second
+	burst float64 // how many tokens fit
+
+	mu       sync.Mutex // guards the fields below
+	tokens   float64    // negative while callers of Wait wait for tokens that they have taken in advance
+	filledAt time.Time  // until when tokens have been added
 }
 
-// NewBucket makes a full bucket.
+// NewBucket returns a bucket that holds burst tokens, and gets rate new ones each second.
 func NewBucket(rate float64, burst int) *Bucket {
-	return &Bucket{rate: rate, burst: float64(burst), tokens: float64(burst), filled: time.Now()}
+	return &Bucket{rate: rate, burst: float64(burst), tokens: float64(burst), filledAt: time.Now()}
 }
 
-// Unlimited makes a bucket that never makes anyone wait.
+// Unlimited returns a bucket that in practice never runs out of tokens.
 func Unlimited() *Bucket { return NewBucket(1e9, math.MaxInt32) }
 
-func (b *Bucket) Allow() bool { return b.take(false) == 0 }
-
-// Wait takes a token, waiting for it, or returns ctx's error.
-func (b *Bucket) Wait(ctx context.Context) error { return retry.Sleep(ctx, b.take(true)) }
-
-// take takes a token if it is there or patient, and returns how long to wait for it; -1: not taken.
-func (b *Bucket) take(patient bool) time.Duration {
+// Allow takes a token if there is one now, and reports whether it did.
+func (b *Bucket) Allow() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := time.Now()
-	b.tokens, b.filled = min(b.burst, b.tokens+now.Sub(b.filled).Seconds()*b.rate), now
-	wait := (1 - b.tokens) / b.rate
-	if wait > 0 && !patient {
-		return -1
+	b.fillLocked()
+	if b.tokens < 1 {
+		return false
 	}
 	b.tokens--
-	return max(0, time.Duration(min(wait, 1e9)*float64(time.Second)))
+	return true
+}
+
+// Wait takes a token and waits until it is there. It returns ctx's error if ctx ends first; the token is lost then.
+func (b *Bucket) Wait(ctx context.Context) error { return retry.Sleep(ctx, b.reserve()) }
+
+// maxWait is longer than any process runs, and short enough for a time.Duration.
+const maxWait = 30 * 365 * 24 * time.Hour
+
+// reserve takes a token, which may be one of the future, and returns how long it takes until that is there.
+func (b *Bucket) reserve() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fillLocked()
+	missing := max(0, 1-b.tokens)
+	b.tokens--
+	seconds := min(missing/b.rate, maxWait.Seconds())
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// fillLocked adds the tokens that are due since it was called last.
+func (b *Bucket) fillLocked() {
+	now := time.Now()
+	due := now.Sub(b.filledAt).Seconds() * b.rate
+	b.tokens = min(b.burst, b.tokens+due)
+	b.filledAt = now
 }

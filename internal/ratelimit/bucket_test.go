@@ -5,35 +5,64 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"podcount/internal/testkit"
 )
 
-func TestBucketGivesABurstThenARate(t *testing.T) {
+// countAllowed takes all tokens that are there now.
+func countAllowed(b *Bucket) (tokens int) {
+	for b.Allow() {
+		tokens++
+	}
+	return tokens
+}
+
+// waitFor waits for n tokens, and returns how long that took, to the millisecond.
+func waitFor(t *testing.T, b *Bucket, n int) time.Duration {
+	t.Helper()
+	start := time.Now()
+	for range n {
+		if err := b.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return time.Since(start).Round(time.Millisecond)
+}
+
+func TestBucketGivesABurstAndThenARate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBucket(10, 3)
-		start := time.Now()
-		for range 8 {
-			if err := b.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if d := time.Since(start).Round(time.Millisecond); d != 500*time.Millisecond {
-			t.Errorf("3 + 5 tokens took %v", d)
-		}
-		if b.Allow() {
-			t.Error("a token too many")
-		}
-		<-time.After(time.Hour)
-		n := 0
-		for b.Allow() {
-			n++
-		}
-		if n != 3 {
-			t.Errorf("%d tokens after an hour, want 3", n)
-		}
+		testkit.WantEqual(t, "time to wait for 3 + 5 tokens", waitFor(t, b, 8), 500*time.Millisecond)
+		testkit.WantNumber(t, "tokens that are left", countAllowed(b), 0)
+		testkit.Pass(time.Hour)
+		testkit.WantNumber(t, "tokens after an hour", countAllowed(b), 3)
+	})
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBucket(10, 3)
+		testkit.WantNumber(t, "tokens at first", countAllowed(b), 3)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if b.Wait(ctx) == nil {
-			t.Error("did not end with its context")
+		start := time.Now()
+		if err := b.Wait(ctx); err != context.Canceled {
+			t.Errorf("Wait returned %v, want %v", err, context.Canceled)
 		}
+		testkit.WantEqual(t, "time that Wait took", time.Since(start), 0)
+	})
+}
+
+func TestWaitWithATinyRateDoesNotOverflow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBucket(1e-300, 1)
+		b.Allow()
+		testkit.WantEqual(t, "wait for the next token", b.reserve(), maxWait)
+	})
+}
+
+func TestUnlimitedBucketNeverWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		testkit.WantEqual(t, "time to wait for 100,000 tokens", waitFor(t, Unlimited(), 100000), 0)
 	})
 }
