@@ -3,13 +3,18 @@ package events
 import (
 	"context"
 	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"podcount/internal/fakekube"
+	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
+	"podcount/internal/metrics"
 )
 
 // simulate runs a test in virtual time, with a fake of its own.
@@ -17,34 +22,70 @@ func simulate(t *testing.T, test func(t *testing.T, f *fakekube.Server)) {
 	synctest.Test(t, func(t *testing.T) { test(t, fakekube.New()) })
 }
 
-// pass lets virtual time pass, and then everything come to rest.
-func pass(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
+// newRecorder makes a Recorder that writes its log to log.
+func newRecorder(sink Sink, log io.Writer) *Recorder {
+	return NewRecorder(Options{
+		Sink:     sink,
+		Instance: "test",
+		Log:      slog.New(slog.NewTextHandler(log, nil)),
+		Metrics:  metrics.NewRegistry(),
+	})
+}
+
+// startRecorder runs a Recorder that posts to f. end stops it and waits until it has ended; so does the test's end.
+func startRecorder(t *testing.T, f *fakekube.Server) (r *Recorder, end func()) {
+	server, err := url.Parse("http://127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := &kubeconfig.Config{Server: server, Credential: noCredential}
+	client := kube.NewClient(cfg, kube.Options{Dial: f.ServeIn(t).Dial})
+	r = newRecorder(NewSink(client), io.Discard)
+	ctx, cancel := context.WithCancel(t.Context())
+	stop, stopNow := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		r.Run(ctx, stop)
+		close(done)
+	}()
+	end = sync.OnceFunc(func() {
+		stopNow()
+		<-done
+		cancel()
+		client.Close()
+	})
+	t.Cleanup(end)
+	return r, end
 }
 
 func noCredential(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
 	return &kubeconfig.Credential{}, nil
 }
 
-// eventsOf returns the Events of this reason that the fake has, one line each.
-func eventsOf(f *fakekube.Server, reason string) (found []string) {
-	for _, e := range f.All("events") {
-		if fakekube.TextIn(e, "reason") == reason {
-			about := e["involvedObject"].(fakekube.Object)
-			kind, name := fakekube.TextIn(about, "kind"), fakekube.TextIn(about, "name")
-			namespace := fakekube.TextIn(fakekube.MetaOf(e), "namespace")
-			message := fakekube.TextIn(e, "message")
-			found = append(found, fmt.Sprintf("%s/%s in %s: %s x%v", kind, name, namespace, message, e["count"]))
-		}
+// somePod returns a reference to the pod with this number.
+func somePod(n int) Reference {
+	return Reference{
+		APIVersion: "v1",
+		Kind:       "Pod",
+		Namespace:  "default",
+		Name:       fmt.Sprintf("web-%d", n),
+		UID:        fmt.Sprintf("uid-%d", n),
 	}
-	slices.Sort(found)
-	return found
 }
 
-func wantNumber(t *testing.T, what string, got, want int) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: %d, want %d", what, got, want)
+// eventsOf returns the Events with this reason that f has, sorted, one line each.
+func eventsOf(f *fakekube.Server, reason string) (lines []string) {
+	for _, ev := range f.All("events") {
+		if fakekube.TextIn(ev, "reason") != reason {
+			continue
+		}
+		about := ev["involvedObject"].(fakekube.Object)
+		kind := fakekube.TextIn(about, "kind")
+		name := fakekube.TextIn(about, "name")
+		namespace := fakekube.TextIn(fakekube.MetaOf(ev), "namespace")
+		message := fakekube.TextIn(ev, "message")
+		lines = append(lines, fmt.Sprintf("%s/%s in %s: %s x%v", kind, name, namespace, message, ev["count"]))
 	}
+	slices.Sort(lines)
+	return lines
 }

@@ -2,11 +2,12 @@ package events
 
 import "container/list"
 
-// lru is a map of limited size. Where it is full, a new key takes the place of the one that was used least recently.
+// lru is a map that holds no more than limit keys. A key that is added to a full one replaces the key that has not been
+// used for the longest time. It is not safe for concurrent use.
 type lru[K comparable, V any] struct {
 	limit   int
 	byKey   map[K]*list.Element
-	entries *list.List // of lruEntry[K, V], the one used last in front
+	entries *list.List // of lruEntry[K, V]; the one that was used last is in front
 }
 
 type lruEntry[K comparable, V any] struct {
@@ -20,17 +21,17 @@ func newLRU[K comparable, V any](limit int) *lru[K, V] {
 
 func (l *lru[K, V]) len() int { return l.entries.Len() }
 
-// get returns the value of key, which now counts as used. A key that is not there gets the value that makeOne returns.
-func (l *lru[K, V]) get(key K, makeOne func() V) V {
-	if found := l.byKey[key]; found != nil {
-		l.entries.MoveToFront(found)
-		return found.Value.(lruEntry[K, V]).value
+// get returns the value of a key, and counts as a use of it. A key that is missing is added with a new value.
+func (l *lru[K, V]) get(key K, newValue func() V) V {
+	if element := l.byKey[key]; element != nil {
+		l.entries.MoveToFront(element)
+		return element.Value.(lruEntry[K, V]).value
 	}
 	if l.len() == l.limit {
 		oldest := l.entries.Remove(l.entries.Back()).(lruEntry[K, V])
 		delete(l.byKey, oldest.key)
 	}
-	value := makeOne()
+	value := newValue()
 	l.byKey[key] = l.entries.PushFront(lruEntry[K, V]{key, value})
 	return value
 }

@@ -1,6 +1,8 @@
-// Package events posts Events about objects to the API server. recorder.go decides what is posted, and when: it keeps
-// the Events that wait, limits their rate, and tries again. sink.go speaks to the server, and says in the Recorder's words
-// what the server has answered.
+// Package events posts Events about objects to the API server, and never makes anyone wait for it.
+//
+// It has two parts. recorder.go decides what is posted, and when: the Recorder keeps the Events that wait, limits how
+// many are posted, and retries. sink.go speaks to the server: it makes the requests, and turns the server's refusals
+// into the few answers that the Recorder distinguishes.
 //
 // https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
 package events
@@ -21,7 +23,35 @@ import (
 	"podcount/internal/retry"
 )
 
-// Reference says which object an event is about.
+const (
+	maxWaiting    = 1000 // how many events may wait to be posted
+	maxRemembered = 4096 // how many objects, and how many Events, the Recorder remembers
+
+	// The limits of client-go: per object, and in addition for all objects together.
+	objectRate  = 1.0 / 300 // events a second
+	objectBurst = 25
+	totalRate   = 10 // events a second
+	totalBurst  = 50
+
+	// An event is tried again while the server cannot be reached, but no longer than retryTime.
+	minBackoff = time.Second
+	maxBackoff = 10 * time.Second
+	retryTime  = 2 * time.Minute
+
+	// maxRetryAfter is the longest time that the server may ask to wait before a second try. All other events wait
+	// meanwhile.
+	maxRetryAfter = 30 * time.Second
+
+	// unreachablePause is the time between two log lines while the server cannot be reached.
+	unreachablePause = time.Minute
+)
+
+var (
+	errTooManyWait   = errors.New("too many events wait")
+	errTooManyObject = errors.New("too many events about this object")
+)
+
+// Reference names the object that an event is about.
 type Reference struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -30,204 +60,230 @@ type Reference struct {
 	UID        string `json:"uid"`
 }
 
-// event is what happened to an object, and when.
+// occurrence is something that happens to an object. It may happen several times.
+type occurrence struct {
+	about   Reference
+	kind    string // Normal or Warning
+	reason  string // one word in CamelCase
+	message string
+}
+
+// event is an occurrence at a time.
 type event struct {
-	about                     Reference
-	kind, reason, message, at string
+	occurrence
+	at time.Time
 }
 
-// posted is the Event of something, by its name, and how often that has happened.
-type posted struct {
+// record is the Event at the server that counts how often something occurred.
+type record struct {
 	name  string
-	count int // 0: the server does not have it
+	count int // 0 if the server does not have the Event
 }
 
-const (
-	eventQueue     = 1000 // events that may wait; more are dropped
-	eventObjects   = 4096 // objects, and events, that the recorder remembers
-	eventBurst     = 25   // events at once about one object, and one more every five minutes
-	eventRetryWait = 10 * time.Second
-	eventPause     = time.Minute // between two lines about a server that is not reached
-)
-
-// Recorder posts Events without ever making anyone wait for it: what does not fit its queue, or comes too often, is
-// dropped and counted. An event that says the same again raises the count of the first.
-type Recorder struct {
-	sink      Sink
-	log       *slog.Logger
-	metrics   *metrics.Registry
-	outage    *logging.Outage // of events that are tried again
-	dryRun    DryRun          // is called, and nothing is posted; nil: Events are posted
-	instance  string          // reportingInstance: this process
-	queue     chan event
-	pace      *ratelimit.Bucket // over all objects
-	dropped   atomic.Int64
-	refusedAt time.Time                       // when a refusal was last said; from here on all is Run's alone
-	stamp     int64                           // the newest Event's, in nanoseconds: no two are the same
-	sent      *lru[event, *posted]            // by what happened, whenever
-	objects   *lru[string, *ratelimit.Bucket] // by uid
-}
-
-// Options are what a recorder is made with. All of them but DryRun are needed.
-type Options struct {
-	Sink     Sink
-	Instance string // which process this is, as the Events say
-	Log      *slog.Logger
-	Metrics  *metrics.Registry // podcount_events_total
-	DryRun   DryRun            // if set, is called with each event, and nothing is posted
-}
-
-// DryRun takes an event that a Recorder would have posted.
+// DryRun takes an event that would have been posted.
 type DryRun func(about Reference, reason, message string)
 
-// NewRecorder makes a recorder that posts 10 events a second at most. Run must run for that.
+// Options describe a Recorder. All of them are required except DryRun.
+type Options struct {
+	Sink     Sink
+	Instance string // names this process in each Event
+	Log      *slog.Logger
+	Metrics  *metrics.Registry // gets podcount_events_total
+	DryRun   DryRun            // If set, it gets each event, and nothing is posted.
+}
+
+// Recorder posts Events. When something occurs again, it raises the count of the first Event. It drops and counts the
+// events that exceed a limit, and those that the server refuses.
+//
+// Event, Waiting and Dropped may be called at any time, by any goroutine.
+type Recorder struct {
+	options Options
+	waiting chan event
+	dropped atomic.Int64
+
+	// Only Run uses the fields below.
+	outage      *logging.Outage // of the server
+	refusalAt   time.Time       // when a refusal was last logged
+	total       *ratelimit.Bucket
+	perObject   *lru[string, *ratelimit.Bucket] // by uid
+	records     *lru[occurrence, *record]
+	newestStamp int64 // in the newest record's name
+}
+
+// NewRecorder makes a Recorder. It posts nothing until Run is called.
 func NewRecorder(o Options) *Recorder {
 	return &Recorder{
-		sink:     o.Sink,
-		log:      o.Log,
-		metrics:  o.Metrics,
-		outage:   logging.NewOutage(o.Log, "Events", "answered again"),
-		dryRun:   o.DryRun,
-		instance: o.Instance,
-		queue:    make(chan event, eventQueue),
-		pace:     ratelimit.NewBucket(10, 50),
-		sent:     newLRU[event, *posted](eventObjects),
-		objects:  newLRU[string, *ratelimit.Bucket](eventObjects),
+		options:   o,
+		waiting:   make(chan event, maxWaiting),
+		outage:    logging.NewOutage(o.Log, "Events", "posted again"),
+		total:     ratelimit.NewBucket(totalRate, totalBurst),
+		perObject: newLRU[string, *ratelimit.Bucket](maxRemembered),
+		records:   newLRU[occurrence, *record](maxRemembered),
 	}
 }
 
-// Event records that something happened to an object, now. kind is Normal or Warning. It never blocks.
+// Event records that something happens to an object now. kind is Normal or Warning. It never blocks.
 func (r *Recorder) Event(about Reference, kind, reason, message string) {
-	ev := event{about, kind, reason, message, time.Now().UTC().Format(time.RFC3339)}
-	if r.dryRun != nil {
-		r.dryRun(about, reason, message)
+	if r.options.DryRun != nil {
+		r.options.DryRun(about, reason, message)
 		return
 	}
+	ev := event{occurrence{about, kind, reason, message}, time.Now()}
 	select {
-	case r.queue <- ev:
+	case r.waiting <- ev:
 	default:
-		r.drop(ev, errors.New("too many events wait"))
+		r.drop(ev, errTooManyWait)
 	}
 }
 
 // Waiting returns how many events wait to be posted.
-func (r *Recorder) Waiting() int { return len(r.queue) }
+func (r *Recorder) Waiting() int { return len(r.waiting) }
 
 // Dropped returns how many events have been dropped since the start.
 func (r *Recorder) Dropped() int64 { return r.dropped.Load() }
 
 func (r *Recorder) drop(ev event, why error) {
 	r.dropped.Add(1)
-	r.metrics.Count("podcount_events_total", "dropped")
-	r.log.Debug("event dropped", "object", ev.about.Name, "reason", ev.reason, "err", why)
+	r.options.Metrics.Count("podcount_events_total", "dropped")
+	r.options.Log.Debug("dropped an event", "object", ev.about.Name, "reason", ev.reason, "err", why)
 }
 
-// Run sends until stop has ended and nothing waits any more. ctx, which must end after it, cuts that short.
+// Run posts events until stop has ended. Those that still wait then get one try each. ctx must not end before stop: it
+// cuts off the requests, so that Run returns soon.
 func (r *Recorder) Run(ctx, stop context.Context) {
 	defer r.outage.Stop()
-	for stop.Err() == nil || len(r.queue) > 0 {
+	for stop.Err() == nil || len(r.waiting) > 0 {
 		select {
-		case ev := <-r.queue:
-			r.post(ctx, stop, ev)
+		case ev := <-r.waiting:
+			r.deliver(ctx, stop, ev)
 		case <-stop.Done():
 		}
 	}
 }
 
-// post sends one event, trying again while the server cannot be reached, or once more where it asks for a moment's
-// patience: what it has refused stays refused, and other events wait for this one to be done. After stop there is one
-// try for each.
-func (r *Recorder) post(ctx, stop context.Context, ev event) {
-	bucket := r.objects.get(ev.about.UID, func() *ratelimit.Bucket { return ratelimit.NewBucket(1.0/300, eventBurst) })
-	if !bucket.Allow() {
-		r.drop(ev, errors.New("too many events about this object"))
+// deliver posts an event, and retries if that may help. Once stop has ended, it does not retry.
+func (r *Recorder) deliver(ctx, stop context.Context, ev event) {
+	newBucket := func() *ratelimit.Bucket { return ratelimit.NewBucket(objectRate, objectBurst) }
+	if !r.perObject.get(ev.about.UID, newBucket).Allow() {
+		r.drop(ev, errTooManyObject)
 		return
 	}
 	start := time.Now()
 	for try := 1; ; try++ {
-		err := r.once(ctx, ev)
+		err := r.post(ctx, ev)
 		if err == nil {
 			r.outage.Worked("post")
-			r.metrics.Count("podcount_events_total", "posted")
+			r.options.Metrics.Count("podcount_events_total", "posted")
 			return
 		}
-		failure := errorIn(err)
-		wait := failure.RetryAfter
-		isUnreachable := failure.Answer == NoAnswer && time.Since(start) <= 2*time.Minute
-		isPutOff := wait > 0 && wait <= 3*eventRetryWait && try == 1
-		if !isUnreachable && !isPutOff {
-			r.refuse(ctx, ev, err)
+		refusal := refusalIn(err)
+		if !mayRetry(refusal, try, time.Since(start)) {
+			r.drop(ev, err)
+			r.reportDropped(ctx, ev, refusal)
 			return
 		}
-		if isUnreachable && ctx.Err() == nil {
-			r.outage.Failed("post", "cannot post an event", eventPause, "err", err)
+		if refusal.Answer == NoAnswer && ctx.Err() == nil {
+			r.outage.Failed("post", "cannot post an event", unreachablePause, "err", err)
 		}
-		if retry.Sleep(stop, max(wait, retry.Backoff(try, time.Second, eventRetryWait))) != nil {
+		backoff := retry.Backoff(try, minBackoff, maxBackoff)
+		if retry.Sleep(stop, max(backoff, refusal.RetryAfter)) != nil {
 			r.drop(ev, err)
 			return
 		}
 	}
 }
 
-// refuse drops an event that is not tried again, and says why. That its namespace is going, or gone, is everyday life.
-func (r *Recorder) refuse(ctx context.Context, ev event, err error) {
-	r.drop(ev, err)
-	failure := errorIn(err)
-	if failure.Answer == NoAnswer {
-		r.outage.GiveUp("post") // it is told of already
-		return
+// mayRetry reports whether an event is tried again, after so many tries in this time.
+func mayRetry(refusal *Refusal, tries int, took time.Duration) bool {
+	if refusal.Answer == NoAnswer {
+		return took <= retryTime
 	}
-	r.outage.Worked("post") // the server answers
-	isEverydayLife := failure.Answer == Unwanted
-	if ctx.Err() != nil || isEverydayLife || time.Since(r.refusedAt) < failure.Pause {
-		return
-	}
-	r.refusedAt = time.Now()
-	r.log.Warn("cannot post an event", "object", ev.about.Name, "reason", ev.reason, "err", err)
+	// What the server has refused stays refused, unless it has asked for a short wait.
+	isShortWait := refusal.RetryAfter > 0 && refusal.RetryAfter <= maxRetryAfter
+	return isShortWait && tries == 1
 }
 
-// once raises the count of the Event of this, or posts it where the server has none.
-// https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
-func (r *Recorder) once(ctx context.Context, ev event) error {
-	if err := r.pace.Wait(ctx); err != nil {
+// reportDropped tells the log why an event is not tried again.
+func (r *Recorder) reportDropped(ctx context.Context, ev event, refusal *Refusal) {
+	if refusal.Answer == NoAnswer {
+		r.outage.GiveUp("post") // The log has lines about the outage already.
+		return
+	}
+	r.outage.Worked("post") // The server has answered.
+	isNormal := refusal.Answer == NamespaceGone
+	isTooSoon := time.Since(r.refusalAt) < refusal.Pause
+	if ctx.Err() != nil || isNormal || isTooSoon {
+		return
+	}
+	r.refusalAt = time.Now()
+	r.options.Log.Warn("cannot post an event", "object", ev.about.Name, "reason", ev.reason, "err", refusal)
+}
+
+// post makes one try: it raises the count of the occurrence's Event, or creates the Event if the server has none.
+func (r *Recorder) post(ctx context.Context, ev event) error {
+	if err := r.total.Wait(ctx); err != nil {
 		return err
 	}
-	what := ev
-	what.at = ""
-	r.stamp = max(time.Now().UnixNano(), r.stamp+1)
-	suffix := fmt.Sprintf(".%x", r.stamp)
-	name := strings.TrimRight(ev.about.Name[:min(len(ev.about.Name), 253-len(suffix))], "-.") + suffix
-	sent := r.sent.get(what, func() *posted { return &posted{name: name} })
-	namespace := cmp.Or(ev.about.Namespace, "default") // the place of events about cluster-scoped objects
-	if sent.count > 0 {
-		again := map[string]any{"count": sent.count + 1, "lastTimestamp": ev.at}
-		err := r.sink.Amend(ctx, namespace, sent.name, again)
-		if err == nil {
-			sent.count++
-		}
-		if errorIn(err).Answer != Gone {
+	known := r.records.get(ev.occurrence, func() *record { return &record{name: r.newName(ev.about.Name)} })
+	if known.count > 0 {
+		err := r.raiseCount(ctx, ev, known)
+		if err == nil || refusalIn(err).Answer != NotFound {
 			return err
 		}
+		// The server has deleted the Event, as it does after an hour by default.
 	}
-	err := r.sink.Post(ctx, namespace, map[string]any{
+	return r.create(ctx, ev, known)
+}
+
+// newName returns a name that no other Event has: that of the object, cut if it is too long, and the time in
+// nanoseconds. Two names differ even if the clock stands still or is set back.
+func (r *Recorder) newName(object string) string {
+	const maxNameLength = 253
+	r.newestStamp = max(time.Now().UnixNano(), r.newestStamp+1)
+	suffix := fmt.Sprintf(".%x", r.newestStamp)
+	object = object[:min(len(object), maxNameLength-len(suffix))]
+	return strings.TrimRight(object, "-.") + suffix
+}
+
+func (r *Recorder) raiseCount(ctx context.Context, ev event, known *record) error {
+	fields := map[string]any{
+		"count":         known.count + 1,
+		"lastTimestamp": timestamp(ev.at),
+	}
+	err := r.options.Sink.Amend(ctx, namespaceOf(ev.about), known.name, fields)
+	if err == nil {
+		known.count++
+	}
+	return err
+}
+
+func (r *Recorder) create(ctx context.Context, ev event, known *record) error {
+	namespace := namespaceOf(ev.about)
+	err := r.options.Sink.Post(ctx, namespace, map[string]any{
 		"apiVersion":         "v1",
 		"kind":               "Event",
-		"metadata":           map[string]any{"name": sent.name, "namespace": namespace},
+		"metadata":           map[string]any{"name": known.name, "namespace": namespace},
 		"involvedObject":     ev.about,
 		"type":               ev.kind,
 		"reason":             ev.reason,
 		"message":            ev.message,
 		"count":              1,
-		"firstTimestamp":     ev.at,
-		"lastTimestamp":      ev.at,
+		"firstTimestamp":     timestamp(ev.at),
+		"lastTimestamp":      timestamp(ev.at),
 		"source":             map[string]any{"component": "podcount"},
 		"reportingComponent": "podcount",
-		"reportingInstance":  r.instance,
+		"reportingInstance":  r.options.Instance,
 	})
-	isThere := err == nil || errorIn(err).Answer == Exists // as an earlier try had arrived after all
+	// If the Event exists, an earlier try has reached the server, but its answer has not reached us.
+	isThere := err == nil || refusalIn(err).Answer == AlreadyExists
 	if !isThere {
 		return err
 	}
-	sent.count = 1
+	known.count = 1
 	return nil
 }
+
+// namespaceOf returns the namespace of the Events about an object. Those about cluster-scoped objects are in default.
+func namespaceOf(about Reference) string { return cmp.Or(about.Namespace, "default") }
+
+func timestamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }

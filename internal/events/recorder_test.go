@@ -6,295 +6,297 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"math/rand/v2"
-	"net/url"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"podcount/internal/fakekube"
-	"podcount/internal/kube"
-	"podcount/internal/kubeconfig"
 	"podcount/internal/labels"
-	"podcount/internal/metrics"
+	"podcount/internal/testkit"
 )
 
-// keptEvents is an Sink that fails as it is told, and says what it was asked to do.
-type keptEvents struct {
-	answers []error  // of the next calls; nil once they are used up
-	asked   []string // "post" and "amend"
+// scriptedSink is a Sink that returns prepared errors, and keeps the names of the methods that were called.
+type scriptedSink struct {
+	errors []error // of the next calls; once they are used up, calls succeed
+	calls  []string
 }
 
-func (k *keptEvents) Post(context.Context, string, map[string]any) error { return k.answer("post") }
-
-func (k *keptEvents) Amend(context.Context, string, string, map[string]any) error {
-	return k.answer("amend")
+func (s *scriptedSink) Post(context.Context, string, map[string]any) error {
+	return s.answer("post")
 }
 
-func (k *keptEvents) answer(asked string) (err error) {
-	k.asked = append(k.asked, asked)
-	if len(k.answers) > 0 {
-		err = k.answers[0]
-		k.answers = k.answers[1:]
+func (s *scriptedSink) Amend(context.Context, string, string, map[string]any) error {
+	return s.answer("amend")
+}
+
+func (s *scriptedSink) answer(call string) error {
+	s.calls = append(s.calls, call)
+	if len(s.errors) == 0 {
+		return nil
 	}
+	err := s.errors[0]
+	s.errors = s.errors[1:]
 	return err
 }
 
-// recorderTo makes a recorder that writes its log to log.
-func recorderTo(sink Sink, log io.Writer) *Recorder {
-	return NewRecorder(Options{
-		Sink:     sink,
-		Instance: "test",
-		Log:      slog.New(slog.NewTextHandler(log, nil)),
-		Metrics:  metrics.NewRegistry(),
-	})
+// deliverOne delivers an event about a pod, and returns only when it was posted or dropped.
+func deliverOne(t *testing.T, r *Recorder, pod int, reason string) {
+	r.deliver(t.Context(), t.Context(), event{occurrence{about: somePod(pod), reason: reason}, time.Now()})
 }
 
-func TestRecorderDoesWithAnEventWhatTheAnswerSays(t *testing.T) {
-	answer := func(answer Answer) *Error {
-		return &Error{Err: errors.New("no"), Answer: answer, Pause: time.Minute}
+func TestAnswerDecidesWhatBecomesOfAnEvent(t *testing.T) {
+	refusal := func(answer Answer, retryAfter time.Duration) error {
+		return &Refusal{Err: errors.New("no"), Answer: answer, RetryAfter: retryAfter, Pause: time.Minute}
 	}
-	patience := answer(Refused)
-	patience.RetryAfter = 20 * time.Second
-	tooMuchPatience := answer(Refused)
-	tooMuchPatience.RetryAfter = time.Hour
-	for name, c := range map[string]struct {
-		answers []error
-		asked   string // for an event that happens twice
-		dropped int64
-		lines   int
+	refused := refusal(Refused, 0)
+	shortWait := refusal(Refused, 20*time.Second)
+	longWait := refusal(Refused, time.Hour)
+	for _, c := range []struct {
+		name     string
+		errors   []error
+		calls    string // for an event that occurs twice
+		dropped  int
+		logLines int
 	}{
-		"all is well":               {nil, "post amend", 0, 0},
-		"it is there already":       {[]error{answer(Exists)}, "post amend", 0, 0},
-		"it has gone meanwhile":     {[]error{nil, answer(Gone)}, "post amend post", 0, 0},
-		"refused":                   {[]error{answer(Refused)}, "post post", 1, 1},
-		"refused, within a minute":  {[]error{answer(Refused), answer(Refused)}, "post post", 2, 1},
-		"refused, as often":         {[]error{answer(Unwanted)}, "post post", 1, 0},
-		"asked for patience":        {[]error{patience}, "post post amend", 0, 0},
-		"asked for patience, twice": {[]error{patience, patience}, "post post post", 1, 1},
-		"asked for an hour":         {[]error{tooMuchPatience}, "post post", 1, 1},
-		"not reached":               {[]error{io.ErrUnexpectedEOF}, "post post amend", 0, 2}, // a beginning and an end
+		{"success", nil, "post amend", 0, 0},
+		{"already exists", []error{refusal(AlreadyExists, 0)}, "post amend", 0, 0},
+		{"deleted meanwhile", []error{nil, refusal(NotFound, 0)}, "post amend post", 0, 0},
+		{"refused once", []error{refused}, "post post", 1, 1},
+		{"refused twice within a minute", []error{refused, refused}, "post post", 2, 1},
+		{"namespace gone", []error{refusal(NamespaceGone, 0)}, "post post", 1, 0},
+		{"short Retry-After once", []error{shortWait}, "post post amend", 0, 0},
+		{"short Retry-After twice", []error{shortWait, shortWait}, "post post post", 1, 1},
+		{"long Retry-After", []error{longWait}, "post post", 1, 1},
+		{"not reached once", []error{io.ErrUnexpectedEOF}, "post post amend", 0, 2}, // The outage begins and ends.
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				lines := &bytes.Buffer{}
-				sink := &keptEvents{answers: c.answers}
-				r := recorderTo(sink, lines)
+				log := &bytes.Buffer{}
+				sink := &scriptedSink{errors: c.errors}
+				r := newRecorder(sink, log)
 				for range 2 {
-					r.post(t.Context(), t.Context(), event{about: somePod(1), reason: "Twice"})
+					deliverOne(t, r, 1, "Twice")
 				}
-				if got := strings.Join(sink.asked, " "); got != c.asked {
-					t.Errorf("asked to %s, want %s", got, c.asked)
-				}
-				if got := r.dropped.Load(); got != c.dropped {
-					t.Errorf("%d events were dropped, want %d", got, c.dropped)
-				}
-				wantNumber(t, "lines in the log", strings.Count(lines.String(), "\n"), c.lines)
+				testkit.WantEqual(t, "calls", strings.Join(sink.calls, " "), c.calls)
+				testkit.WantNumber(t, "events dropped", int(r.Dropped()), c.dropped)
+				testkit.WantNumber(t, "log lines", strings.Count(log.String(), "\n"), c.logLines)
 			})
 		})
 	}
 }
 
-func TestRecorderForgetsTheObjectThatIsOldestAndNoOther(t *testing.T) {
+func TestRecorderForgetsOnlyTheOldestObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sink := &keptEvents{}
-		r := recorderTo(sink, io.Discard)
-		posts := func(n int, why string) (isPosted bool) {
-			before := len(sink.asked)
-			r.post(t.Context(), t.Context(), event{about: somePod(n), reason: why})
-			return len(sink.asked) > before
+		sink := &scriptedSink{}
+		r := newRecorder(sink, io.Discard)
+		isPosted := func(pod int, reason string) bool {
+			before := len(sink.calls)
+			deliverOne(t, r, pod, reason)
+			return len(sink.calls) > before
 		}
-		for i := range eventBurst {
-			posts(0, fmt.Sprint("reason ", i))
-			posts(1, fmt.Sprint("reason ", i))
+		// Pods 0 and 1 use up their bursts.
+		for i := range objectBurst {
+			isPosted(0, fmt.Sprint("Reason", i))
+			isPosted(1, fmt.Sprint("Reason", i))
 		}
-		for i := 2; i < eventObjects; i++ {
-			posts(i, "once")
+		for pod := 2; pod < maxRemembered; pod++ {
+			isPosted(pod, "Once")
 		}
-		for posts(0, "one more") { // its bucket has got a token back meanwhile
+		for isPosted(0, "More") { // Pod 0 has earned some tokens meanwhile.
 		}
-		posts(eventObjects, "once") // the 4,097th takes the place of object 1, as object 0 was used since
-		if posts(0, "one more") {
-			t.Error("one more object gives another its burst again")
+		// One pod too many takes the place of pod 1, because pod 0 was used later.
+		isPosted(maxRemembered, "Once")
+		if isPosted(0, "More") {
+			t.Error("pod 0 was forgotten: it has a new burst")
 		}
-		if !posts(1, "one more") {
-			t.Error("more than 4,096 objects are remembered")
+		if !isPosted(1, "More") {
+			t.Error("pod 1 was not forgotten: it has no new burst")
 		}
-		posts(eventObjects-1, "once")
-		if last := sink.asked[len(sink.asked)-1]; last != "amend" {
-			t.Errorf("an event of late that happened again: %s, not amend", last)
-		}
+		isPosted(maxRemembered-1, "Once")
+		testkit.WantEqual(t, "call for a recent event", sink.calls[len(sink.calls)-1], "amend")
 	})
 }
 
-func TestRecorderRemembersABoundedNumberOfObjects(t *testing.T) {
+func TestRecorderMemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := recorderTo(&keptEvents{}, io.Discard)
-		for i := range 2*eventObjects + 10 {
-			r.post(t.Context(), t.Context(), event{about: somePod(i)})
+		r := newRecorder(&scriptedSink{}, io.Discard)
+		for pod := range 2*maxRemembered + 10 {
+			deliverOne(t, r, pod, "Once")
 		}
-		wantNumber(t, "objects, and events, that the recorder remembers", r.objects.len()*1000000+r.sent.len(), eventObjects*1000000+eventObjects)
+		testkit.WantNumber(t, "objects remembered", r.perObject.len(), maxRemembered)
+		testkit.WantNumber(t, "Events remembered", r.records.len(), maxRemembered)
 	})
-}
-
-// recorderOn runs a recorder against f and returns it with its end.
-func recorderOn(t *testing.T, f *fakekube.Server) (r *Recorder, end func()) {
-	n := f.ServeIn(t)
-	base, _ := url.Parse("http://127.0.0.1:1")
-	client := kube.NewClient(&kubeconfig.Config{Server: base, Credential: noCredential}, kube.Options{Dial: n.Dial})
-	r = recorderTo(NewSink(client), io.Discard)
-	ctx, cancel := context.WithCancel(t.Context())
-	stop, stopNow := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		r.Run(ctx, stop)
-		close(done)
-	}()
-	end = sync.OnceFunc(func() {
-		stopNow()
-		<-done
-		cancel()
-		client.Close()
-	})
-	t.Cleanup(end)
-	return r, end
-}
-
-func somePod(n int) Reference {
-	return Reference{"v1", "Pod", "default", fmt.Sprintf("web-%d", n), fmt.Sprintf("uid-%d", n)}
 }
 
 func TestSameEventAgainRaisesTheCount(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		r, _ := recorderOn(t, f)
+		r, _ := startRecorder(t, f)
 		for range 3 {
 			r.Event(somePod(1), "Normal", "Again", "the same")
-			pass(time.Minute)
+			testkit.Pass(time.Minute)
 		}
 		r.Event(somePod(1), "Normal", "Again", "another")
-		pass(time.Second)
-		want := []string{"Pod/web-1 in default: another x1", "Pod/web-1 in default: the same x3"}
-		if got := eventsOf(f, "Again"); !slices.Equal(got, want) {
-			t.Errorf("events %q, want %q", got, want)
-		}
-		for _, e := range f.All("events") {
-			first, _ := time.Parse(time.RFC3339, fakekube.TextIn(e, "firstTimestamp"))
-			last, _ := time.Parse(time.RFC3339, fakekube.TextIn(e, "lastTimestamp"))
-			if gap := last.Sub(first); fakekube.TextIn(e, "message") == "the same" && gap != 2*time.Minute {
-				t.Errorf("%v between the first and the last", gap)
-			}
-		}
-		for _, e := range f.All("events") { // they live an hour
-			f.Remove("events", fakekube.KeyOf(e))
+		testkit.Pass(time.Second)
+		testkit.WantEqual(t, "Events", eventsOf(f, "Again"), []string{
+			"Pod/web-1 in default: another x1",
+			"Pod/web-1 in default: the same x3",
+		})
+		testkit.WantEqual(t, "time from the first to the last", ageOf(t, f, "the same"), 2*time.Minute)
+
+		for _, ev := range f.All("events") { // as the server does after an hour
+			f.Remove("events", fakekube.KeyOf(ev))
 		}
 		r.Event(somePod(1), "Normal", "Again", "the same")
-		pass(time.Second)
-		if got, want := eventsOf(f, "Again"), []string{"Pod/web-1 in default: the same x1"}; !slices.Equal(got, want) {
-			t.Errorf("after a 404: %q, want %q", got, want)
-		}
+		testkit.Pass(time.Second)
+		want := []string{"Pod/web-1 in default: the same x1"}
+		testkit.WantEqual(t, "Events after a 404", eventsOf(f, "Again"), want)
 	})
 }
 
-func TestEventsAreLimitedPerObjectAndOverAll(t *testing.T) {
+// ageOf returns the time from the first to the last occurrence of the one Event with this message.
+func ageOf(t *testing.T, f *fakekube.Server, message string) time.Duration {
+	t.Helper()
+	for _, ev := range f.All("events") {
+		if fakekube.TextIn(ev, "message") == message {
+			return timeIn(t, ev, "lastTimestamp").Sub(timeIn(t, ev, "firstTimestamp"))
+		}
+	}
+	t.Fatalf("there is no Event %q", message)
+	return 0
+}
+
+func timeIn(t *testing.T, ev fakekube.Object, field string) time.Time {
+	t.Helper()
+	at, err := time.Parse(time.RFC3339, fakekube.TextIn(ev, field))
+	if err != nil {
+		t.Fatalf("%s: %v", field, err)
+	}
+	return at
+}
+
+func TestEventsAreLimitedPerObject(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		r, _ := recorderOn(t, f)
-		for i := range 40 {
+		r, _ := startRecorder(t, f)
+		const tooMany = 40
+		for i := range tooMany {
 			r.Event(somePod(1), "Normal", "Many", strconv.Itoa(i))
 		}
 		synctest.Wait()
-		wantNumber(t, "events about one object", len(f.All("events")), eventBurst)
-		wantNumber(t, "dropped", int(r.dropped.Load()), 40-eventBurst)
-		pass(301 * time.Second)
+		testkit.WantNumber(t, "Events at once", len(f.All("events")), objectBurst)
+		testkit.WantNumber(t, "events dropped", int(r.Dropped()), tooMany-objectBurst)
+
+		testkit.Pass(301 * time.Second)
 		r.Event(somePod(1), "Normal", "Many", "one more after 300 s")
 		r.Event(somePod(1), "Normal", "Many", "but not two")
 		synctest.Wait()
-		wantNumber(t, "events about one object", len(f.All("events")), eventBurst+1)
-		for i := range 100 {
-			r.Event(somePod(100+i), "Normal", "Wide", "x")
-		}
-		synctest.Wait()
-		wantNumber(t, "events at once", len(eventsOf(f, "Wide")), 49) // 50, one of which was used just now
-		pass(2*time.Second + time.Millisecond)
-		wantNumber(t, "events two seconds later", len(eventsOf(f, "Wide")), 69)
+		testkit.WantNumber(t, "Events after 301 s", len(f.All("events")), objectBurst+1)
 	})
 }
 
-func TestFullEventQueueDropsAndCountsAndNobodyWaits(t *testing.T) {
+func TestEventsAreLimitedOverAllObjects(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r, _ := startRecorder(t, f)
+		for pod := range 100 {
+			r.Event(somePod(pod), "Normal", "Wide", "x")
+		}
+		synctest.Wait()
+		testkit.WantNumber(t, "Events at once", len(f.All("events")), totalBurst)
+		testkit.Pass(2*time.Second + time.Millisecond)
+		testkit.WantNumber(t, "Events two seconds later", len(f.All("events")), totalBurst+2*totalRate)
+	})
+}
+
+func TestFullRecorderDropsAndNobodyWaits(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.Script(t, "create: stall")
-		r, _ := recorderOn(t, f)
+		r, _ := startRecorder(t, f)
 		r.Event(somePod(0), "Normal", "Stuck", "x")
 		synctest.Wait()
 		start := time.Now()
-		for i := range eventQueue + 300 {
+		for i := range maxWaiting + 300 {
 			r.Event(somePod(1+i), "Normal", "Many", "x")
 		}
-		if time.Since(start) != 0 {
-			t.Errorf("it took %v", time.Since(start))
-		}
-		wantNumber(t, "dropped", int(r.dropped.Load()), 300)
-		pass(10 * time.Minute)
+		testkit.WantEqual(t, "time that the calls took", time.Since(start), 0)
+		testkit.WantNumber(t, "events waiting", r.Waiting(), maxWaiting)
+		testkit.WantNumber(t, "events dropped", int(r.Dropped()), 300)
+		testkit.Pass(10 * time.Minute)
 	})
 }
 
-func TestEventThatWasRefusedIsDroppedAndOneThatDidNotArriveIsSentAgain(t *testing.T) {
-	posts := func(s fakekube.Request) bool { return s.Method == "POST" }
-	for name, c := range map[string]struct {
-		fault fakekube.Fault
-		tries int
-		sent  int
+func TestRetryOnlyIfItMayHelp(t *testing.T) {
+	terminating := `{"code":403,"reason":"Forbidden","message":"because it is being terminated"}`
+	tooMany := func(retryAfter string) fakekube.Fault {
+		header := map[string]string{"Retry-After": retryAfter}
+		return fakekube.Fault{Do: fakekube.Reply{Code: 429, Header: header, Body: "slow down"}}
+	}
+	for _, c := range []struct {
+		name   string
+		fault  fakekube.Fault
+		tries  int
+		posted int
 	}{
-		"the namespace is being deleted": {fakekube.Fault{Do: fakekube.Reply{Code: 403, Body: `{"code":403,"reason":"Forbidden","message":"because it is being terminated"}`}}, 1, 0},
-		"too many":                       {fakekube.Fault{Do: fakekube.Reply{Code: 429, Header: map[string]string{"Retry-After": "1"}, Body: "slow down"}}, 2, 1},
-		"too many, for an hour":          {fakekube.Fault{Do: fakekube.Reply{Code: 429, Header: map[string]string{"Retry-After": "3600"}, Body: "slow down"}}, 1, 0},
-		"broken before it arrived":       {fakekube.Fault{Do: fakekube.DropRequest{}}, 2, 1},
-		"broken behind it":               {fakekube.Fault{Do: fakekube.DropAnswer{}}, 2, 1},
+		{"namespace being deleted", fakekube.Fault{Do: fakekube.Reply{Code: 403, Body: terminating}}, 1, 0},
+		{"too many requests", tooMany("1"), 2, 1},
+		{"too many requests for an hour", tooMany("3600"), 1, 0},
+		{"request lost", fakekube.Fault{Do: fakekube.DropRequest{}}, 2, 1},
+		{"answer lost", fakekube.Fault{Do: fakekube.DropAnswer{}}, 2, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fakekube.Server) {
 				c.fault.On = fakekube.Requests{Verb: "create"}
 				f.Inject(t, c.fault)
-				r, _ := recorderOn(t, f)
+				r, _ := startRecorder(t, f)
 				r.Event(somePod(1), "Normal", "Once", "x")
-				pass(time.Minute)
-				wantNumber(t, "tries", len(f.Requests(posts)), c.tries)
-				wantNumber(t, "events", len(eventsOf(f, "Once")), c.sent)
-				wantNumber(t, "dropped", int(r.dropped.Load()), 1-c.sent)
+				testkit.Pass(time.Minute)
+				isPost := func(request fakekube.Request) bool { return request.Method == "POST" }
+				testkit.WantNumber(t, "tries", len(f.Requests(isPost)), c.tries)
+				testkit.WantNumber(t, "Events", len(eventsOf(f, "Once")), c.posted)
+				testkit.WantNumber(t, "events dropped", int(r.Dropped()), 1-c.posted)
 			})
 		})
 	}
 }
 
-func TestEventsKeepNamesOfTheirOwnWhenTheClockIsSetBack(t *testing.T) {
+func TestNamesDifferWhenTheClockIsSetBack(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		r, end := recorderOn(t, f)
-		r.stamp = time.Now().Add(time.Hour).UnixNano() // of the last event, an hour before that was an hour ago
+		r, end := startRecorder(t, f)
+		r.newestStamp = time.Now().Add(time.Hour).UnixNano() // as if the clock was set back by an hour
 		for i := range 20 {
 			r.Event(somePod(1), "Normal", "Back", strconv.Itoa(i))
 		}
 		end()
-		wantNumber(t, "events", len(eventsOf(f, "Back")), 20)
+		testkit.WantNumber(t, "Events", len(eventsOf(f, "Back")), 20)
 	})
 }
 
-func TestEventNamesFit(t *testing.T) {
+func TestNameOfALongObjectIsCut(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		r, end := recorderOn(t, f)
-		long := strings.Repeat("a", 235) + "-." + strings.Repeat("b", 16)
-		for range 3 { // in one instant
-			r.Event(Reference{"v1", "Pod", "default", long, "u"}, "Normal", "Long", strconv.FormatUint(rand.Uint64(), 10))
+		r, end := startRecorder(t, f)
+		pod := somePod(1)
+		pod.Name = strings.Repeat("a", 235) + "-." + strings.Repeat("b", 16)
+		for i := range 3 { // in one instant
+			r.Event(pod, "Normal", "Long", strconv.Itoa(i))
 		}
 		end()
-		wantNumber(t, "events", len(f.All("events")), 3)
-		for _, e := range f.All("events") {
-			if name := fakekube.TextIn(fakekube.MetaOf(e), "name"); len(name) > 253 || labels.CheckDNSName(name) != nil {
-				t.Errorf("an event named %s", name)
+		testkit.WantNumber(t, "Events", len(f.All("events")), 3)
+		for _, ev := range f.All("events") {
+			name := fakekube.TextIn(fakekube.MetaOf(ev), "name")
+			if len(name) > 253 || labels.CheckDNSName(name) != nil {
+				t.Errorf("the server would refuse the name %s", name)
 			}
 		}
 	})
+}
+
+func TestDryRunPostsNothing(t *testing.T) {
+	sink := &scriptedSink{}
+	var shown []string
+	r := NewRecorder(Options{Sink: sink, DryRun: func(about Reference, reason, message string) {
+		shown = append(shown, about.Name+" "+reason+" "+message)
+	}})
+	r.Event(somePod(1), "Normal", "Counted", "42 pods")
+	testkit.WantEqual(t, "events shown", shown, []string{"web-1 Counted 42 pods"})
+	testkit.WantNumber(t, "events waiting", r.Waiting(), 0)
 }

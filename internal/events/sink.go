@@ -9,84 +9,88 @@ import (
 	"podcount/internal/kube"
 )
 
-// Sink is a server that keeps Events. The errors of both methods are Errors where the server has answered;
-// any other one says that it was not reached, or that nobody knows what it has done.
+// Sink is where a Recorder sends Events. If the server has refused a request, the error is, or wraps, a *Refusal. With
+// any other error the server was not reached, or it is unknown what it did.
 type Sink interface {
-	// Post makes an Event in a namespace. The name is in its metadata.
+	// Post creates an Event in a namespace. The Event's metadata has its name.
 	Post(ctx context.Context, namespace string, event map[string]any) error
-	// Amend changes these fields of the Event of this name, as a merge patch does.
+
+	// Amend changes fields of an Event as a merge patch does.
 	Amend(ctx context.Context, namespace, name string, fields map[string]any) error
 }
 
-// Error is what a server has answered instead of doing what it was asked to do with an Event.
-type Error struct {
-	Err        error // for people
-	Answer     Answer
-	RetryAfter time.Duration // the server wants to be left alone for so long; 0: it does not say
-	Pause      time.Duration // between two lines about refusals in the log: longer where somebody has to act first
-}
-
-func (e *Error) Error() string { return e.Err.Error() }
-
-func (e *Error) Unwrap() error { return e.Err }
-
-// Answer is what an Error says in one word.
+// Answer is what the Recorder needs to know about a server's answer.
 type Answer int
 
 const (
-	NoAnswer Answer = iota // the server was not reached, or has not said what it did
-	Refused                // it would refuse the same again
-	Unwanted               // it refuses the same again, as it often does: the namespace is going, or gone
-	Gone                   // Amend: there is no Event of this name, or not any more
-	Exists                 // Post: there is an Event of this name
+	NoAnswer      Answer = iota // The server was not reached, or it is unknown what it did.
+	Refused                     // The server would refuse the same request again.
+	NamespaceGone               // The namespace is being deleted, or is gone. That is normal.
+	NotFound                    // Amend: there is no Event of this name.
+	AlreadyExists               // Post: there is an Event of this name.
 )
 
-// errorIn returns the Error that err is or wraps; one with NoAnswer where it is another error, or nil.
-func errorIn(err error) *Error {
-	e := &Error{Err: err}
-	errors.As(err, &e)
-	return e
+// Refusal is the error of a request about an Event that the server has refused.
+type Refusal struct {
+	Err        error // what the server said, for people
+	Answer     Answer
+	RetryAfter time.Duration // how long the server asked to wait before the next request, 0 if it did not ask
+	Pause      time.Duration // how long to log no other refusal after this one
 }
 
-// NewSink returns the Sink at the API server that client speaks to.
-func NewSink(client *kube.Client) Sink { return server{client} }
+// Error returns the text of r.Err.
+func (r *Refusal) Error() string { return r.Err.Error() }
 
-// server are the Events of the API server that a Client speaks to. It turns requests and a Status into the words
-// of the Recorder, which knows neither.
-// https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
-type server struct{ client *kube.Client }
+// Unwrap returns r.Err.
+func (r *Refusal) Unwrap() error { return r.Err }
 
-func (c server) Post(ctx context.Context, namespace string, event map[string]any) error {
-	err := c.client.Send(ctx, kube.Request{Method: http.MethodPost, Path: eventsPath(namespace), Body: event}, nil)
-	return errorOf(err, "AlreadyExists", Exists)
+// refusalIn returns the Refusal that err is or wraps. If there is none, it returns one with NoAnswer.
+func refusalIn(err error) *Refusal {
+	r := &Refusal{Err: err}
+	errors.As(err, &r)
+	return r
 }
 
-func (c server) Amend(ctx context.Context, namespace, name string, fields map[string]any) error {
+// NewSink returns a Sink that sends Events to the API server of client.
+func NewSink(client *kube.Client) Sink { return apiServer{client} }
+
+// apiServer is the Sink at an API server.
+type apiServer struct{ client *kube.Client }
+
+func (s apiServer) Post(ctx context.Context, namespace string, event map[string]any) error {
+	err := s.client.Send(ctx, kube.Request{Method: http.MethodPost, Path: eventsPath(namespace), Body: event}, nil)
+	return refusalOf(err, "AlreadyExists", AlreadyExists)
+}
+
+func (s apiServer) Amend(ctx context.Context, namespace, name string, fields map[string]any) error {
 	path := eventsPath(namespace) + "/" + name
-	err := c.client.Send(ctx, kube.Request{Method: http.MethodPatch, Path: path, Body: fields}, nil)
-	return errorOf(err, "NotFound", Gone)
+	err := s.client.Send(ctx, kube.Request{Method: http.MethodPatch, Path: path, Body: fields}, nil)
+	return refusalOf(err, "NotFound", NotFound)
 }
 
 func eventsPath(namespace string) string { return "/api/v1/namespaces/" + namespace + "/events" }
 
-// errorOf makes an error of Client.Send one of an Sink. The Status of this reason has an answer of its own:
-// the other ones are refusals. What the server has not answered stays as it is.
-func errorOf(err error, reason string, answer Answer) error {
+// refusalOf makes a Refusal of an error of Client.Send. It returns err itself if the server has not answered. A Status
+// with ownReason, which has a meaning of its own for the method that calls, becomes ownAnswer.
+func refusalOf(err error, ownReason string, ownAnswer Answer) error {
 	status := kube.StatusOf(err)
 	if status.Code == 0 {
 		return err
 	}
-	e := &Error{
+	return &Refusal{
 		Err:        err,
-		Answer:     Refused,
+		Answer:     answerOf(status, ownReason, ownAnswer),
 		RetryAfter: kube.RetryAfter(err),
 		Pause:      kube.PauseBetweenComplaints(err),
 	}
+}
+
+func answerOf(status kube.Status, ownReason string, ownAnswer Answer) Answer {
 	switch {
-	case status.Reason == reason:
-		e.Answer = answer
+	case status.Reason == ownReason:
+		return ownAnswer
 	case status.Code == http.StatusNotFound || status.HasCause("NamespaceTerminating"):
-		e.Answer = Unwanted
+		return NamespaceGone
 	}
-	return e
+	return Refused
 }

@@ -8,51 +8,61 @@ import (
 	"time"
 
 	"podcount/internal/kube"
+	"podcount/internal/testkit"
 	"podcount/internal/wire"
 )
 
-func TestStatusOfAnEventIsToldToTheRecorderInItsOwnWords(t *testing.T) {
-	status := func(code int, reason, cause string) *kube.Status {
-		s := &kube.Status{Status: wire.Status{Code: code, Reason: reason}}
-		s.Details.Causes = []struct{ Reason, Field string }{{Reason: cause}}
-		return s
-	}
-	for name, c := range map[string]struct {
-		err         error
-		post, amend Answer
-		pause       time.Duration
+// newStatus returns the error that the API server answers. cause is the reason of its only cause.
+func newStatus(code int, reason, cause string) *kube.Status {
+	s := &kube.Status{Status: wire.Status{Code: code, Reason: reason}}
+	s.Details.Causes = []struct{ Reason, Field string }{{Reason: cause}}
+	return s
+}
+
+func TestErrorsBecomeAnswers(t *testing.T) {
+	const long = 10 * time.Minute
+	for _, c := range []struct {
+		name  string
+		err   error
+		post  Answer
+		amend Answer
+		pause time.Duration
 	}{
-		"done":                      {nil, NoAnswer, NoAnswer, 0},
-		"not reached":               {io.ErrUnexpectedEOF, NoAnswer, NoAnswer, 0},
-		"there already":             {status(409, "AlreadyExists", ""), Exists, Refused, time.Minute},
-		"gone, or its namespace is": {status(404, "NotFound", ""), Unwanted, Gone, 10 * time.Minute},
-		"a 404 of some proxy":       {status(404, "", ""), Unwanted, Unwanted, 10 * time.Minute},
-		"the namespace is terminating": {
-			status(403, "Forbidden", "NamespaceTerminating"), Unwanted, Unwanted, 10 * time.Minute,
-		},
-		"a missing right": {status(403, "Forbidden", ""), Refused, Refused, 10 * time.Minute},
-		"a broken server": {status(500, "", ""), Refused, Refused, time.Minute},
+		{"success", nil, NoAnswer, NoAnswer, 0},
+		{"not reached", io.ErrUnexpectedEOF, NoAnswer, NoAnswer, 0},
+		{"already exists", newStatus(409, "AlreadyExists", ""), AlreadyExists, Refused, time.Minute},
+		{"event or namespace gone", newStatus(404, "NotFound", ""), NamespaceGone, NotFound, long},
+		{"404 of a proxy", newStatus(404, "", ""), NamespaceGone, NamespaceGone, long},
+		{"being deleted", newStatus(403, "Forbidden", "NamespaceTerminating"), NamespaceGone, NamespaceGone, long},
+		{"no right", newStatus(403, "Forbidden", ""), Refused, Refused, long},
+		{"broken server", newStatus(500, "", ""), Refused, Refused, time.Minute},
 	} {
-		if c.err != nil {
-			c.err = fmt.Errorf("events: %w", c.err)
-		}
-		for _, way := range []struct {
-			got  error
-			want Answer
-		}{
-			{errorOf(c.err, "AlreadyExists", Exists), c.post},
-			{errorOf(c.err, "NotFound", Gone), c.amend},
-		} {
-			got := errorIn(way.got)
-			if got.Answer != way.want || got.Pause != c.pause || !errors.Is(way.got, c.err) {
-				t.Errorf("%s: %+v, want the answer %d and the pause %v", name, got, way.want, c.pause)
+		t.Run(c.name, func(t *testing.T) {
+			if c.err != nil {
+				c.err = fmt.Errorf("events: %w", c.err)
 			}
-		}
+			wantRefusal(t, "post", refusalOf(c.err, "AlreadyExists", AlreadyExists), c.err, c.post, c.pause)
+			wantRefusal(t, "amend", refusalOf(c.err, "NotFound", NotFound), c.err, c.amend, c.pause)
+		})
 	}
-	patience := status(429, "TooManyRequests", "")
-	patience.Details.RetryAfterSeconds = 9
-	wait := errorIn(errorOf(patience, "", Exists)).RetryAfter
-	if wait < 9*time.Second || wait > 10800*time.Millisecond {
-		t.Errorf("the server asked for 9 s, and the wait is %v", wait)
+}
+
+// wantRefusal checks what err says to the Recorder, and that it wraps cause.
+func wantRefusal(t *testing.T, what string, err, cause error, answer Answer, pause time.Duration) {
+	t.Helper()
+	refusal := refusalIn(err)
+	testkit.WantNumber(t, what+": answer", int(refusal.Answer), int(answer))
+	testkit.WantEqual(t, what+": pause", refusal.Pause, pause)
+	if !errors.Is(err, cause) {
+		t.Errorf("%s: %v does not wrap %v", what, err, cause)
+	}
+}
+
+func TestRefusalHasTheServersRetryAfter(t *testing.T) {
+	tooMany := newStatus(429, "TooManyRequests", "")
+	tooMany.Details.RetryAfterSeconds = 9
+	wait := refusalIn(refusalOf(tooMany, "", AlreadyExists)).RetryAfter
+	if wait < 9*time.Second || wait > 10800*time.Millisecond { // with jitter of up to a fifth
+		t.Errorf("the server asked for 9 s, and RetryAfter is %v", wait)
 	}
 }
