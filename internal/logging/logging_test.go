@@ -260,6 +260,26 @@ func TestChronicFailureHidesNoOutage(t *testing.T) {
 	})
 }
 
+func TestChronicPartThatWorksEndsNoOutageOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, out := testOutage()
+		defer o.Stop()
+		for range 40 {
+			o.Failed("bad", "cannot write", time.Minute, "key", "bad")
+			<-time.After(30 * time.Second)
+			o.Worked("good")
+		}
+		o.Failed("a", "cannot write", time.Minute, "key", "a")
+		lines(out)
+		<-time.After(5 * time.Second)
+		o.Worked("bad")
+		wantLines(t, "when the chronic part works", lines(out))
+		<-time.After(5 * time.Second)
+		o.Worked("a")
+		wantLines(t, "when all works", lines(out), `level=INFO msg="Pod: watching again after 10s" kind=Pod failed_tries=1`)
+	})
+}
+
 func TestPartThatIsGivenUpEndsNothingForPeople(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, out := testOutage()

@@ -47,6 +47,8 @@ type part struct {
 	problem string    // what is said of that
 	args    []any
 	pause   time.Duration
+
+	isChronic bool
 }
 
 const (
@@ -128,7 +130,9 @@ func (o *Outage) endLocked(name, what string, level slog.Level) {
 	delete(o.failing, name)
 	o.changed = time.Now()
 	left := len(o.failing)
-	o.chronic = min(o.chronic, left)
+	if p.isChronic {
+		o.chronic--
+	}
 	began := o.began
 	if !o.isOn {
 		began = p.since
@@ -195,6 +199,9 @@ func (o *Outage) beginLocked() {
 func (o *Outage) goOnLocked() {
 	isStable := time.Since(o.changed) >= soloTime
 	if o.isOn && isStable && o.worked.After(o.began) {
+		for _, p := range o.failing {
+			p.isChronic = true
+		}
 		o.chronic = len(o.failing)
 		o.isOn = false
 	}
