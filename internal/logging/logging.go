@@ -1,10 +1,7 @@
-// Package logging writes podcount's log: lines for people on a terminal, logfmt or JSON for everything else. And it
-// tells of an outage what a person needs: that it has begun, that it lasts, and that it is over.
+// Package logging writes podcount's log: short lines for people on a terminal, logfmt or JSON elsewhere.
 //
-// It promises that whoever writes a line to an Output never waits for its reader, that lines which are lost are counted
-// and reported, and that what fails again and again fills no log.
-//
-// It knows nothing of Kubernetes, never decides what to do about a failure, and never ends the process.
+// It makes three promises. A goroutine that writes to an Output never waits for the reader of the file. Lines that are
+// dropped are counted and reported. Something that fails again and again does not fill the log: see Outage.
 package logging
 
 import (
@@ -14,35 +11,34 @@ import (
 	"time"
 )
 
-// Style is the form of the lines.
+// Style is how log lines look.
 type Style struct {
 	form  form
-	color bool // of terminal lines
+	color bool // only for the form terminal
 }
 
 type form int
 
 const (
-	text     form = iota // logfmt
-	jsonText             // a JSON object a line
-	terminal             // for people
+	logfmt    form = iota // key=value, for people and programs
+	jsonLines             // one JSON object a line, for programs
+	terminal              // short, for people
 )
 
-// StyleOf returns the style that a format (auto, text or json) stands for where the log is written to w. With auto
-// that is a short line where w is a terminal, and logfmt elsewhere. Colour is used on a terminal alone, and neither
-// where NO_COLOR is set (https://no-color.org) nor on a terminal that says it is dumb.
+// StyleOf returns the style for a format (auto, text or json) and the file that the log is written to. auto means short
+// lines if the file is a terminal, and logfmt if not. The lines have colours unless the environment has NO_COLOR (see
+// https://no-color.org) or says that the terminal is dumb.
 func StyleOf(format string, w io.Writer, getenv func(string) string) Style {
 	switch {
 	case format == "json":
-		return Style{form: jsonText}
+		return Style{form: jsonLines}
 	case format == "text" || !isTerminal(w):
-		return Style{form: text}
+		return Style{form: logfmt}
 	}
 	return Style{form: terminal, color: getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"}
 }
 
-// isTerminal reports whether people may be looking at w. It takes /dev/null for a terminal, where the form of a line
-// does not matter.
+// isTerminal reports whether w is a terminal. It takes /dev/null for one, which does no harm.
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {
@@ -52,12 +48,12 @@ func isTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// NewHandler returns a handler that writes the lines of this level and above to w, each in one Write. It holds a lock
-// meanwhile: a w that may block belongs into an Output.
+// NewHandler returns a handler that writes lines of this level and above to w. It writes each line with one call of
+// Write, and holds a lock during the call. So if w may block, put an Output before it.
 func NewHandler(w io.Writer, style Style, level slog.Level) slog.Handler {
-	options := &slog.HandlerOptions{Level: level, ReplaceAttr: plainAttr}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: simplify}
 	switch style.form {
-	case jsonText:
+	case jsonLines:
 		return slog.NewJSONHandler(w, options)
 	case terminal:
 		return &terminalHandler{w: w, level: level, color: style.color}
@@ -65,9 +61,9 @@ func NewHandler(w io.Writer, style Style, level slog.Level) slog.Handler {
 	return slog.NewTextHandler(w, options)
 }
 
-// plainAttr shows every level below INFO as DEBUG, not as DEBUG+2 and the like, and a duration as 1.5s also in JSON,
-// where it would be a number of nanoseconds.
-func plainAttr(_ []string, a slog.Attr) slog.Attr {
+// simplify shows every level below INFO as DEBUG, and not as DEBUG+2 or the like. It shows a duration as 1.5s in JSON,
+// too, and not as a number of nanoseconds.
+func simplify(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case slog.Level:
 		if v < slog.LevelInfo {

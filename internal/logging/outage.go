@@ -9,260 +9,176 @@ import (
 	"time"
 )
 
-// Outage tells of something that fails, and is tried again and again: a line when it begins, one a minute while it
-// lasts, with how long that is and how many tries have failed, and one when it is over. Safe for concurrent use.
+// Outage logs what people need to know about something that fails and is tried again and again: a line when it begins
+// to fail, one a minute while it fails, and one when it works again. Further failures are logged at the debug level.
+// It is safe for concurrent use.
 //
-// An outage has parts, which fail and work on their own. Parts that have failed for ten minutes while others worked are
-// chronic: lines about them go on, but when others fail, too, that is a new outage with a beginning and an end.
+// An outage has parts, which fail and work on their own. It begins when the first part fails, and is over when no part
+// fails any more. There are two exceptions:
 //
-// Something that fails and works by turns would say two lines each time. So at most five outages are said in five
-// minutes; each other one is said at the debug level, and counted in the next line of a beginning.
+//   - A part that has failed for ten minutes while others worked is chronic. It still gets its lines, but it no longer
+//     counts: an outage of the others begins and ends as if the chronic parts worked.
+//   - Something that fails and works by turns would get two lines each time. So only five outages are announced within
+//     five minutes. The next announcement says how many were not.
 type Outage struct {
 	log     *slog.Logger
-	subject string // what fails
-	again   string // that it works, in two words
-	args    []any  // attributes of each line
-
-	mu       sync.Mutex // guards all below
-	failing  map[string]*part
-	chronic  int       // how many of them are
-	changed  time.Time // when their number last changed
-	worked   time.Time // when a part worked last
-	isOn     bool      // more fail than the chronic ones: the rest is about this outage
-	began    time.Time
-	tries    int           // that have failed since then
-	isSaid   bool          // its beginning was said
-	saidAt   time.Time     // when the last line about a failure was
-	pause    time.Duration // between that line and the next
-	nextLine *time.Timer   // says it
-	isEnded  bool          // Stop was called
-	begins   []time.Time   // when the newest outages were said
-	unsaid   int           // outages since the last one that was said
-}
-
-// part is what fails on its own.
-type part struct {
-	since   time.Time
-	triedAt time.Time // when it failed last
-	problem string    // what is said of that
+	subject string
+	again   string
 	args    []any
-	pause   time.Duration
 
-	isChronic bool
+	mu         sync.Mutex // guards the fields below
+	state      outageState
+	reminder   *time.Timer // calls remind; nil before the first reminder
+	reminderAt time.Time   // when it does, zero if it does not
+	isStopped  bool
 }
 
-const (
-	outagesSaid = 5                // at most, in
-	outageSpan  = 5 * time.Minute  // this
-	soloTime    = 10 * time.Minute // after which a part that fails alone is chronic
-
-	// tryTime is longer than there is between two tries of anything: a backoff of a minute, and a dial of half a minute.
-	tryTime = 2 * time.Minute
-)
-
-// NewOutage makes an Outage that has not begun. subject and again make the line when it is over, as in "Pod" and
-// "watching again": how long it took is added. args are attributes of each line.
+// NewOutage makes an Outage that has not begun. subject and again make the line at its end: "Pod" and "watching again"
+// make "Pod: watching again after 37s". args are attributes of each line.
 func NewOutage(log *slog.Logger, subject, again string, args ...any) *Outage {
-	return &Outage{log: log, subject: subject, again: again, args: args, failing: map[string]*part{}}
+	return &Outage{
+		log:     log,
+		subject: subject,
+		again:   again,
+		args:    args,
+		state:   outageState{failing: map[string]*failingPart{}},
+	}
 }
 
-// Failed says that a try of a part has failed. problem and args are said, now or later. pause, which must be more than
-// 0, is the time between two lines while it lasts: longer than a minute where somebody has to act first.
-func (o *Outage) Failed(name, problem string, pause time.Duration, args ...any) {
+// Failed reports that a try of a part has failed. problem is the message of the line, and args are its attributes. pause
+// is the time until the next line, if the outage lasts. It is a minute, or more if somebody has to act first.
+func (o *Outage) Failed(part, problem string, pause time.Duration, args ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
-	p := o.failing[name]
-	if p == nil {
-		p = &part{since: now}
-		o.failing[name] = p
-		o.changed = now
-	}
-	p.triedAt = now
-	p.problem = problem
-	p.args = args
-	p.pause = pause
-	if !o.isOn && len(o.failing) > o.chronic {
-		o.isOn = true
-		o.isSaid = false
-		o.began = now
-		o.tries = 0
-	}
-	o.tries++
-	hasBecomeUrgent := pause < o.pause && now.Sub(o.saidAt) >= pause // no missing right any more, but what may pass
+	o.state.addFailure(part, failure{at: now, problem: problem, args: args, pause: pause})
 	switch {
-	case o.isOn && !o.isSaid && o.mayBeginLocked():
-		o.beginLocked()
-	case o.isSaid && hasBecomeUrgent:
-		o.goOnLocked()
+	case o.state.mayAnnounce(now):
+		unannounced := o.state.announce(now)
+		o.logFailureLocked(slog.LevelWarn, unannounced)
+	case o.state.isReminderOverdue(now, pause):
+		o.state.remind(now) // This try proves that the part is still tried.
+		o.logFailureLocked(slog.LevelWarn, 0)
 	default:
-		o.sayLocked(slog.LevelDebug)
+		o.logFailureLocked(slog.LevelDebug, 0)
 	}
+	o.setReminderLocked()
 }
 
-// Worked says that a try of a part has succeeded.
-func (o *Outage) Worked(name string) {
+// Worked reports that a try of a part has succeeded.
+func (o *Outage) Worked(part string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.worked = time.Now()
-	o.endLocked(name, o.again, slog.LevelInfo)
+	o.state.workedAt = time.Now()
+	o.removeLocked(part, o.again, slog.LevelInfo)
 }
 
-// Forget says that a part has nothing left to do. That says nothing about whether it works.
-func (o *Outage) Forget(name string) {
+// Forget reports that a part has nothing left to do. It may or may not work.
+func (o *Outage) Forget(part string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.endLocked(name, "nothing fails any more", slog.LevelInfo)
+	o.removeLocked(part, "nothing fails any more", slog.LevelInfo)
 }
 
-// GiveUp says that a part is not tried any more, though it has failed.
-func (o *Outage) GiveUp(name string) {
+// GiveUp reports that a part has failed and will not be tried again.
+func (o *Outage) GiveUp(part string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.endLocked(name, "given up", slog.LevelDebug)
-}
-
-func (o *Outage) endLocked(name, what string, level slog.Level) {
-	p := o.failing[name]
-	if p == nil {
-		return
-	}
-	delete(o.failing, name)
-	o.changed = time.Now()
-	left := len(o.failing)
-	if p.isChronic {
-		o.chronic--
-	}
-	began := o.began
-	if !o.isOn {
-		began = p.since
-	}
-	switch {
-	case left == 0:
-		o.stopLocked()
-	case o.isOn && left <= o.chronic:
-		what += ", but for " + strconv.Itoa(left) + ","
-	default:
-		return // others fail still
-	}
-	if o.isOn && !o.isSaid {
-		o.unsaid++
-		level = slog.LevelDebug
-	}
-	text := o.subject + ": " + what + " after " + rounded(time.Since(began)).String()
-	o.log.Log(context.Background(), level, text, append(slices.Clone(o.args), "failed_tries", o.tries)...)
-	o.isOn = false
-	o.tries = 0
-}
-
-// Stop ends the lines of an outage that lasts, as nothing will be tried any more. What fails afterwards is said once.
-func (o *Outage) Stop() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.isEnded = true
-	o.stopLocked()
-}
-
-func (o *Outage) stopLocked() {
-	if o.nextLine != nil {
-		o.nextLine.Stop()
-	}
-	o.nextLine = nil
+	o.removeLocked(part, "given up", slog.LevelDebug)
 }
 
 // Failing returns how many parts fail now.
 func (o *Outage) Failing() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.failing)
+	return len(o.state.failing)
 }
 
-// mayBeginLocked reports whether one more beginning may be said.
-func (o *Outage) mayBeginLocked() bool {
-	o.begins = slices.DeleteFunc(o.begins, func(t time.Time) bool { return time.Since(t) >= outageSpan })
-	return len(o.begins) < outagesSaid
+// Stop ends the lines about an outage that lasts. It is for the end of the process, when nothing is tried again.
+func (o *Outage) Stop() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.isStopped = true
+	o.setReminderLocked()
 }
 
-func (o *Outage) beginLocked() {
-	o.begins = append(o.begins, time.Now())
-	o.isSaid = true
-	var more []any
-	if o.unsaid > 0 {
-		more = append(more, "unsaid_outages", o.unsaid)
-		o.unsaid = 0
+// setReminderLocked makes remind run when the state wants the next line, and at no other time.
+func (o *Outage) setReminderLocked() {
+	at := o.state.remindAt
+	if o.isStopped {
+		at = time.Time{}
 	}
-	o.sayLocked(slog.LevelWarn, more...)
-	o.waitLocked()
-}
-
-// goOnLocked says that the outage lasts. Where nothing is tried any more there is nothing to say.
-func (o *Outage) goOnLocked() {
-	isStable := time.Since(o.changed) >= soloTime
-	if o.isOn && isStable && o.worked.After(o.began) {
-		for _, p := range o.failing {
-			p.isChronic = true
-		}
-		o.chronic = len(o.failing)
-		o.isOn = false
-	}
-	if time.Since(o.newestLocked().triedAt) < tryTime {
-		o.sayLocked(slog.LevelWarn)
-	}
-	o.waitLocked()
-}
-
-// waitLocked has the next line said after a pause.
-func (o *Outage) waitLocked() {
-	o.stopLocked()
-	if o.isEnded {
+	if at.Equal(o.reminderAt) {
 		return
 	}
-	o.saidAt = time.Now()
-	o.pause = o.newestLocked().pause
-	var timer *time.Timer
-	timer = time.AfterFunc(o.pause, func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		if o.nextLine == timer && len(o.failing) > 0 {
-			o.goOnLocked()
-		}
-	})
-	o.nextLine = timer
-}
-
-// newestLocked returns the part that failed last.
-func (o *Outage) newestLocked() (newest *part) {
-	for _, p := range o.failing {
-		if newest == nil || p.triedAt.After(newest.triedAt) {
-			newest = p
-		}
+	o.reminderAt = at
+	if o.reminder != nil {
+		o.reminder.Stop()
 	}
-	return newest
+	if !at.IsZero() {
+		o.reminder = time.AfterFunc(time.Until(at), o.remind)
+	}
 }
 
-// sayLocked writes a line about the newest failure.
-func (o *Outage) sayLocked(level slog.Level, more ...any) {
+// remind logs that the outage lasts. The timer calls it.
+func (o *Outage) remind() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	isCancelled := o.reminderAt.IsZero() || now.Before(o.reminderAt)
+	if isCancelled {
+		return // The timer fired while another goroutine stopped it or set another one.
+	}
+	isStillTried := o.state.remind(now)
+	if isStillTried {
+		o.logFailureLocked(slog.LevelWarn, 0)
+	}
+	o.setReminderLocked()
+}
+
+// logFailureLocked logs the newest failure, and how many outages before this one were not announced.
+func (o *Outage) logFailureLocked(level slog.Level, unannounced int) {
 	if !o.log.Enabled(context.Background(), level) {
 		return
 	}
-	newest := o.newestLocked()
-	began := o.began
-	if !o.isOn {
-		began = newest.since
-	}
+	newest := o.state.newest()
 	args := slices.Clone(o.args)
-	if o.tries > 1 {
-		args = append(args, "for", rounded(time.Since(began)), "failed_tries", o.tries)
+	if o.state.tries > 1 {
+		lasts := time.Since(o.state.beginOf(newest))
+		args = append(args, "for", rounded(lasts), "failed_tries", o.state.tries)
 	}
-	if len(o.failing) > 1 {
-		args = append(args, "failing", len(o.failing))
+	if failing := len(o.state.failing); failing > 1 {
+		args = append(args, "failing", failing)
 	}
-	args = append(args, more...)
+	if unannounced > 0 {
+		args = append(args, "unsaid_outages", unannounced)
+	}
 	args = append(args, newest.args...)
 	o.log.Log(context.Background(), level, newest.problem, args...)
 }
 
-// rounded makes a duration short to read: whole seconds from ten seconds on, three digits below.
+// removeLocked ends the failure of a part. If that ends the outage, it logs so. outcome says what ended the failure.
+func (o *Outage) removeLocked(part, outcome string, level slog.Level) {
+	end, isOver := o.state.remove(part, time.Now())
+	o.setReminderLocked()
+	if !isOver {
+		return
+	}
+	if !end.wasAnnounced {
+		level = slog.LevelDebug
+	}
+	text := o.subject + ": " + outcome + " after " + rounded(end.took).String()
+	switch {
+	case end.stillFailing == 1:
+		text += ", but 1 still fails"
+	case end.stillFailing > 1:
+		text += ", but " + strconv.Itoa(end.stillFailing) + " still fail"
+	}
+	args := append(slices.Clone(o.args), "failed_tries", end.tries)
+	o.log.Log(context.Background(), level, text, args...)
+}
+
+// rounded makes a duration short to read: it has whole seconds from ten seconds on, and three digits below.
 func rounded(d time.Duration) time.Duration {
 	switch {
 	case d >= 10*time.Second:

@@ -1,0 +1,177 @@
+package logging
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podcount/internal/testkit"
+)
+
+var errRefused = errors.New("connection refused")
+
+func TestOutageIsLoggedFromBeginningToEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &bytes.Buffer{}
+		o := newOutage(log)
+		defer o.Stop()
+		o.Worked("watch")
+		wantLines(t, "before the outage", log)
+		o.Failed("watch", "cannot watch", time.Minute, "err", errRefused)
+		wantLines(t, "at the beginning", log, `level=WARN msg="cannot watch" kind=Pod err="connection refused"`)
+		for range 29 {
+			<-time.After(3900 * time.Millisecond)
+			o.Failed("watch", "cannot watch", time.Minute, "err", errRefused)
+		}
+		<-time.After(8900 * time.Millisecond)
+		wantLines(t, "within two minutes", log,
+			`level=WARN msg="cannot watch" kind=Pod for=1m0s failed_tries=16 err="connection refused"`,
+			`level=WARN msg="cannot watch" kind=Pod for=2m0s failed_tries=30 err="connection refused"`)
+		o.Worked("watch")
+		wantLines(t, "at the end", log, `level=INFO msg="Pod: watching again after 2m2s" kind=Pod failed_tries=30`)
+		<-time.After(time.Hour)
+		wantLines(t, "after the end", log)
+	})
+}
+
+func TestOutageIsOverOnceAllPartsWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &bytes.Buffer{}
+		o := newOutage(log)
+		defer o.Stop()
+		o.Failed("node a", "cannot write", time.Minute)
+		o.Failed("node b", "cannot write", time.Minute)
+		<-time.After(61 * time.Second)
+		wantLines(t, "after a minute", log,
+			`level=WARN msg="cannot write" kind=Pod`,
+			`level=WARN msg="cannot write" kind=Pod for=1m0s failed_tries=2 failing=2`)
+		o.Worked("node a")
+		wantLines(t, "when one part works", log)
+		o.Worked("node b")
+		wantLines(t, "when both parts work", log,
+			`level=INFO msg="Pod: watching again after 1m1s" kind=Pod failed_tries=2`)
+	})
+}
+
+func TestLongPauseEndsWithAnotherProblem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &bytes.Buffer{}
+		o := newOutage(log)
+		defer o.Stop()
+		for range 20 {
+			o.Failed("watch", "cannot watch", 10*time.Minute, "err", "403")
+			<-time.After(61 * time.Second)
+		}
+		wantLines(t, "within 20 minutes", log,
+			`level=WARN msg="cannot watch" kind=Pod err=403`,
+			`level=WARN msg="cannot watch" kind=Pod for=10m0s failed_tries=10 err=403`,
+			`level=WARN msg="cannot watch" kind=Pod for=20m0s failed_tries=20 err=403`)
+		<-time.After(2 * time.Minute)
+		o.Failed("watch", "cannot watch", time.Minute, "err", errRefused)
+		wantLines(t, "at the first other error", log,
+			`level=WARN msg="cannot watch" kind=Pod for=22m20s failed_tries=21 err="connection refused"`)
+	})
+}
+
+// Something that fails and works by turns must not fill the log, but it must not stay unknown either.
+func TestOutagesInARowAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &bytes.Buffer{}
+		o := newOutage(log)
+		defer o.Stop()
+		for range 310 {
+			o.Failed("watch", "cannot watch", time.Minute)
+			<-time.After(500 * time.Millisecond)
+			o.Worked("watch")
+			<-time.After(500 * time.Millisecond)
+		}
+		lines := takeLines(log)
+		testkit.WantNumber(t, "lines in 310 seconds", len(lines), 2*2*maxAnnounced)
+		sixth := lines[2*maxAnnounced]
+		testkit.WantEqual(t, "sixth announcement", sixth,
+			`level=WARN msg="cannot watch" kind=Pod unsaid_outages=295`)
+
+		o.Failed("watch", "cannot watch", time.Minute)
+		<-time.After(5 * time.Minute)
+		o.Failed("watch", "cannot watch", time.Minute)
+		testkit.WantEqual(t, "announcement of an outage that lasts", takeLines(log)[0],
+			`level=WARN msg="cannot watch" kind=Pod for=5m0s failed_tries=2 unsaid_outages=5`)
+	})
+}
+
+func TestStoppedOutageLogsNoReminder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &bytes.Buffer{}
+		o := newOutage(log)
+		o.Failed("watch", "cannot watch", time.Minute)
+		takeLines(log)
+		o.Stop()
+		<-time.After(time.Hour)
+		wantLines(t, "after the stop", log)
+	})
+}
+
+func TestPartThatIsGivenUpGetsNoLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &bytes.Buffer{}
+		o := newOutage(log)
+		o.Failed("post", "cannot post", time.Minute)
+		takeLines(log)
+		o.GiveUp("post")
+		<-time.After(time.Hour)
+		wantLines(t, "after it was given up", log)
+	})
+}
+
+// failChronically lets the part "bad" fail every 30 s for d, while another part works.
+func failChronically(o *Outage, d time.Duration) {
+	for range d / (30 * time.Second) {
+		o.Failed("bad", "cannot write", time.Minute, "key", "bad")
+		<-time.After(30 * time.Second)
+		o.Worked("good")
+	}
+}
+
+func TestChronicPartHidesNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &bytes.Buffer{}
+		o := newOutage(log)
+		defer o.Stop()
+		failChronically(o, 20*time.Minute)
+		takeLines(log)
+		<-time.After(time.Second)
+		o.Failed("a", "cannot write", time.Minute, "key", "a")
+		wantLines(t, "when another part fails", log, `level=WARN msg="cannot write" kind=Pod failing=2 key=a`)
+		<-time.After(5 * time.Second)
+		o.Worked("a")
+		wantLines(t, "when that part works", log,
+			`level=INFO msg="Pod: watching again after 5s, but 1 still fails" kind=Pod failed_tries=1`)
+		failChronically(o, 10*time.Minute)
+		if lines := len(takeLines(log)); lines < 9 || lines > 11 {
+			t.Errorf("the chronic part got %d lines in ten minutes, want one a minute", lines)
+		}
+		o.Worked("bad")
+		wantLines(t, "when all parts work", log,
+			`level=INFO msg="Pod: watching again after 30m6s" kind=Pod failed_tries=20`)
+	})
+}
+
+func TestChronicPartThatWorksEndsNoOutageOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &bytes.Buffer{}
+		o := newOutage(log)
+		defer o.Stop()
+		failChronically(o, 20*time.Minute)
+		o.Failed("a", "cannot write", time.Minute, "key", "a")
+		takeLines(log)
+		<-time.After(5 * time.Second)
+		o.Worked("bad")
+		wantLines(t, "when the chronic part works", log)
+		<-time.After(5 * time.Second)
+		o.Worked("a")
+		wantLines(t, "when all parts work", log,
+			`level=INFO msg="Pod: watching again after 10s" kind=Pod failed_tries=1`)
+	})
+}
