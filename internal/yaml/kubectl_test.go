@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// recordedDocument is a document, and what kubectl makes of it: see testdata/record.
+// recordedDocument is a document, and how kubectl reads it: see testdata/record.
 type recordedDocument struct {
 	Name, Text string
-	Refused    string // kubectl's error
+	Refused    string // kubectl's error, "" if there was none
 	Tree       any
 }
 
@@ -34,7 +34,7 @@ func recordedDocuments(t *testing.T, file string) (documents []recordedDocument)
 	return documents
 }
 
-// refusedOnPurpose returns why documents are refused that kubectl reads, by their names.
+// refusedOnPurpose returns the documents that kubectl reads and Parse refuses on purpose: the reason for each name.
 func refusedOnPurpose(t *testing.T) map[string]string {
 	t.Helper()
 	file, err := os.Open("testdata/refused.txt")
@@ -63,8 +63,8 @@ func refusedOnPurpose(t *testing.T) map[string]string {
 	return reasons
 }
 
-// What podcount reads it reads as kubectl does, and it reads nothing that kubectl refuses. No error quotes a value.
-// With PODCOUNT_YAML another file of documents is compared, of which any may be refused.
+// Parse reads every document as kubectl does, or refuses it; and it refuses what kubectl refuses. No error quotes a
+// value. PODCOUNT_YAML names another file of documents to compare; of those, any may be refused.
 func TestTreesAreThoseOfKubectl(t *testing.T) {
 	file := os.Getenv("PODCOUNT_YAML")
 	isOther := file != ""
@@ -80,7 +80,7 @@ func TestTreesAreThoseOfKubectl(t *testing.T) {
 	for _, d := range documents {
 		tree, err := Parse(d.Text)
 		if err != nil && !errorsOfParse.MatchString(err.Error()) {
-			t.Errorf("%s: an error that is not known, which may quote a value: %v", d.Name, err)
+			t.Errorf("%s: an unknown error, which may quote a value: %v", d.Name, err)
 		}
 		_, isOnPurpose := reasons[d.Name]
 		switch {
@@ -94,7 +94,7 @@ func TestTreesAreThoseOfKubectl(t *testing.T) {
 		case d.Refused != "" && !readsMore(d):
 			t.Errorf("%s: kubectl refuses %.300q (%s), but podcount reads %v", d.Name, d.Text, d.Refused, tree)
 		case d.Refused == "" && !isSame(extension(tree), d.Tree):
-			t.Errorf("%s: of %.300q kubectl makes\n %#v, podcount\n %#v", d.Name, d.Text, d.Tree, extension(tree))
+			t.Errorf("%s: kubectl reads %.300q as\n %#v, podcount as\n %#v", d.Name, d.Text, d.Tree, extension(tree))
 		default:
 			read++
 		}
@@ -102,17 +102,17 @@ func TestTreesAreThoseOfKubectl(t *testing.T) {
 	t.Logf("%d documents are read alike, %d are refused by both, %d by podcount alone", read, refusedByBoth, refused)
 	for name, reason := range reasons {
 		if !isOther {
-			t.Errorf("testdata/refused.txt: %s (%s) is not refused, or not there", name, reason)
+			t.Errorf("testdata/refused.txt: %s (%s) is not refused, or not in the file", name, reason)
 		}
 	}
 }
 
-// readsMore reports whether a document has the escape \/, which JSON has, and YAML since 1.2; kubectl reads 1.1.
+// readsMore reports whether a document has the escape \/. JSON has it, and YAML has it since 1.2; kubectl reads 1.1.
 func readsMore(d recordedDocument) bool {
 	return strings.Contains(d.Text, `\/`) && strings.HasSuffix(d.Refused, "found unknown escape character")
 }
 
-// extension returns the part of a kubeconfig that kubectl shows as it is.
+// extension returns the first extension of a kubeconfig, which kubectl shows unchanged.
 func extension(tree any) any {
 	config, _ := tree.(map[string]any)
 	extensions, _ := config["extensions"].([]any)
@@ -123,7 +123,7 @@ func extension(tree any) any {
 	return first["extension"]
 }
 
-// isSame reports whether two trees are equal. Numbers are, if their values are.
+// isSame reports whether two trees are equal. Numbers are equal if their values are, however they are written.
 func isSame(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:

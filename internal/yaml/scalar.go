@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// plain reads a scalar without quotes in a block. It goes on over the lines below that are indented by more than
-// parent, as tools wrap long texts; each line break is a blank.
+// plain reads a scalar without quotes in a block. It continues on the following lines that are indented by more than
+// the column parent, because tools wrap long texts like that. Each line break stands for a space.
 func (p *parser) plain(parent int) any {
 	parts := []string{p.plainLine(false)}
 	for p.peek() == '\n' && p.isWrapped(parent) {
@@ -21,8 +21,8 @@ func (p *parser) plain(parent int) any {
 	return p.plainValue(strings.Join(parts, " "))
 }
 
-// isWrapped reports whether the next line goes on with the plain scalar that the line in hand ends with. A document
-// that is nothing but a scalar has one line.
+// isWrapped reports whether the plain scalar at the end of the current line continues on the next line. A scalar that
+// is the whole document does not.
 func (p *parser) isWrapped(parent int) bool {
 	isLast := p.row+1 >= len(p.lines)
 	if isLast || parent < 0 {
@@ -35,30 +35,35 @@ func (p *parser) isWrapped(parent int) bool {
 	return isText && indentation > parent
 }
 
-// plainLine reads a plain scalar's part of the line in hand: up to what begins a comment, to the colon of a key, or in
-// a flow to one of its marks.
+// plainLine reads the part of a plain scalar that is in the current line. It ends before a comment, before the colon of
+// a key and, within brackets, before a character that has a meaning there.
 func (p *parser) plainLine(inFlow bool) string {
 	rest := p.rest()
-	end := len(rest)
-	for i := range len(rest) {
-		isLastOrBlank := i+1 == len(rest) || rest[i+1] == ' '
-		isColon := rest[i] == ':' && isLastOrBlank
-		isComment := rest[i] == '#' && i > 0 && rest[i-1] == ' '
-		isMark := inFlow && strings.IndexByte(",[]{}?", rest[i]) >= 0
-		if isColon || isComment || isMark {
-			end = i
-			break
-		}
-	}
+	end := plainEnd(rest, inFlow)
 	text := strings.TrimRight(rest[:end], " \t")
 	p.column += len(text)
 	if end == len(rest) {
-		p.column = len(p.line())
+		p.column = len(p.line()) // skip the blanks at the end of the line, too
 	}
 	return text
 }
 
-// plainValue returns what a scalar without quotes stands for: a text, a number, true, false or nothing.
+// plainEnd returns where a plain scalar ends in the rest of a line.
+func plainEnd(rest string, inFlow bool) int {
+	for i, c := range []byte(rest) {
+		isBeforeBlank := i+1 == len(rest) || rest[i+1] == ' '
+		isAfterBlank := i > 0 && rest[i-1] == ' '
+		isColon := c == ':' && isBeforeBlank
+		isComment := c == '#' && isAfterBlank
+		isFlowCharacter := inFlow && strings.IndexByte(",[]{}?", c) >= 0
+		if isColon || isComment || isFlowCharacter {
+			return i
+		}
+	}
+	return len(rest)
+}
+
+// plainValue returns the value of a plain scalar: a string, a number, a boolean or nil.
 func (p *parser) plainValue(text string) any {
 	p.checkPlain(text)
 	switch text {
@@ -70,7 +75,7 @@ func (p *parser) plainValue(text string) any {
 		return false
 	}
 	if slices.Contains([]string{"yes", "no", "on", "off", "y", "n"}, strings.ToLower(text)) {
-		p.fail("%q may mean true or false: write that, or quote it", text)
+		p.fail("some programs read %q as true or false: write that, or quote it", text)
 	}
 	if strings.IndexByte("0123456789+-.", text[0]) >= 0 && p.isNumber(text) {
 		return json.Number(text)
@@ -78,95 +83,97 @@ func (p *parser) plainValue(text string) any {
 	return text
 }
 
-// checkPlain refuses what may not stand without quotes.
+// checkPlain refuses a plain scalar that must be quoted.
 func (p *parser) checkPlain(text string) {
 	if text == "" {
 		p.fail("a key or a value is missing")
 	}
 	switch {
 	case strings.IndexByte("&*!", text[0]) >= 0:
-		p.fail("a value that begins with %q: quote it, or write out what it stands for (an anchor, an alias, a tag)",
-			text[:1])
+		p.fail("a value begins with %q: quote it; anchors, aliases and tags are not supported", text[:1])
 	case strings.IndexByte("|>", text[0]) >= 0:
-		p.fail("a value that begins with %q: quote it, or begin the block on the line of its key", text[:1])
+		p.fail("a value begins with %q: quote it, or begin the block on the line of its key", text[:1])
 	case strings.IndexByte("%@`,]}?:=", text[0]) >= 0:
-		p.fail("a value that begins with %q: quote it", text[:1])
+		p.fail("a value begins with %q: quote it", text[:1])
 	}
 	if text == "-" || strings.HasPrefix(text, "- ") {
-		p.fail(`a value that begins with "-": quote it, or begin a list on a line of its own`)
+		p.fail(`a value begins with "-": quote it, or begin a list on a line of its own`)
 	}
 	isWholeDocument := p.depth == 0
 	if isWholeDocument && (isMarker(text, "---") || isMarker(text, "...")) {
-		p.fail("a document that begins or ends inside of a line")
+		p.fail("a document begins or ends in the middle of a line")
 	}
 	if strings.HasSuffix(text, ":") || strings.Contains(text, "\t") {
-		p.fail("a colon or a tab in a value: quote it")
+		p.fail("a value contains a colon or a tab: quote it")
 	}
 }
 
-// isNumber reports whether a text is a number, as kubectl sees it. It refuses those that JSON cannot write.
+// isNumber reports whether a plain scalar is a number, by the rules of kubectl. It refuses numbers that JSON does not
+// have, because programs differ in how they read them.
 func (p *parser) isNumber(text string) bool {
 	digits := strings.NewReplacer("_", "", "0b+", "0b", "0b-", "0b").Replace(text)
 	_, intErr := strconv.ParseInt(digits, 0, 64)
-	_, floatErr := strconv.ParseFloat(strings.TrimLeft(digits, "+-."), 64) // of .inf and .nan, too
+	_, floatErr := strconv.ParseFloat(strings.TrimLeft(digits, "+-."), 64) // accepts .inf and .nan
 	if json.Valid([]byte(text)) && floatErr == nil {
 		return true
 	}
 	isText := errors.Is(intErr, strconv.ErrSyntax) && errors.Is(floatErr, strconv.ErrSyntax)
 	if !isText {
-		p.fail("a number that is not written like one in JSON: quote it")
+		p.fail("a number is not written as in JSON: rewrite it, or quote it if it is a string")
 	}
 	return false
 }
 
-// quoted reads a scalar in single or double quotes. Over a line's end, it is folded: blanks around the end are dropped,
-// one line break is a blank, and of several the first is dropped.
+// quoted reads a scalar in single or double quotes. If it has several lines, they are folded: blanks around a line
+// break are dropped; a single line break becomes a space; of several in a row, the first is dropped.
 func (p *parser) quoted() string {
 	var text strings.Builder
-	quote := p.peek()
 	start := p.row
+	quote := p.peek()
 	p.column++
 	for {
 		rest := p.rest()
 		c := p.peek()
 		isEscape := c == '\\' && quote == '"'
 		switch {
-		case strings.TrimLeft(rest, " ") == "":
+		case strings.TrimLeft(rest, " ") == "": // the line has ended
 			text.WriteString(p.foldQuoted(start, " "))
-		case isEscape && rest == `\`: // an escaped line break is no blank
+		case isEscape && rest == `\`: // the line break is escaped, and does not become a space
 			text.WriteString(p.foldQuoted(start, ""))
 		case isEscape && strings.TrimLeft(rest[1:], " ") == "":
-			p.fail("a tab, or a backslash and a blank, at the end")
+			p.fail("the line ends with a tab, or with a backslash and a space")
 		case isEscape:
 			text.WriteRune(p.escape())
 		case c != quote:
 			text.WriteByte(c)
 			p.column++
-		case quote == '\'' && strings.HasPrefix(rest, "''"):
+		case quote == '\'' && strings.HasPrefix(rest, "''"): // two single quotes stand for one
 			text.WriteByte(c)
 			p.column += len("''")
-		default:
+		default: // the closing quote
 			p.column++
 			return text.String()
 		}
 	}
 }
 
-// foldQuoted moves from a line's end to the next text of a quoted scalar that began in the row start. It returns what
-// the scalar has in place of that: single, or a line break for each empty line between.
+// foldQuoted moves from the end of a line to the next text of a quoted scalar, which began in the row start. It returns
+// what the line breaks between stand for: single if there is only one, or else one line break for each empty line.
 func (p *parser) foldQuoted(start int, single string) string {
-	breaks := 0
-	for p.nextLine(); strings.TrimLeft(p.rest(), " ") == "" && !p.atEnd(); p.nextLine() {
-		breaks++
+	emptyLines := 0
+	p.nextLine()
+	for strings.TrimLeft(p.rest(), " ") == "" && !p.atEnd() {
+		emptyLines++
+		p.nextLine()
 	}
 	if p.atEnd() || p.atMarker("---") || p.atMarker("...") {
-		p.failIn(start, "no closing quote")
+		p.failIn(start, "the closing quote is missing")
 	}
-	p.column = len(p.line()) - len(strings.TrimLeft(p.line(), " \t"))
-	if breaks == 0 {
+	p.skipBlanks()
+	if emptyLines == 0 {
 		return single
 	}
-	return strings.Repeat("\n", breaks)
+	return strings.Repeat("\n", emptyLines)
 }
 
 // escapes are the characters that a backslash and a letter stand for.
@@ -192,10 +199,10 @@ var escapes = map[byte]rune{
 	'P':  '\u2029', // paragraph separator
 }
 
-// escapeDigits are how many hexadecimal digits follow a backslash and this letter.
+// escapeDigits is the number of hexadecimal digits that follow a backslash and a letter.
 var escapeDigits = map[byte]int{'x': 2, 'u': 4, 'U': 8}
 
-// escape reads a backslash, and what follows it on the same line.
+// escape reads a backslash and the characters that belong to it. There is at least one more in the line.
 func (p *parser) escape() rune {
 	letter := p.rest()[1]
 	digits := p.rest()[2:]
@@ -220,28 +227,37 @@ func (p *parser) failEscape() {
 	p.fail("unknown escape \\%c", char)
 }
 
-// atBlockScalar reports whether a literal or a folded block begins here.
+// atBlockScalar reports whether a literal or folded block begins here.
 func (p *parser) atBlockScalar() bool {
 	c := p.peek()
 	return c == '|' || c == '>'
 }
 
-// blockHeader is the first line of a block: "|" (literal) or ">" (folded), with a digit for the indentation and "-" or
-// "+" for the line breaks at the end.
+// blockHeader is what the first line of a block says: "|" (literal) or ">" (folded), a digit for the indentation, and
+// "-" or "+" for the chomping: how many of the line breaks at the end belong to the text.
 type blockHeader struct {
 	isFolded    bool
-	indentation int  // relative to what the block belongs to; 0: the first line with text says it
-	chomping    byte // '-': no line break at the end; '+': all there are; 0: one
+	indentation int // relative to the parent; 0 if the first line with text determines it
+	chomping    chomping
 }
 
+type chomping byte
+
+const (
+	clip  chomping = 0   // at most one line break
+	strip chomping = '-' // none
+	keep  chomping = '+' // all
+)
+
+// blockHeader reads the first line of a block.
 func (p *parser) blockHeader() blockHeader {
 	header := blockHeader{isFolded: p.peek() == '>'}
 	p.column++
-	for range 2 {
+	for range 2 { // the digit and the chomping may have either order
 		c := p.peek()
 		switch {
-		case header.chomping == 0 && (c == '-' || c == '+'):
-			header.chomping = c
+		case header.chomping == clip && (c == '-' || c == '+'):
+			header.chomping = chomping(c)
 			p.column++
 		case header.indentation == 0 && c >= '1' && c <= '9':
 			header.indentation = int(c - '0')
@@ -249,76 +265,90 @@ func (p *parser) blockHeader() blockHeader {
 		}
 	}
 	p.skipSpaces()
-	isGlued := p.peek() == '#' && p.line()[p.column-1] != ' '
-	if isGlued || !p.atLineEnd() {
-		p.fail("of blocks only those are read that begin with | or >, then + or -, and a digit for the indentation")
+	hasBlank := p.line()[p.column-1] == ' '
+	isText := p.peek() == '#' && !hasBlank
+	if isText || !p.atLineEnd() {
+		p.fail("a block must begin with | or >, then + or -, and a digit for the indentation, all optional except the first")
 	}
 	return header
 }
 
-// blockScalar reads a literal or a folded block, which belongs to a key or to a dash in the column parent.
+// blockScalar reads a literal or folded block. It is the value of a key or a dash in the column parent.
 func (p *parser) blockScalar(parent int) string {
 	header := p.blockHeader()
 	lines := p.blockLines(parent, header.indentation)
-	breaks := len(lines)
+	lineBreaks := len(lines)
 	if p.atEnd() && p.hasNoLastBreak && len(lines) > 0 {
-		breaks--
+		lineBreaks--
 	}
-	text := lines
-	for len(text) > 0 && text[len(text)-1] == "" {
-		text = text[:len(text)-1]
+	lines = withoutEmptyEnd(lines)
+	if len(lines) == 0 {
+		return strings.Repeat("\n", header.chomping.apply(lineBreaks, false))
 	}
-	if len(text) > 0 {
-		breaks -= len(text) - 1 // those after the last line of text
-	}
-
-	var all string
+	breaksAfterText := lineBreaks - (len(lines) - 1)
+	end := strings.Repeat("\n", header.chomping.apply(breaksAfterText, true))
 	if header.isFolded {
-		all = fold(text)
-	} else {
-		all = strings.Join(text, "\n")
+		return fold(lines) + end
 	}
-	switch {
-	case header.chomping == '-':
-		breaks = 0
-	case header.chomping == 0 && len(text) == 0:
-		breaks = 0
-	case header.chomping == 0:
-		breaks = min(breaks, 1)
-	}
-	return all + strings.Repeat("\n", breaks)
+	return strings.Join(lines, "\n") + end
 }
 
-// blockLines reads the lines below a block's header, without their indentation. Empty ones have no text.
+// apply returns how many of the line breaks at the end of a block belong to its text.
+func (c chomping) apply(lineBreaks int, hasText bool) int {
+	switch {
+	case c == keep:
+		return lineBreaks
+	case c == clip && hasText:
+		return min(lineBreaks, 1)
+	default:
+		return 0
+	}
+}
+
+// withoutEmptyEnd returns lines without the empty ones at their end.
+func withoutEmptyEnd(lines []string) []string {
+	end := len(lines)
+	for end > 0 && lines[end-1] == "" {
+		end--
+	}
+	return lines[:end]
+}
+
+// blockLines reads the lines of a block, without its header and without their indentation. The header may state the
+// indentation, relative to the column parent. If relative is 0, the first line with text determines it.
 func (p *parser) blockLines(parent, relative int) (lines []string) {
 	isKnown := relative > 0
 	indentation := parent + max(relative, 1)
-	for p.nextLine(); !p.atEnd(); p.nextLine() {
+	for {
+		p.nextLine()
 		line := p.line()
 		text := strings.TrimLeft(line, " ")
-		blanks := len(line) - len(text)
-		if text != "" && blanks <= parent {
-			break
+		spaces := len(line) - len(text)
+		isAfterBlock := text != "" && spaces <= parent
+		if p.atEnd() || isAfterBlock {
+			return lines
 		}
-		if !isKnown { // an empty line above the first text must not be longer than that is indented, nor a tab indent it
+		if !isKnown {
+			// This is the first line with text, or an empty line above it. An empty line must not be indented more
+			// than the text, and a tab must not indent the text: both raise the indentation, and the text fails below.
 			beforeText := len(line) - len(strings.TrimLeft(line, " \t"))
 			indentation = max(indentation, beforeText)
 			isKnown = text != ""
 		}
-		if text != "" && blanks < indentation {
-			p.fail("indented less than the block's first line, or by a tab")
+		if text != "" && spaces < indentation {
+			p.fail("the line is indented less than the first line of its block, or with a tab")
 		}
-		lines = append(lines, line[min(indentation, blanks):])
+		lines = append(lines, line[min(indentation, spaces):])
 	}
-	return lines
 }
 
-// fold joins a folded block's lines. A break between two lines of text is a blank, and n empty lines between them are n
-// breaks. Next to a line that begins with a blank all breaks stay, as do those before the first line.
+// fold joins the lines of a folded block. A line break between two lines of text becomes a space, and n empty lines
+// between them become n line breaks. All line breaks remain before the first line of text, and next to a line that
+// begins with a blank.
 func fold(lines []string) string {
 	var text strings.Builder
-	empty := 0          // lines since the last one with text
-	isFirst := true     // there is no line of text yet
+	empty := 0          // how many empty lines follow the last line of text
+	isFirst := true     // there has been no line of text yet
 	isIndented := false // the last line of text begins with a blank
 	for _, line := range lines {
 		if line == "" {

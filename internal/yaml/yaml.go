@@ -1,7 +1,10 @@
-// Package yaml reads the part of YAML that configuration files are written in: maps and lists in blocks and in
-// brackets (JSON is nothing else), plain and quoted scalars of one line or several, literal and folded blocks, and
-// comments. It refuses everything else, and whatever two readers might take for different values: better not read than
-// misread. https://yaml.org/spec/1.2.2/
+// Package yaml reads the part of YAML that people and tools use for configuration files: maps and lists, as blocks or
+// in brackets as in JSON; plain and quoted scalars of one or more lines; literal and folded blocks; comments.
+//
+// It refuses everything else, and everything that other programs read in different ways: a file that is refused can be
+// corrected, but one that is misread does harm.
+//
+// The terms, such as block, flow, plain and scalar, are those of the specification: https://yaml.org/spec/1.2.2/
 package yaml
 
 import (
@@ -10,11 +13,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is how many maps and lists may stand in each other.
+// maxDepth limits how deeply maps and lists are nested.
 const maxDepth = 100
 
-// Parse reads a text of one document. It returns a tree of map[string]any, []any, string, json.Number, bool and nil.
-// An error begins with the number of the line. It may name a key, but never quotes a value: that may be a secret.
+// Parse reads one document. It returns a tree of map[string]any, []any, string, json.Number, bool and nil. An error
+// begins with the number of the line. It may name a key, but never quotes a value, because that may be a secret.
 func Parse(text string) (tree any, err error) {
 	defer func() {
 		switch thrown := recover().(type) {
@@ -32,7 +35,8 @@ func Parse(text string) (tree any, err error) {
 	return tree, nil
 }
 
-// syntaxError says what is wrong in a line. It unwinds the parser's functions as a panic, which Parse recovers.
+// syntaxError says what is wrong in a line. The parser panics with it, and Parse recovers it, so that the recursive
+// functions between them need not pass errors on.
 type syntaxError struct {
 	line    int
 	message string
@@ -40,14 +44,19 @@ type syntaxError struct {
 
 func (e *syntaxError) Error() string { return fmt.Sprintf("%d: %s", e.line, e.message) }
 
-// parser stands at one place of the text. Each function below reads one construct from there on, and leaves the parser
-// right after it.
+// parser reads a text from its beginning to its end. Each function below reads one construct, which begins at the
+// parser's position, and moves the position to the end of that construct.
 type parser struct {
 	lines          []string
-	hasNoLastBreak bool // nothing ends the last line: the text ends there
-	row            int  // the line in hand; len(lines) at the end of the text
-	column         int  // the byte in it that is read next
-	depth          int  // of the map or list in hand
+	hasNoLastBreak bool // the text does not end with a line break
+	position
+	depth int // how many maps and lists enclose the position
+}
+
+// position is a place in the text.
+type position struct {
+	row    int // the index of the line; len(lines) is the end of the text
+	column int // the index of the byte in that line
 }
 
 func newParser(text string) *parser {
@@ -64,20 +73,21 @@ func newParser(text string) *parser {
 	return p
 }
 
-// fail refuses the text because of the line in hand.
+// fail refuses the text because of the current line.
 func (p *parser) fail(format string, args ...any) {
 	lastRow := max(len(p.lines)-1, 0)
 	p.failIn(min(p.row, lastRow), format, args...)
 }
 
+// failIn refuses the text because of the line in a row.
 func (p *parser) failIn(row int, format string, args ...any) {
 	panic(&syntaxError{line: row + 1, message: fmt.Sprintf(format, args...)})
 }
 
-// atEnd reports whether nothing of the text is left.
+// atEnd reports whether the parser has reached the end of the text.
 func (p *parser) atEnd() bool { return p.row >= len(p.lines) }
 
-// line returns the whole line in hand.
+// line returns the current line, "" at the end of the text.
 func (p *parser) line() string {
 	if p.atEnd() {
 		return ""
@@ -85,10 +95,10 @@ func (p *parser) line() string {
 	return p.lines[p.row]
 }
 
-// rest returns what is not yet read of the line in hand.
+// rest returns the unread part of the current line.
 func (p *parser) rest() string { return p.line()[p.column:] }
 
-// peek returns the next byte of the line in hand, and a line break at its end.
+// peek returns the next byte of the current line, or a line break at its end.
 func (p *parser) peek() byte {
 	rest := p.rest()
 	if rest == "" {
@@ -103,19 +113,19 @@ func (p *parser) nextLine() {
 	p.checkLine()
 }
 
-// checkLine refuses a line that no construct may contain.
+// checkLine refuses the current line if it contains what is forbidden everywhere.
 func (p *parser) checkLine() {
 	line := p.line()
 	if !utf8.ValidString(line) || strings.ContainsFunc(line, isForbidden) {
-		p.fail("a control character, or no UTF-8")
+		p.fail("the line contains a control character, or is not UTF-8")
 	}
 	if strings.HasSuffix(strings.TrimRight(line, " "), "\t") {
-		p.fail("a tab at the end")
+		p.fail("the line ends with a tab")
 	}
 }
 
-// isForbidden reports whether a character may not stand in a file: a control character, or what only some readers take
-// for the end of a line.
+// isForbidden reports whether a file must not contain a character: a control character, or one that only some programs
+// treat as the end of a line.
 func isForbidden(r rune) bool {
 	switch r {
 	case '\t':
@@ -133,45 +143,49 @@ func (p *parser) skipSpaces() {
 	p.column += len(rest) - len(strings.TrimLeft(rest, " "))
 }
 
-// skipBlanks skips spaces and tabs, where they are no indentation.
+// skipBlanks skips spaces and tabs. It must not be called in the indentation, where tabs are forbidden.
 func (p *parser) skipBlanks() {
 	rest := p.rest()
 	p.column += len(rest) - len(strings.TrimLeft(rest, " \t"))
 }
 
-// atLineEnd reports whether the line in hand has nothing left but a comment. Blanks before that are skipped already.
+// atLineEnd reports whether the current line has ended, or has only a comment left. Call it after skipping blanks.
 func (p *parser) atLineEnd() bool {
 	c := p.peek()
 	return c == '\n' || c == '#'
 }
 
-// endLine demands that nothing but a comment follows a value on its line.
+// endLine refuses the line if anything except a comment follows the value that has been read.
 func (p *parser) endLine() {
-	end := p.column
+	valueEnd := p.column
 	p.skipBlanks()
-	isGlued := p.column == end && p.peek() == '#'
-	if isGlued || !p.atLineEnd() {
-		p.fail("something stands after the value")
+	hasBlank := p.column > valueEnd
+	isText := p.peek() == '#' && !hasBlank
+	if isText || !p.atLineEnd() {
+		p.fail("unexpected text after the value")
 	}
 	p.column = len(p.line())
 }
 
-// toContent moves to what comes next, over blanks, comments and line breaks. It reports false at the document's end.
+// toContent skips blanks, comments and line breaks. It reports whether the document has more content.
 func (p *parser) toContent() bool {
-	for p.skipSpaces(); p.atLineEnd() && !p.atEnd(); p.skipSpaces() {
+	p.skipSpaces()
+	for p.atLineEnd() && !p.atEnd() {
 		p.nextLine()
+		p.skipSpaces()
 	}
 	if p.peek() == '\t' {
-		p.fail("a tab in the indentation, or before a value")
+		p.fail("a tab in the indentation or before a value: use spaces")
 	}
 	return !p.atEnd() && !p.atMarker("---") && !p.atMarker("...")
 }
 
-// atMarker reports whether the line in hand is one that begins or ends a document.
+// atMarker reports whether the current line is a marker: "---", which begins a document, or "...", which ends one.
 func (p *parser) atMarker(marker string) bool {
 	return isMarker(p.line(), marker)
 }
 
+// isMarker reports whether a line is a marker, which a blank and more text may follow.
 func isMarker(line, marker string) bool {
 	rest, found := strings.CutPrefix(line, marker)
 	return found && (rest == "" || rest[0] == ' ' || rest[0] == '\t')
@@ -186,10 +200,11 @@ func (p *parser) documentStart() {
 		return
 	}
 	if p.atMarker("...") {
-		p.fail("the end of a document that has not begun")
+		p.fail("a document ends before it begins")
 	}
 }
 
+// document reads the document's value. That of an empty document is nil.
 func (p *parser) document() any {
 	if !p.toContent() {
 		return nil
@@ -197,7 +212,7 @@ func (p *parser) document() any {
 	return p.node(-1)
 }
 
-// documentEnd reads the line "...", if there is one, and demands that nothing follows the document.
+// documentEnd reads the line "...", if there is one, and refuses a text that continues after the document.
 func (p *parser) documentEnd() {
 	hasContent := p.toContent()
 	if !hasContent && p.atMarker("...") {
@@ -207,22 +222,22 @@ func (p *parser) documentEnd() {
 		p.toContent()
 	}
 	if !p.atEnd() {
-		p.fail("this line does not belong here: wrong indentation, or a second document")
+		p.fail("unexpected line: its indentation is wrong, or it begins a second document")
 	}
 }
 
-// enter begins a map or a list, which ends with leave.
+// enter begins a map or a list. Call leave at its end.
 func (p *parser) enter() {
 	p.depth++
 	if p.depth > maxDepth {
-		p.fail("more than %d maps and lists in each other", maxDepth)
+		p.fail("more than %d maps and lists are nested", maxDepth)
 	}
 }
 
 func (p *parser) leave() { p.depth-- }
 
-// node reads a value that is the first in its line, or that follows a dash. It belongs to a map or a list in the
-// column parent (-1: to none).
+// node reads a value that is the first in its line, or that follows a dash. parent is the column of the map or list
+// that the value belongs to, or -1 for the value of the document.
 func (p *parser) node(parent int) any {
 	if p.atDash() {
 		return p.blockList()
@@ -233,27 +248,30 @@ func (p *parser) node(parent int) any {
 	return p.scalar(parent)
 }
 
-// atDash reports whether an item of a list in a block begins here.
+// atDash reports whether an item of a block list begins here.
 func (p *parser) atDash() bool {
 	after, isDash := strings.CutPrefix(p.rest(), "-")
 	return isDash && (after == "" || after[0] == ' ')
 }
 
-// blockList reads items that have their dashes in the column where the parser stands.
+// blockList reads the items whose dashes are in the current column.
 func (p *parser) blockList() []any {
 	p.enter()
 	defer p.leave()
 	items := []any{}
 	column := p.column
-	for p.toContent() && p.column == column && p.atDash() {
+	for {
+		hasContent := p.toContent()
+		if !hasContent || p.column != column || !p.atDash() {
+			return items
+		}
 		p.column++
 		items = append(items, p.item(column))
 	}
-	return items
 }
 
-// item reads what follows the dash in that column: on the same line or, if nothing does, on the lines below that are
-// indented more.
+// item reads the value of a list's item: what follows the dash in its line or, if there is nothing, the following lines
+// that are indented more than the dash.
 func (p *parser) item(dash int) any {
 	p.skipSpaces()
 	isBelow := p.atLineEnd()
@@ -267,13 +285,17 @@ func (p *parser) item(dash int) any {
 	return p.node(dash)
 }
 
-// blockMap reads entries that have their keys in the column where the parser stands.
+// blockMap reads the entries whose keys are in the current column.
 func (p *parser) blockMap() map[string]any {
 	p.enter()
 	defer p.leave()
 	entries := map[string]any{}
 	column := p.column
-	for p.toContent() && p.column == column {
+	for {
+		hasContent := p.toContent()
+		if !hasContent || p.column != column {
+			return entries
+		}
 		row := p.row
 		key, isKey := p.tryKey()
 		if !isKey {
@@ -281,11 +303,10 @@ func (p *parser) blockMap() map[string]any {
 		}
 		p.add(entries, row, key, p.valueOf(column))
 	}
-	return entries
 }
 
-// valueOf reads what follows a key in that column: on the same line or, if nothing does, on the lines below that are
-// indented more. A list need not be.
+// valueOf reads the value of a key: what follows the key in its line or, if there is nothing, the following lines that
+// are indented more than the key. A list may begin in the column of the key.
 func (p *parser) valueOf(key int) any {
 	p.skipSpaces()
 	isBelow := p.atLineEnd()
@@ -296,8 +317,8 @@ func (p *parser) valueOf(key int) any {
 	if !isBelow {
 		return p.scalar(key)
 	}
-	isOutdentedList := hasContent && p.column == key && p.atDash()
-	if isOutdentedList {
+	isListInKeyColumn := hasContent && p.column == key && p.atDash()
+	if isListInKeyColumn {
 		return p.blockList()
 	}
 	if !hasContent || p.column <= key {
@@ -306,14 +327,19 @@ func (p *parser) valueOf(key int) any {
 	return p.node(key)
 }
 
-// add puts an entry into a map. Some tools write a key twice, with the same value; with another one, or with a map or a
-// list, readers differ in which counts.
+// add puts an entry into a map. It accepts a duplicate key if both values are equal scalars, because some tools write
+// such files. It refuses any other, because programs differ in which value counts.
 func (p *parser) add(entries map[string]any, row int, key string, value any) {
-	former, isThere := entries[key]
-	if isThere && (isCollection(former) || isCollection(value) || former != value) {
-		p.failIn(row, "the key %q is there twice, with different values: remove one", key)
+	former, isDuplicate := entries[key]
+	if isDuplicate && !isEqualScalar(former, value) {
+		p.failIn(row, "duplicate key %q, with different values: remove one", key)
 	}
 	entries[key] = value
+}
+
+// isEqualScalar reports whether two values are scalars, and equal.
+func isEqualScalar(a, b any) bool {
+	return !isCollection(a) && !isCollection(b) && a == b
 }
 
 func isCollection(value any) bool {
@@ -324,63 +350,65 @@ func isCollection(value any) bool {
 	return false
 }
 
-// atKey reports whether an entry of a map in a block begins here.
+// atKey reports whether an entry of a block map begins here.
 func (p *parser) atKey() bool {
-	row, column := p.row, p.column
+	start := p.position
 	_, isKey := p.tryKey()
-	p.row = row
-	p.column = column
+	p.position = start
 	return isKey
 }
 
-// tryKey reads a key and its colon. Where there is none, the parser stays where it is.
+// tryKey reads a key and its colon. If there is no key, the position stays where it is.
 func (p *parser) tryKey() (key string, isKey bool) {
-	row, column := p.row, p.column
-	isPlain := false
-	var value any
+	start := p.position
 	switch p.peek() {
 	case '{', '[':
 		return "", false
 	case '"', '\'':
-		value = p.quoted()
+		key = p.quoted()
 		p.skipSpaces()
+		isKey = p.atKeyColon()
 	default:
 		text := p.plainLine(false)
 		p.skipSpaces()
-		if p.atKeyColon() {
-			isPlain = true
-			value = p.plainValue(text)
+		isKey = p.atKeyColon()
+		if isKey {
+			key = p.plainKey(text)
 		}
 	}
-	if !p.atKeyColon() {
-		p.row = row
-		p.column = column
+	if !isKey {
+		p.position = start
 		return "", false
 	}
-	if p.row > row {
-		p.fail("a key that began above: it must be on one line")
-	}
+	p.checkKeyRow(start.row)
 	p.column++
-	return p.keyOf(value, isPlain), true
+	return key, true
 }
 
-// atKeyColon reports whether the parser stands at a colon that ends a key in a block.
+// checkKeyRow refuses a key that began in an earlier row than the current one.
+func (p *parser) checkKeyRow(start int) {
+	if p.row > start {
+		p.fail("a key must be on one line, but this one began above")
+	}
+}
+
+// atKeyColon reports whether a colon that ends a key is next: one that a space or a line break follows.
 func (p *parser) atKeyColon() bool {
 	after, isColon := strings.CutPrefix(p.rest(), ":")
 	return isColon && (after == "" || after[0] == ' ')
 }
 
-// keyOf returns a value that is used as a key.
-func (p *parser) keyOf(value any, isPlain bool) string {
-	key, isText := value.(string)
-	if !isText || isPlain && key == "<<" {
-		p.fail("a key of a kind that is not read here (a merge, a number): quote it")
+// plainKey returns the key that is written as this text, without quotes.
+func (p *parser) plainKey(text string) string {
+	key, isString := p.plainValue(text).(string)
+	if !isString || key == "<<" {
+		p.fail("this key is not supported, because it is a merge key or not a string: quote it")
 	}
 	return key
 }
 
-// scalar reads a value that is neither a map nor a list in a block, up to the end of its last line. A plain one may go
-// on over lines that are indented by more than parent.
+// scalar reads a value that is not a block, up to the end of its last line. A plain scalar continues on the following
+// lines that are indented by more than the column parent.
 func (p *parser) scalar(parent int) any {
 	var value any
 	switch p.peek() {
@@ -407,30 +435,38 @@ func (p *parser) flow() any {
 	return p.flowList()
 }
 
+// flowList reads a list in brackets, after its opening bracket.
 func (p *parser) flowList() []any {
 	items := []any{}
-	for p.toFlowContent(); p.peek() != ']'; p.toFlowContent() {
+	for {
+		p.toFlowContent()
+		if p.peek() == ']' {
+			p.column++
+			return items
+		}
 		items = append(items, p.flowValue())
 		p.comma(']')
 	}
-	p.column++
-	return items
 }
 
+// flowMap reads a map in braces, after its opening brace.
 func (p *parser) flowMap() map[string]any {
 	entries := map[string]any{}
-	for p.toFlowContent(); p.peek() != '}'; p.toFlowContent() {
+	for {
+		p.toFlowContent()
+		if p.peek() == '}' {
+			p.column++
+			return entries
+		}
 		row := p.row
 		key := p.flowKey()
 		p.toFlowContent()
 		p.add(entries, row, key, p.flowValue())
 		p.comma('}')
 	}
-	p.column++
-	return entries
 }
 
-// comma reads what separates two values, unless the map or list ends here.
+// comma reads the comma after a value. The last value of a map or list, before the bracket end, needs none.
 func (p *parser) comma(end byte) {
 	p.toFlowContent()
 	if p.peek() == ',' {
@@ -442,12 +478,13 @@ func (p *parser) comma(end byte) {
 	}
 }
 
-// toFlowContent moves to what comes next inside of brackets, where tabs are blanks and indentation says nothing.
+// toFlowContent skips blanks, comments and line breaks within brackets, where indentation has no meaning and tabs are
+// allowed. There must be more content, if only the closing bracket.
 func (p *parser) toFlowContent() {
 	for {
 		p.skipBlanks()
 		if p.atEnd() || p.atMarker("---") || p.atMarker("...") {
-			p.fail("a map or a list that began above has no end")
+			p.fail("a map or a list that began above is not closed")
 		}
 		if !p.atLineEnd() {
 			return
@@ -456,6 +493,7 @@ func (p *parser) toFlowContent() {
 	}
 }
 
+// flowValue reads a value within brackets.
 func (p *parser) flowValue() any {
 	switch p.peek() {
 	case '"', '\'':
@@ -466,19 +504,26 @@ func (p *parser) flowValue() any {
 	return p.plainValue(p.plainLine(true))
 }
 
-// flowKey reads a key between braces, and its colon. After a quoted one that needs no blank, as in JSON.
+// flowKey reads a key within braces, and its colon. The colon after a quoted key needs no space, as in JSON.
 func (p *parser) flowKey() string {
-	row := p.row
-	isQuoted := strings.IndexByte(`"'`, p.peek()) >= 0
-	value := p.flowValue()
-	p.skipSpaces()
-	isKey := p.atKeyColon() || isQuoted && p.peek() == ':'
-	if !isKey {
+	start := p.row
+	key := ""
+	isColon := false
+	switch p.peek() {
+	case '"', '\'':
+		key = p.quoted()
+		p.skipSpaces()
+		isColon = p.peek() == ':'
+	case '{', '[': // only a scalar can be a key
+	default:
+		key = p.plainKey(p.plainLine(true))
+		p.skipSpaces()
+		isColon = p.atKeyColon()
+	}
+	if !isColon {
 		p.fail(`expected "key: value" between braces`)
 	}
-	if p.row > row {
-		p.fail("a key that began above: it must be on one line")
-	}
+	p.checkKeyRow(start)
 	p.column++
-	return p.keyOf(value, !isQuoted)
+	return key
 }

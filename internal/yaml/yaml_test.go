@@ -13,7 +13,8 @@ import (
 
 func TestYAMLIsReadAsKubeconfigsAreWritten(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"a: 1\nb: text # comment\nc: 'it''s' \nd: \"x\\ty\\u00e9\\\"\"\n", `{"a":1,"b":"text","c":"it's","d":"x\tyé\""}`},
+		{"a: 1\nb: text # comment\nc: 'it''s' \nd: \"x\\ty\\u00e9\\\"\"\n",
+			`{"a":1,"b":"text","c":"it's","d":"x\tyé\""}`},
 		{"---\n# comment\na:\n  b:\n    c: d\n  e: f\n", `{"a":{"b":{"c":"d"},"e":"f"}}`},
 		{"l:\n- a\n- b: 1\n  c: 2\n-\n  d: 3\nm: x\n", `{"l":["a",{"b":1,"c":2},{"d":3}],"m":"x"}`},
 		{"l:\n  - - a\n    - b\n  -   c: 1\n      d: 2\n", `{"l":[["a","b"],{"c":1,"d":2}]}`},
@@ -22,7 +23,8 @@ func TestYAMLIsReadAsKubeconfigsAreWritten(t *testing.T) {
 		{"\ufeffa: b\r\nc: |\r\n  x\r\nd: e\r\n", `{"a":"b","c":"x\n","d":"e"}`},
 		{"a:\nb: ~\nc: null\nd: true\ne: False\nf: \"true\"\ng: https://h:1/p#q\n",
 			`{"a":null,"b":null,"c":null,"d":true,"e":false,"f":"true","g":"https://h:1/p#q"}`},
-		{"a:\n  hint: one\n    two:three\n    four\n  b: c # d\ne: f\n", `{"a":{"b":"c","hint":"one two:three four"},"e":"f"}`},
+		{"a:\n  hint: one\n    two:three\n    four\n  b: c # d\ne: f\n",
+			`{"a":{"b":"c","hint":"one two:three four"},"e":"f"}`},
 		{"a: |2\n\n   x\n  y\nb: |1-\n z\n \nc: |+\n  d\n\n# e\n", `{"a":"\n x\ny\n","b":"z","c":"d\n\n"}`},
 		{"a: 'one\n\n  two\n\n\n  three\n  '\nb: \"x \n  y\\\n   z\"\n", `{"a":"one\ntwo\n\nthree ","b":"x yz"}`},
 		{"{\"a\":[1,-2.5e3,\n\ttrue],\"b\":{\"c\":null , # d\n\"\\u263A\":\"\\/\"}}",
@@ -41,28 +43,28 @@ func TestYAMLIsReadAsKubeconfigsAreWritten(t *testing.T) {
 	}
 }
 
-func TestYAMLThatMightBeMisreadIsRefusedWithItsLine(t *testing.T) {
+func TestAmbiguousYAMLIsRefusedWithItsLine(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"a: &x 1", "1: "},
 		{"a: *x", "1: "},
 		{"a: !!str 1", "1: "},
 		{"\n\na: >x\n  folded", "3: "},
-		{"a:\n\tb: c", "2: a tab"},
-		{"a: 1\nb: 2\na: 3", `3: the key "a" is there twice, with different values`},
+		{"a:\n\tb: c", "2: a tab in the indentation"},
+		{"a: 1\nb: 2\na: 3", `3: duplicate key "a", with different values`},
 		{"a: 1\n---\nb: 2", "2: "},
-		{"a: {b: 1, b: 2}", `1: the key "b" is there twice`},
+		{"a: {b: 1, b: 2}", `1: duplicate key "b"`},
 		{"a: {b: c", "1: "},
-		{"a: \"x\ny", "1: no closing quote"},
-		{"a: 'x\n---\ny'", "1: no closing quote"},
-		{"a: [b,", "no end"},
-		{"{a: b\n---\n}", "no end"},
+		{"a: \"x\ny", "1: the closing quote is missing"},
+		{"a: 'x\n---\ny'", "1: the closing quote is missing"},
+		{"a: [b,", "is not closed"},
+		{"{a: b\n---\n}", "is not closed"},
 		{"a: b: c", "1: "},
 		{"a: \"\\q\"", "unknown escape"},
 		{"a: yes", "1: "},
 		{"a:\n  b: 1\n c: 2", "3: "},
 		{"<<: {a: b}", "1: "},
 		{"? a", "1: "},
-		{"a: 'x' y", "after the value"},
+		{"a: 'x' y", "unexpected text after the value"},
 		{"a: y", "1: "},
 		{"just text\nmore", "2: "},
 		{"a: |0\n  x", "1: "},
@@ -86,7 +88,7 @@ func TestYAMLThatMightBeMisreadIsRefusedWithItsLine(t *testing.T) {
 		{`a: "\ud83d\ude00"`, "1: "},
 		{`a: "\u12"`, "unknown escape"},
 		{`a: "\x0`, "unknown escape"},
-		{"a: 0x1f", "not written like one in JSON"},
+		{"a: 0x1f", "not written as in JSON"},
 		{"a: 017", "JSON"},
 		{"a: 1_000", "JSON"},
 		{"a: .inf", "JSON"},
@@ -110,8 +112,8 @@ func TestYAMLThatMightBeMisreadIsRefusedWithItsLine(t *testing.T) {
 		{"a: \u2028b", "control"},
 		{"a: \xff", "control"},
 		{"a: b\u0085", "control"},
-		{"a: \"x\\ \n  y\"", "1: a tab, or a backslash and a blank, at the end"},
-		{"\"a\nb\": c", "2: a key that began above"},
+		{"a: \"x\\ \n  y\"", "1: the line ends with a tab, or with a backslash and a space"},
+		{"\"a\nb\": c", "2: a key must be on one line"},
 		{"...\na: b", "1: "},
 		{"a: b\n...\nc: d\n", "3: "},
 		{strings.Repeat("[", 1000), "more than 100"},
@@ -149,7 +151,7 @@ func TestTextsThatToolsWrapAreRead(t *testing.T) {
 	}
 }
 
-func TestKeyThatIsThereTwiceIsReadIfItsScalarsAreTheSame(t *testing.T) {
+func TestDuplicateKeyNeedsEqualScalars(t *testing.T) {
 	tree, err := Parse("a: b\nc: 1\na: 'b'\nc: 1\nd:\nd: null\ne: {f: true, f: true}\n")
 	got, _ := json.Marshal(tree)
 	if want := `{"a":"b","c":1,"d":null,"e":{"f":true}}`; err != nil || string(got) != want {
@@ -163,7 +165,7 @@ func TestKeyThatIsThereTwiceIsReadIfItsScalarsAreTheSame(t *testing.T) {
 		"a:\na: []\n",
 		"a: {b: c, b: d}",
 	} {
-		if tree, err := Parse(text); err == nil || !strings.Contains(err.Error(), "is there twice, with different values") {
+		if tree, err := Parse(text); err == nil || !strings.Contains(err.Error(), ", with different values") {
 			t.Errorf("%q: %v, %v", text, tree, err)
 		}
 	}
@@ -184,9 +186,9 @@ func TestLineOfDotsEndsTheDocument(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"a: b\n...\nc: d\n":      "3: this line does not belong here",
-		"a: b\n...\n---\nc: d\n": "3: this line does not belong here",
-		"a: b\n... c\n":          "2: something stands after the value",
+		"a: b\n...\nc: d\n":      "3: unexpected line",
+		"a: b\n...\n---\nc: d\n": "3: unexpected line",
+		"a: b\n... c\n":          "2: unexpected text after the value",
 	} {
 		if tree, err := Parse(text); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v, %v; want %q", text, tree, err, want)
@@ -194,39 +196,39 @@ func TestLineOfDotsEndsTheDocument(t *testing.T) {
 	}
 }
 
-// errorsOfParse are all there are. A value is in none of them; of one, only the first character may be.
+// errorsOfParse are all the errors of Parse. None contains more of a value than its first character.
 var errorsOfParse = regexp.MustCompile(`^[0-9]+: (` + strings.Join([]string{
-	`a control character, or no UTF-8`,
-	`a tab at the end`,
-	`a tab, or a backslash and a blank, at the end`,
-	`a tab in the indentation, or before a value`,
-	`a colon or a tab in a value: quote it`,
-	`something stands after the value`,
-	`the end of a document that has not begun`,
-	`a document that begins or ends inside of a line`,
-	`this line does not belong here: wrong indentation, or a second document`,
-	`more than 100 maps and lists in each other`,
+	`the line contains a control character, or is not UTF-8`,
+	`the line ends with a tab`,
+	`the line ends with a tab, or with a backslash and a space`,
+	`a tab in the indentation or before a value: use spaces`,
+	`a value contains a colon or a tab: quote it`,
+	`unexpected text after the value`,
+	`a document ends before it begins`,
+	`a document begins or ends in the middle of a line`,
+	`unexpected line: its indentation is wrong, or it begins a second document`,
+	`more than 100 maps and lists are nested`,
 	`expected "key: value", indented like the keys above`,
 	`expected "key: value" between braces`,
 	`expected "," or "[\]}]" after a value`,
-	`a map or a list that began above has no end`,
-	`the key "(?:[^"\\]|\\.)*" is there twice, with different values: remove one`,
-	`a key that began above: it must be on one line`,
-	`a key of a kind that is not read here \(a merge, a number\): quote it`,
+	`a map or a list that began above is not closed`,
+	`duplicate key "(?:[^"\\]|\\.)*", with different values: remove one`,
+	`a key must be on one line, but this one began above`,
+	`this key is not supported, because it is a merge key or not a string: quote it`,
 	`a key or a value is missing`,
-	`a value that begins with "[&*!]": quote it, or write out what it stands for \(an anchor, an alias, a tag\)`,
-	`a value that begins with "[|>]": quote it, or begin the block on the line of its key`,
-	`a value that begins with "[%@\x60,\]}?:=]": quote it`,
-	`a value that begins with "-": quote it, or begin a list on a line of its own`,
-	`"(?i:yes|no|on|off|y|n)" may mean true or false: write that, or quote it`,
-	`a number that is not written like one in JSON: quote it`,
-	`no closing quote`,
+	`a value begins with "[&*!]": quote it; anchors, aliases and tags are not supported`,
+	`a value begins with "[|>]": quote it, or begin the block on the line of its key`,
+	`a value begins with "[%@\x60,\]}?:=]": quote it`,
+	`a value begins with "-": quote it, or begin a list on a line of its own`,
+	`some programs read "(?i:yes|no|on|off|y|n)" as true or false: write that, or quote it`,
+	`a number is not written as in JSON: rewrite it, or quote it if it is a string`,
+	`the closing quote is missing`,
 	`unknown escape \\.`,
-	`of blocks only those are read that begin with \| or >, then \+ or -, and a digit for the indentation`,
-	`indented less than the block's first line, or by a tab`,
+	`a block must begin with \| or >, then \+ or -, and a digit for the indentation, all optional except the first`,
+	`the line is indented less than the first line of its block, or with a tab`,
 }, "|") + `)$`)
 
-// written is a tree as JSON, without the characters that may not stand in a file.
+// written returns a tree as JSON, in which characters that a file must not contain are escaped.
 func written(t *testing.T, tree any) string {
 	t.Helper()
 	text, err := json.Marshal(tree)
@@ -247,8 +249,8 @@ func written(t *testing.T, tree any) string {
 	return plain.String()
 }
 
-// What the reader accepts it reads the same after being written as JSON, and JSON it reads as encoding/json does. What
-// it refuses it does not quote.
+// What Parse accepts, it reads the same after it has been written as JSON. It reads JSON as encoding/json does. Its
+// errors do not quote what it refuses.
 func FuzzParse(f *testing.F) {
 	files, _ := filepath.Glob("../../testdata/kubeconfigs/*.*")
 	for _, file := range files {
@@ -272,7 +274,7 @@ func FuzzParse(f *testing.F) {
 		tree, err := Parse(text)
 		if err != nil {
 			if !errorsOfParse.MatchString(err.Error()) {
-				t.Fatalf("%q: an error that is not known: %v", text, err)
+				t.Fatalf("%q: an unknown error, which may quote a value: %v", text, err)
 			}
 			return
 		}
