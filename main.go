@@ -125,6 +125,7 @@ func runControllers(
 		Kubeconfig: o.Kubeconfig,
 		Context:    o.Context,
 		Master:     o.Master,
+		Names:      kubeconfig.OptionNames{Kubeconfig: "-kubeconfig", Context: "-context", Master: "-master"},
 		Getenv:     getenv,
 		Log:        out.log.Logger,
 	})

@@ -17,95 +17,100 @@ import (
 	"time"
 )
 
-// Config says where the API server is, and how to be known to it. Load makes one. A Config that is made by hand needs a
-// Server and a Credential.
+// Config says where the API server is, and how to authenticate there. Load makes one; a Config that is made by hand
+// needs a Server and a Credential. It must not be modified.
 type Config struct {
-	Source string   // where this was found, in words
-	Server *url.URL // its scheme is https or http; with a path where the API is not at the root; not to be modified
+	Source string   // where the configuration was found, for people
+	Server *url.URL // https or http; it has a path if the API is not at the root
 
-	// Proxy returns the proxy for a request, or nil where there is none, as http.Transport.Proxy does. nil: there never
-	// is one.
+	// Proxy returns the proxy for a request, or nil if there is none, like http.Transport.Proxy. A nil Proxy means that
+	// there is never one.
 	Proxy func(*http.Request) (*url.URL, error)
 
-	// Credential returns what the next request is to use. It may have to wait for that, but no longer than ctx.
-	// refused is nil, or the one that has just got a 401: unless another has taken its place meanwhile, all is
-	// read again, however old it is. Safe for concurrent use.
+	// Credential returns the credential for the next request. It may wait for a file or a program until ctx ends. Pass
+	// the credential that got a 401 as refused: then all files are read again, unless it has been replaced already.
+	// Otherwise, refused is nil. Credential is safe for concurrent use.
 	Credential func(ctx context.Context, refused *Credential) (*Credential, error)
 
-	access *access // nil in a Config that Load has not made
+	access *access // nil if the Config was made by hand
 }
 
-// Close ends the program that runs for a credential, if there is one: then no more credentials are made. It may be
-// called at any time, and takes a second at most.
+// Close ends the exec program if it is running. After that, Credential fails. Close may be called at any time. It takes
+// at most a second.
 func (c *Config) Close() {
 	if c.access != nil {
 		c.access.close()
 	}
 }
 
-// Credential is who we are, and whom we trust, at one moment. It is never modified: a new one takes its place.
+// Credential says who we are, and whom we trust. It never changes: it is replaced by another one.
 type Credential struct {
-	Token string      // a bearer token; "" for none
-	TLS   *tls.Config // for https; the very same as long as nothing in it has changed; not to be modified
-	Tried string      // in words, for the error when the server does not know us; without any secret
+	Token string      // a bearer token, or ""
+	TLS   *tls.Config // for https. It must not be modified, and is the same pointer until something in it changes.
+	Tried string      // a description without secrets, for the error if the server answers 401
 }
 
-// access is one cluster and one user, as found, and the credential that they come to.
+// access is a cluster and a user. It makes the credentials.
 type access struct {
-	source     string // where this was found, in words
-	server     string // its address
-	serverName string // in its certificate; "": that of the address
-	master     string // the server's address in place of the one found, unless it is empty
-	proxy      string // in place of the environment's
+	// What Load has found. It does not change after that.
+	source     string // where this was found, for people
+	server     string // the server's address
+	serverName string // the name that the server's certificate must have; "" for the one in the address
+	proxy      string // the proxy's address; "" for the proxies of the environment
 	insecure   bool   // the server's certificate is not verified
-	isInPod    bool   // the credential is the one that kubelet puts into a pod
-	isWithheld bool   // there is a user, whose credential is not used as the address is http://
+	isInPod    bool   // the credential is a pod's service account
+	isWithheld bool   // there is a user, but no credential is sent, because the server's address is http://
 	exec       *execPlugin
-	log        *slog.Logger
 
-	alive context.Context // ends with close
+	// What the caller of Load has passed.
+	master string // replaces the server's address, unless it is ""
+	names  OptionNames
+	log    *slog.Logger
+
+	alive context.Context // ends when close is called
 	end   context.CancelCauseFunc
 
-	mu      sync.Mutex  // guards what follows, and is never held while anybody waits
-	now     *Credential // the newest
-	err     error       // why the last renewal has made none
-	renewAt time.Time   // when these two are to be renewed
-	renewal *renewal    // the one that runs; nil: none does
+	// The state. mu guards it, and nobody waits for anything while holding mu.
+	mu      sync.Mutex
+	now     *Credential // the newest credential
+	err     error       // the error of the last renewal
+	renewAt time.Time   // when the next renewal is due
+	renewal *renewal    // the renewal that is running, or nil
 
-	// Only the running renewal uses the fields below. Nobody else writes now, so it reads that without mu.
+	// The state of the renewal. Only the running renewal uses it. It also reads now without mu, because only a renewal
+	// writes it.
 	ca        part
-	cert      part // from exec, if there is one, as are the next two
+	cert      part // this, key and token come from the exec program, if there is one
 	key       part
 	token     part
-	made      [][]byte // CA, certificate and key of now.TLS: as long as they are the same, so is that
-	certOwner string   // of the client certificate in now.TLS, in words; "" where there is none
-	isFailing bool     // the parts cannot be read, or do not fit each other: said once, as is its end
+	made      [][]byte // the CA, certificate and key from which now.TLS was made
+	certOwner string   // describes the client certificate in now.TLS; "" if there is none
+	isFailing bool     // a warning was logged because the last renewal had a problem
 }
 
-// renewal reads and makes a credential for all callers that wait for one meanwhile. It belongs to none of them: if
-// they give up, it goes on for those that come next. So a program that takes longer than a lease's renewal can wait
-// still serves the next renewal.
+// renewal makes a credential for all callers that are waiting for one. It continues even if they all give up, so that
+// an exec program that takes longer than a caller can wait still serves the next caller.
 type renewal struct {
 	*task[*Credential]
-	isForced bool // it reads everything, however recently that was read
+	isForced bool // it reads all files, even if they were read recently
 }
 
-// close ends the renewal that runs, and with it its program. Later ones fail.
+// close ends the running renewal, and its program. Later renewals fail.
 func (a *access) close() {
-	a.end(errors.New("podcount ends"))
+	a.end(errors.New("the kubeconfig was closed, because this process is ending"))
 	a.mu.Lock()
 	last := a.renewal
 	a.mu.Unlock()
 	if last == nil {
 		return
 	}
-	// A killed program is gone at once, unless its file system hangs.
+	// A killed program ends at once, unless its file system hangs.
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
 	last.wait(ctx)
 }
 
-// credential is Config.Credential.
+// credential implements Config.Credential.
 func (a *access) credential(ctx context.Context, refused *Credential) (*Credential, error) {
 	for {
 		a.mu.Lock()
@@ -126,11 +131,11 @@ func (a *access) credential(ctx context.Context, refused *Credential) (*Credenti
 		if !isRefused || current.isForced {
 			return current.value, current.err
 		}
-		// Somebody else's renewal may not have read what was refused: look again.
+		// This renewal was not forced, so it may not have read the files again since the 401. Try again.
 	}
 }
 
-// renew renews the parts that are due (all of them if isForced), and stores the credential that they make in now.
+// renew reads the parts that are due, or all if isForced, and stores the resulting credential in now.
 func (a *access) renew(isForced bool) (*Credential, error) {
 	cred, err := a.assemble(isForced)
 	a.mu.Lock()
@@ -144,40 +149,40 @@ func (a *access) renew(isForced bool) (*Credential, error) {
 	return cred, err
 }
 
-// nextDue returns when the first of the parts is to be renewed.
+// nextDue returns when the next renewal is due.
 func (a *access) nextDue() time.Time {
-	next := time.Now().Add(24 * time.Hour) // where nothing is ever due, to look does no harm
+	next := time.Now().Add(24 * time.Hour) // nothing needs renewal that early if nothing ever expires, but it does no harm
 	for _, p := range a.parts() {
-		if due := p.dueAt(); p.file != "" && due.Before(next) {
-			next = due
+		if p.file != "" {
+			next = earlier(next, p.dueAt())
 		}
 	}
-	if a.exec == nil {
-		return next
-	}
-	if due, ends := a.exec.dueAt(); ends && due.Before(next) {
-		next = due
+	if a.exec != nil {
+		if due, expires := a.exec.dueAt(); expires {
+			next = earlier(next, due)
+		}
 	}
 	return next
 }
 
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
 func (a *access) parts() []*part { return []*part{&a.ca, &a.cert, &a.key, &a.token} }
 
-// assemble renews the parts that are due, and returns the credential that they come to: now itself if nothing differs.
+// assemble reads the parts that are due, or all if isForced, and returns the credential that they make: now if nothing
+// has changed. If a part cannot be renewed but has been read before, it stays as it was, and a warning is logged.
 func (a *access) assemble(isForced bool) (*Credential, error) {
-	a.readParts(isForced) // before the program runs, which may ask for the CA
-	var problem error
-	// The program does not run for Load, but for the first request: if it fails then, that may pass.
-	if a.exec != nil && a.now.TLS != nil {
-		got, err := a.runProgram(isForced)
-		if err != nil && !got.isGood() {
-			return nil, fmt.Errorf("%s: %w", a.source, err)
-		}
-		problem = err
-		a.token.data = []byte(got.Token)
-		a.cert.data = []byte(got.ClientCertificateData)
-		a.key.data = []byte(got.ClientKeyData)
+	a.readParts(isForced) // before the program runs, because the program may get the CA
+	programErr, err := a.renewFromProgram(isForced)
+	if err != nil {
+		return nil, err
 	}
+	problem := programErr
 	for _, p := range a.parts() {
 		if p.err != nil && len(p.data) == 0 {
 			return nil, fmt.Errorf("%s: %s: %w", a.source, p.field, p.err)
@@ -189,29 +194,48 @@ func (a *access) assemble(isForced bool) (*Credential, error) {
 	if err := checkToken(a.token.data); err != nil {
 		return nil, fmt.Errorf("%s: the token of %s %w", a.source, from, err)
 	}
-	t, err := a.makeTLS()
-	if t == nil {
+	config, err := a.makeTLS()
+	if config == nil {
 		return nil, fmt.Errorf("%s: %w", a.source, err)
 	}
-	a.sayProblem(cmp.Or(problem, err))
-	if token == a.now.Token && t == a.now.TLS {
+	a.logProblem(cmp.Or(problem, err))
+	if token == a.now.Token && config == a.now.TLS {
 		return a.now, nil
 	}
-	return &Credential{token, t, a.tried(token, from)}, nil
+	return &Credential{Token: token, TLS: config, Tried: a.describe(token, from)}, nil
 }
 
-// checkToken refuses what cannot stand in a header.
+// renewFromProgram takes token, certificate and key from the exec program, if there is one. Load does not run it: a
+// program that fails for the first request may succeed later. problem is the error of a run whose predecessor left a
+// credential that is still good.
+func (a *access) renewFromProgram(isForced bool) (problem, err error) {
+	isLoading := a.now.TLS == nil
+	if a.exec == nil || isLoading {
+		return nil, nil
+	}
+	got, err := a.runProgram(isForced)
+	if err != nil && !got.isGood() {
+		return nil, fmt.Errorf("%s: %w", a.source, err)
+	}
+	a.token.data = []byte(got.Token)
+	a.cert.data = []byte(got.ClientCertificateData)
+	a.key.data = []byte(got.ClientKeyData)
+	return err, nil
+}
+
+// checkToken returns an error if a token cannot be sent in a header.
 func checkToken(token []byte) error {
 	if len(bytes.Fields(token)) > 1 {
-		return errors.New("has more than one line, or a blank in it")
+		return errors.New("has more than one line, or contains a space")
 	}
 	return nil
 }
 
-// readParts reads the files that are due, or all. Together they take no longer than one may.
+// readParts reads the files that are due, or all if isForced. It reads them at the same time, within the limit for one.
 func (a *access) readParts(isForced bool) {
 	limit := fileWait
-	if a.now.TLS == nil {
+	isLoading := a.now.TLS == nil
+	if isLoading {
 		limit = fileTime
 	}
 	ctx, cancel := inTime(a.alive, limit)
@@ -224,7 +248,7 @@ func (a *access) readParts(isForced bool) {
 	}
 }
 
-// runProgram returns what exec gives, and says so if that takes long.
+// runProgram returns the newest result of the exec program. If that takes long, it logs that it is waiting.
 func (a *access) runProgram(isForced bool) (*execStatus, error) {
 	if a.exec.cluster != nil {
 		a.exec.cluster.CertificateAuthorityData = a.ca.data
@@ -236,8 +260,8 @@ func (a *access) runProgram(isForced bool) (*execStatus, error) {
 	return a.exec.newest(a.alive, isForced)
 }
 
-// sayProblem says once that parts cannot be renewed, and once that they can be again.
-func (a *access) sayProblem(err error) {
+// logProblem logs once that parts cannot be renewed, and once that they can be renewed again.
+func (a *access) logProblem(err error) {
 	if err != nil && !a.isFailing {
 		a.log.Warn("cannot read a credential, going on with what there was", "err", err)
 	}
@@ -247,10 +271,10 @@ func (a *access) sayProblem(err error) {
 	a.isFailing = err != nil
 }
 
-// tried says in words what a server that answers 401 has not accepted.
-func (a *access) tried(token, from string) string {
+// describe describes a credential without its secrets, for the error if the server answers 401.
+func (a *access) describe(token, from string) string {
 	if a.isWithheld {
-		return "nothing, as no credential is sent to an http:// address"
+		return "nothing, because no credential is sent to an http:// address"
 	}
 	var all []string
 	if a.certOwner != "" {
@@ -259,22 +283,27 @@ func (a *access) tried(token, from string) string {
 	if token != "" {
 		all = append(all, "the token of "+from)
 	}
-	return cmp.Or(strings.Join(all, "; "), "nothing, as "+a.source+" has no credential")
+	return cmp.Or(strings.Join(all, "; "), "nothing, because "+a.source+" has no credential")
 }
 
-// makeTLS makes now.TLS again if CA, certificate or key is another. Where they do not fit, it returns the old one, and
-// the error.
+// makeTLS returns the TLS configuration for the CA, the certificate and the key: now.TLS if they have not changed. If
+// they cannot be used, it returns now.TLS, which is nil at first, and the reason. Nothing changes in that case:
+// certOwner still describes the certificate in now.TLS.
 func (a *access) makeTLS() (*tls.Config, error) {
-	made := [][]byte{a.ca.data, a.cert.data, a.key.data}
 	old := a.now.TLS
+	made := [][]byte{a.ca.data, a.cert.data, a.key.data}
 	if slices.EqualFunc(made, a.made, bytes.Equal) {
 		return old, nil
 	}
-	next := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.serverName, InsecureSkipVerify: a.insecure}
+	next := &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		ServerName:         a.serverName,
+		InsecureSkipVerify: a.insecure,
+	}
 	if len(a.ca.data) > 0 {
 		next.RootCAs = x509.NewCertPool()
 		if !next.RootCAs.AppendCertsFromPEM(a.ca.data) {
-			return old, fmt.Errorf("no certificate in %s", &a.ca)
+			return old, fmt.Errorf("there is no certificate in %s", &a.ca)
 		}
 	}
 	certOwner := ""
@@ -283,21 +312,20 @@ func (a *access) makeTLS() (*tls.Config, error) {
 		if err != nil {
 			return old, fmt.Errorf("%s and %s: %w", &a.cert, &a.key, err)
 		}
-		certOwner = a.describe(pair)
-		// Presented whatever CAs the server says that it accepts, as kubectl does.
+		// Present it to servers that list other CAs, too, as kubectl does.
 		next.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+		certOwner = a.describeCertificate(pair)
 	}
 	a.made = made
 	a.certOwner = certOwner
 	return next, nil
 }
 
-// describe says in words whose a client certificate is, and warns if it has expired.
-func (a *access) describe(pair tls.Certificate) string {
-	if time.Now().After(pair.Leaf.NotAfter) {
-		a.log.Warn("the client certificate has expired: renew it",
-			"from", a.cert.String(), "expired", pair.Leaf.NotAfter)
+// describeCertificate describes a client certificate. It logs a warning if the certificate has expired.
+func (a *access) describeCertificate(pair tls.Certificate) string {
+	expires := pair.Leaf.NotAfter
+	if time.Now().After(expires) {
+		a.log.Warn("the client certificate has expired: renew it", "from", a.cert.String(), "expired", expires)
 	}
-	until := pair.Leaf.NotAfter.Format(time.RFC3339)
-	return fmt.Sprintf("the client certificate of %s, valid until %s", pair.Leaf.Subject, until)
+	return fmt.Sprintf("the client certificate of %s, valid until %s", pair.Leaf.Subject, expires.Format(time.RFC3339))
 }

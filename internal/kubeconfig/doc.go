@@ -1,13 +1,12 @@
-// Package kubeconfig finds out where a cluster is, and who we are there: from kubeconfig files, from the service
-// account of the pod that we run in, or from an address alone, in the order of kubectl. What it finds is a Config,
-// whose credentials change with time: tokens, certificates and keys are read again as their files change, and exec
-// programs are run again when what they gave expires or is refused.
+// Package kubeconfig finds out where a cluster is, and who we are there. It looks where kubectl looks, in the same
+// order: in kubeconfig files, in the service account of the pod that this process runs in, or in an address alone.
 //
-// What it cannot do as kubectl does it refuses, with an error that names the file, the place in it, and the way out. It
-// sends no request to any server, holds nobody up for a file system that hangs, and puts no secret into an error or a
-// line of the log.
+// The result is a Config, whose Credential is kept up to date: token, certificate and key files are read again when
+// they change, and exec programs run again when their credential expires or is refused.
 //
-// Its errors speak to podcount's users, of podcount's flags: -kubeconfig, -context and -master.
+// What the package does not support, it refuses, with an error that names the file, the field, and what to do. It never
+// sends a request to a server, waits for a file system that hangs only for a limited time, and puts no secret into an
+// error or a log line.
 //
 // https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
 package kubeconfig

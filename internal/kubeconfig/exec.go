@@ -17,22 +17,24 @@ import (
 // execPlugin is a program that prints a credential.
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
 type execPlugin struct {
-	apiVersion string // of what it is told and prints
+	// What the kubeconfig says.
+	apiVersion string // the version of both execInfo and the program's answer
 	command    string
-	path       string // of command, looked up once: a folder of $PATH may hang later
-	hint       string // the kubeconfig's, where the program is not installed
 	args       []string
-	env        []string      // more of it, each as NAME=VALUE
-	cluster    *execCluster  // nil: the program does not ask for it
-	limit      time.Duration // of a run
+	env        []string     // additional environment variables, each as NAME=VALUE
+	cluster    *execCluster // for the program; nil if the kubeconfig does not ask for it
+	hint       string       // how to install the program
 
-	// Only the running renewal uses these.
-	got   execStatus // of the last run that succeeded
-	err   error      // of the last run
-	ranAt time.Time  // the last run's end
+	path  string        // the path of the command. It is looked up only once, because a directory in $PATH may hang later.
+	limit time.Duration // for one run
+
+	// The last run. Only the running renewal uses these fields.
+	got   execStatus // the result of the last run that succeeded
+	err   error      // the error of the last run
+	ranAt time.Time  // the end of the last run
 }
 
-// execInfo is what the program is told, in $KUBERNETES_EXEC_INFO.
+// execInfo is the program's input, in the environment variable KUBERNETES_EXEC_INFO.
 type execInfo struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
@@ -44,7 +46,7 @@ type execSpec struct {
 	Interactive bool         `json:"interactive"`
 }
 
-// execCluster is the cluster that a credential is for.
+// execCluster is the cluster for which the program provides a credential.
 type execCluster struct {
 	Server                   string `json:"server"`
 	TLSServerName            string `json:"tls-server-name,omitempty"`
@@ -52,28 +54,32 @@ type execCluster struct {
 	CertificateAuthorityData []byte `json:"certificate-authority-data,omitempty"`
 	ProxyURL                 string `json:"proxy-url,omitempty"`
 	DisableCompression       bool   `json:"disable-compression,omitempty"`
-	Config                   any    `json:"config"` // the kubeconfig's, for the program
+	Config                   any    `json:"config"` // an extension of the kubeconfig, which only the program understands
 }
 
-// execStatus is what the program gives. https://kubernetes.io/docs/reference/config-api/client-authentication.v1/
+// execStatus is the program's result. https://kubernetes.io/docs/reference/config-api/client-authentication.v1/
 type execStatus struct {
-	ExpirationTimestamp                         *time.Time // nil: no end is known
-	Token, ClientCertificateData, ClientKeyData string     // the last two in PEM
+	ExpirationTimestamp   *time.Time // nil if it is not known
+	Token                 string
+	ClientCertificateData string // PEM
+	ClientKeyData         string // PEM
 }
 
-// isGood reports whether there is a credential that has not expired.
+// isGood reports whether there is a credential, and it has not expired.
 func (s *execStatus) isGood() bool {
 	expires := s.ExpirationTimestamp
 	isGiven := s.Token != "" || s.ClientCertificateData != ""
 	return isGiven && (expires == nil || time.Now().Before(*expires))
 }
 
-// newest returns what the program gave last. It runs the program first if that has expired or was refused, but at
-// most once per execPause. With an error it still returns what it had before, which may be good.
+// newest returns the newest result of the program. It runs the program first if there is no result yet, if the result
+// has expired, or if the server has refused it, but not more often than every execPause. If a run fails, newest returns
+// the error together with the previous result, which may still be good.
 func (e *execPlugin) newest(ctx context.Context, wasRefused bool) (*execStatus, error) {
-	due, ends := e.dueAt()
-	isDue := ends && !time.Now().Before(due)
-	if isDue || wasRefused && time.Since(e.ranAt) >= execPause {
+	due, expires := e.dueAt()
+	isDue := expires && !time.Now().Before(due)
+	mayRunAgain := time.Since(e.ranAt) >= execPause
+	if isDue || wasRefused && mayRunAgain {
 		got, err := e.run(ctx)
 		if err == nil {
 			e.got = got
@@ -84,48 +90,49 @@ func (e *execPlugin) newest(ctx context.Context, wasRefused bool) (*execStatus, 
 	return &e.got, e.err
 }
 
-// dueAt returns when the program is to run next, if what it gave does end.
-func (e *execPlugin) dueAt() (due time.Time, ends bool) {
-	pauseEnds := e.ranAt.Add(execPause)
-	expires := e.got.ExpirationTimestamp
+// dueAt returns when to run the program next. expires is false if its result never expires.
+func (e *execPlugin) dueAt() (due time.Time, expires bool) {
+	pauseEnd := e.ranAt.Add(execPause)
+	expiration := e.got.ExpirationTimestamp
 	switch {
 	case e.ranAt.IsZero():
 		return e.ranAt, true
 	case e.err != nil:
-		return pauseEnds, true
-	case expires == nil:
+		return pauseEnd, true
+	case expiration == nil:
 		return time.Time{}, false
-	case expires.Before(pauseEnds):
-		return pauseEnds, true
+	case expiration.Before(pauseEnd):
+		return pauseEnd, true
+	default:
+		return *expiration, true
 	}
-	return *expires, true
 }
 
-// check returns an error unless the kubeconfig says what is needed to run the program.
+// check returns an error if the kubeconfig does not say enough to run the program.
 func (e *execPlugin) check() error {
 	if e.command == "" {
-		return errors.New("exec: there is no command in it")
+		return errors.New("exec: the command is missing")
 	}
 	switch e.apiVersion {
 	case "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1":
 		return nil
 	}
-	return fmt.Errorf("exec: the apiVersion %q is neither v1 nor v1beta1: "+
-		"let the tool that wrote this file write it again", e.apiVersion)
+	return fmt.Errorf("exec: the apiVersion %q must be client.authentication.k8s.io/v1 or v1beta1: "+
+		"write the kubeconfig again with a newer version of the tool that wrote it", e.apiVersion)
 }
 
-// lookUp finds the program.
+// lookUp finds the program in $PATH.
 func (e *execPlugin) lookUp(ctx context.Context) error {
 	path, err := within(ctx, fileTime, e.command, exec.LookPath)
 	if err != nil {
-		hint := cmp.Or(e.hint, "install it, make it executable, or write its path")
+		hint := cmp.Or(e.hint, "install it, make it executable, or give its path")
 		return fmt.Errorf("exec: %q: %w; %s", e.command, errors.Unwrap(err), hint)
 	}
 	e.path = path
 	return nil
 }
 
-// run runs the program once. No error says what it printed on stdout.
+// run runs the program once. No error quotes its standard output, which may contain a secret.
 func (e *execPlugin) run(ctx context.Context) (execStatus, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.limit, fmt.Errorf("it took longer than %v", e.limit))
 	defer cancel()
@@ -136,43 +143,46 @@ func (e *execPlugin) run(ctx context.Context) (execStatus, error) {
 	return e.read(printed)
 }
 
-// output runs the program, and returns what it printed.
+// output runs the program, and returns its standard output.
 func (e *execPlugin) output(ctx context.Context) ([]byte, error) {
-	told := execInfo{APIVersion: e.apiVersion, Kind: "ExecCredential"}
-	told.Spec.Cluster = e.cluster
-	info, err := json.Marshal(told)
+	info, err := json.Marshal(execInfo{
+		APIVersion: e.apiVersion,
+		Kind:       "ExecCredential",
+		Spec:       execSpec{Cluster: e.cluster},
+	})
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, cmp.Or(e.path, e.command), e.args...) // its stdin is empty
+	var stdout capped
+	var stderr beginning
+	cmd := exec.CommandContext(ctx, cmp.Or(e.path, e.command), e.args...) // its standard input is empty
 	cmd.Env = append(os.Environ(), e.env...)
 	cmd.Env = append(cmd.Env, "KUBERNETES_EXEC_INFO="+string(info))
-	cmd.WaitDelay = time.Second // where its children hold its stdout open
-	var out capped
-	var said beginning
-	cmd.Stdout = &out
-	cmd.Stderr = &said
+	cmd.Stdout = &stdout
+	cmd.Stderr = &stderr
+	cmd.WaitDelay = time.Second // do not wait longer for children that keep its standard output open
 	err = cmd.Run()
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("exec: %s: %w", e.command, context.Cause(ctx))
 	}
-	if len(out) > execOutput {
+	if len(stdout) > execOutput {
 		return nil, fmt.Errorf("exec: %s: it printed more than 1 MB", e.command)
 	}
 	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		return nil, fmt.Errorf("exec: %s: %w, saying %q", e.command, err, shortened(said, 300))
+		return nil, fmt.Errorf("exec: %s: %w, saying %q", e.command, err, shortened(stderr, 300))
 	}
-	return out, nil
+	return stdout, nil
 }
 
-// read reads what the program printed, an ExecCredential.
+// read parses what the program printed, which must be an ExecCredential.
 func (e *execPlugin) read(printed []byte) (execStatus, error) {
 	var answer struct {
-		APIVersion, Kind string
-		Status           execStatus
+		APIVersion string
+		Kind       string
+		Status     execStatus
 	}
 	if err := json.Unmarshal(printed, &answer); err != nil {
-		return execStatus{}, fmt.Errorf("exec: %s: what it printed (%d bytes) is no ExecCredential: %w",
+		return execStatus{}, fmt.Errorf("exec: %s: the %d bytes that it printed are not an ExecCredential: %w",
 			e.command, len(printed), err)
 	}
 	if answer.Kind != "ExecCredential" || answer.APIVersion != e.apiVersion {
@@ -182,8 +192,9 @@ func (e *execPlugin) read(printed []byte) (execStatus, error) {
 	got := answer.Status
 	hasCert := got.ClientCertificateData != ""
 	hasKey := got.ClientKeyData != ""
-	if got.Token == "" && !hasCert || hasCert != hasKey {
-		return execStatus{}, fmt.Errorf("exec: %s gave no token, and no clientCertificateData with clientKeyData",
+	hasNothing := got.Token == "" && !hasCert
+	if hasNothing || hasCert != hasKey {
+		return execStatus{}, fmt.Errorf("exec: %s must give a token, or both clientCertificateData and clientKeyData",
 			e.command)
 	}
 	if !hasCert {
@@ -191,22 +202,23 @@ func (e *execPlugin) read(printed []byte) (execStatus, error) {
 	}
 	_, err := tls.X509KeyPair([]byte(got.ClientCertificateData), []byte(got.ClientKeyData))
 	if err != nil {
-		return execStatus{}, fmt.Errorf("exec: the certificate and key that %s gave: %w", e.command, err)
+		return execStatus{}, fmt.Errorf("exec: the certificate and the key that %s gave: %w", e.command, err)
 	}
 	return got, nil
 }
 
-// capped is what a program prints; one that prints more than execOutput is cut off.
+// capped collects what a program prints. It fails after execOutput bytes, which ends the program.
 type capped []byte
 
 func (c *capped) Write(p []byte) (int, error) {
-	if *c = append(*c, p...); len(*c) > execOutput {
+	*c = append(*c, p...)
+	if len(*c) > execOutput {
 		return 0, io.ErrShortWrite
 	}
 	return len(p), nil
 }
 
-// beginning is the beginning of what a program says on stderr; the rest is dropped.
+// beginning keeps the first bytes that a program prints to its standard error, and drops the rest.
 type beginning []byte
 
 func (b *beginning) Write(p []byte) (int, error) {
@@ -215,7 +227,7 @@ func (b *beginning) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// shortened returns the beginning of a text, on one line.
+// shortened returns the first bytes of a text, on one line.
 func shortened(text []byte, limit int) string {
 	line := strings.Join(strings.Fields(string(text)), " ")
 	return line[:min(len(line), limit)]

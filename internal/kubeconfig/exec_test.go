@@ -39,16 +39,16 @@ func TestExecAnswersThatAreNoCredentialAreErrors(t *testing.T) {
 		t.Skip("starts dozens of processes, each half a second under the race detector, and one after the other")
 	}
 	dir := t.TempDir()
-	const noPair = "gave no token, and no clientCertificateData with clientKeyData"
+	const noPair = "must give a token, or both clientCertificateData and clientKeyData"
 	for answer, want := range map[string]string{
-		"":                "what it printed (0 bytes) is no ExecCredential",
+		"":                "the 0 bytes that it printed are not an ExecCredential",
 		"s3cret":          "invalid character",
 		"exit  why\n not": `exit status 1, saying "why not"`,
 		"hang":            "it took longer than 200ms",
 		fakekube.ExecCredential("v1beta1", fakekube.Object{"token": "s3cret"}): `printed a "ExecCredential" ` +
 			`of "client.authentication.k8s.io/v1beta1", not an ExecCredential of client.authentication.k8s.io/v1`,
 		`{"kind":"Pod","status":{"token":"s3cret"}}`:               `printed a "Pod"`,
-		given(fakekube.Object{}):                                   "gave no token",
+		given(fakekube.Object{}):                                   noPair,
 		given(fakekube.Object{"token": 1}):                         "cannot unmarshal number",
 		given(fakekube.Object{"clientCertificateData": "s3cret"}):  noPair,
 		given(fakekube.Object{"token": "x", "clientKeyData": "y"}): noPair,
@@ -206,7 +206,8 @@ func TestCloseEndsTheExecProgramAndNoOtherIsStarted(t *testing.T) {
 	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
 		t.Errorf("the program, %d, is still there: %v", pid, err)
 	}
-	if waiting.wait(t.Context()); waiting.err == nil || !strings.Contains(waiting.err.Error(), "podcount ends") {
+	waiting.wait(t.Context())
+	if waiting.err == nil || !strings.Contains(waiting.err.Error(), "the kubeconfig was closed") {
 		t.Errorf("the one that waited got %v", waiting.err)
 	}
 	if _, err := cfg.Credential(t.Context(), nil); err == nil {

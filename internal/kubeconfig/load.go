@@ -17,125 +17,161 @@ import (
 	"time"
 )
 
-// serviceAccount is where kubelet puts a pod's token, CA and namespace.
+// serviceAccount is the directory in which the kubelet puts a pod's token, CA and namespace.
 // https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
 const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// How old a file's contents may be when a request is made.
+// How old the content of a file may be when it is used for a request.
 const (
-	tokenAge = time.Minute // kubelet replaces a token well before it ends
+	tokenAge = time.Minute // the kubelet replaces a token long before it expires
 	certAge  = time.Second
 )
 
-// Limits of what is read from files.
+// Limits for files.
 const (
-	fileTime = 5 * time.Second // that a file may take to be read at the start
-	fileWait = time.Second     // the same later, when podcount can go on with what it has read before
-	fileSize = 16 << 20        // bytes
+	fileTime = 5 * time.Second // for reading a file at the start
+	fileWait = time.Second     // for reading a file later, when its previous content can still be used
+	fileSize = 16 << 20        // in bytes
 )
 
-// Limits of exec programs.
+// Limits for exec programs.
 const (
-	execTime      = time.Minute     // that one may take
-	execPause     = 5 * time.Second // between its runs
-	execOutput    = 1 << 20         // bytes that it may print
-	programIsSlow = 2 * time.Second // after which it is said that it is waited for
-	closeTime     = time.Second     // that it may take to be gone, once it is killed
+	execTime      = time.Minute     // for one run
+	execPause     = 5 * time.Second // between two runs
+	execOutput    = 1 << 20         // for what a program prints, in bytes
+	programIsSlow = 2 * time.Second // a program that runs longer is reported in the log
+	closeTime     = time.Second     // for a program to end after it has been killed
 )
 
-// Options say where Load is to look for a cluster. All but Getenv may be left out.
+// Options say where Load looks for a cluster. Only Getenv is required.
 type Options struct {
-	Kubeconfig string // the file; "": look elsewhere
+	// Kubeconfig is a file. If it is "", Load looks elsewhere.
+	Kubeconfig string
 
-	// Context is the context of the kubeconfig; "" is its current one. With a name, the service account is passed over.
+	// Context is a context of the kubeconfig. If it is "", Load uses the current context, or a service account.
 	Context string
 
-	// Master overrides the server's address, and is enough where nothing else is found.
+	// Master replaces the address of the server. It is sufficient if Load finds nothing else.
 	Master string
 
-	// ServiceAccount is the directory of a pod's token and CA; "": where kubelet puts them.
+	// Names are what users call these three options, for error messages.
+	Names OptionNames
+
+	// ServiceAccount is the directory with a pod's token and CA. If it is "", it is the one that the kubelet uses.
 	ServiceAccount string
 
-	// Getenv returns a variable of the environment, as os.Getenv does: KUBECONFIG, HOME and those of a pod's service
-	// account. It is called only while Load runs. Exec programs and proxies have the process's own environment.
+	// Getenv returns an environment variable, like os.Getenv: KUBECONFIG, HOME, and those of a pod's service account.
+	// It is called only while Load runs. Exec programs and proxies get the environment of the process.
 	Getenv func(name string) string
 
-	// Log hears of what is odd, and of credentials that cannot be renewed, also after Load. nil: nothing does.
+	// Log receives warnings about the configuration and, after Load too, about credentials that cannot be renewed. If
+	// it is nil, nothing is logged.
 	Log *slog.Logger
 }
 
-// Load finds the cluster: the file of the options, $KUBECONFIG, the service account of the pod that we run in, or
-// ~/.kube/config, in that order. It reads files, which ends with ctx at the latest, and sends nothing; an exec program
-// is looked up, and runs when a credential is asked for. Errors name the file and the field. The caller closes the
-// Config.
+// OptionNames are the names of options for error messages, such as the flag "-context". A name that is "" is replaced
+// by that of the field of Options.
+type OptionNames struct{ Kubeconfig, Context, Master string }
+
+func (n OptionNames) orDefaults() OptionNames {
+	return OptionNames{
+		Kubeconfig: cmp.Or(n.Kubeconfig, "Kubeconfig"),
+		Context:    cmp.Or(n.Context, "Context"),
+		Master:     cmp.Or(n.Master, "Master"),
+	}
+}
+
+// Load finds the cluster, in this order: in the kubeconfig of the options, in $KUBECONFIG, in the service account of
+// this pod, in ~/.kube/config. It reads files until ctx ends, but sends nothing. It looks up an exec program, but does
+// not run it: that happens when a credential is needed. Its errors name the file and the field. The caller must close
+// the Config.
 func Load(ctx context.Context, o Options) (*Config, error) {
-	a := &access{log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), master: o.Master}
-	accountDir := cmp.Or(o.ServiceAccount, serviceAccount)
-	if err := a.find(ctx, o.Kubeconfig, o.Context, accountDir, o.Getenv); err != nil {
+	a := &access{
+		log:    cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
+		master: o.Master,
+		names:  o.Names.orDefaults(),
+	}
+	if err := a.find(ctx, o); err != nil {
 		return nil, err
 	}
 	if o.Master != "" {
 		a.server = o.Master
-		a.serverName = "" // that of the old address's certificate; kubectl --server sees it so, too
-		a.source = strings.TrimSuffix("-master, "+a.source, ", ")
+		a.serverName = "" // it belongs to the replaced address; kubectl --server drops it, too
+		a.source = strings.TrimSuffix(a.names.Master+", "+a.source, ", ")
 	}
 	return a.config(ctx)
 }
 
-// OwnNamespace returns the namespace of the pod that we run in; "" where we run in none. It reads a file, which ends
-// with ctx at the latest, and takes 5 seconds at most.
+// OwnNamespace returns the namespace of the pod that this process runs in, or "" if it does not run in a pod. It reads
+// a file, for at most 5 seconds, and until ctx ends.
 func OwnNamespace(ctx context.Context) string {
 	text, _ := within(ctx, fileTime, serviceAccount+"/namespace", readRegular)
 	return strings.TrimSpace(string(text))
 }
 
-// find is the first half of Load: it reads what there is.
-func (a *access) find(
-	ctx context.Context, kubeconfig, contextName, accountDir string, getenv func(string) string,
-) error {
-	if kubeconfig != "" {
-		return a.readKubeconfigs(ctx, []string{kubeconfig}, contextName)
+// find is the first half of Load: it finds the cluster and the user, and reads what the kubeconfig says about them.
+func (a *access) find(ctx context.Context, o Options) error {
+	if o.Kubeconfig != "" {
+		return a.readKubeconfigs(ctx, []string{o.Kubeconfig}, o.Context)
 	}
-	if list := getenv("KUBECONFIG"); list != "" {
-		return a.readKubeconfigs(ctx, filepath.SplitList(list), contextName)
+	if list := o.Getenv("KUBECONFIG"); list != "" {
+		return a.readKubeconfigs(ctx, filepath.SplitList(list), o.Context)
 	}
 
-	accountErr := errors.New("KUBERNETES_SERVICE_HOST is not set, so this is no pod")
-	host := getenv("KUBERNETES_SERVICE_HOST")
-	if host != "" && contextName == "" {
-		_, accountErr = within(ctx, fileTime, filepath.Join(accountDir, "token"), os.Stat)
+	// If a file system does not answer, there may be a file. It would be wrong to look elsewhere.
+	accountErr := a.findServiceAccount(ctx, o)
+	if accountErr == nil || errors.Is(accountErr, errNotInTime) {
+		return accountErr
 	}
-	if errors.Is(accountErr, errNotInTime) {
-		return accountErr // no answer is not a no
-	}
-	if accountErr == nil && contextName == "" {
-		a.useServiceAccount(accountDir, net.JoinHostPort(host, cmp.Or(getenv("KUBERNETES_SERVICE_PORT"), "443")))
-		return nil
-	}
-
-	homeErr := errors.New("HOME is not set, so there is no ~/.kube/config")
-	if home := getenv("HOME"); home != "" {
-		file := filepath.Join(home, ".kube", "config")
-		_, homeErr = within(ctx, fileTime, file, os.Stat)
-		if homeErr == nil {
-			return a.readKubeconfigs(ctx, []string{file}, contextName)
-		}
+	file, homeErr := homeKubeconfig(ctx, o)
+	if homeErr == nil {
+		return a.readKubeconfigs(ctx, []string{file}, o.Context)
 	}
 	if errors.Is(homeErr, errNotInTime) {
 		return homeErr
 	}
-	if contextName != "" {
-		return fmt.Errorf("-context %s: there is no kubeconfig that could have it: "+
-			"give -kubeconfig, or set KUBECONFIG (%w)", contextName, homeErr)
+
+	if o.Context != "" {
+		return fmt.Errorf("%s %s: there is no kubeconfig that could have this context: give %s, or set KUBECONFIG (%w)",
+			a.names.Context, o.Context, a.names.Kubeconfig, homeErr)
 	}
-	if a.master == "" {
-		return fmt.Errorf("no cluster found: "+
-			"give -kubeconfig or -master, or set KUBECONFIG (%w; %w)", accountErr, homeErr)
+	if o.Master != "" {
+		return nil
 	}
+	return fmt.Errorf("no cluster found: give %s or %s, or set KUBECONFIG (%w; %w)",
+		a.names.Kubeconfig, a.names.Master, accountErr, homeErr)
+}
+
+// findServiceAccount finds the service account of this pod. The error says why there is none.
+func (a *access) findServiceAccount(ctx context.Context, o Options) error {
+	if o.Context != "" {
+		return errors.New("a service account has no contexts")
+	}
+	host := o.Getenv("KUBERNETES_SERVICE_HOST")
+	port := cmp.Or(o.Getenv("KUBERNETES_SERVICE_PORT"), "443")
+	if host == "" {
+		return errors.New("KUBERNETES_SERVICE_HOST is not set, so this is not a pod")
+	}
+	dir := cmp.Or(o.ServiceAccount, serviceAccount)
+	if _, err := within(ctx, fileTime, filepath.Join(dir, "token"), os.Stat); err != nil {
+		return err
+	}
+	a.useServiceAccount(dir, net.JoinHostPort(host, port))
 	return nil
 }
 
-// useServiceAccount takes the credential that kubelet puts into a pod, for the API server of that address.
+// homeKubeconfig returns the name of the file ~/.kube/config. The error says why there is none.
+func homeKubeconfig(ctx context.Context, o Options) (file string, err error) {
+	home := o.Getenv("HOME")
+	if home == "" {
+		return "", errors.New("HOME is not set, so there is no ~/.kube/config")
+	}
+	file = filepath.Join(home, ".kube", "config")
+	_, err = within(ctx, fileTime, file, os.Stat)
+	return file, err
+}
+
+// useServiceAccount uses the credential that the kubelet has put into a directory, for the API server at an address.
 func (a *access) useServiceAccount(dir, address string) {
 	a.source = "the pod's service account"
 	a.isInPod = true
@@ -148,8 +184,9 @@ func (a *access) useServiceAccount(dir, address string) {
 	a.token = part{field: "token", file: filepath.Join(dir, "token"), age: tokenAge, check: checkToken}
 }
 
-// isPlainHTTP reports whether nothing encrypts what is sent to the server. Then no credential is sent, nor read, and no
-// program runs for one, wherever the server is: kubectl and client-go have the same rule.
+// isPlainHTTP reports whether the server's address begins with http://, so that nothing encrypts what is sent there.
+// Then no credential is sent, and none is read or asked of a program, even if the server is on this machine. kubectl
+// and client-go have the same rule.
 func (a *access) isPlainHTTP() bool {
 	u, err := url.Parse(cmp.Or(a.master, a.server))
 	return err == nil && u.Scheme == "http"
@@ -166,68 +203,78 @@ func (a *access) config(ctx context.Context) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.sayWhatIsOdd(server)
+	a.logWarnings(server)
 
 	a.alive, a.end = context.WithCancelCause(context.Background())
 	a.now = &Credential{}
-	if _, err := a.credential(ctx, nil); err != nil {
+	if err := a.prepareCredential(ctx); err != nil {
 		a.close()
 		return nil, err
-	}
-	a.warnOfOpenFiles(ctx)
-	if a.exec != nil {
-		err := a.exec.check()
-		if err == nil {
-			err = a.exec.lookUp(ctx)
-		}
-		if err != nil {
-			a.close()
-			return nil, fmt.Errorf("%s: %w", a.source, err)
-		}
-		a.tellCluster()
 	}
 	return &Config{Source: a.source, Server: server, Proxy: proxy, Credential: a.credential, access: a}, nil
 }
 
-// serverURL reads the server's address, which may come without https://.
+// prepareCredential reads the files of the credential, and looks up the exec program.
+func (a *access) prepareCredential(ctx context.Context) error {
+	if _, err := a.credential(ctx, nil); err != nil {
+		return err
+	}
+	a.warnOfOpenFiles(ctx)
+	if a.exec == nil {
+		return nil
+	}
+	if err := a.exec.check(); err != nil {
+		return fmt.Errorf("%s: %w", a.source, err)
+	}
+	if err := a.exec.lookUp(ctx); err != nil {
+		return fmt.Errorf("%s: %w", a.source, err)
+	}
+	a.completeClusterInfo()
+	return nil
+}
+
+// serverURL parses the address of the server. https:// is the default.
 func (a *access) serverURL() (*url.URL, error) {
 	if a.server == "" {
-		return nil, fmt.Errorf("%s: the cluster has no server: give it one, or -master", a.source)
+		return nil, fmt.Errorf("%s: the cluster has no server: add one there, or give %s", a.source, a.names.Master)
 	}
 	if !strings.Contains(a.server, "://") {
 		a.server = "https://" + a.server
 	}
-	refusal := func(scheme, host string) error { // the rest of an address may be a secret
-		return fmt.Errorf("%s: the server's address (%s://%s) must be https://HOST[:PORT][/PATH]", a.source, scheme, host)
-	}
 	u, err := url.Parse(a.server)
 	if err != nil {
-		return nil, refusal("", "")
+		return nil, a.addressError("", "")
 	}
 	isHTTP := u.Scheme == "https" || u.Scheme == "http"
 	hasMore := u.RawQuery != "" || u.User != nil
 	if !isHTTP || u.Host == "" || hasMore {
-		return nil, refusal(u.Scheme, u.Host)
+		return nil, a.addressError(u.Scheme, u.Host)
 	}
 	return u, nil
 }
 
-// proxyFunc returns the proxy of the kubeconfig, or else those of the environment.
+// addressError is the error for an address that cannot be used. It does not quote the rest, which may be a secret.
+func (a *access) addressError(scheme, host string) error {
+	return fmt.Errorf("%s: the server's address (%s://%s) must be https://HOST[:PORT][/PATH]", a.source, scheme, host)
+}
+
+// proxyFunc returns the proxy of the kubeconfig or, if there is none, those of the environment.
 func (a *access) proxyFunc() (func(*http.Request) (*url.URL, error), error) {
 	if a.proxy == "" {
 		return http.ProxyFromEnvironment, nil
 	}
 	u, err := url.Parse(a.proxy)
-	if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, u.Scheme) {
+	isValid := err == nil && u.Host != "" && slices.Contains([]string{"http", "https", "socks5", "socks5h"}, u.Scheme)
+	if !isValid {
 		return nil, fmt.Errorf("%s: the proxy-url must be http://, https:// or socks5:// and a HOST[:PORT]", a.source)
 	}
 	return http.ProxyURL(u), nil
 }
 
-// sayWhatIsOdd tells of what is allowed, but seldom meant.
-func (a *access) sayWhatIsOdd(server *url.URL) {
+// logWarnings logs what is allowed, but probably a mistake.
+func (a *access) logWarnings(server *url.URL) {
 	if a.isWithheld {
-		a.log.Info("no credential is sent, as the server's address begins with http://",
+		a.log.Info("no credential is sent, because the server's address begins with http://",
 			"server", server.Host, "from", a.source)
 	}
 	if server.Scheme != "https" {
@@ -243,8 +290,8 @@ func (a *access) sayWhatIsOdd(server *url.URL) {
 	}
 }
 
-// tellCluster completes what the exec program is told of the cluster, if it asks.
-func (a *access) tellCluster() {
+// completeClusterInfo completes what the exec program learns about the cluster, if the kubeconfig asks for that.
+func (a *access) completeClusterInfo() {
 	cluster := a.exec.cluster
 	if cluster == nil {
 		return
@@ -255,10 +302,10 @@ func (a *access) tellCluster() {
 	cluster.ProxyURL = a.proxy
 }
 
-// warnOfOpenFiles warns of each file with a secret in it that everyone on this machine can read.
+// warnOfOpenFiles logs a warning for each file with a secret that everyone on this machine can read.
 func (a *access) warnOfOpenFiles(ctx context.Context) {
 	if a.isInPod || runtime.GOOS == "windows" {
-		return // kubelet's files are as they are
+		return // users cannot change the mode of the kubelet's files
 	}
 	for _, secret := range []part{a.key, a.token} {
 		file := cmp.Or(secret.file, secret.kubeconfig)

@@ -42,9 +42,13 @@ func load(
 		Context:        contextName,
 		Master:         master,
 		ServiceAccount: in("account"),
+		Names:          flagNames,
 		Getenv:         getenv,
 	})
 }
+
+// flagNames are names of options, as a program's flags would have them.
+var flagNames = OptionNames{Kubeconfig: "-kubeconfig", Context: "-context", Master: "-master"}
 
 func TestKubeconfigErrorsQuoteNoSecret(t *testing.T) {
 	for _, user := range []string{
@@ -116,18 +120,18 @@ func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
 		"exec: the apiVersion":                         user("exec: {command: aws, apiVersion: " + alpha + "}"),
 		"the token of":                                 user("token: \"s3cret\\nmore\""),
 		"apiVersion is \"v2\"":                         change("apiVersion: v1", "apiVersion: v2"),
-		"there is no command in it":                    user("exec: {}"),
+		"exec: the command is missing":                 user("exec: {}"),
 		"client-key is missing":                        user("client-certificate: c.crt"),
 		"the cluster has no server":                    change("server: https://h", "server:"),
-		"exec: there is no command":                    user("exec: {apiVersion: client.authentication.k8s.io/v1}"),
+		"exec: the command is":                         user("exec: {apiVersion: client.authentication.k8s.io/v1}"),
 		"must be https://HOST":                         change("https://h", "ftp://h"),
-		"no certificate in":                            change(ca, ca+"aGVsbG8="),
+		"there is no certificate in":                   change(ca, ca+"aGVsbG8="),
 		"client-certificate-data and client-key-data:": user(pair),
 		"tokenFile: ":                                  user("tokenFile: empty"),
 		"no such file":                                 user("tokenFile: none"),
 		"config:3: ":                                   "a: 1\nb: 2\n  c: 3\n",
 		"is not base64":                                change(ca, ca+"'%%%'"),
-		"users[0].user.token must be a text":           user("token: 12345"),
+		"users[0].user.token must be a string":         user("token: 12345"),
 	} {
 		_, err := load(t, map[string]string{"config": file, "empty": " \n"}, "config", "", "", nil)
 		if err == nil {
@@ -214,11 +218,11 @@ func TestNoCredentialIsSentOrReadOrMadeForAnAddressOfPlainHTTP(t *testing.T) {
 					cred, err := cfg.Credential(t.Context(), nil)
 					if err != nil || cred.Token != "" || cred.TLS.GetClientCertificate != nil {
 						t.Errorf("%s is sent to %s as %s, or %v", user, address, where, err)
-					} else if cred.Tried != "nothing, as no credential is sent to an http:// address" {
+					} else if cred.Tried != "nothing, because no credential is sent to an http:// address" {
 						t.Errorf("after a 401, tried is %q", cred.Tried)
 					}
 				}
-				const said = `msg="no credential is sent, as the server's address begins with http://" server=`
+				const said = `msg="no credential is sent, because the server's address begins with http://" server=`
 				wantText(t, out.String(), said+cfg.Server.Host)
 				wantNumber(t, "lines", strings.Count(out.String(), "\n"), 1)
 			}
@@ -238,18 +242,36 @@ func TestWithoutHomeNoKubeconfigIsLookedForInTheWorkingDirectory(t *testing.T) {
 	t.Chdir(dir)
 	for contextName, want := range map[string]string{
 		"": "no cluster found: give -kubeconfig or -master, or set KUBECONFIG " +
-			"(KUBERNETES_SERVICE_HOST is not set, so this is no pod; HOME is not set, so there is no ~/.kube/config)",
-		"fake": "-context fake: there is no kubeconfig that could have it: give -kubeconfig, or set KUBECONFIG " +
+			"(KUBERNETES_SERVICE_HOST is not set, so this is not a pod; HOME is not set, so there is no ~/.kube/config)",
+		"fake": "-context fake: there is no kubeconfig that could have this context: give -kubeconfig, or set KUBECONFIG " +
 			"(HOME is not set, so there is no ~/.kube/config)",
 	} {
-		cfg, err := Load(t.Context(), Options{Context: contextName, ServiceAccount: dir, Getenv: noEnv})
+		cfg, err := Load(t.Context(), Options{Context: contextName, Names: flagNames, ServiceAccount: dir, Getenv: noEnv})
 		if err == nil || err.Error() != want {
 			t.Errorf("found %+v, %v; want %s", cfg, err, want)
 		}
 	}
-	cfg, err := Load(t.Context(), Options{Master: "https://h", ServiceAccount: dir, Getenv: noEnv})
+	cfg, err := Load(t.Context(), Options{Master: "https://h", Names: flagNames, ServiceAccount: dir, Getenv: noEnv})
 	if err != nil || cfg.Source != "-master" {
 		t.Errorf("-master alone: %+v, %v", cfg, err)
+	}
+}
+
+func TestErrorsNameTheOptionsAsTheCallerDoes(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		names OptionNames
+		want  string
+	}{
+		{"flags", flagNames, "no cluster found: give -kubeconfig or -master, or set"},
+		{"fields", OptionNames{}, "no cluster found: give Kubeconfig or Master, or set"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Load(t.Context(), Options{Names: c.names, ServiceAccount: t.TempDir(), Getenv: noEnv})
+			if err == nil || !strings.HasPrefix(err.Error(), c.want) {
+				t.Errorf("the error is %v, want %s", err, c.want)
+			}
+		})
 	}
 }
 

@@ -11,27 +11,33 @@ import (
 	"time"
 )
 
-// part is a piece of a credential: the CA, the certificate, the key, or the token.
+// part is one part of a credential: the CA, the certificate, the key, or the token.
 type part struct {
-	field      string             // of the kubeconfig, or what stands for one in an error
-	file       string             // "": it has none
-	data       []byte             // what was given, or what the file held when it was last read
-	kubeconfig string             // that data stands in; "": in none
-	age        time.Duration      // after which the file is read again
-	readAt     time.Time          // when it was last read, or that was tried
-	from       string             // the file, once something was read of it; or the program
-	err        error              // of the last reading
-	check      func([]byte) error // of what is in the file; nil: none
-	reading    *task[[]byte]      // the one that goes on; nil: none does
-	isHanging  bool               // reading was waited for in vain: from now on it is just looked at
+	// Where the part comes from. This does not change.
+	field      string             // the field of the kubeconfig, for error messages
+	file       string             // the file that has the data, or ""
+	age        time.Duration      // after this time, the file is read again
+	check      func([]byte) error // checks what was read from the file; nil if there is nothing to check
+	kubeconfig string             // the kubeconfig that has the data itself, or ""
+
+	// What has been read.
+	data   []byte    // the content, the newest that could be read
+	from   string    // the file or program that data comes from; "" if it comes from the kubeconfig
+	readAt time.Time // the last time that the file was read, or could not be read
+	err    error     // the error of the last reading
+
+	// The reading that is running.
+	reading   *task[[]byte] // nil if there is none
+	isHanging bool          // it has taken too long, so nobody waits for it any more
 }
 
+// given reports whether the part has data, or a file for them.
 func (p *part) given() bool { return p.file != "" || len(p.data) > 0 }
 
 func (p *part) String() string { return strings.TrimSpace(p.field + " " + p.file) }
 
-// dueAt returns when the file is to be looked at again. A reading that hangs is looked at on every call: that costs
-// nothing.
+// dueAt returns when to look at the file again. A hanging reading is due at any time, because it costs nothing to see
+// whether it is done.
 func (p *part) dueAt() time.Time {
 	if p.isHanging {
 		return p.readAt
@@ -39,13 +45,15 @@ func (p *part) dueAt() time.Time {
 	return p.readAt.Add(p.age)
 }
 
-// startReading starts to read the file if that is due, or now. While one reading hangs, no second one is started.
-func (p *part) startReading(now bool) {
-	isDue := now || !time.Now().Before(p.dueAt())
-	if p.reading != nil && now && p.reading.isDone() {
-		p.reading = nil // it was begun too early to be of use now
+// startReading starts to read the file, if that is due or isForced. It starts only one reading at a time: if one hangs,
+// the next would hang as well.
+func (p *part) startReading(isForced bool) {
+	isTooOld := isForced && p.reading != nil && p.reading.isDone()
+	if isTooOld {
+		p.reading = nil // it may have read the file before the server refused what was in it
 		p.isHanging = false
 	}
+	isDue := isForced || !time.Now().Before(p.dueAt())
 	if p.file == "" || p.reading != nil || !isDue {
 		return
 	}
@@ -53,7 +61,7 @@ func (p *part) startReading(now bool) {
 	p.reading = startTask(func() ([]byte, error) { return readRegular(file) })
 }
 
-// endReading takes what was read. Where nothing can be read, or not until ctx ends, the part stays what it was.
+// endReading waits for the reading until ctx ends, and takes its result. If it fails, the part keeps its data.
 func (p *part) endReading(ctx context.Context) {
 	if p.reading == nil {
 		return
@@ -70,11 +78,8 @@ func (p *part) endReading(ctx context.Context) {
 	data, err := p.reading.value, p.reading.err
 	p.reading = nil
 	p.isHanging = false
-	if err == nil && len(bytes.TrimSpace(data)) == 0 {
-		err = fmt.Errorf("%s is empty", p.file)
-	}
-	if err == nil && p.check != nil && p.check(data) != nil {
-		err = fmt.Errorf("%s %w", p.file, p.check(data))
+	if err == nil {
+		err = p.checkFile(data)
 	}
 	p.err = err
 	if err == nil {
@@ -83,28 +88,43 @@ func (p *part) endReading(ctx context.Context) {
 	}
 }
 
-// errNotInTime is the error for a file whose file system does not answer, or for a pipe to which nobody writes. Calls
-// that open or read a file take no context: each is made in a goroutine of its own, which may be left to hang.
+// checkFile returns an error if the file's content cannot be used.
+func (p *part) checkFile(data []byte) error {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return fmt.Errorf("%s is empty", p.file)
+	}
+	if p.check == nil {
+		return nil
+	}
+	if err := p.check(data); err != nil {
+		return fmt.Errorf("%s %w", p.file, err)
+	}
+	return nil
+}
+
+// errNotInTime is the error for a file whose file system does not answer, or for a pipe that nobody writes to.
+// Functions that open or read a file take no context. Therefore each runs in a goroutine, which is abandoned if it
+// hangs.
 var errNotInTime = errors.New("it could not be read in time")
 
-// inTime is ctx with a limit, which ends it with errNotInTime.
+// inTime returns a context that ends with ctx, or after a limit with errNotInTime.
 func inTime(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w (%v)", errNotInTime, limit))
 }
 
-// within returns what f returns of the file, unless that takes longer than limit, or ctx ends.
+// within calls f with a file, and returns its results. It fails if f takes longer than the limit, or if ctx ends.
 func within[T any](ctx context.Context, limit time.Duration, file string, f func(file string) (T, error)) (T, error) {
 	ctx, cancel := inTime(ctx, limit)
 	defer cancel()
-	look := startTask(func() (T, error) { return f(file) })
-	if err := look.wait(ctx); err != nil {
+	call := startTask(func() (T, error) { return f(file) })
+	if err := call.wait(ctx); err != nil {
 		return *new(T), fmt.Errorf("%s: %w", file, err)
 	}
-	return look.value, look.err
+	return call.value, call.err
 }
 
-// readKubeconfig reads a file of any kind, as it is read only once. A pipe (-kubeconfig <(command)) may take as long as
-// an exec program: what writes to it is a program, too.
+// readKubeconfig reads a kubeconfig, which may be a pipe, because it is read only once. A pipe may take as long as an
+// exec program, because a program writes to it, too.
 func readKubeconfig(ctx context.Context, name string) ([]byte, error) {
 	info, err := within(ctx, fileTime, name, os.Stat)
 	if err != nil {
@@ -117,19 +137,20 @@ func readKubeconfig(ctx context.Context, name string) ([]byte, error) {
 	return within(ctx, limit, name, readFile)
 }
 
-// readRegular reads a file that will be read again. A pipe gives its contents once, and a device may never end.
+// readRegular reads a file that will be read again. It must be a regular file: a pipe can be read only once, and a
+// device may have no end.
 func readRegular(name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file", name)
+		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
 	return readFile(name)
 }
 
-// readFile reads a file of fileSize at most.
+// readFile reads a file. It fails if the file is larger than fileSize.
 func readFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -137,11 +158,11 @@ func readFile(name string) ([]byte, error) {
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, fileSize+1))
-	if err == nil && len(data) > fileSize {
-		err = fmt.Errorf("%s has more than %d MB", name, fileSize>>20)
-	}
 	if err != nil {
 		return nil, err
+	}
+	if len(data) > fileSize {
+		return nil, fmt.Errorf("%s has more than %d MB", name, fileSize>>20)
 	}
 	return data, nil
 }

@@ -26,7 +26,7 @@ func TestFileOfACredentialThatIsNoRegularOneIsRefusedAndNotWaitedFor(t *testing.
 		for _, file := range []string{dir + "/pipe", "/dev/zero", dir} {
 			config := fakekube.Kubeconfig("https://h", nil, strings.ReplaceAll(user, "FILE", file))
 			writeFiles(t, dir, map[string]string{"config": config})
-			want := dir + "/config, context fake: " + field + ": " + file + " is no regular file"
+			want := dir + "/config, context fake: " + field + ": " + file + " is not a regular file"
 			_, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv})
 			if err == nil || err.Error() != want {
 				t.Errorf("%v, want %s", err, want)
@@ -179,4 +179,36 @@ func TestKeyThatDoesNotFitItsCertificateIsRefused(t *testing.T) {
 	}
 	wantText(t, err.Error(), "tls.key: tls: private key does not match public key")
 	wantText(t, err.Error(), "client-certificate /")
+}
+
+// The old pair is still in use then, and a server that refuses it answers 401.
+func TestRefusedCredentialNamesItsCertificate(t *testing.T) {
+	ca := fakekube.NewAuthority(t, "CA")
+	cert, key := ca.Issue(t, "me", nil)
+	otherCert, _ := ca.Issue(t, "somebody else", nil)
+	dir := t.TempDir()
+	user := "client-certificate: tls.crt\n    client-key: tls.key\n    tokenFile: token"
+	writeFiles(t, dir, map[string]string{
+		"config":  fakekube.Kubeconfig("https://h", nil, user),
+		"tls.crt": string(cert),
+		"tls.key": string(key),
+		"token":   "one",
+	})
+	cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cfg.Close()
+	first, err := cfg.Credential(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	writeFiles(t, dir, map[string]string{"tls.crt": string(otherCert), "token": "two"})
+	second, err := cfg.Credential(t.Context(), first)
+	if err != nil || second.Token != "two" || second.TLS != first.TLS {
+		t.Fatalf("the second credential is %+v, %v; want the new token, and the TLS of the first", second, err)
+	}
+	wantText(t, first.Tried, "the client certificate of CN=me")
+	wantText(t, second.Tried, "the client certificate of CN=me")
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,126 +15,157 @@ import (
 	"podcount/internal/yaml"
 )
 
-// kubeconfigs are files that are read together: the clusters, users and contexts of all of them, by their names.
+// kubeconfigs are the clusters, users and contexts of one or more files.
 type kubeconfigs struct {
-	clusters, users, contexts map[string]node
-	current                   string // the name of the current context
+	clusters entries
+	users    entries
+	contexts entries
+	current  string // the name of the current context
+	faults   *faults
 }
 
-// of returns the map of one kind, and where an entry of that kind stands in a file: in a list of this name.
-func (k *kubeconfigs) of(kind string) (byName map[string]node, list string) {
-	switch kind {
-	case "cluster":
-		return k.clusters, "clusters"
-	case "user":
-		return k.users, "users"
+func newKubeconfigs() *kubeconfigs {
+	return &kubeconfigs{
+		clusters: entries{kind: "cluster", byName: map[string]node{}},
+		users:    entries{kind: "user", byName: map[string]node{}},
+		contexts: entries{kind: "context", byName: map[string]node{}},
+		faults:   &faults{},
 	}
-	return k.contexts, "contexts"
 }
 
-// names lists what there is of a kind, for errors.
-func (k *kubeconfigs) names(kind string) string {
-	byName, _ := k.of(kind)
+// add reads a file. Its entries replace those of the same name.
+func (k *kubeconfigs) add(root node) {
+	kind := root.at("kind")
+	if cmp.Or(kind.text(), "Config") != "Config" {
+		kind.fail("is %q, not Config: this is not a kubeconfig", kind.text())
+	}
+	version := root.at("apiVersion")
+	if cmp.Or(version.text(), "v1") != "v1" {
+		version.fail("is %q, but must be v1", version.text())
+	}
+	k.current = cmp.Or(root.at("current-context").text(), k.current)
+	k.clusters.add(root)
+	k.users.add(root)
+	k.contexts.add(root)
+}
+
+// entries are the clusters, the users or the contexts, by their names.
+type entries struct {
+	kind   string // such as "cluster"; the list in the file is called "clusters"
+	byName map[string]node
+}
+
+// add reads a file's list of entries.
+func (e entries) add(root node) {
+	isInThisFile := map[string]bool{}
+	for _, item := range root.at(e.kind + "s").items() {
+		name := item.at("name").text()
+		if isInThisFile[name] {
+			item.at("name").fail("is that of another %s %q", e.kind, name)
+		}
+		isInThisFile[name] = true
+		e.byName[name] = item.at(e.kind)
+	}
+}
+
+// notFound returns the error for a name that none of the entries has.
+func (e entries) notFound(source, name string) error {
+	return fmt.Errorf("%s: there is no %s %q (there is: %s)", source, e.kind, name, e.names())
+}
+
+// names lists the names of all entries, for error messages.
+func (e entries) names() string {
 	var all []string
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		all = append(all, fmt.Sprintf("%s %q", kind, name))
+	for _, name := range slices.Sorted(maps.Keys(e.byName)) {
+		all = append(all, fmt.Sprintf("%s %q", e.kind, name))
 	}
 	return cmp.Or(strings.Join(all, ", "), "none")
 }
 
-// add reads a file. What it names takes the place of what was there by that name.
-func (k *kubeconfigs) add(root node) {
-	kind, version := root.at("kind"), root.at("apiVersion")
-	refuseIf(cmp.Or(kind.text(), "Config") != "Config",
-		"%s is %q, not Config: this is no kubeconfig", kind, kind.value)
-	refuseIf(cmp.Or(version.text(), "v1") != "v1", "%s is %q, and must be v1", version, version.value)
-	k.current = cmp.Or(root.at("current-context").text(), k.current)
-	for _, kind := range []string{"cluster", "user", "context"} {
-		byName, list := k.of(kind)
-		isHere := map[string]bool{}
-		for _, entry := range root.at(list).items() {
-			name := entry.at("name").text()
-			refuseIf(isHere[name], "%s is that of another %s %q", entry.at("name"), kind, name)
-			isHere[name] = true
-			byName[name] = entry.at(kind)
-		}
+// readKubeconfigs reads one context of some files: the named one, or else their current one. As in client-go, a name
+// that is missing is the empty name, which a context, a cluster or a user may have.
+func (a *access) readKubeconfigs(ctx context.Context, files []string, contextName string) error {
+	a.source = strings.Join(files, string(filepath.ListSeparator))
+	all, err := a.mergeKubeconfigs(ctx, files)
+	if err != nil {
+		return err
 	}
+	chosen, hasContext, err := a.chooseContext(all, cmp.Or(contextName, all.current))
+	if err != nil {
+		return err
+	}
+	clusterName := chosen.at("cluster").text()
+	userName := chosen.at("user").text()
+	if all.faults.first != nil {
+		return all.faults.first
+	}
+	cluster, hasCluster := all.clusters.byName[clusterName]
+	if !hasCluster && hasContext {
+		return all.clusters.notFound(a.source, clusterName)
+	}
+	user, hasUser := all.users.byName[userName]
+	if !hasUser && userName != "" {
+		return all.users.notFound(a.source, userName)
+	}
+	a.readCluster(cluster)
+	if hasUser {
+		a.readUser(user, cluster)
+	}
+	return all.faults.first
 }
 
-// mergeKubeconfigs reads files together; where two set the same name, the first counts. Fields that are not known are
-// passed over. https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
+// mergeKubeconfigs reads several files. If two of them have an entry of the same name, the first one counts. Unknown
+// fields are ignored. https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
 func (a *access) mergeKubeconfigs(ctx context.Context, files []string) (*kubeconfigs, error) {
 	files = slices.DeleteFunc(files, func(file string) bool { return file == "" })
-	all := &kubeconfigs{clusters: map[string]node{}, users: map[string]node{}, contexts: map[string]node{}}
+	all := newKubeconfigs()
 	hasRead := false
 	for i, file := range slices.Backward(files) {
 		text, err := readKubeconfig(ctx, file)
 		isEmpty := len(bytes.TrimSpace(text)) == 0
 		isAbsent := isEmpty && (err == nil || errors.Is(err, os.ErrNotExist))
-		if isAbsent && (i > 0 || hasRead) {
-			continue // as kubectl does with one of a list
+		isLastHope := i == 0 && !hasRead
+		if isAbsent && !isLastHope {
+			continue // like kubectl, which needs only one of several files
 		}
 		if err != nil {
 			return nil, err
 		}
-		if isEmpty && a.master == "" { // else -master will do
+		if isEmpty && a.master == "" { // with a master, an empty file is enough
 			return nil, fmt.Errorf("%s is empty", file)
 		}
 		tree, err := yaml.Parse(string(text))
 		if err != nil {
 			return nil, fmt.Errorf("%s:%w", file, err)
 		}
-		all.add(node{file: file, value: tree})
+		all.add(node{file: file, value: tree, faults: all.faults})
+		if all.faults.first != nil {
+			return nil, all.faults.first
+		}
 		hasRead = true
 	}
 	return all, nil
 }
 
-// readKubeconfigs reads one context of the files together: the one named, or else their current one. As in client-go, a
-// name that is not given is "", which may be that of a context, a cluster or a user.
-func (a *access) readKubeconfigs(ctx context.Context, files []string, contextName string) (err error) {
-	defer catch(&err)
-	a.source = strings.Join(files, string(filepath.ListSeparator))
-	all, err := a.mergeKubeconfigs(ctx, files)
-	if err != nil {
-		return err
-	}
-	contextName = cmp.Or(contextName, all.current)
-	chosen, hasContext := all.contexts[contextName]
-	isMasterEnough := a.master != "" && contextName == ""
-	if !hasContext && contextName != "" {
-		return fmt.Errorf("%s: there is no context %q (there is: %s)", a.source, contextName, all.names("context"))
-	}
-	if !hasContext && !isMasterEnough {
-		return fmt.Errorf("%s: no current-context: name one with -context (there is: %s)",
-			a.source, all.names("context"))
-	}
-	if hasContext {
-		a.source += ", context " + cmp.Or(contextName, `""`)
-	}
-	clusterName := chosen.at("cluster").text()
-	userName := chosen.at("user").text()
-	cluster, hasCluster := all.clusters[clusterName]
-	if !hasCluster && hasContext {
-		return fmt.Errorf("%s: there is no cluster %q (there is: %s)", a.source, clusterName, all.names("cluster"))
-	}
-	user, hasUser := all.users[userName]
-	if !hasUser && userName != "" {
-		return fmt.Errorf("%s: there is no user %q (there is: %s)", a.source, userName, all.names("user"))
-	}
-	a.readCluster(cluster)
+// chooseContext finds the context of a name, and adds it to a.source. No context is needed if the name is empty and
+// a.master says where the server is.
+func (a *access) chooseContext(all *kubeconfigs, name string) (chosen node, isFound bool, err error) {
+	chosen, isFound = all.contexts.byName[name]
 	switch {
-	case !hasUser:
-	case a.isPlainHTTP():
-		a.isWithheld = true
+	case isFound:
+		a.source += ", context " + cmp.Or(name, `""`)
+		return chosen, true, nil
+	case name != "":
+		return node{}, false, all.contexts.notFound(a.source, name)
+	case a.master != "":
+		return node{}, false, nil
 	default:
-		a.readUser(user)
-		a.readExec(user, cluster)
+		return node{}, false, fmt.Errorf("%s: there is no current-context: choose one with %s (there is: %s)",
+			a.source, a.names.Context, all.contexts.names())
 	}
-	return nil
 }
 
-// readCluster reads the server, and what it is verified by.
+// readCluster reads where the server is, and how to verify it.
 func (a *access) readCluster(cluster node) {
 	a.server = cluster.at("server").text()
 	a.serverName = cluster.at("tls-server-name").text()
@@ -144,27 +174,28 @@ func (a *access) readCluster(cluster node) {
 	a.insecure = insecure.isTrue()
 	cluster.refuseBoth("certificate-authority")
 	a.ca = cluster.part("certificate-authority")
-	refuseIf(a.insecure && a.ca.given(), "%s excludes a certificate-authority: remove one of them", insecure)
+	if a.insecure && a.ca.given() {
+		insecure.fail("excludes a certificate-authority: remove one of them")
+	}
 	if a.isPlainHTTP() {
 		a.ca = part{} // there is nothing to verify
 	}
 }
 
-// readUser reads the user's token and client certificate.
-func (a *access) readUser(user node) {
-	for _, no := range []string{"auth-provider", "username", "password", "as", "as-uid", "as-groups", "as-user-extra"} {
-		field := user.at(no)
-		refuseIf(!field.isEmpty(),
-			"%s is not supported: use a token, a client-certificate or exec, of an account that is podcount's own", field)
+// readUser reads the user's credential. A client certificate and a token come before an exec program, as with kubectl.
+func (a *access) readUser(user, cluster node) {
+	if a.isPlainHTTP() {
+		a.isWithheld = true
+		return
 	}
-	a.cert = user.part("client-certificate")
-	a.key = user.part("client-key")
-	refuseIf(a.cert.given() && !a.key.given(),
-		"%s is missing, and goes with the client-certificate", user.at("client-key"))
-	if a.cert.given() { // a key alone is passed over
-		user.refuseBoth("client-certificate")
-		user.refuseBoth("client-key")
+	for _, name := range []string{
+		"auth-provider", "username", "password", "as", "as-uid", "as-groups", "as-user-extra",
+	} {
+		if field := user.at(name); !field.isEmpty() {
+			field.fail("is not supported: use a token, a client-certificate or exec, of a user of its own")
+		}
 	}
+	a.readCertificate(user)
 	a.token = part{
 		field:      "tokenFile",
 		file:       user.at("tokenFile").path(),
@@ -173,163 +204,56 @@ func (a *access) readUser(user node) {
 		age:        tokenAge,
 		check:      checkToken,
 	}
+	exec := user.at("exec")
+	if exec.value != nil && !a.token.given() && !a.cert.given() {
+		a.readExec(exec, cluster)
+	}
 }
 
-// readExec reads which program gives the user's credential, unless the user has another one: that comes first, as with
-// kubectl. It is not called for a server over plain http: that is sent no credential, so no program runs.
-func (a *access) readExec(user, cluster node) {
-	e := user.at("exec")
-	if e.value == nil || a.token.given() || a.cert.given() {
+// readCertificate reads the user's client certificate and its key. A key without a certificate is ignored.
+func (a *access) readCertificate(user node) {
+	a.cert = user.part("client-certificate")
+	a.key = user.part("client-key")
+	if !a.cert.given() {
 		return
 	}
-	command := e.at("command").text()
+	if !a.key.given() {
+		user.at("client-key").fail("is missing: it belongs to the client-certificate")
+	}
+	user.refuseBoth("client-certificate")
+	user.refuseBoth("client-key")
+}
+
+// readExec reads which program provides the user's credential.
+func (a *access) readExec(exec, cluster node) {
+	command := exec.at("command").text()
 	if strings.ContainsRune(command, filepath.Separator) {
-		command = e.at("command").path()
+		command = exec.at("command").path()
 	}
 	a.exec = &execPlugin{
-		apiVersion: e.at("apiVersion").text(),
+		apiVersion: exec.at("apiVersion").text(),
 		command:    command,
-		hint:       shortened([]byte(e.at("installHint").text()), 1000),
+		hint:       shortened([]byte(exec.at("installHint").text()), 1000),
 		limit:      execTime,
 	}
 	a.token = part{from: command}
 	a.cert = part{field: "what " + command + " gave"}
-	a.key = part{} // one without a certificate
-	for _, arg := range e.at("args").items() {
+	a.key = part{}
+	for _, arg := range exec.at("args").items() {
 		a.exec.args = append(a.exec.args, arg.text())
 	}
-	for _, v := range e.at("env").items() {
-		name := v.at("name").text()
-		a.exec.env = append(a.exec.env, name+"="+v.at("value").text())
+	for _, variable := range exec.at("env").items() {
+		name := variable.at("name").text()
+		a.exec.env = append(a.exec.env, name+"="+variable.at("value").text())
 	}
-	if e.at("provideClusterInfo").isTrue() {
+	if exec.at("provideClusterInfo").isTrue() {
 		a.exec.cluster = &execCluster{
 			DisableCompression: cluster.at("disable-compression").isTrue(),
 			Config:             cluster.extension("client.authentication.k8s.io/exec"),
 		}
 	}
-	mode := e.at("interactiveMode")
-	refuseIf(mode.text() == "Always",
-		"%s is Always, but podcount has nobody to ask: use a credential that needs no one", mode)
-}
-
-// node is a value in a kubeconfig. It may be a secret, so it prints as its place. Names of fields are exact, which
-// those of encoding/json are not.
-type node struct {
-	file  string
-	place string // such as users[0].user; "" is the whole file
-	value any    // as package yaml gives it; nil where there is none
-}
-
-func (n node) String() string { return n.file + ": " + cmp.Or(n.place, "this") }
-
-// isEmpty reports whether there is no value, or one that says nothing.
-func (n node) isEmpty() bool {
-	switch value := n.value.(type) {
-	case nil:
-		return true
-	case string:
-		return value == ""
-	case []any:
-		return len(value) == 0
-	case map[string]any:
-		return len(value) == 0
-	}
-	return false
-}
-
-// as returns the value, or nothing where there is none. A value of another type is thrown as an error.
-func as[T any](n node, kind string) T {
-	v, ok := n.value.(T)
-	refuseIf(!ok && n.value != nil, "%s must be %s", n, kind)
-	return v
-}
-
-func (n node) text() string {
-	return as[string](n, "a text: quote what looks like a number, or like true")
-}
-
-func (n node) isTrue() bool {
-	return as[bool](n, "true or false, without quotes")
-}
-
-// at returns the value under a name.
-func (n node) at(name string) node {
-	place := strings.Trim(n.place+"."+name, ".")
-	return node{n.file, place, as[map[string]any](n, "a map")[name]}
-}
-
-// items returns the values of a list.
-func (n node) items() (items []node) {
-	for i, v := range as[[]any](n, "a list") {
-		items = append(items, node{n.file, fmt.Sprintf("%s[%d]", n.place, i), v})
-	}
-	return items
-}
-
-// path returns a file's name, which is relative to the file that it stands in. It is made absolute, as else a program
-// beside its file would be looked for in $PATH.
-func (n node) path() string {
-	path := n.text()
-	if path == "" || filepath.IsAbs(path) {
-		return path
-	}
-	path, _ = filepath.Abs(filepath.Join(filepath.Dir(n.file), path))
-	return path
-}
-
-// extension returns what one of the extensions holds, nil if there is none of that name.
-func (n node) extension(name string) any {
-	var found *node
-	for _, entry := range n.at("extensions").items() {
-		isIt := entry.at("name").text() == name
-		refuseIf(isIt && found != nil, "%s is that of another extension: remove one of them", entry.at("name"))
-		if isIt {
-			value := entry.at("extension")
-			found = &value
-		}
-	}
-	if found == nil {
-		return nil
-	}
-	return found.value
-}
-
-// part reads a file's name from the field of that name, or contents from name-data.
-func (n node) part(name string) part {
-	data := n.at(name + "-data")
-	decoded, err := base64.StdEncoding.DecodeString(data.text())
-	refuseIf(err != nil, "%s is not base64", data)
-	if len(decoded) > 0 {
-		return part{field: name + "-data", data: decoded, kubeconfig: n.file}
-	}
-	return part{field: name, file: n.at(name).path(), age: certAge}
-}
-
-// refuseBoth refuses a part that is given both as a file and as data: kubectl refuses that, too.
-func (n node) refuseBoth(name string) {
-	file, data := n.at(name), n.at(name+"-data")
-	refuseIf(file.text() != "" && data.text() != "",
-		"%s is given twice, also as %s-data: remove one of them", file, name)
-}
-
-// thrown is an error on its way through the reader of kubeconfigs, up to readKubeconfigs, which catches it. It does not
-// leave this file.
-type thrown struct{ error }
-
-// refuseIf throws, if bad, what is wrong.
-func refuseIf(bad bool, format string, args ...any) {
-	if bad {
-		panic(thrown{fmt.Errorf(format, args...)})
-	}
-}
-
-// catch is deferred by the function that is to return the error thrown below it.
-func catch(err *error) {
-	v := recover()
-	if t, ok := v.(thrown); ok {
-		*err = t.error
-	} else if v != nil {
-		panic(v)
+	mode := exec.at("interactiveMode")
+	if mode.text() == "Always" {
+		mode.fail("is Always, but this process cannot ask anybody: use a credential that needs no input")
 	}
 }

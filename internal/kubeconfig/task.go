@@ -2,14 +2,14 @@ package kubeconfig
 
 import "context"
 
-// task is a call that may take long. Whoever needs its result waits for it as long as they can.
+// task is a function that runs in a goroutine. Several callers may wait for its result, each as long as it can.
 type task[T any] struct {
 	done  chan struct{} // closed once value and err are set
 	value T
 	err   error
 }
 
-// startTask calls f, in a goroutine of its own.
+// startTask runs f in a new goroutine.
 func startTask[T any](f func() (T, error)) *task[T] {
 	t := &task[T]{done: make(chan struct{})}
 	go func() {
@@ -19,10 +19,10 @@ func startTask[T any](f func() (T, error)) *task[T] {
 	return t
 }
 
-// wait waits until the task is done; or else it returns why ctx has ended.
+// wait waits until the task is done and its result can be read. If ctx ends first, wait returns the cause.
 func (t *task[T]) wait(ctx context.Context) error {
 	if t.isDone() {
-		return nil // also where ctx has ended since
+		return nil // even if ctx has ended, too
 	}
 	select {
 	case <-t.done:
