@@ -1,0 +1,131 @@
+// Package behaviours shows what podcount does, and what it relies on, on any API server: on the fake, which thereby
+// proves to be like a real server, and on a real cluster.
+//
+// A behaviour uses real time and real connections. It needs a user who may do everything. It works in a namespace of
+// its own and on nodes of its own, which no machine stands behind, and finally removes whatever it has created.
+package behaviours
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"podcount/internal/fakekube"
+	"podcount/internal/kube"
+	"podcount/internal/kubeconfig"
+)
+
+type object = fakekube.Object
+
+// Options name the cluster, and hand over those parts of podcount that no package can import.
+type Options struct {
+	// Fake is the fake API server that Kubeconfig leads to. It is nil for a real cluster.
+	Fake *fakekube.Server
+
+	// Kubeconfig is a file, and Context one of its contexts, or "" for the current one.
+	Kubeconfig, Context string
+
+	// Program runs the whole of podcount until ctx ends.
+	Program func(
+		ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer, dial kube.Dialer,
+	) error
+
+	// NewReflector returns a reflector of pods.
+	NewReflector func(ReflectorOptions) Reflector
+
+	// DecodePods reads a list of pods, and returns one line for each pod with all fields that podcount keeps of it.
+	DecodePods func(list io.Reader, isProtobuf, isMetadataOnly bool) ([]string, error)
+}
+
+// ReflectorOptions say which pods a reflector lists and watches, and how.
+type ReflectorOptions struct {
+	// Config is the API server, and Dial connects to it.
+	Config *kubeconfig.Config
+	Dial   kube.Dialer
+
+	// Namespace, LabelSelector and FieldSelector choose the pods.
+	Namespace, LabelSelector, FieldSelector string
+
+	// Version is where the first watch begins. If it is "", the reflector begins with a list.
+	Version string
+
+	// Log gets the reflector's log lines, those of -v 4 included.
+	Log io.Writer
+
+	// Changed is called after each change of the cache.
+	Changed func()
+}
+
+// Reflector keeps a cache of pods in step with the server.
+type Reflector interface {
+	// Run lists and watches until ctx ends.
+	Run(ctx context.Context)
+
+	// Names returns the names of the pods in the cache, sorted.
+	Names() []string
+}
+
+// Show runs every behaviour as a subtest of t. The working directory must be the root of the repository, because the
+// behaviours read files in deploy and testdata.
+//
+// On a real cluster, some behaviours run at the same time, after Show has returned. An interrupt ends them early, and
+// what was created is still removed.
+func Show(t *testing.T, o Options) {
+	c := openCluster(t, o)
+	for _, b := range all {
+		if c.interrupted.Err() != nil {
+			t.Fatal("interrupted")
+		}
+		t.Run(b.name, func(t *testing.T) { b.show(newWorld(t, c)) })
+	}
+}
+
+// all lists the behaviours: first what podcount relies on, then what it does.
+var all = []struct {
+	name string
+	show func(w *world)
+}{
+	{"a list and a watch bring everything", listAndWatch},
+	{"a broken watch is resumed without a list", brokenWatch},
+	{"a changed label moves an object in and out", changedLabel},
+	{"field selectors select", fieldSelector},
+	{"a version that is too old (410) leads to a list", expiredVersion},
+	{"a half-open HTTP/2 connection is noticed within 50 s", halfOpenHTTP2},
+	{"a half-open HTTP/1.1 connection is noticed within 155 s", halfOpenHTTP1},
+
+	{"the pages of a list add up to the list", pagedList},
+	{"metadata is sent where only metadata was asked for", metadataOnly},
+	{"a list is the same in protobuf and in JSON", sameInEveryForm},
+	{"a missing object or resource is a 404", missingIs404},
+	{"an object that exists or has changed is a 409", conflictIs409},
+	{"a write with another object's uid is a 422", otherUIDIs422},
+	{"a lease is created by PUT and guarded by its version", leaseVersions},
+	{"discovery names the resources", discovery},
+	{"podcount and the server refuse the same selectors", sameSelectors},
+
+	{"a label follows the pods and is corrected", labelFollowsPods},
+	{"a node that stops matching loses the label", labelIsRemoved},
+	{"a recreated node gets the label", recreatedNode},
+	{"events are posted, and repeated ones are counted", eventsAreCounted},
+	{"Counts follow their pods", countsFollowPods},
+	{"-dry-run reports, -once writes, -prune removes", onceAndPrune},
+	{"an unknown field selector is wrong usage", unknownFieldSelector},
+
+	{"a wrong token is named and the right one picked up", wrongToken},
+	{"a missing right is named; the manifest's are enough", missingRight},
+	{"an exec program's token is used", execToken},
+	{"-master replaces the kubeconfig's server", masterFlag},
+	{"a server with a wrong certificate is not spoken to", wrongCertificate},
+	{"a token that becomes invalid is read again", revokedToken},
+
+	{"of two replicas one leads, and then the other", twoReplicas},
+	{"a leader works though nobody reads its stderr", unreadOutput},
+
+	{"a policy's refusal is logged, and the write retried", refusedByPolicy},
+	{"other writers are corrected and hold up nothing", otherWriters},
+	{"two podcounts without an election agree", twoWithoutElection},
+	{"a write whose answer is lost takes effect once", lostAnswer},
+	{"a write to a deleted or recreated node does no harm", lateWrite},
+	{"a slow webhook for one node holds up no other", slowWebhook},
+	{"the manifest's policy guards all but our own writes", manifestPolicy},
+}
