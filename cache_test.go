@@ -29,6 +29,7 @@ import (
 	"podcount/internal/kubeconfig"
 	"podcount/internal/labels"
 	"podcount/internal/options"
+	"podcount/internal/suite"
 	"podcount/internal/wire"
 )
 
@@ -72,7 +73,7 @@ func (m *manager) idleController() *Controller {
 // listed is a manager that has listed n pods with these labels.
 func listed(t testing.TB, n int, labels fakekube.Object) *manager {
 	m := countingManager(t)
-	body := (&crowd{pods: n, nodes: n / 400, labels: labels}).body(true, false)
+	body := (&suite.Crowd{Pods: n, Nodes: n / 400, Labels: labels}).Body(true, false)
 	l := m.pods.BeginList()
 	if _, err := m.pods.decoder.list(bytes.NewReader(body), true, l.Add); err != nil || l.n != n {
 		t.Fatal(l.n, err)
@@ -1102,7 +1103,7 @@ var forms = []struct {
 func BenchmarkList100000(b *testing.B) {
 	for _, form := range forms {
 		b.Run(form.name, func(b *testing.B) {
-			data := (&crowd{pods: 100000, nodes: 1000}).body(form.isProtobuf, form.whole)
+			data := (&suite.Crowd{Pods: 100000, Nodes: 1000}).Body(form.isProtobuf, form.whole)
 			b.SetBytes(int64(len(data)))
 			b.ReportAllocs()
 			for b.Loop() {
@@ -1122,7 +1123,7 @@ func BenchmarkList100000(b *testing.B) {
 func BenchmarkRelist100000Unchanged(b *testing.B) {
 	for _, form := range forms[:3] {
 		b.Run(form.name, func(b *testing.B) {
-			data := (&crowd{pods: 100000, nodes: 1000}).body(form.isProtobuf, form.whole)
+			data := (&suite.Crowd{Pods: 100000, Nodes: 1000}).Body(form.isProtobuf, form.whole)
 			s := NewStore[*Pod]()
 			CountBy(s, nodeNameOf)
 			d := newDecoder(&Kind[*Pod]{Name: "Pod", MetadataOnly: !form.whole, New: func() *Pod { return new(Pod) }})
@@ -1147,7 +1148,7 @@ func BenchmarkEvent(b *testing.B) {
 	for _, size := range []struct{ pods, nodes int }{{1000, 33}, {150000, 5000}} {
 		for _, form := range []string{"protobuf", "json"} {
 			b.Run(fmt.Sprintf("%s/%d-pods", form, size.pods), func(b *testing.B) {
-				big := &crowd{pods: size.pods, nodes: size.nodes}
+				big := &suite.Crowd{Pods: size.pods, Nodes: size.nodes}
 				m := idleManager(b, &options.Options{NodeLabel: "example.com/n", Wire: "protobuf"})
 				c := m.idleController()
 				setUpPodCount(m, c)
@@ -1165,16 +1166,16 @@ func BenchmarkEvent(b *testing.B) {
 				}()
 				d := newDecoder(&Kind[*Pod]{Name: "Pod", New: func() *Pod { return new(Pod) }})
 				l := m.pods.BeginList()
-				if _, err := d.list(bytes.NewReader(big.body(true, true)), true, l.Add); err != nil {
+				if _, err := d.list(bytes.NewReader(big.Body(true, true)), true, l.Add); err != nil {
 					b.Fatal(err)
 				}
 				l.Commit()
 				frames, isProtobuf := []byte(nil), form == "protobuf"
-				template, _ := json.Marshal(crowdPod)
+				template, _ := json.Marshal(suite.CrowdPod)
 				const n = 5000
 				for i := range n {
 					at := i * 7919 % size.pods
-					moved := bytes.ReplaceAll(big.item(template, at), fmt.Appendf(nil, "node-%05d", at%size.nodes), fmt.Appendf(nil, "node-%05d", (at+1+i)%size.nodes))
+					moved := bytes.ReplaceAll(big.Item(template, at), fmt.Appendf(nil, "node-%05d", at%size.nodes), fmt.Appendf(nil, "node-%05d", (at+1+i)%size.nodes))
 					moved = bytes.ReplaceAll(moved, fmt.Appendf(nil, `"1%06d"`, at), fmt.Appendf(nil, `"%07d"`, 3000000+i))
 					if isProtobuf {
 						frames = append(frames, fakekube.ProtobufEvent("MODIFIED", fakekube.Protobuf(moved))...)

@@ -32,8 +32,8 @@ func IsWriteOf(resource string) func(fakekube.Request) bool {
 	}
 }
 
-// Writes returns every write that f has got, except those of Events.
-func Writes(f *fakekube.Server) []fakekube.Request { return f.Requests(fakekube.IsWrite) }
+// WritesTo returns every write that f has got, except those of Events.
+func WritesTo(f *fakekube.Server) []fakekube.Request { return f.Requests(fakekube.IsWrite) }
 
 // StatusFault answers requests with a Status. header is names and values in turn.
 func StatusFault(

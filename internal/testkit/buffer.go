@@ -32,3 +32,9 @@ func (b *Buffer) String() string {
 	defer b.mu.Unlock()
 	return b.text.String()
 }
+
+// WriterFunc is an io.Writer that calls a function.
+type WriterFunc func(p []byte) (int, error)
+
+// Write calls the function.
+func (f WriterFunc) Write(p []byte) (int, error) { return f(p) }

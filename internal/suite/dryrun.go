@@ -1,0 +1,83 @@
+package suite
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"podcount/internal/fakekube"
+	"podcount/internal/testkit"
+)
+
+// DryRun shows that -dry-run reports what podcount would write, and writes nothing.
+var DryRun = Topic{
+	{"-dry-run reports what it would write and writes nothing", dryRunWritesNothing},
+	{"-dry-run does not wait for -qps", dryRunIgnoresQPS},
+	{"-dry-run reports again what was right in between", dryRunReportsAgain},
+}
+
+func dryRunWritesNothing(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddNode("cp", ControlPlane)
+		f.AddPods(2)
+		f.AddCount("nginx", `{"name":"nginx","count":1}`)
+		p := podcount.Start(t, f, "-dry-run", "-leader-elect", "-v", "2")
+		testkit.Pass(5 * time.Minute)
+		says := func(line string, times int) {
+			t.Helper()
+			testkit.WantNumber(t, line, strings.Count(p.Log.String(), line), times)
+		}
+		says(`msg="would write node cp: hopegi/pod-count none → 2"`, 1) // once, though it stays wrong
+		says(`msg="would write count default/nginx: status none → 0 unhealthy"`, 1)
+		f.AddPod("default", "one-more", "")
+		testkit.Pass(time.Minute)
+		says(`msg="would write node cp: hopegi/pod-count none → 3"`, 1)
+		says(`msg="would post an Event on pod default/one-more: PodCounted: pod count is 3"`, 1)
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+		says("1 node: 1 would be written, 0 right, 0 failed, in 360.", 1)
+		says("1 count: 1 would be written, 0 right, 0 failed, in 360.", 1)
+		testkit.WantNumber(t, "requests that are not GET", len(f.Requests(func(s fakekube.Request) bool { return s.Method != "GET" })), 0)
+		p = podcount.Start(t, f, "-dry-run", "-once", "-v", "0")
+		if err := p.Finish(); err != nil {
+			t.Error(err)
+		}
+		testkit.WantText(t, p.Log.String(), "1 node: 1 would be written, 0 right, 0 failed, in 0.")
+		testkit.WantNumber(t, "requests that are not GET", len(f.Requests(func(s fakekube.Request) bool { return s.Method != "GET" })), 0)
+	})
+}
+
+// Nothing is sent, so there is no reason to spread it over time.
+func dryRunIgnoresQPS(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		for i := range 500 {
+			f.AddNode(fmt.Sprint("n", i))
+		}
+		f.AddPods(3)
+		p := podcount.Start(t, f, "-dry-run", "-once", "-total-nodes", "", "-qps", "1", "-burst", "1")
+		start := time.Now()
+		if err := p.Finish(); err != nil || time.Since(start) > time.Second {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		testkit.WantNumber(t, "nodes that are said", strings.Count(p.Log.String(), "would write node "), 500)
+		testkit.WantText(t, p.Log.String(), "500 nodes: 500 would be written, 0 right, 0 failed, in 0.")
+	})
+}
+
+func dryRunReportsAgain(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", ControlPlane)
+		f.AddPods(3)
+		p := podcount.Start(t, f, "-dry-run", "-interval", "1s")
+		testkit.Pass(5 * time.Second)
+		for _, label := range []string{"3", "77"} {
+			f.SetLabel("cp", TotalLabel, label)
+			testkit.Pass(5 * time.Second)
+		}
+		testkit.WantNumber(t, "none → 3", strings.Count(p.Log.String(), `"would write node cp: hopegi/pod-count none → 3"`), 1)
+		testkit.WantNumber(t, "77 → 3", strings.Count(p.Log.String(), `"would write node cp: hopegi/pod-count 77 → 3"`), 1)
+	})
+}

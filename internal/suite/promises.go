@@ -1,0 +1,24 @@
+package suite
+
+import (
+	"time"
+)
+
+// The times that podcount promises. Its own constants are in package main; the tests measure them from outside.
+const (
+	// How the reflectors keep their caches.
+	reflectorBackoff = 800 * time.Millisecond // the first wait after a failure; each further one doubles it
+	reflectorLimit   = 30 * time.Second       // the longest of those waits, without jitter
+	relistEvery      = time.Hour              // ± 10 %
+	discoverEvery    = 10 * time.Second       // ± 20 %
+
+	// How podcount stops.
+	drainTimeout     = 10 * time.Second // how long writes in flight may take
+	eventsTimeout    = 5 * time.Second  // how long waiting Events may take after that
+	flushTimeout     = time.Second      // how long the last lines may take, on stdout and on stderr each
+	signalCopyWindow = time.Second      // within it, a second signal is taken for a copy of the first
+
+	// What -once does.
+	onceListTime = 2 * time.Minute // how long the caches may take
+	onceTries    = 10              // how often a key is tried
+)
