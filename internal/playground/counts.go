@@ -14,7 +14,7 @@ func countDefinition() object {
 				"maxLength": 63,
 			},
 			"count": object{
-				"description": "How many pods of the name the namespace should have. Finished ones count, too.",
+				"description": "How many pods of this name the namespace should have. Finished pods count, too.",
 				"type":        "integer",
 				"format":      "int32",
 				"minimum":     0,
@@ -26,16 +26,16 @@ func countDefinition() object {
 		"type":        "object",
 		"properties": object{
 			"healthy": object{
-				"description": "Whether as many pods are there as spec.count wants.",
+				"description": "Whether the number of pods equals spec.count.",
 				"type":        "boolean",
 			},
 			"count": object{
-				"description": "How many pods are there.",
+				"description": "The number of pods.",
 				"type":        "integer",
 				"format":      "int32",
 			},
 			"observedGeneration": object{
-				"description": "The metadata.generation of the spec that this is about.",
+				"description": "The metadata.generation of the spec that this status is for.",
 				"type":        "integer",
 				"format":      "int64",
 			},
