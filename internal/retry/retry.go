@@ -1,5 +1,4 @@
-// Package retry says how long to wait between two tries of the same thing, and waits. It tries nothing itself, and
-// remembers nothing.
+// Package retry computes how long to wait between two tries of something, and waits. It does not try anything itself.
 package retry
 
 import (
@@ -8,23 +7,23 @@ import (
 	"time"
 )
 
-// Backoff is the wait after failure n in a row. After the first one, n = 1, it is base; after each further one, it is
-// twice as long as the one before, up to limit. To that comes a random time of up to as much again, so that callers
-// that have failed together do not come back together. So the wait is less than twice the limit.
+// Backoff returns how long to wait after n failures in a row. The wait begins at base, and doubles with each failure up
+// to limit. A random time of up to as much again is added, so that clients that failed together do not retry together.
 //
-// n below 1 counts as 1. A limit below base counts instead of it; where either is 0 or less, there is no wait.
+// If n is below 1, it counts as 1. If limit is below base, the wait is limit and the random time. If either is 0 or
+// less, there is no wait.
 func Backoff(n int, base, limit time.Duration) time.Duration {
 	wait := min(base, limit)
 	if wait <= 0 {
 		return 0
 	}
-	for ; n > 1 && wait < limit; n-- {
-		wait += min(wait, limit-wait) // twice as much, without an overflow
+	for failure := 1; failure < n && wait < limit; failure++ {
+		wait += min(wait, limit-wait) // This doubles wait, but cannot overflow.
 	}
 	return wait + rand.N(wait)
 }
 
-// Sleep waits for d, or until ctx ends, whose error it returns then. It does so also where d is 0 or less.
+// Sleep waits for d, but no longer than until ctx ends. It returns ctx's error if ctx has ended, even if d is 0 or less.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d > 0 {
 		select {

@@ -2,69 +2,89 @@ package retry
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"podcount/internal/testkit"
 )
 
-func TestBackoffDoublesUpToItsLimitWithJitter(t *testing.T) {
-	for n, least := range map[int]time.Duration{1: 1, 2: 2, 3: 4, 5: 16, 6: 30, 63: 30, 64: 30, 1000: 30} {
-		least *= time.Second
-		spread := map[time.Duration]bool{}
-		for range 100 {
-			d := Backoff(n, time.Second, 30*time.Second)
-			if d < least || d > 2*least {
-				t.Errorf("backoff %d is %v", n, d)
+func TestBackoffDoublesUpToItsLimit(t *testing.T) {
+	for _, c := range []struct {
+		n       int
+		seconds time.Duration
+	}{
+		{1, 1}, {2, 2}, {3, 4}, {5, 16}, {6, 30}, {63, 30}, {64, 30}, {1000, 30},
+	} {
+		t.Run(fmt.Sprint(c.n, " failures"), func(t *testing.T) {
+			base := c.seconds * time.Second
+			waits := map[time.Duration]bool{}
+			for range 100 {
+				wait := Backoff(c.n, time.Second, 30*time.Second)
+				if wait < base || wait > 2*base {
+					t.Errorf("the wait is %v, want one from %v to %v", wait, base, 2*base)
+				}
+				waits[wait] = true
 			}
-			spread[d] = true
-		}
-		if len(spread) < 50 {
-			t.Errorf("backoff %d has no jitter", n)
-		}
+			if len(waits) < 50 {
+				t.Errorf("100 calls returned only %d different waits: there is no jitter", len(waits))
+			}
+		})
 	}
 }
 
-func TestBackoffOfAnyArgumentsIsFromItsWaitToTwiceThat(t *testing.T) {
+func TestBackoffTakesAnyArguments(t *testing.T) {
+	const day = 24 * time.Hour
 	for _, c := range []struct {
-		n                  int
-		base, limit, least time.Duration
+		name    string
+		n       int
+		base    time.Duration
+		limit   time.Duration
+		atLeast time.Duration
 	}{
-		{40, 10 * time.Second, time.Minute, time.Minute},
-		{1000, time.Hour, 200 * 24 * time.Hour, 200 * 24 * time.Hour},
-		{1000, 3, 1 << 61, 1 << 61},
-		{0, time.Second, time.Minute, time.Second},
-		{-1, time.Second, time.Minute, time.Second},
-		{1, time.Minute, time.Second, time.Second},
-		{5, 0, time.Minute, 0},
-		{5, time.Second, 0, 0},
-		{5, -time.Second, time.Minute, 0},
+		{"usual", 40, 10 * time.Second, time.Minute, time.Minute},
+		{"long limit", 1000, time.Hour, 200 * day, 200 * day},
+		{"longest limit", 1000, 3, 1 << 61, 1 << 61},
+		{"no failure", 0, time.Second, time.Minute, time.Second},
+		{"negative failures", -1, time.Second, time.Minute, time.Second},
+		{"limit below base", 1, time.Minute, time.Second, time.Second},
+		{"no base", 5, 0, time.Minute, 0},
+		{"no limit", 5, time.Second, 0, 0},
+		{"negative base", 5, -time.Second, time.Minute, 0},
 	} {
-		d := Backoff(c.n, c.base, c.limit)
-		if d < c.least || d > 2*c.least {
-			t.Errorf("backoff %d from %v to %v is %v, want at least %v", c.n, c.base, c.limit, d, c.least)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			wait := Backoff(c.n, c.base, c.limit)
+			if wait < c.atLeast || wait > 2*c.atLeast {
+				t.Errorf("the wait is %v, want one from %v to %v", wait, c.atLeast, 2*c.atLeast)
+			}
+		})
 	}
 }
 
 func TestSleepEndsWithItsTimeOrItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, c := range []struct {
-			sleeps, ctxLasts, takes time.Duration
-			want                    error
-		}{
-			{time.Second, time.Minute, time.Second, nil},
-			{time.Minute, time.Second, time.Second, context.DeadlineExceeded},
-			{0, time.Second, 0, nil},
-			{-time.Second, time.Second, 0, nil},
-			{0, 0, 0, context.DeadlineExceeded},
-		} {
-			ctx, cancel := context.WithTimeout(t.Context(), c.ctxLasts)
-			start := time.Now()
-			err := Sleep(ctx, c.sleeps)
-			if took := time.Since(start); took != c.takes || err != c.want {
-				t.Errorf("it sleeps %v of %v, with %v; want %v and %v", took, c.sleeps, err, c.takes, c.want)
-			}
-			cancel()
-		}
-	})
+	for _, c := range []struct {
+		name     string
+		sleeps   time.Duration
+		ctxLasts time.Duration
+		takes    time.Duration
+		want     error
+	}{
+		{"time is over", time.Second, time.Minute, time.Second, nil},
+		{"context ends", time.Minute, time.Second, time.Second, context.DeadlineExceeded},
+		{"no time", 0, time.Second, 0, nil},
+		{"negative time", -time.Second, time.Second, 0, nil},
+		{"no time, ended context", 0, 0, 0, context.DeadlineExceeded},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), c.ctxLasts)
+				defer cancel()
+				start := time.Now()
+				err := Sleep(ctx, c.sleeps)
+				testkit.WantEqual(t, "error", err, c.want)
+				testkit.WantEqual(t, "time that it took", time.Since(start), c.takes)
+			})
+		})
+	}
 }
