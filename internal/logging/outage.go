@@ -45,8 +45,9 @@ func NewOutage(log *slog.Logger, subject, again string, args ...any) *Outage {
 	}
 }
 
-// Failed reports that a try of a part has failed. problem is the message of the line, and args are its attributes. pause
-// is the time until the next line, if the outage lasts. It is a minute, or more if somebody has to act first.
+// Failed reports that a try of a part has failed. problem is the message of the line, and args are its attributes.
+// pause is the time until the next line, if the outage lasts. It must be more than 0; it is usually a minute, and
+// longer if somebody has to act first.
 func (o *Outage) Failed(part, problem string, pause time.Duration, args ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

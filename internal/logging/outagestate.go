@@ -105,8 +105,8 @@ func (s *outageState) isReminderOverdue(now time.Time, pause time.Duration) bool
 	return now.Sub(lastLineAt) >= pause
 }
 
-// remind notes that it is time for a reminder. isStillTried is false if no failing part has been tried for a while; then
-// there is nothing to log.
+// remind notes that it is time for a reminder. isStillTried is false if no failing part has been tried for a while;
+// then there is nothing to log.
 func (s *outageState) remind(now time.Time) (isStillTried bool) {
 	s.markChronic(now)
 	s.planReminder(now)
@@ -141,8 +141,8 @@ type outageEnd struct {
 	wasAnnounced bool
 }
 
-// remove notes that a part does not fail any more. isOver is true if that ends the outage, or if it was the last chronic
-// part that failed.
+// remove notes that a part does not fail any more. isOver is true if that ends the outage, or if it was the last
+// chronic part that failed.
 func (s *outageState) remove(name string, now time.Time) (end outageEnd, isOver bool) {
 	part := s.failing[name]
 	if part == nil {

@@ -9,46 +9,54 @@ import (
 	"time"
 )
 
-// OutputLimit is how many bytes of lines may wait for a slow reader, unless there is a reason for more.
+// OutputLimit is how many bytes of lines an Output usually keeps for a slow reader.
 const OutputLimit = 1 << 20
 
-// Output writes lines to stderr or stdout without making anyone wait. A pipe that is full because its reader has
-// stopped blocks whoever writes to it, and everyone waiting for the writer's locks. So Write only copies the line
-// into a bounded buffer, and a goroutine of its own writes. Lines that do not fit, and lines that could not be
-// written, are dropped and counted. As soon as lines get through again, report is told how many are missing. Safe for
-// concurrent use.
+// Output writes lines to a file, such as stderr, and makes nobody wait. A plain write to a pipe blocks while the pipe
+// is full because its reader has stopped; a program that logs while it holds locks then hangs as a whole. So Write only
+// copies the line to a buffer, and a goroutine writes it to the file.
+//
+// The buffer has a limit. Lines that do not fit, and lines that the file refuses, are dropped and counted. As soon as
+// the file takes lines again, it gets a report of how many are missing. An Output is safe for concurrent use.
 type Output struct {
-	to     io.Writer
-	limit  int
+	file   io.Writer
+	limit  int // of the bytes in the buffer
 	report func(missing int) (line []byte)
-	lost   atomic.Int64  // lines, since the start
-	wake   chan struct{} // holds a token while the goroutine has something to do
+	lost   atomic.Int64  // how many lines were dropped since the start
+	wake   chan struct{} // holds a token while the goroutine has work to do
 	ended  chan struct{} // closed when the goroutine has ended
 
-	mu      sync.Mutex // guards all below
-	waiting []outputEntry
-	bytes   int // of all lines in waiting
-	closed  bool
-	// A line has not fitted, and less than half of the buffer is free since. All lines are dropped then, as one large gap
-	// is easier to read than many small ones between lines that happened to be short.
-	dropping bool
+	mu     sync.Mutex // guards the fields below
+	buffer []bufferEntry
+	bytes  int // the length of all lines in the buffer
+	closed bool
 
-	// Owned by the goroutine.
-	missing int  // lines dropped since the last report
-	failing bool // the newest line could not be written
+	// isDropping is true from a line that does not fit until half of the buffer is free. All lines are dropped
+	// meanwhile, also short ones that fit: one large gap is easier to read than many small ones.
+	isDropping bool
+
+	// Only the goroutine uses the fields below.
+	missing   int  // how many lines were dropped since the last report
+	isRefused bool // The file refused the last line.
 }
 
-// outputEntry is a line that waits or, without one, the gap that dropped lines have left.
-type outputEntry struct {
-	line    []byte
-	dropped int // lines; 0 where there is a line
+// bufferEntry is a line, or the gap that dropped lines have left.
+type bufferEntry struct {
+	line    []byte // nil for a gap
+	dropped int    // how many lines are missing in a gap
 }
 
-// NewOutput starts to write lines to a file. limit is how many bytes of them may wait. report returns the line that
-// says how many are missing, or reports it elsewhere and returns nil; one goroutine calls it, between two lines. Close
-// must be called in the end.
-func NewOutput(to io.Writer, limit int, report func(missing int) (line []byte)) *Output {
-	o := &Output{to: to, limit: limit, report: report, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+// NewOutput makes an Output, which the caller must close. It keeps up to limit bytes of lines for the file. report
+// returns a line for the file that says how many lines are missing; it may also report that elsewhere and return nil.
+// The goroutine that writes calls it.
+func NewOutput(file io.Writer, limit int, report func(missing int) (line []byte)) *Output {
+	o := &Output{
+		file:   file,
+		limit:  limit,
+		report: report,
+		wake:   make(chan struct{}, 1),
+		ended:  make(chan struct{}),
+	}
 	go o.run()
 	return o
 }
@@ -57,54 +65,64 @@ func NewOutput(to io.Writer, limit int, report func(missing int) (line []byte)) 
 func (o *Output) Write(line []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	isFull := o.bytes+len(line) > o.limit
-	o.dropping = isFull || o.dropping && o.bytes > o.limit/2
-	if o.closed || o.dropping {
+	if o.bytes+len(line) > o.limit {
+		o.isDropping = true
+	} else if o.bytes <= o.limit/2 {
+		o.isDropping = false
+	}
+	if o.closed || o.isDropping {
 		o.dropLocked()
 	} else {
-		o.waiting = append(o.waiting, outputEntry{line: bytes.Clone(line)})
+		o.buffer = append(o.buffer, bufferEntry{line: bytes.Clone(line)})
 		o.bytes += len(line)
 	}
 	o.wakeUp()
 	return len(line), nil
 }
 
+// dropLocked adds a dropped line to the gap at the end of the buffer.
 func (o *Output) dropLocked() {
 	o.lost.Add(1)
-	if last := len(o.waiting) - 1; last >= 0 && o.waiting[last].dropped > 0 {
-		o.waiting[last].dropped++
+	last := len(o.buffer) - 1
+	if last >= 0 && o.buffer[last].dropped > 0 {
+		o.buffer[last].dropped++
 		return
 	}
-	o.waiting = append(o.waiting, outputEntry{dropped: 1})
+	o.buffer = append(o.buffer, bufferEntry{dropped: 1})
 }
 
 func (o *Output) wakeUp() {
 	select {
 	case o.wake <- struct{}{}:
-	default: // it has been told already
+	default: // There is a token already.
 	}
 }
 
 // Lost returns how many lines have been dropped since the start.
 func (o *Output) Lost() int64 { return o.lost.Load() }
 
-// Close waits until the last lines are written, while at least one gets through in each span of patience; once ctx has
-// ended, it waits no longer than haste. Lines that are not written by then, or come later, count as lost. It is for one
-// caller, once.
+// Close waits until the lines in the buffer are written, and gives up when none was written for patience. Once ctx has
+// ended, it waits for haste at most. Lines that are not written by then, and lines that come later, count as lost.
+// Close must be called once.
 func (o *Output) Close(ctx context.Context, patience, haste time.Duration) {
 	o.mu.Lock()
 	o.closed = true
 	o.mu.Unlock()
 	o.wakeUp()
-	for before := o.left(); !o.endsWithin(ctx, patience, haste); before = o.left() {
-		if ctx.Err() != nil || o.left() == before {
-			o.lost.Add(int64(o.left()))
+	for {
+		before := o.countLines()
+		if o.endsWithin(ctx, patience, haste) {
+			return
+		}
+		left := o.countLines()
+		if left == before || ctx.Err() != nil {
+			o.lost.Add(int64(left))
 			return
 		}
 	}
 }
 
-// endsWithin reports whether the goroutine ends within patience, or within haste from the end of ctx.
+// endsWithin reports whether the goroutine ends within patience, or within haste after the end of ctx.
 func (o *Output) endsWithin(ctx context.Context, patience, haste time.Duration) bool {
 	select {
 	case <-o.ended:
@@ -121,11 +139,11 @@ func (o *Output) endsWithin(ctx context.Context, patience, haste time.Duration) 
 	}
 }
 
-// left returns how many lines wait.
-func (o *Output) left() (lines int) {
+// countLines returns how many lines are in the buffer.
+func (o *Output) countLines() (lines int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, entry := range o.waiting {
+	for _, entry := range o.buffer {
 		if entry.line != nil {
 			lines++
 		}
@@ -133,65 +151,80 @@ func (o *Output) left() (lines int) {
 	return lines
 }
 
-// run writes what waits until Close, and then what still waits.
+// run is the goroutine that writes. It ends once the Output is closed and the buffer is empty.
 func (o *Output) run() {
 	defer close(o.ended)
 	for range o.wake {
-		isLast := o.isClosed() // asked before the rest is written: no line can be added to that once it is true
-		for entry, ok := o.first(); ok; entry, ok = o.first() {
-			o.write(entry)
-			o.remove(entry)
-		}
-		if isLast {
+		// This comes before emptyBuffer: once the Output is closed, no line is added, so the buffer stays empty.
+		isClosed := o.isClosed()
+		o.emptyBuffer()
+		if isClosed {
 			return
 		}
 	}
-}
-
-// write writes a line, or notes a gap, and reports what is missing as soon as that is of use.
-func (o *Output) write(entry outputEntry) {
-	o.missing += entry.dropped
-	if entry.line != nil {
-		_, err := o.to.Write(entry.line)
-		o.failing = err != nil
-		if o.failing {
-			o.lost.Add(1)
-			o.missing++
-		}
-	}
-	if o.missing == 0 || o.failing {
-		return
-	}
-	if line := o.report(o.missing); line != nil {
-		o.to.Write(line) // a report that fails is not repeated: Lost still has the number
-	}
-	o.missing = 0
-}
-
-// first returns the entry that has waited longest. It stays in the buffer while it is written.
-func (o *Output) first() (entry outputEntry, ok bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.waiting) == 0 {
-		return entry, false
-	}
-	return o.waiting[0], true
-}
-
-// remove removes the first entry. A gap may have grown meanwhile: what it has gained stays.
-func (o *Output) remove(written outputEntry) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if grown := o.waiting[0].dropped - written.dropped; grown > 0 {
-		o.waiting[0].dropped = grown
-		return
-	}
-	o.waiting = o.waiting[1:]
-	o.bytes -= len(written.line)
 }
 
 func (o *Output) isClosed() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.closed
+}
+
+// emptyBuffer writes all lines in the buffer. An entry stays in the buffer, and counts, while it is being written.
+func (o *Output) emptyBuffer() {
+	for {
+		entry, ok := o.firstEntry()
+		if !ok {
+			return
+		}
+		o.write(entry)
+		o.removeFirst(entry)
+	}
+}
+
+func (o *Output) firstEntry() (entry bufferEntry, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.buffer) == 0 {
+		return bufferEntry{}, false
+	}
+	return o.buffer[0], true
+}
+
+// removeFirst removes the first entry, which was written. If that is a gap that has grown meanwhile, the new part
+// stays.
+func (o *Output) removeFirst(written bufferEntry) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if grown := o.buffer[0].dropped - written.dropped; grown > 0 {
+		o.buffer[0].dropped = grown
+		return
+	}
+	o.buffer = o.buffer[1:]
+	o.bytes -= len(written.line)
+}
+
+// write writes a line to the file, or counts the lines in a gap. It reports missing lines when the file takes lines.
+func (o *Output) write(entry bufferEntry) {
+	if entry.line == nil {
+		o.missing += entry.dropped
+	} else {
+		o.writeLine(entry.line)
+	}
+	if o.missing == 0 || o.isRefused {
+		return
+	}
+	if line := o.report(o.missing); line != nil {
+		o.file.Write(line) // If this fails, the report is not repeated, but Lost still has the number.
+	}
+	o.missing = 0
+}
+
+func (o *Output) writeLine(line []byte) {
+	_, err := o.file.Write(line)
+	o.isRefused = err != nil
+	if o.isRefused {
+		o.lost.Add(1)
+		o.missing++
+	}
 }

@@ -5,27 +5,35 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 )
 
-// Change is a field of an object that has become another: one attribute of a line, as Attr returns it. On a terminal
-// the line is `wrote  control-plane  hopegi/pod-count 30 → 32`; elsewhere it has an attribute for each part.
+// Change is a change of one field of an object, for a log line: see Attr. On a terminal the line is
+//
+//	wrote  control-plane  hopegi/pod-count 30 → 32
+//
+// Elsewhere it has these attributes:
+//
+//	node=control-plane label=hopegi/pod-count from=30 to=32
 type Change struct {
-	Verb   string // what was done to the object, in the words of a terminal's line
-	Kind   string // of the object, as the name of its attribute: node
+	Verb string // only for a terminal, such as "wrote"
+
+	Kind   string // the name of the attribute for Object, such as "node"
 	Object string
-	Name   string // of the attribute for Field: label
+	Name   string // the name of the attribute for Field, such as "label"
 	Field  string
-	From   string
-	To     string
+
+	From string
+	To   string
 }
 
-// Attr returns the change as an attribute for a line.
+// Attr returns the attribute that shows the change.
 func (c Change) Attr() slog.Attr { return slog.Any("", c) }
 
-// LogValue gives logfmt and JSON an attribute for each part.
+// LogValue makes several attributes of the change, for logfmt and JSON.
 func (c Change) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String(c.Kind, c.Object),
@@ -35,19 +43,19 @@ func (c Change) LogValue() slog.Value {
 	)
 }
 
-// String is what changes, and how: `hopegi/pod-count 30 → 32`.
+// String returns the change of the field, such as "hopegi/pod-count 30 → 32".
 func (c Change) String() string { return fmt.Sprintf("%s %s → %s", c.Field, c.From, c.To) }
 
-// terminalHandler writes lines for people: the time, a word for a level that is not INFO, the message, its attributes.
+// terminalHandler writes short lines: the time, the level unless that is INFO, the message, and the attributes.
 type terminalHandler struct {
 	w     io.Writer
 	level slog.Level
 	color bool
-	attrs []slog.Attr // of WithAttrs
-	group string      // of WithGroup: what the names of attributes begin with
+	attrs []slog.Attr // from WithAttrs, with the names that they have in a line
+	group string      // from WithGroup; the names of further attributes begin with it
 }
 
-// The colours are those that every terminal has, chosen so that they can be read on black and on white.
+// Every terminal has these colours, and they can be read on black and on white.
 const (
 	dim    = "\x1b[2m"
 	red    = "\x1b[31m"
@@ -60,9 +68,9 @@ func (h *terminalHandler) Enabled(_ context.Context, level slog.Level) bool { re
 
 func (h *terminalHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	next := *h
-	next.attrs = h.attrs[:len(h.attrs):len(h.attrs)]
+	next.attrs = slices.Clone(h.attrs)
 	for _, a := range attrs {
-		next.attrs = append(next.attrs, h.named(a))
+		next.attrs = append(next.attrs, h.inGroup(a))
 	}
 	return &next
 }
@@ -73,64 +81,76 @@ func (h *terminalHandler) WithGroup(name string) slog.Handler {
 	return &next
 }
 
-func (h *terminalHandler) named(a slog.Attr) slog.Attr {
+// inGroup returns the attribute under the name that it has in a line.
+func (h *terminalHandler) inGroup(a slog.Attr) slog.Attr {
 	if a.Key != "" {
 		a.Key = h.group + a.Key
 	}
 	return a
 }
 
-// Handle writes one line. An error comes last, as it is the longest part. A stack follows below, a line for each of its
-// own.
-func (h *terminalHandler) Handle(_ context.Context, r slog.Record) error {
-	var change *Change
-	var last, stack string
-	var rest strings.Builder
-	add := func(a slog.Attr) bool {
-		if c, ok := a.Value.Any().(Change); ok {
-			change = &c
-			return true
-		}
-		value := a.Value.Resolve().String()
-		switch a.Key {
-		case "err":
-			last = value
-			return true
-		case "stack":
-			stack = value
-			return true
-		}
-		fmt.Fprintf(&rest, "  %s=%s", a.Key, quoted(value))
-		return true
-	}
-	for _, a := range h.attrs {
-		add(a)
-	}
-	r.Attrs(func(a slog.Attr) bool { return add(h.named(a)) })
+// terminalLine is a record, sorted into the parts of a line.
+type terminalLine struct {
+	change *Change
+	attrs  strings.Builder
+	err    string // comes last, because it is the longest part
+	stack  string // follows below the line, a row for each of its own
+}
 
-	var line strings.Builder
-	line.WriteString(h.colored(dim, r.Time.Format("15:04:05")) + "  ")
-	line.WriteString(h.levelWord(r.Level))
-	if change != nil {
-		line.WriteString(h.colored(green, change.Verb) + "  " + Printable(change.Object) + "  " + Printable(change.String()))
+func (l *terminalLine) add(a slog.Attr) {
+	if change, ok := a.Value.Any().(Change); ok {
+		l.change = &change
+		return
+	}
+	value := a.Value.Resolve().String()
+	switch a.Key {
+	case "err":
+		l.err = value
+	case "stack":
+		l.stack = value
+	default:
+		fmt.Fprintf(&l.attrs, "  %s=%s", a.Key, quoted(value))
+	}
+}
+
+// Handle writes a record with one call of Write.
+func (h *terminalHandler) Handle(_ context.Context, r slog.Record) error {
+	var line terminalLine
+	for _, a := range h.attrs {
+		line.add(a)
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		line.add(h.inGroup(a))
+		return true
+	})
+	var text strings.Builder
+	text.WriteString(h.colored(dim, r.Time.Format("15:04:05")) + "  ")
+	text.WriteString(h.levelWord(r.Level))
+	if line.change == nil {
+		text.WriteString(Printable(r.Message))
 	} else {
-		line.WriteString(Printable(r.Message))
+		text.WriteString(h.showChange(line.change))
 	}
-	line.WriteString(rest.String())
-	if last != "" {
-		line.WriteString("  " + Printable(last))
+	text.WriteString(line.attrs.String())
+	if line.err != "" {
+		text.WriteString("  " + Printable(line.err))
 	}
-	line.WriteByte('\n')
-	for row := range strings.SplitSeq(strings.TrimSpace(stack), "\n") {
+	text.WriteByte('\n')
+	for row := range strings.SplitSeq(strings.TrimSpace(line.stack), "\n") {
 		if row != "" {
-			line.WriteString("    " + Printable(row) + "\n")
+			text.WriteString("    " + Printable(row) + "\n")
 		}
 	}
-	_, err := io.WriteString(h.w, line.String())
+	_, err := io.WriteString(h.w, text.String())
 	return err
 }
 
-// levelWord is what a line begins with after its time. INFO goes without saying.
+// showChange returns what stands in place of the message.
+func (h *terminalHandler) showChange(c *Change) string {
+	return h.colored(green, c.Verb) + "  " + Printable(c.Object) + "  " + Printable(c.String())
+}
+
+// levelWord returns the word for a level, with the blanks after it. INFO, the usual level, has none.
 func (h *terminalHandler) levelWord(level slog.Level) string {
 	switch {
 	case level >= slog.LevelError:
@@ -150,16 +170,17 @@ func (h *terminalHandler) colored(color, text string) string {
 	return color + text + plain
 }
 
-// quoted puts quotes around a value that has blanks or quotes in it, so that one sees where it ends.
+// quoted puts quotes around a value that is empty, or has blanks or quotes in it: otherwise its end would be unclear.
 func quoted(value string) string {
-	if value == "" || strings.ContainsFunc(value, func(r rune) bool { return r == '"' || unicode.IsSpace(r) }) {
+	isUnclear := func(r rune) bool { return r == '"' || unicode.IsSpace(r) }
+	if value == "" || strings.ContainsFunc(value, isUnclear) {
 		return strconv.Quote(value)
 	}
 	return Printable(value)
 }
 
-// Printable replaces what could move the cursor of a terminal or change its colours: servers and files say what they
-// like. The result is one line.
+// Printable makes one line of a text, and replaces the characters that could move a terminal's cursor or change its
+// colours. It is for texts from servers and files, which may hold anything.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
