@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// call is a request in the words of RBAC and of error messages.
+// call describes a request in the terms of RBAC, for error messages.
 // https://kubernetes.io/docs/reference/access-authn-authz/authorization/#request-verb-resource
 type call struct {
 	verb     string // such as "list"
-	group    string // "" is the core group
-	resource string // with its subresource, as in "counts/status"; of a discovery, the path that is asked for
-	object   string // "" for a collection; with its namespace, if it has one, as in "default/web"
+	group    string // the API group; "" is the core group
+	resource string // such as "pods" or, with a subresource, "counts/status"; for a discovery, its path
+	object   string // such as "default/web" or, without a namespace, "node-1"; "" for a collection
 }
 
-// callOf reads a call from a request for /api/VERSION/… or /apis/GROUP/VERSION/…, with
-// [namespaces/NS/]RESOURCE[/NAME[/SUB]] at the end; without that it is a discovery.
+// callOf describes a request by its path, which is /api/VERSION or /apis/GROUP/VERSION, and then
+// /[namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]]. A path without a resource is a discovery.
 func callOf(method, path string, query url.Values) call {
 	root, rest, _ := strings.Cut(strings.Trim(path, "/"), "/")
 	group := ""
@@ -42,17 +42,18 @@ func callOf(method, path string, query url.Values) call {
 	return c
 }
 
-// cutNamespace cuts namespaces/NS/ off a path, and returns NS/. The path of a namespace itself stays whole.
+// cutNamespace removes namespaces/NAMESPACE/ from the beginning of a path, and returns "NAMESPACE/". It does not change
+// the path of a namespace itself, in which nothing follows the name.
 func cutNamespace(path string) (namespace, rest string) {
-	after, isIn := strings.CutPrefix(path, "namespaces/")
+	after, isNamespaced := strings.CutPrefix(path, "namespaces/")
 	name, inside, _ := strings.Cut(after, "/")
-	if !isIn || inside == "" {
+	if !isNamespaced || inside == "" {
 		return "", path
 	}
 	return name + "/", inside
 }
 
-// verbOf returns RBAC's verb for a request of the object of this name, or of a collection where that is "".
+// verbOf returns the RBAC verb of a request for the object with this name, or for a collection if name is "".
 func verbOf(method, name string, query url.Values) string {
 	if query.Get("watch") != "" {
 		return "watch"
@@ -75,7 +76,7 @@ func verbOf(method, name string, query url.Values) string {
 	return ""
 }
 
-// String is the verb, the resource and the object, as in "patch nodes/n1".
+// String returns the verb, the resource and the object, as in "patch nodes/n1".
 func (c call) String() string {
 	text := c.verb + " " + c.resource
 	if c.object != "" {

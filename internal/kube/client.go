@@ -1,9 +1,10 @@
-// Package kube speaks to one API server, as one user: requests with their answers, streams, and the API's own errors. A
-// request is sent again only after a 401, with fresh credentials (and by net/http, where a connection closed before the
-// request had begun); all else goes back to the caller, who knows how long to wait (RetryAfter). No redirect is followed, nothing is sent without a Permit where one is needed, and no token is
-// in any error.
+// Package kube sends requests to one API server, as one user, and reads answers, streams, and the API's errors.
 //
-// It knows no kind of objects, keeps nothing of what it has sent, and writes no log: Options.Observe hears of each
+// It sends a request again only after a 401, with a new credential. (net/http does so, too, if a connection was closed
+// before the request was sent.) All other errors go to the caller, who knows when to retry: see RetryAfter. The package
+// follows no redirects, sends no write without a Permit if one is set, and never puts a token into an error.
+//
+// It knows no kind of object, keeps nothing that it has sent, and does not log: Options.Observe is told about each
 // exchange.
 package kube
 
@@ -26,57 +27,57 @@ import (
 	"podcount/internal/wire"
 )
 
-// RequestTimeout is how long Send waits for an answer: what the API server itself allows, and a little.
+// RequestTimeout is how long Send waits for an answer. It is a little longer than what the API server allows itself.
 const RequestTimeout = 65 * time.Second
 
 const (
-	answerLimit = 64 << 20 // bytes of an answer that Send reads
-	drainLimit  = 2 << 10  // bytes of the rest that it reads, so that the connection can be used again
+	answerLimit = 64 << 20 // the maximum size of an answer that Send decodes, in bytes
+	drainLimit  = 2 << 10  // how much Send reads after that, so that the connection can be reused, in bytes
 )
 
-// errDryRun is the last guard of a dry run: callers say what they would write, and do not come here.
-var errDryRun = errors.New("not sent, as this is a dry run")
+// errDryRun is the last safeguard of a dry run. Callers should not try to write in one.
+var errDryRun = errors.New("not sent, because this is a dry run")
 
-// Client speaks to one API server, as one user. Safe for concurrent use.
+// Client sends requests to one API server, as one user. It is safe for concurrent use.
 type Client struct {
 	cfg     *kubeconfig.Config
 	options Options
-	permit  Permit // nil: each write may be sent
+	permit  Permit // nil if writes need no permit
 
-	mu   sync.Mutex // guards all below
-	tls  *tls.Config
-	conn *http.Transport // of tls
+	mu   sync.Mutex      // guards tls and conn
+	tls  *tls.Config     // the newest credential's
+	conn *http.Transport // its connections use tls
 }
 
 // Dialer opens connections, as net.Dialer.DialContext does.
 type Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// Options are what a Client may be told. None of them is needed.
+// Options configure a Client. All of them are optional.
 type Options struct {
-	Dial         Dialer // nil is the network
-	UserAgent    string // of each request; "" sends none
-	FieldManager string // in whose name objects are written
-	DryRun       bool   // no write is sent: each fails
+	Dial         Dialer // opens connections; nil uses the network
+	UserAgent    string // the header User-Agent; "" sends none
+	FieldManager string // the name under which the server records writes
+	DryRun       bool   // every write fails without being sent
 
-	// Observe hears of each exchange, once it is answered or has failed. It is called by the goroutine that sent the
-	// request, and must not wait. ctx is that of the request. nil: nobody hears of them.
+	// Observe is called after each exchange, with the context of the request, by the goroutine that sent it. It must
+	// not wait. It may be nil.
 	Observe func(ctx context.Context, e Exchange)
 }
 
-// Exchange is a request that was sent, and what came of it. A request that is sent again after a 401 is two.
+// Exchange is a request that was sent, and its outcome. A request that is sent again after a 401 makes two exchanges.
 type Exchange struct {
 	Method string
 	URI    string // path and query
-	Host   string // of the server's address, with its port if it has one
-	Status string // of the answer, such as "200 OK"; or "<error>", where there is none
+	Host   string // the server's host, with the port if its address has one
+	Status string // the answer's status, such as "200 OK"; "<error>" if there was no answer
 	Code   string // the first word of Status
 	Start  time.Time
 }
 
-// NewClient makes a client for the server and the user of cfg. It sends nothing yet. The caller closes it, and then
-// cfg.
+// NewClient makes a client for the server and the user of cfg. It sends nothing. The caller must close the client, and
+// after that cfg.
 func NewClient(cfg *kubeconfig.Config, o Options) *Client {
-	// The clone asks for HTTP/2, which is off in a Transport that is given a TLS configuration, unless that says so.
+	// The clone has ForceAttemptHTTP2 set. Without that, a Transport with its own TLS configuration uses HTTP/1.1.
 	conn := http.DefaultTransport.(*http.Transport).Clone()
 	conn.Proxy = cfg.Proxy
 	conn.OnProxyConnectResponse = checkProxyAnswer
@@ -84,30 +85,29 @@ func NewClient(cfg *kubeconfig.Config, o Options) *Client {
 		conn.DialContext = o.Dial
 	}
 	conn.HTTP2 = &http.HTTP2Config{
-		// Pings notice a broken connection well before silence does.
+		// Pings detect a broken connection long before the timeout Silence.
 		SendPingTimeout: 30 * time.Second,
 		PingTimeout:     15 * time.Second,
-		// 1 MB, not 4, still fills 80 Mbit/s at 100 ms.
+		// The default is 4 MB. With 1 MB, a stream still reaches 80 Mbit/s at a round-trip time of 100 ms.
 		MaxReceiveBufferPerStream: 1 << 20,
 	}
-	// No credential has this TLS configuration: the first one brings its own.
+	// This TLS configuration is a placeholder, which differs from that of the first credential.
 	return &Client{cfg: cfg, options: o, conn: conn, tls: &tls.Config{}}
 }
 
-// SetPermit has each write ask p whether it may be sent, unless the Request says WithoutPermit. It must be called
-// before the first request.
+// SetPermit makes every write require the permit p, except requests with WithoutPermit. It must be called before the
+// first request.
 func (c *Client) SetPermit(p Permit) { c.permit = p }
 
-// Close closes the connections that are not in use. Requests that are under way go on.
+// Close closes idle connections. Requests in flight continue.
 func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conn.CloseIdleConnections()
 }
 
-// Send makes one request of a small answer in JSON, and decodes that into answer, unless answer is nil. Errors name the
-// request. Where the server has refused it they are, or wrap, a *Status; an answer that cannot be understood is an error
-// without one.
+// Send sends a request, and decodes the answer, which must be JSON, into answer. If answer is nil, it ignores the
+// answer's content. Its errors name the request. They wrap a *Status if the server has refused it.
 func (c *Client) Send(ctx context.Context, r Request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.Timeout, RequestTimeout))
 	defer cancel()
@@ -131,12 +131,13 @@ func (c *Client) Send(ctx context.Context, r Request, answer any) error {
 	if answer == nil {
 		return nil
 	}
-	return r.Failed(json.NewDecoder(wire.Limited(resp.Body, answerLimit)).Decode(answer))
+	body := wire.Limited(resp.Body, answerLimit)
+	return r.Failed(json.NewDecoder(body).Decode(answer))
 }
 
-// Do makes one request, and returns an answer of success (2xx), whose body the caller closes. Anything else is an error
-// that names the request; it is, or wraps, a *Status where the server has refused it. A request that gets a 401 is sent
-// once more, if there is another credential now.
+// Do sends a request, and returns an answer whose code is 2xx. The caller must close the answer's body. Any other
+// outcome is an error, which names the request, and wraps a *Status if the server has refused it. After a 401, Do sends
+// the request once more if there is a new credential.
 func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	if c.options.DryRun && r.isWrite() {
 		return nil, r.Failed(errDryRun)
@@ -160,26 +161,21 @@ func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	return resp, r.Failed(err)
 }
 
-// exchange sends a request once.
+// exchange sends a request once. It does not use an http.Client, because that would follow redirects, which could send
+// a token to another server. API servers send no redirects.
 func (c *Client) exchange(ctx context.Context, r Request, cred *kubeconfig.Credential) (*http.Response, error) {
-	target := r.at(c.cfg.Server)
+	target := r.urlAt(c.cfg.Server)
 	req, err := c.newHTTP(ctx, r, target, cred)
 	if err != nil {
 		return nil, err
 	}
-	e := Exchange{Method: r.Method, URI: target.RequestURI(), Host: target.Host, Status: "<error>", Start: time.Now()}
-	// Not by an http.Client: that would follow a redirect, which could lead a token elsewhere. No API server sends one.
+	start := time.Now()
 	resp, err := c.transport(cred).RoundTrip(req)
-	if err == nil {
-		e.Status = resp.Status
-	}
-	e.Code, _, _ = strings.Cut(e.Status, " ")
-	if c.options.Observe != nil {
-		c.options.Observe(ctx, e)
-	}
 	if err != nil {
+		c.observe(req, "<error>", start)
 		return nil, c.explain(err)
 	}
+	c.observe(req, resp.Status, start)
 	if resp.StatusCode/100 != 2 {
 		refusal := readStatus(resp, r.call())
 		refusal.tried = cred.Tried
@@ -188,7 +184,24 @@ func (c *Client) exchange(ctx context.Context, r Request, cred *kubeconfig.Crede
 	return resp, nil
 }
 
-// transport returns the connections for a credential: new ones if its TLS is another. Watches that run stay on theirs.
+// observe tells the observer about an exchange.
+func (c *Client) observe(req *http.Request, status string, start time.Time) {
+	if c.options.Observe == nil {
+		return
+	}
+	code, _, _ := strings.Cut(status, " ")
+	c.options.Observe(req.Context(), Exchange{
+		Method: req.Method,
+		URI:    req.URL.RequestURI(),
+		Host:   req.URL.Host,
+		Status: status,
+		Code:   code,
+		Start:  start,
+	})
+}
+
+// transport returns the transport for a credential. If the credential has a new TLS configuration, that is a new one;
+// requests in flight stay on their connections.
 func (c *Client) transport(cred *kubeconfig.Credential) *http.Transport {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"os"
 )
 
-// proxyRefusal is the error of a proxy that opens no way to the server. Without it, net/http says no more than
-// "Forbidden", which looks like the API server's own answer.
+// proxyRefusal is the error for a proxy that refuses to connect to the server. Without it, the error would be only what
+// the proxy answered, such as "Forbidden", and look like an error of the API server.
 type proxyRefusal struct {
 	proxy  string
 	status string
@@ -25,8 +25,8 @@ func (r *proxyRefusal) Error() string {
 	return fmt.Sprintf("the proxy %s refuses the connection: %s", r.proxy, r.status)
 }
 
-// checkProxyAnswer returns a proxyRefusal unless a proxy has opened the way. It is http.Transport's
-// OnProxyConnectResponse.
+// checkProxyAnswer returns a proxyRefusal unless the proxy has connected to the server. It is used as
+// http.Transport.OnProxyConnectResponse.
 func checkProxyAnswer(_ context.Context, proxy *url.URL, _ *http.Request, answer *http.Response) error {
 	if answer.StatusCode == http.StatusOK {
 		return nil
@@ -34,7 +34,8 @@ func checkProxyAnswer(_ context.Context, proxy *url.URL, _ *http.Request, answer
 	return &proxyRefusal{proxy: proxy.Redacted(), status: answer.Status, code: answer.StatusCode}
 }
 
-// explain adds to an error of the network, or of TLS, what was tried and what to do. Other errors stay as they are.
+// explain adds the server's address, where that was found, and a hint to an error of the network or of TLS. It returns
+// other errors as they are.
 func (c *Client) explain(err error) error {
 	hint := cmp.Or(hintForProxy(err), hintForTLS(err), hintForNetwork(err))
 	if hint == "" {
@@ -43,17 +44,20 @@ func (c *Client) explain(err error) error {
 	return fmt.Errorf("%s, from %s: %w (%s)", c.cfg.Server.Redacted(), c.cfg.Source, err, hint)
 }
 
+// hintForProxy says what to do if a proxy has refused the connection.
 func hintForProxy(err error) string {
 	var refusal *proxyRefusal
-	switch {
-	case !errors.As(err, &refusal):
+	if !errors.As(err, &refusal) {
 		return ""
-	case refusal.code == http.StatusProxyAuthRequired:
+	}
+	if refusal.code == http.StatusProxyAuthRequired {
 		return "give its user and password in the kubeconfig's proxy-url, or in HTTPS_PROXY: http://USER:PASSWORD@HOST"
 	}
-	return "allow the way to the API server there, or go without: remove the kubeconfig's proxy-url, or set NO_PROXY"
+	return "allow connections to the API server there, or go without the proxy: " +
+		"remove the kubeconfig's proxy-url, or set NO_PROXY"
 }
 
+// hintForTLS says what to do if client and server could not agree on TLS, or if the server's certificate is not valid.
 func hintForTLS(err error) string {
 	var unknown x509.UnknownAuthorityError
 	if errors.As(err, &unknown) {
@@ -70,15 +74,16 @@ func hintForTLS(err error) string {
 	}
 	var unverified *tls.CertificateVerificationError
 	if errors.As(err, &unverified) {
-		return "give the server a certificate for servers, and podcount the CA that issued it, as certificate-authority"
+		return "give the server a certificate for servers, and give the CA that issued it as certificate-authority"
 	}
 	var noTLS tls.RecordHeaderError
 	if errors.As(err, &noTLS) {
-		return "it does not speak TLS: is its address that of an API server, and should it begin with http://?"
+		return "it does not use TLS: is this the address of an API server, and should it begin with http://?"
 	}
 	return ""
 }
 
+// hintForNetwork says what to do if the server could not be reached.
 func hintForNetwork(err error) string {
 	operation := ""
 	var failed *net.OpError
@@ -91,8 +96,10 @@ func hintForNetwork(err error) string {
 			"is it running, and is its address right?"
 	case operation == "dial" || os.IsTimeout(err):
 		return "is the API server running, and is this its address?"
-	case operation == "remote error": // what TLS calls an alert
-		return "podcount speaks TLS 1.2 and 1.3; if a client certificate is wanted, give one that is known there, and valid"
+	case operation == "remote error": // the server has sent a TLS alert
+		return "this client supports TLS 1.2 and 1.3; " +
+			"if the server requires a client certificate, give a valid one that it knows"
+	default:
+		return ""
 	}
-	return ""
 }

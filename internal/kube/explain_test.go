@@ -91,15 +91,15 @@ func TestTLSErrorsNameWhatWasTriedAndWhatToDo(t *testing.T) {
 		},
 		"old TLS": {
 			trusted: ca,
-			want:    "tls: protocol version not supported (podcount speaks TLS 1.2 and 1.3; ",
+			want:    "tls: protocol version not supported (this client supports TLS 1.2 and 1.3; ",
 		},
 		"its clients": {
 			trusted: ca,
-			want:    "; if a client certificate is wanted, give one that is known there, and valid)",
+			want:    "; if the server requires a client certificate, give a valid one that it knows)",
 		},
 		"no TLS": {
 			trusted: ca,
-			want:    "(it does not speak TLS: is its address that of an API server, and should it begin with http://?)",
+			want:    "(it does not use TLS: is this the address of an API server, and should it begin with http://?)",
 		},
 		"right name": {
 			trusted: ca,
@@ -202,7 +202,7 @@ func TestProxyURLLeadsThroughThatProxy(t *testing.T) {
 
 func TestProxyThatRefusesIsNamedWithoutItsPassword(t *testing.T) {
 	for code, want := range map[int]string{
-		http.StatusForbidden:         "403 Forbidden (allow the way to the API server there",
+		http.StatusForbidden:         "403 Forbidden (allow connections to the API server there",
 		http.StatusProxyAuthRequired: "407 Proxy Authentication Required (give its user and password",
 	} {
 		refuse := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }

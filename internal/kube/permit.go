@@ -7,35 +7,35 @@ import (
 	"net/http"
 )
 
-// Permit is the right to write, which a leader has, and may lose at any moment. Its methods are called by many
-// goroutines at a time.
+// Permit is the right to write. A leader has it, and may lose it at any moment. Many goroutines call its methods at the
+// same time.
 type Permit interface {
 	// MayWrite returns an error unless a write may be sent now. It is called often, and must not wait.
 	MayWrite() error
 
-	// WhilePermitted returns a context that ends with ctx, and with the permit. Whoever called it releases it.
+	// WhilePermitted returns a context that ends when ctx ends, and when the permit ends. The caller must call release.
 	WhilePermitted(ctx context.Context) (permitted context.Context, release context.CancelFunc)
 }
 
-// needsPermit reports whether a request is sent only while this process may write.
+// needsPermit reports whether a request must not be sent without the permit.
 func (c *Client) needsPermit(r Request) bool {
 	return r.isWrite() && c.permit != nil && !r.WithoutPermit
 }
 
-// guardBody makes a request read its body through a permittedBody.
+// guardBody gives a request a body that cannot be read without the permit.
 func guardBody(req *http.Request, body []byte, permit Permit) {
 	open := func() io.ReadCloser {
 		return io.NopCloser(&permittedBody{bytes.NewReader(body), permit})
 	}
 	req.Body = open()
-	// The transport sends the request again when the connection closed before it had begun.
+	// The transport reads the body again if the connection was closed before it could send the request.
 	req.GetBody = func() (io.ReadCloser, error) { return open(), nil }
 	req.ContentLength = int64(len(body))
 }
 
-// permittedBody is the body of a write, which fails without a permit. The transport reads it after the dial, the
-// handshake and the headers, right before it sends it: that may be long after the request was made, as the process may
-// have been frozen meanwhile. A server acts on no request whose body is cut short.
+// permittedBody is the body of a write. Reading it fails without the permit, and a server does not act on a request
+// whose body is incomplete. The check comes at the last moment: the transport reads the body after it has dialed, and
+// sent the headers. That may be long after the request was made, for example if the process was frozen meanwhile.
 type permittedBody struct {
 	io.Reader
 	permit Permit

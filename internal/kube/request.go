@@ -15,31 +15,32 @@ import (
 	"podcount/internal/wire"
 )
 
-// Request is what is asked of the API server. Its Method and its Path are needed.
+// Request is a request to the API server. Method and Path are required.
 type Request struct {
-	Method string // as in HTTP. Each but GET is a write
+	// Method is the HTTP method. Every method except GET is a write.
+	Method string
 
-	// Path begins with /api or /apis. That of the server's address, if it has one, goes before it.
+	// Path begins with /api or /apis. If the server's address has a path, Path is appended to that.
 	Path string
 
-	// Query is the part after the question mark. Of a request with a Body, Send makes it the field manager alone.
+	// Query is the part of the URL after the question mark. Send replaces it with the field manager if there is a Body.
 	Query url.Values
 
-	// Body is sent as JSON; of a PATCH, it is a merge patch. nil is no body.
+	// Body is sent as JSON, or as a JSON merge patch if the method is PATCH. nil means that there is no body.
 	Body any
 
-	// Accept lists the media types of the answer that are wanted, as the function Accept does. "" is JSON.
+	// Accept lists the media types that the answer may have. The function Accept makes such a list. "" means JSON.
 	Accept string
 
-	// WithoutPermit lets a write be sent without the Client's Permit. It is for the one that is made to get the permit.
+	// WithoutPermit lets a write be sent without the Client's Permit. The write that obtains the permit needs this.
 	WithoutPermit bool
 
-	// Timeout is how long Send may take. 0 is RequestTimeout.
+	// Timeout limits how long Send takes. 0 means RequestTimeout.
 	Timeout time.Duration
 }
 
-// Failed adds to an error which request it is about, as in "list pods: …"; nil stays nil. The Client does so with each
-// error that it returns; callers do with what they find wrong in an answer.
+// Failed adds the request to an error, as in "list pods: …". It returns nil if err is nil. Every error that the Client
+// returns has been through it; callers use it for errors that they find in an answer.
 func (r Request) Failed(err error) error {
 	if err == nil {
 		return nil
@@ -51,15 +52,15 @@ func (r Request) call() call { return callOf(r.Method, r.Path, r.Query) }
 
 func (r Request) isWrite() bool { return r.Method != http.MethodGet }
 
-// at returns where a request goes at this server.
-func (r Request) at(server *url.URL) *url.URL {
+// urlAt returns the URL of the request at a server.
+func (r Request) urlAt(server *url.URL) *url.URL {
 	target := *server
 	target.Path = strings.TrimSuffix(server.Path, "/") + r.Path
 	target.RawQuery = r.Query.Encode()
 	return &target
 }
 
-// newHTTP makes a request of HTTP, unless it is a write that is not permitted now.
+// newHTTP makes the HTTP request. It fails if the request is a write that is not permitted now.
 func (c *Client) newHTTP(
 	ctx context.Context, r Request, target *url.URL, cred *kubeconfig.Credential,
 ) (*http.Request, error) {
@@ -83,15 +84,19 @@ func (c *Client) newHTTP(
 	}
 	req.Header.Set("Accept", cmp.Or(r.Accept, wire.JSON))
 	req.Header.Set("User-Agent", c.options.UserAgent)
-	switch {
-	case body == nil:
-	case r.Method == http.MethodPatch:
-		req.Header.Set("Content-Type", "application/merge-patch+json")
-	default:
-		req.Header.Set("Content-Type", wire.JSON)
+	if body != nil {
+		req.Header.Set("Content-Type", r.contentType())
 	}
 	if cred.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+cred.Token)
 	}
 	return req, nil
+}
+
+// contentType returns the media type of the body.
+func (r Request) contentType() string {
+	if r.Method == http.MethodPatch {
+		return "application/merge-patch+json"
+	}
+	return wire.JSON
 }

@@ -14,40 +14,45 @@ import (
 	"podcount/internal/wire"
 )
 
-// Status is the error that the API server answers, or what an answer of another shape comes to: the API's own Status,
-// and what it was answered to. Its Code is that of HTTP. StatusOf finds it in an error.
+// Status is the error of a request that the API server has refused: the Status from the answer, and what the request
+// was. If the answer had no Status, its text is the Message. Code is always the HTTP status code. StatusOf finds a
+// Status in an error.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
 type Status struct {
 	wire.Status
 
-	call  call   // what was asked; empty where that is not known
-	tried string // with a 401: what was not accepted
+	call  call   // the request; empty if it is unknown
+	tried string // after a 401, a description of the credential
 }
 
 const (
-	statusLimit  = 64 << 10  // bytes of an answer that are read for a Status
-	quoteLimit   = 200       // bytes of an answer of another shape that an error quotes
-	longestAsked = time.Hour // that RetryAfter lets a server ask for
+	statusLimit   = 64 << 10  // the maximum size of a Status, in bytes
+	quoteLimit    = 200       // how much of any other answer an error quotes, in bytes
+	maxRetryAfter = time.Hour // the longest wait that a server can ask for
 )
 
-// StatusOf returns the Status that err is or wraps; one with the Code 0 where the server did not answer, or
-// not in a way that can be understood.
+// StatusOf returns the Status that err is or wraps. It returns one with the Code 0 if there is none, because the server
+// did not answer, or because its answer cannot be understood.
 func StatusOf(err error) Status {
-	s := &Status{}
-	errors.As(err, &s)
-	return *s
+	var s *Status
+	if errors.As(err, &s) {
+		return *s
+	}
+	return Status{}
 }
 
-// RetryAfter is how long to wait because the server has asked for it with an error (429, 503): as long as it said, up
-// to an hour, and by chance up to a fifth more (or a second, if that is longer). It is 0 where the server did not ask.
+// RetryAfter returns how long the server has asked clients to wait, with an error such as a 429 or 503: at most an
+// hour, plus a random jitter of up to a fifth, or up to a second if that is longer. It returns 0 if the server did not
+// ask.
 // https://kubernetes.io/docs/concepts/cluster-administration/flow-control/
 func RetryAfter(err error) time.Duration {
-	seconds := min(max(StatusOf(err).Details.RetryAfterSeconds, 0), int(longestAsked/time.Second))
+	seconds := StatusOf(err).Details.RetryAfterSeconds
+	seconds = min(seconds, int(maxRetryAfter/time.Second)) // a larger number could overflow
 	return withJitter(time.Duration(seconds) * time.Second)
 }
 
-// PauseBetweenComplaints is the time between two lines of the log about an outage with this error. It is longer where
-// somebody has to grant or install something first.
+// PauseBetweenComplaints returns how long a log should be silent before it reports an outage with this error again.
+// That is longer if somebody must grant or install something first.
 func PauseBetweenComplaints(err error) time.Duration {
 	switch StatusOf(err).Code {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
@@ -56,7 +61,7 @@ func PauseBetweenComplaints(err error) time.Duration {
 	return time.Minute
 }
 
-// HasCause reports whether one of the causes that the Status details has this reason or is about this field.
+// HasCause reports whether one of the causes in the Status has this reason, or is about this field.
 func (s Status) HasCause(reasonOrField string) bool {
 	for _, cause := range s.Details.Causes {
 		if cause.Reason == reasonOrField || cause.Field == reasonOrField {
@@ -66,13 +71,15 @@ func (s Status) HasCause(reasonOrField string) bool {
 	return false
 }
 
-// Error is the code, the reason and the server's message; and what to do, where that is known.
+// Error returns the code, the reason, the server's message and, if there is any, advice.
 func (s *Status) Error() string {
-	title := strings.TrimSpace(fmt.Sprintf("%d %s", s.Code, cmp.Or(s.Reason, http.StatusText(s.Code))))
+	reason := cmp.Or(s.Reason, http.StatusText(s.Code))
+	title := strings.TrimSpace(fmt.Sprintf("%d %s", s.Code, reason))
 	return title + ": " + s.Message + s.advice()
 }
 
-// advice is what to do about a credential that is not accepted, or a right that is missing; "" where it is neither.
+// advice says what to do if the server does not accept the credential, or if a permission is missing. Otherwise it is
+// "".
 func (s *Status) advice() string {
 	isAnonymous := strings.Contains(s.Message, `"system:anonymous"`)
 	switch {
@@ -82,16 +89,17 @@ func (s *Status) advice() string {
 		return " (no credential was sent: give the kubeconfig's user a token, tokenFile, client-certificate or exec)"
 	case s.Code == http.StatusForbidden:
 		return s.missingRule()
+	default:
+		return ""
 	}
-	return ""
 }
 
-// missingRule is the rule of RBAC that would allow what was asked. An admission plugin's refusal, which is forbidden,
-// too, is no question of rights: it does not say "cannot VERB".
+// missingRule names the RBAC rule that would allow the request. It is "" if the message does not say "cannot VERB":
+// then an admission plugin has forbidden the request, and no rule would allow it.
 func (s *Status) missingRule() string {
 	verbs := []string{s.call.verb}
 	if s.call.verb == "update" {
-		verbs = append(verbs, "create") // an update that makes a Lease needs that, too
+		verbs = append(verbs, "create") // an update of an object that does not exist creates it
 	}
 	for _, verb := range verbs {
 		if strings.Contains(s.Message, " cannot "+verb+" ") {
@@ -102,32 +110,32 @@ func (s *Status) missingRule() string {
 	return ""
 }
 
-// readStatus makes a Status of an answer that is no success, be it a Status, plain text or some proxy's page, and
-// closes it.
+// readStatus makes a Status from an answer that is not a success, and closes the answer. Its body may be a Status,
+// plain text, or the page of a proxy.
 func readStatus(resp *http.Response, asked call) *Status {
 	defer resp.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, statusLimit)) // what could be read will do
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, statusLimit)) // after an error, use what could be read
 	isProtobuf, _ := formOf(resp)
 	s := &Status{Status: wire.ParseStatus(body, isProtobuf), call: asked}
 	if s.Code == 0 {
 		s.Status = wire.Status{Message: strconv.Quote(oneLine(body, quoteLimit))}
 	}
 	s.Code = resp.StatusCode
-	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // API servers send no date here
+	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // API servers never send a date here
 	s.Details.RetryAfterSeconds = max(s.Details.RetryAfterSeconds, seconds)
 	return s
 }
 
-// withJitter is the wait that a server has asked for (Retry-After), and by chance up to a fifth more, or up to a second
-// more if that is longer: clients refused at the same moment got the same answer. 0, for no wish, stays 0.
-func withJitter(asked time.Duration) time.Duration {
-	if asked <= 0 {
+// withJitter adds a random jitter to a wait, because all clients that the server refused at the same moment were given
+// the same wait. It returns 0 if there is nothing to wait for.
+func withJitter(wait time.Duration) time.Duration {
+	if wait <= 0 {
 		return 0
 	}
-	return asked + rand.N(max(asked/5, time.Second))
+	return wait + rand.N(max(wait/5, time.Second))
 }
 
-// oneLine returns the beginning of an answer, on one line.
+// oneLine returns the first bytes of an answer, on one line.
 func oneLine(answer []byte, limit int) string {
 	line := strings.Join(strings.Fields(string(answer)), " ")
 	return line[:min(len(line), limit)]

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,27 +11,26 @@ import (
 	"podcount/internal/wire"
 )
 
-// Silence is how long a Stream may say nothing. A watch has a bookmark a minute, and the first one two minutes after a
-// server's restart.
+// Silence is how long a Stream waits for data. An idle watch gets a bookmark every minute. After a server's restart,
+// the first one takes two minutes.
 const Silence = 150 * time.Second
 
-// ErrSilent is how a Stream ends that has said nothing for the time of Silence.
+// ErrSilent is the error of a Stream that has received nothing for the duration Silence.
 var ErrSilent = fmt.Errorf("nothing was heard for %v", Silence)
 
-// Stream is the body of a list or of a watch, which ends with ErrSilent when nothing has arrived for the time of
-// Silence. Where the context that it was opened with has ended, its error is the cause of that. It is read by one
-// goroutine at a time; Close may be called by any.
+// Stream is the body of a list or a watch. Reading it fails with ErrSilent if nothing arrives for the duration Silence,
+// and with the cause if the context of the request ends. Only one goroutine at a time may read; any may call Close.
 type Stream struct {
-	IsProtobuf bool // what the server has chosen of the Request's Accept; else it is JSON
+	IsProtobuf bool // the server has chosen protobuf; otherwise the stream is JSON
 
 	body   io.ReadCloser
 	ctx    context.Context
-	cancel context.CancelCauseFunc // of ctx
-	timer  *time.Timer             // cancels ctx for silence
+	cancel context.CancelCauseFunc // ends ctx
+	timer  *time.Timer             // ends ctx with ErrSilent
 }
 
-// Stream opens a list or a watch, whose answer may be of any length. The caller closes it. Errors are those of Do, and
-// ErrSilent; where ctx has ended, they wrap the cause of that.
+// Stream opens a list or a watch. Its answer may have any length. The caller must close it. The errors are those of Do,
+// and ErrSilent. If ctx has ended, the error wraps the cause.
 func (c *Client) Stream(ctx context.Context, r Request) (*Stream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &Stream{body: http.NoBody, ctx: ctx, cancel: cancel}
@@ -41,11 +39,15 @@ func (c *Client) Stream(ctx context.Context, r Request) (*Stream, error) {
 	if err == nil {
 		return s, nil
 	}
-	cause := context.Cause(ctx) // before Close, which is a cause, too
+	cause := context.Cause(ctx) // look before Close, which ends ctx, too
 	s.Close()
-	return nil, cmp.Or(r.Failed(cause), err)
+	if cause != nil {
+		return nil, r.Failed(cause)
+	}
+	return nil, err
 }
 
+// open sends the request, and waits for the beginning of the answer.
 func (s *Stream) open(c *Client, r Request) error {
 	resp, err := c.Do(s.ctx, r)
 	if err != nil {
@@ -56,27 +58,30 @@ func (s *Stream) open(c *Client, r Request) error {
 	return r.Failed(err)
 }
 
-// Read reads what has arrived, and waits where nothing has.
+// Read implements io.Reader. It waits until something arrives.
 func (s *Stream) Read(p []byte) (int, error) {
 	n, err := s.body.Read(p)
 	if n > 0 {
 		s.timer.Reset(Silence)
 	}
-	if err != nil && err != io.EOF {
-		err = cmp.Or(context.Cause(s.ctx), err)
+	if err == nil || err == io.EOF {
+		return n, err
+	}
+	if cause := context.Cause(s.ctx); cause != nil {
+		return n, cause
 	}
 	return n, err
 }
 
-// Close ends the request, if it has not ended by itself.
+// Close ends the request, unless it has ended already.
 func (s *Stream) Close() error {
 	s.timer.Stop()
 	s.cancel(nil)
 	return s.body.Close()
 }
 
-// Accept is a Request's Accept that lists media types, the best first. If metadataOnly, it asks for metadata alone, as
-// objects of the kind that as names, or else, from a server that has no such form of them, for whole objects.
+// Accept returns a Request's Accept that lists media types, the preferred one first. If metadataOnly is set, it asks
+// for objects that have only metadata, of the kind that as names. Servers that do not support this send whole objects.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches
 func Accept(metadataOnly bool, as string, types ...string) string {
 	var all []string
@@ -89,7 +94,7 @@ func Accept(metadataOnly bool, as string, types ...string) string {
 	return strings.Join(all, ", ")
 }
 
-// formOf tells in which form an answer is. An error says that it is in none that an API server sends.
+// formOf reports whether an answer is protobuf, or else JSON. It returns an error if the answer is neither.
 func formOf(resp *http.Response) (isProtobuf bool, err error) {
 	mediaType, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	mediaType = strings.TrimSpace(mediaType)
@@ -98,6 +103,7 @@ func formOf(resp *http.Response) (isProtobuf bool, err error) {
 		return true, nil
 	case wire.JSON:
 		return false, nil
+	default:
+		return false, fmt.Errorf("the answer is %q, neither JSON nor protobuf: is this the API server?", mediaType)
 	}
-	return false, fmt.Errorf("the answer is %q, neither JSON nor protobuf: is this the API server?", mediaType)
 }
