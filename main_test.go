@@ -465,110 +465,6 @@ func TestTwentyReplicasThatStartTogetherDoNotAskTogether(t *testing.T) {
 	})
 }
 
-func TestLeaseIsWrittenAsClientGoDoes(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		p := startReplica(t, f, "a")
-		pass(time.Second)
-		made := leaseNow(f)
-		host, _ := os.Hostname()
-		if id := fakekube.TextIn(made, "holderIdentity"); !regexp.MustCompile("^" + regexp.QuoteMeta(host) + "_[0-9a-f]{16}$").MatchString(id) {
-			t.Errorf("the identity is %s", id)
-		}
-		if made["leaseDurationSeconds"] != 15.0 || made["leaseTransitions"] != 0.0 || !regexp.MustCompile(`^2000-01-01T00:00:00\.[0-9]{6}Z$`).MatchString(fakekube.TextIn(made, "acquireTime")) || made["renewTime"] != made["acquireTime"] {
-			t.Errorf("the lease was made as %v", made)
-		}
-		metaOf := fakekube.Object{"metadata": fakekube.Object{"namespace": "kube-system", "name": "podcount", "labels": fakekube.Object{"theirs": "stays"}}, "spec": made}
-		f.Put("leases", metaOf) // somebody labels it: a conflict, and no reason to do more than look again
-		pass(8 * time.Second)
-		if now := leaseNow(f); now["acquireTime"] != made["acquireTime"] || now["renewTime"] == made["renewTime"] || now["leaseTransitions"] != 0.0 {
-			t.Errorf("renewed, it is %v", now)
-		}
-		labels, _ := f.Get("leases", leaseKey)["metadata"].(fakekube.Object)["labels"].(fakekube.Object)
-		if labels["theirs"] != "stays" {
-			t.Errorf("its labels are %v", labels)
-		}
-		var asked []string
-		for _, s := range f.Requests(func(s fakekube.Request) bool { return s.Path == leasePath }) {
-			asked = append(asked, s.Method)
-		}
-		if got := strings.Join(asked, " "); got != "GET PUT PUT GET PUT PUT PUT PUT" { // made, conflict, looked, renewed …
-			t.Errorf("requests: %s", got)
-		}
-		f.Remove("leases", leaseKey) // and somebody removes it
-		pass(10 * time.Second)
-		if fakekube.TextIn(leaseNow(f), "holderIdentity") != fakekube.TextIn(made, "holderIdentity") {
-			t.Errorf("it was not made again: %v", leaseNow(f))
-		}
-		if err := p.Stop(); err != nil {
-			t.Error(err)
-		}
-		wantNumber(t, "POSTs", len(f.Requests(func(s fakekube.Request) bool { return s.Method == "POST" && strings.Contains(s.Path, "leases") })), 0)
-	})
-}
-
-func TestLeaseOfAnotherIsTakenOnceItHasNotChangedForItsDurationWhateverItsTimesSay(t *testing.T) {
-	lease := func(at time.Time) fakekube.Object {
-		text := at.UTC().Format("2006-01-02T15:04:05.000000Z07:00")
-		return fakekube.Object{"holderIdentity": "other", "leaseDurationSeconds": 20, "acquireTime": text, "renewTime": text, "leaseTransitions": 4}
-	}
-	for _, skew := range []time.Duration{-time.Hour, 0, time.Hour} {
-		simulate(t, func(t *testing.T, f *fakekube.Server) {
-			f.AddNode("cp", controlPlane)
-			put := func() {
-				f.Put("leases", fakekube.Object{"metadata": fakekube.Object{"namespace": "kube-system", "name": "podcount"}, "spec": lease(time.Now().Add(skew))})
-			}
-			put()
-			p := startReplica(t, f, "a")
-			for range 30 { // it is alive
-				pass(2 * time.Second)
-				put()
-			}
-			o := fakekube.Clone(f.Get("leases", leaseKey)) // now it is dead; others may still touch its Lease
-			for range 9 {
-				pass(2 * time.Second)
-				fakekube.MetaOf(o)["annotations"] = fakekube.Object{"touched": time.Now().String()}
-				f.Put("leases", o)
-			}
-			if leaderAt(f) != "nobody" || fakekube.TextIn(leaseNow(f), "holderIdentity") != "other" {
-				t.Errorf("skew %v: taken from its holder: %v", skew, leaseNow(f))
-			}
-			pass(11 * time.Second) // 20 s from when it was seen, which may be 4.4 s late, and 4.4 s until the next look
-			wantLabel(t, f, "cp", podCountLabel, "0")
-			if now := leaseNow(f); now["leaseTransitions"] != 5.0 || now["acquireTime"] == o["spec"].(fakekube.Object)["acquireTime"] || now["leaseDurationSeconds"] != 15.0 {
-				t.Errorf("skew %v: it was taken as %v", skew, now)
-			}
-			wantNumber(t, "words on its holder", strings.Count(p.Log.String(), "standing by"), 1)
-		})
-	}
-}
-
-func TestOddLeasesAreTakenAsByClientGo(t *testing.T) {
-	for text, takes := range map[string]time.Duration{ // and how long that may take
-		`{}`: time.Second,
-		`{"holderIdentity":null,"leaseDurationSeconds":null,"acquireTime":null,"renewTime":null,"leaseTransitions":null}`: time.Second,
-		`{"holderIdentity":"","leaseDurationSeconds":1,"leaseTransitions":3}`:                                             time.Second,
-		`{"leaseDurationSeconds":3600}`:                          time.Second,
-		`{"holderIdentity":"x"}`:                                 5 * time.Second, // at the second look
-		`{"holderIdentity":"x","leaseDurationSeconds":-5}`:       5 * time.Second,
-		`{"holderIdentity":"x","leaseDurationSeconds":10}`:       16 * time.Second,
-		`{"holderIdentity":"x","strategy":"y","future":{"a":1}}`: 5 * time.Second,
-	} {
-		simulate(t, func(t *testing.T, f *fakekube.Server) {
-			f.AddNode("cp", controlPlane)
-			f.PutJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":`+text+`}`)
-			startReplica(t, f, "a")
-			start := time.Now()
-			for f.Label("cp", podCountLabel) == "-" && time.Since(start) < time.Minute {
-				pass(100 * time.Millisecond)
-			}
-			took := time.Since(start)
-			if took > takes+time.Second || took < takes/4 && takes > time.Second {
-				t.Errorf("%s was taken after %v, want %v", text, took, takes)
-			}
-		})
-	}
-}
-
 func TestLeaderThatCannotRenewStopsWritingAtItsDeadlineAndExits1AndAnotherTakesOver(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", controlPlane)
@@ -668,66 +564,6 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 	})
 }
 
-// Another replica's patience begins when the server has the lease, which may be long before its answer arrives.
-func TestTermIsCountedFromBeforeTheLeaseWasSent(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", controlPlane)
-		p := startReplica(t, f, "a")
-		pass(10 * time.Second)
-		renewals := func() []fakekube.Request {
-			return f.Requests(func(s fakekube.Request) bool { return s.Method == "PUT" && s.Path == leasePath })
-		}
-		slow := f.Script(t, "update leases, always: delay 4s")[0]
-		before := len(renewals())
-		for start := time.Now(); len(renewals()) == before; pass(100 * time.Millisecond) {
-			if time.Since(start) > time.Minute {
-				t.Fatal("it does not renew its lease")
-			}
-		}
-		sent := renewals()[before].At
-		pass(4500 * time.Millisecond) // it is answered
-		slow.Lift()
-		f.Script(t, "* leases, always: stall")
-		for !strings.Contains(p.Log.String(), "podcount stopped") {
-			f.AddPod("default", fmt.Sprintf("p%d", rand.Uint32()), "")
-			pass(100 * time.Millisecond)
-			if time.Since(sent) > time.Minute {
-				t.Fatal("it leads on")
-			}
-		}
-		writes := f.Requests(isWriteOf("nodes"))
-		if last := writes[len(writes)-1].At.Sub(sent); last >= 10*time.Second || last < 8*time.Second {
-			t.Errorf("the last write came %v after the last renewal that the server took was sent", last)
-		}
-		wantOneLeader(t, f)
-	})
-}
-
-// A renewal moves the deadline of the writes that are under way: one may take longer than a term.
-func TestWriteMayTakeLongerThanATermThatIsRenewed(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", controlPlane)
-		f.Script(t, "write nodes: delay 25s")
-		startReplica(t, f, "a")
-		pass(28 * time.Second)
-		wantLabel(t, f, "cp", podCountLabel, "0")
-		wantNumber(t, "writes", len(f.Requests(isWriteOf("nodes"))), 1)
-	})
-}
-
-func TestTransitionsOfALeaseStayAtTheLargestNumberThatTheAPIHas(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", controlPlane)
-		f.PutJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":{"holderIdentity":"","leaseDurationSeconds":1,"leaseTransitions":2147483647}}`)
-		startReplica(t, f, "a")
-		pass(5 * time.Second)
-		wantLabel(t, f, "cp", podCountLabel, "0")
-		if leaseNow(f)["leaseTransitions"] != 2147483647.0 {
-			t.Errorf("the lease is %v", leaseNow(f))
-		}
-	})
-}
-
 func TestLeaderReleasesItsLeaseAfterItsLastWrite(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", controlPlane)
@@ -769,53 +605,6 @@ func TestStandbyStopsAtOnceAndLeavesTheLeaseAlone(t *testing.T) {
 	})
 }
 
-func TestLeaseThatWasAskedForIsReleasedEvenIfTheAnswerWasLost(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		met := make(chan struct{}, 1)
-		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "update"}, Met: func(fakekube.Request) { met <- struct{}{} }, Do: fakekube.DropAnswer{}})
-		p := startReplica(t, f, "a")
-		<-met
-		synctest.Wait()
-		if err := p.Stop(); err != nil {
-			t.Error(err)
-		}
-		if leaseNow(f) == nil || fakekube.TextIn(leaseNow(f), "holderIdentity") != "" {
-			t.Errorf("the lease is %v", leaseNow(f))
-		}
-	})
-	simulate(t, func(t *testing.T, f *fakekube.Server) { // and one that goes on leads
-		f.AddNode("cp", controlPlane)
-		f.Script(t, "update: drop answer")
-		startReplica(t, f, "a")
-		pass(6 * time.Second)
-		wantLabel(t, f, "cp", podCountLabel, "0")
-		f.Script(t, "update: drop answer") // of a renewal
-		pass(time.Minute)
-		if leaseNow(f)["leaseTransitions"] != 0.0 {
-			t.Errorf("the lease is %v", leaseNow(f))
-		}
-	})
-}
-
-func TestLostRaceForTheLeaseIsNoTrouble(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		met := make(chan struct{}, 1)
-		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "update", Host: "a:1"}, Delay: 2 * time.Second, Met: func(fakekube.Request) { met <- struct{}{} }})
-		a := startReplica(t, f, "a")
-		<-met // it has seen that there is no lease, and asks for it
-		b := startReplica(t, f, "b")
-		pass(3 * time.Second)
-		wantText(t, a.Log.String(), "standing by")
-		wantText(t, b.Log.String(), "elected")
-		wantNumber(t, "warnings", strings.Count(a.Log.String()+b.Log.String(), "level=WARN msg=\"cannot"), 0)
-		a.Stop()
-		wantNumber(t, "words on a release", strings.Count(a.Log.String(), "released"), 0)
-		if fakekube.TextIn(leaseNow(f), "holderIdentity") == "" {
-			t.Error("it released what was another's")
-		}
-	})
-}
-
 func TestReleaseIsTriedAgainWhileThereIsTime(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		p := startReplica(t, f, "a")
@@ -841,23 +630,6 @@ func TestReleaseIsTriedAgainWhileThereIsTime(t *testing.T) {
 			t.Errorf("it stopped after %v with %v", time.Since(stopped), err)
 		}
 	})
-}
-
-func TestLeasesRightsThatAreMissingAreSaidAndRecovered(t *testing.T) {
-	for verb, rule := range map[string]string{"get": "get", "update": "update"} {
-		simulate(t, func(t *testing.T, f *fakekube.Server) {
-			f.AddNode("cp", controlPlane)
-			f.Forbid(verb+" leases", true)
-			p := startReplica(t, f, "a")
-			pass(10 * time.Minute)
-			wantNumber(t, "warnings", strings.Count(p.Log.String(), "level=WARN msg=\"cannot get the lease\""), 1)
-			wantText(t, p.Log.String(), `apiGroups [\"coordination.k8s.io\"], resources [\"leases\"], verbs [\"`+rule+`\"]`)
-			wantLabel(t, f, "cp", podCountLabel, "-")
-			f.Forbid(verb+" leases", false)
-			pass(10 * time.Second)
-			wantLabel(t, f, "cp", podCountLabel, "0")
-		})
-	}
 }
 
 func TestLeaseIsWhereTheFlagsSay(t *testing.T) {

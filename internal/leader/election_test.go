@@ -8,75 +8,122 @@ import (
 	"time"
 
 	"podcount/internal/fakekube"
-	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
+	"podcount/internal/testkit"
 )
 
-// A renewal that hangs, for a credential or in a dial that obeys no context, must not keep the term open.
-func TestTermEndsAtItsDeadlineThoughARenewalHangs(t *testing.T) {
+// A renewal may wait for a credential, or in a dial that ignores its context. That must not prolong the term.
+func TestTermEndsThoughARenewalHangs(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		start := time.Now()
-		e, lost := leadingAt(t, f, func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
+		slow := func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
 			if time.Since(start) > 0 {
-				<-time.After(time.Minute) // whatever the context says
+				<-time.After(time.Minute) // whatever becomes of the context
 			}
 			return &kubeconfig.Credential{}, nil
-		})
+		}
+		r := startReplicaWith(t, f, "a", slow)
+		<-r.won
 		f.AddNode("n")
 		f.Script(t, "write nodes: stall")
 		written := make(chan error, 1)
-		go func() {
-			patch := kube.Request{Method: "PATCH", Path: "/api/v1/nodes/n", Body: fakekube.Object{}}
-			written <- e.client.Send(t.Context(), patch, nil)
-		}()
-		pass(10*time.Second - 1)
-		if err := e.MayWrite(); err != nil || len(written) > 0 {
-			t.Errorf("before the deadline: %v, %d writes have ended", err, len(written))
-		}
-		pass(1)
-		if err := e.MayWrite(); err == nil || len(written) == 0 {
-			t.Errorf("at the deadline: %v, %d writes have ended", err, len(written))
-		}
+		go func() { written <- r.write(t.Context()) }()
+
+		testkit.Pass(10*time.Second - 1)
+		r.wantLeading(t, "before the deadline", true)
+		testkit.WantNumber(t, "writes that have ended before the deadline", len(written), 0)
+		testkit.Pass(1)
+		r.wantLeading(t, "at the deadline", false)
+		testkit.WantNumber(t, "writes that have ended at the deadline", len(written), 1)
 		if err := <-written; err == nil || !strings.Contains(err.Error(), errCutOff.Error()) {
-			t.Errorf("the write in hand ended with %v", err)
+			t.Errorf("the write ended with %v, want %v", err, errCutOff)
 		}
-		select {
-		case err := <-lost:
-			wantText(t, err.Error(), "the lease is lost: it could not be renewed for 10s")
-		default:
-			t.Error("nobody was told")
-		}
+		r.wantLost(t, "the lease is lost: it could not be renewed for 10s")
 	})
 }
 
-// A process that was frozen may go on with a write before its timers have fired.
-func TestMayWriteAsksTheClockAndNotJustTheTimer(t *testing.T) {
+// A process that was frozen may continue with a write before its timers fire.
+func TestMayWriteAsksTheClock(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		e, _ := leadingAt(t, f, noCredential)
-		e.mu.Lock()
-		e.guard.Stop()
-		e.deadline = time.Now().Add(time.Second)
-		e.mu.Unlock()
-		pass(time.Second - 1)
-		if err := e.MayWrite(); err != nil {
-			t.Errorf("before the deadline: %v", err)
-		}
-		pass(1)
-		if err := e.MayWrite(); err == nil {
-			t.Error("at the deadline it may write")
-		}
+		r := startLeader(t, f, "a")
+		r.mu.Lock()
+		r.guard.Stop()
+		r.deadline = time.Now().Add(time.Second)
+		r.mu.Unlock()
+		testkit.Pass(time.Second - 1)
+		r.wantLeading(t, "before the deadline", true)
+		testkit.Pass(1)
+		r.wantLeading(t, "at the deadline", false)
 	})
 }
 
-func TestTermThatHasEndedIsNotBegunAgainByALateRenewal(t *testing.T) {
+func TestLateRenewalBeginsNoTermAgain(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		e, lost := leadingAt(t, f, noCredential)
-		e.loseTerm(errHeld)
-		e.noteRenewal(time.Now().Add(time.Minute), nil)
-		if err := e.MayWrite(); err == nil {
-			t.Error("it may write")
-		}
+		r := startLeader(t, f, "a")
+		r.loseTerm(errHeld)
+		r.noteRenewal(time.Now().Add(time.Minute), nil)
+		r.wantLeading(t, "after a late renewal", false)
 		synctest.Wait()
-		wantNumber(t, "reasons", len(lost), 1)
+		testkit.WantNumber(t, "calls of OnLost", len(r.lost), 1)
+	})
+}
+
+// Another replica may start to count when the server has the lease, long before its holder gets the answer.
+func TestTermBeginsBeforeTheLeaseIsSent(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r := startLeader(t, f, "a")
+		isPut := func(r fakekube.Request) bool { return r.Method == "PUT" }
+		before := len(leaseRequests(f, isPut))
+		slow := f.Script(t, "update leases, always: delay 4s")[0]
+		testkit.Pass(3 * time.Second) // one retry period, and a second more
+		renewals := leaseRequests(f, isPut)[before:]
+		testkit.WantNumber(t, "renewals", len(renewals), 1)
+		sent := renewals[0].At
+		testkit.Pass(time.Until(sent) + 4500*time.Millisecond) // the answer has arrived
+		slow.Lift()
+		f.Script(t, "* leases, always: stall")
+
+		testkit.Pass(time.Until(sent) + 10*time.Second - 1)
+		r.wantLeading(t, "10 s after the renewal was sent, less a moment", true)
+		testkit.Pass(1)
+		r.wantLeading(t, "10 s after the renewal was sent", false)
+	})
+}
+
+// A renewal also moves the deadline of the writes that are in flight.
+func TestWriteMayOutlastATermThatIsRenewed(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("n")
+		f.Script(t, "write nodes: delay 25s")
+		r := startLeader(t, f, "a")
+		if err := r.write(t.Context()); err != nil {
+			t.Error(err)
+		}
+		writes := f.Requests(func(r fakekube.Request) bool { return r.Resource == "nodes" })
+		testkit.WantNumber(t, "writes", len(writes), 1)
+	})
+}
+
+func TestLeaderStopsWhenItsLeaseIsTaken(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r := startLeader(t, f, "a")
+		storeLease(f, `{"holderIdentity":"other","leaseDurationSeconds":15}`)
+		testkit.Pass(5 * time.Second)
+		r.wantLeading(t, "when another has taken the lease", false)
+		r.wantLost(t, `the lease is lost: it is held by "other"`)
+		r.stop()
+		testkit.WantEqual(t, "the holder", storedHolder(f), "other")
+	})
+}
+
+func TestIdentityIsTheHostAndARandomNumber(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		path, first := newElection(t, f, "host").Lease()
+		_, second := newElection(t, f, "host").Lease()
+		want := "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/podcount"
+		testkit.WantEqual(t, "the path of the Lease", path, want)
+		if first == second || !strings.HasPrefix(first, "host_") || len(first) != len("host_")+16 {
+			t.Errorf("the identities are %s and %s, want host_ and 16 random digits", first, second)
+		}
 	})
 }

@@ -2,9 +2,9 @@ package leader
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/url"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,97 +12,149 @@ import (
 	"podcount/internal/fakekube"
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
+	"podcount/internal/testkit"
 )
+
+var leaseKey = fakekube.Key{Namespace: "kube-system", Name: "podcount"}
 
 // simulate runs a test in virtual time, with a fake of its own.
 func simulate(t *testing.T, test func(t *testing.T, f *fakekube.Server)) {
 	synctest.Test(t, func(t *testing.T) { test(t, fakekube.New()) })
 }
 
-// pass lets virtual time pass, and then everything come to rest.
-func pass(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
-}
+// credentialSource has the type of Config.Credential.
+type credentialSource func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error)
 
 func noCredential(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
 	return &kubeconfig.Credential{}, nil
 }
 
-// credentialSource is Config.Credential.
-type credentialSource func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error)
+// newElection returns an election for a replica on a host of this name. Its requests go to http://HOST:1, so that tests
+// can tell the replicas apart. Its client is closed when the test ends.
+func newElection(t *testing.T, f *fakekube.Server, host string) *replica {
+	return newElectionWith(t, f, host, noCredential)
+}
 
-// newElection makes an election at a server, whose client closes with the test.
-func newElection(
-	t *testing.T, f *fakekube.Server, host string, credential credentialSource, onLost func(error),
-) *Election {
-	base, _ := url.Parse("http://127.0.0.1:1")
+func newElectionWith(t *testing.T, f *fakekube.Server, host string, credential credentialSource) *replica {
+	base := &url.URL{Scheme: "http", Host: host + ":1"}
 	cfg := &kubeconfig.Config{Server: base, Credential: credential}
 	client := kube.NewClient(cfg, kube.Options{Dial: f.ServeIn(t).Dial})
 	t.Cleanup(client.Close)
-	e := New(client, Options{
-		Namespace:     "kube-system",
-		Name:          "podcount",
+	r := &replica{
+		log:  &testkit.Buffer{},
+		won:  make(chan struct{}),
+		lost: make(chan error, 1),
+	}
+	r.Election = New(client, Options{
+		Namespace:     leaseKey.Namespace,
+		Name:          leaseKey.Name,
 		Host:          host,
 		LeaseDuration: 15 * time.Second,
 		RenewDeadline: 10 * time.Second,
 		RetryPeriod:   2 * time.Second,
 		ReleaseLimit:  4 * time.Second,
-		OnLost:        onLost,
-		Log:           slog.New(slog.DiscardHandler),
+		OnLost:        func(why error) { r.lost <- why },
+		Log:           slog.New(slog.NewTextHandler(r.log, nil)),
 	})
-	client.SetPermit(e)
-	return e
+	client.SetPermit(r.Election)
+	return r
 }
 
-// replica is an election that runs.
+// replica is an election with what it reports.
 type replica struct {
-	election *Election
-	won      chan struct{} // closed once it is elected
-	lost     chan error    // gets why its lease is lost
-	stop     func()        // ends it, and waits until it has ended
+	*Election
+	log  *testkit.Buffer
+	won  chan struct{} // closed when the replica is elected
+	lost chan error    // gets the reason when the replica loses the lease
+	stop func()        // asks the replica to stop, and waits until it has stopped
 }
 
-// startReplica runs an election until the test ends, or until it is stopped.
-func startReplica(t *testing.T, f *fakekube.Server, host string, credential credentialSource) *replica {
-	r := &replica{won: make(chan struct{}), lost: make(chan error, 1)}
-	r.election = newElection(t, f, host, credential, func(err error) { r.lost <- err })
-	stop, end := context.WithCancel(t.Context())
+// startReplica runs an election until the test ends.
+func startReplica(t *testing.T, f *fakekube.Server, host string) *replica {
+	return startReplicaWith(t, f, host, noCredential)
+}
+
+func startReplicaWith(t *testing.T, f *fakekube.Server, host string, credential credentialSource) *replica {
+	r := newElectionWith(t, f, host, credential)
+	stop, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		r.election.Run(stop, stop, func() { close(r.won) })
+		r.Run(stop, stop, func() { close(r.won) })
 	}()
 	r.stop = func() {
-		end()
+		cancel()
 		<-ended
 	}
-	t.Cleanup(r.stop)
+	t.Cleanup(func() {
+		r.stop()
+		if t.Failed() {
+			t.Log(r.log)
+		}
+	})
+	return r
+}
+
+// startLeader runs an election until the test ends, and returns when the replica has been elected.
+func startLeader(t *testing.T, f *fakekube.Server, host string) *replica {
+	r := startReplica(t, f, host)
+	<-r.won
 	return r
 }
 
 // leads reports whether the replica may write now.
-func (r *replica) leads() bool { return r.election.MayWrite() == nil }
+func (r *replica) leads() bool { return r.MayWrite() == nil }
 
-// leadingAt returns an election whose lease was just won; lost gets why it ends.
-func leadingAt(
-	t *testing.T, f *fakekube.Server, credential credentialSource,
-) (e *Election, lost <-chan error) {
-	r := startReplica(t, f, "a", credential)
-	<-r.won
-	return r.election, r.lost
-}
-
-func wantText(t *testing.T, text, want string) {
+func (r *replica) wantLeading(t *testing.T, when string, want bool) {
 	t.Helper()
-	if !strings.Contains(text, want) {
-		t.Errorf("no %q in:\n%s", want, text)
+	if r.leads() != want {
+		t.Errorf("%s: %s leads: %v, want %v", when, r.options.Host, r.leads(), want)
 	}
 }
 
-func wantNumber(t *testing.T, what string, got, want int) {
+// wantLost fails the test unless OnLost was called with this reason.
+func (r *replica) wantLost(t *testing.T, reason string) {
 	t.Helper()
-	if got != want {
-		t.Errorf("%s: %d, want %d", what, got, want)
+	select {
+	case err := <-r.lost:
+		testkit.WantText(t, err.Error(), reason)
+	default:
+		t.Errorf("OnLost was not called, want %q", reason)
 	}
+}
+
+// write sends a write that only a leader may send, and returns its error.
+func (r *replica) write(ctx context.Context) error {
+	patch := kube.Request{Method: "PATCH", Path: "/api/v1/nodes/n", Body: fakekube.Object{}}
+	return r.client.Send(ctx, patch, nil)
+}
+
+// storedLease returns the spec of the Lease at the server, or nil if there is none.
+func storedLease(f *fakekube.Server) fakekube.Object {
+	spec, _ := f.Get("leases", leaseKey)["spec"].(fakekube.Object)
+	return spec
+}
+
+// storedHolder returns the holder of the Lease at the server.
+func storedHolder(f *fakekube.Server) string {
+	return fakekube.TextIn(storedLease(f), "holderIdentity")
+}
+
+func storeLease(f *fakekube.Server, spec string) {
+	f.PutJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":`+spec+`}`)
+}
+
+// storeHeldLease stores the Lease as a holder does that has just renewed it, by a clock of its own.
+func storeHeldLease(f *fakekube.Server, holder string, seconds int, clock time.Time) {
+	at := clock.UTC().Format(microTime)
+	storeLease(f, fmt.Sprintf(
+		`{"holderIdentity":%q,"leaseDurationSeconds":%d,"leaseTransitions":4,"acquireTime":%q,"renewTime":%q}`,
+		holder, seconds, at, at))
+}
+
+// leaseRequests returns all requests for the Lease that match, oldest first.
+func leaseRequests(f *fakekube.Server, match func(fakekube.Request) bool) []fakekube.Request {
+	return f.Requests(func(r fakekube.Request) bool {
+		return r.Resource == "leases" && match(r)
+	})
 }

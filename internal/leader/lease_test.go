@@ -1,102 +1,311 @@
 package leader
 
 import (
-	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"podcount/internal/fakekube"
+	"podcount/internal/testkit"
 )
 
-var podcountLease = fakekube.Key{Namespace: "kube-system", Name: "podcount"}
+func TestLeaseIsWrittenAsByClientGo(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r := startReplica(t, f, "a")
+		testkit.Pass(time.Second)
+		created := storedLease(f)
+		_, identity := r.Lease()
+		acquired := fakekube.TextIn(created, "acquireTime")
+		testkit.WantEqual(t, "the new lease", created, fakekube.Object{
+			"holderIdentity":       identity,
+			"leaseDurationSeconds": 15.0,
+			"leaseTransitions":     0.0,
+			"acquireTime":          acquired,
+			"renewTime":            acquired,
+		})
+		if !regexp.MustCompile(`^2000-01-01T00:00:00\.[0-9]{6}Z$`).MatchString(acquired) {
+			t.Errorf("acquireTime is %s, want six fractional digits", acquired)
+		}
 
-// heldBy stores the lease with this holder, as one who has just renewed it by a clock of their own.
-func heldBy(f *fakekube.Server, holder string, seconds int, clock time.Time) {
-	at := clock.UTC().Format(microTime)
-	f.PutJSON("leases", fmt.Sprintf(`{
-		"metadata": {"namespace": "kube-system", "name": "podcount"},
-		"spec": {"holderIdentity": %q, "leaseDurationSeconds": %d, "leaseTransitions": 4, "acquireTime": %q, "renewTime": %q}
-	}`, holder, seconds, at, at))
+		// Somebody labels the lease. That is a conflict, and only a reason to look again.
+		f.Put("leases", fakekube.Object{
+			"metadata": fakekube.Object{
+				"namespace": leaseKey.Namespace,
+				"name":      leaseKey.Name,
+				"labels":    fakekube.Object{"theirs": "stays"},
+			},
+			"spec": created,
+		})
+		testkit.Pass(8 * time.Second)
+		renewed := storedLease(f)
+		testkit.WantEqual(t, "the renewed acquireTime", renewed["acquireTime"], created["acquireTime"])
+		testkit.WantEqual(t, "the renewed leaseTransitions", renewed["leaseTransitions"], 0.0)
+		if renewed["renewTime"] == created["renewTime"] {
+			t.Error("renewTime has not changed")
+		}
+		labels, _ := fakekube.MetaOf(f.Get("leases", leaseKey))["labels"].(fakekube.Object)
+		testkit.WantEqual(t, "the foreign label", labels["theirs"], "stays")
+		var methods []string
+		for _, request := range leaseRequests(f, func(fakekube.Request) bool { return true }) {
+			methods = append(methods, request.Method)
+		}
+		// created; refused with a conflict, read, renewed; and renewed every 2 s
+		testkit.WantEqual(t, "the requests", strings.Join(methods, " "), "GET PUT PUT GET PUT PUT PUT PUT")
+
+		f.Remove("leases", leaseKey)
+		testkit.Pass(10 * time.Second)
+		testkit.WantEqual(t, "the holder of the recreated lease", storedHolder(f), identity)
+		r.stop()
+		posts := leaseRequests(f, func(r fakekube.Request) bool { return r.Method == "POST" })
+		testkit.WantNumber(t, "POSTs", len(posts), 0)
+	})
 }
 
-// leaseAt is the spec of the lease as it is stored.
-func leaseAt(f *fakekube.Server) fakekube.Object {
-	spec, _ := f.Get("leases", podcountLease)["spec"].(fakekube.Object)
-	return spec
-}
+// The times in a lease come from its holder's clock, which may be wrong, so that only our own clock counts.
+func TestHeldLeaseIsTakenAfterItsDuration(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		skew time.Duration
+	}{
+		{"the holder's clock is right", 0},
+		{"the holder's clock is slow", -24 * time.Hour},
+		{"the holder's clock is fast", 24 * time.Hour},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				renew := func() { storeHeldLease(f, "other", 20, time.Now().Add(row.skew)) }
+				renew()
+				r := startReplica(t, f, "a")
+				testkit.Pass(19 * time.Second)
+				for range 30 {
+					renew()
+					testkit.Pass(2 * time.Second)
+				}
+				r.wantLeading(t, "while the holder renews", false)
 
-func TestLeaseThatIsHeldIsTakenWhenItsDurationHasPassedWithoutARenewalAndNotBefore(t *testing.T) {
-	for _, skew := range []time.Duration{-24 * time.Hour, 0, 24 * time.Hour} {
-		simulate(t, func(t *testing.T, f *fakekube.Server) {
-			heldBy(f, "other", 20, time.Now().Add(skew))
-			r := startReplica(t, f, "a", noCredential)
-			pass(19 * time.Second)
-			heldBy(f, "other", 20, time.Now().Add(skew+time.Second)) // it is alive
-			pass(20*time.Second - 1)
-			if r.leads() || fakekube.TextIn(leaseAt(f), "holderIdentity") != "other" {
-				t.Errorf("skew %v: it was taken from its holder: %v", skew, leaseAt(f))
-			}
-			pass(5 * time.Second) // at which its last renewal was seen: two retry periods later, and a little, at most
-			holder := fakekube.TextIn(leaseAt(f), "holderIdentity")
-			if !r.leads() || !strings.HasPrefix(holder, "a_") || leaseAt(f)["leaseTransitions"] != 5.0 {
-				t.Errorf("skew %v: it was not taken: %v", skew, leaseAt(f))
-			}
+				// The holder has died. Changes of the lease's metadata do not prolong its term.
+				renew()
+				died := time.Now()
+				touchLeaseUntil(f, died.Add(20*time.Second-1))
+				r.wantLeading(t, "20 s after the last renewal, less a moment", false)
+				testkit.WantEqual(t, "the holder", storedHolder(f), "other")
+
+				// The replica may have seen the last renewal 4.4 s late, at its next look.
+				testkit.Pass(time.Until(died.Add(25 * time.Second)))
+				r.wantLeading(t, "25 s after the last renewal", true)
+				taken := storedLease(f)
+				testkit.WantEqual(t, "leaseTransitions", taken["leaseTransitions"], 5.0)
+				testkit.WantEqual(t, "leaseDurationSeconds", taken["leaseDurationSeconds"], 15.0)
+				acquired, err := time.Parse(microTime, fakekube.TextIn(taken, "acquireTime"))
+				if err != nil || acquired.Before(died.Add(20*time.Second-time.Microsecond)) {
+					t.Errorf("acquireTime is %v (%v), want the time of the takeover", acquired, err)
+				}
+				if !strings.HasPrefix(storedHolder(f), "a_") {
+					t.Errorf("the holder is %s, want a_…", storedHolder(f))
+				}
+				testkit.WantNumber(t, "log lines on the holder", strings.Count(r.log.String(), "standing by"), 1)
+			})
 		})
 	}
 }
 
-func TestLeaseIsReleasedAtTheEndAndTheNextReplicaNeedNotWait(t *testing.T) {
+// touchLeaseUntil changes an annotation of the lease every two seconds.
+func touchLeaseUntil(f *fakekube.Server, end time.Time) {
+	for time.Until(end) > 0 {
+		testkit.Pass(min(2*time.Second, time.Until(end)))
+		o := fakekube.Clone(f.Get("leases", leaseKey))
+		if fakekube.TextIn(o["spec"].(fakekube.Object), "holderIdentity") != "other" {
+			return
+		}
+		fakekube.MetaOf(o)["annotations"] = fakekube.Object{"touched": time.Now().String()}
+		f.Put("leases", o)
+	}
+}
+
+// These are leases that other programs, or people, have left behind. client-go takes each after the same time.
+func TestOddLeasesAreTakenAsByClientGo(t *testing.T) {
+	const atFirstLook = time.Second
+	const atSecondLook = 5 * time.Second
+	for _, row := range []struct {
+		name, spec string
+		within     time.Duration
+	}{
+		{"nothing is set", `{}`, atFirstLook},
+		{
+			"all is null",
+			`{"holderIdentity":null,"leaseDurationSeconds":null,"acquireTime":null,"renewTime":null,"leaseTransitions":null}`,
+			atFirstLook,
+		},
+		{"it was released", `{"holderIdentity":"","leaseDurationSeconds":1,"leaseTransitions":3}`, atFirstLook},
+		{"a duration without a holder", `{"leaseDurationSeconds":3600}`, atFirstLook},
+		{"a holder without a duration", `{"holderIdentity":"x"}`, atSecondLook},
+		{"a negative duration", `{"holderIdentity":"x","leaseDurationSeconds":-5}`, atSecondLook},
+		{"unknown fields", `{"holderIdentity":"x","strategy":"y","future":{"a":1}}`, atSecondLook},
+		{"no times", `{"holderIdentity":"x","leaseDurationSeconds":10}`, 16 * time.Second},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				storeLease(f, row.spec)
+				start := time.Now()
+				startLeader(t, f, "a")
+				took := time.Since(start)
+				isTooEarly := row.within > atFirstLook && took < row.within/4
+				if isTooEarly || took > row.within {
+					t.Errorf("the lease was taken after %v, want at most %v, and a look before", took, row.within)
+				}
+			})
+		})
+	}
+}
+
+// The API's number of transitions is an int32.
+func TestTransitionsStayAtTheirMaximum(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		first := startReplica(t, f, "a", noCredential)
-		pass(time.Minute)
-		second := startReplica(t, f, "b", noCredential)
-		pass(time.Minute)
-		if !first.leads() || second.leads() {
-			t.Fatalf("the first leads: %v, the second: %v", first.leads(), second.leads())
-		}
-		first.stop()
-		now := leaseAt(f)
-		if first.leads() || fakekube.TextIn(now, "holderIdentity") != "" || now["leaseDurationSeconds"] != 1.0 {
-			t.Errorf("after its end, it leads: %v, and the lease is %v", first.leads(), now)
-		}
-		pass(5 * time.Second) // two retry periods, and a little, at most
-		if !second.leads() {
-			t.Error("the second does not lead")
-		}
-		wantNumber(t, "leases lost", len(first.lost)+len(second.lost), 0)
+		storeLease(f, `{"holderIdentity":"","leaseDurationSeconds":1,"leaseTransitions":2147483647}`)
+		startLeader(t, f, "a")
+		testkit.WantEqual(t, "leaseTransitions", storedLease(f)["leaseTransitions"], 2147483647.0)
 	})
 }
 
-func TestReplicaThatWasNeverElectedLeavesTheLeaseAlone(t *testing.T) {
+func TestReleasedLeaseIsTakenAtOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		heldBy(f, "other", 3600, time.Now())
+		first := startReplica(t, f, "a")
+		testkit.Pass(time.Minute)
+		second := startReplica(t, f, "b")
+		testkit.Pass(time.Minute)
+		first.wantLeading(t, "after two minutes", true)
+		second.wantLeading(t, "after two minutes", false)
+		first.stop()
+		first.wantLeading(t, "after its end", false)
+		testkit.WantEqual(t, "the holder", storedHolder(f), "")
+		testkit.WantEqual(t, "leaseDurationSeconds", storedLease(f)["leaseDurationSeconds"], 1.0)
+		testkit.Pass(5 * time.Second) // at most two retry periods and a little
+		second.wantLeading(t, "5 s after the release", true)
+		testkit.WantNumber(t, "calls of OnLost", len(first.lost)+len(second.lost), 0)
+	})
+}
+
+func TestStandbyNeverWritesTheLease(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		storeHeldLease(f, "other", 3600, time.Now())
 		before := f.Latest()
-		r := startReplica(t, f, "a", noCredential)
-		pass(time.Minute)
-		if err := r.election.MayWrite(); err != errNotLeading {
-			t.Errorf("it may write: %v", err)
+		r := startReplica(t, f, "a")
+		testkit.Pass(time.Minute)
+		if err := r.MayWrite(); err != errNotLeading {
+			t.Errorf("MayWrite: got %v, want %v", err, errNotLeading)
 		}
-		ctx, release := r.election.WhilePermitted(t.Context())
+		ctx, release := r.WhilePermitted(t.Context())
 		defer release()
 		if ctx.Err() == nil {
-			t.Error("a write may be under way")
+			t.Error("a standby may have a write in flight")
 		}
 		r.stop()
-		wantNumber(t, "changes", f.Latest()-before, 0)
+		testkit.WantNumber(t, "changes of the lease", f.Latest()-before, 0)
 	})
 }
 
-func TestIdentityBeginsWithTheHostAndIsAnotherEachTime(t *testing.T) {
+func TestLostRaceForTheLease(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		a, b := newElection(t, f, "host", noCredential, nil), newElection(t, f, "host", noCredential, nil)
-		path, first := a.Lease()
-		_, second := b.Lease()
-		if path != "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/podcount" {
-			t.Errorf("the lease is at %s", path)
-		}
-		if first == second || !strings.HasPrefix(first, "host_") || len(first) != len("host_")+16 {
-			t.Errorf("they are %s and %s", first, second)
+		met := make(chan struct{}, 1)
+		f.Inject(t, fakekube.Fault{
+			On:    fakekube.Requests{Verb: "update", Host: "a:1"},
+			Delay: 2 * time.Second,
+			Met:   func(fakekube.Request) { met <- struct{}{} },
+		})
+		a := startReplica(t, f, "a")
+		<-met // a has seen that there is no lease, and creates one
+		b := startReplica(t, f, "b")
+		testkit.Pass(3 * time.Second)
+		testkit.WantText(t, a.log.String(), "standing by")
+		testkit.WantText(t, b.log.String(), "elected")
+		warnings := strings.Count(a.log.String()+b.log.String(), "level=WARN")
+		testkit.WantNumber(t, "warnings", warnings, 0)
+
+		a.stop()
+		testkit.WantNumber(t, "log lines on a release", strings.Count(a.log.String(), "released"), 0)
+		if !strings.HasPrefix(storedHolder(f), "b_") {
+			t.Errorf("the holder is %s, want b_…", storedHolder(f))
 		}
 	})
+}
+
+// A request whose answer was lost may have had its effect.
+func TestLeaseIsReleasedThoughItsAnswerWasLost(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		met := make(chan struct{}, 1)
+		f.Inject(t, fakekube.Fault{
+			On:  fakekube.Requests{Verb: "update"},
+			Met: func(fakekube.Request) { met <- struct{}{} },
+			Do:  fakekube.DropAnswer{},
+		})
+		r := startReplica(t, f, "a")
+		<-met
+		testkit.Pass(0)
+		r.stop()
+		if storedLease(f) == nil {
+			t.Fatal("there is no lease")
+		}
+		testkit.WantEqual(t, "the holder", storedHolder(f), "")
+	})
+}
+
+func TestReplicaLeadsThoughAnAnswerWasLost(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Script(t, "update: drop answer")
+		r := startReplica(t, f, "a")
+		testkit.Pass(6 * time.Second)
+		r.wantLeading(t, "after the first answer was lost", true)
+		f.Script(t, "update: drop answer")
+		testkit.Pass(time.Minute)
+		r.wantLeading(t, "after the answer to a renewal was lost", true)
+		testkit.WantEqual(t, "leaseTransitions", storedLease(f)["leaseTransitions"], 0.0)
+	})
+}
+
+func TestReleaseIsRetried(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r := startLeader(t, f, "a")
+		f.CutOff("a:1", true)
+		back := time.AfterFunc(3*time.Second, func() { f.CutOff("a:1", false) })
+		defer back.Stop()
+		stopped := time.Now()
+		r.stop()
+		if took := time.Since(stopped); took > 4*time.Second {
+			t.Errorf("the release took %v, want at most 4s", took)
+		}
+		testkit.WantEqual(t, "the holder", storedHolder(f), "")
+		testkit.WantNumber(t, "log lines on the release", strings.Count(r.log.String(), "released"), 1)
+	})
+}
+
+func TestReleaseIsGivenUpAtItsLimit(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r := startLeader(t, f, "a")
+		f.CutOff("a:1", true)
+		stopped := time.Now()
+		r.stop()
+		testkit.WantEqual(t, "how long the release was tried", time.Since(stopped), 4*time.Second)
+	})
+}
+
+func TestMissingRightIsLoggedOnceAndMayBeGranted(t *testing.T) {
+	for _, verb := range []string{"get", "update"} {
+		t.Run(verb, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.Forbid(verb+" leases", true)
+				r := startReplica(t, f, "a")
+				testkit.Pass(9 * time.Minute)
+				warnings := strings.Count(r.log.String(), `level=WARN msg="cannot get the lease"`)
+				testkit.WantNumber(t, "warnings", warnings, 1)
+				rule := `apiGroups [\"coordination.k8s.io\"], resources [\"leases\"], verbs [\"` + verb + `\"]`
+				testkit.WantText(t, r.log.String(), rule)
+				r.wantLeading(t, "without the right", false)
+
+				f.Forbid(verb+" leases", false)
+				testkit.Pass(10 * time.Second)
+				r.wantLeading(t, "with the right", true)
+			})
+		})
+	}
 }
