@@ -128,7 +128,7 @@ func (g *guarded) awaitPolicies() {
 // showLabels shows that the account may change podcount's label and nothing else, and that others are not hindered.
 func (g *guarded) showLabels() {
 	metadata := func(field string, value any) object { return object{"metadata": object{field: value}} }
-	mayOnly := "may change no labels of a node but " + g.label
+	mayOnly := "may change only these labels of a node: " + g.label
 	othersField := labels(g.label, "1")
 	fakekube.MetaOf(othersField)["managedFields"] = []any{object{}}
 	for _, row := range []struct {
@@ -140,7 +140,7 @@ func (g *guarded) showLabels() {
 		{"a foreign label", labels("row", "other", g.label, "1"), mayOnly},
 		{"an annotation", metadata("annotations", object{"a": "b"}), "may not change annotations"},
 		{"a generateName", metadata("generateName", "a"), "may not change annotations, finalizers"},
-		{"a takeover of fields", othersField, "podcount may not take from others"},
+		{"a takeover of fields", othersField, "podcount may not remove others"},
 		{"a new label", labels("another", "x"), "podcount may"},
 		{"the removal of a label", labels("row", nil), "podcount may"},
 		{"an uncordon", object{"spec": object{"unschedulable": nil}}, "podcount may"},
