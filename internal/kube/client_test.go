@@ -15,6 +15,7 @@ import (
 
 	"podcount/internal/fakekube"
 	"podcount/internal/kubeconfig"
+	"podcount/internal/testkit"
 )
 
 // clientOver makes a client of the fake, over HTTP/1.1 or over TLS and HTTP/2, on a network that change has changed.
@@ -47,7 +48,7 @@ func exchanges(heard *[]string) func(context.Context, Exchange) {
 	}
 }
 
-func TestRequestIsSentAsTheAPIWantsIt(t *testing.T) {
+func TestRequestHasTheHeadersOfTheAPI(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("n")
 		client := clientOf(t, f, func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
@@ -88,7 +89,7 @@ func TestRequestIsSentAsTheAPIWantsIt(t *testing.T) {
 	})
 }
 
-func TestRequestThatGetsA401IsSentOnceMoreWithAFreshCredential(t *testing.T) {
+func TestRequestIsSentAgainOnceAfterA401(t *testing.T) {
 	old := &kubeconfig.Credential{Token: "old", Tried: "the old one"}
 	fresh := &kubeconfig.Credential{Token: "new", Tried: "the new one"}
 	for name, c := range map[string]struct {
@@ -147,12 +148,12 @@ func TestRequestThatGetsA401IsSentOnceMoreWithAFreshCredential(t *testing.T) {
 			if !slices.Equal(sent, c.sent) {
 				t.Errorf("%s: sent by %q, want %q", name, sent, c.sent)
 			}
-			wantNumber(t, name+": exchanges heard of", len(heard), len(c.sent))
+			testkit.WantNumber(t, name+": exchanges heard of", len(heard), len(c.sent))
 		})
 	}
 }
 
-func TestRequestThatIsRefusedOtherwiseIsNotSentAgainAndNoRedirectIsFollowed(t *testing.T) {
+func TestOnlyA401IsRetriedAndNoRedirectFollowed(t *testing.T) {
 	for _, code := range []int{302, 307, 403, 404, 409, 410, 429, 500, 503} {
 		simulate(t, func(t *testing.T, f *fakekube.Server) {
 			f.Inject(t, fakekube.Fault{
@@ -175,7 +176,7 @@ func TestRequestThatIsRefusedOtherwiseIsNotSentAgainAndNoRedirectIsFollowed(t *t
 	}
 }
 
-func TestObserverHearsOfEachExchangeOnceAlsoOfOneWithoutAnAnswer(t *testing.T) {
+func TestObserverIsToldAboutEachExchangeOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("n")
 		f.Script(t, "list nodes: drop request")
@@ -219,7 +220,7 @@ func TestDryRunReadsAndSendsNoWrite(t *testing.T) {
 				}
 			}
 		}
-		wantNumber(t, "requests that came", len(all(f)), 0)
+		testkit.WantNumber(t, "requests that came", len(all(f)), 0)
 		var node struct{ Metadata struct{ Name string } }
 		err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes/n"}, &node)
 		if err != nil || node.Metadata.Name != "n" {
@@ -242,7 +243,7 @@ func TestSendTakesNoLongerThanItsTimeout(t *testing.T) {
 	}
 }
 
-func TestErrorOfANetworkThatIsAwayNamesTheServerAndWhereThatIsFrom(t *testing.T) {
+func TestNetworkErrorNamesTheServerAndItsSource(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		client := clientOf(t, f, noCredential, Options{})
 		client.conn.DialContext = func(context.Context, string, string) (net.Conn, error) {

@@ -18,6 +18,7 @@ import (
 
 	"podcount/internal/fakekube"
 	"podcount/internal/kubeconfig"
+	"podcount/internal/testkit"
 )
 
 // configOf is what a kubeconfig with this text comes to.
@@ -31,7 +32,7 @@ func configOf(t *testing.T, text string) (*kubeconfig.Config, error) {
 	return kubeconfig.Load(t.Context(), kubeconfig.Options{Kubeconfig: file, Getenv: nothing})
 }
 
-func TestServerThatIsNotVerifiedIsNotSpokenTo(t *testing.T) {
+func TestUnverifiedServerGetsNoRequest(t *testing.T) {
 	f := fakekube.New()
 	server, _ := f.ServeTLSFor(t)
 	cfg, err := configOf(t, fakekube.Kubeconfig(server, nil, "token: t"))
@@ -44,7 +45,7 @@ func TestServerThatIsNotVerifiedIsNotSpokenTo(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority") {
 		t.Errorf("answered %v", err)
 	}
-	wantNumber(t, "requests that arrived", len(all(f)), 0)
+	testkit.WantNumber(t, "requests that arrived", len(all(f)), 0)
 }
 
 // named gives a certificate one name, and no address.
@@ -55,7 +56,7 @@ func named(name string) func(*x509.Certificate) {
 	}
 }
 
-func TestTLSErrorsNameWhatWasTriedAndWhatToDo(t *testing.T) {
+func TestTLSErrorsSayWhatToDo(t *testing.T) {
 	ca, other := fakekube.NewAuthority(t, "the CA"), fakekube.NewAuthority(t, "another CA")
 	for name, c := range map[string]struct {
 		trusted *fakekube.Authority
@@ -154,12 +155,12 @@ func TestTLSErrorsNameWhatWasTriedAndWhatToDo(t *testing.T) {
 			t.Errorf("%s: there is an answer", name)
 			continue
 		}
-		wantText(t, err.Error(), c.want)
-		wantText(t, err.Error(), "list nodes: "+url+", from /")
+		testkit.WantText(t, err.Error(), c.want)
+		testkit.WantText(t, err.Error(), "list nodes: "+url+", from /")
 		if strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: the token is in the error: %v", name, err)
 		}
-		wantNumber(t, name+": requests that arrived", len(all(f)), 0)
+		testkit.WantNumber(t, name+": requests that arrived", len(all(f)), 0)
 	}
 }
 
@@ -200,7 +201,7 @@ func TestProxyURLLeadsThroughThatProxy(t *testing.T) {
 	}
 }
 
-func TestProxyThatRefusesIsNamedWithoutItsPassword(t *testing.T) {
+func TestRefusingProxyIsNamedWithoutItsPassword(t *testing.T) {
 	for code, want := range map[int]string{
 		http.StatusForbidden:         "403 Forbidden (allow connections to the API server there",
 		http.StatusProxyAuthRequired: "407 Proxy Authentication Required (give its user and password",
@@ -218,8 +219,8 @@ func TestProxyThatRefusesIsNamedWithoutItsPassword(t *testing.T) {
 		err = client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
 		said := fmt.Sprint(err)
 		host := strings.TrimPrefix(proxy.URL, "http://")
-		wantText(t, said, "list nodes: https://10.1.2.3:6443, from ")
-		wantText(t, said, "the proxy http://me:xxxxx@"+host+" refuses the connection: "+want)
+		testkit.WantText(t, said, "list nodes: https://10.1.2.3:6443, from ")
+		testkit.WantText(t, said, "the proxy http://me:xxxxx@"+host+" refuses the connection: "+want)
 		if strings.Contains(said, "s3cret") || strings.Contains(said, "RBAC") {
 			t.Error(said)
 		}

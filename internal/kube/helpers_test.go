@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -40,18 +39,4 @@ func noCredential(context.Context, *kubeconfig.Credential) (*kubeconfig.Credenti
 // all are all requests that the fake has got.
 func all(f *fakekube.Server) []fakekube.Request {
 	return f.Requests(func(fakekube.Request) bool { return true })
-}
-
-func wantText(t *testing.T, text, want string) {
-	t.Helper()
-	if !strings.Contains(text, want) {
-		t.Errorf("no %q in:\n%s", want, text)
-	}
-}
-
-func wantNumber(t *testing.T, what string, got, want int) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: %d, want %d", what, got, want)
-	}
 }

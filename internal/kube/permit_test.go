@@ -12,6 +12,7 @@ import (
 
 	"podcount/internal/fakekube"
 	"podcount/internal/kubeconfig"
+	"podcount/internal/testkit"
 )
 
 // permitOf is a permit to write that is asked for, and never ends by itself.
@@ -35,7 +36,7 @@ func permitWhile(may *bool) permitOf {
 
 // The lease may run out while a credential is awaited, or while the process was stopped: a timer may tell that too
 // late.
-func TestClientAsksRightBeforeAWriteWhetherItMayBeSent(t *testing.T) {
+func TestPermitIsCheckedRightBeforeAWrite(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("n")
 		may := true
@@ -75,7 +76,7 @@ func lateDial(dial Dialer, wait func()) Dialer {
 	}
 }
 
-func TestWriteWhosePermitEndsWhileItsConnectionIsMadeIsNotSent(t *testing.T) {
+func TestPermitThatEndsDuringTheDialStopsTheWrite(t *testing.T) {
 	for _, over := range []string{"HTTP/1.1", "HTTP/2"} {
 		simulate(t, func(t *testing.T, f *fakekube.Server) {
 			f.AddNode("n")
@@ -96,7 +97,7 @@ func TestWriteWhosePermitEndsWhileItsConnectionIsMadeIsNotSent(t *testing.T) {
 				t.Errorf("%s: %v", over, err)
 			}
 			synctest.Wait()
-			wantNumber(t, over+": requests that came", len(all(f)), 0)
+			testkit.WantNumber(t, over+": requests that came", len(all(f)), 0)
 
 			client.SetPermit(permitOf(func() error { return nil }))
 			err = client.Send(t.Context(), patch, nil)
@@ -107,7 +108,7 @@ func TestWriteWhosePermitEndsWhileItsConnectionIsMadeIsNotSent(t *testing.T) {
 	}
 }
 
-func TestBodyOfAWriteIsGuardedHoweverOftenItIsSent(t *testing.T) {
+func TestBodyOfAWriteIsGuardedEachTimeItIsSent(t *testing.T) {
 	may := true
 	req := httptest.NewRequest("PATCH", "/x", nil)
 	guardBody(req, []byte("body"), permitWhile(&may))
@@ -142,7 +143,7 @@ func (p endingPermit) WhilePermitted(ctx context.Context) (context.Context, cont
 	}
 }
 
-func TestWriteThatIsUnderWayIsGivenUpWhenItsPermitEnds(t *testing.T) {
+func TestWriteInFlightEndsWithItsPermit(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("n")
 		f.Script(t, "write nodes: stall")
@@ -155,6 +156,6 @@ func TestWriteThatIsUnderWayIsGivenUpWhenItsPermitEnds(t *testing.T) {
 		if err == nil || time.Since(start) != 5*time.Second {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
-		wantText(t, err.Error(), errNoPermit.Error())
+		testkit.WantText(t, err.Error(), errNoPermit.Error())
 	})
 }

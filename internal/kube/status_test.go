@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"podcount/internal/fakekube"
+	"podcount/internal/testkit"
 	"podcount/internal/wire"
 )
 
@@ -29,14 +30,14 @@ func answer(code int, contentType, body string) *http.Response {
 }
 
 // A PUT that makes a Lease needs the right to create it, too.
-func TestRightToMakeWhatIsNotThereIsNamed(t *testing.T) {
+func TestUpdateMayNeedTheRightToCreate(t *testing.T) {
 	err := forbidden(
 		`leases.coordination.k8s.io "podcount" is forbidden: User "x" cannot create resource "leases" in API group`,
 		callOf("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/podcount", nil))
-	wantText(t, err.Error(), `verbs ["create"]`)
+	testkit.WantText(t, err.Error(), `verbs ["create"]`)
 }
 
-func TestRetryAfterOfAWrappedStatusIsWhatTheServerAskedForAndAFifthMoreAtMost(t *testing.T) {
+func TestRetryAfterIsTheServersWaitPlusAFifth(t *testing.T) {
 	status := &Status{Status: wire.Status{Code: 429}}
 	status.Details.RetryAfterSeconds = 9
 	wait := RetryAfter(fmt.Errorf("patch: %w", status))
@@ -45,7 +46,7 @@ func TestRetryAfterOfAWrappedStatusIsWhatTheServerAskedForAndAFifthMoreAtMost(t 
 	}
 }
 
-func TestForbiddenNamesTheRuleThatAllowsIt(t *testing.T) {
+func TestForbiddenNamesTheMissingRule(t *testing.T) {
 	for _, c := range []struct{ method, path, query, rule string }{
 		{"GET", "/api/v1/pods", "", `[""], resources ["pods"], verbs ["list"]`},
 		{"GET", "/api/v1/namespaces/a/pods", "watch=1", `[""], resources ["pods"], verbs ["watch"]`},
@@ -71,16 +72,16 @@ func TestForbiddenNamesTheRuleThatAllowsIt(t *testing.T) {
 	}
 }
 
-func TestAnonymousIsToldToBringACredentialAndNotToBeGivenRights(t *testing.T) {
+func TestAnonymousUserIsAdvisedToGiveACredential(t *testing.T) {
 	s := forbidden(`pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" `+
 		`at the cluster scope`, call{verb: "list", resource: "pods"})
 	if strings.Contains(s.Error(), "RBAC") {
 		t.Error(s)
 	}
-	wantText(t, s.Error(), "(no credential was sent: give the kubeconfig's user a token")
+	testkit.WantText(t, s.Error(), "(no credential was sent: give the kubeconfig's user a token")
 }
 
-func TestRefusalThatIsNoQuestionOfRightsNamesNoRule(t *testing.T) {
+func TestOtherRefusalsNameNoRBACRule(t *testing.T) {
 	for _, message := range []string{
 		"unable to create new content in namespace x because it is being terminated",
 		`admission webhook "w" denied the request: patch`,
@@ -92,7 +93,7 @@ func TestRefusalThatIsNoQuestionOfRightsNamesNoRule(t *testing.T) {
 	}
 }
 
-func TestAnswerOfAnotherShapeIsQuotedOnOneLineAndNotWhole(t *testing.T) {
+func TestStrangeAnswerIsQuotedOnOneShortLine(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	for body, want := range map[string]string{
 		"":                     `502 Bad Gateway: ""`,
@@ -110,7 +111,7 @@ func TestAnswerOfAnotherShapeIsQuotedOnOneLineAndNotWhole(t *testing.T) {
 	}
 }
 
-func TestStatusIsFoundInWhateverWrapsIt(t *testing.T) {
+func TestStatusIsFoundInWrappedErrors(t *testing.T) {
 	s := &Status{Status: wire.Status{Code: 404, Reason: "NotFound"}}
 	s.Details.Causes = append(s.Details.Causes, struct{ Reason, Field string }{"FieldValueInvalid", "metadata.uid"})
 	for _, err := range []error{s, fmt.Errorf("get: %w", s), errors.Join(errors.New("more"), s)} {
@@ -127,7 +128,7 @@ func TestStatusIsFoundInWhateverWrapsIt(t *testing.T) {
 	}
 }
 
-func TestLinesAreFewerWhereSomebodyHasToGrantOrInstallSomething(t *testing.T) {
+func TestMissingRightsAreReportedLessOften(t *testing.T) {
 	for code, want := range map[int]time.Duration{
 		401: 10 * time.Minute,
 		403: 10 * time.Minute,
@@ -146,7 +147,7 @@ func TestLinesAreFewerWhereSomebodyHasToGrantOrInstallSomething(t *testing.T) {
 	}
 }
 
-func TestServerThatAsksForMoreThanAnHourIsGivenOne(t *testing.T) {
+func TestRetryAfterIsAtMostAnHour(t *testing.T) {
 	for header, most := range map[string]time.Duration{
 		"":                              0,
 		"0":                             0,

@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"podcount/internal/fakekube"
+	"podcount/internal/testkit"
 )
 
 // watchOfPods asks for all pods from now on.
 var watchOfPods = Request{Method: "GET", Path: "/api/v1/pods", Query: url.Values{"watch": {"1"}}}
 
-func TestStreamThatFallsSilentEndsAfterThatTime(t *testing.T) {
+func TestSilentStreamEnds(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(2)
 		f.Script(t, "list pods: hang after 10 bytes")
@@ -33,7 +34,7 @@ func TestStreamThatFallsSilentEndsAfterThatTime(t *testing.T) {
 	})
 }
 
-func TestStreamThatIsNotAnsweredEndsAfterThatTimeToo(t *testing.T) {
+func TestUnansweredStreamEndsAfterSilence(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.Script(t, "watch pods: stall")
 		client := clientOf(t, f, noCredential, Options{})
@@ -42,11 +43,11 @@ func TestStreamThatIsNotAnsweredEndsAfterThatTimeToo(t *testing.T) {
 		if !errors.Is(err, ErrSilent) || time.Since(start) != Silence {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
-		wantText(t, err.Error(), "watch pods: nothing was heard for 2m30s")
+		testkit.WantText(t, err.Error(), "watch pods: nothing was heard for 2m30s")
 	})
 }
 
-func TestStreamThatTalksGoesOnUntilItsContextEndsAndSaysWhy(t *testing.T) {
+func TestStreamEndsWithTheCauseOfItsContext(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		client := clientOf(t, f, noCredential, Options{})
 		why := errors.New("enough")
@@ -71,7 +72,7 @@ func TestStreamThatTalksGoesOnUntilItsContextEndsAndSaysWhy(t *testing.T) {
 	})
 }
 
-func TestAnswerThatIsNeitherJSONNorProtobufIsNoAPIServers(t *testing.T) {
+func TestAnswerMustBeJSONOrProtobuf(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		page := fakekube.Fault{
 			On:    fakekube.Requests{Verb: "list", Resource: "pods"},
@@ -95,7 +96,7 @@ func TestAnswerThatIsNeitherJSONNorProtobufIsNoAPIServers(t *testing.T) {
 	})
 }
 
-func TestStreamSaysWhichFormItsAnswerHas(t *testing.T) {
+func TestStreamKnowsItsForm(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(1)
 		client := clientOf(t, f, noCredential, Options{})
@@ -116,7 +117,7 @@ func TestStreamSaysWhichFormItsAnswerHas(t *testing.T) {
 	})
 }
 
-func TestAcceptListsTheBestFirstAndWholeObjectsAfterMetadata(t *testing.T) {
+func TestAcceptPrefersMetadataAndTheFirstType(t *testing.T) {
 	types := []string{"a/protobuf", "a/json"}
 	for got, want := range map[string]string{
 		Accept(false, "Kind", types...): "a/protobuf, a/json",

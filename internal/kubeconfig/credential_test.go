@@ -8,7 +8,7 @@ import (
 )
 
 // A renewal that runs already may have read the token's file before the server refused what was in it, or not at all.
-func TestRefusedCredentialIsReadAgainThoughAnotherRenewalRuns(t *testing.T) {
+func TestRefusedCredentialIsReadAgainDuringARenewal(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		writeFiles(t, dir, map[string]string{

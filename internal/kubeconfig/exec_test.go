@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"podcount/internal/fakekube"
+	"podcount/internal/testkit"
 )
 
 // pluginIn is this test's own program as an exec program, which prints what dir/answer says.
@@ -34,7 +35,7 @@ func pluginIn(dir string) *execPlugin {
 // given is an ExecCredential of v1 with this status.
 func given(status fakekube.Object) string { return fakekube.ExecCredential("v1", status) }
 
-func TestExecAnswersThatAreNoCredentialAreErrors(t *testing.T) {
+func TestBadExecAnswersAreErrors(t *testing.T) {
 	if isRaced() {
 		t.Skip("starts dozens of processes, each half a second under the race detector, and one after the other")
 	}
@@ -69,7 +70,7 @@ func TestExecAnswersThatAreNoCredentialAreErrors(t *testing.T) {
 }
 
 // A program may leave an agent running, which has its stdout and stderr.
-func TestExecProgramWhoseChildKeepsItsOutputOpenIsNotWaitedFor(t *testing.T) {
+func TestExecProgramMayLeaveAChildRunning(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{
 		"answer": given(fakekube.Object{"token": "good"}),
@@ -116,7 +117,7 @@ func slowProgram(t *testing.T) (cfg *Config, started, carryOn, runs string) {
 // errGone is why a caller does not wait any longer.
 var errGone = errors.New("the caller is gone")
 
-func TestExecProgramIsWaitedForAsLongAsEachCallerCanAndServesTheNext(t *testing.T) {
+func TestEachCallerWaitsForTheExecProgramAsLongAsItCan(t *testing.T) {
 	cfg, started, carryOn, runs := slowProgram(t)
 	patient := startTask(func() (*Credential, error) { return cfg.Credential(t.Context(), nil) })
 	os.ReadFile(started)
@@ -141,13 +142,13 @@ func TestExecProgramIsWaitedForAsLongAsEachCallerCanAndServesTheNext(t *testing.
 		t.Errorf("the next one got %+v, %v", got, err)
 	}
 	text, _ := os.ReadFile(runs)
-	wantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
+	testkit.WantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
 }
 
 // A server that refuses for a moment, and a program that fails at that moment, are no reason to throw away what is
 // good.
-func TestExecCredentialThatIsGoodSurvivesARunThatFails(t *testing.T) {
-	dir, log := t.TempDir(), &lines{}
+func TestGoodExecCredentialSurvivesAFailedRun(t *testing.T) {
+	dir, log := t.TempDir(), &testkit.Buffer{}
 	writeFiles(t, dir, map[string]string{
 		"config":  fakekube.Kubeconfig("https://h", nil, programUser),
 		"program": "#!/bin/sh\nhead -c 2000000 /dev/zero >&2\nexec cat " + dir + "/answer\n", // which nobody reads to its end
@@ -167,21 +168,21 @@ func TestExecCredentialThatIsGoodSurvivesARunThatFails(t *testing.T) {
 			t.Fatal(good, err)
 		}
 		os.Remove(dir + "/answer")
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		for _, refused := range []*Credential{good, nil, good} {
 			if got, err := cfg.Credential(t.Context(), refused); got != good || err != nil {
 				t.Errorf("while it is good: %v, %v", got, err)
 			}
 		}
-		wantNumber(t, "words on the program", strings.Count(log.String(), "going on with what there was"), 1)
-		pass(time.Hour)
+		testkit.WantNumber(t, "words on the program", strings.Count(log.String(), "going on with what there was"), 1)
+		testkit.Pass(time.Hour)
 		if got, err := cfg.Credential(t.Context(), nil); err == nil {
 			t.Errorf("after its end there is %v", got)
 		}
 	})
 }
 
-func TestExecProgramThatItsOnlyCallerDidNotWaitForServesTheNext(t *testing.T) {
+func TestAbandonedExecProgramServesTheNextCaller(t *testing.T) {
 	cfg, started, carryOn, runs := slowProgram(t)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -194,10 +195,10 @@ func TestExecProgramThatItsOnlyCallerDidNotWaitForServesTheNext(t *testing.T) {
 		t.Errorf("the next one got %+v, %v", got, err)
 	}
 	text, _ := os.ReadFile(runs)
-	wantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
+	testkit.WantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
 }
 
-func TestCloseEndsTheExecProgramAndNoOtherIsStarted(t *testing.T) {
+func TestCloseEndsTheExecProgram(t *testing.T) {
 	cfg, started, _, runs := slowProgram(t)
 	waiting := startTask(func() (*Credential, error) { return cfg.Credential(t.Context(), nil) })
 	text, _ := os.ReadFile(started)
@@ -214,10 +215,10 @@ func TestCloseEndsTheExecProgramAndNoOtherIsStarted(t *testing.T) {
 		t.Error("there is a credential after the end")
 	}
 	text, _ = os.ReadFile(runs)
-	wantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
+	testkit.WantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
 }
 
-func TestExecProgramIsNotRunMoreOftenThanEveryFiveSecondsWhoeverAsks(t *testing.T) {
+func TestExecProgramRunsAtMostEveryFiveSeconds(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"answer": "exit out of order"})
 	synctest.Test(t, func(t *testing.T) {
@@ -228,14 +229,14 @@ func TestExecProgramIsNotRunMoreOftenThanEveryFiveSecondsWhoeverAsks(t *testing.
 					t.Errorf("answered %v", err)
 				}
 			}
-			pass(execPause)
+			testkit.Pass(execPause)
 		}
 	})
 	runs, _ := os.ReadFile(dir + "/runs")
-	wantNumber(t, "runs for 30 callers in 15 s", strings.Count(string(runs), "\n"), 3)
+	testkit.WantNumber(t, "runs for 30 callers in 15 s", strings.Count(string(runs), "\n"), 3)
 }
 
-func TestExecProgramBesideTheKubeconfigIsNotLookedForInThePath(t *testing.T) {
+func TestRelativeExecCommandIsNotLookedUpInPath(t *testing.T) {
 	dir := t.TempDir()
 	user := "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./plugin}"
 	writeFiles(t, dir, map[string]string{
@@ -281,7 +282,7 @@ func toldCluster(t *testing.T, dir, version string) (clusters []fakekube.Object)
 	return clusters
 }
 
-func TestExecProgramIsToldTheClusterIfItAsks(t *testing.T) {
+func TestExecProgramGetsTheClusterIfItAsks(t *testing.T) {
 	const cluster = `proxy-url: "http://proxy:3128", tls-server-name: api, disable-compression: true, extensions: [
     {name: else, extension: 1}, {name: client.authentication.k8s.io/exec, extension: {audience: us, list: [1, 2.5]}}]`
 	ca := fakekube.NewAuthority(t, "the CA").PEM()
@@ -321,7 +322,7 @@ func TestExecProgramIsToldTheClusterIfItAsks(t *testing.T) {
 				t.Fatal(cred, err)
 			}
 			told := toldCluster(t, dir, c.version)
-			wantNumber(t, "runs", len(told), 1)
+			testkit.WantNumber(t, "runs", len(told), 1)
 			var want fakekube.Object
 			if err := json.Unmarshal([]byte(strings.Replace(c.want, "CA", string(data), 1)), &want); err != nil {
 				t.Fatal(err)
@@ -333,7 +334,7 @@ func TestExecProgramIsToldTheClusterIfItAsks(t *testing.T) {
 	}
 }
 
-func TestExecProgramIsToldTheNewestCA(t *testing.T) {
+func TestExecProgramGetsTheNewestCA(t *testing.T) {
 	dir := t.TempDir()
 	first, second := fakekube.NewAuthority(t, "the first CA").PEM(), fakekube.NewAuthority(t, "the second CA").PEM()
 	synctest.Test(t, func(t *testing.T) {
@@ -355,7 +356,7 @@ func TestExecProgramIsToldTheNewestCA(t *testing.T) {
 			if _, err := cfg.Credential(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
-			pass(2 * time.Minute)
+			testkit.Pass(2 * time.Minute)
 			data, _ := json.Marshal(ca)
 			told := toldCluster(t, dir, "v1")
 			got, _ := json.Marshal(told[len(told)-1]["certificate-authority-data"])
@@ -363,6 +364,6 @@ func TestExecProgramIsToldTheNewestCA(t *testing.T) {
 				t.Errorf("it was told %s, want %s", got, data)
 			}
 		}
-		wantNumber(t, "runs", len(toldCluster(t, dir, "v1")), 2)
+		testkit.WantNumber(t, "runs", len(toldCluster(t, dir, "v1")), 2)
 	})
 }

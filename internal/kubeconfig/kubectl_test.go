@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"podcount/internal/fakekube"
+	"podcount/internal/testkit"
 )
 
 // kubeconfigTable reads testdata/kubeconfigs/README.md: what each of the files there, or several together, must give.
@@ -36,7 +37,7 @@ func kubeconfigTable(t *testing.T) (table [][2]string) {
 		}
 	}
 	files, _ := filepath.Glob("../../testdata/kubeconfigs/*.*")
-	wantNumber(t, "kubeconfigs in the table, with itself and kubectl's views", single+2, len(files))
+	testkit.WantNumber(t, "kubeconfigs in the table, with itself and kubectl's views", single+2, len(files))
 	return table
 }
 
@@ -168,7 +169,7 @@ func (v kubectlView) wrong(cluster, user string) string {
 
 // What kubectl understood of the same files is in kubectl.json. With PODCOUNT_KUBECTL=compare the kubectl of this
 // machine is asked instead (testdata/kubeconfigs/compare), and with record its answers are kept.
-func TestKubeconfigsOfManyToolsAreReadAsKubectlReadsThemOrRefused(t *testing.T) {
+func TestKubeconfigsAreReadAsKubectlReadsThem(t *testing.T) {
 	const recorded = "../../testdata/kubeconfigs/kubectl.json"
 	views := map[string]json.RawMessage{}
 	if text, err := os.ReadFile(recorded); err == nil {

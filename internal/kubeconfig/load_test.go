@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podcount/internal/fakekube"
+	"podcount/internal/testkit"
 )
 
 // load runs Load on files in a directory of their own, in which HOME and relative names are.
@@ -103,7 +104,7 @@ func TestClusterIsFoundInTheOrderOfKubectl(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
+func TestUnusableKubeconfigIsRefusedWithAReason(t *testing.T) {
 	good := fakekube.Kubeconfig("https://h", nil, "token: s3cret")
 	change := func(old, text string) string { return strings.Replace(good, old, text, 1) }
 	const ca = "certificate-authority-data: "
@@ -138,8 +139,8 @@ func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
 			t.Errorf("no error, want %q", want)
 			continue
 		}
-		wantText(t, err.Error(), want)
-		wantText(t, err.Error(), "config")
+		testkit.WantText(t, err.Error(), want)
+		testkit.WantText(t, err.Error(), "config")
 		if strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("the secret is in the error: %v", err)
 		}
@@ -169,7 +170,7 @@ func TestWhatCannotBeUsedIsRefusedWithFileAndReason(t *testing.T) {
 	}
 }
 
-func TestNoCredentialIsSentOrReadOrMadeForAnAddressOfPlainHTTP(t *testing.T) {
+func TestPlainHTTPGetsNoCredential(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program")
 	writeFiles(t, dir, map[string]string{
@@ -201,7 +202,7 @@ func TestNoCredentialIsSentOrReadOrMadeForAnAddressOfPlainHTTP(t *testing.T) {
 				} else if text == "" {
 					file, env["KUBERNETES_SERVICE_HOST"] = "", "10.0.0.1"
 				}
-				out := &lines{}
+				out := &testkit.Buffer{}
 				getenv := func(name string) string { return env[name] }
 				cfg, err := Load(t.Context(), Options{
 					Kubeconfig:     file,
@@ -223,8 +224,8 @@ func TestNoCredentialIsSentOrReadOrMadeForAnAddressOfPlainHTTP(t *testing.T) {
 					}
 				}
 				const said = `msg="no credential is sent, because the server's address begins with http://" server=`
-				wantText(t, out.String(), said+cfg.Server.Host)
-				wantNumber(t, "lines", strings.Count(out.String(), "\n"), 1)
+				testkit.WantText(t, out.String(), said+cfg.Server.Host)
+				testkit.WantNumber(t, "lines", strings.Count(out.String(), "\n"), 1)
 			}
 		}
 	}
@@ -234,7 +235,7 @@ func TestNoCredentialIsSentOrReadOrMadeForAnAddressOfPlainHTTP(t *testing.T) {
 }
 
 // A folder of the working directory may be anybody's, and a kubeconfig names programs to run.
-func TestWithoutHomeNoKubeconfigIsLookedForInTheWorkingDirectory(t *testing.T) {
+func TestNoHomeIsNotTheWorkingDirectory(t *testing.T) {
 	const user = "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true}"
 	config := fakekube.Kubeconfig("https://h", nil, user)
 	dir := t.TempDir()
@@ -257,7 +258,7 @@ func TestWithoutHomeNoKubeconfigIsLookedForInTheWorkingDirectory(t *testing.T) {
 	}
 }
 
-func TestErrorsNameTheOptionsAsTheCallerDoes(t *testing.T) {
+func TestErrorsUseTheCallersNamesOfOptions(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		names OptionNames
@@ -275,7 +276,7 @@ func TestErrorsNameTheOptionsAsTheCallerDoes(t *testing.T) {
 	}
 }
 
-func TestMasterIsEnoughWhereTheKubeconfigHasNothing(t *testing.T) {
+func TestMasterIsEnoughForAnEmptyKubeconfig(t *testing.T) {
 	for _, config := range []string{"", "apiVersion: v1\nkind: Config\nclusters: []\n"} {
 		cfg, err := load(t, map[string]string{".kube/config": config}, "", "", "http://127.0.0.1:8001", nil)
 		if err != nil || cfg.Server.String() != "http://127.0.0.1:8001" {
@@ -284,7 +285,7 @@ func TestMasterIsEnoughWhereTheKubeconfigHasNothing(t *testing.T) {
 	}
 }
 
-func TestUnverifiedServerAndOpenFilesAndExpiredCertificatesAreWarnedOf(t *testing.T) {
+func TestInsecureConfigurationsAreWarnedOf(t *testing.T) {
 	ca := fakekube.NewAuthority(t, "CA")
 	cert, key := ca.Issue(t, "me", func(c *x509.Certificate) { c.NotAfter = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) })
 	dir := t.TempDir()
@@ -300,7 +301,7 @@ func TestUnverifiedServerAndOpenFilesAndExpiredCertificatesAreWarnedOf(t *testin
 			"tls.key": string(key),
 		})
 		os.Chmod(filepath.Join(dir, open), mode)
-		log := &lines{}
+		log := &testkit.Buffer{}
 		if _, err := Load(t.Context(), Options{Kubeconfig: file, Getenv: noEnv, Log: logTo(log)}); err != nil {
 			t.Error(err)
 		}
@@ -316,12 +317,12 @@ func TestUnverifiedServerAndOpenFilesAndExpiredCertificatesAreWarnedOf(t *testin
 		{"tokenFile: token", "token"},
 		{certificate, "tls.key"},
 	} {
-		wantText(t, warnings(open.user, open.file, ""), everyone+dir+"/"+open.file)
+		testkit.WantText(t, warnings(open.user, open.file, ""), everyone+dir+"/"+open.file)
 	}
-	wantText(t, warnings(certificate, "none", ""), "the client certificate has expired")
-	wantText(t, warnings("token: t", "none", "    insecure-skip-tls-verify: true"),
+	testkit.WantText(t, warnings(certificate, "none", ""), "the client certificate has expired")
+	testkit.WantText(t, warnings("token: t", "none", "    insecure-skip-tls-verify: true"),
 		"the server's certificate is not verified (insecure-skip-tls-verify)")
-	wantText(t, warnings("tokenfile: token", "none", ""),
+	testkit.WantText(t, warnings("tokenfile: token", "none", ""),
 		"no credential was found (token, tokenFile, client-certificate or exec)")
 	mode = 0o640
 	if log := warnings("token: t", "config", ""); strings.Contains(log, "everyone") {
@@ -339,7 +340,7 @@ func TestUnverifiedServerAndOpenFilesAndExpiredCertificatesAreWarnedOf(t *testin
 	}
 }
 
-func TestServersNameOfTheKubeconfigDoesNotHoldForAnotherMaster(t *testing.T) {
+func TestMasterDropsTheServerNameOfTheKubeconfig(t *testing.T) {
 	config := fakekube.Kubeconfig("https://h", nil, "token: t")
 	config = strings.Replace(config, "    server:", "    tls-server-name: api\n    server:", 1)
 	for master, want := range map[string]string{"": "api", "https://other": ""} {
@@ -364,7 +365,7 @@ users:
 `) + rest
 }
 
-func TestWhatHasNoNameIsFoundByNoName(t *testing.T) {
+func TestMissingNameIsTheEmptyName(t *testing.T) {
 	const nameless = `contexts: [{name: "", context: {cluster: c, user: u}}]`
 	const both = `contexts:
 - {name: "", context: {cluster: gone}}
@@ -429,7 +430,7 @@ func TestWhatHasNoNameIsFoundByNoName(t *testing.T) {
 	}
 }
 
-func TestPartThatIsGivenTwiceIsRefusedAsByKubectl(t *testing.T) {
+func TestPartGivenTwiceIsRefused(t *testing.T) {
 	const place = "config: users[0].user."
 	for fields, want := range map[string]string{
 		"client-certificate: f, client-certificate-data: YQ==, client-key-data: YQ==": place +
@@ -458,7 +459,7 @@ func TestPartThatIsGivenTwiceIsRefusedAsByKubectl(t *testing.T) {
 	}
 }
 
-func TestExtensionForTheExecProgramIsThereOnce(t *testing.T) {
+func TestDuplicateExecExtensionIsRefused(t *testing.T) {
 	const program = "apiVersion: client.authentication.k8s.io/v1, command: /bin/true, provideClusterInfo: true"
 	config := fakekube.Kubeconfig("https://h", nil, "exec: {"+program+"}")
 	const extension = "{name: client.authentication.k8s.io/exec, extension: a}"
@@ -470,7 +471,7 @@ func TestExtensionForTheExecProgramIsThereOnce(t *testing.T) {
 	}
 }
 
-func TestAddressOfTheServerIsCheckedBeforeAnyFileIsRead(t *testing.T) {
+func TestServerAddressIsCheckedBeforeFilesAreRead(t *testing.T) {
 	for want, config := range map[string]string{
 		"must be https://HOST":       fakekube.Kubeconfig("https://h?x=y", nil, "token: t"),
 		"the server's address (://)": fakekube.Kubeconfig("https://h:port", nil, "token: t"),
@@ -483,7 +484,7 @@ func TestAddressOfTheServerIsCheckedBeforeAnyFileIsRead(t *testing.T) {
 	}
 }
 
-func TestFieldThatIsNotSupportedIsNoFaultWhileItIsEmpty(t *testing.T) {
+func TestUnsupportedFieldMayBeEmpty(t *testing.T) {
 	for user, isGood := range map[string]bool{
 		"token: t\n    password:":           true,
 		`{token: t, password: ""}`:          true,

@@ -12,9 +12,10 @@ import (
 	"time"
 
 	"podcount/internal/fakekube"
+	"podcount/internal/testkit"
 )
 
-func TestFileOfACredentialThatIsNoRegularOneIsRefusedAndNotWaitedFor(t *testing.T) {
+func TestCredentialFileMustBeRegular(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mkfifo(dir+"/pipe", 0o600); err != nil {
 		t.Fatal(err)
@@ -35,7 +36,7 @@ func TestFileOfACredentialThatIsNoRegularOneIsRefusedAndNotWaitedFor(t *testing.
 	}
 }
 
-func TestFileWithoutAnEndIsNotReadToIt(t *testing.T) {
+func TestEndlessFileIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"big": "", "config": fakekube.Kubeconfig("https://h", nil, "tokenFile: big")})
 	os.Truncate(dir+"/big", fileSize+1)
@@ -67,10 +68,10 @@ func TestKubeconfigMayComeThroughAPipe(t *testing.T) {
 
 // A file system that hangs does so in the kernel, which no test can do in virtual time: there, a reading without an
 // end.
-func TestFileThatHangsIsWaitedForFiveSecondsAtTheStartAndNotAtAllOnceItIsKnown(t *testing.T) {
+func TestHangingFileIsWaitedForOnlyOnce(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		out := &lines{}
+		out := &testkit.Buffer{}
 		writeFiles(t, dir, map[string]string{"token": "one"})
 		hang := func() *task[[]byte] { return &task[[]byte]{done: make(chan struct{})} }
 		a := &access{source: "here", server: "https://h", log: logTo(out)}
@@ -103,15 +104,15 @@ func TestFileThatHangsIsWaitedForFiveSecondsAtTheStartAndNotAtAllOnceItIsKnown(t
 		if cred, err := cfg.Credential(t.Context(), nil); err != nil || cred.Token != "two" {
 			t.Errorf("once it does not hang, %+v, %v", cred, err)
 		}
-		wantNumber(t, "words on what hangs", strings.Count(out.String(), "going on with what there was"), 1)
-		wantText(t, out.String(), "it could not be read in time (1s)")
-		wantNumber(t, "words on its end", strings.Count(out.String(), "the credential can be read again"), 1)
+		testkit.WantNumber(t, "words on what hangs", strings.Count(out.String(), "going on with what there was"), 1)
+		testkit.WantText(t, out.String(), "it could not be read in time (1s)")
+		testkit.WantNumber(t, "words on its end", strings.Count(out.String(), "the credential can be read again"), 1)
 	})
 }
 
 // Linux lets an open() wait for whoever holds a lease of the file, as the hanging server of a network's file system
 // would.
-func TestOpenThatHangsHoldsNobodyUp(t *testing.T) {
+func TestHangingOpenDoesNotBlockCallers(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs leases of files, as Linux has them")
 	}
@@ -155,7 +156,7 @@ func TestOpenThatHangsHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-func TestTokenServesUntilItsFileIsThere(t *testing.T) {
+func TestTokenIsUsedUntilItsFileExists(t *testing.T) {
 	config := fakekube.Kubeconfig("https://h", nil, "token: first\n    tokenFile: later")
 	cfg, err := load(t, map[string]string{"config": config}, "config", "", "", nil)
 	if err != nil {
@@ -167,7 +168,7 @@ func TestTokenServesUntilItsFileIsThere(t *testing.T) {
 	}
 }
 
-func TestKeyThatDoesNotFitItsCertificateIsRefused(t *testing.T) {
+func TestKeyMustMatchItsCertificate(t *testing.T) {
 	ca := fakekube.NewAuthority(t, "CA")
 	cert, _ := ca.Issue(t, "me", nil)
 	_, key := ca.Issue(t, "somebody else", nil)
@@ -177,8 +178,8 @@ func TestKeyThatDoesNotFitItsCertificateIsRefused(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	wantText(t, err.Error(), "tls.key: tls: private key does not match public key")
-	wantText(t, err.Error(), "client-certificate /")
+	testkit.WantText(t, err.Error(), "tls.key: tls: private key does not match public key")
+	testkit.WantText(t, err.Error(), "client-certificate /")
 }
 
 // The old pair is still in use then, and a server that refuses it answers 401.
@@ -209,6 +210,6 @@ func TestRefusedCredentialNamesItsCertificate(t *testing.T) {
 	if err != nil || second.Token != "two" || second.TLS != first.TLS {
 		t.Fatalf("the second credential is %+v, %v; want the new token, and the TLS of the first", second, err)
 	}
-	wantText(t, first.Tried, "the client certificate of CN=me")
-	wantText(t, second.Tried, "the client certificate of CN=me")
+	testkit.WantText(t, first.Tried, "the client certificate of CN=me")
+	testkit.WantText(t, second.Tried, "the client certificate of CN=me")
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTaskThatIsDoneIsNotMissedBecauseTheTimeIsOver(t *testing.T) {
+func TestFinishedTaskIsSeenAfterTheDeadline(t *testing.T) {
 	done := startTask(func() (int, error) { return 1, nil })
 	<-done.done
 	over, cancel := context.WithCancel(t.Context())

@@ -7,7 +7,7 @@ import (
 
 var eventFields = []string{"metadata.name", "type"}
 
-func TestFieldSelectorIsAcceptedInEachOfItsForms(t *testing.T) {
+func TestValidFieldSelectorsAreAccepted(t *testing.T) {
 	for _, text := range []string{
 		"", ",", "type=", "type==Normal", "type!=Normal", "type=a,metadata.name!=b", ",type=a,,",
 		`type=a\,b`, `type=a\=b`, `type=a\\`, `type=a\\,type=b`, "type=!a",
@@ -18,7 +18,7 @@ func TestFieldSelectorIsAcceptedInEachOfItsForms(t *testing.T) {
 	}
 }
 
-func TestFieldSelectorThatIsRefusedSaysWhy(t *testing.T) {
+func TestBadFieldSelectorsAreRefusedWithAReason(t *testing.T) {
 	for text, want := range map[string]string{
 		"type":         `"type" needs an operator: use =, == or !=`,
 		"type=a,b":     `"b" needs an operator: use =, == or !=`,

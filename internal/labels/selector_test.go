@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestSelectorMatchesAsItsWordsSay(t *testing.T) {
+func TestSelectorMatches(t *testing.T) {
 	set := map[string]string{
 		"app":       "web",
 		"empty":     "",
@@ -68,7 +68,7 @@ func TestSelectorMatchesAsItsWordsSay(t *testing.T) {
 	}
 }
 
-func TestSelectorThatIsRefusedSaysWhy(t *testing.T) {
+func TestBadSelectorsAreRefusedWithAReason(t *testing.T) {
 	for text, want := range map[string]string{
 		"app in web":            `in needs values in parentheses: app in (a,b)`,
 		"app notin (a":          `notin needs values in parentheses: app notin (a,b)`,
@@ -94,7 +94,7 @@ func TestSelectorThatIsRefusedSaysWhy(t *testing.T) {
 	}
 }
 
-func TestKeysAreThoseThatTheSelectorLooksAt(t *testing.T) {
+func TestSelectorListsItsKeys(t *testing.T) {
 	for text, want := range map[string][]string{
 		"":                           nil,
 		"a":                          {"a"},
@@ -119,7 +119,7 @@ func TestHasKeyMatchesWhateverTheValue(t *testing.T) {
 	}
 }
 
-func TestSelectorsAreAcceptedAndRefusedAsTheServerDoes(t *testing.T) {
+func TestSelectorsAreAcceptedAsByTheServer(t *testing.T) {
 	accepted, refused := readSelectors(t)
 	for _, text := range accepted {
 		if _, err := Parse(text); err != nil {

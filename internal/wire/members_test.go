@@ -43,7 +43,7 @@ func FuzzMembers(f *testing.F) {
 	})
 }
 
-func TestTextTakesAStringAndNothingElse(t *testing.T) {
+func TestTextReadsOnlyStrings(t *testing.T) {
 	var text Text
 	for _, c := range []struct{ value, want string }{
 		{`"plain"`, "plain"},
@@ -90,7 +90,7 @@ func TestWantObjectTakesAnObjectOrNull(t *testing.T) {
 	}
 }
 
-func TestRawIsWrittenAsItWasRead(t *testing.T) {
+func TestRawIsWrittenUnchanged(t *testing.T) {
 	type status struct {
 		Count   Raw `json:"count,omitempty"`
 		Healthy Raw `json:"healthy,omitempty"`
@@ -101,7 +101,7 @@ func TestRawIsWrittenAsItWasRead(t *testing.T) {
 	}
 }
 
-func TestMembersStopsWhereItsCallerDoes(t *testing.T) {
+func TestMembersStopsWhenItsCallerDoes(t *testing.T) {
 	n := 0
 	for range Members([]byte(`{"a":1,"b":2}`)) {
 		n++

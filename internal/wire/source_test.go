@@ -20,7 +20,7 @@ func smallPieces(text string) *source {
 	return src
 }
 
-func TestLimitInJSONIsOfOnePieceNotOfTheStream(t *testing.T) {
+func TestJSONLimitIsForOnePiece(t *testing.T) {
 	text := strings.Repeat("a", 900)
 	small := `{"name":"` + text + `"}`
 	large := `{"name":"` + text + text + `"}`

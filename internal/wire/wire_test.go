@@ -108,7 +108,7 @@ func wantError(t *testing.T, what string, err error, text string) {
 	}
 }
 
-func TestListIsReadTheSameInEitherFormHoweverItArrives(t *testing.T) {
+func TestListIsTheSameInBothForms(t *testing.T) {
 	wantMeta := wire.ListMeta{
 		ResourceVersion: "217",
 		Continue:        "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MjE3LCJzdGFydCI6Ii9kZWZhdWx0L3AyXHUwMDAwIn0",
@@ -139,7 +139,7 @@ func listInTwo(isProtobuf bool) (first, rest string) {
 	return `{"metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"a"}},`, `{"metadata":{"name":"b"}}]}`
 }
 
-func TestObjectsOfAListAreHandedOverBeforeTheNextOnesCome(t *testing.T) {
+func TestListYieldsAnObjectBeforeTheNextArrives(t *testing.T) {
 	for _, isProtobuf := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) { // a deadlock fails there
 			first, rest := listInTwo(isProtobuf)
@@ -166,7 +166,7 @@ func TestObjectsOfAListAreHandedOverBeforeTheNextOnesCome(t *testing.T) {
 	}
 }
 
-func TestListMayHaveItsMetadataLastAndNoItemsAtAll(t *testing.T) {
+func TestListMayBeEmptyWithItsMetadataLast(t *testing.T) {
 	for _, text := range []string{
 		`{"items":null,"metadata":{"resourceVersion":"5"}}`,
 		`{"items":[],"metadata":{"resourceVersion":"5","continue":null},"more":[{"items":[1]}]}`,
@@ -182,7 +182,7 @@ func TestListMayHaveItsMetadataLastAndNoItemsAtAll(t *testing.T) {
 	}
 }
 
-func TestErrorOfACallerEndsAListAndIsReturnedAsItIs(t *testing.T) {
+func TestErrorOfTheCallerEndsAList(t *testing.T) {
 	full := errors.New("full")
 	for _, isProtobuf := range []bool{false, true} {
 		first, rest := listInTwo(isProtobuf)
@@ -198,7 +198,7 @@ func TestErrorOfACallerEndsAListAndIsReturnedAsItIs(t *testing.T) {
 	}
 }
 
-func TestListEndsAtAnObjectThatCannotBeRead(t *testing.T) {
+func TestListEndsAtAnUnreadableObject(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		isProtobuf bool
@@ -296,7 +296,7 @@ func TestObjectIsReadFromMemory(t *testing.T) {
 	wantError(t, "half an object", decoder.Object([]byte(`{"metadata"`)), "unexpected EOF")
 }
 
-func TestWatchIsReadHoweverItArrives(t *testing.T) {
+func TestWatchIsReadInAnyPieces(t *testing.T) {
 	for file, want := range map[string][]string{
 		"watch-from-list.txt": {
 			"ADDED p4/d05a4788-620a-4dfc-b27f-a3b42812400b/nginx",
@@ -318,7 +318,7 @@ func TestWatchIsReadHoweverItArrives(t *testing.T) {
 	}
 }
 
-func TestEventsOfAnyTypeAreHandedOver(t *testing.T) {
+func TestWatchYieldsEventsOfAnyType(t *testing.T) {
 	events, err := readEvents(strings.NewReader(
 		`{"object":{"metadata":{"name":"a"}},"type":"ADDED"} {"type":"STRANGE","object":7}{}`+
 			`{"type":"ERROR","object":{"code":410}}{"type":"BOOKMARK","object":null}`), false)
@@ -337,7 +337,7 @@ func TestEventsOfAnyTypeAreHandedOver(t *testing.T) {
 	wantTexts(t, "in protobuf", events, "ADDED a/u/x", "STRANGE //", "ERROR 410 ")
 }
 
-func TestErrorOfACallerEndsAWatchAndIsReturnedAsItIs(t *testing.T) {
+func TestErrorOfTheHandlerEndsAWatch(t *testing.T) {
 	full := errors.New("full")
 	for isProtobuf, frame := range map[bool]string{
 		false: `{"type":"ADDED","object":{}}`,
@@ -355,7 +355,7 @@ func TestErrorOfACallerEndsAWatchAndIsReturnedAsItIs(t *testing.T) {
 	}
 }
 
-func TestGarbageErrorHoldsWhatIsWrong(t *testing.T) {
+func TestGarbageErrorWrapsItsReason(t *testing.T) {
 	nameless := errors.New("a thing without a name")
 	if err := wire.Garbage(nameless); !errors.Is(err, nameless) || !errors.As(err, new(wire.GarbageError)) {
 		t.Errorf("%v", err)
@@ -367,7 +367,7 @@ func TestGarbageErrorHoldsWhatIsWrong(t *testing.T) {
 }
 
 // A watch that breaks is watched again. Garbage may come again, so that it is another matter.
-func TestBrokenConnectionIsNoGarbageAndGarbageIsNoBrokenConnection(t *testing.T) {
+func TestBrokenConnectionIsNotGarbage(t *testing.T) {
 	broken := errors.New("connection reset")
 	for isProtobuf, frame := range map[bool]string{
 		false: `{"type":"ADDED","object":{"metadata":{"name":"a"}}}`,
@@ -425,7 +425,7 @@ func after(beginning, text string) io.Reader {
 	return io.MultiReader(strings.NewReader(beginning), &endless{text: text})
 }
 
-func TestPieceThatIsTooLargeIsAnErrorAndNotHeld(t *testing.T) {
+func TestTooLargeAPieceIsAnErrorAndNotHeld(t *testing.T) {
 	tera := string(binary.AppendUvarint([]byte{2<<3 | 2}, 1<<40)) // the head of a field 2 of 1 TB
 	object := string(binary.AppendUvarint([]byte{2<<3 | 2}, 8<<20+1))
 	name := string(binary.AppendUvarint([]byte{1<<3 | 2}, 64<<10+1))
@@ -465,7 +465,7 @@ func TestPieceThatIsTooLargeIsAnErrorAndNotHeld(t *testing.T) {
 	}
 }
 
-func TestLimitInProtobufIsOfOnePieceNotOfTheStream(t *testing.T) {
+func TestProtobufLimitIsForOnePiece(t *testing.T) {
 	text := strings.Repeat("a", 64<<10)
 	list := protobufList(slices.Repeat([]string{protobufThing(text, "u", "x")}, 200)...)
 	things, _, err := readList(strings.NewReader(list), true)
@@ -506,7 +506,7 @@ func TestStatusIsReadInEitherForm(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoStatusHasNoCode(t *testing.T) {
+func TestOtherAnswersHaveNoStatusCode(t *testing.T) {
 	for _, text := range []string{``, `too many requests`, `"429"`, `{"code":"429"}`, `{"code":429,"reason":7}`} {
 		if s := wire.ParseStatus([]byte(text), false); s.Code != 0 {
 			t.Errorf("%s: %+v", text, s)

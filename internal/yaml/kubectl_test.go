@@ -65,7 +65,7 @@ func refusedOnPurpose(t *testing.T) map[string]string {
 
 // Parse reads every document as kubectl does, or refuses it; and it refuses what kubectl refuses. No error quotes a
 // value. PODCOUNT_YAML names another file of documents to compare; of those, any may be refused.
-func TestTreesAreThoseOfKubectl(t *testing.T) {
+func TestTreesEqualThoseOfKubectl(t *testing.T) {
 	file := os.Getenv("PODCOUNT_YAML")
 	isOther := file != ""
 	if !isOther {

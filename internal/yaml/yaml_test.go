@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestYAMLIsReadAsKubeconfigsAreWritten(t *testing.T) {
+func TestYAMLOfKubeconfigsIsRead(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"a: 1\nb: text # comment\nc: 'it''s' \nd: \"x\\ty\\u00e9\\\"\"\n",
 			`{"a":1,"b":"text","c":"it's","d":"x\tyé\""}`},
@@ -127,7 +127,7 @@ func TestAmbiguousYAMLIsRefusedWithItsLine(t *testing.T) {
 	}
 }
 
-func TestTextsThatToolsWrapAreRead(t *testing.T) {
+func TestWrappedTextsAreRead(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"a: >\n  b\n  c\n\n  d\n", `{"a":"b c\nd\n"}`},
 		{"a: >-\n  b\n\n\n  c\n\n", `{"a":"b\n\nc"}`},
