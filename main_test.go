@@ -132,6 +132,7 @@ func TestListen(t *testing.T)        { suite.Listen.Run(t, run) }
 func TestManifests(t *testing.T)     { suite.Manifests.Run(t, run) }
 func TestRights(t *testing.T)        { suite.Rights.Run(t, run) }
 func TestSources(t *testing.T)       { suite.Sources.Run(t, run) }
+func TestElection(t *testing.T)      { suite.Election.Run(t, run) }
 
 // Topics end here.
 
@@ -334,11 +335,6 @@ func TestTourShowsRealBytes(t *testing.T) {
 		t.Errorf("%d events, %v", events, err)
 	}
 }
-
-// ---------------------------------------------------------------------------------------------------------------------
-// Leader election
-
-func TestElection(t *testing.T) { suite.Election.Run(t, run) }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // What several tests need; selectors, Events, clocks
