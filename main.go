@@ -20,7 +20,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -41,6 +40,7 @@ import (
 	"syscall"
 	"time"
 
+	"podcount/deploy"
 	"podcount/internal/background"
 	"podcount/internal/backlog"
 	"podcount/internal/events"
@@ -53,6 +53,7 @@ import (
 	"podcount/internal/options"
 	"podcount/internal/ratelimit"
 	"podcount/internal/retry"
+	"podcount/internal/tally"
 	"podcount/internal/wire"
 )
 
@@ -228,7 +229,12 @@ func writeLastLine(text string) {
 func parseFlags(args []string, stdout io.Writer) (*options.Options, error) {
 	program := options.Program{Version: version, PodFields: podFields}
 	for _, c := range controllers {
-		program.Controllers = append(program.Controllers, options.Controller{Name: c.Name, About: c.About, Off: c.Off})
+		program.Controllers = append(program.Controllers, options.Controller{
+			Name:   c.Name,
+			About:  c.About,
+			Off:    c.Off,
+			Rights: c.Rights,
+		})
 	}
 	return options.Parse(args, stdout, program)
 }
@@ -523,7 +529,7 @@ func (m *manager) prepare(c *Controller) {
 	c.panics = logging.NewPanics(m.log.Logger, "a controller", "controller", c.Name)
 	c.outage = logging.NewOutage(m.log.Logger, c.Name, "writing again", "controller", c.Name)
 	c.resting = new(sync.Map)
-	c.tally = new(tally)
+	c.tally = tally.New[Key]()
 	c.stop = m.life.stop
 	c.queue = NewQueue(m.life.stop, QueueOptions[Key]{
 		Name:       c.Name,
@@ -651,10 +657,11 @@ func (m *manager) runController(c *Controller, pause time.Duration) {
 		return
 	}
 	m.log.Info("caches are complete, work begins", "controller", c.Name)
-	if m.options.Once {
-		c.tally.objects.Store(int64(c.callTotals().All))
+	objects := 0
+	if c.isOnce {
+		objects = c.callTotals().All
 	}
-	c.tally.hasBegun.Store(true)
+	c.tally.Begin(objects)
 	for _, begin := range c.beginWatches {
 		begin()
 	}
@@ -663,7 +670,7 @@ func (m *manager) runController(c *Controller, pause time.Duration) {
 	}
 	if m.options.Once {
 		m.resyncOnce(c)
-		c.tally.hasResynced.Store(true)
+		c.tally.Full()
 		m.awaitDone(c)
 		return
 	}
@@ -709,7 +716,7 @@ func (m *manager) noteReconciled(c *Controller, key Key, err error) {
 	}
 	c.outage.Forget(key.String())
 	if c.isOnce {
-		c.tally.done.add(key)
+		c.tally.Done(key)
 	}
 }
 
@@ -726,37 +733,6 @@ const (
 	onceKeysTimeout = time.Minute     // for changes whose keys a controller could not name because it panicked
 	onceTries       = 10              // after which -once gives a key up
 )
-
-// tally counts what -once has done. Without -once only its booleans are used, because there is no end to count up to.
-type tally struct {
-	hasBegun    atomic.Bool
-	hasResynced atomic.Bool  // all keys have been added
-	objects     atomic.Int64 // how many there were at the beginning
-	todo        keySet       // keys that were added
-	done        keySet       // of these, the ones that were reconciled
-	written     keySet       // of these, the ones that were written to
-}
-
-// keySet is a set of keys. Safe for concurrent use.
-type keySet struct {
-	mu   sync.Mutex // guards keys
-	keys map[Key]bool
-}
-
-func (s *keySet) add(key Key) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.keys == nil {
-		s.keys = map[Key]bool{}
-	}
-	s.keys[key] = true
-}
-
-func (s *keySet) size() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.keys)
-}
 
 // startOnceTimers makes -once fail if it takes too long.
 func (m *manager) startOnceTimers() (stop func()) {
@@ -821,8 +797,7 @@ func (m *manager) awaitDone(c *Controller) {
 // isAllDone reports whether -once has nothing left to do.
 func (m *manager) isAllDone() bool {
 	for _, c := range m.active {
-		hasKeysLeft := c.tally.todo.size() > c.tally.done.size() || c.backlogged() > 0
-		if !c.tally.hasResynced.Load() || hasKeysLeft {
+		if !c.tally.IsAllDone() || c.backlogged() > 0 {
 			return false
 		}
 	}
@@ -859,15 +834,7 @@ func (c *Controller) describeLeft() string {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return fmt.Sprintf("%s could not make %s right (%s)",
-		c.Name, withCount(left, "object"), strings.Join(names, ", "))
-}
-
-// withCount returns a number of things in words, as in "1 node" or "2 nodes".
-func withCount(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return fmt.Sprintf("%d %s", n, noun)
+		c.Name, tally.Count(left, "object"), strings.Join(names, ", "))
 }
 
 // summarize logs a line for each controller with the outcome of -once, -prune or -dry-run.
@@ -876,35 +843,21 @@ func (m *manager) summarize() {
 		return
 	}
 	for _, c := range m.active {
-		if !c.tally.hasBegun.Load() {
+		if !c.tally.HasBegun() {
 			continue
 		}
 		totals := c.callTotals()
 		if totals.Noun == "" {
 			continue
 		}
-		outcome := c.tallyText(totals)
+		outcome := c.tally.Summary(totals.Noun, c.outage.Failing())
 		if m.options.DryRun {
 			right := totals.All - totals.Wrong
 			outcome = fmt.Sprintf("%s: %d would be written, %d right, 0 failed",
-				withCount(totals.All, totals.Noun), totals.Wrong, right)
+				tally.Count(totals.All, totals.Noun), totals.Wrong, right)
 		}
 		m.log.Info(fmt.Sprintf("%s, in %.1f s", outcome, time.Since(m.started).Seconds()))
 	}
-}
-
-// tallyText says what -once has done with the objects that were there at the beginning.
-func (c *Controller) tallyText(totals Totals) string {
-	objects := int(c.tally.objects.Load())
-	written := c.tally.written.size()
-	failed := c.outage.Failing()
-	notDone := max(0, c.tally.todo.size()-c.tally.done.size()-failed)
-	right := max(0, objects-written-failed-notDone)
-	text := fmt.Sprintf("%s: %d written, %d right, %d failed", withCount(objects, totals.Noun), written, right, failed)
-	if notDone > 0 {
-		text += fmt.Sprintf(", %d not done", notDone)
-	}
-	return text
 }
 
 // incompleteCaches returns the kinds whose first list is not complete, sorted.
@@ -1021,60 +974,23 @@ func (m *manager) stuckControllers() (stuck []string) {
 	return stuck
 }
 
-// indexPage is what -listen answers for /.
-const indexPage = `podcount serves here:
-
-/livez        200 while the workers work, else 503 and which do not; /healthz is the same
-/readyz       200 once all caches are complete, else 503 and which are not
-/metrics      numbers, for Prometheus
-/debug/state  the caches, the queues and the lease, in JSON, for people
-`
-
-// handler answers the kubelet's probes, Prometheus and people.
-func (m *manager) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, indexPage)
+// pages answer the kubelet's probes, Prometheus and people.
+func (m *manager) pages() http.Handler {
+	return listen.Pages(listen.Content{
+		Stuck:      m.stuckControllers,
+		Incomplete: m.incompleteCaches,
+		State:      func() any { return m.state() },
+		Metrics: func() string {
+			m.setGauges()
+			return m.log.Text()
+		},
 	})
-	mux.HandleFunc("GET /livez", m.answerLive)
-	mux.HandleFunc("GET /healthz", m.answerLive)
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		answerProbe(w, "there is no complete list yet of: ", m.incompleteCaches())
-	})
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		m.setGauges()
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		io.WriteString(w, m.log.Text())
-	})
-	mux.HandleFunc("GET /debug/state", func(w http.ResponseWriter, _ *http.Request) {
-		text, err := json.MarshalIndent(m.state(), "", "  ")
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Write(append(text, '\n'))
-	})
-	return mux
-}
-
-func (m *manager) answerLive(w http.ResponseWriter, _ *http.Request) {
-	answerProbe(w, "does not move: ", m.stuckControllers())
-}
-
-// answerProbe answers ok, or 503 with the problems.
-func answerProbe(w http.ResponseWriter, heading string, problems []string) {
-	if len(problems) > 0 {
-		http.Error(w, heading+strings.Join(problems, ", "), http.StatusServiceUnavailable)
-		return
-	}
-	fmt.Fprintln(w, "ok")
 }
 
 // serve answers on -listen in the background. The caller closes the server.
 func (m *manager) serve() (*listen.Server, error) {
 	address := m.options.Listen
-	server, err := listen.Listen(m.life.stop, address, m.handler(), m.log.Logger)
+	server, err := listen.Listen(m.life.stop, address, m.pages(), m.log.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("-listen %s: %w", address, err)
 	}
@@ -1093,6 +1009,10 @@ type Controller struct {
 	Name  string
 	About string // what it does, for -controllers=help
 	Off   bool   // it runs only if -controllers names it
+
+	// Rights are what the controller may do in a cluster, for -manifest. The rights of the built-in controllers depend on
+	// the flags, so package deploy knows them.
+	Rights []deploy.Right
 
 	// Setup is called before anything runs. It says what the controller needs from the caches, watches them with Watch,
 	// and sets Reconcile and, if it wants them, the other functions below.
@@ -1114,9 +1034,9 @@ type Controller struct {
 
 	// The manager's prepare sets the fields below.
 
-	stop   context.Context // ends when podcount stops
-	isOnce bool            // each object is written at most once
-	tally  *tally
+	stop   context.Context   // ends when podcount stops
+	isOnce bool              // each object is written at most once
+	tally  *tally.Tally[Key] // counts keys only if isOnce, because otherwise there is no end to count up to
 
 	queue   *Queue[Key]
 	pace    *ratelimit.Bucket // of writes
@@ -1227,9 +1147,7 @@ func (c *Controller) callTotals() (totals Totals) {
 // add adds keys to the queue.
 func (c *Controller) add(keys ...Key) {
 	if c.isOnce {
-		for _, key := range keys {
-			c.tally.todo.add(key)
-		}
+		c.tally.Todo(keys...)
 	}
 	c.queue.Add(keys...)
 }
@@ -1238,8 +1156,7 @@ func (c *Controller) add(keys ...Key) {
 func (c *Controller) noteWritten(key Key) {
 	c.outage.Worked(key.String())
 	if c.isOnce {
-		c.tally.written.add(key)
-		c.tally.done.add(key)
+		c.tally.Written(key)
 	}
 }
 

@@ -1021,7 +1021,7 @@ func TestLiveTellsAWorkerThatHangs(t *testing.T) {
 		startPodcount(t, f, "-qps", "0.1", "-workers", "2")
 		live := func() (code int, text string) {
 			answer := httptest.NewRecorder()
-			m.handler().ServeHTTP(answer, httptest.NewRequest("GET", "/livez", nil))
+			m.pages().ServeHTTP(answer, httptest.NewRequest("GET", "/livez", nil))
 			return answer.Code, answer.Body.String()
 		}
 		limit := 2*kube.RequestTimeout + 20*time.Second // two workers may have to wait for a token of -qps each
@@ -1051,7 +1051,7 @@ func TestGaugesOfWhatIsNotThereAreAbsent(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		metrics := func() string {
 			answer := httptest.NewRecorder()
-			m.handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+			m.pages().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
 			return answer.Body.String()
 		}
 		wantGauges := func(when string, present bool, names ...string) {

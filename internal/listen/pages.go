@@ -1,0 +1,71 @@
+package listen
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// Content is what Pages shows. All of its functions are required. Any goroutine may call them, several at once.
+type Content struct {
+	// Stuck describes the workers that do not move any more.
+	Stuck func() []string
+
+	// Incomplete names the caches whose first list is not complete.
+	Incomplete func() []string
+
+	// State returns what /debug/state shows, as JSON.
+	State func() any
+
+	// Metrics returns all metrics in Prometheus' text format.
+	Metrics func() string
+}
+
+const indexPage = `podcount serves here:
+
+/livez        200 while the workers work, else 503 and which do not; /healthz is the same
+/readyz       200 once all caches are complete, else 503 and which are not
+/metrics      numbers, for Prometheus
+/debug/state  the caches, the queues and the lease, in JSON, for people
+`
+
+// Pages returns a handler for the kubelet's probes, for Prometheus and for people.
+func Pages(c Content) http.Handler {
+	mux := http.NewServeMux()
+	live := func(w http.ResponseWriter, _ *http.Request) {
+		answerProbe(w, "does not move: ", c.Stuck())
+	}
+	mux.HandleFunc("GET /livez", live)
+	mux.HandleFunc("GET /healthz", live)
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		answerProbe(w, "there is no complete list yet of: ", c.Incomplete())
+	})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		io.WriteString(w, c.Metrics())
+	})
+	mux.HandleFunc("GET /debug/state", func(w http.ResponseWriter, _ *http.Request) {
+		text, err := json.MarshalIndent(c.State(), "", "  ")
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Write(append(text, '\n'))
+	})
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, indexPage)
+	})
+	return mux
+}
+
+// answerProbe answers ok, or 503 with the problems.
+func answerProbe(w http.ResponseWriter, heading string, problems []string) {
+	if len(problems) > 0 {
+		http.Error(w, heading+strings.Join(problems, ", "), http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
