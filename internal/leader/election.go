@@ -1,9 +1,11 @@
-// Package leader makes one replica of all that know a Lease the leader, by the rules of client-go, with which it can
-// share one. While this replica leads it has a term, which ends at a deadline that each renewal moves: an Election is
-// the client's permit to write, so that no write begins or continues after the term.
+// Package leader elects a leader among replicas by means of a Lease, an object at the API server that has one holder.
+// It follows the algorithm of client-go's package leaderelection, so that replicas of both kinds can share a Lease.
 //
-// Times in a Lease are never compared with a clock of ours: what counts is how long ago we saw the Lease change, by our
-// monotonic clock. The package writes nothing but that one Lease, and never decides what a leader does.
+// While a replica leads, it has a term, which ends at a deadline. Each renewal of the lease moves the deadline. An
+// Election is also the permit to write of a kube.Client: no write begins or continues outside of a term.
+//
+// The times in a Lease come from other machines' clocks, and are never compared with ours. What counts is when we saw
+// the Lease change, by our monotonic clock. The package writes no object but that one Lease.
 //
 // https://kubernetes.io/docs/concepts/architecture/leases/
 package leader
@@ -25,67 +27,69 @@ import (
 	"podcount/internal/retry"
 )
 
-// MaxLeaseDuration is the longest that a Lease can say: its seconds are an int32.
+// MaxLeaseDuration is the longest duration that fits a Lease, which has an int32 of seconds.
 const MaxLeaseDuration = math.MaxInt32 * time.Second
 
-// Options say about which Lease an election is, and how long what may take. All of them are needed. The durations are
-// those of client-go's elections, where 15, 10 and 2 seconds are usual.
+// Options describe an election. All of them are required. The durations have the meaning that they have in client-go,
+// where 15, 10 and 2 seconds are usual.
 // https://pkg.go.dev/k8s.io/client-go/tools/leaderelection#LeaderElectionConfig
 type Options struct {
-	Namespace string // of the Lease
-	Name      string // of the Lease
-	Host      string // of this replica: its identity begins with it
+	// Namespace and Name are those of the Lease.
+	Namespace string
+	Name      string
 
-	// LeaseDuration is the time after which others may take a lease that is not renewed: whole seconds, and at most
-	// MaxLeaseDuration.
+	// Host is the name of this replica's host. The replica's identity begins with it.
+	Host string
+
+	// LeaseDuration is how long other replicas wait for a renewal before they take over. It must be whole seconds, and
+	// at most MaxLeaseDuration.
 	LeaseDuration time.Duration
 
-	// RenewDeadline is the time after which this replica does not lead any more, if it could not renew the lease. It is
-	// less than LeaseDuration.
+	// RenewDeadline is how long this replica leads without a renewal. It must be less than LeaseDuration.
 	RenewDeadline time.Duration
 
-	// RetryPeriod is the time between two tries. 1.2 times that is less than RenewDeadline.
+	// RetryPeriod is the time between two tries to get or to renew the lease. 1.2 times RetryPeriod must be less than
+	// RenewDeadline.
 	RetryPeriod time.Duration
 
-	// ReleaseLimit is how long it may take in the end to give the lease back: no longer than half of RenewDeadline, either.
+	// ReleaseLimit is how long Run may take to release the lease. Half of RenewDeadline is a limit, too.
 	ReleaseLimit time.Duration
 
-	// OnLost is called, once, when a lease that this replica held is lost. No write is permitted any more then.
+	// OnLost is called once if this replica leads and loses the lease. No write is permitted any more by then.
 	OnLost func(why error)
 
-	// Log hears who leads, and what fails.
 	Log *slog.Logger
 }
 
-// Election is one replica's part in an election, and its kube.Permit. Run holds it; the other methods may be called at
-// any time, by any goroutine.
+// Election is one replica's part in an election, and its kube.Permit. All methods except Run are safe for concurrent
+// use.
 type Election struct {
 	options Options
 	client  *kube.Client
-	id      string          // what this replica calls itself in the Lease
+	id      string          // this replica's identity, as the holder of the Lease
 	path    string          // of the Lease
-	bare    json.RawMessage // the metadata of a Lease that is not there yet
-	outage  *logging.Outage // of what is asked about the Lease
+	newMeta json.RawMessage // the metadata to create the Lease with
+	outage  *logging.Outage // of the requests about the Lease
 
-	mu       sync.Mutex         // guards all of the term
-	term     context.Context    // nil: this replica has never led; ended: it does not lead any more
-	endTerm  context.CancelFunc // of term
-	deadline time.Time          // of term, which guard ends then
-	guard    *time.Timer        // calls endTermAtDeadline
-	lastErr  error              // of the newest renewal; nil where it succeeded
-	lostTerm bool               // the term has ended because the lease is lost
+	mu       sync.Mutex         // guards the fields below
+	term     context.Context    // nil before this replica leads; ended when it no longer leads
+	endTerm  context.CancelFunc // ends term
+	deadline time.Time          // when term ends unless the lease is renewed before
+	guard    *time.Timer        // calls endTermAtDeadline at the deadline
+	lastErr  error              // of the last renewal, nil if that succeeded
+	lostTerm bool               // term has ended because the lease was lost
 
 	// Only Run uses the fields below.
-	observed     lease     // as last seen
-	fromOwnWrite bool      // observed is the answer to our own last write, and nothing has failed since
-	takeoverAt   time.Time // when we may follow the holder observed, if it is another and does not renew before
-	mayHold      bool      // the lease may be ours: we have asked for it, and have not seen it with another since
+	observed     lease     // the Lease as it was last seen
+	fromOwnWrite bool      // observed is the answer to our last write, so that there is no need to read the Lease
+	takeoverAt   time.Time // when this replica may take the lease from the holder in observed
+	mayHold      bool      // the server may have us as the holder: we have asked for that, and no answer denies it
 }
 
 var (
-	errHeld       = errors.New("it is held") // by the holder in Election.observed
-	errNotLeading = errors.New("not sent, as this replica does not lead")
-	errCutOff     = errors.New("cut off, as this replica does not lead any more: the server may have acted on it")
+	errHeld       = errors.New("it is held")
+	errNotLeading = errors.New("not sent, because this replica does not lead")
+	errCutOff     = errors.New("cut off, because this replica no longer leads; the server may have acted on it")
 )
 
 // New makes an election, which begins with Run. This replica's identity is its host's name and a random number.
@@ -95,28 +99,29 @@ func New(client *kube.Client, o Options) *Election {
 		client:  client,
 		id:      fmt.Sprintf("%s_%016x", o.Host, rand.Uint64()),
 		path:    "/apis/coordination.k8s.io/v1/namespaces/" + o.Namespace + "/leases/" + o.Name,
-		bare:    json.RawMessage(fmt.Sprintf(`{"namespace":%q,"name":%q}`, o.Namespace, o.Name)),
+		newMeta: json.RawMessage(fmt.Sprintf(`{"namespace":%q,"name":%q}`, o.Namespace, o.Name)),
 		outage:  logging.NewOutage(o.Log, "lease", "answered again", "lease", o.Namespace+"/"+o.Name),
 	}
 }
 
-// Lease returns the path of the Lease at the API server, and what this replica calls itself in it.
+// Lease returns the path of the Lease at the API server, and this replica's identity.
 func (e *Election) Lease() (path, identity string) { return e.path, e.id }
 
-// MayWrite returns an error unless this replica leads now. It reads the clock, as a timer may be late: after a process
-// was frozen its goroutines may go on before its timers have ended the term.
+// MayWrite returns an error unless this replica leads now. It checks the clock as well as the term, because the timer
+// that ends the term may be late: when a frozen process continues, its goroutines may run before its timers.
 func (e *Election) MayWrite() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.term == nil || e.term.Err() != nil || !time.Now().Before(e.deadline) {
+	hasTerm := e.term != nil && e.term.Err() == nil
+	if !hasTerm || !time.Now().Before(e.deadline) {
 		return errNotLeading
 	}
 	return nil
 }
 
-// WhilePermitted returns a context that ends with ctx and with the term: a write that the server has not answered by then
-// is given up. It ignores the present deadline, because a renewal may move that while the write is under way. Whoever
-// called it calls the function that it returns.
+// WhilePermitted returns a context for one write. It ends with ctx and with the term, so that a write that the server
+// has not answered by then is cut off. It does not end at the present deadline, which a renewal may move during the
+// write. The caller must call the returned function after the write.
 func (e *Election) WhilePermitted(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	e.mu.Lock()
@@ -133,14 +138,17 @@ func (e *Election) WhilePermitted(ctx context.Context) (context.Context, context
 	}
 }
 
-// Run campaigns until stop has ended. Once elected it calls won, which should return soon, and then renews the lease
-// until that is lost, or until resigned has ended, which must not be before stop. In the end it gives back what may be
-// ours. It may be called once.
+// Run takes part in the election until stop has ended. It must be called once. Its steps have the names that they have
+// in client-go:
+//
+//  1. acquire tries to get the lease until this replica holds it. Then Run calls won, which should return soon.
+//  2. renew renews the lease until that is lost, or until resigned has ended. resigned must not end before stop.
+//  3. release gives the lease back if this replica may hold it.
 func (e *Election) Run(stop, resigned context.Context, won func()) {
 	defer e.outage.Stop()
 	defer e.release()
-	deadline, ok := e.acquire(stop)
-	if !ok {
+	deadline, isOurs := e.acquire(stop)
+	if !isOurs {
 		return
 	}
 	term := e.beginTerm(resigned, deadline)
@@ -149,21 +157,21 @@ func (e *Election) Run(stop, resigned context.Context, won func()) {
 	e.renew(term)
 }
 
-// acquire tries to get the lease until it is ours, and returns the deadline of the term. ok is false if stop has ended
-// first.
-func (e *Election) acquire(stop context.Context) (deadline time.Time, ok bool) {
-	holder := "" // that was said last
+// acquire tries to get the lease until it is ours, and returns the first deadline of the term. isOurs is false if stop
+// has ended before.
+func (e *Election) acquire(stop context.Context) (deadline time.Time, isOurs bool) {
+	loggedHolder := ""
 	for {
 		deadline, err := e.tryToHold(stop)
 		if err == nil {
 			e.outage.Worked("get")
 			return deadline, true
 		}
-		isNews := e.observed.Spec.HolderIdentity != holder
+		holder := e.observed.Spec.HolderIdentity
 		switch {
-		case errors.Is(err, errHeld) && isNews:
-			holder = e.observed.Spec.HolderIdentity
-			e.options.Log.Info("standing by, as another replica leads", "lease", e.path, "holder", holder)
+		case errors.Is(err, errHeld) && holder != loggedHolder:
+			loggedHolder = holder
+			e.options.Log.Info("standing by, because another replica leads", "lease", e.path, "holder", holder)
 		case errors.Is(err, errHeld):
 			e.outage.Worked("get")
 		case stop.Err() == nil:
@@ -175,8 +183,8 @@ func (e *Election) acquire(stop context.Context) (deadline time.Time, ok bool) {
 	}
 }
 
-// pauseBeforeNextTry is 1 to 2.2 retry periods, by chance, as with client-go; but no longer than until the lease can be
-// taken over.
+// pauseBeforeNextTry returns a random time from 1 to 2.2 retry periods, as client-go does, but no longer than until the
+// lease may be taken over.
 func (e *Election) pauseBeforeNextTry() time.Duration {
 	period := e.options.RetryPeriod
 	pause := period + rand.N(period+period/5)
@@ -192,12 +200,12 @@ func (e *Election) beginTerm(resigned context.Context, deadline time.Time) (term
 	defer e.mu.Unlock()
 	e.term, e.endTerm = context.WithCancel(resigned)
 	e.deadline = deadline
-	// Whatever a renewal does, or however long it hangs, the term ends at its deadline.
+	// The guard ends the term at its deadline even if a renewal hangs.
 	e.guard = time.AfterFunc(time.Until(deadline), e.endTermAtDeadline)
 	return e.term
 }
 
-// renew keeps the lease until the term has ended.
+// renew renews the lease every RetryPeriod until the term has ended.
 func (e *Election) renew(term context.Context) {
 	for {
 		if retry.Sleep(term, e.options.RetryPeriod) != nil {
@@ -206,18 +214,18 @@ func (e *Election) renew(term context.Context) {
 		deadline, err := e.tryToHold(term)
 		e.noteRenewal(deadline, err)
 		switch {
+		case err == nil:
+			e.outage.Worked("renew")
 		case errors.Is(err, errHeld):
 			e.loseTerm(err)
 			return
-		case err == nil:
-			e.outage.Worked("renew")
 		case term.Err() == nil:
 			e.outage.Failed("renew", "cannot renew the lease", kube.PauseBetweenComplaints(err), "err", err)
 		}
 	}
 }
 
-// noteRenewal moves the term's deadline after a renewal that succeeded. A term that has ended is not begun again.
+// noteRenewal moves the term's deadline if a renewal has succeeded. A term that has ended meanwhile stays ended.
 func (e *Election) noteRenewal(deadline time.Time, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -228,24 +236,25 @@ func (e *Election) noteRenewal(deadline time.Time, err error) {
 	}
 }
 
-// endTermAtDeadline is called by the guard. It ends the term unless that was renewed at the last moment.
+// endTermAtDeadline ends the term because the lease was not renewed in time. The guard calls it.
 func (e *Election) endTermAtDeadline() {
 	e.mu.Lock()
-	left := time.Until(e.deadline)
+	isRenewed := time.Now().Before(e.deadline)
 	cause := cmp.Or(e.lastErr, context.DeadlineExceeded)
-	why := fmt.Errorf("it could not be renewed for %v: %w", e.options.RenewDeadline, cause)
 	e.mu.Unlock()
-	if left <= 0 { // else the guard was set again
-		e.loseTerm(why)
+	if isRenewed {
+		return // noteRenewal has moved the deadline while the guard fired, and has set the guard again.
 	}
+	e.loseTerm(fmt.Errorf("it could not be renewed for %v: %w", e.options.RenewDeadline, cause))
 }
 
-// loseTerm ends the term because the lease is another's, or soon will be.
+// loseTerm ends the term because another replica holds the lease, or may take it soon. It does nothing if the term has
+// ended already, because this replica has resigned.
 func (e *Election) loseTerm(why error) {
 	e.mu.Lock()
 	if e.term.Err() != nil {
 		e.mu.Unlock()
-		return // it has ended already: we have resigned
+		return
 	}
 	e.lostTerm = true
 	e.endTermLocked()
@@ -258,8 +267,8 @@ func (e *Election) endTermLocked() {
 	e.endTerm()
 }
 
-// release gives the lease back if it may be ours, so that the next replica need not wait until it has run out. What
-// was lost is not given back.
+// release ends the term. Then it gives back the lease if this replica may hold it, so that the next leader need not
+// wait until the lease has expired. A lease that was lost is not given back.
 func (e *Election) release() {
 	e.mu.Lock()
 	if e.term != nil {
@@ -273,7 +282,7 @@ func (e *Election) release() {
 	ctx, cancel := context.WithTimeout(context.Background(), min(e.options.ReleaseLimit, e.options.RenewDeadline/2))
 	defer cancel()
 	for e.mayHold && ctx.Err() == nil {
-		err := e.replace(ctx, e.giveBack)
+		_, err := e.update(ctx, e.giveBack)
 		if err == nil {
 			e.options.Log.Info("the lease is released", "lease", e.path)
 		} else if e.mayHold {

@@ -12,44 +12,49 @@ import (
 	"podcount/internal/kube"
 )
 
-// lease is what is read of a Lease, and written.
+// lease is the part of a Lease that is read and written.
 // https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/lease-v1/
 type lease struct {
-	Metadata json.RawMessage // goes back as it came, with its resourceVersion: of two writers one gets a 409
+	// Metadata is written as it was read. It has the resourceVersion, so of two replicas that write at the same time
+	// one gets a 409.
+	Metadata json.RawMessage
 	Spec     leaseSpec
-	isNew    bool // the server does not have it yet
+
+	isMissing bool // The server does not have the Lease yet.
 }
 
 type leaseSpec struct {
-	HolderIdentity       string `json:"holderIdentity"`                 // "": nobody holds it
-	LeaseDurationSeconds int    `json:"leaseDurationSeconds,omitempty"` // int32 in the API, as the transitions are
-	AcquireTime          string `json:"acquireTime,omitempty"`          // in the form of microTime, as is the next
+	HolderIdentity       string `json:"holderIdentity"` // "" if there is no holder
+	LeaseDurationSeconds int    `json:"leaseDurationSeconds,omitempty"`
+	AcquireTime          string `json:"acquireTime,omitempty"` // in the format microTime, as RenewTime
 	RenewTime            string `json:"renewTime,omitempty"`
-	LeaseTransitions     int    `json:"leaseTransitions"`
+	LeaseTransitions     int    `json:"leaseTransitions"` // an int32 in the API, as LeaseDurationSeconds
 }
 
-// microTime is how a Lease's times are written: with exactly six fractional digits.
+// microTime is the format of times in a Lease: they have exactly six fractional digits.
 const microTime = "2006-01-02T15:04:05.000000Z07:00"
 
-// tryToHold makes one attempt to get the lease, or to renew it, and returns the deadline of the term that this gives.
-// It counts from before the lease was sent: another replica may start to count the lease's duration as soon as the
-// server has it.
+// tryToHold tries once to get or to renew the lease, and returns the deadline of the term that this begins or extends.
+// The deadline counts from before the write was sent, because other replicas may count the lease's duration as soon as
+// the server has it. client-go calls this step tryAcquireOrRenew.
 func (e *Election) tryToHold(ctx context.Context) (deadline time.Time, err error) {
-	err = e.replace(ctx, func(had lease, now time.Time) (leaseSpec, error) {
-		deadline = now.Add(e.options.RenewDeadline)
-		return e.claim(had, now)
-	})
-	return deadline, err
+	sentAt, err := e.update(ctx, e.claim)
+	return sentAt.Add(e.options.RenewDeadline), err
 }
 
-// claim returns the lease with us as its holder, or errHeld while it is another's.
-func (e *Election) claim(had lease, now time.Time) (leaseSpec, error) {
-	isOurs := had.Spec.HolderIdentity == e.id
-	isHeld := !isOurs && had.Spec.HolderIdentity != ""
+// leaseChange returns the spec to write in place of the present one. It returns errHeld if it may not change the lease,
+// because that has another holder.
+type leaseChange func(present lease, now time.Time) (leaseSpec, error)
+
+// claim is the leaseChange that makes us the holder.
+func (e *Election) claim(present lease, now time.Time) (leaseSpec, error) {
+	holder := present.Spec.HolderIdentity
+	isOurs := holder == e.id
+	isHeld := holder != "" && !isOurs
 	if isHeld && now.Before(e.takeoverAt) {
-		return leaseSpec{}, fmt.Errorf("%w by %q", errHeld, had.Spec.HolderIdentity)
+		return leaseSpec{}, fmt.Errorf("%w by %q", errHeld, holder)
 	}
-	next := had.Spec
+	next := present.Spec
 	next.HolderIdentity = e.id
 	next.LeaseDurationSeconds = int(e.options.LeaseDuration / time.Second)
 	next.RenewTime = now.UTC().Format(microTime)
@@ -57,77 +62,91 @@ func (e *Election) claim(had lease, now time.Time) (leaseSpec, error) {
 		return next, nil
 	}
 	next.AcquireTime = next.RenewTime
-	// The first holder follows nobody. The API has no number of transitions beyond int32: there it stays.
-	if !had.isNew && next.LeaseTransitions < math.MaxInt32 {
+	// The first holder makes no transition. An int32 cannot count more than MaxInt32 of them.
+	if !present.isMissing && next.LeaseTransitions < math.MaxInt32 {
 		next.LeaseTransitions++
 	}
 	return next, nil
 }
 
-// giveBack returns the lease with no holder, or errHeld if it is another's.
-func (e *Election) giveBack(had lease, now time.Time) (leaseSpec, error) {
-	if had.Spec.HolderIdentity != e.id {
-		return leaseSpec{}, fmt.Errorf("%w by %q", errHeld, had.Spec.HolderIdentity)
+// giveBack is the leaseChange that leaves the lease without a holder. The API demands a duration: one second is what
+// client-go writes.
+func (e *Election) giveBack(present lease, now time.Time) (leaseSpec, error) {
+	if holder := present.Spec.HolderIdentity; holder != e.id {
+		return leaseSpec{}, fmt.Errorf("%w by %q", errHeld, holder)
 	}
 	at := now.UTC().Format(microTime)
-	transitions := had.Spec.LeaseTransitions
-	return leaseSpec{LeaseDurationSeconds: 1, AcquireTime: at, RenewTime: at, LeaseTransitions: transitions}, nil
+	return leaseSpec{
+		LeaseDurationSeconds: 1,
+		AcquireTime:          at,
+		RenewTime:            at,
+		LeaseTransitions:     present.Spec.LeaseTransitions,
+	}, nil
 }
 
-// leaseChange computes the new spec of a lease from the present one. With errHeld it leaves the lease to another.
-type leaseChange func(had lease, now time.Time) (leaseSpec, error)
-
-// replace changes the lease. An attempt that hangs leaves time for another one before the deadline.
-func (e *Election) replace(ctx context.Context, change leaseChange) error {
+// update changes the lease, and returns when it began to send the change. If somebody else has changed the lease since
+// it was last read, update tries once more. It takes at most half of RenewDeadline, which leaves time for another try.
+func (e *Election) update(ctx context.Context, change leaseChange) (sentAt time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.options.RenewDeadline/2)
 	defer cancel()
-	err := e.replaceOnce(ctx, change)
-	s := kube.StatusOf(err)
-	if s.Code == http.StatusConflict || s.Code == http.StatusNotFound || s.HasCause("metadata.resourceVersion") {
-		return e.replaceOnce(ctx, change) // somebody else has written, made or removed it: look at once
+	sentAt, err = e.updateOnce(ctx, change)
+	if isConflict(err) {
+		return e.updateOnce(ctx, change)
 	}
-	return err
+	return sentAt, err
 }
 
-// replaceOnce looks at the lease, unless it is known from our own last write, and writes what change makes of it.
-func (e *Election) replaceOnce(ctx context.Context, change leaseChange) error {
+// isConflict reports whether a write was refused because the lease was written, created or deleted since it was read.
+func isConflict(err error) bool {
+	status := kube.StatusOf(err)
+	return status.Code == http.StatusConflict ||
+		status.Code == http.StatusNotFound ||
+		status.HasCause("metadata.resourceVersion")
+}
+
+// updateOnce does once what update does, in three steps.
+func (e *Election) updateOnce(ctx context.Context, change leaseChange) (sentAt time.Time, err error) {
+	// 1. Read the lease. The answer to our own last write saves us the request, as on client-go's fast path.
 	if !e.fromOwnWrite {
 		if err := e.look(ctx); err != nil {
-			return err
+			return time.Time{}, err
 		}
 	}
-	spec, err := change(e.observed, time.Now())
-	if errors.Is(err, errHeld) {
-		e.mayHold = false
-	}
+	// 2. Decide what to write.
+	sentAt = time.Now()
+	next, err := change(e.observed, sentAt)
 	if err != nil {
-		return err
+		if errors.Is(err, errHeld) {
+			e.mayHold = false
+		}
+		return time.Time{}, err
 	}
-	return e.put(ctx, spec)
+	// 3. Write it.
+	return sentAt, e.put(ctx, next)
 }
 
-// look reads the lease. If it has changed, its holder gets its full duration again.
+// look reads the lease. When the lease has changed, its holder is alive, and gets the full duration from now on.
 func (e *Election) look(ctx context.Context) error {
-	var now lease
-	err := e.client.Send(ctx, kube.Request{Method: http.MethodGet, Path: e.path}, &now)
+	var present lease
+	err := e.client.Send(ctx, kube.Request{Method: http.MethodGet, Path: e.path}, &present)
 	if kube.StatusOf(err).Reason == "NotFound" {
-		now = lease{Metadata: e.bare, isNew: true}
+		present = lease{Metadata: e.newMeta, isMissing: true}
 	} else if err != nil {
 		return err
 	}
-	if now.Spec != e.observed.Spec {
-		duration := time.Duration(now.Spec.LeaseDurationSeconds) * time.Second
+	if present.Spec != e.observed.Spec {
+		duration := time.Duration(present.Spec.LeaseDurationSeconds) * time.Second
 		e.takeoverAt = time.Now().Add(max(e.options.RetryPeriod, duration))
 	}
-	e.observed = now
+	e.observed = present
 	return nil
 }
 
-// put writes the lease, and makes it where there is none: a PUT without resourceVersion does that, and needs no more
-// than rights to this one name.
+// put writes the lease. If there is none, a PUT without resourceVersion creates it. That needs the rights to create and
+// update this one name; a POST would need the right to create leases of any name.
 func (e *Election) put(ctx context.Context, spec leaseSpec) error {
 	e.fromOwnWrite = false
-	e.mayHold = true
+	e.mayHold = true // until we know better: the server may do it even if we get no answer
 	body := map[string]any{
 		"apiVersion": "coordination.k8s.io/v1",
 		"kind":       "Lease",
@@ -135,11 +154,11 @@ func (e *Election) put(ctx context.Context, spec leaseSpec) error {
 		"spec":       spec,
 	}
 	request := kube.Request{Method: http.MethodPut, Path: e.path, Body: body, WithoutPermit: true}
-	var got lease
-	if err := e.client.Send(ctx, request, &got); err != nil {
+	var written lease
+	if err := e.client.Send(ctx, request, &written); err != nil {
 		return err
 	}
-	e.observed = got
+	e.observed = written
 	e.fromOwnWrite = true
 	e.mayHold = spec.HolderIdentity == e.id
 	return nil
