@@ -84,7 +84,6 @@ var (
 	at          = suite.At
 	fewer       = testkit.Fewer
 	isList      = suite.IsList
-	isWriteOf   = suite.IsWriteOf
 	leaseKey    = suite.LeaseKey
 	leaseNow    = suite.LeaseNow
 	meetFaults  = suite.MeetFaults

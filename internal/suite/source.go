@@ -27,13 +27,14 @@ var Sources = Topic{
 func noWallClock(t *testing.T, podcount Program) {
 	wall := regexp.MustCompile(`\.(UTC|Local|In|Truncate|AddDate|UnmarshalText)\(|\.Round\(0\)|time\.(Unix\w*|Date|Parse)\(|\.Unix\w*\(|NotAfter|ExpirationTimestamp`)
 	may := []string{
-		`now.UTC().Format(microTime)`,                   // what a Lease says; nobody compares it
-		`time.Now().UTC().Format(time.RFC3339)}`,        // what an Event says
-		`r.stamp = max(time.Now().UnixNano(), r.stamp`,  // its name: never the same again, whatever the clock
-		`pair.Leaf.NotAfter`,                            // a certificate's end, which is only told
-		`ExpirationTimestamp                         *`, // a credential's: one that is taken for good too long
-		`expires := `,                   // is refused, and that renews it, too
-		`"process_start_time_seconds")`, // what a metric says
+		`now.UTC().Format(microTime)`,             // what a Lease shows to others; nobody compares it
+		`at.UTC().Format(time.RFC3339)`,           // what an Event shows to others
+		`r.newestStamp = max(time.Now().UnixNano`, // an Event's name, which differs whatever the clock does
+		`expires := pair.Leaf.NotAfter`,           // a certificate's end, which is only logged
+		`"process_start_time_seconds")`,           // a metric
+		`ExpirationTimestamp   *time.Time`,        // a credential's end. If podcount takes one for valid for too
+		`expires := s.ExpirationTimestamp`,        // long, because the clock was set, the server refuses it, and
+		`expiration := e.got.ExpirationTimestamp`, // then podcount renews it.
 	}
 	files, _ := filepath.Glob("*.go")
 	below, _ := filepath.Glob("internal/*/*.go")
