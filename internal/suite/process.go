@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,6 +97,9 @@ func NoEnv(string) string { return "" }
 // Stop asks podcount to stop, as a signal does, and returns the error that it ended with. If it has ended already, Stop
 // only returns the error.
 func (p *Process) Stop() error { return p.stop() }
+
+// Logged counts how often a text occurs in the log.
+func (p *Process) Logged(text string) int { return strings.Count(p.Log.String(), text) }
 
 // Finish waits until podcount ends by itself, and returns the error that it ended with.
 func (p *Process) Finish() error {

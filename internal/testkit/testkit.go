@@ -3,6 +3,7 @@
 package testkit
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 	"strings"
@@ -26,6 +27,27 @@ func WantNumber(t testing.TB, what string, got, want int) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: got %d, want %d", what, got, want)
+	}
+}
+
+// WantBetween fails the test unless got is at least low and at most high. It works for numbers and for durations.
+func WantBetween[T cmp.Ordered](t testing.TB, what string, got, low, high T) {
+	t.Helper()
+	if got < low || got > high {
+		t.Errorf("%s: got %v, want %v to %v", what, got, low, high)
+	}
+}
+
+// WantError fails the test unless err says want somewhere, or unless there is no error if want is "".
+func WantError(t testing.TB, what string, err error, want string) {
+	t.Helper()
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("%s: got the error %q, want none", what, err)
+	case want != "" && err == nil:
+		t.Errorf("%s: got no error, want %q", what, want)
+	case want != "" && !strings.Contains(err.Error(), want):
+		t.Errorf("%s: got the error %q, want %q", what, err, want)
 	}
 }
 

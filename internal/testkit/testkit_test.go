@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -46,6 +47,32 @@ func TestChecks(t *testing.T) {
 		{"another number",
 			func(t testing.TB) { WantNumber(t, "it", 1, 2) },
 			"it: got 1, want 2"},
+
+		{"a number between two",
+			func(t testing.TB) { WantBetween(t, "it", 1, 1, 2) },
+			""},
+		{"a number that is too small",
+			func(t testing.TB) { WantBetween(t, "it", 0, 1, 2) },
+			"it: got 0, want 1 to 2"},
+		{"a duration that is too long",
+			func(t testing.TB) { WantBetween(t, "it", 3*time.Second, time.Second, 2*time.Second) },
+			"it: got 3s, want 1s to 2s"},
+
+		{"no error where none is wanted",
+			func(t testing.TB) { WantError(t, "it", nil, "") },
+			""},
+		{"an error where none is wanted",
+			func(t testing.TB) { WantError(t, "it", io.EOF, "") },
+			`it: got the error "EOF", want none`},
+		{"the wanted error",
+			func(t testing.TB) { WantError(t, "it", io.ErrUnexpectedEOF, "EOF") },
+			""},
+		{"another error than the wanted one",
+			func(t testing.TB) { WantError(t, "it", io.EOF, "broken") },
+			`it: got the error "EOF", want "broken"`},
+		{"no error where one is wanted",
+			func(t testing.TB) { WantError(t, "it", nil, "broken") },
+			`it: got no error, want "broken"`},
 
 		{"equal texts",
 			func(t testing.TB) { WantEqual(t, "it", "a\nb", "a\nb") },
