@@ -51,8 +51,8 @@ type Meta struct {
 	lastList uint32
 }
 
-// labelSet is a set of labels that several objects share. If values is nil, the objects share only the keys, and each has
-// its values in Meta.text.
+// labelSet is a set of labels that several objects share. If values is nil, the objects share only the keys, and each
+// has its values in Meta.text.
 type labelSet struct {
 	keys   []string
 	values []string
@@ -131,8 +131,8 @@ func (m *Meta) hasSameLabels(o *Meta) bool {
 	return true
 }
 
-// Object is a pointer to a struct that embeds Meta. An object in a store is never modified, so that everybody can read it
-// without a lock.
+// Object is a pointer to a struct that embeds Meta. An object in a store is never modified, so that everybody can read
+// it without a lock.
 type Object[T any] interface {
 	comparable // to nil
 	meta() *Meta
@@ -194,8 +194,8 @@ func (n *Node) hasSameFields(*Node) bool { return true } // there are none
 
 func (n *Node) readFrom(*item) {}
 
-// Count is a custom resource, which deploy/count-crd.yaml defines. It says how many pods of a certain name its namespace
-// should have.
+// Count is a custom resource, which deploy/count-crd.yaml defines. It says how many pods of a certain name its
+// namespace should have.
 type Count struct {
 	Meta
 	countSpec
@@ -211,8 +211,8 @@ type countSpec struct {
 	Invalid string
 }
 
-// countStatus is the status of a Count. Each field is as JSON writes it, or "" if the status does not have it. So a value
-// of a wrong type, which a lax schema may let through, is never mistaken for a right one.
+// countStatus is the status of a Count. Each field is as JSON writes it, or "" if the status does not have it. So a
+// value of a wrong type, which a lax schema may let through, is never mistaken for a right one.
 type countStatus struct {
 	Healthy            wire.Raw `json:"healthy,omitempty"`
 	Count              wire.Raw `json:"count,omitempty"`
@@ -302,8 +302,8 @@ func newerVersion(a, b string) bool {
 
 func isDecimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// Store is the cache of one kind. Any goroutine may read it. Only its reflector may change it, except that whoever patches
-// an object applies the server's answer.
+// Store is the cache of one kind. Any goroutine may read it. Only its reflector may change it, except that whoever
+// patches an object applies the server's answer.
 type Store[T Object[T]] struct {
 	reportsEveryVersion bool // see Reflector.NeedEveryVersion
 
@@ -492,8 +492,8 @@ func (s *Store[T]) hasChanged(old, now T) bool {
 	return !old.hasSameFields(now) || !old.meta().hasSameLabels(now.meta())
 }
 
-// Apply takes the object of a watch event (ADDED, MODIFIED or DELETED), and returns what has changed. That is nothing if
-// the store already has a newer version of the object.
+// Apply takes the object of a watch event (ADDED, MODIFIED or DELETED), and returns what has changed. That is nothing
+// if the store already has a newer version of the object.
 func (s *Store[T]) Apply(eventType string, obj T) []Delta[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -534,8 +534,8 @@ func (s *Store[T]) hasNewerLocked(obj T) bool {
 	return version != knownVersion && !newerVersion(version, knownVersion)
 }
 
-// Listing collects the objects of one list. The store does not change until Commit, so that a list that fails part-way is
-// simply dropped: half a list is never taken for the truth.
+// Listing collects the objects of one list. The store does not change until Commit, so that a list that fails part-way
+// is simply dropped: half a list is never taken for the truth.
 type Listing[T Object[T]] struct {
 	store   *Store[T]
 	number  uint32
@@ -551,12 +551,12 @@ func (s *Store[T]) BeginList() *Listing[T] {
 	return &Listing[T]{store: s, number: s.lists, changed: map[string]T{}}
 }
 
-// listLimit is the most objects that a list may have. It is more than ten times what Kubernetes is made for, and protects
-// the memory from a server whose list never ends.
+// listLimit is the most objects that a list may have. It is more than ten times what Kubernetes is made for, and
+// protects the memory from a server whose list never ends.
 const listLimit = 2_000_000
 
-// Add takes the next object of a list. text is the object's Meta.text, which Add copies if it keeps the object. If kept is
-// false, the caller may use the object again. The error says that the list has too many objects.
+// Add takes the next object of a list. text is the object's Meta.text, which Add copies if it keeps the object. If kept
+// is false, the caller may use the object again. The error says that the list has too many objects.
 func (l *Listing[T]) Add(obj T, text []byte) (kept bool, err error) {
 	if l.n >= listLimit {
 		return false, fmt.Errorf("the list has more than %d objects: "+
@@ -617,10 +617,11 @@ const (
 	internLimit = 8192     // texts that a decoder remembers, of each sort
 )
 
-// item is one object on its way from the wire into memory: all that any kind reads of it. The next object overwrites it.
+// item is one object on its way from the wire into memory: all that any kind reads of it. The next object overwrites
+// it.
 //
-// To read one more field, add it here, reset it in decoder.Reset, read it in readMetadata, readSpec or readStatus (JSON)
-// and in decoder.Schema (protobuf), and let the kind use it in readFrom and hasSameFields.
+// To read one more field, add it here, reset it in decoder.Reset, read it in readMetadata, readSpec or readStatus
+// (JSON) and in decoder.Schema (protobuf), and let the kind use it in readFrom and hasSameFields.
 type item struct {
 	// Of metadata.
 	namespace  wire.Text
@@ -676,8 +677,8 @@ func remember[K comparable, V any](known map[K]V, key K, value V) V {
 	return value
 }
 
-// decoder makes objects of what the server sends, for one stream at a time. It reuses its memory, so that an object that
-// the store already has costs none.
+// decoder makes objects of what the server sends, for one stream at a time. It reuses its memory, so that an object
+// that the store already has costs none.
 type decoder[T Object[T]] struct {
 	kind *Kind[T]
 	wire *wire.Decoder // fills item by calling the methods that make decoder a wire.ObjectReader
@@ -780,8 +781,8 @@ func (it *item) buildText() {
 	it.text = append(it.text, it.version...)
 }
 
-// hasOddText reports whether the text could not be taken apart again: a slash in a name would end the namespace. It also
-// finds U+FFFD, which JSON that is not UTF-8 arrives with.
+// hasOddText reports whether the text could not be taken apart again: a slash in a name would end the namespace. It
+// also finds U+FFFD, which JSON that is not UTF-8 arrives with.
 func (it *item) hasOddText() bool {
 	return bytes.IndexByte(it.name, '/') >= 0 ||
 		bytes.IndexByte(it.namespace, '/') >= 0 ||
@@ -791,8 +792,8 @@ func (it *item) hasOddText() bool {
 
 var errMarkInLabel = errors.New("a label with a character that no label has")
 
-// labelSet returns the labels of the item, or nil if it has none. Labels that two objects have are shared from the second
-// one on. Otherwise it adds the values to the item's text, where they cost little more than their bytes.
+// labelSet returns the labels of the item, or nil if it has none. Labels that two objects have are shared from the
+// second one on. Otherwise it adds the values to the item's text, where they cost little more than their bytes.
 func (d *decoder[T]) labelSet() (*labelSet, error) {
 	it := &d.item
 	it.labelKey = it.labelKey[:0]
@@ -1052,9 +1053,9 @@ type WatchEvent[T any] struct {
 	Status *wire.Status // nil except with ERROR
 }
 
-// events calls handle for each frame of a watch, until the stream ends or handle fails. It returns nil if the stream ends
-// between two frames, the connection's own error if that breaks, and a wire.GarbageError for everything that cannot be
-// understood.
+// events calls handle for each frame of a watch, until the stream ends or handle fails. It returns nil if the stream
+// ends between two frames, the connection's own error if that breaks, and a wire.GarbageError for everything that
+// cannot be understood.
 func (d *decoder[T]) events(r io.Reader, isProtobuf bool, handle func(WatchEvent[T]) error) error {
 	return d.wire.Events(r, isProtobuf, func(frame wire.Event) error {
 		event, err := d.watchEvent(frame)

@@ -1,5 +1,5 @@
-// Podcount is a Kubernetes controller made of nothing but Go's standard library. It counts pods and writes the counts to
-// labels of nodes. Data runs one way through its four files:
+// Podcount is a Kubernetes controller made of nothing but Go's standard library. It counts pods and writes the counts
+// to labels of nodes. Data runs one way through its four files:
 //
 //	API server ──list, watch──▶ watch.go ──changes──▶ cache.go ──keys──▶ queue.go
 //	                                                                        │ key
@@ -216,8 +216,8 @@ func obeySignals(signals <-chan os.Signal, stop func(), exit func(why string)) {
 	}
 }
 
-// writeLastLine writes a line to stderr. It waits no longer than lastLineTime, because stderr may be a full pipe, and the
-// process must end.
+// writeLastLine writes a line to stderr. It waits no longer than lastLineTime, because stderr may be a full pipe, and
+// the process must end.
 func writeLastLine(text string) {
 	written := background.Go(func() { fmt.Fprintln(os.Stderr, "podcount:", text) })
 	select {
@@ -258,7 +258,8 @@ func newLogHandler(w io.Writer, o *options.Options) slog.Handler {
 	return logging.NewHandler(w, o.LogStyle, slog.Level(-o.Verbosity))
 }
 
-// outputs are stdout and stderr as podcount uses them: writes never block, and what nobody reads is dropped and counted.
+// outputs are stdout and stderr as podcount uses them: writes never block, and what nobody reads is dropped and
+// counted.
 type outputs struct {
 	options *options.Options
 	log     *Log            // writes to logged
@@ -478,8 +479,8 @@ func newReflector[T Object[T]](o *options.Options, client *kube.Client, log *Log
 	})
 }
 
-// setCountersToZero creates the counters that alerts watch. Prometheus sees no increase in a counter whose first value is
-// 1.
+// setCountersToZero creates the counters that alerts watch. Prometheus sees no increase in a counter whose first value
+// is 1.
 func (m *manager) setCountersToZero() {
 	for _, result := range []string{"failed", "stripped"} {
 		m.log.Set(0, "podcount_label_patches_total", result)
@@ -588,8 +589,8 @@ func (m *manager) campaign(resigned context.Context) {
 	m.election.Run(m.life.stop, resigned, win)
 }
 
-// awaitEnd waits until a step of the shutdown has ended, which it should do when limit ends at the latest. If a bug keeps
-// it from ending, podcount continues without it after hangTimeout.
+// awaitEnd waits until a step of the shutdown has ended, which it should do when limit ends at the latest. If a bug
+// keeps it from ending, podcount continues without it after hangTimeout.
 func (m *manager) awaitEnd(what string, ended <-chan struct{}, limit context.Context) {
 	select {
 	case <-ended:
@@ -603,7 +604,8 @@ func (m *manager) awaitEnd(what string, ended <-chan struct{}, limit context.Con
 	}
 }
 
-// maxStartPause is the longest pause between the starts of two controllers, so that they do not burst into work together.
+// maxStartPause is the longest pause between the starts of two controllers, so that they do not burst into work
+// together.
 const maxStartPause = 100 * time.Millisecond
 
 // runControllers runs the controllers and their caches until podcount stops, or until -once is done. It returns when
@@ -646,8 +648,8 @@ func (m *manager) runControllers() {
 	}
 }
 
-// runController runs one controller. It begins when the controller's caches are complete, because half a list would make
-// wrong labels, and when this replica leads. It returns when podcount stops, or when -once is done.
+// runController runs one controller. It begins when the controller's caches are complete, because half a list would
+// make wrong labels, and when this replica leads. It returns when podcount stops, or when -once is done.
 func (m *manager) runController(c *Controller, pause time.Duration) {
 	for cache := range c.watched {
 		m.await(cache.Synced())
@@ -1003,23 +1005,23 @@ func (m *manager) serve() (*listen.Server, error) {
 	return server, nil
 }
 
-// Controller is one of podcount's jobs. Changes of what it watches, and time, give it keys; for each key, Reconcile makes
-// the world as it should be. The manager sees to its queue, its workers and its retries.
+// Controller is one of podcount's jobs. Changes of what it watches, and time, give it keys; for each key, Reconcile
+// makes the world as it should be. The manager sees to its queue, its workers and its retries.
 type Controller struct {
 	Name  string
 	About string // what it does, for -controllers=help
 	Off   bool   // it runs only if -controllers names it
 
-	// Rights are what the controller may do in a cluster, for -manifest. The rights of the built-in controllers depend on
-	// the flags, so package deploy knows them.
+	// Rights are what the controller may do in a cluster, for -manifest. The rights of the built-in controllers depend
+	// on the flags, so package deploy knows them.
 	Rights []deploy.Right
 
 	// Setup is called before anything runs. It says what the controller needs from the caches, watches them with Watch,
 	// and sets Reconcile and, if it wants them, the other functions below.
 	Setup func(m *manager, c *Controller)
 
-	// Reconcile is never called twice at the same time with the same key. If it fails, it is called again after a backoff.
-	// ctx ends when podcount must.
+	// Reconcile is never called twice at the same time with the same key. If it fails, it is called again after a
+	// backoff. ctx ends when podcount must.
 	Reconcile func(ctx context.Context, key Key) (Result, error)
 
 	// Resync returns the keys to begin with, and to look at again at each interval.
@@ -1059,8 +1061,8 @@ type Totals struct {
 }
 
 // Watch makes a controller watch a cache. keysOf returns the keys that a change concerns. It is called by several
-// goroutines at once: first with every object that is there when the controller begins, and then with every change. If it
-// panics, it is called again later with the same change.
+// goroutines at once: first with every object that is there when the controller begins, and then with every change. If
+// it panics, it is called again later with the same change.
 func Watch[T Object[T]](c *Controller, r *Reflector[T], keysOf func(Delta[T]) []Key) {
 	c.watched[r] = struct{}{}
 	addKeys := func(change Delta[T]) (err error) {
@@ -1178,8 +1180,8 @@ func (c *Controller) isResting(m *Meta) bool {
 	return isResting
 }
 
-// strippedRest is how long a write is not tried again after the server has dropped what it writes. Such a write costs the
-// server as much as one that works, and everybody who watches the object gets to see it.
+// strippedRest is how long a write is not tried again after the server has dropped what it writes. Such a write costs
+// the server as much as one that works, and everybody who watches the object gets to see it.
 const strippedRest = 10 * time.Minute
 
 // podCount keeps the labels of nodes equal to the numbers of pods.
@@ -1242,8 +1244,8 @@ func (p *podCount) nodeKeys(change Delta[*Node]) []Key {
 	return nil
 }
 
-// podKeys returns the keys of the nodes whose numbers a change of a pod concerns, and posts an Event about a new pod. The
-// pods that are there at the start are left to resync.
+// podKeys returns the keys of the nodes whose numbers a change of a pod concerns, and posts an Event about a new pod.
+// The pods that are there at the start are left to resync.
 func (p *podCount) podKeys(change Delta[*Pod]) (keys []Key) {
 	isNew := change.Old == nil
 	isGone := change.New == nil
@@ -1293,12 +1295,13 @@ func (p *podCount) warnOfNoNode() {
 	isFirst := !p.hasWarned.Swap(true)
 	if isFirst {
 		p.log.Warn("no node gets the total: none matches -total-nodes "+
-			"(a managed cluster hides its control plane; -total-nodes '' means every node)", "label", p.options.TotalLabel)
+			"(a managed cluster hides its control plane; -total-nodes '' means every node)",
+			"label", p.options.TotalLabel)
 	}
 }
 
-// isUrgent reports whether a key is theTotal, or that of a node whose label with the total is wrong. Such keys go first,
-// because -qps may make a thousand nodes wait a minute for the numbers of their own pods.
+// isUrgent reports whether a key is theTotal, or that of a node whose label with the total is wrong. Such keys go
+// first, because -qps may make a thousand nodes wait a minute for the numbers of their own pods.
 func (p *podCount) isUrgent(key Key) bool {
 	if key == theTotal {
 		return true
@@ -1357,8 +1360,8 @@ func (p *podCount) passTotalOn() Result {
 	return Result{}
 }
 
-// labelPatch is the labels of a node that are wrong. The values are what they should be: a string, or nil for a label that
-// should not be there.
+// labelPatch is the labels of a node that are wrong. The values are what they should be: a string, or nil for a label
+// that should not be there.
 type labelPatch map[string]any
 
 // wrongLabels compares the labels of a node with the caches as they are now.
@@ -1392,8 +1395,8 @@ func labelOf(node *Node, label string) any {
 	return value
 }
 
-// labelsToWrite returns a node, or nil if it is gone, and its wrong labels except for those that rest because the server
-// has dropped them.
+// labelsToWrite returns a node, or nil if it is gone, and its wrong labels except for those that rest because the
+// server has dropped them.
 func (p *podCount) labelsToWrite(key Key) (*Node, labelPatch) {
 	node := p.nodes.Get(key)
 	if node == nil {
@@ -1589,8 +1592,8 @@ func setUpCount(m *manager, c *Controller) {
 	c.Totals = s.totals
 }
 
-// podName returns the name that a pod has by one of nameLabels, in its namespace. It returns Key{} if the pod is nil, or
-// does not have the label, or has the same name by an earlier label: a pod must not count twice.
+// podName returns the name that a pod has by one of nameLabels, in its namespace. It returns Key{} if the pod is nil,
+// or does not have the label, or has the same name by an earlier label: a pod must not count twice.
 func podName(pod *Pod, i int) Key {
 	if pod == nil {
 		return Key{}
@@ -1703,8 +1706,8 @@ func (s *countControl) rightStatus(count *Count) countStatus {
 	}
 }
 
-// comparableStatus returns the part of a status that podcount writes. Without a status subresource, podcount's own writes
-// raise the generation. Then observedGeneration would never be right, and is left out.
+// comparableStatus returns the part of a status that podcount writes. Without a status subresource, podcount's own
+// writes raise the generation. Then observedGeneration would never be right, and is left out.
 func comparableStatus(installed *Installation, status countStatus) countStatus {
 	if !installed.HasStatus {
 		status.ObservedGeneration = ""
@@ -1750,8 +1753,8 @@ func (s *countControl) forget(key Key) {
 	}
 }
 
-// mayWrite reports whether a wrong status is written now. A dry run logs the write instead, and a status that the server
-// has dropped rests.
+// mayWrite reports whether a wrong status is written now. A dry run logs the write instead, and a status that the
+// server has dropped rests.
 func (s *countControl) mayWrite(plan countPlan) bool {
 	if s.options.DryRun {
 		s.foretell(plan)
@@ -1835,8 +1838,8 @@ func statusText(status countStatus) string {
 func (s *countControl) noteStripped(key Key, installed *Installation, err error) {
 	isFirst := s.stripped.Begin(key, strippedRest)
 	if isFirst {
-		s.log.Warn("statuses do not stay: they are tried rarely; is the schema that of deploy/count-crd.yaml?", "first", key,
-			"pause", strippedRest, "err", err)
+		s.log.Warn("statuses do not stay: they are tried rarely; is the schema that of deploy/count-crd.yaml?",
+			"first", key, "pause", strippedRest, "err", err)
 	}
 	previous := s.lastStripped.Swap(&key)
 	twoInARow := previous != nil && *previous != key
@@ -1849,8 +1852,8 @@ func (s *countControl) noteStripped(key Key, installed *Installation, err error)
 	s.queue.AddAfter(key, strippedRest)
 }
 
-// noteRight takes note that a Count has the right status. It logs that if it was the last one whose status the server had
-// dropped.
+// noteRight takes note that a Count has the right status. It logs that if it was the last one whose status the server
+// had dropped.
 func (s *countControl) noteRight(count *Count, installed *Installation) {
 	hasStatus := count.Status.Count != ""
 	if hasStatus {
@@ -1916,8 +1919,8 @@ func reportOf(count *Count, status countStatus) countReport {
 	}
 }
 
-// previousReport returns what Events have told of a Count so far. About a Count that is new to this process it takes the
-// present status as told, because an earlier process wrote that.
+// previousReport returns what Events have told of a Count so far. About a Count that is new to this process it takes
+// the present status as told, because an earlier process wrote that.
 func (s *countControl) previousReport(plan countPlan) countReport {
 	key := plan.count.Key()
 	value, _ := s.reported.Load(key)

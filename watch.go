@@ -1,9 +1,9 @@
 package main
 
-// watch.go owns the reflector, which keeps a store equal to what the server has. The reflector asks whether a resource is
-// installed, lists it, watches it, resumes a watch that ended, and relists when resuming is not enough. It also sends
-// patches, because the server's answer to a patch belongs in the store. It knows no kind, counts nothing, and decides
-// nothing about the objects.
+// watch.go owns the reflector, which keeps a store equal to what the server has. The reflector asks whether a resource
+// is installed, lists it, watches it, resumes a watch that ended, and relists when resuming is not enough. It also
+// sends patches, because the server's answer to a patch belongs in the store. It knows no kind, counts nothing, and
+// decides nothing about the objects.
 
 import (
 	"cmp"
@@ -59,8 +59,8 @@ const (
 // Reflector keeps a store equal to what the server has. It lists, then watches from the list's resourceVersion, and
 // resumes from the last version that it saw.
 //
-// Configure it with Subscribe and the Need methods before Run is called. The other methods may be called at any time, by
-// any goroutine.
+// Configure it with Subscribe and the Need methods before Run is called. The other methods may be called at any time,
+// by any goroutine.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 type Reflector[T Object[T]] struct {
 	*Store[T]
@@ -153,7 +153,8 @@ func (r *Reflector[T]) NeedWholeObjects() {
 	r.kind.MetadataOnly = false
 }
 
-// NeedEveryVersion makes each new resourceVersion of an object a change, even if none of the fields in the store differs.
+// NeedEveryVersion makes each new resourceVersion of an object a change, even if none of the fields in the store
+// differs.
 func (r *Reflector[T]) NeedEveryVersion() {
 	r.Store.reportsEveryVersion = true
 }
@@ -265,8 +266,8 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 	return r.listAndWatch(ctx)
 }
 
-// runWhileInstalled asks discovery again and again whether the resource is installed, and lists and watches while it is:
-// a CustomResourceDefinition may be installed, changed and removed at any time.
+// runWhileInstalled asks discovery again and again whether the resource is installed, and lists and watches while it
+// is: a CustomResourceDefinition may be installed, changed and removed at any time.
 func (r *Reflector[T]) runWhileInstalled(ctx context.Context) {
 	var watching *session // nil while the resource is not installed
 	defer func() { watching.end() }()
@@ -436,8 +437,8 @@ func (r *Reflector[T]) noteFailure(what string, err error) (wait time.Duration) 
 	return max(backoff, kube.RetryAfter(err))
 }
 
-// newRequest returns a request for the objects of the kind, as a list or a watch sends it. Where only metadata is needed,
-// the answer should come as metadataType.
+// newRequest returns a request for the objects of the kind, as a list or a watch sends it. Where only metadata is
+// needed, the answer should come as metadataType.
 func (r *Reflector[T]) newRequest(metadataType string) kube.Request {
 	query := url.Values{}
 	if r.kind.Selector != "" {
@@ -522,8 +523,8 @@ func isRefusal(err error) bool {
 	return kube.StatusOf(err).Code/100 == 4
 }
 
-// readPages reads a list into listing. It asks for one answer with all objects, which is half the work of pages for both
-// sides, or for pages where such answers have failed.
+// readPages reads a list into listing. It asks for one answer with all objects, which is half the work of pages for
+// both sides, or for pages where such answers have failed.
 func (r *Reflector[T]) readPages(ctx context.Context, listing *Listing[T]) (meta wire.ListMeta, err error) {
 	tooSlow := fmt.Errorf("the list has not ended after %v", listTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, tooSlow)
@@ -601,11 +602,11 @@ const (
 	watchShort                           // it ended within a second and brought nothing new
 )
 
-// consequence is what follows from an outcome. In any case the next watch resumes from the last version, unless a relist
-// comes first.
+// consequence is what follows from an outcome. In any case the next watch resumes from the last version, unless a
+// relist comes first.
 type consequence struct {
-	// problem is logged as a failure, and the next request waits for the backoff. If it is "", nothing has failed, and the
-	// next request is sent at once.
+	// problem is logged as a failure, and the next request waits for the backoff. If it is "", nothing has failed, and
+	// the next request is sent at once.
 	problem string
 
 	// relistAfter is how many fruitless watches in a row lead to a relist, this one included. If it is 0, the watch was
@@ -616,15 +617,16 @@ type consequence struct {
 	relistReason string
 }
 
-// consequences is the whole policy of the reflector. A watch is fruitless if it ended in a way that may well repeat itself
-// at the same version for ever. Then only a relist helps. But a relist is expensive, so it waits for a second or a third
-// fruitless watch in a row where chance may have ended the first.
+// consequences is the whole policy of the reflector. A watch is fruitless if it ended in a way that may well repeat
+// itself at the same version for ever. Then only a relist helps. But a relist is expensive, so it waits for a second or
+// a third fruitless watch in a row where chance may have ended the first.
 var consequences = map[watchOutcome]consequence{
 	// Servers end each watch after some minutes, and connections break.
 	watchEnded: {},
 
-	// The version will not come back. This is no fault: a restarted server has forgotten all versions before its start. The
-	// wait is a backoff of its own (see follow), because an outage before it must not make the relist wait another minute.
+	// The version will not come back. This is no fault: a restarted server has forgotten all versions before its start.
+	// The wait is a backoff of its own (see follow), because an outage before it must not make the relist wait another
+	// minute.
 	watchExpired: {relistAfter: 1, relistReason: "expired"},
 
 	// The same request would be rejected again. Perhaps the server does not like the version in it.
@@ -791,9 +793,9 @@ func (r *Reflector[T]) follow(end watchEnd) (wait time.Duration) {
 	return wait
 }
 
-// haveVersionsGoneBack asks the server for its newest version. If that is older than the one that we have seen, etcd was
-// restored from a backup. Then a relist must come at once, because other changes will get the versions that we know. If
-// the server does not answer, the next watch asks again.
+// haveVersionsGoneBack asks the server for its newest version. If that is older than the one that we have seen, etcd
+// was restored from a backup. Then a relist must come at once, because other changes will get the versions that we
+// know. If the server does not answer, the next watch asks again.
 func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
 	request := r.newRequest("")
 	request.Accept = kube.Accept(true, "PartialObjectMetadataList", wire.JSON)
@@ -840,8 +842,8 @@ func jittered(d time.Duration, fraction float64) time.Duration {
 var errStripped = errors.New("the server accepted the patch but dropped what it writes: " +
 	"look for a mutating webhook, a MutatingAdmissionPolicy or a schema that removes it")
 
-// Patch sends a merge patch for obj, or for one of its subresources, and takes the answer into the store. subresource is
-// "" for the object itself.
+// Patch sends a merge patch for obj, or for one of its subresources, and takes the answer into the store. subresource
+// is "" for the object itself.
 //
 // It returns the object as it is on the server now, or nil if the server does not have obj any more: it is gone, or it
 // was recreated under the same name, as the watch will report. isKept reports whether the object in the answer has what

@@ -1,5 +1,5 @@
-// Package backlog keeps changes that could not be handled, and tries them again. Each object's changes wait for a backoff
-// of their own, so that one bad object delays no other.
+// Package backlog keeps changes that could not be handled, and tries them again. Each object's changes wait for a
+// backoff of their own, so that one bad object delays no other.
 //
 // A backlog is for handlers that fail because of a bug. It limits what it keeps, and it may handle changes late and out
 // of order with newer ones. So it suits handlers that only take from a change which objects to look at.
@@ -61,8 +61,8 @@ func (b *Backlog[K, C]) Len() int {
 	return len(b.objects)
 }
 
-// Add keeps a change that could not be handled, and has it tried again. Of an object with many changes it keeps the first
-// one and the newest.
+// Add keeps a change that could not be handled, and has it tried again. Of an object with many changes it keeps the
+// first one and the newest.
 func (b *Backlog[K, C]) Add(key K, change C) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

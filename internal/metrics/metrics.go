@@ -1,7 +1,8 @@
 // Package metrics keeps the numbers that podcount counts, and writes them in Prometheus' text format.
 //
 // Every metric has a help text, and Prometheus can read the output whatever the values of labels are. The package
-// imports nothing of podcount, serves no HTTP, and counts nothing by itself: other packages call Set, Count and Observe.
+// imports nothing of podcount, serves no HTTP, and counts nothing by itself: other packages call Set, Count and
+// Observe.
 //
 // The metrics of podcount are in table.go. A file of your own registers its metrics in an init function:
 //

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Rests remembers what must be left alone for a while, because trying it again at once would be of no use. The zero value
-// remembers nothing. Safe for concurrent use.
+// Rests remembers what must be left alone for a while, because trying it again at once would be of no use. The zero
+// value remembers nothing. Safe for concurrent use.
 type Rests[K comparable] struct {
 	mu    sync.Mutex // guards until
 	until map[K]time.Time

@@ -23,7 +23,8 @@ func Backoff(n int, base, limit time.Duration) time.Duration {
 	return wait + rand.N(wait)
 }
 
-// Sleep waits for d, but no longer than until ctx ends. It returns ctx's error if ctx has ended, even if d is 0 or less.
+// Sleep waits for d, but no longer than until ctx ends. It returns ctx's error if ctx has ended, even if d is 0 or
+// less.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d > 0 {
 		select {
