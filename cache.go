@@ -43,9 +43,9 @@ type Meta struct {
 	// text is namespace/name, uid, resourceVersion and then, if the labels are not shared, a labelMark and a value for
 	// each label. One string takes one allocation, and is compared at once.
 	text   string
+	labels *labelSet // nil if the object has none of the labels that are kept
 	keyEnd uint16    // where namespace/name ends in text
 	uidEnd uint16    // where the uid ends in text
-	labels *labelSet // nil if the object has none of the labels that are kept
 
 	// lastList is the number of the newest list that had the object. The store's lock guards it.
 	lastList uint32

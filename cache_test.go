@@ -1151,10 +1151,7 @@ func BenchmarkEvent(b *testing.B) {
 				big := &suite.Crowd{Pods: size.pods, Nodes: size.nodes}
 				m := idleManager(b, &options.Options{NodeLabel: "example.com/n", Wire: "protobuf"})
 				c := m.idleController()
-				setUpPodCount(m, c)
-				for _, begin := range c.beginWatches {
-					begin()
-				}
+				podCount := newPodCount(m, c)
 				go func() {
 					for {
 						key, ok := c.queue.Get()
@@ -1190,7 +1187,9 @@ func BenchmarkEvent(b *testing.B) {
 						continue // one pass is n events
 					}
 					err := d.events(bytes.NewReader(frames), isProtobuf, func(ev WatchEvent[*Pod]) error {
-						m.pods.publish(m.pods.Apply(ev.Type, ev.Object)...)
+						for _, delta := range m.pods.Apply(ev.Type, ev.Object) {
+							c.queue.Add(podCount.podKeys(delta)...)
+						}
 						return nil
 					})
 					if err != nil {

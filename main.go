@@ -144,7 +144,7 @@ func runControllers(
 	defer life.end()
 	m := newManager(o, client, life, out)
 	if o.LeaderElect && !o.DryRun {
-		m.joinElection(client, kubeconfig.OwnNamespace(ctx))
+		m.joinElection(kubeconfig.OwnNamespace(ctx))
 	}
 	m.setUp()
 	if o.Listen != "" {
@@ -154,7 +154,7 @@ func runControllers(
 		}
 		defer server.Close()
 	}
-	return m.run(client)
+	return m.run()
 }
 
 // limitResources sets the garbage collector and the scheduler to what suits podcount, unless the environment says
@@ -406,6 +406,7 @@ func withGrace(ctx, stop context.Context, grace time.Duration) context.Context {
 // manager runs the controllers that are on, over caches that they share, while this replica leads.
 type manager struct {
 	options  *options.Options
+	client   *kube.Client
 	log      *Log
 	out      *outputs
 	recorder *events.Recorder
@@ -443,6 +444,7 @@ type reflector interface {
 func newManager(o *options.Options, client *kube.Client, life *lifetime, out *outputs) *manager {
 	m := &manager{
 		options:  o,
+		client:   client,
 		log:      out.log,
 		out:      out,
 		recorder: newRecorder(o, client, out.log),
@@ -461,21 +463,22 @@ func newManager(o *options.Options, client *kube.Client, life *lifetime, out *ou
 	nodes.Protobuf = wantsProtobuf
 	counts := newCountKind()
 	counts.Namespace = o.Namespace
-	m.pods = newReflector(o, client, out.log, pods)
-	m.nodes = newReflector(o, client, out.log, nodes)
-	m.counts = newReflector(o, client, out.log, counts)
+	m.pods = NewCache(m, pods)
+	m.nodes = NewCache(m, nodes)
+	m.counts = NewCache(m, counts)
 	m.setCountersToZero()
 	return m
 }
 
-func newReflector[T Object[T]](o *options.Options, client *kube.Client, log *Log, kind Kind[T]) *Reflector[T] {
+// NewCache makes a cache of a kind. The manager runs it if a controller watches it with Watch.
+func NewCache[T Object[T]](m *manager, kind Kind[T]) *Reflector[T] {
 	return NewReflector(ReflectorOptions[T]{
-		Client:  client,
+		Client:  m.client,
 		Kind:    kind,
 		Store:   NewStore[T](),
-		Log:     log.Logger,
-		Metrics: log.Registry,
-		Once:    o.Once,
+		Log:     m.log.Logger,
+		Metrics: m.log.Registry,
+		Once:    m.options.Once,
 	})
 }
 
@@ -491,9 +494,9 @@ func (m *manager) setCountersToZero() {
 
 // joinElection makes the manager wait until this replica is elected, and makes the client send writes only while it
 // leads. ownNamespace is the namespace that podcount runs in, or "".
-func (m *manager) joinElection(client *kube.Client, ownNamespace string) {
+func (m *manager) joinElection(ownNamespace string) {
 	o := m.options
-	m.election = leader.New(client, leader.Options{
+	m.election = leader.New(m.client, leader.Options{
 		Namespace:     cmp.Or(o.LeaseNamespace, ownNamespace, "kube-system"),
 		Name:          o.LeaseName,
 		Host:          hostname(),
@@ -507,7 +510,7 @@ func (m *manager) joinElection(client *kube.Client, ownNamespace string) {
 			m.life.cutRequests(err)
 		},
 	})
-	client.SetPermit(m.election)
+	m.client.SetPermit(m.election)
 }
 
 // setUp makes the controllers that are on ready to run.
@@ -548,7 +551,7 @@ func (m *manager) prepare(c *Controller) {
 
 // run runs everything until podcount stops, and then shuts it down. It returns why podcount stopped; nil means that it
 // was asked to, or that -once is done.
-func (m *manager) run(client *kube.Client) error {
+func (m *manager) run() error {
 	life := m.life
 	if m.election != nil {
 		retry.Sleep(life.stop, rand.N(time.Second)) // replicas that start together should not all ask at once
@@ -573,7 +576,7 @@ func (m *manager) run(client *kube.Client) error {
 	m.awaitEnd("the release of the lease", campaign, releasing)
 	// 4. The connections are closed.
 	life.cutRequests(nil)
-	m.awaitEnd("connections", background.Go(client.Close), life.requests)
+	m.awaitEnd("connections", background.Go(m.client.Close), life.requests)
 
 	m.log.Info("podcount stopped", "events_dropped", m.recorder.Dropped())
 	return cmp.Or(life.err(), m.cutShort)
@@ -1205,21 +1208,25 @@ type podCount struct {
 // theTotal is the key that is added when the number of all pods changes. It stands for all nodes that show that number.
 var theTotal = Key{Name: "(total)"} // no node can have this name
 
-func setUpPodCount(m *manager, c *Controller) {
-	p := &podCount{
+func newPodCount(m *manager, c *Controller) *podCount {
+	return &podCount{
 		Controller: c,
 		options:    m.options,
 		log:        m.log,
 		recorder:   m.recorder,
 		nodes:      m.nodes,
 		pods:       m.pods,
+		podsByNode: CountBy(m.pods.Store, func(pod *Pod) string { return pod.NodeName }),
 	}
+}
+
+func setUpPodCount(m *manager, c *Controller) {
+	p := newPodCount(m, c)
 	m.nodes.NeedLabels(m.options.TotalLabel, m.options.NodeLabel)
 	m.nodes.NeedLabels(m.options.TotalNodes.Keys()...)
 	if m.options.NodeLabel != "" {
 		m.pods.NeedWholeObjects() // for spec.nodeName
 	}
-	p.podsByNode = CountBy(m.pods.Store, func(pod *Pod) string { return pod.NodeName })
 	Watch(c, m.nodes, p.nodeKeys)
 	if !m.options.Prune {
 		Watch(c, m.pods, p.podKeys)

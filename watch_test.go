@@ -32,13 +32,24 @@ type reflected struct {
 	heard  []string
 }
 
+// newPodCache makes a reflector of pods with a store of its own.
+func newPodCache(client *kube.Client, log *Log, kind Kind[*Pod]) *Reflector[*Pod] {
+	return NewReflector(ReflectorOptions[*Pod]{
+		Client:  client,
+		Kind:    kind,
+		Store:   NewStore[*Pod](),
+		Log:     log.Logger,
+		Metrics: log.Registry,
+	})
+}
+
 func reflectOn(t *testing.T, f *fakekube.Server) *reflected {
 	r := &reflected{net: f.ServeIn(t), log: &logBuffer{}}
 	log := newLog(r.log, &options.Options{Verbosity: 6})
 	base, _ := url.Parse("http://127.0.0.1:1")
 	client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, r.net.Dial, log)
 	kind := Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Protobuf: true, New: func() *Pod { return new(Pod) }}
-	r.Reflector = newReflector(&options.Options{}, client, log, kind)
+	r.Reflector = newPodCache(client, log, kind)
 	r.byNode = CountBy(r.Store, nodeNameOf)
 	r.Subscribe(func(d Delta[*Pod]) {
 		switch {
@@ -773,7 +784,7 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 		base, _ := url.Parse("http://127.0.0.1:1")
 		client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, f.ServeIn(t).Dial, quietLog())
 		defer client.Close()
-		r := newReflector(&options.Options{}, client, quietLog(), *podKind())
+		r := newPodCache(client, quietLog(), *podKind())
 		r.kind.API, r.kind.Resource = "/api/v1", "pods"
 		for pods, want := range []string{"<nil>", "<nil>", "<nil>", "list pods: the list has more than 2000000 objects: give -namespace"} {
 			listing := r.BeginList()
