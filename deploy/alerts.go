@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// AlertRules returns the file alerts.yaml: rules for Prometheus itself, about every podcount that it scrapes.
-// Manifest prints the part alerts, a PrometheusRule about the one podcount of its Settings, from the same template.
+// AlertRules returns the file alerts.yaml: rules for Prometheus about every podcount that it scrapes. From the same
+// template, Manifest makes the part alerts: a PrometheusRule about one podcount.
 func AlertRules() (string, error) {
 	return Settings{
 		Name:          "podcount",
@@ -22,7 +22,7 @@ func AlertRules() (string, error) {
 	}.terms().renderFile("templates/alerts.yaml")
 }
 
-// matchers limit an alert to the pods of this podcount. Those of the rule file hold for every podcount.
+// matchers returns the label matchers that limit an alert to the pods of this podcount. A rule file has none.
 func (s Settings) matchers() string {
 	if s.ruleFile {
 		return ""
@@ -30,49 +30,53 @@ func (s Settings) matchers() string {
 	return "namespace=" + strconv.Quote(s.Namespace) + ",pod=~" + strconv.Quote(s.podPattern())
 }
 
-// podPattern is a regular expression of the names of the Deployment's pods: its own name, that of a ReplicaSet and
-// that of a pod. Kubernetes cuts what comes before the last part to 58 characters. Where that may happen, the pattern
-// is less exact.
+// podPattern returns a regular expression for the names of the Deployment's pods. Such a name is NAME-HASH-SUFFIX.
+// Kubernetes cuts everything before the suffix to 58 characters. For a name so long that it may be cut, the pattern is
+// less exact.
 func (s Settings) podPattern() string {
-	const longestWhole = 58 - len("-1234567890-")
-	quoted := strings.NewReplacer(".", `\.`) // a name has no other character that means something in a pattern
-	if len(s.Name) > longestWhole {
-		return quoted.Replace(s.Name[:longestWhole]) + ".+"
+	const longestUncut = 58 - len("-1234567890-")
+	escape := strings.NewReplacer(".", `\.`) // no other character of a name has a meaning in a pattern
+	if len(s.Name) > longestUncut {
+		return escape.Replace(s.Name[:longestUncut]) + ".+"
 	}
-	return quoted.Replace(s.Name) + "-[a-z0-9]+-[a-z0-9]+"
+	return escape.Replace(s.Name) + "-[a-z0-9]+-[a-z0-9]+"
 }
 
-// window is how far back an alert looks for work that is done, or that fails. At a small QPS that is rare: there must
-// be room for ten writes, and for one that takes as long as StuckAfter allows.
+// window returns how far back an alert looks for work that was done, or that failed. With a small QPS, work is rare: the
+// window must have room for ten writes, and for one write that takes as long as StuckAfter.
 func (s Settings) window() time.Duration {
 	tenWrites := time.Duration(min(10/s.QPS, 1e6) * float64(time.Second))
 	return max(5*time.Minute, tenWrites, s.StuckAfter)
 }
 
-// leaderless is how long nobody may lead: a handover takes less, even if the old leader was killed.
+// leaderless returns how long there may be no leader. A handover takes less time, even if the old leader was killed.
 func (s Settings) leaderless() time.Duration {
 	return max(2*time.Minute, 2*s.LeaseDuration)
 }
 
-// minutes writes a duration for Prometheus, rounded up.
+// minutes writes a duration for Prometheus, rounded up to minutes.
 func minutes(d time.Duration) string {
-	return strconv.Itoa(int(math.Ceil(d.Minutes()))) + "m"
+	return roundedUp(d.Minutes()) + "m"
 }
 
-// addAlertValues adds what only the template of the alerts asks for.
+func roundedUp(number float64) string {
+	return strconv.Itoa(int(math.Ceil(number)))
+}
+
+// addAlertValues adds the values that only the template of the alerts uses.
 func (s Settings) addAlertValues(values map[string]string) {
-	matchers := s.matchers()
-	if matchers != "" {
+	values["OF"] = ""     // after a metric without matchers of its own
+	values["AND_OF"] = "" // after its own matchers
+	if matchers := s.matchers(); matchers != "" {
 		values["OF"] = "{" + matchers + "}"
 		values["AND_OF"] = "," + matchers
-	} else {
-		values["OF"] = ""
-		values["AND_OF"] = ""
 	}
-	values["STUCK_SECONDS"] = strconv.Itoa(int(math.Ceil(s.StuckAfter.Seconds())))
+	values["STUCK_SECONDS"] = roundedUp(s.StuckAfter.Seconds())
 	values["WINDOW"] = minutes(s.window())
 	values["TWICE_WINDOW"] = minutes(2 * s.window())
 	values["LEADERLESS"] = minutes(s.leaderless())
-	values["labels"] = "$labels" // Prometheus' own
-	values["value"] = "$value"   // Prometheus' own
+
+	// Prometheus replaces these itself.
+	values["labels"] = "$labels"
+	values["value"] = "$value"
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"podcount/internal/metrics"
+	"podcount/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write alerts.yaml from its template")
@@ -64,46 +65,47 @@ func alertNames(t *testing.T, rules string) (names []string) {
 	return names
 }
 
-// scrapeLabels are those that Prometheus adds.
+// scrapeLabels are the labels that Prometheus adds.
 var scrapeLabels = []string{"job", "instance", "namespace", "pod"}
 
-// checkQuery checks that the metrics in a query, and their labels, are in the table of metrics. It knows as much of
-// PromQL as the queries here need.
+// keywords are the words of PromQL in the queries here, except the names of functions.
+var keywords = []string{
+	"by", "on", "and", "unless", "or", "le", "offset", "bool", "group_left", "without", "ignoring",
+}
+
+var (
+	selectorPattern = regexp.MustCompile(`([a-z_][a-z0-9_]*)(?:\{([^}]*)\})?`)        // a metric{with matchers}
+	matcherPattern  = regexp.MustCompile(`([a-z_]+)(=~|!~|!=|=)"([^"]*)"`)            // label="value"
+	listPattern     = regexp.MustCompile(`\b(?:by|on|without|ignoring) ?\(([^)]*)\)`) // by (labels)
+	rangePattern    = regexp.MustCompile(`\[[^\]]*\]`)                                // [5m]
+)
+
+// checkQuery checks that the metrics in a query, and their labels, are in the table of metrics. It understands only the
+// part of PromQL that the queries here use.
 func checkQuery(t *testing.T, what, query string) {
 	t.Helper()
-	notes := []string{"by", "on", "and", "unless", "or", "le", "offset", "bool", "group_left", "without", "ignoring"}
-	labels := slices.Clone(scrapeLabels) // that some metric in it has
+	labels := slices.Clone(scrapeLabels) // the labels of all metrics in the query
 	found := 0
-	selector := regexp.MustCompile(`([a-z_][a-z0-9_]*)(?:\{([^}]*)\})?`)
-	list := regexp.MustCompile(`\b(?:by|on|without|ignoring) ?\(([^)]*)\)`)
-	outsideLists := list.ReplaceAllString(query, "")
-	outsideLists = regexp.MustCompile(`\[[^\]]*\]`).ReplaceAllString(outsideLists, "") // ranges
-	for _, at := range selector.FindAllStringSubmatchIndex(outsideLists, -1) {
-		name := outsideLists[at[2]:at[3]]
-		isCall := strings.HasPrefix(strings.TrimLeft(outsideLists[at[1]:], " "), "(")
-		if isCall || slices.Contains(notes, name) {
+	text := rangePattern.ReplaceAllString(listPattern.ReplaceAllString(query, ""), "")
+	for _, at := range selectorPattern.FindAllStringSubmatchIndex(text, -1) {
+		name := text[at[2]:at[3]]
+		isCall := strings.HasPrefix(strings.TrimLeft(text[at[1]:], " "), "(")
+		if isCall || slices.Contains(keywords, name) {
 			continue
 		}
 		found++
 		own := labelsOf(t, what, name)
 		labels = append(labels, own...)
-		if at[4] < 0 {
-			continue
-		}
-		for _, matcher := range regexp.MustCompile(`([a-z_]+)(=~|!~|!=|=)"([^"]*)"`).FindAllStringSubmatch(outsideLists[at[4]:at[5]], -1) {
-			if !slices.Contains(own, matcher[1]) && !slices.Contains(scrapeLabels, matcher[1]) {
-				t.Errorf("%s: %s has no label %s", what, name, matcher[1])
-			}
-			if matcher[1] == "result" || matcher[1] == "reason" || matcher[1] == "kind" {
-				wantValuesInTheCode(t, what, matcher[3])
-			}
+		hasMatchers := at[4] >= 0
+		if hasMatchers {
+			checkMatchers(t, what+": "+name, text[at[4]:at[5]], own)
 		}
 	}
 	if found == 0 {
 		t.Errorf("%s: no metric was found in %s", what, query)
 	}
-	for _, names := range list.FindAllStringSubmatch(query, -1) {
-		for _, label := range strings.Split(names[1], ",") {
+	for _, list := range listPattern.FindAllStringSubmatch(query, -1) {
+		for label := range strings.SplitSeq(list[1], ",") {
 			if !slices.Contains(labels, strings.TrimSpace(label)) {
 				t.Errorf("%s: no metric in it has a label %s", what, label)
 			}
@@ -111,19 +113,35 @@ func checkQuery(t *testing.T, what, query string) {
 	}
 }
 
-// labelsOf returns the labels that a metric, or a part of a histogram, has by the table.
+// checkMatchers checks the matchers of a metric that has these labels of its own.
+func checkMatchers(t *testing.T, what, matchers string, own []string) {
+	t.Helper()
+	for _, matcher := range matcherPattern.FindAllStringSubmatch(matchers, -1) {
+		label, value := matcher[1], matcher[3]
+		if !slices.Contains(own, label) && !slices.Contains(scrapeLabels, label) {
+			t.Errorf("%s has no label %s", what, label)
+		}
+		isFromTheCode := label == "result" || label == "reason" || label == "kind"
+		if isFromTheCode {
+			wantValuesInTheCode(t, what, value)
+		}
+	}
+}
+
+// labelsOf returns the labels that a metric, or a part of a histogram, has in the table.
 func labelsOf(t *testing.T, what, name string) []string {
 	t.Helper()
-	if name == "up" { // Prometheus' own
+	if name == "up" { // Prometheus makes this one itself
 		return nil
 	}
 	for _, m := range metrics.All() {
+		isHistogram := m.Type == metrics.Histogram
 		switch {
-		case m.Type != metrics.Histogram && name == m.Name:
+		case !isHistogram && name == m.Name:
 			return m.Labels
-		case m.Type == metrics.Histogram && (name == m.Name+"_sum" || name == m.Name+"_count"):
+		case isHistogram && name == m.Name+"_sum", isHistogram && name == m.Name+"_count":
 			return m.Labels
-		case m.Type == metrics.Histogram && name == m.Name+"_bucket":
+		case isHistogram && name == m.Name+"_bucket":
 			return append(slices.Clip(m.Labels), "le")
 		}
 	}
@@ -131,7 +149,7 @@ func labelsOf(t *testing.T, what, name string) []string {
 	return nil
 }
 
-// productCode is all of the program.
+// productCode returns the whole program as one text.
 var productCode = sync.OnceValues(func() (code string, err error) {
 	err = filepath.WalkDir("..", func(path string, _ os.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
@@ -144,7 +162,7 @@ var productCode = sync.OnceValues(func() (code string, err error) {
 	return code, err
 })
 
-// wantValuesInTheCode asks that each of these values, joined by |, is written in the program.
+// wantValuesInTheCode checks that each of these values, joined by |, occurs in the program.
 func wantValuesInTheCode(t *testing.T, what, values string) {
 	t.Helper()
 	code, err := productCode()
@@ -168,7 +186,7 @@ func TestEveryMetricAndLabelInAnAlertExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, a := range append(alertsOf(t, generic), alertsOf(t, one)...) {
-		checkQuery(t, a.name, a.expr)
+		t.Run(a.name, func(t *testing.T) { checkQuery(t, a.name, a.expr) })
 	}
 }
 
@@ -226,17 +244,15 @@ func TestReadmeExplainsEachAlert(t *testing.T) {
 	names := alertNames(t, rules)
 	slices.Sort(names)
 	slices.Sort(rows)
-	if !slices.Equal(names, rows) {
-		t.Errorf("the alerts are %q, in README.md %q", names, rows)
-	}
+	testkit.WantEqual(t, "the alerts in README.md", rows, names)
 }
 
-// promtool runs Prometheus' own tool in testdata, and returns what it says.
+// promtool runs Prometheus' own tool in testdata, and returns its output. It skips the test if there is no such tool.
 func promtool(t *testing.T, args ...string) (output string, err error) {
 	t.Helper()
 	path, err := exec.LookPath("promtool")
 	if err != nil {
-		t.Skip("promtool is not there: .ci/lint installs it")
+		t.Skip("there is no promtool: .ci/lint installs it")
 	}
 	cmd := exec.Command(path, args...)
 	cmd.Dir = "testdata"
@@ -253,7 +269,7 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 	}
 }
 
-// ruleFileOf makes a file for Prometheus of a PrometheusRule.
+// ruleFileOf turns a PrometheusRule into a rule file for Prometheus.
 func ruleFileOf(t *testing.T, prometheusRule string) (file string) {
 	t.Helper()
 	_, groups, found := strings.Cut(prometheusRule, "\nspec:\n  groups:\n")
@@ -267,63 +283,55 @@ func ruleFileOf(t *testing.T, prometheusRule string) (file string) {
 	return file
 }
 
+// namesFor returns the alerts of one podcount with these settings.
+func namesFor(t *testing.T, change func(*Settings)) []string {
+	t.Helper()
+	text := manifest(t, settings(change), "alerts")
+	if out, err := promtool(t, "check", "rules", ruleFileOf(t, text)); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	return alertNames(t, text)
+}
+
 func TestAlertsOfOnePodcountAreForItsFlags(t *testing.T) {
-	names := func(change func(*Settings)) []string {
-		t.Helper()
-		text, err := Manifest(settings(change), "alerts")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if out, err := promtool(t, "check", "rules", ruleFileOf(t, text)); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
-		return alertNames(t, text)
-	}
-	all := names(func(*Settings) {})
-	without := func(absent ...string) []string {
-		return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return slices.Contains(absent, name) })
-	}
+	all := namesFor(t, func(*Settings) {})
 	ofLabels := []string{"PodcountLabelsFail", "PodcountLabelsStripped"}
 	ofCounts := []string{"PodcountStatusesFail", "PodcountStatusesStripped"}
 	ofElection := []string{"PodcountNobodyLeads", "PodcountTwoLeaders"}
-	for _, c := range []struct {
-		what   string
-		change func(*Settings)
-		want   []string
+	rows := []struct {
+		name    string
+		change  func(*Settings)
+		without []string
 	}{
-		{"no election", func(s *Settings) { s.LeaderElect = false }, without(ofElection...)},
-		{"no pod-count", func(s *Settings) { s.PodCount = false }, without(ofLabels...)},
-		{"no count", func(s *Settings) { s.Count = false }, without(ofCounts...)},
-		{"a dry run", func(s *Settings) { s.DryRun = true }, without(slices.Concat(ofLabels, ofCounts, ofElection)...)},
-		{"a name with a dot", func(s *Settings) { s.Name = "podcount.a" }, all},
-		{"a long name", func(s *Settings) { s.Name = "podcount" + strings.Repeat("-a", 27) }, all},
-	} {
-		if got := names(c.change); !slices.Equal(got, c.want) {
-			t.Errorf("%s: the alerts are %q, want %q", c.what, got, c.want)
-		}
+		{"no election", func(s *Settings) { s.LeaderElect = false }, ofElection},
+		{"no pod-count", func(s *Settings) { s.PodCount = false }, ofLabels},
+		{"no count", func(s *Settings) { s.Count = false }, ofCounts},
+		{"a dry run", func(s *Settings) { s.DryRun = true }, slices.Concat(ofLabels, ofCounts, ofElection)},
+		{"a name with a dot", func(s *Settings) { s.Name = "podcount.a" }, nil},
+		{"a long name", func(s *Settings) { s.Name = "podcount" + strings.Repeat("-a", 27) }, nil},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			want := slices.DeleteFunc(slices.Clone(all), func(name string) bool {
+				return slices.Contains(row.without, name)
+			})
+			testkit.WantEqual(t, "the alerts", namesFor(t, row.change), want)
+			testkit.WantNumber(t, "alerts", len(want), len(all)-len(row.without))
+		})
 	}
 }
 
 func TestThresholdsOfAlertsFollowTheFlags(t *testing.T) {
-	text, err := Manifest(settings(func(s *Settings) {
-		s.QPS = 0.01
-		s.StuckAfter = 530 * time.Second
-		s.LeaseDuration = 4 * time.Minute
-	}), "alerts")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"(workqueue_longest_running_processor_seconds{namespace=\"kube-system\"," +
-			"pod=~\"podcount-[a-z0-9]+-[a-z0-9]+\"}[10m]) > 530\n",
+	s := settings()
+	s.QPS = 0.01
+	s.StuckAfter = 530 * time.Second
+	s.LeaseDuration = 4 * time.Minute
+	testkit.WantText(t, manifest(t, s, "alerts"),
+		`(workqueue_longest_running_processor_seconds{namespace="kube-system",`+
+			`pod=~"podcount-[a-z0-9]+-[a-z0-9]+"}[10m]) > 530`+"\n",
 		"[17m]) > 0\n      for: 17m\n",
 		"[17m]) > 3\n      for: 34m\n",
-		" == 0\n      for: 8m\n",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
-		}
-	}
+		" == 0\n      for: 8m\n")
 }
 
 func TestAlertsWithoutAPortAreRefused(t *testing.T) {
@@ -335,7 +343,7 @@ func TestAlertsWithoutAPortAreRefused(t *testing.T) {
 
 func TestPatternOfPodsIsForThoseOfOnePodcount(t *testing.T) {
 	long := "podcount" + strings.Repeat("-a", 27)
-	for _, c := range []struct {
+	rows := []struct {
 		name, pod string
 		want      bool
 	}{
@@ -346,79 +354,80 @@ func TestPatternOfPodsIsForThoseOfOnePodcount(t *testing.T) {
 		{"podcount.a", "podcount.a-6c8f9d7b5-x2x4z", true},
 		{"podcount.a", "podcount-a-6c8f9d7b5-x2x4z", false},
 		{long, (long + "-6c8f9d7b55-")[:58] + "x2x4z", true},
-	} {
-		// Prometheus' patterns are for the whole value.
-		pattern := regexp.MustCompile("^(?:" + Settings{Name: c.name}.podPattern() + ")$")
-		if got := pattern.MatchString(c.pod); got != c.want {
-			t.Errorf("the pattern of %s matches %s: %v", c.name, c.pod, got)
-		}
+	}
+	for _, row := range rows {
+		t.Run(row.name+" "+row.pod, func(t *testing.T) {
+			// Prometheus matches a pattern with the whole value.
+			pattern := regexp.MustCompile("^(?:" + Settings{Name: row.name}.podPattern() + ")$")
+			testkit.WantEqual(t, "it matches", pattern.MatchString(row.pod), row.want)
+		})
 	}
 }
 
-// Beside it stands another podcount, of which each alert would be true.
+// A second podcount is in the state that each alert is about.
 func TestAlertsOfOnePodcountAreNotAboutAnother(t *testing.T) {
-	text, err := Manifest(settings(), "alerts")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const cases = `rule_files: [%s]
+	rules := ruleFileOf(t, manifest(t, settings(), "alerts"))
+	const cases = `rule_files: [%[1]s]
 tests:
 - interval: 1m
   input_series:
   - {series: 'podcount_build_info{job="j", instance="a", namespace="kube-system", pod="podcount-1-a"}', values: 1x60}
-  - {series: 'podcount_build_info{job="j", instance="b", namespace="%s", pod="%s"}', values: 1x60}
-  - {series: 'up{job="j", instance="b", namespace="%[2]s", pod="%[3]s"}', values: 0x60}
-  - {series: 'podcount_watch_age_seconds{job="j", instance="b", namespace="%[2]s", pod="%[3]s", kind="Pod"}', values: 999x60}
-  - {series: 'leader_election_master_status{job="j", instance="b", namespace="%[2]s", pod="%[3]s", name="podcount"}', values: 0x60}
-  - {series: 'workqueue_depth{job="j", instance="b", namespace="%[2]s", pod="%[3]s", name="count"}', values: 9x60}
-  - {series: 'podcount_label_patches_total{job="j", instance="b", namespace="%[2]s", pod="%[3]s", result="failed"}', values: 0+9x60}
-  - {series: 'podcount_label_patches_total{job="j", instance="b", namespace="%[2]s", pod="%[3]s", result="stripped"}', values: 0+9x60}
+  - {series: 'podcount_build_info{%[2]s}', values: 1x60}
+  - {series: 'up{%[2]s}', values: 0x60}
+  - {series: 'podcount_watch_age_seconds{%[2]s, kind="Pod"}', values: 999x60}
+  - {series: 'leader_election_master_status{%[2]s, name="podcount"}', values: 0x60}
+  - {series: 'workqueue_depth{%[2]s, name="count"}', values: 9x60}
+  - {series: 'podcount_label_patches_total{%[2]s, result="failed"}', values: 0+9x60}
+  - {series: 'podcount_label_patches_total{%[2]s, result="stripped"}', values: 0+9x60}
   promql_expr_test:
-  - {expr: 'count(ALERTS{alertstate="firing"})', eval_time: 40m, exp_samples: [%[4]s]}
+  - {expr: 'count(ALERTS{alertstate="firing"})', eval_time: 40m, exp_samples: [%[3]s]}
 `
-	for _, c := range []struct{ namespace, pod, want string }{
+	rows := []struct{ namespace, pod, want string }{
 		{"kube-system", "podcount-a-1-b", ""},
 		{"other", "podcount-1-b", ""},
-		{"kube-system", "podcount-1-b", "{labels: '{}', value: 6}"},
-	} {
-		file := filepath.Join(t.TempDir(), "cases.yaml")
-		text := fmt.Sprintf(cases, ruleFileOf(t, text), c.namespace, c.pod, c.want)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if out, err := promtool(t, "test", "rules", file); err != nil {
-			t.Errorf("%s in %s: %v\n%s", c.pod, c.namespace, err, out)
-		}
+		{"kube-system", "podcount-1-b", "{labels: '{}', value: 6}"}, // this is the one that the alerts are about
+	}
+	for _, row := range rows {
+		t.Run(row.namespace+" "+row.pod, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "cases.yaml")
+			second := fmt.Sprintf(`job="j", instance="b", namespace="%s", pod="%s"`, row.namespace, row.pod)
+			text := fmt.Sprintf(cases, rules, second, row.want)
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := promtool(t, "test", "rules", file); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }
 
-// Its pods are known by their names, whether they have ever answered or not.
-func TestPodcountNotScrapedOfOnePodcountLastsUntilItAnswers(t *testing.T) {
-	text, err := Manifest(settings(), "alerts")
-	if err != nil {
-		t.Fatal(err)
-	}
+// The PrometheusRule knows podcount's pods by their names, even if they have never answered.
+func TestPodcountNotScrapedLastsUntilItAnswers(t *testing.T) {
+	text := manifest(t, settings(), "alerts")
 	const cases = `rule_files: [%s]
 evaluation_interval: 5m
 tests:
 - interval: 5m
   input_series:
-  - {series: 'podcount_build_info{job="j", instance="a", namespace="kube-system", pod="podcount-1-a"}', values: 1x2 stale _x398 1x20}
-  - {series: 'up{job="j", instance="a", namespace="kube-system", pod="podcount-1-a"}', values: 1x2 0x398 1x20}
-  - {series: 'podcount_build_info{job="j", instance="b", namespace="kube-system", pod="podcount-1-b"}', values: 1x420}
-  - {series: 'up{job="j", instance="b", namespace="kube-system", pod="podcount-1-b"}', values: 1x420}
-  - {series: 'up{job="j", instance="c", namespace="kube-system", pod="podcount-1-c"}', values: 0x420}
+  - {series: 'podcount_build_info{instance="a", %[2]s, pod="podcount-1-a"}', values: 1x2 stale _x398 1x20}
+  - {series: 'up{instance="a", %[2]s, pod="podcount-1-a"}', values: 1x2 0x398 1x20}
+  - {series: 'podcount_build_info{instance="b", %[2]s, pod="podcount-1-b"}', values: 1x420}
+  - {series: 'up{instance="b", %[2]s, pod="podcount-1-b"}', values: 1x420}
+  - {series: 'up{instance="c", %[2]s, pod="podcount-1-c"}', values: 0x420}
   promql_expr_test:
-  - {expr: '%[2]s', eval_time: 0m, exp_samples: []}
-  - {expr: '%[2]s', eval_time: 10m, exp_samples: [{labels: '{instance="c"}', value: 1}]}
-  - {expr: '%[2]s', eval_time: 60m, exp_samples: [{labels: '{instance="a"}', value: 1}, {labels: '{instance="c"}', value: 1}]}
-  - {expr: '%[2]s', eval_time: 75m, exp_samples: [{labels: '{instance="a"}', value: 1}, {labels: '{instance="c"}', value: 1}]}
-  - {expr: '%[2]s', eval_time: 30h, exp_samples: [{labels: '{instance="a"}', value: 1}, {labels: '{instance="c"}', value: 1}]}
-  - {expr: '%[2]s', eval_time: 34h, exp_samples: [{labels: '{instance="c"}', value: 1}]}
+  - {expr: '%[3]s', eval_time: 0m, exp_samples: []}
+  - {expr: '%[3]s', eval_time: 10m, exp_samples: &c [{labels: '{instance="c"}', value: 1}]}
+  - {expr: '%[3]s', eval_time: 60m, exp_samples: &both [
+      {labels: '{instance="a"}', value: 1}, {labels: '{instance="c"}', value: 1}]}
+  - {expr: '%[3]s', eval_time: 75m, exp_samples: *both}
+  - {expr: '%[3]s', eval_time: 30h, exp_samples: *both}
+  - {expr: '%[3]s', eval_time: 34h, exp_samples: *c}
 `
+	const labels = `job="j", namespace="kube-system"`
 	const firing = `count by (instance) (ALERTS{alertname="PodcountNotScraped", alertstate="firing"})`
 	file := filepath.Join(t.TempDir(), "cases.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, cases, ruleFileOf(t, text), firing), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, cases, ruleFileOf(t, text), labels, firing), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := promtool(t, "test", "rules", file); err != nil {

@@ -1,9 +1,14 @@
-// Package deploy prints what a cluster is given to run podcount: the account, its rights, the Deployment, the policies.
-// The YAML is in templates/. What is printed for the default settings is in the files beside this one, to be applied.
+// Package deploy prints the YAML that runs podcount in a cluster: the account, its rights, the Deployment, the policies.
 //
-// A template has two marks. A line that ends in "#if CONDITION" is printed, without the mark, where the condition
-// holds; a line with only the mark keeps or drops its paragraph, up to the next empty line, or the whole document if
-// that has no empty lines. And $NAME stands for a value, whose further lines are indented as the first.
+// The YAML is made from the files in templates/. For the default settings, the results are in the files beside this one,
+// ready for kubectl apply -f.
+//
+// A template has two kinds of marks:
+//
+//   - A line that ends in "#if CONDITION" is printed without this mark if the condition holds, else left out. If the
+//     line is nothing but the mark, the condition decides about its whole paragraph: the lines up to the next empty
+//     one, or up to the end of the document.
+//   - $NAME stands for a value. If the value has several lines, all of them get the indentation of the first.
 package deploy
 
 import (
@@ -19,58 +24,55 @@ import (
 //go:embed templates/*.yaml count-crd.yaml count-sample.yaml
 var files embed.FS
 
-// Parts are the names of what Manifest can print.
+// Parts are the names of the parts that Manifest can print.
 var Parts = []string{"podcount", "policy", "network-policy", "count-crd", "count-sample", "alerts"}
 
-// Settings say what podcount will do in the cluster, and so what it needs there.
+// Settings describe the podcount that will run in the cluster.
 type Settings struct {
-	Name      string   // of all objects
-	Namespace string   // in which podcount runs
-	Image     string   // of its container
-	Args      []string // of its container, one at least
-	Port      int      // that it listens on; 0: none
+	// The objects in the cluster.
+	Name      string   // the name of all objects
+	Namespace string   // the namespace in which podcount runs
+	Image     string   // the image of the container
+	Args      []string // the arguments of the container, at least one
+	Port      int      // the port that podcount listens on; 0 if it does not listen
 
+	// The work of podcount, from which its rights follow.
 	PodCount    bool     // the controller pod-count is on
 	Count       bool     // the controller count is on
 	PodEvents   bool     // pod-count posts an Event on each new pod
-	DryRun      bool     // nothing is written
-	LeaderElect bool     // of several replicas one works
-	Once        bool     // a CronJob, in place of a Deployment
 	Labels      []string // the keys of the labels that pod-count writes
-	Rights      []Right  // what other controllers need
+	Rights      []Right  // the rights that other controllers need
+	DryRun      bool     // podcount writes nothing
+	LeaderElect bool     // two replicas run, and elect a leader
+	Once        bool     // podcount is a CronJob, not a Deployment
 
-	PodNamespace   string // the one namespace whose pods and Counts are read; "": every namespace
+	// Where it works.
+	PodNamespace   string // podcount reads the pods and Counts of this namespace; "" is every namespace
 	LeaseNamespace string // the namespace of the Lease
 
-	// For the thresholds of alerts.
+	// What the thresholds of the alerts follow from.
 	QPS           float64       // writes a second
-	StuckAfter    time.Duration // for how long a worker may have a key
-	LeaseDuration time.Duration
+	StuckAfter    time.Duration // a worker that has a key for longer hangs
+	LeaseDuration time.Duration // how long a leader that died keeps the Lease
 
-	ruleFile bool // AlertRules is printed
+	ruleFile bool // print a file of rules for every podcount, not a PrometheusRule for this one
 }
 
-// Manifest returns the YAML of these parts. Its errors name the flag that is to be changed.
+// Manifest returns the YAML of these parts, which must be some of Parts. Its errors name the flag to change.
 func Manifest(s Settings, parts ...string) (string, error) {
 	if err := s.check(); err != nil {
 		return "", err
 	}
+	terms := s.terms()
 	var documents []string
 	for i, part := range parts {
-		if !slices.Contains(Parts, part) {
-			return "", fmt.Errorf("-manifest: there is no %q; there are %s", part, strings.Join(Parts, ", "))
-		}
 		if slices.Contains(parts[:i], part) {
 			return "", fmt.Errorf("-manifest names %q twice", part)
 		}
-		if part == "alerts" && s.Port == 0 {
-			return "", errors.New("-manifest=alerts: without -listen there is nothing that Prometheus could ask")
+		if err := s.checkPart(part); err != nil {
+			return "", err
 		}
-		file := "templates/" + part + ".yaml"
-		if part == "count-crd" || part == "count-sample" { // They are the same for everybody.
-			file = part + ".yaml"
-		}
-		text, err := s.terms().renderFile(file)
+		text, err := terms.renderFile(fileOf(part))
 		if err != nil {
 			return "", err
 		}
@@ -79,36 +81,76 @@ func Manifest(s Settings, parts ...string) (string, error) {
 	return strings.Join(documents, "---\n"), nil
 }
 
-// suffixes are what templates append to the name of all objects, for those of which there are several.
+func (s Settings) checkPart(part string) error {
+	if !slices.Contains(Parts, part) {
+		return fmt.Errorf("-manifest: there is no %q; there are %s", part, strings.Join(Parts, ", "))
+	}
+	if part == "alerts" && s.Port == 0 {
+		return errors.New("-manifest=alerts: without -listen there is nothing that Prometheus could scrape")
+	}
+	return nil
+}
+
+// fileOf returns the file that a part is made from.
+func fileOf(part string) string {
+	isTheSameForAll := part == "count-crd" || part == "count-sample"
+	if isTheSameForAll {
+		return part + ".yaml"
+	}
+	return "templates/" + part + ".yaml"
+}
+
+// suffixes are what the templates append to Settings.Name, for objects of the same kind.
 var suffixes = []string{"-pods", "-lease", "-events", "-else"}
 
 func (s Settings) check() error {
+	checks := []func() error{s.checkName, s.checkPlace, s.checkTexts, s.checkRights}
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkName makes sure that the name is a text in YAML, the name of an object, the value of a label, and different from
+// the names that another podcount in the cluster uses.
+func (s Settings) checkName() error {
 	if !strings.HasPrefix(s.Name, "podcount") {
-		return fmt.Errorf("-leader-elect-resource-name %s: -manifest gives all objects the name of the Lease, "+
+		return fmt.Errorf("-leader-elect-resource-name %s: -manifest gives all objects this name, "+
 			"which must begin with podcount, as in podcount-%[1]s", s.Name)
 	}
 	if len(s.Name) > 63 {
-		return fmt.Errorf("-leader-elect-resource-name %s has %d characters: -manifest names all objects so, "+
-			"and makes it the value of a label, which has 63 at most", s.Name, len(s.Name))
+		return fmt.Errorf("-leader-elect-resource-name %s has %d characters: -manifest gives all objects this name, "+
+			"and a label this value, which may have 63 characters", s.Name, len(s.Name))
 	}
 	for _, suffix := range suffixes {
 		if strings.HasSuffix(s.Name, suffix) {
-			return fmt.Errorf("-leader-elect-resource-name %s: with -manifest it must not end in %s, "+
-				"as objects of another podcount do", s.Name, suffix)
+			return fmt.Errorf("-leader-elect-resource-name %s: -manifest needs a name that does not end in %s, "+
+				"as the names of some objects do", s.Name, suffix)
 		}
 	}
+	return nil
+}
+
+func (s Settings) checkPlace() error {
 	if s.Namespace == "" {
-		return fmt.Errorf("-manifest-namespace %q: name the namespace in which podcount is to run", s.Namespace)
+		return errors.New(`-manifest-namespace "": name the namespace in which podcount is to run`)
 	}
 	if err := checkImage(s.Image); err != nil {
 		return fmt.Errorf("-image %q: %w: use [HOST[:PORT]/]PATH[:TAG][@DIGEST]", s.Image, err)
 	}
+	return nil
+}
+
+// checkTexts makes sure that quote can write all texts.
+func (s Settings) checkTexts() error {
 	for _, text := range slices.Concat(s.Args, s.Labels) {
 		if strings.ContainsFunc(text, isUnprintable) {
 			return fmt.Errorf("-manifest: %q has a character that cannot be printed: leave it out", text)
 		}
 	}
-	return s.checkRights()
+	return nil
 }
 
 func isUnprintable(c rune) bool { return !unicode.IsPrint(c) || c == unicode.ReplacementChar }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"podcount/internal/testkit"
 )
 
 // settings are those of `podcount -manifest` without other flags.
@@ -34,76 +36,148 @@ func settings(change ...func(*Settings)) Settings {
 	return s
 }
 
+// manifest returns parts of the manifest for settings that are right.
+func manifest(t *testing.T, s Settings, parts ...string) string {
+	t.Helper()
+	text, err := Manifest(s, parts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
 func TestManifestForTheDefaultsIsTheFilesHere(t *testing.T) {
 	for _, part := range Parts {
-		if part == "alerts" { // alerts.yaml is for Prometheus itself: see AlertRules
+		if part == "alerts" { // alerts.yaml is a rule file: see AlertRules
 			continue
 		}
-		want, err := os.ReadFile(part + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := Manifest(settings(), part)
-		if err != nil || got != string(want) {
-			t.Errorf("%s.yaml is not what is printed (make manifests): %v\n%s", part, err, got)
-		}
+		t.Run(part, func(t *testing.T) {
+			want, err := os.ReadFile(part + ".yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			testkit.WantEqual(t, "the file, which `make manifests` writes,", string(want), manifest(t, settings(), part))
+		})
 	}
 }
 
-// Every mark of the templates is one that the program knows, and none is left in what is printed.
 func TestManifestHasNoMarksOfTheTemplatesLeft(t *testing.T) {
 	for bits := range 1 << 8 {
 		is := func(bit int) bool { return bits>>bit&1 == 1 }
-		text, err := Manifest(settings(func(s *Settings) {
-			s.PodCount, s.Count = is(0), is(1)
-			s.PodEvents = is(2)
-			s.DryRun = is(3)
-			s.LeaderElect = is(4)
-			if is(5) {
-				s.Port = 0
-			}
-			if is(6) {
-				s.PodNamespace = "a"
-			}
-			s.Once = is(7)
-		}), "podcount", "policy", "network-policy")
-		if err != nil {
-			t.Fatal(err)
+		s := settings()
+		s.PodCount = is(0)
+		s.Count = is(1)
+		s.PodEvents = is(2)
+		s.DryRun = is(3)
+		s.LeaderElect = is(4)
+		s.Once = is(5)
+		if is(6) {
+			s.Port = 0
 		}
+		if is(7) {
+			s.PodNamespace = "a"
+		}
+		text := manifest(t, s, "podcount", "policy", "network-policy")
 		if strings.Contains(text, "#if") || strings.Contains(text, "$") || strings.Contains(text, "---\n---") {
-			t.Fatalf("with the settings %b something is left:\n%s", bits, text)
+			t.Fatalf("with the settings %+v something is left:\n%s", s, text)
 		}
 	}
 }
 
-func TestOneReplicaWithoutAnElectionHasNoLeaseAndNoDisruptionBudget(t *testing.T) {
-	for name, change := range map[string]func(*Settings){
-		"-leader-elect=false":                   func(s *Settings) { s.LeaderElect = false },
-		"-dry-run, which takes no Lease either": func(s *Settings) { s.DryRun = true },
-	} {
-		text, err := Manifest(settings(change), "podcount")
+func TestTemplatesUseEveryTerm(t *testing.T) {
+	var all strings.Builder
+	for _, part := range []string{"podcount", "policy", "network-policy", "alerts"} {
+		text, err := files.ReadFile(fileOf(part))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(text, "replicas: 1\n") {
-			t.Errorf("%s: not one replica", name)
+		all.Write(text)
+	}
+	terms := settings().terms()
+	for condition := range terms.conditions {
+		if !strings.Contains(all.String(), "#if "+condition+"\n") {
+			t.Errorf("no template has #if %s", condition)
 		}
-		for _, absent := range []string{"kind: Lease", "leases", "PodDisruptionBudget"} {
-			if strings.Contains(text, absent) {
-				t.Errorf("%s: there is a %s", name, absent)
-			}
+	}
+	for name := range terms.values {
+		if !strings.Contains(all.String(), "$"+name) {
+			t.Errorf("no template has $%s", name)
 		}
 	}
 }
 
-func TestNetworkPolicyLetsNobodyInWithoutAPort(t *testing.T) {
-	text, err := Manifest(settings(func(s *Settings) { s.Port = 9090 }), "network-policy")
-	if err != nil || !strings.Contains(text, "ports: [{port: 9090}]") {
-		t.Errorf("%v\n%s", err, text)
+func TestTemplateThatAsksForAnUnknownTermIsAnError(t *testing.T) {
+	rows := []struct{ template, want string }{
+		{"a: b #if nonsense\n", `there is no condition "nonsense"`},
+		{"#if nonsense\na: b\n", `there is no condition "nonsense"`},
+		{"a: $NONSENSE\n", "there is no value $NONSENSE"},
 	}
-	text, err = Manifest(settings(func(s *Settings) { s.Port = 0 }), "network-policy")
-	if err != nil || !strings.Contains(text, "policyTypes: [Ingress]\n") || strings.Contains(text, "ingress:") {
-		t.Errorf("%v\n%s", err, text)
+	for _, row := range rows {
+		t.Run(row.template, func(t *testing.T) {
+			got, err := settings().terms().render(row.template)
+			if got != "" || err == nil || err.Error() != row.want {
+				t.Errorf("got %q, %v, want %s", got, err, row.want)
+			}
+		})
+	}
+}
+
+func TestMarksOfATemplate(t *testing.T) {
+	terms := terms{
+		conditions: map[string]bool{"yes": true, "no": false},
+		values:     map[string]string{"ONE": "1", "LINES": "- a\n- $ONE"},
+	}
+	rows := []struct{ name, template, want string }{
+		{"a line", "a #if yes\nb #if no\nc\n", "a\nc\n"},
+		{"a paragraph", "#if no\na\nb\n\nc\n", "c\n"},
+		{"a paragraph that stays", "#if yes\na\n\nb\n", "a\n\nb\n"},
+		{"a document", "#if no\na\nb\n", ""},
+		{"an indented mark", "a\n  #if no\n  b\n\nc\n", "a\nc\n"},
+		{"a value", "a: $ONE\n", "a: 1\n"},
+		{"a value of two lines", "a:\n  $LINES\n", "a:\n  - a\n  - $ONE\n"},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			got, err := terms.render(row.template)
+			if err != nil {
+				t.Fatal(err)
+			}
+			testkit.WantEqual(t, "the document", got, row.want)
+		})
+	}
+}
+
+func TestOneReplicaHasNoLeaseAndNoDisruptionBudget(t *testing.T) {
+	rows := []struct {
+		name   string
+		change func(*Settings)
+	}{
+		{"without an election", func(s *Settings) { s.LeaderElect = false }},
+		{"in a dry run, which takes no Lease", func(s *Settings) { s.DryRun = true }},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			text := manifest(t, settings(row.change), "podcount")
+			testkit.WantText(t, text, "replicas: 1\n")
+			for _, absent := range []string{"kind: Lease", "leases", "PodDisruptionBudget"} {
+				if strings.Contains(text, absent) {
+					t.Errorf("there is %s in:\n%s", absent, text)
+				}
+			}
+		})
+	}
+}
+
+func TestNetworkPolicyAllowsOnlyThePort(t *testing.T) {
+	text := manifest(t, settings(func(s *Settings) { s.Port = 9090 }), "network-policy")
+	testkit.WantText(t, text, "ports: [{port: 9090}]")
+}
+
+func TestNetworkPolicyAllowsNothingWithoutAPort(t *testing.T) {
+	text := manifest(t, settings(func(s *Settings) { s.Port = 0 }), "network-policy")
+	testkit.WantText(t, text, "policyTypes: [Ingress]\n")
+	if strings.Contains(text, "ingress:") {
+		t.Errorf("something is allowed:\n%s", text)
 	}
 }
 
@@ -112,49 +186,72 @@ func TestTextsThatYAMLWouldReadAsSomethingElseAreQuoted(t *testing.T) {
 		"123", "1e3", "0x1f", "0o7", "1-2-3", "2026-01-02", "null", "true", "false", "on", "off", "yes", "no", "y", "n",
 		"", "~", "-", ".inf", "a: b", "a #b", "a:", "{a}", "a,b", "*a", "&a", "!a", "%a", "@a", "`a`", "Null", "TRUE",
 	} {
-		if got := scalar(text); got != fmt.Sprintf("%q", text) {
-			t.Errorf("%q is written as %s", text, got)
-		}
+		testkit.WantEqual(t, "the scalar", scalar(text), fmt.Sprintf("%q", text))
 	}
-	for _, text := range []string{"kube-system", "podcount:latest", "r.example:5000/a/b:v1", "a@sha256:0", "nullable", "e3", "x1f"} {
-		if got := scalar(text); got != text {
-			t.Errorf("%q is written as %s", text, got)
-		}
+}
+
+func TestOtherTextsAreNotQuoted(t *testing.T) {
+	for _, text := range []string{
+		"kube-system", "podcount:latest", "r.example:5000/a/b:v1", "a@sha256:0", "nullable", "e3", "x1f",
+	} {
+		testkit.WantEqual(t, "the scalar", scalar(text), text)
 	}
 }
 
 func TestArgumentsAreQuotedAndTheirDollarsDoubled(t *testing.T) {
-	text, err := Manifest(settings(func(s *Settings) {
-		s.Args = []string{`-total-nodes=k in (a,b)`, `-field-selector=metadata.name=a"\,$(B)`}
-	}), "podcount")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := settings()
+	s.Args = []string{`-total-nodes=k in (a,b)`, `-field-selector=metadata.name=a"\,$(B)`}
 	// Kubernetes takes $$ for $, and would replace $(B).
-	want := "        args:\n        - \"-total-nodes=k in (a,b)\"\n        - \"-field-selector=metadata.name=a\\\"\\\\,$$(B)\"\n"
-	if !strings.Contains(text, want) {
-		t.Errorf("no %q in\n%s", want, text)
+	const want = `        args:
+        - "-total-nodes=k in (a,b)"
+        - "-field-selector=metadata.name=a\"\\,$$(B)"
+`
+	testkit.WantText(t, manifest(t, s, "podcount"), want)
+}
+
+func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
+	rows := []struct {
+		want   string
+		change func(*Settings)
+	}{
+		{`-image "a b"`, func(s *Settings) { s.Image = "a b" }},
+		{`-manifest-namespace ""`, func(s *Settings) { s.Namespace = "" }},
+		{"begin with podcount, as in podcount-view", func(s *Settings) { s.Name = "view" }},
+		{"has 64 characters", func(s *Settings) { s.Name = "podcount" + strings.Repeat("a", 56) }},
+		{"does not end in -pods", func(s *Settings) { s.Name = "podcount-pods" }},
+		{`"-master=http://a\nb" has a character that ca`, func(s *Settings) { s.Args = []string{"-master=http://a\nb"} }},
+		{`"a\x00b" has a character that ca`, func(s *Settings) { s.Labels = []string{"a\x00b"} }},
+	}
+	for _, row := range rows {
+		t.Run(row.want, func(t *testing.T) {
+			text, err := Manifest(settings(row.change), "podcount")
+			if text != "" || err == nil {
+				t.Fatalf("got %v, and printed %q", err, text)
+			}
+			testkit.WantText(t, err.Error(), row.want)
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %q", err)
+			}
+		})
 	}
 }
 
-func TestManifestThatCannotWorkIsRefusedWithTheFlagToChange(t *testing.T) {
-	for want, change := range map[string]func(*Settings){
-		"-image":                 func(s *Settings) { s.Image = "a b" },
-		`-manifest-namespace ""`: func(s *Settings) { s.Namespace = "" },
-		"begin with podcount, as in podcount-view":      func(s *Settings) { s.Name = "view" },
-		"has 64 characters":                             func(s *Settings) { s.Name = "podcount" + strings.Repeat("a", 56) },
-		"must not end in -pods":                         func(s *Settings) { s.Name = "podcount-pods" },
-		`"-master=http://a\nb" has a character that ca`: func(s *Settings) { s.Args = []string{"-master=http://a\nb"} },
-	} {
-		text, err := Manifest(settings(change), "podcount")
-		if text != "" || err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%v, want %q; printed: %q", err, want, text)
-		}
+func TestPartsThatCannotBePrintedAreRefused(t *testing.T) {
+	rows := []struct {
+		want  string
+		parts []string
+	}{
+		{`there is no "all"; there are ` + strings.Join(Parts, ", "), []string{"podcount", "all"}},
+		{`-manifest names "policy" twice`, []string{"policy", "podcount", "policy"}},
 	}
-	text, err := Manifest(settings(), "podcount", "all")
-	known := `there is no "all"; there are podcount, policy, network-policy, count-crd, count-sample, alerts`
-	if text != "" || err == nil || !strings.Contains(err.Error(), known) {
-		t.Errorf("%v; printed: %q", err, text)
+	for _, row := range rows {
+		t.Run(row.want, func(t *testing.T) {
+			text, err := Manifest(settings(), row.parts...)
+			if text != "" || err == nil {
+				t.Fatalf("got %v, and printed %q", err, text)
+			}
+			testkit.WantText(t, err.Error(), row.want)
+		})
 	}
 }
 
@@ -170,51 +267,72 @@ func TestImagesAreReferences(t *testing.T) {
 			t.Errorf("%q: %v", image, err)
 		}
 	}
-	for _, image := range []string{
-		"", " ", "a b", "podcount:latest\n", "podcount\t", "podcount\x00", "Podcount", "registry.example/Podcount",
-		"podcount:", "podcount:a b", "podcount:.a", "podcount:" + strings.Repeat("a", 129), "podcount@", "podcount@sha256", "podcount@sha512:" + strings.Repeat("0a", 32),
-		"podcount@sha256:" + strings.Repeat("0A", 32), "podcount@md5:" + strings.Repeat("0a", 16),
-		"podcount@sha256:123", "podcount@" + digest + "x", "/podcount", "podcount/", "a//b", "registry.example:/a",
-		"registry.example:x/a", "registry.example:70000/a", "-a.example/b", "http://registry.example/a", "a/b___c", "a/b..c",
-		"a/b-", "a/.b", "$IMAGE", `"podcount"`, "podcount:ä", strings.Repeat("a", 256),
-	} {
-		if err := checkImage(image); err == nil {
-			t.Errorf("%q is accepted", image)
-		}
+}
+
+func TestImagesThatAreNoReferencesAreRefused(t *testing.T) {
+	const sum = "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"
+	rows := []struct {
+		name   string
+		images []string
+	}{
+		{"path", []string{
+			"", " ", "a b", "podcount\t", "podcount\x00", "Podcount", "registry.example/Podcount", "/podcount", "podcount/",
+			"a//b", "a/b___c", "a/b..c", "a/b-", "a/.b", "$IMAGE", `"podcount"`, strings.Repeat("a", 256),
+		}},
+		{"tag", []string{
+			"podcount:", "podcount:a b", "podcount:.a", "podcount:latest\n", "podcount:ä",
+			"podcount:" + strings.Repeat("a", 129),
+		}},
+		{"digest", []string{
+			"podcount@", "podcount@sha256", "podcount@sha256:123", "podcount@sha256:" + sum + "x", "podcount@sha512:" + sum,
+			"podcount@sha256:" + strings.ToUpper(sum), "podcount@md5:" + sum[:32],
+		}},
+		{"host", []string{
+			"registry.example:/a", "registry.example:x/a", "registry.example:70000/a", "registry.example:0/a",
+			"-a.example/b", "http://registry.example/a", "[]:5000/a", "[x]/a",
+		}},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			for _, image := range row.images {
+				if err := checkImage(image); err == nil {
+					t.Errorf("%q is accepted", image)
+				}
+			}
+		})
 	}
 }
 
 func TestPolicyIsForTheAccountAndTheLabelsOfTheFlags(t *testing.T) {
-	text, err := Manifest(settings(func(s *Settings) {
-		s.Name = "podcount-a"
-		s.Namespace = "ops"
-		s.Labels = []string{"x.y/all", "x.y/own"}
-	}), "policy")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := settings()
+	s.Name = "podcount-a"
+	s.Namespace = "ops"
+	s.Labels = []string{"x.y/all", "x.y/own"}
+	text := manifest(t, s, "policy")
+	testkit.WantText(t, text, `'["x.y/all","x.y/own"]'`)
+
 	policies := strings.Count(text, "kind: ValidatingAdmissionPolicy\n")
-	if n := strings.Count(text, `request.userInfo.username == "system:serviceaccount:ops:podcount-a"`); n != policies || n == 0 {
-		t.Errorf("%d of %d policies are for the account", n, policies)
-	}
-	var policyNames, bound []string
-	for line := range strings.Lines(text) {
+	forTheAccount := strings.Count(text, `request.userInfo.username == "system:serviceaccount:ops:podcount-a"`)
+	testkit.WantNumber(t, "policies", policies, 3)
+	testkit.WantNumber(t, "policies for the account", forTheAccount, policies)
+}
+
+func TestEachPolicyIsBound(t *testing.T) {
+	var names, bound []string
+	for line := range strings.Lines(manifest(t, settings(), "policy")) {
 		if name, ok := strings.CutPrefix(line, "metadata: {name: "); ok {
-			policyNames = append(policyNames, strings.TrimSuffix(name, "}\n"))
+			names = append(names, strings.TrimSuffix(name, "}\n"))
 		}
 		if name, ok := strings.CutPrefix(line, "  policyName: "); ok {
 			bound = append(bound, strings.TrimSuffix(name, "\n"))
 		}
 	}
-	if got := slices.Compact(policyNames); !slices.Equal(got, bound) {
-		t.Errorf("the policies are %q, and bound are %q", got, bound)
-	}
-	if !strings.Contains(text, `'["x.y/all","x.y/own"]'`) {
-		t.Error("it is for other labels")
-	}
+	// A binding has the name of its policy, and follows it.
+	testkit.WantEqual(t, "the bound policies", bound, slices.Compact(names))
 }
 
-// Else the objects of two podcounts could have the same name: podcount-a-x of the one, and podcount-a with -x of the other.
+// If check did not know a suffix, the objects of two podcounts could have the same name: podcount-a-x could be the name
+// of one podcount, and the name podcount-a with the suffix -x of another.
 func TestSuffixesAreThoseOfTheTemplates(t *testing.T) {
 	used := map[string]bool{}
 	for _, part := range []string{"podcount", "policy", "network-policy"} {
@@ -226,24 +344,14 @@ func TestSuffixesAreThoseOfTheTemplates(t *testing.T) {
 			used[m[1]] = true
 		}
 	}
-	if got, want := slices.Sorted(maps.Keys(used)), slices.Sorted(slices.Values(suffixes)); !slices.Equal(got, want) {
-		t.Errorf("templates have %q, suffixes are %q", got, want)
-	}
-}
-
-func TestNoPartIsPrintedTwice(t *testing.T) {
-	s := Settings{Name: "podcount", Namespace: "a", Image: "podcount", Args: []string{"-v=2"}}
-	if text, err := Manifest(s, "policy", "podcount", "policy"); err == nil || text != "" {
-		t.Errorf("%d bytes, %v", len(text), err)
-	}
+	got := slices.Sorted(maps.Keys(used))
+	want := slices.Sorted(slices.Values(suffixes))
+	testkit.WantEqual(t, "the suffixes in the templates", got, want)
 }
 
 // kubectl prints the object's own name first, as NAME.
 func TestColumnsOfCountsHaveNamesOfTheirOwn(t *testing.T) {
-	text, err := Manifest(settings(), "count-crd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := manifest(t, settings(), "count-crd")
 	seen := map[string]bool{"NAME": true}
 	columns := regexp.MustCompile(`- \{name: (\w+), type: \w+, jsonPath: `).FindAllStringSubmatch(text, -1)
 	for _, column := range columns {
@@ -253,7 +361,5 @@ func TestColumnsOfCountsHaveNamesOfTheirOwn(t *testing.T) {
 		}
 		seen[heading] = true
 	}
-	if len(columns) != 5 {
-		t.Errorf("there are %d columns", len(columns))
-	}
+	testkit.WantNumber(t, "columns", len(columns), 5)
 }

@@ -13,57 +13,78 @@ const (
 	letters   = lowerCase + "ABCDEFGHIJKLMNOPQRSTUVWXYZ" + digits
 )
 
-// checkImage checks the syntax of an image's reference. A kubelet checks it, too, but only when the pod starts.
-// https://github.com/distribution/reference/blob/main/reference.go has the grammar.
+// checkImage checks the syntax of an image reference: [HOST[:PORT]/]PATH[:TAG][@DIGEST]. The kubelet checks it, too, but
+// only when the pod starts. https://github.com/distribution/reference/blob/main/reference.go has the grammar.
 func checkImage(image string) error {
 	rest, digest, hasDigest := strings.Cut(image, "@")
-	if hasDigest {
-		algorithm, sum, _ := strings.Cut(digest, ":")
-		length := map[string]int{"sha256": 64, "sha384": 96, "sha512": 128}[algorithm] // those that are registered
-		if length == 0 || len(sum) != length || !consistsOf(sum, digits+"abcdef") {
-			return errors.New("what follows @ must be sha256: and 64 of 0-9 and a-f, or the like")
-		}
+	if hasDigest && !isDigest(digest) {
+		return errors.New("after @ there must be a digest, such as sha256: and 64 of the characters 0-9 and a-f")
 	}
-	path := rest
-	if colon := strings.LastIndex(rest, ":"); colon > strings.LastIndex(rest, "/") {
-		tag := rest[colon+1:]
-		path = rest[:colon]
-		if !consistsOf(tag, letters+"_.-") || strings.Trim(tag[:1], ".-") == "" || len(tag) > 128 {
-			return errors.New("what follows : is not a tag")
+	name := rest
+	tagColon := strings.LastIndex(rest, ":")
+	hasTag := tagColon > strings.LastIndex(rest, "/") // else the colon is before a port
+	if hasTag {
+		tag := rest[tagColon+1:]
+		if !isTag(tag) {
+			return fmt.Errorf("%q is not a tag", tag)
 		}
+		name = rest[:tagColon]
 	}
-	// The first part is a host where it cannot be a part of the path.
-	first, others, hasOthers := strings.Cut(path, "/")
-	if hasOthers && (strings.ContainsAny(first, ".:") || first == "localhost" || first != strings.ToLower(first)) {
+	path := name
+	first, others, hasOthers := strings.Cut(name, "/")
+	if hasOthers && isHostPart(first) {
 		if err := checkHost(first); err != nil {
 			return err
 		}
 		path = others
 	}
-	if len(path) > 255 {
-		return errors.New("the path has more than 255 characters")
-	}
-	for part := range strings.SplitSeq(path, "/") {
-		if !isPathPart(part) {
-			return fmt.Errorf("the path has lower-case letters and digits, joined by '.', '_', '__' or '-', and not %q", part)
-		}
-	}
-	return nil
+	return checkPath(path)
 }
 
-func checkHost(text string) error {
-	host, port, hasPort := text, "", false
-	if colon := strings.LastIndex(text, ":"); colon > strings.LastIndex(text, "]") {
-		host, port, hasPort = text[:colon], text[colon+1:], true
+// isDigest reports whether text is ALGORITHM:SUM, with one of the registered algorithms.
+func isDigest(text string) bool {
+	algorithm, sum, _ := strings.Cut(text, ":")
+	if !consistsOf(sum, digits+"abcdef") {
+		return false
 	}
+	switch algorithm {
+	case "sha256":
+		return len(sum) == 256/4
+	case "sha384":
+		return len(sum) == 384/4
+	case "sha512":
+		return len(sum) == 512/4
+	}
+	return false
+}
+
+func isTag(text string) bool {
+	beginsWell := text != "" && text[0] != '.' && text[0] != '-'
+	return beginsWell && consistsOf(text, letters+"_.-") && len(text) <= 128
+}
+
+// isHostPart reports whether the first part of a name is a host: it has something that a part of a path cannot have.
+func isHostPart(first string) bool {
+	isLowerCase := first == strings.ToLower(first)
+	return strings.ContainsAny(first, ".:") || first == "localhost" || !isLowerCase
+}
+
+// checkHost checks a host with or without a port.
+func checkHost(text string) error {
+	host := text
+	colon := strings.LastIndex(text, ":")
+	hasPort := colon > strings.LastIndex(text, "]") // else the colon is part of an IPv6 address
 	if hasPort {
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return fmt.Errorf("%q is not a port", port)
+		host = text[:colon]
+		port, err := strconv.ParseUint(text[colon+1:], 10, 16)
+		if err != nil || port == 0 {
+			return fmt.Errorf("%q is not a port", text[colon+1:])
 		}
 	}
-	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+	isIPv6 := strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]")
+	if isIPv6 {
 		if !consistsOf(host[1:len(host)-1], digits+"abcdefABCDEF:") {
-			return fmt.Errorf("%q is not an address", host)
+			return fmt.Errorf("%q is not an IPv6 address", host)
 		}
 		return nil
 	}
@@ -75,25 +96,41 @@ func checkHost(text string) error {
 	return nil
 }
 
-// isPathPart reports whether a part of an image's path is made of words, with one mark between each two of them: '.',
-// '_', '__', or any number of '-'.
-func isPathPart(part string) bool {
+func checkPath(path string) error {
+	if len(path) > 255 {
+		return errors.New("the path has more than 255 characters")
+	}
+	for part := range strings.SplitSeq(path, "/") {
+		if !isPathPart(part) {
+			return fmt.Errorf("a part of the path is %q: "+
+				"it must have lower-case letters and digits, joined by '.', '_', '__' or '-'", part)
+		}
+	}
+	return nil
+}
+
+// isPathPart reports whether text consists of words with one separator between each two of them: '.', '_', '__', or any
+// number of '-'.
+func isPathPart(text string) bool {
 	const words = lowerCase + digits
-	if !consistsOf(part, words+"._-") || strings.Trim(part, "._-") != part {
+	const separators = "._-"
+	if !consistsOf(text, words+separators) || strings.Trim(text, separators) != text {
 		return false
 	}
-	for len(part) > 0 {
-		part = strings.TrimLeft(part, words)
-		mark := part[:len(part)-len(strings.TrimLeft(part, "._-"))]
-		if len(mark) > 1 && mark != "__" && strings.Trim(mark, "-") != "" {
+	for rest := text; rest != ""; {
+		rest = strings.TrimLeft(rest, words)
+		afterSeparator := strings.TrimLeft(rest, separators)
+		separator := strings.TrimSuffix(rest, afterSeparator)
+		isDashes := strings.Trim(separator, "-") == ""
+		if len(separator) > 1 && separator != "__" && !isDashes {
 			return false
 		}
-		part = part[len(mark):]
+		rest = afterSeparator
 	}
 	return true
 }
 
-// consistsOf reports whether text is not empty, and has no other characters than these.
+// consistsOf reports whether text is not empty, and has only these characters.
 func consistsOf(text, characters string) bool {
 	return text != "" && strings.Trim(text, characters) == ""
 }

@@ -139,7 +139,8 @@ func list(texts []string) string {
 	return "[" + strings.Join(quoted, ",") + "]"
 }
 
-// scalar writes a text in YAML. It quotes what a parser might take for something else: a number, a boolean, null, a date.
+// scalar writes a text in YAML. It quotes what a parser might take for something else, such as a number, a boolean, null
+// or a date.
 func scalar(text string) string {
 	isPlain := text != "" &&
 		strings.Trim(text[:1], lowerCase) == "" &&
@@ -152,6 +153,5 @@ func scalar(text string) string {
 	return quote(text)
 }
 
-// quote writes a text in quotes. Go, JSON and YAML write it the same way, as check has refused all texts with characters
-// that cannot be printed.
+// quote writes a text in quotes. Go, JSON and YAML agree on how: check has refused texts with unprintable characters.
 func quote(text string) string { return strconv.Quote(text) }
