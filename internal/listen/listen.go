@@ -1,12 +1,11 @@
-// Package listen is an HTTP server for untrusted clients: any pod of a cluster may ask it.
+// Package listen is an HTTP server for untrusted clients: any pod in the cluster may connect to it.
 //
-// It promises that idle clients keep no other one out. Where all places are taken, the oldest connection whose request
-// has not arrived yet gives its place to the newcomer: only where all requests have arrived is the oldest of these cut
-// off. A request has two seconds to arrive, and ten to be answered. What is held for clients is bounded: 64 connections
-// at a time, each with 4 KB of headers.
+// Idle clients cannot keep others out. The server has 64 connections open at most. When one more comes, the server closes
+// the oldest connection that has not sent its whole request yet. If all requests have arrived, it closes the oldest
+// connection. A request must arrive within two seconds, with at most 4 KB of headers. The answer may take ten seconds.
 //
-// It never reads the body of a request, never keeps a connection for a second request, and knows neither TLS nor who
-// asks: what its handler answers is for everybody.
+// The server does not read the body of a request, and closes a connection after one answer. It has no TLS, and does not
+// ask who the client is: the handler's answers are public.
 package listen
 
 import (
@@ -21,11 +20,12 @@ import (
 	"time"
 )
 
-// What is granted to a client. The package's comment names these numbers.
+// The comment of the package names these limits, too.
 const (
-	connectionLimit = 64              // open at a time, of all clients
-	headerLimit     = 4 << 10         // bytes of a request's first line and headers
-	headerTime      = 2 * time.Second // for these to arrive
+	connectionLimit = 64               // open connections
+	headerLimit     = 4 << 10          // bytes of the first line and the headers of a request
+	headerTimeout   = 2 * time.Second  // for the first line and the headers to arrive
+	answerTimeout   = 10 * time.Second // from then on, for the answer to be sent
 )
 
 // Server is an HTTP server for untrusted clients.
@@ -34,12 +34,12 @@ type Server struct {
 	listener *newestListener
 }
 
-// Listen opens a port, as net.Listen does for tcp, for a Server that answers with handler. Serve must be called then,
-// and Close in the end. ctx ends a lookup of the address's host, which may hang; it does not end the Server. log
-// gets, at the debug level, what is wrong with connections.
+// Listen opens a TCP port for a Server that answers with the handler. Call Serve next, and Close in the end. The context
+// ends only the lookup of the address's host name, not the Server. Errors of connections go to the log, at the debug
+// level.
 //
-// The handler must not heed the context of a request. It may be canceled at any moment after the request has arrived,
-// although the client still waits: that is how net/http takes the end of all reading.
+// The handler must ignore the context of a request. noteArrival stops reading from the connection, and net/http then
+// cancels the context, although the client still waits for the answer.
 func Listen(ctx context.Context, address string, handler http.Handler, log *slog.Logger) (*Server, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -54,7 +54,7 @@ func Listen(ctx context.Context, address string, handler http.Handler, log *slog
 // Addr returns the address that the server listens on, with its port.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Serve answers requests until Close is called, and returns nil then. Any other end is an error: no more is answered.
+// Serve answers requests until Close is called, and then returns nil. If it returns an error, the Server has ended.
 func (s *Server) Serve() error {
 	err := s.http.Serve(s.listener)
 	if errors.Is(err, http.ErrServerClosed) {
@@ -63,48 +63,52 @@ func (s *Server) Serve() error {
 	return err
 }
 
-// Close closes the port and all connections at once, even those that are answered just now.
+// Close closes the port and all connections at once, even those whose answer is being sent.
 func (s *Server) Close() error { return s.http.Close() }
 
-// newServer makes an HTTP server, to be used with a newestListener.
+// newServer makes an HTTP server that must be used with a newestListener.
 func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 	server := &http.Server{
 		Handler:           noteArrival(handler),
-		ReadHeaderTimeout: headerTime,
-		ReadTimeout:       5 * time.Second, // for a body that noteArrival could not cut short
-		WriteTimeout:      10 * time.Second,
-		MaxHeaderBytes:    max(1, headerLimit-4096), // net/http reads 4,096 bytes more than this says
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       5 * time.Second, // only for a body of which noteArrival cannot stop the reading
+		WriteTimeout:      answerTimeout,
+		MaxHeaderBytes:    max(1, headerLimit-4096), // net/http allows 4,096 bytes more
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, conn)
 		},
 	}
-	server.SetKeepAlivesEnabled(false) // or a silent client could keep its connection for longer than these times
+	server.SetKeepAlivesEnabled(false) // a kept connection could stay open and silent for longer than the timeouts
 	return server
 }
 
-// newestListener keeps at most connectionLimit connections open: a new one takes the place of the oldest whose request
-// has not arrived yet. If newcomers had to wait instead, whoever held that many connections would keep out all others,
-// such as the probes by which kubelet learns whether a container is to be restarted.
+// newestListener keeps at most connectionLimit connections open. When one more comes, it closes an old one instead of
+// letting the newcomer wait. Otherwise a client with that many connections would keep out all others, such as the
+// kubelet, which restarts a container whose probes are not answered.
 type newestListener struct {
 	*net.TCPListener
 
-	mu   sync.Mutex
-	open []*listedConn // oldest first; guarded by mu, as is all of listedConn
+	mu   sync.Mutex    // guards open, and hasArrived of its connections
+	open []*listedConn // oldest first
 }
 
-// listedConn is a connection that leaves its listener's list when it is closed.
+// listedConn is a connection that removes itself from its listener's list when it is closed.
+//
+// It embeds a TCPConn, not just a net.Conn: net/http closes the two directions of a TCPConn one after the other, so that
+// the client gets the last answer.
 type listedConn struct {
-	*net.TCPConn // not just a net.Conn: net/http closes half of a TCPConn, so that its last answer arrives
-	listener     *newestListener
-	hasArrived   bool // the request's headers have been read: its answer is soon made, and has a limit of its own
+	*net.TCPConn
+	listener   *newestListener
+	hasArrived bool // the headers of the request have been read, and the handler answers it
 }
 
-// connKey is the key of a request's *listedConn in its context.
+// connKey is the key of a request's *listedConn in the request's context.
 type connKey struct{}
 
-// noteArrival notes of each request that its headers have been read, before handler answers it. Requests need no body:
-// nothing more is read, so that nobody keeps a place by announcing one that does not come.
+// noteArrival marks the connection of a request before the handler answers it: the headers have arrived. It also stops
+// all reading from the connection. Requests need no body, and a client could keep its place by announcing a body that
+// never comes.
 func noteArrival(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := r.Context().Value(connKey{}).(*listedConn)
@@ -116,21 +120,22 @@ func noteArrival(handler http.Handler) http.Handler {
 	})
 }
 
-// Accept waits for the next connection, as net.Listener has it.
+// Accept waits for the next connection. It implements net.Listener.
 func (l *newestListener) Accept() (net.Conn, error) {
 	tcp, err := l.AcceptTCP()
 	if err != nil {
 		return nil, err
 	}
 	conn := &listedConn{TCPConn: tcp, listener: l}
-	if oldest := l.add(conn); oldest != nil {
-		oldest.Close()
-		runtime.Gosched() // lets the server read what the others have sent, before yet another loses its place
+	surplus := l.add(conn)
+	if surplus != nil {
+		surplus.Close()
+		runtime.Gosched() // let the server read what other clients have sent, before it closes one more connection
 	}
 	return conn, nil
 }
 
-// add lists a connection, and returns the one whose place it takes; nil: there was room.
+// add adds a connection to the list. If that makes one too many, add returns the connection to close, else nil.
 func (l *newestListener) add(conn *listedConn) *listedConn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,15 +143,16 @@ func (l *newestListener) add(conn *listedConn) *listedConn {
 	if len(l.open) <= connectionLimit {
 		return nil
 	}
-	for _, old := range l.open[:connectionLimit] {
+	older := l.open[:len(l.open)-1]
+	for _, old := range older {
 		if !old.hasArrived {
 			return old
 		}
 	}
-	return l.open[0]
+	return older[0]
 }
 
-// Close closes the connection. It may be called again.
+// Close closes the connection. It may be called more than once.
 func (c *listedConn) Close() error {
 	c.listener.mu.Lock()
 	c.listener.open = slices.DeleteFunc(c.listener.open, func(open *listedConn) bool { return open == c })

@@ -9,17 +9,26 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"podcount/internal/testkit"
 )
 
-// served runs a Server on this machine and returns its address.
-func served(t *testing.T, handler http.HandlerFunc) (address string) {
+// start runs a Server on this machine. Its address is server.Addr, and it sends what Serve returns to ended.
+func start(t *testing.T, handler http.HandlerFunc) (server *Server, ended <-chan error) {
 	t.Helper()
 	server, err := Listen(t.Context(), "127.0.0.1:0", handler, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error)
-	go func() { ended <- server.Serve() }()
+	result := make(chan error, 1)
+	go func() { result <- server.Serve() }()
+	return server, result
+}
+
+// served runs a Server on this machine until the test ends, and returns its address.
+func served(t *testing.T, handler http.HandlerFunc) (address string) {
+	t.Helper()
+	server, ended := start(t, handler)
 	t.Cleanup(func() {
 		server.Close()
 		if err := <-ended; err != nil {
@@ -29,9 +38,9 @@ func served(t *testing.T, handler http.HandlerFunc) (address string) {
 	return server.Addr().String()
 }
 
-func sayOK(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }
+func answerOK(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }
 
-// ask asks a server for a page, on a connection of its own. It returns the status and the text, or the error.
+// ask requests a page on a connection of its own. It returns the status and the text, or the error.
 func ask(address string) string {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + address + "/livez")
@@ -47,34 +56,25 @@ func ask(address string) string {
 }
 
 func TestClosedServerKeepsNoConnectionAndNoPort(t *testing.T) {
-	server, err := Listen(t.Context(), "127.0.0.1:0", http.HandlerFunc(sayOK), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error)
-	go func() { ended <- server.Serve() }()
+	server, ended := start(t, answerOK)
 	address := server.Addr().String()
-	if got := ask(address); got != "200 OK: ok" {
-		t.Errorf("it answers %q", got)
-	}
+	testkit.WantEqual(t, "the answer", ask(address), "200 OK: ok")
 	idler := idle(t, address, 100)
 	server.Close()
 	if err := <-ended; err != nil {
 		t.Errorf("it ended with %v", err)
 	}
 	<-idler.ended
-	if got := ask(address); !strings.Contains(got, "connection refused") {
-		t.Errorf("closed, it answers %q", got)
-	}
+	testkit.WantText(t, ask(address), "connection refused")
 }
 
-// idler is a client of a Server that sends half a request. When its connection has ended is sent to ended.
+// idler is a client that has sent half a request.
 type idler struct {
 	net.Conn
-	ended chan time.Time
+	ended chan time.Time // gets the time at which the connection ended
 }
 
-// idle opens a connection to a Server, and sends a header that does not end.
+// idle opens a connection to a Server, and sends a header of this length without its end.
 func idle(t *testing.T, address string, header int) *idler {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -83,7 +83,7 @@ func idle(t *testing.T, address string, header int) *idler {
 	}
 	t.Cleanup(func() { conn.Close() })
 	i := &idler{conn, make(chan time.Time, 1)}
-	// Where the server refuses it at once, not all of it can be written.
+	// The write may fail: the server may have closed the connection already.
 	fmt.Fprintf(conn, "GET /livez HTTP/1.1\r\nHost: podcount\r\nX: %s", strings.Repeat("x", header))
 	go func() {
 		io.Copy(io.Discard, conn)
@@ -92,89 +92,90 @@ func idle(t *testing.T, address string, header int) *idler {
 	return i
 }
 
-func TestUnfinishedRequestsKeepNoProbeOutAndEndAfterTwoSeconds(t *testing.T) {
-	address := served(t, sayOK)
-	livez := func(when string) {
-		t.Helper()
-		if got := ask(address); got != "200 OK: ok" {
-			t.Errorf("%s, /livez answers %q", when, got)
-		}
-	}
-	start := time.Now()
+func TestUnfinishedRequestsKeepNoProbeOut(t *testing.T) {
+	const surplus = 36
+	address := served(t, answerOK)
+	begin := time.Now()
 	var idlers []*idler
-	for range connectionLimit + 36 {
+	for range connectionLimit + surplus {
 		idlers = append(idlers, idle(t, address, 100))
 	}
-	livez("beside more connections than are allowed")
-	for i, c := range idlers[:37] { // the probe took a place, too
-		if ended := <-c.ended; ended.Sub(start) > headerTime-100*time.Millisecond {
-			t.Errorf("connection %d, one of the oldest, was open for %v", i, ended.Sub(start))
+	testkit.WantEqual(t, "the answer beside too many connections", ask(address), "200 OK: ok")
+	oldest, newest := idlers[:surplus+1], idlers[surplus+1:] // the probe took a place, too
+	for i, c := range oldest {
+		took := (<-c.ended).Sub(begin)
+		if took > headerTimeout-100*time.Millisecond {
+			t.Errorf("connection %d, one of the oldest, was open for %v", i, took)
 		}
 	}
-	for i, c := range idlers[37:] {
-		ended := (<-c.ended).Sub(start)
-		if ended < headerTime-100*time.Millisecond || ended > headerTime+2*time.Second {
-			t.Errorf("connection %d, one of the newest, was open for %v, want %v", 37+i, ended, headerTime)
+	for i, c := range newest {
+		took := (<-c.ended).Sub(begin)
+		if took < headerTimeout-100*time.Millisecond || took > headerTimeout+2*time.Second {
+			t.Errorf("connection %d of the newest was open for %v, want %v", i, took, headerTimeout)
 		}
 	}
-	livez("after them")
+	testkit.WantEqual(t, "the answer after them", ask(address), "200 OK: ok")
 }
 
-func TestRequestThatHasArrivedIsAnsweredHoweverManyConnectionsFollow(t *testing.T) {
-	met := make(chan struct{})
+func TestRequestThatHasArrivedIsAnswered(t *testing.T) {
+	hasArrived := make(chan struct{})
 	release := make(chan struct{})
 	address := served(t, func(w http.ResponseWriter, r *http.Request) {
-		close(met)
+		close(hasArrived)
 		<-release
-		sayOK(w, r)
+		answerOK(w, r)
 	})
 	answer := make(chan string)
 	go func() { answer <- ask(address) }()
-	<-met
+	<-hasArrived
 	var idlers []*idler
 	for range 2 * connectionLimit {
 		idlers = append(idlers, idle(t, address, 100))
 	}
-	<-idlers[connectionLimit].ended // so many have come in
+	<-idlers[connectionLimit].ended // by now the server has closed all older ones that had not sent their request
 	close(release)
-	if got := <-answer; got != "200 OK: ok" {
-		t.Errorf("the request that had arrived got %q", got)
-	}
+	testkit.WantEqual(t, "the answer", <-answer, "200 OK: ok")
 }
 
-// Else 64 requests whose bodies never come would keep out everybody until their time is over.
-func TestRequestWithABodyThatDoesNotComeIsAnsweredAtOnce(t *testing.T) {
-	address := served(t, sayOK)
-	start := time.Now()
+// If the server waited for the body, 64 such requests would keep out everybody until their time is over.
+func TestRequestWhoseBodyDoesNotComeIsAnsweredAtOnce(t *testing.T) {
+	address := served(t, answerOK)
+	begin := time.Now()
 	for range 3 {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		fmt.Fprint(conn, "GET /livez HTTP/1.1\r\nHost: podcount\r\nContent-Length: 10\r\n\r\n")
-		answer, _ := io.ReadAll(conn)
-		if !strings.HasPrefix(string(answer), "HTTP/1.1 200 OK\r\n") {
-			t.Errorf("the answer is %q", answer)
-		}
+		answer := exchange(t, address, "Content-Length: 10")
+		testkit.WantText(t, answer, "HTTP/1.1 200 OK\r\n")
 	}
-	if took := time.Since(start); took > 3*time.Second { // else 5 s each
+	took := time.Since(begin)
+	if took > 3*time.Second { // waiting for a body takes 5 s
 		t.Errorf("three requests took %v", took)
 	}
 }
 
-func TestHeadersOfMoreThanFourKilobytesAreRefusedAtOnce(t *testing.T) {
-	address := served(t, sayOK)
-	for header, want := range map[int]string{headerLimit - 200: "200 OK", headerLimit + 1: "431 Request Header Fields Too Large"} {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		fmt.Fprintf(conn, "GET /livez HTTP/1.1\r\nHost: podcount\r\nX: %s\r\n\r\n", strings.Repeat("x", header))
-		answer, _ := io.ReadAll(conn)
-		if !strings.HasPrefix(string(answer), "HTTP/1.1 "+want+"\r\n") {
-			t.Errorf("with a header of %d bytes the answer is %q, want %s", header, answer, want)
-		}
+func TestLongHeadersAreRefused(t *testing.T) {
+	rows := []struct {
+		name, want string
+		length     int
+	}{
+		{"less than 4 KB", "200 OK", headerLimit - 200},
+		{"more than 4 KB", "431 Request Header Fields Too Large", headerLimit + 1},
 	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			answer := exchange(t, served(t, answerOK), "X: "+strings.Repeat("x", row.length))
+			testkit.WantText(t, answer, "HTTP/1.1 "+row.want+"\r\n")
+		})
+	}
+}
+
+// exchange sends a request with one more header, and returns all that the server answers.
+func exchange(t *testing.T, address, header string) (answer string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET /livez HTTP/1.1\r\nHost: podcount\r\n%s\r\n\r\n", header)
+	text, _ := io.ReadAll(conn) // the server may reset the connection after its answer
+	return string(text)
 }
