@@ -192,19 +192,19 @@ type queueItem[K comparable] struct {
 	key      K
 	failures int // in a row
 
-	// dirty says that the key has work to do that no worker has begun. A worker that has the key may not have seen the
-	// latest change, so the key can be dirty in every stage.
+	// dirty means that the key has work to do that no worker has begun. A key that a worker has becomes dirty when it is
+	// added, because the worker may not have seen the change.
 	dirty bool
 
-	// isUrgent says that the key is in Queue.urgent, while it is ready.
+	// isUrgent means that the key, if it is ready, is in Queue.urgent.
 	isUrgent bool
 
 	stage      queueStage
-	slot       uint32    // where the key is in its keyLine, while it is ready
+	slot       uint32    // where the key is in its keyLine, if it is ready
 	stageBegan time.Time // when the key became ready, or when the worker took it
 
-	notBefore time.Time // the end of its backoff: the key is not ready before
-	addAt     time.Time // when AddAfter makes it dirty, zero if that is not to happen
+	notBefore time.Time // the end of the key's backoff; it is not ready before
+	addAt     time.Time // when the key becomes dirty because of AddAfter; zero if it does not
 }
 
 // queueStage says how far a key has come on its way to a worker.
@@ -355,7 +355,7 @@ func (q *Queue[K]) next() *queueItem[K] {
 	return urgent
 }
 
-// lineOf returns the line that a key is in while it is ready.
+// lineOf returns the line for a key that is ready.
 func (q *Queue[K]) lineOf(item *queueItem[K]) *keyLine[K] {
 	if item.isUrgent {
 		return &q.urgent

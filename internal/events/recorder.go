@@ -176,17 +176,17 @@ func (r *Recorder) deliver(ctx, stop context.Context, ev event) {
 			r.options.Metrics.Count("podcount_events_total", "posted")
 			return
 		}
-		refusal := refusalIn(err)
-		if !mayRetry(refusal, try, time.Since(start)) {
+		failure := failureIn(err)
+		if !mayRetry(failure, try, time.Since(start)) {
 			r.drop(ev, err)
-			r.reportDropped(ctx, ev, refusal)
+			r.logFailure(ctx, ev, failure)
 			return
 		}
-		if refusal.Answer == NoAnswer && ctx.Err() == nil {
+		if failure.Answer == NoAnswer && ctx.Err() == nil {
 			r.outage.Failed("post", "cannot post an event", unreachablePause, "err", err)
 		}
 		backoff := retry.Backoff(try, minBackoff, maxBackoff)
-		if retry.Sleep(stop, max(backoff, refusal.RetryAfter)) != nil {
+		if retry.Sleep(stop, max(backoff, failure.RetryAfter)) != nil {
 			r.drop(ev, err)
 			return
 		}
@@ -194,29 +194,29 @@ func (r *Recorder) deliver(ctx, stop context.Context, ev event) {
 }
 
 // mayRetry reports whether an event is tried again, after so many tries in this time.
-func mayRetry(refusal *Refusal, tries int, took time.Duration) bool {
-	if refusal.Answer == NoAnswer {
+func mayRetry(failure *Failure, tries int, took time.Duration) bool {
+	if failure.Answer == NoAnswer {
 		return took <= retryTime
 	}
 	// What the server has refused stays refused, unless it has asked for a short wait.
-	isShortWait := refusal.RetryAfter > 0 && refusal.RetryAfter <= maxRetryAfter
+	isShortWait := failure.RetryAfter > 0 && failure.RetryAfter <= maxRetryAfter
 	return isShortWait && tries == 1
 }
 
-// reportDropped tells the log why an event is not tried again.
-func (r *Recorder) reportDropped(ctx context.Context, ev event, refusal *Refusal) {
-	if refusal.Answer == NoAnswer {
-		r.outage.GiveUp("post") // The log has lines about the outage already.
+// logFailure logs why an event is not tried again, unless the log has enough lines about that.
+func (r *Recorder) logFailure(ctx context.Context, ev event, failure *Failure) {
+	if failure.Answer == NoAnswer {
+		r.outage.GiveUp("post") // The outage has its own lines.
 		return
 	}
 	r.outage.Worked("post") // The server has answered.
-	isNormal := refusal.Answer == NamespaceGone
-	isTooSoon := time.Since(r.refusalAt) < refusal.Pause
+	isNormal := failure.Answer == NamespaceGone
+	isTooSoon := time.Since(r.refusalAt) < failure.Pause
 	if ctx.Err() != nil || isNormal || isTooSoon {
 		return
 	}
 	r.refusalAt = time.Now()
-	r.options.Log.Warn("cannot post an event", "object", ev.about.Name, "reason", ev.reason, "err", refusal)
+	r.options.Log.Warn("cannot post an event", "object", ev.about.Name, "reason", ev.reason, "err", failure)
 }
 
 // post makes one try: it raises the count of the occurrence's Event, or creates the Event if the server has none.
@@ -227,7 +227,7 @@ func (r *Recorder) post(ctx context.Context, ev event) error {
 	known := r.records.get(ev.occurrence, func() *record { return &record{name: r.newName(ev.about.Name)} })
 	if known.count > 0 {
 		err := r.raiseCount(ctx, ev, known)
-		if err == nil || refusalIn(err).Answer != NotFound {
+		if err == nil || failureIn(err).Answer != NotFound {
 			return err
 		}
 		// The server has deleted the Event, as it does after an hour by default.
@@ -275,7 +275,7 @@ func (r *Recorder) create(ctx context.Context, ev event, known *record) error {
 		"reportingInstance":  r.options.Instance,
 	})
 	// If the Event exists, an earlier try has reached the server, but its answer has not reached us.
-	isThere := err == nil || refusalIn(err).Answer == AlreadyExists
+	isThere := err == nil || failureIn(err).Answer == AlreadyExists
 	if !isThere {
 		return err
 	}

@@ -47,12 +47,12 @@ func deliverOne(t *testing.T, r *Recorder, pod int, reason string) {
 }
 
 func TestAnswerDecidesWhatBecomesOfAnEvent(t *testing.T) {
-	refusal := func(answer Answer, retryAfter time.Duration) error {
-		return &Refusal{Err: errors.New("no"), Answer: answer, RetryAfter: retryAfter, Pause: time.Minute}
+	failure := func(answer Answer, retryAfter time.Duration) error {
+		return &Failure{Err: errors.New("no"), Answer: answer, RetryAfter: retryAfter, Pause: time.Minute}
 	}
-	refused := refusal(Refused, 0)
-	shortWait := refusal(Refused, 20*time.Second)
-	longWait := refusal(Refused, time.Hour)
+	refused := failure(Refused, 0)
+	shortWait := failure(Refused, 20*time.Second)
+	longWait := failure(Refused, time.Hour)
 	for _, c := range []struct {
 		name     string
 		errors   []error
@@ -61,11 +61,11 @@ func TestAnswerDecidesWhatBecomesOfAnEvent(t *testing.T) {
 		logLines int
 	}{
 		{"success", nil, "post amend", 0, 0},
-		{"already exists", []error{refusal(AlreadyExists, 0)}, "post amend", 0, 0},
-		{"deleted meanwhile", []error{nil, refusal(NotFound, 0)}, "post amend post", 0, 0},
+		{"already exists", []error{failure(AlreadyExists, 0)}, "post amend", 0, 0},
+		{"deleted meanwhile", []error{nil, failure(NotFound, 0)}, "post amend post", 0, 0},
 		{"refused once", []error{refused}, "post post", 1, 1},
 		{"refused twice within a minute", []error{refused, refused}, "post post", 2, 1},
-		{"namespace gone", []error{refusal(NamespaceGone, 0)}, "post post", 1, 0},
+		{"namespace gone", []error{failure(NamespaceGone, 0)}, "post post", 1, 0},
 		{"short Retry-After once", []error{shortWait}, "post post amend", 0, 0},
 		{"short Retry-After twice", []error{shortWait, shortWait}, "post post post", 1, 1},
 		{"long Retry-After", []error{longWait}, "post post", 1, 1},

@@ -9,8 +9,8 @@ import (
 	"podcount/internal/kube"
 )
 
-// Sink is where a Recorder sends Events. If the server has refused a request, the error is, or wraps, a *Refusal. With
-// any other error the server was not reached, or it is unknown what it did.
+// Sink is where a Recorder sends Events. If the server has refused a request, the error is, or wraps, a *Failure. Any
+// other error counts as NoAnswer.
 type Sink interface {
 	// Post creates an Event in a namespace. The Event's metadata has its name.
 	Post(ctx context.Context, namespace string, event map[string]any) error
@@ -30,25 +30,25 @@ const (
 	AlreadyExists               // Post: there is an Event of this name.
 )
 
-// Refusal is the error of a request about an Event that the server has refused.
-type Refusal struct {
-	Err        error // what the server said, for people
+// Failure is an error of a request about an Event, with what the Recorder needs to know about it.
+type Failure struct {
+	Err        error // for people
 	Answer     Answer
 	RetryAfter time.Duration // how long the server asked to wait before the next request, 0 if it did not ask
 	Pause      time.Duration // how long to log no other refusal after this one
 }
 
-// Error returns the text of r.Err.
-func (r *Refusal) Error() string { return r.Err.Error() }
+// Error returns the text of f.Err.
+func (f *Failure) Error() string { return f.Err.Error() }
 
-// Unwrap returns r.Err.
-func (r *Refusal) Unwrap() error { return r.Err }
+// Unwrap returns f.Err.
+func (f *Failure) Unwrap() error { return f.Err }
 
-// refusalIn returns the Refusal that err is or wraps. If there is none, it returns one with NoAnswer.
-func refusalIn(err error) *Refusal {
-	r := &Refusal{Err: err}
-	errors.As(err, &r)
-	return r
+// failureIn returns the Failure that err is or wraps. If there is none, it returns one with NoAnswer.
+func failureIn(err error) *Failure {
+	f := &Failure{Err: err}
+	errors.As(err, &f)
+	return f
 }
 
 // NewSink returns a Sink that sends Events to the API server of client.
@@ -59,25 +59,25 @@ type apiServer struct{ client *kube.Client }
 
 func (s apiServer) Post(ctx context.Context, namespace string, event map[string]any) error {
 	err := s.client.Send(ctx, kube.Request{Method: http.MethodPost, Path: eventsPath(namespace), Body: event}, nil)
-	return refusalOf(err, "AlreadyExists", AlreadyExists)
+	return failureOf(err, "AlreadyExists", AlreadyExists)
 }
 
 func (s apiServer) Amend(ctx context.Context, namespace, name string, fields map[string]any) error {
 	path := eventsPath(namespace) + "/" + name
 	err := s.client.Send(ctx, kube.Request{Method: http.MethodPatch, Path: path, Body: fields}, nil)
-	return refusalOf(err, "NotFound", NotFound)
+	return failureOf(err, "NotFound", NotFound)
 }
 
 func eventsPath(namespace string) string { return "/api/v1/namespaces/" + namespace + "/events" }
 
-// refusalOf makes a Refusal of an error of Client.Send. It returns err itself if the server has not answered. A Status
+// failureOf makes a Failure of an error of Client.Send. It returns err itself if the server has not answered. A Status
 // with ownReason, which has a meaning of its own for the method that calls, becomes ownAnswer.
-func refusalOf(err error, ownReason string, ownAnswer Answer) error {
+func failureOf(err error, ownReason string, ownAnswer Answer) error {
 	status := kube.StatusOf(err)
 	if status.Code == 0 {
 		return err
 	}
-	return &Refusal{
+	return &Failure{
 		Err:        err,
 		Answer:     answerOf(status, ownReason, ownAnswer),
 		RetryAfter: kube.RetryAfter(err),

@@ -41,27 +41,27 @@ func TestErrorsBecomeAnswers(t *testing.T) {
 			if c.err != nil {
 				c.err = fmt.Errorf("events: %w", c.err)
 			}
-			wantRefusal(t, "post", refusalOf(c.err, "AlreadyExists", AlreadyExists), c.err, c.post, c.pause)
-			wantRefusal(t, "amend", refusalOf(c.err, "NotFound", NotFound), c.err, c.amend, c.pause)
+			wantFailure(t, "post", failureOf(c.err, "AlreadyExists", AlreadyExists), c.err, c.post, c.pause)
+			wantFailure(t, "amend", failureOf(c.err, "NotFound", NotFound), c.err, c.amend, c.pause)
 		})
 	}
 }
 
-// wantRefusal checks what err says to the Recorder, and that it wraps cause.
-func wantRefusal(t *testing.T, what string, err, cause error, answer Answer, pause time.Duration) {
+// wantFailure checks what err says to the Recorder, and that it wraps cause.
+func wantFailure(t *testing.T, what string, err, cause error, answer Answer, pause time.Duration) {
 	t.Helper()
-	refusal := refusalIn(err)
-	testkit.WantNumber(t, what+": answer", int(refusal.Answer), int(answer))
-	testkit.WantEqual(t, what+": pause", refusal.Pause, pause)
+	failure := failureIn(err)
+	testkit.WantNumber(t, what+": answer", int(failure.Answer), int(answer))
+	testkit.WantEqual(t, what+": pause", failure.Pause, pause)
 	if !errors.Is(err, cause) {
 		t.Errorf("%s: %v does not wrap %v", what, err, cause)
 	}
 }
 
-func TestRefusalHasTheServersRetryAfter(t *testing.T) {
+func TestFailureHasTheServersRetryAfter(t *testing.T) {
 	tooMany := newStatus(429, "TooManyRequests", "")
 	tooMany.Details.RetryAfterSeconds = 9
-	wait := refusalIn(refusalOf(tooMany, "", AlreadyExists)).RetryAfter
+	wait := failureIn(failureOf(tooMany, "", AlreadyExists)).RetryAfter
 	if wait < 9*time.Second || wait > 10800*time.Millisecond { // with jitter of up to a fifth
 		t.Errorf("the server asked for 9 s, and RetryAfter is %v", wait)
 	}
