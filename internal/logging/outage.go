@@ -58,7 +58,7 @@ func (o *Outage) Failed(part, problem string, pause time.Duration, args ...any) 
 		unannounced := o.state.announce(now)
 		o.logFailureLocked(slog.LevelWarn, unannounced)
 	case o.state.isReminderOverdue(now, pause):
-		o.state.remind(now) // This try proves that the part is still tried.
+		o.state.noteReminder(now) // This try proves that the part is still tried.
 		o.logFailureLocked(slog.LevelWarn, 0)
 	default:
 		o.logFailureLocked(slog.LevelDebug, 0)
@@ -130,7 +130,7 @@ func (o *Outage) remind() {
 	if isCancelled {
 		return // The timer fired while another goroutine stopped it or set another one.
 	}
-	isStillTried := o.state.remind(now)
+	isStillTried := o.state.noteReminder(now)
 	if isStillTried {
 		o.logFailureLocked(slog.LevelWarn, 0)
 	}

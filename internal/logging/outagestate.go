@@ -105,9 +105,9 @@ func (s *outageState) isReminderOverdue(now time.Time, pause time.Duration) bool
 	return now.Sub(lastLineAt) >= pause
 }
 
-// remind notes that it is time for a reminder. isStillTried is false if no failing part has been tried for a while;
-// then there is nothing to log.
-func (s *outageState) remind(now time.Time) (isStillTried bool) {
+// noteReminder notes that it is time for a reminder. isStillTried is false if no failing part has been tried for a
+// while; then there is nothing to log.
+func (s *outageState) noteReminder(now time.Time) (isStillTried bool) {
 	s.markChronic(now)
 	s.planReminder(now)
 	return now.Sub(s.newest().at) < maxTryTime

@@ -94,7 +94,7 @@ type terminalLine struct {
 	change *Change
 	attrs  strings.Builder
 	err    string // comes last, because it is the longest part
-	stack  string // follows below the line, a row for each of its own
+	stack  string // is printed below the line, indented
 }
 
 func (l *terminalLine) add(a slog.Attr) {
