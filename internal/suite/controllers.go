@@ -99,8 +99,8 @@ func comingAndGoingCRD(t *testing.T, podcount Program) {
 		p := podcount.Start(t, f)
 		testkit.Pass(10 * time.Minute)
 		WantLabel(t, f, "cp", TotalLabel, "2")
-		testkit.WantNumber(t, "lines about the wait", strings.Count(p.Log.String(), "is its CRD installed?"), 1)
-		testkit.WantNumber(t, "warnings", strings.Count(p.Log.String(), "level=WARN"), 0)
+		testkit.WantNumber(t, "lines about the wait", p.Logged("is its CRD installed?"), 1)
+		testkit.WantNumber(t, "warnings", p.Logged("level=WARN"), 0)
 		testkit.WantNumber(t, "lists of Counts", len(f.Requests(IsList("counts"))), 0)
 		if n := discoveries(f); n < 50 || n > 76 {
 			t.Errorf("%d discoveries in 10 minutes, want one each 8 to 12 s", n)
@@ -121,8 +121,8 @@ func comingAndGoingCRD(t *testing.T, podcount Program) {
 			testkit.Pass(time.Minute)
 			testkit.WantNumber(t, "requests for Counts after the stand-down", len(f.Requests(IsList("counts")))+len(f.Requests(fakekube.IsWatch("counts")))-lists, 0)
 		}
-		testkit.WantNumber(t, "stand-downs", strings.Count(p.Log.String(), "the resource is gone"), 2)
-		testkit.WantNumber(t, "words on the deleted Count", strings.Count(p.Log.String(), "a Count is gone"), 2)
+		testkit.WantNumber(t, "stand-downs", p.Logged("the resource is gone"), 2)
+		testkit.WantNumber(t, "words on the deleted Count", p.Logged("a Count is gone"), 2)
 		f.AddPods(4)
 		testkit.Pass(11 * time.Second)
 		WantLabel(t, f, "cp", TotalLabel, "4")
@@ -171,7 +171,7 @@ func shortAbsence(t *testing.T, podcount Program) {
 		f.AddPod("default", "a", "")
 		testkit.Pass(time.Second)
 		testkit.WantText(t, f.CountStatus("web"), "true 1 1")
-		testkit.WantNumber(t, "stand-downs", strings.Count(p.Log.String(), "the resource is gone"), 0)
+		testkit.WantNumber(t, "stand-downs", p.Logged("the resource is gone"), 0)
 		testkit.WantNumber(t, "lists of Counts", len(f.Requests(IsList("counts"))), 5)
 	})
 }

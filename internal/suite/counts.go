@@ -76,7 +76,7 @@ func countOfPods(t *testing.T, podcount Program) {
 		}
 		f.Remove("counts", At("default", "web"))
 		testkit.Pass(time.Minute)
-		testkit.WantNumber(t, "words on the deletion", strings.Count(p.Log.String(), `msg="a Count is gone" count=default/web`), 1)
+		testkit.WantNumber(t, "words on the deletion", p.Logged(`msg="a Count is gone" count=default/web`), 1)
 		f.AddCount("web", `{"name":"other","count":2}`)
 		testkit.Pass(time.Second)
 		testkit.WantText(t, f.CountStatus("web"), "true 2 1")
@@ -116,12 +116,12 @@ func writesToMissingObjects(t *testing.T, podcount Program) {
 		f.Remove("nodes", fakekube.Key{Name: "cp"})
 		f.AddNode("cp", ControlPlane)
 		f.Remove("counts", At("default", "web"))
-		before := len(f.Requests(fakekube.IsWrite))
+		before := len(WritesTo(f))
 		for i := range 100 { // ten seconds
 			f.AddPod("default", fmt.Sprint("p", i), "")
 			testkit.Pass(100 * time.Millisecond)
 		}
-		if n := len(f.Requests(fakekube.IsWrite)) - before; n < 2 || n > 4 {
+		if n := len(WritesTo(f)) - before; n < 2 || n > 4 {
 			t.Errorf("%d writes, of one an interval to the node and to the Count", n)
 		}
 		catchUp()
@@ -139,15 +139,15 @@ func lostDeletion(t *testing.T, podcount Program) {
 		f.LoseEvents(1)
 		f.Remove("counts", At("default", "web"))
 		f.AddPod("default", "a", "")
-		before := len(f.Requests(fakekube.IsWrite))
+		before := len(WritesTo(f))
 		testkit.Pass(10 * time.Minute)
-		if n := len(f.Requests(fakekube.IsWrite)) - before; n < 1 || n > 61 {
+		if n := len(WritesTo(f)) - before; n < 1 || n > 61 {
 			t.Errorf("%d writes in ten minutes", n)
 		}
 		testkit.Pass(time.Hour)
-		before = len(f.Requests(fakekube.IsWrite))
+		before = len(WritesTo(f))
 		testkit.Pass(10 * time.Minute)
-		testkit.WantNumber(t, "writes then", len(f.Requests(fakekube.IsWrite))-before, 0)
+		testkit.WantNumber(t, "writes then", len(WritesTo(f))-before, 0)
 	})
 }
 
@@ -159,18 +159,18 @@ func onlyCountsOfThePod(t *testing.T, podcount Program) {
 		}
 		p := podcount.Start(t, f, "-v", "4", "-qps", "1000")
 		testkit.Pass(time.Minute)
-		before := strings.Count(p.Log.String(), `"queue: get" controller=count`)
+		before := p.Logged(`"queue: get" controller=count`)
 		f.AddPodWithLabels("a", fakekube.Object{"app": "n7"})
 		synctest.Wait()
 		testkit.WantText(t, f.CountStatus("c14"), "true 1 1")
 		testkit.WantText(t, f.CountStatus("c15"), "true 1 1")
-		after := strings.Count(p.Log.String(), `"queue: get" controller=count`)
+		after := p.Logged(`"queue: get" controller=count`)
 		if n := after - before; n < 2 || n > 4 {
 			t.Errorf("a pod and two writes made %d keys", n)
 		}
 		f.Put("pods", fakekube.PodOn(fakekube.Object{"namespace": "default", "name": "a", "labels": fakekube.Object{"app": "n7", "x": "y"}}, "n1"))
 		synctest.Wait()
-		testkit.WantNumber(t, "keys after a change that concerns no Count", strings.Count(p.Log.String(), `"queue: get" controller=count`)-after, 0)
+		testkit.WantNumber(t, "keys after a change that concerns no Count", p.Logged(`"queue: get" controller=count`)-after, 0)
 	})
 }
 

@@ -76,7 +76,7 @@ func invalidCounts(t *testing.T, podcount Program) {
 		testkit.Pass(time.Second)
 		testkit.WantText(t, f.CountStatus("good"), "true 2 3")
 		testkit.WantText(t, f.CountStatus("odd"), "false 2 1")
-		testkit.WantNumber(t, "complaints", strings.Count(p.Log.String(), "undecodable"), 0)
+		testkit.WantNumber(t, "complaints", p.Logged("undecodable"), 0)
 	})
 }
 
@@ -146,7 +146,7 @@ func droppedStatus(t *testing.T, podcount Program) {
 			if more := len(countWrites(f)) - writes; more < 5 || more > 6*4 {
 				t.Errorf("%d more writes in an hour, want one or, by the workers, a few in ten minutes", more)
 			}
-			testkit.WantNumber(t, "words on it", strings.Count(p.Log.String(), "statuses do not stay"), 1)
+			testkit.WantNumber(t, "words on it", p.Logged("statuses do not stay"), 1)
 			for want, n := range map[string]int{"Synced": 20, "CountMatched": 19} { // events tell, still
 				reasons := 0
 				for _, e := range f.All("events") {

@@ -31,8 +31,8 @@ func droppedIsReportedOnce(t *testing.T, podcount Program) {
 		if writes < 8 || writes > 14 {
 			t.Errorf("%d writes to two nodes in an hour, want one in ten minutes for each", writes)
 		}
-		testkit.WantNumber(t, "lines on it", strings.Count(p.Log.String(), `level=WARN msg="labels do not stay`), 1)
-		testkit.WantNumber(t, "labels that are said to be written", strings.Count(p.Log.String(), "label written"), 0)
+		testkit.WantNumber(t, "lines on it", p.Logged(`level=WARN msg="labels do not stay`), 1)
+		testkit.WantNumber(t, "labels that are said to be written", p.Logged("label written"), 0)
 		testkit.WantNumber(t, "events", len(EventsOf(f, "PodCountChanged")), 0)
 		err := podcount.Start(t, f, "-once", "-v", "0").Finish()
 		if err == nil || !strings.Contains(err.Error(), "could not make 2 objects right") {
@@ -42,7 +42,7 @@ func droppedIsReportedOnce(t *testing.T, podcount Program) {
 		testkit.Pass(11 * time.Minute)
 		WantLabel(t, f, "cp-1", TotalLabel, "2")
 		WantLabel(t, f, "cp-2", TotalLabel, "2")
-		testkit.WantNumber(t, "lines on the end of it", strings.Count(p.Log.String(), `level=INFO msg="labels stay again"`), 1)
+		testkit.WantNumber(t, "lines on the end of it", p.Logged(`level=INFO msg="labels stay again"`), 1)
 	})
 }
 
@@ -68,11 +68,11 @@ func labelBesideADroppedOne(t *testing.T, podcount Program) {
 		testkit.Pass(11 * time.Second)
 		WantLabel(t, f, "cp", OwnPodsLabel, "1")
 		testkit.Pass(time.Hour)
-		testkit.WantNumber(t, "lines on it", strings.Count(p.Log.String(), "labels do not stay"), 1)
-		testkit.WantNumber(t, "labels written", strings.Count(p.Log.String(), "label written"), 2)
+		testkit.WantNumber(t, "lines on it", p.Logged("labels do not stay"), 1)
+		testkit.WantNumber(t, "labels written", p.Logged("label written"), 2)
 		f.Remove("nodes", At("", "cp"))
 		testkit.Pass(11 * time.Minute)
-		testkit.WantNumber(t, "lines that they stay", strings.Count(p.Log.String(), "labels stay again"), 0)
+		testkit.WantNumber(t, "lines that they stay", p.Logged("labels stay again"), 0)
 	})
 }
 
@@ -87,6 +87,6 @@ func recreatedNodeStartsAfresh(t *testing.T, podcount Program) {
 		f.AddNode("cp", ControlPlane)
 		testkit.Pass(12 * time.Second)
 		WantLabel(t, f, "cp", TotalLabel, "0")
-		testkit.WantNumber(t, "lines that they stay", strings.Count(p.Log.String(), "labels stay again"), 0)
+		testkit.WantNumber(t, "lines that they stay", p.Logged("labels stay again"), 0)
 	})
 }

@@ -133,7 +133,7 @@ func oneOfThree(t *testing.T, podcount Program) {
 			if name == first {
 				standsBy = 0
 			}
-			lines := strings.Count(p.Log.String(), "standing by")
+			lines := p.Logged("standing by")
 			testkit.WantNumber(t, "log lines of "+name+" on the holder", lines, standsBy)
 		}
 

@@ -158,7 +158,7 @@ func refusedEvent(t *testing.T, podcount Program) {
 		f.Inject(t, StatusFault(fakekube.Requests{If: isEvent}, 1, 422, "Invalid", nil))
 		p := podcount.Start(t, f, "-v", "0")
 		testkit.Pass(3 * time.Hour)
-		testkit.WantNumber(t, "lines on it", strings.Count(p.Log.String(), "cannot post an event"), 1)
-		testkit.WantNumber(t, "lines on Events", strings.Count(p.Log.String(), "Events: "), 0)
+		testkit.WantNumber(t, "lines on it", p.Logged("cannot post an event"), 1)
+		testkit.WantNumber(t, "lines on Events", p.Logged("Events: "), 0)
 	})
 }

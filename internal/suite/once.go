@@ -96,7 +96,7 @@ func onceAndItsReader(t *testing.T, podcount Program) {
 					t.Errorf("it ended with %v, want %q", err, c.want)
 				}
 				if c.reads {
-					testkit.WantNumber(t, "lines", strings.Count(p.Log.String(), "would write node "), 500)
+					testkit.WantNumber(t, "lines", p.Logged("would write node "), 500)
 				}
 			})
 		})

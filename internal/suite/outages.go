@@ -100,7 +100,7 @@ func outageOfWrites(t *testing.T, podcount Program) {
 		testkit.Pass(2 * time.Minute)
 		ends := regexp.MustCompile(`level=INFO msg="pod-count: writing again after [56]m`)
 		testkit.WantNumber(t, "lines at the end", len(ends.FindAllString(p.Log.String(), -1)), 1)
-		testkit.WantNumber(t, "labels that are said to be written", strings.Count(p.Log.String(), `level=INFO msg="label written"`), 2)
+		testkit.WantNumber(t, "labels that are said to be written", p.Logged(`level=INFO msg="label written"`), 2)
 	})
 }
 
@@ -120,12 +120,12 @@ func writingAgain(t *testing.T, podcount Program) {
 				end(f, p)
 				testkit.Pass(2 * time.Minute)
 				testkit.WantText(t, p.Log.String(), "cannot reconcile")
-				testkit.WantNumber(t, "words on a write that worked", strings.Count(p.Log.String(), "writing again"), 0)
+				testkit.WantNumber(t, "words on a write that worked", p.Logged("writing again"), 0)
 				ends := 1
 				if name == "a stop" {
 					ends = 0
 				}
-				testkit.WantNumber(t, "words on the end", strings.Count(p.Log.String(), `"pod-count: nothing fails any more after `), ends)
+				testkit.WantNumber(t, "words on the end", p.Logged(`"pod-count: nothing fails any more after `), ends)
 			})
 		})
 	}
@@ -156,7 +156,7 @@ func oneObjectHidesNoOutage(t *testing.T, podcount Program) {
 		said := p.Log.String()[before:]
 		ends := regexp.MustCompile(`"pod-count: writing again, but for 1, after [56]m`)
 		testkit.WantNumber(t, "words on its end", len(ends.FindAllString(said, -1)), 1)
-		if lines := strings.Count(p.Log.String(), "level=WARN"); lines > 37+2 {
+		if lines := p.Logged("level=WARN"); lines > 37+2 {
 			t.Errorf("%d lines in 37 minutes", lines)
 		}
 	})
@@ -173,9 +173,9 @@ func outageOfAWatch(t *testing.T, podcount Program) {
 		testkit.Pass(10 * time.Second)
 		refused.Lift()
 		testkit.Pass(30 * time.Second)
-		testkit.WantNumber(t, "lines at the beginning", strings.Count(p.Log.String(), `level=WARN msg="cannot watch" kind=Pod`), 1)
-		testkit.WantNumber(t, "lines at the end", strings.Count(p.Log.String(), `level=INFO msg="Pod: watching again after `), 1)
-		testkit.WantNumber(t, "lines on nodes", strings.Count(p.Log.String(), "kind=Node"), 1) // listed
+		testkit.WantNumber(t, "lines at the beginning", p.Logged(`level=WARN msg="cannot watch" kind=Pod`), 1)
+		testkit.WantNumber(t, "lines at the end", p.Logged(`level=INFO msg="Pod: watching again after `), 1)
+		testkit.WantNumber(t, "lines on nodes", p.Logged("kind=Node"), 1) // listed
 	})
 }
 
@@ -189,9 +189,9 @@ func missingRightsAtTheStart(t *testing.T, podcount Program) {
 			p := podcount.Start(t, f, "-v", "0")
 			testkit.Pass(9 * time.Minute)
 			testkit.WantText(t, p.Log.String(), `the RBAC rule that allows it: apiGroups [\"\"], resources [\"pods\"], verbs [\"`+verb+`\"]`)
-			testkit.WantNumber(t, "warnings in nine minutes", strings.Count(p.Log.String(), "level=WARN"), 1)
+			testkit.WantNumber(t, "warnings in nine minutes", p.Logged("level=WARN"), 1)
 			if verb == "list" {
-				testkit.WantNumber(t, "writes while nothing is known of pods", len(f.Requests(fakekube.IsWrite)), 0)
+				testkit.WantNumber(t, "writes while nothing is known of pods", len(WritesTo(f)), 0)
 			}
 			f.AddPods(3)
 			f.Forbid(verb+" pods", false)
@@ -208,7 +208,7 @@ func forbiddenWrites(t *testing.T, podcount Program) {
 		f.Forbid("patch nodes", true)
 		p := podcount.Start(t, f)
 		testkit.Pass(9 * time.Minute)
-		testkit.WantNumber(t, "warnings in nine minutes", strings.Count(p.Log.String(), "level=WARN"), 1)
+		testkit.WantNumber(t, "warnings in nine minutes", p.Logged("level=WARN"), 1)
 		f.Forbid("patch nodes", false)
 		testkit.Pass(time.Minute + 10*time.Second)
 		for i := range 50 {

@@ -101,7 +101,7 @@ func podPrinter(t *testing.T, podcount Program) {
 		if !regexp.MustCompile("^" + a + b + b + "(" + a + ")?(" + gone + "){1,2}$").MatchString(p.Out.String()) {
 			t.Errorf("printed:\n%s", p.Out)
 		}
-		testkit.WantNumber(t, "writes", len(f.Requests(fakekube.IsWrite)), 0)
+		testkit.WantNumber(t, "writes", len(WritesTo(f)), 0)
 	})
 }
 

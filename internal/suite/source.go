@@ -122,5 +122,5 @@ func readmeController(t *testing.T, podcount Program) {
 	if got := EventsOf(f, "Crowded"); len(got) != 1 || !strings.Contains(got[0], "n1") {
 		t.Errorf("events: %q", got)
 	}
-	testkit.WantNumber(t, "writes", len(f.Requests(fakekube.IsWrite)), 0)
+	testkit.WantNumber(t, "writes", len(WritesTo(f)), 0)
 }

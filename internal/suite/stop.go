@@ -130,6 +130,6 @@ func stopIgnoresQPS(t *testing.T, podcount Program) {
 		if err := p.Stop(); err != nil || time.Since(start) != 0 {
 			t.Errorf("stopped with %v after %v", err, time.Since(start))
 		}
-		testkit.WantNumber(t, "writes", len(f.Requests(fakekube.IsWrite)), 1)
+		testkit.WantNumber(t, "writes", len(WritesTo(f)), 1)
 	})
 }

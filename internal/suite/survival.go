@@ -175,8 +175,8 @@ func askedOnceABackoffStep(t *testing.T, podcount Program) {
 				testkit.Pass(reflectorLimit * 2)
 				for _, kind := range []string{"Pod", "Node", "Count"} {
 					// Three watches that end at once lead to a list. The tries that the outage broke are counted above.
-					lists := strings.Count(p.Log.String(), "msg=listed kind="+kind+" ")
-					watches := strings.Count(p.Log.String(), "msg=watching kind="+kind+" ")
+					lists := p.Logged("msg=listed kind=" + kind + " ")
+					watches := p.Logged("msg=watching kind=" + kind + " ")
 					if lists > 1+watches/3 {
 						t.Errorf("%d lists and %d watches of kind %s", lists, watches, kind)
 					}

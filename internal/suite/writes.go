@@ -2,7 +2,6 @@ package suite
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,10 +32,10 @@ func nothingBeforeTheLists(t *testing.T, podcount Program) {
 			f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "list", Resource: resource}, Times: 3, Do: fakekube.Cut{After: 300}})
 			podcount.Start(t, f)
 			testkit.Pass(time.Second)
-			testkit.WantNumber(t, "writes while "+resource+" are not listed", len(f.Requests(fakekube.IsWrite)), 0)
+			testkit.WantNumber(t, "writes while "+resource+" are not listed", len(WritesTo(f)), 0)
 			testkit.Pass(time.Minute)
 			WantLabel(t, f, "worker", TotalLabel, "-") // then it works
-			testkit.WantNumber(t, "writes", len(f.Requests(fakekube.IsWrite)), 1)
+			testkit.WantNumber(t, "writes", len(WritesTo(f)), 1)
 		})
 	}
 }
@@ -46,7 +45,7 @@ func patch(t *testing.T, podcount Program) {
 		node := f.AddNode("cp", ControlPlane)
 		podcount.Start(t, f)
 		synctest.Wait()
-		writes := f.Requests(fakekube.IsWrite)
+		writes := WritesTo(f)
 		testkit.WantNumber(t, "writes", len(writes), 1)
 		if got, want := writes[0].Body, fmt.Sprintf(`{"metadata":{"labels":{"hopegi/pod-count":"0"},"uid":%q}}`, fakekube.TextIn(fakekube.MetaOf(node), "uid")); got != want {
 			t.Errorf("patch %s, want %s", got, want)
@@ -92,7 +91,7 @@ func refusedWrites(t *testing.T, podcount Program) {
 					WantLabel(t, f, "cp", TotalLabel, "2")
 				} else {
 					WantLabel(t, f, "cp", TotalLabel, "-")
-					testkit.WantNumber(t, "complaints", strings.Count(p.Log.String(), "cannot reconcile"), 0)
+					testkit.WantNumber(t, "complaints", p.Logged("cannot reconcile"), 0)
 				}
 				testkit.Pass(10 * time.Second)
 				WantLabel(t, f, "cp", TotalLabel, "2")
@@ -210,9 +209,9 @@ func retryAfter(t *testing.T, podcount Program) {
 		f.Inject(t, fakekube.Fault{On: fakekube.Requests{If: fakekube.IsWrite}, Do: fakekube.Reply{Code: 429, Header: map[string]string{"Retry-After": "7", "Content-Type": "text/plain"}, Body: "Too many requests, please try again later."}})
 		podcount.Start(t, f)
 		testkit.Pass(6900 * time.Millisecond)
-		testkit.WantNumber(t, "writes within 6.9 s", len(f.Requests(fakekube.IsWrite)), 1)
+		testkit.WantNumber(t, "writes within 6.9 s", len(WritesTo(f)), 1)
 		testkit.Pass(1600 * time.Millisecond) // a fifth more, by chance
-		testkit.WantNumber(t, "writes within 8.5 s", len(f.Requests(fakekube.IsWrite)), 2)
+		testkit.WantNumber(t, "writes within 8.5 s", len(WritesTo(f)), 2)
 		WantLabel(t, f, "cp", TotalLabel, "0")
 	})
 }
@@ -244,10 +243,10 @@ func qps(t *testing.T, podcount Program) {
 		}
 		podcount.Start(t, f, "-qps", "10", "-burst", "20")
 		synctest.Wait()
-		testkit.WantNumber(t, "writes at once", len(f.Requests(fakekube.IsWrite)), 20)
+		testkit.WantNumber(t, "writes at once", len(WritesTo(f)), 20)
 		testkit.Pass(4*time.Second + 50*time.Millisecond)
-		testkit.WantNumber(t, "writes after 4 s", len(f.Requests(fakekube.IsWrite)), 60)
+		testkit.WantNumber(t, "writes after 4 s", len(WritesTo(f)), 60)
 		testkit.Pass(5 * time.Second)
-		testkit.WantNumber(t, "writes after 9 s", len(f.Requests(fakekube.IsWrite)), 100)
+		testkit.WantNumber(t, "writes after 9 s", len(WritesTo(f)), 100)
 	})
 }
