@@ -67,7 +67,7 @@ func readmeController(t *testing.T, podcount Program) {
 	if !found || !closed {
 		t.Fatal("the README shows no controller")
 	}
-	if n := strings.Count(text, "\n"); n > 40 {
+	if n := strings.Count(text, "\n"); n > 50 {
 		t.Errorf("the README's controller has %d lines", n)
 	}
 	dir := t.TempDir()
@@ -97,6 +97,17 @@ func readmeController(t *testing.T, podcount Program) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	printing := exec.Command(filepath.Join(dir, "podcount"), "-manifest", "-controllers=crowded", "-crowded-limit=7")
+	manifest, err := printing.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WantText(t, string(manifest),
+		`- "-crowded-limit=7"`,
+		`rules:
+- {apiGroups: [""], resources: [nodes], verbs: [list, watch]}
+---`)
+
 	f := fakekube.New()
 	server, ca := f.ServeTLSFor(t)
 	f.Allow("me")
