@@ -81,7 +81,7 @@ func expiredVersion(w *world) {
 	}
 	r := w.reflectWith(ReflectorOptions{Config: w.config, LabelSelector: "row=gone", Version: "1"})
 	w.awaitPods("the list", r, "a")
-	testkit.WantText(w, r.log.String(), "listing anew", "410 Expired")
+	testkit.WantText(w, r.log.String(), "listing again", "410 Expired")
 }
 
 // isExpired reports whether the server refuses to watch pods from a version because that is too old. Only an answer
