@@ -9,26 +9,34 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"podcount/internal/testkit"
 )
 
-// dashboard is what the tests read of dashboard.json: https://grafana.com/docs/grafana/latest/dashboards/
+// dashboard has the fields of dashboard.json that the tests read: https://grafana.com/docs/grafana/latest/dashboards/
 type dashboard struct {
-	Templating struct {
-		List []struct {
-			Name, Type, Description, Definition string
-			Query                               any
-		}
-	}
-	Panels []struct {
-		ID                 int
-		Title, Description string
-		Datasource         datasource
-		GridPos            struct{ X, Y, W, H int }
-		Targets            []struct {
-			Datasource         datasource
-			Expr, LegendFormat string
-		}
-	}
+	Templating struct{ List []variable }
+	Panels     []panel
+}
+
+// variable is a choice at the top of the dashboard.
+type variable struct {
+	Name, Type, Description, Definition string
+	Query                               any
+}
+
+type panel struct {
+	ID                 int
+	Title, Description string
+	Datasource         datasource
+	GridPos            struct{ X, Y, W, H int }
+	Targets            []target
+}
+
+// target is a query of a panel.
+type target struct {
+	Datasource         datasource
+	Expr, LegendFormat string
 }
 
 type datasource struct{ Type, UID string }
@@ -48,74 +56,111 @@ func readDashboard(t *testing.T) (d dashboard) {
 	return d
 }
 
-func TestEveryMetricAndLabelInTheDashboardExists(t *testing.T) {
-	d := readDashboard(t)
-	labelValues := regexp.MustCompile(`^label_values\((.*), ([a-z]+)\)$`)
-	for _, v := range d.Templating.List {
+var labelValuesPattern = regexp.MustCompile(`^label_values\((.*), ([a-z]+)\)$`)
+
+func TestVariablesOfTheDashboardUseLabelsThatExist(t *testing.T) {
+	for _, v := range readDashboard(t).Templating.List {
 		if v.Type == "datasource" {
 			continue
 		}
-		m := labelValues.FindStringSubmatch(v.Definition)
-		if m == nil {
-			t.Errorf("$%s: %q is no query of label values", v.Name, v.Definition)
-			continue
-		}
-		checkQuery(t, "$"+v.Name, m[1])
-		if !slices.Contains(scrapeLabels, m[2]) {
-			t.Errorf("$%s: no target has the label %s", v.Name, m[2])
-		}
-		if query, _ := v.Query.(map[string]any); query["query"] != v.Definition {
-			t.Errorf("$%s: %v is asked, %s is said", v.Name, query["query"], v.Definition)
+		t.Run(v.Name, func(t *testing.T) {
+			found := labelValuesPattern.FindStringSubmatch(v.Definition)
+			if found == nil {
+				t.Fatalf("%q is not a query of label values", v.Definition)
+			}
+			metric, label := found[1], found[2]
+			checkQuery(t, v.Name, metric)
+			if !slices.Contains(scrapeLabels, label) {
+				t.Errorf("no target has the label %s", label)
+			}
+			// Grafana has the query in two fields.
+			query, _ := v.Query.(map[string]any)
+			testkit.WantEqual(t, "the query", query["query"], any(v.Definition))
+		})
+	}
+}
+
+func TestPanelsOfTheDashboardUseMetricsThatExist(t *testing.T) {
+	for _, p := range readDashboard(t).Panels {
+		t.Run(p.Title, func(t *testing.T) {
+			for _, query := range p.Targets {
+				checkQuery(t, p.Title, query.Expr)
+				checkLegend(t, query)
+			}
+		})
+	}
+}
+
+// checkLegend checks that the result of a query still has the labels that its legend names.
+func checkLegend(t *testing.T, query target) {
+	t.Helper()
+	if !strings.Contains(query.Expr, " by (") {
+		return
+	}
+	for _, found := range regexp.MustCompile(`\{\{(\w+)\}\}`).FindAllStringSubmatch(query.LegendFormat, -1) {
+		label := found[1]
+		keepsLabel := regexp.MustCompile(`by \([^)]*\b` + label + `\b`).MatchString(query.Expr)
+		if !keepsLabel {
+			t.Errorf("the legend has %s, but the query does not sum by it: %s", label, query.Expr)
 		}
 	}
-	for _, p := range d.Panels {
-		for _, target := range p.Targets {
-			checkQuery(t, p.Title, target.Expr)
-			for _, m := range regexp.MustCompile(`\{\{(\w+)\}\}`).FindAllStringSubmatch(target.LegendFormat, -1) {
-				if strings.Contains(target.Expr, " by (") && !regexp.MustCompile(`by \([^)]*\b`+m[1]+`\b`).MatchString(target.Expr) {
-					t.Errorf("%s: its legend has %s, by which it is not summed", p.Title, m[1])
+}
+
+func TestDashboardExplainsItself(t *testing.T) {
+	d := readDashboard(t)
+	for _, v := range d.Templating.List {
+		if v.Description == "" {
+			t.Errorf("$%s has no description", v.Name)
+		}
+	}
+	for i, p := range d.Panels {
+		testkit.WantNumber(t, "the id of the panel "+p.Title, p.ID, i+1)
+		if p.Title == "" || p.Description == "" || strings.Contains(p.Description, "\n") {
+			t.Errorf("panel %d has the title %q and the description %q", p.ID, p.Title, p.Description)
+		}
+	}
+}
+
+func TestPanelsOfTheDashboardDoNotOverlap(t *testing.T) {
+	const columns = 24
+	taken := map[[2]int]string{} // the title of the panel on a cell
+	for _, p := range readDashboard(t).Panels {
+		at := p.GridPos
+		if at.X+at.W > columns {
+			t.Errorf("%s is wider than the dashboard", p.Title)
+		}
+		for x := at.X; x < at.X+at.W; x++ {
+			for y := at.Y; y < at.Y+at.H; y++ {
+				cell := [2]int{x, y}
+				if taken[cell] != "" {
+					t.Fatalf("%s lies on %s", p.Title, taken[cell])
 				}
+				taken[cell] = p.Title
 			}
 		}
 	}
 }
 
-func TestDashboardExplainsItselfAndAsksTheChosenDatasource(t *testing.T) {
+func TestPanelsOfTheDashboardFollowTheVariables(t *testing.T) {
 	d := readDashboard(t)
-	var variables []string
+	variables := []string{"__rate_interval"} // Grafana has this one by itself
 	for _, v := range d.Templating.List {
 		variables = append(variables, v.Name)
-		if v.Description == "" {
-			t.Errorf("$%s has no description", v.Name)
-		}
 	}
-	taken := map[[2]int]string{}
-	for i, p := range d.Panels {
-		if p.ID != i+1 || p.Title == "" || p.Description == "" || strings.Contains(p.Description, "\n") {
-			t.Errorf("panel %d, %q: it has the id %d and says %q", i+1, p.Title, p.ID, p.Description)
-		}
-		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
-			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
-				if other := taken[[2]int{x, y}]; other != "" || x >= 24 {
-					t.Fatalf("%s lies on %q, or outside", p.Title, other)
-				}
-				taken[[2]int{x, y}] = p.Title
-			}
-		}
-		for _, target := range p.Targets {
-			want := datasource{"prometheus", "${datasource}"}
-			if p.Datasource != want || target.Datasource != want {
-				t.Errorf("%s asks %v and %v", p.Title, p.Datasource, target.Datasource)
-			}
-			if !strings.Contains(target.Expr, `{job=~"$job",namespace=~"$namespace",instance=~"$instance"}`) {
-				t.Errorf("%s is not limited to what was chosen: %s", p.Title, target.Expr)
-			}
-			for _, m := range regexp.MustCompile(`\$(\w+)`).FindAllStringSubmatch(target.Expr, -1) {
-				if m[1] != "__rate_interval" && !slices.Contains(variables, m[1]) {
-					t.Errorf("%s: there is no variable %s", p.Title, m[1])
+	chosen := datasource{"prometheus", "${datasource}"}
+	for _, p := range d.Panels {
+		t.Run(p.Title, func(t *testing.T) {
+			testkit.WantEqual(t, "the data source", p.Datasource, chosen)
+			for _, query := range p.Targets {
+				testkit.WantEqual(t, "the data source of a query", query.Datasource, chosen)
+				testkit.WantText(t, query.Expr, `{job=~"$job",namespace=~"$namespace",instance=~"$instance"}`)
+				for _, found := range regexp.MustCompile(`\$(\w+)`).FindAllStringSubmatch(query.Expr, -1) {
+					if !slices.Contains(variables, found[1]) {
+						t.Errorf("there is no variable %s", found[1])
+					}
 				}
 			}
-		}
+		})
 	}
 }
 

@@ -24,7 +24,7 @@ type Options struct {
 	Wire       string // the format to request first: protobuf or json
 
 	// What is counted.
-	Controllers   []string // the names of the controllers that are on, in no particular order
+	Controllers   []string // the names of the controllers that are on
 	Namespace     string   // pods and Counts are read from this namespace; "" is every namespace
 	PodSelector   string   // a label selector; "" selects every pod
 	FieldSelector string   // a field selector; "" selects every pod
@@ -34,7 +34,7 @@ type Options struct {
 	TotalNodes NodeChoice    // the nodes that get TotalLabel
 	NodeLabel  string        // the label that shows the number of a node's own pods; "" writes none
 	PodEvents  bool          // post an Event on each new pod
-	Interval   time.Duration // the time between two checks of all nodes, and the least time between two writes to one
+	Interval   time.Duration // between two checks of all nodes, and at least between two writes to one node
 	QPS        float64       // writes per second, for each controller
 	Burst      int           // writes at once before QPS limits them, for each controller
 	Workers    int           // objects that each controller works on at a time
@@ -48,7 +48,7 @@ type Options struct {
 	// Leader election.
 	LeaderElect    bool
 	LeaseName      string
-	LeaseNamespace string // "" is the namespace of podcount's own pod
+	LeaseNamespace string // "" is the namespace of podcount's own pod, else kube-system
 	LeaseDuration  time.Duration
 	RenewDeadline  time.Duration
 	RetryPeriod    time.Duration
@@ -57,7 +57,7 @@ type Options struct {
 	Listen    string        // the address of the HTTP server; "" starts none
 	Verbosity int           // lines of the slog level -Verbosity and above are logged
 	LogFormat string        // auto, text or json
-	LogStyle  logging.Style // what LogFormat means for stderr; whoever opens the log sets it, not Parse
+	LogStyle  logging.Style // what LogFormat means for stderr; run sets it, not Parse
 
 	own map[string]any // for each flag of Int, String and so on: a pointer to its value
 }
