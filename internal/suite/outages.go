@@ -24,108 +24,131 @@ var Outages = Topic{
 	{"an outage of writes and its end are reported", outageOfWrites},
 	{"only a write that worked ends an outage of writes", writingAgain},
 	{"one object that always fails hides no outage", oneObjectHidesNoOutage},
-	{"the begin and the end of a watch's outage are reported", outageOfAWatch},
+	{"an outage of a watch and its end are reported", outageOfAWatch},
 	{"a start without rights to pods names the rule and waits", missingRightsAtTheStart},
 	{"forbidden writes are reported once in a while, and recover", forbiddenWrites},
 }
 
+// dialFailures are the ways in which no connection to the API server comes about, by the text of the error.
+var dialFailures = []struct {
+	name string
+	dial kube.Dialer
+}{
+	{"connection refused", func(context.Context, string, string) (net.Conn, error) {
+		return nil, dialError(os.NewSyscallError("connect", syscall.ECONNREFUSED))
+	}},
+	{"no such host", func(context.Context, string, string) (net.Conn, error) {
+		return nil, dialError(&net.DNSError{Err: "no such host", Name: "nowhere", IsNotFound: true})
+	}},
+	{"i/o timeout", func(ctx context.Context, _, _ string) (net.Conn, error) {
+		err := retry.Sleep(ctx, 30*time.Second)
+		if err != nil {
+			return nil, err // the request had a shorter timeout
+		}
+		return nil, dialError(os.ErrDeadlineExceeded)
+	}},
+}
+
+func dialError(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
+
 func absentServer(t *testing.T, podcount Program) {
-	dialing := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
-	for name, fail := range map[string]kube.Dialer{
-		"connection refused": func(context.Context, string, string) (net.Conn, error) {
-			return nil, dialing(os.NewSyscallError("connect", syscall.ECONNREFUSED))
-		},
-		"no such host": func(context.Context, string, string) (net.Conn, error) {
-			return nil, dialing(&net.DNSError{Err: "no such host", Name: "nowhere", IsNotFound: true})
-		},
-		"i/o timeout": func(ctx context.Context, _, _ string) (net.Conn, error) { // of the dialer, unless who asks has less patience
-			if err := retry.Sleep(ctx, 30*time.Second); err != nil {
-				return nil, err
-			}
-			return nil, dialing(os.ErrDeadlineExceeded)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, row := range dialFailures {
+		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.InstallCRD(&fakekube.CRD{HasStatus: true})
 				f.AddNode("cp", ControlPlane)
 				f.AddPods(2)
-				n, up := f.ServeIn(t), atomic.Bool{}
+				n := f.ServeIn(t)
+				var isUp atomic.Bool
 				dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
-					if up.Load() {
+					if isUp.Load() {
 						return n.Dial(ctx, network, addr)
 					}
-					return fail(ctx, network, addr)
+					return row.dial(ctx, network, addr)
 				}
-				p := podcount.StartWith(t, n, Wiring{Dial: dial}, "-master", "http://127.0.0.1:1", "-leader-elect", "-v", "0")
-				asking := []string{"kind=Pod", "kind=Node", "kind=Count", "lease=kube-system/podcount"}
+				args := []string{"-master", "http://127.0.0.1:1", "-leader-elect", "-v", "0"}
+				p := podcount.StartWith(t, n, Wiring{Dial: dial}, args...)
 				testkit.Pass(90 * time.Second)
 				for minute := range 60 {
 					before := len(p.Log.String())
 					testkit.Pass(time.Minute)
-					said := p.Log.String()[before:]
-					for _, who := range asking {
-						if lines := strings.Count(said, who); lines != 1 {
-							t.Fatalf("%d lines about %s in minute %d:\n%s", lines, who, minute, said)
+					logged := p.Log.String()[before:]
+					for _, part := range []string{"kind=Pod", "kind=Node", "kind=Count", "lease=kube-system/podcount"} {
+						if lines := strings.Count(logged, part); lines != 1 {
+							t.Fatalf("minute %d: %d lines with %s, want 1:\n%s", minute, lines, part, logged)
 						}
 					}
 				}
-				testkit.WantText(t, p.Log.String(), name)
-				testkit.WantText(t, p.Log.String(), "for=1m0s")
-				up.Store(true)
+				testkit.WantText(t, p.Log.String(), row.name, "for=1m0s")
+
+				isUp.Store(true)
 				WantPeace(t, f)
-				for _, over := range []string{"Pod: watching", "Node: watching", "Count: discovery answers", "lease: answered"} {
-					testkit.WantText(t, p.Log.String(), over+" again after 1h")
-				}
-				afterwards := p.Log.String()[strings.LastIndex(p.Log.String(), " again after "):]
-				testkit.WantNumber(t, "warnings once it is there", strings.Count(afterwards, "level=WARN"), 0)
+				log := p.Log.String()
+				testkit.WantText(t, log,
+					"Pod: watching again after 1h",
+					"Node: watching again after 1h",
+					"Count: discovery answers again after 1h",
+					"lease: answered again after 1h")
+				afterwards := log[strings.LastIndex(log, " again after "):]
+				testkit.WantNumber(t, "warnings after the outage", strings.Count(afterwards, "level=WARN"), 0)
 			})
 		})
 	}
 }
 
+// Faults of an outage.
+var (
+	writesFail     = StatusFault(nodeWrites, fakekube.Always, 500, "InternalError", nil)
+	writesBusy     = StatusFault(nodeWrites, fakekube.Always, 503, "ServiceUnavailable", nil)
+	podWatchesBusy = StatusFault(podWatches, fakekube.Always, 503, "ServiceUnavailable", nil)
+
+	nodeWrites = fakekube.Requests{Verb: "write", Resource: "nodes"}
+	podWatches = fakekube.Requests{Verb: "watch", Resource: "pods"}
+)
+
 func outageOfWrites(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp-1", ControlPlane)
 		f.AddNode("cp-2", ControlPlane)
-		refused := f.Inject(t, StatusFault(fakekube.Requests{Verb: "write", Resource: "nodes"}, fakekube.Always, 500, "InternalError", nil))
+		fault := f.Inject(t, writesFail)
 		p := podcount.Start(t, f, "-v", "0")
 		testkit.Pass(5*time.Minute + time.Second)
-		lines := regexp.MustCompile(`(?m)level=WARN msg="cannot reconcile" controller=pod-count .*$`).FindAllString(p.Log.String(), -1)
-		testkit.WantNumber(t, "lines in five minutes", len(lines), 6)
-		testkit.WantText(t, lines[5], " for=5m0s failed_tries=")
-		testkit.WantText(t, lines[5], " failing=2 ")
-		testkit.WantText(t, lines[5], " key=cp-")
-		refused.Lift()
+		isReport := regexp.MustCompile(`(?m)level=WARN msg="cannot reconcile" controller=pod-count .*$`)
+		reports := isReport.FindAllString(p.Log.String(), -1)
+		testkit.WantNumber(t, "reports in five minutes", len(reports), 6)
+		testkit.WantText(t, reports[5], " for=5m0s failed_tries=", " failing=2 ", " key=cp-")
+
+		fault.Lift()
 		testkit.Pass(2 * time.Minute)
-		ends := regexp.MustCompile(`level=INFO msg="pod-count: writing again after [56]m`)
-		testkit.WantNumber(t, "lines at the end", len(ends.FindAllString(p.Log.String(), -1)), 1)
-		testkit.WantNumber(t, "labels that are said to be written", p.Logged(`level=INFO msg="label written"`), 2)
+		isEnd := regexp.MustCompile(`level=INFO msg="pod-count: writing again after [56]m`)
+		testkit.WantNumber(t, "reports of its end", len(isEnd.FindAllString(p.Log.String(), -1)), 1)
+		testkit.WantNumber(t, "reports of written labels", p.Logged(`level=INFO msg="label written"`), 2)
 	})
 }
 
-// That nothing fails any more does not mean that something works.
+// writingAgain: an outage of writes can end although no write has worked, because nothing is left to write.
 func writingAgain(t *testing.T, podcount Program) {
-	for name, end := range map[string]func(f *fakekube.Server, p *Process){
-		"a stop":                    func(_ *fakekube.Server, p *Process) { p.Stop() },
-		"the node is removed":       func(f *fakekube.Server, _ *Process) { f.Remove("nodes", At("", "cp")) },
-		"somebody else makes it so": func(f *fakekube.Server, _ *Process) { f.SetLabel("cp", TotalLabel, "0") },
+	for _, row := range []struct {
+		name string
+		end  func(f *fakekube.Server, p *Process)
+		ends int // reports that nothing fails any more
+	}{
+		{"podcount stops", func(_ *fakekube.Server, p *Process) { p.Stop() }, 0},
+		{"the node is removed", func(f *fakekube.Server, _ *Process) { f.Remove("nodes", At("", "cp")) }, 1},
+		{"somebody else sets the label", func(f *fakekube.Server, _ *Process) { f.SetLabel("cp", TotalLabel, "0") }, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("cp", ControlPlane)
-				f.Inject(t, StatusFault(fakekube.Requests{Verb: "write", Resource: "nodes"}, fakekube.Always, 500, "InternalError", nil))
+				f.Inject(t, writesFail)
 				p := podcount.Start(t, f, "-v", "0", "-controllers", "pod-count", "-qps", "0.1", "-burst", "3")
 				testkit.Pass(30 * time.Second)
-				end(f, p)
+				row.end(f, p)
 				testkit.Pass(2 * time.Minute)
 				testkit.WantText(t, p.Log.String(), "cannot reconcile")
-				testkit.WantNumber(t, "words on a write that worked", p.Logged("writing again"), 0)
-				ends := 1
-				if name == "a stop" {
-					ends = 0
-				}
-				testkit.WantNumber(t, "words on the end", p.Logged(`"pod-count: nothing fails any more after `), ends)
+				testkit.WantNumber(t, "reports that writes work", p.Logged("writing again"), 0)
+				ends := p.Logged(`"pod-count: nothing fails any more after `)
+				testkit.WantNumber(t, "reports that nothing fails any more", ends, row.ends)
 			})
 		})
 	}
@@ -136,66 +159,69 @@ func oneObjectHidesNoOutage(t *testing.T, podcount Program) {
 		for _, name := range []string{"bad", "a", "b", "c"} {
 			f.AddNode(name)
 		}
-		isBad := func(s fakekube.Request) bool { return IsWriteOf("nodes")(s) && strings.HasSuffix(s.Path, "/bad") }
+		isBad := func(r fakekube.Request) bool { return IsWriteOf("nodes")(r) && strings.HasSuffix(r.Path, "/bad") }
 		f.Inject(t, StatusFault(fakekube.Requests{If: isBad}, fakekube.Always, 500, "InternalError", nil))
 		p := podcount.Start(t, f, "-v", "0", "-controllers", "pod-count", "-total-nodes", "")
 		testkit.Pass(5 * time.Minute)
-		f.AddPod("default", "a", "") // others are written
+		f.AddPod("default", "a", "") // the other nodes are written to
 		testkit.Pass(25 * time.Minute)
+
 		before := len(p.Log.String())
-		refused := f.Inject(t, StatusFault(fakekube.Requests{Verb: "write", Resource: "nodes"}, fakekube.Always, 503, "ServiceUnavailable", nil))
+		fault := f.Inject(t, writesBusy)
 		f.AddPod("default", "b", "")
 		testkit.Pass(5 * time.Second)
-		begins := regexp.MustCompile(`msg="cannot reconcile" controller=pod-count failing=2 key=[abc] .* 503 `)
-		if said := p.Log.String()[before:]; !begins.MatchString(said) {
-			t.Errorf("its beginning is not said: %s", said)
+		isBegin := regexp.MustCompile(`msg="cannot reconcile" controller=pod-count failing=2 key=[abc] .* 503 `)
+		logged := p.Log.String()[before:]
+		if !isBegin.MatchString(logged) {
+			t.Errorf("the outage is not reported:\n%s", logged)
 		}
+
 		testkit.Pass(5 * time.Minute)
-		refused.Lift()
+		fault.Lift()
 		testkit.Pass(2 * time.Minute)
-		said := p.Log.String()[before:]
-		ends := regexp.MustCompile(`"pod-count: writing again after [56]m[0-9]*s, but 1 still fails"`)
-		testkit.WantNumber(t, "words on its end", len(ends.FindAllString(said, -1)), 1)
-		if lines := p.Logged("level=WARN"); lines > 37+2 {
-			t.Errorf("%d lines in 37 minutes", lines)
-		}
+		logged = p.Log.String()[before:]
+		isEnd := regexp.MustCompile(`"pod-count: writing again after [56]m[0-9]*s, but 1 still fails"`)
+		testkit.WantNumber(t, "reports of its end", len(isEnd.FindAllString(logged, -1)), 1)
+		testkit.WantBetween(t, "warnings in 37 minutes", p.Logged("level=WARN"), 0, 37+2)
 	})
 }
 
 func outageOfAWatch(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
-		n := f.ServeIn(t)
-		p := podcount.StartOn(t, n, "-master", "http://127.0.0.1:1", "-v", "0")
+		p := podcount.Start(t, f, "-v", "0")
 		testkit.Pass(time.Minute)
-		refused := f.Inject(t, StatusFault(fakekube.Requests{Verb: "watch", Resource: "pods"}, fakekube.Always, 503, "ServiceUnavailable", nil))
+		fault := f.Inject(t, podWatchesBusy)
 		f.EndWatches(false)
 		testkit.Pass(10 * time.Second)
-		refused.Lift()
+		fault.Lift()
 		testkit.Pass(30 * time.Second)
-		testkit.WantNumber(t, "lines at the beginning", p.Logged(`level=WARN msg="cannot watch" kind=Pod`), 1)
-		testkit.WantNumber(t, "lines at the end", p.Logged(`level=INFO msg="Pod: watching again after `), 1)
-		testkit.WantNumber(t, "lines on nodes", p.Logged("kind=Node"), 1) // listed
+		testkit.WantNumber(t, "reports of its begin", p.Logged(`level=WARN msg="cannot watch" kind=Pod`), 1)
+		testkit.WantNumber(t, "reports of its end", p.Logged(`level=INFO msg="Pod: watching again after `), 1)
+		testkit.WantNumber(t, "lines about nodes, of the first list", p.Logged("kind=Node"), 1)
 	})
 }
 
 func missingRightsAtTheStart(t *testing.T, podcount Program) {
 	for _, verb := range []string{"list", "watch"} {
-		Simulate(t, func(t *testing.T, f *fakekube.Server) {
-			f.AddNode("cp", ControlPlane, TotalLabel+"=7")
-			f.AddNode("worker", TotalLabel+"=7")
-			f.AddPods(2)
-			f.Forbid(verb+" pods", true)
-			p := podcount.Start(t, f, "-v", "0")
-			testkit.Pass(9 * time.Minute)
-			testkit.WantText(t, p.Log.String(), `the RBAC rule that allows it: apiGroups [\"\"], resources [\"pods\"], verbs [\"`+verb+`\"]`)
-			testkit.WantNumber(t, "warnings in nine minutes", p.Logged("level=WARN"), 1)
-			if verb == "list" {
-				testkit.WantNumber(t, "writes while nothing is known of pods", len(WritesTo(f)), 0)
-			}
-			f.AddPods(3)
-			f.Forbid(verb+" pods", false)
-			WantPeace(t, f)
+		t.Run(verb, func(t *testing.T) {
+			Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddNode("cp", ControlPlane, TotalLabel+"=7")
+				f.AddNode("worker", TotalLabel+"=7")
+				f.AddPods(2)
+				f.Forbid(verb+" pods", true)
+				p := podcount.Start(t, f, "-v", "0")
+				testkit.Pass(9 * time.Minute)
+				rule := `the RBAC rule that allows it: apiGroups [\"\"], resources [\"pods\"], verbs [\"` + verb + `\"]`
+				testkit.WantText(t, p.Log.String(), rule)
+				testkit.WantNumber(t, "warnings in nine minutes", p.Logged("level=WARN"), 1)
+				if verb == "list" {
+					testkit.WantNumber(t, "writes before the list of pods", len(WritesTo(f)), 0)
+				}
+				f.AddPods(3)
+				f.Forbid(verb+" pods", false)
+				WantPeace(t, f)
+			})
 		})
 	}
 }
