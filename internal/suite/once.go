@@ -138,7 +138,7 @@ func onceWithoutAServer(t *testing.T, podcount Program) {
 			f.Inject(t, StatusFault(fakekube.Requests{Resource: path}, fakekube.Always, 503, "ServiceUnavailable", nil))
 			start := time.Now()
 			err := podcount.Start(t, f, "-once").Finish()
-			if err == nil || err.Error() != "-once: after 2m0s there is no complete list of "+kind || time.Since(start) > onceListTime+time.Second {
+			if err == nil || err.Error() != "-once: after 2m0s there is no complete list of "+kind || time.Since(start) > onceListTimeout+time.Second {
 				t.Errorf("%s, after %v: %v", kind, time.Since(start), err)
 			}
 			if kind != "Count" {

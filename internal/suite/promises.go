@@ -7,10 +7,10 @@ import (
 // The times that podcount promises. Its own constants are in package main; the tests measure them from outside.
 const (
 	// How the reflectors keep their caches.
-	reflectorBackoff = 800 * time.Millisecond // the first wait after a failure; each further one doubles it
-	reflectorLimit   = 30 * time.Second       // the longest of those waits, without jitter
-	relistEvery      = time.Hour              // ± 10 %
-	discoverEvery    = 10 * time.Second       // ± 20 %
+	reflectorBackoff    = 800 * time.Millisecond // the first wait after a failure; each further one doubles it
+	reflectorMaxBackoff = 30 * time.Second       // the longest of those waits, without jitter
+	relistInterval      = time.Hour              // ± 10 %
+	discoveryInterval   = 10 * time.Second       // ± 20 %
 
 	// How podcount stops.
 	drainTimeout     = 10 * time.Second // how long writes in flight may take
@@ -19,6 +19,6 @@ const (
 	signalCopyWindow = time.Second      // within it, a second signal is taken for a copy of the first
 
 	// What -once does.
-	onceListTime = 2 * time.Minute // how long the caches may take
-	onceTries    = 10              // how often a key is tried
+	onceListTimeout = 2 * time.Minute // how long the caches may take
+	onceTries       = 10              // how often a key is tried
 )

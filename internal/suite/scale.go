@@ -70,7 +70,7 @@ func idleHour(t *testing.T, podcount Program) {
 					}
 					return all
 				}
-				take("GET /apis/demo.mark8s.io/v1", "", discoverEvery*4/5, discoverEvery*6/5)
+				take("GET /apis/demo.mark8s.io/v1", "", discoveryInterval*4/5, discoveryInterval*6/5)
 				leased := 0
 				if args != nil {
 					testkit.WantNumber(t, "looks at the lease", len(take("GET "+LeasePath, "", 0, 2*time.Hour)), 1)
@@ -99,7 +99,7 @@ func idleHour(t *testing.T, podcount Program) {
 							if got := s.Query.Encode(); got != "" {
 								t.Errorf("a list of %s with %s", what, got)
 							}
-							if since := s.At.Sub(listed); lists > 0 && (since < relistEvery*9/10 || since > relistEvery*11/10) {
+							if since := s.At.Sub(listed); lists > 0 && (since < relistInterval*9/10 || since > relistInterval*11/10) {
 								t.Errorf("%s listed again after %v", what, since)
 							}
 							listed, ends, lists = s.At, s.At, lists+1
