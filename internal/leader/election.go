@@ -267,15 +267,10 @@ func (e *Election) endTermLocked() {
 	e.endTerm()
 }
 
-// release ends the term. Then it gives back the lease if this replica may hold it, so that the next leader need not
-// wait until the lease has expired. A lease that was lost is not given back.
+// release ends the term. Then it gives back the lease if this replica may hold it, so that the next leader need not wait
+// until the lease has expired. A lease that was lost is not given back.
 func (e *Election) release() {
-	e.mu.Lock()
-	if e.term != nil {
-		e.endTermLocked()
-	}
-	isLost := e.lostTerm
-	e.mu.Unlock()
+	isLost := e.resign()
 	if isLost {
 		return
 	}
@@ -285,9 +280,22 @@ func (e *Election) release() {
 		_, err := e.update(ctx, e.giveBack)
 		if err == nil {
 			e.options.Log.Info("the lease is released", "lease", e.path)
-		} else if e.mayHold {
-			e.outage.Failed("release", "cannot release the lease", kube.PauseBetweenComplaints(err), "err", err)
-			retry.Sleep(ctx, e.options.RetryPeriod/4)
+			return
 		}
+		if errors.Is(err, errHeld) {
+			return // There is nothing to give back.
+		}
+		e.outage.Failed("release", "cannot release the lease", kube.PauseBetweenComplaints(err), "err", err)
+		retry.Sleep(ctx, e.options.RetryPeriod/4)
 	}
+}
+
+// resign ends the term, if there is one, and reports whether it had ended before because the lease was lost.
+func (e *Election) resign() (isLost bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.term != nil {
+		e.endTermLocked()
+	}
+	return e.lostTerm
 }
