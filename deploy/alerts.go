@@ -10,7 +10,7 @@ import (
 // AlertRules returns the file alerts.yaml: rules for Prometheus about every podcount that it scrapes. From the same
 // template, Manifest makes the part alerts: a PrometheusRule about one podcount.
 func AlertRules() (string, error) {
-	return Settings{
+	terms := newTerms(Settings{
 		Name:          "podcount",
 		ruleFile:      true,
 		PodCount:      true,
@@ -19,7 +19,8 @@ func AlertRules() (string, error) {
 		QPS:           20,
 		StuckAfter:    131 * time.Second,
 		LeaseDuration: 15 * time.Second,
-	}.terms().renderFile("templates/alerts.yaml")
+	})
+	return terms.renderFile(fileOf("alerts"))
 }
 
 // matchers returns the label matchers that limit an alert to the pods of this podcount. A rule file has none.

@@ -63,7 +63,7 @@ func Manifest(s Settings, parts ...string) (string, error) {
 	if err := s.check(); err != nil {
 		return "", err
 	}
-	terms := s.terms()
+	terms := newTerms(s)
 	var documents []string
 	for i, part := range parts {
 		if slices.Contains(parts[:i], part) {

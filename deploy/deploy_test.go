@@ -93,7 +93,7 @@ func TestTemplatesUseEveryTerm(t *testing.T) {
 		}
 		all.Write(text)
 	}
-	terms := settings().terms()
+	terms := newTerms(settings())
 	for condition := range terms.conditions {
 		if !strings.Contains(all.String(), "#if "+condition+"\n") {
 			t.Errorf("no template has #if %s", condition)
@@ -114,7 +114,7 @@ func TestTemplateThatAsksForAnUnknownTermIsAnError(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.template, func(t *testing.T) {
-			got, err := settings().terms().render(row.template)
+			got, err := newTerms(settings()).render(row.template)
 			if got != "" || err == nil || err.Error() != row.want {
 				t.Errorf("got %q, %v, want %s", got, err, row.want)
 			}

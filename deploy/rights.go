@@ -12,19 +12,21 @@ type Right struct {
 	Resource string // in the plural, perhaps with a subresource: pods, deployments/status
 	Verbs    []string
 
-	// ClusterWide says where the objects are: in the whole cluster, or in the namespaces whose pods are read. For
-	// Events it says where the objects are that the Events are about. An Event about a node is in the namespace default.
+	// ClusterWide grants the right in the whole cluster. Otherwise it holds in the namespaces whose pods podcount reads.
+	//
+	// For Events it is different: a ClusterWide right is one to Events about objects without a namespace, such as nodes.
+	// These Events are in the namespace default, and the right holds only there.
 	ClusterWide bool
 }
 
-// roles are the rights of podcount, by the role that has them.
+// roles are the three roles of podcount, each with its rights.
 type roles struct {
-	cluster    []Right // in the whole cluster
-	namespaced []Right // in the namespaces whose pods are read
-	inDefault  []Right // in the namespace default: Events about nodes
+	cluster    []Right // for the whole cluster
+	namespaced []Right // for the namespaces whose pods podcount reads
+	inDefault  []Right // for the namespace default: Events about nodes
 }
 
-// wantedRights returns the rights that the controllers need when they write.
+// wantedRights returns the rights of the controllers that are on, as if they wrote and ran for ever.
 func (s Settings) wantedRights() []Right {
 	postEvents := Right{Resource: "events", Verbs: []string{"create", "patch"}}
 	postEventsOnNodes := postEvents
@@ -47,8 +49,8 @@ func (s Settings) wantedRights() []Right {
 	return append(rights, s.Rights...)
 }
 
-// roles distributes the rights that podcount uses with these settings. None of them is in a role twice.
-func (s Settings) roles() roles {
+// newRoles puts the rights that podcount uses with these settings into roles. No role has two rights to one resource.
+func newRoles(s Settings) roles {
 	var r roles
 	for _, right := range s.wantedRights() {
 		right.Verbs = s.usedVerbs(right)
@@ -64,9 +66,9 @@ func (s Settings) roles() roles {
 			r.namespaced = addRight(r.namespaced, right)
 		}
 	}
-	coversDefault := s.PodNamespace == "" || s.PodNamespace == "default"
-	if coversDefault && slices.ContainsFunc(r.namespaced, Right.isEvents) {
-		r.inDefault = nil
+	includesDefault := s.PodNamespace == "" || s.PodNamespace == "default"
+	if includesDefault && slices.ContainsFunc(r.namespaced, Right.isEvents) {
+		r.inDefault = nil // the other role has the same right there
 	}
 	return r
 }

@@ -19,7 +19,7 @@ var ownRights = []Right{
 // rulesIn returns the rules of each role that s has, in the form in which the manifest shows them, but shorter.
 func rulesIn(t *testing.T, s Settings) (cluster, namespaced, inDefault string) {
 	t.Helper()
-	r := s.roles()
+	r := newRoles(s)
 	text, err := Manifest(s, "podcount")
 	if err != nil {
 		t.Fatal(err)
@@ -128,9 +128,9 @@ func TestRightThatIsNoRuleIsRefused(t *testing.T) {
 func TestRolesLeaveSharedVerbsAlone(t *testing.T) {
 	verbs := make([]string, 1, 10)
 	verbs[0] = "list"
-	first := settings(func(s *Settings) {
+	s := settings(func(s *Settings) {
 		s.Rights = []Right{{Resource: "nodes", Verbs: verbs[:1]}, {Resource: "nodes", Verbs: []string{"get"}}}
 	})
-	first.roles()
+	newRoles(s)
 	testkit.WantEqual(t, "the verb after the ones that were given", verbs[:2][1], "")
 }

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// terms are what the templates may ask for, with the answers for some Settings.
+// terms are the conditions and values that templates can use.
 type terms struct {
 	conditions map[string]bool
 	values     map[string]string
 }
 
-// terms works out the answers.
-func (s Settings) terms() terms {
+// newTerms works out the terms for these settings.
+func newTerms(s Settings) terms {
 	writes := !s.DryRun
 	elects := s.LeaderElect && writes // a dry run takes no Lease
-	roles := s.roles()
+	roles := newRoles(s)
 	t := terms{
 		conditions: map[string]bool{
 			"cluster-rights":    len(roles.cluster) > 0,

@@ -12,11 +12,14 @@ import (
 	"podcount/internal/leader"
 )
 
-// check returns an error that names the first flag with a value that cannot be used. It sets the options that follow
-// from several flags.
+// check returns an error that names the first flag with a value that cannot be used. It also sets the options that
+// follow from others.
 func (c *commandLine) check() error {
 	if c.flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", strings.Join(c.flags.Args(), " "))
+	}
+	if c.Prune {
+		c.Once = true // -prune is one run, too
 	}
 	checks := []func() error{
 		c.checkNamespaces,
@@ -74,6 +77,9 @@ func (c *commandLine) chooseControllers() error {
 	}
 	if len(c.Controllers) == 0 {
 		return fmt.Errorf("-controllers %s leaves no controller to run", c.controllers)
+	}
+	if c.Prune {
+		c.Controllers = []string{"pod-count"} // the one that writes the labels to remove
 	}
 	return nil
 }
@@ -190,17 +196,13 @@ func (c *commandLine) checkListen() error {
 	return nil
 }
 
-// checkOnce checks what -once, -prune and -manifest allow beside them. -prune is a -once of one controller.
+// checkOnce checks the flags that go together with -once, -prune and -manifest, or do not.
 func (c *commandLine) checkOnce() error {
-	if c.OnceTimeout != defaultOnceTimeout && !c.Once && !c.Prune {
+	if c.OnceTimeout != defaultOnceTimeout && !c.Once {
 		return errors.New("-once-timeout has no effect without -once or -prune: add one of them, or leave it out")
 	}
 	if err := c.checkManifest(); err != nil {
 		return err
-	}
-	if c.Prune {
-		c.Once = true
-		c.Controllers = []string{"pod-count"}
 	}
 	if c.Once && c.LeaderElect {
 		return errors.New("-once and -prune elect no leader: leave out -leader-elect")
