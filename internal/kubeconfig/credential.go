@@ -72,19 +72,20 @@ type access struct {
 
 	// The state. mu guards it, and nobody waits for anything while holding mu.
 	mu      sync.Mutex
-	now     *Credential // the newest credential
+	current *Credential // never nil, but empty until Load has read the files
 	err     error       // the error of the last renewal
 	renewAt time.Time   // when the next renewal is due
 	renewal *renewal    // the renewal that is running, or nil
 
-	// The state of the renewal. Only the running renewal uses it. It also reads now without mu, because only a renewal
-	// writes it.
+	// The state of the renewal. Only the running renewal uses it. It also reads current without mu, because only a
+	// renewal writes it.
 	ca        part
 	cert      part // this, key and token come from the exec program, if there is one
 	key       part
 	token     part
-	made      [][]byte // the CA, certificate and key from which now.TLS was made
-	certOwner string   // describes the client certificate in now.TLS; "" if there is none
+	tlsParts  [][]byte // the CA, certificate and key from which current.TLS was made
+	certOwner string   // describes the client certificate in current.TLS; "" if there is none
+	problem   error    // the first reason why this renewal had to keep something old
 	isFailing bool     // a warning was logged because the last renewal had a problem
 }
 
@@ -114,34 +115,44 @@ func (a *access) close() {
 func (a *access) credential(ctx context.Context, refused *Credential) (*Credential, error) {
 	for {
 		a.mu.Lock()
-		isRefused := refused == a.now
-		if !isRefused && time.Now().Before(a.renewAt) {
+		isRefused := refused == a.current
+		isDue := !time.Now().Before(a.renewAt)
+		if !isRefused && !isDue {
 			defer a.mu.Unlock()
-			return a.now, a.err
+			return a.current, a.err
 		}
-		if a.renewal == nil {
-			a.renewal = &renewal{isForced: isRefused}
-			a.renewal.task = startTask(func() (*Credential, error) { return a.renew(isRefused) })
-		}
-		current := a.renewal
+		running := a.renewalLocked(isRefused)
 		a.mu.Unlock()
-		if err := current.wait(ctx); err != nil {
+
+		if err := running.wait(ctx); err != nil {
 			return nil, fmt.Errorf("%s: waiting for a credential: %w", a.source, err)
 		}
-		if !isRefused || current.isForced {
-			return current.value, current.err
+		if !isRefused || running.isForced {
+			return running.value, running.err
 		}
-		// This renewal was not forced, so it may not have read the files again since the 401. Try again.
+		// The renewal had begun before this call, and was not forced. So it may not have read the files again since the
+		// server refused what was in them. Try again.
 	}
 }
 
-// renew reads the parts that are due, or all if isForced, and stores the resulting credential in now.
+// renewalLocked returns the running renewal. If there is none, it starts one.
+func (a *access) renewalLocked(isForced bool) *renewal {
+	if a.renewal == nil {
+		a.renewal = &renewal{
+			task:     startTask(func() (*Credential, error) { return a.renew(isForced) }),
+			isForced: isForced,
+		}
+	}
+	return a.renewal
+}
+
+// renew reads the parts that are due, or all if isForced, and makes the resulting credential the current one.
 func (a *access) renew(isForced bool) (*Credential, error) {
 	cred, err := a.assemble(isForced)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err == nil {
-		a.now = cred
+		a.current = cred
 	}
 	a.err = err
 	a.renewAt = a.nextDue()
@@ -151,7 +162,7 @@ func (a *access) renew(isForced bool) (*Credential, error) {
 
 // nextDue returns when the next renewal is due.
 func (a *access) nextDue() time.Time {
-	next := time.Now().Add(24 * time.Hour) // nothing needs renewal that early if nothing ever expires, but it does no harm
+	next := time.Now().Add(24 * time.Hour) // if nothing ever expires; looking once a day does no harm
 	for _, p := range a.parts() {
 		if p.file != "" {
 			next = earlier(next, p.dueAt())
@@ -174,53 +185,54 @@ func earlier(a, b time.Time) time.Time {
 
 func (a *access) parts() []*part { return []*part{&a.ca, &a.cert, &a.key, &a.token} }
 
-// assemble reads the parts that are due, or all if isForced, and returns the credential that they make: now if nothing
-// has changed. If a part cannot be renewed but has been read before, it stays as it was, and a warning is logged.
+// assemble reads the parts that are due, or all if isForced, and returns the credential that they make: the current one
+// if nothing has changed. If a part cannot be renewed, but has been read before, it stays as it was, and a warning is
+// logged.
 func (a *access) assemble(isForced bool) (*Credential, error) {
+	a.problem = nil
 	a.readParts(isForced) // before the program runs, because the program may get the CA
-	programErr, err := a.renewFromProgram(isForced)
-	if err != nil {
+	if err := a.renewFromProgram(isForced); err != nil {
 		return nil, err
 	}
-	problem := programErr
 	for _, p := range a.parts() {
 		if p.err != nil && len(p.data) == 0 {
 			return nil, fmt.Errorf("%s: %s: %w", a.source, p.field, p.err)
 		}
-		problem = cmp.Or(problem, p.err)
+		a.problem = cmp.Or(a.problem, p.err)
 	}
 	token := string(bytes.TrimSpace(a.token.data))
-	from := cmp.Or(a.token.from, a.source)
+	tokenSource := cmp.Or(a.token.from, a.source)
 	if err := checkToken(a.token.data); err != nil {
-		return nil, fmt.Errorf("%s: the token of %s %w", a.source, from, err)
+		return nil, fmt.Errorf("%s: the token of %s %w", a.source, tokenSource, err)
 	}
-	config, err := a.makeTLS()
-	if config == nil {
-		return nil, fmt.Errorf("%s: %w", a.source, err)
+	config, err := a.renewTLS()
+	if err != nil {
+		return nil, err
 	}
-	a.logProblem(cmp.Or(problem, err))
-	if token == a.now.Token && config == a.now.TLS {
-		return a.now, nil
+	a.logProblem()
+	if token == a.current.Token && config == a.current.TLS {
+		return a.current, nil
 	}
-	return &Credential{Token: token, TLS: config, Tried: a.describe(token, from)}, nil
+	return &Credential{Token: token, TLS: config, Tried: a.describe(token, tokenSource)}, nil
 }
 
-// renewFromProgram takes token, certificate and key from the exec program, if there is one. Load does not run it: a
-// program that fails for the first request may succeed later. problem is the error of a run whose predecessor left a
-// credential that is still good.
-func (a *access) renewFromProgram(isForced bool) (problem, err error) {
-	isLoading := a.now.TLS == nil
+// renewFromProgram takes token, certificate and key from the exec program, if there is one. It fails if the program
+// does and the credential of an earlier run is not good any more. It does not run the program for Load: a program that
+// fails now may succeed when the first request is sent.
+func (a *access) renewFromProgram(isForced bool) error {
+	isLoading := a.current.TLS == nil
 	if a.exec == nil || isLoading {
-		return nil, nil
+		return nil
 	}
 	got, err := a.runProgram(isForced)
 	if err != nil && !got.isGood() {
-		return nil, fmt.Errorf("%s: %w", a.source, err)
+		return fmt.Errorf("%s: %w", a.source, err)
 	}
+	a.problem = cmp.Or(a.problem, err)
 	a.token.data = []byte(got.Token)
 	a.cert.data = []byte(got.ClientCertificateData)
 	a.key.data = []byte(got.ClientKeyData)
-	return err, nil
+	return nil
 }
 
 // checkToken returns an error if a token cannot be sent in a header.
@@ -234,7 +246,7 @@ func checkToken(token []byte) error {
 // readParts reads the files that are due, or all if isForced. It reads them at the same time, within the limit for one.
 func (a *access) readParts(isForced bool) {
 	limit := fileWait
-	isLoading := a.now.TLS == nil
+	isLoading := a.current.TLS == nil
 	if isLoading {
 		limit = fileTime
 	}
@@ -261,18 +273,18 @@ func (a *access) runProgram(isForced bool) (*execStatus, error) {
 }
 
 // logProblem logs once that parts cannot be renewed, and once that they can be renewed again.
-func (a *access) logProblem(err error) {
-	if err != nil && !a.isFailing {
-		a.log.Warn("cannot read a credential, going on with what there was", "err", err)
+func (a *access) logProblem() {
+	if a.problem != nil && !a.isFailing {
+		a.log.Warn("cannot read a credential, going on with what there was", "err", a.problem)
 	}
-	if err == nil && a.isFailing {
+	if a.problem == nil && a.isFailing {
 		a.log.Info("the credential can be read again")
 	}
-	a.isFailing = err != nil
+	a.isFailing = a.problem != nil
 }
 
 // describe describes a credential without its secrets, for the error if the server answers 401.
-func (a *access) describe(token, from string) string {
+func (a *access) describe(token, tokenSource string) string {
 	if a.isWithheld {
 		return "nothing, because no credential is sent to an http:// address"
 	}
@@ -281,44 +293,56 @@ func (a *access) describe(token, from string) string {
 		all = append(all, a.certOwner)
 	}
 	if token != "" {
-		all = append(all, "the token of "+from)
+		all = append(all, "the token of "+tokenSource)
 	}
 	return cmp.Or(strings.Join(all, "; "), "nothing, because "+a.source+" has no credential")
 }
 
-// makeTLS returns the TLS configuration for the CA, the certificate and the key: now.TLS if they have not changed. If
-// they cannot be used, it returns now.TLS, which is nil at first, and the reason. Nothing changes in that case:
-// certOwner still describes the certificate in now.TLS.
-func (a *access) makeTLS() (*tls.Config, error) {
-	old := a.now.TLS
-	made := [][]byte{a.ca.data, a.cert.data, a.key.data}
-	if slices.EqualFunc(made, a.made, bytes.Equal) {
-		return old, nil
+// renewTLS returns a TLS configuration for the CA, the certificate and the key, or the current one if they are the
+// same. If they cannot be used, for example because only one of two files has been replaced yet, the current one stays,
+// and so does certOwner, which describes it. It is an error if there is no current one.
+func (a *access) renewTLS() (*tls.Config, error) {
+	parts := [][]byte{a.ca.data, a.cert.data, a.key.data}
+	if slices.EqualFunc(parts, a.tlsParts, bytes.Equal) {
+		return a.current.TLS, nil
 	}
-	next := &tls.Config{
+	next, certOwner, err := a.makeTLS()
+	isLoading := a.current.TLS == nil
+	if err != nil && isLoading {
+		return nil, fmt.Errorf("%s: %w", a.source, err)
+	}
+	if err != nil {
+		a.problem = cmp.Or(a.problem, err)
+		return a.current.TLS, nil
+	}
+	a.tlsParts = parts
+	a.certOwner = certOwner
+	return next, nil
+}
+
+// makeTLS makes a TLS configuration from the CA, the certificate and the key. certOwner describes the certificate.
+func (a *access) makeTLS() (config *tls.Config, certOwner string, err error) {
+	config = &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		ServerName:         a.serverName,
 		InsecureSkipVerify: a.insecure,
 	}
 	if len(a.ca.data) > 0 {
-		next.RootCAs = x509.NewCertPool()
-		if !next.RootCAs.AppendCertsFromPEM(a.ca.data) {
-			return old, fmt.Errorf("there is no certificate in %s", &a.ca)
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(a.ca.data) {
+			return nil, "", fmt.Errorf("there is no certificate in %s", &a.ca)
 		}
 	}
-	certOwner := ""
-	if len(a.cert.data) > 0 {
-		pair, err := tls.X509KeyPair(a.cert.data, a.key.data)
-		if err != nil {
-			return old, fmt.Errorf("%s and %s: %w", &a.cert, &a.key, err)
-		}
-		// Present it to servers that list other CAs, too, as kubectl does.
-		next.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
-		certOwner = a.describeCertificate(pair)
+	if len(a.cert.data) == 0 {
+		return config, "", nil
 	}
-	a.made = made
-	a.certOwner = certOwner
-	return next, nil
+	pair, err := tls.X509KeyPair(a.cert.data, a.key.data)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s and %s: %w", &a.cert, &a.key, err)
+	}
+	// Present it to servers that list other CAs, too, as kubectl does.
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+	return config, a.describeCertificate(pair), nil
 }
 
 // describeCertificate describes a client certificate. It logs a warning if the certificate has expired.

@@ -21,7 +21,7 @@ func TestRefusedCredentialIsReadAgainDuringARenewal(t *testing.T) {
 		}
 		defer cfg.Close()
 		a := cfg.access
-		refused := a.now
+		refused := a.current
 		finish := make(chan struct{})
 		a.renewal = &renewal{task: startTask(func() (*Credential, error) {
 			<-finish

@@ -206,7 +206,7 @@ func (a *access) config(ctx context.Context) (*Config, error) {
 	a.logWarnings(server)
 
 	a.alive, a.end = context.WithCancelCause(context.Background())
-	a.now = &Credential{}
+	a.current = &Credential{}
 	if err := a.prepareCredential(ctx); err != nil {
 		a.close()
 		return nil, err
