@@ -163,7 +163,7 @@ func droppedLines(t *testing.T, podcount Program) {
 		testkit.Pass(time.Minute)
 		open()
 		testkit.Pass(time.Second)
-		said := regexp.MustCompile(`log lines were dropped, as stderr was not read, or failed" lines=([0-9]+)`).FindAllStringSubmatch(p.Log.String(), -1)
+		said := regexp.MustCompile(`log lines were dropped, because stderr was not read, or failed" lines=([0-9]+)`).FindAllStringSubmatch(p.Log.String(), -1)
 		if len(said) != 1 || said[0][1] == "0" {
 			t.Fatalf("said: %q", said)
 		}
