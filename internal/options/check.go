@@ -44,7 +44,7 @@ func (c *commandLine) checkNamespaces() error {
 	flags := []struct{ name, value string }{
 		{"namespace", c.Namespace},
 		{"leader-elect-resource-namespace", c.LeaseNamespace},
-		{"manifest-namespace", c.home},
+		{"manifest-namespace", c.manifestNamespace},
 	}
 	for _, f := range flags {
 		if f.value != "" && !isNamespace(f.value) {
@@ -61,7 +61,7 @@ func isNamespace(name string) bool {
 
 // chooseControllers checks -controllers, and finds out which controllers are on.
 func (c *commandLine) chooseControllers() error {
-	words := strings.Split(c.controllers, ",")
+	words := strings.Split(c.controllerList, ",")
 	var names []string
 	for _, controller := range c.program.Controllers {
 		names = append(names, controller.Name)
@@ -76,7 +76,7 @@ func (c *commandLine) chooseControllers() error {
 		}
 	}
 	if len(c.Controllers) == 0 {
-		return fmt.Errorf("-controllers %s leaves no controller to run", c.controllers)
+		return fmt.Errorf("-controllers %s leaves no controller to run", c.controllerList)
 	}
 	if c.Prune {
 		c.Controllers = []string{"pod-count"} // the one that writes the labels to remove

@@ -40,22 +40,22 @@ type commandLine struct {
 	sections []helpSection // all flags, in the order of the help
 
 	// Flags that are no option of a running podcount.
-	controllers string // the value of -controllers, from which Options.Controllers is derived
-	parts       string // the parts of the manifest to print, joined by commas; "" prints none
-	image       string // the image that the manifest runs
-	home        string // the namespace that the manifest puts podcount in
-	version     bool
+	controllerList    string // the value of -controllers, from which Options.Controllers follows
+	manifestParts     string // the parts of the manifest to print, joined by commas; "" prints none
+	manifestNamespace string // the namespace of podcount in the manifest
+	image             string // the image of podcount in the manifest
+	showsVersion      bool
 }
 
 // newCommandLine defines all flags.
 func newCommandLine(program Program) *commandLine {
 	c := &commandLine{
-		Options:     defaults(),
-		program:     program,
-		flags:       flag.NewFlagSet("podcount", flag.ContinueOnError),
-		controllers: "*",
-		image:       "podcount:latest",
-		home:        "kube-system",
+		Options:           defaults(),
+		program:           program,
+		flags:             flag.NewFlagSet("podcount", flag.ContinueOnError),
+		controllerList:    "*",
+		manifestNamespace: "kube-system",
+		image:             "podcount:latest",
 	}
 	c.flags.SetOutput(io.Discard)
 	c.defineReading()
@@ -79,7 +79,7 @@ func (c *commandLine) defineReading() {
 		"request pods and nodes in this format: protobuf or json")
 
 	c.section("What is counted")
-	c.text(&c.controllers, "controllers", "LIST",
+	c.text(&c.controllerList, "controllers", "LIST",
 		"run these controllers: names, joined by commas; * stands for all that are on by default, "+
 			"-NAME leaves one out; help lists them")
 	c.text(&c.Namespace, "namespace", "NAME",
@@ -150,7 +150,7 @@ func (c *commandLine) defineOperation() {
 			"4 adds each watch event and queue step; 6 adds each request")
 	c.text(&c.LogFormat, "log-format", "FORMAT",
 		"log to stderr as text (logfmt), json, or auto: short lines on a terminal, and text elsewhere")
-	c.boolean(&c.version, "version", "print the version, and exit")
+	c.boolean(&c.showsVersion, "version", "print the version, and exit")
 	c.list("-h", "print this help, and exit")
 
 	c.section("Installing it")
@@ -161,18 +161,18 @@ func (c *commandLine) defineOperation() {
 			"and alerts, a PrometheusRule (default podcount,policy); "+
 			"with -once a CronJob takes the place of the Deployment")
 	c.text(&c.image, "image", "IMAGE", "the container image in the manifest")
-	c.text(&c.home, "manifest-namespace", "NAME", "the namespace in which the manifest puts podcount")
+	c.text(&c.manifestNamespace, "manifest-namespace", "NAME", "the namespace in which the manifest puts podcount")
 }
 
 // setManifest takes the value of -manifest, which is "true" if none is given.
 func (c *commandLine) setManifest(parts string) error {
 	switch parts {
 	case "", "true":
-		c.parts = "podcount,policy"
+		c.manifestParts = "podcount,policy"
 	case "false":
-		c.parts = ""
+		c.manifestParts = ""
 	default:
-		c.parts = parts
+		c.manifestParts = parts
 	}
 	return nil
 }

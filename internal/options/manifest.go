@@ -50,14 +50,14 @@ func (c *commandLine) setManifestDefaults() error {
 
 // checkManifest returns an error if -manifest is given together with a flag that makes no sense there.
 func (c *commandLine) checkManifest() error {
-	if c.parts == "" {
+	if c.manifestParts == "" {
 		return nil
 	}
 	if c.Kubeconfig != "" || c.Context != "" || c.Prune {
 		return errors.New("-manifest prints a Deployment, or with -once a CronJob, " +
 			"which has no kubeconfig and prunes nothing: leave out -kubeconfig, -context and -prune")
 	}
-	if c.Once && slices.Contains(strings.Split(c.parts, ","), "alerts") {
+	if c.Once && slices.Contains(strings.Split(c.manifestParts, ","), "alerts") {
 		return errors.New("-manifest=alerts is for a Deployment, not for a CronJob: leave out -once")
 	}
 	if c.Once && c.Listen != "" {
@@ -75,7 +75,7 @@ func (c *commandLine) manifest() (string, error) {
 	}
 	settings := deploy.Settings{
 		Name:           c.LeaseName,
-		Namespace:      c.home,
+		Namespace:      c.manifestNamespace,
 		Image:          c.image,
 		Args:           c.manifestArgs(),
 		Port:           port,
@@ -87,7 +87,7 @@ func (c *commandLine) manifest() (string, error) {
 		Once:           c.Once,
 		Labels:         []string{c.TotalLabel},
 		PodNamespace:   c.Namespace,
-		LeaseNamespace: cmp.Or(c.LeaseNamespace, c.home),
+		LeaseNamespace: cmp.Or(c.LeaseNamespace, c.manifestNamespace),
 		QPS:            c.QPS,
 		StuckAfter:     c.StuckAfter(),
 		LeaseDuration:  c.LeaseDuration,
@@ -100,7 +100,7 @@ func (c *commandLine) manifest() (string, error) {
 	if c.NodeLabel != "" {
 		settings.Labels = append(settings.Labels, c.NodeLabel)
 	}
-	return deploy.Manifest(settings, strings.Split(c.parts, ",")...)
+	return deploy.Manifest(settings, strings.Split(c.manifestParts, ",")...)
 }
 
 // manifestPort returns the port of -listen; 0 for none. It also takes leading zeros from the port in -listen.

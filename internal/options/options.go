@@ -103,14 +103,14 @@ func Parse(args []string, stdout io.Writer, program Program) (*Options, error) {
 	if err != nil {
 		return nil, usageError(err)
 	}
-	if c.version {
+	if c.showsVersion {
 		_, err := fmt.Fprintln(stdout, "podcount", program.Version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
 		return nil, err
 	}
-	if c.controllers == "help" {
+	if c.controllerList == "help" {
 		return nil, c.listControllers(stdout)
 	}
-	if c.parts != "" {
+	if c.manifestParts != "" {
 		return nil, c.printManifest(stdout)
 	}
 	if err := c.check(); err != nil {
