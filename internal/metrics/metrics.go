@@ -52,7 +52,8 @@ var buckets = [...]float64{.0001, .001, .005, .025, .1, .25, .5, 1, 2, 4, 8, 15,
 var registered []Metric
 
 // Register adds a metric to every Registry that is made later. Call it in an init function: it is not safe for
-// concurrent use. It panics if a metric of this name exists, or if Prometheus could not read the metric.
+// concurrent use. It panics if a metric of this name exists, if Prometheus could not read the metric, or if the metric
+// breaks a rule that Type and Metric state.
 func Register(m Metric) {
 	for _, other := range All() {
 		if other.Name == m.Name {
@@ -72,6 +73,15 @@ func Register(m Metric) {
 	}
 	if m.Type != Gauge && m.Type != Counter && m.Type != Histogram {
 		panic(fmt.Sprintf("metrics: %s has the unknown type %q", m.Name, m.Type))
+	}
+	if strings.HasSuffix(m.Name, "_total") != (m.Type == Counter) {
+		panic("metrics: " + m.Name + ": the name of a counter must end in _total, and no other")
+	}
+	if m.Type == Histogram && !strings.HasSuffix(m.Name, "_seconds") {
+		panic("metrics: " + m.Name + ": the name of a histogram must end in _seconds")
+	}
+	if m.Help == "" {
+		panic("metrics: " + m.Name + " has no help")
 	}
 	registered = append(registered, m)
 }

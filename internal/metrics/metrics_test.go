@@ -173,7 +173,7 @@ func TestWrongUsePanics(t *testing.T) {
 	}
 }
 
-func TestRegisterRefusesWhatPrometheusCannotRead(t *testing.T) {
+func TestRegisterRefusesMetricsThatBreakARule(t *testing.T) {
 	fiveLabels := []string{"a", "b", "c", "d", "e"}
 	rows := []struct {
 		want   string
@@ -187,6 +187,10 @@ func TestRegisterRefusesWhatPrometheusCannotRead(t *testing.T) {
 		{"x has a label le", Metric{Name: "x", Type: Histogram, Labels: []string{"le"}}},
 		{"x has more than 4 labels", Metric{Name: "x", Type: Gauge, Labels: fiveLabels}},
 		{`x has the unknown type "summary"`, Metric{Name: "x", Type: "summary"}},
+		{"x: the name of a counter must end in _total", Metric{Name: "x", Type: Counter}},
+		{"x_total: the name of a counter must end in _total", Metric{Name: "x_total", Type: Gauge}},
+		{"x: the name of a histogram must end in _seconds", Metric{Name: "x", Type: Histogram}},
+		{"x has no help", Metric{Name: "x", Type: Gauge}},
 	}
 	for _, row := range rows {
 		t.Run(row.want, func(t *testing.T) { wantPanic(t, row.want, func() { withMetric(t, row.metric) }) })

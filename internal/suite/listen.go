@@ -184,7 +184,7 @@ func asking(t *testing.T, address string) (get func(path string) (code int, text
 // wantPrometheus holds a page of metrics against the text format.
 func wantPrometheus(t *testing.T, text string) {
 	t.Helper()
-	sample := regexp.MustCompile(`^([a-z_]+)(?:\{((?:[a-z]+="[^"\\\n]*")(?:,[a-z]+="[^"\\\n]*")*)\})? (\S+)$`)
+	sample := regexp.MustCompile(`^([a-z_][a-z0-9_]*)(?:\{((?:[a-z_][a-z0-9_]*="[^"\\\n]*")(?:,[a-z_][a-z0-9_]*="[^"\\\n]*")*)\})? (\S+)$`)
 	kinds, family, last, below := map[string]string{}, "", "", 0.0
 	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
 		if help, ok := strings.CutPrefix(line, "# HELP "); ok {
