@@ -32,8 +32,8 @@ func (s Settings) matchers() string {
 }
 
 // podPattern returns a regular expression for the names of the Deployment's pods. Such a name is NAME-HASH-SUFFIX.
-// Kubernetes cuts everything before the suffix to 58 characters. For a name so long that it may be cut, the pattern is
-// less exact.
+// Kubernetes cuts everything before the suffix to 58 characters. If a name is long enough to be cut, the pattern is less
+// exact.
 func (s Settings) podPattern() string {
 	const longestUncut = 58 - len("-1234567890-")
 	escape := strings.NewReplacer(".", `\.`) // no other character of a name has a meaning in a pattern

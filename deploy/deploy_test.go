@@ -181,7 +181,7 @@ func TestNetworkPolicyAllowsNothingWithoutAPort(t *testing.T) {
 	}
 }
 
-func TestTextsThatYAMLWouldReadAsSomethingElseAreQuoted(t *testing.T) {
+func TestTextsThatYAMLWouldMistakeAreQuoted(t *testing.T) {
 	for _, text := range []string{
 		"123", "1e3", "0x1f", "0o7", "1-2-3", "2026-01-02", "null", "true", "false", "on", "off", "yes", "no", "y", "n",
 		"", "~", "-", ".inf", "a: b", "a #b", "a:", "{a}", "a,b", "*a", "&a", "!a", "%a", "@a", "`a`", "Null", "TRUE",

@@ -55,7 +55,7 @@ func newTerms(s Settings) terms {
 	return t
 }
 
-// renderFile returns the documents of a template. It leaves out those of which nothing is left.
+// renderFile returns the documents of a template. It leaves out empty ones.
 func (t terms) renderFile(name string) (string, error) {
 	text, err := files.ReadFile(name)
 	if err != nil {

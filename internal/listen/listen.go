@@ -1,8 +1,9 @@
 // Package listen is an HTTP server for untrusted clients: any pod in the cluster may connect to it.
 //
-// Idle clients cannot keep others out. The server has 64 connections open at most. When one more comes, the server closes
-// the oldest connection that has not sent its whole request yet. If all requests have arrived, it closes the oldest
-// connection. A request must arrive within two seconds, with at most 4 KB of headers. The answer may take ten seconds.
+// Idle clients cannot keep others out. The server has 64 connections open at most. When one more comes, the server
+// closes the oldest connection that has not sent its whole request yet. If all requests have arrived, it closes the
+// oldest connection. A request must arrive within two seconds, with at most 4 KB of headers. The answer may take ten
+// seconds.
 //
 // The server does not read the body of a request, and closes a connection after one answer. It has no TLS, and does not
 // ask who the client is: the handler's answers are public.
@@ -71,7 +72,7 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 	server := &http.Server{
 		Handler:           noteArrival(handler),
 		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       5 * time.Second, // only for a body of which noteArrival cannot stop the reading
+		ReadTimeout:       5 * time.Second, // only matters if noteArrival cannot stop the reading of a body
 		WriteTimeout:      answerTimeout,
 		MaxHeaderBytes:    max(1, headerLimit-4096), // net/http allows 4,096 bytes more
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
