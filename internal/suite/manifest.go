@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,33 +26,43 @@ func deployFolder(t *testing.T, podcount Program) {
 		}
 		return string(text)
 	}
-	for args, want := range map[string]string{
-		"-manifest":                             read("podcount") + "---\n" + read("policy"),
-		"-manifest=podcount":                    read("podcount"),
-		"-manifest=count-crd":                   read("count-crd"),
-		"-manifest=network-policy,count-sample": read("network-policy") + "---\n" + read("count-sample"),
+	for _, row := range []struct{ arg, want string }{
+		{"-manifest", read("podcount") + "---\n" + read("policy")},
+		{"-manifest=podcount", read("podcount")},
+		{"-manifest=count-crd", read("count-crd")},
+		{"-manifest=network-policy,count-sample", read("network-policy") + "---\n" + read("count-sample")},
 	} {
-		if got := podcount.manifest(t, args); got != want {
-			t.Errorf("%s:\n%s", args, got)
-		}
+		t.Run(row.arg, func(t *testing.T) {
+			testkit.WantEqual(t, "what podcount prints", podcount.manifest(t, row.arg), row.want)
+		})
 	}
 }
 
-// The limits of deploy/alerts.yaml are those of the default flags. That it looks back a day, to know a podcount, is none.
 func cronJob(t *testing.T, podcount Program) {
-	text := podcount.manifest(t, "-manifest", "-once", "-leader-elect-resource-name", "podcount-a", "-manifest-namespace", "ops", "-image", "r.example/p:v1")
-	for _, absent := range []string{"Deployment", "PodDisruptionBudget", "Lease", "leases", "Probe", "containerPort", "prometheus.io", "replica", "affinity"} {
-		if strings.Contains(text, absent) {
-			t.Errorf("%q is in\n%s", absent, text)
+	text := podcount.manifest(t,
+		"-manifest", "-once",
+		"-leader-elect-resource-name", "podcount-a",
+		"-manifest-namespace", "ops",
+		"-image", "r.example/p:v1")
+	testkit.WantText(t, text,
+		"kind: CronJob\nmetadata:\n  name: podcount-a\n  namespace: ops\n",
+		"image: r.example/p:v1\n",
+		"kind: ValidatingAdmissionPolicy\n")
+	for _, unwanted := range []string{
+		"Deployment", "PodDisruptionBudget", "replica", "affinity",
+		"Lease", "leases",
+		"Probe", "containerPort", "prometheus.io",
+	} {
+		if strings.Contains(text, unwanted) {
+			t.Errorf("a CronJob needs no %q:\n%s", unwanted, text)
 		}
 	}
-	testkit.WantText(t, text, "kind: CronJob\nmetadata:\n  name: podcount-a\n  namespace: ops\n")
-	testkit.WantText(t, text, "image: r.example/p:v1\n")
-	testkit.WantText(t, text, "kind: ValidatingAdmissionPolicy\n")
 	args := argsOf(t, text)
-	if want := []string{"-leader-elect-resource-name=podcount-a", "-once=true", "-pod-events=off"}; !slices.Equal(args, want) {
-		t.Errorf("its arguments are %q, want %q", args, want)
-	}
+	testkit.WantEqual(t, "podcount's arguments", args, []string{
+		"-leader-elect-resource-name=podcount-a",
+		"-once=true",
+		"-pod-events=off",
+	})
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
 		f.AddPods(3)
@@ -63,21 +72,23 @@ func cronJob(t *testing.T, podcount Program) {
 		select {
 		case <-p.Done:
 		default:
-			t.Error("it goes on")
+			t.Error("podcount has not ended")
 		}
 	})
 }
 
+// manifest returns what podcount prints. args must contain -manifest.
 func (podcount Program) manifest(t *testing.T, args ...string) string {
 	t.Helper()
 	out := &testkit.Buffer{}
-	if err := podcount(t.Context(), args, NoEnv, out, io.Discard, nil); err != nil {
+	err := podcount(t.Context(), args, NoEnv, out, io.Discard, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
 }
 
-// argsOf are the arguments that the Deployment or CronJob of a manifest gives to podcount.
+// argsOf returns the arguments that the Deployment or CronJob of a manifest gives to podcount.
 func argsOf(t *testing.T, manifest string) (args []string) {
 	_, rest, _ := strings.Cut(manifest, " args:\n")
 	for line := range strings.Lines(rest) {
@@ -86,7 +97,8 @@ func argsOf(t *testing.T, manifest string) (args []string) {
 			break
 		}
 		var arg string
-		if err := json.Unmarshal([]byte(quoted), &arg); err != nil {
+		err := json.Unmarshal([]byte(quoted), &arg)
+		if err != nil {
 			t.Fatal(err)
 		}
 		args = append(args, arg)

@@ -17,8 +17,8 @@ var Rights = Topic{
 	{"the manifest's rights are those that podcount uses", rightsAreThoseUsed},
 }
 
-// What podcount does with the arguments of its own manifest, it may do by the rights in it, and it has no right that it does
-// not use: whatever the flags are.
+// rightsAreThoseUsed runs podcount with the arguments of its own manifest, for different flags. The rights in the
+// manifest must allow every request, and every right must be used.
 func rightsAreThoseUsed(t *testing.T, podcount Program) {
 	for _, flags := range []string{
 		"",
@@ -53,91 +53,108 @@ func rightsAreThoseUsed(t *testing.T, podcount Program) {
 			text := podcount.manifest(t, append([]string{"-manifest=podcount"}, strings.Fields(flags)...)...)
 			granted := rightsOf(t, text)
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.InstallCRD(&fakekube.CRD{HasStatus: true})
-				f.AddNode("cp", ControlPlane)
-				for _, ns := range []string{"a", "leases"} {
-					f.Put("namespaces", fakekube.Object{"metadata": fakekube.Object{"name": ns}})
-				}
-				for _, ns := range []string{"default", "a"} {
-					f.PutJSON("counts", fmt.Sprintf(`{"metadata":{"namespace":%q,"name":"web"},"spec":{"name":"web","count":1}}`, ns))
-				}
 				args := append(argsOf(t, text), "-listen=", "-pod-selector=app")
-				podcount.Start(t, f, args...)
-				testkit.Pass(time.Minute)
-				// A pod that comes, goes out of sight, and comes back makes each event happen twice.
-				for range 2 {
-					for _, app := range []string{"web", ""} {
-						for _, ns := range []string{"default", "a"} {
-							labels := fakekube.Object{"app": app}
-							if app == "" {
-								labels = nil
-							}
-							f.Put("pods", fakekube.PodOn(fakekube.Object{"namespace": ns, "name": "p", "labels": labels}, "cp"))
-							testkit.Pass(time.Minute)
-						}
-					}
-				}
-				for _, lease := range f.All("leases") { // somebody removes it
-					f.Remove("leases", fakekube.KeyOf(lease))
-				}
-				testkit.Pass(time.Minute)
-
-				var used []right
-				for _, s := range f.Requests(All) {
-					for _, needed := range rightsNeeded(s) {
-						used = append(used, needed)
-						if !slices.ContainsFunc(granted, func(g right) bool { return g.covers(needed) }) {
-							t.Errorf("the manifest does not allow: %s", needed)
-						}
-					}
-				}
-				for _, g := range granted {
-					if !slices.ContainsFunc(used, g.covers) {
-						t.Errorf("the manifest allows what is not used: %s", g)
-					}
-				}
+				liveWithEverything(f, func() { podcount.Start(t, f, args...) })
+				wantRights(t, f, granted)
 			})
 		})
+	}
+}
+
+// liveWithEverything makes podcount send each request that it may ever send.
+func liveWithEverything(f *fakekube.Server, start func()) {
+	f.InstallCRD(&fakekube.CRD{HasStatus: true})
+	f.AddNode("cp", ControlPlane)
+	for _, ns := range []string{"a", "leases"} {
+		f.Put("namespaces", fakekube.Object{"metadata": fakekube.Object{"name": ns}})
+	}
+	for _, ns := range []string{"default", "a"} {
+		count := `{"metadata":{"namespace":%q,"name":"web"},"spec":{"name":"web","count":1}}`
+		f.PutJSON("counts", fmt.Sprintf(count, ns))
+	}
+	start()
+	testkit.Pass(time.Minute)
+	// A pod comes, leaves the selector, and comes back. So each Event happens twice, and the second is a patch.
+	for range 2 {
+		for _, labels := range []fakekube.Object{{"app": "web"}, nil} {
+			for _, ns := range []string{"default", "a"} {
+				f.Put("pods", fakekube.PodOn(fakekube.Object{"namespace": ns, "name": "p", "labels": labels}, "cp"))
+				testkit.Pass(time.Minute)
+			}
+		}
+	}
+	// Somebody removes the Lease.
+	for _, lease := range f.All("leases") {
+		f.Remove("leases", fakekube.KeyOf(lease))
+	}
+	testkit.Pass(time.Minute)
+}
+
+// wantRights fails the test for each request that no right allows, and for each right that no request needs.
+func wantRights(t *testing.T, f *fakekube.Server, granted []right) {
+	t.Helper()
+	var used []right
+	for _, r := range f.Requests(All) {
+		for _, needed := range rightsNeeded(r) {
+			used = append(used, needed)
+			if !slices.ContainsFunc(granted, func(g right) bool { return g.covers(needed) }) {
+				t.Errorf("podcount uses a right that the manifest does not grant: %s", needed)
+			}
+		}
+	}
+	for _, g := range granted {
+		if !slices.ContainsFunc(used, g.covers) {
+			t.Errorf("the manifest grants a right that podcount does not use: %s", g)
+		}
 	}
 }
 
 // right is one that RBAC grants, or that a request needs.
 type right struct {
 	verb, group, resource string
-	namespace             string // "": of the cluster, or every namespace
-	name                  string // the one object; "": any
+	namespace             string // "" means all namespaces, or a resource without one
+	name                  string // "" means every object
 }
 
 func (r right) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s.%s in %q %s", r.verb, r.resource, r.group, r.namespace, r.name))
 }
 
-// covers reports whether who has r may do what needs another right.
+// covers reports whether r allows what needs another right.
 func (r right) covers(needed right) bool {
-	return r.verb == needed.verb && r.group == needed.group && r.resource == needed.resource &&
-		(r.namespace == "" || r.namespace == needed.namespace) && (r.name == "" || r.name == needed.name)
+	isKind := r.verb == needed.verb && r.group == needed.group && r.resource == needed.resource
+	isNamespace := r.namespace == "" || r.namespace == needed.namespace
+	isName := r.name == "" || r.name == needed.name
+	return isKind && isNamespace && isName
 }
 
-// rightsNeeded are the rights that a request needs.
-func rightsNeeded(s fakekube.Request) []right {
-	if strings.HasPrefix(s.Path, "/apis/") && strings.Count(s.Path, "/") == 3 { // discovery, which is everybody's
+// rightsNeeded returns the rights that a request needs. Everybody may ask for discovery.
+func rightsNeeded(r fakekube.Request) []right {
+	isDiscovery := strings.HasPrefix(r.Path, "/apis/") && strings.Count(r.Path, "/") == 3
+	if isDiscovery {
 		return nil
 	}
-	r := right{verb: s.Verb, group: s.Group, resource: strings.TrimSuffix(s.Resource+"/"+s.Subresource, "/"), name: s.Name}
-	if _, rest, ok := strings.Cut(s.Path, "/namespaces/"); ok {
-		r.namespace, _, _ = strings.Cut(rest, "/")
+	needed := right{
+		verb:     r.Verb,
+		group:    r.Group,
+		resource: strings.TrimSuffix(r.Resource+"/"+r.Subresource, "/"),
+		name:     r.Name,
 	}
-	if s.Method == "PUT" && !strings.Contains(s.Body, `"resourceVersion"`) { // this makes the object
-		create := r
-		create.verb = "create"
-		return []right{r, create}
+	if _, rest, ok := strings.Cut(r.Path, "/namespaces/"); ok {
+		needed.namespace, _, _ = strings.Cut(rest, "/")
 	}
-	return []right{r}
+	mayCreate := r.Method == "PUT" && !strings.Contains(r.Body, `"resourceVersion"`)
+	if !mayCreate {
+		return []right{needed}
+	}
+	create := needed
+	create.verb = "create"
+	return []right{needed, create}
 }
 
-// rightsOf are the rights that a manifest grants, by its roles and bindings.
+// rightsOf returns the rights that a manifest grants by its roles and bindings. A role without a binding fails the test.
 func rightsOf(t *testing.T, manifest string) (rights []right) {
-	roles := map[string][]any{} // the rules, by kind, namespace and name
+	rules := map[roleKey][]any{}
 	var bindings []fakekube.Object
 	for doc := range strings.SplitSeq(manifest, "\n---\n") {
 		tree, err := yaml.Parse(doc)
@@ -147,40 +164,64 @@ func rightsOf(t *testing.T, manifest string) (rights []right) {
 		o := tree.(fakekube.Object)
 		switch kind := fakekube.TextIn(o, "kind"); kind {
 		case "ClusterRole", "Role":
-			roles[kind+" "+fakekube.TextIn(fakekube.MetaOf(o), "namespace")+" "+fakekube.TextIn(fakekube.MetaOf(o), "name")] = o["rules"].([]any)
+			key := fakekube.KeyOf(o)
+			rules[roleKey{kind, key.Namespace, key.Name}] = o["rules"].([]any)
 		case "ClusterRoleBinding", "RoleBinding":
 			bindings = append(bindings, o)
 		}
 	}
-	bound := map[string]bool{}
-	for _, b := range bindings {
-		namespace := fakekube.TextIn(fakekube.MetaOf(b), "namespace")
-		ref := b["roleRef"].(fakekube.Object)
-		role := fakekube.TextIn(ref, "kind") + "  " + fakekube.TextIn(ref, "name")
-		if fakekube.TextIn(ref, "kind") == "Role" {
-			role = "Role " + namespace + " " + fakekube.TextIn(ref, "name")
+	isBound := map[roleKey]bool{}
+	for _, binding := range bindings {
+		namespace := fakekube.KeyOf(binding).Namespace
+		role := roleOf(binding)
+		isBound[role] = true
+		for _, rule := range rules[role] {
+			rights = append(rights, rightsOfRule(rule.(fakekube.Object), namespace)...)
 		}
-		bound[role] = true
-		for _, rule := range roles[role] {
-			names, _ := rule.(fakekube.Object)["resourceNames"].([]any)
-			if names == nil {
-				names = []any{""}
-			}
-			for _, group := range rule.(fakekube.Object)["apiGroups"].([]any) {
-				for _, resource := range rule.(fakekube.Object)["resources"].([]any) {
-					for _, verb := range rule.(fakekube.Object)["verbs"].([]any) {
-						for _, name := range names {
-							rights = append(rights, right{verb.(string), group.(string), resource.(string), namespace, name.(string)})
-						}
-					}
+	}
+	for role := range rules {
+		if !isBound[role] {
+			t.Errorf("no binding gives anybody the role %v", role)
+		}
+	}
+	return rights
+}
+
+// roleKey names a Role, or a ClusterRole, whose namespace is "".
+type roleKey struct{ kind, namespace, name string }
+
+// roleOf returns the role that a binding refers to.
+func roleOf(binding fakekube.Object) roleKey {
+	ref := binding["roleRef"].(fakekube.Object)
+	role := roleKey{kind: fakekube.TextIn(ref, "kind"), name: fakekube.TextIn(ref, "name")}
+	if role.kind == "Role" {
+		role.namespace = fakekube.KeyOf(binding).Namespace
+	}
+	return role
+}
+
+// rightsOfRule returns the rights that a rule grants in the namespace of its binding.
+func rightsOfRule(rule fakekube.Object, namespace string) (rights []right) {
+	names := []string{""}
+	if rule["resourceNames"] != nil {
+		names = textsIn(rule, "resourceNames")
+	}
+	for _, group := range textsIn(rule, "apiGroups") {
+		for _, resource := range textsIn(rule, "resources") {
+			for _, verb := range textsIn(rule, "verbs") {
+				for _, name := range names {
+					rights = append(rights, right{verb, group, resource, namespace, name})
 				}
 			}
 		}
 	}
-	for role := range roles {
-		if !bound[role] {
-			t.Errorf("nobody has the role %s", role)
-		}
-	}
 	return rights
+}
+
+// textsIn returns a field that is a list of texts.
+func textsIn(o fakekube.Object, field string) (texts []string) {
+	for _, text := range o[field].([]any) {
+		texts = append(texts, text.(string))
+	}
+	return texts
 }

@@ -22,52 +22,64 @@ var Usage = Topic{
 	{"a -listen port that is taken is named", takenPort},
 }
 
-func uselessKubeconfig(t *testing.T, podcount Program) {
-	for args, want := range map[string]string{
-		"-kubeconfig=/does/not/exist": "/does/not/exist: no such file",
-		"-master=ftp://x":             "-master: the server's address (ftp://x) must be",
-	} {
-		err := podcount(t.Context(), []string{args}, NoEnv, io.Discard, io.Discard, nil)
-		if !errors.As(err, new(options.UsageError)) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q: %v, want %q", args, err, want)
-		}
+// wantWrongUsage fails the test unless err is wrong usage, on one line that says want.
+func wantWrongUsage(t *testing.T, err error, want string) {
+	t.Helper()
+	testkit.WantError(t, "the end", err, want)
+	if !errors.As(err, new(options.UsageError)) {
+		t.Errorf("the error %v is not wrong usage", err)
+	}
+	if err != nil && strings.Contains(err.Error(), "\n") {
+		t.Errorf("the error has several lines:\n%v", err)
 	}
 }
 
-// The fake, like an old server, knows fewer fields than podcount.
+func uselessKubeconfig(t *testing.T, podcount Program) {
+	for _, row := range []struct{ arg, want string }{
+		{"-kubeconfig=/does/not/exist", "/does/not/exist: no such file"},
+		{"-master=ftp://x", "-master: the server's address (ftp://x) must be"},
+	} {
+		t.Run(row.arg, func(t *testing.T) {
+			err := podcount(t.Context(), []string{row.arg}, NoEnv, io.Discard, io.Discard, nil)
+			wantWrongUsage(t, err, row.want)
+		})
+	}
+}
+
+// unknownField: a server of an older version may know fewer fields than podcount.
 func unknownField(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		refusal := fakekube.Status(400, "BadRequest", `Unable to find "/v1, Resource=pods" that match label selector "", `+
 			`field selector "spec.hostNetwork=true": field label not supported: spec.hostNetwork`, nil)
 		body, _ := json.Marshal(refusal)
-		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "list", Resource: "pods"}, Do: fakekube.Reply{Code: 400, Body: string(body)}}) // a server of an older version
+		f.Inject(t, fakekube.Fault{
+			On: fakekube.Requests{Verb: "list", Resource: "pods"},
+			Do: fakekube.Reply{Code: 400, Body: string(body)},
+		})
 		p := podcount.Start(t, f, "-field-selector", "spec.hostNetwork=true")
 		synctest.Wait()
-		var usage options.UsageError
-		if err := p.Stop(); !errors.As(err, &usage) || !strings.Contains(err.Error(), "field label not supported: spec.hostNetwork") {
-			t.Errorf("ended with %v", err)
-		}
+		wantWrongUsage(t, p.Stop(), "field label not supported: spec.hostNetwork")
 	})
 }
 
 func invalidSelectors(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		for args, want := range map[string]string{
-			"-pod-selector=a in b":                       `-pod-selector: requirement 1 "a in b"`,
-			"-pod-selector=a=b,c>d":                      `-pod-selector: requirement 2 "c>d"`,
-			"-pod-selector=a=" + strings.Repeat("b", 64): "-pod-selector: ",
-			"-field-selector=spec.nonsense=1":            `-field-selector: field label not supported: "spec.nonsense"`,
-			"-field-selector=metadata.name":              `-field-selector: "metadata.name" needs an operator`,
-			"-field-selector=metadata.name=a=b":          "-field-selector: ",
-		} {
-			p := podcount.Start(t, f, args)
-			synctest.Wait()
-			if err := p.Stop(); !errors.As(err, new(options.UsageError)) || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v, want %q", args, err, want)
-			}
-		}
-		testkit.WantNumber(t, "requests", len(f.Requests(All)), 0)
-	})
+	for _, row := range []struct{ arg, want string }{
+		{"-pod-selector=a in b", `-pod-selector: requirement 1 "a in b"`},
+		{"-pod-selector=a=b,c>d", `-pod-selector: requirement 2 "c>d"`},
+		{"-pod-selector=a=" + strings.Repeat("b", 64), "-pod-selector: "},
+		{"-field-selector=spec.nonsense=1", `-field-selector: field label not supported: "spec.nonsense"`},
+		{"-field-selector=metadata.name", `-field-selector: "metadata.name" needs an operator`},
+		{"-field-selector=metadata.name=a=b", "-field-selector: "},
+	} {
+		t.Run(row.arg, func(t *testing.T) {
+			Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				p := podcount.Start(t, f, row.arg)
+				synctest.Wait()
+				wantWrongUsage(t, p.Stop(), row.want)
+				testkit.WantNumber(t, "requests", len(f.Requests(All)), 0)
+			})
+		})
+	}
 }
 
 func takenPort(t *testing.T, podcount Program) {
@@ -76,8 +88,11 @@ func takenPort(t *testing.T, podcount Program) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	err = podcount(t.Context(), []string{"-master", "http://127.0.0.1:1", "-listen", taken.Addr().String()}, NoEnv, io.Discard, io.Discard, nil)
-	if err == nil || errors.As(err, new(options.UsageError)) || !strings.Contains(err.Error(), "-listen "+taken.Addr().String()+": ") {
-		t.Error(err)
+	address := taken.Addr().String()
+	args := []string{"-master", "http://127.0.0.1:1", "-listen", address}
+	err = podcount(t.Context(), args, NoEnv, io.Discard, io.Discard, nil)
+	testkit.WantError(t, "the end", err, "-listen "+address+": ")
+	if errors.As(err, new(options.UsageError)) {
+		t.Errorf("the error %v is reported as wrong usage", err)
 	}
 }
