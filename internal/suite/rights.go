@@ -152,7 +152,7 @@ func rightsNeeded(r fakekube.Request) []right {
 	return []right{needed, create}
 }
 
-// rightsOf returns the rights that a manifest grants by its roles and bindings. A role without a binding fails the test.
+// rightsOf returns the rights that the roles and bindings of a manifest grant. A role without a binding fails the test.
 func rightsOf(t *testing.T, manifest string) (rights []right) {
 	rules := map[roleKey][]any{}
 	var bindings []fakekube.Object
