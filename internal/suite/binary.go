@@ -54,7 +54,11 @@ func exitCodes(t *testing.T, podcount Program) {
 
 	f.SetLabel("cp", TotalLabel, nil)
 	met := make(chan struct{}, 1)
-	f.Inject(t, fakekube.Fault{On: fakekube.Requests{If: fakekube.IsWrite}, Met: func(fakekube.Request) { met <- struct{}{} }, Do: fakekube.Stall{}})
+	f.Inject(t, fakekube.Fault{
+		On:  fakekube.Requests{If: fakekube.IsWrite},
+		Met: func(fakekube.Request) { met <- struct{}{} },
+		Do:  fakekube.Stall{},
+	})
 	cmd, lines = RunBinary(t, nil, "-kubeconfig", file)
 	<-met // a write hangs
 	start := time.Now()
@@ -78,7 +82,8 @@ func fullStderr(t *testing.T, podcount Program) {
 	f.AddNode("cp", ControlPlane)
 	server, ca := f.ServeTLSFor(t)
 	file := filepath.Join(t.TempDir(), "config")
-	testkit.WriteFiles(t, filepath.Dir(file), map[string]string{"config": fakekube.Kubeconfig(server, ca, "token: t")})
+	testkit.WriteFiles(t, filepath.Dir(file),
+		map[string]string{"config": fakekube.Kubeconfig(server, ca, "token: t")})
 	for _, verbosity := range []string{"0", "6"} {
 		f.SetLabel("cp", TotalLabel, nil)
 		cmd, ended = startOn(t, full, full, "-kubeconfig", file, "-v", verbosity, "-leader-elect")
@@ -89,7 +94,11 @@ func fullStderr(t *testing.T, podcount Program) {
 
 	f.SetLabel("cp", TotalLabel, nil)
 	met := make(chan struct{}, 1)
-	f.Inject(t, fakekube.Fault{On: fakekube.Requests{If: fakekube.IsWrite}, Met: func(fakekube.Request) { met <- struct{}{} }, Do: fakekube.Stall{}})
+	f.Inject(t, fakekube.Fault{
+		On:  fakekube.Requests{If: fakekube.IsWrite},
+		Met: func(fakekube.Request) { met <- struct{}{} },
+		Do:  fakekube.Stall{},
+	})
 	cmd, ended = startOn(t, full, full, "-kubeconfig", file)
 	<-met // a write hangs
 	cmd.Process.Signal(syscall.SIGTERM)
@@ -104,12 +113,14 @@ func closedPipe(t *testing.T, podcount Program) {
 	f.AddNode("cp", ControlPlane)
 	server, ca := f.ServeTLSFor(t)
 	file := filepath.Join(t.TempDir(), "config")
-	testkit.WriteFiles(t, filepath.Dir(file), map[string]string{"config": fakekube.Kubeconfig(server, ca, "token: t")})
+	testkit.WriteFiles(t, filepath.Dir(file),
+		map[string]string{"config": fakekube.Kubeconfig(server, ca, "token: t")})
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd, ended := startOn(t, writer, writer, "-kubeconfig", file, "-v", "6", "-interval", "10ms", "-controllers", "*,pod-printer")
+	cmd, ended := startOn(t, writer, writer, "-kubeconfig", file, "-v", "6", "-interval", "10ms", "-controllers",
+		"*,pod-printer")
 	writer.Close()
 	reader.Read(make([]byte, 10))
 	reader.Close()

@@ -32,8 +32,10 @@ func sharedCaches(t *testing.T, podcount Program) {
 			testkit.WantNumber(t, "lists of "+resource, len(f.Requests(IsList(resource))), 1)
 			testkit.WantNumber(t, "watches of "+resource, len(f.Requests(fakekube.IsWatch(resource))), 1)
 		}
-		begins := regexp.MustCompile(`time=(\S+) .*work begins" controller=(\S+)`).FindAllStringSubmatch(p.Log.String(), -1)
-		if len(begins) != 3 || begins[0][1] == begins[1][1] || begins[1][1] == begins[2][1] || begins[0][2] != "pod-count" {
+		begins := regexp.MustCompile(`time=(\S+) .*work begins" controller=(\S+)`).
+			FindAllStringSubmatch(p.Log.String(), -1)
+		if len(begins) != 3 || begins[0][1] == begins[1][1] || begins[1][1] == begins[2][1] ||
+			begins[0][2] != "pod-count" {
 			t.Errorf("controllers began as %q", begins)
 		}
 	})
@@ -59,7 +61,8 @@ func onlyWhatIsNeeded(t *testing.T, podcount Program) {
 			if got := strings.Join(asked, " "); got != want {
 				t.Errorf("%s asked for %s, want %s", flags, got, want)
 			}
-			discovered := len(f.Requests(func(s fakekube.Request) bool { return s.Path == "/apis/demo.mark8s.io/v1" })) > 0
+			discovered := len(
+				f.Requests(func(s fakekube.Request) bool { return s.Path == "/apis/demo.mark8s.io/v1" })) > 0
 			if discovered != strings.Contains(want, "counts") {
 				t.Errorf("%s: discovery was asked: %v", flags, discovered)
 			}
@@ -77,11 +80,18 @@ func missingRights(t *testing.T, podcount Program) {
 		f.AddPods(2)
 		testkit.Pass(20 * time.Second)
 		WantLabel(t, f, "cp", TotalLabel, "2")
-		testkit.WantText(t, p.Log.String(), `the RBAC rule that allows it: apiGroups [\"demo.mark8s.io\"], resources [\"counts\"], verbs [\"list\"]`)
+		testkit.WantText(t, p.Log.String(),
+			`the RBAC rule that allows it: apiGroups [\"demo.mark8s.io\"], resources [\"counts\"], verbs [\"list\"]`)
 		f.Forbid("list counts", false)
 		testkit.Pass(time.Minute)
 		testkit.WantText(t, f.CountStatus("web"), "false 2 1")
-		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "list", Resource: "counts"}, Do: fakekube.Reply{Code: 400, Body: `{"kind":"Status","reason":"BadRequest","message":"no","code":400}`}})
+		f.Inject(t, fakekube.Fault{
+			On: fakekube.Requests{Verb: "list", Resource: "counts"},
+			Do: fakekube.Reply{
+				Code: 400,
+				Body: `{"kind":"Status","reason":"BadRequest","message":"no","code":400}`,
+			},
+		})
 		f.Compact()
 		f.EndWatches(false)
 		testkit.Pass(time.Minute)
@@ -119,7 +129,8 @@ func comingAndGoingCRD(t *testing.T, podcount Program) {
 			}
 			lists = len(f.Requests(IsList("counts"))) + len(f.Requests(fakekube.IsWatch("counts")))
 			testkit.Pass(time.Minute)
-			testkit.WantNumber(t, "requests for Counts after the stand-down", len(f.Requests(IsList("counts")))+len(f.Requests(fakekube.IsWatch("counts")))-lists, 0)
+			testkit.WantNumber(t, "requests for Counts after the stand-down",
+				len(f.Requests(IsList("counts")))+len(f.Requests(fakekube.IsWatch("counts")))-lists, 0)
 		}
 		testkit.WantNumber(t, "stand-downs", p.Logged("the resource is gone"), 2)
 		testkit.WantNumber(t, "words on the deleted Count", p.Logged("a Count is gone"), 2)
@@ -135,7 +146,8 @@ func retryAfterOfDiscovery(t *testing.T, podcount Program) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})
 		podcount.Start(t, f)
 		testkit.Pass(time.Second)
-		f.Inject(t, StatusFault(fakekube.Requests{Resource: "/apis/demo.mark8s.io/v1"}, 1, 429, "TooManyRequests", nil, "Retry-After", "60"))
+		f.Inject(t, StatusFault(fakekube.Requests{Resource: "/apis/demo.mark8s.io/v1"}, 1, 429, "TooManyRequests",
+			nil, "Retry-After", "60"))
 		MeetFaults(t, f)
 		asked := discoveries(f)
 		testkit.Pass(59 * time.Second)
@@ -154,17 +166,35 @@ func shortAbsence(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})
 		f.AddCount("web", `{"name":"web","count":1}`)
-		f.Inject(t, fakekube.Fault{On: counts, Times: 2, Do: fakekube.Reply{Code: 404, Header: text, Body: "404 page not found\n"}})
-		f.Inject(t, fakekube.Fault{On: counts, Times: 2, Do: fakekube.Reply{Code: 429, Header: map[string]string{"Retry-After": "1"}, Body: `{"kind":"Status","reason":"TooManyRequests","message":"storage is (re)initializing","code":429}`}})
+		f.Inject(t, fakekube.Fault{
+			On:    counts,
+			Times: 2,
+			Do:    fakekube.Reply{Code: 404, Header: text, Body: "404 page not found\n"},
+		})
+		f.Inject(t, fakekube.Fault{
+			On:    counts,
+			Times: 2,
+			Do: fakekube.Reply{
+				Code:   429,
+				Header: map[string]string{"Retry-After": "1"},
+				Body:   `{"kind":"Status","reason":"TooManyRequests","message":"storage is (re)initializing","code":429}`,
+			},
+		})
 		p := podcount.Start(t, f)
 		testkit.Pass(45 * time.Second)
 		testkit.WantText(t, f.CountStatus("web"), "false 0 1")
-		f.Inject(t, fakekube.Fault{On: discovery, Do: fakekube.Reply{Code: 404, Header: text, Body: "404 page not found\n"}})
+		f.Inject(t, fakekube.Fault{
+			On: discovery,
+			Do: fakekube.Reply{Code: 404, Header: text, Body: "404 page not found\n"},
+		})
 		testkit.Pass(30 * time.Second)
 		for _, code := range []int{500, 503, 429, 403} { // no answers
 			f.Inject(t, fakekube.Fault{On: discovery, Do: fakekube.Reply{Code: code, Body: "{}"}})
 		}
-		f.Inject(t, fakekube.Fault{On: discovery, Do: fakekube.Reply{Code: 404, Header: text, Body: "404 page not found\n"}})
+		f.Inject(t, fakekube.Fault{
+			On: discovery,
+			Do: fakekube.Reply{Code: 404, Header: text, Body: "404 page not found\n"},
+		})
 		f.Inject(t, fakekube.Fault{On: discovery, Do: fakekube.Reply{Body: `{"kind":"Other"}`}})
 		f.Inject(t, fakekube.Fault{On: discovery, Do: fakekube.Reply{Body: `garbage`}})
 		testkit.Pass(2 * time.Minute)

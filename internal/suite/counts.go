@@ -28,18 +28,23 @@ func countOfPods(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})
 		f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
-		f.AddPodWithLabels("b", fakekube.Object{"run": "nginx", "app": "nginx", "app.kubernetes.io/name": "nginx"}) // once
+		f.AddPodWithLabels("b",
+			fakekube.Object{"run": "nginx", "app": "nginx", "app.kubernetes.io/name": "nginx"}) // once
 		f.AddPodWithLabels("c", fakekube.Object{"app": "other"})
-		f.Put("pods", fakekube.PodOn(fakekube.Object{"namespace": "kube-system", "name": "d", "labels": fakekube.Object{"app": "nginx"}}, "")) // elsewhere
+		f.Put("pods", fakekube.PodOn(
+			fakekube.Object{"namespace": "kube-system", "name": "d", "labels": fakekube.Object{"app": "nginx"}},
+			"")) // elsewhere
 		count := f.AddCount("web", `{"name":"nginx","count":3}`)
 		p := podcount.Start(t, f, "-pod-events", "off")
 		testkit.Pass(time.Second)
 		testkit.WantText(t, f.CountStatus("web"), "false 2 1")
-		testkit.WantText(t, countEvents(f), "Normal Synced Count synced successfully (1); Warning CountMismatch want 3 pods of nginx, have 2 (1)")
+		testkit.WantText(t, countEvents(f),
+			"Normal Synced Count synced successfully (1); Warning CountMismatch want 3 pods of nginx, have 2 (1)")
 		f.AddPodWithLabels("e", fakekube.Object{"app.kubernetes.io/name": "nginx"})
 		testkit.Pass(time.Second) // the first change at once, then one a second
 		testkit.WantText(t, f.CountStatus("web"), "true 3 1")
-		testkit.WantText(t, countEvents(f), "Normal CountMatched want 3 pods of nginx, have 3 (1); Normal Synced Count synced successfully (1);")
+		testkit.WantText(t, countEvents(f),
+			"Normal CountMatched want 3 pods of nginx, have 3 (1); Normal Synced Count synced successfully (1);")
 
 		finished := fakekube.Clone(f.Get("pods", At("default", "e"))) // finished and dying pods count
 		finished["status"] = fakekube.Object{"phase": "Succeeded"}
@@ -70,7 +75,8 @@ func countOfPods(t *testing.T, podcount Program) {
 		testkit.WantNumber(t, "writes of what is right", len(countWrites(f))-writes, 0)
 		uid := fakekube.TextIn(fakekube.MetaOf(count), "uid")
 		for i, body := range countWrites(f) {
-			if !strings.HasPrefix(body, "web/status {") || !strings.Contains(body, `"uid":"`+uid+`"`) || strings.Contains(body, "resourceVersion") {
+			if !strings.HasPrefix(body, "web/status {") || !strings.Contains(body, `"uid":"`+uid+`"`) ||
+				strings.Contains(body, "resourceVersion") {
 				t.Errorf("write %d: %s", i, body)
 			}
 		}
@@ -111,7 +117,9 @@ func writesToMissingObjects(t *testing.T, podcount Program) {
 		f.AddCount("web", `{"name":"web","count":1}`)
 		podcount.Start(t, f, "-pod-events", "off")
 		testkit.Pass(time.Minute)
-		catchUp := f.Lag(fakekube.Requests{If: func(s fakekube.Request) bool { return !strings.HasSuffix(s.Path, "/pods") }}, 0)
+		catchUp := f.Lag(
+			fakekube.Requests{If: func(s fakekube.Request) bool { return !strings.HasSuffix(s.Path, "/pods") }},
+			0)
 		testkit.Pass(time.Second)
 		f.Remove("nodes", fakekube.Key{Name: "cp"})
 		f.AddNode("cp", ControlPlane)
@@ -168,9 +176,17 @@ func onlyCountsOfThePod(t *testing.T, podcount Program) {
 		if n := after - before; n < 2 || n > 4 {
 			t.Errorf("a pod and two writes made %d keys", n)
 		}
-		f.Put("pods", fakekube.PodOn(fakekube.Object{"namespace": "default", "name": "a", "labels": fakekube.Object{"app": "n7", "x": "y"}}, "n1"))
+		f.Put("pods", fakekube.PodOn(
+			fakekube.Object{
+				"namespace": "default",
+				"name":      "a",
+				"labels":    fakekube.Object{"app": "n7", "x": "y"},
+			},
+			"n1",
+		))
 		synctest.Wait()
-		testkit.WantNumber(t, "keys after a change that concerns no Count", p.Logged(`"queue: get" controller=count`)-after, 0)
+		testkit.WantNumber(t, "keys after a change that concerns no Count",
+			p.Logged(`"queue: get" controller=count`)-after, 0)
 	})
 }
 
@@ -188,7 +204,8 @@ func restart(t *testing.T, podcount Program) {
 			podcount.Start(t, f, "-pod-events", "off")
 			testkit.Pass(time.Minute)
 			if after := countEvents(f); after != before || len(countWrites(f)) != writes {
-				t.Errorf("events before %s, after %s; %d writes, then %d", before, after, writes, len(countWrites(f)))
+				t.Errorf("events before %s, after %s; %d writes, then %d", before, after, writes,
+					len(countWrites(f)))
 			}
 		})
 	}
@@ -205,7 +222,8 @@ func statusIsWrittenAgain(t *testing.T, podcount Program) {
 		testkit.WantText(t, f.CountStatus("web"), "true 0 1")
 		testkit.WantText(t, f.CountStatus("other"), "true 0 1")
 		testkit.WantText(t, p.Log.String(), `msg="cannot reconcile" controller=count key=default/`)
-		f.PutJSON("counts", `{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":0},"status":{"healthy":false,"count":7}}`)
+		f.PutJSON("counts",
+			`{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":0},"status":{"healthy":false,"count":7}}`)
 		testkit.Pass(10 * time.Second)
 		testkit.WantText(t, f.CountStatus("web"), "true 0 1")
 		testkit.WantText(t, countEvents(f), "Synced Count synced successfully (1)")
@@ -247,7 +265,8 @@ func hangingWrite(t *testing.T, podcount Program) {
 // countWrites are the patches of Counts.
 func countWrites(f *fakekube.Server) (bodies []string) {
 	for _, s := range f.Requests(func(s fakekube.Request) bool { return s.Method == "PATCH" && strings.Contains(s.Path, "/counts/") }) {
-		bodies = append(bodies, strings.TrimPrefix(s.Path, "/apis/demo.mark8s.io/v1/namespaces/default/counts/")+" "+s.Body)
+		bodies = append(bodies,
+			strings.TrimPrefix(s.Path, "/apis/demo.mark8s.io/v1/namespaces/default/counts/")+" "+s.Body)
 	}
 	return bodies
 }
@@ -257,7 +276,8 @@ func countEvents(f *fakekube.Server) string {
 	var all []string
 	for _, e := range f.All("events") {
 		if about := e["involvedObject"].(fakekube.Object); fakekube.TextIn(about, "kind") == "Count" {
-			all = append(all, fmt.Sprintf("%s %s %s (%v)", fakekube.TextIn(e, "type"), fakekube.TextIn(e, "reason"), fakekube.TextIn(e, "message"), e["count"]))
+			all = append(all, fmt.Sprintf("%s %s %s (%v)", fakekube.TextIn(e, "type"),
+				fakekube.TextIn(e, "reason"), fakekube.TextIn(e, "message"), e["count"]))
 		}
 	}
 	slices.Sort(all)

@@ -56,12 +56,14 @@ func invalidCounts(t *testing.T, podcount Program) {
 			}
 		}
 		testkit.WantNumber(t, "writes", len(countWrites(f)), 0)
-		f.PutJSON("counts", `{"metadata":{"namespace":"default","name":"odd"},"spec":{"name":"nginx","count":1,"nodeName":5},"status":"hello"}`)
+		f.PutJSON("counts",
+			`{"metadata":{"namespace":"default","name":"odd"},"spec":{"name":"nginx","count":1,"nodeName":5},"status":"hello"}`)
 		f.AddCount("good", `{"name":"nginx","count":1}`)
 		testkit.Pass(time.Second)
 		testkit.WantText(t, f.CountStatus("good"), "true 1 1")
 		testkit.WantText(t, f.CountStatus("odd"), "true 1 1")
-		f.PutJSON("counts", `{"metadata":{"namespace":"default","name":"good"},"spec":{"name":"nginx","count":"1"},"status":{"healthy":true,"count":1,"observedGeneration":1}}`)
+		f.PutJSON("counts",
+			`{"metadata":{"namespace":"default","name":"good"},"spec":{"name":"nginx","count":"1"},"status":{"healthy":true,"count":1,"observedGeneration":1}}`)
 		testkit.Pass(time.Second)
 		testkit.WantText(t, f.CountStatus("good"), "false 1 1") // what it says was said of another spec
 		f.AddCount("good", `{"name":"nginx","count":2}`)
@@ -94,18 +96,21 @@ func noStatusSubresource(t *testing.T, podcount Program) {
 		if got := countWrites(f); !slices.Equal(got, []string{write(false, 1)}) {
 			t.Errorf("writes: %q", got)
 		}
-		testkit.WantText(t, countEvents(f), "Normal Synced Count synced successfully (1); Warning CountMismatch want 2 pods of nginx, have 1 (1)")
+		testkit.WantText(t, countEvents(f),
+			"Normal Synced Count synced successfully (1); Warning CountMismatch want 2 pods of nginx, have 1 (1)")
 		f.AddPodWithLabels("b", fakekube.Object{"app": "nginx"})
 		testkit.Pass(time.Hour)
 		if got := countWrites(f); !slices.Equal(got, []string{write(false, 1), write(true, 2)}) {
 			t.Errorf("writes: %q", got)
 		}
 		testkit.WantText(t, countEvents(f), "Synced Count synced successfully (1)")
-		f.PutJSON("counts", `{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":3},"status":{"healthy":true,"count":2}}`)
+		f.PutJSON("counts",
+			`{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":3},"status":{"healthy":true,"count":2}}`)
 		testkit.Pass(time.Hour)
 		testkit.WantNumber(t, "writes", len(countWrites(f)), 3)
 		testkit.WantText(t, countEvents(f), "Synced Count synced successfully (2)")
-		f.PutJSON("counts", `{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":5},"status":{"healthy":false,"count":2}}`)
+		f.PutJSON("counts",
+			`{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":5},"status":{"healthy":false,"count":2}}`)
 		testkit.Pass(time.Hour) // not a write, but news
 		testkit.WantNumber(t, "writes", len(countWrites(f)), 3)
 		testkit.WantText(t, countEvents(f), "want 5 pods of nginx, have 2 (1)")
@@ -195,7 +200,8 @@ func lostAnswer(t *testing.T, podcount Program) {
 			podcount.Start(t, f)
 			testkit.Pass(time.Minute)
 			testkit.WantText(t, f.CountStatus("web"), "false 0 ")
-			testkit.WantText(t, countEvents(f), "Normal Synced Count synced successfully (1); Warning CountMismatch want 2 pods of web, have 0 (1)")
+			testkit.WantText(t, countEvents(f),
+				"Normal Synced Count synced successfully (1); Warning CountMismatch want 2 pods of web, have 0 (1)")
 		})
 	}
 }

@@ -36,17 +36,30 @@ type Crowd struct {
 // An object of the crowd, with its number in place of ######, and in place of @@@@@ that of a node.
 var CrowdPod = fakekube.Object{
 	"kind": "Pod", "apiVersion": "v1",
-	"metadata": fakekube.Object{"name": "web-5d4f8c7b9-######", "namespace": "team-7", "uid": "5a2b7c1e-93d4-4f6a-8b1c-000000######", "resourceVersion": "1######",
-		"creationTimestamp": "2026-01-02T03:04:05Z", "labels": fakekube.Object{"app": "web", "pod-template-hash": "5d4f8c7b9"},
-		"annotations": fakekube.Object{"example.com/filler": strings.Repeat("what nobody reads ", 60)}},
-	"spec":   fakekube.Object{"nodeName": "node-@@@@@", "containers": []any{fakekube.Object{"name": "web", "image": "registry.example.com/team-7/web:v1.2.3"}}},
+	"metadata": fakekube.Object{
+		"name":              "web-5d4f8c7b9-######",
+		"namespace":         "team-7",
+		"uid":               "5a2b7c1e-93d4-4f6a-8b1c-000000######",
+		"resourceVersion":   "1######",
+		"creationTimestamp": "2026-01-02T03:04:05Z",
+		"labels":            fakekube.Object{"app": "web", "pod-template-hash": "5d4f8c7b9"},
+		"annotations":       fakekube.Object{"example.com/filler": strings.Repeat("what nobody reads ", 60)},
+	},
+	"spec": fakekube.Object{
+		"nodeName":   "node-@@@@@",
+		"containers": []any{fakekube.Object{"name": "web", "image": "registry.example.com/team-7/web:v1.2.3"}},
+	},
 	"status": fakekube.Object{"phase": "Running"},
 }
 
 var crowdNode = fakekube.Object{
 	"kind": "Node", "apiVersion": "v1",
-	"metadata": fakekube.Object{"name": "node-@@@@@", "uid": "7f1d0a52-0c3e-4e0b-9a55-000000######", "resourceVersion": "1######",
-		"labels": fakekube.Object{"kubernetes.io/hostname": "node-@@@@@", "kubernetes.io/os": "linux"}},
+	"metadata": fakekube.Object{
+		"name":            "node-@@@@@",
+		"uid":             "7f1d0a52-0c3e-4e0b-9a55-000000######",
+		"resourceVersion": "1######",
+		"labels":          fakekube.Object{"kubernetes.io/hostname": "node-@@@@@", "kubernetes.io/os": "linux"},
+	},
 }
 
 // pod is a pod of this crowd, with places for numbers as in CrowdPod.
@@ -69,13 +82,18 @@ func (c *Crowd) Item(template []byte, i int) []byte {
 // list writes n objects like o. Without whole, they are their metadata alone.
 func (c *Crowd) list(w io.Writer, o fakekube.Object, n int, isProtobuf, whole bool) {
 	if !whole {
-		o = fakekube.Object{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": o["metadata"]}
+		o = fakekube.Object{
+			"kind":       "PartialObjectMetadata",
+			"apiVersion": "meta.k8s.io/v1",
+			"metadata":   o["metadata"],
+		}
 	}
 	out := bufio.NewWriterSize(w, 64<<10)
 	defer out.Flush()
 	if !isProtobuf {
 		template, _ := json.Marshal(o)
-		fmt.Fprintf(out, `{"kind":"%vList","apiVersion":"%v","metadata":{"resourceVersion":"2000000"},"items":[`, o["kind"], o["apiVersion"])
+		fmt.Fprintf(out, `{"kind":"%vList","apiVersion":"%v","metadata":{"resourceVersion":"2000000"},"items":[`,
+			o["kind"], o["apiVersion"])
 		for i := range n {
 			if i > 0 {
 				out.WriteByte(',')
@@ -117,7 +135,8 @@ func (c *Crowd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		json.NewDecoder(r.Body).Decode(&patch)
 		name := path.Base(r.URL.Path)
 		labels := fakekube.MetaOf(patch)["labels"].(fakekube.Object)
-		json.NewEncoder(w).Encode(fakekube.Object{"metadata": fakekube.Object{"name": name, "uid": fakekube.MetaOf(patch)["uid"], "resourceVersion": "2000001", "labels": labels}})
+		json.NewEncoder(w).
+			Encode(fakekube.Object{"metadata": fakekube.Object{"name": name, "uid": fakekube.MetaOf(patch)["uid"], "resourceVersion": "2000001", "labels": labels}})
 		if name == "node-00000" {
 			c.Patched <- fakekube.TextIn(labels, TotalLabel)
 		}

@@ -39,13 +39,15 @@ func dryRunWritesNothing(t *testing.T, podcount Program) {
 		}
 		says("1 node: 1 would be written, 0 right, 0 failed, in 360.", 1)
 		says("1 count: 1 would be written, 0 right, 0 failed, in 360.", 1)
-		testkit.WantNumber(t, "requests that are not GET", len(f.Requests(func(s fakekube.Request) bool { return s.Method != "GET" })), 0)
+		testkit.WantNumber(t, "requests that are not GET",
+			len(f.Requests(func(s fakekube.Request) bool { return s.Method != "GET" })), 0)
 		p = podcount.Start(t, f, "-dry-run", "-once", "-v", "0")
 		if err := p.Finish(); err != nil {
 			t.Error(err)
 		}
 		testkit.WantText(t, p.Log.String(), "1 node: 1 would be written, 0 right, 0 failed, in 0.")
-		testkit.WantNumber(t, "requests that are not GET", len(f.Requests(func(s fakekube.Request) bool { return s.Method != "GET" })), 0)
+		testkit.WantNumber(t, "requests that are not GET",
+			len(f.Requests(func(s fakekube.Request) bool { return s.Method != "GET" })), 0)
 	})
 }
 

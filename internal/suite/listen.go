@@ -27,14 +27,19 @@ func ready(t *testing.T, podcount Program) {
 	f := fakekube.New()
 	f.AddNode("cp", ControlPlane)
 	release, met := make(chan struct{}), make(chan struct{}, 1)
-	f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "list", Resource: "pods"}, Met: func(fakekube.Request) { met <- struct{}{} }, Do: fakekube.Handle(func(w http.ResponseWriter, _ *http.Request) {
-		<-release
-		http.Error(w, "not now", http.StatusServiceUnavailable)
-	})})
+	f.Inject(t, fakekube.Fault{
+		On:  fakekube.Requests{Verb: "list", Resource: "pods"},
+		Met: func(fakekube.Request) { met <- struct{}{} },
+		Do: fakekube.Handle(func(w http.ResponseWriter, _ *http.Request) {
+			<-release
+			http.Error(w, "not now", http.StatusServiceUnavailable)
+		}),
+	})
 	get := podcount.startListening(t, f, "-leader-elect")
 	<-met
 	f.Await(t, "the nodes' watch", func() bool {
-		return len(f.Requests(func(s fakekube.Request) bool { return s.Path == "/api/v1/nodes" && s.Query.Get("watch") != "" })) > 0
+		return len(f.Requests(
+			func(s fakekube.Request) bool { return s.Path == "/api/v1/nodes" && s.Query.Get("watch") != "" })) > 0
 	})
 	want := func(path string, code int, text string) {
 		t.Helper()
@@ -84,7 +89,8 @@ func metricsPage(t *testing.T, podcount Program) {
 	f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "4" })
 	f.Await(t, "the status", func() bool { return strings.HasPrefix(f.CountStatus("nginx"), "false") })
 	f.Await(t, "the events", func() bool {
-		return len(EventsOf(f, "PodCountChanged")) == 2 && len(EventsOf(f, "PodCounted")) == 1 && len(EventsOf(f, "Synced")) == 1
+		return len(EventsOf(f, "PodCountChanged")) == 2 && len(EventsOf(f, "PodCounted")) == 1 &&
+			len(EventsOf(f, "Synced")) == 1
 	})
 	code, text := get("/metrics")
 	if code != 200 || strings.Contains(text, "secret-token") {
@@ -128,13 +134,20 @@ func metricsPage(t *testing.T, podcount Program) {
 		t.Fatal(err)
 	}
 	pods := state.Caches["Pod"]
-	if state.Version != "dev" || !state.Lease.IsOurs || state.Lease.Identity == "" || pods.Objects != 4 || !pods.Ready || pods.ResourceVersion == "" || len(state.Controllers) != 2 {
+	if state.Version != "dev" || !state.Lease.IsOurs || state.Lease.Identity == "" || pods.Objects != 4 ||
+		!pods.Ready ||
+		pods.ResourceVersion == "" ||
+		len(state.Controllers) != 2 {
 		t.Errorf("the state is %s", text)
 	}
 }
 
 // startListening runs the whole program in real time, with -listen, and returns how to ask it.
-func (podcount Program) startListening(t *testing.T, f *fakekube.Server, args ...string) (get func(path string) (code int, text string)) {
+func (podcount Program) startListening(
+	t *testing.T,
+	f *fakekube.Server,
+	args ...string,
+) (get func(path string) (code int, text string)) {
 	t.Helper()
 	return asking(t, podcount.startListeningAt(t, f, args...))
 }

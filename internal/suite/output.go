@@ -58,7 +58,8 @@ func verbosity(t *testing.T, podcount Program) {
 func jsonLogs(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
-		f.Inject(t, fakekube.Fault{On: fakekube.Requests{If: fakekube.IsWrite}, Do: fakekube.Reply{Code: 500, Body: "{}"}})
+		f.Inject(t,
+			fakekube.Fault{On: fakekube.Requests{If: fakekube.IsWrite}, Do: fakekube.Reply{Code: 500, Body: "{}"}})
 		p := podcount.Start(t, f, "-log-format", "json")
 		testkit.Pass(time.Second)
 		testkit.WantText(t, p.Log.String(), `"msg":"cannot reconcile","controller":"pod-count","key":"cp"`)
@@ -75,7 +76,8 @@ func secrets(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.Allow("another")
 		dir := t.TempDir()
-		p := podcount.StartOn(t, f.ServeAs(t, dir, "token: sEcReT"), "-kubeconfig", filepath.Join(dir, "config"), "-v", "9")
+		p := podcount.StartOn(t, f.ServeAs(t, dir, "token: sEcReT"), "-kubeconfig", filepath.Join(dir, "config"),
+			"-v", "9")
 		testkit.Pass(time.Minute)
 		testkit.WantText(t, p.Log.String(), "401 Unauthorized")
 		if strings.Contains(p.Log.String(), "sEcReT") {
@@ -91,7 +93,14 @@ func podPrinter(t *testing.T, podcount Program) {
 		testkit.Pass(time.Second)
 		f.AddPod("default", "b", "")
 		synctest.Wait()
-		f.Put("pods", fakekube.PodOn(fakekube.Object{"namespace": "default", "name": "b", "labels": fakekube.Object{"app": "web", "new": "label"}}, ""))
+		f.Put("pods", fakekube.PodOn(
+			fakekube.Object{
+				"namespace": "default",
+				"name":      "b",
+				"labels":    fakekube.Object{"app": "web", "new": "label"},
+			},
+			"",
+		))
 		synctest.Wait()
 		f.Remove("pods", At("default", "a"))
 		synctest.Wait()
@@ -138,7 +147,8 @@ func unreadLeaderThatLoses(t *testing.T, podcount Program) {
 		f.AddNode("cp", ControlPlane)
 		p, open := podcount.startBlocked(t, f, "a", "-v", "0")
 		testkit.Pass(10 * time.Second)
-		f.PutJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":{"holderIdentity":"other","leaseDurationSeconds":15}}`)
+		f.PutJSON("leases",
+			`{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":{"holderIdentity":"other","leaseDurationSeconds":15}}`)
 		taken := time.Now()
 		p.Finish()
 		if took := time.Since(taken); took > 5*time.Second {
@@ -163,7 +173,8 @@ func droppedLines(t *testing.T, podcount Program) {
 		testkit.Pass(time.Minute)
 		open()
 		testkit.Pass(time.Second)
-		said := regexp.MustCompile(`log lines were dropped, because stderr was not read, or failed" lines=([0-9]+)`).FindAllStringSubmatch(p.Log.String(), -1)
+		said := regexp.MustCompile(`log lines were dropped, because stderr was not read, or failed" lines=([0-9]+)`).
+			FindAllStringSubmatch(p.Log.String(), -1)
 		if len(said) != 1 || said[0][1] == "0" {
 			t.Fatalf("said: %q", said)
 		}
@@ -187,7 +198,12 @@ func (p *stuckPipe) Write(b []byte) (int, error) {
 }
 
 // startBlocked starts a replica whose stdout and stderr are pipes that nobody reads, until open is called.
-func (podcount Program) startBlocked(t *testing.T, f *fakekube.Server, name string, args ...string) (p *Process, open func()) {
+func (podcount Program) startBlocked(
+	t *testing.T,
+	f *fakekube.Server,
+	name string,
+	args ...string,
+) (p *Process, open func()) {
 	n, reading := f.ServeIn(t), make(chan struct{})
 	stuck := func(w io.Writer) io.Writer { return &stuckPipe{w, reading} }
 	args = append([]string{"-master", "http://" + name + ":1", "-leader-elect", "-interval", "1s"}, args...)

@@ -62,7 +62,8 @@ func idleHour(t *testing.T, podcount Program) {
 							t.Errorf("%s with %q, want %q", what, got, query)
 						}
 						if i > 0 && (s.At.Sub(all[i-1].At) < from || s.At.Sub(all[i-1].At) > to) {
-							t.Errorf("%s %v after the one before, want %v to %v", what, s.At.Sub(all[i-1].At), from, to)
+							t.Errorf("%s %v after the one before, want %v to %v", what, s.At.Sub(all[i-1].At),
+								from, to)
 						}
 					}
 					if len(all) == 0 || all[0].At.Sub(start) > time.Second || time.Since(all[len(all)-1].At) > to {
@@ -99,7 +100,8 @@ func idleHour(t *testing.T, podcount Program) {
 							if got := s.Query.Encode(); got != "" {
 								t.Errorf("a list of %s with %s", what, got)
 							}
-							if since := s.At.Sub(listed); lists > 0 && (since < relistInterval*9/10 || since > relistInterval*11/10) {
+							if since := s.At.Sub(listed); lists > 0 &&
+								(since < relistInterval*9/10 || since > relistInterval*11/10) {
 								t.Errorf("%s listed again after %v", what, since)
 							}
 							listed, ends, lists = s.At, s.At, lists+1
@@ -107,16 +109,21 @@ func idleHour(t *testing.T, podcount Program) {
 						}
 						seconds, _ := strconv.Atoi(s.Query.Get("timeoutSeconds"))
 						version, _ := strconv.Atoi(s.Query.Get("resourceVersion"))
-						if got, want := s.Query.Encode(), fmt.Sprintf("allowWatchBookmarks=true&resourceVersion=%d&timeoutSeconds=%d&watch=1", version, seconds); got != want || seconds < 300 || seconds >= 600 {
+						if got, want := s.Query.Encode(), fmt.Sprintf("allowWatchBookmarks=true&resourceVersion=%d&timeoutSeconds=%d&watch=1", version, seconds); got != want ||
+							seconds < 300 ||
+							seconds >= 600 {
 							t.Errorf("a watch of %s with %s", what, got)
 						}
 						if !s.At.Equal(ends) {
 							t.Errorf("a watch of %s at %v, though the one before ended at %v", what, s.At, ends)
 						}
-						told := versionAt(s.At.Add(-2*time.Second - 1)) // by the last bookmark, two seconds before the end
+						told := versionAt(
+							s.At.Add(-2*time.Second - 1)) // by the last bookmark, two seconds before the end
 						newest := versionAt(s.At)
-						if s.At.Sub(start) > time.Minute && (version < told-32*min(leased, 1) || version > newest+16*min(leased, 1)) {
-							t.Errorf("a watch of %s from version %d, though a bookmark said %d", what, version, told)
+						if s.At.Sub(start) > time.Minute &&
+							(version < told-32*min(leased, 1) || version > newest+16*min(leased, 1)) {
+							t.Errorf("a watch of %s from version %d, though a bookmark said %d", what, version,
+								told)
 						}
 						ends = s.At.Add(time.Duration(seconds) * time.Second)
 					}
@@ -126,8 +133,10 @@ func idleHour(t *testing.T, podcount Program) {
 					}
 				}
 				for what, all := range sent { // the label, the status, and their events: once, at the start
-					rest := regexp.MustCompile(`^PATCH /api/v1/nodes/cp$|^PATCH /apis/demo.mark8s.io/v1/namespaces/default/counts/web/status$|^POST /api/v1/namespaces/default/events$`)
-					if bound := 1 + 2*strings.Count(what, "POST"); !rest.MatchString(what) || len(all) != bound || all[0].At.Sub(start) > 2*time.Second {
+					rest := regexp.MustCompile(
+						`^PATCH /api/v1/nodes/cp$|^PATCH /apis/demo.mark8s.io/v1/namespaces/default/counts/web/status$|^POST /api/v1/namespaces/default/events$`)
+					if bound := 1 + 2*strings.Count(what, "POST"); !rest.MatchString(what) || len(all) != bound ||
+						all[0].At.Sub(start) > 2*time.Second {
 						t.Errorf("%d × %s, at %v", len(all), what, all[0].At)
 					}
 				}
@@ -161,7 +170,8 @@ func busyMinute(t *testing.T, podcount Program) {
 			t.Errorf("there were %d events", n)
 		}
 		for _, name := range nodes {
-			writes := len(f.Requests(func(s fakekube.Request) bool { return IsWriteOf("nodes")(s) && strings.HasSuffix(s.Path, "/"+name) }))
+			writes := len(f.Requests(
+				func(s fakekube.Request) bool { return IsWriteOf("nodes")(s) && strings.HasSuffix(s.Path, "/"+name) }))
 			testkit.WantNumber(t, "writes to "+name, writes, 7)
 		}
 		testkit.Pass(11 * time.Second) // no need of more
@@ -174,7 +184,18 @@ func busyMinute(t *testing.T, podcount Program) {
 func fiveThousandNodes(t *testing.T, podcount Program) {
 	nodes, qps := testkit.Fewer(5000), 1000
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		args := []string{"-node-label", OwnPodsLabel, "-total-nodes", "", "-qps", strconv.Itoa(qps), "-pod-events", "off", "-v", "0"}
+		args := []string{
+			"-node-label",
+			OwnPodsLabel,
+			"-total-nodes",
+			"",
+			"-qps",
+			strconv.Itoa(qps),
+			"-pod-events",
+			"off",
+			"-v",
+			"0",
+		}
 		for i := range nodes {
 			f.AddNode(fmt.Sprintf("n%d", i))
 		}

@@ -25,7 +25,8 @@ var Sources = Topic{
 // A time that went through UTC, a text or a number, has lost its monotonic reading: whoever compares it goes wrong when the
 // clock is set. So this is all that may be done with one: where it is told to others, and where they have told theirs.
 func noWallClock(t *testing.T, podcount Program) {
-	wall := regexp.MustCompile(`\.(UTC|Local|In|Truncate|AddDate|UnmarshalText)\(|\.Round\(0\)|time\.(Unix\w*|Date|Parse)\(|\.Unix\w*\(|NotAfter|ExpirationTimestamp`)
+	wall := regexp.MustCompile(
+		`\.(UTC|Local|In|Truncate|AddDate|UnmarshalText)\(|\.Round\(0\)|time\.(Unix\w*|Date|Parse)\(|\.Unix\w*\(|NotAfter|ExpirationTimestamp`)
 	may := []string{
 		`now.UTC().Format(microTime)`,             // what a Lease shows to others; nobody compares it
 		`at.UTC().Format(time.RFC3339)`,           // what an Event shows to others
@@ -38,7 +39,8 @@ func noWallClock(t *testing.T, podcount Program) {
 	}
 	files, _ := filepath.Glob("*.go")
 	below, _ := filepath.Glob("internal/*/*.go")
-	shown := regexp.MustCompile(`^internal/(fakekube|playground|sim|suite|testkit|behaviours)/`) // not a part of podcount
+	shown := regexp.MustCompile(
+		`^internal/(fakekube|playground|sim|suite|testkit|behaviours)/`) // not a part of podcount
 	for _, file := range slices.Concat(files, below) {
 		if strings.HasSuffix(file, "_test.go") || shown.MatchString(file) {
 			continue
@@ -48,7 +50,8 @@ func noWallClock(t *testing.T, podcount Program) {
 			t.Fatal(err)
 		}
 		for i, line := range strings.Split(string(text), "\n") {
-			if wall.MatchString(line) && !slices.ContainsFunc(may, func(known string) bool { return strings.Contains(line, known) }) {
+			if wall.MatchString(line) &&
+				!slices.ContainsFunc(may, func(known string) bool { return strings.Contains(line, known) }) {
 				t.Errorf("%s:%d: does this compare times of the wall clock? %s", file, i+1, strings.TrimSpace(line))
 			}
 		}
@@ -97,7 +100,8 @@ func readmeController(t *testing.T, podcount Program) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	printing := exec.Command(filepath.Join(dir, "podcount"), "-manifest", "-controllers=crowded", "-crowded-limit=7")
+	printing := exec.Command(filepath.Join(dir, "podcount"), "-manifest", "-controllers=crowded",
+		"-crowded-limit=7")
 	manifest, err := printing.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +121,8 @@ func readmeController(t *testing.T, podcount Program) {
 		f.AddPod("default", fmt.Sprintf("web-%d", i), "n1")
 	}
 	testkit.WriteFiles(t, dir, map[string]string{"config": fakekube.Kubeconfig(server, ca, "token: me")})
-	cmd := exec.Command(filepath.Join(dir, "podcount"), "-kubeconfig", filepath.Join(dir, "config"), "-controllers", "crowded", "-log-format", "json")
+	cmd := exec.Command(filepath.Join(dir, "podcount"), "-kubeconfig", filepath.Join(dir, "config"),
+		"-controllers", "crowded", "-log-format", "json")
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
