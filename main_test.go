@@ -500,7 +500,7 @@ func TestGaugesOfWhatIsNotThereAreAbsent(t *testing.T) {
 // ---------------------------------------------------------------------------------------------------------------------
 // Simulated time: a seed chooses a cluster's life and its faults
 
-// podcountSimulated is what the simulation has to know of podcount.
+// podcountSimulated returns what the simulation must know about podcount.
 func podcountSimulated(seed uint64) sim.Options {
 	return sim.Options{
 		Program: func(
@@ -511,7 +511,8 @@ func podcountSimulated(seed uint64) sim.Options {
 		},
 		Name: "podcount",
 		Rerun: func(seed uint64) string {
-			return fmt.Sprintf("make sim SEEDS=%d-%d runs the same life and faults; STORY=all shows the whole story", seed, seed)
+			const text = "make sim SEEDS=%d-%d runs the same life and faults; STORY=all shows the whole story"
+			return fmt.Sprintf(text, seed, seed)
 		},
 		Seed:              seed,
 		WholeStory:        os.Getenv("STORY") == "all",
@@ -529,13 +530,12 @@ func podcountSimulated(seed uint64) sim.Options {
 	}
 }
 
-// Without SEEDS this runs as many seeds as fit in 20 s, five with the race detector; with SEEDS=N those up to N, with
-// SEEDS=A-B those from A to B.
+// TestSimulation runs as many seeds as it can in 20 s, or five under the race detector. SEEDS=N runs the seeds from 1 to
+// N instead, and SEEDS=A-B those from A to B.
 func TestSimulation(t *testing.T) {
 	seeds := sim.Seeds{First: 1, Last: math.MaxInt64, Limit: 20 * time.Second}
-	if fewer(1) == 0 {
-		seeds.Last = 5
-		seeds.Limit = time.Hour
+	if testkit.IsRaced() {
+		seeds = sim.Seeds{First: 1, Last: 5}
 	}
 	if text := os.Getenv("SEEDS"); text != "" {
 		var err error
@@ -545,63 +545,14 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	if os.Getenv("GOGC") == "" {
-		defer debug.SetGCPercent(debug.SetGCPercent(800)) // speed
+		defer debug.SetGCPercent(debug.SetGCPercent(800)) // less time for garbage collection, more for seeds
 	}
 	sim.RunSeeds(t, podcountSimulated(0), seeds)
 }
 
-// rewriter writes text with words replaced.
-type rewriter struct {
-	to    io.Writer
-	words *strings.Replacer
-}
+func TestSimulationReadsTheLog(t *testing.T) { sim.CheckWording(t, podcountSimulated(3)) }
 
-func (w *rewriter) Write(text []byte) (int, error) {
-	_, err := io.WriteString(w.to, w.words.Replace(string(text)))
-	return len(text), err
-}
-
-// The simulation reads of the log what each process has heard. If the log has other words some day, it must not go on
-// as if nothing had been said.
-func TestSimulationFailsIfItDoesNotUnderstandTheLog(t *testing.T) {
-	for _, c := range []struct{ name, from, to, want string }{
-		{"no JSON", `{"time"`, `time`, "logs a line that cannot be read"},
-		{"no list", `"msg":"listed"`, `"msg":"it lists"`, "that it has listed pods"},
-		{"no watch", `"msg":"watching"`, `"msg":"it watches"`, "that it watches pods"},
-		{"no discovery", `"msg":"discovered"`, `"msg":"found"`, "that it has discovered counts"},
-		{"other version", `watching","kind":"Pod","rv":"`, `watching","kind":"Pod","rv":"1`, "it has not asked for"},
-		{"no version", `"rv":`, `"version":`, "logs a line that lacks rv"},
-		{"version that is none", `"rv":"`, `"rv":"v`, "logs a line whose rv is no version"},
-		{"other kind", `"kind":"Pod"`, `"kind":"pods"`, "should name a kind that it watches"},
-		{"no stale", `"stale":`, `"old":`, "logs an event that lacks stale"},
-		{"other type", `"msg":"MODIFIED `, `"msg":"CHANGED `, "logs an event of an unknown type"},
-		{"no key", `"msg":"MODIFIED Node `, `"msg":"MODIFIED Node", "key":"`, "logs an event without a kind or a key"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			o := podcountSimulated(3)
-			podcount := o.Program
-			o.Program = func(
-				ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer,
-				dial func(ctx context.Context, network, addr string) (net.Conn, error),
-			) error {
-				log := &rewriter{to: stderr, words: strings.NewReplacer(c.from, c.to)}
-				return podcount(ctx, args, getenv, stdout, log, dial)
-			}
-			result := sim.Simulate(t, o)
-			wantText(t, strings.Join(result.Broken, "\n"), c.want)
-		})
-	}
-}
-
-func TestSameSeedBringsTheSameLifeAndFaults(t *testing.T) {
-	var scripts [3]string
-	for i, seed := range []uint64{13, 13, 15} {
-		scripts[i] = strings.Join(sim.Run(t, podcountSimulated(seed)).Script, "\n")
-	}
-	if scripts[0] != scripts[1] || scripts[0] == scripts[2] || len(scripts[0]) < 1000 {
-		t.Errorf("seed 13 was\n%s\n\nand then\n%s", scripts[0], scripts[1])
-	}
-}
+func TestSeedsAreRepeatable(t *testing.T) { sim.CheckSeeds(t, podcountSimulated(0)) }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Behaviours: what holds on the fake holds on a real cluster

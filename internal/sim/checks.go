@@ -11,17 +11,21 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// What one process may ask within a second. Events have a bucket of their own, and a watch may end at once.
+// These are the most requests that one process may send in a second. Events have a rate limit of their own, and a watch
+// may end as soon as it begins.
 const (
-	mostCalls  = 15 // of one verb, for one path
-	mostEvents = 60 // and watches
+	// mostCalls limits the requests of one verb for one path.
+	mostCalls = 15
 
-	// hotLoop is the number after which a process is taken to ask without ever waiting. Virtual time stands still then:
-	// the rule that it breaks would be noted, but the simulation would never come to look.
+	// mostEvents limits the Events, and the watches.
+	mostEvents = 60
+
+	// hotLoop is the number after which a process is taken to send requests without ever waiting. Then virtual time
+	// stands still, so that the simulation would never report the broken rule.
 	hotLoop = 1000
 )
 
-// Asked holds a request against the rules.
+// Asked checks a request against the rules. The fake calls it.
 func (s *sim) Asked(q fakekube.Request) {
 	lease := s.lease()
 	s.mu.Lock()
@@ -34,13 +38,13 @@ func (s *sim) Asked(q fakekube.Request) {
 	s.checkPaceLocked(p, q)
 	switch {
 	case q.Resource == "leases":
-		s.noteLeaseAskedLocked(p, q)
+		s.noteLeaseRequestLocked(p, q)
 	case q.Verb == "watch":
-		s.noteWatchAskedLocked(p, q)
-		s.sayLocked("%s %s %s", p.host, q.Route, q.Query.Get("resourceVersion"))
+		s.noteWatchRequestLocked(p, q)
+		s.logLocked("%s %s %s", p.host, q.Route, q.Query.Get("resourceVersion"))
 	case q.Verb == "list":
-		s.sayLocked("%s %s %s", p.host, q.Route, q.Query.Get("resourceVersion"))
-	case q.Method == http.MethodGet: // nothing else to check
+		s.logLocked("%s %s %s", p.host, q.Route, q.Query.Get("resourceVersion"))
+	case q.Method == http.MethodGet: // no rule is about other reads
 	case q.Resource == "events":
 		s.checkLeadsLocked(p, q, lease)
 	default:
@@ -49,7 +53,8 @@ func (s *sim) Asked(q fakekube.Request) {
 	}
 }
 
-// checkPaceLocked: no request comes again and again, and none before the time that the server has named.
+// checkPaceLocked checks that the process does not repeat a request too often, and that it waits as long as Retry-After
+// demands.
 func (s *sim) checkPaceLocked(p *proc, q fakekube.Request) {
 	now := time.Now()
 	if p.busySince != now.Unix() {
@@ -63,31 +68,32 @@ func (s *sim) checkPaceLocked(p *proc, q fakekube.Request) {
 		most = mostEvents
 	}
 	if p.busy[call] > most {
-		s.breakLocked(p, "asks again and again: %s", q)
+		s.breakRuleLocked(p, "repeats a request too often: %s", q)
 	}
 	if p.busy[call] > hotLoop {
-		// Nothing else ends the test: it waits for time to pass, and this is a goroutine of the server's.
+		// The test waits for time to pass, and this goroutine is the server's. So only the end of the whole process
+		// can end the test.
 		end := s.story[max(0, len(s.story)-100):]
 		fmt.Fprintln(os.Stderr, "a hot loop in "+s.t.Name()+"; "+strings.Join(end, "\n"))
 		os.Exit(1)
 	}
 	until := p.mustWait[q.Method+q.Path]
 	if now.Before(until) && q.Resource != "events" && q.Resource != "leases" {
-		s.breakLocked(p, "does not wait until %v (Retry-After): %s", until.Sub(s.began), q)
+		s.breakRuleLocked(p, "does not wait until %v, as Retry-After demands: %s", until.Sub(s.began), q)
 	}
 }
 
-// noteLeaseAskedLocked notes by which name a process asks for the lease, and when.
-func (s *sim) noteLeaseAskedLocked(p *proc, q fakekube.Request) {
+// noteLeaseRequestLocked notes the identity with which a process requests the lease, and the time.
+func (s *sim) noteLeaseRequestLocked(p *proc, q fakekube.Request) {
 	holder := holderIn([]byte(q.Body))
 	if holder == "" {
 		return
 	}
 	s.hostOf[holder] = q.Host
-	p.leaseSent = time.Now()
+	p.leaseSentAt = time.Now()
 }
 
-// holderIn is the holder of a lease in JSON.
+// holderIn returns the holder of a lease in JSON.
 func holderIn(lease []byte) string {
 	var l struct {
 		Spec struct{ HolderIdentity string }
@@ -96,20 +102,22 @@ func holderIn(lease []byte) string {
 	return l.Spec.HolderIdentity
 }
 
-// checkLeadsLocked: with an election, the leader alone writes, and only until the deadline for renewing its lease.
+// checkLeadsLocked checks that only the leader writes, and only within the renew deadline. Without an election, each
+// process may write.
 func (s *sim) checkLeadsLocked(p *proc, q fakekube.Request, lease fakekube.Object) {
 	if !s.elects() || time.Since(s.leaseTampered) <= s.renewDeadline {
 		return
 	}
 	holder := s.hostOf[fakekube.TextIn(lease, "holderIdentity")]
-	leads := holder == q.Host && s.leaderHost == q.Host && time.Since(s.leaderAsked) < s.renewDeadline
+	leads := holder == q.Host && s.leaderHost == q.Host && time.Since(s.leaderSentAt) < s.renewDeadline
 	if !leads {
-		since := s.leaderAsked.Sub(s.began)
-		s.breakLocked(p, "does not lead, as %s does (%s since %v): %s", holder, s.leaderHost, since, q)
+		since := s.leaderSentAt.Sub(s.began)
+		s.breakRuleLocked(p, "writes without leading: the holder is %q, and %q has renewed last, at %v: %s",
+			holder, s.leaderHost, since, q)
 	}
 }
 
-// sentPatch is what the simulation reads of a write.
+// sentPatch is what the simulation reads from a write.
 type sentPatch struct {
 	Metadata struct {
 		UID, ResourceVersion string
@@ -118,22 +126,22 @@ type sentPatch struct {
 	Status fakekube.Object
 }
 
-// checkWriteLocked: a write comes after complete lists, is a patch with a uid and without a version, comes some time
-// after the one before, and changes something.
+// checkWriteLocked checks a write: the process has complete lists, the write is a patch with a uid and without a
+// version, it does not follow the last one too soon, and it changes something.
 func (s *sim) checkWriteLocked(p *proc, q fakekube.Request) {
 	now := time.Now()
 	s.stats.writes++
-	s.wroteAt = now
-	s.sayLocked("%s writes %s %s", p.host, q.Path, q.Body)
+	s.lastWriteAt = now
+	s.logLocked("%s writes %s %s", p.host, q.Path, q.Body)
 	if !p.hasList["pods"] || !p.hasList[q.Resource] {
-		s.breakLocked(p, "writes before its caches are complete")
+		s.breakRuleLocked(p, "writes before its caches are complete")
 	}
 
 	var patch sentPatch
 	json.Unmarshal([]byte(q.Body), &patch)
 	uid := patch.Metadata.UID
 	if uid == "" || patch.Metadata.ResourceVersion != "" || q.Verb != "patch" {
-		s.breakLocked(p, "writes without a uid, or with a version: %s", q)
+		s.breakRuleLocked(p, "does not write by a patch with a uid and without a version: %s", q)
 	}
 
 	rest := s.interval
@@ -143,7 +151,7 @@ func (s *sim) checkWriteLocked(p *proc, q fakekube.Request) {
 	key := q.Resource + "/" + objectOf(q)
 	past := now.Sub(p.wrote[key+" "+uid])
 	if past < rest {
-		s.breakLocked(p, "writes to %s again after %v", objectOf(q), past)
+		s.breakRuleLocked(p, "writes to %s again after only %v", objectOf(q), past)
 	}
 
 	known := p.knows[key]
@@ -152,16 +160,16 @@ func (s *sim) checkWriteLocked(p *proc, q fakekube.Request) {
 	}
 	if !patch.changes(known.object, q.Resource) && known.at.Before(now) {
 		since := known.at.Sub(s.began)
-		s.breakLocked(p, "writes to %s what it knows, since %v, to be there", objectOf(q), since)
+		s.breakRuleLocked(p, "writes to %s what it has known to be there since %v", objectOf(q), since)
 	}
 }
 
-// objectOf names the object that a request is about.
+// objectOf returns the key of the object that a request is about.
 func objectOf(q fakekube.Request) string {
 	return key{Namespace: q.Namespace, Name: q.Name}.String()
 }
 
-// changes reports whether an object is another one with the patch: a node by its labels, a Count by its status.
+// changes reports whether the patch changes an object: the labels of a node, or the status of a Count.
 func (patch sentPatch) changes(o fakekube.Object, resource string) bool {
 	has, _ := o["status"].(fakekube.Object)
 	want := patch.Status
@@ -177,7 +185,8 @@ func (patch sentPatch) changes(o fakekube.Object, resource string) bool {
 	return false
 }
 
-// Changed notes a change. A lease is not taken from a process that has renewed it. The fake is locked.
+// Changed notes a change, and checks that no process takes a lease that another one has renewed in time. The fake calls
+// it, and is locked.
 func (s *sim) Changed(c fakekube.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +204,7 @@ func (s *sim) Changed(c fakekube.Change) {
 	isHeld := holder != "" && holder != next && past.Seconds() < seconds
 	p := s.byHost[s.hostOf[next]]
 	if p != nil && isHeld && time.Since(s.leaseTampered) > s.leaseDuration {
-		s.breakLocked(p, "takes a lease that %s has renewed %v ago", holder, past)
+		s.breakRuleLocked(p, "takes the lease although %s renewed it only %v ago", holder, past)
 	}
 	s.leaseRenewed = time.Now()
 }

@@ -8,7 +8,7 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// faultSteps are all that can fail. A seed has some of them.
+// faultSteps returns all faults. A seed has some of them.
 func faultSteps() []step {
 	return append(requestFaults(), []step{
 		{name: "server killed", weight: 6, do: serverKilled{lasts: span{100 * time.Millisecond, time.Minute}}.strike},
@@ -31,15 +31,15 @@ func faultSteps() []step {
 	}...)
 }
 
-// serverKilled breaks all connections and refuses new ones for a while. Then, maybe, the server has forgotten the
-// history: an API server crashes, or is upgraded.
+// serverKilled breaks all connections and refuses new ones for a while, as when an API server crashes or is upgraded.
+// The server may have forgotten its history after that.
 type serverKilled struct {
 	lasts span
 }
 
 func (f serverKilled) strike(s *sim) string {
-	d := s.some(f.lasts)
-	isCompacted := s.isHeads()
+	d := s.drawDuration(f.lasts)
+	isCompacted := s.flipCoin()
 	s.killServer()
 	s.later(d, func() {
 		if isCompacted {
@@ -53,49 +53,50 @@ func (f serverKilled) strike(s *sim) string {
 // killServer breaks all connections and refuses new ones until restoreServer is called.
 func (s *sim) killServer() {
 	s.net.Kill()
-	s.each(func(p *proc) { s.disturb(p, func(*link) {}) })
+	s.eachProcess(func(p *proc) { s.disturb(p, func(*link) {}) })
 }
 
 func (s *sim) restoreServer() { s.net.Restore() }
 
-// watchesEnd ends all watches, cleanly or by breaking them: a load balancer is restarted, or a server is asked to stop.
+// watchesEnd ends all watches, cleanly or by breaking them, as when a load balancer is restarted or a server stops.
 func (s *sim) watchesEnd() string {
-	isBroken := s.isHeads()
+	isBroken := s.flipCoin()
 	s.fake.EndWatches(isBroken)
 	return fmt.Sprint("WATCHES END, broken: ", isBroken)
 }
 
-// historyCompacted makes the server forget all changes until now: etcd is compacted, as it is every five minutes.
+// historyCompacted makes the server forget all changes until now. API servers compact etcd every five minutes.
 func (s *sim) historyCompacted() string {
 	s.fake.Compact()
 	return "COMPACTED"
 }
 
-// backupRestored makes a backup of the cluster, or takes it back to the one that was made: etcd is restored after a
-// disaster. The server's versions go back, and then stand for other changes than before.
+// backupRestored makes a backup of the cluster, or restores the one that was made, as after a disaster of etcd. The
+// server's versions go back, and then stand for other changes than before.
 type backupRestored struct {
-	outage span // the server is away meanwhile
+	outage span // how long the server is away while it is restored
 }
 
 func (f backupRestored) strike(s *sim) string {
-	if s.backup == nil || s.isHeads() {
+	if s.backup == nil || s.flipCoin() {
 		s.backup = s.fake.Snapshot()
 		return "a backup is made"
 	}
 	s.killServer()
-	<-time.After(s.some(f.outage))
+	<-time.After(s.drawDuration(f.outage))
 	s.backup()
-	s.forgetSince(s.fake.Latest()) // while no process can write: else the newest version might be one of afterwards
+	s.forgetSince(s.fake.Latest()) // before a process can write, which would make the newest version a later one
 	s.restoreServer()
 	return "THE BACKUP IS RESTORED"
 }
 
-// forgetSince takes back what is known of the versions after this one, as they stand for something else from now on.
+// forgetSince removes everything that is known about the versions after this one, because they stand for other changes
+// from now on.
 func (s *sim) forgetSince(version int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.byHost {
-		for _, h := range p.hearings {
+		for _, h := range p.progress {
 			h.forget()
 		}
 		p.isBlind["nodes"] = true
@@ -106,60 +107,61 @@ func (s *sim) forgetSince(version int) {
 	}
 	s.newest = version
 	s.leaseTampered = time.Now()
-	s.patience = max(s.patience, s.LongestUnlisted)
+	s.extraBound = max(s.extraBound, s.LongestUnlisted)
 }
 
-// eventsLost lets some changes happen of which no watch tells: servers have had such bugs
+// eventsLost hides the next changes from all watches. API servers have had such bugs
 // (https://github.com/kubernetes/kubernetes/issues/123072).
 type eventsLost struct {
-	most int // changes at once
+	most int // the most changes at once
 }
 
 func (f eventsLost) strike(s *sim) string {
 	n := 1 + s.dice.IntN(f.most)
 	s.fake.LoseEvents(n)
-	s.needs(s.LongestUnlisted)
+	s.extendBound(s.LongestUnlisted)
 	return fmt.Sprint("WATCHES LOSE the next ", n, " changes")
 }
 
-// serverLags makes the watches of one process come to a server that hears of no change for a while: of several API
-// servers, one's watch cache has fallen behind etcd.
+// serverLags leads the watches of one process to a server that gets no changes for a while, as when the watch cache of
+// one of several API servers lags behind etcd.
 type serverLags struct {
 	lasts span
 }
 
 func (f serverLags) strike(s *sim) string {
-	p := s.one()
-	d := s.some(f.lasts)
+	p := s.aProcess()
+	d := s.drawDuration(f.lasts)
 	catchUp := s.fake.Lag(fakekube.Requests{Host: p.host}, 0)
 	s.later(d, catchUp)
 	return fmt.Sprintf("THE SERVER OF r%d LAGS for %v", p.slot, d)
 }
 
-// connectionsFallSilent swallows all that the connections of one process have to carry: a firewall has forgotten them.
+// connectionsFallSilent loses everything that is sent on the connections of one process, as when a firewall has
+// forgotten them.
 func (s *sim) connectionsFallSilent() string {
-	p := s.one()
+	p := s.aProcess()
 	s.disturb(p, (*link).hush)
-	s.needsSilence()
+	s.extendBoundForSilence()
 	return fmt.Sprint("CONNECTIONS FALL SILENT, of r", p.slot)
 }
 
-// networkAway takes the network of one process away, so that it notices at once or does not: a cable is pulled here,
-// or somewhere on the way.
+// networkAway takes the network of one process away. The process notices that at once, as when its own cable is pulled,
+// or does not notice it, as when a cable further away is.
 type networkAway struct {
 	lasts span
 }
 
 func (f networkAway) strike(s *sim) string {
-	p := s.one()
-	d := s.some(f.lasts)
-	isLost := s.isHeads()
+	p := s.aProcess()
+	d := s.drawDuration(f.lasts)
+	isLost := s.flipCoin()
 	if isLost {
 		s.disturb(p, func(l *link) {
 			l.setLost()
 			l.hush()
 		})
-		s.needsSilence()
+		s.extendBoundForSilence()
 	} else {
 		s.disturb(p, func(l *link) {
 			l.setAway(true)
@@ -167,18 +169,18 @@ func (f networkAway) strike(s *sim) string {
 		})
 	}
 	s.later(d, func() { p.link.setAway(false) })
-	return fmt.Sprintf("NETWORK OF r%d AWAY for %v, without a word: %v", p.slot, d, isLost)
+	return fmt.Sprintf("NETWORK OF r%d AWAY for %v, silently: %v", p.slot, d, isLost)
 }
 
-// processStopped stops or kills a process, and later starts another one: a rollout, or a node that fails.
+// processStopped stops or kills a process, as in a rollout or when a node fails, and later starts another one.
 type processStopped struct {
-	pause span // until the next one starts
+	pause span // until the next process starts
 }
 
 func (f processStopped) strike(s *sim) string {
-	p := s.one()
-	kill := s.isHeads()
-	d := s.some(f.pause)
+	p := s.aProcess()
+	kill := s.flipCoin()
+	d := s.drawDuration(f.pause)
 	if kill {
 		s.killProcess(p.slot, d)
 	} else {
@@ -187,27 +189,27 @@ func (f processStopped) strike(s *sim) string {
 	return fmt.Sprintf("r%d IS STOPPED, killed: %v, another in %v", p.slot, kill, d)
 }
 
-// nextWriterKilled kills the next process that has written to a node, before it can tell of that: it runs out of
+// nextWriterKilled kills the next process that writes to a node before it can post the Event, as when it runs out of
 // memory at the worst moment.
 func (s *sim) nextWriterKilled() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.killsWriter = true
-	return "WHO WRITES NEXT IS KILLED"
+	s.killNextWriter = true
+	return "THE NEXT WRITER IS KILLED"
 }
 
-// leaseTakenOver has somebody else take the lease without asking, and renew it for a while by a clock that is wrong:
-// another program was given the same lease's name.
+// leaseTakenOver gives the lease to another holder, which renews it for a while by a clock that is wrong, as when
+// another program was given the same lease.
 type leaseTakenOver struct {
 	lasts span
-	skew  time.Duration // of its clock, either way
+	skew  time.Duration // how far its clock is fast or slow
 }
 
 func (f leaseTakenOver) strike(s *sim) string {
 	if !s.elects() {
 		return ""
 	}
-	d := s.some(f.lasts)
+	d := s.drawDuration(f.lasts)
 	skew := pick(s.dice, -f.skew, f.skew)
 	s.mu.Lock()
 	s.leaseTampered = time.Now()
@@ -222,14 +224,14 @@ func (f leaseTakenOver) strike(s *sim) string {
 			s.takeLease(skew)
 		}
 	})
-	s.needs(d)
-	return fmt.Sprintf("SOMEBODY ELSE LEADS for %v, by a clock that is off by %v", d, skew)
+	s.extendBound(d)
+	return fmt.Sprintf("ANOTHER PROGRAM LEADS for %v, by a clock that is off by %v", d, skew)
 }
 
-// otherHolder holds the lease when no process of ours does.
+// otherHolder is the identity of the other program that takes the lease.
 const otherHolder = "another"
 
-// takeLease writes the lease as somebody else, by a clock that is off.
+// takeLease writes the lease as another program does, by a clock that is off by skew.
 func (s *sim) takeLease(skew time.Duration) {
 	now := time.Now().Add(skew).UTC().Format("2006-01-02T15:04:05.000000Z07:00")
 	s.fake.Put("leases", fakekube.Object{
@@ -244,14 +246,14 @@ func (s *sim) takeLease(skew time.Duration) {
 	})
 }
 
-// lease is the lease's spec, empty where there is none.
+// lease returns the spec of the lease, or nil if there is no lease.
 func (s *sim) lease() fakekube.Object {
 	lease := s.fake.Get("leases", key{Namespace: s.LeaseNamespace, Name: s.LeaseName})
 	spec, _ := lease["spec"].(fakekube.Object)
 	return spec
 }
 
-// leaseDeleted deletes the lease: somebody tidies up.
+// leaseDeleted deletes the lease, as when an administrator tidies up.
 func (s *sim) leaseDeleted() string {
 	s.fake.Remove("leases", key{Namespace: s.LeaseNamespace, Name: s.LeaseName})
 	s.mu.Lock()
@@ -260,10 +262,10 @@ func (s *sim) leaseDeleted() string {
 	return "THE LEASE IS DELETED"
 }
 
-// crdComesChangesOrGoes removes the CRD of Counts, and with it all of them, or installs it, or changes whether it has
-// the subresource status: a chart is removed, installed or upgraded while the program runs.
+// crdComesChangesOrGoes removes the CRD of Counts with all Counts, or installs it, or changes whether it has a status
+// subresource, as when a chart is removed, installed or upgraded.
 func (s *sim) crdComesChangesOrGoes() string {
-	if s.fake.InstalledCRD() != nil && s.isHeads() {
+	if s.fake.InstalledCRD() != nil && s.flipCoin() {
 		s.fake.InstallCRD(nil)
 		return "THE CRD IS GONE"
 	}
@@ -272,19 +274,19 @@ func (s *sim) crdComesChangesOrGoes() string {
 	return fmt.Sprint("THE CRD IS THERE, with a subresource: ", hasStatus)
 }
 
-// oddFrame gives a watch something that is no change.
+// oddFrame sends something on a watch that is no change.
 type oddFrame struct {
 	frames []namedFrame
 }
 
-// namedFrame is a frame of a watch, and its name in the story.
+// namedFrame is a frame of a watch with its name in the story.
 type namedFrame struct {
 	name  string
 	frame fakekube.Frame
 }
 
-// oddFrames are an error as the server sends it when a version is too old or when it is overloaded, an event once more,
-// an event of an unknown type, and what a proxy in between may make of an event.
+// oddFrames returns errors as a server sends them when a version is too old or when it is overloaded, repeated events,
+// an event of an unknown type, and what a proxy may turn an event into.
 func oddFrames() []namedFrame {
 	failure := func(code int, reason string) fakekube.Frame {
 		return fakekube.Frame{Type: "ERROR", Object: fakekube.Status(code, reason, "simulated", nil), End: true}

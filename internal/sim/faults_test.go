@@ -5,25 +5,24 @@ import (
 	"time"
 
 	"podcount/internal/fakekube"
+	"podcount/internal/testkit"
 )
 
-func TestRestoredBackupUndoesLaterVersionsAndShortensNoBound(t *testing.T) {
-	h := &hearing{upTo: 8, told: 8, watches: true}
+func TestRestoredBackupUndoesLaterVersions(t *testing.T) {
+	pods := &progress{upTo: 8, sent: 8, isWatching: true}
 	s := &sim{
 		Options: Options{LongestUnlisted: time.Minute},
 		newest:  9,
 		history: map[string][]fakekube.Change{"pods": {{Version: 4}, {Version: 5}, {Version: 6}, {Version: 9}}},
-		byHost:  map[string]*proc{"r0": {hearings: map[string]*hearing{"pods": h}, isBlind: map[string]bool{}}},
+		byHost: map[string]*proc{
+			"r0": {progress: map[string]*progress{"pods": pods}, isBlind: map[string]bool{}},
+		},
 	}
-	s.needs(time.Hour) // for another fault
+	s.extendBound(time.Hour) // another fault needs that
 	s.forgetSince(5)
-	if len(s.history["pods"]) != 2 || s.newest != 5 {
-		t.Errorf("of the history, %+v is left, up to %d", s.history["pods"], s.newest)
-	}
-	if h.upTo != 0 || h.told != 0 {
-		t.Errorf("the process is taken to have heard up to %d, and to have been told of %d", h.upTo, h.told)
-	}
-	if s.patience != time.Hour {
-		t.Errorf("the bound is longer by %v, and another fault needed an hour", s.patience)
-	}
+	testkit.WantNumber(t, "changes that are left", len(s.history["pods"]), 2)
+	testkit.WantNumber(t, "the newest version", s.newest, 5)
+	testkit.WantNumber(t, "the version that the process has read up to", pods.upTo, 0)
+	testkit.WantNumber(t, "the version that was sent to the process", pods.sent, 0)
+	testkit.WantEqual(t, "what extends the bound", s.extraBound, time.Hour)
 }

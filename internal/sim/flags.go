@@ -7,22 +7,22 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// flags are the flags that a seed chooses, and what they mean.
+// flags holds the flags that a seed chooses, and what they mean.
 type flags struct {
 	args           []string
 	interval       time.Duration
 	selects        func(pod fakekube.Object) bool
-	namespace      string // whose pods are counted; "": all of them
-	labelsEachNode bool   // with the number of its own pods
+	namespace      string // only its pods are counted, unless it is ""
+	labelsEachNode bool   // each node shows the number of its own pods
 	runsCounts     bool   // the controller count runs
 	leaseDuration  time.Duration
-	renewDeadline  time.Duration // 0, as the duration, without an election
+	renewDeadline  time.Duration // without an election, it is 0, and so is leaseDuration
 }
 
 // elects reports whether processes elect a leader.
 func (o flags) elects() bool { return o.leaseDuration > 0 }
 
-// drawFlags chooses the flags of all processes. ownPodsLabel is for -node-label.
+// drawFlags chooses the flags of all processes. ownPodsLabel is the value of -node-label.
 func drawFlags(dice *rand.Rand, ownPodsLabel string) flags {
 	o := flags{selects: func(fakekube.Object) bool { return true }}
 	o.interval = pick(dice, time.Second, 10*time.Second, 10*time.Second, 30*time.Second)

@@ -15,40 +15,39 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// What processes say they have heard is held against the fake's history. A process logs, at -v 4, that it has listed,
-// that it watches, and each event of its watches. Of the events, the simulation checks what etcd's robustness tests
-// demand of a watch (https://github.com/etcd-io/etcd/tree/main/tests/robustness). The words are theirs:
+// A process logs, at -v 4, that it has listed, that it watches, and each event of its watches. The simulation compares
+// that log with the fake's history. It checks what etcd's robustness tests demand of a watch, and uses their words
+// (https://github.com/etcd-io/etcd/tree/main/tests/robustness):
 //   - ordered: events come in the order of their versions,
-//   - unique: each comes once,
-//   - atomic: each comes whole,
-//   - reliable: none is left out between two that came,
-//   - resumable: nor between the last of one watch and the first of the next,
-//   - bookmarkable: nor before a bookmark.
+//   - unique: each event comes once,
+//   - atomic: each event comes whole,
+//   - reliable: no event is missing between two others,
+//   - resumable: no event is missing between the end of one watch and the start of the next,
+//   - bookmarkable: no event is missing before a bookmark.
 //
-// None of that would be worth anything if the log had other words some day, and the simulation went on without hearing.
-// So four more rules hold:
-//   - Each line of the log can be read, and has what its message needs.
-//   - A process says that it watches only where it has asked to.
-//   - At each calm, it has said that it watches each resource, and that it has heard of all that the fake has told it.
-//   - In the end, the numbers of what was said fit those of what was told.
+// These checks would pass without looking at anything if the words of the log changed. Four more rules prevent that:
+//   - Each line of the log can be parsed, and has the fields that its message needs.
+//   - A process logs a watch only after it has requested one.
+//   - At each calm, it has logged that it watches each resource, and every event that the fake has sent.
+//   - At the end of a seed, the numbers of logged watches and events fit those that the fake has served.
 
-// logLine is what the simulation reads of a line of the log.
+// logLine is what the simulation reads from a line of the log.
 type logLine struct {
 	Level    string
 	Msg      string
 	Kind     string
 	Resource string
 	RV       *string
-	Stale    *bool // of an event: it is no newer than what was heard before, and is passed over
+	Stale    *bool // the process has skipped the event, because it is not newer than the newest one
 }
 
-// eventTypes are the first word of the message that an event of a watch is logged with. Its kind and key follow.
+// eventTypes are the first words of the messages with which events are logged. The kind and the key follow.
 var eventTypes = []string{"ADDED", "MODIFIED", "DELETED", "BOOKMARK"}
 
-// resourceOfKind are the resources that are watched.
+// resourceOfKind has the resources that are watched, by kind.
 var resourceOfKind = map[string]string{"Pod": "pods", "Node": "nodes", "Count": "counts"}
 
-// processLog is where a process writes its log.
+// processLog is the stderr of a process.
 type processLog struct {
 	sim *sim
 	p   *proc
@@ -58,27 +57,23 @@ func (l *processLog) Write(text []byte) (int, error) {
 	l.sim.mu.Lock()
 	defer l.sim.mu.Unlock()
 	for line := range bytes.Lines(text) {
-		l.sim.hearLocked(l.p, bytes.TrimSuffix(line, []byte("\n")))
+		l.sim.readLineLocked(l.p, bytes.TrimSuffix(line, []byte("\n")))
 	}
 	return len(text), nil
 }
 
-// hearLocked reads a line of a process's log.
-func (s *sim) hearLocked(p *proc, text []byte) {
-	var line logLine
-	err := json.Unmarshal(text, &line)
-	if err == nil && (line.Level == "" || strings.TrimSpace(line.Msg) == "") {
-		err = errors.New("it has no level, or no msg")
-	}
+// readLineLocked checks a line of a process's log against the rules.
+func (s *sim) readLineLocked(p *proc, text []byte) {
+	line, err := parseLogLine(text)
 	if err != nil {
-		s.breakLocked(p, "logs a line that cannot be read: %v: %s", err, text)
+		s.breakRuleLocked(p, "logs a line that cannot be parsed: %v: %s", err, text)
 		return
 	}
 	if line.Level != "DEBUG" {
-		s.sayLocked("%s %s %s", p.host, line.Level, shortLine(text))
+		s.logLocked("%s %s %s", p.host, line.Level, shortLine(text))
 	}
 	if line.Level == "ERROR" || strings.Contains(line.Msg, "panic") {
-		s.breakLocked(p, "says that it has a bug: %s", line.Msg)
+		s.breakRuleLocked(p, "logs a bug: %s", line.Msg)
 	}
 	if p.isDead {
 		return
@@ -86,179 +81,204 @@ func (s *sim) hearLocked(p *proc, text []byte) {
 	words := strings.Fields(line.Msg)
 	switch {
 	case line.Msg == "discovered":
-		s.hearDiscoveredLocked(p, text, line.Resource)
+		s.noteDiscoveredLocked(p, text, line.Resource)
 	case line.Msg == "listed":
-		s.hearOfLocked(p, text, line.Kind, line.RV, s.hearListedLocked)
+		s.readReportLocked(p, text, line.Kind, line.RV, s.noteListedLocked)
 	case line.Msg == "watching":
-		s.hearOfLocked(p, text, line.Kind, line.RV, s.hearWatchingLocked)
+		s.readReportLocked(p, text, line.Kind, line.RV, s.noteWatchingLocked)
 	case slices.Contains(eventTypes, words[0]):
-		s.hearEventLocked(p, text, line, words)
+		s.noteEventLocked(p, text, line, words)
 	case line.Stale != nil:
-		s.breakLocked(p, "logs an event of an unknown type: %s", text)
+		s.breakRuleLocked(p, "logs an event of an unknown type: %s", text)
 	}
 }
 
-// hearOfLocked finds the resource and the version that a line speaks of, and hands them on.
-func (s *sim) hearOfLocked(p *proc, text []byte, kind string, rv *string, hear func(*proc, heardOf)) {
-	h := p.hearings[resourceOfKind[kind]]
-	if h == nil {
-		s.breakLocked(p, "logs a line that should name a kind that it watches: %s", text)
+func parseLogLine(text []byte) (logLine, error) {
+	var line logLine
+	err := json.Unmarshal(text, &line)
+	if err != nil {
+		return line, err
+	}
+	if line.Level == "" || strings.TrimSpace(line.Msg) == "" {
+		return line, errors.New("it has no level, or no msg")
+	}
+	return line, nil
+}
+
+// readReportLocked finds out which resource and version a line is about, and calls note with them.
+func (s *sim) readReportLocked(p *proc, text []byte, kind string, rv *string, note func(*proc, report)) {
+	resource := resourceOfKind[kind]
+	known := p.progress[resource]
+	if known == nil {
+		s.breakRuleLocked(p, "logs a line without a kind that it watches: %s", text)
 		return
 	}
 	if rv == nil {
-		s.breakLocked(p, "logs a line that lacks rv: %s", text)
+		s.breakRuleLocked(p, "logs a line that lacks rv: %s", text)
 		return
 	}
 	version, err := strconv.Atoi(*rv)
 	if err != nil {
-		s.breakLocked(p, "logs a line whose rv is no version: %s", text)
+		s.breakRuleLocked(p, "logs a line whose rv is no version: %s", text)
 		return
 	}
-	hear(p, heardOf{hearing: h, resource: resourceOfKind[kind], version: version, text: text})
+	note(p, report{progress: known, resource: resource, version: version, text: text})
 }
 
-// hearDiscoveredLocked: a resource has come, or is another now, so what was asked of requests for it before is void.
-func (s *sim) hearDiscoveredLocked(p *proc, text []byte, resource string) {
-	h := p.hearings[resource]
-	if h == nil {
-		s.breakLocked(p, "logs a line that should name a resource that it watches: %s", text)
+// noteDiscoveredLocked notes that a resource was installed or has changed. The server's Retry-After was about the
+// resource as it was before, so that it no longer applies.
+func (s *sim) noteDiscoveredLocked(p *proc, text []byte, resource string) {
+	known := p.progress[resource]
+	if known == nil {
+		s.breakRuleLocked(p, "logs a line without a resource that it watches: %s", text)
 		return
 	}
-	h.isDiscovered = true
+	known.isDiscovered = true
 	maps.DeleteFunc(p.mustWait, func(call string, _ time.Time) bool { return strings.Contains(call, "/"+resource) })
 }
 
-// heardOf is what a process has said of a resource.
-type heardOf struct {
-	*hearing
+// report is what a line of the log reports on a resource.
+type report struct {
+	*progress
 	resource string
 	version  int
-	text     []byte // of the log's line
+	text     []byte // the line
 }
 
-// hearing is how far a process says that it has heard of a resource, and how far it must have.
-type hearing struct {
-	upTo    int         // the version, by its own word; 0: it has not listed yet, or its version means nothing any more
-	watches bool        // it has said so since it listed
-	told    int         // the newest version of an event that the fake has told it
-	unsaid  map[int]int // watches that it has asked for and not said it had begun, by version; some never began
+// progress is how far a process has followed a resource, by its own log.
+type progress struct {
+	// upTo is the version of the newest event or list. It is 0 before the first list, and after a restored backup,
+	// when the old versions have lost their meaning.
+	upTo int
 
-	isDiscovered bool // it has said so, ever
+	// isWatching says that the process has logged a watch since its newest list.
+	isWatching bool
+
+	// isDiscovered says that the process has ever logged that the resource is installed.
+	isDiscovered bool
+
+	// sent is the newest version of an event that the fake has sent to the process.
+	sent int
+
+	// unlogged counts the watches that were requested and not logged yet, by version. Some of them never began.
+	unlogged map[int]int
 }
 
-// forget is called when versions go back.
-func (h *hearing) forget() {
-	h.upTo = 0
-	h.told = 0
+// forget is called when a backup has been restored.
+func (p *progress) forget() {
+	p.upTo = 0
+	p.sent = 0
 }
 
-// hearingTotals are numbers of a whole seed.
-type hearingTotals struct {
-	watchesAsked   int // by the processes, of the fake
-	watchesRefused int // by the fake, or by a fault in its place
-	watchesSaid    int // by the processes
-	eventsTold     int // by the fake
-	eventsSaid     int // without bookmarks, and without what was passed over
+// totals are numbers of a whole seed.
+type totals struct {
+	watchesRequested int // by the processes
+	watchesRefused   int // by the fake, or by a fault in its place
+	watchesLogged    int // by the processes
+	eventsSent       int // by the fake
+	eventsLogged     int // by the processes, without bookmarks and without skipped events
 }
 
-// noteWatchAskedLocked notes that a process asks for a watch, so that it may say, once, that it watches from there on.
-// Whether it does say so is not asked of each watch, as faults keep some from beginning. It is asked of each resource
-// at each calm, and of all watches taken together in the end.
-func (s *sim) noteWatchAskedLocked(p *proc, q fakekube.Request) {
-	s.heard.watchesAsked++
-	h := p.hearings[q.Resource]
-	if h == nil {
-		s.breakLocked(p, "watches what none of its controllers reads: %s", q)
+// noteWatchRequestLocked notes that a process requests a watch. From now on it may log, once, that it watches from that
+// version. Not every watch must be logged, because faults keep some of them from beginning. But each resource must be
+// watched at each calm, and the totals must fit.
+func (s *sim) noteWatchRequestLocked(p *proc, q fakekube.Request) {
+	s.totals.watchesRequested++
+	known := p.progress[q.Resource]
+	if known == nil {
+		s.breakRuleLocked(p, "watches a resource that none of its controllers reads: %s", q)
 		return
 	}
 	version, _ := strconv.Atoi(q.Query.Get("resourceVersion"))
-	h.unsaid[version]++
+	known.unlogged[version]++
 }
 
-// noteToldLocked notes that the fake tells a process of an event. By the next calm, the process must have said that it
-// has heard that far.
-func (s *sim) noteToldLocked(p *proc, resource string, version int) {
-	s.heard.eventsTold++
-	h := p.hearings[resource]
-	if h != nil && version <= s.newest {
-		h.told = max(h.told, version)
+// noteSentEventLocked notes that the fake sends an event to a process. The process must have logged it by the next
+// calm.
+func (s *sim) noteSentEventLocked(p *proc, resource string, version int) {
+	s.totals.eventsSent++
+	known := p.progress[resource]
+	if known != nil && version <= s.newest {
+		known.sent = max(known.sent, version)
 	}
 }
 
-func (s *sim) hearListedLocked(p *proc, of heardOf) {
-	of.watches = false
-	of.upTo = of.version
-	if of.version > s.newest { // the list is of a time that a restored backup has undone
-		of.upTo = 0
+func (s *sim) noteListedLocked(_ *proc, r report) {
+	r.isWatching = false
+	r.upTo = r.version
+	if r.version > s.newest { // a restored backup has undone this version
+		r.upTo = 0
 	}
 }
 
-func (s *sim) hearWatchingLocked(p *proc, of heardOf) {
+func (s *sim) noteWatchingLocked(p *proc, r report) {
 	s.stats.watches++
-	s.heard.watchesSaid++
-	if of.unsaid[of.version] == 0 {
-		s.breakLocked(p, "says that it watches what it has not asked for: %s", shortLine(of.text))
+	s.totals.watchesLogged++
+	if r.unlogged[r.version] == 0 {
+		s.breakRuleLocked(p, "logs a watch that it has not requested: %s", shortLine(r.text))
 	}
-	of.unsaid[of.version]--
-	of.watches = true
-	if of.upTo != 0 && of.upTo != of.version {
-		s.breakLocked(p, "watches %s from %d, and had heard up to %d (resumable)", of.resource, of.version, of.upTo)
+	r.unlogged[r.version]--
+	r.isWatching = true
+	if r.upTo != 0 && r.upTo != r.version {
+		s.breakRuleLocked(p, "watches %s from version %d, but has read up to version %d (resumable)",
+			r.resource, r.version, r.upTo)
 	}
 }
 
-// hearEventLocked reads an event: words are its type, its kind and, unless it is a bookmark, its key.
-func (s *sim) hearEventLocked(p *proc, text []byte, line logLine, words []string) {
+// noteEventLocked checks an event. words are its type, its kind and, unless it is a bookmark, its key.
+func (s *sim) noteEventLocked(p *proc, text []byte, line logLine, words []string) {
 	isBookmark := words[0] == "BOOKMARK"
-	if len(words) != 3 && !(isBookmark && len(words) == 2) {
-		s.breakLocked(p, "logs an event without a kind or a key: %s", text)
+	isComplete := len(words) == 3 || isBookmark && len(words) == 2
+	if !isComplete {
+		s.breakRuleLocked(p, "logs an event without a kind or a key: %s", text)
 		return
 	}
 	if line.Stale == nil {
-		s.breakLocked(p, "logs an event that lacks stale: %s", text)
+		s.breakRuleLocked(p, "logs an event that lacks stale: %s", text)
 		return
 	}
-	s.hearOfLocked(p, text, words[1], line.RV, func(p *proc, of heardOf) {
+	s.readReportLocked(p, text, words[1], line.RV, func(p *proc, r report) {
 		s.stats.events++
-		if *line.Stale {
-			s.checkPassedOverLocked(p, of)
-			return
+		switch {
+		case *line.Stale:
+			s.checkSkippedLocked(p, r)
+		case isBookmark:
+			s.checkAppliedLocked(p, r, "")
+		default:
+			s.totals.eventsLogged++
+			s.checkAppliedLocked(p, r, fmt.Sprintf("%d %s %s, ", r.version, words[0], words[2]))
 		}
-		want := ""
-		if !isBookmark {
-			s.heard.eventsSaid++
-			want = fmt.Sprintf("%d %s %s, ", of.version, words[0], words[2])
-		}
-		s.checkTakenLocked(p, of, want)
 	})
 }
 
-// checkPassedOverLocked: what is passed over is not news.
-func (s *sim) checkPassedOverLocked(p *proc, of heardOf) {
-	if of.upTo != 0 && of.version > of.upTo {
-		s.breakLocked(p, "passes over %s, having heard up to %d", shortLine(of.text), of.upTo)
+// checkSkippedLocked checks that an event that was skipped is not new.
+func (s *sim) checkSkippedLocked(p *proc, r report) {
+	if r.upTo != 0 && r.version > r.upTo {
+		s.breakRuleLocked(p, "skips a new event after version %d: %s", r.upTo, shortLine(r.text))
 	}
 }
 
-// checkTakenLocked: what is taken is newer than all before, and no more and no less than there was since then. want
-// is that event in the words of happenedLocked; "": a bookmark, before which there was nothing.
-func (s *sim) checkTakenLocked(p *proc, of heardOf, want string) {
-	if of.upTo == 0 {
+// checkAppliedLocked checks that an event that was applied is newer than all before it, and that none is missing in
+// between. want is what changesBetweenLocked must return: this event, or "" for a bookmark.
+func (s *sim) checkAppliedLocked(p *proc, r report, want string) {
+	if r.upTo == 0 {
 		return
 	}
-	if of.version <= of.upTo {
-		s.breakLocked(p, "takes %s, having heard up to %d (ordered, unique)", shortLine(of.text), of.upTo)
+	if r.version <= r.upTo {
+		s.breakRuleLocked(p, "applies an old event after version %d: %s (ordered, unique)",
+			r.upTo, shortLine(r.text))
 		return
 	}
-	happened := s.happenedLocked(of.resource, of.upTo, of.version)
-	if happened != want {
-		s.breakLocked(p, "takes %s, having heard up to %d; what there was: %q (atomic, reliable, bookmarkable)",
-			shortLine(of.text), of.upTo, happened)
+	changes := s.changesBetweenLocked(r.resource, r.upTo, r.version)
+	if changes != want {
+		s.breakRuleLocked(p, "after version %d applies %s, but the changes were %q (atomic, reliable, bookmarkable)",
+			r.upTo, shortLine(r.text), changes)
 	}
-	of.upTo = of.version
+	r.upTo = r.version
 }
 
-// happenedLocked is what a watch has to tell of the versions after from, to included.
-func (s *sim) happenedLocked(resource string, from, to int) string {
+// changesBetweenLocked returns the events that a watch must bring of the versions after from, up to and including to.
+func (s *sim) changesBetweenLocked(resource string, from, to int) string {
 	events := ""
 	all := s.history[resource]
 	i := sort.Search(len(all), func(i int) bool { return all[i].Version > from })
@@ -271,7 +291,7 @@ func (s *sim) happenedLocked(resource string, from, to int) string {
 	return events
 }
 
-// eventOf is what a watch has to tell of a change: an event's type, and the object's key. "": nothing.
+// eventOf returns the type and the key of the event that a change leads to on a watch, or "" if it leads to none.
 func (s *sim) eventOf(c fakekube.Change) string {
 	was := c.Old != nil && s.shows(c.Resource, c.Old)
 	is := c.New != nil && s.shows(c.Resource, c.New)
@@ -298,56 +318,61 @@ func (s *sim) shows(resource string, o fakekube.Object) bool {
 	return isInside && s.selects(o)
 }
 
-// settled is how long a process needs, at most, until it watches everything, where nothing fails.
-const settled = time.Minute
+// warmUp is how long a process may need, without faults, until it watches everything.
+const warmUp = time.Minute
 
-// checkHeardLocked is asked when all is quiet: each process has said that it watches everything, and that it has heard
-// of all that it was told.
-func (s *sim) checkHeardLocked() {
+// checkProgressLocked checks, at a calm, that each process has logged a watch of each resource, and every event that it
+// was sent.
+func (s *sim) checkProgressLocked() {
 	for _, p := range s.slots {
-		if p.isEnding || time.Since(p.began) < settled {
+		if p.isEnding || time.Since(p.began) < warmUp {
 			continue
 		}
 		for _, resource := range s.resources() {
-			h := p.hearings[resource]
-			switch {
-			case resource == "counts" && !h.isDiscovered:
-				s.breakLocked(p, "has not said, when all was quiet, that it has discovered %s", resource)
-			case h.upTo == 0:
-				s.breakLocked(p, "has not said, when all was quiet, that it has listed %s", resource)
-			case !h.watches:
-				s.breakLocked(p, "has not said, when all was quiet, that it watches %s", resource)
-			case h.upTo < h.told:
-				s.breakLocked(p, "has said, when all was quiet, that it has heard of %s up to %d, and was told of %d",
-					resource, h.upTo, h.told)
-			}
+			s.checkResourceLocked(p, resource)
 		}
 	}
 }
 
-// checkTotalsLocked is asked in the end: the simulation has not been deaf. Processes have said no more than the fake
-// has done; and no less than half of it, as faults keep some from arriving, but not most.
-func (s *sim) checkTotalsLocked() {
-	h := s.heard
-	served := h.watchesAsked - h.watchesRefused
-	if !fits(h.watchesSaid, served) {
-		s.failLocked("the fake has served %d watches, and processes have said that they began %d",
-			served, h.watchesSaid)
-	}
-	if !fits(h.eventsSaid, h.eventsTold) {
-		s.failLocked("the fake has told %d events, and processes have said that they heard of %d",
-			h.eventsTold, h.eventsSaid)
+func (s *sim) checkResourceLocked(p *proc, resource string) {
+	known := p.progress[resource]
+	switch {
+	case resource == "counts" && !known.isDiscovered:
+		s.breakRuleLocked(p, "has not logged, though no fault is left, that it has discovered %s", resource)
+	case known.upTo == 0:
+		s.breakRuleLocked(p, "has not logged, though no fault is left, that it has listed %s", resource)
+	case !known.isWatching:
+		s.breakRuleLocked(p, "has not logged, though no fault is left, that it watches %s", resource)
+	case known.upTo < known.sent:
+		s.breakRuleLocked(p, "has logged events of %s up to version %d, though it was sent events up to version %d",
+			resource, known.upTo, known.sent)
 	}
 }
 
-// fits reports whether what was said, in numbers, may be all of what was done that has arrived.
-func fits(said, done int) bool { return done > 0 && said <= done && 2*said >= done }
+// checkTotalsLocked checks, at the end of a seed, that the simulation has understood the logs.
+func (s *sim) checkTotalsLocked() {
+	served := s.totals.watchesRequested - s.totals.watchesRefused
+	if !isPlausible(s.totals.watchesLogged, served) {
+		s.failLocked("the fake has served %d watches, but the processes have logged %d",
+			served, s.totals.watchesLogged)
+	}
+	if !isPlausible(s.totals.eventsLogged, s.totals.eventsSent) {
+		s.failLocked("the fake has sent %d events, but the processes have logged %d",
+			s.totals.eventsSent, s.totals.eventsLogged)
+	}
+}
 
-// shortLine is a line of the log for the story: its message and its attributes.
+// isPlausible reports whether a number that was logged fits the number that was served. Faults keep some of what is
+// served from arriving, but not more than half of it.
+func isPlausible(logged, served int) bool {
+	return served > 0 && logged <= served && 2*logged >= served
+}
+
+// shortLine returns a line of the log as the story shows it: its message and its attributes.
 func shortLine(text []byte) string {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
-	decoder.Token() // the object's beginning
+	decoder.Token() // the opening brace
 	var message string
 	var attrs []string
 	for decoder.More() {
@@ -371,7 +396,7 @@ func shortLine(text []byte) string {
 	return strings.Join(append([]string{message}, attrs...), " ")
 }
 
-// quoteIfNeeded quotes what would be taken for more than one word.
+// quoteIfNeeded quotes a value that is not one word.
 func quoteIfNeeded(value string) string {
 	if value == "" || strings.ContainsAny(value, " \"\n") {
 		return strconv.Quote(value)

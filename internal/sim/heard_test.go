@@ -2,45 +2,59 @@ package sim
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"podcount/internal/fakekube"
+	"podcount/internal/testkit"
 )
 
-func TestSimulationFailsIfItHearsFewerEventsThanWereTold(t *testing.T) {
-	all := hearingTotals{watchesAsked: 9, watchesRefused: 1, watchesSaid: 8, eventsTold: 9, eventsSaid: 9}
-	for _, c := range []struct {
+func TestTotalsMustFit(t *testing.T) {
+	for _, row := range []struct {
 		name   string
-		change func(*hearingTotals)
+		change func(*totals)
 		want   string
 	}{
-		{"all", func(h *hearingTotals) {}, ""},
-		{"half of the watches", func(h *hearingTotals) { h.watchesSaid = 4 }, ""},
-		{"too few watches", func(h *hearingTotals) { h.watchesSaid = 3 }, "served 8 watches"},
-		{"too many watches", func(h *hearingTotals) { h.watchesSaid = 9 }, "served 8 watches"},
-		{"half of the events", func(h *hearingTotals) { h.eventsSaid = 5 }, ""},
-		{"too few events", func(h *hearingTotals) { h.eventsSaid = 4 }, "told 9 events"},
-		{"too many events", func(h *hearingTotals) { h.eventsSaid = 10 }, "told 9 events"},
-		{"no events at all", func(h *hearingTotals) { h.eventsTold, h.eventsSaid = 0, 0 }, "told 0 events"},
+		{"all", func(*totals) {}, ""},
+		{"half of the watches", func(n *totals) { n.watchesLogged = 4 }, ""},
+		{"too few watches", func(n *totals) { n.watchesLogged = 3 }, "served 8 watches"},
+		{"too many watches", func(n *totals) { n.watchesLogged = 9 }, "served 8 watches"},
+		{"half of the events", func(n *totals) { n.eventsLogged = 5 }, ""},
+		{"too few events", func(n *totals) { n.eventsLogged = 4 }, "sent 9 events"},
+		{"too many events", func(n *totals) { n.eventsLogged = 10 }, "sent 9 events"},
+		{"no events at all", func(n *totals) { n.eventsSent, n.eventsLogged = 0, 0 }, "sent 0 events"},
 	} {
-		totals := all
-		c.change(&totals)
-		s := &sim{heard: totals}
-		s.checkTotalsLocked()
-		broken := strings.Join(s.wrong, "\n")
-		if (broken == "") != (c.want == "") || !strings.Contains(broken, c.want) {
-			t.Errorf("%s: %q, want %q", c.name, broken, c.want)
-		}
+		t.Run(row.name, func(t *testing.T) {
+			s := &sim{totals: totals{
+				watchesRequested: 9,
+				watchesRefused:   1,
+				watchesLogged:    8,
+				eventsSent:       9,
+				eventsLogged:     9,
+			}}
+			row.change(&s.totals)
+			s.checkTotalsLocked()
+			wantBroken(t, s, row.want)
+		})
 	}
 }
 
-// heardInLog is what a simulation finds broken, when a process logs these lines. The fake's history, in which p is a
-// pod, is: 5 adds p, 6 changes it, 7 is lost, 9 deletes it. The process has asked for watches from versions 4 and 6.
-func heardInLog(t *testing.T, lines ...string) string {
+// wantBroken fails the test unless the broken rules contain want, or unless there are none if want is "".
+func wantBroken(t *testing.T, s *sim, want string) {
+	t.Helper()
+	broken := strings.Join(s.broken, "\n")
+	if want == "" {
+		testkit.WantEqual(t, "the broken rules", broken, "")
+		return
+	}
+	testkit.WantText(t, broken, want)
+}
+
+// readLog returns the simulation of a process that has logged these lines. It has requested watches from versions 4 and
+// 6. In the fake's history, 5 adds the pod p, 6 changes it, 7 is lost, and 9 deletes it.
+func readLog(t *testing.T, lines ...string) *sim {
 	t.Helper()
 	pod := fakekube.Object{"metadata": fakekube.Object{"namespace": "default", "name": "p"}}
 	s := &sim{
@@ -55,31 +69,30 @@ func heardInLog(t *testing.T, lines ...string) string {
 		{Resource: "pods", Version: 7, Old: pod, New: pod, Lost: true},
 		{Resource: "pods", Version: 9, Old: pod},
 	}
-	p := &proc{host: "r0", hearings: map[string]*hearing{"pods": {unsaid: map[int]int{4: 1, 6: 1}}}}
+	p := &proc{host: "r0", progress: map[string]*progress{"pods": {unlogged: map[int]int{4: 1, 6: 1}}}}
 	log := &processLog{sim: s, p: p}
 	for _, line := range lines {
 		n, err := log.Write([]byte(line + "\n"))
 		if n != len(line)+1 || err != nil {
-			t.Fatalf("the log takes %d bytes of %q: %v", n, line, err)
+			t.Fatalf("the log has accepted %d bytes of %q: %v", n, line, err)
 		}
 	}
-	return strings.Join(s.wrong, "\n")
+	return s
 }
 
-// The lines of a log: a list, the beginning of a watch, and events that are taken or passed over.
-func listedAt(rv int) string { return flowLine("listed", rv) }
+func listedAt(rv int) string { return reportLine("listed", rv) }
 
-func watchingFrom(rv int) string { return flowLine("watching", rv) }
+func watchingFrom(rv int) string { return reportLine("watching", rv) }
 
-func flowLine(message string, rv int) string {
+func reportLine(message string, rv int) string {
 	return fmt.Sprintf(`{"level":"DEBUG","msg":%q,"kind":"Pod","rv":"%d"}`, message, rv)
 }
 
-func taken(event string, rv int) string {
+func applied(event string, rv int) string {
 	return fmt.Sprintf(`{"level":"DEBUG","msg":%q,"rv":"%d","stale":false}`, event, rv)
 }
 
-func passedOver(event string, rv int) string {
+func skipped(event string, rv int) string {
 	return fmt.Sprintf(`{"level":"DEBUG","msg":%q,"rv":"%d","stale":true}`, event, rv)
 }
 
@@ -90,133 +103,120 @@ const (
 	bookmark = "BOOKMARK Pod"
 )
 
-func TestProcessThatHearsAWatchAsItWasBreaksNoRule(t *testing.T) {
-	for name, lines := range map[string][]string{
-		"one watch": {
-			listedAt(4), watchingFrom(4), taken(added, 5), taken(modified, 6), taken(bookmark, 8), taken(deleted, 9),
-		},
-		"two watches": {
-			listedAt(4), watchingFrom(4), taken(added, 5), taken(modified, 6), watchingFrom(6), taken(deleted, 9),
-		},
-		"a second list": {
-			listedAt(4), watchingFrom(4), taken(added, 5), listedAt(6), watchingFrom(6), taken(deleted, 9),
-		},
-		"what is old is passed over":    {listedAt(4), watchingFrom(4), taken(added, 5), passedOver(added, 5)},
-		"a lost event does not come":    {listedAt(6), watchingFrom(6), taken(bookmark, 8)},
-		"a list from an undone history": {listedAt(20), watchingFrom(4), taken(modified, 6)},
-		"other lines of the log": {
+func TestRightLogBreaksNoRule(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		lines []string
+	}{
+		{"one watch", []string{
+			listedAt(4), watchingFrom(4), applied(added, 5), applied(modified, 6), applied(bookmark, 8), applied(deleted, 9),
+		}},
+		{"two watches", []string{
+			listedAt(4), watchingFrom(4), applied(added, 5), applied(modified, 6), watchingFrom(6), applied(deleted, 9),
+		}},
+		{"a second list", []string{
+			listedAt(4), watchingFrom(4), applied(added, 5), listedAt(6), watchingFrom(6), applied(deleted, 9),
+		}},
+		{"an old event is skipped", []string{listedAt(4), watchingFrom(4), applied(added, 5), skipped(added, 5)}},
+		{"a lost event does not come", []string{listedAt(6), watchingFrom(6), applied(bookmark, 8)}},
+		{"a list from an undone history", []string{listedAt(20), watchingFrom(4), applied(modified, 6)}},
+		{"other lines", []string{
 			`{"level":"INFO","msg":"ready"}`, `{"level":"WARN","msg":"cannot list","err":"x"}`,
-		},
+		}},
 	} {
-		if broken := heardInLog(t, lines...); broken != "" {
-			t.Errorf("%s: %s", name, broken)
-		}
+		t.Run(row.name, func(t *testing.T) { wantBroken(t, readLog(t, row.lines...), "") })
 	}
 }
 
-func TestProcessThatHearsAWatchOtherwiseBreaksARule(t *testing.T) {
-	watches := []string{listedAt(4), watchingFrom(4)}
-	for _, c := range []struct {
+func TestWrongLogBreaksOneRule(t *testing.T) {
+	const before5 = `after version 4 applies `
+	const only5 = `but the changes were "5 ADDED default/p, " (atomic, reliable, bookmarkable)`
+	for _, row := range []struct {
 		name  string
-		lines []string // after a list and the beginning of a watch at version 4
+		lines []string // after a list and a watch at version 4
 		want  string
 	}{
 		{
-			"ordered",
-			[]string{taken(added, 5), taken(modified, 6), taken(added, 5)},
-			"having heard up to 6 (ordered, unique)",
+			"ordered", []string{applied(added, 5), applied(modified, 6), applied(added, 5)},
+			"applies an old event after version 6: ADDED Pod default/p rv=5 stale=false (ordered, unique)",
 		},
-		{"unique", []string{taken(added, 5), taken(added, 5)}, "having heard up to 5 (ordered, unique)"},
-		{"atomic: another type", []string{taken(modified, 5)}, `what there was: "5 ADDED default/p, " (atomic`},
+		{"unique", []string{applied(added, 5), applied(added, 5)}, "applies an old event after version 5"},
+		{"atomic: another type", []string{applied(modified, 5)}, only5},
+		{"atomic: another key", []string{applied("ADDED Pod default/q", 5)}, only5},
 		{
-			"atomic: another key",
-			[]string{taken("ADDED Pod default/q", 5)},
-			`what there was: "5 ADDED default/p, " (atomic`,
-		},
-		{
-			"reliable",
-			[]string{taken(modified, 6)},
-			`what there was: "5 ADDED default/p, 6 MODIFIED default/p, " (atomic`,
+			"reliable: an event is missing", []string{applied(modified, 6)},
+			`but the changes were "5 ADDED default/p, 6 MODIFIED default/p, " (atomic`,
 		},
 		{
-			"reliable: what never was",
-			[]string{taken(added, 5), taken(modified, 6), taken(modified, 8)},
-			`what there was: "" (atomic`,
+			"reliable: an event too many", []string{applied(added, 5), applied(modified, 6), applied(modified, 8)},
+			`but the changes were "" (atomic`,
 		},
 		{
-			"resumable",
-			[]string{taken(added, 5), watchingFrom(6)},
-			"watches pods from 6, and had heard up to 5 (resumable)",
+			"resumable", []string{applied(added, 5), watchingFrom(6)},
+			"watches pods from version 6, but has read up to version 5 (resumable)",
+		},
+		{"bookmarkable", []string{applied(bookmark, 5)}, before5 + "BOOKMARK Pod rv=5 stale=false, " + only5},
+		{
+			"a new event is skipped", []string{skipped(added, 5)},
+			"skips a new event after version 4: ADDED Pod default/p rv=5 stale=true",
 		},
 		{
-			"bookmarkable",
-			[]string{taken(bookmark, 5)},
-			`what there was: "5 ADDED default/p, " (atomic, reliable, bookmarkable)`,
+			"a watch that was not requested", []string{listedAt(9), watchingFrom(9)},
+			"logs a watch that it has not requested: watching kind=Pod rv=9",
 		},
 		{
-			"news passed over",
-			[]string{passedOver(added, 5)},
-			"passes over ADDED Pod default/p rv=5 stale=true, having heard up to 4",
+			"a watch that was requested once", []string{watchingFrom(4)},
+			"logs a watch that it has not requested: watching kind=Pod rv=4",
 		},
+		{"an error", []string{`{"level":"ERROR","msg":"oh"}`}, "logs a bug: oh"},
+		{"a panic", []string{`{"level":"WARN","msg":"a panic in a worker"}`}, "logs a bug: a panic in a worker"},
+		{"no level", []string{`{"msg":"ready"}`}, "logs a line that cannot be parsed: it has no level, or no msg"},
 		{
-			"not asked for",
-			[]string{listedAt(9), watchingFrom(9)},
-			"watches what it has not asked for: watching kind=Pod rv=9",
-		},
-		{"asked for once", []string{watchingFrom(4)}, "watches what it has not asked for: watching kind=Pod rv=4"},
-		{"a bug", []string{`{"level":"ERROR","msg":"oh"}`}, "says that it has a bug: oh"},
-		{
-			"a panic",
-			[]string{`{"level":"WARN","msg":"a panic in a worker"}`},
-			"says that it has a bug: a panic in a worker",
-		},
-		{"no level", []string{`{"msg":"ready"}`}, "logs a line that cannot be read: it has no level, or no msg"},
-		{
-			"another kind",
-			[]string{`{"level":"DEBUG","msg":"listed","kind":"Count","rv":"4"}`},
-			"should name a kind that it watches",
+			"another kind", []string{`{"level":"DEBUG","msg":"listed","kind":"Count","rv":"4"}`},
+			"logs a line without a kind that it watches",
 		},
 	} {
-		broken := heardInLog(t, append(slices.Clone(watches), c.lines...)...)
-		if !strings.HasPrefix(broken, "r0 ") || !strings.Contains(broken, c.want) || strings.Contains(broken, "\n") {
-			t.Errorf("%s: %q is broken, want %q", c.name, broken, c.want)
-		}
+		t.Run(row.name, func(t *testing.T) {
+			s := readLog(t, append([]string{listedAt(4), watchingFrom(4)}, row.lines...)...)
+			testkit.WantNumber(t, "broken rules", len(s.broken), 1)
+			wantBroken(t, s, row.want)
+			wantBroken(t, s, "r0 ")
+		})
 	}
 }
 
-func TestProcessMustHaveHeardOfAllThatItWasToldWhenAllIsQuiet(t *testing.T) {
-	whole := hearing{upTo: 6, told: 6, watches: true, isDiscovered: true}
-	for _, c := range []struct {
+func TestLogMustShowEverythingAtACalm(t *testing.T) {
+	for _, row := range []struct {
 		name   string
-		change func(*hearing)
+		change func(*progress)
 		want   string
 	}{
-		{"all of it", func(h *hearing) {}, ""},
-		{"more, by a list", func(h *hearing) { h.upTo = 7 }, ""},
-		{"not the last event", func(h *hearing) { h.told = 7 }, "heard of counts up to 6, and was told of 7"},
-		{"no watch", func(h *hearing) { h.watches = false }, "that it watches counts"},
-		{"no list", func(h *hearing) { h.upTo = 0 }, "that it has listed counts"},
-		{"no discovery", func(h *hearing) { h.isDiscovered = false }, "that it has discovered counts"},
+		{"all events are logged", func(*progress) {}, ""},
+		{"a list has brought more", func(p *progress) { p.upTo = 7 }, ""},
+		{"the last event is missing", func(p *progress) { p.sent = 7 }, "of counts up to version 6, though it was sent"},
+		{"no watch", func(p *progress) { p.isWatching = false }, "that it watches counts"},
+		{"no list", func(p *progress) { p.upTo = 0 }, "that it has listed counts"},
+		{"no discovery", func(p *progress) { p.isDiscovered = false }, "that it has discovered counts"},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			pods, nodes, counts := whole, whole, whole
-			c.change(&counts)
-			p := &proc{
-				host:     "r0",
-				began:    time.Now(),
-				hearings: map[string]*hearing{"pods": &pods, "nodes": &nodes, "counts": &counts},
-			}
-			s := &sim{flags: flags{runsCounts: true}, began: time.Now(), slots: []*proc{p}}
-			s.checkHeardLocked()
-			if len(s.wrong) > 0 {
-				t.Errorf("%s, just started: %q", c.name, s.wrong)
-			}
-			<-time.After(settled)
-			s.checkHeardLocked()
-			broken := strings.Join(s.wrong, "\n")
-			if (broken == "") != (c.want == "") || !strings.Contains(broken, c.want) {
-				t.Errorf("%s: %q, want %q", c.name, broken, c.want)
-			}
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				whole := progress{upTo: 6, sent: 6, isWatching: true, isDiscovered: true}
+				pods := whole
+				nodes := whole
+				counts := whole
+				row.change(&counts)
+				p := &proc{
+					host:     "r0",
+					began:    time.Now(),
+					progress: map[string]*progress{"pods": &pods, "nodes": &nodes, "counts": &counts},
+				}
+				s := &sim{flags: flags{runsCounts: true}, began: time.Now(), slots: []*proc{p}}
+				s.checkProgressLocked()
+				wantBroken(t, s, "") // the process has just started
+				<-time.After(warmUp)
+				s.checkProgressLocked()
+				wantBroken(t, s, row.want)
+			})
 		})
 	}
 }

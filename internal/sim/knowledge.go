@@ -11,13 +11,13 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// knowledge is an object that a process has been told of.
+// knowledge is an object as a process has received it, and when.
 type knowledge struct {
 	object fakekube.Object
 	at     time.Time
 }
 
-// Told notes what a process is told on a watch.
+// Told notes an event that a watch sends to a process. The fake calls it.
 func (s *sim) Told(a fakekube.Answer, event string, o fakekube.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -25,11 +25,11 @@ func (s *sim) Told(a fakekube.Answer, event string, o fakekube.Object) {
 	if p == nil || p.isDead {
 		return
 	}
-	s.noteToldLocked(p, a.Request.Resource, versionOf(o))
-	p.learns(a, o, event == "DELETED")
+	s.noteSentEventLocked(p, a.Request.Resource, versionOf(o))
+	p.noteObject(a, o, event == "DELETED")
 }
 
-// Answered notes what a process is told otherwise.
+// Answered notes every other answer to a process. The fake calls it.
 func (s *sim) Answered(a fakekube.Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +43,7 @@ func (s *sim) Answered(a fakekube.Answer) {
 	}
 	if a.Code/100 != 2 {
 		if q.Verb == "watch" && !p.isDead {
-			s.heard.watchesRefused++
+			s.totals.watchesRefused++
 		}
 		return
 	}
@@ -51,22 +51,22 @@ func (s *sim) Answered(a fakekube.Answer) {
 	case q.Verb == "update" && q.Resource == "leases":
 		if holderIn(a.Body) != "" {
 			s.leaderHost = q.Host
-			s.leaderAsked = p.leaseSent
+			s.leaderSentAt = p.leaseSentAt
 		}
 	case q.Verb == "list" && !a.HasMore && q.Query.Get("limit") != "1":
-		p.learnsList(a)
+		p.noteList(a)
 	case q.Verb == "patch":
 		var o fakekube.Object
 		json.Unmarshal(a.Body, &o)
-		p.learns(a, o, false)
-		if s.killsWriter && q.Resource == "nodes" { // before it can say so in an event, or soon after
-			s.killsWriter = false
+		p.noteObject(a, o, false)
+		if s.killNextWriter && q.Resource == "nodes" { // before or soon after it can post the Event
+			s.killNextWriter = false
 			s.running.Go(func() { s.killProcess(p.slot, 3*time.Second) })
 		}
 	}
 }
 
-// noteWritten notes that a process has an answer to a write after which it has to rest.
+// noteWritten notes an answer to a write after which the process must wait before it writes to the object again.
 func (p *proc) noteWritten(a fakekube.Answer) {
 	switch a.Code {
 	case http.StatusOK, http.StatusNotFound, http.StatusUnprocessableEntity:
@@ -79,29 +79,30 @@ func (p *proc) noteWritten(a fakekube.Answer) {
 	p.wrote[key+" "+patch.Metadata.UID] = time.Now()
 }
 
-// learnsList notes what a process is told by a list, or by its last page.
-func (p *proc) learnsList(a fakekube.Answer) {
+// noteList notes the objects of a list, or of its last page.
+func (p *proc) noteList(a fakekube.Answer) {
 	resource := a.Request.Resource
 	p.hasList[resource] = p.hasList[resource] || !a.IsCut
 	p.isBlind[resource] = p.isBlind[resource] && p.mayMiss(a)
 	listed := map[string]bool{}
 	for _, o := range a.Items {
 		listed[resource+"/"+fakekube.KeyOf(o).String()] = true
-		p.learns(a, o, false)
+		p.noteObject(a, o, false)
 	}
 	maps.DeleteFunc(p.knows, func(k string, _ *knowledge) bool {
 		return strings.HasPrefix(k, resource+"/") && !listed[k]
 	})
 }
 
-// learns notes what a process is told of an object. Where it may miss that, nobody can say which of both it knows.
-func (p *proc) learns(a fakekube.Answer, o fakekube.Object, isGone bool) {
+// noteObject notes an object that is sent to a process. If the answer may be lost, the process may know the old object
+// or the new one, so that the simulation assumes neither.
+func (p *proc) noteObject(a fakekube.Answer, o fakekube.Object, isGone bool) {
 	k := a.Request.Resource + "/" + fakekube.KeyOf(o).String()
 	version := versionOf(o)
 	was := p.knows[k]
 	isList := a.Items != nil
 	if was != nil && !isList && !isGone && versionOf(was.object) > version {
-		return // it has heard more already, in another way
+		return // the process has already received a newer version
 	}
 	delete(p.knows, k)
 	if p.mayMiss(a) {
@@ -113,10 +114,10 @@ func (p *proc) learns(a fakekube.Answer, o fakekube.Object, isGone bool) {
 	}
 }
 
-// mayMiss reports whether an answer may not arrive.
+// mayMiss reports whether an answer may be lost on its way to the process.
 func (p *proc) mayMiss(a fakekube.Answer) bool { return a.IsCut || p.link.mayLose() }
 
-// versionOf is an object's resourceVersion. The fake's are numbers from 1 on.
+// versionOf returns an object's resourceVersion. The fake's versions are numbers from 1 on.
 func versionOf(o fakekube.Object) int {
 	version, _ := strconv.Atoi(fakekube.TextIn(fakekube.MetaOf(o), "resourceVersion"))
 	return version

@@ -9,20 +9,20 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// span is what a duration is drawn from.
+// span is a range of durations.
 type span struct{ shortest, longest time.Duration }
 
-// some draws a duration, short ones as often as long ones.
-func (s *sim) some(of span) time.Duration {
+// drawDuration draws a duration. Each order of magnitude is equally likely.
+func (s *sim) drawDuration(of span) time.Duration {
 	ratio := float64(of.longest) / float64(of.shortest)
 	d := float64(of.shortest) * math.Pow(ratio, s.dice.Float64())
 	return time.Duration(d).Truncate(time.Millisecond)
 }
 
-// isHeads draws one of two.
-func (s *sim) isHeads() bool { return s.dice.IntN(2) == 0 }
+// flipCoin returns true half of the time.
+func (s *sim) flipCoin() bool { return s.dice.IntN(2) == 0 }
 
-// pick draws one of several.
+// pick draws one of several values.
 func pick[T any](dice *rand.Rand, of ...T) T { return of[dice.IntN(len(of))] }
 
 // key names an object.
@@ -40,7 +40,7 @@ func (s *sim) aPod() key {
 	return key{Namespace: namespace, Name: fmt.Sprint("p", s.dice.IntN(30))}
 }
 
-// lifeSteps are what happens in a healthy cluster.
+// lifeSteps is what happens in a healthy cluster.
 var lifeSteps = []step{
 	{name: "pod comes or goes", weight: 8, do: (*sim).podComesOrGoes},
 	{name: "pod is replaced", weight: 3, do: (*sim).podIsReplaced},
@@ -52,7 +52,7 @@ var lifeSteps = []step{
 	{name: "status is overwritten", weight: 1, do: (*sim).statusIsOverwritten},
 }
 
-// podComesOrGoes makes a pod, or removes the one that has its name: a deployment is scaled.
+// podComesOrGoes creates a pod, or removes the one with that name, as when a deployment is scaled.
 func (s *sim) podComesOrGoes() string {
 	key := s.aPod()
 	if s.fake.Get("pods", key) == nil {
@@ -62,15 +62,15 @@ func (s *sim) podComesOrGoes() string {
 	return "- pod " + key.String()
 }
 
-// podIsReplaced makes a pod, at once where one of the same name has just been, with another uid and maybe on another
-// node: a StatefulSet's pod is evicted.
+// podIsReplaced removes a pod and creates another one with the same name at once, with another uid and perhaps on
+// another node, as when a StatefulSet's pod is evicted.
 func (s *sim) podIsReplaced() string {
 	key := s.aPod()
 	s.fake.Remove("pods", key)
 	return "-" + s.addPod(key)
 }
 
-// addPod makes a pod, with a label by which Counts count, on a node or not yet.
+// addPod creates a pod with a label that Counts count, on a node or not scheduled yet.
 func (s *sim) addPod(key key) string {
 	label := pick(s.dice, "app", "app", "run")
 	labels := fakekube.Object{label: pick(s.dice, "web", "db")}
@@ -80,8 +80,7 @@ func (s *sim) addPod(key key) string {
 	return fmt.Sprintf("+ pod %s on %q %v", key, node, labels)
 }
 
-// podChanges gives a pod another label, and, where it has none, maybe a node: the scheduler binds it, or somebody
-// takes it out of a service.
+// podChanges gives a pod another label, as when it is taken out of a service, and perhaps a node if it has none.
 func (s *sim) podChanges() string {
 	key := s.aPod()
 	pod := s.fake.Get("pods", key)
@@ -89,7 +88,7 @@ func (s *sim) podChanges() string {
 		return ""
 	}
 	pod = fakekube.Clone(pod)
-	if nodeOf(pod) == "" && s.isHeads() {
+	if nodeOf(pod) == "" && s.flipCoin() {
 		pod["spec"].(fakekube.Object)["nodeName"] = s.aNode()
 	}
 	labels := fakekube.Object{"app": pick(s.dice, "web", "db", "none")}
@@ -98,7 +97,7 @@ func (s *sim) podChanges() string {
 	return fmt.Sprint("~ pod ", key, " ", labels)
 }
 
-// waveOfPods makes and removes many pods at once: a job begins or ends, or a node is drained.
+// waveOfPods creates and removes many pods at once, as when a job begins or ends, or when a node is drained.
 func (s *sim) waveOfPods() string {
 	n := 10 + s.dice.IntN(90)
 	for range n {
@@ -107,20 +106,20 @@ func (s *sim) waveOfPods() string {
 	return fmt.Sprint("a wave of ", n, " pods")
 }
 
-// nodeComesOrGoes removes a node, makes one, or makes one in place of another, as a worker or for the control plane:
-// an autoscaler is at work, or a machine is installed again.
+// nodeComesOrGoes removes, creates or replaces a node, as a worker or for the control plane, as when an autoscaler is
+// at work or a machine is installed again.
 func (s *sim) nodeComesOrGoes() string {
 	name := s.aNode()
 	removed := s.fake.Remove("nodes", key{Name: name})
-	if removed != nil && s.isHeads() {
+	if removed != nil && s.flipCoin() {
 		return "- node " + name
 	}
 	s.fake.AddNode(name, pick(s.dice, "role=worker", s.ControlPlaneLabel))
 	return "+ node " + name
 }
 
-// labelIsOverwritten changes or removes a label of a node that the program writes, or the one by which it chooses its
-// nodes: another writer does not know that they are taken.
+// labelIsOverwritten changes or removes a node's label that the program writes or chooses nodes by, as another writer
+// does that does not know about the program.
 func (s *sim) labelIsOverwritten() string {
 	name := s.aNode()
 	if s.fake.Get("nodes", key{Name: name}) == nil {
@@ -132,7 +131,7 @@ func (s *sim) labelIsOverwritten() string {
 	return fmt.Sprint("~ node ", name, " ", label, "=", value)
 }
 
-// countComesChangesOrGoes is what people do with Counts, among them some that are invalid.
+// countComesChangesOrGoes creates, changes or removes a Count, as people do. Some of the Counts are invalid.
 func (s *sim) countComesChangesOrGoes() string {
 	key := s.aCount()
 	if s.fake.InstalledCRD() == nil || s.dice.IntN(4) == 0 {
@@ -149,7 +148,7 @@ func (s *sim) countComesChangesOrGoes() string {
 	return "+ count " + key.Name + " " + spec
 }
 
-// statusIsOverwritten gives a Count a status that may be wrong: another writer again.
+// statusIsOverwritten gives a Count a status that may be wrong, as another writer does.
 func (s *sim) statusIsOverwritten() string {
 	key := s.aCount()
 	count := s.fake.Get("counts", key)

@@ -13,23 +13,23 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// link is the way of one process to the server, on which faults may strike that process alone.
+// link is the network of one process. Its faults affect no other process.
 type link struct {
 	net *fakekube.Network
 
 	mu       sync.Mutex // guards all below
 	isAway   bool       // connections are refused
-	isLost   bool       // connections are never made, nor refused
-	isDead   bool       // it is away for ever
+	isLost   bool       // attempts to connect get no answer
+	isDead   bool       // it stays away for ever
 	wires    map[*wire]bool
-	closedAt time.Time // when a wire was closed; the server may still write to it in the same moment
+	closedAt time.Time // when a wire was last closed; the server may still write to it at that moment
 }
 
-// wire is one connection. Once it is silent, what is sent either way is swallowed.
+// wire is one connection. Once it is silent, everything that is sent in either direction is lost.
 type wire struct {
 	net.Conn
 	link   *link
-	silent chan struct{} // closed: it is
+	silent chan struct{} // closed when the wire becomes silent
 	closed chan struct{}
 
 	hushOnce  sync.Once
@@ -39,7 +39,7 @@ type wire struct {
 // lostDialTimeout is how long the kernel tries to reach a host that does not answer.
 const lostDialTimeout = 30 * time.Second
 
-// dial connects to the server. It is what a process gets as its network.
+// dial connects to the server. Each process gets its link's dial as its network.
 func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	l.mu.Lock()
 	isAway := l.isAway
@@ -66,7 +66,7 @@ func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	return w, nil
 }
 
-// Read passes over what arrives once the wire is silent, until it is closed.
+// Read waits, once the wire is silent, until the wire is closed.
 func (w *wire) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	if w.isSilent() {
@@ -76,7 +76,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write loses what is sent once the wire is silent.
+// Write loses everything once the wire is silent.
 func (w *wire) Write(p []byte) (int, error) {
 	if w.isSilent() {
 		return len(p), nil
@@ -84,7 +84,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	return w.Conn.Write(p)
 }
 
-// Close is the process's: the server's end gets to know of it, also where the wire was silent.
+// Close is called by the process. The server notices it even if the wire was silent.
 func (w *wire) Close() error {
 	w.closeOnce.Do(func() { close(w.closed) })
 	w.link.mu.Lock()
@@ -103,21 +103,21 @@ func (w *wire) isSilent() bool {
 	}
 }
 
-// cut breaks all connections: both ends notice.
+// cut breaks all connections. Both ends notice that.
 func (l *link) cut() {
 	for _, w := range l.all() {
 		w.Conn.Close()
 	}
 }
 
-// hush makes all connections silent: neither end notices.
+// hush makes all connections silent. Neither end notices that.
 func (l *link) hush() {
 	for _, w := range l.all() {
 		w.hushOnce.Do(func() { close(w.silent) })
 	}
 }
 
-// setAway refuses new connections, or lets them through again.
+// setAway refuses new connections, or allows them again.
 func (l *link) setAway(yes bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,7 +125,7 @@ func (l *link) setAway(yes bool) {
 	l.isLost = false
 }
 
-// setLost leaves new connections without an answer.
+// setLost leaves attempts to connect without an answer.
 func (l *link) setLost() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,7 +133,7 @@ func (l *link) setLost() {
 	l.isLost = !l.isDead
 }
 
-// die lets nothing through any more.
+// die cuts the process off for ever.
 func (l *link) die() {
 	l.mu.Lock()
 	l.isAway = true
@@ -142,8 +142,8 @@ func (l *link) die() {
 	l.cut()
 }
 
-// mayLose reports whether an answer that the server sends now may not arrive: a connection is silent, or was until
-// this moment.
+// mayLose reports whether an answer that the server sends now may be lost, because a connection is silent, or because
+// one was closed at this moment.
 func (l *link) mayLose() bool {
 	l.mu.Lock()
 	closedNow := l.closedAt.Equal(time.Now())
@@ -151,7 +151,7 @@ func (l *link) mayLose() bool {
 	return closedNow || slices.ContainsFunc(l.all(), (*wire).isSilent)
 }
 
-// all are the connections that there are.
+// all returns the open connections.
 func (l *link) all() []*wire {
 	l.mu.Lock()
 	defer l.mu.Unlock()

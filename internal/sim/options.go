@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// Program is the program under simulation, from its flags to its end, which comes soon after that of ctx: as a process
-// is asked to stop by a signal. It reaches the server through dial alone, starts nothing that outlives it, and is run
-// several times at once. Its log goes to stderr.
+// Program runs the program with these flags. It ends soon after ctx, as a process does after a signal. It must connect
+// to the server only by dial, and must start nothing that outlives it. It is run several times at once. Its log goes to
+// stderr.
 //
-// It gets the flags -master with a URL over plain http, -v 4, -log-format json, -interval, -wire and -pod-events. Some
-// seeds also give it -node-label, -pod-selector, -field-selector, -namespace, -controllers and the four that begin with
-// -leader-elect.
+// The flags are -master with a URL over plain http, -v 4, -log-format json, -interval, -wire and -pod-events. Some
+// seeds also give it -node-label, -pod-selector, -field-selector, -namespace, -controllers and the four flags that
+// begin with -leader-elect.
 type Program func(
 	ctx context.Context,
 	args []string,
@@ -25,18 +25,18 @@ type Program func(
 	dial func(ctx context.Context, network, addr string) (net.Conn, error),
 ) error
 
-// Options say what is simulated, and what the program promises.
+// Options says what is simulated, and what the program promises.
 //
-// All but Seed and WholeStory must be set: Simulate panics where one is missing, as a check would pass for lack of it.
-// The durations are promises, as the program's real constants are, jitter included. From them comes the bound, the time
-// within which all must be right once all faults have stopped:
+// All options except Seed and WholeStory must be set. Simulate panics if one is missing, because a check would pass
+// without it. The durations are the program's own, with jitter. From them follows the bound, which is the time within
+// which everything must be right after all faults have stopped:
 //
 //	LongestBackoff + the interval + 10 s for the writes + 2 × LongestDiscovery
 //	+ with an election, its lease's duration and renew deadline
-//	+ the longest that a fault since the last calm has made necessary: how long it goes on by itself,
-//	  Silence where a connection fell silent, LongestUnlisted where a change was lost
+//	+ the longest time that a fault since the last calm needs: its own duration, Silence if a
+//	  connection fell silent, LongestUnlisted if a change was lost
 //
-// Too long a bound hides mistakes, too short a one finds some where there are none.
+// A bound that is too long hides mistakes. One that is too short reports mistakes where there are none.
 type Options struct {
 	// Program is what is simulated.
 	Program Program
@@ -44,13 +44,13 @@ type Options struct {
 	// Name is what the program is called in the story.
 	Name string
 
-	// Rerun says, for people, how to run one seed once more, and how to see its whole story.
+	// Rerun tells people how to run one seed once more, and how to see its whole story.
 	Rerun func(seed uint64) string
 
 	// Seed chooses the flags, the cluster's life and its faults. RunSeeds sets it.
 	Seed uint64
 
-	// WholeStory shows all that happened when a seed fails, not just the end.
+	// WholeStory shows everything that happened when a seed fails, not only the lines around the first broken rule.
 	WholeStory bool
 
 	// TotalLabel is the node label that shows how many pods there are.
@@ -62,36 +62,36 @@ type Options struct {
 	// ControlPlaneLabel marks the nodes that show the total.
 	ControlPlaneLabel string
 
-	// LeaseNamespace and LeaseName are those of the lease by which processes elect a leader.
+	// LeaseNamespace and LeaseName name the lease by which processes elect a leader.
 	LeaseNamespace, LeaseName string
 
-	// LeaseLost is part of the error with which a process ends that has lost its lease. Where processes elect a leader,
-	// this error breaks no rule. Any other does.
+	// LeaseLost is part of the error with which a process ends that has lost its lease. In an election this error breaks
+	// no rule. Every other error does.
 	LeaseLost string
 
 	// LongestBackoff is the longest time between two tries at the same thing, with jitter. It is part of the bound: a
 	// try may have failed in the moment before all faults stopped.
 	LongestBackoff time.Duration
 
-	// LongestDiscovery is the longest time between two questions for a resource that may not be installed, with
-	// jitter. It is part of the bound twice, as it takes two to know that one is gone.
+	// LongestDiscovery is the longest time between two checks whether a resource is installed, with jitter. It is part
+	// of the bound twice, because the program believes only the second check that a resource is gone.
 	LongestDiscovery time.Duration
 
-	// Silence is how long a connection may be silent before it is taken for dead. It is part of the bound, with 5 s
-	// on top, after a fault that nobody is told of.
+	// Silence is how long a connection may be silent before the program takes it for dead. It is part of the bound,
+	// with 5 s on top, after a fault that causes no error.
 	Silence time.Duration
 
-	// LongestUnlisted is the longest time between two lists of a resource that is being watched, also where the first
-	// try at the second one fails. A change that no watch tells of stays unknown for so long, so that it is part of
-	// the bound after such a change, and after a backup was restored.
+	// LongestUnlisted is the longest time between two lists of a resource that is watched, even if the first try at the
+	// second list fails. It is part of the bound after a change that no watch has brought, and after a backup was
+	// restored.
 	LongestUnlisted time.Duration
 
-	// StatusRest is the least time between two writes to the status of one Count, where the interval is not less. A
-	// write that comes sooner breaks a rule. Between two writes to one node, that is the interval.
+	// StatusRest is the shortest time between two writes to the status of one Count, or the interval if that is shorter.
+	// An earlier write breaks a rule. Between two writes to one node, the shortest time is the interval.
 	StatusRest time.Duration
 }
 
-// missing are the names of those that must be set and are not.
+// missing returns the names of the options that must be set and are not.
 func (o Options) missing() []string {
 	mayBeZero := []string{"Seed", "WholeStory"}
 	var names []string
@@ -105,35 +105,34 @@ func (o Options) missing() []string {
 	return names
 }
 
-// Result is what became of a seed.
+// Result is the result of one seed.
 type Result struct {
-	// Stats are the seed's numbers.
+	// Stats has the seed's numbers.
 	Stats Stats
 
-	// Script is the life and the faults that the seed brought, a line each, and when.
+	// Script has a line for each change and each fault that the seed has brought, with its time.
 	Script []string
 
-	// Broken are the rules that were broken, in the order in which that was noticed. Where it was one process that broke
-	// a rule, its name comes first; what is wrong with the cluster or with the whole seed names none.
+	// Broken has the rules that were broken, in the order in which the simulation noticed it. Each begins with the name
+	// of the process that has broken the rule, unless the rule is about the cluster or the whole seed.
 	Broken []string
 
-	// Story is what led to the first of them: what the seed brought, what processes asked and logged.
+	// Story is what led to the first broken rule: what the seed has brought, and what the processes sent and logged.
 	Story string
 }
 
-// Stats are numbers of what was seen, in one seed or several: that much has been held against the rules. They are for
-// people: String has all of them.
+// Stats counts, for one seed or several, what was checked against the rules. String prints all the numbers.
 type Stats struct {
 	seeds     int
-	changes   int // of the cluster's life, and faults
+	changes   int // from the cluster's life, and faults
 	faults    int
 	requests  int
 	writes    int
-	watches   int // that processes said they had begun
-	events    int // that processes said they had heard, bookmarks too
-	calms     int // times that all faults stopped
+	watches   int // as logged by the processes
+	events    int // as logged by the processes, with bookmarks
+	calms     int // how often all faults stopped
 	simulated time.Duration
-	slowest   time.Duration // the last write after all faults had stopped
+	slowest   time.Duration // the longest time from a calm's start to its last write
 }
 
 func (s *Stats) add(o Stats) {
@@ -149,7 +148,7 @@ func (s *Stats) add(o Stats) {
 	s.slowest = max(s.slowest, o.slowest)
 }
 
-// String is one sentence of all the numbers.
+// String returns a sentence with all the numbers.
 func (s Stats) String() string {
 	return fmt.Sprintf("%d seeds, %.0f simulated hours: %d changes, %d of them faults; %d requests, %d writes, "+
 		"%d watches with %d events held against the rules; "+

@@ -10,91 +10,91 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// flurry is the last act before a calm: while writes are under way, what they are about changes again.
+// flurry is what comes right before a calm: the cluster changes while writes are in flight.
 func (s *sim) flurry() {
 	isWrite := func(q fakekube.Request) bool { return q.Verb == "patch" && q.Resource != "events" }
 	times := 1 + s.dice.IntN(8)
-	delay := s.some(span{100 * time.Millisecond, 3 * time.Second})
+	delay := s.drawDuration(span{100 * time.Millisecond, 3 * time.Second})
 	s.fake.LiftFaults()
 	s.fake.InjectUnchecked(fakekube.Fault{On: fakekube.Requests{If: isWrite}, Times: times, Delay: delay})
 	for range 1 + s.dice.IntN(20) {
 		s.step(lifeSteps)
-		<-time.After(s.some(span{time.Millisecond, time.Second}))
+		<-time.After(s.drawDuration(span{time.Millisecond, time.Second}))
 	}
 }
 
-// calm ends all faults, and asks the oracle.
+// calm ends all faults. Then everything must become right within the bound, and stay right without any write.
 func (s *sim) calm() {
-	s.stopFaults()
+	s.endFaults()
 	start := time.Now()
-	bound := s.takeBound()
-	s.say("all faults stop; within %v all must be right", bound)
+	bound := s.nextBound()
+	s.log("all faults stop; everything must be right within %v", bound)
 	settle(bound)
 	s.checkRight("within the bound")
-	writes := s.countCalm(start)
+	writes := s.noteCalm(start)
 	settle(5 * s.interval)
 	s.checkRight("five intervals later")
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stats.writes != writes {
-		s.failLocked("there is no peace: writes go on when all is right")
+		s.failLocked("writes continue although everything is right")
 	}
-	s.checkHeardLocked()
-	if len(s.wrong) == 0 {
-		s.sayLocked("all is right")
+	s.checkProgressLocked()
+	if len(s.broken) == 0 {
+		s.logLocked("everything is right")
 	}
 }
 
-// settle lets time pass, and then everything come to rest.
+// settle lets time pass, and then waits until every goroutine is blocked.
 func settle(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-func (s *sim) stopFaults() {
+func (s *sim) endFaults() {
 	s.fake.Heal()
 	s.restoreServer()
-	s.each(func(p *proc) { p.link.setAway(false) })
+	s.eachProcess(func(p *proc) { p.link.setAway(false) })
 	if s.fake.InstalledCRD() == nil {
 		s.fake.InstallCRD(&fakekube.CRD{HasStatus: true})
 	}
 }
 
-// needs says that the usual bound must be longer, as something goes on for so long.
-func (s *sim) needs(d time.Duration) {
+// extendBound makes the next bound longer, because of a fault that lasts that long.
+func (s *sim) extendBound(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.patience = max(s.patience, d)
+	s.extraBound = max(s.extraBound, d)
 }
 
-// needsSilence is needs, for what is noticed by the silence of a connection.
-func (s *sim) needsSilence() { s.needs(s.Silence + 5*time.Second) }
+// extendBoundForSilence is extendBound for a fault that is noticed only because a connection is silent.
+func (s *sim) extendBoundForSilence() { s.extendBound(s.Silence + 5*time.Second) }
 
-// takeBound is the time within which all must be right once faults have stopped.
-func (s *sim) takeBound() time.Duration {
+// nextBound returns the time within which everything must be right. What has extended it no longer counts after that.
+func (s *sim) nextBound() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	const forWrites = 10 * time.Second // all labels and statuses, at the default -qps
-	bound := s.LongestBackoff + s.interval + forWrites + 2*s.LongestDiscovery + s.patience
+	bound := s.LongestBackoff + s.interval + forWrites + 2*s.LongestDiscovery + s.extraBound
 	if s.elects() {
 		bound += s.leaseDuration + s.renewDeadline
 	}
-	s.patience = 0
-	s.killsWriter = false
+	s.extraBound = 0
+	s.killNextWriter = false
 	return bound
 }
 
-// countCalm adds a calm to the numbers, and returns the writes until now.
-func (s *sim) countCalm(start time.Time) (writes int) {
+// noteCalm adds a calm to the statistics, and returns the number of writes so far.
+func (s *sim) noteCalm(start time.Time) (writes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.calms++
-	s.stats.slowest = max(s.stats.slowest, s.wroteAt.Sub(start))
+	s.stats.slowest = max(s.stats.slowest, s.lastWriteAt.Sub(start))
 	return s.stats.writes
 }
 
-// checkRight: everything is as it should be.
+// checkRight checks that all labels and statuses are right.
 func (s *sim) checkRight(when string) {
 	truth, has := s.truth()
 	s.mu.Lock()
@@ -107,12 +107,12 @@ func (s *sim) checkRight(when string) {
 	for k, got := range has {
 		_, should := truth[k]
 		if !should {
-			s.failLocked("%s, %s is %q and should not be", when, k, got)
+			s.failLocked("%s, %s is %q and should not be there", when, k, got)
 		}
 	}
 }
 
-// truth is how everything should be, and has is how it is, by the fake's own state.
+// truth returns what the labels and statuses should be, and what they are. It knows that from the fake's own state.
 func (s *sim) truth() (truth, has map[string]string) {
 	truth = map[string]string{}
 	has = map[string]string{}
@@ -124,7 +124,7 @@ func (s *sim) truth() (truth, has map[string]string) {
 	return truth, has
 }
 
-// truthOfNodes adds what the nodes' labels should be, and are.
+// truthOfNodes adds the labels of the nodes to truth and has.
 func (s *sim) truthOfNodes(pods []fakekube.Object, truth, has map[string]string) {
 	perNode := map[string]int{}
 	for _, pod := range pods {
@@ -152,9 +152,9 @@ func (s *sim) truthOfNodes(pods []fakekube.Object, truth, has map[string]string)
 	}
 }
 
-// truthOfCounts adds what the status of each Count should be, and is.
+// truthOfCounts adds the statuses of the Counts to truth and has.
 func (s *sim) truthOfCounts(pods []fakekube.Object, truth, has map[string]string) {
-	perName := map[string]int{} // by namespace, and name in a pod's labels
+	perName := map[string]int{} // by namespace and by the label app or run
 	for _, pod := range pods {
 		namespace := fakekube.TextIn(fakekube.MetaOf(pod), "namespace")
 		app := labelOf(pod, "app")
@@ -172,7 +172,7 @@ func (s *sim) truthOfCounts(pods []fakekube.Object, truth, has map[string]string
 		spec := count["spec"].(fakekube.Object)
 		status, _ := count["status"].(fakekube.Object)
 		want, isValid := spec["count"].(float64)
-		if !isValid { // it must not be called healthy
+		if !isValid { // its status only must not be healthy
 			truth[key.String()] = "false"
 			has[key.String()] = fmt.Sprint(status["healthy"] == true)
 			continue

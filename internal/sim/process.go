@@ -10,38 +10,40 @@ import (
 	"time"
 )
 
-// proc is one process of the program, from its start to its end. The simulation's lock guards it.
+// proc is one process of the program, from its start to its end. sim.mu guards it.
 type proc struct {
 	slot  int
-	host  string // as it calls the server
+	host  string // the name by which it calls the server
 	link  *link
 	began time.Time
 	stop  context.CancelFunc
 
-	isEnding bool // for whatever reason: another one follows
-	isDead   bool // it was killed: nothing of it matters any more
+	isEnding bool // for whatever reason; another process follows
+	isDead   bool // it was killed, so that no rule applies to it any more
 
-	hearings map[string]*hearing   // by resource
+	// What it knows.
+	progress map[string]*progress  // by resource
+	hasList  map[string]bool       // resources of which it has got a complete list
 	knows    map[string]*knowledge // by resource and key
-	unsure   map[string]int        // versions that it may have heard of, by resource and key
-	isBlind  map[string]bool       // resources of which it may know better, or worse, than what it is told
+	unsure   map[string]int        // versions that it may or may not have received, by resource and key
+	isBlind  map[string]bool       // resources that it may know in another state than it was sent
 
-	hasList   map[string]bool      // resources of which it got a complete list
-	wrote     map[string]time.Time // when it last had an answer to a write, by resource, key and uid
-	mustWait  map[string]time.Time // until when, by method and path: the server has said so
-	busy      map[string]int       // requests by verb and path within busySince
-	busySince int64                // a second, in Unix time
-	leaseSent time.Time            // when it last asked for the lease
+	// What it has sent.
+	busySince   int64                // the current second, in Unix time
+	busy        map[string]int       // the requests in that second, by verb and path
+	mustWait    map[string]time.Time // until when Retry-After lets it wait, by method and path
+	wrote       map[string]time.Time // when it last got an answer to a write, by resource, key and uid
+	leaseSentAt time.Time            // when it last requested the lease
 }
 
-// restartPause is the time after which a process that has ended by itself is started again, as a kubelet would.
-const restartPause = 2 * time.Second
+// restartDelay is the time after which a process that has ended by itself is started again, as a kubelet does.
+const restartDelay = 2 * time.Second
 
 // launch starts a process in a slot, unless the simulation is over.
 func (s *sim) launch(slot int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.isOver {
 		return
 	}
 	ctx, stop := context.WithCancel(s.t.Context())
@@ -51,7 +53,7 @@ func (s *sim) launch(slot int) {
 		link:     &link{net: s.net, wires: map[*wire]bool{}},
 		began:    time.Now(),
 		stop:     stop,
-		hearings: map[string]*hearing{},
+		progress: map[string]*progress{},
 		knows:    map[string]*knowledge{},
 		unsure:   map[string]int{},
 		isBlind:  map[string]bool{},
@@ -61,15 +63,15 @@ func (s *sim) launch(slot int) {
 		busy:     map[string]int{},
 	}
 	for _, resource := range s.resources() {
-		p.hearings[resource] = &hearing{unsaid: map[int]int{}}
+		p.progress[resource] = &progress{unlogged: map[int]int{}}
 	}
 	s.slots[slot] = p
 	s.byHost[p.host] = p
-	s.sayLocked("%s starts", p.host)
+	s.logLocked("%s starts", p.host)
 	s.running.Go(func() { s.runProcess(ctx, p) })
 }
 
-// resources are those that the controllers read.
+// resources returns the resources that the controllers read.
 func (s *sim) resources() []string {
 	if s.runsCounts {
 		return []string{"pods", "nodes", "counts"}
@@ -79,7 +81,7 @@ func (s *sim) resources() []string {
 
 // runProcess runs a process to its end.
 func (s *sim) runProcess(ctx context.Context, p *proc) {
-	// -v 4: each event of a watch is logged.
+	// With -v 4, each event of a watch is logged.
 	args := append([]string{"-master", "http://" + p.host, "-v", "4", "-log-format", "json"}, s.args...)
 	noEnv := func(string) string { return "" }
 	err := s.Program(ctx, args, noEnv, io.Discard, &processLog{sim: s, p: p}, p.link.dial)
@@ -90,16 +92,16 @@ func (s *sim) runProcess(ctx context.Context, p *proc) {
 	if p.isDead {
 		return
 	}
-	s.sayLocked("%s ends: %v", p.host, err)
+	s.logLocked("%s ends: %v", p.host, err)
 	lostLease := err != nil && s.elects() && strings.Contains(err.Error(), s.LeaseLost)
 	if err != nil && !lostLease {
-		s.breakLocked(p, "ended with %v", err)
+		s.breakRuleLocked(p, "ended with %v", err)
 	}
 	if p.isEnding {
 		return
 	}
 	p.isEnding = true
-	s.launchLater(p.slot, restartPause)
+	s.launchLater(p.slot, restartDelay)
 }
 
 // launchLater starts a process in a slot after a while.
@@ -110,9 +112,9 @@ func (s *sim) launchLater(slot int, after time.Duration) {
 	})
 }
 
-// stopProcess asks the process in a slot to stop. Another one follows.
+// stopProcess asks the process in a slot to stop, and starts another one after a while.
 func (s *sim) stopProcess(slot int, after time.Duration) {
-	p, isNew := s.endProcess(slot, false)
+	p, isNew := s.markEnding(slot, false)
 	if !isNew {
 		return
 	}
@@ -120,9 +122,10 @@ func (s *sim) stopProcess(slot int, after time.Duration) {
 	s.launchLater(slot, after)
 }
 
-// killProcess kills the process in a slot: nothing of it reaches the server from now on. Another one follows.
+// killProcess kills the process in a slot, and starts another one after a while. Nothing that the killed process sends
+// reaches the server.
 func (s *sim) killProcess(slot int, after time.Duration) {
-	p, isNew := s.endProcess(slot, true)
+	p, isNew := s.markEnding(slot, true)
 	if !isNew {
 		return
 	}
@@ -131,8 +134,8 @@ func (s *sim) killProcess(slot int, after time.Duration) {
 	s.launchLater(slot, after)
 }
 
-// endProcess notes that the process in a slot ends. isNew says that it was not ending before.
-func (s *sim) endProcess(slot int, kill bool) (p *proc, isNew bool) {
+// markEnding notes that the process in a slot ends. isNew is false if it was ending already.
+func (s *sim) markEnding(slot int, kill bool) (p *proc, isNew bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p = s.slots[slot]
@@ -142,7 +145,7 @@ func (s *sim) endProcess(slot int, kill bool) (p *proc, isNew bool) {
 	return p, isNew
 }
 
-// disturb does something to the way of a process: what it was told in this very moment may not have arrived.
+// disturb changes the network of a process. What the server has sent at this very moment may be lost.
 func (s *sim) disturb(p *proc, do func(*link)) {
 	do(p.link)
 	s.mu.Lock()
@@ -152,8 +155,8 @@ func (s *sim) disturb(p *proc, do func(*link)) {
 	maps.DeleteFunc(p.wrote, func(_ string, at time.Time) bool { return at.Equal(now) })
 }
 
-// each does something to the newest process of each slot.
-func (s *sim) each(do func(*proc)) {
+// eachProcess calls do for the newest process of each slot.
+func (s *sim) eachProcess(do func(*proc)) {
 	s.mu.Lock()
 	all := slices.Clone(s.slots)
 	s.mu.Unlock()
@@ -162,8 +165,8 @@ func (s *sim) each(do func(*proc)) {
 	}
 }
 
-// one draws a process.
-func (s *sim) one() *proc {
+// aProcess draws one of the newest processes.
+func (s *sim) aProcess() *proc {
 	i := s.dice.IntN(len(s.slots))
 	s.mu.Lock()
 	defer s.mu.Unlock()

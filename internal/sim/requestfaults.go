@@ -11,13 +11,13 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// requestSort is a sort of requests that may meet a fault.
+// requestSort is a sort of requests that a fault may strike.
 type requestSort struct {
 	name  string
 	match func(fakekube.Request) bool
 }
 
-// isListOf matches lists of a resource, but for those with which podcount asks no more than whether it is there.
+// isListOf matches lists of a resource, except those with which podcount only checks whether it is there.
 func isListOf(resource string) func(fakekube.Request) bool {
 	isList := fakekube.IsList(resource)
 	return func(q fakekube.Request) bool { return isList(q) && q.Query.Get("limit") != "1" }
@@ -48,7 +48,7 @@ func sortsOfWrites() []requestSort {
 	}
 }
 
-// refusal is an answer with this Status in place of what was asked for. header is names and values by turns.
+// refusal is a fault that answers with this Status. header has names and values in turn.
 func refusal(code int, reason string, details any, header ...string) fakekube.Fault {
 	body, _ := json.Marshal(fakekube.Status(code, reason, "simulated", details))
 	reply := fakekube.Reply{Code: code, Body: string(body), Header: map[string]string{}}
@@ -58,18 +58,18 @@ func refusal(code int, reason string, details any, header ...string) fakekube.Fa
 	return fakekube.Fault{Do: reply}
 }
 
-// cause is the details of a Status that has one cause.
+// cause returns the details of a Status with one cause.
 func cause(reason string) fakekube.Object {
 	return fakekube.Object{"causes": []any{fakekube.Object{"reason": reason}}}
 }
 
-// outcome is what a request may meet in place of the server's answer, and its name in the story.
+// outcome is what a request may get instead of the server's answer, with its name in the story.
 type outcome struct {
 	name  string
 	fault fakekube.Fault
 }
 
-// commonOutcomes are what a request of any sort may meet.
+// commonOutcomes returns what any request may meet.
 func commonOutcomes() []outcome {
 	plainText := map[string]string{"Content-Type": "text/plain", "Retry-After": "40"}
 	html := map[string]string{"Content-Type": "text/html"}
@@ -81,7 +81,7 @@ func commonOutcomes() []outcome {
 		{"403: a role was removed", refusal(403, "Forbidden", nil)},
 		{"404: an aggregated API is not there yet", refusal(404, "NotFound", nil)},
 
-		// The server's priority and fairness has no room, and its older limit, which answers in plain text.
+		// The first two come from the server's priority and fairness, the third from its older limit.
 		{"429, with Retry-After: 7", refusal(429, "TooManyRequests", retryIn7s, "Retry-After", "7")},
 		{"429, without Retry-After", refusal(429, "TooManyRequests", nil)},
 		{"429 in plain text, with Retry-After: 40", fakekube.Fault{Do: tooMany}},
@@ -95,7 +95,7 @@ func commonOutcomes() []outcome {
 	}
 }
 
-// readOutcomes are what a list, a watch or discovery may meet.
+// readOutcomes returns what a list, a watch or discovery may meet.
 func readOutcomes() []outcome {
 	html := map[string]string{"Content-Type": "text/html"}
 	return append(commonOutcomes(), []outcome{
@@ -110,9 +110,9 @@ func readOutcomes() []outcome {
 	}...)
 }
 
-// writeOutcomes are what a write may meet. The lost answer is there twice, as it is what goes wrong most easily. One
-// step of twice the weight would not be the same: each entry is drawn for itself when a seed chooses its faults, and
-// another number of draws would make another life of every seed.
+// writeOutcomes returns what a write may meet. The lost answer is there twice, because programs handle it wrong most
+// easily. One entry of twice the weight would not do: a seed draws once for each entry, so that another number of
+// entries would change the life of every seed.
 func writeOutcomes() []outcome {
 	return append(commonOutcomes(), []outcome{
 		{"409: another writer was faster", refusal(409, "Conflict", nil)},
@@ -124,7 +124,7 @@ func writeOutcomes() []outcome {
 	}...)
 }
 
-// requestFaults are one fault for each sort of requests and each thing that it may meet.
+// requestFaults returns one fault for each sort of requests and each of its outcomes.
 func requestFaults() (steps []step) {
 	for _, requests := range sortsOfReads() {
 		for _, outcome := range readOutcomes() {
@@ -139,7 +139,7 @@ func requestFaults() (steps []step) {
 	return steps
 }
 
-// requestFault makes the next few requests of a sort meet something else than the server's answer.
+// requestFault lets the next few requests of a sort meet an outcome instead of the server's answer.
 type requestFault struct {
 	requests requestSort
 	outcome  outcome
@@ -154,15 +154,15 @@ func (f requestFault) strike(s *sim) string {
 	ft.Times = pick(s.dice, 1, 1, 2, 3, 8)
 	ft.On.If = f.requests.match
 	ft.Met = func(q fakekube.Request) { s.met(q, f) }
-	s.needs(ft.Delay)
+	s.extendBound(ft.Delay)
 	if f.isSilent() {
-		s.needsSilence()
+		s.extendBoundForSilence()
 	}
 	s.fake.InjectUnchecked(ft)
 	return fmt.Sprintf("THE NEXT %d %s meet %s", ft.Times, f.requests.name, f.outcome.name)
 }
 
-// met notes that a request meets a fault.
+// met notes that a request has met a fault.
 func (s *sim) met(q fakekube.Request, f requestFault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,16 +170,16 @@ func (s *sim) met(q fakekube.Request, f requestFault) {
 	if p == nil || p.isDead {
 		return
 	}
-	s.sayLocked("%s %s meets %s", p.host, q.Route, f.outcome.name)
+	s.logLocked("%s %s meets %s", p.host, q.Route, f.outcome.name)
 	reply, _ := f.outcome.fault.Do.(fakekube.Reply)
 	seconds, _ := strconv.Atoi(reply.Header["Retry-After"])
 	p.mustWait[q.Method+q.Path] = time.Now().Add(time.Duration(seconds) * time.Second)
 	if q.Verb == "watch" && f.refuses() {
-		s.heard.watchesRefused++
+		s.totals.watchesRefused++
 	}
 }
 
-// refuses reports whether what is met looks like a failure from its beginning on.
+// refuses reports whether a client sees a failure before it gets any part of an answer.
 func (f requestFault) refuses() bool {
 	switch effect := f.outcome.fault.Do.(type) {
 	case fakekube.DropRequest, fakekube.DropAnswer, fakekube.Stall:
@@ -190,7 +190,7 @@ func (f requestFault) refuses() bool {
 	return false
 }
 
-// isSilent reports whether the client hears nothing, or nothing more, and is not told.
+// isSilent reports whether the client gets nothing, or nothing more, without an error.
 func (f requestFault) isSilent() bool {
 	switch f.outcome.fault.Do.(type) {
 	case fakekube.Stall, fakekube.Hang:

@@ -10,21 +10,20 @@ import (
 	"time"
 )
 
-// Seeds are seeds to run.
+// Seeds says which seeds to run.
 type Seeds struct {
-	// First to Last are run, both included.
+	// First and Last are the first and the last seed to run.
 	First, Last uint64
 
-	// Limit is the real time after which no more are begun. 0 is no limit.
+	// Limit is the real time after which no more seeds are begun. 0 means no limit.
 	Limit time.Duration
 
-	// areChosen says that somebody asked for these by number. See ParseSeeds.
+	// areChosen says that the seeds come from ParseSeeds.
 	areChosen bool
 }
 
-// ParseSeeds reads "N", the seeds from 1 to N, or "FROM-TO". Of these, RunSeeds runs all, even if one fails, and prints
-// from time to time how far they are. Of other Seeds, it begins no more once one has failed. The error names what was
-// given.
+// ParseSeeds reads "N", which means the seeds from 1 to N, or "FROM-TO". RunSeeds runs all of these even if one fails,
+// and prints its progress every 30 s. With other Seeds it stops after the first failure. The error quotes the text.
 func ParseSeeds(text string) (Seeds, error) {
 	seeds := Seeds{First: 1, areChosen: true}
 	var err error
@@ -44,7 +43,7 @@ func ParseSeeds(text string) (Seeds, error) {
 	return seeds, nil
 }
 
-// seedQueue hands out seeds to those that run them, and adds up what they have seen.
+// seedQueue gives seeds to the goroutines that run them, and adds up their statistics.
 type seedQueue struct {
 	Seeds
 	end time.Time
@@ -52,12 +51,12 @@ type seedQueue struct {
 	mu   sync.Mutex // guards all below
 	next uint64
 	sum  Stats
-	said time.Time // how far they are
+	said time.Time // when the progress was last printed
 
-	hasFailed bool // a seed has
+	hasFailed bool // a seed has failed
 }
 
-// take returns the next seed; false: no more are to be run.
+// take returns the next seed. ok is false if no more seeds must be run.
 func (q *seedQueue) take() (seed uint64, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -75,7 +74,7 @@ func (q *seedQueue) take() (seed uint64, ok bool) {
 	return q.next - 1, true
 }
 
-// add counts in what a seed has seen.
+// add adds the statistics of a seed.
 func (q *seedQueue) add(stats Stats) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -88,8 +87,8 @@ func (q *seedQueue) noteFailure() {
 	q.hasFailed = true
 }
 
-// RunSeeds simulates many seeds, as many at a time as there are processors, and prints what was seen. The test fails if
-// a rule was broken, or no seed has run. Each seed is a subtest of its own.
+// RunSeeds simulates many seeds, one on each processor at a time, and prints their statistics. Each seed is a subtest.
+// The test fails if a rule was broken, or if no seed has run.
 func RunSeeds(t *testing.T, o Options, seeds Seeds) {
 	queue := &seedQueue{Seeds: seeds, end: time.Now().Add(seeds.Limit), next: seeds.First, said: time.Now()}
 	t.Run("seeds", func(t *testing.T) {

@@ -20,49 +20,60 @@ type step struct {
 	// weight is how often the step is drawn, in proportion to the others.
 	weight int
 
-	// do makes it happen, and returns in words what it was, for the story; "": nothing.
+	// do makes it happen, and returns a description for the story, or "" if nothing has happened.
 	do func(*sim) string
 }
 
 // sim is the simulation of one seed. It is the fake's spy.
 type sim struct {
+	// What is simulated.
 	Options
 	flags
-	t       *testing.T
-	fake    *fakekube.Server
-	net     *fakekube.Network
-	dice    *rand.Rand // the seed's: its loop alone draws from them
-	faults  []step     // that this seed has
-	backup  func()     // restores the backup; nil: none has been made
+	t    *testing.T
+	fake *fakekube.Server
+	net  *fakekube.Network
+
+	// What the seed brings. Only the goroutine of run uses these fields.
+	dice   *rand.Rand
+	faults []step // those that this seed has
+	backup func() // restores the backup; nil if there is none
+	script []string
+
 	began   time.Time
-	script  []string // what the seed has brought, and when
-	running sync.WaitGroup
+	running sync.WaitGroup // the processes, and what happens later
 
-	mu     sync.Mutex // guards all below, and all processes; taken after the fake's
+	// mu guards all fields below, and all processes. It may be locked while the fake is locked, but not the other way
+	// round.
+	mu sync.Mutex
+
+	// What is reported in the end.
 	story  []string
-	wrong  []string // rules that were broken
-	over   bool     // no process starts any more
+	broken []string // the rules that were broken, each in words
 	stats  Stats
-	heard  hearingTotals
-	slots  []*proc          // the processes that run, or the last ones of those that will be followed by another
-	byHost map[string]*proc // every one that ever was
+	totals totals
 
-	history map[string][]fakekube.Change // by resource, without what a restored backup has undone
-	newest  int                          // version
+	// The processes.
+	isOver         bool             // no process starts any more
+	slots          []*proc          // the newest process of each slot
+	byHost         map[string]*proc // every process, those that have ended too
+	killNextWriter bool             // the next process that has patched a node is killed
 
-	leaseRenewed  time.Time         // by whichever process
-	leaseTampered time.Time         // by somebody else: for a moment the lease says nothing
-	leaderHost    string            // which got the lease last
-	leaderAsked   time.Time         // when it asked for that
-	hostOf        map[string]string // by lease holder
+	// What has happened in the cluster.
+	history     map[string][]fakekube.Change // by resource, without what a restored backup has undone
+	newest      int                          // the newest version
+	extraBound  time.Duration                // what the faults since the last calm add to the bound
+	lastWriteAt time.Time
 
-	patience    time.Duration // beyond the usual bound, for what has happened since the last calm
-	killsWriter bool          // the next process that gets the answer to a node's patch is killed
-	wroteAt     time.Time
+	// The election.
+	leaseRenewed  time.Time         // when the lease last changed
+	leaseTampered time.Time         // when a fault last changed it, so that its holder may be wrong for a while
+	leaderHost    string            // the process that last got the lease
+	leaderSentAt  time.Time         // when that process sent its request
+	hostOf        map[string]string // processes, by their identity in the lease
 }
 
-// Run simulates one seed, in virtual time, and makes the test fail if a rule was broken. It may be called by several
-// tests at a time, but not within a bubble of testing/synctest.
+// Run simulates one seed in virtual time, and fails the test if a rule was broken. Several tests may call it at the
+// same time, but not from within a bubble of testing/synctest.
 func Run(t *testing.T, o Options) Result {
 	result := Simulate(t, o)
 	if len(result.Broken) > 0 {
@@ -73,7 +84,7 @@ func Run(t *testing.T, o Options) Result {
 	return result
 }
 
-// Simulate is Run for a test that expects broken rules: it returns them, and the test does not fail.
+// Simulate is Run for a test that expects broken rules. It returns them and does not fail the test.
 func Simulate(t *testing.T, o Options) (result Result) {
 	missing := o.missing()
 	if len(missing) > 0 {
@@ -87,7 +98,7 @@ func Simulate(t *testing.T, o Options) (result Result) {
 	return result
 }
 
-// newSim draws what a seed starts with.
+// newSim draws what a seed begins with.
 func newSim(t *testing.T, o Options) *sim {
 	dice := rand.New(rand.NewPCG(o.Seed, 0))
 	s := &sim{
@@ -114,7 +125,7 @@ func newSim(t *testing.T, o Options) *sim {
 	return s
 }
 
-// run is the life of the cluster.
+// run lets the cluster live until its time is over or a rule is broken.
 func (s *sim) run() {
 	faulty := pick(s.dice, 0.1, 0.3, 0.6)
 	s.fake.InstallCRD(&fakekube.CRD{HasStatus: s.dice.IntN(4) > 0})
@@ -126,13 +137,13 @@ func (s *sim) run() {
 		s.launch(i)
 	}
 	total := 2 * time.Hour
-	gap := 3 * time.Minute // between two steps, at most
+	gap := 3 * time.Minute // the longest time between two steps
 	if s.Seed%50 == 0 {
 		total = 24 * time.Hour
 		gap = 10 * time.Minute
 	}
 	for time.Since(s.began) < total && !s.hasBroken() {
-		s.live(s.some(span{2 * gap, 20 * gap}), gap, faulty)
+		s.live(s.drawDuration(span{2 * gap, 20 * gap}), gap, faulty)
 		if s.hasBroken() {
 			return
 		}
@@ -141,7 +152,7 @@ func (s *sim) run() {
 	}
 }
 
-// live takes one step after the other, for so long. faulty is how many of them are faults, from 0 to 1.
+// live takes steps for a time d, with at most gap between two of them. faulty is the share of faults, from 0 to 1.
 func (s *sim) live(d, gap time.Duration, faulty float64) {
 	calm := time.Now().Add(d)
 	for time.Now().Before(calm) && !s.hasBroken() {
@@ -152,11 +163,11 @@ func (s *sim) live(d, gap time.Duration, faulty float64) {
 		} else {
 			s.step(lifeSteps)
 		}
-		<-time.After(s.some(span{50 * time.Millisecond, gap}))
+		<-time.After(s.drawDuration(span{50 * time.Millisecond, gap}))
 	}
 }
 
-// step draws one of the steps, and does it.
+// step draws one of the steps and executes it.
 func (s *sim) step(of []step) {
 	sum := 0
 	for _, step := range of {
@@ -171,7 +182,7 @@ func (s *sim) step(of []step) {
 	if what == "" {
 		return
 	}
-	s.say("%s", what)
+	s.log("%s", what)
 	s.script = append(s.script, fmt.Sprint(time.Since(s.began), " ", what))
 }
 
@@ -184,10 +195,10 @@ func (s *sim) count(isFault bool) {
 	}
 }
 
-// end stops all processes, and returns what has been.
+// end stops all processes and returns the result.
 func (s *sim) end() Result {
 	s.mu.Lock()
-	s.over = true
+	s.isOver = true
 	for _, p := range s.byHost {
 		p.stop()
 	}
@@ -198,13 +209,13 @@ func (s *sim) end() Result {
 	defer s.mu.Unlock()
 	s.stats.simulated = time.Since(s.began)
 	s.stats.seeds = 1
-	if len(s.wrong) == 0 {
+	if len(s.broken) == 0 {
 		s.checkTotalsLocked()
 	}
-	return Result{Stats: s.stats, Script: s.script, Broken: s.wrong, Story: s.tellLocked()}
+	return Result{Stats: s.stats, Script: s.script, Broken: s.broken, Story: s.storyLocked()}
 }
 
-// later does something after a while, unless the test has ended by then.
+// later calls do after a while, unless the test has ended by then.
 func (s *sim) later(d time.Duration, do func()) {
 	s.running.Go(func() {
 		if s.pause(d) {
@@ -213,7 +224,7 @@ func (s *sim) later(d time.Duration, do func()) {
 	})
 }
 
-// pause waits. It returns false if the test has ended meanwhile.
+// pause waits. It returns false if the test has ended in the meantime.
 func (s *sim) pause(d time.Duration) bool {
 	select {
 	case <-time.After(d):

@@ -11,12 +11,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"podcount/internal/testkit"
 )
 
-// dialer is how a program reaches the server.
+// dialer connects a program to the server.
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// program makes a Program of a function that is called once, and then waits for the end.
+// program returns a Program that calls do once and then waits until it is stopped.
 func program(do func(ctx context.Context, master string, client *http.Client) error) Program {
 	return func(
 		ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer, dial dialer,
@@ -32,7 +34,7 @@ func program(do func(ctx context.Context, master string, client *http.Client) er
 	}
 }
 
-// send makes a request, whose answer is of no interest.
+// send sends a request and discards the answer.
 func send(ctx context.Context, client *http.Client, method, url, body string) {
 	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -41,13 +43,13 @@ func send(ctx context.Context, client *http.Client, method, url, body string) {
 	request.Header.Set("Content-Type", "application/merge-patch+json")
 	answer, err := client.Do(request)
 	if err != nil {
-		return // a fault
+		return // a fault has struck
 	}
 	io.Copy(io.Discard, answer.Body)
 	answer.Body.Close()
 }
 
-// optionsFor are options for a program that does nothing useful.
+// optionsFor returns options for a program that does nothing useful.
 func optionsFor(p Program) Options {
 	return Options{
 		Program:           p,
@@ -68,51 +70,54 @@ func optionsFor(p Program) Options {
 	}
 }
 
-func TestProgramThatBreaksARuleIsFoundOut(t *testing.T) {
-	for _, c := range []struct {
+func TestBrokenRulesAreFound(t *testing.T) {
+	get := func(path string) func(context.Context, string, *http.Client) error {
+		return func(ctx context.Context, master string, client *http.Client) error {
+			send(ctx, client, http.MethodGet, master+path, "")
+			return nil
+		}
+	}
+	patch := func(body string) func(context.Context, string, *http.Client) error {
+		return func(ctx context.Context, master string, client *http.Client) error {
+			send(ctx, client, http.MethodPatch, master+"/api/v1/nodes/n0", body)
+			return nil
+		}
+	}
+	repeat := func(ctx context.Context, master string, client *http.Client) error {
+		for range 2 * mostCalls {
+			send(ctx, client, http.MethodGet, master+"/api/v1/nodes", "")
+		}
+		return nil
+	}
+	doNothing := func(context.Context, string, *http.Client) error { return nil }
+	fail := func(context.Context, string, *http.Client) error { return errors.New("it is broken") }
+	for _, row := range []struct {
 		name string
 		do   func(ctx context.Context, master string, client *http.Client) error
 		want string
 	}{
-		{"does nothing", func(context.Context, string, *http.Client) error {
-			return nil
-		}, `is "" and should be`},
-		{"ends with an error", func(context.Context, string, *http.Client) error {
-			return errors.New("it is broken")
-		}, "ended with it is broken"},
-		{"asks again and again", func(ctx context.Context, master string, client *http.Client) error {
-			for range 2 * mostCalls {
-				send(ctx, client, http.MethodGet, master+"/api/v1/nodes", "")
-			}
-			return nil
-		}, "asks again and again: GET /api/v1/nodes"},
-		{"watches what it does not read", func(ctx context.Context, master string, client *http.Client) error {
-			send(ctx, client, http.MethodGet, master+"/api/v1/namespaces?watch=true&timeoutSeconds=1", "")
-			return nil
-		}, "watches what none of its controllers reads"},
-		{"writes before it has listed", func(ctx context.Context, master string, client *http.Client) error {
-			send(ctx, client, http.MethodPatch, master+"/api/v1/nodes/n0", `{"metadata":{"uid":"x"}}`)
-			return nil
-		}, "writes before its caches are complete"},
-		{"writes without a uid", func(ctx context.Context, master string, client *http.Client) error {
-			send(ctx, client, http.MethodPatch, master+"/api/v1/nodes/n0", `{"metadata":{"labels":{"a":"b"}}}`)
-			return nil
-		}, "writes without a uid, or with a version"},
+		{"does nothing", doNothing, `is "" and should be`},
+		{"ends with an error", fail, "ended with it is broken"},
+		{"repeats a request", repeat, "repeats a request too often: GET /api/v1/nodes"},
+		{
+			"watches something else", get("/api/v1/namespaces?watch=true&timeoutSeconds=1"),
+			"watches a resource that none of its controllers reads",
+		},
+		{"writes before it has listed", patch(`{"metadata":{"uid":"x"}}`), "writes before its caches are complete"},
+		{
+			"writes without a uid", patch(`{"metadata":{"labels":{"a":"b"}}}`),
+			"does not write by a patch with a uid and without a version",
+		},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			result := Simulate(t, optionsFor(program(c.do)))
-			broken := strings.Join(result.Broken, "\n")
-			if !strings.Contains(broken, c.want) {
-				t.Errorf("what is broken:\n%s\nwant %q", broken, c.want)
-			}
-			if !strings.Contains(result.Story, "r0-0:1 starts") {
-				t.Errorf("the story does not begin with the process:\n%s", result.Story)
-			}
+		t.Run(row.name, func(t *testing.T) {
+			result := Simulate(t, optionsFor(program(row.do)))
+			testkit.WantText(t, strings.Join(result.Broken, "\n"), row.want)
+			testkit.WantText(t, result.Story, "r0-0:1 starts")
 		})
 	}
 }
 
-func TestSeedsDifferInLifeAndFaultsAndOneSeedDoesNot(t *testing.T) {
+func TestSameSeedSameScript(t *testing.T) {
 	idle := optionsFor(program(func(context.Context, string, *http.Client) error { return nil }))
 	script := func(seed uint64) string {
 		o := idle
@@ -121,61 +126,65 @@ func TestSeedsDifferInLifeAndFaultsAndOneSeedDoesNot(t *testing.T) {
 	}
 	first := script(1)
 	if len(first) < 100 || script(1) != first {
-		t.Errorf("seed 1 is not the same when it comes again:\n%s", first)
+		t.Errorf("seed 1 is too short, or differs from one run to the next:\n%s", first)
 	}
 	if script(2) == first {
 		t.Error("seeds 1 and 2 are the same")
 	}
 }
 
-// An option that is empty would let a check pass whatever happens: each error contains "".
-func TestOptionThatIsMissingIsNamed(t *testing.T) {
+// Every error contains an empty LeaseLost, so that a check would always pass.
+func TestMissingOptionIsNamed(t *testing.T) {
 	o := optionsFor(program(func(context.Context, string, *http.Client) error { return nil }))
 	o.Seed = 0
-	if missing := o.missing(); len(missing) > 0 {
-		t.Errorf("nothing is missing, but %q", missing)
-	}
+	testkit.WantNumber(t, "missing options", len(o.missing()), 0)
 	o.LeaseLost = ""
 	o.Silence = 0
 	o.Rerun = nil
-	if missing := o.missing(); !slices.Equal(missing, []string{"Rerun", "LeaseLost", "Silence"}) {
-		t.Errorf("it says that %q are missing", missing)
-	}
+	testkit.WantEqual(t, "the missing options", o.missing(), []string{"Rerun", "LeaseLost", "Silence"})
 	defer func() {
-		if wrong := recover(); wrong != "sim.Options lacks Rerun, LeaseLost, Silence" {
-			t.Errorf("the simulation panics with %v", wrong)
-		}
+		const want = "sim.Options lacks Rerun, LeaseLost, Silence"
+		testkit.WantEqual(t, "the panic", recover(), any(want))
 	}()
 	Simulate(t, o)
 }
 
-func TestNoMoreSeedsAreBegunAfterOneHasFailedUnlessTheyWereChosen(t *testing.T) {
+func TestOnlyChosenSeedsContinueAfterAFailure(t *testing.T) {
 	for _, areChosen := range []bool{false, true} {
 		q := &seedQueue{Seeds: Seeds{First: 1, Last: 3, areChosen: areChosen}, next: 1, said: time.Now()}
 		_, first := q.take()
 		q.noteFailure()
 		_, second := q.take()
 		if !first || second != areChosen {
-			t.Errorf("chosen %v: the first is run: %v, the one after a failure: %v", areChosen, first, second)
+			t.Errorf("areChosen %v: the first seed is run: %v, the second, after a failure: %v", areChosen, first, second)
 		}
 	}
 }
 
-func TestSeedsAreReadAsANumberOrARange(t *testing.T) {
-	for text, want := range map[string]Seeds{
-		"200":   {First: 1, Last: 200, areChosen: true},
-		"17-17": {First: 17, Last: 17, areChosen: true},
+func TestParseSeeds(t *testing.T) {
+	for _, row := range []struct {
+		text string
+		want Seeds
+	}{
+		{"200", Seeds{First: 1, Last: 200, areChosen: true}},
+		{"17-17", Seeds{First: 17, Last: 17, areChosen: true}},
 	} {
-		got, err := ParseSeeds(text)
-		if got != want || err != nil {
-			t.Errorf("%q: %+v, %v", text, got, err)
-		}
+		t.Run(row.text, func(t *testing.T) {
+			got, err := ParseSeeds(row.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			testkit.WantEqual(t, "the seeds", got, row.want)
+		})
 	}
 	for _, text := range []string{"", "x", "1-", "-1", "1-2-3"} {
-		_, err := ParseSeeds(text)
-		if err == nil || !strings.Contains(err.Error(), "seeds \""+text+"\"") {
-			t.Errorf("%q: %v", text, err)
-		}
+		t.Run("wrong: "+text, func(t *testing.T) {
+			_, err := ParseSeeds(text)
+			if err == nil {
+				t.Fatal("it was accepted")
+			}
+			testkit.WantText(t, err.Error(), `seeds "`+text+`"`)
+		})
 	}
 }
 
@@ -184,16 +193,16 @@ func TestDurationsAreDrawnFromTheirSpan(t *testing.T) {
 	of := span{time.Second, 100 * time.Second}
 	short := 0
 	for range 1000 {
-		d := s.some(of)
+		d := s.drawDuration(of)
 		if d < of.shortest || d > of.longest {
-			t.Fatalf("%v is not from %v to %v", d, of.shortest, of.longest)
+			t.Fatalf("%v is not between %v and %v", d, of.shortest, of.longest)
 		}
 		if d < 10*time.Second {
 			short++
 		}
 	}
 	if short < 400 || short > 600 {
-		t.Errorf("%d of 1000 are shorter than 10 s, want about half", short)
+		t.Errorf("%d of 1000 durations are shorter than 10 s, want about half", short)
 	}
 }
 
@@ -215,7 +224,7 @@ func TestStepsAreDrawnByTheirWeights(t *testing.T) {
 		s.step(steps)
 	}
 	if drawn["never"] > 0 || drawn["seldom"] < 50 || drawn["seldom"] > 150 {
-		t.Errorf("of 1000: %v", drawn)
+		t.Errorf("1000 steps were drawn as %v, want 9 often for 1 seldom, and no never", drawn)
 	}
 }
 
@@ -223,14 +232,14 @@ func TestEveryStepHasANameAndAWeight(t *testing.T) {
 	names := map[string]bool{}
 	for _, step := range append(faultSteps(), lifeSteps...) {
 		if step.name == "" || step.weight <= 0 || step.do == nil {
-			t.Errorf("%+v", step)
+			t.Errorf("the step %+v lacks a name, a weight or what it does", step)
 		}
 		if strings.ContainsAny(step.name, "{<\"") {
-			t.Errorf("a name should be in words, not %s", step.name)
+			t.Errorf("the name %s is not in words", step.name)
 		}
 		names[step.name] = true
 	}
 	if len(names) < 100 {
-		t.Errorf("only %d steps", len(names))
+		t.Errorf("there are %d steps, want 100 or more", len(names))
 	}
 }

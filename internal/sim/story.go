@@ -9,38 +9,38 @@ import (
 
 const brokenRule = "BREAKS A RULE"
 
-func (s *sim) say(format string, args ...any) {
+func (s *sim) log(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sayLocked(format, args...)
+	s.logLocked(format, args...)
 }
 
-func (s *sim) sayLocked(format string, args ...any) {
+func (s *sim) logLocked(format string, args ...any) {
 	at := time.Since(s.began).Truncate(time.Millisecond)
 	s.story = append(s.story, at.String()+" "+fmt.Sprintf(format, args...))
 }
 
-// breakLocked notes that a process broke a rule.
-func (s *sim) breakLocked(p *proc, format string, args ...any) {
+// breakRuleLocked notes that a process has broken a rule.
+func (s *sim) breakRuleLocked(p *proc, format string, args ...any) {
 	what := fmt.Sprintf(format, args...)
-	s.sayLocked("%s %s: %s", p.host, brokenRule, what)
-	s.wrong = append(s.wrong, p.host+" "+what)
+	s.logLocked("%s %s: %s", p.host, brokenRule, what)
+	s.broken = append(s.broken, p.host+" "+what)
 }
 
-// failLocked notes that something is wrong with all processes taken together.
+// failLocked notes a broken rule that is not about a single process.
 func (s *sim) failLocked(format string, args ...any) {
-	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
+	s.broken = append(s.broken, fmt.Sprintf(format, args...))
 }
 
-// hasBroken reports whether a rule was broken.
+// hasBroken reports whether any rule has been broken.
 func (s *sim) hasBroken() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.wrong) > 0
+	return len(s.broken) > 0
 }
 
-// tellLocked is the story, or what came before and after the first broken rule.
-func (s *sim) tellLocked() string {
+// storyLocked returns the story: all of it if WholeStory is set, or else the lines around the first broken rule.
+func (s *sim) storyLocked() string {
 	story := s.story
 	if !s.WholeStory {
 		end := slices.IndexFunc(story, func(line string) bool { return strings.Contains(line, brokenRule) })

@@ -1,0 +1,76 @@
+package sim
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+)
+
+// CheckWording shows that the simulation does not pass if the program's log has other words than it knows. It simulates
+// the program several times, each time with one word of its log replaced, and expects that a rule is broken.
+func CheckWording(t *testing.T, o Options) {
+	for _, row := range []struct{ name, from, to, want string }{
+		{"no JSON", `{"time"`, `time`, "logs a line that cannot be parsed"},
+		{"no list", `"msg":"listed"`, `"msg":"it lists"`, "that it has listed pods"},
+		{"no watch", `"msg":"watching"`, `"msg":"it watches"`, "that it watches pods"},
+		{"no discovery", `"msg":"discovered"`, `"msg":"found"`, "that it has discovered counts"},
+		{"other version", `watching","kind":"Pod","rv":"`, `watching","kind":"Pod","rv":"1`, "it has not requested"},
+		{"no version", `"rv":`, `"version":`, "logs a line that lacks rv"},
+		{"no number as the version", `"rv":"`, `"rv":"v`, "logs a line whose rv is no version"},
+		{"other kind", `"kind":"Pod"`, `"kind":"pods"`, "logs a line without a kind that it watches"},
+		{"no stale", `"stale":`, `"old":`, "logs an event that lacks stale"},
+		{"other type", `"msg":"MODIFIED `, `"msg":"CHANGED `, "logs an event of an unknown type"},
+		{"no key", `"msg":"MODIFIED Node `, `"msg":"MODIFIED Node", "key":"`, "logs an event without a kind or a key"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			changed := o
+			changed.Program = reworded(o.Program, strings.NewReplacer(row.from, row.to))
+			broken := strings.Join(Simulate(t, changed).Broken, "\n")
+			if !strings.Contains(broken, row.want) {
+				t.Errorf("no broken rule contains %q:\n%s", row.want, broken)
+			}
+		})
+	}
+}
+
+// reworded returns the program with other words in its log.
+func reworded(program Program, words *strings.Replacer) Program {
+	return func(
+		ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer,
+		dial func(ctx context.Context, network, addr string) (net.Conn, error),
+	) error {
+		return program(ctx, args, getenv, stdout, &rewriter{stderr, words}, dial)
+	}
+}
+
+// rewriter replaces words in what is written.
+type rewriter struct {
+	to    io.Writer
+	words *strings.Replacer
+}
+
+func (w *rewriter) Write(text []byte) (int, error) {
+	_, err := io.WriteString(w.to, w.words.Replace(string(text)))
+	return len(text), err
+}
+
+// CheckSeeds shows that one seed always brings the same life and the same faults to the program, and that two seeds
+// differ.
+func CheckSeeds(t *testing.T, o Options) {
+	script := func(seed uint64) string {
+		o.Seed = seed
+		return strings.Join(Run(t, o).Script, "\n")
+	}
+	first := script(13)
+	if len(first) < 1000 {
+		t.Errorf("seed 13 brings too little:\n%s", first)
+	}
+	if again := script(13); again != first {
+		t.Errorf("seed 13 has brought\n%s\n\nand then\n%s", first, again)
+	}
+	if script(15) == first {
+		t.Error("seeds 13 and 15 are the same")
+	}
+}
