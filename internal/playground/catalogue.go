@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// namespaces are those that the playground has at first.
+// namespaces lists the playground's first namespaces.
 var namespaces = []string{"default", "kube-system", "kube-public", "kube-node-lease", "shop", "monitoring"}
 
-// catalogue are the workloads of the playground at first. The one named web, in the namespace default, is the first.
+// catalogue returns the playground's first workloads. The one named web must come first.
 func catalogue() []*workload {
 	return []*workload{
 		deployment("default", "web", "nginx:1.29", (leastWeb+mostWeb)/2),
@@ -30,8 +30,8 @@ func catalogue() []*workload {
 	}
 }
 
-// podSpec is a spec of one container. The container's name is the image's. With a command, it runs as long as that
-// says.
+// podSpec returns the spec of a pod with one container, which is named after its image. The command, if there is one,
+// determines how long the container runs.
 func podSpec(image string, command ...string) object {
 	name := image[strings.LastIndex(image, "/")+1:]
 	name, _, _ = strings.Cut(name, ":")
@@ -50,7 +50,7 @@ func podSpec(image string, command ...string) object {
 	return object{"containers": []any{c}, "restartPolicy": "Always"}
 }
 
-// deployment is the ReplicaSet of a Deployment.
+// deployment returns the ReplicaSet of a Deployment.
 func deployment(namespace, name, image string, replicas int, command ...string) *workload {
 	hash := podTemplateHash(name)
 	return (&workload{
@@ -63,7 +63,7 @@ func deployment(namespace, name, image string, replicas int, command ...string) 
 	}).identified()
 }
 
-// statefulSet is a StatefulSet.
+// statefulSet returns a StatefulSet.
 func statefulSet(namespace, name, image string, replicas int) *workload {
 	return (&workload{
 		namespace: namespace,
@@ -75,7 +75,7 @@ func statefulSet(namespace, name, image string, replicas int) *workload {
 	}).identified()
 }
 
-// static is a static pod, which its node's kubelet keeps in the API as a mirror of a file of its own.
+// static returns a static pod. Its node's kubelet runs it from a file, and keeps a mirror of it in the API.
 func static(component, node, image string) *workload {
 	spec := podSpec(image)
 	spec["nodeName"] = node
@@ -91,7 +91,7 @@ func static(component, node, image string) *workload {
 	}).identified()
 }
 
-// backup is the Job that a CronJob has made at this time. Its name ends with the minutes since 1970.
+// backup returns the Job that a CronJob creates at this time. Its name ends with the minutes since 1970.
 func backup(now time.Time) *workload {
 	name := fmt.Sprintf("backup-%d", now.Unix()/60)
 	spec := podSpec("registry.example/shop/backup:v2", "sh", "-c", "sleep 20")
@@ -106,7 +106,7 @@ func backup(now time.Time) *workload {
 	}).identified()
 }
 
-// podTemplateHash stands for the hash of a Deployment's template, in the letters that such hashes have.
+// podTemplateHash invents the hash of a Deployment's template. It has only letters that such hashes have.
 func podTemplateHash(name string) string {
 	const letters = "bcdfghjklmnpqrstvwxz2456789"
 	hash := []byte(digest(name)[:9])
@@ -116,7 +116,7 @@ func podTemplateHash(name string) string {
 	return string(hash)
 }
 
-// identified is the workload with a uid for its owner, always the same.
+// identified sets the uid of the owner, which is always the same for the same workload, and returns the workload.
 func (w *workload) identified() *workload {
 	w.uid = uuidOf(digest(w.namespace, w.kind, w.name))
 	return w

@@ -13,22 +13,24 @@ import (
 // object is an API object, or a part of one.
 type object = fakekube.Object
 
-// client is one of the cluster's own components, such as the scheduler, at the API server: it writes as any client
-// does, by requests. It reads what is there from the fake itself, as from a cache that is always current. A request is
-// served on the goroutine that makes it. A component may pass over the error of a write: the object has changed or gone
-// meanwhile, and the component's next step begins from what is there then.
+// client connects one of the cluster's components, such as the scheduler, to the API server. It writes by requests, as
+// any client does. It reads directly from the fake, as from a cache that is always current. A request is served on the
+// goroutine that sends it.
+//
+// A component may ignore the error of a write. It means that the object has changed or is gone, and the component's
+// next step begins with the current objects.
 type client struct {
 	server http.Handler
-	all    func(resource string) []object // the objects of a resource, which must not be changed
+	all    func(resource string) []object // returns the objects of a resource, which must not be changed
 }
 
-// The media types of patches.
+// These are the media types of requests.
 const (
 	mediaJSON       = "application/json"
 	mediaMergePatch = "application/merge-patch+json"
 )
 
-// refusal is an answer that is no success.
+// refusal is the error for an answer that is not a success.
 type refusal struct {
 	code    int
 	message string // of the Status
@@ -36,8 +38,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return fmt.Sprintf("%d: %s", r.code, r.message) }
 
-// send sends a request, and returns the object that the server answers. Its error is a *refusal where the server
-// refuses.
+// send sends a request and returns the object in the answer. The error is a *refusal if the server refuses.
 func (c *client) send(method, path, media string, body object) (answer object, err error) {
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -64,7 +65,7 @@ func (c *client) send(method, path, media string, body object) (answer object, e
 // reply is an http.ResponseWriter that keeps the answer.
 type reply struct {
 	header http.Header
-	code   int // 0 until it is known
+	code   int // 0 before WriteHeader
 	body   bytes.Buffer
 }
 
@@ -81,7 +82,7 @@ func (r *reply) Write(data []byte) (int, error) {
 	return r.body.Write(data)
 }
 
-// serve has a server answer a request. Its error is that of a connection that breaks.
+// serve lets a server answer a request. It returns an error if the server breaks the connection.
 func serve(server http.Handler, w http.ResponseWriter, r *http.Request) (err error) {
 	defer func() {
 		switch problem := recover(); problem {
@@ -96,7 +97,7 @@ func serve(server http.Handler, w http.ResponseWriter, r *http.Request) (err err
 	return nil
 }
 
-// groupOf is where the API has a resource.
+// groupOf returns the path of a resource's API group and version.
 func groupOf(resource string) string {
 	switch resource {
 	case "leases":
@@ -109,7 +110,7 @@ func groupOf(resource string) string {
 	return "/api/v1"
 }
 
-// collection is the path of a resource's objects in a namespace, or of all where that is "".
+// collection returns the path of a resource's objects in a namespace, or of all its objects if namespace is "".
 func collection(resource, namespace string) string {
 	if namespace == "" {
 		return groupOf(resource) + "/" + resource
@@ -117,13 +118,13 @@ func collection(resource, namespace string) string {
 	return groupOf(resource) + "/namespaces/" + namespace + "/" + resource
 }
 
-// pathOf is the path of an object.
+// pathOf returns the path of an object.
 func pathOf(resource string, o object) string {
 	key := fakekube.KeyOf(o)
 	return collection(resource, key.Namespace) + "/" + key.Name
 }
 
-// create makes an object, and returns it as stored.
+// create creates an object and returns it as stored.
 func (c *client) create(resource string, o object) (object, error) {
 	namespace := fakekube.KeyOf(o).Namespace
 	return c.send(http.MethodPost, collection(resource, namespace), mediaJSON, o)
@@ -134,14 +135,14 @@ func (c *client) patch(resource string, o, patch object) (object, error) {
 	return c.send(http.MethodPatch, pathOf(resource, o), mediaMergePatch, patch)
 }
 
-// patchStatus changes an object's status by a merge patch, if the object is still that of its uid.
+// patchStatus changes an object's status by a merge patch, unless the object has been recreated.
 func (c *client) patchStatus(resource string, o, status object) error {
 	patch := object{"metadata": object{"uid": uidOf(o)}, "status": status}
 	_, err := c.send(http.MethodPatch, pathOf(resource, o)+"/status", mediaMergePatch, patch)
 	return err
 }
 
-// bind gives a pod its node.
+// bind assigns a pod to a node.
 func (c *client) bind(pod object, node string) error {
 	_, err := c.send(http.MethodPost, pathOf("pods", pod)+"/binding", mediaJSON, object{
 		"apiVersion": "v1",
@@ -152,12 +153,12 @@ func (c *client) bind(pod object, node string) error {
 	return err
 }
 
-// remove deletes an object, as gracefully as its kind wants.
+// remove deletes an object with the grace period of its kind.
 func (c *client) remove(resource string, o object) error {
 	return c.delete(resource, o, object{})
 }
 
-// finish deletes what has ended, at once.
+// finish deletes an object at once, without a grace period.
 func (c *client) finish(resource string, o object) error {
 	return c.delete(resource, o, object{"gracePeriodSeconds": 0})
 }
@@ -172,5 +173,5 @@ func (c *client) delete(resource string, o, options object) error {
 
 func uidOf(o object) string { return fakekube.TextIn(fakekube.MetaOf(o), "uid") }
 
-// isDying reports whether an object has been deleted, and waits for whoever must finish with it.
+// isDying reports whether an object has been deleted but is still there, because a component must finish with it.
 func isDying(o object) bool { return fakekube.MetaOf(o)["deletionTimestamp"] != nil }

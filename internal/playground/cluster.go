@@ -12,42 +12,49 @@ import (
 )
 
 const (
-	// token is what the fake lets in.
+	// token is the only token that the fake accepts.
 	token = "playground"
 
-	// outage is how long the server is gone after the last SIGUSR1.
+	// outage is how long the server is away after the last SIGUSR1.
 	outage = 20 * time.Second
 
-	// pace is how often the cluster's components look for something to do, and growth how often web is scaled.
-	pace   = 250 * time.Millisecond
+	// pace is how often the cluster's components look for work.
+	pace = 250 * time.Millisecond
+
+	// growth is how often web is scaled.
 	growth = 1500 * time.Millisecond
 
-	// compaction is how often the server forgets its history, so that its memory does not grow for ever.
+	// compaction is how often the server forgets its history. Without that, its memory would grow for ever.
 	compaction = 30 * time.Minute
 )
 
-// cluster is a small cluster that lives on a fake API server. One goroutine has it; outages end on goroutines of their
-// own.
+// cluster is a small cluster that lives on a fake API server. Only one goroutine may use it, except that outages end on
+// goroutines of their own.
 type cluster struct {
 	*client
 	fake *fakekube.Server
 	host string    // HOST:PORT, as clients call the server
-	out  io.Writer // gets a line when the server goes or comes back
+	out  io.Writer // gets a line when the server goes away or comes back
 
 	scheduler   *scheduler
 	kubelets    *kubelets
 	heartbeat   *heartbeat
 	controllers *controllers
 	janitor     *janitor
-	grown       time.Time // when web was scaled last
-	expired     time.Time // when old Events were looked for last
-	compacted   time.Time // when the history was forgotten last
 
-	mu           sync.Mutex // guards disturbances, and keeps the lines in the order of what happens
-	disturbances int        // how many there have been; the last one alone may end its outage
+	// When something was last done.
+	grown     time.Time // web was scaled
+	expired   time.Time // old Events were removed
+	compacted time.Time // the history was forgotten
+
+	// mu guards disturbances, and keeps the lines on out in the order of the events.
+	mu sync.Mutex
+
+	// disturbances counts the signals so far. Only the newest one may end its outage.
+	disturbances int
 }
 
-// newCluster makes the nodes, about 30 pods that run on them, and a Count of some of these.
+// newCluster creates the nodes, about 30 pods that run on them, and a Count for some of the pods.
 func newCluster(out io.Writer) *cluster {
 	fake := fakekube.New()
 	fake.Allow(token)
@@ -56,12 +63,12 @@ func newCluster(out io.Writer) *cluster {
 	c.fake = fake
 	c.out = out
 	if err := c.bootstrap(); err != nil {
-		panic(err) // the fake takes what a real server takes
+		panic(err) // a mistake in this package, as the fake accepts what a real server accepts
 	}
 	return c
 }
 
-// newComponents are the components of a cluster that is not there yet.
+// newComponents returns a cluster's components, before any of its objects is created.
 func newComponents(api *client) *cluster {
 	now := time.Now()
 	events := &recorder{client: api}
@@ -84,7 +91,7 @@ func newComponents(api *client) *cluster {
 	}
 }
 
-// bootstrap makes what the cluster has at first, and lets it live until the pods run.
+// bootstrap creates the cluster's first objects, and lets it live until the pods run.
 func (c *cluster) bootstrap() error {
 	for _, name := range namespaces {
 		if err := c.createAnyway("namespaces", object{"metadata": object{"name": name}}); err != nil {
@@ -109,14 +116,14 @@ func (c *cluster) bootstrap() error {
 		return err
 	}
 	c.kubelets.inHurry = true
-	for range 4 { // made, bound, pulled, running; what crashes has crashed twice
+	for range 4 { // pods are created, bound, pulled and started; those that crash have crashed twice
 		c.step()
 	}
 	c.kubelets.inHurry = false
 	return nil
 }
 
-// step lets each component do what is due.
+// step lets each component do the work that is due.
 func (c *cluster) step() {
 	c.janitor.step()
 	c.controllers.step()
@@ -125,7 +132,7 @@ func (c *cluster) step() {
 	c.heartbeat.step()
 }
 
-// live is a moment of the cluster's life: a step, in which now and then a pod comes or goes.
+// live is a step in the cluster's life, in which a pod sometimes comes or goes.
 func (c *cluster) live() {
 	now := time.Now()
 	if now.Sub(c.grown) >= growth {
@@ -144,8 +151,9 @@ func (c *cluster) live() {
 	c.step()
 }
 
-// disturb does what a signal asks for: the server goes away for a while, or has forgotten its history when it is back
-// at once. In that case a pod has come of which no watch has told. Either takes the place of an outage that lasts.
+// disturb does what a signal asks for. After SIGUSR1 the server goes away for a while. After SIGUSR2 it comes back at
+// once, but has forgotten its history, and there is a new pod that no watch will ever report. Either signal replaces an
+// outage that is still going on.
 func (c *cluster) disturb(sig os.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,7 +170,7 @@ func (c *cluster) disturb(sig os.Signal) {
 	c.comeBackLocked()
 }
 
-// endOutage brings the server back, unless another disturbance has come since this one.
+// endOutage brings the server back, unless there has been another disturbance since.
 func (c *cluster) endOutage(disturbance int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,7 +184,7 @@ func (c *cluster) comeBackLocked() {
 	c.fake.CutOff(c.host, false)
 }
 
-// end leaves the server as it is: no outage ends after it.
+// end makes sure that no outage ends any more.
 func (c *cluster) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

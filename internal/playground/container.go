@@ -9,11 +9,11 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// container is what a kubelet reads in a pod's spec: its first container.
+// container is what a kubelet reads from a pod's spec, about its first container.
 type container struct {
 	name          string
 	image         string
-	command       string // with its arguments, "" where the image says what runs
+	command       string // with its arguments; "" means the image's own command
 	restartPolicy string // of the pod
 }
 
@@ -40,7 +40,7 @@ func containerOf(pod object) container {
 	return c
 }
 
-// The commands that the playground's nodes understand. Everything else runs until it is stopped.
+// These are the commands that the playground's nodes understand. All others run until they are stopped.
 var (
 	sleeps = regexp.MustCompile(`\bsleep (\d+)\b`)
 	exits  = regexp.MustCompile(`\bexit (\d+)\b`)
@@ -48,7 +48,8 @@ var (
 	fails  = regexp.MustCompile(`\bfalse\b`)
 )
 
-// lifetime is how long a container runs, and whether it ends by itself at all: as its command sleeps, or at once.
+// lifetime returns how long a container runs: as long as its command sleeps, or no time at all. isFinite is false if it
+// never ends by itself.
 func (c container) lifetime() (d time.Duration, isFinite bool) {
 	if !ends.MatchString(c.command) {
 		return 0, false
@@ -61,7 +62,7 @@ func (c container) lifetime() (d time.Duration, isFinite bool) {
 	return time.Duration(seconds) * time.Second, err == nil
 }
 
-// exitCode is that of a container that ends by itself.
+// exitCode returns the exit code of a container that ends by itself.
 func (c container) exitCode() int {
 	if found := exits.FindStringSubmatch(c.command); found != nil {
 		code, _ := strconv.Atoi(found[1])
@@ -73,5 +74,5 @@ func (c container) exitCode() int {
 	return 0
 }
 
-// imageSize stands for the size of an image, in bytes.
+// imageSize invents the size of an image, in bytes.
 func imageSize(image string) int { return 20_000_000 + len(image)*1_234_567 }

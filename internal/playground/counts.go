@@ -1,6 +1,6 @@
 package main
 
-// countDefinition is the CustomResourceDefinition of Counts, that of deploy/count-crd.yaml.
+// countDefinition returns the CustomResourceDefinition of Counts. It must equal that of deploy/count-crd.yaml.
 func countDefinition() object {
 	spec := object{
 		"type":     "object",

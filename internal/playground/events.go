@@ -7,28 +7,28 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// eventTTL is how long the server keeps an Event, as kube-apiserver's --event-ttl says where nobody sets it.
+// eventTTL is how long the server keeps an Event. It is the default of kube-apiserver's --event-ttl.
 const eventTTL = time.Hour
 
-// stamp is a time as the API writes it.
+// stamp formats a time as the API does.
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// stampMicro is a time as the API writes it in Leases and in an Event's eventTime.
+// stampMicro formats a time as the API does in Leases and in an Event's eventTime.
 func stampMicro(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }
 
 // recorder posts Events about pods, for one component of the cluster.
 type recorder struct {
 	*client
-	next int // number of the next Event
+	next int // how many Events have been posted
 }
 
-// nameOf is the name of a new Event: the object's, and something that no other Event has.
+// nameOf returns the name of a new Event: the object's name with a unique suffix.
 func (r *recorder) nameOf(about object, now time.Time) string {
 	r.next++
 	return fmt.Sprintf("%s.%x", fakekube.KeyOf(about).Name, now.UnixNano()+int64(r.next))
 }
 
-// reference is how an Event names a pod, and the field of it that the Event is about, if any.
+// reference returns an Event's reference to a pod, or to one of its fields unless field is "".
 func reference(pod object, field string) object {
 	meta := fakekube.MetaOf(pod)
 	ref := object{
@@ -45,7 +45,7 @@ func reference(pod object, field string) object {
 	return ref
 }
 
-// postAsScheduler posts an Event of the scheduler, which writes the newer form: a time in microseconds, and no count.
+// postAsScheduler posts an Event of the scheduler. It has the newer form, with a time in microseconds and no count.
 // https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
 func (r *recorder) postAsScheduler(pod object, kind, reason, action, message string) {
 	now := time.Now()
@@ -65,8 +65,8 @@ func (r *recorder) postAsScheduler(pod object, kind, reason, action, message str
 	})
 }
 
-// postAsKubelet posts an Event of the kubelet of the pod's node about the pod's container, and returns it as stored,
-// nil where it was refused.
+// postAsKubelet posts an Event about a pod's container, from the kubelet of the pod's node. It returns the Event as
+// stored, or nil if it was refused.
 func (r *recorder) postAsKubelet(pod object, kind, reason, message string) object {
 	now := time.Now()
 	spec, _ := pod["spec"].(object)
@@ -90,7 +90,7 @@ func (r *recorder) postAsKubelet(pod object, kind, reason, message string) objec
 	return event
 }
 
-// again says that what an Event tells has happened once more.
+// again counts an Event once more, and returns it as stored.
 func (r *recorder) again(event object) object {
 	count, _ := event["count"].(float64)
 	changed, err := r.patch("events", event, object{"count": count + 1, "lastTimestamp": stamp(time.Now())})
@@ -100,7 +100,7 @@ func (r *recorder) again(event object) object {
 	return changed
 }
 
-// expireEvents removes the Events that are too old.
+// expireEvents deletes the Events that are too old.
 func expireEvents(c *client) {
 	for _, event := range c.all("events") {
 		last := fakekube.TextIn(event, "lastTimestamp")

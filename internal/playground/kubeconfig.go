@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// writeOwnKubeconfig writes a playground's kubeconfig to a file that no other playground uses, and returns its name:
-// playground.kubeconfig, or playground-2.kubeconfig and so on while the servers of those before still answer.
+// writeOwnKubeconfig writes a kubeconfig to a file that no other playground uses, and returns its name. That is
+// playground.kubeconfig, or playground-2.kubeconfig and so on if the servers of the files before still answer.
 func writeOwnKubeconfig(dir, text string) (file string, err error) {
-	// One at a time, so that two which start together do not choose the same name.
+	// Without the lock, two playgrounds that start together might choose the same name.
 	lock, err := os.OpenFile(filepath.Join(dir, ".playground.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return "", err
@@ -35,7 +35,7 @@ func writeOwnKubeconfig(dir, text string) (file string, err error) {
 	}
 }
 
-// serverAnswers reports whether anybody listens where a kubeconfig has its server.
+// serverAnswers reports whether a kubeconfig's server accepts connections.
 func serverAnswers(kubeconfig string) bool {
 	_, server, _ := strings.Cut(kubeconfig, "server: https://")
 	server, _, _ = strings.Cut(server, "\n")

@@ -9,58 +9,59 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// How long things take on the playground's nodes.
+// These durations are how long things take on the playground's nodes.
 const (
 	pullTime   = 1200 * time.Millisecond // to pull an image that the node does not have
-	stopTime   = 800 * time.Millisecond  // of a container, from the signal to its end
-	backOff    = 10 * time.Second        // before the second restart of a container; doubled with each
+	stopTime   = 800 * time.Millisecond  // from the signal to the end of a container
+	backOff    = 10 * time.Second        // before the second restart of a container; it doubles with each
 	maxBackOff = 5 * time.Minute
 )
 
-// stage is how far a kubelet has got with a pod.
+// stage is how far a pod has come on its node.
 type stage int
 
 const (
-	isNew      stage = iota // it has a node, and its status says nothing yet
-	isPulling               // Pending, the container is being created
-	isRunning               // Running and Ready
-	isBackOff               // Running, but the container has ended and waits to be started again
-	isFinished              // Succeeded or Failed
-	isStopping              // deleted; its container has been told to end
+	isNew      stage = iota // it has a node, and no status yet
+	isPulling               // it is Pending while its container is created
+	isRunning               // it is Running and Ready
+	isBackOff               // it is Running, but its container has ended and will be restarted
+	isFinished              // it has Succeeded or Failed
+	isStopping              // it was deleted, and its container was asked to stop
 )
 
-// podRecord is what a kubelet remembers of a pod.
+// podRecord is what a kubelet remembers about a pod.
 type podRecord struct {
 	stage    stage
-	due      time.Time // when the next stage begins; the zero time is never
+	due      time.Time // when the next stage begins; the zero time means never
 	ip       string
-	started  time.Time // the container
+	started  time.Time // when the container was last started
 	restarts int
-	last     object // the state in which the container ended before, nil at first
-	backOffs object // the Event that tells of the back-offs, nil at first
+	last     object // the state with which the container last ended; nil if it has not ended yet
+	backOffs object // the Event that counts the back-offs; nil before the first one
 }
 
-// kubelets are the kubelets of the cluster's nodes. They run nothing: they write what kubelets write when a pod's one
-// container is pulled, started, ends, is restarted and is killed. Other containers of the pod are as the first.
+// kubelets are the kubelets of the cluster's nodes. They run nothing. They only write what kubelets write when a
+// container is pulled, started, restarted or killed, or when it ends. All containers of a pod do what the first one
+// does.
 type kubelets struct {
 	*client
 	events  *recorder
 	records map[string]*podRecord      // by the pod's uid
-	images  map[string]map[string]bool // by node, those that have been pulled
-	ips     int                        // how many have been given to pods
+	images  map[string]map[string]bool // the images that have been pulled, by node
+	ips     int                        // how many IPs pods have got
 
-	// inHurry makes pulls take no time, so that a cluster is there at once.
+	// inHurry makes pulls take no time, so that the cluster's first pods run at once.
 	inHurry bool
 }
 
-// step brings each pod that has a node to the stage that is due.
+// step brings each pod on a node to the stage that is due.
 func (k *kubelets) step() {
 	hasPod := map[string]bool{} // by uid
 	nodesThere := nodesByName(k.client)
 	for _, pod := range k.all("pods") {
 		node := nodesThere[nodeOf(pod)]
 		if node == nil || !slices.Contains(nodes, nodeOf(pod)) {
-			continue // no kubelet of ours is there
+			continue // that node has no kubelet
 		}
 		hasPod[uidOf(pod)] = true
 		w := k.records[uidOf(pod)]
@@ -77,7 +78,7 @@ func (k *kubelets) step() {
 	}
 }
 
-// advance does what is due for a pod.
+// advance does the work that is due for a pod.
 func (k *kubelets) advance(pod, node object, w *podRecord) {
 	now := time.Now()
 	isDue := !w.due.IsZero() && !now.Before(w.due)
@@ -104,7 +105,7 @@ func (k *kubelets) advance(pod, node object, w *podRecord) {
 	}
 }
 
-// pull begins a pod's life on its node.
+// pull pulls the image of a new pod, or starts its container at once if the node has the image.
 func (k *kubelets) pull(pod, node object, w *podRecord, now time.Time) {
 	image := containerOf(pod).image
 	if k.images[nodeOf(pod)] == nil {
@@ -125,7 +126,7 @@ func (k *kubelets) pull(pod, node object, w *podRecord, now time.Time) {
 	k.events.postAsKubelet(pod, "Normal", "Pulling", fmt.Sprintf("Pulling image %q", image))
 }
 
-// postPresent says by an Event that a pod's image need not be pulled.
+// postPresent posts the Event that the node already has a pod's image.
 func (k *kubelets) postPresent(pod object) {
 	k.events.postAsKubelet(pod, "Normal", "Pulled", fmt.Sprintf("Container image %q already present on machine and can be "+
 		"accessed by the pod", containerOf(pod).image))
@@ -144,7 +145,7 @@ func (k *kubelets) start(pod, node object, w *podRecord, now time.Time) {
 	k.write(pod, node, w, now, object{"running": object{"startedAt": stamp(now)}})
 }
 
-// end is the end of a pod's container by itself: that of the pod, or one after which it is started again.
+// end handles a container that has ended by itself. Either the pod is finished, or the container will be restarted.
 func (k *kubelets) end(pod, node object, w *podRecord, now time.Time) {
 	c := containerOf(pod)
 	w.due = time.Time{}
@@ -157,7 +158,7 @@ func (k *kubelets) end(pod, node object, w *podRecord, now time.Time) {
 	w.last = ended
 	w.stage = isBackOff
 	if w.restarts == 0 {
-		w.due = now // the first restart is not held back
+		w.due = now // the first restart comes without a back-off
 		k.write(pod, node, w, now, ended)
 		return
 	}
@@ -173,7 +174,7 @@ func (k *kubelets) end(pod, node object, w *podRecord, now time.Time) {
 	w.backOffs = k.events.postAsKubelet(pod, "Warning", "BackOff", "Back-off "+message)
 }
 
-// stop tells a pod's container to end, as the pod has been deleted.
+// stop stops the container of a pod that has been deleted.
 func (k *kubelets) stop(pod object, w *podRecord, now time.Time) {
 	wasRunning := w.stage == isRunning
 	w.stage = isStopping
@@ -184,7 +185,7 @@ func (k *kubelets) stop(pod object, w *podRecord, now time.Time) {
 	}
 }
 
-// ipFor is the IP of a new pod: the node's own, or one of those that the node has for pods.
+// ipFor returns the IP of a new pod: the node's own, or one from the node's range. It returns "" if that has none left.
 func (k *kubelets) ipFor(pod, node object) string {
 	spec, _ := pod["spec"].(object)
 	if spec["hostNetwork"] == true {
@@ -203,7 +204,7 @@ func (k *kubelets) ipFor(pod, node object) string {
 			return ip
 		}
 	}
-	return "" // the node has more pods than addresses
+	return ""
 }
 
 // podAddresses is how many addresses a node has for its pods.

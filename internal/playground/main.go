@@ -1,13 +1,16 @@
-// Playground is what `make run` shows: a fake API server with a small cluster that lives, podcount running against it,
-// and signals that disturb the server. It is a command of its own, which no other package imports.
+// Playground is the command behind `make run`. It runs a fake API server with a small cluster that lives, and podcount
+// against it. Signals disturb the server.
 //
 //	playground PODCOUNT-BINARY DIRECTORY [PODCOUNT-FLAGS]
 //
-// The directory gets a kubeconfig, for kubectl in another terminal, which goes when the playground ends; the file
-// .playground.lock beside it stays. SIGUSR1 takes the server away, until 20 seconds after the last such signal; SIGUSR2
-// has it forget its history, and brings it back. Ctrl-C stops podcount and the server. The exit code is then 0. It is 1
-// where podcount cannot be started, has ended by itself or does not stop, or where the kubeconfig cannot be written,
-// and 2 where the arguments are not those above.
+// The playground writes a kubeconfig to the directory, for kubectl in another terminal, and removes it at the end. The
+// file .playground.lock beside it stays.
+//
+// SIGUSR1 takes the server away until 20 seconds after the last such signal. SIGUSR2 makes the server forget its
+// history, and brings it back. Ctrl-C stops podcount and the server.
+//
+// The exit code is 0 after a Ctrl-C. It is 1 if the kubeconfig cannot be written, or if podcount cannot be started,
+// ends by itself or does not stop. It is 2 if the arguments are wrong.
 package main
 
 import (
@@ -26,7 +29,7 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run runs until a signal or podcount's end, and returns the exit code.
+// run runs until a signal arrives or podcount ends, and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) < 2 {
 		fmt.Fprintln(stderr, "usage: playground PODCOUNT-BINARY DIRECTORY [PODCOUNT-FLAGS]")
@@ -59,7 +62,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	defer os.Remove(file)
 
-	// From here on, signals are ours: before anybody is told of them, and before there is a process to stop.
+	// Signals must be caught before the user reads about them, and before there is a process to stop.
 	stops := make(chan os.Signal, 1)
 	signal.Notify(stops, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(stops)
@@ -70,7 +73,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	podcount := exec.Command(program, append([]string{"-kubeconfig", file}, flags...)...)
 	podcount.Stdout = stdout
 	podcount.Stderr = stderr
-	podcount.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C comes to us alone, and we pass it on
+	podcount.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C must reach only us; stop passes it on
 	_, err = exec.LookPath("kubectl")
 	hasKubectl := err == nil
 	fmt.Fprint(stdout, introduction(server.URL, podcount.Args))
@@ -100,8 +103,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 }
 
-// stop stops podcount as a kubelet would, by a signal first, and returns the exit code. ended gets a value when
-// podcount has ended.
+// stop asks podcount to stop by a signal, as a kubelet does, and kills it after 20 seconds. It returns the exit code.
+// ended gets a value when podcount has ended.
 func stop(podcount *os.Process, ended <-chan error) int {
 	podcount.Signal(syscall.SIGTERM)
 	select {
@@ -113,13 +116,13 @@ func stop(podcount *os.Process, ended <-chan error) int {
 	}
 }
 
-// introduction says what runs.
+// introduction describes what runs.
 func introduction(url string, podcount []string) string {
 	return "A fake API server with 3 nodes and about 30 pods that come and go runs at " + url + ".\n" +
 		"podcount runs against it: " + strings.Join(podcount, " ") + "\n"
 }
 
-// whatToTry says how to look at the cluster, and how to change it.
+// whatToTry lists commands that look at the cluster or change it.
 func whatToTry(url, kubeconfig string, hasKubectl bool) string {
 	lines := []string{
 		"In another terminal, try:",
@@ -140,7 +143,7 @@ func whatToTry(url, kubeconfig string, hasKubectl bool) string {
 	return strings.Join(lines, "\n  ") + "\n"
 }
 
-// howToDisturb says which signals this process understands.
+// howToDisturb lists the signals that this process understands.
 func howToDisturb() string {
 	pid := os.Getpid()
 	return fmt.Sprintf("  kill -USR1 %d    # the server is gone, for 20 s\n", pid) +

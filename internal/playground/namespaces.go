@@ -26,7 +26,7 @@ func (j *janitor) step() {
 	}
 }
 
-// createAnyway makes an object that may be there already.
+// createAnyway creates an object unless it exists already.
 func (c *client) createAnyway(resource string, o object) error {
 	_, err := c.create(resource, o)
 	var refused *refusal

@@ -13,15 +13,17 @@ const (
 	controlPlaneNode = "control-plane"
 	kubeletVersion   = "v1.35.0"
 
-	// How often a kubelet renews its Lease, and how often it posts its node's status where nothing has changed.
+	// leaseRenewal is how often a kubelet renews its node's Lease.
 	leaseRenewal = 10 * time.Second
-	nodeReport   = 5 * time.Minute
+
+	// nodeReport is how often a kubelet posts its node's status although nothing has changed.
+	nodeReport = 5 * time.Minute
 )
 
-// nodes are those on which pods run. The first is for the control plane.
+// nodes lists the nodes that have a kubelet. The first one is for the control plane.
 var nodes = []string{controlPlaneNode, "worker-1", "worker-2"}
 
-// register makes a node and its Lease, as a kubelet does when it starts.
+// register creates a node and its Lease, as a kubelet does when it starts.
 func register(c *client, name string, index int) error {
 	labels := object{
 		"beta.kubernetes.io/arch": "amd64",
@@ -64,7 +66,7 @@ func register(c *client, name string, index int) error {
 	return err
 }
 
-// nodeStatus is what a kubelet says of its node, which is well.
+// nodeStatus returns the status that a kubelet writes for a healthy node.
 // https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/node-v1/#NodeStatus
 func nodeStatus(name string, index int, now time.Time) object {
 	resources := func(cpu, memory string) object {
@@ -101,12 +103,12 @@ func nodeStatus(name string, index int, now time.Time) object {
 	}
 }
 
-// uuidOf writes hexadecimal digits as a UUID.
+// uuidOf returns a UUID of these hexadecimal digits.
 func uuidOf(hex string) string {
 	return hex[:8] + "-" + hex[8:12] + "-" + hex[12:16] + "-" + hex[16:20] + "-" + hex[20:32]
 }
 
-// nodeConditions are those of a node that has been well since a time.
+// nodeConditions returns the conditions of a node that has been healthy since a time.
 func nodeConditions(since, now time.Time) []any {
 	condition := func(kind, status, reason, message string) object {
 		return object{
@@ -126,16 +128,16 @@ func nodeConditions(since, now time.Time) []any {
 	}
 }
 
-// heartbeat keeps nodes alive. One goroutine has it.
+// heartbeat reports for the kubelets that their nodes are alive. Only one goroutine may use it.
 type heartbeat struct {
 	*client
-	since    time.Time // when the nodes were made
+	since    time.Time // when the nodes were created
 	renewed  time.Time
 	reported time.Time
 }
 
-// step renews the Leases of the nodes that are there, and posts their status, where that is due. It does what the node
-// controller does, too: a node that is cordoned gets a taint, and loses it.
+// step renews the Leases of the nodes and posts their status, when that is due. It also does the node controller's
+// work: a node has a taint while it is cordoned.
 func (h *heartbeat) step() {
 	now := time.Now()
 	isRenewal := now.Sub(h.renewed) >= leaseRenewal
@@ -144,7 +146,7 @@ func (h *heartbeat) step() {
 		name := fakekube.KeyOf(node).Name
 		h.taint(node)
 		if !slices.Contains(nodes, name) {
-			continue // no kubelet of ours
+			continue // that node has no kubelet
 		}
 		if isReport {
 			h.patchStatus("nodes", node, object{"conditions": nodeConditions(h.since, now)})
@@ -162,10 +164,10 @@ func (h *heartbeat) step() {
 	}
 }
 
-// unschedulable is the key of the taint that says that a node is cordoned.
+// unschedulable is the key of the taint of a cordoned node.
 const unschedulable = "node.kubernetes.io/unschedulable"
 
-// taint gives a node that is cordoned its taint, and takes it from one that is not.
+// taint adds the taint to a cordoned node, and removes it from any other node.
 func (h *heartbeat) taint(node object) {
 	spec, _ := node["spec"].(object)
 	taints, _ := spec["taints"].([]any)
@@ -189,7 +191,7 @@ func (h *heartbeat) taint(node object) {
 	})
 }
 
-// addressOf is a node's internal IP.
+// addressOf returns a node's internal IP.
 func addressOf(node object) string {
 	status, _ := node["status"].(object)
 	addresses, _ := status["addresses"].([]any)
@@ -202,7 +204,7 @@ func addressOf(node object) string {
 	return ""
 }
 
-// nodesByName are the nodes that are there.
+// nodesByName returns the nodes that exist.
 func nodesByName(c *client) map[string]object {
 	byName := map[string]object{}
 	for _, node := range c.all("nodes") {

@@ -9,7 +9,7 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// write writes a pod's status, with its containers in this state.
+// write writes a pod's status. state is the state of all its containers.
 // https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#PodStatus
 func (k *kubelets) write(pod, node object, w *podRecord, now time.Time, state object) {
 	spec, _ := pod["spec"].(object)
@@ -34,7 +34,7 @@ func (k *kubelets) write(pod, node object, w *podRecord, now time.Time, state ob
 	k.patchStatus("pods", pod, status)
 }
 
-// phaseIn is the phase of a pod at a stage, with its container in this state.
+// phaseIn returns the phase of a pod at a stage. state is the state of its first container.
 func phaseIn(s stage, state object) string {
 	switch s {
 	case isPulling:
@@ -49,7 +49,7 @@ func phaseIn(s stage, state object) string {
 	return "Running"
 }
 
-// conditionsIn are the conditions that a kubelet writes for a pod at a stage.
+// conditionsIn returns the conditions that a kubelet writes for a pod at a stage.
 func conditionsIn(pod object, s stage, phase string) []any {
 	reason := "ContainersNotReady"
 	message := "containers with unready status: [" + containerOf(pod).name + "]"
@@ -66,8 +66,8 @@ func conditionsIn(pod object, s stage, phase string) []any {
 	}
 }
 
-// condition is a condition of a pod. Reason and message are those of one that does not hold. It has held, or not, since
-// the pod's status said so first.
+// condition returns a condition of a pod. The reason and the message are left out if it holds. Its transition time
+// stays the same as long as its status does.
 func condition(pod object, kind string, holds bool, reason, message string) object {
 	c := object{"type": kind, "status": "True", "lastProbeTime": nil, "lastTransitionTime": stamp(time.Now())}
 	if !holds {
@@ -90,7 +90,7 @@ func condition(pod object, kind string, holds bool, reason, message string) obje
 	return c
 }
 
-// containerStatus is what a kubelet says of a container.
+// containerStatus returns the status that a kubelet writes for a container.
 // https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#ContainerStatus
 func containerStatus(container object, w *podRecord, state object) object {
 	image := fakekube.TextIn(container, "image")
@@ -114,7 +114,7 @@ func containerStatus(container object, w *podRecord, state object) object {
 	return status
 }
 
-// waitingFor is the state of a container that waits.
+// waitingFor returns the state of a container that waits.
 func waitingFor(reason, message string) object {
 	state := object{"reason": reason}
 	if message != "" {
@@ -123,7 +123,7 @@ func waitingFor(reason, message string) object {
 	return object{"waiting": state}
 }
 
-// terminated is the state of a container that has ended.
+// terminated returns the state of a container that has ended.
 func terminated(exitCode int, started, ended time.Time) object {
 	reason := "Completed"
 	if exitCode != 0 {
@@ -137,7 +137,7 @@ func terminated(exitCode int, started, ended time.Time) object {
 	}}
 }
 
-// startTimeOf is when the kubelet saw a pod first.
+// startTimeOf returns the time at which the kubelet first saw a pod.
 func startTimeOf(pod object, now time.Time) any {
 	status, _ := pod["status"].(object)
 	if status["startTime"] != nil {
@@ -146,7 +146,7 @@ func startTimeOf(pod object, now time.Time) any {
 	return stamp(now)
 }
 
-// digest is the SHA-256 of some texts, in hexadecimal digits.
+// digest returns the SHA-256 of some texts in hexadecimal digits.
 func digest(texts ...string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(texts, "\n"))))
 }

@@ -9,12 +9,12 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// scheduler gives each new pod a node: of those that take it, the one with the fewest pods. It knows whether a node is
-// ready and in service, taints, and spec.nodeSelector; resources and affinity it does not look at.
+// scheduler assigns each new pod to the node with the fewest pods among those that accept it. It considers whether a
+// node is ready and schedulable, taints, and spec.nodeSelector, but neither resources nor affinity.
 type scheduler struct {
 	*client
 	events     *recorder
-	complaints map[string]string // by a pod's uid, why no node takes it, as said by the last Event
+	complaints map[string]string // why no node accepts a pod, as in its newest Event, by the pod's uid
 }
 
 // step binds the pods that have no node yet.
@@ -41,7 +41,7 @@ func (s *scheduler) step() {
 			continue
 		}
 		if s.bind(pod, node) != nil {
-			continue // it has gone; or the next step tries again
+			continue // the pod is gone, or the next step tries again
 		}
 		load[node]++
 		s.events.postAsScheduler(pod, "Normal", "Scheduled", "Binding",
@@ -49,7 +49,8 @@ func (s *scheduler) step() {
 	}
 }
 
-// choose is the least loaded of the nodes that take a pod, "" with the number of nodes for each reason where none does.
+// choose returns the node with the fewest pods among those that accept a pod, or "". reasons says how many nodes refuse
+// it for each reason.
 func choose(pod object, nodes []object, load map[string]int) (node string, reasons map[string]int) {
 	reasons = map[string]int{}
 	for _, candidate := range nodes {
@@ -65,7 +66,7 @@ func choose(pod object, nodes []object, load map[string]int) (node string, reaso
 	return node, reasons
 }
 
-// whyNot says, in the scheduler's words, why a node does not take a pod; "" is that it does.
+// whyNot returns the reason, in the scheduler's words, for which a node does not accept a pod, or "" if it does.
 func whyNot(pod, node object) string {
 	nodeSpec, _ := node["spec"].(object)
 	podSpec, _ := pod["spec"].(object)
@@ -92,7 +93,7 @@ func whyNot(pod, node object) string {
 	return ""
 }
 
-// tolerates reports whether a pod may run in spite of a taint.
+// tolerates reports whether a pod tolerates a taint.
 // https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
 func tolerates(podSpec, taint object) bool {
 	tolerations, _ := podSpec["tolerations"].([]any)
@@ -107,7 +108,7 @@ func tolerates(podSpec, taint object) bool {
 	})
 }
 
-// complain says by an Event and a condition why no node takes a pod, when that is new.
+// complain reports by an Event and a condition why no node accepts a pod, unless it has already reported the same.
 func (s *scheduler) complain(pod object, nodes int, reasons map[string]int) {
 	var parts []string
 	for reason, n := range reasons {
@@ -127,7 +128,7 @@ func (s *scheduler) complain(pod object, nodes int, reasons map[string]int) {
 	s.events.postAsScheduler(pod, "Warning", "FailedScheduling", "Scheduling", message)
 }
 
-// nodeOf is the name of the node that a pod is on, "" while it has none.
+// nodeOf returns the name of a pod's node, or "" if it has none yet.
 func nodeOf(pod object) string {
 	spec, _ := pod["spec"].(object)
 	return fakekube.TextIn(spec, "nodeName")
@@ -143,13 +144,13 @@ func isReady(node object) bool {
 	})
 }
 
-// phaseOf is a pod's status.phase.
+// phaseOf returns a pod's status.phase.
 func phaseOf(pod object) string {
 	status, _ := pod["status"].(object)
 	return fakekube.TextIn(status, "phase")
 }
 
-// hasEnded reports whether a pod has run to its end, which no kubelet starts again.
+// hasEnded reports whether a pod has run to its end, after which no kubelet starts it again.
 func hasEnded(pod object) bool {
 	phase := phaseOf(pod)
 	return phase == "Succeeded" || phase == "Failed"

@@ -11,39 +11,41 @@ import (
 )
 
 const (
-	// backupInterval is how long after one backup the next begins, and backupsKept how many that are over are kept.
+	// backupInterval is the time from the start of one backup to the next.
 	backupInterval = 3 * time.Minute
-	backupsKept    = 3
 
-	// There are always as many pods of the Deployment web, and they change by one at a time.
+	// backupsKept is how many backups are kept.
+	backupsKept = 3
+
+	// leastWeb and mostWeb limit the number of pods of the Deployment web.
 	leastWeb = 6
 	mostWeb  = 16
 )
 
-// workload is what the pods of one owner are made from. The playground's API has no Deployments, Jobs and the like:
-// their owners are only named, in metadata.ownerReferences.
+// workload is the template for the pods of one owner. The playground's API has no Deployments, Jobs and so on. The
+// owner exists only as a name in the pods' metadata.ownerReferences.
 type workload struct {
 	namespace string
-	name      string // of the owner; the pods' names begin with it
-	uid       string // of the owner
-	kind      string // of the owner: ReplicaSet, StatefulSet or Job; Node for a static pod, which has the node's name
+	name      string // the owner's name, with which the pods' names begin
+	uid       string // the owner's uid
+	kind      string // the owner's kind: ReplicaSet, StatefulSet, Job, or Node for a static pod
 	replicas  int
 	labels    object
-	spec      object // of the pods
+	spec      object // the pods' spec
 
-	isDone bool // a Job whose pod has been made
+	isDone bool // the pod of a Job has been created
 }
 
-// controllers make and remove the pods of workloads, as kube-controller-manager does, and the kubelets those of static
-// pods. One goroutine has them.
+// controllers create and remove the pods of workloads, as kube-controller-manager does. They also create static pods,
+// which in a real cluster the kubelets do. Only one goroutine may use them.
 type controllers struct {
 	*client
 	workloads []*workload
-	web       *workload // the one whose replicas change
-	backedUp  time.Time // when the last backup began
+	web       *workload // the workload whose replicas change
+	backedUp  time.Time // when the newest backup began
 }
 
-// step makes the pods that are missing, and removes those that are too many.
+// step creates the pods that are missing, and removes those that are too many.
 func (c *controllers) step() {
 	c.backUp(time.Now())
 	pods := c.all("pods")
@@ -71,7 +73,7 @@ func (c *controllers) step() {
 	c.collect(pods)
 }
 
-// wander changes how many pods of web there are, by one.
+// wander adds a replica to web or takes one away.
 func (c *controllers) wander() {
 	change := 1
 	if rand.IntN(2) == 0 {
@@ -80,20 +82,21 @@ func (c *controllers) wander() {
 	c.web.replicas = min(max(c.web.replicas+change, leastWeb), mostWeb)
 }
 
-// scale gives a ReplicaSet as many pods as it should have. One that is going is not counted.
+// scale gives a ReplicaSet as many pods as it should have. A pod that is being deleted does not count.
 func (c *controllers) scale(w *workload, own []object) {
 	own = slices.DeleteFunc(own, func(pod object) bool { return isDying(pod) || hasEnded(pod) })
 	for range w.replicas - len(own) {
 		c.make(w, object{"generateName": w.name + "-"})
 	}
 	rand.Shuffle(len(own), func(i, j int) { own[i], own[j] = own[j], own[i] })
-	slices.SortStableFunc(own, func(a, b object) int { return strings.Compare(phaseOf(a), phaseOf(b)) }) // Pending first
+	pendingFirst := func(a, b object) int { return strings.Compare(phaseOf(a), phaseOf(b)) }
+	slices.SortStableFunc(own, pendingFirst)
 	for i := range len(own) - w.replicas {
 		c.remove("pods", own[i])
 	}
 }
 
-// fill gives a StatefulSet the pods that it lacks. One that is going keeps its name until it has gone.
+// fill gives a StatefulSet the pods that it lacks. A pod that is being deleted keeps its name until it is gone.
 func (c *controllers) fill(w *workload, own []object) {
 	for i := range w.replicas {
 		name := fmt.Sprintf("%s-%d", w.name, i)
@@ -104,7 +107,7 @@ func (c *controllers) fill(w *workload, own []object) {
 	}
 }
 
-// backUp starts the Job of the next backup when that is due, and removes the pods of the oldest.
+// backUp starts the Job of the next backup when that is due, and removes the pods of the oldest backup.
 func (c *controllers) backUp(now time.Time) {
 	if now.Sub(c.backedUp) < backupInterval {
 		return
@@ -130,7 +133,7 @@ func (c *controllers) backUp(now time.Time) {
 	c.workloads = slices.Delete(c.workloads, oldest, oldest+1)
 }
 
-// collect deletes the pods whose node has gone.
+// collect deletes the pods whose node is gone.
 func (c *controllers) collect(pods []object) {
 	nodes := nodesByName(c.client)
 	for _, pod := range pods {
@@ -140,7 +143,7 @@ func (c *controllers) collect(pods []object) {
 	}
 }
 
-// make makes a pod of a workload, whose name, or what it begins with, meta says. It reports whether it could.
+// make creates a pod of a workload and reports whether it could. meta has the pod's name or generateName.
 func (c *controllers) make(w *workload, meta object) bool {
 	if w.kind == "Node" && nodesByName(c.client)[fakekube.TextIn(w.spec, "nodeName")] == nil {
 		return false
@@ -149,7 +152,7 @@ func (c *controllers) make(w *workload, meta object) bool {
 	return err == nil
 }
 
-// pod is a new pod of the workload.
+// pod returns a new pod of the workload.
 func (w *workload) pod(meta object) object {
 	pod := fakekube.Clone(object{"metadata": meta, "spec": w.spec})
 	meta = fakekube.MetaOf(pod)
@@ -172,7 +175,7 @@ func (w *workload) pod(meta object) object {
 	return pod
 }
 
-// ownerOf is the uid of a pod's owner, nil where it has none.
+// ownerOf returns the uid of a pod's owner, or nil if it has none.
 func ownerOf(pod object) any {
 	owners, _ := fakekube.MetaOf(pod)["ownerReferences"].([]any)
 	if len(owners) == 0 {
