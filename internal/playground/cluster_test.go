@@ -13,9 +13,10 @@ import (
 	"time"
 
 	"podcount/internal/fakekube"
+	"podcount/internal/testkit"
 )
 
-// answers reports whether the server answers clients that call it by the cluster's host, and what.
+// answers sends a request by the cluster's host and returns the answer. The code is 0 if there is no answer.
 func answers(c *cluster, path string) (code int, body string) {
 	defer func() {
 		if recover() == http.ErrAbortHandler {
@@ -29,7 +30,7 @@ func answers(c *cluster, path string) (code int, body string) {
 	return w.Code, w.Body.String()
 }
 
-func TestClusterHasAboutThirtyPodsHoweverLongItLives(t *testing.T) {
+func TestClusterAlwaysHasAboutThirtyPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(nil)
 		names := map[string]bool{}
@@ -38,7 +39,7 @@ func TestClusterHasAboutThirtyPodsHoweverLongItLives(t *testing.T) {
 			c.live()
 			pods := c.all("pods")
 			if len(pods) < 24 || len(pods) > 40 {
-				t.Fatalf("there are %d pods", len(pods))
+				t.Fatalf("there are %d pods, want 24 to 40", len(pods))
 			}
 			hasAddress := map[any]bool{}
 			for _, pod := range pods {
@@ -53,37 +54,37 @@ func TestClusterHasAboutThirtyPodsHoweverLongItLives(t *testing.T) {
 			}
 		}
 		if len(names) < 100 {
-			t.Errorf("only %d pods were there in all", len(names))
+			t.Errorf("there have been only %d pods, want 100 or more", len(names))
 		}
 	})
 }
 
-func TestServerIsGoneForTwentySecondsAfterUSR1(t *testing.T) {
+// goneAndBack is the output of one outage.
+const goneAndBack = "playground: the server is gone\nplayground: the server is back\n"
+
+func TestUSR1TakesTheServerAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		c := newCluster(&out)
 		c.host = "127.0.0.1:1"
 		if code, body := answers(c, "/api/v1/nodes/worker-1"); code != http.StatusOK {
-			t.Fatalf("%d %s", code, body)
+			t.Fatalf("at first, the server answers %d %s", code, body)
 		}
 		c.disturb(syscall.SIGUSR1)
 		<-time.After(outage - time.Second)
 		if code, body := answers(c, "/api/v1/nodes/worker-1"); code != 0 {
-			t.Errorf("the server answers %d %s", code, body)
+			t.Errorf("during the outage, the server answers %d %s", code, body)
 		}
 		<-time.After(2 * time.Second)
 		synctest.Wait()
 		if code, body := answers(c, "/api/v1/nodes/worker-1"); code != http.StatusOK {
-			t.Errorf("when it is back, the server answers %d %s", code, body)
+			t.Errorf("after the outage, the server answers %d %s", code, body)
 		}
-		want := "playground: the server is gone\nplayground: the server is back\n"
-		if out.String() != want {
-			t.Errorf("it says %q, want %q", out.String(), want)
-		}
+		testkit.WantEqual(t, "the output", out.String(), goneAndBack)
 	})
 }
 
-func TestLastSignalSaysWhenTheServerComesBack(t *testing.T) {
+func TestNewestSignalDecidesWhenTheServerIsBack(t *testing.T) {
 	const path = "/api/v1/nodes/worker-1"
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -95,7 +96,7 @@ func TestLastSignalSaysWhenTheServerComesBack(t *testing.T) {
 		<-time.After(outage/2 + time.Second)
 		synctest.Wait()
 		if code, body := answers(c, path); code != 0 {
-			t.Errorf("the first signal's end ends the second's outage: %d %s", code, body)
+			t.Errorf("the first outage's end has ended the second one: %d %s", code, body)
 		}
 		c.disturb(syscall.SIGUSR2)
 		if code, body := answers(c, path); code != http.StatusOK {
@@ -105,62 +106,53 @@ func TestLastSignalSaysWhenTheServerComesBack(t *testing.T) {
 		c.end()
 		<-time.After(2 * outage)
 		synctest.Wait()
-		if got := strings.Count(out.String(), "is back"); got != 1 {
-			t.Errorf("the server came back %d times:\n%s", got, out.String())
-		}
+		testkit.WantNumber(t, "times that the server came back", strings.Count(out.String(), "is back"), 1)
 	})
 }
 
-func TestServerHasForgottenItsHistoryAfterUSR2(t *testing.T) {
+func TestUSR2ForgetsTheHistory(t *testing.T) {
 	var out bytes.Buffer
 	c := newCluster(&out)
 	c.host = "127.0.0.1:1"
 	c.disturb(syscall.SIGUSR2)
 	code, body := answers(c, "/api/v1/pods?watch=true&resourceVersion=201")
 	if code != http.StatusOK || !strings.Contains(body, "too old resource version") {
-		t.Errorf("a watch from before: %d %s", code, body)
+		t.Errorf("a watch from an old version gets %d %s, want an error for it", code, body)
 	}
 	if code, body := answers(c, "/api/v1/namespaces/default/pods/web-unseen-1"); code != http.StatusOK {
-		t.Errorf("the pod that no watch has told of: %d %s", code, body)
+		t.Errorf("the pod that no watch has reported: %d %s", code, body)
 	}
-	want := "playground: the server is gone\nplayground: the server is back\n"
-	if out.String() != want {
-		t.Errorf("it says %q, want %q", out.String(), want)
-	}
+	testkit.WantEqual(t, "the output", out.String(), goneAndBack)
 }
 
 // The test's own binary stands in for podcount. It does not know the flag -kubeconfig, and ends.
-func TestPlaygroundEndsWithPodcountAndLeavesNoKubeconfig(t *testing.T) {
+func TestPlaygroundEndsWithPodcount(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for program, want := range map[string]string{
-		self:                           "playground: podcount ended: exit status 2\n",
-		filepath.Join(dir, "not-here"): "no such file or directory\n",
+	for _, row := range []struct{ program, want string }{
+		{self, "playground: podcount ended: exit status 2\n"},
+		{filepath.Join(dir, "not-here"), "no such file or directory\n"},
 	} {
 		var stdout, stderr bytes.Buffer
-		code := run([]string{program, dir, "-v", "2"}, &stdout, &stderr)
-		if code != 1 || !strings.HasSuffix(stderr.String(), want) {
-			t.Errorf("%s: exit code %d, %s", program, code, stderr.String())
-		}
+		code := run([]string{row.program, dir, "-v", "2"}, &stdout, &stderr)
+		testkit.WantNumber(t, "the exit code of "+row.program, code, 1)
+		testkit.WantText(t, stderr.String(), row.want)
 		file := filepath.Join(dir, "playground.kubeconfig")
-		said := "podcount runs against it: " + program + " -kubeconfig " + file + " -v 2\n"
-		if !strings.Contains(stdout.String(), said) {
-			t.Errorf("no %q in:\n%s", said, stdout.String())
-		}
+		command := row.program + " -kubeconfig " + file + " -v 2\n"
+		testkit.WantText(t, stdout.String(), "podcount runs against it: "+command)
 		if _, err := os.Stat(file); !os.IsNotExist(err) {
-			t.Errorf("the kubeconfig is left: %v", err)
+			t.Errorf("the kubeconfig was not removed: %v", err)
 		}
 	}
 	var stderr bytes.Buffer
-	if code := run([]string{self}, nil, &stderr); code != 2 || !strings.HasPrefix(stderr.String(), "usage: playground ") {
-		t.Errorf("without a directory: exit code %d, %s", code, stderr.String())
-	}
+	testkit.WantNumber(t, "the exit code without a directory", run([]string{self}, nil, &stderr), 2)
+	testkit.WantText(t, stderr.String(), "usage: playground ")
 }
 
-func TestPlaygroundSaysWhatToTry(t *testing.T) {
+func TestWhatToTry(t *testing.T) {
 	const url = "https://127.0.0.1:6443"
 	want := `In another terminal, try:
   export KUBECONFIG=/d/config
@@ -171,13 +163,9 @@ func TestPlaygroundSaysWhatToTry(t *testing.T) {
   kubectl run mine --image=nginx
   kubectl label node worker-1 node-role.kubernetes.io/control-plane=
 `
-	if got := whatToTry(url, "/d/config", true); got != want {
-		t.Errorf("with kubectl:\n%s", got)
-	}
+	testkit.WantEqual(t, "the text with kubectl", whatToTry(url, "/d/config", true), want)
 	want = `In another terminal, try:
   curl -sk -H 'Authorization: Bearer playground' https://127.0.0.1:6443/api/v1/nodes/control-plane
 `
-	if got := whatToTry(url, "/d/config", false); got != want {
-		t.Errorf("without kubectl:\n%s", got)
-	}
+	testkit.WantEqual(t, "the text without kubectl", whatToTry(url, "/d/config", false), want)
 }

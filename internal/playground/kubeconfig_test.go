@@ -12,7 +12,7 @@ import (
 	"podcount/internal/fakekube"
 )
 
-func TestPlaygroundsKeepOutOfEachOthersFiles(t *testing.T) {
+func TestEachPlaygroundHasItsOwnKubeconfig(t *testing.T) {
 	dir := t.TempDir()
 	want := func(server *httptest.Server, name string) {
 		t.Helper()
@@ -36,10 +36,10 @@ func TestPlaygroundsKeepOutOfEachOthersFiles(t *testing.T) {
 	want(servers[0], "playground.kubeconfig")
 	want(servers[1], "playground-2.kubeconfig")
 	want(servers[2], "playground-3.kubeconfig")
-	servers[1].Close() // killed: its file is still there
+	servers[1].Close() // as if it had been killed, so that its file is still there
 	want(servers[3], "playground-2.kubeconfig")
 	files, err := filepath.Glob(filepath.Join(dir, "*.kubeconfig"))
 	if err != nil || len(files) != 3 {
-		t.Errorf("there are %q, %v", files, err)
+		t.Errorf("there are the files %q (%v), want 3", files, err)
 	}
 }

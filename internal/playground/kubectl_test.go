@@ -17,7 +17,7 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// command is a line of testdata/kubectl.txt: what a shell is to run, and what must come of it.
+// command is a line of testdata/kubectl.txt: a shell command and what it must lead to.
 type command struct {
 	line  string
 	code  int
@@ -52,7 +52,7 @@ func kubectlParagraphs(t *testing.T) (paragraphs [][]command) {
 	return paragraphs
 }
 
-// run runs a command, and says what is wrong with what came of it; "" is nothing.
+// run runs a command and returns what is wrong with its output or its exit code, or "".
 func (c command) run(env []string) (problem string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -60,7 +60,7 @@ func (c command) run(env []string) (problem string) {
 	shell.Dir = "testdata"
 	shell.Env = env
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) } // kubectl, too
+	shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) } // kills kubectl, too
 	out, err := shell.CombinedOutput()
 	code := 0
 	var exit *exec.ExitError
@@ -84,11 +84,12 @@ func (c command) run(env []string) (problem string) {
 	return ""
 }
 
-// at is where the commands are tried. On a real server, whatever a kubelet or a controller should do does not happen.
+// at names the server at which the commands are tried. On a real server without kubelets and controllers, commands fail
+// that depend on these.
 var at = flag.String("kubeconfig", "", "the `FILE` of another server, with a playground's objects in it, for the "+
 	"commands of testdata/kubectl.txt")
 
-func TestKubectlFindsAClusterInThePlayground(t *testing.T) {
+func TestKubectlInThePlayground(t *testing.T) {
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		t.Skip("kubectl is not installed")
 	}
@@ -119,7 +120,7 @@ func TestKubectlFindsAClusterInThePlayground(t *testing.T) {
 	}
 }
 
-// livingCluster is a playground that lives until the test ends. It returns the name of a kubeconfig.
+// livingCluster runs a cluster until the test ends, and returns the name of its kubeconfig.
 func livingCluster(t *testing.T) (config string) {
 	c := newCluster(nil)
 	url, ca := c.fake.ServeTLSFor(t)

@@ -92,9 +92,7 @@ func (k *kubelets) advance(pod, node object, w *podRecord) {
 	case w.stage == isNew:
 		k.pull(pod, node, w, now)
 	case w.stage == isPulling && isDue:
-		k.images[nodeOf(pod)][containerOf(pod).image] = true
-		k.events.postAsKubelet(pod, "Normal", "Pulled", fmt.Sprintf("Successfully pulled image %q in %s (%s including "+
-			"waiting). Image size: %d bytes.", containerOf(pod).image, pullTime, pullTime, imageSize(containerOf(pod).image)))
+		k.postPulled(pod)
 		k.start(pod, node, w, now)
 	case w.stage == isRunning && isDue:
 		k.end(pod, node, w, now)
@@ -126,10 +124,19 @@ func (k *kubelets) pull(pod, node object, w *podRecord, now time.Time) {
 	k.events.postAsKubelet(pod, "Normal", "Pulling", fmt.Sprintf("Pulling image %q", image))
 }
 
+// postPulled notes that a pod's node now has its image, and posts the Event.
+func (k *kubelets) postPulled(pod object) {
+	const format = "Successfully pulled image %q in %s (%s including waiting). Image size: %d bytes."
+	image := containerOf(pod).image
+	k.images[nodeOf(pod)][image] = true
+	message := fmt.Sprintf(format, image, pullTime, pullTime, imageSize(image))
+	k.events.postAsKubelet(pod, "Normal", "Pulled", message)
+}
+
 // postPresent posts the Event that the node already has a pod's image.
 func (k *kubelets) postPresent(pod object) {
-	k.events.postAsKubelet(pod, "Normal", "Pulled", fmt.Sprintf("Container image %q already present on machine and can be "+
-		"accessed by the pod", containerOf(pod).image))
+	const format = "Container image %q already present on machine and can be accessed by the pod"
+	k.events.postAsKubelet(pod, "Normal", "Pulled", fmt.Sprintf(format, containerOf(pod).image))
 }
 
 // start starts a pod's container.

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"podcount/internal/fakekube"
+	"podcount/internal/testkit"
 	"podcount/internal/yaml"
 )
 
-// liveFor lets a cluster live for so long, in virtual time. web stays as it is.
+// liveFor lets a cluster live for a while, in virtual time. The number of web's pods does not change.
 func liveFor(c *cluster, d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		<-time.After(max(pace, d/360))
@@ -23,7 +24,7 @@ func liveFor(c *cluster, d time.Duration) {
 	}
 }
 
-// runPod is what `kubectl run` does: a pod in the namespace default.
+// runPod creates a pod in the namespace default, as `kubectl run` does.
 func runPod(t *testing.T, c *cluster, name string, spec object) {
 	t.Helper()
 	_, err := c.create("pods", object{"metadata": object{"namespace": "default", "name": name}, "spec": spec})
@@ -36,14 +37,17 @@ func podNamed(c *cluster, name string) object {
 	return c.fake.Get("pods", fakekube.Key{Namespace: "default", Name: name})
 }
 
-// told are the reasons of the Events about an object in the order in which they were posted, and how often each was
-// counted if more than once.
-func told(c *cluster, name string) string {
+// eventsOn returns the reasons of the Events about an object, in the order in which they were posted. A reason that was
+// counted more than once has its count.
+func eventsOn(c *cluster, name string) string {
 	events := slices.DeleteFunc(c.all("events"), func(event object) bool {
 		about, _ := event["involvedObject"].(object)
 		return about["name"] != name
 	})
-	number := func(event object) string { _, n, _ := strings.Cut(fakekube.KeyOf(event).Name, "."); return n }
+	number := func(event object) string {
+		_, n, _ := strings.Cut(fakekube.KeyOf(event).Name, ".")
+		return n
+	}
 	slices.SortFunc(events, func(a, b object) int { return strings.Compare(number(a), number(b)) })
 	var reasons []string
 	for _, event := range events {
@@ -56,8 +60,8 @@ func told(c *cluster, name string) string {
 	return strings.Join(reasons, " ")
 }
 
-// look is what `kubectl get pods` shows of a pod's state: its phase, whether it is ready, how often its container was
-// restarted, and what that waits for.
+// look returns what `kubectl get pods` shows of a pod: its phase, whether it is ready, how often its container was
+// restarted, and what the container waits for.
 func look(pod object) string {
 	status, _ := pod["status"].(object)
 	statuses, _ := status["containerStatuses"].([]any)
@@ -73,66 +77,62 @@ func look(pod object) string {
 
 func wantLook(t *testing.T, c *cluster, pod, want string) {
 	t.Helper()
-	if got := look(podNamed(c, pod)); got != want {
-		t.Errorf("%s: %s, want %s", pod, got, want)
-	}
+	testkit.WantEqual(t, "the state of "+pod, look(podNamed(c, pod)), want)
 }
 
-func wantTold(t *testing.T, c *cluster, name, want string) {
+func wantEvents(t *testing.T, c *cluster, name, want string) {
 	t.Helper()
-	if got := told(c, name); got != want {
-		t.Errorf("events about %s: %s, want %s", name, got, want)
-	}
+	testkit.WantEqual(t, "the events on "+name, eventsOn(c, name), want)
 }
 
-func TestPodThatAUserMakesIsScheduledAndRuns(t *testing.T) {
+func TestNewPodIsScheduledAndRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(nil)
 		runPod(t, c, "mine", podSpec("example/mine"))
 		liveFor(c, pace)
 		wantLook(t, c, "mine", "Pending ready=false restarts=0 ContainerCreating")
-		wantTold(t, c, "mine", "Scheduled Pulling")
+		wantEvents(t, c, "mine", "Scheduled Pulling")
 		liveFor(c, pullTime+pace)
 		wantLook(t, c, "mine", "Running ready=true restarts=0")
-		wantTold(t, c, "mine", "Scheduled Pulling Pulled Created Started")
+		wantEvents(t, c, "mine", "Scheduled Pulling Pulled Created Started")
 		pod := podNamed(c, "mine")
 		status, _ := pod["status"].(object)
 		if !strings.HasPrefix(nodeOf(pod), "worker-") || !strings.HasPrefix(fakekube.TextIn(status, "podIP"), "10.244.") {
-			t.Errorf("it runs on node %q with the IP %v", nodeOf(pod), status["podIP"])
+			t.Errorf("the pod runs on %q with the IP %v, want a worker and 10.244.…", nodeOf(pod), status["podIP"])
 		}
 		version := fakekube.MetaOf(pod)["resourceVersion"]
 		liveFor(c, time.Minute)
 		if fakekube.MetaOf(podNamed(c, "mine"))["resourceVersion"] != version {
-			t.Error("a pod that runs is written again")
+			t.Error("the pod was written although nothing has changed")
 		}
 	})
 }
 
-func TestContainersEndAsTheirCommandsSay(t *testing.T) {
-	for command, want := range map[string]string{
-		"sleep 5":          "Succeeded ready=false restarts=0",
-		"true":             "Succeeded ready=false restarts=0",
-		"sleep 5; exit 3":  "Failed ready=false restarts=0",
-		"false":            "Failed ready=false restarts=0",
-		"sleep 3600":       "Running ready=true restarts=0",
-		"nginx -g 'off'":   "Running ready=true restarts=0",
-		"sleep infinity":   "Running ready=true restarts=0",
-		"echo hello world": "Succeeded ready=false restarts=0",
+func TestCommandsDecideHowContainersEnd(t *testing.T) {
+	for _, row := range []struct{ command, want string }{
+		{"sleep 5", "Succeeded ready=false restarts=0"},
+		{"true", "Succeeded ready=false restarts=0"},
+		{"sleep 5; exit 3", "Failed ready=false restarts=0"},
+		{"false", "Failed ready=false restarts=0"},
+		{"sleep 3600", "Running ready=true restarts=0"},
+		{"nginx -g 'off'", "Running ready=true restarts=0"},
+		{"sleep infinity", "Running ready=true restarts=0"},
+		{"echo hello world", "Succeeded ready=false restarts=0"},
 	} {
-		t.Run(command, func(t *testing.T) {
+		t.Run(row.command, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(nil)
-				spec := podSpec("busybox", "sh", "-c", command)
+				spec := podSpec("busybox", "sh", "-c", row.command)
 				spec["restartPolicy"] = "Never"
 				runPod(t, c, "one", spec)
 				liveFor(c, 10*time.Second)
-				wantLook(t, c, "one", want)
+				wantLook(t, c, "one", row.want)
 			})
 		})
 	}
 }
 
-func TestContainerThatCrashesIsHeldBackLongerEachTime(t *testing.T) {
+func TestBackoffOfACrashingContainerDoubles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(nil)
 		runPod(t, c, "crash", podSpec("busybox", "sh", "-c", "exit 1"))
@@ -142,17 +142,16 @@ func TestContainerThatCrashesIsHeldBackLongerEachTime(t *testing.T) {
 		wantLook(t, c, "crash", "Running ready=false restarts=2 CrashLoopBackOff")
 		liveFor(c, 2*backOff)
 		wantLook(t, c, "crash", "Running ready=false restarts=3 CrashLoopBackOff")
-		if got := told(c, "crash"); !strings.Contains(got, "BackOff×3") {
-			t.Errorf("events: %s", got)
-		}
+		testkit.WantText(t, eventsOn(c, "crash"), "BackOff×3")
 	})
 }
 
-func TestNodesThatAreOutOfServiceGetNoPods(t *testing.T) {
+func TestCordonedNodesGetNoPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(nil)
 		cordon := func(node string, isCordoned any) {
-			c.patch("nodes", object{"metadata": object{"name": node}}, object{"spec": object{"unschedulable": isCordoned}})
+			patch := object{"spec": object{"unschedulable": isCordoned}}
+			c.patch("nodes", object{"metadata": object{"name": node}}, patch)
 		}
 		cordon("worker-1", true)
 		for i := range 4 {
@@ -161,32 +160,26 @@ func TestNodesThatAreOutOfServiceGetNoPods(t *testing.T) {
 		liveFor(c, 5*time.Second)
 		for i := range 4 {
 			if node := nodeOf(podNamed(c, fmt.Sprintf("on-2-%d", i))); node != "worker-2" {
-				t.Errorf("a pod is on %s, which is cordoned or tainted", node)
+				t.Errorf("a pod is on %s, want worker-2", node)
 			}
 		}
 		cordon("worker-2", true)
 		runPod(t, c, "nowhere", podSpec("nginx"))
 		liveFor(c, 5*time.Second)
-		wantTold(t, c, "nowhere", "FailedScheduling")
+		wantEvents(t, c, "nowhere", "FailedScheduling")
 		status, _ := podNamed(c, "nowhere")["status"].(object)
 		want := "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 node(s) were unschedulable. no new claims " +
 			"to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
-		if got := fmt.Sprint(status["conditions"]); !strings.Contains(got, want) {
-			t.Errorf("its conditions: %s", got)
-		}
+		testkit.WantText(t, fmt.Sprint(status["conditions"]), want)
 		cordon("worker-1", nil)
 		liveFor(c, 5*time.Second)
-		if node := nodeOf(podNamed(c, "nowhere")); node != "worker-1" {
-			t.Errorf("when worker-1 is back, the pod is on %q", node)
-		}
-		taints := fmt.Sprint(c.fake.Get("nodes", fakekube.Key{Name: "worker-2"})["spec"])
-		if !strings.Contains(taints, unschedulable) {
-			t.Errorf("a cordoned node has no taint: %s", taints)
-		}
+		testkit.WantEqual(t, "the pod's node when worker-1 is back", nodeOf(podNamed(c, "nowhere")), "worker-1")
+		spec := fmt.Sprint(c.fake.Get("nodes", fakekube.Key{Name: "worker-2"})["spec"])
+		testkit.WantText(t, spec, unschedulable)
 	})
 }
 
-func TestPodThatIsDeletedTerminatesAndGoes(t *testing.T) {
+func TestDeletedPodStopsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(nil)
 		runPod(t, c, "mine", podSpec("nginx"))
@@ -196,17 +189,17 @@ func TestPodThatIsDeletedTerminatesAndGoes(t *testing.T) {
 		}
 		liveFor(c, pace)
 		if pod := podNamed(c, "mine"); pod == nil || !isDying(pod) || look(pod) != "Running ready=true restarts=0" {
-			t.Errorf("a moment after it was deleted, the pod is %v", pod)
+			t.Errorf("right after its deletion, the pod is %v, want one that runs and is being deleted", pod)
 		}
 		liveFor(c, stopTime+pace)
 		if pod := podNamed(c, "mine"); pod != nil {
-			t.Errorf("it does not go: %v", pod)
+			t.Errorf("the pod is still there: %v", pod)
 		}
-		wantTold(t, c, "mine", "Scheduled Pulling Pulled Created Started Killing")
+		wantEvents(t, c, "mine", "Scheduled Pulling Pulled Created Started Killing")
 	})
 }
 
-func TestPodThatIsDeletedIsReplaced(t *testing.T) {
+func TestDeletedPodIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(nil)
 		old := map[string]bool{}
@@ -223,9 +216,7 @@ func TestPodThatIsDeletedIsReplaced(t *testing.T) {
 				t.Errorf("%s is still there", fakekube.KeyOf(pod))
 			}
 		}
-		if len(pods) != len(old)-1 { // a Job that is over is not run again
-			t.Errorf("%d pods are there in place of %d", len(pods), len(old))
-		}
+		testkit.WantNumber(t, "pods, without the one of the finished Job", len(pods), len(old)-1)
 	})
 }
 
@@ -238,7 +229,7 @@ func TestKubeletsKeepTheirNodesAlive(t *testing.T) {
 			spec, _ := lease["spec"].(object)
 			renewed, err := time.Parse(time.RFC3339, fakekube.TextIn(spec, "renewTime"))
 			if err != nil || time.Since(renewed) > leaseRenewal || spec["holderIdentity"] != name {
-				t.Errorf("the Lease of %s: %v", name, spec)
+				t.Errorf("the Lease of %s is %v, want one that was just renewed", name, spec)
 			}
 			status, _ := c.fake.Get("nodes", fakekube.Key{Name: name})["status"].(object)
 			conditions, _ := status["conditions"].([]any)
@@ -247,7 +238,7 @@ func TestKubeletsKeepTheirNodesAlive(t *testing.T) {
 				beat, err := time.Parse(time.RFC3339, fakekube.TextIn(condition, "lastHeartbeatTime"))
 				since, _ := time.Parse(time.RFC3339, fakekube.TextIn(condition, "lastTransitionTime"))
 				if err != nil || time.Since(beat) > nodeReport || time.Since(since) < time.Hour {
-					t.Errorf("a condition of %s: %v", name, condition)
+					t.Errorf("a condition of %s is %v, want an old one with a recent heartbeat", name, condition)
 				}
 			}
 		}
@@ -257,11 +248,11 @@ func TestKubeletsKeepTheirNodesAlive(t *testing.T) {
 func TestEventsAreForgottenAfterAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(nil)
-		if told(c, "db-0") == "" {
-			t.Fatal("there are no events about a pod that has been started")
+		if eventsOn(c, "db-0") == "" {
+			t.Fatal("there are no events on a pod that was started")
 		}
 		liveFor(c, eventTTL+2*time.Minute)
-		wantTold(t, c, "db-0", "")
+		wantEvents(t, c, "db-0", "")
 	})
 }
 
@@ -270,20 +261,22 @@ func TestServerDoesNotKeepItsHistoryForEver(t *testing.T) {
 		c := newCluster(nil)
 		liveFor(c, 2*compaction+time.Minute)
 		all := func(fakekube.Request) bool { return true }
-		if len(c.fake.Changes()) > 1000 || len(c.fake.Requests(all)) > 1000 {
-			t.Errorf("after an hour it has %d changes and %d requests", len(c.fake.Changes()), len(c.fake.Requests(all)))
+		changes := len(c.fake.Changes())
+		requests := len(c.fake.Requests(all))
+		if changes > 1000 || requests > 1000 {
+			t.Errorf("after an hour there are %d changes and %d requests, want at most 1000 of each", changes, requests)
 		}
 	})
 }
 
-func TestPodsOfANodeThatIsGoneAreCollected(t *testing.T) {
+func TestPodsOfADeletedNodeAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(nil)
 		c.finish("nodes", c.fake.Get("nodes", fakekube.Key{Name: "worker-1"}))
 		liveFor(c, 5*time.Second)
 		for _, pod := range c.all("pods") {
 			if nodeOf(pod) == "worker-1" {
-				t.Errorf("%s is still on it", fakekube.KeyOf(pod))
+				t.Errorf("%s is still on the deleted node", fakekube.KeyOf(pod))
 			}
 		}
 	})
@@ -296,13 +289,13 @@ func TestEachNamespaceHasAServiceAccount(t *testing.T) {
 		liveFor(c, pace)
 		for _, namespace := range append(namespaces, "new") {
 			if c.fake.Get("serviceaccounts", fakekube.Key{Namespace: namespace, Name: "default"}) == nil {
-				t.Errorf("%s has none", namespace)
+				t.Errorf("the namespace %s has no service account", namespace)
 			}
 		}
 	})
 }
 
-func TestBackupsRunAndTheOldOnesGo(t *testing.T) {
+func TestOnlyTheNewestBackupsAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(nil)
 		liveFor(c, time.Hour)
@@ -314,12 +307,12 @@ func TestBackupsRunAndTheOldOnesGo(t *testing.T) {
 		}
 		slices.Sort(phases)
 		if len(phases) != backupsKept || phases[1] != "Succeeded" {
-			t.Errorf("the backups are %v", phases)
+			t.Errorf("the backups are %v, want %d that have ended", phases, backupsKept)
 		}
 	})
 }
 
-func TestCountsAreDefinedAsWherePodcountIsInstalled(t *testing.T) {
+func TestCountDefinitionIsThatOfDeploy(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/count-crd.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -328,9 +321,7 @@ func TestCountsAreDefinedAsWherePodcountIsInstalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, _ := json.Marshal(installed)
-	got, _ := json.Marshal(countDefinition())
-	if string(got) != string(want) {
-		t.Errorf("the playground defines\n%s\nand deploy/count-crd.yaml\n%s", got, want)
-	}
+	want, _ := json.MarshalIndent(installed, "", "  ")
+	got, _ := json.MarshalIndent(countDefinition(), "", "  ")
+	testkit.WantEqual(t, "the definition, compared with deploy/count-crd.yaml", string(got), string(want))
 }

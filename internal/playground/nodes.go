@@ -32,7 +32,8 @@ func register(c *client, name string, index int) error {
 		"kubernetes.io/hostname":  name,
 		"kubernetes.io/os":        "linux",
 	}
-	spec := object{"podCIDR": fmt.Sprintf("10.244.%d.0/24", index), "podCIDRs": []any{fmt.Sprintf("10.244.%d.0/24", index)}}
+	cidr := fmt.Sprintf("10.244.%d.0/24", index)
+	spec := object{"podCIDR": cidr, "podCIDRs": []any{cidr}}
 	if name == controlPlaneNode {
 		labels[controlPlane] = ""
 		labels["node.kubernetes.io/exclude-from-external-load-balancers"] = ""

@@ -124,7 +124,8 @@ func (s *scheduler) complain(pod object, nodes int, reasons map[string]int) {
 		return
 	}
 	s.complaints[uidOf(pod)] = message
-	s.patchStatus("pods", pod, object{"conditions": []any{condition(pod, "PodScheduled", false, "Unschedulable", message)}})
+	unschedulable := condition(pod, "PodScheduled", false, "Unschedulable", message)
+	s.patchStatus("pods", pod, object{"conditions": []any{unschedulable}})
 	s.events.postAsScheduler(pod, "Warning", "FailedScheduling", "Scheduling", message)
 }
 
