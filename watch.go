@@ -858,20 +858,26 @@ func (r *Reflector[T]) Patch(
 	var none T
 	now, err = r.sendPatch(ctx, obj, subresource, patch)
 	if err != nil {
-		r.metrics.Count(r.kind.PatchMetric, "failed")
+		r.countPatch("failed")
 		return none, err
 	}
 	if now == none {
-		r.metrics.Count(r.kind.PatchMetric, "gone")
+		r.countPatch("gone")
 		return none, nil
 	}
 	r.publish(r.ApplyAnswer(now)...)
 	if !isKept(now) {
-		r.metrics.Count(r.kind.PatchMetric, "stripped")
+		r.countPatch("stripped")
 		return now, fmt.Errorf("patch %s/%s: %w", r.kind.Resource, now.meta().Key(), errStripped)
 	}
-	r.metrics.Count(r.kind.PatchMetric, "written")
+	r.countPatch("written")
 	return now, nil
+}
+
+func (r *Reflector[T]) countPatch(result string) {
+	if r.kind.PatchMetric != "" {
+		r.metrics.Count(r.kind.PatchMetric, result)
+	}
 }
 
 // sendPatch sends a patch, and returns the object in the answer. It returns nil if the server does not have obj.

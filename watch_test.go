@@ -20,6 +20,8 @@ import (
 	"podcount/internal/kubeconfig"
 	"podcount/internal/options"
 	"podcount/internal/retry"
+	"podcount/internal/suite"
+	"podcount/internal/testkit"
 	"podcount/internal/wire"
 )
 
@@ -1026,4 +1028,18 @@ func liveADay(f *fakekube.Server, day int) {
 	f.Remove("nodes", fakekube.Key{Name: "cp"})
 	f.AddNode("cp", controlPlane, podCountLabel+"=7")
 	f.SetLabel("w1", controlPlane, []any{"", nil}[day%2])
+}
+
+func TestKindWithoutAMetricCanBePatched(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPod("default", "p", "")
+		r := reflectOn(t, f)
+		pod := r.Get(Key{"default", "p"})
+		patch := map[string]any{"metadata": map[string]any{"labels": map[string]any{"checked": "yes"}}}
+		now, err := r.Patch(t.Context(), pod, "", patch, func(*Pod) bool { return true })
+		if err != nil || now == nil {
+			t.Errorf("the patch returned %v and the error %v", now, err)
+		}
+		testkit.WantEqual(t, "writes", len(suite.WritesTo(f)), 1)
+	})
 }
