@@ -13,6 +13,7 @@ import (
 	"hash/maphash"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -252,6 +253,43 @@ func (c *Count) readFrom(it *item) {
 	}
 }
 
+// JSONObject is an object of a kind that only one controller reads. F is a struct with the fields that it wants, at
+// the places where they are in the object, as for encoding/json:
+//
+//	type deployment struct {
+//		Spec struct{ Replicas int }
+//	}
+type JSONObject[F any] struct {
+	Meta
+	Fields F
+
+	// Invalid says which field has another type in the server than in F. If it is not "", Fields may be incomplete.
+	Invalid string
+}
+
+// JSONKind makes a kind of JSONObjects, as in JSONKind[deployment]("Deployment", "/apis/apps/v1", "deployments"). The
+// parameters are the Kind's fields of the same names.
+func JSONKind[F any](name, api, resource string) Kind[*JSONObject[F]] {
+	return Kind[*JSONObject[F]]{
+		Name:     name,
+		API:      api,
+		Resource: resource,
+		New:      func() *JSONObject[F] { return new(JSONObject[F]) },
+	}
+}
+
+func (o *JSONObject[F]) hasSameFields(other *JSONObject[F]) bool {
+	return o.Invalid == other.Invalid && reflect.DeepEqual(o.Fields, other.Fields)
+}
+
+func (o *JSONObject[F]) readFrom(it *item) {
+	o.Fields = *new(F)
+	o.Invalid = ""
+	if err := json.Unmarshal(it.json, &o.Fields); err != nil {
+		o.Invalid = err.Error()
+	}
+}
+
 // Kind is all that the reflector, the store and the decoder have to know about a kind.
 type Kind[T Object[T]] struct {
 	Name     string // as in Pod
@@ -270,7 +308,7 @@ type Kind[T Object[T]] struct {
 	Labels       []string // the keys of the labels to keep; all others are dropped
 	Lenient      bool     // no schema protects the objects: treat a field of the wrong type as missing
 
-	PatchMetric string // the metric that counts patches of this kind
+	PatchMetric string // the metric that counts patches of this kind; "" if none does
 }
 
 // isOptional reports whether the resource may be missing, and may come and go, because it is defined by a
@@ -621,7 +659,8 @@ const (
 // it.
 //
 // To read one more field, add it here, reset it in decoder.Reset, read it in readMetadata, readSpec or readStatus
-// (JSON) and in decoder.Schema (protobuf), and let the kind use it in readFrom and hasSameFields.
+// (JSON) and in decoder.Schema (protobuf), and let the kind use it in readFrom and hasSameFields. A kind that only one
+// controller reads needs none of this: see JSONObject.
 type item struct {
 	// Of metadata.
 	namespace  wire.Text
@@ -644,6 +683,9 @@ type item struct {
 
 	labelValue wire.Text // of the label that is being read
 	interned   map[string]string
+
+	// json is the whole object, for JSONObject. It is the decoder's memory: nothing may keep it. Protobuf leaves it nil.
+	json []byte
 }
 
 // itemLabel is a label that Kind.Labels names.
@@ -723,6 +765,7 @@ func (d *decoder[T]) Reset() {
 	it.specName = ""
 	it.specCount = ""
 	it.status = countStatus{}
+	it.json = nil
 }
 
 func (it *item) dropLabels() {
@@ -887,6 +930,7 @@ func (d *decoder[T]) ReadJSON(object []byte) error {
 	if err := wire.WantObject(object, ""); err != nil {
 		return err
 	}
+	d.item.json = object
 	for name, value := range wire.Members(object) {
 		var err error
 		switch string(name) {

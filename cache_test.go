@@ -30,6 +30,7 @@ import (
 	"podcount/internal/labels"
 	"podcount/internal/options"
 	"podcount/internal/suite"
+	"podcount/internal/testkit"
 	"podcount/internal/wire"
 )
 
@@ -1227,4 +1228,105 @@ func TestRememberedValuesAreBounded(t *testing.T) {
 		most = max(most, len(known))
 	}
 	wantNumber(t, "values kept at most", most, internLimit)
+}
+
+// widget has some fields of a kind that nobody but this test knows.
+type widget struct {
+	Spec struct {
+		Replicas int
+		Zones    []string
+	}
+}
+
+func widgetJSON(name, version, spec string) string {
+	return fmt.Sprintf(`{"metadata":{"name":%q,"uid":"uid-%s","resourceVersion":%q},"spec":%s}`, name, name, version, spec)
+}
+
+// listWidgets makes the store equal to a list of these widgets, and returns how many were new to it.
+func listWidgets(t *testing.T, store *Store[*JSONObject[widget]], widgets ...string) (kept int) {
+	t.Helper()
+	kind := JSONKind[widget]("Widget", "/apis/example.com/v1", "widgets")
+	list := `{"metadata":{"resourceVersion":"9"},"items":[` + strings.Join(widgets, ",") + `]}`
+	listing := store.BeginList()
+	add := func(obj *JSONObject[widget], text []byte) (bool, error) {
+		isKept, err := listing.Add(obj, text)
+		if isKept {
+			kept++
+		}
+		return isKept, err
+	}
+	if _, err := newDecoder(&kind).list(strings.NewReader(list), false, add); err != nil {
+		t.Fatal(err)
+	}
+	listing.Commit()
+	return kept
+}
+
+func TestJSONObjectHasTheFieldsOfItsStruct(t *testing.T) {
+	rows := []struct {
+		name, spec   string
+		wantReplicas int
+		wantZones    string
+		wantInvalid  string
+	}{
+		{"all", `{"replicas":3,"zones":["a","b"],"other":{}}`, 3, "[a b]", ""},
+		{"nothing after something", `{}`, 0, "[]", ""},
+		{"null", `null`, 0, "[]", ""},
+		{"a wrong type", `{"replicas":"3","zones":["a"]}`, 0, "[a]", "json: cannot unmarshal string"},
+		{"a right type after that", `{"replicas":4}`, 4, "[]", ""},
+	}
+	var list []string
+	for i, row := range rows {
+		list = append(list, widgetJSON(fmt.Sprint("w", i), "1", row.spec))
+	}
+	store := NewStore[*JSONObject[widget]]()
+	listWidgets(t, store, list...)
+	for i, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			got := store.Get(Key{Name: fmt.Sprint("w", i)})
+			testkit.WantEqual(t, "replicas", got.Fields.Spec.Replicas, row.wantReplicas)
+			testkit.WantEqual(t, "zones", fmt.Sprint(got.Fields.Spec.Zones), row.wantZones)
+			if !strings.HasPrefix(got.Invalid, row.wantInvalid) || (got.Invalid == "") != (row.wantInvalid == "") {
+				t.Errorf("Invalid is %q, want %q", got.Invalid, row.wantInvalid)
+			}
+		})
+	}
+}
+
+func TestJSONObjectThatIsKnownIsNotKeptAgain(t *testing.T) {
+	const spec = `{"replicas":3,"zones":["a","b"]}`
+	store := NewStore[*JSONObject[widget]]()
+	first := listWidgets(t, store, widgetJSON("w", "1", spec))
+	again := listWidgets(t, store, widgetJSON("w", "1", spec), widgetJSON("empty", "2", "{}"))
+	testkit.WantEqual(t, "objects kept of the first list", first, 1)
+	testkit.WantEqual(t, "objects kept of the same list and one more", again, 1)
+
+	// It was made in the memory of the object that was not kept.
+	empty := store.Get(Key{Name: "empty"})
+	testkit.WantEqual(t, "fields of an object without a spec's fields", empty.Fields, widget{})
+}
+
+func TestJSONObjectReportsChangesOfItsFieldsOnly(t *testing.T) {
+	rows := []struct {
+		name, spec string
+		want       int
+	}{
+		{"nothing", `{"replicas":3,"zones":["a"]}`, 0},
+		{"another field", `{"replicas":3,"zones":["a"],"other":1}`, 0},
+		{"a number", `{"replicas":4,"zones":["a"]}`, 1},
+		{"an element", `{"replicas":3,"zones":["b"]}`, 1},
+		{"a type", `{"replicas":3,"zones":"a"}`, 1},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			kind := JSONKind[widget]("Widget", "/apis/example.com/v1", "widgets")
+			store := NewStore[*JSONObject[widget]]()
+			listWidgets(t, store, widgetJSON("w", "1", `{"replicas":3,"zones":["a"]}`))
+			now, err := newDecoder(&kind).parse([]byte(widgetJSON("w", "2", row.spec)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			testkit.WantEqual(t, "changes", len(store.Apply("MODIFIED", now)), row.want)
+		})
+	}
 }
