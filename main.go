@@ -1102,6 +1102,9 @@ func Watch[T Object[T]](c *Controller, r *Reflector[T], keysOf func(Delta[T]) []
 	})
 }
 
+// OwnKey returns the key of the object that has changed. Give it to Watch if each object has a key of its own.
+func OwnKey[T Object[T]](change Delta[T]) []Key { return []Key{change.Key()} }
+
 // backlogged returns how many objects have changes whose keys are still unknown, because keysOf panicked.
 func (c *Controller) backlogged() (n int) {
 	for _, length := range c.backlogs {
@@ -1968,7 +1971,7 @@ func (s *countControl) report(plan countPlan, previous countReport) {
 
 func setUpPodPrinter(m *manager, c *Controller) {
 	m.pods.NeedEveryVersion() // so that each change of a pod is printed, whatever it is in
-	Watch(c, m.pods, func(change Delta[*Pod]) []Key { return []Key{change.Key()} })
+	Watch(c, m.pods, OwnKey)
 	c.Reconcile = func(_ context.Context, key Key) (Result, error) {
 		if m.pods.Get(key) == nil {
 			fmt.Fprintf(m.out.printed, "Pod %s does not exist anymore\n", key)
