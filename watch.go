@@ -98,12 +98,6 @@ type Reflector[T Object[T]] struct {
 	wasUnreachable   bool // etcd may have been restored from a backup meanwhile
 }
 
-// Installation is one installation of a resource under /apis/. Another pointer means that the resource was removed and
-// installed again, or that its definition has changed.
-type Installation struct {
-	HasStatus bool // it has a status subresource
-}
-
 // ReflectorOptions are what a reflector is made with. All of them but Once are required.
 type ReflectorOptions[T Object[T]] struct {
 	Client  *kube.Client
@@ -157,99 +151,6 @@ func (r *Reflector[T]) NeedWholeObjects() {
 // differs.
 func (r *Reflector[T]) NeedEveryVersion() {
 	r.Store.reportsEveryVersion = true
-}
-
-func (r *Reflector[T]) publish(changes ...Delta[T]) {
-	for _, change := range changes {
-		for _, handle := range r.handlers {
-			handle(change)
-		}
-	}
-}
-
-// Reference names an object for an Event about it.
-func (r *Reflector[T]) Reference(obj T) events.Reference {
-	key := obj.meta().Key()
-	return events.Reference{
-		APIVersion: r.kind.apiVersion(),
-		Kind:       r.kind.Name,
-		Namespace:  key.Namespace,
-		Name:       key.Name,
-		UID:        obj.meta().UID(),
-	}
-}
-
-// Synced returns a channel that is closed when the first list is complete. With Once, it is also closed when the server
-// does not have the resource.
-func (r *Reflector[T]) Synced() <-chan struct{} { return r.synced }
-
-// Installed returns the present installation of a resource under /apis/, or nil while the server does not have it.
-func (r *Reflector[T]) Installed() *Installation { return r.installed.Load() }
-
-// ReflectorState is what /debug/state shows of a reflector.
-type ReflectorState struct {
-	Objects           int     `json:"objects"`
-	IsReady           bool    `json:"ready"`
-	ResourceVersion   string  `json:"resourceVersion"`
-	SecondsSinceHeard float64 `json:"secondsSinceHeard"`
-}
-
-// Kind returns the name of the kind, as in Pod.
-func (r *Reflector[T]) Kind() string { return r.kind.Name }
-
-// State returns the present state. A reflector is ready once its first list is complete, and also while its resource is
-// not installed: then there is nothing that a controller could miss.
-func (r *Reflector[T]) State() ReflectorState {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	state := ReflectorState{
-		Objects:           r.Len(),
-		IsReady:           r.isAbsent() || background.HasEnded(r.synced),
-		ResourceVersion:   r.version,
-		SecondsSinceHeard: time.Since(r.lastContact).Seconds(),
-	}
-	if r.isAbsent() {
-		state.SecondsSinceHeard = 0 // nothing is expected from the server
-	}
-	return state
-}
-
-// SetGauges sets the metrics that are not updated as things happen. It removes those whose value nobody knows, because
-// a 0 would claim that there are no objects.
-func (r *Reflector[T]) SetGauges() {
-	state := r.State()
-	if r.isAbsent() {
-		r.metrics.Remove("podcount_watch_age_seconds", r.kind.Name)
-	} else {
-		r.metrics.Set(state.SecondsSinceHeard, "podcount_watch_age_seconds", r.kind.Name)
-	}
-	if r.isAbsent() || !background.HasEnded(r.synced) {
-		r.metrics.Remove("podcount_cache_objects", r.kind.Name)
-	} else {
-		r.metrics.Set(float64(state.Objects), "podcount_cache_objects", r.kind.Name)
-	}
-}
-
-// isAbsent reports whether the reflector waits for its resource to be installed.
-func (r *Reflector[T]) isAbsent() bool {
-	return r.kind.isOptional() && !r.once && r.Installed() == nil
-}
-
-// resumeFrom makes the next watch begin at this version, which the server has just sent.
-func (r *Reflector[T]) resumeFrom(version string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.version = version
-	r.lastContact = time.Now()
-	r.relistReason = ""
-}
-
-// requireRelist makes the next request a list. The reason goes to the metric podcount_relists_total.
-func (r *Reflector[T]) requireRelist(reason string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.version = ""
-	r.relistReason = reason
 }
 
 // Run keeps the store equal to the server until ctx ends. It returns early in two cases:
@@ -318,29 +219,36 @@ func (r *Reflector[T]) runWhileInstalled(ctx context.Context) {
 	}
 }
 
-// session is a listAndWatch that runs in the background.
-type session struct {
-	cancel context.CancelFunc
-	ended  chan struct{}
-}
-
-func (r *Reflector[T]) beginSession(ctx context.Context) *session {
-	ctx, cancel := context.WithCancel(ctx)
-	s := &session{cancel: cancel, ended: make(chan struct{})}
-	go func() {
-		defer close(s.ended)
-		r.listAndWatch(ctx) // its error is for built-in resources only
-	}()
-	return s
-}
-
-// end stops a session and waits until it has stopped. It does nothing if s is nil.
-func (s *session) end() {
-	if s == nil {
-		return
+// discover asks whether the server has the resource. It returns nil if it does not.
+// https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
+func (r *Reflector[T]) discover(ctx context.Context) (*Installation, error) {
+	var answer struct {
+		Kind      string
+		Resources []struct{ Name string }
 	}
-	s.cancel()
-	<-s.ended
+	err := r.client.Send(ctx, kube.Request{Method: http.MethodGet, Path: r.kind.API}, &answer)
+	if kube.StatusOf(err).Code == http.StatusNotFound {
+		return nil, nil // no resource of this group and version is installed
+	}
+	if err != nil {
+		return nil, err
+	}
+	if answer.Kind != "APIResourceList" {
+		return nil, fmt.Errorf("%s: the answer is of kind %q, not APIResourceList", r.kind.API, answer.Kind)
+	}
+	has := func(name string) bool {
+		return slices.Contains(answer.Resources, struct{ Name string }{name})
+	}
+	if !has(r.kind.Resource) {
+		return nil, nil
+	}
+	return &Installation{HasStatus: has(r.kind.Resource + "/status")}, nil
+}
+
+// Installation is one installation of a resource under /apis/. Another pointer means that the resource was removed and
+// installed again, or that its definition has changed.
+type Installation struct {
+	HasStatus bool // it has a status subresource
 }
 
 // noteInstalled takes note of what discovery has found. If that is new, controllers look at each object again, because
@@ -368,30 +276,29 @@ func (r *Reflector[T]) noteRemoved() {
 	r.publish(emptyList.Commit()...)
 }
 
-// discover asks whether the server has the resource. It returns nil if it does not.
-// https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
-func (r *Reflector[T]) discover(ctx context.Context) (*Installation, error) {
-	var answer struct {
-		Kind      string
-		Resources []struct{ Name string }
+// session is a listAndWatch that runs in the background.
+type session struct {
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+func (r *Reflector[T]) beginSession(ctx context.Context) *session {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &session{cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(s.ended)
+		r.listAndWatch(ctx) // its error is for built-in resources only
+	}()
+	return s
+}
+
+// end stops a session and waits until it has stopped. It does nothing if s is nil.
+func (s *session) end() {
+	if s == nil {
+		return
 	}
-	err := r.client.Send(ctx, kube.Request{Method: http.MethodGet, Path: r.kind.API}, &answer)
-	if kube.StatusOf(err).Code == http.StatusNotFound {
-		return nil, nil // no resource of this group and version is installed
-	}
-	if err != nil {
-		return nil, err
-	}
-	if answer.Kind != "APIResourceList" {
-		return nil, fmt.Errorf("%s: the answer is of kind %q, not APIResourceList", r.kind.API, answer.Kind)
-	}
-	has := func(name string) bool {
-		return slices.Contains(answer.Resources, struct{ Name string }{name})
-	}
-	if !has(r.kind.Resource) {
-		return nil, nil
-	}
-	return &Installation{HasStatus: has(r.kind.Resource + "/status")}, nil
+	s.cancel()
+	<-s.ended
 }
 
 // listAndWatch lists, then watches, until ctx ends. Its error is described at Run.
@@ -435,36 +342,6 @@ func (r *Reflector[T]) noteFailure(what string, err error) (wait time.Duration) 
 	r.outage.Failed("watch", what, kube.PauseBetweenComplaints(err), "err", err)
 	backoff := retry.Backoff(r.failures, reflectorBackoff, reflectorMaxBackoff)
 	return max(backoff, kube.RetryAfter(err))
-}
-
-// newRequest returns a request for the objects of the kind, as a list or a watch sends it. Where only metadata is
-// needed, the answer should come as metadataType.
-func (r *Reflector[T]) newRequest(metadataType string) kube.Request {
-	query := url.Values{}
-	if r.kind.Selector != "" {
-		query.Set("labelSelector", r.kind.Selector)
-	}
-	if r.kind.Fields != "" {
-		query.Set("fieldSelector", r.kind.Fields)
-	}
-	mediaTypes := []string{wire.JSON}
-	if r.kind.Protobuf {
-		mediaTypes = []string{wire.Protobuf, wire.JSON}
-	}
-	return kube.Request{
-		Method: http.MethodGet,
-		Path:   r.collectionPath(r.kind.Namespace),
-		Query:  query,
-		Accept: kube.Accept(r.kind.MetadataOnly, metadataType, mediaTypes...),
-	}
-}
-
-// collectionPath is the path of all objects in a namespace, or of all objects if the namespace is "".
-func (r *Reflector[T]) collectionPath(namespace string) string {
-	if namespace == "" {
-		return r.kind.API + "/" + r.kind.Resource
-	}
-	return r.kind.API + "/namespaces/" + namespace + "/" + r.kind.Resource
 }
 
 // relist makes the store equal to one complete list. The list has no resourceVersion, which asks for the most recent
@@ -588,6 +465,189 @@ func (p *listProgress) note(objects int) {
 	p.nextAt = 2 * passed
 }
 
+// watch runs one watch to its end, and returns how long to wait before the next request.
+func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
+	ctx, cancel := context.WithDeadline(ctx, r.relistAt)
+	defer cancel()
+	end, isVersionGood := r.openAndConsume(ctx)
+	if ctx.Err() != nil || !isVersionGood {
+		return 0 // podcount stops, or a list is due
+	}
+	return r.follow(end)
+}
+
+// openAndConsume opens a watch and applies its events. isVersionGood is false if the watch was given up because the
+// server's versions have gone back.
+func (r *Reflector[T]) openAndConsume(ctx context.Context) (end watchEnd, isVersionGood bool) {
+	request := r.newWatchRequest()
+	body, err := r.client.Stream(ctx, request)
+	if err != nil {
+		if !isRefusal(err) {
+			r.wasUnreachable = true
+		}
+		return watchEnd{err: err}, true
+	}
+	defer body.Close()
+	if r.wasUnreachable && r.haveVersionsGoneBack(ctx) {
+		r.requireRelist("restored")
+		return watchEnd{}, false
+	}
+	return r.consume(ctx, request, body), true
+}
+
+func (r *Reflector[T]) newWatchRequest() kube.Request {
+	request := r.newRequest("PartialObjectMetadata")
+	seconds := 300 + rand.IntN(300) // so that watches that began together do not end together
+	request.Query.Set("watch", "1")
+	request.Query.Set("resourceVersion", r.version)
+	request.Query.Set("allowWatchBookmarks", "true")
+	request.Query.Set("timeoutSeconds", strconv.Itoa(seconds))
+	return request
+}
+
+// haveVersionsGoneBack asks the server for its newest version. If that is older than the one that we have seen, etcd
+// was restored from a backup. Then a relist must come at once, because other changes will get the versions that we
+// know. If the server does not answer, the next watch asks again.
+func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
+	request := r.newRequest("")
+	request.Accept = kube.Accept(true, "PartialObjectMetadataList", wire.JSON)
+	request.Query.Set("limit", "1")
+	request.Timeout = shortWatch // the watch, which is open, waits for this
+	var page struct{ Metadata wire.ListMeta }
+	if r.client.Send(ctx, request, &page) != nil {
+		return false
+	}
+	r.wasUnreachable = false
+	newest := page.Metadata.ResourceVersion
+	if !newerVersion(r.version, newest) {
+		return false
+	}
+	r.log.Info("versions have gone back", "kind", r.kind.Name, "from", r.version, "to", newest)
+	return true
+}
+
+// consume applies the events of an open watch until it ends.
+func (r *Reflector[T]) consume(ctx context.Context, request kube.Request, body *kube.Stream) watchEnd {
+	start := time.Now()
+	from := r.version
+	end := watchEnd{isOpened: true}
+	r.log.Log(ctx, levelFlow, "watching", "kind", r.kind.Name, "rv", from)
+	// A watch that lives for a while works, even if there is nothing to tell. One that was refused ends at once.
+	lives := time.AfterFunc(shortWatch, func() { r.outage.Worked("watch") })
+	defer lives.Stop()
+
+	err := r.decoder.events(body, body.IsProtobuf, func(event WatchEvent[T]) error {
+		if event.Status != nil {
+			return request.Failed(statusOfErrorFrame(*event.Status))
+		}
+		end.frames++
+		r.metrics.Count("podcount_watch_events_total", r.kind.Name, event.Type)
+		r.apply(event)
+		if r.version != from {
+			r.outage.Worked("watch")
+		}
+		return nil
+	})
+	end.err = cmp.Or(err, io.EOF)
+	end.hasMoved = r.version != from
+	end.lasted = time.Since(start)
+	return end
+}
+
+// statusOfErrorFrame makes an error of the Status in an ERROR frame, which may lack the code.
+func statusOfErrorFrame(frame wire.Status) *kube.Status {
+	frame.Code = cmp.Or(frame.Code, http.StatusInternalServerError)
+	return &kube.Status{Status: frame}
+}
+
+// apply takes one event into the store, and moves the version to resume from. A bookmark only moves the version.
+func (r *Reflector[T]) apply(event WatchEvent[T]) {
+	meta := event.Object.meta()
+	version := meta.ResourceVersion()
+	isStale := !newerVersion(version, r.version)
+	if r.log.Enabled(context.Background(), slog.LevelDebug) {
+		what := strings.TrimSpace(event.Type + " " + r.kind.Name + " " + meta.Key().String())
+		r.log.Debug(what, "rv", version, "stale", isStale)
+	}
+	if isStale {
+		return // time must not run backwards
+	}
+	r.resumeFrom(version)
+	if event.Type != "BOOKMARK" {
+		r.publish(r.Apply(event.Type, event.Object)...)
+	}
+}
+
+// follow does what follows from the end of a watch, and returns how long to wait before the next request.
+func (r *Reflector[T]) follow(end watchEnd) (wait time.Duration) {
+	outcome := end.outcome()
+	next := consequences[outcome]
+	if end.frames > 0 && !end.isShort() {
+		r.fruitlessWatches = 0
+		r.expiredWatches = 0
+	}
+	if next.problem != "" {
+		wait = r.noteFailure(next.problem, end.err)
+	} else {
+		r.log.Log(context.Background(), levelFlow, "watch ended", "kind", r.kind.Name, "rv", r.version, "err", end.err)
+	}
+	if outcome == watchExpired {
+		r.expiredWatches++
+		wait = retry.Backoff(r.expiredWatches, reflectorBackoff, reflectorMaxBackoff)
+	}
+	if next.relistAfter == 0 {
+		return wait
+	}
+	r.fruitlessWatches++
+	if r.fruitlessWatches >= next.relistAfter {
+		r.requireRelist(next.relistReason)
+		r.log.Info("listing again", "kind", r.kind.Name, "after", end.err)
+	}
+	return wait
+}
+
+// watchEnd is what is known about a watch that has ended.
+type watchEnd struct {
+	err      error // io.EOF if the server ended the stream between two events
+	isOpened bool  // the server accepted the watch
+	frames   int   // that were understood, bookmarks included
+	hasMoved bool  // the version to resume from is newer now
+	lasted   time.Duration
+}
+
+// isShort reports whether the watch came to an end before it can have been of any use.
+func (end watchEnd) isShort() bool {
+	return end.isOpened && !end.hasMoved && end.lasted < shortWatch
+}
+
+// outcome classifies the end of a watch.
+func (end watchEnd) outcome() watchOutcome {
+	status := kube.StatusOf(end.err)
+	isSilent := errors.Is(end.err, kube.ErrSilent) && end.frames == 0
+	isGarbage := errors.As(end.err, new(wire.GarbageError))
+	switch {
+	case status.Code == http.StatusGone || status.Reason == "Expired" || status.Reason == "Gone":
+		return watchExpired
+	case status.Code == http.StatusBadRequest || status.Code == http.StatusUnprocessableEntity:
+		return watchRejected
+	case status.Code == http.StatusTooManyRequests:
+		return watchUnavailable
+	case status.Code != 0 && end.isOpened:
+		return watchFailed
+	case status.Code != 0:
+		return watchUnavailable
+	case isSilent:
+		return watchSilent
+	case !end.isOpened:
+		return watchUnavailable
+	case isGarbage:
+		return watchGarbled
+	case end.isShort():
+		return watchShort
+	}
+	return watchEnded
+}
+
 // watchOutcome says how a watch ended.
 type watchOutcome int
 
@@ -649,187 +709,59 @@ var consequences = map[watchOutcome]consequence{
 	watchShort: {problem: "watch ended at once", relistAfter: 3, relistReason: "short"},
 }
 
-// watchEnd is what is known about a watch that has ended.
-type watchEnd struct {
-	err      error // io.EOF if the server ended the stream between two events
-	isOpened bool  // the server accepted the watch
-	frames   int   // that were understood, bookmarks included
-	hasMoved bool  // the version to resume from is newer now
-	lasted   time.Duration
-}
-
-// isShort reports whether the watch came to an end before it can have been of any use.
-func (end watchEnd) isShort() bool {
-	return end.isOpened && !end.hasMoved && end.lasted < shortWatch
-}
-
-// outcome classifies the end of a watch.
-func (end watchEnd) outcome() watchOutcome {
-	status := kube.StatusOf(end.err)
-	isSilent := errors.Is(end.err, kube.ErrSilent) && end.frames == 0
-	isGarbage := errors.As(end.err, new(wire.GarbageError))
-	switch {
-	case status.Code == http.StatusGone || status.Reason == "Expired" || status.Reason == "Gone":
-		return watchExpired
-	case status.Code == http.StatusBadRequest || status.Code == http.StatusUnprocessableEntity:
-		return watchRejected
-	case status.Code == http.StatusTooManyRequests:
-		return watchUnavailable
-	case status.Code != 0 && end.isOpened:
-		return watchFailed
-	case status.Code != 0:
-		return watchUnavailable
-	case isSilent:
-		return watchSilent
-	case !end.isOpened:
-		return watchUnavailable
-	case isGarbage:
-		return watchGarbled
-	case end.isShort():
-		return watchShort
+// newRequest returns a request for the objects of the kind, as a list or a watch sends it. Where only metadata is
+// needed, the answer should come as metadataType.
+func (r *Reflector[T]) newRequest(metadataType string) kube.Request {
+	query := url.Values{}
+	if r.kind.Selector != "" {
+		query.Set("labelSelector", r.kind.Selector)
 	}
-	return watchEnded
-}
-
-// watch runs one watch to its end, and returns how long to wait before the next request.
-func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
-	ctx, cancel := context.WithDeadline(ctx, r.relistAt)
-	defer cancel()
-	end, isVersionGood := r.openAndConsume(ctx)
-	if ctx.Err() != nil || !isVersionGood {
-		return 0 // podcount stops, or a list is due
+	if r.kind.Fields != "" {
+		query.Set("fieldSelector", r.kind.Fields)
 	}
-	return r.follow(end)
+	mediaTypes := []string{wire.JSON}
+	if r.kind.Protobuf {
+		mediaTypes = []string{wire.Protobuf, wire.JSON}
+	}
+	return kube.Request{
+		Method: http.MethodGet,
+		Path:   r.collectionPath(r.kind.Namespace),
+		Query:  query,
+		Accept: kube.Accept(r.kind.MetadataOnly, metadataType, mediaTypes...),
+	}
 }
 
-// openAndConsume opens a watch and applies its events. isVersionGood is false if the watch was given up because the
-// server's versions have gone back.
-func (r *Reflector[T]) openAndConsume(ctx context.Context) (end watchEnd, isVersionGood bool) {
-	request := r.newWatchRequest()
-	body, err := r.client.Stream(ctx, request)
-	if err != nil {
-		if !isRefusal(err) {
-			r.wasUnreachable = true
+// collectionPath is the path of all objects in a namespace, or of all objects if the namespace is "".
+func (r *Reflector[T]) collectionPath(namespace string) string {
+	if namespace == "" {
+		return r.kind.API + "/" + r.kind.Resource
+	}
+	return r.kind.API + "/namespaces/" + namespace + "/" + r.kind.Resource
+}
+
+func (r *Reflector[T]) publish(changes ...Delta[T]) {
+	for _, change := range changes {
+		for _, handle := range r.handlers {
+			handle(change)
 		}
-		return watchEnd{err: err}, true
 	}
-	defer body.Close()
-	if r.wasUnreachable && r.haveVersionsGoneBack(ctx) {
-		r.requireRelist("restored")
-		return watchEnd{}, false
-	}
-	return r.consume(ctx, request, body), true
 }
 
-func (r *Reflector[T]) newWatchRequest() kube.Request {
-	request := r.newRequest("PartialObjectMetadata")
-	seconds := 300 + rand.IntN(300) // so that watches that began together do not end together
-	request.Query.Set("watch", "1")
-	request.Query.Set("resourceVersion", r.version)
-	request.Query.Set("allowWatchBookmarks", "true")
-	request.Query.Set("timeoutSeconds", strconv.Itoa(seconds))
-	return request
+// resumeFrom makes the next watch begin at this version, which the server has just sent.
+func (r *Reflector[T]) resumeFrom(version string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.version = version
+	r.lastContact = time.Now()
+	r.relistReason = ""
 }
 
-// consume applies the events of an open watch until it ends.
-func (r *Reflector[T]) consume(ctx context.Context, request kube.Request, body *kube.Stream) watchEnd {
-	start := time.Now()
-	from := r.version
-	end := watchEnd{isOpened: true}
-	r.log.Log(ctx, levelFlow, "watching", "kind", r.kind.Name, "rv", from)
-	// A watch that lives for a while works, even if there is nothing to tell. One that was refused ends at once.
-	lives := time.AfterFunc(shortWatch, func() { r.outage.Worked("watch") })
-	defer lives.Stop()
-
-	err := r.decoder.events(body, body.IsProtobuf, func(event WatchEvent[T]) error {
-		if event.Status != nil {
-			return request.Failed(statusOfErrorFrame(*event.Status))
-		}
-		end.frames++
-		r.metrics.Count("podcount_watch_events_total", r.kind.Name, event.Type)
-		r.apply(event)
-		if r.version != from {
-			r.outage.Worked("watch")
-		}
-		return nil
-	})
-	end.err = cmp.Or(err, io.EOF)
-	end.hasMoved = r.version != from
-	end.lasted = time.Since(start)
-	return end
-}
-
-// statusOfErrorFrame makes an error of the Status in an ERROR frame, which may lack the code.
-func statusOfErrorFrame(frame wire.Status) *kube.Status {
-	frame.Code = cmp.Or(frame.Code, http.StatusInternalServerError)
-	return &kube.Status{Status: frame}
-}
-
-// follow does what follows from the end of a watch, and returns how long to wait before the next request.
-func (r *Reflector[T]) follow(end watchEnd) (wait time.Duration) {
-	outcome := end.outcome()
-	next := consequences[outcome]
-	if end.frames > 0 && !end.isShort() {
-		r.fruitlessWatches = 0
-		r.expiredWatches = 0
-	}
-	if next.problem != "" {
-		wait = r.noteFailure(next.problem, end.err)
-	} else {
-		r.log.Log(context.Background(), levelFlow, "watch ended", "kind", r.kind.Name, "rv", r.version, "err", end.err)
-	}
-	if outcome == watchExpired {
-		r.expiredWatches++
-		wait = retry.Backoff(r.expiredWatches, reflectorBackoff, reflectorMaxBackoff)
-	}
-	if next.relistAfter == 0 {
-		return wait
-	}
-	r.fruitlessWatches++
-	if r.fruitlessWatches >= next.relistAfter {
-		r.requireRelist(next.relistReason)
-		r.log.Info("listing again", "kind", r.kind.Name, "after", end.err)
-	}
-	return wait
-}
-
-// haveVersionsGoneBack asks the server for its newest version. If that is older than the one that we have seen, etcd
-// was restored from a backup. Then a relist must come at once, because other changes will get the versions that we
-// know. If the server does not answer, the next watch asks again.
-func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
-	request := r.newRequest("")
-	request.Accept = kube.Accept(true, "PartialObjectMetadataList", wire.JSON)
-	request.Query.Set("limit", "1")
-	request.Timeout = shortWatch // the watch, which is open, waits for this
-	var page struct{ Metadata wire.ListMeta }
-	if r.client.Send(ctx, request, &page) != nil {
-		return false
-	}
-	r.wasUnreachable = false
-	newest := page.Metadata.ResourceVersion
-	if !newerVersion(r.version, newest) {
-		return false
-	}
-	r.log.Info("versions have gone back", "kind", r.kind.Name, "from", r.version, "to", newest)
-	return true
-}
-
-// apply takes one event into the store, and moves the version to resume from. A bookmark only moves the version.
-func (r *Reflector[T]) apply(event WatchEvent[T]) {
-	meta := event.Object.meta()
-	version := meta.ResourceVersion()
-	isStale := !newerVersion(version, r.version)
-	if r.log.Enabled(context.Background(), slog.LevelDebug) {
-		what := strings.TrimSpace(event.Type + " " + r.kind.Name + " " + meta.Key().String())
-		r.log.Debug(what, "rv", version, "stale", isStale)
-	}
-	if isStale {
-		return // time must not run backwards
-	}
-	r.resumeFrom(version)
-	if event.Type != "BOOKMARK" {
-		r.publish(r.Apply(event.Type, event.Object)...)
-	}
+// requireRelist makes the next request a list. The reason goes to the metric podcount_relists_total.
+func (r *Reflector[T]) requireRelist(reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.version = ""
+	r.relistReason = reason
 }
 
 // jittered returns d, or up to this fraction more or less at random, so that processes that began together drift apart.
@@ -926,4 +858,72 @@ func withUID(patch map[string]any, uid string) map[string]any {
 	guarded := maps.Clone(patch)
 	guarded["metadata"] = metadata
 	return guarded
+}
+
+// Synced returns a channel that is closed when the first list is complete. With Once, it is also closed when the server
+// does not have the resource.
+func (r *Reflector[T]) Synced() <-chan struct{} { return r.synced }
+
+// Installed returns the present installation of a resource under /apis/, or nil while the server does not have it.
+func (r *Reflector[T]) Installed() *Installation { return r.installed.Load() }
+
+// Kind returns the name of the kind, as in Pod.
+func (r *Reflector[T]) Kind() string { return r.kind.Name }
+
+// Reference names an object for an Event about it.
+func (r *Reflector[T]) Reference(obj T) events.Reference {
+	key := obj.meta().Key()
+	return events.Reference{
+		APIVersion: r.kind.apiVersion(),
+		Kind:       r.kind.Name,
+		Namespace:  key.Namespace,
+		Name:       key.Name,
+		UID:        obj.meta().UID(),
+	}
+}
+
+// ReflectorState is what /debug/state shows of a reflector.
+type ReflectorState struct {
+	Objects           int     `json:"objects"`
+	IsReady           bool    `json:"ready"`
+	ResourceVersion   string  `json:"resourceVersion"`
+	SecondsSinceHeard float64 `json:"secondsSinceHeard"`
+}
+
+// State returns the present state. A reflector is ready once its first list is complete, and also while its resource is
+// not installed: then there is nothing that a controller could miss.
+func (r *Reflector[T]) State() ReflectorState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	state := ReflectorState{
+		Objects:           r.Len(),
+		IsReady:           r.isAbsent() || background.HasEnded(r.synced),
+		ResourceVersion:   r.version,
+		SecondsSinceHeard: time.Since(r.lastContact).Seconds(),
+	}
+	if r.isAbsent() {
+		state.SecondsSinceHeard = 0 // nothing is expected from the server
+	}
+	return state
+}
+
+// SetGauges sets the metrics that are not updated as things happen. It removes those whose value nobody knows, because
+// a 0 would claim that there are no objects.
+func (r *Reflector[T]) SetGauges() {
+	state := r.State()
+	if r.isAbsent() {
+		r.metrics.Remove("podcount_watch_age_seconds", r.kind.Name)
+	} else {
+		r.metrics.Set(state.SecondsSinceHeard, "podcount_watch_age_seconds", r.kind.Name)
+	}
+	if r.isAbsent() || !background.HasEnded(r.synced) {
+		r.metrics.Remove("podcount_cache_objects", r.kind.Name)
+	} else {
+		r.metrics.Set(float64(state.Objects), "podcount_cache_objects", r.kind.Name)
+	}
+}
+
+// isAbsent reports whether the reflector waits for its resource to be installed.
+func (r *Reflector[T]) isAbsent() bool {
+	return r.kind.isOptional() && !r.once && r.Installed() == nil
 }
