@@ -472,43 +472,6 @@ func (m *Meta) hasSameLabels(o *Meta) bool {
 	return true
 }
 
-// JSONObject is an object of a kind that only one controller reads. F is a struct with the fields that it wants, at
-// the places where they are in the object, as for encoding/json:
-//
-//	type deployment struct {
-//		Spec struct{ Replicas int }
-//	}
-type JSONObject[F any] struct {
-	Meta
-	Fields F
-
-	// Invalid says which field has another type in the server than in F. If it is not "", Fields may be incomplete.
-	Invalid string
-}
-
-// JSONKind makes a kind of JSONObjects, as in JSONKind[deployment]("Deployment", "/apis/apps/v1", "deployments"). The
-// parameters are the Kind's fields of the same names.
-func JSONKind[F any](name, api, resource string) Kind[*JSONObject[F]] {
-	return Kind[*JSONObject[F]]{
-		Name:     name,
-		API:      api,
-		Resource: resource,
-		New:      func() *JSONObject[F] { return new(JSONObject[F]) },
-	}
-}
-
-func (o *JSONObject[F]) hasSameFields(other *JSONObject[F]) bool {
-	return o.Invalid == other.Invalid && reflect.DeepEqual(o.Fields, other.Fields)
-}
-
-func (o *JSONObject[F]) readFrom(it *item) {
-	o.Fields = *new(F)
-	o.Invalid = ""
-	if err := json.Unmarshal(it.json, &o.Fields); err != nil {
-		o.Invalid = err.Error()
-	}
-}
-
 // Kind is all that the reflector, the store and the decoder have to know about a kind.
 type Kind[T Object[T]] struct {
 	Name     string // as in Pod
@@ -647,6 +610,43 @@ func (c *Count) readFrom(it *item) {
 	if err != nil || c.Want < 0 {
 		found := cmp.Or(it.specCount, "missing")
 		c.Invalid = fmt.Sprintf("spec.count is %.100s, and must be a whole number, 0 or more", found)
+	}
+}
+
+// JSONObject is an object of a kind that only one controller reads. F is a struct with the fields that it wants, at
+// the places where they are in the object, as for encoding/json:
+//
+//	type deployment struct {
+//		Spec struct{ Replicas int }
+//	}
+type JSONObject[F any] struct {
+	Meta
+	Fields F
+
+	// Invalid says which field has another type in the server than in F. If it is not "", Fields may be incomplete.
+	Invalid string
+}
+
+// JSONKind makes a kind of JSONObjects, as in JSONKind[deployment]("Deployment", "/apis/apps/v1", "deployments"). The
+// parameters are the Kind's fields of the same names.
+func JSONKind[F any](name, api, resource string) Kind[*JSONObject[F]] {
+	return Kind[*JSONObject[F]]{
+		Name:     name,
+		API:      api,
+		Resource: resource,
+		New:      func() *JSONObject[F] { return new(JSONObject[F]) },
+	}
+}
+
+func (o *JSONObject[F]) hasSameFields(other *JSONObject[F]) bool {
+	return o.Invalid == other.Invalid && reflect.DeepEqual(o.Fields, other.Fields)
+}
+
+func (o *JSONObject[F]) readFrom(it *item) {
+	o.Fields = *new(F)
+	o.Invalid = ""
+	if err := json.Unmarshal(it.json, &o.Fields); err != nil {
+		o.Invalid = err.Error()
 	}
 }
 
