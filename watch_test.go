@@ -763,7 +763,7 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 			w.Header().Set("Content-Type", wire.JSON)
 			page++
 			fmt.Fprintf(w, `{"metadata":{"resourceVersion":"5","continue":"page-%d"},"items":[]}`, page)
-		})}, "after 1000 pages"},
+		})}, "after 1001 pages"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fakekube.Server) {
