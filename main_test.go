@@ -429,7 +429,7 @@ func TestLiveTellsAWorkerThatHangs(t *testing.T) {
 			t.Errorf("before the limit: %d %s", code, text)
 		}
 		pass(2 * time.Second)
-		if code, text := live(); code != 503 || text != "does not move: hangs: a worker has been processing cp for 2m31s\n" {
+		if code, text := live(); code != 503 || text != "stuck: hangs: a worker has been processing cp for 2m31s\n" {
 			t.Errorf("after the limit: %d %q", code, text)
 		}
 		close(hang)

@@ -10,7 +10,7 @@ import (
 
 // Content is what Pages shows. All of its functions are required. Any goroutine may call them, several at once.
 type Content struct {
-	// Stuck describes the workers that do not move any more.
+	// Stuck describes the workers that have had the same key for too long.
 	Stuck func() []string
 
 	// Incomplete names the caches whose first list is not complete.
@@ -25,17 +25,17 @@ type Content struct {
 
 const indexPage = `podcount serves here:
 
-/livez        200 while the workers work, else 503 and which do not; /healthz is the same
-/readyz       200 once all caches are complete, else 503 and which are not
-/metrics      numbers, for Prometheus
-/debug/state  the caches, the queues and the lease, in JSON, for people
+/livez        200 if no worker is stuck, else 503 with those that are; /healthz is the same
+/readyz       200 if all caches are complete, else 503 with those that are not
+/metrics      all metrics, for Prometheus
+/debug/state  the caches, the queues and the lease, as JSON, for people
 `
 
 // Pages returns a handler for the kubelet's probes, for Prometheus and for people.
 func Pages(c Content) http.Handler {
 	mux := http.NewServeMux()
 	live := func(w http.ResponseWriter, _ *http.Request) {
-		answerProbe(w, "does not move: ", c.Stuck())
+		answerProbe(w, "stuck: ", c.Stuck())
 	}
 	mux.HandleFunc("GET /livez", live)
 	mux.HandleFunc("GET /healthz", live)
