@@ -13,7 +13,7 @@ import (
 	"podcount/internal/wire"
 )
 
-// addRecordings adds the bodies of the recorded answers whose files match.
+// addRecordings adds the bodies of the recorded answers whose files match a pattern.
 func addRecordings(f *testing.F, pattern string) {
 	f.Helper()
 	files, err := filepath.Glob("../../testdata/transcripts/" + pattern)
@@ -37,7 +37,7 @@ func FuzzListInProtobuf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { wantSameList(t, data, true) })
 }
 
-// wantSameList demands that a list is the same, or the same error, however its bytes arrive.
+// wantSameList fails the test unless reading byte by byte gives the same list, or the same error.
 func wantSameList(t *testing.T, data []byte, isProtobuf bool) {
 	things, meta, err := readList(bytes.NewReader(data), isProtobuf)
 	again, metaAgain, errAgain := readList(iotest.OneByteReader(bytes.NewReader(data)), isProtobuf)
@@ -50,8 +50,8 @@ func wantSameList(t *testing.T, data []byte, isProtobuf bool) {
 	wantFromData(t, data, things)
 }
 
-// wantFromData demands that what was read is not more than what there was to read. A thing costs at least a byte, and a
-// byte of JSON that is not UTF-8 is three of text.
+// wantFromData fails the test if more was read than the data can hold. A thing needs at least one byte, and a byte of
+// JSON that is not UTF-8 becomes three bytes of text.
 func wantFromData(t *testing.T, data []byte, read []string) {
 	if len(read) > len(data) || len(strings.Join(read, "")) > 3*len(data)+100*len(read) {
 		t.Fatalf("%q: %q", data, read)
@@ -69,7 +69,7 @@ func FuzzEventsInProtobuf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { wantSameEvents(t, data, true) })
 }
 
-// wantSameEvents demands that a watch has the same events, or the same error, however its bytes arrive.
+// wantSameEvents fails the test unless reading byte by byte gives the same events, or the same error.
 func wantSameEvents(t *testing.T, data []byte, isProtobuf bool) {
 	events, err := readEvents(bytes.NewReader(data), isProtobuf)
 	again, errAgain := readEvents(iotest.OneByteReader(bytes.NewReader(data)), isProtobuf)
@@ -77,7 +77,7 @@ func wantSameEvents(t *testing.T, data []byte, isProtobuf bool) {
 		t.Fatalf("%q: %q, %v; byte by byte %q, %v", data, events, err, again, errAgain)
 	}
 	if err != nil && !errors.As(err, new(wire.GarbageError)) {
-		t.Fatalf("%q: %v is no garbage", data, err)
+		t.Fatalf("%q: %v is not a GarbageError", data, err)
 	}
 	wantFromData(t, data, events)
 }

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// What Members finds in an object is what encoding/json finds.
+// Members finds the same members as encoding/json.
 func FuzzMembers(f *testing.F) {
 	for _, text := range []string{
 		`{}`,

@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// nothing is an ObjectReader that takes no fields.
+// nothing is an ObjectReader that reads no fields.
 type nothing struct{}
 
 func (nothing) Reset()                       {}
 func (nothing) ReadJSON(object []byte) error { return WantObject(object, "") }
 func (nothing) Schema() Schema               { return Schema{} }
 
-// smallPieces is a source whose limit is so low that a test reaches it at once.
+// smallPieces returns a source whose limit is so low that a test reaches it easily.
 func smallPieces(text string) *source {
 	src := newSource(strings.NewReader(text))
 	src.maxBuffered = 1000

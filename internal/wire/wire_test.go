@@ -13,10 +13,11 @@ import (
 	"testing/iotest"
 	"testing/synctest"
 
+	"podcount/internal/testkit"
 	"podcount/internal/wire"
 )
 
-// recording is the body of an answer that a real server gave.
+// recording returns the body of an answer that was recorded from a real server.
 func recording(t testing.TB, file string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../testdata/transcripts/" + file)
@@ -30,7 +31,7 @@ func recording(t testing.TB, file string) string {
 	return body
 }
 
-// field is a field of protobuf whose content is text, or are other fields.
+// field returns a protobuf field whose content is a string, or other fields.
 func field(number int, content ...string) string {
 	text := strings.Join(content, "")
 	head := binary.AppendUvarint(nil, uint64(number)<<3|2)
@@ -38,18 +39,18 @@ func field(number int, content ...string) string {
 	return string(head) + text
 }
 
-// numberField is a field of protobuf whose content is a number.
+// numberField returns a protobuf field whose content is a number.
 func numberField(number, value int) string {
 	head := binary.AppendUvarint(nil, uint64(number)<<3)
 	return string(binary.AppendUvarint(head, uint64(value)))
 }
 
-// protobufAnswer is an answer in protobuf.
+// protobufAnswer returns an answer in protobuf, with an object of this kind.
 func protobufAnswer(kind, object string) string {
 	return "k8s\x00" + field(1, field(2, kind)) + field(2, object)
 }
 
-// protobufList is a list in protobuf of these objects.
+// protobufList returns a list of objects in protobuf.
 func protobufList(objects ...string) string {
 	fields := []string{field(1, field(2, "5"))}
 	for _, o := range objects {
@@ -58,12 +59,12 @@ func protobufList(objects ...string) string {
 	return protobufAnswer("ThingList", strings.Join(fields, ""))
 }
 
-// protobufThing is an object in protobuf.
+// protobufThing returns an object in protobuf.
 func protobufThing(name, uid, app string) string {
 	return field(1, field(1, name), field(5, uid), field(11, field(1, "app"), field(2, app)))
 }
 
-// protobufFrame is a frame of a watch in protobuf.
+// protobufFrame returns a frame of a watch in protobuf.
 func protobufFrame(event, answer string) string {
 	frame := field(1, event) + field(2, field(1, answer))
 	return string(binary.BigEndian.AppendUint32(nil, uint32(len(frame)))) + frame
@@ -79,7 +80,7 @@ func readList(r io.Reader, isProtobuf bool) (things []string, meta wire.ListMeta
 	return things, meta, err
 }
 
-// readEvents reads a watch of things. The type comes first, then the thing, or the Status.
+// readEvents reads a watch of things. It returns a line for each event: its type, then its thing or Status.
 func readEvents(r io.Reader, isProtobuf bool) (events []string, err error) {
 	var th thing
 	err = wire.NewDecoder(&th).Events(r, isProtobuf, func(event wire.Event) error {
@@ -93,14 +94,7 @@ func readEvents(r io.Reader, isProtobuf bool) (events []string, err error) {
 	return events, err
 }
 
-func wantTexts(t *testing.T, what string, got []string, want ...string) {
-	t.Helper()
-	if !slices.Equal(got, want) {
-		t.Errorf("%s: %q, want %q", what, got, want)
-	}
-}
-
-// wantError demands an error in which the text stands.
+// wantError fails the test unless there is an error that contains the text.
 func wantError(t *testing.T, what string, err error, text string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), text) {
@@ -113,16 +107,19 @@ func TestListIsTheSameInBothForms(t *testing.T) {
 		ResourceVersion: "217",
 		Continue:        "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MjE3LCJzdGFydCI6Ii9kZWZhdWx0L3AyXHUwMDAwIn0",
 	}
+	want := []string{
+		"p1/0ec2e3b2-7f91-43e4-b6d9-308f8d87f73d/nginx",
+		"p2/2bda54ea-2b99-47e1-9896-3abbea112061/nginx",
+	}
 	for _, file := range []string{"list-metadata.txt", "list-metadata.pb"} {
 		body := recording(t, file)
 		for _, r := range []io.Reader{strings.NewReader(body), iotest.OneByteReader(strings.NewReader(body))} {
 			things, meta, err := readList(r, strings.HasSuffix(file, ".pb"))
-			if err != nil || meta != wantMeta {
-				t.Errorf("%s: %+v, %v", file, meta, err)
+			if err != nil {
+				t.Errorf("%s: %v", file, err)
 			}
-			wantTexts(t, file, things,
-				"p1/0ec2e3b2-7f91-43e4-b6d9-308f8d87f73d/nginx",
-				"p2/2bda54ea-2b99-47e1-9896-3abbea112061/nginx")
+			testkit.WantEqual(t, file+": metadata", meta, wantMeta)
+			testkit.WantEqual(t, file+": things", things, want)
 		}
 	}
 }
@@ -281,16 +278,15 @@ func TestDecoderIsUsedAgainAfterAnError(t *testing.T) {
 func TestObjectIsReadFromMemory(t *testing.T) {
 	var th thing
 	decoder := wire.NewDecoder(&th)
-	for _, text := range []string{
-		`{"metadata":{"name":"a","uid":"u","labels":{"app":"x"}}}`,
-		` {"metadata" : {"name":"a\u0062","NAME":"c"}} what follows`,
-		`null`,
+	for _, c := range []struct{ text, want string }{
+		{`{"metadata":{"name":"a","uid":"u","labels":{"app":"x"}}}`, "a/u/x"},
+		{` {"metadata" : {"name":"a\u0062","NAME":"c"}} what follows`, "ab//"},
+		{`null`, "//"},
 	} {
-		if err := decoder.Object([]byte(text)); err != nil {
-			t.Errorf("%s: %v", text, err)
+		if err := decoder.Object([]byte(c.text)); err != nil {
+			t.Errorf("%s: %v", c.text, err)
 		}
-		want := map[byte]string{'{': "a/u/x", ' ': "ab//", 'n': "//"}[text[0]]
-		wantTexts(t, text, []string{th.String()}, want)
+		testkit.WantEqual(t, c.text, th.String(), c.want)
 	}
 	wantError(t, "a number", decoder.Object([]byte(`7`)), "after byte 0: json: cannot unmarshal number")
 	wantError(t, "half an object", decoder.Object([]byte(`{"metadata"`)), "unexpected EOF")
@@ -313,7 +309,7 @@ func TestWatchIsReadInAnyPieces(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", file, err)
 			}
-			wantTexts(t, file, events, want...)
+			testkit.WantEqual(t, file, events, want)
 		}
 	}
 }
@@ -325,7 +321,7 @@ func TestWatchYieldsEventsOfAnyType(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	wantTexts(t, "in JSON", events, "ADDED a//", "STRANGE //", " //", "ERROR 410 ", "BOOKMARK //")
+	testkit.WantEqual(t, "in JSON", events, []string{"ADDED a//", "STRANGE //", " //", "ERROR 410 ", "BOOKMARK //"})
 
 	events, err = readEvents(strings.NewReader(
 		protobufFrame("ADDED", protobufAnswer("Thing", protobufThing("a", "u", "x")))+
@@ -334,23 +330,26 @@ func TestWatchYieldsEventsOfAnyType(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	wantTexts(t, "in protobuf", events, "ADDED a/u/x", "STRANGE //", "ERROR 410 ")
+	testkit.WantEqual(t, "in protobuf", events, []string{"ADDED a/u/x", "STRANGE //", "ERROR 410 "})
 }
 
 func TestErrorOfTheHandlerEndsAWatch(t *testing.T) {
 	full := errors.New("full")
-	for isProtobuf, frame := range map[bool]string{
-		false: `{"type":"ADDED","object":{}}`,
-		true:  protobufFrame("ADDED", protobufAnswer("Thing", "")),
+	for _, c := range []struct {
+		name, frame string
+		isProtobuf  bool
+	}{
+		{"JSON", `{"type":"ADDED","object":{}}`, false},
+		{"protobuf", protobufFrame("ADDED", protobufAnswer("Thing", "")), true},
 	} {
 		n := 0
 		decoder := wire.NewDecoder(new(thing))
-		err := decoder.Events(strings.NewReader(frame+frame), isProtobuf, func(wire.Event) error {
+		err := decoder.Events(strings.NewReader(c.frame+c.frame), c.isProtobuf, func(wire.Event) error {
 			n++
 			return full
 		})
 		if n != 1 || err != full {
-			t.Errorf("protobuf %v: %d calls, %v", isProtobuf, n, err)
+			t.Errorf("%s: %d calls and the error %v, want 1 call and %v", c.name, n, err, full)
 		}
 	}
 }
@@ -366,26 +365,34 @@ func TestGarbageErrorWrapsItsReason(t *testing.T) {
 	}
 }
 
-// A watch that breaks is watched again. Garbage may come again, so that it is another matter.
+// After a broken connection, the caller can resume the watch at once. Garbage may come again, so it must be told apart.
 func TestBrokenConnectionIsNotGarbage(t *testing.T) {
 	broken := errors.New("connection reset")
-	for isProtobuf, frame := range map[bool]string{
-		false: `{"type":"ADDED","object":{"metadata":{"name":"a"}}}`,
-		true:  protobufFrame("ADDED", protobufAnswer("Thing", protobufThing("a", "u", "x"))),
+	for _, c := range []struct {
+		name, frame string
+		isProtobuf  bool
+	}{
+		{"JSON", `{"type":"ADDED","object":{"metadata":{"name":"a"}}}`, false},
+		{"protobuf", protobufFrame("ADDED", protobufAnswer("Thing", protobufThing("a", "u", "x"))), true},
 	} {
-		for cut := range len(frame) + 1 {
-			part := frame[:cut]
-			r := io.MultiReader(strings.NewReader(part), iotest.ErrReader(broken))
-			if _, err := readEvents(r, isProtobuf); err != broken {
-				t.Errorf("%q, and then the connection breaks: %v", part, err)
+		t.Run(c.name, func(t *testing.T) {
+			for cut := range len(c.frame) + 1 {
+				part := c.frame[:cut]
+				r := io.MultiReader(strings.NewReader(part), iotest.ErrReader(broken))
+				if _, err := readEvents(r, c.isProtobuf); err != broken {
+					t.Errorf("%q, and then the connection breaks: got the error %v, want %v", part, err, broken)
+				}
+				_, err := readEvents(strings.NewReader(part), c.isProtobuf)
+				isGarbage := errors.As(err, new(wire.GarbageError))
+				isWhole := cut == 0 || cut == len(c.frame)
+				if isWhole && err != nil {
+					t.Errorf("%q, and then the stream ends: got the error %v, want none", part, err)
+				}
+				if !isWhole && !isGarbage {
+					t.Errorf("%q, and then the stream ends: got the error %v, want a GarbageError", part, err)
+				}
 			}
-			_, err := readEvents(strings.NewReader(part), isProtobuf)
-			isGarbage := errors.As(err, new(wire.GarbageError))
-			isWhole := cut == 0 || cut == len(frame)
-			if isWhole && err != nil || !isWhole && !isGarbage {
-				t.Errorf("%q, and then the stream ends: %v", part, err)
-			}
-		}
+		})
 	}
 	for _, c := range []struct{ text, want string }{
 		{`<html>`, "undecodable watch frame: invalid character '<'"},
@@ -398,14 +405,15 @@ func TestBrokenConnectionIsNotGarbage(t *testing.T) {
 		_, err := readEvents(strings.NewReader(c.text), false)
 		wantError(t, c.text, err, c.want)
 		if !errors.As(err, new(wire.GarbageError)) {
-			t.Errorf("%s: %v is no garbage", c.text, err)
+			t.Errorf("%s: %v is not a GarbageError", c.text, err)
 		}
 	}
 	_, err := readEvents(strings.NewReader(protobufFrame("ADDED", "JSON")), true)
-	wantError(t, "no magic", err, `undecodable watch frame: field 2.1, after byte 15: protobuf must begin with "k8s\x00", but this begins with "JSON"`)
+	wantError(t, "no magic", err,
+		`undecodable watch frame: field 2.1, after byte 15: protobuf must begin with "k8s\x00", but this begins with "JSON"`)
 }
 
-// endless is a reader of one text, again and again.
+// endless reads one text again and again.
 type endless struct {
 	text string
 	at   int
@@ -420,7 +428,7 @@ func (e *endless) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// after is a reader of the beginning, and of one text again and again.
+// after reads the beginning, and then one text again and again.
 func after(beginning, text string) io.Reader {
 	return io.MultiReader(strings.NewReader(beginning), &endless{text: text})
 }
@@ -461,7 +469,7 @@ func TestTooLargeAPieceIsAnErrorAndNotHeld(t *testing.T) {
 	_, err := readEvents(after(frame, big), true)
 	wantError(t, "a frame in protobuf", err, "8388609 bytes in one piece are too many")
 	if !errors.As(err, new(wire.GarbageError)) {
-		t.Errorf("%v is no garbage", err)
+		t.Errorf("%v is not a GarbageError", err)
 	}
 }
 
@@ -475,10 +483,13 @@ func TestProtobufLimitIsForOnePiece(t *testing.T) {
 }
 
 func TestLimitedFailsAfterSoManyBytes(t *testing.T) {
-	for size, want := range map[int]string{3: "<nil>", 4: "more than 4 bytes in one piece"} {
-		got, err := io.ReadAll(wire.Limited(strings.NewReader("abcdef"[:size]), 4))
-		if string(got) != "abcdef"[:size] || fmt.Sprint(err) != want {
-			t.Errorf("%d bytes: %q, %v, want %s", size, got, err, want)
+	for _, c := range []struct{ text, want string }{
+		{"abc", "<nil>"},
+		{"abcd", "more than 4 bytes in one piece"},
+	} {
+		got, err := io.ReadAll(wire.Limited(strings.NewReader(c.text), 4))
+		if string(got) != c.text || fmt.Sprint(err) != c.want {
+			t.Errorf("%s: got %q and the error %v, want %s", c.text, got, err, c.want)
 		}
 	}
 	got := make([]byte, 4)
