@@ -18,7 +18,7 @@ import (
 	"podcount/internal/testkit"
 )
 
-// clientOver makes a client of the fake, over HTTP/1.1 or over TLS and HTTP/2, on a network that change has changed.
+// clientOver makes a client of the fake, over HTTP/1.1, or over TLS and HTTP/2. change may wrap its dialer.
 func clientOver(t *testing.T, f *fakekube.Server, isTLS bool, change func(Dialer) Dialer) *Client {
 	cred := &kubeconfig.Credential{}
 	base, _ := url.Parse("http://127.0.0.1:1")
@@ -41,7 +41,7 @@ func clientOver(t *testing.T, f *fakekube.Server, isTLS bool, change func(Dialer
 	return NewClient(cfg, Options{Dial: change(f.ServeIn(t, certificate...).Dial)})
 }
 
-// exchanges keeps what a client's observer hears: the method, the code and the path of each.
+// exchanges returns an observer that collects the method, the code and the path of each exchange.
 func exchanges(heard *[]string) func(context.Context, Exchange) {
 	return func(_ context.Context, e Exchange) {
 		*heard = append(*heard, e.Method+" "+e.Code+" "+e.URI)

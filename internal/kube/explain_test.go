@@ -21,7 +21,7 @@ import (
 	"podcount/internal/testkit"
 )
 
-// configOf is what a kubeconfig with this text comes to.
+// configOf loads a kubeconfig with this text.
 func configOf(t *testing.T, text string) (*kubeconfig.Config, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config")
@@ -48,7 +48,7 @@ func TestUnverifiedServerGetsNoRequest(t *testing.T) {
 	testkit.WantNumber(t, "requests that arrived", len(all(f)), 0)
 }
 
-// named gives a certificate one name, and no address.
+// named gives a certificate one DNS name, and no IP address.
 func named(name string) func(*x509.Certificate) {
 	return func(c *x509.Certificate) {
 		c.IPAddresses = nil
@@ -164,7 +164,7 @@ func TestTLSErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// A proxy of the kubeconfig is asked for a tunnel; the server beyond it is verified as ever.
+// The client asks the proxy for a tunnel, and verifies the server at its other end as usual.
 func TestProxyURLLeadsThroughThatProxy(t *testing.T) {
 	f := fakekube.New()
 	server, ca := f.ServeTLSFor(t)

@@ -11,13 +11,13 @@ import (
 	"podcount/internal/kubeconfig"
 )
 
-// errNoPermit is what a permit that is not given says.
+// errNoPermit is the error of a permit that has ended.
 var errNoPermit = errors.New("no permit")
 
-// credentialSource is Config.Credential.
+// credentialSource is the type of Config.Credential.
 type credentialSource func(ctx context.Context, refused *kubeconfig.Credential) (*kubeconfig.Credential, error)
 
-// simulate runs a test in virtual time, with a fake of its own.
+// simulate runs a test in virtual time, with a new fake API server.
 func simulate(t *testing.T, test func(t *testing.T, f *fakekube.Server)) {
 	synctest.Test(t, func(t *testing.T) { test(t, fakekube.New()) })
 }
@@ -31,12 +31,12 @@ func clientOf(t *testing.T, f *fakekube.Server, credential credentialSource, o O
 	return client
 }
 
-// noCredential is what a client has that says nothing of itself.
+// noCredential is the credentialSource of an anonymous client.
 func noCredential(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
 	return &kubeconfig.Credential{}, nil
 }
 
-// all are all requests that the fake has got.
+// all returns all requests that the fake has received.
 func all(f *fakekube.Server) []fakekube.Request {
 	return f.Requests(func(fakekube.Request) bool { return true })
 }

@@ -15,7 +15,7 @@ import (
 	"podcount/internal/testkit"
 )
 
-// permitOf is a permit to write that is asked for, and never ends by itself.
+// permitOf is a permit whose MayWrite is a function, and which does not end requests in flight.
 type permitOf func() error
 
 func (p permitOf) MayWrite() error { return p() }
@@ -24,7 +24,7 @@ func (p permitOf) WhilePermitted(ctx context.Context) (context.Context, context.
 	return context.WithCancel(ctx)
 }
 
-// permitWhile is a permit for as long as *may.
+// permitWhile returns a permit that lasts as long as *may is true.
 func permitWhile(may *bool) permitOf {
 	return func() error {
 		if !*may {
@@ -34,7 +34,7 @@ func permitWhile(may *bool) permitOf {
 	}
 }
 
-// The lease may run out while a credential is awaited, or while the process was stopped: a timer may tell that too
+// The lease may expire while the client waits for a credential, or while the process is frozen. A timer may fire too
 // late.
 func TestPermitIsCheckedRightBeforeAWrite(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
@@ -68,7 +68,7 @@ func TestPermitIsCheckedRightBeforeAWrite(t *testing.T) {
 	})
 }
 
-// lateDial is a network on which a connection takes a while, whatever the context says: as when the process is frozen.
+// lateDial delays each connection even if the context ends, as if the process were frozen.
 func lateDial(dial Dialer, wait func()) Dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		wait()
@@ -129,7 +129,7 @@ func TestBodyOfAWriteIsGuardedEachTimeItIsSent(t *testing.T) {
 	}
 }
 
-// endingPermit is a permit that ends while a write is under way.
+// endingPermit is a permit that ends while a write is in flight.
 type endingPermit struct{ term context.Context }
 
 func (endingPermit) MayWrite() error { return nil }

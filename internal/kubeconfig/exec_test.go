@@ -21,7 +21,7 @@ import (
 	"podcount/internal/testkit"
 )
 
-// pluginIn is this test's own program as an exec program, which prints what dir/answer says.
+// pluginIn returns an exec program that prints the file dir/answer. It is the test binary itself.
 func pluginIn(dir string) *execPlugin {
 	self, _ := os.Executable()
 	return &execPlugin{
@@ -32,7 +32,7 @@ func pluginIn(dir string) *execPlugin {
 	}
 }
 
-// given is an ExecCredential of v1 with this status.
+// given returns an ExecCredential of v1 with this status.
 func given(status fakekube.Object) string { return fakekube.ExecCredential("v1", status) }
 
 func TestBadExecAnswersAreErrors(t *testing.T) {
@@ -69,7 +69,7 @@ func TestBadExecAnswersAreErrors(t *testing.T) {
 	}
 }
 
-// A program may leave an agent running, which has its stdout and stderr.
+// A program may leave an agent running, which inherits its stdout and stderr.
 func TestExecProgramMayLeaveAChildRunning(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{
@@ -87,11 +87,11 @@ func TestExecProgramMayLeaveAChildRunning(t *testing.T) {
 	}
 }
 
-// programUser is a kubeconfig's user whose exec program is beside the kubeconfig.
+// programUser is a user whose exec program is in the directory of the kubeconfig.
 const programUser = "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./program}"
 
-// slowProgram is an exec program that takes as long as a test wants: it has run once started has been read, and gives a
-// token when something is written to carryOn.
+// slowProgram makes a Config whose exec program takes as long as the test wants. The program is running when the test
+// has read the pipe started. It prints what the test writes to the pipe carryOn.
 func slowProgram(t *testing.T) (cfg *Config, started, carryOn, runs string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -114,7 +114,7 @@ func slowProgram(t *testing.T) (cfg *Config, started, carryOn, runs string) {
 	return cfg, started, carryOn, runs
 }
 
-// errGone is why a caller does not wait any longer.
+// errGone is the cause when a caller stops waiting.
 var errGone = errors.New("the caller is gone")
 
 func TestEachCallerWaitsForTheExecProgramAsLongAsItCan(t *testing.T) {
@@ -145,8 +145,7 @@ func TestEachCallerWaitsForTheExecProgramAsLongAsItCan(t *testing.T) {
 	testkit.WantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
 }
 
-// A server that refuses for a moment, and a program that fails at that moment, are no reason to throw away what is
-// good.
+// A server may refuse a good credential for a moment, and the program may fail at that moment.
 func TestGoodExecCredentialSurvivesAFailedRun(t *testing.T) {
 	dir, log := t.TempDir(), &testkit.Buffer{}
 	writeFiles(t, dir, map[string]string{
@@ -257,7 +256,7 @@ func TestRelativeExecCommandIsNotLookedUpInPath(t *testing.T) {
 	}
 }
 
-// toldCluster returns the cluster that the program of execConfig was told of in each of its runs, nil where it was not.
+// toldCluster returns the cluster that an exec program got in each of its runs, or nil for a run without one.
 func toldCluster(t *testing.T, dir, version string) (clusters []fakekube.Object) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "runs"))

@@ -9,7 +9,7 @@ import (
 	"podcount/internal/yaml"
 )
 
-// FuzzLoad reads any text as a kubeconfig: that gives a Config or an error, and no error holds a user's secrets.
+// FuzzLoad reads any text as a kubeconfig. The result is a Config, or an error that contains no secret.
 func FuzzLoad(f *testing.F) {
 	ca := string(fakekube.NewAuthority(f, "CA").PEM())
 	for _, user := range []string{
@@ -44,8 +44,9 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// secretsIn are the users' secrets that are nowhere else in a kubeconfig, and long enough to be told from other words.
-// Those of a text that cannot be parsed are not found; that errors about it quote none is tested beside this.
+// secretsIn returns the users' secrets in a kubeconfig that occur only once in it, and are long enough not to be part
+// of an error by accident. It finds none in a text that cannot be parsed; other tests check the errors about such
+// texts.
 func secretsIn(text string) (secrets []string) {
 	tree, err := yaml.Parse(text)
 	if err != nil {

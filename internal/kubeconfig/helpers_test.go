@@ -19,12 +19,12 @@ func TestMain(m *testing.M) {
 	os.Exit(fakekube.RunTests(m))
 }
 
-// noEnv is an environment in which nothing is set.
+// noEnv is an empty environment.
 func noEnv(string) string { return "" }
 
 func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
-// isRaced reports whether the race detector slows everything down.
+// isRaced reports whether the race detector is on, which makes everything slow.
 func isRaced() bool {
 	info, _ := debug.ReadBuildInfo()
 	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})

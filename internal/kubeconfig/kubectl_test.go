@@ -19,7 +19,7 @@ import (
 	"podcount/internal/testkit"
 )
 
-// kubeconfigTable reads testdata/kubeconfigs/README.md: what each of the files there, or several together, must give.
+// kubeconfigTable reads testdata/kubeconfigs/README.md: the files there, alone or combined, and the expected results.
 func kubeconfigTable(t *testing.T) (table [][2]string) {
 	single := 0
 	text, err := os.ReadFile("../../testdata/kubeconfigs/README.md")
@@ -41,7 +41,7 @@ func kubeconfigTable(t *testing.T) (table [][2]string) {
 	return table
 }
 
-// kubectlView is what kubectl understands of a kubeconfig: `kubectl config view --raw -o json`.
+// kubectlView is how kubectl reads a kubeconfig: the output of `kubectl config view --raw -o json`.
 type kubectlView struct {
 	Clusters []struct {
 		Name    string
@@ -58,7 +58,7 @@ type kubectlView struct {
 	CurrentContext string `json:"current-context"`
 }
 
-// understood is a in the terms of kubectl's view, and file and data of what a holds.
+// understood returns what access has read, in the terms of kubectl's view.
 func understood(a *access) fakekube.Object {
 	o := fakekube.Object{
 		"server":                   a.server,
@@ -84,7 +84,7 @@ func understood(a *access) fakekube.Object {
 	return o
 }
 
-// understood is the same for one context of kubectl's view of the file in dir.
+// understood returns the same for a cluster and a user of kubectl's view of a file in dir.
 func (v kubectlView) understood(dir, cluster, user string) fakekube.Object {
 	o := fakekube.Object{}
 	for _, c := range v.Clusters {
@@ -148,7 +148,7 @@ func (v kubectlView) understood(dir, cluster, user string) fakekube.Object {
 	return o
 }
 
-// wrong is the error for a context of which the view has no cluster or no user, or one with a password.
+// wrong returns the expected error if the view lacks the cluster or the user, or if the user has a password.
 func (v kubectlView) wrong(cluster, user string) string {
 	for _, u := range v.Users {
 		if u.Name == user {
@@ -167,8 +167,8 @@ func (v kubectlView) wrong(cluster, user string) string {
 	return fmt.Sprintf("there is no cluster %q", cluster)
 }
 
-// What kubectl understood of the same files is in kubectl.json. With PODCOUNT_KUBECTL=compare the kubectl of this
-// machine is asked instead (testdata/kubeconfigs/compare), and with record its answers are kept.
+// kubectl.json records how kubectl reads the same files. With PODCOUNT_KUBECTL=compare, the test runs the kubectl of
+// this machine instead (see testdata/kubeconfigs/compare); with PODCOUNT_KUBECTL=record, it also records the output.
 func TestKubeconfigsAreReadAsKubectlReadsThem(t *testing.T) {
 	const recorded = "../../testdata/kubeconfigs/kubectl.json"
 	views := map[string]json.RawMessage{}

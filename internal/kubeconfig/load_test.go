@@ -12,7 +12,7 @@ import (
 	"podcount/internal/testkit"
 )
 
-// load runs Load on files in a directory of their own, in which HOME and relative names are.
+// load runs Load in a new directory with some files. It is the HOME, and relative file names refer to it.
 func load(
 	t *testing.T, files map[string]string, kubeconfig, contextName, master string, env map[string]string,
 ) (*Config, error) {
@@ -234,7 +234,7 @@ func TestPlainHTTPGetsNoCredential(t *testing.T) {
 	}
 }
 
-// A folder of the working directory may be anybody's, and a kubeconfig names programs to run.
+// Somebody else may own the working directory, and a kubeconfig names programs to run.
 func TestNoHomeIsNotTheWorkingDirectory(t *testing.T) {
 	const user = "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true}"
 	config := fakekube.Kubeconfig("https://h", nil, user)
@@ -354,7 +354,7 @@ func TestMasterDropsTheServerNameOfTheKubeconfig(t *testing.T) {
 	}
 }
 
-// kubeconfigOf is a kubeconfig of one cluster and one user, of these names, and of what else is given.
+// kubeconfigOf returns a kubeconfig with one cluster and one user of these names, and with the rest.
 func kubeconfigOf(cluster, user, rest string) string {
 	return strings.NewReplacer("CLUSTER", cluster, "USER", user).Replace(`clusters:
 - name: "CLUSTER"
