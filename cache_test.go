@@ -124,7 +124,8 @@ func TestNamesInJSONAreExact(t *testing.T) {
 	if want := "c u 1 3 {web 2 } {true 2 3}"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	c, err = d.parse([]byte(`{"metadata":{"name":"c","uid":"u","resourceVersion":"1"},"spec":{"name":"web","COUNT":3}}`))
+	c, err = d.parse(
+		[]byte(`{"metadata":{"name":"c","uid":"u","resourceVersion":"1"},"spec":{"name":"web","COUNT":3}}`))
 	if err != nil || c.Invalid != "spec.count is missing, and must be a whole number, 0 or more" {
 		t.Errorf("COUNT alone: %q, %v", c.Invalid, err)
 	}
@@ -136,7 +137,8 @@ func TestNamesInJSONAreExact(t *testing.T) {
 		`{"metadata":{"resourceVersion":5},"items":[]}`:                    "item.metadata.resourceVersion",
 		`{"metadata":{"resourceVersion":"5"},"items":[{"metadata":"no"}]}`: "item.metadata",
 	} {
-		if _, err := newDecoder(podKind()).list(strings.NewReader(text), false, leave); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := newDecoder(podKind()).list(strings.NewReader(text), false, leave); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
@@ -157,7 +159,8 @@ func TestFrameIsReadWhicheverOfItsFieldsComesFirst(t *testing.T) {
 				got = append(got, fmt.Sprint(ev.Type, " ", ev.Status.Code, " ", ev.Status.Reason))
 				return nil
 			}
-			got = append(got, fmt.Sprint(ev.Type, " ", ev.Object.Key(), " ", ev.Object.ResourceVersion(), " ", ev.Object.NodeName))
+			got = append(got, fmt.Sprint(ev.Type, " ", ev.Object.Key(), " ", ev.Object.ResourceVersion(), " ",
+				ev.Object.NodeName))
 			return nil
 		})
 	}
@@ -222,7 +225,8 @@ func TestLabelsTwiceInJSONAreReadAsByEncodingJSON(t *testing.T) {
 
 // labelled is a pod in JSON, with these labels.
 func labelled(name, version, labels string) string {
-	return fmt.Sprintf(`{"metadata":{"namespace":"ns","name":%q,"uid":"u","resourceVersion":%q,"labels":{%s}}}`, name, version, labels)
+	return fmt.Sprintf(`{"metadata":{"namespace":"ns","name":%q,"uid":"u","resourceVersion":%q,"labels":{%s}}}`,
+		name, version, labels)
 }
 
 func listOf(pods ...string) string {
@@ -230,7 +234,8 @@ func listOf(pods ...string) string {
 }
 
 func TestLabelsOfSeveralPodsAreSharedAndThoseOfOneStandInItsText(t *testing.T) {
-	d := newDecoder(&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "run", ""}, New: func() *Pod { return new(Pod) }})
+	d := newDecoder(
+		&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "run", ""}, New: func() *Pod { return new(Pod) }})
 	read := func(name, labels string) *Pod {
 		p, err := d.parse([]byte(labelled(name, "7", labels)))
 		if err != nil {
@@ -312,7 +317,8 @@ func TestListKnowsAPodWhoseLabelsAreSharedSinceTheLastOne(t *testing.T) {
 		}
 	}
 	// A list can prove that the cache is wrong, even with the same version.
-	if ds := list(d, a, labelled("b", "1", `"app":"db"`)); len(ds) != 1 || labelsOf(&ds[0].New.Meta)["app"] != "db" {
+	if ds := list(d, a, labelled("b", "1", `"app":"db"`)); len(ds) != 1 ||
+		labelsOf(&ds[0].New.Meta)["app"] != "db" {
 		t.Errorf("%d changes", len(ds))
 	}
 	if ds := list(d, a, labelled("b", "2", `"app":"db"`)); len(ds) != 1 {
@@ -338,7 +344,15 @@ func TestIndexInANamespaceIsARecount(t *testing.T) {
 		if dice.IntN(4) == 0 {
 			labels["app"] = "only-" + name
 		}
-		text, _ := json.Marshal(fakekube.Object{"metadata": fakekube.Object{"namespace": namespace, "name": name, "uid": "u", "resourceVersion": strconv.Itoa(step + 1), "labels": labels}})
+		text, _ := json.Marshal(fakekube.Object{
+			"metadata": fakekube.Object{
+				"namespace":       namespace,
+				"name":            name,
+				"uid":             "u",
+				"resourceVersion": strconv.Itoa(step + 1),
+				"labels":          labels,
+			},
+		})
 		p, err := d.parse(text)
 		if err != nil {
 			t.Fatal(err)
@@ -422,9 +436,15 @@ func TestReplaceIsADiff(t *testing.T) {
 		{[]*Pod{makePod("a", "1", "10", "x"), makePod("b", "2", "11", "x")}, []string{"added a1", "added b2"}},
 		{[]*Pod{makePod("a", "1", "10", "x"), makePod("b", "2", "11", "x")}, nil},
 		{[]*Pod{makePod("a", "1", "30", "x"), makePod("b", "2", "31", "x")}, nil}, // newer, but nothing that counts
-		{[]*Pod{makePod("a", "1", "40", "y"), makePod("c", "3", "41", "y")}, []string{"added c3", "removed b2", "updated a"}},
+		{
+			[]*Pod{makePod("a", "1", "40", "y"), makePod("c", "3", "41", "y")},
+			[]string{"added c3", "removed b2", "updated a"},
+		},
 		{[]*Pod{makePod("a", "9", "50", "y"), makePod("c", "3", "41", "y")}, []string{"added a9", "removed a1"}},
-		{[]*Pod{makePod("a", "9", "5", "z")}, []string{"removed c3", "updated a"}}, // versions went back: still the truth
+		{
+			[]*Pod{makePod("a", "9", "5", "z")},
+			[]string{"removed c3", "updated a"},
+		}, // versions went back: still the truth
 		{nil, []string{"removed a9"}},
 		{[]*Pod{makePod("d", "4", "60", "x")}, []string{"added d4"}},
 	}
@@ -460,7 +480,8 @@ func TestIndexEqualsARecountAfterAnyHistory(t *testing.T) {
 		byNode := CountBy(s, nodeNameOf)
 		objectsByNode := IndexBy(s, nodeNameOf)
 		random := func(version int) *Pod {
-			return makePod(strconv.Itoa(rnd.IntN(8)), strconv.Itoa(rnd.IntN(3)), strconv.Itoa(version), []string{"", "n1", "n2"}[rnd.IntN(3)])
+			return makePod(strconv.Itoa(rnd.IntN(8)), strconv.Itoa(rnd.IntN(3)), strconv.Itoa(version),
+				[]string{"", "n1", "n2"}[rnd.IntN(3)])
 		}
 		for step := range 300 {
 			switch rnd.IntN(8) {
@@ -611,12 +632,14 @@ func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 		`{"metadata":{"resourceVersion":"5"},"items":[{"metadata":[1]}]}`:   "items: item 0: after byte 45: json: cannot unmarshal array into Go struct field item.metadata",
 		`{"kind":"Status","status":"Failure","message":"strange","code":1}`: "not a list",
 	} {
-		if _, err := newDecoder(kind).list(strings.NewReader(text), false, leave); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := newDecoder(kind).list(strings.NewReader(text), false, leave); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
 	n := 0
-	meta, err := newDecoder(kind).list(strings.NewReader(`{"kind":"PodList","items":[`+item+`,`+item+`],"metadata":{"resourceVersion":"5","continue":"c"}}`), false, func(*Pod, []byte) (bool, error) {
+	meta, err := newDecoder(
+		kind).list(strings.NewReader(`{"kind":"PodList","items":[`+item+`,`+item+`],"metadata":{"resourceVersion":"5","continue":"c"}}`), false, func(*Pod, []byte) (bool, error) {
 		n++
 		return false, nil
 	})
@@ -629,7 +652,12 @@ func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 }
 
 // decoded is what a list holds, an object a line.
-func decoded(t testing.TB, body []byte, isProtobuf bool, kind *Kind[*Pod]) (lines []string, meta wire.ListMeta, err error) {
+func decoded(
+	t testing.TB,
+	body []byte,
+	isProtobuf bool,
+	kind *Kind[*Pod],
+) (lines []string, meta wire.ListMeta, err error) {
 	meta, err = newDecoder(kind).list(bytes.NewReader(body), isProtobuf, func(p *Pod, text []byte) (bool, error) {
 		p.text = string(text)
 		lines = append(lines, describe(p))
@@ -656,7 +684,8 @@ func recording(t testing.TB, name string) []byte {
 func TestRecordedProtobufReadsAsTheRecordedJSON(t *testing.T) {
 	got, gotMeta, err := decoded(t, recording(t, "list-metadata.pb"), true, podKind())
 	want, wantMeta, wantErr := decoded(t, recording(t, "list-metadata.txt"), false, podKind())
-	if err != nil || wantErr != nil || len(got) != 2 || gotMeta.Continue == "" || !slices.Equal(got, want) || gotMeta != wantMeta {
+	if err != nil || wantErr != nil || len(got) != 2 || gotMeta.Continue == "" || !slices.Equal(got, want) ||
+		gotMeta != wantMeta {
 		t.Errorf("%q %v %v, want %q %v %v", got, gotMeta, err, want, wantMeta, wantErr)
 	}
 	for file, want := range map[string][]string{
@@ -676,7 +705,8 @@ func TestRecordedProtobufReadsAsTheRecordedJSON(t *testing.T) {
 		"watch-expired.pb":  `ERROR 410 Expired too old resource version: 1 \(209512\)\n`,
 	} {
 		var got strings.Builder
-		err := newDecoder(podKind()).events(bytes.NewReader(recording(t, file)), true, func(ev WatchEvent[*Pod]) error {
+		err := newDecoder(
+			podKind()).events(bytes.NewReader(recording(t, file)), true, func(ev WatchEvent[*Pod]) error {
 			switch ev.Type {
 			case "ERROR":
 				fmt.Fprintln(&got, "ERROR", ev.Status.Code, ev.Status.Reason, ev.Status.Message)
@@ -691,7 +721,8 @@ func TestRecordedProtobufReadsAsTheRecordedJSON(t *testing.T) {
 			t.Errorf("%s: %v, %s", file, err, got.String())
 		}
 	}
-	if s := wire.ParseStatus(recording(t, "unauthorized.pb"), true); s.Code != 401 || s.Reason != "Unauthorized" || s.Message != "Unauthorized" {
+	if s := wire.ParseStatus(recording(t, "unauthorized.pb"), true); s.Code != 401 || s.Reason != "Unauthorized" ||
+		s.Message != "Unauthorized" {
 		t.Errorf("%+v", s)
 	}
 }
@@ -721,31 +752,83 @@ func hostile() map[string]struct{ body, want string } {
 	odd.Int(1, 7)
 	type row = struct{ body, want string }
 	return map[string]row{
-		"nothing":                     {"", `unexpected EOF`},
-		"JSON":                        {`{"kind":"PodList"}`, `after byte 0: protobuf must begin with "k8s\x00", but this begins with "{\"ki"`},
-		"no list":                     {"k8s\x00", "not a list"},
-		"half a tag":                  {"k8s\x00\x80", "after byte 5: unexpected EOF"},
-		"a number without end":        {"k8s\x00" + strings.Repeat("\xff", 20), "overflows a 64-bit integer"},
-		"64 bits of length":           {"k8s\x00\x12" + string(varint(1<<63)), "field 2, after byte 15: the field's length is 9223372036854775808"},
-		"more than 63 bits":           {"k8s\x00\x12" + string(varint(1<<64-1)), "field 2"},
-		"a list that never comes":     {"k8s\x00\x12" + string(varint(1<<40)), "field 2, after byte 11: unexpected EOF"},
-		"a group":                     {list([]byte{0x13}), "field 2.2, after byte 23: the field is of unknown wire type 3"},
-		"an item of 1 TB":             {list(append([]byte{0x12}, varint(1<<40)...)), "field 2.2, after byte 29: the field's length is 1099511627776, which is more than its message has left"},
-		"an item beyond the list":     {list([]byte{0x12, 9}), "field 2.2, after byte 24: the field's length is 9, which is more than its message has left"},
-		"an item of 9 MB":             {list(item(bytes.Repeat([]byte{0x92, 1, 0}, 3<<20))), "item 0: field 2.2"},
-		"an item that is a number":    {list([]byte{0x10, 9}), "field 2.2, after byte 24: the field should be a message, but is a varint"},
-		"metadata beyond the item":    {list([]byte{0x12, 2, 0x0a, 9}), "item 0: field 2.2.1, after byte 26: the field's length is 9, which is more than its message has left"},
-		"metadata that is a number":   {list([]byte{0x12, 2, 0x08, 9}), "item 0: field 2.2.1, after byte 26: the field should be a message, but is a varint"},
-		"a name that is a number":     {list(item(odd)), "item 0: field 2.2.1.1, after byte 28: the field should be a string, but is a varint"},
-		"a name that is not UTF-8":    {list(item(bad)), "item 0: field 2.2.1.1, after byte 28: a string of 2 bytes is not UTF-8"},
-		"a label beyond its map":      {list(item(label)), "item 0: field 2.2.1.11.1, after byte 30: the field's length is 99, which is more than its message has left"},
-		"a name of 1 MB":              {list(item(append([]byte{0x0a}, append(varint(1<<20), bytes.Repeat([]byte("a"), 1<<20)...)...))), "item 0: field 2.2.1.1, after byte 36: a string of 1048576 bytes is too long"},
-		"no list but an object":       {string(fakekube.Protobuf([]byte(`{"kind":"PartialObjectMetadata","metadata":{"generateName":"p-","namespace":"default"}}`))), "not a list"},
-		"a field beyond all numbers":  {list([]byte{0x12, 5, 0x0a, 3, 0x9a, 0x3f, 9}), "item 0: field 2.2.1.1011, after byte 29: the field's length is 9, which is more than its message has left"},
-		"no name":                     {list(item(nil)), `item 0: Pod "" has no metadata.name`},
-		"the second has no name":      {list(item(good), item(nil)), `item 1: Pod "" has no metadata.name`},
-		"cut in an item":              {list(item(good))[:31], "item 0: field 2.2.1.5, after byte 31: unexpected EOF"},
-		"a fixed field without bytes": {list([]byte{0x09 | 4<<3}), "the field's length is 8, which is more than its message has left"},
+		"nothing": {"", `unexpected EOF`},
+		"JSON": {
+			`{"kind":"PodList"}`,
+			`after byte 0: protobuf must begin with "k8s\x00", but this begins with "{\"ki"`,
+		},
+		"no list":              {"k8s\x00", "not a list"},
+		"half a tag":           {"k8s\x00\x80", "after byte 5: unexpected EOF"},
+		"a number without end": {"k8s\x00" + strings.Repeat("\xff", 20), "overflows a 64-bit integer"},
+		"64 bits of length": {
+			"k8s\x00\x12" + string(varint(1<<63)),
+			"field 2, after byte 15: the field's length is 9223372036854775808",
+		},
+		"more than 63 bits": {"k8s\x00\x12" + string(varint(1<<64-1)), "field 2"},
+		"a list that never comes": {
+			"k8s\x00\x12" + string(varint(1<<40)),
+			"field 2, after byte 11: unexpected EOF",
+		},
+		"a group": {
+			list([]byte{0x13}),
+			"field 2.2, after byte 23: the field is of unknown wire type 3",
+		},
+		"an item of 1 TB": {
+			list(append([]byte{0x12}, varint(1<<40)...)),
+			"field 2.2, after byte 29: the field's length is 1099511627776, which is more than its message has left",
+		},
+		"an item beyond the list": {
+			list([]byte{0x12, 9}),
+			"field 2.2, after byte 24: the field's length is 9, which is more than its message has left",
+		},
+		"an item of 9 MB": {list(item(bytes.Repeat([]byte{0x92, 1, 0}, 3<<20))), "item 0: field 2.2"},
+		"an item that is a number": {
+			list([]byte{0x10, 9}),
+			"field 2.2, after byte 24: the field should be a message, but is a varint",
+		},
+		"metadata beyond the item": {
+			list([]byte{0x12, 2, 0x0a, 9}),
+			"item 0: field 2.2.1, after byte 26: the field's length is 9, which is more than its message has left",
+		},
+		"metadata that is a number": {
+			list([]byte{0x12, 2, 0x08, 9}),
+			"item 0: field 2.2.1, after byte 26: the field should be a message, but is a varint",
+		},
+		"a name that is a number": {
+			list(item(odd)),
+			"item 0: field 2.2.1.1, after byte 28: the field should be a string, but is a varint",
+		},
+		"a name that is not UTF-8": {
+			list(item(bad)),
+			"item 0: field 2.2.1.1, after byte 28: a string of 2 bytes is not UTF-8",
+		},
+		"a label beyond its map": {
+			list(item(label)),
+			"item 0: field 2.2.1.11.1, after byte 30: the field's length is 99, which is more than its message has left",
+		},
+		"a name of 1 MB": {
+			list(item(append([]byte{0x0a}, append(varint(1<<20), bytes.Repeat([]byte("a"), 1<<20)...)...))),
+			"item 0: field 2.2.1.1, after byte 36: a string of 1048576 bytes is too long",
+		},
+		"no list but an object": {
+			string(fakekube.Protobuf([]byte(
+				`{"kind":"PartialObjectMetadata","metadata":{"generateName":"p-","namespace":"default"}}`))),
+			"not a list",
+		},
+		"a field beyond all numbers": {
+			list([]byte{0x12, 5, 0x0a, 3, 0x9a, 0x3f, 9}),
+			"item 0: field 2.2.1.1011, after byte 29: the field's length is 9, which is more than its message has left",
+		},
+		"no name":                {list(item(nil)), `item 0: Pod "" has no metadata.name`},
+		"the second has no name": {list(item(good), item(nil)), `item 1: Pod "" has no metadata.name`},
+		"cut in an item": {
+			list(item(good))[:31],
+			"item 0: field 2.2.1.5, after byte 31: unexpected EOF",
+		},
+		"a fixed field without bytes": {
+			list([]byte{0x09 | 4<<3}),
+			"the field's length is 8, which is more than its message has left",
+		},
 	}
 }
 
@@ -771,7 +854,8 @@ func TestObjectsOfUpTo8MBOfProtobufAreRead(t *testing.T) {
 		t.Skip("ten seconds under the race detector, of one goroutine")
 	}
 	pod := func(size int) string {
-		return `{"kind":"Pod","metadata":{"name":"big","namespace":"n","uid":"u","resourceVersion":"6","annotations":{"a":"` + strings.Repeat("x", size) + `"}}}`
+		return `{"kind":"Pod","metadata":{"name":"big","namespace":"n","uid":"u","resourceVersion":"6","annotations":{"a":"` + strings.Repeat(
+			"x", size) + `"}}}`
 	}
 	list := func(pods ...string) string {
 		return `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[` + strings.Join(pods, ",") + `]}`
@@ -784,10 +868,15 @@ func TestObjectsOfUpTo8MBOfProtobufAreRead(t *testing.T) {
 			}
 			return []byte(s)
 		}
-		if got, _, err := decoded(t, encode(list(pod(limit<<20-1000), pod(7<<20), pod(1), pod(7<<20))), isProtobuf, podKind()); len(got) != 4 || err != nil {
+		if got, _, err := decoded(t, encode(list(pod(limit<<20-1000), pod(7<<20), pod(1), pod(7<<20))), isProtobuf, podKind()); len(
+			got) != 4 ||
+			err != nil {
 			t.Errorf("large objects (protobuf: %v): %d, %v", isProtobuf, len(got), err)
 		}
-		if got, _, err := decoded(t, encode(list(pod(1), pod(limit<<20))), isProtobuf, podKind()); len(got) != 1 || err == nil || !strings.Contains(err.Error(), "item 1, which follows n/big: ") || !strings.Contains(err.Error(), tooMuch) {
+		if got, _, err := decoded(t, encode(list(pod(1), pod(limit<<20))), isProtobuf, podKind()); len(got) != 1 ||
+			err == nil ||
+			!strings.Contains(err.Error(), "item 1, which follows n/big: ") ||
+			!strings.Contains(err.Error(), tooMuch) {
 			t.Errorf("too large an object (protobuf: %v): %d, %v", isProtobuf, len(got), err)
 		}
 		for size, want := range map[int]string{3 << 20: "", limit << 20: tooMuch} {
@@ -796,8 +885,10 @@ func TestObjectsOfUpTo8MBOfProtobufAreRead(t *testing.T) {
 				frame = fakekube.ProtobufEvent("ADDED", fakekube.Protobuf([]byte(pod(size))))
 			}
 			n := 0
-			err := newDecoder(podKind()).events(bytes.NewReader(bytes.Repeat(frame, 3)), isProtobuf, func(WatchEvent[*Pod]) error { n++; return nil })
-			if want == "" && (n != 3 || err != nil) || want != "" && (n != 0 || err == nil || !strings.Contains(err.Error(), want)) {
+			err := newDecoder(
+				podKind()).events(bytes.NewReader(bytes.Repeat(frame, 3)), isProtobuf, func(WatchEvent[*Pod]) error { n++; return nil })
+			if want == "" && (n != 3 || err != nil) ||
+				want != "" && (n != 0 || err == nil || !strings.Contains(err.Error(), want)) {
 				t.Errorf("frames of %d MB (protobuf: %v): %d, %v", size>>20, isProtobuf, n, err)
 			}
 		}
@@ -851,7 +942,8 @@ func TestDecompressionBombsAreNotHeld(t *testing.T) {
 	}))
 	defer server.Close()
 	base, _ := url.Parse(server.URL)
-	client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, nil, quietLog())
+	client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, nil,
+		quietLog())
 	defer client.Close()
 	var answer json.RawMessage
 	err := client.Send(t.Context(), kube.Request{Method: http.MethodGet, Path: "/api/v1/nodes/n"}, &answer)
@@ -860,9 +952,16 @@ func TestDecompressionBombsAreNotHeld(t *testing.T) {
 
 func TestOneStreamLeavesNothingToTheNext(t *testing.T) {
 	d := newDecoder(&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "tier"}, New: func() *Pod { return new(Pod) }})
-	full := `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"a-long-name","namespace":"space","uid":"u1","resourceVersion":"1","labels":{"app":"x","tier":"","z":"1"}},"spec":{"nodeName":"n1"}},` + bare(1) + `]}`
-	empty := `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[` + bare(2) + `,{"metadata":{"name":"c","uid":"u3","resourceVersion":"3","labels":null},"spec":{}}]}`
-	want := []string{"space/a-long-name u1 1 n1 map[app:x tier:]", "b1 u2 2  map[]", "b2 u2 2  map[]", "c u3 3  map[]"}
+	full := `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"a-long-name","namespace":"space","uid":"u1","resourceVersion":"1","labels":{"app":"x","tier":"","z":"1"}},"spec":{"nodeName":"n1"}},` + bare(
+		1) + `]}`
+	empty := `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[` + bare(
+		2) + `,{"metadata":{"name":"c","uid":"u3","resourceVersion":"3","labels":null},"spec":{}}]}`
+	want := []string{
+		"space/a-long-name u1 1 n1 map[app:x tier:]",
+		"b1 u2 2  map[]",
+		"b2 u2 2  map[]",
+		"c u3 3  map[]",
+	}
 	for i := range 16 { // every order of four streams, each in either form
 		var got []string
 		for j, text := range []string{full, empty, full, empty} {
@@ -903,7 +1002,9 @@ func TestKeptLabelsDoNotHoldTheOthersPlace(t *testing.T) {
 	for i := range 1000 {
 		many["other-"+strconv.Itoa(i)] = "y"
 	}
-	text, _ := json.Marshal(fakekube.Object{"metadata": fakekube.Object{"name": "p", "uid": "u", "resourceVersion": "1", "labels": many}})
+	text, _ := json.Marshal(fakekube.Object{
+		"metadata": fakekube.Object{"name": "p", "uid": "u", "resourceVersion": "1", "labels": many},
+	})
 	d := newDecoder(podKind())
 	var kept []*Pod
 	var before, after runtime.MemStats
@@ -957,7 +1058,13 @@ func addRecordings(f *testing.F, pattern string) {
 }
 
 func podKind() *Kind[*Pod] {
-	return &Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Labels: []string{"app"}, New: func() *Pod { return new(Pod) }}
+	return &Kind[*Pod]{
+		Name:     "Pod",
+		API:      "/api/v1",
+		Resource: "pods",
+		Labels:   []string{"app"},
+		New:      func() *Pod { return new(Pod) },
+	}
 }
 
 // A list is an error, or what encoding/json makes of it.
@@ -966,12 +1073,15 @@ func FuzzDecodeList(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"resourceVersion":"5"},"items":null}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var got []*Pod
-		meta, err := newDecoder(podKind()).list(bytes.NewReader(data), false, func(p *Pod, text []byte) (bool, error) {
+		meta, err := newDecoder(
+			podKind()).list(bytes.NewReader(data), false, func(p *Pod, text []byte) (bool, error) {
 			p.text = string(text)
 			got = append(got, p)
 			return true, nil
 		})
-		if err != nil || bytes.Count(data, []byte(`"items"`)) != 1 || bytes.Count(data, []byte(`"metadata"`)) != 1+len(got) || bytes.ContainsRune(data, '\\') {
+		if err != nil || bytes.Count(data, []byte(`"items"`)) != 1 ||
+			bytes.Count(data, []byte(`"metadata"`)) != 1+len(got) ||
+			bytes.ContainsRune(data, '\\') {
 			return // a field that is there twice counts twice for us, once for encoding/json
 		}
 		if hasNamesInOtherCases(data) {
@@ -986,7 +1096,9 @@ func FuzzDecodeList(f *testing.F) {
 			Spec struct{ NodeName string }
 		}
 		var wantMeta wire.ListMeta
-		if json.NewDecoder(bytes.NewReader(data)).Decode(&fields) != nil || json.Unmarshal(fields["items"], &want) != nil || json.Unmarshal(fields["metadata"], &wantMeta) != nil {
+		if json.NewDecoder(bytes.NewReader(data)).Decode(&fields) != nil ||
+			json.Unmarshal(fields["items"], &want) != nil ||
+			json.Unmarshal(fields["metadata"], &wantMeta) != nil {
 			t.Fatalf("%q: accepted, but it is no such JSON", data)
 		}
 		if len(got) != len(want) || meta != wantMeta {
@@ -994,7 +1106,11 @@ func FuzzDecodeList(f *testing.F) {
 		}
 		for i, p := range got {
 			w := want[i]
-			if m := w.Metadata; p.Key() != (Key{m.Namespace, m.Name}) || p.UID() != m.UID || p.ResourceVersion() != m.ResourceVersion || p.NodeName != w.Spec.NodeName || labelsOf(&p.Meta)["app"] != m.Labels["app"] || p.UID() == "" {
+			if m := w.Metadata; p.Key() != (Key{m.Namespace, m.Name}) || p.UID() != m.UID ||
+				p.ResourceVersion() != m.ResourceVersion ||
+				p.NodeName != w.Spec.NodeName ||
+				labelsOf(&p.Meta)["app"] != m.Labels["app"] ||
+				p.UID() == "" {
 				t.Fatalf("%q: item %d is %+v, want %+v", data, i, p, w)
 			}
 		}
@@ -1031,11 +1147,22 @@ func FuzzDecodeProtobuf(f *testing.F) {
 
 // An object in protobuf is what encoding/json makes of it in JSON.
 func FuzzProtobufIsJSON(f *testing.F) {
-	f.Add("web-0", "default", "0ec2e3b2-7f91-43e4-b6d9-308f8d87f73d", "217", "app", "nginx", "node-1", []byte("\x1a\x00"))
+	f.Add("web-0", "default", "0ec2e3b2-7f91-43e4-b6d9-308f8d87f73d", "217", "app", "nginx", "node-1",
+		[]byte("\x1a\x00"))
 	f.Add("node-1", "", "u", "9", "node-role.kubernetes.io/control-plane", "", "", []byte{})
 	f.Fuzz(func(t *testing.T, name, namespace, uid, version, label, value, node string, more []byte) {
-		meta := fakekube.Object{"name": name, "namespace": namespace, "uid": uid, "resourceVersion": version, "labels": fakekube.Object{label: value, "app": "x"}}
-		list := fakekube.Object{"kind": "PodList", "metadata": fakekube.Object{"resourceVersion": "5"}, "items": []any{fakekube.Object{"metadata": meta, "spec": fakekube.Object{"nodeName": node}}}}
+		meta := fakekube.Object{
+			"name":            name,
+			"namespace":       namespace,
+			"uid":             uid,
+			"resourceVersion": version,
+			"labels":          fakekube.Object{label: value, "app": "x"},
+		}
+		list := fakekube.Object{
+			"kind":     "PodList",
+			"metadata": fakekube.Object{"resourceVersion": "5"},
+			"items":    []any{fakekube.Object{"metadata": meta, "spec": fakekube.Object{"nodeName": node}}},
+		}
 		text, _ := json.Marshal(list)
 		for _, s := range []string{name, namespace, uid, version, label, value, node} {
 			if !utf8.ValidString(s) || len(s) > 1000 {
@@ -1058,7 +1185,8 @@ func FuzzProtobufIsJSON(f *testing.F) {
 		items.Bytes(2, obj)
 		unknown.Bytes(1, []byte("\x12\x07PodList"))
 		unknown.Bytes(2, items)
-		if again, _, err := decoded(t, append([]byte("k8s\x00"), unknown...), true, kind); !slices.Equal(got, again) {
+		if again, _, err := decoded(t, append([]byte("k8s\x00"), unknown...), true, kind); !slices.Equal(got,
+			again) {
 			t.Fatalf("%q: %q, %v, want %q", unknown, again, err, got)
 		}
 	})
@@ -1075,7 +1203,8 @@ func sameEvents(t *testing.T, data []byte, isProtobuf bool) {
 		err = newDecoder(podKind()).events(r, isProtobuf, func(ev WatchEvent[*Pod]) error {
 			switch {
 			case ev.Type == "ERROR" && ev.Status != nil:
-				events = append(events, fmt.Sprintf("ERROR %d %s %s", ev.Status.Code, ev.Status.Reason, ev.Status.Message))
+				events = append(events,
+					fmt.Sprintf("ERROR %d %s %s", ev.Status.Code, ev.Status.Reason, ev.Status.Message))
 			case ev.Type == "BOOKMARK" && ev.Object.ResourceVersion() != "" || ev.Object.Key().Name != "" && ev.Object.UID() != "" && slices.Contains([]string{"ADDED", "MODIFIED", "DELETED"}, ev.Type):
 				events = append(events, ev.Type+" "+describe(ev.Object))
 			default:
@@ -1127,10 +1256,12 @@ func BenchmarkRelist100000Unchanged(b *testing.B) {
 			data := (&suite.Crowd{Pods: 100000, Nodes: 1000}).Body(form.isProtobuf, form.whole)
 			s := NewStore[*Pod]()
 			CountBy(s, nodeNameOf)
-			d := newDecoder(&Kind[*Pod]{Name: "Pod", MetadataOnly: !form.whole, New: func() *Pod { return new(Pod) }})
+			d := newDecoder(
+				&Kind[*Pod]{Name: "Pod", MetadataOnly: !form.whole, New: func() *Pod { return new(Pod) }})
 			relist := func() {
 				l := s.BeginList()
-				if _, err := d.list(bytes.NewReader(data), form.isProtobuf, l.Add); err != nil || len(l.Commit()) > 0 {
+				if _, err := d.list(bytes.NewReader(data), form.isProtobuf, l.Add); err != nil ||
+					len(l.Commit()) > 0 {
 					b.Fatal("changes, or ", err)
 				}
 			}
@@ -1173,8 +1304,11 @@ func BenchmarkEvent(b *testing.B) {
 				const n = 5000
 				for i := range n {
 					at := i * 7919 % size.pods
-					moved := bytes.ReplaceAll(big.Item(template, at), fmt.Appendf(nil, "node-%05d", at%size.nodes), fmt.Appendf(nil, "node-%05d", (at+1+i)%size.nodes))
-					moved = bytes.ReplaceAll(moved, fmt.Appendf(nil, `"1%06d"`, at), fmt.Appendf(nil, `"%07d"`, 3000000+i))
+					moved := bytes.ReplaceAll(big.Item(template, at),
+						fmt.Appendf(nil, "node-%05d", at%size.nodes),
+						fmt.Appendf(nil, "node-%05d", (at+1+i)%size.nodes))
+					moved = bytes.ReplaceAll(moved, fmt.Appendf(nil, `"1%06d"`, at),
+						fmt.Appendf(nil, `"%07d"`, 3000000+i))
 					if isProtobuf {
 						frames = append(frames, fakekube.ProtobufEvent("MODIFIED", fakekube.Protobuf(moved))...)
 					} else {
@@ -1239,7 +1373,8 @@ type widget struct {
 }
 
 func widgetJSON(name, version, spec string) string {
-	return fmt.Sprintf(`{"metadata":{"name":%q,"uid":"uid-%s","resourceVersion":%q},"spec":%s}`, name, name, version, spec)
+	return fmt.Sprintf(`{"metadata":{"name":%q,"uid":"uid-%s","resourceVersion":%q},"spec":%s}`, name, name,
+		version, spec)
 }
 
 // listWidgets makes the store equal to a list of these widgets, and returns how many were new to it.

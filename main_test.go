@@ -327,7 +327,10 @@ func TestTourShowsRealBytes(t *testing.T) {
 	err = newDecoder(kind).events(bytes.NewReader(frame), true, func(ev WatchEvent[*Pod]) error {
 		events++
 		p := ev.Object
-		if ev.Type != "ADDED" || p.Key().String() != "default/web-0" || p.UID() != "cc0c67d4-f651-49fc-b1ea-6eb2223f16f7" || p.ResourceVersion() != "432" || labelsOf(&p.Meta)["app"] != "web" {
+		if ev.Type != "ADDED" || p.Key().String() != "default/web-0" ||
+			p.UID() != "cc0c67d4-f651-49fc-b1ea-6eb2223f16f7" ||
+			p.ResourceVersion() != "432" ||
+			labelsOf(&p.Meta)["app"] != "web" {
 			t.Errorf("%+v", ev)
 		}
 		return nil
@@ -342,7 +345,8 @@ func TestTourShowsRealBytes(t *testing.T) {
 
 func TestVersionIsPrinted(t *testing.T) {
 	out := &logBuffer{}
-	if err := run(t.Context(), []string{"-version"}, func(string) string { return "" }, out, io.Discard, nil); err != nil || !strings.HasPrefix(out.String(), "podcount "+version+" go1.") {
+	if err := run(t.Context(), []string{"-version"}, func(string) string { return "" }, out, io.Discard, nil); err != nil ||
+		!strings.HasPrefix(out.String(), "podcount "+version+" go1.") {
 		t.Errorf("%q, %v", out, err)
 	}
 }
@@ -429,7 +433,8 @@ func TestLiveTellsAWorkerThatHangs(t *testing.T) {
 			t.Errorf("before the limit: %d %s", code, text)
 		}
 		pass(2 * time.Second)
-		if code, text := live(); code != 503 || text != "stuck: hangs: a worker has been processing cp for 2m31s\n" {
+		if code, text := live(); code != 503 ||
+			text != "stuck: hangs: a worker has been processing cp for 2m31s\n" {
 			t.Errorf("after the limit: %d %q", code, text)
 		}
 		close(hang)
@@ -473,7 +478,10 @@ func TestGaugesOfWhatIsNotThereAreAbsent(t *testing.T) {
 			}
 		}
 		f.AddNode("cp", controlPlane)
-		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Resource: "/api/v1/pods"}, Do: fakekube.Reply{Code: 503, Body: "{}"}})
+		f.Inject(t, fakekube.Fault{
+			On: fakekube.Requests{Resource: "/api/v1/pods"},
+			Do: fakekube.Reply{Code: 503, Body: "{}"},
+		})
 		startPodcount(t, f, "-controllers", "*,looks")
 		synctest.Wait()
 		wantGauges("before the lists", false, "podcount_pods", `podcount_cache_objects{kind="Pod"}`)
@@ -503,10 +511,8 @@ func TestGaugesOfWhatIsNotThereAreAbsent(t *testing.T) {
 // podcountSimulated returns what the simulation must know about podcount.
 func podcountSimulated(seed uint64) sim.Options {
 	return sim.Options{
-		Program: func(
-			ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer,
-			dial func(ctx context.Context, network, addr string) (net.Conn, error),
-		) error {
+		Program: func(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer,
+			dial func(ctx context.Context, network, addr string) (net.Conn, error)) error {
 			return run(ctx, args, getenv, stdout, stderr, dial)
 		},
 		Name: "podcount",
@@ -719,7 +725,8 @@ func TestWhatIsPrintedAndNotReadIsSaidInTheLog(t *testing.T) {
 		isBroken = false
 		fmt.Fprintln(out.printed, "two")
 		out.flush(t.Context())
-		wantText(t, log.String(), `msg="printed lines were dropped, because stdout was not read, or failed" lines=1`)
+		wantText(t, log.String(),
+			`msg="printed lines were dropped, because stdout was not read, or failed" lines=1`)
 	})
 }
 
@@ -783,7 +790,8 @@ func TestControllerThatPanicsForEverIsSaidOnceAMinuteAndCostsLittle(t *testing.T
 		if n := strings.Count(log, "a controller panics again"); n < 5 || n > 10 {
 			t.Errorf("%d more lines in 10 minutes", n)
 		}
-		wantText(t, log, `msg="a controller panics again" controller=panicky err="panic: no keys of changing" times=`)
+		wantText(t, log,
+			`msg="a controller panics again" controller=panicky err="panic: no keys of changing" times=`)
 		before := tries.Load()
 		pass(time.Hour)
 		if n := tries.Load() - before; n < 60 || n > 60*(1+8) {

@@ -49,8 +49,15 @@ func reflectOn(t *testing.T, f *fakekube.Server) *reflected {
 	r := &reflected{net: f.ServeIn(t), log: &logBuffer{}}
 	log := newLog(r.log, &options.Options{Verbosity: 6})
 	base, _ := url.Parse("http://127.0.0.1:1")
-	client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, r.net.Dial, log)
-	kind := Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", Protobuf: true, New: func() *Pod { return new(Pod) }}
+	client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential},
+		r.net.Dial, log)
+	kind := Kind[*Pod]{
+		Name:     "Pod",
+		API:      "/api/v1",
+		Resource: "pods",
+		Protobuf: true,
+		New:      func() *Pod { return new(Pod) },
+	}
 	r.Reflector = newPodCache(client, log, kind)
 	r.byNode = CountBy(r.Store, nodeNameOf)
 	r.Subscribe(func(d Delta[*Pod]) {
@@ -90,7 +97,15 @@ func (r *reflected) equalTo(t *testing.T, f *fakekube.Server) {
 	}
 	for _, o := range f.All("pods") {
 		spec := o["spec"].(fakekube.Object)
-		should = append(should, fakekube.KeyOf(o).String()+" "+fakekube.TextIn(fakekube.MetaOf(o), "uid")+" "+fakekube.TextIn(spec, "nodeName"))
+		should = append(
+			should,
+			fakekube.KeyOf(o).
+				String()+
+				" "+fakekube.TextIn(
+				fakekube.MetaOf(o),
+				"uid",
+			)+" "+fakekube.TextIn(spec, "nodeName"),
+		)
 	}
 	slices.Sort(has)
 	slices.Sort(should)
@@ -124,7 +139,8 @@ func TestWatchFollowsTheListAndAppliesEvents(t *testing.T) {
 		wantNumber(t, "count of n1", r.byNode.Count("n1"), 1)
 		q := f.Requests(fakekube.IsWatch("pods"))[0].Query
 		seconds, _ := strconv.Atoi(q.Get("timeoutSeconds"))
-		if q.Get("allowWatchBookmarks") != "true" || seconds < 300 || seconds >= 600 || q.Get("resourceVersion") == "" {
+		if q.Get("allowWatchBookmarks") != "true" || seconds < 300 || seconds >= 600 ||
+			q.Get("resourceVersion") == "" {
 			t.Errorf("watch asked for with %v", q)
 		}
 		if q := f.Requests(isList("pods"))[0].Query; len(q) != 0 {
@@ -220,7 +236,8 @@ func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
 				pass(30 * time.Second)
 				r.equalTo(t, f)
 				wantNumber(t, "lists", len(f.Requests(isList("pods"))), 2)
-				if got, want := r.heard, []string{"+new", "-web-0"}; !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+				if got, want := r.heard, []string{"+new", "-web-0"}; !slices.Equal(
+					slices.Sorted(slices.Values(got)), want) {
 					t.Errorf("heard %q, want %q", got, want)
 				}
 			})
@@ -304,9 +321,11 @@ func TestServerThatComesBackIsAskedForItsNewestVersionOnce(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddPod("default", "a", "")
 				r := reflectOn(t, f)
-				refused := f.Inject(t, statusFault(fakekube.Requests{Verb: "watch", Resource: "pods"}, fakekube.Always, 503, "ServiceUnavailable", nil))
+				refused := f.Inject(t, statusFault(fakekube.Requests{Verb: "watch", Resource: "pods"},
+					fakekube.Always, 503, "ServiceUnavailable", nil))
 				if code, _ := strconv.Atoi(c.refusal); code != 0 {
-					defer f.Inject(t, statusFault(fakekube.Requests{If: isCheck}, fakekube.Always, code, "", nil)).Lift()
+					defer f.Inject(t, statusFault(fakekube.Requests{If: isCheck}, fakekube.Always, code, "", nil)).
+						Lift()
 				}
 				f.EndWatches(true)
 				pass(5 * time.Minute)
@@ -349,10 +368,15 @@ func TestRefusedConnectionBacksOff(t *testing.T) {
 func TestThreeShortWatchesInARowLeadToARelist(t *testing.T) {
 	for times, lists := range map[int]int{2: 1, 3: 2} {
 		simulate(t, func(t *testing.T, f *fakekube.Server) {
-			f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "watch", Resource: "pods"}, Times: times, Do: fakekube.Reply{Body: "\n"}})
+			f.Inject(t, fakekube.Fault{
+				On:    fakekube.Requests{Verb: "watch", Resource: "pods"},
+				Times: times,
+				Do:    fakekube.Reply{Body: "\n"},
+			})
 			r := reflectOn(t, f)
 			pass(time.Minute)
-			wantNumber(t, fmt.Sprintf("lists after %d short watches", times), len(f.Requests(isList("pods"))), lists)
+			wantNumber(t, fmt.Sprintf("lists after %d short watches", times), len(f.Requests(isList("pods"))),
+				lists)
 			f.AddPods(1)
 			synctest.Wait()
 			r.equalTo(t, f)
@@ -364,7 +388,11 @@ func TestWatchThatBringsTheSameAgainAndAgainIsNoHotLoop(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(1)
 		old, _ := json.Marshal(fakekube.Object{"type": "ADDED", "object": f.Get("pods", at("default", "web-0"))})
-		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "watch", Resource: "pods"}, Times: 5, Do: fakekube.Reply{Body: string(old)}})
+		f.Inject(t, fakekube.Fault{
+			On:    fakekube.Requests{Verb: "watch", Resource: "pods"},
+			Times: 5,
+			Do:    fakekube.Reply{Body: string(old)},
+		})
 		reflectOn(t, f)
 		wantNumber(t, "watches at once", len(f.Requests(fakekube.IsWatch("pods"))), 1)
 		pass(5 * time.Minute)
@@ -402,10 +430,15 @@ func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
 			}
 			for times, lists := range map[int]int{1: 1, 2: 2} {
 				simulate(t, func(t *testing.T, f *fakekube.Server) {
-					f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "watch", Resource: "pods"}, Times: times, Do: fakekube.Reply{Header: header, Body: body}})
+					f.Inject(t, fakekube.Fault{
+						On:    fakekube.Requests{Verb: "watch", Resource: "pods"},
+						Times: times,
+						Do:    fakekube.Reply{Header: header, Body: body},
+					})
 					r := reflectOn(t, f)
 					pass(time.Minute)
-					wantNumber(t, fmt.Sprintf("lists after garbage %d times", times), len(f.Requests(isList("pods"))), lists)
+					wantNumber(t, fmt.Sprintf("lists after garbage %d times", times),
+						len(f.Requests(isList("pods"))), lists)
 					f.AddPods(1)
 					synctest.Wait()
 					r.equalTo(t, f)
@@ -459,7 +492,8 @@ func TestHalfOpenConnectionIsNoticedAndResumedWithoutARelist(t *testing.T) {
 					wantLabel(t, f, "cp", podCountLabel, "1")
 					for _, resource := range []string{"pods", "nodes"} {
 						again := f.Requests(func(s fakekube.Request) bool {
-							return fakekube.IsWatch(resource)(s) && s.At.After(lost) && s.HTTP2 == (name == "HTTP/2")
+							return fakekube.IsWatch(resource)(s) && s.At.After(lost) &&
+								s.HTTP2 == (name == "HTTP/2")
 						})
 						wantNumber(t, "watches of "+resource+" since then", len(again), 1)
 						wantNumber(t, "lists of "+resource, len(f.Requests(isList(resource))), 1)
@@ -477,7 +511,15 @@ func TestConnectionThatTakesNoMoreRequestsCostsNoRelist(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", controlPlane)
 		discovery := func(s fakekube.Request) bool { return s.Path == "/apis/demo.mark8s.io/v1" }
-		f.Inject(t, fakekube.Fault{On: fakekube.Requests{If: discovery}, Times: 10, Do: fakekube.Reply{Code: 404, Header: map[string]string{"Connection": "close"}, Body: "404 page not found"}})
+		f.Inject(t, fakekube.Fault{
+			On:    fakekube.Requests{If: discovery},
+			Times: 10,
+			Do: fakekube.Reply{
+				Code:   404,
+				Header: map[string]string{"Connection": "close"},
+				Body:   "404 page not found",
+			},
+		})
 		p := startOverTLS(t, f)
 		liveADay(f, 1)
 		meetFaults(t, f)
@@ -544,16 +586,26 @@ func TestHourlyRelistMendsALostEvent(t *testing.T) {
 func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		event := func(typ, name, uid, version, node string) string {
-			return fmt.Sprintf(`{"type":%q,"object":{"metadata":{"namespace":"default","name":%q,"uid":%q,"resourceVersion":%q},"spec":{"nodeName":%q}}}`+"\n", typ, name, uid, version, node)
+			return fmt.Sprintf(
+				`{"type":%q,"object":{"metadata":{"namespace":"default","name":%q,"uid":%q,"resourceVersion":%q},"spec":{"nodeName":%q}}}`+"\n",
+				typ, name, uid, version, node)
 		}
-		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "watch", Resource: "pods"}, Do: fakekube.Reply{Body: event("ADDED", "a", "u1", "1000", "n1") + event("MODIFIED", "a", "u1", "999", "old") +
-			event("ADDED", "a", "u1", "1000", "n1") + event("DELETED", "a", "u1", "998", "n1") + event("DELETED", "a", "u1", "1001", "n1") +
-			event("ADDED", "a", "u1", "1000", "n1") + event("ADDED", "a", "u2", "1002", "n2") + event("ADDED", "a", "u3", "1003", "n3")}})
+		f.Inject(t, fakekube.Fault{
+			On: fakekube.Requests{Verb: "watch", Resource: "pods"},
+			Do: fakekube.Reply{
+				Body: event("ADDED", "a", "u1", "1000", "n1") + event("MODIFIED", "a", "u1", "999", "old") +
+					event("ADDED", "a", "u1", "1000",
+						"n1") + event("DELETED", "a", "u1", "998", "n1") + event("DELETED", "a", "u1", "1001", "n1") +
+					event("ADDED", "a", "u1", "1000",
+						"n1") + event("ADDED", "a", "u2", "1002", "n2") + event("ADDED", "a", "u3", "1003", "n3"),
+			},
+		})
 		r := reflectOn(t, f)
 		if want := []string{"+a", "-a", "+a", "-a", "+a"}; !slices.Equal(r.heard, want) {
 			t.Errorf("heard %q, want %q", r.heard, want)
 		}
-		if p := r.Get(Key{"default", "a"}); p == nil || p.UID() != "u3" || r.byNode.Count("n3") != 1 || r.byNode.Count("n2") != 0 {
+		if p := r.Get(Key{"default", "a"}); p == nil || p.UID() != "u3" || r.byNode.Count("n3") != 1 ||
+			r.byNode.Count("n2") != 0 {
 			t.Errorf("the store holds %+v", p)
 		}
 	})
@@ -637,18 +689,21 @@ func TestSlowListShowsThatItLives(t *testing.T) {
 		wantText(t, r.log.String(), "nothing was heard for 2m30s")
 	})
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "list", Resource: "pods"}, Do: fakekube.Handle(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", wire.JSON)
-			io.WriteString(w, `{"metadata":{"resourceVersion":"5"},"items":[`)
-			for i := range 1000 {
-				if i == 500 {
-					http.NewResponseController(w).Flush()
-					retry.Sleep(r.Context(), slowList+time.Millisecond)
+		f.Inject(t, fakekube.Fault{
+			On: fakekube.Requests{Verb: "list", Resource: "pods"},
+			Do: fakekube.Handle(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", wire.JSON)
+				io.WriteString(w, `{"metadata":{"resourceVersion":"5"},"items":[`)
+				for i := range 1000 {
+					if i == 500 {
+						http.NewResponseController(w).Flush()
+						retry.Sleep(r.Context(), slowList+time.Millisecond)
+					}
+					fmt.Fprintf(w, `{"metadata":{"name":"p%d","uid":"u","resourceVersion":"4"}},`, i)
 				}
-				fmt.Fprintf(w, `{"metadata":{"name":"p%d","uid":"u","resourceVersion":"4"}},`, i)
-			}
-			io.WriteString(w, `{"metadata":{"name":"last","uid":"u","resourceVersion":"4"}}]}`)
-		})})
+				io.WriteString(w, `{"metadata":{"name":"last","uid":"u","resourceVersion":"4"}}]}`)
+			}),
+		})
 		r := reflectOn(t, f)
 		pass(slowList)
 		wantNumber(t, "lines at the start", strings.Count(r.log.String(), "still listing"), 0)
@@ -659,13 +714,27 @@ func TestSlowListShowsThatItLives(t *testing.T) {
 }
 
 func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
-	text, html := map[string]string{"Content-Type": "text/plain", "Retry-After": "7"}, map[string]string{"Content-Type": "text/html"}
-	tooLarge := fakekube.Object{"causes": []any{fakekube.Object{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}}, "retryAfterSeconds": 1}
+	text, html := map[string]string{
+		"Content-Type": "text/plain",
+		"Retry-After":  "7",
+	}, map[string]string{
+		"Content-Type": "text/html",
+	}
+	tooLarge := fakekube.Object{
+		"causes": []any{
+			fakekube.Object{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"},
+		},
+		"retryAfterSeconds": 1,
+	}
 	status := func(code int, reason string, details any, header ...string) fakekube.Fault {
 		return statusFault(fakekube.Requests{}, 0, code, reason, details, header...)
 	}
 	list := func(item string) fakekube.Fault {
-		return fakekube.Fault{Do: fakekube.Reply{Body: `{"metadata":{"resourceVersion":"100"},"items":[{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"99"}},` + item}}
+		return fakekube.Fault{
+			Do: fakekube.Reply{
+				Body: `{"metadata":{"resourceVersion":"100"},"items":[{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"99"}},` + item,
+			},
+		}
 	}
 	for name, ft := range map[string]fakekube.Fault{
 		"410":                               status(410, "Expired", nil),
@@ -709,7 +778,13 @@ func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
 					pass(kube.Silence)
 					wantPeace(t, f, "-node-label", ownPodsLabel)
 					good := f.Requests(isList(resource))[ft.Times].At
-					wantNumber(t, "writes before a whole list was asked for", len(f.Requests(func(s fakekube.Request) bool { return fakekube.IsWrite(s) && s.At.Before(good) })), 0)
+					wantNumber(
+						t,
+						"writes before a whole list was asked for",
+						len(f.Requests(
+							func(s fakekube.Request) bool { return fakekube.IsWrite(s) && s.At.Before(good) })),
+						0,
+					)
 					for day := 2; day < 4; day++ { // and once more where it is a relist that meets them
 						f.Inject(t, ft)
 						f.LoseEvents(1000)
@@ -784,7 +859,8 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 	}
 	simulate(t, func(t *testing.T, f *fakekube.Server) { // of two million objects, the last few
 		base, _ := url.Parse("http://127.0.0.1:1")
-		client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, f.ServeIn(t).Dial, quietLog())
+		client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential},
+			f.ServeIn(t).Dial, quietLog())
 		defer client.Close()
 		r := newPodCache(client, quietLog(), *podKind())
 		r.kind.API, r.kind.Resource = "/api/v1", "pods"
@@ -798,7 +874,8 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 	})
 	simulate(t, func(t *testing.T, f *fakekube.Server) { // slow is not endless
 		f.AddNode("cp", controlPlane)
-		f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "list", Resource: "pods"}, Do: fakekube.Handle(trickle(9))})
+		f.Inject(t,
+			fakekube.Fault{On: fakekube.Requests{Verb: "list", Resource: "pods"}, Do: fakekube.Handle(trickle(9))})
 		startPodcount(t, f)
 		pass(listTimeout - time.Minute)
 		wantLabel(t, f, "cp", podCountLabel, "1")
@@ -826,7 +903,8 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 		return fakekube.Object{"metadata": fakekube.Object{"resourceVersion": v}}
 	}
 	errorFrame := func(code int, reason string) fakekube.Fault {
-		body, _ := json.Marshal(fakekube.Object{"type": "ERROR", "object": fakekube.Status(code, reason, "as scripted", nil)})
+		body, _ := json.Marshal(
+			fakekube.Object{"type": "ERROR", "object": fakekube.Status(code, reason, "as scripted", nil)})
 		return fakekube.Fault{Times: 4, Do: fakekube.Reply{Body: string(body)}}
 	}
 	status := func(code int, reason string, header ...string) fakekube.Fault {
@@ -1001,7 +1079,10 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 								header["Content-Type"] = wire.Protobuf + ";stream=watch"
 							}
 						}
-						f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "watch", Resource: "pods"}, Do: fakekube.Reply{Header: header, Body: body}})
+						f.Inject(t, fakekube.Fault{
+							On: fakekube.Requests{Verb: "watch", Resource: "pods"},
+							Do: fakekube.Reply{Header: header, Body: body},
+						})
 						f.EndWatches(false)
 					}
 					meetFaults(t, f)
@@ -1023,7 +1104,8 @@ func liveADay(f *fakekube.Server, day int) {
 	f.Remove("pods", at("default", "comes-back"))
 	f.AddPod("default", "comes-back", fmt.Sprint("w", 1+day%2))
 	f.Remove("pods", at("default", fmt.Sprint("new-", day-1)))
-	f.Put("pods", fakekube.Object{"metadata": fakekube.Object{"namespace": "default", "name": "of-nothing-but-metadata"}})
+	f.Put("pods",
+		fakekube.Object{"metadata": fakekube.Object{"namespace": "default", "name": "of-nothing-but-metadata"}})
 	f.AddNode(fmt.Sprint("w", day), controlPlane)
 	f.Remove("nodes", fakekube.Key{Name: "cp"})
 	f.AddNode("cp", controlPlane, podCountLabel+"=7")
