@@ -864,7 +864,8 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 		defer client.Close()
 		r := newPodCache(client, quietLog(), *podKind())
 		r.kind.API, r.kind.Resource = "/api/v1", "pods"
-		for pods, want := range []string{"<nil>", "<nil>", "<nil>", "list pods: the list has more than 2000000 objects: if they are pods, restrict it with -namespace"} {
+		tooMany := "list pods: the list has more than 2000000 objects: if they are pods, restrict it with -namespace"
+		for pods, want := range []string{"<nil>", "<nil>", "<nil>", tooMany} {
 			listing := r.BeginList()
 			listing.n = listLimit - 2
 			_, err := r.readPages(t.Context(), listing)
