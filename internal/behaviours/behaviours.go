@@ -2,7 +2,7 @@
 // proves to be like a real server, and on a real cluster.
 //
 // A behaviour uses real time and real connections. It needs a user who may do everything. It works in a namespace of
-// its own and on nodes of its own, which no machine stands behind, and finally removes whatever it has created.
+// its own and on nodes of its own, for which there are no machines, and finally removes what it has created.
 package behaviours
 
 import (

@@ -101,7 +101,7 @@ func readOutcomes() []outcome {
 	return append(commonOutcomes(), []outcome{
 		{"410: the version was compacted away", refusal(410, "Expired", nil)},
 		{"504: this server has not come so far", refusal(504, "Timeout", cause("ResourceVersionTooLarge"))},
-		{"half an answer that says it is whole", fakekube.Fault{Do: fakekube.Reply{Body: `{"kind":`}}},
+		{"half an answer, sent as a whole one", fakekube.Fault{Do: fakekube.Reply{Body: `{"kind":`}}},
 		{"a login page", fakekube.Fault{Do: fakekube.Reply{Body: "<html>", Header: html}}},
 		{"a broken connection after 1 byte", fakekube.Fault{Do: fakekube.Cut{After: 1}}},
 		{"a broken connection after 700 bytes", fakekube.Fault{Do: fakekube.Cut{After: 700}}},
@@ -116,7 +116,7 @@ func readOutcomes() []outcome {
 func writeOutcomes() []outcome {
 	return append(commonOutcomes(), []outcome{
 		{"409: another writer was faster", refusal(409, "Conflict", nil)},
-		{"422: an admission policy says no", refusal(422, "Invalid", cause(""))},
+		{"422: an admission policy refuses it", refusal(422, "Invalid", cause(""))},
 		{"403: no event can be made there any more", refusal(403, "Forbidden", cause("NamespaceTerminating"))},
 		{"success, and a lost answer", fakekube.Fault{Do: fakekube.DropAnswer{}}},
 		{"success, and a lost answer", fakekube.Fault{Do: fakekube.DropAnswer{}}},

@@ -48,10 +48,10 @@ type seedQueue struct {
 	Seeds
 	end time.Time
 
-	mu   sync.Mutex // guards all below
-	next uint64
-	sum  Stats
-	said time.Time // when the progress was last printed
+	mu      sync.Mutex // guards all below
+	next    uint64
+	sum     Stats
+	printed time.Time // when the progress was last printed
 
 	hasFailed bool // a seed has failed
 }
@@ -60,8 +60,8 @@ type seedQueue struct {
 func (q *seedQueue) take() (seed uint64, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.areChosen && time.Since(q.said) > 30*time.Second {
-		q.said = time.Now()
+	if q.areChosen && time.Since(q.printed) > 30*time.Second {
+		q.printed = time.Now()
 		fmt.Println(q.sum)
 	}
 	if q.hasFailed && !q.areChosen {
@@ -90,7 +90,7 @@ func (q *seedQueue) noteFailure() {
 // RunSeeds simulates many seeds, one on each processor at a time, and prints their statistics. Each seed is a subtest.
 // The test fails if a rule was broken, or if no seed has run.
 func RunSeeds(t *testing.T, o Options, seeds Seeds) {
-	queue := &seedQueue{Seeds: seeds, end: time.Now().Add(seeds.Limit), next: seeds.First, said: time.Now()}
+	queue := &seedQueue{Seeds: seeds, end: time.Now().Add(seeds.Limit), next: seeds.First, printed: time.Now()}
 	t.Run("seeds", func(t *testing.T) {
 		for range runtime.GOMAXPROCS(0) {
 			t.Run("", func(t *testing.T) {

@@ -151,7 +151,7 @@ func TestMissingOptionIsNamed(t *testing.T) {
 
 func TestOnlyChosenSeedsContinueAfterAFailure(t *testing.T) {
 	for _, areChosen := range []bool{false, true} {
-		q := &seedQueue{Seeds: Seeds{First: 1, Last: 3, areChosen: areChosen}, next: 1, said: time.Now()}
+		q := &seedQueue{Seeds: Seeds{First: 1, Last: 3, areChosen: areChosen}, next: 1, printed: time.Now()}
 		_, first := q.take()
 		q.noteFailure()
 		_, second := q.take()
