@@ -65,7 +65,6 @@ var podcount suite.Program = run
 type (
 	logBuffer = testkit.Buffer
 	program   = suite.Process
-	wiring    = suite.Wiring
 )
 
 const (
@@ -75,11 +74,9 @@ const (
 )
 
 var (
-	startPodcount     = podcount.Start
-	startOverTLS      = podcount.StartOverTLS
-	startPodcountOn   = podcount.StartOn
-	startPodcountWith = podcount.StartWith
-	startReplica      = podcount.StartReplica
+	startPodcount = podcount.Start
+	startOverTLS  = podcount.StartOverTLS
+	startReplica  = podcount.StartReplica
 
 	at          = suite.At
 	fewer       = testkit.Fewer
@@ -90,13 +87,10 @@ var (
 	pass        = testkit.Pass
 	simulate    = suite.Simulate
 	statusFault = suite.StatusFault
-	surviveFrom = suite.SurviveFrom
 	wantLabel   = suite.WantLabel
 	wantNumber  = testkit.WantNumber
 	wantPeace   = suite.WantPeace
 	wantText    = testkit.WantText
-	writeFiles  = testkit.WriteFiles
-	process     = suite.RunBinary
 )
 
 func noCredential(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
