@@ -35,7 +35,8 @@ func (s *sim) Asked(q fakekube.Request) {
 		return
 	}
 	s.stats.requests++
-	s.checkPaceLocked(p, q)
+	s.checkRepetitionLocked(p, q)
+	s.checkRetryAfterLocked(p, q)
 	switch {
 	case q.Resource == "leases":
 		s.noteLeaseRequestLocked(p, q)
@@ -53,12 +54,11 @@ func (s *sim) Asked(q fakekube.Request) {
 	}
 }
 
-// checkPaceLocked checks that the process does not repeat a request too often, and that it waits as long as Retry-After
-// demands.
-func (s *sim) checkPaceLocked(p *proc, q fakekube.Request) {
-	now := time.Now()
-	if p.busySince != now.Unix() {
-		p.busySince = now.Unix()
+// checkRepetitionLocked checks that the process does not repeat a request too often within a second.
+func (s *sim) checkRepetitionLocked(p *proc, q fakekube.Request) {
+	second := time.Now().Unix()
+	if p.busySince != second {
+		p.busySince = second
 		clear(p.busy)
 	}
 	call := q.Verb + " " + q.Path
@@ -71,14 +71,25 @@ func (s *sim) checkPaceLocked(p *proc, q fakekube.Request) {
 		s.breakRuleLocked(p, "repeats a request too often: %s", q)
 	}
 	if p.busy[call] > hotLoop {
-		// The test waits for time to pass, and this goroutine is the server's. So only the end of the whole process
-		// can end the test.
-		end := s.story[max(0, len(s.story)-100):]
-		fmt.Fprintln(os.Stderr, "a hot loop in "+s.t.Name()+"; "+strings.Join(end, "\n"))
-		os.Exit(1)
+		s.exitLocked("a hot loop")
+	}
+}
+
+// exitLocked ends the whole test process. The test itself cannot be ended, because it waits for virtual time to pass,
+// and the caller is a goroutine of the server.
+func (s *sim) exitLocked(why string) {
+	end := s.story[max(0, len(s.story)-100):]
+	fmt.Fprintln(os.Stderr, why+" in "+s.t.Name()+"; "+strings.Join(end, "\n"))
+	os.Exit(1)
+}
+
+// checkRetryAfterLocked checks that the process waits as long as Retry-After demands.
+func (s *sim) checkRetryAfterLocked(p *proc, q fakekube.Request) {
+	if q.Resource == "events" || q.Resource == "leases" {
+		return
 	}
 	until := p.mustWait[q.Method+q.Path]
-	if now.Before(until) && q.Resource != "events" && q.Resource != "leases" {
+	if time.Now().Before(until) {
 		s.breakRuleLocked(p, "does not wait until %v, as Retry-After demands: %s", until.Sub(s.began), q)
 	}
 }

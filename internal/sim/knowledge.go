@@ -41,7 +41,8 @@ func (s *sim) Answered(a fakekube.Answer) {
 	if q.Verb == "patch" && !p.mayMiss(a) {
 		p.noteWritten(a)
 	}
-	if a.Code/100 != 2 {
+	isSuccess := a.Code/100 == 2
+	if !isSuccess {
 		if q.Verb == "watch" && !p.isDead {
 			s.totals.watchesRefused++
 		}
@@ -49,20 +50,30 @@ func (s *sim) Answered(a fakekube.Answer) {
 	}
 	switch {
 	case q.Verb == "update" && q.Resource == "leases":
-		if holderIn(a.Body) != "" {
-			s.leaderHost = q.Host
-			s.leaderSentAt = p.leaseSentAt
-		}
+		s.noteLeaderLocked(p, a)
 	case q.Verb == "list" && !a.HasMore && q.Query.Get("limit") != "1":
 		p.noteList(a)
 	case q.Verb == "patch":
-		var o fakekube.Object
-		json.Unmarshal(a.Body, &o)
-		p.noteObject(a, o, false)
-		if s.killNextWriter && q.Resource == "nodes" { // before or soon after it can post the Event
-			s.killNextWriter = false
-			s.running.Go(func() { s.killProcess(p.slot, 3*time.Second) })
-		}
+		s.notePatchedLocked(p, a)
+	}
+}
+
+// noteLeaderLocked notes which process has got the lease. A release names no holder.
+func (s *sim) noteLeaderLocked(p *proc, a fakekube.Answer) {
+	if holderIn(a.Body) != "" {
+		s.leaderHost = a.Request.Host
+		s.leaderSentAt = p.leaseSentAt
+	}
+}
+
+// notePatchedLocked notes the object that a process has patched, and kills the process if that fault is due.
+func (s *sim) notePatchedLocked(p *proc, a fakekube.Answer) {
+	var o fakekube.Object
+	json.Unmarshal(a.Body, &o)
+	p.noteObject(a, o, false)
+	if s.killNextWriter && a.Request.Resource == "nodes" {
+		s.killNextWriter = false
+		s.running.Go(func() { s.killProcess(p.slot, 3*time.Second) })
 	}
 }
 
