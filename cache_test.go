@@ -369,7 +369,7 @@ func TestIndexInANamespaceIsARecount(t *testing.T) {
 }
 
 func TestPodTakesItsBytesAndLittleMore(t *testing.T) {
-	if fewer(1) == 0 {
+	if testkit.Fewer(1) == 0 {
 		t.Skip("memory is another with the race detector")
 	}
 	const n = 50000
@@ -850,7 +850,7 @@ func TestHostileProtobufIsAnErrorThatNamesThePlaceAndCostsNoMemory(t *testing.T)
 
 // In JSON an object may have three times as much: there, "<" is six bytes.
 func TestObjectsOfUpTo8MBOfProtobufAreRead(t *testing.T) {
-	if fewer(1) == 0 {
+	if testkit.Fewer(1) == 0 {
 		t.Skip("ten seconds under the race detector, of one goroutine")
 	}
 	pod := func(size int) string {
@@ -908,7 +908,7 @@ func bomb(beginning string, size int) []byte {
 }
 
 func TestDecompressionBombsAreNotHeld(t *testing.T) {
-	if fewer(1) == 0 {
+	if testkit.Fewer(1) == 0 {
 		t.Skip("half a minute under the race detector, of one goroutine")
 	}
 	list := append(binary.AppendUvarint([]byte{2<<3 | 2}, 1<<40), 0x0a, 3, 0x12, 1, '5') // of 1 TB
@@ -947,7 +947,7 @@ func TestDecompressionBombsAreNotHeld(t *testing.T) {
 	defer client.Close()
 	var answer json.RawMessage
 	err := client.Send(t.Context(), kube.Request{Method: http.MethodGet, Path: "/api/v1/nodes/n"}, &answer)
-	wantText(t, fmt.Sprint(err), "get nodes/n: more than 67108864 bytes in one piece")
+	testkit.WantText(t, fmt.Sprint(err), "get nodes/n: more than 67108864 bytes in one piece")
 }
 
 func TestOneStreamLeavesNothingToTheNext(t *testing.T) {
@@ -1361,7 +1361,7 @@ func TestRememberedValuesAreBounded(t *testing.T) {
 		}
 		most = max(most, len(known))
 	}
-	wantNumber(t, "values kept at most", most, internLimit)
+	testkit.WantNumber(t, "values kept at most", most, internLimit)
 }
 
 // widget has some fields of a kind that nobody but this test knows.

@@ -61,46 +61,9 @@ func isNotBuiltIn(c Controller) bool {
 // podcount is the program that the suite runs.
 var podcount suite.Program = run
 
-// The harness, by the names that these tests have for it.
-type (
-	logBuffer = testkit.Buffer
-	program   = suite.Process
-)
-
-const (
-	podCountLabel = suite.TotalLabel
-	ownPodsLabel  = suite.OwnPodsLabel
-	leasePath     = suite.LeasePath
-)
-
-var (
-	startPodcount = podcount.Start
-	startOverTLS  = podcount.StartOverTLS
-	startReplica  = podcount.StartReplica
-
-	at          = suite.At
-	fewer       = testkit.Fewer
-	isList      = suite.IsList
-	leaseKey    = suite.LeaseKey
-	leaseNow    = suite.LeaseNow
-	meetFaults  = suite.MeetFaults
-	pass        = testkit.Pass
-	simulate    = suite.Simulate
-	statusFault = suite.StatusFault
-	wantLabel   = suite.WantLabel
-	wantNumber  = testkit.WantNumber
-	wantPeace   = suite.WantPeace
-	wantText    = testkit.WantText
-)
-
 func noCredential(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
 	return &kubeconfig.Credential{}, nil
 }
-
-const (
-	controlPlane    = "node-role.kubernetes.io/control-plane"
-	oldControlPlane = "node-role.kubernetes.io/master"
-)
 
 func quietLog() *Log { return newLog(io.Discard, &options.Options{}) }
 
@@ -151,13 +114,13 @@ func TestControllerThatHangsKeepsNeitherTheProcessNorTheLease(t *testing.T) {
 					return Result{}, nil
 				}
 			}})
-			simulate(t, func(t *testing.T, f *fakekube.Server) {
+			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				hang = make(chan struct{})
 				defer close(hang)
-				f.AddNode("cp", controlPlane)
-				p := startReplica(t, f, "a")
-				pass(10 * time.Second)
-				wantLabel(t, f, "cp", podCountLabel, "0")
+				f.AddNode("cp", suite.ControlPlane)
+				p := podcount.StartReplica(t, f, "a")
+				testkit.Pass(10 * time.Second)
+				suite.WantLabel(t, f, "cp", suite.TotalLabel, "0")
 				stopped := time.Now()
 				if err := p.Stop(); err != nil {
 					t.Errorf("it ended with %v", err)
@@ -165,10 +128,10 @@ func TestControllerThatHangsKeepsNeitherTheProcessNorTheLease(t *testing.T) {
 				if took := time.Since(stopped); took > drainTimeout+hangTimeout {
 					t.Errorf("it took %v to stop", took)
 				}
-				wantText(t, p.Log.String(), "something hangs: podcount ends without it")
-				wantText(t, p.Log.String(), goroutine)
-				if fakekube.TextIn(leaseNow(f), "holderIdentity") != "" {
-					t.Errorf("the lease was not released: %v", leaseNow(f))
+				testkit.WantText(t, p.Log.String(), "something hangs: podcount ends without it")
+				testkit.WantText(t, p.Log.String(), goroutine)
+				if fakekube.TextIn(suite.LeaseNow(f), "holderIdentity") != "" {
+					t.Errorf("the lease was not released: %v", suite.LeaseNow(f))
 				}
 			})
 		})
@@ -191,10 +154,10 @@ func TestSecondSignalExitsAndCopiesOfTheFirstDoNot(t *testing.T) {
 		signals <- syscall.SIGTERM
 		want("after the first", 1, 0)
 		signals <- syscall.SIGTERM
-		pass(signalCopyWindow - 1)
+		testkit.Pass(signalCopyWindow - 1)
 		signals <- syscall.SIGTERM
 		want("after its copies", 1, 0)
-		pass(1)
+		testkit.Pass(1)
 		signals <- os.Interrupt
 		want("after the second", 1, 1)
 	})
@@ -206,11 +169,11 @@ func TestStopThatTakesTooLongIsAnExit(t *testing.T) {
 		exits := make(chan string, 2)
 		go obeySignals(signals, func() {}, func(why string) { exits <- why })
 		signals <- syscall.SIGTERM
-		pass(endTimeout - 1)
-		wantNumber(t, "exits before its end", len(exits), 0)
-		pass(1)
-		wantNumber(t, "exits at its end", len(exits), 1)
-		wantText(t, <-exits, "the shutdown hangs: it has not ended in 26s")
+		testkit.Pass(endTimeout - 1)
+		testkit.WantNumber(t, "exits before its end", len(exits), 0)
+		testkit.Pass(1)
+		testkit.WantNumber(t, "exits at its end", len(exits), 1)
+		testkit.WantText(t, <-exits, "the shutdown hangs: it has not ended in 26s")
 		close(signals)
 	})
 }
@@ -218,7 +181,7 @@ func TestStopThatTakesTooLongIsAnExit(t *testing.T) {
 // Nothing but its own limits may end a wait: neither what never ends, nor what ends late.
 func TestWhatDoesNotEndIsLeftBehindAndNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, never := &logBuffer{}, make(chan struct{})
+		log, never := &testkit.Buffer{}, make(chan struct{})
 		m := &manager{log: newLog(log, &options.Options{})}
 		m.running.Go("worker of x", func() { <-never })
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -228,7 +191,7 @@ func TestWhatDoesNotEndIsLeftBehindAndNamed(t *testing.T) {
 		if took := time.Since(start); took != 5*time.Second+hangTimeout {
 			t.Errorf("it was waited for %v", took)
 		}
-		wantText(t, log.String(), `what="a controller" running="worker of x"`)
+		testkit.WantText(t, log.String(), `what="a controller" running="worker of x"`)
 		close(never)
 		start = time.Now()
 		m.awaitEnd("a controller", never, t.Context())
@@ -242,13 +205,13 @@ func TestWhatDoesNotEndIsLeftBehindAndNamed(t *testing.T) {
 // The manager
 
 func TestControllersHelpListsThem(t *testing.T) {
-	out := &logBuffer{}
+	out := &testkit.Buffer{}
 	if err := run(t.Context(), []string{"-controllers", "help"}, os.Getenv, out, out, nil); err != nil {
 		t.Error(err)
 	}
-	wantNumber(t, "lines of help", strings.Count(out.String(), "\n"), len(controllers))
-	wantText(t, out.String(), "pod-printer  off  prints the pods")
-	wantText(t, out.String(), "pod-count    on   writes the numbers")
+	testkit.WantNumber(t, "lines of help", strings.Count(out.String(), "\n"), len(controllers))
+	testkit.WantText(t, out.String(), "pod-printer  off  prints the pods")
+	testkit.WantText(t, out.String(), "pod-count    on   writes the numbers")
 }
 
 // withController adds a controller for the time of a test.
@@ -274,22 +237,22 @@ func TestControllerThatPanicsTakesNobodyDownAndIsTriedAgain(t *testing.T) {
 			return Result{}, errors.New(nothing.NodeName)
 		}
 	}})
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", controlPlane)
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", suite.ControlPlane)
 		f.AddPods(2)
-		p := startPodcount(t, f)
-		pass(20 * time.Second)
+		p := podcount.Start(t, f)
+		testkit.Pass(20 * time.Second)
 		f.AddPod("default", "more", "")
-		pass(20 * time.Second)
-		wantLabel(t, f, "cp", podCountLabel, "3")
+		testkit.Pass(20 * time.Second)
+		suite.WantLabel(t, f, "cp", suite.TotalLabel, "3")
 		if n := reconciled.Load(); n < 10 || n > 40 { // two keys, each with a backoff from 5 ms on
 			t.Errorf("tried %d times", n)
 		}
-		wantNumber(t, "stacks", strings.Count(p.Log.String(), "a controller panics"), 1)
-		wantText(t, p.Log.String(), "level=ERROR msg=\"a controller panics\" controller=broken")
-		wantText(t, p.Log.String(), "main_test.go")
-		wantText(t, p.Log.String(), `msg="cannot reconcile" controller=broken`)
-		wantPeace(t, f)
+		testkit.WantNumber(t, "stacks", p.Logged("a controller panics"), 1)
+		testkit.WantText(t, p.Log.String(), "level=ERROR msg=\"a controller panics\" controller=broken")
+		testkit.WantText(t, p.Log.String(), "main_test.go")
+		testkit.WantText(t, p.Log.String(), `msg="cannot reconcile" controller=broken`)
+		suite.WantPeace(t, f)
 	})
 }
 
@@ -314,7 +277,7 @@ func TestTourShowsRealBytes(t *testing.T) {
 	if len(shown) < 160 || !bytes.HasPrefix(frame, shown) {
 		t.Errorf("%d bytes are shown; the recording has % x", len(shown), frame[:160])
 	}
-	wantText(t, string(readme), fmt.Sprintf("%d bytes more come out of it", len(frame)))
+	testkit.WantText(t, string(readme), fmt.Sprintf("%d bytes more come out of it", len(frame)))
 	kind := podKind()
 	kind.Labels = []string{"app"}
 	events := 0
@@ -338,8 +301,8 @@ func TestTourShowsRealBytes(t *testing.T) {
 // The command line, and the program as a process
 
 func TestVersionIsPrinted(t *testing.T) {
-	out := &logBuffer{}
-	if err := run(t.Context(), []string{"-version"}, func(string) string { return "" }, out, io.Discard, nil); err != nil ||
+	out := &testkit.Buffer{}
+	if err := run(t.Context(), []string{"-version"}, suite.NoEnv, out, io.Discard, nil); err != nil ||
 		!strings.HasPrefix(out.String(), "podcount "+version+" go1.") {
 		t.Errorf("%q, %v", out, err)
 	}
@@ -363,13 +326,13 @@ func TestOnceTriesAgainWhatAControllerPanickedAbout(t *testing.T) {
 			return Result{}, nil
 		}
 	}})
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("n1")
 		f.AddNode("n2")
-		if err := startPodcount(t, f, "-once", "-controllers", "flaky").Finish(); err != nil {
+		if err := podcount.Start(t, f, "-once", "-controllers", "flaky").Finish(); err != nil {
 			t.Error(err)
 		}
-		wantNumber(t, "nodes that were reconciled", int(reconciled.Load()), 2)
+		testkit.WantNumber(t, "nodes that were reconciled", int(reconciled.Load()), 2)
 	})
 }
 
@@ -380,18 +343,18 @@ func TestControllerWhoseNumbersOrTicksPanicEndsNothingElse(t *testing.T) {
 		c.Resync = func() []Key { panic("tick") }
 		c.Reconcile = func(context.Context, Key) (Result, error) { return Result{}, nil }
 	}})
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", controlPlane)
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", suite.ControlPlane)
 		f.AddPods(2)
-		if err := startPodcount(t, f, "-once", "-controllers", "pod-count,odd").Finish(); err == nil ||
+		if err := podcount.Start(t, f, "-once", "-controllers", "pod-count,odd").Finish(); err == nil ||
 			!strings.Contains(err.Error(), "-once: odd cannot name the objects that need work: panic: tick") {
 			t.Errorf("-once ended with %v", err)
 		}
-		wantLabel(t, f, "cp", podCountLabel, "2")
+		suite.WantLabel(t, f, "cp", suite.TotalLabel, "2")
 		f.AddPods(3)
-		p := startPodcount(t, f, "-controllers", "pod-count,odd")
-		pass(time.Minute)
-		wantLabel(t, f, "cp", podCountLabel, "3")
+		p := podcount.Start(t, f, "-controllers", "pod-count,odd")
+		testkit.Pass(time.Minute)
+		suite.WantLabel(t, f, "cp", suite.TotalLabel, "3")
 		if err := p.Stop(); err != nil {
 			t.Error(err)
 		}
@@ -412,27 +375,27 @@ func TestLiveTellsAWorkerThatHangs(t *testing.T) {
 			return Result{}, nil
 		}
 	}})
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		hang = make(chan struct{})
-		f.AddNode("cp", controlPlane)
-		startPodcount(t, f, "-qps", "0.1", "-workers", "2")
+		f.AddNode("cp", suite.ControlPlane)
+		podcount.Start(t, f, "-qps", "0.1", "-workers", "2")
 		live := func() (code int, text string) {
 			answer := httptest.NewRecorder()
 			m.pages().ServeHTTP(answer, httptest.NewRequest("GET", "/livez", nil))
 			return answer.Code, answer.Body.String()
 		}
 		limit := 2*kube.RequestTimeout + 20*time.Second // two workers may have to wait for a token of -qps each
-		pass(limit - time.Second)
+		testkit.Pass(limit - time.Second)
 		if code, text := live(); code != 200 {
 			t.Errorf("before the limit: %d %s", code, text)
 		}
-		pass(2 * time.Second)
+		testkit.Pass(2 * time.Second)
 		if code, text := live(); code != 503 ||
 			text != "stuck: hangs: a worker has been processing cp for 2m31s\n" {
 			t.Errorf("after the limit: %d %q", code, text)
 		}
 		close(hang)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		if code, text := live(); code != 200 || text != "ok\n" {
 			t.Errorf("when it is over: %d %q", code, text)
 		}
@@ -446,7 +409,7 @@ func TestGaugesOfWhatIsNotThereAreAbsent(t *testing.T) {
 		m = of
 		c.Reconcile = func(context.Context, Key) (Result, error) { return Result{}, nil }
 	}})
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		metrics := func() string {
 			answer := httptest.NewRecorder()
 			m.pages().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
@@ -471,27 +434,27 @@ func TestGaugesOfWhatIsNotThereAreAbsent(t *testing.T) {
 				`workqueue_longest_running_processor_seconds{name="` + name + `"}`,
 			}
 		}
-		f.AddNode("cp", controlPlane)
+		f.AddNode("cp", suite.ControlPlane)
 		f.Inject(t, fakekube.Fault{
 			On: fakekube.Requests{Resource: "/api/v1/pods"},
 			Do: fakekube.Reply{Code: 503, Body: "{}"},
 		})
-		startPodcount(t, f, "-controllers", "*,looks")
+		podcount.Start(t, f, "-controllers", "*,looks")
 		synctest.Wait()
 		wantGauges("before the lists", false, "podcount_pods", `podcount_cache_objects{kind="Pod"}`)
 		wantGauges("before the lists", false, ofQueue("pod-count")...)
 		wantGauges("before the lists", true, `podcount_watch_age_seconds{kind="Pod"}`)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		wantGauges("at work", true, "podcount_pods", `podcount_cache_objects{kind="Pod"}`)
 		wantGauges("at work", true, ofQueue("pod-count")...)
 		wantGauges("without a CRD", false, ofCounts...)
 		wantGauges("without a CRD", false, ofQueue("count")...)
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		wantGauges("with the CRD", true, ofCounts...)
 		wantGauges("with the CRD", true, ofQueue("count")...)
 		f.InstallCRD(nil)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		wantGauges("when the CRD is gone", false, ofCounts...)
 	})
 }
@@ -516,11 +479,11 @@ func podcountSimulated(seed uint64) sim.Options {
 		},
 		Seed:              seed,
 		WholeStory:        os.Getenv("STORY") == "all",
-		TotalLabel:        podCountLabel,
+		TotalLabel:        suite.TotalLabel,
 		OwnPodsLabel:      "hopegi/here",
-		ControlPlaneLabel: controlPlane,
-		LeaseNamespace:    leaseKey.Namespace,
-		LeaseName:         leaseKey.Name,
+		ControlPlaneLabel: suite.ControlPlane,
+		LeaseNamespace:    suite.LeaseKey.Namespace,
+		LeaseName:         suite.LeaseKey.Name,
 		LeaseLost:         "the lease is lost",
 		LongestBackoff:    time.Minute,
 		LongestDiscovery:  discoveryInterval * 6 / 5,
@@ -661,7 +624,7 @@ func BenchmarkStartToLabel(b *testing.B) {
 				for b.Loop() {
 					ctx, cancel := context.WithCancel(b.Context())
 					done := make(chan error)
-					go func() { done <- run(ctx, args, func(string) string { return "" }, io.Discard, io.Discard, nil) }()
+					go func() { done <- run(ctx, args, suite.NoEnv, io.Discard, io.Discard, nil) }()
 					if total := <-c.Patched; total != strconv.Itoa(pods) {
 						b.Fatal(total)
 					}
@@ -706,7 +669,7 @@ func BenchmarkPeakMemory(b *testing.B) {
 
 func TestWhatIsPrintedAndNotReadIsSaidInTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &logBuffer{}
+		log := &testkit.Buffer{}
 		isBroken := true
 		out := newOutputs(&options.Options{}, testkit.WriterFunc(func(b []byte) (int, error) {
 			if isBroken {
@@ -719,7 +682,7 @@ func TestWhatIsPrintedAndNotReadIsSaidInTheLog(t *testing.T) {
 		isBroken = false
 		fmt.Fprintln(out.printed, "two")
 		out.flush(t.Context())
-		wantText(t, log.String(),
+		testkit.WantText(t, log.String(),
 			`msg="printed lines were dropped, because stdout was not read, or failed" lines=1`)
 	})
 }
@@ -747,20 +710,20 @@ func panicky(t *testing.T, isBroken func(Delta[*Pod]) bool) (keys *[]string, tri
 func TestKeysOfAChangeWhoseFunctionPanicsAreNotLost(t *testing.T) {
 	var isBroken atomic.Bool
 	keys, _ := panicky(t, func(d Delta[*Pod]) bool { return isBroken.Load() && d.Key().Name != "good" })
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		startPodcount(t, f, "-workers", "1")
-		pass(time.Second)
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		podcount.Start(t, f, "-workers", "1")
+		testkit.Pass(time.Second)
 		isBroken.Store(true)
 		f.AddPod("default", "bad", "")
 		f.AddPod("default", "gone", "")
-		f.Remove("pods", at("default", "gone"))
+		f.Remove("pods", suite.At("default", "gone"))
 		f.AddPod("default", "good", "")
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if got := strings.Join(*keys, " "); got != "good" {
 			t.Errorf("while it panics, keys came of: %s", got)
 		}
 		isBroken.Store(false)
-		pass(2 * time.Minute) // the longest backoff, and its jitter
+		testkit.Pass(2 * time.Minute) // the longest backoff, and its jitter
 		slices.Sort(*keys)
 		if got := strings.Join(slices.Compact(*keys), " "); got != "bad gone good" {
 			t.Errorf("in the end, keys came of: %s", got)
@@ -770,39 +733,39 @@ func TestKeysOfAChangeWhoseFunctionPanicsAreNotLost(t *testing.T) {
 
 func TestControllerThatPanicsForEverIsSaidOnceAMinuteAndCostsLittle(t *testing.T) {
 	_, tries := panicky(t, func(d Delta[*Pod]) bool { return true })
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", controlPlane)
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", suite.ControlPlane)
 		f.AddPods(1)
-		p := startPodcount(t, f, "-pod-events", "off")
-		pass(time.Second)
+		p := podcount.Start(t, f, "-pod-events", "off")
+		testkit.Pass(time.Second)
 		for i := range 1000 { // one object that changes, again and again
 			f.AddPodWithLabels("changing", fakekube.Object{"n": strconv.Itoa(i)})
 		}
-		pass(10 * time.Minute)
+		testkit.Pass(10 * time.Minute)
 		log := p.Log.String()
-		wantNumber(t, "stacks", strings.Count(log, "main_test.go"), 1)
+		testkit.WantNumber(t, "stacks", strings.Count(log, "main_test.go"), 1)
 		if n := strings.Count(log, "a controller panics again"); n < 5 || n > 10 {
 			t.Errorf("%d more lines in 10 minutes", n)
 		}
-		wantText(t, log,
+		testkit.WantText(t, log,
 			`msg="a controller panics again" controller=panicky err="panic: no keys of changing" times=`)
 		before := tries.Load()
-		pass(time.Hour)
+		testkit.Pass(time.Hour)
 		if n := tries.Load() - before; n < 60 || n > 60*(1+8) {
 			t.Errorf("%d tries in an hour", n)
 		}
-		wantLabel(t, f, "cp", podCountLabel, "2")
+		suite.WantLabel(t, f, "cp", suite.TotalLabel, "2")
 	})
 }
 
 func TestOnceFailsWhereAFunctionThatPanicsCouldNotSayItsKeys(t *testing.T) {
 	panicky(t, func(d Delta[*Pod]) bool { return true })
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", controlPlane)
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", suite.ControlPlane)
 		f.AddPods(2)
-		p := startPodcount(t, f, "-once")
+		p := podcount.Start(t, f, "-once")
 		<-p.Done
-		wantText(t, fmt.Sprint(p.Stop()), "-once: panicky could not make 2 objects right")
-		wantLabel(t, f, "cp", podCountLabel, "2")
+		testkit.WantText(t, fmt.Sprint(p.Stop()), "-once: panicky could not make 2 objects right")
+		suite.WantLabel(t, f, "cp", suite.TotalLabel, "2")
 	})
 }

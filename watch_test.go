@@ -30,7 +30,7 @@ type reflected struct {
 	*Reflector[*Pod]
 	byNode *CountIndex[*Pod, string]
 	net    *fakekube.Network
-	log    *logBuffer
+	log    *testkit.Buffer
 	heard  []string
 }
 
@@ -46,7 +46,7 @@ func newPodCache(client *kube.Client, log *Log, kind Kind[*Pod]) *Reflector[*Pod
 }
 
 func reflectOn(t *testing.T, f *fakekube.Server) *reflected {
-	r := &reflected{net: f.ServeIn(t), log: &logBuffer{}}
+	r := &reflected{net: f.ServeIn(t), log: &testkit.Buffer{}}
 	log := newLog(r.log, &options.Options{Verbosity: 6})
 	base, _ := url.Parse("http://127.0.0.1:1")
 	client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential},
@@ -123,48 +123,48 @@ func versions(f *fakekube.Server) (v []string) {
 }
 
 func TestWatchFollowsTheListAndAppliesEvents(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(2)
 		r := reflectOn(t, f)
 		r.equalTo(t, f)
 		f.AddPod("default", "new", "")
 		synctest.Wait()
 		f.AddPod("default", "new", "n1") // bound
-		f.Remove("pods", at("default", "web-0"))
+		f.Remove("pods", suite.At("default", "web-0"))
 		synctest.Wait()
 		r.equalTo(t, f)
 		if want := []string{"+new", "~new", "-web-0"}; !slices.Equal(r.heard, want) {
 			t.Errorf("heard %q, want %q", r.heard, want)
 		}
-		wantNumber(t, "count of n1", r.byNode.Count("n1"), 1)
+		testkit.WantNumber(t, "count of n1", r.byNode.Count("n1"), 1)
 		q := f.Requests(fakekube.IsWatch("pods"))[0].Query
 		seconds, _ := strconv.Atoi(q.Get("timeoutSeconds"))
 		if q.Get("allowWatchBookmarks") != "true" || seconds < 300 || seconds >= 600 ||
 			q.Get("resourceVersion") == "" {
 			t.Errorf("watch asked for with %v", q)
 		}
-		if q := f.Requests(isList("pods"))[0].Query; len(q) != 0 {
+		if q := f.Requests(suite.IsList("pods"))[0].Query; len(q) != 0 {
 			t.Errorf("list asked for with %v", q)
 		}
 	})
 }
 
 func TestCleanlyEndedWatchIsResumedAtOnceFromTheLastVersionWithoutARelist(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(1)
 		r := reflectOn(t, f)
-		pass(10 * time.Second)
+		testkit.Pass(10 * time.Second)
 		last := fakekube.TextIn(fakekube.MetaOf(f.AddPod("default", "a", "")), "resourceVersion")
-		pass(10 * time.Second)
+		testkit.Pass(10 * time.Second)
 		f.AddNode("another-kind-raises-the-version")
 		f.EndWatches(false)
 		synctest.Wait() // no time passes
 		if v := versions(f); len(v) != 2 || v[1] != last {
 			t.Errorf("watches from %q, want the second from %s", v, last)
 		}
-		f.Remove("pods", at("default", "a"))
-		pass(11 * time.Minute) // past what any watch was asked for
-		wantNumber(t, "lists", len(f.Requests(isList("pods"))), 1)
+		f.Remove("pods", suite.At("default", "a"))
+		testkit.Pass(11 * time.Minute) // past what any watch was asked for
+		testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 1)
 		watches := f.Requests(fakekube.IsWatch("pods"))
 		asked, _ := strconv.Atoi(watches[1].Query.Get("timeoutSeconds"))
 		if len(watches) < 3 {
@@ -178,34 +178,34 @@ func TestCleanlyEndedWatchIsResumedAtOnceFromTheLastVersionWithoutARelist(t *tes
 }
 
 func TestBookmarkMovesTheResumePointAndNothingElse(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(1)
 		r := reflectOn(t, f)
 		f.AddNode("n") // the pods' watch hears of this version in a bookmark alone
 		now := strconv.Itoa(f.Latest())
-		pass(11 * time.Minute)
+		testkit.Pass(11 * time.Minute)
 		v := versions(f)
 		if len(v) < 2 || v[1] != now {
 			t.Errorf("watches from %q, want the second from %s", v, now)
 		}
-		wantNumber(t, "lists", len(f.Requests(isList("pods"))), 1)
-		wantNumber(t, "changes heard", len(r.heard), 0)
+		testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 1)
+		testkit.WantNumber(t, "changes heard", len(r.heard), 0)
 		r.equalTo(t, f)
 	})
 }
 
 func TestBrokenConnectionIsResumedWithoutARelist(t *testing.T) {
 	for _, only := range []string{wire.Protobuf, wire.JSON} {
-		simulate(t, func(t *testing.T, f *fakekube.Server) {
+		suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 			f.OnlyMediaType = only
 			f.Script(t, "watch pods: cut after 100 bytes")
 			r := reflectOn(t, f)
-			pass(2 * time.Second)
+			testkit.Pass(2 * time.Second)
 			f.AddPod("default", "half-an-object", "") // breaks in the middle of it
-			pass(5 * time.Second)
+			testkit.Pass(5 * time.Second)
 			r.equalTo(t, f)
-			wantNumber(t, "lists", len(f.Requests(isList("pods"))), 1)
-			wantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 2)
+			testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 1)
+			testkit.WantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 2)
 		})
 	}
 }
@@ -219,7 +219,7 @@ func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
 		"as the HTTP status":                  fakekube.Reply{Code: 410, Body: string(expired)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakekube.Server) {
+			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddPods(3)
 				if effect != nil {
 					f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "watch", Resource: "pods"}, Do: effect})
@@ -229,13 +229,13 @@ func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
 					r.net.Refuse()
 					f.EndWatches(true)
 				}
-				f.Remove("pods", at("default", "web-0"))
+				f.Remove("pods", suite.At("default", "web-0"))
 				f.AddPod("default", "new", "")
 				f.Compact()
 				r.net.Restore()
-				pass(30 * time.Second)
+				testkit.Pass(30 * time.Second)
 				r.equalTo(t, f)
-				wantNumber(t, "lists", len(f.Requests(isList("pods"))), 2)
+				testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 2)
 				if got, want := r.heard, []string{"+new", "-web-0"}; !slices.Equal(
 					slices.Sorted(slices.Values(got)), want) {
 					t.Errorf("heard %q, want %q", got, want)
@@ -246,32 +246,32 @@ func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
 }
 
 func TestRelistBehindAnOutageDoesNotWaitForTheOutagesBackoff(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := reflectOn(t, f)
 		r.net.Refuse()
 		f.EndWatches(true)
-		pass(5 * time.Minute)
+		testkit.Pass(5 * time.Minute)
 		f.AddPods(1)
 		f.Compact() // as a restarted server is
 		r.net.Restore()
 		back := len(f.Requests(fakekube.IsWatch("pods")))
 		for len(f.Requests(fakekube.IsWatch("pods"))) == back {
-			pass(time.Second)
+			testkit.Pass(time.Second)
 		}
-		pass(2 * reflectorBackoff)
+		testkit.Pass(2 * reflectorBackoff)
 		r.equalTo(t, f)
 	})
 }
 
 func TestPersistentlyExpiredVersionIsNotRetriedInAHotLoop(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.Inject(t, statusFault(fakekube.Requests{Verb: "watch", Resource: "pods"}, 20, 410, "Expired", nil))
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Inject(t, suite.StatusFault(fakekube.Requests{Verb: "watch", Resource: "pods"}, 20, 410, "Expired", nil))
 		reflectOn(t, f)
-		pass(2 * time.Minute)
-		if n := len(f.Requests(isList("pods"))); n < 4 || n > 12 {
+		testkit.Pass(2 * time.Minute)
+		if n := len(f.Requests(suite.IsList("pods"))); n < 4 || n > 12 {
 			t.Errorf("%d lists in two minutes of 410s", n)
 		}
-		pass(20 * time.Minute)
+		testkit.Pass(20 * time.Minute)
 	})
 }
 
@@ -283,12 +283,12 @@ func TestRefusedWatchBacksOffAndKeepsItsVersion(t *testing.T) {
 		"a page that is no JSON":           `reply 200 header Content-Type text/html body "<html>"`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakekube.Server) {
+			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.Script(t, "watch pods, 4 times: "+effect)
 				r := reflectOn(t, f)
-				pass(time.Minute)
-				wantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 5)
-				wantNumber(t, "lists", len(f.Requests(isList("pods"))), 1)
+				testkit.Pass(time.Minute)
+				testkit.WantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 5)
+				testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 1)
 				f.AddPods(1)
 				synctest.Wait()
 				r.equalTo(t, f)
@@ -318,37 +318,37 @@ func TestServerThatComesBackIsAskedForItsNewestVersionOnce(t *testing.T) {
 		checks  int
 	}{"and answers": {"", 1}, "and refuses": {"403", 1}, "and fails": {"500", 1}} {
 		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakekube.Server) {
+			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddPod("default", "a", "")
 				r := reflectOn(t, f)
-				refused := f.Inject(t, statusFault(fakekube.Requests{Verb: "watch", Resource: "pods"},
+				refused := f.Inject(t, suite.StatusFault(fakekube.Requests{Verb: "watch", Resource: "pods"},
 					fakekube.Always, 503, "ServiceUnavailable", nil))
 				if code, _ := strconv.Atoi(c.refusal); code != 0 {
-					defer f.Inject(t, statusFault(fakekube.Requests{If: isCheck}, fakekube.Always, code, "", nil)).
+					defer f.Inject(t, suite.StatusFault(fakekube.Requests{If: isCheck}, fakekube.Always, code, "", nil)).
 						Lift()
 				}
 				f.EndWatches(true)
-				pass(5 * time.Minute)
-				wantNumber(t, "checks while watches fail", len(f.Requests(isCheck)), 0)
+				testkit.Pass(5 * time.Minute)
+				testkit.WantNumber(t, "checks while watches fail", len(f.Requests(isCheck)), 0)
 				refused.Lift()
-				pass(time.Minute + time.Second)
-				wantNumber(t, "checks", len(f.Requests(isCheck)), c.checks)
+				testkit.Pass(time.Minute + time.Second)
+				testkit.WantNumber(t, "checks", len(f.Requests(isCheck)), c.checks)
 				f.AddPod("default", "b", "")
 				synctest.Wait()
 				r.equalTo(t, f)
-				wantNumber(t, "lists", len(f.Requests(isList("pods"))), 1)
+				testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 1)
 			})
 		})
 	}
 }
 
 func TestRefusedConnectionBacksOff(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := reflectOn(t, f)
 		r.net.Refuse()
 		f.EndWatches(true)
 		before := r.net.Dialed()
-		pass(10 * time.Minute)
+		testkit.Pass(10 * time.Minute)
 		if n := r.net.Dialed() - before; n < 10 || n > 25 {
 			t.Errorf("%d dials in ten minutes", n)
 		}
@@ -356,26 +356,26 @@ func TestRefusedConnectionBacksOff(t *testing.T) {
 			t.Errorf("%d warnings in ten minutes", n)
 		}
 		f.AddPods(1)
-		wantNumber(t, "watches, before its end", len(f.Requests(fakekube.IsWatch("pods"))), 1)
+		testkit.WantNumber(t, "watches, before its end", len(f.Requests(fakekube.IsWatch("pods"))), 1)
 		r.net.Restore()
-		pass(time.Minute)
-		wantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 2)
+		testkit.Pass(time.Minute)
+		testkit.WantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 2)
 		r.equalTo(t, f)
-		wantNumber(t, "lists", len(f.Requests(isList("pods"))), 1)
+		testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 1)
 	})
 }
 
 func TestThreeShortWatchesInARowLeadToARelist(t *testing.T) {
 	for times, lists := range map[int]int{2: 1, 3: 2} {
-		simulate(t, func(t *testing.T, f *fakekube.Server) {
+		suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 			f.Inject(t, fakekube.Fault{
 				On:    fakekube.Requests{Verb: "watch", Resource: "pods"},
 				Times: times,
 				Do:    fakekube.Reply{Body: "\n"},
 			})
 			r := reflectOn(t, f)
-			pass(time.Minute)
-			wantNumber(t, fmt.Sprintf("lists after %d short watches", times), len(f.Requests(isList("pods"))),
+			testkit.Pass(time.Minute)
+			testkit.WantNumber(t, fmt.Sprintf("lists after %d short watches", times), len(f.Requests(suite.IsList("pods"))),
 				lists)
 			f.AddPods(1)
 			synctest.Wait()
@@ -385,17 +385,17 @@ func TestThreeShortWatchesInARowLeadToARelist(t *testing.T) {
 }
 
 func TestWatchThatBringsTheSameAgainAndAgainIsNoHotLoop(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(1)
-		old, _ := json.Marshal(fakekube.Object{"type": "ADDED", "object": f.Get("pods", at("default", "web-0"))})
+		old, _ := json.Marshal(fakekube.Object{"type": "ADDED", "object": f.Get("pods", suite.At("default", "web-0"))})
 		f.Inject(t, fakekube.Fault{
 			On:    fakekube.Requests{Verb: "watch", Resource: "pods"},
 			Times: 5,
 			Do:    fakekube.Reply{Body: string(old)},
 		})
 		reflectOn(t, f)
-		wantNumber(t, "watches at once", len(f.Requests(fakekube.IsWatch("pods"))), 1)
-		pass(5 * time.Minute)
+		testkit.WantNumber(t, "watches at once", len(f.Requests(fakekube.IsWatch("pods"))), 1)
+		testkit.Pass(5 * time.Minute)
 	})
 }
 
@@ -429,16 +429,16 @@ func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
 				header["Content-Type"] = wire.Protobuf + ";stream=watch"
 			}
 			for times, lists := range map[int]int{1: 1, 2: 2} {
-				simulate(t, func(t *testing.T, f *fakekube.Server) {
+				suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 					f.Inject(t, fakekube.Fault{
 						On:    fakekube.Requests{Verb: "watch", Resource: "pods"},
 						Times: times,
 						Do:    fakekube.Reply{Header: header, Body: body},
 					})
 					r := reflectOn(t, f)
-					pass(time.Minute)
-					wantNumber(t, fmt.Sprintf("lists after garbage %d times", times),
-						len(f.Requests(isList("pods"))), lists)
+					testkit.Pass(time.Minute)
+					testkit.WantNumber(t, fmt.Sprintf("lists after garbage %d times", times),
+						len(f.Requests(suite.IsList("pods"))), lists)
 					f.AddPods(1)
 					synctest.Wait()
 					r.equalTo(t, f)
@@ -449,26 +449,26 @@ func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
 }
 
 func TestSilentWatchIsCutAndResumedAndTwoInARowLeadToARelist(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.Script(t, "watch pods: hang after 1 byte")
 		r := reflectOn(t, f)
 		f.AddPods(1)
-		pass(kube.Silence - time.Second)
-		wantNumber(t, "watches before the time", len(f.Requests(fakekube.IsWatch("pods"))), 1)
-		pass(2 * time.Second)
-		wantNumber(t, "watches after it", len(f.Requests(fakekube.IsWatch("pods"))), 2)
+		testkit.Pass(kube.Silence - time.Second)
+		testkit.WantNumber(t, "watches before the time", len(f.Requests(fakekube.IsWatch("pods"))), 1)
+		testkit.Pass(2 * time.Second)
+		testkit.WantNumber(t, "watches after it", len(f.Requests(fakekube.IsWatch("pods"))), 2)
 		r.equalTo(t, f)
-		wantNumber(t, "lists", len(f.Requests(isList("pods"))), 1)
+		testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 1)
 	})
-	simulate(t, func(t *testing.T, f *fakekube.Server) { // a version from the future is answered with silence
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) { // a version from the future is answered with silence
 		f.SetVersion(5000)
 		r := reflectOn(t, f)
 		f.SetVersion(300) // etcd was restored from an older snapshot
 		f.AddPods(1)
 		f.EndWatches(true)
-		pass(3*kube.Silence + time.Minute)
+		testkit.Pass(3*kube.Silence + time.Minute)
 		r.equalTo(t, f)
-		wantNumber(t, "lists", len(f.Requests(isList("pods"))), 2)
+		testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 2)
 	})
 }
 
@@ -476,30 +476,30 @@ func TestHalfOpenConnectionIsNoticedAndResumedWithoutARelist(t *testing.T) {
 	for name, limit := range map[string]time.Duration{"HTTP/2": 50 * time.Second, "HTTP/1.1": 155 * time.Second} {
 		for _, after := range []time.Duration{time.Second, 10 * time.Minute, 10*time.Minute + 59*time.Second} { // a bookmark is just gone, or due
 			t.Run(fmt.Sprint(name, " after ", after), func(t *testing.T) {
-				simulate(t, func(t *testing.T, f *fakekube.Server) {
-					f.AddNode("cp", controlPlane)
-					var p *program
+				suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+					f.AddNode("cp", suite.ControlPlane)
+					var p *suite.Process
 					if name == "HTTP/2" {
-						p = startOverTLS(t, f)
+						p = podcount.StartOverTLS(t, f)
 					} else {
-						p = startPodcount(t, f)
+						p = podcount.Start(t, f)
 					}
-					pass(after)
+					testkit.Pass(after)
 					lost := time.Now()
 					p.Net.GoSilent()
 					f.AddPods(1)
-					pass(limit)
-					wantLabel(t, f, "cp", podCountLabel, "1")
+					testkit.Pass(limit)
+					suite.WantLabel(t, f, "cp", suite.TotalLabel, "1")
 					for _, resource := range []string{"pods", "nodes"} {
 						again := f.Requests(func(s fakekube.Request) bool {
 							return fakekube.IsWatch(resource)(s) && s.At.After(lost) &&
 								s.HTTP2 == (name == "HTTP/2")
 						})
-						wantNumber(t, "watches of "+resource+" since then", len(again), 1)
-						wantNumber(t, "lists of "+resource, len(f.Requests(isList(resource))), 1)
+						testkit.WantNumber(t, "watches of "+resource+" since then", len(again), 1)
+						testkit.WantNumber(t, "lists of "+resource, len(f.Requests(suite.IsList(resource))), 1)
 					}
-					f.SetLabel("cp", podCountLabel, "7")
-					wantPeace(t, f)
+					f.SetLabel("cp", suite.TotalLabel, "7")
+					suite.WantPeace(t, f)
 				})
 			})
 		}
@@ -508,8 +508,8 @@ func TestHalfOpenConnectionIsNoticedAndResumedWithoutARelist(t *testing.T) {
 
 // A server that sheds connections (--goaway-chance) lets what runs on them go on.
 func TestConnectionThatTakesNoMoreRequestsCostsNoRelist(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", controlPlane)
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", suite.ControlPlane)
 		discovery := func(s fakekube.Request) bool { return s.Path == "/apis/demo.mark8s.io/v1" }
 		f.Inject(t, fakekube.Fault{
 			On:    fakekube.Requests{If: discovery},
@@ -520,30 +520,30 @@ func TestConnectionThatTakesNoMoreRequestsCostsNoRelist(t *testing.T) {
 				Body:   "404 page not found",
 			},
 		})
-		p := startOverTLS(t, f)
+		p := podcount.StartOverTLS(t, f)
 		liveADay(f, 1)
-		meetFaults(t, f)
+		suite.MeetFaults(t, f)
 		liveADay(f, 2)
-		wantPeace(t, f)
+		suite.WantPeace(t, f)
 		if n := p.Net.Dialed(); n < 10 {
 			t.Errorf("%d connections: they were not shed", n)
 		}
 		for _, resource := range []string{"pods", "nodes"} {
-			wantNumber(t, "lists of "+resource, len(f.Requests(isList(resource))), 1)
-			wantNumber(t, "watches of "+resource, len(f.Requests(fakekube.IsWatch(resource))), 1)
+			testkit.WantNumber(t, "lists of "+resource, len(f.Requests(suite.IsList(resource))), 1)
+			testkit.WantNumber(t, "watches of "+resource, len(f.Requests(fakekube.IsWatch(resource))), 1)
 		}
 	})
 }
 
 func TestConnectionsThatAreCutWheneverTheyIdleCauseNoRelists(t *testing.T) {
 	for _, every := range []time.Duration{1500 * time.Millisecond, 45 * time.Second} {
-		simulate(t, func(t *testing.T, f *fakekube.Server) {
+		suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 			r := reflectOn(t, f)
 			for start := time.Now(); time.Since(start) < 10*time.Minute; {
-				pass(every)
+				testkit.Pass(every)
 				f.EndWatches(true)
 			}
-			wantNumber(t, fmt.Sprintf("lists with a cut every %v", every), len(f.Requests(isList("pods"))), 1)
+			testkit.WantNumber(t, fmt.Sprintf("lists with a cut every %v", every), len(f.Requests(suite.IsList("pods"))), 1)
 			f.AddPods(1)
 			synctest.Wait()
 			r.equalTo(t, f)
@@ -552,39 +552,39 @@ func TestConnectionsThatAreCutWheneverTheyIdleCauseNoRelists(t *testing.T) {
 }
 
 func TestHourlyRelistThatFailsDoesNotStopTheWatch(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := reflectOn(t, f)
-		pass(50 * time.Minute)
+		testkit.Pass(50 * time.Minute)
 		f.Script(t, `list pods, 3 times: reply 503 body "overloaded"`)
-		pass(17 * time.Minute)
+		testkit.Pass(17 * time.Minute)
 		f.AddPods(3)
 		synctest.Wait()
 		r.equalTo(t, f)
-		if n := len(f.Requests(isList("pods"))); n < 2 || n > 4 {
+		if n := len(f.Requests(suite.IsList("pods"))); n < 2 || n > 4 {
 			t.Errorf("%d lists", n)
 		}
-		pass(time.Hour)
+		testkit.Pass(time.Hour)
 		r.equalTo(t, f)
 	})
 }
 
 func TestHourlyRelistMendsALostEvent(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(3)
 		r := reflectOn(t, f)
 		f.LoseEvents(2) // a pod's deletion is two changes
-		f.Remove("pods", at("default", "web-1"))
-		pass(50 * time.Minute)
-		wantNumber(t, "pods while the loss is not known", r.Len(), 3)
-		wantNumber(t, "lists", len(f.Requests(isList("pods"))), 1)
-		pass(17 * time.Minute)
+		f.Remove("pods", suite.At("default", "web-1"))
+		testkit.Pass(50 * time.Minute)
+		testkit.WantNumber(t, "pods while the loss is not known", r.Len(), 3)
+		testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 1)
+		testkit.Pass(17 * time.Minute)
 		r.equalTo(t, f)
-		wantNumber(t, "lists", len(f.Requests(isList("pods"))), 2)
+		testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 2)
 	})
 }
 
 func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		event := func(typ, name, uid, version, node string) string {
 			return fmt.Sprintf(
 				`{"type":%q,"object":{"metadata":{"namespace":"default","name":%q,"uid":%q,"resourceVersion":%q},"spec":{"nodeName":%q}}}`+"\n",
@@ -612,14 +612,14 @@ func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
 }
 
 func TestListInPagesOnceWholeListsHaveFailed(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(pageLimit + 500)
 		f.Script(t, "list pods, 2 times: cut after 5000 bytes")
 		r := reflectOn(t, f)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		r.equalTo(t, f)
-		lists := f.Requests(isList("pods"))
-		wantNumber(t, "requests", len(lists), 4)
+		lists := f.Requests(suite.IsList("pods"))
+		testkit.WantNumber(t, "requests", len(lists), 4)
 		for i, want := range []string{"", "", "2000", "2000"} {
 			if got := lists[i].Query.Get("limit"); got != want {
 				t.Errorf("request %d has limit %q, want %q", i, got, want)
@@ -629,25 +629,25 @@ func TestListInPagesOnceWholeListsHaveFailed(t *testing.T) {
 }
 
 func TestExpiredPageStartsTheListAgainOnce(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(pageLimit + 500)
 		f.Script(t, "list pods, 2 times: cut after 5000 bytes")
-		second := func(s fakekube.Request) bool { return isList("pods")(s) && s.Query.Has("continue") }
-		f.Inject(t, statusFault(fakekube.Requests{If: second}, 1, 410, "Expired", nil))
+		second := func(s fakekube.Request) bool { return suite.IsList("pods")(s) && s.Query.Has("continue") }
+		f.Inject(t, suite.StatusFault(fakekube.Requests{If: second}, 1, 410, "Expired", nil))
 		r := reflectOn(t, f)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		r.equalTo(t, f)
-		wantNumber(t, "requests", len(f.Requests(isList("pods"))), 6)
+		testkit.WantNumber(t, "requests", len(f.Requests(suite.IsList("pods"))), 6)
 	})
 }
 
 func TestOutageDoesNotLeadToPages(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.Script(t, `list pods, 4 times: reply 503 body "no endpoints available"`)
 		r := reflectOn(t, f)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		r.equalTo(t, f)
-		for _, s := range f.Requests(isList("pods")) {
+		for _, s := range f.Requests(suite.IsList("pods")) {
 			if s.Query.Has("limit") {
 				t.Error("asked for a page")
 			}
@@ -656,39 +656,39 @@ func TestOutageDoesNotLeadToPages(t *testing.T) {
 }
 
 func TestFailedListIsThrownAwayWhole(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(500)
 		r := reflectOn(t, f)
 		for i := range 500 {
 			f.LoseEvents(2)
-			f.Remove("pods", at("default", fmt.Sprintf("web-%d", i)))
+			f.Remove("pods", suite.At("default", fmt.Sprintf("web-%d", i)))
 			f.LoseEvents(1)
 			f.AddPod("default", fmt.Sprintf("other-%d", i), "")
 		}
 		f.Script(t, "list pods: cut after 5000 bytes")
 		f.Compact()
 		f.EndWatches(true)
-		for len(f.Requests(isList("pods"))) < 2 {
-			pass(10 * time.Millisecond)
+		for len(f.Requests(suite.IsList("pods"))) < 2 {
+			testkit.Pass(10 * time.Millisecond)
 		}
-		wantNumber(t, "changes heard of half a list", len(r.heard), 0)
-		wantNumber(t, "pods", r.Len(), 500)
-		pass(time.Minute)
-		wantNumber(t, "changes heard of a whole one", len(r.heard), 1000)
+		testkit.WantNumber(t, "changes heard of half a list", len(r.heard), 0)
+		testkit.WantNumber(t, "pods", r.Len(), 500)
+		testkit.Pass(time.Minute)
+		testkit.WantNumber(t, "changes heard of a whole one", len(r.heard), 1000)
 		r.equalTo(t, f)
 	})
 }
 
 func TestSlowListShowsThatItLives(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(1000)
 		f.Script(t, "list pods: hang after 5000 bytes")
 		r := reflectOn(t, f)
-		pass(kube.Silence + 10*time.Second)
+		testkit.Pass(kube.Silence + 10*time.Second)
 		r.equalTo(t, f)
-		wantText(t, r.log.String(), "nothing was heard for 2m30s")
+		testkit.WantText(t, r.log.String(), "nothing was heard for 2m30s")
 	})
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.Inject(t, fakekube.Fault{
 			On: fakekube.Requests{Verb: "list", Resource: "pods"},
 			Do: fakekube.Handle(func(w http.ResponseWriter, r *http.Request) {
@@ -705,11 +705,11 @@ func TestSlowListShowsThatItLives(t *testing.T) {
 			}),
 		})
 		r := reflectOn(t, f)
-		pass(slowList)
-		wantNumber(t, "lines at the start", strings.Count(r.log.String(), "still listing"), 0)
-		pass(time.Second)
-		wantText(t, r.log.String(), `msg="still listing" kind=Pod objects=512 for=2s`)
-		wantNumber(t, "lines after two seconds", strings.Count(r.log.String(), "still listing"), 1)
+		testkit.Pass(slowList)
+		testkit.WantNumber(t, "lines at the start", strings.Count(r.log.String(), "still listing"), 0)
+		testkit.Pass(time.Second)
+		testkit.WantText(t, r.log.String(), `msg="still listing" kind=Pod objects=512 for=2s`)
+		testkit.WantNumber(t, "lines after two seconds", strings.Count(r.log.String(), "still listing"), 1)
 	})
 }
 
@@ -727,7 +727,7 @@ func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
 		"retryAfterSeconds": 1,
 	}
 	status := func(code int, reason string, details any, header ...string) fakekube.Fault {
-		return statusFault(fakekube.Requests{}, 0, code, reason, details, header...)
+		return suite.StatusFault(fakekube.Requests{}, 0, code, reason, details, header...)
 	}
 	list := func(item string) fakekube.Fault {
 		return fakekube.Fault{
@@ -765,20 +765,20 @@ func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
 	} {
 		for _, resource := range []string{"pods", "nodes"} {
 			t.Run(name+"/"+resource, func(t *testing.T) {
-				simulate(t, func(t *testing.T, f *fakekube.Server) {
-					f.AddNode("cp", controlPlane, podCountLabel+"=7")
-					f.AddNode("w1", podCountLabel+"=7")
+				suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+					f.AddNode("cp", suite.ControlPlane, suite.TotalLabel+"=7")
+					f.AddNode("w1", suite.TotalLabel+"=7")
 					f.AddNode("w2")
 					liveADay(f, 1)
 					ft.On = fakekube.Requests{Verb: "list", Resource: resource}
 					ft.Times = 4
 					f.Inject(t, ft)
-					p := startPodcount(t, f, "-node-label", ownPodsLabel)
-					meetFaults(t, f)
-					pass(kube.Silence)
-					wantPeace(t, f, "-node-label", ownPodsLabel)
-					good := f.Requests(isList(resource))[ft.Times].At
-					wantNumber(
+					p := podcount.Start(t, f, "-node-label", suite.OwnPodsLabel)
+					suite.MeetFaults(t, f)
+					testkit.Pass(kube.Silence)
+					suite.WantPeace(t, f, "-node-label", suite.OwnPodsLabel)
+					good := f.Requests(suite.IsList(resource))[ft.Times].At
+					testkit.WantNumber(
 						t,
 						"writes before a whole list was asked for",
 						len(f.Requests(
@@ -792,13 +792,13 @@ func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
 						f.LoseEvents(0)
 						f.Compact()
 						f.EndWatches(true)
-						meetFaults(t, f)
-						pass(kube.Silence)
-						wantPeace(t, f, "-node-label", ownPodsLabel)
+						suite.MeetFaults(t, f)
+						testkit.Pass(kube.Silence)
+						suite.WantPeace(t, f, "-node-label", suite.OwnPodsLabel)
 					}
 					for line := range strings.Lines(p.Log.String()) {
 						if strings.Contains(line, "cannot list") {
-							wantText(t, line, `err="list `+resource+": ")
+							testkit.WantText(t, line, `err="list `+resource+": ")
 						}
 					}
 				})
@@ -841,23 +841,23 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 		})}, "after 1001 pages"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddNode("cp", controlPlane, podCountLabel+"=7")
+			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddNode("cp", suite.ControlPlane, suite.TotalLabel+"=7")
 				f.AddPods(2)
 				c.fault.On = fakekube.Requests{Verb: "list", Resource: "pods"}
 				f.Inject(t, c.fault)
-				p := startPodcount(t, f)
-				meetFaults(t, f)
+				p := podcount.Start(t, f)
+				suite.MeetFaults(t, f)
 				for start := time.Now(); !strings.Contains(p.Log.String(), "cannot list") && time.Since(start) <= listTimeout; {
-					pass(time.Second)
+					testkit.Pass(time.Second)
 				}
-				wantText(t, p.Log.String(), `err="list pods: `)
-				wantText(t, p.Log.String(), c.want)
-				wantPeace(t, f)
+				testkit.WantText(t, p.Log.String(), `err="list pods: `)
+				testkit.WantText(t, p.Log.String(), c.want)
+				suite.WantPeace(t, f)
 			})
 		})
 	}
-	simulate(t, func(t *testing.T, f *fakekube.Server) { // of two million objects, the last few
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) { // of two million objects, the last few
 		base, _ := url.Parse("http://127.0.0.1:1")
 		client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential},
 			f.ServeIn(t).Dial, quietLog())
@@ -869,18 +869,18 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 			listing := r.BeginList()
 			listing.n = listLimit - 2
 			_, err := r.readPages(t.Context(), listing)
-			wantText(t, fmt.Sprint(err), want)
+			testkit.WantText(t, fmt.Sprint(err), want)
 			f.AddPod("default", fmt.Sprint("p", pods), "")
 		}
 	})
-	simulate(t, func(t *testing.T, f *fakekube.Server) { // slow is not endless
-		f.AddNode("cp", controlPlane)
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) { // slow is not endless
+		f.AddNode("cp", suite.ControlPlane)
 		f.Inject(t,
 			fakekube.Fault{On: fakekube.Requests{Verb: "list", Resource: "pods"}, Do: fakekube.Handle(trickle(9))})
-		startPodcount(t, f)
-		pass(listTimeout - time.Minute)
-		wantLabel(t, f, "cp", podCountLabel, "1")
-		wantNumber(t, "lists", len(f.Requests(isList("pods"))), 1)
+		podcount.Start(t, f)
+		testkit.Pass(listTimeout - time.Minute)
+		suite.WantLabel(t, f, "cp", suite.TotalLabel, "1")
+		testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 1)
 	})
 }
 
@@ -891,7 +891,7 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 	}
 	const a, b = "a", "b" // pods on w1 and w2
 	pod := func(f *fakekube.Server, name string) fakekube.Object {
-		return f.Get("pods", at("default", name))
+		return f.Get("pods", suite.At("default", name))
 	}
 	of := func(o fakekube.Object, field, value string) fakekube.Object { // o, changed
 		o = fakekube.Clone(o)
@@ -909,7 +909,7 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 		return fakekube.Fault{Times: 4, Do: fakekube.Reply{Body: string(body)}}
 	}
 	status := func(code int, reason string, header ...string) fakekube.Fault {
-		return statusFault(fakekube.Requests{}, 4, code, reason, nil, header...)
+		return suite.StatusFault(fakekube.Requests{}, 4, code, reason, nil, header...)
 	}
 	type row struct {
 		args  string
@@ -947,12 +947,12 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 		"ERROR, unknown":          {fault: errorFrame(0, "SomethingNew")},
 		"ERROR, of nothing":       {fault: fakekube.Fault{Times: 4, Do: fakekube.Reply{Body: `{"type":"ERROR","object":{}}`}}},
 		"a history that is gone":  {life: func(f *fakekube.Server) []frame { liveADay(f, 2); f.Compact(); f.EndWatches(true); return nil }},
-		"bookmarks for two hours": {life: func(f *fakekube.Server) []frame { pass(2 * time.Hour); f.EndWatches(true); return nil }},
-		"never a bookmark":        {bookmarks: 1000 * time.Hour, life: func(f *fakekube.Server) []frame { pass(2 * time.Hour); return nil }},
+		"bookmarks for two hours": {life: func(f *fakekube.Server) []frame { testkit.Pass(2 * time.Hour); f.EndWatches(true); return nil }},
+		"never a bookmark":        {bookmarks: 1000 * time.Hour, life: func(f *fakekube.Server) []frame { testkit.Pass(2 * time.Hour); return nil }},
 		"an outage": {life: func(f *fakekube.Server) []frame {
 			f.CutOff("127.0.0.1:1", true)
 			liveADay(f, 1)
-			pass(10 * time.Minute)
+			testkit.Pass(10 * time.Minute)
 			f.CutOff("127.0.0.1:1", false)
 			return nil
 		}},
@@ -968,18 +968,18 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 		}},
 		"a DELETED twice": {life: func(f *fakekube.Server) []frame {
 			f.LoseEvents(2)
-			gone := f.Remove("pods", at("default", a))
+			gone := f.Remove("pods", suite.At("default", a))
 			gone = of(gone, "resourceVersion", strconv.Itoa(f.Latest()))
 			return []frame{{"DELETED", gone}, {"DELETED", gone}}
 		}},
 		"the same name with a new uid on another node, told by an ADDED alone": {life: func(f *fakekube.Server) []frame {
 			f.LoseEvents(3)
-			f.Remove("pods", at("default", a))
+			f.Remove("pods", suite.At("default", a))
 			return []frame{{"ADDED", f.AddPod("default", a, "w2")}}
 		}},
 		"the same name with a new uid on another node, told by a MODIFIED alone": {life: func(f *fakekube.Server) []frame {
 			f.LoseEvents(3)
-			f.Remove("pods", at("default", a))
+			f.Remove("pods", suite.At("default", a))
 			return []frame{{"MODIFIED", f.AddPod("default", a, "w2")}}
 		}},
 		"DELETED from a label selector": {args: "-pod-selector app=web", life: func(f *fakekube.Server) []frame {
@@ -990,7 +990,7 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 			other["spec"].(fakekube.Object)["nodeName"] = "w1" // moved and gone at once: what comes is the old content
 			fakekube.MetaOf(other)["labels"] = fakekube.Object{"app": "other"}
 			f.Put("pods", other)
-			pass(time.Second)
+			testkit.Pass(time.Second)
 			fakekube.MetaOf(other)["labels"] = fakekube.Object{"app": "web"} // and back
 			f.Put("pods", other)
 			return nil
@@ -1014,7 +1014,7 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 			turnBack := f.Checkpoint()
 			f.SetVersion(f.Latest() + 5000)
 			liveADay(f, 2)
-			pass(30 * time.Second)
+			testkit.Pass(30 * time.Second)
 			turnBack()
 			f.EndWatches(true)
 			return nil
@@ -1028,7 +1028,7 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 		}},
 		"a DELETED lost": {wait: 66 * time.Minute, life: func(f *fakekube.Server) []frame {
 			f.LoseEvents(2)
-			f.Remove("pods", at("default", a))
+			f.Remove("pods", suite.At("default", a))
 			return nil
 		}},
 		"an ADDED lost": {wait: 66 * time.Minute, life: func(f *fakekube.Server) []frame {
@@ -1042,17 +1042,17 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 			}
 			f.Put("pods", fakekube.PodOn(big("x"), "w1"))
 			f.Put("pods", fakekube.PodOn(big("y"), "w1"))
-			pass(time.Second)
-			f.Remove("pods", at("default", "x"))
+			testkit.Pass(time.Second)
+			f.Remove("pods", suite.At("default", "x"))
 			return nil
 		}},
 	} {
 		for _, form := range []string{"protobuf", "json"} {
 			t.Run(name+"/"+form, func(t *testing.T) {
-				simulate(t, func(t *testing.T, f *fakekube.Server) {
-					args := append(strings.Fields(c.args), "-node-label", ownPodsLabel, "-wire", form)
+				suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+					args := append(strings.Fields(c.args), "-node-label", suite.OwnPodsLabel, "-wire", form)
 					f.Bookmarks = cmp.Or(c.bookmarks, f.Bookmarks)
-					f.AddNode("cp", controlPlane)
+					f.AddNode("cp", suite.ControlPlane)
 					f.AddNode("w1")
 					f.AddNode("w2")
 					f.AddPod("default", a, "w1")
@@ -1063,7 +1063,7 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 							f.Inject(t, ft)
 						}
 					}
-					startPodcount(t, f, args...)
+					podcount.Start(t, f, args...)
 					synctest.Wait()
 					life := c.life
 					if life == nil {
@@ -1086,11 +1086,11 @@ func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
 						})
 						f.EndWatches(false)
 					}
-					meetFaults(t, f)
-					pass(c.wait)
-					wantPeace(t, f, args...)
+					suite.MeetFaults(t, f)
+					testkit.Pass(c.wait)
+					suite.WantPeace(t, f, args...)
 					liveADay(f, 9) // all goes on
-					wantPeace(t, f, args...)
+					suite.WantPeace(t, f, args...)
 				})
 			})
 		}
@@ -1102,19 +1102,19 @@ func liveADay(f *fakekube.Server, day int) {
 	f.AddPod("default", fmt.Sprint("new-", day), "w1")
 	f.AddPod("default", fmt.Sprint("unbound-", day), "")
 	f.AddPod("default", fmt.Sprint("unbound-", day-1), "w1") // bound now, if it was there
-	f.Remove("pods", at("default", "comes-back"))
+	f.Remove("pods", suite.At("default", "comes-back"))
 	f.AddPod("default", "comes-back", fmt.Sprint("w", 1+day%2))
-	f.Remove("pods", at("default", fmt.Sprint("new-", day-1)))
+	f.Remove("pods", suite.At("default", fmt.Sprint("new-", day-1)))
 	f.Put("pods",
 		fakekube.Object{"metadata": fakekube.Object{"namespace": "default", "name": "of-nothing-but-metadata"}})
-	f.AddNode(fmt.Sprint("w", day), controlPlane)
+	f.AddNode(fmt.Sprint("w", day), suite.ControlPlane)
 	f.Remove("nodes", fakekube.Key{Name: "cp"})
-	f.AddNode("cp", controlPlane, podCountLabel+"=7")
-	f.SetLabel("w1", controlPlane, []any{"", nil}[day%2])
+	f.AddNode("cp", suite.ControlPlane, suite.TotalLabel+"=7")
+	f.SetLabel("w1", suite.ControlPlane, []any{"", nil}[day%2])
 }
 
 func TestKindWithoutAMetricCanBePatched(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPod("default", "p", "")
 		r := reflectOn(t, f)
 		pod := r.Get(Key{"default", "p"})
