@@ -591,7 +591,7 @@ func newPodReflector(o behaviours.ReflectorOptions) behaviours.Reflector {
 	r := newPodCache(client, log, kind)
 	r.Subscribe(func(Delta[*Pod]) { o.Changed() })
 	if o.Version != "" {
-		r.version = o.Version
+		r.resumeVersion = o.Version
 		r.relistAt = time.Now().Add(time.Hour)
 	}
 	return &podReflector{r, client}

@@ -1,9 +1,11 @@
 package main
 
-// watch.go owns the reflector, which keeps a store equal to what the server has. The reflector asks whether a resource
-// is installed, lists it, watches it, resumes a watch that ended, and relists when resuming is not enough. It also
-// sends patches, because the server's answer to a patch belongs in the store. It knows no kind, counts nothing, and
-// decides nothing about the objects.
+// watch.go holds the Reflector, which keeps a Store equal to what the API server has. The Reflector lists a resource,
+// watches it, resumes a watch that ended, and relists when resuming is not enough. If the resource comes from a
+// CustomResourceDefinition, it first waits until the resource is installed. It also sends patches, because the server's
+// answer to a patch belongs in the Store.
+//
+// The Reflector works for every kind, and makes no decisions about objects. The controllers in main.go do that.
 
 import (
 	"cmp"
@@ -33,34 +35,47 @@ import (
 	"podcount/internal/wire"
 )
 
-// levelFlow is the log level of what happens often while all is well, such as one watch that ends and the next that
-// begins. The flag -v 2 shows it.
+// levelFlow is the log level of frequent, normal events, such as the end of one watch and the start of the next. The
+// flag -v 2 shows it.
 const levelFlow = slog.Level(-2)
 
-// After a failure the reflector waits for a backoff with the values of client-go's reflector.
+// The backoff after a failed request has the same values as in client-go's reflector.
 const (
-	reflectorBackoff    = 800 * time.Millisecond // after the first failure; it doubles with each further one
-	reflectorMaxBackoff = 30 * time.Second
-	reflectorHealthy    = 2 * time.Minute // after this long without a failure, the backoff starts from the beginning
+	initialBackoff    = 800 * time.Millisecond // after the first failure; each further failure doubles it
+	maxBackoff        = 30 * time.Second
+	backoffResetAfter = 2 * time.Minute // without a failure
 )
 
 const (
-	relistInterval = time.Hour // ± 10 %. A relist finds what a server that lost an event never told
-	listTimeout    = 10 * time.Minute
-	pageLimit      = 2000            // objects in a page, once whole lists have failed
-	slowList       = 2 * time.Second // a list that takes longer logs its progress
+	// relistInterval is the time between two lists, ± 10 %, while all watches work. A relist finds the changes that the
+	// watches should have reported but did not.
+	relistInterval = time.Hour
 
-	shortWatch = time.Second // a watch that ends sooner, and brought nothing, counts as fruitless
+	// listTimeout is the longest time that a list may take, with all its pages.
+	listTimeout = 10 * time.Minute
 
-	discoveryInterval = 10 * time.Second // ± 20 %. How often discovery is asked whether a resource is installed
-	provenAbsences    = 2                // answers in a row without a resource that prove that it is gone
+	// slowList is how long a list takes before its progress is logged.
+	slowList = 2 * time.Second
+
+	// pageLimit is the number of objects in a page. Lists come in pages only after whole lists have failed.
+	pageLimit = 2000
+
+	// shortWatch is how long a watch must last to be of use if it brings no events.
+	shortWatch = time.Second
+
+	// discoveryInterval is how often the reflector asks whether a resource is installed, ± 20 %.
+	discoveryInterval = 10 * time.Second
+
+	// absencesUntilRemoved is how often in a row the server must say that it does not have a resource before the
+	// reflector believes that the resource was removed. While the server sets up another resource it may answer 404 for
+	// a moment.
+	absencesUntilRemoved = 2
 )
 
-// Reflector keeps a store equal to what the server has. It lists, then watches from the list's resourceVersion, and
-// resumes from the last version that it saw.
+// Reflector keeps a Store equal to what the server has. It lists, watches from the list's resourceVersion, and resumes
+// each watch from the last version that it saw.
 //
-// Configure it with Subscribe and the Need methods before Run is called. The other methods may be called at any time,
-// by any goroutine.
+// Call Subscribe and the Need methods before Run. All other methods may be called at any time, by any goroutine.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 type Reflector[T Object[T]] struct {
 	*Store[T]
@@ -71,34 +86,42 @@ type Reflector[T Object[T]] struct {
 
 	log             *slog.Logger
 	metrics         *metrics.Registry
-	outage          *logging.Outage // lists and watches that fail
+	outage          *logging.Outage // of lists and watches
 	discoveryOutage *logging.Outage
 
 	synced     chan struct{} // closed by markSynced
 	markSynced func()        // may be called more than once
 
-	installed atomic.Pointer[Installation]
+	installed atomic.Pointer[Installation] // see Installed
 
-	mu          sync.Mutex // guards the two fields below, which only Run changes
-	version     string     // the next watch resumes from this resourceVersion; "" means that a list is due
-	lastContact time.Time  // when the server last sent something
+	mu            sync.Mutex // guards the two fields below; only Run changes them
+	resumeVersion string     // the resourceVersion of the next watch; "" means that a list is due
+	lastContact   time.Time  // when the server last sent a list or an event
 
-	// Only Run uses the fields below.
-	decoder  *decoder[T]
-	failures int       // in a row
-	failedAt time.Time // the last failure
+	// Only Run and the methods that it calls use the fields below.
+	decoder *decoder[T]
 
-	relistAt     time.Time // a list is due then, even if the watches work
-	relistReason string    // why version is "", for the metric
-	failedLists  int       // lists in a row that failed as one that is too large does
-	listsInPages bool
+	// Discovery. Built-in resources do not use these.
+	session  *session // nil while the resource is not installed
+	absences int      // answers in a row without the resource
 
-	fruitlessWatches int  // in a row; see consequences
+	// Failed requests, which lead to a backoff.
+	failures    int // in a row
+	lastFailure time.Time
+
+	// Lists.
+	relistAt     time.Time // a list is due then, even if all watches work
+	relistReason string    // why resumeVersion is ""; a label of podcount_relists_total
+	brokenLists  int       // lists in a row that failed in the way of a list that is too large
+	usesPages    bool      // lists come in pages
+
+	// Watches.
+	fruitlessWatches int  // in a row; see watchPolicies
 	expiredWatches   int  // in a row
-	wasUnreachable   bool // etcd may have been restored from a backup meanwhile
+	wasUnreachable   bool // since the last list; etcd may have been restored from a backup meanwhile
 }
 
-// ReflectorOptions are what a reflector is made with. All of them but Once are required.
+// ReflectorOptions configure a reflector. All fields except Once are required.
 type ReflectorOptions[T Object[T]] struct {
 	Client  *kube.Client
 	Kind    Kind[T]
@@ -106,11 +129,11 @@ type ReflectorOptions[T Object[T]] struct {
 	Log     *slog.Logger
 	Metrics *metrics.Registry
 
-	// Once makes Run return if the server does not have the resource, rather than wait until it is installed.
+	// Once makes Run return if the server does not have the resource. Otherwise Run waits until it is installed.
 	Once bool
 }
 
-// NewReflector makes a reflector. It sends no request until Run is called.
+// NewReflector returns a reflector that sends no request until Run is called.
 func NewReflector[T Object[T]](o ReflectorOptions[T]) *Reflector[T] {
 	name := o.Kind.Name
 	r := &Reflector[T]{
@@ -131,32 +154,33 @@ func NewReflector[T Object[T]](o ReflectorOptions[T]) *Reflector[T] {
 	return r
 }
 
-// Subscribe has handle called with every change of the store except those of the first list. It is called by several
-// goroutines at once, and must not block for long.
+// Subscribe makes the reflector call handle for every change of the store, except for the objects of the first list.
+// Several goroutines may call handle at the same time. It must not block for long.
 func (r *Reflector[T]) Subscribe(handle func(Delta[T])) {
 	r.handlers = append(r.handlers, handle)
 }
 
-// NeedLabels makes the store keep these labels of each object. All other labels are dropped to save memory.
+// NeedLabels makes the store keep the labels with these keys. All other labels are dropped to save memory.
 func (r *Reflector[T]) NeedLabels(keys ...string) {
 	r.kind.Labels = append(r.kind.Labels, keys...)
 }
 
-// NeedWholeObjects asks the server for spec and status too. Otherwise it sends metadata only, which is much less work.
+// NeedWholeObjects makes the reflector request spec and status. Without it, the server may send only metadata, which is
+// much less work for both sides.
 func (r *Reflector[T]) NeedWholeObjects() {
 	r.kind.MetadataOnly = false
 }
 
-// NeedEveryVersion makes each new resourceVersion of an object a change, even if none of the fields in the store
-// differs.
+// NeedEveryVersion makes every new resourceVersion of an object a change. Without it, a version that differs only in
+// fields that the store does not keep is no change.
 func (r *Reflector[T]) NeedEveryVersion() {
 	r.Store.reportsEveryVersion = true
 }
 
-// Run keeps the store equal to the server until ctx ends. It returns early in two cases:
-//   - with nil, if Once is set and the server does not have the resource;
-//   - with an error that wraps a *kube.Status, if the server calls the very first list of a built-in resource a bad
-//     request. Then a selector is wrong, and trying again would not help.
+// Run keeps the store equal to what the server has until ctx ends, and then returns nil. It returns early in two cases:
+//   - It returns nil if Once is set and the server does not have the resource.
+//   - It returns an error that wraps a *kube.Status if the server rejects the first list of a built-in resource as a
+//     bad request. Then a selector is wrong, and a retry would not help.
 func (r *Reflector[T]) Run(ctx context.Context) error {
 	defer r.outage.Stop()
 	defer r.discoveryOutage.Stop()
@@ -167,12 +191,10 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 	return r.listAndWatch(ctx)
 }
 
-// runWhileInstalled asks discovery again and again whether the resource is installed, and lists and watches while it
-// is: a CustomResourceDefinition may be installed, changed and removed at any time.
+// runWhileInstalled asks the server every discoveryInterval whether the resource is installed, and lists and watches
+// the resource while it is. A CustomResourceDefinition may be created, changed and removed at any time.
 func (r *Reflector[T]) runWhileInstalled(ctx context.Context) {
-	var watching *session // nil while the resource is not installed
-	defer func() { watching.end() }()
-	absences := 0 // answers in a row without the resource
+	defer func() { r.session.end() }()
 	for {
 		found, err := r.discover(ctx)
 		if ctx.Err() != nil {
@@ -182,44 +204,44 @@ func (r *Reflector[T]) runWhileInstalled(ctx context.Context) {
 			r.discoveryOutage.Failed("discovery", "cannot discover", kube.PauseBetweenComplaints(err), "err", err)
 		} else {
 			r.discoveryOutage.Worked("discovery")
+			r.updateSession(ctx, found)
 		}
 
-		switch {
-		case err != nil:
-			// Nobody knows whether the resource is installed: change nothing.
-		case found != nil:
-			absences = 0
-			r.noteInstalled(found)
-			if watching == nil {
-				watching = r.beginSession(ctx)
-			}
-		default:
-			absences++
-			// While the server sets up a new resource it may answer 404 for a moment. So a single 404 proves nothing.
-			isGone := watching != nil && absences >= provenAbsences
-			isFirstAbsence := watching == nil && absences == 1
-			if isGone {
-				watching.end()
-				watching = nil
-				r.noteRemoved()
-			}
-			if isFirstAbsence {
-				r.log.Info("waiting for a resource that the server does not have: is its CRD installed?",
-					"resource", r.kind.Resource, "in", r.kind.API)
-			}
-			if isFirstAbsence && r.once {
-				r.markSynced()
-				return
-			}
+		isMissingFromStart := r.session == nil && r.absences == 1
+		if isMissingFromStart && r.once {
+			r.markSynced()
+			return
 		}
-
-		if retry.Sleep(ctx, max(kube.RetryAfter(err), jittered(discoveryInterval, 0.2))) != nil {
+		wait := max(kube.RetryAfter(err), jittered(discoveryInterval, 0.2))
+		if retry.Sleep(ctx, wait) != nil {
 			return
 		}
 	}
 }
 
-// discover asks whether the server has the resource. It returns nil if it does not.
+// updateSession begins or ends the session after discovery has found the resource, or has not (nil).
+func (r *Reflector[T]) updateSession(ctx context.Context, found *Installation) {
+	if found != nil {
+		r.absences = 0
+		r.setInstalled(found)
+		if r.session == nil {
+			r.session = r.beginSession(ctx)
+		}
+		return
+	}
+	r.absences++
+	if r.session == nil && r.absences == 1 {
+		r.log.Info("waiting for a resource that the server does not have: is its CRD installed?",
+			"resource", r.kind.Resource, "in", r.kind.API)
+	}
+	if r.session != nil && r.absences >= absencesUntilRemoved {
+		r.session.end()
+		r.session = nil
+		r.handleRemoval()
+	}
+}
+
+// discover asks the server whether the resource is installed. It returns nil if it is not.
 // https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
 func (r *Reflector[T]) discover(ctx context.Context) (*Installation, error) {
 	var answer struct {
@@ -236,26 +258,27 @@ func (r *Reflector[T]) discover(ctx context.Context) (*Installation, error) {
 	if answer.Kind != "APIResourceList" {
 		return nil, fmt.Errorf("%s: the answer is of kind %q, not APIResourceList", r.kind.API, answer.Kind)
 	}
-	has := func(name string) bool {
+	isListed := func(name string) bool {
 		return slices.Contains(answer.Resources, struct{ Name string }{name})
 	}
-	if !has(r.kind.Resource) {
+	if !isListed(r.kind.Resource) {
 		return nil, nil
 	}
-	return &Installation{HasStatus: has(r.kind.Resource + "/status")}, nil
+	return &Installation{HasStatus: isListed(r.kind.Resource + "/status")}, nil
 }
 
-// Installation is one installation of a resource under /apis/. Another pointer means that the resource was removed and
-// installed again, or that its definition has changed.
+// Installation describes a resource under /apis/ that is installed. Each time that the resource is installed again, or
+// that its description changes, there is a new pointer.
 type Installation struct {
-	HasStatus bool // it has a status subresource
+	HasStatus bool // the resource has a status subresource
 }
 
-// noteInstalled takes note of what discovery has found. If that is new, controllers look at each object again, because
-// what they may write to it can have changed.
-func (r *Reflector[T]) noteInstalled(found *Installation) {
+// setInstalled stores what discovery has found. If it is new, the controllers get every object again, because they may
+// now have to write to it in another way.
+func (r *Reflector[T]) setInstalled(found *Installation) {
 	known := r.Installed()
-	if known != nil && *known == *found {
+	isKnown := known != nil && *known == *found
+	if isKnown {
 		return
 	}
 	r.log.Info("discovered", "resource", r.kind.Resource, "in", r.kind.API, "status", found.HasStatus)
@@ -265,8 +288,8 @@ func (r *Reflector[T]) noteInstalled(found *Installation) {
 	}
 }
 
-// noteRemoved empties the store, because the server has removed all objects together with their resource.
-func (r *Reflector[T]) noteRemoved() {
+// handleRemoval empties the store after the resource was removed, because the server has deleted all its objects.
+func (r *Reflector[T]) handleRemoval() {
 	r.log.Info("the resource is gone: waiting for it to come back", "resource", r.kind.Resource, "in", r.kind.API)
 	r.outage.Forget("watch")
 	r.installed.Store(nil)
@@ -276,23 +299,21 @@ func (r *Reflector[T]) noteRemoved() {
 	r.publish(emptyList.Commit()...)
 }
 
-// session is a listAndWatch that runs in the background.
+// session is a call of listAndWatch that runs in the background.
 type session struct {
 	cancel context.CancelFunc
-	ended  chan struct{}
+	ended  <-chan struct{}
 }
 
 func (r *Reflector[T]) beginSession(ctx context.Context) *session {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &session{cancel: cancel, ended: make(chan struct{})}
-	go func() {
-		defer close(s.ended)
-		r.listAndWatch(ctx) // its error is for built-in resources only
-	}()
-	return s
+	ended := background.Go(func() {
+		r.listAndWatch(ctx) // It returns errors only for built-in resources.
+	})
+	return &session{cancel: cancel, ended: ended}
 }
 
-// end stops a session and waits until it has stopped. It does nothing if s is nil.
+// end stops a session, and waits until it has stopped. It does nothing if s is nil.
 func (s *session) end() {
 	if s == nil {
 		return
@@ -301,7 +322,7 @@ func (s *session) end() {
 	<-s.ended
 }
 
-// listAndWatch lists, then watches, until ctx ends. Its error is described at Run.
+// listAndWatch lists, then watches, until ctx ends. Run describes its error.
 func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
 	for ctx.Err() == nil {
 		var wait time.Duration
@@ -311,7 +332,7 @@ func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
 				return err
 			}
 			if err != nil && ctx.Err() == nil {
-				wait = r.noteFailure("cannot list", err)
+				wait = r.recordFailure("cannot list", err)
 			}
 		} else {
 			wait = r.watch(ctx)
@@ -322,92 +343,94 @@ func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
 }
 
 func (r *Reflector[T]) isListDue() bool {
-	return r.version == "" || !time.Now().Before(r.relistAt)
+	return r.resumeVersion == "" || !time.Now().Before(r.relistAt)
 }
 
-// isWrongSelector reports whether the error of a list means that a selector is wrong. A server that has once understood
-// the selectors, or that has the resource from a CustomResourceDefinition, may answer so for other reasons.
+// isWrongSelector reports whether the error of a list means that a selector is wrong. Only the first list of a built-in
+// resource proves that. Later lists, and those of custom resources, may be bad requests for other reasons.
 func (r *Reflector[T]) isWrongSelector(err error) bool {
 	isFirstList := !background.HasEnded(r.synced)
 	return isFirstList && !r.kind.isOptional() && kube.StatusOf(err).Reason == "BadRequest"
 }
 
-// noteFailure logs what failed, and returns how long to wait before the next request.
-func (r *Reflector[T]) noteFailure(what string, err error) (wait time.Duration) {
-	if time.Since(r.failedAt) > reflectorHealthy {
+// recordFailure logs a failed list or watch, and returns how long to wait before the next request.
+func (r *Reflector[T]) recordFailure(problem string, err error) (wait time.Duration) {
+	if time.Since(r.lastFailure) > backoffResetAfter {
 		r.failures = 0
 	}
 	r.failures++
-	r.failedAt = time.Now()
-	r.outage.Failed("watch", what, kube.PauseBetweenComplaints(err), "err", err)
-	backoff := retry.Backoff(r.failures, reflectorBackoff, reflectorMaxBackoff)
+	r.lastFailure = time.Now()
+	r.outage.Failed("watch", problem, kube.PauseBetweenComplaints(err), "err", err)
+	backoff := retry.Backoff(r.failures, initialBackoff, maxBackoff)
 	return max(backoff, kube.RetryAfter(err))
 }
 
-// relist makes the store equal to one complete list. The list has no resourceVersion, which asks for the most recent
-// state. If the list fails part-way, the store is left as it was.
+// relist makes the store equal to one complete list. If the list fails, even after many objects, the store stays as it
+// was. The request has no resourceVersion, because that asks for the most recent state.
 func (r *Reflector[T]) relist(ctx context.Context) error {
 	start := time.Now()
 	isFirst := !background.HasEnded(r.synced)
 	listing := r.BeginList()
 	meta, err := r.readPages(ctx, listing)
 	if err != nil {
-		r.noteFailedList(listing, err)
+		r.planAfterFailedList(listing, err)
 		return err
 	}
 	changes := listing.Commit()
 	r.publish(changes...)
 
-	changed := len(changes)
+	changeCount := len(changes)
 	if isFirst {
-		changed = r.Len() // Commit returns no changes for the first list
+		changeCount = r.Len() // Commit returns no changes for the first list.
 	}
-	r.log.Info("listed", "kind", r.kind.Name, "objects", r.Len(), "rv", meta.ResourceVersion, "changes", changed,
+	r.log.Info("listed", "kind", r.kind.Name, "objects", r.Len(), "rv", meta.ResourceVersion, "changes", changeCount,
 		"took", time.Since(start).Round(time.Millisecond))
-	r.metrics.Count("podcount_relists_total", r.kind.Name, cmp.Or(r.relistReason, "hour"))
+	reason := cmp.Or(r.relistReason, "hour") // Only the relist after relistInterval has no other reason.
+	r.metrics.Count("podcount_relists_total", r.kind.Name, reason)
 
 	r.resumeFrom(meta.ResourceVersion)
 	r.relistAt = time.Now().Add(jittered(relistInterval, 0.1))
-	r.failedLists = 0
+	r.brokenLists = 0
 	r.fruitlessWatches = 0
 	r.wasUnreachable = false
 	r.markSynced()
 	return nil
 }
 
-// noteFailedList decides how and when the next list is tried.
-func (r *Reflector[T]) noteFailedList(listing *Listing[T], err error) {
-	// A list that breaks off, or that the server gives up on, may be too large for the server or for the way to it. Two
-	// such lists in a row, and from then on lists come in pages.
+// planAfterFailedList decides when the next list is tried, and whether it comes in pages.
+func (r *Reflector[T]) planAfterFailedList(listing *Listing[T], err error) {
+	// A list that breaks off or times out may be too large for the server or the network. After two of them in a row,
+	// lists come in pages.
 	code := kube.StatusOf(err).Code
 	brokeOff := listing.n > 0 || errors.Is(err, kube.ErrSilent)
 	wasGivenUp := code == http.StatusInternalServerError || code == http.StatusGatewayTimeout
 	if brokeOff || wasGivenUp {
-		r.failedLists++
+		r.brokenLists++
 	}
-	if r.failedLists >= 2 {
-		r.listsInPages = true
+	if r.brokenLists >= 2 {
+		r.usesPages = true
 	}
 	if !isRefusal(err) {
 		r.wasUnreachable = true
 	}
-	// If this was the hourly relist, then watching comes first: events cannot wait, and the relist can.
+	// If the hourly relist failed, watch again before the next try, because events are more urgent. Any other relist
+	// stays due, because resumeVersion is "".
 	r.relistAt = time.Now().Add(relistInterval/12 + rand.N(relistInterval/12))
 }
 
-// isRefusal reports whether the server has understood a request and refused it (4xx).
+// isRefusal reports whether the server understood a request and refused it (4xx).
 func isRefusal(err error) bool {
 	return kube.StatusOf(err).Code/100 == 4
 }
 
-// readPages reads a list into listing. It asks for one answer with all objects, which is half the work of pages for
-// both sides, or for pages where such answers have failed.
+// readPages reads a list into listing. It requests all objects at once, which costs both sides half as much as pages.
+// It requests pages only if usesPages is set.
 func (r *Reflector[T]) readPages(ctx context.Context, listing *Listing[T]) (meta wire.ListMeta, err error) {
 	tooSlow := fmt.Errorf("the list has not ended after %v", listTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, tooSlow)
 	defer cancel()
 	request := r.newRequest("PartialObjectMetadataList")
-	if r.listsInPages {
+	if r.usesPages {
 		request.Query.Set("limit", strconv.Itoa(pageLimit))
 	}
 	progress := newListProgress(r.log, r.kind.Name)
@@ -422,7 +445,7 @@ func (r *Reflector[T]) readPages(ctx context.Context, listing *Listing[T]) (meta
 	return meta, request.Failed(fmt.Errorf("the list has not ended after %d pages", maxPages))
 }
 
-// readPage adds the objects of one answer to listing.
+// readPage sends one request, and adds the objects of the answer to listing.
 func (r *Reflector[T]) readPage(
 	ctx context.Context, request kube.Request, listing *Listing[T], progress *listProgress,
 ) (wire.ListMeta, error) {
@@ -432,145 +455,148 @@ func (r *Reflector[T]) readPage(
 	}
 	defer body.Close()
 	add := func(obj T, text []byte) (kept bool, err error) {
-		progress.note(listing.n)
+		progress.logIfSlow(listing.n)
 		return listing.Add(obj, text)
 	}
 	meta, err := r.decoder.list(body, body.IsProtobuf, add)
 	return meta, request.Failed(err)
 }
 
-// listProgress logs now and then how far a slow list has come.
+// listProgress logs the progress of a slow list, in intervals that double.
 type listProgress struct {
-	log    *slog.Logger
-	kind   string
-	start  time.Time
-	nextAt time.Duration // after start
+	log     *slog.Logger
+	kind    string
+	start   time.Time
+	nextLog time.Duration // since start
 }
 
 func newListProgress(log *slog.Logger, kind string) *listProgress {
-	return &listProgress{log: log, kind: kind, start: time.Now(), nextAt: slowList}
+	return &listProgress{log: log, kind: kind, start: time.Now(), nextLog: slowList}
 }
 
-// note is called with the number of objects so far, before each object. It reads the clock rarely, because that costs
-// time too.
-func (p *listProgress) note(objects int) {
+// logIfSlow must be called before each object, with the number of objects so far. It checks the time only for every
+// 256th object, because reading the clock takes time too.
+func (p *listProgress) logIfSlow(objects int) {
 	if objects%256 != 0 {
 		return
 	}
-	passed := time.Since(p.start)
-	if passed <= p.nextAt {
+	elapsed := time.Since(p.start)
+	if elapsed <= p.nextLog {
 		return
 	}
-	p.log.Info("still listing", "kind", p.kind, "objects", objects, "for", passed.Round(time.Second))
-	p.nextAt = 2 * passed
+	p.log.Info("still listing", "kind", p.kind, "objects", objects, "for", elapsed.Round(time.Second))
+	p.nextLog = 2 * elapsed
 }
 
-// watch runs one watch to its end, and returns how long to wait before the next request.
+// watch runs one watch until it ends or a list is due, and returns how long to wait before the next request.
 func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
 	ctx, cancel := context.WithDeadline(ctx, r.relistAt)
 	defer cancel()
-	end, isVersionGood := r.openAndConsume(ctx)
-	if ctx.Err() != nil || !isVersionGood {
-		return 0 // podcount stops, or a list is due
+	end := r.openAndConsume(ctx)
+	isStopped := ctx.Err() != nil
+	if isStopped || r.isListDue() {
+		return 0
 	}
-	return r.follow(end)
+	return r.afterWatch(end)
 }
 
-// openAndConsume opens a watch and applies its events. isVersionGood is false if the watch was given up because the
-// server's versions have gone back.
-func (r *Reflector[T]) openAndConsume(ctx context.Context) (end watchEnd, isVersionGood bool) {
+// openAndConsume opens a watch and applies its events. It does not apply them if the server was restored from a backup:
+// then it makes a list due.
+func (r *Reflector[T]) openAndConsume(ctx context.Context) watchEnd {
 	request := r.newWatchRequest()
 	body, err := r.client.Stream(ctx, request)
 	if err != nil {
 		if !isRefusal(err) {
 			r.wasUnreachable = true
 		}
-		return watchEnd{err: err}, true
+		return watchEnd{err: err}
 	}
 	defer body.Close()
 	if r.wasUnreachable && r.haveVersionsGoneBack(ctx) {
 		r.requireRelist("restored")
-		return watchEnd{}, false
+		return watchEnd{}
 	}
-	return r.consume(ctx, request, body), true
+	return r.consume(ctx, request, body)
 }
 
 func (r *Reflector[T]) newWatchRequest() kube.Request {
 	request := r.newRequest("PartialObjectMetadata")
-	seconds := 300 + rand.IntN(300) // so that watches that began together do not end together
+	seconds := 300 + rand.IntN(300) // Watches that start together should not end together.
 	request.Query.Set("watch", "1")
-	request.Query.Set("resourceVersion", r.version)
+	request.Query.Set("resourceVersion", r.resumeVersion)
 	request.Query.Set("allowWatchBookmarks", "true")
 	request.Query.Set("timeoutSeconds", strconv.Itoa(seconds))
 	return request
 }
 
-// haveVersionsGoneBack asks the server for its newest version. If that is older than the one that we have seen, etcd
-// was restored from a backup. Then a relist must come at once, because other changes will get the versions that we
-// know. If the server does not answer, the next watch asks again.
+// haveVersionsGoneBack reports whether the server's newest version is older than resumeVersion. Then etcd was restored
+// from a backup, and a relist is urgent: soon the server will use the same versions again for other changes.
+//
+// If the server does not answer, wasUnreachable stays set, and the next watch asks again.
 func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
 	request := r.newRequest("")
 	request.Accept = kube.Accept(true, "PartialObjectMetadataList", wire.JSON)
 	request.Query.Set("limit", "1")
-	request.Timeout = shortWatch // the watch, which is open, waits for this
+	request.Timeout = shortWatch // The open watch cannot be read until this request ends.
 	var page struct{ Metadata wire.ListMeta }
 	if r.client.Send(ctx, request, &page) != nil {
 		return false
 	}
 	r.wasUnreachable = false
 	newest := page.Metadata.ResourceVersion
-	if !newerVersion(r.version, newest) {
+	if !newerVersion(r.resumeVersion, newest) {
 		return false
 	}
-	r.log.Info("versions have gone back", "kind", r.kind.Name, "from", r.version, "to", newest)
+	r.log.Info("versions have gone back", "kind", r.kind.Name, "from", r.resumeVersion, "to", newest)
 	return true
 }
 
 // consume applies the events of an open watch until it ends.
 func (r *Reflector[T]) consume(ctx context.Context, request kube.Request, body *kube.Stream) watchEnd {
 	start := time.Now()
-	from := r.version
+	from := r.resumeVersion
 	end := watchEnd{isOpened: true}
 	r.log.Log(ctx, levelFlow, "watching", "kind", r.kind.Name, "rv", from)
-	// A watch that lives for a while works, even if there is nothing to tell. One that was refused ends at once.
-	lives := time.AfterFunc(shortWatch, func() { r.outage.Worked("watch") })
-	defer lives.Stop()
+	// A watch that stays open for a while works, even if it brings no events.
+	stayedOpen := time.AfterFunc(shortWatch, func() { r.outage.Worked("watch") })
+	defer stayedOpen.Stop()
 
 	err := r.decoder.events(body, body.IsProtobuf, func(event WatchEvent[T]) error {
 		if event.Status != nil {
 			return request.Failed(statusOfErrorFrame(*event.Status))
 		}
-		end.frames++
+		end.events++
 		r.metrics.Count("podcount_watch_events_total", r.kind.Name, event.Type)
 		r.apply(event)
-		if r.version != from {
+		if r.resumeVersion != from {
 			r.outage.Worked("watch")
 		}
 		return nil
 	})
 	end.err = cmp.Or(err, io.EOF)
-	end.hasMoved = r.version != from
+	end.hasProgressed = r.resumeVersion != from
 	end.lasted = time.Since(start)
 	return end
 }
 
-// statusOfErrorFrame makes an error of the Status in an ERROR frame, which may lack the code.
+// statusOfErrorFrame returns the Status of an ERROR frame as an error. A missing code becomes 500.
 func statusOfErrorFrame(frame wire.Status) *kube.Status {
 	frame.Code = cmp.Or(frame.Code, http.StatusInternalServerError)
 	return &kube.Status{Status: frame}
 }
 
-// apply takes one event into the store, and moves the version to resume from. A bookmark only moves the version.
+// apply applies one event to the store, and moves resumeVersion. A bookmark only moves resumeVersion. An event that is
+// older than resumeVersion is ignored.
 func (r *Reflector[T]) apply(event WatchEvent[T]) {
 	meta := event.Object.meta()
 	version := meta.ResourceVersion()
-	isStale := !newerVersion(version, r.version)
+	isStale := !newerVersion(version, r.resumeVersion)
 	if r.log.Enabled(context.Background(), slog.LevelDebug) {
-		what := strings.TrimSpace(event.Type + " " + r.kind.Name + " " + meta.Key().String())
-		r.log.Debug(what, "rv", version, "stale", isStale)
+		message := strings.TrimSpace(event.Type + " " + r.kind.Name + " " + meta.Key().String())
+		r.log.Debug(message, "rv", version, "stale", isStale)
 	}
 	if isStale {
-		return // time must not run backwards
+		return
 	}
 	r.resumeFrom(version)
 	if event.Type != "BOOKMARK" {
@@ -578,52 +604,55 @@ func (r *Reflector[T]) apply(event WatchEvent[T]) {
 	}
 }
 
-// follow does what follows from the end of a watch, and returns how long to wait before the next request.
-func (r *Reflector[T]) follow(end watchEnd) (wait time.Duration) {
-	outcome := end.outcome()
-	next := consequences[outcome]
-	if end.frames > 0 && !end.isShort() {
+// afterWatch applies the policy for a watch that ended like this, and returns how long to wait before the next request.
+func (r *Reflector[T]) afterWatch(end watchEnd) (wait time.Duration) {
+	if end.events > 0 && !end.isShort() {
 		r.fruitlessWatches = 0
 		r.expiredWatches = 0
 	}
-	if next.problem != "" {
-		wait = r.noteFailure(next.problem, end.err)
+	outcome := end.outcome()
+	policy := watchPolicies[outcome]
+	if policy.problem != "" {
+		wait = r.recordFailure(policy.problem, end.err)
 	} else {
-		r.log.Log(context.Background(), levelFlow, "watch ended", "kind", r.kind.Name, "rv", r.version, "err", end.err)
+		r.log.Log(context.Background(), levelFlow, "watch ended",
+			"kind", r.kind.Name, "rv", r.resumeVersion, "err", end.err)
 	}
 	if outcome == watchExpired {
+		// This backoff counts only expired watches. Otherwise an outage before them would delay the relist.
 		r.expiredWatches++
-		wait = retry.Backoff(r.expiredWatches, reflectorBackoff, reflectorMaxBackoff)
+		wait = retry.Backoff(r.expiredWatches, initialBackoff, maxBackoff)
 	}
-	if next.relistAfter == 0 {
+	isFruitless := policy.relistAfter > 0
+	if !isFruitless {
 		return wait
 	}
 	r.fruitlessWatches++
-	if r.fruitlessWatches >= next.relistAfter {
-		r.requireRelist(next.relistReason)
+	if r.fruitlessWatches >= policy.relistAfter {
+		r.requireRelist(policy.relistReason)
 		r.log.Info("listing again", "kind", r.kind.Name, "after", end.err)
 	}
 	return wait
 }
 
-// watchEnd is what is known about a watch that has ended.
+// watchEnd describes how a watch ended, and what it brought.
 type watchEnd struct {
-	err      error // io.EOF if the server ended the stream between two events
-	isOpened bool  // the server accepted the watch
-	frames   int   // that were understood, bookmarks included
-	hasMoved bool  // the version to resume from is newer now
-	lasted   time.Duration
+	err           error // io.EOF if the server ended the stream between two events
+	isOpened      bool  // the server accepted the watch
+	events        int   // the number of events that could be decoded, bookmarks included
+	hasProgressed bool  // the watch moved resumeVersion
+	lasted        time.Duration
 }
 
-// isShort reports whether the watch came to an end before it can have been of any use.
+// isShort reports whether the watch was opened, but ended too early to be of use.
 func (end watchEnd) isShort() bool {
-	return end.isOpened && !end.hasMoved && end.lasted < shortWatch
+	return end.isOpened && !end.hasProgressed && end.lasted < shortWatch
 }
 
 // outcome classifies the end of a watch.
 func (end watchEnd) outcome() watchOutcome {
 	status := kube.StatusOf(end.err)
-	isSilent := errors.Is(end.err, kube.ErrSilent) && end.frames == 0
+	isSilent := errors.Is(end.err, kube.ErrSilent) && end.events == 0
 	isGarbage := errors.As(end.err, new(wire.GarbageError))
 	switch {
 	case status.Code == http.StatusGone || status.Reason == "Expired" || status.Reason == "Gone":
@@ -641,7 +670,7 @@ func (end watchEnd) outcome() watchOutcome {
 	case !end.isOpened:
 		return watchUnavailable
 	case isGarbage:
-		return watchGarbled
+		return watchUnreadable
 	case end.isShort():
 		return watchShort
 	}
@@ -652,65 +681,63 @@ func (end watchEnd) outcome() watchOutcome {
 type watchOutcome int
 
 const (
-	watchEnded       watchOutcome = iota // the server or the network ended a watch that had worked
-	watchExpired                         // 410: the server does not know the version any more
-	watchRejected                        // 400 or 422: the server objects to the request itself
-	watchFailed                          // the stream ended with an ERROR frame
-	watchUnavailable                     // no watch was opened, or the server asked for patience (429)
-	watchGarbled                         // the stream had something in it that cannot be understood
-	watchSilent                          // nothing at all came, not even a bookmark
-	watchShort                           // it ended within a second and brought nothing new
+	watchEnded       watchOutcome = iota // The server or the network ended a watch that worked.
+	watchExpired                         // 410: the server no longer knows the version.
+	watchRejected                        // 400 or 422: the server rejected the request.
+	watchFailed                          // The stream ended with an ERROR frame.
+	watchUnavailable                     // The watch was not opened, or the server is overloaded (429).
+	watchUnreadable                      // The stream could not be decoded.
+	watchSilent                          // Nothing arrived, not even a bookmark.
+	watchShort                           // The watch ended within a second and brought nothing new.
 )
 
-// consequence is what follows from an outcome. In any case the next watch resumes from the last version, unless a
-// relist comes first.
-type consequence struct {
+// watchPolicy says what the reflector does after a watch. The next watch resumes from the last version, unless a relist
+// comes first.
+type watchPolicy struct {
 	// problem is logged as a failure, and the next request waits for the backoff. If it is "", nothing has failed, and
-	// the next request is sent at once.
+	// the reflector does not back off.
 	problem string
 
-	// relistAfter is how many fruitless watches in a row lead to a relist, this one included. If it is 0, the watch was
+	// relistAfter is how many fruitless watches in a row lead to a relist, including this one. It is 0 if the watch was
 	// not fruitless.
 	relistAfter int
 
-	// relistReason names the outcome in the metric podcount_relists_total.
+	// relistReason is a label of the metric podcount_relists_total.
 	relistReason string
 }
 
-// consequences is the whole policy of the reflector. A watch is fruitless if it ended in a way that may well repeat
-// itself at the same version for ever. Then only a relist helps. But a relist is expensive, so it waits for a second or
-// a third fruitless watch in a row where chance may have ended the first.
-var consequences = map[watchOutcome]consequence{
-	// Servers end each watch after some minutes, and connections break.
+// watchPolicies say what the reflector does after each outcome. A watch is fruitless if every watch from the same
+// version may end in the same way. Then only a relist helps. But a relist is expensive. So where the cause may also be
+// temporary, the reflector first watches again.
+var watchPolicies = map[watchOutcome]watchPolicy{
+	// This is normal: servers end each watch after some minutes, and connections break.
 	watchEnded: {},
 
-	// The version will not come back. This is no fault: a restarted server has forgotten all versions before its start.
-	// The wait is a backoff of its own (see follow), because an outage before it must not make the relist wait another
-	// minute.
+	// This is normal after a restart: the server does not know the versions from before. It will never know them again.
 	watchExpired: {relistAfter: 1, relistReason: "expired"},
 
-	// The same request would be rejected again. Perhaps the server does not like the version in it.
+	// The server would reject the same request again, perhaps because of the version in it.
 	watchRejected: {problem: "cannot watch", relistAfter: 1, relistReason: "refused"},
 
-	// The same version may bring the same ERROR frame again.
+	// The next watch may get the same ERROR frame.
 	watchFailed: {problem: "cannot watch", relistAfter: 2, relistReason: "error"},
 
-	// The version may still be good once the server can be reached, has room, or grants the right.
+	// The version is still good, so the watch can resume when the server is available again.
 	watchUnavailable: {problem: "cannot watch"},
 
-	// A broken connection does not garble. But the event that comes next may always be encoded like this.
-	watchGarbled: {problem: "watch ended in garbage", relistAfter: 2, relistReason: "garbage"},
+	// The next watch may get the same event, and fail to decode it again.
+	watchUnreadable: {problem: "watch ended in garbage", relistAfter: 2, relistReason: "garbage"},
 
-	// A connection may have died without a word. But a server answers with silence, too, if it has never heard of the
-	// version because etcd was restored from an older backup.
+	// The connection may be dead. But a server also stays silent if the version is newer than all it knows, because etcd
+	// was restored from a backup.
 	watchSilent: {relistAfter: 2, relistReason: "silence"},
 
-	// Without a backoff this would be a busy loop.
+	// The next watch may end at once too. Without a backoff this would be a busy loop.
 	watchShort: {problem: "watch ended at once", relistAfter: 3, relistReason: "short"},
 }
 
-// newRequest returns a request for the objects of the kind, as a list or a watch sends it. Where only metadata is
-// needed, the answer should come as metadataType.
+// newRequest returns the request that lists and watches have in common. If the kind needs only metadata, the request
+// asks for objects of metadataType.
 func (r *Reflector[T]) newRequest(metadataType string) kube.Request {
 	query := url.Values{}
 	if r.kind.Selector != "" {
@@ -731,7 +758,8 @@ func (r *Reflector[T]) newRequest(metadataType string) kube.Request {
 	}
 }
 
-// collectionPath is the path of all objects in a namespace, or of all objects if the namespace is "".
+// collectionPath returns the path of the objects in a namespace. The namespace "" means all namespaces, or that the kind
+// has none.
 func (r *Reflector[T]) collectionPath(namespace string) string {
 	if namespace == "" {
 		return r.kind.API + "/" + r.kind.Resource
@@ -739,6 +767,7 @@ func (r *Reflector[T]) collectionPath(namespace string) string {
 	return r.kind.API + "/namespaces/" + namespace + "/" + r.kind.Resource
 }
 
+// publish calls the functions that Subscribe has registered.
 func (r *Reflector[T]) publish(changes ...Delta[T]) {
 	for _, change := range changes {
 		for _, handle := range r.handlers {
@@ -747,43 +776,44 @@ func (r *Reflector[T]) publish(changes ...Delta[T]) {
 	}
 }
 
-// resumeFrom makes the next watch begin at this version, which the server has just sent.
+// resumeFrom makes the next watch begin after this version. It must be called when the server has sent the version.
 func (r *Reflector[T]) resumeFrom(version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.version = version
+	r.resumeVersion = version
 	r.lastContact = time.Now()
 	r.relistReason = ""
 }
 
-// requireRelist makes the next request a list. The reason goes to the metric podcount_relists_total.
+// requireRelist makes a list due.
 func (r *Reflector[T]) requireRelist(reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.version = ""
+	r.resumeVersion = ""
 	r.relistReason = reason
 }
 
-// jittered returns d, or up to this fraction more or less at random, so that processes that began together drift apart.
+// jittered returns a random duration that differs from d by at most this fraction of d. It keeps processes that started
+// together from sending their requests together.
 func jittered(d time.Duration, fraction float64) time.Duration {
 	spread := time.Duration(float64(d) * fraction)
 	return d - spread + rand.N(2*spread)
 }
 
-// errStripped means that the server accepted a patch, but that the object does not have what was patched.
+// errStripped means that the server accepted a patch, but the object in its answer does not have what was patched.
 var errStripped = errors.New("the server accepted the patch but dropped what it writes: " +
 	"look for a mutating webhook, a MutatingAdmissionPolicy or a schema that removes it")
 
-// Patch sends a merge patch for obj, or for one of its subresources, and takes the answer into the store. subresource
-// is "" for the object itself.
+// Patch sends a merge patch for obj, or for one of its subresources unless subresource is "", and applies the server's
+// answer to the store. It returns
+//   - the object as it is now on the server;
+//   - nil and no error if obj was deleted, even if another object was created under its name;
+//   - the object and an error that wraps errStripped if isKept returns false for the object, because the server has
+//     dropped what was patched;
+//   - nil and any other error, from kube.Client.Send or because the answer could not be decoded.
 //
-// It returns the object as it is on the server now, or nil if the server does not have obj any more: it is gone, or it
-// was recreated under the same name, as the watch will report. isKept reports whether the object in the answer has what
-// was patched. If it does not, Patch returns the object and an error that wraps errStripped. All other errors are those
-// of kube.Client.Send, and come with a nil object.
-//
-// The patch carries no resourceVersion, so that other writers cannot make it fail. It does carry the uid, so that an
-// object that was recreated does not get what was meant for its predecessor.
+// The patch has no resourceVersion, so writes by others do not make it fail. It has the uid of obj, so it never changes
+// another object of the same name.
 func (r *Reflector[T]) Patch(
 	ctx context.Context, obj T, subresource string, patch map[string]any, isKept func(now T) bool,
 ) (now T, err error) {
@@ -812,7 +842,7 @@ func (r *Reflector[T]) countPatch(result string) {
 	}
 }
 
-// sendPatch sends a patch, and returns the object in the answer. It returns nil if the server does not have obj.
+// sendPatch sends a patch, and returns the object in the answer. It returns nil if obj was deleted.
 func (r *Reflector[T]) sendPatch(
 	ctx context.Context, obj T, subresource string, patch map[string]any,
 ) (now T, err error) {
@@ -838,11 +868,12 @@ func (r *Reflector[T]) sendPatch(
 	if err != nil {
 		return none, err
 	}
-	now, err = newDecoder(&r.kind).parse(answer)
+	decoder := newDecoder(&r.kind) // r.decoder is for Run only.
+	now, err = decoder.parse(answer)
 	if err != nil {
 		return none, err
 	}
-	// When a subresource is patched, the server ignores the uid in the patch.
+	// For a subresource, the server ignores the uid in the patch. So the object can still be another one.
 	if now.meta().UID() != obj.meta().UID() {
 		return none, nil
 	}
@@ -852,25 +883,27 @@ func (r *Reflector[T]) sendPatch(
 // withUID returns a merge patch that the server applies only to the object with this uid.
 func withUID(patch map[string]any, uid string) map[string]any {
 	metadata := map[string]any{"uid": uid}
-	if given, ok := patch["metadata"].(map[string]any); ok {
-		maps.Copy(metadata, given)
+	patched, hasMetadata := patch["metadata"].(map[string]any)
+	if hasMetadata {
+		maps.Copy(metadata, patched)
 	}
-	guarded := maps.Clone(patch)
-	guarded["metadata"] = metadata
-	return guarded
+	conditional := maps.Clone(patch)
+	conditional["metadata"] = metadata
+	return conditional
 }
 
 // Synced returns a channel that is closed when the first list is complete. With Once, it is also closed when the server
 // does not have the resource.
 func (r *Reflector[T]) Synced() <-chan struct{} { return r.synced }
 
-// Installed returns the present installation of a resource under /apis/, or nil while the server does not have it.
+// Installed returns the current Installation of a resource under /apis/. It returns nil while the resource is not
+// installed, and for built-in resources.
 func (r *Reflector[T]) Installed() *Installation { return r.installed.Load() }
 
-// Kind returns the name of the kind, as in Pod.
+// Kind returns the name of the kind, such as Pod.
 func (r *Reflector[T]) Kind() string { return r.kind.Name }
 
-// Reference names an object for an Event about it.
+// Reference returns what an Event says about the object that it is about.
 func (r *Reflector[T]) Reference(obj T) events.Reference {
 	key := obj.meta().Key()
 	return events.Reference{
@@ -882,7 +915,7 @@ func (r *Reflector[T]) Reference(obj T) events.Reference {
 	}
 }
 
-// ReflectorState is what /debug/state shows of a reflector.
+// ReflectorState is the state of a reflector as /debug/state shows it.
 type ReflectorState struct {
 	Objects           int     `json:"objects"`
 	IsReady           bool    `json:"ready"`
@@ -890,25 +923,25 @@ type ReflectorState struct {
 	SecondsSinceHeard float64 `json:"secondsSinceHeard"`
 }
 
-// State returns the present state. A reflector is ready once its first list is complete, and also while its resource is
-// not installed: then there is nothing that a controller could miss.
+// State returns the current state. A reflector is ready once its first list is complete. It is also ready while its
+// resource is not installed, because then there are no objects to wait for.
 func (r *Reflector[T]) State() ReflectorState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	state := ReflectorState{
 		Objects:           r.Len(),
 		IsReady:           r.isAbsent() || background.HasEnded(r.synced),
-		ResourceVersion:   r.version,
+		ResourceVersion:   r.resumeVersion,
 		SecondsSinceHeard: time.Since(r.lastContact).Seconds(),
 	}
 	if r.isAbsent() {
-		state.SecondsSinceHeard = 0 // nothing is expected from the server
+		state.SecondsSinceHeard = 0 // The server has nothing to send.
 	}
 	return state
 }
 
-// SetGauges sets the metrics that are not updated as things happen. It removes those whose value nobody knows, because
-// a 0 would claim that there are no objects.
+// SetGauges updates the gauges, which must be done before each scrape. It removes a gauge whose value is unknown,
+// because 0 would be wrong.
 func (r *Reflector[T]) SetGauges() {
 	state := r.State()
 	if r.isAbsent() {
@@ -923,7 +956,7 @@ func (r *Reflector[T]) SetGauges() {
 	}
 }
 
-// isAbsent reports whether the reflector waits for its resource to be installed.
+// isAbsent reports whether the reflector is waiting for its resource to be installed.
 func (r *Reflector[T]) isAbsent() bool {
 	return r.kind.isOptional() && !r.once && r.Installed() == nil
 }

@@ -258,7 +258,7 @@ func TestRelistBehindAnOutageDoesNotWaitForTheOutagesBackoff(t *testing.T) {
 		for len(f.Requests(fakekube.IsWatch("pods"))) == back {
 			testkit.Pass(time.Second)
 		}
-		testkit.Pass(2 * reflectorBackoff)
+		testkit.Pass(2 * initialBackoff)
 		r.equalTo(t, f)
 	})
 }
