@@ -29,6 +29,7 @@ import (
 	"podcount/internal/kubeconfig"
 	"podcount/internal/labels"
 	"podcount/internal/options"
+	"podcount/internal/process"
 	"podcount/internal/suite"
 	"podcount/internal/testkit"
 	"podcount/internal/wire"
@@ -61,7 +62,7 @@ func countingManager(t testing.TB) *manager {
 
 // idleManager is a manager that runs nothing, and has no client.
 func idleManager(t testing.TB, o *options.Options) *manager {
-	return newManager(o, nil, newLifetime(t.Context()), &outputs{options: o, log: quietLog()})
+	return newManager(o, nil, process.NewLifetime(t.Context(), 0), quietLog(), nil)
 }
 
 // idleController is a controller that is ready for its Setup.

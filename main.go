@@ -17,27 +17,22 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	stdlog "log"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"podcount/deploy"
@@ -51,6 +46,7 @@ import (
 	"podcount/internal/logging"
 	"podcount/internal/metrics"
 	"podcount/internal/options"
+	"podcount/internal/process"
 	"podcount/internal/ratelimit"
 	"podcount/internal/retry"
 	"podcount/internal/tally"
@@ -80,26 +76,15 @@ var controllers = []Controller{
 }
 
 func main() {
-	limitResources()
-	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go obeySignals(signals, cancel, func(why string) {
-		writeLastLine(why)
-		os.Exit(1)
-	})
-	surviveClosedPipes()
-	redirectPackageLog()
-
-	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr, nil)
-	if err == nil {
-		return
+	process.Prepare()
+	err := run(process.StopOnSignal(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr, nil)
+	isUsageError := errors.As(err, new(options.UsageError))
+	switch {
+	case isUsageError:
+		process.Exit(2, err.Error())
+	case err != nil:
+		process.Exit(1, err.Error())
 	}
-	writeLastLine(logging.Printable(strings.ReplaceAll(err.Error(), "\n", "; ")))
-	if errors.As(err, new(options.UsageError)) {
-		os.Exit(2)
-	}
-	os.Exit(1)
 }
 
 // run is the whole program except for signals and exit codes. It returns nil once ctx has ended and everything is
@@ -111,16 +96,20 @@ func run(
 	if o == nil {
 		return err // or nil, if the flags only asked to print something
 	}
-	o.LogStyle = logging.StyleOf(o.LogFormat, stderr, getenv)
-	out := newOutputs(o, stdout, stderr)
-	err = runControllers(ctx, o, getenv, out, dial)
-	lost := out.flush(ctx)
+	out := logging.NewOutputs(stdout, stderr, logging.OutputsOptions{
+		Style:  logging.StyleOf(o.LogFormat, stderr, getenv),
+		Level:  slog.Level(-o.Verbosity),
+		Once:   o.Once,
+		DryRun: o.DryRun,
+	})
+	err = connectAndRun(ctx, o, getenv, out, dial)
+	lost := out.Close(ctx)
 	return cmp.Or(err, lost)
 }
 
-// runControllers connects to the cluster, and runs the controllers until ctx ends or something fails.
-func runControllers(
-	ctx context.Context, o *options.Options, getenv func(string) string, out *outputs, dial kube.Dialer,
+// connectAndRun connects to the cluster, and runs the controllers until ctx ends or something fails.
+func connectAndRun(
+	ctx context.Context, o *options.Options, getenv func(string) string, out *logging.Outputs, dial kube.Dialer,
 ) error {
 	cfg, err := kubeconfig.Load(ctx, kubeconfig.Options{
 		Kubeconfig: o.Kubeconfig,
@@ -128,7 +117,7 @@ func runControllers(
 		Master:     o.Master,
 		Names:      kubeconfig.OptionNames{Kubeconfig: "-kubeconfig", Context: "-context", Master: "-master"},
 		Getenv:     getenv,
-		Log:        out.log.Logger,
+		Log:        out.Log,
 	})
 	if err != nil && ctx.Err() != nil {
 		return nil // stopped while it waited for a file
@@ -137,12 +126,13 @@ func runControllers(
 		return options.UsageError{Err: err}
 	}
 	defer cfg.Close()
-	client := newClient(o, cfg, dial, out.log)
-	out.log.Info("podcount starts", "version", version, "server", cfg.Server.Redacted(), "from", cfg.Source)
+	log := &Log{Logger: out.Log, Registry: metrics.NewRegistry()}
+	client := newClient(o, cfg, dial, log)
+	log.Info("podcount starts", "version", version, "server", cfg.Server.Redacted(), "from", cfg.Source)
 
-	life := newLifetime(ctx)
-	defer life.end()
-	m := newManager(o, client, life, out)
+	life := process.NewLifetime(ctx, drainTimeout)
+	defer life.End()
+	m := newManager(o, client, life, log, out)
 	if o.LeaderElect && !o.DryRun {
 		m.joinElection(kubeconfig.OwnNamespace(ctx))
 	}
@@ -155,75 +145,6 @@ func runControllers(
 		defer server.Close()
 	}
 	return m.run()
-}
-
-// limitResources sets the garbage collector and the scheduler to what suits podcount, unless the environment says
-// otherwise. Most of the heap is a cache that stays, so a quarter of it is enough room for garbage. And there is never
-// enough work for a second processor.
-func limitResources() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(25)
-	}
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(1)
-	}
-}
-
-// surviveClosedPipes makes a write to stdout or stderr fail if its reader has gone away (`podcount | head`). By default
-// such a write ends the process. To ignore SIGPIPE would help too, but exec programs would inherit that.
-func surviveClosedPipes() {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-}
-
-// redirectPackageLog makes package log write to stderr without ever blocking: net/http logs through it while it holds
-// locks that every request needs.
-func redirectPackageLog() {
-	dropSilently := func(int) []byte { return nil }
-	stdlog.SetOutput(logging.NewOutput(os.Stderr, logging.OutputLimit, dropSilently))
-}
-
-// How long each step of a shutdown may take. README.md shows the same numbers.
-const (
-	drainTimeout   = 10 * time.Second       // 1. for writes in flight
-	eventsTimeout  = 5 * time.Second        // 2. for Events that wait
-	releaseTimeout = 4 * time.Second        // 3. to release the Lease
-	flushTimeout   = time.Second            // 4. for the last lines of stdout, and again for those of stderr
-	lastLineTime   = 200 * time.Millisecond // 5. for the error on stderr
-
-	hangTimeout = time.Second      // a step that exceeds its limit by this much is abandoned
-	endTimeout  = 26 * time.Second // for the whole shutdown, whatever hangs
-)
-
-// signalCopyWindow is how long after a signal a second one counts as a copy of it. GNU timeout, for one, signals its
-// child, and then the process group that the child is in.
-const signalCopyWindow = time.Second
-
-// obeySignals calls stop on the first signal. It calls exit on the second one, or when the shutdown takes too long.
-func obeySignals(signals <-chan os.Signal, stop func(), exit func(why string)) {
-	<-signals
-	first := time.Now()
-	late := time.AfterFunc(endTimeout, func() {
-		exit("the shutdown hangs: it has not ended in " + endTimeout.String())
-	})
-	defer late.Stop()
-	stop()
-	for range signals {
-		isCopy := time.Since(first) < signalCopyWindow
-		if !isCopy {
-			exit("cut short by a second signal")
-			return
-		}
-	}
-}
-
-// writeLastLine writes a line to stderr. It waits no longer than lastLineTime, because stderr may be a full pipe, and
-// the process must end.
-func writeLastLine(text string) {
-	written := background.Go(func() { fmt.Fprintln(os.Stderr, "podcount:", text) })
-	select {
-	case <-written:
-	case <-time.After(lastLineTime):
-	}
 }
 
 func parseFlags(args []string, stdout io.Writer) (*options.Options, error) {
@@ -248,73 +169,6 @@ type Log struct {
 // levelRequest is the log level of requests. The flag -v N shows the slog level -N: slog.LevelDebug is -v 4, and
 // levelFlow is -v 2.
 const levelRequest = slog.Level(-6)
-
-// newLog makes a log that writes to w, which must not block: see logging.Output.
-func newLog(w io.Writer, o *options.Options) *Log {
-	return &Log{Logger: slog.New(newLogHandler(w, o)), Registry: metrics.NewRegistry()}
-}
-
-func newLogHandler(w io.Writer, o *options.Options) slog.Handler {
-	return logging.NewHandler(w, o.LogStyle, slog.Level(-o.Verbosity))
-}
-
-// outputs are stdout and stderr as podcount uses them: writes never block, and what nobody reads is dropped and
-// counted.
-type outputs struct {
-	options *options.Options
-	log     *Log            // writes to logged
-	logged  *logging.Output // stderr
-	printed *logging.Output // stdout
-}
-
-// What -once prints is its product, and it comes to an end. So more of it may wait, and for longer.
-const (
-	onceOutputLimit = 16 << 20    // bytes
-	oncePatience    = time.Minute // at the end, with a reader that reads nothing
-)
-
-func newOutputs(o *options.Options, stdout, stderr io.Writer) *outputs {
-	limit := logging.OutputLimit
-	if o.Once {
-		limit = onceOutputLimit
-	}
-	logged := logging.NewOutput(stderr, limit, func(missing int) []byte {
-		var line bytes.Buffer
-		log := slog.New(newLogHandler(&line, o))
-		log.Warn("log lines were dropped, because stderr was not read, or failed", "lines", missing)
-		return line.Bytes()
-	})
-	log := newLog(logged, o)
-	printed := logging.NewOutput(stdout, limit, func(missing int) []byte {
-		log.Warn("printed lines were dropped, because stdout was not read, or failed", "lines", missing)
-		return nil
-	})
-	return &outputs{options: o, log: log, logged: logged, printed: printed}
-}
-
-// flush waits until the last lines are written. It returns an error if -once has lost lines that are its product.
-func (out *outputs) flush(ctx context.Context) error {
-	o := out.options
-	patience, stopWaiting := context.WithCancel(ctx)
-	defer stopWaiting()
-	if !o.Once {
-		stopWaiting()
-	}
-	// stdout comes first, because lines that it has lost are reported on stderr.
-	out.printed.Close(patience, oncePatience, flushTimeout)
-	out.logged.Close(patience, oncePatience, flushTimeout)
-	if !o.Once {
-		return nil
-	}
-	lost := out.printed.Lost()
-	if o.DryRun {
-		lost += out.logged.Lost() // a dry run says in the log what it would write
-	}
-	if lost > 0 {
-		return fmt.Errorf("-once: %d lines of its output were lost, because nobody read them", lost)
-	}
-	return nil
-}
 
 // newClient makes the client that everything shares. It counts each request, and logs it at -v 6.
 func newClient(o *options.Options, cfg *kubeconfig.Config, dial kube.Dialer, log *Log) *kube.Client {
@@ -357,60 +211,14 @@ func hostname() string {
 	return cmp.Or(name, "podcount")
 }
 
-// lifetime says how far a shutdown has come. Its contexts end one after the other:
-//   - stop ends first. Then nothing new begins.
-//   - work ends drainTimeout later. Then reconciles in flight must end.
-//   - requests ends last. Then every request is cut off.
-type lifetime struct {
-	stop     context.Context
-	work     context.Context
-	requests context.Context
-
-	// fail ends stop. Its first error is what run returns; nil means that all is well.
-	fail context.CancelCauseFunc
-
-	// cutRequests ends requests.
-	cutRequests context.CancelCauseFunc
-}
-
-// newLifetime returns a lifetime that begins to end when ctx ends.
-func newLifetime(ctx context.Context) *lifetime {
-	life := &lifetime{}
-	life.stop, life.fail = context.WithCancelCause(ctx)
-	life.requests, life.cutRequests = context.WithCancelCause(context.WithoutCancel(ctx))
-	life.work = withGrace(life.requests, life.stop, drainTimeout)
-	return life
-}
-
-func (l *lifetime) end() {
-	l.fail(nil)
-	l.cutRequests(nil)
-}
-
-// err returns the error that ended stop, or nil if podcount was asked to stop.
-func (l *lifetime) err() error {
-	cause := context.Cause(l.stop)
-	if cause == context.Canceled {
-		return nil
-	}
-	return cause
-}
-
-// withGrace returns a context that ends with ctx, or grace after stop has ended.
-func withGrace(ctx, stop context.Context, grace time.Duration) context.Context {
-	ctx, cancel := context.WithCancel(ctx)
-	context.AfterFunc(stop, func() { time.AfterFunc(grace, cancel) })
-	return ctx
-}
-
 // manager runs the controllers that are on, over caches that they share, while this replica leads.
 type manager struct {
 	options  *options.Options
 	client   *kube.Client
 	log      *Log
-	out      *outputs
+	out      *logging.Outputs
 	recorder *events.Recorder
-	life     *lifetime
+	life     *process.Lifetime
 	started  time.Time
 
 	// The caches. Each runs if an active controller watches it.
@@ -441,13 +249,15 @@ type reflector interface {
 
 // newManager makes a manager with caches that ask for as little as possible. In Setup, controllers say what else they
 // need.
-func newManager(o *options.Options, client *kube.Client, life *lifetime, out *outputs) *manager {
+func newManager(
+	o *options.Options, client *kube.Client, life *process.Lifetime, log *Log, out *logging.Outputs,
+) *manager {
 	m := &manager{
 		options:  o,
 		client:   client,
-		log:      out.log,
+		log:      log,
 		out:      out,
-		recorder: newRecorder(o, client, out.log),
+		recorder: newRecorder(o, client, log),
 		life:     life,
 		started:  time.Now(),
 		leading:  make(chan struct{}),
@@ -506,8 +316,8 @@ func (m *manager) joinElection(ownNamespace string) {
 		ReleaseLimit:  releaseTimeout,
 		Log:           m.log.Logger,
 		OnLost: func(err error) {
-			m.life.fail(err)
-			m.life.cutRequests(err)
+			m.life.Fail(err)
+			m.life.CutRequests(err)
 		},
 	})
 	m.client.SetPermit(m.election)
@@ -534,8 +344,8 @@ func (m *manager) prepare(c *Controller) {
 	c.outage = logging.NewOutage(m.log.Logger, c.Name, "writing again", "controller", c.Name)
 	c.resting = new(sync.Map)
 	c.tally = tally.New[Key]()
-	c.stop = m.life.stop
-	c.queue = NewQueue(m.life.stop, QueueOptions[Key]{
+	c.stop = m.life.Stop
+	c.queue = NewQueue(m.life.Stop, QueueOptions[Key]{
 		Name:       c.Name,
 		Backoff:    5 * time.Millisecond,
 		MaxBackoff: 30 * time.Second,
@@ -549,17 +359,26 @@ func (m *manager) prepare(c *Controller) {
 	}
 }
 
+// How long the steps of a shutdown may take. README.md shows the same numbers.
+const (
+	drainTimeout   = 10 * time.Second // 1. for writes in flight
+	eventsTimeout  = 5 * time.Second  // 2. for Events that wait
+	releaseTimeout = 4 * time.Second  // 3. to release the Lease
+
+	hangTimeout = time.Second // a step that exceeds its limit by this much is abandoned
+)
+
 // run runs everything until podcount stops, and then shuts it down. It returns why podcount stopped; nil means that it
 // was asked to, or that -once is done.
 func (m *manager) run() error {
 	life := m.life
 	if m.election != nil {
-		retry.Sleep(life.stop, rand.N(time.Second)) // replicas that start together should not all ask at once
+		retry.Sleep(life.Stop, rand.N(time.Second)) // replicas that start together should not all ask at once
 	}
-	resigned, resign := context.WithCancel(life.requests)
+	resigned, resign := context.WithCancel(life.Requests)
 	campaign := background.Go(func() { m.campaign(resigned) })
-	recording, stopRecording := context.WithCancel(life.requests)
-	posting := withGrace(life.requests, recording, eventsTimeout)
+	recording, stopRecording := context.WithCancel(life.Requests)
+	posting := process.WithGrace(life.Requests, recording, eventsTimeout)
 	recorder := background.Go(func() { m.recorder.Run(posting, recording) })
 
 	// The shutdown has four steps:
@@ -571,15 +390,15 @@ func (m *manager) run() error {
 	// 3. The Lease is released after the last write, because another replica may write from then on. If the Lease was
 	// lost, requests has ended already, and nothing is released.
 	resign()
-	releasing, cancel := context.WithTimeout(life.requests, releaseTimeout)
+	releasing, cancel := context.WithTimeout(life.Requests, releaseTimeout)
 	defer cancel()
 	m.awaitEnd("the release of the lease", campaign, releasing)
 	// 4. The connections are closed.
-	life.cutRequests(nil)
-	m.awaitEnd("connections", background.Go(m.client.Close), life.requests)
+	life.CutRequests(nil)
+	m.awaitEnd("connections", background.Go(m.client.Close), life.Requests)
 
 	m.log.Info("podcount stopped", "events_dropped", m.recorder.Dropped())
-	return cmp.Or(life.err(), m.cutShort)
+	return cmp.Or(life.Err(), m.cutShort)
 }
 
 // campaign runs the election. Without one, this replica leads at once.
@@ -589,7 +408,7 @@ func (m *manager) campaign(resigned context.Context) {
 		win()
 		return
 	}
-	m.election.Run(m.life.stop, resigned, win)
+	m.election.Run(m.life.Stop, resigned, win)
 }
 
 // awaitEnd waits until a step of the shutdown has ended, which it should do when limit ends at the latest. If a bug
@@ -625,8 +444,8 @@ func (m *manager) runControllers() {
 	}
 	for cache := range m.watched {
 		m.running.Go("watch of "+cache.Kind(), func() {
-			if err := cache.Run(m.life.stop); err != nil {
-				m.life.fail(options.UsageError{Err: err})
+			if err := cache.Run(m.life.Stop); err != nil {
+				m.life.Fail(options.UsageError{Err: err})
 			}
 		})
 	}
@@ -638,14 +457,14 @@ func (m *manager) runControllers() {
 	select {
 	case <-background.Go(controllersRun.Wait): // only with -once do controllers return before stop
 		m.endOnce("")
-	case <-m.life.stop.Done():
+	case <-m.life.Stop.Done():
 		m.summarizeOnce.Do(m.summarize)
 		if m.options.Once && !m.isAllDone() {
 			m.cutShort = fmt.Errorf("%s: stopped before all was done", m.onceFlag())
 		}
 	}
-	m.life.fail(nil)
-	m.awaitEnd("a controller, or a watch", background.Go(m.running.Wait), m.life.work)
+	m.life.Fail(nil)
+	m.awaitEnd("a controller, or a watch", background.Go(m.running.Wait), m.life.Work)
 	for _, c := range m.active {
 		c.outage.Stop()
 	}
@@ -658,7 +477,7 @@ func (m *manager) runController(c *Controller, pause time.Duration) {
 		m.await(cache.Synced())
 	}
 	m.await(m.leading)
-	if retry.Sleep(m.life.stop, pause) != nil {
+	if retry.Sleep(m.life.Stop, pause) != nil {
 		return
 	}
 	m.log.Info("caches are complete, work begins", "controller", c.Name)
@@ -690,7 +509,7 @@ func (m *manager) resyncUntilStop(c *Controller) {
 		c.callResync() // if it panics, the next one makes up for it
 		select {
 		case <-ticker.C:
-		case <-m.life.stop.Done():
+		case <-m.life.Stop.Done():
 			return
 		}
 	}
@@ -703,7 +522,7 @@ func (m *manager) runWorker(c *Controller) {
 		if !ok {
 			return
 		}
-		result, err := c.callReconcile(m.life.work, key)
+		result, err := c.callReconcile(m.life.Work, key)
 		m.noteReconciled(c, key, err)
 		result.RetryAfter = max(result.RetryAfter, kube.RetryAfter(err))
 		c.queue.Done(key, result, err)
@@ -716,7 +535,7 @@ func (m *manager) noteReconciled(c *Controller, key Key, err error) {
 		c.outage.Failed(key.String(), "cannot reconcile", kube.PauseBetweenComplaints(err), "key", key, "err", err)
 		return
 	}
-	if m.life.stop.Err() != nil {
+	if m.life.Stop.Err() != nil {
 		return // the reconcile may have given up because of the shutdown
 	}
 	c.outage.Forget(key.String())
@@ -729,7 +548,7 @@ func (m *manager) noteReconciled(c *Controller, key Key, err error) {
 func (m *manager) await(closed <-chan struct{}) {
 	select {
 	case <-closed:
-	case <-m.life.stop.Done():
+	case <-m.life.Stop.Done():
 	}
 }
 
@@ -757,7 +576,7 @@ func (m *manager) failUnlessSynced(after time.Duration) {
 	if len(kinds) == 0 {
 		return
 	}
-	m.life.fail(fmt.Errorf("%s: after %v there is no complete list of %s",
+	m.life.Fail(fmt.Errorf("%s: after %v there is no complete list of %s",
 		m.onceFlag(), after, strings.Join(kinds, ", ")))
 }
 
@@ -779,18 +598,18 @@ func (m *manager) resyncOnce(c *Controller) {
 			return
 		}
 		isLast := try == maxTries
-		if !isLast && retry.Sleep(m.life.stop, retry.Backoff(try, time.Second, time.Minute)) != nil {
+		if !isLast && retry.Sleep(m.life.Stop, retry.Backoff(try, time.Second, time.Minute)) != nil {
 			return
 		}
 	}
-	m.life.fail(fmt.Errorf("%s: %s cannot name the objects that need work: %w", m.onceFlag(), c.Name, err))
+	m.life.Fail(fmt.Errorf("%s: %s cannot name the objects that need work: %w", m.onceFlag(), c.Name, err))
 }
 
 // awaitDone waits until the keys of a -once are done, except for those that have failed too often.
 func (m *manager) awaitDone(c *Controller) {
 	const pollInterval = 20 * time.Millisecond
 	start := time.Now()
-	for retry.Sleep(m.life.stop, pollInterval) == nil {
+	for retry.Sleep(m.life.Stop, pollInterval) == nil {
 		// The backlog is asked first: a change that has left it by now has its keys in the queue.
 		mayGetKeys := c.backlogged() > 0 && time.Since(start) < onceKeysTimeout
 		if c.queue.LeftToTry(onceTries) == 0 && !mayGetKeys {
@@ -819,7 +638,7 @@ func (m *manager) endOnce(after string) {
 		}
 	}
 	if len(left) > 0 {
-		m.life.fail(fmt.Errorf("%s: %s%s: the log says why", m.onceFlag(), strings.Join(left, "; "), after))
+		m.life.Fail(fmt.Errorf("%s: %s%s: the log says why", m.onceFlag(), strings.Join(left, "; "), after))
 	}
 }
 
@@ -944,8 +763,8 @@ func (m *manager) setGauges() {
 		}
 		m.log.Set(status, "leader_election_master_status", m.options.LeaseName)
 	}
-	m.log.Set(float64(m.out.logged.Lost()), "podcount_lines_dropped_total", "stderr")
-	m.log.Set(float64(m.out.printed.Lost()), "podcount_lines_dropped_total", "stdout")
+	m.log.Set(float64(m.out.Stderr.Lost()), "podcount_lines_dropped_total", "stderr")
+	m.log.Set(float64(m.out.Stdout.Lost()), "podcount_lines_dropped_total", "stdout")
 	m.log.Set(1, "podcount_build_info", version, runtime.Version())
 	metrics.SetProcess(m.log.Registry, m.started)
 }
@@ -995,14 +814,14 @@ func (m *manager) pages() http.Handler {
 // serve answers on -listen in the background. The caller closes the server.
 func (m *manager) serve() (*listen.Server, error) {
 	address := m.options.Listen
-	server, err := listen.Listen(m.life.stop, address, m.pages(), m.log.Logger)
+	server, err := listen.Listen(m.life.Stop, address, m.pages(), m.log.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("-listen %s: %w", address, err)
 	}
 	m.log.Info("listening", "on", server.Addr())
 	go func() {
 		if err := server.Serve(); err != nil {
-			m.life.fail(fmt.Errorf("-listen %s: %w", address, err))
+			m.life.Fail(fmt.Errorf("-listen %s: %w", address, err))
 		}
 	}()
 	return server, nil
@@ -1974,9 +1793,9 @@ func setUpPodPrinter(m *manager, c *Controller) {
 	Watch(c, m.pods, OwnKey)
 	c.Reconcile = func(_ context.Context, key Key) (Result, error) {
 		if m.pods.Get(key) == nil {
-			fmt.Fprintf(m.out.printed, "Pod %s does not exist anymore\n", key)
+			fmt.Fprintf(m.out.Stdout, "Pod %s does not exist anymore\n", key)
 		} else {
-			fmt.Fprintf(m.out.printed, "Sync/Add/Update for Pod %s\n", key)
+			fmt.Fprintf(m.out.Stdout, "Sync/Add/Update for Pod %s\n", key)
 		}
 		return Result{}, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"net"
 	"net/http/httptest"
@@ -22,7 +23,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,6 +31,8 @@ import (
 	"podcount/internal/fakekube"
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
+	"podcount/internal/logging"
+	"podcount/internal/metrics"
 	"podcount/internal/options"
 	"podcount/internal/sim"
 	"podcount/internal/suite"
@@ -65,7 +67,14 @@ func noCredential(context.Context, *kubeconfig.Credential) (*kubeconfig.Credenti
 	return &kubeconfig.Credential{}, nil
 }
 
-func quietLog() *Log { return newLog(io.Discard, &options.Options{}) }
+func newLog(w io.Writer, level slog.Level) *Log {
+	return &Log{
+		Logger:   slog.New(logging.NewHandler(w, logging.Style{}, level)),
+		Registry: metrics.NewRegistry(),
+	}
+}
+
+func quietLog() *Log { return newLog(io.Discard, slog.LevelInfo) }
 
 func TestLabels(t *testing.T)        { suite.Labels.Run(t, run) }
 func TestFormats(t *testing.T)       { suite.Formats.Run(t, run) }
@@ -138,51 +147,12 @@ func TestControllerThatHangsKeepsNeitherTheProcessNorTheLease(t *testing.T) {
 	}
 }
 
-func TestSecondSignalExitsAndCopiesOfTheFirstDoNot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		signals := make(chan os.Signal, 2)
-		var stops, exits int
-		go obeySignals(signals, func() { stops++ }, func(string) { exits++ })
-		want := func(when string, wantStops, wantExits int) {
-			t.Helper()
-			synctest.Wait()
-			if stops != wantStops || exits != wantExits {
-				t.Errorf("%s: %d stops and %d exits, want %d and %d", when, stops, exits, wantStops, wantExits)
-			}
-		}
-		want("before any signal", 0, 0)
-		signals <- syscall.SIGTERM
-		want("after the first", 1, 0)
-		signals <- syscall.SIGTERM
-		testkit.Pass(signalCopyWindow - 1)
-		signals <- syscall.SIGTERM
-		want("after its copies", 1, 0)
-		testkit.Pass(1)
-		signals <- os.Interrupt
-		want("after the second", 1, 1)
-	})
-}
-
-func TestStopThatTakesTooLongIsAnExit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		signals := make(chan os.Signal, 2)
-		exits := make(chan string, 2)
-		go obeySignals(signals, func() {}, func(why string) { exits <- why })
-		signals <- syscall.SIGTERM
-		testkit.Pass(endTimeout - 1)
-		testkit.WantNumber(t, "exits before its end", len(exits), 0)
-		testkit.Pass(1)
-		testkit.WantNumber(t, "exits at its end", len(exits), 1)
-		testkit.WantText(t, <-exits, "the shutdown hangs: it has not ended in 26s")
-		close(signals)
-	})
-}
-
 // Nothing but its own limits may end a wait: neither what never ends, nor what ends late.
 func TestWhatDoesNotEndIsLeftBehindAndNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, never := &testkit.Buffer{}, make(chan struct{})
-		m := &manager{log: newLog(log, &options.Options{})}
+		log := &testkit.Buffer{}
+		never := make(chan struct{})
+		m := &manager{log: newLog(log, slog.LevelInfo)}
 		m.running.Go("worker of x", func() { <-never })
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
@@ -576,7 +546,7 @@ type podReflector struct {
 }
 
 func newPodReflector(o behaviours.ReflectorOptions) behaviours.Reflector {
-	log := newLog(o.Log, &options.Options{Verbosity: 4})
+	log := newLog(o.Log, slog.LevelDebug)
 	client := newClient(&options.Options{}, o.Config, o.Dial, log)
 	kind := Kind[*Pod]{
 		Name:      "Pod",
@@ -665,26 +635,6 @@ func BenchmarkPeakMemory(b *testing.B) {
 			}
 		})
 	}
-}
-
-func TestWhatIsPrintedAndNotReadIsSaidInTheLog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := &testkit.Buffer{}
-		isBroken := true
-		out := newOutputs(&options.Options{}, testkit.WriterFunc(func(b []byte) (int, error) {
-			if isBroken {
-				return 0, errors.New("broken pipe")
-			}
-			return len(b), nil
-		}), log)
-		fmt.Fprintln(out.printed, "one")
-		synctest.Wait()
-		isBroken = false
-		fmt.Fprintln(out.printed, "two")
-		out.flush(t.Context())
-		testkit.WantText(t, log.String(),
-			`msg="printed lines were dropped, because stdout was not read, or failed" lines=1`)
-	})
 }
 
 // panicky is a controller whose function for the keys of pods panics while isBroken says so. It tells what it read.

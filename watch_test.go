@@ -47,7 +47,7 @@ func newPodCache(client *kube.Client, log *Log, kind Kind[*Pod]) *Reflector[*Pod
 
 func reflectOn(t *testing.T, f *fakekube.Server) *reflected {
 	r := &reflected{net: f.ServeIn(t), log: &testkit.Buffer{}}
-	log := newLog(r.log, &options.Options{Verbosity: 6})
+	log := newLog(r.log, levelRequest)
 	base, _ := url.Parse("http://127.0.0.1:1")
 	client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential},
 		r.net.Dial, log)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"podcount/deploy"
-	"podcount/internal/logging"
 )
 
 // Options are the values of the flags. Parse returns them checked.
@@ -54,10 +53,9 @@ type Options struct {
 	RetryPeriod    time.Duration
 
 	// What podcount shows of itself.
-	Listen    string        // the address of the HTTP server; "" starts none
-	Verbosity int           // lines of the slog level -Verbosity and above are logged
-	LogFormat string        // auto, text or json
-	LogStyle  logging.Style // what LogFormat means for stderr; run sets it, not Parse
+	Listen    string // the address of the HTTP server; "" starts none
+	Verbosity int    // lines of the slog level -Verbosity and above are logged
+	LogFormat string // auto, text or json
 
 	own map[string]any // for each flag of Int, String and so on: a pointer to its value
 }

@@ -1,0 +1,50 @@
+package process
+
+import (
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"podcount/internal/testkit"
+)
+
+func TestSecondSignalExitsUnlessItIsACopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signals := make(chan os.Signal, 2)
+		var stops, exits int
+		go obeySignals(signals, func() { stops++ }, func(string) { exits++ })
+		want := func(when string, wantStops, wantExits int) {
+			t.Helper()
+			synctest.Wait()
+			if stops != wantStops || exits != wantExits {
+				t.Errorf("%s: %d stops and %d exits, want %d and %d", when, stops, exits, wantStops, wantExits)
+			}
+		}
+		want("before any signal", 0, 0)
+		signals <- syscall.SIGTERM
+		want("after the first", 1, 0)
+		signals <- syscall.SIGTERM
+		testkit.Pass(signalCopyWindow - 1)
+		signals <- syscall.SIGTERM
+		want("after its copies", 1, 0)
+		testkit.Pass(1)
+		signals <- os.Interrupt
+		want("after the second", 1, 1)
+	})
+}
+
+func TestShutdownThatHangsExits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signals := make(chan os.Signal, 2)
+		exits := make(chan string, 2)
+		go obeySignals(signals, func() {}, func(why string) { exits <- why })
+		signals <- syscall.SIGTERM
+		testkit.Pass(shutdownLimit - 1)
+		testkit.WantNumber(t, "exits before its end", len(exits), 0)
+		testkit.Pass(1)
+		testkit.WantNumber(t, "exits at its end", len(exits), 1)
+		testkit.WantText(t, <-exits, "the shutdown hangs: it has not ended in 26s")
+		close(signals)
+	})
+}
