@@ -1,7 +1,8 @@
 package main
 
-// main_test.go shows what the whole program does, most of it against internal/fakekube in virtual time (testing/synctest),
-// and some of it on a real cluster (make e2e). What one of the other files does alone is shown beside that file.
+// main_test.go runs the tests of the whole program. Most of them are in internal/suite, topic by topic. Here are those
+// that need the internals of package main, the simulation, the behaviours on a real cluster, and the benchmarks. What
+// one of the other files at the top does is shown beside that file.
 
 import (
 	"bytes"
@@ -57,24 +58,7 @@ func isNotBuiltIn(c Controller) bool {
 	return !slices.Contains([]string{"pod-count", "count", "pod-printer"}, c.Name)
 }
 
-// ---------------------------------------------------------------------------------------------------------------------
-// Test harness
-
-// podcount is the program that the suite runs.
-var podcount suite.Program = run
-
-func noCredential(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
-	return &kubeconfig.Credential{}, nil
-}
-
-func newLog(w io.Writer, level slog.Level) *Log {
-	return &Log{
-		Logger:   slog.New(logging.NewHandler(w, logging.Style{}, level)),
-		Registry: metrics.NewRegistry(),
-	}
-}
-
-func quietLog() *Log { return newLog(io.Discard, slog.LevelInfo) }
+// The topics of the suite. Each is a table of sentences about podcount, with the tests that show them.
 
 func TestLabels(t *testing.T)        { suite.Labels.Run(t, run) }
 func TestFormats(t *testing.T)       { suite.Formats.Run(t, run) }
@@ -101,9 +85,56 @@ func TestElection(t *testing.T)      { suite.Election.Run(t, run) }
 func TestCredentials(t *testing.T)   { suite.Credentials.Run(t, run) }
 func TestAccess(t *testing.T)        { suite.Access.Run(t, run) }
 
-// Topics end here.
+// podcount is the program that the suite runs.
+var podcount suite.Program = run
 
-func TestControllerThatHangsKeepsNeitherTheProcessNorTheLease(t *testing.T) {
+func noCredential(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
+	return &kubeconfig.Credential{}, nil
+}
+
+func newLog(w io.Writer, level slog.Level) *Log {
+	return &Log{
+		Logger:   slog.New(logging.NewHandler(w, logging.Style{}, level)),
+		Registry: metrics.NewRegistry(),
+	}
+}
+
+func quietLog() *Log { return newLog(io.Discard, slog.LevelInfo) }
+
+// withController adds a controller for the time of a test.
+func withController(t *testing.T, c Controller) {
+	before := controllers
+	controllers = append(slices.Clip(controllers), c)
+	t.Cleanup(func() { controllers = before })
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Stops and exits
+
+// Nothing but its own limits may end a wait: neither what never ends, nor what ends late.
+func TestHangingWorkIsAbandonedAndNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, never := &testkit.Buffer{}, make(chan struct{})
+		m := &manager{log: newLog(log, slog.LevelInfo)}
+		m.running.Go("worker of x", func() { <-never })
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		start := time.Now()
+		m.awaitEnd("a controller", never, ctx)
+		if took := time.Since(start); took != 5*time.Second+hangTimeout {
+			t.Errorf("it was waited for %v", took)
+		}
+		testkit.WantText(t, log.String(), `what="a controller" running="worker of x"`)
+		close(never)
+		start = time.Now()
+		m.awaitEnd("a controller", never, t.Context())
+		if took := time.Since(start); took != 0 {
+			t.Errorf("what had ended was waited for %v", took)
+		}
+	})
+}
+
+func TestHangingControllerDoesNotKeepTheLease(t *testing.T) {
 	for where, goroutine := range map[string]string{"reconcile": "worker of hangs", "tick": "controller hangs"} {
 		t.Run(where, func(t *testing.T) {
 			hang := make(chan struct{})
@@ -147,194 +178,7 @@ func TestControllerThatHangsKeepsNeitherTheProcessNorTheLease(t *testing.T) {
 	}
 }
 
-// Nothing but its own limits may end a wait: neither what never ends, nor what ends late.
-func TestWhatDoesNotEndIsLeftBehindAndNamed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := &testkit.Buffer{}
-		never := make(chan struct{})
-		m := &manager{log: newLog(log, slog.LevelInfo)}
-		m.running.Go("worker of x", func() { <-never })
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		start := time.Now()
-		m.awaitEnd("a controller", never, ctx)
-		if took := time.Since(start); took != 5*time.Second+hangTimeout {
-			t.Errorf("it was waited for %v", took)
-		}
-		testkit.WantText(t, log.String(), `what="a controller" running="worker of x"`)
-		close(never)
-		start = time.Now()
-		m.awaitEnd("a controller", never, t.Context())
-		if took := time.Since(start); took != 0 {
-			t.Errorf("what had ended was waited for %v", took)
-		}
-	})
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// The manager
-
-func TestControllersHelpListsThem(t *testing.T) {
-	out := &testkit.Buffer{}
-	if err := run(t.Context(), []string{"-controllers", "help"}, os.Getenv, out, out, nil); err != nil {
-		t.Error(err)
-	}
-	testkit.WantNumber(t, "lines of help", strings.Count(out.String(), "\n"), len(controllers))
-	testkit.WantText(t, out.String(), "pod-printer  off  prints the pods")
-	testkit.WantText(t, out.String(), "pod-count    on   writes the numbers")
-}
-
-// withController adds a controller for the time of a test.
-func withController(t *testing.T, c Controller) {
-	before := controllers
-	controllers = append(slices.Clip(controllers), c)
-	t.Cleanup(func() { controllers = before })
-}
-
-func TestControllerThatPanicsTakesNobodyDownAndIsTriedAgain(t *testing.T) {
-	var reconciled atomic.Int32
-	withController(t, Controller{Name: "broken", Setup: func(m *manager, c *Controller) {
-		Watch(c, m.pods, func(d Delta[*Pod]) []Key {
-			if d.Old == nil {
-				panic("keys of a new pod")
-			}
-			return []Key{d.Key()}
-		})
-		c.Resync = func() []Key { panic("tick") }
-		c.Reconcile = func(context.Context, Key) (Result, error) {
-			reconciled.Add(1)
-			var nothing *Pod
-			return Result{}, errors.New(nothing.NodeName)
-		}
-	}})
-	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", suite.ControlPlane)
-		f.AddPods(2)
-		p := podcount.Start(t, f)
-		testkit.Pass(20 * time.Second)
-		f.AddPod("default", "more", "")
-		testkit.Pass(20 * time.Second)
-		suite.WantLabel(t, f, "cp", suite.TotalLabel, "3")
-		if n := reconciled.Load(); n < 10 || n > 40 { // two keys, each with a backoff from 5 ms on
-			t.Errorf("tried %d times", n)
-		}
-		testkit.WantNumber(t, "stacks", p.Logged("a controller panics"), 1)
-		testkit.WantText(t, p.Log.String(), "level=ERROR msg=\"a controller panics\" controller=broken")
-		testkit.WantText(t, p.Log.String(), "main_test.go")
-		testkit.WantText(t, p.Log.String(), `msg="cannot reconcile" controller=broken`)
-		suite.WantPeace(t, f)
-	})
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// The controller count
-
-// The bytes in the tour are those of the recording, which is what the tour says it is.
-func TestTourShowsRealBytes(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	frame := recording(t, "watch-added.pb")
-	var shown []byte
-	for _, m := range regexp.MustCompile(`(?m)^    00[0-9a-f]0  ((?:[0-9a-f]{2} +)+)`).FindAllStringSubmatch(string(readme), -1) {
-		line, err := hex.DecodeString(strings.ReplaceAll(m[1], " ", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
-		shown = append(shown, line...)
-	}
-	if len(shown) < 160 || !bytes.HasPrefix(frame, shown) {
-		t.Errorf("%d bytes are shown; the recording has % x", len(shown), frame[:160])
-	}
-	testkit.WantText(t, string(readme), fmt.Sprintf("%d bytes more come out of it", len(frame)))
-	kind := podKind()
-	kind.Labels = []string{"app"}
-	events := 0
-	err = newDecoder(kind).events(bytes.NewReader(frame), true, func(ev WatchEvent[*Pod]) error {
-		events++
-		p := ev.Object
-		if ev.Type != "ADDED" || p.Key().String() != "default/web-0" ||
-			p.UID() != "cc0c67d4-f651-49fc-b1ea-6eb2223f16f7" ||
-			p.ResourceVersion() != "432" ||
-			labelsOf(&p.Meta)["app"] != "web" {
-			t.Errorf("%+v", ev)
-		}
-		return nil
-	})
-	if err != nil || events != 1 {
-		t.Errorf("%d events, %v", events, err)
-	}
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// The command line, and the program as a process
-
-func TestVersionIsPrinted(t *testing.T) {
-	out := &testkit.Buffer{}
-	if err := run(t.Context(), []string{"-version"}, suite.NoEnv, out, io.Discard, nil); err != nil ||
-		!strings.HasPrefix(out.String(), "podcount "+version+" go1.") {
-		t.Errorf("%q, %v", out, err)
-	}
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// Once, dry and pruned
-
-func TestOnceTriesAgainWhatAControllerPanickedAbout(t *testing.T) {
-	var asked atomic.Bool
-	var reconciled atomic.Int32
-	withController(t, Controller{Name: "flaky", Setup: func(m *manager, c *Controller) {
-		Watch(c, m.nodes, func(d Delta[*Node]) []Key {
-			if !asked.Swap(true) {
-				panic("once")
-			}
-			return []Key{d.Key()}
-		})
-		c.Reconcile = func(context.Context, Key) (Result, error) {
-			reconciled.Add(1)
-			return Result{}, nil
-		}
-	}})
-	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("n1")
-		f.AddNode("n2")
-		if err := podcount.Start(t, f, "-once", "-controllers", "flaky").Finish(); err != nil {
-			t.Error(err)
-		}
-		testkit.WantNumber(t, "nodes that were reconciled", int(reconciled.Load()), 2)
-	})
-}
-
-func TestControllerWhoseNumbersOrTicksPanicEndsNothingElse(t *testing.T) {
-	withController(t, Controller{Name: "odd", Setup: func(m *manager, c *Controller) {
-		Watch(c, m.nodes, func(Delta[*Node]) []Key { return nil })
-		c.Totals = func() Totals { panic("numbers") }
-		c.Resync = func() []Key { panic("tick") }
-		c.Reconcile = func(context.Context, Key) (Result, error) { return Result{}, nil }
-	}})
-	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", suite.ControlPlane)
-		f.AddPods(2)
-		if err := podcount.Start(t, f, "-once", "-controllers", "pod-count,odd").Finish(); err == nil ||
-			!strings.Contains(err.Error(), "-once: odd cannot name the objects that need work: panic: tick") {
-			t.Errorf("-once ended with %v", err)
-		}
-		suite.WantLabel(t, f, "cp", suite.TotalLabel, "2")
-		f.AddPods(3)
-		p := podcount.Start(t, f, "-controllers", "pod-count,odd")
-		testkit.Pass(time.Minute)
-		suite.WantLabel(t, f, "cp", suite.TotalLabel, "3")
-		if err := p.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// Health, metrics and state
-
-func TestLiveTellsAWorkerThatHangs(t *testing.T) {
+func TestLivezNamesAHangingWorker(t *testing.T) {
 	var m *manager
 	hang := make(chan struct{})
 	withController(t, Controller{Name: "hangs", Setup: func(of *manager, c *Controller) {
@@ -372,8 +216,200 @@ func TestLiveTellsAWorkerThatHangs(t *testing.T) {
 	})
 }
 
+// ---------------------------------------------------------------------------------------------------------------------
+// Controllers that panic
+
+func TestPanickingControllerIsTriedAgain(t *testing.T) {
+	var reconciled atomic.Int32
+	withController(t, Controller{Name: "broken", Setup: func(m *manager, c *Controller) {
+		Watch(c, m.pods, func(d Delta[*Pod]) []Key {
+			if d.Old == nil {
+				panic("keys of a new pod")
+			}
+			return []Key{d.Key()}
+		})
+		c.Resync = func() []Key { panic("tick") }
+		c.Reconcile = func(context.Context, Key) (Result, error) {
+			reconciled.Add(1)
+			var nothing *Pod
+			return Result{}, errors.New(nothing.NodeName)
+		}
+	}})
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", suite.ControlPlane)
+		f.AddPods(2)
+		p := podcount.Start(t, f)
+		testkit.Pass(20 * time.Second)
+		f.AddPod("default", "more", "")
+		testkit.Pass(20 * time.Second)
+		suite.WantLabel(t, f, "cp", suite.TotalLabel, "3")
+		if n := reconciled.Load(); n < 10 || n > 40 { // two keys, each with a backoff from 5 ms on
+			t.Errorf("tried %d times", n)
+		}
+		testkit.WantNumber(t, "stacks", p.Logged("a controller panics"), 1)
+		testkit.WantText(t, p.Log.String(), "level=ERROR msg=\"a controller panics\" controller=broken")
+		testkit.WantText(t, p.Log.String(), "main_test.go")
+		testkit.WantText(t, p.Log.String(), `msg="cannot reconcile" controller=broken`)
+		suite.WantPeace(t, f)
+	})
+}
+
+func TestPanickingResyncEndsNothingElse(t *testing.T) {
+	withController(t, Controller{Name: "odd", Setup: func(m *manager, c *Controller) {
+		Watch(c, m.nodes, func(Delta[*Node]) []Key { return nil })
+		c.Totals = func() Totals { panic("numbers") }
+		c.Resync = func() []Key { panic("tick") }
+		c.Reconcile = func(context.Context, Key) (Result, error) { return Result{}, nil }
+	}})
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", suite.ControlPlane)
+		f.AddPods(2)
+		if err := podcount.Start(t, f, "-once", "-controllers", "pod-count,odd").Finish(); err == nil ||
+			!strings.Contains(err.Error(), "-once: odd cannot name the objects that need work: panic: tick") {
+			t.Errorf("-once ended with %v", err)
+		}
+		suite.WantLabel(t, f, "cp", suite.TotalLabel, "2")
+		f.AddPods(3)
+		p := podcount.Start(t, f, "-controllers", "pod-count,odd")
+		testkit.Pass(time.Minute)
+		suite.WantLabel(t, f, "cp", suite.TotalLabel, "3")
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// panicky is a controller whose function for the keys of pods panics while isBroken says so. It tells what it read.
+func panicky(t *testing.T, isBroken func(Delta[*Pod]) bool) (keys *[]string, tries *atomic.Int64) {
+	keys = new([]string)
+	tries = new(atomic.Int64)
+	withController(t, Controller{Name: "panicky", Setup: func(m *manager, c *Controller) {
+		Watch(c, m.pods, func(d Delta[*Pod]) []Key {
+			tries.Add(1)
+			if isBroken(d) {
+				panic("no keys of " + d.Key().Name)
+			}
+			return []Key{d.Key()}
+		})
+		c.Reconcile = func(_ context.Context, key Key) (Result, error) {
+			*keys = append(*keys, key.Name)
+			return Result{}, nil
+		}
+	}})
+	return keys, tries
+}
+
+func TestKeysOfAPanicAreNotLost(t *testing.T) {
+	var isBroken atomic.Bool
+	keys, _ := panicky(t, func(d Delta[*Pod]) bool { return isBroken.Load() && d.Key().Name != "good" })
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		podcount.Start(t, f, "-workers", "1")
+		testkit.Pass(time.Second)
+		isBroken.Store(true)
+		f.AddPod("default", "bad", "")
+		f.AddPod("default", "gone", "")
+		f.Remove("pods", suite.At("default", "gone"))
+		f.AddPod("default", "good", "")
+		testkit.Pass(time.Minute)
+		if got := strings.Join(*keys, " "); got != "good" {
+			t.Errorf("while it panics, keys came of: %s", got)
+		}
+		isBroken.Store(false)
+		testkit.Pass(2 * time.Minute) // the longest backoff, and its jitter
+		slices.Sort(*keys)
+		if got := strings.Join(slices.Compact(*keys), " "); got != "bad gone good" {
+			t.Errorf("in the end, keys came of: %s", got)
+		}
+	})
+}
+
+func TestEndlessPanicsAreReportedOnceAMinute(t *testing.T) {
+	_, tries := panicky(t, func(d Delta[*Pod]) bool { return true })
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", suite.ControlPlane)
+		f.AddPods(1)
+		p := podcount.Start(t, f, "-pod-events", "off")
+		testkit.Pass(time.Second)
+		for i := range 1000 { // one object that changes, again and again
+			f.AddPodWithLabels("changing", fakekube.Object{"n": strconv.Itoa(i)})
+		}
+		testkit.Pass(10 * time.Minute)
+		log := p.Log.String()
+		testkit.WantNumber(t, "stacks", strings.Count(log, "main_test.go"), 1)
+		if n := strings.Count(log, "a controller panics again"); n < 5 || n > 10 {
+			t.Errorf("%d more lines in 10 minutes", n)
+		}
+		testkit.WantText(t, log,
+			`msg="a controller panics again" controller=panicky err="panic: no keys of changing" times=`)
+		before := tries.Load()
+		testkit.Pass(time.Hour)
+		if n := tries.Load() - before; n < 60 || n > 60*(1+8) {
+			t.Errorf("%d tries in an hour", n)
+		}
+		suite.WantLabel(t, f, "cp", suite.TotalLabel, "2")
+	})
+}
+
+func TestOnceRetriesAfterAPanic(t *testing.T) {
+	var asked atomic.Bool
+	var reconciled atomic.Int32
+	withController(t, Controller{Name: "flaky", Setup: func(m *manager, c *Controller) {
+		Watch(c, m.nodes, func(d Delta[*Node]) []Key {
+			if !asked.Swap(true) {
+				panic("once")
+			}
+			return []Key{d.Key()}
+		})
+		c.Reconcile = func(context.Context, Key) (Result, error) {
+			reconciled.Add(1)
+			return Result{}, nil
+		}
+	}})
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("n1")
+		f.AddNode("n2")
+		if err := podcount.Start(t, f, "-once", "-controllers", "flaky").Finish(); err != nil {
+			t.Error(err)
+		}
+		testkit.WantNumber(t, "nodes that were reconciled", int(reconciled.Load()), 2)
+	})
+}
+
+func TestOnceFailsIfKeysAreUnknown(t *testing.T) {
+	panicky(t, func(d Delta[*Pod]) bool { return true })
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", suite.ControlPlane)
+		f.AddPods(2)
+		p := podcount.Start(t, f, "-once")
+		<-p.Done
+		testkit.WantText(t, fmt.Sprint(p.Stop()), "-once: panicky could not make 2 objects right")
+		suite.WantLabel(t, f, "cp", suite.TotalLabel, "2")
+	})
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// What podcount shows of itself
+
+func TestVersionIsPrinted(t *testing.T) {
+	out := &testkit.Buffer{}
+	if err := run(t.Context(), []string{"-version"}, suite.NoEnv, out, io.Discard, nil); err != nil ||
+		!strings.HasPrefix(out.String(), "podcount "+version+" go1.") {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestControllersHelp(t *testing.T) {
+	out := &testkit.Buffer{}
+	if err := run(t.Context(), []string{"-controllers", "help"}, os.Getenv, out, out, nil); err != nil {
+		t.Error(err)
+	}
+	testkit.WantNumber(t, "lines of help", strings.Count(out.String(), "\n"), len(controllers))
+	testkit.WantText(t, out.String(), "pod-printer  off  prints the pods")
+	testkit.WantText(t, out.String(), "pod-count    on   writes the numbers")
+}
+
 // Whoever graphs a number must not see a 0 where nobody has counted, or what has been removed.
-func TestGaugesOfWhatIsNotThereAreAbsent(t *testing.T) {
+func TestGaugesOfMissingThingsAreAbsent(t *testing.T) {
 	var m *manager
 	withController(t, Controller{Name: "looks", Setup: func(of *manager, c *Controller) {
 		m = of
@@ -429,11 +465,46 @@ func TestGaugesOfWhatIsNotThereAreAbsent(t *testing.T) {
 	})
 }
 
-// ---------------------------------------------------------------------------------------------------------------------
-// The manifest
+// The bytes in the tour are those of the recording, which is what the tour says it is.
+func TestTourShowsRealBytes(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := recording(t, "watch-added.pb")
+	var shown []byte
+	for _, m := range regexp.MustCompile(`(?m)^    00[0-9a-f]0  ((?:[0-9a-f]{2} +)+)`).FindAllStringSubmatch(string(readme), -1) {
+		line, err := hex.DecodeString(strings.ReplaceAll(m[1], " ", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown = append(shown, line...)
+	}
+	if len(shown) < 160 || !bytes.HasPrefix(frame, shown) {
+		t.Errorf("%d bytes are shown; the recording has % x", len(shown), frame[:160])
+	}
+	testkit.WantText(t, string(readme), fmt.Sprintf("%d bytes more come out of it", len(frame)))
+	kind := podKind()
+	kind.Labels = []string{"app"}
+	events := 0
+	err = newDecoder(kind).events(bytes.NewReader(frame), true, func(ev WatchEvent[*Pod]) error {
+		events++
+		p := ev.Object
+		if ev.Type != "ADDED" || p.Key().String() != "default/web-0" ||
+			p.UID() != "cc0c67d4-f651-49fc-b1ea-6eb2223f16f7" ||
+			p.ResourceVersion() != "432" ||
+			labelsOf(&p.Meta)["app"] != "web" {
+			t.Errorf("%+v", ev)
+		}
+		return nil
+	})
+	if err != nil || events != 1 {
+		t.Errorf("%d events, %v", events, err)
+	}
+}
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Simulated time: a seed chooses a cluster's life and its faults
+// Simulated time: a seed chooses the life of a cluster and its faults
 
 // podcountSimulated returns what the simulation must know about podcount.
 func podcountSimulated(seed uint64) sim.Options {
@@ -635,87 +706,4 @@ func BenchmarkPeakMemory(b *testing.B) {
 			}
 		})
 	}
-}
-
-// panicky is a controller whose function for the keys of pods panics while isBroken says so. It tells what it read.
-func panicky(t *testing.T, isBroken func(Delta[*Pod]) bool) (keys *[]string, tries *atomic.Int64) {
-	keys = new([]string)
-	tries = new(atomic.Int64)
-	withController(t, Controller{Name: "panicky", Setup: func(m *manager, c *Controller) {
-		Watch(c, m.pods, func(d Delta[*Pod]) []Key {
-			tries.Add(1)
-			if isBroken(d) {
-				panic("no keys of " + d.Key().Name)
-			}
-			return []Key{d.Key()}
-		})
-		c.Reconcile = func(_ context.Context, key Key) (Result, error) {
-			*keys = append(*keys, key.Name)
-			return Result{}, nil
-		}
-	}})
-	return keys, tries
-}
-
-func TestKeysOfAChangeWhoseFunctionPanicsAreNotLost(t *testing.T) {
-	var isBroken atomic.Bool
-	keys, _ := panicky(t, func(d Delta[*Pod]) bool { return isBroken.Load() && d.Key().Name != "good" })
-	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		podcount.Start(t, f, "-workers", "1")
-		testkit.Pass(time.Second)
-		isBroken.Store(true)
-		f.AddPod("default", "bad", "")
-		f.AddPod("default", "gone", "")
-		f.Remove("pods", suite.At("default", "gone"))
-		f.AddPod("default", "good", "")
-		testkit.Pass(time.Minute)
-		if got := strings.Join(*keys, " "); got != "good" {
-			t.Errorf("while it panics, keys came of: %s", got)
-		}
-		isBroken.Store(false)
-		testkit.Pass(2 * time.Minute) // the longest backoff, and its jitter
-		slices.Sort(*keys)
-		if got := strings.Join(slices.Compact(*keys), " "); got != "bad gone good" {
-			t.Errorf("in the end, keys came of: %s", got)
-		}
-	})
-}
-
-func TestControllerThatPanicsForEverIsSaidOnceAMinuteAndCostsLittle(t *testing.T) {
-	_, tries := panicky(t, func(d Delta[*Pod]) bool { return true })
-	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", suite.ControlPlane)
-		f.AddPods(1)
-		p := podcount.Start(t, f, "-pod-events", "off")
-		testkit.Pass(time.Second)
-		for i := range 1000 { // one object that changes, again and again
-			f.AddPodWithLabels("changing", fakekube.Object{"n": strconv.Itoa(i)})
-		}
-		testkit.Pass(10 * time.Minute)
-		log := p.Log.String()
-		testkit.WantNumber(t, "stacks", strings.Count(log, "main_test.go"), 1)
-		if n := strings.Count(log, "a controller panics again"); n < 5 || n > 10 {
-			t.Errorf("%d more lines in 10 minutes", n)
-		}
-		testkit.WantText(t, log,
-			`msg="a controller panics again" controller=panicky err="panic: no keys of changing" times=`)
-		before := tries.Load()
-		testkit.Pass(time.Hour)
-		if n := tries.Load() - before; n < 60 || n > 60*(1+8) {
-			t.Errorf("%d tries in an hour", n)
-		}
-		suite.WantLabel(t, f, "cp", suite.TotalLabel, "2")
-	})
-}
-
-func TestOnceFailsWhereAFunctionThatPanicsCouldNotSayItsKeys(t *testing.T) {
-	panicky(t, func(d Delta[*Pod]) bool { return true })
-	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", suite.ControlPlane)
-		f.AddPods(2)
-		p := podcount.Start(t, f, "-once")
-		<-p.Done
-		testkit.WantText(t, fmt.Sprint(p.Stop()), "-once: panicky could not make 2 objects right")
-		suite.WantLabel(t, f, "cp", suite.TotalLabel, "2")
-	})
 }
