@@ -41,6 +41,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	controllers = slices.DeleteFunc(controllers, isNotBuiltIn)
 	switch {
 	case os.Getenv(fakekube.ExecPluginDir) != "":
 		os.Exit(fakekube.RunExecPlugin(os.Getenv(fakekube.ExecPluginDir)))
@@ -48,7 +49,6 @@ func TestMain(m *testing.M) {
 		main() // the program itself, for tests of signals and exit codes
 		os.Exit(0)
 	}
-	controllers = slices.DeleteFunc(controllers, isNotBuiltIn)
 	os.Exit(fakekube.RunTests(m))
 }
 
