@@ -1,0 +1,181 @@
+package suite
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"podcount/internal/fakekube"
+	"podcount/internal/testkit"
+	"podcount/internal/yaml"
+)
+
+// readmeController shows that the file in the section "Write your own controller" of README.md works, and that the
+// tests of podcount pass with it in place.
+func readmeController(t *testing.T, podcount Program) {
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "podcount")
+	overlay := overlayWith(t, dir, "crowded.go", readmeExample(t))
+	output(t, "go", "build", overlay, "-o", binary, ".")
+	t.Run("it is listed and has its flag in the help", func(t *testing.T) {
+		testkit.WantText(t, output(t, binary, "-controllers=help"), "crowded      on   warns of namespaces")
+		testkit.WantText(t, output(t, binary, "-h"), "-crowded-limit N")
+	})
+	t.Run("it works with the rights in the manifest", func(t *testing.T) { crowdedWorks(t, binary) })
+	t.Run("podcount's tests pass with it", func(t *testing.T) {
+		const topics = "^(TestControllersHelpListsThem|TestManifests|TestUsage)$"
+		output(t, "go", "test", overlay, "-count=1", "-run", topics, ".")
+	})
+}
+
+// overlayWith returns a flag with which the go command finds one more file beside main.go.
+func overlayWith(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, name)
+	files := map[string]map[string]string{"Replace": {filepath.Join(here, name): file}}
+	overlay, err := json.Marshal(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WriteFiles(t, dir, map[string]string{name: text, "overlay.json": string(overlay)})
+	return "-overlay=" + filepath.Join(dir, "overlay.json")
+}
+
+// readmeExample returns the file that the README shows.
+func readmeExample(t *testing.T) string {
+	t.Helper()
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, hasSection := strings.Cut(string(readme), "\n### Write your own controller\n")
+	_, text, _ := strings.Cut(section, "```go\n")
+	text, _, isClosed := strings.Cut(text, "```")
+	if !hasSection || !isClosed {
+		t.Fatal("the README shows no controller")
+	}
+	testkit.WantBetween(t, "lines of the controller in the README", strings.Count(text, "\n"), 20, 40)
+	return text
+}
+
+// output runs a command, which must succeed, and returns what it prints to stdout.
+func output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	var stdout, stderr testkit.Buffer
+	cmd := exec.Command(name, args...)
+	cmd.Stdout = &stdout
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s %q: %v\n%s%s", name, args, err, stdout.String(), stderr.String())
+	}
+	return stdout.String()
+}
+
+// crowdedWorks runs podcount with the README's controller, as the manifest does: with its arguments, and with no other
+// rights than those that it grants.
+func crowdedWorks(t *testing.T, binary string) {
+	manifest := output(t, binary, "-manifest=podcount", "-controllers=crowded", "-crowded-limit=2")
+	f := fakekube.New()
+	server, ca := f.ServeTLSFor(t)
+	f.Allow("admin-token")
+	f.AddUser("podcount-token", "system:serviceaccount:kube-system:podcount")
+	grantRights(t, f, manifest)
+	addNamespace(f, "crowded", "Active", 3)
+	addNamespace(f, "going", "Terminating", 3)
+	addNamespace(f, "quiet", "Active", 2)
+
+	dir := t.TempDir()
+	config := fakekube.Kubeconfig(server, ca, "token: podcount-token")
+	testkit.WriteFiles(t, dir, map[string]string{"config": config})
+	args := append(argsOf(t, manifest), "-kubeconfig="+filepath.Join(dir, "config"), "-listen=127.0.0.1:0")
+	cmd := exec.Command(binary, args...)
+	log := &testkit.Buffer{}
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	f.Await(t, "the Event", func() bool { return len(EventsOf(f, "Crowded")) > 0 })
+	metrics := metricsOf(t, log.String())
+	cmd.Process.Signal(syscall.SIGTERM)
+	if err := <-ended; err != nil {
+		t.Errorf("podcount ended with %v", err)
+	}
+
+	events := EventsOf(f, "Crowded")
+	testkit.WantEqual(t, "the objects with Events", len(events), 1)
+	testkit.WantText(t, events[0], "Namespace/crowded in default: more pods than -crowded-limit")
+	testkit.WantText(t, metrics, "# HELP crowded_total Warnings of namespaces.", "\ncrowded_total ")
+	if strings.Contains(log.String(), "Forbidden") {
+		t.Error("a right is missing")
+	}
+}
+
+// grantRights gives the fake the roles and the bindings of a manifest.
+func grantRights(t *testing.T, f *fakekube.Server, manifest string) {
+	t.Helper()
+	resources := map[string]string{
+		"ClusterRole":        "clusterroles",
+		"ClusterRoleBinding": "clusterrolebindings",
+		"Role":               "roles",
+		"RoleBinding":        "rolebindings",
+	}
+	for doc := range strings.SplitSeq(manifest, "\n---\n") {
+		tree, err := yaml.Parse(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := tree.(fakekube.Object)
+		if resource, isRight := resources[fakekube.TextIn(object, "kind")]; isRight {
+			f.Put(resource, object)
+		}
+	}
+}
+
+// addNamespace adds a namespace that is in a phase, and has some pods.
+func addNamespace(f *fakekube.Server, name, phase string, pods int) {
+	f.Put("namespaces", fakekube.Object{
+		"metadata": fakekube.Object{"name": name},
+		"status":   fakekube.Object{"phase": phase},
+	})
+	for i := range pods {
+		f.AddPod(name, "web-"+string(rune('a'+i)), "")
+	}
+}
+
+// metricsOf fetches the metrics of a podcount that logs where it listens.
+func metricsOf(t *testing.T, log string) string {
+	t.Helper()
+	address := regexp.MustCompile(`msg=listening on=(\S+)`).FindStringSubmatch(log)
+	if address == nil {
+		t.Fatalf("podcount does not listen:\n%s", log)
+	}
+	answer, err := http.Get("http://" + address[1] + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
