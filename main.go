@@ -494,7 +494,7 @@ func (m *manager) runController(c *Controller, pause time.Duration) {
 	}
 	if m.options.Once {
 		m.resyncOnce(c)
-		c.tally.Full()
+		c.tally.Complete()
 		m.awaitDone(c)
 		return
 	}
@@ -658,7 +658,7 @@ func (c *Controller) describeLeft() string {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return fmt.Sprintf("%s could not make %s right (%s)",
-		c.Name, tally.Count(left, "object"), strings.Join(names, ", "))
+		c.Name, tally.Plural(left, "object"), strings.Join(names, ", "))
 }
 
 // summarize logs a line for each controller with the outcome of -once, -prune or -dry-run.
@@ -678,7 +678,7 @@ func (m *manager) summarize() {
 		if m.options.DryRun {
 			right := totals.All - totals.Wrong
 			outcome = fmt.Sprintf("%s: %d would be written, %d right, 0 failed",
-				tally.Count(totals.All, totals.Noun), totals.Wrong, right)
+				tally.Plural(totals.All, totals.Noun), totals.Wrong, right)
 		}
 		m.log.Info(fmt.Sprintf("%s, in %.1f s", outcome, time.Since(m.started).Seconds()))
 	}
@@ -936,7 +936,7 @@ func (c *Controller) backlogged() (n int) {
 func (c *Controller) recoverPanic(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("panic: %v", p)
-		c.panics.Note(*err)
+		c.panics.Report(*err)
 	}
 }
 
@@ -1020,7 +1020,7 @@ type podCount struct {
 	pods       *Reflector[*Pod]
 	podsByNode *CountIndex[*Pod, string]
 
-	stripped retry.Rests[nodeLabel] // the labels that the server has dropped
+	stripped retry.Pauses[nodeLabel] // the labels that the server has dropped
 	foretold sync.Map               // by node, what a dry run logged last
 
 	totalPassedOnAt time.Time   // only the reconcile of theTotal uses it
@@ -1385,7 +1385,7 @@ type countControl struct {
 	reported sync.Map // by key, the countReport that Events have last made of a Count
 	foretold sync.Map // by key, what a dry run logged last
 
-	stripped     retry.Rests[Key]             // the Counts whose status the server has dropped
+	stripped     retry.Pauses[Key]             // the Counts whose status the server has dropped
 	lastStripped atomic.Pointer[Key]          // the last of them; nil since a status was kept
 	keeper       atomic.Pointer[Installation] // the installation that has kept a status, as far as we know
 	pause        atomic.Pointer[statusPause]

@@ -1,5 +1,5 @@
-// Package background runs functions in goroutines that can be waited for, and names those that still run. It stops
-// nothing: what it runs must end by itself.
+// Package background starts goroutines that the caller can wait for. It cannot stop them: each function must end by
+// itself.
 package background
 
 import (
@@ -9,60 +9,61 @@ import (
 	"sync"
 )
 
-// Go runs f in a goroutine, and returns a channel that is closed when f has returned.
-func Go(f func()) (done <-chan struct{}) {
-	ended := make(chan struct{})
+// Go runs f in a goroutine. The channel is closed when f has returned.
+func Go(f func()) (ended <-chan struct{}) {
+	done := make(chan struct{})
 	go func() {
-		defer close(ended)
+		defer close(done)
 		f()
 	}()
-	return ended
+	return done
 }
 
-// HasEnded reports whether a channel is closed that nothing is ever sent to.
-func HasEnded(done <-chan struct{}) bool {
+// HasEnded reports whether a channel is closed. Nothing may ever be sent to the channel.
+func HasEnded(ended <-chan struct{}) bool {
 	select {
-	case <-done:
+	case <-ended:
 		return true
 	default:
 		return false
 	}
 }
 
-// Group runs functions that have names, so that one that hangs can be named. The zero value is ready for use. Safe for
-// concurrent use.
+// Group is a group of goroutines with names. If one of them hangs, Running tells which. The zero value is ready for
+// use. Safe for concurrent use.
 type Group struct {
 	all     sync.WaitGroup
 	mu      sync.Mutex     // guards running
-	running map[string]int // how many functions of a name run
+	running map[string]int // the number of goroutines by name
 }
 
-// Go runs f in a goroutine. Several functions may have the same name.
+// Go runs f in a goroutine. Several goroutines may have the same name.
 func (g *Group) Go(name string, f func()) {
-	g.count(name, +1)
+	g.add(name, +1)
 	g.all.Go(func() {
-		defer g.count(name, -1)
+		defer g.add(name, -1)
 		f()
 	})
 }
 
-// Wait returns when all functions have returned. No function may be added from then on.
+// Wait waits until all goroutines have ended. Go must not be called after that.
 func (g *Group) Wait() { g.all.Wait() }
 
-// Running returns the names of the functions that run, sorted and joined by commas.
+// Running returns the names of the goroutines that have not ended, sorted and joined by commas.
 func (g *Group) Running() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return strings.Join(slices.Sorted(maps.Keys(g.running)), ", ")
 }
 
-func (g *Group) count(name string, by int) {
+// add changes the number of goroutines with a name.
+func (g *Group) add(name string, change int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.running == nil {
 		g.running = map[string]int{}
 	}
-	g.running[name] += by
+	g.running[name] += change
 	if g.running[name] == 0 {
 		delete(g.running, name)
 	}

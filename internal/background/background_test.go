@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 )
 
-func TestGroupNamesWhatRuns(t *testing.T) {
+func TestGroupNamesItsGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Group
 		release := make(chan struct{})
@@ -26,7 +26,7 @@ func TestGroupNamesWhatRuns(t *testing.T) {
 	})
 }
 
-func TestGoClosesItsChannelAtTheEnd(t *testing.T) {
+func TestGoClosesTheChannelAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		done := Go(func() { <-release })

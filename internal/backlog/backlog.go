@@ -1,8 +1,8 @@
-// Package backlog keeps changes that could not be handled, and tries them again. Each object's changes wait for a
-// backoff of their own, so that one bad object delays no other.
+// Package backlog retries changes whose handler has failed. Each object has a backoff of its own, so that one bad
+// object delays no other.
 //
-// A backlog is for handlers that fail because of a bug. It limits what it keeps, and it may handle changes late and out
-// of order with newer ones. So it suits handlers that only take from a change which objects to look at.
+// A backlog is for handlers that fail because of a bug. It keeps a limited number of changes, and handles them after
+// newer ones. So the handler must not depend on the order of changes.
 package backlog
 
 import (
@@ -15,35 +15,36 @@ import (
 )
 
 const (
-	objectLimit = 10_000 // objects whose changes are kept
-	changeLimit = 8      // changes of one object that are kept
+	objectLimit = 10_000 // objects in a backlog
+	changeLimit = 8      // changes of one object
 
-	firstPause = time.Second // after the first failure; it doubles with each further one
+	firstPause = time.Second // after the first failure; each further failure doubles it
 	maxPause   = time.Minute
 )
 
-// Backlog keeps changes of type C by the key of the object that has changed. Safe for concurrent use.
+// Backlog holds changes of type C, by the keys of the objects that have changed. Safe for concurrent use.
 type Backlog[K comparable, C any] struct {
 	options Options[K, C]
 
 	mu      sync.Mutex // guards all fields below
 	objects map[K]*object[C]
-	isFull  bool // a change was dropped
+	isFull  bool // objects has reached its limit, and OnFull was called
 }
 
 // Options are what a backlog is made with. All of them are required.
 type Options[K comparable, C any] struct {
-	// Handle handles a change. It may be called by several goroutines at once.
+	// Handle handles a change. Several goroutines may call it at once.
 	Handle func(C) error
 
-	// Stop ends all tries when it ends.
+	// Stop ends when no change may be retried any more.
 	Stop context.Context
 
-	// OnFull is called once, when changes of an object are dropped because there are too many objects.
+	// OnFull is called the first time that a change is dropped because there are too many objects. key is the object
+	// of that change.
 	OnFull func(key K)
 }
 
-// object is the changes of one object, the oldest first.
+// object holds the changes of one object, the oldest first.
 type object[C any] struct {
 	changes  []C
 	failures int
@@ -61,25 +62,25 @@ func (b *Backlog[K, C]) Len() int {
 	return len(b.objects)
 }
 
-// Add keeps a change that could not be handled, and has it tried again. Of an object with many changes it keeps the
-// first one and the newest.
+// Add adds a change whose handler has failed. If an object has too many changes, its first change and the newest ones
+// are kept.
 func (b *Backlog[K, C]) Add(key K, change C) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	obj := b.objects[key]
 	if obj == nil && len(b.objects) >= objectLimit {
-		b.dropLocked(key)
+		b.reportFullLocked(key)
 		return
 	}
 	if obj == nil {
 		obj = &object[C]{}
 		b.objects[key] = obj
-		b.tryLaterLocked(key, obj)
+		b.retryLaterLocked(key, obj)
 	}
 	obj.add(change)
 }
 
-func (b *Backlog[K, C]) dropLocked(key K) {
+func (b *Backlog[K, C]) reportFullLocked(key K) {
 	if !b.isFull {
 		b.isFull = true
 		b.options.OnFull(key)
@@ -94,15 +95,15 @@ func (o *object[C]) add(changes ...C) {
 	}
 }
 
-func (b *Backlog[K, C]) tryLaterLocked(key K, obj *object[C]) {
+func (b *Backlog[K, C]) retryLaterLocked(key K, obj *object[C]) {
 	obj.failures++
 	pause := retry.Backoff(obj.failures, firstPause, maxPause)
-	time.AfterFunc(pause, func() { b.try(key, obj) })
+	time.AfterFunc(pause, func() { b.retry(key, obj) })
 }
 
-// try handles the changes of one object, and keeps those that fail again. The lock is not held meanwhile, so that more
-// changes may be added.
-func (b *Backlog[K, C]) try(key K, obj *object[C]) {
+// retry handles the changes of one object, and keeps those that fail again. It does not hold the lock while it calls the
+// handler, so more changes may be added meanwhile.
+func (b *Backlog[K, C]) retry(key K, obj *object[C]) {
 	if b.options.Stop.Err() != nil {
 		return
 	}
@@ -123,5 +124,5 @@ func (b *Backlog[K, C]) try(key K, obj *object[C]) {
 		delete(b.objects, key)
 		return
 	}
-	b.tryLaterLocked(key, obj)
+	b.retryLaterLocked(key, obj)
 }

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// Content is what Pages shows. All of its functions are required. Any goroutine may call them, several at once.
+// Content is what Pages shows. All of its functions are required. Several goroutines may call them at once.
 type Content struct {
-	// Stuck describes the workers that have had the same key for too long.
+	// Stuck describes the controllers whose workers hang.
 	Stuck func() []string
 
-	// Incomplete names the caches whose first list is not complete.
+	// Incomplete names the caches that have no complete list yet.
 	Incomplete func() []string
 
-	// State returns what /debug/state shows, as JSON.
+	// State returns a value that /debug/state shows as JSON.
 	State func() any
 
 	// Metrics returns all metrics in Prometheus' text format.
@@ -31,7 +31,7 @@ const indexPage = `podcount serves here:
 /debug/state  the caches, the queues and the lease, as JSON, for people
 `
 
-// Pages returns a handler for the kubelet's probes, for Prometheus and for people.
+// Pages returns a handler that answers the kubelet's probes, Prometheus and people.
 func Pages(c Content) http.Handler {
 	mux := http.NewServeMux()
 	live := func(w http.ResponseWriter, _ *http.Request) {
@@ -61,7 +61,7 @@ func Pages(c Content) http.Handler {
 	return mux
 }
 
-// answerProbe answers ok, or 503 with the problems.
+// answerProbe answers 200 if there are no problems, and otherwise 503 with the problems.
 func answerProbe(w http.ResponseWriter, heading string, problems []string) {
 	if len(problems) > 0 {
 		http.Error(w, heading+strings.Join(problems, ", "), http.StatusServiceUnavailable)

@@ -7,36 +7,38 @@ import (
 	"time"
 )
 
-// panicPause is the time between two lines about the panics of the same thing.
+// panicPause is the time between two lines of one Panics.
 const panicPause = time.Minute
 
-// Panics logs that something panics again and again: the first panic with its stack, and from then on at most a line a
-// minute, with the number of panics since the line before. Safe for concurrent use.
+// Panics logs the panics of one part of the program. It logs the first panic at once, with its stack. After that it
+// logs at most one line a minute, with the number of panics since the line before. Safe for concurrent use.
 type Panics struct {
 	log     *slog.Logger
-	subject string // what panics
-	args    []any  // attributes of each line
+	subject string
+	args    []any // attributes of each line
 
-	mu       sync.Mutex // guards all fields below
-	hasStack bool       // the first panic was logged, with its stack
-	isPaused bool       // a line was logged less than panicPause ago
-	unlogged int        // panics since the last line
-	newest   error
+	mu            sync.Mutex // guards all fields below
+	isStackLogged bool       // the first panic was logged, with its stack
+	isPaused      bool       // a line was logged less than panicPause ago
+	unlogged      int        // the number of panics since the last line
+	newest        error      // the last panic
 }
 
-// NewPanics makes a Panics. subject is what panics, as in "a controller". args are attributes of each line.
+// NewPanics makes a Panics. subject names the part of the program, as in "a controller". args are attributes of each
+// line.
 func NewPanics(log *slog.Logger, subject string, args ...any) *Panics {
 	return &Panics{log: log, subject: subject, args: args}
 }
 
-// Note takes note of a panic. Call it while the panic is being recovered, so that the stack shows where it began.
-func (p *Panics) Note(err error) {
+// Report logs or counts a panic. Call it in the deferred function that recovers, because only there does the stack show
+// where the panic began.
+func (p *Panics) Report(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unlogged++
 	p.newest = err
-	if !p.hasStack {
-		p.hasStack = true
+	if !p.isStackLogged {
+		p.isStackLogged = true
 		p.logLocked(p.subject+" panics", "err", err, "stack", string(debug.Stack()))
 		return
 	}
@@ -49,7 +51,7 @@ func (p *Panics) logAgainLocked() {
 	p.logLocked(p.subject+" panics again", "err", p.newest, "times", p.unlogged)
 }
 
-// logLocked writes a line, and then pauses.
+// logLocked logs a line, and begins a pause. Panics during the pause are logged together at its end.
 func (p *Panics) logLocked(message string, args ...any) {
 	p.log.Error(message, append(p.args[:len(p.args):len(p.args)], args...)...)
 	p.unlogged = 0

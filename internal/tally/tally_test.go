@@ -37,14 +37,14 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-func TestAllIsDoneOnceAllKeysAreKnown(t *testing.T) {
+func TestRunIsDoneOnceAllKeysAreKnown(t *testing.T) {
 	tally := New[string]()
 	tally.Todo("a")
 	tally.Done("a")
 	if tally.IsAllDone() {
 		t.Error("all is done, though more keys may come")
 	}
-	tally.Full()
+	tally.Complete()
 	if !tally.IsAllDone() {
 		t.Error("all keys are done, but not all")
 	}
