@@ -1,7 +1,9 @@
 package main
 
-// cache.go owns what podcount remembers: the kinds, which of their fields are read, the trimmed objects, and the store
-// with its indexes. It knows no HTTP.
+// cache.go holds the Store, which keeps the objects of one kind in memory, with its indexes. After the Store come the
+// kinds, with the few fields that are kept of each object, and the decoder, which reads objects from lists and watches.
+//
+// Nothing in this file sends a request.
 
 import (
 	"bytes"
@@ -13,6 +15,7 @@ import (
 	"hash/maphash"
 	"io"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -34,11 +37,11 @@ func (k Key) String() string {
 	return k.Namespace + "/" + k.Name
 }
 
-// MarshalText makes a key a string in JSON.
+// MarshalText makes JSON show a key as String does.
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// Object is a pointer to a struct that embeds Meta. An object in a store is never modified, so that everybody can read
-// it without a lock.
+// Object is a pointer to a struct that embeds Meta. Objects in a store are never modified, so they can be read without
+// a lock.
 type Object[T any] interface {
 	comparable // to nil
 	meta() *Meta
@@ -46,35 +49,35 @@ type Object[T any] interface {
 	// hasSameFields compares all fields except those of Meta.
 	hasSameFields(T) bool
 
-	// readFrom sets all fields except those of Meta.
-	readFrom(*item)
+	// readFrom sets all fields except those of Meta. It must not keep the memory of the rawObject.
+	readFrom(*rawObject)
 }
 
-// Delta is one change of a store. Old is nil for an object that was added, and New is nil for one that was removed. If
-// both are the same object, it has not changed: a controller gets to see each object once like this when it begins.
+// Delta is one change of a store. Old is nil if the object was added, and New is nil if it was removed. If Old and New
+// are the same object, nothing has changed: this is how a controller receives the objects that already exist.
 type Delta[T Object[T]] struct{ Old, New T }
 
 // Key returns the key of the object that has changed.
 func (d Delta[T]) Key() Key { return cmp.Or(d.New, d.Old).meta().Key() }
 
-// Store is the cache of one kind. Any goroutine may read it. Only its reflector may change it, except that whoever
-// patches an object applies the server's answer.
+// Store holds the objects of one kind. Any goroutine may read it. Only the kind's reflector changes it: with Apply and
+// Listings while it runs, and with ApplyAnswer after each patch.
 type Store[T Object[T]] struct {
 	reportsEveryVersion bool // see Reflector.NeedEveryVersion
 
-	mu       sync.RWMutex // guards all fields below
-	items    map[string]T // by namespace/name, which is the beginning of the object's own text
-	indexes  []index[T]
-	lists    uint32 // the number of the newest list
-	isListed bool   // a list is complete
+	mu         sync.RWMutex // guards all fields below
+	items      map[string]T // by Meta.storeKey
+	indexes    []index[T]
+	newestList uint32 // the number of the newest Listing
+	hasList    bool   // a Listing was committed
 }
 
-// NewStore makes an empty store.
+// NewStore returns an empty store.
 func NewStore[T Object[T]]() *Store[T] {
 	return &Store[T]{items: map[string]T{}}
 }
 
-// Get returns an object, or nil.
+// Get returns an object, or nil if the store does not have it.
 func (s *Store[T]) Get(key Key) T {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -96,52 +99,50 @@ func (s *Store[T]) All() []T {
 	return slices.AppendSeq(all, maps.Values(s.items))
 }
 
-// Apply takes the object of a watch event (ADDED, MODIFIED or DELETED), and returns what has changed. That is nothing
-// if the store already has a newer version of the object.
+// Apply applies a watch event (ADDED, MODIFIED or DELETED), and returns the changes. It changes nothing if the store
+// already has a newer version of the object.
 func (s *Store[T]) Apply(eventType string, obj T) []Delta[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hasNewerLocked(obj) {
 		return nil
 	}
-	key := obj.meta().text[:obj.meta().keyEnd]
 	if eventType == "DELETED" {
-		return s.deleteLocked(key)
+		return s.deleteLocked(obj.meta().storeKey())
 	}
-	return s.setLocked(key, obj)
+	return s.setLocked(obj)
 }
 
-// ApplyAnswer takes the object that the server returned for a patch of ours, and returns what has changed. It only ever
-// replaces a state of the same object: if the watch has removed the object meanwhile, it stays removed. Later the watch
-// brings the same version, which then changes nothing any more.
+// ApplyAnswer stores the object in the server's answer to a patch, and returns the changes. The watch may have been
+// faster than the answer: ApplyAnswer neither adds an object again that the watch has removed, nor replaces a newer
+// version.
 func (s *Store[T]) ApplyAnswer(obj T) []Delta[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := obj.meta().text[:obj.meta().keyEnd]
-	old, isKnown := s.items[key]
+	old, isKnown := s.items[obj.meta().storeKey()]
 	if !isKnown || old.meta().UID() != obj.meta().UID() || s.hasNewerLocked(obj) {
 		return nil
 	}
-	obj.meta().lastList = old.meta().lastList // a list that is under way may have seen the object
-	return s.setLocked(key, obj)
+	// A list in progress may have marked the old object. Without the mark, Commit would remove the new one.
+	obj.meta().lastList = old.meta().lastList
+	return s.setLocked(obj)
 }
 
-// hasNewerLocked reports whether the store has a newer version of an object, or of another one with its name.
+// hasNewerLocked reports whether the store has a newer version of an object, or a newer object of the same name.
 func (s *Store[T]) hasNewerLocked(obj T) bool {
-	m := obj.meta()
-	known, isKnown := s.items[m.text[:m.keyEnd]]
+	known, isKnown := s.items[obj.meta().storeKey()]
 	if !isKnown {
 		return false
 	}
-	version := m.ResourceVersion()
+	version := obj.meta().ResourceVersion()
 	knownVersion := known.meta().ResourceVersion()
-	return version != knownVersion && !newerVersion(version, knownVersion)
+	return version != knownVersion && !isNewerVersion(version, knownVersion)
 }
 
-// newerVersion reports whether resourceVersion a is newer than b. Versions are decimal numbers of any length. A version
-// that is not a number is always newer, so that no event is lost.
+// isNewerVersion reports whether resourceVersion a is newer than b. Versions are decimal numbers of any length. If one
+// of them is not a number, a is newer than b unless they are equal, so no event is lost.
 // https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/5504-comparable-resource-version
-func newerVersion(a, b string) bool {
+func isNewerVersion(a, b string) bool {
 	if !isDecimal(a) || !isDecimal(b) {
 		return a != b
 	}
@@ -155,9 +156,10 @@ func newerVersion(a, b string) bool {
 
 func isDecimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// setLocked stores obj under its key, and returns what has changed.
-func (s *Store[T]) setLocked(key string, obj T) []Delta[T] {
+// setLocked stores obj, and returns the changes.
+func (s *Store[T]) setLocked(obj T) []Delta[T] {
 	var none T
+	key := obj.meta().storeKey()
 	old := s.items[key]
 	if old != none {
 		s.removeFromIndexesLocked(old)
@@ -170,7 +172,7 @@ func (s *Store[T]) setLocked(key string, obj T) []Delta[T] {
 		return []Delta[T]{{New: obj}}
 	}
 	if old.meta().UID() != obj.meta().UID() {
-		return []Delta[T]{{Old: old}, {New: obj}} // another object, under the same name
+		return []Delta[T]{{Old: old}, {New: obj}} // The object was recreated under the same name.
 	}
 	if !s.hasChanged(old, obj) {
 		return nil
@@ -178,7 +180,7 @@ func (s *Store[T]) setLocked(key string, obj T) []Delta[T] {
 	return []Delta[T]{{Old: old, New: obj}}
 }
 
-// hasChanged reports whether a controller can see a difference between two states of an object.
+// hasChanged reports whether two versions of an object differ in a way that is reported as a change.
 func (s *Store[T]) hasChanged(old, now T) bool {
 	if s.reportsEveryVersion && old.meta().ResourceVersion() != now.meta().ResourceVersion() {
 		return true
@@ -186,7 +188,7 @@ func (s *Store[T]) hasChanged(old, now T) bool {
 	return !old.hasSameFields(now) || !old.meta().hasSameLabels(now.meta())
 }
 
-// deleteLocked removes the object under a key, if there is one, and returns what has changed.
+// deleteLocked removes the object with this key, if there is one, and returns the changes.
 func (s *Store[T]) deleteLocked(key string) []Delta[T] {
 	old, isKnown := s.items[key]
 	if !isKnown {
@@ -203,35 +205,38 @@ func (s *Store[T]) removeFromIndexesLocked(obj T) {
 	}
 }
 
-// Listing collects the objects of one list. The store does not change until Commit, so that a list that fails part-way
-// is simply dropped: half a list is never taken for the truth.
+// Listing collects the objects of one list. The store keeps its content until Commit. If a list fails, drop its
+// Listing.
 type Listing[T Object[T]] struct {
-	store   *Store[T]
-	number  uint32
-	n       int          // objects so far
-	changed map[string]T // the objects that the store does not have like this; the others are only marked
+	store  *Store[T]
+	number uint32
+	count  int // of the objects so far
+
+	// changed has the objects that are new, or differ from those in the store. The store's own objects that are in the
+	// list unchanged get the number of the Listing as Meta.lastList.
+	changed map[string]T
 }
 
-// BeginList begins a list of all objects. It makes all earlier Listings of the store worthless.
+// BeginList begins a list of all objects. Earlier Listings of the store must not be used after this.
 func (s *Store[T]) BeginList() *Listing[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lists++
-	return &Listing[T]{store: s, number: s.lists, changed: map[string]T{}}
+	s.newestList++
+	return &Listing[T]{store: s, number: s.newestList, changed: map[string]T{}}
 }
 
-// listLimit is the most objects that a list may have. It is more than ten times what Kubernetes is made for, and
-// protects the memory from a server whose list never ends.
+// listLimit is the largest number of objects that a list may have. It protects the memory from a list that never ends,
+// and is more than ten times the number of pods that Kubernetes supports in a cluster.
 const listLimit = 2_000_000
 
-// Add takes the next object of a list. text is the object's Meta.text, which Add copies if it keeps the object. If kept
-// is false, the caller may use the object again. The error says that the list has too many objects.
+// Add adds the next object of a list. text is what its Meta.text should be. Add copies text into a kept object; if kept
+// is false, the caller may reuse the object. Add fails if the list has too many objects.
 func (l *Listing[T]) Add(obj T, text []byte) (kept bool, err error) {
-	if l.n >= listLimit {
+	if l.count >= listLimit {
 		return false, fmt.Errorf("the list has more than %d objects: "+
 			"if they are pods, restrict it with -namespace or -pod-selector", listLimit)
 	}
-	l.n++
+	l.count++
 	m := obj.meta()
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
@@ -242,27 +247,27 @@ func (l *Listing[T]) Add(obj T, text []byte) (kept bool, err error) {
 	}
 	m.text = string(text)
 	m.lastList = l.number
-	l.changed[m.text[:m.keyEnd]] = obj
+	l.changed[m.storeKey()] = obj
 	return true, nil
 }
 
-// Commit makes the list the content of the store, and returns what was added, changed and removed. It does so even if
-// objects have older versions than before, because etcd may have been restored from a backup.
+// Commit makes the store equal to the list, and returns the changes. Objects may get older versions than before,
+// because etcd may have been restored from a backup.
 //
-// For the first list it returns nil, because a delta for every object would double the peak of memory.
+// For the first list Commit returns nil, because a Delta for every object would double the peak memory.
 func (l *Listing[T]) Commit() (changes []Delta[T]) {
 	s := l.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	isFirst := !s.isListed && len(s.items) == 0
-	s.isListed = true
+	isFirst := !s.hasList && len(s.items) == 0
+	s.hasList = true
 	if isFirst {
 		s.items = l.changed
 		s.addAllToIndexesLocked()
 		return nil
 	}
-	for key, obj := range l.changed {
-		changes = append(changes, s.setLocked(key, obj)...)
+	for _, obj := range l.changed {
+		changes = append(changes, s.setLocked(obj)...)
 	}
 	for key, obj := range s.items {
 		wasInList := obj.meta().lastList == l.number
@@ -281,13 +286,13 @@ func (s *Store[T]) addAllToIndexesLocked() {
 	}
 }
 
-// index is kept up to date by a store, under the store's lock.
+// index is what a store needs to keep an index up to date. The store calls the methods while it holds its lock.
 type index[T any] interface {
 	add(obj T)
 	remove(obj T)
 }
 
-// addIndex makes the store keep an index up to date from now on.
+// addIndex adds all objects to an index, and keeps it up to date from now on.
 func (s *Store[T]) addIndex(ix index[T]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -297,16 +302,16 @@ func (s *Store[T]) addIndex(ix index[T]) {
 	s.indexes = append(s.indexes, ix)
 }
 
-// CountIndex knows how many objects of a store have a certain key. The keys are its own: two indexes never mix theirs.
-// Safe for concurrent use.
+// CountIndex counts the objects of a store by a key that its user chooses, such as the name of a pod's node. It is safe
+// for concurrent use.
 type CountIndex[T Object[T], K comparable] struct {
 	keyOf  func(T) K
 	mu     *sync.RWMutex // the store's; guards counts
 	counts map[K]int
 }
 
-// CountBy makes an index of a store that counts objects by key. It leaves out objects whose key is the zero value of K.
-// keyOf must always return the same key for the same object.
+// CountBy adds a CountIndex to a store. It does not count objects whose key is the zero value of K. keyOf must always
+// return the same key for the same object.
 func CountBy[T Object[T], K comparable](s *Store[T], keyOf func(T) K) *CountIndex[T, K] {
 	ix := &CountIndex[T, K]{keyOf: keyOf, mu: &s.mu, counts: map[K]int{}}
 	s.addIndex(ix)
@@ -335,16 +340,16 @@ func (ix *CountIndex[T, K]) change(obj T, by int) {
 	}
 }
 
-// ObjectIndex finds the objects of a store by a key. It costs memory for each object, which a CountIndex does not. Safe
-// for concurrent use.
+// ObjectIndex finds the objects of a store by a key that its user chooses. Unlike a CountIndex, it needs memory for
+// each object. It is safe for concurrent use.
 type ObjectIndex[T Object[T], K comparable] struct {
 	keyOf   func(T) K
 	mu      *sync.RWMutex // the store's; guards objects
 	objects map[K]map[Key]T
 }
 
-// IndexBy makes an index of a store that finds objects by key. It leaves out objects whose key is the zero value of K.
-// keyOf must always return the same key for the same object.
+// IndexBy adds an ObjectIndex to a store. It leaves out objects whose key is the zero value of K. keyOf must always
+// return the same key for the same object.
 func IndexBy[T Object[T], K comparable](s *Store[T], keyOf func(T) K) *ObjectIndex[T, K] {
 	ix := &ObjectIndex[T, K]{keyOf: keyOf, mu: &s.mu, objects: map[K]map[Key]T{}}
 	s.addIndex(ix)
@@ -377,51 +382,57 @@ func (ix *ObjectIndex[T, K]) remove(obj T) {
 	}
 }
 
-// Meta is the part of an object's metadata that podcount uses. Its fields are private, because they are packed to save
-// memory: an object costs one string, and its labels cost nothing if other objects have the same ones.
+// Meta is the part of an object's metadata that podcount uses. It is packed to save memory: all its strings are one
+// string, and objects with the same labels share them.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/
 type Meta struct {
-	// text is namespace/name, uid, resourceVersion and then, if the labels are not shared, a labelMark and a value for
-	// each label. One string takes one allocation, and is compared at once.
+	// text is namespace/name, the uid and the resourceVersion, without anything between them. If the values of the
+	// labels are not shared, they follow, each after a labelMark.
 	text   string
+	keyEnd uint16    // the index in text where namespace/name ends
+	uidEnd uint16    // the index in text where the uid ends
 	labels *labelSet // nil if the object has none of the labels that are kept
-	keyEnd uint16    // where namespace/name ends in text
-	uidEnd uint16    // where the uid ends in text
 
-	// lastList is the number of the newest list that had the object. The store's lock guards it.
+	// lastList is the number of the newest Listing that had the object. The store's lock guards it.
 	lastList uint32
 }
 
-// labelSet is a set of labels that several objects share. If values is nil, the objects share only the keys, and each
+// labelSet is a set of labels that several objects share. If values is nil, they share only the keys, and each object
 // has its values in Meta.text.
 type labelSet struct {
 	keys   []string
 	values []string
 }
 
-const labelMark = "\x00" // no name and no label can contain it
+// labelMark separates the values of labels. No label can contain it.
+const labelMark = "\x00"
 
+// meta makes every struct that embeds Meta an Object, together with hasSameFields and readFrom.
 func (m *Meta) meta() *Meta { return m }
+
+// storeKey returns the key of the object in Store.items. It is Key().String(), but needs no memory of its own.
+func (m *Meta) storeKey() string { return m.text[:m.keyEnd] }
 
 // Key returns the object's place in the store and in the workqueue.
 func (m *Meta) Key() Key {
-	namespace, name, isNamespaced := strings.Cut(m.text[:m.keyEnd], "/")
+	namespace, name, isNamespaced := strings.Cut(m.storeKey(), "/")
 	if !isNamespaced {
-		return Key{Name: namespace}
+		return Key{Name: m.storeKey()}
 	}
 	return Key{Namespace: namespace, Name: name}
 }
 
-// UID distinguishes an object from others that had the same name before it.
+// UID returns the object's uid, which differs from that of every other object, even of one with the same name.
 func (m *Meta) UID() string { return m.text[m.keyEnd:m.uidEnd] }
 
-// ResourceVersion is the version of the object's content.
+// ResourceVersion returns the version of the object, which increases with each change.
 func (m *Meta) ResourceVersion() string {
 	version, _, _ := strings.Cut(m.text[m.uidEnd:], labelMark)
 	return version
 }
 
-// Label returns the value of a label. ok is false if the object does not have it, or if Kind.Labels does not name it.
+// Label returns the value of a label. ok is false if the object does not have the label, or if the label is not in
+// Kind.Labels.
 func (m *Meta) Label(key string) (value string, ok bool) {
 	if m.labels == nil {
 		return "", false
@@ -433,7 +444,7 @@ func (m *Meta) Label(key string) (value string, ok bool) {
 	return m.labelValue(i), true
 }
 
-// labelValue returns the value for m.labels.keys[i].
+// labelValue returns the value of the label m.labels.keys[i].
 func (m *Meta) labelValue(i int) string {
 	if m.labels.values != nil {
 		return m.labels.values[i]
@@ -446,58 +457,63 @@ func (m *Meta) labelValue(i int) string {
 	return value
 }
 
-// isUnchanged reports whether m has the same content as o, whose text is still in a buffer. It compares label sets by
-// address, which is quick. Equal labels in two different sets count as a change here; hasSameLabels finds out later.
-func (m *Meta) isUnchanged(o *Meta, text []byte) bool {
-	return m.uidEnd == o.uidEnd && m.labels == o.labels && m.text == string(text)
+// isUnchanged reports whether m is the same version of an object as other. The text of other is still in a buffer.
+//
+// It compares only the addresses of the label sets, because that is fast. So it may be false even if nothing has
+// changed. The slower hasSameLabels decides then.
+func (m *Meta) isUnchanged(other *Meta, text []byte) bool {
+	return m.uidEnd == other.uidEnd && m.labels == other.labels && m.text == string(text)
 }
 
 // hasSameLabels reports whether both objects have the same labels.
-func (m *Meta) hasSameLabels(o *Meta) bool {
-	if m.labels == nil || o.labels == nil {
-		return m.labels == o.labels
+func (m *Meta) hasSameLabels(other *Meta) bool {
+	if m.labels == nil || other.labels == nil {
+		return m.labels == other.labels
 	}
-	isShared := m.labels == o.labels && m.labels.values != nil
-	if isShared {
+	shareValues := m.labels == other.labels && m.labels.values != nil
+	if shareValues {
 		return true
 	}
-	if !slices.Equal(m.labels.keys, o.labels.keys) {
+	if !slices.Equal(m.labels.keys, other.labels.keys) {
 		return false
 	}
 	for i := range m.labels.keys {
-		if m.labelValue(i) != o.labelValue(i) {
+		if m.labelValue(i) != other.labelValue(i) {
 			return false
 		}
 	}
 	return true
 }
 
-// Kind is all that the reflector, the store and the decoder have to know about a kind.
+// Kind describes a kind of object for the reflector, the store and the decoder.
 type Kind[T Object[T]] struct {
-	Name     string // as in Pod
+	Name     string // such as Pod
 	API      string // /api/v1, or /apis/GROUP/VERSION
-	Resource string // as in pods
+	Resource string // such as pods
 	New      func() T
 
-	// Which objects are read.
-	Namespace string // "" means all namespaces, or that the kind has none
-	Selector  string // a labelSelector, which the server evaluates
-	Fields    string // a fieldSelector, which the server evaluates
+	// Which objects the server sends.
+	Namespace     string // "" means all namespaces, or that the kind has none
+	LabelSelector string
+	FieldSelector string
 
-	// How they are read.
-	Protobuf     bool     // ask for protobuf first; custom resources have no such form
-	MetadataOnly bool     // ask for PartialObjectMetadata, because spec and status are not needed
-	Labels       []string // the keys of the labels to keep; all others are dropped
-	Lenient      bool     // no schema protects the objects: treat a field of the wrong type as missing
+	// What the server sends of each object.
+	Protobuf     bool // objects in protobuf, if the server can send it; custom resources are JSON only
+	MetadataOnly bool // PartialObjectMetadata, without spec and status
 
-	PatchMetric string // the metric that counts patches of this kind; "" if none does
+	// What is kept of each object.
+	Labels  []string // the keys of the labels to keep; all other labels are dropped
+	Lenient bool     // a field of the wrong type counts as missing, because no schema guarantees the type
+
+	// PatchMetric is the metric that counts patches of this kind. "" means that they are not counted.
+	PatchMetric string
 }
 
-// isOptional reports whether the resource may be missing, and may come and go, because it is defined by a
-// CustomResourceDefinition.
+// isOptional reports whether the server may lack the resource. Resources under /apis/ come from
+// CustomResourceDefinitions, which may be created and removed at any time.
 func (k *Kind[T]) isOptional() bool { return strings.HasPrefix(k.API, "/apis/") }
 
-// apiVersion returns the value of apiVersion that objects of this kind have: v1, or GROUP/VERSION.
+// apiVersion returns the apiVersion of the kind's objects: v1, or GROUP/VERSION.
 func (k *Kind[T]) apiVersion() string {
 	if k.isOptional() {
 		return strings.TrimPrefix(k.API, "/apis/")
@@ -509,7 +525,7 @@ func (k *Kind[T]) apiVersion() string {
 // https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
 type Pod struct {
 	Meta
-	NodeName string // "" until the pod is scheduled, and always if only metadata is asked for
+	NodeName string // "" until the pod is scheduled, and always if the kind is MetadataOnly
 }
 
 func newPodKind() Kind[*Pod] {
@@ -525,9 +541,9 @@ func newPodKind() Kind[*Pod] {
 
 func (p *Pod) hasSameFields(o *Pod) bool { return p.NodeName == o.NodeName }
 
-func (p *Pod) readFrom(it *item) { p.NodeName = it.intern(it.nodeName) }
+func (p *Pod) readFrom(raw *rawObject) { p.NodeName = raw.intern(raw.nodeName) }
 
-// podFields are the fields that the API server can select pods by.
+// podFields are the fields that field selectors of pods may use.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/
 var podFields = []string{
 	"metadata.name", "metadata.namespace", "spec.host", "spec.hostNetwork", "spec.nodeName", "spec.restartPolicy",
@@ -551,12 +567,12 @@ func newNodeKind() Kind[*Node] {
 	}
 }
 
-func (n *Node) hasSameFields(*Node) bool { return true } // there are none
+func (n *Node) hasSameFields(*Node) bool { return true }
 
-func (n *Node) readFrom(*item) {}
+func (n *Node) readFrom(*rawObject) {}
 
-// Count is a custom resource, which deploy/count-crd.yaml defines. It says how many pods of a certain name its
-// namespace should have.
+// Count is the custom resource that deploy/count-crd.yaml defines. It says how many pods of an app its namespace should
+// have.
 type Count struct {
 	Meta
 	countSpec
@@ -568,12 +584,12 @@ type countSpec struct {
 	Name string
 	Want int
 
-	// Invalid says what is wrong with the spec in the server. If it is not "", Name and Want mean nothing.
+	// Invalid says what is wrong with the spec. If it is not "", Name and Want must not be used.
 	Invalid string
 }
 
-// countStatus is the status of a Count. Each field is as JSON writes it, or "" if the status does not have it. So a
-// value of a wrong type, which a lax schema may let through, is never mistaken for a right one.
+// countStatus is the status of a Count. Its fields are JSON, or "" if the status does not have them. As JSON, a value
+// of the wrong type never equals the right one. The server may have such values if the schema is not strict.
 type countStatus struct {
 	Healthy            wire.Raw `json:"healthy,omitempty"`
 	Count              wire.Raw `json:"count,omitempty"`
@@ -595,26 +611,26 @@ func (c *Count) hasSameFields(o *Count) bool {
 	return c.countSpec == o.countSpec && c.Generation == o.Generation && c.Status == o.Status
 }
 
-func (c *Count) readFrom(it *item) {
-	c.Generation = it.generation
-	c.Status = it.status
+func (c *Count) readFrom(raw *rawObject) {
+	c.Generation = raw.generation
+	c.Status = raw.status
 	c.countSpec = countSpec{}
 
-	err := json.Unmarshal([]byte(it.specName), &c.Name)
+	err := json.Unmarshal([]byte(raw.specName), &c.Name)
 	if err != nil || c.Name == "" {
-		found := cmp.Or(it.specName, "missing")
+		found := cmp.Or(raw.specName, "missing")
 		c.Invalid = fmt.Sprintf("spec.name is %.100s, and must be the name of an app", found)
 		return
 	}
-	c.Want, err = strconv.Atoi(string(it.specCount))
+	c.Want, err = strconv.Atoi(string(raw.specCount))
 	if err != nil || c.Want < 0 {
-		found := cmp.Or(it.specCount, "missing")
+		found := cmp.Or(raw.specCount, "missing")
 		c.Invalid = fmt.Sprintf("spec.count is %.100s, and must be a whole number, 0 or more", found)
 	}
 }
 
-// JSONObject is an object of a kind that only one controller reads. F is a struct with the fields that it wants, at
-// the places where they are in the object, as for encoding/json:
+// JSONObject is an object of a kind that only one controller reads. F is a struct with the fields that the controller
+// needs, which encoding/json fills from the whole object:
 //
 //	type deployment struct {
 //		Spec struct{ Replicas int }
@@ -623,11 +639,11 @@ type JSONObject[F any] struct {
 	Meta
 	Fields F
 
-	// Invalid says which field has another type in the server than in F. If it is not "", Fields may be incomplete.
+	// Invalid says which field has another type on the server than in F. If it is not "", Fields may be incomplete.
 	Invalid string
 }
 
-// JSONKind makes a kind of JSONObjects, as in JSONKind[deployment]("Deployment", "/apis/apps/v1", "deployments"). The
+// JSONKind returns a kind of JSONObjects, as in JSONKind[deployment]("Deployment", "/apis/apps/v1", "deployments"). The
 // parameters are the Kind's fields of the same names.
 func JSONKind[F any](name, api, resource string) Kind[*JSONObject[F]] {
 	return Kind[*JSONObject[F]]{
@@ -642,40 +658,41 @@ func (o *JSONObject[F]) hasSameFields(other *JSONObject[F]) bool {
 	return o.Invalid == other.Invalid && reflect.DeepEqual(o.Fields, other.Fields)
 }
 
-func (o *JSONObject[F]) readFrom(it *item) {
+func (o *JSONObject[F]) readFrom(raw *rawObject) {
 	o.Fields = *new(F)
 	o.Invalid = ""
-	if err := json.Unmarshal(it.json, &o.Fields); err != nil {
+	if err := json.Unmarshal(raw.json, &o.Fields); err != nil {
 		o.Invalid = err.Error()
 	}
 }
 
-// decoder makes objects of what the server sends, for one stream at a time. It reuses its memory, so that an object
-// that the store already has costs none.
+// decoder reads objects of one kind from lists, watches and other answers. It reuses its memory, so an object that the
+// store already has needs no allocation. Only one goroutine at a time may use it.
 type decoder[T Object[T]] struct {
 	kind *Kind[T]
-	wire *wire.Decoder // fills item by calling the methods that make decoder a wire.ObjectReader
-	item item
+	wire *wire.Decoder // fills raw through the methods of wire.ObjectReader, which are at the end of this file
+	raw  rawObject     // the object that was read last
 
-	// spare is an object that was made but not kept. The next one is made in its place.
+	// spare is the object that borrowedObject fills. It is nil after the object was kept.
 	spare T
 
-	// Labels that several objects have are stored once. See labelSet.
-	sharedLabels map[string]*labelSet // by keys and values
-	sharedKeys   map[string]*labelSet // by keys; these sets have no values
-	firstOwners  map[uint64]uint64    // the hash of labels that one object has → the hash of that object's key
+	// Labels that several objects have are stored once: see internLabels. The keys of the first two maps are the
+	// packedLabels, or only their part with the keys.
+	sharedLabels map[string]*labelSet
+	sharedKeys   map[string]*labelSet // these sets have no values
+	firstOwners  map[uint64]uint64    // the hash of labels that only one object has → the hash of its key
 	hashSeed     maphash.Seed
 }
 
 const (
-	metaLimit   = 64 << 10 // bytes of Meta.text
-	internLimit = 8192     // texts that a decoder remembers, of each sort
+	maxText     = math.MaxUint16 // bytes of Meta.text, so that Meta.keyEnd and Meta.uidEnd fit in a uint16
+	internLimit = 8192           // entries in each map that a decoder remembers strings in
 )
 
 func newDecoder[T Object[T]](kind *Kind[T]) *decoder[T] {
 	d := &decoder[T]{
 		kind:         kind,
-		item:         item{interned: map[string]string{}},
+		raw:          rawObject{interned: map[string]string{}},
 		sharedLabels: map[string]*labelSet{},
 		sharedKeys:   map[string]*labelSet{},
 		firstOwners:  map[uint64]uint64{},
@@ -685,19 +702,19 @@ func newDecoder[T Object[T]](kind *Kind[T]) *decoder[T] {
 	return d
 }
 
-// list reads a list without ever holding all of it, and calls add for each object: see Listing.Add. Errors name the
-// object's position in the list, and the place in the object.
+// list reads a list as it arrives, and calls add for each object: see Listing.Add. Errors name the object's position in
+// the list, and the place in the object.
 func (d *decoder[T]) list(
 	r io.Reader, isProtobuf bool, add func(obj T, text []byte) (kept bool, err error),
 ) (wire.ListMeta, error) {
 	position := 0
 	addNext := func() error {
-		obj, err := d.object()
+		obj, err := d.borrowedObject()
 		if err != nil {
 			return fmt.Errorf("items: item %d: %w", position, err)
 		}
 		position++
-		kept, err := add(obj, d.item.text)
+		kept, err := add(obj, d.raw.text)
 		if kept {
 			d.spare = *new(T)
 		}
@@ -706,7 +723,7 @@ func (d *decoder[T]) list(
 	meta, err := d.wire.List(r, isProtobuf, addNext)
 	var unreadable *wire.ItemError
 	if errors.As(err, &unreadable) && position > 0 {
-		previous := d.item.text[:d.item.keyEnd]
+		previous := d.raw.text[:d.raw.keyEnd]
 		err = fmt.Errorf("items: item %d, which follows %.300s: %w", unreadable.Item, previous, unreadable.Err)
 	}
 	return meta, err
@@ -716,13 +733,14 @@ func (d *decoder[T]) list(
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 type WatchEvent[T any] struct {
 	Type   string       // ADDED, MODIFIED, DELETED, BOOKMARK or ERROR
-	Object T            // nil with ERROR; of a BOOKMARK, it has only a resourceVersion
-	Status *wire.Status // nil except with ERROR
+	Object T            // nil if the type is ERROR; a BOOKMARK has an object with only a resourceVersion
+	Status *wire.Status // nil unless the type is ERROR
 }
 
-// events calls handle for each frame of a watch, until the stream ends or handle fails. It returns nil if the stream
-// ends between two frames, the connection's own error if that breaks, and a wire.GarbageError for everything that
-// cannot be understood.
+// events reads a watch, and calls handle for each frame, until the stream ends or handle fails. It returns
+//   - nil if the stream ends between two frames;
+//   - the error of handle, or of r, as it is;
+//   - a wire.GarbageError if a frame cannot be decoded.
 func (d *decoder[T]) events(r io.Reader, isProtobuf bool, handle func(WatchEvent[T]) error) error {
 	return d.wire.Events(r, isProtobuf, func(frame wire.Event) error {
 		event, err := d.watchEvent(frame)
@@ -733,7 +751,7 @@ func (d *decoder[T]) events(r io.Reader, isProtobuf bool, handle func(WatchEvent
 	})
 }
 
-// watchEvent makes a WatchEvent of a frame, whose object is in the item.
+// watchEvent returns a frame as a WatchEvent. The frame's object is in d.raw.
 func (d *decoder[T]) watchEvent(frame wire.Event) (event WatchEvent[T], err error) {
 	event.Type = frame.Type
 	event.Status = frame.Status
@@ -745,17 +763,17 @@ func (d *decoder[T]) watchEvent(frame wire.Event) (event WatchEvent[T], err erro
 		event.Object, err = d.ownedObject()
 		return event, err
 	case "BOOKMARK":
-		if len(d.item.version) == 0 {
+		if len(d.raw.version) == 0 {
 			return event, errors.New("a bookmark without metadata.resourceVersion")
 		}
 		event.Object = d.kind.New()
-		event.Object.meta().text = string(d.item.version)
+		event.Object.meta().text = string(d.raw.version)
 		return event, nil
 	}
 	return event, fmt.Errorf("unknown event type %q", frame.Type)
 }
 
-// parse reads one object of JSON.
+// parse decodes one object from JSON.
 func (d *decoder[T]) parse(data []byte) (obj T, err error) {
 	if err := d.wire.Object(data); err != nil {
 		return obj, err
@@ -763,115 +781,120 @@ func (d *decoder[T]) parse(data []byte) (obj T, err error) {
 	return d.ownedObject()
 }
 
-// ownedObject makes an object from the item, complete with its text, that the caller may keep.
+// ownedObject returns the object that was read last. The caller may keep it.
 func (d *decoder[T]) ownedObject() (obj T, err error) {
-	obj, err = d.object()
+	obj, err = d.borrowedObject()
 	if err != nil {
 		return obj, err
 	}
-	obj.meta().text = string(d.item.text)
+	obj.meta().text = string(d.raw.text)
 	d.spare = *new(T)
 	return obj, nil
 }
 
-// object makes an object from the item. The object's text is still in item.text, and the object itself is still
-// d.spare: whoever keeps the object gives it a text of its own, and clears d.spare.
-func (d *decoder[T]) object() (obj T, err error) {
-	it := &d.item
-	it.buildText()
-	name := it.text[:it.keyEnd]
-	if len(it.name) == 0 || len(it.uid) == 0 || len(it.version) == 0 {
-		return obj, fmt.Errorf("%s %.300q has no metadata.name, uid or resourceVersion", d.kind.Name, name)
+// borrowedObject returns the object that was read last, in the memory of the decoder: the object is d.spare, and its
+// text is d.raw.text. To keep the object, give it a copy of the text, and set d.spare to nil.
+func (d *decoder[T]) borrowedObject() (obj T, err error) {
+	raw := &d.raw
+	raw.buildText()
+	key := raw.text[:raw.keyEnd]
+	if len(raw.name) == 0 || len(raw.uid) == 0 || len(raw.version) == 0 {
+		return obj, fmt.Errorf("%s %.300q has no metadata.name, uid or resourceVersion", d.kind.Name, key)
 	}
-	uidEnd := it.keyEnd + len(it.uid)
-	hasOddText := it.hasOddText()
-	labels, err := d.labelSet() // may add to it.text
-	if err != nil || hasOddText || len(it.text) >= metaLimit {
-		return obj, fmt.Errorf("%s %.300q: too long, or with characters that no name has", d.kind.Name, name)
+	hasBadCharacters := raw.hasBadCharacters()
+	labels := d.internLabels() // This may append to raw.text.
+	if hasBadCharacters || len(raw.text) > maxText {
+		return obj, fmt.Errorf("%s %.300q: too long, or with characters that no name has", d.kind.Name, key)
 	}
 	if d.spare == *new(T) {
 		d.spare = d.kind.New()
 	}
 	m := d.spare.meta()
-	m.keyEnd = uint16(it.keyEnd)
-	m.uidEnd = uint16(uidEnd)
+	m.keyEnd = uint16(raw.keyEnd)
+	m.uidEnd = uint16(raw.keyEnd + len(raw.uid))
 	m.labels = labels
-	d.spare.readFrom(it)
+	d.spare.readFrom(raw)
 	return d.spare, nil
 }
 
-// item is one object on its way from the wire into memory: all that any kind reads of it. The next object overwrites
-// it.
+// rawObject has the fields of an object as the server sent them. It has every field that any kind needs. The next
+// object overwrites it.
 //
-// To read one more field, add it here, reset it in decoder.Reset, read it in readMetadata, readSpec or readStatus
-// (JSON) and in decoder.Schema (protobuf), and let the kind use it in readFrom and hasSameFields. A kind that only one
-// controller reads needs none of this: see JSONObject.
-type item struct {
-	// Of metadata.
+// To read another field, add it here, reset it in decoder.Reset, read it in readMetadata, readSpec or readStatus (JSON)
+// and in decoder.Schema (protobuf), and use it in readFrom and hasSameFields of the kind. If only one controller needs
+// the kind, JSONObject is simpler.
+type rawObject struct {
+	// From metadata.
 	namespace  wire.Text
 	name       wire.Text
 	uid        wire.Text
 	version    wire.Text
 	generation int64
-	labels     []itemLabel // one for each key in Kind.Labels
+	labels     []rawLabel // labels[i] is the label with the key Kind.Labels[i]
 
-	// Of spec and status.
+	// From spec and status.
 	nodeName  wire.Text
 	specName  wire.Raw
 	specCount wire.Raw
 	status    countStatus
 
-	// Made from the fields above.
-	text     wire.Text // as Meta.text
-	keyEnd   int       // as Meta.keyEnd
-	labelKey wire.Text // what decoder.labelSet looks up
-
-	labelValue wire.Text // of the label that is being read
-	interned   map[string]string
-
-	// json is the whole object, for JSONObject. It is the decoder's memory: nothing may keep it. Protobuf leaves it nil.
+	// json is the whole object, or nil if it came in protobuf. It is valid only until the next object is read.
 	json []byte
+
+	// Derived from the fields above.
+	text         wire.Text // becomes Meta.text
+	keyEnd       int       // becomes Meta.keyEnd
+	packedLabels wire.Text // see packLabels
+
+	// Shared by all objects.
+	labelBuffer wire.Text         // the value of the label that is being read
+	interned    map[string]string // see intern
 }
 
-// itemLabel is a label that Kind.Labels names.
-type itemLabel struct {
+// rawLabel is a label of a rawObject. The object does not have the label unless isPresent is set.
+type rawLabel struct {
 	isPresent bool
 	value     wire.Text
 }
 
-// buildText joins namespace, name, uid and version to the item's text.
-func (it *item) buildText() {
-	it.text = append(it.text[:0], it.namespace...)
-	if len(it.namespace) > 0 {
-		it.text = append(it.text, '/')
+// buildText sets text and keyEnd. The values of the labels are still missing in text.
+func (raw *rawObject) buildText() {
+	raw.text = append(raw.text[:0], raw.namespace...)
+	if len(raw.namespace) > 0 {
+		raw.text = append(raw.text, '/')
 	}
-	it.text = append(it.text, it.name...)
-	it.keyEnd = len(it.text)
-	it.text = append(it.text, it.uid...)
-	it.text = append(it.text, it.version...)
+	raw.text = append(raw.text, raw.name...)
+	raw.keyEnd = len(raw.text)
+	raw.text = append(raw.text, raw.uid...)
+	raw.text = append(raw.text, raw.version...)
 }
 
-// hasOddText reports whether the text could not be taken apart again: a slash in a name would end the namespace. It
-// also finds U+FFFD, which JSON that is not UTF-8 arrives with.
-func (it *item) hasOddText() bool {
-	return bytes.IndexByte(it.name, '/') >= 0 ||
-		bytes.IndexByte(it.namespace, '/') >= 0 ||
-		bytes.IndexByte(it.text, labelMark[0]) >= 0 ||
-		bytes.ContainsRune(it.text, utf8.RuneError)
+// hasBadCharacters reports whether a string has a character that separates strings in Meta.text. It also finds U+FFFD,
+// which stands for bytes that are not UTF-8. No name and no label has any of these.
+func (raw *rawObject) hasBadCharacters() bool {
+	for _, label := range raw.labels {
+		if label.isPresent && bytes.IndexByte(label.value, labelMark[0]) >= 0 {
+			return true
+		}
+	}
+	return bytes.IndexByte(raw.name, '/') >= 0 ||
+		bytes.IndexByte(raw.namespace, '/') >= 0 ||
+		bytes.IndexByte(raw.text, labelMark[0]) >= 0 ||
+		bytes.ContainsRune(raw.text, utf8.RuneError)
 }
 
-// intern returns text as a string, and for equal texts the same string, as long as it remembers them.
-func (it *item) intern(text wire.Text) string {
-	if known, ok := it.interned[string(text)]; ok {
+// intern returns text as a string. Equal texts usually get the same string.
+func (raw *rawObject) intern(text wire.Text) string {
+	if known, ok := raw.interned[string(text)]; ok {
 		return known
 	}
 	fresh := string(text)
-	return remember(it.interned, fresh, fresh)
+	return loadOrStore(raw.interned, fresh, fresh)
 }
 
-// remember returns what is known for a key. If nothing is, it remembers value, and returns that. A map that has
-// internLimit keys forgets a random one.
-func remember[K comparable, V any](known map[K]V, key K, value V) V {
+// loadOrStore returns the value of a key. If the key has none, loadOrStore sets it to value, and returns that. It
+// removes a random key from a map that already has internLimit keys.
+func loadOrStore[K comparable, V any](known map[K]V, key K, value V) V {
 	if old, ok := known[key]; ok {
 		return old
 	}
@@ -885,49 +908,53 @@ func remember[K comparable, V any](known map[K]V, key K, value V) V {
 	return value
 }
 
-var errMarkInLabel = errors.New("a label with a character that no label has")
-
-// labelSet returns the labels of the item, or nil if it has none. Labels that two objects have are shared from the
-// second one on. Otherwise it adds the values to the item's text, where they cost little more than their bytes.
-func (d *decoder[T]) labelSet() (*labelSet, error) {
-	it := &d.item
-	it.labelKey = it.labelKey[:0]
-	for i, label := range it.labels {
-		if label.isPresent {
-			it.labelKey = binary.AppendUvarint(it.labelKey, uint64(i+1)) // which never contains labelMark
-		}
+// internLabels returns the labels of the object that was read last, or nil if it has none of those that are kept.
+//
+// The first object with certain labels shares only their keys with others: internLabels appends the values to its
+// raw.text, which takes little memory. From the second object on, the whole set is shared.
+func (d *decoder[T]) internLabels() *labelSet {
+	raw := &d.raw
+	keysEnd := raw.packLabels()
+	if keysEnd == 0 {
+		return nil
 	}
-	if len(it.labelKey) == 0 {
-		return nil, nil
+	if shared := d.sharedLabels[string(raw.packedLabels)]; shared != nil {
+		return shared
 	}
-	keysEnd := len(it.labelKey)
-	for _, label := range it.labels {
-		if !label.isPresent {
-			continue
-		}
-		if bytes.IndexByte(label.value, labelMark[0]) >= 0 {
-			return nil, errMarkInLabel
-		}
-		it.labelKey = append(it.labelKey, labelMark...)
-		it.labelKey = append(it.labelKey, label.value...)
-	}
-	if shared := d.sharedLabels[string(it.labelKey)]; shared != nil {
-		return shared, nil
-	}
-	onlyKeys := d.sharedKeys[string(it.labelKey[:keysEnd])]
+	onlyKeys := d.sharedKeys[string(raw.packedLabels[:keysEnd])]
 	if onlyKeys == nil {
-		onlyKeys = remember(d.sharedKeys, string(it.labelKey[:keysEnd]), &labelSet{keys: d.labelKeys()})
+		onlyKeys = loadOrStore(d.sharedKeys, string(raw.packedLabels[:keysEnd]), &labelSet{keys: d.labelKeys()})
 	}
 	if d.hasAnotherOwner() {
-		full := &labelSet{keys: onlyKeys.keys, values: d.labelValues(len(onlyKeys.keys))}
-		return remember(d.sharedLabels, string(it.labelKey), full), nil
+		whole := &labelSet{keys: onlyKeys.keys, values: d.labelValues(len(onlyKeys.keys))}
+		return loadOrStore(d.sharedLabels, string(raw.packedLabels), whole)
 	}
-	it.text = append(it.text, it.labelKey[keysEnd:]...)
-	return onlyKeys, nil
+	raw.text = append(raw.text, raw.packedLabels[keysEnd:]...)
+	return onlyKeys
 }
 
+// packLabels sets packedLabels to the keys of the labels that are present, as indexes in Kind.Labels plus 1, and then
+// their values, each after a labelMark. It returns where the keys end. No index plus 1 contains a labelMark.
+func (raw *rawObject) packLabels() (keysEnd int) {
+	raw.packedLabels = raw.packedLabels[:0]
+	for i, label := range raw.labels {
+		if label.isPresent {
+			raw.packedLabels = binary.AppendUvarint(raw.packedLabels, uint64(i+1))
+		}
+	}
+	keysEnd = len(raw.packedLabels)
+	for _, label := range raw.labels {
+		if label.isPresent {
+			raw.packedLabels = append(raw.packedLabels, labelMark...)
+			raw.packedLabels = append(raw.packedLabels, label.value...)
+		}
+	}
+	return keysEnd
+}
+
+// labelKeys returns the keys of the labels that are present.
 func (d *decoder[T]) labelKeys() (keys []string) {
-	for i, label := range d.item.labels {
+	for i, label := range d.raw.labels {
 		if label.isPresent {
 			keys = append(keys, d.kind.Labels[i])
 		}
@@ -935,22 +962,23 @@ func (d *decoder[T]) labelKeys() (keys []string) {
 	return keys
 }
 
-// hasAnotherOwner reports whether another object had the labels in item.labelKey before. If none had, it remembers this
-// one as the owner. It compares hashes: a mistake only costs a few bytes.
+// hasAnotherOwner reports whether another object had the same labels before. If none had, it makes the object that was
+// read last their owner. It compares hashes, because a collision only wastes a few bytes.
 func (d *decoder[T]) hasAnotherOwner() bool {
-	labels := maphash.Bytes(d.hashSeed, d.item.labelKey)
-	object := maphash.Bytes(d.hashSeed, d.item.text[:d.item.keyEnd])
-	owner := remember(d.firstOwners, labels, object)
+	labels := maphash.Bytes(d.hashSeed, d.raw.packedLabels)
+	object := maphash.Bytes(d.hashSeed, d.raw.text[:d.raw.keyEnd])
+	owner := loadOrStore(d.firstOwners, labels, object)
 	if owner == object {
 		return false
 	}
-	delete(d.firstOwners, labels) // the labels are shared from now on
+	delete(d.firstOwners, labels) // From now on, the labels are in sharedLabels.
 	return true
 }
 
+// labelValues returns the values of the n labels that are present.
 func (d *decoder[T]) labelValues(n int) []string {
 	values := make([]string, 0, n)
-	for _, label := range d.item.labels {
+	for _, label := range d.raw.labels {
 		if label.isPresent {
 			values = append(values, string(label.value))
 		}
@@ -958,36 +986,36 @@ func (d *decoder[T]) labelValues(n int) []string {
 	return values
 }
 
-// Reset forgets the last item.
+// Reset empties raw for the next object. It is one of the methods of wire.ObjectReader, with ReadJSON and Schema.
 func (d *decoder[T]) Reset() {
-	it := &d.item
-	it.namespace = it.namespace[:0]
-	it.name = it.name[:0]
-	it.uid = it.uid[:0]
-	it.version = it.version[:0]
-	it.generation = 0
-	if len(it.labels) != len(d.kind.Labels) {
-		it.labels = make([]itemLabel, len(d.kind.Labels))
+	raw := &d.raw
+	raw.namespace = raw.namespace[:0]
+	raw.name = raw.name[:0]
+	raw.uid = raw.uid[:0]
+	raw.version = raw.version[:0]
+	raw.generation = 0
+	if len(raw.labels) != len(d.kind.Labels) {
+		raw.labels = make([]rawLabel, len(d.kind.Labels))
 	}
-	it.dropLabels()
-	it.nodeName = it.nodeName[:0]
-	it.specName = ""
-	it.specCount = ""
-	it.status = countStatus{}
-	it.json = nil
+	raw.dropLabels()
+	raw.nodeName = raw.nodeName[:0]
+	raw.specName = ""
+	raw.specCount = ""
+	raw.status = countStatus{}
+	raw.json = nil
 }
 
-func (it *item) dropLabels() {
-	for i := range it.labels {
-		it.labels[i].isPresent = false
+func (raw *rawObject) dropLabels() {
+	for i := range raw.labels {
+		raw.labels[i].isPresent = false
 	}
 }
 
-// setLabel gives the item a label, if Kind.Labels names it.
+// setLabel stores a label in raw if its key is in Kind.Labels.
 func (d *decoder[T]) setLabel(key, value []byte) {
 	for i, wanted := range d.kind.Labels {
 		if wanted == string(key) {
-			label := &d.item.labels[i]
+			label := &d.raw.labels[i]
 			label.isPresent = true
 			label.value = append(label.value[:0], value...)
 			return
@@ -995,12 +1023,12 @@ func (d *decoder[T]) setLabel(key, value []byte) {
 	}
 }
 
-// ReadJSON reads a JSON object into the item. It makes decoder a wire.ObjectReader, with Reset and Schema.
+// ReadJSON reads a JSON object into raw.
 func (d *decoder[T]) ReadJSON(object []byte) error {
 	if err := wire.WantObject(object, ""); err != nil {
 		return err
 	}
-	d.item.json = object
+	d.raw.json = object
 	for name, value := range wire.Members(object) {
 		var err error
 		switch string(name) {
@@ -1022,20 +1050,20 @@ func (d *decoder[T]) readMetadata(object []byte) error {
 	if err := wire.WantObject(object, "metadata"); err != nil {
 		return err
 	}
-	it := &d.item
+	raw := &d.raw
 	for name, value := range wire.Members(object) {
 		var err error
 		switch string(name) {
 		case "namespace":
-			err = it.namespace.Read(value, "metadata.namespace")
+			err = raw.namespace.Read(value, "metadata.namespace")
 		case "name":
-			err = it.name.Read(value, "metadata.name")
+			err = raw.name.Read(value, "metadata.name")
 		case "uid":
-			err = it.uid.Read(value, "metadata.uid")
+			err = raw.uid.Read(value, "metadata.uid")
 		case "resourceVersion":
-			err = it.version.Read(value, "metadata.resourceVersion")
+			err = raw.version.Read(value, "metadata.resourceVersion")
 		case "generation":
-			err = wire.Unmarshal(value, &it.generation, "metadata.generation")
+			err = wire.Unmarshal(value, &raw.generation, "metadata.generation")
 		case "labels":
 			err = d.readLabels(value)
 		}
@@ -1051,11 +1079,11 @@ func (d *decoder[T]) readLabels(object []byte) error {
 		return err
 	}
 	if string(object) == "null" {
-		d.item.dropLabels() // an earlier member of the same name may have set some, as with encoding/json
+		d.raw.dropLabels() // As in encoding/json, null removes the labels of an earlier member "labels".
 	}
-	text := &d.item.labelValue
+	text := &d.raw.labelBuffer
 	for name, value := range wire.Members(object) {
-		*text = (*text)[:0] // Read leaves it so if the value is null
+		*text = (*text)[:0] // Read does not change text if the value is null.
 		if err := text.Read(value, "metadata.labels"); err != nil {
 			return err
 		}
@@ -1068,18 +1096,18 @@ func (d *decoder[T]) readSpec(object []byte) error {
 	if err := wire.WantObject(object, "spec"); err != nil {
 		return d.forgive(err)
 	}
-	it := &d.item
+	raw := &d.raw
 	for name, value := range wire.Members(object) {
 		switch string(name) {
 		case "nodeName":
-			err := it.nodeName.Read(value, "spec.nodeName")
+			err := raw.nodeName.Read(value, "spec.nodeName")
 			if d.forgive(err) != nil {
 				return err
 			}
 		case "name":
-			it.specName = wire.RawOf(value)
+			raw.specName = wire.RawOf(value)
 		case "count":
-			it.specCount = wire.RawOf(value)
+			raw.specCount = wire.RawOf(value)
 		}
 	}
 	return nil
@@ -1089,7 +1117,7 @@ func (d *decoder[T]) readStatus(object []byte) error {
 	if err := wire.WantObject(object, "status"); err != nil {
 		return d.forgive(err)
 	}
-	status := &d.item.status
+	status := &d.raw.status
 	for name, value := range wire.Members(object) {
 		switch string(name) {
 		case "healthy":
@@ -1103,7 +1131,7 @@ func (d *decoder[T]) readStatus(object []byte) error {
 	return nil
 }
 
-// forgive returns the error, except that it returns nil if a value of a lenient kind has the wrong type.
+// forgive returns err, but nil if the kind is lenient and a value has the wrong type.
 func (d *decoder[T]) forgive(err error) error {
 	if d.kind.Lenient && errors.As(err, new(*json.UnmarshalTypeError)) {
 		return nil
@@ -1111,22 +1139,22 @@ func (d *decoder[T]) forgive(err error) error {
 	return err
 }
 
-// Schema says where the fields of a protobuf object go. The field numbers are those of the generated.proto files in
-// k8s.io/api and k8s.io/apimachinery.
+// Schema says where in raw the fields of a protobuf object go. The field numbers are those of the generated.proto files
+// in k8s.io/api and k8s.io/apimachinery.
 func (d *decoder[T]) Schema() wire.Schema {
-	it := &d.item
+	raw := &d.raw
 	known := wire.Schema{
 		1: wire.Schema{ // metadata
-			1:  &it.name,
-			3:  &it.namespace,
-			5:  &it.uid,
-			6:  &it.version,
+			1:  &raw.name,
+			3:  &raw.namespace,
+			5:  &raw.uid,
+			6:  &raw.version,
 			11: wire.StringMap(d.setLabel),
 		},
 	}
 	if !d.kind.MetadataOnly {
 		known[2] = wire.Schema{ // spec
-			10: &it.nodeName,
+			10: &raw.nodeName,
 		}
 	}
 	return known

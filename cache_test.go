@@ -77,8 +77,8 @@ func listed(t testing.TB, n int, labels fakekube.Object) *manager {
 	m := countingManager(t)
 	body := (&suite.Crowd{Pods: n, Nodes: n / 400, Labels: labels}).Body(true, false)
 	l := m.pods.BeginList()
-	if _, err := m.pods.decoder.list(bytes.NewReader(body), true, l.Add); err != nil || l.n != n {
-		t.Fatal(l.n, err)
+	if _, err := m.pods.decoder.list(bytes.NewReader(body), true, l.Add); err != nil || l.count != n {
+		t.Fatal(l.count, err)
 	}
 	l.Commit()
 	return m
@@ -272,7 +272,7 @@ func TestLabelsOfSeveralPodsAreSharedAndThoseOfOneStandInItsText(t *testing.T) {
 		}
 	}
 	for what, n := range map[string]int{
-		"texts":       len(d.item.interned),
+		"texts":       len(d.raw.interned),
 		"shared sets": len(d.sharedLabels),
 		"sets":        len(d.sharedKeys),
 		"labels":      len(d.firstOwners),
@@ -575,7 +575,7 @@ func TestVersionsCompareAsDecimalsOfAnyLength(t *testing.T) {
 		{"10", "9", true}, {"9", "10", false}, {"10", "10", false}, {"010", "9", true},
 		{"123456789012345678901234567890", "99999999999999999999", true}, {"5", "", true}, {"odd", "7", true}, {"odd", "odd", false},
 	} {
-		if newerVersion(c.a, c.b) != c.newer {
+		if isNewerVersion(c.a, c.b) != c.newer {
 			t.Errorf("newer(%q, %q) is not %v", c.a, c.b, c.newer)
 		}
 	}
@@ -1036,8 +1036,8 @@ func TestListOfWhatIsKnownAllocatesNextToNothing(t *testing.T) {
 	d := newDecoder(podKind())
 	list := func() {
 		l := s.BeginList()
-		if _, err := d.list(bytes.NewReader(body), true, l.Add); err != nil || l.n != 1000 {
-			t.Fatal(l.n, err)
+		if _, err := d.list(bytes.NewReader(body), true, l.Add); err != nil || l.count != 1000 {
+			t.Fatal(l.count, err)
 		}
 		if ds := l.Commit(); len(ds) > 0 {
 			t.Fatalf("%d changes", len(ds))
@@ -1355,10 +1355,10 @@ func TestRememberedValuesAreBounded(t *testing.T) {
 	known := map[int]int{}
 	most := 0
 	for i := range internLimit + 100 {
-		first := remember(known, i, -i)
-		again := remember(known, i, 7)
+		first := loadOrStore(known, i, -i)
+		again := loadOrStore(known, i, 7)
 		if first != -i || again != -i || known[i] != -i {
-			t.Fatalf("key %d has the value %d; remember returned %d, then %d", i, known[i], first, again)
+			t.Fatalf("key %d has the value %d; loadOrStore returned %d, then %d", i, known[i], first, again)
 		}
 		most = max(most, len(known))
 	}

@@ -266,8 +266,8 @@ func newManager(
 	wantsProtobuf := o.Wire == "protobuf"
 	pods := newPodKind()
 	pods.Namespace = o.Namespace
-	pods.Selector = o.PodSelector
-	pods.Fields = o.FieldSelector
+	pods.LabelSelector = o.PodSelector
+	pods.FieldSelector = o.FieldSelector
 	pods.Protobuf = wantsProtobuf
 	nodes := newNodeKind()
 	nodes.Protobuf = wantsProtobuf

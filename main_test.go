@@ -620,14 +620,14 @@ func newPodReflector(o behaviours.ReflectorOptions) behaviours.Reflector {
 	log := newLog(o.Log, slog.LevelDebug)
 	client := newClient(&options.Options{}, o.Config, o.Dial, log)
 	kind := Kind[*Pod]{
-		Name:      "Pod",
-		API:       "/api/v1",
-		Resource:  "pods",
-		Namespace: o.Namespace,
-		Protobuf:  true,
-		Selector:  o.LabelSelector,
-		Fields:    o.FieldSelector,
-		New:       func() *Pod { return new(Pod) },
+		Name:          "Pod",
+		API:           "/api/v1",
+		Resource:      "pods",
+		Namespace:     o.Namespace,
+		Protobuf:      true,
+		LabelSelector: o.LabelSelector,
+		FieldSelector: o.FieldSelector,
+		New:           func() *Pod { return new(Pod) },
 	}
 	r := newPodCache(client, log, kind)
 	r.Subscribe(func(Delta[*Pod]) { o.Changed() })

@@ -402,7 +402,7 @@ func (r *Reflector[T]) planAfterFailedList(listing *Listing[T], err error) {
 	// A list that breaks off or times out may be too large for the server or the network. After two of them in a row,
 	// lists come in pages.
 	code := kube.StatusOf(err).Code
-	brokeOff := listing.n > 0 || errors.Is(err, kube.ErrSilent)
+	brokeOff := listing.count > 0 || errors.Is(err, kube.ErrSilent)
 	wasGivenUp := code == http.StatusInternalServerError || code == http.StatusGatewayTimeout
 	if brokeOff || wasGivenUp {
 		r.brokenLists++
@@ -455,7 +455,7 @@ func (r *Reflector[T]) readPage(
 	}
 	defer body.Close()
 	add := func(obj T, text []byte) (kept bool, err error) {
-		progress.logIfSlow(listing.n)
+		progress.logIfSlow(listing.count)
 		return listing.Add(obj, text)
 	}
 	meta, err := r.decoder.list(body, body.IsProtobuf, add)
@@ -544,7 +544,7 @@ func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
 	}
 	r.wasUnreachable = false
 	newest := page.Metadata.ResourceVersion
-	if !newerVersion(r.resumeVersion, newest) {
+	if !isNewerVersion(r.resumeVersion, newest) {
 		return false
 	}
 	r.log.Info("versions have gone back", "kind", r.kind.Name, "from", r.resumeVersion, "to", newest)
@@ -590,7 +590,7 @@ func statusOfErrorFrame(frame wire.Status) *kube.Status {
 func (r *Reflector[T]) apply(event WatchEvent[T]) {
 	meta := event.Object.meta()
 	version := meta.ResourceVersion()
-	isStale := !newerVersion(version, r.resumeVersion)
+	isStale := !isNewerVersion(version, r.resumeVersion)
 	if r.log.Enabled(context.Background(), slog.LevelDebug) {
 		message := strings.TrimSpace(event.Type + " " + r.kind.Name + " " + meta.Key().String())
 		r.log.Debug(message, "rv", version, "stale", isStale)
@@ -728,8 +728,8 @@ var watchPolicies = map[watchOutcome]watchPolicy{
 	// The next watch may get the same event, and fail to decode it again.
 	watchUnreadable: {problem: "watch ended in garbage", relistAfter: 2, relistReason: "garbage"},
 
-	// The connection may be dead. But a server also stays silent if the version is newer than all it knows, because etcd
-	// was restored from a backup.
+	// The connection may be dead. But a server also stays silent if the version is newer than all it knows, because
+	// etcd was restored from a backup.
 	watchSilent: {relistAfter: 2, relistReason: "silence"},
 
 	// The next watch may end at once too. Without a backoff this would be a busy loop.
@@ -740,11 +740,11 @@ var watchPolicies = map[watchOutcome]watchPolicy{
 // asks for objects of metadataType.
 func (r *Reflector[T]) newRequest(metadataType string) kube.Request {
 	query := url.Values{}
-	if r.kind.Selector != "" {
-		query.Set("labelSelector", r.kind.Selector)
+	if r.kind.LabelSelector != "" {
+		query.Set("labelSelector", r.kind.LabelSelector)
 	}
-	if r.kind.Fields != "" {
-		query.Set("fieldSelector", r.kind.Fields)
+	if r.kind.FieldSelector != "" {
+		query.Set("fieldSelector", r.kind.FieldSelector)
 	}
 	mediaTypes := []string{wire.JSON}
 	if r.kind.Protobuf {
@@ -758,8 +758,8 @@ func (r *Reflector[T]) newRequest(metadataType string) kube.Request {
 	}
 }
 
-// collectionPath returns the path of the objects in a namespace. The namespace "" means all namespaces, or that the kind
-// has none.
+// collectionPath returns the path of the objects in a namespace. The namespace "" means all namespaces, or that the
+// kind has none.
 func (r *Reflector[T]) collectionPath(namespace string) string {
 	if namespace == "" {
 		return r.kind.API + "/" + r.kind.Resource

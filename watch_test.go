@@ -867,7 +867,7 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 		tooMany := "list pods: the list has more than 2000000 objects: if they are pods, restrict it with -namespace"
 		for pods, want := range []string{"<nil>", "<nil>", "<nil>", tooMany} {
 			listing := r.BeginList()
-			listing.n = listLimit - 2
+			listing.count = listLimit - 2
 			_, err := r.readPages(t.Context(), listing)
 			testkit.WantText(t, fmt.Sprint(err), want)
 			f.AddPod("default", fmt.Sprint("p", pods), "")
