@@ -1,18 +1,18 @@
-// Podcount is a Kubernetes controller made of nothing but Go's standard library. It counts pods and writes the counts
-// to labels of nodes. Data runs one way through its four files:
+// Podcount is a Kubernetes controller that needs nothing but Go's standard library. It counts pods, and writes the
+// counts to labels of nodes. Data flows one way through its four files:
 //
 //	API server ──list, watch──▶ watch.go ──changes──▶ cache.go ──keys──▶ queue.go
 //	                                                                        │ key
 //	API server ◀──────────────────patch, Event────────────────────── reconcile (main.go)
 //
-// A ticker adds, at each interval, the key of every object that is not as it should be.
+// Reconcile compares one object with the caches, and patches the object if it is wrong. At each interval, the keys of
+// all wrong objects are added to the queue again.
 //
-// This file is the top of the program. It has, in this order:
-//   - the list of controllers;
-//   - main, which obeys signals and sets the exit code, and run, which is the program apart from that;
-//   - the manager, which runs controllers over shared caches while this replica leads, and what -once adds to that;
-//   - what -listen serves;
-//   - Controller and Watch, which controllers are made with;
+// This file contains, in this order:
+//   - the list of controllers, and main and run, which start podcount;
+//   - the manager, which runs the controllers while this replica leads, and shuts them down;
+//   - what the manager does for -once and for -listen;
+//   - Controller and Watch, which every controller is made with;
 //   - the controllers: podCount, countControl and the pod-printer.
 package main
 
@@ -55,7 +55,7 @@ import (
 
 var version = "dev" // the linker sets it from git
 
-// controllers is all that podcount can do. To add a controller, append it in an init function: see README.md.
+// controllers are all jobs that podcount can do. To add one, append it in an init function: see README.md.
 var controllers = []Controller{
 	{
 		Name:  "pod-count",
@@ -87,14 +87,15 @@ func main() {
 	}
 }
 
-// run is the whole program except for signals and exit codes. It returns nil once ctx has ended and everything is
-// finished and sent. Wrong usage is an options.UsageError. dial replaces the network in tests; nil means the real one.
+// run is the whole program except for signals and exit codes. It returns nil if podcount was stopped by the end of ctx,
+// or has nothing left to do. It returns an options.UsageError if it was called wrongly. dial replaces the network in
+// tests, and is nil otherwise.
 func run(
 	ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer, dial kube.Dialer,
 ) error {
 	o, err := parseFlags(args, stdout)
 	if o == nil {
-		return err // or nil, if the flags only asked to print something
+		return err // nil if the flags only ask to print something, such as the help
 	}
 	out := logging.NewOutputs(stdout, stderr, logging.OutputsOptions{
 		Style:  logging.StyleOf(o.LogFormat, stderr, getenv),
@@ -107,7 +108,7 @@ func run(
 	return cmp.Or(err, lost)
 }
 
-// connectAndRun connects to the cluster, and runs the controllers until ctx ends or something fails.
+// connectAndRun finds the cluster, and runs the controllers until ctx ends or something fails.
 func connectAndRun(
 	ctx context.Context, o *options.Options, getenv func(string) string, out *logging.Outputs, dial kube.Dialer,
 ) error {
@@ -120,7 +121,7 @@ func connectAndRun(
 		Log:        out.Log,
 	})
 	if err != nil && ctx.Err() != nil {
-		return nil // stopped while it waited for a file
+		return nil // ctx ended while Load waited for a file
 	}
 	if err != nil {
 		return options.UsageError{Err: err}
@@ -147,6 +148,7 @@ func connectAndRun(
 	return m.run()
 }
 
+// parseFlags returns nil if there is nothing to run: the flags are wrong, or only ask to print something.
 func parseFlags(args []string, stdout io.Writer) (*options.Options, error) {
 	program := options.Program{Version: version, PodFields: podFields}
 	for _, c := range controllers {
@@ -160,17 +162,17 @@ func parseFlags(args []string, stdout io.Writer) (*options.Options, error) {
 	return options.Parse(args, stdout, program)
 }
 
-// Log is where podcount writes lines and numbers about itself. Safe for concurrent use.
+// Log is podcount's log and its metrics. Safe for concurrent use.
 type Log struct {
 	*slog.Logger
 	*metrics.Registry
 }
 
-// levelRequest is the log level of requests. The flag -v N shows the slog level -N: slog.LevelDebug is -v 4, and
-// levelFlow is -v 2.
+// levelRequest is the level at which requests are logged. The flag -v N logs the slog level -N and above, so this is
+// -v 6. slog.LevelDebug is -v 4, and levelFlow is -v 2.
 const levelRequest = slog.Level(-6)
 
-// newClient makes the client that everything shares. It counts each request, and logs it at -v 6.
+// newClient makes the client that all parts of podcount share. It counts and logs each request.
 func newClient(o *options.Options, cfg *kubeconfig.Config, dial kube.Dialer, log *Log) *kube.Client {
 	return kube.NewClient(cfg, kube.Options{
 		Dial:         dial,
@@ -186,32 +188,32 @@ func newClient(o *options.Options, cfg *kubeconfig.Config, dial kube.Dialer, log
 	})
 }
 
-// newRecorder makes the recorder of Events. A dry run posts none, and logs them at -v 2 instead.
+// newRecorder makes the recorder of Events. A dry run posts no Events. It logs them at -v 2 instead.
 func newRecorder(o *options.Options, client *kube.Client, log *Log) *events.Recorder {
-	recorder := events.Options{
+	eventOptions := events.Options{
 		Sink:     events.NewSink(client),
 		Instance: hostname(),
 		Log:      log.Logger,
 		Metrics:  log.Registry,
 	}
 	if o.DryRun {
-		recorder.DryRun = func(about events.Reference, reason, message string) {
-			object := Key{about.Namespace, about.Name}
+		eventOptions.DryRun = func(about events.Reference, reason, message string) {
 			kind := strings.ToLower(about.Kind)
+			object := Key{about.Namespace, about.Name}
 			log.Log(context.Background(), levelFlow,
 				fmt.Sprintf("would post an Event on %s %s: %s: %s", kind, object, reason, message))
 		}
 	}
-	return events.NewRecorder(recorder)
+	return events.NewRecorder(eventOptions)
 }
 
-// hostname names this replica, in Events and in the Lease.
+// hostname returns the name of this replica in Events and in the Lease.
 func hostname() string {
 	name, _ := os.Hostname()
 	return cmp.Or(name, "podcount")
 }
 
-// manager runs the controllers that are on, over caches that they share, while this replica leads.
+// manager runs the active controllers over shared caches while this replica leads.
 type manager struct {
 	options  *options.Options
 	client   *kube.Client
@@ -221,7 +223,7 @@ type manager struct {
 	life     *process.Lifetime
 	started  time.Time
 
-	// The caches. Each runs if an active controller watches it.
+	// The caches. Each one runs if an active controller watches it.
 	pods   *Reflector[*Pod]
 	nodes  *Reflector[*Node]
 	counts *Reflector[*Count]
@@ -229,13 +231,13 @@ type manager struct {
 	election *leader.Election // nil without -leader-elect
 	leading  chan struct{}    // closed once this replica leads
 
-	// setUp sets the next two.
-	active  []*Controller          // the controllers that are on
+	// setUp sets these fields.
+	active  []*Controller          // the controllers that -controllers switches on
 	watched map[reflector]struct{} // the caches that they watch
 
-	running       background.Group
-	summarizeOnce sync.Once
-	cutShort      error // -once was stopped before it was done
+	running    background.Group // all controllers, workers and watches
+	summarized sync.Once        // guards summarize
+	cutShort   error            // set if -once was stopped before it was done
 }
 
 // reflector is a Reflector of any kind.
@@ -247,8 +249,7 @@ type reflector interface {
 	SetGauges()
 }
 
-// newManager makes a manager with caches that ask for as little as possible. In Setup, controllers say what else they
-// need.
+// newManager makes a manager whose caches request as little as possible. Setup of a controller widens them.
 func newManager(
 	o *options.Options, client *kube.Client, life *process.Lifetime, log *Log, out *logging.Outputs,
 ) *manager {
@@ -280,7 +281,7 @@ func newManager(
 	return m
 }
 
-// NewCache makes a cache of a kind. The manager runs it if a controller watches it with Watch.
+// NewCache makes a cache of a kind. The manager runs the cache if a controller calls Watch with it.
 func NewCache[T Object[T]](m *manager, kind Kind[T]) *Reflector[T] {
 	return NewReflector(ReflectorOptions[T]{
 		Client:  m.client,
@@ -292,8 +293,8 @@ func NewCache[T Object[T]](m *manager, kind Kind[T]) *Reflector[T] {
 	})
 }
 
-// setCountersToZero creates the counters that alerts watch. Prometheus sees no increase in a counter whose first value
-// is 1.
+// setCountersToZero creates the counters that alerts watch. Prometheus would see no increase in a counter whose first
+// value is 1.
 func (m *manager) setCountersToZero() {
 	for _, result := range []string{"failed", "stripped"} {
 		m.log.Set(0, "podcount_label_patches_total", result)
@@ -302,8 +303,8 @@ func (m *manager) setCountersToZero() {
 	m.log.Set(0, "podcount_events_total", "dropped")
 }
 
-// joinElection makes the manager wait until this replica is elected, and makes the client send writes only while it
-// leads. ownNamespace is the namespace that podcount runs in, or "".
+// joinElection makes the controllers wait until this replica leads. The client then refuses writes while it does not
+// lead. ownNamespace is the namespace of podcount's pod, or "" outside a cluster.
 func (m *manager) joinElection(ownNamespace string) {
 	o := m.options
 	m.election = leader.New(m.client, leader.Options{
@@ -323,7 +324,7 @@ func (m *manager) joinElection(ownNamespace string) {
 	m.client.SetPermit(m.election)
 }
 
-// setUp makes the controllers that are on ready to run.
+// setUp sets up the controllers that are on.
 func (m *manager) setUp() {
 	for _, c := range controllers {
 		if !m.options.IsOn(c.Name) {
@@ -336,7 +337,7 @@ func (m *manager) setUp() {
 	}
 }
 
-// prepare gives a controller its queue, and all else that Setup may use.
+// prepare gives a controller its queue, and everything else that its Setup may use.
 func (m *manager) prepare(c *Controller) {
 	c.isOnce = m.options.Once
 	c.watched = map[reflector]struct{}{}
@@ -359,21 +360,22 @@ func (m *manager) prepare(c *Controller) {
 	}
 }
 
-// How long the steps of a shutdown may take. README.md shows the same numbers.
+// The limits of the steps of a shutdown. README.md shows the same numbers.
 const (
-	drainTimeout   = 10 * time.Second // 1. for writes in flight
-	eventsTimeout  = 5 * time.Second  // 2. for Events that wait
-	releaseTimeout = 4 * time.Second  // 3. to release the Lease
+	drainTimeout   = 10 * time.Second // for writes in flight
+	eventsTimeout  = 5 * time.Second  // for Events that wait
+	releaseTimeout = 4 * time.Second  // for the release of the Lease
 
-	hangTimeout = time.Second // a step that exceeds its limit by this much is abandoned
+	hangTimeout = time.Second // how long after its limit a step is abandoned
 )
 
-// run runs everything until podcount stops, and then shuts it down. It returns why podcount stopped; nil means that it
-// was asked to, or that -once is done.
+// run runs everything until podcount stops, and then shuts it down. It returns the error that made podcount stop. The
+// error is nil if podcount was asked to stop, or if -once is done.
 func (m *manager) run() error {
 	life := m.life
 	if m.election != nil {
-		retry.Sleep(life.Stop, rand.N(time.Second)) // replicas that start together should not all ask at once
+		// Replicas that start together should not all send their requests at once.
+		retry.Sleep(life.Stop, rand.N(time.Second))
 	}
 	resigned, resign := context.WithCancel(life.Requests)
 	campaign := background.Go(func() { m.campaign(resigned) })
@@ -381,19 +383,19 @@ func (m *manager) run() error {
 	posting := process.WithGrace(life.Requests, recording, eventsTimeout)
 	recorder := background.Go(func() { m.recorder.Run(posting, recording) })
 
-	// The shutdown has four steps:
-	// 1. The controllers finish what they have begun.
 	m.runControllers()
-	// 2. From now on nothing causes Events. The recorder posts those that wait.
+
+	// From here on, nothing causes Events. The recorder posts those that wait.
 	stopRecording()
 	m.awaitEnd("the Events that wait", recorder, posting)
-	// 3. The Lease is released after the last write, because another replica may write from then on. If the Lease was
-	// lost, requests has ended already, and nothing is released.
+
+	// Release the Lease after the last write, because another replica may write from then on. If the Lease was lost,
+	// Requests has ended already, and nothing is released.
 	resign()
 	releasing, cancel := context.WithTimeout(life.Requests, releaseTimeout)
 	defer cancel()
 	m.awaitEnd("the release of the lease", campaign, releasing)
-	// 4. The connections are closed.
+
 	life.CutRequests(nil)
 	m.awaitEnd("connections", background.Go(m.client.Close), life.Requests)
 
@@ -401,19 +403,19 @@ func (m *manager) run() error {
 	return cmp.Or(life.Err(), m.cutShort)
 }
 
-// campaign runs the election. Without one, this replica leads at once.
+// campaign runs the election until resigned ends. Without an election, this replica leads at once.
 func (m *manager) campaign(resigned context.Context) {
-	win := func() { close(m.leading) }
+	lead := func() { close(m.leading) }
 	if m.election == nil {
-		win()
+		lead()
 		return
 	}
-	m.election.Run(m.life.Stop, resigned, win)
+	m.election.Run(m.life.Stop, resigned, lead)
 }
 
-// awaitEnd waits until a step of the shutdown has ended, which it should do when limit ends at the latest. If a bug
-// keeps it from ending, podcount continues without it after hangTimeout.
-func (m *manager) awaitEnd(what string, ended <-chan struct{}, limit context.Context) {
+// awaitEnd waits for a step of the shutdown, which should end before limit does. If it still runs hangTimeout after
+// that, awaitEnd logs which goroutines hang, and gives up.
+func (m *manager) awaitEnd(step string, ended <-chan struct{}, limit context.Context) {
 	select {
 	case <-ended:
 		return
@@ -422,43 +424,25 @@ func (m *manager) awaitEnd(what string, ended <-chan struct{}, limit context.Con
 	select {
 	case <-ended:
 	case <-time.After(hangTimeout):
-		m.log.Warn("something hangs: podcount ends without it", "what", what, "running", m.running.Running())
+		m.log.Warn("something hangs: podcount ends without it", "what", step, "running", m.running.Running())
 	}
 }
-
-// maxStartPause is the longest pause between the starts of two controllers, so that they do not burst into work
-// together.
-const maxStartPause = 100 * time.Millisecond
 
 // runControllers runs the controllers and their caches until podcount stops, or until -once is done. It returns when
 // everything in flight is finished.
 func (m *manager) runControllers() {
-	var controllersRun sync.WaitGroup
-	for i, c := range m.active {
-		pause := time.Duration(i) * (maxStartPause/2 + rand.N(maxStartPause/2))
-		controllersRun.Add(1)
-		m.running.Go("controller "+c.Name, func() {
-			defer controllersRun.Done()
-			m.runController(c, pause)
-		})
-	}
-	for cache := range m.watched {
-		m.running.Go("watch of "+cache.Kind(), func() {
-			if err := cache.Run(m.life.Stop); err != nil {
-				m.life.Fail(options.UsageError{Err: err})
-			}
-		})
-	}
+	controllersEnded := m.startControllers()
+	m.startCaches()
 	if m.options.Once {
 		stopTimers := m.startOnceTimers()
 		defer stopTimers()
 	}
 
 	select {
-	case <-background.Go(controllersRun.Wait): // only with -once do controllers return before stop
+	case <-controllersEnded: // Before Stop ends, this happens only with -once.
 		m.endOnce("")
 	case <-m.life.Stop.Done():
-		m.summarizeOnce.Do(m.summarize)
+		m.summarize()
 		if m.options.Once && !m.isAllDone() {
 			m.cutShort = fmt.Errorf("%s: stopped before all was done", m.onceFlag())
 		}
@@ -470,8 +454,37 @@ func (m *manager) runControllers() {
 	}
 }
 
-// runController runs one controller. It begins when the controller's caches are complete, because half a list would
-// make wrong labels, and when this replica leads. It returns when podcount stops, or when -once is done.
+// maxStartPause is the longest pause between the starts of two controllers. Without pauses, all of them would send their
+// first writes at the same time.
+const maxStartPause = 100 * time.Millisecond
+
+// startControllers starts the controllers one after the other. The channel is closed when all of them have ended.
+func (m *manager) startControllers() (ended <-chan struct{}) {
+	var all sync.WaitGroup
+	for i, c := range m.active {
+		pause := time.Duration(i) * (maxStartPause/2 + rand.N(maxStartPause/2))
+		all.Add(1)
+		m.running.Go("controller "+c.Name, func() {
+			defer all.Done()
+			m.runController(c, pause)
+		})
+	}
+	return background.Go(all.Wait)
+}
+
+// startCaches starts the caches that the controllers watch.
+func (m *manager) startCaches() {
+	for cache := range m.watched {
+		m.running.Go("watch of "+cache.Kind(), func() {
+			if err := cache.Run(m.life.Stop); err != nil {
+				m.life.Fail(options.UsageError{Err: err})
+			}
+		})
+	}
+}
+
+// runController runs one controller until podcount stops, or until -once is done. It waits until the controller's caches
+// are complete, because half a list would make wrong labels, and until this replica leads.
 func (m *manager) runController(c *Controller, pause time.Duration) {
 	for cache := range c.watched {
 		m.await(cache.Synced())
@@ -481,11 +494,7 @@ func (m *manager) runController(c *Controller, pause time.Duration) {
 		return
 	}
 	m.log.Info("caches are complete, work begins", "controller", c.Name)
-	objects := 0
-	if c.isOnce {
-		objects = c.callTotals().All
-	}
-	c.tally.Begin(objects)
+	c.beginTally()
 	for _, begin := range c.beginWatches {
 		begin()
 	}
@@ -501,12 +510,20 @@ func (m *manager) runController(c *Controller, pause time.Duration) {
 	m.resyncUntilStop(c)
 }
 
-// resyncUntilStop adds, now and at each interval, the keys that the controller wants to look at again.
+// await waits until a channel is closed, or until podcount stops.
+func (m *manager) await(closed <-chan struct{}) {
+	select {
+	case <-closed:
+	case <-m.life.Stop.Done():
+	}
+}
+
+// resyncUntilStop adds the keys that Resync returns, now and at each interval.
 func (m *manager) resyncUntilStop(c *Controller) {
 	ticker := time.NewTicker(m.options.Interval)
 	defer ticker.Stop()
 	for {
-		c.callResync() // if it panics, the next one makes up for it
+		c.callResync() // after a panic, the next resync adds the keys
 		select {
 		case <-ticker.C:
 		case <-m.life.Stop.Done():
@@ -523,14 +540,14 @@ func (m *manager) runWorker(c *Controller) {
 			return
 		}
 		result, err := c.callReconcile(m.life.Work, key)
-		m.noteReconciled(c, key, err)
+		m.recordReconcile(c, key, err)
 		result.RetryAfter = max(result.RetryAfter, kube.RetryAfter(err))
 		c.queue.Done(key, result, err)
 	}
 }
 
-// noteReconciled logs a reconcile that failed, and counts one that worked for -once.
-func (m *manager) noteReconciled(c *Controller, key Key, err error) {
+// recordReconcile logs a failed reconcile, and counts a successful one for -once.
+func (m *manager) recordReconcile(c *Controller, key Key, err error) {
 	if err != nil {
 		c.outage.Failed(key.String(), "cannot reconcile", kube.PauseBetweenComplaints(err), "key", key, "err", err)
 		return
@@ -544,21 +561,14 @@ func (m *manager) noteReconciled(c *Controller, key Key, err error) {
 	}
 }
 
-// await waits until a channel is closed, or until podcount stops.
-func (m *manager) await(closed <-chan struct{}) {
-	select {
-	case <-closed:
-	case <-m.life.Stop.Done():
-	}
-}
-
+// The limits of -once, beside -once-timeout.
 const (
-	onceListTimeout = 2 * time.Minute // for the first lists of -once
-	onceKeysTimeout = time.Minute     // for changes whose keys a controller could not name because it panicked
-	onceTries       = 10              // after which -once gives a key up
+	onceListTimeout = 2 * time.Minute // for the first lists
+	onceKeysTimeout = time.Minute     // for changes whose keys are unknown because the controller panicked
+	onceTries       = 10              // for each key
 )
 
-// startOnceTimers makes -once fail if it takes too long.
+// startOnceTimers starts the timers that end -once if it takes too long.
 func (m *manager) startOnceTimers() (stop func()) {
 	timeout := m.options.OnceTimeout
 	listTimeout := min(onceListTimeout, timeout)
@@ -570,7 +580,7 @@ func (m *manager) startOnceTimers() (stop func()) {
 	}
 }
 
-// failUnlessSynced ends -once if a cache is still not complete.
+// failUnlessSynced makes -once fail if a cache is not complete yet.
 func (m *manager) failUnlessSynced(after time.Duration) {
 	kinds := m.incompleteCaches()
 	if len(kinds) == 0 {
@@ -580,7 +590,7 @@ func (m *manager) failUnlessSynced(after time.Duration) {
 		m.onceFlag(), after, strings.Join(kinds, ", ")))
 }
 
-// onceFlag returns the flag that made podcount run once.
+// onceFlag returns the flag that makes podcount run once, for errors.
 func (m *manager) onceFlag() string {
 	if m.options.Prune {
 		return "-prune"
@@ -588,7 +598,7 @@ func (m *manager) onceFlag() string {
 	return "-once"
 }
 
-// resyncOnce is the only resync of -once. So it tries again for a while if the controller panics.
+// resyncOnce does the only resync of -once. If the controller panics, it tries again for a while.
 func (m *manager) resyncOnce(c *Controller) {
 	const maxTries = 5
 	var err error
@@ -605,12 +615,12 @@ func (m *manager) resyncOnce(c *Controller) {
 	m.life.Fail(fmt.Errorf("%s: %s cannot name the objects that need work: %w", m.onceFlag(), c.Name, err))
 }
 
-// awaitDone waits until the keys of a -once are done, except for those that have failed too often.
+// awaitDone waits until each key has succeeded, or has failed onceTries times.
 func (m *manager) awaitDone(c *Controller) {
 	const pollInterval = 20 * time.Millisecond
 	start := time.Now()
 	for retry.Sleep(m.life.Stop, pollInterval) == nil {
-		// The backlog is asked first: a change that has left it by now has its keys in the queue.
+		// Read the backlog before the queue. A change moves from the backlog to the queue, so it is seen in one of them.
 		mayGetKeys := c.backlogged() > 0 && time.Since(start) < onceKeysTimeout
 		if c.queue.LeftToTry(onceTries) == 0 && !mayGetKeys {
 			return
@@ -628,9 +638,9 @@ func (m *manager) isAllDone() bool {
 	return true
 }
 
-// endOnce ends -once. It fails if objects are not right yet, and names them.
+// endOnce ends -once. If objects are still wrong, -once fails with an error that names them.
 func (m *manager) endOnce(after string) {
-	m.summarizeOnce.Do(m.summarize)
+	m.summarize()
 	var left []string
 	for _, c := range m.active {
 		if names := c.describeLeft(); names != "" {
@@ -642,7 +652,7 @@ func (m *manager) endOnce(after string) {
 	}
 }
 
-// describeLeft names the objects that -once has not made right, or returns "" if there are none.
+// describeLeft names the objects that -once could not make right. It returns "" if there are none.
 func (c *Controller) describeLeft() string {
 	const maxNames = 10
 	keys := c.queue.Left()
@@ -661,30 +671,36 @@ func (c *Controller) describeLeft() string {
 		c.Name, tally.Plural(left, "object"), strings.Join(names, ", "))
 }
 
-// summarize logs a line for each controller with the outcome of -once, -prune or -dry-run.
+// summarize logs the outcome of -once, -prune or -dry-run, with a line for each controller. Only its first call logs.
 func (m *manager) summarize() {
 	if !m.options.Once && !m.options.DryRun {
 		return
 	}
-	for _, c := range m.active {
-		if !c.tally.HasBegun() {
-			continue
+	m.summarized.Do(func() {
+		for _, c := range m.active {
+			m.summarizeController(c)
 		}
-		totals := c.callTotals()
-		if totals.Noun == "" {
-			continue
-		}
-		outcome := c.tally.Summary(totals.Noun, c.outage.Failing())
-		if m.options.DryRun {
-			right := totals.All - totals.Wrong
-			outcome = fmt.Sprintf("%s: %d would be written, %d right, 0 failed",
-				tally.Plural(totals.All, totals.Noun), totals.Wrong, right)
-		}
-		m.log.Info(fmt.Sprintf("%s, in %.1f s", outcome, time.Since(m.started).Seconds()))
-	}
+	})
 }
 
-// incompleteCaches returns the kinds whose first list is not complete, sorted.
+func (m *manager) summarizeController(c *Controller) {
+	if !c.tally.HasBegun() {
+		return
+	}
+	totals := c.callTotals()
+	if totals.Noun == "" {
+		return
+	}
+	outcome := c.tally.Summary(totals.Noun, c.outage.Failing())
+	if m.options.DryRun {
+		right := totals.All - totals.Wrong
+		outcome = fmt.Sprintf("%s: %d would be written, %d right, 0 failed",
+			tally.Plural(totals.All, totals.Noun), totals.Wrong, right)
+	}
+	m.log.Info(fmt.Sprintf("%s, in %.1f s", outcome, time.Since(m.started).Seconds()))
+}
+
+// incompleteCaches returns the kinds whose caches have no complete list yet, sorted.
 func (m *manager) incompleteCaches() (kinds []string) {
 	for cache := range m.watched {
 		if !cache.State().IsReady {
@@ -695,10 +711,10 @@ func (m *manager) incompleteCaches() (kinds []string) {
 	return kinds
 }
 
-// managerState is what /debug/state shows.
+// managerState is what /debug/state shows as JSON.
 type managerState struct {
 	Caches      map[string]ReflectorState `json:"caches"`      // by kind
-	Controllers map[string]QueueState     `json:"controllers"` // the queues, by name
+	Controllers map[string]QueueState     `json:"controllers"` // their queues, by name
 	Events      eventsState               `json:"events"`
 	Lease       *leaseState               `json:"lease,omitempty"`
 	UpSeconds   float64                   `json:"upSeconds"`
@@ -716,6 +732,7 @@ type leaseState struct {
 	Path     string `json:"path"`
 }
 
+// state returns the present state, for /debug/state.
 func (m *manager) state() managerState {
 	s := managerState{
 		Caches:      map[string]ReflectorState{},
@@ -737,8 +754,8 @@ func (m *manager) state() managerState {
 	return s
 }
 
-// setGauges sets the metrics that are not updated as things happen. It removes those whose value nobody knows yet,
-// because a 0 would claim that there is nothing.
+// setGauges sets the metrics that are computed only when somebody reads them. It removes those whose value is not known
+// yet, because a 0 would look like a count.
 func (m *manager) setGauges() {
 	for cache := range m.watched {
 		cache.SetGauges()
@@ -750,7 +767,7 @@ func (m *manager) setGauges() {
 	}
 	for _, c := range m.active {
 		c.queue.State() // sets the queue's gauges
-		if !m.mayWork(c) {
+		if !m.mayBegin(c) {
 			m.log.Remove("workqueue_depth", c.Name)
 			m.log.Remove("workqueue_unfinished_work_seconds", c.Name)
 			m.log.Remove("workqueue_longest_running_processor_seconds", c.Name)
@@ -769,8 +786,8 @@ func (m *manager) setGauges() {
 	metrics.SetProcess(m.log.Registry, m.started)
 }
 
-// mayWork reports whether a controller has begun to work, or is about to.
-func (m *manager) mayWork(c *Controller) bool {
+// mayBegin reports whether nothing keeps a controller from work: its caches are complete, and this replica leads.
+func (m *manager) mayBegin(c *Controller) bool {
 	for cache := range c.watched {
 		if !background.HasEnded(cache.Synced()) {
 			return false
@@ -779,26 +796,26 @@ func (m *manager) mayWork(c *Controller) bool {
 	return background.HasEnded(m.leading)
 }
 
-// stuckControllers names the controllers that have not moved for so long that they must hang, and says what hangs.
+// stuckControllers describes the controllers whose workers hang, or whose queue does not answer.
 func (m *manager) stuckControllers() (stuck []string) {
 	limit := m.options.StuckAfter()
 	for _, c := range m.active {
-		what := ""
-		asked := background.Go(func() { what = c.queue.Stuck(limit) })
+		problem := ""
+		answered := background.Go(func() { problem = c.queue.Stuck(limit) })
 		select {
-		case <-asked:
+		case <-answered:
 		case <-time.After(hangTimeout):
 			stuck = append(stuck, c.Name+": its queue does not answer")
 			continue
 		}
-		if what != "" {
-			stuck = append(stuck, c.Name+": "+what)
+		if problem != "" {
+			stuck = append(stuck, c.Name+": "+problem)
 		}
 	}
 	return stuck
 }
 
-// pages answer the kubelet's probes, Prometheus and people.
+// pages returns the handler of -listen.
 func (m *manager) pages() http.Handler {
 	return listen.Pages(listen.Content{
 		Stuck:      m.stuckControllers,
@@ -811,7 +828,7 @@ func (m *manager) pages() http.Handler {
 	})
 }
 
-// serve answers on -listen in the background. The caller closes the server.
+// serve starts the server of -listen. The caller must close it.
 func (m *manager) serve() (*listen.Server, error) {
 	address := m.options.Listen
 	server, err := listen.Listen(m.life.Stop, address, m.pages(), m.log.Logger)
@@ -827,104 +844,126 @@ func (m *manager) serve() (*listen.Server, error) {
 	return server, nil
 }
 
-// Controller is one of podcount's jobs. Changes of what it watches, and time, give it keys; for each key, Reconcile
-// makes the world as it should be. The manager sees to its queue, its workers and its retries.
+// Controller is one of podcount's jobs. Its keys stand for objects that may be wrong: changes of the objects that it
+// watches add keys to its queue, and so does Resync. Workers take keys from the queue, and call Reconcile with them. The
+// manager runs the queue, the workers and the retries.
 type Controller struct {
 	Name  string
-	About string // what it does, for -controllers=help
-	Off   bool   // it runs only if -controllers names it
+	About string // what the controller does, for -controllers=help
+	Off   bool   // the controller runs only if -controllers names it
 
-	// Rights are what the controller may do in a cluster, for -manifest. The rights of the built-in controllers depend
-	// on the flags, so package deploy knows them.
+	// Rights are the permissions that the controller needs in a cluster, for -manifest. Built-in controllers have none
+	// here: their rights depend on flags, and package deploy knows them.
 	Rights []deploy.Right
 
-	// Setup is called before anything runs. It says what the controller needs from the caches, watches them with Watch,
-	// and sets Reconcile and, if it wants them, the other functions below.
+	// Setup is called before anything runs. It tells the caches which fields the controller needs, calls Watch for each
+	// of them, and sets Reconcile and, if needed, the other functions below.
 	Setup func(m *manager, c *Controller)
 
-	// Reconcile is never called twice at the same time with the same key. If it fails, it is called again after a
-	// backoff. ctx ends when podcount must.
+	// Reconcile makes one object what it should be. Workers call it at the same time, but never with the same key. If
+	// it fails, it is called again after a backoff. ctx ends when the shutdown can wait no longer.
 	Reconcile func(ctx context.Context, key Key) (Result, error)
 
-	// Resync returns the keys to begin with, and to look at again at each interval.
+	// Resync returns the keys to reconcile at the start, and again at each interval.
 	Resync func() []Key
 
-	// IsUrgent reports whether a key goes before all others that wait for a worker. The queue calls it, so it must be
-	// quick, and must not call the queue.
+	// IsUrgent reports whether a key goes before all keys that are not urgent. The queue calls it, so it must be quick,
+	// and must not call the queue.
 	IsUrgent func(Key) bool
 
 	// Totals returns the numbers for the last line of -once and -dry-run.
 	Totals func() Totals
 
-	// The manager's prepare sets the fields below.
+	// prepare sets the fields below.
 
 	stop   context.Context   // ends when podcount stops
-	isOnce bool              // each object is written at most once
-	tally  *tally.Tally[Key] // counts keys only if isOnce, because otherwise there is no end to count up to
+	isOnce bool              // -once is set: each object is written at most once
+	tally  *tally.Tally[Key] // counts keys if isOnce
 
 	queue   *Queue[Key]
-	pace    *ratelimit.Bucket // of writes
+	pace    *ratelimit.Bucket // limits writes
 	resting *sync.Map         // the uids of objects that were written a moment ago
-	outage  *logging.Outage   // reconciles that fail, by key
+	outage  *logging.Outage   // the reconciles that fail, by key
 	panics  *logging.Panics
 
-	// Watch fills the fields below.
+	// Watch adds to the fields below.
 
 	watched      map[reflector]struct{}
 	beginWatches []func()     // called when the controller begins
-	backlogs     []func() int // each returns how many objects have changes that could not be handled
+	backlogs     []func() int // each returns the number of objects whose changes could not be turned into keys
 }
 
-// Totals are what a controller has to do with the objects that it writes to.
+// Totals are the numbers of objects that a controller writes to.
 type Totals struct {
-	Noun  string // what the objects are, as in "node"; "" if there can be none
+	Noun  string // the name of one object, as in "node"; "" if the resource is not installed
 	All   int
-	Wrong int // how many are not as they should be
+	Wrong int // how many objects are not what they should be
 }
 
-// Watch makes a controller watch a cache. keysOf returns the keys that a change concerns. It is called by several
-// goroutines at once: first with every object that is there when the controller begins, and then with every change. If
-// it panics, it is called again later with the same change.
+// Watch makes a controller watch a cache. keysOf returns the keys that a change concerns. Several goroutines call it at
+// once: first with every object that is there when the controller begins, and then with every change. If it panics, it
+// is called again later with the same change.
 func Watch[T Object[T]](c *Controller, r *Reflector[T], keysOf func(Delta[T]) []Key) {
-	c.watched[r] = struct{}{}
-	addKeys := func(change Delta[T]) (err error) {
-		defer c.recoverPanic(&err)
-		c.add(keysOf(change)...)
-		return nil
-	}
-	failed := backlog.New(backlog.Options[Key, Delta[T]]{
-		Handle: addKeys,
+	s := &subscription[T]{controller: c, cache: r, keysOf: keysOf}
+	s.failed = backlog.New(backlog.Options[Key, Delta[T]]{
+		Handle: s.addKeys,
 		Stop:   c.stop,
-		OnFull: func(key Key) {
-			r.log.Error("a controller panics so often that changes are lost", "controller", c.Name, "object", key)
-		},
+		OnFull: s.logLoss,
 	})
-	c.backlogs = append(c.backlogs, failed.Len)
-	handle := func(change Delta[T]) {
-		if addKeys(change) != nil {
-			failed.Add(change.Key(), change)
-		}
-	}
-
-	var hasBegun atomic.Bool
-	r.Subscribe(func(change Delta[T]) {
-		isLeftForTheNextRun := c.isOnce && change.Old != change.New
-		if hasBegun.Load() && !isLeftForTheNextRun {
-			handle(change)
-		}
-	})
-	c.beginWatches = append(c.beginWatches, func() {
-		hasBegun.Store(true)
-		for _, obj := range r.All() {
-			handle(Delta[T]{Old: obj, New: obj})
-		}
-	})
+	c.watched[r] = struct{}{}
+	c.beginWatches = append(c.beginWatches, s.begin)
+	c.backlogs = append(c.backlogs, s.failed.Len)
+	r.Subscribe(s.handleChange)
 }
 
-// OwnKey returns the key of the object that has changed. Give it to Watch if each object has a key of its own.
+// OwnKey returns the key of the object that has changed. Pass it to Watch if each object has a key of its own.
 func OwnKey[T Object[T]](change Delta[T]) []Key { return []Key{change.Key()} }
 
-// backlogged returns how many objects have changes whose keys are still unknown, because keysOf panicked.
+// subscription passes the changes of a cache to a controller.
+type subscription[T Object[T]] struct {
+	controller *Controller
+	cache      *Reflector[T]
+	keysOf     func(Delta[T]) []Key
+	hasBegun   atomic.Bool
+	failed     *backlog.Backlog[Key, Delta[T]] // changes for which keysOf has panicked
+}
+
+// begin handles every object that is there, and from now on every change.
+func (s *subscription[T]) begin() {
+	s.hasBegun.Store(true)
+	for _, obj := range s.cache.All() {
+		s.handle(Delta[T]{Old: obj, New: obj})
+	}
+}
+
+// handleChange handles a change of the cache. -once leaves changes of objects to the next run.
+func (s *subscription[T]) handleChange(change Delta[T]) {
+	isForNextRun := s.controller.isOnce && change.Old != change.New
+	if s.hasBegun.Load() && !isForNextRun {
+		s.handle(change)
+	}
+}
+
+func (s *subscription[T]) handle(change Delta[T]) {
+	err := s.addKeys(change)
+	if err != nil {
+		s.failed.Add(change.Key(), change)
+	}
+}
+
+// addKeys adds the keys that a change concerns to the queue. It returns an error if keysOf panics.
+func (s *subscription[T]) addKeys(change Delta[T]) (err error) {
+	defer s.controller.recoverPanic(&err)
+	s.controller.add(s.keysOf(change)...)
+	return nil
+}
+
+func (s *subscription[T]) logLoss(key Key) {
+	s.cache.log.Error("a controller panics so often that changes are lost",
+		"controller", s.controller.Name, "object", key)
+}
+
+// backlogged returns the number of objects with changes for which keysOf has panicked.
 func (c *Controller) backlogged() (n int) {
 	for _, length := range c.backlogs {
 		n += length()
@@ -932,7 +971,7 @@ func (c *Controller) backlogged() (n int) {
 	return n
 }
 
-// recoverPanic, when deferred, turns a panic into an error: a bug in one controller must not take the others down.
+// recoverPanic turns a panic into an error, because a bug in one controller must not stop the others. Defer it.
 func (c *Controller) recoverPanic(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("panic: %v", p)
@@ -940,13 +979,13 @@ func (c *Controller) recoverPanic(err *error) {
 	}
 }
 
-// callReconcile, and the three methods after it, call the controller's own functions, and survive their panics.
+// callReconcile calls Reconcile, and turns a panic into an error.
 func (c *Controller) callReconcile(ctx context.Context, key Key) (result Result, err error) {
 	defer c.recoverPanic(&err)
 	return c.Reconcile(ctx, key)
 }
 
-// callResync adds the keys that Resync returns.
+// callResync adds the keys that Resync returns. It turns a panic into an error.
 func (c *Controller) callResync() (err error) {
 	defer c.recoverPanic(&err)
 	if c.Resync != nil {
@@ -955,6 +994,7 @@ func (c *Controller) callResync() (err error) {
 	return nil
 }
 
+// callIsUrgent calls IsUrgent. A key for which it panics is not urgent.
 func (c *Controller) callIsUrgent(key Key) (isUrgent bool) {
 	if c.IsUrgent == nil {
 		return false
@@ -963,12 +1003,22 @@ func (c *Controller) callIsUrgent(key Key) (isUrgent bool) {
 	return c.IsUrgent(key)
 }
 
+// callTotals calls Totals. If it panics, there are no totals.
 func (c *Controller) callTotals() (totals Totals) {
 	if c.Totals == nil {
 		return Totals{}
 	}
 	defer c.recoverPanic(new(error))
 	return c.Totals()
+}
+
+// beginTally begins the tally with the number of objects. Only -once counts them, because only its tally is used.
+func (c *Controller) beginTally() {
+	objects := 0
+	if c.isOnce {
+		objects = c.callTotals().All
+	}
+	c.tally.Begin(objects)
 }
 
 // add adds keys to the queue.
@@ -979,16 +1029,16 @@ func (c *Controller) add(keys ...Key) {
 	c.queue.Add(keys...)
 }
 
-// noteWritten takes note that a write has succeeded, and that the server has kept what was written.
-func (c *Controller) noteWritten(key Key) {
+// recordWrite records that a write of an object has succeeded, and that the server has kept what was written.
+func (c *Controller) recordWrite(key Key) {
 	c.outage.Worked(key.String())
 	if c.isOnce {
 		c.tally.Written(key)
 	}
 }
 
-// rest makes the controller leave an object alone for a while after a write. Then it looks at the object again. With
-// -once the object rests for good, because later changes are for the next run.
+// rest makes the controller leave an object alone for d after a write, and then reconcile the object again. With -once
+// the object rests for good, because later changes are for the next run.
 func (c *Controller) rest(m *Meta, d time.Duration) {
 	c.resting.Store(m.UID(), true)
 	if c.isOnce {
@@ -1005,9 +1055,10 @@ func (c *Controller) isResting(m *Meta) bool {
 	return isResting
 }
 
-// strippedRest is how long a write is not tried again after the server has dropped what it writes. Such a write costs
-// the server as much as one that works, and everybody who watches the object gets to see it.
-const strippedRest = 10 * time.Minute
+// strippedPause is how long podcount does not retry a stripped write: the server accepts the patch, but drops what it
+// writes, as a webhook or a schema may do. Such a write costs the server, and all clients that watch the object, as much
+// as one that works.
+const strippedPause = 10 * time.Minute
 
 // podCount keeps the labels of nodes equal to the numbers of pods.
 type podCount struct {
@@ -1020,15 +1071,15 @@ type podCount struct {
 	pods       *Reflector[*Pod]
 	podsByNode *CountIndex[*Pod, string]
 
-	stripped retry.Pauses[nodeLabel] // the labels that the server has dropped
-	foretold sync.Map               // by node, what a dry run logged last
+	stripped    retry.Pauses[nodeLabel] // the labels that the server has dropped
+	dryRunTexts sync.Map                // by key of a node: what a dry run has logged last
 
-	totalPassedOnAt time.Time   // only the reconcile of theTotal uses it
-	hasWarned       atomic.Bool // that no node gets the total
+	totalPassedOnAt time.Time   // only passTotalOn uses it
+	hasWarned       atomic.Bool // warnOfNoNode has logged its warning
 }
 
-// theTotal is the key that is added when the number of all pods changes. It stands for all nodes that show that number.
-var theTotal = Key{Name: "(total)"} // no node can have this name
+// totalKey stands for all nodes that show the number of all pods. It is added when that number changes.
+var totalKey = Key{Name: "(total)"} // no node can have this name
 
 func newPodCount(m *manager, c *Controller) *podCount {
 	return &podCount{
@@ -1059,8 +1110,8 @@ func setUpPodCount(m *manager, c *Controller) {
 	c.Totals = p.totals
 }
 
-// nodeKeys returns the key of a node that has come. When a node changes, its key is added a moment later: if another
-// podcount has written the label, it may know of a pod that we are about to hear of, too.
+// nodeKeys returns the key of a new node. The key of a changed node is added a moment later: another podcount may have
+// written the label, and our cache may be about to receive the pods that it has counted.
 func (p *podCount) nodeKeys(change Delta[*Node]) []Key {
 	isNew := change.Old == nil
 	hasChanged := change.Old != nil && change.New != nil && change.Old != change.New
@@ -1074,12 +1125,12 @@ func (p *podCount) nodeKeys(change Delta[*Node]) []Key {
 }
 
 // podKeys returns the keys of the nodes whose numbers a change of a pod concerns, and posts an Event about a new pod.
-// The pods that are there at the start are left to resync.
+// Resync takes care of the pods that are there at the start.
 func (p *podCount) podKeys(change Delta[*Pod]) (keys []Key) {
 	isNew := change.Old == nil
 	isGone := change.New == nil
 	if isNew || isGone {
-		keys = append(keys, theTotal)
+		keys = append(keys, totalKey)
 	}
 	if isNew && p.options.PodEvents {
 		message := fmt.Sprintf("pod count is %d", p.pods.Len())
@@ -1097,10 +1148,10 @@ func (p *podCount) podKeys(change Delta[*Pod]) (keys []Key) {
 	return keys
 }
 
-// resync returns the nodes that are not right. Those that lack the total come first, because -qps may make the others
+// resync returns the nodes with wrong labels. Those that need the total come first, because -qps may make the others
 // wait.
 func (p *podCount) resync() []Key {
-	var lackTotal, others []Key
+	var needTotal, others []Key
 	someNodeGetsTotal := false
 	for _, node := range p.nodes.All() {
 		if p.options.TotalNodes.Matches(node.Label) {
@@ -1109,7 +1160,7 @@ func (p *podCount) resync() []Key {
 		wrong := p.wrongLabels(node)
 		switch {
 		case wrong[p.options.TotalLabel] != nil:
-			lackTotal = append(lackTotal, node.Key())
+			needTotal = append(needTotal, node.Key())
 		case len(wrong) > 0:
 			others = append(others, node.Key())
 		}
@@ -1117,7 +1168,7 @@ func (p *podCount) resync() []Key {
 	if !someNodeGetsTotal && !p.options.Prune {
 		p.warnOfNoNode()
 	}
-	return append(lackTotal, others...)
+	return append(needTotal, others...)
 }
 
 func (p *podCount) warnOfNoNode() {
@@ -1129,10 +1180,10 @@ func (p *podCount) warnOfNoNode() {
 	}
 }
 
-// isUrgent reports whether a key is theTotal, or that of a node whose label with the total is wrong. Such keys go
-// first, because -qps may make a thousand nodes wait a minute for the numbers of their own pods.
+// isUrgent reports whether a key is totalKey, or that of a node with a wrong total. Such keys go first, because -qps may
+// make a thousand nodes wait a minute for the numbers of their own pods.
 func (p *podCount) isUrgent(key Key) bool {
-	if key == theTotal {
+	if key == totalKey {
 		return true
 	}
 	node := p.nodes.Get(key)
@@ -1154,31 +1205,30 @@ func (p *podCount) totals() Totals {
 	return totals
 }
 
-// reconcile makes the labels of one node right, or passes a change of the total on to the nodes that show it.
+// reconcile corrects the labels of one node. For totalKey, it adds the nodes that show the total.
 func (p *podCount) reconcile(ctx context.Context, key Key) (Result, error) {
-	if key == theTotal {
+	if key == totalKey {
 		return p.passTotalOn(), nil
 	}
-	node, wrong := p.labelsToWrite(key)
+	node, wrong := p.plan(key)
 	if len(wrong) == 0 || p.isResting(&node.Meta) {
 		return Result{}, nil
 	}
 	if p.pace.Wait(p.stop) != nil {
 		return Result{}, nil // podcount stops, and leaves this to the next process
 	}
-	node, wrong = p.labelsToWrite(key) // look again, because things may have changed during the wait
+	node, wrong = p.plan(key) // look again, because the caches may have changed during the wait
 	if len(wrong) == 0 {
 		return Result{}, nil
 	}
 	if p.options.DryRun {
-		p.foretell(node, wrong)
+		p.logDryRun(node, wrong)
 		return Result{}, nil
 	}
 	return Result{}, p.write(ctx, node, wrong)
 }
 
-// passTotalOn adds the nodes that show the total, at most once a second: a flood of pods must not make it look at all
-// nodes for each pod.
+// passTotalOn adds the nodes that show the total. It does so at most once a second, because it looks at all nodes.
 func (p *podCount) passTotalOn() Result {
 	wait := min(p.options.Interval, time.Second) - time.Since(p.totalPassedOnAt)
 	if wait > 0 {
@@ -1189,11 +1239,10 @@ func (p *podCount) passTotalOn() Result {
 	return Result{}
 }
 
-// labelPatch is the labels of a node that are wrong. The values are what they should be: a string, or nil for a label
-// that should not be there.
+// labelPatch has the right value of each wrong label of a node: a string, or nil if the node should not have the label.
 type labelPatch map[string]any
 
-// wrongLabels compares the labels of a node with the caches as they are now.
+// wrongLabels compares the labels of a node with the caches.
 func (p *podCount) wrongLabels(node *Node) labelPatch {
 	wrong := labelPatch{}
 	check := func(label string, want any) {
@@ -1201,7 +1250,7 @@ func (p *podCount) wrongLabels(node *Node) labelPatch {
 			wrong[label] = want
 		}
 	}
-	var total, own any // nil: the node should not have the label
+	var total, own any // nil if the node should not have the label
 	if !p.options.Prune && p.options.TotalNodes.Matches(node.Label) {
 		total = strconv.Itoa(p.pods.Len())
 	}
@@ -1224,62 +1273,71 @@ func labelOf(node *Node, label string) any {
 	return value
 }
 
-// labelsToWrite returns a node, or nil if it is gone, and its wrong labels except for those that rest because the
-// server has dropped them.
-func (p *podCount) labelsToWrite(key Key) (*Node, labelPatch) {
+// plan returns a node, and its wrong labels except for those that are paused. The node is nil if it is gone.
+func (p *podCount) plan(key Key) (*Node, labelPatch) {
 	node := p.nodes.Get(key)
 	if node == nil {
-		p.stripped.EndAll(func(rests nodeLabel) bool { return rests.node == key })
-		p.foretold.Delete(key)
+		p.forget(key)
 		return nil, nil
 	}
 	wrong := p.wrongLabels(node)
-	for _, label := range []string{p.options.TotalLabel, p.options.NodeLabel} {
-		_, isWrong := wrong[label]
-		isRight := !isWrong && labelOf(node, label) != nil
-		if isRight {
-			p.noteKept(nodeLabel{key, node.UID(), label})
-		}
-	}
+	p.endPauses(node, wrong)
 	maps.DeleteFunc(wrong, func(label string, _ any) bool {
 		return p.stripped.Left(nodeLabel{key, node.UID(), label}) > 0
 	})
 	if p.options.DryRun && len(wrong) == 0 {
-		p.foretold.Delete(key)
+		p.dryRunTexts.Delete(key)
 	}
 	return node, wrong
 }
 
-// write sends one patch with the right labels of a node. Then the node rests.
+// forget drops all that is known about a node that is gone.
+func (p *podCount) forget(key Key) {
+	p.stripped.EndAll(func(label nodeLabel) bool { return label.node == key })
+	p.dryRunTexts.Delete(key)
+}
+
+// endPauses ends the pauses of the labels that a node has, and that are not wrong.
+func (p *podCount) endPauses(node *Node, wrong labelPatch) {
+	for _, label := range []string{p.options.TotalLabel, p.options.NodeLabel} {
+		_, isWrong := wrong[label]
+		isRight := !isWrong && labelOf(node, label) != nil
+		if isRight {
+			p.endPause(nodeLabel{node.Key(), node.UID(), label})
+		}
+	}
+}
+
+// write sends one patch with the right labels of a node. After that, the node rests.
 func (p *podCount) write(ctx context.Context, node *Node, wrong labelPatch) error {
 	patch := map[string]any{"metadata": map[string]any{"labels": wrong}}
 	isKept := func(now *Node) bool { return hasLabels(now, wrong) }
 	now, err := p.nodes.Patch(ctx, node, "", patch, isKept)
 	isStripped := errors.Is(err, errStripped)
-	if err != nil && (!isStripped || p.isOnce) { // -once has no time to try rarely
+	if err != nil && (!isStripped || p.isOnce) { // -once has no time for pauses
 		return err
 	}
 	p.rest(&node.Meta, p.options.Interval)
 	if now == nil {
-		return nil // the node is gone, and the watch will say so
+		return nil // the node is gone, and the watch will remove it
 	}
 	for _, change := range labelChanges(node, wrong) {
-		which := nodeLabel{node.Key(), node.UID(), change.Field}
+		label := nodeLabel{node.Key(), node.UID(), change.Field}
 		if labelOf(now, change.Field) != wrong[change.Field] {
-			p.noteStripped(which, err)
+			p.pause(label, err)
 			continue
 		}
-		p.noteKept(which)
+		p.endPause(label)
 		p.log.Info("label written", change.Attr())
 		p.postChange(node, change)
 	}
 	if !isStripped {
-		p.noteWritten(node.Key())
+		p.recordWrite(node.Key())
 	}
 	return nil
 }
 
-// hasLabels reports whether a node has the labels as a patch wrote them.
+// hasLabels reports whether a node has the labels that a patch has written.
 func hasLabels(node *Node, written labelPatch) bool {
 	for label, want := range written {
 		if labelOf(node, label) != want {
@@ -1289,37 +1347,38 @@ func hasLabels(node *Node, written labelPatch) bool {
 	return true
 }
 
-// nodeLabel is a label of a node.
+// nodeLabel identifies a label of a node.
 type nodeLabel struct {
 	node  Key
 	uid   string // of the node, because another node may get its name later
 	label string
 }
 
-// noteStripped makes a label rest that the server has dropped. It logs that once, until no label is dropped any more.
-func (p *podCount) noteStripped(which nodeLabel, err error) {
-	isFirst := p.stripped.Begin(which, strippedRest)
+// pause pauses the writes of a label that the server has dropped. It logs the first such label, and then no other until
+// all pauses have ended.
+func (p *podCount) pause(label nodeLabel, err error) {
+	isFirst := p.stripped.Begin(label, strippedPause)
 	if isFirst {
-		p.log.Warn("labels do not stay: they are tried rarely", "first", which.node, "label", which.label,
-			"pause", strippedRest, "err", err)
+		p.log.Warn("labels do not stay: they are tried rarely",
+			"first", label.node, "label", label.label, "pause", strippedPause, "err", err)
 	}
-	p.queue.AddAfter(which.node, strippedRest)
+	p.queue.AddAfter(label.node, strippedPause)
 }
 
-// noteKept takes note that a label is there and right. It logs that if it was the last one that the server had dropped.
-func (p *podCount) noteKept(which nodeLabel) {
-	wasLast := p.stripped.End(which)
+// endPause ends the pause of a label, because the node has it. It logs the end of the last pause.
+func (p *podCount) endPause(label nodeLabel) {
+	wasLast := p.stripped.End(label)
 	if wasLast {
-		p.log.Info("labels stay again", "last", which.node, "label", which.label)
+		p.log.Info("labels stay again", "last", label.node, "label", label.label)
 	}
 }
 
-// foretell logs what a dry run would write to a node, unless it has just logged the same.
-func (p *podCount) foretell(node *Node, wrong labelPatch) {
+// logDryRun logs what a dry run would write to a node, unless it has just logged the same.
+func (p *podCount) logDryRun(node *Node, wrong labelPatch) {
 	p.rest(&node.Meta, p.options.Interval)
 	changes := labelChanges(node, wrong)
 	text := fmt.Sprint(changes)
-	previous, _ := p.foretold.Swap(node.Key(), text)
+	previous, _ := p.dryRunTexts.Swap(node.Key(), text)
 	if previous == text {
 		return
 	}
@@ -1329,7 +1388,7 @@ func (p *podCount) foretell(node *Node, wrong labelPatch) {
 	}
 }
 
-// labelChanges returns what a write of these labels changes, sorted by label.
+// labelChanges describes what a write of these labels changes, sorted by label.
 func labelChanges(node *Node, labels labelPatch) (changes []logging.Change) {
 	for _, label := range slices.Sorted(maps.Keys(labels)) {
 		verb := "wrote"
@@ -1349,7 +1408,7 @@ func labelChanges(node *Node, labels labelPatch) (changes []logging.Change) {
 	return changes
 }
 
-// labelText returns the value of a label as log lines and Events show it.
+// labelText returns the value of a label for log lines and Events.
 func labelText(value any) string {
 	if value == nil {
 		return "none"
@@ -1362,15 +1421,16 @@ func (p *podCount) postChange(node *Node, change logging.Change) {
 	if p.options.Prune {
 		return
 	}
-	what := "pod count"
+	subject := "pod count"
 	if change.Field == p.options.NodeLabel {
-		what = "pod count of this node"
+		subject = "pod count of this node"
 	}
-	message := fmt.Sprintf("%s changed from %s to %s", what, change.From, change.To)
+	message := fmt.Sprintf("%s changed from %s to %s", subject, change.From, change.To)
 	p.recorder.Event(p.nodes.Reference(node), "Normal", "PodCountChanged", message)
 }
 
-// countControl keeps the status of each Count equal to how many pods of its name there are.
+// countControl keeps the status of each Count right: how many pods of a name there are, and whether the Count wants as
+// many.
 type countControl struct {
 	*Controller
 	options  *options.Options
@@ -1378,26 +1438,16 @@ type countControl struct {
 	recorder *events.Recorder
 
 	counts       *Reflector[*Count]
-	countsByName *ObjectIndex[*Count, Key] // by namespace and name of the pods that they are about
+	countsByName *ObjectIndex[*Count, Key] // by namespace and name of the pods that they count
 	pods         *Reflector[*Pod]
 	podsByName   []*CountIndex[*Pod, Key] // one for each of nameLabels
 
-	reported sync.Map // by key, the countReport that Events have last made of a Count
-	foretold sync.Map // by key, what a dry run logged last
-
-	stripped     retry.Pauses[Key]             // the Counts whose status the server has dropped
-	lastStripped atomic.Pointer[Key]          // the last of them; nil since a status was kept
-	keeper       atomic.Pointer[Installation] // the installation that has kept a status, as far as we know
-	pause        atomic.Pointer[statusPause]
+	stripped    strippedStatuses
+	reports     sync.Map // by key of a Count: the countReport that was posted last
+	dryRunTexts sync.Map // by key of a Count: what a dry run has logged last
 }
 
-// statusPause is how long no status is written, because an installation has not kept any so far: its schema drops them.
-type statusPause struct {
-	of    *Installation
-	until time.Time
-}
-
-// nameLabels are the labels that give a pod the name which a Count looks for.
+// nameLabels are the labels that can give a pod the name by which a Count counts it.
 var nameLabels = []string{"app", "app.kubernetes.io/name", "run"}
 
 func setUpCount(m *manager, c *Controller) {
@@ -1421,8 +1471,8 @@ func setUpCount(m *manager, c *Controller) {
 	c.Totals = s.totals
 }
 
-// podName returns the name that a pod has by one of nameLabels, in its namespace. It returns Key{} if the pod is nil,
-// or does not have the label, or has the same name by an earlier label: a pod must not count twice.
+// podName returns the namespace of a pod and the name that one of nameLabels gives it. It returns Key{} if the pod is
+// nil or does not have the label. It also does so if an earlier label gives the same name: no pod may count twice.
 func podName(pod *Pod, i int) Key {
 	if pod == nil {
 		return Key{}
@@ -1439,10 +1489,10 @@ func podName(pod *Pod, i int) Key {
 	return Key{Namespace: pod.Key().Namespace, Name: name}
 }
 
-// nameOfCount returns the name of the pods that a Count is about.
+// nameOfCount returns the namespace and the name of the pods that a Count counts.
 func nameOfCount(count *Count) Key { return Key{Namespace: count.Key().Namespace, Name: count.Name} }
 
-// countPods returns the number of pods that a Count is about.
+// countPods returns the number of pods that a Count counts.
 func (s *countControl) countPods(count *Count) (n int) {
 	for _, index := range s.podsByName {
 		n += index.Count(nameOfCount(count))
@@ -1450,7 +1500,8 @@ func (s *countControl) countPods(count *Count) (n int) {
 	return n
 }
 
-// podKeys returns the Counts that a change of a pod concerns: those of the names that it has lost or got.
+// podKeys returns the keys of the Counts that a change of a pod concerns: those of the names that the pod has lost or
+// got.
 func (s *countControl) podKeys(change Delta[*Pod]) (keys []Key) {
 	for i := range nameLabels {
 		was := podName(change.Old, i)
@@ -1468,7 +1519,7 @@ func (s *countControl) podKeys(change Delta[*Pod]) (keys []Key) {
 }
 
 // countKeys returns the key of a Count that has changed. If only its status has changed, the key is added an interval
-// later: nothing else would keep two podcounts from writing against each other as fast as they can.
+// later. Otherwise two podcounts that disagree would overwrite each other's status as fast as they can.
 func (s *countControl) countKeys(change Delta[*Count]) []Key {
 	isChange := change.Old != nil && change.New != nil
 	if isChange && change.New.Status != change.Old.Status && change.New.countSpec == change.Old.countSpec {
@@ -1493,15 +1544,15 @@ func (s *countControl) totals() Totals {
 	return totals
 }
 
-// countPlan says what a Count should be like, by the caches as they are now.
+// countPlan is a Count with the status that it should have.
 type countPlan struct {
 	count     *Count // nil if the Count is gone
 	installed *Installation
-	status    countStatus // as it should be
+	status    countStatus // the right status
 	isWrong   bool        // the Count has another status
 }
 
-// plan compares the status of a Count with the caches.
+// plan compares the status of a Count with the caches. There is nothing to plan if the Count or its resource is gone.
 func (s *countControl) plan(key Key) countPlan {
 	count := s.counts.Get(key)
 	installed := s.counts.Installed()
@@ -1517,8 +1568,8 @@ func (s *countControl) plan(key Key) countPlan {
 	}
 }
 
-// rightStatus returns the status that a Count should have. A Count whose spec is invalid keeps its status, but is not
-// healthy.
+// rightStatus returns the status that a Count should have. If the spec of a Count is invalid, its status stays as it
+// is, except that it is not healthy.
 func (s *countControl) rightStatus(count *Count) countStatus {
 	if count.Invalid != "" {
 		status := count.Status
@@ -1535,8 +1586,8 @@ func (s *countControl) rightStatus(count *Count) countStatus {
 	}
 }
 
-// comparableStatus returns the part of a status that podcount writes. Without a status subresource, podcount's own
-// writes raise the generation. Then observedGeneration would never be right, and is left out.
+// comparableStatus returns the part of a status that podcount writes. Without a status subresource, each write raises
+// the generation, so observedGeneration would never be right. It is left out then.
 func comparableStatus(installed *Installation, status countStatus) countStatus {
 	if !installed.HasStatus {
 		status.ObservedGeneration = ""
@@ -1544,14 +1595,14 @@ func comparableStatus(installed *Installation, status countStatus) countStatus {
 	return status
 }
 
-// reconcile makes the status of one Count right, and reports in Events what has changed.
+// reconcile corrects the status of one Count, and posts Events about what has changed.
 func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 	plan := s.plan(key)
 	if plan.isWrong {
 		if s.isResting(&plan.count.Meta) || s.pace.Wait(s.stop) != nil {
 			return Result{}, nil
 		}
-		plan = s.plan(key) // look again, because things may have changed during the wait
+		plan = s.plan(key) // look again, because the caches may have changed during the wait
 	}
 	if plan.count == nil {
 		s.forget(key)
@@ -1559,8 +1610,8 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 	}
 	previous := s.previousReport(plan)
 	if !plan.isWrong {
-		s.foretold.Delete(key)
-		s.noteRight(plan.count, plan.installed)
+		s.dryRunTexts.Delete(key)
+		s.endPause(plan.count, plan.installed)
 	}
 	if plan.isWrong && s.mayWrite(plan) {
 		isGone, err := s.write(ctx, plan)
@@ -1568,41 +1619,41 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 			return Result{}, err
 		}
 	}
-	s.report(plan, previous)
+	s.postReport(plan, previous)
 	return Result{}, nil
 }
 
-// forget drops everything that is known of a Count that is gone.
+// forget drops all that is known about a Count that is gone.
 func (s *countControl) forget(key Key) {
-	s.foretold.Delete(key)
-	s.stripped.End(key)
-	_, isKnown := s.reported.LoadAndDelete(key)
+	s.dryRunTexts.Delete(key)
+	s.stripped.forget(key)
+	_, isKnown := s.reports.LoadAndDelete(key)
 	if isKnown {
 		s.log.Info("a Count is gone", "count", key)
 	}
 }
 
-// mayWrite reports whether a wrong status is written now. A dry run logs the write instead, and a status that the
-// server has dropped rests.
+// mayWrite reports whether a wrong status may be written now. A dry run logs the write instead. A status that the server
+// has dropped is paused.
 func (s *countControl) mayWrite(plan countPlan) bool {
 	if s.options.DryRun {
-		s.foretell(plan)
+		s.logDryRun(plan)
 		return false
 	}
 	key := plan.count.Key()
-	wait := s.restLeft(key, plan.installed)
-	if wait > 0 {
-		s.queue.AddAfter(key, wait)
+	pause := s.stripped.left(key, plan.installed)
+	if pause > 0 {
+		s.queue.AddAfter(key, pause)
 		return false
 	}
 	return true
 }
 
-// write sends one patch with the right status of a Count. Then the Count rests. isGone reports that the server does not
-// have the Count.
+// write sends one patch with the right status of a Count. After that, the Count rests. isGone reports that the server
+// does not have the Count.
 func (s *countControl) write(ctx context.Context, plan countPlan) (isGone bool, err error) {
 	count := plan.count
-	subresource := "" // then the status is a part of the object like any other
+	subresource := "" // the status is an ordinary field of the object
 	if plan.installed.HasStatus {
 		subresource = "status"
 	}
@@ -1610,29 +1661,29 @@ func (s *countControl) write(ctx context.Context, plan countPlan) (isGone bool, 
 	isKept := func(now *Count) bool { return comparableStatus(plan.installed, now.Status) == plan.status }
 	now, err := s.counts.Patch(ctx, count, subresource, patch, isKept)
 	isStripped := errors.Is(err, errStripped)
-	if err != nil && (!isStripped || s.isOnce) { // -once has no time to try rarely
+	if err != nil && (!isStripped || s.isOnce) { // -once has no time for pauses
 		return false, err
 	}
 	if now == nil {
-		s.rest(&count.Meta, s.options.Interval) // afterwards it is looked at again, in case the server was wrong
+		s.rest(&count.Meta, s.options.Interval) // reconciled again after that, in case the server was wrong
 		return true, nil
 	}
 	s.rest(&count.Meta, min(s.options.Interval, time.Second))
 	if isStripped {
-		s.noteStripped(count.Key(), plan.installed, err)
+		s.pause(count.Key(), plan.installed, err)
 		return false, nil
 	}
-	s.noteRight(now, plan.installed)
-	s.noteWritten(count.Key())
+	s.endPause(now, plan.installed)
+	s.recordWrite(count.Key())
 	s.log.Info("status written", statusChange(count, plan.status).Attr())
 	return false, nil
 }
 
-// foretell logs what a dry run would write to a Count, unless it has just logged the same.
-func (s *countControl) foretell(plan countPlan) {
+// logDryRun logs what a dry run would write to a Count, unless it has just logged the same.
+func (s *countControl) logDryRun(plan countPlan) {
 	key := plan.count.Key()
 	text := statusChange(plan.count, plan.status).String()
-	previous, _ := s.foretold.Swap(key, text)
+	previous, _ := s.dryRunTexts.Swap(key, text)
 	if previous != text {
 		s.log.Info(fmt.Sprintf("would write count %s: %s", key, text))
 	}
@@ -1651,7 +1702,7 @@ func statusChange(count *Count, status countStatus) logging.Change {
 	}
 }
 
-// statusText returns a status as log lines show it, as in "2 healthy".
+// statusText returns a status for log lines, as in "2 healthy".
 func statusText(status countStatus) string {
 	switch {
 	case status.Count == "":
@@ -1662,52 +1713,85 @@ func statusText(status countStatus) string {
 	return string(status.Count) + " unhealthy"
 }
 
-// noteStripped makes the status of a Count rest because the server has dropped it. It logs that once, until a status is
-// kept. If the installation has never kept a status, then all Counts rest, because their schema is to blame.
-func (s *countControl) noteStripped(key Key, installed *Installation, err error) {
-	isFirst := s.stripped.Begin(key, strippedRest)
+// pause pauses the writes of a status that the server has dropped. It logs the first such status, and then no other
+// until all pauses have ended.
+func (s *countControl) pause(key Key, installed *Installation, err error) {
+	isFirst := s.stripped.dropped(key, installed)
 	if isFirst {
 		s.log.Warn("statuses do not stay: they are tried rarely; is the schema that of deploy/count-crd.yaml?",
-			"first", key, "pause", strippedRest, "err", err)
+			"first", key, "pause", strippedPause, "err", err)
 	}
-	previous := s.lastStripped.Swap(&key)
-	twoInARow := previous != nil && *previous != key
-	if twoInARow {
-		s.keeper.Store(nil) // perhaps the schema has changed
-	}
-	if s.keeper.Load() != installed {
-		s.pause.Store(&statusPause{installed, time.Now().Add(strippedRest)})
-	}
-	s.queue.AddAfter(key, strippedRest)
+	s.queue.AddAfter(key, strippedPause)
 }
 
-// noteRight takes note that a Count has the right status. It logs that if it was the last one whose status the server
-// had dropped.
-func (s *countControl) noteRight(count *Count, installed *Installation) {
+// endPause ends the pause of a Count whose status is right. It logs the end of the last pause.
+func (s *countControl) endPause(count *Count, installed *Installation) {
 	hasStatus := count.Status.Count != ""
 	if hasStatus {
-		s.keeper.Store(installed)
-		s.lastStripped.Store(nil)
+		s.stripped.kept(installed)
 	}
 	key := count.Key()
-	wasLast := s.stripped.End(key)
+	wasLast := s.stripped.forget(key)
 	if wasLast {
 		s.log.Info("statuses stay again", "last", key)
 	}
 }
 
-// restLeft returns for how long the status of a Count must not be written yet, because the server has dropped it.
-func (s *countControl) restLeft(key Key, installed *Installation) time.Duration {
-	left := s.stripped.Left(key)
-	pause := s.pause.Load()
-	isPaused := pause != nil && pause.of == installed && s.keeper.Load() != installed
+// strippedStatuses pauses the writes of statuses that the server has dropped. It pauses all Counts of an installation
+// that has not kept any status, because then its schema drops them all. The zero value is ready for use. Safe for
+// concurrent use.
+type strippedStatuses struct {
+	counts retry.Pauses[Key]
+
+	mu          sync.Mutex    // guards all fields below
+	lastDropped Key           // the last Count whose status was dropped; Key{} after a status was kept
+	keeper      *Installation // keeps statuses, as far as podcount knows
+
+	// All Counts of this installation are paused, unless it is the keeper.
+	paused      *Installation
+	pausedUntil time.Time
+}
+
+// dropped pauses a Count whose status was dropped. It reports whether no other Count is paused.
+func (s *strippedStatuses) dropped(key Key, installed *Installation) (isFirst bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	twoInARow := s.lastDropped != Key{} && s.lastDropped != key
+	if twoInARow {
+		s.keeper = nil // perhaps the schema has changed
+	}
+	s.lastDropped = key
+	if s.keeper != installed {
+		s.paused = installed
+		s.pausedUntil = time.Now().Add(strippedPause)
+	}
+	return s.counts.Begin(key, strippedPause)
+}
+
+// kept records that an installation has kept a status.
+func (s *strippedStatuses) kept(installed *Installation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keeper = installed
+	s.lastDropped = Key{}
+}
+
+// forget ends the pause of one Count. It reports whether that was the last one.
+func (s *strippedStatuses) forget(key Key) (wasLast bool) { return s.counts.End(key) }
+
+// left returns how much longer the status of a Count must not be written.
+func (s *strippedStatuses) left(key Key, installed *Installation) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := s.counts.Left(key)
+	isPaused := s.paused == installed && s.keeper != installed
 	if isPaused {
-		left = max(left, time.Until(pause.until))
+		left = max(left, time.Until(s.pausedUntil))
 	}
 	return left
 }
 
-// countReport is what Events tell of a Count. The same report is not made twice.
+// countReport is what Events say about a Count. The same report is not posted twice in a row.
 type countReport struct {
 	uid     string // of the Count, because another Count may get its name later
 	spec    specID
@@ -1715,26 +1799,27 @@ type countReport struct {
 	message string
 }
 
-// specID identifies the spec that a status belongs to. Usually observedGeneration does. Without it, the spec identifies
-// itself; and isConsistent tells apart a status that belongs to another spec than the one that is there now.
+// specID identifies the spec that a status was computed for. That is observedGeneration, or without it the spec itself.
 type specID struct {
 	observedGeneration wire.Raw
-	spec               countSpec
-	isConsistent       bool // healthy is what count and the spec make it
+
+	// Without observedGeneration.
+	spec         countSpec // the present spec of the Count
+	isConsistent bool      // the status can have been computed for that spec
 }
 
 func specIDOf(count *Count, status countStatus) specID {
 	if status.ObservedGeneration != "" {
 		return specID{observedGeneration: status.ObservedGeneration}
 	}
-	hasAsMany := string(status.Count) == strconv.Itoa(count.Want)
+	hasWanted := string(status.Count) == strconv.Itoa(count.Want)
 	return specID{
 		spec:         count.countSpec,
-		isConsistent: string(status.Healthy) == strconv.FormatBool(hasAsMany),
+		isConsistent: string(status.Healthy) == strconv.FormatBool(hasWanted),
 	}
 }
 
-// reportOf returns what Events tell of a Count with this status.
+// reportOf returns what Events say about a Count with this status.
 func reportOf(count *Count, status countStatus) countReport {
 	reason := "CountMismatch"
 	if status.Healthy == "true" {
@@ -1748,48 +1833,49 @@ func reportOf(count *Count, status countStatus) countReport {
 	}
 }
 
-// previousReport returns what Events have told of a Count so far. About a Count that is new to this process it takes
-// the present status as told, because an earlier process wrote that.
+// previousReport returns the report about a Count that was posted last. If this process has not seen the Count before,
+// that is the report of its present status, which an earlier process has written.
 func (s *countControl) previousReport(plan countPlan) countReport {
 	key := plan.count.Key()
-	value, _ := s.reported.Load(key)
+	value, _ := s.reports.Load(key)
 	previous, isKnown := value.(countReport)
 	if isKnown && previous.uid == plan.count.UID() {
 		return previous
 	}
 	previous = reportOf(plan.count, comparableStatus(plan.installed, plan.count.Status))
-	s.reported.Store(key, previous)
+	s.reports.Store(key, previous)
 	return previous
 }
 
-// report posts Events about a Count, if there is something new to tell.
-func (s *countControl) report(plan countPlan, previous countReport) {
+// postReport posts Events about a Count, unless they would say the same as the previous ones.
+func (s *countControl) postReport(plan countPlan, previous countReport) {
 	count := plan.count
-	news := reportOf(count, plan.status)
+	report := reportOf(count, plan.status)
 	if count.Invalid != "" {
-		news = countReport{uid: count.UID(), reason: "InvalidCount", message: count.Invalid}
+		report = countReport{uid: count.UID(), reason: "InvalidCount", message: count.Invalid}
 	}
-	if news == previous {
+	if report == previous {
 		return
 	}
 	about := s.counts.Reference(count)
-	isNewSpec := count.Invalid == "" && news.spec != previous.spec
+	isNewSpec := count.Invalid == "" && report.spec != previous.spec
 	if isNewSpec {
 		s.recorder.Event(about, "Normal", "Synced", "Count synced successfully")
 	}
-	matches := news.reason == "CountMatched"
+	matches := report.reason == "CountMatched"
 	matchedBefore := previous.reason == "CountMatched"
 	switch {
 	case !matches:
-		s.recorder.Event(about, "Warning", news.reason, news.message)
+		s.recorder.Event(about, "Warning", report.reason, report.message)
 	case !matchedBefore:
-		s.recorder.Event(about, "Normal", news.reason, news.message)
+		s.recorder.Event(about, "Normal", report.reason, report.message)
 	}
-	s.reported.Store(count.Key(), news)
+	s.reports.Store(count.Key(), report)
 }
 
+// setUpPodPrinter sets up a controller that prints each pod that changes. It is the smallest example of a controller.
 func setUpPodPrinter(m *manager, c *Controller) {
-	m.pods.NeedEveryVersion() // so that each change of a pod is printed, whatever it is in
+	m.pods.NeedEveryVersion() // to print also changes of fields that podcount does not read
 	Watch(c, m.pods, OwnKey)
 	c.Reconcile = func(_ context.Context, key Key) (Result, error) {
 		if m.pods.Get(key) == nil {
