@@ -21,10 +21,10 @@ func quotedIn(list any) string {
 	return found[1]
 }
 
-// refusedLocked answers a write to a node that a ValidatingAdmissionPolicy refuses, and reports whether one does. Of
+// isDeniedByPolicyLocked answers a write to a node that a ValidatingAdmissionPolicy refuses, and reports whether one does. Of
 // CEL, the fake knows two sentences: that the object has a name (as the condition), and that it has no such label (as
 // the validation).
-func (s *Server) refusedLocked(r *request, o Object) bool {
+func (s *Server) isDeniedByPolicyLocked(r *request, o Object) bool {
 	if r.kind.qualified() != "nodes" {
 		return false
 	}
@@ -42,26 +42,26 @@ func (s *Server) refusedLocked(r *request, o Object) bool {
 			name, TextIn(MetaOf(binding), "name"), TextIn(validation, "message"))
 		d := r.details()
 		d["causes"] = []any{Object{"message": message}}
-		r.fail(422, "Invalid", fmt.Sprintf("%s %q is forbidden: %s", r.kind.qualified(), r.key.Name, message), d)
+		r.failWith(422, "Invalid", fmt.Sprintf("%s %q is forbidden: %s", r.kind.qualified(), r.key.Name, message), d)
 		return true
 	}
 	return false
 }
 
-// admittedLocked is what o becomes on its way into the place of old, which is nil where there is none yet: every write
+// admitLocked is what o becomes on its way into the place of old, which is nil where there is none yet: every write
 // of a client passes here, and meets the defaults, the webhook that Strip sets up, the checks and the policies, in this
 // order. It is nil where the write was refused, which has been answered.
-func (s *Server) admittedLocked(r *request, old, o Object) Object {
-	o = r.kind.writable(old, o, r.status)
-	if s.stripped != "" && r.kind.qualified() == "nodes" {
-		delete(objectIn(o, "metadata", "labels"), s.stripped)
+func (s *Server) admitLocked(r *request, old, o Object) Object {
+	o = r.kind.prepareForWrite(old, o, r.isStatus)
+	if s.strippedLabel != "" && r.kind.qualified() == "nodes" {
+		delete(objectIn(o, "metadata", "labels"), s.strippedLabel)
 	}
-	causes := r.kind.causes(old, o, r.status)
+	causes := r.kind.causes(old, o, r.isStatus)
 	if len(causes) > 0 {
 		r.refuse(causes)
 		return nil
 	}
-	if s.refusedLocked(r, o) {
+	if s.isDeniedByPolicyLocked(r, o) {
 		return nil
 	}
 	return o

@@ -18,12 +18,12 @@ type partialMetadata struct {
 	Metadata   any    `json:"metadata"`
 }
 
-// show is the object as the request wants to see it. The items of a list are bare: those of the built-in kinds say
+// render is the object as the request wants to see it. The items of a list are bare: those of the built-in kinds say
 // neither kind nor version.
-func (r *request) show(o Object, isBare bool) any {
+func (r *request) render(o Object, isBare bool) any {
 	switch r.view.kind {
 	case viewMetadata, viewMetadataList:
-		return r.showMetadata(o)
+		return r.renderMetadata(o)
 	case viewTable:
 		version := TextIn(MetaOf(o), "resourceVersion")
 		return r.tableOf(listMeta{ResourceVersion: version}, []Object{o})
@@ -38,18 +38,18 @@ func (r *request) show(o Object, isBare bool) any {
 	return shown
 }
 
-// showMetadata is the object's metadata alone.
-func (r *request) showMetadata(o Object) any {
+// renderMetadata is the object's metadata alone.
+func (r *request) renderMetadata(o Object) any {
 	return partialMetadata{viewMetadata, r.view.apiVersion(), o["metadata"]}
 }
 
 // answerList answers with the items of a list.
 func (r *request) answerList(meta listMeta, items []Object) {
-	if !r.canShowList() {
+	if !r.checkListView() {
 		return
 	}
 	if r.view.kind == viewTable {
-		if r.canShowTable() {
+		if r.checkTableParameters() {
 			r.answer(200, r.tableOf(meta, items))
 		}
 		return
@@ -63,16 +63,16 @@ func (r *request) answerList(meta listMeta, items []Object) {
 	if r.view.kind == "" && r.kind.isCustom() && meta.Continue == nil {
 		meta.Continue = new(string) // the server has no type for these lists, which would leave it out
 	}
-	if r.media == mediaProtobuf {
+	if r.mediaType == mediaProtobuf {
 		r.code = 200
-		r.inProtobuf = protobufAnswer(apiVersion, kind, protobufList(strings.TrimSuffix(kind, "List"), meta, items))
+		r.replyProtobuf = protobufAnswer(apiVersion, kind, protobufList(strings.TrimSuffix(kind, "List"), meta, items))
 		if r.spy == nil {
 			return // nobody wants to see it in JSON
 		}
 	}
 	shown := make([]any, len(items))
 	for i, o := range items {
-		shown[i] = r.show(o, true)
+		shown[i] = r.render(o, true)
 	}
 	if len(items) == 0 && r.view.kind != "" {
 		shown = nil // the server says null then, but [] in a list of whole objects
@@ -90,29 +90,29 @@ func (r *request) answerList(meta listMeta, items []Object) {
 func (r *request) answer(code int, body any) {
 	r.code = code
 	if code >= 400 {
-		r.media = mediaOfStatus(r.Header.Get("Accept"))
+		r.mediaType = mediaOfStatus(r.Header.Get("Accept"))
 	}
 	reply, err := json.Marshal(body)
 	if err != nil {
 		panic(err) // what is stored came from JSON
 	}
-	r.reply = reply
+	r.replyJSON = reply
 }
 
 // encoded is the answer in the media type that was agreed on.
 func (r *request) encoded() []byte {
-	if r.inProtobuf != nil {
-		return r.inProtobuf
+	if r.replyProtobuf != nil {
+		return r.replyProtobuf
 	}
-	if r.media == mediaProtobuf {
-		return Protobuf(r.reply)
+	if r.mediaType == mediaProtobuf {
+		return Protobuf(r.replyJSON)
 	}
 	if !r.isForPeople() {
-		return r.reply
+		return r.replyJSON
 	}
 	var pretty bytes.Buffer
-	if err := json.Indent(&pretty, r.reply, "", "  "); err != nil {
-		return r.reply
+	if err := json.Indent(&pretty, r.replyJSON, "", "  "); err != nil {
+		return r.replyJSON
 	}
 	return pretty.Bytes()
 }
@@ -120,8 +120,8 @@ func (r *request) encoded() []byte {
 // isForPeople reports whether a person is going to read the answer, so that it is indented: one who says so with the
 // parameter pretty, or uses a program for people.
 func (r *request) isForPeople() bool {
-	if r.q.Has("pretty") {
-		pretty, err := strconv.ParseBool(r.q.Get("pretty"))
+	if r.query.Has("pretty") {
+		pretty, err := strconv.ParseBool(r.query.Get("pretty"))
 		return err == nil && pretty
 	}
 	for _, program := range []string{"curl", "Wget", "Mozilla/5.0"} {
@@ -165,7 +165,7 @@ func (r *request) payload() (data []byte, isCompressed bool) {
 // send sends the answer.
 func (r *request) send() {
 	data, isCompressed := r.payload()
-	r.w.Header().Set("Content-Type", r.media)
+	r.w.Header().Set("Content-Type", r.mediaType)
 	if isCompressed {
 		r.w.Header().Set("Content-Encoding", "gzip")
 		r.w.Header().Set("Vary", "Accept-Encoding")

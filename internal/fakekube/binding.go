@@ -9,11 +9,11 @@ import (
 // is a node of that name is not asked.
 // https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/binding-v1/
 func (s *Server) bind(r *request) {
-	if !r.isReadable() || !r.readOptions("CreateOptions") {
+	if !r.convertBodyToJSON() || !r.readOptions("CreateOptions") {
 		return
 	}
-	binding := r.decodedAs(kind{version: "v1", kind: "Binding"})
-	if binding == nil || !r.isInNamespaceOfPath(binding) {
+	binding := r.decodeObjectAs(kind{version: "v1", kind: "Binding"})
+	if binding == nil || !r.checkNamespaceInPath(binding) {
 		return
 	}
 	if TextIn(MetaOf(binding), "name") != r.key.Name {
@@ -39,12 +39,12 @@ func (s *Server) bind(r *request) {
 		r.notFound()
 		return
 	}
-	if !r.isOfUID(pod, binding) {
+	if !r.checkUID(pod, binding) {
 		return
 	}
 	if problem := bindingProblem(pod); problem != "" {
 		message := fmt.Sprintf("Operation cannot be fulfilled on pods/binding %q: %s", r.key.Name, problem)
-		r.fail(409, "Conflict", message, Object{"name": r.key.Name, "kind": "pods/binding"})
+		r.failWith(409, "Conflict", message, Object{"name": r.key.Name, "kind": "pods/binding"})
 		return
 	}
 	s.replaceLocked(r.kind, boundBy(pod, binding), r.options.isDryRun)
@@ -65,7 +65,7 @@ func targetProblem(kind, name string) string {
 // bindingProblem says why a pod can get no node; "" is that it can.
 func bindingProblem(pod Object) string {
 	name := TextIn(MetaOf(pod), "name")
-	if isDying(pod) {
+	if isTerminating(pod) {
 		return fmt.Sprintf("pod %s is being deleted, cannot be assigned to a host", name)
 	}
 	if node := TextIn(objectIn(pod, "spec"), "nodeName"); node != "" {

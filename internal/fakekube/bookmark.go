@@ -6,21 +6,21 @@ import "strconv"
 // https://kubernetes.io/docs/reference/labels-annotations-taints/#k8s-io-initial-events-end
 const initialEventsEnd = "k8s.io/initial-events-end"
 
-// bookmark tells a client that has asked for it which version it has heard all of. annotations may be nil.
+// sendBookmark tells a client that has asked for it which version it has heard all of. annotations may be nil.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks
-func (w *watcher) bookmark(annotations Object) {
+func (w *watcher) sendBookmark(annotations Object) {
 	if !w.r.listOptions.wantsBookmarks {
 		return
 	}
-	meta := Object{"resourceVersion": strconv.Itoa(w.from)}
+	meta := Object{"resourceVersion": strconv.Itoa(w.seenVersion)}
 	if annotations != nil {
 		meta["annotations"] = annotations
 	}
 	o := w.r.kind.empty()
 	o["metadata"] = meta
-	shown := w.shown(o)
+	shown := w.render(o)
 	if t, isTable := shown.(table); isTable {
-		t.Rows[0].Object = w.r.showMetadata(o) // whatever includeObject says: it is all that there is to a bookmark
+		t.Rows[0].Object = w.r.renderMetadata(o) // whatever includeObject says: it is all that there is to a bookmark
 	}
 	w.send("BOOKMARK", shown)
 }

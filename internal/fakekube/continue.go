@@ -33,11 +33,11 @@ func (t continueToken) encoded() string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// placeAfter is the first place after that of an object.
-func placeAfter(place string) string { return "/" + place + "\x00" }
+// continueKeyAfter is the first place after that of an object.
+func continueKeyAfter(place string) string { return "/" + place + "\x00" }
 
-// place is the place of the page's first object.
-func (t continueToken) place() string { return strings.TrimPrefix(t.Start, "/") }
+// startKey is the place of the page's first object.
+func (t continueToken) startKey() string { return strings.TrimPrefix(t.Start, "/") }
 
 // parseContinue reads a token. The errors are in the server's words.
 func parseContinue(token string) (continueToken, error) {
@@ -58,7 +58,7 @@ func parseContinue(token string) (continueToken, error) {
 	if t.Start == "" {
 		return t, fmt.Errorf("continue key is not valid: encoded start key empty (version %s)", t.V)
 	}
-	rooted := "/" + t.place()
+	rooted := "/" + t.startKey()
 	if path.Clean(rooted) != rooted {
 		return t, fmt.Errorf("continue key is not valid: %s", t.Start)
 	}
@@ -68,7 +68,7 @@ func parseContinue(token string) (continueToken, error) {
 // failExpiredToken answers that the version of a token is compacted away. The token that it brings begins at the same
 // place, in the newest version.
 func (r *request) failExpiredToken(t continueToken) {
-	fresh := continueToken{V: continueVersion, RV: -1, Start: t.place()}
+	fresh := continueToken{V: continueVersion, RV: -1, Start: t.startKey()}
 	r.answer(410, Object{
 		"kind":       "Status",
 		"apiVersion": "v1",

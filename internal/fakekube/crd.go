@@ -149,7 +149,7 @@ func (s *Server) acceptNamesLocked(crd Object) {
 		status = newCRDStatus(crd)
 		crd["status"] = status
 	}
-	reason, message := s.takeNamesLocked(crd)
+	reason, message := s.acceptFreeNamesLocked(crd)
 	isEstablished := conditionOf(status, "Established") == "True"
 	switch {
 	case reason != "":
@@ -173,9 +173,9 @@ func setEstablished(crd Object) {
 	}
 }
 
-// takeNamesLocked gives a definition each of its names that no other one of its group has. Of the names that are taken,
+// acceptFreeNamesLocked gives a definition each of its names that no other one of its group has. Of the names that are taken,
 // it tells about the last; reason is "" where there is none.
-func (s *Server) takeNamesLocked(crd Object) (reason, message string) {
+func (s *Server) acceptFreeNamesLocked(crd Object) (reason, message string) {
 	wanted := objectIn(crd, "spec", "names")
 	status := objectIn(crd, "status")
 	accepted := maps.Clone(objectIn(status, "acceptedNames"))
@@ -271,9 +271,9 @@ func setCondition(status Object, condition, value, reason, message string) {
 	status["conditions"] = append(slices.Clone(list), any(next))
 }
 
-// settleCRDLocked does what the server does after each write of a definition: it accepts the names, and then serves the
+// updateCRDStatusLocked does what the server does after each write of a definition: it accepts the names, and then serves the
 // kind. Each is a change of its own.
-func (s *Server) settleCRDLocked(key Key) {
+func (s *Server) updateCRDStatusLocked(key Key) {
 	stored := s.objects[definitions][key]
 	crd := Clone(stored)
 	s.acceptNamesLocked(crd)
@@ -287,11 +287,11 @@ func (s *Server) settleCRDLocked(key Key) {
 	}
 }
 
-// settleWaitingCRDsLocked settles the definitions that have not got all of their names, now that some may be free.
-func (s *Server) settleWaitingCRDsLocked() {
-	for _, crd := range byName(s.objects[definitions], "") {
+// retryConflictedCRDsLocked settles the definitions that have not got all of their names, now that some may be free.
+func (s *Server) retryConflictedCRDsLocked() {
+	for _, crd := range sortedByName(s.objects[definitions], "") {
 		if conditionOf(objectIn(crd, "status"), "NamesAccepted") == "False" {
-			s.settleCRDLocked(KeyOf(crd))
+			s.updateCRDStatusLocked(KeyOf(crd))
 		}
 	}
 }
@@ -345,9 +345,9 @@ func (r *request) warnOfDeprecation() {
 	text := TextIn(r.kind.crd, "deprecationWarning")
 	if text == "" {
 		text = fmt.Sprintf("%s %s is deprecated", r.kind.apiVersion(), r.kind.kind)
-		i := slices.IndexFunc(r.came.kinds, r.kind.isReplacedBy)
+		i := slices.IndexFunc(r.arrival.kinds, r.kind.isReplacedBy)
 		if i >= 0 {
-			text += fmt.Sprintf("; use %s %s", r.came.kinds[i].apiVersion(), r.kind.kind)
+			text += fmt.Sprintf("; use %s %s", r.arrival.kinds[i].apiVersion(), r.kind.kind)
 		}
 	}
 	r.w.Header().Add("Warning", fmt.Sprintf("299 - %q", text))
@@ -360,9 +360,9 @@ func (k kind) isReplacedBy(other kind) bool {
 		compareVersions(other.version, k.version) < 0
 }
 
-// defineLocked makes the fake serve what a changed definition says. Only a change of the spec, of the names or of
+// updateServedKindsLocked makes the fake serve what a changed definition says. Only a change of the spec, of the names or of
 // whether it is served makes a difference: then the watches of the kind end.
-func (s *Server) defineLocked(c Change) {
+func (s *Server) updateServedKindsLocked(c Change) {
 	was := customKinds(c.Old)
 	is := customKinds(c.New)
 	if reflect.DeepEqual(was, is) {
@@ -389,8 +389,8 @@ func (k kind) installationIn(kinds []kind) int {
 	return kinds[i].installation
 }
 
-// removeAllLocked removes the objects of a kind whose definition goes.
-func (s *Server) removeAllLocked(crd Object) {
+// removeCustomObjectsLocked removes the objects of a kind whose definition goes.
+func (s *Server) removeCustomObjectsLocked(crd Object) {
 	for _, k := range customKinds(crd) {
 		for key := range s.objects[k.qualified()] {
 			s.removeLocked(k.qualified(), key)

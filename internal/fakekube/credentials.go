@@ -65,7 +65,7 @@ const ExecPluginDir = "PODCOUNT_TEST_PLUGIN"
 //
 // Where it cannot write the one file or read the other, it says so on stderr, and fails.
 func RunExecPlugin(dir string) (exitCode int) {
-	answer, err := noteRun(dir)
+	answer, err := recordRun(dir)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -83,8 +83,8 @@ func RunExecPlugin(dir string) (exitCode int) {
 	return 0
 }
 
-// noteRun adds a line about this run to the exec plugin's file runs, and returns what its file answer says.
-func noteRun(dir string) (answer []byte, err error) {
+// recordRun adds a line about this run to the exec plugin's file runs, and returns what its file answer says.
+func recordRun(dir string) (answer []byte, err error) {
 	stdin, err := io.ReadAll(os.Stdin)
 	if err != nil {
 		return nil, err

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// isReadable reports whether the fake reads the media type of a request's body; where it does not, it answers so. It
+// convertBodyToJSON reports whether the fake reads the media type of a request's body; where it does not, it answers so. It
 // puts JSON in place of protobuf.
-func (r *request) isReadable() bool {
+func (r *request) convertBodyToJSON() bool {
 	contentType := r.Header.Get("Content-Type")
 	media, _, err := mime.ParseMediaType(contentType)
 	if err == nil && media == mediaProtobuf && !r.kind.isCustom() {
@@ -26,7 +26,7 @@ func (r *request) isReadable() bool {
 	if err == nil && slices.Contains(known, media) {
 		known = []string{mediaJSON} // the real server reads the others, too
 	}
-	r.fail(415, "UnsupportedMediaType", "the body of the request was in an unknown format - accepted media types "+
+	r.failWith(415, "UnsupportedMediaType", "the body of the request was in an unknown format - accepted media types "+
 		"include: "+strings.Join(known, ", "), nil)
 	return false
 }
@@ -92,28 +92,28 @@ func shownBody(body []byte) string {
 	return hex.EncodeToString(shown) + rest
 }
 
-// decoded is the object that a request brings. It is nil where that is none, or of another kind, which is answered.
-func (r *request) decoded() Object {
+// decodeObject is the object that a request brings. It is nil where that is none, or of another kind, which is answered.
+func (r *request) decodeObject() Object {
 	found, err := typeOf(r.body)
 	if err == nil && r.kind.isCustom() && found.Kind == "" {
 		err = fmt.Errorf("Object 'Kind' is missing in '%s'", r.body)
 	}
 	if err != nil {
-		r.unreadable(err)
+		r.failUnreadable(err)
 		return nil
 	}
-	if !r.isOfKind(found) {
+	if !r.checkType(found) {
 		return nil
 	}
 	var sent Object
 	err = json.Unmarshal(r.body, &sent)
 	if err != nil {
-		r.unhandled(r.kind.kind, r.kind.version, err.Error())
+		r.failDecoding(r.kind.kind, r.kind.version, err.Error())
 		return nil
 	}
-	o, unknown, err := r.kind.stored(sent)
+	o, unknown, err := r.kind.toStored(sent)
 	if err != nil {
-		r.unhandled(r.kind.kind, r.kind.version, err.Error())
+		r.failDecoding(r.kind.kind, r.kind.version, err.Error())
 		return nil
 	}
 	problems := unknown
@@ -123,19 +123,19 @@ func (r *request) decoded() Object {
 		problems = strictProblems(r.body, r.kind.kind)
 	}
 	if len(problems) > 0 && r.options.fieldValidation == "Strict" {
-		r.unhandled(r.kind.kind, r.kind.version, strictError(problems))
+		r.failDecoding(r.kind.kind, r.kind.version, strictError(problems))
 		return nil
 	}
 	r.warn(problems)
 	return o
 }
 
-// decodedAs is decoded for a request to a subresource that takes objects of a kind of its own.
-func (r *request) decodedAs(k kind) Object {
+// decodeObjectAs is decoded for a request to a subresource that takes objects of a kind of its own.
+func (r *request) decodeObjectAs(k kind) Object {
 	ofPath := r.kind
 	defer func() { r.kind = ofPath }()
 	r.kind = k
-	return r.decoded()
+	return r.decodeObject()
 }
 
 // strictError is what the server says of unknown and duplicate fields that it refuses.
@@ -153,9 +153,9 @@ func (r *request) warn(problems []string) {
 	}
 }
 
-// stored is an object of this kind as it is stored: of what the kind does not know, nothing is left. It has metadata,
+// toStored is an object of this kind as it is stored: of what the kind does not know, nothing is left. It has metadata,
 // but does not say its type. unknown are the fields that were dropped. The error says what is not of its type.
-func (k kind) stored(sent Object) (o Object, unknown []string, err error) {
+func (k kind) toStored(sent Object) (o Object, unknown []string, err error) {
 	sent = maps.Clone(sent)
 	delete(sent, "kind")
 	delete(sent, "apiVersion")
@@ -185,14 +185,14 @@ func (k kind) stored(sent Object) (o Object, unknown []string, err error) {
 	return o, unknown, nil
 }
 
-// unhandled refuses a body of a kind and version that the server cannot take for an object of the request's kind.
-func (r *request) unhandled(kind, version, why string) {
+// failDecoding refuses a body of a kind and version that the server cannot take for an object of the request's kind.
+func (r *request) failDecoding(kind, version, why string) {
 	r.badRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s", kind, version, r.kind.kind, why))
 }
 
-// isOfKind reports whether an object that says this type may be written by the request. Where it may not, that is
+// checkType reports whether an object that says this type may be written by the request. Where it may not, that is
 // answered. Of a built-in kind, an object need not say its type.
-func (r *request) isOfKind(t typeMeta) bool {
+func (r *request) checkType(t typeMeta) bool {
 	if r.kind.isCustom() {
 		if t.APIVersion != r.kind.apiVersion() {
 			r.badRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)",
@@ -220,10 +220,10 @@ func (r *request) isOfKind(t typeMeta) bool {
 		return k.kind == named && k.group == group && k.version == version
 	})
 	if i < 0 {
-		r.unhandled(named, version, notRegistered(typeMeta{APIVersion: apiVersion, Kind: named}))
+		r.failDecoding(named, version, notRegistered(typeMeta{APIVersion: apiVersion, Kind: named}))
 		return false
 	}
-	r.unhandled(named, version, fmt.Sprintf("converting (%s.%s) to (%s.%s): unknown conversion",
+	r.failDecoding(named, version, fmt.Sprintf("converting (%s.%s) to (%s.%s): unknown conversion",
 		version, named, goPackage(r.kind.group), r.kind.kind))
 	return false
 }

@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// writable is what becomes of old where a client writes o: the parts that the client may not write are as they were,
+// prepareForWrite is what becomes of old where a client writes o: the parts that the client may not write are as they were,
 // and what it leaves out gets its default. old is nil where there is none yet.
-func (k kind) writable(old, o Object, isStatus bool) Object {
+func (k kind) prepareForWrite(old, o Object, isStatus bool) Object {
 	registersItself := old == nil && k.qualified() == "nodes" // with its status
 	if k.hasStatus && !registersItself {
-		o = k.partOf(old, o, isStatus)
+		o = k.replacePart(old, o, isStatus)
 	}
 	if k.dropsStatus() {
 		delete(o, "status")
 	}
 	if old == nil {
-		k.setFirst(o)
+		k.setInitialFields(o)
 	} else {
-		keepMarks(old, o)
+		keepSystemMetadata(old, o)
 	}
 	k.setDefaults(o)
 	return o
 }
 
-// keepMarks restores what no write may take away from the metadata of an object: that it is being deleted, and its
+// keepSystemMetadata restores what no write may take away from the metadata of an object: that it is being deleted, and its
 // generation.
-func keepMarks(old, o Object) {
+func keepSystemMetadata(old, o Object) {
 	was := MetaOf(old)
 	is := MetaOf(o)
-	if isDying(old) {
+	if isTerminating(old) {
 		is["deletionTimestamp"] = was["deletionTimestamp"]
 		if is["deletionGracePeriodSeconds"] == nil && was["deletionGracePeriodSeconds"] != nil {
 			is["deletionGracePeriodSeconds"] = was["deletionGracePeriodSeconds"]
@@ -44,9 +44,9 @@ func keepMarks(old, o Object) {
 	}
 }
 
-// partOf is what becomes of old where o is written: whoever writes to the status changes nothing else, and the
+// replacePart is what becomes of old where o is written: whoever writes to the status changes nothing else, and the
 // other way round. The status of a built-in kind takes changes of the metadata along.
-func (k kind) partOf(old, o Object, isStatus bool) Object {
+func (k kind) replacePart(old, o Object, isStatus bool) Object {
 	part := maps.Clone(o)
 	status := old["status"]
 	if isStatus {
@@ -66,8 +66,8 @@ func (k kind) partOf(old, o Object, isStatus bool) Object {
 	return part
 }
 
-// setFirst sets what the server gives an object that a client creates, whatever it says.
-func (k kind) setFirst(o Object) {
+// setInitialFields sets what the server gives an object that a client creates, whatever it says.
+func (k kind) setInitialFields(o Object) {
 	for _, field := range []string{"deletionTimestamp", "deletionGracePeriodSeconds"} {
 		delete(MetaOf(o), field)
 	}

@@ -15,7 +15,7 @@ const (
 
 // delete answers a DELETE of one object.
 func (s *Server) delete(r *request) {
-	d := r.readDeletion()
+	d := r.readDeleteOptions()
 	if d == nil {
 		return
 	}
@@ -23,7 +23,7 @@ func (s *Server) delete(r *request) {
 	defer s.mu.Unlock()
 	if r.isProtectedNamespace() {
 		message := fmt.Sprintf("namespaces %q is forbidden: this namespace may not be deleted", r.key.Name)
-		r.fail(403, "Forbidden", message, r.details())
+		r.failWith(403, "Forbidden", message, r.details())
 		return
 	}
 	old := s.objects[r.kind.qualified()][r.key]
@@ -31,22 +31,22 @@ func (s *Server) delete(r *request) {
 		r.notFound()
 		return
 	}
-	if message := d.mismatch(r.kind, old); message != "" {
+	if message := d.failedPrecondition(r.kind, old); message != "" {
 		r.failedPrecondition(message)
 		return
 	}
 	left, isGone := s.deleteLocked(r.kind, old, d)
-	if isGone && !r.kind.traits().answersDeleted {
+	if isGone && !r.kind.traits().returnsDeletedObject {
 		r.answer(200, r.deleted(old))
 		return
 	}
-	r.answer(200, r.show(left, false))
+	r.answer(200, r.render(left, false))
 }
 
 // deleteCollection answers a DELETE of all objects that are selected, or of one page of them. The answer is the list of
 // them, as they were.
 func (s *Server) deleteCollection(r *request) {
-	d := r.readDeletion()
+	d := r.readDeleteOptions()
 	if d == nil {
 		return
 	}
@@ -61,7 +61,7 @@ func (s *Server) deleteCollection(r *request) {
 	defer s.mu.Unlock()
 	for _, listed := range r.items {
 		old := s.objects[r.kind.qualified()][KeyOf(listed)]
-		if old != nil && d.mismatch(r.kind, old) == "" {
+		if old != nil && d.failedPrecondition(r.kind, old) == "" {
 			s.deleteLocked(r.kind, old, d)
 		}
 	}
@@ -90,34 +90,34 @@ func (r *request) deleted(o Object) Object {
 func (r *request) failedPrecondition(message string) {
 	details := r.details()
 	qualified := r.kind.qualified()
-	if !r.kind.storesOwnDeletion() {
+	if !r.kind.hasOwnDeletion() {
 		details["kind"] = r.kind.kind
 		qualified = r.kind.kind
 		if r.kind.group != "" {
 			qualified += "." + r.kind.group
 		}
 	}
-	r.fail(409, "Conflict", fmt.Sprintf("Operation cannot be fulfilled on %s %q: %s", qualified, r.key.Name, message),
+	r.failWith(409, "Conflict", fmt.Sprintf("Operation cannot be fulfilled on %s %q: %s", qualified, r.key.Name, message),
 		details)
 }
 
-// storesOwnDeletion reports whether the first DELETE of an object of this kind only marks it, so that the server's own
+// hasOwnDeletion reports whether the first DELETE of an object of this kind only marks it, so that the server's own
 // controllers clear up before it goes. These kinds have words of their own for a precondition that is not met.
-func (k kind) storesOwnDeletion() bool { return k.qualified() == "namespaces" || k.isDefinition() }
+func (k kind) hasOwnDeletion() bool { return k.qualified() == "namespaces" || k.isDefinition() }
 
-// mismatch says which precondition an object does not meet; "" is none.
-func (d *deletion) mismatch(k kind, o Object) string {
+// failedPrecondition says which precondition an object does not meet; "" is none.
+func (d *deletion) failedPrecondition(k kind, o Object) string {
 	uid := TextIn(MetaOf(o), "uid")
 	version := TextIn(MetaOf(o), "resourceVersion")
 	isOtherUID := d.uid != nil && *d.uid != uid
 	isOtherVersion := d.version != nil && *d.version != version
 	switch {
-	case isOtherUID && k.storesOwnDeletion():
+	case isOtherUID && k.hasOwnDeletion():
 		return fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", *d.uid, uid)
 	case isOtherUID:
 		return fmt.Sprintf("the UID in the precondition (%s) does not match the UID in record (%s). "+
 			"The object might have been deleted and then recreated", *d.uid, uid)
-	case isOtherVersion && k.storesOwnDeletion():
+	case isOtherVersion && k.hasOwnDeletion():
 		return fmt.Sprintf("Precondition failed: ResourceVersion in precondition: %s, "+
 			"ResourceVersion in object meta: %s", *d.version, version)
 	case isOtherVersion:
@@ -138,7 +138,7 @@ func (s *Server) deleteLocked(k kind, old Object, d *deletion) (left Object, isG
 		return s.deleteDefinitionLocked(k, old, d)
 	}
 	isPod := k.qualified() == "pods"
-	isEnding := isPod && isDying(old) && !d.shortens(old)
+	isEnding := isPod && isTerminating(old) && !d.shortensGrace(old)
 	if isEnding && (graceOf(old) > 0 || d.grace != nil) {
 		return old, false
 	}
@@ -147,12 +147,12 @@ func (s *Server) deleteLocked(k kind, old Object, d *deletion) (left Object, isG
 	if isEnding && !isChanged {
 		return old, false
 	}
-	if isPod && d.endGracefully(dying) {
+	if isPod && d.setGracePeriod(dying) {
 		isChanged = true
 	}
 	hasFinalizers := len(finalizersOf(dying)) > 0
-	if hasFinalizers && !isDying(dying) {
-		markDying(dying, 0)
+	if hasFinalizers && !isTerminating(dying) {
+		markTerminating(dying, 0)
 		isChanged = true
 	}
 	stays := hasFinalizers || graceOf(dying) > 0
@@ -163,10 +163,10 @@ func (s *Server) deleteLocked(k kind, old Object, d *deletion) (left Object, isG
 		return dying, !stays
 	}
 	if !stays {
-		return s.dropLocked(k, KeyOf(dying)), true
+		return s.eraseLocked(k, KeyOf(dying)), true
 	}
 	if !s.NoControllers {
-		s.finishLocked(k, KeyOf(dying))
+		s.finishDeletionLocked(k, KeyOf(dying))
 	}
 	return dying, false
 }
@@ -198,18 +198,20 @@ func (s *Server) clearDefinitionLocked(k kind, dying Object) {
 	s.removeLocked(definitions, KeyOf(dying))
 }
 
-// shortens reports whether a pod that is being deleted is to end sooner than it was told to.
-func (d *deletion) shortens(pod Object) bool { return d.grace != nil && d.graceFor(pod) < graceOf(pod) }
+// shortensGrace reports whether a pod that is being deleted is to end sooner than it was told to.
+func (d *deletion) shortensGrace(pod Object) bool {
+	return d.grace != nil && d.graceFor(pod) < graceOf(pod)
+}
 
-// endGracefully marks a pod as being deleted, or shortens the time that it still has. It reports whether that changes
+// setGracePeriod marks a pod as being deleted, or shortens the time that it still has. It reports whether that changes
 // the pod.
-func (d *deletion) endGracefully(pod Object) bool {
+func (d *deletion) setGracePeriod(pod Object) bool {
 	grace := d.graceFor(pod)
-	if !isDying(pod) {
-		markDying(pod, grace)
+	if !isTerminating(pod) {
+		markTerminating(pod, grace)
 		return true
 	}
-	if !d.shortens(pod) {
+	if !d.shortensGrace(pod) {
 		return false
 	}
 	meta := MetaOf(pod)
@@ -248,7 +250,7 @@ func (d *deletion) setFinalizers(o Object) bool {
 	was := finalizersOf(o)
 	isOrphaning := d.policy == "Orphan" || d.policy == "" && slices.Contains(was, orphanFinalizer)
 	isInForeground := d.policy == "Foreground" || d.policy == "" && slices.Contains(was, foregroundFinalizer)
-	is := slices.DeleteFunc(slices.Clone(was), isOfCollector)
+	is := slices.DeleteFunc(slices.Clone(was), isCollectorFinalizer)
 	if isOrphaning {
 		is = append(is, orphanFinalizer)
 	}
@@ -259,8 +261,8 @@ func (d *deletion) setFinalizers(o Object) bool {
 	return !slices.Equal(was, is)
 }
 
-// isOfCollector reports whether the garbage collector removes a finalizer.
-func isOfCollector(finalizer string) bool {
+// isCollectorFinalizer reports whether the garbage collector removes a finalizer.
+func isCollectorFinalizer(finalizer string) bool {
 	return finalizer == orphanFinalizer || finalizer == foregroundFinalizer
 }
 
@@ -278,8 +280,8 @@ func setFinalizers(o Object, finalizers []string) {
 	MetaOf(o)["finalizers"] = list
 }
 
-// isDying reports whether an object is being deleted.
-func isDying(o Object) bool { return MetaOf(o)["deletionTimestamp"] != nil }
+// isTerminating reports whether an object is being deleted.
+func isTerminating(o Object) bool { return MetaOf(o)["deletionTimestamp"] != nil }
 
 // graceOf is how many seconds an object that is being deleted has got.
 func graceOf(o Object) int64 {
@@ -287,8 +289,8 @@ func graceOf(o Object) int64 {
 	return int64(grace)
 }
 
-// markDying marks an object as being deleted so many seconds from now. Where it has a generation, that goes up.
-func markDying(o Object, grace int64) {
+// markTerminating marks an object as being deleted so many seconds from now. Where it has a generation, that goes up.
+func markTerminating(o Object, grace int64) {
 	meta := MetaOf(o)
 	end := time.Now().UTC().Add(time.Duration(grace) * time.Second)
 	meta["deletionTimestamp"] = end.Format(time.RFC3339)
@@ -298,9 +300,9 @@ func markDying(o Object, grace int64) {
 	}
 }
 
-// finishLocked does for an object that is being deleted what a cluster's controllers do: the node of a pod ends it, and
+// finishDeletionLocked does for an object that is being deleted what a cluster's controllers do: the node of a pod ends it, and
 // the garbage collector removes its finalizers. Objects that it owns stay where they are.
-func (s *Server) finishLocked(k kind, key Key) {
+func (s *Server) finishDeletionLocked(k kind, key Key) {
 	o := Clone(s.objects[k.qualified()][key])
 	if graceOf(o) > 0 && s.HasKubelets {
 		return
@@ -311,9 +313,9 @@ func (s *Server) finishLocked(k kind, key Key) {
 		o = s.replaceLocked(k, o, false)
 	}
 	was := finalizersOf(o)
-	left := slices.DeleteFunc(slices.Clone(was), isOfCollector)
+	left := slices.DeleteFunc(slices.Clone(was), isCollectorFinalizer)
 	if len(left) == 0 {
-		s.dropLocked(k, key)
+		s.eraseLocked(k, key)
 		return
 	}
 	if len(left) < len(was) {
@@ -323,5 +325,7 @@ func (s *Server) finishLocked(k kind, key Key) {
 	}
 }
 
-// mayGo reports whether nothing keeps an object, which is being deleted, any longer.
-func mayGo(o Object) bool { return isDying(o) && graceOf(o) == 0 && len(finalizersOf(o)) == 0 }
+// canBeRemoved reports whether nothing keeps an object, which is being deleted, any longer.
+func canBeRemoved(o Object) bool {
+	return isTerminating(o) && graceOf(o) == 0 && len(finalizersOf(o)) == 0
+}

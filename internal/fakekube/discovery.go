@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// discover answers what a client asks before it knows the API: whether the server is well, its version, its groups,
+// serveDiscovery answers what a client asks before it knows the API: whether the server is well, its version, its groups,
 // their resources and their schemas. It reports whether the request was for one of these.
 // https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
-func (s *Server) discover(r *request) bool {
-	path := strings.TrimRight(r.asked.Path, "/")
-	if s.checkHealth(r, path) || s.describe(r, path) {
+func (s *Server) serveDiscovery(r *request) bool {
+	path := strings.TrimRight(r.info.Path, "/")
+	if s.checkHealth(r, path) || s.serveOpenAPI(r, path) {
 		return true
 	}
 	var plain any
@@ -31,11 +31,11 @@ func (s *Server) discover(r *request) bool {
 	case path == "/apis":
 		groups := []any{}
 		for _, g := range s.groups()[1:] {
-			groups = append(groups, g.plain())
+			groups = append(groups, g.toObject())
 		}
 		plain = Object{"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 	default:
-		plain = s.discovered(path)
+		plain = s.discoveryDocument(path)
 	}
 	if plain == nil {
 		return false
@@ -43,17 +43,17 @@ func (s *Server) discover(r *request) bool {
 	mayAggregate := path == "/api" || path == "/apis"
 	isAboutGroups := strings.HasPrefix(path, "/apis") && strings.Count(path, "/") < 3
 	if r.Method != http.MethodGet && !isAboutGroups {
-		r.fail(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", Object{})
+		r.failWith(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", Object{})
 		return true
 	}
-	form := formOf(r.Header.Get("Accept"), mayAggregate)
+	form := discoveryMediaType(r.Header.Get("Accept"), mayAggregate)
 	switch form {
 	case "":
 		r.discoveryNotAcceptable(path, isAboutGroups)
 	case mediaJSON:
 		r.answer(200, plain)
 	default:
-		s.discoverAll(r, path == "/api")
+		s.answerAggregated(r, path == "/api")
 	}
 	return true
 }
@@ -64,26 +64,26 @@ func (r *request) discoveryNotAcceptable(path string, isAboutGroups bool) {
 	isKnown := slices.ContainsFunc(mediaClauses(r.Header.Get("Accept")), mediaClause.isOfServer)
 	switch {
 	case path == "/version":
-		r.fail(406, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: "+mediaJSON, Object{})
+		r.failWith(406, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: "+mediaJSON, Object{})
 	case isAboutGroups || isKnown:
-		r.fail(406, "NotAcceptable", "only the following media types are accepted: "+mediaOfServer, nil)
+		r.failWith(406, "NotAcceptable", "only the following media types are accepted: "+mediaOfServer, nil)
 	default:
-		r.fail(406, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: "+mediaOfServer, Object{})
+		r.failWith(406, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: "+mediaOfServer, Object{})
 	}
 }
 
-// discovered is what discovery says of one group, or of one of its versions. It is nil where there is none.
-func (s *Server) discovered(path string) any {
+// discoveryDocument is what discovery says of one group, or of one of its versions. It is nil where there is none.
+func (s *Server) discoveryDocument(path string) any {
 	for _, g := range s.groups() {
 		if g.name != "" && path == "/apis/"+g.name {
-			group := g.plain()
+			group := g.toObject()
 			group["kind"] = "APIGroup"
 			group["apiVersion"] = "v1"
 			return group
 		}
 		for _, version := range g.versions {
 			if path == "/"+version.kinds[0].path() {
-				return version.plain()
+				return version.toObject()
 			}
 		}
 	}
@@ -177,8 +177,8 @@ func (g *group) add(k kind) {
 	slices.SortStableFunc(g.versions, func(a, b groupVersion) int { return compareVersions(a.version, b.version) })
 }
 
-// plain is the group without its resources. The first version is the preferred one.
-func (g group) plain() Object {
+// toObject is the group without its resources. The first version is the preferred one.
+func (g group) toObject() Object {
 	versions := []any{}
 	for _, v := range g.versions {
 		versions = append(versions, Object{"groupVersion": v.kinds[0].apiVersion(), "version": v.version})
@@ -186,8 +186,8 @@ func (g group) plain() Object {
 	return Object{"name": g.name, "versions": versions, "preferredVersion": versions[0]}
 }
 
-// plain is the list of the version's resources.
-func (v groupVersion) plain() Object {
+// toObject is the list of the version's resources.
+func (v groupVersion) toObject() Object {
 	resources := []any{}
 	for _, k := range v.kinds {
 		resource := Object{
@@ -205,7 +205,7 @@ func (v groupVersion) plain() Object {
 		}
 		resources = append(resources, resource)
 		for _, sub := range k.subresources() {
-			resources = append(resources, sub.plain(k))
+			resources = append(resources, sub.toObject(k))
 		}
 	}
 	return Object{
@@ -267,7 +267,7 @@ func (k kind) hasSubresource(name string) bool {
 	return slices.ContainsFunc(k.subresources(), func(sub subresource) bool { return sub.name == name })
 }
 
-func (sub subresource) plain(of kind) Object {
+func (sub subresource) toObject(of kind) Object {
 	o := Object{
 		"name":         of.resource + "/" + sub.name,
 		"singularName": "",
@@ -288,9 +288,9 @@ func (sub subresource) plain(of kind) Object {
 // aggregatedDiscovery is the media type in which one answer tells of all groups and resources.
 const aggregatedDiscovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// formOf is the first form in an Accept header in which the fake can answer discovery: mediaJSON, or
+// discoveryMediaType is the first form in an Accept header in which the fake can answer discovery: mediaJSON, or
 // aggregatedDiscovery where that may be. It is "" where there is none.
-func formOf(accept string, mayAggregate bool) string {
+func discoveryMediaType(accept string, mayAggregate bool) string {
 	aggregated := strings.Split(aggregatedDiscovery, ";")
 	for clause := range strings.SplitSeq(accept, ",") {
 		parts := strings.Split(strings.ReplaceAll(clause, " ", ""), ";")
@@ -306,8 +306,8 @@ func formOf(accept string, mayAggregate bool) string {
 	return ""
 }
 
-// discoverAll answers with all groups and their resources at once, or with nothing where the client has these already.
-func (s *Server) discoverAll(r *request, isCore bool) {
+// answerAggregated answers with all groups and their resources at once, or with nothing where the client has these already.
+func (s *Server) answerAggregated(r *request, isCore bool) {
 	items := []any{}
 	for _, g := range s.groups() {
 		if (g.name == "") == isCore {
@@ -330,7 +330,7 @@ func (s *Server) discoverAll(r *request, isCore bool) {
 		r.w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	r.media = aggregatedDiscovery
+	r.mediaType = aggregatedDiscovery
 	r.answer(200, list)
 }
 

@@ -24,26 +24,26 @@ type Effect interface {
 	problem() string
 
 	// happen does it to a request.
-	happen(e *encounter)
+	apply(e *faultedRequest)
 }
 
 // encounter is one request that has met a fault. One goroutine has it.
-type encounter struct {
-	server *Server
-	w      http.ResponseWriter
-	r      *http.Request
-	asked  Request
-	came   arrival
-	met    *Injection
+type faultedRequest struct {
+	server    *Server
+	w         http.ResponseWriter
+	r         *http.Request
+	info      Request
+	arrival   arrivalState
+	injection *Injection
 }
 
-// truth lets the fake answer as if there were no fault.
-func (e *encounter) truth(w http.ResponseWriter, spy Spy) {
-	e.server.serve(w, e.r, e.asked, e.came, spy)
+// serveNormally lets the fake answer as if there were no fault.
+func (e *faultedRequest) serveNormally(w http.ResponseWriter, spy Spy) {
+	e.server.serveNormally(w, e.r, e.info, e.arrival, spy)
 }
 
 // userName is the name of the user for whom the request is sent, never a token.
-func (e *encounter) userName() string {
+func (e *faultedRequest) userName() string {
 	if name := e.r.Header.Get("Impersonate-User"); name != "" {
 		return name
 	}
@@ -67,12 +67,12 @@ type Refuse struct {
 	RetryAfter time.Duration
 }
 
-func (f Refuse) happen(e *encounter) {
-	reason, message := refusal(f.Code, e.asked, e.userName())
+func (f Refuse) apply(e *faultedRequest) {
+	reason, message := refusal(f.Code, e.info, e.userName())
 	details := Object{}
 	switch f.Code {
 	case 403, 404, 409, 422: // these are about an object
-		for key, value := range map[string]string{"name": e.asked.Name, "group": e.asked.Group, "kind": e.asked.Resource} {
+		for key, value := range map[string]string{"name": e.info.Name, "group": e.info.Group, "kind": e.info.Resource} {
 			if value != "" {
 				details[key] = value
 			}
@@ -106,7 +106,7 @@ func refusal(code int, q Request, user string) (reason, message string) {
 	case 401:
 		return "Unauthorized", "Unauthorized"
 	case 403:
-		return "Forbidden", forbiddenInWords(user, attributesOf(q))
+		return "Forbidden", forbiddenMessage(user, attributesOf(q))
 	case 404:
 		return "NotFound", named + " not found"
 	case 405:
@@ -173,7 +173,7 @@ type Reply struct {
 	Body string
 }
 
-func (f Reply) happen(e *encounter) {
+func (f Reply) apply(e *faultedRequest) {
 	e.w.Header().Set("Content-Type", mediaJSON)
 	for name, value := range f.Header {
 		e.w.Header().Set(name, value)
@@ -204,7 +204,7 @@ func (f Reply) String() string {
 // form has no words for it.
 type Handle http.HandlerFunc
 
-func (f Handle) happen(e *encounter) { f(e.w, e.r) }
+func (f Handle) apply(e *faultedRequest) { f(e.w, e.r) }
 
 func (f Handle) problem() string {
 	if f == nil {
@@ -222,18 +222,18 @@ type Cut struct {
 	After int
 }
 
-func (f Cut) happen(e *encounter) { e.truncate(f.After, false) }
-func (f Cut) problem() string     { return lengthProblem(f.After) }
-func (f Cut) String() string      { return fmt.Sprintf("cut after %d bytes", f.After) }
+func (f Cut) apply(e *faultedRequest) { e.truncate(f.After, false) }
+func (f Cut) problem() string         { return lengthProblem(f.After) }
+func (f Cut) String() string          { return fmt.Sprintf("cut after %d bytes", f.After) }
 
 // Hang falls silent after so many bytes, counted as for Cut, until the client goes away.
 type Hang struct {
 	After int
 }
 
-func (f Hang) happen(e *encounter) { e.truncate(f.After, true) }
-func (f Hang) problem() string     { return lengthProblem(f.After) }
-func (f Hang) String() string      { return fmt.Sprintf("hang after %d bytes", f.After) }
+func (f Hang) apply(e *faultedRequest) { e.truncate(f.After, true) }
+func (f Hang) problem() string         { return lengthProblem(f.After) }
+func (f Hang) String() string          { return fmt.Sprintf("hang after %d bytes", f.After) }
 
 // lengthProblem says why an answer cannot end after so many bytes; "" is nothing.
 func lengthProblem(n int) string {
@@ -244,14 +244,14 @@ func lengthProblem(n int) string {
 }
 
 // truncate lets so many bytes of the answer pass.
-func (e *encounter) truncate(bytes int, hangs bool) {
-	e.met.setShort(true) // until the writer gets there
-	e.truth(&shortWriter{
+func (e *faultedRequest) truncate(bytes int, hangs bool) {
+	e.injection.recordTruncation(true) // until the writer gets there
+	e.serveNormally(&shortWriter{
 		ResponseWriter: e.w,
 		left:           bytes,
 		hangs:          hangs,
 		ctx:            e.r.Context(),
-		reached:        func() { e.met.setShort(false) },
+		reached:        func() { e.injection.recordTruncation(false) },
 	}, e.server.Spy)
 }
 
@@ -284,30 +284,30 @@ func (w *shortWriter) Write(p []byte) (int, error) {
 // DropRequest breaks the connection before anything is done.
 type DropRequest struct{}
 
-func (DropRequest) happen(*encounter) { panic(http.ErrAbortHandler) }
-func (DropRequest) problem() string   { return "" }
-func (DropRequest) String() string    { return "drop request" }
+func (DropRequest) apply(*faultedRequest) { panic(http.ErrAbortHandler) }
+func (DropRequest) problem() string       { return "" }
+func (DropRequest) String() string        { return "drop request" }
 
 // DropAnswer does what the request asks for, and then breaks the connection in place of an answer.
 type DropAnswer struct{}
 
-func (DropAnswer) happen(e *encounter) {
-	e.truth(nowhere{}, nil)
+func (DropAnswer) apply(e *faultedRequest) {
+	e.serveNormally(discardAnswer{}, nil)
 	panic(http.ErrAbortHandler)
 }
 func (DropAnswer) problem() string { return "" }
 func (DropAnswer) String() string  { return "drop answer" }
 
 // nowhere is a writer whose answer nobody gets. It is the header of that answer.
-type nowhere http.Header
+type discardAnswer http.Header
 
-func (n nowhere) Header() http.Header         { return http.Header(n) }
-func (n nowhere) Write(p []byte) (int, error) { return len(p), nil }
-func (n nowhere) WriteHeader(int)             {}
+func (n discardAnswer) Header() http.Header         { return http.Header(n) }
+func (n discardAnswer) Write(p []byte) (int, error) { return len(p), nil }
+func (n discardAnswer) WriteHeader(int)             {}
 
 // Stall gives no answer until the client goes away, and does nothing.
 type Stall struct{}
 
-func (Stall) happen(e *encounter) { <-e.r.Context().Done() }
-func (Stall) problem() string     { return "" }
-func (Stall) String() string      { return "stall" }
+func (Stall) apply(e *faultedRequest) { <-e.r.Context().Done() }
+func (Stall) problem() string         { return "" }
+func (Stall) String() string          { return "stall" }

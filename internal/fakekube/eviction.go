@@ -6,11 +6,11 @@ import "encoding/json"
 // has no PodDisruptionBudgets, which could keep it from that.
 // https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/
 func (s *Server) evict(r *request) {
-	if !r.isReadable() || !r.readOptions("CreateOptions") {
+	if !r.convertBodyToJSON() || !r.readOptions("CreateOptions") {
 		return
 	}
-	eviction := r.decodedAs(evictionKind(r.body))
-	if eviction == nil || !r.isInNamespaceOfPath(eviction) {
+	eviction := r.decodeObjectAs(evictionKind(r.body))
+	if eviction == nil || !r.checkNamespaceInPath(eviction) {
 		return
 	}
 	if TextIn(MetaOf(eviction), "name") != r.key.Name {
@@ -19,10 +19,10 @@ func (s *Server) evict(r *request) {
 	}
 	options, err := json.Marshal(eviction["deleteOptions"])
 	if err != nil {
-		r.broken(err.Error())
+		r.internalError(err.Error())
 		return
 	}
-	d := r.deletionIn(options)
+	d := r.parseDeleteOptions(options)
 	if d == nil {
 		return
 	}
@@ -34,11 +34,11 @@ func (s *Server) evict(r *request) {
 		r.notFound()
 		return
 	}
-	if message := d.mismatch(r.kind, pod); message != "" {
+	if message := d.failedPrecondition(r.kind, pod); message != "" {
 		r.failedPrecondition(message)
 		return
 	}
-	if !d.isDryRun && !isDying(pod) {
+	if !d.isDryRun && !isTerminating(pod) {
 		pod = s.replaceLocked(r.kind, disrupted(pod), false)
 	}
 	s.deleteLocked(r.kind, pod, d)

@@ -134,20 +134,20 @@ func times(n int) string {
 
 // Injection is a fault that was injected. Its methods may be called at any time.
 type Injection struct {
-	server *Server
-	fault  Fault
-	test   TB  // nil: the fault need not be met
-	since  int // how many requests came before it
-	times  int // the fault's Times, 1 for 0
+	server       *Server
+	fault        Fault
+	test         TB  // nil: the fault need not be met
+	firstRequest int // how many requests came before it
+	limit        int // the fault's Times, 1 for 0
 
 	// The server's lock guards these.
-	seen     int // requests that On has chosen so far
-	used     int // those that have met the fault
-	chance   *rand.Rand
-	isShort  bool // the last answer to be cut was too short for that
-	hasCut   bool // one was not
-	isLifted bool
-	lost     *lostChanges // of a Lie
+	matched         int // requests that On has chosen so far
+	used            int // those that have met the fault
+	random          *rand.Rand
+	lastWasTooShort bool // the last answer to be cut was too short for that
+	hasTruncated    bool // one was not
+	isLifted        bool
+	lie             *lostChanges // of a Lie
 }
 
 // Inject adds a fault to those that are there. A request meets one fault: the first, in the order in which they were
@@ -173,18 +173,18 @@ func (s *Server) inject(t TB, ft Fault) *Injection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	in := &Injection{
-		server: s,
-		fault:  ft,
-		test:   t,
-		since:  len(s.requests),
-		times:  cmp.Or(ft.Times, 1),
-		chance: rand.New(rand.NewPCG(ft.Seed, 0)),
+		server:       s,
+		fault:        ft,
+		test:         t,
+		firstRequest: len(s.requests),
+		limit:        cmp.Or(ft.Times, 1),
+		random:       rand.New(rand.NewPCG(ft.Seed, 0)),
 	}
 	if lie, isLie := ft.Do.(Lie); isLie {
-		in.times = Always
-		in.lost = newLostChanges(lie.Changes)
+		in.limit = Always
+		in.lie = newLostChanges(lie.Changes)
 	}
-	s.faults = append(s.faults, in)
+	s.injections = append(s.injections, in)
 	return in
 }
 
@@ -201,12 +201,12 @@ func (in *Injection) Lift() {
 	in.check()
 	in.server.mu.Lock()
 	defer in.server.mu.Unlock()
-	in.endLocked()
+	in.liftLocked()
 }
 
-func (in *Injection) endLocked() {
+func (in *Injection) liftLocked() {
 	in.isLifted = true
-	in.server.movedLocked() // a lie's watches may look again
+	in.server.signalChangeLocked() // a lie's watches may look again
 }
 
 // check fails the test if the fault was not met, unless it has ended.
@@ -220,51 +220,51 @@ func (in *Injection) check() {
 	if in.isLifted || in.test.Failed() {
 		return
 	}
-	if missed := in.missedLocked(); missed != "" {
+	if missed := in.shortfallLocked(); missed != "" {
 		shown := in.fault
 		shown.On.User = in.server.withoutTokensLocked(shown.On.User)
 		in.test.Errorf("the fault %q %s", shown, missed)
 	}
 }
 
-// tokenInWords stands for a bearer token in messages, which show none.
-const tokenInWords = "TOKEN"
+// redactedToken stands for a bearer token in messages, which show none.
+const redactedToken = "TOKEN"
 
 // withoutTokensLocked is the User of Requests as messages show it.
 func (s *Server) withoutTokensLocked(users string) string {
 	shown := strings.Split(users, "|")
 	for i, user := range shown {
 		if _, isToken := s.tokens[user]; isToken {
-			shown[i] = tokenInWords
+			shown[i] = redactedToken
 		}
 	}
 	return strings.Join(shown, "|")
 }
 
-// missedLocked says what there was less of than there should have been; "" is nothing.
-func (in *Injection) missedLocked() string {
-	isEndless := in.times == Always
-	cutNone := in.isShort && !(isEndless && in.hasCut)
+// shortfallLocked says what there was less of than there should have been; "" is nothing.
+func (in *Injection) shortfallLocked() string {
+	isEndless := in.limit == Always
+	cutNone := in.lastWasTooShort && !(isEndless && in.hasTruncated)
 	switch {
-	case in.used == 0 && in.lost != nil && in.lost.left > 0:
-		return fmt.Sprintf("had nothing to lie about: changes that were still to happen: %d", in.lost.left)
+	case in.used == 0 && in.lie != nil && in.lie.left > 0:
+		return fmt.Sprintf("had nothing to lie about: changes that were still to happen: %d", in.lie.left)
 	case in.used == 0:
-		return "was met by no request; there came " + in.cameLocked()
-	case !isEndless && in.used < in.times:
-		return fmt.Sprintf("was met %s, not %s; there came %s", times(in.used), times(in.times), in.cameLocked())
+		return "was met by no request; there came " + in.requestsSinceLocked()
+	case !isEndless && in.used < in.limit:
+		return fmt.Sprintf("was met %s, not %s; there came %s", times(in.used), times(in.limit), in.requestsSinceLocked())
 	case cutNone:
 		return "was met, but the answer was too short for it"
 	}
 	return ""
 }
 
-// cameLocked says which requests have come since the fault was injected.
-func (in *Injection) cameLocked() string {
+// requestsSinceLocked says which requests have come since the fault was injected.
+func (in *Injection) requestsSinceLocked() string {
 	const most = 20
 	var routes []string
 	count := map[string]int{}
-	for _, q := range in.server.requests[in.since:] {
-		text := q.inWords()
+	for _, q := range in.server.requests[in.firstRequest:] {
+		text := q.scriptWords()
 		if count[text] == 0 {
 			routes = append(routes, text)
 		}
@@ -284,44 +284,44 @@ func (in *Injection) cameLocked() string {
 	return strings.Join(routes, ", ") + more
 }
 
-// inWords is a request in the words of Script, without its token.
-func (q Request) inWords() string {
+// describeValue is a request in the words of Script, without its token.
+func (q Request) scriptWords() string {
 	what := cmp.Or(q.fullResource(), q.Path)
 	return Requests{Verb: q.Verb, Resource: what, Namespace: q.Namespace, Name: q.Name, User: q.User}.String()
 }
 
-// takesLocked reports whether a request meets the fault, and counts it.
-func (in *Injection) takesLocked(q Request) bool {
+// matchLocked reports whether a request meets the fault, and counts it.
+func (in *Injection) matchLocked(q Request) bool {
 	ft := in.fault
-	isSpent := in.times != Always && in.used >= in.times
-	if isSpent || in.isLifted || in.lost != nil || !ft.On.match(q) {
+	isSpent := in.limit != Always && in.used >= in.limit
+	if isSpent || in.isLifted || in.lie != nil || !ft.On.matches(q) {
 		return false
 	}
-	in.seen++
-	nth := in.seen - ft.Skip
+	in.matched++
+	nth := in.matched - ft.Skip
 	if nth <= 0 || ft.Every > 1 && nth%ft.Every != 0 {
 		return false
 	}
-	if ft.isByChance() && in.chance.Float64() >= ft.Rate {
+	if ft.isByChance() && in.random.Float64() >= ft.Rate {
 		return false
 	}
 	in.used++
 	return true
 }
 
-// takeFault is the fault that a request meets; nil is none.
-func (s *Server) takeFault(q Request) *Injection {
+// matchFault is the fault that a request meets; nil is none.
+func (s *Server) matchFault(q Request) *Injection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.faults, func(in *Injection) bool { return in.takesLocked(q) })
+	i := slices.IndexFunc(s.injections, func(in *Injection) bool { return in.matchLocked(q) })
 	if i < 0 {
 		return nil
 	}
-	return s.faults[i]
+	return s.injections[i]
 }
 
 // serveFault lets a request meet a fault.
-func (s *Server) serveFault(w http.ResponseWriter, r *http.Request, asked Request, came arrival, met *Injection) {
+func (s *Server) serveFault(w http.ResponseWriter, r *http.Request, asked Request, came arrivalState, met *Injection) {
 	ft := met.fault
 	if ft.Met != nil {
 		ft.Met(asked)
@@ -335,21 +335,21 @@ func (s *Server) serveFault(w http.ResponseWriter, r *http.Request, asked Reques
 			return
 		}
 	}
-	e := &encounter{server: s, w: w, r: r, asked: asked, came: came, met: met}
+	e := &faultedRequest{server: s, w: w, r: r, info: asked, arrival: came, injection: met}
 	if ft.Do == nil {
-		e.truth(w, s.Spy)
+		e.serveNormally(w, s.Spy)
 		return
 	}
-	ft.Do.happen(e)
+	ft.Do.apply(e)
 }
 
-// setShort notes whether an answer was too short for a Cut or a Hang.
-func (in *Injection) setShort(isShort bool) {
+// recordTruncation notes whether an answer was too short for a Cut or a Hang.
+func (in *Injection) recordTruncation(isShort bool) {
 	in.server.mu.Lock()
 	defer in.server.mu.Unlock()
-	in.isShort = isShort
+	in.lastWasTooShort = isShort
 	if !isShort {
-		in.hasCut = true
+		in.hasTruncated = true
 	}
 }
 
@@ -362,17 +362,17 @@ func (s *Server) LiftFaults() {
 }
 
 func (s *Server) liftFaultsLocked() {
-	for _, in := range s.faults {
-		in.endLocked()
+	for _, in := range s.injections {
+		in.liftLocked()
 	}
-	s.faults = nil
+	s.injections = nil
 }
 
 // FaultsLeft reports whether requests are still to meet a fault.
 func (s *Server) FaultsLeft() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.faults, func(in *Injection) bool {
-		return !in.isLifted && in.lost == nil && (in.times == Always || in.used < in.times)
+	return slices.ContainsFunc(s.injections, func(in *Injection) bool {
+		return !in.isLifted && in.lie == nil && (in.limit == Always || in.used < in.limit)
 	})
 }

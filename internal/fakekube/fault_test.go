@@ -116,7 +116,7 @@ func TestRequestsAreChosenByAllTheirFields(t *testing.T) {
 		q.User = "alice"
 		q.Host = "a:1"
 		q.Body = "{}"
-		if got := c.on.match(q); got != c.want {
+		if got := c.on.matches(q); got != c.want {
 			t.Errorf("%s is one of %q: %v", c.request, c.on, got)
 		}
 	}

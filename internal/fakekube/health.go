@@ -23,11 +23,11 @@ func (s *Server) checkHealth(r *request, path string) bool {
 	}
 	r.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	r.w.Header().Set("X-Content-Type-Options", "nosniff")
-	if isOne || !r.q.Has("verbose") {
+	if isOne || !r.query.Has("verbose") {
 		io.WriteString(r.w, "ok")
 		return true
 	}
-	excluded := slices.Clone(r.q["exclude"])
+	excluded := slices.Clone(r.query["exclude"])
 	for _, check := range healthChecks {
 		if slices.Contains(excluded, check) {
 			fmt.Fprintf(r.w, "[+]%s excluded: ok\n", check)

@@ -14,11 +14,11 @@ import (
 // a goroutine, an open file or an idle connection is left 5 s after the last of them. It sees open files in /proc, and
 // so on Linux alone.
 func RunTests(m interface{ Run() int }) (code int) {
-	before := held()
+	before := heldResources()
 	code = m.Run()
 	var left map[string]string
 	for range 100 { // what ends by itself may take a moment
-		left = held()
+		left = heldResources()
 		maps.DeleteFunc(left, func(name, _ string) bool { return before[name] != "" })
 		if len(left) == 0 {
 			return code
@@ -31,9 +31,9 @@ func RunTests(m interface{ Run() int }) (code int) {
 	return 1
 }
 
-// held are the goroutines and open files of this process, by name, without those that Go itself makes once and keeps.
+// heldResources are the goroutines and open files of this process, by name, without those that Go itself makes once and keeps.
 // An idle connection shows as both.
-func held() map[string]string {
+func heldResources() map[string]string {
 	all := map[string]string{}
 	buffer := make([]byte, 16<<20)
 	stacks := string(buffer[:runtime.Stack(buffer, true)])

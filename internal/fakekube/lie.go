@@ -43,16 +43,16 @@ func (f Lie) problemIn(ft Fault) string {
 		return "a lie goes on until it is lifted: it has no delay, and takes no number of requests"
 	}
 	reads := Requests{Verb: ft.On.Verb}
-	isList := reads.matchSender(Request{Route: Route{Verb: "list"}})
-	isWatch := reads.matchSender(Request{Route: Route{Verb: "watch"}})
+	isList := reads.matchesSender(Request{Route: Route{Verb: "list"}})
+	isWatch := reads.matchesSender(Request{Route: Route{Verb: "watch"}})
 	if !isList && !isWatch {
 		return "lists and watches can lie, and no other verb"
 	}
 	return f.problem()
 }
 
-// happen is never called: no request meets a lie as it meets another fault.
-func (f Lie) happen(*encounter) {}
+// apply is never called: no request meets a lie as it meets another fault.
+func (f Lie) apply(*faultedRequest) {}
 
 // lostChanges are what a Lie is about. The server's lock guards them.
 type lostChanges struct {
@@ -67,41 +67,41 @@ func newLostChanges(n int) *lostChanges {
 	return &lostChanges{left: n, versions: map[int]bool{}, cached: map[string]map[Key]Object{}}
 }
 
-// loseLocked lets the lies that there are know of a change.
-func (s *Server) loseLocked(c Change) {
-	for _, in := range s.faults {
-		if in.lost != nil && !in.isLifted {
-			in.lost.hear(c, in.fault.On)
+// informLiesLocked lets the lies that there are know of a change.
+func (s *Server) informLiesLocked(c Change) {
+	for _, in := range s.injections {
+		if in.lie != nil && !in.isLifted {
+			in.lie.observe(c, in.fault.On)
 		}
 	}
 }
 
-// turnLiesBackLocked has the lies forget the lost changes after a version, as their versions will be given again.
-func (s *Server) turnLiesBackLocked(version int) {
-	for _, in := range s.faults {
-		if in.lost != nil {
-			maps.DeleteFunc(in.lost.versions, func(v int, _ bool) bool { return v > version })
+// rewindLiesLocked has the lies forget the lost changes after a version, as their versions will be given again.
+func (s *Server) rewindLiesLocked(version int) {
+	for _, in := range s.injections {
+		if in.lie != nil {
+			maps.DeleteFunc(in.lie.versions, func(v int, _ bool) bool { return v > version })
 		}
 	}
 }
 
-// mendLiesLocked fills the caches from etcd, as servers that start do.
-func (s *Server) mendLiesLocked() {
-	for _, in := range s.faults {
-		if in.lost != nil {
-			clear(in.lost.versions)
-			clear(in.lost.cached)
+// clearLiesLocked fills the caches from etcd, as servers that start do.
+func (s *Server) clearLiesLocked() {
+	for _, in := range s.injections {
+		if in.lie != nil {
+			clear(in.lie.versions)
+			clear(in.lie.cached)
 		}
 	}
 }
 
-// hear loses a change of a chosen object, as long as some are to be lost. One that is not lost mends what the cache
+// observe loses a change of a chosen object, as long as some are to be lost. One that is not lost mends what the cache
 // knows of its object.
-func (l *lostChanges) hear(c Change, on Requests) {
+func (l *lostChanges) observe(c Change, on Requests) {
 	objects := Requests{Resource: on.Resource, Namespace: on.Namespace, Name: on.Name}
 	key := c.Key()
 	resource := kind{group: c.Group, resource: c.Resource}.qualified()
-	isChosen := objects.match(Request{Route: Route{Resource: c.Resource, Namespace: key.Namespace, Name: key.Name}})
+	isChosen := objects.matches(Request{Route: Route{Resource: c.Resource, Namespace: key.Namespace, Name: key.Name}})
 	if l.left == 0 || !isChosen {
 		delete(l.cached[resource], key)
 		return
@@ -120,15 +120,15 @@ func (l *lostChanges) hear(c Change, on Requests) {
 func (s *Server) cachedLocked(r *request) map[Key]Object {
 	objects := s.objects[r.kind.qualified()]
 	isCopy := false
-	for _, in := range s.faults {
-		if !in.liesToLocked(r.asked) || len(in.lost.cached[r.kind.qualified()]) == 0 {
+	for _, in := range s.injections {
+		if !in.liesToLocked(r.info) || len(in.lie.cached[r.kind.qualified()]) == 0 {
 			continue
 		}
 		if !isCopy {
 			objects = maps.Clone(objects)
 			isCopy = true
 		}
-		for key, o := range in.lost.cached[r.kind.qualified()] {
+		for key, o := range in.lie.cached[r.kind.qualified()] {
 			objects[key] = o
 			if o == nil {
 				delete(objects, key)
@@ -141,17 +141,17 @@ func (s *Server) cachedLocked(r *request) map[Key]Object {
 
 // liesToLocked reports whether an injection is a lie that this list or watch gets.
 func (in *Injection) liesToLocked(q Request) bool {
-	return in.lost != nil && !in.isLifted && in.fault.On.matchSender(q)
+	return in.lie != nil && !in.isLifted && in.fault.On.matchesSender(q)
 }
 
-// toldLocked is those of the changes that a watch hears of.
-func (s *Server) toldLocked(r *request, news []Change) []Change {
-	for _, in := range s.faults {
-		if !in.liesToLocked(r.asked) {
+// visibleChangesLocked is those of the changes that a watch hears of.
+func (s *Server) visibleChangesLocked(r *request, news []Change) []Change {
+	for _, in := range s.injections {
+		if !in.liesToLocked(r.info) {
 			continue
 		}
 		told := slices.DeleteFunc(slices.Clone(news), func(c Change) bool {
-			return c.Resource == r.kind.resource && c.Group == r.kind.group && in.lost.versions[c.Version]
+			return c.Resource == r.kind.resource && c.Group == r.kind.group && in.lie.versions[c.Version]
 		})
 		in.used += len(news) - len(told)
 		news = told

@@ -11,7 +11,7 @@ import (
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
 func (s *Server) list(r *request) {
 	options := r.listOptions
-	selects := r.selection()
+	selects := r.selector()
 	if selects == nil {
 		return
 	}
@@ -26,8 +26,8 @@ func (s *Server) list(r *request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if wanted > uint64(s.version) {
-		r.failTooLarge(wanted, s.version)
+	if wanted > uint64(s.latestVersion) {
+		r.failTooLargeVersion(wanted, s.latestVersion)
 		return
 	}
 	p := page{selects: selects, limit: int(options.limit)}
@@ -35,17 +35,17 @@ func (s *Server) list(r *request) {
 		p.limit = 0 // the cache answers whatever it has, in one piece
 	}
 	if !options.wantsExactVersion(wanted) {
-		p.version = s.version
-		p.all = s.cachedLocked(r)
+		p.version = s.latestVersion
+		p.objects = s.cachedLocked(r)
 		r.answerPage(p)
 		return
 	}
 	p.version = int(wanted)
-	if p.version < s.forgotten {
-		r.fail(410, "Expired", "The resourceVersion for the provided list is too old.", nil)
+	if p.version < s.compactedVersion {
+		r.failWith(410, "Expired", "The resourceVersion for the provided list is too old.", nil)
 		return
 	}
-	p.all = s.objectsAtLocked(r.kind, p.version)
+	p.objects = s.objectsAtLocked(r.kind, p.version)
 	r.answerPage(p)
 }
 
@@ -73,12 +73,12 @@ func (s *Server) listFrom(r *request, selects func(Object) bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := page{version: s.version, selects: selects, from: token.place(), limit: int(options.limit)}
+	p := page{version: s.latestVersion, selects: selects, start: token.startKey(), limit: int(options.limit)}
 	switch {
-	case token.RV > int64(s.version):
-		r.failTooLarge(uint64(token.RV), s.version)
+	case token.RV > int64(s.latestVersion):
+		r.failTooLargeVersion(uint64(token.RV), s.latestVersion)
 		return
-	case token.RV > 0 && token.RV < int64(s.forgotten):
+	case token.RV > 0 && token.RV < int64(s.compactedVersion):
 		r.failExpiredToken(token)
 		return
 	case token.RV > 0:
@@ -87,7 +87,7 @@ func (s *Server) listFrom(r *request, selects func(Object) bool) {
 	if options.versionText == "0" {
 		p.limit = 0
 	}
-	p.all = s.objectsAtLocked(r.kind, p.version)
+	p.objects = s.objectsAtLocked(r.kind, p.version)
 	r.answerPage(p)
 }
 
@@ -101,25 +101,25 @@ type listMeta struct {
 // page says which objects a list is to have, or one of its pages.
 type page struct {
 	version int            // of the list
-	all     map[Key]Object // the objects of the kind as they were at the version
+	objects map[Key]Object // the objects of the kind as they were at the version
 	selects func(Object) bool
-	from    string // the place of the first object, "" for the first page
+	start   string // the place of the first object, "" for the first page
 	limit   int    // the largest number of objects; 0 and less: no limit
 }
 
 // answerPage answers with a page, and with the token of the next one, if there is one. The lock is held.
 func (r *request) answerPage(p page) {
-	found := sorted(p.all, p.selects)
-	if p.from != "" {
-		found = slices.DeleteFunc(found, func(o Object) bool { return r.placeOf(o) < p.from })
+	found := selectedInOrder(p.objects, p.selects)
+	if p.start != "" {
+		found = slices.DeleteFunc(found, func(o Object) bool { return r.continueKeyOf(o) < p.start })
 	}
 	meta := listMeta{ResourceVersion: strconv.Itoa(p.version)}
-	r.more = p.limit > 0 && len(found) > p.limit
-	if r.more {
-		last := r.placeOf(found[p.limit-1])
-		token := continueToken{V: continueVersion, RV: int64(p.version), Start: placeAfter(last)}.encoded()
+	r.hasMore = p.limit > 0 && len(found) > p.limit
+	if r.hasMore {
+		last := r.continueKeyOf(found[p.limit-1])
+		token := continueToken{V: continueVersion, RV: int64(p.version), Start: continueKeyAfter(last)}.encoded()
 		meta.Continue = &token
-		isSelective := r.q.Get("labelSelector") != "" || r.q.Get("fieldSelector") != ""
+		isSelective := r.query.Get("labelSelector") != "" || r.query.Get("fieldSelector") != ""
 		if !isSelective {
 			meta.RemainingItemCount = len(found) - p.limit
 		}
@@ -129,16 +129,16 @@ func (r *request) answerPage(p page) {
 	r.answerList(meta, found)
 }
 
-// placeOf is where an object stands in a list: its key, from which the namespace of the request is left out.
-func (r *request) placeOf(o Object) string {
+// continueKeyOf is where an object stands in a list: its key, from which the namespace of the request is left out.
+func (r *request) continueKeyOf(o Object) string {
 	if r.key.Namespace != "" {
 		return KeyOf(o).Name
 	}
 	return KeyOf(o).String()
 }
 
-// sorted are those of the objects that are selected, in the order of etcd's keys.
-func sorted(all map[Key]Object, selects func(Object) bool) []Object {
+// selectedInOrder are those of the objects that are selected, in the order of etcd's keys.
+func selectedInOrder(all map[Key]Object, selects func(Object) bool) []Object {
 	type placed struct {
 		place string
 		o     Object
@@ -184,13 +184,13 @@ func (s *Server) objectsAtLocked(k kind, version int) map[Key]Object {
 
 // read answers a GET of one object. It is as it is now, whatever version of the past the client asks for.
 func (s *Server) read(r *request) {
-	if r.hasImpossibleName() {
+	if r.rejectInvalidName() {
 		return
 	}
-	wanted, err := parseVersion(r.q.Get("resourceVersion"))
+	wanted, err := parseVersion(r.query.Get("resourceVersion"))
 	switch {
 	case err != nil && r.kind.isCached():
-		r.broken(err.Error())
+		r.internalError(err.Error())
 		return
 	case err != nil:
 		r.badRequest("invalid resource version: " + err.Error())
@@ -198,17 +198,17 @@ func (s *Server) read(r *request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if wanted > uint64(s.version) {
-		r.failTooLarge(wanted, s.version)
+	if wanted > uint64(s.latestVersion) {
+		r.failTooLargeVersion(wanted, s.latestVersion)
 		return
 	}
 	o := s.objects[r.kind.qualified()][r.key]
-	if o == nil || r.status && !r.kind.hasStatus {
+	if o == nil || r.isStatus && !r.kind.hasStatus {
 		r.notFound()
 		return
 	}
-	if !r.canShowOne() || r.view.kind == viewTable && !r.canShowTable() {
+	if !r.checkObjectView() || r.view.kind == viewTable && !r.checkTableParameters() {
 		return
 	}
-	r.answer(200, r.show(o, false))
+	r.answer(200, r.render(o, false))
 }

@@ -44,19 +44,19 @@ type listOptions struct {
 // reports false. The order of the checks is the server's.
 func (r *request) readListOptions() bool {
 	o := listOptions{
-		versionText:        r.q.Get("resourceVersion"),
-		match:              r.q.Get("resourceVersionMatch"),
-		token:              r.q.Get("continue"),
-		hasInitialEvents:   r.q.Has("sendInitialEvents"),
-		wantsInitialEvents: isOn(r.q, "sendInitialEvents"),
-		wantsBookmarks:     isOn(r.q, "allowWatchBookmarks"),
+		versionText:        r.query.Get("resourceVersion"),
+		match:              r.query.Get("resourceVersionMatch"),
+		token:              r.query.Get("continue"),
+		hasInitialEvents:   r.query.Has("sendInitialEvents"),
+		wantsInitialEvents: isOn(r.query, "sendInitialEvents"),
+		wantsBookmarks:     isOn(r.query, "allowWatchBookmarks"),
 	}
-	seconds, err := integer(r.q, "timeoutSeconds")
+	seconds, err := integer(r.query, "timeoutSeconds")
 	if err != nil {
 		r.badRequest(err.Error())
 		return false
 	}
-	o.limit, err = integer(r.q, "limit")
+	o.limit, err = integer(r.query, "limit")
 	if err != nil {
 		r.badRequest(err.Error())
 		return false
@@ -64,21 +64,21 @@ func (r *request) readListOptions() bool {
 	const longest = 1 << 31 // in seconds, so that the duration does not overflow
 	o.timeout = time.Duration(max(-1, min(seconds, longest))) * time.Second
 
-	isWatch := r.asked.Verb == "watch"
+	isWatch := r.info.Verb == "watch"
 	beginsAnywhere := o.versionText == "" || o.versionText == "0"
 	if isWatch && beginsAnywhere && !o.hasInitialEvents && o.match == "" {
 		o.hasInitialEvents = true
 		o.wantsInitialEvents = true
 		o.match = matchNotOlderThan
 	}
-	if !r.parsesSelectors() {
+	if !r.checkSelectors() {
 		return false
 	}
 	var causes []cause
 	if isWatch {
-		causes = o.problemsOfWatch()
+		causes = o.watchCauses()
 	} else {
-		causes = o.problemsOfList()
+		causes = o.listCauses()
 	}
 	if len(causes) > 0 {
 		r.refuseAs("ListOptions", "meta.k8s.io", "", causes)
@@ -96,11 +96,11 @@ func integer(query url.Values, name string) (int64, error) {
 	return strconv.ParseInt(query.Get(name), 10, 64)
 }
 
-// parsesSelectors reports whether the selectors are well formed. The server looks at the fields that they name later.
-func (r *request) parsesSelectors() bool {
-	_, err := parseLabelSelector(r.q.Get("labelSelector"))
+// checkSelectors reports whether the selectors are well formed. The server looks at the fields that they name later.
+func (r *request) checkSelectors() bool {
+	_, err := parseLabelSelector(r.query.Get("labelSelector"))
 	if err == nil {
-		_, err = parseFieldSelector(r.q.Get("fieldSelector"))
+		_, err = parseFieldSelector(r.query.Get("fieldSelector"))
 	}
 	if err != nil {
 		r.badRequest(err.Error())
@@ -109,8 +109,8 @@ func (r *request) parsesSelectors() bool {
 	return true
 }
 
-// problemsOfList is what is wrong with the parameters of a list.
-func (o listOptions) problemsOfList() []cause {
+// listCauses is what is wrong with the parameters of a list.
+func (o listOptions) listCauses() []cause {
 	var causes []cause
 	if o.match != "" {
 		if o.versionText == "" {
@@ -132,8 +132,8 @@ func (o listOptions) problemsOfList() []cause {
 	return causes
 }
 
-// problemsOfWatch is what is wrong with the parameters of a watch.
-func (o listOptions) problemsOfWatch() []cause {
+// watchCauses is what is wrong with the parameters of a watch.
+func (o listOptions) watchCauses() []cause {
 	var causes []cause
 	if o.hasInitialEvents && o.match != matchNotOlderThan {
 		causes = append(causes,
@@ -170,9 +170,9 @@ func parseVersion(text string) (uint64, error) {
 	return version, nil
 }
 
-// tooLarge is the Status that refuses a version from the future. A server that reads from its cache asks for patience:
+// tooLargeVersion is the Status that refuses a version from the future. A server that reads from its cache asks for patience:
 // the cache may not have come that far yet.
-func (k kind) tooLarge(wanted uint64, current int) any {
+func (k kind) tooLargeVersion(wanted uint64, current int) any {
 	details := Object{
 		"causes": []any{Object{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}},
 	}
@@ -183,12 +183,12 @@ func (k kind) tooLarge(wanted uint64, current int) any {
 	return Status(504, "Timeout", message, details)
 }
 
-// failTooLarge answers a request for a version from the future.
-func (r *request) failTooLarge(wanted uint64, current int) {
+// failTooLargeVersion answers a request for a version from the future.
+func (r *request) failTooLargeVersion(wanted uint64, current int) {
 	if r.kind.isCached() {
 		r.w.Header().Set("Retry-After", "1")
 	}
-	r.answer(504, r.kind.tooLarge(wanted, current))
+	r.answer(504, r.kind.tooLargeVersion(wanted, current))
 }
 
 // isCached reports whether a real server answers for the kind from its watch cache. It does for all kinds but Events,

@@ -10,7 +10,7 @@ import (
 // deleteNamespaceLocked makes a namespace Terminating, and returns it so. Then its objects go, and it after them, as
 // the namespace controller of a cluster would do. Where some have finalizers, it waits for these.
 func (s *Server) deleteNamespaceLocked(k kind, old Object, d *deletion) Object {
-	if isDying(old) {
+	if isTerminating(old) {
 		return old
 	}
 	dying := Clone(old)
@@ -24,15 +24,15 @@ func (s *Server) deleteNamespaceLocked(k kind, old Object, d *deletion) Object {
 	name := KeyOf(dying).Name
 	for _, inside := range s.kindsLocked() {
 		if inside.isNamespaced {
-			s.clearLocked(inside, name)
+			s.deleteNamespaceContentLocked(inside, name)
 		}
 	}
-	s.settleNamespaceLocked(name)
+	s.removeNamespaceIfEmptyLocked(name)
 	return dying
 }
 
-// clearLocked deletes the objects of a kind in a namespace.
-func (s *Server) clearLocked(k kind, namespace string) {
+// deleteNamespaceContentLocked deletes the objects of a kind in a namespace.
+func (s *Server) deleteNamespaceContentLocked(k kind, namespace string) {
 	now := int64(0)
 	for _, key := range s.keysLocked(k, namespace) {
 		s.deleteLocked(k, s.objects[k.qualified()][key], &deletion{grace: &now, policy: "Background"})
@@ -51,8 +51,8 @@ func (s *Server) keysLocked(k kind, namespace string) []Key {
 	return keys
 }
 
-// hasAnyLocked reports whether there are objects of a kind in a namespace.
-func (s *Server) hasAnyLocked(k kind, namespace string) bool {
+// hasObjectsLocked reports whether there are objects of a kind in a namespace.
+func (s *Server) hasObjectsLocked(k kind, namespace string) bool {
 	for key := range s.objects[k.qualified()] {
 		if key.Namespace == namespace {
 			return true
@@ -61,34 +61,34 @@ func (s *Server) hasAnyLocked(k kind, namespace string) bool {
 	return false
 }
 
-// settleNamespaceLocked removes a namespace that is Terminating once it is empty, and nothing else keeps it.
-func (s *Server) settleNamespaceLocked(name string) {
+// removeNamespaceIfEmptyLocked removes a namespace that is Terminating once it is empty, and nothing else keeps it.
+func (s *Server) removeNamespaceIfEmptyLocked(name string) {
 	key := Key{Name: name}
 	namespace := s.objects["namespaces"][key]
-	if namespace == nil || !isDying(namespace) || s.NoControllers {
+	if namespace == nil || !isTerminating(namespace) || s.NoControllers {
 		return
 	}
 	for _, inside := range s.kindsLocked() {
-		if inside.isNamespaced && s.hasAnyLocked(inside, name) {
+		if inside.isNamespaced && s.hasObjectsLocked(inside, name) {
 			return
 		}
 	}
 	k, _ := s.kindLocked("namespaces")
-	if !slices.ContainsFunc(finalizersOf(namespace), func(f string) bool { return !isOfCollector(f) }) {
-		s.dropLocked(k, key)
+	if !slices.ContainsFunc(finalizersOf(namespace), func(f string) bool { return !isCollectorFinalizer(f) }) {
+		s.eraseLocked(k, key)
 	}
 }
 
-// admitsLocked reports whether an object may be created in the namespace of a request; where it may not, that is
+// checkNamespaceLocked reports whether an object may be created in the namespace of a request; where it may not, that is
 // answered: the namespace is not there, or is on its way out.
-func (s *Server) admitsLocked(r *request) bool {
+func (s *Server) checkNamespaceLocked(r *request) bool {
 	name := r.key.Namespace
 	namespace := s.objects["namespaces"][Key{Name: name}]
 	if namespace == nil {
-		r.fail(404, "NotFound", fmt.Sprintf("namespaces %q not found", name), Object{"name": name, "kind": "namespaces"})
+		r.failWith(404, "NotFound", fmt.Sprintf("namespaces %q not found", name), Object{"name": name, "kind": "namespaces"})
 		return false
 	}
-	if !isDying(namespace) {
+	if !isTerminating(namespace) {
 		return true
 	}
 	message := fmt.Sprintf("%s %q is forbidden: unable to create new content in namespace %s because it is being "+
@@ -99,18 +99,18 @@ func (s *Server) admitsLocked(r *request) bool {
 		"message": fmt.Sprintf("namespace %s is being terminated", name),
 		"field":   "metadata.namespace",
 	}}
-	r.fail(403, "Forbidden", message, details)
+	r.failWith(403, "Forbidden", message, details)
 	return false
 }
 
 // finalize answers a PUT to the subresource finalize of a namespace, which sets spec.finalizers and nothing else. The
 // namespace that is Terminating and has none goes, whatever is left in it.
 func (s *Server) finalize(r *request) {
-	if !r.isReadable() || !r.readOptions("UpdateOptions") {
+	if !r.convertBodyToJSON() || !r.readOptions("UpdateOptions") {
 		return
 	}
-	o := r.decoded()
-	if o == nil || !r.isNamedAsInPath(o) {
+	o := r.decodeObject()
+	if o == nil || !r.checkNameInPath(o) {
 		return
 	}
 	s.mu.Lock()
@@ -120,7 +120,7 @@ func (s *Server) finalize(r *request) {
 		r.notFound()
 		return
 	}
-	if !r.isOfVersion(old, o) {
+	if !r.checkVersion(old, o) {
 		return
 	}
 	var causes []cause
@@ -133,17 +133,17 @@ func (s *Server) finalize(r *request) {
 	}
 	is := Clone(old)
 	is["spec"] = o["spec"]
-	isLast := isDying(is) && objectIn(is, "spec")["finalizers"] == nil
+	isLast := isTerminating(is) && objectIn(is, "spec")["finalizers"] == nil
 	switch {
 	case isLast:
 		setFinalizers(is, nil)
-		r.answer(200, r.show(is, false))
+		r.answer(200, r.render(is, false))
 		if !r.options.isDryRun {
-			s.dropLocked(r.kind, r.key)
+			s.eraseLocked(r.kind, r.key)
 		}
 	case isSame(is, old):
-		r.answer(200, r.show(old, false))
+		r.answer(200, r.render(old, false))
 	default:
-		r.answer(200, r.show(s.replaceLocked(r.kind, is, r.options.isDryRun), false))
+		r.answer(200, r.render(s.replaceLocked(r.kind, is, r.options.isDryRun), false))
 	}
 }

@@ -62,9 +62,9 @@ func mediaClauses(accept string) []mediaClause {
 	return all
 }
 
-// acceptsKnownMedia reports whether a client accepts any media type that a real server has; where it does not, that is
+// checkAccept reports whether a client accepts any media type that a real server has; where it does not, that is
 // answered. The server looks at that before all else, except for custom resources.
-func (r *request) acceptsKnownMedia() bool {
+func (r *request) checkAccept() bool {
 	clauses := mediaClauses(r.Header.Get("Accept"))
 	if r.kind.isCustom() || slices.ContainsFunc(clauses, mediaClause.isOfServer) {
 		return true
@@ -73,7 +73,7 @@ func (r *request) acceptsKnownMedia() bool {
 	if r.isForCollection() {
 		offered += ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
 	}
-	r.fail(406, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: "+offered, Object{})
+	r.failWith(406, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: "+offered, Object{})
 	return false
 }
 
@@ -83,13 +83,13 @@ func (s *Server) negotiate(r *request) bool {
 	for _, clause := range mediaClauses(r.Header.Get("Accept")) {
 		if s.serves(r, clause) {
 			if clause.media == mediaProtobuf {
-				r.media = mediaProtobuf
+				r.mediaType = mediaProtobuf
 			}
 			r.view = clause.view()
 			return true
 		}
 	}
-	r.fail(406, "NotAcceptable", "only the following media types are accepted: "+mediaOfServer, nil)
+	r.failWith(406, "NotAcceptable", "only the following media types are accepted: "+mediaOfServer, nil)
 	return false
 }
 
@@ -109,7 +109,7 @@ func mediaOfStatus(accept string) string {
 }
 
 // isForCollection reports whether the request is a list or a watch.
-func (r *request) isForCollection() bool { return r.asked.Verb == "list" || r.asked.Verb == "watch" }
+func (r *request) isForCollection() bool { return r.info.Verb == "list" || r.info.Verb == "watch" }
 
 // isOfServer reports whether a real server would answer in the media type.
 func (c mediaClause) isOfServer() bool {
@@ -157,25 +157,25 @@ func (s *Server) serves(r *request, c mediaClause) bool {
 	return false
 }
 
-// canShowList reports whether a list can be shown in the form that the client has asked for; where it cannot, that is
+// checkListView reports whether a list can be shown in the form that the client has asked for; where it cannot, that is
 // answered.
-func (r *request) canShowList() bool {
+func (r *request) checkListView() bool {
 	if r.view.kind == viewMetadata {
-		r.fail(406, "NotAcceptable", fmt.Sprintf("you requested %s, but the requested object is a list (%sList)",
+		r.failWith(406, "NotAcceptable", fmt.Sprintf("you requested %s, but the requested object is a list (%sList)",
 			viewMetadata, r.kind.goType()), nil)
 		return false
 	}
 	return true
 }
 
-// canShowOne is canShowList for a single object.
-func (r *request) canShowOne() bool {
+// checkObjectView is checkListView for a single object.
+func (r *request) checkObjectView() bool {
 	if r.view.kind == viewMetadataList && r.kind.isCustom() {
-		r.broken("content is not a list")
+		r.internalError("content is not a list")
 		return false
 	}
 	if r.view.kind == viewMetadataList {
-		r.fail(406, "NotAcceptable", fmt.Sprintf("you requested %s, but the requested object is not a list (%s)",
+		r.failWith(406, "NotAcceptable", fmt.Sprintf("you requested %s, but the requested object is not a list (%s)",
 			viewMetadataList, r.kind.goType()), nil)
 		return false
 	}

@@ -18,12 +18,12 @@ type Network struct {
 	conns chan net.Conn
 	done  chan struct{}
 
-	isDown atomic.Bool  // connections are refused
-	dials  atomic.Int32 // attempts to connect so far
-	era    atomic.Int32 // counts calls of GoSilent; the connections of earlier eras are half open
+	isDown     atomic.Bool  // connections are refused
+	dials      atomic.Int32 // attempts to connect so far
+	generation atomic.Int32 // counts calls of GoSilent; the connections of earlier eras are half open
 
-	mu   sync.Mutex   // guards open
-	open []*serverEnd // of the connections that are there
+	mu   sync.Mutex    // guards open
+	open []*serverConn // of the connections that are there
 }
 
 // Kill breaks all connections and refuses new ones until Restore is called.
@@ -46,50 +46,50 @@ func (n *Network) Restore() { n.isDown.Store(false) }
 
 // GoSilent makes all connections that are there half open: nothing that either end sends arrives any more, and nobody
 // is told. New connections work. A client does hear of it if the server closes a half-open connection, or Kill does.
-func (n *Network) GoSilent() { n.era.Add(1) }
+func (n *Network) GoSilent() { n.generation.Add(1) }
 
 // Dialed is how many times a client has tried to connect, whether it could or not.
 func (n *Network) Dialed() int { return int(n.dials.Load()) }
 
-// halfOpen is the client's end of a connection. Once its network's era is over, the client alone knows of it.
-type halfOpen struct {
+// clientConn is the client's end of a connection. Once its network's era is over, the client alone knows of it.
+type clientConn struct {
 	net.Conn
 
 	// in buffers what arrives, as a real network does. Without that, two ends that both write would wait for each
 	// other for ever.
-	in  io.Reader
-	net *Network
-	era int32
+	buffered   io.Reader
+	net        *Network
+	generation int32
 }
 
 // Read passes over what arrives once the era is over.
-func (c halfOpen) Read(p []byte) (n int, err error) {
+func (c clientConn) Read(p []byte) (n int, err error) {
 	for {
-		n, err = c.in.Read(p)
-		if c.era == c.net.era.Load() || err != nil {
+		n, err = c.buffered.Read(p)
+		if c.generation == c.net.generation.Load() || err != nil {
 			return n, err
 		}
 	}
 }
 
 // Write loses what is sent once the era is over.
-func (c halfOpen) Write(p []byte) (int, error) {
-	if c.era != c.net.era.Load() {
+func (c clientConn) Write(p []byte) (int, error) {
+	if c.generation != c.net.generation.Load() {
 		return len(p), nil
 	}
 	return c.Conn.Write(p)
 }
 
-// serverEnd is the server's end of a connection. Its network knows of it until it is closed.
-type serverEnd struct {
+// serverConn is the server's end of a connection. Its network knows of it until it is closed.
+type serverConn struct {
 	net.Conn
 	net *Network
 }
 
 // Close closes the connection.
-func (c *serverEnd) Close() error {
+func (c *serverConn) Close() error {
 	c.net.mu.Lock()
-	c.net.open = slices.DeleteFunc(c.net.open, func(other *serverEnd) bool { return other == c })
+	c.net.open = slices.DeleteFunc(c.net.open, func(other *serverConn) bool { return other == c })
 	c.net.mu.Unlock()
 	return c.Conn.Close()
 }
@@ -121,8 +121,8 @@ func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, err
 	n.dials.Add(1)
 	refused := &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	ours, other := net.Pipe()
-	theirs := &serverEnd{Conn: other, net: n}
-	client := halfOpen{Conn: ours, in: bufio.NewReaderSize(ours, 32<<10), net: n, era: n.era.Load()}
+	theirs := &serverConn{Conn: other, net: n}
+	client := clientConn{Conn: ours, buffered: bufio.NewReaderSize(ours, 32<<10), net: n, generation: n.generation.Load()}
 	if !n.add(theirs) {
 		return nil, refused
 	}
@@ -140,7 +140,7 @@ func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, err
 
 // add lists a connection before the server gets it, so that Kill finds it. It reports whether the connection may be
 // made.
-func (n *Network) add(theirs *serverEnd) bool {
+func (n *Network) add(theirs *serverConn) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.isDown.Load() {

@@ -113,8 +113,8 @@ func (s *Server) ForgetRequests() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = nil
-	for _, in := range s.faults {
-		in.since = 0
+	for _, in := range s.injections {
+		in.firstRequest = 0
 	}
 }
 
@@ -146,7 +146,7 @@ func IsWatch(resource string) func(Request) bool {
 func (s *Server) nextRequestOrChange() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.grew
+	return s.activity
 }
 
 // Await waits until cond holds, in real time, and fails the test if it does not within 20 s. It looks again with each
@@ -175,14 +175,14 @@ func (s *Server) Await(t TB, what string, cond func() bool) {
 	}
 }
 
-// told is the answer as a spy is told of it.
-func (r *request) told() Answer {
+// answerForSpy is the answer as a spy is told of it.
+func (r *request) answerForSpy() Answer {
 	return Answer{
-		Request: r.asked,
+		Request: r.info,
 		Code:    cmp.Or(r.code, 200),
-		Body:    r.reply,
+		Body:    r.replyJSON,
 		Items:   r.items,
-		HasMore: r.more,
+		HasMore: r.hasMore,
 		IsCut:   r.isCut(),
 	}
 }

@@ -14,8 +14,8 @@ import (
 // https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-v3
 const openAPIPath = "/openapi/v3"
 
-// describe answers a request for schemas, and reports whether it was one.
-func (s *Server) describe(r *request, path string) bool {
+// serveOpenAPI answers a request for schemas, and reports whether it was one.
+func (s *Server) serveOpenAPI(r *request, path string) bool {
 	group, isDocument := strings.CutPrefix(path, openAPIPath+"/")
 	if path != openAPIPath && !isDocument {
 		return false
@@ -41,7 +41,7 @@ func (s *Server) describe(r *request, path string) bool {
 		r.w.WriteHeader(http.StatusNotFound)
 		return true
 	}
-	r.media = "text/plain; charset=utf-8" // as the real server has it, although it is JSON
+	r.mediaType = "text/plain; charset=utf-8" // as the real server has it, although it is JSON
 	r.answer(200, Object{"paths": documents})
 	return true
 }
@@ -49,14 +49,14 @@ func (s *Server) describe(r *request, path string) bool {
 // describeVersion answers with a document. A client that asks for it by its hash may keep it for ever; one that has an
 // old hash is sent to the new one.
 func (r *request) describeVersion(document []byte, hash, url string) {
-	if formOf(r.Header.Get("Accept"), false) == "" {
+	if discoveryMediaType(r.Header.Get("Accept"), false) == "" {
 		r.w.WriteHeader(http.StatusNotAcceptable)
 		return
 	}
 	header := r.w.Header()
 	header.Set("ETag", `"`+hash+`"`)
 	header.Set("Vary", "Accept")
-	asked := r.q.Get("hash")
+	asked := r.query.Get("hash")
 	switch {
 	case asked != "" && asked != hash:
 		header.Set("Content-Type", mediaJSON)

@@ -22,9 +22,9 @@ const managerLength = 128
 // readOptions reads the options of a write from the query. Where they are invalid, it answers so and reports false.
 // name is what the server calls them, such as "CreateOptions".
 func (r *request) readOptions(name string) bool {
-	causes := managerCauses(r.q.Get("fieldManager"))
-	causes = append(causes, dryRunCauses(r.q["dryRun"])...)
-	validation := r.q.Get("fieldValidation")
+	causes := managerCauses(r.query.Get("fieldManager"))
+	causes = append(causes, dryRunCauses(r.query["dryRun"])...)
+	validation := r.query.Get("fieldValidation")
 	switch validation {
 	case "":
 		validation = "Warn"
@@ -32,14 +32,14 @@ func (r *request) readOptions(name string) bool {
 	default:
 		causes = append(causes, notSupported("fieldValidation", validation, "", "Ignore", "Strict", "Warn"))
 	}
-	if r.asked.Verb == "patch" {
+	if r.info.Verb == "patch" {
 		causes = append(r.applyCauses(), causes...)
 	}
 	if len(causes) > 0 {
 		r.refuseAs(name, "meta.k8s.io", "", causes)
 		return false
 	}
-	r.options = options{isDryRun: len(r.q["dryRun"]) > 0, fieldValidation: validation}
+	r.options = options{isDryRun: len(r.query["dryRun"]) > 0, fieldValidation: validation}
 	return true
 }
 
@@ -47,9 +47,9 @@ func (r *request) readOptions(name string) bool {
 func (r *request) applyCauses() []cause {
 	isApply := strings.HasPrefix(r.Header.Get("Content-Type"), mediaApplyPatch)
 	switch {
-	case !isApply && r.q.Has("force"):
+	case !isApply && r.query.Has("force"):
 		return []cause{forbiddenField("force", "may not be specified for non-apply patch")}
-	case isApply && r.q.Get("fieldManager") == "":
+	case isApply && r.query.Get("fieldManager") == "":
 		return []cause{required("fieldManager", "is required for apply patch")}
 	}
 	return nil
@@ -96,19 +96,19 @@ type deletion struct {
 	policy string
 }
 
-// readDeletion reads what a DELETE says: in its body or, where it has none, in its query. Where that is invalid, it
+// readDeleteOptions reads what a DELETE says: in its body or, where it has none, in its query. Where that is invalid, it
 // answers so and returns nil.
-func (r *request) readDeletion() *deletion {
-	if len(r.body) > 0 && !r.isReadable() {
+func (r *request) readDeleteOptions() *deletion {
+	if len(r.body) > 0 && !r.convertBodyToJSON() {
 		return nil
 	}
-	return r.deletionIn(r.body)
+	return r.parseDeleteOptions(r.body)
 }
 
-// deletionIn reads DeleteOptions in JSON or, where that is empty, in the query. Where they are invalid, it answers so
+// parseDeleteOptions reads DeleteOptions in JSON or, where that is empty, in the query. Where they are invalid, it answers so
 // and returns nil.
-func (r *request) deletionIn(body []byte) *deletion {
-	said := r.deleteOptions(body)
+func (r *request) parseDeleteOptions(body []byte) *deletion {
+	said := r.decodeDeleteOptions(body)
 	if said == nil {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (r *request) deletionIn(body []byte) *deletion {
 	}
 }
 
-// deleteOptions are DeleteOptions as a client writes them. What it leaves out is nil.
+// decodeDeleteOptions are DeleteOptions as a client writes them. What it leaves out is nil.
 type deleteOptions struct {
 	DryRun             []string `json:"dryRun"`
 	GracePeriodSeconds *int64   `json:"gracePeriodSeconds"`
@@ -139,9 +139,9 @@ type deleteOptions struct {
 	} `json:"preconditions"`
 }
 
-// deleteOptions reads DeleteOptions in JSON or, where that is empty, in the query. Where it cannot, it answers so and
+// decodeDeleteOptions reads DeleteOptions in JSON or, where that is empty, in the query. Where it cannot, it answers so and
 // returns nil.
-func (r *request) deleteOptions(body []byte) *deleteOptions {
+func (r *request) decodeDeleteOptions(body []byte) *deleteOptions {
 	if len(body) > 0 {
 		type DeleteOptions deleteOptions // encoding/json says this name where a value is not of its type
 		var said DeleteOptions
@@ -150,21 +150,21 @@ func (r *request) deleteOptions(body []byte) *deleteOptions {
 		}
 		return (*deleteOptions)(&said)
 	}
-	said := &deleteOptions{DryRun: r.q["dryRun"]}
-	if r.q.Has("gracePeriodSeconds") {
-		seconds, err := strconv.ParseInt(r.q.Get("gracePeriodSeconds"), 10, 64)
+	said := &deleteOptions{DryRun: r.query["dryRun"]}
+	if r.query.Has("gracePeriodSeconds") {
+		seconds, err := strconv.ParseInt(r.query.Get("gracePeriodSeconds"), 10, 64)
 		if err != nil {
 			r.badRequest(err.Error())
 			return nil
 		}
 		said.GracePeriodSeconds = &seconds
 	}
-	if r.q.Has("propagationPolicy") {
-		policy := r.q.Get("propagationPolicy")
+	if r.query.Has("propagationPolicy") {
+		policy := r.query.Get("propagationPolicy")
 		said.PropagationPolicy = &policy
 	}
-	if r.q.Has("orphanDependents") {
-		orphans := r.q.Get("orphanDependents") != "false" && r.q.Get("orphanDependents") != "0"
+	if r.query.Has("orphanDependents") {
+		orphans := r.query.Get("orphanDependents") != "false" && r.query.Get("orphanDependents") != "0"
 		said.OrphanDependents = &orphans
 	}
 	return said

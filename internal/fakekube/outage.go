@@ -10,9 +10,9 @@ import (
 func (s *Server) EndWatches(isBroken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ended.isBroken = isBroken
-	close(s.ended.over)
-	s.ended = &ending{over: make(chan struct{})}
+	s.watchEnd.isBroken = isBroken
+	close(s.watchEnd.done)
+	s.watchEnd = &watchEnding{done: make(chan struct{})}
 }
 
 // LoseEvents makes watches miss the next n changes, whatever they are; lists show them. It takes the place of an
@@ -20,14 +20,14 @@ func (s *Server) EndWatches(isBroken bool) {
 func (s *Server) LoseEvents(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lose = n
+	s.eventsToLose = n
 }
 
 // CutOff breaks each request of clients that call the server by this HOST:PORT, or lets them through again. Either
 // breaks all watches that run, of all clients.
 func (s *Server) CutOff(host string, isAway bool) {
 	s.mu.Lock()
-	s.away[host] = isAway
+	s.isCutOff[host] = isAway
 	s.mu.Unlock()
 	s.EndWatches(true)
 }
@@ -36,27 +36,27 @@ func (s *Server) CutOff(host string, isAway bool) {
 // changes, so many, nor hears of one until catchUp or Heal is called, or Lag once more, which takes the place of the
 // earlier call. Its lists are no older than another server's: without a version it asks etcd.
 func (s *Server) Lag(on Requests, changes int) (catchUp func()) {
-	mine := &lag{on: on, over: make(chan struct{})}
+	mine := &lag{on: on, caughtUp: make(chan struct{})}
 	s.mu.Lock()
-	mine.version = s.version - changes
-	s.lagging = mine
+	mine.version = s.latestVersion - changes
+	s.lag = mine
 	s.mu.Unlock()
 	s.EndWatches(true)
 	return sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.lagging == mine {
-			s.lagging = nil
+		if s.lag == mine {
+			s.lag = nil
 		}
-		close(mine.over)
+		close(mine.caughtUp)
 	})
 }
 
 // lag is of an API server whose cache has stopped at a version, until it catches up.
 type lag struct {
-	on      Requests // which watches come to that server
-	version int
-	over    chan struct{}
+	on       Requests // which watches come to that server
+	version  int
+	caughtUp chan struct{}
 }
 
 // Strip has a mutating webhook remove a label from each node that a client writes; "" is none. Put and SetLabel pass no
@@ -64,7 +64,7 @@ type lag struct {
 func (s *Server) Strip(label string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stripped = label
+	s.strippedLabel = label
 }
 
 // Heal takes back all that Inject, Script, SendFrame, LoseEvents and Lag have set up and that has not happened yet.
@@ -73,10 +73,10 @@ func (s *Server) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.liftFaultsLocked()
-	s.frames = nil
-	s.lose = 0
-	s.lagging = nil
-	s.movedLocked()
+	s.pendingFrames = nil
+	s.eventsToLose = 0
+	s.lag = nil
+	s.signalChangeLocked()
 }
 
 // Frame is something that a watch gets as if it had happened: Raw, an Object, or the newest event's object once more.
@@ -93,17 +93,17 @@ type Frame struct {
 func (s *Server) SendFrame(fr Frame) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.frames = append(s.frames, &fr)
-	s.movedLocked()
+	s.pendingFrames = append(s.pendingFrames, &fr)
+	s.signalChangeLocked()
 }
 
 // takeFrameLocked takes the first frame that waits for a watch of the resource; nil is none.
 func (s *Server) takeFrameLocked(resource string) *Frame {
-	i := slices.IndexFunc(s.frames, func(fr *Frame) bool { return fr.Resource == resource })
+	i := slices.IndexFunc(s.pendingFrames, func(fr *Frame) bool { return fr.Resource == resource })
 	if i < 0 {
 		return nil
 	}
-	fr := s.frames[i]
-	s.frames = slices.Delete(s.frames, i, i+1)
+	fr := s.pendingFrames[i]
+	s.pendingFrames = slices.Delete(s.pendingFrames, i, i+1)
 	return fr
 }

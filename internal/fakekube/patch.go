@@ -19,31 +19,31 @@ const (
 
 // patch answers a PATCH. Server-side apply is refused.
 func (s *Server) patch(r *request) {
-	media := r.patchMedia()
+	media := r.patchMediaType()
 	if media == "" || !r.readOptions("PatchOptions") {
 		return
 	}
 	if media == mediaApplyPatch {
-		r.fail(415, "UnsupportedMediaType", "the fake has no server-side apply - accepted media types include: "+
-			strings.Join(r.kind.patchTypes(), ", "), nil)
+		r.failWith(415, "UnsupportedMediaType", "the fake has no server-side apply - accepted media types include: "+
+			strings.Join(r.kind.patchMediaTypes(), ", "), nil)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.objects[r.kind.qualified()][r.key]
-	if old == nil || r.status && !r.kind.hasStatus {
+	if old == nil || r.isStatus && !r.kind.hasStatus {
 		r.notFound()
 		return
 	}
-	o := r.patched(media, old)
-	if o == nil || !r.isNamedAsInPath(o) || !r.isInNamespaceOfPath(o) {
+	o := r.applyPatch(media, old)
+	if o == nil || !r.checkNameInPath(o) || !r.checkNamespaceInPath(o) {
 		return
 	}
 	s.writeLocked(r, old, o)
 }
 
-// patchTypes are the media types of patches that the fake takes for objects of the kind.
-func (k kind) patchTypes() []string {
+// patchMediaTypes are the media types of patches that the fake takes for objects of the kind.
+func (k kind) patchMediaTypes() []string {
 	types := []string{mediaJSONPatch, mediaMergePatch}
 	if !k.isCustom() {
 		types = append(types, mediaStrategicPatch)
@@ -51,21 +51,21 @@ func (k kind) patchTypes() []string {
 	return types
 }
 
-// patchMedia is the media type of a patch. Where the server takes no such patches, it answers so and returns "".
-func (r *request) patchMedia() string {
+// patchMediaType is the media type of a patch. Where the server takes no such patches, it answers so and returns "".
+func (r *request) patchMediaType() string {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	types := append(r.kind.patchTypes(), mediaApplyPatch)
+	types := append(r.kind.patchMediaTypes(), mediaApplyPatch)
 	for _, known := range types {
 		if err == nil && media == known {
 			return media
 		}
 	}
 	if r.kind.isCustom() {
-		r.fail(415, "UnsupportedMediaType", "the body of the request was in an unknown format - accepted media types "+
+		r.failWith(415, "UnsupportedMediaType", "the body of the request was in an unknown format - accepted media types "+
 			"include: "+strings.Join(types, ", "), nil)
 		return ""
 	}
-	r.fail(415, "UnsupportedMediaType", "415: Unsupported Media Type", Object{})
+	r.failWith(415, "UnsupportedMediaType", "415: Unsupported Media Type", Object{})
 	return ""
 }
 
@@ -85,31 +85,31 @@ func (e patchTooLarge) Error() string {
 		maxPatchOps, e.operations)
 }
 
-// patched is what a patch makes of an object. It is nil where that cannot be, which is answered.
-func (r *request) patched(media string, old Object) Object {
+// applyPatch is what a patch makes of an object. It is nil where that cannot be, which is answered.
+func (r *request) applyPatch(media string, old Object) Object {
 	o := Clone(old)
 	o["kind"] = r.kind.kind
 	o["apiVersion"] = r.kind.apiVersion()
-	o, err := r.kind.applied(media, o, r.body)
+	o, err := r.kind.patchObject(media, o, r.body)
 	var bad badPatch
 	var large patchTooLarge
 	switch {
 	case err == nil:
-		return r.retyped(o, patchProblems(media, r.body))
+		return r.checkPatched(o, patchProblems(media, r.body))
 	case errors.As(err, &bad):
 		r.badRequest(bad.message)
 	case errors.As(err, &large):
-		r.fail(413, "RequestEntityTooLarge", large.Error(), nil)
+		r.failWith(413, "RequestEntityTooLarge", large.Error(), nil)
 	case errors.Is(err, errPatch):
-		r.fail(422, "Invalid", err.Error(), Object{})
+		r.failWith(422, "Invalid", err.Error(), Object{})
 	default:
-		r.broken(err.Error())
+		r.internalError(err.Error())
 	}
 	return nil
 }
 
-// applied is an object with a patch applied to it. The object is used up.
-func (k kind) applied(media string, o Object, body []byte) (Object, error) {
+// patchObject is an object with a patch applied to it. The object is used up.
+func (k kind) patchObject(media string, o Object, body []byte) (Object, error) {
 	if media == mediaJSONPatch {
 		return applyJSONPatch(o, body)
 	}
@@ -143,13 +143,13 @@ func patchProblems(media string, body []byte) []string {
 	return problems
 }
 
-// retyped is a patched object as it is stored. It is nil where that is none of the request's kind, or where it or the
+// checkPatched is a patched object as it is stored. It is nil where that is none of the request's kind, or where it or the
 // patch has fields that the client does not want to be passed over, which is answered. problems are the fields of the
 // patch that are duplicate or unknown.
-func (r *request) retyped(o Object, problems []string) Object {
+func (r *request) checkPatched(o Object, problems []string) Object {
 	text, err := json.Marshal(o)
 	if err != nil {
-		r.broken(err.Error())
+		r.internalError(err.Error())
 		return nil
 	}
 	said := typeMeta{APIVersion: TextIn(o, "apiVersion"), Kind: TextIn(o, "kind")}
@@ -158,7 +158,7 @@ func (r *request) retyped(o Object, problems []string) Object {
 		r.refusePatched(text, notRegistered(said))
 		return nil
 	}
-	stored, unknown, err := r.kind.stored(o)
+	stored, unknown, err := r.kind.toStored(o)
 	if err != nil {
 		r.refusePatched(text, err.Error())
 		return nil

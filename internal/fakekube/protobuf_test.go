@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// inProtobuf are objects with each way in which a value can stand in protobuf.
+// replyProtobuf are objects with each way in which a value can stand in protobuf.
 var inProtobuf = []string{
 	`{"kind":"Pod","apiVersion":"v1",
 	"metadata":{"name":"p","namespace":"n","uid":"u","generation":3,"creationTimestamp":"2026-01-02T03:04:05Z",

@@ -82,12 +82,12 @@ func fromProtobuf(t typeMeta, message []byte) (Object, error) {
 func (r *request) readProtobuf() bool {
 	t, message, err := openEnvelope(r.body)
 	if err != nil {
-		r.unreadable(err)
+		r.failUnreadable(err)
 		return false
 	}
 	o, err := fromProtobuf(t, message)
 	if err != nil {
-		r.unhandled(t.Kind, t.APIVersion, err.Error())
+		r.failDecoding(t.Kind, t.APIVersion, err.Error())
 		return false
 	}
 	r.body, err = json.Marshal(o)
@@ -100,8 +100,8 @@ func (r *request) readProtobuf() bool {
 	return true
 }
 
-// unreadable answers that the body is no object at all. Of the options of a DELETE, the server says less.
-func (r *request) unreadable(err error) {
+// failUnreadable answers that the body is no object at all. Of the options of a DELETE, the server says less.
+func (r *request) failUnreadable(err error) {
 	if r.Method == http.MethodDelete {
 		r.badRequest(err.Error())
 		return

@@ -85,16 +85,16 @@ func (s *Server) authorize(u User, a attributes) (allowed bool, reason string) {
 // bound, but not there; it is "" if all are there.
 func (s *Server) rulesLocked(u User, namespace string) (rules []rule, problem string) {
 	var missing []string
-	bindings := byName(s.objectsLocked("clusterrolebindings"), "")
+	bindings := sortedByName(s.objectsLocked("clusterrolebindings"), "")
 	if namespace != "" {
-		bindings = append(bindings, byName(s.objectsLocked("rolebindings"), namespace)...)
+		bindings = append(bindings, sortedByName(s.objectsLocked("rolebindings"), namespace)...)
 	}
 	for _, binding := range bindings {
 		subject := subjectOf(binding, u)
 		if subject == "" {
 			continue
 		}
-		reason := fmt.Sprintf("RBAC: allowed by %s to %s", bindingInWords(binding), subject)
+		reason := fmt.Sprintf("RBAC: allowed by %s to %s", describeBinding(binding), subject)
 		role, problem := s.roleLocked(binding)
 		if problem != "" {
 			missing = append(missing, problem)
@@ -103,11 +103,11 @@ func (s *Server) rulesLocked(u User, namespace string) (rules []rule, problem st
 			rules = append(rules, rule{r, reason})
 		}
 	}
-	return append(rules, defaultRules(u)...), joined(missing)
+	return append(rules, defaultRules(u)...), joinProblems(missing)
 }
 
-// joined is several problems as one, in the server's form: a list in brackets that says each of them once.
-func joined(problems []string) string {
+// joinProblems is several problems as one, in the server's form: a list in brackets that says each of them once.
+func joinProblems(problems []string) string {
 	var distinct []string
 	for _, problem := range problems {
 		if !slices.Contains(distinct, problem) {
@@ -120,8 +120,8 @@ func joined(problems []string) string {
 	return "[" + strings.Join(distinct, ", ") + "]"
 }
 
-// byName are the objects in a namespace, in the order of their names.
-func byName(objects map[Key]Object, namespace string) []Object {
+// sortedByName are the objects in a namespace, in the order of their names.
+func sortedByName(objects map[Key]Object, namespace string) []Object {
 	var found []Object
 	keys := slices.SortedFunc(maps.Keys(objects), func(a, b Key) int { return strings.Compare(a.Name, b.Name) })
 	for _, key := range keys {
@@ -132,8 +132,8 @@ func byName(objects map[Key]Object, namespace string) []Object {
 	return found
 }
 
-// bindingInWords names a binding and its role as the server does in its reasons.
-func bindingInWords(binding Object) string {
+// describeBinding names a binding and its role as the server does in its reasons.
+func describeBinding(binding Object) string {
 	key := KeyOf(binding)
 	kind := "ClusterRoleBinding"
 	name := key.Name
@@ -197,7 +197,7 @@ func (a attributes) isAllowedBy(r Object) bool {
 		return false
 	}
 	if a.resource == "" {
-		return slices.ContainsFunc(textsIn(r["nonResourceURLs"]), a.isUnder)
+		return slices.ContainsFunc(textsIn(r["nonResourceURLs"]), a.matchesURL)
 	}
 	resources := []string{"*", a.fullResource()}
 	if a.subresource != "" {
@@ -208,8 +208,8 @@ func (a attributes) isAllowedBy(r Object) bool {
 	return hasName && has("apiGroups", "*", a.group) && has("resources", resources...)
 }
 
-// isUnder reports whether the path is that of a rule, or below it where the rule's ends in an asterisk.
-func (a attributes) isUnder(url string) bool {
+// matchesURL reports whether the path is that of a rule, or below it where the rule's ends in an asterisk.
+func (a attributes) matchesURL(url string) bool {
 	prefix, isPrefix := strings.CutSuffix(url, "*")
 	return a.path == url || isPrefix && strings.HasPrefix(a.path, prefix)
 }
@@ -265,7 +265,7 @@ func defaultRules(u User) []rule {
 // forbidden refuses what a user has no right to. why says which roles are missing; it may be "".
 func (r *request) forbidden(u User, a attributes, why string) {
 	details := Object{}
-	message := forbiddenInWords(u.Name, a)
+	message := forbiddenMessage(u.Name, a)
 	if a.resource != "" {
 		details["kind"] = a.resource
 		if a.name != "" {
@@ -278,11 +278,11 @@ func (r *request) forbidden(u User, a attributes, why string) {
 	if why != "" {
 		message += ": RBAC: " + why
 	}
-	r.fail(403, "Forbidden", message, details)
+	r.failWith(403, "Forbidden", message, details)
 }
 
-// forbiddenInWords says that a user has no right to do something.
-func forbiddenInWords(user string, a attributes) string {
+// forbiddenMessage says that a user has no right to do something.
+func forbiddenMessage(user string, a attributes) string {
 	if a.resource == "" {
 		return fmt.Sprintf("forbidden: User %q cannot %s path %q", user, a.verb, a.path)
 	}

@@ -16,7 +16,7 @@ type cause struct {
 
 // invalidValue refuses a value that is there, but wrong.
 func invalidValue(field string, value any, why string) cause {
-	return cause{"FieldValueInvalid", field, fmt.Sprintf("Invalid value: %s: %s", inWords(value), why)}
+	return cause{"FieldValueInvalid", field, fmt.Sprintf("Invalid value: %s: %s", describeValue(value), why)}
 }
 
 // required refuses that a field is empty. why may be "".
@@ -31,7 +31,7 @@ func forbiddenField(field, why string) cause {
 
 // duplicateValue refuses a value that stands twice in a list.
 func duplicateValue(field string, value any) cause {
-	return cause{"FieldValueDuplicate", field, "Duplicate value: " + inWords(value)}
+	return cause{"FieldValueDuplicate", field, "Duplicate value: " + describeValue(value)}
 }
 
 // notSupported refuses a value that is none of these.
@@ -40,7 +40,7 @@ func notSupported(field string, value any, supported ...string) cause {
 	for i, one := range supported {
 		quoted[i] = fmt.Sprintf("%q", one)
 	}
-	why := fmt.Sprintf("Unsupported value: %s: supported values: %s", inWords(value), strings.Join(quoted, ", "))
+	why := fmt.Sprintf("Unsupported value: %s: supported values: %s", describeValue(value), strings.Join(quoted, ", "))
 	return cause{"FieldValueNotSupported", field, why}
 }
 
@@ -57,8 +57,8 @@ func withReason(what, why string) string {
 	return what + ": " + why
 }
 
-// inWords is a value as messages show it: a text in quotes, anything else in JSON.
-func inWords(value any) string {
+// describeValue is a value as messages show it: a text in quotes, anything else in JSON.
+func describeValue(value any) string {
 	if text, isText := value.(string); isText {
 		return fmt.Sprintf("%q", text)
 	}
@@ -107,14 +107,14 @@ func (r *request) refuseWith(qualified, name string, details Object, causes []ca
 	if len(messages) > 1 {
 		all = "[" + all + "]"
 	}
-	r.fail(422, "Invalid", fmt.Sprintf("%s %q is invalid: %s", qualified, name, all), details)
+	r.failWith(422, "Invalid", fmt.Sprintf("%s %q is invalid: %s", qualified, name, all), details)
 }
 
 // badRequest answers 400.
-func (r *request) badRequest(message string) { r.fail(400, "BadRequest", message, nil) }
+func (r *request) badRequest(message string) { r.failWith(400, "BadRequest", message, nil) }
 
-// broken answers 500 with no reason, as the server does where it met an error that it does not expect.
-func (r *request) broken(message string) { r.fail(500, "", message, nil) }
+// internalError answers 500 with no reason, as the server does where it met an error that it does not expect.
+func (r *request) internalError(message string) { r.failWith(500, "", message, nil) }
 
 // succeed answers 201 with a Status, as the server does where it has done what was asked for and made no object.
 func (r *request) succeed() {

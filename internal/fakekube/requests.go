@@ -38,25 +38,25 @@ const writingVerbs = "create|update|patch|delete|deletecollection"
 // verbs are those of RBAC, "write", and the methods of requests for what is no resource.
 const verbs = "list|watch|get|write|head|options|post|put|" + writingVerbs
 
-// match reports whether a request is one of those that are chosen.
-func (r Requests) match(q Request) bool {
+// matches reports whether a request is one of those that are chosen.
+func (r Requests) matches(q Request) bool {
 	what := q.fullResource()
 	if strings.HasPrefix(r.Resource, "/") {
 		what = q.Path
 	}
-	return isOneOf(r.Resource, what) && isOneOf(r.Namespace, q.Namespace) && isOneOf(r.Name, q.Name) && r.matchSender(q)
+	return matchesField(r.Resource, what) && matchesField(r.Namespace, q.Namespace) && matchesField(r.Name, q.Name) && r.matchesSender(q)
 }
 
-// matchSender is match by the verb, the user, the host and If alone: it does not look at which object the request is
+// matchesSender is match by the verb, the user, the host and If alone: it does not look at which object the request is
 // about.
-func (r Requests) matchSender(q Request) bool {
+func (r Requests) matchesSender(q Request) bool {
 	wanted := strings.ReplaceAll(r.Verb, "write", writingVerbs)
-	isByUser := isOneOf(r.User, q.User) || q.Token != "" && isOneOf(r.User, q.Token)
-	return isOneOf(wanted, q.Verb) && isByUser && isOneOf(r.Host, q.Host) && (r.If == nil || r.If(q))
+	isByUser := matchesField(r.User, q.User) || q.Token != "" && matchesField(r.User, q.Token)
+	return matchesField(wanted, q.Verb) && isByUser && matchesField(r.Host, q.Host) && (r.If == nil || r.If(q))
 }
 
-// isOneOf reports whether a field of Requests lets a value pass.
-func isOneOf(field, value string) bool {
+// matchesField reports whether a field of Requests lets a value pass.
+func matchesField(field, value string) bool {
 	if field == "" {
 		return true
 	}
@@ -76,7 +76,7 @@ const subresources = "status|scale|token|eviction|binding|log|exec|attach|portfo
 // problem says what is wrong with the choice; "" is nothing.
 func (r Requests) problem() string {
 	for verb := range strings.SplitSeq(r.Verb, "|") {
-		if verb != "" && !isOneOf(verbs, verb) && !strings.HasSuffix(verb, "*") {
+		if verb != "" && !matchesField(verbs, verb) && !strings.HasSuffix(verb, "*") {
 			return fmt.Sprintf("%q is no verb: list, watch, get, create, update, patch, delete, deletecollection and write "+
 				"are, and * is any", verb)
 		}
@@ -89,7 +89,7 @@ func (r Requests) problem() string {
 	}
 	for resource := range strings.SplitSeq(r.Resource, "|") {
 		plural, sub, hasSub := strings.Cut(resource, "/")
-		if hasSub && !isOneOf(subresources, sub) && !strings.HasSuffix(sub, "*") {
+		if hasSub && !matchesField(subresources, sub) && !strings.HasSuffix(sub, "*") {
 			return fmt.Sprintf("%q is no subresource: a name stands after a blank, as in %q", sub, plural+" "+sub)
 		}
 	}

@@ -8,10 +8,10 @@ import (
 // review answers a POST of a question about rights: it is answered, and not kept.
 // https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access
 func (s *Server) review(r *request) {
-	if !r.isReadable() || !r.readOptions("CreateOptions") {
+	if !r.convertBodyToJSON() || !r.readOptions("CreateOptions") {
 		return
 	}
-	o := r.decoded()
+	o := r.decodeObject()
 	if o == nil {
 		return
 	}
@@ -39,7 +39,7 @@ func (s *Server) reviewSelf(r *request, o Object) {
 	}
 	MetaOf(o)["creationTimestamp"] = time.Now().UTC().Format(time.RFC3339)
 	o["status"] = Object{"userInfo": info}
-	r.answer(201, r.show(o, false))
+	r.answer(201, r.render(o, false))
 }
 
 // reviewAccess says whether a user, or whoever asks, may do something.
@@ -93,7 +93,7 @@ func (s *Server) reviewAccess(r *request, o Object) {
 		status["reason"] = "RBAC: " + reason
 	}
 	o["status"] = status
-	r.answer(201, r.show(o, false))
+	r.answer(201, r.render(o, false))
 }
 
 // reviewRules lists what whoever asks may do in a namespace.
@@ -126,5 +126,5 @@ func (s *Server) reviewRules(r *request, o Object) {
 	}
 	o["spec"] = Object{}
 	o["status"] = status
-	r.answer(201, r.show(o, false))
+	r.answer(201, r.render(o, false))
 }

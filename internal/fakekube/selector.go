@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// selection is what the request selects, as selectionOf has it. Where a selector is invalid, it answers so and returns
+// selector is what the request selects, as selectionOf has it. Where a selector is invalid, it answers so and returns
 // nil.
-func (r *request) selection() func(Object) bool {
-	selects, err := selectionOf(r.kind, r.key.Namespace, r.q.Get("labelSelector"), r.q.Get("fieldSelector"))
+func (r *request) selector() func(Object) bool {
+	selects, err := newSelector(r.kind, r.key.Namespace, r.query.Get("labelSelector"), r.query.Get("fieldSelector"))
 	if err != nil {
 		r.badRequest(err.Error())
 		return nil
@@ -20,9 +20,9 @@ func (r *request) selection() func(Object) bool {
 	return selects
 }
 
-// selectionOf returns a function that reports whether an object of the kind is in the namespace and matches both
+// newSelector returns a function that reports whether an object of the kind is in the namespace and matches both
 // selectors. An empty namespace is all of them, an empty selector everything. The errors are in the server's words.
-func selectionOf(k kind, namespace, labelSelector, fieldSelector string) (func(Object) bool, error) {
+func newSelector(k kind, namespace, labelSelector, fieldSelector string) (func(Object) bool, error) {
 	labels, err := parseLabelSelector(labelSelector)
 	if err != nil {
 		return nil, err

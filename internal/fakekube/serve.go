@@ -7,63 +7,63 @@ import (
 	"time"
 )
 
-// serve answers a request in truth. A spy, if there is one, hears of it.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, asked Request, came arrival, spy Spy) {
+// serveNormally answers a request in truth. A spy, if there is one, hears of it.
+func (s *Server) serveNormally(w http.ResponseWriter, r *http.Request, asked Request, came arrivalState, spy Spy) {
 	req := &request{
-		Request: r,
-		asked:   asked,
-		came:    came,
-		spy:     spy,
-		w:       w,
-		q:       asked.Query,
-		body:    []byte(asked.Body),
-		media:   mediaJSON,
+		Request:   r,
+		info:      asked,
+		arrival:   came,
+		spy:       spy,
+		w:         w,
+		query:     asked.Query,
+		body:      []byte(asked.Body),
+		mediaType: mediaJSON,
 	}
 	defer func() {
 		if req.code == 0 {
 			return
 		}
 		if spy != nil {
-			spy.Answered(req.told())
+			spy.Answered(req.answerForSpy())
 		}
 		req.send()
 	}()
-	if req.hasNoMeaning() || req.hasInvalidTimeout() || !s.admitsUser(req) {
+	if req.rejectUnparsablePath() || req.rejectInvalidTimeout() || !s.authenticateAndAuthorize(req) {
 		return
 	}
-	if asked.Resource == "" && s.discover(req) {
+	if asked.Resource == "" && s.serveDiscovery(req) {
 		return
 	}
-	handle := s.endpoint(req)
+	handle := s.findHandler(req)
 	if handle == nil {
 		return
 	}
-	if !req.acceptsKnownMedia() || req.isForCollection() && !req.readListOptions() {
+	if !req.checkAccept() || req.isForCollection() && !req.readListOptions() {
 		return
 	}
-	if !s.negotiate(req) || req.isTooLong() {
+	if !s.negotiate(req) || req.rejectTooLarge() {
 		return
 	}
 	handle(req)
 }
 
-// hasNoMeaning reports whether the path is one that the server itself stumbles over, which it answers so.
-func (r *request) hasNoMeaning() bool {
-	at := addressOf(r.asked.Path)
+// rejectUnparsablePath reports whether the path is one that the server itself stumbles over, which it answers so.
+func (r *request) rejectUnparsablePath() bool {
+	at := addressOf(r.info.Path)
 	if at.version == "" || at.resource != "watch" || at.name != "" {
 		return false
 	}
 	text := fmt.Sprintf("Internal Server Error: %q: failed to create RequestInfo: "+
-		"unable to determine kind and namespace from url, %s", r.asked.Path, r.asked.Path)
+		"unable to determine kind and namespace from url, %s", r.info.Path, r.info.Path)
 	http.Error(r.w, text, http.StatusInternalServerError)
 	return true
 }
 
-// hasInvalidTimeout reports whether the request says how long it may take, and that is no duration, which is answered.
+// rejectInvalidTimeout reports whether the request says how long it may take, and that is no duration, which is answered.
 // The fake is always faster. A watch has a parameter of its own for that.
-func (r *request) hasInvalidTimeout() bool {
-	timeout := r.q.Get("timeout")
-	if timeout == "" || r.asked.Verb == "watch" {
+func (r *request) rejectInvalidTimeout() bool {
+	timeout := r.query.Get("timeout")
+	if timeout == "" || r.info.Verb == "watch" {
 		return false
 	}
 	_, err := time.ParseDuration(timeout)
@@ -73,21 +73,21 @@ func (r *request) hasInvalidTimeout() bool {
 	return err != nil
 }
 
-// admitsUser reports whether the fake knows who sends a request, and whether that user may send it. Where it does not,
+// authenticateAndAuthorize reports whether the fake knows who sends a request, and whether that user may send it. Where it does not,
 // it answers why.
-func (s *Server) admitsUser(r *request) bool {
-	r.warnOfBlanks()
+func (s *Server) authenticateAndAuthorize(r *request) bool {
+	r.warnOfExtraSpace()
 	sender, isKnown := s.user(r.Request)
 	if !isKnown {
-		r.fail(401, "Unauthorized", "Unauthorized", nil)
+		r.failWith(401, "Unauthorized", "Unauthorized", nil)
 		return false
 	}
-	user, isAnswered := s.impersonated(r, sender)
+	user, isAnswered := s.impersonatedUser(r, sender)
 	if isAnswered {
 		return false
 	}
 	r.user = user
-	wanted := attributesOf(r.asked)
+	wanted := attributesOf(r.info)
 	allowed, reason := s.authorize(user, wanted)
 	if !allowed {
 		r.forbidden(user, wanted, reason)
@@ -95,21 +95,21 @@ func (s *Server) admitsUser(r *request) bool {
 	return allowed
 }
 
-// endpoint finds the kind that a request is about, and what serves the request. It is nil where the API has no such
+// findHandler finds the kind that a request is about, and what serves the request. It is nil where the API has no such
 // path, or no such method there, which has been answered.
-func (s *Server) endpoint(r *request) func(*request) {
-	at := addressOf(r.asked.Path)
+func (s *Server) findHandler(r *request) func(*request) {
+	at := addressOf(r.info.Path)
 	s.mu.Lock()
-	k, isServed := s.kindOfRouteLocked(r.asked.Route)
+	k, isServed := s.kindOfRouteLocked(r.info.Route)
 	s.mu.Unlock()
 	r.kind = k
-	r.key = Key{r.asked.Namespace, r.asked.Name}
-	r.status = r.asked.Subresource == "status"
+	r.key = Key{r.info.Namespace, r.info.Name}
+	r.isStatus = r.info.Subresource == "status"
 	switch {
 	case isServed && k.isCustom():
-		return s.customEndpoint(r, at)
+		return s.findCustomHandler(r, at)
 	case isServed:
-		return s.builtInEndpoint(r, at)
+		return s.findBuiltInHandler(r, at)
 	case at.isOfBuiltInGroup():
 		r.noResource()
 	default:
@@ -118,8 +118,8 @@ func (s *Server) endpoint(r *request) func(*request) {
 	return nil
 }
 
-// builtInEndpoint is endpoint for a built-in kind. Its paths are a fixed set, and each has its own methods.
-func (s *Server) builtInEndpoint(r *request, at address) func(*request) {
+// findBuiltInHandler is endpoint for a built-in kind. Its paths are a fixed set, and each has its own methods.
+func (s *Server) findBuiltInHandler(r *request, at address) func(*request) {
 	isCollection := at.name == ""
 	hasScope := r.kind.isNamespaced == at.isInNamespace || r.kind.isNamespaced && isCollection
 	hasSubresource := at.subresource == "" || r.kind.hasSubresource(at.subresource) && !at.isWatch
@@ -129,7 +129,7 @@ func (s *Server) builtInEndpoint(r *request, at address) func(*request) {
 	}
 	handle := s.builtInHandler(r, at)
 	if handle == nil {
-		r.fail(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", Object{})
+		r.failWith(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", Object{})
 		return nil
 	}
 	return handle
@@ -142,17 +142,17 @@ func (s *Server) builtInHandler(r *request, at address) func(*request) {
 	if r.Method != http.MethodGet && !canWrite || r.Method == http.MethodHead {
 		return nil
 	}
-	if r.asked.Verb == "deletecollection" && r.kind.qualified() == "namespaces" {
+	if r.info.Verb == "deletecollection" && r.kind.qualified() == "namespaces" {
 		return nil
 	}
-	verb := r.asked.Verb
+	verb := r.info.Verb
 	switch {
 	case r.kind.isReview && verb != "create":
 		return nil
 	case r.kind.isReview:
 		return s.review
 	case at.subresource == "token" && verb == "create":
-		return s.issue
+		return s.createToken
 	case at.subresource == "binding" && verb == "create":
 		return s.bind
 	case at.subresource == "eviction" && verb == "create":
@@ -164,21 +164,21 @@ func (s *Server) builtInHandler(r *request, at address) func(*request) {
 	case at.name != "" && verb == "create", at.name == "" && (verb == "update" || verb == "patch"):
 		return nil
 	case at.name != "" && verb == "watch":
-		r.watchOne()
+		r.convertOldWatch()
 	}
-	return s.handlerOf(r.asked.Route)
+	return s.handlerFor(r.info.Route)
 }
 
-// watchOne makes a watch in the old form, which names an object in its path, one that selects it.
-func (r *request) watchOne() {
-	r.q = maps.Clone(r.q)
-	r.q.Set("fieldSelector", "metadata.name="+r.key.Name)
+// convertOldWatch makes a watch in the old form, which names an object in its path, one that selects it.
+func (r *request) convertOldWatch() {
+	r.query = maps.Clone(r.query)
+	r.query.Set("fieldSelector", "metadata.name="+r.key.Name)
 	r.key.Name = ""
 }
 
-// customEndpoint is endpoint for a custom resource. The server has no fixed set of paths for these.
-func (s *Server) customEndpoint(r *request, at address) func(*request) {
-	isAcrossNamespaces := r.asked.Verb == "list" || r.asked.Verb == "watch"
+// findCustomHandler is endpoint for a custom resource. The server has no fixed set of paths for these.
+func (s *Server) findCustomHandler(r *request, at address) func(*request) {
+	isAcrossNamespaces := r.info.Verb == "list" || r.info.Verb == "watch"
 	hasScope := r.kind.isNamespaced == at.isInNamespace || r.kind.isNamespaced && isAcrossNamespaces
 	if !hasScope {
 		r.noPath()
@@ -189,24 +189,24 @@ func (s *Server) customEndpoint(r *request, at address) func(*request) {
 		r.notFound()
 		return nil
 	}
-	if at.name == "" && (r.asked.Verb == "update" || r.asked.Verb == "patch") {
-		r.fail(400, "BadRequest", "name must be provided", nil)
+	if at.name == "" && (r.info.Verb == "update" || r.info.Verb == "patch") {
+		r.failWith(400, "BadRequest", "name must be provided", nil)
 		return nil
 	}
-	if r.asked.Verb == "watch" && at.name != "" {
-		r.watchOne()
+	if r.info.Verb == "watch" && at.name != "" {
+		r.convertOldWatch()
 	}
-	handle := s.handlerOf(r.asked.Route)
+	handle := s.handlerFor(r.info.Route)
 	if handle == nil {
 		r.key.Name = ""
-		r.fail(405, "MethodNotAllowed",
-			fmt.Sprintf("%s is not supported on resources of kind %q", r.asked.Verb, r.kind.qualified()), r.details())
+		r.failWith(405, "MethodNotAllowed",
+			fmt.Sprintf("%s is not supported on resources of kind %q", r.info.Verb, r.kind.qualified()), r.details())
 	}
 	return handle
 }
 
-// handlerOf is what serves a verb on an object, on a collection, or on a status; nil where there is no such verb.
-func (s *Server) handlerOf(rt Route) func(*request) {
+// handlerFor is what serves a verb on an object, on a collection, or on a status; nil where there is no such verb.
+func (s *Server) handlerFor(rt Route) func(*request) {
 	isStatus := rt.Subresource == "status"
 	switch rt.Verb {
 	case "get":
@@ -236,7 +236,7 @@ func (s *Server) handlerOf(rt Route) func(*request) {
 
 // noResource answers for what a group does not have.
 func (r *request) noResource() {
-	r.fail(404, "NotFound", "the server could not find the requested resource", Object{})
+	r.failWith(404, "NotFound", "the server could not find the requested resource", Object{})
 }
 
 // noPath answers for a path that is of no group.
@@ -245,11 +245,11 @@ func (r *request) noPath() { http.NotFound(r.w, r.Request) }
 // maxBody is the greatest length of a request's body, in bytes.
 const maxBody = 3 << 20
 
-// isTooLong reports whether a request's body is longer than the server takes; where it is, that is answered.
-func (r *request) isTooLong() bool {
+// rejectTooLarge reports whether a request's body is longer than the server takes; where it is, that is answered.
+func (r *request) rejectTooLarge() bool {
 	if len(r.body) <= maxBody {
 		return false
 	}
-	r.fail(413, "RequestEntityTooLarge", fmt.Sprintf("Request entity too large: limit is %d", maxBody), nil)
+	r.failWith(413, "RequestEntityTooLarge", fmt.Sprintf("Request entity too large: limit is %d", maxBody), nil)
 	return true
 }

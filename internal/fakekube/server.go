@@ -36,47 +36,47 @@ type Server struct {
 	// Spy, if set, hears what happens.
 	Spy Spy
 
-	mu          sync.Mutex // guards all below
-	isClosed    bool       // whoever has no credential is anonymous, and a wrong one is refused
-	tokens      map[string]credential
-	isForbidden map[string]bool // by verb and resource, as in "patch nodes"
+	mu                 sync.Mutex // guards all below
+	requiresCredential bool       // whoever has no credential is anonymous, and a wrong one is refused
+	tokens             map[string]credential
+	isForbidden        map[string]bool // by verb and resource, as in "patch nodes"
 
-	version       int    // the newest
+	latestVersion int    // the newest
 	kinds         []kind // that are served; replaced, never changed
 	installations int    // how many times a custom resource has been defined
 
-	objects   map[string]map[Key]Object // by qualified resource, such as "pods" or "leases.coordination.k8s.io"
-	history   []Change                  // in the order of versions
-	forgotten int                       // changes up to this version are compacted away
-	lose      int                       // how many coming changes no watch will hear of
+	objects          map[string]map[Key]Object // by qualified resource, such as "pods" or "leases.coordination.k8s.io"
+	history          []Change                  // in the order of versions
+	compactedVersion int                       // changes up to this version are compacted away
+	eventsToLose     int                       // how many coming changes no watch will hear of
 
 	requests []Request
-	grew     chan struct{} // closed and replaced with each change and each request
-	moved    chan struct{} // closed and replaced with each change
+	activity chan struct{} // closed and replaced with each change and each request
+	changed  chan struct{} // closed and replaced with each change
 
-	ended   *ending  // of the watches that run; replaced when it comes
-	lagging *lag     // if any, of the watches that are asked for now
-	frames  []*Frame // that watches will get between their events
+	watchEnd      *watchEnding // of the watches that run; replaced when it comes
+	lag           *lag         // if any, of the watches that are asked for now
+	pendingFrames []*Frame     // that watches will get between their events
 
-	faults   []*Injection
-	away     map[string]bool // by host: its requests break
-	stripped string          // a label that a mutating webhook removes from each node that is written; "": none
+	injections    []*Injection
+	isCutOff      map[string]bool // by host: its requests break
+	strippedLabel string          // a label that a mutating webhook removes from each node that is written; "": none
 }
 
 // New is a fake with the namespaces default and kube-system, and nothing else. Everybody may do everything there. The
 // versions of the namespaces are 201 and 202, so that the next object gets 203.
 func New() *Server {
 	s := &Server{
-		Bookmarks:   time.Minute,
-		isForbidden: map[string]bool{},
-		tokens:      map[string]credential{},
-		version:     200,
-		kinds:       builtIn,
-		objects:     map[string]map[Key]Object{},
-		grew:        make(chan struct{}),
-		moved:       make(chan struct{}),
-		ended:       &ending{over: make(chan struct{})},
-		away:        map[string]bool{},
+		Bookmarks:     time.Minute,
+		isForbidden:   map[string]bool{},
+		tokens:        map[string]credential{},
+		latestVersion: 200,
+		kinds:         builtIn,
+		objects:       map[string]map[Key]Object{},
+		activity:      make(chan struct{}),
+		changed:       make(chan struct{}),
+		watchEnd:      &watchEnding{done: make(chan struct{})},
+		isCutOff:      map[string]bool{},
 	}
 	for _, name := range []string{"default", "kube-system"} {
 		s.Put("namespaces", Object{
@@ -102,16 +102,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		sender, _ := s.user(r)
 		asked.User = sender.Name
 	}
-	came, canReach := s.record(asked)
+	came, canReach := s.recordRequest(asked)
 	if !canReach {
 		panic(http.ErrAbortHandler)
 	}
 	if s.Spy != nil {
 		s.Spy.Asked(asked)
 	}
-	met := s.takeFault(asked)
+	met := s.matchFault(asked)
 	if met == nil {
-		s.serve(w, r, asked, came, s.Spy)
+		s.serveNormally(w, r, asked, came, s.Spy)
 		return
 	}
 	s.serveFault(w, r, asked, came, met)
@@ -119,48 +119,48 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // arrival is what a request found when it came. A watch ends with it: whoever has seen the request in Requests may rely
 // on EndWatches, InstallCRD and Lag to reach its watch, although the watch may not have begun.
-type arrival struct {
-	ended   *ending
-	kinds   []kind
-	lagging *lag
+type arrivalState struct {
+	watchEnd *watchEnding
+	kinds    []kind
+	lag      *lag
 }
 
-// record keeps a request, and returns what it found. canReach says whether the host that it is for can be reached.
-func (s *Server) record(asked Request) (came arrival, canReach bool) {
+// recordRequest keeps a request, and returns what it found. canReach says whether the host that it is for can be reached.
+func (s *Server) recordRequest(asked Request) (came arrivalState, canReach bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, asked)
-	s.signalLocked()
-	came = arrival{ended: s.ended, kinds: s.kinds, lagging: s.lagging}
-	return came, !s.away[asked.Host]
+	s.signalActivityLocked()
+	came = arrivalState{watchEnd: s.watchEnd, kinds: s.kinds, lag: s.lag}
+	return came, !s.isCutOff[asked.Host]
 }
 
 // request is a request that is being served. One goroutine has it.
 type request struct {
 	*http.Request
-	asked Request
-	came  arrival
-	spy   Spy // nil also where the answer will be lost
-	user  User
-	w     http.ResponseWriter
+	info    Request
+	arrival arrivalState
+	spy     Spy // nil also where the answer will be lost
+	user    User
+	w       http.ResponseWriter
 
-	kind   kind
-	key    Key
-	q      url.Values
-	body   []byte
-	status bool // it is about the subresource status
+	kind     kind
+	key      Key
+	query    url.Values
+	body     []byte
+	isStatus bool // it is about the subresource status
 
 	options     options     // of a write
 	listOptions listOptions // of a list or a watch
 
-	media string // of the answer
-	view  view   // as what objects are shown
+	mediaType string // of the answer
+	view      view   // as what objects are shown
 
-	code       int    // of the answer; 0: nothing is left to be sent
-	reply      []byte // in JSON
-	inProtobuf []byte // the same in protobuf, if somebody has made that already; nil: nobody has
-	items      []Object
-	more       bool // the list has another page
+	code          int    // of the answer; 0: nothing is left to be sent
+	replyJSON     []byte // in JSON
+	replyProtobuf []byte // the same in protobuf, if somebody has made that already; nil: nobody has
+	items         []Object
+	hasMore       bool // the list has another page
 }
 
 // Status is the Status that the server answers where it refuses a request, ready for encoding/json. An empty reason is
@@ -179,8 +179,8 @@ func Status(code int, reason, message string, details any) any {
 	}{"Status", "v1", Object{}, "Failure", message, reason, details, code}
 }
 
-// fail answers with a Status.
-func (r *request) fail(code int, reason, message string, details any) {
+// failWith answers with a Status.
+func (r *request) failWith(code int, reason, message string, details any) {
 	r.answer(code, Status(code, reason, message, details))
 }
 
@@ -196,9 +196,9 @@ func (r *request) details() Object {
 	return d
 }
 
-// hasImpossibleName reports whether the name in the path is one that no object can have, because it would lead
+// rejectInvalidName reports whether the name in the path is one that no object can have, because it would lead
 // elsewhere in a path; where it is, that is answered. The server says so where it looks for the object.
-func (r *request) hasImpossibleName() bool {
+func (r *request) rejectInvalidName() bool {
 	problem := segmentProblem(r.key.Name)
 	if problem == "" {
 		return false
@@ -208,14 +208,14 @@ func (r *request) hasImpossibleName() bool {
 }
 
 func (r *request) notFound() {
-	if r.hasImpossibleName() {
+	if r.rejectInvalidName() {
 		return
 	}
-	r.fail(404, "NotFound", fmt.Sprintf("%s %q not found", r.kind.qualified(), r.key.Name), r.details())
+	r.failWith(404, "NotFound", fmt.Sprintf("%s %q not found", r.kind.qualified(), r.key.Name), r.details())
 }
 
 func (r *request) conflict() {
 	message := fmt.Sprintf("Operation cannot be fulfilled on %s %q: the object has been modified; "+
 		"please apply your changes to the latest version and try again", r.kind.qualified(), r.key.Name)
-	r.fail(409, "Conflict", message, r.details())
+	r.failWith(409, "Conflict", message, r.details())
 }

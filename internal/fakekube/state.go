@@ -63,19 +63,19 @@ func (s *Server) putLocked(resource string, o Object) Object {
 		panic("an object of " + resource + " needs metadata")
 	}
 	o = Clone(o)
-	s.stampLocked(k, s.objects[k.qualified()][KeyOf(o)], o)
-	return s.setLocked(k, o)
+	s.setSystemMetadataLocked(k, s.objects[k.qualified()][KeyOf(o)], o)
+	return s.storeLocked(k, o)
 }
 
-// stampLocked gives an object what the server alone decides: its uid, its creationTimestamp and, where the kind has
+// setSystemMetadataLocked gives an object what the server alone decides: its uid, its creationTimestamp and, where the kind has
 // one, its generation. old is what it takes the place of, nil where it is new.
-func (s *Server) stampLocked(k kind, old, o Object) {
+func (s *Server) setSystemMetadataLocked(k kind, old, o Object) {
 	meta := MetaOf(o)
 	if k.traits().hasGeneration {
 		meta["generation"] = generationOf(k, old, o)
 	}
 	if old == nil {
-		meta["uid"] = fmt.Sprintf("%08x-0000-4000-8000-%012x", s.version+1, rand.Uint32())
+		meta["uid"] = fmt.Sprintf("%08x-0000-4000-8000-%012x", s.latestVersion+1, rand.Uint32())
 		meta["creationTimestamp"] = time.Now().UTC().Format(time.RFC3339)
 		return
 	}
@@ -83,8 +83,8 @@ func (s *Server) stampLocked(k kind, old, o Object) {
 	meta["creationTimestamp"] = MetaOf(old)["creationTimestamp"]
 }
 
-// setLocked stores an object under a new version. It keeps the object itself, which must not be changed any more.
-func (s *Server) setLocked(k kind, o Object) Object {
+// storeLocked stores an object under a new version. It keeps the object itself, which must not be changed any more.
+func (s *Server) storeLocked(k kind, o Object) Object {
 	all := s.objects[k.qualified()]
 	if all == nil {
 		all = map[Key]Object{}
@@ -92,10 +92,10 @@ func (s *Server) setLocked(k kind, o Object) Object {
 	}
 	key := KeyOf(o)
 	old := all[key]
-	s.version++
-	MetaOf(o)["resourceVersion"] = strconv.Itoa(s.version)
+	s.latestVersion++
+	MetaOf(o)["resourceVersion"] = strconv.Itoa(s.latestVersion)
 	all[key] = o
-	s.recordLocked(Change{Version: s.version, Group: k.group, Resource: k.resource, Old: old, New: o})
+	s.recordLocked(Change{Version: s.latestVersion, Group: k.group, Resource: k.resource, Old: old, New: o})
 	return o
 }
 
@@ -105,19 +105,19 @@ func (s *Server) replaceLocked(k kind, o Object, isDryRun bool) Object {
 	if isDryRun {
 		return o
 	}
-	return s.setLocked(k, o)
+	return s.storeLocked(k, o)
 }
 
-// dropLocked removes an object, and returns it under the version at which it went.
-func (s *Server) dropLocked(k kind, key Key) Object {
+// eraseLocked removes an object, and returns it under the version at which it went.
+func (s *Server) eraseLocked(k kind, key Key) Object {
 	all := s.objects[k.qualified()]
 	old := all[key]
-	s.version++
+	s.latestVersion++
 	delete(all, key)
-	s.recordLocked(Change{Version: s.version, Group: k.group, Resource: k.resource, Old: old})
+	s.recordLocked(Change{Version: s.latestVersion, Group: k.group, Resource: k.resource, Old: old})
 	gone := Clone(old)
-	MetaOf(gone)["resourceVersion"] = strconv.Itoa(s.version)
-	s.settleNamespaceLocked(key.Namespace)
+	MetaOf(gone)["resourceVersion"] = strconv.Itoa(s.latestVersion)
+	s.removeNamespaceIfEmptyLocked(key.Namespace)
 	return gone
 }
 
@@ -150,32 +150,32 @@ func generationOf(k kind, old, o Object) float64 {
 
 // recordLocked adds a change to the history, and tells whoever waits for one.
 func (s *Server) recordLocked(c Change) {
-	if s.lose > 0 {
-		s.lose--
+	if s.eventsToLose > 0 {
+		s.eventsToLose--
 		c.Lost = true
 	}
 	s.history = append(s.history, c)
-	s.loseLocked(c)
+	s.informLiesLocked(c)
 	if c.Group == "apiextensions.k8s.io" && c.Resource == "customresourcedefinitions" {
-		s.defineLocked(c)
+		s.updateServedKindsLocked(c)
 	}
 	if s.Spy != nil {
 		s.Spy.Changed(c)
 	}
-	s.movedLocked()
+	s.signalChangeLocked()
 }
 
-// movedLocked says that watches may have news.
-func (s *Server) movedLocked() {
-	close(s.moved)
-	s.moved = make(chan struct{})
-	s.signalLocked()
+// signalChangeLocked says that watches may have news.
+func (s *Server) signalChangeLocked() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+	s.signalActivityLocked()
 }
 
-// signalLocked says that there is a change or a request.
-func (s *Server) signalLocked() {
-	close(s.grew)
-	s.grew = make(chan struct{})
+// signalActivityLocked says that there is a change or a request.
+func (s *Server) signalActivityLocked() {
+	close(s.activity)
+	s.activity = make(chan struct{})
 }
 
 // Remove deletes an object at once, whatever its finalizers, and returns what it was: a pod's deletion shows first as
@@ -195,15 +195,15 @@ func (s *Server) removeLocked(resource string, key Key) Object {
 	}
 	if k.qualified() == "pods" {
 		dying := Clone(old)
-		markDying(dying, 0)
-		old = s.setLocked(k, dying)
+		markTerminating(dying, 0)
+		old = s.storeLocked(k, dying)
 	}
 	if k.isDefinition() {
-		s.removeAllLocked(old)
+		s.removeCustomObjectsLocked(old)
 	}
-	s.dropLocked(k, key)
+	s.eraseLocked(k, key)
 	if k.isDefinition() {
-		s.settleWaitingCRDsLocked()
+		s.retryConflictedCRDsLocked()
 	}
 	return old
 }
@@ -228,7 +228,7 @@ func (s *Server) Selected(resource, namespace, labelSelector, fieldSelector stri
 	s.mu.Lock()
 	k, _ := s.kindLocked(resource)
 	s.mu.Unlock()
-	selects, err := selectionOf(k, namespace, labelSelector, fieldSelector)
+	selects, err := newSelector(k, namespace, labelSelector, fieldSelector)
 	if err != nil {
 		panic(err)
 	}
@@ -239,7 +239,7 @@ func (s *Server) Selected(resource, namespace, labelSelector, fieldSelector stri
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forgotten = s.version
+	s.compactedVersion = s.latestVersion
 	s.history = nil
 }
 
@@ -250,7 +250,7 @@ func (s *Server) Snapshot() (restore func()) {
 	return func() {
 		turnBack()
 		s.mu.Lock()
-		s.mendLiesLocked()
+		s.clearLiesLocked()
 		s.mu.Unlock()
 		s.Compact()
 		s.EndWatches(true)
@@ -263,18 +263,18 @@ func (s *Server) Snapshot() (restore func()) {
 func (s *Server) Checkpoint() (turnBack func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	version := s.version
+	version := s.latestVersion
 	history := slices.Clone(s.history)
 	kinds := s.kinds
 	objects := clonedObjects(s.objects)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.version = version
+		s.latestVersion = version
 		s.history = slices.Clip(history) // what comes after a second return must not overwrite what came after the first
 		s.kinds = kinds
 		s.objects = clonedObjects(objects)
-		s.turnLiesBackLocked(version)
+		s.rewindLiesLocked(version)
 	}
 }
 
@@ -291,7 +291,7 @@ func clonedObjects(objects map[string]map[Key]Object) map[string]map[Key]Object 
 func (s *Server) Latest() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.version
+	return s.latestVersion
 }
 
 // SetVersion makes v the newest version, so that the next change is v+1. Where that is back in time, the fake forgets
@@ -299,9 +299,9 @@ func (s *Server) Latest() int {
 func (s *Server) SetVersion(v int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.version = v
+	s.latestVersion = v
 	s.history = slices.DeleteFunc(slices.Clone(s.history), func(c Change) bool { return c.Version > v })
-	s.turnLiesBackLocked(v)
+	s.rewindLiesLocked(v)
 }
 
 // Changes returns the history, oldest first, from the last compaction on.
@@ -315,5 +315,5 @@ func (s *Server) Changes() []Change {
 func (s *Server) NextChange() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.moved
+	return s.changed
 }

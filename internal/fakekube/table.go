@@ -77,9 +77,9 @@ func (k kind) printer() printer {
 	return p
 }
 
-// canShowTable reports whether the parameters of a table are right; where they are not, that is answered.
-func (r *request) canShowTable() bool {
-	switch include := r.q.Get("includeObject"); include {
+// checkTableParameters reports whether the parameters of a table are right; where they are not, that is answered.
+func (r *request) checkTableParameters() bool {
+	switch include := r.query.Get("includeObject"); include {
 	case "", "None", "Metadata", "Object":
 		return true
 	default:
@@ -99,14 +99,14 @@ func (r *request) tableOf(meta listMeta, objects []Object) table {
 		if p.conditions != nil {
 			rows[i].Conditions = p.conditions(o)
 		}
-		switch r.q.Get("includeObject") {
+		switch r.query.Get("includeObject") {
 		case "None":
 		case "Object":
 			whole := *r
 			whole.view = view{}
-			rows[i].Object = whole.show(o, false)
+			rows[i].Object = whole.render(o, false)
 		default:
-			rows[i].Object = r.showMetadata(o)
+			rows[i].Object = r.renderMetadata(o)
 		}
 	}
 	return table{viewTable, r.view.apiVersion(), meta, p.columns, rows}

@@ -22,13 +22,13 @@ const (
 // https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/token-request-v1/
 var tokenRequests = kind{group: "authentication.k8s.io", version: "v1", kind: "TokenRequest"}
 
-// issue answers a TokenRequest: it makes a token for a service account. The token's text says whose it is, and is no
+// createToken answers a TokenRequest: it makes a token for a service account. The token's text says whose it is, and is no
 // JWT. Like the server, it makes one in a dry run, too.
-func (s *Server) issue(r *request) {
-	if !r.isReadable() || !r.readOptions("CreateOptions") {
+func (s *Server) createToken(r *request) {
+	if !r.convertBodyToJSON() || !r.readOptions("CreateOptions") {
 		return
 	}
-	asked := r.decodedAs(tokenRequests)
+	asked := r.decodeObjectAs(tokenRequests)
 	if asked == nil {
 		return
 	}
@@ -53,7 +53,7 @@ func (s *Server) issue(r *request) {
 		r.notFound()
 		return
 	}
-	if causes := lifeCauses(seconds); len(causes) > 0 {
+	if causes := lifetimeCauses(seconds); len(causes) > 0 {
 		r.refuseAs("TokenRequest", tokenRequests.group, "", causes)
 		return
 	}
@@ -80,8 +80,8 @@ func (s *Server) issue(r *request) {
 	})
 }
 
-// lifeCauses are what is wrong with the time for which a token is wanted.
-func lifeCauses(seconds float64) []cause {
+// lifetimeCauses are what is wrong with the time for which a token is wanted.
+func lifetimeCauses(seconds float64) []cause {
 	why := ""
 	switch {
 	case seconds < minTokenSeconds:

@@ -2,14 +2,14 @@ package fakekube
 
 // traits are what the API server does with the objects of one kind and not with those of another.
 type traits struct {
-	// answersDeleted: a DELETE is answered with the object, and not with a Status that names it.
-	answersDeleted bool
+	// returnsDeletedObject: a DELETE is answered with the object, and not with a Status that names it.
+	returnsDeletedObject bool
 
-	// isMadeByPut: a PUT to a name that is not there creates the object.
-	isMadeByPut bool
+	// allowsCreateOnUpdate: a PUT to a name that is not there creates the object.
+	allowsCreateOnUpdate bool
 
-	// needsVersion: a PUT must say a resourceVersion, and changes that version alone.
-	needsVersion bool
+	// requiresVersionOnUpdate: a PUT must say a resourceVersion, and changes that version alone.
+	requiresVersionOnUpdate bool
 
 	// hasGeneration: metadata.generation counts the changes of the spec.
 	hasGeneration bool
@@ -19,34 +19,34 @@ type traits struct {
 }
 
 // custom are the traits of all custom resources.
-var custom = traits{needsVersion: true, hasGeneration: true, hasDependents: true}
+var custom = traits{requiresVersionOnUpdate: true, hasGeneration: true, hasDependents: true}
 
 // builtInTraits are those of the built-in kinds, by qualified resource. The real server has them in the strategies of
 // its registry.
 var builtInTraits = map[string]traits{
-	"pods":            {answersDeleted: true, hasGeneration: true, hasDependents: true},
+	"pods":            {returnsDeletedObject: true, hasGeneration: true, hasDependents: true},
 	"nodes":           {hasDependents: true},
-	"namespaces":      {answersDeleted: true, hasDependents: true},
-	"events":          {isMadeByPut: true},
+	"namespaces":      {returnsDeletedObject: true, hasDependents: true},
+	"events":          {allowsCreateOnUpdate: true},
 	"configmaps":      {hasDependents: true},
 	"secrets":         {hasDependents: true},
-	"serviceaccounts": {answersDeleted: true, hasDependents: true},
+	"serviceaccounts": {returnsDeletedObject: true, hasDependents: true},
 
-	"leases.coordination.k8s.io": {isMadeByPut: true, needsVersion: true, hasDependents: true},
+	"leases.coordination.k8s.io": {allowsCreateOnUpdate: true, requiresVersionOnUpdate: true, hasDependents: true},
 
-	"clusterroles.rbac.authorization.k8s.io":        {isMadeByPut: true, hasDependents: true},
-	"clusterrolebindings.rbac.authorization.k8s.io": {isMadeByPut: true, hasDependents: true},
-	"roles.rbac.authorization.k8s.io":               {isMadeByPut: true, hasDependents: true},
-	"rolebindings.rbac.authorization.k8s.io":        {isMadeByPut: true, hasDependents: true},
+	"clusterroles.rbac.authorization.k8s.io":        {allowsCreateOnUpdate: true, hasDependents: true},
+	"clusterrolebindings.rbac.authorization.k8s.io": {allowsCreateOnUpdate: true, hasDependents: true},
+	"roles.rbac.authorization.k8s.io":               {allowsCreateOnUpdate: true, hasDependents: true},
+	"rolebindings.rbac.authorization.k8s.io":        {allowsCreateOnUpdate: true, hasDependents: true},
 
 	"customresourcedefinitions.apiextensions.k8s.io": {
-		answersDeleted: true, needsVersion: true, hasGeneration: true, hasDependents: true,
+		returnsDeletedObject: true, requiresVersionOnUpdate: true, hasGeneration: true, hasDependents: true,
 	},
 	"validatingadmissionpolicies.admissionregistration.k8s.io": {
-		needsVersion: true, hasGeneration: true, hasDependents: true,
+		requiresVersionOnUpdate: true, hasGeneration: true, hasDependents: true,
 	},
 	"validatingadmissionpolicybindings.admissionregistration.k8s.io": {
-		needsVersion: true, hasGeneration: true, hasDependents: true,
+		requiresVersionOnUpdate: true, hasGeneration: true, hasDependents: true,
 	},
 }
 

@@ -79,7 +79,7 @@ func TestSchemaPrunesAndCompletesCustomResources(t *testing.T) {
 		"list":{"type":"array","items":{"type":"object","properties":{"y":{"type":"integer"}}}}}}`)
 	sent := parsed(`{"metadata":{"name":"a","odd":1},"kept":{"any":1},"set":{"n":null,"color":null},"map":{"k":{"z":1}},
 		"list":[{"y":1,"z":2}],"gone":1}`).(Object)
-	got, unknown, err := k.stored(sent)
+	got, unknown, err := k.toStored(sent)
 	if err != nil {
 		t.Fatal(err)
 	}

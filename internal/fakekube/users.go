@@ -42,7 +42,7 @@ type credential struct {
 func (s *Server) Allow(tokens ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.isClosed = true
+	s.requiresCredential = true
 	s.tokens = map[string]credential{}
 	for _, token := range tokens {
 		s.tokens[token] = credential{user: admin}
@@ -92,7 +92,7 @@ func (s *Server) user(r *http.Request) (u User, isKnown bool) {
 	certificate := clientCertificate(r)
 	judgesCertificate := certificate != nil && s.ClientCA != nil
 	if judgesCertificate {
-		u, isKnown = s.certified(certificate)
+		u, isKnown = s.certificateUser(certificate)
 		if isKnown {
 			return u, true
 		}
@@ -106,7 +106,7 @@ func (s *Server) user(r *http.Request) (u User, isKnown bool) {
 		return found.user, true
 	case hasToken && isIssued, judgesCertificate:
 		return User{}, false
-	case !s.isClosed:
+	case !s.requiresCredential:
 		return admin, true
 	case hasCredential(r):
 		return User{}, false
@@ -123,8 +123,8 @@ func bearerToken(r *http.Request) (token string, isThere bool) {
 	return words[1], words[1] != ""
 }
 
-// warnOfBlanks tells the client that its token is passed over, where two blanks stand before it.
-func (r *request) warnOfBlanks() {
+// warnOfExtraSpace tells the client that its token is passed over, where two blanks stand before it.
+func (r *request) warnOfExtraSpace() {
 	scheme, rest, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 	if strings.EqualFold(scheme, "Bearer") && strings.HasPrefix(rest, " ") {
 		r.w.Header().Add("Warning", fmt.Sprintf("299 - %q",
@@ -155,9 +155,9 @@ func (s *Server) isValidLocked(c credential) bool {
 	return !isOfAccount || TextIn(MetaOf(s.objects["serviceaccounts"][c.account]), "uid") == c.user.UID
 }
 
-// certified is the user that a client certificate names: its common name, in the groups of its organizations. The user
+// certificateUser is the user that a client certificate names: its common name, in the groups of its organizations. The user
 // is known where ClientCA has signed the certificate.
-func (s *Server) certified(c *x509.Certificate) (u User, isKnown bool) {
+func (s *Server) certificateUser(c *x509.Certificate) (u User, isKnown bool) {
 	_, err := c.Verify(x509.VerifyOptions{
 		Roots:     s.ClientCA,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
@@ -165,16 +165,16 @@ func (s *Server) certified(c *x509.Certificate) (u User, isKnown bool) {
 	return User{Name: c.Subject.CommonName, Groups: withAuthenticated(c.Subject.Organization)}, err == nil
 }
 
-// impersonated is the user whom a request says that it stands for, if that is another one than its sender. Where the
+// impersonatedUser is the user whom a request says that it stands for, if that is another one than its sender. Where the
 // sender may not, or where the headers make no sense, that is answered, and isAnswered is true.
 // https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/
-func (s *Server) impersonated(r *request, sender User) (u User, isAnswered bool) {
+func (s *Server) impersonatedUser(r *request, sender User) (u User, isAnswered bool) {
 	name := r.Header.Get("Impersonate-User")
 	groups := r.Header.Values("Impersonate-Group")
 	uid := r.Header.Get("Impersonate-Uid")
-	extras := impersonatedExtras(r.Header)
+	extras := extraAttributes(r.Header)
 	if name == "" {
-		if wanted := withoutUser(groups, extras, uid); len(wanted) > 0 {
+		if wanted := impersonationWithoutUser(groups, extras, uid); len(wanted) > 0 {
 			r.badRequest(fmt.Sprintf("requested [%s] without impersonating a user", strings.Join(wanted, " ")))
 			return sender, true
 		}
@@ -214,9 +214,9 @@ func (s *Server) impersonated(r *request, sender User) (u User, isAnswered bool)
 	return u, false
 }
 
-// impersonatedExtras are the rights that it takes to send the headers Impersonate-Extra-KEY of a request, one for each
+// extraAttributes are the rights that it takes to send the headers Impersonate-Extra-KEY of a request, one for each
 // value, in the order of the keys. What the values say makes no difference to the fake.
-func impersonatedExtras(header http.Header) []attributes {
+func extraAttributes(header http.Header) []attributes {
 	var extras []attributes
 	for _, field := range slices.Sorted(maps.Keys(header)) {
 		key, isExtra := strings.CutPrefix(field, "Impersonate-Extra-")
@@ -236,8 +236,8 @@ func impersonatedExtras(header http.Header) []attributes {
 	return extras
 }
 
-// withoutUser names, in the server's form, what a request wants to stand for beside a user.
-func withoutUser(groups []string, extras []attributes, uid string) []string {
+// impersonationWithoutUser names, in the server's form, what a request wants to stand for beside a user.
+func impersonationWithoutUser(groups []string, extras []attributes, uid string) []string {
 	var wanted []string
 	for _, group := range groups {
 		wanted = append(wanted, fmt.Sprintf("{Group  %s    }", group))

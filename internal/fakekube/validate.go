@@ -137,7 +137,7 @@ func finalizerCauses(meta Object) []cause {
 		}
 	}
 	for i, finalizer := range finalizers {
-		if !strings.Contains(finalizer, "/") && !isOfCollector(finalizer) {
+		if !strings.Contains(finalizer, "/") && !isCollectorFinalizer(finalizer) {
 			field := fmt.Sprintf("metadata.finalizers[%d]", i)
 			why := "name is neither a standard finalizer name nor is it fully qualified"
 			causes = append(causes, invalidValue(field, finalizer, why))
@@ -155,7 +155,7 @@ func (k kind) metaUpdateCauses(old, o Object) []cause {
 	was := MetaOf(old)
 	meta := MetaOf(o)
 	causes := labelCauses(meta)
-	if isDying(old) {
+	if isTerminating(old) {
 		isOld := func(finalizer string) bool { return slices.Contains(finalizersOf(old), finalizer) }
 		added := slices.DeleteFunc(finalizersOf(o), isOld)
 		if len(added) > 0 {

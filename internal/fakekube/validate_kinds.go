@@ -42,10 +42,10 @@ func namespaceCauses(o Object) []cause {
 	}
 	phase := TextIn(objectIn(o, "status"), "phase")
 	switch {
-	case isDying(o) && phase != "Terminating":
+	case isTerminating(o) && phase != "Terminating":
 		why := "may only be 'Terminating' if `deletionTimestamp` is not empty"
 		causes = append(causes, invalidValue("status.Phase", phase, why))
-	case !isDying(o) && phase != "Active":
+	case !isTerminating(o) && phase != "Active":
 		why := "may only be 'Active' if `deletionTimestamp` is empty"
 		causes = append(causes, invalidValue("status.Phase", phase, why))
 	}
@@ -58,7 +58,7 @@ func namespaceFinalizerCauses(path, finalizer string) []cause {
 	for _, problem := range labelKeyProblems(finalizer) {
 		causes = append(causes, invalidValue(path, finalizer, problem))
 	}
-	if !strings.Contains(finalizer, "/") && finalizer != "kubernetes" && !isOfCollector(finalizer) {
+	if !strings.Contains(finalizer, "/") && finalizer != "kubernetes" && !isCollectorFinalizer(finalizer) {
 		why := "name is neither a standard finalizer name nor is it fully qualified"
 		causes = append(causes, invalidValue(path, finalizer, why))
 	}

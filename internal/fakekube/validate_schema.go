@@ -138,9 +138,9 @@ func enumCauses(path string, v any, schema Object) []cause {
 	}
 	quoted := make([]string, len(values))
 	for i, one := range values {
-		quoted[i] = inWords(one)
+		quoted[i] = describeValue(one)
 	}
-	why := fmt.Sprintf("Unsupported value: %s: supported values: %s", inWords(v), strings.Join(quoted, ", "))
+	why := fmt.Sprintf("Unsupported value: %s: supported values: %s", describeValue(v), strings.Join(quoted, ", "))
 	return []cause{{"FieldValueNotSupported", path, why}}
 }
 

@@ -55,7 +55,7 @@ func duplicateCauses(path string, list []any) []cause {
 	var causes []cause
 	times := map[string]int{}
 	for i, value := range list {
-		text := inWords(value)
+		text := describeValue(value)
 		times[text]++
 		if times[text] == 2 {
 			causes = append(causes, duplicateValue(fmt.Sprintf("%s[%d]", path, i), value))

@@ -9,11 +9,11 @@ import (
 
 // create answers a POST.
 func (s *Server) create(r *request) {
-	if !r.isReadable() || !r.readOptions("CreateOptions") {
+	if !r.convertBodyToJSON() || !r.readOptions("CreateOptions") {
 		return
 	}
-	o := r.decoded()
-	if o == nil || !r.isInNamespaceOfPath(o) {
+	o := r.decodeObject()
+	if o == nil || !r.checkNamespaceInPath(o) {
 		return
 	}
 	meta := MetaOf(o)
@@ -29,28 +29,28 @@ func (s *Server) create(r *request) {
 		r.notFound()
 		return
 	}
-	if r.kind.isNamespaced && !s.admitsLocked(r) {
+	if r.kind.isNamespaced && !s.checkNamespaceLocked(r) {
 		return
 	}
-	o = s.admittedLocked(r, nil, o)
+	o = s.admitLocked(r, nil, o)
 	if o == nil {
 		return
 	}
 	if version != "" && version != "0" {
-		r.broken("resourceVersion should not be set on objects to be created")
+		r.internalError("resourceVersion should not be set on objects to be created")
 		return
 	}
 	if taken := s.objects[r.kind.qualified()][r.key]; taken != nil {
 		message := fmt.Sprintf("%s %q already exists", r.kind.qualified(), r.key.Name)
-		if isDying(taken) {
+		if isTerminating(taken) {
 			message = "object is being deleted: " + message
 		}
-		r.fail(409, "AlreadyExists", message, r.details())
+		r.failWith(409, "AlreadyExists", message, r.details())
 		return
 	}
-	r.answer(201, r.show(s.createdLocked(r, o), false))
+	r.answer(201, r.render(s.createdLocked(r, o), false))
 	if r.kind.isDefinition() && !r.options.isDryRun {
-		s.settleCRDLocked(r.key)
+		s.updateCRDStatusLocked(r.key)
 	}
 }
 
@@ -60,7 +60,7 @@ func (s *Server) createdLocked(r *request, o Object) Object {
 		return s.putLocked(r.kind.qualified(), o)
 	}
 	o = Clone(o)
-	s.stampLocked(r.kind, nil, o)
+	s.setSystemMetadataLocked(r.kind, nil, o)
 	if TextIn(MetaOf(o), "resourceVersion") == "0" {
 		delete(MetaOf(o), "resourceVersion")
 	}
@@ -89,41 +89,41 @@ func generatedName(prefix string) string {
 
 // update answers a PUT.
 func (s *Server) update(r *request) {
-	if !r.isReadable() || !r.readOptions("UpdateOptions") {
+	if !r.convertBodyToJSON() || !r.readOptions("UpdateOptions") {
 		return
 	}
-	o := r.decoded()
-	if o == nil || !r.isInNamespaceOfPath(o) || !r.isNamedAsInPath(o) {
+	o := r.decodeObject()
+	if o == nil || !r.checkNamespaceInPath(o) || !r.checkNameInPath(o) {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.objects[r.kind.qualified()][r.key]
-	if r.hasImpossibleName() {
+	if r.rejectInvalidName() {
 		return
 	}
-	if old == nil && r.kind.traits().isMadeByPut && !r.status {
+	if old == nil && r.kind.traits().allowsCreateOnUpdate && !r.isStatus {
 		s.createByPutLocked(r, o)
 		return
 	}
-	if old == nil || r.status && !r.kind.hasStatus {
+	if old == nil || r.isStatus && !r.kind.hasStatus {
 		r.notFound()
 		return
 	}
-	if r.isOfUID(old, o) {
+	if r.checkUID(old, o) {
 		s.writeLocked(r, old, o)
 	}
 }
 
-// isOfUID reports whether what a client sends is about the stored object, by the uid that it says; where that is
+// checkUID reports whether what a client sends is about the stored object, by the uid that it says; where that is
 // another one, that is answered. What says no uid is about any object of the name.
-func (r *request) isOfUID(stored, sent Object) bool {
+func (r *request) checkUID(stored, sent Object) bool {
 	is := TextIn(MetaOf(stored), "uid")
 	wanted := TextIn(MetaOf(sent), "uid")
 	if wanted == "" || wanted == is {
 		return true
 	}
-	r.fail(409, "Conflict", fmt.Sprintf("Operation cannot be fulfilled on %s %q: StorageError: invalid object, "+
+	r.failWith(409, "Conflict", fmt.Sprintf("Operation cannot be fulfilled on %s %q: StorageError: invalid object, "+
 		"Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, "+
 		"UID in object meta: %s", r.kind.qualified(), r.key.Name, r.pathInEtcd(), wanted, is), r.details())
 	return false
@@ -131,12 +131,12 @@ func (r *request) isOfUID(stored, sent Object) bool {
 
 // createByPutLocked answers a PUT that creates its object.
 func (s *Server) createByPutLocked(r *request, o Object) {
-	if r.kind.isNamespaced && !s.admitsLocked(r) {
+	if r.kind.isNamespaced && !s.checkNamespaceLocked(r) {
 		return
 	}
-	o = s.admittedLocked(r, nil, o)
+	o = s.admitLocked(r, nil, o)
 	if o != nil {
-		r.answer(201, r.show(s.createdLocked(r, o), false))
+		r.answer(201, r.render(s.createdLocked(r, o), false))
 	}
 }
 
@@ -154,46 +154,46 @@ func (r *request) pathInEtcd() string {
 
 // writeLocked answers a PUT or a PATCH with o in place of what is stored.
 func (s *Server) writeLocked(r *request, stored, o Object) {
-	if !r.isOfVersion(stored, o) {
+	if !r.checkVersion(stored, o) {
 		return
 	}
 	// What a test has stored lacks what the server would have completed. That is no change of the client's.
 	old := r.kind.completed(stored)
-	o = s.admittedLocked(r, old, o)
+	o = s.admitLocked(r, old, o)
 	if o == nil {
 		return
 	}
 	meta := MetaOf(o)
 	meta["resourceVersion"] = MetaOf(stored)["resourceVersion"]
-	s.stampLocked(r.kind, old, o)
+	s.setSystemMetadataLocked(r.kind, old, o)
 	o = Clone(o)
 	isNamespace := r.kind.qualified() == "namespaces"
-	if mayGo(o) && isDying(old) && !isNamespace {
-		r.answer(200, r.show(o, false))
+	if canBeRemoved(o) && isTerminating(old) && !isNamespace {
+		r.answer(200, r.render(o, false))
 		if !r.options.isDryRun {
-			s.dropLocked(r.kind, r.key)
+			s.eraseLocked(r.kind, r.key)
 		}
 		return
 	}
 	if reflect.DeepEqual(o, old) {
-		r.answer(200, r.show(stored, false))
+		r.answer(200, r.render(stored, false))
 		return
 	}
-	r.answer(200, r.show(s.replaceLocked(r.kind, o, r.options.isDryRun), false))
+	r.answer(200, r.render(s.replaceLocked(r.kind, o, r.options.isDryRun), false))
 	if r.options.isDryRun {
 		return
 	}
 	if r.kind.isDefinition() {
-		s.settleCRDLocked(r.key)
+		s.updateCRDStatusLocked(r.key)
 	}
 	if isNamespace {
-		s.settleNamespaceLocked(r.key.Name)
+		s.removeNamespaceIfEmptyLocked(r.key.Name)
 	}
 }
 
 // completed is an object as it would be stored, had a client written it.
 func (k kind) completed(o Object) Object {
-	full, _, err := k.stored(Clone(o))
+	full, _, err := k.toStored(Clone(o))
 	if err != nil {
 		return o // a test may store what the server would refuse
 	}
@@ -204,18 +204,18 @@ func (k kind) completed(o Object) Object {
 	return full
 }
 
-// isOfVersion reports whether a write may take the place of old, by the resourceVersion that it says; where it may not,
+// checkVersion reports whether a write may take the place of old, by the resourceVersion that it says; where it may not,
 // that is answered. A write without one overwrites whatever is there, where the kind allows that.
-func (r *request) isOfVersion(old, o Object) bool {
+func (r *request) checkVersion(old, o Object) bool {
 	version := TextIn(MetaOf(o), "resourceVersion")
 	isUnset := version == "" || version == "0"
 	if !isUnset {
 		if _, err := strconv.ParseUint(version, 10, 64); err != nil {
-			r.broken(err.Error())
+			r.internalError(err.Error())
 			return false
 		}
 	}
-	if isUnset && r.kind.traits().needsVersion {
+	if isUnset && r.kind.traits().requiresVersionOnUpdate {
 		why := invalidValue("metadata.resourceVersion", 0, "must be specified for an update")
 		r.refuseWith(r.kind.qualified(), r.key.Name, r.details(), []cause{why})
 		return false
@@ -227,9 +227,9 @@ func (r *request) isOfVersion(old, o Object) bool {
 	return true
 }
 
-// isNamedAsInPath reports whether an object that is written has the name of the request's path; where it does not,
+// checkNameInPath reports whether an object that is written has the name of the request's path; where it does not,
 // that is answered.
-func (r *request) isNamedAsInPath(o Object) bool {
+func (r *request) checkNameInPath(o Object) bool {
 	name := TextIn(MetaOf(o), "name")
 	if name == "" {
 		r.badRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided",
@@ -243,10 +243,10 @@ func (r *request) isNamedAsInPath(o Object) bool {
 	return true
 }
 
-// isInNamespaceOfPath reports whether an object that is written has the namespace of the request's path; where it has
+// checkNamespaceInPath reports whether an object that is written has the namespace of the request's path; where it has
 // another, that is answered. Where it says none, it gets the path's. An object of a kind without namespaces loses what
 // it says.
-func (r *request) isInNamespaceOfPath(o Object) bool {
+func (r *request) checkNamespaceInPath(o Object) bool {
 	meta := MetaOf(o)
 	namespace := TextIn(meta, "namespace")
 	if !r.kind.isNamespaced {
