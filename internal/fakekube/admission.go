@@ -56,7 +56,7 @@ func (s *Server) admitLocked(r *request, old, o Object) Object {
 	if s.strippedLabel != "" && r.kind.qualified() == "nodes" {
 		delete(objectIn(o, "metadata", "labels"), s.strippedLabel)
 	}
-	causes := r.kind.causes(old, o, r.isStatus)
+	causes := r.kind.validate(old, o, r.isStatus)
 	if len(causes) > 0 {
 		r.refuse(causes)
 		return nil

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The finalizers that the server sets where the garbage collector has to act before an object may go.
+// Finalizers that the server sets if the garbage collector must act before an object may be removed.
 // https://kubernetes.io/docs/concepts/architecture/garbage-collection/
 const (
 	orphanFinalizer     = "orphan"
@@ -43,8 +43,8 @@ func (s *Server) delete(r *request) {
 	r.answer(200, r.render(left, false))
 }
 
-// deleteCollection answers a DELETE of all objects that are selected, or of one page of them. The answer is the list of
-// them, as they were.
+// deleteCollection answers a DELETE of all selected objects, or of one page of them. The answer lists them as they
+// were before.
 func (s *Server) deleteCollection(r *request) {
 	d := r.readDeleteOptions()
 	if d == nil {
@@ -67,13 +67,13 @@ func (s *Server) deleteCollection(r *request) {
 	}
 }
 
-// isProtectedNamespace reports whether a request is about one of the namespaces that every cluster has.
+// isProtectedNamespace reports whether the request is for a namespace that every cluster has.
 func (r *request) isProtectedNamespace() bool {
 	isProtected := slices.Contains([]string{"default", "kube-system", "kube-public"}, r.key.Name)
 	return r.kind.qualified() == "namespaces" && isProtected
 }
 
-// deleted is the Status that says that an object was deleted.
+// deleted returns the Status that confirms a deletion.
 func (r *request) deleted(o Object) Object {
 	details := r.details()
 	details["uid"] = MetaOf(o)["uid"]
@@ -86,7 +86,7 @@ func (r *request) deleted(o Object) Object {
 	}
 }
 
-// failedPrecondition answers 409. The server names the kind here, and not the resource.
+// failedPrecondition answers 409. Unlike other conflicts, it names the kind instead of the resource.
 func (r *request) failedPrecondition(message string) {
 	details := r.details()
 	qualified := r.kind.qualified()
@@ -101,11 +101,11 @@ func (r *request) failedPrecondition(message string) {
 		details)
 }
 
-// hasOwnDeletion reports whether the first DELETE of an object of this kind only marks it, so that the server's own
-// controllers clear up before it goes. These kinds have words of their own for a precondition that is not met.
+// hasOwnDeletion reports whether a DELETE only marks objects of this kind, so that the server's own controllers clean
+// up first. The server words a failed precondition differently for these kinds.
 func (k kind) hasOwnDeletion() bool { return k.qualified() == "namespaces" || k.isDefinition() }
 
-// failedPrecondition says which precondition an object does not meet; "" is none.
+// failedPrecondition describes the precondition that an object does not meet. It returns "" if all are met.
 func (d *deletion) failedPrecondition(k kind, o Object) string {
 	uid := TextIn(MetaOf(o), "uid")
 	version := TextIn(MetaOf(o), "resourceVersion")
@@ -127,9 +127,9 @@ func (d *deletion) failedPrecondition(k kind, o Object) string {
 	return ""
 }
 
-// deleteLocked does what a DELETE asks for. An object that has finalizers stays, marked as being deleted, until a write
-// removes the last of them; so does a pod on a node, until its node has ended it. Where it stays, left is what it is
-// now; where it goes, left is what it was last. A dry run only says what would be.
+// deleteLocked carries out a DELETE. An object with finalizers stays, marked as terminating, until a write removes
+// the last one. A pod on a node stays until its node has stopped it. left is the object's present state if it stays,
+// and its last state if it is gone. A dry run changes nothing.
 func (s *Server) deleteLocked(k kind, old Object, d *deletion) (left Object, isGone bool) {
 	if k.qualified() == "namespaces" {
 		return s.deleteNamespaceLocked(k, old, d), false
@@ -171,8 +171,8 @@ func (s *Server) deleteLocked(k kind, old Object, d *deletion) (left Object, isG
 	return dying, false
 }
 
-// deleteDefinitionLocked marks a definition as being deleted; then the server's own controller removes its objects, and
-// it after them.
+// deleteDefinitionLocked marks a definition as terminating. Then, like the server's own controller, it removes the
+// objects of its kind and finally the definition.
 func (s *Server) deleteDefinitionLocked(k kind, old Object, d *deletion) (left Object, isGone bool) {
 	dying := Clone(old)
 	MetaOf(dying)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
@@ -188,7 +188,7 @@ func (s *Server) deleteDefinitionLocked(k kind, old Object, d *deletion) (left O
 	return dying, !d.isDryRun
 }
 
-// clearDefinitionLocked removes a definition that is marked as being deleted, and the objects of its kind before it.
+// clearDefinitionLocked removes the objects of a terminating definition's kind, and then the definition.
 func (s *Server) clearDefinitionLocked(k kind, dying Object) {
 	clearing := Clone(dying)
 	if status := objectIn(clearing, "status"); status != nil {
@@ -198,13 +198,13 @@ func (s *Server) clearDefinitionLocked(k kind, dying Object) {
 	s.removeLocked(definitions, KeyOf(dying))
 }
 
-// shortensGrace reports whether a pod that is being deleted is to end sooner than it was told to.
+// shortensGrace reports whether the deletion gives a terminating pod less time than it has now.
 func (d *deletion) shortensGrace(pod Object) bool {
 	return d.grace != nil && d.graceFor(pod) < graceOf(pod)
 }
 
-// setGracePeriod marks a pod as being deleted, or shortens the time that it still has. It reports whether that changes
-// the pod.
+// setGracePeriod marks a pod as terminating, or shortens its grace period if it is. It reports whether it changed the
+// pod.
 func (d *deletion) setGracePeriod(pod Object) bool {
 	grace := d.graceFor(pod)
 	if !isTerminating(pod) {
@@ -224,7 +224,7 @@ func (d *deletion) setGracePeriod(pod Object) bool {
 	return true
 }
 
-// graceFor is how many seconds a pod gets to end: none where it has no node yet, or has ended.
+// graceFor returns the grace period of a pod in seconds. It is 0 if the pod has no node or has finished.
 func (d *deletion) graceFor(pod Object) int64 {
 	spec := objectIn(pod, "spec")
 	phase := TextIn(objectIn(pod, "status"), "phase")
@@ -244,8 +244,8 @@ func (d *deletion) graceFor(pod Object) int64 {
 	return grace
 }
 
-// setFinalizers gives an object the finalizer of the garbage collector that a deletion asks for, and takes away the
-// other. It reports whether that changes anything. The finalizer itself asks for its kind of deletion, too.
+// setFinalizers replaces the garbage collector's finalizers of an object by the one for the deletion's policy.
+// Without a policy, the present finalizers decide. It reports whether it changed the object.
 func (d *deletion) setFinalizers(o Object) bool {
 	was := finalizersOf(o)
 	isOrphaning := d.policy == "Orphan" || d.policy == "" && slices.Contains(was, orphanFinalizer)
@@ -261,7 +261,7 @@ func (d *deletion) setFinalizers(o Object) bool {
 	return !slices.Equal(was, is)
 }
 
-// isCollectorFinalizer reports whether the garbage collector removes a finalizer.
+// isCollectorFinalizer reports whether the garbage collector is the one to remove a finalizer.
 func isCollectorFinalizer(finalizer string) bool {
 	return finalizer == orphanFinalizer || finalizer == foregroundFinalizer
 }
@@ -283,13 +283,14 @@ func setFinalizers(o Object, finalizers []string) {
 // isTerminating reports whether an object is being deleted.
 func isTerminating(o Object) bool { return MetaOf(o)["deletionTimestamp"] != nil }
 
-// graceOf is how many seconds an object that is being deleted has got.
+// graceOf returns the grace period of a terminating object in seconds.
 func graceOf(o Object) int64 {
 	grace, _ := MetaOf(o)["deletionGracePeriodSeconds"].(float64)
 	return int64(grace)
 }
 
-// markTerminating marks an object as being deleted so many seconds from now. Where it has a generation, that goes up.
+// markTerminating marks an object as being deleted after a grace period in seconds. It increments the generation if
+// the object has one.
 func markTerminating(o Object, grace int64) {
 	meta := MetaOf(o)
 	end := time.Now().UTC().Add(time.Duration(grace) * time.Second)
@@ -300,8 +301,8 @@ func markTerminating(o Object, grace int64) {
 	}
 }
 
-// finishDeletionLocked does for an object that is being deleted what a cluster's controllers do: the node of a pod ends it, and
-// the garbage collector removes its finalizers. Objects that it owns stay where they are.
+// finishDeletionLocked plays the controllers of a cluster for a terminating object: the node of a pod stops it, and
+// the garbage collector removes its finalizers. It leaves dependent objects alone.
 func (s *Server) finishDeletionLocked(k kind, key Key) {
 	o := Clone(s.objects[k.qualified()][key])
 	if graceOf(o) > 0 && s.HasKubelets {
@@ -325,7 +326,7 @@ func (s *Server) finishDeletionLocked(k kind, key Key) {
 	}
 }
 
-// canBeRemoved reports whether nothing keeps an object, which is being deleted, any longer.
+// canBeRemoved reports whether a terminating object has neither grace period nor finalizers left.
 func canBeRemoved(o Object) bool {
 	return isTerminating(o) && graceOf(o) == 0 && len(finalizersOf(o)) == 0
 }

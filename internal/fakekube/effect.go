@@ -15,19 +15,19 @@ import (
 )
 
 // Effect is what a Fault does to a request: Refuse, Reply, Handle, Cut, Hang, DropRequest, DropAnswer or Stall. A Lie
-// is an Effect, too, but it is about what lists and watches show, and not about single requests.
+// is also an Effect, but it changes what lists and watches show instead of affecting single requests.
 type Effect interface {
-	// String is the effect in the words of Script.
+	// String returns the effect in the text form of Script.
 	String() string
 
-	// problem says why there can be no such effect; "" is nothing.
+	// problem says why the effect is invalid. It returns "" if it is valid.
 	problem() string
 
-	// happen does it to a request.
+	// apply has the effect on a request.
 	apply(e *faultedRequest)
 }
 
-// encounter is one request that has met a fault. One goroutine has it.
+// faultedRequest is a request that has met a fault. Only the goroutine that serves it may use it.
 type faultedRequest struct {
 	server    *Server
 	w         http.ResponseWriter
@@ -37,12 +37,12 @@ type faultedRequest struct {
 	injection *Injection
 }
 
-// serveNormally lets the fake answer as if there were no fault.
+// serveNormally answers as if there were no fault. spy may be nil.
 func (e *faultedRequest) serveNormally(w http.ResponseWriter, spy Spy) {
 	e.server.serveNormally(w, e.r, e.info, e.arrival, spy)
 }
 
-// userName is the name of the user for whom the request is sent, never a token.
+// userName returns the name of the user for whom the request is sent. It never returns a token.
 func (e *faultedRequest) userName() string {
 	if name := e.r.Header.Get("Impersonate-User"); name != "" {
 		return name
@@ -54,16 +54,16 @@ func (e *faultedRequest) userName() string {
 	return user.Name
 }
 
-// Refuse answers with the Status that the server would send, and does nothing.
+// Refuse answers with the Status that the server would send, without any other effect.
 type Refuse struct {
-	// Code is the HTTP status, from 400 on.
+	// Code is the HTTP status, from 400 to 599.
 	Code int
 
-	// Reason and Message are the server's own for this code, if they are empty.
+	// Reason and Message default to those that the server uses with this code.
 	Reason  string
 	Message string
 
-	// RetryAfter is said in the header and in the Status. It is rounded up to whole seconds; 0 leaves it out.
+	// RetryAfter is sent in the header and in the Status, rounded up to whole seconds. 0 sends none.
 	RetryAfter time.Duration
 }
 
@@ -94,7 +94,7 @@ func (f Refuse) apply(e *faultedRequest) {
 
 func (f Refuse) retryAfterSeconds() int { return int((f.RetryAfter + time.Second - 1) / time.Second) }
 
-// refusal is the reason and the message with which the server refuses a user's request.
+// refusal returns the server's reason and message for refusing a user's request with this code.
 func refusal(code int, q Request, user string) (reason, message string) {
 	named := kind{group: q.Group, resource: q.Resource}.qualified()
 	if q.Name != "" {
@@ -161,15 +161,15 @@ func (f Refuse) String() string {
 	return text
 }
 
-// Reply answers so, whatever was asked for, and does nothing: what a proxy sends, or a server that has a bug.
+// Reply sends a fixed answer to any request, without any other effect, like a proxy or a server with a bug.
 type Reply struct {
-	// Code is the HTTP status. 0 is 200.
+	// Code is the HTTP status. 0 means 200.
 	Code int
 
-	// Header is the header. Without a Content-Type, that is application/json.
+	// Header is the header. Its Content-Type defaults to application/json.
 	Header map[string]string
 
-	// Body is sent as it is.
+	// Body is sent unchanged.
 	Body string
 }
 
@@ -200,8 +200,7 @@ func (f Reply) String() string {
 	return text
 }
 
-// Handle answers in place of the fake, which does nothing. It is called without a lock, and may call the fake. The text
-// form has no words for it.
+// Handle answers instead of the fake. It is called without a lock and may call the fake. It has no text form.
 type Handle http.HandlerFunc
 
 func (f Handle) apply(e *faultedRequest) { f(e.w, e.r) }
@@ -215,9 +214,8 @@ func (f Handle) problem() string {
 
 func (f Handle) String() string { return "handle …" }
 
-// Cut breaks the connection after so many bytes of the true answer's body. They are counted as they are sent, so after
-// they have been compressed, if they are. A watch's count from its first event on, so that it breaks at some later
-// moment. The answer must be longer.
+// Cut breaks the connection after a number of bytes of the normal answer's body, counted as sent, that is, after
+// compression. For a watch, counting starts with its first event. The body must be longer than that.
 type Cut struct {
 	After int
 }
@@ -226,7 +224,8 @@ func (f Cut) apply(e *faultedRequest) { e.truncate(f.After, false) }
 func (f Cut) problem() string         { return lengthProblem(f.After) }
 func (f Cut) String() string          { return fmt.Sprintf("cut after %d bytes", f.After) }
 
-// Hang falls silent after so many bytes, counted as for Cut, until the client goes away.
+// Hang stops sending after a number of bytes, counted as for Cut, and leaves the connection open until the client
+// closes it.
 type Hang struct {
 	After int
 }
@@ -235,7 +234,7 @@ func (f Hang) apply(e *faultedRequest) { e.truncate(f.After, true) }
 func (f Hang) problem() string         { return lengthProblem(f.After) }
 func (f Hang) String() string          { return fmt.Sprintf("hang after %d bytes", f.After) }
 
-// lengthProblem says why an answer cannot end after so many bytes; "" is nothing.
+// lengthProblem says why an answer cannot be cut after n bytes. It returns "" if it can.
 func lengthProblem(n int) string {
 	if n < 1 {
 		return "an answer lets at least 1 byte pass"
@@ -243,7 +242,7 @@ func lengthProblem(n int) string {
 	return ""
 }
 
-// truncate lets so many bytes of the answer pass.
+// truncate sends only the first bytes of the normal answer.
 func (e *faultedRequest) truncate(bytes int, hangs bool) {
 	e.injection.recordTruncation(true) // until the writer gets there
 	e.serveNormally(&shortWriter{
@@ -255,16 +254,16 @@ func (e *faultedRequest) truncate(bytes int, hangs bool) {
 	}, e.server.Spy)
 }
 
-// shortWriter lets so many bytes of an answer's body pass. Then it breaks the connection, or falls silent.
+// shortWriter passes on a limited number of bytes of an answer's body. Then it breaks the connection or falls silent.
 type shortWriter struct {
 	http.ResponseWriter
 	left    int // bytes that may still pass
 	hangs   bool
-	ctx     context.Context // the request's: the client has gone
-	reached func()          // called when the last of the bytes has passed
+	ctx     context.Context // of the request; done when the client is gone
+	reached func()          // called when the limit is reached
 }
 
-// Unwrap lets http.ResponseController find Flush.
+// Unwrap gives http.ResponseController access to Flush.
 func (w *shortWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *shortWriter) Write(p []byte) (int, error) {
@@ -281,14 +280,14 @@ func (w *shortWriter) Write(p []byte) (int, error) {
 	panic(http.ErrAbortHandler)
 }
 
-// DropRequest breaks the connection before anything is done.
+// DropRequest breaks the connection without processing the request.
 type DropRequest struct{}
 
 func (DropRequest) apply(*faultedRequest) { panic(http.ErrAbortHandler) }
 func (DropRequest) problem() string       { return "" }
 func (DropRequest) String() string        { return "drop request" }
 
-// DropAnswer does what the request asks for, and then breaks the connection in place of an answer.
+// DropAnswer processes the request, and then breaks the connection instead of answering.
 type DropAnswer struct{}
 
 func (DropAnswer) apply(e *faultedRequest) {
@@ -298,14 +297,14 @@ func (DropAnswer) apply(e *faultedRequest) {
 func (DropAnswer) problem() string { return "" }
 func (DropAnswer) String() string  { return "drop answer" }
 
-// nowhere is a writer whose answer nobody gets. It is the header of that answer.
+// discardAnswer is an http.ResponseWriter that discards the answer. Its value is the header.
 type discardAnswer http.Header
 
 func (n discardAnswer) Header() http.Header         { return http.Header(n) }
 func (n discardAnswer) Write(p []byte) (int, error) { return len(p), nil }
 func (n discardAnswer) WriteHeader(int)             {}
 
-// Stall gives no answer until the client goes away, and does nothing.
+// Stall neither processes nor answers the request, and waits until the client is gone.
 type Stall struct{}
 
 func (Stall) apply(e *faultedRequest) { <-e.r.Context().Done() }

@@ -10,47 +10,47 @@ import (
 	"time"
 )
 
-// Fault makes requests meet something else than the server's answer. It reads as a sentence:
+// Fault replaces or disturbs the answers to some requests. It reads like a sentence:
 //
 //	Fault{On: Requests{Verb: "patch", Resource: "nodes"}, Skip: 2, Times: 3, Do: Refuse{Code: 503}}
 //
-// Of the requests that On chooses, the first two are answered in truth, and the three after them are refused. Script
-// has the same faults in words: "patch nodes, skip 2, 3 times: refuse 503".
+// The first two requests that On selects are answered normally, and the next three are refused. Script has a text
+// form for the same fault: "patch nodes, skip 2, 3 times: refuse 503".
 type Fault struct {
-	// On chooses the requests; the zero value is all of them.
+	// On selects the requests. The zero value selects all.
 	On Requests
 
-	// Skip is how many of these pass first.
+	// Skip is how many of the selected requests pass first.
 	Skip int
 
-	// Every makes each Every-th of those that follow meet the fault, and the others pass: with 3, these are the third,
-	// the sixth and so on. 0 and 1 are all.
+	// Every makes only each Every-th of the remaining requests meet the fault: with 3, the third, the sixth and so
+	// on. 0 and 1 mean all.
 	Every int
 
-	// Rate makes that part of those that are left meet the fault, by chance: 0.1 is every tenth on the average. 0 and 1
-	// are all. Chance begins with the Seed, so that the same requests meet the fault in each run.
+	// Rate is the probability with which each remaining request meets the fault: 0.1 is one in ten on average. 0 and
+	// 1 mean all. Seed makes the choice the same in each run.
 	Rate float64
 	Seed uint64
 
-	// Times is how many requests meet the fault, or Always. 0 is one, where there is neither Every nor Rate; where there
-	// is, it must be given.
+	// Times is how many requests meet the fault, or Always. 0 means one, except with Every or Rate, which require an
+	// explicit value.
 	Times int
 
 	// Delay passes before anything else happens.
 	Delay time.Duration
 
-	// Do is what happens. If it is nil, the request is answered in truth after the Delay.
+	// Do is the effect. If it is nil, the request gets the normal answer after the Delay.
 	Do Effect
 
-	// Met, if it is not nil, is called with each request that meets the fault, before anything else happens. The request
-	// waits for it to return. It is called without a lock, on the goroutine of the request.
+	// Met, if set, is called with each request that meets the fault, before anything else happens. It runs on the
+	// goroutine of the request, which waits for it, and without a lock.
 	Met func(Request)
 }
 
-// Always is the Times of a fault that goes on until it is lifted.
+// Always is the Times of a fault that lasts until it is lifted.
 const Always = -1
 
-// problem says why there can be no such fault; "" is nothing.
+// problem says why the fault is invalid. It returns "" if it is valid.
 func (ft Fault) problem() string {
 	if problem := ft.On.problem(); problem != "" {
 		return problem
@@ -75,9 +75,10 @@ func (ft Fault) problem() string {
 	return ft.Do.problem()
 }
 
+// isByChance reports whether Rate leaves the choice to chance.
 func (ft Fault) isByChance() bool { return ft.Rate > 0 && ft.Rate < 1 }
 
-// String is the fault in the words of Script, which reads it back, unless it has an If or a Handle.
+// String returns the fault in the text form of Script. Script can parse it unless it has an If or a Handle.
 func (ft Fault) String() string {
 	text := ft.On.String()
 	if ft.Skip > 0 {
@@ -108,7 +109,7 @@ func (ft Fault) String() string {
 	return text + ": " + strings.Join(effects, ", ")
 }
 
-// ordinal is a number's form such as "3rd".
+// ordinal returns a number in a form such as "3rd".
 func ordinal(n int) string {
 	suffix := "th"
 	if n%100 < 11 || n%100 > 13 {
@@ -124,7 +125,7 @@ func ordinal(n int) string {
 	return fmt.Sprint(n, suffix)
 }
 
-// times is "once" or, say, "3 times".
+// times returns "once" or, for example, "3 times".
 func times(n int) string {
 	if n == 1 {
 		return "once"
@@ -132,30 +133,29 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// Injection is a fault that was injected. Its methods may be called at any time.
+// Injection is an injected fault. Its methods may be called at any time.
 type Injection struct {
 	server       *Server
 	fault        Fault
-	test         TB  // nil: the fault need not be met
-	firstRequest int // how many requests came before it
-	limit        int // the fault's Times, 1 for 0
+	test         TB  // nil if the fault need not be met
+	firstRequest int // index in Server.requests of the first request after the injection
+	limit        int // the fault's Times, with 1 for 0
 
-	// The server's lock guards these.
-	matched         int // requests that On has chosen so far
-	used            int // those that have met the fault
+	matched         int // requests that On has selected so far
+	used            int // requests that have met the fault so far
 	random          *rand.Rand
-	lastWasTooShort bool // the last answer to be cut was too short for that
-	hasTruncated    bool // one was not
+	lastWasTooShort bool // the last answer was too short to be cut
+	hasTruncated    bool // at least one answer was cut
 	isLifted        bool
-	lie             *lostChanges // of a Lie
+	lie             *lostChanges // state of a Lie; nil for other faults
 }
 
-// Inject adds a fault to those that are there. A request meets one fault: the first, in the order in which they were
-// added, that takes it. A Lie is no such fault: it goes with any.
+// Inject adds a fault. A request meets at most one fault: the first match in the order of injection. A Lie is
+// different: it combines with any fault.
 //
-// When the test ends, or the fault is lifted, the test fails if fewer requests than Times, or none, have met the fault,
-// or if the last answer was too short to be cut or to hang. It does not if LiftFaults or Heal have taken the fault
-// back, or if the test has failed already. Inject panics if there can be no such fault.
+// When the test ends or Lift is called, the test fails if the fault was met fewer than Times times or not at all, or
+// if the last answer was too short for its Cut or Hang. It does not fail if LiftFaults or Heal have removed the
+// fault, or if it has failed already. Inject panics if the fault is invalid.
 func (s *Server) Inject(t TB, ft Fault) *Injection {
 	t.Helper()
 	in := s.inject(t, ft)
@@ -163,7 +163,7 @@ func (s *Server) Inject(t TB, ft Fault) *Injection {
 	return in
 }
 
-// InjectUnchecked is Inject of a fault that need not be met.
+// InjectUnchecked is Inject for a fault that need not be met.
 func (s *Server) InjectUnchecked(ft Fault) *Injection { return s.inject(nil, ft) }
 
 func (s *Server) inject(t TB, ft Fault) *Injection {
@@ -188,15 +188,16 @@ func (s *Server) inject(t TB, ft Fault) *Injection {
 	return in
 }
 
-// Used is how many requests have met the fault so far. Of a Lie, it is how many lists and events have been false.
+// Used returns how many requests have met the fault so far. For a Lie, it returns how many lists and events were
+// false.
 func (in *Injection) Used() int {
 	in.server.mu.Lock()
 	defer in.server.mu.Unlock()
 	return in.used
 }
 
-// Lift ends the fault: no request meets it any more. Those that have met it go on with it. The test fails if the fault
-// has not been met as Inject says.
+// Lift removes the fault. Requests that have already met it remain affected. The test fails if the fault was not met
+// as Inject requires.
 func (in *Injection) Lift() {
 	in.check()
 	in.server.mu.Lock()
@@ -209,7 +210,7 @@ func (in *Injection) liftLocked() {
 	in.server.signalChangeLocked() // a lie's watches may look again
 }
 
-// check fails the test if the fault was not met, unless it has ended.
+// check fails the test if the fault has neither been met nor lifted.
 func (in *Injection) check() {
 	if in.test == nil {
 		return
@@ -227,10 +228,10 @@ func (in *Injection) check() {
 	}
 }
 
-// redactedToken stands for a bearer token in messages, which show none.
+// redactedToken replaces bearer tokens in messages.
 const redactedToken = "TOKEN"
 
-// withoutTokensLocked is the User of Requests as messages show it.
+// withoutTokensLocked redacts the tokens in Requests.User.
 func (s *Server) withoutTokensLocked(users string) string {
 	shown := strings.Split(users, "|")
 	for i, user := range shown {
@@ -241,7 +242,7 @@ func (s *Server) withoutTokensLocked(users string) string {
 	return strings.Join(shown, "|")
 }
 
-// shortfallLocked says what there was less of than there should have been; "" is nothing.
+// shortfallLocked says how the fault was not met. It returns "" if it was met.
 func (in *Injection) shortfallLocked() string {
 	isEndless := in.limit == Always
 	cutNone := in.lastWasTooShort && !(isEndless && in.hasTruncated)
@@ -258,7 +259,7 @@ func (in *Injection) shortfallLocked() string {
 	return ""
 }
 
-// requestsSinceLocked says which requests have come since the fault was injected.
+// requestsSinceLocked describes the requests that came after the injection.
 func (in *Injection) requestsSinceLocked() string {
 	const most = 20
 	var routes []string
@@ -284,7 +285,7 @@ func (in *Injection) requestsSinceLocked() string {
 	return strings.Join(routes, ", ") + more
 }
 
-// describeValue is a request in the words of Script, without its token.
+// scriptWords returns the request in the text form of Script, without its token.
 func (q Request) scriptWords() string {
 	what := cmp.Or(q.fullResource(), q.Path)
 	return Requests{Verb: q.Verb, Resource: what, Namespace: q.Namespace, Name: q.Name, User: q.User}.String()
@@ -309,7 +310,7 @@ func (in *Injection) matchLocked(q Request) bool {
 	return true
 }
 
-// matchFault is the fault that a request meets; nil is none.
+// matchFault returns the fault that a request meets, or nil.
 func (s *Server) matchFault(q Request) *Injection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -320,7 +321,7 @@ func (s *Server) matchFault(q Request) *Injection {
 	return s.injections[i]
 }
 
-// serveFault lets a request meet a fault.
+// serveFault serves a request that meets a fault.
 func (s *Server) serveFault(w http.ResponseWriter, r *http.Request, asked Request, came arrivalState, met *Injection) {
 	ft := met.fault
 	if ft.Met != nil {
@@ -343,7 +344,7 @@ func (s *Server) serveFault(w http.ResponseWriter, r *http.Request, asked Reques
 	ft.Do.apply(e)
 }
 
-// recordTruncation notes whether an answer was too short for a Cut or a Hang.
+// recordTruncation records whether an answer was too short for a Cut or a Hang.
 func (in *Injection) recordTruncation(isShort bool) {
 	in.server.mu.Lock()
 	defer in.server.mu.Unlock()
@@ -353,8 +354,8 @@ func (in *Injection) recordTruncation(isShort bool) {
 	}
 }
 
-// LiftFaults takes back all faults, met or not: no test fails for want of them. Requests that have met one go on with
-// it.
+// LiftFaults removes all faults. No test fails because they were not met. Requests that have already met one remain
+// affected.
 func (s *Server) LiftFaults() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -368,7 +369,7 @@ func (s *Server) liftFaultsLocked() {
 	s.injections = nil
 }
 
-// FaultsLeft reports whether requests are still to meet a fault.
+// FaultsLeft reports whether any fault can still be met.
 func (s *Server) FaultsLeft() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,31 +5,32 @@ import (
 	"strings"
 )
 
-// kind is a version of a kind of objects that the fake serves. A kind that is served in several versions has one of
-// these for each; they share their objects.
+// kind is one version of a kind of objects that the fake serves. If a kind is served in several versions, each has
+// its own entry, and they share their objects.
 type kind struct {
-	group   string // "" is the core group
+	group   string // "" for the core group
 	version string
 
-	resource string // in paths, such as "pods"
-	kind     string // in objects, such as "Pod"
-	singular string // what kubectl calls one object, such as "pod"
+	resource string // plural, as in paths, such as "pods"
+	kind     string // as in objects, such as "Pod"
+	singular string // kubectl's word for one object, such as "pod"
 
-	shortNames []string // that kubectl understands, such as "po"
-	categories []string // groups of resources that kubectl lists together, such as "all"
+	shortNames []string // kubectl's abbreviations, such as "po"
+	categories []string // kubectl's groups of resources, such as "all"
 
 	isNamespaced bool
-	hasStatus    bool // the status is a subresource: a write to the object does not change it
-	isReview     bool // it is created to get an answer, and not kept
+	hasStatus    bool // status is a subresource, so writes to the object do not change it
+	isReview     bool // a POST is answered but nothing is stored
 
-	// crd is the version in the CustomResourceDefinition, with its schema and columns. It is nil for a built-in kind.
+	// crd is the entry for this version in the CustomResourceDefinition, with its schema and columns. It is nil for a
+	// built-in kind.
 	crd Object
 
-	// installation tells one definition of a custom resource from the one before it. It is 0 for a built-in kind.
+	// installation differs between successive definitions of the same custom resource. It is 0 for a built-in kind.
 	installation int
 }
 
-// builtIn are the kinds that are always there, in the order of discovery.
+// builtIn lists the kinds that are always served, in the order of discovery.
 var builtIn = []kind{
 	{
 		version: "v1", resource: "pods", kind: "Pod", singular: "pod",
@@ -134,10 +135,10 @@ var builtIn = []kind{
 	},
 }
 
-// apiVersion is the group and the version, as objects name them: "v1", or "coordination.k8s.io/v1".
+// apiVersion returns the group and version as in objects: "v1" or "coordination.k8s.io/v1".
 func (k kind) apiVersion() string { return strings.TrimPrefix(k.group+"/"+k.version, "/") }
 
-// path is where the API has the group and version.
+// path returns the path of the group and version, without a leading slash.
 func (k kind) path() string {
 	if k.group == "" {
 		return "api/" + k.version
@@ -145,8 +146,8 @@ func (k kind) path() string {
 	return "apis/" + k.group + "/" + k.version
 }
 
-// qualified is the resource as messages name it: "pods", or "leases.coordination.k8s.io". The fake keeps the objects
-// under this name.
+// qualified returns the resource as in messages: "pods" or "leases.coordination.k8s.io". Server.objects uses it as
+// its key.
 func (k kind) qualified() string {
 	if k.group == "" {
 		return k.resource
@@ -154,25 +155,25 @@ func (k kind) qualified() string {
 	return k.resource + "." + k.group
 }
 
-// isCustom reports whether the kind comes from a CustomResourceDefinition.
+// isCustom reports whether a CustomResourceDefinition defines the kind.
 func (k kind) isCustom() bool { return k.installation > 0 }
 
 // isDefinition reports whether the kind is CustomResourceDefinition.
 func (k kind) isDefinition() bool { return k.qualified() == definitions }
 
-// kindsLocked are all kinds that the fake serves now: those that are built in, and then those of the definitions that
-// clients have made. The slice must not be changed.
+// kindsLocked returns all served kinds: first the built-in ones, then the custom ones. The caller must not modify the
+// slice.
 func (s *Server) kindsLocked() []kind { return s.kinds }
 
-// servedKinds is kindsLocked for whoever does not hold the lock.
+// servedKinds is kindsLocked for callers that do not hold the lock.
 func (s *Server) servedKinds() []kind {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.kinds
 }
 
-// kindLocked finds the kind of a resource, named by its plural ("leases") or, where two groups have the same, by its
-// plural and group ("leases.coordination.k8s.io"). Of several versions it is the preferred one.
+// kindLocked finds a kind by its plural ("leases") or by its plural and group ("leases.coordination.k8s.io"), which
+// tells apart groups that share a plural. If several versions are served, it returns the preferred one.
 func (s *Server) kindLocked(resource string) (k kind, isServed bool) {
 	i := slices.IndexFunc(s.kinds, func(k kind) bool { return k.resource == resource })
 	if i < 0 {
@@ -195,7 +196,7 @@ func (s *Server) kindOfRouteLocked(rt Route) (k kind, isServed bool) {
 	return s.kinds[i], true
 }
 
-// objectsLocked are the objects of a resource, named as for kindLocked; nil where the fake has no such resource.
+// objectsLocked returns the objects of a resource, named as for kindLocked, or nil if it is not served.
 func (s *Server) objectsLocked(resource string) map[Key]Object {
 	k, isServed := s.kindLocked(resource)
 	if !isServed {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// list answers a list, or one of its pages. The parameters have been read.
+// list answers a list request, or one of its pages.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
 func (s *Server) list(r *request) {
 	options := r.listOptions
@@ -49,8 +49,8 @@ func (s *Server) list(r *request) {
 	r.answerPage(p)
 }
 
-// wantsExactVersion reports whether a list is to be as things were at the version. A limit without a
-// resourceVersionMatch means that, too: so it was before there was that parameter.
+// wantsExactVersion reports whether the list must show the objects as they were at the version. A limit without a
+// resourceVersionMatch also asks for that, because it did so before that parameter existed.
 func (o listOptions) wantsExactVersion(version uint64) bool {
 	if version == 0 {
 		return false
@@ -59,7 +59,7 @@ func (o listOptions) wantsExactVersion(version uint64) bool {
 	return o.match == matchExact || isLegacy
 }
 
-// listFrom answers with the page that a continue token stands for.
+// listFrom answers with the page of a continue token.
 func (s *Server) listFrom(r *request, selects func(Object) bool) {
 	options := r.listOptions
 	token, err := parseContinue(options.token)
@@ -91,23 +91,25 @@ func (s *Server) listFrom(r *request, selects func(Object) bool) {
 	r.answerPage(p)
 }
 
-// listMeta is the metadata of a list. https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/list-meta/
+// listMeta is the metadata of a list.
+// https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/list-meta/
 type listMeta struct {
 	ResourceVersion    string  `json:"resourceVersion,omitempty"`
-	Continue           *string `json:"continue,omitempty"` // nil is left out, but not ""
+	Continue           *string `json:"continue,omitempty"` // nil is left out, "" is not
 	RemainingItemCount int     `json:"remainingItemCount,omitempty"`
 }
 
-// page says which objects a list is to have, or one of its pages.
+// page selects the objects of a list or of one of its pages.
 type page struct {
-	version int            // of the list
-	objects map[Key]Object // the objects of the kind as they were at the version
+	version int            // resourceVersion of the list
+	objects map[Key]Object // all objects of the kind at that version
 	selects func(Object) bool
-	start   string // the place of the first object, "" for the first page
-	limit   int    // the largest number of objects; 0 and less: no limit
+	start   string // continue key of the first object; "" for the first page
+	limit   int    // maximum number of objects; no limit if it is 0 or less
 }
 
-// answerPage answers with a page, and with the token of the next one, if there is one. The lock is held.
+// answerPage answers with a page and, if more objects follow, with a token for the next one. The caller holds the
+// lock.
 func (r *request) answerPage(p page) {
 	found := selectedInOrder(p.objects, p.selects)
 	if p.start != "" {
@@ -129,7 +131,8 @@ func (r *request) answerPage(p page) {
 	r.answerList(meta, found)
 }
 
-// continueKeyOf is where an object stands in a list: its key, from which the namespace of the request is left out.
+// continueKeyOf returns an object's position in a list: its key, without the namespace if the request is for only
+// one.
 func (r *request) continueKeyOf(o Object) string {
 	if r.key.Namespace != "" {
 		return KeyOf(o).Name
@@ -137,7 +140,7 @@ func (r *request) continueKeyOf(o Object) string {
 	return KeyOf(o).String()
 }
 
-// selectedInOrder are those of the objects that are selected, in the order of etcd's keys.
+// selectedInOrder returns the selected objects in the order of their keys in etcd.
 func selectedInOrder(all map[Key]Object, selects func(Object) bool) []Object {
 	type placed struct {
 		place string
@@ -157,8 +160,8 @@ func selectedInOrder(all map[Key]Object, selects func(Object) bool) []Object {
 	return objects
 }
 
-// objectsAtLocked are the objects of a kind as they were at a version that is not forgotten. The map must not be
-// changed. What has happened since is undone, the newest first.
+// objectsAtLocked returns the objects of a kind as they were at a version that has not been compacted. It undoes
+// later changes, newest first. The caller must not modify the map.
 func (s *Server) objectsAtLocked(k kind, version int) map[Key]Object {
 	then := s.objects[k.qualified()]
 	isCopy := false
@@ -182,7 +185,7 @@ func (s *Server) objectsAtLocked(k kind, version int) map[Key]Object {
 	return then
 }
 
-// read answers a GET of one object. It is as it is now, whatever version of the past the client asks for.
+// read answers a GET of one object with its current state, even if the request names an older version.
 func (s *Server) read(r *request) {
 	if r.rejectInvalidName() {
 		return

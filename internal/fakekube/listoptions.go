@@ -7,41 +7,42 @@ import (
 	"time"
 )
 
-// The values of the parameter resourceVersionMatch.
+// Values of the parameter resourceVersionMatch.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
 const (
 	matchExact        = "Exact"
 	matchNotOlderThan = "NotOlderThan"
 )
 
-// listOptions are the parameters of a list or a watch.
+// listOptions holds the parameters of a list or a watch.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-parameters/common-parameters/
 type listOptions struct {
-	// versionText is the resourceVersion as it was sent: "0" and "" differ.
+	// versionText is the resourceVersion as sent. "0" and "" have different meanings.
 	versionText string
 
-	// match is the resourceVersionMatch, "" where there is none.
+	// match is the resourceVersionMatch, or "".
 	match string
 
-	// limit is the largest number of items in a page. 0 and less is no limit.
+	// limit is the maximum number of items in a page. 0 or less means no limit.
 	limit int64
 
-	// token is the continue token, "" on the first page.
+	// token is the continue token. It is "" for the first page.
 	token string
 
-	// timeout is how long a watch goes on. 0 leaves that to the server; a watch with a negative timeout ends at once.
+	// timeout is the requested duration of a watch. 0 leaves it to the server, and a negative timeout ends the watch
+	// at once.
 	timeout time.Duration
 
-	// hasInitialEvents says that the client has set sendInitialEvents, to the value of wantsInitialEvents. A watch
-	// that begins at no version or at 0 counts as one that has set it to true.
+	// hasInitialEvents means that sendInitialEvents was set, to the value of wantsInitialEvents. A watch without a
+	// version, or from version 0, is treated as if it had set it to true.
 	hasInitialEvents   bool
 	wantsInitialEvents bool
 
 	wantsBookmarks bool
 }
 
-// readListOptions reads and checks the parameters of a list or a watch. Where they are invalid, it answers so and
-// reports false. The order of the checks is the server's.
+// readListOptions parses and validates the parameters of a list or a watch, in the server's order. If they are
+// invalid, it answers so and returns false.
 func (r *request) readListOptions() bool {
 	o := listOptions{
 		versionText:        r.query.Get("resourceVersion"),
@@ -76,9 +77,9 @@ func (r *request) readListOptions() bool {
 	}
 	var causes []cause
 	if isWatch {
-		causes = o.watchCauses()
+		causes = o.validateForWatch()
 	} else {
-		causes = o.listCauses()
+		causes = o.validateForList()
 	}
 	if len(causes) > 0 {
 		r.refuseAs("ListOptions", "meta.k8s.io", "", causes)
@@ -88,7 +89,7 @@ func (r *request) readListOptions() bool {
 	return true
 }
 
-// integer reads a parameter that is a number. It is 0 where there is none, but not where it is empty.
+// integer parses a numeric parameter. A missing one is 0; an empty one is an error.
 func integer(query url.Values, name string) (int64, error) {
 	if !query.Has(name) {
 		return 0, nil
@@ -96,7 +97,8 @@ func integer(query url.Values, name string) (int64, error) {
 	return strconv.ParseInt(query.Get(name), 10, 64)
 }
 
-// checkSelectors reports whether the selectors are well formed. The server looks at the fields that they name later.
+// checkSelectors reports whether the selectors are well formed. If not, it answers 400. The server checks later
+// whether the selected fields exist.
 func (r *request) checkSelectors() bool {
 	_, err := parseLabelSelector(r.query.Get("labelSelector"))
 	if err == nil {
@@ -109,8 +111,8 @@ func (r *request) checkSelectors() bool {
 	return true
 }
 
-// listCauses is what is wrong with the parameters of a list.
-func (o listOptions) listCauses() []cause {
+// validateForList validates the parameters of a list.
+func (o listOptions) validateForList() []cause {
 	var causes []cause
 	if o.match != "" {
 		if o.versionText == "" {
@@ -132,8 +134,8 @@ func (o listOptions) listCauses() []cause {
 	return causes
 }
 
-// watchCauses is what is wrong with the parameters of a watch.
-func (o listOptions) watchCauses() []cause {
+// validateForWatch validates the parameters of a watch.
+func (o listOptions) validateForWatch() []cause {
 	var causes []cause
 	if o.hasInitialEvents && o.match != matchNotOlderThan {
 		causes = append(causes,
@@ -155,10 +157,10 @@ func (o listOptions) watchCauses() []cause {
 	return causes
 }
 
-// forbiddenMatch refuses a resourceVersionMatch that does not go with the other parameters.
+// forbiddenMatch refuses a resourceVersionMatch that contradicts other parameters.
 func forbiddenMatch(why string) cause { return forbiddenField("resourceVersionMatch", why) }
 
-// parseVersion reads a resourceVersion that a client has sent. The empty text is 0. The error is in the server's words.
+// parseVersion parses a resourceVersion from a client. The empty text is 0. The error has the server's wording.
 func parseVersion(text string) (uint64, error) {
 	if text == "" {
 		return 0, nil
@@ -170,8 +172,8 @@ func parseVersion(text string) (uint64, error) {
 	return version, nil
 }
 
-// tooLargeVersion is the Status that refuses a version from the future. A server that reads from its cache asks for patience:
-// the cache may not have come that far yet.
+// tooLargeVersion returns the Status for a version in the future. If the real server would read from its cache, which
+// may lag behind, the Status asks the client to retry.
 func (k kind) tooLargeVersion(wanted uint64, current int) any {
 	details := Object{
 		"causes": []any{Object{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}},
@@ -183,7 +185,7 @@ func (k kind) tooLargeVersion(wanted uint64, current int) any {
 	return Status(504, "Timeout", message, details)
 }
 
-// failTooLargeVersion answers a request for a version from the future.
+// failTooLargeVersion answers 504 to a request for a version in the future.
 func (r *request) failTooLargeVersion(wanted uint64, current int) {
 	if r.kind.isCached() {
 		r.w.Header().Set("Retry-After", "1")
@@ -191,6 +193,6 @@ func (r *request) failTooLargeVersion(wanted uint64, current int) {
 	r.answer(504, r.kind.tooLargeVersion(wanted, current))
 }
 
-// isCached reports whether a real server answers for the kind from its watch cache. It does for all kinds but Events,
-// for which it asks etcd.
+// isCached reports whether a real server answers from its watch cache. It does so for all kinds except Events, which
+// it reads from etcd.
 func (k kind) isCached() bool { return k.group != "" || k.resource != "events" }

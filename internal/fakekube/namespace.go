@@ -125,7 +125,7 @@ func (s *Server) finalize(r *request) {
 	}
 	var causes []cause
 	for i, finalizer := range textsIn(partIn(o, "spec")["finalizers"]) {
-		causes = append(causes, namespaceFinalizerCauses(fmt.Sprintf("spec.finalizers[%d]", i), finalizer)...)
+		causes = append(causes, validateNamespaceFinalizer(fmt.Sprintf("spec.finalizers[%d]", i), finalizer)...)
 	}
 	if len(causes) > 0 {
 		r.refuse(causes)

@@ -7,35 +7,35 @@ import (
 	"time"
 )
 
-// Request is a request that the fake got, and what the router understood of it.
+// Request is a request that the fake received, with its route.
 type Request struct {
 	Method string
 	Path   string
 	Query  url.Values
-	Header http.Header // as it came
+	Header http.Header // as received
 	Body   string
 
-	// User is the name of the user who sent the request. It is "" where the request has no credential, or a wrong one.
+	// User is the name of the authenticated user. It is "" if the request has no credential or a wrong one.
 	User string
 
-	// Token is the bearer token of the request, "" where it has none. No message of the fake shows it.
+	// Token is the request's bearer token, or "". The fake never shows it in a message.
 	Token string
 
-	HTTP2 bool      // or else HTTP/1.1
-	At    time.Time // when its body had come, virtual in a bubble
+	HTTP2 bool      // HTTP/2 rather than HTTP/1.1
+	At    time.Time // when the whole body had arrived; in virtual time within a bubble
 
-	// Host is how the client calls the server. It tells one replica of a program from another.
+	// Host is the address by which the client called the server. Tests use it to tell replicas apart.
 	Host string
 
 	Route
 }
 
-// String is the method, the path with the query, and the body.
+// String returns the method, the path with the query, and the body.
 func (q Request) String() string {
 	return q.Method + " " + q.Path + "?" + q.Query.Encode() + " " + q.Body
 }
 
-// RequestOf describes a request by what its head says. The caller adds the body, the user and the token.
+// RequestOf describes a request by its head. The caller fills in the body, the user and the token.
 func RequestOf(r *http.Request) Request {
 	query := r.URL.Query()
 	return Request{
@@ -50,52 +50,51 @@ func RequestOf(r *http.Request) Request {
 	}
 }
 
-// Answer is what the fake answers to a request.
+// Answer is the fake's answer to a request.
 type Answer struct {
 	Request Request
 
-	// Code is the HTTP status. It is 200 for a watch that runs.
+	// Code is the HTTP status. It is 200 for a running watch.
 	Code int
 
-	// Body is the answer in JSON, also where it is sent as protobuf. A watch has none.
+	// Body is the answer in JSON, even if it is sent as protobuf. It is empty for a watch.
 	Body []byte
 
-	// Items are the objects of a list, or of one of its pages, in full.
+	// Items are the complete objects of a list or of one of its pages.
 	Items []Object
 
-	// HasMore says that a list has more pages after this one.
+	// HasMore means that the list has more pages.
 	HasMore bool
 
-	// IsCut says that a fault will cut the answer short on its way, so that it does not arrive whole. The fault of
-	// a watch strikes at some later moment: no event of such a watch is sure to arrive.
+	// IsCut means that a fault will truncate the answer. A truncated watch breaks at some later time, so any of its
+	// events may be lost.
 	IsCut bool
 }
 
-// Spy hears what happens at the fake, as it happens. Its methods are called on the goroutines that serve requests,
-// several at a time, and what they do delays the client. They must not change the objects that they get.
+// Spy observes the fake. Its methods are called on the goroutines that serve requests, several at a time, and delay
+// the client until they return. They must not modify the objects that they get.
 //
-// An answer that a fault replaces, breaks off before it begins, or loses, is not told: the client gets none of it.
+// Answers that a fault replaces or drops are not reported, because the client does not receive them.
 type Spy interface {
-	// Asked is called with each request before anything is done about it, except those of hosts that are cut off.
-	// The fake is not locked.
+	// Asked is called with each request before it is processed, except for requests from hosts that are cut off. The
+	// fake is not locked.
 	Asked(q Request)
 
-	// Told is called before a watch sends an event, ADDED, MODIFIED or DELETED, with the object in full. The objects with
-	// which a watch without a version begins are told, too. Bookmarks, errors and frames of SendFrame are not. The fake is
-	// not locked.
+	// Told is called before a watch sends an ADDED, MODIFIED or DELETED event, with the complete object. Initial
+	// events are included; bookmarks, errors and frames of SendFrame are not. The fake is not locked.
 	Told(a Answer, event string, o Object)
 
-	// Answered is called before an answer is sent, whether a success or a refusal: also where a watch is refused, but
-	// not where one begins. The texts of /readyz, /livez, /healthz and of an unknown path are not told, nor is an answer
-	// without a body. The fake is not locked.
+	// Answered is called before an answer is sent, successful or not. This includes the refusal of a watch, but not
+	// the start of one. The text answers of /readyz, /livez, /healthz and unknown paths, and answers without a body,
+	// are not reported. The fake is not locked.
 	Answered(a Answer)
 
-	// Changed is called with each change, in the order of their versions. The fake is locked: the spy must not call it.
+	// Changed is called with each change, in the order of versions. The fake is locked, so the spy must not call it.
 	Changed(c Change)
 }
 
-// Requests returns the requests so far that match, in the order in which they came. Those that met a fault or were cut
-// off are among them. It calls match with the fake locked, so that match must not call the fake.
+// Requests returns the matching requests so far, in the order in which they arrived, including those that met a fault
+// or were cut off. It calls match with the fake locked, so match must not call the fake.
 func (s *Server) Requests(match func(Request) bool) []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +107,7 @@ func (s *Server) Requests(match func(Request) bool) []Request {
 	return found
 }
 
-// ForgetRequests forgets the requests so far. A fake that serves for days needs it, as it keeps each of them.
+// ForgetRequests clears the log of requests. A fake that runs for days needs this, because it keeps every request.
 func (s *Server) ForgetRequests() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,8 +117,8 @@ func (s *Server) ForgetRequests() {
 	}
 }
 
-// IsWrite reports whether a request would make, change or delete objects, of any resource but Events. It is for
-// Requests, as IsList and IsWatch are.
+// IsWrite reports whether a request creates, changes or deletes objects other than Events. Like IsList and IsWatch,
+// it is meant for Requests.
 func IsWrite(q Request) bool {
 	switch q.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":
@@ -128,29 +127,29 @@ func IsWrite(q Request) bool {
 	return false
 }
 
-// IsList matches lists of a resource, in one namespace or all, and their pages.
+// IsList returns a matcher for lists of a resource and their pages, in one namespace or all.
 func IsList(resource string) func(Request) bool {
 	return func(q Request) bool {
 		return q.Verb == "list" && q.Resource == resource
 	}
 }
 
-// IsWatch matches watches of a resource, in one namespace or all.
+// IsWatch returns a matcher for watches of a resource, in one namespace or all.
 func IsWatch(resource string) func(Request) bool {
 	return func(q Request) bool {
 		return q.Verb == "watch" && q.Resource == resource
 	}
 }
 
-// nextRequestOrChange is closed with the next request or change, whichever is first.
+// nextRequestOrChange returns a channel that is closed with the next request or change.
 func (s *Server) nextRequestOrChange() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.activity
 }
 
-// Await waits until cond holds, in real time, and fails the test if it does not within 20 s. It looks again with each
-// request and each change, and now and then besides: a controller may act without telling the server. It must be
+// Await waits until cond holds, and fails the test if it does not within 20 s of real time. It checks cond after each
+// request and change, and also every 50 ms, because a controller may act without contacting the server. It must be
 // called on the test's own goroutine.
 func (s *Server) Await(t TB, what string, cond func() bool) {
 	t.Helper()
@@ -175,7 +174,7 @@ func (s *Server) Await(t TB, what string, cond func() bool) {
 	}
 }
 
-// answerForSpy is the answer as a spy is told of it.
+// answerForSpy returns the answer as reported to a spy.
 func (r *request) answerForSpy() Answer {
 	return Answer{
 		Request: r.info,
@@ -187,8 +186,8 @@ func (r *request) answerForSpy() Answer {
 	}
 }
 
-// isCut reports whether a fault will keep the answer from arriving whole. A watch has no length, so that a fault cuts
-// it sooner or later.
+// isCut reports whether a fault will truncate the answer. A watch has no fixed length, so a fault truncates it sooner
+// or later.
 func (r *request) isCut() bool {
 	w, isFaulty := r.w.(*shortWriter)
 	if !isFaulty {

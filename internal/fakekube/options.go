@@ -22,8 +22,8 @@ const managerLength = 128
 // readOptions reads the options of a write from the query. Where they are invalid, it answers so and reports false.
 // name is what the server calls them, such as "CreateOptions".
 func (r *request) readOptions(name string) bool {
-	causes := managerCauses(r.query.Get("fieldManager"))
-	causes = append(causes, dryRunCauses(r.query["dryRun"])...)
+	causes := validateFieldManager(r.query.Get("fieldManager"))
+	causes = append(causes, validateDryRun(r.query["dryRun"])...)
 	validation := r.query.Get("fieldValidation")
 	switch validation {
 	case "":
@@ -33,7 +33,7 @@ func (r *request) readOptions(name string) bool {
 		causes = append(causes, notSupported("fieldValidation", validation, "", "Ignore", "Strict", "Warn"))
 	}
 	if r.info.Verb == "patch" {
-		causes = append(r.applyCauses(), causes...)
+		causes = append(r.validateApplyOptions(), causes...)
 	}
 	if len(causes) > 0 {
 		r.refuseAs(name, "meta.k8s.io", "", causes)
@@ -43,8 +43,8 @@ func (r *request) readOptions(name string) bool {
 	return true
 }
 
-// applyCauses are what is wrong with the options of a patch that are for server-side apply.
-func (r *request) applyCauses() []cause {
+// validateApplyOptions validates the options of a patch that are for server-side apply.
+func (r *request) validateApplyOptions() []cause {
 	isApply := strings.HasPrefix(r.Header.Get("Content-Type"), mediaApplyPatch)
 	switch {
 	case !isApply && r.query.Has("force"):
@@ -55,8 +55,8 @@ func (r *request) applyCauses() []cause {
 	return nil
 }
 
-// managerCauses are what is wrong with the name of a field manager.
-func managerCauses(manager string) []cause {
+// validateFieldManager validates the name of a field manager.
+func validateFieldManager(manager string) []cause {
 	var causes []cause
 	if len(manager) > managerLength {
 		causes = append(causes, tooLong("fieldManager", managerLength))
@@ -70,8 +70,8 @@ func managerCauses(manager string) []cause {
 	return causes
 }
 
-// dryRunCauses are what is wrong with the values of dryRun. "All" is the only one that there is.
-func dryRunCauses(values []string) []cause {
+// validateDryRun validates the values of dryRun. "All" is the only one that there is.
+func validateDryRun(values []string) []cause {
 	for _, value := range values {
 		if value != "All" {
 			return []cause{notSupported("dryRun", values, "All")}
@@ -113,7 +113,7 @@ func (r *request) parseDeleteOptions(body []byte) *deletion {
 		return nil
 	}
 	policy, causes := said.policy()
-	causes = append(causes, dryRunCauses(said.DryRun)...)
+	causes = append(causes, validateDryRun(said.DryRun)...)
 	if len(causes) > 0 {
 		r.refuseAs("DeleteOptions", "meta.k8s.io", "", causes)
 		return nil

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The media types of patches.
+// Media types of patches.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#patch-and-apply
 const (
 	mediaJSONPatch      = "application/json-patch+json"
@@ -17,7 +17,7 @@ const (
 	mediaApplyPatch     = "application/apply-patch+yaml"
 )
 
-// patch answers a PATCH. Server-side apply is refused.
+// patch answers a PATCH. It refuses server-side apply.
 func (s *Server) patch(r *request) {
 	media := r.patchMediaType()
 	if media == "" || !r.readOptions("PatchOptions") {
@@ -42,7 +42,7 @@ func (s *Server) patch(r *request) {
 	s.writeLocked(r, old, o)
 }
 
-// patchMediaTypes are the media types of patches that the fake takes for objects of the kind.
+// patchMediaTypes lists the media types of patches that the fake accepts for the kind.
 func (k kind) patchMediaTypes() []string {
 	types := []string{mediaJSONPatch, mediaMergePatch}
 	if !k.isCustom() {
@@ -51,7 +51,8 @@ func (k kind) patchMediaTypes() []string {
 	return types
 }
 
-// patchMediaType is the media type of a patch. Where the server takes no such patches, it answers so and returns "".
+// patchMediaType returns the media type of the patch. If the server does not accept it, it answers 415 and returns
+// "".
 func (r *request) patchMediaType() string {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	types := append(r.kind.patchMediaTypes(), mediaApplyPatch)
@@ -69,15 +70,15 @@ func (r *request) patchMediaType() string {
 	return ""
 }
 
-// errPatch is that a JSON patch cannot be applied. The server does not say why.
+// errPatch means that a JSON patch cannot be applied. The server gives no reason.
 var errPatch = errors.New("the server rejected our request due to an error in our request")
 
-// badPatch is a patch that the server cannot read, a 400.
+// badPatch is the error of a patch that the server cannot decode: a 400.
 type badPatch struct{ message string }
 
 func (e badPatch) Error() string { return e.message }
 
-// patchTooLarge is a JSON patch of more operations than the server takes, a 413.
+// patchTooLarge is the error of a JSON patch with too many operations: a 413.
 type patchTooLarge struct{ operations int }
 
 func (e patchTooLarge) Error() string {
@@ -85,7 +86,7 @@ func (e patchTooLarge) Error() string {
 		maxPatchOps, e.operations)
 }
 
-// applyPatch is what a patch makes of an object. It is nil where that cannot be, which is answered.
+// applyPatch returns the patched object. If the patch fails, it answers so and returns nil.
 func (r *request) applyPatch(media string, old Object) Object {
 	o := Clone(old)
 	o["kind"] = r.kind.kind
@@ -108,7 +109,7 @@ func (r *request) applyPatch(media string, old Object) Object {
 	return nil
 }
 
-// patchObject is an object with a patch applied to it. The object is used up.
+// patchObject applies a patch to o, which it may modify.
 func (k kind) patchObject(media string, o Object, body []byte) (Object, error) {
 	if media == mediaJSONPatch {
 		return applyJSONPatch(o, body)
@@ -131,7 +132,7 @@ func (k kind) patchObject(media string, o Object, body []byte) (Object, error) {
 	return o, nil
 }
 
-// patchProblems are the duplicate fields of a patch and, where it is a JSON patch, the unknown ones.
+// patchProblems lists the duplicate fields of a patch and, for a JSON patch, also the unknown ones.
 func patchProblems(media string, body []byte) []string {
 	if media != mediaJSONPatch {
 		return strictProblems(body, anything)
@@ -143,9 +144,9 @@ func patchProblems(media string, body []byte) []string {
 	return problems
 }
 
-// checkPatched is a patched object as it is stored. It is nil where that is none of the request's kind, or where it or the
-// patch has fields that the client does not want to be passed over, which is answered. problems are the fields of the
-// patch that are duplicate or unknown.
+// checkPatched returns a patched object in its stored form. problems lists the patch's own unknown and duplicate
+// fields. If the object is not of the request's kind, or strict validation finds a problem, it answers so and returns
+// nil.
 func (r *request) checkPatched(o Object, problems []string) Object {
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -175,7 +176,7 @@ func (r *request) checkPatched(o Object, problems []string) Object {
 	return stored
 }
 
-// refusePatched refuses what a patch has made of an object. The server says the whole of it.
+// refusePatched answers 422. Like the server, it repeats the whole patched object.
 func (r *request) refusePatched(text []byte, why string) {
 	r.refuseWith("", "", Object{}, []cause{invalidValue("patch", string(text), why)})
 }

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// attributes are what a user asks for, as a rule of RBAC sees it.
+// attributes describe an action for authorization by RBAC.
 type attributes struct {
 	verb        string
 	group       string
-	resource    string // "" for a path that is no resource
+	resource    string // "" for a path outside of the resources
 	subresource string
 	namespace   string
 	name        string
-	path        string // where resource is ""
+	path        string // set if resource is ""
 }
 
-// attributesOf reads a request as RBAC does: a namespace is in itself, and a collection from which a field selector
-// picks one name is that object.
+// attributesOf returns the attributes of a request. As in RBAC, a namespace belongs to itself, and a collection
+// request whose field selector picks one name counts as a request for that object.
 func attributesOf(asked Request) attributes {
 	a := attributes{
 		verb:        asked.Verb,
@@ -49,19 +49,19 @@ func attributesOf(asked Request) attributes {
 	return a
 }
 
-// fullResource is the resource as a rule names it, such as "pods/status".
+// fullResource returns the resource as in a rule, such as "pods/status".
 func (a attributes) fullResource() string {
 	return Route{Resource: a.resource, Subresource: a.subresource}.fullResource()
 }
 
-// rule is one rule of a role, and how the user came to it.
+// rule is a rule of a role, and the reason why it applies to the user.
 type rule struct {
 	Object
 	reason string
 }
 
-// authorize reports whether a user may do something, by RBAC, and says which binding allows it. Where it may not, the
-// reason says which bound roles are missing. What a test has forbidden, nobody may.
+// authorize reports whether RBAC lets a user do something. reason names the binding that allows it or, if it is
+// denied, the bound roles that do not exist. Forbid overrides all rules.
 // https://kubernetes.io/docs/reference/access-authn-authz/rbac/
 func (s *Server) authorize(u User, a attributes) (allowed bool, reason string) {
 	s.mu.Lock()
@@ -81,8 +81,8 @@ func (s *Server) authorize(u User, a attributes) (allowed bool, reason string) {
 	return false, problem
 }
 
-// rulesLocked are the rules that a user has in a namespace, "" for the cluster alone. problem says which roles are
-// bound, but not there; it is "" if all are there.
+// rulesLocked returns the rules that a user has in a namespace, or only in the cluster scope if it is "". problem
+// names the roles that are bound but do not exist; it is "" if all exist.
 func (s *Server) rulesLocked(u User, namespace string) (rules []rule, problem string) {
 	var missing []string
 	bindings := sortedByName(s.objectsLocked("clusterrolebindings"), "")
@@ -106,7 +106,7 @@ func (s *Server) rulesLocked(u User, namespace string) (rules []rule, problem st
 	return append(rules, defaultRules(u)...), joinProblems(missing)
 }
 
-// joinProblems is several problems as one, in the server's form: a list in brackets that says each of them once.
+// joinProblems joins problems in the server's form: a list in brackets, without duplicates.
 func joinProblems(problems []string) string {
 	var distinct []string
 	for _, problem := range problems {
@@ -120,7 +120,7 @@ func joinProblems(problems []string) string {
 	return "[" + strings.Join(distinct, ", ") + "]"
 }
 
-// sortedByName are the objects in a namespace, in the order of their names.
+// sortedByName returns the objects in a namespace, sorted by name.
 func sortedByName(objects map[Key]Object, namespace string) []Object {
 	var found []Object
 	keys := slices.SortedFunc(maps.Keys(objects), func(a, b Key) int { return strings.Compare(a.Name, b.Name) })
@@ -132,7 +132,7 @@ func sortedByName(objects map[Key]Object, namespace string) []Object {
 	return found
 }
 
-// describeBinding names a binding and its role as the server does in its reasons.
+// describeBinding names a binding and its role in the form of the server's reasons.
 func describeBinding(binding Object) string {
 	key := KeyOf(binding)
 	kind := "ClusterRoleBinding"
@@ -145,7 +145,7 @@ func describeBinding(binding Object) string {
 	return fmt.Sprintf("%s %q of %s %q", kind, name, TextIn(ref, "kind"), TextIn(ref, "name"))
 }
 
-// subjectOf is the subject of a binding that a user is, in words; "" is none.
+// subjectOf describes the subject of a binding that matches a user. It returns "" if none does.
 func subjectOf(binding Object, u User) string {
 	for _, subject := range objectsIn(binding["subjects"]) {
 		name := TextIn(subject, "name")
@@ -171,7 +171,7 @@ func subjectOf(binding Object, u User) string {
 	return ""
 }
 
-// roleLocked is the role that a binding gives. Where it is not there, problem says so.
+// roleLocked returns the role of a binding. If it does not exist, problem says so.
 func (s *Server) roleLocked(binding Object) (role Object, problem string) {
 	ref := objectIn(binding, "roleRef")
 	key := Key{Name: TextIn(ref, "name")}
@@ -188,7 +188,7 @@ func (s *Server) roleLocked(binding Object) (role Object, problem string) {
 	return role, ""
 }
 
-// isAllowedBy reports whether a rule covers what a user asks for.
+// isAllowedBy reports whether a rule covers the action.
 func (a attributes) isAllowedBy(r Object) bool {
 	has := func(field string, values ...string) bool {
 		return slices.ContainsFunc(textsIn(r[field]), func(text string) bool { return slices.Contains(values, text) })
@@ -208,14 +208,14 @@ func (a attributes) isAllowedBy(r Object) bool {
 	return hasName && has("apiGroups", "*", a.group) && has("resources", resources...)
 }
 
-// matchesURL reports whether the path is that of a rule, or below it where the rule's ends in an asterisk.
+// matchesURL reports whether the path equals a rule's URL or, if that ends in an asterisk, begins with it.
 func (a attributes) matchesURL(url string) bool {
 	prefix, isPrefix := strings.CutSuffix(url, "*")
 	return a.path == url || isPrefix && strings.HasPrefix(a.path, prefix)
 }
 
-// The rules of the default cluster roles system:basic-user, system:discovery and system:public-info-viewer. The fake
-// has no other default roles, and keeps none of them as objects.
+// Rules of the default cluster roles system:public-info-viewer, system:basic-user and system:discovery. The fake has
+// no other default roles, and does not store these as objects.
 // https://kubernetes.io/docs/reference/access-authn-authz/rbac/#default-roles-and-role-bindings
 var (
 	publicInfoViewer = []Object{
@@ -242,7 +242,7 @@ var (
 	}
 )
 
-// defaultRules are the rules that a user has by the default cluster roles, which are bound to groups.
+// defaultRules returns the rules that a user has through the default cluster roles.
 func defaultRules(u User) []rule {
 	var rules []rule
 	give := func(role, group string, given []Object) {
@@ -262,7 +262,7 @@ func defaultRules(u User) []rule {
 	return rules
 }
 
-// forbidden refuses what a user has no right to. why says which roles are missing; it may be "".
+// forbidden answers 403. why names the bound roles that do not exist; it may be "".
 func (r *request) forbidden(u User, a attributes, why string) {
 	details := Object{}
 	message := forbiddenMessage(u.Name, a)
@@ -281,7 +281,7 @@ func (r *request) forbidden(u User, a attributes, why string) {
 	r.failWith(403, "Forbidden", message, details)
 }
 
-// forbiddenMessage says that a user has no right to do something.
+// forbiddenMessage is the server's message for a user who lacks a permission.
 func forbiddenMessage(user string, a attributes) string {
 	if a.resource == "" {
 		return fmt.Sprintf("forbidden: User %q cannot %s path %q", user, a.verb, a.path)
@@ -298,8 +298,8 @@ func forbiddenMessage(user string, a attributes) string {
 		named, user, a.verb, a.fullResource(), a.group, scope)
 }
 
-// Forbid makes a verb on a resource, such as "patch nodes" or "patch counts/status", be answered 403 whoever asks, or
-// not any more.
+// Forbid switches a 403 for everyone on or off. what is a verb and a resource, such as "patch nodes" or "patch
+// counts/status".
 func (s *Server) Forbid(what string, isForbidden bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Script injects the faults that a text describes, one a line, as Inject does, and returns them in the same order. A
-// text that it cannot read ends the test; the error names the line and the column.
+// Script parses one fault per line and injects each as Inject does. It returns the injections in the order of the
+// lines. A syntax error ends the test with a message that names the line and the column.
 //
 //	fake.Script(t, `
 //		list pods: cut after 300 bytes
@@ -18,7 +18,7 @@ import (
 //		write counts/status in default, always: drop answer
 //	`)
 //
-// A line says which requests, how many of them, and what happens:
+// A line selects requests, says how many of them meet the fault, and names the effect:
 //
 //	fault    = requests { "," count } ":" effects
 //	requests = verb [ resource [ name ] ] [ "in" namespace ] [ "by" user ] [ "at" host ]
@@ -30,8 +30,9 @@ import (
 //	         | "drop" "request" | "drop" "answer" | "stall"
 //	         | "lie" "about" N "changes"
 //
-// The words mean what the fields of Fault, Requests and the effects say; "*" is any verb or resource. A word that has
-// blanks, ends with a comma or a colon, or is one of in, by and at, stands in quotes, as in Go. A "#" begins a comment.
+// The words correspond to the fields of Fault, Requests and the effects. "*" is any verb or resource. A word must be
+// quoted as in Go if it contains blanks, ends with a comma or a colon, or is "in", "by" or "at". "#" starts a
+// comment.
 func (s *Server) Script(t TB, text string) []*Injection {
 	t.Helper()
 	var injections []*Injection
@@ -47,7 +48,7 @@ func (s *Server) Script(t TB, text string) []*Injection {
 	return injections
 }
 
-// ParseFault reads one fault in the words of Script. Its error names the column.
+// ParseFault parses one fault in the text form of Script. Its error names the column.
 func ParseFault(text string) (Fault, error) {
 	ft, err := parseLine(text)
 	if err != nil {
@@ -59,7 +60,7 @@ func ParseFault(text string) (Fault, error) {
 	return *ft, nil
 }
 
-// parseLine reads one line. It is nil where the line is empty.
+// parseLine parses one line. It returns nil for an empty line.
 func parseLine(line string) (ft *Fault, err error) {
 	p := &scriptParser{}
 	if err := p.split(line); err != nil {
@@ -82,15 +83,15 @@ func parseLine(line string) (ft *Fault, err error) {
 	return &parsed, nil
 }
 
-// token is a word, a "," or a ":", or the end of the line, which has no text.
+// token is a word, a comma, a colon, or the end of the line, which has no text.
 type token struct {
 	text     string
 	column   int
 	isQuoted bool
-	isEnd    bool // of a part: a ",", a ":", or the end of the line
+	isEnd    bool // ends a part: a comma, a colon, or the end of the line
 }
 
-// scriptProblem is what is wrong with a line.
+// scriptProblem is a syntax error in a line.
 type scriptProblem struct {
 	column int
 	what   string
@@ -98,12 +99,12 @@ type scriptProblem struct {
 
 func (p scriptProblem) Error() string { return fmt.Sprintf("column %d: %s", p.column, p.what) }
 
-// scriptParser reads the tokens of a line. Its methods panic with a scriptProblem, which parseLine catches.
+// scriptParser parses the tokens of a line. Its methods panic with a scriptProblem, which parseLine recovers.
 type scriptParser struct {
-	tokens []token // the last is the end of the line
+	tokens []token // not yet consumed; the last one is the end of the line
 }
 
-// split finds the tokens.
+// split splits a line into tokens.
 func (p *scriptParser) split(line string) error {
 	rest := strings.TrimLeft(line, " \t")
 	for rest != "" && rest[0] != '#' {
@@ -133,12 +134,12 @@ func (p *scriptParser) split(line string) error {
 	return nil
 }
 
-// fail stops at the next token.
+// fail reports a syntax error at the next token.
 func (p *scriptParser) fail(format string, args ...any) {
 	panic(scriptProblem{p.tokens[0].column, fmt.Sprintf(format, args...)})
 }
 
-// shown is the next token in a message.
+// shown describes the next token for a message.
 func (p *scriptParser) shown() string {
 	if p.tokens[0].text == "" && !p.tokens[0].isQuoted {
 		return "the line ends"
@@ -146,7 +147,7 @@ func (p *scriptParser) shown() string {
 	return fmt.Sprintf("there is %q", p.tokens[0].text)
 }
 
-// accept takes the next token if it is this keyword or separator, and reports whether it is.
+// accept consumes the next token if it is this keyword or separator, and reports whether it is.
 func (p *scriptParser) accept(text string) bool {
 	if p.tokens[0].text != text || p.tokens[0].isQuoted || len(p.tokens) == 1 {
 		return false
@@ -155,7 +156,7 @@ func (p *scriptParser) accept(text string) bool {
 	return true
 }
 
-// expect takes one of these words.
+// expect consumes the next token, which must be one of these words, and returns it.
 func (p *scriptParser) expect(wanted ...string) string {
 	for _, text := range wanted {
 		if p.accept(text) {
@@ -166,7 +167,7 @@ func (p *scriptParser) expect(wanted ...string) string {
 	return ""
 }
 
-// word takes any word. what says what it is, for the message.
+// word consumes and returns any word. what describes the expected word in the error message.
 func (p *scriptParser) word(what string) string {
 	if p.tokens[0].isEnd {
 		p.fail("%s, not %s", p.shown(), what)
@@ -176,7 +177,7 @@ func (p *scriptParser) word(what string) string {
 	return text
 }
 
-// number takes a number without a sign.
+// number consumes a number without a sign.
 func (p *scriptParser) number(what string) int {
 	n, err := strconv.ParseUint(p.tokens[0].text, 10, 31)
 	if err != nil {
@@ -186,7 +187,7 @@ func (p *scriptParser) number(what string) int {
 	return int(n)
 }
 
-// ordinal takes a number such as 3 or 3rd.
+// ordinal consumes a number such as 3 or 3rd.
 func (p *scriptParser) ordinal() int {
 	const what = "which of them, such as 3rd"
 	digits := strings.TrimRight(p.tokens[0].text, "stndrh")
@@ -233,10 +234,10 @@ func (p *scriptParser) fault() Fault {
 	return ft
 }
 
-// prepositions end the names in the choice of requests.
+// prepositions introduce the namespace, the user and the host.
 var prepositions = []string{"in", "by", "at"}
 
-// isName reports whether the next token is a name, and no preposition.
+// isName reports whether the next token is a name rather than a preposition.
 func (p *scriptParser) isName() bool {
 	next := p.tokens[0]
 	return !next.isEnd && (next.isQuoted || !slices.Contains(prepositions, next.text))
@@ -266,7 +267,7 @@ func (p *scriptParser) requests() Requests {
 	return r
 }
 
-// anyOr is a field of Requests for a word, of which "*" is any.
+// anyOr returns "" for the wildcard "*", and otherwise the text.
 func anyOr(text string) string {
 	if text == "*" {
 		return ""
@@ -274,7 +275,7 @@ func anyOr(text string) string {
 	return text
 }
 
-// nextCount names what the next count says. A fault says each once.
+// nextCount returns which count comes next. Each may occur once in a line.
 func (p *scriptParser) nextCount() string {
 	switch next := p.tokens[0].text; next {
 	case "skip", "every", "at", "seed":
@@ -372,10 +373,10 @@ func (p *scriptParser) reply() Effect {
 	return f
 }
 
-// plainWord is what needs no quotes in a script.
+// plainWord matches words that need no quotes in a script.
 var plainWord = regexp.MustCompile(`^[-A-Za-z0-9_./*|,:]*[-A-Za-z0-9_./*|]$`)
 
-// word is a text as a script has it.
+// word quotes a text if a script requires that.
 func word(text string) string {
 	if !plainWord.MatchString(text) || slices.Contains(prepositions, text) {
 		return strconv.Quote(text)

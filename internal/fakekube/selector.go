@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// selector is what the request selects, as selectionOf has it. Where a selector is invalid, it answers so and returns
-// nil.
+// selector returns the selector of the request. If it is invalid, it answers 400 and returns nil.
 func (r *request) selector() func(Object) bool {
 	selects, err := newSelector(r.kind, r.key.Namespace, r.query.Get("labelSelector"), r.query.Get("fieldSelector"))
 	if err != nil {
@@ -21,7 +20,8 @@ func (r *request) selector() func(Object) bool {
 }
 
 // newSelector returns a function that reports whether an object of the kind is in the namespace and matches both
-// selectors. An empty namespace is all of them, an empty selector everything. The errors are in the server's words.
+// selectors. An empty namespace means all namespaces, and an empty selector matches everything. Errors have the
+// server's wording.
 func newSelector(k kind, namespace, labelSelector, fieldSelector string) (func(Object) bool, error) {
 	labels, err := parseLabelSelector(labelSelector)
 	if err != nil {
@@ -55,23 +55,22 @@ func newSelector(k kind, namespace, labelSelector, fieldSelector string) (func(O
 	}, nil
 }
 
-// labelRequirement is one part of a label selector.
+// labelRequirement is one requirement of a label selector.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
 type labelRequirement struct {
 	key string
 
-	// operator is exists, !exists, in, notin, > or <.
+	// operator is exists, !exists, in, notin, > or <. The parser turns = and != into in and notin.
 	operator string
 
-	// values has those of in and notin, one of them for = and !=.
+	// values are the operands of in and notin.
 	values []string
 
-	// bound is the number of > and <.
+	// bound is the operand of > and <.
 	bound int64
 }
 
-// matches reports whether an object with these labels fulfils the requirement. An object that lacks the label fulfils
-// notin and !exists, and nothing else.
+// matches reports whether labels satisfy the requirement. If the label is missing, only notin and !exists do.
 func (r labelRequirement) matches(labels Object) bool {
 	value, isThere := labels[r.key].(string)
 	if !isThere {
@@ -97,15 +96,15 @@ func (r labelRequirement) matches(labels Object) bool {
 	return false
 }
 
-// selectorToken finds the next word or sign of a label selector.
+// selectorToken matches a word or an operator of a label selector.
 var selectorToken = regexp.MustCompile(`==|!=|[=!(),<>]|[^ \t\r\n=!(),<>]+`)
 
-// labelParser holds the tokens of a label selector that have not been read yet.
+// labelParser parses the tokens of a label selector.
 type labelParser struct {
-	tokens []string
+	tokens []string // not yet consumed
 }
 
-// peek is the next token, "" at the end.
+// peek returns the next token without consuming it, or "" at the end.
 func (p *labelParser) peek() string {
 	if len(p.tokens) == 0 {
 		return ""
@@ -113,7 +112,7 @@ func (p *labelParser) peek() string {
 	return p.tokens[0]
 }
 
-// next takes the next token; it is "" at the end.
+// next consumes and returns the next token, or "" at the end.
 func (p *labelParser) next() string {
 	token := p.peek()
 	if token != "" {
@@ -122,12 +121,12 @@ func (p *labelParser) next() string {
 	return token
 }
 
-// isWord reports whether a token is a key, a value or an operator of letters.
+// isWord reports whether a token is a key, a value or an operator made of letters.
 func isWord(token string) bool {
 	return token != "" && !strings.ContainsAny(token, "=!(),<>")
 }
 
-// parseLabelSelector reads requirements that are joined by commas.
+// parseLabelSelector parses requirements separated by commas.
 func parseLabelSelector(text string) ([]labelRequirement, error) {
 	p := &labelParser{tokens: selectorToken.FindAllString(text, -1)}
 	if p.peek() == "" {
@@ -156,7 +155,7 @@ func parseLabelSelector(text string) ([]labelRequirement, error) {
 	}
 }
 
-// requirement reads KEY, !KEY, or KEY with an operator and its values.
+// requirement parses KEY, !KEY, or KEY with an operator and its values.
 func (p *labelParser) requirement() (labelRequirement, error) {
 	isNot := p.peek() == "!"
 	if isNot {
@@ -202,7 +201,7 @@ func (p *labelParser) requirement() (labelRequirement, error) {
 	return r, r.checkValues()
 }
 
-// checkValues sets the bound, and says what is wrong with the values. The server looks at them in their order.
+// checkValues validates the values in sorted order, as the server does, and sets the bound.
 func (r *labelRequirement) checkValues() error {
 	var problems []string
 	if r.operator == ">" || r.operator == "<" {
@@ -228,7 +227,7 @@ func (r *labelRequirement) checkValues() error {
 	return errors.New("[" + strings.Join(problems, ", ") + "]")
 }
 
-// oneValue reads the value after an operator such as =. It may be left out, which is the empty value.
+// oneValue parses the value after an operator such as =. It may be missing, which means the empty value.
 func (p *labelParser) oneValue() ([]string, error) {
 	if p.peek() == "" || p.peek() == "," {
 		return []string{""}, nil
@@ -240,7 +239,7 @@ func (p *labelParser) oneValue() ([]string, error) {
 	return []string{value}, nil
 }
 
-// values reads values in parentheses. Each of them may be left out, which is the empty value.
+// values parses values in parentheses. Each may be missing, which means the empty value.
 func (p *labelParser) values() ([]string, error) {
 	token := p.next()
 	if token != "(" {
@@ -263,8 +262,8 @@ func (p *labelParser) values() ([]string, error) {
 	}
 }
 
-// selectableFields are, by resource, the fields that a field selector may name. For a resource that is not here, these
-// are the name and the namespace.
+// selectableFields lists, by resource, the fields that a field selector may name. Other resources have only the name
+// and the namespace.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/#list-of-supported-fields
 var selectableFields = map[string][]string{
 	"pods": {
@@ -283,7 +282,8 @@ var selectableFields = map[string][]string{
 	},
 }
 
-// isSelectableBy reports whether a field selector may name the field. The definition of a custom resource may add some.
+// isSelectableBy reports whether a field selector may name the field. The definition of a custom resource may add
+// fields.
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#crd-selectable-fields
 func (k kind) isSelectableBy(field string) bool {
 	if k.isCustom() && field == "metadata.namespace" {
@@ -301,8 +301,7 @@ func (k kind) isSelectableBy(field string) bool {
 	return slices.Contains(fields, field)
 }
 
-// unknownField says, in the server's words, that a field selector may not name the field. Kinds with fields of their
-// own, and custom resources, have other words than the rest.
+// unknownField is the server's message for a field that a selector may not name. Its wording depends on the kind.
 func (k kind) unknownField(field string) string {
 	_, hasOwn := selectableFields[k.qualified()]
 	if hasOwn || k.isCustom() {
@@ -311,21 +310,20 @@ func (k kind) unknownField(field string) string {
 	return fmt.Sprintf("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", field)
 }
 
-// fieldTerm is one part of a field selector: FIELD=VALUE, FIELD==VALUE or FIELD!=VALUE.
+// fieldTerm is one term of a field selector: FIELD=VALUE, FIELD==VALUE or FIELD!=VALUE.
 type fieldTerm struct {
 	field string
 	value string
 	isNot bool
 }
 
-// matches reports whether the field has the value or, where isNot, whether it has another one. A field that is not
-// there is "".
+// matches reports whether an object satisfies the term. A missing field equals "".
 func (t fieldTerm) matches(o Object) bool {
 	isEqual := fieldOf(o, t.field) == t.value
 	return isEqual != t.isNot
 }
 
-// fieldOf is the value of a field as selectors see it.
+// fieldOf returns the value of a field as selectors see it.
 func fieldOf(o Object, field string) string {
 	switch field {
 	case "spec.host": // its name in the first versions of the API
@@ -351,8 +349,8 @@ func fieldOf(o Object, field string) string {
 	}
 }
 
-// parseFieldSelector reads terms that are joined by commas. In a value, a backslash makes a comma, an equals sign or
-// another backslash a part of it. Terms that are empty count for nothing.
+// parseFieldSelector parses terms separated by commas, and ignores empty ones. In a value, commas, equals signs and
+// backslashes are escaped by a backslash.
 func parseFieldSelector(text string) ([]fieldTerm, error) {
 	var all []fieldTerm
 	for _, part := range splitUnescaped(text) {
@@ -372,7 +370,7 @@ func parseFieldSelector(text string) ([]fieldTerm, error) {
 	return all, nil
 }
 
-// splitUnescaped splits a text at the commas that no backslash stands before.
+// splitUnescaped splits a text at commas that are not escaped.
 func splitUnescaped(text string) []string {
 	var parts []string
 	begin := 0
@@ -388,7 +386,7 @@ func splitUnescaped(text string) []string {
 	return append(parts, text[begin:])
 }
 
-// cutFieldTerm cuts a term at its first operator, which is "" where there is none.
+// cutFieldTerm splits a term at its first operator. operator is "" if there is none.
 func cutFieldTerm(term string) (field, value, operator string) {
 	for i := range term {
 		for _, operator := range []string{"!=", "==", "="} {
@@ -400,8 +398,8 @@ func cutFieldTerm(term string) (field, value, operator string) {
 	return "", "", ""
 }
 
-// unescaped is the value of a field selector without the backslashes that escape a character. The server names a
-// character that ought to be escaped by its number.
+// unescaped removes the backslashes that escape characters in a value. The server's error shows an unescaped
+// character as a number.
 func unescaped(value string) (string, error) {
 	var text strings.Builder
 	isEscaped := false

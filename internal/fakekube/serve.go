@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// serveNormally answers a request in truth. A spy, if there is one, hears of it.
+// serveNormally answers a request as if no fault were injected. spy may be nil.
 func (s *Server) serveNormally(w http.ResponseWriter, r *http.Request, asked Request, came arrivalState, spy Spy) {
 	req := &request{
 		Request:   r,
@@ -47,7 +47,8 @@ func (s *Server) serveNormally(w http.ResponseWriter, r *http.Request, asked Req
 	handle(req)
 }
 
-// rejectUnparsablePath reports whether the path is one that the server itself stumbles over, which it answers so.
+// rejectUnparsablePath answers 500 and returns true for the watch paths that make the real server fail while it
+// parses them.
 func (r *request) rejectUnparsablePath() bool {
 	at := addressOf(r.info.Path)
 	if at.version == "" || at.resource != "watch" || at.name != "" {
@@ -59,8 +60,8 @@ func (r *request) rejectUnparsablePath() bool {
 	return true
 }
 
-// rejectInvalidTimeout reports whether the request says how long it may take, and that is no duration, which is answered.
-// The fake is always faster. A watch has a parameter of its own for that.
+// rejectInvalidTimeout answers 400 and returns true if the timeout parameter is not a duration. A valid timeout has
+// no effect, because the fake always answers in time. Watches use timeoutSeconds instead.
 func (r *request) rejectInvalidTimeout() bool {
 	timeout := r.query.Get("timeout")
 	if timeout == "" || r.info.Verb == "watch" {
@@ -73,8 +74,8 @@ func (r *request) rejectInvalidTimeout() bool {
 	return err != nil
 }
 
-// authenticateAndAuthorize reports whether the fake knows who sends a request, and whether that user may send it. Where it does not,
-// it answers why.
+// authenticateAndAuthorize sets the user of a request and reports whether that user may send it. If not, it answers
+// 401 or 403.
 func (s *Server) authenticateAndAuthorize(r *request) bool {
 	r.warnOfExtraSpace()
 	sender, isKnown := s.user(r.Request)
@@ -95,8 +96,8 @@ func (s *Server) authenticateAndAuthorize(r *request) bool {
 	return allowed
 }
 
-// findHandler finds the kind that a request is about, and what serves the request. It is nil where the API has no such
-// path, or no such method there, which has been answered.
+// findHandler sets the kind and the key of a request, and returns the function that serves it. If the API has no such
+// path, or no such method there, it answers so and returns nil.
 func (s *Server) findHandler(r *request) func(*request) {
 	at := addressOf(r.info.Path)
 	s.mu.Lock()
@@ -118,7 +119,8 @@ func (s *Server) findHandler(r *request) func(*request) {
 	return nil
 }
 
-// findBuiltInHandler is endpoint for a built-in kind. Its paths are a fixed set, and each has its own methods.
+// findBuiltInHandler is findHandler for a built-in kind. The real server registers a fixed set of paths for these,
+// each with its methods.
 func (s *Server) findBuiltInHandler(r *request, at address) func(*request) {
 	isCollection := at.name == ""
 	hasScope := r.kind.isNamespaced == at.isInNamespace || r.kind.isNamespaced && isCollection
@@ -135,7 +137,8 @@ func (s *Server) findBuiltInHandler(r *request, at address) func(*request) {
 	return handle
 }
 
-// builtInHandler is what serves a request for a built-in kind; nil where the path has no such method.
+// builtInHandler returns the function that serves a request for a built-in kind. It returns nil if the path does not
+// have this method.
 func (s *Server) builtInHandler(r *request, at address) func(*request) {
 	isAcrossNamespaces := r.kind.isNamespaced && at.namespace == ""
 	canWrite := !isAcrossNamespaces && !at.isWatch
@@ -169,14 +172,15 @@ func (s *Server) builtInHandler(r *request, at address) func(*request) {
 	return s.handlerFor(r.info.Route)
 }
 
-// convertOldWatch makes a watch in the old form, which names an object in its path, one that selects it.
+// convertOldWatch turns a watch in the old form, which has an object's name in its path, into one with a field
+// selector.
 func (r *request) convertOldWatch() {
 	r.query = maps.Clone(r.query)
 	r.query.Set("fieldSelector", "metadata.name="+r.key.Name)
 	r.key.Name = ""
 }
 
-// findCustomHandler is endpoint for a custom resource. The server has no fixed set of paths for these.
+// findCustomHandler is findHandler for a custom resource. The real server registers no fixed paths for these.
 func (s *Server) findCustomHandler(r *request, at address) func(*request) {
 	isAcrossNamespaces := r.info.Verb == "list" || r.info.Verb == "watch"
 	hasScope := r.kind.isNamespaced == at.isInNamespace || r.kind.isNamespaced && isAcrossNamespaces
@@ -205,7 +209,8 @@ func (s *Server) findCustomHandler(r *request, at address) func(*request) {
 	return handle
 }
 
-// handlerFor is what serves a verb on an object, on a collection, or on a status; nil where there is no such verb.
+// handlerFor returns the function for a verb on an object, a collection or a status. It returns nil if there is no
+// such verb.
 func (s *Server) handlerFor(rt Route) func(*request) {
 	isStatus := rt.Subresource == "status"
 	switch rt.Verb {
@@ -234,18 +239,18 @@ func (s *Server) handlerFor(rt Route) func(*request) {
 	return nil
 }
 
-// noResource answers for what a group does not have.
+// noResource answers 404 for a path within a known group.
 func (r *request) noResource() {
 	r.failWith(404, "NotFound", "the server could not find the requested resource", Object{})
 }
 
-// noPath answers for a path that is of no group.
+// noPath answers 404 for a path outside of all groups.
 func (r *request) noPath() { http.NotFound(r.w, r.Request) }
 
-// maxBody is the greatest length of a request's body, in bytes.
+// maxBody is the size limit of a request's body in bytes.
 const maxBody = 3 << 20
 
-// rejectTooLarge reports whether a request's body is longer than the server takes; where it is, that is answered.
+// rejectTooLarge answers 413 and returns true if the request's body exceeds maxBody.
 func (r *request) rejectTooLarge() bool {
 	if len(r.body) <= maxBody {
 		return false

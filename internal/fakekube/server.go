@@ -10,61 +10,66 @@ import (
 	"time"
 )
 
-// Server is an API server in memory, an http.Handler: it keeps one linear history of changes, and answers in the
-// shapes of a real kube-apiserver. Make one with New. Its fields are options, which may be set until the first request.
-// Where a method says nothing else, it may be called at any time, on any goroutine.
+// Server is an in-memory API server and an http.Handler. It keeps one linear history of changes, and its answers have
+// the shape of a real kube-apiserver's. Create one with New.
+//
+// The exported fields are options; set them before the first request. Methods may be called at any time and from any
+// goroutine, unless they say otherwise.
 type Server struct {
-	// Bookmarks is how often a watch gets a bookmark, a minute at first; 0 is never.
+	// Bookmarks is the interval between the bookmarks of a watch. New sets it to one minute; 0 sends none.
 	Bookmarks time.Duration
 
-	// OnlyMediaType, if set, is the one media type in which lists and watches are answered, as whole objects.
+	// OnlyMediaType, if set, is the only media type in which lists and watches are answered. They then contain whole
+	// objects.
 	OnlyMediaType string
 
-	// NoControllers says that nothing acts in the cluster but the API server, as where etcd and kube-apiserver run alone.
-	// Without it, what a DELETE begins is ended at once, as by the controllers of a cluster in good health: a pod on a
-	// node ends, the garbage collector removes its finalizers, and a namespace goes with all that is in it. With it, these
-	// stay, marked as being deleted.
+	// NoControllers leaves deletions unfinished, as in a cluster that runs only etcd and kube-apiserver: pods on
+	// nodes, namespaces, and objects with the garbage collector's finalizers stay in the terminating state. Without
+	// it, the fake finishes these deletions at once.
 	NoControllers bool
 
-	// HasKubelets says that somebody plays the kubelets, so that a pod on a node that is deleted stays, marked as being
-	// deleted, until a DELETE with gracePeriodSeconds=0 says that it has ended.
+	// HasKubelets leaves the termination of pods to the caller: a deleted pod on a node stays until a DELETE with
+	// gracePeriodSeconds=0 confirms that it has stopped.
 	HasKubelets bool
 
-	// ClientCA, if set, is the authority whose client certificates are let in where a token is needed.
+	// ClientCA, if set, is the authority whose client certificates are accepted as credentials.
 	ClientCA *x509.CertPool
 
-	// Spy, if set, hears what happens.
+	// Spy, if set, observes requests, answers and changes.
 	Spy Spy
 
-	mu                 sync.Mutex // guards all below
-	requiresCredential bool       // whoever has no credential is anonymous, and a wrong one is refused
+	// mu guards all fields below.
+	mu sync.Mutex
+	// requiresCredential is set by Allow. From then on, a request without a credential is anonymous, and one with a
+	// wrong credential is refused.
+	requiresCredential bool
 	tokens             map[string]credential
-	isForbidden        map[string]bool // by verb and resource, as in "patch nodes"
+	isForbidden        map[string]bool // by verb and resource, such as "patch nodes"
 
-	latestVersion int    // the newest
-	kinds         []kind // that are served; replaced, never changed
-	installations int    // how many times a custom resource has been defined
+	latestVersion int    // resourceVersion of the newest change
+	kinds         []kind // served kinds; the slice is replaced, never modified
+	installations int    // number of times a custom resource has been defined
 
 	objects          map[string]map[Key]Object // by qualified resource, such as "pods" or "leases.coordination.k8s.io"
-	history          []Change                  // in the order of versions
-	compactedVersion int                       // changes up to this version are compacted away
-	eventsToLose     int                       // how many coming changes no watch will hear of
+	history          []Change                  // oldest change first
+	compactedVersion int                       // changes up to this version have been compacted away
+	eventsToLose     int                       // number of coming changes that no watch will see
 
 	requests []Request
 	activity chan struct{} // closed and replaced with each change and each request
 	changed  chan struct{} // closed and replaced with each change
 
-	watchEnd      *watchEnding // of the watches that run; replaced when it comes
-	lag           *lag         // if any, of the watches that are asked for now
-	pendingFrames []*Frame     // that watches will get between their events
+	watchEnd      *watchEnding // ends the watches that run now; replaced when they end
+	lag           *lag         // applies to watches that start now; may be nil
+	pendingFrames []*Frame     // frames of SendFrame that no watch has sent yet
 
 	injections    []*Injection
-	isCutOff      map[string]bool // by host: its requests break
-	strippedLabel string          // a label that a mutating webhook removes from each node that is written; "": none
+	isCutOff      map[string]bool // by host: requests to it are broken off
+	strippedLabel string          // a mutating webhook removes it from each node that is written; "" for none
 }
 
-// New is a fake with the namespaces default and kube-system, and nothing else. Everybody may do everything there. The
-// versions of the namespaces are 201 and 202, so that the next object gets 203.
+// New returns a fake that contains only the namespaces default and kube-system, and lets everyone do everything. The
+// two namespaces have the versions 201 and 202, so the next object gets 203.
 func New() *Server {
 	s := &Server{
 		Bookmarks:     time.Minute,
@@ -88,8 +93,8 @@ func New() *Server {
 	return s
 }
 
-// ServeHTTP serves the API. A request meets the first fault that matches it and has requests left to meet; without one,
-// it is answered in truth. Faults do not add up: a request meets one at most.
+// ServeHTTP serves the API. A request is subject to at most one fault: the first one that matches it and is not used
+// up. Without a fault, it gets the normal answer.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
@@ -117,15 +122,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serveFault(w, r, asked, came, met)
 }
 
-// arrival is what a request found when it came. A watch ends with it: whoever has seen the request in Requests may rely
-// on EndWatches, InstallCRD and Lag to reach its watch, although the watch may not have begun.
+// arrivalState is the part of the server's state that a request found on arrival. A watch compares it with the
+// current state. So once a request shows up in Requests, EndWatches, InstallCRD and Lag affect its watch, even if the
+// watch has not started yet.
 type arrivalState struct {
 	watchEnd *watchEnding
 	kinds    []kind
 	lag      *lag
 }
 
-// recordRequest keeps a request, and returns what it found. canReach says whether the host that it is for can be reached.
+// recordRequest appends a request to the log of requests and returns the state that it found. canReach is false if
+// its host is cut off.
 func (s *Server) recordRequest(asked Request) (came arrivalState, canReach bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,12 +142,12 @@ func (s *Server) recordRequest(asked Request) (came arrivalState, canReach bool)
 	return came, !s.isCutOff[asked.Host]
 }
 
-// request is a request that is being served. One goroutine has it.
+// request is a request that is being served. Only the goroutine that serves it may use it.
 type request struct {
 	*http.Request
 	info    Request
 	arrival arrivalState
-	spy     Spy // nil also where the answer will be lost
+	spy     Spy // nil if there is none, or if the answer will be dropped
 	user    User
 	w       http.ResponseWriter
 
@@ -148,23 +155,22 @@ type request struct {
 	key      Key
 	query    url.Values
 	body     []byte
-	isStatus bool // it is about the subresource status
+	isStatus bool // the request is for the status subresource
 
 	options     options     // of a write
 	listOptions listOptions // of a list or a watch
 
 	mediaType string // of the answer
-	view      view   // as what objects are shown
+	view      view   // the form in which objects are shown
 
-	code          int    // of the answer; 0: nothing is left to be sent
-	replyJSON     []byte // in JSON
-	replyProtobuf []byte // the same in protobuf, if somebody has made that already; nil: nobody has
-	items         []Object
-	hasMore       bool // the list has another page
+	code          int      // HTTP status of the answer; 0 if nothing remains to be sent
+	replyJSON     []byte   // body of the answer in JSON
+	replyProtobuf []byte   // the same in protobuf if it has already been encoded, otherwise nil
+	items         []Object // objects of the list that is answered
+	hasMore       bool     // the list has another page
 }
 
-// Status is the Status that the server answers where it refuses a request, ready for encoding/json. An empty reason is
-// left out, and so are details that are nil.
+// Status returns a failure Status, ready for encoding/json. An empty reason and nil details are left out.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
 func Status(code int, reason, message string, details any) any {
 	return struct {
@@ -179,12 +185,12 @@ func Status(code int, reason, message string, details any) any {
 	}{"Status", "v1", Object{}, "Failure", message, reason, details, code}
 }
 
-// failWith answers with a Status.
+// failWith answers with a failure Status.
 func (r *request) failWith(code int, reason, message string, details any) {
 	r.answer(code, Status(code, reason, message, details))
 }
 
-// details name the object in a Status.
+// details returns the details of a Status, which name the object of the request.
 func (r *request) details() Object {
 	d := Object{"kind": r.kind.resource}
 	if r.key.Name != "" {
@@ -196,8 +202,8 @@ func (r *request) details() Object {
 	return d
 }
 
-// rejectInvalidName reports whether the name in the path is one that no object can have, because it would lead
-// elsewhere in a path; where it is, that is answered. The server says so where it looks for the object.
+// rejectInvalidName answers 400 and returns true if the name in the path contains something that no name can contain,
+// such as a percent sign. Like the real server, the fake checks this only when it looks up the object.
 func (r *request) rejectInvalidName() bool {
 	problem := segmentProblem(r.key.Name)
 	if problem == "" {
@@ -207,6 +213,7 @@ func (r *request) rejectInvalidName() bool {
 	return true
 }
 
+// notFound answers 404 for the object of the request.
 func (r *request) notFound() {
 	if r.rejectInvalidName() {
 		return
@@ -214,6 +221,7 @@ func (r *request) notFound() {
 	r.failWith(404, "NotFound", fmt.Sprintf("%s %q not found", r.kind.qualified(), r.key.Name), r.details())
 }
 
+// conflict answers 409 because the object has another resourceVersion than the one that was sent.
 func (r *request) conflict() {
 	message := fmt.Sprintf("Operation cannot be fulfilled on %s %q: the object has been modified; "+
 		"please apply your changes to the latest version and try again", r.kind.qualified(), r.key.Name)

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Change is one entry of the fake's history: an object was made, replaced or removed.
+// Change is an entry in the history of the fake: an object was created, replaced or removed.
 type Change struct {
-	// Version is the resourceVersion that the change has been given.
+	// Version is the resourceVersion of the change.
 	Version int
 
 	// Group is the API group of the object's kind, "" for the core group.
@@ -21,14 +21,14 @@ type Change struct {
 	// Resource is the plural name of the object's kind, such as "pods".
 	Resource string
 
-	// Old is nil where an object was made, New where one was removed.
+	// Old is nil if the object was created. New is nil if it was removed.
 	Old, New Object
 
-	// Lost says that no watch will tell of this change.
+	// Lost means that no watch reports this change.
 	Lost bool
 }
 
-// Key names the object that was changed.
+// Key returns the key of the changed object.
 func (c Change) Key() Key {
 	if c.New == nil {
 		return KeyOf(c.Old)
@@ -36,10 +36,10 @@ func (c Change) Key() Key {
 	return KeyOf(c.New)
 }
 
-// Put stores an object, as new or in place of the one of its name, and returns it as stored: with a version, a uid and
-// a creationTimestamp. It keeps a copy. Nothing is checked: neither rights, names nor policies. It panics where the
-// fake has no such resource now, or the object has no metadata. A CustomResourceDefinition is established at once, and
-// its kind served.
+// Put stores a copy of an object, replacing the one of the same name if there is one. It returns the object as
+// stored, with a resourceVersion, a uid and a creationTimestamp. Put checks nothing: neither permissions nor names
+// nor policies. A CustomResourceDefinition is established at once, and its kind is served. Put panics if the resource
+// is unknown or the object has no metadata.
 func (s *Server) Put(resource string, o Object) Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +49,7 @@ func (s *Server) Put(resource string, o Object) Object {
 	return s.putLocked(resource, o)
 }
 
-// PutJSON is Put of an object in JSON. It panics where the text is none.
+// PutJSON is Put for an object in JSON. It panics if the text is not valid JSON.
 func (s *Server) PutJSON(resource, text string) {
 	s.Put(resource, parsed(text).(Object))
 }
@@ -67,8 +67,8 @@ func (s *Server) putLocked(resource string, o Object) Object {
 	return s.storeLocked(k, o)
 }
 
-// setSystemMetadataLocked gives an object what the server alone decides: its uid, its creationTimestamp and, where the kind has
-// one, its generation. old is what it takes the place of, nil where it is new.
+// setSystemMetadataLocked sets the metadata that only the server decides: uid, creationTimestamp and, if the kind has
+// one, generation. old is the object that is replaced, or nil if o is new.
 func (s *Server) setSystemMetadataLocked(k kind, old, o Object) {
 	meta := MetaOf(o)
 	if k.traits().hasGeneration {
@@ -83,7 +83,8 @@ func (s *Server) setSystemMetadataLocked(k kind, old, o Object) {
 	meta["creationTimestamp"] = MetaOf(old)["creationTimestamp"]
 }
 
-// storeLocked stores an object under a new version. It keeps the object itself, which must not be changed any more.
+// storeLocked stores an object under a new version. It stores o itself, not a copy, so the caller must not modify it
+// afterwards.
 func (s *Server) storeLocked(k kind, o Object) Object {
 	all := s.objects[k.qualified()]
 	if all == nil {
@@ -99,7 +100,8 @@ func (s *Server) storeLocked(k kind, o Object) Object {
 	return o
 }
 
-// replaceLocked stores an object in place of the one of its name, under a new version. A dry run stores nothing.
+// replaceLocked stores a copy of an object under a new version and returns it. In a dry run, it only returns the
+// copy.
 func (s *Server) replaceLocked(k kind, o Object, isDryRun bool) Object {
 	o = Clone(o)
 	if isDryRun {
@@ -108,7 +110,7 @@ func (s *Server) replaceLocked(k kind, o Object, isDryRun bool) Object {
 	return s.storeLocked(k, o)
 }
 
-// eraseLocked removes an object, and returns it under the version at which it went.
+// eraseLocked removes an object and returns it with the version of its removal.
 func (s *Server) eraseLocked(k kind, key Key) Object {
 	all := s.objects[k.qualified()]
 	old := all[key]
@@ -121,8 +123,8 @@ func (s *Server) eraseLocked(k kind, key Key) Object {
 	return gone
 }
 
-// generationOf is the generation of an object that takes the place of old. It goes up with each change of the spec; of
-// a custom resource, with each change of anything but the metadata and, where that is a subresource, the status.
+// generationOf returns the generation of an object that replaces old. Each change of the spec increments it. For
+// custom resources, so does any other change outside of the metadata and the status subresource.
 func generationOf(k kind, old, o Object) float64 {
 	generation, isCounted := MetaOf(old)["generation"].(float64)
 	if !isCounted {
@@ -148,7 +150,7 @@ func generationOf(k kind, old, o Object) float64 {
 	return generation
 }
 
-// recordLocked adds a change to the history, and tells whoever waits for one.
+// recordLocked appends a change to the history and wakes those that wait for one.
 func (s *Server) recordLocked(c Change) {
 	if s.eventsToLose > 0 {
 		s.eventsToLose--
@@ -165,22 +167,22 @@ func (s *Server) recordLocked(c Change) {
 	s.signalChangeLocked()
 }
 
-// signalChangeLocked says that watches may have news.
+// signalChangeLocked wakes all watches so that they look for changes.
 func (s *Server) signalChangeLocked() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 	s.signalActivityLocked()
 }
 
-// signalActivityLocked says that there is a change or a request.
+// signalActivityLocked wakes those that wait for a change or a request.
 func (s *Server) signalActivityLocked() {
 	close(s.activity)
 	s.activity = make(chan struct{})
 }
 
-// Remove deletes an object at once, whatever its finalizers, and returns what it was: a pod's deletion shows first as
-// a change of it, and a CustomResourceDefinition takes all objects of its kind with it. It returns nil where there is
-// none.
+// Remove deletes an object at once, whatever its finalizers, and returns its last state, or nil if there is no such
+// object. A pod is marked as terminating first, in a change of its own. A CustomResourceDefinition takes all objects
+// of its kind with it.
 func (s *Server) Remove(resource string, key Key) Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,22 +210,23 @@ func (s *Server) removeLocked(resource string, key Key) Object {
 	return old
 }
 
-// Get returns an object as it is stored, nil where there is none.
+// Get returns an object as stored, or nil if there is none.
 func (s *Server) Get(resource string, k Key) Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.objectsLocked(resource)[k]
 }
 
-// All returns the objects of a resource, in no order.
+// All returns the objects of a resource in no particular order.
 func (s *Server) All(resource string) []Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Values(s.objectsLocked(resource)))
 }
 
-// Selected returns the objects that a list with these parameters would have, in no order. An empty namespace is all of
-// them, an empty selector everything. It panics where the server would refuse a selector.
+// Selected returns the objects that a list with these parameters would contain, in no particular order. An empty
+// namespace means all namespaces, and an empty selector selects everything. Selected panics if the server would
+// refuse a selector.
 func (s *Server) Selected(resource, namespace, labelSelector, fieldSelector string) []Object {
 	s.mu.Lock()
 	k, _ := s.kindLocked(resource)
@@ -235,7 +238,8 @@ func (s *Server) Selected(resource, namespace, labelSelector, fieldSelector stri
 	return slices.DeleteFunc(s.All(resource), func(o Object) bool { return !selects(o) })
 }
 
-// Compact forgets the history, as etcd does. A watch from an older version, or one that has not told all, gets a 410.
+// Compact drops the history, as etcd's compaction does. A watch that has not yet sent all dropped changes ends with a
+// 410.
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,8 +247,9 @@ func (s *Server) Compact() {
 	s.history = nil
 }
 
-// Snapshot keeps all objects as they are; the function that it returns is etcd restored from that. The servers start
-// again with it: the watches break, the history is gone, and versions from then on are given a second time.
+// Snapshot saves all objects. The returned function restores them as if etcd were restored from a backup: the API
+// servers restart, so watches break and the history is gone. Versions assigned since the snapshot are assigned a
+// second time.
 func (s *Server) Snapshot() (restore func()) {
 	turnBack := s.Checkpoint()
 	return func() {
@@ -257,9 +262,9 @@ func (s *Server) Snapshot() (restore func()) {
 	}
 }
 
-// Checkpoint keeps all objects, the kinds, the version and the history as they are; the function that it
-// returns brings them back. Of that, it tells nobody: the watches go on. What Compact has forgotten in between stays
-// forgotten, and faults are as they are now.
+// Checkpoint saves all objects, the served kinds, the latest version and the history. The returned function brings
+// them back silently: watches stay open and are not told. History that was compacted in between stays compacted, and
+// faults are not rolled back.
 func (s *Server) Checkpoint() (turnBack func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,7 +283,7 @@ func (s *Server) Checkpoint() (turnBack func()) {
 	}
 }
 
-// clonedObjects copies the maps, but not the objects.
+// clonedObjects copies the maps but shares the objects.
 func clonedObjects(objects map[string]map[Key]Object) map[string]map[Key]Object {
 	cloned := map[string]map[Key]Object{}
 	for resource, all := range objects {
@@ -287,15 +292,16 @@ func clonedObjects(objects map[string]map[Key]Object) map[string]map[Key]Object 
 	return cloned
 }
 
-// Latest is the newest version: that of the last change, unless SetVersion was called after it.
+// Latest returns the version of the last change, or the version of a later SetVersion.
 func (s *Server) Latest() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.latestVersion
 }
 
-// SetVersion makes v the newest version, so that the next change is v+1. Where that is back in time, the fake forgets
-// the changes after it, but keeps its objects as they are, with their versions: etcd that was restored wrongly.
+// SetVersion sets the latest version to v, so the next change gets v+1. If v is lower than before, the fake drops the
+// later changes from its history but keeps the objects with their versions, like an etcd that was restored
+// incorrectly.
 func (s *Server) SetVersion(v int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,14 +310,15 @@ func (s *Server) SetVersion(v int) {
 	s.rewindLiesLocked(v)
 }
 
-// Changes returns the history, oldest first, from the last compaction on.
+// Changes returns the history since the last compaction, oldest change first.
 func (s *Server) Changes() []Change {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.history)
 }
 
-// NextChange is closed with the next change. Take it before looking whether something is so, and wait for it after.
+// NextChange returns a channel that is closed with the next change. To wait for a condition without missing a change,
+// get the channel before checking the condition.
 func (s *Server) NextChange() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

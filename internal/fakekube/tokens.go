@@ -53,7 +53,7 @@ func (s *Server) createToken(r *request) {
 		r.notFound()
 		return
 	}
-	if causes := lifetimeCauses(seconds); len(causes) > 0 {
+	if causes := validateTokenLifetime(seconds); len(causes) > 0 {
 		r.refuseAs("TokenRequest", tokenRequests.group, "", causes)
 		return
 	}
@@ -80,8 +80,8 @@ func (s *Server) createToken(r *request) {
 	})
 }
 
-// lifetimeCauses are what is wrong with the time for which a token is wanted.
-func lifetimeCauses(seconds float64) []cause {
+// validateTokenLifetime validates the time for which a token is wanted.
+func validateTokenLifetime(seconds float64) []cause {
 	why := ""
 	switch {
 	case seconds < minTokenSeconds:

@@ -122,7 +122,7 @@ func TestSchemaChecksWhatItCombines(t *testing.T) {
 		{`{"odd":[]}`, []string{"odd"}},
 	} {
 		var got []string
-		for _, one := range k.schemaCauses(nil, parsed(c.value).(Object), false) {
+		for _, one := range k.validateBySchema(nil, parsed(c.value).(Object), false) {
 			got = append(got, one.field)
 		}
 		if !slices.Equal(got, c.want) {

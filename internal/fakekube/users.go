@@ -10,35 +10,37 @@ import (
 	"time"
 )
 
-// User is whoever sends requests: a person, a service account, or nobody in particular.
+// User is the sender of requests: a person, a service account, or an anonymous client.
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/
 type User struct {
 	Name   string
-	UID    string // "" where there is none
+	UID    string // "" for none
 	Groups []string
 }
 
-// The names of users and groups that the server itself gives.
+// Names of users and groups that the server assigns itself.
 const (
 	anonymous       = "system:anonymous"
 	unauthenticated = "system:unauthenticated"
 	authenticated   = "system:authenticated"
-	masters         = "system:masters" // may do everything
+	masters         = "system:masters" // its members may do everything
 	accountPrefix   = "system:serviceaccount:"
 )
 
-// credential is what a token stands for.
+// credential is the identity that a token proves.
 type credential struct {
 	user    User
-	account Key       // the service account that has the token; the zero Key: none
-	expires time.Time // zero: never
+	account Key       // service account that owns the token; the zero Key for other users
+	expires time.Time // the zero time for never
 }
 
-// Allow lets in whoever has one of these tokens, as the user admin of the group system:masters, who may do everything.
-// Others are let in by AddUser, by the tokens of service accounts, and by a client certificate that ClientCA has
-// signed. Whoever shows no credential is system:anonymous, who may ask for little more than the version and the
-// server's health; a wrong token is a 401. Allow takes the place of an earlier Allow, and of all other tokens. Before
-// it is called, everybody may come as that admin, but for the users of AddUser and service accounts.
+// Allow requires credentials from now on, and accepts these tokens. They stand for the user admin of the group
+// system:masters, who may do everything. AddUser, the tokens of service accounts, and client certificates signed by
+// ClientCA let in other users. A request without a credential comes from system:anonymous, who may read little more
+// than the version and the health checks. A wrong token gets a 401.
+//
+// Allow replaces all earlier tokens, including those of AddUser and of service accounts. Before the first call, a
+// request without a known token comes from that admin.
 func (s *Server) Allow(tokens ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,15 +54,15 @@ func (s *Server) Allow(tokens ...string) {
 // admin is the user who may do everything.
 var admin = User{Name: "admin", UID: "1", Groups: []string{masters, authenticated}}
 
-// AddUser lets in a user by a token. The user may do what the roles say that are bound to the name or to one of the
-// groups, of which system:authenticated is always one.
+// AddUser accepts a token for a user. The user has the permissions of the roles that are bound to the name or to one
+// of the groups, which always include system:authenticated.
 func (s *Server) AddUser(token, name string, groups ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tokens[token] = credential{user: User{Name: name, Groups: withAuthenticated(groups)}}
 }
 
-// KnowsToken reports whether Allow or AddUser has let this token in, or the fake has given it to a service account.
+// KnowsToken reports whether Allow or AddUser accepted this token, or the fake issued it to a service account.
 func (s *Server) KnowsToken(token string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +70,7 @@ func (s *Server) KnowsToken(token string) bool {
 	return isKnown
 }
 
-// withAuthenticated adds the group of all users that are known.
+// withAuthenticated adds the group of all authenticated users.
 func withAuthenticated(groups []string) []string {
 	if slices.Contains(groups, authenticated) {
 		return slices.Clone(groups)
@@ -76,7 +78,7 @@ func withAuthenticated(groups []string) []string {
 	return append(slices.Clone(groups), authenticated)
 }
 
-// accountUser is a service account as a user.
+// accountUser returns the user that a service account authenticates as.
 func accountUser(account Key, uid string) User {
 	return User{
 		Name:   accountPrefix + account.Namespace + ":" + account.Name,
@@ -85,9 +87,9 @@ func accountUser(account Key, uid string) User {
 	}
 }
 
-// user is the user who sends a request, by client certificate or by token. It is not known where the credentials are
-// wrong. Like the real server, the fake takes any client certificate in the handshake, and answers 401 to one that it
-// does not know.
+// user authenticates a request by its client certificate or its token. isKnown is false if the credential is wrong.
+// Like the real server, the fake accepts any client certificate in the TLS handshake and answers 401 to an unknown
+// one.
 func (s *Server) user(r *http.Request) (u User, isKnown bool) {
 	certificate := clientCertificate(r)
 	judgesCertificate := certificate != nil && s.ClientCA != nil
@@ -114,7 +116,7 @@ func (s *Server) user(r *http.Request) (u User, isKnown bool) {
 	return User{Name: anonymous, Groups: []string{unauthenticated}}, true
 }
 
-// bearerToken reads the token from a request's header. Like the server, it passes over a header of any other form.
+// bearerToken returns the token in a request's header. Like the server, it ignores a header in any other form.
 func bearerToken(r *http.Request) (token string, isThere bool) {
 	words := strings.Split(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 	if len(words) < 2 || !strings.EqualFold(words[0], "Bearer") {
@@ -123,7 +125,7 @@ func bearerToken(r *http.Request) (token string, isThere bool) {
 	return words[1], words[1] != ""
 }
 
-// warnOfExtraSpace tells the client that its token is passed over, where two blanks stand before it.
+// warnOfExtraSpace warns the client if its token is ignored because of a second space before it.
 func (r *request) warnOfExtraSpace() {
 	scheme, rest, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 	if strings.EqualFold(scheme, "Bearer") && strings.HasPrefix(rest, " ") {
@@ -132,7 +134,7 @@ func (r *request) warnOfExtraSpace() {
 	}
 }
 
-// clientCertificate is the certificate that a client has shown in its handshake, nil where it has shown none.
+// clientCertificate returns the client's certificate from the TLS handshake, or nil.
 func clientCertificate(r *http.Request) *x509.Certificate {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil
@@ -140,13 +142,13 @@ func clientCertificate(r *http.Request) *x509.Certificate {
 	return r.TLS.PeerCertificates[0]
 }
 
-// hasCredential reports whether a request has a token or a certificate, right or wrong.
+// hasCredential reports whether a request has a token or a certificate, valid or not.
 func hasCredential(r *http.Request) bool {
 	_, hasToken := bearerToken(r)
 	return hasToken || clientCertificate(r) != nil
 }
 
-// isValidLocked reports whether a token may still be used: whether it has not expired, and its account is still there.
+// isValidLocked reports whether a token has not expired and its service account still exists.
 func (s *Server) isValidLocked(c credential) bool {
 	if !c.expires.IsZero() && time.Now().After(c.expires) {
 		return false
@@ -155,8 +157,8 @@ func (s *Server) isValidLocked(c credential) bool {
 	return !isOfAccount || TextIn(MetaOf(s.objects["serviceaccounts"][c.account]), "uid") == c.user.UID
 }
 
-// certificateUser is the user that a client certificate names: its common name, in the groups of its organizations. The user
-// is known where ClientCA has signed the certificate.
+// certificateUser returns the user that a client certificate names: its common name, in the groups of its
+// organizations. isKnown reports whether ClientCA signed the certificate.
 func (s *Server) certificateUser(c *x509.Certificate) (u User, isKnown bool) {
 	_, err := c.Verify(x509.VerifyOptions{
 		Roots:     s.ClientCA,
@@ -165,8 +167,8 @@ func (s *Server) certificateUser(c *x509.Certificate) (u User, isKnown bool) {
 	return User{Name: c.Subject.CommonName, Groups: withAuthenticated(c.Subject.Organization)}, err == nil
 }
 
-// impersonatedUser is the user whom a request says that it stands for, if that is another one than its sender. Where the
-// sender may not, or where the headers make no sense, that is answered, and isAnswered is true.
+// impersonatedUser returns the user that a request impersonates, or its sender if it impersonates none. If the sender
+// may not do that, or the headers are invalid, it answers so and isAnswered is true.
 // https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/
 func (s *Server) impersonatedUser(r *request, sender User) (u User, isAnswered bool) {
 	name := r.Header.Get("Impersonate-User")
@@ -214,8 +216,8 @@ func (s *Server) impersonatedUser(r *request, sender User) (u User, isAnswered b
 	return u, false
 }
 
-// extraAttributes are the rights that it takes to send the headers Impersonate-Extra-KEY of a request, one for each
-// value, in the order of the keys. What the values say makes no difference to the fake.
+// extraAttributes returns the permissions that a request's Impersonate-Extra-KEY headers require, one per value, in
+// the order of the keys. The values have no other effect in the fake.
 func extraAttributes(header http.Header) []attributes {
 	var extras []attributes
 	for _, field := range slices.Sorted(maps.Keys(header)) {
@@ -236,7 +238,7 @@ func extraAttributes(header http.Header) []attributes {
 	return extras
 }
 
-// impersonationWithoutUser names, in the server's form, what a request wants to stand for beside a user.
+// impersonationWithoutUser lists, in the server's form, what a request impersonates although it names no user.
 func impersonationWithoutUser(groups []string, extras []attributes, uid string) []string {
 	var wanted []string
 	for _, group := range groups {

@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// causes are all that is wrong with an object that a client writes in place of old, which is nil where there is none
+// validate are all that is wrong with an object that a client writes in place of old, which is nil where there is none
 // yet. isStatus says that the write is to its status. The server may name a cause several times; the fake does so once.
-func (k kind) causes(old, o Object, isStatus bool) []cause {
+func (k kind) validate(old, o Object, isStatus bool) []cause {
 	var causes []cause
 	if old == nil {
-		causes = k.metaCauses(o)
+		causes = k.validateMeta(o)
 	} else {
-		causes = k.metaUpdateCauses(old, o)
+		causes = k.validateMetaUpdate(old, o)
 	}
 	if k.isCustom() {
-		return append(causes, k.schemaCauses(old, o, isStatus)...)
+		return append(causes, k.validateBySchema(old, o, isStatus)...)
 	}
-	return append(causes, k.specCauses(old, o)...)
+	return append(causes, k.validateSpec(old, o)...)
 }
 
-// metaCauses are what is wrong with the metadata of an object.
+// validateMeta validates the metadata of an object.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/
-func (k kind) metaCauses(o Object) []cause {
+func (k kind) validateMeta(o Object) []cause {
 	var causes []cause
 	meta := MetaOf(o)
 	name := TextIn(meta, "name")
@@ -39,9 +39,9 @@ func (k kind) metaCauses(o Object) []cause {
 	} else if problem := k.nameProblem(name); problem != "" {
 		causes = append(causes, invalidValue("metadata.name", name, problem))
 	}
-	causes = append(causes, labelCauses(meta)...)
-	causes = append(causes, ownerCauses(meta)...)
-	return append(causes, finalizerCauses(meta)...)
+	causes = append(causes, validateLabels(meta)...)
+	causes = append(causes, validateOwners(meta)...)
+	return append(causes, validateFinalizers(meta)...)
 }
 
 // nameFrom is a name as a generateName could begin it, for checks: what stands at its end need not end a name.
@@ -52,8 +52,8 @@ func nameFrom(generateName string) string {
 	return generateName
 }
 
-// labelCauses are what is wrong with labels and annotations.
-func labelCauses(meta Object) []cause {
+// validateLabels validates labels and annotations.
+func validateLabels(meta Object) []cause {
 	var causes []cause
 	labels, _ := meta["labels"].(Object)
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
@@ -74,8 +74,8 @@ func labelCauses(meta Object) []cause {
 	return causes
 }
 
-// ownerCauses are what is wrong with ownerReferences.
-func ownerCauses(meta Object) []cause {
+// validateOwners validates ownerReferences.
+func validateOwners(meta Object) []cause {
 	var causes []cause
 	var controller Object
 	for _, owner := range objectsIn(meta["ownerReferences"]) {
@@ -127,8 +127,8 @@ func shownOwners(meta Object) []ownerReference {
 	return shown
 }
 
-// finalizerCauses are what is wrong with finalizers.
-func finalizerCauses(meta Object) []cause {
+// validateFinalizers validates finalizers.
+func validateFinalizers(meta Object) []cause {
 	var causes []cause
 	finalizers := textsIn(meta["finalizers"])
 	for _, finalizer := range finalizers {
@@ -150,11 +150,11 @@ func finalizerCauses(meta Object) []cause {
 	return causes
 }
 
-// metaUpdateCauses are what is wrong with the metadata of an object that takes the place of another.
-func (k kind) metaUpdateCauses(old, o Object) []cause {
+// validateMetaUpdate validates the metadata of an object that takes the place of another.
+func (k kind) validateMetaUpdate(old, o Object) []cause {
 	was := MetaOf(old)
 	meta := MetaOf(o)
-	causes := labelCauses(meta)
+	causes := validateLabels(meta)
 	if isTerminating(old) {
 		isOld := func(finalizer string) bool { return slices.Contains(finalizersOf(old), finalizer) }
 		added := slices.DeleteFunc(finalizersOf(o), isOld)
@@ -169,6 +169,6 @@ func (k kind) metaUpdateCauses(old, o Object) []cause {
 			causes = append(causes, invalidValue("metadata."+field, meta[field], "field is immutable"))
 		}
 	}
-	causes = append(causes, ownerCauses(meta)...)
-	return append(causes, finalizerCauses(meta)...)
+	causes = append(causes, validateOwners(meta)...)
+	return append(causes, validateFinalizers(meta)...)
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// definitionCauses are what is wrong with a CustomResourceDefinition that takes the place of old, which is nil where
+// validateDefinition validates a CustomResourceDefinition that takes the place of old, which is nil where
 // there is none yet: its names, its versions, and whether their schemas are structural.
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema
-func definitionCauses(old, o Object) []cause {
+func validateDefinition(old, o Object) []cause {
 	spec := objectIn(o, "spec")
 	names := objectIn(spec, "names")
 	group := TextIn(spec, "group")
@@ -30,26 +30,26 @@ func definitionCauses(old, o Object) []cause {
 	if TextIn(spec, "scope") == "" {
 		causes = append(causes, required("spec.scope", ""))
 	} else {
-		causes = append(causes, oneOf(spec, "spec.", "scope", "Cluster", "Namespaced")...)
+		causes = append(causes, validateOneOf(spec, "spec.", "scope", "Cluster", "Namespaced")...)
 	}
-	causes = append(causes, versionCauses(spec)...)
-	causes = append(causes, definedNameCauses(names)...)
+	causes = append(causes, validateVersions(spec)...)
+	causes = append(causes, validateDefinitionNames(names)...)
 	if validation, isShared := sharedByVersions(spec, "schema").(Object); isShared {
 		schema := objectIn(validation, "openAPIV3Schema")
 		if schema != nil {
-			causes = append(causes, structuralCauses("spec.validation.openAPIV3Schema", schema, atRoot)...)
+			causes = append(causes, validateStructural("spec.validation.openAPIV3Schema", schema, atRoot)...)
 		}
 	}
-	causes = append(causes, columnCauses("spec.", sharedByVersions(spec, "additionalPrinterColumns"))...)
+	causes = append(causes, validateColumns("spec.", sharedByVersions(spec, "additionalPrinterColumns"))...)
 	if old != nil {
-		causes = append(causes, definitionUpdateCauses(old, o)...)
+		causes = append(causes, validateDefinitionUpdate(old, o)...)
 	}
-	return append(causes, approvalCauses(group, objectIn(o, "metadata", "annotations"))...)
+	return append(causes, validateApproval(group, objectIn(o, "metadata", "annotations"))...)
 }
 
-// definitionUpdateCauses are the fields that an update of a definition changes although they may not change: those by
+// validateDefinitionUpdate are the fields that an update of a definition changes although they may not change: those by
 // which its objects are stored.
-func definitionUpdateCauses(old, o Object) []cause {
+func validateDefinitionUpdate(old, o Object) []cause {
 	var causes []cause
 	check := func(within []string, field string) {
 		was := TextIn(objectIn(old, within...), field)
@@ -71,8 +71,8 @@ func definitionUpdateCauses(old, o Object) []cause {
 // approvalAnnotation tells where a definition in a group of Kubernetes itself was approved.
 const approvalAnnotation = "api-approved.kubernetes.io"
 
-// approvalCauses are what keeps a definition out of a group that is protected, because its name is Kubernetes' own.
-func approvalCauses(group string, annotations Object) []cause {
+// validateApproval are what keeps a definition out of a group that is protected, because its name is Kubernetes' own.
+func validateApproval(group string, annotations Object) []cause {
 	dotted := "." + group
 	isProtected := strings.HasSuffix(dotted, ".k8s.io") || strings.HasSuffix(dotted, ".kubernetes.io")
 	if !isProtected {
@@ -96,8 +96,8 @@ func approvalCauses(group string, annotations Object) []cause {
 	return nil
 }
 
-// versionCauses are what is wrong with the versions of a definition.
-func versionCauses(spec Object) []cause {
+// validateVersions validates the versions of a definition.
+func validateVersions(spec Object) []cause {
 	var causes []cause
 	stored := 0
 	hasTwins := false
@@ -116,10 +116,10 @@ func versionCauses(spec Object) []cause {
 		if schema == nil {
 			causes = append(causes, required(at+"schema.openAPIV3Schema", ""))
 		} else if sharedByVersions(spec, "schema") == nil {
-			causes = append(causes, structuralCauses(at+"schema.openAPIV3Schema", schema, atRoot)...)
+			causes = append(causes, validateStructural(at+"schema.openAPIV3Schema", schema, atRoot)...)
 		}
 		if sharedByVersions(spec, "additionalPrinterColumns") == nil {
-			causes = append(causes, columnCauses(at, version["additionalPrinterColumns"])...)
+			causes = append(causes, validateColumns(at, version["additionalPrinterColumns"])...)
 		}
 	}
 	if hasTwins {
@@ -154,8 +154,8 @@ var (
 	columnFormats = []string{"byte", "date", "date-time", "double", "float", "int32", "int64", "password"}
 )
 
-// columnCauses are what is wrong with the printer columns below a path.
-func columnCauses(path string, columns any) []cause {
+// validateColumns validates the printer columns below a path.
+func validateColumns(path string, columns any) []cause {
 	var causes []cause
 	for i, column := range objectsIn(columns) {
 		at := fmt.Sprintf("%sadditionalPrinterColumns[%d].", path, i)
@@ -186,8 +186,8 @@ func columnCauses(path string, columns any) []cause {
 // mixedCase begins what is wrong with the name of a kind.
 const mixedCase = "may have mixed case, but should otherwise match: "
 
-// definedNameCauses are what is wrong with the names in a definition.
-func definedNameCauses(names Object) []cause {
+// validateDefinitionNames validates the names in a definition.
+func validateDefinitionNames(names Object) []cause {
 	var causes []cause
 	for _, field := range []string{"plural", "singular", "kind", "listKind"} {
 		name := TextIn(names, field)
@@ -204,15 +204,15 @@ func definedNameCauses(names Object) []cause {
 			}
 		}
 	}
-	causes = append(causes, dnsLabelCauses("spec.names.shortNames", textsIn(names["shortNames"]))...)
+	causes = append(causes, validateDNSLabels("spec.names.shortNames", textsIn(names["shortNames"]))...)
 	if listKind := TextIn(names, "listKind"); listKind != "" && listKind == TextIn(names, "kind") {
 		causes = append(causes, invalidValue("spec.names.listKind", listKind, "kind and listKind may not be the same"))
 	}
-	return append(causes, dnsLabelCauses("spec.names.categories", textsIn(names["categories"]))...)
+	return append(causes, validateDNSLabels("spec.names.categories", textsIn(names["categories"]))...)
 }
 
-// dnsLabelCauses are the names in a list, at this path, that are no labels of RFC 1035.
-func dnsLabelCauses(path string, names []string) []cause {
+// validateDNSLabels are the names in a list, at this path, that are no labels of RFC 1035.
+func validateDNSLabels(path string, names []string) []cause {
 	var causes []cause
 	for i, name := range names {
 		if problem := dnsLabelProblem(name); problem != "" {

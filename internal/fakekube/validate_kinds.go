@@ -9,36 +9,36 @@ import (
 	"strings"
 )
 
-// specCauses are what is wrong with an object of a built-in kind beside its metadata.
-func (k kind) specCauses(old, o Object) []cause {
+// validateSpec validates an object of a built-in kind beside its metadata.
+func (k kind) validateSpec(old, o Object) []cause {
 	switch k.qualified() {
 	case "pods":
-		return podCauses(old, o)
+		return validatePod(old, o)
 	case "nodes":
-		return nodeCauses(old, o)
+		return validateNode(old, o)
 	case "namespaces":
-		return namespaceCauses(o)
+		return validateNamespace(o)
 	case "events":
-		return eventCauses(o)
+		return validateEvent(o)
 	case "configmaps", "secrets":
-		return k.dataCauses(old, o)
+		return k.validateData(old, o)
 	case "leases.coordination.k8s.io":
-		return leaseCauses(o)
+		return validateLease(o)
 	case "clusterroles.rbac.authorization.k8s.io", "roles.rbac.authorization.k8s.io":
-		return k.ruleCauses(o)
+		return k.validateRules(o)
 	case "clusterrolebindings.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io":
-		return k.bindingCauses(old, o)
+		return k.validateBinding(old, o)
 	case definitions:
-		return definitionCauses(old, o)
+		return validateDefinition(old, o)
 	}
 	return nil
 }
 
-// namespaceCauses are what is wrong with a namespace.
-func namespaceCauses(o Object) []cause {
+// validateNamespace validates a namespace.
+func validateNamespace(o Object) []cause {
 	var causes []cause
 	for _, finalizer := range textsIn(objectIn(o, "spec")["finalizers"]) {
-		causes = append(causes, namespaceFinalizerCauses("spec.finalizers", finalizer)...)
+		causes = append(causes, validateNamespaceFinalizer("spec.finalizers", finalizer)...)
 	}
 	phase := TextIn(objectIn(o, "status"), "phase")
 	switch {
@@ -52,8 +52,8 @@ func namespaceCauses(o Object) []cause {
 	return causes
 }
 
-// namespaceFinalizerCauses are what is wrong with a finalizer in a namespace's spec, which stands at this path.
-func namespaceFinalizerCauses(path, finalizer string) []cause {
+// validateNamespaceFinalizer validates a finalizer in a namespace's spec, which stands at this path.
+func validateNamespaceFinalizer(path, finalizer string) []cause {
 	var causes []cause
 	for _, problem := range labelKeyProblems(finalizer) {
 		causes = append(causes, invalidValue(path, finalizer, problem))
@@ -65,8 +65,8 @@ func namespaceFinalizerCauses(path, finalizer string) []cause {
 	return causes
 }
 
-// eventCauses are what is wrong with an Event.
-func eventCauses(o Object) []cause {
+// validateEvent validates an Event.
+func validateEvent(o Object) []cause {
 	about := objectIn(o, "involvedObject")
 	namespace := TextIn(MetaOf(o), "namespace")
 	named := TextIn(about, "namespace")
@@ -77,9 +77,9 @@ func eventCauses(o Object) []cause {
 	return nil
 }
 
-// leaseCauses are what is wrong with a Lease.
+// validateLease validates a Lease.
 // https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/lease-v1/
-func leaseCauses(o Object) []cause {
+func validateLease(o Object) []cause {
 	var causes []cause
 	spec := objectIn(o, "spec")
 	if seconds, isSet := spec["leaseDurationSeconds"].(float64); isSet && seconds <= 0 {
@@ -91,8 +91,8 @@ func leaseCauses(o Object) []cause {
 	return causes
 }
 
-// nodeCauses are what is wrong with a node. The server calls its taints metadata.
-func nodeCauses(old, o Object) []cause {
+// validateNode validates a node. The server calls its taints metadata.
+func validateNode(old, o Object) []cause {
 	spec := objectIn(o, "spec")
 	var causes []cause
 	isSeen := map[[2]string]bool{}
@@ -110,7 +110,7 @@ func nodeCauses(old, o Object) []cause {
 		if effect == "" {
 			causes = append(causes, required(at+".effect", ""))
 		} else {
-			causes = append(causes, oneOf(taint, at+".", "effect", "NoSchedule", "PreferNoSchedule", "NoExecute")...)
+			causes = append(causes, validateOneOf(taint, at+".", "effect", "NoSchedule", "PreferNoSchedule", "NoExecute")...)
 		}
 		if isSeen[[2]string{key, effect}] {
 			twice := fmt.Sprintf(`Duplicate value: {"Key":%q,"Value":%q,"Effect":%q,"TimeAdded":null}: taints must be `+
@@ -126,11 +126,11 @@ func nodeCauses(old, o Object) []cause {
 			causes = append(causes, invalidValue(field, network, why))
 		}
 	}
-	return append(causes, nodeUpdateCauses(objectIn(old, "spec"), spec)...)
+	return append(causes, validateNodeUpdate(objectIn(old, "spec"), spec)...)
 }
 
-// nodeUpdateCauses are changes of a node's spec that the server does not allow.
-func nodeUpdateCauses(was, spec Object) []cause {
+// validateNodeUpdate are changes of a node's spec that the server does not allow.
+func validateNodeUpdate(was, spec Object) []cause {
 	var causes []cause
 	if was["podCIDRs"] != nil && !isSame(was["podCIDRs"], spec["podCIDRs"]) {
 		why := `node updates may not change podCIDR except from "" to valid`
@@ -148,8 +148,8 @@ const configKeyPattern = `[-._a-zA-Z0-9]+`
 
 var configKeySyntax = regexp.MustCompile("^" + configKeyPattern + "$")
 
-// dataCauses are what is wrong with a ConfigMap or a Secret.
-func (k kind) dataCauses(old, o Object) []cause {
+// validateData validates a ConfigMap or a Secret.
+func (k kind) validateData(old, o Object) []cause {
 	var causes []cause
 	for _, field := range []string{"data", "binaryData"} {
 		for _, key := range slices.Sorted(maps.Keys(objectIn(o, field))) {
@@ -182,9 +182,9 @@ func (k kind) dataCauses(old, o Object) []cause {
 	return causes
 }
 
-// ruleCauses are what is wrong with the rules of a role.
+// validateRules validates the rules of a role.
 // https://kubernetes.io/docs/reference/kubernetes-api/authorization-resources/cluster-role-v1/
-func (k kind) ruleCauses(o Object) []cause {
+func (k kind) validateRules(o Object) []cause {
 	var causes []cause
 	for i, rule := range objectsIn(o["rules"]) {
 		at := fmt.Sprintf("rules[%d].", i)
@@ -219,16 +219,16 @@ func (k kind) ruleCauses(o Object) []cause {
 	return causes
 }
 
-// bindingCauses are what is wrong with a binding of a role.
+// validateBinding validates a binding of a role.
 // https://kubernetes.io/docs/reference/kubernetes-api/authorization-resources/role-binding-v1/
-func (k kind) bindingCauses(old, o Object) []cause {
+func (k kind) validateBinding(old, o Object) []cause {
 	role := objectIn(o, "roleRef")
-	causes := oneOf(role, "roleRef.", "apiGroup", k.group)
+	causes := validateOneOf(role, "roleRef.", "apiGroup", k.group)
 	kinds := []string{"ClusterRole"}
 	if k.isNamespaced {
 		kinds = []string{"Role", "ClusterRole"}
 	}
-	causes = append(causes, oneOf(role, "roleRef.", "kind", kinds...)...)
+	causes = append(causes, validateOneOf(role, "roleRef.", "kind", kinds...)...)
 	name := TextIn(role, "name")
 	if name == "" {
 		causes = append(causes, required("roleRef.name", ""))
@@ -244,9 +244,9 @@ func (k kind) bindingCauses(old, o Object) []cause {
 		if TextIn(subject, "kind") == "ServiceAccount" {
 			group = ""
 		}
-		kindCauses := oneOf(subject, at, "kind", "ServiceAccount", "User", "Group")
+		kindCauses := validateOneOf(subject, at, "kind", "ServiceAccount", "User", "Group")
 		if len(kindCauses) == 0 {
-			kindCauses = oneOf(subject, at, "apiGroup", group)
+			kindCauses = validateOneOf(subject, at, "apiGroup", group)
 		}
 		causes = append(causes, kindCauses...)
 		if !k.isNamespaced && TextIn(subject, "kind") == "ServiceAccount" && TextIn(subject, "namespace") == "" {

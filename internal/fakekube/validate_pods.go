@@ -7,26 +7,26 @@ import (
 	"strings"
 )
 
-// podCauses are what is wrong with a pod beside its metadata.
+// validatePod validates a pod beside its metadata.
 // https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
-func podCauses(old, o Object) []cause {
+func validatePod(old, o Object) []cause {
 	spec := objectIn(o, "spec")
-	causes := volumeCauses(spec)
+	causes := validateVolumes(spec)
 	containers := objectsIn(spec["containers"])
 	if len(containers) == 0 {
 		causes = append(causes, required("spec.containers", ""))
 	}
 	names := map[string]bool{}
-	causes = append(causes, containerCauses(spec, "containers", names)...)
-	causes = append(causes, containerCauses(spec, "initContainers", names)...)
-	causes = append(causes, policyCauses(spec)...)
+	causes = append(causes, validateContainers(spec, "containers", names)...)
+	causes = append(causes, validateContainers(spec, "initContainers", names)...)
+	causes = append(causes, validatePolicies(spec)...)
 	if selector := objectIn(spec, "nodeSelector"); selector != nil {
-		for _, c := range labelCauses(Object{"labels": selector}) {
+		for _, c := range validateLabels(Object{"labels": selector}) {
 			c.field = "spec.nodeSelector"
 			causes = append(causes, c)
 		}
 	}
-	causes = append(causes, podNameCauses(spec)...)
+	causes = append(causes, validatePodNames(spec)...)
 	for i, gate := range objectsIn(spec["readinessGates"]) {
 		condition := TextIn(gate, "conditionType")
 		for _, problem := range labelKeyProblems(condition) {
@@ -34,22 +34,22 @@ func podCauses(old, o Object) []cause {
 			causes = append(causes, invalidValue(field, condition, problem))
 		}
 	}
-	causes = append(causes, tolerationCauses(spec)...)
+	causes = append(causes, validateTolerations(spec)...)
 	if old == nil {
-		return append(causes, imageCauses(spec)...)
+		return append(causes, validateImages(spec)...)
 	}
-	return append(causes, podUpdateCauses(old, o)...)
+	return append(causes, validatePodUpdate(old, o)...)
 }
 
-// policyCauses are the fields of a pod's spec that have none of the values that there are.
-func policyCauses(spec Object) []cause {
-	causes := oneOf(spec, "spec.", "restartPolicy", "Always", "OnFailure", "Never")
+// validatePolicies are the fields of a pod's spec that have none of the values that there are.
+func validatePolicies(spec Object) []cause {
+	causes := validateOneOf(spec, "spec.", "restartPolicy", "Always", "OnFailure", "Never")
 	policies := []string{"ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"}
-	return append(causes, oneOf(spec, "spec.", "dnsPolicy", policies...)...)
+	return append(causes, validateOneOf(spec, "spec.", "dnsPolicy", policies...)...)
 }
 
-// oneOf demands that a field, which stands at this path, has one of these values.
-func oneOf(o Object, path, name string, values ...string) []cause {
+// validateOneOf demands that a field, which stands at this path, has one of these values.
+func validateOneOf(o Object, path, name string, values ...string) []cause {
 	value := TextIn(o, name)
 	if slices.Contains(values, value) {
 		return nil
@@ -57,8 +57,8 @@ func oneOf(o Object, path, name string, values ...string) []cause {
 	return []cause{notSupported(path+name, value, values...)}
 }
 
-// podNameCauses are names in a pod's spec that can be none, and times that are too short.
-func podNameCauses(spec Object) []cause {
+// validatePodNames are names in a pod's spec that can be none, and times that are too short.
+func validatePodNames(spec Object) []cause {
 	var causes []cause
 	for _, field := range []string{"nodeName", "serviceAccountName"} {
 		name := TextIn(spec, field)
@@ -81,8 +81,8 @@ func podNameCauses(spec Object) []cause {
 	return causes
 }
 
-// volumeCauses are what is wrong with a pod's volumes.
-func volumeCauses(spec Object) []cause {
+// validateVolumes validates a pod's volumes.
+func validateVolumes(spec Object) []cause {
 	var causes []cause
 	isSeen := map[string]bool{}
 	for i, volume := range objectsIn(spec["volumes"]) {
@@ -102,8 +102,8 @@ func volumeCauses(spec Object) []cause {
 	return causes
 }
 
-// containerCauses are what is wrong with the containers in a list of a pod's spec. names are those that are taken.
-func containerCauses(spec Object, list string, names map[string]bool) []cause {
+// validateContainers validates the containers in a list of a pod's spec. names are those that are taken.
+func validateContainers(spec Object, list string, names map[string]bool) []cause {
 	var causes []cause
 	for i, container := range objectsIn(spec[list]) {
 		path := fmt.Sprintf("spec.%s[%d].", list, i)
@@ -118,12 +118,12 @@ func containerCauses(spec Object, list string, names map[string]bool) []cause {
 		if TextIn(container, "image") == "" {
 			causes = append(causes, required(path+"image", ""))
 		}
-		causes = append(causes, oneOf(container, path, "imagePullPolicy", "Always", "IfNotPresent", "Never")...)
-		causes = append(causes, portCauses(container, path)...)
-		causes = append(causes, variableCauses(container, path)...)
-		causes = append(causes, mountCauses(spec, container, path)...)
-		causes = append(causes, probeCauses(container, path)...)
-		causes = append(causes, resourceCauses(container, path)...)
+		causes = append(causes, validateOneOf(container, path, "imagePullPolicy", "Always", "IfNotPresent", "Never")...)
+		causes = append(causes, validatePorts(container, path)...)
+		causes = append(causes, validateEnv(container, path)...)
+		causes = append(causes, validateVolumeMounts(spec, container, path)...)
+		causes = append(causes, validateProbes(container, path)...)
+		causes = append(causes, validateResources(container, path)...)
 		if name != "" && names[name] {
 			causes = append(causes, duplicateValue(path+"name", name))
 		}
@@ -135,8 +135,8 @@ func containerCauses(spec Object, list string, names map[string]bool) []cause {
 // maxPort is the greatest number of a port.
 const maxPort = 65535
 
-// portCauses are what is wrong with the ports of a container.
-func portCauses(container Object, path string) []cause {
+// validatePorts validates the ports of a container.
+func validatePorts(container Object, path string) []cause {
 	var causes []cause
 	isSeen := map[string]bool{}
 	for i, port := range objectsIn(container["ports"]) {
@@ -162,19 +162,19 @@ func portCauses(container Object, path string) []cause {
 		if host, isSet := port["hostPort"].(float64); isSet && host != 0 && (host < 0 || host > maxPort) {
 			causes = append(causes, invalidValue(at+"hostPort", host, "must be between 1 and 65535, inclusive"))
 		}
-		causes = append(causes, oneOf(port, at, "protocol", "SCTP", "TCP", "UDP")...)
+		causes = append(causes, validateOneOf(port, at, "protocol", "SCTP", "TCP", "UDP")...)
 	}
 	return causes
 }
 
-// resourceCauses are what is wrong with the resources that a container asks for.
+// validateResources validates the resources that a container asks for.
 // https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
-func resourceCauses(container Object, path string) []cause {
+func validateResources(container Object, path string) []cause {
 	resources := objectIn(container, "resources")
 	limits := quantitiesIn(resources, "limits")
 	requests := quantitiesIn(resources, "requests")
-	causes := amountCauses(limits, path+"resources.limits")
-	causes = append(causes, amountCauses(requests, path+"resources.requests")...)
+	causes := validateAmounts(limits, path+"resources.limits")
+	causes = append(causes, validateAmounts(requests, path+"resources.requests")...)
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		request := requests[name]
 		limit, isLimited := limits[name]
@@ -199,8 +199,8 @@ func resourceCauses(container Object, path string) []cause {
 	return causes
 }
 
-// amountCauses are what is wrong with amounts of resources, which stand at this path.
-func amountCauses(amounts map[string]quantity, path string) []cause {
+// validateAmounts validates amounts of resources, which stand at this path.
+func validateAmounts(amounts map[string]quantity, path string) []cause {
 	var causes []cause
 	for _, name := range slices.Sorted(maps.Keys(amounts)) {
 		at := fmt.Sprintf("%s[%s]", path, name)
@@ -232,8 +232,8 @@ func isExtended(resource string) bool {
 	return hasDomain && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io")
 }
 
-// variableCauses are what is wrong with the environment of a container.
-func variableCauses(container Object, path string) []cause {
+// validateEnv validates the environment of a container.
+func validateEnv(container Object, path string) []cause {
 	var causes []cause
 	for i, variable := range objectsIn(container["env"]) {
 		at := fmt.Sprintf("%senv[%d].", path, i)
@@ -248,8 +248,8 @@ func variableCauses(container Object, path string) []cause {
 	return causes
 }
 
-// mountCauses are what is wrong with the volumes that a container mounts.
-func mountCauses(spec, container Object, path string) []cause {
+// validateVolumeMounts validates the volumes that a container mounts.
+func validateVolumeMounts(spec, container Object, path string) []cause {
 	var causes []cause
 	isVolume := map[string]bool{}
 	for _, volume := range objectsIn(spec["volumes"]) {
@@ -277,8 +277,8 @@ func mountCauses(spec, container Object, path string) []cause {
 	return causes
 }
 
-// imageCauses are images whose names have blanks around them.
-func imageCauses(spec Object) []cause {
+// validateImages are images whose names have blanks around them.
+func validateImages(spec Object) []cause {
 	var causes []cause
 	for i, container := range objectsIn(spec["containers"]) {
 		image := TextIn(container, "image")
@@ -290,8 +290,8 @@ func imageCauses(spec Object) []cause {
 	return causes
 }
 
-// tolerationCauses are what is wrong with a pod's tolerations.
-func tolerationCauses(spec Object) []cause {
+// validateTolerations validates a pod's tolerations.
+func validateTolerations(spec Object) []cause {
 	var causes []cause
 	for i, toleration := range objectsIn(spec["tolerations"]) {
 		at := fmt.Sprintf("spec.tolerations[%d].", i)
@@ -316,18 +316,18 @@ func tolerationCauses(spec Object) []cause {
 		case operator == "Exists" && value != "":
 			causes = append(causes, invalidValue(at+"operator", value, "value must be empty when `operator` is 'Exists'"))
 		case operator != "Exists" && operator != "":
-			causes = append(causes, oneOf(toleration, at, "operator", "Equal", "Exists")...)
+			causes = append(causes, validateOneOf(toleration, at, "operator", "Equal", "Exists")...)
 		}
 		if effect != "" {
-			causes = append(causes, oneOf(toleration, at, "effect", "NoSchedule", "PreferNoSchedule", "NoExecute")...)
+			causes = append(causes, validateOneOf(toleration, at, "effect", "NoSchedule", "PreferNoSchedule", "NoExecute")...)
 		}
 	}
 	return causes
 }
 
-// podUpdateCauses are changes of a pod that the server does not allow.
+// validatePodUpdate are changes of a pod that the server does not allow.
 // https://kubernetes.io/docs/concepts/workloads/pods/#pod-update-and-replacement
-func podUpdateCauses(old, o Object) []cause {
+func validatePodUpdate(old, o Object) []cause {
 	was := objectIn(old, "spec")
 	is := Clone(objectIn(o, "spec"))
 	for _, list := range []string{"containers", "initContainers"} {
@@ -344,8 +344,8 @@ func podUpdateCauses(old, o Object) []cause {
 			after[i]["image"] = before[i]["image"]
 		}
 	}
-	causes := deadlineCauses(was, is)
-	causes = append(causes, changedTolerationCauses(was, is)...)
+	causes := validateDeadlineUpdate(was, is)
+	causes = append(causes, validateTolerationUpdate(was, is)...)
 	for _, field := range []string{"activeDeadlineSeconds", "tolerations"} {
 		is[field] = was[field]
 		if was[field] == nil {
@@ -368,8 +368,8 @@ func podUpdateCauses(old, o Object) []cause {
 	return causes
 }
 
-// deadlineCauses are what is wrong with a change of activeDeadlineSeconds, which may only become shorter.
-func deadlineCauses(was, is Object) []cause {
+// validateDeadlineUpdate validates a change of activeDeadlineSeconds, which may only become shorter.
+func validateDeadlineUpdate(was, is Object) []cause {
 	before, wasSet := was["activeDeadlineSeconds"].(float64)
 	after, isSet := is["activeDeadlineSeconds"].(float64)
 	const field = "spec.activeDeadlineSeconds"
@@ -382,8 +382,8 @@ func deadlineCauses(was, is Object) []cause {
 	return nil
 }
 
-// changedTolerationCauses are what is wrong with a change of tolerations, which may only be added.
-func changedTolerationCauses(was, is Object) []cause {
+// validateTolerationUpdate validates a change of tolerations, which may only be added.
+func validateTolerationUpdate(was, is Object) []cause {
 	bare := func(toleration Object) Object {
 		without := maps.Clone(toleration)
 		delete(without, "tolerationSeconds")

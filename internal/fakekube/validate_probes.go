@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// probeCauses are what is wrong with the probes of a container.
+// validateProbes validates the probes of a container.
 // https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/
-func probeCauses(container Object, path string) []cause {
+func validateProbes(container Object, path string) []cause {
 	var causes []cause
 	for _, field := range []string{"livenessProbe", "readinessProbe", "startupProbe"} {
 		probe := objectIn(container, field)
@@ -16,7 +16,7 @@ func probeCauses(container Object, path string) []cause {
 			continue
 		}
 		at := path + field
-		causes = append(causes, handlerCauses(probe, at)...)
+		causes = append(causes, validateProbeHandler(probe, at)...)
 		times := []string{
 			"initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold",
 		}
@@ -33,8 +33,8 @@ func probeCauses(container Object, path string) []cause {
 	return causes
 }
 
-// handlerCauses are what is wrong with how a probe, which stands at this path, asks: it has to say one way.
-func handlerCauses(probe Object, path string) []cause {
+// validateProbeHandler validates how a probe, which stands at this path, asks: it has to say one way.
+func validateProbeHandler(probe Object, path string) []cause {
 	var causes []cause
 	handlers := 0
 	for _, name := range []string{"exec", "httpGet", "tcpSocket", "grpc"} {
@@ -50,10 +50,10 @@ func handlerCauses(probe Object, path string) []cause {
 		case name == "exec" && len(textsIn(handler["command"])) == 0:
 			causes = append(causes, required(at+".command", ""))
 		case name == "httpGet":
-			causes = append(causes, handlerPortCauses(handler["port"], at+".port")...)
-			causes = append(causes, oneOf(handler, at+".", "scheme", "HTTP", "HTTPS")...)
+			causes = append(causes, validateProbePort(handler["port"], at+".port")...)
+			causes = append(causes, validateOneOf(handler, at+".", "scheme", "HTTP", "HTTPS")...)
 		case name == "tcpSocket":
-			causes = append(causes, handlerPortCauses(handler["port"], at+".port")...)
+			causes = append(causes, validateProbePort(handler["port"], at+".port")...)
 		}
 	}
 	if handlers == 0 {
@@ -62,8 +62,8 @@ func handlerCauses(probe Object, path string) []cause {
 	return causes
 }
 
-// handlerPortCauses are what is wrong with the port that a probe asks: a number, or the name of a port.
-func handlerPortCauses(port any, path string) []cause {
+// validateProbePort validates the port that a probe asks: a number, or the name of a port.
+func validateProbePort(port any, path string) []cause {
 	var causes []cause
 	name, isName := port.(string)
 	if isName {

@@ -10,26 +10,26 @@ import (
 	"unicode/utf8"
 )
 
-// schemaCauses are what is wrong with a custom resource, by the schema in its definition, where it takes the place of
+// validateBySchema validates a custom resource, by the schema in its definition, where it takes the place of
 // old, which is nil where there is none yet. Of OpenAPI, the fake knows what most definitions use: types, formats,
-// required, enum, the bounds of numbers, texts, lists and objects, pattern, allOf, anyOf, oneOf and not; and
+// required, enum, the bounds of numbers, texts, lists and objects, pattern, allOf, anyOf, validateOneOf and not; and
 // Kubernetes' own sets, maps and embedded resources. Rules in CEL (x-kubernetes-validations) pass.
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation
-func (k kind) schemaCauses(old, o Object, isStatus bool) []cause {
+func (k kind) validateBySchema(old, o Object, isStatus bool) []cause {
 	schema := objectIn(k.crd, "schema", "openAPIV3Schema")
 	rest := maps.Clone(o)
 	delete(rest, "metadata")
 	var causes []cause
 	if isStatus {
 		// The server looks at the status alone.
-		causes = causesBelow("status", schemaProblems("", o["status"], objectIn(schema, "properties", "status")))
+		causes = causesBelow("status", validateValue("", o["status"], objectIn(schema, "properties", "status")))
 	} else {
-		causes = append(schemaProblems("", rest, schema), embeddedCauses(rest, schema)...)
+		causes = append(validateValue("", rest, schema), validateEmbedded(rest, schema)...)
 	}
-	if old != nil && len(listTypeCauses(old, schema)) > 0 {
+	if old != nil && len(validateListTypes(old, schema)) > 0 {
 		return causes // the server lets an object stay as bad as it is
 	}
-	return append(causes, listTypeCauses(rest, schema)...)
+	return append(causes, validateListTypes(rest, schema)...)
 }
 
 // causesBelow are causes with fields below a path. They have been found in the value that stands there, by itself; so
@@ -53,33 +53,33 @@ func below(path, name string) string {
 	return path + "." + name
 }
 
-// schemaProblems are what is wrong with a value that stands at this path, in the order in which the server says it.
-func schemaProblems(path string, v any, schema Object) []cause {
+// validateValue validates a value that stands at this path, in the order in which the server says it.
+func validateValue(path string, v any, schema Object) []cause {
 	if v == nil && (schema["nullable"] == true || path == "") {
 		return nil
 	}
-	causes := typeCauses(path, v, schema)
+	causes := validateType(path, v, schema)
 	if v == nil {
-		return append(causes, enumCauses(path, v, schema)...)
+		return append(causes, validateEnum(path, v, schema)...)
 	}
-	causes = append(causes, combinedCauses(path, v, schema)...)
+	causes = append(causes, validateCombinations(path, v, schema)...)
 	switch v := v.(type) {
 	case float64:
-		causes = append(causes, numberCauses(path, v, schema)...)
+		causes = append(causes, validateNumber(path, v, schema)...)
 	case string:
-		causes = append(causes, textCauses(path, v, schema)...)
+		causes = append(causes, validateText(path, v, schema)...)
 	case []any:
-		causes = append(causes, listCauses(path, v, schema)...)
+		causes = append(causes, validateList(path, v, schema)...)
 	}
-	causes = append(causes, enumCauses(path, v, schema)...)
+	causes = append(causes, validateEnum(path, v, schema)...)
 	if o, isObject := v.(Object); isObject {
-		causes = append(causes, objectCauses(path, o, schema)...)
+		causes = append(causes, validateObject(path, o, schema)...)
 	}
 	return causes
 }
 
-// typeCauses is that a value is not of the type that its schema demands, or nothing.
-func typeCauses(path string, v any, schema Object) []cause {
+// validateType is that a value is not of the type that its schema demands, or nothing.
+func validateType(path string, v any, schema Object) []cause {
 	is := schemaType(v)
 	want := TextIn(schema, "type")
 	if schema["x-kubernetes-int-or-string"] == true {
@@ -130,8 +130,8 @@ func schemaType(v any) string {
 	return "object"
 }
 
-// enumCauses is that a value is none of those that there are.
-func enumCauses(path string, v any, schema Object) []cause {
+// validateEnum is that a value is none of those that there are.
+func validateEnum(path string, v any, schema Object) []cause {
 	values, isEnum := schema["enum"].([]any)
 	if !isEnum || slices.ContainsFunc(values, func(one any) bool { return isSame(one, v) }) {
 		return nil
@@ -149,8 +149,8 @@ func inBody(path string, v any, why string) cause {
 	return invalidValue(path, v, path+" in body "+why)
 }
 
-// numberCauses are what is wrong with a number.
-func numberCauses(path string, v float64, schema Object) []cause {
+// validateNumber validates a number.
+func validateNumber(path string, v float64, schema Object) []cause {
 	var causes []cause
 	if limit, isSet := schema["maximum"].(float64); isSet {
 		if schema["exclusiveMaximum"] == true && v >= limit {
@@ -172,8 +172,8 @@ func numberCauses(path string, v float64, schema Object) []cause {
 	return causes
 }
 
-// textCauses are what is wrong with a text.
-func textCauses(path, v string, schema Object) []cause {
+// validateText validates a text.
+func validateText(path, v string, schema Object) []cause {
 	var causes []cause
 	length := float64(utf8.RuneCountInString(v))
 	if limit, isSet := schema["maxLength"].(float64); isSet && length > limit {
@@ -195,8 +195,8 @@ func textCauses(path, v string, schema Object) []cause {
 	return causes
 }
 
-// listCauses are what is wrong with a list.
-func listCauses(path string, v []any, schema Object) []cause {
+// validateList validates a list.
+func validateList(path string, v []any, schema Object) []cause {
 	var causes []cause
 	length := float64(len(v))
 	if limit, isSet := schema["maxItems"].(float64); isSet && length > limit {
@@ -207,13 +207,13 @@ func listCauses(path string, v []any, schema Object) []cause {
 		causes = append(causes, inBody(path, length, fmt.Sprintf("should have at least %v items", limit)))
 	}
 	for i, item := range v {
-		causes = append(causes, schemaProblems(fmt.Sprintf("%s[%d]", path, i), item, objectIn(schema, "items"))...)
+		causes = append(causes, validateValue(fmt.Sprintf("%s[%d]", path, i), item, objectIn(schema, "items"))...)
 	}
 	return causes
 }
 
-// objectCauses are what is wrong with an object.
-func objectCauses(path string, v, schema Object) []cause {
+// validateObject validates an object.
+func validateObject(path string, v, schema Object) []cause {
 	var causes []cause
 	length := float64(len(v))
 	if limit, isSet := schema["maxProperties"].(float64); isSet && length > limit {
@@ -229,7 +229,7 @@ func objectCauses(path string, v, schema Object) []cause {
 		if !isKnown {
 			property = additional
 		}
-		causes = append(causes, schemaProblems(below(path, name), v[name], property)...)
+		causes = append(causes, validateValue(below(path, name), v[name], property)...)
 	}
 	for _, name := range textsIn(schema["required"]) {
 		if _, isThere := v[name]; !isThere {
@@ -239,13 +239,13 @@ func objectCauses(path string, v, schema Object) []cause {
 	return causes
 }
 
-// combinedCauses are what is wrong with a value by the schemas that its schema combines. Where one of several schemas
+// validateCombinations validates a value by the schemas that its schema combines. Where one of several schemas
 // would do, the server also says what is wrong by the one that most of its checks pass; the fake, by the first one.
-func combinedCauses(path string, v any, schema Object) []cause {
-	causes := anyOfCauses(path, v, objectsIn(schema["anyOf"]))
-	causes = append(causes, oneOfCauses(path, v, objectsIn(schema["oneOf"]))...)
-	causes = append(causes, allOfCauses(path, v, objectsIn(schema["allOf"]))...)
-	if not, isSet := schema["not"].(Object); isSet && len(schemaProblems(path, v, not)) == 0 {
+func validateCombinations(path string, v any, schema Object) []cause {
+	causes := validateAnyOf(path, v, objectsIn(schema["anyOf"]))
+	causes = append(causes, validateExactlyOneOf(path, v, objectsIn(schema["oneOf"]))...)
+	causes = append(causes, validateAllOf(path, v, objectsIn(schema["allOf"]))...)
+	if not, isSet := schema["not"].(Object); isSet && len(validateValue(path, v, not)) == 0 {
 		causes = append(causes, notValidated(path, "must not validate the schema (not)"))
 	}
 	return causes
@@ -259,11 +259,11 @@ func notValidated(path, why string) cause {
 // noField is the field of a cause that the server names none for.
 const noField = "<nil>"
 
-// anyOfCauses are what is wrong with a value of which at least one of these schemas must be true.
-func anyOfCauses(path string, v any, schemas []Object) []cause {
+// validateAnyOf validates a value of which at least one of these schemas must be true.
+func validateAnyOf(path string, v any, schemas []Object) []cause {
 	var first []cause
 	for i, schema := range schemas {
-		problems := schemaProblems(path, v, schema)
+		problems := validateValue(path, v, schema)
 		if len(problems) == 0 {
 			return nil
 		}
@@ -277,12 +277,12 @@ func anyOfCauses(path string, v any, schemas []Object) []cause {
 	return append([]cause{notValidated(path, "must validate at least one schema (anyOf)")}, first...)
 }
 
-// oneOfCauses are what is wrong with a value of which exactly one of these schemas must be true.
-func oneOfCauses(path string, v any, schemas []Object) []cause {
+// validateExactlyOneOf validates a value of which exactly one of these schemas must be true.
+func validateExactlyOneOf(path string, v any, schemas []Object) []cause {
 	var first []cause
 	valid := 0
 	for i, schema := range schemas {
-		problems := schemaProblems(path, v, schema)
+		problems := validateValue(path, v, schema)
 		if len(problems) == 0 {
 			valid++
 		}
@@ -300,12 +300,12 @@ func oneOfCauses(path string, v any, schemas []Object) []cause {
 	return []cause{notValidated(path, fmt.Sprintf("%s%d valid alternatives", why, valid))}
 }
 
-// allOfCauses are what is wrong with a value of which all of these schemas must be true.
-func allOfCauses(path string, v any, schemas []Object) []cause {
+// validateAllOf validates a value of which all of these schemas must be true.
+func validateAllOf(path string, v any, schemas []Object) []cause {
 	var causes []cause
 	valid := 0
 	for _, schema := range schemas {
-		problems := schemaProblems(path, v, schema)
+		problems := validateValue(path, v, schema)
 		if len(problems) == 0 {
 			valid++
 		}

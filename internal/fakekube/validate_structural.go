@@ -13,33 +13,33 @@ const (
 	ofFields = "for specified object fields"
 )
 
-// structuralCauses are what keeps a schema, which stands at this path, from being structural, and the schemas within
+// validateStructural are what keeps a schema, which stands at this path, from being structural, and the schemas within
 // it.
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema
-func structuralCauses(path string, schema Object, where string) []cause {
+func validateStructural(path string, schema Object, where string) []cause {
 	var causes []cause
 	properties := objectIn(schema, "properties")
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		property, _ := properties[name].(Object)
-		causes = append(causes, structuralCauses(fmt.Sprintf("%s.properties[%s]", path, name), property, ofFields)...)
+		causes = append(causes, validateStructural(fmt.Sprintf("%s.properties[%s]", path, name), property, ofFields)...)
 	}
 	if items := objectIn(schema, "items"); items != nil {
-		causes = append(causes, structuralCauses(path+".items", items, ofItems)...)
+		causes = append(causes, validateStructural(path+".items", items, ofItems)...)
 	}
 	if additional, isSchema := schema["additionalProperties"].(Object); isSchema {
-		causes = append(causes, structuralCauses(path+".additionalProperties", additional, ofFields)...)
+		causes = append(causes, validateStructural(path+".additionalProperties", additional, ofFields)...)
 	}
-	causes = append(causes, schemaTypeCauses(path, schema, where)...)
-	causes = append(causes, forbiddenFieldCauses(path, schema, where)...)
-	causes = append(causes, listSchemaCauses(path, schema)...)
+	causes = append(causes, validateSchemaType(path, schema, where)...)
+	causes = append(causes, validateSchemaFields(path, schema, where)...)
+	causes = append(causes, validateListSchema(path, schema)...)
 	if len(causes) == 0 {
-		return defaultCauses(path+".default", schema)
+		return validateDefault(path+".default", schema)
 	}
 	return causes
 }
 
-// schemaTypeCauses are what is wrong with the type of a schema.
-func schemaTypeCauses(path string, schema Object, where string) []cause {
+// validateSchemaType validates the type of a schema.
+func validateSchemaType(path string, schema Object, where string) []cause {
 	is := TextIn(schema, "type")
 	isEmbedded := schema["x-kubernetes-embedded-resource"] == true
 	keepsAll := schema["x-kubernetes-preserve-unknown-fields"] == true
@@ -58,11 +58,11 @@ func schemaTypeCauses(path string, schema Object, where string) []cause {
 	case is == "array" && objectIn(schema, "items") == nil:
 		return []cause{required(path+".items", "must be specified")}
 	}
-	return oneOf(schema, path+".", "type", "array", "boolean", "integer", "number", "object", "string")
+	return validateOneOf(schema, path+".", "type", "array", "boolean", "integer", "number", "object", "string")
 }
 
-// forbiddenFieldCauses are the fields that a schema may not have, or not without others.
-func forbiddenFieldCauses(path string, schema Object, where string) []cause {
+// validateSchemaFields are the fields that a schema may not have, or not without others.
+func validateSchemaFields(path string, schema Object, where string) []cause {
 	var causes []cause
 	hasProperties := len(objectIn(schema, "properties")) > 0
 	if schema["uniqueItems"] == true {
@@ -86,8 +86,8 @@ func forbiddenFieldCauses(path string, schema Object, where string) []cause {
 	return causes
 }
 
-// listSchemaCauses are what is wrong with the schema of a list that says how the list is merged.
-func listSchemaCauses(path string, schema Object) []cause {
+// validateListSchema validates the schema of a list that says how the list is merged.
+func validateListSchema(path string, schema Object) []cause {
 	is := TextIn(schema, "type")
 	listType := TextIn(schema, "x-kubernetes-list-type")
 	if listType == "" {
@@ -104,15 +104,15 @@ func listSchemaCauses(path string, schema Object) []cause {
 	case "atomic":
 		return nil
 	case "set":
-		return setItemCauses(path+".items", objectIn(schema, "items"))
+		return validateSetItems(path+".items", objectIn(schema, "items"))
 	case "map":
-		return mapKeyCauses(path, schema)
+		return validateMapKeys(path, schema)
 	}
 	return []cause{notSupported(path+".x-kubernetes-list-type", listType, "atomic", "set", "map")}
 }
 
-// setItemCauses are what is wrong with the schema of the items of a set: they must be replaced as a whole.
-func setItemCauses(path string, items Object) []cause {
+// validateSetItems validates the schema of the items of a set: they must be replaced as a whole.
+func validateSetItems(path string, items Object) []cause {
 	const why = "must be atomic as item of a list with x-kubernetes-list-type=set"
 	listType := items["x-kubernetes-list-type"]
 	if TextIn(items, "type") == "array" && listType != nil && listType != "atomic" {
@@ -125,8 +125,8 @@ func setItemCauses(path string, items Object) []cause {
 	return nil
 }
 
-// mapKeyCauses are what is wrong with the keys of a list that is a map by some fields of its items.
-func mapKeyCauses(path string, schema Object) []cause {
+// validateMapKeys validates the keys of a list that is a map by some fields of its items.
+func validateMapKeys(path string, schema Object) []cause {
 	keys := textsIn(schema["x-kubernetes-list-map-keys"])
 	items := objectIn(schema, "items")
 	var causes []cause
@@ -153,8 +153,8 @@ func mapKeyCauses(path string, schema Object) []cause {
 	return causes
 }
 
-// defaultCauses are what is wrong with the default of a schema, by the schema itself. The path is the default's.
-func defaultCauses(path string, schema Object) []cause {
+// validateDefault validates the default of a schema, by the schema itself. The path is the default's.
+func validateDefault(path string, schema Object) []cause {
 	value := schema["default"]
 	if value == nil {
 		return nil
@@ -165,5 +165,5 @@ func defaultCauses(path string, schema Object) []cause {
 	if len(p.unknown) > 0 {
 		causes = append(causes, invalidValue(path, value, "must not have unknown fields"))
 	}
-	return append(causes, causesBelow(path, schemaProblems("", value, schema))...)
+	return append(causes, causesBelow(path, validateValue("", value, schema))...)
 }

@@ -30,10 +30,10 @@ func walkSchema(path string, v any, schema Object, see func(path string, v any, 
 	}
 }
 
-// listTypeCauses are the lists in an object that have an item twice although their schema says that they are sets, or
+// validateListTypes are the lists in an object that have an item twice although their schema says that they are sets, or
 // maps by some of their fields.
 // https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy
-func listTypeCauses(o, schema Object) []cause {
+func validateListTypes(o, schema Object) []cause {
 	var causes []cause
 	walkSchema("", o, schema, func(path string, v any, schema Object) {
 		list, isList := v.([]any)
@@ -42,16 +42,16 @@ func listTypeCauses(o, schema Object) []cause {
 		}
 		switch TextIn(schema, "x-kubernetes-list-type") {
 		case "set":
-			causes = append(causes, duplicateCauses(path, list)...)
+			causes = append(causes, findDuplicates(path, list)...)
 		case "map":
-			causes = append(causes, duplicateKeyCauses(path, list, textsIn(schema["x-kubernetes-list-map-keys"]))...)
+			causes = append(causes, findDuplicateKeys(path, list, textsIn(schema["x-kubernetes-list-map-keys"]))...)
 		}
 	})
 	return causes
 }
 
-// duplicateCauses are the values that stand in a list more than once, each named where it stands for the second time.
-func duplicateCauses(path string, list []any) []cause {
+// findDuplicates are the values that stand in a list more than once, each named where it stands for the second time.
+func findDuplicates(path string, list []any) []cause {
 	var causes []cause
 	times := map[string]int{}
 	for i, value := range list {
@@ -64,8 +64,8 @@ func duplicateCauses(path string, list []any) []cause {
 	return causes
 }
 
-// duplicateKeyCauses are the items of a list that have the same values in the fields which are the list's keys.
-func duplicateKeyCauses(path string, list []any, fields []string) []cause {
+// findDuplicateKeys are the items of a list that have the same values in the fields which are the list's keys.
+func findDuplicateKeys(path string, list []any, fields []string) []cause {
 	keys := make([]any, len(list))
 	for i, item := range list {
 		o, isObject := item.(Object)
@@ -79,27 +79,27 @@ func duplicateKeyCauses(path string, list []any, fields []string) []cause {
 		}
 		keys[i] = key
 	}
-	return duplicateCauses(path, keys)
+	return findDuplicates(path, keys)
 }
 
-// embeddedCauses are what is wrong with the types and the metadata of the objects within an object that its schema says
+// validateEmbedded validates the types and the metadata of the objects within an object that its schema says
 // are resources.
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#rawextension
-func embeddedCauses(o, schema Object) []cause {
+func validateEmbedded(o, schema Object) []cause {
 	var causes []cause
 	walkSchema("", o, schema, func(path string, v any, schema Object) {
 		embedded, isObject := v.(Object)
 		if !isObject || schema["x-kubernetes-embedded-resource"] != true {
 			return
 		}
-		causes = append(causes, embeddedTypeCauses(path, embedded)...)
-		causes = append(causes, embeddedMetaCauses(path, MetaOf(embedded))...)
+		causes = append(causes, validateEmbeddedType(path, embedded)...)
+		causes = append(causes, validateEmbeddedMeta(path, MetaOf(embedded))...)
 	})
 	return causes
 }
 
-// embeddedTypeCauses are what is wrong with the apiVersion and the kind of an embedded resource, which are texts.
-func embeddedTypeCauses(path string, o Object) []cause {
+// validateEmbeddedType validates the apiVersion and the kind of an embedded resource, which are texts.
+func validateEmbeddedType(path string, o Object) []cause {
 	var causes []cause
 	for _, field := range []string{"apiVersion", "kind"} {
 		if _, isSet := o[field]; !isSet {
@@ -118,8 +118,8 @@ func embeddedTypeCauses(path string, o Object) []cause {
 	return causes
 }
 
-// embeddedMetaCauses are what is wrong with the metadata of an embedded resource. It need not have a name.
-func embeddedMetaCauses(path string, meta Object) []cause {
+// validateEmbeddedMeta validates the metadata of an embedded resource. It need not have a name.
+func validateEmbeddedMeta(path string, meta Object) []cause {
 	var causes []cause
 	name := TextIn(meta, "name")
 	if problem := segmentProblem(name); name != "" && problem != "" {
@@ -129,7 +129,7 @@ func embeddedMetaCauses(path string, meta Object) []cause {
 	if problem := labelProblem(namespace); namespace != "" && problem != "" {
 		causes = append(causes, invalidValue("metadata.namespace", namespace, problem))
 	}
-	causes = slices.Concat(causes, labelCauses(meta), ownerCauses(meta), finalizerCauses(meta))
+	causes = slices.Concat(causes, validateLabels(meta), validateOwners(meta), validateFinalizers(meta))
 	for i := range causes {
 		causes[i].field = below(path, causes[i].field)
 	}

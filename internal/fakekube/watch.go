@@ -12,48 +12,49 @@ import (
 	"time"
 )
 
-// watcher is a watch that runs. It belongs to the goroutine that serves the request.
+// watcher is a running watch. Only the goroutine that serves the request may use it.
 type watcher struct {
 	server  *Server
 	r       *request
 	selects func(Object) bool
 
-	hasColumns bool // it has sent a table with the definitions of its columns
+	hasColumns bool // a table with column definitions has been sent
 
-	seenVersion int    // the client has heard of all changes up to this version
-	lastObject  Object // the object of the last event; nil where there was none yet
+	seenVersion int    // the client knows all changes up to this version
+	lastObject  Object // object of the last event; nil before the first
 }
 
-// ending is the end of all watches that run at one time.
+// watchEnding ends all watches that run at the same time.
 type watchEnding struct {
-	done     chan struct{} // closed when they have to end
-	isBroken bool          // they end with their connections; it is set before over is closed
+	done     chan struct{} // closed when the watches must end
+	isBroken bool          // also break the connections; set before done is closed
 }
 
-// outlook is what a watch finds when it looks at the fake.
+// watchUpdate is what a watch finds when it polls the server's state.
 type watchUpdate struct {
-	// news are the changes that the watch has not told of yet, of all resources.
+	// changes are the changes, of all resources, that the watch has not processed yet.
 	changes []Change
 
-	// now is the version up to which the client has heard of all changes, once it has heard of the news.
+	// version is the version that the client will have seen after these changes.
 	version int
 
-	// forgotten is the version up to which the history is gone.
+	// compactedVersion is the version up to which the history is gone.
 	compactedVersion int
 
-	// extra is a frame of SendFrame, which comes after the news. It is nil where there is none.
+	// frame is a frame of SendFrame that follows the changes, or nil.
 	frame *Frame
 
-	// isResourceGone says that the resource has been removed, or defined again.
+	// isResourceGone means that the custom resource has been removed or redefined.
 	isResourceGone bool
 
-	// moved is closed when there is something new, and over when the watch lags behind no longer; a nil one never is.
+	// changed is closed when there is something new, and caughtUp when the server no longer lags. caughtUp is nil if
+	// it does not lag.
 	changed, caughtUp <-chan struct{}
 }
 
-// watch streams the changes after a version. Where the client wants initial events, the objects that are there come
-// first. A watch that begins at a version from the future is silent; one that begins at a version that is forgotten
-// gets a 410 in the stream, as from a real server.
+// watch streams the changes after a version. If the client wants initial events, the existing objects come first. A
+// watch from a version in the future stays silent until then. One from a compacted version gets a 410 event, as from
+// a real server.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-watch
 func (s *Server) watch(r *request) {
 	selects := r.selector()
@@ -83,7 +84,7 @@ func (s *Server) watch(r *request) {
 	}
 }
 
-// sendInitialEvents sends what a watch begins with. It reports whether the watch goes on.
+// sendInitialEvents sends the existing objects if the client wants them. It reports whether the watch continues.
 func (w *watcher) sendInitialEvents() bool {
 	if !w.r.listOptions.wantsInitialEvents {
 		if w.seenVersion == 0 {
@@ -104,19 +105,19 @@ func (w *watcher) sendInitialEvents() bool {
 	return true
 }
 
-// initialObjects returns the objects that a watch begins with, in the order of etcd's keys, and the version at which they are
-// so.
+// initialObjects returns the objects with which a watch begins, in the order of their keys in etcd, and their
+// version.
 func (s *Server) initialObjects(r *request, selects func(Object) bool) (version int, all []Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.latestVersion, selectedInOrder(s.cachedLocked(r), selects)
 }
 
-// lastBookmarkLead is how long before its end a watch gets its last bookmark. One that is shorter gets none, nor does one that
-// would hear no more than the version at which it began.
+// lastBookmarkLead is how long before its timeout a watch gets its last bookmark. A shorter watch gets none, nor does
+// one that has seen no change since it began.
 const lastBookmarkLead = 2 * time.Second
 
-// run tells what happens, until the watch ends.
+// run sends events until the watch ends.
 func (w *watcher) run() {
 	const never = 10000 * time.Hour
 	timeout := cmp.Or(w.r.listOptions.timeout, 30*time.Minute)
@@ -158,7 +159,7 @@ func (w *watcher) run() {
 	}
 }
 
-// sendAll sends what the watch has found, and reports whether the watch ends with that.
+// sendAll sends an update and reports whether the watch ends with it.
 func (w *watcher) sendAll(found watchUpdate) (isOver bool) {
 	if w.seenVersion < found.compactedVersion {
 		w.send("ERROR", Status(410, "Expired", w.expiredMessage(found.compactedVersion), nil))
@@ -177,7 +178,7 @@ func (w *watcher) sendAll(found watchUpdate) (isOver bool) {
 	return found.isResourceGone
 }
 
-// expiredMessage says, in the server's words, that the watch began at a version that is forgotten.
+// expiredMessage is the server's message for a watch that began at a compacted version.
 func (w *watcher) expiredMessage(forgotten int) string {
 	if !w.r.kind.isCached() {
 		return "The resourceVersion for the provided watch is too old."
@@ -185,7 +186,7 @@ func (w *watcher) expiredMessage(forgotten int) string {
 	return fmt.Sprintf("too old resource version: %d (%d)", w.seenVersion, forgotten)
 }
 
-// poll finds what there is to tell.
+// poll returns what has happened since the last poll.
 func (w *watcher) poll() watchUpdate {
 	s := w.server
 	resource := w.r.kind.resource
@@ -209,14 +210,13 @@ func (w *watcher) poll() watchUpdate {
 	return found
 }
 
-// isGoneLocked reports whether the custom resource that a request is about has been removed, or defined again, since
-// the request came.
+// isGoneLocked reports whether the request's custom resource has been removed or redefined since the request arrived.
 func (s *Server) isGoneLocked(r *request) bool {
 	return r.kind.isCustom() && r.kind.installationIn(s.kinds) != r.kind.installationIn(r.arrival.kinds)
 }
 
-// sendChange sends the event that a change is for this watch, if it is one: an object that comes to be selected is ADDED, and
-// one that is selected no longer is DELETED.
+// sendChange sends the event for a change if it concerns this watch. An object that becomes selected is ADDED, and
+// one that is no longer selected is DELETED.
 func (w *watcher) sendChange(c Change) {
 	if c.Resource != w.r.kind.resource || c.Group != w.r.kind.group || c.Lost {
 		return
@@ -240,7 +240,7 @@ func (w *watcher) sendChange(c Change) {
 	w.sendEvent(event, o)
 }
 
-// sendEvent sends what has happened to an object. The spy hears of it first.
+// sendEvent sends an event about an object, after reporting it to the spy.
 func (w *watcher) sendEvent(event string, o Object) {
 	w.lastObject = o
 	if w.r.spy != nil {
@@ -249,8 +249,8 @@ func (w *watcher) sendEvent(event string, o Object) {
 	w.send(event, w.render(o))
 }
 
-// render is an object as the client wants to see it. Of the tables that a watch sends, the first alone defines the
-// columns.
+// render returns an object in the form that the client asked for. Among the tables of a watch, only the first defines
+// the columns.
 func (w *watcher) render(o Object) any {
 	shown := w.r.render(o, false)
 	t, isTable := shown.(table)
@@ -264,7 +264,7 @@ func (w *watcher) render(o Object) any {
 	return t
 }
 
-// send sends a frame.
+// send encodes and sends an event.
 func (w *watcher) send(event string, o any) {
 	data, err := json.Marshal(o)
 	if err != nil {
@@ -278,7 +278,7 @@ func (w *watcher) send(event string, o any) {
 	w.sendRaw(data)
 }
 
-// sendRaw sends bytes, and does not wait for more of them.
+// sendRaw sends bytes and flushes them.
 func (w *watcher) sendRaw(data []byte) {
 	w.r.w.Write(data)
 	http.NewResponseController(w.r.w).Flush()

@@ -54,7 +54,7 @@ func (s *Server) create(r *request) {
 	}
 }
 
-// createdLocked stores an object that is new, or says what a dry run would have stored.
+// createdLocked stores a new object and returns it. In a dry run, it only returns what would have been stored.
 func (s *Server) createdLocked(r *request, o Object) Object {
 	if !r.options.isDryRun {
 		return s.putLocked(r.kind.qualified(), o)
@@ -67,14 +67,14 @@ func (s *Server) createdLocked(r *request, o Object) Object {
 	return o
 }
 
-// A name that the server completes gets so many characters of this alphabet, which spells no words. What it begins with
-// is cut, so that it fits a label.
+// The server completes a generateName with generatedLength characters of an alphabet that spells no words. It
+// shortens the prefix so that the name fits into a label.
 const (
 	generatedAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 	generatedLength   = 5
 )
 
-// generatedName completes a generateName, "" where that is empty.
+// generatedName completes a generateName. It returns "" if the prefix is empty.
 func generatedName(prefix string) string {
 	if prefix == "" {
 		return ""
@@ -115,8 +115,8 @@ func (s *Server) update(r *request) {
 	}
 }
 
-// checkUID reports whether what a client sends is about the stored object, by the uid that it says; where that is
-// another one, that is answered. What says no uid is about any object of the name.
+// checkUID reports whether the uid in an object that a client sends is that of the stored object. If not, it answers
+// 409. An object without a uid always passes.
 func (r *request) checkUID(stored, sent Object) bool {
 	is := TextIn(MetaOf(stored), "uid")
 	wanted := TextIn(MetaOf(sent), "uid")
@@ -140,7 +140,8 @@ func (s *Server) createByPutLocked(r *request, o Object) {
 	}
 }
 
-// pathInEtcd is where the real server keeps the object that a request is about. Its messages say it.
+// pathInEtcd returns the key under which the real server stores the request's object in etcd. Some messages contain
+// it.
 func (r *request) pathInEtcd() string {
 	place := r.kind.resource
 	switch {
@@ -152,7 +153,7 @@ func (r *request) pathInEtcd() string {
 	return "/registry/" + place + "/" + r.key.String()
 }
 
-// writeLocked answers a PUT or a PATCH with o in place of what is stored.
+// writeLocked answers a PUT or a PATCH that replaces the stored object by o.
 func (s *Server) writeLocked(r *request, stored, o Object) {
 	if !r.checkVersion(stored, o) {
 		return
@@ -191,7 +192,7 @@ func (s *Server) writeLocked(r *request, stored, o Object) {
 	}
 }
 
-// completed is an object as it would be stored, had a client written it.
+// completed returns an object with the defaults that it would have if a client had written it.
 func (k kind) completed(o Object) Object {
 	full, _, err := k.toStored(Clone(o))
 	if err != nil {
@@ -204,8 +205,8 @@ func (k kind) completed(o Object) Object {
 	return full
 }
 
-// checkVersion reports whether a write may take the place of old, by the resourceVersion that it says; where it may not,
-// that is answered. A write without one overwrites whatever is there, where the kind allows that.
+// checkVersion reports whether the resourceVersion in a write allows it to replace old. If not, it answers with the
+// error. A write without one replaces any version, if the kind allows that.
 func (r *request) checkVersion(old, o Object) bool {
 	version := TextIn(MetaOf(o), "resourceVersion")
 	isUnset := version == "" || version == "0"
@@ -227,8 +228,7 @@ func (r *request) checkVersion(old, o Object) bool {
 	return true
 }
 
-// checkNameInPath reports whether an object that is written has the name of the request's path; where it does not,
-// that is answered.
+// checkNameInPath reports whether an object has the name in the request's path. If not, it answers 400.
 func (r *request) checkNameInPath(o Object) bool {
 	name := TextIn(MetaOf(o), "name")
 	if name == "" {
@@ -243,9 +243,8 @@ func (r *request) checkNameInPath(o Object) bool {
 	return true
 }
 
-// checkNamespaceInPath reports whether an object that is written has the namespace of the request's path; where it has
-// another, that is answered. Where it says none, it gets the path's. An object of a kind without namespaces loses what
-// it says.
+// checkNamespaceInPath reports whether an object has the namespace in the request's path. If it has another, it
+// answers 400. An object without a namespace gets the path's, and a cluster-scoped object loses its own.
 func (r *request) checkNamespaceInPath(o Object) bool {
 	meta := MetaOf(o)
 	namespace := TextIn(meta, "namespace")
