@@ -5,10 +5,10 @@ import (
 	"regexp"
 )
 
-// quotedText finds what stands in quotes in an expression of CEL.
+// quotedText matches a quoted text in a CEL expression.
 var quotedText = regexp.MustCompile(`'([^']*)'`)
 
-// quotedIn is the first text in quotes in the first of a policy's conditions or validations, "" where there is none.
+// quotedIn returns the first quoted text in the first condition or validation of a list, or "".
 func quotedIn(list any) string {
 	items := objectsIn(list)
 	if len(items) == 0 {
@@ -21,9 +21,9 @@ func quotedIn(list any) string {
 	return found[1]
 }
 
-// isDeniedByPolicyLocked answers a write to a node that a ValidatingAdmissionPolicy refuses, and reports whether one does. Of
-// CEL, the fake knows two sentences: that the object has a name (as the condition), and that it has no such label (as
-// the validation).
+// isDeniedByPolicyLocked reports whether a ValidatingAdmissionPolicy denies a write to a node. If so, it answers 422.
+// The fake understands only two CEL expressions: a condition that the object has a certain name, and a validation
+// that it lacks a certain label.
 func (s *Server) isDeniedByPolicyLocked(r *request, o Object) bool {
 	if r.kind.qualified() != "nodes" {
 		return false
@@ -48,9 +48,9 @@ func (s *Server) isDeniedByPolicyLocked(r *request, o Object) bool {
 	return false
 }
 
-// admitLocked is what o becomes on its way into the place of old, which is nil where there is none yet: every write
-// of a client passes here, and meets the defaults, the webhook that Strip sets up, the checks and the policies, in this
-// order. It is nil where the write was refused, which has been answered.
+// admitLocked prepares an object for storage. Every write of a client passes through the defaults, the webhook of
+// Strip, validation and the policies, in this order. old is the replaced object, or nil. If the write is refused, it
+// answers so and returns nil.
 func (s *Server) admitLocked(r *request, old, o Object) Object {
 	o = r.kind.prepareForWrite(old, o, r.isStatus)
 	if s.strippedLabel != "" && r.kind.qualified() == "nodes" {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// partialMetadata is an object of which only the metadata are shown.
+// partialMetadata shows only the metadata of an object.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches
 type partialMetadata struct {
 	Kind       string `json:"kind"`
@@ -18,8 +18,8 @@ type partialMetadata struct {
 	Metadata   any    `json:"metadata"`
 }
 
-// render is the object as the request wants to see it. The items of a list are bare: those of the built-in kinds say
-// neither kind nor version.
+// render returns an object in the requested form. isBare is for items of a list, which do not repeat kind and
+// apiVersion if the kind is built in.
 func (r *request) render(o Object, isBare bool) any {
 	switch r.view.kind {
 	case viewMetadata, viewMetadataList:
@@ -38,7 +38,7 @@ func (r *request) render(o Object, isBare bool) any {
 	return shown
 }
 
-// renderMetadata is the object's metadata alone.
+// renderMetadata returns only the metadata of an object.
 func (r *request) renderMetadata(o Object) any {
 	return partialMetadata{viewMetadata, r.view.apiVersion(), o["metadata"]}
 }
@@ -85,8 +85,8 @@ func (r *request) answerList(meta listMeta, items []Object) {
 	}{kind, apiVersion, meta, shown})
 }
 
-// answer sets what will be sent once the handler, which may hold the lock, has returned. A failure is a Status, which
-// has a media type of its own.
+// answer sets the answer, which is sent after the handler has returned and released the lock. A failure has a media
+// type of its own.
 func (r *request) answer(code int, body any) {
 	r.code = code
 	if code >= 400 {
@@ -99,7 +99,7 @@ func (r *request) answer(code int, body any) {
 	r.replyJSON = reply
 }
 
-// encoded is the answer in the media type that was agreed on.
+// encoded returns the answer in the negotiated media type.
 func (r *request) encoded() []byte {
 	if r.replyProtobuf != nil {
 		return r.replyProtobuf
@@ -117,8 +117,8 @@ func (r *request) encoded() []byte {
 	return pretty.Bytes()
 }
 
-// isForPeople reports whether a person is going to read the answer, so that it is indented: one who says so with the
-// parameter pretty, or uses a program for people.
+// isForPeople reports whether to indent the answer for a human reader: the parameter pretty says so, or the client is
+// a browser or a command-line tool.
 func (r *request) isForPeople() bool {
 	if r.query.Has("pretty") {
 		pretty, err := strconv.ParseBool(r.query.Get("pretty"))
@@ -132,11 +132,11 @@ func (r *request) isForPeople() bool {
 	return false
 }
 
-// gzipFrom is the size from which on the server compresses an answer, for a client that understands that.
+// gzipFrom is the size in bytes above which the server compresses answers.
 const gzipFrom = 128 << 10
 
-// acceptsGzip reports whether the client takes compressed answers. Like the server, the fake passes over a clause with
-// a quality.
+// acceptsGzip reports whether the client accepts compressed answers. Like the server, it ignores clauses with a
+// quality.
 func (r *request) acceptsGzip() bool {
 	for clause := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
 		if strings.TrimSpace(clause) == "gzip" {
@@ -146,7 +146,7 @@ func (r *request) acceptsGzip() bool {
 	return false
 }
 
-// payload is the bytes that are sent, and whether they are compressed. The server chooses speed over size.
+// payload returns the bytes to send, and whether they are compressed. Like the server, it prefers speed to size.
 func (r *request) payload() (data []byte, isCompressed bool) {
 	data = r.encoded()
 	if len(data) <= gzipFrom || !r.acceptsGzip() {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// bind answers a POST to the subresource binding of a pod, by which a scheduler gives the pod its node. Whether there
-// is a node of that name is not asked.
+// bind answers a POST to the subresource binding, with which a scheduler assigns a node to a pod. It does not check
+// whether the node exists.
 // https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/binding-v1/
 func (s *Server) bind(r *request) {
 	if !r.convertBodyToJSON() || !r.readOptions("CreateOptions") {
@@ -51,7 +51,7 @@ func (s *Server) bind(r *request) {
 	r.succeed()
 }
 
-// targetProblem says what is wrong with the node that a Binding names; "" is nothing.
+// targetProblem says what is wrong with the target of a Binding. It returns "" if it is valid.
 func targetProblem(kind, name string) string {
 	if kind != "" && kind != "Node" {
 		return fmt.Sprintf("target.kind: Unsupported value: %q: supported values: \"Node\", \"<empty>\"", kind)
@@ -62,7 +62,7 @@ func targetProblem(kind, name string) string {
 	return ""
 }
 
-// bindingProblem says why a pod can get no node; "" is that it can.
+// bindingProblem says why a pod cannot be bound. It returns "" if it can.
 func bindingProblem(pod Object) string {
 	name := TextIn(MetaOf(pod), "name")
 	if isTerminating(pod) {
@@ -74,7 +74,7 @@ func bindingProblem(pod Object) string {
 	return ""
 }
 
-// boundBy is a pod once a Binding has given it its node, with the annotations and the labels of the Binding.
+// boundBy returns a pod with the node, the annotations and the labels of a Binding.
 func boundBy(pod, binding Object) Object {
 	bound := Clone(pod)
 	partIn(bound, "spec")["nodeName"] = objectIn(binding, "target")["name"]

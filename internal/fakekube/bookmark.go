@@ -2,11 +2,11 @@ package fakekube
 
 import "strconv"
 
-// initialEventsEnd is the annotation of the bookmark that ends the initial events of a watch.
+// initialEventsEnd annotates the bookmark that ends the initial events of a watch.
 // https://kubernetes.io/docs/reference/labels-annotations-taints/#k8s-io-initial-events-end
 const initialEventsEnd = "k8s.io/initial-events-end"
 
-// sendBookmark tells a client that has asked for it which version it has heard all of. annotations may be nil.
+// sendBookmark sends the seen version if the client has asked for bookmarks. annotations may be nil.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks
 func (w *watcher) sendBookmark(annotations Object) {
 	if !w.r.listOptions.wantsBookmarks {
@@ -25,8 +25,7 @@ func (w *watcher) sendBookmark(annotations Object) {
 	w.send("BOOKMARK", shown)
 }
 
-// emptyObjects is, by resource, what an object of a kind looks like where nothing is set: bookmarks carry one. A kind
-// that is not here shows nothing then.
+// emptyObjects holds, by resource, what an empty object looks like in a bookmark. Other kinds show nothing.
 var emptyObjects = map[string]string{
 	"pods": `{"spec":{"containers":null},"status":{}}`,
 	"nodes": `{"spec":{},"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":0}},"nodeInfo":{"architecture":"",` +
@@ -46,7 +45,7 @@ var emptyObjects = map[string]string{
 	"validatingadmissionpolicybindings": `{"spec":{}}`,
 }
 
-// empty is an object of the kind in which nothing is set.
+// empty returns an empty object of the kind.
 func (k kind) empty() Object {
 	text := emptyObjects[k.resource]
 	if text == "" || k.isCustom() {

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// Authority is a CA for tests: of servers, or of clients. Its certificates hold from 1990, as virtual time begins in
-// 2000, to 2100.
+// Authority is a CA for tests. Its certificates are valid from 1990 to 2100, which includes the start of virtual time
+// in 2000.
 type Authority struct {
-	cert *x509.Certificate // nil: it signs its own, which is made first
+	cert *x509.Certificate // nil until its own certificate, which it signs itself, exists
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes a CA of this name. What goes wrong with it or its certificates ends the test.
+// NewAuthority creates a CA with this name. Any error, also from its methods, ends the test.
 func NewAuthority(t TB, name string) *Authority {
 	t.Helper()
 	ca, err := newAuthority(name)
@@ -49,8 +49,8 @@ func newAuthority(name string) (*Authority, error) {
 	return ca, nil
 }
 
-// Issue makes a certificate of this name, and its key, both in PEM. It is for servers at 127.0.0.1 and for clients,
-// unless change, which may be nil, makes it something else.
+// Issue returns a new certificate with this name, and its key, in PEM. It suits servers at 127.0.0.1 and clients.
+// change may modify it before it is signed, or be nil.
 func (ca *Authority) Issue(t TB, name string, change func(*x509.Certificate)) (certPEM, keyPEM []byte) {
 	t.Helper()
 	certPEM, keyPEM, err := ca.issue(name, change)
@@ -97,15 +97,16 @@ func (ca *Authority) issue(name string, change func(*x509.Certificate)) (certPEM
 	return certPEM, keyPEM, nil
 }
 
-// AsAdmin is for Issue: it puts the user whom a certificate names into the group system:masters, who may do everything.
+// AsAdmin is a change for Issue. It puts the user of the certificate into the group system:masters, who may do
+// everything.
 func AsAdmin(c *x509.Certificate) { c.Subject.Organization = []string{masters} }
 
-// PEM is the CA's certificate in PEM.
+// PEM returns the CA's certificate in PEM.
 func (ca *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
 }
 
-// Pool returns a pool that has the CA's certificate alone, for tls.Config and for Server.ClientCA.
+// Pool returns a pool with only the CA's certificate, for tls.Config and Server.ClientCA.
 func (ca *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)

@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// continueVersion is the version of the form of continue tokens.
+// continueVersion is the format version of continue tokens.
 const continueVersion = "meta.k8s.io/v1"
 
-// continueToken is where the next page of a list begins. It is sent in JSON and base64, and it is all that is known of
-// the list: the fake keeps nothing.
+// continueToken says where the next page of a list begins. It is sent as JSON in base64. The fake keeps no other
+// state between pages.
 type continueToken struct {
 	V string `json:"v"`
 
-	// RV is the version of the list. A negative one is the newest: the rest of such a list is not consistent with the
-	// pages before.
+	// RV is the version of the list. If it is negative, the page shows the newest version, which need not be
+	// consistent with the earlier pages.
 	RV int64 `json:"rv"`
 
-	// Start is the place of the first object of the page. The server writes a slash before it, or none.
+	// Start is the continue key of the first object on the page. The server may put a slash before it.
 	Start string `json:"start"`
 }
 
-// encoded is the token as clients get it.
+// encoded returns the token as clients see it.
 func (t continueToken) encoded() string {
 	text, err := json.Marshal(t)
 	if err != nil {
@@ -33,13 +33,13 @@ func (t continueToken) encoded() string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// continueKeyAfter is the first place after that of an object.
+// continueKeyAfter returns the first key after that of an object.
 func continueKeyAfter(place string) string { return "/" + place + "\x00" }
 
-// startKey is the place of the page's first object.
+// startKey returns the continue key of the page's first object.
 func (t continueToken) startKey() string { return strings.TrimPrefix(t.Start, "/") }
 
-// parseContinue reads a token. The errors are in the server's words.
+// parseContinue decodes a token. Errors have the server's wording.
 func parseContinue(token string) (continueToken, error) {
 	t := continueToken{}
 	text, err := base64.RawURLEncoding.DecodeString(token)
@@ -65,8 +65,8 @@ func parseContinue(token string) (continueToken, error) {
 	return t, nil
 }
 
-// failExpiredToken answers that the version of a token is compacted away. The token that it brings begins at the same
-// place, in the newest version.
+// failExpiredToken answers 410 for a token of a compacted version. The answer includes a token that continues at the
+// same place in the newest version.
 func (r *request) failExpiredToken(t continueToken) {
 	fresh := continueToken{V: continueVersion, RV: -1, Start: t.startKey()}
 	r.answer(410, Object{

@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// definitions is the qualified resource of CustomResourceDefinitions. Each that a client creates, or that Put stores,
+// definitions is the qualified resource of CustomResourceDefinitions. Each one that a client creates or Put stores
 // adds a kind.
 // https://kubernetes.io/docs/reference/kubernetes-api/extend-resources/custom-resource-definition-v1/
 const definitions = "customresourcedefinitions.apiextensions.k8s.io"
 
-// CRD is the CustomResourceDefinition of Counts, in short: podcount's custom resource, in the group demo.mark8s.io.
-// For any other custom resource, Put its CustomResourceDefinition.
+// CRD configures the CustomResourceDefinition of Counts, podcount's custom resource in the group demo.mark8s.io. To
+// define any other custom resource, Put its CustomResourceDefinition.
 type CRD struct {
-	// HasStatus gives Counts a status subresource: a client's write to the object does not change its status, and one
-	// to the status changes nothing else. Without it, counts/status is a 404.
+	// HasStatus makes the status a subresource: a write to the object does not change the status, and vice versa.
+	// Without it, counts/status is a 404.
 	HasStatus bool
 
-	// DropsStatus says that the schema has no status: what clients send of it is dropped without a word.
+	// DropsStatus leaves the status out of the schema, so the server silently drops it from what clients send.
 	DropsStatus bool
 }
 
-// countsCRD names the definition that InstallCRD stores.
+// countsCRD is the key of the definition that InstallCRD stores.
 var countsCRD = Key{Name: "counts.demo.mark8s.io"}
 
-// InstallCRD puts the CRD of Counts in place, or changes it; nil removes it, and all Counts. Where that changes
-// something, it ends their watches.
+// InstallCRD installs or changes the CRD of Counts. nil removes it together with all Counts. A call that changes
+// something ends the watches of Counts.
 func (s *Server) InstallCRD(crd *CRD) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ func (s *Server) InstallCRD(crd *CRD) {
 	s.putLocked(definitions, s.establishedLocked(crd.definition()))
 }
 
-// InstalledCRD is the CRD of Counts, or nil. To change it, install another one.
+// InstalledCRD returns the CRD of Counts, or nil. To change it, call InstallCRD.
 func (s *Server) InstalledCRD() *CRD {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *Server) InstalledCRD() *CRD {
 	return &CRD{HasStatus: k.hasStatus, DropsStatus: k.dropsStatus()}
 }
 
-// definition is the whole CustomResourceDefinition.
+// definition returns the complete CustomResourceDefinition.
 func (crd *CRD) definition() Object {
 	anything := Object{"x-kubernetes-preserve-unknown-fields": true}
 	properties := Object{"spec": anything}
@@ -85,7 +85,7 @@ func (crd *CRD) definition() Object {
 	}
 }
 
-// dropsStatus reports whether a custom resource's schema has no status, so that it does not keep one.
+// dropsStatus reports whether the schema of a custom resource lacks the status, so the server does not store it.
 func (k kind) dropsStatus() bool {
 	if !k.isCustom() {
 		return false
@@ -95,8 +95,7 @@ func (k kind) dropsStatus() bool {
 	return !keepsAll && objectIn(schema, "properties", "status") == nil
 }
 
-// establishedLocked is a definition with the status that the server gives it once it serves the kind, or has found that
-// the names are taken.
+// establishedLocked returns a definition with its final status: established, or with the names that conflict.
 func (s *Server) establishedLocked(crd Object) Object {
 	crd = Clone(crd)
 	setDefinitionDefaults(crd)
@@ -105,7 +104,7 @@ func (s *Server) establishedLocked(crd Object) Object {
 	return crd
 }
 
-// setDefinitionDefaults sets what the spec of a definition may leave out.
+// setDefinitionDefaults sets the optional fields in the spec of a definition.
 func setDefinitionDefaults(crd Object) {
 	spec := objectIn(crd, "spec")
 	names := objectIn(spec, "names")
@@ -123,7 +122,7 @@ func setDefinitionDefaults(crd Object) {
 	}
 }
 
-// newCRDStatus is the status that a definition is created with.
+// newCRDStatus returns the initial status of a definition.
 func newCRDStatus(crd Object) Object {
 	return Object{
 		"conditions":     nil,
@@ -132,7 +131,7 @@ func newCRDStatus(crd Object) Object {
 	}
 }
 
-// storageVersion is the name of the version in which a definition's objects are stored.
+// storageVersion returns the name of the version in which objects are stored.
 func storageVersion(crd Object) string {
 	for _, version := range objectsIn(objectIn(crd, "spec")["versions"]) {
 		if version["storage"] == true {
@@ -142,7 +141,7 @@ func storageVersion(crd Object) string {
 	return ""
 }
 
-// acceptNamesLocked writes to a definition's status which of its names it has got.
+// acceptNamesLocked updates the accepted names in a definition's status, and the conditions that follow from them.
 func (s *Server) acceptNamesLocked(crd Object) {
 	status := objectIn(crd, "status")
 	if status["storedVersions"] == nil {
@@ -165,7 +164,7 @@ func (s *Server) acceptNamesLocked(crd Object) {
 	}
 }
 
-// setEstablished says in a definition's status that its kind is served, if its names were accepted.
+// setEstablished sets the condition Established if the names have been accepted.
 func setEstablished(crd Object) {
 	status := objectIn(crd, "status")
 	if conditionOf(status, "NamesAccepted") == "True" && conditionOf(status, "Established") != "True" {
@@ -173,8 +172,8 @@ func setEstablished(crd Object) {
 	}
 }
 
-// acceptFreeNamesLocked gives a definition each of its names that no other one of its group has. Of the names that are taken,
-// it tells about the last; reason is "" where there is none.
+// acceptFreeNamesLocked accepts each name of a definition that no other definition of the group uses. reason and
+// message describe the last conflict; reason is "" if there is none.
 func (s *Server) acceptFreeNamesLocked(crd Object) (reason, message string) {
 	wanted := objectIn(crd, "spec", "names")
 	status := objectIn(crd, "status")
@@ -212,7 +211,7 @@ func (s *Server) acceptFreeNamesLocked(crd Object) (reason, message string) {
 
 func inUse(name string) string { return fmt.Sprintf("%q is already in use", name) }
 
-// copyIfSet makes a key of an object what it is in another one.
+// copyIfSet copies a key between objects, or deletes it if the source lacks it.
 func copyIfSet(into, from Object, key string) {
 	delete(into, key)
 	if from[key] != nil {
@@ -220,7 +219,7 @@ func copyIfSet(into, from Object, key string) {
 	}
 }
 
-// namesTakenLocked are the names that the other definitions of a group have: those of resources, and those of kinds.
+// namesTakenLocked returns the resource names and the kind names that other definitions of the group use.
 func (s *Server) namesTakenLocked(crd Object) (resources, kinds []string) {
 	group := TextIn(objectIn(crd, "spec"), "group")
 	for key, other := range s.objects[definitions] {
@@ -235,7 +234,7 @@ func (s *Server) namesTakenLocked(crd Object) (resources, kinds []string) {
 	return resources, kinds
 }
 
-// conditionOf is the status of a condition, "" where there is none.
+// conditionOf returns the status of a condition, or "" if it is missing.
 func conditionOf(status Object, condition string) string {
 	for _, c := range objectsIn(status["conditions"]) {
 		if TextIn(c, "type") == condition {
@@ -245,7 +244,7 @@ func conditionOf(status Object, condition string) string {
 	return ""
 }
 
-// setCondition writes a condition. Its time changes only with its status.
+// setCondition sets a condition. lastTransitionTime changes only with the condition's status.
 func setCondition(status Object, condition, value, reason, message string) {
 	now := time.Now().UTC().Format(time.RFC3339)
 	next := Object{
@@ -271,8 +270,8 @@ func setCondition(status Object, condition, value, reason, message string) {
 	status["conditions"] = append(slices.Clone(list), any(next))
 }
 
-// updateCRDStatusLocked does what the server does after each write of a definition: it accepts the names, and then serves the
-// kind. Each is a change of its own.
+// updateCRDStatusLocked does what the server's controllers do after each write of a definition: they accept its
+// names, and then establish it. Each step is a change of its own.
 func (s *Server) updateCRDStatusLocked(key Key) {
 	stored := s.objects[definitions][key]
 	crd := Clone(stored)
@@ -287,7 +286,7 @@ func (s *Server) updateCRDStatusLocked(key Key) {
 	}
 }
 
-// retryConflictedCRDsLocked settles the definitions that have not got all of their names, now that some may be free.
+// retryConflictedCRDsLocked updates the definitions with name conflicts, because some names may have become free.
 func (s *Server) retryConflictedCRDsLocked() {
 	for _, crd := range sortedByName(s.objects[definitions], "") {
 		if conditionOf(objectIn(crd, "status"), "NamesAccepted") == "False" {
@@ -296,13 +295,13 @@ func (s *Server) retryConflictedCRDsLocked() {
 	}
 }
 
-// hasGoneLocked reports whether the custom resource that a request is about is not served any more.
+// hasGoneLocked reports whether the request's custom resource is no longer served.
 func (s *Server) hasGoneLocked(r *request) bool {
 	return r.kind.isCustom() && r.kind.installationIn(s.kinds) == 0
 }
 
-// customKinds are the kinds of a definition that is established, one for each version that is served; the preferred
-// version is first. A definition of a resource that is built in has none: its paths lead to the built-in kind.
+// customKinds returns the kinds of an established definition, one for each served version, with the preferred version
+// first. It returns none for the resource of a built-in kind, because the paths lead to that kind.
 func customKinds(crd Object) []kind {
 	status := objectIn(crd, "status")
 	if conditionOf(status, "Established") != "True" {
@@ -337,7 +336,7 @@ func customKinds(crd Object) []kind {
 	return served
 }
 
-// warnOfDeprecation tells the client that the version of its custom resource is deprecated, if it is.
+// warnOfDeprecation warns the client if this version of the custom resource is deprecated.
 func (r *request) warnOfDeprecation() {
 	if r.kind.crd["deprecated"] != true {
 		return
@@ -353,15 +352,15 @@ func (r *request) warnOfDeprecation() {
 	r.w.Header().Add("Warning", fmt.Sprintf("299 - %q", text))
 }
 
-// isReplacedBy reports whether another version of a custom resource is one to use in place of this one, which is
-// deprecated: one that is preferred to it, and not deprecated itself.
+// isReplacedBy reports whether other is a version of the same custom resource that is preferred to k and not
+// deprecated.
 func (k kind) isReplacedBy(other kind) bool {
 	return other.qualified() == k.qualified() && other.crd["deprecated"] != true &&
 		compareVersions(other.version, k.version) < 0
 }
 
-// updateServedKindsLocked makes the fake serve what a changed definition says. Only a change of the spec, of the names or of
-// whether it is served makes a difference: then the watches of the kind end.
+// updateServedKindsLocked updates the served kinds after a change of a definition. Only changes of the spec, the
+// accepted names or the condition Established matter; they end the watches of the kind.
 func (s *Server) updateServedKindsLocked(c Change) {
 	was := customKinds(c.Old)
 	is := customKinds(c.New)
@@ -378,7 +377,7 @@ func (s *Server) updateServedKindsLocked(c Change) {
 	s.kinds = slices.Concat(slices.DeleteFunc(slices.Clone(s.kinds), isOld), is)
 }
 
-// installationIn tells which definition of a kind was there when these were all kinds; 0 is none.
+// installationIn returns the installation of the kind among kinds, or 0 if it is missing.
 func (k kind) installationIn(kinds []kind) int {
 	i := slices.IndexFunc(kinds, func(other kind) bool {
 		return other.resource == k.resource && other.group == k.group && other.version == k.version
@@ -389,7 +388,7 @@ func (k kind) installationIn(kinds []kind) int {
 	return kinds[i].installation
 }
 
-// removeCustomObjectsLocked removes the objects of a kind whose definition goes.
+// removeCustomObjectsLocked removes all objects of a definition's kind.
 func (s *Server) removeCustomObjectsLocked(crd Object) {
 	for _, k := range customKinds(crd) {
 		for key := range s.objects[k.qualified()] {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Kubeconfig is a kubeconfig for a server's URL, with its CA in PEM, and as user the lines of YAML below "user:",
-// such as "token: secret"; all but the first are indented by 4 spaces. Its one context, which is current, is "fake".
+// Kubeconfig returns a kubeconfig for a server's URL and its CA in PEM. user holds the lines of YAML below "user:",
+// such as "token: secret"; all but the first must be indented by 4 spaces. The current context is "fake".
 func Kubeconfig(server string, ca []byte, user string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Config
@@ -34,19 +34,18 @@ current-context: fake
 `, server, base64.StdEncoding.EncodeToString(ca), user)
 }
 
-// ExecPluginDir is the environment variable that makes a test's binary the exec plugin. Its value is the plugin's
-// directory. RunExecPlugin says how to use it.
+// ExecPluginDir is the environment variable that turns a test binary into the exec plugin. Its value is the plugin's
+// directory. See RunExecPlugin.
 const ExecPluginDir = "PODCOUNT_TEST_PLUGIN"
 
-// RunExecPlugin makes the binary of a test an exec plugin, and returns its exit code.
+// RunExecPlugin makes the test binary act as an exec plugin, and returns its exit code.
 //
-// An exec plugin is a program that a kubeconfig names in place of a credential. The client runs it, tells it in the
-// environment variable KUBERNETES_EXEC_INFO what it is run for, and takes the credential that it prints, an
-// ExecCredential in JSON. Clouds' command lines are such programs.
+// An exec plugin is a program that a kubeconfig names instead of a credential. The client runs it with its request in
+// the environment variable KUBERNETES_EXEC_INFO, and reads the credential from its output, an ExecCredential in JSON.
+// The command-line tools of clouds work that way.
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
 //
-// For tests, the binary of the test itself is one: there is nothing to build. TestMain of the package must hook it in,
-// before anything else:
+// A test can use its own binary as the plugin, so there is nothing to build. TestMain must call RunExecPlugin first:
 //
 //	func TestMain(m *testing.M) {
 //		if dir := os.Getenv(fakekube.ExecPluginDir); dir != "" {
@@ -55,15 +54,15 @@ const ExecPluginDir = "PODCOUNT_TEST_PLUGIN"
 //		os.Exit(m.Run())
 //	}
 //
-// A test then makes a directory for the plugin, writes what it is to print to the file answer there (ExecCredential),
-// and gives the client a kubeconfig whose user is ExecUser.
+// A test then creates a directory for the plugin, writes the output of ExecCredential to the file answer there, and
+// gives the client a kubeconfig with ExecUser as its user.
 //
-// Each run adds a line to dir/runs: the arguments, what came on stdin, and the environment variables REGION and
-// KUBERNETES_EXEC_INFO. Then it prints what the file dir/answer says, and succeeds; but
-//   - after "exit ", the rest is printed to stderr, and it fails;
-//   - for "hang", it prints nothing for an hour, and ignores an interrupt.
+// Each run appends a line to dir/runs: the arguments, the standard input, and the environment variables REGION and
+// KUBERNETES_EXEC_INFO. Then it prints the contents of dir/answer and succeeds, with two exceptions:
+// - "exit TEXT" prints TEXT to stderr and fails;
+// - "hang" prints nothing for an hour and ignores interrupts.
 //
-// Where it cannot write the one file or read the other, it says so on stderr, and fails.
+// If it cannot access one of the files, it prints the error to stderr and fails.
 func RunExecPlugin(dir string) (exitCode int) {
 	answer, err := recordRun(dir)
 	if err != nil {
@@ -83,7 +82,7 @@ func RunExecPlugin(dir string) (exitCode int) {
 	return 0
 }
 
-// recordRun adds a line about this run to the exec plugin's file runs, and returns what its file answer says.
+// recordRun appends a line about this run to the file runs, and returns the contents of the file answer.
 func recordRun(dir string) (answer []byte, err error) {
 	stdin, err := io.ReadAll(os.Stdin)
 	if err != nil {
@@ -101,10 +100,10 @@ func recordRun(dir string) (answer []byte, err error) {
 	return os.ReadFile(filepath.Join(dir, "answer"))
 }
 
-// ExecUser is the user of a kubeconfig, as Kubeconfig wants it, whose credential comes from the exec plugin in a
-// directory. The plugin gets an argument "a token", with a blank, and REGION=eu. version is that of the API
-// client.authentication.k8s.io, such as "v1". more are more fields in YAML's flow style, such as
-// ", interactiveMode: Never".
+// ExecUser returns the user for Kubeconfig whose credential comes from the exec plugin in a directory. The plugin
+// runs with an argument "a token", which contains a space, and with REGION=eu. version is that of the API
+// client.authentication.k8s.io, such as "v1". more adds fields in YAML's flow style, such as ", interactiveMode:
+// Never".
 func ExecUser(t TB, dir, version, more string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -115,8 +114,8 @@ func ExecUser(t TB, dir, version, more string) string {
 		"env: [{name: %s, value: %s}, {name: REGION, value: eu}]%s}", version, self, ExecPluginDir, dir, more)
 }
 
-// ExecCredential is what an exec plugin prints: JSON, of a version of client.authentication.k8s.io such as "v1", with
-// the credential as its status, such as {"token": "secret"}.
+// ExecCredential returns the output of an exec plugin in JSON. version is that of client.authentication.k8s.io, such
+// as "v1"; status is the credential, such as {"token": "secret"}.
 // https://kubernetes.io/docs/reference/config-api/client-authentication.v1/
 func ExecCredential(version string, status Object) string {
 	text, _ := json.Marshal(Object{

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// convertBodyToJSON reports whether the fake reads the media type of a request's body; where it does not, it answers so. It
-// puts JSON in place of protobuf.
+// convertBodyToJSON converts a protobuf body to JSON. If the fake does not support the body's media type, or cannot
+// decode it, it answers so and returns false.
 func (r *request) convertBodyToJSON() bool {
 	contentType := r.Header.Get("Content-Type")
 	media, _, err := mime.ParseMediaType(contentType)
@@ -31,13 +31,13 @@ func (r *request) convertBodyToJSON() bool {
 	return false
 }
 
-// typeMeta is what says the type of an object.
+// typeMeta is the type of an object.
 type typeMeta struct {
 	APIVersion string `json:"apiVersion,omitempty"`
 	Kind       string `json:"kind,omitempty"`
 }
 
-// typeOf reads the type of an object in JSON. Its error is in the server's words.
+// typeOf returns the type of an object in JSON. Its error has the server's wording.
 func typeOf(body []byte) (typeMeta, error) {
 	var found struct { // without a name, which the error would say
 		APIVersion string `json:"apiVersion,omitempty"`
@@ -49,13 +49,13 @@ func typeOf(body []byte) (typeMeta, error) {
 	return found, nil
 }
 
-// notRegistered says that there is no such kind. It names the place in the server's source that knows the kinds.
+// notRegistered is the server's message for an unknown kind. It contains a place in the server's source.
 func notRegistered(t typeMeta) string {
 	return fmt.Sprintf("no kind %q is registered for version %q in scheme \"pkg/runtime/scheme.go:111\"",
 		t.Kind, t.APIVersion)
 }
 
-// decodeOptions reads options of this kind. Where they are none, it answers so and reports false.
+// decodeOptions decodes options of this kind. If the body is something else, it answers 400 and returns false.
 func (r *request) decodeOptions(body []byte, kind string, into any) bool {
 	found, err := typeOf(body)
 	if err == nil && found.Kind != "" && found.Kind != kind {
@@ -72,10 +72,10 @@ func (r *request) decodeOptions(body []byte, kind string, into any) bool {
 	return true
 }
 
-// shownBytes is how much of a body the server repeats in its answer.
+// shownBytes is how many bytes of an undecodable body the server repeats in its answer.
 const shownBytes = 30
 
-// shownBody is a body as the server repeats it where it cannot read it.
+// shownBody returns an undecodable body as the server repeats it.
 func shownBody(body []byte) string {
 	if len(body) == 0 {
 		return "<empty>"
@@ -92,7 +92,8 @@ func shownBody(body []byte) string {
 	return hex.EncodeToString(shown) + rest
 }
 
-// decodeObject is the object that a request brings. It is nil where that is none, or of another kind, which is answered.
+// decodeObject returns the object in the body of a request, in its stored form. If the body is not an object of the
+// request's kind, it answers so and returns nil.
 func (r *request) decodeObject() Object {
 	found, err := typeOf(r.body)
 	if err == nil && r.kind.isCustom() && found.Kind == "" {
@@ -130,7 +131,7 @@ func (r *request) decodeObject() Object {
 	return o
 }
 
-// decodeObjectAs is decoded for a request to a subresource that takes objects of a kind of its own.
+// decodeObjectAs is decodeObject for a subresource whose objects have a kind of their own.
 func (r *request) decodeObjectAs(k kind) Object {
 	ofPath := r.kind
 	defer func() { r.kind = ofPath }()
@@ -138,12 +139,12 @@ func (r *request) decodeObjectAs(k kind) Object {
 	return r.decodeObject()
 }
 
-// strictError is what the server says of unknown and duplicate fields that it refuses.
+// strictError is the server's message for unknown and duplicate fields under strict validation.
 func strictError(problems []string) string {
 	return "strict decoding error: " + strings.Join(problems, ", ")
 }
 
-// warn tells the client of unknown and duplicate fields, unless it does not want to know.
+// warn sends the client a warning about each unknown or duplicate field, if it wants warnings.
 func (r *request) warn(problems []string) {
 	if r.options.fieldValidation != "Warn" {
 		return
@@ -153,8 +154,8 @@ func (r *request) warn(problems []string) {
 	}
 }
 
-// toStored is an object of this kind as it is stored: of what the kind does not know, nothing is left. It has metadata,
-// but does not say its type. unknown are the fields that were dropped. The error says what is not of its type.
+// toStored returns an object in its stored form: with metadata, but without its type and without fields that the kind
+// does not have. unknown lists the dropped fields. The error describes a value of the wrong type.
 func (k kind) toStored(sent Object) (o Object, unknown []string, err error) {
 	sent = maps.Clone(sent)
 	delete(sent, "kind")
@@ -185,13 +186,13 @@ func (k kind) toStored(sent Object) (o Object, unknown []string, err error) {
 	return o, unknown, nil
 }
 
-// failDecoding refuses a body of a kind and version that the server cannot take for an object of the request's kind.
+// failDecoding answers 400 because a body of this kind and version cannot become an object of the request's kind.
 func (r *request) failDecoding(kind, version, why string) {
 	r.badRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s", kind, version, r.kind.kind, why))
 }
 
-// checkType reports whether an object that says this type may be written by the request. Where it may not, that is
-// answered. Of a built-in kind, an object need not say its type.
+// checkType reports whether an object of this type may be written by the request. If not, it answers so. Objects of
+// built-in kinds may leave their type out.
 func (r *request) checkType(t typeMeta) bool {
 	if r.kind.isCustom() {
 		if t.APIVersion != r.kind.apiVersion() {
@@ -228,7 +229,7 @@ func (r *request) checkType(t typeMeta) bool {
 	return false
 }
 
-// goPackage is the name of the package in the server's source that has the types of a group.
+// goPackage returns the name of the Go package with the types of a group in the server's source.
 func goPackage(group string) string {
 	first, _, _ := strings.Cut(group, ".")
 	return cmp.Or(first, "core")

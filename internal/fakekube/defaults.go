@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// prepareForWrite is what becomes of old where a client writes o: the parts that the client may not write are as they were,
-// and what it leaves out gets its default. old is nil where there is none yet.
+// prepareForWrite returns the object to store if a client writes o in place of old, which is nil for a new object. It
+// restores what the client may not change and sets defaults.
 func (k kind) prepareForWrite(old, o Object, isStatus bool) Object {
 	registersItself := old == nil && k.qualified() == "nodes" // with its status
 	if k.hasStatus && !registersItself {
@@ -27,8 +27,7 @@ func (k kind) prepareForWrite(old, o Object, isStatus bool) Object {
 	return o
 }
 
-// keepSystemMetadata restores what no write may take away from the metadata of an object: that it is being deleted, and its
-// generation.
+// keepSystemMetadata restores the metadata that no client may change: the deletion marks and the generation.
 func keepSystemMetadata(old, o Object) {
 	was := MetaOf(old)
 	is := MetaOf(o)
@@ -44,8 +43,8 @@ func keepSystemMetadata(old, o Object) {
 	}
 }
 
-// replacePart is what becomes of old where o is written: whoever writes to the status changes nothing else, and the
-// other way round. The status of a built-in kind takes changes of the metadata along.
+// replacePart combines old and o: a write to the status changes nothing else, and a write to the object leaves the
+// status alone. For built-in kinds, a write to the status may also change the metadata.
 func (k kind) replacePart(old, o Object, isStatus bool) Object {
 	part := maps.Clone(o)
 	status := old["status"]
@@ -66,7 +65,7 @@ func (k kind) replacePart(old, o Object, isStatus bool) Object {
 	return part
 }
 
-// setInitialFields sets what the server gives an object that a client creates, whatever it says.
+// setInitialFields sets the fields of a new object that clients cannot choose.
 func (k kind) setInitialFields(o Object) {
 	for _, field := range []string{"deletionTimestamp", "deletionGracePeriodSeconds"} {
 		delete(MetaOf(o), field)
@@ -86,7 +85,7 @@ func (k kind) setInitialFields(o Object) {
 	}
 }
 
-// setDefaults sets what an object leaves out and has a default.
+// setDefaults sets the defaults of fields that are not set.
 func (k kind) setDefaults(o Object) {
 	switch k.qualified() {
 	case "pods":
@@ -118,7 +117,7 @@ func (k kind) setDefaults(o Object) {
 	}
 }
 
-// partIn is the object under a key. Where there is none, it is made.
+// partIn returns the object at a key, and creates it if it is missing.
 func partIn(o Object, key string) Object {
 	part, isObject := o[key].(Object)
 	if !isObject {
@@ -128,14 +127,14 @@ func partIn(o Object, key string) Object {
 	return part
 }
 
-// setMissing sets a field that is not set, or is empty.
+// setMissing sets a field if it is missing or an empty text.
 func setMissing(o Object, name string, value any) {
 	if is := o[name]; is == nil || is == "" {
 		o[name] = value
 	}
 }
 
-// setNetworks makes the network of a node the first of its networks. Where the two are not the same, the former counts.
+// setNetworks keeps podCIDR and the first of podCIDRs equal. If they differ, podCIDR wins.
 func setNetworks(spec Object) {
 	networks := textsIn(spec["podCIDRs"])
 	network := TextIn(spec, "podCIDR")
@@ -147,7 +146,7 @@ func setNetworks(spec Object) {
 	}
 }
 
-// setSecretDefaults moves what a Secret says in plain text to its data.
+// setSecretDefaults moves the stringData of a Secret to its data, and sets its default type.
 func setSecretDefaults(o Object) {
 	plain, _ := o["stringData"].(Object)
 	for key := range plain {
@@ -172,7 +171,7 @@ func setPolicyDefaults(spec Object) {
 	}
 }
 
-// setPodDefaults sets the defaults of a pod's spec, those too that the real server's admission plugins set.
+// setPodDefaults sets the defaults of a pod's spec, including those of the real server's admission plugins.
 // https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#defaulttolerationseconds
 func setPodDefaults(spec Object) {
 	setMissing(spec, "restartPolicy", "Always")
@@ -200,8 +199,7 @@ func setPodDefaults(spec Object) {
 	}
 }
 
-// setToleration lets a pod stay for five minutes on a node that has got this taint, unless the pod says something of
-// it.
+// setToleration makes a pod tolerate a taint for five minutes, unless it already tolerates it.
 func setToleration(spec Object, taint string) {
 	tolerations, _ := spec["tolerations"].([]any)
 	for _, toleration := range objectsIn(spec["tolerations"]) {
@@ -246,7 +244,7 @@ func setContainerDefaults(container Object, isOnHost bool) {
 	}
 }
 
-// pullPolicy is when a node pulls an image: always, where the image has no tag, or the tag is "latest".
+// pullPolicy returns the default imagePullPolicy: Always if the tag is missing or "latest".
 func pullPolicy(image string) string {
 	name := image[strings.LastIndex(image, "/")+1:]
 	_, tag, hasTag := strings.Cut(name, ":")
@@ -269,7 +267,7 @@ func setProbeDefaults(probe Object) {
 	}
 }
 
-// readable is the mode of files in volumes: owner, group and others may read, the owner may write.
+// readable is the file mode 0644, the default in volumes.
 const readable = float64(0o644)
 
 // setVolumeDefaults sets the defaults of a volume.
@@ -287,7 +285,7 @@ func setVolumeDefaults(volume Object) {
 	}
 }
 
-// newPodStatus is the status of a pod that a client has just made. A pod with scheduling gates says that it waits.
+// newPodStatus returns the initial status of a pod. A pod with scheduling gates gets a condition that says it waits.
 // https://kubernetes.io/docs/concepts/scheduling-eviction/pod-scheduling-readiness/
 func newPodStatus(spec Object) Object {
 	status := Object{"phase": "Pending", "qosClass": qosClass(spec)}
@@ -305,7 +303,7 @@ func newPodStatus(spec Object) Object {
 	return status
 }
 
-// qosClass says what a pod is worth where its node runs short.
+// qosClass returns the quality-of-service class of a pod.
 // https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/
 func qosClass(spec Object) string {
 	hasAny := false
@@ -336,7 +334,7 @@ func qosClass(spec Object) string {
 	return "Burstable"
 }
 
-// aboveZero are those of some quantities that are more than nothing.
+// aboveZero removes the quantities that are not positive.
 func aboveZero(all map[string]quantity) map[string]quantity {
 	maps.DeleteFunc(all, func(_ string, q quantity) bool { return q.amount.Sign() <= 0 })
 	return all

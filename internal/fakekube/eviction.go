@@ -2,8 +2,8 @@ package fakekube
 
 import "encoding/json"
 
-// evict answers a POST to the subresource eviction of a pod, as kubectl drain sends it: it deletes the pod. The fake
-// has no PodDisruptionBudgets, which could keep it from that.
+// evict answers a POST to the subresource eviction, as kubectl drain sends it, by deleting the pod. The fake has no
+// PodDisruptionBudgets that could prevent it.
 // https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/
 func (s *Server) evict(r *request) {
 	if !r.convertBodyToJSON() || !r.readOptions("CreateOptions") {
@@ -45,7 +45,7 @@ func (s *Server) evict(r *request) {
 	r.succeed()
 }
 
-// evictionKind is the kind of a body that evicts a pod. The server takes the first version of it, too.
+// evictionKind returns the kind of an eviction's body. Like the server, it also accepts policy/v1beta1.
 func evictionKind(body []byte) kind {
 	k := kind{group: "policy", version: "v1", kind: "Eviction"}
 	if said, err := typeOf(body); err == nil && said.APIVersion == "policy/v1beta1" {
@@ -54,7 +54,7 @@ func evictionKind(body []byte) kind {
 	return k
 }
 
-// disrupted is a pod that says why it is deleted.
+// disrupted returns a pod with the condition that explains its deletion.
 func disrupted(pod Object) Object {
 	marked := Clone(pod)
 	status := partIn(marked, "status")

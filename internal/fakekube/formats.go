@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The syntax of formats that the standard library has no parser for.
+// Syntax of the formats for which the standard library has no parser.
 var (
 	uuidSyntax  = regexp.MustCompile(`(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$`)
 	uuid3Syntax = regexp.MustCompile(`(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?3[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}$`)
@@ -31,11 +31,11 @@ var (
 		`(nano|micro|milli|sec|min|hour|day|week)[a-zµ]*)([^a-zµ]|$)`)
 )
 
-// colorByte is a number up to 255.
+// colorByte matches a number up to 255.
 const colorByte = `(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])`
 
-// formats tell which texts have a format that a schema may name. The names are without dashes, as the server compares
-// them. A text of a format that is not here may be anything.
+// formats holds the checks for the formats that a schema may name. The names have no dashes, as the server compares
+// them. A text of an unknown format may be anything.
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation
 var formats = map[string]func(text string) bool{
 	"bsonobjectid": isObjectID,
@@ -68,7 +68,7 @@ var formats = map[string]func(text string) bool{
 	"isbn13":     isAnyText,
 }
 
-// formatNamed is the check of a format, or nil where the server does not know that either.
+// formatNamed returns the check of a format, or nil if the server does not know it either.
 func formatNamed(name string) func(text string) bool {
 	return formats[strings.ReplaceAll(name, "-", "")]
 }
@@ -95,13 +95,13 @@ func isDate(text string) bool {
 	return err == nil
 }
 
-// isDateTime reports whether a text is a time of RFC 3339, whose letters may be small.
+// isDateTime reports whether a text is a time of RFC 3339. Its letters may be in lower case.
 func isDateTime(text string) bool {
 	_, err := time.Parse(time.RFC3339, strings.ToUpper(text))
 	return err == nil
 }
 
-// isDuration reports whether a text is a duration as Go writes them, or has one in words, as in "2 days".
+// isDuration reports whether a text is a duration in Go's syntax, or contains one in words, such as "2 days".
 func isDuration(text string) bool {
 	_, err := time.ParseDuration(text)
 	return err == nil || wordyDurationSyntax.MatchString(text)
@@ -116,7 +116,7 @@ func isHostname(text string) bool {
 	return len(text) <= 255 && hostnameSyntax.MatchString(text)
 }
 
-// isIPv4 reports whether a text is an address with dots. One of IPv6 may have them, too.
+// isIPv4 reports whether a text is an IP address with dots. Some IPv6 addresses have them too.
 func isIPv4(text string) bool { return net.ParseIP(text) != nil && strings.Contains(text, ".") }
 
 func isIPv6(text string) bool { return net.ParseIP(text) != nil && strings.Contains(text, ":") }
@@ -126,7 +126,7 @@ func isMAC(text string) bool {
 	return err == nil
 }
 
-// isURI reports whether a text is a URI, or an absolute path.
+// isURI reports whether a text is a URI or an absolute path.
 func isURI(text string) bool {
 	_, err := url.ParseRequestURI(text)
 	return err == nil

@@ -7,15 +7,14 @@ import (
 	"strings"
 )
 
-// healthEndpoints are where the server says whether it is well, and healthChecks what it looks at. The fake is always
-// well.
+// healthEndpoints are the paths of the health checks, and healthChecks their names. The fake is always healthy.
 // https://kubernetes.io/docs/reference/using-api/health-checks/
 var (
 	healthEndpoints = []string{"healthz", "livez", "readyz"}
 	healthChecks    = []string{"ping", "log", "etcd"}
 )
 
-// checkHealth answers a request for the server's health, and reports whether it was one.
+// checkHealth answers a health check, and reports whether the request was one.
 func (s *Server) checkHealth(r *request, path string) bool {
 	endpoint, check, isOne := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	if !slices.Contains(healthEndpoints, endpoint) || isOne && !slices.Contains(healthChecks, check) {

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// RunTests runs the tests of a package, and returns the exit code for TestMain. It is 1, whatever the tests said, where
-// a goroutine, an open file or an idle connection is left 5 s after the last of them. It sees open files in /proc, and
-// so on Linux alone.
+// RunTests runs the tests of a package and returns the exit code for TestMain. It returns 1 if a goroutine, an open
+// file or an idle connection is left over 5 s after the last test. It finds open files through /proc, so only on
+// Linux.
 func RunTests(m interface{ Run() int }) (code int) {
 	before := heldResources()
 	code = m.Run()
@@ -31,8 +31,8 @@ func RunTests(m interface{ Run() int }) (code int) {
 	return 1
 }
 
-// heldResources are the goroutines and open files of this process, by name, without those that Go itself makes once and keeps.
-// An idle connection shows as both.
+// heldResources returns the goroutines and open files of this process by name, without those that the Go runtime
+// creates once and keeps. An idle connection appears as both.
 func heldResources() map[string]string {
 	all := map[string]string{}
 	buffer := make([]byte, 16<<20)

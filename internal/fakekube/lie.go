@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// Lie makes the API server that the chosen requests come to lose the next changes of the chosen objects from its watch
-// cache, so many. What it answers from there does not show them: watches, and lists without a version (since v1.34),
-// of version 0, or not older than a version. Lists at an exact version, which come from etcd, tell the truth, as do
-// reads of one object. A later change of an object mends what is known of it; Lift mends the rest. Servers have done
-// so: https://github.com/kubernetes/kubernetes/issues/123072.
+// Lie makes an API server lose the next changes of the selected objects from its watch cache. Everything that the
+// server answers from that cache lacks them: watches, and lists without a version (since v1.34), of version 0, or not
+// older than a version. Lists at an exact version come from etcd and stay correct, as do reads of one object. A later
+// change of an object corrects the cache's copy of it, and Lift corrects all the rest. Real servers have had this
+// fault: https://github.com/kubernetes/kubernetes/issues/123072.
 //
-// Where versions go back (SetVersion, Checkpoint), a lost change whose version is given a second time is forgotten: the
-// new change of that version is told. A restored Snapshot mends all that is lost, as the servers start again with it.
+// If versions go back (SetVersion, Checkpoint) and the version of a lost change is assigned a second time, watches
+// report the new change. Restoring a Snapshot corrects the caches, because the servers restart with it.
 //
-// On.Resource, Namespace and Name choose the objects; Verb, User, Host and If choose the lists and watches. It goes on
-// until it is lifted: there is neither a delay nor a number of times.
+// On.Resource, Namespace and Name select the objects; Verb, User, Host and If select the lists and watches. A Lie
+// lasts until it is lifted, and accepts neither a delay nor a number of times.
 type Lie struct {
-	// Changes is how many changes get lost.
+	// Changes is the number of changes to lose.
 	Changes int
 }
 
@@ -36,7 +36,7 @@ func (f Lie) problem() string {
 	return ""
 }
 
-// problemIn says why there can be no such lie in a fault.
+// problemIn says why the lie is invalid in a fault. It returns "" if it is valid.
 func (f Lie) problemIn(ft Fault) string {
 	hasCount := ft.Skip != 0 || ft.Every != 0 || ft.Rate != 0 || ft.Seed != 0 || ft.Times != 0 && ft.Times != Always
 	if hasCount || ft.Delay != 0 || ft.Met != nil {
@@ -51,15 +51,15 @@ func (f Lie) problemIn(ft Fault) string {
 	return f.problem()
 }
 
-// apply is never called: no request meets a lie as it meets another fault.
+// apply is never called: a lie does not affect single requests.
 func (f Lie) apply(*faultedRequest) {}
 
-// lostChanges are what a Lie is about. The server's lock guards them.
+// lostChanges is the state of a Lie. The server's lock guards it.
 type lostChanges struct {
-	left     int          // changes that are still to be lost
+	left     int          // number of changes still to lose
 	versions map[int]bool // of the lost changes
 
-	// cached is what the cache has in place of the truth, by qualified resource. nil: that the object is not there.
+	// cached holds the outdated objects of the cache, by qualified resource. A nil object is missing from the cache.
 	cached map[string]map[Key]Object
 }
 
@@ -67,7 +67,7 @@ func newLostChanges(n int) *lostChanges {
 	return &lostChanges{left: n, versions: map[int]bool{}, cached: map[string]map[Key]Object{}}
 }
 
-// informLiesLocked lets the lies that there are know of a change.
+// informLiesLocked reports a change to all lies.
 func (s *Server) informLiesLocked(c Change) {
 	for _, in := range s.injections {
 		if in.lie != nil && !in.isLifted {
@@ -76,7 +76,8 @@ func (s *Server) informLiesLocked(c Change) {
 	}
 }
 
-// rewindLiesLocked has the lies forget the lost changes after a version, as their versions will be given again.
+// rewindLiesLocked makes the lies forget the lost changes after a version, because those versions will be assigned
+// again.
 func (s *Server) rewindLiesLocked(version int) {
 	for _, in := range s.injections {
 		if in.lie != nil {
@@ -85,7 +86,7 @@ func (s *Server) rewindLiesLocked(version int) {
 	}
 }
 
-// clearLiesLocked fills the caches from etcd, as servers that start do.
+// clearLiesLocked refills the caches from etcd, as restarting servers do.
 func (s *Server) clearLiesLocked() {
 	for _, in := range s.injections {
 		if in.lie != nil {
@@ -95,8 +96,8 @@ func (s *Server) clearLiesLocked() {
 	}
 }
 
-// observe loses a change of a chosen object, as long as some are to be lost. One that is not lost mends what the cache
-// knows of its object.
+// observe loses a change of a selected object while some are left to lose. Any other change corrects the cache's copy
+// of its object.
 func (l *lostChanges) observe(c Change, on Requests) {
 	objects := Requests{Resource: on.Resource, Namespace: on.Namespace, Name: on.Name}
 	key := c.Key()
@@ -116,7 +117,8 @@ func (l *lostChanges) observe(c Change, on Requests) {
 	}
 }
 
-// cachedLocked is what the watch cache of the API server that a request comes to has of a kind. It must not be changed.
+// cachedLocked returns the objects of a kind in the watch cache of the API server that serves a request. The caller
+// must not modify the map.
 func (s *Server) cachedLocked(r *request) map[Key]Object {
 	objects := s.objects[r.kind.qualified()]
 	isCopy := false
@@ -139,12 +141,12 @@ func (s *Server) cachedLocked(r *request) map[Key]Object {
 	return objects
 }
 
-// liesToLocked reports whether an injection is a lie that this list or watch gets.
+// liesToLocked reports whether the injection is a lie that affects this list or watch.
 func (in *Injection) liesToLocked(q Request) bool {
 	return in.lie != nil && !in.isLifted && in.fault.On.matchesSender(q)
 }
 
-// visibleChangesLocked is those of the changes that a watch hears of.
+// visibleChangesLocked returns the changes that a watch can see.
 func (s *Server) visibleChangesLocked(r *request, news []Change) []Change {
 	for _, in := range s.injections {
 		if !in.liesToLocked(r.info) {

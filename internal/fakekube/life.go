@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// AddCount makes a Count in the namespace default, with this JSON as its spec, or replaces the spec of the one that is
-// there. It returns the Count as stored. Where the status is a subresource, that of the Count stays. It panics where
-// Counts have no CRD, and where the spec is not JSON.
+// AddCount creates a Count in the namespace default with this JSON as its spec, or replaces the spec of an existing
+// one. It returns the Count as stored. The status stays if it is a subresource. AddCount panics if Counts have no CRD
+// or the spec is not valid JSON.
 func (s *Server) AddCount(name, spec string) Object {
 	key := Key{"default", name}
 	o := Object{"metadata": Object{"namespace": key.Namespace, "name": key.Name}, "spec": parsed(spec)}
@@ -21,15 +21,15 @@ func (s *Server) AddCount(name, spec string) Object {
 	return s.putLocked(countsCRD.Name, o)
 }
 
-// CountStatus is what the status of a Count in the namespace default says: healthy, count and observedGeneration, as
-// in "true 3 1", with "<nil>" for each that is not there.
+// CountStatus returns healthy, count and observedGeneration from the status of a Count in the namespace default, as
+// in "true 3 1". A missing value shows as "<nil>".
 func (s *Server) CountStatus(name string) string {
 	status, _ := s.Get("counts", Key{"default", name})["status"].(Object)
 	return fmt.Sprint(status["healthy"], " ", status["count"], " ", status["observedGeneration"])
 }
 
-// AddNode puts a node that is ready, with labels in the form "KEY=VALUE" or, for an empty value, "KEY". The label
-// kubernetes.io/hostname is the node's name. It returns the node as stored.
+// AddNode puts a ready node and returns it as stored. Labels have the form "KEY=VALUE" or, for an empty value, "KEY".
+// The label kubernetes.io/hostname is set to the node's name.
 func (s *Server) AddNode(name string, labels ...string) Object {
 	set := Object{"kubernetes.io/hostname": name}
 	for _, label := range labels {
@@ -46,20 +46,19 @@ func (s *Server) AddNode(name string, labels ...string) Object {
 	})
 }
 
-// AddPod puts a pod of the phase Running on a node or, where node is "", on none. It has the label app=web. The node
-// need not be there. It returns the pod as stored.
+// AddPod puts a running pod with the label app=web and returns it as stored. If node is "", the pod has no node. The
+// node need not exist.
 func (s *Server) AddPod(namespace, name, node string) Object {
 	meta := Object{"namespace": namespace, "name": name, "labels": Object{"app": "web"}}
 	return s.Put("pods", PodOn(meta, node))
 }
 
-// AddPodWithLabels puts a pod with these labels in the namespace default, on no node.
+// AddPodWithLabels puts a pod with these labels, and without a node, in the namespace default.
 func (s *Server) AddPodWithLabels(name string, labels Object) {
 	s.Put("pods", PodOn(Object{"namespace": "default", "name": name, "labels": labels}, ""))
 }
 
-// PodOn is a pod for Put, with this metadata: of the phase Running, with one container, on a node or, where node is "",
-// on none.
+// PodOn returns a running pod for Put, with this metadata and one container. If node is "", the pod has no node.
 func PodOn(meta Object, node string) Object {
 	spec := Object{
 		"containers":    []any{Object{"name": "c", "image": "nginx"}},
@@ -75,15 +74,15 @@ func PodOn(meta Object, node string) Object {
 	}
 }
 
-// AddPods puts the pods web-0 to web-(n-1) in the namespace default, on no node.
+// AddPods puts the pods web-0 to web-(n-1), without a node, in the namespace default.
 func (s *Server) AddPods(n int) {
 	for i := range n {
 		s.AddPod("default", fmt.Sprintf("web-%d", i), "")
 	}
 }
 
-// SetLabel changes a label of a node, as another client's patch would. v is a string; nil removes the label. It panics
-// where there is no such node.
+// SetLabel changes a label of a node, like a patch of another client. v is a string, or nil to remove the label.
+// SetLabel panics if there is no such node.
 func (s *Server) SetLabel(node, label string, v any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +95,7 @@ func (s *Server) SetLabel(node, label string, v any) {
 	s.putLocked("nodes", o)
 }
 
-// Label is the value of a node's label, "-" where the node or the label is not there.
+// Label returns the value of a node's label, or "-" if the node or the label does not exist.
 func (s *Server) Label(node, label string) string {
 	labels, _ := MetaOf(s.Get("nodes", Key{"", node}))["labels"].(Object)
 	if v, ok := labels[label].(string); ok {

@@ -10,19 +10,19 @@ import (
 	"path/filepath"
 )
 
-// Serving is a fake that serves on a port of 127.0.0.1, in real time.
+// Serving is a fake that serves on a port of 127.0.0.1 in real time.
 type Serving struct {
-	URL string // as in "https://127.0.0.1:40123"
-	CA  []byte // of its certificate, in PEM
+	URL string // such as "https://127.0.0.1:40123"
+	CA  []byte // of the server's certificate, in PEM
 
 	server *http.Server
 }
 
-// Close ends it, and breaks the connections that there are.
+// Close stops the server and breaks its connections.
 func (s *Serving) Close() error { return s.server.Close() }
 
-// ServeTLS serves the fake on a port of 127.0.0.1, over TLS and HTTP/2, in real time, until it is closed. Like a real
-// server, it takes any client certificate, and judges it later.
+// ServeTLS serves the fake on a port of 127.0.0.1 in real time, with TLS and HTTP/2, until the Serving is closed.
+// Like a real server, it accepts any client certificate in the handshake and checks it later.
 func (s *Server) ServeTLS() (*Serving, error) {
 	ca, err := newAuthority("fakekube")
 	if err != nil {
@@ -46,14 +46,13 @@ func (s *Server) ServeTLS() (*Serving, error) {
 	return &Serving{URL: "https://" + port.Addr().String(), CA: ca.PEM(), server: server}, nil
 }
 
-// quietServer does not log what goes wrong with connections: tests break them.
+// quietServer returns a server that does not log connection errors, because tests cause them.
 func quietServer(handler http.Handler) *http.Server {
 	return &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
 }
 
-// ServeFor serves the fake on a port of 127.0.0.1, over plain HTTP/1.1, in real time, until the test ends. It returns
-// the URL. When the test ends, the watches that still run break; the Close of a plain httptest.Server would wait for
-// them.
+// ServeFor serves the fake on a port of 127.0.0.1 in real time, with plain HTTP/1.1, until the test ends, and returns
+// the URL. Running watches break at the end; httptest.Server would wait for them.
 func (s *Server) ServeFor(t TB) (url string) {
 	t.Helper()
 	port, err := net.Listen("tcp", "127.0.0.1:0")
@@ -66,7 +65,7 @@ func (s *Server) ServeFor(t TB) (url string) {
 	return "http://" + port.Addr().String()
 }
 
-// ServeTLSFor is ServeTLS until the test ends. It returns the URL, and the CA in PEM.
+// ServeTLSFor is ServeTLS until the test ends. It returns the URL and the CA in PEM.
 func (s *Server) ServeTLSFor(t TB) (url string, ca []byte) {
 	t.Helper()
 	serving, err := s.ServeTLS()
@@ -77,14 +76,14 @@ func (s *Server) ServeTLSFor(t TB) (url string, ca []byte) {
 	return serving.URL, serving.CA
 }
 
-// ServeIn serves the fake on a network of its own until the test ends. With a certificate, which is asked for at each
-// handshake, it does so over TLS, and so over HTTP/2. In a bubble, clients must close their idle connections before
+// ServeIn serves the fake on a new Network until the test ends. If a certificate is given, it serves with TLS and
+// HTTP/2 and calls the function at each handshake. Within a bubble, clients must close their idle connections before
 // the test ends.
 func (s *Server) ServeIn(t TB, certificate ...func() *tls.Certificate) *Network {
 	return ServeHandlerIn(t, s, certificate...)
 }
 
-// ServeHandlerIn is ServeIn of something else than a fake, such as a proxy before one.
+// ServeHandlerIn is ServeIn for another handler, such as a proxy in front of a fake.
 func ServeHandlerIn(t TB, handler http.Handler, certificate ...func() *tls.Certificate) *Network {
 	n := &Network{conns: make(chan net.Conn), done: make(chan struct{})}
 	srv := quietServer(handler)
@@ -106,7 +105,7 @@ func ServeHandlerIn(t TB, handler http.Handler, certificate ...func() *tls.Certi
 	return n
 }
 
-// ServeAs is ServeIn over TLS, and writes a kubeconfig for that to dir/config. The user is as in Kubeconfig.
+// ServeAs is ServeIn with TLS. It also writes a kubeconfig to dir/config, with the user as in Kubeconfig.
 func (s *Server) ServeAs(t TB, dir, user string) *Network {
 	t.Helper()
 	ca := NewAuthority(t, "CA")

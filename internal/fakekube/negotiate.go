@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// The media types that the fake knows.
+// Media types that the fake supports.
 const (
 	mediaJSON     = "application/json"
 	mediaProtobuf = "application/vnd.kubernetes.protobuf"
 )
 
-// mediaOfServer are the media types that a real server names where it accepts none of the client's. The fake has no
-// YAML.
+// mediaOfServer lists the media types that a real server offers if it supports none of the client's. The fake does
+// not support YAML.
 const mediaOfServer = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 
-// The forms in which objects may be asked for, in place of their own.
+// Alternate forms in which clients may ask for objects.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#alternate-representations-of-resources
 const (
 	viewMetadata     = "PartialObjectMetadata"
@@ -26,23 +26,23 @@ const (
 	viewTable        = "Table"
 )
 
-// view is the form in which a client wants to see objects. The zero view is their own.
+// view is the form in which a client wants objects. The zero view means whole objects.
 type view struct {
 	kind    string // one of the constants above, or ""
 	version string // "v1" or "v1beta1" of meta.k8s.io
 }
 
-// apiVersion is that of the form.
+// apiVersion returns the apiVersion of the form.
 func (v view) apiVersion() string { return "meta.k8s.io/" + v.version }
 
-// mediaClause is one of the media types that a client accepts.
+// mediaClause is one clause of an Accept header.
 type mediaClause struct {
 	media   string
 	params  map[string]string
 	quality float64 // from 0 to 1
 }
 
-// mediaClauses reads an Accept header. The types that the client likes best come first.
+// mediaClauses parses an Accept header and returns its clauses in order of preference.
 // https://www.rfc-editor.org/rfc/rfc9110#name-accept
 func mediaClauses(accept string) []mediaClause {
 	var all []mediaClause
@@ -62,8 +62,8 @@ func mediaClauses(accept string) []mediaClause {
 	return all
 }
 
-// checkAccept reports whether a client accepts any media type that a real server has; where it does not, that is
-// answered. The server looks at that before all else, except for custom resources.
+// checkAccept reports whether the client accepts a media type of the real server. If not, it answers 406. For
+// built-in kinds, the server checks this first.
 func (r *request) checkAccept() bool {
 	clauses := mediaClauses(r.Header.Get("Accept"))
 	if r.kind.isCustom() || slices.ContainsFunc(clauses, mediaClause.isOfServer) {
@@ -77,8 +77,8 @@ func (r *request) checkAccept() bool {
 	return false
 }
 
-// negotiate picks the media type and the form of the answer, from those that the client accepts. It reports whether the
-// fake has one of them; where it has none, that is answered.
+// negotiate chooses the media type and the form of the answer. If the fake supports none that the client accepts, it
+// answers 406 and returns false.
 func (s *Server) negotiate(r *request) bool {
 	for _, clause := range mediaClauses(r.Header.Get("Accept")) {
 		if s.serves(r, clause) {
@@ -93,8 +93,8 @@ func (s *Server) negotiate(r *request) bool {
 	return false
 }
 
-// mediaOfStatus is the media type in which a client gets a failure. The server has every Status in protobuf, also where
-// the request is about a kind that has none.
+// mediaOfStatus chooses the media type of a failure. The server encodes every Status in protobuf, even if the kind of
+// the request has no protobuf form.
 func mediaOfStatus(accept string) string {
 	for _, clause := range mediaClauses(accept) {
 		isWhole := clause.params["as"] == ""
@@ -111,7 +111,7 @@ func mediaOfStatus(accept string) string {
 // isForCollection reports whether the request is a list or a watch.
 func (r *request) isForCollection() bool { return r.info.Verb == "list" || r.info.Verb == "watch" }
 
-// isOfServer reports whether a real server would answer in the media type.
+// isOfServer reports whether a real server supports the media type.
 func (c mediaClause) isOfServer() bool {
 	switch c.media {
 	case "", "*/*", mediaJSON, mediaProtobuf, "application/yaml":
@@ -120,15 +120,15 @@ func (c mediaClause) isOfServer() bool {
 	return false
 }
 
-// isAny reports whether the clause leaves the media type to the server, which then answers in JSON.
+// isAny reports whether the clause leaves the choice to the server, which then uses JSON.
 func (c mediaClause) isAny() bool {
 	return c.media == "" || c.media == "*/*" || c.media == "application/*"
 }
 
-// view is the form that the clause asks for.
+// view returns the form that the clause asks for.
 func (c mediaClause) view() view { return view{c.params["as"], c.params["v"]} }
 
-// serves reports whether the fake can answer a request as a clause wants it.
+// serves reports whether the fake can satisfy a clause.
 func (s *Server) serves(r *request, c mediaClause) bool {
 	isProtobuf := c.media == mediaProtobuf
 	isWhole := c.params["as"] == ""
@@ -157,8 +157,7 @@ func (s *Server) serves(r *request, c mediaClause) bool {
 	return false
 }
 
-// checkListView reports whether a list can be shown in the form that the client has asked for; where it cannot, that is
-// answered.
+// checkListView reports whether a list has the requested form. If not, it answers 406.
 func (r *request) checkListView() bool {
 	if r.view.kind == viewMetadata {
 		r.failWith(406, "NotAcceptable", fmt.Sprintf("you requested %s, but the requested object is a list (%sList)",
@@ -182,7 +181,7 @@ func (r *request) checkObjectView() bool {
 	return true
 }
 
-// goType is the type of an object of the kind in the server's program, which some of its messages name.
+// goType returns the kind's type in the server's source, which some messages contain.
 func (k kind) goType() string {
 	if k.isCustom() {
 		return "*unstructured.Unstructured"

@@ -12,18 +12,18 @@ import (
 	"syscall"
 )
 
-// Network is a network within the process, with one server, on which the fake serves. It works in virtual time, which
-// real connections do not. Clients connect by Dial.
+// Network is an in-process network with one server. Unlike real connections, it works in virtual time. Clients
+// connect with Dial.
 type Network struct {
 	conns chan net.Conn
 	done  chan struct{}
 
 	isDown     atomic.Bool  // connections are refused
 	dials      atomic.Int32 // attempts to connect so far
-	generation atomic.Int32 // counts calls of GoSilent; the connections of earlier eras are half open
+	generation atomic.Int32 // number of calls of GoSilent; connections of earlier generations are half-open
 
 	mu   sync.Mutex    // guards open
-	open []*serverConn // of the connections that are there
+	open []*serverConn // open connections
 }
 
 // Kill breaks all connections and refuses new ones until Restore is called.
@@ -38,31 +38,30 @@ func (n *Network) Kill() {
 	}
 }
 
-// Refuse lets nobody connect until Restore is called. The connections that are there go on.
+// Refuse refuses new connections until Restore is called. Existing connections continue.
 func (n *Network) Refuse() { n.isDown.Store(true) }
 
-// Restore ends Kill and Refuse.
+// Restore undoes Kill and Refuse.
 func (n *Network) Restore() { n.isDown.Store(false) }
 
-// GoSilent makes all connections that are there half open: nothing that either end sends arrives any more, and nobody
-// is told. New connections work. A client does hear of it if the server closes a half-open connection, or Kill does.
+// GoSilent makes all existing connections half-open: data is lost in both directions without an error. New
+// connections work. The client still notices if the server or Kill closes a half-open connection.
 func (n *Network) GoSilent() { n.generation.Add(1) }
 
-// Dialed is how many times a client has tried to connect, whether it could or not.
+// Dialed returns how many times clients have tried to connect, successfully or not.
 func (n *Network) Dialed() int { return int(n.dials.Load()) }
 
-// clientConn is the client's end of a connection. Once its network's era is over, the client alone knows of it.
+// clientConn is the client's end of a connection. It is half-open once its network has a later generation.
 type clientConn struct {
 	net.Conn
 
-	// in buffers what arrives, as a real network does. Without that, two ends that both write would wait for each
-	// other for ever.
+	// buffered buffers incoming data like a real network. Without it, two ends that both write would deadlock.
 	buffered   io.Reader
 	net        *Network
 	generation int32
 }
 
-// Read passes over what arrives once the era is over.
+// Read discards incoming data while the connection is half-open.
 func (c clientConn) Read(p []byte) (n int, err error) {
 	for {
 		n, err = c.buffered.Read(p)
@@ -72,7 +71,7 @@ func (c clientConn) Read(p []byte) (n int, err error) {
 	}
 }
 
-// Write loses what is sent once the era is over.
+// Write discards outgoing data while the connection is half-open.
 func (c clientConn) Write(p []byte) (int, error) {
 	if c.generation != c.net.generation.Load() {
 		return len(p), nil
@@ -80,7 +79,7 @@ func (c clientConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// serverConn is the server's end of a connection. Its network knows of it until it is closed.
+// serverConn is the server's end of a connection. The network keeps track of it until it is closed.
 type serverConn struct {
 	net.Conn
 	net *Network
@@ -94,7 +93,7 @@ func (c *serverConn) Close() error {
 	return c.Conn.Close()
 }
 
-// listener is the server's end of a Network.
+// listener is the net.Listener of a Network.
 type listener struct {
 	net *Network
 }
@@ -112,11 +111,12 @@ func (l listener) Accept() (net.Conn, error) {
 // Close does nothing: the network ends with its test.
 func (l listener) Close() error { return nil }
 
-// Addr is an address that says nothing.
+// Addr returns an empty address.
 func (l listener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// Dial connects a client to the server, whatever the address. It is for http.Transport.DialContext and the like. Its
-// error is that of a refused connection, also once the network has ended, or the context's.
+// Dial connects a client to the server, whatever the address. It suits http.Transport.DialContext and the like. If
+// the network refuses connections or has ended, the error is that of a refused connection; if ctx ends, it is the
+// context's error.
 func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	n.dials.Add(1)
 	refused := &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
@@ -138,8 +138,8 @@ func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, err
 	}
 }
 
-// add lists a connection before the server gets it, so that Kill finds it. It reports whether the connection may be
-// made.
+// add registers a connection before the server gets it, so that Kill finds it. It returns false if the network
+// refuses connections.
 func (n *Network) add(theirs *serverConn) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -2,11 +2,11 @@ package fakekube
 
 import "encoding/json"
 
-// Object is an API object, or a part of one, as encoding/json decodes it. One that is stored is never modified, neither
-// by the fake nor by whoever gets it: Clone it first.
+// Object is an API object or a part of one, as decoded by encoding/json. Stored objects are immutable, for the fake
+// and for its callers: Clone an object before changing it.
 type Object = map[string]any
 
-// parsed is what a text in JSON means. It panics where it means nothing.
+// parsed decodes JSON. It panics if the text is invalid.
 func parsed(text string) (v any) {
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
 		panic(err)
@@ -14,19 +14,19 @@ func parsed(text string) (v any) {
 	return v
 }
 
-// MetaOf is an object's metadata, nil where it has none. Reading from nil finds nothing.
+// MetaOf returns the metadata of an object. It returns nil, from which callers can read, if there is none.
 func MetaOf(o Object) Object {
 	m, _ := o["metadata"].(Object)
 	return m
 }
 
-// TextIn is the text under a key, "" where there is no text.
+// TextIn returns the text at a key, or "" if there is no text.
 func TextIn(o Object, key string) string {
 	s, _ := o[key].(string)
 	return s
 }
 
-// objectIn is the object under a path of keys, nil where there is none.
+// objectIn returns the object at a path of keys, or nil if there is none.
 func objectIn(o Object, path ...string) Object {
 	for _, key := range path {
 		o, _ = o[key].(Object)
@@ -34,7 +34,7 @@ func objectIn(o Object, path ...string) Object {
 	return o
 }
 
-// objectsIn are the objects of a list, nil for each item that is none.
+// objectsIn returns the items of a list as objects, with nil for an item that is not one.
 func objectsIn(list any) []Object {
 	items, _ := list.([]any)
 	objects := make([]Object, len(items))
@@ -44,7 +44,7 @@ func objectsIn(list any) []Object {
 	return objects
 }
 
-// textsIn are the texts of a list, without what is none.
+// textsIn returns the items of a list that are texts.
 func textsIn(list any) []string {
 	items, _ := list.([]any)
 	var texts []string
@@ -56,13 +56,13 @@ func textsIn(list any) []string {
 	return texts
 }
 
-// Key names an object among those of its resource.
+// Key identifies an object within its resource.
 type Key struct {
-	Namespace string // "" where the resource is cluster-scoped
+	Namespace string // "" for a cluster-scoped resource
 	Name      string
 }
 
-// String is namespace/name, or the name alone.
+// String returns namespace/name, or the name if there is no namespace.
 func (k Key) String() string {
 	if k.Namespace == "" {
 		return k.Name
@@ -70,11 +70,11 @@ func (k Key) String() string {
 	return k.Namespace + "/" + k.Name
 }
 
-// KeyOf is the key under which an object is stored.
+// KeyOf returns the key of an object.
 func KeyOf(o Object) Key { return Key{TextIn(MetaOf(o), "namespace"), TextIn(MetaOf(o), "name")} }
 
-// Clone is a deep copy of an object, as if it went through JSON: its numbers are float64. It panics where JSON cannot
-// say a value.
+// Clone returns a deep copy of an object as if it went through JSON, so all numbers are float64. It panics if a value
+// cannot be encoded in JSON.
 func Clone(o Object) Object {
 	c, _ := cloned(o).(Object)
 	return c
@@ -106,7 +106,8 @@ func cloned(v any) any {
 	return parsed(string(data))
 }
 
-// mergePatch changes o as a JSON merge patch says, https://www.rfc-editor.org/rfc/rfc7396.
+// mergePatch applies a JSON merge patch to o.
+// https://www.rfc-editor.org/rfc/rfc7396
 func mergePatch(o, patch Object) {
 	for k, v := range patch {
 		sub, isObject := v.(Object)
@@ -126,8 +127,8 @@ func mergePatch(o, patch Object) {
 	}
 }
 
-// withoutNulls is a value that a merge patch sets: objects in lists lose the fields that are null. The real server does
-// so, which the standard does not say. The items that are null stay.
+// withoutNulls removes null fields from objects in lists that a merge patch sets. The standard does not require this,
+// but the real server does it. Null items stay.
 func withoutNulls(v any) any {
 	switch v := v.(type) {
 	case []any:

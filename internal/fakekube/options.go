@@ -7,20 +7,20 @@ import (
 	"unicode"
 )
 
-// options are what a write says beside the object: CreateOptions, UpdateOptions or PatchOptions.
+// options are the parsed CreateOptions, UpdateOptions or PatchOptions of a write.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#dry-run
 type options struct {
 	isDryRun bool
 
-	// fieldValidation is what becomes of unknown and duplicate fields: "Strict", "Warn" or "Ignore".
+	// fieldValidation decides how to treat unknown and duplicate fields: "Strict", "Warn" or "Ignore".
 	fieldValidation string
 }
 
-// managerLength is how many bytes the name of a field manager may have.
+// managerLength is the size limit of a field manager's name in bytes.
 const managerLength = 128
 
-// readOptions reads the options of a write from the query. Where they are invalid, it answers so and reports false.
-// name is what the server calls them, such as "CreateOptions".
+// readOptions parses and validates the options of a write from the query. If they are invalid, it answers so and
+// returns false. name is their type, such as "CreateOptions".
 func (r *request) readOptions(name string) bool {
 	causes := validateFieldManager(r.query.Get("fieldManager"))
 	causes = append(causes, validateDryRun(r.query["dryRun"])...)
@@ -43,7 +43,7 @@ func (r *request) readOptions(name string) bool {
 	return true
 }
 
-// validateApplyOptions validates the options of a patch that are for server-side apply.
+// validateApplyOptions validates the options of a patch that concern server-side apply.
 func (r *request) validateApplyOptions() []cause {
 	isApply := strings.HasPrefix(r.Header.Get("Content-Type"), mediaApplyPatch)
 	switch {
@@ -70,7 +70,7 @@ func validateFieldManager(manager string) []cause {
 	return causes
 }
 
-// validateDryRun validates the values of dryRun. "All" is the only one that there is.
+// validateDryRun validates the values of dryRun. Only "All" is allowed.
 func validateDryRun(values []string) []cause {
 	for _, value := range values {
 		if value != "All" {
@@ -80,24 +80,24 @@ func validateDryRun(values []string) []cause {
 	return nil
 }
 
-// deletion is what a DELETE says beside the object's name: its DeleteOptions.
+// deletion is the parsed DeleteOptions of a DELETE.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/delete-options/
 type deletion struct {
 	isDryRun bool
 
-	// uid and version are what the object must have to be deleted; nil: any.
+	// uid and version are preconditions. nil accepts any value.
 	uid, version *string
 
-	// grace is how many seconds a pod may take to end; nil: what the pod itself says.
+	// grace is the grace period of a pod in seconds. nil means the pod's own.
 	grace *int64
 
-	// policy is what the garbage collector is to do with the objects that the deleted one owns: "Background",
-	// "Foreground" or "Orphan"; "": as the object's finalizers say.
+	// policy is what the garbage collector does with dependent objects: "Background", "Foreground" or "Orphan". ""
+	// leaves it to the object's finalizers.
 	policy string
 }
 
-// readDeleteOptions reads what a DELETE says: in its body or, where it has none, in its query. Where that is invalid, it
-// answers so and returns nil.
+// readDeleteOptions parses the options of a DELETE from its body or, if that is empty, from its query. If they are
+// invalid, it answers so and returns nil.
 func (r *request) readDeleteOptions() *deletion {
 	if len(r.body) > 0 && !r.convertBodyToJSON() {
 		return nil
@@ -105,8 +105,8 @@ func (r *request) readDeleteOptions() *deletion {
 	return r.parseDeleteOptions(r.body)
 }
 
-// parseDeleteOptions reads DeleteOptions in JSON or, where that is empty, in the query. Where they are invalid, it answers so
-// and returns nil.
+// parseDeleteOptions parses DeleteOptions from JSON or, if body is empty, from the query. If they are invalid, it
+// answers so and returns nil.
 func (r *request) parseDeleteOptions(body []byte) *deletion {
 	said := r.decodeDeleteOptions(body)
 	if said == nil {
@@ -127,7 +127,7 @@ func (r *request) parseDeleteOptions(body []byte) *deletion {
 	}
 }
 
-// decodeDeleteOptions are DeleteOptions as a client writes them. What it leaves out is nil.
+// deleteOptions are DeleteOptions as sent. Missing values are nil.
 type deleteOptions struct {
 	DryRun             []string `json:"dryRun"`
 	GracePeriodSeconds *int64   `json:"gracePeriodSeconds"`
@@ -139,8 +139,8 @@ type deleteOptions struct {
 	} `json:"preconditions"`
 }
 
-// decodeDeleteOptions reads DeleteOptions in JSON or, where that is empty, in the query. Where it cannot, it answers so and
-// returns nil.
+// decodeDeleteOptions decodes DeleteOptions from JSON or, if body is empty, from the query. If that fails, it answers
+// so and returns nil.
 func (r *request) decodeDeleteOptions(body []byte) *deleteOptions {
 	if len(body) > 0 {
 		type DeleteOptions deleteOptions // encoding/json says this name where a value is not of its type
@@ -170,7 +170,7 @@ func (r *request) decodeDeleteOptions(body []byte) *deleteOptions {
 	return said
 }
 
-// policy is what the garbage collector is to do, as in a deletion, and what is wrong with how the client says that.
+// policy returns the propagation policy, and the problems with how the client set it.
 func (said *deleteOptions) policy() (policy string, causes []cause) {
 	orphans := said.OrphanDependents
 	if said.PropagationPolicy == nil {

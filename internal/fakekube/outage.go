@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// EndWatches ends the watches that run: cleanly, as a server that goes down does, or by breaking their connections. A
-// watch runs from the moment at which Requests has its request.
+// EndWatches ends the running watches, either cleanly, as a server does when it shuts down, or by breaking their
+// connections. A watch counts as running once Requests includes its request.
 func (s *Server) EndWatches(isBroken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -15,16 +15,16 @@ func (s *Server) EndWatches(isBroken bool) {
 	s.watchEnd = &watchEnding{done: make(chan struct{})}
 }
 
-// LoseEvents makes watches miss the next n changes, whatever they are; lists show them. It takes the place of an
-// earlier LoseEvents. A Lie is of lists, too.
+// LoseEvents makes all watches miss the next n changes; lists still show them. It replaces an earlier LoseEvents. To
+// falsify lists as well, inject a Lie.
 func (s *Server) LoseEvents(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.eventsToLose = n
 }
 
-// CutOff breaks each request of clients that call the server by this HOST:PORT, or lets them through again. Either
-// breaks all watches that run, of all clients.
+// CutOff starts or stops breaking the requests of clients that call the server by this HOST:PORT. Both also break all
+// running watches, of all clients.
 func (s *Server) CutOff(host string, isAway bool) {
 	s.mu.Lock()
 	s.isCutOff[host] = isAway
@@ -32,9 +32,9 @@ func (s *Server) CutOff(host string, isAway bool) {
 	s.EndWatches(true)
 }
 
-// Lag breaks all watches once. From then on, those that are chosen come to an API server that has not heard of the last
-// changes, so many, nor hears of one until catchUp or Heal is called, or Lag once more, which takes the place of the
-// earlier call. Its lists are no older than another server's: without a version it asks etcd.
+// Lag breaks all watches once. From then on, the watches that on selects reach an API server that lags behind by a
+// number of changes and receives no further ones until catchUp or Heal is called. Another Lag replaces this one.
+// Lists from the lagging server are up to date, because they come from etcd.
 func (s *Server) Lag(on Requests, changes int) (catchUp func()) {
 	mine := &lag{on: on, caughtUp: make(chan struct{})}
 	s.mu.Lock()
@@ -52,23 +52,23 @@ func (s *Server) Lag(on Requests, changes int) (catchUp func()) {
 	})
 }
 
-// lag is of an API server whose cache has stopped at a version, until it catches up.
+// lag is an API server whose cache stays at a version until it catches up.
 type lag struct {
-	on       Requests // which watches come to that server
+	on       Requests // watches that this server serves
 	version  int
 	caughtUp chan struct{}
 }
 
-// Strip has a mutating webhook remove a label from each node that a client writes; "" is none. Put and SetLabel pass no
-// webhook.
+// Strip simulates a mutating webhook that removes a label from each node that a client writes. "" turns it off. Put
+// and SetLabel bypass it.
 func (s *Server) Strip(label string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.strippedLabel = label
 }
 
-// Heal takes back all that Inject, Script, SendFrame, LoseEvents and Lag have set up and that has not happened yet.
-// Watches that lagged catch up. What has been forbidden, cut off or stripped stays so.
+// Heal cancels everything pending from Inject, Script, SendFrame, LoseEvents and Lag. Lagging watches catch up.
+// Forbid, CutOff and Strip stay in effect.
 func (s *Server) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,17 +79,17 @@ func (s *Server) Heal() {
 	s.signalChangeLocked()
 }
 
-// Frame is something that a watch gets as if it had happened: Raw, an Object, or the newest event's object once more.
+// Frame is a fabricated event of a watch: Raw, an Object, or a repetition of the last event's object.
 type Frame struct {
-	Resource string // whose next watch, or running one, gets it
+	Resource string // of the watch that sends it
 	Type     string // such as "ADDED", "BOOKMARK" or "ERROR"
-	Object   any    // if nil, the one that this watch was told of last; if there is none, no frame is sent
-	Raw      string // if set, these bytes stand in place of the whole frame
-	End      bool   // the watch ends after it
+	Object   any    // nil repeats the last object of the watch; without one, nothing is sent
+	Raw      string // if set, replaces the whole frame
+	End      bool   // end the watch after the frame
 }
 
-// SendFrame gives one watch of the frame's resource, one that runs or the next, that frame. Frames of one resource come
-// in the order of the calls.
+// SendFrame makes one watch of the frame's resource, either a running one or the next, send the frame. Frames of the
+// same resource are sent in the order of the calls.
 func (s *Server) SendFrame(fr Frame) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *Server) SendFrame(fr Frame) {
 	s.signalChangeLocked()
 }
 
-// takeFrameLocked takes the first frame that waits for a watch of the resource; nil is none.
+// takeFrameLocked removes and returns the first pending frame for a resource, or nil.
 func (s *Server) takeFrameLocked(resource string) *Frame {
 	i := slices.IndexFunc(s.pendingFrames, func(fr *Frame) bool { return fr.Resource == resource })
 	if i < 0 {

@@ -6,39 +6,38 @@ import (
 	"strings"
 )
 
-// Requests chooses requests. A field that is empty lets all of them pass, so that the zero value is every request.
+// Requests selects requests. An empty field matches anything, so the zero value selects every request.
 //
-// A field is one text, several with a "|" between them, or the beginning of one with a "*" at its end: the Resource
-// "pods|nodes" is either, the Name "web-*" each that begins so.
+// A field holds alternatives separated by "|", and an alternative that ends in "*" is a prefix: the Resource
+// "pods|nodes" matches both, and the Name "web-*" matches every name with that prefix.
 type Requests struct {
-	// Verb is a verb of RBAC, as in Route, or "write": create, update, patch, delete and deletecollection.
+	// Verb is a verb as in Route, or "write", which means create, update, patch, delete and deletecollection.
 	Verb string
 
-	// Resource is the plural name, with the subresource as RBAC writes it: "counts/status" is the status alone, "counts"
-	// the object alone. Where it begins with a slash, it is the path of the request, such as "/version".
+	// Resource is the plural name, with the subresource as in RBAC: "counts/status" is only the status, and "counts"
+	// is only the object. If it begins with a slash, it is the path of the request, such as "/version".
 	Resource string
 
 	Namespace string
 	Name      string
 
-	// User is the name of the user, or the bearer token.
+	// User is the name of the user or the bearer token.
 	User string
 
 	// Host is the HOST:PORT by which the client calls the server.
 	Host string
 
-	// If, where it is not nil, has the last word. It is called with the fake locked, and must not call it. The text form
-	// has no words for it.
+	// If, if set, must also return true. It is called with the fake locked and must not call it. It has no text form.
 	If func(Request) bool
 }
 
-// writingVerbs is what the verb "write" stands for.
+// writingVerbs are the verbs that "write" stands for.
 const writingVerbs = "create|update|patch|delete|deletecollection"
 
-// verbs are those of RBAC, "write", and the methods of requests for what is no resource.
+// verbs are those of RBAC, "write", and the HTTP methods of requests outside of the resources.
 const verbs = "list|watch|get|write|head|options|post|put|" + writingVerbs
 
-// matches reports whether a request is one of those that are chosen.
+// matches reports whether a request is selected.
 func (r Requests) matches(q Request) bool {
 	what := q.fullResource()
 	if strings.HasPrefix(r.Resource, "/") {
@@ -47,15 +46,14 @@ func (r Requests) matches(q Request) bool {
 	return matchesField(r.Resource, what) && matchesField(r.Namespace, q.Namespace) && matchesField(r.Name, q.Name) && r.matchesSender(q)
 }
 
-// matchesSender is match by the verb, the user, the host and If alone: it does not look at which object the request is
-// about.
+// matchesSender matches only the verb, the user, the host and If, not the object of the request.
 func (r Requests) matchesSender(q Request) bool {
 	wanted := strings.ReplaceAll(r.Verb, "write", writingVerbs)
 	isByUser := matchesField(r.User, q.User) || q.Token != "" && matchesField(r.User, q.Token)
 	return matchesField(wanted, q.Verb) && isByUser && matchesField(r.Host, q.Host) && (r.If == nil || r.If(q))
 }
 
-// matchesField reports whether a field of Requests lets a value pass.
+// matchesField reports whether a field of Requests matches a value.
 func matchesField(field, value string) bool {
 	if field == "" {
 		return true
@@ -69,11 +67,11 @@ func matchesField(field, value string) bool {
 	return false
 }
 
-// subresources are those of the Kubernetes API. They tell a name after a slash, which is a mistake, from a subresource.
+// subresources are those of the Kubernetes API. Anything else after a slash is probably a misplaced name.
 const subresources = "status|scale|token|eviction|binding|log|exec|attach|portforward|proxy|ephemeralcontainers|" +
 	"resize|finalize|approval"
 
-// problem says what is wrong with the choice; "" is nothing.
+// problem says why the selection is invalid. It returns "" if it is valid.
 func (r Requests) problem() string {
 	for verb := range strings.SplitSeq(r.Verb, "|") {
 		if verb != "" && !matchesField(verbs, verb) && !strings.HasSuffix(verb, "*") {
@@ -96,7 +94,7 @@ func (r Requests) problem() string {
 	return ""
 }
 
-// String is the choice in the words of Script. For If, it says "if …", which Script does not read.
+// String returns the selection in the text form of Script. It shows If as "if …", which Script cannot parse.
 func (r Requests) String() string {
 	words := []string{word(cmp.Or(r.Verb, "*"))}
 	if r.Resource != "" || r.Name != "" {

@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// Route is what a request asks for, in the words of RBAC. All of it but the verb is empty in a request for something
-// that is no resource, such as /version or a group's discovery.
+// Route is what a request asks for, in the terms of RBAC. Requests outside of the resources, such as /version or
+// discovery, have only a verb.
 type Route struct {
-	// Verb is list, watch, get, create, update, patch, delete or deletecollection. For what is no resource, it is the
-	// method in small letters.
+	// Verb is list, watch, get, create, update, patch, delete or deletecollection. Outside of the resources, it is
+	// the HTTP method in lower case.
 	Verb string
 
-	Group   string // "" is the core group
+	Group   string // "" for the core group
 	Version string
 
 	Resource    string // such as "pods"
 	Subresource string // such as "status"; "" for the object itself
-	Namespace   string // "" for cluster-scoped resources, and for all namespaces
+	Namespace   string // "" for cluster-scoped resources and for all namespaces
 	Name        string // "" for a collection
 }
 
-// String is the verb, the resource and the object, such as "patch counts/status/default/web", or the verb alone.
+// String returns the verb, the resource and the object, such as "patch counts/status/default/web", or only the verb.
 func (r Route) String() string {
 	if r.Resource == "" {
 		return r.Verb
@@ -38,7 +38,7 @@ func (r Route) String() string {
 	return words + "/" + r.Name
 }
 
-// fullResource is the resource as a rule of RBAC names it, such as "counts/status".
+// fullResource returns the resource as in a rule of RBAC, such as "counts/status".
 func (r Route) fullResource() string {
 	if r.Subresource == "" {
 		return r.Resource
@@ -46,30 +46,28 @@ func (r Route) fullResource() string {
 	return r.Resource + "/" + r.Subresource
 }
 
-// address is what a path of the API names, whatever the method.
+// address is a parsed path of the API, independent of the method.
 type address struct {
-	group   string // "" is the core group
-	version string // "" where the path names less than a group and its version
+	group   string // "" for the core group
+	version string // "" if the path does not contain a group and a version
 
 	isWatch       bool // the path has the old form of a watch, /watch/RESOURCE
 	isInNamespace bool // the path has /namespaces/NAMESPACE before the resource
 
 	namespace   string
-	resource    string // "" where the path is about no resource
+	resource    string // "" if the path is not about a resource
 	name        string // "" for a collection
 	subresource string
 
-	isTooLong bool // there is something after the subresource
+	isTooLong bool // the path continues after the subresource
 }
 
-// addressOf reads a path by the layout of the API's paths,
-// https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris:
+// addressOf parses a path. The API's paths have this layout, inside a namespace or not:
 //
 //	/api/VERSION/… or /apis/GROUP/VERSION/…
-//
-// and then, inside a namespace or without one,
-//
 //	[watch/][namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]]
+//
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris
 func addressOf(path string) address {
 	segments := strings.Split(strings.Trim(path, "/"), "/")
 	at := address{}
@@ -110,7 +108,7 @@ func addressOf(path string) address {
 	return at
 }
 
-// isOfBuiltInGroup reports whether a path leads to the core group, or to another one that is built in.
+// isOfBuiltInGroup reports whether the group of a path is built in.
 func (at address) isOfBuiltInGroup() bool {
 	if at.version == "" {
 		return false
@@ -118,7 +116,7 @@ func (at address) isOfBuiltInGroup() bool {
 	return slices.ContainsFunc(builtIn, func(k kind) bool { return k.group == at.group })
 }
 
-// routeOf is what a request asks for.
+// routeOf returns the route of a request.
 func routeOf(method, path string, query url.Values) Route {
 	at := addressOf(path)
 	if at.resource == "" && at.name == "" {
@@ -139,8 +137,8 @@ func routeOf(method, path string, query url.Values) Route {
 	return rt
 }
 
-// verbOf is the verb of RBAC for a request for one named object, or for a collection. It is "" for a method that the
-// API does not have.
+// verbOf returns the RBAC verb of a request for a named object or for a collection, or "" if the API does not have
+// the method.
 func verbOf(method string, isNamed bool, query url.Values) string {
 	switch method {
 	case http.MethodPost:
@@ -169,7 +167,7 @@ func verbOf(method string, isNamed bool, query url.Values) string {
 // isWatching reports whether a request for a collection asks for a watch.
 func isWatching(query url.Values) bool { return isOn(query, "watch") }
 
-// isOn reads a parameter that is on or off as the server does: any value turns it on, but "0" and "false".
+// isOn parses a boolean parameter like the server: any value except "0" and "false" turns it on.
 func isOn(query url.Values, name string) bool {
 	value := query.Get(name)
 	return query.Has(name) && value != "0" && value != "false"

@@ -1,7 +1,7 @@
 package fakekube
 
-// TB is what the fake needs of a test: a *testing.T, *testing.B or *testing.F has it. Programs that are no tests link
-// the package, too, and shall not link the package testing with it.
+// TB is the part of testing.TB that the fake uses. It exists because programs that link this package should not link
+// the package testing.
 type TB interface {
 	Helper()
 	Cleanup(func())

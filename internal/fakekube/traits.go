@@ -1,28 +1,28 @@
 package fakekube
 
-// traits are what the API server does with the objects of one kind and not with those of another.
+// traits are the differences in how the API server treats the objects of different kinds.
 type traits struct {
-	// returnsDeletedObject: a DELETE is answered with the object, and not with a Status that names it.
+	// returnsDeletedObject: a DELETE is answered with the object instead of a Status.
 	returnsDeletedObject bool
 
-	// allowsCreateOnUpdate: a PUT to a name that is not there creates the object.
+	// allowsCreateOnUpdate: a PUT creates the object if it does not exist.
 	allowsCreateOnUpdate bool
 
-	// requiresVersionOnUpdate: a PUT must say a resourceVersion, and changes that version alone.
+	// requiresVersionOnUpdate: a PUT must contain a resourceVersion.
 	requiresVersionOnUpdate bool
 
 	// hasGeneration: metadata.generation counts the changes of the spec.
 	hasGeneration bool
 
-	// hasDependents: the garbage collector looks after what the objects own, so that a DELETE may set its finalizers.
+	// hasDependents: the garbage collector handles dependent objects, so a DELETE may set its finalizers.
 	hasDependents bool
 }
 
-// custom are the traits of all custom resources.
+// custom are the traits of custom resources.
 var custom = traits{requiresVersionOnUpdate: true, hasGeneration: true, hasDependents: true}
 
-// builtInTraits are those of the built-in kinds, by qualified resource. The real server has them in the strategies of
-// its registry.
+// builtInTraits are the traits of built-in kinds, by qualified resource. In the real server, the strategies of the
+// registry correspond to them.
 var builtInTraits = map[string]traits{
 	"pods":            {returnsDeletedObject: true, hasGeneration: true, hasDependents: true},
 	"nodes":           {hasDependents: true},
@@ -50,7 +50,7 @@ var builtInTraits = map[string]traits{
 	},
 }
 
-// traits are those of the kind.
+// traits returns the traits of the kind.
 func (k kind) traits() traits {
 	if k.isCustom() {
 		return custom
