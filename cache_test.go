@@ -234,7 +234,7 @@ func listOf(pods ...string) string {
 	return `{"metadata":{"resourceVersion":"9"},"items":[` + strings.Join(pods, ",") + `]}`
 }
 
-func TestLabelsOfSeveralPodsAreSharedAndThoseOfOneStandInItsText(t *testing.T) {
+func TestLabelsOfSeveralPodsAreShared(t *testing.T) {
 	d := newDecoder(
 		&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "run", ""}, New: func() *Pod { return new(Pod) }})
 	read := func(name, labels string) *Pod {
@@ -298,7 +298,7 @@ func TestObjectWithTheMarkBetweenLabelsInItIsRefused(t *testing.T) {
 }
 
 // Whether a pod shares its labels depends on what was read before: it is no change of the pod.
-func TestListKnowsAPodWhoseLabelsAreSharedSinceTheLastOne(t *testing.T) {
+func TestListKnowsAPodWithSharedLabels(t *testing.T) {
 	s := NewStore[*Pod]()
 	s.reportsEveryVersion = true
 	kind := podKind()
@@ -521,7 +521,7 @@ func TestIndexEqualsARecountAfterAnyHistory(t *testing.T) {
 	}
 }
 
-func TestWrittenObjectIsTakenOnlyInPlaceOfAnOlderOneOfItsUID(t *testing.T) {
+func TestWrittenObjectReplacesOnlyAnOlderOne(t *testing.T) {
 	s := NewStore[*Pod]()
 	s.Apply("ADDED", makePod("a", "1", "10", "x"))
 	for _, c := range []struct {
@@ -600,7 +600,7 @@ func readSelectors(t testing.TB) (s selectorsOfServers) {
 	return s
 }
 
-func TestFieldSelectorsOfPodsAreAcceptedAndRefusedAsTheServerDoes(t *testing.T) {
+func TestFieldSelectorsAreAcceptedAsByTheServer(t *testing.T) {
 	selectors := readSelectors(t)
 	for _, text := range selectors.FieldSelectorsAccepted {
 		if err := labels.CheckFieldSelector(text, "pods", podFields); err != nil {
@@ -833,7 +833,7 @@ func hostile() map[string]struct{ body, want string } {
 	}
 }
 
-func TestHostileProtobufIsAnErrorThatNamesThePlaceAndCostsNoMemory(t *testing.T) {
+func TestHostileProtobufIsAnErrorAndCostsNoMemory(t *testing.T) {
 	for name, h := range hostile() {
 		var before, after runtime.MemStats
 		body := []byte(h.body)

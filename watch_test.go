@@ -149,7 +149,7 @@ func TestWatchFollowsTheListAndAppliesEvents(t *testing.T) {
 	})
 }
 
-func TestCleanlyEndedWatchIsResumedAtOnceFromTheLastVersionWithoutARelist(t *testing.T) {
+func TestEndedWatchIsResumedWithoutARelist(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(1)
 		r := reflectOn(t, f)
@@ -245,7 +245,7 @@ func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
 	}
 }
 
-func TestRelistBehindAnOutageDoesNotWaitForTheOutagesBackoff(t *testing.T) {
+func TestRelistHasABackoffOfItsOwn(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := reflectOn(t, f)
 		r.net.Refuse()
@@ -263,7 +263,7 @@ func TestRelistBehindAnOutageDoesNotWaitForTheOutagesBackoff(t *testing.T) {
 	})
 }
 
-func TestPersistentlyExpiredVersionIsNotRetriedInAHotLoop(t *testing.T) {
+func TestExpiredVersionIsNotRetriedInAHotLoop(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.Inject(t, suite.StatusFault(fakekube.Requests{Verb: "watch", Resource: "pods"}, 20, 410, "Expired", nil))
 		reflectOn(t, f)
@@ -309,7 +309,7 @@ func TestRefusedWatchBacksOffAndKeepsItsVersion(t *testing.T) {
 
 // A server that was away is asked for its newest version once a watch is open: it costs a step of the backoff no request
 // more, and keeps no watch from going on.
-func TestServerThatComesBackIsAskedForItsNewestVersionOnce(t *testing.T) {
+func TestReturningServerIsAskedForItsNewestVersion(t *testing.T) {
 	isCheck := func(s fakekube.Request) bool {
 		return strings.HasSuffix(s.Path, "/pods") && s.Query.Get("limit") == "1"
 	}
@@ -448,7 +448,7 @@ func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
 	}
 }
 
-func TestSilentWatchIsCutAndResumedAndTwoInARowLeadToARelist(t *testing.T) {
+func TestSilentWatchIsCutAndResumed(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.Script(t, "watch pods: hang after 1 byte")
 		r := reflectOn(t, f)
@@ -472,7 +472,7 @@ func TestSilentWatchIsCutAndResumedAndTwoInARowLeadToARelist(t *testing.T) {
 	})
 }
 
-func TestHalfOpenConnectionIsNoticedAndResumedWithoutARelist(t *testing.T) {
+func TestHalfOpenConnectionIsNoticed(t *testing.T) {
 	for name, limit := range map[string]time.Duration{"HTTP/2": 50 * time.Second, "HTTP/1.1": 155 * time.Second} {
 		for _, after := range []time.Duration{time.Second, 10 * time.Minute, 10*time.Minute + 59*time.Second} { // a bookmark is just gone, or due
 			t.Run(fmt.Sprint(name, " after ", after), func(t *testing.T) {
@@ -535,7 +535,7 @@ func TestConnectionThatTakesNoMoreRequestsCostsNoRelist(t *testing.T) {
 	})
 }
 
-func TestConnectionsThatAreCutWheneverTheyIdleCauseNoRelists(t *testing.T) {
+func TestIdleConnectionsThatAreCutCauseNoRelists(t *testing.T) {
 	for _, every := range []time.Duration{1500 * time.Millisecond, 45 * time.Second} {
 		suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 			r := reflectOn(t, f)
@@ -713,7 +713,7 @@ func TestSlowListShowsThatItLives(t *testing.T) {
 	})
 }
 
-func TestLabelsEqualTheTruthWhateverAListMeets(t *testing.T) {
+func TestLabelsSurviveWhateverAListMeets(t *testing.T) {
 	text, html := map[string]string{
 		"Content-Type": "text/plain",
 		"Retry-After":  "7",
@@ -884,7 +884,7 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 	})
 }
 
-func TestLabelsEqualTheTruthWhateverAWatchMeets(t *testing.T) {
+func TestLabelsSurviveWhateverAWatchMeets(t *testing.T) {
 	type frame struct {
 		event string
 		obj   fakekube.Object
