@@ -223,7 +223,8 @@ func statusIsWrittenAgain(t *testing.T, podcount Program) {
 		testkit.WantText(t, f.CountStatus("other"), "true 0 1")
 		testkit.WantText(t, p.Log.String(), `msg="cannot reconcile" controller=count key=default/`)
 		f.PutJSON("counts",
-			`{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":0},"status":{"healthy":false,"count":7}}`)
+			`{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":0},`+
+				`"status":{"healthy":false,"count":7}}`)
 		testkit.Pass(10 * time.Second)
 		testkit.WantText(t, f.CountStatus("web"), "true 0 1")
 		testkit.WantText(t, countEvents(f), "Synced Count synced successfully (1)")
@@ -264,7 +265,8 @@ func hangingWrite(t *testing.T, podcount Program) {
 
 // countWrites are the patches of Counts.
 func countWrites(f *fakekube.Server) (bodies []string) {
-	for _, s := range f.Requests(func(s fakekube.Request) bool { return s.Method == "PATCH" && strings.Contains(s.Path, "/counts/") }) {
+	isPatch := func(r fakekube.Request) bool { return r.Method == "PATCH" && strings.Contains(r.Path, "/counts/") }
+	for _, s := range f.Requests(isPatch) {
 		bodies = append(bodies,
 			strings.TrimPrefix(s.Path, "/apis/demo.mark8s.io/v1/namespaces/default/counts/")+" "+s.Body)
 	}

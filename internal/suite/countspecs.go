@@ -63,7 +63,8 @@ func invalidCounts(t *testing.T, podcount Program) {
 		testkit.WantText(t, f.CountStatus("good"), "true 1 1")
 		testkit.WantText(t, f.CountStatus("odd"), "true 1 1")
 		f.PutJSON("counts",
-			`{"metadata":{"namespace":"default","name":"good"},"spec":{"name":"nginx","count":"1"},"status":{"healthy":true,"count":1,"observedGeneration":1}}`)
+			`{"metadata":{"namespace":"default","name":"good"},"spec":{"name":"nginx","count":"1"},`+
+				`"status":{"healthy":true,"count":1,"observedGeneration":1}}`)
 		testkit.Pass(time.Second)
 		testkit.WantText(t, f.CountStatus("good"), "false 1 1") // what it says was said of another spec
 		f.AddCount("good", `{"name":"nginx","count":2}`)
@@ -105,12 +106,14 @@ func noStatusSubresource(t *testing.T, podcount Program) {
 		}
 		testkit.WantText(t, countEvents(f), "Synced Count synced successfully (1)")
 		f.PutJSON("counts",
-			`{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":3},"status":{"healthy":true,"count":2}}`)
+			`{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":3},`+
+				`"status":{"healthy":true,"count":2}}`)
 		testkit.Pass(time.Hour)
 		testkit.WantNumber(t, "writes", len(countWrites(f)), 3)
 		testkit.WantText(t, countEvents(f), "Synced Count synced successfully (2)")
 		f.PutJSON("counts",
-			`{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":5},"status":{"healthy":false,"count":2}}`)
+			`{"metadata":{"namespace":"default","name":"web"},"spec":{"name":"nginx","count":5},`+
+				`"status":{"healthy":false,"count":2}}`)
 		testkit.Pass(time.Hour) // not a write, but news
 		testkit.WantNumber(t, "writes", len(countWrites(f)), 3)
 		testkit.WantText(t, countEvents(f), "want 5 pods of nginx, have 2 (1)")

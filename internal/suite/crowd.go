@@ -135,8 +135,12 @@ func (c *Crowd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		json.NewDecoder(r.Body).Decode(&patch)
 		name := path.Base(r.URL.Path)
 		labels := fakekube.MetaOf(patch)["labels"].(fakekube.Object)
-		json.NewEncoder(w).
-			Encode(fakekube.Object{"metadata": fakekube.Object{"name": name, "uid": fakekube.MetaOf(patch)["uid"], "resourceVersion": "2000001", "labels": labels}})
+		json.NewEncoder(w).Encode(fakekube.Object{"metadata": fakekube.Object{
+			"name":            name,
+			"uid":             fakekube.MetaOf(patch)["uid"],
+			"resourceVersion": "2000001",
+			"labels":          labels,
+		}})
 		if name == "node-00000" {
 			c.Patched <- fakekube.TextIn(labels, TotalLabel)
 		}

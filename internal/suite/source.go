@@ -15,20 +15,24 @@ var Sources = Topic{
 	{"the README's own controller keeps its promises", readmeController},
 }
 
-// A time that went through UTC, a text or a number, has lost its monotonic reading: whoever compares it goes wrong when the
-// clock is set. So this is all that may be done with one: where it is told to others, and where they have told theirs.
+// noWallClock: a time loses its monotonic reading when it goes through UTC, a text or a number. If podcount compared
+// such a time, it would go wrong when the clock is set. So it may only show times to others, and show those of others.
 func noWallClock(t *testing.T, podcount Program) {
-	wall := regexp.MustCompile(
-		`\.(UTC|Local|In|Truncate|AddDate|UnmarshalText)\(|\.Round\(0\)|time\.(Unix\w*|Date|Parse)\(|\.Unix\w*\(|NotAfter|ExpirationTimestamp`)
+	wall := regexp.MustCompile(`\.(UTC|Local|In|Truncate|AddDate|UnmarshalText)\(|\.Round\(0\)|` +
+		`time\.(Unix\w*|Date|Parse)\(|\.Unix\w*\(|NotAfter|ExpirationTimestamp`)
 	may := []string{
-		`now.UTC().Format(microTime)`,             // what a Lease shows to others; nobody compares it
-		`at.UTC().Format(time.RFC3339)`,           // what an Event shows to others
-		`r.newestStamp = max(time.Now().UnixNano`, // an Event's name, which differs whatever the clock does
-		`expires := pair.Leaf.NotAfter`,           // a certificate's end, which is only logged
-		`"process_start_time_seconds")`,           // a metric
-		`ExpirationTimestamp   *time.Time`,        // a credential's end. If podcount takes one for valid for too
-		`expires := s.ExpirationTimestamp`,        // long, because the clock was set, the server refuses it, and
-		`expiration := e.got.ExpirationTimestamp`, // then podcount renews it.
+		// Times that podcount shows: in a Lease, in an Event and in its name, in the log, and in a metric.
+		`now.UTC().Format(microTime)`,
+		`at.UTC().Format(time.RFC3339)`,
+		`r.newestStamp = max(time.Now().UnixNano`,
+		`expires := pair.Leaf.NotAfter`,
+		`"process_start_time_seconds")`,
+
+		// The end of a credential. If podcount uses one too long, because the clock was set, the server refuses it,
+		// and podcount renews it then.
+		`ExpirationTimestamp   *time.Time`,
+		`expires := s.ExpirationTimestamp`,
+		`expiration := e.got.ExpirationTimestamp`,
 	}
 	files, _ := filepath.Glob("*.go")
 	below, _ := filepath.Glob("internal/*/*.go")
