@@ -383,15 +383,15 @@ func (ix *ObjectIndex[T, K]) remove(obj T) {
 }
 
 // Meta is the part of an object's metadata that podcount uses. It is packed to save memory: all its strings are one
-// string, and objects with the same labels share them.
+// string, objects with the same labels share them, and the order of the fields leaves no gaps.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/
 type Meta struct {
 	// text is namespace/name, the uid and the resourceVersion, without anything between them. If the values of the
 	// labels are not shared, they follow, each after a labelMark.
 	text   string
+	labels *labelSet // nil if the object has none of the labels that are kept
 	keyEnd uint16    // the index in text where namespace/name ends
 	uidEnd uint16    // the index in text where the uid ends
-	labels *labelSet // nil if the object has none of the labels that are kept
 
 	// lastList is the number of the newest Listing that had the object. The store's lock guards it.
 	lastList uint32
