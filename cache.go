@@ -210,10 +210,10 @@ func (s *Store[T]) removeFromIndexesLocked(obj T) {
 type Listing[T Object[T]] struct {
 	store  *Store[T]
 	number uint32
-	count  int // of the objects so far
+	count  int // the number of objects so far
 
-	// changed has the objects that are new, or differ from those in the store. The store's own objects that are in the
-	// list unchanged get the number of the Listing as Meta.lastList.
+	// changed has the objects that are new or have changed. For an unchanged object, Add marks the one in the store: it
+	// sets Meta.lastList to number.
 	changed map[string]T
 }
 
@@ -229,8 +229,8 @@ func (s *Store[T]) BeginList() *Listing[T] {
 // and is more than ten times the number of pods that Kubernetes supports in a cluster.
 const listLimit = 2_000_000
 
-// Add adds the next object of a list. text is what its Meta.text should be. Add copies text into a kept object; if kept
-// is false, the caller may reuse the object. Add fails if the list has too many objects.
+// Add adds the next object of a list. If kept is true, the Listing owns obj, with a copy of text as its Meta.text. If
+// kept is false, the caller may reuse obj. Add fails if the list has too many objects.
 func (l *Listing[T]) Add(obj T, text []byte) (kept bool, err error) {
 	if l.count >= listLimit {
 		return false, fmt.Errorf("the list has more than %d objects: "+
@@ -413,7 +413,7 @@ func (m *Meta) meta() *Meta { return m }
 // storeKey returns the key of the object in Store.items. It is Key().String(), but needs no memory of its own.
 func (m *Meta) storeKey() string { return m.text[:m.keyEnd] }
 
-// Key returns the object's place in the store and in the workqueue.
+// Key returns the object's namespace and name.
 func (m *Meta) Key() Key {
 	namespace, name, isNamespaced := strings.Cut(m.storeKey(), "/")
 	if !isNamespaced {
@@ -676,17 +676,16 @@ type decoder[T Object[T]] struct {
 	// spare is the object that borrowedObject fills. It is nil after the object was kept.
 	spare T
 
-	// Labels that several objects have are stored once: see internLabels. The keys of the first two maps are the
-	// packedLabels, or only their part with the keys.
-	sharedLabels map[string]*labelSet
-	sharedKeys   map[string]*labelSet // these sets have no values
-	firstOwners  map[uint64]uint64    // the hash of labels that only one object has → the hash of its key
+	// Labels that several objects have are stored once: see internLabels.
+	sharedLabels map[string]*labelSet // by rawObject.packedLabels
+	sharedKeys   map[string]*labelSet // by the keys in packedLabels; these sets have no values
+	firstOwners  map[uint64]uint64    // the hash of packedLabels → the hash of the key of the only object that has them
 	hashSeed     maphash.Seed
 }
 
 const (
 	maxText     = math.MaxUint16 // bytes of Meta.text, so that Meta.keyEnd and Meta.uidEnd fit in a uint16
-	internLimit = 8192           // entries in each map that a decoder remembers strings in
+	internLimit = 8192           // entries in each map of strings or labels that a decoder shares among objects
 )
 
 func newDecoder[T Object[T]](kind *Kind[T]) *decoder[T] {
@@ -801,10 +800,12 @@ func (d *decoder[T]) borrowedObject() (obj T, err error) {
 	if len(raw.name) == 0 || len(raw.uid) == 0 || len(raw.version) == 0 {
 		return obj, fmt.Errorf("%s %.300q has no metadata.name, uid or resourceVersion", d.kind.Name, key)
 	}
-	hasBadCharacters := raw.hasBadCharacters()
+	if raw.hasBadCharacters() {
+		return obj, fmt.Errorf("%s %.300q has characters that no name and no label has", d.kind.Name, key)
+	}
 	labels := d.internLabels() // This may append to raw.text.
-	if hasBadCharacters || len(raw.text) > maxText {
-		return obj, fmt.Errorf("%s %.300q: too long, or with characters that no name has", d.kind.Name, key)
+	if len(raw.text) > maxText {
+		return obj, fmt.Errorf("%s %.300q: its metadata is too long", d.kind.Name, key)
 	}
 	if d.spare == *new(T) {
 		d.spare = d.kind.New()
@@ -933,8 +934,9 @@ func (d *decoder[T]) internLabels() *labelSet {
 	return onlyKeys
 }
 
-// packLabels sets packedLabels to the keys of the labels that are present, as indexes in Kind.Labels plus 1, and then
-// their values, each after a labelMark. It returns where the keys end. No index plus 1 contains a labelMark.
+// packLabels sets packedLabels to the keys of the labels that are present, and then their values, each after a
+// labelMark. It returns where the keys end. A key is the label's index in Kind.Labels plus 1, because 0 would be a
+// labelMark.
 func (raw *rawObject) packLabels() (keysEnd int) {
 	raw.packedLabels = raw.packedLabels[:0]
 	for i, label := range raw.labels {

@@ -60,15 +60,14 @@ const (
 	// pageLimit is the number of objects in a page. Lists come in pages only after whole lists have failed.
 	pageLimit = 2000
 
-	// shortWatch is how long a watch must last to be of use if it brings no events.
+	// shortWatch is how long a watch must last, unless it brings events, to count as working.
 	shortWatch = time.Second
 
 	// discoveryInterval is how often the reflector asks whether a resource is installed, ± 20 %.
 	discoveryInterval = 10 * time.Second
 
-	// absencesUntilRemoved is how often in a row the server must say that it does not have a resource before the
-	// reflector believes that the resource was removed. While the server sets up another resource it may answer 404 for
-	// a moment.
+	// absencesUntilRemoved is how often in a row discovery must lack an installed resource before it counts as removed.
+	// A single 404 proves nothing, because the server may send one while it sets up another resource.
 	absencesUntilRemoved = 2
 )
 
@@ -118,7 +117,7 @@ type Reflector[T Object[T]] struct {
 	// Watches.
 	fruitlessWatches int  // in a row; see watchPolicies
 	expiredWatches   int  // in a row
-	wasUnreachable   bool // since the last list; etcd may have been restored from a backup meanwhile
+	wasUnreachable   bool // etcd may have been restored from a backup meanwhile; see haveVersionsGoneBack
 }
 
 // ReflectorOptions configure a reflector. All fields except Once are required.
