@@ -379,6 +379,8 @@ func (m *manager) run() error {
 	}
 	resigned, resign := context.WithCancel(life.Requests)
 	campaign := background.Go(func() { m.campaign(resigned) })
+
+	// Events are recorded until recording ends. Those that still wait are posted until posting ends.
 	recording, stopRecording := context.WithCancel(life.Requests)
 	posting := process.WithGrace(life.Requests, recording, eventsTimeout)
 	recorder := background.Go(func() { m.recorder.Run(posting, recording) })
@@ -1442,9 +1444,9 @@ type countControl struct {
 	pods         *Reflector[*Pod]
 	podsByName   []*CountIndex[*Pod, Key] // one for each of nameLabels
 
-	stripped    strippedStatuses
-	reports     sync.Map // by key of a Count: the countReport that was posted last
-	dryRunTexts sync.Map // by key of a Count: what a dry run has logged last
+	stripped    retry.GroupPauses[Key, *Installation] // the statuses that the server has dropped
+	reports     sync.Map                              // by key of a Count: the countReport that was posted last
+	dryRunTexts sync.Map                              // by key of a Count: what a dry run has logged last
 }
 
 // nameLabels are the labels that can give a pod the name by which a Count counts it.
@@ -1626,7 +1628,7 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 // forget drops all that is known about a Count that is gone.
 func (s *countControl) forget(key Key) {
 	s.dryRunTexts.Delete(key)
-	s.stripped.forget(key)
+	s.stripped.End(key)
 	_, isKnown := s.reports.LoadAndDelete(key)
 	if isKnown {
 		s.log.Info("a Count is gone", "count", key)
@@ -1641,7 +1643,7 @@ func (s *countControl) mayWrite(plan countPlan) bool {
 		return false
 	}
 	key := plan.count.Key()
-	pause := s.stripped.left(key, plan.installed)
+	pause := s.stripped.Left(key, plan.installed)
 	if pause > 0 {
 		s.queue.AddAfter(key, pause)
 		return false
@@ -1713,10 +1715,11 @@ func statusText(status countStatus) string {
 	return string(status.Count) + " unhealthy"
 }
 
-// pause pauses the writes of a status that the server has dropped. It logs the first such status, and then no other
-// until all pauses have ended.
+// pause pauses the writes of a status that the server has dropped. If its installation has not kept any status, all
+// Counts are paused, because then their schema is the cause. pause logs the first such status, and then no other until
+// all pauses have ended.
 func (s *countControl) pause(key Key, installed *Installation, err error) {
-	isFirst := s.stripped.dropped(key, installed)
+	isFirst := s.stripped.Refused(key, installed, strippedPause)
 	if isFirst {
 		s.log.Warn("statuses do not stay: they are tried rarely; is the schema that of deploy/count-crd.yaml?",
 			"first", key, "pause", strippedPause, "err", err)
@@ -1728,67 +1731,13 @@ func (s *countControl) pause(key Key, installed *Installation, err error) {
 func (s *countControl) endPause(count *Count, installed *Installation) {
 	hasStatus := count.Status.Count != ""
 	if hasStatus {
-		s.stripped.kept(installed)
+		s.stripped.Accepted(installed)
 	}
 	key := count.Key()
-	wasLast := s.stripped.forget(key)
+	wasLast := s.stripped.End(key)
 	if wasLast {
 		s.log.Info("statuses stay again", "last", key)
 	}
-}
-
-// strippedStatuses pauses the writes of statuses that the server has dropped. It pauses all Counts of an installation
-// that has not kept any status, because then its schema drops them all. The zero value is ready for use. Safe for
-// concurrent use.
-type strippedStatuses struct {
-	counts retry.Pauses[Key]
-
-	mu          sync.Mutex    // guards all fields below
-	lastDropped Key           // the last Count whose status was dropped; Key{} after a status was kept
-	keeper      *Installation // keeps statuses, as far as podcount knows
-
-	// All Counts of this installation are paused, unless it is the keeper.
-	paused      *Installation
-	pausedUntil time.Time
-}
-
-// dropped pauses a Count whose status was dropped. It reports whether no other Count is paused.
-func (s *strippedStatuses) dropped(key Key, installed *Installation) (isFirst bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	twoInARow := s.lastDropped != Key{} && s.lastDropped != key
-	if twoInARow {
-		s.keeper = nil // perhaps the schema has changed
-	}
-	s.lastDropped = key
-	if s.keeper != installed {
-		s.paused = installed
-		s.pausedUntil = time.Now().Add(strippedPause)
-	}
-	return s.counts.Begin(key, strippedPause)
-}
-
-// kept records that an installation has kept a status.
-func (s *strippedStatuses) kept(installed *Installation) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.keeper = installed
-	s.lastDropped = Key{}
-}
-
-// forget ends the pause of one Count. It reports whether that was the last one.
-func (s *strippedStatuses) forget(key Key) (wasLast bool) { return s.counts.End(key) }
-
-// left returns how much longer the status of a Count must not be written.
-func (s *strippedStatuses) left(key Key, installed *Installation) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	left := s.counts.Left(key)
-	isPaused := s.paused == installed && s.keeper != installed
-	if isPaused {
-		left = max(left, time.Until(s.pausedUntil))
-	}
-	return left
 }
 
 // countReport is what Events say about a Count. The same report is not posted twice in a row.

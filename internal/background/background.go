@@ -46,7 +46,7 @@ func (g *Group) Go(name string, f func()) {
 	})
 }
 
-// Wait waits until all goroutines have ended. Go must not be called after that.
+// Wait waits until all goroutines have ended. Once it has returned, Go must not be called.
 func (g *Group) Wait() { g.all.Wait() }
 
 // Running returns the names of the goroutines that have not ended, sorted and joined by commas.
