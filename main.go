@@ -64,12 +64,12 @@ var controllers = []Controller{
 	},
 	{
 		Name:  "count",
-		About: "says in the status of each Count whether as many pods of a name are there as it wants",
+		About: "reports in the status of each Count whether there are as many pods as it wants",
 		Setup: setUpCount,
 	},
 	{
 		Name:  "pod-printer",
-		About: "prints the pods that come, change and go",
+		About: "prints each pod that is added, changed or removed",
 		Off:   true,
 		Setup: setUpPodPrinter,
 	},
@@ -702,6 +702,54 @@ func (m *manager) summarizeController(c *Controller) {
 	m.log.Info(fmt.Sprintf("%s, in %.1f s", outcome, time.Since(m.started).Seconds()))
 }
 
+// serve starts the server of -listen. The caller must close it.
+func (m *manager) serve() (*listen.Server, error) {
+	address := m.options.Listen
+	server, err := listen.Listen(m.life.Stop, address, m.pages(), m.log.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("-listen %s: %w", address, err)
+	}
+	m.log.Info("listening", "on", server.Addr())
+	go func() {
+		if err := server.Serve(); err != nil {
+			m.life.Fail(fmt.Errorf("-listen %s: %w", address, err))
+		}
+	}()
+	return server, nil
+}
+
+// pages returns the handler of -listen.
+func (m *manager) pages() http.Handler {
+	return listen.Pages(listen.Content{
+		Stuck:      m.stuckControllers,
+		Incomplete: m.incompleteCaches,
+		State:      func() any { return m.state() },
+		Metrics: func() string {
+			m.setGauges()
+			return m.log.Text()
+		},
+	})
+}
+
+// stuckControllers describes the controllers whose workers hang, or whose queue does not answer.
+func (m *manager) stuckControllers() (stuck []string) {
+	limit := m.options.StuckAfter()
+	for _, c := range m.active {
+		problem := ""
+		answered := background.Go(func() { problem = c.queue.Stuck(limit) })
+		select {
+		case <-answered:
+		case <-time.After(hangTimeout):
+			stuck = append(stuck, c.Name+": its queue does not answer")
+			continue
+		}
+		if problem != "" {
+			stuck = append(stuck, c.Name+": "+problem)
+		}
+	}
+	return stuck
+}
+
 // incompleteCaches returns the kinds whose caches have no complete list yet, sorted.
 func (m *manager) incompleteCaches() (kinds []string) {
 	for cache := range m.watched {
@@ -768,24 +816,25 @@ func (m *manager) setGauges() {
 		m.log.Remove("podcount_pods")
 	}
 	for _, c := range m.active {
-		c.queue.State() // sets the queue's gauges
-		if !m.mayBegin(c) {
-			m.log.Remove("workqueue_depth", c.Name)
-			m.log.Remove("workqueue_unfinished_work_seconds", c.Name)
-			m.log.Remove("workqueue_longest_running_processor_seconds", c.Name)
-		}
+		m.setQueueGauges(c)
 	}
 	if m.election != nil {
-		status := 0.0
-		if m.election.MayWrite() == nil {
-			status = 1
-		}
-		m.log.Set(status, "leader_election_master_status", m.options.LeaseName)
+		m.setLeaderGauge()
 	}
 	m.log.Set(float64(m.out.Stderr.Lost()), "podcount_lines_dropped_total", "stderr")
 	m.log.Set(float64(m.out.Stdout.Lost()), "podcount_lines_dropped_total", "stdout")
 	m.log.Set(1, "podcount_build_info", version, runtime.Version())
 	metrics.SetProcess(m.log.Registry, m.started)
+}
+
+// setQueueGauges sets the gauges of a controller's queue, or removes them if the controller cannot work yet.
+func (m *manager) setQueueGauges(c *Controller) {
+	c.queue.State() // sets the gauges
+	if !m.mayBegin(c) {
+		m.log.Remove("workqueue_depth", c.Name)
+		m.log.Remove("workqueue_unfinished_work_seconds", c.Name)
+		m.log.Remove("workqueue_longest_running_processor_seconds", c.Name)
+	}
 }
 
 // mayBegin reports whether nothing keeps a controller from work: its caches are complete, and this replica leads.
@@ -798,52 +847,12 @@ func (m *manager) mayBegin(c *Controller) bool {
 	return background.HasEnded(m.leading)
 }
 
-// stuckControllers describes the controllers whose workers hang, or whose queue does not answer.
-func (m *manager) stuckControllers() (stuck []string) {
-	limit := m.options.StuckAfter()
-	for _, c := range m.active {
-		problem := ""
-		answered := background.Go(func() { problem = c.queue.Stuck(limit) })
-		select {
-		case <-answered:
-		case <-time.After(hangTimeout):
-			stuck = append(stuck, c.Name+": its queue does not answer")
-			continue
-		}
-		if problem != "" {
-			stuck = append(stuck, c.Name+": "+problem)
-		}
+func (m *manager) setLeaderGauge() {
+	gauge := 0.0
+	if m.election.MayWrite() == nil {
+		gauge = 1
 	}
-	return stuck
-}
-
-// pages returns the handler of -listen.
-func (m *manager) pages() http.Handler {
-	return listen.Pages(listen.Content{
-		Stuck:      m.stuckControllers,
-		Incomplete: m.incompleteCaches,
-		State:      func() any { return m.state() },
-		Metrics: func() string {
-			m.setGauges()
-			return m.log.Text()
-		},
-	})
-}
-
-// serve starts the server of -listen. The caller must close it.
-func (m *manager) serve() (*listen.Server, error) {
-	address := m.options.Listen
-	server, err := listen.Listen(m.life.Stop, address, m.pages(), m.log.Logger)
-	if err != nil {
-		return nil, fmt.Errorf("-listen %s: %w", address, err)
-	}
-	m.log.Info("listening", "on", server.Addr())
-	go func() {
-		if err := server.Serve(); err != nil {
-			m.life.Fail(fmt.Errorf("-listen %s: %w", address, err))
-		}
-	}()
-	return server, nil
+	m.log.Set(gauge, "leader_election_master_status", m.options.LeaseName)
 }
 
 // Controller is one of podcount's jobs. Its keys stand for objects that may be wrong: changes of the objects that it
@@ -1083,18 +1092,6 @@ type podCount struct {
 // totalKey stands for all nodes that show the number of all pods. It is added when that number changes.
 var totalKey = Key{Name: "(total)"} // no node can have this name
 
-func newPodCount(m *manager, c *Controller) *podCount {
-	return &podCount{
-		Controller: c,
-		options:    m.options,
-		log:        m.log,
-		recorder:   m.recorder,
-		nodes:      m.nodes,
-		pods:       m.pods,
-		podsByNode: CountBy(m.pods.Store, func(pod *Pod) string { return pod.NodeName }),
-	}
-}
-
 func setUpPodCount(m *manager, c *Controller) {
 	p := newPodCount(m, c)
 	m.nodes.NeedLabels(m.options.TotalLabel, m.options.NodeLabel)
@@ -1110,6 +1107,18 @@ func setUpPodCount(m *manager, c *Controller) {
 	c.Resync = p.resync
 	c.IsUrgent = p.isUrgent
 	c.Totals = p.totals
+}
+
+func newPodCount(m *manager, c *Controller) *podCount {
+	return &podCount{
+		Controller: c,
+		options:    m.options,
+		log:        m.log,
+		recorder:   m.recorder,
+		nodes:      m.nodes,
+		pods:       m.pods,
+		podsByNode: CountBy(m.pods.Store, func(pod *Pod) string { return pod.NodeName }),
+	}
 }
 
 // nodeKeys returns the key of a new node. The key of a changed node is added a moment later: another podcount may have
@@ -1135,8 +1144,7 @@ func (p *podCount) podKeys(change Delta[*Pod]) (keys []Key) {
 		keys = append(keys, totalKey)
 	}
 	if isNew && p.options.PodEvents {
-		message := fmt.Sprintf("pod count is %d", p.pods.Len())
-		p.recorder.Event(p.pods.Reference(change.New), "Normal", "PodCounted", message)
+		p.postNewPod(change.New)
 	}
 	hasChanged := change.Old != change.New
 	if p.options.NodeLabel == "" || !hasChanged {
@@ -1148,6 +1156,11 @@ func (p *podCount) podKeys(change Delta[*Pod]) (keys []Key) {
 		}
 	}
 	return keys
+}
+
+func (p *podCount) postNewPod(pod *Pod) {
+	message := fmt.Sprintf("pod count is %d", p.pods.Len())
+	p.recorder.Event(p.pods.Reference(pod), "Normal", "PodCounted", message)
 }
 
 // resync returns the nodes with wrong labels. Those that need the total come first, because -qps may make the others
