@@ -167,7 +167,7 @@ func (k kind) toStored(sent Object) (o Object, unknown []string, err error) {
 			return nil, nil, err
 		}
 	case structs[k.kind] != nil:
-		converted, err := typed(k.kind, sent)
+		converted, err := convert(k.kind, sent)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// serveDiscovery answers what a client asks before it knows the API: whether the server is well, its version, its groups,
-// their resources and their schemas. It reports whether the request was for one of these.
+// serveDiscovery answers requests for the server's health, its version, its groups, their resources and their
+// schemas. It reports whether the request was one of these.
 // https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
 func (s *Server) serveDiscovery(r *request) bool {
 	path := strings.TrimRight(r.info.Path, "/")
@@ -25,9 +25,9 @@ func (s *Server) serveDiscovery(r *request) bool {
 		r.answer(200, Object{"paths": s.paths()})
 		return true
 	case path == "/version":
-		plain = version()
+		plain = versionInfo()
 	case path == "/api":
-		plain = Object{"kind": "APIVersions", "versions": []any{"v1"}, "serverAddressByClientCIDRs": addresses(r)}
+		plain = Object{"kind": "APIVersions", "versions": []any{"v1"}, "serverAddressByClientCIDRs": serverAddresses(r)}
 	case path == "/apis":
 		groups := []any{}
 		for _, g := range s.groups()[1:] {
@@ -58,8 +58,7 @@ func (s *Server) serveDiscovery(r *request) bool {
 	return true
 }
 
-// discoveryNotAcceptable answers a request for discovery in a form that the fake does not have. The server's words
-// depend on which of its parts notices.
+// discoveryNotAcceptable answers 406. As in the real server, the wording depends on the path.
 func (r *request) discoveryNotAcceptable(path string, isAboutGroups bool) {
 	isKnown := slices.ContainsFunc(mediaClauses(r.Header.Get("Accept")), mediaClause.isOfServer)
 	switch {
@@ -72,7 +71,7 @@ func (r *request) discoveryNotAcceptable(path string, isAboutGroups bool) {
 	}
 }
 
-// discoveryDocument is what discovery says of one group, or of one of its versions. It is nil where there is none.
+// discoveryDocument returns the description of a group or a version, or nil if the path names neither.
 func (s *Server) discoveryDocument(path string) any {
 	for _, g := range s.groups() {
 		if g.name != "" && path == "/apis/"+g.name {
@@ -90,8 +89,8 @@ func (s *Server) discoveryDocument(path string) any {
 	return nil
 }
 
-// version is what the server says of itself. No number after the second is a real release's.
-func version() Object {
+// versionInfo is the document of /version. Only its major and minor numbers are those of a real release.
+func versionInfo() Object {
 	return Object{
 		"major":                 "1",
 		"minor":                 "35",
@@ -109,12 +108,12 @@ func version() Object {
 	}
 }
 
-// addresses say where clients reach the server: wherever this one has reached it.
-func addresses(r *request) []any {
+// serverAddresses tells clients to keep using the address of this request.
+func serverAddresses(r *request) []any {
 	return []any{Object{"clientCIDR": "0.0.0.0/0", "serverAddress": r.Host}}
 }
 
-// paths are those that the server names at its root.
+// paths lists the paths that the server shows at its root.
 func (s *Server) paths() []string {
 	paths := []string{"/api", "/api/v1", "/apis", "/openapi/v3", "/version"}
 	for _, g := range s.groups()[1:] {
@@ -133,19 +132,19 @@ func (s *Server) paths() []string {
 	return paths
 }
 
-// group is an API group, as discovery shows it.
+// group is an API group in discovery.
 type group struct {
-	name     string // "" is the core group
+	name     string // "" for the core group
 	versions []groupVersion
 }
 
-// groupVersion is a version of a group, with its kinds in the order of their resources.
+// groupVersion is a version of a group, with its kinds sorted by resource.
 type groupVersion struct {
 	version string
 	kinds   []kind
 }
 
-// groups are all groups, the core group first, those of custom resources last, by name.
+// groups returns all groups: the core group first, and the groups of custom resources last, sorted by name.
 func (s *Server) groups() []group {
 	kinds := slices.Clone(s.servedKinds())
 	custom := slices.IndexFunc(kinds, kind.isCustom)
@@ -165,7 +164,7 @@ func (s *Server) groups() []group {
 	return groups
 }
 
-// add puts a kind into its version, among the others in their order.
+// add adds a kind to its version and keeps the order.
 func (g *group) add(k kind) {
 	i := slices.IndexFunc(g.versions, func(v groupVersion) bool { return v.version == k.version })
 	if i < 0 {
@@ -177,7 +176,7 @@ func (g *group) add(k kind) {
 	slices.SortStableFunc(g.versions, func(a, b groupVersion) int { return compareVersions(a.version, b.version) })
 }
 
-// toObject is the group without its resources. The first version is the preferred one.
+// toObject returns the group without its resources. The first version is the preferred one.
 func (g group) toObject() Object {
 	versions := []any{}
 	for _, v := range g.versions {
@@ -186,7 +185,7 @@ func (g group) toObject() Object {
 	return Object{"name": g.name, "versions": versions, "preferredVersion": versions[0]}
 }
 
-// toObject is the list of the version's resources.
+// toObject returns the list of the version's resources.
 func (v groupVersion) toObject() Object {
 	resources := []any{}
 	for _, k := range v.kinds {
@@ -216,7 +215,7 @@ func (v groupVersion) toObject() Object {
 	}
 }
 
-// verbs are what discovery says can be done with a kind.
+// verbs returns the verbs that discovery shows for the kind.
 func (k kind) verbs() []string {
 	switch {
 	case k.isReview:
@@ -229,16 +228,16 @@ func (k kind) verbs() []string {
 	return []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 }
 
-// subresource is one that the fake serves.
+// subresource is a subresource that the fake serves.
 type subresource struct {
 	name  string
 	verbs []string
 
-	// What is read and written; kind is "" where that is the object itself.
+	// The kind of the body. kind is "" if it is the kind of the object itself.
 	group, version, kind string
 }
 
-// subresources are those of a kind.
+// subresources returns the subresources of the kind.
 func (k kind) subresources() []subresource {
 	var all []subresource
 	switch k.qualified() {
@@ -262,7 +261,7 @@ func (k kind) subresources() []subresource {
 	return all
 }
 
-// hasSubresource reports whether the fake serves a subresource of the kind.
+// hasSubresource reports whether the kind has a subresource.
 func (k kind) hasSubresource(name string) bool {
 	return slices.ContainsFunc(k.subresources(), func(sub subresource) bool { return sub.name == name })
 }
@@ -285,11 +284,11 @@ func (sub subresource) toObject(of kind) Object {
 	return o
 }
 
-// aggregatedDiscovery is the media type in which one answer tells of all groups and resources.
+// aggregatedDiscovery is the media type of one answer with all groups and resources.
 const aggregatedDiscovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// discoveryMediaType is the first form in an Accept header in which the fake can answer discovery: mediaJSON, or
-// aggregatedDiscovery where that may be. It is "" where there is none.
+// discoveryMediaType returns the first media type in an Accept header that the fake supports for discovery: mediaJSON
+// or, if mayAggregate, aggregatedDiscovery. It returns "" if there is none.
 func discoveryMediaType(accept string, mayAggregate bool) string {
 	aggregated := strings.Split(aggregatedDiscovery, ";")
 	for clause := range strings.SplitSeq(accept, ",") {
@@ -306,12 +305,12 @@ func discoveryMediaType(accept string, mayAggregate bool) string {
 	return ""
 }
 
-// answerAggregated answers with all groups and their resources at once, or with nothing where the client has these already.
+// answerAggregated answers with all groups and their resources, or with 304 if the client has the current answer.
 func (s *Server) answerAggregated(r *request, isCore bool) {
 	items := []any{}
 	for _, g := range s.groups() {
 		if (g.name == "") == isCore {
-			items = append(items, g.aggregated())
+			items = append(items, g.toAggregated())
 		}
 	}
 	list := Object{
@@ -334,8 +333,8 @@ func (s *Server) answerAggregated(r *request, isCore bool) {
 	r.answer(200, list)
 }
 
-// aggregated is the group with all its versions and resources.
-func (g group) aggregated() Object {
+// toAggregated returns the group with all its versions and resources.
+func (g group) toAggregated() Object {
 	meta := Object{}
 	if g.name != "" {
 		meta["name"] = g.name
@@ -344,16 +343,16 @@ func (g group) aggregated() Object {
 	for _, v := range g.versions {
 		resources := []any{}
 		for _, k := range v.kinds {
-			resources = append(resources, k.aggregated())
+			resources = append(resources, k.toAggregated())
 		}
 		versions = append(versions, Object{"version": v.version, "resources": resources, "freshness": "Current"})
 	}
 	return Object{"metadata": meta, "versions": versions}
 }
 
-// aggregated is the resource with its subresources. The server names the group and the version of a kind only where it
-// is a custom one.
-func (k kind) aggregated() Object {
+// toAggregated returns the resource with its subresources. Like the server, it names group and version only for
+// custom kinds.
+func (k kind) toAggregated() Object {
 	response := Object{"group": "", "version": "", "kind": k.kind}
 	if k.isCustom() {
 		response["group"] = k.group

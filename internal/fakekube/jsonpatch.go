@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// jsonPatchOp is one operation of a JSON patch.
+// jsonPatchOp is an operation of a JSON patch.
 // https://www.rfc-editor.org/rfc/rfc6902
 type jsonPatchOp struct {
 	Op    string
@@ -17,17 +17,18 @@ type jsonPatchOp struct {
 	Value any
 }
 
-// The server's limits for one JSON patch, which a few bytes could otherwise make fill the memory.
+// The server's limits for a JSON patch. Without them, a small patch could exhaust the memory.
 const (
 	maxPatchOps    = 10000
-	maxCopiedBytes = 3 << 20 // of the values that "copy" copies, in JSON
+	maxCopiedBytes = 3 << 20 // total size in JSON of the values that "copy" operations copy
 )
 
-// jsonPatching applies the operations of one JSON patch. It counts the bytes that they have copied.
+// jsonPatching applies the operations of one JSON patch, and counts the copied bytes.
 type jsonPatching struct{ copied int }
 
-// applyJSONPatch applies a JSON patch to an object, which is used up. Where one operation fails, all do: errPatch.
-// Like the real server, it lets "replace" set a field that is not there, and "copy" copy one as null.
+// applyJSONPatch applies a JSON patch to an object, which it may modify. If one operation fails, the whole patch
+// fails with errPatch. Like the real server, it allows "replace" to add a missing field, and "copy" to copy one as
+// null.
 func applyJSONPatch(o Object, body []byte) (Object, error) {
 	var ops []jsonPatchOp
 	if err := json.Unmarshal(body, &ops); err != nil {
@@ -56,19 +57,19 @@ func applyJSONPatch(o Object, body []byte) (Object, error) {
 	return patched, nil
 }
 
-// apply is what an operation makes of a document.
+// apply applies an operation to a document and returns the changed document.
 func (p *jsonPatching) apply(op jsonPatchOp, root any) (any, error) {
-	to := pointer(*op.Path)
+	to := parsePointer(*op.Path)
 	switch op.Op {
 	case "add":
-		return put(root, to, cloned(op.Value), true)
+		return setAt(root, to, cloned(op.Value), true)
 	case "replace":
 		if *op.Path == "" {
 			return op.Value, nil
 		}
-		return put(root, to, cloned(op.Value), false)
+		return setAt(root, to, cloned(op.Value), false)
 	case "remove":
-		return cut(root, to)
+		return removeAt(root, to)
 	case "test":
 		value, err := lookUp(root, to)
 		if err == nil && !reflect.DeepEqual(value, op.Value) {
@@ -76,17 +77,17 @@ func (p *jsonPatching) apply(op jsonPatchOp, root any) (any, error) {
 		}
 		return root, err
 	case "move":
-		value, err := lookUp(root, pointer(op.From))
+		value, err := lookUp(root, parsePointer(op.From))
 		if err != nil {
 			return nil, err
 		}
-		root, err = cut(root, pointer(op.From))
+		root, err = removeAt(root, parsePointer(op.From))
 		if err != nil {
 			return nil, err
 		}
-		return put(root, to, value, true)
+		return setAt(root, to, value, true)
 	case "copy":
-		value, err := lookUp(root, pointer(op.From))
+		value, err := lookUp(root, parsePointer(op.From))
 		if err != nil {
 			return nil, err
 		}
@@ -98,14 +99,14 @@ func (p *jsonPatching) apply(op jsonPatchOp, root any) (any, error) {
 		if p.copied > maxCopiedBytes {
 			return nil, errPatch
 		}
-		return put(root, to, cloned(value), true)
+		return setAt(root, to, cloned(value), true)
 	}
 	return nil, errPatch
 }
 
-// pointer splits a JSON pointer into the steps from the root. It is nil where the text is none.
+// parsePointer splits a JSON pointer into its steps. It returns nil if the text is not a pointer.
 // https://www.rfc-editor.org/rfc/rfc6901
-func pointer(text string) []string {
+func parsePointer(text string) []string {
 	rest, isPointer := strings.CutPrefix(text, "/")
 	if !isPointer {
 		return nil
@@ -117,10 +118,10 @@ func pointer(text string) []string {
 	return steps
 }
 
-// pointerEscapes reads what a step of a JSON pointer writes in place of a slash and of a tilde.
+// pointerEscapes decodes escaped slashes and tildes in a step.
 var pointerEscapes = strings.NewReplacer("~1", "/", "~0", "~")
 
-// lookUp is the value to which these steps lead: nil where the last one leads to a field that is not there.
+// lookUp returns the value at a path. If only the last field is missing, it returns nil.
 func lookUp(at any, steps []string) (any, error) {
 	if len(steps) == 0 {
 		return nil, errPatch
@@ -130,7 +131,7 @@ func lookUp(at any, steps []string) (any, error) {
 	case Object:
 		next = at[steps[0]]
 	case []any:
-		i, err := index(steps[0], len(at))
+		i, err := itemIndex(steps[0], len(at))
 		if err != nil {
 			return nil, err
 		}
@@ -144,8 +145,8 @@ func lookUp(at any, steps []string) (any, error) {
 	return lookUp(next, steps[1:])
 }
 
-// index is the place of an item in a list of so many. A negative one counts from the end.
-func index(text string, length int) (int, error) {
+// itemIndex parses an index into a list of this length. A negative index counts from the end.
+func itemIndex(text string, length int) (int, error) {
 	i, err := strconv.Atoi(text)
 	if err != nil || i >= length || i < -length {
 		return 0, errPatch
@@ -156,13 +157,14 @@ func index(text string, length int) (int, error) {
 	return i, nil
 }
 
-// put is a value with another one where these steps lead. isNew says that an item of a list makes room for it.
-func put(at any, steps []string, value any, isNew bool) (any, error) {
+// setAt sets the value at a path and returns the changed document. If isNew, it inserts an item into a list instead
+// of replacing one.
+func setAt(at any, steps []string, value any, isNew bool) (any, error) {
 	if len(steps) == 0 {
 		return nil, errPatch
 	}
 	if len(steps) > 1 {
-		return within(at, steps, func(next any) (any, error) { return put(next, steps[1:], value, isNew) })
+		return changeBelow(at, steps, func(next any) (any, error) { return setAt(next, steps[1:], value, isNew) })
 	}
 	switch at := at.(type) {
 	case Object:
@@ -173,13 +175,13 @@ func put(at any, steps []string, value any, isNew bool) (any, error) {
 			return append(at, value), nil
 		}
 		if isNew {
-			i, err := index(steps[0], len(at)+1)
+			i, err := itemIndex(steps[0], len(at)+1)
 			if err != nil {
 				return nil, err
 			}
 			return slices.Insert(at, i, value), nil
 		}
-		i, err := index(steps[0], len(at))
+		i, err := itemIndex(steps[0], len(at))
 		if err != nil {
 			return nil, err
 		}
@@ -189,13 +191,13 @@ func put(at any, steps []string, value any, isNew bool) (any, error) {
 	return nil, errPatch
 }
 
-// cut is a value without what these steps lead to, which must be there.
-func cut(at any, steps []string) (any, error) {
+// removeAt removes the value at a path, which must exist, and returns the changed document.
+func removeAt(at any, steps []string) (any, error) {
 	if len(steps) == 0 {
 		return nil, errPatch
 	}
 	if len(steps) > 1 {
-		return within(at, steps, func(next any) (any, error) { return cut(next, steps[1:]) })
+		return changeBelow(at, steps, func(next any) (any, error) { return removeAt(next, steps[1:]) })
 	}
 	switch at := at.(type) {
 	case Object:
@@ -205,7 +207,7 @@ func cut(at any, steps []string) (any, error) {
 		delete(at, steps[0])
 		return at, nil
 	case []any:
-		i, err := index(steps[0], len(at))
+		i, err := itemIndex(steps[0], len(at))
 		if err != nil {
 			return nil, err
 		}
@@ -214,8 +216,8 @@ func cut(at any, steps []string) (any, error) {
 	return nil, errPatch
 }
 
-// within changes what the first step leads to, which must be there.
-func within(at any, steps []string, change func(any) (any, error)) (any, error) {
+// changeBelow replaces the value at the first step, which must exist, by the result of change.
+func changeBelow(at any, steps []string, change func(any) (any, error)) (any, error) {
 	switch at := at.(type) {
 	case Object:
 		next, isThere := at[steps[0]]
@@ -226,7 +228,7 @@ func within(at any, steps []string, change func(any) (any, error)) (any, error) 
 		at[steps[0]] = changed
 		return at, err
 	case []any:
-		i, err := index(steps[0], len(at))
+		i, err := itemIndex(steps[0], len(at))
 		if err != nil {
 			return nil, err
 		}

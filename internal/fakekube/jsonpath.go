@@ -9,16 +9,15 @@ import (
 	"strings"
 )
 
-// jsonPath finds values in an object. It has as much of kubectl's JSONPath as the columns of custom resources are
-// written in: .name, ['name'], .a\.b, ['a\.b'], [0], [-1], [*], .*, [?(@.name=="text")], [?(@.name!="text")] and
-// [?(@.name)].
+// jsonPath is a parsed JSONPath. It supports the parts of kubectl's JSONPath that columns of custom resources use:
+// .name, ['name'], .a\.b, ['a\.b'], [0], [-1], [*], .*, [?(@.name=="text")], [?(@.name!="text")] and [?(@.name)].
 // https://kubernetes.io/docs/reference/kubectl/jsonpath/
 type jsonPath []pathStep
 
-// pathStep leads from one value to those below it.
+// pathStep returns the values that one step reaches from a value.
 type pathStep func(v any) []any
 
-// find is all that the path leads to. Where there is nothing, it is empty.
+// find returns all values that the path reaches.
 func (p jsonPath) find(v any) []any {
 	found := []any{v}
 	for _, step := range p {
@@ -31,7 +30,7 @@ func (p jsonPath) find(v any) []any {
 	return found
 }
 
-// parseJSONPath reads a path. The error names what the fake does not know of it.
+// parseJSONPath parses a path. The error names the unsupported part.
 func parseJSONPath(text string) (jsonPath, error) {
 	var path jsonPath
 	rest := text
@@ -56,7 +55,7 @@ func parseJSONPath(text string) (jsonPath, error) {
 	return path, nil
 }
 
-// cutField reads a name up to the next dot or bracket. A backslash makes the next character a part of it.
+// cutField parses a name up to the next dot or bracket. A backslash escapes the next character.
 func cutField(text string) (step pathStep, rest string) {
 	var name strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -75,7 +74,7 @@ func cutField(text string) (step pathStep, rest string) {
 
 func fieldStep(name string) pathStep {
 	if name == "*" {
-		return all
+		return allStep
 	}
 	if name == "" {
 		return func(v any) []any { return []any{v} } // a dot alone is the object
@@ -90,8 +89,8 @@ func fieldStep(name string) pathStep {
 	}
 }
 
-// all leads to each item of a list, or to each value of an object, in the order of their keys.
-func all(v any) []any {
+// allStep reaches each item of a list, or each value of an object in the order of the keys.
+func allStep(v any) []any {
 	switch v := v.(type) {
 	case []any:
 		return v
@@ -105,7 +104,7 @@ func all(v any) []any {
 	return nil
 }
 
-// cutBrackets reads what stands in brackets.
+// cutBrackets parses a step in brackets.
 func cutBrackets(text string) (step pathStep, rest string, err error) {
 	inside, rest, isClosed := strings.Cut(text[1:], "]")
 	if filter, isFilter := strings.CutPrefix(inside, "?("); isFilter {
@@ -120,7 +119,7 @@ func cutBrackets(text string) (step pathStep, rest string, err error) {
 		return nil, "", fmt.Errorf("%q has no end", text)
 	}
 	if inside == "*" {
-		return all, rest, nil
+		return allStep, rest, nil
 	}
 	if name, isName := unquoted(inside); isName {
 		if strings.ContainsAny(name, `'"`) {
@@ -135,7 +134,7 @@ func cutBrackets(text string) (step pathStep, rest string, err error) {
 	return indexStep(index), rest, nil
 }
 
-// unquoted is the text between quotes of either kind.
+// unquoted returns the text within single or double quotes.
 func unquoted(text string) (inner string, isQuoted bool) {
 	for _, quote := range []string{"'", `"`} {
 		inner, begins := strings.CutPrefix(text, quote)
@@ -147,7 +146,7 @@ func unquoted(text string) (inner string, isQuoted bool) {
 	return "", false
 }
 
-// indexStep leads to one item of a list. A negative index counts from the end.
+// indexStep returns the step to one item of a list. A negative index counts from the end.
 func indexStep(index int) pathStep {
 	return func(v any) []any {
 		list, _ := v.([]any)
@@ -162,7 +161,7 @@ func indexStep(index int) pathStep {
 	}
 }
 
-// filterStep leads to the items of a list that fulfil a condition.
+// filterStep returns the step to the items of a list that satisfy a condition.
 func filterStep(condition string) (pathStep, error) {
 	left := condition
 	right := ""

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The syntax of names, in the regular expressions that the server's messages name, and their greatest lengths.
+// Syntax and length limits of names. The server's messages contain the patterns.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names
 const (
@@ -27,7 +27,7 @@ var (
 	subdomainSyntax = regexp.MustCompile("^" + subdomainPattern + "$")
 )
 
-// labelKeyProblem says, in the server's words, what is wrong with a label's key first; "" is nothing.
+// labelKeyProblem returns the first problem of a label's key in the server's words, or "" if the key is valid.
 func labelKeyProblem(key string) string {
 	problems := labelKeyProblems(key)
 	if len(problems) == 0 {
@@ -36,7 +36,7 @@ func labelKeyProblem(key string) string {
 	return problems[0]
 }
 
-// labelKeyProblems says, in the server's words, all that is wrong with a label's key.
+// labelKeyProblems returns all problems of a label's key in the server's words.
 func labelKeyProblems(key string) []string {
 	const syntax = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an " +
 		"alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '" +
@@ -68,7 +68,7 @@ func labelKeyProblems(key string) []string {
 	return problems
 }
 
-// labelValueProblem says, in the server's words, what is wrong with a label's value; "" is nothing.
+// labelValueProblem says, in the server's words, why a label's value is invalid. It returns "" if it is valid.
 func labelValueProblem(value string) string {
 	if len(value) > labelLength {
 		return "must be no more than 63 bytes"
@@ -81,8 +81,8 @@ func labelValueProblem(value string) string {
 	return ""
 }
 
-// subdomainProblem says, in the server's words, why a text is no DNS subdomain, as objects' names and the prefixes of
-// labels' keys are; "" is nothing.
+// subdomainProblem says, in the server's words, why a text is not a DNS subdomain, which names of objects and
+// prefixes of label keys must be. It returns "" if it is one.
 func subdomainProblem(name string) string {
 	if len(name) > subdomainLength {
 		return "must be no more than 253 characters"
@@ -95,8 +95,8 @@ func subdomainProblem(name string) string {
 	return ""
 }
 
-// labelProblem says, in the server's words, why a text is no DNS label, as the names of namespaces and of containers
-// are; "" is nothing.
+// labelProblem says, in the server's words, why a text is not a DNS label of RFC 1123, which names of namespaces and
+// containers must be. It returns "" if it is one.
 func labelProblem(name string) string {
 	if len(name) > labelLength {
 		return "must be no more than 63 characters"
@@ -109,8 +109,8 @@ func labelProblem(name string) string {
 	return ""
 }
 
-// dnsLabelProblem says, in the server's words, why a text is no label of RFC 1035, as the names of custom resources and
-// of their versions are; "" is nothing.
+// dnsLabelProblem says, in the server's words, why a text is not a DNS label of RFC 1035, which names of custom
+// resources and their versions must be. It returns "" if it is one.
 func dnsLabelProblem(name string) string {
 	if len(name) > labelLength {
 		return "must be no more than 63 characters"
@@ -123,7 +123,7 @@ func dnsLabelProblem(name string) string {
 	return ""
 }
 
-// segmentProblem says, in the server's words, why a text cannot stand between two slashes of a path; "" is nothing.
+// segmentProblem says, in the server's words, why a text cannot be a segment of a path. It returns "" if it can.
 func segmentProblem(name string) string {
 	if name == "." || name == ".." {
 		return "may not be '" + name + "'"
@@ -136,7 +136,7 @@ func segmentProblem(name string) string {
 	return ""
 }
 
-// nameProblem says, in the server's words, why an object of this kind cannot have a name; "" is nothing.
+// nameProblem says, in the server's words, why an object of this kind cannot have a name. It returns "" if it can.
 func (k kind) nameProblem(name string) string {
 	switch {
 	case k.qualified() == "namespaces" && strings.Contains(name, "."):

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// deleteNamespaceLocked makes a namespace Terminating, and returns it so. Then its objects go, and it after them, as
-// the namespace controller of a cluster would do. Where some have finalizers, it waits for these.
+// deleteNamespaceLocked makes a namespace Terminating and returns it in that state. Then it deletes the objects in it
+// and finally the namespace, like a namespace controller. The namespace stays while objects in it have finalizers.
 func (s *Server) deleteNamespaceLocked(k kind, old Object, d *deletion) Object {
 	if isTerminating(old) {
 		return old
@@ -39,7 +39,7 @@ func (s *Server) deleteNamespaceContentLocked(k kind, namespace string) {
 	}
 }
 
-// keysLocked are the keys of the objects of a kind in a namespace, in their order.
+// keysLocked returns the sorted keys of the objects of a kind in a namespace.
 func (s *Server) keysLocked(k kind, namespace string) []Key {
 	var keys []Key
 	for key := range s.objects[k.qualified()] {
@@ -51,7 +51,7 @@ func (s *Server) keysLocked(k kind, namespace string) []Key {
 	return keys
 }
 
-// hasObjectsLocked reports whether there are objects of a kind in a namespace.
+// hasObjectsLocked reports whether a namespace contains objects of a kind.
 func (s *Server) hasObjectsLocked(k kind, namespace string) bool {
 	for key := range s.objects[k.qualified()] {
 		if key.Namespace == namespace {
@@ -61,7 +61,7 @@ func (s *Server) hasObjectsLocked(k kind, namespace string) bool {
 	return false
 }
 
-// removeNamespaceIfEmptyLocked removes a namespace that is Terminating once it is empty, and nothing else keeps it.
+// removeNamespaceIfEmptyLocked removes a Terminating namespace if it is empty and has no other finalizer.
 func (s *Server) removeNamespaceIfEmptyLocked(name string) {
 	key := Key{Name: name}
 	namespace := s.objects["namespaces"][key]
@@ -79,8 +79,8 @@ func (s *Server) removeNamespaceIfEmptyLocked(name string) {
 	}
 }
 
-// checkNamespaceLocked reports whether an object may be created in the namespace of a request; where it may not, that is
-// answered: the namespace is not there, or is on its way out.
+// checkNamespaceLocked reports whether an object may be created in the request's namespace. If the namespace does not
+// exist or is Terminating, it answers so.
 func (s *Server) checkNamespaceLocked(r *request) bool {
 	name := r.key.Namespace
 	namespace := s.objects["namespaces"][Key{Name: name}]
@@ -103,8 +103,8 @@ func (s *Server) checkNamespaceLocked(r *request) bool {
 	return false
 }
 
-// finalize answers a PUT to the subresource finalize of a namespace, which sets spec.finalizers and nothing else. The
-// namespace that is Terminating and has none goes, whatever is left in it.
+// finalize answers a PUT to the subresource finalize of a namespace, which only sets spec.finalizers. A Terminating
+// namespace without any is removed, even if it is not empty.
 func (s *Server) finalize(r *request) {
 	if !r.convertBodyToJSON() || !r.readOptions("UpdateOptions") {
 		return
@@ -141,7 +141,7 @@ func (s *Server) finalize(r *request) {
 		if !r.options.isDryRun {
 			s.eraseLocked(r.kind, r.key)
 		}
-	case isSame(is, old):
+	case isEqualJSON(is, old):
 		r.answer(200, r.render(old, false))
 	default:
 		r.answer(200, r.render(s.replaceLocked(r.kind, is, r.options.isDryRun), false))

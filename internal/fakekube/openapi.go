@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// openAPIPath is where the server has the schemas of its kinds, a document for each version of a group.
+// openAPIPath is the root of the schemas. Each version of a group has its own document.
 // https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-v3
 const openAPIPath = "/openapi/v3"
 
-// serveOpenAPI answers a request for schemas, and reports whether it was one.
+// serveOpenAPI answers a request for schemas, and reports whether the request was one.
 func (s *Server) serveOpenAPI(r *request, path string) bool {
 	group, isDocument := strings.CutPrefix(path, openAPIPath+"/")
 	if path != openAPIPath && !isDocument {
@@ -31,7 +31,7 @@ func (s *Server) serveOpenAPI(r *request, path string) bool {
 			hash := fmt.Sprintf("%X", sha512.Sum512(data))
 			url := openAPIPath + "/" + at + "?hash=" + hash
 			if isDocument {
-				r.describeVersion(data, hash, url)
+				r.answerOpenAPI(data, hash, url)
 				return true
 			}
 			documents[at] = Object{"serverRelativeURL": url}
@@ -46,9 +46,9 @@ func (s *Server) serveOpenAPI(r *request, path string) bool {
 	return true
 }
 
-// describeVersion answers with a document. A client that asks for it by its hash may keep it for ever; one that has an
-// old hash is sent to the new one.
-func (r *request) describeVersion(document []byte, hash, url string) {
+// answerOpenAPI answers with a document. A client that names its hash may cache it forever; an outdated hash is
+// redirected.
+func (r *request) answerOpenAPI(document []byte, hash, url string) {
 	if discoveryMediaType(r.Header.Get("Accept"), false) == "" {
 		r.w.WriteHeader(http.StatusNotAcceptable)
 		return
@@ -73,7 +73,7 @@ func (r *request) describeVersion(document []byte, hash, url string) {
 	r.answer(200, json.RawMessage(document))
 }
 
-// openAPI is the document of a version: its paths, and the types of its kinds.
+// openAPI returns the document of a version: its paths, and the types of its kinds.
 func (v groupVersion) openAPI() Object {
 	paths := Object{}
 	schemas := Object{}
@@ -98,12 +98,12 @@ func (v groupVersion) openAPI() Object {
 	}
 }
 
-// groupVersionKind is what ties a schema or an operation to a kind.
+// groupVersionKind is the extension that links a schema or an operation to the kind.
 func (k kind) groupVersionKind() []any {
 	return []any{Object{"group": k.group, "version": k.version, "kind": k.kind}}
 }
 
-// schemaName is the name of the kind's schema in its document.
+// schemaName returns the name of the kind's schema in its document.
 func (k kind) schemaName() string {
 	if !k.isCustom() {
 		return schemaNameOf(k.kind)
@@ -113,13 +113,13 @@ func (k kind) schemaName() string {
 	return strings.Join(append(words, k.version, k.kind), ".")
 }
 
-// schemaNameOf is the name of the schema of a type. The real server's names have the Go packages of the types, too.
+// schemaNameOf returns the name of a type's schema. The real server's names also contain the Go package.
 func schemaNameOf(typ string) string { return "io.k8s.api." + typ }
 
-func refTo(name string) Object { return Object{"$ref": "#/components/schemas/" + name} }
+func schemaRef(name string) Object { return Object{"$ref": "#/components/schemas/" + name} }
 
-// openAPIPaths are the paths of a kind, with the operations that clients look for: by these, they find the kind's
-// schema, and whether the server checks fields and takes a strategic merge patch.
+// openAPIPaths returns the paths of a kind with the operations that clients look up. Clients use them to find the
+// kind's schema, and to see whether the server validates fields and supports strategic merge patches.
 func (k kind) openAPIPaths() Object {
 	collection := "/" + k.path()
 	var inPath []any
@@ -150,13 +150,13 @@ func (k kind) openAPIPaths() Object {
 	}
 }
 
-// operation is one method of a path.
+// operation describes one method of a path.
 func (k kind) operation(action string, body any, query ...string) Object {
 	parameters := []any{}
 	for _, name := range query {
 		parameters = append(parameters, parameter(name, "query"))
 	}
-	content := Object{mediaJSON: Object{"schema": refTo(k.schemaName())}}
+	content := Object{mediaJSON: Object{"schema": schemaRef(k.schemaName())}}
 	operation := Object{
 		"parameters":                      parameters,
 		"responses":                       Object{"200": Object{"description": "OK", "content": content}},
@@ -169,11 +169,11 @@ func (k kind) operation(action string, body any, query ...string) Object {
 	return operation
 }
 
-// body is a request's body in these media types.
+// body describes a request's body in these media types.
 func (k kind) body(media ...string) Object {
 	content := Object{}
 	for _, m := range media {
-		content[m] = Object{"schema": refTo(k.schemaName())}
+		content[m] = Object{"schema": schemaRef(k.schemaName())}
 	}
 	return Object{"content": content}
 }
@@ -186,7 +186,7 @@ func parameter(name, in string) Object {
 	return p
 }
 
-// customSchema is the schema of a custom resource, with the fields that every object has.
+// customSchema returns the schema of a custom resource, extended by the fields that all objects have.
 func (k kind) customSchema() Object {
 	schema := Clone(objectIn(k.crd, "schema", "openAPIV3Schema"))
 	properties := objectIn(schema, "properties")
@@ -196,12 +196,12 @@ func (k kind) customSchema() Object {
 	}
 	properties["apiVersion"] = Object{"type": "string"}
 	properties["kind"] = Object{"type": "string"}
-	properties["metadata"] = Object{"allOf": []any{refTo(schemaNameOf("ObjectMeta"))}}
+	properties["metadata"] = Object{"allOf": []any{schemaRef(schemaNameOf("ObjectMeta"))}}
 	schema["x-kubernetes-group-version-kind"] = k.groupVersionKind()
 	return schema
 }
 
-// addSchemas adds a type of the API, and all types that its fields have.
+// addSchemas adds the schema of a type and of all types that its fields use.
 func addSchemas(schemas Object, typ string) {
 	name := schemaNameOf(typ)
 	if schemas[name] != nil || structs[typ] == nil {
@@ -224,7 +224,7 @@ func addSchemas(schemas Object, typ string) {
 	}
 }
 
-// innerType is the type of the items of lists and maps, however deep; of anything else, it is the type itself.
+// innerType strips all list and map prefixes from a type.
 func innerType(typ string) string {
 	for {
 		items, isList := strings.CutPrefix(typ, "[]")
@@ -236,7 +236,7 @@ func innerType(typ string) string {
 	}
 }
 
-// schema is the schema of a field, with what a strategic merge patch has to know of it.
+// schema returns the schema of a field with its strategic merge extensions.
 func (f field) schema() Object {
 	schema := schemaOf(f.typ)
 	strategy := ""
@@ -259,10 +259,10 @@ func (f field) schema() Object {
 	return schema
 }
 
-// schemaOf is the schema of a type.
+// schemaOf returns the schema of a type.
 func schemaOf(typ string) Object {
 	if structs[typ] != nil {
-		return Object{"allOf": []any{refTo(schemaNameOf(typ))}}
+		return Object{"allOf": []any{schemaRef(schemaNameOf(typ))}}
 	}
 	if typ == "[]byte" {
 		return Object{"type": "string", "format": "byte"}

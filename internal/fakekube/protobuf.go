@@ -6,29 +6,30 @@ import (
 	"strings"
 )
 
-// ProtobufMessage is a protobuf message that is being written, field by field, in the order of the calls. The zero one
-// is empty and ready. It is for tests that need bytes no server would send.
+// ProtobufMessage is a protobuf message under construction. Its methods append fields. The zero value is an empty
+// message. Tests use it to build messages that no server would send.
 // https://protobuf.dev/programming-guides/encoding/
 type ProtobufMessage []byte
 
-// Bytes adds a field of bytes, or of a message.
+// Bytes appends a field of bytes or a nested message.
 func (b *ProtobufMessage) Bytes(field int, v []byte) {
 	*b = binary.AppendUvarint(*b, uint64(field)<<3|2)
 	*b = binary.AppendUvarint(*b, uint64(len(v)))
 	*b = append(*b, v...)
 }
 
-// Text adds a field of text.
+// Text appends a string field.
 func (b *ProtobufMessage) Text(field int, v string) { b.Bytes(field, []byte(v)) }
 
-// Int adds a field of a number.
+// Int appends a varint field.
 func (b *ProtobufMessage) Int(field, v int) {
 	*b = binary.AppendUvarint(*b, uint64(field)<<3)
 	*b = binary.AppendUvarint(*b, uint64(v))
 }
 
-// Protobuf is the answer in protobuf that is this one in JSON: an object of a built-in kind, a list of such, their
-// metadata, or a Status. Fields that their types do not have are left out. It panics where the answer is no JSON.
+// Protobuf converts an answer from JSON to protobuf. The answer is an object of a built-in kind, a list of them,
+// their metadata, or a Status. Fields that the type lacks are dropped. Protobuf panics if the answer is not valid
+// JSON.
 func Protobuf(answer []byte) []byte {
 	var o Object
 	if err := json.Unmarshal(answer, &o); err != nil {
@@ -46,7 +47,7 @@ func Protobuf(answer []byte) []byte {
 	return protobufAnswer(TextIn(o, "apiVersion"), kind, m)
 }
 
-// protobufAnswer is a message as it is sent, in an envelope that names its type.
+// protobufAnswer wraps a message in the API's envelope, which names its type.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
 func protobufAnswer(apiVersion, kind string, m ProtobufMessage) []byte {
 	var types ProtobufMessage
@@ -60,8 +61,8 @@ func protobufAnswer(apiVersion, kind string, m ProtobufMessage) []byte {
 	return append([]byte(protobufMagic), unknown...)
 }
 
-// protobufList is what Protobuf makes of a list in JSON, but made from the objects themselves: large lists take a third
-// of the time. kind is that of the items.
+// protobufList does the same as Protobuf for a list, but directly from its objects, in a third of the time. kind is
+// that of the items.
 func protobufList(kind string, meta listMeta, items []Object) ProtobufMessage {
 	remaining := any(nil)
 	if meta.RemainingItemCount > 0 {
@@ -83,7 +84,7 @@ func protobufList(kind string, meta listMeta, items []Object) ProtobufMessage {
 	return m
 }
 
-// protoTypeOf is the type of a kind, that of pods where an object does not say its kind.
+// protoTypeOf returns the type of a kind. It defaults to Pod.
 func protoTypeOf(kind string) string {
 	if kind == "" {
 		return "Pod"
@@ -91,14 +92,14 @@ func protoTypeOf(kind string) string {
 	return kind
 }
 
-// ProtobufObject is the message of an object, without the envelope. One that does not say its kind is taken for a pod.
+// ProtobufObject returns the message of an object without the envelope. The kind defaults to Pod.
 func ProtobufObject(o Object) ProtobufMessage {
 	var m ProtobufMessage
 	m.object(protoTypeOf(TextIn(o, "kind")), o)
 	return m
 }
 
-// ProtobufEvent is a frame of a watch in protobuf, with its length first. o is an object as Protobuf makes it.
+// ProtobufEvent returns a watch event in protobuf, preceded by its length. o is an object as encoded by Protobuf.
 func ProtobufEvent(event string, o []byte) []byte {
 	var frame, raw ProtobufMessage
 	raw.Bytes(1, o)

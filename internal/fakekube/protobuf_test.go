@@ -111,11 +111,11 @@ func TestProtobufOfARealServerIsReadAsItsJSON(t *testing.T) {
 			t.Fatal(err)
 		}
 		// What is empty in protobuf may be missing in JSON: both come to the same once they are typed.
-		gotTyped, err := typed(kind, got)
+		gotTyped, err := convert(kind, got)
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantTyped, err := typed(kind, want)
+		wantTyped, err := convert(kind, want)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,21 +19,21 @@ import (
 //go:embed protobuf.txt
 var protobufText string
 
-// protoField is a field of a type as protobuf has it.
+// protoField is a field of a type in protobuf.
 type protoField struct {
 	name string // as in JSON
-	typ  string // as in the schema, such as "[]Container" and "map[string]string"
+	typ  string // as in the schema, such as "[]Container" or "map[string]string"
 
-	// number is that of the field in the message of its type. Where inner is not 0, the field stands in a message within
-	// that one: then number is that of the message, and inner that of the field in it.
+	// number is the field's number. If inner is not 0, the field is in a nested message that JSON does not have:
+	// number is then the number of that message, and inner the field's number within it.
 	number int
 	inner  int
 
-	isKept    bool // JSON has the field also where it is an empty text
-	isWritten bool // protobuf has the field also where it is not set
+	isKept    bool // JSON shows an empty text
+	isWritten bool // protobuf contains the field even if it is not set
 }
 
-// protoTypes are the types that have a form in protobuf, by name.
+// protoTypes holds the fields of the types that have a protobuf form, by type.
 var protoTypes = parseProtoTypes(protobufText)
 
 func parseProtoTypes(text string) map[string][]protoField {
@@ -52,7 +52,7 @@ func parseProtoTypes(text string) map[string][]protoField {
 	return types
 }
 
-// parseProtoField reads a field of a type. It panics where the numbers are none.
+// parseProtoField parses a field of a type. It panics if a number is invalid.
 func parseProtoField(of, word string) protoField {
 	name, rest, _ := strings.Cut(word, "=")
 	numbers, typ, hasType := strings.Cut(rest, ":")
@@ -79,12 +79,12 @@ func protoNumber(word, digits string) int {
 	return number
 }
 
-// hasProtobuf reports whether the fake can read and write a kind in protobuf.
+// hasProtobuf reports whether the fake supports the kind in protobuf.
 func (k kind) hasProtobuf() bool {
 	return !k.isCustom() && len(protoTypes[k.kind]) > 0
 }
 
-// protoFieldOf finds the field that has these numbers.
+// protoFieldOf finds a field by its numbers.
 func protoFieldOf(typ string, number, inner int) (f protoField, isKnown bool) {
 	fields := protoTypes[typ]
 	i := slices.IndexFunc(fields, func(f protoField) bool { return f.number == number && f.inner == inner })
@@ -94,7 +94,7 @@ func protoFieldOf(typ string, number, inner int) (f protoField, isKnown bool) {
 	return fields[i], true
 }
 
-// isNested reports whether a number of a type is that of a message whose fields JSON has one level higher.
+// isNested reports whether a number stands for a nested message whose fields JSON has one level higher.
 func isNested(typ string, number int) bool {
 	return slices.ContainsFunc(protoTypes[typ], func(f protoField) bool { return f.number == number && f.inner > 0 })
 }

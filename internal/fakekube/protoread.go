@@ -14,21 +14,20 @@ import (
 	"time"
 )
 
-// The wire types of protobuf that the API uses. https://protobuf.dev/programming-guides/encoding/#structure
+// The protobuf wire types that the API uses. https://protobuf.dev/programming-guides/encoding/#structure
 const (
 	wireVarint  = 0
 	wireFixed64 = 1
 	wireBytes   = 2
 )
 
-// protobufMagic begins all that the API has in protobuf.
+// protobufMagic is the prefix of all protobuf bodies.
 const protobufMagic = "k8s\x00"
 
-// errProtobuf is what the server says of a message that is cut short. The fake says it of any that it cannot read.
+// errProtobuf is the server's error for a truncated message. The fake uses it for every message that it cannot read.
 var errProtobuf = io.ErrUnexpectedEOF
 
-// openEnvelope takes an object in protobuf out of the envelope that the API wraps around it. The errors are in the
-// server's words.
+// openEnvelope unwraps an object from the API's envelope. Errors have the server's wording.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
 func openEnvelope(data []byte) (t typeMeta, message []byte, err error) {
 	envelope, hasMagic := bytes.CutPrefix(data, []byte(protobufMagic))
@@ -64,7 +63,7 @@ func openEnvelope(data []byte) (t typeMeta, message []byte, err error) {
 	return t, message, err
 }
 
-// fromProtobuf is an object in JSON that is this one in protobuf, without its envelope.
+// fromProtobuf decodes an object without its envelope.
 func fromProtobuf(t typeMeta, message []byte) (Object, error) {
 	if protoTypes[t.Kind] == nil {
 		return nil, errors.New("the fake has no protobuf of " + t.Kind)
@@ -78,7 +77,7 @@ func fromProtobuf(t typeMeta, message []byte) (Object, error) {
 	return o, nil
 }
 
-// readProtobuf puts the body in JSON in place of that in protobuf. Where it cannot, it answers so and reports false.
+// readProtobuf replaces the protobuf body of a request by JSON. If it cannot, it answers so and returns false.
 func (r *request) readProtobuf() bool {
 	t, message, err := openEnvelope(r.body)
 	if err != nil {
@@ -100,7 +99,8 @@ func (r *request) readProtobuf() bool {
 	return true
 }
 
-// failUnreadable answers that the body is no object at all. Of the options of a DELETE, the server says less.
+// failUnreadable answers 400 because the body is not an object. Like the server, it says less if the body is
+// DeleteOptions.
 func (r *request) failUnreadable(err error) {
 	if r.Method == http.MethodDelete {
 		r.badRequest(err.Error())
@@ -110,14 +110,14 @@ func (r *request) failUnreadable(err error) {
 		r.kind.kind, err, shownBody(r.body)))
 }
 
-// wireValue is a field as it stands in a message.
+// wireValue is a field in an encoded message.
 type wireValue struct {
 	number int
-	scalar uint64 // a varint, or the bits of a fixed number
-	bytes  []byte // a text, bytes or a message
+	scalar uint64 // a varint or the bits of a fixed-size number
+	bytes  []byte // a string, bytes or a message
 }
 
-// eachField calls do with each field of a message, until it fails.
+// eachField calls do for each field of a message. It stops at the first error.
 func eachField(data []byte, do func(wireValue) error) error {
 	for len(data) > 0 {
 		tag, n := binary.Uvarint(data)
@@ -156,8 +156,8 @@ func eachField(data []byte, do func(wireValue) error) error {
 	return nil
 }
 
-// readMessage adds what stands in a message of a type to an object. Where the message is one within that of the type,
-// which JSON does not have, outer is its number; elsewhere it is 0.
+// readMessage adds the fields of a message to an object of a type. For a nested message that JSON does not have,
+// outer is its number; otherwise it is 0.
 func readMessage(o Object, typ string, outer int, data []byte) error {
 	return eachField(data, func(v wireValue) error {
 		number := v.number
@@ -177,8 +177,8 @@ func readMessage(o Object, typ string, outer int, data []byte) error {
 	})
 }
 
-// readField adds a field to an object. What protobuf has where JSON has nothing is left out: an empty text, a time that
-// is not set, and whatever else is empty in a field that is always written.
+// readField adds a field to an object. It drops values that JSON leaves out: empty texts, unset times, and empty
+// values of fields that protobuf always contains.
 func readField(o Object, f protoField, v wireValue) error {
 	if items, isMap := strings.CutPrefix(f.typ, "map[string]"); isMap {
 		entries, _ := o[f.name].(Object)
@@ -211,7 +211,7 @@ func readField(o Object, f protoField, v wireValue) error {
 	return nil
 }
 
-// readEntry adds an entry of a map. One without a value has the zero of its type.
+// readEntry adds an entry to a map. A missing value becomes the zero value of its type.
 func readEntry(entries Object, typ string, data []byte) error {
 	key := ""
 	value, err := readValue(typ, wireValue{})
@@ -230,7 +230,7 @@ func readEntry(entries Object, typ string, data []byte) error {
 	return err
 }
 
-// readValue is a value as encoding/json decodes it, nil where there is none.
+// readValue converts a value to what encoding/json would decode. It returns nil if there is none.
 func readValue(typ string, v wireValue) (any, error) {
 	switch typ {
 	case "string":
@@ -248,11 +248,11 @@ func readValue(typ string, v wireValue) (any, error) {
 		o := Object{}
 		return o, readMessage(o, typ, 0, v.bytes)
 	}
-	return unwrapped(typ, v.bytes)
+	return readWrapped(typ, v.bytes)
 }
 
-// unwrapped is the value for which JSON has no fields, though protobuf has a message: a time, a quantity and the like.
-func unwrapped(typ string, data []byte) (any, error) {
+// readWrapped converts a message to the scalar that JSON has instead, such as a time or a quantity.
+func readWrapped(typ string, data []byte) (any, error) {
 	var numbers [4]int64
 	var text string
 	var texts []any

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// object adds the fields of an object of this type. Fields that the type does not have are left out. Fields that stand
-// in a message of their own, which JSON does not have, follow each other in the type.
+// object appends the fields of an object, and drops fields that the type lacks. In protoTypes, the fields of one
+// nested message are adjacent.
 func (b *ProtobufMessage) object(typ string, o Object) {
 	fields := protoTypes[typ]
 	for i := 0; i < len(fields); {
@@ -33,7 +33,7 @@ func (b *ProtobufMessage) object(typ string, o Object) {
 	}
 }
 
-// field adds a field of an object. Where it is nil, but always written, that is the zero of its type.
+// field appends a field of an object. A field that protobuf always contains defaults to its zero value.
 func (b *ProtobufMessage) field(number int, f protoField, v any) {
 	if v != nil || !f.isWritten {
 		b.value(number, f.typ, v)
@@ -49,8 +49,8 @@ func (b *ProtobufMessage) field(number int, f protoField, v any) {
 	}
 }
 
-// value adds a field with this value, as encoding/json decodes it. Where there is none, or it is of another type, it
-// adds nothing.
+// value appends a field with a value as decoded by encoding/json. It appends nothing if the value is nil or has
+// another type.
 func (b *ProtobufMessage) value(field int, typ string, v any) {
 	if v == nil {
 		return
@@ -81,7 +81,7 @@ func (b *ProtobufMessage) value(field int, typ string, v any) {
 	b.scalar(field, typ, v)
 }
 
-// scalar adds a field with a value that has no fields of its own in JSON.
+// scalar appends a field whose JSON value has no fields.
 func (b *ProtobufMessage) scalar(field int, typ string, v any) {
 	text, isText := v.(string)
 	number, isNumber := v.(float64)
@@ -110,14 +110,14 @@ func (b *ProtobufMessage) scalar(field int, typ string, v any) {
 			b.Bytes(field, data)
 		}
 	default:
-		if m, isKnown := wrapped(typ, v); isKnown {
+		if m, isKnown := wrapScalar(typ, v); isKnown {
 			b.Bytes(field, m)
 		}
 	}
 }
 
-// wrapped is the message of a value that JSON writes without fields.
-func wrapped(typ string, v any) (m ProtobufMessage, isKnown bool) {
+// wrapScalar returns the message for a value that is a scalar in JSON.
+func wrapScalar(typ string, v any) (m ProtobufMessage, isKnown bool) {
 	text, isText := v.(string)
 	number, isNumber := v.(float64)
 	switch typ {

@@ -9,19 +9,19 @@ import (
 	"slices"
 )
 
-// pruned is a custom resource without what its schema does not know, and with the schema's defaults. unknown are the
-// fields that were dropped, in the server's words. The error says what is not of its type in the metadata, or in what
-// tells the type of an object within.
+// pruned returns a custom resource with defaults and without the fields that its schema lacks. unknown describes the
+// dropped fields in the server's words. The error describes a value of the wrong type in the metadata, or in the type
+// of an embedded resource.
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#field-pruning
 func (k kind) pruned(sent Object) (o Object, unknown []string, err error) {
 	o = Clone(sent)
-	meta, err := typed("ObjectMeta", o["metadata"])
+	meta, err := convert("ObjectMeta", o["metadata"])
 	if err != nil {
 		return nil, nil, err
 	}
-	unknown = unknownMeta("metadata", o["metadata"])
+	unknown = unknownMetaFields("metadata", o["metadata"])
 	delete(o, "metadata")
-	p := &pruning{}
+	p := &pruner{}
 	schema := objectIn(k.crd, "schema", "openAPIV3Schema")
 	p.value("", o, schema)
 	if p.err != nil {
@@ -35,8 +35,8 @@ func (k kind) pruned(sent Object) (o Object, unknown []string, err error) {
 	return o, slices.Concat(unknown, p.unknown, p.unknownMeta), nil
 }
 
-// unknownMeta are the fields that the metadata of an object, which stand at a path, should not have.
-func unknownMeta(path string, meta any) []string {
+// unknownMetaFields lists the unknown and duplicate fields of metadata at a path.
+func unknownMetaFields(path string, meta any) []string {
 	text, err := json.Marshal(meta)
 	if err != nil {
 		return nil // it came as JSON
@@ -46,15 +46,15 @@ func unknownMeta(path string, meta any) []string {
 	return r.problems
 }
 
-// pruning removes unknown fields, and notes them.
-type pruning struct {
+// pruner removes unknown fields and records them.
+type pruner struct {
 	unknown     []string
 	unknownMeta []string // in the metadata of embedded resources
-	err         error    // the first
+	err         error    // the first error
 }
 
 // value prunes a value in place.
-func (p *pruning) value(path string, v any, schema Object) {
+func (p *pruner) value(path string, v any, schema Object) {
 	switch v := v.(type) {
 	case []any:
 		for i, item := range v {
@@ -66,13 +66,13 @@ func (p *pruning) value(path string, v any, schema Object) {
 }
 
 // object prunes the fields of an object.
-func (p *pruning) object(path string, o, schema Object) {
+func (p *pruner) object(path string, o, schema Object) {
 	properties := objectIn(schema, "properties")
 	additional, isMap := schema["additionalProperties"].(Object)
 	keepsAll := schema["x-kubernetes-preserve-unknown-fields"] == true || schema["additionalProperties"] == true
 	isEmbedded := schema["x-kubernetes-embedded-resource"] == true
 	for _, name := range slices.Sorted(maps.Keys(o)) {
-		at := below(path, name)
+		at := fieldPath(path, name)
 		property, isKnown := properties[name].(Object)
 		switch {
 		case isEmbedded && (name == "apiVersion" || name == "kind"):
@@ -92,30 +92,30 @@ func (p *pruning) object(path string, o, schema Object) {
 	}
 }
 
-// meta prunes the metadata of an embedded resource, which stand at this path.
-func (p *pruning) meta(path string, embedded Object) {
+// meta prunes the metadata of an embedded resource.
+func (p *pruner) meta(path string, embedded Object) {
 	sent := embedded["metadata"]
-	meta, err := typed("ObjectMeta", sent)
+	meta, err := convert("ObjectMeta", sent)
 	if err != nil {
 		p.fail(invalidValue(path, sent, err.Error()))
 		return
 	}
-	p.unknownMeta = append(p.unknownMeta, unknownMeta(path, sent)...)
+	p.unknownMeta = append(p.unknownMeta, unknownMetaFields(path, sent)...)
 	if meta == nil {
 		meta = Object{}
 	}
 	embedded["metadata"] = meta
 }
 
-// fail keeps what is wrong first.
-func (p *pruning) fail(c cause) {
+// fail records the first error.
+func (p *pruner) fail(c cause) {
 	if p.err == nil {
 		p.err = errors.New(c.field + ": " + c.message)
 	}
 }
 
-// fillDefaults gives the fields of a value that are not set, or null although they may not be, their defaults. A field
-// that may not be null, and has no default, goes where it is null.
+// fillDefaults sets the defaults of fields that are missing, or null although the schema forbids that. A forbidden
+// null without a default is removed.
 func fillDefaults(v any, schema Object) {
 	switch v := v.(type) {
 	case []any:
@@ -145,7 +145,7 @@ func fillDefaults(v any, schema Object) {
 	}
 }
 
-// replaceNull gives a field its default, or removes it where it has none.
+// replaceNull sets a field to its default, or removes it if it has none.
 func replaceNull(o Object, name string, schema Object) {
 	fallback, hasDefault := schema["default"]
 	if hasDefault {

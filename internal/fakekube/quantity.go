@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// quantityPattern is the syntax of quantities, as the server's message names it.
+// quantityPattern is the syntax of quantities. The server's message contains it.
 const quantityPattern = `^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$`
 
 var quantitySyntax = regexp.MustCompile(quantityPattern)
@@ -18,28 +18,28 @@ var (
 	errQuantitySuffix = errors.New("unable to parse quantity's suffix")
 )
 
-// The suffixes of quantities in steps of 1000, from that of nano on, and in steps of 1024.
+// Suffixes of quantities: from nano in steps of 1000, and in steps of 1024.
 var (
 	decimalSuffixes = []string{"n", "u", "m", "", "k", "M", "G", "T", "P", "E"}
 	binarySuffixes  = []string{"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}
 )
 
-// Exponents of ten.
+// Powers of ten.
 const (
-	nanoExponent  = -9 // of the finest quantity
-	milliExponent = -3 // of the finest amount of a resource
-	maxExponent   = 30 // the greatest that the fake reads
+	nanoExponent  = -9 // smallest unit of a quantity
+	milliExponent = -3 // smallest unit of a resource amount
+	maxExponent   = 30 // largest that the fake accepts
 )
 
-// quantity is an amount of something, such as "100m" or "1Gi".
+// quantity is an amount such as "100m" or "1Gi".
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 type quantity struct {
 	amount     *big.Rat
-	isBinary   bool // it was said with a suffix such as "Ki"
-	isExponent bool // it was said with an exponent, as in "1e3"
+	isBinary   bool // parsed from a suffix such as "Ki"
+	isExponent bool // parsed from an exponent, as in "1e3"
 }
 
-// parseQuantity reads a quantity. Its errors are in the server's words.
+// parseQuantity parses a quantity. Errors have the server's wording.
 func parseQuantity(text string) (quantity, error) {
 	parts := quantitySyntax.FindStringSubmatch(text)
 	if parts == nil {
@@ -50,31 +50,31 @@ func parseQuantity(text string) (quantity, error) {
 		return quantity{}, errQuantity
 	}
 	q := quantity{amount: amount}
-	if !q.scale(parts[2]) {
+	if !q.applySuffix(parts[2]) {
 		return quantity{}, errQuantitySuffix
 	}
 	q.roundUp(nanoExponent)
 	return q, nil
 }
 
-// roundUp leaves no more digits of the amount than those down to this power of ten.
+// roundUp rounds the amount, away from zero, to a multiple of this power of ten.
 func (q *quantity) roundUp(exponent int) {
-	units := roundedUp(new(big.Rat).Mul(q.amount, power(10, -exponent)))
-	q.amount.Mul(new(big.Rat).SetInt(units), power(10, exponent))
+	units := roundedUp(new(big.Rat).Mul(q.amount, powerOf(10, -exponent)))
+	q.amount.Mul(new(big.Rat).SetInt(units), powerOf(10, exponent))
 }
 
-// scale multiplies the amount by what a suffix stands for. It reports whether there is such a suffix.
-func (q *quantity) scale(suffix string) bool {
+// applySuffix multiplies the amount by the value of a suffix. It returns false if the suffix is unknown.
+func (q *quantity) applySuffix(suffix string) bool {
 	for i, known := range decimalSuffixes {
 		if suffix == known {
-			q.amount.Mul(q.amount, power(10, nanoExponent+3*i))
+			q.amount.Mul(q.amount, powerOf(10, nanoExponent+3*i))
 			return true
 		}
 	}
 	for i, known := range binarySuffixes {
 		if suffix == known {
 			q.isBinary = true
-			q.amount.Mul(q.amount, power(1024, i))
+			q.amount.Mul(q.amount, powerOf(1024, i))
 			return true
 		}
 	}
@@ -83,12 +83,12 @@ func (q *quantity) scale(suffix string) bool {
 		return false
 	}
 	q.isExponent = true
-	q.amount.Mul(q.amount, power(10, exponent))
+	q.amount.Mul(q.amount, powerOf(10, exponent))
 	return true
 }
 
-// power is a power of a number. The exponent may be negative.
-func power(base, exponent int) *big.Rat {
+// powerOf returns base to the power of exponent, which may be negative.
+func powerOf(base, exponent int) *big.Rat {
 	whole := new(big.Int).Exp(big.NewInt(int64(base)), big.NewInt(int64(max(exponent, -exponent))), nil)
 	result := new(big.Rat).SetInt(whole)
 	if exponent < 0 {
@@ -97,24 +97,24 @@ func power(base, exponent int) *big.Rat {
 	return result
 }
 
-// roundedUp is the next whole number, away from zero.
+// roundedUp rounds to a whole number, away from zero.
 func roundedUp(amount *big.Rat) *big.Int {
 	whole, rest := new(big.Int).QuoRem(amount.Num(), amount.Denom(), new(big.Int))
 	return whole.Add(whole, big.NewInt(int64(rest.Sign())))
 }
 
-// String is the quantity as the server shows it: a whole number, with the greatest suffix that leaves it whole.
+// String returns the quantity in the server's form: a whole number with the largest possible suffix.
 func (q quantity) String() string {
 	size := new(big.Rat).Abs(q.amount)
 	switch {
 	case size.Sign() == 0:
 		return "0"
 	case q.isBinary && q.isWhole() && size.Cmp(big.NewRat(1024, 1)) >= 0:
-		number, steps := withoutFactor(q.amount.Num(), 1024, len(binarySuffixes)-1)
+		number, steps := divideOut(q.amount.Num(), 1024, len(binarySuffixes)-1)
 		return number.String() + binarySuffixes[steps]
 	}
-	nanos := roundedUp(new(big.Rat).Mul(q.amount, power(10, -nanoExponent)))
-	number, steps := withoutFactor(nanos, 1000, len(decimalSuffixes)-1)
+	nanos := roundedUp(new(big.Rat).Mul(q.amount, powerOf(10, -nanoExponent)))
+	number, steps := divideOut(nanos, 1000, len(decimalSuffixes)-1)
 	exponent := nanoExponent + 3*steps
 	if q.isExponent && exponent != 0 {
 		return number.String() + "e" + strconv.Itoa(exponent)
@@ -122,8 +122,8 @@ func (q quantity) String() string {
 	return number.String() + decimalSuffixes[steps]
 }
 
-// withoutFactor divides a number by a factor as often as that leaves it whole, but not more often than limit.
-func withoutFactor(number *big.Int, factor int64, limit int) (left *big.Int, steps int) {
+// divideOut divides a number by a factor while the result is whole, at most limit times.
+func divideOut(number *big.Int, factor int64, limit int) (left *big.Int, steps int) {
 	divisor := big.NewInt(factor)
 	for steps < limit {
 		whole, rest := new(big.Int).QuoRem(number, divisor, new(big.Int))
@@ -139,7 +139,7 @@ func withoutFactor(number *big.Int, factor int64, limit int) (left *big.Int, ste
 // isWhole reports whether the quantity is a whole number.
 func (q quantity) isWhole() bool { return q.amount.IsInt() }
 
-// quantitiesIn are the quantities under a field of an object, by name, without what is none.
+// quantitiesIn returns the valid quantities in a field, by name.
 func quantitiesIn(o Object, field string) map[string]quantity {
 	found := map[string]quantity{}
 	for name := range objectIn(o, field) {

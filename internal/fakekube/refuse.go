@@ -6,35 +6,35 @@ import (
 	"strings"
 )
 
-// cause is one thing that is wrong with an object or with the options of a request.
+// cause is one reason for refusing an object or the options of a request.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
 type cause struct {
 	reason  string // such as "FieldValueInvalid"
-	field   string // its path, as in "spec.containers[0].name"
+	field   string // path, such as "spec.containers[0].name"
 	message string // such as `Invalid value: "A": must be lower case`
 }
 
-// invalidValue refuses a value that is there, but wrong.
+// invalidValue refuses an invalid value.
 func invalidValue(field string, value any, why string) cause {
 	return cause{"FieldValueInvalid", field, fmt.Sprintf("Invalid value: %s: %s", describeValue(value), why)}
 }
 
-// required refuses that a field is empty. why may be "".
+// required refuses an empty field. why may be "".
 func required(field, why string) cause {
-	return cause{"FieldValueRequired", field, withReason("Required value", why)}
+	return cause{"FieldValueRequired", field, joinReason("Required value", why)}
 }
 
-// forbiddenField refuses that a field is set, or changed.
+// forbiddenField refuses that a field is set or changed.
 func forbiddenField(field, why string) cause {
 	return cause{"FieldValueForbidden", field, "Forbidden: " + why}
 }
 
-// duplicateValue refuses a value that stands twice in a list.
+// duplicateValue refuses the repetition of a value in a list.
 func duplicateValue(field string, value any) cause {
 	return cause{"FieldValueDuplicate", field, "Duplicate value: " + describeValue(value)}
 }
 
-// notSupported refuses a value that is none of these.
+// notSupported refuses a value that is not among the supported ones.
 func notSupported(field string, value any, supported ...string) cause {
 	quoted := make([]string, len(supported))
 	for i, one := range supported {
@@ -44,20 +44,20 @@ func notSupported(field string, value any, supported ...string) cause {
 	return cause{"FieldValueNotSupported", field, why}
 }
 
-// tooLong refuses a text that has more than so many bytes.
+// tooLong refuses a text of more than this many bytes.
 func tooLong(field string, bytes int) cause {
 	return cause{"FieldValueTooLong", field, fmt.Sprintf("Too long: may not be more than %d bytes", bytes)}
 }
 
-// withReason is what is wrong, and why, if there is more to say.
-func withReason(what, why string) string {
+// joinReason appends a reason to a message. why may be "".
+func joinReason(what, why string) string {
 	if why == "" {
 		return what
 	}
 	return what + ": " + why
 }
 
-// describeValue is a value as messages show it: a text in quotes, anything else in JSON.
+// describeValue returns a value as messages show it: a text in quotes, anything else in JSON.
 func describeValue(value any) string {
 	if text, isText := value.(string); isText {
 		return fmt.Sprintf("%q", text)
@@ -69,12 +69,12 @@ func describeValue(value any) string {
 	return string(data)
 }
 
-// refuse answers 422 with all that is wrong with the object of a request.
+// refuse answers 422 with everything that is wrong with the request's object.
 func (r *request) refuse(causes []cause) {
 	r.refuseAs(r.kind.kind, r.kind.group, r.key.Name, causes)
 }
 
-// refuseAs is refuse of something that has a kind, a group and a name of its own, such as the options of a request.
+// refuseAs is refuse for something else than the request's object, such as the options of a request.
 func (r *request) refuseAs(kind, group, name string, causes []cause) {
 	details := Object{"kind": kind}
 	if name != "" {
@@ -88,8 +88,7 @@ func (r *request) refuseAs(kind, group, name string, causes []cause) {
 	r.refuseWith(qualified, name, details, causes)
 }
 
-// refuseWith answers 422 with a message about what is named so. The server says in the message once what the causes may
-// say several times.
+// refuseWith answers 422. Like the server, it repeats identical causes in the details, but not in the message.
 func (r *request) refuseWith(qualified, name string, details Object, causes []cause) {
 	var told []any
 	var messages []string
@@ -113,10 +112,10 @@ func (r *request) refuseWith(qualified, name string, details Object, causes []ca
 // badRequest answers 400.
 func (r *request) badRequest(message string) { r.failWith(400, "BadRequest", message, nil) }
 
-// internalError answers 500 with no reason, as the server does where it met an error that it does not expect.
+// internalError answers 500 without a reason, as the server does after an unexpected error.
 func (r *request) internalError(message string) { r.failWith(500, "", message, nil) }
 
-// succeed answers 201 with a Status, as the server does where it has done what was asked for and made no object.
+// succeed answers 201 with a Status, as the server does if the action did not create an object.
 func (r *request) succeed() {
 	r.answer(201, Object{
 		"kind":       "Status",

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// review answers a POST of a question about rights: it is answered, and not kept.
+// review answers a question about permissions. It stores nothing.
 // https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access
 func (s *Server) review(r *request) {
 	if !r.convertBodyToJSON() || !r.readOptions("CreateOptions") {
@@ -31,7 +31,7 @@ func (s *Server) review(r *request) {
 	}
 }
 
-// reviewSelf says who the user is.
+// reviewSelf answers who the user is.
 func (s *Server) reviewSelf(r *request, o Object) {
 	info := Object{"username": r.user.Name, "groups": r.user.Groups}
 	if r.user.UID != "" {
@@ -42,7 +42,7 @@ func (s *Server) reviewSelf(r *request, o Object) {
 	r.answer(201, r.render(o, false))
 }
 
-// reviewAccess says whether a user, or whoever asks, may do something.
+// reviewAccess answers whether the named user, or for a self review the sender, may do something.
 func (s *Server) reviewAccess(r *request, o Object) {
 	spec := objectIn(o, "spec")
 	about, isResource := spec["resourceAttributes"].(Object)
@@ -96,7 +96,7 @@ func (s *Server) reviewAccess(r *request, o Object) {
 	r.answer(201, r.render(o, false))
 }
 
-// reviewRules lists what whoever asks may do in a namespace.
+// reviewRules answers what the sender may do in a namespace.
 func (s *Server) reviewRules(r *request, o Object) {
 	namespace := TextIn(objectIn(o, "spec"), "namespace")
 	if namespace == "" {

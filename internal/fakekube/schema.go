@@ -23,10 +23,10 @@ import (
 //go:embed schema.txt
 var schemaText string
 
-// field is a field of a type of the API.
+// field is a field of an API type.
 type field struct {
 	typ         string // such as "string", "[]Container" or "map[string]string"
-	mergeKey    string // "": the list, if it is one, is replaced whole
+	mergeKey    string // of a list; "" if a patch replaces the list
 	isSet       bool
 	retainsKeys bool
 	isRequired  bool
@@ -35,11 +35,11 @@ type field struct {
 	isNonzero   bool
 }
 
-// structs are the types of the API that have fields, by name; the fields are by name, too.
+// structs holds the fields, by name, of each API type that has fields.
 var structs = parseSchema(schemaText)
 
-// fieldNames are the names of the fields of each of these types, sorted: of several errors in an object, the first is
-// that which the server would meet first in the object as kubectl writes it.
+// fieldNames holds the sorted field names of each type. Errors are reported in this order, because the server meets
+// fields in the order in which kubectl writes them.
 var fieldNames = sortedFields(structs)
 
 func sortedFields(types map[string]map[string]field) map[string][]string {
@@ -62,15 +62,15 @@ func parseSchema(text string) map[string]map[string]field {
 		}
 		f := field{typ: words[1]}
 		for _, word := range words[2:] {
-			f.know(word)
+			f.parseAttribute(word)
 		}
 		fields[words[0]] = f
 	}
 	return types
 }
 
-// know reads one of the words after a field's type.
-func (f *field) know(word string) {
+// parseAttribute parses a word after a field's type.
+func (f *field) parseAttribute(word string) {
 	switch word {
 	case "set":
 		f.isSet = true
@@ -90,7 +90,7 @@ func (f *field) know(word string) {
 	}
 }
 
-// typeOfField is the type of a field of a value of this type, and whether there is such a field. A map has all.
+// typeOfField returns the type of a field, and whether the field exists. A map has every field.
 func typeOfField(typ, name string) (of string, isKnown bool) {
 	if fields, isStruct := structs[typ]; isStruct {
 		f, isField := fields[name]
@@ -102,7 +102,7 @@ func typeOfField(typ, name string) (of string, isKnown bool) {
 	return anything, true
 }
 
-// typeOfItem is the type of the items of a list of this type.
+// typeOfItem returns the type of a list's items.
 func typeOfItem(typ string) string {
 	if items, isList := strings.CutPrefix(typ, "[]"); isList {
 		return items
@@ -110,5 +110,5 @@ func typeOfItem(typ string) string {
 	return anything
 }
 
-// anything is the type of what the table does not say more about.
+// anything is the type of values that the schema does not describe.
 const anything = "any"

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The directives of a strategic merge patch.
+// Directives of a strategic merge patch.
 // https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md
 const (
 	patchDirective      = "$patch"
@@ -18,11 +18,11 @@ const (
 	orderDirective      = "$setElementOrder/"
 )
 
-// strategicMerge changes an object of this type, which is used up, as a strategic merge patch says: lists that have
-// a key are merged item by item. The errors are in the server's words.
+// strategicMerge applies a strategic merge patch to an object of this type, which it may modify. Lists with a merge
+// key are merged item by item. Errors have the server's wording.
 func strategicMerge(typ string, o, patch Object) (Object, error) {
 	if directive, isSet := patch[patchDirective]; isSet {
-		return replacedBy(directive, patch)
+		return replaceObject(directive, patch)
 	}
 	if o == nil {
 		o = Object{}
@@ -47,8 +47,8 @@ func strategicMerge(typ string, o, patch Object) (Object, error) {
 	return o, nil
 }
 
-// replacedBy is what a patch with the directive $patch makes of an object.
-func replacedBy(directive any, patch Object) (Object, error) {
+// replaceObject returns the result of a patch with the directive $patch.
+func replaceObject(directive any, patch Object) (Object, error) {
 	switch directive {
 	case "delete":
 		return Object{}, nil
@@ -69,7 +69,7 @@ func retainKeys(o, patch Object) {
 	maps.DeleteFunc(o, func(name string, _ any) bool { return !slices.Contains(kept, any(name)) })
 }
 
-// removeItems removes texts and numbers from a list.
+// removeItems removes items from a list of primitive values.
 func removeItems(o Object, name string, removed any) {
 	list, isList := o[name].([]any)
 	gone, hasList := removed.([]any)
@@ -78,7 +78,7 @@ func removeItems(o Object, name string, removed any) {
 	}
 }
 
-// mergeField merges one field of an object of this type.
+// mergeField merges a field of an object of this type.
 func mergeField(typ string, o Object, name string, value any) error {
 	if value == nil {
 		delete(o, name)
@@ -92,7 +92,7 @@ func mergeField(typ string, o Object, name string, value any) error {
 	return nil
 }
 
-// mergedField is a field of an object with what a patch says of it.
+// mergedField returns the merged value of a field.
 func mergedField(typ string, o Object, name string, value any) (any, error) {
 	if o[name] == nil {
 		return withoutDirectives(value), nil
@@ -113,7 +113,8 @@ func mergedField(typ string, o Object, name string, value any) (any, error) {
 	return value, nil
 }
 
-// withoutDirectives is what a patch sets where nothing was before: it passes over all that is under a directive.
+// withoutDirectives returns the value that a patch sets if nothing was there before. It drops directives and objects
+// that contain $patch.
 func withoutDirectives(value any) any {
 	switch value := value.(type) {
 	case Object:
@@ -139,7 +140,7 @@ func withoutDirectives(value any) any {
 	return value
 }
 
-// mergeOrdered merges the lists for which a patch sets the order of their items.
+// mergeOrdered merges the lists whose order a patch sets.
 func mergeOrdered(typ string, o, patch Object) error {
 	for _, directive := range slices.Sorted(maps.Keys(patch)) {
 		name, isOrder := strings.CutPrefix(directive, orderDirective)
@@ -163,13 +164,13 @@ func mergeOrdered(typ string, o, patch Object) error {
 			}
 		}
 		if merged != nil {
-			o[name] = f.ordered(merged, order, was)
+			o[name] = f.inPatchOrder(merged, order, was)
 		}
 	}
 	return nil
 }
 
-// isInOrder reports whether the items of a patch are among those of an order, and stand as there.
+// isInOrder reports whether the items of a patch all occur in order, and in that order.
 func isInOrder(f field, items, order []any) bool {
 	last := -1
 	for _, item := range items {
@@ -185,7 +186,7 @@ func isInOrder(f field, items, order []any) bool {
 	return true
 }
 
-// mergeList is a list with the items of a patch merged into it, by their key or, where they have none, as a set.
+// mergeList merges the items of a patch into a list, either by their merge key or as a set.
 func mergeList(f field, was, items []any) ([]any, error) {
 	if f.mergeKey == "" {
 		merged := slices.Clone(was)
@@ -194,9 +195,9 @@ func mergeList(f field, was, items []any) ([]any, error) {
 				merged = append(merged, item)
 			}
 		}
-		return f.ordered(merged, items, was), nil
+		return f.inPatchOrder(merged, items, was), nil
 	}
-	was, items, err := f.directed(slices.Clone(was), items)
+	was, items, err := f.applyDirectives(slices.Clone(was), items)
 	if err != nil {
 		return nil, err
 	}
@@ -221,12 +222,12 @@ func mergeList(f field, was, items []any) ([]any, error) {
 			merged = append(merged, any(is))
 		}
 	}
-	return f.ordered(merged, items, was), nil
+	return f.inPatchOrder(merged, items, was), nil
 }
 
-// directed does what the directives among the items of a patch say, and returns what is left of the list and
-// of the items.
-func (f field) directed(was, items []any) (left, rest []any, err error) {
+// applyDirectives carries out the directives among the items of a patch. It returns the remaining list and the
+// remaining items.
+func (f field) applyDirectives(was, items []any) (left, rest []any, err error) {
 	isReplaced := false
 	for _, item := range items {
 		part, isObject := item.(Object)
@@ -238,7 +239,7 @@ func (f field) directed(was, items []any) (left, rest []any, err error) {
 		case !isDirective:
 			rest = append(rest, item)
 		case directive == "delete":
-			was = slices.DeleteFunc(was, func(old any) bool { return f.isSame(old, item) })
+			was = slices.DeleteFunc(was, func(old any) bool { return f.isSameItem(old, item) })
 		case directive == "replace":
 			isReplaced = true
 		default:
@@ -251,8 +252,8 @@ func (f field) directed(was, items []any) (left, rest []any, err error) {
 	return was, rest, nil
 }
 
-// isSame reports whether two items stand for the same one.
-func (f field) isSame(a, b any) bool {
+// isSameItem reports whether two items have the same merge key or, without one, are equal.
+func (f field) isSameItem(a, b any) bool {
 	first, isObject := a.(Object)
 	second, isToo := b.(Object)
 	if isObject && isToo && f.mergeKey != "" {
@@ -261,14 +262,14 @@ func (f field) isSame(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// indexIn is where an item stands in a list, -1 where it does not.
+// indexIn returns the index of an item in a list, or -1.
 func (f field) indexIn(list []any, item any) int {
-	return slices.IndexFunc(list, func(other any) bool { return f.isSame(other, item) })
+	return slices.IndexFunc(list, func(other any) bool { return f.isSameItem(other, item) })
 }
 
-// ordered is a merged list in the server's order: the items that the patch names in the patch's order, the others in
-// that which they had. One of the others comes first only if it stood before the patch's item until now.
-func (f field) ordered(merged, order, was []any) []any {
+// inPatchOrder returns a merged list in the server's order: items of the patch in the patch's order, and other items
+// in their previous order. Another item precedes an item of the patch only if it did so before.
+func (f field) inPatchOrder(merged, order, was []any) []any {
 	var named, others []any
 	for _, item := range merged {
 		if f.indexIn(order, item) >= 0 {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// strictProblems are the unknown and the duplicate fields of a body, as the server names them, in the order in which
-// they stand there. typ is the body's type, anything where its fields are not known. The body must be JSON.
+// strictProblems describes the unknown and duplicate fields of a JSON body in the server's words and in their order.
+// typ is the type of the body, or anything if it is unknown.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#setting-the-field-validation-level
 func strictProblems(body []byte, typ string) []string {
 	r := &strictReader{decoder: json.NewDecoder(bytes.NewReader(body))}
@@ -15,13 +15,13 @@ func strictProblems(body []byte, typ string) []string {
 	return r.problems
 }
 
-// strictReader reads JSON token by token. One goroutine has it.
+// strictReader reads JSON token by token.
 type strictReader struct {
 	decoder  *json.Decoder
 	problems []string
 }
 
-// value reads a value of this type, which stands at this path.
+// value reads a value of this type at a path.
 func (r *strictReader) value(path, typ string) {
 	token, err := r.decoder.Token()
 	if err != nil {
@@ -35,7 +35,7 @@ func (r *strictReader) value(path, typ string) {
 	}
 }
 
-// object reads the rest of an object.
+// object reads an object after its opening brace.
 func (r *strictReader) object(path, typ string) {
 	isSeen := map[string]bool{}
 	for r.decoder.More() {
@@ -67,7 +67,7 @@ func (r *strictReader) object(path, typ string) {
 	_, _ = r.decoder.Token() // the bracket; an error would come again with the next value
 }
 
-// list reads the rest of a list.
+// list reads a list after its opening bracket.
 func (r *strictReader) list(path, typ string) {
 	for i := 0; r.decoder.More(); i++ {
 		r.value(fmt.Sprintf("%s[%d]", path, i), typeOfItem(typ))

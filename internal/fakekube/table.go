@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// table is a list as kubectl prints it.
+// table is a list in the form that kubectl prints.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables
 type table struct {
 	Kind       string     `json:"kind"`
@@ -15,34 +15,34 @@ type table struct {
 	Rows       []tableRow `json:"rows"`
 }
 
-// column says what stands in a column of a table.
+// column defines a column of a table.
 type column struct {
 	Name        string `json:"name"`
-	Type        string `json:"type"`   // of OpenAPI, such as "string" and "integer", or "date"
-	Format      string `json:"format"` // "name" for the object's name
+	Type        string `json:"type"`   // an OpenAPI type such as "string" or "integer", or "date"
+	Format      string `json:"format"` // "name" if the column shows the object's name
 	Description string `json:"description"`
-	Priority    int    `json:"priority"` // kubectl prints those above 0 with -o wide
+	Priority    int    `json:"priority"` // above 0: only printed with -o wide
 }
 
-// tableRow is what a table says of one object.
+// tableRow is the row of one object.
 type tableRow struct {
 	Cells      []any    `json:"cells"`
 	Conditions []Object `json:"conditions,omitempty"` // such as "Completed"
 	Object     any      `json:"object"`
 }
 
-// printer prints the objects of a kind.
+// printer makes the tables of a kind.
 type printer struct {
 	columns []column
 
-	// cells are what stands in the columns, for an object that is printed at a time.
+	// cells returns the cells of an object's row.
 	cells func(o Object, now time.Time) []any
 
-	// conditions are those of an object's row. A nil function has none.
+	// conditions returns the conditions of an object's row. A nil function means none.
 	conditions func(o Object) []Object
 }
 
-// printers are those of the built-in kinds, by qualified resource.
+// printers holds the printers of built-in kinds, by qualified resource.
 var printers = map[string]printer{
 	"pods":            podPrinter,
 	"nodes":           nodePrinter,
@@ -65,7 +65,7 @@ var printers = map[string]printer{
 	"customresourcedefinitions.apiextensions.k8s.io": createdPrinter,
 }
 
-// printer is that of the kind. A kind without one of its own prints when its objects were made.
+// printer returns the printer of the kind. By default, it prints the creation time.
 func (k kind) printer() printer {
 	if k.isCustom() {
 		return customPrinter(k)
@@ -77,7 +77,7 @@ func (k kind) printer() printer {
 	return p
 }
 
-// checkTableParameters reports whether the parameters of a table are right; where they are not, that is answered.
+// checkTableParameters reports whether the parameters of a table are valid. If not, it answers 400.
 func (r *request) checkTableParameters() bool {
 	switch include := r.query.Get("includeObject"); include {
 	case "", "None", "Metadata", "Object":
@@ -89,7 +89,7 @@ func (r *request) checkTableParameters() bool {
 	}
 }
 
-// tableOf is the table of some objects.
+// tableOf returns the table of some objects.
 func (r *request) tableOf(meta listMeta, objects []Object) table {
 	p := r.kind.printer()
 	now := time.Now()
@@ -130,14 +130,16 @@ const (
 		"lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata"
 )
 
-// nameOf is the cell of an object's name.
-func nameOf(o Object) string { return TextIn(MetaOf(o), "name") }
+// nameCell returns the object's name.
+func nameCell(o Object) string { return TextIn(MetaOf(o), "name") }
 
-// ageOf is the cell of an object's age.
-func ageOf(o Object, now time.Time) string { return since(TextIn(MetaOf(o), "creationTimestamp"), now) }
+// ageCell returns the object's age.
+func ageCell(o Object, now time.Time) string {
+	return elapsed(TextIn(MetaOf(o), "creationTimestamp"), now)
+}
 
-// since is how long ago a moment was that is said in RFC 3339.
-func since(moment string, now time.Time) string {
+// elapsed returns the time since a moment in RFC 3339.
+func elapsed(moment string, now time.Time) string {
 	if moment == "" {
 		return "<unknown>"
 	}
@@ -148,7 +150,7 @@ func since(moment string, now time.Time) string {
 	return shortDuration(now.Sub(at))
 }
 
-// shortDuration is a duration as kubectl prints ages: in the two greatest units that matter, or in one.
+// shortDuration formats a duration like kubectl's ages: in one or two units, depending on its size.
 func shortDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	const year = 365 * day
@@ -177,7 +179,8 @@ func shortDuration(d time.Duration) string {
 	return inUnits(d, year, "y", 0, "")
 }
 
-// inUnits writes a duration in a unit, and what is left of it in a smaller one, if that has a size and is not 0.
+// inUnits formats a duration in a unit. If smaller is not 0 and a remainder exists, it appends that in the smaller
+// unit.
 func inUnits(d, unit time.Duration, name string, smaller time.Duration, smallerName string) string {
 	text := fmt.Sprint(int(d/unit), name)
 	if smaller == 0 {
@@ -189,7 +192,7 @@ func inUnits(d, unit time.Duration, name string, smaller time.Duration, smallerN
 	return text
 }
 
-// numberIn is the whole number under a key, 0 where there is none.
+// numberIn returns the whole number at a key, or 0.
 func numberIn(o Object, key string) int {
 	v, _ := o[key].(float64)
 	return int(v)

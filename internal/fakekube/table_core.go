@@ -13,13 +13,13 @@ var namespacePrinter = printer{
 		ageColumn,
 	},
 	cells: func(o Object, now time.Time) []any {
-		return []any{nameOf(o), TextIn(objectIn(o, "status"), "phase"), ageOf(o, now)}
+		return []any{nameCell(o), TextIn(objectIn(o, "status"), "phase"), ageCell(o, now)}
 	},
 }
 
 var serviceAccountPrinter = printer{
 	columns: []column{nameColumn, ageColumn},
-	cells:   func(o Object, now time.Time) []any { return []any{nameOf(o), ageOf(o, now)} },
+	cells:   func(o Object, now time.Time) []any { return []any{nameCell(o), ageCell(o, now)} },
 }
 
 var configMapPrinter = printer{
@@ -33,7 +33,7 @@ var configMapPrinter = printer{
 	},
 	cells: func(o Object, now time.Time) []any {
 		keys := len(objectIn(o, "data")) + len(objectIn(o, "binaryData"))
-		return []any{nameOf(o), keys, ageOf(o, now)}
+		return []any{nameCell(o), keys, ageCell(o, now)}
 	},
 }
 
@@ -49,7 +49,7 @@ var secretPrinter = printer{
 		ageColumn,
 	},
 	cells: func(o Object, now time.Time) []any {
-		return []any{nameOf(o), TextIn(o, "type"), len(objectIn(o, "data")), ageOf(o, now)}
+		return []any{nameCell(o), TextIn(o, "type"), len(objectIn(o, "data")), ageCell(o, now)}
 	},
 }
 
@@ -62,7 +62,7 @@ var leasePrinter = printer{
 		ageColumn,
 	},
 	cells: func(o Object, now time.Time) []any {
-		return []any{nameOf(o), TextIn(objectIn(o, "spec"), "holderIdentity"), ageOf(o, now)}
+		return []any{nameCell(o), TextIn(objectIn(o, "spec"), "holderIdentity"), ageCell(o, now)}
 	},
 }
 
@@ -100,21 +100,21 @@ var eventPrinter = printer{
 		}
 		about := objectIn(o, "involvedObject")
 		return []any{
-			since(last, now),
+			elapsed(last, now),
 			TextIn(o, "type"),
 			TextIn(o, "reason"),
 			objectReference(about),
 			TextIn(about, "fieldPath"),
 			eventSource(o),
 			strings.TrimSpace(TextIn(o, "message")),
-			since(first, now),
+			elapsed(first, now),
 			count,
-			nameOf(o),
+			nameCell(o),
 		}
 	},
 }
 
-// objectReference names an object as kubectl takes it, such as "pod/web".
+// objectReference returns a reference in kubectl's syntax, such as "pod/web".
 func objectReference(about Object) string {
 	kind := strings.ToLower(TextIn(about, "kind"))
 	name := TextIn(about, "name")
@@ -124,7 +124,7 @@ func objectReference(about Object) string {
 	return kind + "/" + name
 }
 
-// eventSource says what reports an event, and where that runs.
+// eventSource returns the component that reported an event, and its host.
 func eventSource(o Object) string {
 	source := objectIn(o, "source")
 	component := cmp.Or(TextIn(source, "component"), TextIn(o, "reportingComponent"))
@@ -135,7 +135,7 @@ func eventSource(o Object) string {
 	return component + ", " + host
 }
 
-// createdPrinter is for kinds of which a table says no more than when they were made.
+// createdPrinter prints only names and creation times.
 var createdPrinter = printer{
 	columns: []column{
 		nameColumn,
@@ -143,6 +143,6 @@ var createdPrinter = printer{
 	},
 	cells: func(o Object, _ time.Time) []any {
 		created := TextIn(MetaOf(o), "creationTimestamp")
-		return []any{nameOf(o), cmp.Or(created, "0001-01-01T00:00:00Z")}
+		return []any{nameCell(o), cmp.Or(created, "0001-01-01T00:00:00Z")}
 	},
 }

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// customPrinter prints custom resources as their definition says, or else their ages.
+// customPrinter returns a printer with the columns of the custom resource's definition, or with the age if it has
+// none.
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#additional-printer-columns
 func customPrinter(k kind) printer {
 	definitions := objectsIn(k.crd["additionalPrinterColumns"])
@@ -37,7 +38,7 @@ func customPrinter(k kind) printer {
 	return printer{
 		columns: columns,
 		cells: func(o Object, now time.Time) []any {
-			row := []any{nameOf(o)}
+			row := []any{nameCell(o)}
 			for _, cell := range cells {
 				row = append(row, cell(o, now))
 			}
@@ -46,8 +47,8 @@ func customPrinter(k kind) printer {
 	}
 }
 
-// customCell makes the cells of a column. A cell is nil where there is nothing, or nothing of the column's type. Of
-// several values it is the first. A path that the fake cannot read shows in each cell.
+// customCell returns the function that makes the cells of a column. A cell shows the first value at the path, or nil
+// if there is none of the column's type. If the path is invalid, each cell shows the error.
 func customCell(path, kind string) func(o Object, now time.Time) any {
 	steps, err := parseJSONPath(path)
 	if err != nil {
@@ -62,7 +63,7 @@ func customCell(path, kind string) func(o Object, now time.Time) any {
 	}
 }
 
-// cellOf is a value in a column of a type.
+// cellOf converts a value to a column's type, or returns nil.
 func cellOf(v any, kind string, now time.Time) any {
 	switch kind {
 	case "integer":
@@ -79,7 +80,7 @@ func cellOf(v any, kind string, now time.Time) any {
 		}
 	case "date":
 		if moment, isText := v.(string); isText {
-			return since(moment, now)
+			return elapsed(moment, now)
 		}
 	case "string":
 		return textOf(v)
@@ -87,7 +88,7 @@ func cellOf(v any, kind string, now time.Time) any {
 	return nil
 }
 
-// textOf is a value as kubectl's JSONPath prints it.
+// textOf formats a value like kubectl's JSONPath.
 func textOf(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -26,10 +26,10 @@ var nodePrinter = printer{
 	cells: func(o Object, now time.Time) []any {
 		info := objectIn(o, "status", "nodeInfo")
 		return []any{
-			nameOf(o),
+			nameCell(o),
 			nodeStatus(o),
 			cmp.Or(strings.Join(nodeRoles(o), ","), "<none>"),
-			ageOf(o, now),
+			ageCell(o, now),
 			TextIn(info, "kubeletVersion"),
 			nodeAddress(o, "InternalIP"),
 			nodeAddress(o, "ExternalIP"),
@@ -48,7 +48,7 @@ const addressesDescription = "List of addresses reachable to the node. Queried f
 	"not be possible, such as Pods that inherit a Node's address in its own status or consumers of the downward API " +
 	"(status.hostIP)."
 
-// nodeStatus says whether a node is ready, and whether pods may be scheduled to it.
+// nodeStatus says whether a node is ready and schedulable.
 func nodeStatus(o Object) string {
 	status := "NotReady"
 	switch conditionOf(objectIn(o, "status"), "Ready") {
@@ -63,7 +63,7 @@ func nodeStatus(o Object) string {
 	return status
 }
 
-// nodeRoles are the roles that a node's labels give it, in order.
+// nodeRoles returns the sorted roles in a node's labels.
 func nodeRoles(o Object) []string {
 	var roles []string
 	for label, value := range objectIn(o, "metadata", "labels") {
@@ -79,7 +79,7 @@ func nodeRoles(o Object) []string {
 	return slices.Compact(roles)
 }
 
-// nodeAddress is the cell of a node's first address of a type.
+// nodeAddress returns the first address of a type, as a cell.
 func nodeAddress(o Object, kind string) string {
 	for _, address := range objectsIn(objectIn(o, "status")["addresses"]) {
 		if TextIn(address, "type") == kind {

@@ -36,13 +36,13 @@ var podPrinter = printer{
 	cells: func(o Object, now time.Time) []any {
 		spec := objectIn(o, "spec")
 		status := objectIn(o, "status")
-		s := summaryOf(o)
+		s := summarizePod(o)
 		return []any{
-			nameOf(o),
+			nameCell(o),
 			fmt.Sprintf("%d/%d", s.ready, s.containers),
 			s.status,
-			s.restarts.since(now),
-			ageOf(o, now),
+			s.restarts.cell(now),
+			ageCell(o, now),
 			cmp.Or(podIP(status), "<none>"),
 			cmp.Or(TextIn(spec, "nodeName"), "<none>"),
 			cmp.Or(TextIn(status, "nominatedNodeName"), "<none>"),
@@ -52,51 +52,52 @@ var podPrinter = printer{
 	conditions: func(o Object) []Object {
 		switch TextIn(objectIn(o, "status"), "phase") {
 		case "Succeeded":
-			return []Object{completed("Succeeded", "The pod has completed successfully.")}
+			return []Object{completedCondition("Succeeded", "The pod has completed successfully.")}
 		case "Failed":
-			return []Object{completed("Failed", "The pod failed.")}
+			return []Object{completedCondition("Failed", "The pod failed.")}
 		}
 		return nil
 	},
 }
 
-// completed is the condition of a row whose pod will not run again.
-func completed(reason, message string) Object {
+// completedCondition is the row condition of a pod that will not run again.
+func completedCondition(reason, message string) Object {
 	return Object{"type": "Completed", "status": "True", "reason": reason, "message": message}
 }
 
-// podSummary is what a pod's containers come to.
+// podSummary summarizes the containers of a pod.
 type podSummary struct {
-	containers int // that are to be ready: those of the pod, and init containers that go on beside them
+	containers int // containers that should become ready, including sidecars
 	ready      int
 	status     string
 	restarts   restarts
 }
 
-// restarts counts how often containers were started again.
+// restarts counts the restarts of containers.
 type restarts struct {
 	count int
-	last  string // when a container last ended, in RFC 3339; "" if nobody knows
+	last  string // when a container last ended, in RFC 3339; "" if unknown
 }
 
-// add counts the restarts that the status of a container tells of.
+// add adds the restarts in a container's status.
 func (r *restarts) add(container Object) {
 	r.count += numberIn(container, "restartCount")
 	ended := TextIn(objectIn(container, "lastState", "terminated"), "finishedAt")
 	r.last = max(r.last, ended) // times in UTC are in the order of their texts
 }
 
-// since is the cell of the restarts.
-func (r restarts) since(now time.Time) string {
+// cell returns the table cell of the restarts.
+func (r restarts) cell(now time.Time) string {
 	if r.count == 0 || r.last == "" {
 		return strconv.Itoa(r.count)
 	}
-	return fmt.Sprintf("%d (%s ago)", r.count, since(r.last, now))
+	return fmt.Sprintf("%d (%s ago)", r.count, elapsed(r.last, now))
 }
 
-// summaryOf says what a pod is about, by the rules of the server: its phase, unless a container has more to say. Init
-// containers come first. Those that go on beside the others (sidecars) count among them.
-func summaryOf(o Object) podSummary {
+// summarizePod summarizes a pod by the server's rules. Its status is the phase, unless a container's state is more
+// specific. Init containers come first. Sidecars, which are init containers that keep running, count among the
+// containers.
+func summarizePod(o Object) podSummary {
 	spec := objectIn(o, "spec")
 	status := objectIn(o, "status")
 	s := podSummary{
@@ -133,7 +134,7 @@ func summaryOf(o Object) podSummary {
 	return s
 }
 
-// addInitContainers looks at the init containers up to the first that is not done, and reports whether there is one.
+// addInitContainers adds the init containers up to the first unfinished one, and reports whether there is one.
 func (s *podSummary) addInitContainers(o Object, isSidecar map[string]bool, ofSidecars *restarts) bool {
 	all := objectsIn(objectIn(o, "spec")["initContainers"])
 	for i, c := range objectsIn(objectIn(o, "status")["initContainerStatuses"]) {
@@ -155,7 +156,7 @@ func (s *podSummary) addInitContainers(o Object, isSidecar map[string]bool, ofSi
 		waitsFor := TextIn(objectIn(c, "state", "waiting"), "reason")
 		switch {
 		case terminated != nil:
-			s.status = "Init:" + endOf(terminated)
+			s.status = "Init:" + terminationReason(terminated)
 		case waitsFor != "" && waitsFor != "PodInitializing":
 			s.status = "Init:" + waitsFor
 		default:
@@ -166,7 +167,7 @@ func (s *podSummary) addInitContainers(o Object, isSidecar map[string]bool, ofSi
 	return false
 }
 
-// addContainers looks at the containers. Of those that have something to say, the first one counts.
+// addContainers adds the containers. The first one with a specific state determines the status.
 func (s *podSummary) addContainers(status Object) {
 	hasRunning := false
 	all := objectsIn(status["containerStatuses"])
@@ -180,7 +181,7 @@ func (s *podSummary) addContainers(status Object) {
 		case waitsFor != "":
 			s.status = waitsFor
 		case terminated != nil:
-			s.status = endOf(terminated)
+			s.status = terminationReason(terminated)
 		case isRunning && c["ready"] == true:
 			hasRunning = true
 			s.ready++
@@ -205,8 +206,8 @@ func isGated(status Object) bool {
 	return false
 }
 
-// endOf says how a container has ended.
-func endOf(terminated Object) string {
+// terminationReason says how a container terminated.
+func terminationReason(terminated Object) string {
 	reason := TextIn(terminated, "reason")
 	if reason != "" {
 		return reason
@@ -217,7 +218,7 @@ func endOf(terminated Object) string {
 	return fmt.Sprint("ExitCode:", numberIn(terminated, "exitCode"))
 }
 
-// podIP is the first address of a pod.
+// podIP returns the first address of a pod.
 func podIP(status Object) string {
 	for _, ip := range objectsIn(status["podIPs"]) {
 		return TextIn(ip, "ip")
@@ -225,7 +226,7 @@ func podIP(status Object) string {
 	return TextIn(status, "podIP")
 }
 
-// readinessGates is the cell that says how many of a pod's readiness gates are open.
+// readinessGates returns the cell that shows how many of a pod's readiness gates are open.
 func readinessGates(spec, status Object) string {
 	gates := objectsIn(spec["readinessGates"])
 	if len(gates) == 0 {

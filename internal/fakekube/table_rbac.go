@@ -35,16 +35,16 @@ func bindingColumns(kind, roleDescription string) []column {
 func bindingCells(o Object, now time.Time) []any {
 	role := objectIn(o, "roleRef")
 	return []any{
-		nameOf(o),
+		nameCell(o),
 		TextIn(role, "kind") + "/" + TextIn(role, "name"),
-		ageOf(o, now),
+		ageCell(o, now),
 		subjectsOf(o, "User"),
 		subjectsOf(o, "Group"),
 		subjectsOf(o, "ServiceAccount"),
 	}
 }
 
-// subjectsOf names the subjects of a kind in a binding.
+// subjectsOf lists the subjects of a kind in a binding.
 func subjectsOf(binding Object, kind string) string {
 	var names []string
 	for _, subject := range objectsIn(binding["subjects"]) {
@@ -75,7 +75,7 @@ var policyPrinter = printer{
 		if kind := objectIn(spec, "paramKind"); kind != nil {
 			parameters = TextIn(kind, "apiVersion") + "/" + TextIn(kind, "kind")
 		}
-		return []any{nameOf(o), len(objectsIn(spec["validations"])), parameters, ageOf(o, now)}
+		return []any{nameCell(o), len(objectsIn(spec["validations"])), parameters, ageCell(o, now)}
 	},
 }
 
@@ -90,11 +90,11 @@ var policyBindingPrinter = printer{
 	},
 	cells: func(o Object, now time.Time) []any {
 		spec := objectIn(o, "spec")
-		return []any{nameOf(o), TextIn(spec, "policyName"), parameterReference(objectIn(spec, "paramRef")), ageOf(o, now)}
+		return []any{nameCell(o), TextIn(spec, "policyName"), parameterReference(objectIn(spec, "paramRef")), ageCell(o, now)}
 	},
 }
 
-// parameterReference is the cell that names the parameters of a policy's binding, or selects them. ref may be nil.
+// parameterReference returns the cell with the parameters of a policy binding. ref may be nil.
 func parameterReference(ref Object) string {
 	if ref == nil {
 		return "<unset>"
@@ -106,7 +106,7 @@ func parameterReference(ref Object) string {
 	return namespace + "/" + TextIn(ref, "name")
 }
 
-// selectorInGo is a label selector as the server's program prints it.
+// selectorInGo formats a label selector as the server's Go program does.
 func selectorInGo(selector Object) string {
 	labels := ""
 	matchLabels := objectIn(selector, "matchLabels")

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// apiAudience is whom a token must be meant for, so that the API server takes it.
+// apiAudience is the audience of tokens for the API server.
 const apiAudience = "https://kubernetes.default.svc"
 
-// The shortest and the longest time for which a token can be had, in seconds.
+// The shortest, longest and default lifetime of a token in seconds.
 const (
 	minTokenSeconds     = 600
 	maxTokenSeconds     = 1 << 32
 	defaultTokenSeconds = 3600
 )
 
-// tokenRequests is what is sent to the subresource token. It is no resource of its own.
+// tokenRequests is the kind of the body for the subresource token. It is not a resource.
 // https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/token-request-v1/
 var tokenRequests = kind{group: "authentication.k8s.io", version: "v1", kind: "TokenRequest"}
 
-// createToken answers a TokenRequest: it makes a token for a service account. The token's text says whose it is, and is no
-// JWT. Like the server, it makes one in a dry run, too.
+// createToken answers a TokenRequest with a token for a service account. The token is not a JWT; its text names the
+// service account. Like the server, the fake ignores dry run here.
 func (s *Server) createToken(r *request) {
 	if !r.convertBodyToJSON() || !r.readOptions("CreateOptions") {
 		return
@@ -80,7 +80,7 @@ func (s *Server) createToken(r *request) {
 	})
 }
 
-// validateTokenLifetime validates the time for which a token is wanted.
+// validateTokenLifetime validates the requested lifetime of a token.
 func validateTokenLifetime(seconds float64) []cause {
 	why := ""
 	switch {
@@ -94,8 +94,8 @@ func validateTokenLifetime(seconds float64) []cause {
 	return []cause{invalidValue("spec.expirationSeconds", int64(seconds), why)}
 }
 
-// newTokenLocked makes a token for a service account. One that is meant for somebody else than the API server is not
-// known to the fake afterwards. Tokens that are no longer valid are forgotten, so that they do not pile up.
+// newTokenLocked creates a token for a service account. The fake does not accept a token for another audience than
+// the API server. It also forgets invalid tokens, so they do not accumulate.
 func (s *Server) newTokenLocked(key Key, account Object, audiences []string, expires time.Time) string {
 	maps.DeleteFunc(s.tokens, func(_ string, c credential) bool { return !s.isValidLocked(c) })
 	token := fmt.Sprintf("serviceaccount:%s:%s:%x", key.Namespace, key.Name, rand.Uint64())

@@ -13,31 +13,31 @@ import (
 	"time"
 )
 
-// typed is a value as the server stores it, once it has gone through the types of the API: without the fields that the
-// types do not have, without what is empty, unless answers show that, and with a zero where answers always show one.
-// The value itself is not changed. The error says, in the server's words, what is not of its type.
-func typed(typ string, v any) (any, error) {
-	return (&typing{}).value(v, typ)
+// convert returns a value in the form in which the server stores it after decoding it into its Go types: without
+// unknown fields and empty values, but with zeros for fields that answers always show. It does not modify v. The
+// error has the server's wording.
+func convert(typ string, v any) (any, error) {
+	return (&converter{}).value(v, typ)
 }
 
-// typing goes through a value. It knows where it is.
-type typing struct {
-	path   []string // of field names, from the root
-	within string   // the type that has the field
+// converter converts a value and keeps track of its position.
+type converter struct {
+	path  []string // field names from the root
+	owner string   // type that has the field
 }
 
-// wrong says that a value is not of its type.
-func (t *typing) wrong(v any, typ string) error {
+// typeError returns encoding/json's error for a value of the wrong type.
+func (t *converter) typeError(v any, typ string) error {
 	at := ""
 	if len(t.path) > 0 {
-		at = "Go struct field " + t.within + "." + strings.Join(t.path, ".")
+		at = "Go struct field " + t.owner + "." + strings.Join(t.path, ".")
 	} else {
 		at = "Go value"
 	}
 	return fmt.Errorf("json: cannot unmarshal %s into %s of type %s", jsonKind(v, typ), at, goType(typ))
 }
 
-// jsonKind is what encoding/json calls a value. It repeats a number that does not fit its type.
+// jsonKind returns encoding/json's name for a value. It includes a number that is out of range.
 func jsonKind(v any, typ string) string {
 	switch v := v.(type) {
 	case bool:
@@ -55,7 +55,7 @@ func jsonKind(v any, typ string) string {
 	return "object"
 }
 
-// goType is a type as Go's packages qualify it.
+// goType returns a type's qualified Go name.
 func goType(typ string) string {
 	if items, isList := strings.CutPrefix(typ, "[]"); isList {
 		return "[]" + goType(items)
@@ -69,7 +69,7 @@ func goType(typ string) string {
 	return typ
 }
 
-func (t *typing) value(v any, typ string) (any, error) {
+func (t *converter) value(v any, typ string) (any, error) {
 	switch {
 	case v == nil:
 		return nil, nil
@@ -78,24 +78,24 @@ func (t *typing) value(v any, typ string) (any, error) {
 	case structs[typ] != nil:
 		return t.object(v, typ)
 	case strings.HasPrefix(typ, "map[string]"):
-		return t.mapping(v, typ)
+		return t.stringMap(v, typ)
 	case typ == "[]byte":
-		return t.encoded(v)
+		return t.base64Bytes(v)
 	case strings.HasPrefix(typ, "[]"):
 		return t.list(v, typ)
 	}
 	return t.scalar(v, typ)
 }
 
-// object is a value of a type that has fields.
-func (t *typing) object(v any, typ string) (any, error) {
+// object converts a value of a type with fields.
+func (t *converter) object(v any, typ string) (any, error) {
 	from, isObject := v.(Object)
 	if !isObject {
-		return nil, t.wrong(v, typ)
+		return nil, t.typeError(v, typ)
 	}
-	within := t.within
-	t.within = typ
-	defer func() { t.within = within }()
+	within := t.owner
+	t.owner = typ
+	defer func() { t.owner = within }()
 	into := Object{}
 	for _, name := range fieldNames[typ] {
 		f := structs[typ][name]
@@ -106,8 +106,8 @@ func (t *typing) object(v any, typ string) (any, error) {
 			return nil, err
 		}
 		switch {
-		case f.isShown && isNoItem(value):
-			into[name] = zero(f.typ) // what etcd keeps does not tell an empty list from none
+		case f.isShown && isEmptyList(value):
+			into[name] = zeroValue(f.typ) // what etcd keeps does not tell an empty list from none
 		case value != nil && f.shows(value):
 			into[name] = value
 		}
@@ -123,7 +123,7 @@ func (f field) shows(value any) bool {
 	return f.isShown || f.isKept || !isEmpty(value) || isSetExplicitly(value, f.typ)
 }
 
-// isEmpty reports whether a value is left out of answers: what is nothing, and what holds nothing.
+// isEmpty reports whether a value is null, or an empty text, list or object.
 func isEmpty(v any) bool {
 	switch v := v.(type) {
 	case nil:
@@ -138,25 +138,25 @@ func isEmpty(v any) bool {
 	return false
 }
 
-// isNoItem reports whether a value is nothing, or a list of nothing.
-func isNoItem(v any) bool {
+// isEmptyList reports whether a value is null or an empty list.
+func isEmptyList(v any) bool {
 	list, isList := v.([]any)
 	return v == nil || isList && len(list) == 0
 }
 
-// isSetExplicitly reports whether a value that holds nothing tells more than none: an object {} does, in most places,
-// as in "emptyDir: {}", and so does any value in the schema of a definition, as in "default: {}".
+// isSetExplicitly reports whether an empty value differs from a missing one. That holds for objects in most places,
+// as in "emptyDir: {}", and for all values in a definition's schema, as in "default: {}".
 func isSetExplicitly(v any, typ string) bool {
 	_, isObject := v.(Object)
 	isPartOfSchema := strings.HasPrefix(typ, "JSON")
 	return isObject && structs[typ] != nil || isPartOfSchema
 }
 
-// zero is what answers show of a field that is not set.
-func zero(typ string) any {
+// zeroValue is what answers show for a field that is not set.
+func zeroValue(typ string) any {
 	switch {
 	case structs[typ] != nil:
-		shown, _ := typed(typ, Object{})
+		shown, _ := convert(typ, Object{})
 		return shown
 	case typ == "string":
 		return ""
@@ -168,16 +168,16 @@ func zero(typ string) any {
 	return nil
 }
 
-// mapping is a value of a type that maps texts to values.
-func (t *typing) mapping(v any, typ string) (any, error) {
+// stringMap converts a map with string keys.
+func (t *converter) stringMap(v any, typ string) (any, error) {
 	from, isObject := v.(Object)
 	if !isObject {
-		return nil, t.wrong(v, typ)
+		return nil, t.typeError(v, typ)
 	}
 	into := Object{}
 	items := strings.TrimPrefix(typ, "map[string]")
 	if items == "Quantity" {
-		return resourceList(from)
+		return convertResourceList(from)
 	}
 	for _, key := range slices.Sorted(maps.Keys(from)) {
 		value, err := t.value(from[key], items)
@@ -192,8 +192,8 @@ func (t *typing) mapping(v any, typ string) (any, error) {
 	return into, nil
 }
 
-// resourceList is the amounts of resources, by their names.
-func resourceList(from Object) (any, error) {
+// convertResourceList converts a map of resource amounts.
+func convertResourceList(from Object) (any, error) {
 	into := Object{}
 	for _, name := range slices.Sorted(maps.Keys(from)) {
 		text, err := quantityText(cmp.Or(from[name], any("0")), milliExponent)
@@ -205,11 +205,11 @@ func resourceList(from Object) (any, error) {
 	return into, nil
 }
 
-// list is a value of a type that is a list.
-func (t *typing) list(v any, typ string) (any, error) {
+// list converts a list.
+func (t *converter) list(v any, typ string) (any, error) {
 	from, isList := v.([]any)
 	if !isList {
-		return nil, t.wrong(v, typ)
+		return nil, t.typeError(v, typ)
 	}
 	items := typeOfItem(typ)
 	into := make([]any, len(from))
@@ -219,28 +219,28 @@ func (t *typing) list(v any, typ string) (any, error) {
 			return nil, err
 		}
 		if value == nil {
-			value = zero(items)
+			value = zeroValue(items)
 		}
 		into[i] = value
 	}
 	return into, nil
 }
 
-// encoded is bytes in base64.
-func (t *typing) encoded(v any) (any, error) {
+// base64Bytes checks bytes in base64.
+func (t *converter) base64Bytes(v any) (any, error) {
 	text, isText := v.(string)
 	if !isText {
-		return nil, t.wrong(v, "[]uint8")
+		return nil, t.typeError(v, "[]uint8")
 	}
 	_, err := base64.StdEncoding.DecodeString(text)
 	return text, err
 }
 
-// microTime is the layout of times with exactly six digits after the second.
+// microTime is the layout of times with microseconds.
 const microTime = "2006-01-02T15:04:05.000000Z07:00"
 
-// scalar is a value that has no parts.
-func (t *typing) scalar(v any, typ string) (any, error) {
+// scalar converts a value without parts.
+func (t *converter) scalar(v any, typ string) (any, error) {
 	isOf := true
 	switch typ {
 	case "string":
@@ -263,18 +263,18 @@ func (t *typing) scalar(v any, typ string) (any, error) {
 		return quantityText(v, nanoExponent)
 	}
 	if !isOf {
-		return nil, t.wrong(v, typ)
+		return nil, t.typeError(v, typ)
 	}
 	return cloned(v), nil
 }
 
-// isInt64 reports whether a number is one of int64.
+// isInt64 reports whether a number fits into an int64.
 func isInt64(number float64) bool {
 	return number == math.Trunc(number) && number >= -1<<63 && number < 1<<63
 }
 
-// time is a time of this layout.
-func (t *typing) time(v any, layout string) (any, error) {
+// time converts a time in this layout to UTC.
+func (t *converter) time(v any, layout string) (any, error) {
 	text, isText := v.(string)
 	if !isText {
 		return nil, fmt.Errorf("json: cannot unmarshal %s into Go value of type string", jsonKind(v, "string"))
@@ -286,7 +286,7 @@ func (t *typing) time(v any, layout string) (any, error) {
 	return at.UTC().Format(layout), nil
 }
 
-// quantityText is a quantity as the server shows it, rounded up to this power of ten. It may be sent as a number.
+// quantityText converts a quantity, which may be a number, to the server's form, rounded up to this power of ten.
 func quantityText(v any, exponent int) (any, error) {
 	text, isText := v.(string)
 	if number, isNumber := v.(float64); isNumber {
@@ -304,5 +304,5 @@ func quantityText(v any, exponent int) (any, error) {
 	return q.String(), nil
 }
 
-// isSame reports whether two values are the same to a reader of JSON.
-func isSame(a, b any) bool { return reflect.DeepEqual(cloned(a), cloned(b)) }
+// isEqualJSON reports whether two values are equal in JSON.
+func isEqualJSON(a, b any) bool { return reflect.DeepEqual(cloned(a), cloned(b)) }

@@ -20,7 +20,7 @@ func TestTypesDropWhatTheyDoNotKnow(t *testing.T) {
 			`{"creationTimestamp":"2026-01-01T00:00:00Z"}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := typed(c.typ, parsed(c.sent))
+			got, err := convert(c.typ, parsed(c.sent))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -41,7 +41,7 @@ func TestTypesRefuseOthersInTheServersWords(t *testing.T) {
 			"json: cannot unmarshal number 1.5 into Go struct field PodSpec.spec.priority of type int32"},
 		{`{"spec":[]}`, "json: cannot unmarshal array into Go struct field Pod.spec of type v1.PodSpec"},
 	} {
-		_, err := typed("Pod", parsed(c.sent))
+		_, err := convert("Pod", parsed(c.sent))
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%s: %v, want %s", c.sent, err, c.want)
 		}

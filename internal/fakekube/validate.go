@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// validate are all that is wrong with an object that a client writes in place of old, which is nil where there is none
-// yet. isStatus says that the write is to its status. The server may name a cause several times; the fake does so once.
+// validate validates an object that a client writes in place of old, which is nil for a new object. isStatus means
+// that the write is to the status subresource. Unlike the server, it reports each cause only once.
 func (k kind) validate(old, o Object, isStatus bool) []cause {
 	var causes []cause
 	if old == nil {
@@ -30,7 +30,7 @@ func (k kind) validateMeta(o Object) []cause {
 	name := TextIn(meta, "name")
 	generateName := TextIn(meta, "generateName")
 	if generateName != "" {
-		if problem := k.nameProblem(nameFrom(generateName)); problem != "" {
+		if problem := k.nameProblem(exampleName(generateName)); problem != "" {
 			causes = append(causes, invalidValue("metadata.generateName", generateName, problem))
 		}
 	}
@@ -44,8 +44,9 @@ func (k kind) validateMeta(o Object) []cause {
 	return append(causes, validateFinalizers(meta)...)
 }
 
-// nameFrom is a name as a generateName could begin it, for checks: what stands at its end need not end a name.
-func nameFrom(generateName string) string {
+// exampleName returns a name that a generateName could produce, for validation. A trailing dash is not a problem, for
+// example.
+func exampleName(generateName string) string {
 	if beginning, endsInDash := strings.CutSuffix(generateName, "-"); endsInDash && beginning != "" {
 		return beginning[:len(beginning)-1] + "a"
 	}
@@ -91,7 +92,7 @@ func validateOwners(meta Object) []cause {
 			continue
 		}
 		if controller != nil {
-			all := shownOwners(meta)
+			all := ownerReferencesOf(meta)
 			why := fmt.Sprintf("Only one reference can have Controller set to true. Found \"true\" in references for "+
 				"%s/%s and %s/%s", controller["kind"], controller["name"], owner["kind"], owner["name"])
 			causes = append(causes, invalidValue("metadata.ownerReferences", all, why))
@@ -101,7 +102,7 @@ func validateOwners(meta Object) []cause {
 	return causes
 }
 
-// ownerReference is an owner as messages show it: with its fields in the server's order.
+// ownerReference is an owner in messages, with the fields in the server's order.
 type ownerReference struct {
 	APIVersion         any `json:"apiVersion"`
 	Kind               any `json:"kind"`
@@ -111,8 +112,8 @@ type ownerReference struct {
 	BlockOwnerDeletion any `json:"blockOwnerDeletion,omitempty"`
 }
 
-// shownOwners are the owners of an object as messages show them.
-func shownOwners(meta Object) []ownerReference {
+// ownerReferencesOf returns the owners of an object as messages show them.
+func ownerReferencesOf(meta Object) []ownerReference {
 	var shown []ownerReference
 	for _, owner := range objectsIn(meta["ownerReferences"]) {
 		shown = append(shown, ownerReference{
@@ -150,7 +151,7 @@ func validateFinalizers(meta Object) []cause {
 	return causes
 }
 
-// validateMetaUpdate validates the metadata of an object that takes the place of another.
+// validateMetaUpdate validates the metadata of an object that replaces old.
 func (k kind) validateMetaUpdate(old, o Object) []cause {
 	was := MetaOf(old)
 	meta := MetaOf(o)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// validateDefinition validates a CustomResourceDefinition that takes the place of old, which is nil where
-// there is none yet: its names, its versions, and whether their schemas are structural.
+// validateDefinition validates the names, the versions and the schemas of a CustomResourceDefinition. old is the
+// replaced one, or nil.
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema
 func validateDefinition(old, o Object) []cause {
 	spec := objectIn(o, "spec")
@@ -47,8 +47,7 @@ func validateDefinition(old, o Object) []cause {
 	return append(causes, validateApproval(group, objectIn(o, "metadata", "annotations"))...)
 }
 
-// validateDefinitionUpdate are the fields that an update of a definition changes although they may not change: those by
-// which its objects are stored.
+// validateDefinitionUpdate refuses changes of the fields that determine how objects are stored.
 func validateDefinitionUpdate(old, o Object) []cause {
 	var causes []cause
 	check := func(within []string, field string) {
@@ -68,10 +67,10 @@ func validateDefinitionUpdate(old, o Object) []cause {
 	return causes
 }
 
-// approvalAnnotation tells where a definition in a group of Kubernetes itself was approved.
+// approvalAnnotation links to the approval of a definition in one of Kubernetes' own groups.
 const approvalAnnotation = "api-approved.kubernetes.io"
 
-// validateApproval are what keeps a definition out of a group that is protected, because its name is Kubernetes' own.
+// validateApproval refuses definitions in Kubernetes' own groups without an approval.
 func validateApproval(group string, annotations Object) []cause {
 	dotted := "." + group
 	isProtected := strings.HasSuffix(dotted, ".k8s.io") || strings.HasSuffix(dotted, ".kubernetes.io")
@@ -132,29 +131,29 @@ func validateVersions(spec Object) []cause {
 	return causes
 }
 
-// sharedByVersions is a field of all versions of a definition where they have the same, and nil otherwise. The server's
-// messages speak of such a field once, as one of the spec.
+// sharedByVersions returns a field if it is equal in all versions of a definition, and nil otherwise. The server
+// reports such a field once, as a field of the spec.
 func sharedByVersions(spec Object, field string) any {
 	versions := objectsIn(spec["versions"])
 	if len(versions) == 0 {
 		return nil
 	}
 	shared := versions[0][field]
-	differs := func(version Object) bool { return !isSame(version[field], shared) }
+	differs := func(version Object) bool { return !isEqualJSON(version[field], shared) }
 	if slices.ContainsFunc(versions, differs) {
 		return nil
 	}
 	return shared
 }
 
-// What a printer column may be, and what its texts may look like.
+// Allowed values of printer columns.
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#additional-printer-columns
 var (
 	columnTypes   = []string{"boolean", "date", "integer", "number", "string"}
 	columnFormats = []string{"byte", "date", "date-time", "double", "float", "int32", "int64", "password"}
 )
 
-// validateColumns validates the printer columns below a path.
+// validateColumns validates the printer columns at a path.
 func validateColumns(path string, columns any) []cause {
 	var causes []cause
 	for i, column := range objectsIn(columns) {
@@ -183,7 +182,7 @@ func validateColumns(path string, columns any) []cause {
 	return causes
 }
 
-// mixedCase begins what is wrong with the name of a kind.
+// mixedCase is the first part of the message about the name of a kind.
 const mixedCase = "may have mixed case, but should otherwise match: "
 
 // validateDefinitionNames validates the names in a definition.
@@ -211,7 +210,7 @@ func validateDefinitionNames(names Object) []cause {
 	return append(causes, validateDNSLabels("spec.names.categories", textsIn(names["categories"]))...)
 }
 
-// validateDNSLabels are the names in a list, at this path, that are no labels of RFC 1035.
+// validateDNSLabels validates that all names in a list at this path are labels of RFC 1035.
 func validateDNSLabels(path string, names []string) []cause {
 	var causes []cause
 	for i, name := range names {

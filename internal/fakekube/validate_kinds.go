@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// validateSpec validates an object of a built-in kind beside its metadata.
+// validateSpec validates everything but the metadata of a built-in object.
 func (k kind) validateSpec(old, o Object) []cause {
 	switch k.qualified() {
 	case "pods":
@@ -52,7 +52,7 @@ func validateNamespace(o Object) []cause {
 	return causes
 }
 
-// validateNamespaceFinalizer validates a finalizer in a namespace's spec, which stands at this path.
+// validateNamespaceFinalizer validates a finalizer in the spec of a namespace.
 func validateNamespaceFinalizer(path, finalizer string) []cause {
 	var causes []cause
 	for _, problem := range labelKeyProblems(finalizer) {
@@ -91,7 +91,7 @@ func validateLease(o Object) []cause {
 	return causes
 }
 
-// validateNode validates a node. The server calls its taints metadata.
+// validateNode validates a node. Taints are reported in metadata, as by the server.
 func validateNode(old, o Object) []cause {
 	spec := objectIn(o, "spec")
 	var causes []cause
@@ -129,10 +129,10 @@ func validateNode(old, o Object) []cause {
 	return append(causes, validateNodeUpdate(objectIn(old, "spec"), spec)...)
 }
 
-// validateNodeUpdate are changes of a node's spec that the server does not allow.
+// validateNodeUpdate refuses forbidden changes of a node's spec.
 func validateNodeUpdate(was, spec Object) []cause {
 	var causes []cause
-	if was["podCIDRs"] != nil && !isSame(was["podCIDRs"], spec["podCIDRs"]) {
+	if was["podCIDRs"] != nil && !isEqualJSON(was["podCIDRs"], spec["podCIDRs"]) {
 		why := `node updates may not change podCIDR except from "" to valid`
 		causes = append(causes, forbiddenField("spec.podCIDRs", why))
 	}
@@ -143,7 +143,7 @@ func validateNodeUpdate(was, spec Object) []cause {
 	return causes
 }
 
-// configKeyPattern is the syntax of the keys of ConfigMaps and Secrets, as the server's message names it.
+// configKeyPattern is the syntax of the keys of ConfigMaps and Secrets. The server's message contains it.
 const configKeyPattern = `[-._a-zA-Z0-9]+`
 
 var configKeySyntax = regexp.MustCompile("^" + configKeyPattern + "$")
@@ -175,7 +175,7 @@ func (k kind) validateData(old, o Object) []cause {
 	}
 	const why = "field is immutable when `immutable` is set"
 	for _, field := range []string{"immutable", "data", "binaryData"} {
-		if !isSame(old[field], o[field]) {
+		if !isEqualJSON(old[field], o[field]) {
 			causes = append(causes, forbiddenField(field, why))
 		}
 	}
@@ -253,7 +253,7 @@ func (k kind) validateBinding(old, o Object) []cause {
 			causes = append(causes, required(at+"namespace", ""))
 		}
 	}
-	if old != nil && !isSame(old["roleRef"], role) {
+	if old != nil && !isEqualJSON(old["roleRef"], role) {
 		changed := fmt.Sprintf(`Invalid value: {"APIGroup":%q,"Kind":%q,"Name":%q}: cannot change roleRef`,
 			role["apiGroup"], role["kind"], role["name"])
 		causes = append(causes, cause{"FieldValueInvalid", "roleRef", changed})

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// validatePod validates a pod beside its metadata.
+// validatePod validates everything but the metadata of a pod.
 // https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
 func validatePod(old, o Object) []cause {
 	spec := objectIn(o, "spec")
@@ -41,14 +41,14 @@ func validatePod(old, o Object) []cause {
 	return append(causes, validatePodUpdate(old, o)...)
 }
 
-// validatePolicies are the fields of a pod's spec that have none of the values that there are.
+// validatePolicies validates the restart policy and the DNS policy.
 func validatePolicies(spec Object) []cause {
 	causes := validateOneOf(spec, "spec.", "restartPolicy", "Always", "OnFailure", "Never")
 	policies := []string{"ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"}
 	return append(causes, validateOneOf(spec, "spec.", "dnsPolicy", policies...)...)
 }
 
-// validateOneOf demands that a field, which stands at this path, has one of these values.
+// validateOneOf validates that a field has one of these values. path is the prefix of its name.
 func validateOneOf(o Object, path, name string, values ...string) []cause {
 	value := TextIn(o, name)
 	if slices.Contains(values, value) {
@@ -57,7 +57,7 @@ func validateOneOf(o Object, path, name string, values ...string) []cause {
 	return []cause{notSupported(path+name, value, values...)}
 }
 
-// validatePodNames are names in a pod's spec that can be none, and times that are too short.
+// validatePodNames validates the names in a pod's spec, and its deadline.
 func validatePodNames(spec Object) []cause {
 	var causes []cause
 	for _, field := range []string{"nodeName", "serviceAccountName"} {
@@ -102,7 +102,8 @@ func validateVolumes(spec Object) []cause {
 	return causes
 }
 
-// validateContainers validates the containers in a list of a pod's spec. names are those that are taken.
+// validateContainers validates one of the lists of containers in a pod's spec. names collects the names that are
+// taken.
 func validateContainers(spec Object, list string, names map[string]bool) []cause {
 	var causes []cause
 	for i, container := range objectsIn(spec[list]) {
@@ -132,7 +133,7 @@ func validateContainers(spec Object, list string, names map[string]bool) []cause
 	return causes
 }
 
-// maxPort is the greatest number of a port.
+// maxPort is the highest port number.
 const maxPort = 65535
 
 // validatePorts validates the ports of a container.
@@ -199,7 +200,7 @@ func validateResources(container Object, path string) []cause {
 	return causes
 }
 
-// validateAmounts validates amounts of resources, which stand at this path.
+// validateAmounts validates amounts of resources at a path.
 func validateAmounts(amounts map[string]quantity, path string) []cause {
 	var causes []cause
 	for _, name := range slices.Sorted(maps.Keys(amounts)) {
@@ -220,13 +221,13 @@ func validateAmounts(amounts map[string]quantity, path string) []cause {
 	return causes
 }
 
-// isNativeResource reports whether a container may ask for a resource of this name, which has no domain.
+// isNativeResource reports whether a resource name without a domain is known.
 func isNativeResource(name string) bool {
 	return slices.Contains([]string{"cpu", "memory", "ephemeral-storage"}, name) || strings.HasPrefix(name, "hugepages-")
 }
 
-// isExtended reports whether a resource is one that Kubernetes itself does not know. There is only a whole number of
-// these, and nobody gets more than is there.
+// isExtended reports whether Kubernetes itself does not define the resource. Its amounts are whole numbers and cannot
+// be overcommitted.
 func isExtended(resource string) bool {
 	domain, _, hasDomain := strings.Cut(resource, "/")
 	return hasDomain && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io")
@@ -248,7 +249,7 @@ func validateEnv(container Object, path string) []cause {
 	return causes
 }
 
-// validateVolumeMounts validates the volumes that a container mounts.
+// validateVolumeMounts validates the volume mounts of a container.
 func validateVolumeMounts(spec, container Object, path string) []cause {
 	var causes []cause
 	isVolume := map[string]bool{}
@@ -277,7 +278,7 @@ func validateVolumeMounts(spec, container Object, path string) []cause {
 	return causes
 }
 
-// validateImages are images whose names have blanks around them.
+// validateImages refuses image names with surrounding spaces.
 func validateImages(spec Object) []cause {
 	var causes []cause
 	for i, container := range objectsIn(spec["containers"]) {
@@ -325,7 +326,7 @@ func validateTolerations(spec Object) []cause {
 	return causes
 }
 
-// validatePodUpdate are changes of a pod that the server does not allow.
+// validatePodUpdate refuses forbidden changes of a pod.
 // https://kubernetes.io/docs/concepts/workloads/pods/#pod-update-and-replacement
 func validatePodUpdate(old, o Object) []cause {
 	was := objectIn(old, "spec")
@@ -355,20 +356,20 @@ func validatePodUpdate(old, o Object) []cause {
 	if before, isSet := was["terminationGracePeriodSeconds"].(float64); isSet && before < 0 {
 		is["terminationGracePeriodSeconds"] = before
 	}
-	if len(causes) == 0 && !isSame(was, is) {
+	if len(causes) == 0 && !isEqualJSON(was, is) {
 		causes = append(causes, forbiddenField("spec", "pod updates may not change fields other than "+
 			"`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"+
 			"`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it "+
 			"to be set to 1 if it was previously negative)\n"))
 	}
 	qos := objectIn(o, "status")["qosClass"]
-	if before := objectIn(old, "status")["qosClass"]; before != nil && qos != nil && !isSame(qos, before) {
+	if before := objectIn(old, "status")["qosClass"]; before != nil && qos != nil && !isEqualJSON(qos, before) {
 		causes = append(causes, invalidValue("status.qosClass", qos, "field is immutable"))
 	}
 	return causes
 }
 
-// validateDeadlineUpdate validates a change of activeDeadlineSeconds, which may only become shorter.
+// validateDeadlineUpdate validates that activeDeadlineSeconds only decreases.
 func validateDeadlineUpdate(was, is Object) []cause {
 	before, wasSet := was["activeDeadlineSeconds"].(float64)
 	after, isSet := is["activeDeadlineSeconds"].(float64)
@@ -382,7 +383,7 @@ func validateDeadlineUpdate(was, is Object) []cause {
 	return nil
 }
 
-// validateTolerationUpdate validates a change of tolerations, which may only be added.
+// validateTolerationUpdate validates that tolerations are only added.
 func validateTolerationUpdate(was, is Object) []cause {
 	bare := func(toleration Object) Object {
 		without := maps.Clone(toleration)
@@ -391,7 +392,7 @@ func validateTolerationUpdate(was, is Object) []cause {
 	}
 	after := objectsIn(is["tolerations"])
 	for _, before := range objectsIn(was["tolerations"]) {
-		isKept := slices.ContainsFunc(after, func(toleration Object) bool { return isSame(bare(toleration), bare(before)) })
+		isKept := slices.ContainsFunc(after, func(toleration Object) bool { return isEqualJSON(bare(toleration), bare(before)) })
 		if !isKept {
 			why := "existing toleration can not be modified except its tolerationSeconds"
 			return []cause{forbiddenField("spec.tolerations", why)}

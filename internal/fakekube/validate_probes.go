@@ -33,7 +33,7 @@ func validateProbes(container Object, path string) []cause {
 	return causes
 }
 
-// validateProbeHandler validates how a probe, which stands at this path, asks: it has to say one way.
+// validateProbeHandler validates that a probe has exactly one handler.
 func validateProbeHandler(probe Object, path string) []cause {
 	var causes []cause
 	handlers := 0
@@ -62,7 +62,7 @@ func validateProbeHandler(probe Object, path string) []cause {
 	return causes
 }
 
-// validateProbePort validates the port that a probe asks: a number, or the name of a port.
+// validateProbePort validates the port of a probe, which is a number or a name.
 func validateProbePort(port any, path string) []cause {
 	var causes []cause
 	name, isName := port.(string)
@@ -84,7 +84,7 @@ const portNameLength = 15
 
 var portNameSyntax = regexp.MustCompile(`^[-a-z0-9]+$`)
 
-// portNameProblems says, in the server's words, all that is wrong with the name of a port.
+// portNameProblems returns all problems of a port's name in the server's words.
 // https://www.rfc-editor.org/rfc/rfc6335#section-5.1
 func portNameProblems(name string) []string {
 	var problems []string

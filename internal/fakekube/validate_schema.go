@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// validateBySchema validates a custom resource, by the schema in its definition, where it takes the place of
-// old, which is nil where there is none yet. Of OpenAPI, the fake knows what most definitions use: types, formats,
-// required, enum, the bounds of numbers, texts, lists and objects, pattern, allOf, anyOf, validateOneOf and not; and
-// Kubernetes' own sets, maps and embedded resources. Rules in CEL (x-kubernetes-validations) pass.
+// validateBySchema validates a custom resource against the schema in its definition. old is the replaced object, or
+// nil. It supports the parts of OpenAPI that most definitions use: types, formats, required, enum, limits, pattern,
+// allOf, anyOf, oneOf and not, and Kubernetes' own sets, maps and embedded resources. CEL rules
+// (x-kubernetes-validations) always pass.
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation
 func (k kind) validateBySchema(old, o Object, isStatus bool) []cause {
 	schema := objectIn(k.crd, "schema", "openAPIV3Schema")
@@ -22,7 +22,7 @@ func (k kind) validateBySchema(old, o Object, isStatus bool) []cause {
 	var causes []cause
 	if isStatus {
 		// The server looks at the status alone.
-		causes = causesBelow("status", validateValue("", o["status"], objectIn(schema, "properties", "status")))
+		causes = prefixFields("status", validateValue("", o["status"], objectIn(schema, "properties", "status")))
 	} else {
 		causes = append(validateValue("", rest, schema), validateEmbedded(rest, schema)...)
 	}
@@ -32,28 +32,27 @@ func (k kind) validateBySchema(old, o Object, isStatus bool) []cause {
 	return append(causes, validateListTypes(rest, schema)...)
 }
 
-// causesBelow are causes with fields below a path. They have been found in the value that stands there, by itself; so
-// their messages begin with that.
-func causesBelow(path string, causes []cause) []cause {
+// prefixFields puts a path before the fields of causes that were found in the value at that path.
+func prefixFields(path string, causes []cause) []cause {
 	for i, c := range causes {
 		if c.field == "" || c.field == noField {
 			causes[i].field = path
 		} else {
-			causes[i].field = below(path, c.field)
+			causes[i].field = fieldPath(path, c.field)
 		}
 	}
 	return causes
 }
 
-// below is the path of a field of the object that stands at a path.
-func below(path, name string) string {
+// fieldPath returns the path of a field of the object at a path.
+func fieldPath(path, name string) string {
 	if path == "" {
 		return name
 	}
 	return path + "." + name
 }
 
-// validateValue validates a value that stands at this path, in the order in which the server says it.
+// validateValue validates a value at a path. The causes are in the server's order.
 func validateValue(path string, v any, schema Object) []cause {
 	if v == nil && (schema["nullable"] == true || path == "") {
 		return nil
@@ -78,9 +77,9 @@ func validateValue(path string, v any, schema Object) []cause {
 	return causes
 }
 
-// validateType is that a value is not of the type that its schema demands, or nothing.
+// validateType validates the type of a value.
 func validateType(path string, v any, schema Object) []cause {
-	is := schemaType(v)
+	is := jsonType(v)
 	want := TextIn(schema, "type")
 	if schema["x-kubernetes-int-or-string"] == true {
 		want = "integer,string"
@@ -100,17 +99,17 @@ func validateType(path string, v any, schema Object) []cause {
 	return []cause{wrongType(path, want, is)}
 }
 
-// formatOfNumber is what the server takes for the format of a number, by its type. Other values have none.
+// formatOfNumber is the format that the server reports for the numeric types.
 var formatOfNumber = map[string]string{"integer": "int64", "number": "float64"}
 
-// wrongType refuses a value that is something else than its schema wants.
+// wrongType refuses a value of the wrong type.
 func wrongType(path, want, is string) cause {
 	message := fmt.Sprintf("Invalid value: %q: %s in body must be of type %s: %q", is, path, want, is)
 	return cause{"FieldValueTypeInvalid", path, message}
 }
 
-// schemaType is what schemas call the type of a value.
-func schemaType(v any) string {
+// jsonType returns the schema's name for the type of a value.
+func jsonType(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "null"
@@ -130,10 +129,10 @@ func schemaType(v any) string {
 	return "object"
 }
 
-// validateEnum is that a value is none of those that there are.
+// validateEnum validates that a value is in the enum of its schema.
 func validateEnum(path string, v any, schema Object) []cause {
 	values, isEnum := schema["enum"].([]any)
-	if !isEnum || slices.ContainsFunc(values, func(one any) bool { return isSame(one, v) }) {
+	if !isEnum || slices.ContainsFunc(values, func(one any) bool { return isEqualJSON(one, v) }) {
 		return nil
 	}
 	quoted := make([]string, len(values))
@@ -144,8 +143,8 @@ func validateEnum(path string, v any, schema Object) []cause {
 	return []cause{{"FieldValueNotSupported", path, why}}
 }
 
-// inBody refuses a value in the words that schemas have for that.
-func inBody(path string, v any, why string) cause {
+// invalidInBody refuses a value in the wording of the server's schema validation.
+func invalidInBody(path string, v any, why string) cause {
 	return invalidValue(path, v, path+" in body "+why)
 }
 
@@ -154,20 +153,20 @@ func validateNumber(path string, v float64, schema Object) []cause {
 	var causes []cause
 	if limit, isSet := schema["maximum"].(float64); isSet {
 		if schema["exclusiveMaximum"] == true && v >= limit {
-			causes = append(causes, inBody(path, v, fmt.Sprintf("should be less than %v", limit)))
+			causes = append(causes, invalidInBody(path, v, fmt.Sprintf("should be less than %v", limit)))
 		} else if v > limit {
-			causes = append(causes, inBody(path, v, fmt.Sprintf("should be less than or equal to %v", limit)))
+			causes = append(causes, invalidInBody(path, v, fmt.Sprintf("should be less than or equal to %v", limit)))
 		}
 	}
 	if limit, isSet := schema["minimum"].(float64); isSet {
 		if schema["exclusiveMinimum"] == true && v <= limit {
-			causes = append(causes, inBody(path, v, fmt.Sprintf("should be greater than %v", limit)))
+			causes = append(causes, invalidInBody(path, v, fmt.Sprintf("should be greater than %v", limit)))
 		} else if v < limit {
-			causes = append(causes, inBody(path, v, fmt.Sprintf("should be greater than or equal to %v", limit)))
+			causes = append(causes, invalidInBody(path, v, fmt.Sprintf("should be greater than or equal to %v", limit)))
 		}
 	}
 	if unit, isSet := schema["multipleOf"].(float64); isSet && math.Mod(v, unit) != 0 {
-		causes = append(causes, inBody(path, v, fmt.Sprintf("should be a multiple of %v", unit)))
+		causes = append(causes, invalidInBody(path, v, fmt.Sprintf("should be a multiple of %v", unit)))
 	}
 	return causes
 }
@@ -180,12 +179,12 @@ func validateText(path, v string, schema Object) []cause {
 		causes = append(causes, tooLong(path, int(limit)))
 	}
 	if limit, isSet := schema["minLength"].(float64); isSet && length < limit {
-		causes = append(causes, inBody(path, v, fmt.Sprintf("should be at least %v chars long", limit)))
+		causes = append(causes, invalidInBody(path, v, fmt.Sprintf("should be at least %v chars long", limit)))
 	}
 	if pattern := TextIn(schema, "pattern"); pattern != "" {
 		syntax, err := regexp.Compile(pattern)
 		if err == nil && !syntax.MatchString(v) {
-			causes = append(causes, inBody(path, v, fmt.Sprintf("should match '%s'", pattern)))
+			causes = append(causes, invalidInBody(path, v, fmt.Sprintf("should match '%s'", pattern)))
 		}
 	}
 	format := TextIn(schema, "format")
@@ -204,7 +203,7 @@ func validateList(path string, v []any, schema Object) []cause {
 		causes = append(causes, cause{"FieldValueTooMany", path, why})
 	}
 	if limit, isSet := schema["minItems"].(float64); isSet && length < limit {
-		causes = append(causes, inBody(path, length, fmt.Sprintf("should have at least %v items", limit)))
+		causes = append(causes, invalidInBody(path, length, fmt.Sprintf("should have at least %v items", limit)))
 	}
 	for i, item := range v {
 		causes = append(causes, validateValue(fmt.Sprintf("%s[%d]", path, i), item, objectIn(schema, "items"))...)
@@ -221,7 +220,7 @@ func validateObject(path string, v, schema Object) []cause {
 		causes = append(causes, cause{"FieldValueTooMany", path, why})
 	}
 	if limit, isSet := schema["minProperties"].(float64); isSet && length < limit {
-		causes = append(causes, inBody(path, length, fmt.Sprintf("should have at least %v properties", limit)))
+		causes = append(causes, invalidInBody(path, length, fmt.Sprintf("should have at least %v properties", limit)))
 	}
 	additional, _ := schema["additionalProperties"].(Object)
 	for _, name := range slices.Sorted(maps.Keys(v)) {
@@ -229,18 +228,18 @@ func validateObject(path string, v, schema Object) []cause {
 		if !isKnown {
 			property = additional
 		}
-		causes = append(causes, validateValue(below(path, name), v[name], property)...)
+		causes = append(causes, validateValue(fieldPath(path, name), v[name], property)...)
 	}
 	for _, name := range textsIn(schema["required"]) {
 		if _, isThere := v[name]; !isThere {
-			causes = append(causes, required(below(path, name), ""))
+			causes = append(causes, required(fieldPath(path, name), ""))
 		}
 	}
 	return causes
 }
 
-// validateCombinations validates a value by the schemas that its schema combines. Where one of several schemas
-// would do, the server also says what is wrong by the one that most of its checks pass; the fake, by the first one.
+// validateCombinations validates a value against the combined schemas (allOf, anyOf, oneOf and not). If no
+// alternative matches, the server also reports the causes from the best match, but the fake those from the first.
 func validateCombinations(path string, v any, schema Object) []cause {
 	causes := validateAnyOf(path, v, objectsIn(schema["anyOf"]))
 	causes = append(causes, validateExactlyOneOf(path, v, objectsIn(schema["oneOf"]))...)
@@ -251,15 +250,15 @@ func validateCombinations(path string, v any, schema Object) []cause {
 	return causes
 }
 
-// notValidated refuses a value for what several schemas together say. The server tells its path in the text alone.
+// notValidated refuses a value because of combined schemas. The server puts its path only into the text.
 func notValidated(path, why string) cause {
 	return invalidValue(noField, "", fmt.Sprintf("%q %s", path, why))
 }
 
-// noField is the field of a cause that the server names none for.
+// noField is the server's field for a cause without one.
 const noField = "<nil>"
 
-// validateAnyOf validates a value of which at least one of these schemas must be true.
+// validateAnyOf validates that at least one schema matches.
 func validateAnyOf(path string, v any, schemas []Object) []cause {
 	var first []cause
 	for i, schema := range schemas {
@@ -277,7 +276,7 @@ func validateAnyOf(path string, v any, schemas []Object) []cause {
 	return append([]cause{notValidated(path, "must validate at least one schema (anyOf)")}, first...)
 }
 
-// validateExactlyOneOf validates a value of which exactly one of these schemas must be true.
+// validateExactlyOneOf validates that exactly one schema matches.
 func validateExactlyOneOf(path string, v any, schemas []Object) []cause {
 	var first []cause
 	valid := 0
@@ -300,7 +299,7 @@ func validateExactlyOneOf(path string, v any, schemas []Object) []cause {
 	return []cause{notValidated(path, fmt.Sprintf("%s%d valid alternatives", why, valid))}
 }
 
-// validateAllOf validates a value of which all of these schemas must be true.
+// validateAllOf validates that all schemas match.
 func validateAllOf(path string, v any, schemas []Object) []cause {
 	var causes []cause
 	valid := 0

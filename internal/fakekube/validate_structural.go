@@ -6,15 +6,14 @@ import (
 	"slices"
 )
 
-// Where a schema stands, as the server says it.
+// Positions of a schema in the server's words.
 const (
 	atRoot   = "at the root"
 	ofItems  = "for specified array items"
 	ofFields = "for specified object fields"
 )
 
-// validateStructural are what keeps a schema, which stands at this path, from being structural, and the schemas within
-// it.
+// validateStructural validates that a schema and the schemas within it are structural.
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema
 func validateStructural(path string, schema Object, where string) []cause {
 	var causes []cause
@@ -61,7 +60,7 @@ func validateSchemaType(path string, schema Object, where string) []cause {
 	return validateOneOf(schema, path+".", "type", "array", "boolean", "integer", "number", "object", "string")
 }
 
-// validateSchemaFields are the fields that a schema may not have, or not without others.
+// validateSchemaFields refuses forbidden fields and combinations of fields.
 func validateSchemaFields(path string, schema Object, where string) []cause {
 	var causes []cause
 	hasProperties := len(objectIn(schema, "properties")) > 0
@@ -86,7 +85,7 @@ func validateSchemaFields(path string, schema Object, where string) []cause {
 	return causes
 }
 
-// validateListSchema validates the schema of a list that says how the list is merged.
+// validateListSchema validates the schema of a list with a list type.
 func validateListSchema(path string, schema Object) []cause {
 	is := TextIn(schema, "type")
 	listType := TextIn(schema, "x-kubernetes-list-type")
@@ -111,7 +110,7 @@ func validateListSchema(path string, schema Object) []cause {
 	return []cause{notSupported(path+".x-kubernetes-list-type", listType, "atomic", "set", "map")}
 }
 
-// validateSetItems validates the schema of the items of a set: they must be replaced as a whole.
+// validateSetItems validates that the items of a set are atomic.
 func validateSetItems(path string, items Object) []cause {
 	const why = "must be atomic as item of a list with x-kubernetes-list-type=set"
 	listType := items["x-kubernetes-list-type"]
@@ -125,7 +124,7 @@ func validateSetItems(path string, items Object) []cause {
 	return nil
 }
 
-// validateMapKeys validates the keys of a list that is a map by some fields of its items.
+// validateMapKeys validates the keys of a list of type map.
 func validateMapKeys(path string, schema Object) []cause {
 	keys := textsIn(schema["x-kubernetes-list-map-keys"])
 	items := objectIn(schema, "items")
@@ -153,17 +152,17 @@ func validateMapKeys(path string, schema Object) []cause {
 	return causes
 }
 
-// validateDefault validates the default of a schema, by the schema itself. The path is the default's.
+// validateDefault validates the default of a schema against the schema. path is the default's.
 func validateDefault(path string, schema Object) []cause {
 	value := schema["default"]
 	if value == nil {
 		return nil
 	}
 	var causes []cause
-	p := &pruning{}
+	p := &pruner{}
 	p.value("", cloned(value), schema)
 	if len(p.unknown) > 0 {
 		causes = append(causes, invalidValue(path, value, "must not have unknown fields"))
 	}
-	return append(causes, causesBelow(path, validateValue("", value, schema))...)
+	return append(causes, prefixFields(path, validateValue("", value, schema))...)
 }

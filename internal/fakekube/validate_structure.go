@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// walkSchema calls see for a value and then for all below it that a schema describes, each with its path and the part
-// of the schema that is its own. Keys of maps stand in brackets.
+// walkSchema calls see for a value and for all values below it that the schema describes, each with its path and its
+// part of the schema. In paths, keys of maps are in brackets.
 func walkSchema(path string, v any, schema Object, see func(path string, v any, schema Object)) {
 	see(path, v, schema)
 	switch v := v.(type) {
@@ -22,7 +22,7 @@ func walkSchema(path string, v any, schema Object, see func(path string, v any, 
 			property, isKnown := objectIn(schema, "properties")[name].(Object)
 			switch {
 			case isKnown:
-				walkSchema(below(path, name), v[name], property, see)
+				walkSchema(fieldPath(path, name), v[name], property, see)
 			case isMap:
 				walkSchema(fmt.Sprintf("%s[%s]", path, name), v[name], additional, see)
 			}
@@ -30,8 +30,7 @@ func walkSchema(path string, v any, schema Object, see func(path string, v any, 
 	}
 }
 
-// validateListTypes are the lists in an object that have an item twice although their schema says that they are sets, or
-// maps by some of their fields.
+// validateListTypes refuses duplicate items in lists that are sets or maps.
 // https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy
 func validateListTypes(o, schema Object) []cause {
 	var causes []cause
@@ -50,7 +49,7 @@ func validateListTypes(o, schema Object) []cause {
 	return causes
 }
 
-// findDuplicates are the values that stand in a list more than once, each named where it stands for the second time.
+// findDuplicates returns a cause for each value that occurs more than once in a list, at its second occurrence.
 func findDuplicates(path string, list []any) []cause {
 	var causes []cause
 	times := map[string]int{}
@@ -64,7 +63,7 @@ func findDuplicates(path string, list []any) []cause {
 	return causes
 }
 
-// findDuplicateKeys are the items of a list that have the same values in the fields which are the list's keys.
+// findDuplicateKeys returns a cause for each repeated key in a list of type map. fields are its keys.
 func findDuplicateKeys(path string, list []any, fields []string) []cause {
 	keys := make([]any, len(list))
 	for i, item := range list {
@@ -82,8 +81,7 @@ func findDuplicateKeys(path string, list []any, fields []string) []cause {
 	return findDuplicates(path, keys)
 }
 
-// validateEmbedded validates the types and the metadata of the objects within an object that its schema says
-// are resources.
+// validateEmbedded validates the types and the metadata of embedded resources.
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#rawextension
 func validateEmbedded(o, schema Object) []cause {
 	var causes []cause
@@ -98,27 +96,27 @@ func validateEmbedded(o, schema Object) []cause {
 	return causes
 }
 
-// validateEmbeddedType validates the apiVersion and the kind of an embedded resource, which are texts.
+// validateEmbeddedType validates the apiVersion and the kind of an embedded resource.
 func validateEmbeddedType(path string, o Object) []cause {
 	var causes []cause
 	for _, field := range []string{"apiVersion", "kind"} {
 		if _, isSet := o[field]; !isSet {
-			causes = append(causes, required(below(path, field), ""))
+			causes = append(causes, required(fieldPath(path, field), ""))
 		} else if TextIn(o, field) == "" {
-			causes = append(causes, invalidValue(below(path, field), "", "must not be empty"))
+			causes = append(causes, invalidValue(fieldPath(path, field), "", "must not be empty"))
 		}
 	}
 	if version := TextIn(o, "apiVersion"); strings.Count(version, "/") > 1 {
-		causes = append(causes, invalidValue(below(path, "apiVersion"), version, "unexpected GroupVersion string: "+version))
+		causes = append(causes, invalidValue(fieldPath(path, "apiVersion"), version, "unexpected GroupVersion string: "+version))
 	}
 	kind := TextIn(o, "kind")
 	if problem := dnsLabelProblem(strings.ToLower(kind)); kind != "" && problem != "" {
-		causes = append(causes, invalidValue(below(path, "kind"), kind, mixedCase+problem))
+		causes = append(causes, invalidValue(fieldPath(path, "kind"), kind, mixedCase+problem))
 	}
 	return causes
 }
 
-// validateEmbeddedMeta validates the metadata of an embedded resource. It need not have a name.
+// validateEmbeddedMeta validates the metadata of an embedded resource, whose name is optional.
 func validateEmbeddedMeta(path string, meta Object) []cause {
 	var causes []cause
 	name := TextIn(meta, "name")
@@ -131,7 +129,7 @@ func validateEmbeddedMeta(path string, meta Object) []cause {
 	}
 	causes = slices.Concat(causes, validateLabels(meta), validateOwners(meta), validateFinalizers(meta))
 	for i := range causes {
-		causes[i].field = below(path, causes[i].field)
+		causes[i].field = fieldPath(path, causes[i].field)
 	}
 	return causes
 }

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// kubeVersion finds the numbers of an API version such as "v2" or "v1beta1".
+// kubeVersion matches an API version such as "v2" or "v1beta1".
 var kubeVersion = regexp.MustCompile(`^v([0-9]+)(?:(alpha|beta)([0-9]+))?$`)
 
-// compareVersions orders the versions of a group, preferred ones first: general availability before beta before alpha,
-// higher numbers before lower ones, and what has another form after all of these.
+// compareVersions sorts the versions of a group by preference: general availability before beta before alpha, higher
+// numbers before lower ones, and other names last.
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#version-priority
 func compareVersions(a, b string) int {
 	first := kubeVersion.FindStringSubmatch(a)
@@ -26,13 +26,13 @@ func compareVersions(a, b string) int {
 		return -1
 	}
 	return cmp.Or(
-		cmp.Compare(stability(second[2]), stability(first[2])),
-		cmp.Compare(number(second[1]), number(first[1])),
-		cmp.Compare(number(second[3]), number(first[3])),
+		cmp.Compare(stabilityRank(second[2]), stabilityRank(first[2])),
+		cmp.Compare(atoiOrZero(second[1]), atoiOrZero(first[1])),
+		cmp.Compare(atoiOrZero(second[3]), atoiOrZero(first[3])),
 	)
 }
 
-func stability(stage string) int {
+func stabilityRank(stage string) int {
 	switch stage {
 	case "alpha":
 		return 0
@@ -42,7 +42,7 @@ func stability(stage string) int {
 	return 2
 }
 
-func number(digits string) int {
+func atoiOrZero(digits string) int {
 	n, _ := strconv.Atoi(digits)
 	return n
 }
