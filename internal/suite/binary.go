@@ -72,7 +72,7 @@ func exitCodes(t *testing.T, podcount Program) {
 	}
 }
 
-// A stuck log collector must keep no process: neither at a wrong flag, nor at a stop, nor at a second signal.
+// fullStderr: a log collector that hangs must not keep podcount from ending, after whatever mistake or signal.
 func fullStderr(t *testing.T, podcount Program) {
 	full := fullPipe(t)
 	cmd, ended := startOn(t, nil, full, "-nonsense")
@@ -107,7 +107,7 @@ func fullStderr(t *testing.T, podcount Program) {
 	wantExit(t, "a second signal", cmd, ended, 1)
 }
 
-// As in `podcount 2>&1 | head -1`.
+// closedPipe does what `podcount 2>&1 | head -1` does.
 func closedPipe(t *testing.T, podcount Program) {
 	f := fakekube.New()
 	f.AddNode("cp", ControlPlane)
@@ -154,7 +154,7 @@ func RunBinary(t *testing.T, env []string, args ...string) (*exec.Cmd, <-chan st
 	return cmd, lines
 }
 
-// fullPipe returns the writing end of a pipe that is full, and that nobody reads.
+// fullPipe returns the writing end of a full pipe that nobody reads.
 func fullPipe(t *testing.T) *os.File {
 	t.Helper()
 	reader, writer, err := os.Pipe()
@@ -172,7 +172,7 @@ func fullPipe(t *testing.T) *os.File {
 	return writer
 }
 
-// startOn starts this test binary as podcount, on the outputs given.
+// startOn starts the test binary as podcount, with these outputs. It closes ended when the process has ended.
 func startOn(t *testing.T, stdout, stderr *os.File, args ...string) (cmd *exec.Cmd, ended <-chan struct{}) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0], args...)
@@ -190,7 +190,7 @@ func startOn(t *testing.T, stdout, stderr *os.File, args ...string) (cmd *exec.C
 	return cmd, done
 }
 
-// wantExit waits for the process to end; machines are slow.
+// wantExit fails the test unless the process ends with an exit code within 15 s.
 func wantExit(t *testing.T, what string, cmd *exec.Cmd, ended <-chan struct{}, code int) {
 	t.Helper()
 	select {

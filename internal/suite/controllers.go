@@ -140,7 +140,7 @@ func comingAndGoingCRD(t *testing.T, podcount Program) {
 	})
 }
 
-// A CRD that is new, or whose server has just begun, answers so for a moment.
+// retryAfterOfDiscovery: discovery may answer 429 for a moment after a CRD was installed.
 func retryAfterOfDiscovery(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})
@@ -152,7 +152,7 @@ func retryAfterOfDiscovery(t *testing.T, podcount Program) {
 		asked := discoveries(f)
 		testkit.Pass(59 * time.Second)
 		testkit.WantNumber(t, "questions while the server wants none", discoveries(f)-asked, 0)
-		testkit.Pass(13 * time.Second) // a fifth more, by chance
+		testkit.Pass(13 * time.Second) // jitter adds up to a fifth
 		if discoveries(f) == asked {
 			t.Error("it is not asked again")
 		}

@@ -109,7 +109,7 @@ func statusOnceASecond(t *testing.T, podcount Program) {
 	})
 }
 
-// The watch is late: it has not told yet that the object was made anew, or is gone.
+// writesToMissingObjects: the watch lags, so podcount does not know yet that an object was recreated or is gone.
 func writesToMissingObjects(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})
@@ -137,7 +137,7 @@ func writesToMissingObjects(t *testing.T, podcount Program) {
 	})
 }
 
-// No watch will tell it before the list of the hour.
+// lostDeletion: only the hourly list shows that the Count is gone.
 func lostDeletion(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})
@@ -263,7 +263,7 @@ func hangingWrite(t *testing.T, podcount Program) {
 	})
 }
 
-// countWrites are the patches of Counts.
+// countWrites returns the patches of Counts: the end of the path, and the body.
 func countWrites(f *fakekube.Server) (bodies []string) {
 	isPatch := func(r fakekube.Request) bool { return r.Method == "PATCH" && strings.Contains(r.Path, "/counts/") }
 	for _, s := range f.Requests(isPatch) {
@@ -273,7 +273,7 @@ func countWrites(f *fakekube.Server) (bodies []string) {
 	return bodies
 }
 
-// countEvents are the events on Counts, by reason and message, with how often each was posted.
+// countEvents returns the Events on Counts: type, reason, message, and how often each was posted.
 func countEvents(f *fakekube.Server) string {
 	var all []string
 	for _, e := range f.All("events") {

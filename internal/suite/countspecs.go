@@ -66,7 +66,7 @@ func invalidCounts(t *testing.T, podcount Program) {
 			`{"metadata":{"namespace":"default","name":"good"},"spec":{"name":"nginx","count":"1"},`+
 				`"status":{"healthy":true,"count":1,"observedGeneration":1}}`)
 		testkit.Pass(time.Second)
-		testkit.WantText(t, f.CountStatus("good"), "false 1 1") // what it says was said of another spec
+		testkit.WantText(t, f.CountStatus("good"), "false 1 1") // this status is for the spec before
 		f.AddCount("good", `{"name":"nginx","count":2}`)
 		testkit.Pass(time.Second)
 		testkit.WantText(t, f.CountStatus("good"), "false 1 3")
@@ -155,7 +155,7 @@ func droppedStatus(t *testing.T, podcount Program) {
 				t.Errorf("%d more writes in an hour, want one or, by the workers, a few in ten minutes", more)
 			}
 			testkit.WantNumber(t, "words on it", p.Logged("statuses do not stay"), 1)
-			for want, n := range map[string]int{"Synced": 20, "CountMatched": 19} { // events tell, still
+			for want, n := range map[string]int{"Synced": 20, "CountMatched": 19} { // Events still show it
 				reasons := 0
 				for _, e := range f.All("events") {
 					if fakekube.TextIn(e, "reason") == want {
@@ -175,7 +175,7 @@ func droppedStatus(t *testing.T, podcount Program) {
 	}
 }
 
-// The answer to our write brings what others have written before it.
+// changeInAnAnswer: the answer to a write contains what others have written before it.
 func changeInAnAnswer(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})
@@ -186,7 +186,7 @@ func changeInAnAnswer(t *testing.T, podcount Program) {
 		f.Script(t, "watch counts: delay 5s")
 		f.EndWatches(false)
 		testkit.Pass(time.Second)
-		f.AddCount("web", `{"name":"web","count":1}`) // no watch tells it yet
+		f.AddCount("web", `{"name":"web","count":1}`) // no watch has reported it yet
 		f.AddPodWithLabels("a", fakekube.Object{"app": "web"})
 		testkit.Pass(time.Hour)
 		testkit.WantText(t, f.CountStatus("web"), "true 1 2")

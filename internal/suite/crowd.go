@@ -21,8 +21,8 @@ import (
 	"podcount/internal/wire"
 )
 
-// Crowd is an API server with as many pods and nodes as one likes: they are made as they are sent, and not stored. Its
-// watches are silent, and its nodes know only what was patched last.
+// Crowd is an API server with any number of pods and nodes. It makes them while it sends them, and stores none. Its
+// watches are silent.
 type Crowd struct {
 	Pods, Nodes int
 
@@ -33,7 +33,7 @@ type Crowd struct {
 	Patched chan string
 }
 
-// An object of the crowd, with its number in place of ######, and in place of @@@@@ that of a node.
+// CrowdPod is a pod of the crowd. ###### stands for its number, and @@@@@ for the number of its node.
 var CrowdPod = fakekube.Object{
 	"kind": "Pod", "apiVersion": "v1",
 	"metadata": fakekube.Object{
@@ -62,7 +62,7 @@ var crowdNode = fakekube.Object{
 	},
 }
 
-// pod is a pod of this crowd, with places for numbers as in CrowdPod.
+// pod returns the template of the pods, with places for numbers as in CrowdPod.
 func (c *Crowd) pod() fakekube.Object {
 	if c.Labels == nil {
 		return CrowdPod
@@ -79,7 +79,7 @@ func (c *Crowd) Item(template []byte, i int) []byte {
 	return bytes.ReplaceAll(b, []byte("@@@@@"), fmt.Appendf(nil, "%05d", i%c.Nodes))
 }
 
-// list writes n objects like o. Without whole, they are their metadata alone.
+// list writes n objects like o, or only their metadata unless whole is set.
 func (c *Crowd) list(w io.Writer, o fakekube.Object, n int, isProtobuf, whole bool) {
 	if !whole {
 		o = fakekube.Object{

@@ -24,21 +24,21 @@ func dryRunWritesNothing(t *testing.T, podcount Program) {
 		f.AddCount("nginx", `{"name":"nginx","count":1}`)
 		p := podcount.Start(t, f, "-dry-run", "-leader-elect", "-v", "2")
 		testkit.Pass(5 * time.Minute)
-		says := func(line string, times int) {
+		wantLines := func(line string, times int) {
 			t.Helper()
 			testkit.WantNumber(t, line, p.Logged(line), times)
 		}
-		says(`msg="would write node cp: hopegi/pod-count none → 2"`, 1) // once, though it stays wrong
-		says(`msg="would write count default/nginx: status none → 0 unhealthy"`, 1)
+		wantLines(`msg="would write node cp: hopegi/pod-count none → 2"`, 1) // only once, although it stays wrong
+		wantLines(`msg="would write count default/nginx: status none → 0 unhealthy"`, 1)
 		f.AddPod("default", "one-more", "")
 		testkit.Pass(time.Minute)
-		says(`msg="would write node cp: hopegi/pod-count none → 3"`, 1)
-		says(`msg="would post an Event on pod default/one-more: PodCounted: pod count is 3"`, 1)
+		wantLines(`msg="would write node cp: hopegi/pod-count none → 3"`, 1)
+		wantLines(`msg="would post an Event on pod default/one-more: PodCounted: pod count is 3"`, 1)
 		if err := p.Stop(); err != nil {
 			t.Error(err)
 		}
-		says("1 node: 1 would be written, 0 right, 0 failed, in 360.", 1)
-		says("1 count: 1 would be written, 0 right, 0 failed, in 360.", 1)
+		wantLines("1 node: 1 would be written, 0 right, 0 failed, in 360.", 1)
+		wantLines("1 count: 1 would be written, 0 right, 0 failed, in 360.", 1)
 		testkit.WantNumber(t, "requests that are not GET",
 			len(f.Requests(func(s fakekube.Request) bool { return s.Method != "GET" })), 0)
 		p = podcount.Start(t, f, "-dry-run", "-once", "-v", "0")
@@ -51,7 +51,7 @@ func dryRunWritesNothing(t *testing.T, podcount Program) {
 	})
 }
 
-// Nothing is sent, so there is no reason to spread it over time.
+// dryRunIgnoresQPS: -dry-run sends no writes that -qps would have to spread.
 func dryRunIgnoresQPS(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		for i := range 500 {
@@ -63,7 +63,7 @@ func dryRunIgnoresQPS(t *testing.T, podcount Program) {
 		if err := p.Finish(); err != nil || time.Since(start) > time.Second {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
-		testkit.WantNumber(t, "nodes that are said", p.Logged("would write node "), 500)
+		testkit.WantNumber(t, "reported nodes", p.Logged("would write node "), 500)
 		testkit.WantText(t, p.Log.String(), "500 nodes: 500 would be written, 0 right, 0 failed, in 0.")
 	})
 }

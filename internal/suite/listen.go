@@ -76,7 +76,7 @@ func root(t *testing.T, podcount Program) {
 	}
 }
 
-// The text is what Prometheus reads: a family's lines together, labels in quotes, buckets that grow up to the count.
+// metricsPage: the page must also be one that Prometheus can read.
 func metricsPage(t *testing.T, podcount Program) {
 	f := fakekube.New()
 	f.InstallCRD(&fakekube.CRD{HasStatus: true})
@@ -119,7 +119,7 @@ func metricsPage(t *testing.T, podcount Program) {
 	wantPrometheus(t, text)
 	for _, absent := range []string{"podcount_pods 0", "process_cpu_seconds_total 0\n"} {
 		if runtime.GOOS == "linux" && strings.Contains(text, absent) {
-			t.Errorf("it says %s", absent)
+			t.Errorf("the page has %q", absent)
 		}
 	}
 
@@ -150,7 +150,7 @@ func metricsPage(t *testing.T, podcount Program) {
 	}
 }
 
-// startListening runs the whole program in real time, with -listen, and returns how to ask it.
+// startListening runs podcount in real time with -listen, and returns a function that gets one of its pages.
 func (podcount Program) startListening(
 	t *testing.T,
 	f *fakekube.Server,
@@ -160,7 +160,7 @@ func (podcount Program) startListening(
 	return asking(t, podcount.startListeningAt(t, f, args...))
 }
 
-// startListeningAt runs the whole program in real time, with -listen, and returns the address of that.
+// startListeningAt runs podcount in real time with -listen, and returns the address that it listens on.
 func (podcount Program) startListeningAt(t *testing.T, f *fakekube.Server, args ...string) (address string) {
 	t.Helper()
 	server, ca := f.ServeTLSFor(t)
@@ -185,7 +185,7 @@ func (podcount Program) startListeningAt(t *testing.T, f *fakekube.Server, args 
 	return address
 }
 
-// asking returns how to ask the server of that address for a page.
+// asking returns a function that gets a page of the server at an address.
 func asking(t *testing.T, address string) (get func(path string) (code int, text string)) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	return func(path string) (int, string) {
@@ -203,7 +203,8 @@ func asking(t *testing.T, address string) (get func(path string) (code int, text
 	}
 }
 
-// wantPrometheus holds a page of metrics against the text format.
+// wantPrometheus checks a page of metrics against the text format: the lines of a family stand together, labels are in
+// quotes, and buckets grow up to the count.
 func wantPrometheus(t *testing.T, text string) {
 	t.Helper()
 	const name, label = `[a-z_][a-z0-9_]*`, `[a-z_][a-z0-9_]*="[^"\\\n]*"`
@@ -213,7 +214,7 @@ func wantPrometheus(t *testing.T, text string) {
 		if help, ok := strings.CutPrefix(line, "# HELP "); ok {
 			name, meaning, _ := strings.Cut(help, " ")
 			if kinds[name] != "" || meaning == "" {
-				t.Errorf("%s is there twice, or says nothing", name)
+				t.Errorf("%s is there twice, or has no help", name)
 			}
 			family, last = name, ""
 			continue

@@ -191,7 +191,7 @@ func unreadLeaderThatLoses(t *testing.T, podcount Program) {
 	})
 }
 
-// What was dropped is counted, and said where it is missing.
+// droppedLines: the log shows how many lines are missing, at the place where they are.
 func droppedLines(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
@@ -203,10 +203,10 @@ func droppedLines(t *testing.T, podcount Program) {
 		testkit.Pass(time.Minute)
 		open()
 		testkit.Pass(time.Second)
-		said := regexp.MustCompile(`log lines were dropped, because stderr was not read, or failed" lines=([0-9]+)`).
+		reports := regexp.MustCompile(`log lines were dropped, because stderr was not read, or failed" lines=([0-9]+)`).
 			FindAllStringSubmatch(p.Log.String(), -1)
-		if len(said) != 1 || said[0][1] == "0" {
-			t.Fatalf("said: %q", said)
+		if len(reports) != 1 || reports[0][1] == "0" {
+			t.Fatalf("want one report of dropped lines, got %q", reports)
 		}
 		f.AddPod("default", "one-more", "")
 		testkit.Pass(time.Second)
