@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"runtime"
 	"slices"
@@ -381,6 +382,16 @@ func TestPodTakesItsBytesAndLittleMore(t *testing.T) {
 			t.Logf("%s: %.0f bytes a pod", c.name, got)
 		}
 	}
+}
+
+// Every object has a Meta, so the order of its fields must not waste memory.
+func TestMetaHasNoGapsBetweenItsFields(t *testing.T) {
+	meta := reflect.TypeFor[Meta]()
+	var sum uintptr
+	for i := range meta.NumField() {
+		sum += meta.Field(i).Type.Size()
+	}
+	testkit.WantEqual(t, "bytes of a Meta", int(meta.Size()), int(sum))
 }
 
 // labelsOf is all labels of an object that are kept.
