@@ -218,7 +218,8 @@ func (r *Reflector[T]) runWhileInstalled(ctx context.Context) {
 	}
 }
 
-// updateSession begins or ends the session after discovery has found the resource, or has not (nil).
+// updateSession begins a session if discovery has found the resource, and ends the session if the resource was removed.
+// found is nil if discovery has not found the resource.
 func (r *Reflector[T]) updateSession(ctx context.Context, found *Installation) {
 	if found != nil {
 		r.absences = 0
@@ -324,19 +325,19 @@ func (s *session) end() {
 // listAndWatch lists, then watches, until ctx ends. Run describes its error.
 func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
 	for ctx.Err() == nil {
-		var wait time.Duration
-		if r.isListDue() {
-			err := r.relist(ctx)
-			if err != nil && r.isWrongSelector(err) {
-				return err
-			}
-			if err != nil && ctx.Err() == nil {
-				wait = r.recordFailure("cannot list", err)
-			}
-		} else {
-			wait = r.watch(ctx)
+		if !r.isListDue() {
+			wait := r.watch(ctx)
+			retry.Sleep(ctx, wait)
+			continue
 		}
-		retry.Sleep(ctx, wait)
+		err := r.relist(ctx)
+		if err != nil && r.isWrongSelector(err) {
+			return err
+		}
+		if err != nil && ctx.Err() == nil {
+			wait := r.recordFailure("cannot list", err)
+			retry.Sleep(ctx, wait)
+		}
 	}
 	return nil
 }
@@ -605,7 +606,8 @@ func (r *Reflector[T]) apply(event WatchEvent[T]) {
 
 // afterWatch applies the policy for a watch that ended like this, and returns how long to wait before the next request.
 func (r *Reflector[T]) afterWatch(end watchEnd) (wait time.Duration) {
-	if end.events > 0 && !end.isShort() {
+	wasUseful := end.events > 0 && !end.isShort()
+	if wasUseful {
 		r.fruitlessWatches = 0
 		r.expiredWatches = 0
 	}
@@ -650,7 +652,7 @@ func (end watchEnd) isShort() bool {
 
 // outcome classifies the end of a watch.
 func (end watchEnd) outcome() watchOutcome {
-	status := kube.StatusOf(end.err)
+	status := kube.StatusOf(end.err) // The code is 0 if the server has not sent a Status.
 	isSilent := errors.Is(end.err, kube.ErrSilent) && end.events == 0
 	isGarbage := errors.As(end.err, new(wire.GarbageError))
 	switch {
@@ -775,7 +777,7 @@ func (r *Reflector[T]) publish(changes ...Delta[T]) {
 	}
 }
 
-// resumeFrom makes the next watch begin after this version. It must be called when the server has sent the version.
+// resumeFrom makes the next watch begin after this version, which the server has just sent.
 func (r *Reflector[T]) resumeFrom(version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
