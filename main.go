@@ -69,7 +69,7 @@ var controllers = []Controller{
 	},
 	{
 		Name:  "pod-printer",
-		About: "prints each pod that is added, changed or removed",
+		About: "prints the pods that are added, changed or removed",
 		Off:   true,
 		Setup: setUpPodPrinter,
 	},
@@ -456,8 +456,8 @@ func (m *manager) runControllers() {
 	}
 }
 
-// maxStartPause is the longest pause between the starts of two controllers. Without pauses, all of them would send their
-// first writes at the same time.
+// maxStartPause is the longest pause between the starts of two controllers. Without pauses, all of them would send
+// their first writes at the same time.
 const maxStartPause = 100 * time.Millisecond
 
 // startControllers starts the controllers one after the other. The channel is closed when all of them have ended.
@@ -485,8 +485,8 @@ func (m *manager) startCaches() {
 	}
 }
 
-// runController runs one controller until podcount stops, or until -once is done. It waits until the controller's caches
-// are complete, because half a list would make wrong labels, and until this replica leads.
+// runController runs one controller until podcount stops, or until -once is done. It waits until the controller's
+// caches are complete, because half a list would make wrong labels, and until this replica leads.
 func (m *manager) runController(c *Controller, pause time.Duration) {
 	for cache := range c.watched {
 		m.await(cache.Synced())
@@ -856,8 +856,8 @@ func (m *manager) setLeaderGauge() {
 }
 
 // Controller is one of podcount's jobs. Its keys stand for objects that may be wrong: changes of the objects that it
-// watches add keys to its queue, and so does Resync. Workers take keys from the queue, and call Reconcile with them. The
-// manager runs the queue, the workers and the retries.
+// watches add keys to its queue, and so does Resync. Workers take keys from the queue, and call Reconcile with them.
+// The manager runs the queue, the workers and the retries.
 type Controller struct {
 	Name  string
 	About string // what the controller does, for -controllers=help
@@ -1067,8 +1067,8 @@ func (c *Controller) isResting(m *Meta) bool {
 }
 
 // strippedPause is how long podcount does not retry a stripped write: the server accepts the patch, but drops what it
-// writes, as a webhook or a schema may do. Such a write costs the server, and all clients that watch the object, as much
-// as one that works.
+// writes, as a webhook or a schema may do. Such a write costs the server, and all clients that watch the object, as
+// much as one that works.
 const strippedPause = 10 * time.Minute
 
 // podCount keeps the labels of nodes equal to the numbers of pods.
@@ -1195,8 +1195,8 @@ func (p *podCount) warnOfNoNode() {
 	}
 }
 
-// isUrgent reports whether a key is totalKey, or that of a node with a wrong total. Such keys go first, because -qps may
-// make a thousand nodes wait a minute for the numbers of their own pods.
+// isUrgent reports whether a key is totalKey, or that of a node with a wrong total. Such keys go first, because -qps
+// may make a thousand nodes wait a minute for the numbers of their own pods.
 func (p *podCount) isUrgent(key Key) bool {
 	if key == totalKey {
 		return true
@@ -1374,7 +1374,7 @@ type nodeLabel struct {
 func (p *podCount) pause(label nodeLabel, err error) {
 	isFirst := p.stripped.Begin(label, strippedPause)
 	if isFirst {
-		p.log.Warn("labels do not stay: they are tried rarely",
+		p.log.Warn("labels do not stay: the server drops them, so they are retried rarely",
 			"first", label.node, "label", label.label, "pause", strippedPause, "err", err)
 	}
 	p.queue.AddAfter(label.node, strippedPause)
@@ -1648,8 +1648,8 @@ func (s *countControl) forget(key Key) {
 	}
 }
 
-// mayWrite reports whether a wrong status may be written now. A dry run logs the write instead. A status that the server
-// has dropped is paused.
+// mayWrite reports whether a wrong status may be written now. A dry run logs the write instead. A status that the
+// server has dropped is paused.
 func (s *countControl) mayWrite(plan countPlan) bool {
 	if s.options.DryRun {
 		s.logDryRun(plan)
@@ -1734,7 +1734,8 @@ func statusText(status countStatus) string {
 func (s *countControl) pause(key Key, installed *Installation, err error) {
 	isFirst := s.stripped.Refused(key, installed, strippedPause)
 	if isFirst {
-		s.log.Warn("statuses do not stay: they are tried rarely; is the schema that of deploy/count-crd.yaml?",
+		s.log.Warn("statuses do not stay: the server drops them, so they are retried rarely; "+
+			"does the schema match deploy/count-crd.yaml?",
 			"first", key, "pause", strippedPause, "err", err)
 	}
 	s.queue.AddAfter(key, strippedPause)

@@ -101,8 +101,8 @@ func (b *Backlog[K, C]) retryLaterLocked(key K, obj *object[C]) {
 	time.AfterFunc(pause, func() { b.retry(key, obj) })
 }
 
-// retry handles the changes of one object, and keeps those that fail again. It does not hold the lock while it calls the
-// handler, so more changes may be added meanwhile.
+// retry handles the changes of one object, and keeps those that fail again. It does not hold the lock while it calls
+// the handler, so more changes may be added meanwhile.
 func (b *Backlog[K, C]) retry(key K, obj *object[C]) {
 	if b.options.Stop.Err() != nil {
 		return
