@@ -1,5 +1,5 @@
-// Package process is podcount's side of the operating system: signals, closed pipes, memory and the exit. Its lifetime
-// tells the parts of the program how far a shutdown has come.
+// Package process contains what depends on the operating system: signals, closed pipes, memory limits and exit codes.
+// Its Lifetime has the contexts that end one after the other in a shutdown.
 package process
 
 import (
