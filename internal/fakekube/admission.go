@@ -37,7 +37,7 @@ func (s *Server) isDeniedByPolicyLocked(r *request, o Object) bool {
 		if !hasLabel || r.key.Name != quotedIn(spec["matchConditions"]) {
 			continue
 		}
-		validation := objectsIn(spec["validations"])[0] // it names the label
+		validation := objectsIn(spec["validations"])[0]
 		message := fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s",
 			name, TextIn(MetaOf(binding), "name"), TextIn(validation, "message"))
 		d := r.details()

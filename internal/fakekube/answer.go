@@ -61,13 +61,13 @@ func (r *request) answerList(meta listMeta, items []Object) {
 		apiVersion = r.view.apiVersion()
 	}
 	if r.view.kind == "" && r.kind.isCustom() && meta.Continue == nil {
-		meta.Continue = new(string) // the server has no type for these lists, which would leave it out
+		meta.Continue = new(string) // the server has no Go type for these lists that would omit it
 	}
 	if r.mediaType == mediaProtobuf {
 		r.code = 200
 		r.replyProtobuf = protobufAnswer(apiVersion, kind, protobufList(strings.TrimSuffix(kind, "List"), meta, items))
 		if r.spy == nil {
-			return // nobody wants to see it in JSON
+			return // only a spy needs it in JSON
 		}
 	}
 	shown := make([]any, len(items))
@@ -75,7 +75,7 @@ func (r *request) answerList(meta listMeta, items []Object) {
 		shown[i] = r.render(o, true)
 	}
 	if len(items) == 0 && r.view.kind != "" {
-		shown = nil // the server says null then, but [] in a list of whole objects
+		shown = nil // null, as in the server's answer; a list of whole objects has []
 	}
 	r.answer(200, struct {
 		Kind       string   `json:"kind"`
@@ -94,7 +94,7 @@ func (r *request) answer(code int, body any) {
 	}
 	reply, err := json.Marshal(body)
 	if err != nil {
-		panic(err) // what is stored came from JSON
+		panic(err) // cannot happen: stored objects come from JSON
 	}
 	r.replyJSON = reply
 }
@@ -155,7 +155,7 @@ func (r *request) payload() (data []byte, isCompressed bool) {
 	var compressed bytes.Buffer
 	z, err := gzip.NewWriterLevel(&compressed, gzip.BestSpeed)
 	if err != nil {
-		panic(err) // there is such a level
+		panic(err) // cannot happen: the level is valid
 	}
 	z.Write(data)
 	z.Close()

@@ -22,14 +22,7 @@ func (s *Server) bind(r *request) {
 	}
 	target := objectIn(binding, "target")
 	if problem := targetProblem(TextIn(target, "kind"), TextIn(target, "name")); problem != "" {
-		r.answer(500, Object{
-			"kind":       "Status",
-			"apiVersion": "v1",
-			"metadata":   Object{},
-			"status":     "Failure",
-			"message":    problem,
-			"code":       500,
-		})
+		r.internalError(problem)
 		return
 	}
 	s.mu.Lock()

@@ -20,7 +20,7 @@ func (w *watcher) sendBookmark(annotations Object) {
 	o["metadata"] = meta
 	shown := w.render(o)
 	if t, isTable := shown.(table); isTable {
-		t.Rows[0].Object = w.r.renderMetadata(o) // whatever includeObject says: it is all that there is to a bookmark
+		t.Rows[0].Object = w.r.renderMetadata(o) // even if includeObject asks for something else
 	}
 	w.send("BOOKMARK", shown)
 }

@@ -28,7 +28,7 @@ type continueToken struct {
 func (t continueToken) encoded() string {
 	text, err := json.Marshal(t)
 	if err != nil {
-		panic(err) // texts and numbers can always be said in JSON
+		panic(err) // cannot happen: strings and numbers can be encoded
 	}
 	return base64.RawURLEncoding.EncodeToString(text)
 }

@@ -362,19 +362,19 @@ func (k kind) isReplacedBy(other kind) bool {
 // updateServedKindsLocked updates the served kinds after a change of a definition. Only changes of the spec, the
 // accepted names or the condition Established matter; they end the watches of the kind.
 func (s *Server) updateServedKindsLocked(c Change) {
-	was := customKinds(c.Old)
-	is := customKinds(c.New)
-	if reflect.DeepEqual(was, is) {
+	before := customKinds(c.Old)
+	after := customKinds(c.New)
+	if reflect.DeepEqual(before, after) {
 		return
 	}
 	s.installations++
-	for i := range is {
-		is[i].installation = s.installations
+	for i := range after {
+		after[i].installation = s.installations
 	}
 	isOld := func(k kind) bool {
-		return len(was) > 0 && k.qualified() == was[0].qualified()
+		return len(before) > 0 && k.qualified() == before[0].qualified()
 	}
-	s.kinds = slices.Concat(slices.DeleteFunc(slices.Clone(s.kinds), isOld), is)
+	s.kinds = slices.Concat(slices.DeleteFunc(slices.Clone(s.kinds), isOld), after)
 }
 
 // installationIn returns the installation of the kind among kinds, or 0 if it is missing.

@@ -83,9 +83,9 @@ func TestTwoGroupsMayHaveTheSamePlural(t *testing.T) {
 	wantAnswer(t, f, "GET /apis/a.io/v1/namespaces/default/widgets/w", "", 404, `widgets.a.io \"w\" not found`)
 	wantAnswer(t, f, "GET /apis/b.io/v1/namespaces/default/widgets/w", "", 200, "")
 	wantAnswer(t, f, "GET /apis/a.io/v1/widgets?watch=1&resourceVersion=200&timeoutSeconds=1", "", 200, "")
-	_, told := ask(t, f, "GET", "/apis/a.io/v1/widgets?watch=1&resourceVersion=200&timeoutSeconds=1", "")
-	if strings.Contains(told, "ADDED") {
-		t.Errorf("the watch of one group tells of the other: %s", told)
+	_, reported := ask(t, f, "GET", "/apis/a.io/v1/widgets?watch=1&resourceVersion=200&timeoutSeconds=1", "")
+	if strings.Contains(reported, "ADDED") {
+		t.Errorf("the watch of one group tells of the other: %s", reported)
 	}
 }
 

@@ -46,15 +46,15 @@ func TestExecPluginPrintsItsAnswerAndKeepsHowItWasRun(t *testing.T) {
 }
 
 func TestClientCertificatesAreLetInByTheAuthorityThatSignedThem(t *testing.T) {
-	ours := NewAuthority(t, "ours")
-	theirs := NewAuthority(t, "theirs")
+	trusted := NewAuthority(t, "ours")
+	other := NewAuthority(t, "theirs")
 	f := New()
 	f.Allow("token")
-	f.ClientCA = ours.Pool()
+	f.ClientCA = trusted.Pool()
 	for _, c := range []struct {
 		ca   *Authority
 		want int
-	}{{ours, 200}, {theirs, 401}} {
+	}{{trusted, 200}, {other, 401}} {
 		certPEM, keyPEM := c.ca.Issue(t, "me", AsAdmin)
 		pair, err := tls.X509KeyPair(certPEM, keyPEM)
 		if err != nil {
@@ -66,8 +66,8 @@ func TestClientCertificatesAreLetInByTheAuthorityThatSignedThem(t *testing.T) {
 			t.Errorf("%d %s, want %d", w.Code, w.Body, c.want)
 		}
 	}
-	asked := f.Requests(IsList("pods"))
-	if asked[0].User != "me" || !strings.HasPrefix(asked[0].String(), "GET /api/v1/pods?") {
-		t.Errorf("the first request is %s, by %q", asked[0], asked[0].User)
+	received := f.Requests(IsList("pods"))
+	if received[0].User != "me" || !strings.HasPrefix(received[0].String(), "GET /api/v1/pods?") {
+		t.Errorf("the first request is %s, by %q", received[0], received[0].User)
 	}
 }

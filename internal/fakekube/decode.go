@@ -24,7 +24,7 @@ func (r *request) convertBodyToJSON() bool {
 	}
 	known := []string{mediaJSON, "application/yaml", mediaProtobuf}
 	if err == nil && slices.Contains(known, media) {
-		known = []string{mediaJSON} // the real server reads the others, too
+		known = []string{mediaJSON} // the real server supports the others as well
 	}
 	r.failWith(415, "UnsupportedMediaType", "the body of the request was in an unknown format - accepted media types "+
 		"include: "+strings.Join(known, ", "), nil)
@@ -39,7 +39,8 @@ type typeMeta struct {
 
 // typeOf returns the type of an object in JSON. Its error has the server's wording.
 func typeOf(body []byte) (typeMeta, error) {
-	var found struct { // without a name, which the error would say
+	// An anonymous struct, because encoding/json's error would contain a type's name.
+	var found struct {
 		APIVersion string `json:"apiVersion,omitempty"`
 		Kind       string `json:"kind,omitempty"`
 	}
@@ -187,8 +188,8 @@ func (k kind) toStored(sent Object) (o Object, unknown []string, err error) {
 }
 
 // failDecoding answers 400 because a body of this kind and version cannot become an object of the request's kind.
-func (r *request) failDecoding(kind, version, why string) {
-	r.badRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s", kind, version, r.kind.kind, why))
+func (r *request) failDecoding(kind, version, reason string) {
+	r.badRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s", kind, version, r.kind.kind, reason))
 }
 
 // checkType reports whether an object of this type may be written by the request. If not, it answers so. Objects of
@@ -201,8 +202,8 @@ func (r *request) checkType(t typeMeta) bool {
 			return false
 		}
 		if t.Kind != r.kind.kind {
-			why := invalidValue("kind", t.Kind, "must be "+r.kind.kind)
-			r.refuseAs(t.Kind, r.kind.group, TextIn(MetaOf(parsed(string(r.body)).(Object)), "name"), []cause{why})
+			refusal := invalidValue("kind", t.Kind, "must be "+r.kind.kind)
+			r.refuseAs(t.Kind, r.kind.group, TextIn(MetaOf(parsed(string(r.body)).(Object)), "name"), []cause{refusal})
 			return false
 		}
 		return true

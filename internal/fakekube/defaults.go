@@ -11,8 +11,8 @@ import (
 // prepareForWrite returns the object to store if a client writes o in place of old, which is nil for a new object. It
 // restores what the client may not change and sets defaults.
 func (k kind) prepareForWrite(old, o Object, isStatus bool) Object {
-	registersItself := old == nil && k.qualified() == "nodes" // with its status
-	if k.hasStatus && !registersItself {
+	isNewNode := old == nil && k.qualified() == "nodes" // a kubelet registers its node with a status
+	if k.hasStatus && !isNewNode {
 		o = k.replacePart(old, o, isStatus)
 	}
 	if k.dropsStatus() {
@@ -29,17 +29,17 @@ func (k kind) prepareForWrite(old, o Object, isStatus bool) Object {
 
 // keepSystemMetadata restores the metadata that no client may change: the deletion marks and the generation.
 func keepSystemMetadata(old, o Object) {
-	was := MetaOf(old)
-	is := MetaOf(o)
+	before := MetaOf(old)
+	after := MetaOf(o)
 	if isTerminating(old) {
-		is["deletionTimestamp"] = was["deletionTimestamp"]
-		if is["deletionGracePeriodSeconds"] == nil && was["deletionGracePeriodSeconds"] != nil {
-			is["deletionGracePeriodSeconds"] = was["deletionGracePeriodSeconds"]
+		after["deletionTimestamp"] = before["deletionTimestamp"]
+		if after["deletionGracePeriodSeconds"] == nil && before["deletionGracePeriodSeconds"] != nil {
+			after["deletionGracePeriodSeconds"] = before["deletionGracePeriodSeconds"]
 		}
 	}
-	delete(is, "generation")
-	if was["generation"] != nil {
-		is["generation"] = was["generation"]
+	delete(after, "generation")
+	if before["generation"] != nil {
+		after["generation"] = before["generation"]
 	}
 }
 
@@ -60,7 +60,7 @@ func (k kind) replacePart(old, o Object, isStatus bool) Object {
 		delete(part, "status")
 	}
 	if old != nil && k.qualified() == "namespaces" {
-		part["spec"] = old["spec"] // only the subresource finalize changes it
+		part["spec"] = old["spec"] // only the subresource finalize may change it
 	}
 	return part
 }
@@ -129,7 +129,7 @@ func partIn(o Object, key string) Object {
 
 // setMissing sets a field if it is missing or an empty text.
 func setMissing(o Object, name string, value any) {
-	if is := o[name]; is == nil || is == "" {
+	if current := o[name]; current == nil || current == "" {
 		o[name] = value
 	}
 }
@@ -194,8 +194,8 @@ func setPodDefaults(spec Object) {
 			setVolumeDefaults(volume)
 		}
 	}
-	for _, trouble := range []string{"not-ready", "unreachable"} {
-		setToleration(spec, "node.kubernetes.io/"+trouble)
+	for _, taint := range []string{"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"} {
+		setToleration(spec, taint)
 	}
 }
 
@@ -272,7 +272,8 @@ const readable = float64(0o644)
 
 // setVolumeDefaults sets the defaults of a volume.
 func setVolumeDefaults(volume Object) {
-	if len(volume) == 1 { // its name
+	hasOnlyName := len(volume) == 1
+	if hasOnlyName {
 		volume["emptyDir"] = Object{}
 	}
 	for _, source := range []string{"configMap", "secret", "projected", "downwardAPI"} {

@@ -142,60 +142,60 @@ func (s *Server) deleteLocked(k kind, old Object, d *deletion) (left Object, isG
 	if isEnding && (graceOf(old) > 0 || d.grace != nil) {
 		return old, false
 	}
-	dying := Clone(old)
-	isChanged := k.traits().hasDependents && d.setFinalizers(dying)
+	terminating := Clone(old)
+	isChanged := k.traits().hasDependents && d.setFinalizers(terminating)
 	if isEnding && !isChanged {
 		return old, false
 	}
-	if isPod && d.setGracePeriod(dying) {
+	if isPod && d.setGracePeriod(terminating) {
 		isChanged = true
 	}
-	hasFinalizers := len(finalizersOf(dying)) > 0
-	if hasFinalizers && !isTerminating(dying) {
-		markTerminating(dying, 0)
+	hasFinalizers := len(finalizersOf(terminating)) > 0
+	if hasFinalizers && !isTerminating(terminating) {
+		markTerminating(terminating, 0)
 		isChanged = true
 	}
-	stays := hasFinalizers || graceOf(dying) > 0
-	if isChanged && (stays || isPod) {
-		dying = s.replaceLocked(k, dying, d.isDryRun)
+	remains := hasFinalizers || graceOf(terminating) > 0
+	if isChanged && (remains || isPod) {
+		terminating = s.replaceLocked(k, terminating, d.isDryRun)
 	}
 	if d.isDryRun {
-		return dying, !stays
+		return terminating, !remains
 	}
-	if !stays {
-		return s.eraseLocked(k, KeyOf(dying)), true
+	if !remains {
+		return s.eraseLocked(k, KeyOf(terminating)), true
 	}
 	if !s.NoControllers {
-		s.finishDeletionLocked(k, KeyOf(dying))
+		s.finishDeletionLocked(k, KeyOf(terminating))
 	}
-	return dying, false
+	return terminating, false
 }
 
 // deleteDefinitionLocked marks a definition as terminating. Then, like the server's own controller, it removes the
 // objects of its kind and finally the definition.
 func (s *Server) deleteDefinitionLocked(k kind, old Object, d *deletion) (left Object, isGone bool) {
-	dying := Clone(old)
-	MetaOf(dying)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
-	setFinalizers(dying, append(finalizersOf(dying), "customresourcecleanup.apiextensions.k8s.io"))
-	if status := objectIn(dying, "status"); status != nil {
+	terminating := Clone(old)
+	MetaOf(terminating)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
+	setFinalizers(terminating, append(finalizersOf(terminating), "customresourcecleanup.apiextensions.k8s.io"))
+	if status := objectIn(terminating, "status"); status != nil {
 		setCondition(status, "Terminating", "True", "InstanceDeletionPending",
 			"CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon")
 	}
-	dying = s.replaceLocked(k, dying, d.isDryRun)
+	terminating = s.replaceLocked(k, terminating, d.isDryRun)
 	if !d.isDryRun {
-		s.clearDefinitionLocked(k, dying)
+		s.clearDefinitionLocked(k, terminating)
 	}
-	return dying, !d.isDryRun
+	return terminating, !d.isDryRun
 }
 
 // clearDefinitionLocked removes the objects of a terminating definition's kind, and then the definition.
-func (s *Server) clearDefinitionLocked(k kind, dying Object) {
-	clearing := Clone(dying)
+func (s *Server) clearDefinitionLocked(k kind, terminating Object) {
+	clearing := Clone(terminating)
 	if status := objectIn(clearing, "status"); status != nil {
 		setCondition(status, "Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
 		s.replaceLocked(k, clearing, false)
 	}
-	s.removeLocked(definitions, KeyOf(dying))
+	s.removeLocked(definitions, KeyOf(terminating))
 }
 
 // shortensGrace reports whether the deletion gives a terminating pod less time than it has now.
@@ -247,18 +247,18 @@ func (d *deletion) graceFor(pod Object) int64 {
 // setFinalizers replaces the garbage collector's finalizers of an object by the one for the deletion's policy.
 // Without a policy, the present finalizers decide. It reports whether it changed the object.
 func (d *deletion) setFinalizers(o Object) bool {
-	was := finalizersOf(o)
-	isOrphaning := d.policy == "Orphan" || d.policy == "" && slices.Contains(was, orphanFinalizer)
-	isInForeground := d.policy == "Foreground" || d.policy == "" && slices.Contains(was, foregroundFinalizer)
-	is := slices.DeleteFunc(slices.Clone(was), isCollectorFinalizer)
+	before := finalizersOf(o)
+	isOrphaning := d.policy == "Orphan" || d.policy == "" && slices.Contains(before, orphanFinalizer)
+	isInForeground := d.policy == "Foreground" || d.policy == "" && slices.Contains(before, foregroundFinalizer)
+	after := slices.DeleteFunc(slices.Clone(before), isCollectorFinalizer)
 	if isOrphaning {
-		is = append(is, orphanFinalizer)
+		after = append(after, orphanFinalizer)
 	}
 	if isInForeground {
-		is = append(is, foregroundFinalizer)
+		after = append(after, foregroundFinalizer)
 	}
-	setFinalizers(o, is)
-	return !slices.Equal(was, is)
+	setFinalizers(o, after)
+	return !slices.Equal(before, after)
 }
 
 // isCollectorFinalizer reports whether the garbage collector is the one to remove a finalizer.
@@ -313,13 +313,13 @@ func (s *Server) finishDeletionLocked(k kind, key Key) {
 		MetaOf(o)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
 		o = s.replaceLocked(k, o, false)
 	}
-	was := finalizersOf(o)
-	left := slices.DeleteFunc(slices.Clone(was), isCollectorFinalizer)
+	before := finalizersOf(o)
+	left := slices.DeleteFunc(slices.Clone(before), isCollectorFinalizer)
 	if len(left) == 0 {
 		s.eraseLocked(k, key)
 		return
 	}
-	if len(left) < len(was) {
+	if len(left) < len(before) {
 		o = Clone(o)
 		setFinalizers(o, left)
 		s.replaceLocked(k, o, false)

@@ -47,7 +47,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 
 // history says in words what has happened to the objects of a resource since a version.
 func history(f *Server, resource string, since int) string {
-	var told []string
+	var reported []string
 	for _, c := range f.Changes() {
 		if c.Resource != resource || c.Version <= since {
 			continue
@@ -59,9 +59,9 @@ func history(f *Server, resource string, since int) string {
 		if c.New == nil {
 			event = "gone"
 		}
-		told = append(told, c.Key().Name+" "+event)
+		reported = append(reported, c.Key().Name+" "+event)
 	}
-	return strings.Join(told, ", ")
+	return strings.Join(reported, ", ")
 }
 
 func TestClusterEndsWhatADeleteBegins(t *testing.T) {

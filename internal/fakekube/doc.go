@@ -1,8 +1,8 @@
-// Package fakekube is a Kubernetes API server in memory, for the tests of controllers and for playgrounds. It is an
-// http.Handler that answers as a real kube-apiserver v1.35 does, to kubectl, to client-go and to clients made by hand,
-// within the limits below. It imports nothing but the standard library.
+// Package fakekube is an in-memory Kubernetes API server for controller tests and playgrounds. It is an http.Handler
+// that answers kubectl, client-go and handwritten clients like a real kube-apiserver v1.35, within the limits below. It
+// imports only the standard library.
 //
-//	func TestControllerTriesAgain(t *testing.T) {
+//	func TestControllerRetries(t *testing.T) {
 //		fake := fakekube.New()
 //		fake.AddNode("worker")
 //		fake.Script(t, "patch nodes, 2 times: refuse 503")
@@ -12,88 +12,85 @@
 //
 // # Serving
 //
-// ServeFor serves over TCP and plain HTTP/1.1, and ServeTLSFor over TCP with TLS and HTTP/2; there, real time passes.
-// ServeIn serves over a network within the process, which also works in a bubble of testing/synctest, where a test can
-// let hours pass at once. An Authority issues certificates of servers and clients, and Kubeconfig writes a kubeconfig.
+// ServeFor serves over TCP with plain HTTP/1.1, and ServeTLSFor over TCP with TLS and HTTP/2, both in real time.
+// ServeIn serves over an in-process network, which also works in a bubble of testing/synctest, where hours of virtual
+// time pass at once. An Authority issues server and client certificates, and Kubeconfig writes a kubeconfig.
 //
 // # What a test can do
 //
-// It can play the cluster (Put, AddNode, AddPod, SetLabel, Remove), end and starve watches (EndWatches, Compact,
-// LoseEvents, Lag, SendFrame), and cut a client off (CutOff). It can look at what was asked for (Requests) and at what
-// became of it (Get, All, Label, Changes). A Spy hears of each request, answer and change.
+// A test can change the cluster (Put, AddNode, AddPod, SetLabel, Remove), end or disturb watches (EndWatches, Compact,
+// LoseEvents, Lag, SendFrame), and cut off a client (CutOff). It can inspect the requests (Requests) and their results
+// (Get, All, Label, Changes). A Spy observes each request, answer and change.
 //
-// A Fault says which requests, how many of them, and what happens to them: in Go (Inject), or as a line of a Script,
-// such as "patch nodes worker-1, skip 2, 3 times: delay 2s, refuse 503". A fault that fewer requests have met than it
-// says fails the test. A Lie is a fault of the cache from which the server answers lists and watches, while lists at an
-// exact version are true.
+// A Fault selects requests, says how many of them are affected, and what happens to them. Inject takes it as a Go
+// value, Script as a line such as "patch nodes worker-1, skip 2, 3 times: delay 2s, refuse 503". The test fails if
+// fewer requests than that meet the fault. A Lie is a fault of the server's watch cache: lists and watches from the
+// cache are outdated, while lists at an exact version are correct.
 //
-// RunTests, in a package's TestMain, finds what its tests leave behind. RunExecPlugin makes the binary of a test the
-// program that a kubeconfig names in place of a credential. Protobuf, ProtobufEvent and ProtobufMessage make answers
-// for tests of a decoder.
+// RunTests, called by TestMain, finds resources that tests have leaked. RunExecPlugin turns the test binary into the
+// exec plugin of a kubeconfig. Protobuf, ProtobufEvent and ProtobufMessage build answers for tests of a decoder.
 //
 // # Resources
 //
 // A resource is named by its plural, as in paths: "pods", "nodes", "namespaces", "events", "configmaps", "secrets",
 // "serviceaccounts", "leases", "roles", "rolebindings", "clusterroles", "clusterrolebindings",
 // "validatingadmissionpolicies", "validatingadmissionpolicybindings" and "customresourcedefinitions". Clients can also
-// ask what they may do (SelfSubjectAccessReview and the other reviews of access) and who they are (SelfSubjectReview).
+// create the reviews that show what they may do (SelfSubjectAccessReview and others) and who they are
+// (SelfSubjectReview).
 //
-// Whoever creates a CustomResourceDefinition, by a request or by Put, adds a resource. Where two groups have the same
-// plural, Put, Get and the other methods need the group, too: "widgets.example.com".
+// Creating a CustomResourceDefinition, by a request or by Put, adds a resource. If two groups have the same plural,
+// methods such as Put and Get need the group as well: "widgets.example.com".
 //
-// The package was made for the controller podcount, which shows in two places: InstallCRD, AddCount and CountStatus are
-// for its custom resource, Counts, of the group demo.mark8s.io, and the value of ExecPluginDir has its name.
+// The package was written for the controller podcount, which shows in two places: InstallCRD, AddCount and CountStatus
+// are for podcount's custom resource, Counts in the group demo.mark8s.io, and the value of ExecPluginDir contains its
+// name.
 //
 // # Users
 //
-// At first, everybody may do everything. After a call of Allow, requests need a credential: one of the tokens of Allow,
-// which stand for a user who may do everything, the token of AddUser or of a service account, or a certificate that
-// ClientCA has signed. Their users may do what RBAC's roles and bindings say, impersonate others included. Forbid takes
-// a right from everybody.
+// Initially, everyone may do everything. After a call of Allow, requests need a credential: a token of Allow, whose
+// user may do everything, a token of AddUser or of a service account, or a client certificate signed by ClientCA. RBAC
+// roles and bindings determine what other users may do, including impersonation. Forbid takes a permission away from
+// everyone.
 //
-// # What happens by itself
+// # What happens without a request
 //
-// No controllers run, but what a DELETE begins is ended at once, as a healthy cluster's controllers would end it: a pod
-// on a node is told to end, and goes; the garbage collector removes its finalizers, but leaves the objects that the
-// deleted one owned where they are; a namespace goes with all that is in it. Any other finalizer keeps its object until
-// a write removes it. With NoControllers, what is marked as being deleted stays so.
+// The fake runs no controllers, but it finishes deletions at once, as the controllers of a healthy cluster would: a
+// terminating pod on a node stops and is removed; the garbage collector's finalizers are removed, but dependent objects
+// stay; and a namespace is removed with everything in it. Any other finalizer keeps its object until a write removes
+// it. With NoControllers, terminating objects stay.
 //
-// # How exact it is
+// # Fidelity
 //
-// Conversations with a real server are recorded, and the tests of the package hold the fake's answers against them. It
-// checks and completes what clients write: the metadata of all kinds, the fields that most pods have, nodes,
-// ConfigMaps, Secrets, Leases, Events, roles, bindings, definitions and, by their schemas, custom resources. Of other
-// fields it checks the types alone. Put checks and completes nothing.
+// The package's tests compare the fake's answers with recorded exchanges with a real server. The fake validates what
+// clients write and sets defaults: in the metadata of all kinds, the common fields of pods, nodes, ConfigMaps, Secrets,
+// Leases, Events, roles, bindings and definitions, and in custom resources by their schemas. Of other fields it checks
+// only the types. Put neither validates nor sets defaults.
 //
-// It refuses in the server's words, with three exceptions: a cause that the server says several times is said once; a
-// message that repeats a patched object does so without managedFields; and where the server shows a difference of its
-// internal types, after the words that refuse a change of a pod, there is nothing.
+// Refusals have the server's wording, with three exceptions: repeated causes appear once; a message that repeats a
+// patched object omits managedFields; and the diff of internal types in the refusal of a pod update is missing.
 //
-// # What it lacks
+// # Limits
 //
-// It does not convert between versions, collect garbage, schedule, or keep anything on disk. A path that it does not
-// know is a 404. Of what a real server has, it also lacks:
+// The fake does not convert between versions, collect garbage, schedule pods, or store anything on disk. Unknown paths
+// are a 404. Compared with a real server, it also lacks:
 //   - all other built-in kinds, such as Services and Deployments;
-//   - server-side apply, which is a 415, and the managedFields that come with it;
-//   - YAML, which is a 415 in requests and a 406 in answers; protobuf of definitions and policies, of which it has the
-//     metadata alone, as the server has of custom resources; and protobuf of discovery;
-//   - subresources, which are a 404, but for status, the binding and the eviction of pods, the finalizers of namespaces
-//     (finalize), and the tokens of service accounts;
-//   - CEL: the rules in definitions pass, and of the policies' it knows two sentences, that an object has a name and
-//     that it has no such label;
-//   - the whole life of a definition: after its schema has changed, objects are shown as they were stored; its
-//     status.storedVersions stay as they were; and deleting it removes its objects at once, whatever finalizers they
-//     have;
-//   - a memory that outlives compaction: a real server's cache may still know what etcd has forgotten. Nor does a list
-//     wait for a version from the future, as a real server does for three seconds;
-//   - the default cluster roles, but for the rights that users have by system:basic-user, system:discovery and
-//     system:public-info-viewer; the aggregation of cluster roles; and the check that nobody gives away more rights
-//     than they have;
-//   - the extra fields of users: impersonating them needs the right, and does nothing;
-//   - tokens that are JWTs: the text of a service account's token says whose it is, and nothing else;
-//   - most health checks: it names ping, log and etcd, and is always well;
-//   - /metrics, /logs and /openapi/v2, which are a 404. The documents of /openapi/v3 describe built-in kinds by their
-//     fields and types, without descriptions, and are there in JSON alone;
-//   - the hashes of stored versions in discovery (storageVersionHash), and the order of its groups beyond that of the
-//     built-in ones.
+//   - server-side apply, which is a 415, and managedFields;
+//   - YAML, which is a 415 in requests and a 406 in answers;
+//   - protobuf for discovery and, except for metadata, for definitions and policies;
+//   - subresources, which are a 404, except status, binding and eviction of pods, finalize of namespaces, and token of
+//     service accounts;
+//   - CEL: rules in definitions always pass, and policies can only express that an object has a certain name and lacks
+//     a certain label;
+//   - the full life of a definition: after a change of its schema, objects are shown as they were stored;
+//     status.storedVersions never changes; and deleting it removes its objects at once, whatever their finalizers;
+//   - a cache that outlives compaction: a real server may still know what etcd has compacted;
+//   - waiting for a version in the future, which a real server does for three seconds in a list;
+//   - the default cluster roles, except for the permissions from system:basic-user, system:discovery and
+//     system:public-info-viewer; the aggregation of cluster roles; and the prevention of privilege escalation;
+//   - extra fields of users: impersonating them requires the permission but has no effect;
+//   - JWTs: a service account's token is plain text that names the account;
+//   - most health checks: only ping, log and etcd exist, and they always succeed;
+//   - /metrics, /logs and /openapi/v2, which are a 404. The documents of /openapi/v3 exist only in JSON, and describe
+//     built-in kinds by their fields and types, without descriptions;
+//   - in discovery, the hashes of stored versions (storageVersionHash), and the order of groups that are not built in.
 package fakekube

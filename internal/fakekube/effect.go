@@ -70,20 +70,16 @@ type Refuse struct {
 func (f Refuse) apply(e *faultedRequest) {
 	reason, message := refusal(f.Code, e.info, e.userName())
 	details := Object{}
-	switch f.Code {
-	case 403, 404, 409, 422: // these are about an object
-		for key, value := range map[string]string{"name": e.info.Name, "group": e.info.Group, "kind": e.info.Resource} {
-			if value != "" {
-				details[key] = value
-			}
-		}
+	isAboutObject := f.Code == 403 || f.Code == 404 || f.Code == 409 || f.Code == 422
+	if isAboutObject {
+		details = objectDetails(e.info)
 	}
 	if f.RetryAfter > 0 {
 		seconds := f.retryAfterSeconds()
 		details["retryAfterSeconds"] = seconds
 		e.w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	}
-	var shown any // no details at all, rather than empty ones
+	var shown any // nil omits the details; empty ones would show
 	if len(details) > 0 {
 		shown = details
 	}
@@ -92,6 +88,22 @@ func (f Refuse) apply(e *faultedRequest) {
 	json.NewEncoder(e.w).Encode(Status(f.Code, cmp.Or(f.Reason, reason), cmp.Or(f.Message, message), shown))
 }
 
+// objectDetails returns the details of a Status about the object of a request.
+func objectDetails(info Request) Object {
+	details := Object{}
+	if info.Name != "" {
+		details["name"] = info.Name
+	}
+	if info.Group != "" {
+		details["group"] = info.Group
+	}
+	if info.Resource != "" {
+		details["kind"] = info.Resource
+	}
+	return details
+}
+
+// retryAfterSeconds returns RetryAfter rounded up to whole seconds.
 func (f Refuse) retryAfterSeconds() int { return int((f.RetryAfter + time.Second - 1) / time.Second) }
 
 // refusal returns the server's reason and message for refusing a user's request with this code.
@@ -244,7 +256,7 @@ func lengthProblem(n int) string {
 
 // truncate sends only the first bytes of the normal answer.
 func (e *faultedRequest) truncate(bytes int, hangs bool) {
-	e.injection.recordTruncation(true) // until the writer gets there
+	e.injection.recordTruncation(true) // unless the writer reaches the limit
 	e.serveNormally(&shortWriter{
 		ResponseWriter: e.w,
 		left:           bytes,

@@ -48,7 +48,7 @@ func (s *Server) evict(r *request) {
 // evictionKind returns the kind of an eviction's body. Like the server, it also accepts policy/v1beta1.
 func evictionKind(body []byte) kind {
 	k := kind{group: "policy", version: "v1", kind: "Eviction"}
-	if said, err := typeOf(body); err == nil && said.APIVersion == "policy/v1beta1" {
+	if sent, err := typeOf(body); err == nil && sent.APIVersion == "policy/v1beta1" {
 		k.version = "v1beta1"
 	}
 	return k

@@ -481,7 +481,7 @@ func onceEach(list any) []any {
 	var once []any
 	items, _ := list.([]any)
 	for _, item := range items {
-		if !slices.ContainsFunc(once, func(said any) bool { return reflect.DeepEqual(said, item) }) {
+		if !slices.ContainsFunc(once, func(other any) bool { return reflect.DeepEqual(other, item) }) {
 			once = append(once, item)
 		}
 	}
@@ -516,8 +516,9 @@ func compare(t *testing.T, s *step, got *reply) {
 	}
 	var status struct{ Reason string }
 	_ = json.Unmarshal([]byte(got.body), &status) // what is no Status has no reason
-	if is := fmt.Sprintf("%d %s: ", got.code, status.Reason); !strings.HasPrefix(s.known, is) {
-		t.Errorf("line %d: the fake answers %s %s, and not %s", s.line, is, got.body, s.known)
+	difference := fmt.Sprintf("%d %s: ", got.code, status.Reason)
+	if !strings.HasPrefix(s.known, difference) {
+		t.Errorf("line %d: the fake answers %s %s, and not %s", s.line, difference, got.body, s.known)
 	}
 }
 

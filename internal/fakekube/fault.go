@@ -207,7 +207,7 @@ func (in *Injection) Lift() {
 
 func (in *Injection) liftLocked() {
 	in.isLifted = true
-	in.server.signalChangeLocked() // a lie's watches may look again
+	in.server.signalChangeLocked() // so that watches notice the end of a lie
 }
 
 // check fails the test if the fault has neither been met nor lifted.
@@ -322,10 +322,10 @@ func (s *Server) matchFault(q Request) *Injection {
 }
 
 // serveFault serves a request that meets a fault.
-func (s *Server) serveFault(w http.ResponseWriter, r *http.Request, asked Request, came arrivalState, met *Injection) {
-	ft := met.fault
+func (s *Server) serveFault(w http.ResponseWriter, r *http.Request, info Request, arrival arrivalState, injection *Injection) {
+	ft := injection.fault
 	if ft.Met != nil {
-		ft.Met(asked)
+		ft.Met(info)
 	}
 	if ft.Delay > 0 {
 		select {
@@ -336,7 +336,7 @@ func (s *Server) serveFault(w http.ResponseWriter, r *http.Request, asked Reques
 			return
 		}
 	}
-	e := &faultedRequest{server: s, w: w, r: r, info: asked, arrival: came, injection: met}
+	e := &faultedRequest{server: s, w: w, r: r, info: info, arrival: arrival, injection: injection}
 	if ft.Do == nil {
 		e.serveNormally(w, s.Spy)
 		return

@@ -50,13 +50,13 @@ func TestInjectedFaultMustBeMetUnlessItWasTakenBack(t *testing.T) {
 func TestLiftedFaultMustHaveBeenMetAndFailsTheTestOnce(t *testing.T) {
 	f := New()
 	v := &verdict{TB: t}
-	met := f.Script(v, "list pods, always: refuse 500")[0]
+	injection := f.Script(v, "list pods, always: refuse 500")[0]
 	unmet := f.Script(v, "watch pods, always: refuse 500")[0]
 	wantAnswer(t, f, "GET /api/v1/pods", "", 500, "InternalError")
-	met.Lift()
+	injection.Lift()
 	wantNumber(t, "errors after the fault that was met", len(v.errors), 0)
 	wantAnswer(t, f, "GET /api/v1/pods", "", 200, "PodList")
-	wantNumber(t, "its requests", met.Used(), 1)
+	wantNumber(t, "its requests", injection.Used(), 1)
 	unmet.Lift()
 	v.end()
 	wantNumber(t, "errors", len(v.errors), 1)
@@ -232,12 +232,12 @@ func TestMessagesOfFaultsNameUsersAndShowNoToken(t *testing.T) {
 		wantText(t, answer, `nodes \"n\" is forbidden: User \"`+name+`\" cannot patch resource \"nodes\" in API group`)
 	}
 	v.end()
-	said := strings.Join(v.errors, "\n")
+	message := strings.Join(v.errors, "\n")
 	for _, want := range []string{"watch nodes by alice|TOKEN", "patch nodes n by admin", "patch nodes n by alice"} {
-		wantText(t, said, want)
+		wantText(t, message, want)
 	}
-	if strings.Contains(said, "secret") {
-		t.Errorf("a token is shown: %s", said)
+	if strings.Contains(message, "secret") {
+		t.Errorf("a token is shown: %s", message)
 	}
 }
 

@@ -77,7 +77,7 @@ func fieldStep(name string) pathStep {
 		return allStep
 	}
 	if name == "" {
-		return func(v any) []any { return []any{v} } // a dot alone is the object
+		return func(v any) []any { return []any{v} } // a single dot is the object itself
 	}
 	return func(v any) []any {
 		o, _ := v.(Object)

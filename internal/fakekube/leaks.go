@@ -17,7 +17,7 @@ func RunTests(m interface{ Run() int }) (code int) {
 	before := heldResources()
 	code = m.Run()
 	var left map[string]string
-	for range 100 { // what ends by itself may take a moment
+	for range 100 { // goroutines that are about to end may take a moment
 		left = heldResources()
 		maps.DeleteFunc(left, func(name, _ string) bool { return before[name] != "" })
 		if len(left) == 0 {
@@ -43,7 +43,7 @@ func heldResources() map[string]string {
 			all[name] = where
 		}
 	}
-	files, _ := os.ReadDir("/proc/self/fd") // only Linux has it
+	files, _ := os.ReadDir("/proc/self/fd") // exists only on Linux
 	for _, file := range files {
 		what, err := os.Readlink("/proc/self/fd/" + file.Name())
 		if err == nil && what != "anon_inode:[eventpoll]" && what != "anon_inode:[eventfd]" {

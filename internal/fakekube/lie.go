@@ -152,11 +152,11 @@ func (s *Server) visibleChangesLocked(r *request, news []Change) []Change {
 		if !in.liesToLocked(r.info) {
 			continue
 		}
-		told := slices.DeleteFunc(slices.Clone(news), func(c Change) bool {
+		visible := slices.DeleteFunc(slices.Clone(news), func(c Change) bool {
 			return c.Resource == r.kind.resource && c.Group == r.kind.group && in.lie.versions[c.Version]
 		})
-		in.used += len(news) - len(told)
-		news = told
+		in.used += len(news) - len(visible)
+		news = visible
 	}
 	return news
 }

@@ -32,7 +32,7 @@ func (s *Server) list(r *request) {
 	}
 	p := page{selects: selects, limit: int(options.limit)}
 	if wanted == 0 && options.versionText != "" && r.kind.isCached() {
-		p.limit = 0 // the cache answers whatever it has, in one piece
+		p.limit = 0 // the cache ignores the limit
 	}
 	if !options.wantsExactVersion(wanted) {
 		p.version = s.latestVersion

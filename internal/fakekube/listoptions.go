@@ -62,15 +62,11 @@ func (r *request) readListOptions() bool {
 		r.badRequest(err.Error())
 		return false
 	}
-	const longest = 1 << 31 // in seconds, so that the duration does not overflow
+	const longest = 1 << 31 // in seconds; prevents an overflow of the duration
 	o.timeout = time.Duration(max(-1, min(seconds, longest))) * time.Second
-
 	isWatch := r.info.Verb == "watch"
-	beginsAnywhere := o.versionText == "" || o.versionText == "0"
-	if isWatch && beginsAnywhere && !o.hasInitialEvents && o.match == "" {
-		o.hasInitialEvents = true
-		o.wantsInitialEvents = true
-		o.match = matchNotOlderThan
+	if isWatch {
+		o.setWatchDefaults()
 	}
 	if !r.checkSelectors() {
 		return false
@@ -87,6 +83,16 @@ func (r *request) readListOptions() bool {
 	}
 	r.listOptions = o
 	return true
+}
+
+// setWatchDefaults requests initial events for a watch that does not say where to begin.
+func (o *listOptions) setWatchDefaults() {
+	beginsAnywhere := o.versionText == "" || o.versionText == "0"
+	if beginsAnywhere && !o.hasInitialEvents && o.match == "" {
+		o.hasInitialEvents = true
+		o.wantsInitialEvents = true
+		o.match = matchNotOlderThan
+	}
 }
 
 // integer parses a numeric parameter. A missing one is 0; an empty one is an error.
@@ -158,7 +164,7 @@ func (o listOptions) validateForWatch() []cause {
 }
 
 // forbiddenMatch refuses a resourceVersionMatch that contradicts other parameters.
-func forbiddenMatch(why string) cause { return forbiddenField("resourceVersionMatch", why) }
+func forbiddenMatch(reason string) cause { return forbiddenField("resourceVersionMatch", reason) }
 
 // parseVersion parses a resourceVersion from a client. The empty text is 0. The error has the server's wording.
 func parseVersion(text string) (uint64, error) {

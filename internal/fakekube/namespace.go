@@ -13,22 +13,22 @@ func (s *Server) deleteNamespaceLocked(k kind, old Object, d *deletion) Object {
 	if isTerminating(old) {
 		return old
 	}
-	dying := Clone(old)
-	MetaOf(dying)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
-	partIn(dying, "status")["phase"] = "Terminating"
-	d.setFinalizers(dying)
-	dying = s.replaceLocked(k, dying, d.isDryRun)
+	terminating := Clone(old)
+	MetaOf(terminating)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
+	partIn(terminating, "status")["phase"] = "Terminating"
+	d.setFinalizers(terminating)
+	terminating = s.replaceLocked(k, terminating, d.isDryRun)
 	if d.isDryRun || s.NoControllers {
-		return dying
+		return terminating
 	}
-	name := KeyOf(dying).Name
+	name := KeyOf(terminating).Name
 	for _, inside := range s.kindsLocked() {
 		if inside.isNamespaced {
 			s.deleteNamespaceContentLocked(inside, name)
 		}
 	}
 	s.removeNamespaceIfEmptyLocked(name)
-	return dying
+	return terminating
 }
 
 // deleteNamespaceContentLocked deletes the objects of a kind in a namespace.
@@ -131,19 +131,19 @@ func (s *Server) finalize(r *request) {
 		r.refuse(causes)
 		return
 	}
-	is := Clone(old)
-	is["spec"] = o["spec"]
-	isLast := isTerminating(is) && objectIn(is, "spec")["finalizers"] == nil
+	after := Clone(old)
+	after["spec"] = o["spec"]
+	isLast := isTerminating(after) && objectIn(after, "spec")["finalizers"] == nil
 	switch {
 	case isLast:
-		setFinalizers(is, nil)
-		r.answer(200, r.render(is, false))
+		setFinalizers(after, nil)
+		r.answer(200, r.render(after, false))
 		if !r.options.isDryRun {
 			s.eraseLocked(r.kind, r.key)
 		}
-	case isEqualJSON(is, old):
+	case isEqualJSON(after, old):
 		r.answer(200, r.render(old, false))
 	default:
-		r.answer(200, r.render(s.replaceLocked(r.kind, is, r.options.isDryRun), false))
+		r.answer(200, r.render(s.replaceLocked(r.kind, after, r.options.isDryRun), false))
 	}
 }

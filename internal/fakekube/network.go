@@ -120,32 +120,32 @@ func (l listener) Addr() net.Addr { return &net.TCPAddr{} }
 func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	n.dials.Add(1)
 	refused := &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
-	ours, other := net.Pipe()
-	theirs := &serverConn{Conn: other, net: n}
-	client := clientConn{Conn: ours, buffered: bufio.NewReaderSize(ours, 32<<10), net: n, generation: n.generation.Load()}
-	if !n.add(theirs) {
+	clientEnd, other := net.Pipe()
+	serverEnd := &serverConn{Conn: other, net: n}
+	client := clientConn{Conn: clientEnd, buffered: bufio.NewReaderSize(clientEnd, 32<<10), net: n, generation: n.generation.Load()}
+	if !n.add(serverEnd) {
 		return nil, refused
 	}
 	select {
-	case n.conns <- theirs:
+	case n.conns <- serverEnd:
 		return client, nil
 	case <-n.done:
-		theirs.Close()
+		serverEnd.Close()
 		return nil, refused
 	case <-ctx.Done():
-		theirs.Close()
+		serverEnd.Close()
 		return nil, ctx.Err()
 	}
 }
 
 // add registers a connection before the server gets it, so that Kill finds it. It returns false if the network
 // refuses connections.
-func (n *Network) add(theirs *serverConn) bool {
+func (n *Network) add(serverEnd *serverConn) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.isDown.Load() {
 		return false
 	}
-	n.open = append(n.open, theirs)
+	n.open = append(n.open, serverEnd)
 	return true
 }

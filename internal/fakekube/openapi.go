@@ -41,7 +41,7 @@ func (s *Server) serveOpenAPI(r *request, path string) bool {
 		r.w.WriteHeader(http.StatusNotFound)
 		return true
 	}
-	r.mediaType = "text/plain; charset=utf-8" // as the real server has it, although it is JSON
+	r.mediaType = "text/plain; charset=utf-8" // as in the real server's answer, although it is JSON
 	r.answer(200, Object{"paths": documents})
 	return true
 }
@@ -56,14 +56,14 @@ func (r *request) answerOpenAPI(document []byte, hash, url string) {
 	header := r.w.Header()
 	header.Set("ETag", `"`+hash+`"`)
 	header.Set("Vary", "Accept")
-	asked := r.query.Get("hash")
+	wantedHash := r.query.Get("hash")
 	switch {
-	case asked != "" && asked != hash:
+	case wantedHash != "" && wantedHash != hash:
 		header.Set("Content-Type", mediaJSON)
 		header.Set("Location", url)
 		r.w.WriteHeader(http.StatusMovedPermanently)
 		return
-	case asked != "":
+	case wantedHash != "":
 		header.Set("Cache-Control", "public, immutable")
 	}
 	if r.Header.Get("If-None-Match") == `"`+hash+`"` {

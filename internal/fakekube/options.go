@@ -63,8 +63,8 @@ func validateFieldManager(manager string) []cause {
 	}
 	for i, char := range manager {
 		if !unicode.IsPrint(char) {
-			why := fmt.Sprintf("invalid character %#U (at position %d)", char, i)
-			causes = append(causes, invalidValue("fieldManager", manager, why))
+			reason := fmt.Sprintf("invalid character %#U (at position %d)", char, i)
+			causes = append(causes, invalidValue("fieldManager", manager, reason))
 		}
 	}
 	return causes
@@ -108,21 +108,21 @@ func (r *request) readDeleteOptions() *deletion {
 // parseDeleteOptions parses DeleteOptions from JSON or, if body is empty, from the query. If they are invalid, it
 // answers so and returns nil.
 func (r *request) parseDeleteOptions(body []byte) *deletion {
-	said := r.decodeDeleteOptions(body)
-	if said == nil {
+	sent := r.decodeDeleteOptions(body)
+	if sent == nil {
 		return nil
 	}
-	policy, causes := said.policy()
-	causes = append(causes, validateDryRun(said.DryRun)...)
+	policy, causes := sent.policy()
+	causes = append(causes, validateDryRun(sent.DryRun)...)
 	if len(causes) > 0 {
 		r.refuseAs("DeleteOptions", "meta.k8s.io", "", causes)
 		return nil
 	}
 	return &deletion{
-		isDryRun: len(said.DryRun) > 0,
-		uid:      said.Preconditions.UID,
-		version:  said.Preconditions.ResourceVersion,
-		grace:    said.GracePeriodSeconds,
+		isDryRun: len(sent.DryRun) > 0,
+		uid:      sent.Preconditions.UID,
+		version:  sent.Preconditions.ResourceVersion,
+		grace:    sent.GracePeriodSeconds,
 		policy:   policy,
 	}
 }
@@ -143,37 +143,37 @@ type deleteOptions struct {
 // so and returns nil.
 func (r *request) decodeDeleteOptions(body []byte) *deleteOptions {
 	if len(body) > 0 {
-		type DeleteOptions deleteOptions // encoding/json says this name where a value is not of its type
-		var said DeleteOptions
-		if !r.decodeOptions(body, "DeleteOptions", &said) {
+		type DeleteOptions deleteOptions // encoding/json's errors contain this name
+		var sent DeleteOptions
+		if !r.decodeOptions(body, "DeleteOptions", &sent) {
 			return nil
 		}
-		return (*deleteOptions)(&said)
+		return (*deleteOptions)(&sent)
 	}
-	said := &deleteOptions{DryRun: r.query["dryRun"]}
+	sent := &deleteOptions{DryRun: r.query["dryRun"]}
 	if r.query.Has("gracePeriodSeconds") {
 		seconds, err := strconv.ParseInt(r.query.Get("gracePeriodSeconds"), 10, 64)
 		if err != nil {
 			r.badRequest(err.Error())
 			return nil
 		}
-		said.GracePeriodSeconds = &seconds
+		sent.GracePeriodSeconds = &seconds
 	}
 	if r.query.Has("propagationPolicy") {
 		policy := r.query.Get("propagationPolicy")
-		said.PropagationPolicy = &policy
+		sent.PropagationPolicy = &policy
 	}
 	if r.query.Has("orphanDependents") {
 		orphans := r.query.Get("orphanDependents") != "false" && r.query.Get("orphanDependents") != "0"
-		said.OrphanDependents = &orphans
+		sent.OrphanDependents = &orphans
 	}
-	return said
+	return sent
 }
 
 // policy returns the propagation policy, and the problems with how the client set it.
-func (said *deleteOptions) policy() (policy string, causes []cause) {
-	orphans := said.OrphanDependents
-	if said.PropagationPolicy == nil {
+func (sent *deleteOptions) policy() (policy string, causes []cause) {
+	orphans := sent.OrphanDependents
+	if sent.PropagationPolicy == nil {
 		switch {
 		case orphans == nil:
 			return "", nil
@@ -182,10 +182,10 @@ func (said *deleteOptions) policy() (policy string, causes []cause) {
 		}
 		return "Background", nil
 	}
-	policy = *said.PropagationPolicy
+	policy = *sent.PropagationPolicy
 	if orphans != nil {
-		why := "orphanDependents and deletionPropagation cannot be both set"
-		causes = append(causes, invalidValue("propagationPolicy", policy, why))
+		reason := "orphanDependents and deletionPropagation cannot be both set"
+		causes = append(causes, invalidValue("propagationPolicy", policy, reason))
 	}
 	switch policy {
 	case "Foreground", "Background", "Orphan":

@@ -36,19 +36,19 @@ func (s *Server) CutOff(host string, isAway bool) {
 // number of changes and receives no further ones until catchUp or Heal is called. Another Lag replaces this one.
 // Lists from the lagging server are up to date, because they come from etcd.
 func (s *Server) Lag(on Requests, changes int) (catchUp func()) {
-	mine := &lag{on: on, caughtUp: make(chan struct{})}
+	newLag := &lag{on: on, caughtUp: make(chan struct{})}
 	s.mu.Lock()
-	mine.version = s.latestVersion - changes
-	s.lag = mine
+	newLag.version = s.latestVersion - changes
+	s.lag = newLag
 	s.mu.Unlock()
 	s.EndWatches(true)
 	return sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.lag == mine {
+		if s.lag == newLag {
 			s.lag = nil
 		}
-		close(mine.caughtUp)
+		close(newLag.caughtUp)
 	})
 }
 

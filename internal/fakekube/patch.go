@@ -153,10 +153,10 @@ func (r *request) checkPatched(o Object, problems []string) Object {
 		r.internalError(err.Error())
 		return nil
 	}
-	said := typeMeta{APIVersion: TextIn(o, "apiVersion"), Kind: TextIn(o, "kind")}
-	hasType := said.APIVersion != "" || said.Kind != ""
-	if hasType && (said.Kind != r.kind.kind || said.APIVersion != r.kind.apiVersion()) {
-		r.refusePatched(text, notRegistered(said))
+	sentType := typeMeta{APIVersion: TextIn(o, "apiVersion"), Kind: TextIn(o, "kind")}
+	hasType := sentType.APIVersion != "" || sentType.Kind != ""
+	if hasType && (sentType.Kind != r.kind.kind || sentType.APIVersion != r.kind.apiVersion()) {
+		r.refusePatched(text, notRegistered(sentType))
 		return nil
 	}
 	stored, unknown, err := r.kind.toStored(o)
@@ -177,6 +177,6 @@ func (r *request) checkPatched(o Object, problems []string) Object {
 }
 
 // refusePatched answers 422. Like the server, it repeats the whole patched object.
-func (r *request) refusePatched(text []byte, why string) {
-	r.refuseWith("", "", Object{}, []cause{invalidValue("patch", string(text), why)})
+func (r *request) refusePatched(text []byte, reason string) {
+	r.refuseWith("", "", Object{}, []cause{invalidValue("patch", string(text), reason)})
 }

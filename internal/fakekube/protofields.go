@@ -8,13 +8,15 @@ import (
 	"strings"
 )
 
-// protobufText has the numbers of the fields in protobuf, as the generated.proto of each API group has them: the name
-// of a type on a line of its own, then NAME=NUMBER for each of its fields, in the order of the numbers.
+// protobufText holds the protobuf field numbers, as in the generated.proto of each API group. The name of a type is on a
+// line of its own. Its fields follow on indented lines, in the order of their numbers:
 //
-// NAME=NUMBER! is a field that is always written, as an empty text, a zero and so on where JSON has nothing.
-// NAME=NUMBER.NUMBER is a field that in protobuf, though not in JSON, stands in a message within the message. Where the
-// schema does not have the type, as in NAME=NUMBER:TYPE, the type of the field is here, too. The types are named as
-// there. https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
+//	NAME=NUMBER         a field
+//	NAME=NUMBER!        a field that is always encoded, as an empty text, a zero and so on if JSON lacks it
+//	NAME=NUMBER.NUMBER  a field in a nested message that JSON does not have
+//	NAME=NUMBER:TYPE    a field of a type that schema.txt does not describe
+//
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
 //
 //go:embed protobuf.txt
 var protobufText string

@@ -91,7 +91,7 @@ func (r *request) readProtobuf() bool {
 	}
 	r.body, err = json.Marshal(o)
 	if err != nil {
-		r.badRequest(err.Error()) // such as a number that is none
+		r.badRequest(err.Error()) // such as an invalid number
 		return false
 	}
 	r.Header = r.Header.Clone()

@@ -39,7 +39,7 @@ func (k kind) pruned(sent Object) (o Object, unknown []string, err error) {
 func unknownMetaFields(path string, meta any) []string {
 	text, err := json.Marshal(meta)
 	if err != nil {
-		return nil // it came as JSON
+		return nil // cannot happen: it was decoded from JSON
 	}
 	r := &strictReader{decoder: json.NewDecoder(bytes.NewReader(text))}
 	r.value(path, "ObjectMeta")

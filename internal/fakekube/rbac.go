@@ -20,17 +20,17 @@ type attributes struct {
 
 // attributesOf returns the attributes of a request. As in RBAC, a namespace belongs to itself, and a collection
 // request whose field selector picks one name counts as a request for that object.
-func attributesOf(asked Request) attributes {
+func attributesOf(info Request) attributes {
 	a := attributes{
-		verb:        asked.Verb,
-		group:       asked.Group,
-		resource:    asked.Resource,
-		subresource: asked.Subresource,
-		namespace:   asked.Namespace,
-		name:        asked.Name,
+		verb:        info.Verb,
+		group:       info.Group,
+		resource:    info.Resource,
+		subresource: info.Subresource,
+		namespace:   info.Namespace,
+		name:        info.Name,
 	}
 	if a.resource == "" {
-		a.path = asked.Path
+		a.path = info.Path
 		return a
 	}
 	isNamespace := a.group == "" && a.resource == "namespaces"
@@ -39,7 +39,7 @@ func attributesOf(asked Request) attributes {
 	}
 	isCollection := a.verb == "list" || a.verb == "watch" || a.verb == "deletecollection"
 	if isCollection && a.name == "" {
-		fields, _ := parseFieldSelector(asked.Query.Get("fieldSelector"))
+		fields, _ := parseFieldSelector(info.Query.Get("fieldSelector"))
 		for _, term := range fields {
 			if term.field == "metadata.name" && !term.isNot {
 				a.name = term.value
@@ -263,7 +263,7 @@ func defaultRules(u User) []rule {
 }
 
 // forbidden answers 403. why names the bound roles that do not exist; it may be "".
-func (r *request) forbidden(u User, a attributes, why string) {
+func (r *request) forbidden(u User, a attributes, reason string) {
 	details := Object{}
 	message := forbiddenMessage(u.Name, a)
 	if a.resource != "" {
@@ -275,8 +275,8 @@ func (r *request) forbidden(u User, a attributes, why string) {
 			details["group"] = a.group
 		}
 	}
-	if why != "" {
-		message += ": RBAC: " + why
+	if reason != "" {
+		message += ": RBAC: " + reason
 	}
 	r.failWith(403, "Forbidden", message, details)
 }

@@ -15,18 +15,18 @@ type cause struct {
 }
 
 // invalidValue refuses an invalid value.
-func invalidValue(field string, value any, why string) cause {
-	return cause{"FieldValueInvalid", field, fmt.Sprintf("Invalid value: %s: %s", describeValue(value), why)}
+func invalidValue(field string, value any, reason string) cause {
+	return cause{"FieldValueInvalid", field, fmt.Sprintf("Invalid value: %s: %s", describeValue(value), reason)}
 }
 
 // required refuses an empty field. why may be "".
-func required(field, why string) cause {
-	return cause{"FieldValueRequired", field, joinReason("Required value", why)}
+func required(field, reason string) cause {
+	return cause{"FieldValueRequired", field, joinReason("Required value", reason)}
 }
 
 // forbiddenField refuses that a field is set or changed.
-func forbiddenField(field, why string) cause {
-	return cause{"FieldValueForbidden", field, "Forbidden: " + why}
+func forbiddenField(field, reason string) cause {
+	return cause{"FieldValueForbidden", field, "Forbidden: " + reason}
 }
 
 // duplicateValue refuses the repetition of a value in a list.
@@ -40,8 +40,8 @@ func notSupported(field string, value any, supported ...string) cause {
 	for i, one := range supported {
 		quoted[i] = fmt.Sprintf("%q", one)
 	}
-	why := fmt.Sprintf("Unsupported value: %s: supported values: %s", describeValue(value), strings.Join(quoted, ", "))
-	return cause{"FieldValueNotSupported", field, why}
+	reason := fmt.Sprintf("Unsupported value: %s: supported values: %s", describeValue(value), strings.Join(quoted, ", "))
+	return cause{"FieldValueNotSupported", field, reason}
 }
 
 // tooLong refuses a text of more than this many bytes.
@@ -50,11 +50,11 @@ func tooLong(field string, bytes int) cause {
 }
 
 // joinReason appends a reason to a message. why may be "".
-func joinReason(what, why string) string {
-	if why == "" {
+func joinReason(what, reason string) string {
+	if reason == "" {
 		return what
 	}
-	return what + ": " + why
+	return what + ": " + reason
 }
 
 // describeValue returns a value as messages show it: a text in quotes, anything else in JSON.
@@ -90,18 +90,18 @@ func (r *request) refuseAs(kind, group, name string, causes []cause) {
 
 // refuseWith answers 422. Like the server, it repeats identical causes in the details, but not in the message.
 func (r *request) refuseWith(qualified, name string, details Object, causes []cause) {
-	var told []any
+	var causeObjects []any
 	var messages []string
-	isSaid := map[string]bool{}
+	isRepeated := map[string]bool{}
 	for _, c := range causes {
-		told = append(told, Object{"reason": c.reason, "message": c.message, "field": c.field})
+		causeObjects = append(causeObjects, Object{"reason": c.reason, "message": c.message, "field": c.field})
 		message := c.field + ": " + c.message
-		if !isSaid[message] {
-			isSaid[message] = true
+		if !isRepeated[message] {
+			isRepeated[message] = true
 			messages = append(messages, message)
 		}
 	}
-	details["causes"] = told
+	details["causes"] = causeObjects
 	all := strings.Join(messages, ", ")
 	if len(messages) > 1 {
 		all = "[" + all + "]"

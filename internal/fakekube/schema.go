@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// schemaText has the types of the built-in kinds, as the API reference has them: the name of a type on a line of its
-// own, then one line for each field: its name, its type, and what else is known of it.
+// schemaText describes the types of the built-in kinds, as in the API reference. The name of a type is on a line of its
+// own. Each of its fields follows on an indented line: its name, its type, and any of these attributes.
 //
 //	key=NAME    a strategic merge patch merges the list's items by this field
-//	set         a strategic merge patch adds to the list what it does not have
-//	retainKeys  a strategic merge patch may say which fields stay ($retainKeys)
+//	set         a strategic merge patch adds missing items to the list
+//	retainKeys  a strategic merge patch may contain $retainKeys
 //	required    an object without the field is invalid; answers always show it
-//	shown       answers show the field where it is empty, too
-//	kept        answers show the field as it was sent, even if that is an empty text
-//	nonzero     answers do not show the field where it is 0 or false
+//	shown       answers show the field even if it is empty
+//	kept        answers show the field as sent, even if it is an empty text
+//	nonzero     answers do not show the field if it is 0 or false
 //
-// Types are named as in Go.
+// Types have their Go names.
 //
 //go:embed schema.txt
 var schemaText string

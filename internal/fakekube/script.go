@@ -1,6 +1,7 @@
 package fakekube
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -108,30 +109,34 @@ type scriptParser struct {
 func (p *scriptParser) split(line string) error {
 	rest := strings.TrimLeft(line, " \t")
 	for rest != "" && rest[0] != '#' {
-		column := len(line) - len(rest) + 1
-		if rest[0] == '"' {
-			quoted, err := strconv.QuotedPrefix(rest)
-			if err != nil {
-				return scriptProblem{column, "a quoted text does not end, or has an escape that Go does not know"}
-			}
-			text, _ := strconv.Unquote(quoted)
-			p.tokens = append(p.tokens, token{text: text, column: column, isQuoted: true})
-			rest = rest[len(quoted):]
-		} else {
-			length := strings.IndexAny(rest+" ", " \t")
-			text := strings.TrimRight(rest[:length], ",:")
-			if text == "" { // a separator
-				p.tokens = append(p.tokens, token{text: rest[:1], column: column, isEnd: true})
-				rest = rest[1:]
-			} else {
-				p.tokens = append(p.tokens, token{text: text, column: column})
-				rest = rest[len(text):]
-			}
+		next, length, err := firstToken(rest)
+		next.column = len(line) - len(rest) + 1
+		if err != nil {
+			return scriptProblem{next.column, err.Error()}
 		}
-		rest = strings.TrimLeft(rest, " \t")
+		p.tokens = append(p.tokens, next)
+		rest = strings.TrimLeft(rest[length:], " \t")
 	}
 	p.tokens = append(p.tokens, token{column: len(line) + 1, isEnd: true})
 	return nil
+}
+
+// firstToken returns the token at the beginning of a text, without its column, and how many bytes it takes there.
+func firstToken(text string) (t token, length int, err error) {
+	if text[0] == '"' {
+		quoted, err := strconv.QuotedPrefix(text)
+		if err != nil {
+			return token{}, 0, errors.New("a quoted text does not end, or has an escape that Go does not know")
+		}
+		unquoted, err := strconv.Unquote(quoted)
+		return token{text: unquoted, isQuoted: true}, len(quoted), err
+	}
+	end := strings.IndexAny(text+" ", " \t")
+	word := strings.TrimRight(text[:end], ",:")
+	if word == "" {
+		return token{text: text[:1], isEnd: true}, 1, nil
+	}
+	return token{text: word}, len(word), nil
 }
 
 // fail reports a syntax error at the next token.
@@ -210,13 +215,13 @@ func (p *scriptParser) duration() time.Duration {
 
 func (p *scriptParser) fault() Fault {
 	ft := Fault{On: p.requests()}
-	said := map[string]bool{}
+	seen := map[string]bool{}
 	for p.accept(",") {
-		what := p.nextCount()
-		if said[what] {
-			p.fail("%s, which says %s a second time", p.shown(), what)
+		count := p.nextCount()
+		if seen[count] {
+			p.fail("%s, which says %s a second time", p.shown(), count)
 		}
-		said[what] = true
+		seen[count] = true
 		p.count(&ft)
 	}
 	p.expect(":", ",")

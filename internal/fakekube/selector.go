@@ -326,7 +326,7 @@ func (t fieldTerm) matches(o Object) bool {
 // fieldOf returns the value of a field as selectors see it.
 func fieldOf(o Object, field string) string {
 	switch field {
-	case "spec.host": // its name in the first versions of the API
+	case "spec.host": // an old name of the field
 		field = "spec.nodeName"
 	case "source":
 		field = "source.component"
@@ -342,7 +342,7 @@ func fieldOf(o Object, field string) string {
 			return "false"
 		}
 		return ""
-	case Object, []any: // such as status.podIPs, which a selector may name, but never sees
+	case Object, []any: // such as status.podIPs, which selectors may name but cannot read
 		return ""
 	default:
 		return textOf(value)
@@ -377,7 +377,7 @@ func splitUnescaped(text string) []string {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '\\':
-			i++ // whatever comes next is no separator
+			i++ // the next character is escaped
 		case ',':
 			parts = append(parts, text[begin:i])
 			begin = i + 1

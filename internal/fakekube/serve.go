@@ -8,15 +8,15 @@ import (
 )
 
 // serveNormally answers a request as if no fault were injected. spy may be nil.
-func (s *Server) serveNormally(w http.ResponseWriter, r *http.Request, asked Request, came arrivalState, spy Spy) {
+func (s *Server) serveNormally(w http.ResponseWriter, r *http.Request, info Request, arrival arrivalState, spy Spy) {
 	req := &request{
 		Request:   r,
-		info:      asked,
-		arrival:   came,
+		info:      info,
+		arrival:   arrival,
 		spy:       spy,
 		w:         w,
-		query:     asked.Query,
-		body:      []byte(asked.Body),
+		query:     info.Query,
+		body:      []byte(info.Body),
 		mediaType: mediaJSON,
 	}
 	defer func() {
@@ -31,7 +31,7 @@ func (s *Server) serveNormally(w http.ResponseWriter, r *http.Request, asked Req
 	if req.rejectUnparsablePath() || req.rejectInvalidTimeout() || !s.authenticateAndAuthorize(req) {
 		return
 	}
-	if asked.Resource == "" && s.serveDiscovery(req) {
+	if info.Resource == "" && s.serveDiscovery(req) {
 		return
 	}
 	handle := s.findHandler(req)

@@ -98,28 +98,28 @@ func New() *Server {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
-		panic(http.ErrAbortHandler) // a request that did not come whole is none
+		panic(http.ErrAbortHandler) // ignore an incomplete request
 	}
-	asked := RequestOf(r)
-	asked.Body = string(body)
-	asked.Token, _ = bearerToken(r)
+	info := RequestOf(r)
+	info.Body = string(body)
+	info.Token, _ = bearerToken(r)
 	if hasCredential(r) {
 		sender, _ := s.user(r)
-		asked.User = sender.Name
+		info.User = sender.Name
 	}
-	came, canReach := s.recordRequest(asked)
+	arrival, canReach := s.recordRequest(info)
 	if !canReach {
 		panic(http.ErrAbortHandler)
 	}
 	if s.Spy != nil {
-		s.Spy.Asked(asked)
+		s.Spy.Asked(info)
 	}
-	met := s.matchFault(asked)
-	if met == nil {
-		s.serveNormally(w, r, asked, came, s.Spy)
+	injection := s.matchFault(info)
+	if injection == nil {
+		s.serveNormally(w, r, info, arrival, s.Spy)
 		return
 	}
-	s.serveFault(w, r, asked, came, met)
+	s.serveFault(w, r, info, arrival, injection)
 }
 
 // arrivalState is the part of the server's state that a request found on arrival. A watch compares it with the
@@ -133,13 +133,13 @@ type arrivalState struct {
 
 // recordRequest appends a request to the log of requests and returns the state that it found. canReach is false if
 // its host is cut off.
-func (s *Server) recordRequest(asked Request) (came arrivalState, canReach bool) {
+func (s *Server) recordRequest(info Request) (arrival arrivalState, canReach bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.requests = append(s.requests, asked)
+	s.requests = append(s.requests, info)
 	s.signalActivityLocked()
-	came = arrivalState{watchEnd: s.watchEnd, kinds: s.kinds, lag: s.lag}
-	return came, !s.isCutOff[asked.Host]
+	arrival = arrivalState{watchEnd: s.watchEnd, kinds: s.kinds, lag: s.lag}
+	return arrival, !s.isCutOff[info.Host]
 }
 
 // request is a request that is being served. Only the goroutine that serves it may use it.

@@ -117,10 +117,10 @@ func (s *Server) eraseLocked(k kind, key Key) Object {
 	s.latestVersion++
 	delete(all, key)
 	s.recordLocked(Change{Version: s.latestVersion, Group: k.group, Resource: k.resource, Old: old})
-	gone := Clone(old)
-	MetaOf(gone)["resourceVersion"] = strconv.Itoa(s.latestVersion)
+	removed := Clone(old)
+	MetaOf(removed)["resourceVersion"] = strconv.Itoa(s.latestVersion)
 	s.removeNamespaceIfEmptyLocked(key.Namespace)
-	return gone
+	return removed
 }
 
 // generationOf returns the generation of an object that replaces old. Each change of the spec increments it. For
@@ -196,9 +196,9 @@ func (s *Server) removeLocked(resource string, key Key) Object {
 		return nil
 	}
 	if k.qualified() == "pods" {
-		dying := Clone(old)
-		markTerminating(dying, 0)
-		old = s.storeLocked(k, dying)
+		terminating := Clone(old)
+		markTerminating(terminating, 0)
+		old = s.storeLocked(k, terminating)
 	}
 	if k.isDefinition() {
 		s.removeCustomObjectsLocked(old)
@@ -276,7 +276,7 @@ func (s *Server) Checkpoint() (turnBack func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.latestVersion = version
-		s.history = slices.Clip(history) // what comes after a second return must not overwrite what came after the first
+		s.history = slices.Clip(history) // appending must copy, because turnBack may be called again
 		s.kinds = kinds
 		s.objects = clonedObjects(objects)
 		s.rewindLiesLocked(version)

@@ -101,14 +101,14 @@ func mergedField(typ string, o Object, name string, value any) (any, error) {
 	f := structs[typ][name]
 	switch value := value.(type) {
 	case Object:
-		was, _ := o[name].(Object)
-		return strategicMerge(of, was, value)
+		before, _ := o[name].(Object)
+		return strategicMerge(of, before, value)
 	case []any:
-		was, _ := o[name].([]any)
+		before, _ := o[name].([]any)
 		if f.mergeKey == "" && !f.isSet {
 			return cloned(value), nil
 		}
-		return mergeList(f, was, value)
+		return mergeList(f, before, value)
 	}
 	return value, nil
 }
@@ -148,23 +148,23 @@ func mergeOrdered(typ string, o, patch Object) error {
 			continue
 		}
 		order, _ := patch[directive].([]any)
-		was, _ := o[name].([]any)
+		before, _ := o[name].([]any)
 		items, _ := patch[name].([]any)
 		f := structs[typ][name]
 		if !isInOrder(f, items, order) {
 			text := fmt.Sprintf("The order in patch list:\n%v\n doesn't match $setElementOrder list:\n%v\n", items, order)
-			return errors.New(text) // in the server's words
+			return errors.New(text)
 		}
-		merged := was
+		merged := before
 		if items != nil {
 			var err error
-			merged, err = mergeList(f, was, items)
+			merged, err = mergeList(f, before, items)
 			if err != nil {
 				return err
 			}
 		}
 		if merged != nil {
-			o[name] = f.inPatchOrder(merged, order, was)
+			o[name] = f.inPatchOrder(merged, order, before)
 		}
 	}
 	return nil
@@ -187,21 +187,21 @@ func isInOrder(f field, items, order []any) bool {
 }
 
 // mergeList merges the items of a patch into a list, either by their merge key or as a set.
-func mergeList(f field, was, items []any) ([]any, error) {
+func mergeList(f field, before, items []any) ([]any, error) {
 	if f.mergeKey == "" {
-		merged := slices.Clone(was)
+		merged := slices.Clone(before)
 		for _, item := range items {
 			if f.indexIn(merged, item) < 0 {
 				merged = append(merged, item)
 			}
 		}
-		return f.inPatchOrder(merged, items, was), nil
+		return f.inPatchOrder(merged, items, before), nil
 	}
-	was, items, err := f.applyDirectives(slices.Clone(was), items)
+	before, items, err := f.applyDirectives(slices.Clone(before), items)
 	if err != nil {
 		return nil, err
 	}
-	merged := slices.Clone(was)
+	merged := slices.Clone(before)
 	for _, item := range items {
 		part := item.(Object)
 		if part[f.mergeKey] == nil {
@@ -212,34 +212,34 @@ func mergeList(f field, was, items []any) ([]any, error) {
 		if i >= 0 {
 			from, _ = merged[i].(Object)
 		}
-		is, err := strategicMerge(typeOfItem(f.typ), Clone(from), part)
+		after, err := strategicMerge(typeOfItem(f.typ), Clone(from), part)
 		if err != nil {
 			return nil, err
 		}
 		if i >= 0 {
-			merged[i] = is
+			merged[i] = after
 		} else {
-			merged = append(merged, any(is))
+			merged = append(merged, any(after))
 		}
 	}
-	return f.inPatchOrder(merged, items, was), nil
+	return f.inPatchOrder(merged, items, before), nil
 }
 
 // applyDirectives carries out the directives among the items of a patch. It returns the remaining list and the
 // remaining items.
-func (f field) applyDirectives(was, items []any) (left, rest []any, err error) {
+func (f field) applyDirectives(before, items []any) (left, rest []any, err error) {
 	isReplaced := false
 	for _, item := range items {
 		part, isObject := item.(Object)
 		if !isObject {
-			return nil, nil, fmt.Errorf("list element types are not identical: %v", []any{was, items})
+			return nil, nil, fmt.Errorf("list element types are not identical: %v", []any{before, items})
 		}
 		directive, isDirective := part[patchDirective]
 		switch {
 		case !isDirective:
 			rest = append(rest, item)
 		case directive == "delete":
-			was = slices.DeleteFunc(was, func(old any) bool { return f.isSameItem(old, item) })
+			before = slices.DeleteFunc(before, func(old any) bool { return f.isSameItem(old, item) })
 		case directive == "replace":
 			isReplaced = true
 		default:
@@ -249,7 +249,7 @@ func (f field) applyDirectives(was, items []any) (left, rest []any, err error) {
 	if isReplaced {
 		return nil, rest, nil
 	}
-	return was, rest, nil
+	return before, rest, nil
 }
 
 // isSameItem reports whether two items have the same merge key or, without one, are equal.
@@ -269,7 +269,7 @@ func (f field) indexIn(list []any, item any) int {
 
 // inPatchOrder returns a merged list in the server's order: items of the patch in the patch's order, and other items
 // in their previous order. Another item precedes an item of the patch only if it did so before.
-func (f field) inPatchOrder(merged, order, was []any) []any {
+func (f field) inPatchOrder(merged, order, before []any) []any {
 	var named, others []any
 	for _, item := range merged {
 		if f.indexIn(order, item) >= 0 {
@@ -281,8 +281,8 @@ func (f field) inPatchOrder(merged, order, was []any) []any {
 	slices.SortStableFunc(named, func(a, b any) int { return f.indexIn(order, a) - f.indexIn(order, b) })
 	var all []any
 	for len(named) > 0 && len(others) > 0 {
-		stood := f.indexIn(was, others[0])
-		wasNamed := f.indexIn(was, named[0])
+		stood := f.indexIn(before, others[0])
+		wasNamed := f.indexIn(before, named[0])
 		if stood >= 0 && wasNamed >= 0 && stood < wasNamed {
 			all = append(all, others[0])
 			others = others[1:]

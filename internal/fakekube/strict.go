@@ -64,7 +64,7 @@ func (r *strictReader) object(path, typ string) {
 			return
 		}
 	}
-	_, _ = r.decoder.Token() // the bracket; an error would come again with the next value
+	_, _ = r.decoder.Token() // the closing brace; the next read would return any error again
 }
 
 // list reads a list after its opening bracket.

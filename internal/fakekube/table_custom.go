@@ -98,7 +98,7 @@ func textOf(v any) string {
 	}
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // what is stored came from JSON
+		panic(err) // cannot happen: stored objects come from JSON
 	}
 	return string(text)
 }

@@ -83,7 +83,7 @@ type restarts struct {
 func (r *restarts) add(container Object) {
 	r.count += numberIn(container, "restartCount")
 	ended := TextIn(objectIn(container, "lastState", "terminated"), "finishedAt")
-	r.last = max(r.last, ended) // times in UTC are in the order of their texts
+	r.last = max(r.last, ended) // times in UTC sort like their texts
 }
 
 // cell returns the table cell of the restarts.

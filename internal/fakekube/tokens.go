@@ -28,11 +28,11 @@ func (s *Server) createToken(r *request) {
 	if !r.convertBodyToJSON() || !r.readOptions("CreateOptions") {
 		return
 	}
-	asked := r.decodeObjectAs(tokenRequests)
-	if asked == nil {
+	tokenRequest := r.decodeObjectAs(tokenRequests)
+	if tokenRequest == nil {
 		return
 	}
-	spec := objectIn(asked, "spec")
+	spec := objectIn(tokenRequest, "spec")
 	seconds := float64(defaultTokenSeconds)
 	if wanted, isNumber := spec["expirationSeconds"].(float64); isNumber {
 		seconds = wanted
@@ -41,7 +41,7 @@ func (s *Server) createToken(r *request) {
 	if len(audiences) == 0 {
 		audiences = []string{apiAudience}
 	}
-	if name := TextIn(MetaOf(asked), "name"); name != "" && name != r.key.Name {
+	if name := TextIn(MetaOf(tokenRequest), "name"); name != "" && name != r.key.Name {
 		r.refuseAs("TokenRequest", tokenRequests.group, r.key.Name,
 			[]cause{invalidValue("metadata.name", name, "must match the service account name if specified")})
 		return
@@ -82,16 +82,16 @@ func (s *Server) createToken(r *request) {
 
 // validateTokenLifetime validates the requested lifetime of a token.
 func validateTokenLifetime(seconds float64) []cause {
-	why := ""
+	reason := ""
 	switch {
 	case seconds < minTokenSeconds:
-		why = "may not specify a duration less than 10 minutes"
+		reason = "may not specify a duration less than 10 minutes"
 	case seconds > maxTokenSeconds:
-		why = "may not specify a duration larger than 2^32 seconds"
+		reason = "may not specify a duration larger than 2^32 seconds"
 	default:
 		return nil
 	}
-	return []cause{invalidValue("spec.expirationSeconds", int64(seconds), why)}
+	return []cause{invalidValue("spec.expirationSeconds", int64(seconds), reason)}
 }
 
 // newTokenLocked creates a token for a service account. The fake does not accept a token for another audience than

@@ -107,7 +107,7 @@ func (t *converter) object(v any, typ string) (any, error) {
 		}
 		switch {
 		case f.isShown && isEmptyList(value):
-			into[name] = zeroValue(f.typ) // what etcd keeps does not tell an empty list from none
+			into[name] = zeroValue(f.typ) // etcd stores an empty list like a missing one
 		case value != nil && f.shows(value):
 			into[name] = value
 		}

@@ -182,20 +182,20 @@ func (s *Server) impersonatedUser(r *request, sender User) (u User, isAnswered b
 		}
 		return sender, false
 	}
-	asked := []attributes{{verb: "impersonate", resource: "users", name: name}}
+	required := []attributes{{verb: "impersonate", resource: "users", name: name}}
 	rest, isAccount := strings.CutPrefix(name, accountPrefix)
 	namespace, account, _ := strings.Cut(rest, ":")
 	if isAccount {
-		asked[0] = attributes{verb: "impersonate", resource: "serviceaccounts", namespace: namespace, name: account}
+		required[0] = attributes{verb: "impersonate", resource: "serviceaccounts", namespace: namespace, name: account}
 	}
 	for _, group := range groups {
-		asked = append(asked, attributes{verb: "impersonate", resource: "groups", name: group})
+		required = append(required, attributes{verb: "impersonate", resource: "groups", name: group})
 	}
-	asked = append(asked, extras...)
+	required = append(required, extras...)
 	if uid != "" {
-		asked = append(asked, attributes{verb: "impersonate", group: "authentication.k8s.io", resource: "uids", name: uid})
+		required = append(required, attributes{verb: "impersonate", group: "authentication.k8s.io", resource: "uids", name: uid})
 	}
-	for _, a := range asked {
+	for _, a := range required {
 		allowed, reason := s.authorize(sender, a)
 		if !allowed {
 			r.forbidden(sender, a, reason)

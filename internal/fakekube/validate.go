@@ -93,9 +93,9 @@ func validateOwners(meta Object) []cause {
 		}
 		if controller != nil {
 			all := ownerReferencesOf(meta)
-			why := fmt.Sprintf("Only one reference can have Controller set to true. Found \"true\" in references for "+
+			reason := fmt.Sprintf("Only one reference can have Controller set to true. Found \"true\" in references for "+
 				"%s/%s and %s/%s", controller["kind"], controller["name"], owner["kind"], owner["name"])
-			causes = append(causes, invalidValue("metadata.ownerReferences", all, why))
+			causes = append(causes, invalidValue("metadata.ownerReferences", all, reason))
 		}
 		controller = owner
 	}
@@ -140,33 +140,33 @@ func validateFinalizers(meta Object) []cause {
 	for i, finalizer := range finalizers {
 		if !strings.Contains(finalizer, "/") && !isCollectorFinalizer(finalizer) {
 			field := fmt.Sprintf("metadata.finalizers[%d]", i)
-			why := "name is neither a standard finalizer name nor is it fully qualified"
-			causes = append(causes, invalidValue(field, finalizer, why))
+			reason := "name is neither a standard finalizer name nor is it fully qualified"
+			causes = append(causes, invalidValue(field, finalizer, reason))
 		}
 	}
 	if slices.Contains(finalizers, orphanFinalizer) && slices.Contains(finalizers, foregroundFinalizer) {
-		why := "finalizer orphan and foregroundDeletion cannot be both set"
-		causes = append(causes, invalidValue("metadata.finalizers", finalizers, why))
+		reason := "finalizer orphan and foregroundDeletion cannot be both set"
+		causes = append(causes, invalidValue("metadata.finalizers", finalizers, reason))
 	}
 	return causes
 }
 
 // validateMetaUpdate validates the metadata of an object that replaces old.
 func (k kind) validateMetaUpdate(old, o Object) []cause {
-	was := MetaOf(old)
+	before := MetaOf(old)
 	meta := MetaOf(o)
 	causes := validateLabels(meta)
 	if isTerminating(old) {
 		isOld := func(finalizer string) bool { return slices.Contains(finalizersOf(old), finalizer) }
 		added := slices.DeleteFunc(finalizersOf(o), isOld)
 		if len(added) > 0 {
-			why := fmt.Sprintf("no new finalizers can be added if the object is being deleted, found new finalizers %#v",
+			reason := fmt.Sprintf("no new finalizers can be added if the object is being deleted, found new finalizers %#v",
 				added)
-			causes = append(causes, forbiddenField("metadata.finalizers", why))
+			causes = append(causes, forbiddenField("metadata.finalizers", reason))
 		}
 	}
 	for _, field := range []string{"uid", "deletionTimestamp", "deletionGracePeriodSeconds"} {
-		if meta[field] != nil && meta[field] != was[field] {
+		if meta[field] != nil && meta[field] != before[field] {
 			causes = append(causes, invalidValue("metadata."+field, meta[field], "field is immutable"))
 		}
 	}

@@ -51,11 +51,11 @@ func validateDefinition(old, o Object) []cause {
 func validateDefinitionUpdate(old, o Object) []cause {
 	var causes []cause
 	check := func(within []string, field string) {
-		was := TextIn(objectIn(old, within...), field)
-		is := TextIn(objectIn(o, within...), field)
-		if was != is {
+		before := TextIn(objectIn(old, within...), field)
+		after := TextIn(objectIn(o, within...), field)
+		if before != after {
 			at := strings.Join(within, ".") + "." + field
-			causes = append(causes, invalidValue(at, is, "field is immutable"))
+			causes = append(causes, invalidValue(at, after, "field is immutable"))
 		}
 	}
 	if conditionOf(objectIn(old, "status"), "Established") == "True" {
@@ -89,8 +89,8 @@ func validateApproval(group string, annotations Object) []cause {
 	case approval == "":
 		return []cause{required(field, need+see)}
 	case !isURL && !strings.HasPrefix(approval, "unapproved"):
-		why := need + ` with either a URL or a reason starting with "unapproved"` + see
-		return []cause{invalidValue(field, approval, why)}
+		reason := need + ` with either a URL or a reason starting with "unapproved"` + see
+		return []cause{invalidValue(field, approval, reason)}
 	}
 	return nil
 }
@@ -125,8 +125,8 @@ func validateVersions(spec Object) []cause {
 		causes = append(causes, invalidValue("spec.versions", spec["versions"], "must contain unique version names"))
 	}
 	if stored != 1 {
-		why := "must have exactly one version marked as storage version"
-		causes = append(causes, invalidValue("spec.versions", spec["versions"], why))
+		reason := "must have exactly one version marked as storage version"
+		causes = append(causes, invalidValue("spec.versions", spec["versions"], reason))
 	}
 	return causes
 }
@@ -161,12 +161,12 @@ func validateColumns(path string, columns any) []cause {
 		if TextIn(column, "name") == "" {
 			causes = append(causes, required(at+"name", ""))
 		}
-		is := TextIn(column, "type")
-		why := "must be one of " + strings.Join(columnTypes, ",")
-		if is == "" {
-			causes = append(causes, required(at+"type", why))
-		} else if !slices.Contains(columnTypes, is) {
-			causes = append(causes, invalidValue(at+"type", is, why))
+		actual := TextIn(column, "type")
+		reason := "must be one of " + strings.Join(columnTypes, ",")
+		if actual == "" {
+			causes = append(causes, required(at+"type", reason))
+		} else if !slices.Contains(columnTypes, actual) {
+			causes = append(causes, invalidValue(at+"type", actual, reason))
 		}
 		format := TextIn(column, "format")
 		if format != "" && !slices.Contains(columnFormats, format) {

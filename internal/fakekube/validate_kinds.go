@@ -43,11 +43,11 @@ func validateNamespace(o Object) []cause {
 	phase := TextIn(objectIn(o, "status"), "phase")
 	switch {
 	case isTerminating(o) && phase != "Terminating":
-		why := "may only be 'Terminating' if `deletionTimestamp` is not empty"
-		causes = append(causes, invalidValue("status.Phase", phase, why))
+		reason := "may only be 'Terminating' if `deletionTimestamp` is not empty"
+		causes = append(causes, invalidValue("status.Phase", phase, reason))
 	case !isTerminating(o) && phase != "Active":
-		why := "may only be 'Active' if `deletionTimestamp` is empty"
-		causes = append(causes, invalidValue("status.Phase", phase, why))
+		reason := "may only be 'Active' if `deletionTimestamp` is empty"
+		causes = append(causes, invalidValue("status.Phase", phase, reason))
 	}
 	return causes
 }
@@ -59,8 +59,8 @@ func validateNamespaceFinalizer(path, finalizer string) []cause {
 		causes = append(causes, invalidValue(path, finalizer, problem))
 	}
 	if !strings.Contains(finalizer, "/") && finalizer != "kubernetes" && !isCollectorFinalizer(finalizer) {
-		why := "name is neither a standard finalizer name nor is it fully qualified"
-		causes = append(causes, invalidValue(path, finalizer, why))
+		reason := "name is neither a standard finalizer name nor is it fully qualified"
+		causes = append(causes, invalidValue(path, finalizer, reason))
 	}
 	return causes
 }
@@ -122,23 +122,23 @@ func validateNode(old, o Object) []cause {
 	for i, network := range textsIn(spec["podCIDRs"]) {
 		if _, err := netip.ParsePrefix(network); err != nil {
 			field := fmt.Sprintf("spec.podCIDRs[%d]", i)
-			why := "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-			causes = append(causes, invalidValue(field, network, why))
+			reason := "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+			causes = append(causes, invalidValue(field, network, reason))
 		}
 	}
 	return append(causes, validateNodeUpdate(objectIn(old, "spec"), spec)...)
 }
 
 // validateNodeUpdate refuses forbidden changes of a node's spec.
-func validateNodeUpdate(was, spec Object) []cause {
+func validateNodeUpdate(before, spec Object) []cause {
 	var causes []cause
-	if was["podCIDRs"] != nil && !isEqualJSON(was["podCIDRs"], spec["podCIDRs"]) {
-		why := `node updates may not change podCIDR except from "" to valid`
-		causes = append(causes, forbiddenField("spec.podCIDRs", why))
+	if before["podCIDRs"] != nil && !isEqualJSON(before["podCIDRs"], spec["podCIDRs"]) {
+		reason := `node updates may not change podCIDR except from "" to valid`
+		causes = append(causes, forbiddenField("spec.podCIDRs", reason))
 	}
-	if was["providerID"] != nil && was["providerID"] != spec["providerID"] {
-		why := `node updates may not change providerID except from "" to valid`
-		causes = append(causes, forbiddenField("spec.providerID", why))
+	if before["providerID"] != nil && before["providerID"] != spec["providerID"] {
+		reason := `node updates may not change providerID except from "" to valid`
+		causes = append(causes, forbiddenField("spec.providerID", reason))
 	}
 	return causes
 }
@@ -155,9 +155,9 @@ func (k kind) validateData(old, o Object) []cause {
 		for _, key := range slices.Sorted(maps.Keys(objectIn(o, field))) {
 			at := fmt.Sprintf("%s[%s]", field, key)
 			if !configKeySyntax.MatchString(key) {
-				why := "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or " +
+				reason := "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or " +
 					"'KEY_NAME',  or 'key-name', regex used for validation is '" + configKeyPattern + "')"
-				causes = append(causes, invalidValue(at, key, why))
+				causes = append(causes, invalidValue(at, key, reason))
 			}
 			if _, isTwice := objectIn(o, "binaryData")[key]; isTwice && field == "data" {
 				causes = append(causes, invalidValue(at, key, "duplicate of key present in binaryData"))
@@ -196,11 +196,11 @@ func (k kind) validateRules(o Object) []cause {
 		resources := textsIn(rule["resources"])
 		if len(paths) > 0 {
 			if k.isNamespaced {
-				why := "namespaced rules cannot apply to non-resource URLs"
-				causes = append(causes, invalidValue(at+"nonResourceURLs", paths, why))
+				reason := "namespaced rules cannot apply to non-resource URLs"
+				causes = append(causes, invalidValue(at+"nonResourceURLs", paths, reason))
 			} else if len(groups) > 0 || len(resources) > 0 {
-				why := "rules cannot apply to both regular resources and non-resource URLs"
-				causes = append(causes, invalidValue(at+"nonResourceURLs", paths, why))
+				reason := "rules cannot apply to both regular resources and non-resource URLs"
+				causes = append(causes, invalidValue(at+"nonResourceURLs", paths, reason))
 			}
 			continue
 		}
@@ -213,8 +213,8 @@ func (k kind) validateRules(o Object) []cause {
 	}
 	aggregation := objectIn(o, "aggregationRule")
 	if aggregation != nil && len(objectsIn(aggregation["clusterRoleSelectors"])) == 0 {
-		why := "at least one clusterRoleSelector required if aggregationRule is non-nil"
-		causes = append(causes, required("aggregationRule.clusterRoleSelectors", why))
+		reason := "at least one clusterRoleSelector required if aggregationRule is non-nil"
+		causes = append(causes, required("aggregationRule.clusterRoleSelectors", reason))
 	}
 	return causes
 }

@@ -75,8 +75,8 @@ func validatePodNames(spec Object) []cause {
 		}
 	}
 	if seconds, isSet := spec["activeDeadlineSeconds"].(float64); isSet && seconds < 1 {
-		why := "must be between 1 and 2147483647, inclusive"
-		causes = append(causes, invalidValue("spec.activeDeadlineSeconds", seconds, why))
+		reason := "must be between 1 and 2147483647, inclusive"
+		causes = append(causes, invalidValue("spec.activeDeadlineSeconds", seconds, reason))
 	}
 	return causes
 }
@@ -157,8 +157,8 @@ func validatePorts(container Object, path string) []cause {
 		case number == 0:
 			causes = append(causes, required(at+"containerPort", ""))
 		case number < 0 || number > maxPort:
-			why := "must be between 1 and 65535, inclusive"
-			causes = append(causes, invalidValue(at+"containerPort", number, why))
+			reason := "must be between 1 and 65535, inclusive"
+			causes = append(causes, invalidValue(at+"containerPort", number, reason))
 		}
 		if host, isSet := port["hostPort"].(float64); isSet && host != 0 && (host < 0 || host > maxPort) {
 			causes = append(causes, invalidValue(at+"hostPort", host, "must be between 1 and 65535, inclusive"))
@@ -186,8 +186,8 @@ func validateResources(container Object, path string) []cause {
 		problem := ""
 		switch {
 		case isExtended(name) && !isLimited:
-			why := "Limit must be set for non overcommitable resources"
-			causes = append(causes, required(path+"resources.limits", why))
+			reason := "Limit must be set for non overcommitable resources"
+			causes = append(causes, required(path+"resources.limits", reason))
 		case isExtended(name) && difference != 0:
 			problem = fmt.Sprintf("must be equal to %s limit of %s", name, limit)
 		case difference > 0:
@@ -242,8 +242,8 @@ func validateEnv(container Object, path string) []cause {
 			causes = append(causes, required(at+"name", ""))
 		}
 		if TextIn(variable, "value") != "" && variable["valueFrom"] != nil {
-			why := "may not be specified when `value` is not empty"
-			causes = append(causes, invalidValue(at+"valueFrom", "", why))
+			reason := "may not be specified when `value` is not empty"
+			causes = append(causes, invalidValue(at+"valueFrom", "", reason))
 		}
 	}
 	return causes
@@ -304,13 +304,13 @@ func validateTolerations(spec Object) []cause {
 			}
 		}
 		if key == "" && operator != "Exists" {
-			why := "operator must be Exists when `key` is empty, which means \"match all values and all keys\""
-			causes = append(causes, invalidValue(at+"operator", operator, why))
+			reason := "operator must be Exists when `key` is empty, which means \"match all values and all keys\""
+			causes = append(causes, invalidValue(at+"operator", operator, reason))
 		}
 		effect := TextIn(toleration, "effect")
 		if toleration["tolerationSeconds"] != nil && effect != "NoExecute" {
-			why := "effect must be 'NoExecute' when `tolerationSeconds` is set"
-			causes = append(causes, invalidValue(at+"effect", effect, why))
+			reason := "effect must be 'NoExecute' when `tolerationSeconds` is set"
+			causes = append(causes, invalidValue(at+"effect", effect, reason))
 		}
 		value := TextIn(toleration, "value")
 		switch {
@@ -394,8 +394,8 @@ func validateTolerationUpdate(was, is Object) []cause {
 	for _, before := range objectsIn(was["tolerations"]) {
 		isKept := slices.ContainsFunc(after, func(toleration Object) bool { return isEqualJSON(bare(toleration), bare(before)) })
 		if !isKept {
-			why := "existing toleration can not be modified except its tolerationSeconds"
-			return []cause{forbiddenField("spec.tolerations", why)}
+			reason := "existing toleration can not be modified except its tolerationSeconds"
+			return []cause{forbiddenField("spec.tolerations", reason)}
 		}
 	}
 	return nil

@@ -21,13 +21,13 @@ func (k kind) validateBySchema(old, o Object, isStatus bool) []cause {
 	delete(rest, "metadata")
 	var causes []cause
 	if isStatus {
-		// The server looks at the status alone.
+		// The server validates only the status.
 		causes = prefixFields("status", validateValue("", o["status"], objectIn(schema, "properties", "status")))
 	} else {
 		causes = append(validateValue("", rest, schema), validateEmbedded(rest, schema)...)
 	}
 	if old != nil && len(validateListTypes(old, schema)) > 0 {
-		return causes // the server lets an object stay as bad as it is
+		return causes // the server tolerates duplicates that were already there
 	}
 	return append(causes, validateListTypes(rest, schema)...)
 }
@@ -79,32 +79,32 @@ func validateValue(path string, v any, schema Object) []cause {
 
 // validateType validates the type of a value.
 func validateType(path string, v any, schema Object) []cause {
-	is := jsonType(v)
+	actual := jsonType(v)
 	want := TextIn(schema, "type")
 	if schema["x-kubernetes-int-or-string"] == true {
 		want = "integer,string"
 	}
-	isNumberToo := want == "number" && is == "integer"
-	if want == "" || isNumberToo || slices.Contains(strings.Split(want, ","), is) {
+	isNumberToo := want == "number" && actual == "integer"
+	if want == "" || isNumberToo || slices.Contains(strings.Split(want, ","), actual) {
 		return nil
 	}
 	format := TextIn(schema, "format")
 	if formatNamed(format) != nil && v != nil {
-		if is == "array" {
-			return nil // the server lets any list pass where it knows the format
+		if actual == "array" {
+			return nil // the server accepts any list if it knows the format
 		}
 		want = format
-		is = formatOfNumber[is]
+		actual = formatOfNumber[actual]
 	}
-	return []cause{wrongType(path, want, is)}
+	return []cause{wrongType(path, want, actual)}
 }
 
 // formatOfNumber is the format that the server reports for the numeric types.
 var formatOfNumber = map[string]string{"integer": "int64", "number": "float64"}
 
 // wrongType refuses a value of the wrong type.
-func wrongType(path, want, is string) cause {
-	message := fmt.Sprintf("Invalid value: %q: %s in body must be of type %s: %q", is, path, want, is)
+func wrongType(path, want, actual string) cause {
+	message := fmt.Sprintf("Invalid value: %q: %s in body must be of type %s: %q", actual, path, want, actual)
 	return cause{"FieldValueTypeInvalid", path, message}
 }
 
@@ -116,7 +116,7 @@ func jsonType(v any) string {
 	case bool:
 		return "boolean"
 	case float64:
-		// The greatest int64 is no float64, and reads as the next one.
+		// The largest int64 is not a float64; it is rounded up to the next one.
 		if v == math.Trunc(v) && math.Abs(v) <= -math.MinInt64 {
 			return "integer"
 		}
@@ -139,13 +139,13 @@ func validateEnum(path string, v any, schema Object) []cause {
 	for i, one := range values {
 		quoted[i] = describeValue(one)
 	}
-	why := fmt.Sprintf("Unsupported value: %s: supported values: %s", describeValue(v), strings.Join(quoted, ", "))
-	return []cause{{"FieldValueNotSupported", path, why}}
+	reason := fmt.Sprintf("Unsupported value: %s: supported values: %s", describeValue(v), strings.Join(quoted, ", "))
+	return []cause{{"FieldValueNotSupported", path, reason}}
 }
 
 // invalidInBody refuses a value in the wording of the server's schema validation.
-func invalidInBody(path string, v any, why string) cause {
-	return invalidValue(path, v, path+" in body "+why)
+func invalidInBody(path string, v any, reason string) cause {
+	return invalidValue(path, v, path+" in body "+reason)
 }
 
 // validateNumber validates a number.
@@ -199,8 +199,8 @@ func validateList(path string, v []any, schema Object) []cause {
 	var causes []cause
 	length := float64(len(v))
 	if limit, isSet := schema["maxItems"].(float64); isSet && length > limit {
-		why := fmt.Sprintf("Too many: %v: must have at most %v items", length, limit)
-		causes = append(causes, cause{"FieldValueTooMany", path, why})
+		reason := fmt.Sprintf("Too many: %v: must have at most %v items", length, limit)
+		causes = append(causes, cause{"FieldValueTooMany", path, reason})
 	}
 	if limit, isSet := schema["minItems"].(float64); isSet && length < limit {
 		causes = append(causes, invalidInBody(path, length, fmt.Sprintf("should have at least %v items", limit)))
@@ -216,8 +216,8 @@ func validateObject(path string, v, schema Object) []cause {
 	var causes []cause
 	length := float64(len(v))
 	if limit, isSet := schema["maxProperties"].(float64); isSet && length > limit {
-		why := fmt.Sprintf("Too many: %v: must have at most %v items", length, limit)
-		causes = append(causes, cause{"FieldValueTooMany", path, why})
+		reason := fmt.Sprintf("Too many: %v: must have at most %v items", length, limit)
+		causes = append(causes, cause{"FieldValueTooMany", path, reason})
 	}
 	if limit, isSet := schema["minProperties"].(float64); isSet && length < limit {
 		causes = append(causes, invalidInBody(path, length, fmt.Sprintf("should have at least %v properties", limit)))
@@ -251,8 +251,8 @@ func validateCombinations(path string, v any, schema Object) []cause {
 }
 
 // notValidated refuses a value because of combined schemas. The server puts its path only into the text.
-func notValidated(path, why string) cause {
-	return invalidValue(noField, "", fmt.Sprintf("%q %s", path, why))
+func notValidated(path, reason string) cause {
+	return invalidValue(noField, "", fmt.Sprintf("%q %s", path, reason))
 }
 
 // noField is the server's field for a cause without one.
@@ -310,12 +310,12 @@ func validateAllOf(path string, v any, schemas []Object) []cause {
 		}
 		causes = append(causes, problems...)
 	}
-	why := "must validate all the schemas (allOf)"
+	reason := "must validate all the schemas (allOf)"
 	switch {
 	case valid == len(schemas):
 		return nil
 	case valid == 0:
-		why += ". None validated"
+		reason += ". None validated"
 	}
-	return append(causes, notValidated(path, why))
+	return append(causes, notValidated(path, reason))
 }

@@ -39,22 +39,22 @@ func validateStructural(path string, schema Object, where string) []cause {
 
 // validateSchemaType validates the type of a schema.
 func validateSchemaType(path string, schema Object, where string) []cause {
-	is := TextIn(schema, "type")
+	actual := TextIn(schema, "type")
 	isEmbedded := schema["x-kubernetes-embedded-resource"] == true
 	keepsAll := schema["x-kubernetes-preserve-unknown-fields"] == true
 	const objectOnly = "must be object if x-kubernetes-embedded-resource is true"
 	switch {
-	case is == "" && isEmbedded:
+	case actual == "" && isEmbedded:
 		return []cause{required(path+".type", objectOnly)}
-	case is == "" && (keepsAll || schema["x-kubernetes-int-or-string"] == true):
+	case actual == "" && (keepsAll || schema["x-kubernetes-int-or-string"] == true):
 		return nil
-	case is == "":
+	case actual == "":
 		return []cause{required(path+".type", "must not be empty "+where)}
-	case is != "object" && isEmbedded:
-		return []cause{invalidValue(path+".type", is, objectOnly)}
-	case is != "object" && where == atRoot:
-		return []cause{invalidValue(path+".type", is, "must be object at the root")}
-	case is == "array" && objectIn(schema, "items") == nil:
+	case actual != "object" && isEmbedded:
+		return []cause{invalidValue(path+".type", actual, objectOnly)}
+	case actual != "object" && where == atRoot:
+		return []cause{invalidValue(path+".type", actual, "must be object at the root")}
+	case actual == "array" && objectIn(schema, "items") == nil:
 		return []cause{required(path+".items", "must be specified")}
 	}
 	return validateOneOf(schema, path+".", "type", "array", "boolean", "integer", "number", "object", "string")
@@ -65,8 +65,8 @@ func validateSchemaFields(path string, schema Object, where string) []cause {
 	var causes []cause
 	hasProperties := len(objectIn(schema, "properties")) > 0
 	if schema["uniqueItems"] == true {
-		why := "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-		causes = append(causes, forbiddenField(path+".uniqueItems", why))
+		reason := "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+		causes = append(causes, forbiddenField(path+".uniqueItems", reason))
 	}
 	if additional := schema["additionalProperties"]; additional != nil {
 		at := path + ".additionalProperties"
@@ -79,25 +79,25 @@ func validateSchemaFields(path string, schema Object, where string) []cause {
 	}
 	keepsAll := schema["x-kubernetes-preserve-unknown-fields"] == true
 	if schema["x-kubernetes-embedded-resource"] == true && !keepsAll && !hasProperties {
-		why := "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
-		causes = append(causes, required(path+".properties", why))
+		reason := "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
+		causes = append(causes, required(path+".properties", reason))
 	}
 	return causes
 }
 
 // validateListSchema validates the schema of a list with a list type.
 func validateListSchema(path string, schema Object) []cause {
-	is := TextIn(schema, "type")
+	actual := TextIn(schema, "type")
 	listType := TextIn(schema, "x-kubernetes-list-type")
 	if listType == "" {
 		return nil
 	}
 	const arrayOnly = "must be array if x-kubernetes-list-type is specified"
-	if is == "" {
+	if actual == "" {
 		return []cause{required(path+".type", arrayOnly)}
 	}
-	if is != "array" {
-		return []cause{invalidValue(path+".type", is, arrayOnly)}
+	if actual != "array" {
+		return []cause{invalidValue(path+".type", actual, arrayOnly)}
 	}
 	switch listType {
 	case "atomic":
@@ -118,7 +118,7 @@ func validateSetItems(path string, items Object) []cause {
 		return []cause{invalidValue(path+".x-kubernetes-list-type", listType, why)}
 	}
 	if TextIn(items, "type") == "object" && items["x-kubernetes-map-type"] != "atomic" {
-		// The server shows the list type here, too.
+		// The server shows the list type here as well.
 		return []cause{invalidValue(path+".x-kubernetes-map-type", listType, why)}
 	}
 	return nil
@@ -133,15 +133,15 @@ func validateMapKeys(path string, schema Object) []cause {
 		causes = append(causes, required(path+".x-kubernetes-list-map-keys",
 			"must not be empty if x-kubernetes-list-type is map"))
 	}
-	if is := TextIn(items, "type"); is != "object" {
-		why := "must be object if parent array's x-kubernetes-list-type is map"
-		return append(causes, invalidValue(path+".items.type", is, why))
+	if actual := TextIn(items, "type"); actual != "object" {
+		reason := "must be object if parent array's x-kubernetes-list-type is map"
+		return append(causes, invalidValue(path+".items.type", actual, reason))
 	}
 	for _, key := range keys {
 		property, isKnown := objectIn(items, "properties")[key].(Object)
 		if !isKnown {
-			why := "entries must all be names of item properties"
-			causes = append(causes, invalidValue(path+".x-kubernetes-list-map-keys", keys, why))
+			reason := "entries must all be names of item properties"
+			causes = append(causes, invalidValue(path+".x-kubernetes-list-map-keys", keys, reason))
 			continue
 		}
 		if property["default"] == nil && !slices.Contains(textsIn(items["required"]), key) {

@@ -69,8 +69,8 @@ func findDuplicateKeys(path string, list []any, fields []string) []cause {
 	for i, item := range list {
 		o, isObject := item.(Object)
 		if !isObject && item != nil {
-			why := "must be an object for an array of list-type map"
-			return []cause{invalidValue(fmt.Sprintf("%s[%d]", path, i), item, why)}
+			reason := "must be an object for an array of list-type map"
+			return []cause{invalidValue(fmt.Sprintf("%s[%d]", path, i), item, reason)}
 		}
 		key := Object{}
 		for _, field := range fields {

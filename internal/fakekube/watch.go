@@ -77,7 +77,7 @@ func (s *Server) watch(r *request) {
 	r.w.WriteHeader(200)
 	http.NewResponseController(r.w).Flush()
 	if r.view.kind == viewMetadataList {
-		return // no event can be shown as a list, and the server says no more than that
+		return // no event can be shown as a list, so the server sends nothing
 	}
 	if w.sendInitialEvents() {
 		w.run()
@@ -133,7 +133,7 @@ func (w *watcher) run() {
 		if isOver := w.sendAll(found); isOver {
 			return
 		}
-		isUpToDate := w.seenVersion == found.version // not so where the client began in the future
+		isUpToDate := w.seenVersion == found.version // false if the watch began in the future
 		select {
 		case <-found.changed:
 		case <-found.caughtUp:
@@ -203,11 +203,16 @@ func (w *watcher) poll() watchUpdate {
 	}
 	lagging := w.r.arrival.lag
 	if lagging != nil && lagging == s.lag && lagging.on.matches(w.r.info) {
-		found.version = min(found.version, lagging.version)
-		found.caughtUp = lagging.caughtUp
-		found.changes = slices.DeleteFunc(slices.Clone(found.changes), func(c Change) bool { return c.Version > found.version })
+		found.limitTo(lagging)
 	}
 	return found
+}
+
+// limitTo hides the changes that a lagging server does not know yet.
+func (u *watchUpdate) limitTo(lagging *lag) {
+	u.version = min(u.version, lagging.version)
+	u.caughtUp = lagging.caughtUp
+	u.changes = slices.DeleteFunc(slices.Clone(u.changes), func(c Change) bool { return c.Version > u.version })
 }
 
 // isGoneLocked reports whether the request's custom resource has been removed or redefined since the request arrived.
@@ -221,23 +226,19 @@ func (w *watcher) sendChange(c Change) {
 	if c.Resource != w.r.kind.resource || c.Group != w.r.kind.group || c.Lost {
 		return
 	}
-	was := c.Old != nil && w.selects(c.Old)
-	is := c.New != nil && w.selects(c.New)
-	event := ""
-	o := c.New
+	wasSelected := c.Old != nil && w.selects(c.Old)
+	isSelected := c.New != nil && w.selects(c.New)
 	switch {
-	case was && is:
-		event = "MODIFIED"
-	case is:
-		event = "ADDED"
-	case was: // the client gets the previous content, under the new version
-		event = "DELETED"
-		o = Clone(c.Old)
-		MetaOf(o)["resourceVersion"] = strconv.Itoa(c.Version)
-	default:
-		return
+	case wasSelected && isSelected:
+		w.sendEvent("MODIFIED", c.New)
+	case isSelected:
+		w.sendEvent("ADDED", c.New)
+	case wasSelected:
+		// The event has the previous content, but the version of the change.
+		deleted := Clone(c.Old)
+		MetaOf(deleted)["resourceVersion"] = strconv.Itoa(c.Version)
+		w.sendEvent("DELETED", deleted)
 	}
-	w.sendEvent(event, o)
 }
 
 // sendEvent sends an event about an object, after reporting it to the spy.
@@ -268,7 +269,7 @@ func (w *watcher) render(o Object) any {
 func (w *watcher) send(event string, o any) {
 	data, err := json.Marshal(o)
 	if err != nil {
-		panic(err) // what is stored came from JSON, so that it is the object of a Frame
+		panic(err) // only the object of a Frame can be invalid; stored objects come from JSON
 	}
 	if w.r.mediaType == mediaProtobuf {
 		data = ProtobufEvent(event, Protobuf(data))

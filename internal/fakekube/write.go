@@ -118,14 +118,14 @@ func (s *Server) update(r *request) {
 // checkUID reports whether the uid in an object that a client sends is that of the stored object. If not, it answers
 // 409. An object without a uid always passes.
 func (r *request) checkUID(stored, sent Object) bool {
-	is := TextIn(MetaOf(stored), "uid")
-	wanted := TextIn(MetaOf(sent), "uid")
-	if wanted == "" || wanted == is {
+	storedUID := TextIn(MetaOf(stored), "uid")
+	sentUID := TextIn(MetaOf(sent), "uid")
+	if sentUID == "" || sentUID == storedUID {
 		return true
 	}
 	r.failWith(409, "Conflict", fmt.Sprintf("Operation cannot be fulfilled on %s %q: StorageError: invalid object, "+
 		"Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, "+
-		"UID in object meta: %s", r.kind.qualified(), r.key.Name, r.pathInEtcd(), wanted, is), r.details())
+		"UID in object meta: %s", r.kind.qualified(), r.key.Name, r.pathInEtcd(), sentUID, storedUID), r.details())
 	return false
 }
 
@@ -158,7 +158,7 @@ func (s *Server) writeLocked(r *request, stored, o Object) {
 	if !r.checkVersion(stored, o) {
 		return
 	}
-	// What a test has stored lacks what the server would have completed. That is no change of the client's.
+	// Put stores objects without defaults. Adding them now must not count as a change by the client.
 	old := r.kind.completed(stored)
 	o = s.admitLocked(r, old, o)
 	if o == nil {
@@ -196,10 +196,10 @@ func (s *Server) writeLocked(r *request, stored, o Object) {
 func (k kind) completed(o Object) Object {
 	full, _, err := k.toStored(Clone(o))
 	if err != nil {
-		return o // a test may store what the server would refuse
+		return o // Put may have stored an invalid object
 	}
 	if k.isCustom() {
-		return o // its schema may have changed since
+		return o // its schema may have changed
 	}
 	k.setDefaults(full)
 	return full
@@ -217,8 +217,8 @@ func (r *request) checkVersion(old, o Object) bool {
 		}
 	}
 	if isUnset && r.kind.traits().requiresVersionOnUpdate {
-		why := invalidValue("metadata.resourceVersion", 0, "must be specified for an update")
-		r.refuseWith(r.kind.qualified(), r.key.Name, r.details(), []cause{why})
+		refusal := invalidValue("metadata.resourceVersion", 0, "must be specified for an update")
+		r.refuseWith(r.kind.qualified(), r.key.Name, r.details(), []cause{refusal})
 		return false
 	}
 	if !isUnset && version != TextIn(MetaOf(old), "resourceVersion") {
