@@ -27,7 +27,8 @@ func TestDryRunChangesNothing(t *testing.T) {
 		request, body string
 		code          int
 	}{
-		{"POST " + pods + "?dryRun=All", `{"metadata":{"name":"r"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, 201},
+		{"POST " + pods + "?dryRun=All",
+			`{"metadata":{"name":"r"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, 201},
 		{"PATCH " + pods + "/p?dryRun=All", `{"metadata":{"labels":{"a":"b"}}}`, 200},
 		{"PATCH " + pods + "/p/status?dryRun=All", `{"status":{"phase":"Failed"}}`, 200},
 		{"PUT /apis/coordination.k8s.io/v1/namespaces/default/leases/l?dryRun=All", `{"metadata":{"name":"l"}}`, 201},

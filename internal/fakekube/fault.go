@@ -252,7 +252,8 @@ func (in *Injection) shortfallLocked() string {
 	case in.used == 0:
 		return "was met by no request; there came " + in.requestsSinceLocked()
 	case !isEndless && in.used < in.limit:
-		return fmt.Sprintf("was met %s, not %s; there came %s", times(in.used), times(in.limit), in.requestsSinceLocked())
+		return fmt.Sprintf("was met %s, not %s; there came "+
+			"%s", times(in.used), times(in.limit), in.requestsSinceLocked())
 	case cutNone:
 		return "was met, but the answer was too short for it"
 	}
@@ -322,7 +323,9 @@ func (s *Server) matchFault(q Request) *Injection {
 }
 
 // serveFault serves a request that meets a fault.
-func (s *Server) serveFault(w http.ResponseWriter, r *http.Request, info Request, arrival arrivalState, injection *Injection) {
+func (s *Server) serveFault(
+	w http.ResponseWriter, r *http.Request, info Request, arrival arrivalState, injection *Injection,
+) {
 	ft := injection.fault
 	if ft.Met != nil {
 		ft.Met(info)

@@ -66,7 +66,8 @@ func TestFaultThatWasNotMetIsNamedWithTheRequestsThatCameInstead(t *testing.T) {
 	f := New()
 	v := &verdict{TB: t}
 	ask(t, f, "GET", "/api/v1/nodes/before", "")
-	f.Inject(v, Fault{On: Requests{Verb: "patch", Resource: "nodes", Name: "worker-1"}, Times: 2, Do: Refuse{Code: 503}})
+	on := Requests{Verb: "patch", Resource: "nodes", Name: "worker-1"}
+	f.Inject(v, Fault{On: on, Times: 2, Do: Refuse{Code: 503}})
 	ask(t, f, "GET", "/api/v1/nodes", "")
 	ask(t, f, "GET", "/api/v1/nodes", "")
 	ask(t, f, "PATCH", "/api/v1/nodes/worker-1", "{}")
@@ -74,7 +75,8 @@ func TestFaultThatWasNotMetIsNamedWithTheRequestsThatCameInstead(t *testing.T) {
 	ask(t, f, "GET", "/version", "")
 	v.end()
 	want := `the fault "patch nodes worker-1, 2 times: refuse 503" was met once, not 2 times; there came ` +
-		`"list nodes" 2 times, "patch nodes worker-1" once, "patch pods/status web-0 in default" once, "get /version" once`
+		`"list nodes" 2 times, "patch nodes worker-1" once, "patch pods/status web-0 in default" once, ` +
+		`"get /version" once`
 	if got := strings.Join(v.errors, "\n"); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
@@ -168,12 +170,13 @@ func TestEffects(t *testing.T) {
 		code int
 		body string // or the beginning of it
 	}{
-		"drop request":                           {0, ""},
-		"drop answer":                            {0, ""},
-		"cut after 8 bytes":                      {0, `{"`},
-		"reply 200":                              {200, ""},
-		"reply 502 header A b body <html>":       {502, "<html>"},
-		"refuse 418":                             {418, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure"`},
+		"drop request":                     {0, ""},
+		"drop answer":                      {0, ""},
+		"cut after 8 bytes":                {0, `{"`},
+		"reply 200":                        {200, ""},
+		"reply 502 header A b body <html>": {502, "<html>"},
+		"refuse 418": {418, `{"kind":"Status","apiVersion":"v1","metadata":{},` +
+			`"status":"Failure"`},
 		"refuse 429 message slow retry-after 2s": {429, `{"kind":"Status",`},
 	} {
 		t.Run(effect, func(t *testing.T) {
@@ -196,7 +199,8 @@ func TestEffects(t *testing.T) {
 func TestRefusalSaysWhatTheServerWouldSay(t *testing.T) {
 	for code, want := range map[string]string{
 		"401": `"message":"Unauthorized","reason":"Unauthorized"`,
-		"403": `User \"admin\" cannot patch resource \"nodes\" in API group \"\" at the cluster scope","reason":"Forbidden"`,
+		"403": `User \"admin\" cannot patch resource \"nodes\" in API group \"\" at the cluster scope",` +
+			`"reason":"Forbidden"`,
 		"404": `"message":"nodes \"n\" not found","reason":"NotFound","details":{"kind":"nodes","name":"n"},"code":404`,
 		"409": `"message":"Operation cannot be fulfilled on nodes \"n\": the object has been modified; please apply`,
 		"429 retry-after 1500ms": `"message":"storage is (re)initializing","reason":"TooManyRequests",` +

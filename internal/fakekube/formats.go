@@ -19,8 +19,9 @@ var (
 	uuid5Syntax = regexp.MustCompile(`(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?5[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$`)
 
 	hexColorSyntax = regexp.MustCompile(`^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$`)
-	rgbColorSyntax = regexp.MustCompile(`^rgb\(\s*` + colorByte + `\s*,\s*` + colorByte + `\s*,\s*` + colorByte + `\s*\)$`)
-	ssnSyntax      = regexp.MustCompile(`^\d{3}[- ]?\d{2}[- ]?\d{4}$`)
+	rgbColorSyntax = regexp.MustCompile(`^rgb\(\s*` + colorByte +
+		`\s*,\s*` + colorByte + `\s*,\s*` + colorByte + `\s*\)$`)
+	ssnSyntax = regexp.MustCompile(`^\d{3}[- ]?\d{2}[- ]?\d{4}$`)
 
 	// The server takes a name with dots, or one without in which a dash is the second character or nowhere.
 	hostnameSyntax = regexp.MustCompile(`^([a-zA-Z0-9\p{S}\p{L}](-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?|` +

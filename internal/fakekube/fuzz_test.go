@@ -50,11 +50,13 @@ func FuzzWrites(f *testing.F) {
 	f.Add("POST", "/api/v1/namespaces/default/pods", `{"metadata":{"name":"p"},"spec":{"containers":[1]}}`)
 	f.Add("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 		`{"metadata":{"name":"c"},"spec":{"versions":[0]}}`)
-	f.Add("POST", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", `{"metadata":{"name":"b"}}`)
+	f.Add("POST", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+		`{"metadata":{"name":"b"}}`)
 	f.Add("DELETE", "/api/v1/namespaces/default/pods/web-0/status", "")
 	f.Add("PATCH", "/api/v1/namespaces/default/pods/web-0", `[{"op":"add","path":"/spec/containers/-","value":{}}]`)
 	f.Add("PATCH", "/api/v1/namespaces/default/pods/web-0",
-		`{"metadata":{"finalizers":[{}],"$setElementOrder/finalizers":[{}]},"spec":{"containers":[{"name":{},"$patch":1}]}}`)
+		`{"metadata":{"finalizers":[{}],"$setElementOrder/finalizers":[{}]},`+
+			`"spec":{"containers":[{"name":{},"$patch":1}]}}`)
 	f.Add("DELETE", "/api/v1/namespaces/default/pods", `{"propagationPolicy":"Orphan"}`)
 	f.Add("PUT", "/api/v1/namespaces/default/finalize", `{"metadata":{"name":"default"},"spec":{"finalizers":[1]}}`)
 	f.Add("POST", "/api/v1/namespaces/default/pods/web-0/eviction", `{"metadata":{"name":"web-0"},"deleteOptions":1}`)
@@ -74,7 +76,12 @@ func FuzzWrites(f *testing.F) {
 		fake.InstallCRD(&CRD{HasStatus: len(body)%2 == 0})
 		fake.AddCount("c", `{}`)
 		for range 2 {
-			r := &http.Request{Method: method, URL: target, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
+			r := &http.Request{
+				Method: method,
+				URL:    target,
+				Header: http.Header{},
+				Body:   io.NopCloser(strings.NewReader(body)),
+			}
 			r.Header.Set("Content-Type", mediaOf(method, body))
 			fake.ServeHTTP(httptest.NewRecorder(), r)
 		}
@@ -91,7 +98,8 @@ func FuzzWrites(f *testing.F) {
 // FuzzReads looks for reads that make the fake panic, or that it answers with something that is no JSON.
 func FuzzReads(f *testing.F) {
 	const tables = "application/json;as=Table;v=v1;g=meta.k8s.io"
-	f.Add("pods", "limit=1&continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoicCJ9", "application/json;q=2,*/*")
+	f.Add("pods", "limit=1&continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoicCJ9",
+		"application/json;q=2,*/*")
 	f.Add("pods", "resourceVersion=203&resourceVersionMatch=Exact&limit=-1", tables)
 	f.Add("nodes", "resourceVersion=18446744073709551615&limit=9223372036854775807", tables)
 	f.Add("namespaces", "watch=1&timeoutSeconds=-9223372036854775808&resourceVersion=0", "application/json;as=;;=,")

@@ -77,31 +77,41 @@ func (p *jsonPatching) apply(op jsonPatchOp, root any) (any, error) {
 		}
 		return root, err
 	case "move":
-		value, err := lookUp(root, parsePointer(op.From))
-		if err != nil {
-			return nil, err
-		}
-		root, err = removeAt(root, parsePointer(op.From))
-		if err != nil {
-			return nil, err
-		}
-		return setAt(root, to, value, true)
+		return p.move(root, parsePointer(op.From), to)
 	case "copy":
-		value, err := lookUp(root, parsePointer(op.From))
-		if err != nil {
-			return nil, err
-		}
-		text, err := json.Marshal(value)
-		if err != nil {
-			return nil, err
-		}
-		p.copied += len(text)
-		if p.copied > maxCopiedBytes {
-			return nil, errPatch
-		}
-		return setAt(root, to, cloned(value), true)
+		return p.copy(root, parsePointer(op.From), to)
 	}
 	return nil, errPatch
+}
+
+// move moves a value within a document.
+func (p *jsonPatching) move(root any, from, to []string) (any, error) {
+	value, err := lookUp(root, from)
+	if err != nil {
+		return nil, err
+	}
+	root, err = removeAt(root, from)
+	if err != nil {
+		return nil, err
+	}
+	return setAt(root, to, value, true)
+}
+
+// copy copies a value within a document.
+func (p *jsonPatching) copy(root any, from, to []string) (any, error) {
+	value, err := lookUp(root, from)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	p.copied += len(text)
+	if p.copied > maxCopiedBytes {
+		return nil, errPatch
+	}
+	return setAt(root, to, cloned(value), true)
 }
 
 // parsePointer splits a JSON pointer into its steps. It returns nil if the text is not a pointer.

@@ -107,7 +107,8 @@ func TestLastBookmarkComesTwoSecondsBeforeTheEnd(t *testing.T) {
 					f.AddPod("default", "p", "")
 				}
 				_, answer := ask(t, f, "GET", fmt.Sprintf(
-					"/api/v1/pods?watch=1&allowWatchBookmarks=true&resourceVersion=%d&timeoutSeconds=%d", from, c.timeout), "")
+					"/api/v1/pods?watch=1&allowWatchBookmarks=true"+
+						"&resourceVersion=%d&timeoutSeconds=%d", from, c.timeout), "")
 				if got := strings.Count(answer, "BOOKMARK"); got != c.want {
 					t.Errorf("%d bookmarks, want %d: %s", got, c.want, answer)
 				}

@@ -117,8 +117,8 @@ func dnsLabelProblem(name string) string {
 	}
 	if !dnsLabelSyntax.MatchString(name) {
 		return "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic " +
-			"character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation " +
-			"is '" + dnsLabelPattern + "')"
+			"character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for " +
+			"validation is '" + dnsLabelPattern + "')"
 	}
 	return ""
 }

@@ -85,7 +85,8 @@ func (s *Server) checkNamespaceLocked(r *request) bool {
 	name := r.key.Namespace
 	namespace := s.objects["namespaces"][Key{Name: name}]
 	if namespace == nil {
-		r.failWith(404, "NotFound", fmt.Sprintf("namespaces %q not found", name), Object{"name": name, "kind": "namespaces"})
+		details := Object{"name": name, "kind": "namespaces"}
+		r.failWith(404, "NotFound", fmt.Sprintf("namespaces %q not found", name), details)
 		return false
 	}
 	if !isTerminating(namespace) {
@@ -123,27 +124,32 @@ func (s *Server) finalize(r *request) {
 	if !r.checkVersion(old, o) {
 		return
 	}
-	var causes []cause
-	for i, finalizer := range textsIn(partIn(o, "spec")["finalizers"]) {
-		causes = append(causes, validateNamespaceFinalizer(fmt.Sprintf("spec.finalizers[%d]", i), finalizer)...)
-	}
-	if len(causes) > 0 {
+	if causes := validateSpecFinalizers(o); len(causes) > 0 {
 		r.refuse(causes)
 		return
 	}
-	after := Clone(old)
-	after["spec"] = o["spec"]
-	isLast := isTerminating(after) && objectIn(after, "spec")["finalizers"] == nil
+	finalized := Clone(old)
+	finalized["spec"] = o["spec"]
+	isRemoved := isTerminating(finalized) && objectIn(finalized, "spec")["finalizers"] == nil
 	switch {
-	case isLast:
-		setFinalizers(after, nil)
-		r.answer(200, r.render(after, false))
+	case isRemoved:
+		setFinalizers(finalized, nil)
+		r.answer(200, r.render(finalized, false))
 		if !r.options.isDryRun {
 			s.eraseLocked(r.kind, r.key)
 		}
-	case isEqualJSON(after, old):
+	case isEqualJSON(finalized, old):
 		r.answer(200, r.render(old, false))
 	default:
-		r.answer(200, r.render(s.replaceLocked(r.kind, after, r.options.isDryRun), false))
+		r.answer(200, r.render(s.replaceLocked(r.kind, finalized, r.options.isDryRun), false))
 	}
+}
+
+// validateSpecFinalizers validates the finalizers in the spec of a namespace.
+func validateSpecFinalizers(namespace Object) []cause {
+	var causes []cause
+	for i, finalizer := range textsIn(partIn(namespace, "spec")["finalizers"]) {
+		causes = append(causes, validateNamespaceFinalizer(fmt.Sprintf("spec.finalizers[%d]", i), finalizer)...)
+	}
+	return causes
 }

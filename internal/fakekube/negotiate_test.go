@@ -34,7 +34,8 @@ func TestBuiltInKindsAndAllMetadataComeInProtobuf(t *testing.T) {
 	f.AddCount("c", "{}")
 	f.AddPod("default", "p", "")
 	const protobufFirst = "application/vnd.kubernetes.protobuf,application/json"
-	const metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+	const metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1," +
+		"application/json"
 	for _, c := range []struct{ path, accept, want string }{
 		{"/api/v1/pods", protobufFirst, mediaProtobuf},
 		{"/api/v1/namespaces/default/pods/p", protobufFirst, mediaProtobuf},

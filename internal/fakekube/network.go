@@ -122,7 +122,12 @@ func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, err
 	refused := &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	clientEnd, other := net.Pipe()
 	serverEnd := &serverConn{Conn: other, net: n}
-	client := clientConn{Conn: clientEnd, buffered: bufio.NewReaderSize(clientEnd, 32<<10), net: n, generation: n.generation.Load()}
+	client := clientConn{
+		Conn:       clientEnd,
+		buffered:   bufio.NewReaderSize(clientEnd, 32<<10),
+		net:        n,
+		generation: n.generation.Load(),
+	}
 	if !n.add(serverEnd) {
 		return nil, refused
 	}

@@ -162,9 +162,11 @@ func TestRestoredSnapshotGivesVersionsASecondTime(t *testing.T) {
 	f.InstallCRD(&CRD{})
 	restore()
 	if f.InstalledCRD() != nil || len(f.All("pods")) != 1 || f.Latest() != version || len(f.Changes()) != 0 {
-		t.Errorf("%v, %d pods, version %d, %d changes", f.InstalledCRD(), len(f.All("pods")), f.Latest(), len(f.Changes()))
+		t.Errorf("%v, %d pods, version %d, %d "+
+			"changes", f.InstalledCRD(), len(f.All("pods")), f.Latest(), len(f.Changes()))
 	}
-	_, answer := ask(t, f, "GET", "/api/v1/pods?watch=true&timeoutSeconds=1&resourceVersion="+strconv.Itoa(version-1), "")
+	before := strconv.Itoa(version - 1)
+	_, answer := ask(t, f, "GET", "/api/v1/pods?watch=true&timeoutSeconds=1&resourceVersion="+before, "")
 	wantText(t, answer, "too old resource version")
 }
 

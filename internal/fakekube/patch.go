@@ -62,8 +62,8 @@ func (r *request) patchMediaType() string {
 		}
 	}
 	if r.kind.isCustom() {
-		r.failWith(415, "UnsupportedMediaType", "the body of the request was in an unknown format - accepted media types "+
-			"include: "+strings.Join(types, ", "), nil)
+		r.failWith(415, "UnsupportedMediaType", "the body of the request was in an unknown format - accepted media "+
+			"types include: "+strings.Join(types, ", "), nil)
 		return ""
 	}
 	r.failWith(415, "UnsupportedMediaType", "415: Unsupported Media Type", Object{})

@@ -71,7 +71,8 @@ func TestJSONPatchesAreLimitedInWhatTheyCopyAndInLength(t *testing.T) {
 	wantAnswer(t, f, "PATCH "+configMap, bomb, 422, "the server rejected our request due to an error in our request")
 	test := `{"op":"test","path":"/kind","value":"ConfigMap"}`
 	long := "[" + strings.Repeat(test+",", maxPatchOps) + test + "]"
-	wantAnswer(t, f, "PATCH "+configMap, long, 413, "The allowed maximum operations in a JSON patch is 10000, got 10001")
+	wantAnswer(t, f, "PATCH "+configMap, long, 413, "The allowed maximum operations in a JSON patch is 10000, got "+
+		"10001")
 }
 
 func TestStrategicMergePatchesKnowTheKeysOfLists(t *testing.T) {
@@ -87,7 +88,8 @@ func TestStrategicMergePatchesKnowTheKeysOfLists(t *testing.T) {
 				`"tolerations":[{"key":"k"}]}}`},
 		{"a list without a key", `{"spec":{"tolerations":[{"key":"l"}]}}`,
 			`{"spec":{"containers":[` + a + `,{"name":"b"}],"tolerations":[{"key":"l"}]}}`},
-		{"deletion and order", `{"spec":{"containers":[{"name":"a","$patch":"delete"},{"name":"c"}],"tolerations":null}}`,
+		{"deletion and order",
+			`{"spec":{"containers":[{"name":"a","$patch":"delete"},{"name":"c"}],"tolerations":null}}`,
 			`{"spec":{"containers":[{"name":"c"},{"name":"b"}]}}`},
 		{"an order alone", `{"spec":{"$setElementOrder/containers":[{"name":"b"},{"name":"a"}],"tolerations":null}}`,
 			`{"spec":{"containers":[{"name":"b"},` + a + `]}}`},

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// protobufText holds the protobuf field numbers, as in the generated.proto of each API group. The name of a type is on a
-// line of its own. Its fields follow on indented lines, in the order of their numbers:
+// protobufText holds the protobuf field numbers, as in the generated.proto of each API group. The name of a type is on
+// a line of its own. Its fields follow on indented lines, in the order of their numbers:
 //
 //	NAME=NUMBER         a field
 //	NAME=NUMBER!        a field that is always encoded, as an empty text, a zero and so on if JSON lacks it

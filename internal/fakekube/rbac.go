@@ -236,8 +236,10 @@ var (
 	discoveryRules = []Object{
 		{
 			"verbs": []any{"get"},
-			"nonResourceURLs": []any{"/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*",
-				"/readyz", "/version", "/version/"},
+			"nonResourceURLs": []any{
+				"/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz",
+				"/version", "/version/",
+			},
 		},
 	}
 )

@@ -233,13 +233,15 @@ func countFields(answer string) []string {
 
 // exactFields are the fields by which clients decide.
 var exactFields = []string{
-	"kind", "apiVersion", "type", "status", "reason", "code", "field", "retryAfterSeconds", "name", "namespace", "group",
+	"kind", "apiVersion", "type", "status", "reason", "code", "field", "retryAfterSeconds", "name", "namespace",
+	"group",
 	"count", "holderIdentity",
 }
 
 // optionalFields are those that a real object has and the fake's may lack.
 var optionalFields = []string{
-	"spec", "status", "eventTime", "reportingComponent", "reportingInstance", "firstTimestamp", "lastTimestamp", "source",
+	"spec", "status", "eventTime", "reportingComponent", "reportingInstance", "firstTimestamp", "lastTimestamp",
+	"source",
 	"message", "reason", "type",
 }
 

@@ -39,11 +39,12 @@ const verbs = "list|watch|get|write|head|options|post|put|" + writingVerbs
 
 // matches reports whether a request is selected.
 func (r Requests) matches(q Request) bool {
-	what := q.fullResource()
+	resource := q.fullResource()
 	if strings.HasPrefix(r.Resource, "/") {
-		what = q.Path
+		resource = q.Path
 	}
-	return matchesField(r.Resource, what) && matchesField(r.Namespace, q.Namespace) && matchesField(r.Name, q.Name) && r.matchesSender(q)
+	hasName := matchesField(r.Namespace, q.Namespace) && matchesField(r.Name, q.Name)
+	return matchesField(r.Resource, resource) && hasName && r.matchesSender(q)
 }
 
 // matchesSender matches only the verb, the user, the host and If, not the object of the request.
@@ -75,8 +76,8 @@ const subresources = "status|scale|token|eviction|binding|log|exec|attach|portfo
 func (r Requests) problem() string {
 	for verb := range strings.SplitSeq(r.Verb, "|") {
 		if verb != "" && !matchesField(verbs, verb) && !strings.HasSuffix(verb, "*") {
-			return fmt.Sprintf("%q is no verb: list, watch, get, create, update, patch, delete, deletecollection and write "+
-				"are, and * is any", verb)
+			return fmt.Sprintf("%q is no verb: list, watch, get, create, update, patch, delete, deletecollection and "+
+				"write are, and * is any", verb)
 		}
 	}
 	if strings.HasPrefix(r.Resource, "/") {

@@ -46,29 +46,13 @@ func (s *Server) reviewSelf(r *request, o Object) {
 func (s *Server) reviewAccess(r *request, o Object) {
 	spec := objectIn(o, "spec")
 	about, isResource := spec["resourceAttributes"].(Object)
-	path, isPath := spec["nonResourceAttributes"].(Object)
+	path, _ := spec["nonResourceAttributes"].(Object)
 	user := User{Name: TextIn(spec, "user"), UID: TextIn(spec, "uid"), Groups: textsIn(spec["groups"])}
-	var causes []cause
-	switch {
-	case isResource && isPath:
-		both := Object{"Path": TextIn(path, "path"), "Verb": TextIn(path, "verb")}
-		causes = append(causes, invalidValue("spec.nonResourceAttributes", both,
-			"cannot be specified in combination with resourceAttributes"))
-	case !isResource && !isPath:
-		causes = append(causes, invalidValue("spec.resourceAttributes", nil,
-			"exactly one of nonResourceAttributes or resourceAttributes must be specified"))
-	}
 	isSelf := r.kind.resource == "selfsubjectaccessreviews"
 	if isSelf {
 		user = r.user
-	} else if user.Name == "" && len(user.Groups) == 0 {
-		causes = append(causes, invalidValue("spec.user", "", "at least one of user or group must be specified"))
 	}
-	namespace := TextIn(about, "namespace")
-	if r.kind.isNamespaced && namespace != r.key.Namespace {
-		causes = append(causes, invalidValue("spec.resourceAttributes.namespace", namespace,
-			"must match metadata.namespace"))
-	}
+	causes := r.validateReview(user, about, path)
 	if len(causes) > 0 {
 		r.refuseWith("."+r.kind.group, "", Object{"group": r.kind.group}, causes)
 		return
@@ -80,7 +64,7 @@ func (s *Server) reviewAccess(r *request, o Object) {
 			group:       TextIn(about, "group"),
 			resource:    TextIn(about, "resource"),
 			subresource: TextIn(about, "subresource"),
-			namespace:   namespace,
+			namespace:   TextIn(about, "namespace"),
 			name:        TextIn(about, "name"),
 		}
 	}
@@ -94,6 +78,29 @@ func (s *Server) reviewAccess(r *request, o Object) {
 	}
 	o["status"] = status
 	r.answer(201, r.render(o, false))
+}
+
+// validateReview validates an access review. resource and path are its attributes; one of them must be nil.
+func (r *request) validateReview(user User, resource, path Object) []cause {
+	var causes []cause
+	switch {
+	case resource != nil && path != nil:
+		both := Object{"Path": TextIn(path, "path"), "Verb": TextIn(path, "verb")}
+		causes = append(causes, invalidValue("spec.nonResourceAttributes", both,
+			"cannot be specified in combination with resourceAttributes"))
+	case resource == nil && path == nil:
+		causes = append(causes, invalidValue("spec.resourceAttributes", nil,
+			"exactly one of nonResourceAttributes or resourceAttributes must be specified"))
+	}
+	if user.Name == "" && len(user.Groups) == 0 {
+		causes = append(causes, invalidValue("spec.user", "", "at least one of user or group must be specified"))
+	}
+	namespace := TextIn(resource, "namespace")
+	if r.kind.isNamespaced && namespace != r.key.Namespace {
+		causes = append(causes, invalidValue("spec.resourceAttributes.namespace", namespace,
+			"must match metadata.namespace"))
+	}
+	return causes
 }
 
 // reviewRules answers what the sender may do in a namespace.

@@ -39,7 +39,9 @@ func TestScriptSaysWhatAFaultSays(t *testing.T) {
 			On:    Requests{Verb: "write"},
 			Times: 2,
 			Do: Reply{
-				Code: 200, Header: map[string]string{"Content-Type": "text/html", "Retry-After": "40"}, Body: "<html>\n",
+				Code:   200,
+				Header: map[string]string{"Content-Type": "text/html", "Retry-After": "40"},
+				Body:   "<html>\n",
 			},
 		},
 		"watch: hang after 1 bytes":        {On: Requests{Verb: "watch"}, Do: Hang{After: 1}},
@@ -76,12 +78,13 @@ func TestScriptHasAFaultALine(t *testing.T) {
 
 func TestErrorOfAScriptNamesThePlaceAndTheWayOut(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                    `column 1: there is no fault, such as "list pods: refuse 503"`,
-		"list pods":                           `column 10: the line ends, not : or ,`,
-		": stall":                             `column 1: there is ":", not a verb, such as list, write or *`,
-		"read pods: stall":                    `column 1: "read" is no verb: list, watch, get, create`,
-		"patch nodes/worker-1: stall":         `a name stands after a blank, as in "nodes worker-1"`,
-		"patch nodes a b: stall":              `column 15: there is "b": after the verb come the resource, the name, in`,
+		"":                            `column 1: there is no fault, such as "list pods: refuse 503"`,
+		"list pods":                   `column 10: the line ends, not : or ,`,
+		": stall":                     `column 1: there is ":", not a verb, such as list, write or *`,
+		"read pods: stall":            `column 1: "read" is no verb: list, watch, get, create`,
+		"patch nodes/worker-1: stall": `a name stands after a blank, as in "nodes worker-1"`,
+		"patch nodes a b: " +
+			"stall": `column 15: there is "b": after the verb come the resource, the name, in`,
 		"list pods by a in b: stall":          `column 16: there is "in": after the verb`,
 		"list pods, thrice: stall":            `column 12: there is "thrice", not one of: skip N, every Nth, at rate R`,
 		"list pods, 3: stall":                 `column 13: there is ":", not times`,
@@ -92,7 +95,7 @@ func TestErrorOfAScriptNamesThePlaceAndTheWayOut(t *testing.T) {
 		"list pods, every 3rd: stall":         `it does not say how often: give a number of times, or always`,
 		"list pods, every third: stall":       `column 18: there is "third", not which of them, such as 3rd`,
 		"list pods, once, 2 times: stall":     `column 18: there is "2", which says how many times a second time`,
-		"list pods: explode":                  `there is "explode", not refuse or reply or cut or hang or drop or stall`,
+		"list pods: explode":                  `there is "explode", not refuse or reply or cut or hang or drop`,
 		"list pods: drop everything":          `there is "everything", not request or answer`,
 		"list pods: cut after a while":        `there is "a", not a number of bytes`,
 		"list pods: delay soon":               `there is "soon", not a duration such as 2s or 1m30s`,

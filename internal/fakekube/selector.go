@@ -176,9 +176,16 @@ func (p *labelParser) requirement() (labelRequirement, error) {
 		r.operator = "exists"
 		return r, nil
 	}
+	if err := p.comparison(&r); err != nil {
+		return r, err
+	}
+	return r, r.checkValues()
+}
 
-	var err error
+// comparison parses an operator and its values into r.
+func (p *labelParser) comparison(r *labelRequirement) (err error) {
 	operator := p.next()
+	r.operator = operator
 	switch operator {
 	case "=", "==":
 		r.operator = "in"
@@ -187,18 +194,13 @@ func (p *labelParser) requirement() (labelRequirement, error) {
 		r.operator = "notin"
 		r.values, err = p.oneValue()
 	case "in", "notin":
-		r.operator = operator
 		r.values, err = p.values()
 	case ">", "<":
-		r.operator = operator
 		r.values, err = p.oneValue()
 	default:
 		err = fmt.Errorf("found '%s', expected: in, notin, =, ==, !=, gt, lt", operator)
 	}
-	if err != nil {
-		return r, err
-	}
-	return r, r.checkValues()
+	return err
 }
 
 // checkValues validates the values in sorted order, as the server does, and sets the bound.

@@ -30,7 +30,8 @@ func TestRouteIsReadFromTheRequestsPath(t *testing.T) {
 		"PATCH /api/v1/namespaces/a":                 {Verb: "patch", Version: "v1", Resource: "namespaces", Name: "a"},
 		"PUT /api/v1/namespaces/a/status":            statusOfA,
 		"PATCH /apis/g.h/v2/namespaces/a/things/b/status": {
-			Verb: "patch", Group: "g.h", Version: "v2", Resource: "things", Namespace: "a", Name: "b", Subresource: "status",
+			Verb: "patch", Group: "g.h", Version: "v2",
+			Resource: "things", Namespace: "a", Name: "b", Subresource: "status",
 		},
 		"GET /api/v1":                  {Verb: "get"},
 		"GET /apis/g.h/v2":             {Verb: "get"},
@@ -103,23 +104,28 @@ func TestSelectorsSelectAsTheServerDoes(t *testing.T) {
 func TestSelectorsAreRefusedInTheServersWords(t *testing.T) {
 	f := New()
 	for query, want := range map[string]string{
-		"labelSelector=,":                                "found ',', expected: !, identifier, or 'end of string'",
-		"labelSelector=a,":                               "found '', expected: identifier after ','",
-		"labelSelector=a%20b":                            "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
-		"labelSelector=!a%3Db":                           "found '=', expected: ',' or 'end of string'",
-		"labelSelector=a%3D%3D%3Db":                      "unable to parse requirement: found '=', expected: identifier",
-		"labelSelector=a%20in%20b":                       "unable to parse requirement: found 'b' expected: '('",
-		"labelSelector=a%20in%20(b":                      "unable to parse requirement: found '', expected: ',' or ')'",
-		"labelSelector=a%3E-1":                           "unable to parse requirement: values[0][a]: Invalid value: \"-1\": a valid label must be",
-		"labelSelector=a%3Eb":                            "the value must be an integer",
-		"labelSelector=-a":                               "unable to parse requirement: <nil>: Invalid value: \"-a\": name part must consist of",
-		"labelSelector=A.b/c":                            "prefix part a lowercase RFC 1123 subdomain",
-		"labelSelector=a/b/c":                            "a valid label key must consist of",
-		"labelSelector=a/":                               "name part must be non-empty",
-		"labelSelector=" + strings.Repeat("a", 64):       "name part must be no more than 63 bytes",
-		"labelSelector=a%3D" + strings.Repeat("a", 64):   "must be no more than 63 bytes",
-		"labelSelector=a%3Db_":                           "a valid label must be an empty string",
-		"fieldSelector=metadata.name":                    "invalid selector: 'metadata.name'; can't understand 'metadata.name'",
+		"labelSelector=,":  "found ',', expected: !, identifier, or 'end of string'",
+		"labelSelector=a,": "found '', expected: identifier after ','",
+		"labelSelector=a%20b": "unable to parse requirement: found 'b', expected: in, " +
+			"notin, =, ==, !=, gt, lt",
+		"labelSelector=!a%3Db": "found '=', expected: ',' or 'end of string'",
+		"labelSelector=a%3D%3D%3Db": "unable to parse requirement: found '=', expected: " +
+			"identifier",
+		"labelSelector=a%20in%20b":  "unable to parse requirement: found 'b' expected: '('",
+		"labelSelector=a%20in%20(b": "unable to parse requirement: found '', expected: ',' or ')'",
+		"labelSelector=a%3E-1": "unable to parse requirement: values[0][a]: Invalid value: " +
+			"\"-1\": a valid label must be",
+		"labelSelector=a%3Eb": "the value must be an integer",
+		"labelSelector=-a": "unable to parse requirement: <nil>: Invalid value: " +
+			"\"-a\": name part must consist of",
+		"labelSelector=A.b/c":                          "prefix part a lowercase RFC 1123 subdomain",
+		"labelSelector=a/b/c":                          "a valid label key must consist of",
+		"labelSelector=a/":                             "name part must be non-empty",
+		"labelSelector=" + strings.Repeat("a", 64):     "name part must be no more than 63 bytes",
+		"labelSelector=a%3D" + strings.Repeat("a", 64): "must be no more than 63 bytes",
+		"labelSelector=a%3Db_":                         "a valid label must be an empty string",
+		"fieldSelector=metadata.name": "invalid selector: 'metadata.name'; can't understand " +
+			"'metadata.name'",
 		"fieldSelector=metadata.name%3Da%3Db":            "unescaped character in value: 61",
 		"fieldSelector=metadata.name%3Da%5Cb":            "invalid escape sequence: \\b",
 		"fieldSelector=spec.color%3Dred":                 "field label not supported: spec.color",

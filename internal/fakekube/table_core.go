@@ -56,8 +56,8 @@ var secretPrinter = printer{
 var leasePrinter = printer{
 	columns: []column{
 		nameColumn,
-		{Name: "Holder", Type: "string", Description: "holderIdentity contains the identity of the holder of a current " +
-			"lease. If Coordinated Leader Election is used, the holder identity must be equal to the elected " +
+		{Name: "Holder", Type: "string", Description: "holderIdentity contains the identity of the holder of a " +
+			"current lease. If Coordinated Leader Election is used, the holder identity must be equal to the elected " +
 			"LeaseCandidate.metadata.name field."},
 		ageColumn,
 	},
@@ -70,23 +70,23 @@ var eventPrinter = printer{
 	columns: []column{
 		{Name: "Last Seen", Type: "string", Description: "The time at which the most recent occurrence of this event " +
 			"was recorded."},
-		{Name: "Type", Type: "string", Description: "Type of this event (Normal, Warning), new types could be added in " +
-			"the future"},
+		{Name: "Type", Type: "string", Description: "Type of this event (Normal, Warning), new types could be added " +
+			"in the future"},
 		{Name: "Reason", Type: "string", Description: "This should be a short, machine understandable string that " +
 			"gives the reason for the transition into the object's current status."},
 		{Name: "Object", Type: "string", Description: "The object that this event is about."},
-		{Name: "Subobject", Type: "string", Priority: 1, Description: "If referring to a piece of an object instead of " +
-			"an entire object, this string should contain a valid JSON/Go field access statement, such as " +
-			"desiredState.manifest.containers[2]. For example, if the object reference is to a container within a pod, " +
-			"this would take on a value like: \"spec.containers{name}\" (where \"name\" refers to the name of the " +
-			"container that triggered the event) or if no container name is specified \"spec.containers[2]\" (container " +
-			"with index 2 in this pod). This syntax is chosen only to have some well-defined way of referencing a part " +
-			"of an object."},
+		{Name: "Subobject", Type: "string", Priority: 1, Description: "If referring to a piece of an object instead " +
+			"of an entire object, this string should contain a valid JSON/Go field access statement, such as " +
+			"desiredState.manifest.containers[2]. For example, if the object reference is to a container within a " +
+			"pod, this would take on a value like: \"spec.containers{name}\" (where \"name\" refers to the name of " +
+			"the container that triggered the event) or if no container name is specified \"spec.containers[2]\" " +
+			"(container with index 2 in this pod). This syntax is chosen only to have some well-defined way of " +
+			"referencing a part of an object."},
 		{Name: "Source", Type: "string", Priority: 1, Description: "The component reporting this event. Should be a " +
 			"short machine understandable string."},
 		{Name: "Message", Type: "string", Description: "A human-readable description of the status of this operation."},
-		{Name: "First Seen", Type: "string", Priority: 1, Description: "The time at which the event was first recorded. " +
-			"(Time of server receipt is in TypeMeta.)"},
+		{Name: "First Seen", Type: "string", Priority: 1, Description: "The time at which the event was first " +
+			"recorded. (Time of server receipt is in TypeMeta.)"},
 		{Name: "Count", Type: "string", Priority: 1, Description: "The number of times this event has occurred."},
 		{Name: "Name", Type: "string", Format: "name", Priority: 1, Description: nameDescription},
 	},

@@ -16,8 +16,8 @@ var roleBindingPrinter = printer{
 }
 
 var clusterRoleBindingPrinter = printer{
-	columns: bindingColumns("clusterRoleBinding", "RoleRef can only reference a ClusterRole in the global namespace. If "+
-		"the RoleRef cannot be resolved, the Authorizer must return an error."),
+	columns: bindingColumns("clusterRoleBinding", "RoleRef can only reference a ClusterRole in the global namespace. "+
+		"If the RoleRef cannot be resolved, the Authorizer must return an error."),
 	cells: bindingCells,
 }
 
@@ -82,15 +82,16 @@ var policyPrinter = printer{
 var policyBindingPrinter = printer{
 	columns: []column{
 		nameColumn,
-		{Name: "PolicyName", Type: "string", Description: "PolicyName indicates the policy definition which the policy " +
-			"binding binded to"},
+		{Name: "PolicyName", Type: "string", Description: "PolicyName indicates the policy definition which the " +
+			"policy binding binded to"},
 		{Name: "ParamRef", Type: "string", Description: "ParamRef indicates the param resource which sets the " +
 			"configuration param"},
 		ageColumn,
 	},
 	cells: func(o Object, now time.Time) []any {
 		spec := objectIn(o, "spec")
-		return []any{nameCell(o), TextIn(spec, "policyName"), parameterReference(objectIn(spec, "paramRef")), ageCell(o, now)}
+		parameters := parameterReference(objectIn(spec, "paramRef"))
+		return []any{nameCell(o), TextIn(spec, "policyName"), parameters, ageCell(o, now)}
 	},
 }
 

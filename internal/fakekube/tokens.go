@@ -32,15 +32,6 @@ func (s *Server) createToken(r *request) {
 	if tokenRequest == nil {
 		return
 	}
-	spec := objectIn(tokenRequest, "spec")
-	seconds := float64(defaultTokenSeconds)
-	if wanted, isNumber := spec["expirationSeconds"].(float64); isNumber {
-		seconds = wanted
-	}
-	audiences := textsIn(spec["audiences"])
-	if len(audiences) == 0 {
-		audiences = []string{apiAudience}
-	}
 	if name := TextIn(MetaOf(tokenRequest), "name"); name != "" && name != r.key.Name {
 		r.refuseAs("TokenRequest", tokenRequests.group, r.key.Name,
 			[]cause{invalidValue("metadata.name", name, "must match the service account name if specified")})
@@ -48,6 +39,7 @@ func (s *Server) createToken(r *request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	seconds, audiences := tokenSpec(objectIn(tokenRequest, "spec"))
 	account := s.objects["serviceaccounts"][r.key]
 	if account == nil {
 		r.notFound()
@@ -71,13 +63,26 @@ func (s *Server) createToken(r *request) {
 		"spec": Object{
 			"audiences":         audiences,
 			"expirationSeconds": seconds,
-			"boundObjectRef":    spec["boundObjectRef"],
+			"boundObjectRef":    objectIn(tokenRequest, "spec")["boundObjectRef"],
 		},
 		"status": Object{
 			"token":               s.newTokenLocked(r.key, account, audiences, expires),
 			"expirationTimestamp": expires.UTC().Format(time.RFC3339),
 		},
 	})
+}
+
+// tokenSpec returns the lifetime in seconds and the audiences in the spec of a TokenRequest, or their defaults.
+func tokenSpec(spec Object) (seconds float64, audiences []string) {
+	seconds, hasSeconds := spec["expirationSeconds"].(float64)
+	if !hasSeconds {
+		seconds = defaultTokenSeconds
+	}
+	audiences = textsIn(spec["audiences"])
+	if len(audiences) == 0 {
+		audiences = []string{apiAudience}
+	}
+	return seconds, audiences
 }
 
 // validateTokenLifetime validates the requested lifetime of a token.

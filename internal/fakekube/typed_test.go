@@ -75,7 +75,8 @@ func TestSchemaPrunesAndCompletesCustomResources(t *testing.T) {
 		"kept":{"type":"object","x-kubernetes-preserve-unknown-fields":true},
 		"set":{"type":"object","properties":{
 			"color":{"type":"string","default":"red"},"n":{"type":"string","nullable":true}}},
-		"map":{"type":"object","additionalProperties":{"type":"object","properties":{"x":{"type":"integer","default":1}}}},
+		"map":{"type":"object","additionalProperties":
+			{"type":"object","properties":{"x":{"type":"integer","default":1}}}},
 		"list":{"type":"array","items":{"type":"object","properties":{"y":{"type":"integer"}}}}}}`)
 	sent := parsed(`{"metadata":{"name":"a","odd":1},"kept":{"any":1},"set":{"n":null,"color":null},"map":{"k":{"z":1}},
 		"list":[{"y":1,"z":2}],"gone":1}`).(Object)

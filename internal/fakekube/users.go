@@ -182,29 +182,16 @@ func (s *Server) impersonatedUser(r *request, sender User) (u User, isAnswered b
 		}
 		return sender, false
 	}
-	required := []attributes{{verb: "impersonate", resource: "users", name: name}}
-	rest, isAccount := strings.CutPrefix(name, accountPrefix)
-	namespace, account, _ := strings.Cut(rest, ":")
-	if isAccount {
-		required[0] = attributes{verb: "impersonate", resource: "serviceaccounts", namespace: namespace, name: account}
-	}
-	for _, group := range groups {
-		required = append(required, attributes{verb: "impersonate", resource: "groups", name: group})
-	}
-	required = append(required, extras...)
-	if uid != "" {
-		required = append(required, attributes{verb: "impersonate", group: "authentication.k8s.io", resource: "uids", name: uid})
-	}
-	for _, a := range required {
-		allowed, reason := s.authorize(sender, a)
+	u = User{Name: name, UID: uid, Groups: slices.Clone(groups)}
+	for _, required := range impersonationAttributes(u, extras) {
+		allowed, reason := s.authorize(sender, required)
 		if !allowed {
-			r.forbidden(sender, a, reason)
+			r.forbidden(sender, required, reason)
 			return sender, true
 		}
 	}
-	u = User{Name: name, UID: uid, Groups: slices.Clone(groups)}
-	if isAccount && len(groups) == 0 {
-		u.Groups = accountUser(Key{namespace, account}, "").Groups
+	if account, isAccount := accountOf(name); isAccount && len(groups) == 0 {
+		u.Groups = accountUser(account, "").Groups
 	}
 	if name == anonymous {
 		u.Groups = append(u.Groups, unauthenticated)
@@ -214,6 +201,36 @@ func (s *Server) impersonatedUser(r *request, sender User) (u User, isAnswered b
 		u.Groups = withAuthenticated(u.Groups)
 	}
 	return u, false
+}
+
+// accountOf returns the service account that a user name stands for.
+func accountOf(userName string) (account Key, isAccount bool) {
+	rest, isAccount := strings.CutPrefix(userName, accountPrefix)
+	namespace, name, _ := strings.Cut(rest, ":")
+	return Key{namespace, name}, isAccount
+}
+
+// impersonationAttributes returns the permissions that impersonating a user requires, in the server's order.
+func impersonationAttributes(u User, extras []attributes) []attributes {
+	required := []attributes{{verb: "impersonate", resource: "users", name: u.Name}}
+	if account, isAccount := accountOf(u.Name); isAccount {
+		required[0].resource = "serviceaccounts"
+		required[0].namespace = account.Namespace
+		required[0].name = account.Name
+	}
+	for _, group := range u.Groups {
+		required = append(required, attributes{verb: "impersonate", resource: "groups", name: group})
+	}
+	required = append(required, extras...)
+	if u.UID != "" {
+		required = append(required, attributes{
+			verb:     "impersonate",
+			group:    "authentication.k8s.io",
+			resource: "uids",
+			name:     u.UID,
+		})
+	}
+	return required
 }
 
 // extraAttributes returns the permissions that a request's Impersonate-Extra-KEY headers require, one per value, in
@@ -245,7 +262,8 @@ func impersonationWithoutUser(groups []string, extras []attributes, uid string) 
 		wanted = append(wanted, fmt.Sprintf("{Group  %s    }", group))
 	}
 	for _, extra := range extras {
-		wanted = append(wanted, fmt.Sprintf("{UserExtra  %s  authentication.k8s.io/v1  %s}", extra.name, extra.subresource))
+		wanted = append(wanted,
+			fmt.Sprintf("{UserExtra  %s  authentication.k8s.io/v1  %s}", extra.name, extra.subresource))
 	}
 	if uid != "" {
 		wanted = append(wanted, fmt.Sprintf("{UID  %s  authentication.k8s.io/v1  }", uid))

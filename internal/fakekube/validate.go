@@ -81,7 +81,8 @@ func validateOwners(meta Object) []cause {
 	var controller Object
 	for _, owner := range objectsIn(meta["ownerReferences"]) {
 		if TextIn(owner, "apiVersion") == "" {
-			causes = append(causes, invalidValue("metadata.ownerReferences.apiVersion", "", "version must not be empty"))
+			causes = append(causes, invalidValue("metadata.ownerReferences.apiVersion", "", "version must not be "+
+				"empty"))
 		}
 		for _, field := range []string{"kind", "name", "uid"} {
 			if TextIn(owner, field) == "" {
@@ -93,8 +94,8 @@ func validateOwners(meta Object) []cause {
 		}
 		if controller != nil {
 			all := ownerReferencesOf(meta)
-			reason := fmt.Sprintf("Only one reference can have Controller set to true. Found \"true\" in references for "+
-				"%s/%s and %s/%s", controller["kind"], controller["name"], owner["kind"], owner["name"])
+			reason := fmt.Sprintf("Only one reference can have Controller set to true. Found \"true\" in references "+
+				"for %s/%s and %s/%s", controller["kind"], controller["name"], owner["kind"], owner["name"])
 			causes = append(causes, invalidValue("metadata.ownerReferences", all, reason))
 		}
 		controller = owner
@@ -160,7 +161,8 @@ func (k kind) validateMetaUpdate(old, o Object) []cause {
 		isOld := func(finalizer string) bool { return slices.Contains(finalizersOf(old), finalizer) }
 		added := slices.DeleteFunc(finalizersOf(o), isOld)
 		if len(added) > 0 {
-			reason := fmt.Sprintf("no new finalizers can be added if the object is being deleted, found new finalizers %#v",
+			reason := fmt.Sprintf("no new finalizers can be added if the object is being deleted, found new "+
+				"finalizers %#v",
 				added)
 			causes = append(causes, forbiddenField("metadata.finalizers", reason))
 		}

@@ -91,6 +91,9 @@ func validateLease(o Object) []cause {
 	return causes
 }
 
+// taintEffects are the effects of taints and tolerations.
+var taintEffects = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
+
 // validateNode validates a node. Taints are reported in metadata, as by the server.
 func validateNode(old, o Object) []cause {
 	spec := objectIn(o, "spec")
@@ -110,7 +113,7 @@ func validateNode(old, o Object) []cause {
 		if effect == "" {
 			causes = append(causes, required(at+".effect", ""))
 		} else {
-			causes = append(causes, validateOneOf(taint, at+".", "effect", "NoSchedule", "PreferNoSchedule", "NoExecute")...)
+			causes = append(causes, validateOneOf(taint, at+".", "effect", taintEffects...)...)
 		}
 		if isSeen[[2]string{key, effect}] {
 			twice := fmt.Sprintf(`Duplicate value: {"Key":%q,"Value":%q,"Effect":%q,"TimeAdded":null}: taints must be `+
@@ -155,8 +158,9 @@ func (k kind) validateData(old, o Object) []cause {
 		for _, key := range slices.Sorted(maps.Keys(objectIn(o, field))) {
 			at := fmt.Sprintf("%s[%s]", field, key)
 			if !configKeySyntax.MatchString(key) {
-				reason := "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or " +
-					"'KEY_NAME',  or 'key-name', regex used for validation is '" + configKeyPattern + "')"
+				reason := "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. " +
+					"'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is " +
+					"'" + configKeyPattern + "')"
 				causes = append(causes, invalidValue(at, key, reason))
 			}
 			if _, isTwice := objectIn(o, "binaryData")[key]; isTwice && field == "data" {

@@ -223,7 +223,8 @@ func validateAmounts(amounts map[string]quantity, path string) []cause {
 
 // isNativeResource reports whether a resource name without a domain is known.
 func isNativeResource(name string) bool {
-	return slices.Contains([]string{"cpu", "memory", "ephemeral-storage"}, name) || strings.HasPrefix(name, "hugepages-")
+	isStandard := name == "cpu" || name == "memory" || name == "ephemeral-storage"
+	return isStandard || strings.HasPrefix(name, "hugepages-")
 }
 
 // isExtended reports whether Kubernetes itself does not define the resource. Its amounts are whole numbers and cannot
@@ -315,12 +316,13 @@ func validateTolerations(spec Object) []cause {
 		value := TextIn(toleration, "value")
 		switch {
 		case operator == "Exists" && value != "":
-			causes = append(causes, invalidValue(at+"operator", value, "value must be empty when `operator` is 'Exists'"))
+			causes = append(causes, invalidValue(at+"operator", value, "value must be empty when `operator` is "+
+				"'Exists'"))
 		case operator != "Exists" && operator != "":
 			causes = append(causes, validateOneOf(toleration, at, "operator", "Equal", "Exists")...)
 		}
 		if effect != "" {
-			causes = append(causes, validateOneOf(toleration, at, "effect", "NoSchedule", "PreferNoSchedule", "NoExecute")...)
+			causes = append(causes, validateOneOf(toleration, at, "effect", taintEffects...)...)
 		}
 	}
 	return causes
@@ -329,11 +331,11 @@ func validateTolerations(spec Object) []cause {
 // validatePodUpdate refuses forbidden changes of a pod.
 // https://kubernetes.io/docs/concepts/workloads/pods/#pod-update-and-replacement
 func validatePodUpdate(old, o Object) []cause {
-	was := objectIn(old, "spec")
-	is := Clone(objectIn(o, "spec"))
+	oldSpec := objectIn(old, "spec")
+	newSpec := Clone(objectIn(o, "spec"))
 	for _, list := range []string{"containers", "initContainers"} {
-		before := objectsIn(was[list])
-		after := objectsIn(is[list])
+		before := objectsIn(oldSpec[list])
+		after := objectsIn(newSpec[list])
 		if len(before) != len(after) {
 			kind := "containers"
 			if list == "initContainers" {
@@ -345,22 +347,22 @@ func validatePodUpdate(old, o Object) []cause {
 			after[i]["image"] = before[i]["image"]
 		}
 	}
-	causes := validateDeadlineUpdate(was, is)
-	causes = append(causes, validateTolerationUpdate(was, is)...)
+	causes := validateDeadlineUpdate(oldSpec, newSpec)
+	causes = append(causes, validateTolerationUpdate(oldSpec, newSpec)...)
 	for _, field := range []string{"activeDeadlineSeconds", "tolerations"} {
-		is[field] = was[field]
-		if was[field] == nil {
-			delete(is, field)
+		newSpec[field] = oldSpec[field]
+		if oldSpec[field] == nil {
+			delete(newSpec, field)
 		}
 	}
-	if before, isSet := was["terminationGracePeriodSeconds"].(float64); isSet && before < 0 {
-		is["terminationGracePeriodSeconds"] = before
+	if before, isSet := oldSpec["terminationGracePeriodSeconds"].(float64); isSet && before < 0 {
+		newSpec["terminationGracePeriodSeconds"] = before
 	}
-	if len(causes) == 0 && !isEqualJSON(was, is) {
+	if len(causes) == 0 && !isEqualJSON(oldSpec, newSpec) {
 		causes = append(causes, forbiddenField("spec", "pod updates may not change fields other than "+
 			"`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"+
-			"`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it "+
-			"to be set to 1 if it was previously negative)\n"))
+			"`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow "+
+			"it to be set to 1 if it was previously negative)\n"))
 	}
 	qos := objectIn(o, "status")["qosClass"]
 	if before := objectIn(old, "status")["qosClass"]; before != nil && qos != nil && !isEqualJSON(qos, before) {
@@ -370,9 +372,9 @@ func validatePodUpdate(old, o Object) []cause {
 }
 
 // validateDeadlineUpdate validates that activeDeadlineSeconds only decreases.
-func validateDeadlineUpdate(was, is Object) []cause {
-	before, wasSet := was["activeDeadlineSeconds"].(float64)
-	after, isSet := is["activeDeadlineSeconds"].(float64)
+func validateDeadlineUpdate(oldSpec, newSpec Object) []cause {
+	before, wasSet := oldSpec["activeDeadlineSeconds"].(float64)
+	after, isSet := newSpec["activeDeadlineSeconds"].(float64)
 	const field = "spec.activeDeadlineSeconds"
 	switch {
 	case wasSet && !isSet:
@@ -384,15 +386,16 @@ func validateDeadlineUpdate(was, is Object) []cause {
 }
 
 // validateTolerationUpdate validates that tolerations are only added.
-func validateTolerationUpdate(was, is Object) []cause {
+func validateTolerationUpdate(oldSpec, newSpec Object) []cause {
 	bare := func(toleration Object) Object {
 		without := maps.Clone(toleration)
 		delete(without, "tolerationSeconds")
 		return without
 	}
-	after := objectsIn(is["tolerations"])
-	for _, before := range objectsIn(was["tolerations"]) {
-		isKept := slices.ContainsFunc(after, func(toleration Object) bool { return isEqualJSON(bare(toleration), bare(before)) })
+	after := objectsIn(newSpec["tolerations"])
+	for _, before := range objectsIn(oldSpec["tolerations"]) {
+		isSame := func(toleration Object) bool { return isEqualJSON(bare(toleration), bare(before)) }
+		isKept := slices.ContainsFunc(after, isSame)
 		if !isKept {
 			reason := "existing toleration can not be modified except its tolerationSeconds"
 			return []cause{forbiddenField("spec.tolerations", reason)}

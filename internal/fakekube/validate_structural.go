@@ -79,7 +79,8 @@ func validateSchemaFields(path string, schema Object, where string) []cause {
 	}
 	keepsAll := schema["x-kubernetes-preserve-unknown-fields"] == true
 	if schema["x-kubernetes-embedded-resource"] == true && !keepsAll && !hasProperties {
-		reason := "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
+		reason := "must not be empty if x-kubernetes-embedded-resource is true without " +
+			"x-kubernetes-preserve-unknown-fields"
 		causes = append(causes, required(path+".properties", reason))
 	}
 	return causes

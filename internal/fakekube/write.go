@@ -16,13 +16,8 @@ func (s *Server) create(r *request) {
 	if o == nil || !r.checkNamespaceInPath(o) {
 		return
 	}
-	meta := MetaOf(o)
-	version := TextIn(meta, "resourceVersion")
-	r.key.Name = TextIn(meta, "name")
-	if r.key.Name == "" {
-		r.key.Name = generatedName(TextIn(meta, "generateName"))
-		meta["name"] = r.key.Name
-	}
+	version := TextIn(MetaOf(o), "resourceVersion")
+	r.key.Name = nameForCreate(MetaOf(o))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hasGoneLocked(r) {
@@ -40,18 +35,33 @@ func (s *Server) create(r *request) {
 		r.internalError("resourceVersion should not be set on objects to be created")
 		return
 	}
-	if taken := s.objects[r.kind.qualified()][r.key]; taken != nil {
-		message := fmt.Sprintf("%s %q already exists", r.kind.qualified(), r.key.Name)
-		if isTerminating(taken) {
-			message = "object is being deleted: " + message
-		}
-		r.failWith(409, "AlreadyExists", message, r.details())
+	if existing := s.objects[r.kind.qualified()][r.key]; existing != nil {
+		r.alreadyExists(existing)
 		return
 	}
 	r.answer(201, r.render(s.createdLocked(r, o), false))
 	if r.kind.isDefinition() && !r.options.isDryRun {
 		s.updateCRDStatusLocked(r.key)
 	}
+}
+
+// nameForCreate returns the name in an object's metadata. If there is none, it sets a generated one.
+func nameForCreate(meta Object) string {
+	name := TextIn(meta, "name")
+	if name == "" {
+		name = generatedName(TextIn(meta, "generateName"))
+		meta["name"] = name
+	}
+	return name
+}
+
+// alreadyExists answers 409 because the name is taken.
+func (r *request) alreadyExists(existing Object) {
+	message := fmt.Sprintf("%s %q already exists", r.kind.qualified(), r.key.Name)
+	if isTerminating(existing) {
+		message = "object is being deleted: " + message
+	}
+	r.failWith(409, "AlreadyExists", message, r.details())
 }
 
 // createdLocked stores a new object and returns it. In a dry run, it only returns what would have been stored.
@@ -164,8 +174,7 @@ func (s *Server) writeLocked(r *request, stored, o Object) {
 	if o == nil {
 		return
 	}
-	meta := MetaOf(o)
-	meta["resourceVersion"] = MetaOf(stored)["resourceVersion"]
+	MetaOf(o)["resourceVersion"] = MetaOf(stored)["resourceVersion"]
 	s.setSystemMetadataLocked(r.kind, old, o)
 	o = Clone(o)
 	isNamespace := r.kind.qualified() == "namespaces"
@@ -237,7 +246,8 @@ func (r *request) checkNameInPath(o Object) bool {
 		return false
 	}
 	if name != r.key.Name {
-		r.badRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, r.key.Name))
+		r.badRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)",
+			name, r.key.Name))
 		return false
 	}
 	return true

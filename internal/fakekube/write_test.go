@@ -117,7 +117,8 @@ func TestPodWithoutASpecCanGetANode(t *testing.T) {
 }
 
 func TestPanicsSayWhatTheTestForgot(t *testing.T) {
-	wantPanic(t, "no counts.demo.mark8s.io: a CustomResourceDefinition comes first", func() { New().AddCount("c", `{}`) })
+	wantPanic(t, "no counts.demo.mark8s.io: a CustomResourceDefinition comes "+
+		"first", func() { New().AddCount("c", `{}`) })
 	wantPanic(t, "has no things", func() { New().Put("things", Object{}) })
 	wantPanic(t, "pods needs metadata", func() { New().Put("pods", Object{}) })
 }
