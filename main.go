@@ -810,7 +810,7 @@ func (m *manager) setGauges() {
 	for cache := range m.watched {
 		cache.SetGauges()
 	}
-	if background.HasEnded(m.pods.Synced()) {
+	if background.IsClosed(m.pods.Synced()) {
 		m.log.Set(float64(m.pods.Len()), "podcount_pods")
 	} else {
 		m.log.Remove("podcount_pods")
@@ -829,7 +829,7 @@ func (m *manager) setGauges() {
 
 // setQueueGauges sets the gauges of a controller's queue, or removes them if the controller cannot work yet.
 func (m *manager) setQueueGauges(c *Controller) {
-	c.queue.State() // sets the gauges
+	c.queue.SetGauges()
 	if !m.mayBegin(c) {
 		m.log.Remove("workqueue_depth", c.Name)
 		m.log.Remove("workqueue_unfinished_work_seconds", c.Name)
@@ -840,11 +840,11 @@ func (m *manager) setQueueGauges(c *Controller) {
 // mayBegin reports whether nothing keeps a controller from work: its caches are complete, and this replica leads.
 func (m *manager) mayBegin(c *Controller) bool {
 	for cache := range c.watched {
-		if !background.HasEnded(cache.Synced()) {
+		if !background.IsClosed(cache.Synced()) {
 			return false
 		}
 	}
-	return background.HasEnded(m.leading)
+	return background.IsClosed(m.leading)
 }
 
 func (m *manager) setLeaderGauge() {

@@ -161,7 +161,7 @@ type QueueState struct {
 	SecondsAtWork map[string]float64 `json:"secondsAtWork"` // how long a worker has had each key
 }
 
-// State returns the queue's state, and sets the gauges to it.
+// State returns the queue's state.
 func (q *Queue[K]) State() (state QueueState) {
 	q.do(func() {
 		state = QueueState{Keys: len(q.items), Ready: q.countReady(), SecondsAtWork: map[string]float64{}}
@@ -170,9 +170,22 @@ func (q *Queue[K]) State() (state QueueState) {
 				state.SecondsAtWork[fmt.Sprint(key)] = time.Since(item.stageBegan).Seconds()
 			}
 		}
-		q.setGauges(state)
 	})
 	return state
+}
+
+// SetGauges updates the gauges, which must be done before each scrape.
+func (q *Queue[K]) SetGauges() {
+	state := q.State()
+	total := 0.0
+	longest := 0.0
+	for _, seconds := range state.SecondsAtWork {
+		total += seconds
+		longest = max(longest, seconds)
+	}
+	q.options.Metrics.Set(float64(state.Ready), "workqueue_depth", q.options.Name)
+	q.options.Metrics.Set(total, "workqueue_unfinished_work_seconds", q.options.Name)
+	q.options.Metrics.Set(longest, "workqueue_longest_running_processor_seconds", q.options.Name)
 }
 
 // Stuck describes what has not moved for longer than limit: a key that a worker has, or the keys that are ready. It
@@ -364,18 +377,6 @@ func (q *Queue[K]) lineOf(item *queueItem[K]) *keyLine[K] {
 }
 
 func (q *Queue[K]) countReady() int { return q.urgent.len() + q.ordinary.len() }
-
-func (q *Queue[K]) setGauges(state QueueState) {
-	total := 0.0
-	longest := 0.0
-	for _, seconds := range state.SecondsAtWork {
-		total += seconds
-		longest = max(longest, seconds)
-	}
-	q.options.Metrics.Set(float64(state.Ready), "workqueue_depth", q.options.Name)
-	q.options.Metrics.Set(total, "workqueue_unfinished_work_seconds", q.options.Name)
-	q.options.Metrics.Set(longest, "workqueue_longest_running_processor_seconds", q.options.Name)
-}
 
 func (q *Queue[K]) describeStuckWorker(limit time.Duration) string {
 	for key, item := range q.items {

@@ -349,7 +349,7 @@ func (r *Reflector[T]) isListDue() bool {
 // isWrongSelector reports whether the error of a list means that a selector is wrong. Only the first list of a built-in
 // resource proves that. Later lists, and those of custom resources, may be bad requests for other reasons.
 func (r *Reflector[T]) isWrongSelector(err error) bool {
-	isFirstList := !background.HasEnded(r.synced)
+	isFirstList := !background.IsClosed(r.synced)
 	return isFirstList && !r.kind.isOptional() && kube.StatusOf(err).Reason == "BadRequest"
 }
 
@@ -369,7 +369,7 @@ func (r *Reflector[T]) recordFailure(problem string, err error) (wait time.Durat
 // was. The request has no resourceVersion, because that asks for the most recent state.
 func (r *Reflector[T]) relist(ctx context.Context) error {
 	start := time.Now()
-	isFirst := !background.HasEnded(r.synced)
+	isFirst := !background.IsClosed(r.synced)
 	listing := r.BeginList()
 	meta, err := r.readPages(ctx, listing)
 	if err != nil {
@@ -931,7 +931,7 @@ func (r *Reflector[T]) State() ReflectorState {
 	defer r.mu.Unlock()
 	state := ReflectorState{
 		Objects:           r.Len(),
-		IsReady:           r.isAbsent() || background.HasEnded(r.synced),
+		IsReady:           r.isAbsent() || background.IsClosed(r.synced),
 		ResourceVersion:   r.resumeVersion,
 		SecondsSinceHeard: time.Since(r.lastContact).Seconds(),
 	}
@@ -950,7 +950,7 @@ func (r *Reflector[T]) SetGauges() {
 	} else {
 		r.metrics.Set(state.SecondsSinceHeard, "podcount_watch_age_seconds", r.kind.Name)
 	}
-	if r.isAbsent() || !background.HasEnded(r.synced) {
+	if r.isAbsent() || !background.IsClosed(r.synced) {
 		r.metrics.Remove("podcount_cache_objects", r.kind.Name)
 	} else {
 		r.metrics.Set(float64(state.Objects), "podcount_cache_objects", r.kind.Name)

@@ -19,8 +19,8 @@ func Go(f func()) (ended <-chan struct{}) {
 	return done
 }
 
-// HasEnded reports whether a channel is closed. Nothing may ever be sent to the channel.
-func HasEnded(ended <-chan struct{}) bool {
+// IsClosed reports whether a channel is closed. Nothing may ever be sent to the channel.
+func IsClosed(ended <-chan struct{}) bool {
 	select {
 	case <-ended:
 		return true

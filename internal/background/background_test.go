@@ -31,12 +31,12 @@ func TestGoClosesTheChannelAtTheEnd(t *testing.T) {
 		release := make(chan struct{})
 		done := Go(func() { <-release })
 		synctest.Wait()
-		if HasEnded(done) {
+		if IsClosed(done) {
 			t.Error("it has ended before its function has")
 		}
 		close(release)
 		synctest.Wait()
-		if !HasEnded(done) {
+		if !IsClosed(done) {
 			t.Error("it has not ended after its function has")
 		}
 	})

@@ -4,7 +4,8 @@ import (
 	"time"
 )
 
-// The times that podcount promises. Its own constants are in package main; the tests measure them from outside.
+// The times that podcount promises. The program has constants of its own, which the tests do not see: they measure what
+// it does.
 const (
 	// How the reflectors keep their caches.
 	reflectorBackoff    = 800 * time.Millisecond // the first wait after a failure; each further one doubles it

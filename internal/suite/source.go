@@ -34,7 +34,7 @@ func noWallClock(t *testing.T, podcount Program) {
 		`expires := s.ExpirationTimestamp`,
 		`expiration := e.got.ExpirationTimestamp`,
 	}
-	files, _ := filepath.Glob("*.go")
+	files := []string{"main.go", "watch.go", "cache.go", "queue.go"} // not those of controllers of one's own
 	below, _ := filepath.Glob("internal/*/*.go")
 	shown := regexp.MustCompile(
 		`^internal/(fakekube|playground|sim|suite|testkit|behaviours)/`) // not a part of podcount
