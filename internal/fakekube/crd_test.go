@@ -9,7 +9,7 @@ import (
 
 const crdPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
-// definition is a CustomResourceDefinition in JSON, with these versions.
+// definition returns a CustomResourceDefinition in JSON with these versions.
 func definition(group, plural, kind, versions string) string {
 	return fmt.Sprintf(`{"metadata":{"name":"%[2]s.%[1]s"},"spec":{"group":%[1]q,"scope":"Namespaced",`+
 		`"names":{"plural":%[2]q,"kind":%[3]q},"versions":[%[4]s]}}`, group, plural, kind, versions)
@@ -20,7 +20,7 @@ const (
 	onlyV1 = `{"name":"v1","served":true,"storage":true,` + open + `}`
 )
 
-func TestCRDThatAClientCreatesIsServed(t *testing.T) {
+func TestCreatedCRDIsServed(t *testing.T) {
 	f := New()
 	const widgets = "/apis/a.io/v1/namespaces/default/widgets"
 	wantAnswer(t, f, "GET "+widgets, "", 404, "404 page not found")
@@ -37,7 +37,7 @@ func TestCRDThatAClientCreatesIsServed(t *testing.T) {
 	}
 }
 
-func TestCRDThatIsRefusedIsNotServed(t *testing.T) {
+func TestRefusedCRDIsNotServed(t *testing.T) {
 	f := New()
 	wantAnswer(t, f, "POST "+crdPath, `{"metadata":{"name":"UPPER"},"spec":{"versions":[{}]}}`, 422, "Invalid")
 	wantAnswer(t, f, "POST "+crdPath, `{"metadata":{"name":"a.b"}}`, 422, "spec.versions")
@@ -45,7 +45,7 @@ func TestCRDThatIsRefusedIsNotServed(t *testing.T) {
 	wantNumber(t, "kinds beyond the built-in ones", len(f.kindsLocked())-len(builtIn), 0)
 }
 
-func TestInstalledCRDIsACustomResourceDefinition(t *testing.T) {
+func TestInstallCRDStoresADefinition(t *testing.T) {
 	f := New()
 	for _, crd := range []CRD{{}, {HasStatus: true}, {DropsStatus: true}, {HasStatus: true, DropsStatus: true}} {
 		f.InstallCRD(&crd)
@@ -60,7 +60,7 @@ func TestInstalledCRDIsACustomResourceDefinition(t *testing.T) {
 	}
 }
 
-func TestVersionsOfACustomResourceShareItsObjects(t *testing.T) {
+func TestVersionsOfACustomResourceShareObjects(t *testing.T) {
 	f := New()
 	f.PutJSON(definitions, definition("a.io", "widgets", "Widget",
 		`{"name":"v1beta1","served":true,"storage":true,`+open+`},{"name":"v1","served":true,`+open+`},`+
@@ -73,7 +73,7 @@ func TestVersionsOfACustomResourceShareItsObjects(t *testing.T) {
 	wantAnswer(t, f, "GET /apis/a.io/v2alpha1"+namespace+"/w", "", 404, "404 page not found")
 }
 
-func TestTwoGroupsMayHaveTheSamePlural(t *testing.T) {
+func TestGroupsMayShareAPlural(t *testing.T) {
 	f := New()
 	f.PutJSON(definitions, definition("a.io", "widgets", "Widget", onlyV1))
 	f.PutJSON(definitions, definition("b.io", "widgets", "Widget", onlyV1))
@@ -89,7 +89,7 @@ func TestTwoGroupsMayHaveTheSamePlural(t *testing.T) {
 	}
 }
 
-func TestNamesThatAreTakenAreNotAcceptedUntilTheyAreFree(t *testing.T) {
+func TestTakenNamesAreAcceptedOnceFree(t *testing.T) {
 	f := New()
 	f.PutJSON(definitions, definition("a.io", "widgets", "Widget", onlyV1))
 	wantAnswer(t, f, "POST "+crdPath, definition("a.io", "things", "Widget", onlyV1), 201, "")
@@ -99,7 +99,7 @@ func TestNamesThatAreTakenAreNotAcceptedUntilTheyAreFree(t *testing.T) {
 	wantAnswer(t, f, "GET /apis/a.io/v1/things", "", 200, `"kind":"WidgetList"`)
 }
 
-func TestOnlyAChangeOfTheDefinitionEndsWatches(t *testing.T) {
+func TestOnlyDefinitionChangesEndWatches(t *testing.T) {
 	f := New()
 	f.PutJSON(definitions, definition("a.io", "widgets", "Widget", onlyV1))
 	f.PutJSON(definitions, definition("a.io", "gadgets", "Gadget", onlyV1))
@@ -119,7 +119,7 @@ func TestOnlyAChangeOfTheDefinitionEndsWatches(t *testing.T) {
 	}
 }
 
-func TestVersionsAreInOrderOfPriority(t *testing.T) {
+func TestVersionPriority(t *testing.T) {
 	want := []string{"v10", "v2", "v1", "v11beta2", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2", "foo1", "foo10"}
 	got := slices.Sorted(slices.Values(want))
 	slices.SortFunc(got, compareVersions)
@@ -128,7 +128,7 @@ func TestVersionsAreInOrderOfPriority(t *testing.T) {
 	}
 }
 
-func TestDefinitionOfABuiltInResourceChangesNothingThere(t *testing.T) {
+func TestDefinitionCannotReplaceABuiltInKind(t *testing.T) {
 	f := New()
 	const leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 	approved := strings.Replace(definition("coordination.k8s.io", "leases", "Lease", onlyV1), `"metadata":{`,

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestExecPluginPrintsItsAnswerAndKeepsHowItWasRun(t *testing.T) {
+func TestExecPluginPrintsAnswerAndLogsRuns(t *testing.T) {
 	dir := t.TempDir()
 	if user := ExecUser(t, dir, "v1", ", interactiveMode: Never"); !strings.Contains(user, "/v1,") ||
 		!strings.Contains(user, "value: "+dir) || !strings.HasSuffix(user, ", interactiveMode: Never}") {
@@ -45,7 +45,7 @@ func TestExecPluginPrintsItsAnswerAndKeepsHowItWasRun(t *testing.T) {
 	}
 }
 
-func TestClientCertificatesAreLetInByTheAuthorityThatSignedThem(t *testing.T) {
+func TestClientCertificateNeedsTheRightAuthority(t *testing.T) {
 	trusted := NewAuthority(t, "ours")
 	other := NewAuthority(t, "theirs")
 	f := New()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// changeSpy counts the changes that a Spy hears of.
+// changeSpy counts the changes that a Spy sees.
 type changeSpy struct{ changes int }
 
 func (l *changeSpy) Asked(Request)               {}
@@ -46,8 +46,8 @@ func TestDryRunChangesNothing(t *testing.T) {
 	}
 }
 
-// history says in words what has happened to the objects of a resource since a version.
-func history(f *Server, resource string, since int) string {
+// describeHistory lists the events of a resource since a version.
+func describeHistory(f *Server, resource string, since int) string {
 	var reported []string
 	for _, c := range f.Changes() {
 		if c.Resource != resource || c.Version <= since {
@@ -65,11 +65,11 @@ func history(f *Server, resource string, since int) string {
 	return strings.Join(reported, ", ")
 }
 
-func TestClusterEndsWhatADeleteBegins(t *testing.T) {
+func TestDeletionsAreFinished(t *testing.T) {
 	const pods = "/api/v1/namespaces/default/pods"
 	for _, c := range []struct {
 		name, body, want string
-		isAlone          bool // no controllers
+		noControllers    bool
 	}{
 		{"a pod on a node ends", ``, "p changed, p changed, p gone", false},
 		{"a pod that is killed goes", `{"gracePeriodSeconds":0}`, "p changed, p gone", false},
@@ -80,18 +80,18 @@ func TestClusterEndsWhatADeleteBegins(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := New()
-			f.NoControllers = c.isAlone
+			f.NoControllers = c.noControllers
 			f.AddPod("default", "p", "n")
 			before := f.Latest()
 			wantAnswer(t, f, "DELETE "+pods+"/p", c.body, 200, "deletionTimestamp")
-			if got := history(f, "pods", before); got != c.want {
+			if got := describeHistory(f, "pods", before); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
 		})
 	}
 }
 
-func TestNamespaceGoesWithAllThatIsInIt(t *testing.T) {
+func TestNamespaceIsRemovedWithItsObjects(t *testing.T) {
 	f := New()
 	f.Put("namespaces", Object{"metadata": Object{"name": "n"}})
 	f.AddPod("n", "p", "node")
@@ -110,7 +110,7 @@ func TestNamespaceGoesWithAllThatIsInIt(t *testing.T) {
 	}
 }
 
-func TestNamespaceWaitsForItsOwnFinalizersAndForThoseInIt(t *testing.T) {
+func TestNamespaceWaitsForFinalizers(t *testing.T) {
 	f := New()
 	f.Put("namespaces", Object{"metadata": Object{"name": "n", "finalizers": []any{"a.b/c"}}})
 	f.PutJSON("leases", `{"metadata":{"namespace":"n","name":"l","finalizers":["a.b/c"]}}`)
@@ -126,7 +126,7 @@ func TestNamespaceWaitsForItsOwnFinalizersAndForThoseInIt(t *testing.T) {
 	}
 }
 
-func TestLastFinalizerThatGoesLetsTheObjectGo(t *testing.T) {
+func TestRemovingTheLastFinalizerRemovesTheObject(t *testing.T) {
 	const leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 	f := New()
 	f.PutJSON("leases", `{"metadata":{"namespace":"default","name":"l","finalizers":["a.b/c"]}}`)
@@ -134,12 +134,12 @@ func TestLastFinalizerThatGoesLetsTheObjectGo(t *testing.T) {
 	wantAnswer(t, f, "DELETE "+leases+"/l", "", 200, `"finalizers":["a.b/c"]`)
 	wantAnswer(t, f, "PATCH "+leases+"/l", `{"metadata":{"finalizers":["a.b/c","d.e/f"]}}`, 422, "no new finalizers")
 	wantAnswer(t, f, "PATCH "+leases+"/l", `{"metadata":{"finalizers":null}}`, 200, "")
-	if got := history(f, "leases", before); got != "l changed, l gone" {
+	if got := describeHistory(f, "leases", before); got != "l changed, l gone" {
 		t.Error(got)
 	}
 }
 
-func TestCompletedNamesAreOfTheServersAlphabet(t *testing.T) {
+func TestGeneratedNamesUseTheServersAlphabet(t *testing.T) {
 	f := New()
 	long := strings.Repeat("a", 90)
 	for _, prefix := range []string{"web-", long} {

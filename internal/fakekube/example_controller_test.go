@@ -14,9 +14,8 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// A whole controller, which knows nothing of the fake: it keeps the label checked=yes on each node. Whatever happens, a
-// change, the end of the watch or an error, it does the same: a second later, it lists the nodes that lack the label.
-
+// runChecker is a complete controller that keeps the label checked=yes on each node, and knows nothing of the fake.
+// After every change, error or end of a watch, it waits for a second and then checks all nodes again.
 func runChecker(ctx context.Context, client *http.Client) {
 	for ctx.Err() == nil {
 		if err := checkNodes(ctx, client); err != nil {
@@ -26,7 +25,7 @@ func runChecker(ctx context.Context, client *http.Client) {
 	}
 }
 
-// checkNodes labels the nodes that lack the label. Then it waits for the first event of a watch of such nodes.
+// checkNodes labels the nodes that lack the label. Then it watches for such nodes until the first event.
 func checkNodes(ctx context.Context, client *http.Client) error {
 	const unchecked = "?labelSelector=checked!%3Dyes"
 	var nodes struct {
@@ -46,7 +45,7 @@ func checkNodes(ctx context.Context, client *http.Client) error {
 	return call(ctx, client, "GET", watch, "", new(any))
 }
 
-// call reads the first JSON value of an answer.
+// call sends a request and decodes the first JSON value of the answer.
 func call(ctx context.Context, client *http.Client, method, what, body string, answer any) error {
 	request, err := http.NewRequestWithContext(ctx, method, "http://fake/api/v1/nodes"+what, strings.NewReader(body))
 	if err != nil {
@@ -64,9 +63,7 @@ func call(ctx context.Context, client *http.Client, method, what, body string, a
 	return json.NewDecoder(response.Body).Decode(answer)
 }
 
-// The tests run in virtual time: a minute takes no time, and a test ends as soon as nothing happens any more.
-
-// startChecker runs the controller against a fake until the test ends.
+// startChecker runs the controller against a fake, in virtual time, until the test ends.
 func startChecker(t *testing.T, fake *fakekube.Server) {
 	transport := &http.Transport{DialContext: fake.ServeIn(t).Dial}
 	ctx, stop := context.WithCancel(t.Context())
@@ -82,8 +79,8 @@ func startChecker(t *testing.T, fake *fakekube.Server) {
 	})
 }
 
-// wantChecked waits for a minute, and fails the test unless these nodes have the label then, and nothing is written in
-// the hour after that.
+// wantChecked fails the test unless these nodes have the label after a minute, and nothing is written in the hour after
+// that.
 func wantChecked(t *testing.T, fake *fakekube.Server, names ...string) {
 	t.Helper()
 	<-time.After(time.Minute)
@@ -95,12 +92,12 @@ func wantChecked(t *testing.T, fake *fakekube.Server, names ...string) {
 	writes := len(fake.Requests(fakekube.IsWrite))
 	<-time.After(time.Hour)
 	if more := len(fake.Requests(fakekube.IsWrite)) - writes; more > 0 {
-		t.Errorf("%d writes of what is right", more)
+		t.Errorf("%d unnecessary writes", more)
 	}
 }
 
-// Each of these faults must be met: a test whose fault never happened fails, and says what was asked for instead.
-func TestNodesAreCheckedWhateverTheServerDoes(t *testing.T) {
+// A test fails if its fault is not met, and the failure lists the requests that came instead.
+func TestNodesAreCheckedDespiteFaults(t *testing.T) {
 	for name, script := range map[string]string{
 		"all is well":                 "",
 		"the server starts":           "list nodes, 3 times: refuse 503 retry-after 1s",
@@ -133,9 +130,9 @@ func TestNodesAreCheckedWhateverTheServerDoes(t *testing.T) {
 	}
 }
 
-// The fake's watch cache loses a change, as real ones have done. This controller cannot notice: its lists come from the
-// same cache, and it asks for no exact version.
-func TestLostChangeIsNotNoticed(t *testing.T) {
+// The fake's watch cache loses a change, as real ones have done. This controller cannot notice it, because its lists
+// come from the same cache.
+func TestLostChangeGoesUnnoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := fakekube.New()
 		startChecker(t, fake)

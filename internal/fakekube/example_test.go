@@ -15,7 +15,7 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// A controller under test gets the server's URL. Here, its one request is made by hand.
+// A controller under test would get the server's URL. This example sends a single request instead.
 func ExampleServer() {
 	fake := fakekube.New()
 	fake.AddNode("worker")
@@ -52,7 +52,7 @@ func ExampleServer() {
 	// patch nodes worker
 }
 
-// The stream of a watch ends, and the one after it is refused: what a controller has to live with.
+// A watch ends, and the next one is refused. A controller has to cope with both.
 func ExampleServer_EndWatches() {
 	fake := fakekube.New()
 	fake.AddPod("default", "web-0", "")
@@ -101,7 +101,7 @@ func ExampleServer_EndWatches() {
 	// watches asked for: 2
 }
 
-// A controller lists, and then watches from the version of the list on. A list that breaks off comes first.
+// A controller lists, and then watches from the version of the list. The first attempt to list breaks off.
 func ExampleServer_InjectUnchecked() {
 	fake := fakekube.New()
 	fake.AddPod("default", "web-0", "")
@@ -154,10 +154,10 @@ func ExampleServer_InjectUnchecked() {
 	// DELETED
 }
 
-// In a bubble of testing/synctest, an outage of an hour takes no time. What waits in the bubble must have ended with
-// it, idle connections too.
+// In a bubble of testing/synctest, an outage of an hour takes no time. All goroutines of the bubble must end before it
+// does, including those of idle connections.
 func ExampleServer_ServeIn() {
-	var t *testing.T // of the test
+	var t *testing.T // comes from the test function
 
 	synctest.Test(t, func(t *testing.T) {
 		fake := fakekube.New()
@@ -166,7 +166,7 @@ func ExampleServer_ServeIn() {
 		defer transport.CloseIdleConnections()
 		client := &http.Client{Transport: transport}
 
-		// The test fails if no request meets this.
+		// The test fails if no request meets this fault.
 		fake.Script(t, "list nodes: refuse 503")
 		network.Kill()
 		time.AfterFunc(time.Hour, network.Restore)
@@ -181,7 +181,7 @@ func ExampleServer_ServeIn() {
 			}
 			<-time.After(time.Minute)
 		}
-		synctest.Wait() // until everything in the bubble waits for something
+		synctest.Wait() // until all goroutines in the bubble are blocked
 		if outage := time.Since(start); outage < time.Hour {
 			t.Errorf("the outage was over after %v", outage)
 		}

@@ -29,20 +29,20 @@ var (
 	recordEtcd = flag.String("etcd", "", "the `URL` of that server's etcd, for conversations that compact it")
 )
 
-// difference is a field in which answers of the fake differ from a real server's everywhere. It is not compared.
-type difference struct {
-	field string // its last name, wherever it stands
+// knownDifference is a field in which the fake always differs from a real server. It is not compared.
+type knownDifference struct {
+	field string // last name of the field, in any object
 	why   string
 }
 
-// differences are all that the comparison passes over. The package's doc comment names them, too.
-var differences = []difference{
+// knownDifferences are the fields that the comparison ignores. The package's doc comment mentions them.
+var knownDifferences = []knownDifference{
 	{"managedFields", "the fake does not keep track of who owns which field"},
 	{"storageVersionHash", "clients that migrate stored objects read it, and nobody else"},
 }
 
-// TestExchanges holds each conversation with a real API server, as it is recorded in testdata/exchanges, against the
-// fake: what the real server answered then, the fake answers now. See docs/testing.md for how to record one.
+// TestExchanges replays the recorded conversations with a real API server in testdata/exchanges, and compares the
+// fake's answers. docs/testing.md says how to record one.
 func TestExchanges(t *testing.T) {
 	files, err := filepath.Glob("../../testdata/exchanges/*.txt")
 	if err != nil || len(files) == 0 {
@@ -61,74 +61,74 @@ func TestExchanges(t *testing.T) {
 	}
 }
 
-// step is one step of a conversation: a request with its answer, or a line by itself.
+// step is a step of a conversation: a request with its answer, or a single line.
 type step struct {
-	line int    // where it stands in the file
-	text string // of a line by itself: a comment, a blank, "= NAME PATH", "= NAME HEADER" or "!compact"
+	line int    // in the file
+	text string // of a single line: a comment, a blank, "= NAME PATH", "= NAME HEADER" or "!compact"
 
-	method string // "" in a line by itself
+	method string // "" for a single line
 	target string
-	header []string // lines, as in "Accept: application/json"
+	header []string // lines such as "Accept: application/json"
 	body   string
-	known  string // what is known to differ: "CODE REASON: why", or ""
-	answer *reply // as recorded; nil: not yet
+	known  string          // known difference: "CODE REASON: why", or ""
+	answer *recordedAnswer // nil if not recorded yet
 }
 
-// reply is an answer, masked: of what changes from one run to the next, no more than a sign is left.
-type reply struct {
+// recordedAnswer is an answer in which values that change between runs are masked.
+type recordedAnswer struct {
 	code   int
-	media  string   // the Content-Type, "-" where there is none
-	header []string // the lines of headersToCompare
+	media  string   // Content-Type, or "-"
+	header []string // lines of headersToCompare
 	body   string   // lines, or ""
 }
 
-// headersToCompare are the headers that clients act on.
+// headersToCompare are the headers that affect clients.
 var headersToCompare = []string{"Warning", "Retry-After", "Allow", "Location", "ETag"}
 
-// readConversation reads a file of testdata/exchanges. docs/testing.md describes its form.
+// readConversation parses a file of testdata/exchanges. docs/testing.md describes the format.
 func readConversation(t *testing.T, file string) (steps []*step) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var now *step // the exchange that is being read; nil between two
+	var current *step // the exchange that is being parsed; nil outside of one
 	for i, line := range strings.Split(strings.TrimRight(string(text), "\n"), "\n") {
 		mark, rest, _ := strings.Cut(line, " ")
 		isAlone := line == "" || mark == "#" || mark == "=" || mark == "!compact"
 		switch {
-		case isAlone && (now == nil || line == "" || mark != "#"):
-			now = nil
+		case isAlone && (current == nil || line == "" || mark != "#"):
+			current = nil
 			steps = append(steps, &step{line: i + 1, text: line})
-		case mark == ">" && now == nil:
-			now = &step{line: i + 1}
-			now.method, now.target, _ = strings.Cut(rest, " ")
-			steps = append(steps, now)
-		case now == nil:
+		case mark == ">" && current == nil:
+			current = &step{line: i + 1}
+			current.method, current.target, _ = strings.Cut(rest, " ")
+			steps = append(steps, current)
+		case current == nil:
 			t.Fatalf("%s:%d: %q is outside an exchange, which begins with a line \"> METHOD TARGET\"", file, i+1, line)
 		case mark == ">":
-			now.header = append(now.header, rest)
+			current.header = append(current.header, rest)
 		case mark == "~":
-			now.known = rest
-		case mark == "<" && now.answer == nil:
+			current.known = rest
+		case mark == "<" && current.answer == nil:
 			code, media, _ := strings.Cut(rest, " ")
-			now.answer = &reply{media: media}
-			now.answer.code, err = strconv.Atoi(code)
+			current.answer = &recordedAnswer{media: media}
+			current.answer.code, err = strconv.Atoi(code)
 			if err != nil {
 				t.Fatalf("%s:%d: %v", file, i+1, err)
 			}
 		case mark == "<":
-			now.answer.header = append(now.answer.header, rest)
-		case now.answer != nil:
-			now.answer.body += line + "\n"
+			current.answer.header = append(current.answer.header, rest)
+		case current.answer != nil:
+			current.answer.body += line + "\n"
 		default:
-			now.body += line + "\n"
+			current.body += line + "\n"
 		}
 	}
 	return steps
 }
 
-// writeConversation writes a conversation as readConversation reads it.
+// writeConversation writes a conversation in the format of readConversation.
 func writeConversation(t *testing.T, file string, steps []*step) {
 	t.Helper()
 	var text strings.Builder
@@ -156,22 +156,22 @@ func writeConversation(t *testing.T, file string, steps []*step) {
 	}
 }
 
-// talk is a conversation as it goes on with a server.
-type talk struct {
+// conversation is a running conversation with a server.
+type conversation struct {
 	t      *testing.T
 	server http.RoundTripper
-	base   string            // the server's URL
-	vars   map[string]string // by name, without the dollar sign
-	last   []any             // the JSON values in the body of the last answer: one, or the events of a stream
+	base   string            // URL of the server
+	vars   map[string]string // values by name, without the dollar sign
+	last   []any             // JSON values in the last answer: one, or the events of a stream
 
 	lastHeader http.Header
 }
 
-// newTalk begins a conversation by making its namespace.
-func newTalk(t *testing.T, server http.RoundTripper, base string) *talk {
+// newConversation starts a conversation by creating its namespace.
+func newConversation(t *testing.T, server http.RoundTripper, base string) *conversation {
 	t.Helper()
 	name := fmt.Sprintf("exchange-%07x", rand.Uint32N(1<<28))
-	k := &talk{t: t, server: server, base: base, vars: map[string]string{"ns": name}}
+	k := &conversation{t: t, server: server, base: base, vars: map[string]string{"ns": name}}
 	made := k.ask(&step{
 		method: http.MethodPost,
 		target: "/api/v1/namespaces",
@@ -183,16 +183,16 @@ func newTalk(t *testing.T, server http.RoundTripper, base string) *talk {
 	return k
 }
 
-// record asks a real server, and keeps what it answers.
+// record sends the requests to a real server and stores its answers.
 func record(t *testing.T, steps []*step) {
-	// The server is on this machine, and made for tests.
+	// The certificate is not verified, because the server runs locally, for tests only.
 	transport := &http.Transport{
 		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true},
 		DisableCompression: true,
 		ForceAttemptHTTP2:  true,
 	}
 	defer transport.CloseIdleConnections()
-	k := newTalk(t, transport, *recordFrom)
+	k := newConversation(t, transport, *recordFrom)
 	for _, s := range steps {
 		switch {
 		case s.method != "":
@@ -200,17 +200,17 @@ func record(t *testing.T, steps []*step) {
 		case s.text == "!compact":
 			compactEtcd(t, *recordEtcd)
 		default:
-			k.let(s)
+			k.setVariable(s)
 		}
 	}
 }
 
-// replay asks the fake, and compares what it answers with what is recorded. It runs in a bubble.
+// replay sends the requests to the fake and compares its answers with the recorded ones. It runs in a bubble.
 func replay(t *testing.T, steps []*step) {
 	fake := New()
 	fake.Allow("admin")
-	fake.NoControllers = true // none ran beside the real server
-	k := newTalk(t, inProcess{fake}, "https://fake")
+	fake.NoControllers = true // like the real server
+	k := newConversation(t, inProcess{fake}, "https://fake")
 	for _, s := range steps {
 		switch {
 		case s.method != "":
@@ -223,15 +223,15 @@ func replay(t *testing.T, steps []*step) {
 		case s.text == "!compact":
 			fake.Compact()
 		default:
-			k.let(s)
+			k.setVariable(s)
 		}
 	}
 }
 
-// inProcess asks the fake without a connection.
+// inProcess is a RoundTripper that calls the fake directly.
 type inProcess struct{ fake *Server }
 
-// RoundTrip serves a request. An answer that breaks off is an error.
+// RoundTrip serves a request. It returns an error if the answer breaks off.
 func (p inProcess) RoundTrip(r *http.Request) (answer *http.Response, err error) {
 	w := httptest.NewRecorder()
 	defer func() {
@@ -248,7 +248,7 @@ func (p inProcess) RoundTrip(r *http.Request) (answer *http.Response, err error)
 	return w.Result(), nil
 }
 
-// compactEtcd compacts all of etcd's history, by the gateway to its API.
+// compactEtcd compacts etcd's entire history through the HTTP gateway of its API.
 func compactEtcd(t *testing.T, etcd string) {
 	t.Helper()
 	if etcd == "" {
@@ -274,11 +274,12 @@ func compactEtcd(t *testing.T, etcd string) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// variable finds what stands for a value that is known while the conversation goes on only.
+// variable matches a reference to a value that only becomes known during the conversation.
 var variable = regexp.MustCompile(`\$[A-Za-z0-9]+`)
 
-// filled is a text with the values of its variables. What is no variable, such as "$patch", stays.
-func (k *talk) filled(text string) string {
+// substitute replaces the variables in a text by their values. Other words with a dollar sign, such as "$patch",
+// stay.
+func (k *conversation) substitute(text string) string {
 	return variable.ReplaceAllStringFunc(text, func(name string) string {
 		if value, isKnown := k.vars[name[1:]]; isKnown {
 			return value
@@ -287,10 +288,10 @@ func (k *talk) filled(text string) string {
 	})
 }
 
-// ask sends a request, and returns the answer, masked.
-func (k *talk) ask(s *step) *reply {
+// ask sends a request and returns the masked answer.
+func (k *conversation) ask(s *step) *recordedAnswer {
 	k.t.Helper()
-	r, err := http.NewRequest(s.method, k.base+k.filled(s.target), strings.NewReader(k.filled(s.body)))
+	r, err := http.NewRequest(s.method, k.base+k.substitute(s.target), strings.NewReader(k.substitute(s.body)))
 	if err != nil {
 		k.t.Fatalf("line %d: %v", s.line, err)
 	}
@@ -301,7 +302,7 @@ func (k *talk) ask(s *step) *reply {
 	}
 	for _, line := range s.header {
 		name, value, _ := strings.Cut(line, ": ")
-		r.Header.Set(name, k.filled(value))
+		r.Header.Set(name, k.substitute(value))
 	}
 	if r.Header.Get("Authorization") == "none" {
 		r.Header.Del("Authorization")
@@ -316,18 +317,18 @@ func (k *talk) ask(s *step) *reply {
 		k.t.Fatalf("line %d: %v", s.line, err)
 	}
 	k.lastHeader = answer.Header
-	got := &reply{code: answer.StatusCode, media: cmp.Or(answer.Header.Get("Content-Type"), "-")}
+	got := &recordedAnswer{code: answer.StatusCode, media: cmp.Or(answer.Header.Get("Content-Type"), "-")}
 	for _, name := range headersToCompare {
 		for _, value := range answer.Header.Values(name) {
-			got.header = append(got.header, name+": "+k.maskedText(value))
+			got.header = append(got.header, name+": "+k.maskText(value))
 		}
 	}
-	got.body = k.read(body, got.media)
+	got.body = k.decode(body, got.media)
 	return got
 }
 
-// read keeps the values of an answer's body for let, and returns them as text, masked.
-func (k *talk) read(body []byte, media string) string {
+// decode stores the values in an answer's body for setVariable, and returns them as masked text.
+func (k *conversation) decode(body []byte, media string) string {
 	k.last = nil
 	if len(body) == 0 {
 		return ""
@@ -338,7 +339,7 @@ func (k *talk) read(body []byte, media string) string {
 	if !strings.Contains(media, "json") {
 		// A blank line would end the exchange in its file.
 		text := strings.ReplaceAll(strings.TrimRight(string(body), "\n"), "\n\n", "\n \n")
-		return k.maskedText(text) + "\n"
+		return k.maskText(text) + "\n"
 	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -351,16 +352,16 @@ func (k *talk) read(body []byte, media string) string {
 			k.t.Fatalf("%v in %s", err, body)
 		}
 		k.last = append(k.last, value)
-		if err := encoder.Encode(k.masked(value)); err != nil {
+		if err := encoder.Encode(k.mask(value)); err != nil {
 			k.t.Fatal(err)
 		}
 	}
 	return text.String()
 }
 
-// let keeps a value of the last answer under a name: "= NAME PATH", where the path leads to a text in the body, or
-// "= NAME HEADER". Other lines do nothing.
-func (k *talk) let(s *step) {
+// setVariable executes a line "= NAME PATH", which sets a variable to the text at a path in the last answer's body,
+// or "= NAME HEADER". It ignores other lines.
+func (k *conversation) setVariable(s *step) {
 	k.t.Helper()
 	rest, isAssignment := strings.CutPrefix(s.text, "= ")
 	if !isAssignment {
@@ -377,12 +378,12 @@ func (k *talk) let(s *step) {
 	k.vars[name] = value
 }
 
-// pathSteps finds the fields and the indexes in a path such as .[2].object.items[0].name.
+// pathSteps matches the fields and indexes in a path such as .[2].object.items[0].name.
 var pathSteps = regexp.MustCompile(`[^.\[\]]+`)
 
-// textAt is the text to which a path leads in the body of the last answer, "" where there is none. In a stream, the
-// path begins with the number of an event.
-func (k *talk) textAt(path string) string {
+// textAt returns the text at a path in the body of the last answer, or "". For a stream, the path begins with the
+// index of an event.
+func (k *conversation) textAt(path string) string {
 	var at any = k.last
 	isOfStream := strings.HasPrefix(path, ".[")
 	if !isOfStream && len(k.last) == 1 {
@@ -414,31 +415,31 @@ var (
 	versionsInWords = regexp.MustCompile(`(resource version|current|revision): \d+( \(\d+\))?`)
 )
 
-// masked is a value without what changes from one run to the next.
-func (k *talk) masked(v any) any {
+// mask masks the parts of a value that change between runs.
+func (k *conversation) mask(v any) any {
 	switch v := v.(type) {
 	case []any:
 		list := make([]any, len(v))
 		for i := range v {
-			list[i] = k.masked(v[i])
+			list[i] = k.mask(v[i])
 		}
 		return list
 	case map[string]any:
-		return k.maskedObject(v)
+		return k.maskObject(v)
 	case string:
-		return k.maskedText(v)
+		return k.maskText(v)
 	}
 	return v
 }
 
-// maskedText has the names of variables in place of their values.
-func (k *talk) maskedText(text string) string {
+// maskText replaces the values of variables by their names.
+func (k *conversation) maskText(text string) string {
 	names := slices.SortedFunc(maps.Keys(k.vars), func(a, b string) int {
 		longestFirst := len(k.vars[b]) - len(k.vars[a])
 		return cmp.Or(longestFirst, strings.Compare(a, b))
 	})
 	for _, name := range names {
-		isNumber := versionSyntax.MatchString(k.vars[name]) // which would be found in longer ones, too
+		isNumber := versionSyntax.MatchString(k.vars[name]) // could match part of a longer number
 		if !isNumber || text == k.vars[name] {
 			text = strings.ReplaceAll(text, k.vars[name], "$"+name)
 		}
@@ -450,23 +451,23 @@ func (k *talk) maskedText(text string) string {
 	return versionsInWords.ReplaceAllString(text, "$1: <version>")
 }
 
-// maskedObject masks the fields of an object, by their names.
-func (k *talk) maskedObject(o map[string]any) map[string]any {
+// maskObject masks the fields of an object by their names.
+func (k *conversation) maskObject(o map[string]any) map[string]any {
 	kept := map[string]any{}
 	for name, value := range o {
 		text, _ := value.(string)
 		switch {
-		case slices.ContainsFunc(differences, func(d difference) bool { return d.field == name }):
+		case slices.ContainsFunc(knownDifferences, func(d knownDifference) bool { return d.field == name }):
 		case name == "resourceVersion" && versionSyntax.MatchString(text):
 			kept[name] = "<version>"
 		case name == "uid" && text != "" || name == "continue" && text != "" || name == "token" && text != "":
 			kept[name] = "<" + name + ">"
 		case name == "causes":
-			kept[name] = onceEach(k.masked(value))
+			kept[name] = withoutDuplicates(k.mask(value))
 		case name == "cells":
-			kept[name] = k.maskedCells(value)
+			kept[name] = k.maskCells(value)
 		default:
-			kept[name] = k.masked(value)
+			kept[name] = k.mask(value)
 		}
 	}
 	prefix, isGenerated := o["generateName"].(string)
@@ -476,8 +477,8 @@ func (k *talk) maskedObject(o map[string]any) map[string]any {
 	return kept
 }
 
-// onceEach is a list without what it has said already. The real server checks some fields several times.
-func onceEach(list any) []any {
+// withoutDuplicates removes repeated items. The real server reports some causes several times.
+func withoutDuplicates(list any) []any {
 	var once []any
 	items, _ := list.([]any)
 	for _, item := range items {
@@ -488,9 +489,9 @@ func onceEach(list any) []any {
 	return once
 }
 
-// maskedCells masks ages in the cells of a table's row.
-func (k *talk) maskedCells(cells any) any {
-	list, _ := k.masked(cells).([]any)
+// maskCells masks the ages in a table row.
+func (k *conversation) maskCells(cells any) any {
+	list, _ := k.mask(cells).([]any)
 	for i := range list {
 		if text, isText := list[i].(string); isText {
 			list[i] = ageSyntax.ReplaceAllString(text, "<age>")
@@ -499,8 +500,8 @@ func (k *talk) maskedCells(cells any) any {
 	return list
 }
 
-// compare says where an answer of the fake differs from the recorded one.
-func compare(t *testing.T, s *step, got *reply) {
+// compare reports the differences between the fake's answer and the recorded one.
+func compare(t *testing.T, s *step, got *recordedAnswer) {
 	t.Helper()
 	want := s.answer
 	isSame := got.code == want.code && got.media == want.media && slices.Equal(got.header, want.header) &&
@@ -515,22 +516,23 @@ func compare(t *testing.T, s *step, got *reply) {
 		t.Errorf("line %d: the fake differs no more: %s", s.line, s.known)
 	}
 	var status struct{ Reason string }
-	_ = json.Unmarshal([]byte(got.body), &status) // what is no Status has no reason
+	_ = json.Unmarshal([]byte(got.body), &status) // an answer that is not a Status has no reason
 	difference := fmt.Sprintf("%d %s: ", got.code, status.Reason)
 	if !strings.HasPrefix(s.known, difference) {
 		t.Errorf("line %d: the fake answers %s %s, and not %s", s.line, difference, got.body, s.known)
 	}
 }
 
-// lines are the answer as it stands in a file.
-func (r *reply) lines() []string {
+// lines returns the answer in the format of the file.
+func (r *recordedAnswer) lines() []string {
 	head := append([]string{fmt.Sprintf("%d %s", r.code, r.media)}, r.header...)
 	return append(head, strings.Split(r.body, "\n")...)
 }
 
-// diff shows how two texts differ: lines of the first alone with a minus, of the second alone with a plus.
+// diff shows the difference of two texts. Lines only in the first have a minus, and lines only in the second have a
+// plus.
 func diff(want, got []string) string {
-	// common[i][j] is how many lines want[i:] and got[j:] have in common, in their order.
+	// common[i][j] is the length of the longest common subsequence of want[i:] and got[j:].
 	common := make([][]int, len(want)+1)
 	for i := range common {
 		common[i] = make([]int, len(got)+1)

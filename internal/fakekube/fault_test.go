@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestInjectedFaultMustBeMetUnlessItWasTakenBack(t *testing.T) {
+func TestInjectedFaultMustBeMetUnlessRemoved(t *testing.T) {
 	lists := func(n int) func(*Server) {
 		return func(f *Server) {
 			for range n {
@@ -37,19 +37,19 @@ func TestInjectedFaultMustBeMetUnlessItWasTakenBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := New()
-			v := &verdict{TB: t}
+			v := &fakeTB{TB: t}
 			f.Script(v, c.fault)
 			c.change(f)
-			if fails := v.end(); fails != c.fails {
+			if fails := v.finish(); fails != c.fails {
 				t.Errorf("the test fails: %v: %q", fails, v.errors)
 			}
 		})
 	}
 }
 
-func TestLiftedFaultMustHaveBeenMetAndFailsTheTestOnce(t *testing.T) {
+func TestUnmetLiftedFaultFailsTheTestOnce(t *testing.T) {
 	f := New()
-	v := &verdict{TB: t}
+	v := &fakeTB{TB: t}
 	injection := f.Script(v, "list pods, always: refuse 500")[0]
 	unmet := f.Script(v, "watch pods, always: refuse 500")[0]
 	wantAnswer(t, f, "GET /api/v1/pods", "", 500, "InternalError")
@@ -58,13 +58,13 @@ func TestLiftedFaultMustHaveBeenMetAndFailsTheTestOnce(t *testing.T) {
 	wantAnswer(t, f, "GET /api/v1/pods", "", 200, "PodList")
 	wantNumber(t, "its requests", injection.Used(), 1)
 	unmet.Lift()
-	v.end()
+	v.finish()
 	wantNumber(t, "errors", len(v.errors), 1)
 }
 
-func TestFaultThatWasNotMetIsNamedWithTheRequestsThatCameInstead(t *testing.T) {
+func TestUnmetFaultIsReportedWithTheRequests(t *testing.T) {
 	f := New()
-	v := &verdict{TB: t}
+	v := &fakeTB{TB: t}
 	ask(t, f, "GET", "/api/v1/nodes/before", "")
 	on := Requests{Verb: "patch", Resource: "nodes", Name: "worker-1"}
 	f.Inject(v, Fault{On: on, Times: 2, Do: Refuse{Code: 503}})
@@ -73,7 +73,7 @@ func TestFaultThatWasNotMetIsNamedWithTheRequestsThatCameInstead(t *testing.T) {
 	ask(t, f, "PATCH", "/api/v1/nodes/worker-1", "{}")
 	ask(t, f, "PATCH", "/api/v1/namespaces/default/pods/web-0/status", "{}")
 	ask(t, f, "GET", "/version", "")
-	v.end()
+	v.finish()
 	want := `the fault "patch nodes worker-1, 2 times: refuse 503" was met once, not 2 times; there came ` +
 		`"list nodes" 2 times, "patch nodes worker-1" once, "patch pods/status web-0 in default" once, ` +
 		`"get /version" once`
@@ -82,7 +82,7 @@ func TestFaultThatWasNotMetIsNamedWithTheRequestsThatCameInstead(t *testing.T) {
 	}
 }
 
-func TestRequestsAreChosenByAllTheirFields(t *testing.T) {
+func TestRequestsMatchByAllFields(t *testing.T) {
 	const patch = "PATCH /api/v1/namespaces/default/pods/web-0"
 	for _, c := range []struct {
 		on      Requests
@@ -124,7 +124,7 @@ func TestRequestsAreChosenByAllTheirFields(t *testing.T) {
 	}
 }
 
-func TestCountsSayWhichOfTheRequestsMeetTheFault(t *testing.T) {
+func TestCountsSelectRequests(t *testing.T) {
 	for counts, want := range map[string]string{
 		"once":                      "x.........",
 		"3 times":                   "xxx.......",
@@ -141,7 +141,7 @@ func TestCountsSayWhichOfTheRequestsMeetTheFault(t *testing.T) {
 				f.Script(t, "list pods, "+counts+": refuse 500")
 				got := ""
 				for range 10 {
-					ask(t, f, "GET", "/api/v1/nodes", "") // it does not count
+					ask(t, f, "GET", "/api/v1/nodes", "") // not selected, so not counted
 					code, _ := ask(t, f, "GET", "/api/v1/pods", "")
 					got += map[int]string{500: "x", 200: "."}[code]
 				}
@@ -153,7 +153,7 @@ func TestCountsSayWhichOfTheRequestsMeetTheFault(t *testing.T) {
 	}
 }
 
-func TestFirstFaultThatTakesARequestCountsAlone(t *testing.T) {
+func TestOnlyTheFirstMatchingFaultApplies(t *testing.T) {
 	f := New()
 	f.InjectUnchecked(Fault{Do: Refuse{Code: 500}, Times: 2})
 	f.InjectUnchecked(Fault{Do: Refuse{Code: 501}})
@@ -168,7 +168,7 @@ func TestFirstFaultThatTakesARequestCountsAlone(t *testing.T) {
 func TestEffects(t *testing.T) {
 	for effect, want := range map[string]struct {
 		code int
-		body string // or the beginning of it
+		body string // or its beginning
 	}{
 		"drop request":                     {0, ""},
 		"drop answer":                      {0, ""},
@@ -196,7 +196,7 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-func TestRefusalSaysWhatTheServerWouldSay(t *testing.T) {
+func TestRefusalHasTheServersWording(t *testing.T) {
 	for code, want := range map[string]string{
 		"401": `"message":"Unauthorized","reason":"Unauthorized"`,
 		"403": `User \"admin\" cannot patch resource \"nodes\" in API group \"\" at the cluster scope",` +
@@ -220,12 +220,12 @@ func TestRefusalSaysWhatTheServerWouldSay(t *testing.T) {
 	}
 }
 
-func TestMessagesOfFaultsNameUsersAndShowNoToken(t *testing.T) {
+func TestFaultMessagesHideTokens(t *testing.T) {
 	f := New()
 	f.Allow("secret-admin")
 	f.AddUser("secret-alice", "alice")
 	f.Script(t, "patch nodes, 3 times: refuse 403")
-	v := &verdict{TB: t}
+	v := &fakeTB{TB: t}
 	f.Script(v, "watch nodes by alice|secret-admin: stall")
 	for token, name := range map[string]string{
 		"secret-admin":    "admin",
@@ -235,7 +235,7 @@ func TestMessagesOfFaultsNameUsersAndShowNoToken(t *testing.T) {
 		answer := serve(f, newRequest("PATCH", "/api/v1/nodes/n", token)).Body.String()
 		wantText(t, answer, `nodes \"n\" is forbidden: User \"`+name+`\" cannot patch resource \"nodes\" in API group`)
 	}
-	v.end()
+	v.finish()
 	message := strings.Join(v.errors, "\n")
 	for _, want := range []string{"watch nodes by alice|TOKEN", "patch nodes n by admin", "patch nodes n by alice"} {
 		wantText(t, message, want)
@@ -245,7 +245,7 @@ func TestMessagesOfFaultsNameUsersAndShowNoToken(t *testing.T) {
 	}
 }
 
-func TestHandlerAnswersAndMetHearsOfItFirst(t *testing.T) {
+func TestMetIsCalledBeforeTheHandler(t *testing.T) {
 	f := New()
 	heard := ""
 	f.Inject(t, Fault{
@@ -255,7 +255,7 @@ func TestHandlerAnswersAndMetHearsOfItFirst(t *testing.T) {
 	wantAnswer(t, f, "GET /api/v1/nodes/n", "", 200, "get nodes/n")
 }
 
-func TestDelayComesBeforeTheEffectAndEndsWithTheClient(t *testing.T) {
+func TestDelayPrecedesTheEffectAndEndsWithTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := New()
 		f.Script(t, "list, 2 times: delay 2s, refuse 503")
@@ -271,7 +271,7 @@ func TestDelayComesBeforeTheEffectAndEndsWithTheClient(t *testing.T) {
 	})
 }
 
-func TestSilenceLastsUntilTheClientGoes(t *testing.T) {
+func TestStallLastsUntilTheClientIsGone(t *testing.T) {
 	for _, effect := range []string{"stall", "hang after 10 bytes"} {
 		synctest.Test(t, func(t *testing.T) {
 			f := New()
@@ -284,7 +284,7 @@ func TestSilenceLastsUntilTheClientGoes(t *testing.T) {
 	}
 }
 
-func TestImpossibleFaultIsRefusedWithTheReason(t *testing.T) {
+func TestInvalidFaultPanicsWithTheReason(t *testing.T) {
 	stall := Stall{}
 	for want, ft := range map[string]Fault{
 		"nothing happens":         {},

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// FuzzSelectors looks for selectors that panic, or that the server would not take back.
+// FuzzSelectors looks for selectors that cause a panic or an unexpected status code.
 func FuzzSelectors(f *testing.F) {
 	seeds := []string{"app=web,!x", "a in (b,c), d notin ()", "a>1", "!", "a in (", `metadata.name!=a\,b`, `a=\`}
 	for _, seed := range seeds {
@@ -28,7 +28,7 @@ func FuzzSelectors(f *testing.F) {
 	})
 }
 
-// mediaOf is a media type that fits a body. Patches with directives are strategic ones.
+// mediaOf returns a media type for a body. A patch with directives is a strategic merge patch.
 func mediaOf(method, body string) string {
 	switch {
 	case method != http.MethodPatch:
@@ -41,7 +41,7 @@ func mediaOf(method, body string) string {
 	return mediaMergePatch
 }
 
-// FuzzWrites looks for requests that make the fake panic, now or when the objects are read that they have written.
+// FuzzWrites looks for writes that cause a panic, either at once or when the written objects are read.
 func FuzzWrites(f *testing.F) {
 	f.Add("PATCH", "/api/v1/nodes/n", `{"metadata":{"labels":{"a":null}}}`)
 	f.Add("PATCH", "/api/v1/nodes/n", `{"metadata":null}`)
@@ -68,7 +68,7 @@ func FuzzWrites(f *testing.F) {
 		}
 		query := target.Query()
 		query.Set("timeoutSeconds", "1")
-		query.Del("watch") // it would take a second
+		query.Del("watch") // a watch would take a second
 		target.RawQuery = query.Encode()
 		fake := New()
 		fake.AddNode("n")
@@ -95,7 +95,7 @@ func FuzzWrites(f *testing.F) {
 	})
 }
 
-// FuzzReads looks for reads that make the fake panic, or that it answers with something that is no JSON.
+// FuzzReads looks for reads that cause a panic or an answer that is not JSON.
 func FuzzReads(f *testing.F) {
 	const tables = "application/json;as=Table;v=v1;g=meta.k8s.io"
 	f.Add("pods", "limit=1&continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoicCJ9",
@@ -111,7 +111,7 @@ func FuzzReads(f *testing.F) {
 			return
 		}
 		if isWatching(values) {
-			values.Set("timeoutSeconds", "-1") // a watch would take its time
+			values.Set("timeoutSeconds", "-1") // ends a watch at once
 		}
 		fake := New()
 		fake.AddNode("n")

@@ -29,7 +29,7 @@ func wantLabel(t *testing.T, f *Server, node, label, want string) {
 	}
 }
 
-// recording returns the body of an answer that a real server gave.
+// recording returns the body of a real server's answer.
 func recording(t *testing.T, name string) []byte {
 	t.Helper()
 	body, err := os.ReadFile("../../testdata/transcripts/" + name)
@@ -42,7 +42,7 @@ func recording(t *testing.T, name string) []byte {
 	return body
 }
 
-// ask sends a request to the fake and returns the answer. The code is 0 where the connection broke.
+// ask sends a request to the fake and returns the answer. code is 0 if the connection breaks.
 func ask(t *testing.T, f *Server, method, target, body string) (code int, answer string) {
 	t.Helper()
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
@@ -69,25 +69,25 @@ func wantAnswer(t *testing.T, f *Server, request, body string, wantCode int, wan
 	}
 }
 
-// verdict is a testing.TB that keeps what a test of faults would be told.
-type verdict struct {
+// fakeTB is a testing.TB that collects the failures of a test.
+type fakeTB struct {
 	testing.TB
 	errors  []string
 	cleanup []func()
 }
 
-func (v *verdict) Errorf(format string, args ...any) {
+func (v *fakeTB) Errorf(format string, args ...any) {
 	v.errors = append(v.errors, fmt.Sprintf(format, args...))
 }
-func (v *verdict) Fatalf(format string, args ...any) {
+func (v *fakeTB) Fatalf(format string, args ...any) {
 	v.Errorf(format, args...)
 	panic("the test has ended")
 }
-func (v *verdict) Cleanup(do func()) { v.cleanup = append(v.cleanup, do) }
-func (v *verdict) Failed() bool      { return len(v.errors) > 0 }
+func (v *fakeTB) Cleanup(do func()) { v.cleanup = append(v.cleanup, do) }
+func (v *fakeTB) Failed() bool      { return len(v.errors) > 0 }
 
-// end ends the test, and reports whether it has failed.
-func (v *verdict) end() bool {
+// finish ends the test and reports whether it has failed.
+func (v *fakeTB) finish() bool {
 	for _, do := range v.cleanup {
 		do()
 	}

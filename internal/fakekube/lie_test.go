@@ -11,7 +11,7 @@ import (
 
 var podNames = regexp.MustCompile(`"name":"(web-\d+)"`)
 
-// podsIn are the names of the pods in an answer.
+// podsIn returns the names of the pods in an answer.
 func podsIn(answer string) string {
 	var names []string
 	for _, found := range podNames.FindAllStringSubmatch(answer, -1) {
@@ -28,7 +28,7 @@ func wantPods(t *testing.T, f *Server, query, want string) {
 	}
 }
 
-func TestLieIsOfTheCacheAndExactVersionsTellTheTruth(t *testing.T) {
+func TestLieLeavesExactVersionsCorrect(t *testing.T) {
 	synctest.Test(t, lieOfTheCache)
 }
 
@@ -55,7 +55,7 @@ func lieOfTheCache(t *testing.T) {
 		wantPods(t, f, query, want)
 	}
 	wantAnswer(t, f, "GET /api/v1/namespaces/default/pods/web-0", "", 404, "not found")
-	f.AddPod("default", "web-7", "") // the next change of an object mends it
+	f.AddPod("default", "web-7", "") // a later change corrects the cached object
 	wantPods(t, f, "", "web-0 web-1 web-7 web-8")
 	if lie.Used() == 0 {
 		t.Error("no use of the lie was counted")
@@ -64,7 +64,7 @@ func lieOfTheCache(t *testing.T) {
 	wantPods(t, f, "", truth)
 }
 
-func TestLieIsToldToThoseWhoComeToThatServerAlone(t *testing.T) {
+func TestLieAffectsOnlySelectedClients(t *testing.T) {
 	f := New()
 	lie := f.Script(t, "list pods web-1 in default at a:1: lie about 1 change")[0]
 	f.AddPods(3)
@@ -77,7 +77,7 @@ func TestLieIsToldToThoseWhoComeToThatServerAlone(t *testing.T) {
 	wantNumber(t, "lies", lie.Used(), 1)
 }
 
-func TestWatchThatRunsDoesNotHearOfALostChange(t *testing.T) {
+func TestRunningWatchMissesALostChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := New()
 		answer, _ := startWatch(t, f, "&timeoutSeconds=10&resourceVersion=202")
@@ -92,7 +92,7 @@ func TestWatchThatRunsDoesNotHearOfALostChange(t *testing.T) {
 	})
 }
 
-func TestLieHidesNoLaterChangeOfAVersionThatIsGivenAgain(t *testing.T) {
+func TestLieForgetsReassignedVersions(t *testing.T) {
 	for name, goBack := range map[string]func(f *Server) func(){
 		"checkpoint": (*Server).Checkpoint,
 		"version":    func(f *Server) func() { v := f.Latest(); return func() { f.SetVersion(v) } },
@@ -113,7 +113,7 @@ func TestLieHidesNoLaterChangeOfAVersionThatIsGivenAgain(t *testing.T) {
 	}
 }
 
-func TestRestoredSnapshotMendsWhatALieHasLost(t *testing.T) {
+func TestRestoringASnapshotCorrectsLies(t *testing.T) {
 	f := New()
 	lie := f.Script(t, "* pods: lie about 1 change")[0]
 	f.AddPod("default", "web-0", "")
@@ -126,20 +126,20 @@ func TestRestoredSnapshotMendsWhatALieHasLost(t *testing.T) {
 func TestLieAboutNothingFailsTheTest(t *testing.T) {
 	for _, pods := range []int{0, 1} {
 		f := New()
-		v := &verdict{TB: t}
+		v := &fakeTB{TB: t}
 		f.Script(v, "* pods: lie about 1 change")
 		f.AddPods(pods)
-		v.end()
+		v.finish()
 		want := []string{"had nothing to lie about: changes that were still to happen: " +
 			"1", "was met by no request; there came none"}[pods]
 		wantText(t, strings.Join(v.errors, "\n"), want)
 	}
 }
 
-func TestAnswerThatIsCompressedIsCutAsItIsSent(t *testing.T) {
+func TestCutCountsCompressedBytes(t *testing.T) {
 	f := New()
 	f.AddPods(2000)
-	n := &notes{}
+	n := &spyLog{}
 	f.Spy = n
 	for bytes, isCut := range map[string]bool{"1000": true, "300000": false} {
 		n.lines = nil

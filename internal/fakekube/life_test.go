@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTheTestLivesAsAnotherClientWould(t *testing.T) {
+func TestHelpersActLikeClients(t *testing.T) {
 	f := New()
 	f.AddNode("n", "a=1", "b")
 	next := f.NextChange()
@@ -23,7 +23,7 @@ func TestTheTestLivesAsAnotherClientWould(t *testing.T) {
 	wantNumber(t, "pods", len(f.Selected("pods", "default", "app=x", "")), 1)
 }
 
-func TestCountKeepsItsStatusWhenItsSpecChanges(t *testing.T) {
+func TestAddCountKeepsTheStatus(t *testing.T) {
 	f := New()
 	f.InstallCRD(&CRD{HasStatus: true})
 	f.PutJSON("counts", `{"metadata":{"namespace":"default","name":"c"},"spec":{},"status":{"healthy":true,"count":3}}`)
@@ -33,7 +33,7 @@ func TestCountKeepsItsStatusWhenItsSpecChanges(t *testing.T) {
 	}
 }
 
-func TestWatchesOfPodsAreAnsweredInProtobufToo(t *testing.T) {
+func TestPodWatchInProtobuf(t *testing.T) {
 	f := New()
 	f.AddPod("default", "web-0", "n")
 	r := newRequest("GET", "/api/v1/pods?watch=true&resourceVersion=202&timeoutSeconds=1", "")

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 )
 
-// namesIn is the names of the items in a list that was answered.
+// namesIn returns the names of the items in a list.
 func namesIn(t *testing.T, answer string) string {
 	t.Helper()
 	list, _ := parsed(answer).(Object)
@@ -19,7 +19,7 @@ func namesIn(t *testing.T, answer string) string {
 	return strings.Join(names, " ")
 }
 
-func TestListAtAnExactVersionUndoesWhatHasHappenedSince(t *testing.T) {
+func TestListAtAnExactVersionUndoesLaterChanges(t *testing.T) {
 	f := New()
 	f.AddPod("default", "changed", "n1")
 	f.AddPod("default", "removed", "n1")
@@ -42,7 +42,7 @@ func TestListAtAnExactVersionUndoesWhatHasHappenedSince(t *testing.T) {
 	}
 }
 
-func TestListAtAVersionThatIsCompactedAwayIsGone(t *testing.T) {
+func TestListAtACompactedVersionIsGone(t *testing.T) {
 	f := New()
 	f.AddPod("default", "p", "")
 	then := f.Latest()
@@ -53,7 +53,7 @@ func TestListAtAVersionThatIsCompactedAwayIsGone(t *testing.T) {
 	wantAnswer(t, f, exactly+fmt.Sprint(then+1), "", 200, `"name":"q"`)
 }
 
-func TestPagesOfAListAreAllOfOneVersion(t *testing.T) {
+func TestPagesShareOneVersion(t *testing.T) {
 	f := New()
 	f.AddPods(5)
 	var names []string
@@ -73,10 +73,10 @@ func TestPagesOfAListAreAllOfOneVersion(t *testing.T) {
 	}
 }
 
-func TestListIsInTheOrderOfKeys(t *testing.T) {
+func TestListIsSortedByKey(t *testing.T) {
 	f := New()
 	f.AddPod("a", "x", "")
-	f.AddPod("a-b", "x", "") // a slash comes after a minus sign
+	f.AddPod("a-b", "x", "") // "/" sorts after "-"
 	f.AddPod("a", "b", "")
 	_, answer := ask(t, f, "GET", "/api/v1/pods", "")
 	var keys []string
@@ -88,11 +88,11 @@ func TestListIsInTheOrderOfKeys(t *testing.T) {
 	}
 }
 
-func TestLastBookmarkComesTwoSecondsBeforeTheEnd(t *testing.T) {
+func TestLastBookmarkPrecedesTheTimeout(t *testing.T) {
 	for name, c := range map[string]struct {
 		timeout   int
 		isChanged bool
-		want      int // bookmarks
+		want      int // number of bookmarks
 	}{
 		"of a watch that has heard of a change":         {10, true, 1},
 		"of a watch that has heard of nothing":          {10, false, 0},

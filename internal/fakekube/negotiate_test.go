@@ -28,7 +28,7 @@ func TestPeopleGetIndentedJSON(t *testing.T) {
 	}
 }
 
-func TestBuiltInKindsAndAllMetadataComeInProtobuf(t *testing.T) {
+func TestProtobufSupport(t *testing.T) {
 	f := New()
 	f.InstallCRD(&CRD{})
 	f.AddCount("c", "{}")
@@ -53,7 +53,7 @@ func TestBuiltInKindsAndAllMetadataComeInProtobuf(t *testing.T) {
 	}
 }
 
-func TestListInProtobufIsTheSameAsByWayOfJSON(t *testing.T) {
+func TestProtobufListEqualsConvertedJSON(t *testing.T) {
 	f := New()
 	f.AddPods(3)
 	for _, accept := range []string{mediaProtobuf, mediaProtobuf + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"} {
@@ -70,7 +70,7 @@ func TestListInProtobufIsTheSameAsByWayOfJSON(t *testing.T) {
 	}
 }
 
-func TestLargeAnswersAreCompressedForThoseWhoSayGzip(t *testing.T) {
+func TestLargeAnswersAreCompressedOnRequest(t *testing.T) {
 	f := New()
 	f.AddPods(1000)
 	for _, c := range []struct {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// get sends a request through a client of its own.
+// get sends a request with a client of its own.
 func get(n *Network, timeout time.Duration) error {
 	transport := &http.Transport{DialContext: n.Dial}
 	defer transport.CloseIdleConnections()
@@ -29,7 +29,7 @@ func get(n *Network, timeout time.Duration) error {
 	return err
 }
 
-func TestKilledNetworkBreaksAndRefusesUntilItIsRestored(t *testing.T) {
+func TestKilledNetworkRefusesUntilRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New().ServeIn(t)
 		conn, err := n.Dial(t.Context(), "tcp", "fake:80")
@@ -51,7 +51,7 @@ func TestKilledNetworkBreaksAndRefusesUntilItIsRestored(t *testing.T) {
 	})
 }
 
-func TestKillFindsAConnectionThatTheServerHasNotAccepted(t *testing.T) {
+func TestKillBreaksUnacceptedConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &Network{conns: make(chan net.Conn), done: make(chan struct{})}
 		dialed := make(chan net.Conn)
@@ -71,7 +71,7 @@ func TestKillFindsAConnectionThatTheServerHasNotAccepted(t *testing.T) {
 	})
 }
 
-func TestSilentConnectionsLoseWhatIsSentAndNewOnesWork(t *testing.T) {
+func TestOnlyOldConnectionsGoSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New().ServeIn(t)
 		transport := &http.Transport{DialContext: n.Dial}
@@ -99,7 +99,7 @@ func TestSilentConnectionsLoseWhatIsSentAndNewOnesWork(t *testing.T) {
 	})
 }
 
-func TestConnectionsThatAreOverAreForgotten(t *testing.T) {
+func TestClosedConnectionsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New().ServeIn(t)
 		for range 3 {
@@ -115,31 +115,31 @@ func TestConnectionsThatAreOverAreForgotten(t *testing.T) {
 func TestDialAfterTheEndIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n *Network
-		v := &verdict{TB: t}
+		v := &fakeTB{TB: t}
 		n = New().ServeIn(v)
-		v.end()
+		v.finish()
 		if _, err := n.Dial(t.Context(), "tcp", "fake:80"); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("%v", err)
 		}
 	})
 }
 
-func TestPlainServerEndsThoughAWatchRuns(t *testing.T) {
+func TestPlainServerEndsDespiteAWatch(t *testing.T) {
 	f := New()
-	v := &verdict{TB: t}
+	v := &fakeTB{TB: t}
 	url := f.ServeFor(v)
 	answer, err := http.Get(url + "/api/v1/pods?watch=true&resourceVersion=202")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	v.end()
+	v.finish()
 	if _, err := io.Copy(io.Discard, answer.Body); err == nil {
 		t.Error("the watch ended cleanly")
 	}
 }
 
-func TestServerOverTLSHasTheKubeconfigThatItWrites(t *testing.T) {
+func TestServeAsWritesAWorkingKubeconfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		n := New().ServeAs(t, dir, "token: t")

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestRequestsAreToldApartByWhatTheyAskFor(t *testing.T) {
+func TestIsWriteIsListIsWatch(t *testing.T) {
 	for request, want := range map[string]string{
 		"HEAD /api/v1/pods":                         "list",
 		"GET /api/v1/pods?watch=false":              "list",

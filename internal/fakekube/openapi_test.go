@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// document is the OpenAPI document of a group's version, such as "api/v1".
+// document returns the OpenAPI document of a group's version, such as "api/v1".
 func document(t *testing.T, f *Server, groupVersion string) Object {
 	t.Helper()
 	code, index := ask(t, f, "GET", "/openapi/v3", "")
@@ -21,7 +21,7 @@ func document(t *testing.T, f *Server, groupVersion string) Object {
 	return parsed(text).(Object)
 }
 
-func TestSchemasReferToSchemasThatAreThere(t *testing.T) {
+func TestSchemaReferencesResolve(t *testing.T) {
 	f := New()
 	f.InstallCRD(&CRD{HasStatus: true})
 	reference := regexp.MustCompile(`"#/components/schemas/([^"]*)"`)
@@ -45,7 +45,7 @@ func TestSchemasReferToSchemasThatAreThere(t *testing.T) {
 	}
 }
 
-func TestSchemasSayHowListsAreMerged(t *testing.T) {
+func TestSchemasDescribeListMerging(t *testing.T) {
 	schemas := objectIn(document(t, New(), "api/v1"), "components", "schemas")
 	containers := objectIn(schemas, schemaNameOf("PodSpec"), "properties", "containers")
 	if containers["x-kubernetes-patch-strategy"] != "merge" || containers["x-kubernetes-patch-merge-key"] != "name" {
@@ -57,7 +57,7 @@ func TestSchemasSayHowListsAreMerged(t *testing.T) {
 	}
 }
 
-func TestSchemaOfACustomResourceIsItsDefinitions(t *testing.T) {
+func TestSchemaOfACustomResource(t *testing.T) {
 	f := New()
 	schema := `"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":` +
 		`{"size":{"type":"integer","description":"how large"}}}}}}`
@@ -72,7 +72,7 @@ func TestSchemaOfACustomResourceIsItsDefinitions(t *testing.T) {
 	}
 }
 
-func TestDocumentWithAnOldHashIsElsewhere(t *testing.T) {
+func TestOutdatedHashIsRedirected(t *testing.T) {
 	f := New()
 	w := serve(f, newRequest("GET", "/openapi/v3/api/v1?hash=OLD", ""))
 	if w.Code != 301 || !strings.HasPrefix(w.Header().Get("Location"), "/openapi/v3/api/v1?hash=") {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// startWatch serves a watch of pods on a goroutine of its own. The code that comes is 0 where its connection broke.
+// startWatch watches pods on a new goroutine. ended receives whether the connection broke.
 func startWatch(t *testing.T, f *Server, query string) (answer *httptest.ResponseRecorder, ended chan bool) {
 	t.Helper()
 	answer = httptest.NewRecorder()
@@ -24,7 +24,7 @@ func startWatch(t *testing.T, f *Server, query string) (answer *httptest.Respons
 	return answer, ended
 }
 
-func TestEndWatchesReachesEachWatchThatWasAskedFor(t *testing.T) {
+func TestEndWatchesEndsRequestedWatches(t *testing.T) {
 	f := New()
 	server := f.ServeFor(t)
 	for i := range 50 {
@@ -44,7 +44,7 @@ func TestEndWatchesReachesEachWatchThatWasAskedFor(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-func TestAWatchThatWaitsForAFaultEndsWithTheOthers(t *testing.T) {
+func TestEndWatchesEndsDelayedWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := New()
 		f.Script(t, "*: delay 1s")
@@ -57,7 +57,7 @@ func TestAWatchThatWaitsForAFaultEndsWithTheOthers(t *testing.T) {
 	})
 }
 
-func TestAwaitSeesWhatComesWithoutARequest(t *testing.T) {
+func TestAwaitChecksWithoutRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := New()
 		start := time.Now()
@@ -68,7 +68,7 @@ func TestAwaitSeesWhatComesWithoutARequest(t *testing.T) {
 	})
 }
 
-func TestHostThatIsCutOffBreaksAndComesBack(t *testing.T) {
+func TestCutOffHostBreaksAndRecovers(t *testing.T) {
 	f := New()
 	f.CutOff("a:1", true)
 	wantAnswer(t, f, "GET http://a:1/api/v1/pods", "", 0, "")
@@ -78,7 +78,7 @@ func TestHostThatIsCutOffBreaksAndComesBack(t *testing.T) {
 	wantNumber(t, "requests", len(f.Requests(IsList("pods"))), 3)
 }
 
-func TestServerThatFallsBehindTellsNothingUntilItCatchesUp(t *testing.T) {
+func TestLaggingServerIsSilentUntilItCatchesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := New()
 		f.AddPods(2)
@@ -107,7 +107,7 @@ func TestServerThatFallsBehindTellsNothingUntilItCatchesUp(t *testing.T) {
 	})
 }
 
-func TestInterjectedFrameComesAfterTheNews(t *testing.T) {
+func TestFrameFollowsPendingChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := New()
 		f.AddPods(1)
@@ -117,7 +117,7 @@ func TestInterjectedFrameComesAfterTheNews(t *testing.T) {
 		f.SendFrame(Frame{Resource: "pods", Raw: "junk", End: true})
 		answer, ended := startWatch(t, f, "&resourceVersion=202")
 		synctest.Wait()
-		for range 2 { // a watch that waits gets one frame with each change
+		for range 2 { // a waiting watch sends one frame per change
 			f.AddNode("n")
 			synctest.Wait()
 		}
@@ -135,10 +135,10 @@ func TestInterjectedFrameComesAfterTheNews(t *testing.T) {
 	})
 }
 
-func TestWatchWithoutAVersionBeginsWithWhatIsThere(t *testing.T) {
+func TestWatchWithoutAVersionBeginsWithExistingObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := New()
-		n := &notes{}
+		n := &spyLog{}
 		f.AddPods(1)
 		f.Spy = n
 		answer, _ := startWatch(t, f, "&timeoutSeconds=1")
@@ -153,7 +153,7 @@ func TestWatchWithoutAVersionBeginsWithWhatIsThere(t *testing.T) {
 	})
 }
 
-func TestRestoredSnapshotGivesVersionsASecondTime(t *testing.T) {
+func TestRestoredSnapshotReassignsVersions(t *testing.T) {
 	f := New()
 	f.AddPods(1)
 	version := f.Latest()
@@ -170,7 +170,7 @@ func TestRestoredSnapshotGivesVersionsASecondTime(t *testing.T) {
 	wantText(t, answer, "too old resource version")
 }
 
-func TestCheckpointBringsHistoryAndObjectsBack(t *testing.T) {
+func TestCheckpointRestoresHistoryAndObjects(t *testing.T) {
 	f := New()
 	f.AddPods(1)
 	turnBack := f.Checkpoint()

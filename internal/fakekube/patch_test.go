@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// wantJSON compares a value with one in JSON.
+// wantJSON compares a value with JSON text.
 func wantJSON(t *testing.T, what string, got any, want string) {
 	t.Helper()
 	text, err := json.Marshal(got)
@@ -22,7 +22,7 @@ func wantJSON(t *testing.T, what string, got any, want string) {
 	}
 }
 
-func TestJSONPatchesFollowTheirPointers(t *testing.T) {
+func TestJSONPatchPointers(t *testing.T) {
 	const document = `{"a":{"b":1,"~/":2},"l":[1,2,3]}`
 	for _, c := range []struct{ name, patch, want string }{
 		{"add to an object", `[{"op":"add","path":"/a/c","value":3}]`, `{"a":{"b":1,"c":3,"~/":2},"l":[1,2,3]}`},
@@ -62,7 +62,7 @@ func TestJSONPatchesFollowTheirPointers(t *testing.T) {
 	}
 }
 
-func TestJSONPatchesAreLimitedInWhatTheyCopyAndInLength(t *testing.T) {
+func TestJSONPatchLimits(t *testing.T) {
 	const configMap = "/api/v1/namespaces/default/configmaps/m"
 	f := New()
 	f.PutJSON("configmaps", `{"metadata":{"namespace":"default","name":"m"}}`)
@@ -75,7 +75,7 @@ func TestJSONPatchesAreLimitedInWhatTheyCopyAndInLength(t *testing.T) {
 		"10001")
 }
 
-func TestStrategicMergePatchesKnowTheKeysOfLists(t *testing.T) {
+func TestStrategicMergePatchesUseMergeKeys(t *testing.T) {
 	const (
 		a   = `{"name":"a","env":[{"name":"X","value":"1"}]}`
 		pod = `{"spec":{"containers":[` + a + `,{"name":"b"}],"tolerations":[{"key":"k"}]}}`

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// replyProtobuf are objects with each way in which a value can stand in protobuf.
+// inProtobuf lists objects that contain each kind of value that protobuf encodes differently.
 var inProtobuf = []string{
 	`{"kind":"Pod","apiVersion":"v1",
 	"metadata":{"name":"p","namespace":"n","uid":"u","generation":3,"creationTimestamp":"2026-01-02T03:04:05Z",
@@ -41,7 +41,7 @@ var inProtobuf = []string{
 	"details":{"name":"p","kind":"pods","causes":[{"reason":"r","message":"m","field":"f"}],"retryAfterSeconds":7}}`,
 }
 
-// objectInProtobuf is the object of an answer in protobuf.
+// objectInProtobuf decodes the object in a protobuf answer.
 func objectInProtobuf(answer []byte) (Object, error) {
 	t, message, err := openEnvelope(answer)
 	if err != nil {
@@ -50,7 +50,7 @@ func objectInProtobuf(answer []byte) (Object, error) {
 	return fromProtobuf(t, message)
 }
 
-func TestObjectsAreTheSameAfterAWayThroughProtobuf(t *testing.T) {
+func TestProtobufRoundTrip(t *testing.T) {
 	for _, text := range inProtobuf {
 		want := parsed(text).(Object)
 		t.Run(TextIn(want, "kind"), func(t *testing.T) {
@@ -64,11 +64,11 @@ func TestObjectsAreTheSameAfterAWayThroughProtobuf(t *testing.T) {
 	}
 }
 
-// recordedProtobuf has what a kube-apiserver v1.35 answered to the same request in JSON and in protobuf: NAME.json and
-// NAME.pb.
+// recordedProtobuf names the answers of a kube-apiserver v1.35 that were recorded in JSON (NAME.json) and in protobuf
+// (NAME.pb).
 const recordedProtobuf = "../../testdata/protobuf/"
 
-// recordedInProtobuf calls test with each answer of recordedProtobuf, in both forms.
+// recordedInProtobuf calls test with both forms of each recorded answer.
 func recordedInProtobuf(t *testing.T, test func(t *testing.T, inJSON, inProtobuf []byte)) {
 	files, err := filepath.Glob(recordedProtobuf + "*.json")
 	if err != nil || len(files) < 25 {
@@ -90,7 +90,7 @@ func recordedInProtobuf(t *testing.T, test func(t *testing.T, inJSON, inProtobuf
 	}
 }
 
-func TestProtobufIsWrittenAsByARealServer(t *testing.T) {
+func TestProtobufEqualsTheRealServers(t *testing.T) {
 	recordedInProtobuf(t, func(t *testing.T, inJSON, want []byte) {
 		got := Protobuf(inJSON)
 		if !bytes.Equal(got, want) {
@@ -99,18 +99,18 @@ func TestProtobufIsWrittenAsByARealServer(t *testing.T) {
 	})
 }
 
-func TestProtobufOfARealServerIsReadAsItsJSON(t *testing.T) {
+func TestRealProtobufDecodesToItsJSON(t *testing.T) {
 	recordedInProtobuf(t, func(t *testing.T, inJSON, inProtobuf []byte) {
 		want := parsed(string(inJSON)).(Object)
 		kind := TextIn(want, "kind")
 		if want["items"] != nil || structs[kind] == nil {
-			return // clients send no lists
+			return // clients do not send lists
 		}
 		got, err := objectInProtobuf(inProtobuf)
 		if err != nil {
 			t.Fatal(err)
 		}
-		// What is empty in protobuf may be missing in JSON: both come to the same once they are typed.
+		// JSON may lack values that are empty in protobuf. After conversion, both are equal.
 		gotTyped, err := convert(kind, got)
 		if err != nil {
 			t.Fatal(err)
@@ -125,7 +125,7 @@ func TestProtobufOfARealServerIsReadAsItsJSON(t *testing.T) {
 	})
 }
 
-// fieldsIn is what a message says, a line for each field. Whatever could be a message is read as one.
+// fieldsIn lists the fields of a message, one per line. It decodes every value that could be a message as one.
 func fieldsIn(m []byte, path string) (all []string) {
 	for len(m) > 0 {
 		tag, n := binary.Uvarint(m)
@@ -153,7 +153,7 @@ func fieldsIn(m []byte, path string) (all []string) {
 	return all
 }
 
-func TestProtobufThatIsCutShortIsAnError(t *testing.T) {
+func TestTruncatedProtobufIsAnError(t *testing.T) {
 	for _, text := range inProtobuf {
 		whole := Protobuf([]byte(text))
 		for n := range len(whole) - 4 { // the last fields of the envelope are empty
@@ -165,7 +165,7 @@ func TestProtobufThatIsCutShortIsAnError(t *testing.T) {
 	}
 }
 
-func TestEachFieldThatTheTypesHaveHasANumberInProtobuf(t *testing.T) {
+func TestEveryFieldHasAProtobufNumber(t *testing.T) {
 	for name, fields := range protoTypes {
 		of, isKnown := structs[name]
 		if !isKnown {

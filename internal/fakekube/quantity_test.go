@@ -2,7 +2,7 @@ package fakekube
 
 import "testing"
 
-func TestQuantitiesAreShownInTheirGreatestUnit(t *testing.T) {
+func TestQuantitiesUseTheLargestUnit(t *testing.T) {
 	for sent, want := range map[string]string{
 		"0.5":           "500m",
 		"1000m":         "1",
@@ -26,7 +26,7 @@ func TestQuantitiesAreShownInTheirGreatestUnit(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoQuantityIsRefused(t *testing.T) {
+func TestInvalidQuantityIsRefused(t *testing.T) {
 	for sent, want := range map[string]error{
 		"":             errQuantity,
 		".":            errQuantity,
@@ -34,7 +34,7 @@ func TestWhatIsNoQuantityIsRefused(t *testing.T) {
 		"1x":           errQuantity,
 		"1K":           errQuantitySuffix,
 		"1e":           errQuantitySuffix,
-		"1e9999999999": errQuantitySuffix, // it would fill the memory
+		"1e9999999999": errQuantitySuffix, // would need too much memory
 	} {
 		if got, err := parseQuantity(sent); err != want {
 			t.Errorf("%q is %s (%v), want %v", sent, got, err, want)

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// transcript is a request that a real API server got, and its answer, as a file of testdata/transcripts has them:
+// transcript is a request to a real API server and its answer, as stored in testdata/transcripts:
 //
 //	> METHOD TARGET
 //	> Content-Type: TYPE
@@ -25,9 +25,9 @@ import (
 //
 //	ANSWER
 //
-// What is not needed is left out. Other headers of the answer are passed over.
+// Optional lines may be missing. Other headers of the answer are ignored.
 type transcript struct {
-	name string // of the file, without its ending
+	name string // of the file, without its extension
 
 	method string
 	target string
@@ -82,7 +82,7 @@ func (rec transcript) ask(f *Server) *httptest.ResponseRecorder {
 	return serve(f, r)
 }
 
-func TestAnswersAreAsTheRealServerGaveThem(t *testing.T) {
+func TestAnswersMatchTranscripts(t *testing.T) {
 	files, err := filepath.Glob("../../testdata/transcripts/*.txt")
 	if err != nil || len(files) < 39 {
 		t.Fatalf("only %d recordings: %v", len(files), err)
@@ -95,21 +95,21 @@ func TestAnswersAreAsTheRealServerGaveThem(t *testing.T) {
 				prepare(f)
 			}
 			switch rec.name {
-			case "list-page-2": // the token of the recording is another server's
+			case "list-page-2": // the recorded token is from another server
 				rec.target = "/api/v1/pods?limit=2&continue=" + tokenOfFirstPage(t, f)
-			case "watch-from-list": // the changes of the recording come after the version at which its watch begins
+			case "watch-from-list": // the watch begins before the recorded changes
 				from := fmt.Sprintf("resourceVersion=%d", f.Latest())
 				rec.target = strings.Replace(rec.target, "resourceVersion=202", from, 1)
 				f.AddPod("default", "p4", "cp-1")
 				f.Remove("pods", Key{"default", "p4"})
 			}
-			rec.compare(t, rec.ask(f))
+			rec.compareAnswer(t, rec.ask(f))
 		})
 	}
 }
 
-// recordedCluster is a fake with what the cluster had in which the transcripts were recorded. The recorder was a
-// service account.
+// recordedCluster returns a fake with the objects of the cluster in which the transcripts were recorded. A service
+// account recorded them.
 func recordedCluster() *Server {
 	f := New()
 	f.AddUser("recorder", "system:serviceaccount:kube-system:podcount", masters)
@@ -135,8 +135,8 @@ const (
 	recordedPolicyBinding = `{"metadata":{"name":"no-pod-count"},"spec":{"policyName":"no-pod-count"}}`
 )
 
-// beforeTranscript is what had happened before a transcript, by its name. What is forbidden there was so by the roles
-// of the recorder.
+// beforeTranscript holds, by name, what happened before a transcript. Forbid stands for the limits of the recorder's
+// roles.
 var beforeTranscript = map[string]func(*Server){
 	"list-expired-continue": compactAll,
 	"watch-expired":         compactAll,
@@ -168,13 +168,13 @@ var beforeTranscript = map[string]func(*Server){
 	"count-subresource-patch-status":    addCountOf(CRD{HasStatus: true}),
 }
 
-// compactAll makes the versions of the recording ones that are compacted away.
+// compactAll compacts all versions of the recording.
 func compactAll(f *Server) {
 	f.SetVersion(f.Latest() + 1000)
 	f.Compact()
 }
 
-// addCountOf adds a Count, and the definition of its kind before it.
+// addCountOf adds a Count after the definition of its kind.
 func addCountOf(crd CRD) func(*Server) {
 	return func(f *Server) {
 		f.InstallCRD(&crd)
@@ -182,28 +182,28 @@ func addCountOf(crd CRD) func(*Server) {
 	}
 }
 
-// tokenOfFirstPage is the continue token of the first page of the pods.
+// tokenOfFirstPage returns the continue token of the first page of the pods.
 func tokenOfFirstPage(t *testing.T, f *Server) string {
 	t.Helper()
 	_, answer := ask(t, f, "GET", "/api/v1/pods?limit=2", "")
 	return TextIn(MetaOf(parsed(answer).(Object)), "continue")
 }
 
-// compare says where the fake's answer differs from the recorded one.
-func (rec transcript) compare(t *testing.T, got *httptest.ResponseRecorder) {
+// compareAnswer reports the differences between the fake's answer and the recorded one.
+func (rec transcript) compareAnswer(t *testing.T, got *httptest.ResponseRecorder) {
 	t.Helper()
 	if media := got.Header().Get("Content-Type"); got.Code != rec.code || media != rec.media {
 		t.Errorf("%d %s, recorded: %d %s", got.Code, media, rec.code, rec.media)
 	}
 	if strings.HasPrefix(rec.name, "count-") {
-		gotFields := countFields(got.Body.String())
-		wantFields := countFields(rec.answer)
+		gotFields := fieldsOfCount(got.Body.String())
+		wantFields := fieldsOfCount(rec.answer)
 		if !slices.Equal(gotFields, wantFields) {
 			t.Errorf("%q, recorded: %q", gotFields, wantFields)
 		}
 	}
 
-	// A watch has an event on each line, any other answer in JSON one line alone.
+	// A watch has one event per line; any other JSON answer is a single line.
 	gotLines := strings.Split(strings.TrimSpace(got.Body.String()), "\n")
 	wantLines := strings.Split(strings.TrimSpace(rec.answer), "\n")
 	if len(gotLines) != len(wantLines) {
@@ -223,30 +223,30 @@ func (rec transcript) compare(t *testing.T, got *httptest.ResponseRecorder) {
 	}
 }
 
-// countFields are the fields of a Count that a patch has changed or that were dropped, and the generation after that,
-// in the order of their texts.
-func countFields(answer string) []string {
+// fieldsOfCount lists the fields of a Count that a patch has changed or that were dropped, and its generation, in
+// sorted order.
+func fieldsOfCount(answer string) []string {
 	found := regexp.MustCompile(`"generation":\d+|"(healthy|count)":\w+`).FindAllString(answer, -1)
 	slices.Sort(found)
 	return found
 }
 
-// exactFields are the fields by which clients decide.
+// exactFields are the fields on which clients base decisions.
 var exactFields = []string{
 	"kind", "apiVersion", "type", "status", "reason", "code", "field", "retryAfterSeconds", "name", "namespace",
 	"group",
 	"count", "holderIdentity",
 }
 
-// optionalFields are those that a real object has and the fake's may lack.
+// optionalFields are fields of real objects that the fake may lack.
 var optionalFields = []string{
 	"spec", "status", "eventTime", "reportingComponent", "reportingInstance", "firstTimestamp", "lastTimestamp",
 	"source",
 	"message", "reason", "type",
 }
 
-// wantShape compares what the fake answered with what was recorded, both of which stand at a path: exactFields must be
-// the same, and what the fake has at all must be of the same type. A real object has more fields.
+// wantShape compares values at a path. exactFields must be equal, and all fields of the fake must have the same type
+// as the recorded ones. A real object may have more fields.
 func wantShape(t *testing.T, at string, got, want any) {
 	t.Helper()
 	switch got := got.(type) {
@@ -278,10 +278,10 @@ func wantShape(t *testing.T, at string, got, want any) {
 	}
 }
 
-// wantFields is wantShape of objects.
+// wantFields is wantShape for objects.
 func wantFields(t *testing.T, at string, got, want Object) {
 	t.Helper()
-	isWhole := want["kind"] == "Status" || want["metadata"] != nil // not a part of an object
+	isWhole := want["kind"] == "Status" || want["metadata"] != nil // rather than a part of an object
 	for name := range want {
 		_, isThere := got[name]
 		if isWhole && !isThere && !slices.Contains(optionalFields, name) {
@@ -295,8 +295,8 @@ func wantFields(t *testing.T, at string, got, want Object) {
 	}
 }
 
-// The list was recorded twice, in JSON and in protobuf. In between, the server had other fields to manage.
-func TestMetadataInProtobufAreAsARealServers(t *testing.T) {
+// The list was recorded twice, in JSON and in protobuf, and managedFields changed in between.
+func TestProtobufMetadataMatchesTranscript(t *testing.T) {
 	const managedFields = ".2.2.1.17"
 	const remainingItemCount = ".2.1.4="
 	fields := func(message []byte) []string {
@@ -312,7 +312,7 @@ func TestMetadataInProtobufAreAsARealServers(t *testing.T) {
 	}
 }
 
-func TestStatusInProtobufIsAsARealServers(t *testing.T) {
+func TestProtobufStatusMatchesTranscript(t *testing.T) {
 	got := Protobuf(recording(t, "unauthorized.txt"))
 	want := recording(t, "unauthorized.pb")
 	wantMagic(t, got)
@@ -324,7 +324,7 @@ func TestStatusInProtobufIsAsARealServers(t *testing.T) {
 	}
 }
 
-// wantMagic fails the test where a message does not begin as all of the API's do.
+// wantMagic fails the test if a message lacks the prefix of the API's protobuf bodies.
 func wantMagic(t *testing.T, message []byte) {
 	t.Helper()
 	if !strings.HasPrefix(string(message), protobufMagic) {

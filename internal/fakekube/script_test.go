@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestScriptSaysWhatAFaultSays(t *testing.T) {
+func TestScriptAndFaultAreEquivalent(t *testing.T) {
 	for text, want := range map[string]Fault{
 		"list pods: drop request": {On: Requests{Verb: "list", Resource: "pods"}, Do: DropRequest{}},
 		"*: stall":                {Do: Stall{}},
@@ -63,7 +63,7 @@ func TestScriptSaysWhatAFaultSays(t *testing.T) {
 	}
 }
 
-func TestScriptHasAFaultALine(t *testing.T) {
+func TestScriptHasOneFaultPerLine(t *testing.T) {
 	f := New()
 	injections := f.Script(t, `
 		# The first list fails,
@@ -76,7 +76,7 @@ func TestScriptHasAFaultALine(t *testing.T) {
 	}
 }
 
-func TestErrorOfAScriptNamesThePlaceAndTheWayOut(t *testing.T) {
+func TestScriptErrorsNameTheColumnAndTheRemedy(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                            `column 1: there is no fault, such as "list pods: refuse 503"`,
 		"list pods":                   `column 10: the line ends, not : or ,`,
@@ -112,8 +112,8 @@ func TestErrorOfAScriptNamesThePlaceAndTheWayOut(t *testing.T) {
 	}
 }
 
-func TestScriptThatCannotBeReadEndsTheTest(t *testing.T) {
-	v := &verdict{TB: t}
+func TestInvalidScriptEndsTheTest(t *testing.T) {
+	v := &fakeTB{TB: t}
 	func() {
 		defer func() { recover() }()
 		New().Script(v, "list pods: stall\nlist nodes: vanish")
@@ -124,7 +124,7 @@ func TestScriptThatCannotBeReadEndsTheTest(t *testing.T) {
 	}
 }
 
-// FuzzScript looks for scripts that panic, and for faults that are read back as others than they were printed.
+// FuzzScript looks for scripts that cause a panic, and for faults that change when they are printed and parsed.
 func FuzzScript(f *testing.F) {
 	for _, text := range []string{
 		"patch nodes worker-1 by alice, skip 2, 3 times: delay 2s, refuse 503 reason A message \"b c\" retry-after 5s",
@@ -147,7 +147,7 @@ func FuzzScript(f *testing.F) {
 	})
 }
 
-func TestScriptsInTheDocumentationCanBeRead(t *testing.T) {
+func TestDocumentedScriptsParse(t *testing.T) {
 	text, err := os.ReadFile("../../docs/testing.md")
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestScriptsInTheDocumentationCanBeRead(t *testing.T) {
 	read := 0
 	for line := range strings.Lines(table) {
 		scripts := strings.Split(strings.ReplaceAll(line, `\|`, "|"), "`")
-		for i := 1; i < len(scripts); i += 2 { // what stands between backticks
+		for i := 1; i < len(scripts); i += 2 { // the texts between backticks
 			read++
 			if _, err := ParseFault(scripts[i]); err != nil {
 				t.Errorf("%s: %v", scripts[i], err)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-func TestRouteIsReadFromTheRequestsPath(t *testing.T) {
+func TestRouteOfARequest(t *testing.T) {
 	podB := Route{Verb: "get", Version: "v1", Resource: "pods", Namespace: "a", Name: "b"}
 	podsOfA := Route{Verb: "create", Version: "v1", Resource: "pods", Namespace: "a"}
 	allPodsOfA := Route{Verb: "deletecollection", Version: "v1", Resource: "pods", Namespace: "a"}
@@ -50,7 +50,7 @@ func TestRouteIsReadFromTheRequestsPath(t *testing.T) {
 	}
 }
 
-func TestSelectorsSelectAsTheServerDoes(t *testing.T) {
+func TestSelectors(t *testing.T) {
 	f := New()
 	for name, labels := range map[string]Object{
 		"none":  {},
@@ -101,7 +101,7 @@ func TestSelectorsSelectAsTheServerDoes(t *testing.T) {
 	}
 }
 
-func TestSelectorsAreRefusedInTheServersWords(t *testing.T) {
+func TestInvalidSelectorsAreRefusedInTheServersWords(t *testing.T) {
 	f := New()
 	for query, want := range map[string]string{
 		"labelSelector=,":  "found ',', expected: !, identifier, or 'end of string'",
@@ -141,28 +141,28 @@ func TestSelectorsAreRefusedInTheServersWords(t *testing.T) {
 	}
 }
 
-// notes is a spy that writes down what it hears.
-type notes struct{ lines []string }
+// spyLog is a spy that records its calls.
+type spyLog struct{ lines []string }
 
-func (n *notes) Asked(q Request) { n.lines = append(n.lines, "asked "+q.Route.String()) }
+func (n *spyLog) Asked(q Request) { n.lines = append(n.lines, "asked "+q.Route.String()) }
 
-func (n *notes) Told(a Answer, event string, o Object) {
+func (n *spyLog) Told(a Answer, event string, o Object) {
 	n.lines = append(n.lines, fmt.Sprintf("told %s %s %s, cut: %v", a.Request.Route, event, KeyOf(o), a.IsCut))
 }
 
-func (n *notes) Answered(a Answer) {
+func (n *spyLog) Answered(a Answer) {
 	n.lines = append(n.lines, fmt.Sprintf("answered %s %d, %d items, more: %v, cut: %v",
 		a.Request.Route, a.Code, len(a.Items), a.HasMore, a.IsCut))
 }
 
-func (n *notes) Changed(c Change) {
+func (n *spyLog) Changed(c Change) {
 	n.lines = append(n.lines, fmt.Sprintf("changed %s %s, lost: %v", c.Resource, c.Key(), c.Lost))
 }
 
-func TestSpyHearsWhatTheFakeHearsAndSays(t *testing.T) {
+func TestSpySeesRequestsAnswersAndChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := New()
-		n := &notes{}
+		n := &spyLog{}
 		f.Spy = n
 		f.AddPods(2)
 		f.LoseEvents(1)
@@ -179,7 +179,7 @@ func TestSpyHearsWhatTheFakeHearsAndSays(t *testing.T) {
 			r.Header.Set("Content-Type", "application/merge-patch+json")
 			answer, err := client.Do(r)
 			if err != nil {
-				return // a fault
+				return // a fault broke the connection
 			}
 			io.Copy(io.Discard, answer.Body)
 			answer.Body.Close()
@@ -224,7 +224,7 @@ asked get`
 	})
 }
 
-// endless is a body that never ends. It counts what is read of it.
+// endless is an infinite body that counts how much of it is read.
 type endless struct{ read int }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -234,7 +234,7 @@ func (e *endless) Read(p []byte) (int, error) {
 
 func (e *endless) Close() error { return nil }
 
-func TestNoMoreIsReadOfABodyThanMayBeThere(t *testing.T) {
+func TestBodyIsReadOnlyUpToTheLimit(t *testing.T) {
 	f := New()
 	body := &endless{}
 	r := newRequest("POST", "/api/v1/namespaces/default/configmaps", "")

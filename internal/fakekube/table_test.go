@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestAgesAreSaidInTheirGreatestUnits(t *testing.T) {
+func TestShortDuration(t *testing.T) {
 	const day = 24 * time.Hour
 	for age, want := range map[time.Duration]string{
 		-time.Hour:                      "<invalid>",
@@ -32,7 +32,7 @@ func TestAgesAreSaidInTheirGreatestUnits(t *testing.T) {
 	}
 }
 
-func TestPathsThatTheFakeCannotReadSayWhy(t *testing.T) {
+func TestUnsupportedJSONPathNamesTheReason(t *testing.T) {
 	for path, want := range map[string]string{
 		"spec":              "does not begin with a dot or a bracket",
 		".a[0":              "has no end",
@@ -52,7 +52,7 @@ func TestPathsThatTheFakeCannotReadSayWhy(t *testing.T) {
 	}
 }
 
-func TestPathsFindWhatTheyName(t *testing.T) {
+func TestJSONPathFindsValues(t *testing.T) {
 	o := parsed(`{"a":[{"n":"x","v":1},{"n":"y","v":2}],"b":{"k":"1","c.d":"e"},"":0}`)
 	for path, want := range map[string]string{
 		".a[*].v":             "[1,2]",

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTypesDropWhatTheyDoNotKnow(t *testing.T) {
+func TestConvertDropsUnknownFields(t *testing.T) {
 	for _, c := range []struct{ name, typ, sent, want string }{
 		{"unknown fields", "ObjectMeta", `{"name":"a","nope":1}`, `{"name":"a"}`},
 		{"what is empty", "ObjectMeta", `{"name":"a","labels":{},"finalizers":[],"uid":"","annotations":null}`,
@@ -29,7 +29,7 @@ func TestTypesDropWhatTheyDoNotKnow(t *testing.T) {
 	}
 }
 
-func TestTypesRefuseOthersInTheServersWords(t *testing.T) {
+func TestConvertRefusesWrongTypesInTheServersWords(t *testing.T) {
 	for _, c := range []struct{ sent, want string }{
 		{`{"spec":{"containers":"x"}}`,
 			"json: cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container"},
@@ -48,7 +48,7 @@ func TestTypesRefuseOthersInTheServersWords(t *testing.T) {
 	}
 }
 
-func TestUnknownAndDuplicateFieldsAreFoundInTheirOrder(t *testing.T) {
+func TestStrictProblemsAreInOrder(t *testing.T) {
 	const body = `{"b":{"c":[1,{"d":1}]},"metadata":{"name":"a","name":"b","labels":{"x":"1","x":"2"},"y":1},` +
 		`"spec":{"containers":[{"name":"c"},{"nope":{"name":1}}]}}`
 	got := strictProblems([]byte(body), "Pod")
@@ -64,13 +64,13 @@ func TestUnknownAndDuplicateFieldsAreFoundInTheirOrder(t *testing.T) {
 	}
 }
 
-// gadget is a kind with this schema in JSON.
+// gadget returns a kind with this schema in JSON.
 func gadget(schema string) kind {
 	version := Object{"schema": Object{"openAPIV3Schema": parsed(schema)}}
 	return kind{group: "a.io", kind: "Gadget", resource: "gadgets", crd: version, installation: 1}
 }
 
-func TestSchemaPrunesAndCompletesCustomResources(t *testing.T) {
+func TestSchemaPrunesAndDefaultsCustomResources(t *testing.T) {
 	k := gadget(`{"type":"object","properties":{
 		"kept":{"type":"object","x-kubernetes-preserve-unknown-fields":true},
 		"set":{"type":"object","properties":{
@@ -97,7 +97,7 @@ func TestSchemaPrunesAndCompletesCustomResources(t *testing.T) {
 	}
 }
 
-func TestSchemaChecksWhatItCombines(t *testing.T) {
+func TestCombinedSchemasAreValidated(t *testing.T) {
 	k := gadget(`{"type":"object","properties":{
 		"any":{"anyOf":[{"type":"string"},{"type":"integer"}],"x-kubernetes-int-or-string":true},
 		"one":{"type":"integer","oneOf":[{"minimum":5},{"maximum":7}]},
@@ -109,7 +109,7 @@ func TestSchemaChecksWhatItCombines(t *testing.T) {
 		"odd":{"type":"string","format":"unheard-of"}}}`)
 	for _, c := range []struct {
 		value string
-		want  []string // the fields that are refused
+		want  []string // refused fields
 	}{
 		{`{"any":"x","one":3,"all":"ab","not":"yes","step":1.5,"few":{"a":1},"ip":"1.2.3.4","odd":""}`, nil},
 		{`{"any":true}`, []string{"any", "<nil>", "any"}},
@@ -132,7 +132,7 @@ func TestSchemaChecksWhatItCombines(t *testing.T) {
 	}
 }
 
-func TestStoredAsGivenIsNoChangeOfTheClients(t *testing.T) {
+func TestDefaultsForPutObjectsAreNotAChange(t *testing.T) {
 	const pod = "/api/v1/namespaces/default/pods/p"
 	f := New()
 	f.AddPod("default", "p", "n")

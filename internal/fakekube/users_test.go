@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestTokensOfServiceAccountsHaveTheirRights(t *testing.T) {
+func TestServiceAccountTokensHaveTheAccountsPermissions(t *testing.T) {
 	f := New()
 	f.Allow("admin")
 	f.PutJSON("serviceaccounts", `{"metadata":{"namespace":"default","name":"a"}}`)
@@ -50,7 +50,7 @@ func TestTokensOfServiceAccountsHaveTheirRights(t *testing.T) {
 	}
 }
 
-func TestUserHasTheRightsOfItsNameAndGroups(t *testing.T) {
+func TestUserHasPermissionsOfNameAndGroups(t *testing.T) {
 	f := New()
 	f.Allow("admin")
 	f.AddUser("b", "bob", "auditors")
@@ -75,7 +75,7 @@ func TestUserHasTheRightsOfItsNameAndGroups(t *testing.T) {
 	}
 }
 
-func TestEverybodyIsAdminUntilSomebodyIsAllowed(t *testing.T) {
+func TestEveryoneIsAdminUntilAllow(t *testing.T) {
 	f := New()
 	f.AddUser("b", "bob")
 	for token, want := range map[string]int{"": 200, "any": 200, "b": 403} {
@@ -91,7 +91,7 @@ func TestEverybodyIsAdminUntilSomebodyIsAllowed(t *testing.T) {
 	}
 }
 
-func TestOnlyWhoMayImpersonateDoes(t *testing.T) {
+func TestImpersonationNeedsPermission(t *testing.T) {
 	f := New()
 	f.AddUser("b", "bob")
 	r := newRequest("GET", "/api/v1/pods", "b")
@@ -111,7 +111,7 @@ func TestOnlyWhoMayImpersonateDoes(t *testing.T) {
 	}
 }
 
-func TestTokenOfAServiceAccountEnds(t *testing.T) {
+func TestServiceAccountTokenExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := New()
 		f.Allow("admin")
@@ -155,7 +155,7 @@ func TestTokenRequestsMayBeProtobuf(t *testing.T) {
 	}
 }
 
-func TestTokensThatAreNoLongerValidAreForgotten(t *testing.T) {
+func TestInvalidTokensAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := New()
 		f.PutJSON("serviceaccounts", `{"metadata":{"namespace":"default","name":"a"}}`)

@@ -23,7 +23,7 @@ func wantNumber(t *testing.T, what string, got, want int) {
 	}
 }
 
-func TestEveryVerbPassesWebhookAndPolicies(t *testing.T) {
+func TestAllWritesPassWebhookAndPolicies(t *testing.T) {
 	f := New()
 	f.Strip("a")
 	node := `{"metadata":{"name":"n","labels":{"a":"1","b":"2"}}}`
@@ -47,7 +47,7 @@ func TestEveryVerbPassesWebhookAndPolicies(t *testing.T) {
 	wantAnswer(t, f, "POST /api/v1/nodes", node, 422, "not b")
 }
 
-func TestStatusSubresourceKeepsApartWhatPutsWrite(t *testing.T) {
+func TestStatusSubresourceSeparatesWrites(t *testing.T) {
 	const counts = "/apis/demo.mark8s.io/v1/namespaces/default/counts"
 	count := func(f *Server, spec, status string) string {
 		version := TextIn(MetaOf(f.Get("counts", Key{"default", "c"})), "resourceVersion")
@@ -89,7 +89,7 @@ func TestStatusSubresourceKeepsApartWhatPutsWrite(t *testing.T) {
 	}
 }
 
-func TestWritesAreNamedAsTheirPaths(t *testing.T) {
+func TestObjectNameMustMatchThePath(t *testing.T) {
 	const leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 	f := New()
 	wantAnswer(t, f, "PUT "+leases+"/l", `{"metadata":{"name":"l"}}`, 201, `"namespace":"default"`)
@@ -106,7 +106,7 @@ func TestWritesAreNamedAsTheirPaths(t *testing.T) {
 	wantNumber(t, "leases", len(f.All("leases")), 1)
 }
 
-func TestPodWithoutASpecCanGetANode(t *testing.T) {
+func TestPodWithoutASpecCanBeBound(t *testing.T) {
 	f := New()
 	f.PutJSON("pods", `{"metadata":{"namespace":"default","name":"p"}}`)
 	binding := `{"metadata":{"name":"p"},"target":{"name":"n"}}`
@@ -116,7 +116,7 @@ func TestPodWithoutASpecCanGetANode(t *testing.T) {
 	}
 }
 
-func TestPanicsSayWhatTheTestForgot(t *testing.T) {
+func TestPanicsNameTheMistake(t *testing.T) {
 	wantPanic(t, "no counts.demo.mark8s.io: a CustomResourceDefinition comes "+
 		"first", func() { New().AddCount("c", `{}`) })
 	wantPanic(t, "has no things", func() { New().Put("things", Object{}) })
