@@ -97,9 +97,8 @@ func (r *request) failedPrecondition(message string) {
 			qualified += "." + r.kind.group
 		}
 	}
-	r.failWith(409, "Conflict", fmt.Sprintf("Operation cannot be fulfilled on %s %q: "+
-		"%s", qualified, r.key.Name, message),
-		details)
+	conflict := fmt.Sprintf("Operation cannot be fulfilled on %s %q: %s", qualified, r.key.Name, message)
+	r.failWith(409, "Conflict", conflict, details)
 }
 
 // hasOwnDeletion reports whether a DELETE only marks objects of this kind, so that the server's own controllers clean
@@ -193,8 +192,8 @@ func (s *Server) deleteDefinitionLocked(k kind, old Object, d *deletion) (left O
 func (s *Server) clearDefinitionLocked(k kind, terminating Object) {
 	clearing := Clone(terminating)
 	if status := objectIn(clearing, "status"); status != nil {
-		setCondition(status, "Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in "+
-			"progress")
+		setCondition(status, "Terminating", "True", "InstanceDeletionInProgress",
+			"CustomResource deletion is in progress")
 		s.replaceLocked(k, clearing, false)
 	}
 	s.removeLocked(definitions, KeyOf(terminating))

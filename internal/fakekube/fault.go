@@ -2,6 +2,7 @@ package fakekube
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -141,6 +142,8 @@ type Injection struct {
 	firstRequest int // index in Server.requests of the first request after the injection
 	limit        int // the fault's Times, with 1 for 0
 
+	// The server's lock guards the fields below.
+
 	matched         int // requests that On has selected so far
 	used            int // requests that have met the fault so far
 	random          *rand.Rand
@@ -252,8 +255,8 @@ func (in *Injection) shortfallLocked() string {
 	case in.used == 0:
 		return "was met by no request; there came " + in.requestsSinceLocked()
 	case !isEndless && in.used < in.limit:
-		return fmt.Sprintf("was met %s, not %s; there came "+
-			"%s", times(in.used), times(in.limit), in.requestsSinceLocked())
+		return fmt.Sprintf("was met %s, not %s; there came %s",
+			times(in.used), times(in.limit), in.requestsSinceLocked())
 	case cutNone:
 		return "was met, but the answer was too short for it"
 	}
@@ -288,8 +291,8 @@ func (in *Injection) requestsSinceLocked() string {
 
 // scriptWords returns the request in the text form of Script, without its token.
 func (q Request) scriptWords() string {
-	what := cmp.Or(q.fullResource(), q.Path)
-	return Requests{Verb: q.Verb, Resource: what, Namespace: q.Namespace, Name: q.Name, User: q.User}.String()
+	resource := cmp.Or(q.fullResource(), q.Path)
+	return Requests{Verb: q.Verb, Resource: resource, Namespace: q.Namespace, Name: q.Name, User: q.User}.String()
 }
 
 // matchLocked reports whether a request meets the fault, and counts it.
@@ -330,14 +333,8 @@ func (s *Server) serveFault(
 	if ft.Met != nil {
 		ft.Met(info)
 	}
-	if ft.Delay > 0 {
-		select {
-		case <-time.After(ft.Delay):
-		case <-r.Context().Done():
-		}
-		if r.Context().Err() != nil {
-			return
-		}
+	if !waitFor(r.Context(), ft.Delay) {
+		return
 	}
 	e := &faultedRequest{server: s, w: w, r: r, info: info, arrival: arrival, injection: injection}
 	if ft.Do == nil {
@@ -345,6 +342,18 @@ func (s *Server) serveFault(
 		return
 	}
 	ft.Do.apply(e)
+}
+
+// waitFor waits for a delay, which may be 0. It returns false if ctx ends before.
+func waitFor(ctx context.Context, delay time.Duration) bool {
+	if delay == 0 {
+		return true
+	}
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
 // recordTruncation records whether an answer was too short for a Cut or a Hang.

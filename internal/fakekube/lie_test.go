@@ -130,8 +130,10 @@ func TestLieAboutNothingFailsTheTest(t *testing.T) {
 		f.Script(v, "* pods: lie about 1 change")
 		f.AddPods(pods)
 		v.finish()
-		want := []string{"had nothing to lie about: changes that were still to happen: " +
-			"1", "was met by no request; there came none"}[pods]
+		want := []string{
+			"had nothing to lie about: changes that were still to happen: 1",
+			"was met by no request; there came none",
+		}[pods]
 		wantText(t, strings.Join(v.errors, "\n"), want)
 	}
 }

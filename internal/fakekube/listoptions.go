@@ -122,8 +122,8 @@ func (o listOptions) validateForList() []cause {
 	var causes []cause
 	if o.match != "" {
 		if o.versionText == "" {
-			causes = append(causes, forbiddenMatch("resourceVersionMatch is forbidden unless resourceVersion is "+
-				"provided"))
+			causes = append(causes,
+				forbiddenMatch("resourceVersionMatch is forbidden unless resourceVersion is provided"))
 		}
 		if o.token != "" {
 			causes = append(causes, forbiddenMatch("resourceVersionMatch is forbidden when continue is provided"))

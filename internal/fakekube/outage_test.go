@@ -162,8 +162,8 @@ func TestRestoredSnapshotReassignsVersions(t *testing.T) {
 	f.InstallCRD(&CRD{})
 	restore()
 	if f.InstalledCRD() != nil || len(f.All("pods")) != 1 || f.Latest() != version || len(f.Changes()) != 0 {
-		t.Errorf("%v, %d pods, version %d, %d "+
-			"changes", f.InstalledCRD(), len(f.All("pods")), f.Latest(), len(f.Changes()))
+		t.Errorf("%v, %d pods, version %d, %d changes",
+			f.InstalledCRD(), len(f.All("pods")), f.Latest(), len(f.Changes()))
 	}
 	before := strconv.Itoa(version - 1)
 	_, answer := ask(t, f, "GET", "/api/v1/pods?watch=true&timeoutSeconds=1&resourceVersion="+before, "")

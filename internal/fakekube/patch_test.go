@@ -71,8 +71,8 @@ func TestJSONPatchLimits(t *testing.T) {
 	wantAnswer(t, f, "PATCH "+configMap, bomb, 422, "the server rejected our request due to an error in our request")
 	test := `{"op":"test","path":"/kind","value":"ConfigMap"}`
 	long := "[" + strings.Repeat(test+",", maxPatchOps) + test + "]"
-	wantAnswer(t, f, "PATCH "+configMap, long, 413, "The allowed maximum operations in a JSON patch is 10000, got "+
-		"10001")
+	wantAnswer(t, f, "PATCH "+configMap, long, 413,
+		"The allowed maximum operations in a JSON patch is 10000, got 10001")
 }
 
 func TestStrategicMergePatchesUseMergeKeys(t *testing.T) {

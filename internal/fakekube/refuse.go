@@ -40,8 +40,8 @@ func notSupported(field string, value any, supported ...string) cause {
 	for i, one := range supported {
 		quoted[i] = fmt.Sprintf("%q", one)
 	}
-	reason := fmt.Sprintf("Unsupported value: %s: supported values: "+
-		"%s", describeValue(value), strings.Join(quoted, ", "))
+	reason := fmt.Sprintf("Unsupported value: %s: supported values: %s",
+		describeValue(value), strings.Join(quoted, ", "))
 	return cause{"FieldValueNotSupported", field, reason}
 }
 

@@ -76,8 +76,8 @@ const subresources = "status|scale|token|eviction|binding|log|exec|attach|portfo
 func (r Requests) problem() string {
 	for verb := range strings.SplitSeq(r.Verb, "|") {
 		if verb != "" && !matchesField(verbs, verb) && !strings.HasSuffix(verb, "*") {
-			return fmt.Sprintf("%q is no verb: list, watch, get, create, update, patch, delete, deletecollection and "+
-				"write are, and * is any", verb)
+			return fmt.Sprintf("%q is no verb: list, watch, get, create, update, patch, delete, "+
+				"deletecollection and write are, and * is any", verb)
 		}
 	}
 	if strings.HasPrefix(r.Resource, "/") {

@@ -267,8 +267,8 @@ func (p *scriptParser) requests() Requests {
 		r.Host = p.word("a HOST:PORT")
 	}
 	if !p.tokens[0].isEnd {
-		p.fail("%s: after the verb come the resource, the name, in NAMESPACE, by USER and at HOST, in this "+
-			"order", p.shown())
+		p.fail("%s: after the verb come the resource, the name, in NAMESPACE, by USER and at HOST, in this order",
+			p.shown())
 	}
 	return r
 }

@@ -78,13 +78,12 @@ func TestScriptHasOneFaultPerLine(t *testing.T) {
 
 func TestScriptErrorsNameTheColumnAndTheRemedy(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                            `column 1: there is no fault, such as "list pods: refuse 503"`,
-		"list pods":                   `column 10: the line ends, not : or ,`,
-		": stall":                     `column 1: there is ":", not a verb, such as list, write or *`,
-		"read pods: stall":            `column 1: "read" is no verb: list, watch, get, create`,
-		"patch nodes/worker-1: stall": `a name stands after a blank, as in "nodes worker-1"`,
-		"patch nodes a b: " +
-			"stall": `column 15: there is "b": after the verb come the resource, the name, in`,
+		"":                                    `column 1: there is no fault, such as "list pods: refuse 503"`,
+		"list pods":                           `column 10: the line ends, not : or ,`,
+		": stall":                             `column 1: there is ":", not a verb, such as list, write or *`,
+		"read pods: stall":                    `column 1: "read" is no verb: list, watch, get, create`,
+		"patch nodes/worker-1: stall":         `a name stands after a blank, as in "nodes worker-1"`,
+		"patch nodes a b: stall":              `column 15: there is "b": after the verb come the resource, the name`,
 		"list pods by a in b: stall":          `column 16: there is "in": after the verb`,
 		"list pods, thrice: stall":            `column 12: there is "thrice", not one of: skip N, every Nth, at rate R`,
 		"list pods, 3: stall":                 `column 13: there is ":", not times`,

@@ -19,15 +19,7 @@ func (s *Server) serveNormally(w http.ResponseWriter, r *http.Request, info Requ
 		body:      []byte(info.Body),
 		mediaType: mediaJSON,
 	}
-	defer func() {
-		if req.code == 0 {
-			return
-		}
-		if spy != nil {
-			spy.Answered(req.answerForSpy())
-		}
-		req.send()
-	}()
+	defer req.finish()
 	if req.rejectUnparsablePath() || req.rejectInvalidTimeout() || !s.authenticateAndAuthorize(req) {
 		return
 	}
@@ -45,6 +37,17 @@ func (s *Server) serveNormally(w http.ResponseWriter, r *http.Request, info Requ
 		return
 	}
 	handle(req)
+}
+
+// finish reports the answer to the spy and sends it, unless nothing remains to be sent.
+func (r *request) finish() {
+	if r.code == 0 {
+		return
+	}
+	if r.spy != nil {
+		r.spy.Answered(r.answerForSpy())
+	}
+	r.send()
 }
 
 // rejectUnparsablePath answers 500 and returns true for the watch paths that make the real server fail while it

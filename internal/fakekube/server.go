@@ -40,6 +40,7 @@ type Server struct {
 
 	// mu guards all fields below.
 	mu sync.Mutex
+
 	// requiresCredential is set by Allow. From then on, a request without a credential is anonymous, and one with a
 	// wrong credential is refused.
 	requiresCredential bool

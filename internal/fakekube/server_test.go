@@ -103,40 +103,36 @@ func TestSelectors(t *testing.T) {
 
 func TestInvalidSelectorsAreRefusedInTheServersWords(t *testing.T) {
 	f := New()
-	for query, want := range map[string]string{
-		"labelSelector=,":  "found ',', expected: !, identifier, or 'end of string'",
-		"labelSelector=a,": "found '', expected: identifier after ','",
-		"labelSelector=a%20b": "unable to parse requirement: found 'b', expected: in, " +
-			"notin, =, ==, !=, gt, lt",
-		"labelSelector=!a%3Db": "found '=', expected: ',' or 'end of string'",
-		"labelSelector=a%3D%3D%3Db": "unable to parse requirement: found '=', expected: " +
-			"identifier",
-		"labelSelector=a%20in%20b":  "unable to parse requirement: found 'b' expected: '('",
-		"labelSelector=a%20in%20(b": "unable to parse requirement: found '', expected: ',' or ')'",
-		"labelSelector=a%3E-1": "unable to parse requirement: values[0][a]: Invalid value: " +
-			"\"-1\": a valid label must be",
-		"labelSelector=a%3Eb": "the value must be an integer",
-		"labelSelector=-a": "unable to parse requirement: <nil>: Invalid value: " +
-			"\"-a\": name part must consist of",
-		"labelSelector=A.b/c":                          "prefix part a lowercase RFC 1123 subdomain",
-		"labelSelector=a/b/c":                          "a valid label key must consist of",
-		"labelSelector=a/":                             "name part must be non-empty",
-		"labelSelector=" + strings.Repeat("a", 64):     "name part must be no more than 63 bytes",
-		"labelSelector=a%3D" + strings.Repeat("a", 64): "must be no more than 63 bytes",
-		"labelSelector=a%3Db_":                         "a valid label must be an empty string",
-		"fieldSelector=metadata.name": "invalid selector: 'metadata.name'; can't understand " +
-			"'metadata.name'",
-		"fieldSelector=metadata.name%3Da%3Db":            "unescaped character in value: 61",
-		"fieldSelector=metadata.name%3Da%5Cb":            "invalid escape sequence: \\b",
-		"fieldSelector=spec.color%3Dred":                 "field label not supported: spec.color",
-		"fieldSelector=metadata.name%3Da,involvedObject": "can't understand 'involvedObject'",
+	for _, c := range []struct{ query, want string }{
+		{"labelSelector=,", "found ',', expected: !, identifier, or 'end of string'"},
+		{"labelSelector=a,", "found '', expected: identifier after ','"},
+		{"labelSelector=a%20b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"},
+		{"labelSelector=!a%3Db", "found '=', expected: ',' or 'end of string'"},
+		{"labelSelector=a%3D%3D%3Db", "unable to parse requirement: found '=', expected: identifier"},
+		{"labelSelector=a%20in%20b", "unable to parse requirement: found 'b' expected: '('"},
+		{"labelSelector=a%20in%20(b", "unable to parse requirement: found '', expected: ',' or ')'"},
+		{"labelSelector=a%3E-1",
+			"unable to parse requirement: values[0][a]: Invalid value: \"-1\": a valid label must be"},
+		{"labelSelector=a%3Eb", "the value must be an integer"},
+		{"labelSelector=-a", "unable to parse requirement: <nil>: Invalid value: \"-a\": name part must consist of"},
+		{"labelSelector=A.b/c", "prefix part a lowercase RFC 1123 subdomain"},
+		{"labelSelector=a/b/c", "a valid label key must consist of"},
+		{"labelSelector=a/", "name part must be non-empty"},
+		{"labelSelector=" + strings.Repeat("a", 64), "name part must be no more than 63 bytes"},
+		{"labelSelector=a%3D" + strings.Repeat("a", 64), "must be no more than 63 bytes"},
+		{"labelSelector=a%3Db_", "a valid label must be an empty string"},
+		{"fieldSelector=metadata.name", "invalid selector: 'metadata.name'; can't understand 'metadata.name'"},
+		{"fieldSelector=metadata.name%3Da%3Db", "unescaped character in value: 61"},
+		{"fieldSelector=metadata.name%3Da%5Cb", "invalid escape sequence: \\b"},
+		{"fieldSelector=spec.color%3Dred", "field label not supported: spec.color"},
+		{"fieldSelector=metadata.name%3Da,involvedObject", "can't understand 'involvedObject'"},
 	} {
 		w := httptest.NewRecorder()
-		f.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/pods?"+query, nil))
+		f.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/pods?"+c.query, nil))
 		status, _ := parsed(w.Body.String()).(Object)
 		isBadRequest := w.Code == 400 && TextIn(status, "reason") == "BadRequest"
-		if !isBadRequest || !strings.Contains(TextIn(status, "message"), want) {
-			t.Errorf("%s: %d %s, want 400 BadRequest and %q", query, w.Code, w.Body, want)
+		if !isBadRequest || !strings.Contains(TextIn(status, "message"), c.want) {
+			t.Errorf("%s: %d %s, c.want 400 BadRequest and %q", c.query, w.Code, w.Body, c.want)
 		}
 	}
 }

@@ -152,8 +152,8 @@ func mergeOrdered(typ string, o, patch Object) error {
 		items, _ := patch[name].([]any)
 		f := structs[typ][name]
 		if !isInOrder(f, items, order) {
-			text := fmt.Sprintf("The order in patch list:\n%v\n doesn't match $setElementOrder "+
-				"list:\n%v\n", items, order)
+			const outOfOrder = "The order in patch list:\n%v\n doesn't match $setElementOrder list:\n%v\n"
+			text := fmt.Sprintf(outOfOrder, items, order)
 			return errors.New(text)
 		}
 		merged := before

@@ -10,8 +10,8 @@ import (
 var podPrinter = printer{
 	columns: []column{
 		nameColumn,
-		{Name: "Ready", Type: "string", Description: "The aggregate readiness state of this pod for accepting " +
-			"traffic."},
+		{Name: "Ready", Type: "string",
+			Description: "The aggregate readiness state of this pod for accepting traffic."},
 		{Name: "Status", Type: "string", Description: "The aggregate status of the containers in this pod."},
 		{Name: "Restarts", Type: "string", Description: "The number of times the containers in this pod have been " +
 			"restarted and when the last container in this pod has restarted."},
@@ -29,8 +29,7 @@ var podPrinter = printer{
 			"scheduled on this node. Scheduler may decide to place the pod elsewhere if other nodes become available " +
 			"sooner. Scheduler may also decide to give the resources on this node to a higher priority pod that is " +
 			"created after preemption. As a result, this field may be different than PodSpec.nodeName when the pod " +
-			"is " +
-			"scheduled."},
+			"is scheduled."},
 		{Name: "Readiness Gates", Type: "string", Priority: 1, Description: "If specified, all readiness gates will " +
 			"be evaluated for pod readiness. A pod is ready when all its containers are ready AND all conditions " +
 			"specified in the readiness gates have status equal to \"True\" More info: " +

@@ -81,8 +81,8 @@ func validateOwners(meta Object) []cause {
 	var controller Object
 	for _, owner := range objectsIn(meta["ownerReferences"]) {
 		if TextIn(owner, "apiVersion") == "" {
-			causes = append(causes, invalidValue("metadata.ownerReferences.apiVersion", "", "version must not be "+
-				"empty"))
+			causes = append(causes,
+				invalidValue("metadata.ownerReferences.apiVersion", "", "version must not be empty"))
 		}
 		for _, field := range []string{"kind", "name", "uid"} {
 			if TextIn(owner, field) == "" {

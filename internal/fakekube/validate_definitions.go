@@ -170,8 +170,8 @@ func validateColumns(path string, columns any) []cause {
 		}
 		format := TextIn(column, "format")
 		if format != "" && !slices.Contains(columnFormats, format) {
-			causes = append(causes, invalidValue(at+"format", format, "must be one of "+
-				""+strings.Join(columnFormats, ",")))
+			reason := "must be one of " + strings.Join(columnFormats, ",")
+			causes = append(causes, invalidValue(at+"format", format, reason))
 		}
 		jsonPath := TextIn(column, "jsonPath")
 		if jsonPath == "" {

@@ -316,8 +316,8 @@ func validateTolerations(spec Object) []cause {
 		value := TextIn(toleration, "value")
 		switch {
 		case operator == "Exists" && value != "":
-			causes = append(causes, invalidValue(at+"operator", value, "value must be empty when `operator` is "+
-				"'Exists'"))
+			reason := "value must be empty when `operator` is 'Exists'"
+			causes = append(causes, invalidValue(at+"operator", value, reason))
 		case operator != "Exists" && operator != "":
 			causes = append(causes, validateOneOf(toleration, at, "operator", "Equal", "Exists")...)
 		}

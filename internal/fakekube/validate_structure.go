@@ -107,8 +107,8 @@ func validateEmbeddedType(path string, o Object) []cause {
 		}
 	}
 	if version := TextIn(o, "apiVersion"); strings.Count(version, "/") > 1 {
-		causes = append(causes, invalidValue(fieldPath(path, "apiVersion"), version, "unexpected GroupVersion "+
-			"string: "+version))
+		reason := "unexpected GroupVersion string: " + version
+		causes = append(causes, invalidValue(fieldPath(path, "apiVersion"), version, reason))
 	}
 	kind := TextIn(o, "kind")
 	if problem := dnsLabelProblem(strings.ToLower(kind)); kind != "" && problem != "" {

@@ -179,11 +179,11 @@ func (w *watcher) sendAll(found watchUpdate) (isOver bool) {
 }
 
 // expiredMessage is the server's message for a watch that began at a compacted version.
-func (w *watcher) expiredMessage(forgotten int) string {
+func (w *watcher) expiredMessage(compacted int) string {
 	if !w.r.kind.isCached() {
 		return "The resourceVersion for the provided watch is too old."
 	}
-	return fmt.Sprintf("too old resource version: %d (%d)", w.seenVersion, forgotten)
+	return fmt.Sprintf("too old resource version: %d (%d)", w.seenVersion, compacted)
 }
 
 // poll returns what has happened since the last poll.

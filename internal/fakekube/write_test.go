@@ -117,8 +117,8 @@ func TestPodWithoutASpecCanBeBound(t *testing.T) {
 }
 
 func TestPanicsNameTheMistake(t *testing.T) {
-	wantPanic(t, "no counts.demo.mark8s.io: a CustomResourceDefinition comes "+
-		"first", func() { New().AddCount("c", `{}`) })
+	wantPanic(t, "no counts.demo.mark8s.io: a CustomResourceDefinition comes first",
+		func() { New().AddCount("c", `{}`) })
 	wantPanic(t, "has no things", func() { New().Put("things", Object{}) })
 	wantPanic(t, "pods needs metadata", func() { New().Put("pods", Object{}) })
 }
