@@ -150,17 +150,19 @@ func (s *Server) acceptNamesLocked(crd Object) {
 	}
 	reason, message := s.acceptFreeNamesLocked(crd)
 	isEstablished := conditionOf(status, "Established") == "True"
-	switch {
-	case reason != "":
+	hasConflict := reason != ""
+	if hasConflict {
 		setCondition(status, "NamesAccepted", "False", reason, message)
-		if !isEstablished {
-			setCondition(status, "Established", "False", "NotAccepted", "not all names are accepted")
-		}
-	default:
+	} else {
 		setCondition(status, "NamesAccepted", "True", "NoConflicts", "no conflicts found")
-		if !isEstablished {
-			setCondition(status, "Established", "False", "Installing", "the initial names have been accepted")
-		}
+	}
+	switch {
+	case isEstablished:
+		// An established definition stays so, even if its names conflict.
+	case hasConflict:
+		setCondition(status, "Established", "False", "NotAccepted", "not all names are accepted")
+	default:
+		setCondition(status, "Established", "False", "Installing", "the initial names have been accepted")
 	}
 }
 
@@ -180,7 +182,7 @@ func (s *Server) acceptFreeNamesLocked(crd Object) (reason, message string) {
 	accepted := maps.Clone(objectIn(status, "acceptedNames"))
 	status["acceptedNames"] = accepted
 	resources, kinds := s.namesTakenLocked(crd)
-	take := func(name string, taken []string, conflict string) {
+	accept := func(name string, taken []string, conflict string) {
 		text := TextIn(wanted, name)
 		if text != TextIn(accepted, name) && slices.Contains(taken, text) {
 			reason = conflict
@@ -189,8 +191,8 @@ func (s *Server) acceptFreeNamesLocked(crd Object) (reason, message string) {
 		}
 		accepted[name] = text
 	}
-	take("plural", resources, "PluralConflict")
-	take("singular", resources, "SingularConflict")
+	accept("plural", resources, "PluralConflict")
+	accept("singular", resources, "SingularConflict")
 	var refused []string
 	for _, short := range textsIn(wanted["shortNames"]) {
 		if slices.Contains(resources, short) && !slices.Contains(textsIn(accepted["shortNames"]), short) {
@@ -203,8 +205,8 @@ func (s *Server) acceptFreeNamesLocked(crd Object) (reason, message string) {
 	} else {
 		copyIfSet(accepted, wanted, "shortNames")
 	}
-	take("kind", kinds, "KindConflict")
-	take("listKind", kinds, "ListKindConflict")
+	accept("kind", kinds, "KindConflict")
+	accept("listKind", kinds, "ListKindConflict")
 	copyIfSet(accepted, wanted, "categories")
 	return reason, message
 }

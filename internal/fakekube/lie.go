@@ -147,16 +147,16 @@ func (in *Injection) liesToLocked(q Request) bool {
 }
 
 // visibleChangesLocked returns the changes that a watch can see.
-func (s *Server) visibleChangesLocked(r *request, news []Change) []Change {
+func (s *Server) visibleChangesLocked(r *request, changes []Change) []Change {
 	for _, in := range s.injections {
 		if !in.liesToLocked(r.info) {
 			continue
 		}
-		visible := slices.DeleteFunc(slices.Clone(news), func(c Change) bool {
+		visible := slices.DeleteFunc(slices.Clone(changes), func(c Change) bool {
 			return c.Resource == r.kind.resource && c.Group == r.kind.group && in.lie.versions[c.Version]
 		})
-		in.used += len(news) - len(visible)
-		news = visible
+		in.used += len(changes) - len(visible)
+		changes = visible
 	}
-	return news
+	return changes
 }

@@ -151,7 +151,7 @@ func (s *Server) nextRequestOrChange() <-chan struct{} {
 // Await waits until cond holds, and fails the test if it does not within 20 s of real time. It checks cond after each
 // request and change, and also every 50 ms, because a controller may act without contacting the server. It must be
 // called on the test's own goroutine.
-func (s *Server) Await(t TB, what string, cond func() bool) {
+func (s *Server) Await(t TB, condition string, cond func() bool) {
 	t.Helper()
 	late := time.NewTimer(20 * time.Second)
 	defer late.Stop()
@@ -167,7 +167,7 @@ func (s *Server) Await(t TB, what string, cond func() bool) {
 		case <-ticks.C:
 		case <-late.C:
 			if !cond() {
-				t.Fatalf("never: %s", what)
+				t.Fatalf("never: %s", condition)
 			}
 			return
 		}

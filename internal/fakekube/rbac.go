@@ -300,10 +300,10 @@ func forbiddenMessage(user string, a attributes) string {
 		named, user, a.verb, a.fullResource(), a.group, scope)
 }
 
-// Forbid switches a 403 for everyone on or off. what is a verb and a resource, such as "patch nodes" or "patch
+// Forbid switches a 403 for everyone on or off. action is a verb and a resource, such as "patch nodes" or "patch
 // counts/status".
-func (s *Server) Forbid(what string, isForbidden bool) {
+func (s *Server) Forbid(action string, isForbidden bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.isForbidden[what] = isForbidden
+	s.isForbidden[action] = isForbidden
 }

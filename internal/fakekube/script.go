@@ -172,10 +172,10 @@ func (p *scriptParser) expect(wanted ...string) string {
 	return ""
 }
 
-// word consumes and returns any word. what describes the expected word in the error message.
-func (p *scriptParser) word(what string) string {
+// word consumes and returns any word. wanted describes the expected word in the error message.
+func (p *scriptParser) word(wanted string) string {
 	if p.tokens[0].isEnd {
-		p.fail("%s, not %s", p.shown(), what)
+		p.fail("%s, not %s", p.shown(), wanted)
 	}
 	text := p.tokens[0].text
 	p.tokens = p.tokens[1:]
@@ -183,12 +183,12 @@ func (p *scriptParser) word(what string) string {
 }
 
 // number consumes a number without a sign.
-func (p *scriptParser) number(what string) int {
+func (p *scriptParser) number(wanted string) int {
 	n, err := strconv.ParseUint(p.tokens[0].text, 10, 31)
 	if err != nil {
-		p.fail("%s, not %s", p.shown(), what)
+		p.fail("%s, not %s", p.shown(), wanted)
 	}
-	p.word(what)
+	p.word(wanted)
 	return int(n)
 }
 
