@@ -19,25 +19,12 @@ func (s *Server) serveDiscovery(r *request) bool {
 	if s.checkHealth(r, path) || s.serveOpenAPI(r, path) {
 		return true
 	}
-	var plain any
-	switch {
-	case path == "":
+	if path == "" {
 		r.answer(200, Object{"paths": s.paths()})
 		return true
-	case path == "/version":
-		plain = versionInfo()
-	case path == "/api":
-		plain = Object{"kind": "APIVersions", "versions": []any{"v1"}, "serverAddressByClientCIDRs": serverAddresses(r)}
-	case path == "/apis":
-		groups := []any{}
-		for _, g := range s.groups()[1:] {
-			groups = append(groups, g.toObject())
-		}
-		plain = Object{"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
-	default:
-		plain = s.discoveryDocument(path)
 	}
-	if plain == nil {
+	document := s.discoveryDocument(r, path)
+	if document == nil {
 		return false
 	}
 	mayAggregate := path == "/api" || path == "/apis"
@@ -46,12 +33,11 @@ func (s *Server) serveDiscovery(r *request) bool {
 		r.failWith(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", Object{})
 		return true
 	}
-	form := discoveryMediaType(r.Header.Get("Accept"), mayAggregate)
-	switch form {
+	switch discoveryMediaType(r.Header.Get("Accept"), mayAggregate) {
 	case "":
 		r.discoveryNotAcceptable(path, isAboutGroups)
 	case mediaJSON:
-		r.answer(200, plain)
+		r.answer(200, document)
 	default:
 		s.answerAggregated(r, path == "/api")
 	}
@@ -71,8 +57,25 @@ func (r *request) discoveryNotAcceptable(path string, isAboutGroups bool) {
 	}
 }
 
-// discoveryDocument returns the description of a group or a version, or nil if the path names neither.
-func (s *Server) discoveryDocument(path string) any {
+// discoveryDocument returns the document at a path, or nil if there is none.
+func (s *Server) discoveryDocument(r *request, path string) any {
+	switch path {
+	case "/version":
+		return versionInfo()
+	case "/api":
+		return Object{"kind": "APIVersions", "versions": []any{"v1"}, "serverAddressByClientCIDRs": serverAddresses(r)}
+	case "/apis":
+		groups := []any{}
+		for _, g := range s.groups()[1:] {
+			groups = append(groups, g.toObject())
+		}
+		return Object{"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+	}
+	return s.groupDocument(path)
+}
+
+// groupDocument returns the description of a group or of one of its versions, or nil if the path names neither.
+func (s *Server) groupDocument(path string) any {
 	for _, g := range s.groups() {
 		if g.name != "" && path == "/apis/"+g.name {
 			group := g.toObject()

@@ -161,19 +161,25 @@ func indexStep(index int) pathStep {
 	}
 }
 
+// cutCondition splits a condition at its operator, "==" or "!=". operator and right are "" if there is none.
+func cutCondition(condition string) (left, operator, right string) {
+	for _, operator := range []string{"==", "!="} {
+		left, right, isFound := strings.Cut(condition, operator)
+		if !isFound {
+			continue
+		}
+		right = strings.TrimSpace(right)
+		if text, isQuoted := unquoted(right); isQuoted {
+			right = text
+		}
+		return left, operator, right
+	}
+	return condition, "", ""
+}
+
 // filterStep returns the step to the items of a list that satisfy a condition.
 func filterStep(condition string) (pathStep, error) {
-	left := condition
-	right := ""
-	operator := ""
-	for _, one := range []string{"==", "!="} {
-		if before, after, found := strings.Cut(condition, one); found {
-			left = before
-			right = after
-			operator = one
-			break
-		}
-	}
+	left, operator, right := cutCondition(condition)
 	path, isRelative := strings.CutPrefix(strings.TrimSpace(left), "@")
 	if !isRelative || strings.ContainsAny(path, "<>&|=") {
 		return nil, fmt.Errorf("the fake does not know the condition %q", condition)
@@ -182,11 +188,7 @@ func filterStep(condition string) (pathStep, error) {
 	if err != nil {
 		return nil, err
 	}
-	right = strings.TrimSpace(right)
-	if text, isQuoted := unquoted(right); isQuoted {
-		right = text
-	}
-	fulfils := func(v any) bool {
+	satisfies := func(v any) bool {
 		found := below.find(v)
 		if operator == "" {
 			return len(found) > 0
@@ -198,7 +200,7 @@ func filterStep(condition string) (pathStep, error) {
 		list, _ := v.([]any)
 		var kept []any
 		for _, item := range list {
-			if fulfils(item) {
+			if satisfies(item) {
 				kept = append(kept, item)
 			}
 		}
