@@ -38,7 +38,7 @@ type knownDifference struct {
 // knownDifferences are the fields that the comparison ignores. The package's doc comment mentions them.
 var knownDifferences = []knownDifference{
 	{"managedFields", "the fake does not keep track of who owns which field"},
-	{"storageVersionHash", "clients that migrate stored objects read it, and nobody else"},
+	{"storageVersionHash", "only clients that migrate stored objects read it"},
 }
 
 // TestExchanges replays the recorded conversations with a real API server in testdata/exchanges, and compares the

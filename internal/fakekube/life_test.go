@@ -17,7 +17,7 @@ func TestHelpersActLikeClients(t *testing.T) {
 	select {
 	case <-next:
 	default:
-		t.Error("nobody was told of the change")
+		t.Error("the change was not signaled")
 	}
 	f.AddPodWithLabels("p", Object{"app": "x"})
 	wantNumber(t, "pods", len(f.Selected("pods", "default", "app=x", "")), 1)
