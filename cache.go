@@ -113,9 +113,9 @@ func (s *Store[T]) Apply(eventType string, obj T) []Delta[T] {
 	return s.setLocked(obj)
 }
 
-// ApplyAnswer stores the object in the server's answer to a patch, and returns the changes. The watch may have been
-// faster than the answer: ApplyAnswer neither adds an object again that the watch has removed, nor replaces a newer
-// version.
+// ApplyAnswer stores the object in the server's answer to a patch, and returns the changes. The watch may have
+// delivered later changes before the answer arrived, so ApplyAnswer neither brings back an object that the watch has
+// removed nor replaces a newer version.
 func (s *Store[T]) ApplyAnswer(obj T) []Delta[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,7 +259,7 @@ func (l *Listing[T]) Commit() (changes []Delta[T]) {
 	s := l.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	isFirst := !s.hasList && len(s.items) == 0
+	isFirst := !s.hasList && len(s.items) == 0 // Only tests apply events before the first list.
 	s.hasList = true
 	if isFirst {
 		s.items = l.changed
@@ -763,7 +763,7 @@ func (d *decoder[T]) watchEvent(frame wire.Event) (event WatchEvent[T], err erro
 		return event, err
 	case "BOOKMARK":
 		if len(d.raw.version) == 0 {
-			return event, errors.New("a bookmark without metadata.resourceVersion")
+			return event, errors.New("the bookmark has no metadata.resourceVersion")
 		}
 		event.Object = d.kind.New()
 		event.Object.meta().text = string(d.raw.version)
@@ -801,7 +801,7 @@ func (d *decoder[T]) borrowedObject() (obj T, err error) {
 		return obj, fmt.Errorf("%s %.300q has no metadata.name, uid or resourceVersion", d.kind.Name, key)
 	}
 	if raw.hasBadCharacters() {
-		return obj, fmt.Errorf("%s %.300q has characters that no name and no label has", d.kind.Name, key)
+		return obj, fmt.Errorf("%s %.300q contains a character that names and labels cannot have", d.kind.Name, key)
 	}
 	labels := d.internLabels() // This may append to raw.text.
 	if len(raw.text) > maxText {

@@ -1,12 +1,14 @@
 // Podcount is a Kubernetes controller that needs nothing but Go's standard library. It counts pods, and writes the
-// counts to labels of nodes. Data flows one way through its four files:
+// counts to labels of nodes and to the status of Counts, a custom resource. Data flows in a circle through four files:
 //
 //	API server ──list, watch──▶ watch.go ──changes──▶ cache.go ──keys──▶ queue.go
 //	                                                                        │ key
 //	API server ◀──────────────────patch, Event────────────────────── reconcile (main.go)
 //
-// Reconcile compares one object with the caches, and patches the object if it is wrong. At each interval, the keys of
-// all wrong objects are added to the queue again.
+// A key says which object to look at, not what has changed. Reconcile compares that object with the caches, and patches
+// it if it is wrong; the server's answer goes into the cache. At each interval, the keys that a controller wants to
+// look at again are added. With -leader-elect, only the replica that leads writes. README.md has a tour, and describes
+// the rooms in internal/ that these files stand on.
 //
 // This file contains, in this order:
 //   - the list of controllers, and main and run, which start podcount;
@@ -19,6 +21,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -330,7 +333,7 @@ func (m *manager) setUp() {
 		if !m.options.IsOn(c.Name) {
 			continue
 		}
-		m.prepare(&c)
+		m.prepare(&c) // c is a copy, so that each manager has its own
 		c.Setup(m, &c)
 		maps.Copy(m.watched, c.watched)
 		m.active = append(m.active, &c)
@@ -622,7 +625,8 @@ func (m *manager) awaitDone(c *Controller) {
 	const pollInterval = 20 * time.Millisecond
 	start := time.Now()
 	for retry.Sleep(m.life.Stop, pollInterval) == nil {
-		// Read the backlog before the queue. A change moves from the backlog to the queue, so it is seen in one of them.
+		// Read the backlog before the queue. A change moves from the backlog to the queue, so it is seen in one of
+		// them.
 		mayGetKeys := c.backlogged() > 0 && time.Since(start) < onceKeysTimeout
 		if c.queue.LeftToTry(onceTries) == 0 && !mayGetKeys {
 			return
@@ -1085,7 +1089,7 @@ type podCount struct {
 	stripped    retry.Pauses[nodeLabel] // the labels that the server has dropped
 	dryRunTexts sync.Map                // by key of a node: what a dry run has logged last
 
-	totalPassedOnAt time.Time   // only passTotalOn uses it
+	totalPassedOnAt time.Time   // only passTotalOn uses it, and no two workers have totalKey at once
 	hasWarned       atomic.Bool // warnOfNoNode has logged its warning
 }
 
@@ -1122,7 +1126,8 @@ func newPodCount(m *manager, c *Controller) *podCount {
 }
 
 // nodeKeys returns the key of a new node. The key of a changed node is added a moment later: another podcount may have
-// written the label, and our cache may be about to receive the pods that it has counted.
+// written the label, and our cache may be about to receive the pods that it has counted. Resync takes care of the nodes
+// that are there at the start.
 func (p *podCount) nodeKeys(change Delta[*Node]) []Key {
 	isNew := change.Old == nil
 	hasChanged := change.Old != nil && change.New != nil && change.Old != change.New
@@ -1163,19 +1168,20 @@ func (p *podCount) postNewPod(pod *Pod) {
 	p.recorder.Event(p.pods.Reference(pod), "Normal", "PodCounted", message)
 }
 
-// resync returns the nodes with wrong labels. Those that need the total come first, because -qps may make the others
+// resync returns the nodes with wrong labels. Those with a wrong total come first, because -qps may make the others
 // wait.
 func (p *podCount) resync() []Key {
-	var needTotal, others []Key
+	var wrongTotals, others []Key
 	someNodeGetsTotal := false
 	for _, node := range p.nodes.All() {
 		if p.options.TotalNodes.Matches(node.Label) {
 			someNodeGetsTotal = true
 		}
 		wrong := p.wrongLabels(node)
+		_, isTotalWrong := wrong[p.options.TotalLabel]
 		switch {
-		case wrong[p.options.TotalLabel] != nil:
-			needTotal = append(needTotal, node.Key())
+		case isTotalWrong:
+			wrongTotals = append(wrongTotals, node.Key())
 		case len(wrong) > 0:
 			others = append(others, node.Key())
 		}
@@ -1183,14 +1189,14 @@ func (p *podCount) resync() []Key {
 	if !someNodeGetsTotal && !p.options.Prune {
 		p.warnOfNoNode()
 	}
-	return append(needTotal, others...)
+	return append(wrongTotals, others...)
 }
 
 func (p *podCount) warnOfNoNode() {
 	isFirst := !p.hasWarned.Swap(true)
 	if isFirst {
-		p.log.Warn("no node gets the total: none matches -total-nodes "+
-			"(a managed cluster hides its control plane; -total-nodes '' means every node)",
+		p.log.Warn("no node gets the total, because no node matches -total-nodes "+
+			"(managed clusters hide their control plane; use -total-nodes '' for every node)",
 			"label", p.options.TotalLabel)
 	}
 }
@@ -1220,19 +1226,22 @@ func (p *podCount) totals() Totals {
 	return totals
 }
 
-// reconcile corrects the labels of one node. For totalKey, it adds the nodes that show the total.
+// reconcile corrects the labels of one node. For totalKey, it adds the nodes with wrong labels.
 func (p *podCount) reconcile(ctx context.Context, key Key) (Result, error) {
 	if key == totalKey {
 		return p.passTotalOn(), nil
 	}
-	node, wrong := p.plan(key)
-	if len(wrong) == 0 || p.isResting(&node.Meta) {
+	node, wrong := p.refresh(key)
+	if len(wrong) == 0 {
 		return Result{}, nil
+	}
+	if p.isResting(&node.Meta) {
+		return Result{}, nil // rest adds the key again
 	}
 	if p.pace.Wait(p.stop) != nil {
 		return Result{}, nil // podcount stops, and leaves this to the next process
 	}
-	node, wrong = p.plan(key) // look again, because the caches may have changed during the wait
+	node, wrong = p.refresh(key) // look again, because the caches may have changed during the wait
 	if len(wrong) == 0 {
 		return Result{}, nil
 	}
@@ -1243,7 +1252,8 @@ func (p *podCount) reconcile(ctx context.Context, key Key) (Result, error) {
 	return Result{}, p.write(ctx, node, wrong)
 }
 
-// passTotalOn adds the nodes that show the total. It does so at most once a second, because it looks at all nodes.
+// passTotalOn adds all nodes with wrong labels, because the total has changed. It does so at most once a second, or
+// once an interval if that is shorter, because it looks at all nodes.
 func (p *podCount) passTotalOn() Result {
 	wait := min(p.options.Interval, time.Second) - time.Since(p.totalPassedOnAt)
 	if wait > 0 {
@@ -1254,23 +1264,51 @@ func (p *podCount) passTotalOn() Result {
 	return Result{}
 }
 
-// labelPatch has the right value of each wrong label of a node: a string, or nil if the node should not have the label.
-type labelPatch map[string]any
+// labelValue is the value of a label, or its absence.
+type labelValue struct {
+	text   string
+	exists bool
+}
+
+// labelOf returns the value of a node's label.
+func labelOf(node *Node, label string) labelValue {
+	text, exists := node.Label(label)
+	return labelValue{text, exists}
+}
+
+// String returns the value for log lines and Events.
+func (v labelValue) String() string {
+	if !v.exists {
+		return "none"
+	}
+	return v.text
+}
+
+// MarshalJSON returns null if the label does not exist. In a merge patch, that removes the label.
+func (v labelValue) MarshalJSON() ([]byte, error) {
+	if !v.exists {
+		return []byte("null"), nil
+	}
+	return json.Marshal(v.text)
+}
+
+// labelPatch has the right value of each wrong label of a node.
+type labelPatch map[string]labelValue
 
 // wrongLabels compares the labels of a node with the caches.
 func (p *podCount) wrongLabels(node *Node) labelPatch {
 	wrong := labelPatch{}
-	check := func(label string, want any) {
-		if labelOf(node, label) != want {
-			wrong[label] = want
+	check := func(label string, right labelValue) {
+		if labelOf(node, label) != right {
+			wrong[label] = right
 		}
 	}
-	var total, own any // nil if the node should not have the label
+	var total, own labelValue // the node should not have these labels
 	if !p.options.Prune && p.options.TotalNodes.Matches(node.Label) {
-		total = strconv.Itoa(p.pods.Len())
+		total = labelValue{strconv.Itoa(p.pods.Len()), true}
 	}
 	if !p.options.Prune {
-		own = strconv.Itoa(p.podsByNode.Count(node.Key().Name))
+		own = labelValue{strconv.Itoa(p.podsByNode.Count(node.Key().Name)), true}
 	}
 	check(p.options.TotalLabel, total)
 	if p.options.NodeLabel != "" {
@@ -1279,17 +1317,9 @@ func (p *podCount) wrongLabels(node *Node) labelPatch {
 	return wrong
 }
 
-// labelOf returns the value of a label as a string, or nil if the node does not have it.
-func labelOf(node *Node, label string) any {
-	value, ok := node.Label(label)
-	if !ok {
-		return nil
-	}
-	return value
-}
-
-// plan returns a node, and its wrong labels except for those that are paused. The node is nil if it is gone.
-func (p *podCount) plan(key Key) (*Node, labelPatch) {
+// refresh returns a node and its wrong labels, except for those that are paused. It ends the pauses of labels that are
+// right now, and it forgets a node that is gone. Then the returned node is nil.
+func (p *podCount) refresh(key Key) (*Node, labelPatch) {
 	node := p.nodes.Get(key)
 	if node == nil {
 		p.forget(key)
@@ -1297,7 +1327,7 @@ func (p *podCount) plan(key Key) (*Node, labelPatch) {
 	}
 	wrong := p.wrongLabels(node)
 	p.endPauses(node, wrong)
-	maps.DeleteFunc(wrong, func(label string, _ any) bool {
+	maps.DeleteFunc(wrong, func(label string, _ labelValue) bool {
 		return p.stripped.Left(nodeLabel{key, node.UID(), label}) > 0
 	})
 	if p.options.DryRun && len(wrong) == 0 {
@@ -1316,7 +1346,7 @@ func (p *podCount) forget(key Key) {
 func (p *podCount) endPauses(node *Node, wrong labelPatch) {
 	for _, label := range []string{p.options.TotalLabel, p.options.NodeLabel} {
 		_, isWrong := wrong[label]
-		isRight := !isWrong && labelOf(node, label) != nil
+		isRight := !isWrong && labelOf(node, label).exists
 		if isRight {
 			p.endPause(nodeLabel{node.Key(), node.UID(), label})
 		}
@@ -1407,7 +1437,7 @@ func (p *podCount) logDryRun(node *Node, wrong labelPatch) {
 func labelChanges(node *Node, labels labelPatch) (changes []logging.Change) {
 	for _, label := range slices.Sorted(maps.Keys(labels)) {
 		verb := "wrote"
-		if labels[label] == nil {
+		if !labels[label].exists {
 			verb = "removed"
 		}
 		changes = append(changes, logging.Change{
@@ -1416,19 +1446,11 @@ func labelChanges(node *Node, labels labelPatch) (changes []logging.Change) {
 			Object: node.Key().String(),
 			Name:   "label",
 			Field:  label,
-			From:   labelText(labelOf(node, label)),
-			To:     labelText(labels[label]),
+			From:   labelOf(node, label).String(),
+			To:     labels[label].String(),
 		})
 	}
 	return changes
-}
-
-// labelText returns the value of a label for log lines and Events.
-func labelText(value any) string {
-	if value == nil {
-		return "none"
-	}
-	return fmt.Sprint(value)
 }
 
 // postChange posts an Event about a label of a node that has changed.
@@ -1613,9 +1635,12 @@ func comparableStatus(installed *Installation, status countStatus) countStatus {
 // reconcile corrects the status of one Count, and posts Events about what has changed.
 func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 	plan := s.plan(key)
+	if plan.isWrong && s.isResting(&plan.count.Meta) {
+		return Result{}, nil // rest adds the key again
+	}
 	if plan.isWrong {
-		if s.isResting(&plan.count.Meta) || s.pace.Wait(s.stop) != nil {
-			return Result{}, nil
+		if s.pace.Wait(s.stop) != nil {
+			return Result{}, nil // podcount stops, and leaves this to the next process
 		}
 		plan = s.plan(key) // look again, because the caches may have changed during the wait
 	}
@@ -1623,17 +1648,19 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 		s.forget(key)
 		return Result{}, nil
 	}
+	// The previous report must be known before the write. If the answer to the write is lost, the next try finds the
+	// new status, and must still report it.
 	previous := s.previousReport(plan)
-	if !plan.isWrong {
-		s.dryRunTexts.Delete(key)
-		s.endPause(plan.count, plan.installed)
-	}
-	if plan.isWrong && s.mayWrite(plan) {
-		isGone, err := s.write(ctx, plan)
+	if plan.isWrong {
+		isGone, err := s.correct(ctx, plan)
 		if err != nil || isGone {
 			return Result{}, err
 		}
+	} else {
+		s.dryRunTexts.Delete(key)
+		s.endPause(plan.count, plan.installed)
 	}
+	// This is also done in a dry run and during a pause, because the report is about the pods, not about the write.
 	s.postReport(plan, previous)
 	return Result{}, nil
 }
@@ -1648,20 +1675,20 @@ func (s *countControl) forget(key Key) {
 	}
 }
 
-// mayWrite reports whether a wrong status may be written now. A dry run logs the write instead. A status that the
-// server has dropped is paused.
-func (s *countControl) mayWrite(plan countPlan) bool {
+// correct writes the right status of a Count. A dry run only logs that, and a status that the server has dropped waits
+// until its pause is over. isGone reports that the server does not have the Count.
+func (s *countControl) correct(ctx context.Context, plan countPlan) (isGone bool, err error) {
 	if s.options.DryRun {
 		s.logDryRun(plan)
-		return false
+		return false, nil
 	}
 	key := plan.count.Key()
 	pause := s.stripped.Left(key, plan.installed)
 	if pause > 0 {
 		s.queue.AddAfter(key, pause)
-		return false
+		return false, nil
 	}
-	return true
+	return s.write(ctx, plan)
 }
 
 // write sends one patch with the right status of a Count. After that, the Count rests. isGone reports that the server
@@ -1762,13 +1789,16 @@ type countReport struct {
 	message string
 }
 
-// specID identifies the spec that a status was computed for. That is observedGeneration, or without it the spec itself.
+// specID identifies the spec that a status was computed for, so that a new one can be told from the previous one. If
+// the status has an observedGeneration, that is enough. Otherwise the two other fields are set.
 type specID struct {
 	observedGeneration wire.Raw
 
-	// Without observedGeneration.
-	spec         countSpec // the present spec of the Count
-	isConsistent bool      // the status can have been computed for that spec
+	spec countSpec // the present spec of the Count
+
+	// isConsistent reports whether healthy, count and the present spec fit together. If they do not, the status was
+	// computed for another spec.
+	isConsistent bool
 }
 
 func specIDOf(count *Count, status countStatus) specID {

@@ -115,9 +115,9 @@ type Reflector[T Object[T]] struct {
 	usesPages    bool      // lists come in pages
 
 	// Watches.
-	fruitlessWatches int  // in a row; see watchPolicies
-	expiredWatches   int  // in a row
-	wasUnreachable   bool // etcd may have been restored from a backup meanwhile; see haveVersionsGoneBack
+	fruitlessWatches int  // since the last list or useful watch; see watchPolicies
+	expiredWatches   int  // since the last useful watch; a list does not reset it
+	mayBeRestored    bool // etcd may have been restored from a backup; see haveVersionsGoneBack
 }
 
 // ReflectorOptions configure a reflector. All fields except Once are required.
@@ -200,7 +200,7 @@ func (r *Reflector[T]) runWhileInstalled(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			r.discoveryOutage.Failed("discovery", "cannot discover", kube.PauseBetweenComplaints(err), "err", err)
+			r.discoveryOutage.Failed("discovery", "cannot ask whether the resource is installed", kube.PauseBetweenComplaints(err), "err", err)
 		} else {
 			r.discoveryOutage.Worked("discovery")
 			r.updateSession(ctx, found)
@@ -374,7 +374,7 @@ func (r *Reflector[T]) relist(ctx context.Context) error {
 	meta, err := r.readPages(ctx, listing)
 	if err != nil {
 		r.planAfterFailedList(listing, err)
-		return err
+		return err // Without Commit, the listing is dropped, and the store does not change.
 	}
 	changes := listing.Commit()
 	r.publish(changes...)
@@ -392,12 +392,13 @@ func (r *Reflector[T]) relist(ctx context.Context) error {
 	r.relistAt = time.Now().Add(jittered(relistInterval, 0.1))
 	r.brokenLists = 0
 	r.fruitlessWatches = 0
-	r.wasUnreachable = false
+	r.mayBeRestored = false
 	r.markSynced()
 	return nil
 }
 
-// planAfterFailedList decides when the next list is tried, and whether it comes in pages.
+// planAfterFailedList decides whether lists come in pages from now on, and whether to look for a restored backup. It
+// also postpones the hourly list.
 func (r *Reflector[T]) planAfterFailedList(listing *Listing[T], err error) {
 	// A list that breaks off or times out may be too large for the server or the network. After two of them in a row,
 	// lists come in pages.
@@ -411,7 +412,7 @@ func (r *Reflector[T]) planAfterFailedList(listing *Listing[T], err error) {
 		r.usesPages = true
 	}
 	if !isRefusal(err) {
-		r.wasUnreachable = true
+		r.mayBeRestored = true
 	}
 	// If the hourly relist failed, watch again before the next try, because events are more urgent. Any other relist
 	// stays due, because resumeVersion is "".
@@ -493,9 +494,8 @@ func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
 	ctx, cancel := context.WithDeadline(ctx, r.relistAt)
 	defer cancel()
 	end := r.openAndConsume(ctx)
-	isStopped := ctx.Err() != nil
-	if isStopped || r.isListDue() {
-		return 0
+	if ctx.Err() != nil || r.isListDue() {
+		return 0 // podcount stops, or a list is due
 	}
 	return r.afterWatch(end)
 }
@@ -507,12 +507,12 @@ func (r *Reflector[T]) openAndConsume(ctx context.Context) watchEnd {
 	body, err := r.client.Stream(ctx, request)
 	if err != nil {
 		if !isRefusal(err) {
-			r.wasUnreachable = true
+			r.mayBeRestored = true
 		}
 		return watchEnd{err: err}
 	}
 	defer body.Close()
-	if r.wasUnreachable && r.haveVersionsGoneBack(ctx) {
+	if r.mayBeRestored && r.haveVersionsGoneBack(ctx) {
 		r.requireRelist("restored")
 		return watchEnd{}
 	}
@@ -542,12 +542,12 @@ func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
 	if r.client.Send(ctx, request, &page) != nil {
 		return false
 	}
-	r.wasUnreachable = false
+	r.mayBeRestored = false
 	newest := page.Metadata.ResourceVersion
 	if !isNewerVersion(r.resumeVersion, newest) {
 		return false
 	}
-	r.log.Info("versions have gone back", "kind", r.kind.Name, "from", r.resumeVersion, "to", newest)
+	r.log.Info("versions have gone back: etcd was probably restored from a backup", "kind", r.kind.Name, "from", r.resumeVersion, "to", newest)
 	return true
 }
 
@@ -606,6 +606,7 @@ func (r *Reflector[T]) apply(event WatchEvent[T]) {
 
 // afterWatch applies the policy for a watch that ended like this, and returns how long to wait before the next request.
 func (r *Reflector[T]) afterWatch(end watchEnd) (wait time.Duration) {
+	// A watch that brought events ends the row of fruitless ones, even if its own end counts as fruitless below.
 	wasUseful := end.events > 0 && !end.isShort()
 	if wasUseful {
 		r.fruitlessWatches = 0
@@ -620,7 +621,8 @@ func (r *Reflector[T]) afterWatch(end watchEnd) (wait time.Duration) {
 			"kind", r.kind.Name, "rv", r.resumeVersion, "err", end.err)
 	}
 	if outcome == watchExpired {
-		// This backoff counts only expired watches. Otherwise an outage before them would delay the relist.
+		// This is not a failure, and has a backoff of its own. The one of recordFailure would also count the failures
+		// of an outage before this, and so delay the relist.
 		r.expiredWatches++
 		wait = retry.Backoff(r.expiredWatches, initialBackoff, maxBackoff)
 	}
@@ -695,12 +697,12 @@ const (
 // watchPolicy says what the reflector does after a watch. The next watch resumes from the last version, unless a relist
 // comes first.
 type watchPolicy struct {
-	// problem is logged as a failure, and the next request waits for the backoff. If it is "", nothing has failed, and
-	// the reflector does not back off.
+	// problem is logged as a failure, and the next request waits for the backoff. If it is "", nothing has failed. Then
+	// there is no wait, except after watchExpired: see afterWatch.
 	problem string
 
-	// relistAfter is how many fruitless watches in a row lead to a relist, including this one. It is 0 if the watch was
-	// not fruitless.
+	// relistAfter is how many fruitless watches since the last list or useful watch lead to a relist, including this
+	// one. It is 0 if the watch was not fruitless.
 	relistAfter int
 
 	// relistReason is a label of the metric podcount_relists_total.
@@ -727,7 +729,7 @@ var watchPolicies = map[watchOutcome]watchPolicy{
 	watchUnavailable: {problem: "cannot watch"},
 
 	// The next watch may get the same event, and fail to decode it again.
-	watchUnreadable: {problem: "watch ended in garbage", relistAfter: 2, relistReason: "garbage"},
+	watchUnreadable: {problem: "cannot decode the watch", relistAfter: 2, relistReason: "garbage"},
 
 	// The connection may be dead. But a server also stays silent if the version is newer than all it knows, because
 	// etcd was restored from a backup.

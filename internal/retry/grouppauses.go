@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// GroupPauses pauses keys that were refused. It also pauses the whole group of a refused key, unless the group is known
-// to accept keys: then every key of the group would be refused. No key is the zero value of K, and no group that of G.
+// GroupPauses pauses keys that were refused. If the group of such a key is not known to accept keys, it also pauses the
+// whole group, because the group may be why the key was refused. No key is the zero value of K, and no group that of G.
 // The zero value of GroupPauses is ready for use. Safe for concurrent use.
 type GroupPauses[K, G comparable] struct {
 	keys Pauses[K]
@@ -20,7 +20,7 @@ type GroupPauses[K, G comparable] struct {
 	pausedUntil time.Time
 }
 
-// Refused pauses a key for d, because it was refused. It reports whether this is the only key that is paused.
+// Refused pauses a key for d, because it was refused. It reports whether no key was paused before.
 //
 // If two different keys are refused in a row, the group is no longer known to accept keys.
 func (p *GroupPauses[K, G]) Refused(key K, group G, d time.Duration) (isFirst bool) {

@@ -12,7 +12,7 @@ type Pauses[K comparable] struct {
 	ends map[K]time.Time
 }
 
-// Begin pauses a key for d from now on. It reports whether this is the only pause.
+// Begin pauses a key for d from now on. It reports whether no key was paused before.
 func (p *Pauses[K]) Begin(key K, d time.Duration) (isFirst bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
