@@ -29,6 +29,8 @@ import (
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
 	"podcount/internal/labels"
+	"podcount/internal/logging"
+	"podcount/internal/metrics"
 	"podcount/internal/options"
 	"podcount/internal/process"
 	"podcount/internal/suite"
@@ -63,7 +65,7 @@ func countingManager(t testing.TB) *manager {
 
 // idleManager is a manager that runs nothing, and has no client.
 func idleManager(t testing.TB, o *options.Options) *manager {
-	return newManager(o, nil, process.NewLifetime(t.Context(), 0), quietLog(), nil)
+	return newManager(o, nil, process.NewLifetime(t.Context(), 0), metrics.NewRegistry(), &logging.Outputs{Log: quietLog()})
 }
 
 // idleController is a controller that is ready for its Setup.
@@ -955,7 +957,7 @@ func TestDecompressionBombsAreNotHeld(t *testing.T) {
 	defer server.Close()
 	base, _ := url.Parse(server.URL)
 	client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, nil,
-		quietLog())
+		quietLog(), metrics.NewRegistry())
 	defer client.Close()
 	var answer json.RawMessage
 	err := client.Send(t.Context(), kube.Request{Method: http.MethodGet, Path: "/api/v1/nodes/n"}, &answer)

@@ -130,13 +130,13 @@ func connectAndRun(
 		return options.UsageError{Err: err}
 	}
 	defer cfg.Close()
-	log := &Log{Logger: out.Log, Registry: metrics.NewRegistry()}
-	client := newClient(o, cfg, dial, log)
-	log.Info("podcount starts", "version", version, "server", cfg.Server.Redacted(), "from", cfg.Source)
+	registry := metrics.NewRegistry()
+	client := newClient(o, cfg, dial, out.Log, registry)
+	out.Log.Info("podcount starts", "version", version, "server", cfg.Server.Redacted(), "from", cfg.Source)
 
 	life := process.NewLifetime(ctx, drainTimeout)
 	defer life.End()
-	m := newManager(o, client, life, log, out)
+	m := newManager(o, client, life, registry, out)
 	if o.LeaderElect && !o.DryRun {
 		m.joinElection(kubeconfig.OwnNamespace(ctx))
 	}
@@ -165,26 +165,22 @@ func parseFlags(args []string, stdout io.Writer) (*options.Options, error) {
 	return options.Parse(args, stdout, program)
 }
 
-// Log is podcount's log and its metrics. Safe for concurrent use.
-type Log struct {
-	*slog.Logger
-	*metrics.Registry
-}
-
 // levelRequest is the level at which requests are logged. The flag -v N logs the slog level -N and above, so this is
 // -v 6. slog.LevelDebug is -v 4, and levelFlow is -v 2.
 const levelRequest = slog.Level(-6)
 
 // newClient makes the client that all parts of podcount share. It counts and logs each request.
-func newClient(o *options.Options, cfg *kubeconfig.Config, dial kube.Dialer, log *Log) *kube.Client {
+func newClient(
+	o *options.Options, cfg *kubeconfig.Config, dial kube.Dialer, log *slog.Logger, registry *metrics.Registry,
+) *kube.Client {
 	return kube.NewClient(cfg, kube.Options{
 		Dial:         dial,
 		UserAgent:    "podcount/" + version + " (" + runtime.GOOS + "/" + runtime.GOARCH + ")",
 		FieldManager: "podcount",
 		DryRun:       o.DryRun,
 		Observe: func(ctx context.Context, e kube.Exchange) {
-			log.Count("rest_client_requests_total", e.Code, e.Method, e.Host)
-			log.Observe(e.Start, "rest_client_request_duration_seconds", e.Method, e.Host)
+			registry.Count("rest_client_requests_total", e.Code, e.Method, e.Host)
+			registry.Observe(e.Start, "rest_client_request_duration_seconds", e.Method, e.Host)
 			took := time.Since(e.Start).Round(time.Microsecond)
 			log.Log(ctx, levelRequest, e.Method+" "+e.URI, "status", e.Status, "took", took)
 		},
@@ -192,12 +188,14 @@ func newClient(o *options.Options, cfg *kubeconfig.Config, dial kube.Dialer, log
 }
 
 // newRecorder makes the recorder of Events. A dry run posts no Events. It logs them at -v 2 instead.
-func newRecorder(o *options.Options, client *kube.Client, log *Log) *events.Recorder {
+func newRecorder(
+	o *options.Options, client *kube.Client, log *slog.Logger, registry *metrics.Registry,
+) *events.Recorder {
 	eventOptions := events.Options{
 		Sink:     events.NewSink(client),
 		Instance: hostname(),
-		Log:      log.Logger,
-		Metrics:  log.Registry,
+		Log:      log,
+		Metrics:  registry,
 	}
 	if o.DryRun {
 		eventOptions.DryRun = func(about events.Reference, reason, message string) {
@@ -220,7 +218,8 @@ func hostname() string {
 type manager struct {
 	options  *options.Options
 	client   *kube.Client
-	log      *Log
+	log      *slog.Logger
+	metrics  *metrics.Registry
 	out      *logging.Outputs
 	recorder *events.Recorder
 	life     *process.Lifetime
@@ -254,14 +253,16 @@ type reflector interface {
 
 // newManager makes a manager whose caches request as little as possible. Setup of a controller widens them.
 func newManager(
-	o *options.Options, client *kube.Client, life *process.Lifetime, log *Log, out *logging.Outputs,
+	o *options.Options, client *kube.Client, life *process.Lifetime, registry *metrics.Registry,
+	out *logging.Outputs,
 ) *manager {
 	m := &manager{
 		options:  o,
 		client:   client,
-		log:      log,
+		log:      out.Log,
+		metrics:  registry,
 		out:      out,
-		recorder: newRecorder(o, client, log),
+		recorder: newRecorder(o, client, out.Log, registry),
 		life:     life,
 		started:  time.Now(),
 		leading:  make(chan struct{}),
@@ -290,8 +291,8 @@ func NewCache[T Object[T]](m *manager, kind Kind[T]) *Reflector[T] {
 		Client:  m.client,
 		Kind:    kind,
 		Store:   NewStore[T](),
-		Log:     m.log.Logger,
-		Metrics: m.log.Registry,
+		Log:     m.log,
+		Metrics: m.metrics,
 		Once:    m.options.Once,
 	})
 }
@@ -300,10 +301,10 @@ func NewCache[T Object[T]](m *manager, kind Kind[T]) *Reflector[T] {
 // value is 1.
 func (m *manager) setCountersToZero() {
 	for _, result := range []string{"failed", "stripped"} {
-		m.log.Set(0, "podcount_label_patches_total", result)
-		m.log.Set(0, "podcount_status_patches_total", result)
+		m.metrics.Set(0, "podcount_label_patches_total", result)
+		m.metrics.Set(0, "podcount_status_patches_total", result)
 	}
-	m.log.Set(0, "podcount_events_total", "dropped")
+	m.metrics.Set(0, "podcount_events_total", "dropped")
 }
 
 // joinElection makes the controllers wait until this replica leads. The client then refuses writes while it does not
@@ -318,7 +319,7 @@ func (m *manager) joinElection(ownNamespace string) {
 		RenewDeadline: o.RenewDeadline,
 		RetryPeriod:   o.RetryPeriod,
 		ReleaseLimit:  releaseTimeout,
-		Log:           m.log.Logger,
+		Log:           m.log,
 		OnLost: func(err error) {
 			m.life.Fail(err)
 			m.life.CutRequests(err)
@@ -344,8 +345,8 @@ func (m *manager) setUp() {
 func (m *manager) prepare(c *Controller) {
 	c.isOnce = m.options.Once
 	c.watched = map[reflector]struct{}{}
-	c.panics = logging.NewPanics(m.log.Logger, "a controller", "controller", c.Name)
-	c.outage = logging.NewOutage(m.log.Logger, c.Name, "writing again", "controller", c.Name)
+	c.panics = logging.NewPanics(m.log, "a controller", "controller", c.Name)
+	c.outage = logging.NewOutage(m.log, c.Name, "writing again", "controller", c.Name)
 	c.resting = new(sync.Map)
 	c.tally = tally.New[Key]()
 	c.stop = m.life.Stop
@@ -354,8 +355,8 @@ func (m *manager) prepare(c *Controller) {
 		Backoff:    5 * time.Millisecond,
 		MaxBackoff: 30 * time.Second,
 		IsUrgent:   c.callIsUrgent,
-		Log:        m.log.Logger,
-		Metrics:    m.log.Registry,
+		Log:        m.log,
+		Metrics:    m.metrics,
 	})
 	c.pace = ratelimit.NewBucket(m.options.QPS, m.options.Burst)
 	if m.options.DryRun {
@@ -709,7 +710,7 @@ func (m *manager) summarizeController(c *Controller) {
 // serve starts the server of -listen. The caller must close it.
 func (m *manager) serve() (*listen.Server, error) {
 	address := m.options.Listen
-	server, err := listen.Listen(m.life.Stop, address, m.pages(), m.log.Logger)
+	server, err := listen.Listen(m.life.Stop, address, m.pages(), m.log)
 	if err != nil {
 		return nil, fmt.Errorf("-listen %s: %w", address, err)
 	}
@@ -730,7 +731,7 @@ func (m *manager) pages() http.Handler {
 		State:      func() any { return m.state() },
 		Metrics: func() string {
 			m.setGauges()
-			return m.log.Text()
+			return m.metrics.Text()
 		},
 	})
 }
@@ -815,9 +816,9 @@ func (m *manager) setGauges() {
 		cache.SetGauges()
 	}
 	if background.IsClosed(m.pods.Synced()) {
-		m.log.Set(float64(m.pods.Len()), "podcount_pods")
+		m.metrics.Set(float64(m.pods.Len()), "podcount_pods")
 	} else {
-		m.log.Remove("podcount_pods")
+		m.metrics.Remove("podcount_pods")
 	}
 	for _, c := range m.active {
 		m.setQueueGauges(c)
@@ -825,19 +826,19 @@ func (m *manager) setGauges() {
 	if m.election != nil {
 		m.setLeaderGauge()
 	}
-	m.log.Set(float64(m.out.Stderr.Lost()), "podcount_lines_dropped_total", "stderr")
-	m.log.Set(float64(m.out.Stdout.Lost()), "podcount_lines_dropped_total", "stdout")
-	m.log.Set(1, "podcount_build_info", version, runtime.Version())
-	metrics.SetProcess(m.log.Registry, m.started)
+	m.metrics.Set(float64(m.out.Stderr.Lost()), "podcount_lines_dropped_total", "stderr")
+	m.metrics.Set(float64(m.out.Stdout.Lost()), "podcount_lines_dropped_total", "stdout")
+	m.metrics.Set(1, "podcount_build_info", version, runtime.Version())
+	metrics.SetProcess(m.metrics, m.started)
 }
 
 // setQueueGauges sets the gauges of a controller's queue, or removes them if the controller cannot work yet.
 func (m *manager) setQueueGauges(c *Controller) {
 	c.queue.SetGauges()
 	if !m.mayBegin(c) {
-		m.log.Remove("workqueue_depth", c.Name)
-		m.log.Remove("workqueue_unfinished_work_seconds", c.Name)
-		m.log.Remove("workqueue_longest_running_processor_seconds", c.Name)
+		m.metrics.Remove("workqueue_depth", c.Name)
+		m.metrics.Remove("workqueue_unfinished_work_seconds", c.Name)
+		m.metrics.Remove("workqueue_longest_running_processor_seconds", c.Name)
 	}
 }
 
@@ -856,7 +857,7 @@ func (m *manager) setLeaderGauge() {
 	if m.election.MayWrite() == nil {
 		gauge = 1
 	}
-	m.log.Set(gauge, "leader_election_master_status", m.options.LeaseName)
+	m.metrics.Set(gauge, "leader_election_master_status", m.options.LeaseName)
 }
 
 // Controller is one of podcount's jobs. Its keys stand for objects that may be wrong: changes of the objects that it
@@ -1079,7 +1080,7 @@ const strippedPause = 10 * time.Minute
 type podCount struct {
 	*Controller
 	options  *options.Options
-	log      *Log
+	log      *slog.Logger
 	recorder *events.Recorder
 
 	nodes      *Reflector[*Node]
@@ -1471,7 +1472,7 @@ func (p *podCount) postChange(node *Node, change logging.Change) {
 type countControl struct {
 	*Controller
 	options  *options.Options
-	log      *Log
+	log      *slog.Logger
 	recorder *events.Recorder
 
 	counts       *Reflector[*Count]

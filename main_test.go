@@ -92,14 +92,11 @@ func noCredential(context.Context, *kubeconfig.Credential) (*kubeconfig.Credenti
 	return &kubeconfig.Credential{}, nil
 }
 
-func newLog(w io.Writer, level slog.Level) *Log {
-	return &Log{
-		Logger:   slog.New(logging.NewHandler(w, logging.Style{}, level)),
-		Registry: metrics.NewRegistry(),
-	}
+func newLog(w io.Writer, level slog.Level) *slog.Logger {
+	return slog.New(logging.NewHandler(w, logging.Style{}, level))
 }
 
-func quietLog() *Log { return newLog(io.Discard, slog.LevelInfo) }
+func quietLog() *slog.Logger { return newLog(io.Discard, slog.LevelInfo) }
 
 // withController adds a controller for the time of a test.
 func withController(t *testing.T, c Controller) {
@@ -618,7 +615,7 @@ type podReflector struct {
 
 func newPodReflector(o behaviours.ReflectorOptions) behaviours.Reflector {
 	log := newLog(o.Log, slog.LevelDebug)
-	client := newClient(&options.Options{}, o.Config, o.Dial, log)
+	client := newClient(&options.Options{}, o.Config, o.Dial, log, metrics.NewRegistry())
 	kind := Kind[*Pod]{
 		Name:          "Pod",
 		API:           "/api/v1",

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"podcount/internal/fakekube"
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
+	"podcount/internal/metrics"
 	"podcount/internal/options"
 	"podcount/internal/retry"
 	"podcount/internal/suite"
@@ -35,13 +37,13 @@ type reflected struct {
 }
 
 // newPodCache makes a reflector of pods with a store of its own.
-func newPodCache(client *kube.Client, log *Log, kind Kind[*Pod]) *Reflector[*Pod] {
+func newPodCache(client *kube.Client, log *slog.Logger, kind Kind[*Pod]) *Reflector[*Pod] {
 	return NewReflector(ReflectorOptions[*Pod]{
 		Client:  client,
 		Kind:    kind,
 		Store:   NewStore[*Pod](),
-		Log:     log.Logger,
-		Metrics: log.Registry,
+		Log:     log,
+		Metrics: metrics.NewRegistry(),
 	})
 }
 
@@ -50,7 +52,7 @@ func reflectOn(t *testing.T, f *fakekube.Server) *reflected {
 	log := newLog(r.log, levelRequest)
 	base, _ := url.Parse("http://127.0.0.1:1")
 	client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential},
-		r.net.Dial, log)
+		r.net.Dial, log, metrics.NewRegistry())
 	kind := Kind[*Pod]{
 		Name:     "Pod",
 		API:      "/api/v1",
@@ -860,7 +862,7 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) { // of two million objects, the last few
 		base, _ := url.Parse("http://127.0.0.1:1")
 		client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential},
-			f.ServeIn(t).Dial, quietLog())
+			f.ServeIn(t).Dial, quietLog(), metrics.NewRegistry())
 		defer client.Close()
 		r := newPodCache(client, quietLog(), *podKind())
 		r.kind.API, r.kind.Resource = "/api/v1", "pods"
