@@ -629,7 +629,7 @@ func (m *manager) awaitDone(c *Controller) {
 		// Read the backlog before the queue. A change moves from the backlog to the queue, so it is seen in one of
 		// them.
 		mayGetKeys := c.backlogged() > 0 && time.Since(start) < onceKeysTimeout
-		if c.queue.LeftToTry(onceTries) == 0 && !mayGetKeys {
+		if c.queue.CountPending(onceTries) == 0 && !mayGetKeys {
 			return
 		}
 	}
@@ -662,7 +662,7 @@ func (m *manager) endOnce(after string) {
 // describeLeft names the objects that -once could not make right. It returns "" if there are none.
 func (c *Controller) describeLeft() string {
 	const maxNames = 10
-	keys := c.queue.Left()
+	keys := c.queue.Pending()
 	left := len(keys) + c.backlogged()
 	if left == 0 {
 		return ""

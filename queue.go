@@ -32,19 +32,19 @@ type Result struct {
 // Safe for concurrent use. There is no lock, because one goroutine owns the state: see run.
 type Queue[K comparable] struct {
 	options QueueOptions[K]
-	ctx     context.Context // When it has ended, the queue has ended.
-	ops     chan func()     // functions for the owner to run
-	out     chan K          // keys for Get
+	ctx     context.Context // The queue ends with it.
+	ops     chan func()     // carries functions to the owner, which runs them
+	out     chan K          // carries keys from the owner to Get
 
 	// Only the owner uses the fields below.
-	items        map[K]*queueItem[K] // every key that is ready, with a worker, or waiting for a time
+	items        map[K]*queueItem[K] // every key that is ready, with a worker, or waiting
 	ordinary     keyLine[K]          // keys that are ready and not urgent
 	urgent       keyLine[K]          // keys that are ready and urgent
 	urgentInARow int                 // how many urgent keys were handed out since the last ordinary one
-	lastTaken    time.Time           // when a worker last took a key
+	lastGetAt    time.Time           // when a worker last got a key
 }
 
-// QueueOptions describe a queue. All of them are required except IsUrgent.
+// QueueOptions configure a queue. All of them are required except IsUrgent.
 type QueueOptions[K comparable] struct {
 	// Name is the controller's name, for the log and the metrics.
 	Name string
@@ -53,17 +53,16 @@ type QueueOptions[K comparable] struct {
 	Backoff    time.Duration
 	MaxBackoff time.Duration
 
-	// IsUrgent reports whether a key goes before the ordinary ones. It is asked when the key becomes ready, and when it
-	// is added again while it is ready. The owner calls it, so it must return at once and must not call the queue.
-	// nil means that no key is urgent.
+	// IsUrgent reports whether a key goes before the ordinary ones. The queue calls it when the key becomes ready, and
+	// when the key is added again while it is ready. It must return at once, and must not call the queue's methods.
+	// If it is nil, no key is urgent.
 	IsUrgent func(K) bool
 
 	Log     *slog.Logger
 	Metrics *metrics.Registry // gets the metrics whose names begin with workqueue_
 }
 
-// NewQueue starts a queue, which ends with ctx. A queue that has ended takes no more keys and hands out none, but a
-// worker may still call Done.
+// NewQueue starts a queue, which ends with ctx. After that, Get returns no key, and all other methods do nothing.
 func NewQueue[K comparable](ctx context.Context, o QueueOptions[K]) *Queue[K] {
 	if o.IsUrgent == nil {
 		o.IsUrgent = func(K) bool { return false }
@@ -79,12 +78,13 @@ func NewQueue[K comparable](ctx context.Context, o QueueOptions[K]) *Queue[K] {
 	return q
 }
 
-// Add marks keys as having work to do. It never blocks for long.
+// Add marks keys as having work to do. It does not wait for workers.
 func (q *Queue[K]) Add(keys ...K) {
 	q.update("add", func(item *queueItem[K]) { item.dirty = true }, keys...)
 }
 
-// AddAfter adds the key after d. If the key is due to be added already, the earlier time counts.
+// AddAfter adds the key after d. If an earlier AddAfter of the key has not come due, the earlier of the two times
+// counts.
 func (q *Queue[K]) AddAfter(key K, d time.Duration) {
 	q.update("add later", func(item *queueItem[K]) {
 		at := time.Now().Add(d)
@@ -113,15 +113,10 @@ func (q *Queue[K]) Done(key K, result Result, err error) (failures int) {
 		item.stage = stageWaiting
 		if err == nil {
 			item.failures = 0
-			return
+		} else {
+			q.backOff(item, result.RetryAfter)
 		}
-		item.failures++
 		failures = item.failures
-		backoff := retry.Backoff(failures, q.options.Backoff, q.options.MaxBackoff)
-		item.notBefore = time.Now().Add(max(backoff, result.RetryAfter))
-		item.dirty = true
-		q.settleAt(key, item.notBefore)
-		q.options.Metrics.Count("workqueue_retries_total", q.options.Name)
 	}, key)
 	if err == nil && result.RequeueAfter > 0 {
 		q.AddAfter(key, result.RequeueAfter)
@@ -129,12 +124,12 @@ func (q *Queue[K]) Done(key K, result Result, err error) (failures int) {
 	return failures
 }
 
-// Left returns, in no particular order, the keys that have work to do: those that are ready, that a worker has, that
+// Pending returns, in no particular order, the keys that have work to do: those that are ready, that a worker has, that
 // wait for their backoff, or that AddAfter adds within a second.
-func (q *Queue[K]) Left() (keys []K) {
+func (q *Queue[K]) Pending() (keys []K) {
 	q.do(func() {
 		for key, item := range q.items {
-			if item.isLeft() {
+			if item.isPending() {
 				keys = append(keys, key)
 			}
 		}
@@ -142,11 +137,11 @@ func (q *Queue[K]) Left() (keys []K) {
 	return keys
 }
 
-// LeftToTry counts the keys that Left returns, without those that have failed at least maxFailures times in a row.
-func (q *Queue[K]) LeftToTry(maxFailures int) (count int) {
+// CountPending counts the pending keys that have failed fewer than maxFailures times in a row.
+func (q *Queue[K]) CountPending(maxFailures int) (count int) {
 	q.do(func() {
 		for _, item := range q.items {
-			if item.isLeft() && item.failures < maxFailures {
+			if item.isPending() && item.failures < maxFailures {
 				count++
 			}
 		}
@@ -154,10 +149,10 @@ func (q *Queue[K]) LeftToTry(maxFailures int) (count int) {
 	return count
 }
 
-// QueueState describes a queue for people, as JSON.
+// QueueState is the state of a queue, in a form that people can read as JSON.
 type QueueState struct {
-	Keys          int                `json:"keys"`          // all that the queue knows
-	Ready         int                `json:"ready"`         // that wait for a worker
+	Keys          int                `json:"keys"`          // the number of keys that the queue knows
+	Ready         int                `json:"ready"`         // the number of keys that wait for a worker
 	SecondsAtWork map[string]float64 `json:"secondsAtWork"` // how long a worker has had each key
 }
 
@@ -174,7 +169,7 @@ func (q *Queue[K]) State() (state QueueState) {
 	return state
 }
 
-// SetGauges updates the gauges, which must be done before each scrape.
+// SetGauges updates the queue's gauges in Metrics. Call it before each scrape.
 func (q *Queue[K]) SetGauges() {
 	state := q.State()
 	total := 0.0
@@ -188,8 +183,8 @@ func (q *Queue[K]) SetGauges() {
 	q.options.Metrics.Set(longest, "workqueue_longest_running_processor_seconds", q.options.Name)
 }
 
-// Stuck describes what has not moved for longer than limit: a key that a worker has, or the keys that are ready. It
-// returns "" if everything moves.
+// Stuck describes what has made no progress for longer than limit: a worker with its key, or the keys that are ready.
+// It returns "" if nothing is stuck.
 func (q *Queue[K]) Stuck(limit time.Duration) (problem string) {
 	q.do(func() {
 		problem = q.describeStuckWorker(limit)
@@ -209,18 +204,18 @@ type queueItem[K comparable] struct {
 	// added, because the worker may not have seen the change.
 	dirty bool
 
-	// isUrgent means that the key, if it is ready, is in Queue.urgent.
+	// isUrgent means that the key is in Queue.urgent, if it is ready.
 	isUrgent bool
 
 	stage      queueStage
-	slot       uint32    // where the key is in its keyLine, if it is ready
+	slot       uint32    // the number of the key's slot in its keyLine, if it is ready
 	stageBegan time.Time // when the key became ready, or when the worker took it
 
-	notBefore time.Time // the end of the key's backoff; it is not ready before
-	addAt     time.Time // when the key becomes dirty because of AddAfter; zero if it does not
+	notBefore time.Time // the end of the key's backoff
+	addAt     time.Time // when AddAfter makes the key dirty, or zero
 }
 
-// queueStage says how far a key has come on its way to a worker.
+// queueStage is how far a key has come on its way to a worker.
 type queueStage uint8
 
 const (
@@ -229,15 +224,14 @@ const (
 	stageWorking                   // a worker has it
 )
 
-// isLeft reports whether the key has work to do, now or within a second.
-func (item *queueItem[K]) isLeft() bool {
+// isPending reports whether the key has work to do, now or within a second.
+func (item *queueItem[K]) isPending() bool {
 	isDueSoon := !item.addAt.IsZero() && time.Until(item.addAt) < time.Second
 	return item.dirty || item.stage != stageWaiting || isDueSoon
 }
 
-// run is the owner: the one goroutine that reads and writes the queue's state, so that nothing needs a lock. Any other
-// goroutine that needs the state sends the owner a function to run, with do or update. Only the owner calls the
-// methods below these two.
+// run is the owner: the only goroutine that reads and writes the queue's state. Other goroutines call do or update,
+// which send the owner a function to run. All methods below those two run on the owner.
 func (q *Queue[K]) run() {
 	for {
 		next := q.next()
@@ -258,8 +252,8 @@ func (q *Queue[K]) run() {
 	}
 }
 
-// do has the owner run op, and waits until that has returned. It does nothing if the queue has ended. The owner
-// itself must not call it.
+// do has the owner run op, and waits until op has returned. It does nothing if the queue has ended. The owner itself
+// must not call it.
 func (q *Queue[K]) do(op func()) {
 	done := make(chan struct{})
 	opThenDone := func() {
@@ -273,8 +267,8 @@ func (q *Queue[K]) do(op func()) {
 	}
 }
 
-// update changes what the queue knows about these keys, and then settles each. step names the change in the log. The
-// owner itself must not call it.
+// update applies a change to each of the keys, and then settles it. step names the change in the log. The owner itself
+// must not call it.
 func (q *Queue[K]) update(step string, change func(*queueItem[K]), keys ...K) {
 	if len(keys) == 0 {
 		return
@@ -293,15 +287,25 @@ func (q *Queue[K]) update(step string, change func(*queueItem[K]), keys ...K) {
 	})
 }
 
-// settleAt settles the key again when its time has come. The timer is never stopped: if the key no longer waits for
-// this time, settle changes nothing.
+// backOff makes a key that failed wait for its backoff or for retryAfter, whichever is longer.
+func (q *Queue[K]) backOff(item *queueItem[K], retryAfter time.Duration) {
+	item.failures++
+	backoff := retry.Backoff(item.failures, q.options.Backoff, q.options.MaxBackoff)
+	item.notBefore = time.Now().Add(max(backoff, retryAfter))
+	item.dirty = true
+	q.settleAt(item.key, item.notBefore)
+	q.options.Metrics.Count("workqueue_retries_total", q.options.Name)
+}
+
+// settleAt settles the key at a later time. Its timer is never stopped: if the key no longer waits for this time,
+// settle changes nothing.
 func (q *Queue[K]) settleAt(key K, at time.Time) {
 	noChange := func(*queueItem[K]) {}
 	time.AfterFunc(time.Until(at), func() { q.update("wake", noChange, key) })
 }
 
-// settle moves a key to the stage where it belongs now, or forgets it if it has nothing to wait for. It is called after
-// every change to a key, and when a time comes that a key has waited for.
+// settle moves a key to the stage where it belongs now, or forgets it if it has nothing to wait for. It runs after
+// every change to a key, and at the end of each wait.
 func (q *Queue[K]) settle(item *queueItem[K]) {
 	now := time.Now()
 	isDue := !item.addAt.IsZero() && !now.Before(item.addAt)
@@ -309,15 +313,15 @@ func (q *Queue[K]) settle(item *queueItem[K]) {
 		item.addAt = time.Time{}
 		item.dirty = true
 	}
-	backoffIsOver := !now.Before(item.notBefore)
-	isIdle := item.stage == stageWaiting && !item.dirty && item.addAt.IsZero()
+	isBackoffOver := !now.Before(item.notBefore)
+	hasNothingToWaitFor := !item.dirty && item.addAt.IsZero()
 	switch {
-	case item.stage == stageWaiting && item.dirty && backoffIsOver:
+	case item.stage == stageWaiting && item.dirty && isBackoffOver:
 		q.makeReady(item, now)
+	case item.stage == stageWaiting && hasNothingToWaitFor:
+		delete(q.items, item.key)
 	case item.stage == stageReady && !item.isUrgent && q.options.IsUrgent(item.key):
 		q.makeUrgent(item)
-	case isIdle:
-		delete(q.items, item.key)
 	}
 }
 
@@ -337,7 +341,7 @@ func (q *Queue[K]) makeUrgent(item *queueItem[K]) {
 	q.urgent.add(item)
 }
 
-// startWork notes that a worker has just received a key.
+// startWork records that a worker has just received a key.
 func (q *Queue[K]) startWork(item *queueItem[K]) {
 	q.options.Metrics.Observe(item.stageBegan, "workqueue_queue_duration_seconds", q.options.Name)
 	q.lineOf(item).remove(item)
@@ -346,9 +350,9 @@ func (q *Queue[K]) startWork(item *queueItem[K]) {
 	} else {
 		q.urgentInARow = 0
 	}
-	q.lastTaken = time.Now()
+	q.lastGetAt = time.Now()
 	item.stage = stageWorking
-	item.stageBegan = q.lastTaken
+	item.stageBegan = q.lastGetAt
 	item.dirty = false
 	q.logStep("get", item)
 }
@@ -356,8 +360,9 @@ func (q *Queue[K]) startWork(item *queueItem[K]) {
 // maxUrgentInARow is how many urgent keys are handed out in a row while ordinary ones are ready.
 const maxUrgentInARow = 3
 
-// next returns the key to hand out next, nil if none is ready. Urgent keys go first. But keys that become urgent again
-// and again must not keep the others waiting forever, so an ordinary key has its turn after maxUrgentInARow of them.
+// next returns the key to hand out next, or nil if none is ready. Urgent keys go first, but an ordinary key has its
+// turn after maxUrgentInARow of them. Otherwise a steady stream of urgent keys would keep the ordinary ones waiting
+// forever.
 func (q *Queue[K]) next() *queueItem[K] {
 	urgent := q.urgent.first()
 	ordinary := q.ordinary.first()
@@ -368,7 +373,7 @@ func (q *Queue[K]) next() *queueItem[K] {
 	return urgent
 }
 
-// lineOf returns the line for a key that is ready.
+// lineOf returns the line that a ready key belongs to.
 func (q *Queue[K]) lineOf(item *queueItem[K]) *keyLine[K] {
 	if item.isUrgent {
 		return &q.urgent
@@ -395,8 +400,8 @@ func (q *Queue[K]) describeStuckLine(limit time.Duration) string {
 			longestWait = max(longestWait, time.Since(first.stageBegan))
 		}
 	}
-	// A key may wait for long in a line that moves.
-	stuckFor := min(longestWait, time.Since(q.lastTaken))
+	// A key may wait long in a line that moves, so the time since the last Get counts too.
+	stuckFor := min(longestWait, time.Since(q.lastGetAt))
 	if stuckFor <= limit {
 		return ""
 	}
@@ -406,7 +411,7 @@ func (q *Queue[K]) describeStuckLine(limit time.Duration) string {
 // logStep logs a key's state after a step.
 func (q *Queue[K]) logStep(step string, item *queueItem[K]) {
 	if !q.options.Log.Enabled(q.ctx, slog.LevelDebug) {
-		return // Without this check, the arguments would be built for nothing.
+		return // This saves building the arguments.
 	}
 	q.options.Log.Debug("queue: "+step,
 		"controller", q.options.Name,
@@ -418,17 +423,19 @@ func (q *Queue[K]) logStep(step string, item *queueItem[K]) {
 		"later", max(0, time.Until(item.addAt)))
 }
 
-// keyLine holds keys that are ready, in the order in which they became so. A key may also leave from the middle: its
-// slot becomes a gap.
+// keyLine holds keys that are ready, oldest first. A key that is removed from the middle leaves a gap.
+//
+// Slots are numbered in order, and the numbers wrap around after the largest uint32. The differences of two numbers
+// stay right, because they wrap around as well.
 type keyLine[K comparable] struct {
-	slots []*queueItem[K] // A gap is nil. The first slot is never a gap.
-	start uint32          // the number of the first slot; each slot after it has the next number
+	slots []*queueItem[K] // nil for a gap; the first slot is never a gap
+	start uint32          // the number of the first slot
 	gaps  int             // how many slots are gaps
 }
 
 func (l *keyLine[K]) len() int { return len(l.slots) - l.gaps }
 
-// first returns the key that has waited longest, nil if there is none.
+// first returns the key that has waited longest, or nil if there is none.
 func (l *keyLine[K]) first() *queueItem[K] {
 	if len(l.slots) == 0 {
 		return nil
@@ -437,7 +444,6 @@ func (l *keyLine[K]) first() *queueItem[K] {
 }
 
 func (l *keyLine[K]) add(item *queueItem[K]) {
-	// The number may overflow. So may the subtraction in remove, and the index is right again.
 	item.slot = l.start + uint32(len(l.slots))
 	l.slots = append(l.slots, item)
 }
@@ -455,8 +461,8 @@ func (l *keyLine[K]) remove(item *queueItem[K]) {
 	}
 }
 
-// closeGaps moves the keys together. It runs only when more than half of the slots are gaps, so that it costs little
-// for each key that has left.
+// closeGaps moves the keys together. It runs only when more than half of the slots are gaps, so its cost per removed
+// key is constant.
 func (l *keyLine[K]) closeGaps() {
 	old := l.slots
 	l.slots = make([]*queueItem[K], 0, len(old)-l.gaps)

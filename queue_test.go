@@ -269,7 +269,7 @@ func TestFailedKeyWaitsForRetryAfter(t *testing.T) {
 	})
 }
 
-func TestLeftToTryLeavesOutKeysThatFailedOften(t *testing.T) {
+func TestCountPendingSkipsKeysThatFailedOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := testQueue(t)
 		q.Add("bad", "good")
@@ -277,11 +277,11 @@ func TestLeftToTryLeavesOutKeysThatFailedOften(t *testing.T) {
 		q.AddAfter("late", time.Hour)
 		wantReady(t, q, "bad", "good")
 		q.Done("bad", Result{}, errors.New("failed"))
-		testkit.WantNumber(t, "keys left", len(q.Left()), 3)
-		testkit.WantNumber(t, "keys that have failed less than twice", q.LeftToTry(2), 3)
-		testkit.WantNumber(t, "keys that have not failed", q.LeftToTry(1), 2)
+		testkit.WantNumber(t, "keys left", len(q.Pending()), 3)
+		testkit.WantNumber(t, "keys that have failed less than twice", q.CountPending(2), 3)
+		testkit.WantNumber(t, "keys that have not failed", q.CountPending(1), 2)
 		done(q, "good")
-		testkit.WantNumber(t, "keys that have not failed after a success", q.LeftToTry(1), 1)
+		testkit.WantNumber(t, "keys that have not failed after a success", q.CountPending(1), 1)
 	})
 }
 
@@ -315,7 +315,7 @@ func TestReadyKeyThatBecomesUrgentMovesForward(t *testing.T) {
 		}
 		q.Add("x") // It is in the urgent line already.
 		testkit.WantNumber(t, "keys ready", q.State().Ready, 5)
-		testkit.WantNumber(t, "keys left", len(q.Left()), 5)
+		testkit.WantNumber(t, "keys left", len(q.Pending()), 5)
 		wantReady(t, q, "x", "v", "z", "w", "y", "")
 
 		delete(urgent, "v")
