@@ -34,7 +34,7 @@ func testQueue(t *testing.T) *Queue[string] {
 	return NewQueue(t.Context(), quietQueue[string](5*time.Millisecond, 30*time.Second))
 }
 
-// vowelsFirst starts a queue in which keys that begin with a vowel are urgent. So are the keys of alsoUrgent.
+// vowelsFirst starts a queue in which keys that begin with a vowel are urgent, and so are the keys in alsoUrgent.
 func vowelsFirst(t *testing.T, alsoUrgent map[string]bool) *Queue[string] {
 	options := quietQueue[string](5*time.Millisecond, 30*time.Second)
 	options.IsUrgent = func(key string) bool { return alsoUrgent[key] || strings.Contains("aeiou", key[:1]) }
@@ -52,7 +52,7 @@ func getReady(q *Queue[string]) string {
 	}
 }
 
-// wantReady gets a key for each one wanted. "" means that none is ready.
+// wantReady gets as many keys as are wanted, and checks each. "" means that no key is ready.
 func wantReady(t *testing.T, q *Queue[string], want ...string) {
 	t.Helper()
 	for _, key := range want {
@@ -96,70 +96,77 @@ func TestKeyAddedDuringWorkComesAgain(t *testing.T) {
 	})
 }
 
-// Many goroutines add keys while others work on them, in real time. Each key must be with one worker at a time, and a
-// worker must see each key's latest change.
-func TestWorkersShareNoKeyAndLoseNoChange(t *testing.T) {
-	const keys, workers, adders, rounds = 20, 8, 4, 2000
-	ctx, cancel := context.WithCancel(t.Context())
-	q := NewQueue(ctx, quietQueue[int](time.Microsecond, time.Millisecond))
-	var holders [keys]atomic.Int32 // how many workers have the key
-	var latest [keys]atomic.Int64  // the number of the key's latest change
-	var seen [keys]atomic.Int64    // the number of the change that a worker saw last
-	workDone := make(chan struct{}, 1)
+// stressedKey is what the adders and the workers of a stress test record about one key.
+type stressedKey struct {
+	holders atomic.Int32 // how many workers have the key
+	latest  atomic.Int64 // the number of the key's latest change
+	seen    atomic.Int64 // the number of the last change that a worker has seen
+}
 
-	work := func(key int) {
-		if holders[key].Add(1) != 1 {
+// addOne makes a change to a random key, and adds it to the queue, now or a little later.
+func addOne(q *Queue[int], keys []stressedKey) {
+	key := rand.IntN(len(keys))
+	keys[key].latest.Add(1)
+	if rand.IntN(4) == 0 {
+		q.AddAfter(key, time.Duration(rand.IntN(50))*time.Microsecond)
+	} else {
+		q.Add(key)
+	}
+}
+
+// workUntilTheEnd processes keys until the queue has ended. One key in ten fails. tried gets a value after each key, if
+// it has room for one.
+func workUntilTheEnd(t *testing.T, q *Queue[int], keys []stressedKey, tried chan<- struct{}) {
+	for {
+		key, ok := q.Get()
+		if !ok {
+			return
+		}
+		if keys[key].holders.Add(1) != 1 {
 			t.Errorf("two workers have key %d", key)
 		}
-		seen[key].Store(latest[key].Load())
-		holders[key].Add(-1)
+		keys[key].seen.Store(keys[key].latest.Load())
+		keys[key].holders.Add(-1)
 		var err error
 		if rand.IntN(10) == 0 {
 			err = errors.New("try again")
 		}
 		q.Done(key, Result{RequeueAfter: time.Duration(rand.IntN(20)) * time.Microsecond}, err)
 		select {
-		case workDone <- struct{}{}:
+		case tried <- struct{}{}:
 		default:
 		}
 	}
-	add := func() {
-		key := rand.IntN(keys)
-		latest[key].Add(1)
-		if rand.IntN(4) == 0 {
-			q.AddAfter(key, time.Duration(rand.IntN(50))*time.Microsecond)
-		} else {
-			q.Add(key)
-		}
-	}
+}
 
+// Many goroutines add keys while others work on them, in real time. Each key must be with one worker at a time, and a
+// worker must see each key's latest change.
+func TestWorkersShareNoKeyAndLoseNoChange(t *testing.T) {
+	const workers, adders, rounds = 8, 4, 2000
+	keys := make([]stressedKey, 20)
+	tried := make(chan struct{}, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	q := NewQueue(ctx, quietQueue[int](time.Microsecond, time.Millisecond))
 	var allWorkers, allAdders sync.WaitGroup
 	for range workers {
-		allWorkers.Go(func() {
-			for {
-				key, ok := q.Get()
-				if !ok {
-					return
-				}
-				work(key)
-			}
-		})
+		allWorkers.Go(func() { workUntilTheEnd(t, q, keys, tried) })
 	}
 	for range adders {
 		allAdders.Go(func() {
 			for range rounds {
-				add()
+				addOne(q, keys)
 			}
 		})
 	}
 	allAdders.Wait()
-	tooLate := time.After(20 * time.Second)
-	for key := range keys {
-		for seen[key].Load() != latest[key].Load() {
+	timeout := time.After(20 * time.Second)
+	for i := range keys {
+		key := &keys[i]
+		for key.seen.Load() != key.latest.Load() {
 			select {
-			case <-workDone:
-			case <-tooLate:
-				t.Fatalf("key %d: a worker saw change %d, but not %d", key, seen[key].Load(), latest[key].Load())
+			case <-tried:
+			case <-timeout:
+				t.Fatalf("key %d: a worker saw change %d, but not %d", i, key.seen.Load(), key.latest.Load())
 			}
 		}
 	}
@@ -236,15 +243,15 @@ func TestFailedKeyWaitsForItsOwnBackoff(t *testing.T) {
 		wantReady(t, q, "bad")
 		for n := 1; n <= 20; n++ {
 			testkit.WantNumber(t, "failures", q.Done("bad", Result{}, errors.New("failed")), n)
-			backoff := min(5*time.Millisecond<<(n-1), 30*time.Second) // The jitter is up to as much again.
-			q.Add("bad")                                              // This must not cut the backoff short.
-			testkit.Pass(backoff - time.Nanosecond)
+			q.Add("bad") // This must not cut the backoff short.
+			shortest := min(5*time.Millisecond<<(n-1), 30*time.Second)
+			testkit.Pass(shortest - time.Nanosecond)
 			if n == 1 {
 				wantReady(t, q, "good")
 				done(q, "good")
 			}
 			wantReady(t, q, "")
-			testkit.Pass(backoff + time.Nanosecond)
+			testkit.Pass(shortest + time.Nanosecond) // The jitter is no longer than the shortest backoff.
 			wantReady(t, q, "bad")
 		}
 		done(q, "bad")
@@ -309,7 +316,8 @@ func TestReadyKeyThatBecomesUrgentMovesForward(t *testing.T) {
 		urgent := map[string]bool{}
 		q := vowelsFirst(t, urgent)
 		q.Add("v", "w", "x", "y", "z")
-		for _, key := range []string{"x", "v", "z"} { // from the middle of the line, its start and its end
+		// These keys are in the middle of the line, at its start, and at its end.
+		for _, key := range []string{"x", "v", "z"} {
 			urgent[key] = true
 			q.Add(key)
 		}
@@ -342,7 +350,7 @@ func TestUrgentKeyThatFailedWaitsForItsBackoff(t *testing.T) {
 // ---------------------------------------------------------------------------------------------------------------------
 // Workers that hang
 
-// wantStuck checks what the queue reports to have not moved for a minute.
+// wantStuck checks what the queue reports as stuck for more than a minute.
 func wantStuck(t *testing.T, when string, q *Queue[string], want string) {
 	t.Helper()
 	testkit.WantEqual(t, when, q.Stuck(time.Minute), want)
@@ -374,7 +382,7 @@ func TestStuckReportsKeysThatNoWorkerTakes(t *testing.T) {
 		wantStuck(t, "after a minute", q, "")
 		testkit.Pass(time.Second)
 		wantStuck(t, "after a minute and a second", q, "no worker has taken a key for 1m1s (ready: 3)")
-		wantReady(t, q, "a") // The line moves, so the others may wait for their turn.
+		wantReady(t, q, "a") // The line moves, so the other keys may wait for their turn.
 		done(q, "a")
 		wantStuck(t, "after a worker took a key", q, "")
 	})
@@ -396,7 +404,7 @@ func TestStuckLooksAtBothLines(t *testing.T) {
 // ---------------------------------------------------------------------------------------------------------------------
 // Benchmarks
 
-// BenchmarkMillionKeys measures what each of a million keys costs in memory and time.
+// BenchmarkMillionKeys measures how much memory and time each of a million keys takes.
 func BenchmarkMillionKeys(b *testing.B) {
 	const n = 1000000
 	measure := func(b *testing.B, fill func() any) {
@@ -435,7 +443,7 @@ func BenchmarkMillionKeys(b *testing.B) {
 	})
 }
 
-// BenchmarkQueue measures a key's way through a queue with several workers, from Add to Done.
+// BenchmarkQueue measures how long a key takes from Add to Done, with several numbers of workers.
 func BenchmarkQueue(b *testing.B) {
 	for _, workers := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("%d-workers", workers), func(b *testing.B) {
