@@ -11,13 +11,14 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"podcount/internal/background"
 	"podcount/internal/fakekube"
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
 	"podcount/internal/metrics"
 )
 
-// simulate runs a test in virtual time, with a fake of its own.
+// simulate runs a test in virtual time, with its own fake API server.
 func simulate(t *testing.T, test func(t *testing.T, f *fakekube.Server)) {
 	synctest.Test(t, func(t *testing.T) { test(t, fakekube.New()) })
 }
@@ -32,7 +33,8 @@ func newRecorder(sink Sink, log io.Writer) *Recorder {
 	})
 }
 
-// startRecorder runs a Recorder that posts to f. end stops it and waits until it has ended; so does the test's end.
+// startRecorder runs a Recorder that posts to f. end stops the Recorder, and waits until it has posted all that waited.
+// The end of the test does the same.
 func startRecorder(t *testing.T, f *fakekube.Server) (r *Recorder, end func()) {
 	server, err := url.Parse("http://127.0.0.1:1")
 	if err != nil {
@@ -43,11 +45,7 @@ func startRecorder(t *testing.T, f *fakekube.Server) (r *Recorder, end func()) {
 	r = newRecorder(NewSink(client), io.Discard)
 	ctx, cancel := context.WithCancel(t.Context())
 	stop, stopNow := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		r.Run(ctx, stop)
-		close(done)
-	}()
+	done := background.Go(func() { r.Run(ctx, stop) })
 	end = sync.OnceFunc(func() {
 		stopNow()
 		<-done
@@ -73,7 +71,7 @@ func somePod(n int) Reference {
 	}
 }
 
-// eventsOf returns the Events with this reason that f has, sorted, one line each.
+// eventsOf returns one line for each Event with this reason at f, sorted.
 func eventsOf(f *fakekube.Server, reason string) (lines []string) {
 	for _, ev := range f.All("events") {
 		if fakekube.TextIn(ev, "reason") != reason {

@@ -2,12 +2,12 @@ package events
 
 import "container/list"
 
-// lru is a map that holds no more than limit keys. A key that is added to a full one replaces the key that has not been
-// used for the longest time. It is not safe for concurrent use.
+// lru is a map with at most limit keys. When it is full, a new key replaces the least recently used one. It is not safe
+// for concurrent use.
 type lru[K comparable, V any] struct {
 	limit   int
 	byKey   map[K]*list.Element
-	entries *list.List // of lruEntry[K, V]; the one that was used last is in front
+	entries *list.List // of lruEntry[K, V], most recently used first
 }
 
 type lruEntry[K comparable, V any] struct {
@@ -21,7 +21,7 @@ func newLRU[K comparable, V any](limit int) *lru[K, V] {
 
 func (l *lru[K, V]) len() int { return l.entries.Len() }
 
-// get returns the value of a key, and counts as a use of it. A key that is missing is added with a new value.
+// get returns the value of a key, and makes the key the most recently used one. It adds a missing key with a new value.
 func (l *lru[K, V]) get(key K, newValue func() V) V {
 	if element := l.byKey[key]; element != nil {
 		l.entries.MoveToFront(element)

@@ -1,8 +1,7 @@
-// Package events posts Events about objects to the API server, and never makes anyone wait for it.
+// Package events posts Events about objects to the API server. The callers never wait for the server.
 //
-// It has two parts. recorder.go decides what is posted, and when: the Recorder keeps the Events that wait, limits how
-// many are posted, and retries. sink.go speaks to the server: it makes the requests, and turns the server's refusals
-// into the few answers that the Recorder distinguishes.
+// The Recorder queues events, limits how many are posted, and retries. The Sink makes the requests, and reduces the
+// server's errors to the few cases that matter to the Recorder.
 //
 // https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
 package events
@@ -25,21 +24,21 @@ import (
 
 const (
 	maxWaiting    = 1000 // how many events may wait to be posted
-	maxRemembered = 4096 // how many objects, and how many Events, the Recorder remembers
+	maxRemembered = 4096 // how many objects the Recorder remembers, and also how many Events
 
-	// The limits of client-go: per object, and in addition for all objects together.
+	// Each object has a limit, which is the one in client-go. Another limit is for all objects together.
 	objectRate  = 1.0 / 300 // events a second
 	objectBurst = 25
 	totalRate   = 10 // events a second
 	totalBurst  = 50
 
-	// An event is tried again while the server cannot be reached, but no longer than retryTime.
-	minBackoff = time.Second
-	maxBackoff = 10 * time.Second
-	retryTime  = 2 * time.Minute
+	// While the server cannot be reached, an event is retried for up to retryTimeout.
+	minBackoff   = time.Second
+	maxBackoff   = 10 * time.Second
+	retryTimeout = 2 * time.Minute
 
-	// maxRetryAfter is the longest time that the server may ask to wait before a second try. All other events wait
-	// meanwhile.
+	// maxRetryAfter is the longest Retry-After that the Recorder honours. It drops an event for which the server asks
+	// for a longer wait, because all other events would have to wait too.
 	maxRetryAfter = 30 * time.Second
 
 	// unreachablePause is the time between two log lines while the server cannot be reached.
@@ -47,8 +46,8 @@ const (
 )
 
 var (
-	errTooManyWait   = errors.New("too many events wait")
-	errTooManyObject = errors.New("too many events about this object")
+	errQueueFull   = errors.New("too many events wait")
+	errObjectLimit = errors.New("too many events about this object")
 )
 
 // Reference names the object that an event is about.
@@ -60,7 +59,7 @@ type Reference struct {
 	UID        string `json:"uid"`
 }
 
-// occurrence is something that happens to an object. It may happen several times.
+// occurrence is something that may happen to an object several times.
 type occurrence struct {
 	about   Reference
 	kind    string // Normal or Warning
@@ -68,28 +67,28 @@ type occurrence struct {
 	message string
 }
 
-// event is an occurrence at a time.
+// event is one time that something occurred.
 type event struct {
 	occurrence
 	at time.Time
 }
 
-// record is the Event at the server that counts how often something occurred.
+// record is what the Recorder knows about the Event at the server that counts an occurrence.
 type record struct {
 	name  string
 	count int // 0 if the server does not have the Event
 }
 
-// DryRun takes an event that would have been posted.
+// DryRun shows an event in place of posting it.
 type DryRun func(about Reference, reason, message string)
 
-// Options describe a Recorder. All of them are required except DryRun.
+// Options configure a Recorder. All of them are required except DryRun.
 type Options struct {
 	Sink     Sink
-	Instance string // names this process in each Event
+	Instance string // the name of this process, for the field reportingInstance of each Event
 	Log      *slog.Logger
 	Metrics  *metrics.Registry // gets podcount_events_total
-	DryRun   DryRun            // If set, it gets each event, and nothing is posted.
+	DryRun   DryRun            // If it is set, it gets each event, and nothing is posted.
 }
 
 // Recorder posts Events. When something occurs again, it raises the count of the first Event. It drops and counts the
@@ -102,27 +101,28 @@ type Recorder struct {
 	dropped atomic.Int64
 
 	// Only Run uses the fields below.
-	outage      *logging.Outage // of the server
-	refusalAt   time.Time       // when a refusal was last logged
-	total       *ratelimit.Bucket
-	perObject   *lru[string, *ratelimit.Bucket] // by uid
-	records     *lru[occurrence, *record]
-	newestStamp int64 // in the newest record's name
+	records         *lru[occurrence, *record]
+	newestStamp     int64 // the time in the newest record's name
+	totalLimit      *ratelimit.Bucket
+	objectLimits    *lru[string, *ratelimit.Bucket] // by uid
+	outage          *logging.Outage                 // of the server
+	refusalLoggedAt time.Time                       // when a refusal was last logged
 }
 
 // NewRecorder makes a Recorder. It posts nothing until Run is called.
 func NewRecorder(o Options) *Recorder {
 	return &Recorder{
-		options:   o,
-		waiting:   make(chan event, maxWaiting),
-		outage:    logging.NewOutage(o.Log, "Events", "posted again"),
-		total:     ratelimit.NewBucket(totalRate, totalBurst),
-		perObject: newLRU[string, *ratelimit.Bucket](maxRemembered),
-		records:   newLRU[occurrence, *record](maxRemembered),
+		options:      o,
+		waiting:      make(chan event, maxWaiting),
+		records:      newLRU[occurrence, *record](maxRemembered),
+		totalLimit:   ratelimit.NewBucket(totalRate, totalBurst),
+		objectLimits: newLRU[string, *ratelimit.Bucket](maxRemembered),
+		outage:       logging.NewOutage(o.Log, "Events", "posted again"),
 	}
 }
 
-// Event records that something happens to an object now. kind is Normal or Warning. It never blocks.
+// Event queues an event about an object, with the present time. kind is Normal or Warning. It never blocks: if the
+// queue is full, the event is dropped.
 func (r *Recorder) Event(about Reference, kind, reason, message string) {
 	if r.options.DryRun != nil {
 		r.options.DryRun(about, reason, message)
@@ -132,7 +132,7 @@ func (r *Recorder) Event(about Reference, kind, reason, message string) {
 	select {
 	case r.waiting <- ev:
 	default:
-		r.drop(ev, errTooManyWait)
+		r.drop(ev, errQueueFull)
 	}
 }
 
@@ -148,8 +148,8 @@ func (r *Recorder) drop(ev event, why error) {
 	r.options.Log.Debug("dropped an event", "object", ev.about.Name, "reason", ev.reason, "err", why)
 }
 
-// Run posts events until stop has ended. Those that still wait then get one try each. ctx must not end before stop: it
-// cuts off the requests, so that Run returns soon.
+// Run posts events until stop has ended. After that, it tries once to post each event that still waits. The end of ctx
+// cuts off the requests, and must not come before the end of stop.
 func (r *Recorder) Run(ctx, stop context.Context) {
 	defer r.outage.Stop()
 	for stop.Err() == nil || len(r.waiting) > 0 {
@@ -161,11 +161,11 @@ func (r *Recorder) Run(ctx, stop context.Context) {
 	}
 }
 
-// deliver posts an event, and retries if that may help. Once stop has ended, it does not retry.
+// deliver posts an event, or drops it. Once stop has ended, it does not retry.
 func (r *Recorder) deliver(ctx, stop context.Context, ev event) {
 	newBucket := func() *ratelimit.Bucket { return ratelimit.NewBucket(objectRate, objectBurst) }
-	if !r.perObject.get(ev.about.UID, newBucket).Allow() {
-		r.drop(ev, errTooManyObject)
+	if !r.objectLimits.get(ev.about.UID, newBucket).Allow() {
+		r.drop(ev, errObjectLimit)
 		return
 	}
 	start := time.Now()
@@ -193,17 +193,17 @@ func (r *Recorder) deliver(ctx, stop context.Context, ev event) {
 	}
 }
 
-// mayRetry reports whether an event is tried again, after so many tries in this time.
-func mayRetry(failure *Failure, tries int, took time.Duration) bool {
+// mayRetry reports whether an event may be retried after a failure. elapsed is the time since the first try began.
+func mayRetry(failure *Failure, tries int, elapsed time.Duration) bool {
 	if failure.Answer == NoAnswer {
-		return took <= retryTime
+		return elapsed <= retryTimeout
 	}
-	// What the server has refused stays refused, unless it has asked for a short wait.
+	// The server would refuse the event again, unless it has asked for a short wait.
 	isShortWait := failure.RetryAfter > 0 && failure.RetryAfter <= maxRetryAfter
 	return isShortWait && tries == 1
 }
 
-// logFailure logs why an event is not tried again, unless the log has enough lines about that.
+// logFailure logs why an event was dropped, unless that is normal or a refusal was logged a short time ago.
 func (r *Recorder) logFailure(ctx context.Context, ev event, failure *Failure) {
 	if failure.Answer == NoAnswer {
 		r.outage.GiveUp("post") // The outage has its own lines.
@@ -211,17 +211,17 @@ func (r *Recorder) logFailure(ctx context.Context, ev event, failure *Failure) {
 	}
 	r.outage.Worked("post") // The server has answered.
 	isNormal := failure.Answer == NamespaceGone
-	isTooSoon := time.Since(r.refusalAt) < failure.Pause
+	isTooSoon := time.Since(r.refusalLoggedAt) < failure.LogPause
 	if ctx.Err() != nil || isNormal || isTooSoon {
 		return
 	}
-	r.refusalAt = time.Now()
+	r.refusalLoggedAt = time.Now()
 	r.options.Log.Warn("cannot post an event", "object", ev.about.Name, "reason", ev.reason, "err", failure)
 }
 
 // post makes one try: it raises the count of the occurrence's Event, or creates the Event if the server has none.
 func (r *Recorder) post(ctx context.Context, ev event) error {
-	if err := r.total.Wait(ctx); err != nil {
+	if err := r.totalLimit.Wait(ctx); err != nil {
 		return err
 	}
 	known := r.records.get(ev.occurrence, func() *record { return &record{name: r.newName(ev.about.Name)} })
@@ -235,8 +235,8 @@ func (r *Recorder) post(ctx context.Context, ev event) error {
 	return r.create(ctx, ev, known)
 }
 
-// newName returns a name that no other Event has: that of the object, cut if it is too long, and the time in
-// nanoseconds. Two names differ even if the clock stands still or is set back.
+// newName returns the object's name and the time in nanoseconds, which no other Event has as its name. The object's
+// name is cut if it is too long. Two names differ even if the clock stands still or is set back.
 func (r *Recorder) newName(object string) string {
 	const maxNameLength = 253
 	r.newestStamp = max(time.Now().UnixNano(), r.newestStamp+1)
@@ -250,7 +250,7 @@ func (r *Recorder) raiseCount(ctx context.Context, ev event, known *record) erro
 		"count":         known.count + 1,
 		"lastTimestamp": timestamp(ev.at),
 	}
-	err := r.options.Sink.Amend(ctx, namespaceOf(ev.about), known.name, fields)
+	err := r.options.Sink.Patch(ctx, namespaceOf(ev.about), known.name, fields)
 	if err == nil {
 		known.count++
 	}
@@ -259,7 +259,7 @@ func (r *Recorder) raiseCount(ctx context.Context, ev event, known *record) erro
 
 func (r *Recorder) create(ctx context.Context, ev event, known *record) error {
 	namespace := namespaceOf(ev.about)
-	err := r.options.Sink.Post(ctx, namespace, map[string]any{
+	err := r.options.Sink.Create(ctx, namespace, map[string]any{
 		"apiVersion":         "v1",
 		"kind":               "Event",
 		"metadata":           map[string]any{"name": known.name, "namespace": namespace},
@@ -274,16 +274,16 @@ func (r *Recorder) create(ctx context.Context, ev event, known *record) error {
 		"reportingComponent": "podcount",
 		"reportingInstance":  r.options.Instance,
 	})
-	// If the Event exists, an earlier try has reached the server, but its answer has not reached us.
-	isThere := err == nil || failureIn(err).Answer == AlreadyExists
-	if !isThere {
+	// If the Event exists already, an earlier try has created it, but the server's answer was lost.
+	exists := err == nil || failureIn(err).Answer == AlreadyExists
+	if !exists {
 		return err
 	}
 	known.count = 1
 	return nil
 }
 
-// namespaceOf returns the namespace of the Events about an object. Those about cluster-scoped objects are in default.
+// namespaceOf returns the namespace of the Events about an object. For a cluster-scoped object it is default.
 func namespaceOf(about Reference) string { return cmp.Or(about.Namespace, "default") }
 
 func timestamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }

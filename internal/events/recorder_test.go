@@ -17,18 +17,18 @@ import (
 	"podcount/internal/testkit"
 )
 
-// scriptedSink is a Sink that returns prepared errors, and keeps the names of the methods that were called.
+// scriptedSink is a Sink that returns prepared errors, and records which methods were called.
 type scriptedSink struct {
 	errors []error // of the next calls; once they are used up, calls succeed
 	calls  []string
 }
 
-func (s *scriptedSink) Post(context.Context, string, map[string]any) error {
-	return s.answer("post")
+func (s *scriptedSink) Create(context.Context, string, map[string]any) error {
+	return s.answer("create")
 }
 
-func (s *scriptedSink) Amend(context.Context, string, string, map[string]any) error {
-	return s.answer("amend")
+func (s *scriptedSink) Patch(context.Context, string, string, map[string]any) error {
+	return s.answer("patch")
 }
 
 func (s *scriptedSink) answer(call string) error {
@@ -41,14 +41,14 @@ func (s *scriptedSink) answer(call string) error {
 	return err
 }
 
-// deliverOne delivers an event about a pod, and returns only when it was posted or dropped.
+// deliverOne delivers an event about a pod, and returns once it is posted or dropped.
 func deliverOne(t *testing.T, r *Recorder, pod int, reason string) {
 	r.deliver(t.Context(), t.Context(), event{occurrence{about: somePod(pod), reason: reason}, time.Now()})
 }
 
-func TestAnswerDecidesWhatBecomesOfAnEvent(t *testing.T) {
+func TestAnswerDecidesAnEventsFate(t *testing.T) {
 	failure := func(answer Answer, retryAfter time.Duration) error {
-		return &Failure{Err: errors.New("no"), Answer: answer, RetryAfter: retryAfter, Pause: time.Minute}
+		return &Failure{Err: errors.New("no"), Answer: answer, RetryAfter: retryAfter, LogPause: time.Minute}
 	}
 	refused := failure(Refused, 0)
 	shortWait := failure(Refused, 20*time.Second)
@@ -60,16 +60,17 @@ func TestAnswerDecidesWhatBecomesOfAnEvent(t *testing.T) {
 		dropped  int
 		logLines int
 	}{
-		{"success", nil, "post amend", 0, 0},
-		{"already exists", []error{failure(AlreadyExists, 0)}, "post amend", 0, 0},
-		{"deleted meanwhile", []error{nil, failure(NotFound, 0)}, "post amend post", 0, 0},
-		{"refused once", []error{refused}, "post post", 1, 1},
-		{"refused twice within a minute", []error{refused, refused}, "post post", 2, 1},
-		{"namespace gone", []error{failure(NamespaceGone, 0)}, "post post", 1, 0},
-		{"short Retry-After once", []error{shortWait}, "post post amend", 0, 0},
-		{"short Retry-After twice", []error{shortWait, shortWait}, "post post post", 1, 1},
-		{"long Retry-After", []error{longWait}, "post post", 1, 1},
-		{"not reached once", []error{io.ErrUnexpectedEOF}, "post post amend", 0, 2}, // The outage begins and ends.
+		{"success", nil, "create patch", 0, 0},
+		{"already exists", []error{failure(AlreadyExists, 0)}, "create patch", 0, 0},
+		{"deleted meanwhile", []error{nil, failure(NotFound, 0)}, "create patch create", 0, 0},
+		{"refused once", []error{refused}, "create create", 1, 1},
+		{"refused twice within a minute", []error{refused, refused}, "create create", 2, 1},
+		{"namespace gone", []error{failure(NamespaceGone, 0)}, "create create", 1, 0},
+		{"short Retry-After once", []error{shortWait}, "create create patch", 0, 0},
+		{"short Retry-After twice", []error{shortWait, shortWait}, "create create create", 1, 1},
+		{"long Retry-After", []error{longWait}, "create create", 1, 1},
+		// The two lines are the beginning and the end of the outage.
+		{"not reached once", []error{io.ErrUnexpectedEOF}, "create create patch", 0, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -104,7 +105,8 @@ func TestRecorderForgetsOnlyTheOldestObject(t *testing.T) {
 		for pod := 2; pod < maxRemembered; pod++ {
 			isPosted(pod, "Once")
 		}
-		for isPosted(0, "More") { // Pod 0 has earned some tokens meanwhile.
+		// Use up the tokens that pod 0 has got meanwhile.
+		for isPosted(0, "More") {
 		}
 		// One pod too many takes the place of pod 1, because pod 0 was used later.
 		isPosted(maxRemembered, "Once")
@@ -115,7 +117,7 @@ func TestRecorderForgetsOnlyTheOldestObject(t *testing.T) {
 			t.Error("pod 1 was not forgotten: it has no new burst")
 		}
 		isPosted(maxRemembered-1, "Once")
-		testkit.WantEqual(t, "call for a recent event", sink.calls[len(sink.calls)-1], "amend")
+		testkit.WantEqual(t, "call for a recent event", sink.calls[len(sink.calls)-1], "patch")
 	})
 }
 
@@ -125,7 +127,7 @@ func TestRecorderMemoryIsBounded(t *testing.T) {
 		for pod := range 2*maxRemembered + 10 {
 			deliverOne(t, r, pod, "Once")
 		}
-		testkit.WantNumber(t, "objects remembered", r.perObject.len(), maxRemembered)
+		testkit.WantNumber(t, "objects remembered", r.objectLimits.len(), maxRemembered)
 		testkit.WantNumber(t, "Events remembered", r.records.len(), maxRemembered)
 	})
 }
@@ -145,7 +147,8 @@ func TestSameEventAgainRaisesTheCount(t *testing.T) {
 		})
 		testkit.WantEqual(t, "time from the first to the last", ageOf(t, f, "the same"), 2*time.Minute)
 
-		for _, ev := range f.All("events") { // as the server does after an hour
+		// The server removes Events after an hour.
+		for _, ev := range f.All("events") {
 			f.Remove("events", fakekube.KeyOf(ev))
 		}
 		r.Event(somePod(1), "Normal", "Again", "the same")
@@ -208,7 +211,7 @@ func TestEventsAreLimitedOverAllObjects(t *testing.T) {
 	})
 }
 
-func TestFullRecorderDropsAndNobodyWaits(t *testing.T) {
+func TestFullRecorderDropsEventsAtOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.Script(t, "create: stall")
 		r, _ := startRecorder(t, f)
@@ -276,7 +279,7 @@ func TestNameOfALongObjectIsCut(t *testing.T) {
 		r, end := startRecorder(t, f)
 		pod := somePod(1)
 		pod.Name = strings.Repeat("a", 235) + "-." + strings.Repeat("b", 16)
-		for i := range 3 { // in one instant
+		for i := range 3 {
 			r.Event(pod, "Normal", "Long", strconv.Itoa(i))
 		}
 		end()

@@ -9,36 +9,35 @@ import (
 	"podcount/internal/kube"
 )
 
-// Sink is where a Recorder sends Events. If the server has refused a request, the error is, or wraps, a *Failure. Any
-// other error counts as NoAnswer.
+// Sink is where a Recorder sends Events. If the server has refused a request, the error is a *Failure or wraps one. Any
+// other error means that the server has not answered.
 type Sink interface {
-	// Post creates an Event in a namespace. The Event's metadata has its name.
-	Post(ctx context.Context, namespace string, event map[string]any) error
+	// Create creates an Event in a namespace. The Event's metadata has its name.
+	Create(ctx context.Context, namespace string, event map[string]any) error
 
-	// Amend changes fields of an Event as a merge patch does.
-	Amend(ctx context.Context, namespace, name string, fields map[string]any) error
+	// Patch changes fields of an Event by a merge patch.
+	Patch(ctx context.Context, namespace, name string, fields map[string]any) error
 }
 
-// Answer is what the Recorder needs to know about a server's answer.
+// Answer is the server's answer to a request, reduced to the cases that the Recorder distinguishes.
 type Answer int
 
 const (
 	NoAnswer      Answer = iota // The server was not reached, or it is unknown what it did.
 	Refused                     // The server would refuse the same request again.
-	NamespaceGone               // The namespace is being deleted, or is gone. That is normal.
-	NotFound                    // Amend: there is no Event of this name.
-	AlreadyExists               // Post: there is an Event of this name.
+	NamespaceGone               // The namespace is being deleted or does not exist. This is not worth a log line.
+	NotFound                    // Only from Patch: there is no Event of this name.
+	AlreadyExists               // Only from Create: there is an Event of this name.
 )
 
-// Failure is an error of a request about an Event, with what the Recorder needs to know about it.
+// Failure is the error of a request about an Event.
 type Failure struct {
-	Err        error // for people
+	Err        error // describes the failure
 	Answer     Answer
-	RetryAfter time.Duration // how long the server asked to wait before the next request, 0 if it did not ask
-	Pause      time.Duration // how long to log no other refusal after this one
+	RetryAfter time.Duration // how long the server asked to wait before the next request, or 0
+	LogPause   time.Duration // how long to log no other refusal after this one
 }
 
-// Error returns the text of f.Err.
 func (f *Failure) Error() string { return f.Err.Error() }
 
 // Unwrap returns f.Err.
@@ -57,38 +56,39 @@ func NewSink(client *kube.Client) Sink { return apiServer{client} }
 // apiServer is the Sink at an API server.
 type apiServer struct{ client *kube.Client }
 
-func (s apiServer) Post(ctx context.Context, namespace string, event map[string]any) error {
+func (s apiServer) Create(ctx context.Context, namespace string, event map[string]any) error {
 	err := s.client.Send(ctx, kube.Request{Method: http.MethodPost, Path: eventsPath(namespace), Body: event}, nil)
-	return failureOf(err, "AlreadyExists", AlreadyExists)
+	return newFailure(err, "AlreadyExists", AlreadyExists)
 }
 
-func (s apiServer) Amend(ctx context.Context, namespace, name string, fields map[string]any) error {
+func (s apiServer) Patch(ctx context.Context, namespace, name string, fields map[string]any) error {
 	path := eventsPath(namespace) + "/" + name
 	err := s.client.Send(ctx, kube.Request{Method: http.MethodPatch, Path: path, Body: fields}, nil)
-	return failureOf(err, "NotFound", NotFound)
+	return newFailure(err, "NotFound", NotFound)
 }
 
 func eventsPath(namespace string) string { return "/api/v1/namespaces/" + namespace + "/events" }
 
-// failureOf makes a Failure of an error of Client.Send. It returns err itself if the server has not answered. A Status
-// with ownReason, which has a meaning of its own for the method that calls, becomes ownAnswer.
-func failureOf(err error, ownReason string, ownAnswer Answer) error {
+// newFailure makes a Failure from an error of Client.Send. If the server has not answered, it returns err itself.
+//
+// Create and Patch each give a special meaning to one reason of a Status: that reason becomes specialAnswer.
+func newFailure(err error, specialReason string, specialAnswer Answer) error {
 	status := kube.StatusOf(err)
 	if status.Code == 0 {
 		return err
 	}
 	return &Failure{
 		Err:        err,
-		Answer:     answerOf(status, ownReason, ownAnswer),
+		Answer:     answerOf(status, specialReason, specialAnswer),
 		RetryAfter: kube.RetryAfter(err),
-		Pause:      kube.PauseBetweenComplaints(err),
+		LogPause:   kube.PauseBetweenComplaints(err),
 	}
 }
 
-func answerOf(status kube.Status, ownReason string, ownAnswer Answer) Answer {
+func answerOf(status kube.Status, specialReason string, specialAnswer Answer) Answer {
 	switch {
-	case status.Reason == ownReason:
-		return ownAnswer
+	case status.Reason == specialReason:
+		return specialAnswer
 	case status.Code == http.StatusNotFound || status.HasCause("NamespaceTerminating"):
 		return NamespaceGone
 	}

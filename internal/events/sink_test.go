@@ -12,7 +12,7 @@ import (
 	"podcount/internal/wire"
 )
 
-// newStatus returns the error that the API server answers. cause is the reason of its only cause.
+// newStatus returns an error as the API server answers it. cause is the reason of its only cause.
 func newStatus(code int, reason, cause string) *kube.Status {
 	s := &kube.Status{Status: wire.Status{Code: code, Reason: reason}}
 	s.Details.Causes = []struct{ Reason, Field string }{{Reason: cause}}
@@ -22,11 +22,11 @@ func newStatus(code int, reason, cause string) *kube.Status {
 func TestErrorsBecomeAnswers(t *testing.T) {
 	const long = 10 * time.Minute
 	for _, c := range []struct {
-		name  string
-		err   error
-		post  Answer
-		amend Answer
-		pause time.Duration
+		name     string
+		err      error
+		create   Answer
+		patch    Answer
+		logPause time.Duration
 	}{
 		{"success", nil, NoAnswer, NoAnswer, 0},
 		{"not reached", io.ErrUnexpectedEOF, NoAnswer, NoAnswer, 0},
@@ -41,28 +41,27 @@ func TestErrorsBecomeAnswers(t *testing.T) {
 			if c.err != nil {
 				c.err = fmt.Errorf("events: %w", c.err)
 			}
-			wantFailure(t, "post", failureOf(c.err, "AlreadyExists", AlreadyExists), c.err, c.post, c.pause)
-			wantFailure(t, "amend", failureOf(c.err, "NotFound", NotFound), c.err, c.amend, c.pause)
+			wantFailure(t, "create", newFailure(c.err, "AlreadyExists", AlreadyExists), c.err, c.create, c.logPause)
+			wantFailure(t, "patch", newFailure(c.err, "NotFound", NotFound), c.err, c.patch, c.logPause)
 		})
 	}
 }
 
-// wantFailure checks what err says to the Recorder, and that it wraps cause.
-func wantFailure(t *testing.T, what string, err, cause error, answer Answer, pause time.Duration) {
+// wantFailure checks what the Recorder learns from err, and that err wraps cause.
+func wantFailure(t *testing.T, method string, err, cause error, answer Answer, logPause time.Duration) {
 	t.Helper()
 	failure := failureIn(err)
-	testkit.WantNumber(t, what+": answer", int(failure.Answer), int(answer))
-	testkit.WantEqual(t, what+": pause", failure.Pause, pause)
+	testkit.WantNumber(t, method+": answer", int(failure.Answer), int(answer))
+	testkit.WantEqual(t, method+": time without another line", failure.LogPause, logPause)
 	if !errors.Is(err, cause) {
-		t.Errorf("%s: %v does not wrap %v", what, err, cause)
+		t.Errorf("%s: %v does not wrap %v", method, err, cause)
 	}
 }
 
 func TestFailureHasTheServersRetryAfter(t *testing.T) {
 	tooMany := newStatus(429, "TooManyRequests", "")
 	tooMany.Details.RetryAfterSeconds = 9
-	wait := failureIn(failureOf(tooMany, "", AlreadyExists)).RetryAfter
-	if wait < 9*time.Second || wait > 10800*time.Millisecond { // with jitter of up to a fifth
-		t.Errorf("the server asked for 9 s, and RetryAfter is %v", wait)
-	}
+	wait := failureIn(newFailure(tooMany, "", AlreadyExists)).RetryAfter
+	// The jitter is up to a fifth.
+	testkit.WantBetween(t, "RetryAfter", wait, 9*time.Second, 10800*time.Millisecond)
 }
