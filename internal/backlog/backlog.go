@@ -1,8 +1,7 @@
-// Package backlog retries changes whose handler has failed. Each object has a backoff of its own, so that one bad
-// object delays no other.
+// Package backlog retries changes whose handler has failed. It is for handlers that fail because of a bug.
 //
-// A backlog is for handlers that fail because of a bug. It keeps a limited number of changes, and handles them after
-// newer ones. So the handler must not depend on the order of changes.
+// Each object has its own backoff, so that one bad object delays no other. A backlog may drop changes, and it handles
+// old ones after newer ones, so the handler must not depend on their order.
 package backlog
 
 import (
@@ -15,32 +14,32 @@ import (
 )
 
 const (
-	objectLimit = 10_000 // objects in a backlog
-	changeLimit = 8      // changes of one object
+	maxObjects = 10_000 // in a backlog
+	maxChanges = 8      // of one object
 
-	firstPause = time.Second // after the first failure; each further failure doubles it
-	maxPause   = time.Minute
+	minBackoff = time.Second
+	maxBackoff = time.Minute
 )
 
-// Backlog holds changes of type C, by the keys of the objects that have changed. Safe for concurrent use.
+// Backlog holds changes of type C, by the keys of the changed objects. Safe for concurrent use.
 type Backlog[K comparable, C any] struct {
 	options Options[K, C]
 
 	mu      sync.Mutex // guards all fields below
 	objects map[K]*object[C]
-	isFull  bool // objects has reached its limit, and OnFull was called
+	isFull  bool // OnFull was called
 }
 
-// Options are what a backlog is made with. All of them are required.
+// Options configure a backlog. All of them are required.
 type Options[K comparable, C any] struct {
 	// Handle handles a change. Several goroutines may call it at once.
 	Handle func(C) error
 
-	// Stop ends when no change may be retried any more.
+	// Stop ends the retries.
 	Stop context.Context
 
-	// OnFull is called the first time that a change is dropped because there are too many objects. key is the object
-	// of that change.
+	// OnFull is called once, when a change is first dropped because there are too many objects. key is the key of its
+	// object. OnFull must not call the backlog.
 	OnFull func(key K)
 }
 
@@ -62,13 +61,13 @@ func (b *Backlog[K, C]) Len() int {
 	return len(b.objects)
 }
 
-// Add adds a change whose handler has failed. If an object has too many changes, its first change and the newest ones
-// are kept.
+// Add adds a change whose handler has failed. If an object has too many changes, only its first change and the newest
+// ones are kept. If there are too many objects, the change is dropped.
 func (b *Backlog[K, C]) Add(key K, change C) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	obj := b.objects[key]
-	if obj == nil && len(b.objects) >= objectLimit {
+	if obj == nil && len(b.objects) >= maxObjects {
 		b.reportFullLocked(key)
 		return
 	}
@@ -87,9 +86,10 @@ func (b *Backlog[K, C]) reportFullLocked(key K) {
 	}
 }
 
+// add appends newer changes. If there are too many then, only the first and the newest ones are kept.
 func (o *object[C]) add(changes ...C) {
 	o.changes = append(o.changes, changes...)
-	surplus := len(o.changes) - changeLimit
+	surplus := len(o.changes) - maxChanges
 	if surplus > 0 {
 		o.changes = slices.Delete(o.changes, 1, 1+surplus)
 	}
@@ -97,28 +97,36 @@ func (o *object[C]) add(changes ...C) {
 
 func (b *Backlog[K, C]) retryLaterLocked(key K, obj *object[C]) {
 	obj.failures++
-	pause := retry.Backoff(obj.failures, firstPause, maxPause)
-	time.AfterFunc(pause, func() { b.retry(key, obj) })
+	pause := retry.Backoff(obj.failures, minBackoff, maxBackoff)
+	time.AfterFunc(pause, func() { b.handleAgain(key, obj) })
 }
 
-// retry handles the changes of one object, and keeps those that fail again. It does not hold the lock while it calls
-// the handler, so more changes may be added meanwhile.
-func (b *Backlog[K, C]) retry(key K, obj *object[C]) {
+// handleAgain handles the changes of one object, and keeps those that fail again. It does not hold the lock while it
+// calls the handler, so that more changes can be added meanwhile.
+func (b *Backlog[K, C]) handleAgain(key K, obj *object[C]) {
 	if b.options.Stop.Err() != nil {
 		return
 	}
-	b.mu.Lock()
-	changes := obj.changes
-	obj.changes = nil
-	b.mu.Unlock()
-
+	changes := b.takeChanges(obj)
 	hasWorked := func(change C) bool { return b.options.Handle(change) == nil }
 	stillFailing := slices.DeleteFunc(changes, hasWorked)
+	b.putBack(key, obj, stillFailing)
+}
 
+func (b *Backlog[K, C]) takeChanges(obj *object[C]) (changes []C) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	changes = obj.changes
+	obj.changes = nil
+	return changes
+}
+
+// putBack puts changes before those that were added since takeChanges. If there are none at all, the object is removed.
+func (b *Backlog[K, C]) putBack(key K, obj *object[C], changes []C) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	added := obj.changes
-	obj.changes = stillFailing
+	obj.changes = changes
 	obj.add(added...)
 	if len(obj.changes) == 0 {
 		delete(b.objects, key)
