@@ -1,5 +1,4 @@
-// Package background starts goroutines that the caller can wait for. It cannot stop them: each function must end by
-// itself.
+// Package background starts goroutines that the caller can wait for, but not stop.
 package background
 
 import (
@@ -29,24 +28,24 @@ func IsClosed(ended <-chan struct{}) bool {
 	}
 }
 
-// Group is a group of goroutines with names. If one of them hangs, Running tells which. The zero value is ready for
-// use. Safe for concurrent use.
+// Group is a sync.WaitGroup whose goroutines have names, so that the log can name one that hangs. The zero value is
+// ready for use. Safe for concurrent use.
 type Group struct {
 	all     sync.WaitGroup
 	mu      sync.Mutex     // guards running
-	running map[string]int // the number of goroutines by name
+	running map[string]int // the number of running goroutines, by name
 }
 
 // Go runs f in a goroutine. Several goroutines may have the same name.
 func (g *Group) Go(name string, f func()) {
-	g.add(name, +1)
+	g.addRunning(name, +1)
 	g.all.Go(func() {
-		defer g.add(name, -1)
+		defer g.addRunning(name, -1)
 		f()
 	})
 }
 
-// Wait waits until all goroutines have ended. Once it has returned, Go must not be called.
+// Wait waits until all goroutines have ended. Go must not be called after that.
 func (g *Group) Wait() { g.all.Wait() }
 
 // Running returns the names of the goroutines that have not ended, sorted and joined by commas.
@@ -56,8 +55,8 @@ func (g *Group) Running() string {
 	return strings.Join(slices.Sorted(maps.Keys(g.running)), ", ")
 }
 
-// add changes the number of goroutines with a name.
-func (g *Group) add(name string, change int) {
+// addRunning changes the number of running goroutines with a name.
+func (g *Group) addRunning(name string, change int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.running == nil {

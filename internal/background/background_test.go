@@ -3,6 +3,8 @@ package background
 import (
 	"testing"
 	"testing/synctest"
+
+	"podcount/internal/testkit"
 )
 
 func TestGroupNamesItsGoroutines(t *testing.T) {
@@ -15,29 +17,21 @@ func TestGroupNamesItsGoroutines(t *testing.T) {
 		g.Go("a watch", hang)
 		g.Go("quick", func() {})
 		synctest.Wait()
-		if got, want := g.Running(), "a watch, worker"; got != want {
-			t.Errorf("running: %q, want %q", got, want)
-		}
+		testkit.WantEqual(t, "running", g.Running(), "a watch, worker")
 		close(release)
 		g.Wait()
-		if got := g.Running(); got != "" {
-			t.Errorf("running at the end: %q", got)
-		}
+		testkit.WantEqual(t, "running at the end", g.Running(), "")
 	})
 }
 
 func TestGoClosesTheChannelAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		done := Go(func() { <-release })
+		ended := Go(func() { <-release })
 		synctest.Wait()
-		if IsClosed(done) {
-			t.Error("it has ended before its function has")
-		}
+		testkit.WantEqual(t, "the channel is closed while the function runs", IsClosed(ended), false)
 		close(release)
 		synctest.Wait()
-		if !IsClosed(done) {
-			t.Error("it has not ended after its function has")
-		}
+		testkit.WantEqual(t, "the channel is closed at the end", IsClosed(ended), true)
 	})
 }

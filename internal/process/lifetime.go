@@ -7,11 +7,11 @@ import (
 
 // Lifetime has three contexts that end one after the other in a shutdown.
 type Lifetime struct {
-	Stop     context.Context // ends first: then nothing new begins
-	Work     context.Context // ends after a grace period: then reconciles in flight must end
-	Requests context.Context // ends last: then every request is cut off
+	Stop     context.Context // ends first; after that, no new work begins
+	Work     context.Context // ends after a grace period; reconciles in flight must end with it
+	Requests context.Context // ends last; requests in flight are cut off then
 
-	// Fail ends Stop. The error of the first call is what Err returns; nil means that all is well.
+	// Fail ends Stop with an error, which Err returns. A nil error means a normal end. Only the first call counts.
 	Fail context.CancelCauseFunc
 
 	// CutRequests ends Requests, and Work with it.
@@ -33,7 +33,7 @@ func (l *Lifetime) End() {
 	l.CutRequests(nil)
 }
 
-// Err returns the error that ended Stop, or nil if podcount was asked to stop.
+// Err returns the error that ended Stop. It is nil if podcount was asked to stop, or if Stop has not ended.
 func (l *Lifetime) Err() error {
 	cause := context.Cause(l.Stop)
 	if cause == context.Canceled {

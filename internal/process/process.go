@@ -1,5 +1,4 @@
-// Package process contains what depends on the operating system: signals, closed pipes, memory limits and exit codes.
-// Its Lifetime has the contexts that end one after the other in a shutdown.
+// Package process deals with the process as a whole: its resources, its signals, its shutdown and its exit.
 package process
 
 import (
@@ -19,28 +18,27 @@ import (
 )
 
 const (
-	// shutdownLimit ends a shutdown that hangs. It is more than all steps of a shutdown may take together. README.md
-	// shows the same number.
+	// shutdownLimit is how long a shutdown may take before the process exits. It is more than all steps of a shutdown
+	// may take together. README.md shows the same number.
 	shutdownLimit = 26 * time.Second
 
-	// signalCopyWindow is how long after a signal a second one counts as a copy of it. GNU timeout, for one, signals
-	// its child, and then the process group that the child is in.
+	// signalCopyWindow is how long after the first signal another one counts as its copy. GNU timeout, for example,
+	// signals its child, and then the child's process group.
 	signalCopyWindow = time.Second
 
-	// lastLineTimeout limits the write of the last line to stderr.
+	// lastLineTimeout is how long Exit waits for its line to be written.
 	lastLineTimeout = 200 * time.Millisecond
 )
 
-// Prepare sets up the process. Call it first.
+// Prepare sets up the process. main must call it first.
 func Prepare() {
 	limitResources()
 	surviveClosedPipes()
 	redirectPackageLog()
 }
 
-// limitResources sets the garbage collector and the scheduler to what suits podcount, unless the environment says
-// otherwise. Most of the heap is a cache that stays, so a quarter of it is enough room for garbage. And there is never
-// enough work for a second processor.
+// limitResources tunes the garbage collector and the scheduler, unless the environment does. Most of the heap is a
+// cache that stays, so room for garbage of a quarter of the heap is enough. One processor is enough for all the work.
 func limitResources() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(25)
@@ -50,14 +48,15 @@ func limitResources() {
 	}
 }
 
-// surviveClosedPipes makes a write to stdout or stderr return an error if its reader has gone away (`podcount | head`).
-// By default such a write ends the process. Ignoring SIGPIPE would help too, but exec programs would inherit that.
+// surviveClosedPipes makes a write to stdout or stderr return an error if the reader has closed the pipe, as in
+// `podcount | head`. By default, such a write ends the process. SIGPIPE is not ignored, because the exec programs of a
+// kubeconfig would inherit that.
 func surviveClosedPipes() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 }
 
-// redirectPackageLog makes package log write to stderr without ever blocking: net/http logs through it while it holds
-// locks that every request needs.
+// redirectPackageLog makes package log write to stderr without blocking. net/http logs through package log while it
+// holds locks that every request needs.
 func redirectPackageLog() {
 	dropSilently := func(int) []byte { return nil }
 	stdlog.SetOutput(logging.NewOutput(os.Stderr, logging.OutputLimit, dropSilently))
@@ -69,18 +68,18 @@ func StopOnSignal() context.Context {
 	ctx, stop := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go obeySignals(signals, stop, func(why string) { Exit(1, why) })
+	go handleSignals(signals, stop, func(why string) { Exit(1, why) })
 	return ctx
 }
 
-// obeySignals calls stop on the first signal. It calls exit on the second one, or when the shutdown takes too long.
-func obeySignals(signals <-chan os.Signal, stop func(), exit func(why string)) {
+// handleSignals calls stop on the first signal. It calls exit on the second one, or when the shutdown takes too long.
+func handleSignals(signals <-chan os.Signal, stop func(), exit func(why string)) {
 	<-signals
 	first := time.Now()
-	late := time.AfterFunc(shutdownLimit, func() {
+	deadline := time.AfterFunc(shutdownLimit, func() {
 		exit("the shutdown hangs: it has not ended in " + shutdownLimit.String())
 	})
-	defer late.Stop()
+	defer deadline.Stop()
 	stop()
 	for range signals {
 		isCopy := time.Since(first) < signalCopyWindow
@@ -91,8 +90,8 @@ func obeySignals(signals <-chan os.Signal, stop func(), exit func(why string)) {
 	}
 }
 
-// Exit writes why to stderr, as one line, and ends the process. It waits no longer than lastLineTimeout for the write,
-// because stderr may be a full pipe.
+// Exit writes why to stderr as one line, and ends the process. It does not wait long for the write, because stderr may
+// be a full pipe.
 func Exit(code int, why string) {
 	line := logging.Printable(strings.ReplaceAll(why, "\n", "; "))
 	written := background.Go(func() { fmt.Fprintln(os.Stderr, "podcount:", line) })

@@ -13,24 +13,24 @@ func TestSecondSignalExitsUnlessItIsACopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signals := make(chan os.Signal, 2)
 		var stops, exits int
-		go obeySignals(signals, func() { stops++ }, func(string) { exits++ })
-		want := func(when string, wantStops, wantExits int) {
+		go handleSignals(signals, func() { stops++ }, func(string) { exits++ })
+		wantCalls := func(when string, wantStops, wantExits int) {
 			t.Helper()
 			synctest.Wait()
 			if stops != wantStops || exits != wantExits {
 				t.Errorf("%s: %d stops and %d exits, want %d and %d", when, stops, exits, wantStops, wantExits)
 			}
 		}
-		want("before any signal", 0, 0)
+		wantCalls("before any signal", 0, 0)
 		signals <- syscall.SIGTERM
-		want("after the first", 1, 0)
+		wantCalls("after the first", 1, 0)
 		signals <- syscall.SIGTERM
 		testkit.Pass(signalCopyWindow - 1)
 		signals <- syscall.SIGTERM
-		want("after its copies", 1, 0)
+		wantCalls("after its copies", 1, 0)
 		testkit.Pass(1)
 		signals <- os.Interrupt
-		want("after the second", 1, 1)
+		wantCalls("after the second", 1, 1)
 	})
 }
 
@@ -38,7 +38,7 @@ func TestShutdownThatHangsExits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signals := make(chan os.Signal, 2)
 		exits := make(chan string, 2)
-		go obeySignals(signals, func() {}, func(why string) { exits <- why })
+		go handleSignals(signals, func() {}, func(why string) { exits <- why })
 		signals <- syscall.SIGTERM
 		testkit.Pass(shutdownLimit - 1)
 		testkit.WantNumber(t, "exits before its end", len(exits), 0)
