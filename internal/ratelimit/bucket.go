@@ -1,4 +1,4 @@
-// Package ratelimit limits how often something happens: a burst at once, and after that a steady rate.
+// Package ratelimit limits how often something happens. It allows a burst at once, and after that a steady rate.
 package ratelimit
 
 import (
@@ -10,17 +10,17 @@ import (
 	"podcount/internal/retry"
 )
 
-// Bucket is a token bucket. It begins full, and each call of Allow or Wait takes one token. Safe for concurrent use.
+// Bucket is a token bucket. It starts full, and each call of Allow or Wait takes one token. Safe for concurrent use.
 type Bucket struct {
 	rate  float64 // how many tokens are added each second
-	burst float64 // how many tokens fit
+	burst float64 // how many tokens fit in the bucket
 
 	mu       sync.Mutex // guards the fields below
-	tokens   float64    // negative while callers of Wait wait for tokens that they have taken in advance
-	filledAt time.Time  // until when tokens have been added
+	tokens   float64    // how many tokens it holds; negative while callers of Wait wait for future tokens
+	filledAt time.Time  // when tokens were last added
 }
 
-// NewBucket returns a bucket that holds burst tokens, and gets rate new ones each second.
+// NewBucket returns a bucket that holds up to burst tokens, and gets rate new ones each second.
 func NewBucket(rate float64, burst int) *Bucket {
 	return &Bucket{rate: rate, burst: float64(burst), tokens: float64(burst), filledAt: time.Now()}
 }
@@ -40,13 +40,13 @@ func (b *Bucket) Allow() bool {
 	return true
 }
 
-// Wait takes a token and waits until it is there. It returns ctx's error if ctx ends first; the token is lost then.
+// Wait takes a token, and waits if none is left. If ctx ends first, Wait returns its error, and the token is lost.
 func (b *Bucket) Wait(ctx context.Context) error { return retry.Sleep(ctx, b.reserve()) }
 
-// maxWait is longer than any process runs, and short enough for a time.Duration.
+// maxWait is longer than any process runs. It keeps a wait from overflowing time.Duration.
 const maxWait = 30 * 365 * 24 * time.Hour
 
-// reserve takes a token, which may be one of the future, and returns how long it takes until that is there.
+// reserve takes the next token, and returns how long to wait until the bucket gets it. That is 0 if a token is left.
 func (b *Bucket) reserve() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -57,7 +57,7 @@ func (b *Bucket) reserve() time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// fillLocked adds the tokens that are due since it was called last.
+// fillLocked adds the tokens for the time since the last call.
 func (b *Bucket) fillLocked() {
 	now := time.Now()
 	due := now.Sub(b.filledAt).Seconds() * b.rate

@@ -16,8 +16,9 @@ type Pauses[K comparable] struct {
 func (p *Pauses[K]) Begin(key K, d time.Duration) (isFirst bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Nobody ends the pause of a key that is not tried any more. So a pause that is long over ends by itself.
-	maps.DeleteFunc(p.ends, func(_ K, end time.Time) bool { return time.Since(end) > 2*d })
+	// A key that is no longer tried never reaches End, so forget the pauses that were over long ago.
+	isLongOver := func(_ K, end time.Time) bool { return time.Since(end) > 2*d }
+	maps.DeleteFunc(p.ends, isLongOver)
 	isFirst = len(p.ends) == 0
 	if p.ends == nil {
 		p.ends = map[K]time.Time{}
@@ -26,7 +27,7 @@ func (p *Pauses[K]) Begin(key K, d time.Duration) (isFirst bool) {
 	return isFirst
 }
 
-// Left returns how much longer a key must not be tried. It is 0 if the key may be tried.
+// Left returns how much longer a key must not be tried, or 0 if it may be tried.
 func (p *Pauses[K]) Left(key K) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -37,8 +38,8 @@ func (p *Pauses[K]) Left(key K) time.Duration {
 	return max(0, time.Until(end))
 }
 
-// End forgets the pause of a key. It reports whether that was the last pause. A pause counts until End is called, even
-// if its time is over.
+// End forgets the pause of a key. It reports whether this was the last pause. For Begin and End, a pause whose time is
+// over still counts until End is called.
 func (p *Pauses[K]) End(key K) (wasLast bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

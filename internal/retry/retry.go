@@ -1,4 +1,4 @@
-// Package retry computes how long to wait between two tries of something, and waits. It does not try anything itself.
+// Package retry computes how long to wait between two tries of something, and waits. The tries are up to the caller.
 package retry
 
 import (
@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// Backoff returns how long to wait after n failures in a row. The wait begins at base, and doubles with each failure up
-// to limit. A random time of up to as much again is added, so that clients that failed together do not retry together.
+// Backoff returns how long to wait after n failures in a row. The wait is base after the first failure, and doubles
+// with each further one, up to limit. Jitter makes it up to twice as long, so that clients that failed together do not
+// retry together.
 //
-// If n is below 1, it counts as 1. If limit is below base, the wait is limit and the random time. If either is 0 or
-// less, there is no wait.
+// If n is less than 1, it counts as 1. If limit is less than base, it replaces base. If either is 0 or less, there is
+// no wait.
 func Backoff(n int, base, limit time.Duration) time.Duration {
 	wait := min(base, limit)
 	if wait <= 0 {
@@ -23,8 +24,8 @@ func Backoff(n int, base, limit time.Duration) time.Duration {
 	return wait + rand.N(wait)
 }
 
-// Sleep waits for d, but no longer than until ctx ends. It returns ctx's error if ctx has ended, even if d is 0 or
-// less.
+// Sleep waits for d, or until ctx ends. It returns the error of ctx, which is nil unless ctx has ended. That is so even
+// if d is 0 or less, and there is no wait.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d > 0 {
 		select {
