@@ -18,7 +18,7 @@ func newOutage(log *bytes.Buffer) *Outage {
 
 // takeLines returns the lines in a log without their times, and empties it.
 func takeLines(log *bytes.Buffer) (lines []string) {
-	synctest.Wait() // for lines that a timer writes now
+	synctest.Wait() // A timer may be writing a line.
 	for line := range strings.Lines(log.String()) {
 		_, afterTime, _ := strings.Cut(line, " ")
 		lines = append(lines, strings.TrimSpace(afterTime))

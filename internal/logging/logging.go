@@ -1,7 +1,7 @@
 // Package logging writes podcount's log: short lines for people on a terminal, logfmt or JSON elsewhere.
 //
-// It makes three promises. A goroutine that writes to an Output never waits for the reader of the file. Lines that are
-// dropped are counted and reported. Something that fails again and again does not fill the log: see Outage.
+// It makes three promises. Writing to an Output never blocks, even if nobody reads the file. Lines that are dropped are
+// counted and reported. Something that fails again and again does not fill the log: see Outage.
 package logging
 
 import (
@@ -25,9 +25,9 @@ const (
 	terminal              // short, for people
 )
 
-// StyleOf returns the style for a format (auto, text or json) and the file that the log is written to. auto means short
-// lines if the file is a terminal, and logfmt if not. The lines have colours unless the environment has NO_COLOR (see
-// https://no-color.org) or says that the terminal is dumb.
+// StyleOf returns the style for a format (auto, text or json) and the file that the log is written to. The format auto
+// means short lines if the file is a terminal, and logfmt if not. Short lines are coloured unless the environment sets
+// NO_COLOR (see https://no-color.org) or TERM=dumb.
 func StyleOf(format string, w io.Writer, getenv func(string) string) Style {
 	switch {
 	case format == "json":
@@ -38,7 +38,7 @@ func StyleOf(format string, w io.Writer, getenv func(string) string) Style {
 	return Style{form: terminal, color: getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"}
 }
 
-// isTerminal reports whether w is a terminal. It takes /dev/null for one, which does no harm.
+// isTerminal reports whether w is a terminal. It mistakes /dev/null for one, which does no harm.
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {
@@ -49,7 +49,7 @@ func isTerminal(w io.Writer) bool {
 }
 
 // NewHandler returns a handler that writes lines of this level and above to w. It writes each line with one call of
-// Write, and holds a lock during the call. So if w may block, put an Output before it.
+// Write, during which it may hold a lock. If the file may block, pass an Output as w.
 func NewHandler(w io.Writer, style Style, level slog.Level) slog.Handler {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: simplify}
 	switch style.form {
@@ -61,8 +61,8 @@ func NewHandler(w io.Writer, style Style, level slog.Level) slog.Handler {
 	return slog.NewTextHandler(w, options)
 }
 
-// simplify shows every level below INFO as DEBUG, and not as DEBUG+2 or the like. It shows a duration as 1.5s in JSON,
-// too, and not as a number of nanoseconds.
+// simplify makes two kinds of values easier to read. It shows every level below INFO as DEBUG, instead of DEBUG+2 or
+// the like. It shows a duration as 1.5s in JSON too, instead of as a number of nanoseconds.
 func simplify(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case slog.Level:

@@ -9,32 +9,32 @@ import (
 	"time"
 )
 
-// Outage logs what people need to know about something that fails and is tried again and again: a line when it begins
-// to fail, one a minute while it fails, and one when it works again. Further failures are logged at the debug level.
-// It is safe for concurrent use.
+// Outage logs the failures of something that is retried again and again: a line when it begins to fail, one a minute
+// while it fails, and one when it works again. It logs all other failures at the debug level. It is safe for concurrent
+// use.
 //
-// An outage has parts, which fail and work on their own. It begins when the first part fails, and is over when no part
-// fails any more. There are two exceptions:
+// The parts of an Outage fail and recover independently. An outage begins when the first part fails, and ends when no
+// part fails any more. There are two exceptions:
 //
-//   - A part that has failed for ten minutes while others worked is chronic. It still gets its lines, but it no longer
-//     counts: an outage of the others begins and ends as if the chronic parts worked.
-//   - Something that fails and works by turns would get two lines each time. So only five outages are announced within
-//     five minutes. The next announcement says how many were not.
+//   - A part that has failed for ten minutes while others worked is chronic. It still gets a line a minute, but an
+//     outage of the other parts begins and ends as if the chronic parts worked.
+//   - Something that fails and recovers again and again would get two lines each time. So only five outages are
+//     announced within five minutes. The next announcement has the number of those that were not.
 type Outage struct {
 	log     *slog.Logger
 	subject string
-	again   string
-	args    []any
+	again   string // what the line at the end of an outage says
+	args    []any  // attributes of each line
 
 	mu         sync.Mutex // guards the fields below
 	state      outageState
 	reminder   *time.Timer // calls remind; nil before the first reminder
-	reminderAt time.Time   // when it does, zero if it does not
+	reminderAt time.Time   // when it does so, or zero
 	isStopped  bool
 }
 
-// NewOutage makes an Outage that has not begun. subject and again make the line at its end: "Pod" and "watching again"
-// make "Pod: watching again after 37s". args are attributes of each line.
+// NewOutage makes an Outage whose parts all work. subject and again make up the line at the end of an outage: "Pod" and
+// "watching again" make "Pod: watching again after 37s". args are attributes of each line.
 func NewOutage(log *slog.Logger, subject, again string, args ...any) *Outage {
 	return &Outage{
 		log:     log,
@@ -45,9 +45,10 @@ func NewOutage(log *slog.Logger, subject, again string, args ...any) *Outage {
 	}
 }
 
-// Failed reports that a try of a part has failed. problem is the message of the line, and args are its attributes.
-// pause is the time until the next line, if the outage lasts. It must be more than 0; it is usually a minute, and
-// longer if somebody has to act first.
+// Failed reports that a try of a part has failed. problem is the message of the log line, and args are its attributes.
+//
+// pause is the time until the next line if the outage lasts. It must be more than 0. It is usually a minute, but longer
+// for a failure that lasts until a person acts.
 func (o *Outage) Failed(part, problem string, pause time.Duration, args ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -58,7 +59,7 @@ func (o *Outage) Failed(part, problem string, pause time.Duration, args ...any) 
 		unannounced := o.state.announce(now)
 		o.logFailureLocked(slog.LevelWarn, unannounced)
 	case o.state.isReminderOverdue(now, pause):
-		o.state.noteReminder(now) // This try proves that the part is still tried.
+		o.state.recordReminder(now)
 		o.logFailureLocked(slog.LevelWarn, 0)
 	default:
 		o.logFailureLocked(slog.LevelDebug, 0)
@@ -74,14 +75,14 @@ func (o *Outage) Worked(part string) {
 	o.removeLocked(part, o.again, slog.LevelInfo)
 }
 
-// Forget reports that a part has nothing left to do. It may or may not work.
+// Forget reports that a part is no longer needed, whether it works or not.
 func (o *Outage) Forget(part string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.removeLocked(part, "nothing fails any more", slog.LevelInfo)
 }
 
-// GiveUp reports that a part has failed and will not be tried again.
+// GiveUp reports that a part has failed and will not be retried.
 func (o *Outage) GiveUp(part string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -95,7 +96,7 @@ func (o *Outage) Failing() int {
 	return len(o.state.failing)
 }
 
-// Stop ends the lines about an outage that lasts. It is for the end of the process, when nothing is tried again.
+// Stop ends the reminders. Call it when nothing is retried any more, as at the end of the process.
 func (o *Outage) Stop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -103,7 +104,7 @@ func (o *Outage) Stop() {
 	o.setReminderLocked()
 }
 
-// setReminderLocked makes remind run when the state wants the next line, and at no other time.
+// setReminderLocked sets the timer to the time of the state's next reminder, or stops it if there is none.
 func (o *Outage) setReminderLocked() {
 	at := o.state.remindAt
 	if o.isStopped {
@@ -121,23 +122,23 @@ func (o *Outage) setReminderLocked() {
 	}
 }
 
-// remind logs that the outage lasts. The timer calls it.
+// remind logs that something still fails. The timer calls it.
 func (o *Outage) remind() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
 	isCancelled := o.reminderAt.IsZero() || now.Before(o.reminderAt)
 	if isCancelled {
-		return // The timer fired while another goroutine stopped it or set another one.
+		return // The timer fired while another goroutine was stopping or replacing it.
 	}
-	isStillTried := o.state.noteReminder(now)
+	isStillTried := o.state.recordReminder(now)
 	if isStillTried {
 		o.logFailureLocked(slog.LevelWarn, 0)
 	}
 	o.setReminderLocked()
 }
 
-// logFailureLocked logs the newest failure, and how many outages before this one were not announced.
+// logFailureLocked logs the newest failure. unannounced is how many earlier outages the line reports as not announced.
 func (o *Outage) logFailureLocked(level slog.Level, unannounced int) {
 	if !o.log.Enabled(context.Background(), level) {
 		return
@@ -145,8 +146,8 @@ func (o *Outage) logFailureLocked(level slog.Level, unannounced int) {
 	newest := o.state.newest()
 	args := slices.Clone(o.args)
 	if o.state.tries > 1 {
-		lasts := time.Since(o.state.beginOf(newest))
-		args = append(args, "for", rounded(lasts), "failed_tries", o.state.tries)
+		took := time.Since(o.state.failingSince(newest))
+		args = append(args, "for", rounded(took), "failed_tries", o.state.tries)
 	}
 	if failing := len(o.state.failing); failing > 1 {
 		args = append(args, "failing", failing)
@@ -158,7 +159,8 @@ func (o *Outage) logFailureLocked(level slog.Level, unannounced int) {
 	o.log.Log(context.Background(), level, newest.problem, args...)
 }
 
-// removeLocked ends the failure of a part. If that ends the outage, it logs so. outcome says what ended the failure.
+// removeLocked removes a part from those that fail. If that ends the outage, it logs a line at this level. outcome is
+// how the failure of the part ended.
 func (o *Outage) removeLocked(part, outcome string, level slog.Level) {
 	end, isOver := o.state.remove(part, time.Now())
 	o.setReminderLocked()
@@ -179,7 +181,7 @@ func (o *Outage) removeLocked(part, outcome string, level slog.Level) {
 	o.log.Log(context.Background(), level, text, args...)
 }
 
-// rounded makes a duration short to read: it has whole seconds from ten seconds on, and three digits below.
+// rounded rounds a duration for people: to whole seconds from ten seconds on, and to three digits or fewer below.
 func rounded(d time.Duration) time.Duration {
 	switch {
 	case d >= 10*time.Second:

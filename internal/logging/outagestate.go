@@ -13,42 +13,41 @@ const (
 	// A part that has failed for chronicAfter, while others worked, is chronic.
 	chronicAfter = 10 * time.Minute
 
-	// A part that has not failed for maxTryTime is not tried any more. It is longer than the time between two tries of
-	// anything: a backoff of a minute and a dial of half a minute.
-	maxTryTime = 2 * time.Minute
+	// If a failing part has not failed again for maxTryInterval, it is no longer retried. This is longer than the time
+	// between any two failures, which is at most a backoff of a minute and a dial of half a minute.
+	maxTryInterval = 2 * time.Minute
 )
 
-// outageState is what an Outage remembers. It decides when the log gets a line, but does not log. Its methods get the
-// time from the caller, who holds Outage.mu.
+// outageState decides when an Outage logs a line, but does not log. The caller of its methods must hold Outage.mu.
 type outageState struct {
 	failing   map[string]*failingPart // by name
 	chronic   int                     // how many of the failing parts are chronic
-	changedAt time.Time               // when a part last began or ceased to fail
+	changedAt time.Time               // when a part last began or stopped failing
 	workedAt  time.Time               // when a try of any part last succeeded
 
-	// The outage. It is on while a part fails that is not chronic.
+	// The outage is on while any part fails that is not chronic.
 	isOn        bool
 	beganAt     time.Time
 	isAnnounced bool
-	tries       int // how many tries have failed since it began; if it is not on, since the last one ended
+	tries       int // how many tries have failed since it began or, if it is not on, since the last one ended
 
-	// Announcements are the lines about the beginning of an outage.
-	announcedAt []time.Time // those within the last announceSpan
-	unannounced int         // how many outages since the last one have ended without any
+	// An announcement is the line at the beginning of an outage.
+	announcedAt []time.Time // the times of the announcements within announceSpan
+	unannounced int         // how many outages have ended without an announcement since the last announcement
 
-	// Reminders are the lines that say that something still fails.
-	remindAt time.Time     // when the next one is due, zero if none is
-	pause    time.Duration // the time from the line before to that one
+	// A reminder is a line that says that something still fails.
+	remindAt time.Time     // when the next reminder is due, or zero
+	pause    time.Duration // the time from the previous line to the next reminder
 }
 
-// failingPart is a part that fails.
+// failingPart is a part that fails now.
 type failingPart struct {
-	failure   // the newest one
+	failure   // the newest failure
 	since     time.Time
 	isChronic bool
 }
 
-// failure is a try that failed. The fields are those of Outage.Failed.
+// failure is one failed try. Its fields are the arguments of Outage.Failed.
 type failure struct {
 	at      time.Time
 	problem string
@@ -56,7 +55,7 @@ type failure struct {
 	pause   time.Duration
 }
 
-// addFailure notes that a try of a part has failed. That may begin an outage.
+// addFailure records that a try of a part has failed. That may begin an outage.
 func (s *outageState) addFailure(name string, f failure) {
 	part := s.failing[name]
 	if part == nil {
@@ -84,7 +83,7 @@ func (s *outageState) mayAnnounce(now time.Time) bool {
 	return len(s.announcedAt) < maxAnnounced
 }
 
-// announce notes that the outage is announced, and returns how many before it were not.
+// announce records that the outage is announced now, and returns how many outages before it were not.
 func (s *outageState) announce(now time.Time) (unannounced int) {
 	unannounced = s.unannounced
 	s.unannounced = 0
@@ -94,9 +93,9 @@ func (s *outageState) announce(now time.Time) (unannounced int) {
 	return unannounced
 }
 
-// isReminderOverdue reports whether a new failure must be logged before the next reminder is due. That is so if the
-// pause before that reminder is longer than the failure's own, and the failure's own has passed: the reminder waits for
-// somebody to act, but what fails now may pass by itself.
+// isReminderOverdue reports whether a new failure must be logged now, although the next reminder is not due yet. That
+// reminder may be far away because an earlier failure had a long pause. It is overdue if the new failure has a shorter
+// pause, which is over.
 func (s *outageState) isReminderOverdue(now time.Time, pause time.Duration) bool {
 	if s.remindAt.IsZero() || pause >= s.pause {
 		return false
@@ -105,16 +104,16 @@ func (s *outageState) isReminderOverdue(now time.Time, pause time.Duration) bool
 	return now.Sub(lastLineAt) >= pause
 }
 
-// noteReminder notes that it is time for a reminder. isStillTried is false if no failing part has been tried for a
-// while; then there is nothing to log.
-func (s *outageState) noteReminder(now time.Time) (isStillTried bool) {
+// recordReminder records that a reminder is due now, and plans the next one. There is nothing to log if isStillTried is
+// false, because no failing part has been tried for a while.
+func (s *outageState) recordReminder(now time.Time) (isStillTried bool) {
 	s.markChronic(now)
 	s.planReminder(now)
-	return now.Sub(s.newest().at) < maxTryTime
+	return now.Sub(s.newest().at) < maxTryInterval
 }
 
-// markChronic makes all failing parts chronic if they have been the same ones for a while, and others have worked since
-// the outage began. That ends the outage without a line.
+// markChronic marks all failing parts as chronic, and so ends the outage without a line. It does so only if the same
+// parts have failed for chronicAfter, and others have worked since the outage began.
 func (s *outageState) markChronic(now time.Time) {
 	othersWork := s.workedAt.After(s.beganAt)
 	isStable := now.Sub(s.changedAt) >= chronicAfter
@@ -136,13 +135,13 @@ func (s *outageState) planReminder(now time.Time) {
 // outageEnd describes an outage that is over.
 type outageEnd struct {
 	took         time.Duration
-	tries        int // how many have failed
-	stillFailing int // how many chronic parts
+	tries        int // how many tries have failed
+	stillFailing int // how many chronic parts still fail
 	wasAnnounced bool
 }
 
-// remove notes that a part does not fail any more. isOver is true if that ends the outage, or if it was the last
-// chronic part that failed.
+// remove records that a part no longer fails. isOver is true if that ends the outage, or if it was the last failing
+// part and chronic.
 func (s *outageState) remove(name string, now time.Time) (end outageEnd, isOver bool) {
 	part := s.failing[name]
 	if part == nil {
@@ -162,7 +161,7 @@ func (s *outageState) remove(name string, now time.Time) (end outageEnd, isOver 
 		s.remindAt = time.Time{}
 	}
 	end = outageEnd{
-		took:         now.Sub(s.beginOf(part)),
+		took:         now.Sub(s.failingSince(part)),
 		tries:        s.tries,
 		stillFailing: len(s.failing),
 		wasAnnounced: !s.isOn || s.isAnnounced,
@@ -185,9 +184,9 @@ func (s *outageState) newest() (newest *failingPart) {
 	return newest
 }
 
-// beginOf returns when what a line about this part is about began: the outage or, if only chronic parts fail, its own
-// failure.
-func (s *outageState) beginOf(part *failingPart) time.Time {
+// failingSince returns the time from which a log line about a part counts: the beginning of the outage or, if only
+// chronic parts fail, the beginning of the part's own failure.
+func (s *outageState) failingSince(part *failingPart) time.Time {
 	if s.isOn {
 		return s.beganAt
 	}

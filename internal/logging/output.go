@@ -12,43 +12,44 @@ import (
 // OutputLimit is how many bytes of lines an Output usually keeps for a slow reader.
 const OutputLimit = 1 << 20
 
-// Output writes lines to a file, such as stderr, and makes nobody wait. A plain write to a pipe blocks while the pipe
-// is full because its reader has stopped; a program that logs while it holds locks then hangs as a whole. So Write only
-// copies the line to a buffer, and a goroutine writes it to the file.
+// Output writes lines to a file, such as stderr, without ever blocking the caller. A plain write to a pipe blocks while
+// the pipe is full. If a program logs while it holds locks, that can stop the whole program. So Write only copies the
+// line to a buffer, and the Output's own goroutine writes it to the file.
 //
 // The buffer has a limit. Lines that do not fit, and lines that the file refuses, are dropped and counted. As soon as
-// the file takes lines again, it gets a report of how many are missing. An Output is safe for concurrent use.
+// the file accepts lines again, a report says how many are missing. An Output is safe for concurrent use.
 type Output struct {
 	file   io.Writer
-	limit  int // of the bytes in the buffer
+	limit  int // the maximum of bytes
 	report func(missing int) (line []byte)
 	lost   atomic.Int64  // how many lines were dropped since the start
-	wake   chan struct{} // holds a token while the goroutine has work to do
-	ended  chan struct{} // closed when the goroutine has ended
+	wake   chan struct{} // holds a token while run has work to do
+	ended  chan struct{} // closed when run has ended
 
-	mu     sync.Mutex // guards the fields below
-	buffer []bufferEntry
-	bytes  int // the length of all lines in the buffer
-	closed bool
+	mu       sync.Mutex // guards the fields below
+	buffer   []bufferEntry
+	bytes    int // the length of all lines in the buffer
+	isClosed bool
 
-	// isDropping is true from a line that does not fit until half of the buffer is free. All lines are dropped
-	// meanwhile, also short ones that fit: one large gap is easier to read than many small ones.
+	// isDropping becomes true when a line does not fit, and false when half of the buffer is free. Meanwhile, all lines
+	// are dropped, even short ones that fit: one large gap is easier to read than many small ones.
 	isDropping bool
 
-	// Only the goroutine uses the fields below.
+	// Only run uses the fields below.
 	missing   int  // how many lines were dropped since the last report
-	isRefused bool // The file refused the last line.
+	isRefused bool // the file refused the last line
 }
 
-// bufferEntry is a line, or the gap that dropped lines have left.
+// bufferEntry is a line, or a gap where lines were dropped.
 type bufferEntry struct {
 	line    []byte // nil for a gap
-	dropped int    // how many lines are missing in a gap
+	dropped int    // how many lines were dropped in a gap
 }
 
-// NewOutput makes an Output, which the caller must close. It keeps up to limit bytes of lines for the file. report
-// returns a line for the file that says how many lines are missing; it may also report that elsewhere and return nil.
-// The goroutine that writes calls it.
+// NewOutput makes an Output, which the caller must close. Its buffer holds up to limit bytes of lines.
+//
+// report returns a line for the file that says how many lines are missing. It may also report that elsewhere, and
+// return nil. The Output's goroutine calls it.
 func NewOutput(file io.Writer, limit int, report func(missing int) (line []byte)) *Output {
 	o := &Output{
 		file:   file,
@@ -70,7 +71,7 @@ func (o *Output) Write(line []byte) (int, error) {
 	} else if o.bytes <= o.limit/2 {
 		o.isDropping = false
 	}
-	if o.closed || o.isDropping {
+	if o.isClosed || o.isDropping {
 		o.dropLocked()
 	} else {
 		o.buffer = append(o.buffer, bufferEntry{line: bytes.Clone(line)})
@@ -94,24 +95,24 @@ func (o *Output) dropLocked() {
 func (o *Output) wakeUp() {
 	select {
 	case o.wake <- struct{}{}:
-	default: // There is a token already.
+	default: // There is already a token.
 	}
 }
 
 // Lost returns how many lines have been dropped since the start.
 func (o *Output) Lost() int64 { return o.lost.Load() }
 
-// Close waits until the lines in the buffer are written, and gives up when none was written for patience. Once ctx has
-// ended, it waits for haste at most. Lines that are not written by then, and lines that come later, count as lost.
-// Close must be called once.
-func (o *Output) Close(ctx context.Context, patience, haste time.Duration) {
+// Close waits until the lines in the buffer are written. It gives up when no line was written for idleTimeout, or when
+// stopTimeout has passed after the end of ctx. Lines that are not written by then, and lines that are added later,
+// count as lost. Close must be called once.
+func (o *Output) Close(ctx context.Context, idleTimeout, stopTimeout time.Duration) {
 	o.mu.Lock()
-	o.closed = true
+	o.isClosed = true
 	o.mu.Unlock()
 	o.wakeUp()
 	for {
 		before := o.countLines()
-		if o.endsWithin(ctx, patience, haste) {
+		if o.endsWithin(ctx, idleTimeout, stopTimeout) {
 			return
 		}
 		left := o.countLines()
@@ -122,19 +123,19 @@ func (o *Output) Close(ctx context.Context, patience, haste time.Duration) {
 	}
 }
 
-// endsWithin reports whether the goroutine ends within patience, or within haste after the end of ctx.
-func (o *Output) endsWithin(ctx context.Context, patience, haste time.Duration) bool {
+// endsWithin reports whether run ends within idleTimeout, or within stopTimeout after the end of ctx.
+func (o *Output) endsWithin(ctx context.Context, idleTimeout, stopTimeout time.Duration) bool {
 	select {
 	case <-o.ended:
 		return true
-	case <-time.After(patience):
+	case <-time.After(idleTimeout):
 		return false
 	case <-ctx.Done():
 	}
 	select {
 	case <-o.ended:
 		return true
-	case <-time.After(min(patience, haste)):
+	case <-time.After(min(idleTimeout, stopTimeout)):
 		return false
 	}
 }
@@ -151,26 +152,27 @@ func (o *Output) countLines() (lines int) {
 	return lines
 }
 
-// run is the goroutine that writes. It ends once the Output is closed and the buffer is empty.
+// run writes lines to the file until the Output is closed and its buffer is empty. It is the Output's own goroutine.
 func (o *Output) run() {
 	defer close(o.ended)
 	for range o.wake {
-		// This comes before emptyBuffer: once the Output is closed, no line is added, so the buffer stays empty.
-		isClosed := o.isClosed()
+		// Read this before the buffer is emptied: a closed Output gets no more lines, so its buffer stays empty.
+		wasClosed := o.wasClosed()
 		o.emptyBuffer()
-		if isClosed {
+		if wasClosed {
 			return
 		}
 	}
 }
 
-func (o *Output) isClosed() bool {
+func (o *Output) wasClosed() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.closed
+	return o.isClosed
 }
 
-// emptyBuffer writes all lines in the buffer. An entry stays in the buffer, and counts, while it is being written.
+// emptyBuffer writes all lines in the buffer. An entry stays in the buffer while it is being written, so that the limit
+// and Close count it.
 func (o *Output) emptyBuffer() {
 	for {
 		entry, ok := o.firstEntry()
@@ -191,8 +193,7 @@ func (o *Output) firstEntry() (entry bufferEntry, ok bool) {
 	return o.buffer[0], true
 }
 
-// removeFirst removes the first entry, which was written. If that is a gap that has grown meanwhile, the new part
-// stays.
+// removeFirst removes the first entry, which was written. If it is a gap that has grown meanwhile, the new part stays.
 func (o *Output) removeFirst(written bufferEntry) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -204,7 +205,8 @@ func (o *Output) removeFirst(written bufferEntry) {
 	o.bytes -= len(written.line)
 }
 
-// write writes a line to the file, or counts the lines in a gap. It reports missing lines when the file takes lines.
+// write writes a line to the file, or counts the lines in a gap. If lines are missing and the file accepts lines, it
+// reports how many are missing.
 func (o *Output) write(entry bufferEntry) {
 	if entry.line == nil {
 		o.missing += entry.dropped
@@ -215,7 +217,7 @@ func (o *Output) write(entry bufferEntry) {
 		return
 	}
 	if line := o.report(o.missing); line != nil {
-		o.file.Write(line) // If this fails, the report is not repeated, but Lost still has the number.
+		o.file.Write(line) // If this fails, the report is lost, but Lost still returns the number.
 	}
 	o.missing = 0
 }

@@ -14,12 +14,7 @@ import (
 	"podcount/internal/testkit"
 )
 
-// writerFunc is a Writer that is a function.
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
-
-// stuckPipe is a pipe. Its reader reads once for each value that reading gets, and always once reading is closed.
+// stuckPipe is a pipe whose reader waits. It reads once for each value in reading, and always once reading is closed.
 type stuckPipe struct {
 	to      io.Writer
 	reading chan struct{}
@@ -32,8 +27,8 @@ func (p *stuckPipe) Write(b []byte) (int, error) {
 
 func reportMissing(missing int) []byte { return fmt.Appendf(nil, "%d missing\n", missing) }
 
-// stopped returns a context that has ended.
-func stopped(t *testing.T) context.Context {
+// endedContext returns a context that has ended.
+func endedContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	return ctx
@@ -52,18 +47,18 @@ func TestOutputWritesAllLinesInOrder(t *testing.T) {
 			fmt.Fprintf(o, "line %d\n", i)
 			fmt.Fprintf(&want, "line %d\n", i)
 		}
-		o.Close(stopped(t), time.Minute, time.Second)
+		o.Close(endedContext(t), time.Minute, time.Second)
 		testkit.WantEqual(t, "lines", got.String(), want.String())
 		wantLost(t, o, 0)
 	})
 }
 
-func TestOutputReportsWhatDidNotFitInItsPlace(t *testing.T) {
+func TestOutputReportsLinesThatDidNotFit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var read bytes.Buffer
 		reading := make(chan struct{})
 		o := NewOutput(&stuckPipe{&read, reading}, OutputLimit, reportMissing)
-		defer o.Close(stopped(t), time.Minute, time.Second)
+		defer o.Close(endedContext(t), time.Minute, time.Second)
 		line := strings.Repeat("x", 1023) + "\n"
 		fits := OutputLimit / len(line)
 		for range fits + 412 {
@@ -84,13 +79,13 @@ func TestFullOutputDropsShortLinesToo(t *testing.T) {
 		var read bytes.Buffer
 		reading := make(chan struct{})
 		o := NewOutput(&stuckPipe{&read, reading}, 100, reportMissing)
-		defer o.Close(stopped(t), time.Minute, time.Second)
+		defer o.Close(endedContext(t), time.Minute, time.Second)
 		long := strings.Repeat("x", 39) + "\n"
 		short := "short\n"
 		fmt.Fprint(o, long)
 		fmt.Fprint(o, long)
-		fmt.Fprint(o, long)  // does not fit
-		fmt.Fprint(o, short) // would fit
+		fmt.Fprint(o, long)  // This line does not fit.
+		fmt.Fprint(o, short) // This line would fit.
 		reading <- struct{}{}
 		synctest.Wait()
 		fmt.Fprint(o, short) // Only 40 bytes are in the buffer now.
@@ -104,14 +99,14 @@ func TestOutputReportsLinesThatTheFileRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var read bytes.Buffer
 		isBroken := true
-		file := writerFunc(func(b []byte) (int, error) {
+		file := testkit.WriterFunc(func(b []byte) (int, error) {
 			if isBroken {
 				return 0, errors.New("broken pipe")
 			}
 			return read.Write(b)
 		})
 		o := NewOutput(file, OutputLimit, reportMissing)
-		defer o.Close(stopped(t), time.Minute, time.Second)
+		defer o.Close(endedContext(t), time.Minute, time.Second)
 		for i := range 3 {
 			fmt.Fprintf(o, "line %d\n", i)
 		}
@@ -137,24 +132,24 @@ func TestClosedOutputDropsLines(t *testing.T) {
 	})
 }
 
-func TestCloseWaitsWhileLinesGetThrough(t *testing.T) {
+func TestCloseWaitsWhileLinesAreRead(t *testing.T) {
 	running := (*testing.T).Context
 	for _, c := range []struct {
 		name  string
 		ctx   func(*testing.T) context.Context
-		pause time.Duration // what the reader takes for each of ten lines
+		pause time.Duration // how long the reader takes for each of ten lines
 		takes time.Duration
 		lost  int
 	}{
 		{"slow reader", running, 59 * time.Second, 10 * 59 * time.Second, 0},
 		{"no reader", running, time.Hour, time.Minute, 10},
-		{"slow reader after a stop", stopped, 300 * time.Millisecond, time.Second, 7},
-		{"quick reader after a stop", stopped, 10 * time.Millisecond, 100 * time.Millisecond, 0},
-		{"no reader after a stop", stopped, time.Hour, time.Second, 10},
+		{"slow reader after a stop", endedContext, 300 * time.Millisecond, time.Second, 7},
+		{"quick reader after a stop", endedContext, 10 * time.Millisecond, 100 * time.Millisecond, 0},
+		{"no reader after a stop", endedContext, time.Hour, time.Second, 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				file := writerFunc(func(b []byte) (int, error) {
+				file := testkit.WriterFunc(func(b []byte) (int, error) {
 					<-time.After(c.pause)
 					return len(b), nil
 				})

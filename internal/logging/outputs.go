@@ -13,13 +13,13 @@ import (
 // shows the same number.
 const closeTimeout = time.Second
 
-// What -once prints is its product, and it comes to an end. So more of it may wait, and for longer.
+// The output of -once is its product, so it gets a larger buffer and more time than a log.
 const (
 	onceOutputLimit = 16 << 20    // bytes
-	oncePatience    = time.Minute // at the end, with a reader that reads nothing
+	onceIdleTimeout = time.Minute // how long Close waits for a reader that reads nothing
 )
 
-// Outputs are stdout and stderr of a program whose writes must never block. Lines that nobody reads are dropped and
+// Outputs are the stdout and stderr of a program, to which writes never block. Lines that nobody reads are dropped and
 // counted.
 type Outputs struct {
 	Log    *slog.Logger // writes to Stderr
@@ -29,12 +29,12 @@ type Outputs struct {
 	options OutputsOptions
 }
 
-// OutputsOptions are what Outputs are made with.
+// OutputsOptions configure Outputs.
 type OutputsOptions struct {
 	Style  Style      // of the log
 	Level  slog.Level // of the log
-	Once   bool       // the output is the product of -once, so no line may be lost
-	DryRun bool       // the log belongs to the product, because it shows what would be written
+	Once   bool       // Stdout has the product of -once, so no line of it may be lost.
+	DryRun bool       // The log is part of that product, because it shows what would be written.
 }
 
 // NewOutputs makes Outputs, which the caller must close.
@@ -58,17 +58,18 @@ func NewOutputs(stdout, stderr io.Writer, o OutputsOptions) *Outputs {
 	return out
 }
 
-// Close waits until the last lines are written, but at most closeTimeout for each output. Only -once waits longer,
-// until ctx ends. Close returns an error if -once has lost lines of its product.
+// Close waits until the last lines are written, but at most closeTimeout for each output. -once waits longer: until ctx
+// has ended, or until nobody has read a line for onceIdleTimeout. Close returns an error if -once has lost lines of its
+// product.
 func (out *Outputs) Close(ctx context.Context) error {
-	patience, stopWaiting := context.WithCancel(ctx)
+	waiting, stopWaiting := context.WithCancel(ctx)
 	defer stopWaiting()
 	if !out.options.Once {
 		stopWaiting()
 	}
-	// Stdout comes first, because the lines that it has lost are reported on stderr.
-	out.Stdout.Close(patience, oncePatience, closeTimeout)
-	out.Stderr.Close(patience, oncePatience, closeTimeout)
+	// Close stdout first, because its lost lines are reported on stderr.
+	out.Stdout.Close(waiting, onceIdleTimeout, closeTimeout)
+	out.Stderr.Close(waiting, onceIdleTimeout, closeTimeout)
 	if !out.options.Once {
 		return nil
 	}

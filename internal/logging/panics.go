@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// panicPause is the time between two lines of one Panics.
+// panicPause is the shortest time between two lines of one Panics.
 const panicPause = time.Minute
 
 // Panics logs the panics of one part of the program. It logs the first panic at once, with its stack. After that it
-// logs at most one line a minute, with the number of panics since the line before. Safe for concurrent use.
+// logs at most one line a minute, with the number of panics since the previous line. Safe for concurrent use.
 type Panics struct {
 	log     *slog.Logger
 	subject string
@@ -21,7 +21,7 @@ type Panics struct {
 	isStackLogged bool       // the first panic was logged, with its stack
 	isPaused      bool       // a line was logged less than panicPause ago
 	unlogged      int        // the number of panics since the last line
-	newest        error      // the last panic
+	newest        error      // the newest panic
 }
 
 // NewPanics makes a Panics. subject names the part of the program, as in "a controller". args are attributes of each
@@ -30,8 +30,8 @@ func NewPanics(log *slog.Logger, subject string, args ...any) *Panics {
 	return &Panics{log: log, subject: subject, args: args}
 }
 
-// Report logs or counts a panic. Call it in the deferred function that recovers, because only there does the stack show
-// where the panic began.
+// Report logs or counts a panic. Call it in the deferred function that recovers: the stack shows where the panic began
+// only there.
 func (p *Panics) Report(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,15 +11,16 @@ import (
 	"unicode"
 )
 
-// Change is a change of one field of an object, for a log line: see Attr. On a terminal the line is
+// Change is a change of one field of an object. Its Attr makes it part of a log line, which on a terminal looks like
+// this:
 //
 //	wrote  control-plane  hopegi/pod-count 30 → 32
 //
-// Elsewhere it has these attributes:
+// In logfmt and JSON, the line has these attributes:
 //
 //	node=control-plane label=hopegi/pod-count from=30 to=32
 type Change struct {
-	Verb string // only for a terminal, such as "wrote"
+	Verb string // such as "wrote"; shown only on a terminal
 
 	Kind   string // the name of the attribute for Object, such as "node"
 	Object string
@@ -30,10 +31,10 @@ type Change struct {
 	To   string
 }
 
-// Attr returns the attribute that shows the change.
+// Attr returns the attribute that shows the change in a log line.
 func (c Change) Attr() slog.Attr { return slog.Any("", c) }
 
-// LogValue makes several attributes of the change, for logfmt and JSON.
+// LogValue returns the attributes of the change for logfmt and JSON.
 func (c Change) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String(c.Kind, c.Object),
@@ -46,16 +47,16 @@ func (c Change) LogValue() slog.Value {
 // String returns the change of the field, such as "hopegi/pod-count 30 → 32".
 func (c Change) String() string { return fmt.Sprintf("%s %s → %s", c.Field, c.From, c.To) }
 
-// terminalHandler writes short lines: the time, the level unless that is INFO, the message, and the attributes.
+// terminalHandler writes short lines: the time, the level unless it is INFO, the message, and the attributes.
 type terminalHandler struct {
 	w     io.Writer
 	level slog.Level
 	color bool
-	attrs []slog.Attr // from WithAttrs, with the names that they have in a line
-	group string      // from WithGroup; the names of further attributes begin with it
+	attrs []slog.Attr // from WithAttrs, with the names of their groups
+	group string      // from WithGroup; a prefix for the names of the attributes that follow
 }
 
-// Every terminal has these colours, and they can be read on black and on white.
+// Every terminal supports these colours, and they are readable on black and on white.
 const (
 	dim    = "\x1b[2m"
 	red    = "\x1b[31m"
@@ -81,7 +82,7 @@ func (h *terminalHandler) WithGroup(name string) slog.Handler {
 	return &next
 }
 
-// inGroup returns the attribute under the name that it has in a line.
+// inGroup returns the attribute with the group's prefix before its name.
 func (h *terminalHandler) inGroup(a slog.Attr) slog.Attr {
 	if a.Key != "" {
 		a.Key = h.group + a.Key
@@ -89,12 +90,12 @@ func (h *terminalHandler) inGroup(a slog.Attr) slog.Attr {
 	return a
 }
 
-// terminalLine is a record, sorted into the parts of a line.
+// terminalLine holds the attributes of a record, sorted into the parts of a line.
 type terminalLine struct {
-	change *Change
-	attrs  strings.Builder
-	err    string // comes last, because it is the longest part
-	stack  string // is printed below the line, indented
+	change *Change         // replaces the message, if there is one
+	attrs  strings.Builder // all attributes without a place of their own
+	err    string          // comes last, because it is the longest part
+	stack  string          // is printed below the line, indented
 }
 
 func (l *terminalLine) add(a slog.Attr) {
@@ -123,13 +124,19 @@ func (h *terminalHandler) Handle(_ context.Context, r slog.Record) error {
 		line.add(h.inGroup(a))
 		return true
 	})
+	_, err := io.WriteString(h.w, h.format(r, &line))
+	return err
+}
+
+// format returns the text for a record whose attributes are in line.
+func (h *terminalHandler) format(r slog.Record, line *terminalLine) string {
 	var text strings.Builder
 	text.WriteString(h.colored(dim, r.Time.Format("15:04:05")) + "  ")
 	text.WriteString(h.levelWord(r.Level))
 	if line.change == nil {
 		text.WriteString(Printable(r.Message))
 	} else {
-		text.WriteString(h.showChange(line.change))
+		text.WriteString(h.formatChange(line.change))
 	}
 	text.WriteString(line.attrs.String())
 	if line.err != "" {
@@ -141,16 +148,15 @@ func (h *terminalHandler) Handle(_ context.Context, r slog.Record) error {
 			text.WriteString("    " + Printable(row) + "\n")
 		}
 	}
-	_, err := io.WriteString(h.w, text.String())
-	return err
+	return text.String()
 }
 
-// showChange returns what stands in place of the message.
-func (h *terminalHandler) showChange(c *Change) string {
+// formatChange returns the text that replaces the message.
+func (h *terminalHandler) formatChange(c *Change) string {
 	return h.colored(green, c.Verb) + "  " + Printable(c.Object) + "  " + Printable(c.String())
 }
 
-// levelWord returns the word for a level, with the blanks after it. INFO, the usual level, has none.
+// levelWord returns the word for a level, followed by two blanks. It returns "" for INFO, the usual level.
 func (h *terminalHandler) levelWord(level slog.Level) string {
 	switch {
 	case level >= slog.LevelError:
@@ -170,7 +176,7 @@ func (h *terminalHandler) colored(color, text string) string {
 	return color + text + plain
 }
 
-// quoted puts quotes around a value that is empty, or has blanks or quotes in it: otherwise its end would be unclear.
+// quoted puts quotes around a value that is empty or contains blanks or quotes, so that its end is clear.
 func quoted(value string) string {
 	isUnclear := func(r rune) bool { return r == '"' || unicode.IsSpace(r) }
 	if value == "" || strings.ContainsFunc(value, isUnclear) {
@@ -179,8 +185,8 @@ func quoted(value string) string {
 	return Printable(value)
 }
 
-// Printable makes one line of a text, and replaces the characters that could move a terminal's cursor or change its
-// colours. It is for texts from servers and files, which may hold anything.
+// Printable joins the lines of a text, and replaces the characters that could move a terminal's cursor or change its
+// colours. Use it for texts from servers and files, which may contain anything.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
