@@ -312,14 +312,14 @@ func (m *manager) setCountersToZero() {
 func (m *manager) joinElection(ownNamespace string) {
 	o := m.options
 	m.election = leader.New(m.client, leader.Options{
-		Namespace:     cmp.Or(o.LeaseNamespace, ownNamespace, "kube-system"),
-		Name:          o.LeaseName,
-		Host:          hostname(),
-		LeaseDuration: o.LeaseDuration,
-		RenewDeadline: o.RenewDeadline,
-		RetryPeriod:   o.RetryPeriod,
-		ReleaseLimit:  releaseTimeout,
-		Log:           m.log,
+		Namespace:      cmp.Or(o.LeaseNamespace, ownNamespace, "kube-system"),
+		Name:           o.LeaseName,
+		Host:           hostname(),
+		LeaseDuration:  o.LeaseDuration,
+		RenewDeadline:  o.RenewDeadline,
+		RetryPeriod:    o.RetryPeriod,
+		ReleaseTimeout: releaseTimeout,
+		Log:            m.log,
 		OnLost: func(err error) {
 			m.life.Fail(err)
 			m.life.CutRequests(err)

@@ -1,11 +1,11 @@
-// Package leader elects a leader among replicas by means of a Lease, an object at the API server that has one holder.
-// It follows the algorithm of client-go's package leaderelection, so that replicas of both kinds can share a Lease.
+// Package leader elects a leader among replicas. The leader is the holder of a Lease, an object at the API server. The
+// algorithm is that of client-go's package leaderelection, so replicas that use client-go can share the Lease.
 //
 // While a replica leads, it has a term, which ends at a deadline. Each renewal of the lease moves the deadline. An
-// Election is also the permit to write of a kube.Client: no write begins or continues outside of a term.
+// Election is also the kube.Permit of a client: no write begins or continues outside a term.
 //
-// The times in a Lease come from other machines' clocks, and are never compared with ours. What counts is when we saw
-// the Lease change, by our monotonic clock. The package writes no object but that one Lease.
+// The times in a Lease come from other machines' clocks, so they are never compared with this machine's clock. Only the
+// time at which this replica saw the Lease change counts, by the monotonic clock.
 //
 // https://kubernetes.io/docs/concepts/architecture/leases/
 package leader
@@ -30,15 +30,15 @@ import (
 // MaxLeaseDuration is the longest duration that fits a Lease, which has an int32 of seconds.
 const MaxLeaseDuration = math.MaxInt32 * time.Second
 
-// Options describe an election. All of them are required. The durations have the meaning that they have in client-go,
-// where 15, 10 and 2 seconds are usual.
+// Options configure an election. All of them are required. The durations mean the same as in client-go, where the usual
+// values are 15, 10 and 2 seconds.
 // https://pkg.go.dev/k8s.io/client-go/tools/leaderelection#LeaderElectionConfig
 type Options struct {
 	// Namespace and Name are those of the Lease.
 	Namespace string
 	Name      string
 
-	// Host is the name of this replica's host. The replica's identity begins with it.
+	// Host is the name of this replica's host. It is the first part of the replica's identity.
 	Host string
 
 	// LeaseDuration is how long other replicas wait for a renewal before they take over. It must be whole seconds, and
@@ -48,14 +48,14 @@ type Options struct {
 	// RenewDeadline is how long this replica leads without a renewal. It must be less than LeaseDuration.
 	RenewDeadline time.Duration
 
-	// RetryPeriod is the time between two tries to get or to renew the lease. 1.2 times RetryPeriod must be less than
-	// RenewDeadline.
+	// RetryPeriod is the time between two tries to acquire or renew the lease. RenewDeadline must be more than 1.2 times
+	// as long.
 	RetryPeriod time.Duration
 
-	// ReleaseLimit is how long Run may take to release the lease. Half of RenewDeadline is a limit, too.
-	ReleaseLimit time.Duration
+	// ReleaseTimeout is how long Run may take to release the lease. It has no effect beyond half of RenewDeadline.
+	ReleaseTimeout time.Duration
 
-	// OnLost is called once if this replica leads and loses the lease. No write is permitted any more by then.
+	// OnLost is called once if this replica leads and loses the lease. Writes are no longer permitted by then.
 	OnLost func(why error)
 
 	Log *slog.Logger
@@ -68,22 +68,22 @@ type Election struct {
 	client  *kube.Client
 	id      string          // this replica's identity, as the holder of the Lease
 	path    string          // of the Lease
-	newMeta json.RawMessage // the metadata to create the Lease with
+	newMeta json.RawMessage // the metadata of a new Lease
 	outage  *logging.Outage // of the requests about the Lease
 
-	mu       sync.Mutex         // guards the fields below
-	term     context.Context    // nil before this replica leads; ended when it no longer leads
-	endTerm  context.CancelFunc // ends term
-	deadline time.Time          // when term ends unless the lease is renewed before
-	guard    *time.Timer        // calls endTermAtDeadline at the deadline
-	lastErr  error              // of the last renewal, nil if that succeeded
-	lostTerm bool               // term has ended because the lease was lost
+	mu            sync.Mutex         // guards the fields below
+	term          context.Context    // nil before this replica leads; ended when it no longer leads
+	endTerm       context.CancelFunc // ends term
+	deadline      time.Time          // when term ends unless the lease is renewed before
+	deadlineTimer *time.Timer        // calls endTermAtDeadline
+	lastErr       error              // the error of the last renewal
+	isLost        bool               // term has ended because the lease was lost
 
 	// Only Run uses the fields below.
 	observed     lease     // the Lease as it was last seen
-	fromOwnWrite bool      // observed is the answer to our last write, so that there is no need to read the Lease
+	fromOwnWrite bool      // observed is the answer to this replica's last write, so it need not be read again
 	takeoverAt   time.Time // when this replica may take the lease from the holder in observed
-	mayHold      bool      // the server may have us as the holder: we have asked for that, and no answer denies it
+	mayHold      bool      // the Lease at the server may have this replica as its holder
 }
 
 var (
@@ -92,7 +92,7 @@ var (
 	errCutOff     = errors.New("cut off, because this replica no longer leads; the server may have acted on it")
 )
 
-// New makes an election, which begins with Run. This replica's identity is its host's name and a random number.
+// New makes an election, in which Run takes part. This replica's identity is its host's name and a random number.
 func New(client *kube.Client, o Options) *Election {
 	return &Election{
 		options: o,
@@ -104,11 +104,11 @@ func New(client *kube.Client, o Options) *Election {
 	}
 }
 
-// Lease returns the path of the Lease at the API server, and this replica's identity.
+// Lease returns the path of the Lease at the API server, and this replica's identity in it.
 func (e *Election) Lease() (path, identity string) { return e.path, e.id }
 
-// MayWrite returns an error unless this replica leads now. It checks the clock as well as the term, because the timer
-// that ends the term may be late: when a frozen process continues, its goroutines may run before its timers.
+// MayWrite returns an error unless this replica leads now. It checks the clock too, because the timer that ends the
+// term may be late: when a frozen process continues, its goroutines may run before its timers.
 func (e *Election) MayWrite() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -119,9 +119,9 @@ func (e *Election) MayWrite() error {
 	return nil
 }
 
-// WhilePermitted returns a context for one write. It ends with ctx and with the term, so that a write that the server
-// has not answered by then is cut off. It does not end at the present deadline, which a renewal may move during the
-// write. The caller must call the returned function after the write.
+// WhilePermitted returns a context for one write. It ends with ctx or with the term, which cuts off a write in flight.
+// It does not end at the current deadline, because a renewal may move that during the write. The caller must call the
+// returned function after the write.
 func (e *Election) WhilePermitted(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	e.mu.Lock()
@@ -138,11 +138,11 @@ func (e *Election) WhilePermitted(ctx context.Context) (context.Context, context
 	}
 }
 
-// Run takes part in the election until stop has ended. It must be called once. Its steps have the names that they have
-// in client-go:
+// Run takes part in the election until stop has ended. It must be called once. Its steps have the same names as in
+// client-go:
 //
-//  1. acquire tries to get the lease until this replica holds it. Then Run calls won, which should return soon.
-//  2. renew renews the lease until that is lost, or until resigned has ended. resigned must not end before stop.
+//  1. acquire waits until this replica holds the lease. Then Run calls won, which should return soon.
+//  2. renew renews the lease until it is lost, or until resigned has ended. resigned must not end before stop.
 //  3. release gives the lease back if this replica may hold it.
 func (e *Election) Run(stop, resigned context.Context, won func()) {
 	defer e.outage.Stop()
@@ -157,12 +157,12 @@ func (e *Election) Run(stop, resigned context.Context, won func()) {
 	e.renew(term)
 }
 
-// acquire tries to get the lease until it is ours, and returns the first deadline of the term. isOurs is false if stop
-// has ended before.
+// acquire tries to get the lease until this replica holds it, and returns the first deadline of the term. isOurs is
+// false if stop has ended before.
 func (e *Election) acquire(stop context.Context) (deadline time.Time, isOurs bool) {
 	loggedHolder := ""
 	for {
-		deadline, err := e.tryToHold(stop)
+		deadline, err := e.tryAcquireOrRenew(stop)
 		if err == nil {
 			e.outage.Worked("get")
 			return deadline, true
@@ -183,8 +183,8 @@ func (e *Election) acquire(stop context.Context) (deadline time.Time, isOurs boo
 	}
 }
 
-// pauseBeforeNextTry returns a random time from 1 to 2.2 retry periods, as client-go does, but no longer than until the
-// lease may be taken over.
+// pauseBeforeNextTry returns a random time from 1 to 2.2 retry periods, as in client-go. It is shorter if the lease may
+// be taken over before.
 func (e *Election) pauseBeforeNextTry() time.Duration {
 	period := e.options.RetryPeriod
 	pause := period + rand.N(period+period/5)
@@ -200,8 +200,8 @@ func (e *Election) beginTerm(resigned context.Context, deadline time.Time) (term
 	defer e.mu.Unlock()
 	e.term, e.endTerm = context.WithCancel(resigned)
 	e.deadline = deadline
-	// The guard ends the term at its deadline even if a renewal hangs.
-	e.guard = time.AfterFunc(time.Until(deadline), e.endTermAtDeadline)
+	// The timer ends the term at its deadline even if a renewal hangs.
+	e.deadlineTimer = time.AfterFunc(time.Until(deadline), e.endTermAtDeadline)
 	return e.term
 }
 
@@ -211,8 +211,8 @@ func (e *Election) renew(term context.Context) {
 		if retry.Sleep(term, e.options.RetryPeriod) != nil {
 			return
 		}
-		deadline, err := e.tryToHold(term)
-		e.noteRenewal(deadline, err)
+		deadline, err := e.tryAcquireOrRenew(term)
+		e.recordRenewal(deadline, err)
 		switch {
 		case err == nil:
 			e.outage.Worked("renew")
@@ -225,56 +225,62 @@ func (e *Election) renew(term context.Context) {
 	}
 }
 
-// noteRenewal moves the term's deadline if a renewal has succeeded. A term that has ended meanwhile stays ended.
-func (e *Election) noteRenewal(deadline time.Time, err error) {
+// recordRenewal moves the term's deadline if a renewal has succeeded. A term that has ended meanwhile stays ended.
+func (e *Election) recordRenewal(deadline time.Time, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.lastErr = err
 	if err == nil && e.term.Err() == nil {
 		e.deadline = deadline
-		e.guard.Reset(time.Until(deadline))
+		e.deadlineTimer.Reset(time.Until(deadline))
 	}
 }
 
-// endTermAtDeadline ends the term because the lease was not renewed in time. The guard calls it.
+// endTermAtDeadline ends the term because the lease was not renewed in time. The timer calls it.
 func (e *Election) endTermAtDeadline() {
 	e.mu.Lock()
 	isRenewed := time.Now().Before(e.deadline)
 	cause := cmp.Or(e.lastErr, context.DeadlineExceeded)
 	e.mu.Unlock()
 	if isRenewed {
-		return // noteRenewal has moved the deadline while the guard fired, and has set the guard again.
+		return // recordRenewal moved the deadline and reset the timer while the timer fired.
 	}
 	e.loseTerm(fmt.Errorf("it could not be renewed for %v: %w", e.options.RenewDeadline, cause))
 }
 
-// loseTerm ends the term because another replica holds the lease, or may take it soon. It does nothing if the term has
-// ended already, because this replica has resigned.
+// loseTerm ends the term and calls OnLost, because another replica holds the lease or may take it soon. It does nothing
+// if the term has ended already.
 func (e *Election) loseTerm(why error) {
-	e.mu.Lock()
-	if e.term.Err() != nil {
-		e.mu.Unlock()
-		return
+	wasLeading := e.endTermAsLost()
+	if wasLeading {
+		e.options.OnLost(fmt.Errorf("the lease is lost: %w", why))
 	}
-	e.lostTerm = true
+}
+
+func (e *Election) endTermAsLost() (wasLeading bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.term.Err() != nil {
+		return false
+	}
+	e.isLost = true
 	e.endTermLocked()
-	e.mu.Unlock()
-	e.options.OnLost(fmt.Errorf("the lease is lost: %w", why))
+	return true
 }
 
 func (e *Election) endTermLocked() {
-	e.guard.Stop()
+	e.deadlineTimer.Stop()
 	e.endTerm()
 }
 
-// release ends the term. Then it gives back the lease if this replica may hold it, so that the next leader need not wait
-// until the lease has expired. A lease that was lost is not given back.
+// release ends the term, and gives back the lease if this replica may hold it. That saves the next leader the wait
+// until the lease expires. A lease that was lost is not given back.
 func (e *Election) release() {
 	isLost := e.resign()
 	if isLost {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), min(e.options.ReleaseLimit, e.options.RenewDeadline/2))
+	ctx, cancel := context.WithTimeout(context.Background(), min(e.options.ReleaseTimeout, e.options.RenewDeadline/2))
 	defer cancel()
 	for e.mayHold && ctx.Err() == nil {
 		_, err := e.update(ctx, e.giveBack)
@@ -290,12 +296,12 @@ func (e *Election) release() {
 	}
 }
 
-// resign ends the term, if there is one, and reports whether it had ended before because the lease was lost.
+// resign ends the term, if there is one. It reports whether the lease was lost before.
 func (e *Election) resign() (isLost bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.term != nil {
 		e.endTermLocked()
 	}
-	return e.lostTerm
+	return e.isLost
 }

@@ -47,7 +47,7 @@ func TestMayWriteAsksTheClock(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := startLeader(t, f, "a")
 		r.mu.Lock()
-		r.guard.Stop()
+		r.deadlineTimer.Stop()
 		r.deadline = time.Now().Add(time.Second)
 		r.mu.Unlock()
 		testkit.Pass(time.Second - 1)
@@ -61,7 +61,7 @@ func TestLateRenewalBeginsNoTermAgain(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := startLeader(t, f, "a")
 		r.loseTerm(errHeld)
-		r.noteRenewal(time.Now().Add(time.Minute), nil)
+		r.recordRenewal(time.Now().Add(time.Minute), nil)
 		r.wantLeading(t, "after a late renewal", false)
 		synctest.Wait()
 		testkit.WantNumber(t, "calls of OnLost", len(r.lost), 1)

@@ -46,15 +46,15 @@ func newElectionWith(t *testing.T, f *fakekube.Server, host string, credential c
 		lost: make(chan error, 1),
 	}
 	r.Election = New(client, Options{
-		Namespace:     leaseKey.Namespace,
-		Name:          leaseKey.Name,
-		Host:          host,
-		LeaseDuration: 15 * time.Second,
-		RenewDeadline: 10 * time.Second,
-		RetryPeriod:   2 * time.Second,
-		ReleaseLimit:  4 * time.Second,
-		OnLost:        func(why error) { r.lost <- why },
-		Log:           slog.New(slog.NewTextHandler(r.log, nil)),
+		Namespace:      leaseKey.Namespace,
+		Name:           leaseKey.Name,
+		Host:           host,
+		LeaseDuration:  15 * time.Second,
+		RenewDeadline:  10 * time.Second,
+		RetryPeriod:    2 * time.Second,
+		ReleaseTimeout: 4 * time.Second,
+		OnLost:         func(why error) { r.lost <- why },
+		Log:            slog.New(slog.NewTextHandler(r.log, nil)),
 	})
 	client.SetPermit(r.Election)
 	return r

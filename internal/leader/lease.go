@@ -15,46 +15,48 @@ import (
 // lease is the part of a Lease that is read and written.
 // https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/lease-v1/
 type lease struct {
-	// Metadata is written as it was read. It has the resourceVersion, so of two replicas that write at the same time
-	// one gets a 409.
+	// Metadata is written as it was read. It contains the resourceVersion, so if two replicas write at the same time,
+	// one of them gets a 409.
 	Metadata json.RawMessage
 	Spec     leaseSpec
 
 	isMissing bool // The server does not have the Lease yet.
 }
 
+// leaseSpec is the spec of a Lease. Its numbers are of type int32 in the API.
 type leaseSpec struct {
 	HolderIdentity       string `json:"holderIdentity"` // "" if there is no holder
 	LeaseDurationSeconds int    `json:"leaseDurationSeconds,omitempty"`
-	AcquireTime          string `json:"acquireTime,omitempty"` // in the format microTime, as RenewTime
-	RenewTime            string `json:"renewTime,omitempty"`
-	LeaseTransitions     int    `json:"leaseTransitions"` // an int32 in the API, as LeaseDurationSeconds
+	AcquireTime          string `json:"acquireTime,omitempty"` // in the format microTime
+	RenewTime            string `json:"renewTime,omitempty"`   // in the format microTime
+	LeaseTransitions     int    `json:"leaseTransitions"`      // how often the holder has changed
 }
 
-// microTime is the format of times in a Lease: they have exactly six fractional digits.
+// microTime is the format of the times in a Lease, with exactly six fractional digits.
 const microTime = "2006-01-02T15:04:05.000000Z07:00"
 
-// tryToHold tries once to get or to renew the lease, and returns the deadline of the term that this begins or extends.
-// The deadline counts from before the write was sent, because other replicas may count the lease's duration as soon as
-// the server has it. client-go calls this step tryAcquireOrRenew.
-func (e *Election) tryToHold(ctx context.Context) (deadline time.Time, err error) {
+// tryAcquireOrRenew tries once to acquire or renew the lease, and returns the deadline of the term that this begins or
+// extends. The deadline counts from the time before the write was sent, because other replicas may count the lease's
+// duration as soon as the server has it.
+func (e *Election) tryAcquireOrRenew(ctx context.Context) (deadline time.Time, err error) {
 	sentAt, err := e.update(ctx, e.claim)
 	return sentAt.Add(e.options.RenewDeadline), err
 }
 
-// leaseChange returns the spec to write in place of the present one. It returns errHeld if it may not change the lease,
-// because that has another holder.
-type leaseChange func(present lease, now time.Time) (leaseSpec, error)
+// leaseChange returns the spec that replaces the current one. It returns errHeld if the lease must not be changed,
+// because it has another holder.
+type leaseChange func(current lease, now time.Time) (leaseSpec, error)
 
-// claim is the leaseChange that makes us the holder.
-func (e *Election) claim(present lease, now time.Time) (leaseSpec, error) {
-	holder := present.Spec.HolderIdentity
+// claim is the leaseChange that makes this replica the holder, or that renews the lease if this replica holds it
+// already.
+func (e *Election) claim(current lease, now time.Time) (leaseSpec, error) {
+	holder := current.Spec.HolderIdentity
 	isOurs := holder == e.id
 	isHeld := holder != "" && !isOurs
 	if isHeld && now.Before(e.takeoverAt) {
 		return leaseSpec{}, fmt.Errorf("%w by %q", errHeld, holder)
 	}
-	next := present.Spec
+	next := current.Spec
 	next.HolderIdentity = e.id
 	next.LeaseDurationSeconds = int(e.options.LeaseDuration / time.Second)
 	next.RenewTime = now.UTC().Format(microTime)
@@ -62,17 +64,17 @@ func (e *Election) claim(present lease, now time.Time) (leaseSpec, error) {
 		return next, nil
 	}
 	next.AcquireTime = next.RenewTime
-	// The first holder makes no transition. An int32 cannot count more than MaxInt32 of them.
-	if !present.isMissing && next.LeaseTransitions < math.MaxInt32 {
+	// The first holder is no transition. At its maximum, the counter stays as it is.
+	if !current.isMissing && next.LeaseTransitions < math.MaxInt32 {
 		next.LeaseTransitions++
 	}
 	return next, nil
 }
 
-// giveBack is the leaseChange that leaves the lease without a holder. The API demands a duration: one second is what
-// client-go writes.
-func (e *Election) giveBack(present lease, now time.Time) (leaseSpec, error) {
-	if holder := present.Spec.HolderIdentity; holder != e.id {
+// giveBack is the leaseChange that removes this replica as the holder. The API requires a duration. It is one second,
+// as in client-go.
+func (e *Election) giveBack(current lease, now time.Time) (leaseSpec, error) {
+	if holder := current.Spec.HolderIdentity; holder != e.id {
 		return leaseSpec{}, fmt.Errorf("%w by %q", errHeld, holder)
 	}
 	at := now.UTC().Format(microTime)
@@ -80,12 +82,13 @@ func (e *Election) giveBack(present lease, now time.Time) (leaseSpec, error) {
 		LeaseDurationSeconds: 1,
 		AcquireTime:          at,
 		RenewTime:            at,
-		LeaseTransitions:     present.Spec.LeaseTransitions,
+		LeaseTransitions:     current.Spec.LeaseTransitions,
 	}, nil
 }
 
-// update changes the lease, and returns when it began to send the change. If somebody else has changed the lease since
-// it was last read, update tries once more. It takes at most half of RenewDeadline, which leaves time for another try.
+// update changes the lease, and returns the time just before the change was sent. If another client has changed the
+// lease since it was last read, update tries once more. It takes at most half of RenewDeadline, which leaves time for
+// another call.
 func (e *Election) update(ctx context.Context, change leaseChange) (sentAt time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.options.RenewDeadline/2)
 	defer cancel()
@@ -104,11 +107,11 @@ func isConflict(err error) bool {
 		status.HasCause("metadata.resourceVersion")
 }
 
-// updateOnce does once what update does, in three steps.
+// updateOnce does the same as update, but does not try again.
 func (e *Election) updateOnce(ctx context.Context, change leaseChange) (sentAt time.Time, err error) {
-	// 1. Read the lease. The answer to our own last write saves us the request, as on client-go's fast path.
+	// 1. Read the lease, unless the answer to the last write has shown it. That is client-go's fast path.
 	if !e.fromOwnWrite {
-		if err := e.look(ctx); err != nil {
+		if err := e.readLease(ctx); err != nil {
 			return time.Time{}, err
 		}
 	}
@@ -122,31 +125,32 @@ func (e *Election) updateOnce(ctx context.Context, change leaseChange) (sentAt t
 		return time.Time{}, err
 	}
 	// 3. Write it.
-	return sentAt, e.put(ctx, next)
+	return sentAt, e.writeLease(ctx, next)
 }
 
-// look reads the lease. When the lease has changed, its holder is alive, and gets the full duration from now on.
-func (e *Election) look(ctx context.Context) error {
-	var present lease
-	err := e.client.Send(ctx, kube.Request{Method: http.MethodGet, Path: e.path}, &present)
+// readLease reads the lease into observed. If its spec has changed, its holder is alive, and has the full duration from
+// now on.
+func (e *Election) readLease(ctx context.Context) error {
+	var current lease
+	err := e.client.Send(ctx, kube.Request{Method: http.MethodGet, Path: e.path}, &current)
 	if kube.StatusOf(err).Reason == "NotFound" {
-		present = lease{Metadata: e.newMeta, isMissing: true}
+		current = lease{Metadata: e.newMeta, isMissing: true}
 	} else if err != nil {
 		return err
 	}
-	if present.Spec != e.observed.Spec {
-		duration := time.Duration(present.Spec.LeaseDurationSeconds) * time.Second
+	if current.Spec != e.observed.Spec {
+		duration := time.Duration(current.Spec.LeaseDurationSeconds) * time.Second
 		e.takeoverAt = time.Now().Add(max(e.options.RetryPeriod, duration))
 	}
-	e.observed = present
+	e.observed = current
 	return nil
 }
 
-// put writes the lease. If there is none, a PUT without resourceVersion creates it. That needs the rights to create and
-// update this one name; a POST would need the right to create leases of any name.
-func (e *Election) put(ctx context.Context, spec leaseSpec) error {
+// writeLease writes the lease. A PUT without resourceVersion creates it if it is missing. RBAC can limit the right to
+// do so to this one name. The right to create by a POST could not be limited.
+func (e *Election) writeLease(ctx context.Context, spec leaseSpec) error {
 	e.fromOwnWrite = false
-	e.mayHold = true // until we know better: the server may do it even if we get no answer
+	e.mayHold = true // The server may carry out the write even if the answer is lost.
 	body := map[string]any{
 		"apiVersion": "coordination.k8s.io/v1",
 		"kind":       "Lease",
