@@ -7,50 +7,28 @@ import (
 	"io"
 )
 
-// decode reads the next JSON value, of any type, into d.raw.
-func (d *Decoder) decode(s *json.Decoder) error {
-	if cap(d.raw) > keptLimit {
-		d.raw = nil
-	}
-	return s.Decode(&d.raw)
-}
-
-// readObject reads the next JSON value, and has the ObjectReader take its fields. Its errors name the place.
-func (d *Decoder) readObject(s *json.Decoder) error {
-	start := s.InputOffset()
-	d.into.Reset()
-	err := d.decode(s)
-	if err == nil {
-		err = d.into.ReadJSON(d.raw)
-	}
-	if err != nil {
-		return fmt.Errorf("after byte %d: %w", start, err)
-	}
-	return nil
-}
-
-// listJSON reads a list in JSON. It stores the list's metadata in meta, calls take after each object, and reports
-// whether what it read is a list: it has items, even if they are null.
-func (d *Decoder) listJSON(src *source, meta *ListMeta, take func() error) (isList bool, err error) {
-	s := src.newJSON()
-	err = eachField(s, func(name string) error {
+// listJSON reads a list in JSON. It stores the list's metadata in meta, and calls handle after each object. isList
+// reports whether there was a field items, even if it was null.
+func (d *Decoder) listJSON(src *source, meta *ListMeta, handle func() error) (isList bool, err error) {
+	in := src.newJSONDecoder()
+	err = eachField(in, func(name string) error {
 		switch name {
 		case "metadata":
-			return d.readListMeta(s, meta)
+			return d.readListMeta(in, meta)
 		case "items":
 			isList = true
-			return d.readItems(s, take)
+			return d.readItems(in, handle)
 		default:
-			return d.skipField(s, name)
+			return d.skipField(in, name)
 		}
 	})
 	return isList, err
 }
 
-// eachField reads one JSON object. It calls read with the name of each field; read must read the value. It returns
-// io.EOF if the stream is empty, and the errors of read as they are.
-func eachField(s *json.Decoder, read func(name string) error) error {
-	begin, err := s.Token()
+// eachField reads one JSON object. It calls read with the name of each field, and read must consume the value. It
+// returns io.EOF if the stream is empty, and the errors of read unchanged.
+func eachField(in *json.Decoder, read func(name string) error) error {
+	begin, err := in.Token()
 	if err != nil {
 		return err
 	}
@@ -58,7 +36,7 @@ func eachField(s *json.Decoder, read func(name string) error) error {
 		return fmt.Errorf("the answer should be a JSON object, but begins with %v", begin)
 	}
 	for {
-		token, err := s.Token()
+		token, err := in.Token()
 		if err == io.EOF {
 			return io.ErrUnexpectedEOF
 		}
@@ -76,15 +54,15 @@ func eachField(s *json.Decoder, read func(name string) error) error {
 }
 
 // skipField skips the value of the field with this name.
-func (d *Decoder) skipField(s *json.Decoder, name string) error {
-	if err := d.decode(s); err != nil {
+func (d *Decoder) skipField(in *json.Decoder, name string) error {
+	if err := d.readValue(in); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
 
-func (d *Decoder) readListMeta(s *json.Decoder, meta *ListMeta) error {
-	if err := d.decode(s); err != nil {
+func (d *Decoder) readListMeta(in *json.Decoder, meta *ListMeta) error {
+	if err := d.readValue(in); err != nil {
 		return fmt.Errorf("metadata: %w", err)
 	}
 	if err := WantObject(d.raw, "metadata"); err != nil {
@@ -105,9 +83,9 @@ func (d *Decoder) readListMeta(s *json.Decoder, meta *ListMeta) error {
 	return nil
 }
 
-// readItems reads the objects of a list, and calls take after each. null is the empty list.
-func (d *Decoder) readItems(s *json.Decoder, take func() error) error {
-	begin, err := s.Token()
+// readItems reads the objects of a list, and calls handle after each. null is the empty list.
+func (d *Decoder) readItems(in *json.Decoder, handle func() error) error {
+	begin, err := in.Token()
 	if err != nil {
 		return fmt.Errorf("items: %w", err)
 	}
@@ -117,15 +95,15 @@ func (d *Decoder) readItems(s *json.Decoder, take func() error) error {
 	if begin != json.Delim('[') {
 		return errors.New("items: this should be a JSON array")
 	}
-	for number := 0; s.More(); number++ {
-		if err := d.readObject(s); err != nil {
-			return &ItemError{Item: number, Err: err}
+	for index := 0; in.More(); index++ {
+		if err := d.readObject(in); err != nil {
+			return &ItemError{Item: index, Err: err}
 		}
-		if err := take(); err != nil {
+		if err := handle(); err != nil {
 			return err
 		}
 	}
-	if _, err := s.Token(); err != nil {
+	if _, err := in.Token(); err != nil {
 		return fmt.Errorf("items: %w", err)
 	}
 	return nil
@@ -133,11 +111,11 @@ func (d *Decoder) readItems(s *json.Decoder, take func() error) error {
 
 // eventsJSON returns a function that reads the next frame of a watch. The function returns io.EOF at the end.
 func (d *Decoder) eventsJSON(src *source) func() (Event, error) {
-	s := src.newJSON()
+	in := src.newJSONDecoder()
 	return func() (Event, error) {
-		start := s.InputOffset()
+		start := in.InputOffset()
 		d.into.Reset()
-		if err := d.decode(s); err != nil {
+		if err := d.readValue(in); err != nil {
 			return Event{}, err
 		}
 		event, err := d.readEvent(d.raw)
@@ -172,6 +150,28 @@ func (d *Decoder) readEvent(frame []byte) (Event, error) {
 	case "ADDED", "MODIFIED", "DELETED", "BOOKMARK":
 		return event, d.into.ReadJSON(object)
 	default:
-		return event, nil // the caller refuses it
+		return event, nil // the caller must reject it
 	}
+}
+
+// readObject reads the next JSON value, and passes it to the ObjectReader. Its errors name the offset.
+func (d *Decoder) readObject(in *json.Decoder) error {
+	start := in.InputOffset()
+	d.into.Reset()
+	err := d.readValue(in)
+	if err == nil {
+		err = d.into.ReadJSON(d.raw)
+	}
+	if err != nil {
+		return fmt.Errorf("after byte %d: %w", start, err)
+	}
+	return nil
+}
+
+// readValue reads the next JSON value, of any type, into d.raw.
+func (d *Decoder) readValue(in *json.Decoder) error {
+	if cap(d.raw) > keptLimit {
+		d.raw = nil
+	}
+	return in.Decode(&d.raw)
 }

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// WantObject returns an error unless the value is an object, or null, which counts as an object without members. The
+// WantObject returns an error unless the value is an object or null. null counts as an object without members. The
 // error names the field, such as "metadata".
 //
 // The value must come from ReadJSON or Members: a complete, valid JSON value without space around it. WantObject may
@@ -21,8 +21,8 @@ func WantObject(value []byte, field string) error {
 	return Unmarshal(value, &struct{}{}, field)
 }
 
-// Members yields the names and values of an object's members, in their order. A name that occurs twice is yielded
-// twice. A value that is not an object has no members. Nothing is copied: copy what must outlast the object's memory.
+// Members yields the names and values of an object's members, in the order of the text, even if a name occurs twice. A
+// value that is not an object has no members. Members copies nothing: copy what must outlast the object's memory.
 //
 // The value must come from ReadJSON or Members, as for WantObject.
 func Members(value []byte) iter.Seq2[[]byte, []byte] {
@@ -52,8 +52,8 @@ func Members(value []byte) iter.Seq2[[]byte, []byte] {
 // and keep its memory, slice it: t = t[:0].
 type Text []byte
 
-// Read copies a JSON string into the text. null leaves the text unchanged. Any other value is an error, which names the
-// field and leaves the text unchanged.
+// Read copies a JSON string into the text. It ignores null. For any other value, it returns an error that names the
+// field, and leaves the text unchanged.
 //
 // The value must come from ReadJSON or Members, as for WantObject.
 func (t *Text) Read(value []byte, field string) error {
@@ -81,7 +81,7 @@ func RawOf(value []byte) Raw {
 	return Raw(value)
 }
 
-// MarshalJSON returns the value. An empty Raw cannot be marshalled: give its field the option omitempty.
+// MarshalJSON returns the value. An empty Raw cannot be marshalled, so fields of this type need the option omitempty.
 func (r Raw) MarshalJSON() ([]byte, error) { return []byte(r), nil }
 
 // Unmarshal is json.Unmarshal, except that its error about a wrong type names the given field, such as "metadata.name",

@@ -11,7 +11,7 @@ type Status struct {
 	Code            int // the HTTP status code
 	Reason, Message string
 	Details         struct {
-		Causes            []struct{ Reason, Field string } // read from JSON only, not from protobuf
+		Causes            []struct{ Reason, Field string } // empty if the Status was in protobuf
 		RetryAfterSeconds int                              // 0 if the server does not ask the client to wait
 	}
 }

@@ -36,7 +36,7 @@ const (
 	keptLimit = 1 << 20
 )
 
-// ObjectReader receives the fields of one object after another. A Decoder calls its methods, never two at a time.
+// ObjectReader receives the fields of one object after another. A Decoder calls its methods, one at a time.
 type ObjectReader interface {
 	// Reset forgets the previous object. It is called before each object, and before each frame of a watch.
 	Reset()
@@ -46,8 +46,8 @@ type ObjectReader interface {
 	// would accept NAME for name. Copy what must last: the memory is overwritten after the call.
 	ReadJSON(object []byte) error
 
-	// Schema says where the fields of an object in protobuf go. It is called once for each stream in protobuf, before
-	// the first object.
+	// Schema returns the protobuf fields to read, and where to store them. It is called once for each stream in
+	// protobuf, before the first object.
 	Schema() Schema
 }
 
@@ -61,7 +61,7 @@ type Decoder struct {
 // NewDecoder returns a decoder that reads every object into the same ObjectReader.
 func NewDecoder(into ObjectReader) *Decoder { return &Decoder{into: into} }
 
-// Object reads one JSON object from memory, and ignores what follows it. Its errors name the place.
+// Object reads one JSON object from memory, and ignores what follows it. Its errors name the offset.
 func (d *Decoder) Object(data []byte) error {
 	return d.readObject(json.NewDecoder(bytes.NewReader(data)))
 }
@@ -81,24 +81,24 @@ type ItemError struct {
 
 func (e *ItemError) Error() string { return fmt.Sprintf("items: item %d: %v", e.Item, e.Err) }
 
-// Unwrap returns the reason.
+// Unwrap returns Err.
 func (e *ItemError) Unwrap() error { return e.Err }
 
-// List reads a list, or one page of it, object by object. It calls take after each object, when the ObjectReader holds
-// it. The first error ends the list; the metadata may then be incomplete.
+// List reads a list, or one page of it, object by object. It calls handle after each object, while the ObjectReader
+// holds that object. The first error ends the list, and the metadata may then be incomplete.
 //
 // List returns
-//   - the error of take, as it is;
-//   - an *ItemError if an object cannot be read, also because the connection broke;
-//   - an error if there are no items or no resourceVersion: then this was not a list;
-//   - any other error of the syntax or of r.
-func (d *Decoder) List(r io.Reader, isProtobuf bool, take func() error) (ListMeta, error) {
+//   - the error of handle, unchanged;
+//   - an *ItemError if an object cannot be read, for example because the connection broke;
+//   - an error if the answer is not a list: it has no items or no resourceVersion;
+//   - any other syntax error, or error of r.
+func (d *Decoder) List(r io.Reader, isProtobuf bool, handle func() error) (ListMeta, error) {
 	var meta ListMeta
 	read := d.listJSON
 	if isProtobuf {
 		read = d.listProtobuf
 	}
-	isList, err := read(newSource(r), &meta, take)
+	isList, err := read(newSource(r), &meta, handle)
 	if err != nil {
 		return meta, err
 	}
@@ -112,14 +112,16 @@ func (d *Decoder) List(r io.Reader, isProtobuf bool, take func() error) (ListMet
 // object. The caller must reject types that Kubernetes does not have.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 type Event struct {
-	Type   string
-	Status *Status // only with the type ERROR; nil if an ERROR in protobuf has no object
+	Type string
+
+	// Status is set if the type is ERROR. It is nil for other types, and if an ERROR in protobuf has no object.
+	Status *Status
 }
 
 // GarbageError means that a frame of a watch cannot be understood. Nothing after it in the stream can be used.
 type GarbageError struct{ error }
 
-// Unwrap returns the reason.
+// Unwrap returns the error that Garbage was given, with a prefix.
 func (e GarbageError) Unwrap() error { return e.error }
 
 // Garbage wraps err in a GarbageError. Callers of Events use it for what Events cannot check: the event's type, the
@@ -130,8 +132,8 @@ func Garbage(err error) error {
 
 // Events reads a watch, and calls handle for each frame, until the stream ends or handle fails. It returns
 //   - nil if the stream ends between two frames;
-//   - the error of handle, as it is;
-//   - the error of r, as it is, if the connection breaks, even within a frame;
+//   - the error of handle, unchanged;
+//   - the error of r, unchanged, if the connection breaks, even within a frame;
 //   - a GarbageError if a frame cannot be understood, or is cut off by the end of the stream.
 func (d *Decoder) Events(r io.Reader, isProtobuf bool, handle func(Event) error) error {
 	src := newSource(r)

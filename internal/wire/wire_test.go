@@ -482,7 +482,7 @@ func TestProtobufLimitIsForOnePiece(t *testing.T) {
 	}
 }
 
-func TestLimitedFailsAfterSoManyBytes(t *testing.T) {
+func TestLimitedFailsAtItsLimit(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"abc", "<nil>"},
 		{"abcd", "more than 4 bytes in one piece"},
@@ -494,7 +494,7 @@ func TestLimitedFailsAfterSoManyBytes(t *testing.T) {
 	}
 	got := make([]byte, 4)
 	if _, err := io.ReadFull(wire.Limited(strings.NewReader("abcdef"), 4), got); err != nil {
-		t.Errorf("what is within the limit: %v", err)
+		t.Errorf("reading up to the limit: %v", err)
 	}
 }
 
