@@ -7,9 +7,8 @@ import (
 )
 
 // CheckFieldSelector returns an error unless the API server would accept text as a field selector: any of FIELD=VALUE,
-// FIELD==VALUE and FIELD!=VALUE, separated by commas. In a value, a backslash escapes a comma, an equals sign or another
-// backslash. The caller passes the fields that the API server can select by, and the kind's name, such as "pods", for
-// error messages.
+// FIELD==VALUE and FIELD!=VALUE, separated by commas. In a value, a backslash escapes a comma, an equals sign or a
+// backslash. fields are those that the API server can select by. kind, such as "pods", is for error messages.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/
 func CheckFieldSelector(text, kind string, fields []string) error {
 	for _, term := range splitFieldTerms(text) {

@@ -12,24 +12,24 @@ import (
 	"strings"
 )
 
-// CheckKey returns an error unless a label may have this key: a name of 1 to 63 characters, which may follow a prefix: a
-// DNS name and "/".
+// CheckKey returns an error unless a label may have this key. A key is a name of 1 to 63 characters. A DNS name and a
+// slash may precede it.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
 func CheckKey(key string) error {
 	prefix, name, hasPrefix := strings.Cut(key, "/")
 	if !hasPrefix {
 		name = key
 	}
-	isNameBad := name == "" || checkValue(name) != nil
-	isPrefixBad := hasPrefix && CheckDNSName(prefix) != nil
-	if isNameBad || isPrefixBad {
+	isNameValid := name != "" && checkValue(name) == nil
+	isPrefixValid := !hasPrefix || CheckDNSName(prefix) == nil
+	if !isNameValid || !isPrefixValid {
 		return fmt.Errorf("label key %q must have 1 to 63 letters, digits, '-', '_' or '.', "+
 			"and begin and end with a letter or digit; a prefix before a '/' must be a DNS name", key)
 	}
 	return nil
 }
 
-// checkValue returns an error unless a label may have this value, which may be empty, and has at most 63 characters.
+// checkValue returns an error unless a label may have this value. A value has at most 63 characters, and may be empty.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
 func checkValue(value string) error {
 	if value == "" {
@@ -42,16 +42,16 @@ func checkValue(value string) error {
 	return nil
 }
 
-// CheckDNSName returns an error unless name is a DNS subdomain name: lower case, at most 253 characters. The names of
-// most objects and the prefixes of label keys are such names. The name of a namespace must, in addition, have no dot and
-// at most 63 characters; CheckDNSName does not check that.
+// CheckDNSName returns an error unless name is a DNS subdomain name: in lower case, with at most 253 characters. The
+// names of most objects and the prefixes of label keys are DNS subdomain names. CheckDNSName is not enough for the name
+// of a namespace, which must also have no dot and at most 63 characters.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names
 func CheckDNSName(name string) error {
-	isGood := len(name) <= 253
+	isValid := len(name) <= 253
 	for part := range strings.SplitSeq(name, ".") {
-		isGood = isGood && isName(part, lowerCase, "-")
+		isValid = isValid && isName(part, lowerCase, "-")
 	}
-	if !isGood {
+	if !isValid {
 		return fmt.Errorf("%q must be lower-case letters, digits, '-' or '.', "+
 			"begin and end with a letter or digit, and have at most 253 characters", name)
 	}
@@ -59,12 +59,12 @@ func CheckDNSName(name string) error {
 }
 
 const (
-	lowerCase = "abcdefghijklmnopqrstuvwxyz0123456789"
+	lowerCase = "abcdefghijklmnopqrstuvwxyz0123456789" // and digits
 	anyCase   = lowerCase + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
 
-// isName reports whether text has only letters and marks, and begins and ends with a letter.
-func isName(text, letters, marks string) bool {
-	hasOthers := strings.Trim(text, letters+marks) != ""
-	return text != "" && !hasOthers && strings.Trim(text, marks) == text
+// isName reports whether text has only the given characters, and begins and ends with one of alphanumerics.
+func isName(text, alphanumerics, punctuation string) bool {
+	hasOthers := strings.Trim(text, alphanumerics+punctuation) != ""
+	return text != "" && !hasOthers && strings.Trim(text, punctuation) == text
 }

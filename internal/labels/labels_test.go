@@ -5,11 +5,10 @@ import (
 	"testing"
 )
 
-// check is one of the package's checks, with texts that it accepts and refuses. Its errors have this beginning before the
-// quoted text.
+// check is one of the package's checks, with texts that it accepts and refuses.
 type check struct {
 	function  func(string) error
-	beginning string
+	beginning string // of its errors, before the quoted text
 	good, bad []string
 }
 

@@ -8,13 +8,13 @@ import (
 )
 
 // Selector is a label selector, as for kubectl's flag -l. It matches labels that meet all its requirements. A selector
-// without requirements, such as nil, matches everything. It never changes after Parse or HasKey has made it.
+// without requirements, such as nil, matches everything. A Selector is immutable.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
 type Selector []requirement
 
 // Parse reads a selector: any of "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)", "k notin (a,b)", "k>1" and "k<1",
-// separated by commas. It accepts what the API server accepts. An empty text makes a selector that matches everything.
-// An error names the requirement that is wrong.
+// separated by commas. It accepts what the API server accepts. From an empty text, it makes a selector that matches
+// everything. An error names the requirement that is wrong.
 func Parse(text string) (Selector, error) {
 	if strings.Trim(text, blanks) == "" {
 		return nil, nil
@@ -31,14 +31,13 @@ func Parse(text string) (Selector, error) {
 	return s, nil
 }
 
-// HasKey returns the selector that matches if there is a label with this key, whatever its value. It does not check the
-// key.
+// HasKey returns a selector for labels that have this key, with any value. It does not check the key.
 func HasKey(key string) Selector {
 	return Selector{{key: key, operator: exists}}
 }
 
-// Matches reports whether labels meet all requirements. The function label looks up one of them: it returns the value
-// of a key, and whether there is one.
+// Matches reports whether an object's labels meet all requirements. The function label returns the value of the label
+// with this key, and whether the object has it.
 func (s Selector) Matches(label func(key string) (value string, ok bool)) bool {
 	for _, r := range s {
 		value, ok := label(r.key)
@@ -132,14 +131,14 @@ func parseRequirement(text string) (requirement, error) {
 	if rest == "" {
 		return requirement{key: key, operator: exists}, nil
 	}
-	sign, value, err := cutSign(rest)
+	symbol, value, err := cutSymbol(rest)
 	if err != nil {
 		return requirement{}, err
 	}
-	return newRequirement(key, sign, value)
+	return newRequirement(key, symbol, value)
 }
 
-// cutKey splits a requirement into its key and the rest: the sign and the value. A text without a sign is all key.
+// cutKey splits a requirement into its key and the rest: the symbol and the value. A text without a symbol is all key.
 func cutKey(text string) (key, rest string) {
 	end := strings.IndexAny(text, blanks+"=!<>(")
 	if end <= 0 {
@@ -148,14 +147,14 @@ func cutKey(text string) (key, rest string) {
 	return text[:end], strings.Trim(text[end:], blanks)
 }
 
-// signs are the ways to write an operator that takes a value. "==" precedes "=", which it begins with.
-var signs = []string{"==", "=", "!=", "in", "notin", ">", "<"}
+// symbols are the ways to write an operator that takes a value. "==" must precede "=", because it begins with it.
+var symbols = []string{"==", "=", "!=", "in", "notin", ">", "<"}
 
-// cutSign splits the text that follows a key into the sign and the value.
-func cutSign(text string) (sign, value string, err error) {
-	for _, sign := range signs {
-		if value, ok := strings.CutPrefix(text, sign); ok {
-			return sign, strings.Trim(value, blanks), nil
+// cutSymbol splits the text that follows a key into the symbol and the value.
+func cutSymbol(text string) (symbol, value string, err error) {
+	for _, symbol := range symbols {
+		if value, ok := strings.CutPrefix(text, symbol); ok {
+			return symbol, strings.Trim(value, blanks), nil
 		}
 	}
 	word := text
@@ -165,33 +164,33 @@ func cutSign(text string) (sign, value string, err error) {
 	return "", "", fmt.Errorf("%q is not an operator: use =, !=, >, <, in (a,b) or notin (a,b)", word)
 }
 
-// newRequirement returns the requirement that a key, one of signs, and a value stand for.
-func newRequirement(key, sign, value string) (requirement, error) {
-	switch sign {
+// newRequirement returns the requirement that a key, one of symbols, and a value stand for.
+func newRequirement(key, symbol, value string) (requirement, error) {
+	switch symbol {
 	case "=", "==":
 		return requirement{key: key, operator: in, values: []string{value}}, checkValue(value)
 	case "!=":
 		return requirement{key: key, operator: notIn, values: []string{value}}, checkValue(value)
 	case "in", "notin":
-		return newSetRequirement(key, sign, value)
+		return newSetRequirement(key, symbol, value)
 	case ">":
-		bound, err := parseBound(sign, value)
+		bound, err := parseBound(symbol, value)
 		return requirement{key: key, operator: greaterThan, bound: bound}, err
 	default:
-		bound, err := parseBound(sign, value)
+		bound, err := parseBound(symbol, value)
 		return requirement{key: key, operator: lessThan, bound: bound}, err
 	}
 }
 
-// newSetRequirement returns a requirement with the sign in or notin, whose values are written in parentheses.
-func newSetRequirement(key, sign, value string) (requirement, error) {
+// newSetRequirement returns a requirement with the symbol in or notin, whose values are written in parentheses.
+func newSetRequirement(key, symbol, value string) (requirement, error) {
 	list, isOpened := strings.CutPrefix(value, "(")
 	list, isClosed := strings.CutSuffix(list, ")")
 	if !isOpened || !isClosed {
-		return requirement{}, fmt.Errorf("%s needs values in parentheses: %s %s (a,b)", sign, key, sign)
+		return requirement{}, fmt.Errorf("%s needs values in parentheses: %s %s (a,b)", symbol, key, symbol)
 	}
 	r := requirement{key: key, operator: in}
-	if sign == "notin" {
+	if symbol == "notin" {
 		r.operator = notIn
 	}
 	for v := range strings.SplitSeq(list, ",") {
@@ -204,11 +203,11 @@ func newSetRequirement(key, sign, value string) (requirement, error) {
 	return r, nil
 }
 
-// parseBound reads the number after > or <. Like the value of a label, it must not have a sign.
-func parseBound(sign, value string) (int64, error) {
+// parseBound reads the number after > or <. Like the value of a label, it must not begin with + or -.
+func parseBound(symbol, value string) (int64, error) {
 	bound, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || checkValue(value) != nil {
-		return 0, fmt.Errorf("%s needs a whole number without a sign, not %q", sign, value)
+		return 0, fmt.Errorf("%s needs a whole number without a sign, not %q", symbol, value)
 	}
 	return bound, nil
 }

@@ -133,7 +133,7 @@ func TestSelectorsAreAcceptedAsByTheServer(t *testing.T) {
 	}
 }
 
-// A selector that is accepted reads the same when it is written another way, and selects as its words say.
+// A selector that is accepted reads the same when it is written another way, and matches according to its operators.
 func FuzzSelector(f *testing.F) {
 	for _, text := range []string{
 		"a", "!a", "a=b", "a!=b", "a in (b, c)", "a notin (b,)", "x.io/a == b,!c", " ", "a=,b", "x.io/a>0", "x.io/a < 07",
@@ -196,7 +196,7 @@ func labelsIn(labels map[string]string) func(key string) (value string, ok bool)
 	}
 }
 
-// readSelectors returns selectors that a real API server (v1.35) accepts, and such that it answers with a 400.
+// readSelectors returns selectors that a real API server (v1.35) accepts, and others that it answers with a 400.
 func readSelectors(t *testing.T) (accepted, refused []string) {
 	t.Helper()
 	var file struct{ LabelSelectorsAccepted, LabelSelectorsRefused []string }

@@ -63,8 +63,8 @@ func refusedOnPurpose(t *testing.T) map[string]string {
 	return reasons
 }
 
-// Parse reads every document as kubectl does, or refuses it; and it refuses what kubectl refuses. No error quotes a
-// value. PODCOUNT_YAML names another file of documents to compare; of those, any may be refused.
+// Parse reads every document as kubectl does, or refuses it. It refuses every document that kubectl refuses. No error
+// quotes a value. PODCOUNT_YAML names another file of documents to compare: Parse may refuse any of those.
 func TestTreesEqualThoseOfKubectl(t *testing.T) {
 	file := os.Getenv("PODCOUNT_YAML")
 	isOther := file != ""
@@ -99,7 +99,7 @@ func TestTreesEqualThoseOfKubectl(t *testing.T) {
 			read++
 		}
 	}
-	t.Logf("%d documents are read alike, %d are refused by both, %d by podcount alone", read, refusedByBoth, refused)
+	t.Logf("%d documents are read alike, %d are refused by both, %d only by podcount", read, refusedByBoth, refused)
 	for name, reason := range reasons {
 		if !isOther {
 			t.Errorf("testdata/refused.txt: %s (%s) is not refused, or not in the file", name, reason)

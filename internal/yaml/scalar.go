@@ -10,10 +10,10 @@ import (
 )
 
 // plain reads a scalar without quotes in a block. It continues on the following lines that are indented by more than
-// the column parent, because tools wrap long texts like that. Each line break stands for a space.
-func (p *parser) plain(parent int) any {
+// parentColumn, because tools wrap long texts like that. Each line break stands for a space.
+func (p *parser) plain(parentColumn int) any {
 	parts := []string{p.plainLine(false)}
-	for p.peek() == '\n' && p.isWrapped(parent) {
+	for p.peek() == '\n' && p.isWrapped(parentColumn) {
 		p.nextLine()
 		p.skipSpaces()
 		parts = append(parts, p.plainLine(false))
@@ -23,16 +23,16 @@ func (p *parser) plain(parent int) any {
 
 // isWrapped reports whether the plain scalar at the end of the current line continues on the next line. A scalar that
 // is the whole document does not.
-func (p *parser) isWrapped(parent int) bool {
+func (p *parser) isWrapped(parentColumn int) bool {
 	isLast := p.row+1 >= len(p.lines)
-	if isLast || parent < 0 {
+	if isLast || parentColumn < 0 {
 		return false
 	}
 	line := p.lines[p.row+1]
 	text := strings.TrimLeft(line, " ")
 	indentation := len(line) - len(text)
 	isText := text != "" && text[0] != '#' && text[0] != '\t'
-	return isText && indentation > parent
+	return isText && indentation > parentColumn
 }
 
 // plainLine reads the part of a plain scalar that is in the current line. It ends before a comment, before the colon of
@@ -125,7 +125,7 @@ func (p *parser) isNumber(text string) bool {
 }
 
 // quoted reads a scalar in single or double quotes. If it has several lines, they are folded: blanks around a line
-// break are dropped; a single line break becomes a space; of several in a row, the first is dropped.
+// break are dropped. A single line break becomes a space. Of several line breaks in a row, the first is dropped.
 func (p *parser) quoted() string {
 	var text strings.Builder
 	start := p.row
@@ -158,7 +158,7 @@ func (p *parser) quoted() string {
 }
 
 // foldQuoted moves from the end of a line to the next text of a quoted scalar, which began in the row start. It returns
-// what the line breaks between stand for: single if there is only one, or else one line break for each empty line.
+// the meaning of the line breaks between: single if there is only one, or else one line break for each empty line.
 func (p *parser) foldQuoted(start int, single string) string {
 	emptyLines := 0
 	p.nextLine()
@@ -266,35 +266,35 @@ func (p *parser) blockHeader() blockHeader {
 	}
 	p.skipSpaces()
 	hasBlank := p.line()[p.column-1] == ' '
-	isText := p.peek() == '#' && !hasBlank
-	if isText || !p.atLineEnd() {
+	isComment := p.peek() == '#' && hasBlank
+	if p.peek() != '\n' && !isComment {
 		p.fail("a block must begin with | or >, then + or -, and a digit for the indentation, all optional except the first")
 	}
 	return header
 }
 
-// blockScalar reads a literal or folded block. It is the value of a key or a dash in the column parent.
-func (p *parser) blockScalar(parent int) string {
+// blockScalar reads a literal or folded block. It is the value of a key or a dash in parentColumn.
+func (p *parser) blockScalar(parentColumn int) string {
 	header := p.blockHeader()
-	lines := p.blockLines(parent, header.indentation)
+	lines := p.blockLines(parentColumn, header.indentation)
 	lineBreaks := len(lines)
-	if p.atEnd() && p.hasNoLastBreak && len(lines) > 0 {
+	if p.atEnd() && p.lacksFinalBreak && len(lines) > 0 {
 		lineBreaks--
 	}
 	lines = withoutEmptyEnd(lines)
 	if len(lines) == 0 {
-		return strings.Repeat("\n", header.chomping.apply(lineBreaks, false))
+		return strings.Repeat("\n", header.chomping.keptBreaks(lineBreaks, false))
 	}
 	breaksAfterText := lineBreaks - (len(lines) - 1)
-	end := strings.Repeat("\n", header.chomping.apply(breaksAfterText, true))
+	end := strings.Repeat("\n", header.chomping.keptBreaks(breaksAfterText, true))
 	if header.isFolded {
 		return fold(lines) + end
 	}
 	return strings.Join(lines, "\n") + end
 }
 
-// apply returns how many of the line breaks at the end of a block belong to its text.
-func (c chomping) apply(lineBreaks int, hasText bool) int {
+// keptBreaks returns how many of the line breaks at the end of a block belong to its text.
+func (c chomping) keptBreaks(lineBreaks int, hasText bool) int {
 	switch {
 	case c == keep:
 		return lineBreaks
@@ -315,16 +315,16 @@ func withoutEmptyEnd(lines []string) []string {
 }
 
 // blockLines reads the lines of a block, without its header and without their indentation. The header may state the
-// indentation, relative to the column parent. If relative is 0, the first line with text determines it.
-func (p *parser) blockLines(parent, relative int) (lines []string) {
+// indentation, relative to parentColumn. If relative is 0, the first line with text determines it.
+func (p *parser) blockLines(parentColumn, relative int) (lines []string) {
 	isKnown := relative > 0
-	indentation := parent + max(relative, 1)
+	indentation := parentColumn + max(relative, 1)
 	for {
 		p.nextLine()
 		line := p.line()
 		text := strings.TrimLeft(line, " ")
 		spaces := len(line) - len(text)
-		isAfterBlock := text != "" && spaces <= parent
+		isAfterBlock := text != "" && spaces <= parentColumn
 		if p.atEnd() || isAfterBlock {
 			return lines
 		}

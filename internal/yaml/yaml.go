@@ -35,8 +35,8 @@ func Parse(text string) (tree any, err error) {
 	return tree, nil
 }
 
-// syntaxError says what is wrong in a line. The parser panics with it, and Parse recovers it, so that the recursive
-// functions between them need not pass errors on.
+// syntaxError says what is wrong in a line. The parser panics with it, and Parse recovers it. The recursive functions
+// between them need not pass errors on.
 type syntaxError struct {
 	line    int
 	message string
@@ -44,11 +44,11 @@ type syntaxError struct {
 
 func (e *syntaxError) Error() string { return fmt.Sprintf("%d: %s", e.line, e.message) }
 
-// parser reads a text from its beginning to its end. Each function below reads one construct, which begins at the
-// parser's position, and moves the position to the end of that construct.
+// parser reads a text from its beginning to its end. A method that is named after a construct, such as document or
+// blockMap, reads that construct at the parser's position, and moves the position to its end.
 type parser struct {
-	lines          []string
-	hasNoLastBreak bool // the text does not end with a line break
+	lines           []string
+	lacksFinalBreak bool // the text does not end with a line break
 	position
 	depth int // how many maps and lists enclose the position
 }
@@ -64,11 +64,11 @@ func newParser(text string) *parser {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	lines := strings.Split(text, "\n")
 	last := len(lines) - 1
-	hasNoLastBreak := lines[last] != ""
-	if !hasNoLastBreak {
+	lacksFinalBreak := lines[last] != ""
+	if !lacksFinalBreak {
 		lines = lines[:last]
 	}
-	p := &parser{lines: lines, hasNoLastBreak: hasNoLastBreak}
+	p := &parser{lines: lines, lacksFinalBreak: lacksFinalBreak}
 	p.checkLine()
 	return p
 }
@@ -155,20 +155,21 @@ func (p *parser) atLineEnd() bool {
 	return c == '\n' || c == '#'
 }
 
-// endLine refuses the line if anything except a comment follows the value that has been read.
+// endLine refuses the line if anything except a comment follows the value that has been read. A comment needs a blank
+// before it.
 func (p *parser) endLine() {
 	valueEnd := p.column
 	p.skipBlanks()
 	hasBlank := p.column > valueEnd
-	isText := p.peek() == '#' && !hasBlank
-	if isText || !p.atLineEnd() {
+	isComment := p.peek() == '#' && hasBlank
+	if p.peek() != '\n' && !isComment {
 		p.fail("unexpected text after the value")
 	}
 	p.column = len(p.line())
 }
 
-// toContent skips blanks, comments and line breaks. It reports whether the document has more content.
-func (p *parser) toContent() bool {
+// skipToContent skips blanks, comments and line breaks. It reports whether the document has more content.
+func (p *parser) skipToContent() bool {
 	p.skipSpaces()
 	for p.atLineEnd() && !p.atEnd() {
 		p.nextLine()
@@ -193,7 +194,7 @@ func isMarker(line, marker string) bool {
 
 // documentStart reads the line "---", if there is one.
 func (p *parser) documentStart() {
-	p.toContent()
+	p.skipToContent()
 	if p.atMarker("---") {
 		p.column = len("---")
 		p.endLine()
@@ -204,9 +205,9 @@ func (p *parser) documentStart() {
 	}
 }
 
-// document reads the document's value. That of an empty document is nil.
+// document reads the document's value, which is nil if the document is empty.
 func (p *parser) document() any {
-	if !p.toContent() {
+	if !p.skipToContent() {
 		return nil
 	}
 	return p.node(-1)
@@ -214,12 +215,12 @@ func (p *parser) document() any {
 
 // documentEnd reads the line "...", if there is one, and refuses a text that continues after the document.
 func (p *parser) documentEnd() {
-	hasContent := p.toContent()
+	hasContent := p.skipToContent()
 	if !hasContent && p.atMarker("...") {
 		p.column = len("...")
 		p.endLine()
 		p.nextLine()
-		p.toContent()
+		p.skipToContent()
 	}
 	if !p.atEnd() {
 		p.fail("unexpected line: its indentation is wrong, or it begins a second document")
@@ -236,16 +237,16 @@ func (p *parser) enter() {
 
 func (p *parser) leave() { p.depth-- }
 
-// node reads a value that is the first in its line, or that follows a dash. parent is the column of the map or list
-// that the value belongs to, or -1 for the value of the document.
-func (p *parser) node(parent int) any {
+// node reads a value that is the first in its line, or that follows a dash. parentColumn is the column of the map or
+// list that the value belongs to. It is -1 for the value of the document.
+func (p *parser) node(parentColumn int) any {
 	if p.atDash() {
 		return p.blockList()
 	}
 	if p.atKey() {
 		return p.blockMap()
 	}
-	return p.scalar(parent)
+	return p.scalar(parentColumn)
 }
 
 // atDash reports whether an item of a block list begins here.
@@ -261,7 +262,7 @@ func (p *parser) blockList() []any {
 	items := []any{}
 	column := p.column
 	for {
-		hasContent := p.toContent()
+		hasContent := p.skipToContent()
 		if !hasContent || p.column != column || !p.atDash() {
 			return items
 		}
@@ -272,17 +273,17 @@ func (p *parser) blockList() []any {
 
 // item reads the value of a list's item: what follows the dash in its line or, if there is nothing, the following lines
 // that are indented more than the dash.
-func (p *parser) item(dash int) any {
+func (p *parser) item(dashColumn int) any {
 	p.skipSpaces()
 	isBelow := p.atLineEnd()
-	hasContent := p.toContent()
-	if isBelow && (!hasContent || p.column <= dash) {
+	hasContent := p.skipToContent()
+	if isBelow && (!hasContent || p.column <= dashColumn) {
 		return nil
 	}
 	if !isBelow && p.atBlockScalar() {
-		return p.blockScalar(dash)
+		return p.blockScalar(dashColumn)
 	}
-	return p.node(dash)
+	return p.node(dashColumn)
 }
 
 // blockMap reads the entries whose keys are in the current column.
@@ -292,7 +293,7 @@ func (p *parser) blockMap() map[string]any {
 	entries := map[string]any{}
 	column := p.column
 	for {
-		hasContent := p.toContent()
+		hasContent := p.skipToContent()
 		if !hasContent || p.column != column {
 			return entries
 		}
@@ -307,28 +308,28 @@ func (p *parser) blockMap() map[string]any {
 
 // valueOf reads the value of a key: what follows the key in its line or, if there is nothing, the following lines that
 // are indented more than the key. A list may begin in the column of the key.
-func (p *parser) valueOf(key int) any {
+func (p *parser) valueOf(keyColumn int) any {
 	p.skipSpaces()
 	isBelow := p.atLineEnd()
-	hasContent := p.toContent()
+	hasContent := p.skipToContent()
 	if !isBelow && p.atBlockScalar() {
-		return p.blockScalar(key)
+		return p.blockScalar(keyColumn)
 	}
 	if !isBelow {
-		return p.scalar(key)
+		return p.scalar(keyColumn)
 	}
-	isListInKeyColumn := hasContent && p.column == key && p.atDash()
+	isListInKeyColumn := hasContent && p.column == keyColumn && p.atDash()
 	if isListInKeyColumn {
 		return p.blockList()
 	}
-	if !hasContent || p.column <= key {
+	if !hasContent || p.column <= keyColumn {
 		return nil
 	}
-	return p.node(key)
+	return p.node(keyColumn)
 }
 
 // add puts an entry into a map. It accepts a duplicate key if both values are equal scalars, because some tools write
-// such files. It refuses any other, because programs differ in which value counts.
+// such files. It refuses other duplicates, because some programs use the first value, and some the last.
 func (p *parser) add(entries map[string]any, row int, key string, value any) {
 	former, isDuplicate := entries[key]
 	if isDuplicate && !isEqualScalar(former, value) {
@@ -408,8 +409,8 @@ func (p *parser) plainKey(text string) string {
 }
 
 // scalar reads a value that is not a block, up to the end of its last line. A plain scalar continues on the following
-// lines that are indented by more than the column parent.
-func (p *parser) scalar(parent int) any {
+// lines that are indented by more than parentColumn.
+func (p *parser) scalar(parentColumn int) any {
 	var value any
 	switch p.peek() {
 	case '"', '\'':
@@ -417,13 +418,13 @@ func (p *parser) scalar(parent int) any {
 	case '{', '[':
 		value = p.flow()
 	default:
-		value = p.plain(parent)
+		value = p.plain(parentColumn)
 	}
 	p.endLine()
 	return value
 }
 
-// flow reads a map in braces, or a list in brackets.
+// flow reads a map in braces, or a list in square brackets.
 func (p *parser) flow() any {
 	p.enter()
 	defer p.leave()
@@ -435,11 +436,11 @@ func (p *parser) flow() any {
 	return p.flowList()
 }
 
-// flowList reads a list in brackets, after its opening bracket.
+// flowList reads a list in square brackets, after the opening one.
 func (p *parser) flowList() []any {
 	items := []any{}
 	for {
-		p.toFlowContent()
+		p.skipToFlowContent()
 		if p.peek() == ']' {
 			p.column++
 			return items
@@ -449,38 +450,38 @@ func (p *parser) flowList() []any {
 	}
 }
 
-// flowMap reads a map in braces, after its opening brace.
+// flowMap reads a map in braces, after the opening one.
 func (p *parser) flowMap() map[string]any {
 	entries := map[string]any{}
 	for {
-		p.toFlowContent()
+		p.skipToFlowContent()
 		if p.peek() == '}' {
 			p.column++
 			return entries
 		}
 		row := p.row
 		key := p.flowKey()
-		p.toFlowContent()
+		p.skipToFlowContent()
 		p.add(entries, row, key, p.flowValue())
 		p.comma('}')
 	}
 }
 
-// comma reads the comma after a value. The last value of a map or list, before the bracket end, needs none.
-func (p *parser) comma(end byte) {
-	p.toFlowContent()
+// comma reads the comma after a value. It is optional before the closing bracket.
+func (p *parser) comma(closing byte) {
+	p.skipToFlowContent()
 	if p.peek() == ',' {
 		p.column++
 		return
 	}
-	if p.peek() != end {
-		p.fail(`expected "," or "%c" after a value`, end)
+	if p.peek() != closing {
+		p.fail(`expected "," or "%c" after a value`, closing)
 	}
 }
 
-// toFlowContent skips blanks, comments and line breaks within brackets, where indentation has no meaning and tabs are
-// allowed. There must be more content, if only the closing bracket.
-func (p *parser) toFlowContent() {
+// skipToFlowContent skips blanks, comments and line breaks within brackets, where indentation has no meaning and tabs
+// are allowed. It refuses a document that ends there.
+func (p *parser) skipToFlowContent() {
 	for {
 		p.skipBlanks()
 		if p.atEnd() || p.atMarker("---") || p.atMarker("...") {

@@ -249,8 +249,8 @@ func written(t *testing.T, tree any) string {
 	return plain.String()
 }
 
-// What Parse accepts, it reads the same after it has been written as JSON. It reads JSON as encoding/json does. Its
-// errors do not quote what it refuses.
+// Whatever Parse accepts, it reads the same after the tree has been written as JSON. Parse reads JSON as encoding/json
+// does. Its errors do not quote the text that it refuses.
 func FuzzParse(f *testing.F) {
 	files, _ := filepath.Glob("../../testdata/kubeconfigs/*.*")
 	for _, file := range files {
