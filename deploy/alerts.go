@@ -32,8 +32,8 @@ func (s Settings) matchers() string {
 }
 
 // podPattern returns a regular expression for the names of the Deployment's pods. Such a name is NAME-HASH-SUFFIX.
-// Kubernetes cuts everything before the suffix to 58 characters. If a name is long enough to be cut, the pattern is less
-// exact.
+// Kubernetes cuts everything before the suffix to 58 characters. If a name is long enough to be cut, the pattern is
+// less exact.
 func (s Settings) podPattern() string {
 	const longestUncut = 58 - len("-1234567890-")
 	escape := strings.NewReplacer(".", `\.`) // no other character of a name has a meaning in a pattern
@@ -43,8 +43,8 @@ func (s Settings) podPattern() string {
 	return escape.Replace(s.Name) + "-[a-z0-9]+-[a-z0-9]+"
 }
 
-// window returns how far back an alert looks for work that was done, or that failed. With a small QPS, work is rare: the
-// window must have room for ten writes, and for one write that takes as long as StuckAfter.
+// window returns how far back an alert looks for work that was done, or that failed. With a small QPS, work is rare:
+// the window must have room for ten writes, and for one write that takes as long as StuckAfter.
 func (s Settings) window() time.Duration {
 	tenWrites := time.Duration(min(10/s.QPS, 1e6) * float64(time.Second))
 	return max(5*time.Minute, tenWrites, s.StuckAfter)

@@ -1,7 +1,8 @@
-// Package deploy prints the YAML that runs podcount in a cluster: the account, its rights, the Deployment, the policies.
+// Package deploy prints the YAML that runs podcount in a cluster: the account, its rights, the Deployment, the
+// policies.
 //
-// The YAML is made from the files in templates/. For the default settings, the results are in the files beside this one,
-// ready for kubectl apply -f.
+// The YAML is made from the files in templates/. For the default settings, the results are in the files beside this
+// one, ready for kubectl apply -f.
 //
 // A template has two kinds of marks:
 //

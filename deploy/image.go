@@ -13,7 +13,8 @@ const (
 	letters   = lowerCase + "ABCDEFGHIJKLMNOPQRSTUVWXYZ" + digits
 )
 
-// checkImage checks the syntax of an image reference: [HOST[:PORT]/]PATH[:TAG][@DIGEST]. The kubelet checks it, too, but
+// checkImage checks the syntax of an image reference: [HOST[:PORT]/]PATH[:TAG][@DIGEST]. The kubelet checks it, too,
+// but
 // only when the pod starts. https://github.com/distribution/reference/blob/main/reference.go has the grammar.
 func checkImage(image string) error {
 	rest, digest, hasDigest := strings.Cut(image, "@")

@@ -139,8 +139,8 @@ func list(texts []string) string {
 	return "[" + strings.Join(quoted, ",") + "]"
 }
 
-// scalar writes a text in YAML. It quotes what a parser might take for something else, such as a number, a boolean, null
-// or a date.
+// scalar writes a text in YAML. It quotes what a parser might take for something else, such as a number, a boolean,
+// null or a date.
 func scalar(text string) string {
 	isPlain := text != "" &&
 		strings.Trim(text[:1], lowerCase) == "" &&

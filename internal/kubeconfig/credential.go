@@ -17,22 +17,22 @@ import (
 	"time"
 )
 
-// Config says where the API server is, and how to authenticate there. Load makes one; a Config that is made by hand
-// needs a Server and a Credential. It must not be modified.
+// Config says where the API server is, and how to authenticate there. It is made by Load. A test can make its own,
+// which needs only Server and Credential. A Config must not be modified.
 type Config struct {
 	Source string   // where the configuration was found, for people
 	Server *url.URL // https or http; it has a path if the API is not at the root
 
-	// Proxy returns the proxy for a request, or nil if there is none, like http.Transport.Proxy. A nil Proxy means that
-	// there is never one.
+	// Proxy returns the proxy for a request, or nil if there is none, like http.Transport.Proxy. A nil Proxy is for a
+	// server that needs no proxy.
 	Proxy func(*http.Request) (*url.URL, error)
 
-	// Credential returns the credential for the next request. It may wait for a file or a program until ctx ends. Pass
-	// the credential that got a 401 as refused: then all files are read again, unless it has been replaced already.
-	// Otherwise, refused is nil. Credential is safe for concurrent use.
+	// Credential returns the credential for the next request. It may wait for a file or a program until ctx ends. After a
+	// 401, refused is the credential that the server has refused: if it is still the current one, all files are read
+	// again. Otherwise, refused is nil. Credential is safe for concurrent use.
 	Credential func(ctx context.Context, refused *Credential) (*Credential, error)
 
-	access *access // nil if the Config was made by hand
+	access *access // nil unless Load has made the Config
 }
 
 // Close ends the exec program if it is running. After that, Credential fails. Close may be called at any time. It takes
@@ -43,26 +43,31 @@ func (c *Config) Close() {
 	}
 }
 
-// Credential says who we are, and whom we trust. It never changes: it is replaced by another one.
+// Credential identifies this process to the API server. It is immutable: a renewal makes another one.
 type Credential struct {
-	Token string      // a bearer token, or ""
-	TLS   *tls.Config // for https. It must not be modified, and is the same pointer until something in it changes.
-	Tried string      // a description without secrets, for the error if the server answers 401
+	Token string // a bearer token, or ""
+
+	// TLS has the client certificate, and the CA of the server. It must not be modified. Two credentials have the same
+	// pointer if their certificates, keys and CAs are equal.
+	TLS *tls.Config
+
+	// Tried describes the credential without its secrets, for the error if the server answers 401.
+	Tried string
 }
 
 // access is a cluster and a user. It makes the credentials.
 type access struct {
-	// What Load has found. It does not change after that.
-	source     string // where this was found, for people
-	server     string // the server's address
-	serverName string // the name that the server's certificate must have; "" for the one in the address
-	proxy      string // the proxy's address; "" for the proxies of the environment
-	insecure   bool   // the server's certificate is not verified
-	isInPod    bool   // the credential is a pod's service account
-	isWithheld bool   // there is a user, but no credential is sent, because the server's address is http://
-	exec       *execPlugin
+	// Found by Load, and constant after that.
+	source               string // where this was found, for people
+	server               string // the server's address
+	serverName           string // the name that the server's certificate must have; "" for the one in the address
+	proxy                string // the proxy's address; "" for the proxies of the environment
+	insecure             bool   // the server's certificate is not verified
+	isInPod              bool   // the credential is a pod's service account
+	isCredentialWithheld bool   // there is a user, but no credential is sent, because the server's address is http://
+	exec                 *execPlugin
 
-	// What the caller of Load has passed.
+	// Passed by the caller of Load.
 	master string // replaces the server's address, unless it is ""
 	names  OptionNames
 	log    *slog.Logger
@@ -70,15 +75,15 @@ type access struct {
 	alive context.Context // ends when close is called
 	end   context.CancelCauseFunc
 
-	// The state. mu guards it, and nobody waits for anything while holding mu.
+	// The current credential and its renewal, guarded by mu. No goroutine waits while it holds mu.
 	mu      sync.Mutex
 	current *Credential // never nil, but empty until Load has read the files
 	err     error       // the error of the last renewal
 	renewAt time.Time   // when the next renewal is due
 	renewal *renewal    // the renewal that is running, or nil
 
-	// The state of the renewal. Only the running renewal uses it. It also reads current without mu, because only a
-	// renewal writes it.
+	// Used only by the running renewal, without mu. The renewal also reads current without mu, because only a renewal
+	// writes it.
 	ca        part
 	cert      part // this, key and token come from the exec program, if there is one
 	key       part
@@ -89,8 +94,8 @@ type access struct {
 	isFailing bool     // a warning was logged because the last renewal had a problem
 }
 
-// renewal makes a credential for all callers that are waiting for one. It continues even if they all give up, so that
-// an exec program that takes longer than a caller can wait still serves the next caller.
+// renewal makes a credential for all callers that are waiting for one. It continues even if they all give up: if an
+// exec program takes longer than a caller can wait, the next caller gets its credential.
 type renewal struct {
 	*task[*Credential]
 	isForced bool // it reads all files, even if they were read recently
@@ -106,7 +111,7 @@ func (a *access) close() {
 		return
 	}
 	// A killed program ends at once, unless its file system hangs.
-	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	last.wait(ctx)
 }
@@ -130,8 +135,8 @@ func (a *access) credential(ctx context.Context, refused *Credential) (*Credenti
 		if !isRefused || running.isForced {
 			return running.value, running.err
 		}
-		// The renewal had begun before this call, and was not forced. So it may not have read the files again since the
-		// server refused what was in them. Try again.
+		// The renewal began before this call, and was not forced. It may have used what the server has refused, because it
+		// read the files earlier, or not at all. Try again.
 	}
 }
 
@@ -162,7 +167,7 @@ func (a *access) renew(isForced bool) (*Credential, error) {
 
 // nextDue returns when the next renewal is due.
 func (a *access) nextDue() time.Time {
-	next := time.Now().Add(24 * time.Hour) // if nothing ever expires; looking once a day does no harm
+	next := time.Now().Add(24 * time.Hour) // if nothing expires earlier
 	for _, p := range a.parts() {
 		if p.file != "" {
 			next = earlier(next, p.dueAt())
@@ -185,9 +190,9 @@ func earlier(a, b time.Time) time.Time {
 
 func (a *access) parts() []*part { return []*part{&a.ca, &a.cert, &a.key, &a.token} }
 
-// assemble reads the parts that are due, or all if isForced, and returns the credential that they make: the current one
-// if nothing has changed. If a part cannot be renewed, but has been read before, it stays as it was, and a warning is
-// logged.
+// assemble reads the parts that are due, or all if isForced, and returns a credential made of all parts. If nothing has
+// changed, that is the current credential. If a part cannot be renewed, but has been read before, assemble uses the
+// earlier content, and logs a warning.
 func (a *access) assemble(isForced bool) (*Credential, error) {
 	a.problem = nil
 	a.readParts(isForced) // before the program runs, because the program may get the CA
@@ -217,8 +222,8 @@ func (a *access) assemble(isForced bool) (*Credential, error) {
 }
 
 // renewFromProgram takes token, certificate and key from the exec program, if there is one. It fails if the program
-// does and the credential of an earlier run is not good any more. It does not run the program for Load: a program that
-// fails now may succeed when the first request is sent.
+// fails, and the credential of an earlier run is missing or has expired. It does not run the program while Load runs: a
+// program that fails now may succeed when the first request is sent.
 func (a *access) renewFromProgram(isForced bool) error {
 	isLoading := a.current.TLS == nil
 	if a.exec == nil || isLoading {
@@ -245,10 +250,10 @@ func checkToken(token []byte) error {
 
 // readParts reads the files that are due, or all if isForced. It reads them at the same time, within the limit for one.
 func (a *access) readParts(isForced bool) {
-	limit := fileWait
+	limit := rereadTimeout
 	isLoading := a.current.TLS == nil
 	if isLoading {
-		limit = fileTime
+		limit = fileTimeout
 	}
 	ctx, cancel := inTime(a.alive, limit)
 	defer cancel()
@@ -265,27 +270,27 @@ func (a *access) runProgram(isForced bool) (*execStatus, error) {
 	if a.exec.cluster != nil {
 		a.exec.cluster.CertificateAuthorityData = a.ca.data
 	}
-	slow := time.AfterFunc(programIsSlow, func() {
-		a.log.Info("still waiting for a credential", "program", a.exec.command, "limit", a.exec.limit)
+	slow := time.AfterFunc(slowExecTime, func() {
+		a.log.Info("still waiting for a credential", "program", a.exec.command, "limit", a.exec.timeout)
 	})
 	defer slow.Stop()
 	return a.exec.newest(a.alive, isForced)
 }
 
-// logProblem logs once that parts cannot be renewed, and once that they can be renewed again.
+// logProblem logs when renewals begin to fail, and when they succeed again.
 func (a *access) logProblem() {
 	if a.problem != nil && !a.isFailing {
-		a.log.Warn("cannot read a credential, going on with what there was", "err", a.problem)
+		a.log.Warn("cannot renew the credential, so the previous one stays in use", "err", a.problem)
 	}
 	if a.problem == nil && a.isFailing {
-		a.log.Info("the credential can be read again")
+		a.log.Info("the credential can be renewed again")
 	}
 	a.isFailing = a.problem != nil
 }
 
 // describe describes a credential without its secrets, for the error if the server answers 401.
 func (a *access) describe(token, tokenSource string) string {
-	if a.isWithheld {
+	if a.isCredentialWithheld {
 		return "nothing, because no credential is sent to an http:// address"
 	}
 	var all []string
@@ -298,15 +303,15 @@ func (a *access) describe(token, tokenSource string) string {
 	return cmp.Or(strings.Join(all, "; "), "nothing, because "+a.source+" has no credential")
 }
 
-// renewTLS returns a TLS configuration for the CA, the certificate and the key, or the current one if they are the
-// same. If they cannot be used, for example because only one of two files has been replaced yet, the current one stays,
-// and so does certOwner, which describes it. It is an error if there is no current one.
+// renewTLS returns a TLS configuration for the CA, the certificate and the key: the current one if they are the same.
+// If they cannot be used, for example because only one of two files has been replaced yet, the current configuration
+// and certOwner stay. Without a current configuration, renewTLS returns an error.
 func (a *access) renewTLS() (*tls.Config, error) {
 	parts := [][]byte{a.ca.data, a.cert.data, a.key.data}
 	if slices.EqualFunc(parts, a.tlsParts, bytes.Equal) {
 		return a.current.TLS, nil
 	}
-	next, certOwner, err := a.makeTLS()
+	next, certOwner, err := a.newTLS()
 	isLoading := a.current.TLS == nil
 	if err != nil && isLoading {
 		return nil, fmt.Errorf("%s: %w", a.source, err)
@@ -320,8 +325,8 @@ func (a *access) renewTLS() (*tls.Config, error) {
 	return next, nil
 }
 
-// makeTLS makes a TLS configuration from the CA, the certificate and the key. certOwner describes the certificate.
-func (a *access) makeTLS() (config *tls.Config, certOwner string, err error) {
+// newTLS makes a TLS configuration from the CA, the certificate and the key. certOwner describes the certificate.
+func (a *access) newTLS() (config *tls.Config, certOwner string, err error) {
 	config = &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		ServerName:         a.serverName,
@@ -340,7 +345,7 @@ func (a *access) makeTLS() (config *tls.Config, certOwner string, err error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("%s and %s: %w", &a.cert, &a.key, err)
 	}
-	// Present it to servers that list other CAs, too, as kubectl does.
+	// Like kubectl, present it even if the server does not list its CA.
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	return config, a.describeCertificate(pair), nil
 }

@@ -1,12 +1,13 @@
-// Package kubeconfig finds out where a cluster is, and who we are there. It looks where kubectl looks, in the same
-// order: in kubeconfig files, in the service account of the pod that this process runs in, or in an address alone.
+// Package kubeconfig finds the address of a cluster, and a credential for it. It looks in the same places as kubectl,
+// in the same order: in kubeconfig files, and in the service account of the pod that this process runs in. An address
+// is enough if the cluster needs no credential.
 //
-// The result is a Config, whose Credential is kept up to date: token, certificate and key files are read again when
-// they change, and exec programs run again when their credential expires or is refused.
+// The result is a Config, which keeps its Credential up to date. It reads token, certificate and key files again when
+// they change, and runs an exec program again when its credential expires or is refused.
 //
-// What the package does not support, it refuses, with an error that names the file, the field, and what to do. It never
-// sends a request to a server, waits for a file system that hangs only for a limited time, and puts no secret into an
-// error or a log line.
+// The package refuses a kubeconfig that it does not fully support. The error names the file, the field, and what to do.
+// The package sends no requests, and puts no secret into an error or a log line. It stops waiting for a file system
+// that hangs.
 //
 // https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
 package kubeconfig

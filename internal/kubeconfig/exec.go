@@ -25,13 +25,15 @@ type execPlugin struct {
 	cluster    *execCluster // for the program; nil if the kubeconfig does not ask for it
 	hint       string       // how to install the program
 
-	path  string        // the path of the command. It is looked up only once, because a directory in $PATH may hang later.
-	limit time.Duration // for one run
+	// path is the path of the command. It is looked up only once, because a directory in $PATH may hang later.
+	path string
+
+	timeout time.Duration // for one run
 
 	// The last run. Only the running renewal uses these fields.
-	got   execStatus // the result of the last run that succeeded
-	err   error      // the error of the last run
-	ranAt time.Time  // the end of the last run
+	result execStatus // of the last run that succeeded
+	err    error      // of the last run
+	ranAt  time.Time  // the end of the last run
 }
 
 // execInfo is the program's input, in the environment variable KUBERNETES_EXEC_INFO.
@@ -65,7 +67,7 @@ type execStatus struct {
 	ClientKeyData         string // PEM
 }
 
-// isGood reports whether there is a credential, and it has not expired.
+// isGood reports whether there is a credential that has not expired.
 func (s *execStatus) isGood() bool {
 	expires := s.ExpirationTimestamp
 	isGiven := s.Token != "" || s.ClientCertificateData != ""
@@ -73,27 +75,27 @@ func (s *execStatus) isGood() bool {
 }
 
 // newest returns the newest result of the program. It runs the program first if there is no result yet, if the result
-// has expired, or if the server has refused it, but not more often than every execPause. If a run fails, newest returns
-// the error together with the previous result, which may still be good.
+// has expired, or if the server has refused it. Two runs are at least minExecInterval apart. If a run fails, newest
+// returns both the error and the previous result, which may still be good.
 func (e *execPlugin) newest(ctx context.Context, wasRefused bool) (*execStatus, error) {
 	due, expires := e.dueAt()
 	isDue := expires && !time.Now().Before(due)
-	mayRunAgain := time.Since(e.ranAt) >= execPause
+	mayRunAgain := time.Since(e.ranAt) >= minExecInterval
 	if isDue || wasRefused && mayRunAgain {
-		got, err := e.run(ctx)
+		result, err := e.run(ctx)
 		if err == nil {
-			e.got = got
+			e.result = result
 		}
 		e.err = err
 		e.ranAt = time.Now()
 	}
-	return &e.got, e.err
+	return &e.result, e.err
 }
 
 // dueAt returns when to run the program next. expires is false if its result never expires.
 func (e *execPlugin) dueAt() (due time.Time, expires bool) {
-	pauseEnd := e.ranAt.Add(execPause)
-	expiration := e.got.ExpirationTimestamp
+	pauseEnd := e.ranAt.Add(minExecInterval)
+	expiration := e.result.ExpirationTimestamp
 	switch {
 	case e.ranAt.IsZero():
 		return e.ranAt, true
@@ -123,7 +125,7 @@ func (e *execPlugin) check() error {
 
 // lookUp finds the program in $PATH.
 func (e *execPlugin) lookUp(ctx context.Context) error {
-	path, err := within(ctx, fileTime, e.command, exec.LookPath)
+	path, err := within(ctx, fileTimeout, e.command, exec.LookPath)
 	if err != nil {
 		hint := cmp.Or(e.hint, "install it, make it executable, or give its path")
 		return fmt.Errorf("exec: %q: %w; %s", e.command, errors.Unwrap(err), hint)
@@ -134,13 +136,13 @@ func (e *execPlugin) lookUp(ctx context.Context) error {
 
 // run runs the program once. No error quotes its standard output, which may contain a secret.
 func (e *execPlugin) run(ctx context.Context) (execStatus, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, e.limit, fmt.Errorf("it took longer than %v", e.limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, e.timeout, fmt.Errorf("it took longer than %v", e.timeout))
 	defer cancel()
 	printed, err := e.output(ctx)
 	if err != nil {
 		return execStatus{}, err
 	}
-	return e.read(printed)
+	return e.parse(printed)
 }
 
 // output runs the program, and returns its standard output.
@@ -160,12 +162,12 @@ func (e *execPlugin) output(ctx context.Context) ([]byte, error) {
 	cmd.Env = append(cmd.Env, "KUBERNETES_EXEC_INFO="+string(info))
 	cmd.Stdout = &stdout
 	cmd.Stderr = &stderr
-	cmd.WaitDelay = time.Second // do not wait longer for children that keep its standard output open
+	cmd.WaitDelay = time.Second // the program's children may keep its standard output open
 	err = cmd.Run()
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("exec: %s: %w", e.command, context.Cause(ctx))
 	}
-	if len(stdout) > execOutput {
+	if len(stdout) > maxExecOutput {
 		return nil, fmt.Errorf("exec: %s: it printed more than 1 MB", e.command)
 	}
 	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
@@ -174,8 +176,8 @@ func (e *execPlugin) output(ctx context.Context) ([]byte, error) {
 	return stdout, nil
 }
 
-// read parses what the program printed, which must be an ExecCredential.
-func (e *execPlugin) read(printed []byte) (execStatus, error) {
+// parse parses what the program printed, which must be an ExecCredential.
+func (e *execPlugin) parse(printed []byte) (execStatus, error) {
 	var answer struct {
 		APIVersion string
 		Kind       string
@@ -207,12 +209,12 @@ func (e *execPlugin) read(printed []byte) (execStatus, error) {
 	return got, nil
 }
 
-// capped collects what a program prints. It fails after execOutput bytes, which ends the program.
+// capped collects the output of a program. More than maxExecOutput bytes are an error, which ends the program.
 type capped []byte
 
 func (c *capped) Write(p []byte) (int, error) {
 	*c = append(*c, p...)
-	if len(*c) > execOutput {
+	if len(*c) > maxExecOutput {
 		return 0, io.ErrShortWrite
 	}
 	return len(p), nil

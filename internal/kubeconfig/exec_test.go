@@ -28,7 +28,7 @@ func pluginIn(dir string) *execPlugin {
 		apiVersion: "client.authentication.k8s.io/v1",
 		command:    self,
 		env:        []string{"PODCOUNT_TEST_PLUGIN=" + dir},
-		limit:      time.Minute,
+		timeout:    time.Minute,
 	}
 }
 
@@ -60,7 +60,7 @@ func TestBadExecAnswersAreErrors(t *testing.T) {
 		writeFiles(t, dir, map[string]string{"answer": answer})
 		e := pluginIn(dir)
 		if answer == "hang" {
-			e.limit = 200 * time.Millisecond
+			e.timeout = 200 * time.Millisecond
 		}
 		_, err := e.run(t.Context())
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
@@ -77,7 +77,7 @@ func TestExecProgramMayLeaveAChildRunning(t *testing.T) {
 		"agent":  "#!/bin/sh\nsleep 600 &\necho $! >" + dir + "/pid\ncat " + dir + "/answer\n",
 	})
 	os.Chmod(dir+"/agent", 0o700)
-	e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: dir + "/agent", limit: time.Minute}
+	e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: dir + "/agent", timeout: time.Minute}
 	got, err := e.run(t.Context())
 	if pid, _ := os.ReadFile(dir + "/pid"); len(pid) > 0 {
 		exec.Command("kill", strings.TrimSpace(string(pid))).Run()
@@ -90,7 +90,7 @@ func TestExecProgramMayLeaveAChildRunning(t *testing.T) {
 // programUser is a user whose exec program is in the directory of the kubeconfig.
 const programUser = "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./program}"
 
-// slowProgram makes a Config whose exec program takes as long as the test wants. The program is running when the test
+// slowProgram makes a Config whose exec program runs until the test ends it. The program is running when the test
 // has read the pipe started. It prints what the test writes to the pipe carryOn.
 func slowProgram(t *testing.T) (cfg *Config, started, carryOn, runs string) {
 	t.Helper()
@@ -139,7 +139,7 @@ func TestEachCallerWaitsForTheExecProgramAsLongAsItCan(t *testing.T) {
 		t.Errorf("a caller that could wait got %+v, %v", patient.value, patient.err)
 	}
 	if got, err := cfg.Credential(t.Context(), nil); err != nil || got.Token != "good" {
-		t.Errorf("the next one got %+v, %v", got, err)
+		t.Errorf("the next caller got %+v, %v", got, err)
 	}
 	text, _ := os.ReadFile(runs)
 	testkit.WantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
@@ -150,7 +150,7 @@ func TestGoodExecCredentialSurvivesAFailedRun(t *testing.T) {
 	dir, log := t.TempDir(), &testkit.Buffer{}
 	writeFiles(t, dir, map[string]string{
 		"config":  fakekube.Kubeconfig("https://h", nil, programUser),
-		"program": "#!/bin/sh\nhead -c 2000000 /dev/zero >&2\nexec cat " + dir + "/answer\n", // which nobody reads to its end
+		"program": "#!/bin/sh\nhead -c 2000000 /dev/zero >&2\nexec cat " + dir + "/answer\n", // more than beginning keeps
 	})
 	os.Chmod(dir+"/program", 0o700)
 	synctest.Test(t, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestGoodExecCredentialSurvivesAFailedRun(t *testing.T) {
 				t.Errorf("while it is good: %v, %v", got, err)
 			}
 		}
-		testkit.WantNumber(t, "words on the program", strings.Count(log.String(), "going on with what there was"), 1)
+		testkit.WantNumber(t, "warnings", strings.Count(log.String(), "so the previous one stays in use"), 1)
 		testkit.Pass(time.Hour)
 		if got, err := cfg.Credential(t.Context(), nil); err == nil {
 			t.Errorf("after its end there is %v", got)
@@ -186,12 +186,12 @@ func TestAbandonedExecProgramServesTheNextCaller(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := cfg.Credential(gone, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("the one that had gone got %v", err)
+		t.Errorf("the caller that had gone got %v", err)
 	}
 	os.ReadFile(started)
 	os.WriteFile(carryOn, []byte(given(fakekube.Object{"token": "good"})), 0)
 	if got, err := cfg.Credential(t.Context(), nil); err != nil || got.Token != "good" {
-		t.Errorf("the next one got %+v, %v", got, err)
+		t.Errorf("the next caller got %+v, %v", got, err)
 	}
 	text, _ := os.ReadFile(runs)
 	testkit.WantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
@@ -208,7 +208,7 @@ func TestCloseEndsTheExecProgram(t *testing.T) {
 	}
 	waiting.wait(t.Context())
 	if waiting.err == nil || !strings.Contains(waiting.err.Error(), "the kubeconfig was closed") {
-		t.Errorf("the one that waited got %v", waiting.err)
+		t.Errorf("the caller that waited got %v", waiting.err)
 	}
 	if _, err := cfg.Credential(t.Context(), nil); err == nil {
 		t.Error("there is a credential after the end")
@@ -228,7 +228,7 @@ func TestExecProgramRunsAtMostEveryFiveSeconds(t *testing.T) {
 					t.Errorf("answered %v", err)
 				}
 			}
-			testkit.Pass(execPause)
+			testkit.Pass(minExecInterval)
 		}
 	})
 	runs, _ := os.ReadFile(dir + "/runs")
@@ -256,8 +256,8 @@ func TestRelativeExecCommandIsNotLookedUpInPath(t *testing.T) {
 	}
 }
 
-// toldCluster returns the cluster that an exec program got in each of its runs, or nil for a run without one.
-func toldCluster(t *testing.T, dir, version string) (clusters []fakekube.Object) {
+// clustersPassed returns the cluster that an exec program got in each of its runs. It is nil for a run without one.
+func clustersPassed(t *testing.T, dir, version string) (clusters []fakekube.Object) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "runs"))
 	if err != nil {
@@ -274,7 +274,7 @@ func toldCluster(t *testing.T, dir, version string) (clusters []fakekube.Object)
 		err := json.Unmarshal([]byte(line[strings.Index(line, "{"):]), &info)
 		isRight := info.Kind == "ExecCredential" && info.APIVersion == "client.authentication.k8s.io/"+version
 		if err != nil || !isRight || info.Spec.Interactive == nil || *info.Spec.Interactive {
-			t.Errorf("%v: it was told %s", err, line)
+			t.Errorf("%v: it got %s", err, line)
 		}
 		clusters = append(clusters, info.Spec.Cluster)
 	}
@@ -320,14 +320,14 @@ func TestExecProgramGetsTheClusterIfItAsks(t *testing.T) {
 			if cred, err := cfg.Credential(t.Context(), nil); err != nil || cred.Token != "t" {
 				t.Fatal(cred, err)
 			}
-			told := toldCluster(t, dir, c.version)
-			testkit.WantNumber(t, "runs", len(told), 1)
+			passed := clustersPassed(t, dir, c.version)
+			testkit.WantNumber(t, "runs", len(passed), 1)
 			var want fakekube.Object
 			if err := json.Unmarshal([]byte(strings.Replace(c.want, "CA", string(data), 1)), &want); err != nil {
 				t.Fatal(err)
 			}
-			if !reflect.DeepEqual(told[0], want) {
-				t.Errorf("it was told\n%v, want\n%v", told[0], want)
+			if !reflect.DeepEqual(passed[0], want) {
+				t.Errorf("it got\n%v, want\n%v", passed[0], want)
 			}
 		})
 	}
@@ -357,12 +357,12 @@ func TestExecProgramGetsTheNewestCA(t *testing.T) {
 			}
 			testkit.Pass(2 * time.Minute)
 			data, _ := json.Marshal(ca)
-			told := toldCluster(t, dir, "v1")
-			got, _ := json.Marshal(told[len(told)-1]["certificate-authority-data"])
+			passed := clustersPassed(t, dir, "v1")
+			got, _ := json.Marshal(passed[len(passed)-1]["certificate-authority-data"])
 			if string(got) != string(data) {
-				t.Errorf("it was told %s, want %s", got, data)
+				t.Errorf("it got %s, want %s", got, data)
 			}
 		}
-		testkit.WantNumber(t, "runs", len(toldCluster(t, dir, "v1")), 2)
+		testkit.WantNumber(t, "runs", len(clustersPassed(t, dir, "v1")), 2)
 	})
 }

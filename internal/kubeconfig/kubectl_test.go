@@ -190,7 +190,7 @@ func TestKubeconfigsAreReadAsKubectlReadsThem(t *testing.T) {
 			a := &access{log: slog.New(slog.DiscardHandler)}
 			err := a.readKubeconfigs(t.Context(), paths, "")
 			if err == nil {
-				_, err = a.config(t.Context())
+				_, err = a.newConfig(t.Context())
 			}
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %q", file, err, want)

@@ -17,30 +17,30 @@ import (
 	"time"
 )
 
-// serviceAccount is the directory in which the kubelet puts a pod's token, CA and namespace.
+// serviceAccountDir is the directory in which the kubelet puts a pod's token, CA and namespace.
 // https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
-const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
+const serviceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// How old the content of a file may be when it is used for a request.
+// A file is read again before a request if its content is older than this.
 const (
-	tokenAge = time.Minute // the kubelet replaces a token long before it expires
-	certAge  = time.Second
+	maxTokenAge = time.Minute // the kubelet replaces a token long before it expires
+	maxCertAge  = time.Second
 )
 
 // Limits for files.
 const (
-	fileTime = 5 * time.Second // for reading a file at the start
-	fileWait = time.Second     // for reading a file later, when its previous content can still be used
-	fileSize = 16 << 20        // in bytes
+	fileTimeout   = 5 * time.Second // for reading a file for the first time
+	rereadTimeout = time.Second     // for reading a file again, because its previous content can still be used
+	maxFileSize   = 16 << 20        // in bytes
 )
 
 // Limits for exec programs.
 const (
-	execTime      = time.Minute     // for one run
-	execPause     = 5 * time.Second // between two runs
-	execOutput    = 1 << 20         // for what a program prints, in bytes
-	programIsSlow = 2 * time.Second // a program that runs longer is reported in the log
-	closeTime     = time.Second     // for a program to end after it has been killed
+	execTimeout     = time.Minute     // for one run
+	minExecInterval = 5 * time.Second // between two runs
+	maxExecOutput   = 1 << 20         // in bytes
+	slowExecTime    = 2 * time.Second // a program that runs longer is reported in the log
+	closeTimeout    = time.Second     // for a program to end after it has been killed
 )
 
 // Options say where Load looks for a cluster. Only Getenv is required.
@@ -54,23 +54,23 @@ type Options struct {
 	// Master replaces the address of the server. It is sufficient if Load finds nothing else.
 	Master string
 
-	// Names are what users call these three options, for error messages.
+	// Names are the names of these three options for users, in error messages.
 	Names OptionNames
 
 	// ServiceAccount is the directory with a pod's token and CA. If it is "", it is the one that the kubelet uses.
 	ServiceAccount string
 
-	// Getenv returns an environment variable, like os.Getenv: KUBECONFIG, HOME, and those of a pod's service account.
-	// It is called only while Load runs. Exec programs and proxies get the environment of the process.
+	// Getenv returns an environment variable, like os.Getenv. Load calls it for KUBECONFIG, HOME, and the variables of a
+	// pod's service account. Exec programs and proxies use the environment of the process instead.
 	Getenv func(name string) string
 
-	// Log receives warnings about the configuration and, after Load too, about credentials that cannot be renewed. If
-	// it is nil, nothing is logged.
+	// Log receives warnings: while Load runs, about the configuration; later, about credentials that cannot be renewed.
+	// If it is nil, nothing is logged.
 	Log *slog.Logger
 }
 
-// OptionNames are the names of options for error messages, such as the flag "-context". A name that is "" is replaced
-// by that of the field of Options.
+// OptionNames are the names of options for error messages, such as the flag "-context". The default of each is the name
+// of the field in Options.
 type OptionNames struct{ Kubeconfig, Context, Master string }
 
 func (n OptionNames) orDefaults() OptionNames {
@@ -82,9 +82,8 @@ func (n OptionNames) orDefaults() OptionNames {
 }
 
 // Load finds the cluster, in this order: in the kubeconfig of the options, in $KUBECONFIG, in the service account of
-// this pod, in ~/.kube/config. It reads files until ctx ends, but sends nothing. It looks up an exec program, but does
-// not run it: that happens when a credential is needed. Its errors name the file and the field. The caller must close
-// the Config.
+// this pod, in ~/.kube/config. It stops reading files when ctx ends. It looks up an exec program, but does not run it:
+// Config.Credential does. Its errors name the file and the field. The caller must close the Config.
 func Load(ctx context.Context, o Options) (*Config, error) {
 	a := &access{
 		log:    cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
@@ -95,18 +94,20 @@ func Load(ctx context.Context, o Options) (*Config, error) {
 		return nil, err
 	}
 	if o.Master != "" {
-		a.server = o.Master
-		a.serverName = "" // it belongs to the replaced address; kubectl --server drops it, too
-		a.source = strings.TrimSuffix(a.names.Master+", "+a.source, ", ")
+		a.replaceServer(o.Master)
 	}
-	return a.config(ctx)
+	return a.newConfig(ctx)
 }
 
-// OwnNamespace returns the namespace of the pod that this process runs in, or "" if it does not run in a pod. It reads
-// a file, for at most 5 seconds, and until ctx ends.
-func OwnNamespace(ctx context.Context) string {
-	text, _ := within(ctx, fileTime, serviceAccount+"/namespace", readRegular)
-	return strings.TrimSpace(string(text))
+// replaceServer replaces the address that was found, if any.
+func (a *access) replaceServer(address string) {
+	a.server = address
+	a.serverName = "" // it belongs to the replaced address; kubectl --server drops it, too
+	if a.source == "" {
+		a.source = a.names.Master
+	} else {
+		a.source = a.names.Master + ", " + a.source
+	}
 }
 
 // find is the first half of Load: it finds the cluster and the user, and reads what the kubeconfig says about them.
@@ -118,7 +119,7 @@ func (a *access) find(ctx context.Context, o Options) error {
 		return a.readKubeconfigs(ctx, filepath.SplitList(list), o.Context)
 	}
 
-	// If a file system does not answer, there may be a file. It would be wrong to look elsewhere.
+	// If a file system does not answer in time, the file may exist. So do not look elsewhere.
 	accountErr := a.findServiceAccount(ctx, o)
 	if accountErr == nil || errors.Is(accountErr, errNotInTime) {
 		return accountErr
@@ -152,12 +153,25 @@ func (a *access) findServiceAccount(ctx context.Context, o Options) error {
 	if host == "" {
 		return errors.New("KUBERNETES_SERVICE_HOST is not set, so this is not a pod")
 	}
-	dir := cmp.Or(o.ServiceAccount, serviceAccount)
-	if _, err := within(ctx, fileTime, filepath.Join(dir, "token"), os.Stat); err != nil {
+	dir := cmp.Or(o.ServiceAccount, serviceAccountDir)
+	if _, err := within(ctx, fileTimeout, filepath.Join(dir, "token"), os.Stat); err != nil {
 		return err
 	}
 	a.useServiceAccount(dir, net.JoinHostPort(host, port))
 	return nil
+}
+
+// useServiceAccount uses the credential that the kubelet has put into a directory, for the API server at an address.
+func (a *access) useServiceAccount(dir, address string) {
+	a.source = "the pod's service account"
+	a.isInPod = true
+	a.server = "https://" + address
+	if a.isPlainHTTP() {
+		a.isCredentialWithheld = true
+		return
+	}
+	a.ca = part{field: "certificate", file: filepath.Join(dir, "ca.crt"), maxAge: maxCertAge}
+	a.token = part{field: "token", file: filepath.Join(dir, "token"), maxAge: maxTokenAge, check: checkToken}
 }
 
 // homeKubeconfig returns the name of the file ~/.kube/config. The error says why there is none.
@@ -167,34 +181,21 @@ func homeKubeconfig(ctx context.Context, o Options) (file string, err error) {
 		return "", errors.New("HOME is not set, so there is no ~/.kube/config")
 	}
 	file = filepath.Join(home, ".kube", "config")
-	_, err = within(ctx, fileTime, file, os.Stat)
+	_, err = within(ctx, fileTimeout, file, os.Stat)
 	return file, err
 }
 
-// useServiceAccount uses the credential that the kubelet has put into a directory, for the API server at an address.
-func (a *access) useServiceAccount(dir, address string) {
-	a.source = "the pod's service account"
-	a.isInPod = true
-	a.server = "https://" + address
-	if a.isPlainHTTP() {
-		a.isWithheld = true
-		return
-	}
-	a.ca = part{field: "certificate", file: filepath.Join(dir, "ca.crt"), age: certAge}
-	a.token = part{field: "token", file: filepath.Join(dir, "token"), age: tokenAge, check: checkToken}
-}
-
 // isPlainHTTP reports whether the server's address begins with http://, so that nothing encrypts what is sent there.
-// Then no credential is sent, and none is read or asked of a program, even if the server is on this machine. kubectl
-// and client-go have the same rule.
+// Then no credential is read from a file, obtained from a program, or sent, even if the server is on this machine.
+// kubectl and client-go have the same rule.
 func (a *access) isPlainHTTP() bool {
 	u, err := url.Parse(cmp.Or(a.master, a.server))
 	return err == nil && u.Scheme == "http"
 }
 
-// config is the second half of Load: it checks what was found, reads the files of the credential, and looks up the exec
-// program.
-func (a *access) config(ctx context.Context) (*Config, error) {
+// newConfig is the second half of Load: it checks what was found, reads the files of the credential, and looks up the
+// exec program.
+func (a *access) newConfig(ctx context.Context) (*Config, error) {
 	server, err := a.serverURL()
 	if err != nil {
 		return nil, err
@@ -219,7 +220,7 @@ func (a *access) prepareCredential(ctx context.Context) error {
 	if _, err := a.credential(ctx, nil); err != nil {
 		return err
 	}
-	a.warnOfOpenFiles(ctx)
+	a.warnAboutReadableFiles(ctx)
 	if a.exec == nil {
 		return nil
 	}
@@ -253,12 +254,14 @@ func (a *access) serverURL() (*url.URL, error) {
 	return u, nil
 }
 
-// addressError is the error for an address that cannot be used. It does not quote the rest, which may be a secret.
+// addressError is the error for an address that cannot be used. It quotes only these parts of the address, because the
+// others may be a secret.
 func (a *access) addressError(scheme, host string) error {
 	return fmt.Errorf("%s: the server's address (%s://%s) must be https://HOST[:PORT][/PATH]", a.source, scheme, host)
 }
 
-// proxyFunc returns the proxy of the kubeconfig or, if there is none, those of the environment.
+// proxyFunc returns a function for Config.Proxy. It uses the proxy of the kubeconfig or, if there is none, the
+// environment.
 func (a *access) proxyFunc() (func(*http.Request) (*url.URL, error), error) {
 	if a.proxy == "" {
 		return http.ProxyFromEnvironment, nil
@@ -273,7 +276,7 @@ func (a *access) proxyFunc() (func(*http.Request) (*url.URL, error), error) {
 
 // logWarnings logs what is allowed, but probably a mistake.
 func (a *access) logWarnings(server *url.URL) {
-	if a.isWithheld {
+	if a.isCredentialWithheld {
 		a.log.Info("no credential is sent, because the server's address begins with http://",
 			"server", server.Host, "from", a.source)
 	}
@@ -284,13 +287,13 @@ func (a *access) logWarnings(server *url.URL) {
 		a.log.Warn("the server's certificate is not verified (insecure-skip-tls-verify): give a certificate-authority",
 			"server", server.Host)
 	}
-	if !a.token.given() && !a.cert.given() && a.exec == nil {
+	if !a.token.isGiven() && !a.cert.isGiven() && a.exec == nil {
 		a.log.Warn("no credential was found (token, tokenFile, client-certificate or exec): requests are anonymous",
 			"in", a.source)
 	}
 }
 
-// completeClusterInfo completes what the exec program learns about the cluster, if the kubeconfig asks for that.
+// completeClusterInfo adds the cluster's address to the input of the exec program, if the kubeconfig asks for that.
 func (a *access) completeClusterInfo() {
 	cluster := a.exec.cluster
 	if cluster == nil {
@@ -302,19 +305,27 @@ func (a *access) completeClusterInfo() {
 	cluster.ProxyURL = a.proxy
 }
 
-// warnOfOpenFiles logs a warning for each file with a secret that everyone on this machine can read.
-func (a *access) warnOfOpenFiles(ctx context.Context) {
+// warnAboutReadableFiles logs a warning for each file that contains a secret, and that every user of this machine can
+// read.
+func (a *access) warnAboutReadableFiles(ctx context.Context) {
 	if a.isInPod || runtime.GOOS == "windows" {
-		return // users cannot change the mode of the kubelet's files
+		return // users cannot change the mode of the kubelet's files, and Windows has no such mode
 	}
 	for _, secret := range []part{a.key, a.token} {
 		file := cmp.Or(secret.file, secret.kubeconfig)
-		if !secret.given() || file == "" {
+		if !secret.isGiven() || file == "" {
 			continue
 		}
-		info, err := within(ctx, fileTime, file, os.Stat)
+		info, err := within(ctx, fileTimeout, file, os.Stat)
 		if err == nil && info.Mode().Perm()&0o004 != 0 {
 			a.log.Warn("everyone on this machine can read a file that holds a secret: chmod go-rwx it", "file", file)
 		}
 	}
+}
+
+// OwnNamespace returns the namespace of the pod that this process runs in, or "" if it does not run in a pod. It reads
+// a file, for at most 5 seconds or until ctx ends.
+func OwnNamespace(ctx context.Context) string {
+	text, _ := within(ctx, fileTimeout, serviceAccountDir+"/namespace", readRegular)
+	return strings.TrimSpace(string(text))
 }

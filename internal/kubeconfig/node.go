@@ -11,8 +11,8 @@ import (
 // node is a value in a kubeconfig. It may be a secret, so a node prints as its place in the file. The names of fields
 // are compared exactly, as kubectl does; encoding/json would ignore their case.
 //
-// The methods that read a value return the zero value if it is missing or wrong. What is wrong they add to faults, so
-// that a reader takes all the fields that it needs, and then checks faults once.
+// The methods that read a value return the zero value if it is missing or wrong. They add an error to faults if it is
+// wrong. A caller reads all the fields that it needs, and then checks faults once.
 type node struct {
 	file   string
 	place  string // such as users[0].user; "" is the whole file
@@ -23,8 +23,8 @@ type node struct {
 // faults keeps the first fault that was found in some kubeconfigs.
 type faults struct{ first error }
 
-// fail adds a fault. The message continues a sentence that begins with the node's place.
-func (n node) fail(format string, args ...any) {
+// addFault adds a fault. The message continues a sentence that begins with the node's place.
+func (n node) addFault(format string, args ...any) {
 	if n.faults.first == nil {
 		n.faults.first = fmt.Errorf("%s "+format, append([]any{n}, args...)...)
 	}
@@ -48,11 +48,11 @@ func (n node) isEmpty() bool {
 	}
 }
 
-// as returns the value of a node, which must be of type T if it is not missing. wanted describes T.
+// as returns the value of a node. If there is a value, it must be of type T. wanted describes T in the error.
 func as[T any](n node, wanted string) T {
 	value, isT := n.value.(T)
 	if !isT && n.value != nil {
-		n.fail("must be %s", wanted)
+		n.addFault("must be %s", wanted)
 	}
 	return value
 }
@@ -101,7 +101,7 @@ func (n node) extension(name string) any {
 			continue
 		}
 		if isFound {
-			entry.at("name").fail("is that of another extension: remove one of them")
+			entry.at("name").addFault("is that of another extension: remove one of them")
 		}
 		isFound = true
 		content = entry.at("extension").value
@@ -114,19 +114,19 @@ func (n node) part(name string) part {
 	data := n.at(name + "-data")
 	decoded, err := base64.StdEncoding.DecodeString(data.text())
 	if err != nil {
-		data.fail("is not base64")
+		data.addFault("is not base64")
 	}
 	if len(decoded) > 0 {
 		return part{field: name + "-data", data: decoded, kubeconfig: n.file}
 	}
-	return part{field: name, file: n.at(name).path(), age: certAge}
+	return part{field: name, file: n.at(name).path(), maxAge: maxCertAge}
 }
 
-// refuseBoth refuses a part that is given both as a file and as data, as kubectl does.
+// refuseBoth adds a fault if a part is given both as a file and as data. kubectl refuses that, too.
 func (n node) refuseBoth(name string) {
 	file := n.at(name)
 	data := n.at(name + "-data")
 	if file.text() != "" && data.text() != "" {
-		file.fail("is given twice, also as %s-data: remove one of them", name)
+		file.addFault("is given twice, also as %s-data: remove one of them", name)
 	}
 }

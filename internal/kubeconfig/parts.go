@@ -13,26 +13,26 @@ import (
 
 // part is one part of a credential: the CA, the certificate, the key, or the token.
 type part struct {
-	// Where the part comes from. This does not change.
+	// The source of the part. This does not change.
 	field      string             // the field of the kubeconfig, for error messages
 	file       string             // the file that has the data, or ""
-	age        time.Duration      // after this time, the file is read again
-	check      func([]byte) error // checks what was read from the file; nil if there is nothing to check
+	maxAge     time.Duration      // the file is read again after this time
+	check      func([]byte) error // checks the content of the file; nil accepts any
 	kubeconfig string             // the kubeconfig that has the data itself, or ""
 
-	// What has been read.
-	data   []byte    // the content, the newest that could be read
+	// The result of reading the file.
+	data   []byte    // the newest content that could be read
 	from   string    // the file or program that data comes from; "" if it comes from the kubeconfig
-	readAt time.Time // the last time that the file was read, or could not be read
-	err    error     // the error of the last reading
+	readAt time.Time // when the file was last read, with or without success
+	err    error     // of the last reading
 
 	// The reading that is running.
 	reading   *task[[]byte] // nil if there is none
-	isHanging bool          // it has taken too long, so nobody waits for it any more
+	isHanging bool          // it has taken too long, so endReading does not wait for it any more
 }
 
-// given reports whether the part has data, or a file for them.
-func (p *part) given() bool { return p.file != "" || len(p.data) > 0 }
+// isGiven reports whether the part has data, or a file to read it from.
+func (p *part) isGiven() bool { return p.file != "" || len(p.data) > 0 }
 
 func (p *part) String() string { return strings.TrimSpace(p.field + " " + p.file) }
 
@@ -42,15 +42,15 @@ func (p *part) dueAt() time.Time {
 	if p.isHanging {
 		return p.readAt
 	}
-	return p.readAt.Add(p.age)
+	return p.readAt.Add(p.maxAge)
 }
 
 // startReading starts to read the file, if that is due or isForced. It starts only one reading at a time: if one hangs,
 // the next would hang as well.
 func (p *part) startReading(isForced bool) {
-	isTooOld := isForced && p.reading != nil && p.reading.isDone()
-	if isTooOld {
-		p.reading = nil // it may have read the file before the server refused what was in it
+	isOutdated := isForced && p.reading != nil && p.reading.isDone()
+	if isOutdated {
+		p.reading = nil // it may have read the content that the server has refused
 		p.isHanging = false
 	}
 	isDue := isForced || !time.Now().Before(p.dueAt())
@@ -102,9 +102,8 @@ func (p *part) checkFile(data []byte) error {
 	return nil
 }
 
-// errNotInTime is the error for a file whose file system does not answer, or for a pipe that nobody writes to.
-// Functions that open or read a file take no context. Therefore each runs in a goroutine, which is abandoned if it
-// hangs.
+// errNotInTime is the error for a file whose file system does not answer, or for a pipe without a writer. The functions
+// that open or read a file take no context. Therefore each runs in a goroutine, which is abandoned if it hangs.
 var errNotInTime = errors.New("it could not be read in time")
 
 // inTime returns a context that ends with ctx, or after a limit with errNotInTime.
@@ -123,16 +122,16 @@ func within[T any](ctx context.Context, limit time.Duration, file string, f func
 	return call.value, call.err
 }
 
-// readKubeconfig reads a kubeconfig, which may be a pipe, because it is read only once. A pipe may take as long as an
-// exec program, because a program writes to it, too.
+// readKubeconfig reads a kubeconfig. It is read only once, and may therefore be a pipe. A program writes to the pipe,
+// so reading it may take as long as an exec program.
 func readKubeconfig(ctx context.Context, name string) ([]byte, error) {
-	info, err := within(ctx, fileTime, name, os.Stat)
+	info, err := within(ctx, fileTimeout, name, os.Stat)
 	if err != nil {
 		return nil, err
 	}
-	limit := fileTime
+	limit := fileTimeout
 	if !info.Mode().IsRegular() {
-		limit = execTime
+		limit = execTimeout
 	}
 	return within(ctx, limit, name, readFile)
 }
@@ -150,19 +149,19 @@ func readRegular(name string) ([]byte, error) {
 	return readFile(name)
 }
 
-// readFile reads a file. It fails if the file is larger than fileSize.
+// readFile reads a file. It fails if the file is larger than maxFileSize.
 func readFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, fileSize+1))
+	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(data) > fileSize {
-		return nil, fmt.Errorf("%s has more than %d MB", name, fileSize>>20)
+	if len(data) > maxFileSize {
+		return nil, fmt.Errorf("%s has more than %d MB", name, maxFileSize>>20)
 	}
 	return data, nil
 }

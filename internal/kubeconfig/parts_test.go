@@ -39,7 +39,7 @@ func TestCredentialFileMustBeRegular(t *testing.T) {
 func TestEndlessFileIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"big": "", "config": fakekube.Kubeconfig("https://h", nil, "tokenFile: big")})
-	os.Truncate(dir+"/big", fileSize+1)
+	os.Truncate(dir+"/big", maxFileSize+1)
 	for file, want := range map[string]string{
 		dir + "/config": dir + "/config, context fake: tokenFile: " + dir + "/big has more than 16 MB",
 		"/dev/zero":     "/dev/zero has more than 16 MB",
@@ -66,8 +66,8 @@ func TestKubeconfigMayComeThroughAPipe(t *testing.T) {
 	}
 }
 
-// A file system that hangs does so in the kernel, which no test can do in virtual time: there, a reading without an
-// end.
+// A file system hangs in the kernel, where virtual time has no effect. So this test replaces the reading by one that
+// does not end.
 func TestHangingFileIsWaitedForOnlyOnce(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -75,16 +75,16 @@ func TestHangingFileIsWaitedForOnlyOnce(t *testing.T) {
 		writeFiles(t, dir, map[string]string{"token": "one"})
 		hang := func() *task[[]byte] { return &task[[]byte]{done: make(chan struct{})} }
 		a := &access{source: "here", server: "https://h", log: logTo(out)}
-		a.token = part{field: "tokenFile", file: dir + "/token", age: tokenAge, reading: hang()}
+		a.token = part{field: "tokenFile", file: dir + "/token", maxAge: maxTokenAge, reading: hang()}
 		start := time.Now()
 		want := "here: tokenFile: " + dir + "/token: it could not be read in time (5s)"
-		if _, err := a.config(t.Context()); err == nil || err.Error() != want || time.Since(start) != fileTime {
+		if _, err := a.newConfig(t.Context()); err == nil || err.Error() != want || time.Since(start) != fileTimeout {
 			t.Errorf("after %v: %v, want %s", time.Since(start), err, want)
 		}
 
 		a = &access{source: "here", server: "https://h", log: logTo(out)}
-		a.token = part{field: "tokenFile", file: dir + "/token", age: tokenAge}
-		cfg, err := a.config(t.Context())
+		a.token = part{field: "tokenFile", file: dir + "/token", maxAge: maxTokenAge}
+		cfg, err := a.newConfig(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func TestHangingFileIsWaitedForOnlyOnce(t *testing.T) {
 		first, _ := cfg.Credential(t.Context(), nil)
 		hanging := hang()
 		a.token.reading = hanging
-		for i, wait := range []time.Duration{fileWait, 0, 0} {
+		for i, wait := range []time.Duration{rereadTimeout, 0, 0} {
 			start = time.Now()
 			cred, err := cfg.Credential(t.Context(), first)
 			if err != nil || cred != first || time.Since(start) != wait || a.token.reading != hanging {
@@ -104,14 +104,14 @@ func TestHangingFileIsWaitedForOnlyOnce(t *testing.T) {
 		if cred, err := cfg.Credential(t.Context(), nil); err != nil || cred.Token != "two" {
 			t.Errorf("once it does not hang, %+v, %v", cred, err)
 		}
-		testkit.WantNumber(t, "words on what hangs", strings.Count(out.String(), "going on with what there was"), 1)
+		testkit.WantNumber(t, "warnings", strings.Count(out.String(), "so the previous one stays in use"), 1)
 		testkit.WantText(t, out.String(), "it could not be read in time (1s)")
-		testkit.WantNumber(t, "words on its end", strings.Count(out.String(), "the credential can be read again"), 1)
+		testkit.WantNumber(t, "lines about the end", strings.Count(out.String(), "the credential can be renewed again"), 1)
 	})
 }
 
-// Linux lets an open() wait for whoever holds a lease of the file, as the hanging server of a network's file system
-// would.
+// On Linux, open() waits for a process that holds a lease of the file, just as it waits for a network file system whose
+// server hangs.
 func TestHangingOpenDoesNotBlockCallers(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs leases of files, as Linux has them")
@@ -138,7 +138,9 @@ func TestHangingOpenDoesNotBlockCallers(t *testing.T) {
 	}
 	start := time.Now()
 	cred, err := cfg.Credential(t.Context(), first)
-	if took := time.Since(start); err != nil || cred != first || took < fileWait || took > fileWait+5*time.Second {
+	took := time.Since(start)
+	isInTime := took >= rereadTimeout && took <= rereadTimeout+5*time.Second
+	if err != nil || cred != first || !isInTime {
 		t.Errorf("while it hangs, %+v, %v, after %v", cred, err, took)
 	}
 	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

@@ -33,15 +33,15 @@ func newKubeconfigs() *kubeconfigs {
 	}
 }
 
-// add reads a file. Its entries replace those of the same name.
+// add adds the entries of a file. They replace earlier entries of the same name.
 func (k *kubeconfigs) add(root node) {
 	kind := root.at("kind")
 	if cmp.Or(kind.text(), "Config") != "Config" {
-		kind.fail("is %q, not Config: this is not a kubeconfig", kind.text())
+		kind.addFault("is %q, not Config: this is not a kubeconfig", kind.text())
 	}
 	version := root.at("apiVersion")
 	if cmp.Or(version.text(), "v1") != "v1" {
-		version.fail("is %q, but must be v1", version.text())
+		version.addFault("is %q, but must be v1", version.text())
 	}
 	k.current = cmp.Or(root.at("current-context").text(), k.current)
 	k.clusters.add(root)
@@ -61,7 +61,7 @@ func (e entries) add(root node) {
 	for _, item := range root.at(e.kind + "s").items() {
 		name := item.at("name").text()
 		if isInThisFile[name] {
-			item.at("name").fail("is that of another %s %q", e.kind, name)
+			item.at("name").addFault("is that of another %s %q", e.kind, name)
 		}
 		isInThisFile[name] = true
 		e.byName[name] = item.at(e.kind)
@@ -82,8 +82,8 @@ func (e entries) names() string {
 	return cmp.Or(strings.Join(all, ", "), "none")
 }
 
-// readKubeconfigs reads one context of some files: the named one, or else their current one. As in client-go, a name
-// that is missing is the empty name, which a context, a cluster or a user may have.
+// readKubeconfigs reads one context from some files: the one of this name, or else the current one. As in client-go, a
+// context, a cluster or a user may have the empty name, and a missing name refers to that one.
 func (a *access) readKubeconfigs(ctx context.Context, files []string, contextName string) error {
 	a.source = strings.Join(files, string(filepath.ListSeparator))
 	all, err := a.mergeKubeconfigs(ctx, files)
@@ -114,8 +114,8 @@ func (a *access) readKubeconfigs(ctx context.Context, files []string, contextNam
 	return all.faults.first
 }
 
-// mergeKubeconfigs reads several files. If two of them have an entry of the same name, the first one counts. Unknown
-// fields are ignored. https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
+// mergeKubeconfigs reads several files. If several have an entry of the same name, the first file wins. Unknown fields
+// are ignored. https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
 func (a *access) mergeKubeconfigs(ctx context.Context, files []string) (*kubeconfigs, error) {
 	files = slices.DeleteFunc(files, func(file string) bool { return file == "" })
 	all := newKubeconfigs()
@@ -124,9 +124,9 @@ func (a *access) mergeKubeconfigs(ctx context.Context, files []string) (*kubecon
 		text, err := readKubeconfig(ctx, file)
 		isEmpty := len(bytes.TrimSpace(text)) == 0
 		isAbsent := isEmpty && (err == nil || errors.Is(err, os.ErrNotExist))
-		isLastHope := i == 0 && !hasRead
-		if isAbsent && !isLastHope {
-			continue // like kubectl, which needs only one of several files
+		mustExist := i == 0 && !hasRead
+		if isAbsent && !mustExist {
+			continue // like kubectl, which requires only one of several files
 		}
 		if err != nil {
 			return nil, err
@@ -174,8 +174,8 @@ func (a *access) readCluster(cluster node) {
 	a.insecure = insecure.isTrue()
 	cluster.refuseBoth("certificate-authority")
 	a.ca = cluster.part("certificate-authority")
-	if a.insecure && a.ca.given() {
-		insecure.fail("excludes a certificate-authority: remove one of them")
+	if a.insecure && a.ca.isGiven() {
+		insecure.addFault("excludes a certificate-authority: remove one of them")
 	}
 	if a.isPlainHTTP() {
 		a.ca = part{} // there is nothing to verify
@@ -185,14 +185,14 @@ func (a *access) readCluster(cluster node) {
 // readUser reads the user's credential. A client certificate and a token come before an exec program, as with kubectl.
 func (a *access) readUser(user, cluster node) {
 	if a.isPlainHTTP() {
-		a.isWithheld = true
+		a.isCredentialWithheld = true
 		return
 	}
 	for _, name := range []string{
 		"auth-provider", "username", "password", "as", "as-uid", "as-groups", "as-user-extra",
 	} {
 		if field := user.at(name); !field.isEmpty() {
-			field.fail("is not supported: use a token, a client-certificate or exec, of a user of its own")
+			field.addFault("is not supported: use a token, a client-certificate or exec, of a user of its own")
 		}
 	}
 	a.readCertificate(user)
@@ -201,11 +201,11 @@ func (a *access) readUser(user, cluster node) {
 		file:       user.at("tokenFile").path(),
 		data:       bytes.TrimSpace([]byte(user.at("token").text())),
 		kubeconfig: user.file,
-		age:        tokenAge,
+		maxAge:     maxTokenAge,
 		check:      checkToken,
 	}
 	exec := user.at("exec")
-	if exec.value != nil && !a.token.given() && !a.cert.given() {
+	if exec.value != nil && !a.token.isGiven() && !a.cert.isGiven() {
 		a.readExec(exec, cluster)
 	}
 }
@@ -214,11 +214,11 @@ func (a *access) readUser(user, cluster node) {
 func (a *access) readCertificate(user node) {
 	a.cert = user.part("client-certificate")
 	a.key = user.part("client-key")
-	if !a.cert.given() {
+	if !a.cert.isGiven() {
 		return
 	}
-	if !a.key.given() {
-		user.at("client-key").fail("is missing: it belongs to the client-certificate")
+	if !a.key.isGiven() {
+		user.at("client-key").addFault("is missing: it belongs to the client-certificate")
 	}
 	user.refuseBoth("client-certificate")
 	user.refuseBoth("client-key")
@@ -234,7 +234,7 @@ func (a *access) readExec(exec, cluster node) {
 		apiVersion: exec.at("apiVersion").text(),
 		command:    command,
 		hint:       shortened([]byte(exec.at("installHint").text()), 1000),
-		limit:      execTime,
+		timeout:    execTimeout,
 	}
 	a.token = part{from: command}
 	a.cert = part{field: "what " + command + " gave"}
@@ -254,6 +254,6 @@ func (a *access) readExec(exec, cluster node) {
 	}
 	mode := exec.at("interactiveMode")
 	if mode.text() == "Always" {
-		mode.fail("is Always, but this process cannot ask anybody: use a credential that needs no input")
+		mode.addFault("is Always, but this process cannot ask anybody: use a credential that needs no input")
 	}
 }

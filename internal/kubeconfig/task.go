@@ -2,7 +2,7 @@ package kubeconfig
 
 import "context"
 
-// task is a function that runs in a goroutine. Several callers may wait for its result, each as long as it can.
+// task is a function that runs in a goroutine. Several callers may wait for its result, each with its own context.
 type task[T any] struct {
 	done  chan struct{} // closed once value and err are set
 	value T

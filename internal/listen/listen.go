@@ -35,9 +35,9 @@ type Server struct {
 	listener *newestListener
 }
 
-// Listen opens a TCP port for a Server that answers with the handler. Call Serve next, and Close in the end. The context
-// ends only the lookup of the address's host name, not the Server. Errors of connections go to the log, at the debug
-// level.
+// Listen opens a TCP port for a Server that answers with the handler. Call Serve next, and Close in the end. The
+// context ends only the lookup of the address's host name, not the Server. Errors of connections go to the log, at the
+// debug level.
 //
 // The handler must ignore the context of a request. noteArrival stops reading from the connection, and net/http then
 // cancels the context, although the client still waits for the answer.
@@ -96,8 +96,8 @@ type newestListener struct {
 
 // listedConn is a connection that removes itself from its listener's list when it is closed.
 //
-// It embeds a TCPConn, not just a net.Conn: net/http closes the two directions of a TCPConn one after the other, so that
-// the client gets the last answer.
+// It embeds a TCPConn, not just a net.Conn: net/http closes the two directions of a TCPConn one after the other, so
+// that the client gets the last answer.
 type listedConn struct {
 	*net.TCPConn
 	listener   *newestListener

@@ -59,8 +59,8 @@ func wantWritesBy(t *testing.T, f *fakekube.Server, tokens ...string) {
 }
 
 const (
-	credentialGone = "going on with what there was"
-	credentialBack = "the credential can be read again"
+	credentialGone = "so the previous one stays in use"
+	credentialBack = "the credential can be renewed again"
 )
 
 func tokenFile(t *testing.T, podcount Program) {

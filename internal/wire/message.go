@@ -131,8 +131,8 @@ func (r *protobufReader) atEnd(end int64) bool {
 	return err == io.EOF
 }
 
-// readTag reads what precedes the content of a field: its number, its wire type, and its length. Of a varint, it reads the
-// value, too. The field must end before its message does. Its number is appended to r.path.
+// readTag reads what precedes the content of a field: its number, its wire type, and its length. Of a varint, it reads
+// the value, too. The field must end before its message does. Its number is appended to r.path.
 func (r *protobufReader) readTag(messageEnd int64) (field, error) {
 	tag, err := r.readVarint()
 	if err != nil {
