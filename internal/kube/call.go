@@ -11,12 +11,12 @@ import (
 type call struct {
 	verb     string // such as "list"
 	group    string // the API group; "" is the core group
-	resource string // such as "pods" or, with a subresource, "counts/status"; for a discovery, its path
+	resource string // such as "pods" or, with a subresource, "counts/status"; for a discovery request, its path
 	object   string // such as "default/web" or, without a namespace, "node-1"; "" for a collection
 }
 
 // callOf describes a request by its path, which is /api/VERSION or /apis/GROUP/VERSION, and then
-// /[namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]]. A path without a resource is a discovery.
+// /[namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]]. A path without a resource is that of a discovery request.
 func callOf(method, path string, query url.Values) call {
 	root, rest, _ := strings.Cut(strings.Trim(path, "/"), "/")
 	group := ""
@@ -42,8 +42,8 @@ func callOf(method, path string, query url.Values) call {
 	return c
 }
 
-// cutNamespace removes namespaces/NAMESPACE/ from the beginning of a path, and returns "NAMESPACE/". It does not change
-// the path of a namespace itself, in which nothing follows the name.
+// cutNamespace splits a path after namespaces/NAMESPACE/, and returns "NAMESPACE/" and the rest. It does not split the
+// path of a namespace itself, in which nothing follows the name.
 func cutNamespace(path string) (namespace, rest string) {
 	after, isNamespaced := strings.CutPrefix(path, "namespaces/")
 	name, inside, _ := strings.Cut(after, "/")
@@ -53,7 +53,8 @@ func cutNamespace(path string) (namespace, rest string) {
 	return name + "/", inside
 }
 
-// verbOf returns the RBAC verb of a request for the object with this name, or for a collection if name is "".
+// verbOf returns the RBAC verb of a request. The request is for the object with this name, or for a collection if name
+// is "".
 func verbOf(method, name string, query url.Values) string {
 	if query.Get("watch") != "" {
 		return "watch"

@@ -1,11 +1,10 @@
 // Package kube sends requests to one API server, as one user, and reads answers, streams, and the API's errors.
 //
-// It sends a request again only after a 401, with a new credential. (net/http does so, too, if a connection was closed
-// before the request was sent.) All other errors go to the caller, who knows when to retry: see RetryAfter. The package
-// follows no redirects, sends no write without a Permit if one is set, and never puts a token into an error.
+// It retries a request only after a 401, with a new credential. (net/http also retries if a connection was closed
+// before the request was sent.) All other errors go to the caller, which decides when to retry: see RetryAfter. The
+// package follows no redirects. If a Permit is set, it sends no write without it. It never puts a token into an error.
 //
-// It knows no kind of object, keeps nothing that it has sent, and does not log: Options.Observe is told about each
-// exchange.
+// It knows no kind of object, and does not log: it passes each exchange to Options.Observe.
 package kube
 
 import (
@@ -27,15 +26,15 @@ import (
 	"podcount/internal/wire"
 )
 
-// RequestTimeout is how long Send waits for an answer. It is a little longer than what the API server allows itself.
+// RequestTimeout is how long Send waits for an answer. API servers end their own requests after 60 seconds.
 const RequestTimeout = 65 * time.Second
 
 const (
 	answerLimit = 64 << 20 // the maximum size of an answer that Send decodes, in bytes
-	drainLimit  = 2 << 10  // how much Send reads after that, so that the connection can be reused, in bytes
+	drainLimit  = 2 << 10  // how many bytes Send reads after the answer, to be able to reuse the connection
 )
 
-// errDryRun is the last safeguard of a dry run. Callers should not try to write in one.
+// errDryRun is the error of a write in a dry run. Callers should not attempt one: this is only the last safeguard.
 var errDryRun = errors.New("not sent, because this is a dry run")
 
 // Client sends requests to one API server, as one user. It is safe for concurrent use.
@@ -44,9 +43,9 @@ type Client struct {
 	options Options
 	permit  Permit // nil if writes need no permit
 
-	mu   sync.Mutex      // guards tls and conn
-	tls  *tls.Config     // the newest credential's
-	conn *http.Transport // its connections use tls
+	mu        sync.Mutex      // guards tls and transport
+	tls       *tls.Config     // of the newest credential
+	transport *http.Transport // its connections use tls
 }
 
 // Dialer opens connections, as net.Dialer.DialContext does.
@@ -54,10 +53,10 @@ type Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // Options configure a Client. All of them are optional.
 type Options struct {
-	Dial         Dialer // opens connections; nil uses the network
+	Dial         Dialer // opens connections; nil is the default of net/http
 	UserAgent    string // the header User-Agent; "" sends none
 	FieldManager string // the name under which the server records writes
-	DryRun       bool   // every write fails without being sent
+	DryRun       bool   // writes fail, and are not sent
 
 	// Observe is called after each exchange, with the context of the request, by the goroutine that sent it. It must
 	// not wait. It may be nil.
@@ -78,24 +77,28 @@ type Exchange struct {
 // after that cfg.
 func NewClient(cfg *kubeconfig.Config, o Options) *Client {
 	// The clone has ForceAttemptHTTP2 set. Without that, a Transport with its own TLS configuration uses HTTP/1.1.
-	conn := http.DefaultTransport.(*http.Transport).Clone()
-	conn.Proxy = cfg.Proxy
-	conn.OnProxyConnectResponse = checkProxyAnswer
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = cfg.Proxy
+	transport.OnProxyConnectResponse = checkProxyAnswer
 	if o.Dial != nil {
-		conn.DialContext = o.Dial
+		transport.DialContext = o.Dial
 	}
-	conn.HTTP2 = &http.HTTP2Config{
-		// Pings detect a broken connection long before the timeout Silence.
+	transport.HTTP2 = &http.HTTP2Config{
+		// Pings detect a broken connection long before Silence does.
 		SendPingTimeout: 30 * time.Second,
 		PingTimeout:     15 * time.Second,
 		// The default is 4 MB. With 1 MB, a stream still reaches 80 Mbit/s at a round-trip time of 100 ms.
 		MaxReceiveBufferPerStream: 1 << 20,
 	}
-	// This TLS configuration is a placeholder, which differs from that of the first credential.
-	return &Client{cfg: cfg, options: o, conn: conn, tls: &tls.Config{}}
+	return &Client{
+		cfg:       cfg,
+		options:   o,
+		tls:       &tls.Config{}, // a placeholder, which transportFor replaces before the first request
+		transport: transport,
+	}
 }
 
-// SetPermit makes every write require the permit p, except requests with WithoutPermit. It must be called before the
+// SetPermit makes every write require the permit p, unless the request has WithoutPermit. It must be called before the
 // first request.
 func (c *Client) SetPermit(p Permit) { c.permit = p }
 
@@ -103,11 +106,11 @@ func (c *Client) SetPermit(p Permit) { c.permit = p }
 func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.conn.CloseIdleConnections()
+	c.transport.CloseIdleConnections()
 }
 
-// Send sends a request, and decodes the answer, which must be JSON, into answer. If answer is nil, it ignores the
-// answer's content. Its errors name the request. They wrap a *Status if the server has refused it.
+// Send sends a request, and decodes the JSON of the answer into answer, unless that is nil. Its errors name the
+// request. They wrap a *Status if the server has refused it.
 func (c *Client) Send(ctx context.Context, r Request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.Timeout, RequestTimeout))
 	defer cancel()
@@ -125,7 +128,7 @@ func (c *Client) Send(ctx context.Context, r Request, answer any) error {
 	}
 	defer resp.Body.Close()
 	defer io.CopyN(io.Discard, resp.Body, drainLimit)
-	if _, err := formOf(resp); err != nil {
+	if _, err := formatOf(resp); err != nil {
 		return r.Failed(err)
 	}
 	if answer == nil {
@@ -161,16 +164,16 @@ func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	return resp, r.Failed(err)
 }
 
-// exchange sends a request once. It does not use an http.Client, because that would follow redirects, which could send
-// a token to another server. API servers send no redirects.
+// exchange sends a request once. It does not use an http.Client, which would follow redirects, and could so send a
+// token to another server. API servers send no redirects.
 func (c *Client) exchange(ctx context.Context, r Request, cred *kubeconfig.Credential) (*http.Response, error) {
 	target := r.urlAt(c.cfg.Server)
-	req, err := c.newHTTP(ctx, r, target, cred)
+	req, err := c.newHTTPRequest(ctx, r, target, cred)
 	if err != nil {
 		return nil, err
 	}
 	start := time.Now()
-	resp, err := c.transport(cred).RoundTrip(req)
+	resp, err := c.transportFor(cred).RoundTrip(req)
 	if err != nil {
 		c.observe(req, "<error>", start)
 		return nil, c.explain(err)
@@ -184,7 +187,7 @@ func (c *Client) exchange(ctx context.Context, r Request, cred *kubeconfig.Crede
 	return resp, nil
 }
 
-// observe tells the observer about an exchange.
+// observe passes an exchange to the observer.
 func (c *Client) observe(req *http.Request, status string, start time.Time) {
 	if c.options.Observe == nil {
 		return
@@ -200,16 +203,16 @@ func (c *Client) observe(req *http.Request, status string, start time.Time) {
 	})
 }
 
-// transport returns the transport for a credential. If the credential has a new TLS configuration, that is a new one;
-// requests in flight stay on their connections.
-func (c *Client) transport(cred *kubeconfig.Credential) *http.Transport {
+// transportFor returns the transport for a credential: a new one if the credential has another TLS configuration than
+// the previous credential. Requests in flight keep their connections.
+func (c *Client) transportFor(cred *kubeconfig.Credential) *http.Transport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.tls != cred.TLS {
-		c.conn.CloseIdleConnections()
-		c.conn = c.conn.Clone()
-		c.conn.TLSClientConfig = cred.TLS.Clone()
+		c.transport.CloseIdleConnections()
+		c.transport = c.transport.Clone()
+		c.transport.TLSClientConfig = cred.TLS.Clone()
 		c.tls = cred.TLS
 	}
-	return c.conn
+	return c.transport
 }

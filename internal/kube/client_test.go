@@ -18,8 +18,8 @@ import (
 	"podcount/internal/testkit"
 )
 
-// clientOver makes a client of the fake, over HTTP/1.1, or over TLS and HTTP/2. change may wrap its dialer.
-func clientOver(t *testing.T, f *fakekube.Server, isTLS bool, change func(Dialer) Dialer) *Client {
+// clientOver makes a client of the fake, over HTTP/1.1, or over TLS and HTTP/2. It uses the dialer that wrap returns.
+func clientOver(t *testing.T, f *fakekube.Server, isTLS bool, wrap func(Dialer) Dialer) *Client {
 	cred := &kubeconfig.Credential{}
 	base, _ := url.Parse("http://127.0.0.1:1")
 	var certificate []func() *tls.Certificate
@@ -38,13 +38,13 @@ func clientOver(t *testing.T, f *fakekube.Server, isTLS bool, change func(Dialer
 		Server:     base,
 		Credential: func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) { return cred, nil },
 	}
-	return NewClient(cfg, Options{Dial: change(f.ServeIn(t, certificate...).Dial)})
+	return NewClient(cfg, Options{Dial: wrap(f.ServeIn(t, certificate...).Dial)})
 }
 
-// exchanges returns an observer that collects the method, the code and the path of each exchange.
-func exchanges(heard *[]string) func(context.Context, Exchange) {
+// appendTo returns an observer that appends the method, the code and the path of each exchange to a list.
+func appendTo(exchanges *[]string) func(context.Context, Exchange) {
 	return func(_ context.Context, e Exchange) {
-		*heard = append(*heard, e.Method+" "+e.Code+" "+e.URI)
+		*exchanges = append(*exchanges, e.Method+" "+e.Code+" "+e.URI)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestRequestHasTheHeadersOfTheAPI(t *testing.T) {
 			{Method: "PATCH", Path: "/api/v1/nodes/n", Body: fakekube.Object{}},
 			{Method: "POST", Path: "/api/v1/namespaces/default/events", Body: fakekube.Object{}},
 		} {
-			client.Send(t.Context(), r, nil) // whatever it answers
+			client.Send(t.Context(), r, nil) // the answer does not matter
 		}
 		var got []string
 		for _, r := range all(f) {
@@ -98,24 +98,24 @@ func TestRequestIsSentAgainOnceAfterA401(t *testing.T) {
 		sent    []string
 		err     string
 	}{
-		"that is good": {
+		"a good one": {
 			allowed: "new",
 			renew:   func() (*kubeconfig.Credential, error) { return fresh, nil },
 			sent:    []string{"old", "new"},
 		},
-		"that is no better": {
+		"one that is refused, too": {
 			allowed: "another",
 			renew:   func() (*kubeconfig.Credential, error) { return fresh, nil },
 			sent:    []string{"old", "new"},
 			err:     "what was not accepted: the new one",
 		},
-		"that is still the old one": {
+		"still the old one": {
 			allowed: "another",
 			renew:   func() (*kubeconfig.Credential, error) { return old, nil },
 			sent:    []string{"old"},
 			err:     "what was not accepted: the old one",
 		},
-		"that cannot be had": {
+		"none": {
 			allowed: "another",
 			renew:   func() (*kubeconfig.Credential, error) { return nil, errors.New("no more") },
 			sent:    []string{"old"},
@@ -124,13 +124,13 @@ func TestRequestIsSentAgainOnceAfterA401(t *testing.T) {
 	} {
 		simulate(t, func(t *testing.T, f *fakekube.Server) {
 			f.Allow(c.allowed)
-			var heard []string
+			var observed []string
 			client := clientOf(t, f, func(_ context.Context, refused *kubeconfig.Credential) (*kubeconfig.Credential, error) {
 				if refused == old {
 					return c.renew()
 				}
 				return old, nil
-			}, Options{Observe: exchanges(&heard)})
+			}, Options{Observe: appendTo(&observed)})
 			err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
 			if c.err == "" && err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -148,7 +148,7 @@ func TestRequestIsSentAgainOnceAfterA401(t *testing.T) {
 			if !slices.Equal(sent, c.sent) {
 				t.Errorf("%s: sent by %q, want %q", name, sent, c.sent)
 			}
-			testkit.WantNumber(t, name+": exchanges heard of", len(heard), len(c.sent))
+			testkit.WantNumber(t, name+": exchanges", len(observed), len(c.sent))
 		})
 	}
 }
@@ -163,28 +163,29 @@ func TestOnlyA401IsRetriedAndNoRedirectFollowed(t *testing.T) {
 					Header: map[string]string{"Location": "http://elsewhere/", "Retry-After": "1"},
 				},
 			})
-			var heard []string
-			client := clientOf(t, f, noCredential, Options{Observe: exchanges(&heard)})
+			var observed []string
+			client := clientOf(t, f, noCredential, Options{Observe: appendTo(&observed)})
 			err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
 			if StatusOf(err).Code != code {
 				t.Errorf("%d: %v", code, err)
 			}
-			if want := []string{fmt.Sprintf("GET %d /api/v1/nodes", code)}; !slices.Equal(heard, want) {
-				t.Errorf("%d: heard of %q", code, heard)
+			want := []string{fmt.Sprintf("GET %d /api/v1/nodes", code)}
+			if !slices.Equal(observed, want) {
+				t.Errorf("%d: observed %q, want %q", code, observed, want)
 			}
 		})
 	}
 }
 
-func TestObserverIsToldAboutEachExchangeOnce(t *testing.T) {
+func TestObserverGetsEachExchangeOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("n")
 		f.Script(t, "list nodes: drop request")
-		var heard []Exchange
-		observe := func(_ context.Context, e Exchange) { heard = append(heard, e) }
+		var observed []Exchange
+		observe := func(_ context.Context, e Exchange) { observed = append(observed, e) }
 		client := clientOf(t, f, noCredential, Options{Observe: observe})
 		start := time.Now()
-		// The first connection's first request: net/http sends another one again if its connection breaks.
+		// This must be the first request of a connection: net/http retries a later one if its connection breaks.
 		if err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil); err == nil {
 			t.Error("there is an answer")
 		}
@@ -201,8 +202,8 @@ func TestObserverIsToldAboutEachExchangeOnce(t *testing.T) {
 			{"GET", "/api/v1/nodes/n?a=b", "127.0.0.1:1", "200 OK", "200", start},
 			{"PATCH", "/api/v1/nodes/gone?fieldManager=", "127.0.0.1:1", "404 Not Found", "404", start},
 		}
-		if !slices.Equal(heard, want) {
-			t.Errorf("heard of\n%+v\nwant\n%+v", heard, want)
+		if !slices.Equal(observed, want) {
+			t.Errorf("observed\n%+v\nwant\n%+v", observed, want)
 		}
 	})
 }
@@ -220,7 +221,7 @@ func TestDryRunReadsAndSendsNoWrite(t *testing.T) {
 				}
 			}
 		}
-		testkit.WantNumber(t, "requests that came", len(all(f)), 0)
+		testkit.WantNumber(t, "requests", len(all(f)), 0)
 		var node struct{ Metadata struct{ Name string } }
 		err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes/n"}, &node)
 		if err != nil || node.Metadata.Name != "n" {
@@ -246,7 +247,7 @@ func TestSendTakesNoLongerThanItsTimeout(t *testing.T) {
 func TestNetworkErrorNamesTheServerAndItsSource(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		client := clientOf(t, f, noCredential, Options{})
-		client.conn.DialContext = func(context.Context, string, string) (net.Conn, error) {
+		client.transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no way")}
 		}
 		err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)

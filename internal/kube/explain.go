@@ -13,8 +13,8 @@ import (
 	"os"
 )
 
-// proxyRefusal is the error for a proxy that refuses to connect to the server. Without it, the error would be only what
-// the proxy answered, such as "Forbidden", and look like an error of the API server.
+// proxyRefusal is the error for a proxy that refuses to connect to the server. The error of net/http would be only the
+// proxy's answer, such as "Forbidden", which looks like an error of the API server.
 type proxyRefusal struct {
 	proxy  string
 	status string
@@ -25,8 +25,8 @@ func (r *proxyRefusal) Error() string {
 	return fmt.Sprintf("the proxy %s refuses the connection: %s", r.proxy, r.status)
 }
 
-// checkProxyAnswer returns a proxyRefusal unless the proxy has connected to the server. It is used as
-// http.Transport.OnProxyConnectResponse.
+// checkProxyAnswer returns a proxyRefusal unless the proxy has connected to the server. It is for the field
+// OnProxyConnectResponse of http.Transport.
 func checkProxyAnswer(_ context.Context, proxy *url.URL, _ *http.Request, answer *http.Response) error {
 	if answer.StatusCode == http.StatusOK {
 		return nil
@@ -34,8 +34,8 @@ func checkProxyAnswer(_ context.Context, proxy *url.URL, _ *http.Request, answer
 	return &proxyRefusal{proxy: proxy.Redacted(), status: answer.Status, code: answer.StatusCode}
 }
 
-// explain adds the server's address, where that was found, and a hint to an error of the network or of TLS. It returns
-// other errors as they are.
+// explain adds a hint to an error of the network or of TLS, together with the server's address and the source of that
+// address. It returns other errors unchanged.
 func (c *Client) explain(err error) error {
 	hint := cmp.Or(hintForProxy(err), hintForTLS(err), hintForNetwork(err))
 	if hint == "" {

@@ -7,13 +7,14 @@ import (
 	"net/http"
 )
 
-// Permit is the right to write. A leader has it, and may lose it at any moment. Many goroutines call its methods at the
-// same time.
+// Permit is the right to write. A leader has it, and may lose it at any moment. Its methods must be safe for concurrent
+// use.
 type Permit interface {
 	// MayWrite returns an error unless a write may be sent now. It is called often, and must not wait.
 	MayWrite() error
 
-	// WhilePermitted returns a context that ends when ctx ends, and when the permit ends. The caller must call release.
+	// WhilePermitted returns a context that ends with ctx or with the permit, whichever is first. The caller must call
+	// release.
 	WhilePermitted(ctx context.Context) (permitted context.Context, release context.CancelFunc)
 }
 
@@ -33,9 +34,9 @@ func guardBody(req *http.Request, body []byte, permit Permit) {
 	req.ContentLength = int64(len(body))
 }
 
-// permittedBody is the body of a write. Reading it fails without the permit, and a server does not act on a request
-// whose body is incomplete. The check comes at the last moment: the transport reads the body after it has dialed, and
-// sent the headers. That may be long after the request was made, for example if the process was frozen meanwhile.
+// permittedBody is the body of a write. Reading it fails without the permit, and a server ignores a request whose body
+// is incomplete. This is the latest moment for the check: the transport reads the body after it has dialed and sent the
+// headers. That may be long after the request was made, for example if the process was suspended.
 type permittedBody struct {
 	io.Reader
 	permit Permit

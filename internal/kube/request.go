@@ -23,7 +23,8 @@ type Request struct {
 	// Path begins with /api or /apis. If the server's address has a path, Path is appended to that.
 	Path string
 
-	// Query is the part of the URL after the question mark. Send replaces it with the field manager if there is a Body.
+	// Query is the part of the URL after the question mark. If there is a Body, Send replaces Query with the field
+	// manager.
 	Query url.Values
 
 	// Body is sent as JSON, or as a JSON merge patch if the method is PATCH. nil means that there is no body.
@@ -39,8 +40,8 @@ type Request struct {
 	Timeout time.Duration
 }
 
-// Failed adds the request to an error, as in "list pods: …". It returns nil if err is nil. Every error that the Client
-// returns has been through it; callers use it for errors that they find in an answer.
+// Failed adds the request to an error, as in "list pods: …". It returns nil if err is nil. The Client does this for its
+// own errors. Callers do it for errors that they find in an answer.
 func (r Request) Failed(err error) error {
 	if err == nil {
 		return nil
@@ -60,8 +61,8 @@ func (r Request) urlAt(server *url.URL) *url.URL {
 	return &target
 }
 
-// newHTTP makes the HTTP request. It fails if the request is a write that is not permitted now.
-func (c *Client) newHTTP(
+// newHTTPRequest makes the HTTP request. It fails if the request is a write that is not permitted now.
+func (c *Client) newHTTPRequest(
 	ctx context.Context, r Request, target *url.URL, cred *kubeconfig.Credential,
 ) (*http.Request, error) {
 	var body []byte

@@ -14,8 +14,8 @@ import (
 	"podcount/internal/wire"
 )
 
-// Status is the error of a request that the API server has refused: the Status from the answer, and what the request
-// was. If the answer had no Status, its text is the Message. Code is always the HTTP status code. StatusOf finds a
+// Status is the error of a request that the API server has refused: the Status of the answer, and the request. If the
+// answer has no Status, Message is the beginning of its text. Code is always the HTTP status code. StatusOf finds a
 // Status in an error.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
 type Status struct {
@@ -27,12 +27,12 @@ type Status struct {
 
 const (
 	statusLimit   = 64 << 10  // the maximum size of a Status, in bytes
-	quoteLimit    = 200       // how much of any other answer an error quotes, in bytes
+	quoteLimit    = 200       // how many bytes of any other answer an error quotes
 	maxRetryAfter = time.Hour // the longest wait that a server can ask for
 )
 
-// StatusOf returns the Status that err is or wraps. It returns one with the Code 0 if there is none, because the server
-// did not answer, or because its answer cannot be understood.
+// StatusOf returns the Status that err is or wraps. If there is none, the result has the Code 0: the server did not
+// answer, or its answer cannot be understood.
 func StatusOf(err error) Status {
 	var s *Status
 	if errors.As(err, &s) {
@@ -41,9 +41,8 @@ func StatusOf(err error) Status {
 	return Status{}
 }
 
-// RetryAfter returns how long the server has asked clients to wait, with an error such as a 429 or 503: at most an
-// hour, plus a random jitter of up to a fifth, or up to a second if that is longer. It returns 0 if the server did not
-// ask.
+// RetryAfter returns how long to wait, if err is an answer such as a 429 or 503 that asks clients to wait. Otherwise it
+// returns 0. The wait is at most an hour, plus a random jitter: up to a fifth, or up to a second if that is longer.
 // https://kubernetes.io/docs/concepts/cluster-administration/flow-control/
 func RetryAfter(err error) time.Duration {
 	seconds := StatusOf(err).Details.RetryAfterSeconds
@@ -51,8 +50,8 @@ func RetryAfter(err error) time.Duration {
 	return withJitter(time.Duration(seconds) * time.Second)
 }
 
-// PauseBetweenComplaints returns how long a log should be silent before it reports an outage with this error again.
-// That is longer if somebody must grant or install something first.
+// PauseBetweenComplaints returns how long to wait before the log reports an outage with this error again. The wait is
+// longer if a person must grant or install something first.
 func PauseBetweenComplaints(err error) time.Duration {
 	switch StatusOf(err).Code {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
@@ -61,7 +60,7 @@ func PauseBetweenComplaints(err error) time.Duration {
 	return time.Minute
 }
 
-// HasCause reports whether one of the causes in the Status has this reason, or is about this field.
+// HasCause reports whether a cause in the Status has this reason, or is about this field.
 func (s Status) HasCause(reasonOrField string) bool {
 	for _, cause := range s.Details.Causes {
 		if cause.Reason == reasonOrField || cause.Field == reasonOrField {
@@ -71,15 +70,15 @@ func (s Status) HasCause(reasonOrField string) bool {
 	return false
 }
 
-// Error returns the code, the reason, the server's message and, if there is any, advice.
+// Error returns the code, the reason, the server's message, and advice for some of them.
 func (s *Status) Error() string {
 	reason := cmp.Or(s.Reason, http.StatusText(s.Code))
 	title := strings.TrimSpace(fmt.Sprintf("%d %s", s.Code, reason))
 	return title + ": " + s.Message + s.advice()
 }
 
-// advice says what to do if the server does not accept the credential, or if a permission is missing. Otherwise it is
-// "".
+// advice says what to do if the server does not accept the credential, or if a permission is missing. It is "" for
+// other errors.
 func (s *Status) advice() string {
 	isAnonymous := strings.Contains(s.Message, `"system:anonymous"`)
 	switch {
@@ -94,8 +93,8 @@ func (s *Status) advice() string {
 	}
 }
 
-// missingRule names the RBAC rule that would allow the request. It is "" if the message does not say "cannot VERB":
-// then an admission plugin has forbidden the request, and no rule would allow it.
+// missingRule names the RBAC rule that would allow the request. It is "" unless the server's message says "cannot
+// VERB": any other request was forbidden by an admission plugin, and no rule would allow it.
 func (s *Status) missingRule() string {
 	verbs := []string{s.call.verb}
 	if s.call.verb == "update" {
@@ -110,13 +109,13 @@ func (s *Status) missingRule() string {
 	return ""
 }
 
-// readStatus makes a Status from an answer that is not a success, and closes the answer. Its body may be a Status,
+// readStatus makes a Status from an answer that is not a success, and closes the answer. The body may be a Status,
 // plain text, or the page of a proxy.
-func readStatus(resp *http.Response, asked call) *Status {
+func readStatus(resp *http.Response, request call) *Status {
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, statusLimit)) // after an error, use what could be read
-	isProtobuf, _ := formOf(resp)
-	s := &Status{Status: wire.ParseStatus(body, isProtobuf), call: asked}
+	isProtobuf, _ := formatOf(resp)
+	s := &Status{Status: wire.ParseStatus(body, isProtobuf), call: request}
 	if s.Code == 0 {
 		s.Status = wire.Status{Message: strconv.Quote(oneLine(body, quoteLimit))}
 	}
@@ -126,8 +125,8 @@ func readStatus(resp *http.Response, asked call) *Status {
 	return s
 }
 
-// withJitter adds a random jitter to a wait, because all clients that the server refused at the same moment were given
-// the same wait. It returns 0 if there is nothing to wait for.
+// withJitter adds a random jitter to a wait. Otherwise all clients that the server refused at the same moment would
+// come back at the same moment. It returns 0 if there is no wait.
 func withJitter(wait time.Duration) time.Duration {
 	if wait <= 0 {
 		return 0

@@ -11,8 +11,8 @@ import (
 	"podcount/internal/wire"
 )
 
-// Silence is how long a Stream waits for data. An idle watch gets a bookmark every minute. After a server's restart,
-// the first one takes two minutes.
+// Silence is how long a Stream waits for data. An idle watch gets a bookmark every minute, or after two minutes if the
+// server has just restarted.
 const Silence = 150 * time.Second
 
 // ErrSilent is the error of a Stream that has received nothing for the duration Silence.
@@ -39,7 +39,7 @@ func (c *Client) Stream(ctx context.Context, r Request) (*Stream, error) {
 	if err == nil {
 		return s, nil
 	}
-	cause := context.Cause(ctx) // look before Close, which ends ctx, too
+	cause := context.Cause(ctx) // must precede Close, which ends ctx, too
 	s.Close()
 	if cause != nil {
 		return nil, r.Failed(cause)
@@ -54,7 +54,7 @@ func (s *Stream) open(c *Client, r Request) error {
 		return err
 	}
 	s.body = resp.Body
-	s.IsProtobuf, err = formOf(resp)
+	s.IsProtobuf, err = formatOf(resp)
 	return r.Failed(err)
 }
 
@@ -80,8 +80,9 @@ func (s *Stream) Close() error {
 	return s.body.Close()
 }
 
-// Accept returns a Request's Accept that lists media types, the preferred one first. If metadataOnly is set, it asks
-// for objects that have only metadata, of the kind that as names. Servers that do not support this send whole objects.
+// Accept returns a value for Request.Accept. The preferred media type comes first. If metadataOnly is set, the request
+// asks for the kind as, such as PartialObjectMetadata, which has only the metadata of each object. Servers that do not
+// support this send whole objects.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches
 func Accept(metadataOnly bool, as string, types ...string) string {
 	var all []string
@@ -94,8 +95,8 @@ func Accept(metadataOnly bool, as string, types ...string) string {
 	return strings.Join(all, ", ")
 }
 
-// formOf reports whether an answer is protobuf, or else JSON. It returns an error if the answer is neither.
-func formOf(resp *http.Response) (isProtobuf bool, err error) {
+// formatOf reports whether an answer is in protobuf. If it is not, it is in JSON. Any other format is an error.
+func formatOf(resp *http.Response) (isProtobuf bool, err error) {
 	mediaType, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	mediaType = strings.TrimSpace(mediaType)
 	switch mediaType {
