@@ -27,13 +27,36 @@ import (
 	"podcount/internal/wire"
 )
 
-// reflected is a reflector of pods alone, with what its listener heard.
-type reflected struct {
+// listOfPods and watchOfPods select the requests that a fault meets.
+var (
+	listOfPods  = fakekube.Requests{Verb: "list", Resource: "pods"}
+	watchOfPods = fakekube.Requests{Verb: "watch", Resource: "pods"}
+)
+
+// podLists returns the requests for lists of pods so far.
+func podLists(f *fakekube.Server) []fakekube.Request { return f.Requests(suite.IsList("pods")) }
+
+// podWatches returns the requests for watches of pods so far.
+func podWatches(f *fakekube.Server) []fakekube.Request { return f.Requests(fakekube.IsWatch("pods")) }
+
+// watchVersions returns the resourceVersions at which the watches of pods have started so far.
+func watchVersions(f *fakekube.Server) (versions []string) {
+	for _, request := range podWatches(f) {
+		versions = append(versions, request.Query.Get("resourceVersion"))
+	}
+	return versions
+}
+
+// testReflector is a running reflector of pods that records what it does.
+type testReflector struct {
 	*Reflector[*Pod]
 	byNode *CountIndex[*Pod, string]
 	net    *fakekube.Network
 	log    *testkit.Buffer
-	heard  []string
+
+	// deltas has an entry for each change: "+NAME" for an added pod, "~NAME" for an updated one, "-NAME" for a
+	// removed one.
+	deltas []string
 }
 
 // newPodCache makes a reflector of pods with a store of its own.
@@ -47,12 +70,11 @@ func newPodCache(client *kube.Client, log *slog.Logger, kind Kind[*Pod]) *Reflec
 	})
 }
 
-func reflectOn(t *testing.T, f *fakekube.Server) *reflected {
-	r := &reflected{net: f.ServeIn(t), log: &testkit.Buffer{}}
+// reflectPods starts a reflector of the fake's pods, which runs until the test ends.
+func reflectPods(t *testing.T, f *fakekube.Server) *testReflector {
+	r := &testReflector{net: f.ServeIn(t), log: &testkit.Buffer{}}
 	log := newLog(r.log, levelRequest)
-	base, _ := url.Parse("http://127.0.0.1:1")
-	client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential},
-		r.net.Dial, log, metrics.NewRegistry())
+	client := newAnonymousClient(r.net.Dial, log)
 	kind := Kind[*Pod]{
 		Name:     "Pod",
 		API:      "/api/v1",
@@ -62,16 +84,8 @@ func reflectOn(t *testing.T, f *fakekube.Server) *reflected {
 	}
 	r.Reflector = newPodCache(client, log, kind)
 	r.byNode = CountBy(r.Store, nodeNameOf)
-	r.Subscribe(func(d Delta[*Pod]) {
-		switch {
-		case d.Old == nil:
-			r.heard = append(r.heard, "+"+d.New.Key().Name)
-		case d.New == nil:
-			r.heard = append(r.heard, "-"+d.Old.Key().Name)
-		default:
-			r.heard = append(r.heard, "~"+d.New.Key().Name)
-		}
-	})
+	r.Subscribe(r.recordDelta)
+
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -90,62 +104,63 @@ func reflectOn(t *testing.T, f *fakekube.Server) *reflected {
 	return r
 }
 
-// equalTo fails the test unless the store holds what the fake does.
-func (r *reflected) equalTo(t *testing.T, f *fakekube.Server) {
-	t.Helper()
-	var has, should []string
-	for _, p := range r.All() {
-		has = append(has, p.Key().String()+" "+p.UID()+" "+p.NodeName)
-	}
-	for _, o := range f.All("pods") {
-		spec := o["spec"].(fakekube.Object)
-		should = append(
-			should,
-			fakekube.KeyOf(o).
-				String()+
-				" "+fakekube.TextIn(
-				fakekube.MetaOf(o),
-				"uid",
-			)+" "+fakekube.TextIn(spec, "nodeName"),
-		)
-	}
-	slices.Sort(has)
-	slices.Sort(should)
-	if !slices.Equal(has, should) {
-		t.Errorf("the store holds %q, the server %q", has, should)
+// newAnonymousClient returns a client without a credential. The caller must close it.
+func newAnonymousClient(dial kube.Dialer, log *slog.Logger) *kube.Client {
+	server := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
+	config := &kubeconfig.Config{Server: server, Credential: noCredential}
+	return newClient(&options.Options{}, config, dial, log, metrics.NewRegistry())
+}
+
+func (r *testReflector) recordDelta(d Delta[*Pod]) {
+	switch {
+	case d.Old == nil:
+		r.deltas = append(r.deltas, "+"+d.New.Key().Name)
+	case d.New == nil:
+		r.deltas = append(r.deltas, "-"+d.Old.Key().Name)
+	default:
+		r.deltas = append(r.deltas, "~"+d.New.Key().Name)
 	}
 }
 
-// versions are the resourceVersions of the watches so far.
-func versions(f *fakekube.Server) (v []string) {
-	for _, s := range f.Requests(fakekube.IsWatch("pods")) {
-		v = append(v, s.Query.Get("resourceVersion"))
+// wantInSync fails the test unless the store holds the same pods as the fake.
+func (r *testReflector) wantInSync(t *testing.T, f *fakekube.Server) {
+	t.Helper()
+	var got, want []string
+	for _, pod := range r.All() {
+		got = append(got, fmt.Sprintf("%s %s on %q", pod.Key(), pod.UID(), pod.NodeName))
 	}
-	return v
+	for _, pod := range f.All("pods") {
+		uid := fakekube.TextIn(fakekube.MetaOf(pod), "uid")
+		node := fakekube.TextIn(pod["spec"].(fakekube.Object), "nodeName")
+		want = append(want, fmt.Sprintf("%s %s on %q", fakekube.KeyOf(pod), uid, node))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	testkit.WantEqual(t, "pods in the store", got, want)
 }
 
 func TestWatchFollowsTheListAndAppliesEvents(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(2)
-		r := reflectOn(t, f)
-		r.equalTo(t, f)
+		r := reflectPods(t, f)
+		r.wantInSync(t, f)
 		f.AddPod("default", "new", "")
 		synctest.Wait()
 		f.AddPod("default", "new", "n1") // bound
 		f.Remove("pods", suite.At("default", "web-0"))
 		synctest.Wait()
-		r.equalTo(t, f)
-		if want := []string{"+new", "~new", "-web-0"}; !slices.Equal(r.heard, want) {
-			t.Errorf("heard %q, want %q", r.heard, want)
+		r.wantInSync(t, f)
+		if want := []string{"+new", "~new", "-web-0"}; !slices.Equal(r.deltas, want) {
+			t.Errorf("got the deltas %q, want %q", r.deltas, want)
 		}
 		testkit.WantNumber(t, "count of n1", r.byNode.Count("n1"), 1)
-		q := f.Requests(fakekube.IsWatch("pods"))[0].Query
+		q := podWatches(f)[0].Query
 		seconds, _ := strconv.Atoi(q.Get("timeoutSeconds"))
 		if q.Get("allowWatchBookmarks") != "true" || seconds < 300 || seconds >= 600 ||
 			q.Get("resourceVersion") == "" {
 			t.Errorf("watch asked for with %v", q)
 		}
-		if q := f.Requests(suite.IsList("pods"))[0].Query; len(q) != 0 {
+		if q := podLists(f)[0].Query; len(q) != 0 {
 			t.Errorf("list asked for with %v", q)
 		}
 	})
@@ -154,45 +169,45 @@ func TestWatchFollowsTheListAndAppliesEvents(t *testing.T) {
 func TestEndedWatchIsResumedWithoutARelist(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(1)
-		r := reflectOn(t, f)
+		r := reflectPods(t, f)
 		testkit.Pass(10 * time.Second)
 		last := fakekube.TextIn(fakekube.MetaOf(f.AddPod("default", "a", "")), "resourceVersion")
 		testkit.Pass(10 * time.Second)
 		f.AddNode("another-kind-raises-the-version")
 		f.EndWatches(false)
 		synctest.Wait() // no time passes
-		if v := versions(f); len(v) != 2 || v[1] != last {
+		if v := watchVersions(f); len(v) != 2 || v[1] != last {
 			t.Errorf("watches from %q, want the second from %s", v, last)
 		}
 		f.Remove("pods", suite.At("default", "a"))
 		testkit.Pass(11 * time.Minute) // past what any watch was asked for
-		testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 1)
-		watches := f.Requests(fakekube.IsWatch("pods"))
+		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
+		watches := podWatches(f)
 		asked, _ := strconv.Atoi(watches[1].Query.Get("timeoutSeconds"))
 		if len(watches) < 3 {
-			t.Fatalf("watches from %q", versions(f))
+			t.Fatalf("watches from %q", watchVersions(f))
 		}
 		if gap := watches[2].At.Sub(watches[1].At); gap != time.Duration(asked)*time.Second {
 			t.Errorf("resumed after %v; the watch was asked for for %d s", gap, asked)
 		}
-		r.equalTo(t, f)
+		r.wantInSync(t, f)
 	})
 }
 
 func TestBookmarkMovesTheResumePointAndNothingElse(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(1)
-		r := reflectOn(t, f)
+		r := reflectPods(t, f)
 		f.AddNode("n") // the pods' watch hears of this version in a bookmark alone
 		now := strconv.Itoa(f.Latest())
 		testkit.Pass(11 * time.Minute)
-		v := versions(f)
+		v := watchVersions(f)
 		if len(v) < 2 || v[1] != now {
 			t.Errorf("watches from %q, want the second from %s", v, now)
 		}
-		testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 1)
-		testkit.WantNumber(t, "changes heard", len(r.heard), 0)
-		r.equalTo(t, f)
+		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
+		testkit.WantNumber(t, "changes heard", len(r.deltas), 0)
+		r.wantInSync(t, f)
 	})
 }
 
@@ -201,13 +216,13 @@ func TestBrokenConnectionIsResumedWithoutARelist(t *testing.T) {
 		suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 			f.OnlyMediaType = only
 			f.Script(t, "watch pods: cut after 100 bytes")
-			r := reflectOn(t, f)
+			r := reflectPods(t, f)
 			testkit.Pass(2 * time.Second)
 			f.AddPod("default", "half-an-object", "") // breaks in the middle of it
 			testkit.Pass(5 * time.Second)
-			r.equalTo(t, f)
-			testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 1)
-			testkit.WantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 2)
+			r.wantInSync(t, f)
+			testkit.WantNumber(t, "lists", len(podLists(f)), 1)
+			testkit.WantNumber(t, "watches", len(podWatches(f)), 2)
 		})
 	}
 }
@@ -215,19 +230,22 @@ func TestBrokenConnectionIsResumedWithoutARelist(t *testing.T) {
 func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
 	expired, _ := json.Marshal(fakekube.Status(410, "Expired", "too old resource version: 1 (2)", nil))
 	gone, _ := json.Marshal(fakekube.Status(410, "Gone", "too old resource version", nil))
-	for name, effect := range map[string]fakekube.Effect{
-		"in the stream, by the server itself": nil,
-		"in the stream, reason Gone":          fakekube.Reply{Body: `{"type":"ERROR","object":` + string(gone) + `}`},
-		"as the HTTP status":                  fakekube.Reply{Code: 410, Body: string(expired)},
+	for _, row := range []struct {
+		name string
+		do   fakekube.Effect // nil: the fake itself ends the watch with a 410 in the stream
+	}{
+		{"in the stream, by the server itself", nil},
+		{"in the stream, reason Gone", fakekube.Reply{Body: jsonEvent("ERROR", string(gone))}},
+		{"as the HTTP status", fakekube.Reply{Code: 410, Body: string(expired)}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(row.name, func(t *testing.T) {
 			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddPods(3)
-				if effect != nil {
-					f.Inject(t, fakekube.Fault{On: fakekube.Requests{Verb: "watch", Resource: "pods"}, Do: effect})
+				if row.do != nil {
+					f.Inject(t, fakekube.Fault{On: watchOfPods, Do: row.do})
 				}
-				r := reflectOn(t, f)
-				if effect == nil {
+				r := reflectPods(t, f)
+				if row.do == nil {
 					r.net.Refuse()
 					f.EndWatches(true)
 				}
@@ -236,41 +254,45 @@ func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
 				f.Compact()
 				r.net.Restore()
 				testkit.Pass(30 * time.Second)
-				r.equalTo(t, f)
-				testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 2)
-				if got, want := r.heard, []string{"+new", "-web-0"}; !slices.Equal(
-					slices.Sorted(slices.Values(got)), want) {
-					t.Errorf("heard %q, want %q", got, want)
-				}
+
+				r.wantInSync(t, f)
+				testkit.WantNumber(t, "lists", len(podLists(f)), 2)
+				slices.Sort(r.deltas)
+				testkit.WantEqual(t, "deltas", r.deltas, []string{"+new", "-web-0"})
 			})
 		})
 	}
 }
 
+// jsonEvent returns a watch event about an object in JSON.
+func jsonEvent(eventType, object string) string {
+	return fmt.Sprintf(`{"type":%q,"object":%s}`, eventType, object)
+}
+
 func TestRelistHasABackoffOfItsOwn(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		r := reflectOn(t, f)
+		r := reflectPods(t, f)
 		r.net.Refuse()
 		f.EndWatches(true)
 		testkit.Pass(5 * time.Minute)
 		f.AddPods(1)
 		f.Compact() // as a restarted server is
 		r.net.Restore()
-		back := len(f.Requests(fakekube.IsWatch("pods")))
-		for len(f.Requests(fakekube.IsWatch("pods"))) == back {
+		back := len(podWatches(f))
+		for len(podWatches(f)) == back {
 			testkit.Pass(time.Second)
 		}
 		testkit.Pass(2 * initialBackoff)
-		r.equalTo(t, f)
+		r.wantInSync(t, f)
 	})
 }
 
 func TestExpiredVersionIsNotRetriedInAHotLoop(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.Inject(t, suite.StatusFault(fakekube.Requests{Verb: "watch", Resource: "pods"}, 20, 410, "Expired", nil))
-		reflectOn(t, f)
+		f.Inject(t, suite.StatusFault(watchOfPods, 20, 410, "Expired", nil))
+		reflectPods(t, f)
 		testkit.Pass(2 * time.Minute)
-		if n := len(f.Requests(suite.IsList("pods"))); n < 4 || n > 12 {
+		if n := len(podLists(f)); n < 4 || n > 12 {
 			t.Errorf("%d lists in two minutes of 410s", n)
 		}
 		testkit.Pass(20 * time.Minute)
@@ -278,67 +300,84 @@ func TestExpiredVersionIsNotRetriedInAHotLoop(t *testing.T) {
 }
 
 func TestRefusedWatchBacksOffAndKeepsItsVersion(t *testing.T) {
-	for name, effect := range map[string]string{
-		"429 with Retry-After, plain text": `reply 429 header Content-Type text/plain header Retry-After 1 body "Too many requests"`,
-		"429 in the stream":                `reply 200 body "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"status\":\"Failure\",\"reason\":\"TooManyRequests\",\"code\":429}}"`,
-		"500":                              `reply 500 body "{}"`,
-		"a page that is no JSON":           `reply 200 header Content-Type text/html body "<html>"`,
+	tooMany := fakekube.Reply{
+		Code:   429,
+		Header: map[string]string{"Content-Type": "text/plain", "Retry-After": "1"},
+		Body:   "Too many requests",
+	}
+	tooManyInStream := fakekube.Reply{
+		Body: jsonEvent("ERROR", `{"kind":"Status","status":"Failure","reason":"TooManyRequests","code":429}`),
+	}
+	page := fakekube.Reply{Header: map[string]string{"Content-Type": "text/html"}, Body: "<html>"}
+	const longestRetryAfter = 2 * time.Second // "Retry-After: 1" asks for 1 s; the client adds up to 1 s
+	for _, row := range []struct {
+		name     string
+		do       fakekube.Effect
+		minDelay time.Duration // the upper bound of each delay is at least this
+	}{
+		{"429 with Retry-After, plain text", tooMany, longestRetryAfter},
+		{"429 in the stream", tooManyInStream, 0},
+		{"500", fakekube.Reply{Code: 500, Body: "{}"}, 0},
+		{"a page that is no JSON", page, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(row.name, func(t *testing.T) {
 			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.Script(t, "watch pods, 4 times: "+effect)
-				r := reflectOn(t, f)
+				f.Inject(t, fakekube.Fault{On: watchOfPods, Times: 4, Do: row.do})
+				r := reflectPods(t, f)
 				testkit.Pass(time.Minute)
-				testkit.WantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 5)
-				testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 1)
+				testkit.WantNumber(t, "lists", len(podLists(f)), 1)
 				f.AddPods(1)
 				synctest.Wait()
-				r.equalTo(t, f)
-				w := f.Requests(fakekube.IsWatch("pods"))
-				for i, least := range []time.Duration{800 * time.Millisecond, 1600 * time.Millisecond, 3200 * time.Millisecond, 6400 * time.Millisecond} {
-					most := 2 * least
-					if strings.Contains(effect, "Retry-After") {
-						most = max(most, 2*time.Second) // what was asked for, and up to a second more
-					}
-					if gap := w[i+1].At.Sub(w[i].At); gap < least || gap > most {
-						t.Errorf("retry %d after %v, want %v to %v", i+1, gap, least, most)
-					}
+				r.wantInSync(t, f)
+
+				watches := podWatches(f)
+				testkit.WantNumber(t, "watches", len(watches), 5)
+				for i := 1; i < len(watches); i++ {
+					shortest := 800 * time.Millisecond << (i - 1)
+					longest := max(2*shortest, row.minDelay)
+					delay := watches[i].At.Sub(watches[i-1].At)
+					testkit.WantBetween(t, fmt.Sprintf("delay of retry %d", i), delay, shortest, longest)
 				}
 			})
 		})
 	}
 }
 
-// A server that was away is asked for its newest version once a watch is open: it costs a step of the backoff no request
-// more, and keeps no watch from going on.
+// After an outage, the reflector asks the server for its newest version once a watch is open. This request must not
+// delay the watch, whatever its answer is.
 func TestReturningServerIsAskedForItsNewestVersion(t *testing.T) {
-	isCheck := func(s fakekube.Request) bool {
-		return strings.HasSuffix(s.Path, "/pods") && s.Query.Get("limit") == "1"
+	asksForVersion := func(request fakekube.Request) bool {
+		return strings.HasSuffix(request.Path, "/pods") && request.Query.Get("limit") == "1"
 	}
-	for name, c := range map[string]struct {
-		refusal string // of the check
-		checks  int
-	}{"and answers": {"", 1}, "and refuses": {"403", 1}, "and fails": {"500", 1}} {
-		t.Run(name, func(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		code int // the answer to the request for the version, or 0 for a normal answer
+	}{
+		{"and answers", 0},
+		{"and refuses", 403},
+		{"and fails", 500},
+	} {
+		t.Run(row.name, func(t *testing.T) {
 			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddPod("default", "a", "")
-				r := reflectOn(t, f)
-				refused := f.Inject(t, suite.StatusFault(fakekube.Requests{Verb: "watch", Resource: "pods"},
-					fakekube.Always, 503, "ServiceUnavailable", nil))
-				if code, _ := strconv.Atoi(c.refusal); code != 0 {
-					defer f.Inject(t, suite.StatusFault(fakekube.Requests{If: isCheck}, fakekube.Always, code, "", nil)).
-						Lift()
+				r := reflectPods(t, f)
+				outage := f.Inject(t, suite.StatusFault(watchOfPods, fakekube.Always, 503, "ServiceUnavailable", nil))
+				if row.code != 0 {
+					requests := fakekube.Requests{If: asksForVersion}
+					refusal := f.Inject(t, suite.StatusFault(requests, fakekube.Always, row.code, "", nil))
+					defer refusal.Lift()
 				}
 				f.EndWatches(true)
 				testkit.Pass(5 * time.Minute)
-				testkit.WantNumber(t, "checks while watches fail", len(f.Requests(isCheck)), 0)
-				refused.Lift()
+				testkit.WantNumber(t, "requests for the version while watches fail", len(f.Requests(asksForVersion)), 0)
+
+				outage.Lift()
 				testkit.Pass(time.Minute + time.Second)
-				testkit.WantNumber(t, "checks", len(f.Requests(isCheck)), c.checks)
+				testkit.WantNumber(t, "requests for the version", len(f.Requests(asksForVersion)), 1)
 				f.AddPod("default", "b", "")
 				synctest.Wait()
-				r.equalTo(t, f)
-				testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 1)
+				r.wantInSync(t, f)
+				testkit.WantNumber(t, "lists", len(podLists(f)), 1)
 			})
 		})
 	}
@@ -346,7 +385,7 @@ func TestReturningServerIsAskedForItsNewestVersion(t *testing.T) {
 
 func TestRefusedConnectionBacksOff(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		r := reflectOn(t, f)
+		r := reflectPods(t, f)
 		r.net.Refuse()
 		f.EndWatches(true)
 		before := r.net.Dialed()
@@ -358,12 +397,12 @@ func TestRefusedConnectionBacksOff(t *testing.T) {
 			t.Errorf("%d warnings in ten minutes", n)
 		}
 		f.AddPods(1)
-		testkit.WantNumber(t, "watches, before its end", len(f.Requests(fakekube.IsWatch("pods"))), 1)
+		testkit.WantNumber(t, "watches, before its end", len(podWatches(f)), 1)
 		r.net.Restore()
 		testkit.Pass(time.Minute)
-		testkit.WantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 2)
-		r.equalTo(t, f)
-		testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 1)
+		testkit.WantNumber(t, "watches", len(podWatches(f)), 2)
+		r.wantInSync(t, f)
+		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
 	})
 }
 
@@ -371,17 +410,17 @@ func TestThreeShortWatchesInARowLeadToARelist(t *testing.T) {
 	for times, lists := range map[int]int{2: 1, 3: 2} {
 		suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 			f.Inject(t, fakekube.Fault{
-				On:    fakekube.Requests{Verb: "watch", Resource: "pods"},
+				On:    watchOfPods,
 				Times: times,
 				Do:    fakekube.Reply{Body: "\n"},
 			})
-			r := reflectOn(t, f)
+			r := reflectPods(t, f)
 			testkit.Pass(time.Minute)
-			testkit.WantNumber(t, fmt.Sprintf("lists after %d short watches", times), len(f.Requests(suite.IsList("pods"))),
+			testkit.WantNumber(t, fmt.Sprintf("lists after %d short watches", times), len(podLists(f)),
 				lists)
 			f.AddPods(1)
 			synctest.Wait()
-			r.equalTo(t, f)
+			r.wantInSync(t, f)
 		})
 	}
 }
@@ -391,114 +430,146 @@ func TestWatchThatBringsTheSameAgainAndAgainIsNoHotLoop(t *testing.T) {
 		f.AddPods(1)
 		old, _ := json.Marshal(fakekube.Object{"type": "ADDED", "object": f.Get("pods", suite.At("default", "web-0"))})
 		f.Inject(t, fakekube.Fault{
-			On:    fakekube.Requests{Verb: "watch", Resource: "pods"},
+			On:    watchOfPods,
 			Times: 5,
 			Do:    fakekube.Reply{Body: string(old)},
 		})
-		reflectOn(t, f)
-		testkit.WantNumber(t, "watches at once", len(f.Requests(fakekube.IsWatch("pods"))), 1)
+		reflectPods(t, f)
+		testkit.WantNumber(t, "watches at once", len(podWatches(f)), 1)
 		testkit.Pass(5 * time.Minute)
 	})
 }
 
 func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
-	good := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"999"}}`
-	for name, body := range map[string]string{
-		"no JSON":                            "}{",
-		"half an object":                     `{"type":"ADDED","object":{"metadata":{"name":"x"`,
-		"an unknown type":                    `{"type":"MOVED","object":{"metadata":{"name":"x","uid":"u","resourceVersion":"999"}}}`,
-		"no uid":                             `{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"999"}}}`,
-		"half a frame":                       `{"type":"ADDED",`,
-		"a frame not closed":                 `{"type":"ADDED","object":{"metadata":{"name":"x","uid":"u","resourceVersion":"999"}}`,
-		"no type":                            `{"object":{"metadata":{"name":"x","uid":"u","resourceVersion":"999"}},"Type":"ADDED"}`,
-		"an ERROR of nothing":                `{"type":"ERROR","object":{}}`,
-		"bookmark of nothing":                `{"type":"BOOKMARK","object":{"metadata":{}}}`,
-		"an ERROR":                           `{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"StorageReadError","code":500}}`,
-		"half a length":                      "\x00\x00",
-		"half a protobuf frame":              string(fakekube.ProtobufEvent("ADDED", fakekube.Protobuf([]byte(good)))[:60]),
-		"a frame of 4 GB":                    "\xff\xff\xff\xff",
-		"a frame of nothing":                 "\x00\x00\x00\x00",
-		"an unknown type in protobuf":        string(fakekube.ProtobufEvent("MOVED", fakekube.Protobuf([]byte(good)))),
-		"a protobuf frame without its magic": string(fakekube.ProtobufEvent("ADDED", []byte(good))),
-		"no uid in protobuf":                 string(fakekube.ProtobufEvent("ADDED", fakekube.Protobuf([]byte(`{"kind":"Pod","metadata":{"name":"x","resourceVersion":"999"}}`)))),
-		"an ERROR of nothing in protobuf":    string(fakekube.ProtobufEvent("ERROR", fakekube.Protobuf([]byte(`{"kind":"Status"}`)))),
-		"a bookmark of nothing in protobuf":  string(fakekube.ProtobufEvent("BOOKMARK", fakekube.Protobuf([]byte(`{"kind":"Pod","metadata":{}}`)))),
-		"an ERROR in protobuf":               string(fakekube.ProtobufEvent("ERROR", fakekube.Protobuf([]byte(`{"kind":"Status","status":"Failure","reason":"StorageReadError","code":500}`)))),
-	} {
-		t.Run(name, func(t *testing.T) {
-			header := map[string]string{}
-			if !strings.HasPrefix(strings.TrimLeft(body, "}"), "{") {
-				header["Content-Type"] = wire.Protobuf + ";stream=watch"
-			}
-			for times, lists := range map[int]int{1: 1, 2: 2} {
+	for _, row := range garbage() {
+		t.Run(row.name, func(t *testing.T) {
+			for garbled, lists := range map[int]int{1: 1, 2: 2} {
 				suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 					f.Inject(t, fakekube.Fault{
-						On:    fakekube.Requests{Verb: "watch", Resource: "pods"},
-						Times: times,
-						Do:    fakekube.Reply{Header: header, Body: body},
+						On:    watchOfPods,
+						Times: garbled,
+						Do:    fakekube.Reply{Header: row.header, Body: row.body},
 					})
-					r := reflectOn(t, f)
+					r := reflectPods(t, f)
 					testkit.Pass(time.Minute)
-					testkit.WantNumber(t, fmt.Sprintf("lists after garbage %d times", times),
-						len(f.Requests(suite.IsList("pods"))), lists)
+					testkit.WantNumber(t, fmt.Sprintf("lists after %d garbled watches", garbled),
+						len(podLists(f)), lists)
 					f.AddPods(1)
 					synctest.Wait()
-					r.equalTo(t, f)
+					r.wantInSync(t, f)
 				})
 			}
 		})
 	}
 }
 
+// garbageRow is a watch's answer that is not a sequence of valid events.
+type garbageRow struct {
+	name   string
+	header map[string]string
+	body   string
+}
+
+// protobufWatch is the header of a watch in protobuf.
+var protobufWatch = map[string]string{"Content-Type": wire.Protobuf + ";stream=watch"}
+
+func garbage() []garbageRow {
+	const (
+		pod = `{"kind":"Pod","apiVersion":"v1",` +
+			`"metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"999"}}`
+		podWithoutUID    = `{"kind":"Pod","metadata":{"name":"x","resourceVersion":"999"}}`
+		podWithoutFields = `{"kind":"Pod","metadata":{}}`
+		emptyStatus      = `{"kind":"Status"}`
+		failure          = `{"kind":"Status","status":"Failure","reason":"StorageReadError","code":500}`
+	)
+	inProtobuf := func(eventType, object string) string {
+		return string(fakekube.ProtobufEvent(eventType, fakekube.Protobuf([]byte(object))))
+	}
+	return []garbageRow{
+		{"no JSON", nil, "}{"},
+		{"half an object", nil, `{"type":"ADDED","object":{"metadata":{"name":"x"`},
+		{"an unknown type", nil, jsonEvent("MOVED", pod)},
+		{"no uid", nil, jsonEvent("ADDED", podWithoutUID)},
+		{"half a frame", nil, `{"type":"ADDED",`},
+		{"a frame not closed", nil, strings.TrimSuffix(jsonEvent("ADDED", pod), "}")},
+		{"no type", nil, `{"object":` + pod + `,"Type":"ADDED"}`},
+		{"an ERROR without a status", nil, jsonEvent("ERROR", `{}`)},
+		{"a bookmark without a version", nil, jsonEvent("BOOKMARK", `{"metadata":{}}`)},
+		{"an ERROR", nil, jsonEvent("ERROR", failure)},
+
+		{"half a length", protobufWatch, "\x00\x00"},
+		{"half a protobuf frame", protobufWatch, inProtobuf("ADDED", pod)[:60]},
+		{"a frame of 4 GB", protobufWatch, "\xff\xff\xff\xff"},
+		{"an empty frame", protobufWatch, "\x00\x00\x00\x00"},
+		{"an unknown type in protobuf", protobufWatch, inProtobuf("MOVED", pod)},
+		{"a protobuf frame without its magic", protobufWatch, string(fakekube.ProtobufEvent("ADDED", []byte(pod)))},
+		{"no uid in protobuf", protobufWatch, inProtobuf("ADDED", podWithoutUID)},
+		{"an ERROR without a status in protobuf", protobufWatch, inProtobuf("ERROR", emptyStatus)},
+		{"a bookmark without a version in protobuf", protobufWatch, inProtobuf("BOOKMARK", podWithoutFields)},
+		{"an ERROR in protobuf", protobufWatch, inProtobuf("ERROR", failure)},
+	}
+}
+
 func TestSilentWatchIsCutAndResumed(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.Script(t, "watch pods: hang after 1 byte")
-		r := reflectOn(t, f)
+		r := reflectPods(t, f)
 		f.AddPods(1)
 		testkit.Pass(kube.Silence - time.Second)
-		testkit.WantNumber(t, "watches before the time", len(f.Requests(fakekube.IsWatch("pods"))), 1)
+		testkit.WantNumber(t, "watches before the time limit", len(podWatches(f)), 1)
 		testkit.Pass(2 * time.Second)
-		testkit.WantNumber(t, "watches after it", len(f.Requests(fakekube.IsWatch("pods"))), 2)
-		r.equalTo(t, f)
-		testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 1)
+		testkit.WantNumber(t, "watches after the time limit", len(podWatches(f)), 2)
+		r.wantInSync(t, f)
+		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
 	})
-	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) { // a version from the future is answered with silence
+}
+
+// A server whose etcd was restored from an older snapshot sends nothing to a watch that starts at a later version.
+func TestWatchFromTheFutureLeadsToARelist(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.SetVersion(5000)
-		r := reflectOn(t, f)
-		f.SetVersion(300) // etcd was restored from an older snapshot
+		r := reflectPods(t, f)
+		f.SetVersion(300)
 		f.AddPods(1)
 		f.EndWatches(true)
 		testkit.Pass(3*kube.Silence + time.Minute)
-		r.equalTo(t, f)
-		testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 2)
+		r.wantInSync(t, f)
+		testkit.WantNumber(t, "lists", len(podLists(f)), 2)
 	})
 }
 
 func TestHalfOpenConnectionIsNoticed(t *testing.T) {
-	for name, limit := range map[string]time.Duration{"HTTP/2": 50 * time.Second, "HTTP/1.1": 155 * time.Second} {
-		for _, after := range []time.Duration{time.Second, 10 * time.Minute, 10*time.Minute + 59*time.Second} { // a bookmark is just gone, or due
-			t.Run(fmt.Sprint(name, " after ", after), func(t *testing.T) {
+	afterABookmark := 10 * time.Minute
+	beforeABookmark := 10*time.Minute + 59*time.Second
+	for _, protocol := range []struct {
+		name    string
+		start   func(testing.TB, *fakekube.Server, ...string) *suite.Process
+		isHTTP2 bool
+		limit   time.Duration // to notice the silence and to recover
+	}{
+		{"HTTP/2", podcount.StartOverTLS, true, 50 * time.Second},
+		{"HTTP/1.1", podcount.Start, false, 155 * time.Second},
+	} {
+		for _, age := range []time.Duration{time.Second, afterABookmark, beforeABookmark} {
+			t.Run(fmt.Sprint(protocol.name, " after ", age), func(t *testing.T) {
 				suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 					f.AddNode("cp", suite.ControlPlane)
-					var p *suite.Process
-					if name == "HTTP/2" {
-						p = podcount.StartOverTLS(t, f)
-					} else {
-						p = podcount.Start(t, f)
-					}
-					testkit.Pass(after)
-					lost := time.Now()
+					p := protocol.start(t, f)
+					testkit.Pass(age)
+					silentSince := time.Now()
 					p.Net.GoSilent()
 					f.AddPods(1)
-					testkit.Pass(limit)
+					testkit.Pass(protocol.limit)
 					suite.WantLabel(t, f, "cp", suite.TotalLabel, "1")
 					for _, resource := range []string{"pods", "nodes"} {
-						again := f.Requests(func(s fakekube.Request) bool {
-							return fakekube.IsWatch(resource)(s) && s.At.After(lost) &&
-								s.HTTP2 == (name == "HTTP/2")
+						newWatches := f.Requests(func(request fakekube.Request) bool {
+							return fakekube.IsWatch(resource)(request) &&
+								request.At.After(silentSince) &&
+								request.HTTP2 == protocol.isHTTP2
 						})
-						testkit.WantNumber(t, "watches of "+resource+" since then", len(again), 1)
-						testkit.WantNumber(t, "lists of "+resource, len(f.Requests(suite.IsList(resource))), 1)
+						testkit.WantNumber(t, "watches of "+resource+" since then", len(newWatches), 1)
+						lists := f.Requests(suite.IsList(resource))
+						testkit.WantNumber(t, "lists of "+resource, len(lists), 1)
 					}
 					f.SetLabel("cp", suite.TotalLabel, "7")
 					suite.WantPeace(t, f)
@@ -508,7 +579,8 @@ func TestHalfOpenConnectionIsNoticed(t *testing.T) {
 	}
 }
 
-// A server that sheds connections (--goaway-chance) lets what runs on them go on.
+// A server that runs with --goaway-chance closes some connections to new requests. Running requests, such as watches,
+// continue on them.
 func TestConnectionThatTakesNoMoreRequestsCostsNoRelist(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", suite.ControlPlane)
@@ -540,48 +612,48 @@ func TestConnectionThatTakesNoMoreRequestsCostsNoRelist(t *testing.T) {
 func TestIdleConnectionsThatAreCutCauseNoRelists(t *testing.T) {
 	for _, every := range []time.Duration{1500 * time.Millisecond, 45 * time.Second} {
 		suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-			r := reflectOn(t, f)
+			r := reflectPods(t, f)
 			for start := time.Now(); time.Since(start) < 10*time.Minute; {
 				testkit.Pass(every)
 				f.EndWatches(true)
 			}
-			testkit.WantNumber(t, fmt.Sprintf("lists with a cut every %v", every), len(f.Requests(suite.IsList("pods"))), 1)
+			testkit.WantNumber(t, fmt.Sprintf("lists with a cut every %v", every), len(podLists(f)), 1)
 			f.AddPods(1)
 			synctest.Wait()
-			r.equalTo(t, f)
+			r.wantInSync(t, f)
 		})
 	}
 }
 
 func TestHourlyRelistThatFailsDoesNotStopTheWatch(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		r := reflectOn(t, f)
+		r := reflectPods(t, f)
 		testkit.Pass(50 * time.Minute)
 		f.Script(t, `list pods, 3 times: reply 503 body "overloaded"`)
 		testkit.Pass(17 * time.Minute)
 		f.AddPods(3)
 		synctest.Wait()
-		r.equalTo(t, f)
-		if n := len(f.Requests(suite.IsList("pods"))); n < 2 || n > 4 {
+		r.wantInSync(t, f)
+		if n := len(podLists(f)); n < 2 || n > 4 {
 			t.Errorf("%d lists", n)
 		}
 		testkit.Pass(time.Hour)
-		r.equalTo(t, f)
+		r.wantInSync(t, f)
 	})
 }
 
 func TestHourlyRelistMendsALostEvent(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(3)
-		r := reflectOn(t, f)
+		r := reflectPods(t, f)
 		f.LoseEvents(2) // a pod's deletion is two changes
 		f.Remove("pods", suite.At("default", "web-1"))
 		testkit.Pass(50 * time.Minute)
 		testkit.WantNumber(t, "pods while the loss is not known", r.Len(), 3)
-		testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 1)
+		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
 		testkit.Pass(17 * time.Minute)
-		r.equalTo(t, f)
-		testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 2)
+		r.wantInSync(t, f)
+		testkit.WantNumber(t, "lists", len(podLists(f)), 2)
 	})
 }
 
@@ -593,7 +665,7 @@ func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
 				typ, name, uid, version, node)
 		}
 		f.Inject(t, fakekube.Fault{
-			On: fakekube.Requests{Verb: "watch", Resource: "pods"},
+			On: watchOfPods,
 			Do: fakekube.Reply{
 				Body: event("ADDED", "a", "u1", "1000", "n1") + event("MODIFIED", "a", "u1", "999", "old") +
 					event("ADDED", "a", "u1", "1000",
@@ -602,9 +674,9 @@ func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
 						"n1") + event("ADDED", "a", "u2", "1002", "n2") + event("ADDED", "a", "u3", "1003", "n3"),
 			},
 		})
-		r := reflectOn(t, f)
-		if want := []string{"+a", "-a", "+a", "-a", "+a"}; !slices.Equal(r.heard, want) {
-			t.Errorf("heard %q, want %q", r.heard, want)
+		r := reflectPods(t, f)
+		if want := []string{"+a", "-a", "+a", "-a", "+a"}; !slices.Equal(r.deltas, want) {
+			t.Errorf("got the deltas %q, want %q", r.deltas, want)
 		}
 		if p := r.Get(Key{"default", "a"}); p == nil || p.UID() != "u3" || r.byNode.Count("n3") != 1 ||
 			r.byNode.Count("n2") != 0 {
@@ -617,10 +689,10 @@ func TestListInPagesOnceWholeListsHaveFailed(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(pageLimit + 500)
 		f.Script(t, "list pods, 2 times: cut after 5000 bytes")
-		r := reflectOn(t, f)
+		r := reflectPods(t, f)
 		testkit.Pass(time.Minute)
-		r.equalTo(t, f)
-		lists := f.Requests(suite.IsList("pods"))
+		r.wantInSync(t, f)
+		lists := podLists(f)
 		testkit.WantNumber(t, "requests", len(lists), 4)
 		for i, want := range []string{"", "", "2000", "2000"} {
 			if got := lists[i].Query.Get("limit"); got != want {
@@ -636,20 +708,20 @@ func TestExpiredPageStartsTheListAgainOnce(t *testing.T) {
 		f.Script(t, "list pods, 2 times: cut after 5000 bytes")
 		second := func(s fakekube.Request) bool { return suite.IsList("pods")(s) && s.Query.Has("continue") }
 		f.Inject(t, suite.StatusFault(fakekube.Requests{If: second}, 1, 410, "Expired", nil))
-		r := reflectOn(t, f)
+		r := reflectPods(t, f)
 		testkit.Pass(time.Minute)
-		r.equalTo(t, f)
-		testkit.WantNumber(t, "requests", len(f.Requests(suite.IsList("pods"))), 6)
+		r.wantInSync(t, f)
+		testkit.WantNumber(t, "requests", len(podLists(f)), 6)
 	})
 }
 
 func TestOutageDoesNotLeadToPages(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.Script(t, `list pods, 4 times: reply 503 body "no endpoints available"`)
-		r := reflectOn(t, f)
+		r := reflectPods(t, f)
 		testkit.Pass(time.Minute)
-		r.equalTo(t, f)
-		for _, s := range f.Requests(suite.IsList("pods")) {
+		r.wantInSync(t, f)
+		for _, s := range podLists(f) {
 			if s.Query.Has("limit") {
 				t.Error("asked for a page")
 			}
@@ -660,7 +732,7 @@ func TestOutageDoesNotLeadToPages(t *testing.T) {
 func TestFailedListIsThrownAwayWhole(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(500)
-		r := reflectOn(t, f)
+		r := reflectPods(t, f)
 		for i := range 500 {
 			f.LoseEvents(2)
 			f.Remove("pods", suite.At("default", fmt.Sprintf("web-%d", i)))
@@ -670,14 +742,14 @@ func TestFailedListIsThrownAwayWhole(t *testing.T) {
 		f.Script(t, "list pods: cut after 5000 bytes")
 		f.Compact()
 		f.EndWatches(true)
-		for len(f.Requests(suite.IsList("pods"))) < 2 {
+		for len(podLists(f)) < 2 {
 			testkit.Pass(10 * time.Millisecond)
 		}
-		testkit.WantNumber(t, "changes heard of half a list", len(r.heard), 0)
+		testkit.WantNumber(t, "changes heard of half a list", len(r.deltas), 0)
 		testkit.WantNumber(t, "pods", r.Len(), 500)
 		testkit.Pass(time.Minute)
-		testkit.WantNumber(t, "changes heard of a whole one", len(r.heard), 1000)
-		r.equalTo(t, f)
+		testkit.WantNumber(t, "changes heard of a whole one", len(r.deltas), 1000)
+		r.wantInSync(t, f)
 	})
 }
 
@@ -685,14 +757,14 @@ func TestSlowListShowsThatItLives(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(1000)
 		f.Script(t, "list pods: hang after 5000 bytes")
-		r := reflectOn(t, f)
+		r := reflectPods(t, f)
 		testkit.Pass(kube.Silence + 10*time.Second)
-		r.equalTo(t, f)
+		r.wantInSync(t, f)
 		testkit.WantText(t, r.log.String(), "nothing was heard for 2m30s")
 	})
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.Inject(t, fakekube.Fault{
-			On: fakekube.Requests{Verb: "list", Resource: "pods"},
+			On: listOfPods,
 			Do: fakekube.Handle(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", wire.JSON)
 				io.WriteString(w, `{"metadata":{"resourceVersion":"5"},"items":[`)
@@ -706,7 +778,7 @@ func TestSlowListShowsThatItLives(t *testing.T) {
 				io.WriteString(w, `{"metadata":{"name":"last","uid":"u","resourceVersion":"4"}}]}`)
 			}),
 		})
-		r := reflectOn(t, f)
+		r := reflectPods(t, f)
 		testkit.Pass(slowList)
 		testkit.WantNumber(t, "lines at the start", strings.Count(r.log.String(), "still listing"), 0)
 		testkit.Pass(time.Second)
@@ -846,7 +918,7 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("cp", suite.ControlPlane, suite.TotalLabel+"=7")
 				f.AddPods(2)
-				c.fault.On = fakekube.Requests{Verb: "list", Resource: "pods"}
+				c.fault.On = listOfPods
 				f.Inject(t, c.fault)
 				p := podcount.Start(t, f)
 				suite.MeetFaults(t, f)
@@ -878,11 +950,11 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) { // slow is not endless
 		f.AddNode("cp", suite.ControlPlane)
 		f.Inject(t,
-			fakekube.Fault{On: fakekube.Requests{Verb: "list", Resource: "pods"}, Do: fakekube.Handle(trickle(9))})
+			fakekube.Fault{On: listOfPods, Do: fakekube.Handle(trickle(9))})
 		podcount.Start(t, f)
 		testkit.Pass(listTimeout - time.Minute)
 		suite.WantLabel(t, f, "cp", suite.TotalLabel, "1")
-		testkit.WantNumber(t, "lists", len(f.Requests(suite.IsList("pods"))), 1)
+		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
 	})
 }
 
@@ -1083,7 +1155,7 @@ func TestLabelsSurviveWhateverAWatchMeets(t *testing.T) {
 							}
 						}
 						f.Inject(t, fakekube.Fault{
-							On: fakekube.Requests{Verb: "watch", Resource: "pods"},
+							On: watchOfPods,
 							Do: fakekube.Reply{Header: header, Body: body},
 						})
 						f.EndWatches(false)
@@ -1118,7 +1190,7 @@ func liveADay(f *fakekube.Server, day int) {
 func TestKindWithoutAMetricCanBePatched(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPod("default", "p", "")
-		r := reflectOn(t, f)
+		r := reflectPods(t, f)
 		pod := r.Get(Key{"default", "p"})
 		patch := map[string]any{"metadata": map[string]any{"labels": map[string]any{"checked": "yes"}}}
 		now, err := r.Patch(t.Context(), pod, "", patch, func(*Pod) bool { return true })
