@@ -146,23 +146,21 @@ func TestWatchFollowsTheListAndAppliesEvents(t *testing.T) {
 		r.wantInSync(t, f)
 		f.AddPod("default", "new", "")
 		synctest.Wait()
-		f.AddPod("default", "new", "n1") // bound
+		f.AddPod("default", "new", "n1") // binds the pod to a node
 		f.Remove("pods", suite.At("default", "web-0"))
 		synctest.Wait()
 		r.wantInSync(t, f)
-		if want := []string{"+new", "~new", "-web-0"}; !slices.Equal(r.deltas, want) {
-			t.Errorf("got the deltas %q, want %q", r.deltas, want)
-		}
+		testkit.WantEqual(t, "deltas", r.deltas, []string{"+new", "~new", "-web-0"})
 		testkit.WantNumber(t, "count of n1", r.byNode.Count("n1"), 1)
-		q := podWatches(f)[0].Query
-		seconds, _ := strconv.Atoi(q.Get("timeoutSeconds"))
-		if q.Get("allowWatchBookmarks") != "true" || seconds < 300 || seconds >= 600 ||
-			q.Get("resourceVersion") == "" {
-			t.Errorf("watch asked for with %v", q)
+
+		watch := podWatches(f)[0].Query
+		seconds, _ := strconv.Atoi(watch.Get("timeoutSeconds"))
+		testkit.WantBetween(t, "timeoutSeconds of the watch", seconds, 300, 599)
+		testkit.WantEqual(t, "allowWatchBookmarks of the watch", watch.Get("allowWatchBookmarks"), "true")
+		if watch.Get("resourceVersion") == "" {
+			t.Errorf("the watch has no resourceVersion: %v", watch)
 		}
-		if q := podLists(f)[0].Query; len(q) != 0 {
-			t.Errorf("list asked for with %v", q)
-		}
+		testkit.WantNumber(t, "parameters of the list", len(podLists(f)[0].Query), 0)
 	})
 }
 
@@ -175,21 +173,21 @@ func TestEndedWatchIsResumedWithoutARelist(t *testing.T) {
 		testkit.Pass(10 * time.Second)
 		f.AddNode("another-kind-raises-the-version")
 		f.EndWatches(false)
-		synctest.Wait() // no time passes
-		if v := watchVersions(f); len(v) != 2 || v[1] != last {
-			t.Errorf("watches from %q, want the second from %s", v, last)
+		synctest.Wait() // the watch resumes before any time passes
+		versions := watchVersions(f)
+		if len(versions) != 2 || versions[1] != last {
+			t.Errorf("watches start at %q, want the second at %s", versions, last)
 		}
 		f.Remove("pods", suite.At("default", "a"))
-		testkit.Pass(11 * time.Minute) // past what any watch was asked for
+		testkit.Pass(11 * time.Minute) // longer than the timeout of any watch
 		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
 		watches := podWatches(f)
-		asked, _ := strconv.Atoi(watches[1].Query.Get("timeoutSeconds"))
 		if len(watches) < 3 {
-			t.Fatalf("watches from %q", watchVersions(f))
+			t.Fatalf("watches start at %q, want at least three", watchVersions(f))
 		}
-		if gap := watches[2].At.Sub(watches[1].At); gap != time.Duration(asked)*time.Second {
-			t.Errorf("resumed after %v; the watch was asked for for %d s", gap, asked)
-		}
+		timeout, _ := strconv.Atoi(watches[1].Query.Get("timeoutSeconds"))
+		lasted := watches[2].At.Sub(watches[1].At)
+		testkit.WantEqual(t, "time until the watch is resumed", lasted, time.Duration(timeout)*time.Second)
 		r.wantInSync(t, f)
 	})
 }
@@ -198,27 +196,27 @@ func TestBookmarkMovesTheResumePointAndNothingElse(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(1)
 		r := reflectPods(t, f)
-		f.AddNode("n") // the pods' watch hears of this version in a bookmark alone
-		now := strconv.Itoa(f.Latest())
+		f.AddNode("n") // only a bookmark sends this version to the watch of pods
+		latest := strconv.Itoa(f.Latest())
 		testkit.Pass(11 * time.Minute)
-		v := watchVersions(f)
-		if len(v) < 2 || v[1] != now {
-			t.Errorf("watches from %q, want the second from %s", v, now)
+		versions := watchVersions(f)
+		if len(versions) < 2 || versions[1] != latest {
+			t.Errorf("watches start at %q, want the second at %s", versions, latest)
 		}
 		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
-		testkit.WantNumber(t, "changes heard", len(r.deltas), 0)
+		testkit.WantNumber(t, "deltas", len(r.deltas), 0)
 		r.wantInSync(t, f)
 	})
 }
 
 func TestBrokenConnectionIsResumedWithoutARelist(t *testing.T) {
-	for _, only := range []string{wire.Protobuf, wire.JSON} {
+	for _, mediaType := range []string{wire.Protobuf, wire.JSON} {
 		suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-			f.OnlyMediaType = only
+			f.OnlyMediaType = mediaType
 			f.Script(t, "watch pods: cut after 100 bytes")
 			r := reflectPods(t, f)
 			testkit.Pass(2 * time.Second)
-			f.AddPod("default", "half-an-object", "") // breaks in the middle of it
+			f.AddPod("default", "half-an-object", "") // the connection breaks in the middle of this event
 			testkit.Pass(5 * time.Second)
 			r.wantInSync(t, f)
 			testkit.WantNumber(t, "lists", len(podLists(f)), 1)
@@ -276,10 +274,10 @@ func TestRelistHasABackoffOfItsOwn(t *testing.T) {
 		f.EndWatches(true)
 		testkit.Pass(5 * time.Minute)
 		f.AddPods(1)
-		f.Compact() // as a restarted server is
+		f.Compact() // like a restart of the server
 		r.net.Restore()
-		back := len(podWatches(f))
-		for len(podWatches(f)) == back {
+		before := len(podWatches(f))
+		for len(podWatches(f)) == before {
 			testkit.Pass(time.Second)
 		}
 		testkit.Pass(2 * initialBackoff)
@@ -292,9 +290,7 @@ func TestExpiredVersionIsNotRetriedInAHotLoop(t *testing.T) {
 		f.Inject(t, suite.StatusFault(watchOfPods, 20, 410, "Expired", nil))
 		reflectPods(t, f)
 		testkit.Pass(2 * time.Minute)
-		if n := len(podLists(f)); n < 4 || n > 12 {
-			t.Errorf("%d lists in two minutes of 410s", n)
-		}
+		testkit.WantBetween(t, "lists in two minutes of 410s", len(podLists(f)), 4, 12)
 		testkit.Pass(20 * time.Minute)
 	})
 }
@@ -390,17 +386,13 @@ func TestRefusedConnectionBacksOff(t *testing.T) {
 		f.EndWatches(true)
 		before := r.net.Dialed()
 		testkit.Pass(10 * time.Minute)
-		if n := r.net.Dialed() - before; n < 10 || n > 25 {
-			t.Errorf("%d dials in ten minutes", n)
-		}
-		if n := strings.Count(r.log.String(), "level=WARN"); n > 11 {
-			t.Errorf("%d warnings in ten minutes", n)
-		}
+		testkit.WantBetween(t, "dials in ten minutes", r.net.Dialed()-before, 10, 25)
+		testkit.WantBetween(t, "warnings in ten minutes", strings.Count(r.log.String(), "level=WARN"), 0, 11)
 		f.AddPods(1)
-		testkit.WantNumber(t, "watches, before its end", len(podWatches(f)), 1)
+		testkit.WantNumber(t, "watches during the outage", len(podWatches(f)), 1)
 		r.net.Restore()
 		testkit.Pass(time.Minute)
-		testkit.WantNumber(t, "watches", len(podWatches(f)), 2)
+		testkit.WantNumber(t, "watches after the outage", len(podWatches(f)), 2)
 		r.wantInSync(t, f)
 		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
 	})
@@ -425,14 +417,14 @@ func TestThreeShortWatchesInARowLeadToARelist(t *testing.T) {
 	}
 }
 
-func TestWatchThatBringsTheSameAgainAndAgainIsNoHotLoop(t *testing.T) {
+func TestWatchThatRepeatsAnEventIsNoHotLoop(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(1)
-		old, _ := json.Marshal(fakekube.Object{"type": "ADDED", "object": f.Get("pods", suite.At("default", "web-0"))})
+		known, _ := json.Marshal(podNamed(f, "web-0"))
 		f.Inject(t, fakekube.Fault{
 			On:    watchOfPods,
 			Times: 5,
-			Do:    fakekube.Reply{Body: string(old)},
+			Do:    fakekube.Reply{Body: jsonEvent("ADDED", string(known))},
 		})
 		reflectPods(t, f)
 		testkit.WantNumber(t, "watches at once", len(podWatches(f)), 1)
@@ -584,9 +576,9 @@ func TestHalfOpenConnectionIsNoticed(t *testing.T) {
 func TestConnectionThatTakesNoMoreRequestsCostsNoRelist(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", suite.ControlPlane)
-		discovery := func(s fakekube.Request) bool { return s.Path == "/apis/demo.mark8s.io/v1" }
+		isDiscovery := func(request fakekube.Request) bool { return request.Path == "/apis/demo.mark8s.io/v1" }
 		f.Inject(t, fakekube.Fault{
-			On:    fakekube.Requests{If: discovery},
+			On:    fakekube.Requests{If: isDiscovery},
 			Times: 10,
 			Do: fakekube.Reply{
 				Code:   404,
@@ -600,7 +592,7 @@ func TestConnectionThatTakesNoMoreRequestsCostsNoRelist(t *testing.T) {
 		liveADay(f, 2)
 		suite.WantPeace(t, f)
 		if n := p.Net.Dialed(); n < 10 {
-			t.Errorf("%d connections: they were not shed", n)
+			t.Errorf("only %d connections: the server did not shed them", n)
 		}
 		for _, resource := range []string{"pods", "nodes"} {
 			testkit.WantNumber(t, "lists of "+resource, len(f.Requests(suite.IsList(resource))), 1)
@@ -610,14 +602,15 @@ func TestConnectionThatTakesNoMoreRequestsCostsNoRelist(t *testing.T) {
 }
 
 func TestIdleConnectionsThatAreCutCauseNoRelists(t *testing.T) {
-	for _, every := range []time.Duration{1500 * time.Millisecond, 45 * time.Second} {
+	for _, interval := range []time.Duration{1500 * time.Millisecond, 45 * time.Second} {
 		suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 			r := reflectPods(t, f)
-			for start := time.Now(); time.Since(start) < 10*time.Minute; {
-				testkit.Pass(every)
+			start := time.Now()
+			for time.Since(start) < 10*time.Minute {
+				testkit.Pass(interval)
 				f.EndWatches(true)
 			}
-			testkit.WantNumber(t, fmt.Sprintf("lists with a cut every %v", every), len(podLists(f)), 1)
+			testkit.WantNumber(t, fmt.Sprintf("lists with a cut every %v", interval), len(podLists(f)), 1)
 			f.AddPods(1)
 			synctest.Wait()
 			r.wantInSync(t, f)
@@ -634,9 +627,7 @@ func TestHourlyRelistThatFailsDoesNotStopTheWatch(t *testing.T) {
 		f.AddPods(3)
 		synctest.Wait()
 		r.wantInSync(t, f)
-		if n := len(podLists(f)); n < 2 || n > 4 {
-			t.Errorf("%d lists", n)
-		}
+		testkit.WantBetween(t, "lists", len(podLists(f)), 2, 4)
 		testkit.Pass(time.Hour)
 		r.wantInSync(t, f)
 	})
@@ -649,7 +640,7 @@ func TestHourlyRelistMendsALostEvent(t *testing.T) {
 		f.LoseEvents(2) // a pod's deletion is two changes
 		f.Remove("pods", suite.At("default", "web-1"))
 		testkit.Pass(50 * time.Minute)
-		testkit.WantNumber(t, "pods while the loss is not known", r.Len(), 3)
+		testkit.WantNumber(t, "pods in the store before the relist", r.Len(), 3)
 		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
 		testkit.Pass(17 * time.Minute)
 		r.wantInSync(t, f)
@@ -658,30 +649,34 @@ func TestHourlyRelistMendsALostEvent(t *testing.T) {
 }
 
 func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
-	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		event := func(typ, name, uid, version, node string) string {
-			return fmt.Sprintf(
-				`{"type":%q,"object":{"metadata":{"namespace":"default","name":%q,"uid":%q,"resourceVersion":%q},"spec":{"nodeName":%q}}}`+"\n",
-				typ, name, uid, version, node)
-		}
-		f.Inject(t, fakekube.Fault{
-			On: watchOfPods,
-			Do: fakekube.Reply{
-				Body: event("ADDED", "a", "u1", "1000", "n1") + event("MODIFIED", "a", "u1", "999", "old") +
-					event("ADDED", "a", "u1", "1000",
-						"n1") + event("DELETED", "a", "u1", "998", "n1") + event("DELETED", "a", "u1", "1001", "n1") +
-					event("ADDED", "a", "u1", "1000",
-						"n1") + event("ADDED", "a", "u2", "1002", "n2") + event("ADDED", "a", "u3", "1003", "n3"),
-			},
+	event := func(eventType, uid, version, node string) string {
+		pod, _ := json.Marshal(fakekube.Object{
+			"metadata": fakekube.Object{"namespace": "default", "name": "a", "uid": uid, "resourceVersion": version},
+			"spec":     fakekube.Object{"nodeName": node},
 		})
+		return jsonEvent(eventType, string(pod))
+	}
+	events := []string{
+		event("ADDED", "u1", "1000", "n1"),
+		event("MODIFIED", "u1", "999", "old"),
+		event("ADDED", "u1", "1000", "n1"),
+		event("DELETED", "u1", "998", "n1"),
+		event("DELETED", "u1", "1001", "n1"),
+		event("ADDED", "u1", "1000", "n1"),
+		event("ADDED", "u2", "1002", "n2"),
+		event("ADDED", "u3", "1003", "n3"),
+	}
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Inject(t, fakekube.Fault{On: watchOfPods, Do: fakekube.Reply{Body: strings.Join(events, "\n")}})
 		r := reflectPods(t, f)
-		if want := []string{"+a", "-a", "+a", "-a", "+a"}; !slices.Equal(r.deltas, want) {
-			t.Errorf("got the deltas %q, want %q", r.deltas, want)
+		testkit.WantEqual(t, "deltas", r.deltas, []string{"+a", "-a", "+a", "-a", "+a"})
+		pod := r.Get(Key{"default", "a"})
+		if pod == nil {
+			t.Fatal("the store does not hold the pod")
 		}
-		if p := r.Get(Key{"default", "a"}); p == nil || p.UID() != "u3" || r.byNode.Count("n3") != 1 ||
-			r.byNode.Count("n2") != 0 {
-			t.Errorf("the store holds %+v", p)
-		}
+		testkit.WantEqual(t, "uid", pod.UID(), "u3")
+		testkit.WantNumber(t, "count of n2", r.byNode.Count("n2"), 0)
+		testkit.WantNumber(t, "count of n3", r.byNode.Count("n3"), 1)
 	})
 }
 
@@ -706,8 +701,10 @@ func TestExpiredPageStartsTheListAgainOnce(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(pageLimit + 500)
 		f.Script(t, "list pods, 2 times: cut after 5000 bytes")
-		second := func(s fakekube.Request) bool { return suite.IsList("pods")(s) && s.Query.Has("continue") }
-		f.Inject(t, suite.StatusFault(fakekube.Requests{If: second}, 1, 410, "Expired", nil))
+		isLaterPage := func(request fakekube.Request) bool {
+			return suite.IsList("pods")(request) && request.Query.Has("continue")
+		}
+		f.Inject(t, suite.StatusFault(fakekube.Requests{If: isLaterPage}, 1, 410, "Expired", nil))
 		r := reflectPods(t, f)
 		testkit.Pass(time.Minute)
 		r.wantInSync(t, f)
@@ -721,9 +718,9 @@ func TestOutageDoesNotLeadToPages(t *testing.T) {
 		r := reflectPods(t, f)
 		testkit.Pass(time.Minute)
 		r.wantInSync(t, f)
-		for _, s := range podLists(f) {
-			if s.Query.Has("limit") {
-				t.Error("asked for a page")
+		for _, list := range podLists(f) {
+			if list.Query.Has("limit") {
+				t.Errorf("%v asks for a page, want whole lists", list)
 			}
 		}
 	})
@@ -745,15 +742,15 @@ func TestFailedListIsThrownAwayWhole(t *testing.T) {
 		for len(podLists(f)) < 2 {
 			testkit.Pass(10 * time.Millisecond)
 		}
-		testkit.WantNumber(t, "changes heard of half a list", len(r.deltas), 0)
+		testkit.WantNumber(t, "deltas of half a list", len(r.deltas), 0)
 		testkit.WantNumber(t, "pods", r.Len(), 500)
 		testkit.Pass(time.Minute)
-		testkit.WantNumber(t, "changes heard of a whole one", len(r.deltas), 1000)
+		testkit.WantNumber(t, "deltas of a whole list", len(r.deltas), 1000)
 		r.wantInSync(t, f)
 	})
 }
 
-func TestSlowListShowsThatItLives(t *testing.T) {
+func TestSilentListIsCut(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(1000)
 		f.Script(t, "list pods: hang after 5000 bytes")
@@ -762,22 +759,23 @@ func TestSlowListShowsThatItLives(t *testing.T) {
 		r.wantInSync(t, f)
 		testkit.WantText(t, r.log.String(), "nothing was heard for 2m30s")
 	})
+}
+
+func TestSlowListLogsItsProgress(t *testing.T) {
+	pauseInTheMiddle := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", wire.JSON)
+		io.WriteString(w, `{"metadata":{"resourceVersion":"5"},"items":[`)
+		for i := range 1000 {
+			if i == 500 {
+				http.NewResponseController(w).Flush()
+				retry.Sleep(r.Context(), slowList+time.Millisecond)
+			}
+			fmt.Fprintf(w, `{"metadata":{"name":"p%d","uid":"u","resourceVersion":"4"}},`, i)
+		}
+		io.WriteString(w, `{"metadata":{"name":"last","uid":"u","resourceVersion":"4"}}]}`)
+	}
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.Inject(t, fakekube.Fault{
-			On: listOfPods,
-			Do: fakekube.Handle(func(w http.ResponseWriter, r *http.Request) {
-				w.Header().Set("Content-Type", wire.JSON)
-				io.WriteString(w, `{"metadata":{"resourceVersion":"5"},"items":[`)
-				for i := range 1000 {
-					if i == 500 {
-						http.NewResponseController(w).Flush()
-						retry.Sleep(r.Context(), slowList+time.Millisecond)
-					}
-					fmt.Fprintf(w, `{"metadata":{"name":"p%d","uid":"u","resourceVersion":"4"}},`, i)
-				}
-				io.WriteString(w, `{"metadata":{"name":"last","uid":"u","resourceVersion":"4"}}]}`)
-			}),
-		})
+		f.Inject(t, fakekube.Fault{On: listOfPods, Do: fakekube.Handle(pauseInTheMiddle)})
 		r := reflectPods(t, f)
 		testkit.Pass(slowList)
 		testkit.WantNumber(t, "lines at the start", strings.Count(r.log.String(), "still listing"), 0)
@@ -787,170 +785,230 @@ func TestSlowListShowsThatItLives(t *testing.T) {
 	})
 }
 
-func TestLabelsSurviveWhateverAListMeets(t *testing.T) {
-	text, html := map[string]string{
-		"Content-Type": "text/plain",
-		"Retry-After":  "7",
-	}, map[string]string{
-		"Content-Type": "text/html",
-	}
-	tooLarge := fakekube.Object{
-		"causes": []any{
-			fakekube.Object{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"},
-		},
-		"retryAfterSeconds": 1,
-	}
-	status := func(code int, reason string, details any, header ...string) fakekube.Fault {
-		return suite.StatusFault(fakekube.Requests{}, 0, code, reason, details, header...)
-	}
-	list := func(item string) fakekube.Fault {
-		return fakekube.Fault{
-			Do: fakekube.Reply{
-				Body: `{"metadata":{"resourceVersion":"100"},"items":[{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"99"}},` + item,
+// listFault is something that goes wrong with a list.
+type listFault struct {
+	name string
+	do   fakekube.Effect
+}
+
+// listFaults returns the faults of TestLabelsSurviveWhateverAListMeets.
+func listFaults() []listFault {
+	const (
+		meta     = `{"resourceVersion":"100"}`
+		firstPod = `{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"99"}}`
+
+		podWithoutUID     = `{"metadata":{"name":"b","namespace":"n","resourceVersion":"98"}}`
+		podWithoutName    = `{"metadata":{"namespace":"n","uid":"v","resourceVersion":"98"}}`
+		podWithoutVersion = `{"metadata":{"name":"b","namespace":"n","uid":"v"}}`
+	)
+	var (
+		html     = map[string]string{"Content-Type": "text/html"}
+		protobuf = map[string]string{"Content-Type": wire.Protobuf}
+		tooMany  = map[string]string{"Content-Type": "text/plain", "Retry-After": "7"}
+		tooLarge = fakekube.Object{
+			"causes": []any{
+				fakekube.Object{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"},
 			},
+			"retryAfterSeconds": 1,
 		}
+		retryAfter3 = fakekube.Object{"retryAfterSeconds": 3}
+	)
+	status := func(code int, reason string, details any, header ...string) fakekube.Effect {
+		return suite.StatusFault(fakekube.Requests{}, 0, code, reason, details, header...).Do
 	}
-	for name, ft := range map[string]fakekube.Fault{
-		"410":                               status(410, "Expired", nil),
-		"500":                               status(500, "InternalError", nil),
-		"503":                               status(503, "ServiceUnavailable", nil),
-		"504, as the version is too large":  status(504, "Timeout", tooLarge, "Retry-After", "1"),
-		"429":                               status(429, "TooManyRequests", nil),
-		"429 with Retry-After":              status(429, "TooManyRequests", fakekube.Object{"retryAfterSeconds": 3}, "Retry-After", "3"),
-		"429 in plain text":                 {Do: fakekube.Reply{Code: 429, Body: "Too many requests, please try again later.", Header: text}},
-		"a reset":                           {Do: fakekube.DropRequest{}},
-		"cut in the middle":                 {Do: fakekube.Cut{After: 300}},
-		"ended cleanly in the middle":       list(""),
-		"no answer":                         {Do: fakekube.Stall{}},
-		"stalled in the middle":             {Do: fakekube.Hang{After: 300}},
-		"garbage":                           list(`}{`),
-		"garbage, as protobuf":              {Do: fakekube.Reply{Body: "k8s\x00garbage", Header: map[string]string{"Content-Type": wire.Protobuf}}},
-		"a wrong content type":              {Do: fakekube.Reply{Code: 200, Body: `{"metadata":{"resourceVersion":"100"},"items":[]}`, Header: html}},
-		"a page of some proxy":              {Do: fakekube.Reply{Code: 502, Body: "<html>", Header: html}},
-		"nothing":                           {Do: fakekube.Reply{Body: "\n"}},
-		"no items":                          {Do: fakekube.Reply{Body: `{"metadata":{"resourceVersion":"100"}}`}},
-		"no version":                        {Do: fakekube.Reply{Body: `{"metadata":{},"items":[]}`}},
-		"an item without uid":               list(`{"metadata":{"name":"b","namespace":"n","resourceVersion":"98"}}]}`),
-		"an item without name":              list(`{"metadata":{"namespace":"n","uid":"v","resourceVersion":"98"}}]}`),
-		"an item without version":           list(`{"metadata":{"name":"b","namespace":"n","uid":"v"}}]}`),
-		"an item that is none":              list(`null]}`),
-		"an item without uid, in protobuf":  {Do: fakekube.Reply{Body: string(fakekube.Protobuf([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"metadata":{"name":"b","resourceVersion":"98"}}]}`))), Header: map[string]string{"Content-Type": wire.Protobuf}}},
-		"an item without name, in protobuf": {Do: fakekube.Reply{Body: string(fakekube.Protobuf([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"metadata":{"uid":"b","resourceVersion":"98"}}]}`))), Header: map[string]string{"Content-Type": wire.Protobuf}}},
-	} {
-		for _, resource := range []string{"pods", "nodes"} {
-			t.Run(name+"/"+resource, func(t *testing.T) {
-				suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-					f.AddNode("cp", suite.ControlPlane, suite.TotalLabel+"=7")
-					f.AddNode("w1", suite.TotalLabel+"=7")
-					f.AddNode("w2")
-					liveADay(f, 1)
-					ft.On = fakekube.Requests{Verb: "list", Resource: resource}
-					ft.Times = 4
-					f.Inject(t, ft)
-					p := podcount.Start(t, f, "-node-label", suite.OwnPodsLabel)
-					suite.MeetFaults(t, f)
-					testkit.Pass(kube.Silence)
-					suite.WantPeace(t, f, "-node-label", suite.OwnPodsLabel)
-					good := f.Requests(suite.IsList(resource))[ft.Times].At
-					testkit.WantNumber(
-						t,
-						"writes before a whole list was asked for",
-						len(f.Requests(
-							func(s fakekube.Request) bool { return fakekube.IsWrite(s) && s.At.Before(good) })),
-						0,
-					)
-					for day := 2; day < 4; day++ { // and once more where it is a relist that meets them
-						f.Inject(t, ft)
-						f.LoseEvents(1000)
-						liveADay(f, day)
-						f.LoseEvents(0)
-						f.Compact()
-						f.EndWatches(true)
-						suite.MeetFaults(t, f)
-						testkit.Pass(kube.Silence)
-						suite.WantPeace(t, f, "-node-label", suite.OwnPodsLabel)
+	body := func(text string) fakekube.Effect { return fakekube.Reply{Body: text} }
+	// withSecond returns a list whose second item is this text.
+	withSecond := func(text string) fakekube.Effect {
+		return body(`{"metadata":` + meta + `,"items":[` + firstPod + `,` + text)
+	}
+	inProtobuf := func(item string) fakekube.Effect {
+		list := `{"kind":"PodList","metadata":` + meta + `,"items":[` + item + `]}`
+		return fakekube.Reply{Header: protobuf, Body: string(fakekube.Protobuf([]byte(list)))}
+	}
+	return []listFault{
+		{"410", status(410, "Expired", nil)},
+		{"500", status(500, "InternalError", nil)},
+		{"503", status(503, "ServiceUnavailable", nil)},
+		{"504, because the version is too large", status(504, "Timeout", tooLarge, "Retry-After", "1")},
+		{"429", status(429, "TooManyRequests", nil)},
+		{"429 with Retry-After", status(429, "TooManyRequests", retryAfter3, "Retry-After", "3")},
+		{"429 in plain text", fakekube.Reply{Code: 429, Header: tooMany, Body: "Too many requests, try again later."}},
+
+		{"a reset", fakekube.DropRequest{}},
+		{"cut in the middle", fakekube.Cut{After: 300}},
+		{"ended cleanly in the middle", withSecond("")},
+		{"no answer", fakekube.Stall{}},
+		{"stalled in the middle", fakekube.Hang{After: 300}},
+
+		{"garbage", withSecond(`}{`)},
+		{"garbage, as protobuf", fakekube.Reply{Header: protobuf, Body: "k8s\x00garbage"}},
+		{"a wrong content type", fakekube.Reply{Code: 200, Header: html, Body: `{"metadata":` + meta + `,"items":[]}`}},
+		{"a page of some proxy", fakekube.Reply{Code: 502, Header: html, Body: "<html>"}},
+		{"nothing", body("\n")},
+		{"no items", body(`{"metadata":` + meta + `}`)},
+		{"no version", body(`{"metadata":{},"items":[]}`)},
+
+		{"an item without uid", withSecond(podWithoutUID + `]}`)},
+		{"an item without name", withSecond(podWithoutName + `]}`)},
+		{"an item without version", withSecond(podWithoutVersion + `]}`)},
+		{"an item that is null", withSecond(`null]}`)},
+		{"an item without uid, in protobuf", inProtobuf(`{"metadata":{"name":"b","resourceVersion":"98"}}`)},
+		{"an item without name, in protobuf", inProtobuf(`{"metadata":{"uid":"b","resourceVersion":"98"}}`)},
+	}
+}
+
+func TestLabelsSurviveWhateverAListMeets(t *testing.T) {
+	for _, row := range listFaults() {
+		t.Run(row.name, func(t *testing.T) {
+			for _, resource := range []string{"pods", "nodes"} {
+				t.Run(resource, func(t *testing.T) {
+					fault := fakekube.Fault{
+						On:    fakekube.Requests{Verb: "list", Resource: resource},
+						Times: 4,
+						Do:    row.do,
 					}
-					for line := range strings.Lines(p.Log.String()) {
-						if strings.Contains(line, "cannot list") {
-							testkit.WantText(t, line, `err="list `+resource+": ")
-						}
-					}
+					suite.Simulate(t, func(t *testing.T, f *fakekube.Server) { disturbLists(t, f, fault) })
 				})
-			})
+			}
+		})
+	}
+}
+
+// disturbLists injects the fault into the first lists after podcount's start, and later into relists. The labels must
+// be right after each of them.
+func disturbLists(t *testing.T, f *fakekube.Server, fault fakekube.Fault) {
+	f.AddNode("cp", suite.ControlPlane, suite.TotalLabel+"=7")
+	f.AddNode("w1", suite.TotalLabel+"=7")
+	f.AddNode("w2")
+	liveADay(f, 1)
+	f.Inject(t, fault)
+	p := podcount.Start(t, f, "-node-label", suite.OwnPodsLabel)
+	suite.MeetFaults(t, f)
+	testkit.Pass(kube.Silence)
+	suite.WantPeace(t, f, "-node-label", suite.OwnPodsLabel)
+
+	resource := fault.On.Resource
+	firstGoodList := f.Requests(suite.IsList(resource))[fault.Times]
+	tooEarly := f.Requests(func(request fakekube.Request) bool {
+		return fakekube.IsWrite(request) && request.At.Before(firstGoodList.At)
+	})
+	testkit.WantNumber(t, "writes before the first good list", len(tooEarly), 0)
+
+	for day := 2; day < 4; day++ {
+		f.Inject(t, fault)
+		f.LoseEvents(1000)
+		liveADay(f, day)
+		f.LoseEvents(0)
+		f.Compact()
+		f.EndWatches(true)
+		suite.MeetFaults(t, f)
+		testkit.Pass(kube.Silence)
+		suite.WantPeace(t, f, "-node-label", suite.OwnPodsLabel)
+	}
+	for line := range strings.Lines(p.Log.String()) {
+		if strings.Contains(line, "cannot list") {
+			testkit.WantText(t, line, `err="list `+resource+": ")
 		}
 	}
 }
 
-func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
-	const begin, item, end = `{"metadata":{"resourceVersion":"5"},"items":[`, `{"metadata":{"name":"a","uid":"u","resourceVersion":"4"}}`, `]}`
-	trickle := func(items int) http.HandlerFunc { // a minute each, which is not silence
-		return func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", wire.JSON)
-			io.WriteString(w, begin+item)
-			for range items - 1 {
-				http.NewResponseController(w).Flush()
-				if retry.Sleep(r.Context(), time.Minute) != nil {
-					return
-				}
-				io.WriteString(w, ","+item)
+// trickle returns a handler that lists a number of pods and sends one a minute, so the connection is never silent.
+func trickle(pods int) http.HandlerFunc {
+	const pod = `{"metadata":{"name":"a","uid":"u","resourceVersion":"4"}}`
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", wire.JSON)
+		io.WriteString(w, `{"metadata":{"resourceVersion":"5"},"items":[`+pod)
+		for range pods - 1 {
+			http.NewResponseController(w).Flush()
+			if retry.Sleep(r.Context(), time.Minute) != nil {
+				return
 			}
-			io.WriteString(w, end)
+			io.WriteString(w, ","+pod)
 		}
+		io.WriteString(w, "]}")
 	}
+}
+
+// emptyPages returns a handler whose lists have no items, but always one more page.
+func emptyPages() http.HandlerFunc {
 	page := 0
-	for name, c := range map[string]struct {
+	return func(w http.ResponseWriter, r *http.Request) {
+		page++
+		w.Header().Set("Content-Type", wire.JSON)
+		fmt.Fprintf(w, `{"metadata":{"resourceVersion":"5","continue":"page-%d"},"items":[]}`, page)
+	}
+}
+
+func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
+	const pageDelay = 700 * time.Millisecond
+	for _, row := range []struct {
+		name  string
 		fault fakekube.Fault
-		want  string
+		bound string
 	}{
-		"an object a minute": {fakekube.Fault{Do: fakekube.Handle(trickle(1000))}, listTimeout.String()},
-		"pages of nothing": {fakekube.Fault{Times: int(listTimeout/(700*time.Millisecond)) + 1, Delay: 700 * time.Millisecond, Do: fakekube.Handle(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", wire.JSON)
-			page++
-			fmt.Fprintf(w, `{"metadata":{"resourceVersion":"5","continue":"page-%d"},"items":[]}`, page)
-		})}, listTimeout.String()},
-		"pages of nothing at full speed": {fakekube.Fault{Times: listLimit/pageLimit + 1, Do: fakekube.Handle(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", wire.JSON)
-			page++
-			fmt.Fprintf(w, `{"metadata":{"resourceVersion":"5","continue":"page-%d"},"items":[]}`, page)
-		})}, "after 1001 pages"},
+		{
+			"a pod a minute",
+			fakekube.Fault{Do: fakekube.Handle(trickle(1000))},
+			listTimeout.String(),
+		},
+		{
+			"slow empty pages",
+			fakekube.Fault{
+				Times: int(listTimeout/pageDelay) + 1,
+				Delay: pageDelay,
+				Do:    fakekube.Handle(emptyPages()),
+			},
+			listTimeout.String(),
+		},
+		{
+			"fast empty pages",
+			fakekube.Fault{Times: listLimit/pageLimit + 1, Do: fakekube.Handle(emptyPages())},
+			"after 1001 pages",
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(row.name, func(t *testing.T) {
 			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("cp", suite.ControlPlane, suite.TotalLabel+"=7")
 				f.AddPods(2)
-				c.fault.On = listOfPods
-				f.Inject(t, c.fault)
+				row.fault.On = listOfPods
+				f.Inject(t, row.fault)
 				p := podcount.Start(t, f)
 				suite.MeetFaults(t, f)
-				for start := time.Now(); !strings.Contains(p.Log.String(), "cannot list") && time.Since(start) <= listTimeout; {
+				start := time.Now()
+				for !strings.Contains(p.Log.String(), "cannot list") && time.Since(start) <= listTimeout {
 					testkit.Pass(time.Second)
 				}
-				testkit.WantText(t, p.Log.String(), `err="list pods: `)
-				testkit.WantText(t, p.Log.String(), c.want)
+				testkit.WantText(t, p.Log.String(), `err="list pods: `, row.bound)
 				suite.WantPeace(t, f)
 			})
 		})
 	}
-	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) { // of two million objects, the last few
-		base, _ := url.Parse("http://127.0.0.1:1")
-		client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential},
-			f.ServeIn(t).Dial, quietLog(), metrics.NewRegistry())
+}
+
+func TestListOfTooManyObjectsIsAnError(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		client := newAnonymousClient(f.ServeIn(t).Dial, quietLog())
 		defer client.Close()
 		r := newPodCache(client, quietLog(), *podKind())
-		r.kind.API, r.kind.Resource = "/api/v1", "pods"
-		tooMany := "list pods: the list has more than 2000000 objects: if they are pods, restrict it with -namespace"
-		for pods, want := range []string{"<nil>", "<nil>", "<nil>", tooMany} {
+		for pods := range 4 {
 			listing := r.BeginList()
 			listing.count = listLimit - 2
 			_, err := r.readPages(t.Context(), listing)
-			testkit.WantText(t, fmt.Sprint(err), want)
+			want := ""
+			if pods > 2 {
+				want = "list pods: the list has more than 2000000 objects: if they are pods, " +
+					"restrict it with -namespace"
+			}
+			testkit.WantError(t, fmt.Sprintf("list of %d pods more", pods), err, want)
 			f.AddPod("default", fmt.Sprint("p", pods), "")
 		}
 	})
-	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) { // slow is not endless
+}
+
+func TestSlowListSucceedsWithinItsTimeLimit(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", suite.ControlPlane)
-		f.Inject(t,
-			fakekube.Fault{On: listOfPods, Do: fakekube.Handle(trickle(9))})
+		f.Inject(t, fakekube.Fault{On: listOfPods, Do: fakekube.Handle(trickle(9))})
 		podcount.Start(t, f)
 		testkit.Pass(listTimeout - time.Minute)
 		suite.WantLabel(t, f, "cp", suite.TotalLabel, "1")
@@ -958,133 +1016,166 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 	})
 }
 
+// watchCase is something that a watch meets. The labels must be right afterwards.
+//
+// Before it, there are the nodes cp, w1 and w2, the pod a on w1, and the pod b on w2.
+type watchCase struct {
+	name string
+	args []string // more flags for podcount
+
+	fault     fakekube.Fault // for the first watches of pods and of nodes, unless Do is nil
+	bookmarks time.Duration  // the time between two bookmarks, or 0 for the default
+
+	// act changes the cluster, and returns the frames that the next watch of pods consists of. If it returns none,
+	// no watch is replaced. Without it, a day passes.
+	act func(f *fakekube.Server) []watchFrame
+
+	recovery time.Duration // how long the labels may be wrong, beyond the usual time
+}
+
+// watchFrame is an event for a watch.
+type watchFrame struct {
+	eventType string
+	object    fakekube.Object
+}
+
 func TestLabelsSurviveWhateverAWatchMeets(t *testing.T) {
-	type frame struct {
-		event string
-		obj   fakekube.Object
+	for _, c := range slices.Concat(failingWatches(), interruptedWatches(), unexpectedEvents(), lostEvents()) {
+		t.Run(c.name, func(t *testing.T) {
+			for _, format := range []string{"protobuf", "json"} {
+				t.Run(format, func(t *testing.T) {
+					suite.Simulate(t, func(t *testing.T, f *fakekube.Server) { c.run(t, f, format) })
+				})
+			}
+		})
 	}
-	const a, b = "a", "b" // pods on w1 and w2
-	pod := func(f *fakekube.Server, name string) fakekube.Object {
-		return f.Get("pods", suite.At("default", name))
-	}
-	of := func(o fakekube.Object, field, value string) fakekube.Object { // o, changed
-		o = fakekube.Clone(o)
-		if fakekube.MetaOf(o)[field] = value; field == "nodeName" {
-			o["spec"].(fakekube.Object)[field] = value
+}
+
+func (c *watchCase) run(t *testing.T, f *fakekube.Server, format string) {
+	f.Bookmarks = cmp.Or(c.bookmarks, f.Bookmarks)
+	f.AddNode("cp", suite.ControlPlane)
+	f.AddNode("w1")
+	f.AddNode("w2")
+	f.AddPod("default", "a", "w1")
+	f.AddPod("default", "b", "w2")
+	if c.fault.Do != nil {
+		for _, resource := range []string{"pods", "nodes"} {
+			fault := c.fault
+			fault.On = fakekube.Requests{Verb: "watch", Resource: resource}
+			f.Inject(t, fault)
 		}
-		return o
 	}
-	version := func(v string) fakekube.Object {
-		return fakekube.Object{"metadata": fakekube.Object{"resourceVersion": v}}
+	args := append([]string{"-node-label", suite.OwnPodsLabel, "-wire", format}, c.args...)
+	podcount.Start(t, f, args...)
+	synctest.Wait()
+
+	var frames []watchFrame
+	if c.act == nil {
+		liveADay(f, 1)
+	} else {
+		frames = c.act(f)
 	}
-	errorFrame := func(code int, reason string) fakekube.Fault {
-		body, _ := json.Marshal(
-			fakekube.Object{"type": "ERROR", "object": fakekube.Status(code, reason, "as scripted", nil)})
-		return fakekube.Fault{Times: 4, Do: fakekube.Reply{Body: string(body)}}
+	if len(frames) > 0 {
+		f.Inject(t, fakekube.Fault{On: watchOfPods, Do: replyWithFrames(frames, format)})
+		f.EndWatches(false)
 	}
+	suite.MeetFaults(t, f)
+	testkit.Pass(c.recovery)
+	suite.WantPeace(t, f, args...)
+
+	liveADay(f, 9)
+	suite.WantPeace(t, f, args...)
+}
+
+// replyWithFrames returns a watch that sends these frames and ends. The format is "json" or "protobuf".
+func replyWithFrames(frames []watchFrame, format string) fakekube.Reply {
+	var body []byte
+	for _, frame := range frames {
+		object, _ := json.Marshal(frame.object)
+		if format == "json" {
+			body = append(body, jsonEvent(frame.eventType, string(object))+"\n"...)
+		} else {
+			body = append(body, fakekube.ProtobufEvent(frame.eventType, fakekube.Protobuf(object))...)
+		}
+	}
+	if format == "json" {
+		return fakekube.Reply{Body: string(body)}
+	}
+	return fakekube.Reply{Header: protobufWatch, Body: string(body)}
+}
+
+// failingWatches are watches that the server refuses, breaks or fills with errors.
+func failingWatches() []watchCase {
 	status := func(code int, reason string, header ...string) fakekube.Fault {
 		return suite.StatusFault(fakekube.Requests{}, 4, code, reason, nil, header...)
 	}
-	type row struct {
-		args  string
-		fault fakekube.Fault                   // meets the first watches, of pods and of nodes
-		life  func(f *fakekube.Server) []frame // what happens then, and what the next watch says of it, if anything
-		wait  time.Duration                    // beyond the bound
-
-		bookmarks time.Duration // if not one a minute
+	reply := func(reply fakekube.Reply) fakekube.Fault { return fakekube.Fault{Times: 4, Do: reply} }
+	errorEvent := func(code int, reason string) fakekube.Fault {
+		status, _ := json.Marshal(fakekube.Status(code, reason, "as scripted", nil))
+		return reply(fakekube.Reply{Body: jsonEvent("ERROR", string(status))})
 	}
-	for name, c := range map[string]row{
-		"ends cleanly":            {fault: fakekube.Fault{Times: 5, Do: fakekube.Reply{Body: "\n"}}},
-		"reset":                   {fault: fakekube.Fault{Times: 4, Do: fakekube.DropRequest{}}},
-		"reset in an object":      {fault: fakekube.Fault{Do: fakekube.Cut{After: 40}}},
-		"429":                     {fault: status(429, "TooManyRequests")},
-		"429 with Retry-After":    {fault: status(429, "TooManyRequests", "Retry-After", "9")},
-		"429 in plain text":       {fault: fakekube.Fault{Times: 4, Do: fakekube.Reply{Code: 429, Header: map[string]string{"Content-Type": "text/plain", "Retry-After": "9"}, Body: "Too many"}}},
-		"500":                     {fault: status(500, "InternalError")},
-		"503":                     {fault: status(503, "ServiceUnavailable")},
-		"504":                     {fault: status(504, "Timeout")},
-		"410":                     {fault: status(410, "Expired")},
-		"400":                     {fault: status(400, "BadRequest")},
-		"403":                     {fault: status(403, "Forbidden")},
-		"404":                     {fault: status(404, "NotFound")},
-		"a page of some proxy":    {fault: fakekube.Fault{Times: 4, Do: fakekube.Reply{Header: map[string]string{"Content-Type": "text/html"}, Body: "<html>"}}},
-		"garbage":                 {fault: fakekube.Fault{Times: 4, Do: fakekube.Reply{Body: "}{"}}},
-		"half an object":          {fault: fakekube.Fault{Times: 4, Do: fakekube.Reply{Body: `{"type":"ADDED","object":{"metadata":{"name":"x"`}}},
-		"no answer":               {fault: fakekube.Fault{Times: 2, Do: fakekube.Stall{}}, wait: kube.Silence},
-		"silence":                 {fault: fakekube.Fault{Times: 2, Do: fakekube.Hang{After: 1}}, wait: kube.Silence},
-		"silence in an object":    {fault: fakekube.Fault{Do: fakekube.Hang{After: 40}}, wait: kube.Silence},
-		"ERROR Expired":           {fault: errorFrame(410, "Expired")},
-		"ERROR Expired, no code":  {fault: errorFrame(0, "Expired")},
-		"ERROR Gone":              {fault: errorFrame(410, "Gone")},
-		"ERROR TooManyRequests":   {fault: errorFrame(429, "TooManyRequests")},
-		"ERROR InternalError":     {fault: errorFrame(500, "InternalError")},
-		"ERROR, unknown":          {fault: errorFrame(0, "SomethingNew")},
-		"ERROR, of nothing":       {fault: fakekube.Fault{Times: 4, Do: fakekube.Reply{Body: `{"type":"ERROR","object":{}}`}}},
-		"a history that is gone":  {life: func(f *fakekube.Server) []frame { liveADay(f, 2); f.Compact(); f.EndWatches(true); return nil }},
-		"bookmarks for two hours": {life: func(f *fakekube.Server) []frame { testkit.Pass(2 * time.Hour); f.EndWatches(true); return nil }},
-		"never a bookmark":        {bookmarks: 1000 * time.Hour, life: func(f *fakekube.Server) []frame { testkit.Pass(2 * time.Hour); return nil }},
-		"an outage": {life: func(f *fakekube.Server) []frame {
+	tooMany := map[string]string{"Content-Type": "text/plain", "Retry-After": "9"}
+	html := map[string]string{"Content-Type": "text/html"}
+	const halfAnObject = `{"type":"ADDED","object":{"metadata":{"name":"x"`
+	return []watchCase{
+		{name: "ends cleanly", fault: fakekube.Fault{Times: 5, Do: fakekube.Reply{Body: "\n"}}},
+		{name: "reset", fault: fakekube.Fault{Times: 4, Do: fakekube.DropRequest{}}},
+		{name: "reset in an object", fault: fakekube.Fault{Do: fakekube.Cut{After: 40}}},
+		{name: "no answer", fault: fakekube.Fault{Times: 2, Do: fakekube.Stall{}}, recovery: kube.Silence},
+		{name: "silence", fault: fakekube.Fault{Times: 2, Do: fakekube.Hang{After: 1}}, recovery: kube.Silence},
+		{name: "silence in an object", fault: fakekube.Fault{Do: fakekube.Hang{After: 40}}, recovery: kube.Silence},
+
+		{name: "400", fault: status(400, "BadRequest")},
+		{name: "403", fault: status(403, "Forbidden")},
+		{name: "404", fault: status(404, "NotFound")},
+		{name: "410", fault: status(410, "Expired")},
+		{name: "429", fault: status(429, "TooManyRequests")},
+		{name: "429 with Retry-After", fault: status(429, "TooManyRequests", "Retry-After", "9")},
+		{name: "429 in plain text", fault: reply(fakekube.Reply{Code: 429, Header: tooMany, Body: "Too many"})},
+		{name: "500", fault: status(500, "InternalError")},
+		{name: "503", fault: status(503, "ServiceUnavailable")},
+		{name: "504", fault: status(504, "Timeout")},
+
+		{name: "a page of some proxy", fault: reply(fakekube.Reply{Header: html, Body: "<html>"})},
+		{name: "garbage", fault: reply(fakekube.Reply{Body: "}{"})},
+		{name: "half an object", fault: reply(fakekube.Reply{Body: halfAnObject})},
+
+		{name: "ERROR Expired", fault: errorEvent(410, "Expired")},
+		{name: "ERROR Expired, no code", fault: errorEvent(0, "Expired")},
+		{name: "ERROR Gone", fault: errorEvent(410, "Gone")},
+		{name: "ERROR TooManyRequests", fault: errorEvent(429, "TooManyRequests")},
+		{name: "ERROR InternalError", fault: errorEvent(500, "InternalError")},
+		{name: "ERROR, unknown", fault: errorEvent(0, "SomethingNew")},
+		{name: "ERROR without a status", fault: reply(fakekube.Reply{Body: jsonEvent("ERROR", `{}`)})},
+	}
+}
+
+// interruptedWatches are watches that end while the cluster changes, and watches that run for long.
+func interruptedWatches() []watchCase {
+	return []watchCase{
+		{name: "a history that is gone", act: func(f *fakekube.Server) []watchFrame {
+			liveADay(f, 2)
+			f.Compact()
+			f.EndWatches(true)
+			return nil
+		}},
+		{name: "bookmarks for two hours", act: func(f *fakekube.Server) []watchFrame {
+			testkit.Pass(2 * time.Hour)
+			f.EndWatches(true)
+			return nil
+		}},
+		{name: "never a bookmark", bookmarks: 1000 * time.Hour, act: func(f *fakekube.Server) []watchFrame {
+			testkit.Pass(2 * time.Hour)
+			return nil
+		}},
+		{name: "an outage", act: func(f *fakekube.Server) []watchFrame {
 			f.CutOff("127.0.0.1:1", true)
 			liveADay(f, 1)
 			testkit.Pass(10 * time.Minute)
 			f.CutOff("127.0.0.1:1", false)
 			return nil
 		}},
-		"an ADDED twice": {life: func(f *fakekube.Server) []frame {
-			f.LoseEvents(1)
-			x := f.AddPod("default", "x", "w1")
-			return []frame{{"ADDED", x}, {"ADDED", x}}
-		}},
-		"an ADDED of what is known": {life: func(f *fakekube.Server) []frame { return []frame{{"ADDED", pod(f, a)}, {"ADDED", pod(f, b)}} }},
-		"a MODIFIED of what is not known": {life: func(f *fakekube.Server) []frame {
-			f.LoseEvents(1)
-			return []frame{{"MODIFIED", f.AddPod("default", "x", "w1")}}
-		}},
-		"a DELETED twice": {life: func(f *fakekube.Server) []frame {
-			f.LoseEvents(2)
-			gone := f.Remove("pods", suite.At("default", a))
-			gone = of(gone, "resourceVersion", strconv.Itoa(f.Latest()))
-			return []frame{{"DELETED", gone}, {"DELETED", gone}}
-		}},
-		"the same name with a new uid on another node, told by an ADDED alone": {life: func(f *fakekube.Server) []frame {
-			f.LoseEvents(3)
-			f.Remove("pods", suite.At("default", a))
-			return []frame{{"ADDED", f.AddPod("default", a, "w2")}}
-		}},
-		"the same name with a new uid on another node, told by a MODIFIED alone": {life: func(f *fakekube.Server) []frame {
-			f.LoseEvents(3)
-			f.Remove("pods", suite.At("default", a))
-			return []frame{{"MODIFIED", f.AddPod("default", a, "w2")}}
-		}},
-		"DELETED from a label selector": {args: "-pod-selector app=web", life: func(f *fakekube.Server) []frame {
-			other := fakekube.Clone(pod(f, a))
-			fakekube.MetaOf(other)["labels"] = fakekube.Object{"app": "other"}
-			f.Put("pods", other)
-			other = fakekube.Clone(pod(f, b))
-			other["spec"].(fakekube.Object)["nodeName"] = "w1" // moved and gone at once: what comes is the old content
-			fakekube.MetaOf(other)["labels"] = fakekube.Object{"app": "other"}
-			f.Put("pods", other)
-			testkit.Pass(time.Second)
-			fakekube.MetaOf(other)["labels"] = fakekube.Object{"app": "web"} // and back
-			f.Put("pods", other)
-			return nil
-		}},
-		"DELETED from a field selector": {args: "-field-selector status.phase=Running", life: func(f *fakekube.Server) []frame {
-			done := fakekube.Clone(pod(f, a))
-			done["status"] = fakekube.Object{"phase": "Succeeded"}
-			f.Put("pods", done)
-			return nil
-		}},
-		"events of an older version": {life: func(f *fakekube.Server) []frame {
-			old := of(of(pod(f, a), "resourceVersion", "150"), "nodeName", "w2")
-			return []frame{{"MODIFIED", old}, {"DELETED", old}, {"ADDED", of(of(old, "name", "ghost"), "uid", "g")}}
-		}},
-		"a bookmark of an older version": {life: func(f *fakekube.Server) []frame { return []frame{{"BOOKMARK", version("150")}} }},
-		"a bookmark from the future":     {life: func(f *fakekube.Server) []frame { return []frame{{"BOOKMARK", version("99999")}} }, wait: 3 * kube.Silence},
-		"an event from the future": {wait: 3 * kube.Silence, life: func(f *fakekube.Server) []frame {
-			return []frame{{"MODIFIED", of(of(pod(f, a), "resourceVersion", "99999"), "nodeName", "w2")}, {"DELETED", of(pod(f, b), "resourceVersion", "9999999999999999999")}}
-		}},
-		"a server that was set back": {wait: 3 * kube.Silence, life: func(f *fakekube.Server) []frame {
+		{name: "a server that was set back", recovery: 3 * kube.Silence, act: func(f *fakekube.Server) []watchFrame {
 			turnBack := f.Checkpoint()
 			f.SetVersion(f.Latest() + 5000)
 			liveADay(f, 2)
@@ -1093,98 +1184,156 @@ func TestLabelsSurviveWhateverAWatchMeets(t *testing.T) {
 			f.EndWatches(true)
 			return nil
 		}},
-		"an unknown type": {life: func(f *fakekube.Server) []frame { return []frame{{"MOVED", pod(f, a)}} }},
-		"an event of an object without uid": {life: func(f *fakekube.Server) []frame {
-			return []frame{{"DELETED", of(of(pod(f, a), "resourceVersion", "99999"), "uid", "")}}
-		}},
-		"an event of an object without name": {life: func(f *fakekube.Server) []frame {
-			return []frame{{"DELETED", of(of(pod(f, a), "resourceVersion", "99999"), "name", "")}}
-		}},
-		"a DELETED lost": {wait: 66 * time.Minute, life: func(f *fakekube.Server) []frame {
-			f.LoseEvents(2)
-			f.Remove("pods", suite.At("default", a))
-			return nil
-		}},
-		"an ADDED lost": {wait: 66 * time.Minute, life: func(f *fakekube.Server) []frame {
+	}
+}
+
+// unexpectedEvents are watches whose events come twice, are of the wrong type or about a wrong version, or are large.
+func unexpectedEvents() []watchCase {
+	return []watchCase{
+		{name: "an ADDED twice", act: func(f *fakekube.Server) []watchFrame {
 			f.LoseEvents(1)
-			f.AddPod("default", "x", "w1")
-			return nil
+			x := f.AddPod("default", "x", "w1")
+			return []watchFrame{{"ADDED", x}, {"ADDED", x}}
 		}},
-		"a frame of 3 MB": {life: func(f *fakekube.Server) []frame {
-			big := func(name string) fakekube.Object {
-				return fakekube.Object{"namespace": "default", "name": name, "labels": fakekube.Object{"app": "web"}, "annotations": fakekube.Object{"big": strings.Repeat("x", 3<<20)}}
+		{name: "an ADDED of known pods", act: func(f *fakekube.Server) []watchFrame {
+			return []watchFrame{{"ADDED", podNamed(f, "a")}, {"ADDED", podNamed(f, "b")}}
+		}},
+		{name: "a MODIFIED of an unknown pod", act: func(f *fakekube.Server) []watchFrame {
+			f.LoseEvents(1)
+			return []watchFrame{{"MODIFIED", f.AddPod("default", "x", "w1")}}
+		}},
+		{name: "a DELETED twice", act: func(f *fakekube.Server) []watchFrame {
+			f.LoseEvents(2)
+			removed := f.Remove("pods", suite.At("default", "a"))
+			removed = withMeta(removed, "resourceVersion", strconv.Itoa(f.Latest()))
+			return []watchFrame{{"DELETED", removed}, {"DELETED", removed}}
+		}},
+		{name: "a recreated pod on another node, without a DELETED, as an ADDED", act: recreateAs("ADDED")},
+		{name: "a recreated pod on another node, without a DELETED, as a MODIFIED", act: recreateAs("MODIFIED")},
+		{
+			name: "DELETED from a label selector",
+			args: []string{"-pod-selector", "app=web"},
+			act:  leaveTheLabelSelector,
+		},
+		{
+			name: "DELETED from a field selector",
+			args: []string{"-field-selector", "status.phase=Running"},
+			act: func(f *fakekube.Server) []watchFrame {
+				pod := fakekube.Clone(podNamed(f, "a"))
+				pod["status"] = fakekube.Object{"phase": "Succeeded"}
+				f.Put("pods", pod)
+				return nil
+			},
+		},
+		{name: "events of an older version", act: func(f *fakekube.Server) []watchFrame {
+			old := onNode(withMeta(podNamed(f, "a"), "resourceVersion", "150"), "w2")
+			unknown := withMeta(withMeta(old, "name", "ghost"), "uid", "g")
+			return []watchFrame{{"MODIFIED", old}, {"DELETED", old}, {"ADDED", unknown}}
+		}},
+		{name: "a bookmark of an older version", act: func(f *fakekube.Server) []watchFrame {
+			return []watchFrame{bookmarkAt("150")}
+		}},
+		{
+			name:     "a bookmark from the future",
+			act:      func(f *fakekube.Server) []watchFrame { return []watchFrame{bookmarkAt("99999")} },
+			recovery: 3 * kube.Silence,
+		},
+		{name: "an event from the future", recovery: 3 * kube.Silence, act: func(f *fakekube.Server) []watchFrame {
+			moved := onNode(withMeta(podNamed(f, "a"), "resourceVersion", "99999"), "w2")
+			removed := withMeta(podNamed(f, "b"), "resourceVersion", "9999999999999999999")
+			return []watchFrame{{"MODIFIED", moved}, {"DELETED", removed}}
+		}},
+		{name: "an unknown type", act: func(f *fakekube.Server) []watchFrame {
+			return []watchFrame{{"MOVED", podNamed(f, "a")}}
+		}},
+		{name: "an event of an object without uid", act: func(f *fakekube.Server) []watchFrame {
+			pod := withMeta(podNamed(f, "a"), "resourceVersion", "99999")
+			return []watchFrame{{"DELETED", withMeta(pod, "uid", "")}}
+		}},
+		{name: "an event of an object without name", act: func(f *fakekube.Server) []watchFrame {
+			pod := withMeta(podNamed(f, "a"), "resourceVersion", "99999")
+			return []watchFrame{{"DELETED", withMeta(pod, "name", "")}}
+		}},
+		{name: "a frame of 3 MB", act: func(f *fakekube.Server) []watchFrame {
+			for _, name := range []string{"x", "y"} {
+				f.Put("pods", fakekube.PodOn(fakekube.Object{
+					"namespace":   "default",
+					"name":        name,
+					"labels":      fakekube.Object{"app": "web"},
+					"annotations": fakekube.Object{"big": strings.Repeat("x", 3<<20)},
+				}, "w1"))
 			}
-			f.Put("pods", fakekube.PodOn(big("x"), "w1"))
-			f.Put("pods", fakekube.PodOn(big("y"), "w1"))
 			testkit.Pass(time.Second)
 			f.Remove("pods", suite.At("default", "x"))
 			return nil
 		}},
-	} {
-		for _, form := range []string{"protobuf", "json"} {
-			t.Run(name+"/"+form, func(t *testing.T) {
-				suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-					args := append(strings.Fields(c.args), "-node-label", suite.OwnPodsLabel, "-wire", form)
-					f.Bookmarks = cmp.Or(c.bookmarks, f.Bookmarks)
-					f.AddNode("cp", suite.ControlPlane)
-					f.AddNode("w1")
-					f.AddNode("w2")
-					f.AddPod("default", a, "w1")
-					f.AddPod("default", b, "w2")
-					for _, resource := range []string{"pods", "nodes"} {
-						if ft := c.fault; ft.Do != nil {
-							ft.On = fakekube.Requests{Verb: "watch", Resource: resource}
-							f.Inject(t, ft)
-						}
-					}
-					podcount.Start(t, f, args...)
-					synctest.Wait()
-					life := c.life
-					if life == nil {
-						life = func(*fakekube.Server) []frame { liveADay(f, 1); return nil }
-					}
-					if frames := life(f); frames != nil {
-						body, header := "", map[string]string{}
-						for _, fr := range frames {
-							data, _ := json.Marshal(fr.obj)
-							if form == "json" {
-								body += fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", fr.event, data)
-							} else {
-								body += string(fakekube.ProtobufEvent(fr.event, fakekube.Protobuf(data)))
-								header["Content-Type"] = wire.Protobuf + ";stream=watch"
-							}
-						}
-						f.Inject(t, fakekube.Fault{
-							On: watchOfPods,
-							Do: fakekube.Reply{Header: header, Body: body},
-						})
-						f.EndWatches(false)
-					}
-					suite.MeetFaults(t, f)
-					testkit.Pass(c.wait)
-					suite.WantPeace(t, f, args...)
-					liveADay(f, 9) // all goes on
-					suite.WantPeace(t, f, args...)
-				})
-			})
-		}
 	}
 }
 
-// liveADay is a day in the life of a small cluster: pods come, are bound, go and come back under their name; nodes, too.
-func liveADay(f *fakekube.Server, day int) {
-	f.AddPod("default", fmt.Sprint("new-", day), "w1")
-	f.AddPod("default", fmt.Sprint("unbound-", day), "")
-	f.AddPod("default", fmt.Sprint("unbound-", day-1), "w1") // bound now, if it was there
-	f.Remove("pods", suite.At("default", "comes-back"))
-	f.AddPod("default", "comes-back", fmt.Sprint("w", 1+day%2))
-	f.Remove("pods", suite.At("default", fmt.Sprint("new-", day-1)))
-	f.Put("pods",
-		fakekube.Object{"metadata": fakekube.Object{"namespace": "default", "name": "of-nothing-but-metadata"}})
-	f.AddNode(fmt.Sprint("w", day), suite.ControlPlane)
-	f.Remove("nodes", fakekube.Key{Name: "cp"})
-	f.AddNode("cp", suite.ControlPlane, suite.TotalLabel+"=7")
-	f.SetLabel("w1", suite.ControlPlane, []any{"", nil}[day%2])
+// lostEvents are watches that miss an event. Only the hourly relist can correct that.
+func lostEvents() []watchCase {
+	const untilRelist = 66 * time.Minute
+	return []watchCase{
+		{name: "a DELETED lost", recovery: untilRelist, act: func(f *fakekube.Server) []watchFrame {
+			f.LoseEvents(2) // a pod's deletion is two changes
+			f.Remove("pods", suite.At("default", "a"))
+			return nil
+		}},
+		{name: "an ADDED lost", recovery: untilRelist, act: func(f *fakekube.Server) []watchFrame {
+			f.LoseEvents(1)
+			f.AddPod("default", "x", "w1")
+			return nil
+		}},
+	}
+}
+
+// recreateAs removes the pod a from w1 and recreates it on w2. The watch gets one event of this type about the new pod.
+func recreateAs(eventType string) func(f *fakekube.Server) []watchFrame {
+	return func(f *fakekube.Server) []watchFrame {
+		f.LoseEvents(3)
+		f.Remove("pods", suite.At("default", "a"))
+		return []watchFrame{{eventType, f.AddPod("default", "a", "w2")}}
+	}
+}
+
+// leaveTheLabelSelector changes the label app of both pods, so a watch with the selector app=web gets DELETED events.
+// In the same change, b moves to w1, but its event shows the old node. In the end, b matches the selector again.
+func leaveTheLabelSelector(f *fakekube.Server) []watchFrame {
+	a := fakekube.Clone(podNamed(f, "a"))
+	fakekube.MetaOf(a)["labels"] = fakekube.Object{"app": "other"}
+	f.Put("pods", a)
+
+	b := onNode(podNamed(f, "b"), "w1")
+	fakekube.MetaOf(b)["labels"] = fakekube.Object{"app": "other"}
+	f.Put("pods", b)
+	testkit.Pass(time.Second)
+	fakekube.MetaOf(b)["labels"] = fakekube.Object{"app": "web"}
+	f.Put("pods", b)
+	return nil
+}
+
+// podNamed returns a pod of the namespace default.
+func podNamed(f *fakekube.Server, name string) fakekube.Object {
+	return f.Get("pods", suite.At("default", name))
+}
+
+// withMeta returns a copy of an object with another value in a field of its metadata.
+func withMeta(object fakekube.Object, field, value string) fakekube.Object {
+	object = fakekube.Clone(object)
+	fakekube.MetaOf(object)[field] = value
+	return object
+}
+
+// onNode returns a copy of a pod that runs on another node.
+func onNode(pod fakekube.Object, node string) fakekube.Object {
+	pod = fakekube.Clone(pod)
+	pod["spec"].(fakekube.Object)["nodeName"] = node
+	return pod
+}
+
+// bookmarkAt returns a bookmark of a version.
+func bookmarkAt(version string) watchFrame {
+	return watchFrame{"BOOKMARK", fakekube.Object{"metadata": fakekube.Object{"resourceVersion": version}}}
 }
 
 func TestKindWithoutAMetricCanBePatched(t *testing.T) {
@@ -1193,10 +1342,27 @@ func TestKindWithoutAMetricCanBePatched(t *testing.T) {
 		r := reflectPods(t, f)
 		pod := r.Get(Key{"default", "p"})
 		patch := map[string]any{"metadata": map[string]any{"labels": map[string]any{"checked": "yes"}}}
-		now, err := r.Patch(t.Context(), pod, "", patch, func(*Pod) bool { return true })
-		if err != nil || now == nil {
-			t.Errorf("the patch returned %v and the error %v", now, err)
+		patched, err := r.Patch(t.Context(), pod, "", patch, func(*Pod) bool { return true })
+		if err != nil || patched == nil {
+			t.Errorf("Patch returned the pod %v and the error %v, want a pod and no error", patched, err)
 		}
 		testkit.WantEqual(t, "writes", len(suite.WritesTo(f)), 1)
 	})
+}
+
+// liveADay makes the changes of a day in a small cluster: pods and nodes are added, bound, removed and recreated.
+func liveADay(f *fakekube.Server, day int) {
+	f.AddPod("default", fmt.Sprint("new-", day), "w1")
+	f.AddPod("default", fmt.Sprint("unbound-", day), "")
+	f.AddPod("default", fmt.Sprint("unbound-", day-1), "w1") // binds the pod of the day before
+	f.Remove("pods", suite.At("default", "comes-back"))
+	f.AddPod("default", "comes-back", fmt.Sprint("w", 1+day%2))
+	f.Remove("pods", suite.At("default", fmt.Sprint("new-", day-1)))
+	f.Put("pods", fakekube.Object{
+		"metadata": fakekube.Object{"namespace": "default", "name": "of-nothing-but-metadata"},
+	})
+	f.AddNode(fmt.Sprint("w", day), suite.ControlPlane)
+	f.Remove("nodes", fakekube.Key{Name: "cp"})
+	f.AddNode("cp", suite.ControlPlane, suite.TotalLabel+"=7")
+	f.SetLabel("w1", suite.ControlPlane, []any{"", nil}[day%2])
 }
