@@ -12,13 +12,14 @@ import (
 	"podcount/internal/testkit"
 )
 
-// A renewal may wait for a credential, or in a dial that ignores its context. That must not prolong the term.
+// A renewal may hang although its context has ended, in a dial or while it waits for a credential. That must not
+// prolong the term.
 func TestTermEndsThoughARenewalHangs(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		start := time.Now()
 		slow := func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
 			if time.Since(start) > 0 {
-				<-time.After(time.Minute) // whatever becomes of the context
+				<-time.After(time.Minute) // The end of the context does not end this wait.
 			}
 			return &kubeconfig.Credential{}, nil
 		}
@@ -43,7 +44,7 @@ func TestTermEndsThoughARenewalHangs(t *testing.T) {
 }
 
 // A process that was frozen may continue with a write before its timers fire.
-func TestMayWriteAsksTheClock(t *testing.T) {
+func TestMayWriteChecksTheClock(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := startLeader(t, f, "a")
 		r.mu.Lock()
@@ -57,7 +58,7 @@ func TestMayWriteAsksTheClock(t *testing.T) {
 	})
 }
 
-func TestLateRenewalBeginsNoTermAgain(t *testing.T) {
+func TestLateRenewalDoesNotRestartTheTerm(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := startLeader(t, f, "a")
 		r.loseTerm(errHeld)
@@ -68,18 +69,19 @@ func TestLateRenewalBeginsNoTermAgain(t *testing.T) {
 	})
 }
 
-// Another replica may start to count when the server has the lease, long before its holder gets the answer.
+// Another replica may start to count the lease's duration when the server has the lease, long before the holder gets
+// the answer.
 func TestTermBeginsBeforeTheLeaseIsSent(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := startLeader(t, f, "a")
 		isPut := func(r fakekube.Request) bool { return r.Method == "PUT" }
 		before := len(leaseRequests(f, isPut))
 		slow := f.Script(t, "update leases, always: delay 4s")[0]
-		testkit.Pass(3 * time.Second) // one retry period, and a second more
+		testkit.Pass(3 * time.Second) // one retry period and one second
 		renewals := leaseRequests(f, isPut)[before:]
 		testkit.WantNumber(t, "renewals", len(renewals), 1)
 		sent := renewals[0].At
-		testkit.Pass(time.Until(sent) + 4500*time.Millisecond) // the answer has arrived
+		testkit.Pass(time.Until(sent) + 4500*time.Millisecond) // The answer has arrived by then.
 		slow.Lift()
 		f.Script(t, "* leases, always: stall")
 

@@ -17,7 +17,7 @@ import (
 
 var leaseKey = fakekube.Key{Namespace: "kube-system", Name: "podcount"}
 
-// simulate runs a test in virtual time, with a fake of its own.
+// simulate runs a test in virtual time, with its own fake API server.
 func simulate(t *testing.T, test func(t *testing.T, f *fakekube.Server)) {
 	synctest.Test(t, func(t *testing.T) { test(t, fakekube.New()) })
 }
@@ -29,8 +29,8 @@ func noCredential(context.Context, *kubeconfig.Credential) (*kubeconfig.Credenti
 	return &kubeconfig.Credential{}, nil
 }
 
-// newElection returns an election for a replica on a host of this name. Its requests go to http://HOST:1, so that tests
-// can tell the replicas apart. Its client is closed when the test ends.
+// newElection returns a replica on a host of this name, which does not take part in the election yet. Its requests go
+// to http://HOST:1, so that tests can tell the replicas apart. Its client is closed when the test ends.
 func newElection(t *testing.T, f *fakekube.Server, host string) *replica {
 	return newElectionWith(t, f, host, noCredential)
 }
@@ -60,7 +60,7 @@ func newElectionWith(t *testing.T, f *fakekube.Server, host string, credential c
 	return r
 }
 
-// replica is an election with what it reports.
+// replica is an Election with its log, and with channels for its calls of won and OnLost.
 type replica struct {
 	*Election
 	log  *testkit.Buffer
@@ -69,7 +69,7 @@ type replica struct {
 	stop func()        // asks the replica to stop, and waits until it has stopped
 }
 
-// startReplica runs an election until the test ends.
+// startReplica runs a replica until the test ends.
 func startReplica(t *testing.T, f *fakekube.Server, host string) *replica {
 	return startReplicaWith(t, f, host, noCredential)
 }
@@ -95,7 +95,7 @@ func startReplicaWith(t *testing.T, f *fakekube.Server, host string, credential 
 	return r
 }
 
-// startLeader runs an election until the test ends, and returns when the replica has been elected.
+// startLeader runs a replica until the test ends, and returns once it is elected.
 func startLeader(t *testing.T, f *fakekube.Server, host string) *replica {
 	r := startReplica(t, f, host)
 	<-r.won
@@ -112,7 +112,7 @@ func (r *replica) wantLeading(t *testing.T, when string, want bool) {
 	}
 }
 
-// wantLost fails the test unless OnLost was called with this reason.
+// wantLost fails the test unless OnLost was called with an error that contains reason.
 func (r *replica) wantLost(t *testing.T, reason string) {
 	t.Helper()
 	select {
@@ -144,7 +144,7 @@ func storeLease(f *fakekube.Server, spec string) {
 	f.PutJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":`+spec+`}`)
 }
 
-// storeHeldLease stores the Lease as a holder does that has just renewed it, by a clock of its own.
+// storeHeldLease stores the Lease as if its holder had just renewed it. clock is the time by the holder's clock.
 func storeHeldLease(f *fakekube.Server, holder string, seconds int, clock time.Time) {
 	at := clock.UTC().Format(microTime)
 	storeLease(f, fmt.Sprintf(

@@ -64,7 +64,7 @@ func (e *Election) claim(current lease, now time.Time) (leaseSpec, error) {
 		return next, nil
 	}
 	next.AcquireTime = next.RenewTime
-	// The first holder is no transition. At its maximum, the counter stays as it is.
+	// The first holder of a new lease does not count as a transition. The counter stops at the largest int32.
 	if !current.isMissing && next.LeaseTransitions < math.MaxInt32 {
 		next.LeaseTransitions++
 	}
@@ -146,8 +146,8 @@ func (e *Election) readLease(ctx context.Context) error {
 	return nil
 }
 
-// writeLease writes the lease. A PUT without resourceVersion creates it if it is missing. RBAC can limit the right to
-// do so to this one name. The right to create by a POST could not be limited.
+// writeLease writes the lease by a PUT, which without a resourceVersion creates a missing lease. RBAC can limit a PUT
+// to this one name, while a POST would need the right to create leases of any name.
 func (e *Election) writeLease(ctx context.Context, spec leaseSpec) error {
 	e.fromOwnWrite = false
 	e.mayHold = true // The server may carry out the write even if the answer is lost.

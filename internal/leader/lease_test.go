@@ -28,7 +28,7 @@ func TestLeaseIsWrittenAsByClientGo(t *testing.T) {
 			t.Errorf("acquireTime is %s, want six fractional digits", acquired)
 		}
 
-		// Somebody labels the lease. That is a conflict, and only a reason to look again.
+		// Somebody labels the lease. The next renewal meets a conflict, and must only read the lease again.
 		f.Put("leases", fakekube.Object{
 			"metadata": fakekube.Object{
 				"namespace": leaseKey.Namespace,
@@ -50,7 +50,7 @@ func TestLeaseIsWrittenAsByClientGo(t *testing.T) {
 		for _, request := range leaseRequests(f, func(fakekube.Request) bool { return true }) {
 			methods = append(methods, request.Method)
 		}
-		// created; refused with a conflict, read, renewed; and renewed every 2 s
+		// The lease is created. Then a renewal is refused with a conflict, and tried again. More renewals follow.
 		testkit.WantEqual(t, "the requests", strings.Join(methods, " "), "GET PUT PUT GET PUT PUT PUT PUT")
 
 		f.Remove("leases", leaseKey)
@@ -62,7 +62,7 @@ func TestLeaseIsWrittenAsByClientGo(t *testing.T) {
 	})
 }
 
-// The times in a lease come from its holder's clock, which may be wrong, so that only our own clock counts.
+// The times in a lease come from its holder's clock, which may be wrong. So only this replica's clock may count.
 func TestHeldLeaseIsTakenAfterItsDuration(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -91,7 +91,7 @@ func TestHeldLeaseIsTakenAfterItsDuration(t *testing.T) {
 				r.wantLeading(t, "20 s after the last renewal, less a moment", false)
 				testkit.WantEqual(t, "the holder", storedHolder(f), "other")
 
-				// The replica may have seen the last renewal 4.4 s late, at its next look.
+				// The replica may have read the last renewal up to 4.4 s after it.
 				testkit.Pass(time.Until(died.Add(25 * time.Second)))
 				r.wantLeading(t, "25 s after the last renewal", true)
 				taken := storedLease(f)
@@ -123,7 +123,7 @@ func touchLeaseUntil(f *fakekube.Server, end time.Time) {
 	}
 }
 
-// These are leases that other programs, or people, have left behind. client-go takes each after the same time.
+// Other programs or people may have written such leases. client-go takes each of them after the same time.
 func TestOddLeasesAreTakenAsByClientGo(t *testing.T) {
 	const atFirstLook = time.Second
 	const atSecondLook = 5 * time.Second
@@ -180,7 +180,7 @@ func TestReleasedLeaseIsTakenAtOnce(t *testing.T) {
 		first.wantLeading(t, "after its end", false)
 		testkit.WantEqual(t, "the holder", storedHolder(f), "")
 		testkit.WantEqual(t, "leaseDurationSeconds", storedLease(f)["leaseDurationSeconds"], 1.0)
-		testkit.Pass(5 * time.Second) // at most two retry periods and a little
+		testkit.Pass(5 * time.Second) // The standby waits at most 2.2 retry periods.
 		second.wantLeading(t, "5 s after the release", true)
 		testkit.WantNumber(t, "calls of OnLost", len(first.lost)+len(second.lost), 0)
 	})
@@ -214,7 +214,7 @@ func TestLostRaceForTheLease(t *testing.T) {
 			Met:   func(fakekube.Request) { met <- struct{}{} },
 		})
 		a := startReplica(t, f, "a")
-		<-met // a has seen that there is no lease, and creates one
+		<-met // Replica a has found no lease, and creates one.
 		b := startReplica(t, f, "b")
 		testkit.Pass(3 * time.Second)
 		testkit.WantText(t, a.log.String(), "standing by")
@@ -230,7 +230,7 @@ func TestLostRaceForTheLease(t *testing.T) {
 	})
 }
 
-// A request whose answer was lost may have had its effect.
+// The server may have carried out a request although its answer was lost.
 func TestLeaseIsReleasedThoughItsAnswerWasLost(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		met := make(chan struct{}, 1)
@@ -289,7 +289,7 @@ func TestReleaseIsGivenUpAtItsLimit(t *testing.T) {
 	})
 }
 
-func TestMissingRightIsLoggedOnceAndMayBeGranted(t *testing.T) {
+func TestMissingRightIsLoggedOnceUntilGranted(t *testing.T) {
 	for _, verb := range []string{"get", "update"} {
 		t.Run(verb, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fakekube.Server) {
