@@ -38,12 +38,11 @@ import (
 	"podcount/internal/wire"
 )
 
-// podLabels are the labels that pods have, in the ways that differ in memory. A crowd makes numbers of ###### and
-// @@@@@.
+// podLabels are sets of labels that take different amounts of memory. suite.Crowd replaces ###### and @@@@@ by numbers.
 var podLabels = []struct {
-	name   string
-	labels fakekube.Object
-	most   float64 // bytes a pod
+	name      string
+	labels    fakekube.Object
+	mostBytes float64 // for each pod
 }{
 	{"no labels", fakekube.Object{"pod-template-hash": "5d4f8c7b9"}, 200},
 	{"a label that 400 pods share", fakekube.Object{"app": "web-@@@@@"}, 200},
@@ -55,84 +54,100 @@ var podLabels = []struct {
 	}, 560},
 }
 
-// countingManager has the controller count set up: so pods keep the labels by which they belong to Counts, and an
-// index.
+// countingManager returns a manager with the controller count. Its pods keep the labels that Counts select by, and are
+// indexed by them.
 func countingManager(t testing.TB) *manager {
 	m := idleManager(t, &options.Options{Wire: "protobuf"})
 	setUpCount(m, m.idleController())
 	return m
 }
 
-// idleManager is a manager that runs nothing, and has no client.
+// idleManager returns a manager without a client, which is never started.
 func idleManager(t testing.TB, o *options.Options) *manager {
 	return newManager(o, nil, process.NewLifetime(t.Context(), 0), metrics.NewRegistry(), &logging.Outputs{Log: quietLog()})
 }
 
-// idleController is a controller that is ready for its Setup.
+// idleController returns a controller that is ready for its Setup.
 func (m *manager) idleController() *Controller {
 	c := &Controller{Name: "test"}
 	m.prepare(c)
 	return c
 }
 
-// listed is a manager that has listed n pods with these labels.
-func listed(t testing.TB, n int, labels fakekube.Object) *manager {
+// managerWithPods returns a manager that has listed n pods with these labels.
+func managerWithPods(t testing.TB, n int, labels fakekube.Object) *manager {
 	m := countingManager(t)
-	body := (&suite.Crowd{Pods: n, Nodes: n / 400, Labels: labels}).Body(true, false)
-	l := m.pods.BeginList()
-	if _, err := m.pods.decoder.list(bytes.NewReader(body), true, l.Add); err != nil || l.count != n {
-		t.Fatal(l.count, err)
+	crowd := &suite.Crowd{Pods: n, Nodes: n / 400, Labels: labels}
+	listing := m.pods.BeginList()
+	_, err := m.pods.decoder.list(bytes.NewReader(crowd.Body(true, false)), true, listing.Add)
+	if err != nil || listing.count != n {
+		t.Fatalf("listed %d pods with the error %v, want %d pods", listing.count, err, n)
 	}
-	l.Commit()
+	listing.Commit()
 	return m
 }
 
-// heapBytes returns how many bytes make takes that are still in use.
-func heapBytes(make func() any) float64 {
+// heapBytes returns the size of the value that build returns, and of everything that it refers to.
+func heapBytes(build func() any) float64 {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	made := make()
+	value := build()
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	runtime.KeepAlive(made)
+	runtime.KeepAlive(value)
 	return float64(after.HeapAlloc) - float64(before.HeapAlloc)
 }
 
-// In all: the pod, its place in the store, and in the index by which Counts find it.
+// BenchmarkMemoryPerPod measures the memory for a pod, its place in the store, and its place in the index of Counts.
 func BenchmarkMemoryPerPod(b *testing.B) {
 	const n = 400000
 	for _, c := range podLabels {
 		b.Run(strings.ReplaceAll(c.name, " ", "-"), func(b *testing.B) {
 			for b.Loop() {
-				b.ReportMetric(heapBytes(func() any { return listed(b, n, c.labels) })/n, "B/pod")
+				b.ReportMetric(heapBytes(func() any { return managerWithPods(b, n, c.labels) })/n, "B/pod")
 			}
 		})
 	}
 }
 
-// The server's names are exact. Under a schema that lets anything pass, a Count may have others beside them.
+// encoding/json ignores the case of names, but the API server does not. A Count whose schema allows unknown fields may
+// have fields whose names differ only in case.
 func TestNamesInJSONAreExact(t *testing.T) {
 	d := newDecoder(&Kind[*Count]{Name: "Count", Lenient: true, New: func() *Count { return new(Count) }})
 	c, err := d.parse([]byte(`{
-		"metadata": {"name": "c", "Name": "x", "uid": "u", "UID": "x", "resourceVersion": "1", "resourceversion": "x", "generation": 3, "GENERATION": 4},
+		"metadata": {
+			"name": "c", "Name": "x",
+			"uid": "u", "UID": "x",
+			"resourceVersion": "1", "resourceversion": "x",
+			"generation": 3, "GENERATION": 4
+		},
 		"Metadata": {"name": "y"},
 		"spec": {"name": "web", "NAME": "db", "count": 2, "COUNT": 3},
 		"SPEC": {"name": "z"},
-		"status": {"healthy": true, "Healthy": false, "count": 2, "cOUNT": 5, "observedGeneration": 3, "observedgeneration": 4},
-		"ſtatuſ": {"count": 7}}`))
+		"status": {
+			"healthy": true, "Healthy": false,
+			"count": 2, "cOUNT": 5,
+			"observedGeneration": 3, "observedgeneration": 4
+		},
+		"ſtatuſ": {"count": 7}
+	}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := fmt.Sprint(c.Key(), " ", c.UID(), " ", c.ResourceVersion(), " ", c.Generation, c.countSpec, c.Status)
-	if want := "c u 1 3 {web 2 } {true 2 3}"; got != want {
-		t.Errorf("%s, want %s", got, want)
+	testkit.WantEqual(t, "Count", got, "c u 1 3 {web 2 } {true 2 3}")
+
+	c, err = d.parse([]byte(`{
+		"metadata": {"name": "c", "uid": "u", "resourceVersion": "1"},
+		"spec": {"name": "web", "COUNT": 3}
+	}`))
+	if err != nil {
+		t.Fatal(err)
 	}
-	c, err = d.parse(
-		[]byte(`{"metadata":{"name":"c","uid":"u","resourceVersion":"1"},"spec":{"name":"web","COUNT":3}}`))
-	if err != nil || c.Invalid != "spec.count is missing, and must be a whole number, 0 or more" {
-		t.Errorf("COUNT alone: %q, %v", c.Invalid, err)
-	}
+	const missing = "spec.count is missing, and must be a whole number, 0 or more"
+	testkit.WantEqual(t, "Invalid of a Count with only COUNT", c.Invalid, missing)
+
 	for text, want := range map[string]string{
 		`{"Metadata":{"resourceVersion":"5"},"items":[]}`:                  "not a list",
 		`{"metadata":{"ResourceVersion":"5"},"items":[]}`:                  "not a list",
@@ -141,40 +156,38 @@ func TestNamesInJSONAreExact(t *testing.T) {
 		`{"metadata":{"resourceVersion":5},"items":[]}`:                    "item.metadata.resourceVersion",
 		`{"metadata":{"resourceVersion":"5"},"items":[{"metadata":"no"}]}`: "item.metadata",
 	} {
-		if _, err := newDecoder(podKind()).list(strings.NewReader(text), false, leave); err == nil ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
+		_, err := newDecoder(podKind()).list(strings.NewReader(text), false, keepNone)
+		testkit.WantError(t, text, err, want)
 	}
 }
 
-func TestFrameIsReadWhicheverOfItsFieldsComesFirst(t *testing.T) {
+func TestFieldsOfAFrameMayComeInAnyOrder(t *testing.T) {
 	pod := func(version string) string {
 		return `{"spec":{"nodeName":"n1"},"metadata":{"name":"p","uid":"u","resourceVersion":"` + version + `"}}`
 	}
-	frames := `{"object":` + pod("1") + `,"type":"ADDED"}
-		{"type":"MODIFIED","object":` + pod("2") + `}
-		{"object": {"metadata":{"resourceVersion":"3"}}, "type" : "BOOKMARK", "Type": "ADDED", "OBJECT": 7}
-		{"object":{"code":410,"reason":"Expired"},"type":"ERROR"}`
 	var got []string
-	read := func(text string) error {
-		return newDecoder(podKind()).events(strings.NewReader(text), false, func(ev WatchEvent[*Pod]) error {
-			if ev.Status != nil {
-				got = append(got, fmt.Sprint(ev.Type, " ", ev.Status.Code, " ", ev.Status.Reason))
-				return nil
-			}
-			got = append(got, fmt.Sprint(ev.Type, " ", ev.Object.Key(), " ", ev.Object.ResourceVersion(), " ",
-				ev.Object.NodeName))
+	recordEvent := func(event WatchEvent[*Pod]) error {
+		if event.Status != nil {
+			got = append(got, fmt.Sprint(event.Type, " ", event.Status.Code, " ", event.Status.Reason))
 			return nil
-		})
+		}
+		pod := event.Object
+		got = append(got, fmt.Sprintf("%s %s %s %s", event.Type, pod.Key(), pod.ResourceVersion(), pod.NodeName))
+		return nil
 	}
-	if err := read(frames); err != nil {
-		t.Error(err)
+	read := func(text string) error {
+		return newDecoder(podKind()).events(strings.NewReader(text), false, recordEvent)
 	}
-	want := "ADDED p 1 n1; MODIFIED p 2 n1; BOOKMARK  3 ; ERROR 410 Expired"
-	if strings.Join(got, "; ") != want {
-		t.Errorf("%q, want %q", got, want)
+	frames := []string{
+		`{"object":` + pod("1") + `,"type":"ADDED"}`,
+		`{"type":"MODIFIED","object":` + pod("2") + `}`,
+		`{"object": {"metadata":{"resourceVersion":"3"}}, "type" : "BOOKMARK", "Type": "ADDED", "OBJECT": 7}`,
+		`{"object":{"code":410,"reason":"Expired"},"type":"ERROR"}`,
 	}
+	testkit.WantError(t, "four frames", read(strings.Join(frames, "\n")), "")
+	want := []string{"ADDED p 1 n1", "MODIFIED p 2 n1", "BOOKMARK  3 ", "ERROR 410 Expired"}
+	testkit.WantEqual(t, "events", got, want)
+
 	for _, text := range []string{
 		`{"Type":"ADDED","object":` + pod("1") + `}`,
 		`{"type":"ADDED","Object":` + pod("1") + `}`,
@@ -183,13 +196,15 @@ func TestFrameIsReadWhicheverOfItsFieldsComesFirst(t *testing.T) {
 		`{"type":"ADDED"`,
 	} {
 		got = nil
-		if err := read(text); !errors.As(err, new(wire.GarbageError)) || len(got) > 0 {
-			t.Errorf("%s: %v, %q", text, err, got)
+		err := read(text)
+		if !errors.As(err, new(wire.GarbageError)) || len(got) > 0 {
+			t.Errorf("%s: got the error %v and the events %q, want a GarbageError and none", text, err, got)
 		}
 	}
 }
 
-// hasNamesInOtherCases reports whether JSON has names that encoding/json takes for the ones that we read.
+// hasNamesInOtherCases reports whether JSON has names that differ only in case from those that the decoder reads.
+// encoding/json reads them too.
 func hasNamesInOtherCases(data []byte) bool {
 	folded := bytes.ToLower(data)
 	for _, name := range []string{
@@ -199,10 +214,10 @@ func hasNamesInOtherCases(data []byte) bool {
 			return true
 		}
 	}
-	return bytes.ContainsAny(data, "\u017f\u212a") // which count as s and k
+	return bytes.ContainsAny(data, "\u017f\u212a") // Unicode folds these to s and k
 }
 
-// No API server sends labels twice.
+// No API server sends labels twice, but the fuzz tests do.
 func TestLabelsTwiceInJSONAreReadAsByEncodingJSON(t *testing.T) {
 	d := newDecoder(&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "run"}, New: func() *Pod { return new(Pod) }})
 	for _, labels := range []string{
@@ -221,13 +236,14 @@ func TestLabelsTwiceInJSONAreReadAsByEncodingJSON(t *testing.T) {
 		if err := json.Unmarshal([]byte(metadata), &want); err != nil {
 			t.Fatal(err)
 		}
-		if got := labelsOf(&p.Meta); !maps.Equal(got, want.Labels) {
-			t.Errorf("%s: %v, want %v", labels, got, want.Labels)
+		got := labelsOf(&p.Meta)
+		if !maps.Equal(got, want.Labels) {
+			t.Errorf("%s: got %v, want %v", labels, got, want.Labels)
 		}
 	}
 }
 
-// labelled is a pod in JSON, with these labels.
+// labelled returns a pod with these labels in JSON.
 func labelled(name, version, labels string) string {
 	return fmt.Sprintf(`{"metadata":{"namespace":"ns","name":%q,"uid":"u","resourceVersion":%q,"labels":{%s}}}`,
 		name, version, labels)
@@ -247,43 +263,53 @@ func TestLabelsOfSeveralPodsAreShared(t *testing.T) {
 		}
 		return p
 	}
-	first, second, third := read("a", `"app":"web","z":"1"`), read("b", `"app":"web"`), read("c", `"app":"web"`)
-	own, again := read("d", `"run":"d","app":""`), read("d", `"app":"","run":"d"`)
+	first := read("a", `"app":"web","z":"1"`)
+	second := read("b", `"app":"web"`)
+	third := read("c", `"app":"web"`)
+	unique := read("d", `"run":"d","app":""`)
+	uniqueAgain := read("d", `"app":"","run":"d"`)
 	bare := read("e", `"z":"1"`)
 	if second.labels != third.labels || second.labels.values == nil || strings.Contains(third.text, "web") {
-		t.Error("labels of several pods are not shared")
+		t.Error("several pods do not share their labels")
 	}
-	if own.labels != again.labels || own.labels.values != nil || own.text != again.text {
-		t.Error("labels that one pod has twice do not stand in its text")
+	if unique.labels != uniqueAgain.labels || unique.labels.values != nil || unique.text != uniqueAgain.text {
+		t.Error("labels that only one pod has are not in its text")
 	}
 	if bare.labels != nil {
-		t.Error("a pod has labels that are not kept")
+		t.Error("a pod has labels that the kind does not keep")
 	}
-	for p, want := range map[*Pod]string{
-		first: "map[app:web]", second: "map[app:web]", third: "map[app:web]", own: "map[app: run:d]", again: "map[app: run:d]", bare: "map[]",
+	for _, row := range []struct {
+		pod        *Pod
+		wantLabels string
+	}{
+		{first, "map[app:web]"},
+		{second, "map[app:web]"},
+		{third, "map[app:web]"},
+		{unique, "map[app: run:d]"},
+		{uniqueAgain, "map[app: run:d]"},
+		{bare, "map[]"},
 	} {
-		if got := describe(p); got != p.Key().String()+" u 7  "+want {
-			t.Errorf("%s, want %s", got, want)
-		}
-		if _, ok := p.Label("z"); ok {
-			t.Errorf("%s has a label that is not kept", p.Key())
+		testkit.WantEqual(t, "pod", describe(row.pod), row.pod.Key().String()+" u 7  "+row.wantLabels)
+		if _, ok := row.pod.Label("z"); ok {
+			t.Errorf("%s has a label that the kind does not keep", row.pod.Key())
 		}
 	}
+}
+
+func TestMemoryForSharedLabelsIsBounded(t *testing.T) {
+	d := newDecoder(podKind())
 	for range 2 {
-		for i := range 3 * internLimit { // memory is bounded however many there are
-			d.parse([]byte(labelled(fmt.Sprint("p", i), "7", fmt.Sprintf(`"app":"a%d"`, i/2))))
+		for i := range 3 * internLimit {
+			label := fmt.Sprintf(`"app":"a%d"`, i/2)
+			if _, err := d.parse([]byte(labelled(fmt.Sprint("p", i), "7", label))); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	for what, n := range map[string]int{
-		"texts":       len(d.raw.interned),
-		"shared sets": len(d.sharedLabels),
-		"sets":        len(d.sharedKeys),
-		"labels":      len(d.firstOwners),
-	} {
-		if n > internLimit {
-			t.Errorf("%d %s are remembered", n, what)
-		}
-	}
+	testkit.WantBetween(t, "interned texts", len(d.raw.interned), 0, internLimit)
+	testkit.WantBetween(t, "shared sets of labels", len(d.sharedLabels), 0, internLimit)
+	testkit.WantBetween(t, "shared sets of keys", len(d.sharedKeys), 0, internLimit)
+	testkit.WantBetween(t, "labels of a first owner", len(d.firstOwners), 0, internLimit)
 }
 
 func TestObjectWithTheMarkBetweenLabelsInItIsRefused(t *testing.T) {
@@ -300,38 +326,37 @@ func TestObjectWithTheMarkBetweenLabelsInItIsRefused(t *testing.T) {
 	}
 }
 
-// Whether a pod shares its labels depends on what was read before: it is no change of the pod.
+// Whether a pod shares its labels depends on the pods that were read before it, so that must not count as a change.
 func TestListKnowsAPodWithSharedLabels(t *testing.T) {
 	s := NewStore[*Pod]()
 	s.reportsEveryVersion = true
-	kind := podKind()
 	list := func(d *decoder[*Pod], pods ...string) []Delta[*Pod] {
-		l := s.BeginList()
-		if _, err := d.list(strings.NewReader(listOf(pods...)), false, l.Add); err != nil {
+		t.Helper()
+		listing := s.BeginList()
+		if _, err := d.list(strings.NewReader(listOf(pods...)), false, listing.Add); err != nil {
 			t.Fatal(err)
 		}
-		return l.Commit()
+		return listing.Commit()
 	}
-	a, b := labelled("a", "1", `"app":"web"`), labelled("b", "1", `"app":"web"`)
-	d := newDecoder(kind)
-	list(d, a, b) // a has labels of its own, b shared ones
-	for name, d := range map[string]*decoder[*Pod]{"one that knows them": d, "another": newDecoder(kind)} {
-		if ds := list(d, b, a); len(ds) > 0 {
-			t.Errorf("a list by %s has %d changes", name, len(ds))
-		}
-	}
+	a := labelled("a", "1", `"app":"web"`)
+	b := labelled("b", "1", `"app":"web"`)
+	d := newDecoder(podKind())
+	list(d, a, b) // a has labels of its own, b has shared ones
+
+	testkit.WantNumber(t, "changes in another order", len(list(d, b, a)), 0)
+	testkit.WantNumber(t, "changes by a new decoder", len(list(newDecoder(podKind()), b, a)), 0)
+
 	// A list can prove that the cache is wrong, even with the same version.
-	if ds := list(d, a, labelled("b", "1", `"app":"db"`)); len(ds) != 1 ||
-		labelsOf(&ds[0].New.Meta)["app"] != "db" {
-		t.Errorf("%d changes", len(ds))
+	changes := list(d, a, labelled("b", "1", `"app":"db"`))
+	if len(changes) != 1 || labelsOf(&changes[0].New.Meta)["app"] != "db" {
+		t.Errorf("got %d changes from the label web to db, want 1", len(changes))
 	}
-	if ds := list(d, a, labelled("b", "2", `"app":"db"`)); len(ds) != 1 {
-		t.Errorf("%d changes of a version alone", len(ds))
-	}
+
+	changes = list(d, a, labelled("b", "2", `"app":"db"`))
+	testkit.WantNumber(t, "changes of only a version", len(changes), 1)
 	s.reportsEveryVersion = false
-	if ds := list(d, labelled("a", "2", `"app":"web"`), labelled("b", "3", `"app":"db"`)); len(ds) != 0 {
-		t.Errorf("%d changes of versions, which nobody asked for", len(ds))
-	}
+	changes = list(d, labelled("a", "2", `"app":"web"`), labelled("b", "3", `"app":"db"`))
+	testkit.WantNumber(t, "changes of only versions, which are not reported", len(changes), 0)
 }
 
 func TestIndexInANamespaceIsARecount(t *testing.T) {
@@ -373,15 +398,15 @@ func TestIndexInANamespaceIsARecount(t *testing.T) {
 }
 
 func TestPodTakesItsBytesAndLittleMore(t *testing.T) {
-	if testkit.Fewer(1) == 0 {
-		t.Skip("memory is another with the race detector")
+	if testkit.IsRaced() {
+		t.Skip("the race detector changes the use of memory")
 	}
 	const n = 50000
 	for _, c := range podLabels {
-		if got := heapBytes(func() any { return listed(t, n, c.labels) }) / n; got > c.most {
-			t.Errorf("%s: %.0f bytes a pod, want %.0f at most", c.name, got, c.most)
-		} else {
-			t.Logf("%s: %.0f bytes a pod", c.name, got)
+		got := heapBytes(func() any { return managerWithPods(t, n, c.labels) }) / n
+		t.Logf("%s: %.0f bytes a pod", c.name, got)
+		if got > c.mostBytes {
+			t.Errorf("%s: %.0f bytes a pod, want at most %.0f", c.name, got, c.mostBytes)
 		}
 	}
 }
@@ -396,7 +421,7 @@ func TestMetaHasNoGapsBetweenItsFields(t *testing.T) {
 	testkit.WantEqual(t, "bytes of a Meta", int(meta.Size()), int(sum))
 }
 
-// labelsOf is all labels of an object that are kept.
+// labelsOf returns the labels of an object that its kind keeps.
 func labelsOf(m *Meta) map[string]string {
 	all := map[string]string{}
 	if m.labels == nil {
@@ -408,12 +433,13 @@ func labelsOf(m *Meta) map[string]string {
 	return all
 }
 
+// makePod returns a pod of the namespace ns, without labels.
 func makePod(name, uid, version, node string) *Pod {
 	key := "ns/" + name
 	return &Pod{Meta{text: key + uid + version, keyEnd: uint16(len(key)), uidEnd: uint16(len(key + uid))}, node}
 }
 
-// add puts a pod into a list.
+// add adds a pod to a listing.
 func add(l *Listing[*Pod], p *Pod) (kept bool) {
 	kept, err := l.Add(p, []byte(p.text))
 	if err != nil {
@@ -442,30 +468,47 @@ func TestReplaceIsADiff(t *testing.T) {
 		slices.Sort(got)
 		return got
 	}
-	steps := []struct {
+	type pods = []*Pod
+	for _, step := range []struct {
+		name string
 		pods []*Pod
 		want []string
 	}{
-		{nil, nil},
-		{[]*Pod{makePod("a", "1", "10", "x"), makePod("b", "2", "11", "x")}, []string{"added a1", "added b2"}},
-		{[]*Pod{makePod("a", "1", "10", "x"), makePod("b", "2", "11", "x")}, nil},
-		{[]*Pod{makePod("a", "1", "30", "x"), makePod("b", "2", "31", "x")}, nil}, // newer, but nothing that counts
+		{"an empty list", nil, nil},
 		{
-			[]*Pod{makePod("a", "1", "40", "y"), makePod("c", "3", "41", "y")},
+			"two pods",
+			pods{makePod("a", "1", "10", "x"), makePod("b", "2", "11", "x")},
+			[]string{"added a1", "added b2"},
+		},
+		{
+			"the same pods",
+			pods{makePod("a", "1", "10", "x"), makePod("b", "2", "11", "x")},
+			nil,
+		},
+		{
+			"newer versions",
+			pods{makePod("a", "1", "30", "x"), makePod("b", "2", "31", "x")},
+			nil,
+		},
+		{
+			"another node, and another pod",
+			pods{makePod("a", "1", "40", "y"), makePod("c", "3", "41", "y")},
 			[]string{"added c3", "removed b2", "updated a"},
 		},
-		{[]*Pod{makePod("a", "9", "50", "y"), makePod("c", "3", "41", "y")}, []string{"added a9", "removed a1"}},
 		{
-			[]*Pod{makePod("a", "9", "5", "z")},
+			"a recreated pod",
+			pods{makePod("a", "9", "50", "y"), makePod("c", "3", "41", "y")},
+			[]string{"added a9", "removed a1"},
+		},
+		{
+			"an older version, which is the truth in a list",
+			pods{makePod("a", "9", "5", "z")},
 			[]string{"removed c3", "updated a"},
-		}, // versions went back: still the truth
-		{nil, []string{"removed a9"}},
-		{[]*Pod{makePod("d", "4", "60", "x")}, []string{"added d4"}},
-	}
-	for i, step := range steps {
-		if got := list(step.pods...); !slices.Equal(got, step.want) {
-			t.Errorf("list %d: %q, want %q", i, got, step.want)
-		}
+		},
+		{"an empty list again", nil, []string{"removed a9"}},
+		{"one pod", pods{makePod("d", "4", "60", "x")}, []string{"added d4"}},
+	} {
+		testkit.WantEqual(t, "changes by "+step.name, list(step.pods...), step.want)
 	}
 }
 
@@ -475,13 +518,13 @@ func TestDroppedListChangesNothing(t *testing.T) {
 	l := s.BeginList()
 	add(l, makePod("a", "1", "10", "x"))
 	l.Commit()
-	l = s.BeginList() // breaks off after the next two objects
+	l = s.BeginList() // never committed
 	add(l, makePod("a", "1", "10", "x"))
 	add(l, makePod("b", "2", "11", "x"))
 	l = s.BeginList()
 	add(l, makePod("a", "1", "10", "x"))
 	if ds := l.Commit(); len(ds) != 0 || s.Len() != 1 || byNode.Count("x") != 1 {
-		t.Errorf("%d changes, %d objects", len(ds), s.Len())
+		t.Errorf("got %d changes and %d objects, want no change and 1 object", len(ds), s.Len())
 	}
 }
 
@@ -536,36 +579,34 @@ func TestIndexEqualsARecountAfterAnyHistory(t *testing.T) {
 
 func TestWrittenObjectReplacesOnlyAnOlderOne(t *testing.T) {
 	s := NewStore[*Pod]()
-	s.Apply("ADDED", makePod("a", "1", "10", "x"))
-	for _, c := range []struct {
-		p    *Pod
-		want string
-	}{
-		{makePod("a", "1", "12", "new"), "new"},
-		{makePod("a", "1", "11", "older"), "new"},
-		{makePod("a", "2", "99", "other uid"), "new"},
-	} {
-		if s.ApplyAnswer(c.p); s.Get(Key{"ns", "a"}).NodeName != c.want {
-			t.Errorf("%s was taken", c.p.NodeName)
-		}
+	wantNode := func(after, want string) {
+		t.Helper()
+		testkit.WantEqual(t, "node after "+after, s.Get(Key{"ns", "a"}).NodeName, want)
 	}
-	if s.Apply("MODIFIED", makePod("a", "1", "11", "late event")); s.Get(Key{"ns", "a"}).NodeName != "new" {
-		t.Error("an event from before our write took it back")
-	}
+	s.Apply("ADDED", makePod("a", "1", "10", "old"))
+	s.ApplyAnswer(makePod("a", "1", "12", "new"))
+	wantNode("a write", "new")
+	s.ApplyAnswer(makePod("a", "1", "11", "older"))
+	wantNode("the answer to an older write", "new")
+	s.ApplyAnswer(makePod("a", "2", "99", "other uid"))
+	wantNode("a write to another pod of this name", "new")
+	s.Apply("MODIFIED", makePod("a", "1", "11", "late event"))
+	wantNode("an event from before the write", "new")
+
 	s.Apply("DELETED", makePod("a", "1", "13", "x"))
-	if s.ApplyAnswer(makePod("a", "1", "14", "ghost")); s.Len() != 0 {
-		t.Error("a write's answer brought back what was deleted")
-	}
+	s.ApplyAnswer(makePod("a", "1", "14", "deleted"))
+	testkit.WantNumber(t, "objects after a write's answer that comes after the deletion", s.Len(), 0)
 }
 
-func TestWrittenObjectIsNotLostToAListThatIsUnderWay(t *testing.T) {
+func TestWrittenObjectSurvivesAListThatBeganBefore(t *testing.T) {
 	s := NewStore[*Pod]()
 	s.Apply("ADDED", makePod("a", "1", "10", "x"))
 	l := s.BeginList()
 	add(l, makePod("a", "1", "10", "x"))
 	s.ApplyAnswer(makePod("a", "1", "11", "new"))
-	if l.Commit(); s.Get(Key{"ns", "a"}) == nil {
-		t.Error("it is gone")
+	l.Commit()
+	if s.Get(Key{"ns", "a"}) == nil {
+		t.Error("the list removed the written object")
 	}
 }
 
@@ -582,20 +623,26 @@ func TestEventsOfVersionsThatAreNoDecimalsAreTaken(t *testing.T) {
 
 func TestVersionsCompareAsDecimalsOfAnyLength(t *testing.T) {
 	for _, c := range []struct {
-		a, b  string
-		newer bool
+		a, b    string
+		isNewer bool
 	}{
-		{"10", "9", true}, {"9", "10", false}, {"10", "10", false}, {"010", "9", true},
-		{"123456789012345678901234567890", "99999999999999999999", true}, {"5", "", true}, {"odd", "7", true}, {"odd", "odd", false},
+		{"10", "9", true},
+		{"9", "10", false},
+		{"10", "10", false},
+		{"010", "9", true},
+		{"123456789012345678901234567890", "99999999999999999999", true},
+		{"5", "", true},
+		{"odd", "7", true},
+		{"odd", "odd", false},
 	} {
-		if isNewerVersion(c.a, c.b) != c.newer {
-			t.Errorf("newer(%q, %q) is not %v", c.a, c.b, c.newer)
+		if isNewerVersion(c.a, c.b) != c.isNewer {
+			t.Errorf("isNewerVersion(%q, %q) is not %v", c.a, c.b, c.isNewer)
 		}
 	}
 }
 
-// selectorsOfServers are selectors that a real API server (v1.35) accepts, and such that it answers with a 400. `make e2e`
-// asks yours.
+// selectorsOfServers holds the selectors that a real API server (v1.35) accepts, and those that it refuses with a 400.
+// "make e2e" tries them on your server.
 type selectorsOfServers struct {
 	LabelSelectorsAccepted, LabelSelectorsRefused []string
 	FieldSelectorsAccepted, FieldSelectorsRefused []string
@@ -627,42 +674,57 @@ func TestFieldSelectorsAreAcceptedAsByTheServer(t *testing.T) {
 	}
 }
 
-// leave keeps nothing of a list.
-func leave(*Pod, []byte) (kept bool, err error) { return false, nil }
+// keepNone is a callback for decoder.list that keeps no object.
+func keepNone(*Pod, []byte) (kept bool, err error) { return false, nil }
 
 func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
-	kind := &Kind[*Pod]{Name: "Pod", New: func() *Pod { return new(Pod) }}
-	item := `{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"1"}}`
-	for text, want := range map[string]string{
-		``:                                     "EOF",
-		`[]`:                                   "begins with [",
-		`{"items":[` + item + `]}`:             "no metadata.resourceVersion",
-		`{"metadata":{"resourceVersion":"5"}}`: "no items",
-		`{"metadata":{"resourceVersion":"5"},"items":{}}`:                   "items: this should be a JSON array",
-		`{"metadata":{"resourceVersion":"5"},"items":[` + item:              "items: EOF",
-		`{"metadata":{"resourceVersion":"5"},"items":[` + item + `,{"met`:   "items: item 1, which follows n/a: after byte 118: unexpected EOF",
-		`{"metadata":{"resourceVersion":"5"},"items":[` + item + `,7]}`:     "items: item 1, which follows n/a: after byte 118: json: cannot unmarshal number",
-		`{"metadata":{"resourceVersion":"5"},"items":[` + item + `,{}]}`:    `items: item 1: Pod "" has no metadata.name`,
-		`{"metadata":{"resourceVersion":"5"},"items":[{"metadata":[1]}]}`:   "items: item 0: after byte 45: json: cannot unmarshal array into Go struct field item.metadata",
-		`{"kind":"Status","status":"Failure","message":"strange","code":1}`: "not a list",
+	const (
+		begin = `{"metadata":{"resourceVersion":"5"},"items":`
+		item  = `{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"1"}}`
+		after = "items: item 1, which follows n/a: after byte 118: "
+	)
+	for _, row := range []struct{ text, want string }{
+		{``, "EOF"},
+		{`[]`, "begins with ["},
+		{`{"items":[` + item + `]}`, "no metadata.resourceVersion"},
+		{`{"metadata":{"resourceVersion":"5"}}`, "no items"},
+		{begin + `{}}`, "items: this should be a JSON array"},
+		{begin + `[` + item, "items: EOF"},
+		{begin + `[` + item + `,{"met`, after + "unexpected EOF"},
+		{begin + `[` + item + `,7]}`, after + "json: cannot unmarshal number"},
+		{begin + `[` + item + `,{}]}`, `items: item 1: Pod "" has no metadata.name`},
+		{
+			begin + `[{"metadata":[1]}]}`,
+			"items: item 0: after byte 45: json: cannot unmarshal array into Go struct field item.metadata",
+		},
+		{`{"kind":"Status","status":"Failure","message":"strange","code":1}`, "not a list"},
 	} {
-		if _, err := newDecoder(kind).list(strings.NewReader(text), false, leave); err == nil ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
+		_, err := newDecoder(podWithoutLabels()).list(strings.NewReader(row.text), false, keepNone)
+		testkit.WantError(t, row.text, err, row.want)
 	}
-	n := 0
-	meta, err := newDecoder(
-		kind).list(strings.NewReader(`{"kind":"PodList","items":[`+item+`,`+item+`],"metadata":{"resourceVersion":"5","continue":"c"}}`), false, func(*Pod, []byte) (bool, error) {
-		n++
+}
+
+func TestMetadataMayFollowTheItems(t *testing.T) {
+	items := 0
+	countItem := func(*Pod, []byte) (kept bool, err error) {
+		items++
 		return false, nil
-	})
-	if err != nil || n != 2 || meta.ResourceVersion != "5" || meta.Continue != "c" {
-		t.Errorf("%d items, %+v, %v", n, meta, err)
 	}
-	if _, err := newDecoder(kind).list(strings.NewReader(`{"metadata":{"resourceVersion":"5"},"items":null}`), false, leave); err != nil {
-		t.Error(err)
+	const item = `{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"1"}}`
+	list := `{"kind":"PodList","items":[` + item + `,` + item + `],` +
+		`"metadata":{"resourceVersion":"5","continue":"c"}}`
+	meta, err := newDecoder(podWithoutLabels()).list(strings.NewReader(list), false, countItem)
+	if err != nil {
+		t.Fatal(err)
 	}
+	testkit.WantNumber(t, "items", items, 2)
+	testkit.WantEqual(t, "metadata", meta, wire.ListMeta{ResourceVersion: "5", Continue: "c"})
+}
+
+func TestItemsMayBeNull(t *testing.T) {
+	list := strings.NewReader(`{"metadata":{"resourceVersion":"5"},"items":null}`)
+	_, err := newDecoder(podWithoutLabels()).list(list, false, keepNone)
+	testkit.WantError(t, "list", err, "")
 }
 
 // decoded is what a list holds, an object a line.
@@ -864,7 +926,7 @@ func TestHostileProtobufIsAnErrorAndCostsNoMemory(t *testing.T) {
 
 // In JSON an object may have three times as much: there, "<" is six bytes.
 func TestObjectsOfUpTo8MBOfProtobufAreRead(t *testing.T) {
-	if testkit.Fewer(1) == 0 {
+	if testkit.IsRaced() {
 		t.Skip("ten seconds under the race detector, of one goroutine")
 	}
 	pod := func(size int) string {
@@ -922,7 +984,7 @@ func bomb(beginning string, size int) []byte {
 }
 
 func TestDecompressionBombsAreNotHeld(t *testing.T) {
-	if testkit.Fewer(1) == 0 {
+	if testkit.IsRaced() {
 		t.Skip("half a minute under the race detector, of one goroutine")
 	}
 	list := append(binary.AppendUvarint([]byte{2<<3 | 2}, 1<<40), 0x0a, 3, 0x12, 1, '5') // of 1 TB
@@ -940,7 +1002,7 @@ func TestDecompressionBombsAreNotHeld(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err = newDecoder(podKind()).list(src, c.mediaType == wire.Protobuf, leave)
+		_, err = newDecoder(podKind()).list(src, c.mediaType == wire.Protobuf, keepNone)
 		runtime.ReadMemStats(&after)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
@@ -1071,6 +1133,12 @@ func addRecordings(f *testing.F, pattern string) {
 	}
 }
 
+// podWithoutLabels returns a kind of pods that keeps no labels.
+func podWithoutLabels() *Kind[*Pod] {
+	return &Kind[*Pod]{Name: "Pod", New: func() *Pod { return new(Pod) }}
+}
+
+// podKind returns a kind of pods that keeps the label app.
 func podKind() *Kind[*Pod] {
 	return &Kind[*Pod]{
 		Name:     "Pod",
