@@ -249,8 +249,9 @@ func labelled(name, version, labels string) string {
 		name, version, labels)
 }
 
+// listOf returns a list of pods in JSON.
 func listOf(pods ...string) string {
-	return `{"metadata":{"resourceVersion":"9"},"items":[` + strings.Join(pods, ",") + `]}`
+	return `{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[` + strings.Join(pods, ",") + `]}`
 }
 
 func TestLabelsOfSeveralPodsAreShared(t *testing.T) {
@@ -727,25 +728,29 @@ func TestItemsMayBeNull(t *testing.T) {
 	testkit.WantError(t, "list", err, "")
 }
 
-// decoded is what a list holds, an object a line.
-func decoded(
-	t testing.TB,
-	body []byte,
-	isProtobuf bool,
-	kind *Kind[*Pod],
-) (lines []string, meta wire.ListMeta, err error) {
-	meta, err = newDecoder(kind).list(bytes.NewReader(body), isProtobuf, func(p *Pod, text []byte) (bool, error) {
-		p.text = string(text)
-		lines = append(lines, describe(p))
-		return true, nil
-	})
-	return lines, meta, err
+// decoded returns the pods of a list as described by describe, and its metadata.
+func decoded(body []byte, isProtobuf bool, kind *Kind[*Pod]) (pods []string, meta wire.ListMeta, err error) {
+	return decodedBy(newDecoder(kind), bytes.NewReader(body), isProtobuf)
 }
+
+// decodedBy is decoded for another decoder and any reader.
+func decodedBy(d *decoder[*Pod], r io.Reader, isProtobuf bool) (pods []string, meta wire.ListMeta, err error) {
+	keepAll := func(p *Pod, text []byte) (kept bool, err error) {
+		p.text = string(text)
+		pods = append(pods, describe(p))
+		return true, nil
+	}
+	meta, err = d.list(r, isProtobuf, keepAll)
+	return pods, meta, err
+}
+
+// describe returns everything that is known of a pod: key, uid, version, node and labels.
 
 func describe(p *Pod) string {
 	return fmt.Sprintf("%s %s %s %s %v", p.Key(), p.UID(), p.ResourceVersion(), p.NodeName, labelsOf(&p.Meta))
 }
 
+// recording returns the body of an answer that was recorded from a real API server.
 func recording(t testing.TB, name string) []byte {
 	body, err := os.ReadFile("testdata/transcripts/" + name)
 	if err != nil {
@@ -758,61 +763,113 @@ func recording(t testing.TB, name string) []byte {
 }
 
 func TestRecordedProtobufReadsAsTheRecordedJSON(t *testing.T) {
-	got, gotMeta, err := decoded(t, recording(t, "list-metadata.pb"), true, podKind())
-	want, wantMeta, wantErr := decoded(t, recording(t, "list-metadata.txt"), false, podKind())
-	if err != nil || wantErr != nil || len(got) != 2 || gotMeta.Continue == "" || !slices.Equal(got, want) ||
-		gotMeta != wantMeta {
-		t.Errorf("%q %v %v, want %q %v %v", got, gotMeta, err, want, wantMeta, wantErr)
+	got, gotMeta, err := decoded(recording(t, "list-metadata.pb"), true, podKind())
+	if err != nil {
+		t.Fatal(err)
 	}
-	for file, want := range map[string][]string{
-		"list-pods.pb": {
-			"team-0/web-000000-2 43e5ca79-148c-4942-955e-cbf7a98a3bfd 204429 ip-10-0-0-71.eu-west-1.compute.internal map[app:web-0]",
-			"team-0/web-000010-2 7b2e8173-7cc6-4a75-80b6-c772a4f964d1 204459 ip-10-0-0-21.eu-west-1.compute.internal map[app:web-0]"},
-		"list-nodes.pb": nil,
-	} {
-		got, meta, err := decoded(t, recording(t, file), true, podKind())
-		if want != nil && !slices.Equal(got, want) || err != nil || len(got) != 2 || meta.ResourceVersion == "" {
-			t.Errorf("%s: %q %v %v", file, got, meta, err)
-		}
+	want, wantMeta, err := decoded(recording(t, "list-metadata.txt"), false, podKind())
+	if err != nil {
+		t.Fatal(err)
 	}
-	for file, want := range map[string]string{
-		"watch-pods.pb":     `MODIFIED team-0/web-005000-0 893422ad-\S* 218733 ip-10-0-0-133\S* map\[app:web-100\]\nMODIFIED .* 218734 .*\nDELETED team-0/web-005010-0 58cfd317-\S* 218735 .*\n(BOOKMARK 218735\n){2}`,
-		"watch-metadata.pb": `MODIFIED default/p2 2bda54ea-2b99-47e1-9896-3abbea112061 218  map\[app:nginx\]\n(.*\n)*`,
-		"watch-expired.pb":  `ERROR 410 Expired too old resource version: 1 \(209512\)\n`,
-	} {
-		var got strings.Builder
-		err := newDecoder(
-			podKind()).events(bytes.NewReader(recording(t, file)), true, func(ev WatchEvent[*Pod]) error {
-			switch ev.Type {
-			case "ERROR":
-				fmt.Fprintln(&got, "ERROR", ev.Status.Code, ev.Status.Reason, ev.Status.Message)
-			case "BOOKMARK":
-				fmt.Fprintln(&got, "BOOKMARK", ev.Object.ResourceVersion())
-			default:
-				fmt.Fprintln(&got, ev.Type, describe(ev.Object))
-			}
-			return nil
-		})
-		if err != nil || !regexp.MustCompile("^"+want+"$").MatchString(got.String()) {
-			t.Errorf("%s: %v, %s", file, err, got.String())
-		}
-	}
-	if s := wire.ParseStatus(recording(t, "unauthorized.pb"), true); s.Code != 401 || s.Reason != "Unauthorized" ||
-		s.Message != "Unauthorized" {
-		t.Errorf("%+v", s)
+	testkit.WantEqual(t, "pods", got, want)
+	testkit.WantEqual(t, "metadata", gotMeta, wantMeta)
+	testkit.WantNumber(t, "number of pods", len(got), 2)
+	if gotMeta.Continue == "" {
+		t.Error("the list has no continue token")
 	}
 }
 
-// hostile are bodies that no server sends, with what is said of them.
+func TestRecordedListsInProtobuf(t *testing.T) {
+	for _, row := range []struct {
+		file string
+		want []string // nil: any two objects
+	}{
+		{"list-pods.pb", []string{
+			"team-0/web-000000-2 43e5ca79-148c-4942-955e-cbf7a98a3bfd 204429 " +
+				"ip-10-0-0-71.eu-west-1.compute.internal map[app:web-0]",
+			"team-0/web-000010-2 7b2e8173-7cc6-4a75-80b6-c772a4f964d1 204459 " +
+				"ip-10-0-0-21.eu-west-1.compute.internal map[app:web-0]",
+		}},
+		{"list-nodes.pb", nil},
+	} {
+		t.Run(row.file, func(t *testing.T) {
+			got, meta, err := decoded(recording(t, row.file), true, podKind())
+			if err != nil {
+				t.Fatal(err)
+			}
+			testkit.WantNumber(t, "objects", len(got), 2)
+			if row.want != nil {
+				testkit.WantEqual(t, "pods", got, row.want)
+			}
+			if meta.ResourceVersion == "" {
+				t.Error("the list has no resourceVersion")
+			}
+		})
+	}
+}
+
+func TestRecordedWatchesInProtobuf(t *testing.T) {
+	for _, row := range []struct{ file, wantPattern string }{
+		{
+			"watch-pods.pb",
+			`MODIFIED team-0/web-005000-0 893422ad-\S* 218733 ip-10-0-0-133\S* map\[app:web-100\]\n` +
+				`MODIFIED .* 218734 .*\n` +
+				`DELETED team-0/web-005010-0 58cfd317-\S* 218735 .*\n` +
+				`(BOOKMARK 218735\n){2}`,
+		},
+		{
+			"watch-metadata.pb",
+			`MODIFIED default/p2 2bda54ea-2b99-47e1-9896-3abbea112061 218  map\[app:nginx\]\n(.*\n)*`,
+		},
+		{
+			"watch-expired.pb",
+			`ERROR 410 Expired too old resource version: 1 \(209512\)\n`,
+		},
+	} {
+		t.Run(row.file, func(t *testing.T) {
+			var got strings.Builder
+			recordEvent := func(event WatchEvent[*Pod]) error {
+				fmt.Fprintln(&got, describeEvent(event))
+				return nil
+			}
+			err := newDecoder(podKind()).events(bytes.NewReader(recording(t, row.file)), true, recordEvent)
+			testkit.WantError(t, "watch", err, "")
+			if !regexp.MustCompile("^" + row.wantPattern + "$").MatchString(got.String()) {
+				t.Errorf("got the events\n%swant\n%s", got.String(), row.wantPattern)
+			}
+		})
+	}
+}
+
+// describeEvent returns everything that is known of a watch event.
+func describeEvent(event WatchEvent[*Pod]) string {
+	switch event.Type {
+	case "ERROR":
+		return fmt.Sprintf("ERROR %d %s %s", event.Status.Code, event.Status.Reason, event.Status.Message)
+	case "BOOKMARK":
+		return "BOOKMARK " + event.Object.ResourceVersion()
+	default:
+		return event.Type + " " + describe(event.Object)
+	}
+}
+
+func TestRecordedStatusInProtobuf(t *testing.T) {
+	status := wire.ParseStatus(recording(t, "unauthorized.pb"), true)
+	testkit.WantEqual(t, "code", status.Code, 401)
+	testkit.WantEqual(t, "reason", status.Reason, "Unauthorized")
+	testkit.WantEqual(t, "message", status.Message, "Unauthorized")
+}
+
+// hostile returns bodies that no server sends, each with a part of the error that must name its fault.
 func hostile() map[string]struct{ body, want string } {
 	varint := func(v uint64) []byte { return binary.AppendUvarint(nil, v) }
-	list := func(items ...[]byte) string { // of these fields
+	list := func(fields ...[]byte) string {
 		var unknown fakekube.ProtobufMessage
 		unknown.Bytes(1, []byte("\x12\x07PodList"))
-		unknown.Bytes(2, append(append([]byte{}, 0x0a, 3, 0x12, 1, '5'), bytes.Join(items, nil)...))
+		unknown.Bytes(2, append(append([]byte{}, 0x0a, 3, 0x12, 1, '5'), bytes.Join(fields, nil)...))
 		return "k8s\x00" + string(unknown)
 	}
-	item := func(meta []byte) []byte { // an object with this metadata
+	item := func(meta []byte) []byte {
 		var obj, items fakekube.ProtobufMessage
 		obj.Bytes(1, meta)
 		items.Bytes(2, obj)
@@ -909,74 +966,94 @@ func hostile() map[string]struct{ body, want string } {
 }
 
 func TestHostileProtobufIsAnErrorAndCostsNoMemory(t *testing.T) {
-	for name, h := range hostile() {
-		var before, after runtime.MemStats
-		body := []byte(h.body)
-		runtime.ReadMemStats(&before)
-		_, _, err := decoded(t, body, true, podKind())
-		runtime.ReadMemStats(&after)
-		if err == nil || !strings.Contains(err.Error(), h.want) {
-			t.Errorf("%s: %v, want %q", name, err, h.want)
-		}
-		if grew := after.TotalAlloc - before.TotalAlloc; grew > 256<<10 {
-			t.Errorf("%s: %d bytes were allocated for %d", name, grew, len(h.body))
-		}
+	for name, row := range hostile() {
+		t.Run(name, func(t *testing.T) {
+			body := []byte(row.body)
+			var err error
+			allocated := allocatedBytes(func() { _, _, err = decoded(body, true, podKind()) })
+			testkit.WantError(t, "list", err, row.want)
+			testkit.WantBetween(t, "allocated bytes", allocated, 0, 256<<10)
+		})
 	}
 }
 
-// In JSON an object may have three times as much: there, "<" is six bytes.
+// allocatedBytes returns how many bytes f allocates, including those that it frees again.
+func allocatedBytes(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// The limit for JSON is three times that for protobuf, because JSON is longer: "<" takes six bytes there.
 func TestObjectsOfUpTo8MBOfProtobufAreRead(t *testing.T) {
 	if testkit.IsRaced() {
-		t.Skip("ten seconds under the race detector, of one goroutine")
+		t.Skip("takes ten seconds under the race detector, and runs in one goroutine")
 	}
-	pod := func(size int) string {
-		return `{"kind":"Pod","metadata":{"name":"big","namespace":"n","uid":"u","resourceVersion":"6","annotations":{"a":"` + strings.Repeat(
-			"x", size) + `"}}}`
-	}
-	list := func(pods ...string) string {
-		return `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[` + strings.Join(pods, ",") + `]}`
-	}
-	for isProtobuf, limit := range map[bool]int{false: 24, true: 8} {
-		tooMuch := map[bool]string{false: "more than 25165824 bytes in one piece", true: " bytes in one piece are too many"}[isProtobuf]
-		encode := func(s string) []byte {
-			if isProtobuf {
-				return fakekube.Protobuf([]byte(s))
-			}
-			return []byte(s)
-		}
-		if got, _, err := decoded(t, encode(list(pod(limit<<20-1000), pod(7<<20), pod(1), pod(7<<20))), isProtobuf, podKind()); len(
-			got) != 4 ||
-			err != nil {
-			t.Errorf("large objects (protobuf: %v): %d, %v", isProtobuf, len(got), err)
-		}
-		if got, _, err := decoded(t, encode(list(pod(1), pod(limit<<20))), isProtobuf, podKind()); len(got) != 1 ||
-			err == nil ||
-			!strings.Contains(err.Error(), "item 1, which follows n/big: ") ||
-			!strings.Contains(err.Error(), tooMuch) {
-			t.Errorf("too large an object (protobuf: %v): %d, %v", isProtobuf, len(got), err)
-		}
-		for size, want := range map[int]string{3 << 20: "", limit << 20: tooMuch} {
-			frame := []byte(`{"type":"ADDED","object":` + pod(size) + "}\n")
-			if isProtobuf {
-				frame = fakekube.ProtobufEvent("ADDED", fakekube.Protobuf([]byte(pod(size))))
-			}
-			n := 0
-			err := newDecoder(
-				podKind()).events(bytes.NewReader(bytes.Repeat(frame, 3)), isProtobuf, func(WatchEvent[*Pod]) error { n++; return nil })
-			if want == "" && (n != 3 || err != nil) ||
-				want != "" && (n != 0 || err == nil || !strings.Contains(err.Error(), want)) {
-				t.Errorf("frames of %d MB (protobuf: %v): %d, %v", size>>20, isProtobuf, n, err)
-			}
-		}
+	inJSON := func(text string) []byte { return []byte(text) }
+	inProtobuf := func(text string) []byte { return fakekube.Protobuf([]byte(text)) }
+	for _, row := range []struct {
+		name       string
+		isProtobuf bool
+		encode     func(text string) []byte
+		limit      int
+		wantError  string // for an object beyond the limit
+	}{
+		{"JSON", false, inJSON, 24 << 20, "more than 25165824 bytes in one piece"},
+		{"protobuf", true, inProtobuf, 8 << 20, " bytes in one piece are too many"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			const medium = 7 << 20
+			list := row.encode(listOf(podOfSize(row.limit-1000), podOfSize(medium), podOfSize(1), podOfSize(medium)))
+			got, _, err := decoded(list, row.isProtobuf, podKind())
+			testkit.WantError(t, "list of large objects", err, "")
+			testkit.WantNumber(t, "large objects", len(got), 4)
+
+			list = row.encode(listOf(podOfSize(1), podOfSize(row.limit)))
+			got, _, err = decoded(list, row.isProtobuf, podKind())
+			testkit.WantError(t, "list with an object that is too large", err, "item 1, which follows n/big: ")
+			testkit.WantError(t, "list with an object that is too large", err, row.wantError)
+			testkit.WantNumber(t, "objects before that", len(got), 1)
+
+			n, err := readThreeFrames(row.encode(podOfSize(3<<20)), row.isProtobuf)
+			testkit.WantError(t, "frames of 3 MB", err, "")
+			testkit.WantNumber(t, "frames of 3 MB", n, 3)
+
+			n, err = readThreeFrames(row.encode(podOfSize(row.limit)), row.isProtobuf)
+			testkit.WantError(t, "frames that are too large", err, row.wantError)
+			testkit.WantNumber(t, "frames that are too large", n, 0)
+		})
 	}
 }
 
-// bomb is so many bytes that compress to next to nothing, behind a beginning.
+// podOfSize returns a pod in JSON, with an annotation of this size.
+func podOfSize(size int) string {
+	return `{"kind":"Pod","metadata":{"name":"big","namespace":"n","uid":"u","resourceVersion":"6","annotations":{"a":"` +
+		strings.Repeat("x", size) + `"}}}`
+}
+
+// readThreeFrames decodes three equal watch events about an object, and returns how many of them were accepted.
+func readThreeFrames(object []byte, isProtobuf bool) (n int, err error) {
+	frame := []byte(jsonEvent("ADDED", string(object)) + "\n")
+	if isProtobuf {
+		frame = fakekube.ProtobufEvent("ADDED", object)
+	}
+	countEvent := func(WatchEvent[*Pod]) error {
+		n++
+		return nil
+	}
+	err = newDecoder(podKind()).events(bytes.NewReader(bytes.Repeat(frame, 3)), isProtobuf, countEvent)
+	return n, err
+}
+
+// bomb returns a beginning and then size bytes that compress to almost nothing, compressed by gzip.
 func bomb(beginning string, size int) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	io.WriteString(z, beginning)
-	for chunk := []byte(strings.Repeat("a", 1<<20)); size > 0; size -= len(chunk) {
+	chunk := bytes.Repeat([]byte("a"), 1<<20)
+	for ; size > 0; size -= len(chunk) {
 		z.Write(chunk)
 	}
 	z.Close()
@@ -985,31 +1062,43 @@ func bomb(beginning string, size int) []byte {
 
 func TestDecompressionBombsAreNotHeld(t *testing.T) {
 	if testkit.IsRaced() {
-		t.Skip("half a minute under the race detector, of one goroutine")
+		t.Skip("takes half a minute under the race detector, and runs in one goroutine")
 	}
-	list := append(binary.AppendUvarint([]byte{2<<3 | 2}, 1<<40), 0x0a, 3, 0x12, 1, '5') // of 1 TB
-	item := binary.AppendUvarint([]byte{0x12}, 50<<20)
-	for name, c := range map[string]struct{ mediaType, body, want string }{
-		"an item in JSON":     {wire.JSON, `{"items":[{"metadata":{"name":"`, "more than 25165824 bytes in one piece"},
-		"a field in JSON":     {wire.JSON, `{"kind":"`, "more than 25165824 bytes in one piece"},
-		"a name in JSON":      {wire.JSON, `{"`, "more than 25165824 bytes in one piece"},
-		"an item in protobuf": {wire.Protobuf, "k8s\x00" + string(list) + string(item), "52428800 bytes in one piece are too many"},
-		"a field in protobuf": {wire.Protobuf, "k8s\x00" + string(list) + string(append([]byte{0x7a}, item[1:]...)), "unexpected EOF"}, // skipped
+	const tooLong = "more than 25165824 bytes in one piece"
+	beginningOfList := append(binary.AppendUvarint([]byte{2<<3 | 2}, 1<<40), 0x0a, 3, 0x12, 1, '5') // of 1 TB
+	inList := func(tag byte) string {
+		return "k8s\x00" + string(beginningOfList) + string(binary.AppendUvarint([]byte{tag}, 50<<20))
+	}
+	for _, row := range []struct {
+		name       string
+		isProtobuf bool
+		beginning  string
+		want       string
+	}{
+		{"an item in JSON", false, `{"items":[{"metadata":{"name":"`, tooLong},
+		{"a field in JSON", false, `{"kind":"`, tooLong},
+		{"a name in JSON", false, `{"`, tooLong},
+		{"an item in protobuf", true, inList(0x12), "52428800 bytes in one piece are too many"},
+		{"an unknown field in protobuf, which is skipped", true, inList(0x7a), "unexpected EOF"},
 	} {
-		src, err := gzip.NewReader(bytes.NewReader(bomb(c.body, 50<<20)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		_, err = newDecoder(podKind()).list(src, c.mediaType == wire.Protobuf, keepNone)
-		runtime.ReadMemStats(&after)
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
-		if grew := (after.TotalAlloc - before.TotalAlloc) >> 20; grew > 80 { // a buffer that doubles, up to 32 MB
-			t.Errorf("%s: %d MB were allocated", name, grew)
-		}
+		t.Run(row.name, func(t *testing.T) {
+			src, err := gzip.NewReader(bytes.NewReader(bomb(row.beginning, 50<<20)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			allocated := allocatedBytes(func() {
+				_, err = newDecoder(podKind()).list(src, row.isProtobuf, keepNone)
+			})
+			testkit.WantError(t, "list", err, row.want)
+			// The buffer grows to 32 MB by doubling, so all its sizes together take up to 64 MB.
+			testkit.WantBetween(t, "allocated MB", allocated>>20, 0, 80)
+		})
+	}
+}
+
+func TestDecompressionBombIsNotHeldByTheClient(t *testing.T) {
+	if testkit.IsRaced() {
+		t.Skip("takes long under the race detector")
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", wire.JSON)
@@ -1018,62 +1107,66 @@ func TestDecompressionBombsAreNotHeld(t *testing.T) {
 	}))
 	defer server.Close()
 	base, _ := url.Parse(server.URL)
-	client := newClient(&options.Options{}, &kubeconfig.Config{Server: base, Credential: noCredential}, nil,
-		quietLog(), metrics.NewRegistry())
+	config := &kubeconfig.Config{Server: base, Credential: noCredential}
+	client := newClient(&options.Options{}, config, nil, quietLog(), metrics.NewRegistry())
 	defer client.Close()
 	var answer json.RawMessage
 	err := client.Send(t.Context(), kube.Request{Method: http.MethodGet, Path: "/api/v1/nodes/n"}, &answer)
-	testkit.WantText(t, fmt.Sprint(err), "get nodes/n: more than 67108864 bytes in one piece")
+	testkit.WantError(t, "Send", err, "get nodes/n: more than 67108864 bytes in one piece")
 }
 
-func TestOneStreamLeavesNothingToTheNext(t *testing.T) {
-	d := newDecoder(&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "tier"}, New: func() *Pod { return new(Pod) }})
-	full := `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"a-long-name","namespace":"space","uid":"u1","resourceVersion":"1","labels":{"app":"x","tier":"","z":"1"}},"spec":{"nodeName":"n1"}},` + bare(
-		1) + `]}`
-	empty := `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[` + bare(
-		2) + `,{"metadata":{"name":"c","uid":"u3","resourceVersion":"3","labels":null},"spec":{}}]}`
+func TestDecoderKeepsNothingOfEarlierLists(t *testing.T) {
+	podWithEverything := `{"metadata":{"name":"a-long-name","namespace":"space","uid":"u1","resourceVersion":"1",` +
+		`"labels":{"app":"x","tier":"","z":"1"}},"spec":{"nodeName":"n1"}}`
+	podWithNullLabels := `{"metadata":{"name":"c","uid":"u3","resourceVersion":"3","labels":null},"spec":{}}`
+	full := listOf(podWithEverything, barePod("b1"))
+	empty := listOf(barePod("b2"), podWithNullLabels)
 	want := []string{
 		"space/a-long-name u1 1 n1 map[app:x tier:]",
 		"b1 u2 2  map[]",
 		"b2 u2 2  map[]",
 		"c u3 3  map[]",
 	}
-	for i := range 16 { // every order of four streams, each in either form
+	want = slices.Concat(want, want)
+
+	d := newDecoder(&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "tier"}, New: func() *Pod { return new(Pod) }})
+	for formats := range 16 { // bit j chooses the format of list j
 		var got []string
 		for j, text := range []string{full, empty, full, empty} {
-			isProtobuf := i>>j&1 == 1
+			isProtobuf := formats>>j&1 == 1
 			body := []byte(text)
 			if isProtobuf {
 				body = fakekube.Protobuf(body)
 			}
-			if _, err := d.list(bytes.NewReader(body), isProtobuf, func(p *Pod, text []byte) (bool, error) {
+			keepsObjects := j%2 == 0
+			_, err := d.list(bytes.NewReader(body), isProtobuf, func(p *Pod, text []byte) (bool, error) {
 				p.text = string(text)
 				got = append(got, describe(p))
-				return j%2 == 0, nil
-			}); err != nil {
+				return keepsObjects, nil
+			})
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		if !slices.Equal(got, append(slices.Clone(want), want...)) {
-			t.Errorf("%04b: %q", i, got)
-		}
+		testkit.WantEqual(t, fmt.Sprintf("pods with the formats %04b", formats), got, want)
 	}
 }
 
-func bare(n int) string {
-	return fmt.Sprintf(`{"metadata":{"name":"b%d","uid":"u2","resourceVersion":"2"}}`, n)
+// barePod returns a pod in JSON that has only the metadata that every object has.
+func barePod(name string) string {
+	return fmt.Sprintf(`{"metadata":{"name":%q,"uid":"u2","resourceVersion":"2"}}`, name)
 }
 
-// podList is the fake's answer in this form.
-func podList(f *fakekube.Server, accept string) []byte {
+// podList returns the fake's list of all pods, in a media type.
+func podList(f *fakekube.Server, mediaType string) []byte {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest("GET", "/api/v1/pods", nil)
-	r.Header.Set("Accept", accept)
+	r.Header.Set("Accept", mediaType)
 	f.ServeHTTP(w, r)
 	return w.Body.Bytes()
 }
 
-func TestKeptLabelsDoNotHoldTheOthersPlace(t *testing.T) {
+func TestKeptLabelsDoNotKeepTheOthersInMemory(t *testing.T) {
 	many := fakekube.Object{"app": "x"}
 	for i := range 1000 {
 		many["other-"+strconv.Itoa(i)] = "y"
@@ -1085,7 +1178,7 @@ func TestKeptLabelsDoNotHoldTheOthersPlace(t *testing.T) {
 	var kept []*Pod
 	var before, after runtime.MemStats
 	for i := range 101 {
-		if i == 1 {
+		if i == 1 { // the first pod fills the decoder's own buffers
 			runtime.GC()
 			runtime.ReadMemStats(&before)
 		}
@@ -1099,31 +1192,33 @@ func TestKeptLabelsDoNotHoldTheOthersPlace(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	runtime.KeepAlive(kept)
 	if grew := int64(after.HeapAlloc-before.HeapAlloc) / 100; grew > 2000 {
-		t.Errorf("%d bytes for each object with one label kept", grew)
+		t.Errorf("%d bytes for each pod with one kept label, want at most 2000", grew)
 	}
 }
 
-func TestListOfWhatIsKnownAllocatesNextToNothing(t *testing.T) {
+func TestListOfKnownPodsAllocatesAlmostNothing(t *testing.T) {
 	f := fakekube.New()
 	f.AddPods(1000)
 	body := podList(f, wire.Protobuf)
 	s := NewStore[*Pod]()
 	d := newDecoder(podKind())
 	list := func() {
-		l := s.BeginList()
-		if _, err := d.list(bytes.NewReader(body), true, l.Add); err != nil || l.count != 1000 {
-			t.Fatal(l.count, err)
+		listing := s.BeginList()
+		_, err := d.list(bytes.NewReader(body), true, listing.Add)
+		if err != nil || listing.count != 1000 {
+			t.Fatalf("listed %d pods with the error %v, want 1000 pods", listing.count, err)
 		}
-		if ds := l.Commit(); len(ds) > 0 {
-			t.Fatalf("%d changes", len(ds))
+		changes := listing.Commit()
+		if len(changes) > 0 {
+			t.Fatalf("%d changes, want none", len(changes))
 		}
 	}
 	if n := testing.AllocsPerRun(10, list); n > 50 {
-		t.Errorf("%v allocations for 1,000 pods", n)
+		t.Errorf("%v allocations for 1,000 pods, want at most 50", n)
 	}
 }
 
-// addRecordings adds the bodies of the recorded answers.
+// addRecordings adds the bodies of recorded answers to the seeds of a fuzz test.
 func addRecordings(f *testing.F, pattern string) {
 	files, _ := filepath.Glob("testdata/transcripts/" + pattern)
 	for _, file := range files {
@@ -1252,8 +1347,8 @@ func FuzzProtobufIsJSON(f *testing.F) {
 			}
 		}
 		kind := &Kind[*Pod]{Name: "Pod", Labels: []string{"app", label}, New: func() *Pod { return new(Pod) }}
-		want, wantMeta, wantErr := decoded(t, text, false, kind)
-		got, gotMeta, err := decoded(t, fakekube.Protobuf(text), true, kind)
+		want, wantMeta, wantErr := decoded(text, false, kind)
+		got, gotMeta, err := decoded(fakekube.Protobuf(text), true, kind)
 		if !slices.Equal(got, want) || (err == nil) != (wantErr == nil) || err == nil && gotMeta != wantMeta {
 			t.Fatalf("%s: %q, %v; in JSON %q, %v", text, got, err, want, wantErr)
 		}
@@ -1267,7 +1362,7 @@ func FuzzProtobufIsJSON(f *testing.F) {
 		items.Bytes(2, obj)
 		unknown.Bytes(1, []byte("\x12\x07PodList"))
 		unknown.Bytes(2, items)
-		if again, _, err := decoded(t, append([]byte("k8s\x00"), unknown...), true, kind); !slices.Equal(got,
+		if again, _, err := decoded(append([]byte("k8s\x00"), unknown...), true, kind); !slices.Equal(got,
 			again) {
 			t.Fatalf("%q: %q, %v, want %q", unknown, again, err, got)
 		}
