@@ -13,13 +13,13 @@ import (
 )
 
 // check returns an error that names the first flag with a value that cannot be used. It also sets the options that
-// follow from others.
+// depend on others: Once and Controllers.
 func (c *commandLine) check() error {
 	if c.flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", strings.Join(c.flags.Args(), " "))
 	}
 	if c.Prune {
-		c.Once = true // -prune is one run, too
+		c.Once = true
 	}
 	checks := []func() error{
 		c.checkNamespaces,
@@ -29,7 +29,8 @@ func (c *commandLine) check() error {
 		c.checkWords,
 		c.checkNumbers,
 		c.checkListen,
-		c.checkOnce,
+		c.checkOnceTimeout,
+		c.checkManifest,
 		c.checkLease,
 	}
 	for _, check := range checks {
@@ -59,7 +60,7 @@ func isNamespace(name string) bool {
 	return labels.CheckDNSName(name) == nil && !strings.Contains(name, ".") && len(name) <= 63
 }
 
-// chooseControllers checks -controllers, and finds out which controllers are on.
+// chooseControllers checks -controllers, and sets Options.Controllers.
 func (c *commandLine) chooseControllers() error {
 	words := strings.Split(c.controllerList, ",")
 	var names []string
@@ -98,7 +99,7 @@ func (controller Controller) isOn(words []string) bool {
 	return slices.Contains(words, "*") && !controller.Off
 }
 
-// checkSelectors checks the selectors for pods. That of -total-nodes is checked when it is read.
+// checkSelectors checks the selectors for pods. NodeChoice.Set has checked that of -total-nodes.
 func (c *commandLine) checkSelectors() error {
 	if _, err := labels.Parse(c.PodSelector); err != nil {
 		return fmt.Errorf("-pod-selector: %w", err)
@@ -130,7 +131,7 @@ func (c *commandLine) checkLabel(flag, key string) error {
 	if err := labels.CheckKey(key); err != nil {
 		return fmt.Errorf("%s: %w", flag, err)
 	}
-	// The node would be selected with one value of the label, and not with the next.
+	// A new value of the label could change which nodes are selected.
 	if slices.Contains(c.TotalNodes.Keys(), key) {
 		return fmt.Errorf("-total-nodes selects by %s, the %s, whose value podcount itself changes: "+
 			"select by another label", key, flag)
@@ -181,7 +182,7 @@ func (c *commandLine) checkNumbers() error {
 	return nil
 }
 
-// checkListen checks the syntax of -listen. It asks no name server about the host.
+// checkListen checks the syntax of -listen. It does not look up the host.
 func (c *commandLine) checkListen() error {
 	if c.Listen == "" {
 		return nil
@@ -196,36 +197,31 @@ func (c *commandLine) checkListen() error {
 	return nil
 }
 
-// checkOnce checks the flags that go together with -once, -prune and -manifest, or do not.
-func (c *commandLine) checkOnce() error {
+func (c *commandLine) checkOnceTimeout() error {
 	if c.OnceTimeout != defaultOnceTimeout && !c.Once {
 		return errors.New("-once-timeout has no effect without -once or -prune: add one of them, or leave it out")
-	}
-	if err := c.checkManifest(); err != nil {
-		return err
-	}
-	if c.Once && c.LeaderElect {
-		return errors.New("-once and -prune elect no leader: leave out -leader-elect")
 	}
 	return nil
 }
 
+// checkLease checks the flags about leader election.
 func (c *commandLine) checkLease() error {
+	if c.Once && c.LeaderElect {
+		return errors.New("-once and -prune elect no leader: leave out -leader-elect")
+	}
 	if err := labels.CheckDNSName(c.LeaseName); err != nil {
 		return fmt.Errorf("-leader-elect-resource-name: %w", err)
 	}
 	if c.LeaseDuration > leader.MaxLeaseDuration {
-		return fmt.Errorf("-leader-elect-lease-duration %v is longer than a Lease can express, which is %v",
+		return fmt.Errorf("-leader-elect-lease-duration %v is longer than the longest that a Lease can have, %v",
 			c.LeaseDuration, leader.MaxLeaseDuration)
 	}
 	if c.LeaseDuration%time.Second != 0 {
 		return fmt.Errorf("-leader-elect-lease-duration %v must be whole seconds, as in a Lease", c.LeaseDuration)
 	}
-	isOrdered := c.LeaseDuration > c.RenewDeadline &&
-		c.RenewDeadline > c.RetryPeriod &&
-		c.RenewDeadline > c.RetryPeriod+c.RetryPeriod/5 && // this sum may overflow
-		c.RetryPeriod > 0
-	if !isOrdered {
+	isLongEnough := c.RenewDeadline > c.RetryPeriod && // else the next sum could overflow
+		c.RenewDeadline > c.RetryPeriod+c.RetryPeriod/5
+	if c.LeaseDuration <= c.RenewDeadline || !isLongEnough || c.RetryPeriod <= 0 {
 		return fmt.Errorf("-leader-elect-lease-duration %v must be more than -leader-elect-renew-deadline %v, "+
 			"that more than 1.2 × -leader-elect-retry-period %v, and that more than 0",
 			c.LeaseDuration, c.RenewDeadline, c.RetryPeriod)

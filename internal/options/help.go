@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// README.md shows the help of the built-in flags: a test compares the two.
+// README.md shows the help of the built-in flags. A test compares the two.
 const helpBeginning = `podcount counts pods and writes the counts to labels of nodes.
 
   laptop    podcount -dry-run -once                show what podcount would write to the cluster of
@@ -46,7 +46,7 @@ func (c *commandLine) help() string {
 	return out.String()
 }
 
-// writeFlags writes the flags in a column, and what they are about in a second one.
+// writeFlags writes two columns: the flags, and what they are about.
 func (s helpSection) writeFlags(out *strings.Builder) {
 	width := 0
 	for _, f := range s.flags {

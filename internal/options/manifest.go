@@ -9,10 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"podcount/deploy"
-	"podcount/internal/kube"
 )
 
 // printManifest prints the YAML that -manifest asks for.
@@ -31,8 +29,8 @@ func (c *commandLine) printManifest(stdout io.Writer) error {
 	return err
 }
 
-// setManifestDefaults sets the flags that have another default in a cluster than on a laptop, unless they are given.
-// The manifest then passes them to podcount.
+// setManifestDefaults sets the flags whose default in a cluster differs from that on a laptop, unless they are given.
+// They then count as given, so that manifestArgs includes them.
 func (c *commandLine) setManifestDefaults() error {
 	values := map[string]string{"pod-events": "off"}
 	if !c.Once {
@@ -48,7 +46,7 @@ func (c *commandLine) setManifestDefaults() error {
 	return nil
 }
 
-// checkManifest returns an error if -manifest is given together with a flag that makes no sense there.
+// checkManifest returns an error if -manifest is given together with a flag that excludes it.
 func (c *commandLine) checkManifest() error {
 	if c.manifestParts == "" {
 		return nil
@@ -72,6 +70,9 @@ func (c *commandLine) manifest() (string, error) {
 	port, err := c.manifestPort()
 	if err != nil {
 		return "", err
+	}
+	if port != 0 {
+		c.Listen = fmt.Sprintf(":%d", port) // without leading zeros, for manifestArgs
 	}
 	settings := deploy.Settings{
 		Name:           c.LeaseName,
@@ -103,7 +104,7 @@ func (c *commandLine) manifest() (string, error) {
 	return deploy.Manifest(settings, strings.Split(c.manifestParts, ",")...)
 }
 
-// manifestPort returns the port of -listen; 0 for none. It also takes leading zeros from the port in -listen.
+// manifestPort returns the port of -listen, or 0 if podcount does not listen.
 func (c *commandLine) manifestPort() (int, error) {
 	if c.Listen == "" {
 		return 0, nil
@@ -113,7 +114,6 @@ func (c *commandLine) manifestPort() (int, error) {
 		return 0, fmt.Errorf("-manifest: -listen %s must be :PORT, with a number: "+
 			"the kubelet connects to the address of the pod", c.Listen)
 	}
-	c.Listen = fmt.Sprintf(":%d", port)
 	return int(port), nil
 }
 
@@ -127,11 +127,4 @@ func (c *commandLine) manifestArgs() []string {
 		}
 	})
 	return args
-}
-
-// StuckAfter returns how long a reconcile may take before it counts as stuck: it may wait for its turn under -qps, and
-// then for its request.
-func (o *Options) StuckAfter() time.Duration {
-	seconds := min(float64(o.Workers)/o.QPS, 1e6) // a small -qps must not overflow a duration
-	return time.Duration(seconds*float64(time.Second)) + 2*kube.RequestTimeout
 }

@@ -167,13 +167,13 @@ func TestNamespacesThatLookLikeNumbersStayNames(t *testing.T) {
 }
 
 func TestAlertsOfTheManifestAreForItsFlags(t *testing.T) {
-	everybodys, err := os.ReadFile("../../deploy/alerts.yaml")
+	standard, err := os.ReadFile("../../deploy/alerts.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	limits := regexp.MustCompile(`alert: \w+|for: \w+|[<>=]+ \d+|\[\d+[mh]\]`)
 	got := limits.FindAllString(printed(t, "-manifest=alerts"), -1)
-	want := limits.FindAllString(string(everybodys), -1)
+	want := limits.FindAllString(string(standard), -1)
 	testkit.WantEqual(t, "the limits with the default flags, beside those of deploy/alerts.yaml", got, want)
 
 	text := printed(t, "-manifest=alerts -qps=0.1 -workers=2 -manifest-namespace=ops "+

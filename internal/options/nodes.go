@@ -20,7 +20,8 @@ func controlPlaneNodes() NodeChoice {
 	}}
 }
 
-// Matches reports whether a node is selected. The function label returns the node's labels.
+// Matches reports whether a node is selected. The function label returns the value of the node's label with this key,
+// and whether the node has it.
 func (c *NodeChoice) Matches(label func(key string) (value string, ok bool)) bool {
 	return slices.ContainsFunc(c.selectors, func(s labels.Selector) bool { return s.Matches(label) })
 }
@@ -34,10 +35,10 @@ func (c *NodeChoice) Keys() []string {
 	return keys
 }
 
-// String returns the selector as it was given.
+// String returns the selector as it was given. It implements flag.Value.
 func (c *NodeChoice) String() string { return c.text }
 
-// Set makes a selector, as kubectl -l takes it, the only one. It is called by the package flag.
+// Set replaces the selectors by one, which has the syntax of kubectl -l. It implements flag.Value.
 func (c *NodeChoice) Set(text string) error {
 	s, err := labels.Parse(text)
 	if err != nil {

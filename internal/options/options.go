@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"podcount/deploy"
+	"podcount/internal/kube"
 )
 
 // Options are the values of the flags. Parse returns them checked.
@@ -34,8 +35,8 @@ type Options struct {
 	NodeLabel  string        // the label that shows the number of a node's own pods; "" writes none
 	PodEvents  bool          // post an Event on each new pod
 	Interval   time.Duration // between two checks of all nodes, and at least between two writes to one node
-	QPS        float64       // writes per second, for each controller
-	Burst      int           // writes at once before QPS limits them, for each controller
+	QPS        float64       // writes per second, of each controller
+	Burst      int           // writes at once before QPS limits them, of each controller
 	Workers    int           // objects that each controller works on at a time
 
 	// One run, or one without writes.
@@ -52,12 +53,12 @@ type Options struct {
 	RenewDeadline  time.Duration
 	RetryPeriod    time.Duration
 
-	// What podcount shows of itself.
+	// How podcount reports its state.
 	Listen    string // the address of the HTTP server; "" starts none
 	Verbosity int    // lines of the slog level -Verbosity and above are logged
 	LogFormat string // auto, text or json
 
-	own map[string]any // for each flag of Int, String and so on: a pointer to its value
+	own map[string]any // pointers to the values of the flags that Int, String, Duration and Bool register, by name
 }
 
 // Program describes the program whose flags Parse reads.
@@ -73,8 +74,8 @@ type Controller struct {
 	About string // one line for -controllers help
 	Off   bool   // the controller is off unless -controllers names it
 
-	// Rights are what the controller needs in a cluster. The built-in controllers have none here: their rights depend on
-	// other flags, too, and the package deploy knows them.
+	// Rights are the rights that the controller needs in a cluster. They are empty for the built-in controllers, whose
+	// rights depend on other flags, too: the package deploy knows them.
 	Rights []deploy.Right
 }
 
@@ -88,9 +89,16 @@ func (e UsageError) Unwrap() error { return e.Err }
 // IsOn reports whether the controller of this name is on.
 func (o *Options) IsOn(name string) bool { return slices.Contains(o.Controllers, name) }
 
-// Parse reads the command line. Flags such as -h, -version and -manifest only print something to stdout: then Parse
-// returns neither options nor an error. A flag that cannot be used is a UsageError of one line; any other error is one
-// of writing to stdout.
+// StuckAfter returns how long a reconcile may take before its worker counts as stuck: one wait for -qps, and two
+// requests.
+func (o *Options) StuckAfter() time.Duration {
+	seconds := min(float64(o.Workers)/o.QPS, 1e6) // with a small QPS, the duration would overflow
+	return time.Duration(seconds*float64(time.Second)) + 2*kube.RequestTimeout
+}
+
+// Parse reads the command line. If a flag such as -h, -version or -manifest asks only for output, Parse prints that to
+// stdout, and returns neither options nor an error. If a flag cannot be used, the error is a UsageError of one line.
+// Any other error comes from writing to stdout.
 func Parse(args []string, stdout io.Writer, program Program) (*Options, error) {
 	c := newCommandLine(program)
 	err := c.flags.Parse(args)

@@ -28,7 +28,7 @@ func argsOf(line string) []string {
 	return strings.Split(strings.ReplaceAll(line, " -", "\n-"), "\n")
 }
 
-// parse reads a command line that is right and prints nothing.
+// parse reads a correct command line, which prints nothing.
 func parse(t *testing.T, line string) *Options {
 	t.Helper()
 	var stdout strings.Builder
@@ -39,7 +39,7 @@ func parse(t *testing.T, line string) *Options {
 	return o
 }
 
-// printed reads a command line that only prints, and returns what.
+// printed reads a command line that only prints, and returns the output.
 func printed(t *testing.T, line string) string {
 	t.Helper()
 	var stdout strings.Builder
@@ -50,7 +50,7 @@ func printed(t *testing.T, line string) string {
 	return stdout.String()
 }
 
-// wantUsageError reads a command line that is wrong.
+// wantUsageError reads a wrong command line. It fails the test unless the error is a UsageError that contains want.
 func wantUsageError(t *testing.T, line, want string) {
 	t.Helper()
 	var stdout strings.Builder
@@ -100,7 +100,7 @@ func TestWrongUsage(t *testing.T) {
 		{"-prune -leader-elect", "-once and -prune elect no leader: leave out -leader-elect"},
 		{"-leader-elect-lease-duration=10s", "10s must be more than -leader-elect-renew-deadline 10s"},
 		{"-leader-elect-lease-duration=15500ms", "-leader-elect-lease-duration 15.5s must be whole seconds"},
-		{"-leader-elect-lease-duration=2147483648s", "is longer than a Lease can express, which is 596523h14m7s"},
+		{"-leader-elect-lease-duration=2147483648s", "is longer than the longest that a Lease can have, 596523h14m7s"},
 		{"-leader-elect-retry-period=2540400h", "that more than 1.2 × -leader-elect-retry-period 2540400h0m0s"},
 		{"-leader-elect-renew-deadline=2400ms", "that more than 1.2 × -leader-elect-retry-period 2s"},
 		{"-leader-elect-retry-period=0s", "and that more than 0"},

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// duration is the value of a flag. Its errors explain what is missing, which those of flag.DurationVar do not.
+// duration is the value of a flag. Unlike flag.DurationVar, its errors explain what to write.
 type duration time.Duration
 
 func (d *duration) String() string { return time.Duration(*d).String() }
