@@ -1,8 +1,7 @@
 // Package metrics keeps the numbers that podcount counts, and writes them in Prometheus' text format.
 //
-// Every metric has a help text, and Prometheus can read the output whatever the values of labels are. The package
-// imports nothing of podcount, serves no HTTP, and counts nothing by itself: other packages call Set, Count and
-// Observe.
+// Every metric has a help text, and label values may be any text. The package serves no HTTP, and counts nothing by
+// itself: other packages call Set, Count and Observe.
 //
 // The metrics of podcount are in table.go. A file of your own registers its metrics in an init function:
 //
@@ -60,6 +59,12 @@ func Register(m Metric) {
 			panic("metrics: there is a metric " + m.Name + " already")
 		}
 	}
+	m.mustBeValid()
+	registered = append(registered, m)
+}
+
+// mustBeValid panics if the metric breaks a rule.
+func (m Metric) mustBeValid() {
 	for _, name := range append([]string{m.Name}, m.Labels...) {
 		if !isName(name) {
 			panic(fmt.Sprintf("metrics: %q cannot be the name of a metric or a label", name))
@@ -83,10 +88,9 @@ func Register(m Metric) {
 	if m.Help == "" {
 		panic("metrics: " + m.Name + " has no help")
 	}
-	registered = append(registered, m)
 }
 
-// isName reports whether a metric or a label can have this name. Prometheus allows capitals, too, but nobody uses them.
+// isName reports whether a metric or a label can have this name. Prometheus also allows capitals, but they are unusual.
 func isName(text string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyz_"
 	return text != "" && strings.Trim(text[:1], letters) == "" && strings.Trim(text, letters+"0123456789") == ""
@@ -99,11 +103,12 @@ func All() []Metric {
 
 // Registry holds the current numbers. Its methods are safe for concurrent use, and never wait for anything slow.
 //
-// A method panics if there is no metric of this name, or if the metric has another type or another number of labels.
-// That is a mistake in the program, and the first call shows it.
+// A method panics if there is no metric of this name, or if the metric has another type or another number of labels:
+// the caller is wrong, and fails at its first call.
 type Registry struct {
-	families []*family          // in the order of All; never changes
-	byName   map[string]*family // the same; never changes
+	// All families, in the order of All and by name. Neither field ever changes.
+	families []*family
+	byName   map[string]*family
 
 	mu sync.Mutex // guards the series of all families
 }
@@ -119,8 +124,8 @@ type labelValues [maxLabels]string
 
 // series holds the number for one combination of label values.
 type series struct {
-	value float64             // the number; the sum of all durations in a histogram
-	upTo  [len(buckets)]int64 // for histograms: how many durations were at most as long as each limit
+	value        float64             // of a histogram, the sum of all durations
+	bucketCounts [len(buckets)]int64 // of a histogram, how many durations were up to the limit of each bucket
 }
 
 // NewRegistry returns a Registry with all metrics that are registered so far. None has a series yet.
@@ -142,7 +147,7 @@ func (r *Registry) Set(value float64, name string, labels ...string) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f.at(labels).value = value
+	f.seriesOf(labels).value = value
 }
 
 // Count adds one to a counter.
@@ -153,7 +158,7 @@ func (r *Registry) Count(name string, labels ...string) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f.at(labels).value++
+	f.seriesOf(labels).value++
 }
 
 // Observe adds the time since start to a histogram.
@@ -165,17 +170,17 @@ func (r *Registry) Observe(start time.Time, name string, labels ...string) {
 	took := time.Since(start).Seconds()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := f.at(labels)
+	s := f.seriesOf(labels)
 	s.value += took
 	for i, limit := range buckets {
 		if took <= limit {
-			s.upTo[i]++
+			s.bucketCounts[i]++
 		}
 	}
 }
 
-// Remove removes a series of a gauge, for example when the measured object is gone. It does nothing if there is no such
-// series. Counters cannot be removed: Prometheus would take one that comes back for a restart of the program.
+// Remove removes a series of a gauge, for example when the measured object is gone. It does nothing if the series does
+// not exist. Counters cannot be removed: if one came back, Prometheus would conclude that the program had restarted.
 func (r *Registry) Remove(name string, labels ...string) {
 	f := r.family(name, len(labels))
 	if f.Type != Gauge {
@@ -198,8 +203,8 @@ func (r *Registry) family(name string, labels int) *family {
 	return f
 }
 
-// at returns the series with these label values. A new one begins at 0. The caller holds Registry.mu.
-func (f *family) at(labels []string) *series {
+// seriesOf returns the series with these label values. A new one begins at 0. The caller holds Registry.mu.
+func (f *family) seriesOf(labels []string) *series {
 	values := valuesOf(labels)
 	s := f.series[values]
 	if s == nil {
@@ -236,18 +241,18 @@ func compareValues(a, b labelValues) int { return slices.Compare(a[:], b[:]) }
 func (f *family) write(out *strings.Builder, values labelValues, s *series) {
 	var labels []string
 	for i, name := range f.Labels {
-		labels = append(labels, label(name, values[i]))
+		labels = append(labels, formatLabel(name, values[i]))
 	}
 	if f.Type != Histogram {
-		writeSample(out, f.Name, labels, number(s.value))
+		writeSample(out, f.Name, labels, formatNumber(s.value))
 		return
 	}
 	for i, limit := range buckets {
-		withLimit := append(slices.Clip(labels), label("le", number(limit)))
-		writeSample(out, f.Name+"_bucket", withLimit, strconv.FormatInt(s.upTo[i], 10))
+		withLimit := append(slices.Clip(labels), formatLabel("le", formatNumber(limit)))
+		writeSample(out, f.Name+"_bucket", withLimit, strconv.FormatInt(s.bucketCounts[i], 10))
 	}
-	writeSample(out, f.Name+"_sum", labels, number(s.value))
-	writeSample(out, f.Name+"_count", labels, strconv.FormatInt(s.upTo[len(buckets)-1], 10))
+	writeSample(out, f.Name+"_sum", labels, formatNumber(s.value))
+	writeSample(out, f.Name+"_count", labels, strconv.FormatInt(s.bucketCounts[len(buckets)-1], 10))
 }
 
 func writeSample(out *strings.Builder, name string, labels []string, value string) {
@@ -265,12 +270,12 @@ var (
 	escapeHelp  = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
 )
 
-// label writes a label with its value. The value may come from anywhere, but the format allows only UTF-8.
-func label(name, value string) string {
+// formatLabel writes a label with its value. It replaces bytes that are not UTF-8, because the format forbids them.
+func formatLabel(name, value string) string {
 	return name + `="` + escapeLabel.Replace(strings.ToValidUTF8(value, "\uFFFD")) + `"`
 }
 
-// number writes a number in the way of Prometheus' own clients: 1, 0.025, 2.5e+06, +Inf.
-func number(value float64) string {
+// formatNumber writes a number as Prometheus' own clients do: 1, 0.025, 2.5e+06, +Inf.
+func formatNumber(value float64) string {
 	return strconv.FormatFloat(value, 'g', -1, 64)
 }

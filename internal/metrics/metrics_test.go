@@ -104,7 +104,7 @@ func TestNumbersAreWrittenAsPrometheusDoes(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.want, func(t *testing.T) {
-			testkit.WantEqual(t, "the number", number(row.value), row.want)
+			testkit.WantEqual(t, "the number", formatNumber(row.value), row.want)
 		})
 	}
 }

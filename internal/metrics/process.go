@@ -11,9 +11,8 @@ import (
 )
 
 // SetProcess sets the metrics of the process and its heap, whose names begin with process_ and go_. The parameter
-// started is the time at which the process started. On other systems than Linux, some of the metrics stay unset.
-// Reading the heap's numbers stops the whole program for a moment: call SetProcess only when somebody asks for the
-// metrics.
+// started is the time at which the process started. Some of the metrics exist only on Linux. Reading the heap's numbers
+// stops all goroutines for a moment: call SetProcess only when a client requests the metrics.
 func SetProcess(r *Registry, started time.Time) {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
