@@ -1,12 +1,11 @@
 // Package listen is an HTTP server for untrusted clients: any pod in the cluster may connect to it.
 //
-// Idle clients cannot keep others out. The server has 64 connections open at most. When one more comes, the server
-// closes the oldest connection that has not sent its whole request yet. If all requests have arrived, it closes the
-// oldest connection. A request must arrive within two seconds, with at most 4 KB of headers. The answer may take ten
-// seconds.
+// Idle clients cannot lock out others. The server has at most 64 open connections. To accept one more, it closes the
+// oldest connection whose request has not fully arrived. If all requests have arrived, it closes the oldest connection.
+// A request must arrive within two seconds, with at most 4 KB of headers. The answer may take ten seconds.
 //
-// The server does not read the body of a request, and closes a connection after one answer. It has no TLS, and does not
-// ask who the client is: the handler's answers are public.
+// The server does not read the body of a request, and closes a connection after one answer. It has no TLS and no
+// authentication: the handler's answers are public.
 package listen
 
 import (
@@ -21,25 +20,24 @@ import (
 	"time"
 )
 
-// The comment of the package names these limits, too.
+// The package comment names these limits, too.
 const (
 	connectionLimit = 64               // open connections
 	headerLimit     = 4 << 10          // bytes of the first line and the headers of a request
 	headerTimeout   = 2 * time.Second  // for the first line and the headers to arrive
-	answerTimeout   = 10 * time.Second // from then on, for the answer to be sent
+	answerTimeout   = 10 * time.Second // for the answer, once the headers have arrived
 )
 
 // Server is an HTTP server for untrusted clients.
 type Server struct {
 	http     *http.Server
-	listener *newestListener
+	listener *cappedListener
 }
 
-// Listen opens a TCP port for a Server that answers with the handler. Call Serve next, and Close in the end. The
-// context ends only the lookup of the address's host name, not the Server. Errors of connections go to the log, at the
-// debug level.
+// Listen opens a TCP port for a Server that answers with the handler. Then call Serve, and finally Close. ctx limits
+// only the lookup of the address's host name. Errors of connections are logged at the debug level.
 //
-// The handler must ignore the context of a request. noteArrival stops reading from the connection, and net/http then
+// The handler must ignore the context of a request: markArrival stops reading from the connection, and net/http then
 // cancels the context, although the client still waits for the answer.
 func Listen(ctx context.Context, address string, handler http.Handler, log *slog.Logger) (*Server, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
@@ -48,7 +46,7 @@ func Listen(ctx context.Context, address string, handler http.Handler, log *slog
 	}
 	return &Server{
 		http:     newServer(handler, log),
-		listener: &newestListener{TCPListener: listener.(*net.TCPListener)},
+		listener: &cappedListener{TCPListener: listener.(*net.TCPListener)},
 	}, nil
 }
 
@@ -67,12 +65,12 @@ func (s *Server) Serve() error {
 // Close closes the port and all connections at once, even those whose answer is being sent.
 func (s *Server) Close() error { return s.http.Close() }
 
-// newServer makes an HTTP server that must be used with a newestListener.
+// newServer makes an HTTP server. It works only with the connections of a cappedListener.
 func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 	server := &http.Server{
-		Handler:           noteArrival(handler),
+		Handler:           markArrival(handler),
 		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       5 * time.Second, // only matters if noteArrival cannot stop the reading of a body
+		ReadTimeout:       5 * time.Second, // only matters if markArrival cannot stop the reading of a body
 		WriteTimeout:      answerTimeout,
 		MaxHeaderBytes:    max(1, headerLimit-4096), // net/http allows 4,096 bytes more
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
@@ -80,39 +78,39 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 			return context.WithValue(ctx, connKey{}, conn)
 		},
 	}
-	server.SetKeepAlivesEnabled(false) // a kept connection could stay open and silent for longer than the timeouts
+	server.SetKeepAlivesEnabled(false) // an idle connection could otherwise stay open for longer than the timeouts
 	return server
 }
 
-// newestListener keeps at most connectionLimit connections open. When one more comes, it closes an old one instead of
-// letting the newcomer wait. Otherwise a client with that many connections would keep out all others, such as the
-// kubelet, which restarts a container whose probes are not answered.
-type newestListener struct {
+// cappedListener keeps at most connectionLimit connections open. To accept one more, it closes an old one. If it let
+// the new one wait instead, a client with that many connections could lock out the kubelet, which restarts a container
+// whose probes are not answered.
+type cappedListener struct {
 	*net.TCPListener
 
-	mu   sync.Mutex    // guards open, and hasArrived of its connections
-	open []*listedConn // oldest first
+	mu   sync.Mutex     // guards open, and hasArrived of its connections
+	open []*trackedConn // oldest first
 }
 
-// listedConn is a connection that removes itself from its listener's list when it is closed.
+// trackedConn is a connection that removes itself from its listener's list when it is closed.
 //
 // It embeds a TCPConn, not just a net.Conn: net/http closes the two directions of a TCPConn one after the other, so
 // that the client gets the last answer.
-type listedConn struct {
+type trackedConn struct {
 	*net.TCPConn
-	listener   *newestListener
-	hasArrived bool // the headers of the request have been read, and the handler answers it
+	listener   *cappedListener
+	hasArrived bool // the headers of the request have been read
 }
 
-// connKey is the key of a request's *listedConn in the request's context.
+// connKey is the key of a request's *trackedConn in the request's context.
 type connKey struct{}
 
-// noteArrival marks the connection of a request before the handler answers it: the headers have arrived. It also stops
-// all reading from the connection. Requests need no body, and a client could keep its place by announcing a body that
-// never comes.
-func noteArrival(handler http.Handler) http.Handler {
+// markArrival returns a handler that sets hasArrived of the request's connection, and then calls the given one. It also
+// stops reading from the connection: no request needs a body, and a client could keep the connection open by announcing
+// a body that never comes.
+func markArrival(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conn := r.Context().Value(connKey{}).(*listedConn)
+		conn := r.Context().Value(connKey{}).(*trackedConn)
 		conn.listener.mu.Lock()
 		conn.hasArrived = true
 		conn.listener.mu.Unlock()
@@ -122,22 +120,22 @@ func noteArrival(handler http.Handler) http.Handler {
 }
 
 // Accept waits for the next connection. It implements net.Listener.
-func (l *newestListener) Accept() (net.Conn, error) {
+func (l *cappedListener) Accept() (net.Conn, error) {
 	tcp, err := l.AcceptTCP()
 	if err != nil {
 		return nil, err
 	}
-	conn := &listedConn{TCPConn: tcp, listener: l}
+	conn := &trackedConn{TCPConn: tcp, listener: l}
 	surplus := l.add(conn)
 	if surplus != nil {
 		surplus.Close()
-		runtime.Gosched() // let the server read what other clients have sent, before it closes one more connection
+		runtime.Gosched() // let the server read other requests before it closes one more connection
 	}
 	return conn, nil
 }
 
-// add adds a connection to the list. If that makes one too many, add returns the connection to close, else nil.
-func (l *newestListener) add(conn *listedConn) *listedConn {
+// add adds a connection to the list. If there are now too many, add returns the one to close, else nil.
+func (l *cappedListener) add(conn *trackedConn) *trackedConn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open = append(l.open, conn)
@@ -154,9 +152,9 @@ func (l *newestListener) add(conn *listedConn) *listedConn {
 }
 
 // Close closes the connection. It may be called more than once.
-func (c *listedConn) Close() error {
+func (c *trackedConn) Close() error {
 	c.listener.mu.Lock()
-	c.listener.open = slices.DeleteFunc(c.listener.open, func(open *listedConn) bool { return open == c })
+	c.listener.open = slices.DeleteFunc(c.listener.open, func(open *trackedConn) bool { return open == c })
 	c.listener.mu.Unlock()
 	return c.TCPConn.Close()
 }

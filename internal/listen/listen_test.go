@@ -137,7 +137,7 @@ func TestRequestThatHasArrivedIsAnswered(t *testing.T) {
 	testkit.WantEqual(t, "the answer", <-answer, "200 OK: ok")
 }
 
-// If the server waited for the body, 64 such requests would keep out everybody until their time is over.
+// If the server waited for bodies, 64 requests like this one would lock out all clients until their timeout.
 func TestRequestWhoseBodyDoesNotComeIsAnsweredAtOnce(t *testing.T) {
 	address := served(t, answerOK)
 	begin := time.Now()

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Content is what Pages shows. All of its functions are required. Several goroutines may call them at once.
+// Content provides the content of Pages. All of its functions are required, and must be safe for concurrent use.
 type Content struct {
 	// Stuck describes the controllers whose workers hang.
 	Stuck func() []string
