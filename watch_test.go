@@ -757,7 +757,7 @@ func TestSilentListIsCut(t *testing.T) {
 		r := reflectPods(t, f)
 		testkit.Pass(kube.Silence + 10*time.Second)
 		r.wantInSync(t, f)
-		testkit.WantText(t, r.log.String(), "nothing was heard for 2m30s")
+		testkit.WantText(t, r.log.String(), "no data arrived for 2m30s")
 	})
 }
 

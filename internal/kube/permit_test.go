@@ -97,7 +97,7 @@ func TestPermitThatEndsDuringTheDialStopsTheWrite(t *testing.T) {
 				t.Errorf("%s: %v", over, err)
 			}
 			synctest.Wait()
-			testkit.WantNumber(t, over+": requests that came", len(all(f)), 0)
+			testkit.WantNumber(t, over+": requests", len(all(f)), 0)
 
 			client.SetPermit(permitOf(func() error { return nil }))
 			err = client.Send(t.Context(), patch, nil)

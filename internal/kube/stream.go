@@ -16,7 +16,7 @@ import (
 const Silence = 150 * time.Second
 
 // ErrSilent is the error of a Stream that has received nothing for the duration Silence.
-var ErrSilent = fmt.Errorf("nothing was heard for %v", Silence)
+var ErrSilent = fmt.Errorf("no data arrived for %v", Silence)
 
 // Stream is the body of a list or a watch. Reading it fails with ErrSilent if nothing arrives for the duration Silence,
 // and with the cause if the context of the request ends. Only one goroutine at a time may read; any may call Close.
