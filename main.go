@@ -509,7 +509,7 @@ func (m *manager) runController(c *Controller, pause time.Duration) {
 	}
 	if m.options.Once {
 		m.resyncOnce(c)
-		c.tally.Complete()
+		c.tally.MarkComplete()
 		m.awaitDone(c)
 		return
 	}
@@ -563,7 +563,7 @@ func (m *manager) recordReconcile(c *Controller, key Key, err error) {
 	}
 	c.outage.Forget(key.String())
 	if c.isOnce {
-		c.tally.Done(key)
+		c.tally.MarkDone(key)
 	}
 }
 
@@ -1040,7 +1040,7 @@ func (c *Controller) beginTally() {
 // add adds keys to the queue.
 func (c *Controller) add(keys ...Key) {
 	if c.isOnce {
-		c.tally.Todo(keys...)
+		c.tally.AddTodo(keys...)
 	}
 	c.queue.Add(keys...)
 }
@@ -1049,7 +1049,7 @@ func (c *Controller) add(keys ...Key) {
 func (c *Controller) recordWrite(key Key) {
 	c.outage.Worked(key.String())
 	if c.isOnce {
-		c.tally.Written(key)
+		c.tally.MarkWritten(key)
 	}
 }
 

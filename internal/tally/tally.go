@@ -1,4 +1,4 @@
-// Package tally counts what a controller has done in a run of -once, for the line that sums it up.
+// Package tally counts what a controller does in a run of -once, for the line at its end.
 package tally
 
 import (
@@ -11,12 +11,12 @@ type Tally[K comparable] struct {
 	mu         sync.Mutex // guards all fields below
 	hasBegun   bool
 	objects    int  // how many objects there were when the run began
-	isComplete bool // todo holds all keys that the run began with
+	isComplete bool // todo has all keys that the run begins with
 
-	// Each key is in todo first. A key in written is also in done.
-	todo    map[K]bool // keys that were added to the queue
-	done    map[K]bool // keys with no work left
-	written map[K]bool // keys of objects that were written to
+	// These are sets of keys. A key is first in todo. A key in written is also in done.
+	todo    map[K]bool // The key was added to the queue.
+	done    map[K]bool // The key has no work left.
+	written map[K]bool // The key's object was written to.
 }
 
 // New makes a tally of a run that has not begun.
@@ -24,7 +24,7 @@ func New[K comparable]() *Tally[K] {
 	return &Tally[K]{todo: map[K]bool{}, done: map[K]bool{}, written: map[K]bool{}}
 }
 
-// Begin records that the run has begun, and how many objects there are.
+// Begin records that the run begins, and how many objects there are.
 func (t *Tally[K]) Begin(objects int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -39,8 +39,8 @@ func (t *Tally[K]) HasBegun() bool {
 	return t.hasBegun
 }
 
-// Todo records that keys were added to the queue.
-func (t *Tally[K]) Todo(keys ...K) {
+// AddTodo records that keys were added to the queue.
+func (t *Tally[K]) AddTodo(keys ...K) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, key := range keys {
@@ -48,37 +48,37 @@ func (t *Tally[K]) Todo(keys ...K) {
 	}
 }
 
-// Complete records that Todo has got all keys that the run begins with. Before that, the run cannot be done.
-func (t *Tally[K]) Complete() {
+// MarkComplete records that AddTodo was called with all keys that the run begins with. The run cannot be done before.
+func (t *Tally[K]) MarkComplete() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.isComplete = true
 }
 
-// Done records that a key has no work left.
-func (t *Tally[K]) Done(key K) {
+// MarkDone records that a key has no work left.
+func (t *Tally[K]) MarkDone(key K) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.done[key] = true
 }
 
-// Written records that an object was written to, and has no work left.
-func (t *Tally[K]) Written(key K) {
+// MarkWritten records that a key's object was written to, and that the key has no work left.
+func (t *Tally[K]) MarkWritten(key K) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.written[key] = true
 	t.done[key] = true
 }
 
-// IsAllDone reports whether Complete was called and no key has work left.
+// IsAllDone reports whether all keys of the run are known, and none has work left.
 func (t *Tally[K]) IsAllDone() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.isComplete && len(t.done) >= len(t.todo)
 }
 
-// Summary describes the outcome, as in "3 nodes: 1 written, 2 right, 0 failed". noun is the name of one object. failed
-// is the number of keys that have failed.
+// Summary describes the outcome, as in "3 nodes: 1 written, 2 right, 0 failed". noun is the word for one object, such as
+// "node". failed is the number of keys that have failed.
 func (t *Tally[K]) Summary(noun string, failed int) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

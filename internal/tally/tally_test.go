@@ -1,55 +1,67 @@
 package tally
 
-import "testing"
+import (
+	"testing"
+
+	"podcount/internal/testkit"
+)
 
 func TestSummary(t *testing.T) {
-	rows := []struct {
+	for _, row := range []struct {
 		name   string
 		run    func(t *Tally[string])
 		failed int
 		want   string
 	}{
-		{"nothing to do", func(t *Tally[string]) { t.Begin(2) }, 0, "2 nodes: 0 written, 2 right, 0 failed"},
-		{"all written", func(t *Tally[string]) {
-			t.Begin(1)
-			t.Todo("a")
-			t.Written("a")
-		}, 0, "1 node: 1 written, 0 right, 0 failed"},
-		{"one failed", func(t *Tally[string]) {
-			t.Begin(3)
-			t.Todo("a", "b")
-			t.Written("a")
-		}, 1, "3 nodes: 1 written, 1 right, 1 failed"},
-		{"one not done", func(t *Tally[string]) {
-			t.Begin(3)
-			t.Todo("a", "b")
-			t.Done("a")
-		}, 0, "3 nodes: 0 written, 2 right, 0 failed, 1 not done"},
-	}
-	for _, row := range rows {
+		{
+			name: "nothing to do",
+			run:  func(t *Tally[string]) { t.Begin(2) },
+			want: "2 nodes: 0 written, 2 right, 0 failed",
+		},
+		{
+			name: "all written",
+			run: func(t *Tally[string]) {
+				t.Begin(1)
+				t.AddTodo("a")
+				t.MarkWritten("a")
+			},
+			want: "1 node: 1 written, 0 right, 0 failed",
+		},
+		{
+			name: "one failed",
+			run: func(t *Tally[string]) {
+				t.Begin(3)
+				t.AddTodo("a", "b")
+				t.MarkWritten("a")
+			},
+			failed: 1,
+			want:   "3 nodes: 1 written, 1 right, 1 failed",
+		},
+		{
+			name: "one not done",
+			run: func(t *Tally[string]) {
+				t.Begin(3)
+				t.AddTodo("a", "b")
+				t.MarkDone("a")
+			},
+			want: "3 nodes: 0 written, 2 right, 0 failed, 1 not done",
+		},
+	} {
 		t.Run(row.name, func(t *testing.T) {
 			tally := New[string]()
 			row.run(tally)
-			if got := tally.Summary("node", row.failed); got != row.want {
-				t.Errorf("got  %s\nwant %s", got, row.want)
-			}
+			testkit.WantEqual(t, "summary", tally.Summary("node", row.failed), row.want)
 		})
 	}
 }
 
 func TestRunIsDoneOnceAllKeysAreKnown(t *testing.T) {
 	tally := New[string]()
-	tally.Todo("a")
-	tally.Done("a")
-	if tally.IsAllDone() {
-		t.Error("all is done, though more keys may come")
-	}
-	tally.Complete()
-	if !tally.IsAllDone() {
-		t.Error("all keys are done, but not all")
-	}
-	tally.Todo("b")
-	if tally.IsAllDone() {
-		t.Error("all is done, though b is not")
-	}
+	tally.AddTodo("a")
+	tally.MarkDone("a")
+	testkit.WantEqual(t, "all is done while more keys may come", tally.IsAllDone(), false)
+	tally.MarkComplete()
+	testkit.WantEqual(t, "all is done once all keys are known", tally.IsAllDone(), true)
+	tally.AddTodo("b")
+	testkit.WantEqual(t, "all is done after another key was added", tally.IsAllDone(), false)
 }
