@@ -22,7 +22,7 @@ type Result struct {
 	RetryAfter time.Duration
 }
 
-// Queue is a workqueue. Add puts a key in; a worker gets it with Get and gives it back with Done. These rules hold:
+// Queue is a workqueue. Add puts a key in. A worker gets it with Get, and gives it back with Done. These rules hold:
 //
 //   - A key that is added several times before a worker gets it is handed out once.
 //   - Two workers never have the same key. A key that is added while a worker has it is handed out again after Done,
@@ -49,7 +49,7 @@ type QueueOptions[K comparable] struct {
 	// Name is the controller's name, for the log and the metrics.
 	Name string
 
-	// A key that has failed n times in a row waits for retry.Backoff(n, Backoff, MaxBackoff).
+	// Backoff and MaxBackoff are the base and the limit of a key's backoff: see retry.Backoff.
 	Backoff    time.Duration
 	MaxBackoff time.Duration
 
@@ -105,8 +105,8 @@ func (q *Queue[K]) Get() (key K, ok bool) {
 	}
 }
 
-// Done gives back a key that Get returned. If err is nil, the key's failures are forgotten; otherwise it is tried again
-// after its backoff. Done returns how many times in a row the key has failed.
+// Done gives back a key that Get returned. If err is nil, Done forgets the key's failures. Otherwise the key is handed
+// out again after its backoff. Done returns how many times in a row the key has failed.
 func (q *Queue[K]) Done(key K, result Result, err error) (failures int) {
 	q.update("done", func(item *queueItem[K]) {
 		q.options.Metrics.Observe(item.stageBegan, "workqueue_work_duration_seconds", q.options.Name)

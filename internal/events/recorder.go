@@ -148,8 +148,8 @@ func (r *Recorder) drop(ev event, why error) {
 	r.options.Log.Debug("dropped an event", "object", ev.about.Name, "reason", ev.reason, "err", why)
 }
 
-// Run posts events until stop has ended. After that, it tries once to post each event that still waits. The end of ctx
-// cuts off the requests, and must not come before the end of stop.
+// Run posts events until stop has ended. After that, it tries once to post each event that still waits. ctx ends the
+// requests, so it must not end before stop.
 func (r *Recorder) Run(ctx, stop context.Context) {
 	defer r.outage.Stop()
 	for stop.Err() == nil || len(r.waiting) > 0 {

@@ -52,7 +52,8 @@ type Options struct {
 	// as long.
 	RetryPeriod time.Duration
 
-	// ReleaseTimeout is how long Run may take to release the lease. It has no effect beyond half of RenewDeadline.
+	// ReleaseTimeout is how long Run may take to release the lease. If it is more than half of RenewDeadline, that half
+	// counts.
 	ReleaseTimeout time.Duration
 
 	// OnLost is called once if this replica leads and loses the lease. Writes are no longer permitted by then.
@@ -92,7 +93,8 @@ var (
 	errCutOff     = errors.New("cut off, because this replica no longer leads; the server may have acted on it")
 )
 
-// New makes an election, in which Run takes part. This replica's identity is its host's name and a random number.
+// New makes this replica's part in an election, which begins with Run. The replica's identity is its host's name and a
+// random number.
 func New(client *kube.Client, o Options) *Election {
 	return &Election{
 		options: o,

@@ -107,7 +107,7 @@ func isConflict(err error) bool {
 		status.HasCause("metadata.resourceVersion")
 }
 
-// updateOnce does the same as update, but does not try again.
+// updateOnce does the same as update, but makes only one try.
 func (e *Election) updateOnce(ctx context.Context, change leaseChange) (sentAt time.Time, err error) {
 	// 1. Read the lease, unless the answer to the last write has shown it. That is client-go's fast path.
 	if !e.fromOwnWrite {
@@ -133,10 +133,12 @@ func (e *Election) updateOnce(ctx context.Context, change leaseChange) (sentAt t
 func (e *Election) readLease(ctx context.Context) error {
 	var current lease
 	err := e.client.Send(ctx, kube.Request{Method: http.MethodGet, Path: e.path}, &current)
-	if kube.StatusOf(err).Reason == "NotFound" {
-		current = lease{Metadata: e.newMeta, isMissing: true}
-	} else if err != nil {
+	isMissing := kube.StatusOf(err).Reason == "NotFound"
+	if err != nil && !isMissing {
 		return err
+	}
+	if isMissing {
+		current = lease{Metadata: e.newMeta, isMissing: true}
 	}
 	if current.Spec != e.observed.Spec {
 		duration := time.Duration(current.Spec.LeaseDurationSeconds) * time.Second

@@ -77,8 +77,8 @@ func (t *Tally[K]) IsAllDone() bool {
 	return t.isComplete && len(t.done) >= len(t.todo)
 }
 
-// Summary describes the outcome, as in "3 nodes: 1 written, 2 right, 0 failed". noun is the word for one object, such as
-// "node". failed is the number of keys that have failed.
+// Summary describes the outcome, as in "3 nodes: 1 written, 2 right, 0 failed". noun is the word for one object, such
+// as "node". failed is the number of keys that have failed.
 func (t *Tally[K]) Summary(noun string, failed int) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
