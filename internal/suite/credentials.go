@@ -254,7 +254,7 @@ func (v *certificateVolume) showBrokenFiles(t *testing.T, f *fakekube.Server, p 
 	writeText(t, v.dir, keyFile, string(key))
 	testkit.Pass(2 * time.Second)
 	addPodOnCP(f, 2*time.Second)
-	wantTimes(t, p, "can be read again", 1)
+	wantTimes(t, p, credentialBack, 1)
 
 	writeText(t, v.dir, keyFile, "no key")
 	writeText(t, v.dir, version+"/ca.crt", "no CA")
