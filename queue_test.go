@@ -406,25 +406,11 @@ func TestStuckLooksAtBothLines(t *testing.T) {
 
 // BenchmarkMillionKeys measures how much memory and time each of a million keys takes.
 func BenchmarkMillionKeys(b *testing.B) {
-	const n = 1000000
-	measure := func(b *testing.B, fill func() any) {
-		for b.Loop() {
-			var before, after runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&before)
-			filled := fill()
-			runtime.GC()
-			runtime.ReadMemStats(&after)
-			runtime.KeepAlive(filled)
-			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/n, "B/key")
-		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/key")
-		b.ReportAllocs()
-	}
+	const keys = 1000000
 	b.Run("queue", func(b *testing.B) {
-		measure(b, func() any {
+		measurePerKey(b, keys, func() any {
 			q := NewQueue(b.Context(), quietQueue[int](time.Millisecond, time.Second))
-			for i := range n {
+			for i := range keys {
 				q.Add(i)
 			}
 			return q
@@ -432,15 +418,31 @@ func BenchmarkMillionKeys(b *testing.B) {
 	})
 	b.Run("store", func(b *testing.B) {
 		const uid = "5a2b7c1e-93d4-4f6a-8b1c-000000000000"
-		measure(b, func() any {
+		measurePerKey(b, keys, func() any {
 			s := NewStore[*Pod]()
-			for i := range n {
+			for i := range keys {
 				name := fmt.Sprintf("web-5d4f8c7b9-%06d", i)
 				s.Apply("ADDED", makePod(name, uid, "1234567", "node"))
 			}
 			return s
 		})
 	})
+}
+
+// measurePerKey reports the memory and the time for each key of what fill returns.
+func measurePerKey(b *testing.B, keys float64, fill func() any) {
+	for b.Loop() {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		filled := fill()
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		runtime.KeepAlive(filled)
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/keys, "B/key")
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/keys, "ns/key")
+	b.ReportAllocs()
 }
 
 // BenchmarkQueue measures how long a key takes from Add to Done, with several numbers of workers.
