@@ -101,15 +101,18 @@ func (b *Backlog[K, C]) retryLaterLocked(key K, obj *object[C]) {
 	time.AfterFunc(pause, func() { b.handleAgain(key, obj) })
 }
 
-// handleAgain handles the changes of one object, and keeps those that fail again. It does not hold the lock while it
-// calls the handler, so that more changes can be added meanwhile.
+// handleAgain handles the changes of one object, and keeps those that fail again. More changes may be added meanwhile,
+// because it does not hold the lock while it calls the handler.
 func (b *Backlog[K, C]) handleAgain(key K, obj *object[C]) {
 	if b.options.Stop.Err() != nil {
 		return
 	}
-	changes := b.takeChanges(obj)
-	hasWorked := func(change C) bool { return b.options.Handle(change) == nil }
-	stillFailing := slices.DeleteFunc(changes, hasWorked)
+	var stillFailing []C
+	for _, change := range b.takeChanges(obj) {
+		if b.options.Handle(change) != nil {
+			stillFailing = append(stillFailing, change)
+		}
+	}
 	b.putBack(key, obj, stillFailing)
 }
 

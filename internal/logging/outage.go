@@ -28,9 +28,9 @@ type Outage struct {
 
 	mu         sync.Mutex // guards the fields below
 	state      outageState
-	reminder   *time.Timer // calls remind; nil before the first reminder
-	reminderAt time.Time   // when it does so, or zero
-	isStopped  bool
+	timer     *time.Timer // calls remind; nil before the first reminder
+	timerAt   time.Time   // when the timer fires, or zero if it is stopped
+	isStopped bool
 }
 
 // NewOutage makes an Outage whose parts all work. subject and again make up the line at the end of an outage: "Pod" and
@@ -64,7 +64,7 @@ func (o *Outage) Failed(part, problem string, pause time.Duration, args ...any) 
 	default:
 		o.logFailureLocked(slog.LevelDebug, 0)
 	}
-	o.setReminderLocked()
+	o.setTimerLocked()
 }
 
 // Worked reports that a try of a part has succeeded.
@@ -101,24 +101,24 @@ func (o *Outage) Stop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.isStopped = true
-	o.setReminderLocked()
+	o.setTimerLocked()
 }
 
-// setReminderLocked sets the timer to the time of the state's next reminder, or stops it if there is none.
-func (o *Outage) setReminderLocked() {
+// setTimerLocked sets the timer to the time of the state's next reminder, or stops it if there is none.
+func (o *Outage) setTimerLocked() {
 	at := o.state.remindAt
 	if o.isStopped {
 		at = time.Time{}
 	}
-	if at.Equal(o.reminderAt) {
+	if at.Equal(o.timerAt) {
 		return
 	}
-	o.reminderAt = at
-	if o.reminder != nil {
-		o.reminder.Stop()
+	o.timerAt = at
+	if o.timer != nil {
+		o.timer.Stop()
 	}
 	if !at.IsZero() {
-		o.reminder = time.AfterFunc(time.Until(at), o.remind)
+		o.timer = time.AfterFunc(time.Until(at), o.remind)
 	}
 }
 
@@ -127,7 +127,7 @@ func (o *Outage) remind() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
-	isCancelled := o.reminderAt.IsZero() || now.Before(o.reminderAt)
+	isCancelled := o.timerAt.IsZero() || now.Before(o.timerAt)
 	if isCancelled {
 		return // The timer fired while another goroutine was stopping or replacing it.
 	}
@@ -135,7 +135,7 @@ func (o *Outage) remind() {
 	if isStillTried {
 		o.logFailureLocked(slog.LevelWarn, 0)
 	}
-	o.setReminderLocked()
+	o.setTimerLocked()
 }
 
 // logFailureLocked logs the newest failure. unannounced is how many earlier outages the line reports as not announced.
@@ -163,7 +163,7 @@ func (o *Outage) logFailureLocked(level slog.Level, unannounced int) {
 // how the failure of the part ended.
 func (o *Outage) removeLocked(part, outcome string, level slog.Level) {
 	end, isOver := o.state.remove(part, time.Now())
-	o.setReminderLocked()
+	o.setTimerLocked()
 	if !isOver {
 		return
 	}

@@ -47,7 +47,7 @@ type failingPart struct {
 	isChronic bool
 }
 
-// failure is one failed try. Its fields are the arguments of Outage.Failed.
+// failure is one failed try: its time, and the arguments of Outage.Failed.
 type failure struct {
 	at      time.Time
 	problem string
