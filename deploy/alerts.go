@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// AlertRules returns the file alerts.yaml: rules for Prometheus about every podcount that it scrapes. From the same
-// template, Manifest makes the part alerts: a PrometheusRule about one podcount.
+// AlertRules returns the file alerts.yaml: Prometheus rules about every podcount that Prometheus scrapes. Manifest uses
+// the same template for the part alerts, which is a PrometheusRule about one podcount.
 func AlertRules() (string, error) {
 	terms := newTerms(Settings{
 		Name:          "podcount",
@@ -23,7 +23,7 @@ func AlertRules() (string, error) {
 	return terms.renderFile(fileOf("alerts"))
 }
 
-// matchers returns the label matchers that limit an alert to the pods of this podcount. A rule file has none.
+// matchers returns the label matchers that limit an alert to the pods of this podcount. It returns "" for a rule file.
 func (s Settings) matchers() string {
 	if s.ruleFile {
 		return ""
@@ -43,15 +43,16 @@ func (s Settings) podPattern() string {
 	return escape.Replace(s.Name) + "-[a-z0-9]+-[a-z0-9]+"
 }
 
-// window returns how far back an alert looks for work that was done, or that failed. With a small QPS, work is rare:
-// the window must have room for ten writes, and for one write that takes as long as StuckAfter.
-func (s Settings) window() time.Duration {
+// alertWindow returns how far back an alert looks for successful or failed writes. With a small QPS, writes are rare:
+// the window must be long enough for ten writes, and for one write that takes StuckAfter.
+func (s Settings) alertWindow() time.Duration {
 	tenWrites := time.Duration(min(10/s.QPS, 1e6) * float64(time.Second))
 	return max(5*time.Minute, tenWrites, s.StuckAfter)
 }
 
-// leaderless returns how long there may be no leader. A handover takes less time, even if the old leader was killed.
-func (s Settings) leaderless() time.Duration {
+// maxLeaderless returns how long there may be no leader before the alert fires. A handover is faster, even if the old
+// leader was killed.
+func (s Settings) maxLeaderless() time.Duration {
 	return max(2*time.Minute, 2*s.LeaseDuration)
 }
 
@@ -66,16 +67,16 @@ func roundedUp(number float64) string {
 
 // addAlertValues adds the values that only the template of the alerts uses.
 func (s Settings) addAlertValues(values map[string]string) {
-	values["OF"] = ""     // after a metric without matchers of its own
-	values["AND_OF"] = "" // after its own matchers
+	values["OF"] = ""     // follows a metric without matchers
+	values["AND_OF"] = "" // follows the matchers of a metric
 	if matchers := s.matchers(); matchers != "" {
 		values["OF"] = "{" + matchers + "}"
 		values["AND_OF"] = "," + matchers
 	}
 	values["STUCK_SECONDS"] = roundedUp(s.StuckAfter.Seconds())
-	values["WINDOW"] = minutes(s.window())
-	values["TWICE_WINDOW"] = minutes(2 * s.window())
-	values["LEADERLESS"] = minutes(s.leaderless())
+	values["WINDOW"] = minutes(s.alertWindow())
+	values["TWICE_WINDOW"] = minutes(2 * s.alertWindow())
+	values["LEADERLESS"] = minutes(s.maxLeaderless())
 
 	// Prometheus replaces these itself.
 	values["labels"] = "$labels"

@@ -1,15 +1,15 @@
 // Package deploy prints the YAML that runs podcount in a cluster: the account, its rights, the Deployment, the
 // policies.
 //
-// The YAML is made from the files in templates/. For the default settings, the results are in the files beside this
-// one, ready for kubectl apply -f.
+// The YAML is made from the files in templates/. The results for the default settings are in this directory, ready for
+// kubectl apply -f.
 //
 // A template has two kinds of marks:
 //
-//   - A line that ends in "#if CONDITION" is printed without this mark if the condition holds, else left out. If the
-//     line is nothing but the mark, the condition decides about its whole paragraph: the lines up to the next empty
-//     one, or up to the end of the document.
-//   - $NAME stands for a value. If the value has several lines, all of them get the indentation of the first.
+//   - "#if CONDITION" at the end of a line. The line is printed, without the mark, only if the condition holds. If the
+//     line has nothing else, the mark is for its paragraph: all lines up to the next empty one, or up to the end of the
+//     document.
+//   - $NAME. A value replaces it. If the value has several lines, all of them get the indentation of the line.
 package deploy
 
 import (
@@ -37,7 +37,7 @@ type Settings struct {
 	Args      []string // the arguments of the container, at least one
 	Port      int      // the port that podcount listens on; 0 if it does not listen
 
-	// The work of podcount, from which its rights follow.
+	// The work of podcount. It determines the rights.
 	PodCount    bool     // the controller pod-count is on
 	Count       bool     // the controller count is on
 	PodEvents   bool     // pod-count posts an Event on each new pod
@@ -51,9 +51,9 @@ type Settings struct {
 	PodNamespace   string // podcount reads the pods and Counts of this namespace; "" is every namespace
 	LeaseNamespace string // the namespace of the Lease
 
-	// What the thresholds of the alerts follow from.
+	// These determine the thresholds of the alerts.
 	QPS           float64       // writes a second
-	StuckAfter    time.Duration // a worker that has a key for longer hangs
+	StuckAfter    time.Duration // a worker that works on a key for longer is stuck
 	LeaseDuration time.Duration // how long a leader that died keeps the Lease
 
 	ruleFile bool // print a file of rules for every podcount, not a PrometheusRule for this one
@@ -94,14 +94,14 @@ func (s Settings) checkPart(part string) error {
 
 // fileOf returns the file that a part is made from.
 func fileOf(part string) string {
-	isTheSameForAll := part == "count-crd" || part == "count-sample"
-	if isTheSameForAll {
+	isTemplate := part != "count-crd" && part != "count-sample"
+	if !isTemplate {
 		return part + ".yaml"
 	}
 	return "templates/" + part + ".yaml"
 }
 
-// suffixes are what the templates append to Settings.Name, for objects of the same kind.
+// suffixes are the strings that the templates append to Settings.Name if there are several objects of a kind.
 var suffixes = []string{"-pods", "-lease", "-events", "-else"}
 
 func (s Settings) check() error {
@@ -114,8 +114,8 @@ func (s Settings) check() error {
 	return nil
 }
 
-// checkName makes sure that the name is a text in YAML, the name of an object, the value of a label, and different from
-// the names that another podcount in the cluster uses.
+// checkName returns an error unless the name can be the name of an object, the value of a label, and a string in YAML
+// without quotes. It must also differ from all names that another podcount in the cluster can use.
 func (s Settings) checkName() error {
 	if !strings.HasPrefix(s.Name, "podcount") {
 		return fmt.Errorf("-leader-elect-resource-name %s: -manifest gives all objects this name, "+
@@ -136,7 +136,7 @@ func (s Settings) checkName() error {
 
 func (s Settings) checkPlace() error {
 	if s.Namespace == "" {
-		return errors.New(`-manifest-namespace "": name the namespace in which podcount is to run`)
+		return errors.New(`-manifest-namespace "": name the namespace for podcount`)
 	}
 	if err := checkImage(s.Image); err != nil {
 		return fmt.Errorf("-image %q: %w: use [HOST[:PORT]/]PATH[:TAG][@DIGEST]", s.Image, err)
@@ -144,7 +144,7 @@ func (s Settings) checkPlace() error {
 	return nil
 }
 
-// checkTexts makes sure that quote can write all texts.
+// checkTexts returns an error if quote cannot write a text.
 func (s Settings) checkTexts() error {
 	for _, text := range slices.Concat(s.Args, s.Labels) {
 		if strings.ContainsFunc(text, isUnprintable) {

@@ -64,7 +64,8 @@ func isTag(text string) bool {
 	return beginsWell && consistsOf(text, letters+"_.-") && len(text) <= 128
 }
 
-// isHostPart reports whether the first part of a name is a host: it has something that a part of a path cannot have.
+// isHostPart reports whether the first part of a name is a host: it is localhost, or has a character that a path cannot
+// have.
 func isHostPart(first string) bool {
 	isLowerCase := first == strings.ToLower(first)
 	return strings.ContainsAny(first, ".:") || first == "localhost" || !isLowerCase
@@ -110,8 +111,8 @@ func checkPath(path string) error {
 	return nil
 }
 
-// isPathPart reports whether text consists of words with one separator between each two of them: '.', '_', '__', or any
-// number of '-'.
+// isPathPart reports whether text is one or more words, joined by separators. A separator is '.', '_', '__', or one or
+// more '-'.
 func isPathPart(text string) bool {
 	const words = lowerCase + digits
 	const separators = "._-"

@@ -6,16 +6,17 @@ import (
 	"strings"
 )
 
-// Right lets podcount do something with the objects of one resource.
+// Right lets podcount use some verbs on the objects of one resource.
 type Right struct {
 	APIGroup string // "" is the core group
 	Resource string // in the plural, perhaps with a subresource: pods, deployments/status
 	Verbs    []string
 
-	// ClusterWide grants the right in the whole cluster. Otherwise it holds in the namespaces whose pods podcount reads.
+	// ClusterWide grants the right in the whole cluster. Otherwise it is granted in the namespaces whose pods podcount
+	// reads.
 	//
-	// For Events it is different: a ClusterWide right is one to Events about objects without a namespace, such as nodes.
-	// These Events are in the namespace default, and the right holds only there.
+	// Events are an exception: with ClusterWide, the right is for Events about objects without a namespace, such as
+	// nodes. These Events are in the namespace default, so the right is granted only there.
 	ClusterWide bool
 }
 
@@ -26,7 +27,7 @@ type roles struct {
 	inDefault  []Right // for the namespace default: Events about nodes
 }
 
-// wantedRights returns the rights of the controllers that are on, as if they wrote and ran for ever.
+// wantedRights returns the rights that the controllers need without -dry-run and -once. usedVerbs then removes verbs.
 func (s Settings) wantedRights() []Right {
 	postEvents := Right{Resource: "events", Verbs: []string{"create", "patch"}}
 	postEventsOnNodes := postEvents
@@ -49,7 +50,8 @@ func (s Settings) wantedRights() []Right {
 	return append(rights, s.Rights...)
 }
 
-// newRoles puts the rights that podcount uses with these settings into roles. No role has two rights to one resource.
+// newRoles distributes the rights that podcount uses with these settings over its roles. A role has at most one right
+// for each resource.
 func newRoles(s Settings) roles {
 	var r roles
 	for _, right := range s.wantedRights() {
@@ -68,7 +70,7 @@ func newRoles(s Settings) roles {
 	}
 	includesDefault := s.PodNamespace == "" || s.PodNamespace == "default"
 	if includesDefault && slices.ContainsFunc(r.namespaced, Right.isEvents) {
-		r.inDefault = nil // the other role has the same right there
+		r.inDefault = nil // the role namespaced has the same right there
 	}
 	return r
 }
@@ -81,7 +83,7 @@ func (s Settings) usedVerbs(r Right) []string {
 		if s.DryRun && !reads {
 			continue
 		}
-		// A patch raises the count of an Event that happens again. That takes longer than one run.
+		// A patch is for an Event that occurs again, and with -once none does.
 		if s.Once && r.isEvents() && verb == "patch" {
 			continue
 		}
@@ -92,7 +94,7 @@ func (s Settings) usedVerbs(r Right) []string {
 
 func (r Right) isEvents() bool { return r.APIGroup == "" && r.Resource == "events" }
 
-// addRight adds a right to a role. Its verbs join those of the same resource.
+// addRight adds a right to a role. If the role already has a right for the resource, it adds the verbs to that one.
 func addRight(role []Right, r Right) []Right {
 	i := slices.IndexFunc(role, func(other Right) bool {
 		return other.APIGroup == r.APIGroup && other.Resource == r.Resource

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// terms are the conditions and values that templates can use.
+// terms are the conditions and values that a template can refer to.
 type terms struct {
 	conditions map[string]bool
 	values     map[string]string
 }
 
-// newTerms works out the terms for these settings.
+// newTerms returns the terms for these settings.
 func newTerms(s Settings) terms {
 	writes := !s.DryRun
 	elects := s.LeaderElect && writes // a dry run takes no Lease
@@ -37,13 +37,13 @@ func newTerms(s Settings) terms {
 			"prometheus-rule":   !s.ruleFile,
 		},
 		values: map[string]string{
-			"NAME":             s.Name, // check has made sure that YAML reads this as a text, whatever follows it
+			"NAME":             s.Name, // checkName guarantees that it needs no quotes, whatever the template appends
 			"NAMESPACE":        scalar(s.Namespace),
 			"POD_NAMESPACE":    scalar(s.PodNamespace),
 			"LEASE_NAMESPACE":  scalar(s.LeaseNamespace),
 			"IMAGE":            scalar(s.Image),
 			"ACCOUNT":          "system:serviceaccount:" + s.Namespace + ":" + s.Name,
-			"LABELS":           list(s.Labels),
+			"LABELS":           jsonList(s.Labels),
 			"PORT":             strconv.Itoa(s.Port),
 			"ARGS":             argLines(s.Args),
 			"CLUSTER_RULES":    rulesOf(roles.cluster),
@@ -74,7 +74,7 @@ func (t terms) renderFile(name string) (string, error) {
 	return strings.Join(documents, "---\n"), nil
 }
 
-// render returns one document of a template; "" if nothing of it is left.
+// render returns one document of a template, or "" if all of its lines are left out.
 func (t terms) render(template string) (string, error) {
 	var out strings.Builder
 	skipsParagraph := false
@@ -106,7 +106,7 @@ func (t terms) render(template string) (string, error) {
 	return out.String(), nil
 }
 
-// expand puts values in place of their names in a line. The lines of a value get the indentation of this line.
+// expand replaces each $NAME in a line by its value. All lines of the value get the indentation of this line.
 func (t terms) expand(line string) (string, error) {
 	indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
 	var unknown error
@@ -124,14 +124,14 @@ func (t terms) expand(line string) (string, error) {
 func argLines(args []string) string {
 	var lines []string
 	for _, arg := range args {
-		// Kubernetes would put environment variables in place of $(NAME), but takes $$ for $.
+		// Kubernetes replaces $(NAME) by an environment variable, and $$ by $.
 		lines = append(lines, "- "+quote(strings.ReplaceAll(arg, "$", "$$")))
 	}
 	return strings.Join(lines, "\n")
 }
 
-// list writes texts as a list in JSON.
-func list(texts []string) string {
+// jsonList writes texts as a list in JSON.
+func jsonList(texts []string) string {
 	var quoted []string
 	for _, text := range texts {
 		quoted = append(quoted, quote(text))
@@ -153,5 +153,6 @@ func scalar(text string) string {
 	return quote(text)
 }
 
-// quote writes a text in quotes. Go, JSON and YAML agree on how: check has refused texts with unprintable characters.
+// quote writes a text in quotes. For printable characters, Go, JSON and YAML have the same syntax. checkTexts has
+// refused all others.
 func quote(text string) string { return strconv.Quote(text) }
