@@ -169,13 +169,14 @@ func (e *Election) acquire(stop context.Context) (deadline time.Time, isOurs boo
 			e.outage.Worked("get")
 			return deadline, true
 		}
-		holder := e.observed.Spec.HolderIdentity
 		switch {
-		case errors.Is(err, errHeld) && holder != loggedHolder:
-			loggedHolder = holder
-			e.options.Log.Info("standing by, because another replica leads", "lease", e.path, "holder", holder)
 		case errors.Is(err, errHeld):
 			e.outage.Worked("get")
+			holder := e.observed.Spec.HolderIdentity
+			if holder != loggedHolder {
+				loggedHolder = holder
+				e.options.Log.Info("standing by, because another replica leads", "lease", e.path, "holder", holder)
+			}
 		case stop.Err() == nil:
 			e.outage.Failed("get", "cannot get the lease", kube.PauseBetweenComplaints(err), "err", err)
 		}

@@ -205,6 +205,20 @@ func TestStandbyNeverWritesTheLease(t *testing.T) {
 	})
 }
 
+func TestOutageEndsWhenTheLeaseIsHeld(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		storeHeldLease(f, "other", 3600, time.Now())
+		f.Forbid("get leases", true)
+		r := startReplica(t, f, "a")
+		testkit.Pass(time.Second)
+		f.Forbid("get leases", false)
+		testkit.Pass(time.Minute)
+		beforeHolder, _, isStandingBy := strings.Cut(r.log.String(), "standing by")
+		testkit.WantEqual(t, "the log names the holder", isStandingBy, true)
+		testkit.WantText(t, beforeHolder, "lease: answered again")
+	})
+}
+
 func TestLostRaceForTheLease(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		met := make(chan struct{}, 1)
