@@ -26,8 +26,8 @@ type Outage struct {
 	again   string // what the line at the end of an outage says
 	args    []any  // attributes of each line
 
-	mu         sync.Mutex // guards the fields below
-	state      outageState
+	mu        sync.Mutex // guards the fields below
+	state     outageState
 	timer     *time.Timer // calls remind; nil before the first reminder
 	timerAt   time.Time   // when the timer fires, or zero if it is stopped
 	isStopped bool
