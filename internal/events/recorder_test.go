@@ -92,31 +92,31 @@ func TestRecorderForgetsOnlyTheOldestObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &scriptedSink{}
 		r := newRecorder(sink, io.Discard)
-		isPosted := func(pod int, reason string) bool {
+		deliver := func(pod int, reason string) (isPosted bool) {
 			before := len(sink.calls)
 			deliverOne(t, r, pod, reason)
 			return len(sink.calls) > before
 		}
 		// Pods 0 and 1 use up their bursts.
 		for i := range objectBurst {
-			isPosted(0, fmt.Sprint("Reason", i))
-			isPosted(1, fmt.Sprint("Reason", i))
+			deliver(0, fmt.Sprint("Reason", i))
+			deliver(1, fmt.Sprint("Reason", i))
 		}
 		for pod := 2; pod < maxRemembered; pod++ {
-			isPosted(pod, "Once")
+			deliver(pod, "Once")
 		}
-		// Use up the tokens that pod 0 has got meanwhile.
-		for isPosted(0, "More") {
+		// Use up the tokens that pod 0 has got since then.
+		for deliver(0, "More") {
 		}
-		// One pod too many takes the place of pod 1, because pod 0 was used later.
-		isPosted(maxRemembered, "Once")
-		if isPosted(0, "More") {
+		// One more pod exceeds the limit. It replaces pod 1, because pod 0 was used later.
+		deliver(maxRemembered, "Once")
+		if deliver(0, "More") {
 			t.Error("pod 0 was forgotten: it has a new burst")
 		}
-		if !isPosted(1, "More") {
+		if !deliver(1, "More") {
 			t.Error("pod 1 was not forgotten: it has no new burst")
 		}
-		isPosted(maxRemembered-1, "Once")
+		deliver(maxRemembered-1, "Once")
 		testkit.WantEqual(t, "call for a recent event", sink.calls[len(sink.calls)-1], "patch")
 	})
 }
