@@ -100,7 +100,7 @@ func TestClusterIsFoundInTheOrderOfKubectl(t *testing.T) {
 	}
 	cfg, err := load(t, nil, "", "", "127.0.0.1:8001", nil)
 	if err != nil || cfg.Server.String() != "https://127.0.0.1:8001" {
-		t.Errorf("-master alone: %v, %v", cfg, err)
+		t.Errorf("only -master: %v, %v", cfg, err)
 	}
 }
 
@@ -173,65 +173,72 @@ func TestUnusableKubeconfigIsRefusedWithAReason(t *testing.T) {
 func TestPlainHTTPGetsNoCredential(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program")
+	file := filepath.Join(dir, "config")
+	account := filepath.Join(dir, "account")
 	writeFiles(t, dir, map[string]string{
 		"program":       "#!/bin/sh\ntouch " + dir + "/has-run\n",
 		"account/token": "s3cret",
 	})
 	os.Chmod(program, 0o700)
-	for user, text := range map[string]string{
+	users := map[string]string{
 		"a token":              "token: s3cret",
 		"a token's file":       "tokenFile: is-not-there",
 		"a client certificate": "client-certificate: is-not-there\n    client-key: is-not-there",
 		"a program":            "exec: {apiVersion: client.authentication.k8s.io/v1, command: " + program + "}",
-		"the pod's account":    "",
+	}
+	writeConfig := func(t *testing.T, server, user string) {
+		config := fakekube.Kubeconfig(server, nil, user)
+		config = strings.Replace(config, "authority-data: ", "authority: is-not-there", 1)
+		writeFiles(t, dir, map[string]string{"config": config})
+	}
+	inPod := func(name string) string {
+		return map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}[name]
+	}
+	for _, address := range []string{
+		"http://127.0.0.1:1", "http://localhost:8001", "http://192.0.2.10:8080", "HTTP://example.com",
 	} {
-		for _, address := range []string{
-			"http://127.0.0.1:1", "http://localhost:8001", "http://192.0.2.10:8080", "HTTP://example.com",
-		} {
-			for _, where := range []string{"server", "-master"} {
-				file, server, master := filepath.Join(dir, "config"), address, ""
-				if where == "-master" {
-					server, master = "https://h", address
-				}
-				config := fakekube.Kubeconfig(server, nil, text)
-				config = strings.Replace(config, "authority-data: ", "authority: is-not-there", 1)
-				writeFiles(t, dir, map[string]string{"config": config})
-				env := map[string]string{}
-				if text == "" && where == "server" {
-					continue // a pod's server is always https://
-				} else if text == "" {
-					file, env["KUBERNETES_SERVICE_HOST"] = "", "10.0.0.1"
-				}
-				out := &testkit.Buffer{}
-				getenv := func(name string) string { return env[name] }
-				cfg, err := Load(t.Context(), Options{
-					Kubeconfig:     file,
-					Master:         master,
-					ServiceAccount: filepath.Join(dir, "account"),
-					Getenv:         getenv,
-					Log:            logTo(out),
-				})
-				if err != nil {
-					t.Errorf("%s, %s as %s: %v", user, address, where, err)
-					continue
-				}
-				for range 2 {
-					cred, err := cfg.Credential(t.Context(), nil)
-					if err != nil || cred.Token != "" || cred.TLS.GetClientCertificate != nil {
-						t.Errorf("%s is sent to %s as %s, or %v", user, address, where, err)
-					} else if cred.Tried != "nothing, because no credential is sent to an http:// address" {
-						t.Errorf("after a 401, tried is %q", cred.Tried)
-					}
-				}
-				const said = `msg="no credential is sent, because the server's address begins with http://" server=`
-				testkit.WantText(t, out.String(), said+cfg.Server.Host)
-				testkit.WantNumber(t, "lines", strings.Count(out.String(), "\n"), 1)
-			}
+		for name, user := range users {
+			t.Run(name+" for the server "+address, func(t *testing.T) {
+				writeConfig(t, address, user)
+				wantNoCredential(t, Options{Kubeconfig: file, ServiceAccount: account, Getenv: noEnv})
+			})
+			t.Run(name+" for -master "+address, func(t *testing.T) {
+				writeConfig(t, "https://h", user)
+				wantNoCredential(t, Options{Kubeconfig: file, Master: address, ServiceAccount: account, Getenv: noEnv})
+			})
 		}
+		t.Run("the pod's account for -master "+address, func(t *testing.T) {
+			wantNoCredential(t, Options{Master: address, ServiceAccount: account, Getenv: inPod})
+		})
 	}
 	if _, err := os.Stat(filepath.Join(dir, "has-run")); err == nil {
 		t.Error("the program has run")
 	}
+}
+
+// wantNoCredential fails the test unless the Config has empty credentials, and the log reports that once.
+func wantNoCredential(t *testing.T, o Options) {
+	t.Helper()
+	log := &testkit.Buffer{}
+	o.Log = logTo(log)
+	cfg, err := Load(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cfg.Close()
+	for range 2 {
+		cred, err := cfg.Credential(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cred.Token != "" || cred.TLS.GetClientCertificate != nil {
+			t.Errorf("the credential is %+v, want an empty one", cred)
+		}
+		testkit.WantEqual(t, "Tried", cred.Tried, "nothing, because no credential is sent to an http:// address")
+	}
+	const line = `msg="no credential is sent, because the server's address begins with http://" server=`
+	testkit.WantText(t, log.String(), line+cfg.Server.Host)
+	testkit.WantNumber(t, "lines", strings.Count(log.String(), "\n"), 1)
 }
 
 // Somebody else may own the working directory, and a kubeconfig names programs to run.
@@ -254,7 +261,7 @@ func TestNoHomeIsNotTheWorkingDirectory(t *testing.T) {
 	}
 	cfg, err := Load(t.Context(), Options{Master: "https://h", Names: flagNames, ServiceAccount: dir, Getenv: noEnv})
 	if err != nil || cfg.Source != "-master" {
-		t.Errorf("-master alone: %+v, %v", cfg, err)
+		t.Errorf("only -master: %+v, %v", cfg, err)
 	}
 }
 
@@ -437,7 +444,7 @@ func TestPartGivenTwiceIsRefused(t *testing.T) {
 			"client-certificate is given twice, also as client-certificate-data: remove one of them",
 		"client-certificate-data: YQ==, client-key: f, client-key-data: YQ==": place +
 			"client-key is given twice, also as client-key-data: remove one of them",
-		// A key without a certificate is unused, and a token's file is what the token is renewed from.
+		// A key without a certificate is unused. With both token and tokenFile, the file renews the token.
 		"client-key: f, client-key-data: YQ==": "",
 		"token: t, tokenFile: f":               "",
 	} {

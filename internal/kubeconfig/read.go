@@ -33,6 +33,16 @@ func newKubeconfigs() *kubeconfigs {
 	}
 }
 
+// parse adds the content of a file.
+func (k *kubeconfigs) parse(file string, text []byte) error {
+	tree, err := yaml.Parse(string(text))
+	if err != nil {
+		return fmt.Errorf("%s:%w", file, err) // the error begins with the number of the line
+	}
+	k.add(node{file: file, value: tree, faults: k.faults})
+	return k.faults.first
+}
+
 // add adds the entries of a file. They replace earlier entries of the same name.
 func (k *kubeconfigs) add(root node) {
 	kind := root.at("kind")
@@ -120,6 +130,7 @@ func (a *access) mergeKubeconfigs(ctx context.Context, files []string) (*kubecon
 	files = slices.DeleteFunc(files, func(file string) bool { return file == "" })
 	all := newKubeconfigs()
 	hasRead := false
+	// Begin with the last file: each file replaces entries of those after it.
 	for i, file := range slices.Backward(files) {
 		text, err := readKubeconfig(ctx, file)
 		isEmpty := len(bytes.TrimSpace(text)) == 0
@@ -134,13 +145,8 @@ func (a *access) mergeKubeconfigs(ctx context.Context, files []string) (*kubecon
 		if isEmpty && a.master == "" { // with a master, an empty file is enough
 			return nil, fmt.Errorf("%s is empty", file)
 		}
-		tree, err := yaml.Parse(string(text))
-		if err != nil {
-			return nil, fmt.Errorf("%s:%w", file, err)
-		}
-		all.add(node{file: file, value: tree, faults: all.faults})
-		if all.faults.first != nil {
-			return nil, all.faults.first
+		if err := all.parse(file, text); err != nil {
+			return nil, err
 		}
 		hasRead = true
 	}
