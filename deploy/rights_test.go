@@ -29,7 +29,8 @@ func rulesIn(t *testing.T, s Settings) (cluster, namespaced, inDefault string) {
 		if rules != "" && !strings.Contains(text, "rules:\n"+rules+"\n---\n") {
 			t.Errorf("the manifest has no role with these rules:\n%s\nin:\n%s", rules, text)
 		}
-		return strings.NewReplacer("- {apiGroups: [", "", "], resources: [", " ", "], verbs: [", ": ", "]}", "").Replace(rules)
+		shorten := strings.NewReplacer("- {apiGroups: [", "", "], resources: [", " ", "], verbs: [", ": ", "]}", "")
+		return shorten.Replace(rules)
 	}
 	return short(r.cluster), short(r.namespaced), short(r.inDefault)
 }

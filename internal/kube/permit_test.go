@@ -24,27 +24,27 @@ func (p permitOf) WhilePermitted(ctx context.Context) (context.Context, context.
 	return context.WithCancel(ctx)
 }
 
-// permitWhile returns a permit that lasts as long as *may is true.
-func permitWhile(may *bool) permitOf {
+// permitWhile returns a permit that lasts while *isLeader is true.
+func permitWhile(isLeader *bool) permitOf {
 	return func() error {
-		if !*may {
+		if !*isLeader {
 			return errNoPermit
 		}
 		return nil
 	}
 }
 
-// The lease may expire while the client waits for a credential, or while the process is frozen. A timer may fire too
-// late.
+// The lease may expire while the client waits for a credential, or while the process is suspended. A timer may fire
+// too late.
 func TestPermitIsCheckedRightBeforeAWrite(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("n")
-		may := true
+		isLeader := true
 		client := clientOf(t, f, func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
-			may = false
+			isLeader = false
 			return &kubeconfig.Credential{}, nil
 		}, Options{})
-		client.SetPermit(permitWhile(&may))
+		client.SetPermit(permitWhile(&isLeader))
 		const leases = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l"
 		for _, c := range []struct {
 			request Request
@@ -56,7 +56,7 @@ func TestPermitIsCheckedRightBeforeAWrite(t *testing.T) {
 			{Request{Method: "PUT", Path: leases, Body: fakekube.Object{}, WithoutPermit: true}, true},
 			{Request{Method: "DELETE", Path: "/api/v1/nodes/n"}, false},
 		} {
-			may = true
+			isLeader = true
 			before := len(all(f))
 			err := client.Send(t.Context(), c.request, nil)
 			isSent := len(all(f)) > before
@@ -68,7 +68,7 @@ func TestPermitIsCheckedRightBeforeAWrite(t *testing.T) {
 	})
 }
 
-// lateDial delays each connection even if the context ends, as if the process were frozen.
+// lateDial delays each connection even if the context ends, as if the process were suspended.
 func lateDial(dial Dialer, wait func()) Dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		wait()
@@ -80,13 +80,13 @@ func TestPermitThatEndsDuringTheDialStopsTheWrite(t *testing.T) {
 	for _, over := range []string{"HTTP/1.1", "HTTP/2"} {
 		simulate(t, func(t *testing.T, f *fakekube.Server) {
 			f.AddNode("n")
-			may := true
+			isLeader := true
 			isTLS := over == "HTTP/2"
 			client := clientOver(t, f, isTLS, func(dial Dialer) Dialer {
-				return lateDial(dial, func() { may = false })
+				return lateDial(dial, func() { isLeader = false })
 			})
 			defer client.Close()
-			client.SetPermit(permitWhile(&may))
+			client.SetPermit(permitWhile(&isLeader))
 			patch := Request{
 				Method: "PATCH",
 				Path:   "/api/v1/nodes/n",
@@ -109,20 +109,20 @@ func TestPermitThatEndsDuringTheDialStopsTheWrite(t *testing.T) {
 }
 
 func TestBodyOfAWriteIsGuardedEachTimeItIsSent(t *testing.T) {
-	may := true
+	isLeader := true
 	req := httptest.NewRequest("PATCH", "/x", nil)
-	guardBody(req, []byte("body"), permitWhile(&may))
+	guardBody(req, []byte("body"), permitWhile(&isLeader))
 	for _, name := range []string{"first", "again"} {
 		body := req.Body
 		if name == "again" {
 			body, _ = req.GetBody()
 		}
-		may = true
+		isLeader = true
 		if text, err := io.ReadAll(body); string(text) != "body" || err != nil || req.ContentLength != 4 {
 			t.Errorf("%s: %q of %d bytes, %v", name, text, req.ContentLength, err)
 		}
 		body, _ = req.GetBody()
-		may = false
+		isLeader = false
 		if text, err := io.ReadAll(body); len(text) > 0 || err != errNoPermit {
 			t.Errorf("%s, without a permit: %q, %v", name, text, err)
 		}

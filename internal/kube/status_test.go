@@ -15,12 +15,12 @@ import (
 	"podcount/internal/wire"
 )
 
-// forbidden is what a server answers to a call for which somebody lacks the right.
-func forbidden(message string, asked call) *Status {
-	return &Status{Status: wire.Status{Code: 403, Reason: "Forbidden", Message: message}, call: asked}
+// forbidden is the error of a request that the server has forbidden.
+func forbidden(message string, request call) *Status {
+	return &Status{Status: wire.Status{Code: 403, Reason: "Forbidden", Message: message}, call: request}
 }
 
-// answer is an answer of HTTP.
+// answer returns an HTTP response.
 func answer(code int, contentType, body string) *http.Response {
 	return &http.Response{
 		StatusCode: code,
@@ -29,7 +29,7 @@ func answer(code int, contentType, body string) *http.Response {
 	}
 }
 
-// A PUT that makes a Lease needs the right to create it, too.
+// A PUT that creates a Lease needs the right to create it, too.
 func TestUpdateMayNeedTheRightToCreate(t *testing.T) {
 	err := forbidden(
 		`leases.coordination.k8s.io "podcount" is forbidden: User "x" cannot create resource "leases" in API group`,
@@ -62,10 +62,10 @@ func TestForbiddenNamesTheMissingRule(t *testing.T) {
 		},
 	} {
 		q, _ := url.ParseQuery(c.query)
-		asked := callOf(c.method, c.path, q)
-		body := `{"code":403,"reason":"Forbidden","message":"x cannot ` + asked.verb + ` it"}`
-		got := readStatus(answer(403, "application/json", body), asked).Error()
-		want := "403 Forbidden: x cannot " + asked.verb + " it (the RBAC rule that allows it: apiGroups " + c.rule + ")"
+		request := callOf(c.method, c.path, q)
+		body := `{"code":403,"reason":"Forbidden","message":"x cannot ` + request.verb + ` it"}`
+		got := readStatus(answer(403, "application/json", body), request).Error()
+		want := "403 Forbidden: x cannot " + request.verb + " it (the RBAC rule that allows it: apiGroups " + c.rule + ")"
 		if got != want {
 			t.Errorf("%s %s: %s, want %s", c.method, c.path, got, want)
 		}
@@ -87,9 +87,7 @@ func TestOtherRefusalsNameNoRBACRule(t *testing.T) {
 		`admission webhook "w" denied the request: patch`,
 	} {
 		s := forbidden(message, call{verb: "patch", resource: "nodes"})
-		if got, want := s.Error(), "403 Forbidden: "+message; got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
+		testkit.WantEqual(t, "the error", s.Error(), "403 Forbidden: "+message)
 	}
 }
 

@@ -35,7 +35,8 @@ func TestRefusedCredentialIsReadAgainDuringARenewal(t *testing.T) {
 		synctest.Wait()
 		close(finish)
 		for _, c := range callers {
-			if c.wait(t.Context()); c.err != nil || c.value.Token != "two" {
+			c.wait(t.Context())
+			if c.err != nil || c.value.Token != "two" {
 				t.Errorf("a caller got %+v, %v", c.value, c.err)
 			}
 		}

@@ -79,7 +79,8 @@ func TestExecProgramMayLeaveAChildRunning(t *testing.T) {
 	os.Chmod(dir+"/agent", 0o700)
 	e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: dir + "/agent", timeout: time.Minute}
 	got, err := e.run(t.Context())
-	if pid, _ := os.ReadFile(dir + "/pid"); len(pid) > 0 {
+	pid, _ := os.ReadFile(dir + "/pid")
+	if len(pid) > 0 {
 		exec.Command("kill", strings.TrimSpace(string(pid))).Run()
 	}
 	if err != nil || got.Token != "good" {
@@ -135,7 +136,8 @@ func TestEachCallerWaitsForTheExecProgramAsLongAsItCan(t *testing.T) {
 		}
 	}
 	os.WriteFile(carryOn, []byte(given(fakekube.Object{"token": "good"})), 0)
-	if patient.wait(t.Context()); patient.err != nil || patient.value.Token != "good" {
+	patient.wait(t.Context())
+	if patient.err != nil || patient.value.Token != "good" {
 		t.Errorf("a caller that could wait got %+v, %v", patient.value, patient.err)
 	}
 	if got, err := cfg.Credential(t.Context(), nil); err != nil || got.Token != "good" {

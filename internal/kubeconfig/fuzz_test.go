@@ -31,7 +31,8 @@ func FuzzLoad(f *testing.F) {
 		cfg, err := Load(t.Context(), Options{Kubeconfig: filepath.Join(dir, "config"), Getenv: noEnv})
 		if err == nil {
 			defer cfg.Close()
-			if scheme := cfg.Server.Scheme; cfg.Server.Host == "" || scheme != "https" && scheme != "http" {
+			scheme := cfg.Server.Scheme
+			if cfg.Server.Host == "" || scheme != "https" && scheme != "http" {
 				t.Errorf("the server is %s", cfg.Server)
 			}
 			return

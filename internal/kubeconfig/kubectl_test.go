@@ -243,7 +243,8 @@ func TestKubeconfigsAreReadAsKubectlReadsThem(t *testing.T) {
 		text, _ := json.MarshalIndent(views, "", " ")
 		os.WriteFile(recorded, append(text, '\n'), 0o644)
 	}
-	if t.Logf("%d contexts are understood as by kubectl", contexts); contexts < 30 {
+	t.Logf("%d contexts are understood as by kubectl", contexts)
+	if contexts < 30 {
 		t.Error("these are too few")
 	}
 }

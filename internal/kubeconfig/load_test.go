@@ -332,7 +332,8 @@ func TestInsecureConfigurationsAreWarnedOf(t *testing.T) {
 	testkit.WantText(t, warnings("tokenfile: token", "none", ""),
 		"no credential was found (token, tokenFile, client-certificate or exec)")
 	mode = 0o640
-	if log := warnings("token: t", "config", ""); strings.Contains(log, "everyone") {
+	log := warnings("token: t", "config", "")
+	if strings.Contains(log, "everyone") {
 		t.Errorf("a group's file: %s", log)
 	}
 	mode = 0o644
@@ -341,7 +342,8 @@ func TestInsecureConfigurationsAreWarnedOf(t *testing.T) {
 		{"token: t", "none"},
 		{certificate, "tls.crt"},
 	} {
-		if log := warnings(quiet.user, quiet.file, ""); strings.Contains(log, "everyone") {
+		log := warnings(quiet.user, quiet.file, "")
+		if strings.Contains(log, "everyone") {
 			t.Errorf("%+v: %s", quiet, log)
 		}
 	}
@@ -355,7 +357,8 @@ func TestMasterDropsTheServerNameOfTheKubeconfig(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if cred, _ := cfg.Credential(t.Context(), nil); cred.TLS.ServerName != want {
+		cred, _ := cfg.Credential(t.Context(), nil)
+		if cred.TLS.ServerName != want {
 			t.Errorf("-master %q: verified as %q, want %q", master, cred.TLS.ServerName, want)
 		}
 	}

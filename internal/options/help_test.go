@@ -23,7 +23,8 @@ func TestHelpIsTheSameInTheReadme(t *testing.T) {
 
 func TestHelpIsAtMost100ColumnsWide(t *testing.T) {
 	for line := range strings.Lines(printed(t, "-h")) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > helpColumns {
+		n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
+		if n > helpColumns {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}

@@ -88,7 +88,8 @@ func FuzzParseStatus(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, isProtobuf := range []bool{false, true} {
 			s := wire.ParseStatus(data, isProtobuf)
-			if size := len(s.Message) + len(s.Reason); size > 3*len(data) {
+			size := len(s.Message) + len(s.Reason)
+			if size > 3*len(data) {
 				t.Fatalf("%q: %+v", data, s)
 			}
 		}

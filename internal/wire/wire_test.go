@@ -519,13 +519,15 @@ func TestStatusIsReadInEitherForm(t *testing.T) {
 
 func TestOtherAnswersHaveNoStatusCode(t *testing.T) {
 	for _, text := range []string{``, `too many requests`, `"429"`, `{"code":"429"}`, `{"code":429,"reason":7}`} {
-		if s := wire.ParseStatus([]byte(text), false); s.Code != 0 {
+		s := wire.ParseStatus([]byte(text), false)
+		if s.Code != 0 {
 			t.Errorf("%s: %+v", text, s)
 		}
 	}
 	whole := protobufAnswer("Status", numberField(6, 429))
 	for _, text := range []string{"", "k8s\x00", "429", whole[:len(whole)-1], whole + "\xff"} {
-		if s := wire.ParseStatus([]byte(text), true); s.Code != 0 {
+		s := wire.ParseStatus([]byte(text), true)
+		if s.Code != 0 {
 			t.Errorf("%q: %+v", text, s)
 		}
 	}

@@ -154,7 +154,8 @@ func TestWrappedTextsAreRead(t *testing.T) {
 func TestDuplicateKeyNeedsEqualScalars(t *testing.T) {
 	tree, err := Parse("a: b\nc: 1\na: 'b'\nc: 1\nd:\nd: null\ne: {f: true, f: true}\n")
 	got, _ := json.Marshal(tree)
-	if want := `{"a":"b","c":1,"d":null,"e":{"f":true}}`; err != nil || string(got) != want {
+	want := `{"a":"b","c":1,"d":null,"e":{"f":true}}`
+	if err != nil || string(got) != want {
 		t.Errorf("%s, %v; want %s", got, err, want)
 	}
 	for _, text := range []string{
