@@ -74,11 +74,12 @@ func understood(a *access) fakekube.Object {
 			o[p.field] = base64.StdEncoding.EncodeToString(p.data)
 		}
 	}
-	if e := a.exec; e != nil {
+	e := a.exec
+	if e != nil {
 		o["exec"] = fmt.Sprintf("%s %s %q %q %s", e.apiVersion, e.command, e.args, e.env, e.hint)
 		if e.cluster != nil {
 			text, _ := json.Marshal(e.cluster.Config)
-			o["told"] = fmt.Sprintf("%t %s", e.cluster.DisableCompression, text)
+			o["execCluster"] = fmt.Sprintf("%t %s", e.cluster.DisableCompression, text)
 		}
 	}
 	return o
@@ -86,6 +87,20 @@ func understood(a *access) fakekube.Object {
 
 // understood returns the same for a cluster and a user of kubectl's view of a file in dir.
 func (v kubectlView) understood(dir, cluster, user string) fakekube.Object {
+	o := v.fieldsOf(cluster, user)
+	resolveFiles(o, dir)
+	describeExec(o, dir)
+	delete(o, "extensions")
+	delete(o, "disable-compression") // only the exec program gets it
+	isPlainHTTP := strings.HasPrefix(fakekube.TextIn(o, "server"), "http://")
+	if isPlainHTTP {
+		removeCredentials(o)
+	}
+	return o
+}
+
+// fieldsOf returns the fields of both a cluster and a user.
+func (v kubectlView) fieldsOf(cluster, user string) fakekube.Object {
 	o := fakekube.Object{}
 	for _, c := range v.Clusters {
 		if c.Name == cluster {
@@ -97,74 +112,105 @@ func (v kubectlView) understood(dir, cluster, user string) fakekube.Object {
 			maps.Copy(o, u.User)
 		}
 	}
+	return o
+}
+
+// resolveFiles makes file names absolute. It removes those whose data is in the file itself.
+func resolveFiles(o fakekube.Object, dir string) {
 	for _, field := range []string{"certificate-authority", "client-certificate", "client-key", "tokenFile"} {
-		if _, ok := o[field+"-data"]; ok {
+		file := fakekube.TextIn(o, field)
+		_, hasData := o[field+"-data"]
+		switch {
+		case hasData:
 			delete(o, field)
-		} else if file := fakekube.TextIn(o, field); file != "" && !filepath.IsAbs(file) {
+		case file != "" && !filepath.IsAbs(file):
 			o[field], _ = filepath.Abs(filepath.Join(dir, file))
 		}
 	}
-	if e, _ := o["exec"].(fakekube.Object); e != nil {
-		args, env := []string(nil), []string(nil)
-		list, _ := e["args"].([]any)
-		for _, arg := range list {
-			args = append(args, arg.(string))
-		}
-		list, _ = e["env"].([]any)
-		for _, v := range list {
-			env = append(env, fakekube.TextIn(v.(fakekube.Object), "name")+"="+fakekube.TextIn(v.(fakekube.Object), "value"))
-		}
-		command := fakekube.TextIn(e, "command")
-		if strings.Contains(command, "/") && !filepath.IsAbs(command) {
-			command, _ = filepath.Abs(filepath.Join(dir, command))
-		}
-		hint := strings.Join(strings.Fields(fakekube.TextIn(e, "installHint")), " ")
-		o["exec"] = fmt.Sprintf("%s %s %q %q %s", e["apiVersion"], command, args, env, hint)
-		if e["provideClusterInfo"] == true {
-			var config any
-			extensions, _ := o["extensions"].([]any)
-			for _, entry := range extensions {
-				if entry := entry.(fakekube.Object); entry["name"] == "client.authentication.k8s.io/exec" {
-					config = entry["extension"]
-				}
-			}
-			text, _ := json.Marshal(config)
-			o["told"] = fmt.Sprintf("%t %s", o["disable-compression"] == true, text)
-		}
-		hasToken := o["token"] != nil || o["tokenFile"] != nil
-		if hasToken || o["client-certificate"] != nil || o["client-certificate-data"] != nil {
-			delete(o, "exec") // they come first
-			delete(o, "told")
+}
+
+// describeExec replaces the field exec by a text, and adds execCluster if the program gets the cluster. It removes exec
+// if there is another credential.
+func describeExec(o fakekube.Object, dir string) {
+	program, _ := o["exec"].(fakekube.Object)
+	if program == nil {
+		return
+	}
+	hasToken := o["token"] != nil || o["tokenFile"] != nil
+	hasCertificate := o["client-certificate"] != nil || o["client-certificate-data"] != nil
+	if hasToken || hasCertificate {
+		delete(o, "exec")
+		return
+	}
+	var args, env []string
+	list, _ := program["args"].([]any)
+	for _, arg := range list {
+		args = append(args, arg.(string))
+	}
+	list, _ = program["env"].([]any)
+	for _, entry := range list {
+		variable := entry.(fakekube.Object)
+		env = append(env, fakekube.TextIn(variable, "name")+"="+fakekube.TextIn(variable, "value"))
+	}
+	command := fakekube.TextIn(program, "command")
+	if strings.Contains(command, "/") && !filepath.IsAbs(command) {
+		command, _ = filepath.Abs(filepath.Join(dir, command))
+	}
+	hint := strings.Join(strings.Fields(fakekube.TextIn(program, "installHint")), " ")
+	o["exec"] = fmt.Sprintf("%s %s %q %q %s", program["apiVersion"], command, args, env, hint)
+	if program["provideClusterInfo"] == true {
+		config, _ := json.Marshal(execExtension(o))
+		o["execCluster"] = fmt.Sprintf("%t %s", o["disable-compression"] == true, config)
+	}
+}
+
+// execExtension returns the cluster's extension for exec programs, or nil if there is none.
+func execExtension(o fakekube.Object) any {
+	extensions, _ := o["extensions"].([]any)
+	for _, entry := range extensions {
+		extension := entry.(fakekube.Object)
+		if extension["name"] == "client.authentication.k8s.io/exec" {
+			return extension["extension"]
 		}
 	}
-	delete(o, "extensions")
-	delete(o, "disable-compression")                                // is for the program alone
-	if strings.HasPrefix(fakekube.TextIn(o, "server"), "http://") { // no credential is sent there, and nothing verified
-		fields := []string{"certificate-authority", "client-certificate", "client-key", "token", "tokenFile", "exec", "told"}
-		maps.DeleteFunc(o, func(field string, _ any) bool {
-			return slices.Contains(fields, strings.TrimSuffix(field, "-data"))
-		})
+	return nil
+}
+
+// removeCredentials removes what is not used for a server at http://: no credential is sent there, and nothing
+// verified.
+func removeCredentials(o fakekube.Object) {
+	fields := []string{
+		"certificate-authority", "client-certificate", "client-key", "token", "tokenFile", "exec", "execCluster",
 	}
-	return o
+	maps.DeleteFunc(o, func(field string, _ any) bool {
+		return slices.Contains(fields, strings.TrimSuffix(field, "-data"))
+	})
 }
 
 // wrong returns the expected error if the view lacks the cluster or the user, or if the user has a password.
 func (v kubectlView) wrong(cluster, user string) string {
+	hasUser := user == ""
 	for _, u := range v.Users {
-		if u.Name == user {
-			if user = ""; u.User["password"] != nil {
-				return "password is not supported"
-			}
+		if u.Name != user {
+			continue
+		}
+		hasUser = true
+		if u.User["password"] != nil {
+			return "password is not supported"
 		}
 	}
+	hasCluster := false
 	for _, c := range v.Clusters {
-		if c.Name == cluster && user == "" {
-			return ""
-		} else if c.Name == cluster {
-			return fmt.Sprintf("there is no user %q", user)
-		}
+		hasCluster = hasCluster || c.Name == cluster
 	}
-	return fmt.Sprintf("there is no cluster %q", cluster)
+	switch {
+	case !hasCluster:
+		return fmt.Sprintf("there is no cluster %q", cluster)
+	case !hasUser:
+		return fmt.Sprintf("there is no user %q", user)
+	default:
+		return ""
+	}
 }
 
 // kubectl.json records how kubectl reads the same files. With PODCOUNT_KUBECTL=compare, the test runs the kubectl of
