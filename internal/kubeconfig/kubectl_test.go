@@ -213,10 +213,12 @@ func (v kubectlView) wrong(cluster, user string) string {
 	}
 }
 
+const kubeconfigDir = "../../testdata/kubeconfigs"
+
 // kubectl.json records how kubectl reads the same files. With PODCOUNT_KUBECTL=compare, the test runs the kubectl of
-// this machine instead (see testdata/kubeconfigs/compare); with PODCOUNT_KUBECTL=record, it also records the output.
+// this machine instead (see testdata/kubeconfigs/compare). With PODCOUNT_KUBECTL=record, it also records the output.
 func TestKubeconfigsAreReadAsKubectlReadsThem(t *testing.T) {
-	const recorded = "../../testdata/kubeconfigs/kubectl.json"
+	const recorded = kubeconfigDir + "/kubectl.json"
 	views := map[string]json.RawMessage{}
 	if text, err := os.ReadFile(recorded); err == nil {
 		json.Unmarshal(text, &views)
@@ -227,63 +229,21 @@ func TestKubeconfigsAreReadAsKubectlReadsThem(t *testing.T) {
 	}
 	contexts := 0
 	for _, row := range kubeconfigTable(t) {
-		file, want := row[0], row[1]
-		var paths []string
-		for _, name := range strings.Split(file, " + ") {
-			paths = append(paths, filepath.Join("../../testdata/kubeconfigs", name))
-		}
-		if want != "as kubectl" {
-			a := &access{log: slog.New(slog.DiscardHandler)}
-			err := a.readKubeconfigs(t.Context(), paths, "")
-			if err == nil {
-				_, err = a.newConfig(t.Context())
+		files, want := row[0], row[1]
+		t.Run(files, func(t *testing.T) {
+			var paths []string
+			for _, name := range strings.Split(files, " + ") {
+				paths = append(paths, filepath.Join(kubeconfigDir, name))
 			}
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v, want %q", file, err, want)
+			if want != "as kubectl" {
+				wantRefused(t, paths, want)
+				return
 			}
-			continue
-		}
-		if mode != "" {
-			cmd := exec.Command("kubectl", "config", "view", "--raw", "-o", "json")
-			cmd.Env = append(os.Environ(), "KUBECONFIG="+strings.Join(paths, string(filepath.ListSeparator)))
-			out, err := cmd.Output()
-			if err != nil {
-				t.Errorf("kubectl refuses %s: %v", file, err)
-				continue
+			if mode != "" {
+				views[files] = runKubectl(t, paths)
 			}
-			views[file] = out
-		}
-		var view kubectlView
-		if err := json.Unmarshal(views[file], &view); err != nil {
-			t.Errorf("kubectl's view of %s: %v", file, err)
-		}
-		current := &access{log: slog.New(slog.DiscardHandler)}
-		err := current.readKubeconfigs(t.Context(), slices.Clone(paths), "")
-		suffix := ", context " + cmp.Or(view.CurrentContext, `""`)
-		if err == nil && !strings.HasSuffix(current.source, suffix) {
-			t.Errorf("%s: the current context is %s, want %s", file, current.source, view.CurrentContext)
-		}
-		for _, c := range view.Contexts {
-			a := &access{log: slog.New(slog.DiscardHandler)}
-			err := a.readKubeconfigs(t.Context(), slices.Clone(paths), c.Name)
-			fault := view.wrong(c.Context.Cluster, c.Context.User)
-			if fault != "" && err != nil && strings.Contains(err.Error(), fault) {
-				continue
-			}
-			if err != nil || fault != "" {
-				t.Errorf("%s, context %s: %v", file, c.Name, err)
-				continue
-			}
-			got := understood(a)
-			want := view.understood("../../testdata/kubeconfigs", c.Context.Cluster, c.Context.User)
-			for _, o := range []fakekube.Object{got, want} {
-				maps.DeleteFunc(o, func(_ string, v any) bool { return v == "" || v == false || v == nil })
-			}
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("%s, context %s:\n podcount %v\n kubectl  %v", file, c.Name, got, want)
-			}
-			contexts++
-		}
+			contexts += wantSameAsKubectl(t, paths, views[files])
+		})
 	}
 	if mode == "record" {
 		text, _ := json.MarshalIndent(views, "", " ")
@@ -293,4 +253,70 @@ func TestKubeconfigsAreReadAsKubectlReadsThem(t *testing.T) {
 	if contexts < 30 {
 		t.Error("these are too few")
 	}
+}
+
+// readContext reads one context of some kubeconfigs, or the current one if the name is "".
+func readContext(t *testing.T, paths []string, name string) (*access, error) {
+	a := &access{log: slog.New(slog.DiscardHandler)}
+	return a, a.readKubeconfigs(t.Context(), slices.Clone(paths), name)
+}
+
+// wantRefused fails the test unless the current context of the kubeconfigs is refused with this error.
+func wantRefused(t *testing.T, paths []string, want string) {
+	t.Helper()
+	a, err := readContext(t, paths, "")
+	if err == nil {
+		_, err = a.newConfig(t.Context())
+	}
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+}
+
+// runKubectl returns the view of the kubectl of this machine.
+func runKubectl(t *testing.T, paths []string) json.RawMessage {
+	t.Helper()
+	cmd := exec.Command("kubectl", "config", "view", "--raw", "-o", "json")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+strings.Join(paths, string(filepath.ListSeparator)))
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("kubectl refuses it: %v", err)
+	}
+	return out
+}
+
+// wantSameAsKubectl fails the test unless each context is understood as in kubectl's view, or refused for a known
+// reason. It returns how many contexts were compared.
+func wantSameAsKubectl(t *testing.T, paths []string, viewText []byte) (compared int) {
+	t.Helper()
+	var view kubectlView
+	if err := json.Unmarshal(viewText, &view); err != nil {
+		t.Errorf("kubectl's view: %v", err)
+	}
+	current, err := readContext(t, paths, "")
+	suffix := ", context " + cmp.Or(view.CurrentContext, `""`)
+	if err == nil && !strings.HasSuffix(current.source, suffix) {
+		t.Errorf("the current context is %s, want %s", current.source, view.CurrentContext)
+	}
+	for _, c := range view.Contexts {
+		a, err := readContext(t, paths, c.Name)
+		fault := view.wrong(c.Context.Cluster, c.Context.User)
+		if fault != "" && err != nil && strings.Contains(err.Error(), fault) {
+			continue
+		}
+		if err != nil || fault != "" {
+			t.Errorf("context %s: the error is %v, want %q", c.Name, err, fault)
+			continue
+		}
+		got := understood(a)
+		want := view.understood(kubeconfigDir, c.Context.Cluster, c.Context.User)
+		for _, o := range []fakekube.Object{got, want} {
+			maps.DeleteFunc(o, func(_ string, v any) bool { return v == "" || v == false || v == nil })
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("context %s:\n podcount %v\n kubectl  %v", c.Name, got, want)
+		}
+		compared++
+	}
+	return compared
 }
