@@ -32,8 +32,8 @@ func pluginIn(dir string) *execPlugin {
 	}
 }
 
-// given returns an ExecCredential of v1 with this status.
-func given(status fakekube.Object) string { return fakekube.ExecCredential("v1", status) }
+// credentialV1 returns an ExecCredential of v1 with this status.
+func credentialV1(status fakekube.Object) string { return fakekube.ExecCredential("v1", status) }
 
 func TestBadExecAnswersAreErrors(t *testing.T) {
 	if isRaced() {
@@ -48,12 +48,12 @@ func TestBadExecAnswersAreErrors(t *testing.T) {
 		"hang":            "it took longer than 200ms",
 		fakekube.ExecCredential("v1beta1", fakekube.Object{"token": "s3cret"}): `printed a "ExecCredential" ` +
 			`of "client.authentication.k8s.io/v1beta1", not an ExecCredential of client.authentication.k8s.io/v1`,
-		`{"kind":"Pod","status":{"token":"s3cret"}}`:               `printed a "Pod"`,
-		given(fakekube.Object{}):                                   noPair,
-		given(fakekube.Object{"token": 1}):                         "cannot unmarshal number",
-		given(fakekube.Object{"clientCertificateData": "s3cret"}):  noPair,
-		given(fakekube.Object{"token": "x", "clientKeyData": "y"}): noPair,
-		given(fakekube.Object{"clientCertificateData": "s3cret", "clientKeyData": "s3cret"}): "gave: tls: " +
+		`{"kind":"Pod","status":{"token":"s3cret"}}`:                      `printed a "Pod"`,
+		credentialV1(fakekube.Object{}):                                   noPair,
+		credentialV1(fakekube.Object{"token": 1}):                         "cannot unmarshal number",
+		credentialV1(fakekube.Object{"clientCertificateData": "s3cret"}):  noPair,
+		credentialV1(fakekube.Object{"token": "x", "clientKeyData": "y"}): noPair,
+		credentialV1(fakekube.Object{"clientCertificateData": "s3cret", "clientKeyData": "s3cret"}): "gave: tls: " +
 			"failed to find any PEM data",
 		strings.Repeat("s3cret ", 1<<18): "it printed more than 1 MB",
 	} {
@@ -73,7 +73,7 @@ func TestBadExecAnswersAreErrors(t *testing.T) {
 func TestExecProgramMayLeaveAChildRunning(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{
-		"answer": given(fakekube.Object{"token": "good"}),
+		"answer": credentialV1(fakekube.Object{"token": "good"}),
 		"agent":  "#!/bin/sh\nsleep 600 &\necho $! >" + dir + "/pid\ncat " + dir + "/answer\n",
 	})
 	os.Chmod(dir+"/agent", 0o700)
@@ -135,7 +135,7 @@ func TestEachCallerWaitsForTheExecProgramAsLongAsItCan(t *testing.T) {
 			t.Errorf("a caller that could not wait got %v", err)
 		}
 	}
-	os.WriteFile(carryOn, []byte(given(fakekube.Object{"token": "good"})), 0)
+	os.WriteFile(carryOn, []byte(credentialV1(fakekube.Object{"token": "good"})), 0)
 	patient.wait(t.Context())
 	if patient.err != nil || patient.value.Token != "good" {
 		t.Errorf("a caller that could wait got %+v, %v", patient.value, patient.err)
@@ -158,7 +158,7 @@ func TestGoodExecCredentialSurvivesAFailedRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		expires := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 		status := fakekube.Object{"token": "good", "expirationTimestamp": expires}
-		writeFiles(t, dir, map[string]string{"answer": given(status)})
+		writeFiles(t, dir, map[string]string{"answer": credentialV1(status)})
 		cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv, Log: logTo(log)})
 		if err != nil {
 			t.Fatal(err)
@@ -191,7 +191,7 @@ func TestAbandonedExecProgramServesTheNextCaller(t *testing.T) {
 		t.Errorf("the caller that had gone got %v", err)
 	}
 	os.ReadFile(started)
-	os.WriteFile(carryOn, []byte(given(fakekube.Object{"token": "good"})), 0)
+	os.WriteFile(carryOn, []byte(credentialV1(fakekube.Object{"token": "good"})), 0)
 	if got, err := cfg.Credential(t.Context(), nil); err != nil || got.Token != "good" {
 		t.Errorf("the next caller got %+v, %v", got, err)
 	}
@@ -291,7 +291,7 @@ func TestExecProgramGetsTheClusterIfItAsks(t *testing.T) {
 	for name, c := range map[string]struct {
 		cluster, ask, version, master, want string
 	}{
-		"all there is": {
+		"all fields": {
 			cluster, ", provideClusterInfo: true", "v1", "",
 			`{"server":"https://h:6443/k8s","tls-server-name":"api","certificate-authority-data":CA,` +
 				`"proxy-url":"http://proxy:3128","disable-compression":true,"config":{"audience":"us","list":[1,2.5]}}`,
@@ -301,12 +301,12 @@ func TestExecProgramGetsTheClusterIfItAsks(t *testing.T) {
 			`{"server":"https://m","certificate-authority-data":CA,"proxy-url":"http://proxy:3128",` +
 				`"disable-compression":true,"config":{"audience":"us","list":[1,2.5]}}`,
 		},
-		"nothing more": {
+		"only the required fields": {
 			"", ", provideClusterInfo: true", "v1", "",
 			`{"server":"https://h:6443/k8s","certificate-authority-data":CA,"config":null}`,
 		},
-		"only if it asks": {cluster, ", provideClusterInfo: false", "v1", "", "null"},
-		"by default":      {cluster, "", "v1beta1", "", "null"},
+		"no cluster if it declines": {cluster, ", provideClusterInfo: false", "v1", "", "null"},
+		"no cluster by default":     {cluster, "", "v1beta1", "", "null"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -345,7 +345,7 @@ func TestExecProgramGetsTheNewestCA(t *testing.T) {
 		writeFiles(t, dir, map[string]string{
 			"config": config,
 			"ca.crt": string(first),
-			"answer": given(fakekube.Object{"token": "t", "expirationTimestamp": expires}),
+			"answer": credentialV1(fakekube.Object{"token": "t", "expirationTimestamp": expires}),
 		})
 		cfg, err := load(t, nil, filepath.Join(dir, "config"), "", "", nil)
 		if err != nil {

@@ -389,7 +389,7 @@ func TestMissingNameIsTheEmptyName(t *testing.T) {
 			config: kubeconfigOf("c", "", "contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n"),
 			server: "https://h", token: "secret", source: "config, context x",
 		},
-		"and none where each has a name": {
+		"a context without a user has no credential if every user has a name": {
 			config: kubeconfigOf("c", "u", "contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n"),
 			server: "https://h", token: "", source: "config, context x",
 		},
@@ -397,23 +397,23 @@ func TestMissingNameIsTheEmptyName(t *testing.T) {
 			config: kubeconfigOf("", "u", "contexts: [{name: x, context: {user: u}}]\ncurrent-context: x\n"),
 			server: "https://h", token: "secret", source: "config, context x",
 		},
-		"without a current context that without a name counts": {
+		"the context without a name is the default": {
 			config: kubeconfigOf("c", "u", nameless),
 			server: "https://h", token: "secret", source: `config, context ""`,
 		},
-		"for -master, too": {
+		"it is also the default with -master": {
 			config: kubeconfigOf("c", "u", nameless), master: "https://m",
 			server: "https://m", token: "secret", source: `config, context ""`,
 		},
-		"nothing has a name": {
+		"context, cluster and user may all lack a name": {
 			config: kubeconfigOf("", "", `contexts: [{name: "", context: {}}]`),
 			server: "https://h", token: "secret", source: `config, context ""`,
 		},
-		"a current context comes first": {
+		"a current context precedes the context without a name": {
 			config: kubeconfigOf("c", "u", both+"current-context: x\n"),
 			server: "https://h", token: "secret", source: "config, context x",
 		},
-		"and so does -context": {
+		"-context precedes the context without a name": {
 			config: kubeconfigOf("c", "u", both), context: "x",
 			server: "https://h", token: "secret", source: "config, context x",
 		},
