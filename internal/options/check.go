@@ -213,7 +213,7 @@ func (c *commandLine) checkLease() error {
 		return fmt.Errorf("-leader-elect-resource-name: %w", err)
 	}
 	if c.LeaseDuration > leader.MaxLeaseDuration {
-		return fmt.Errorf("-leader-elect-lease-duration %v is longer than the longest that a Lease can have, %v",
+		return fmt.Errorf("-leader-elect-lease-duration %v is too long: a Lease can have at most %v",
 			c.LeaseDuration, leader.MaxLeaseDuration)
 	}
 	if c.LeaseDuration%time.Second != 0 {

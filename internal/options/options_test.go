@@ -100,7 +100,7 @@ func TestWrongUsage(t *testing.T) {
 		{"-prune -leader-elect", "-once and -prune elect no leader: leave out -leader-elect"},
 		{"-leader-elect-lease-duration=10s", "10s must be more than -leader-elect-renew-deadline 10s"},
 		{"-leader-elect-lease-duration=15500ms", "-leader-elect-lease-duration 15.5s must be whole seconds"},
-		{"-leader-elect-lease-duration=2147483648s", "is longer than the longest that a Lease can have, 596523h14m7s"},
+		{"-leader-elect-lease-duration=2147483648s", "is too long: a Lease can have at most 596523h14m7s"},
 		{"-leader-elect-retry-period=2540400h", "that more than 1.2 × -leader-elect-retry-period 2540400h0m0s"},
 		{"-leader-elect-renew-deadline=2400ms", "that more than 1.2 × -leader-elect-retry-period 2s"},
 		{"-leader-elect-retry-period=0s", "and that more than 0"},
