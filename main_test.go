@@ -470,7 +470,8 @@ func TestTourShowsRealBytes(t *testing.T) {
 	}
 	frame := recording(t, "watch-added.pb")
 	var shown []byte
-	for _, m := range regexp.MustCompile(`(?m)^    00[0-9a-f]0  ((?:[0-9a-f]{2} +)+)`).FindAllStringSubmatch(string(readme), -1) {
+	dumpLine := regexp.MustCompile(`(?m)^    00[0-9a-f]0  ((?:[0-9a-f]{2} +)+)`)
+	for _, m := range dumpLine.FindAllStringSubmatch(string(readme), -1) {
 		line, err := hex.DecodeString(strings.ReplaceAll(m[1], " ", ""))
 		if err != nil {
 			t.Fatal(err)
@@ -531,8 +532,8 @@ func podcountSimulated(seed uint64) sim.Options {
 	}
 }
 
-// TestSimulation runs as many seeds as it can in 20 s, or five under the race detector. SEEDS=N runs the seeds from 1 to
-// N instead, and SEEDS=A-B those from A to B.
+// TestSimulation runs as many seeds as it can in 20 s, or five under the race detector. SEEDS=N runs the seeds from 1
+// to N instead, and SEEDS=A-B those from A to B.
 func TestSimulation(t *testing.T) {
 	seeds := sim.Seeds{First: 1, Last: math.MaxInt64, Limit: 20 * time.Second}
 	if testkit.IsRaced() {

@@ -177,7 +177,8 @@ func shortAbsence(t *testing.T, podcount Program) {
 			Do: fakekube.Reply{
 				Code:   429,
 				Header: map[string]string{"Retry-After": "1"},
-				Body:   `{"kind":"Status","reason":"TooManyRequests","message":"storage is (re)initializing","code":429}`,
+				Body: `{"kind":"Status","code":429,"reason":"TooManyRequests",` +
+					`"message":"storage is (re)initializing"}`,
 			},
 		})
 		p := podcount.Start(t, f)

@@ -56,8 +56,11 @@ func invalidCounts(t *testing.T, podcount Program) {
 			}
 		}
 		testkit.WantNumber(t, "writes", len(countWrites(f)), 0)
-		f.PutJSON("counts",
-			`{"metadata":{"namespace":"default","name":"odd"},"spec":{"name":"nginx","count":1,"nodeName":5},"status":"hello"}`)
+		f.PutJSON("counts", `{
+			"metadata": {"namespace": "default", "name": "odd"},
+			"spec": {"name": "nginx", "count": 1, "nodeName": 5},
+			"status": "hello"
+		}`)
 		f.AddCount("good", `{"name":"nginx","count":1}`)
 		testkit.Pass(time.Second)
 		testkit.WantText(t, f.CountStatus("good"), "true 1 1")

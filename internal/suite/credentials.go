@@ -340,7 +340,8 @@ func (e execProgram) serve(t *testing.T, f *fakekube.Server) *fakekube.Network {
 	}
 	const authority = "    certificate-authority-data: "
 	const more = "    tls-server-name: 127.0.0.1\n" +
-		"    extensions: [{name: client.authentication.k8s.io/exec, extension: {audience: us}}, {name: else, extension: 1}]\n"
+		"    extensions: [{name: client.authentication.k8s.io/exec, extension: {audience: us}}, " +
+		"{name: else, extension: 1}]\n"
 	writeText(t, e.dir, "config", strings.Replace(string(config), authority, more+authority, 1))
 	return n
 }

@@ -379,7 +379,9 @@ func twoWithoutAnElection(t *testing.T, podcount Program) {
 			t.Helper()
 			for _, host := range []string{"a:1", "b:1"} {
 				for _, resource := range []string{"nodes", "counts"} {
-					writes := f.Requests(func(r fakekube.Request) bool { return r.Host == host && IsWriteOf(resource)(r) })
+					writes := f.Requests(func(r fakekube.Request) bool {
+						return r.Host == host && IsWriteOf(resource)(r)
+					})
 					testkit.WantBetween(t, when+": writes of "+host+" to "+resource, len(writes), 0, most)
 				}
 			}

@@ -58,6 +58,7 @@ func onceWritesAndExits(t *testing.T, podcount Program) {
 // onceAndItsReader: what -once prints is its result, so a slow reader must get all of it. A reader that does not read
 // at all must not stop it.
 func onceAndItsReader(t *testing.T, podcount Program) {
+	const linesWereLost = "lines of its output were lost"
 	for _, row := range []struct {
 		name   string
 		args   []string
@@ -65,9 +66,9 @@ func onceAndItsReader(t *testing.T, podcount Program) {
 		err    string
 	}{
 		{"a slow reader", []string{"-dry-run"}, true, ""},
-		{"nobody reads a dry run", []string{"-dry-run"}, false, "lines of its output were lost, because nobody read them"},
+		{"nobody reads a dry run", []string{"-dry-run"}, false, linesWereLost + ", because nobody read them"},
 		{"nobody reads the log of writes", nil, false, ""},
-		{"nobody reads what is printed", []string{"-controllers", "pod-printer"}, false, "lines of its output were lost"},
+		{"nobody reads what is printed", []string{"-controllers", "pod-printer"}, false, linesWereLost},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
@@ -86,8 +87,10 @@ func onceAndItsReader(t *testing.T, podcount Program) {
 						return w.Write(line)
 					})
 				}
-				args := []string{"-master", "http://127.0.0.1:1", "-once", "-total-nodes", "", "-qps", "1000", "-burst", "1000"}
-				p := podcount.StartWith(t, f.ServeIn(t), Wiring{Pipe: slow}, append(args, row.args...)...)
+				args := []string{"-master", "http://127.0.0.1:1", "-once", "-total-nodes", ""}
+				args = append(args, "-qps", "1000", "-burst", "1000")
+				args = append(args, row.args...)
+				p := podcount.StartWith(t, f.ServeIn(t), Wiring{Pipe: slow}, args...)
 				testkit.WantError(t, "the end", p.Finish(), row.err)
 				if !row.isRead {
 					close(reading)
@@ -231,8 +234,9 @@ func onceNamesWhatIsLeft(t *testing.T, podcount Program) {
 		writes := fakekube.Requests{If: fakekube.IsWrite}
 		f.Inject(t, StatusFault(writes, fakekube.Always, 500, "InternalError", nil))
 		err := podcount.Start(t, f, "-once").Finish()
-		testkit.WantEqual(t, "the end of -once", fmt.Sprint(err), "-once: pod-count could not make 1 object right (cp); "+
-			"count could not make 1 object right (default/nginx): the log says why")
+		const want = "-once: pod-count could not make 1 object right (cp); " +
+			"count could not make 1 object right (default/nginx): the log says why"
+		testkit.WantEqual(t, "the end of -once", fmt.Sprint(err), want)
 		err = podcount.Start(t, f, "-prune").Finish() // there is no label to remove
 		testkit.WantError(t, "the end of -prune", err, "")
 	})

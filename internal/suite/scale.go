@@ -255,7 +255,8 @@ func fiveThousandNodes(t *testing.T, podcount Program) {
 		for i := range nodes {
 			f.AddNode(fmt.Sprintf("n%d", i))
 		}
-		args := []string{"-node-label", OwnPodsLabel, "-total-nodes", "", "-qps", "1000", "-pod-events", "off", "-v", "0"}
+		args := []string{"-node-label", OwnPodsLabel, "-total-nodes", "", "-qps", "1000"}
+		args = append(args, "-pod-events", "off", "-v", "0")
 		podcount.Start(t, f, args...)
 		testkit.Pass(15 * time.Second)
 		before := len(f.Requests(IsWriteOf("nodes")))

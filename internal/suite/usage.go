@@ -49,8 +49,9 @@ func uselessKubeconfig(t *testing.T, podcount Program) {
 // unknownField: a server of an older version may know fewer fields than podcount.
 func unknownField(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		refusal := fakekube.Status(400, "BadRequest", `Unable to find "/v1, Resource=pods" that match label selector "", `+
-			`field selector "spec.hostNetwork=true": field label not supported: spec.hostNetwork`, nil)
+		message := `Unable to find "/v1, Resource=pods" that match label selector "", ` +
+			`field selector "spec.hostNetwork=true": field label not supported: spec.hostNetwork`
+		refusal := fakekube.Status(400, "BadRequest", message, nil)
 		body, _ := json.Marshal(refusal)
 		f.Inject(t, fakekube.Fault{
 			On: fakekube.Requests{Verb: "list", Resource: "pods"},
