@@ -1608,7 +1608,7 @@ func TestRememberedValuesAreBounded(t *testing.T) {
 	testkit.WantNumber(t, "values kept at most", most, internLimit)
 }
 
-// widget has some fields of a kind that nobody but this test knows.
+// widget holds the fields of a kind that exists only in this test.
 type widget struct {
 	Spec struct {
 		Replicas int

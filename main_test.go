@@ -405,7 +405,7 @@ func TestControllersHelp(t *testing.T) {
 	testkit.WantText(t, out.String(), "pod-count    on   writes the numbers")
 }
 
-// Whoever graphs a number must not see a 0 where nobody has counted, or what has been removed.
+// A gauge must not show 0 before podcount has counted, nor an object that has been removed.
 func TestGaugesOfMissingThingsAreAbsent(t *testing.T) {
 	var m *manager
 	withController(t, Controller{Name: "looks", Setup: func(of *manager, c *Controller) {
@@ -462,7 +462,7 @@ func TestGaugesOfMissingThingsAreAbsent(t *testing.T) {
 	})
 }
 
-// The bytes in the tour are those of the recording, which is what the tour says it is.
+// The tour shows the bytes of a recording.
 func TestTourShowsRealBytes(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {

@@ -59,7 +59,7 @@ func (w *world) finish(args []string) string {
 	return log.String()
 }
 
-// runningReflector is a reflector of pods that runs alone, without the rest of podcount.
+// runningReflector is a reflector of pods that runs without the rest of podcount.
 type runningReflector struct {
 	Reflector
 	log *testkit.Buffer

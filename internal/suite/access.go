@@ -113,7 +113,7 @@ func failDial(address string, err error) kube.Dialer {
 	return func(context.Context, string, string) (net.Conn, error) { return nil, failure }
 }
 
-// refuseDial returns a dialer that fails as if nobody listened at this address.
+// refuseDial returns a dialer that fails as if no server listened at this address.
 func refuseDial(address string) kube.Dialer {
 	return failDial(address, os.NewSyscallError("connect", syscall.ECONNREFUSED))
 }

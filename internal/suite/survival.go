@@ -20,7 +20,7 @@ var Survival = Topic{
 	{"the next process finishes what a killed one left half done", nextProcess},
 }
 
-// A disaster is something that becomes of the API server. It must wait by means of pause alone.
+// A disaster is something that happens to the API server. It may wait only by calling pause.
 type disaster func(t *testing.T, f *fakekube.Server, p *Process, pause func(time.Duration))
 
 func killedFor(d time.Duration) disaster {
@@ -102,7 +102,7 @@ func restoredAsDocumented(t *testing.T, f *fakekube.Server, p *Process, pause fu
 	p.Net.Restore()
 }
 
-// lagging is a server of two that lags behind the other, from so many versions ago on.
+// lagging makes one of two servers lag behind the other by a number of versions.
 func lagging(versions int, d time.Duration) disaster {
 	return func(t *testing.T, f *fakekube.Server, p *Process, pause func(time.Duration)) {
 		catchUp := f.Lag(fakekube.Requests{}, versions)
