@@ -297,8 +297,8 @@ func (q *Queue[K]) backOff(item *queueItem[K], retryAfter time.Duration) {
 	q.options.Metrics.Count("workqueue_retries_total", q.options.Name)
 }
 
-// settleAt settles the key at a later time. Its timer is never stopped: if the key no longer waits for this time,
-// settle changes nothing.
+// settleAt settles the key at a later time. Its timer is never stopped: if the key no longer waits for this time, settle
+// leaves it as it is, or forgets it.
 func (q *Queue[K]) settleAt(key K, at time.Time) {
 	noChange := func(*queueItem[K]) {}
 	time.AfterFunc(time.Until(at), func() { q.update("wake", noChange, key) })
@@ -306,6 +306,8 @@ func (q *Queue[K]) settleAt(key K, at time.Time) {
 
 // settle moves a key to the stage where it belongs now, or forgets it if it has nothing to wait for. It runs after
 // every change to a key, and at the end of each wait.
+//
+// A key that a worker has stays in stageWorking until Done, so no other worker can get it.
 func (q *Queue[K]) settle(item *queueItem[K]) {
 	now := time.Now()
 	isDue := !item.addAt.IsZero() && !now.Before(item.addAt)

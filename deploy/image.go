@@ -19,7 +19,7 @@ const (
 func checkImage(image string) error {
 	rest, digest, hasDigest := strings.Cut(image, "@")
 	if hasDigest && !isDigest(digest) {
-		return errors.New("after @ there must be a digest, such as sha256: and 64 of the characters 0-9 and a-f")
+		return errors.New("what follows @ must be a digest, such as sha256: followed by 64 hexadecimal digits (0-9, a-f)")
 	}
 	name := rest
 	tagColon := strings.LastIndex(rest, ":")

@@ -46,7 +46,7 @@ const (
 )
 
 var (
-	errQueueFull   = errors.New("too many events wait")
+	errQueueFull   = errors.New("too many events are waiting to be posted")
 	errObjectLimit = errors.New("too many events about this object")
 )
 

@@ -257,6 +257,9 @@ func (a *access) serverURL() (*url.URL, error) {
 // addressError is the error for an address that cannot be used. It quotes only these parts of the address, because the
 // others may be a secret.
 func (a *access) addressError(scheme, host string) error {
+	if scheme == "" && host == "" {
+		return fmt.Errorf("%s: the server's address is not a valid URL: it must be https://HOST[:PORT][/PATH]", a.source)
+	}
 	return fmt.Errorf("%s: the server's address (%s://%s) must be https://HOST[:PORT][/PATH]", a.source, scheme, host)
 }
 

@@ -131,7 +131,7 @@ func TestUnusableKubeconfigIsRefusedWithAReason(t *testing.T) {
 		"tokenFile: ":                                  user("tokenFile: empty"),
 		"no such file":                                 user("tokenFile: none"),
 		"config:3: ":                                   "a: 1\nb: 2\n  c: 3\n",
-		"is not base64":                                change(ca, ca+"'%%%'"),
+		"is not valid base64":                          change(ca, ca+"'%%%'"),
 		"users[0].user.token must be a string":         user("token: 12345"),
 	} {
 		_, err := load(t, map[string]string{"config": file, "empty": " \n"}, "config", "", "", nil)
@@ -483,8 +483,8 @@ func TestDuplicateExecExtensionIsRefused(t *testing.T) {
 
 func TestServerAddressIsCheckedBeforeFilesAreRead(t *testing.T) {
 	for want, config := range map[string]string{
-		"must be https://HOST":       fakekube.Kubeconfig("https://h?x=y", nil, "token: t"),
-		"the server's address (://)": fakekube.Kubeconfig("https://h:port", nil, "token: t"),
+		"must be https://HOST":                    fakekube.Kubeconfig("https://h?x=y", nil, "token: t"),
+		"the server's address is not a valid URL": fakekube.Kubeconfig("https://h:port", nil, "token: t"),
 	} {
 		config = strings.Replace(config, "authority-data: ", "authority: is-not-there", 1)
 		_, err := load(t, map[string]string{"config": config}, "config", "", "", nil)

@@ -114,7 +114,7 @@ func (n node) part(name string) part {
 	data := n.at(name + "-data")
 	decoded, err := base64.StdEncoding.DecodeString(data.text())
 	if err != nil {
-		data.addFault("is not base64")
+		data.addFault("is not valid base64")
 	}
 	if len(decoded) > 0 {
 		return part{field: name + "-data", data: decoded, kubeconfig: n.file}

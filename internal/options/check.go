@@ -207,7 +207,7 @@ func (c *commandLine) checkOnceTimeout() error {
 // checkLease checks the flags about leader election.
 func (c *commandLine) checkLease() error {
 	if c.Once && c.LeaderElect {
-		return errors.New("-once and -prune elect no leader: leave out -leader-elect")
+		return errors.New("-leader-elect cannot be combined with -once or -prune: leave out -leader-elect")
 	}
 	if err := labels.CheckDNSName(c.LeaseName); err != nil {
 		return fmt.Errorf("-leader-elect-resource-name: %w", err)

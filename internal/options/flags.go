@@ -104,11 +104,11 @@ func (c *commandLine) defineWriting() {
 	c.customFlag((*onOff)(&c.PodEvents), "pod-events", "on|off",
 		"post an Event on each new pod: one more write per pod")
 	c.durationFlag(&c.Interval, "interval", "DURATION",
-		"check every node this often, and write to it no more often")
+		"check every node at this interval, and write to each at most once per interval")
 	c.floatFlag(&c.QPS, "qps", "N",
-		"write at most N labels or statuses a second, per controller")
+		"send at most N patches of nodes or Counts a second, per controller")
 	c.intFlag(&c.Burst, "burst", "N",
-		"write up to N of them at once before -qps sets the pace")
+		"send up to N of them at once before -qps sets the pace")
 	c.intFlag(&c.Workers, "workers", "N",
 		"work on N objects at a time, per controller")
 
