@@ -64,7 +64,8 @@ func countingManager(t testing.TB) *manager {
 
 // idleManager returns a manager without a client, which is never started.
 func idleManager(t testing.TB, o *options.Options) *manager {
-	return newManager(o, nil, process.NewLifetime(t.Context(), 0), metrics.NewRegistry(), &logging.Outputs{Log: quietLog()})
+	lifetime := process.NewLifetime(t.Context(), 0)
+	return newManager(o, nil, lifetime, metrics.NewRegistry(), &logging.Outputs{Log: quietLog()})
 }
 
 // idleController returns a controller that is ready for its Setup.
