@@ -259,7 +259,7 @@ func (l *Listing[T]) Commit() (changes []Delta[T]) {
 	s := l.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	isFirst := !s.hasList && len(s.items) == 0 // Only tests apply events before the first list.
+	isFirst := !s.hasList && len(s.items) == 0 // hasList would do, but tests may apply events before the first list.
 	s.hasList = true
 	if isFirst {
 		s.items = l.changed

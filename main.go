@@ -1,14 +1,16 @@
 // Podcount is a Kubernetes controller that needs nothing but Go's standard library. It counts pods, and writes the
 // counts to labels of nodes and to the status of Counts, a custom resource. Data flows in a circle through four files:
 //
-//	API server ──list, watch──▶ watch.go ──changes──▶ cache.go ──keys──▶ queue.go
-//	                                                                        │ key
-//	API server ◀──────────────────patch, Event────────────────────── reconcile (main.go)
+//	API server ──list, watch──▶ watch.go ──changes──▶ cache.go
+//	                                                     │
+//	                      queue.go ◀──keys── main.go: Watch asks a controller which keys a change concerns
+//	                         │ key
+//	                      main.go: Reconcile ──patch, through watch.go──▶ API server
 //
 // A key says which object to look at, not what has changed. Reconcile compares that object with the caches, and patches
-// it if it is wrong; the server's answer goes into the cache. At each interval, the keys that a controller wants to
-// look at again are added. With -leader-elect, only the replica that leads writes. README.md has a tour, and describes
-// the rooms in internal/ that these files stand on.
+// it if it is wrong; the server's answer goes into the cache. A key that fails is tried again after a backoff. At each
+// interval, a controller may add keys to look at again. With -leader-elect, only the replica that leads writes.
+// README.md has a tour, and describes the packages in internal/ that these files stand on.
 //
 // This file contains, in this order:
 //   - the list of controllers, and main and run, which start podcount;
@@ -1090,8 +1092,8 @@ type podCount struct {
 	stripped    retry.Pauses[nodeLabel] // the labels that the server has dropped
 	dryRunTexts sync.Map                // by key of a node: what a dry run has logged last
 
-	totalPassedOnAt time.Time   // only passTotalOn uses it, and no two workers have totalKey at once
-	hasWarned       atomic.Bool // warnOfNoNode has logged its warning
+	wrongNodesAddedAt time.Time   // only addWrongNodes uses it, and no two workers have totalKey at once
+	hasWarned         atomic.Bool // warnOfNoNode has logged its warning
 }
 
 // totalKey stands for all nodes that show the number of all pods. It is added when that number changes.
@@ -1178,12 +1180,12 @@ func (p *podCount) resync() []Key {
 		if p.options.TotalNodes.Matches(node.Label) {
 			someNodeGetsTotal = true
 		}
-		wrong := p.wrongLabels(node)
-		_, isTotalWrong := wrong[p.options.TotalLabel]
+		fixes := p.findFixes(node)
+		_, isTotalWrong := fixes[p.options.TotalLabel]
 		switch {
 		case isTotalWrong:
 			wrongTotals = append(wrongTotals, node.Key())
-		case len(wrong) > 0:
+		case len(fixes) > 0:
 			others = append(others, node.Key())
 		}
 	}
@@ -1212,7 +1214,7 @@ func (p *podCount) isUrgent(key Key) bool {
 	if node == nil {
 		return false
 	}
-	_, isWrong := p.wrongLabels(node)[p.options.TotalLabel]
+	_, isWrong := p.findFixes(node)[p.options.TotalLabel]
 	return isWrong
 }
 
@@ -1220,7 +1222,7 @@ func (p *podCount) totals() Totals {
 	totals := Totals{Noun: "node"}
 	for _, node := range p.nodes.All() {
 		totals.All++
-		if len(p.wrongLabels(node)) > 0 {
+		if len(p.findFixes(node)) > 0 {
 			totals.Wrong++
 		}
 	}
@@ -1230,10 +1232,10 @@ func (p *podCount) totals() Totals {
 // reconcile corrects the labels of one node. For totalKey, it adds the nodes with wrong labels.
 func (p *podCount) reconcile(ctx context.Context, key Key) (Result, error) {
 	if key == totalKey {
-		return p.passTotalOn(), nil
+		return p.addWrongNodes(), nil
 	}
-	node, wrong := p.refresh(key)
-	if len(wrong) == 0 {
+	node, fixes := p.look(key)
+	if len(fixes) == 0 {
 		return Result{}, nil
 	}
 	if p.isResting(&node.Meta) {
@@ -1242,25 +1244,26 @@ func (p *podCount) reconcile(ctx context.Context, key Key) (Result, error) {
 	if p.pace.Wait(p.stop) != nil {
 		return Result{}, nil // podcount stops, and leaves this to the next process
 	}
-	node, wrong = p.refresh(key) // look again, because the caches may have changed during the wait
-	if len(wrong) == 0 {
+	node, fixes = p.look(key) // again, because the caches may have changed during the wait
+	if len(fixes) == 0 {
 		return Result{}, nil
 	}
 	if p.options.DryRun {
-		p.logDryRun(node, wrong)
+		p.rest(&node.Meta, p.options.Interval)
+		p.logDryRun(node, fixes)
 		return Result{}, nil
 	}
-	return Result{}, p.write(ctx, node, wrong)
+	return Result{}, p.write(ctx, node, fixes)
 }
 
-// passTotalOn adds all nodes with wrong labels, because the total has changed. It does so at most once a second, or
+// addWrongNodes adds all nodes with wrong labels, because the total has changed. It does so at most once a second, or
 // once an interval if that is shorter, because it looks at all nodes.
-func (p *podCount) passTotalOn() Result {
-	wait := min(p.options.Interval, time.Second) - time.Since(p.totalPassedOnAt)
+func (p *podCount) addWrongNodes() Result {
+	wait := min(p.options.Interval, time.Second) - time.Since(p.wrongNodesAddedAt)
 	if wait > 0 {
 		return Result{RequeueAfter: wait}
 	}
-	p.totalPassedOnAt = time.Now()
+	p.wrongNodesAddedAt = time.Now()
 	p.queue.Add(p.resync()...)
 	return Result{}
 }
@@ -1293,18 +1296,18 @@ func (v labelValue) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v.text)
 }
 
-// labelPatch has the right value of each wrong label of a node.
-type labelPatch map[string]labelValue
+// labelFixes are the labels of a node that are wrong, with their right values.
+type labelFixes map[string]labelValue
 
-// wrongLabels compares the labels of a node with the caches.
-func (p *podCount) wrongLabels(node *Node) labelPatch {
-	wrong := labelPatch{}
+// findFixes compares the labels of a node with the caches.
+func (p *podCount) findFixes(node *Node) labelFixes {
+	fixes := labelFixes{}
 	check := func(label string, right labelValue) {
 		if labelOf(node, label) != right {
-			wrong[label] = right
+			fixes[label] = right
 		}
 	}
-	var total, own labelValue // the node should not have these labels
+	var total, own labelValue // as they are, they mean that the label should not exist
 	if !p.options.Prune && p.options.TotalNodes.Matches(node.Label) {
 		total = labelValue{strconv.Itoa(p.pods.Len()), true}
 	}
@@ -1315,26 +1318,26 @@ func (p *podCount) wrongLabels(node *Node) labelPatch {
 	if p.options.NodeLabel != "" {
 		check(p.options.NodeLabel, own)
 	}
-	return wrong
+	return fixes
 }
 
-// refresh returns a node and its wrong labels, except for those that are paused. It ends the pauses of labels that are
-// right now, and it forgets a node that is gone. Then the returned node is nil.
-func (p *podCount) refresh(key Key) (*Node, labelPatch) {
+// look returns a node and its fixes, except for labels that are paused. It also ends the pauses of labels that are
+// right now. If the node is gone, look forgets it, and returns nil.
+func (p *podCount) look(key Key) (*Node, labelFixes) {
 	node := p.nodes.Get(key)
 	if node == nil {
 		p.forget(key)
 		return nil, nil
 	}
-	wrong := p.wrongLabels(node)
-	p.endPauses(node, wrong)
-	maps.DeleteFunc(wrong, func(label string, _ labelValue) bool {
+	fixes := p.findFixes(node)
+	p.endPauses(node, fixes)
+	maps.DeleteFunc(fixes, func(label string, _ labelValue) bool {
 		return p.stripped.Left(nodeLabel{key, node.UID(), label}) > 0
 	})
-	if p.options.DryRun && len(wrong) == 0 {
+	if p.options.DryRun && len(fixes) == 0 {
 		p.dryRunTexts.Delete(key)
 	}
-	return node, wrong
+	return node, fixes
 }
 
 // forget drops all that is known about a node that is gone.
@@ -1344,9 +1347,9 @@ func (p *podCount) forget(key Key) {
 }
 
 // endPauses ends the pauses of the labels that a node has, and that are not wrong.
-func (p *podCount) endPauses(node *Node, wrong labelPatch) {
+func (p *podCount) endPauses(node *Node, fixes labelFixes) {
 	for _, label := range []string{p.options.TotalLabel, p.options.NodeLabel} {
-		_, isWrong := wrong[label]
+		_, isWrong := fixes[label]
 		isRight := !isWrong && labelOf(node, label).exists
 		if isRight {
 			p.endPause(nodeLabel{node.Key(), node.UID(), label})
@@ -1355,9 +1358,9 @@ func (p *podCount) endPauses(node *Node, wrong labelPatch) {
 }
 
 // write sends one patch with the right labels of a node. After that, the node rests.
-func (p *podCount) write(ctx context.Context, node *Node, wrong labelPatch) error {
-	patch := map[string]any{"metadata": map[string]any{"labels": wrong}}
-	isKept := func(now *Node) bool { return hasLabels(now, wrong) }
+func (p *podCount) write(ctx context.Context, node *Node, fixes labelFixes) error {
+	patch := map[string]any{"metadata": map[string]any{"labels": fixes}}
+	isKept := func(now *Node) bool { return hasLabels(now, fixes) }
 	now, err := p.nodes.Patch(ctx, node, "", patch, isKept)
 	isStripped := errors.Is(err, errStripped)
 	if err != nil && (!isStripped || p.isOnce) { // -once has no time for pauses
@@ -1367,9 +1370,9 @@ func (p *podCount) write(ctx context.Context, node *Node, wrong labelPatch) erro
 	if now == nil {
 		return nil // the node is gone, and the watch will remove it
 	}
-	for _, change := range labelChanges(node, wrong) {
+	for _, change := range labelChanges(node, fixes) {
 		label := nodeLabel{node.Key(), node.UID(), change.Field}
-		if labelOf(now, change.Field) != wrong[change.Field] {
+		if labelOf(now, change.Field) != fixes[change.Field] {
 			p.pause(label, err)
 			continue
 		}
@@ -1384,7 +1387,7 @@ func (p *podCount) write(ctx context.Context, node *Node, wrong labelPatch) erro
 }
 
 // hasLabels reports whether a node has the labels that a patch has written.
-func hasLabels(node *Node, written labelPatch) bool {
+func hasLabels(node *Node, written labelFixes) bool {
 	for label, want := range written {
 		if labelOf(node, label) != want {
 			return false
@@ -1420,9 +1423,8 @@ func (p *podCount) endPause(label nodeLabel) {
 }
 
 // logDryRun logs what a dry run would write to a node, unless it has just logged the same.
-func (p *podCount) logDryRun(node *Node, wrong labelPatch) {
-	p.rest(&node.Meta, p.options.Interval)
-	changes := labelChanges(node, wrong)
+func (p *podCount) logDryRun(node *Node, fixes labelFixes) {
+	changes := labelChanges(node, fixes)
 	text := fmt.Sprint(changes)
 	previous, _ := p.dryRunTexts.Swap(node.Key(), text)
 	if previous == text {
@@ -1435,7 +1437,7 @@ func (p *podCount) logDryRun(node *Node, wrong labelPatch) {
 }
 
 // labelChanges describes what a write of these labels changes, sorted by label.
-func labelChanges(node *Node, labels labelPatch) (changes []logging.Change) {
+func labelChanges(node *Node, labels labelFixes) (changes []logging.Change) {
 	for _, label := range slices.Sorted(maps.Keys(labels)) {
 		verb := "wrote"
 		if !labels[label].exists {
@@ -1587,7 +1589,7 @@ type countPlan struct {
 	count     *Count // nil if the Count is gone
 	installed *Installation
 	status    countStatus // the right status
-	isWrong   bool        // the Count has another status
+	isWrong   bool        // the Count exists, and has another status
 }
 
 // plan compares the status of a Count with the caches. There is nothing to plan if the Count or its resource is gone.
@@ -1677,7 +1679,8 @@ func (s *countControl) forget(key Key) {
 }
 
 // correct writes the right status of a Count. A dry run only logs that, and a status that the server has dropped waits
-// until its pause is over. isGone reports that the server does not have the Count.
+// until its pause is over. In both cases it returns false, nil. isGone reports that the server does not have the
+// Count.
 func (s *countControl) correct(ctx context.Context, plan countPlan) (isGone bool, err error) {
 	if s.options.DryRun {
 		s.logDryRun(plan)
@@ -1771,6 +1774,7 @@ func (s *countControl) pause(key Key, installed *Installation, err error) {
 
 // endPause ends the pause of a Count whose status is right. It logs the end of the last pause.
 func (s *countControl) endPause(count *Count, installed *Installation) {
+	// A status on the server shows that this installation keeps statuses.
 	hasStatus := count.Status.Count != ""
 	if hasStatus {
 		s.stripped.Accepted(installed)
@@ -1797,8 +1801,8 @@ type specID struct {
 
 	spec countSpec // the present spec of the Count
 
-	// isConsistent reports whether healthy, count and the present spec fit together. If they do not, the status was
-	// computed for another spec.
+	// isConsistent reports whether healthy is what count and the present spec give. If not, the spec has changed since
+	// the status was computed.
 	isConsistent bool
 }
 
@@ -1828,7 +1832,7 @@ func reportOf(count *Count, status countStatus) countReport {
 }
 
 // previousReport returns the report about a Count that was posted last. If this process has not seen the Count before,
-// that is the report of its present status, which an earlier process has written.
+// that is the report of its present status, which an earlier process has written. previousReport stores it.
 func (s *countControl) previousReport(plan countPlan) countReport {
 	key := plan.count.Key()
 	value, _ := s.reports.Load(key)

@@ -62,7 +62,8 @@ type QueueOptions[K comparable] struct {
 	Metrics *metrics.Registry // gets the metrics whose names begin with workqueue_
 }
 
-// NewQueue starts a queue, which ends with ctx. After that, Get returns no key, and all other methods do nothing.
+// NewQueue starts a queue, which ends with ctx. After that, all methods do nothing. Only a Get that runs at that moment
+// may still return a key.
 func NewQueue[K comparable](ctx context.Context, o QueueOptions[K]) *Queue[K] {
 	if o.IsUrgent == nil {
 		o.IsUrgent = func(K) bool { return false }
@@ -200,8 +201,8 @@ type queueItem[K comparable] struct {
 	key      K
 	failures int // in a row
 
-	// dirty means that the key has work to do that no worker has begun. A key that a worker has becomes dirty when it is
-	// added, because the worker may not have seen the change.
+	// dirty means that the key has work to do that no worker has begun. A key that a worker has becomes dirty when it
+	// is added, because the worker may not have seen the change.
 	dirty bool
 
 	// isUrgent means that the key is in Queue.urgent, if it is ready.
@@ -297,14 +298,14 @@ func (q *Queue[K]) backOff(item *queueItem[K], retryAfter time.Duration) {
 	q.options.Metrics.Count("workqueue_retries_total", q.options.Name)
 }
 
-// settleAt settles the key at a later time. Its timer is never stopped: if the key no longer waits for this time, settle
-// leaves it as it is, or forgets it.
+// settleAt settles the key at a later time. Its timer is never stopped: if the key no longer waits for this time,
+// settle leaves it as it is, or forgets it.
 func (q *Queue[K]) settleAt(key K, at time.Time) {
 	noChange := func(*queueItem[K]) {}
 	time.AfterFunc(time.Until(at), func() { q.update("wake", noChange, key) })
 }
 
-// settle moves a key to the stage where it belongs now, or forgets it if it has nothing to wait for. It runs after
+// settle moves a key to the stage where it belongs now, or forgets it if it is idle. It runs after
 // every change to a key, and at the end of each wait.
 //
 // A key that a worker has stays in stageWorking until Done, so no other worker can get it.
@@ -316,11 +317,11 @@ func (q *Queue[K]) settle(item *queueItem[K]) {
 		item.dirty = true
 	}
 	isBackoffOver := !now.Before(item.notBefore)
-	hasNothingToWaitFor := !item.dirty && item.addAt.IsZero()
+	isIdle := !item.dirty && item.addAt.IsZero()
 	switch {
 	case item.stage == stageWaiting && item.dirty && isBackoffOver:
 		q.makeReady(item, now)
-	case item.stage == stageWaiting && hasNothingToWaitFor:
+	case item.stage == stageWaiting && isIdle:
 		delete(q.items, item.key)
 	case item.stage == stageReady && !item.isUrgent && q.options.IsUrgent(item.key):
 		q.makeUrgent(item)

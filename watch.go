@@ -200,7 +200,8 @@ func (r *Reflector[T]) runWhileInstalled(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			r.discoveryOutage.Failed("discovery", "cannot ask whether the resource is installed", kube.PauseBetweenComplaints(err), "err", err)
+			r.discoveryOutage.Failed("discovery", "cannot find out whether the resource is installed",
+				kube.PauseBetweenComplaints(err), "err", err)
 		} else {
 			r.discoveryOutage.Worked("discovery")
 			r.updateSession(ctx, found)
@@ -532,7 +533,7 @@ func (r *Reflector[T]) newWatchRequest() kube.Request {
 // haveVersionsGoneBack reports whether the server's newest version is older than resumeVersion. Then etcd was restored
 // from a backup, and a relist is urgent: soon the server will use the same versions again for other changes.
 //
-// If the server does not answer, wasUnreachable stays set, and the next watch asks again.
+// If the server does not answer, mayBeRestored stays set, and the next watch asks again.
 func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
 	request := r.newRequest("")
 	request.Accept = kube.Accept(true, "PartialObjectMetadataList", wire.JSON)
@@ -547,7 +548,8 @@ func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
 	if !isNewerVersion(r.resumeVersion, newest) {
 		return false
 	}
-	r.log.Info("versions have gone back: etcd was probably restored from a backup", "kind", r.kind.Name, "from", r.resumeVersion, "to", newest)
+	r.log.Info("versions have gone back: etcd was probably restored from a backup",
+		"kind", r.kind.Name, "from", r.resumeVersion, "to", newest)
 	return true
 }
 
@@ -606,7 +608,8 @@ func (r *Reflector[T]) apply(event WatchEvent[T]) {
 
 // afterWatch applies the policy for a watch that ended like this, and returns how long to wait before the next request.
 func (r *Reflector[T]) afterWatch(end watchEnd) (wait time.Duration) {
-	// A watch that brought events ends the row of fruitless ones, even if its own end counts as fruitless below.
+	// A useful watch ends the row of fruitless watches, even if its own end counts as fruitless below. One that brought
+	// only events that are known already, and ended at once, was not useful.
 	wasUseful := end.events > 0 && !end.isShort()
 	if wasUseful {
 		r.fruitlessWatches = 0
@@ -620,9 +623,7 @@ func (r *Reflector[T]) afterWatch(end watchEnd) (wait time.Duration) {
 		r.log.Log(context.Background(), levelFlow, "watch ended",
 			"kind", r.kind.Name, "rv", r.resumeVersion, "err", end.err)
 	}
-	if outcome == watchExpired {
-		// This is not a failure, and has a backoff of its own. The one of recordFailure would also count the failures
-		// of an outage before this, and so delay the relist.
+	if policy.hasOwnBackoff {
 		r.expiredWatches++
 		wait = retry.Backoff(r.expiredWatches, initialBackoff, maxBackoff)
 	}
@@ -657,6 +658,7 @@ func (end watchEnd) outcome() watchOutcome {
 	status := kube.StatusOf(end.err) // The code is 0 if the server has not sent a Status.
 	isSilent := errors.Is(end.err, kube.ErrSilent) && end.events == 0
 	isGarbage := errors.As(end.err, new(wire.GarbageError))
+	// The order matters: a watch that was refused, or silent, may also not have been opened.
 	switch {
 	case status.Code == http.StatusGone || status.Reason == "Expired" || status.Reason == "Gone":
 		return watchExpired
@@ -697,9 +699,13 @@ const (
 // watchPolicy says what the reflector does after a watch. The next watch resumes from the last version, unless a relist
 // comes first.
 type watchPolicy struct {
-	// problem is logged as a failure, and the next request waits for the backoff. If it is "", nothing has failed. Then
-	// there is no wait, except after watchExpired: see afterWatch.
+	// problem is logged as a failure, and the next request waits for the backoff. If it is "", nothing has failed, and
+	// the next request is sent at once, unless hasOwnBackoff is set.
 	problem string
+
+	// hasOwnBackoff means that the next request waits for a backoff which counts only outcomes of this kind. The
+	// failures of an outage before this do not delay it.
+	hasOwnBackoff bool
 
 	// relistAfter is how many fruitless watches since the last list or useful watch lead to a relist, including this
 	// one. It is 0 if the watch was not fruitless.
@@ -716,8 +722,9 @@ var watchPolicies = map[watchOutcome]watchPolicy{
 	// This is normal: servers end each watch after some minutes, and connections break.
 	watchEnded: {},
 
-	// This is normal after a restart: the server does not know the versions from before. It will never know them again.
-	watchExpired: {relistAfter: 1, relistReason: "expired"},
+	// This is normal: the server keeps only recent versions, and forgets the others when it restarts or compacts its
+	// history. It will never know them again.
+	watchExpired: {hasOwnBackoff: true, relistAfter: 1, relistReason: "expired"},
 
 	// The server would reject the same request again, perhaps because of the version in it.
 	watchRejected: {problem: "cannot watch", relistAfter: 1, relistReason: "refused"},

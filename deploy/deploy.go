@@ -47,7 +47,7 @@ type Settings struct {
 	LeaderElect bool     // two replicas run, and elect a leader
 	Once        bool     // podcount is a CronJob, not a Deployment
 
-	// Where it works.
+	// The namespaces that it uses.
 	PodNamespace   string // podcount reads the pods and Counts of this namespace; "" is every namespace
 	LeaseNamespace string // the namespace of the Lease
 

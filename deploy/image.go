@@ -14,12 +14,12 @@ const (
 )
 
 // checkImage checks the syntax of an image reference: [HOST[:PORT]/]PATH[:TAG][@DIGEST]. The kubelet checks it, too,
-// but
-// only when the pod starts. https://github.com/distribution/reference/blob/main/reference.go has the grammar.
+// but only when the pod starts. The grammar: https://github.com/distribution/reference/blob/main/reference.go
 func checkImage(image string) error {
 	rest, digest, hasDigest := strings.Cut(image, "@")
 	if hasDigest && !isDigest(digest) {
-		return errors.New("what follows @ must be a digest, such as sha256: followed by 64 hexadecimal digits (0-9, a-f)")
+		return errors.New("what follows @ must be a digest, " +
+			"such as sha256: followed by 64 hexadecimal digits (0-9, a-f)")
 	}
 	name := rest
 	tagColon := strings.LastIndex(rest, ":")
@@ -132,7 +132,7 @@ func isPathPart(text string) bool {
 	return true
 }
 
-// consistsOf reports whether text is not empty, and has only these characters.
+// consistsOf reports whether text is not empty and contains only these characters.
 func consistsOf(text, characters string) bool {
 	return text != "" && strings.Trim(text, characters) == ""
 }

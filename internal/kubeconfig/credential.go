@@ -27,9 +27,9 @@ type Config struct {
 	// server that needs no proxy.
 	Proxy func(*http.Request) (*url.URL, error)
 
-	// Credential returns the credential for the next request. It may wait for a file or a program until ctx ends. After a
-	// 401, refused is the credential that the server has refused: if it is still the current one, all files are read
-	// again. Otherwise, refused is nil. Credential is safe for concurrent use.
+	// Credential returns the credential for the next request. It may wait for a file or a program until ctx ends. refused
+	// is nil, except after a 401: then it is the credential that the server has refused. If that is still the current
+	// one, all files are read again. Credential is safe for concurrent use.
 	Credential func(ctx context.Context, refused *Credential) (*Credential, error)
 
 	access *access // nil unless Load has made the Config

@@ -48,8 +48,8 @@ type Options struct {
 	// RenewDeadline is how long this replica leads without a renewal. It must be less than LeaseDuration.
 	RenewDeadline time.Duration
 
-	// RetryPeriod is the time between two tries to acquire or renew the lease. RenewDeadline must be more than 1.2 times
-	// as long.
+	// RetryPeriod is the time between two tries to acquire or renew the lease. RenewDeadline must be more than 1.2
+	// times as long.
 	RetryPeriod time.Duration
 
 	// ReleaseTimeout is how long Run may take to release the lease. If it is more than half of RenewDeadline, that half
@@ -164,10 +164,10 @@ func (e *Election) Run(stop, resigned context.Context, won func()) {
 func (e *Election) acquire(stop context.Context) (deadline time.Time, isOurs bool) {
 	loggedHolder := ""
 	for {
-		deadline, err := e.tryAcquireOrRenew(stop)
+		until, err := e.tryAcquireOrRenew(stop)
 		if err == nil {
 			e.outage.Worked("get")
-			return deadline, true
+			return until, true
 		}
 		switch {
 		case errors.Is(err, errHeld):

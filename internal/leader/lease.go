@@ -48,7 +48,7 @@ func (e *Election) tryAcquireOrRenew(ctx context.Context) (deadline time.Time, e
 type leaseChange func(current lease, now time.Time) (leaseSpec, error)
 
 // claim is the leaseChange that makes this replica the holder, or that renews the lease if this replica holds it
-// already.
+// already. readLease has set takeoverAt.
 func (e *Election) claim(current lease, now time.Time) (leaseSpec, error) {
 	holder := current.Spec.HolderIdentity
 	isOurs := holder == e.id
@@ -94,6 +94,7 @@ func (e *Election) update(ctx context.Context, change leaseChange) (sentAt time.
 	defer cancel()
 	sentAt, err = e.updateOnce(ctx, change)
 	if isConflict(err) {
+		// writeLease has cleared fromOwnWrite, so this reads the lease again.
 		return e.updateOnce(ctx, change)
 	}
 	return sentAt, err
@@ -148,7 +149,8 @@ func (e *Election) readLease(ctx context.Context) error {
 	return nil
 }
 
-// writeLease writes the lease by a PUT, which without a resourceVersion creates a missing lease. RBAC can limit a PUT
+// writeLease writes the lease with a PUT. If the lease is missing, the PUT creates it, because newMeta has no
+// resourceVersion. RBAC can limit a PUT
 // to this one name, while a POST would need the right to create leases of any name.
 func (e *Election) writeLease(ctx context.Context, spec leaseSpec) error {
 	e.fromOwnWrite = false

@@ -114,7 +114,7 @@ func (c *commandLine) defineWriting() {
 
 	c.beginSection("Once, or not at all")
 	c.boolFlag(&c.Once, "once",
-		"list, write what is wrong, and exit: with code 1 if a write failed")
+		"list, correct what is wrong, and exit: with code 1 if a write failed")
 	c.durationFlag(&c.OnceTimeout, "once-timeout", "DURATION",
 		"end -once or -prune after this time, with code 1 and the names of the objects that are left")
 	c.boolFlag(&c.DryRun, "dry-run",
@@ -142,7 +142,7 @@ func (c *commandLine) defineElection() {
 
 // defineOperation defines the flags about logs, HTTP and installation.
 func (c *commandLine) defineOperation() {
-	c.beginSection("Watching it")
+	c.beginSection("Monitoring it")
 	c.stringFlag(&c.Listen, "listen", "[HOST]:PORT",
 		"serve /livez, /readyz, /healthz, /metrics and /debug/state over HTTP; / lists them (default: do not listen)")
 	c.intFlag(&c.Verbosity, "v", "N",

@@ -7,7 +7,8 @@ import (
 )
 
 // README.md shows the help of the built-in flags. A test compares the two.
-const helpBeginning = `podcount counts pods and writes the counts to labels of nodes.
+const helpBeginning = `podcount counts pods, and writes the counts to labels of nodes and to the status of
+Counts, a custom resource.
 
   laptop    podcount -dry-run -once                show what podcount would write to the cluster of
                                                    kubectl's current context, and write nothing
@@ -16,7 +17,7 @@ const helpBeginning = `podcount counts pods and writes the counts to labels of n
 `
 
 const helpEnd = `
-Exit codes: 0 stopped on request, or done; 1 failed; 2 wrong usage.
+Exit codes: 0 stopped on request, or done; 1 failed; 2 wrong flags or kubeconfig.
 `
 
 // helpColumns is the width of the help.

@@ -32,7 +32,7 @@ func noWallClock(t *testing.T, podcount Program) {
 		// and podcount renews it then.
 		`ExpirationTimestamp   *time.Time`,
 		`expires := s.ExpirationTimestamp`,
-		`expiration := e.got.ExpirationTimestamp`,
+		`expiration := e.result.ExpirationTimestamp`,
 	}
 	files := []string{"main.go", "watch.go", "cache.go", "queue.go"} // not those of controllers of one's own
 	below, _ := filepath.Glob("internal/*/*.go")

@@ -116,7 +116,7 @@ func (r *protobufReader) readMessage(end int64, schema Schema) error {
 		if err := r.skipTo(f.end); err != nil {
 			return err
 		}
-		r.path = r.path[:len(r.path)-1]
+		r.path = r.path[:len(r.path)-1] // readTag appended it; after an error it stays, for the message
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (r *protobufReader) readTag(messageEnd int64) (field, error) {
 		wireType: wireType(tag & 7),
 	}
 	r.path = append(r.path, f.number)
-	size := uint64(0) // of the content, unless it is a varint
+	size := uint64(0) // of what is still unread: 0 for a varint, whose value is read here
 	switch f.wireType {
 	case varintType:
 		f.value, err = r.readVarint()
@@ -160,7 +160,10 @@ func (r *protobufReader) readTag(messageEnd int64) (field, error) {
 		return f, err
 	}
 	left := messageEnd - r.offset()
-	if left < 0 || size > uint64(left) {
+	if left < 0 {
+		return f, r.errorf("the field ends after its message")
+	}
+	if size > uint64(left) {
 		return f, r.errorf("the field's length is %d, which is more than its message has left", size)
 	}
 	f.end = r.offset() + int64(size)
@@ -213,8 +216,8 @@ func (r *protobufReader) readContent(f field, target any) error {
 	}
 }
 
-// checkType returns an error unless the field has the wire type. The error says that the field should be wanted, such
-// as "a string".
+// checkType returns an error unless the field has the wire type t. wanted names that type in the error, as in "a
+// string".
 func (r *protobufReader) checkType(f field, t wireType, wanted string) error {
 	if f.wireType == t {
 		return nil

@@ -311,7 +311,7 @@ func (p *parser) blockMap() map[string]any {
 func (p *parser) valueOf(keyColumn int) any {
 	p.skipSpaces()
 	isBelow := p.atLineEnd()
-	hasContent := p.skipToContent()
+	hasContent := p.skipToContent() // skips nothing if the value is in this line, but refuses a tab
 	if !isBelow && p.atBlockScalar() {
 		return p.blockScalar(keyColumn)
 	}
