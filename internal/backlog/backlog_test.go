@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,8 +16,11 @@ import (
 // line for each call of OnFull.
 func newTestBacklog(t *testing.T, bad map[string]bool) (b *Backlog[string, string], handled *[]string) {
 	handled = new([]string)
+	var mu sync.Mutex // guards bad and handled while the changes of several objects are handled at once
 	b = New(Options[string, string]{
 		Handle: func(change string) error {
+			mu.Lock()
+			defer mu.Unlock()
 			if bad[change] {
 				return errors.New("no")
 			}
