@@ -12,58 +12,71 @@ import (
 	"podcount/internal/testkit"
 )
 
-// newTestBacklog makes a backlog whose handler fails for the changes in bad. handled gets the others, in order, and a
-// line for each call of OnFull.
-func newTestBacklog(t *testing.T, bad map[string]bool) (b *Backlog[string, string], handled *[]string) {
-	handled = new([]string)
-	var mu sync.Mutex // guards bad and handled while the changes of several objects are handled at once
-	b = New(Options[string, string]{
-		Handle: func(change string) error {
-			mu.Lock()
-			defer mu.Unlock()
-			if bad[change] {
-				return errors.New("no")
-			}
-			*handled = append(*handled, change)
-			return nil
-		},
-		Stop:   t.Context(),
-		OnFull: func(key string) { *handled = append(*handled, "full at "+key) },
-	})
-	return b, handled
+// handler handles changes, except those that are bad. Several goroutines may call it at once.
+type handler struct {
+	mu      sync.Mutex // guards the fields below
+	bad     string     // the change that cannot be handled
+	handled []string   // the others, in order, and a line for each call of OnFull
 }
 
-func wantHandled(t *testing.T, handled *[]string, want ...string) {
+func (h *handler) handle(change string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if change == h.bad {
+		return errors.New("no")
+	}
+	h.handled = append(h.handled, change)
+	return nil
+}
+
+func (h *handler) setBad(change string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.bad = change
+}
+
+func (h *handler) backlog(t *testing.T) *Backlog[string, string] {
+	return New(Options[string, string]{
+		Handle: h.handle,
+		Stop:   t.Context(),
+		OnFull: func(key string) { h.handle("full at " + key) },
+	})
+}
+
+func (h *handler) wantHandled(t *testing.T, want ...string) {
 	t.Helper()
-	testkit.WantEqual(t, "changes handled", *handled, want)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	testkit.WantEqual(t, "changes handled", slices.Clone(h.handled), want)
 }
 
 func TestChangesAreRetriedUntilTheyWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bad := map[string]bool{"a1": true}
-		b, handled := newTestBacklog(t, bad)
+		h := &handler{bad: "a1"}
+		b := h.backlog(t)
 		b.Add("a", "a1")
 		b.Add("a", "a2")
+		testkit.Pass(2 * time.Second)
 		b.Add("b", "b1")
 		testkit.Pass(2 * time.Second)
-		slices.Sort(*handled)
-		wantHandled(t, handled, "a2", "b1")
+		h.wantHandled(t, "a2", "b1")
 		testkit.WantNumber(t, "objects left", b.Len(), 1)
-		delete(bad, "a1")
+		h.setBad("")
 		testkit.Pass(2 * maxBackoff)
-		wantHandled(t, handled, "a2", "b1", "a1")
+		h.wantHandled(t, "a2", "b1", "a1")
 		testkit.WantNumber(t, "objects left", b.Len(), 0)
 	})
 }
 
 func TestFirstAndNewestChangesAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, handled := newTestBacklog(t, nil)
+		h := &handler{}
+		b := h.backlog(t)
 		for _, change := range []string{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10"} {
 			b.Add("a", change)
 		}
 		testkit.Pass(2 * time.Second)
-		wantHandled(t, handled, "1", "4", "5", "6", "7", "8", "9", "10")
+		h.wantHandled(t, "1", "4", "5", "6", "7", "8", "9", "10")
 	})
 }
 
