@@ -403,7 +403,7 @@ func (q *Queue[K]) describeStuckLine(limit time.Duration) string {
 			longestWait = max(longestWait, time.Since(first.stageBegan))
 		}
 	}
-	// A key may wait long in a line that moves, so the time since the last Get counts too.
+	// A long wait is normal in a line that moves. So the line is stuck only if the last Get was long ago, too.
 	stuckFor := min(longestWait, time.Since(q.lastGetAt))
 	if stuckFor <= limit {
 		return ""

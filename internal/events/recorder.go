@@ -59,7 +59,7 @@ type Reference struct {
 	UID        string `json:"uid"`
 }
 
-// occurrence is something that may happen to an object several times.
+// occurrence is what happened to an object. If the same occurrence is recorded again, the count of its Event is raised.
 type occurrence struct {
 	about   Reference
 	kind    string // Normal or Warning

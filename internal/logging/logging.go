@@ -49,7 +49,7 @@ func isTerminal(w io.Writer) bool {
 }
 
 // NewHandler returns a handler that writes lines of this level and above to w. It writes each line with one call of
-// Write, during which it may hold a lock. If the file may block, pass an Output as w.
+// Write, during which it may hold a lock. If writing to w may block, pass an Output as w.
 func NewHandler(w io.Writer, style Style, level slog.Level) slog.Handler {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: simplify}
 	switch style.form {

@@ -121,7 +121,11 @@ func (c *Crowd) list(w io.Writer, o fakekube.Object, n int, isProtobuf, whole bo
 func (c *Crowd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	accept := r.Header.Get("Accept")
 	isProtobuf := strings.Contains(accept, wire.Protobuf)
-	w.Header().Set("Content-Type", map[bool]string{true: wire.Protobuf, false: wire.JSON}[isProtobuf])
+	mediaType := wire.JSON
+	if isProtobuf {
+		mediaType = wire.Protobuf
+	}
+	w.Header().Set("Content-Type", mediaType)
 	switch {
 	case r.URL.Query().Has("watch"):
 		http.NewResponseController(w).Flush()
