@@ -581,10 +581,10 @@ type Count struct {
 }
 
 type countSpec struct {
-	Name string
-	Want int
+	App  string // spec.name
+	Want int    // spec.count: how many pods the app should have
 
-	// Invalid says what is wrong with the spec. If it is not "", Name and Want must not be used.
+	// Invalid says what is wrong with the spec. If it is not "", App and Want must not be used.
 	Invalid string
 }
 
@@ -616,8 +616,8 @@ func (c *Count) readFrom(raw *rawObject) {
 	c.Status = raw.status
 	c.countSpec = countSpec{}
 
-	err := json.Unmarshal([]byte(raw.specName), &c.Name)
-	if err != nil || c.Name == "" {
+	err := json.Unmarshal([]byte(raw.specName), &c.App)
+	if err != nil || c.App == "" {
 		found := cmp.Or(raw.specName, "missing")
 		c.Invalid = fmt.Sprintf("spec.name is %.100s, and must be the name of an app", found)
 		return

@@ -1477,18 +1477,18 @@ type countControl struct {
 	log      *slog.Logger
 	recorder *events.Recorder
 
-	counts       *Reflector[*Count]
-	countsByName *ObjectIndex[*Count, Key] // by namespace and name of the pods that they count
-	pods         *Reflector[*Pod]
-	podsByName   []*CountIndex[*Pod, Key] // one for each of nameLabels
+	counts      *Reflector[*Count]
+	countsByApp *ObjectIndex[*Count, Key] // by the app whose pods they count
+	pods        *Reflector[*Pod]
+	podsByApp   []*CountIndex[*Pod, Key] // one for each of appLabels
 
 	stripped    retry.GroupPauses[Key, *Installation] // the statuses that the server has dropped
 	reports     sync.Map                              // by key of a Count: the countReport that was posted last
 	dryRunTexts sync.Map                              // by key of a Count: what a dry run has logged last
 }
 
-// nameLabels are the labels that can give a pod the name by which a Count counts it.
-var nameLabels = []string{"app", "app.kubernetes.io/name", "run"}
+// appLabels are the labels that can name the app of a pod.
+var appLabels = []string{"app", "app.kubernetes.io/name", "run"}
 
 func setUpCount(m *manager, c *Controller) {
 	s := &countControl{
@@ -1499,58 +1499,58 @@ func setUpCount(m *manager, c *Controller) {
 		counts:     m.counts,
 		pods:       m.pods,
 	}
-	m.pods.NeedLabels(nameLabels...)
-	for i := range nameLabels {
-		nameOf := func(pod *Pod) Key { return podName(pod, i) }
-		s.podsByName = append(s.podsByName, CountBy(m.pods.Store, nameOf))
+	m.pods.NeedLabels(appLabels...)
+	for i := range appLabels {
+		appOf := func(pod *Pod) Key { return appOfPod(pod, i) }
+		s.podsByApp = append(s.podsByApp, CountBy(m.pods.Store, appOf))
 	}
-	s.countsByName = IndexBy(m.counts.Store, nameOfCount)
+	s.countsByApp = IndexBy(m.counts.Store, appOfCount)
 	Watch(c, m.pods, s.podKeys)
 	Watch(c, m.counts, s.countKeys)
 	c.Reconcile = s.reconcile
 	c.Totals = s.totals
 }
 
-// podName returns the namespace of a pod and the name that one of nameLabels gives it. It returns Key{} if the pod is
-// nil or does not have the label. It also does so if an earlier label gives the same name: no pod may count twice.
-func podName(pod *Pod, i int) Key {
+// appOfPod returns the namespace of a pod and the app that one of appLabels names. It returns Key{} if the pod is nil or
+// does not have the label. It also does so if an earlier label names the same app: no pod may count twice.
+func appOfPod(pod *Pod, i int) Key {
 	if pod == nil {
 		return Key{}
 	}
-	name, _ := pod.Label(nameLabels[i])
-	if name == "" {
+	app, _ := pod.Label(appLabels[i])
+	if app == "" {
 		return Key{}
 	}
-	for _, earlier := range nameLabels[:i] {
-		if other, _ := pod.Label(earlier); other == name {
+	for _, earlier := range appLabels[:i] {
+		if other, _ := pod.Label(earlier); other == app {
 			return Key{}
 		}
 	}
-	return Key{Namespace: pod.Key().Namespace, Name: name}
+	return Key{Namespace: pod.Key().Namespace, Name: app}
 }
 
-// nameOfCount returns the namespace and the name of the pods that a Count counts.
-func nameOfCount(count *Count) Key { return Key{Namespace: count.Key().Namespace, Name: count.Name} }
+// appOfCount returns the namespace of a Count and the app whose pods it counts.
+func appOfCount(count *Count) Key { return Key{Namespace: count.Key().Namespace, Name: count.App} }
 
 // countPods returns the number of pods that a Count counts.
 func (s *countControl) countPods(count *Count) (n int) {
-	for _, index := range s.podsByName {
-		n += index.Count(nameOfCount(count))
+	for _, index := range s.podsByApp {
+		n += index.Count(appOfCount(count))
 	}
 	return n
 }
 
-// podKeys returns the keys of the Counts that a change of a pod concerns: those of the names that the pod has lost or
-// got.
+// podKeys returns the keys of the Counts that a change of a pod concerns: those of the apps that the pod has left or
+// joined.
 func (s *countControl) podKeys(change Delta[*Pod]) (keys []Key) {
-	for i := range nameLabels {
-		was := podName(change.Old, i)
-		is := podName(change.New, i)
+	for i := range appLabels {
+		was := appOfPod(change.Old, i)
+		is := appOfPod(change.New, i)
 		if was == is {
 			continue
 		}
-		for _, name := range []Key{was, is} {
-			for _, count := range s.countsByName.Objects(name) {
+		for _, app := range []Key{was, is} {
+			for _, count := range s.countsByApp.Objects(app) {
 				keys = append(keys, count.Key())
 			}
 		}
@@ -1827,7 +1827,7 @@ func reportOf(count *Count, status countStatus) countReport {
 		uid:     count.UID(),
 		spec:    specIDOf(count, status),
 		reason:  reason,
-		message: fmt.Sprintf("want %d pods of %s, have %s", count.Want, count.Name, status.Count),
+		message: fmt.Sprintf("want %d pods of %s, have %s", count.Want, count.App, status.Count),
 	}
 }
 
