@@ -8,16 +8,19 @@
 //	                      main.go: Reconcile ──patch, through watch.go──▶ API server
 //
 // A key says which object to look at, not what has changed. Reconcile compares that object with the caches, and patches
-// it if it is wrong; the server's answer goes into the cache. A key that fails is tried again after a backoff. At each
-// interval, a controller may add keys to look at again. With -leader-elect, only the replica that leads writes.
-// README.md has a tour, and describes the packages in internal/ that these files stand on.
+// it if it is wrong; the server's answer goes into the cache. A key whose Reconcile fails is tried again after a
+// backoff. At each interval, a controller may add keys to look at again. No controller works before its caches have
+// complete lists, because half a list would give wrong numbers. With -leader-elect, only the replica that leads works.
+// Events about what was written are posted by internal/events, and nothing waits for them. README.md has a tour, and
+// describes the packages in internal/ that these files use.
 //
-// This file contains, in this order:
+// The calls are main → run → connectAndRun → manager.run → runController → runWorker → Reconcile. This file contains, in
+// this order:
 //   - the list of controllers, and main and run, which start podcount;
 //   - the manager, which runs the controllers while this replica leads, and shuts them down;
 //   - what the manager does for -once and for -listen;
 //   - Controller and Watch, which every controller is made with;
-//   - the controllers: podCount, countControl and the pod-printer.
+//   - the controllers: podCount, countControl and the pod-printer. podCount.reconcile is the one to read first.
 package main
 
 import (
@@ -351,7 +354,7 @@ func (m *manager) prepare(c *Controller) {
 	c.outage = logging.NewOutage(m.log, c.Name, "writing again", "controller", c.Name)
 	c.resting = new(sync.Map)
 	c.tally = tally.New[Key]()
-	c.stop = m.life.Stop
+	c.life = m.life
 	c.queue = NewQueue(m.life.Stop, QueueOptions[Key]{
 		Name:       c.Name,
 		Backoff:    5 * time.Millisecond,
@@ -432,7 +435,7 @@ func (m *manager) awaitEnd(step string, ended <-chan struct{}, limit context.Con
 	select {
 	case <-ended:
 	case <-time.After(hangTimeout):
-		m.log.Warn("something hangs: podcount ends without it", "what", step, "running", m.running.Running())
+		m.log.Warn("something hangs: podcount stops without waiting for it", "what", step, "running", m.running.Running())
 	}
 }
 
@@ -661,7 +664,7 @@ func (m *manager) endOnce(after string) {
 	}
 }
 
-// describeLeft names the objects that -once could not make right. It returns "" if there are none.
+// describeLeft names the objects that -once could not correct. It returns "" if there are none.
 func (c *Controller) describeLeft() string {
 	const maxNames = 10
 	keys := c.queue.Pending()
@@ -676,7 +679,7 @@ func (c *Controller) describeLeft() string {
 	if more := left - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return fmt.Sprintf("%s could not make %s right (%s)",
+	return fmt.Sprintf("%s could not correct %s (%s)",
 		c.Name, tally.Plural(left, "object"), strings.Join(names, ", "))
 }
 
@@ -894,13 +897,13 @@ type Controller struct {
 
 	// prepare sets the fields below.
 
-	stop   context.Context   // ends when podcount stops
+	life   *process.Lifetime
 	isOnce bool              // -once is set: each object is written at most once
 	tally  *tally.Tally[Key] // counts keys if isOnce
 
 	queue   *Queue[Key]
 	pace    *ratelimit.Bucket // limits writes
-	resting *sync.Map         // the uids of objects that were written a moment ago
+	resting *sync.Map         // the uids of the objects that rest: see rest
 	outage  *logging.Outage   // the reconciles that fail, by key
 	panics  *logging.Panics
 
@@ -925,7 +928,7 @@ func Watch[T Object[T]](c *Controller, r *Reflector[T], keysOf func(Delta[T]) []
 	s := &subscription[T]{controller: c, cache: r, keysOf: keysOf}
 	s.failed = backlog.New(backlog.Options[Key, Delta[T]]{
 		Handle: s.addKeys,
-		Stop:   c.stop,
+		Stop:   c.life.Stop,
 		OnFull: s.logLoss,
 	})
 	c.watched[r] = struct{}{}
@@ -1089,8 +1092,8 @@ type podCount struct {
 	pods       *Reflector[*Pod]
 	podsByNode *CountIndex[*Pod, string]
 
-	stripped    retry.Pauses[nodeLabel] // the labels that the server has dropped
-	dryRunTexts sync.Map                // by key of a node: what a dry run has logged last
+	stripped    retry.Pauses[labelOnNode] // the labels that the server has dropped
+	dryRunTexts sync.Map                  // by key of a node: what a dry run has logged last
 
 	wrongNodesAddedAt time.Time   // only addWrongNodes uses it, and no two workers have totalKey at once
 	hasWarned         atomic.Bool // warnOfNoNode has logged its warning
@@ -1128,8 +1131,8 @@ func newPodCount(m *manager, c *Controller) *podCount {
 	}
 }
 
-// nodeKeys returns the key of a new node. The key of a changed node is added a moment later: another podcount may have
-// written the label, and our cache may be about to receive the pods that it has counted. Resync takes care of the nodes
+// nodeKeys returns the key of a new node. The key of a changed node is added up to a second later: another podcount may
+// have written the label, and may have counted pods that have not reached our cache yet. Resync takes care of the nodes
 // that are there at the start.
 func (p *podCount) nodeKeys(change Delta[*Node]) []Key {
 	isNew := change.Old == nil
@@ -1234,26 +1237,42 @@ func (p *podCount) reconcile(ctx context.Context, key Key) (Result, error) {
 	if key == totalKey {
 		return p.addWrongNodes(), nil
 	}
-	node, fixes := p.look(key)
-	if len(fixes) == 0 {
+	node := p.nodes.Get(key)
+	if node == nil {
+		p.forget(key)
 		return Result{}, nil
 	}
-	if p.isResting(&node.Meta) {
-		return Result{}, nil // rest adds the key again
-	}
-	if p.pace.Wait(p.stop) != nil {
-		return Result{}, nil // podcount stops, and leaves this to the next process
-	}
-	node, fixes = p.look(key) // again, because the caches may have changed during the wait
+	fixes := p.findFixes(node)
+	p.endPauses(node, fixes)
 	if len(fixes) == 0 {
+		p.dryRunTexts.Delete(key)
 		return Result{}, nil
+	}
+	if p.isResting(&node.Meta) || len(p.withoutPaused(node, fixes)) == 0 {
+		return Result{}, nil // rest or pause adds the key again later. With -once, nothing does.
+	}
+	if p.pace.Wait(p.life.Stop) != nil {
+		return Result{}, nil // podcount stops, and leaves this to the next process.
+	}
+	return Result{}, p.correct(ctx, key)
+}
+
+// correct writes the labels of a node that are still wrong. It compares them with the caches again, because these may
+// have changed while reconcile waited.
+func (p *podCount) correct(ctx context.Context, key Key) error {
+	node := p.nodes.Get(key)
+	if node == nil {
+		return nil
+	}
+	fixes := p.withoutPaused(node, p.findFixes(node))
+	if len(fixes) == 0 {
+		return nil
 	}
 	if p.options.DryRun {
-		p.rest(&node.Meta, p.options.Interval)
 		p.logDryRun(node, fixes)
-		return Result{}, nil
+		return nil
 	}
-	return Result{}, p.write(ctx, node, fixes)
+	return p.write(ctx, node, fixes)
 }
 
 // addWrongNodes adds all nodes with wrong labels, because the total has changed. It does so at most once a second, or
@@ -1264,7 +1283,7 @@ func (p *podCount) addWrongNodes() Result {
 		return Result{RequeueAfter: wait}
 	}
 	p.wrongNodesAddedAt = time.Now()
-	p.queue.Add(p.resync()...)
+	p.add(p.resync()...)
 	return Result{}
 }
 
@@ -1307,7 +1326,7 @@ func (p *podCount) findFixes(node *Node) labelFixes {
 			fixes[label] = right
 		}
 	}
-	var total, own labelValue // as they are, they mean that the label should not exist
+	var total, own labelValue // The zero value means that the label should not exist.
 	if !p.options.Prune && p.options.TotalNodes.Matches(node.Label) {
 		total = labelValue{strconv.Itoa(p.pods.Len()), true}
 	}
@@ -1321,38 +1340,29 @@ func (p *podCount) findFixes(node *Node) labelFixes {
 	return fixes
 }
 
-// look returns a node and its fixes, except for labels that are paused. It also ends the pauses of labels that are
-// right now. If the node is gone, look forgets it, and returns nil.
-func (p *podCount) look(key Key) (*Node, labelFixes) {
-	node := p.nodes.Get(key)
-	if node == nil {
-		p.forget(key)
-		return nil, nil
-	}
-	fixes := p.findFixes(node)
-	p.endPauses(node, fixes)
-	maps.DeleteFunc(fixes, func(label string, _ labelValue) bool {
-		return p.stripped.Left(nodeLabel{key, node.UID(), label}) > 0
+// withoutPaused returns the fixes without those of labels that are paused.
+func (p *podCount) withoutPaused(node *Node, fixes labelFixes) labelFixes {
+	due := maps.Clone(fixes)
+	maps.DeleteFunc(due, func(label string, _ labelValue) bool {
+		return p.stripped.Left(labelOnNode{node.Key(), node.UID(), label}) > 0
 	})
-	if p.options.DryRun && len(fixes) == 0 {
-		p.dryRunTexts.Delete(key)
-	}
-	return node, fixes
+	return due
 }
 
 // forget drops all that is known about a node that is gone.
 func (p *podCount) forget(key Key) {
-	p.stripped.EndAll(func(label nodeLabel) bool { return label.node == key })
+	p.stripped.EndAll(func(label labelOnNode) bool { return label.node == key })
 	p.dryRunTexts.Delete(key)
 }
 
-// endPauses ends the pauses of the labels that a node has, and that are not wrong.
+// endPauses ends the pauses of the labels that are no longer wrong. An absent label proves nothing, even if it should be
+// absent: the server may still drop it when podcount writes it again.
 func (p *podCount) endPauses(node *Node, fixes labelFixes) {
 	for _, label := range []string{p.options.TotalLabel, p.options.NodeLabel} {
 		_, isWrong := fixes[label]
-		isRight := !isWrong && labelOf(node, label).exists
-		if isRight {
-			p.endPause(nodeLabel{node.Key(), node.UID(), label})
+		isKept := !isWrong && labelOf(node, label).exists
+		if isKept {
+			p.endPause(labelOnNode{node.Key(), node.UID(), label})
 		}
 	}
 }
@@ -1363,15 +1373,16 @@ func (p *podCount) write(ctx context.Context, node *Node, fixes labelFixes) erro
 	isKept := func(now *Node) bool { return hasLabels(now, fixes) }
 	now, err := p.nodes.Patch(ctx, node, "", patch, isKept)
 	isStripped := errors.Is(err, errStripped)
-	if err != nil && (!isStripped || p.isOnce) { // -once has no time for pauses
+	mustPause := isStripped && !p.isOnce // -once has no time for pauses.
+	if err != nil && !mustPause {
 		return err
 	}
 	p.rest(&node.Meta, p.options.Interval)
 	if now == nil {
-		return nil // the node is gone, and the watch will remove it
+		return nil // The node is gone, and the watch will remove it.
 	}
 	for _, change := range labelChanges(node, fixes) {
-		label := nodeLabel{node.Key(), node.UID(), change.Field}
+		label := labelOnNode{node.Key(), node.UID(), change.Field}
 		if labelOf(now, change.Field) != fixes[change.Field] {
 			p.pause(label, err)
 			continue
@@ -1396,8 +1407,8 @@ func hasLabels(node *Node, written labelFixes) bool {
 	return true
 }
 
-// nodeLabel identifies a label of a node.
-type nodeLabel struct {
+// labelOnNode identifies a label of a node.
+type labelOnNode struct {
 	node  Key
 	uid   string // of the node, because another node may get its name later
 	label string
@@ -1405,25 +1416,27 @@ type nodeLabel struct {
 
 // pause pauses the writes of a label that the server has dropped. It logs the first such label, and then no other until
 // all pauses have ended.
-func (p *podCount) pause(label nodeLabel, err error) {
+func (p *podCount) pause(label labelOnNode, err error) {
 	isFirst := p.stripped.Begin(label, strippedPause)
 	if isFirst {
-		p.log.Warn("labels do not stay: the server drops them, so they are retried rarely",
+		p.log.Warn("the server drops labels that podcount writes, so they are retried rarely",
 			"first", label.node, "label", label.label, "pause", strippedPause, "err", err)
 	}
 	p.queue.AddAfter(label.node, strippedPause)
 }
 
 // endPause ends the pause of a label, because the node has it. It logs the end of the last pause.
-func (p *podCount) endPause(label nodeLabel) {
+func (p *podCount) endPause(label labelOnNode) {
 	wasLast := p.stripped.End(label)
 	if wasLast {
-		p.log.Info("labels stay again", "last", label.node, "label", label.label)
+		p.log.Info("the server keeps labels again", "last", label.node, "label", label.label)
 	}
 }
 
-// logDryRun logs what a dry run would write to a node, unless it has just logged the same.
+// logDryRun logs what a dry run would write to a node, unless it has just logged the same. Like a write, it makes the
+// node rest.
 func (p *podCount) logDryRun(node *Node, fixes labelFixes) {
+	p.rest(&node.Meta, p.options.Interval)
 	changes := labelChanges(node, fixes)
 	text := fmt.Sprint(changes)
 	previous, _ := p.dryRunTexts.Swap(node.Key(), text)
@@ -1638,14 +1651,14 @@ func comparableStatus(installed *Installation, status countStatus) countStatus {
 // reconcile corrects the status of one Count, and posts Events about what has changed.
 func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 	plan := s.plan(key)
-	if plan.isWrong && s.isResting(&plan.count.Meta) {
-		return Result{}, nil // rest adds the key again
-	}
 	if plan.isWrong {
-		if s.pace.Wait(s.stop) != nil {
-			return Result{}, nil // podcount stops, and leaves this to the next process
+		if s.isResting(&plan.count.Meta) {
+			return Result{}, nil // rest adds the key again later. With -once, nothing does.
 		}
-		plan = s.plan(key) // look again, because the caches may have changed during the wait
+		if s.pace.Wait(s.life.Stop) != nil {
+			return Result{}, nil // podcount stops, and leaves this to the next process.
+		}
+		plan = s.plan(key) // Plan again, because the caches may have changed during the wait.
 	}
 	if plan.count == nil {
 		s.forget(key)
@@ -1654,16 +1667,11 @@ func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
 	// The previous report must be known before the write. If the answer to the write is lost, the next try finds the
 	// new status, and must still report it.
 	previous := s.previousReport(plan)
-	if plan.isWrong {
-		isGone, err := s.correct(ctx, plan)
-		if err != nil || isGone {
-			return Result{}, err
-		}
-	} else {
-		s.dryRunTexts.Delete(key)
-		s.endPause(plan.count, plan.installed)
+	isGone, err := s.correct(ctx, plan)
+	if err != nil || isGone {
+		return Result{}, err
 	}
-	// This is also done in a dry run and during a pause, because the report is about the pods, not about the write.
+	// The report is about the pods, not about the write, so it is also posted in a dry run and during a pause.
 	s.postReport(plan, previous)
 	return Result{}, nil
 }
@@ -1678,15 +1686,20 @@ func (s *countControl) forget(key Key) {
 	}
 }
 
-// correct writes the right status of a Count. A dry run only logs that, and a status that the server has dropped waits
-// until its pause is over. In both cases it returns false, nil. isGone reports that the server does not have the
+// correct writes the right status of a Count, unless the Count has it already. A dry run only logs the status, and a
+// status that the server has dropped waits until its pause is over. isGone reports that the server does not have the
 // Count.
 func (s *countControl) correct(ctx context.Context, plan countPlan) (isGone bool, err error) {
+	key := plan.count.Key()
+	if !plan.isWrong {
+		s.dryRunTexts.Delete(key)
+		s.endPause(plan.count, plan.installed)
+		return false, nil
+	}
 	if s.options.DryRun {
 		s.logDryRun(plan)
 		return false, nil
 	}
-	key := plan.count.Key()
 	pause := s.stripped.Left(key, plan.installed)
 	if pause > 0 {
 		s.queue.AddAfter(key, pause)
@@ -1707,13 +1720,15 @@ func (s *countControl) write(ctx context.Context, plan countPlan) (isGone bool, 
 	isKept := func(now *Count) bool { return comparableStatus(plan.installed, now.Status) == plan.status }
 	now, err := s.counts.Patch(ctx, count, subresource, patch, isKept)
 	isStripped := errors.Is(err, errStripped)
-	if err != nil && (!isStripped || s.isOnce) { // -once has no time for pauses
+	mustPause := isStripped && !s.isOnce // -once has no time for pauses.
+	if err != nil && !mustPause {
 		return false, err
 	}
 	if now == nil {
-		s.rest(&count.Meta, s.options.Interval) // reconciled again after that, in case the server was wrong
+		s.rest(&count.Meta, s.options.Interval) // After that it is reconciled again, in case the server was wrong.
 		return true, nil
 	}
+	// A Count rests for less time than a node: people wait for its status, and fewer clients watch it.
 	s.rest(&count.Meta, min(s.options.Interval, time.Second))
 	if isStripped {
 		s.pause(count.Key(), plan.installed, err)
@@ -1765,7 +1780,7 @@ func statusText(status countStatus) string {
 func (s *countControl) pause(key Key, installed *Installation, err error) {
 	isFirst := s.stripped.Refused(key, installed, strippedPause)
 	if isFirst {
-		s.log.Warn("statuses do not stay: the server drops them, so they are retried rarely; "+
+		s.log.Warn("the server drops statuses that podcount writes, so they are retried rarely; "+
 			"does the schema match deploy/count-crd.yaml?",
 			"first", key, "pause", strippedPause, "err", err)
 	}
@@ -1782,93 +1797,88 @@ func (s *countControl) endPause(count *Count, installed *Installation) {
 	key := count.Key()
 	wasLast := s.stripped.End(key)
 	if wasLast {
-		s.log.Info("statuses stay again", "last", key)
+		s.log.Info("the server keeps statuses again", "last", key)
 	}
 }
 
 // countReport is what Events say about a Count. The same report is not posted twice in a row.
 type countReport struct {
-	uid     string // of the Count, because another Count may get its name later
-	spec    specID
-	reason  string
-	message string
-}
-
-// specID identifies the spec that a status was computed for, so that a new one can be told from the previous one. If
-// the status has an observedGeneration, that is enough. Otherwise the two other fields are set.
-type specID struct {
-	observedGeneration wire.Raw
-
-	spec countSpec // the present spec of the Count
-
-	// isConsistent reports whether healthy is what count and the present spec give. If not, the spec has changed since
-	// the status was computed.
-	isConsistent bool
-}
-
-func specIDOf(count *Count, status countStatus) specID {
-	if status.ObservedGeneration != "" {
-		return specID{observedGeneration: status.ObservedGeneration}
-	}
-	hasWanted := string(status.Count) == strconv.Itoa(count.Want)
-	return specID{
-		spec:         count.countSpec,
-		isConsistent: string(status.Healthy) == strconv.FormatBool(hasWanted),
-	}
+	uid        string    // of the Count, because another Count may get its name later
+	generation wire.Raw  // the status's observedGeneration, or "" if it has none
+	spec       countSpec // the zero value if it is not known
+	reason     string
+	message    string
 }
 
 // reportOf returns what Events say about a Count with this status.
 func reportOf(count *Count, status countStatus) countReport {
-	reason := "CountMismatch"
+	report := countReport{
+		uid:        count.UID(),
+		generation: status.ObservedGeneration,
+		spec:       count.countSpec,
+		reason:     "CountMismatch",
+		message:    fmt.Sprintf("want %d pods of %s, have %s", count.Want, count.App, status.Count),
+	}
 	if status.Healthy == "true" {
-		reason = "CountMatched"
+		report.reason = "CountMatched"
 	}
-	return countReport{
-		uid:     count.UID(),
-		spec:    specIDOf(count, status),
-		reason:  reason,
-		message: fmt.Sprintf("want %d pods of %s, have %s", count.Want, count.App, status.Count),
+	if count.Invalid != "" {
+		report.reason = "InvalidCount"
+		report.message = count.Invalid
 	}
+	return report
 }
 
-// previousReport returns the report about a Count that was posted last. If this process has not seen the Count before,
-// that is the report of its present status, which an earlier process has written. previousReport stores it.
+// previousReport returns the report about a Count that was posted last, and stores it. If this process has not seen the
+// Count before, that is the report of its present status, which an earlier process has written.
 func (s *countControl) previousReport(plan countPlan) countReport {
-	key := plan.count.Key()
-	value, _ := s.reports.Load(key)
-	previous, isKnown := value.(countReport)
-	if isKnown && previous.uid == plan.count.UID() {
-		return previous
+	count := plan.count
+	value, _ := s.reports.Load(count.Key())
+	known, isKnown := value.(countReport)
+	if isKnown && known.uid == count.UID() {
+		return known
 	}
-	previous = reportOf(plan.count, comparableStatus(plan.installed, plan.count.Status))
-	s.reports.Store(key, previous)
+	status := comparableStatus(plan.installed, count.Status)
+	previous := reportOf(count, status)
+	if !isStatusOfSpec(status, count) {
+		previous.spec = countSpec{}
+	}
+	s.reports.Store(count.Key(), previous)
 	return previous
+}
+
+// isStatusOfSpec reports whether a status was computed for the present spec of a Count. If the status has no
+// observedGeneration, that is so if healthy is what the spec makes of the number of pods.
+func isStatusOfSpec(status countStatus, count *Count) bool {
+	if count.Invalid != "" {
+		return false // rightStatus keeps the status of an earlier spec.
+	}
+	if status.ObservedGeneration != "" {
+		return string(status.ObservedGeneration) == strconv.FormatInt(count.Generation, 10)
+	}
+	hasWanted := string(status.Count) == strconv.Itoa(count.Want)
+	return string(status.Healthy) == strconv.FormatBool(hasWanted)
 }
 
 // postReport posts Events about a Count, unless they would say the same as the previous ones.
 func (s *countControl) postReport(plan countPlan, previous countReport) {
 	count := plan.count
 	report := reportOf(count, plan.status)
-	if count.Invalid != "" {
-		report = countReport{uid: count.UID(), reason: "InvalidCount", message: count.Invalid}
-	}
 	if report == previous {
 		return
 	}
+	s.reports.Store(count.Key(), report)
 	about := s.counts.Reference(count)
-	isNewSpec := count.Invalid == "" && report.spec != previous.spec
-	if isNewSpec {
+	isNewSpec := report.spec != previous.spec || report.generation != previous.generation
+	if isNewSpec && count.Invalid == "" {
 		s.recorder.Event(about, "Normal", "Synced", "Count synced successfully")
 	}
-	matches := report.reason == "CountMatched"
-	matchedBefore := previous.reason == "CountMatched"
 	switch {
-	case !matches:
+	case report.reason != "CountMatched":
 		s.recorder.Event(about, "Warning", report.reason, report.message)
-	case !matchedBefore:
+	case previous.reason != "CountMatched":
 		s.recorder.Event(about, "Normal", report.reason, report.message)
 	}
-	s.reports.Store(count.Key(), report)
 }
 
 // setUpPodPrinter sets up a controller that prints each pod that changes. It is the smallest example of a controller.

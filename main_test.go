@@ -165,7 +165,7 @@ func TestHangingControllerDoesNotKeepTheLease(t *testing.T) {
 				if took := time.Since(stopped); took > drainTimeout+hangTimeout {
 					t.Errorf("it took %v to stop", took)
 				}
-				testkit.WantText(t, p.Log.String(), "something hangs: podcount ends without it")
+				testkit.WantText(t, p.Log.String(), "something hangs: podcount stops without waiting for it")
 				testkit.WantText(t, p.Log.String(), goroutine)
 				if fakekube.TextIn(suite.LeaseNow(f), "holderIdentity") != "" {
 					t.Errorf("the lease was not released: %v", suite.LeaseNow(f))
@@ -379,7 +379,7 @@ func TestOnceFailsIfKeysAreUnknown(t *testing.T) {
 		f.AddPods(2)
 		p := podcount.Start(t, f, "-once")
 		<-p.Done
-		testkit.WantText(t, fmt.Sprint(p.Stop()), "-once: panicky could not make 2 objects right")
+		testkit.WantText(t, fmt.Sprint(p.Stop()), "-once: panicky could not correct 2 objects")
 		suite.WantLabel(t, f, "cp", suite.TotalLabel, "2")
 	})
 }

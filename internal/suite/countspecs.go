@@ -157,7 +157,7 @@ func droppedStatus(t *testing.T, podcount Program) {
 			if more := len(countWrites(f)) - writes; more < 5 || more > 6*4 {
 				t.Errorf("%d more writes in an hour, want one or, by the workers, a few in ten minutes", more)
 			}
-			testkit.WantNumber(t, "words on it", p.Logged("statuses do not stay"), 1)
+			testkit.WantNumber(t, "words on it", p.Logged("the server drops statuses"), 1)
 			for want, n := range map[string]int{"Synced": 20, "CountMatched": 19} { // Events still show it
 				reasons := 0
 				for _, e := range f.All("events") {

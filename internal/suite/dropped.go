@@ -28,18 +28,18 @@ func droppedIsReportedOnce(t *testing.T, podcount Program) {
 		testkit.Pass(time.Hour)
 		writes := f.Requests(IsWriteOf("nodes"))
 		testkit.WantBetween(t, "writes to two nodes, each once in ten minutes", len(writes), 8, 14)
-		testkit.WantNumber(t, "reports of it", p.Logged(`level=WARN msg="labels do not stay`), 1)
+		testkit.WantNumber(t, "reports of it", p.Logged(`level=WARN msg="the server drops labels`), 1)
 		testkit.WantNumber(t, "reports of written labels", p.Logged("label written"), 0)
 		testkit.WantNumber(t, "Events", len(EventsOf(f, "PodCountChanged")), 0)
 
 		err := podcount.Start(t, f, "-once", "-v", "0").Finish()
-		testkit.WantError(t, "the end of -once", err, "could not make 2 objects right")
+		testkit.WantError(t, "the end of -once", err, "could not correct 2 objects")
 
 		f.Strip("")
 		testkit.Pass(11 * time.Minute)
 		WantLabel(t, f, "cp-1", TotalLabel, "2")
 		WantLabel(t, f, "cp-2", TotalLabel, "2")
-		testkit.WantNumber(t, "reports of its end", p.Logged(`level=INFO msg="labels stay again"`), 1)
+		testkit.WantNumber(t, "reports of its end", p.Logged(`level=INFO msg="the server keeps labels again"`), 1)
 	})
 }
 
@@ -67,12 +67,12 @@ func labelBesideADroppedOne(t *testing.T, podcount Program) {
 		testkit.Pass(11 * time.Second)
 		WantLabel(t, f, "cp", OwnPodsLabel, "1")
 		testkit.Pass(time.Hour)
-		testkit.WantNumber(t, "reports of the dropped label", p.Logged("labels do not stay"), 1)
+		testkit.WantNumber(t, "reports of the dropped label", p.Logged("the server drops labels"), 1)
 		testkit.WantNumber(t, "reports of written labels", p.Logged("label written"), 2)
 
 		f.Remove("nodes", At("", "cp"))
 		testkit.Pass(11 * time.Minute)
-		testkit.WantNumber(t, "reports that labels stay", p.Logged("labels stay again"), 0)
+		testkit.WantNumber(t, "reports that the server keeps labels", p.Logged("the server keeps labels again"), 0)
 	})
 }
 
@@ -87,6 +87,6 @@ func recreatedNodeStartsAfresh(t *testing.T, podcount Program) {
 		f.AddNode("cp", ControlPlane)
 		testkit.Pass(12 * time.Second)
 		WantLabel(t, f, "cp", TotalLabel, "0")
-		testkit.WantNumber(t, "reports that labels stay", p.Logged("labels stay again"), 0)
+		testkit.WantNumber(t, "reports that the server keeps labels", p.Logged("the server keeps labels again"), 0)
 	})
 }

@@ -124,7 +124,7 @@ func onceWritesTheRest(t *testing.T, podcount Program) {
 		writesToA := fakekube.Requests{Verb: "patch", Resource: "nodes", Name: "a"}
 		f.Inject(t, StatusFault(writesToA, fakekube.Always, 500, "InternalError", nil))
 		err := podcount.Start(t, f, "-once").Finish()
-		want := "-once: pod-count could not make 1 object right (a): the log says why"
+		want := "-once: pod-count could not correct 1 object (a): the log says why"
 		testkit.WantEqual(t, "the end", fmt.Sprint(err), want)
 		if errors.As(err, new(options.UsageError)) {
 			t.Error("the end is reported as wrong usage")
@@ -165,7 +165,7 @@ func onceAndADroppedStatus(t *testing.T, podcount Program) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true, DropsStatus: true})
 		f.AddCount("nginx", `{"name":"nginx","count":1}`)
 		p := podcount.Start(t, f, "-once")
-		testkit.WantError(t, "the end", p.Finish(), "count could not make 1 object right (default/nginx)")
+		testkit.WantError(t, "the end", p.Finish(), "count could not correct 1 object (default/nginx)")
 		testkit.WantText(t, p.Log.String(), "1 count: 0 written, 0 right, 1 failed, in ")
 	})
 }
@@ -234,8 +234,8 @@ func onceNamesWhatIsLeft(t *testing.T, podcount Program) {
 		writes := fakekube.Requests{If: fakekube.IsWrite}
 		f.Inject(t, StatusFault(writes, fakekube.Always, 500, "InternalError", nil))
 		err := podcount.Start(t, f, "-once").Finish()
-		const want = "-once: pod-count could not make 1 object right (cp); " +
-			"count could not make 1 object right (default/nginx): the log says why"
+		const want = "-once: pod-count could not correct 1 object (cp); " +
+			"count could not correct 1 object (default/nginx): the log says why"
 		testkit.WantEqual(t, "the end of -once", fmt.Sprint(err), want)
 		err = podcount.Start(t, f, "-prune").Finish() // there is no label to remove
 		testkit.WantError(t, "the end of -prune", err, "")
@@ -286,7 +286,7 @@ func onceTimeout(t *testing.T, podcount Program) {
 				start := time.Now()
 				p := podcount.Start(t, f, append(row.args, "-once")...)
 				err := p.Finish()
-				want := "-once: pod-count could not make 1 object right (a) after %v: the log says why"
+				want := "-once: pod-count could not correct 1 object (a) after %v: the log says why"
 				testkit.WantEqual(t, "the end", fmt.Sprint(err), fmt.Sprintf(want, row.timeout))
 				took := time.Since(start).Round(5 * time.Second)
 				testkit.WantEqual(t, "time it took", took, row.timeout)
