@@ -13,75 +13,72 @@ import (
 	"podcount/internal/testkit"
 )
 
-// Process is a podcount that runs.
+// Process is a running podcount.
 type Process struct {
-	Net  *fakekube.Network // between podcount and the fake API server
-	Log  *testkit.Buffer   // what it has written to stderr
-	Out  *testkit.Buffer   // what it has written to stdout
-	Done chan struct{}     // closed when podcount has ended
+	Net  *fakekube.Network // connects podcount to the fake API server
+	Log  *testkit.Buffer   // gets what podcount writes to stderr
+	Out  *testkit.Buffer   // gets what podcount writes to stdout
+	Done chan struct{}     // is closed when podcount has ended
 
-	t    testing.TB
-	stop func() error
+	t      testing.TB
+	cancel context.CancelFunc // asks podcount to stop
+	err    error              // what podcount has returned; valid when Done is closed
 }
 
-// Start runs podcount against f in virtual time, until the test ends. It logs at -v 6 unless args say otherwise.
+// Start runs podcount against f in virtual time, until the test ends. podcount logs at -v 6 unless args set another
+// level.
 func (podcount Program) Start(t testing.TB, f *fakekube.Server, args ...string) *Process {
 	t.Helper()
-	given := append([]string{"-master", "http://127.0.0.1:1", "-v", "6"}, args...)
-	return podcount.StartOn(t, f.ServeIn(t), given...)
+	args = append([]string{"-master", "http://127.0.0.1:1", "-v", "6"}, args...)
+	return podcount.StartOn(t, f.ServeIn(t), args...)
 }
 
-// StartOverTLS is Start over TLS, and so over HTTP/2.
+// StartOverTLS is Start over TLS, which makes podcount use HTTP/2.
 func (podcount Program) StartOverTLS(t testing.TB, f *fakekube.Server, args ...string) *Process {
 	t.Helper()
 	dir := t.TempDir()
 	n := f.ServeAs(t, dir, "token: t")
-	given := append([]string{"-kubeconfig", filepath.Join(dir, "config"), "-v", "6"}, args...)
-	return podcount.StartOn(t, n, given...)
+	args = append([]string{"-kubeconfig", filepath.Join(dir, "config"), "-v", "6"}, args...)
+	return podcount.StartOn(t, n, args...)
 }
 
-// StartOn runs podcount on a network until the test ends. args are all its flags.
+// StartOn runs podcount on a network until the test ends. podcount gets no flags besides args.
 func (podcount Program) StartOn(t testing.TB, n *fakekube.Network, args ...string) *Process {
 	t.Helper()
 	return podcount.StartWith(t, n, Wiring{}, args...)
 }
 
-// Wiring is what stands between podcount and the world.
+// Wiring changes how StartWith connects podcount.
 type Wiring struct {
-	Dial kube.Dialer                 // if set, opens connections in place of the network
-	Pipe func(w io.Writer) io.Writer // if set, wraps what podcount gets as stdout and as stderr
+	Dial kube.Dialer                 // if set, opens the connections instead of the network
+	Pipe func(w io.Writer) io.Writer // if set, wraps stdout and stderr
 }
 
-// StartWith is StartOn with a wiring of its own.
-func (podcount Program) StartWith(t testing.TB, n *fakekube.Network, wires Wiring, args ...string) *Process {
+// StartWith is StartOn with a Wiring.
+func (podcount Program) StartWith(t testing.TB, n *fakekube.Network, wiring Wiring, args ...string) *Process {
 	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
 	p := &Process{
-		Net:  n,
-		Log:  &testkit.Buffer{},
-		Out:  &testkit.Buffer{},
-		Done: make(chan struct{}),
-		t:    t,
+		Net:    n,
+		Log:    &testkit.Buffer{},
+		Out:    &testkit.Buffer{},
+		Done:   make(chan struct{}),
+		t:      t,
+		cancel: cancel,
 	}
-	dial := wires.Dial
+	dial := wiring.Dial
 	if dial == nil {
 		dial = n.Dial
 	}
 	var stdout, stderr io.Writer = p.Out, p.Log
-	if wires.Pipe != nil {
-		stdout = wires.Pipe(p.Out)
-		stderr = wires.Pipe(p.Log)
+	if wiring.Pipe != nil {
+		stdout = wiring.Pipe(p.Out)
+		stderr = wiring.Pipe(p.Log)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var err error
 	go func() {
 		defer close(p.Done)
-		err = podcount(ctx, args, NoEnv, stdout, stderr, dial)
+		p.err = podcount(ctx, args, NoEnv, stdout, stderr, dial)
 	}()
-	p.stop = func() error {
-		cancel()
-		<-p.Done
-		return err
-	}
 	t.Cleanup(func() {
 		p.Stop()
 		if t.Failed() {
@@ -91,17 +88,14 @@ func (podcount Program) StartWith(t testing.TB, n *fakekube.Network, wires Wirin
 	return p
 }
 
-// NoEnv is an environment in which no variable is set.
-func NoEnv(string) string { return "" }
+// Stop asks podcount to stop, as a signal does, waits until it has ended, and returns its error.
+func (p *Process) Stop() error {
+	p.cancel()
+	<-p.Done
+	return p.err
+}
 
-// Stop asks podcount to stop, as a signal does, and returns the error that it ended with. If it has ended already, Stop
-// only returns the error.
-func (p *Process) Stop() error { return p.stop() }
-
-// Logged counts how often a text occurs in the log.
-func (p *Process) Logged(text string) int { return strings.Count(p.Log.String(), text) }
-
-// Finish waits until podcount ends by itself, and returns the error that it ended with.
+// Finish waits until podcount ends by itself, and returns its error. It fails the test after an hour.
 func (p *Process) Finish() error {
 	p.t.Helper()
 	select {
@@ -111,3 +105,9 @@ func (p *Process) Finish() error {
 	}
 	return p.Stop()
 }
+
+// Logged counts how often text occurs in the log.
+func (p *Process) Logged(text string) int { return strings.Count(p.Log.String(), text) }
+
+// NoEnv is an environment without variables.
+func NoEnv(string) string { return "" }

@@ -9,48 +9,59 @@ import (
 	"testing"
 )
 
-// Sources shows what holds for podcount's sources and documents.
+// Sources shows what holds for podcount's source code and its README.
 var Sources = Topic{
 	{"no wait and no deadline depends on the wall clock", noWallClock},
-	{"the README's own controller keeps its promises", readmeController},
+	{"the controller in the README works", readmeController},
 }
 
-// noWallClock: a time loses its monotonic reading when it goes through UTC, a text or a number. If podcount compared
-// such a time, it would go wrong when the clock is set. So it may only show times to others, and show those of others.
-func noWallClock(t *testing.T, podcount Program) {
-	wall := regexp.MustCompile(`\.(UTC|Local|In|Truncate|AddDate|UnmarshalText)\(|\.Round\(0\)|` +
-		`time\.(Unix\w*|Date|Parse)\(|\.Unix\w*\(|NotAfter|ExpirationTimestamp`)
-	may := []string{
-		// Times that podcount shows: in a Lease, in an Event and in its name, in the log, and in a metric.
-		`now.UTC().Format(microTime)`,
-		`at.UTC().Format(time.RFC3339)`,
-		`r.newestStamp = max(time.Now().UnixNano`,
-		`expires := pair.Leaf.NotAfter`,
-		`"process_start_time_seconds")`,
+// usesWallClock matches code that gets a time without a monotonic clock reading, because it has gone through UTC, a
+// text or a number.
+var usesWallClock = regexp.MustCompile(`\.(UTC|Local|In|Truncate|AddDate|UnmarshalText)\(|\.Round\(0\)|` +
+	`time\.(Unix\w*|Date|Parse)\(|\.Unix\w*\(|NotAfter|ExpirationTimestamp`)
 
-		// The end of a credential. If podcount uses one too long, because the clock was set, the server refuses it,
-		// and podcount renews it then.
-		`ExpirationTimestamp   *time.Time`,
-		`expires := s.ExpirationTimestamp`,
-		`expiration := e.result.ExpirationTimestamp`,
-	}
-	files := []string{"main.go", "watch.go", "cache.go", "queue.go"} // not those of controllers of one's own
-	below, _ := filepath.Glob("internal/*/*.go")
-	shown := regexp.MustCompile(
-		`^internal/(fakekube|playground|sim|suite|testkit|behaviours)/`) // not a part of podcount
-	for _, file := range slices.Concat(files, below) {
-		if strings.HasSuffix(file, "_test.go") || shown.MatchString(file) {
-			continue
-		}
+// harmlessUses are the lines that may use the wall clock, because no wait and no deadline depends on them.
+var harmlessUses = []string{
+	// podcount only shows these times: in a Lease, in an Event and its name, in the log, and in a metric.
+	`now.UTC().Format(microTime)`,
+	`at.UTC().Format(time.RFC3339)`,
+	`r.newestStamp = max(time.Now().UnixNano`,
+	`expires := pair.Leaf.NotAfter`,
+	`"process_start_time_seconds")`,
+
+	// When a credential expires. If podcount uses one for too long, because somebody has set the clock, the server
+	// refuses it. Then podcount renews it.
+	`ExpirationTimestamp   *time.Time`,
+	`expires := s.ExpirationTimestamp`,
+	`expiration := e.result.ExpirationTimestamp`,
+}
+
+// noWallClock searches the sources for uses of the wall clock. A wait that depends on it goes wrong when somebody sets
+// the clock.
+func noWallClock(t *testing.T, podcount Program) {
+	for _, file := range productFiles(t) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, line := range strings.Split(string(text), "\n") {
-			if wall.MatchString(line) &&
-				!slices.ContainsFunc(may, func(known string) bool { return strings.Contains(line, known) }) {
-				t.Errorf("%s:%d: does this compare times of the wall clock? %s", file, i+1, strings.TrimSpace(line))
+			isHarmless := slices.ContainsFunc(harmlessUses, func(use string) bool { return strings.Contains(line, use) })
+			if usesWallClock.MatchString(line) && !isHarmless {
+				t.Errorf("%s:%d: does a wait depend on this wall clock time? %s", file, i+1, strings.TrimSpace(line))
 			}
 		}
 	}
+}
+
+// productFiles returns the paths of podcount's source files without those that serve tests. It also leaves out
+// controllers that users have added beside main.go.
+func productFiles(t *testing.T) []string {
+	t.Helper()
+	below, err := filepath.Glob("internal/*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	servesTests := regexp.MustCompile(`_test\.go$|^internal/(fakekube|playground|sim|suite|testkit|behaviours)/`)
+	return append([]string{"main.go", "watch.go", "cache.go", "queue.go"},
+		slices.DeleteFunc(below, servesTests.MatchString)...)
 }

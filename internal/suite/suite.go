@@ -1,23 +1,24 @@
-// Package suite shows what the whole program does. It runs podcount against the fake API server, most of the time in
-// virtual time, and checks what arrives there.
+// Package suite tests the whole program. It runs podcount against the fake API server, mostly in virtual time, and
+// checks which requests arrive there and what podcount logs.
 //
-// Each file is a topic, with a table at its top: a sentence that podcount keeps, and the function that shows it. A
-// function gets the program as its argument, because no package can import package main:
+// The tests are sorted by topic, usually one topic a file. A table at the top of the file lists sentences about
+// podcount, each with the test that shows it. The tests get the program as an argument, because no package can import
+// package main:
 //
-//	// firstListIsAwaited shows that podcount writes nothing while it does not know all pods.
+//	// firstListIsAwaited shows that podcount writes nothing until it knows all pods.
 //	func firstListIsAwaited(t *testing.T, podcount Program) {
 //		Simulate(t, func(t *testing.T, f *fakekube.Server) {
 //			f.AddNode("cp", ControlPlane)
 //			f.AddPods(3)
-//			p := podcount.Start(t, f, "-interval", "1s") // until the test ends
-//			testkit.Pass(time.Minute)                    // of virtual time
+//			p := podcount.Start(t, f, "-interval", "1s") // runs until the test ends
+//			testkit.Pass(time.Minute)                    // lets virtual time pass
 //			WantLabel(t, f, "cp", TotalLabel, "3")
 //			testkit.WantText(t, p.Log.String(), "label written")
 //		})
 //	}
 //
-// The tests of package main run the topics: go test -run TestLabels runs one of them, and go test -run
-// 'TestLabels/the_total' only the sentences in it that begin like this.
+// The tests of package main run the topics. From the top directory, go test -run TestLabels runs one topic, and
+// go test -run 'TestLabels/the_total' runs only those of its sentences that contain "the total".
 package suite
 
 import (
@@ -30,7 +31,7 @@ import (
 	"podcount/internal/kube"
 )
 
-// Program is podcount, from its flags to its end, which comes soon after that of ctx. It is main's function run.
+// Program runs podcount until ctx ends or there is nothing left to do. It is the function run of package main.
 type Program func(
 	ctx context.Context,
 	args []string,
@@ -39,29 +40,29 @@ type Program func(
 	dial kube.Dialer,
 ) error
 
-// Topic is a table of sentences about podcount, each with the test that shows it.
+// Topic is a table of sentences about podcount. Each has the test that shows it.
 type Topic []struct {
 	Sentence string
 	Test     func(t *testing.T, podcount Program)
 }
 
-// Run runs every test of the topic as a subtest that is named by its sentence.
+// Run runs every test of the topic as a subtest with the sentence as its name.
 func (topic Topic) Run(t *testing.T, program Program) {
 	for _, row := range topic {
 		t.Run(row.Sentence, func(t *testing.T) { row.Test(t, program) })
 	}
 }
 
-// Simulate runs a test in virtual time, with a fake API server of its own.
+// Simulate runs a test in virtual time, with its own fake API server.
 func Simulate(t *testing.T, test func(t *testing.T, f *fakekube.Server)) {
 	synctest.Test(t, func(t *testing.T) { test(t, fakekube.New()) })
 }
 
 const (
-	// ControlPlane is the label of the nodes that show the total unless -total-nodes chooses others.
+	// ControlPlane is the label of the nodes that show the total unless -total-nodes selects others.
 	ControlPlane = "node-role.kubernetes.io/control-plane"
 
-	// oldControlPlane is what ControlPlane was called before Kubernetes 1.20. Both mark the same role.
+	// oldControlPlane is the label that ControlPlane replaced in Kubernetes 1.20. Nodes with either show the total.
 	oldControlPlane = "node-role.kubernetes.io/master"
 
 	// TotalLabel is the label that shows the total unless -total-label names another one.
