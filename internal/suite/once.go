@@ -13,20 +13,20 @@ import (
 	"podcount/internal/testkit"
 )
 
-// Once shows how podcount works with -once and -prune.
+// Once shows what podcount does with -once and -prune: it writes what is wrong, and exits.
 var Once = Topic{
 	{"-once writes what is wrong and exits", onceWritesAndExits},
-	{"-once waits for a slow reader, and fails if nobody reads", onceAndItsReader},
-	{"-once ends although everything changes", onceInABusyCluster},
-	{"-once fails if one write does, and does the others", onceWritesTheRest},
-	{"-once gives up when the server is away", onceWithoutAServer},
-	{"-once fails if the schema drops the status", onceAndADroppedStatus},
+	{"-once waits for a slow reader, and fails if nobody reads", onceWaitsForReader},
+	{"-once ends even while pods come and go", onceInBusyCluster},
+	{"-once fails if one write fails, but does the others", onceDoesTheOtherWrites},
+	{"-once gives up if lists fail for two minutes", onceWithoutLists},
+	{"-once fails if the schema drops the status", onceWithDroppedStatus},
 	{"-once writes each node once even while pods keep coming", onceWritesEachNodeOnce},
 	{"the numbers of a summary add up whatever changes meanwhile", summaryAddsUp},
-	{"-once names what each controller has left", onceNamesWhatIsLeft},
+	{"-once names the objects that each controller left wrong", onceNamesWrongObjects},
 	{"-once ends with a summary", onceSummary},
 	{"-once-timeout ends -once, which names what is left", onceTimeout},
-	{"-prune removes its labels from all nodes and nothing else", prune},
+	{"-prune removes podcount's labels from all nodes", prune},
 }
 
 func onceWritesAndExits(t *testing.T, podcount Program) {
@@ -40,7 +40,7 @@ func onceWritesAndExits(t *testing.T, podcount Program) {
 		f.AddCount("nginx", `{"name":"nginx","count":1}`)
 		start := time.Now()
 		err := podcount.Start(t, f, "-once", "-node-label", OwnPodsLabel).Finish()
-		testkit.WantError(t, "the end", err, "")
+		testkit.WantError(t, "-once", err, "")
 		testkit.WantBetween(t, "time it took", time.Since(start), 0, 3*time.Second)
 		WantLabel(t, f, "cp", TotalLabel, "2")
 		WantLabel(t, f, "n1", OwnPodsLabel, "1")
@@ -50,20 +50,20 @@ func onceWritesAndExits(t *testing.T, podcount Program) {
 
 		before := len(WritesTo(f))
 		err = podcount.Start(t, f, "-once", "-node-label", OwnPodsLabel).Finish()
-		testkit.WantError(t, "the end of a second run", err, "")
+		testkit.WantError(t, "a second -once", err, "")
 		testkit.WantNumber(t, "writes of a second run", len(WritesTo(f))-before, 0)
 	})
 }
 
-// onceAndItsReader: what -once prints is its result, so a slow reader must get all of it. A reader that does not read
-// at all must not stop it.
-func onceAndItsReader(t *testing.T, podcount Program) {
+// onceWaitsForReader shows that a slow reader gets all that -once prints, because that is its result. But -once ends
+// even if nobody reads.
+func onceWaitsForReader(t *testing.T, podcount Program) {
 	const linesWereLost = "lines of its output were lost"
 	for _, row := range []struct {
-		name   string
-		args   []string
-		isRead bool
-		err    string
+		name    string
+		args    []string
+		isRead  bool
+		wantErr string
 	}{
 		{"a slow reader", []string{"-dry-run"}, true, ""},
 		{"nobody reads a dry run", []string{"-dry-run"}, false, linesWereLost + ", because nobody read them"},
@@ -80,22 +80,15 @@ func onceAndItsReader(t *testing.T, podcount Program) {
 				if row.isRead {
 					close(reading)
 				}
-				slow := func(w io.Writer) io.Writer {
-					return testkit.WriterFunc(func(line []byte) (int, error) {
-						<-reading
-						<-time.After(10 * time.Millisecond)
-						return w.Write(line)
-					})
-				}
 				args := []string{"-master", "http://127.0.0.1:1", "-once", "-total-nodes", ""}
 				args = append(args, "-qps", "1000", "-burst", "1000")
 				args = append(args, row.args...)
-				p := podcount.StartWith(t, f.ServeIn(t), Wiring{Pipe: slow}, args...)
-				testkit.WantError(t, "the end", p.Finish(), row.err)
+				p := podcount.StartWith(t, f.ServeIn(t), Wiring{Pipe: slowPipe(reading)}, args...)
+				testkit.WantError(t, "-once", p.Finish(), row.wantErr)
 				if !row.isRead {
 					close(reading)
 				}
-				testkit.Pass(time.Minute) // until the last line has got through
+				testkit.Pass(time.Minute) // until the last line is written
 				if row.isRead {
 					testkit.WantNumber(t, "lines", p.Logged("would write node "), 500)
 				}
@@ -104,30 +97,41 @@ func onceAndItsReader(t *testing.T, podcount Program) {
 	}
 }
 
-// onceInABusyCluster: a cluster is never quiet. Changes during -once are for its next run.
-func onceInABusyCluster(t *testing.T, podcount Program) {
+// slowPipe returns a wrapper for the Pipe of a Wiring. From when reading is closed, each line takes 10 ms; until then,
+// nothing is read.
+func slowPipe(reading <-chan struct{}) func(w io.Writer) io.Writer {
+	return func(w io.Writer) io.Writer {
+		return testkit.WriterFunc(func(line []byte) (int, error) {
+			<-reading
+			<-time.After(10 * time.Millisecond)
+			return w.Write(line)
+		})
+	}
+}
+
+// onceInBusyCluster shows that -once leaves what changes while it runs to its next run. Otherwise it would never end.
+func onceInBusyCluster(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
 		p := podcount.Start(t, f, "-once", "-controllers", "*,pod-printer")
 		go Churn(f, 60)
 		start := time.Now()
-		testkit.WantError(t, "the end", p.Finish(), "")
+		testkit.WantError(t, "-once", p.Finish(), "")
 		testkit.WantBetween(t, "time it took", time.Since(start), 0, 20*time.Second)
 		<-time.After(time.Minute) // until Churn has ended
 	})
 }
 
-func onceWritesTheRest(t *testing.T, podcount Program) {
+func onceDoesTheOtherWrites(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("a", ControlPlane)
 		f.AddNode("b", ControlPlane)
-		writesToA := fakekube.Requests{Verb: "patch", Resource: "nodes", Name: "a"}
-		f.Inject(t, StatusFault(writesToA, fakekube.Always, 500, "InternalError", nil))
+		f.Script(t, "patch nodes a, always: refuse 500")
 		err := podcount.Start(t, f, "-once").Finish()
 		want := "-once: pod-count could not correct 1 object (a): the log says why"
-		testkit.WantEqual(t, "the end", fmt.Sprint(err), want)
+		testkit.WantEqual(t, "the error", fmt.Sprint(err), want)
 		if errors.As(err, new(options.UsageError)) {
-			t.Error("the end is reported as wrong usage")
+			t.Error("the failure was reported as wrong usage")
 		}
 		WantLabel(t, f, "b", TotalLabel, "0")
 		tries := f.Requests(func(r fakekube.Request) bool { return strings.HasSuffix(r.Path, "/nodes/a") })
@@ -135,7 +139,7 @@ func onceWritesTheRest(t *testing.T, podcount Program) {
 	})
 }
 
-func onceWithoutAServer(t *testing.T, podcount Program) {
+func onceWithoutLists(t *testing.T, podcount Program) {
 	for _, row := range []struct{ kind, path string }{
 		{"Pod", "/api/v1/pods"},
 		{"Node", "/api/v1/nodes"},
@@ -145,12 +149,11 @@ func onceWithoutAServer(t *testing.T, podcount Program) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.InstallCRD(&fakekube.CRD{HasStatus: true})
 				f.AddNode("cp", ControlPlane)
-				requests := fakekube.Requests{Resource: row.path}
-				f.Inject(t, StatusFault(requests, fakekube.Always, 503, "ServiceUnavailable", nil))
+				f.Script(t, "* "+row.path+", always: refuse 503")
 				start := time.Now()
 				err := podcount.Start(t, f, "-once").Finish()
 				want := "-once: after 2m0s there is no complete list of " + row.kind
-				testkit.WantEqual(t, "the end", fmt.Sprint(err), want)
+				testkit.WantEqual(t, "the error", fmt.Sprint(err), want)
 				testkit.WantBetween(t, "time it took", time.Since(start), 0, onceListTimeout+time.Second)
 				if row.kind != "Count" {
 					testkit.WantNumber(t, "writes of labels", len(WritesTo(f)), 0)
@@ -160,12 +163,12 @@ func onceWithoutAServer(t *testing.T, podcount Program) {
 	}
 }
 
-func onceAndADroppedStatus(t *testing.T, podcount Program) {
+func onceWithDroppedStatus(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true, DropsStatus: true})
 		f.AddCount("nginx", `{"name":"nginx","count":1}`)
 		p := podcount.Start(t, f, "-once")
-		testkit.WantError(t, "the end", p.Finish(), "count could not correct 1 object (default/nginx)")
+		testkit.WantError(t, "-once", p.Finish(), "count could not correct 1 object (default/nginx)")
 		testkit.WantText(t, p.Log.String(), "1 count: 0 written, 0 right, 1 failed, in ")
 	})
 }
@@ -180,35 +183,27 @@ func onceWritesEachNodeOnce(t *testing.T, podcount Program) {
 			f.AddPod("default", fmt.Sprint("p", i), "")
 			testkit.Pass(time.Second)
 		}
-		testkit.WantError(t, "the end", p.Finish(), "")
+		testkit.WantError(t, "-once", p.Finish(), "")
 		testkit.WantText(t, p.Log.String(), "400 nodes: 400 written, 0 right, 0 failed, in ")
 		testkit.WantNumber(t, "writes", len(WritesTo(f)), 400)
 	})
 }
 
-// summaryAddsUp: at one write a second, something changes after six of ten nodes are written.
+// summaryAddsUp changes something when six of ten nodes are written.
 func summaryAddsUp(t *testing.T, podcount Program) {
 	const allWritten = "10 nodes: 10 written, 0 right, 0 failed, in "
 	const sixWritten = "10 nodes: 6 written, 0 right, 0 failed, 4 not done, in "
-	removeWritten := func(f *fakekube.Server) {
-		for i := range 10 {
-			name := fmt.Sprint("n", i)
-			if f.Label(name, TotalLabel) == "2" {
-				f.Remove("nodes", At("", name))
-			}
-		}
-	}
+	const stopped = "-once: stopped before all was done"
 	for _, row := range []struct {
 		name    string
 		change  func(f *fakekube.Server, p *Process)
 		summary string
-		err     string
+		wantErr string
 	}{
-		{"written nodes are removed", func(f *fakekube.Server, _ *Process) { removeWritten(f) }, allWritten, ""},
+		{"written nodes are removed", removeWrittenNodes, allWritten, ""},
 		{"a node is added", func(f *fakekube.Server, _ *Process) { f.AddNode("new") }, allWritten, ""},
 		{"a pod is added", func(f *fakekube.Server, _ *Process) { f.AddPod("default", "new", "") }, allWritten, ""},
-		{"podcount stops", func(_ *fakekube.Server, p *Process) { p.Stop() }, sixWritten,
-			"-once: stopped before all was done"},
+		{"podcount stops", func(_ *fakekube.Server, p *Process) { p.Stop() }, sixWritten, stopped},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
@@ -217,28 +212,37 @@ func summaryAddsUp(t *testing.T, podcount Program) {
 				}
 				f.AddPods(2)
 				p := podcount.Start(t, f, "-once", "-total-nodes", "", "-qps", "1", "-burst", "1", "-workers", "1")
-				testkit.Pass(5500 * time.Millisecond)
+				testkit.Pass(5500 * time.Millisecond) // six writes, at one a second
 				row.change(f, p)
-				testkit.WantError(t, "the end", p.Finish(), row.err)
+				testkit.WantError(t, "-once", p.Finish(), row.wantErr)
 				testkit.WantText(t, p.Log.String(), row.summary)
 			})
 		})
 	}
 }
 
-func onceNamesWhatIsLeft(t *testing.T, podcount Program) {
+// removeWrittenNodes removes the nodes that show the total of summaryAddsUp.
+func removeWrittenNodes(f *fakekube.Server, _ *Process) {
+	for _, node := range f.All("nodes") {
+		key := fakekube.KeyOf(node)
+		if f.Label(key.Name, TotalLabel) == "2" {
+			f.Remove("nodes", key)
+		}
+	}
+}
+
+func onceNamesWrongObjects(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})
 		f.AddNode("cp", ControlPlane)
 		f.AddCount("nginx", `{"name":"nginx","count":1}`)
-		writes := fakekube.Requests{If: fakekube.IsWrite}
-		f.Inject(t, StatusFault(writes, fakekube.Always, 500, "InternalError", nil))
+		f.Script(t, "write nodes|counts/status, always: refuse 500")
 		err := podcount.Start(t, f, "-once").Finish()
 		const want = "-once: pod-count could not correct 1 object (cp); " +
 			"count could not correct 1 object (default/nginx): the log says why"
-		testkit.WantEqual(t, "the end of -once", fmt.Sprint(err), want)
+		testkit.WantEqual(t, "the error of -once", fmt.Sprint(err), want)
 		err = podcount.Start(t, f, "-prune").Finish() // there is no label to remove
-		testkit.WantError(t, "the end of -prune", err, "")
+		testkit.WantError(t, "-prune", err, "")
 	})
 }
 
@@ -253,21 +257,20 @@ func onceSummary(t *testing.T, podcount Program) {
 		f.AddNode("cp-1")
 		f.AddNode("cp-2")
 		f.AddCount("nginx", `{"name":"nginx","count":1}`)
-		refused := fakekube.Requests{Verb: "patch", Resource: "nodes", Name: "refused"}
-		f.Inject(t, StatusFault(refused, fakekube.Always, 500, "InternalError", nil))
+		f.Script(t, "patch nodes refused, always: refuse 500")
 		p := podcount.Start(t, f, "-once", "-total-nodes", "")
-		testkit.WantError(t, "the end of -once", p.Finish(), "(refused)")
+		testkit.WantError(t, "-once", p.Finish(), "(refused)")
 		testkit.WantText(t, p.Log.String(),
 			"50 nodes: 2 written, 47 right, 1 failed, in ",
 			"1 count: 1 written, 0 right, 0 failed, in ")
 
 		p = podcount.Start(t, f, "-prune")
-		testkit.WantError(t, "the end of -prune", p.Finish(), "")
+		testkit.WantError(t, "-prune", p.Finish(), "")
 		testkit.WantText(t, p.Log.String(), "50 nodes: 49 written, 1 right, 0 failed, in ")
 	})
 }
 
-// onceTimeout: a server may ask for an hour with each answer, and -once would wait ten times.
+// onceTimeout shows that -once ends although the server asks it to wait for an hour before the next try.
 func onceTimeout(t *testing.T, podcount Program) {
 	for _, row := range []struct {
 		name    string
@@ -281,13 +284,12 @@ func onceTimeout(t *testing.T, podcount Program) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("a", ControlPlane)
 				f.AddNode("b", ControlPlane)
-				writesToA := fakekube.Requests{Verb: "patch", Resource: "nodes", Name: "a"}
-				f.Inject(t, StatusFault(writesToA, 1, 429, "TooManyRequests", nil, "Retry-After", "3600"))
+				f.Script(t, "patch nodes a: refuse 429 retry-after 1h")
 				start := time.Now()
 				p := podcount.Start(t, f, append(row.args, "-once")...)
 				err := p.Finish()
 				want := "-once: pod-count could not correct 1 object (a) after %v: the log says why"
-				testkit.WantEqual(t, "the end", fmt.Sprint(err), fmt.Sprintf(want, row.timeout))
+				testkit.WantEqual(t, "the error", fmt.Sprint(err), fmt.Sprintf(want, row.timeout))
 				took := time.Since(start).Round(5 * time.Second)
 				testkit.WantEqual(t, "time it took", took, row.timeout)
 				testkit.WantText(t, p.Log.String(), "2 nodes: 1 written, 0 right, 1 failed, in ")
@@ -304,24 +306,26 @@ func prune(t *testing.T, podcount Program) {
 		f.AddNode("n2")
 		f.AddPods(3)
 		err := podcount.Start(t, f, "-prune", "-dry-run", "-node-label", OwnPodsLabel).Finish()
-		testkit.WantError(t, "the end of a dry run", err, "")
+		testkit.WantError(t, "a dry run", err, "")
 		WantLabel(t, f, "cp", TotalLabel, "3")
 
-		// Without -node-label, only the total is podcount's. No selector limits the nodes.
+		// Without -node-label, only the total is removed. -total-nodes does not matter.
 		err = podcount.Start(t, f, "-total-nodes", "none", "-prune").Finish()
-		testkit.WantError(t, "the end", err, "")
+		testkit.WantError(t, "-prune", err, "")
 		WantLabel(t, f, "cp", TotalLabel, "-")
 		WantLabel(t, f, "n1", TotalLabel, "-")
 		WantLabel(t, f, "n1", OwnPodsLabel, "1")
 
+		// With -node-label, both labels are removed. Selectors of pods do not matter.
 		selectors := []string{"-namespace", "a", "-pod-selector", "b=c", "-field-selector", "spec.nodeName=d"}
 		err = podcount.Start(t, f, append(selectors, "-node-label", OwnPodsLabel, "-prune")...).Finish()
-		testkit.WantError(t, "the end with -node-label", err, "")
+		testkit.WantError(t, "-prune with -node-label", err, "")
 		WantLabel(t, f, "cp", TotalLabel, "-")
 		WantLabel(t, f, "n1", TotalLabel, "-")
 		WantLabel(t, f, "cp", OwnPodsLabel, "-")
 		WantLabel(t, f, "n1", OwnPodsLabel, "-")
 
+		// Nothing else is changed, and podcount does not look at pods.
 		WantLabel(t, f, "cp", "z/other", "1")
 		WantLabel(t, f, "cp", ControlPlane, "")
 		testkit.WantNumber(t, "writes", len(WritesTo(f)), 4)
