@@ -4,56 +4,38 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"regexp"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"podcount/internal/fakekube"
 	"podcount/internal/kube"
-	"podcount/internal/retry"
 	"podcount/internal/testkit"
 )
 
-// Outages shows what podcount reports while the API server fails.
+// Outages shows what podcount logs while the API server fails.
 var Outages = Topic{
-	{"each part reports an absent server once a minute", absentServer},
+	{"each part reports an unreachable server once a minute", unreachableServer},
 	{"an outage of writes and its end are reported", outageOfWrites},
 	{"only a write that worked ends an outage of writes", writingAgain},
 	{"one object that always fails hides no outage", oneObjectHidesNoOutage},
 	{"an outage of a watch and its end are reported", outageOfAWatch},
-	{"a start without rights to pods names the rule and waits", missingRightsAtTheStart},
-	{"forbidden writes are reported once in a while, and recover", forbiddenWrites},
+	{"podcount without rights to pods names the rule and waits", startWithoutRights},
+	{"forbidden writes are reported rarely, and recover", forbiddenWrites},
 }
 
-// dialFailures are the ways in which no connection to the API server comes about, by the text of the error.
-var dialFailures = []struct {
-	name string
-	dial kube.Dialer
-}{
-	{"connection refused", func(context.Context, string, string) (net.Conn, error) {
-		return nil, dialError(os.NewSyscallError("connect", syscall.ECONNREFUSED))
-	}},
-	{"no such host", func(context.Context, string, string) (net.Conn, error) {
-		return nil, dialError(&net.DNSError{Err: "no such host", Name: "nowhere", IsNotFound: true})
-	}},
-	{"i/o timeout", func(ctx context.Context, _, _ string) (net.Conn, error) {
-		err := retry.Sleep(ctx, 30*time.Second)
-		if err != nil {
-			return nil, err // the request had a shorter timeout
-		}
-		return nil, dialError(os.ErrDeadlineExceeded)
-	}},
-}
-
-func dialError(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
-
-func absentServer(t *testing.T, podcount Program) {
-	for _, row := range dialFailures {
-		t.Run(row.name, func(t *testing.T) {
+func unreachableServer(t *testing.T, podcount Program) {
+	for _, row := range []struct {
+		err  string
+		dial kube.Dialer
+	}{
+		{"connection refused", refuseDial("")},
+		{"no such host", unknownHostDial("nowhere")},
+		{"i/o timeout", timeOutDial},
+	} {
+		t.Run(row.err, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.InstallCRD(&fakekube.CRD{HasStatus: true})
 				f.AddNode("cp", ControlPlane)
@@ -74,12 +56,13 @@ func absentServer(t *testing.T, podcount Program) {
 					testkit.Pass(time.Minute)
 					logged := p.Log.String()[before:]
 					for _, part := range []string{"kind=Pod", "kind=Node", "kind=Count", "lease=kube-system/podcount"} {
-						if lines := strings.Count(logged, part); lines != 1 {
+						lines := strings.Count(logged, part)
+						if lines != 1 {
 							t.Fatalf("minute %d: %d lines with %s, want 1:\n%s", minute, lines, part, logged)
 						}
 					}
 				}
-				testkit.WantText(t, p.Log.String(), row.name, "for=1m0s")
+				testkit.WantText(t, p.Log.String(), row.err, "for=1m0s")
 
 				isUp.Store(true)
 				WantPeace(t, f)
@@ -96,59 +79,49 @@ func absentServer(t *testing.T, podcount Program) {
 	}
 }
 
-// Faults of an outage.
-var (
-	writesFail     = StatusFault(nodeWrites, fakekube.Always, 500, "InternalError", nil)
-	writesBusy     = StatusFault(nodeWrites, fakekube.Always, 503, "ServiceUnavailable", nil)
-	podWatchesBusy = StatusFault(podWatches, fakekube.Always, 503, "ServiceUnavailable", nil)
-
-	nodeWrites = fakekube.Requests{Verb: "write", Resource: "nodes"}
-	podWatches = fakekube.Requests{Verb: "watch", Resource: "pods"}
-)
-
 func outageOfWrites(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp-1", ControlPlane)
 		f.AddNode("cp-2", ControlPlane)
-		fault := f.Inject(t, writesFail)
+		outage := f.Script(t, "write nodes, always: refuse 500")[0]
 		p := podcount.Start(t, f, "-v", "0")
 		testkit.Pass(5*time.Minute + time.Second)
-		isReport := regexp.MustCompile(`(?m)level=WARN msg="cannot reconcile" controller=pod-count .*$`)
-		reports := isReport.FindAllString(p.Log.String(), -1)
+		warning := regexp.MustCompile(`(?m)level=WARN msg="cannot reconcile" controller=pod-count .*$`)
+		reports := warning.FindAllString(p.Log.String(), -1)
 		testkit.WantNumber(t, "reports in five minutes", len(reports), 6)
 		testkit.WantText(t, reports[5], " for=5m0s failed_tries=", " failing=2 ", " key=cp-")
 
-		fault.Lift()
+		outage.Lift()
 		testkit.Pass(2 * time.Minute)
-		isEnd := regexp.MustCompile(`level=INFO msg="pod-count: writing again after [56]m`)
-		testkit.WantNumber(t, "reports of its end", len(isEnd.FindAllString(p.Log.String(), -1)), 1)
+		endLine := regexp.MustCompile(`level=INFO msg="pod-count: writing again after [56]m`)
+		testkit.WantNumber(t, "reports of its end", len(endLine.FindAllString(p.Log.String(), -1)), 1)
 		testkit.WantNumber(t, "reports of written labels", p.Logged(`level=INFO msg="label written"`), 2)
 	})
 }
 
-// writingAgain: an outage of writes can end although no write has worked, because nothing is left to write.
+// writingAgain shows what podcount reports when an outage ends without a write, because nothing is left to write.
 func writingAgain(t *testing.T, podcount Program) {
 	for _, row := range []struct {
 		name string
 		end  func(f *fakekube.Server, p *Process)
-		ends int // reports that nothing fails any more
+		want int // reports that nothing fails any more
 	}{
 		{"podcount stops", func(_ *fakekube.Server, p *Process) { p.Stop() }, 0},
 		{"the node is removed", func(f *fakekube.Server, _ *Process) { f.Remove("nodes", At("", "cp")) }, 1},
-		{"somebody else sets the label", func(f *fakekube.Server, _ *Process) { f.SetLabel("cp", TotalLabel, "0") }, 1},
+		{"another client sets the label", func(f *fakekube.Server, _ *Process) { f.SetLabel("cp", TotalLabel, "0") }, 1},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("cp", ControlPlane)
-				f.Inject(t, writesFail)
+				f.Script(t, "write nodes, always: refuse 500")
 				p := podcount.Start(t, f, "-v", "0", "-controllers", "pod-count", "-qps", "0.1", "-burst", "3")
 				testkit.Pass(30 * time.Second)
 				row.end(f, p)
 				testkit.Pass(2 * time.Minute)
 				testkit.WantText(t, p.Log.String(), "cannot reconcile")
 				testkit.WantNumber(t, "reports that writes work", p.Logged("writing again"), 0)
-				ends := p.Logged(`"pod-count: nothing fails any more after `)
-				testkit.WantNumber(t, "reports that nothing fails any more", ends, row.ends)
+				reports := p.Logged(`"pod-count: nothing fails any more after `)
+				testkit.WantNumber(t, "reports that nothing fails any more", reports, row.want)
 			})
 		})
 	}
@@ -159,29 +132,28 @@ func oneObjectHidesNoOutage(t *testing.T, podcount Program) {
 		for _, name := range []string{"bad", "a", "b", "c"} {
 			f.AddNode(name)
 		}
-		isBad := func(r fakekube.Request) bool { return IsWriteOf("nodes")(r) && strings.HasSuffix(r.Path, "/bad") }
-		f.Inject(t, StatusFault(fakekube.Requests{If: isBad}, fakekube.Always, 500, "InternalError", nil))
+		f.Script(t, "write nodes bad, always: refuse 500")
 		p := podcount.Start(t, f, "-v", "0", "-controllers", "pod-count", "-total-nodes", "")
 		testkit.Pass(5 * time.Minute)
-		f.AddPod("default", "a", "") // the other nodes are written to
+		f.AddPod("default", "a", "") // writes to the other nodes work
 		testkit.Pass(25 * time.Minute)
 
 		before := len(p.Log.String())
-		fault := f.Inject(t, writesBusy)
+		outage := f.Script(t, "write nodes, always: refuse 503")[0]
 		f.AddPod("default", "b", "")
 		testkit.Pass(5 * time.Second)
-		isBegin := regexp.MustCompile(`msg="cannot reconcile" controller=pod-count failing=2 key=[abc] .* 503 `)
+		startLine := regexp.MustCompile(`msg="cannot reconcile" controller=pod-count failing=2 key=[abc] .* 503 `)
 		logged := p.Log.String()[before:]
-		if !isBegin.MatchString(logged) {
+		if !startLine.MatchString(logged) {
 			t.Errorf("the outage is not reported:\n%s", logged)
 		}
 
 		testkit.Pass(5 * time.Minute)
-		fault.Lift()
+		outage.Lift()
 		testkit.Pass(2 * time.Minute)
 		logged = p.Log.String()[before:]
-		isEnd := regexp.MustCompile(`"pod-count: writing again after [56]m[0-9]*s, but 1 still fails"`)
-		testkit.WantNumber(t, "reports of its end", len(isEnd.FindAllString(logged, -1)), 1)
+		endLine := regexp.MustCompile(`"pod-count: writing again after [56]m[0-9]*s, but 1 still fails"`)
+		testkit.WantNumber(t, "reports of its end", len(endLine.FindAllString(logged, -1)), 1)
 		testkit.WantBetween(t, "warnings in 37 minutes", p.Logged("level=WARN"), 0, 37+2)
 	})
 }
@@ -191,18 +163,18 @@ func outageOfAWatch(t *testing.T, podcount Program) {
 		f.AddNode("cp", ControlPlane)
 		p := podcount.Start(t, f, "-v", "0")
 		testkit.Pass(time.Minute)
-		fault := f.Inject(t, podWatchesBusy)
+		outage := f.Script(t, "watch pods, always: refuse 503")[0]
 		f.EndWatches(false)
 		testkit.Pass(10 * time.Second)
-		fault.Lift()
+		outage.Lift()
 		testkit.Pass(30 * time.Second)
-		testkit.WantNumber(t, "reports of its begin", p.Logged(`level=WARN msg="cannot watch" kind=Pod`), 1)
+		testkit.WantNumber(t, "reports of its start", p.Logged(`level=WARN msg="cannot watch" kind=Pod`), 1)
 		testkit.WantNumber(t, "reports of its end", p.Logged(`level=INFO msg="Pod: watching again after `), 1)
-		testkit.WantNumber(t, "lines about nodes, of the first list", p.Logged("kind=Node"), 1)
+		testkit.WantNumber(t, "lines about nodes, from the first list", p.Logged("kind=Node"), 1)
 	})
 }
 
-func missingRightsAtTheStart(t *testing.T, podcount Program) {
+func startWithoutRights(t *testing.T, podcount Program) {
 	for _, verb := range []string{"list", "watch"} {
 		t.Run(verb, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
@@ -235,6 +207,7 @@ func forbiddenWrites(t *testing.T, podcount Program) {
 		p := podcount.Start(t, f)
 		testkit.Pass(9 * time.Minute)
 		testkit.WantNumber(t, "warnings in nine minutes", p.Logged("level=WARN"), 1)
+
 		f.Forbid("patch nodes", false)
 		testkit.Pass(time.Minute + 10*time.Second)
 		for i := range 50 {
