@@ -72,9 +72,7 @@ func onceWaitsForReader(t *testing.T, podcount Program) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				for i := range 500 {
-					f.AddNode(fmt.Sprint("n", i))
-				}
+				addNodes(f, 500)
 				f.AddPods(3)
 				reading := make(chan struct{})
 				if row.isRead {
@@ -175,9 +173,7 @@ func onceWithDroppedStatus(t *testing.T, podcount Program) {
 
 func onceWritesEachNodeOnce(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		for i := range 400 {
-			f.AddNode(fmt.Sprint("n", i))
-		}
+		addNodes(f, 400)
 		p := podcount.Start(t, f, "-once", "-total-nodes", "", "-controllers", "pod-count")
 		for i := range 60 {
 			f.AddPod("default", fmt.Sprint("p", i), "")
@@ -207,9 +203,7 @@ func summaryAddsUp(t *testing.T, podcount Program) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				for i := range 10 {
-					f.AddNode(fmt.Sprint("n", i))
-				}
+				addNodes(f, 10)
 				f.AddPods(2)
 				p := podcount.Start(t, f, "-once", "-total-nodes", "", "-qps", "1", "-burst", "1", "-workers", "1")
 				testkit.Pass(5500 * time.Millisecond) // six writes, at one a second

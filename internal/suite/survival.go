@@ -9,126 +9,17 @@ import (
 
 	"podcount/internal/fakekube"
 	"podcount/internal/kube"
-	"podcount/internal/retry"
 	"podcount/internal/testkit"
 )
 
-// Survival shows that labels equal the truth again, whatever becomes of the API server.
+// Survival shows that labels become right again after an outage of the API server or of podcount.
 var Survival = Topic{
-	{"labels equal the truth whatever becomes of the server", whateverBecomesOfTheServer},
-	{"a server that is down is asked once a backoff step", askedOnceABackoffStep},
+	{"labels become right whatever happens to the server", disasters},
+	{"a server that is down is asked once per backoff step", longOutages},
 	{"the next process finishes what a killed one left half done", nextProcess},
 }
 
-// A disaster is something that happens to the API server. It may wait only by calling pause.
-type disaster func(t *testing.T, f *fakekube.Server, p *Process, pause func(time.Duration))
-
-func killedFor(d time.Duration) disaster {
-	return func(t *testing.T, f *fakekube.Server, p *Process, pause func(time.Duration)) {
-		p.Net.Kill()
-		pause(d)
-		p.Net.Restore()
-	}
-}
-
-func killedAndCompacted(t *testing.T, f *fakekube.Server, p *Process, pause func(time.Duration)) {
-	p.Net.Kill()
-	pause(30 * time.Second)
-	f.Compact()
-	p.Net.Restore()
-}
-
-func crashLoop(t *testing.T, f *fakekube.Server, p *Process, pause func(time.Duration)) {
-	for range 20 {
-		p.Net.Kill()
-		pause(5 * time.Second)
-		f.Compact()
-		p.Net.Restore()
-		pause(time.Second)
-	}
-}
-
-// withoutEtcd: first requests fail, then watches end and the server answers that its storage is (re)initializing.
-func withoutEtcd(t *testing.T, f *fakekube.Server, p *Process, pause func(time.Duration)) {
-	isNoWatch := func(r fakekube.Request) bool { return !r.Query.Has("watch") }
-	f.Inject(t, StatusFault(fakekube.Requests{If: isNoWatch}, 12, 500, "", nil))
-	pause(15 * time.Second)
-	f.EndWatches(true)
-	f.Inject(t, StatusFault(fakekube.Requests{}, 12, 429, "TooManyRequests", nil, "Retry-After", "1"))
-	pause(time.Minute)
-}
-
-// restored: after the restore, podcount watches from a version that does not exist yet, and the server stays silent.
-func restored(t *testing.T, f *fakekube.Server, p *Process, pause func(time.Duration)) {
-	restore := f.Snapshot()
-	pause(22 * time.Second)
-	p.Net.Kill()
-	restore()
-	p.Net.Restore()
-	pause(2 * kube.Silence)
-}
-
-// restoredWhileAway: the versions that podcount knows come again soon after the restore. It must learn of the restore
-// from the first answer.
-func restoredWhileAway(t *testing.T, f *fakekube.Server, p *Process, pause func(time.Duration)) {
-	restore := f.Snapshot()
-	pause(time.Minute)
-	p.Net.Kill()
-	<-time.After(3 * time.Second)
-	restore()
-	p.Net.Restore()
-	pause(2 * time.Minute)
-}
-
-// restoredUnseen: when the server is back, other objects have the versions that podcount knows. Only a list shows it.
-func restoredUnseen(t *testing.T, f *fakekube.Server, p *Process, pause func(time.Duration)) {
-	restore := f.Snapshot()
-	pause(3 * time.Second)
-	p.Net.Kill()
-	restore()
-	pause(15 * time.Second)
-	p.Net.Restore()
-	pause(relistInterval * 11 / 10)
-}
-
-// restoredAsDocumented: the manual of etcd says to raise the versions when one restores a snapshot.
-func restoredAsDocumented(t *testing.T, f *fakekube.Server, p *Process, pause func(time.Duration)) {
-	restore := f.Snapshot()
-	pause(3 * time.Second)
-	p.Net.Kill()
-	restore()
-	f.SetVersion(f.Latest() + 1000000)
-	f.Compact()
-	p.Net.Restore()
-}
-
-// lagging makes one of two servers lag behind the other by a number of versions.
-func lagging(versions int, d time.Duration) disaster {
-	return func(t *testing.T, f *fakekube.Server, p *Process, pause func(time.Duration)) {
-		catchUp := f.Lag(fakekube.Requests{}, versions)
-		pause(d)
-		catchUp()
-	}
-}
-
-func laggingSeen(t *testing.T, f *fakekube.Server, p *Process, pause func(time.Duration)) {
-	catchUp := f.Lag(fakekube.Requests{}, 20)
-	pause(25 * time.Second)
-	if f.Label("cp", TotalLabel) == strconv.Itoa(len(f.All("pods"))) {
-		t.Error("podcount shows the newest total, so the server does not lag")
-	}
-	catchUp()
-}
-
-func laggingAndKilled(t *testing.T, f *fakekube.Server, p *Process, pause func(time.Duration)) {
-	catchUp := f.Lag(fakekube.Requests{}, 20)
-	pause(30 * time.Second)
-	p.Net.Kill()
-	catchUp()
-	p.Net.Restore()
-}
-
-func whateverBecomesOfTheServer(t *testing.T, podcount Program) {
+func disasters(t *testing.T, podcount Program) {
 	for _, row := range []struct {
 		name    string
 		happens disaster
@@ -139,35 +30,172 @@ func whateverBecomesOfTheServer(t *testing.T, podcount Program) {
 		{"in a crash loop that loses its history", crashLoop},
 		{"without its etcd", withoutEtcd},
 		{"restored from a snapshot", restored},
-		{"restored while it was away", restoredWhileAway},
-		{"restored, and its versions come again unseen", restoredUnseen},
+		{"restored while podcount cannot reach it", restoredWhileAway},
+		{"restored, and all versions exist again", restoredUnseen},
 		{"restored with higher versions", restoredAsDocumented},
-		{"one of two lags", lagging(0, 30*time.Second)},
-		{"one of two lags behind what the other has shown", laggingSeen},
-		{"one of two lags for ten minutes", lagging(20, 10*time.Minute)},
-		{"one of two lags, and then is killed", laggingAndKilled},
+		{"one of two servers lags", lagging(0, 30*time.Second)},
+		{"one of two servers lags behind what the other has shown", laggingSeen},
+		{"one of two servers lags for ten minutes", lagging(20, 10*time.Minute)},
+		{"one of two servers lags, and then is killed", laggingAndKilled},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				pause := func(d time.Duration) { retry.Sleep(t.Context(), d) }
-				podcount.Survive(t, f, func(p *Process) { row.happens(t, f, p, pause) })
+				podcount.Survive(t, f, func(p *Process) { row.happens(t, f, p) })
 			})
 		})
 	}
 }
 
-// downTime is an outage of ten minutes, in which the server may come up for moments.
-type downTime struct {
-	name     string
-	up, down time.Duration
-	cutsOff  bool // it accepts connections, and breaks the requests
+// A disaster happens to the API server of a running podcount. It runs in its own goroutine, so it must wait with pause.
+type disaster func(t *testing.T, f *fakekube.Server, p *Process)
+
+// pause waits for d of virtual time. Unlike testkit.Pass, it may be called while another goroutine calls testkit.Pass.
+func pause(d time.Duration) { <-time.After(d) }
+
+func killedFor(d time.Duration) disaster {
+	return func(t *testing.T, f *fakekube.Server, p *Process) {
+		p.Net.Kill()
+		pause(d)
+		p.Net.Restore()
+	}
 }
 
-func askedOnceABackoffStep(t *testing.T, podcount Program) {
-	const outage = 10 * time.Minute
-	for _, row := range []downTime{
-		{"it refuses connections", 0, outage, false},
-		{"it breaks each request", 0, outage, true},
+func killedAndCompacted(t *testing.T, f *fakekube.Server, p *Process) {
+	p.Net.Kill()
+	pause(30 * time.Second)
+	f.Compact()
+	p.Net.Restore()
+}
+
+func crashLoop(t *testing.T, f *fakekube.Server, p *Process) {
+	for range 20 {
+		p.Net.Kill()
+		pause(5 * time.Second)
+		f.Compact()
+		p.Net.Restore()
+		pause(time.Second)
+	}
+}
+
+// withoutEtcd first makes all requests except watches fail. Then it ends the watches and refuses all requests, like a
+// server whose storage is initializing.
+func withoutEtcd(t *testing.T, f *fakekube.Server, p *Process) {
+	isNotWatch := func(r fakekube.Request) bool { return !r.Query.Has("watch") }
+	f.Inject(t, StatusFault(fakekube.Requests{If: isNotWatch}, 12, 500, "", nil))
+	pause(15 * time.Second)
+	f.EndWatches(true)
+	f.Script(t, "*, 12 times: refuse 429 retry-after 1s")
+	pause(time.Minute)
+}
+
+// restored makes podcount watch from a version that does not exist yet. The server sends nothing on such a watch.
+func restored(t *testing.T, f *fakekube.Server, p *Process) {
+	restore := f.Snapshot()
+	pause(22 * time.Second)
+	p.Net.Kill()
+	restore()
+	p.Net.Restore()
+	pause(2 * kube.Silence)
+}
+
+// restoredWhileAway restores the server during an outage. Soon after that, other objects have the versions that
+// podcount knows, so it must notice the restore by the server's first answer.
+func restoredWhileAway(t *testing.T, f *fakekube.Server, p *Process) {
+	restore := f.Snapshot()
+	pause(time.Minute)
+	p.Net.Kill()
+	pause(3 * time.Second)
+	restore()
+	p.Net.Restore()
+	pause(2 * time.Minute)
+}
+
+// restoredUnseen brings the server back when other objects have the versions that podcount knows. Only the next regular
+// list shows the difference.
+func restoredUnseen(t *testing.T, f *fakekube.Server, p *Process) {
+	restore := f.Snapshot()
+	pause(3 * time.Second)
+	p.Net.Kill()
+	restore()
+	pause(15 * time.Second)
+	p.Net.Restore()
+	pause(relistInterval * 11 / 10)
+}
+
+// restoredAsDocumented raises the versions after the restore, as the manual of etcd recommends.
+func restoredAsDocumented(t *testing.T, f *fakekube.Server, p *Process) {
+	restore := f.Snapshot()
+	pause(3 * time.Second)
+	p.Net.Kill()
+	restore()
+	f.SetVersion(f.Latest() + 1000000)
+	f.Compact()
+	p.Net.Restore()
+}
+
+// lagging makes one of two servers lag behind the other by a number of versions for a time.
+func lagging(versions int, d time.Duration) disaster {
+	return func(t *testing.T, f *fakekube.Server, p *Process) {
+		catchUp := f.Lag(fakekube.Requests{}, versions)
+		pause(d)
+		catchUp()
+	}
+}
+
+// laggingSeen makes podcount watch the server that lags behind what it has already seen.
+func laggingSeen(t *testing.T, f *fakekube.Server, p *Process) {
+	catchUp := f.Lag(fakekube.Requests{}, 20)
+	pause(25 * time.Second)
+	if f.Label("cp", TotalLabel) == strconv.Itoa(len(f.All("pods"))) {
+		t.Error("podcount shows the newest total, so the server does not lag")
+	}
+	catchUp()
+}
+
+func laggingAndKilled(t *testing.T, f *fakekube.Server, p *Process) {
+	catchUp := f.Lag(fakekube.Requests{}, 20)
+	pause(30 * time.Second)
+	p.Net.Kill()
+	catchUp()
+	p.Net.Restore()
+}
+
+// Survive starts podcount, and lets pods come and go for half a minute. After the first ten seconds, it calls fault in
+// another goroutine, where fault must wait with pause. When both have ended, the labels of the nodes and the status of
+// a Count must become right.
+func (podcount Program) Survive(t *testing.T, f *fakekube.Server, fault func(p *Process)) {
+	t.Helper()
+	start := func(args ...string) *Process { return podcount.Start(t, f, args...) }
+	SurviveFrom(t, f, start, fault)
+}
+
+// SurviveFrom is Survive for a podcount that is started by start.
+func SurviveFrom(t *testing.T, f *fakekube.Server, start func(args ...string) *Process, fault func(p *Process)) {
+	t.Helper()
+	args := []string{"-node-label", OwnPodsLabel}
+	f.InstallCRD(&fakekube.CRD{HasStatus: true})
+	f.AddNode("cp", ControlPlane)
+	f.AddNode("other", ControlPlane)
+	f.AddNode("worker")
+	f.AddPod("default", "there", "worker")
+	f.AddCount("web", `{"name":"web","count":18}`)
+	p := start(args...)
+	Churn(f, 10)
+	ended := make(chan struct{})
+	go func() {
+		fault(p)
+		close(ended)
+	}()
+	Churn(f, 20)
+	f.AddPods(2) // This total is new, so podcount must write it.
+	<-ended
+	WantPeaceAndCount(t, f, args...)
+}
+
+func longOutages(t *testing.T, podcount Program) {
+	for _, row := range []outage{
+		{"it refuses connections", 0, 10 * time.Minute, false},
+		{"it breaks each request", 0, 10 * time.Minute, true},
 		{"it is up for 2 s, each 20 s", 2 * time.Second, 18 * time.Second, false},
 		{"it is up for 200 ms, each 5 s", 200 * time.Millisecond, 5 * time.Second, false},
 		{"it breaks requests except for 2 s, each 20 s", 2 * time.Second, 18 * time.Second, true},
@@ -178,25 +206,19 @@ func askedOnceABackoffStep(t *testing.T, podcount Program) {
 				f.AddNode("cp", ControlPlane)
 				f.AddPods(2)
 				p := podcount.Start(t, f)
-				testkit.Pass(5 * time.Minute) // of health
+				testkit.Pass(5 * time.Minute) // The backoffs are reset.
 				dialed := p.Net.Dialed()
 				asked := len(f.Requests(All))
-				crashes := row.goDown(f, p, outage)
+				crashes := row.last(f, p)
 
-				// Each resource may ask once a step of its backoff, and once more after each crash.
-				steps := backoffSteps(outage) + crashes
+				// Each resource may be asked once per step of its backoff, and once more after each crash.
+				tries := backoffSteps(outageTime) + crashes
+				discoveries := int(outageTime/(discoveryInterval*4/5)) + 1
 				sent := f.Requests(All)[asked:]
-				discoveries := int(outage/(discoveryInterval*4/5)) + 1
-				testkit.WantBetween(t, "connections", p.Net.Dialed()-dialed, 0, 3*steps+discoveries)
-				testkit.WantBetween(t, "requests", len(sent), 0, 3*steps+discoveries)
+				testkit.WantBetween(t, "connections", p.Net.Dialed()-dialed, 0, 3*tries+discoveries)
+				testkit.WantBetween(t, "requests", len(sent), 0, 3*tries+discoveries)
 				for _, resource := range []string{"pods", "nodes", "counts"} {
-					tries := 0
-					for _, r := range sent {
-						if strings.HasSuffix(r.Path, "/"+resource) {
-							tries++
-						}
-					}
-					testkit.WantBetween(t, "requests for "+resource, tries, 0, steps)
+					testkit.WantBetween(t, "requests for "+resource, countRequests(sent, resource), 0, tries)
 				}
 				testkit.Pass(reflectorMaxBackoff * 2)
 				wantFewLists(t, p)
@@ -206,30 +228,57 @@ func askedOnceABackoffStep(t *testing.T, podcount Program) {
 	}
 }
 
-// goDown lets the server go down and up again until the outage is over. It returns how often the server went down.
-func (d downTime) goDown(f *fakekube.Server, p *Process, outage time.Duration) (crashes int) {
-	begin := time.Now()
-	for time.Since(begin) < outage {
+// outageTime is how long the server is down, or mostly down.
+const outageTime = 10 * time.Minute
+
+// outage is a way in which the server is down for outageTime.
+type outage struct {
+	name           string
+	up, down       time.Duration // how long the server is up and down in turn
+	breaksRequests bool          // The server accepts connections, but breaks each request.
+}
+
+// last lets the outage pass, and returns how often the server went down.
+func (o outage) last(f *fakekube.Server, p *Process) (crashes int) {
+	start := time.Now()
+	for time.Since(start) < outageTime {
 		crashes++
-		if d.cutsOff {
-			f.CutOff("127.0.0.1:1", true)
-		} else {
-			p.Net.Kill()
-		}
-		testkit.Pass(d.down)
-		f.CutOff("127.0.0.1:1", false)
-		p.Net.Restore()
-		testkit.Pass(d.up)
+		restore := o.begin(f, p)
+		testkit.Pass(o.down)
+		restore()
+		testkit.Pass(o.up)
 	}
 	return crashes
 }
 
-// backoffSteps is how many tries a backoff allows at most: one at once, and the others if jitter adds nothing.
-func backoffSteps(outage time.Duration) (steps int) {
+// begin takes the server down. The function that it returns brings it up again.
+func (o outage) begin(f *fakekube.Server, p *Process) (restore func()) {
+	if !o.breaksRequests {
+		p.Net.Kill()
+		return p.Net.Restore
+	}
+	const server = "127.0.0.1:1" // as in Start
+	f.CutOff(server, true)
+	return func() { f.CutOff(server, false) }
+}
+
+// countRequests returns how many of the requests are for all objects of a resource.
+func countRequests(requests []fakekube.Request, resource string) (n int) {
+	for _, r := range requests {
+		if strings.HasSuffix(r.Path, "/"+resource) {
+			n++
+		}
+	}
+	return n
+}
+
+// backoffSteps returns the largest number of tries that the backoff allows within d: the first at once, and the others
+// as if no wait had jitter.
+func backoffSteps(d time.Duration) (steps int) {
 	steps = 1
 	wait := reflectorBackoff
 	passed := time.Duration(0)
-	for passed < outage {
+	for passed < d {
 		passed += wait
 		wait = min(2*wait, reflectorMaxBackoff)
 		steps++
@@ -237,8 +286,8 @@ func backoffSteps(outage time.Duration) (steps int) {
 	return steps
 }
 
-// wantFewLists fails the test if a kind was listed more than once for each three watches: only three watches in a row
-// that end at once lead to a relist.
+// wantFewLists fails the test if a kind was relisted more often than once per three watches, because only three watches
+// in a row that end at once lead to a relist.
 func wantFewLists(t *testing.T, p *Process) {
 	t.Helper()
 	for _, kind := range []string{"Pod", "Node", "Count"} {
@@ -251,8 +300,8 @@ func wantFewLists(t *testing.T, p *Process) {
 func nextProcess(t *testing.T, podcount Program) {
 	for _, row := range []struct {
 		name   string
-		fault  string // podcount is killed when it meets this fault
-		writes int    // that are left to the next process
+		fault  string // The first process is killed when it meets this fault.
+		writes int    // how many writes it leaves to the next process
 	}{
 		{"before its patch arrived", "write nodes at a:1: drop request", 1},
 		{"between its patch and the answer", "write nodes at a:1: drop answer", 0},
@@ -270,10 +319,10 @@ func nextProcess(t *testing.T, podcount Program) {
 				met := make(chan struct{})
 				fault.Met = func(fakekube.Request) { met <- struct{}{} }
 				f.Inject(t, fault)
-				a := podcount.Start(t, f, "-master", "http://a:1")
+				killed := podcount.Start(t, f, "-master", "http://a:1")
 				<-met
 				f.CutOff("a:1", true)
-				a.Stop()
+				killed.Stop()
 
 				podcount.Start(t, f, "-master", "http://b:1")
 				WantPeace(t, f)
