@@ -25,7 +25,7 @@ var Once = Topic{
 	{"the numbers of a summary add up whatever changes meanwhile", summaryAddsUp},
 	{"-once names the objects that each controller left wrong", onceNamesWrongObjects},
 	{"-once ends with a summary", onceSummary},
-	{"-once-timeout ends -once, which names what is left", onceTimeout},
+	{"-once-timeout ends -once and names the objects left wrong", onceTimeout},
 	{"-prune removes podcount's labels from all nodes", prune},
 }
 
@@ -95,19 +95,19 @@ func onceWaitsForReader(t *testing.T, podcount Program) {
 	}
 }
 
-// slowPipe returns a wrapper for the Pipe of a Wiring. From when reading is closed, each line takes 10 ms; until then,
-// nothing is read.
+// slowPipe returns the Pipe of a Wiring with a slow reader. It reads nothing until reading is closed. After that, it
+// takes 10 ms for each line.
 func slowPipe(reading <-chan struct{}) func(w io.Writer) io.Writer {
 	return func(w io.Writer) io.Writer {
 		return testkit.WriterFunc(func(line []byte) (int, error) {
 			<-reading
-			<-time.After(10 * time.Millisecond)
+			pause(10 * time.Millisecond)
 			return w.Write(line)
 		})
 	}
 }
 
-// onceInBusyCluster shows that -once leaves what changes while it runs to its next run. Otherwise it would never end.
+// onceInBusyCluster shows that -once does not wait for changes that come while it runs. They are left to the next run.
 func onceInBusyCluster(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
@@ -116,7 +116,7 @@ func onceInBusyCluster(t *testing.T, podcount Program) {
 		start := time.Now()
 		testkit.WantError(t, "-once", p.Finish(), "")
 		testkit.WantBetween(t, "time it took", time.Since(start), 0, 20*time.Second)
-		<-time.After(time.Minute) // until Churn has ended
+		pause(time.Minute) // until Churn has ended
 	})
 }
 

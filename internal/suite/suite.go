@@ -47,9 +47,9 @@ type Topic []struct {
 }
 
 // Run runs every test of the topic as a subtest with the sentence as its name.
-func (topic Topic) Run(t *testing.T, program Program) {
+func (topic Topic) Run(t *testing.T, podcount Program) {
 	for _, row := range topic {
-		t.Run(row.Sentence, func(t *testing.T) { row.Test(t, program) })
+		t.Run(row.Sentence, func(t *testing.T) { row.Test(t, podcount) })
 	}
 }
 

@@ -31,7 +31,7 @@ func disasters(t *testing.T, podcount Program) {
 		{"without its etcd", withoutEtcd},
 		{"restored from a snapshot", restored},
 		{"restored while podcount cannot reach it", restoredWhileAway},
-		{"restored, and all versions exist again", restoredUnseen},
+		{"restored, and only the next list shows it", restoredUnseen},
 		{"restored with higher versions", restoredAsDocumented},
 		{"one of two servers lags", lagging(0, 30*time.Second)},
 		{"one of two servers lags behind what the other has shown", laggingSeen},
@@ -209,7 +209,7 @@ func longOutages(t *testing.T, podcount Program) {
 				testkit.Pass(5 * time.Minute) // The backoffs are reset.
 				dialed := p.Net.Dialed()
 				asked := len(f.Requests(All))
-				crashes := row.last(f, p)
+				crashes := row.run(f, p)
 
 				// Each resource may be asked once per step of its backoff, and once more after each crash.
 				tries := backoffSteps(outageTime) + crashes
@@ -235,24 +235,23 @@ const outageTime = 10 * time.Minute
 type outage struct {
 	name           string
 	up, down       time.Duration // how long the server is up and down in turn
-	breaksRequests bool          // The server accepts connections, but breaks each request.
+	breaksRequests bool          // whether the server accepts connections, but breaks each request
 }
 
-// last lets the outage pass, and returns how often the server went down.
-func (o outage) last(f *fakekube.Server, p *Process) (crashes int) {
+// run lets the outage happen, and returns how often the server went down.
+func (o outage) run(f *fakekube.Server, p *Process) (crashes int) {
 	start := time.Now()
 	for time.Since(start) < outageTime {
 		crashes++
-		restore := o.begin(f, p)
+		bringUp := o.takeDown(f, p)
 		testkit.Pass(o.down)
-		restore()
+		bringUp()
 		testkit.Pass(o.up)
 	}
 	return crashes
 }
 
-// begin takes the server down. The function that it returns brings it up again.
-func (o outage) begin(f *fakekube.Server, p *Process) (restore func()) {
+func (o outage) takeDown(f *fakekube.Server, p *Process) (bringUp func()) {
 	if !o.breaksRequests {
 		p.Net.Kill()
 		return p.Net.Restore
@@ -300,7 +299,7 @@ func wantFewLists(t *testing.T, p *Process) {
 func nextProcess(t *testing.T, podcount Program) {
 	for _, row := range []struct {
 		name   string
-		fault  string // The first process is killed when it meets this fault.
+		fault  string // what the first process meets when it is killed
 		writes int    // how many writes it leaves to the next process
 	}{
 		{"before its patch arrived", "write nodes at a:1: drop request", 1},
