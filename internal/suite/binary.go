@@ -18,109 +18,85 @@ import (
 // Processes shows podcount as a process: signals, exit codes and pipes.
 var Processes = Topic{
 	{"exit codes are 0, 1 and 2", exitCodes},
-	{"a process whose stderr is full ends with its code", fullStderr},
-	{"a reader of the output that goes away ends nothing", closedPipe},
+	{"a process whose stderr is full still ends with its exit code", fullStderr},
+	{"podcount works on when the reader of its output goes away", closedPipe},
 }
 
+// exitCodes shows that wrong usage is 2, a signal is 0, and a second signal that cuts off the work in flight is 1.
 func exitCodes(t *testing.T, podcount Program) {
-	cmd, lines := RunBinary(t, nil, "-nonsense")
-	var all []string
-	for line := range lines {
-		all = append(all, line)
-	}
-	cmd.Wait()
-	if len(all) != 1 || cmd.ProcessState.ExitCode() != 2 {
-		t.Errorf("wrong usage: exit code %d, stderr %q", cmd.ProcessState.ExitCode(), all)
-	}
-
-	f := fakekube.New()
-	f.AddNode("cp", ControlPlane)
-	server, ca := f.ServeTLSFor(t)
-	file := filepath.Join(t.TempDir(), "config")
-	os.WriteFile(file, []byte(fakekube.Kubeconfig(server, ca, "token: t")), 0o600)
-	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
-		f.SetLabel("cp", TotalLabel, nil)
-		cmd, lines := RunBinary(t, nil, "-kubeconfig", file)
-		f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "0" })
-		cmd.Process.Signal(sig)
-		last := ""
-		for line := range lines {
-			last = line
-		}
-		if cmd.Wait(); cmd.ProcessState.ExitCode() != 0 || !strings.Contains(last, "podcount stopped") {
-			t.Errorf("%v: exit code %d, last line %q", sig, cmd.ProcessState.ExitCode(), last)
-		}
-	}
-
-	f.SetLabel("cp", TotalLabel, nil)
-	met := make(chan struct{}, 1)
-	f.Inject(t, fakekube.Fault{
-		On:  fakekube.Requests{If: fakekube.IsWrite},
-		Met: func(fakekube.Request) { met <- struct{}{} },
-		Do:  fakekube.Stall{},
+	t.Run("wrong usage", func(t *testing.T) {
+		cmd, stderr := RunBinary(t, nil, "-nonsense")
+		lines := linesUntilExit(cmd, stderr)
+		testkit.WantNumber(t, "the exit code", cmd.ProcessState.ExitCode(), 2)
+		testkit.WantNumber(t, "lines on stderr", len(lines), 1)
 	})
-	cmd, lines = RunBinary(t, nil, "-kubeconfig", file)
-	<-met // a write hangs
-	start := time.Now()
-	cmd.Process.Signal(syscall.SIGTERM)
-	again := time.AfterFunc(signalCopyWindow+100*time.Millisecond, func() { cmd.Process.Signal(os.Interrupt) })
-	defer again.Stop()
-	for range lines {
+
+	f, config := serveOneNode(t)
+	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		t.Run(signal.String(), func(t *testing.T) {
+			f.SetLabel("cp", TotalLabel, nil)
+			cmd, stderr := RunBinary(t, nil, "-kubeconfig", config)
+			f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "0" })
+			cmd.Process.Signal(signal)
+			lines := linesUntilExit(cmd, stderr)
+			testkit.WantNumber(t, "the exit code", cmd.ProcessState.ExitCode(), 0)
+			testkit.WantText(t, strings.Join(lines[max(0, len(lines)-1):], ""), "podcount stopped")
+		})
 	}
-	if cmd.Wait(); cmd.ProcessState.ExitCode() != 1 || time.Since(start) > 5*time.Second {
-		t.Errorf("second signal: exit code %d after %v", cmd.ProcessState.ExitCode(), time.Since(start))
-	}
+
+	t.Run("a second signal while a write hangs", func(t *testing.T) {
+		isHanging := stallNextWrite(t, f)
+		cmd, stderr := RunBinary(t, nil, "-kubeconfig", config)
+		<-isHanging
+		start := time.Now()
+		signalTwice(t, cmd.Process, syscall.SIGTERM, os.Interrupt)
+		linesUntilExit(cmd, stderr)
+		testkit.WantNumber(t, "the exit code", cmd.ProcessState.ExitCode(), 1)
+		testkit.WantBetween(t, "the time until the exit", time.Since(start), 0, 5*time.Second)
+	})
 }
 
-// fullStderr: a log collector that hangs must not keep podcount from ending, after whatever mistake or signal.
+// fullStderr shows that podcount ends although its stderr is a pipe that is full, as it is when a log collector hangs.
 func fullStderr(t *testing.T, podcount Program) {
 	full := fullPipe(t)
-	cmd, ended := startOn(t, nil, full, "-nonsense")
-	wantExit(t, "wrong usage", cmd, ended, 2)
+	t.Run("wrong usage", func(t *testing.T) {
+		cmd, exited := startOn(t, nil, full, "-nonsense")
+		wantExit(t, cmd, exited, 2)
+	})
 
-	f := fakekube.New()
-	f.AddNode("cp", ControlPlane)
-	server, ca := f.ServeTLSFor(t)
-	file := filepath.Join(t.TempDir(), "config")
-	testkit.WriteFiles(t, filepath.Dir(file),
-		map[string]string{"config": fakekube.Kubeconfig(server, ca, "token: t")})
+	f, config := serveOneNode(t)
 	for _, verbosity := range []string{"0", "6"} {
-		f.SetLabel("cp", TotalLabel, nil)
-		cmd, ended = startOn(t, full, full, "-kubeconfig", file, "-v", verbosity, "-leader-elect")
-		f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "0" })
-		cmd.Process.Signal(syscall.SIGTERM)
-		wantExit(t, "SIGTERM at -v "+verbosity, cmd, ended, 0)
+		t.Run("SIGTERM at -v "+verbosity, func(t *testing.T) {
+			f.SetLabel("cp", TotalLabel, nil)
+			cmd, exited := startOn(t, full, full, "-kubeconfig", config, "-v", verbosity, "-leader-elect")
+			f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "0" })
+			cmd.Process.Signal(syscall.SIGTERM)
+			wantExit(t, cmd, exited, 0)
+		})
 	}
 
-	f.SetLabel("cp", TotalLabel, nil)
-	met := make(chan struct{}, 1)
-	f.Inject(t, fakekube.Fault{
-		On:  fakekube.Requests{If: fakekube.IsWrite},
-		Met: func(fakekube.Request) { met <- struct{}{} },
-		Do:  fakekube.Stall{},
+	t.Run("a second SIGTERM while a write hangs", func(t *testing.T) {
+		isHanging := stallNextWrite(t, f)
+		cmd, exited := startOn(t, full, full, "-kubeconfig", config)
+		<-isHanging
+		signalTwice(t, cmd.Process, syscall.SIGTERM, syscall.SIGTERM)
+		wantExit(t, cmd, exited, 1)
 	})
-	cmd, ended = startOn(t, full, full, "-kubeconfig", file)
-	<-met // a write hangs
-	cmd.Process.Signal(syscall.SIGTERM)
-	again := time.AfterFunc(signalCopyWindow+100*time.Millisecond, func() { cmd.Process.Signal(syscall.SIGTERM) })
-	defer again.Stop()
-	wantExit(t, "a second signal", cmd, ended, 1)
 }
 
-// closedPipe does what `podcount 2>&1 | head -1` does.
+// closedPipe shows what happens in `podcount 2>&1 | head -1`.
 func closedPipe(t *testing.T, podcount Program) {
-	f := fakekube.New()
-	f.AddNode("cp", ControlPlane)
-	server, ca := f.ServeTLSFor(t)
-	file := filepath.Join(t.TempDir(), "config")
-	testkit.WriteFiles(t, filepath.Dir(file),
-		map[string]string{"config": fakekube.Kubeconfig(server, ca, "token: t")})
+	f, config := serveOneNode(t)
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd, ended := startOn(t, writer, writer, "-kubeconfig", file, "-v", "6", "-interval", "10ms", "-controllers",
-		"*,pod-printer")
+	cmd, exited := startOn(t, writer, writer,
+		"-kubeconfig", config,
+		"-v", "6",
+		"-interval", "10ms",
+		"-controllers", "*,pod-printer",
+	)
 	writer.Close()
 	reader.Read(make([]byte, 10))
 	reader.Close()
@@ -129,11 +105,44 @@ func closedPipe(t *testing.T, podcount Program) {
 		f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == fmt.Sprint(n+1) })
 	}
 	cmd.Process.Signal(syscall.SIGTERM)
-	wantExit(t, "SIGTERM", cmd, ended, 0)
+	wantExit(t, cmd, exited, 0)
 }
 
-// RunBinary starts the test binary as podcount, and returns its lines of stderr.
+// serveOneNode serves a fake with the node cp over TLS until the test ends. config is a kubeconfig that leads there.
+func serveOneNode(t *testing.T) (f *fakekube.Server, config string) {
+	t.Helper()
+	f = fakekube.New()
+	f.AddNode("cp", ControlPlane)
+	server, ca := f.ServeTLSFor(t)
+	dir := t.TempDir()
+	testkit.WriteFiles(t, dir, map[string]string{"config": fakekube.Kubeconfig(server, ca, "token: t")})
+	return f, filepath.Join(dir, "config")
+}
+
+// stallNextWrite removes the label from cp and leaves the next write without an answer. isHanging gets a value when
+// that write has arrived.
+func stallNextWrite(t *testing.T, f *fakekube.Server) (isHanging <-chan struct{}) {
+	t.Helper()
+	f.SetLabel("cp", TotalLabel, nil)
+	met := make(chan struct{}, 1)
+	f.Inject(t, fakekube.Fault{
+		On:  fakekube.Requests{If: fakekube.IsWrite},
+		Met: func(fakekube.Request) { met <- struct{}{} },
+		Do:  fakekube.Stall{},
+	})
+	return met
+}
+
+// signalTwice sends two signals, far enough apart that the second is not taken for a copy of the first.
+func signalTwice(t *testing.T, process *os.Process, first, second os.Signal) {
+	process.Signal(first)
+	timer := time.AfterFunc(signalCopyWindow+100*time.Millisecond, func() { process.Signal(second) })
+	t.Cleanup(func() { timer.Stop() })
+}
+
+// RunBinary starts the test binary as podcount, and returns the lines that it writes to stderr.
 func RunBinary(t *testing.T, env []string, args ...string) (*exec.Cmd, <-chan string) {
+	t.Helper()
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append([]string{"PODCOUNT_TEST_MAIN=1"}, env...)
 	stderr, err := cmd.StderrPipe()
@@ -146,12 +155,22 @@ func RunBinary(t *testing.T, env []string, args ...string) (*exec.Cmd, <-chan st
 	t.Cleanup(func() { cmd.Process.Kill() })
 	lines := make(chan string, 1000)
 	go func() {
-		for s := bufio.NewScanner(stderr); s.Scan(); {
-			lines <- s.Text()
+		defer close(lines)
+		scanner := bufio.NewScanner(stderr)
+		for scanner.Scan() {
+			lines <- scanner.Text()
 		}
-		close(lines)
 	}()
 	return cmd, lines
+}
+
+// linesUntilExit waits for the process, and returns what it still writes to stderr.
+func linesUntilExit(cmd *exec.Cmd, stderr <-chan string) (lines []string) {
+	for line := range stderr {
+		lines = append(lines, line)
+	}
+	cmd.Wait()
+	return lines
 }
 
 // fullPipe returns the writing end of a full pipe that nobody reads.
@@ -172,12 +191,13 @@ func fullPipe(t *testing.T) *os.File {
 	return writer
 }
 
-// startOn starts the test binary as podcount, with these outputs. It closes ended when the process has ended.
-func startOn(t *testing.T, stdout, stderr *os.File, args ...string) (cmd *exec.Cmd, ended <-chan struct{}) {
+// startOn starts the test binary as podcount, with these outputs. It closes exited when the process has exited.
+func startOn(t *testing.T, stdout, stderr *os.File, args ...string) (cmd *exec.Cmd, exited <-chan struct{}) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0], args...)
 	cmd.Env = []string{"PODCOUNT_TEST_MAIN=1"}
-	cmd.Stdout, cmd.Stderr = stdout, stderr
+	cmd.Stdout = stdout
+	cmd.Stderr = stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -190,15 +210,13 @@ func startOn(t *testing.T, stdout, stderr *os.File, args ...string) (cmd *exec.C
 	return cmd, done
 }
 
-// wantExit fails the test unless the process ends with an exit code within 15 s.
-func wantExit(t *testing.T, what string, cmd *exec.Cmd, ended <-chan struct{}, code int) {
+// wantExit fails the test unless the process exits with this code within 15 s.
+func wantExit(t *testing.T, cmd *exec.Cmd, exited <-chan struct{}, code int) {
 	t.Helper()
 	select {
-	case <-ended:
-		if got := cmd.ProcessState.ExitCode(); got != code {
-			t.Errorf("%s: exit code %d, want %d", what, got, code)
-		}
+	case <-exited:
+		testkit.WantNumber(t, "the exit code", cmd.ProcessState.ExitCode(), code)
 	case <-time.After(15 * time.Second):
-		t.Errorf("%s: it has not ended", what)
+		t.Error("the process has not exited within 15 s")
 	}
 }
