@@ -12,12 +12,12 @@ import (
 
 // Controllers shows how controllers share caches, and what each waits for.
 var Controllers = Topic{
-	{"controllers share caches and start a little apart", sharedCaches},
+	{"controllers share caches and start at different times", sharedCaches},
 	{"podcount lists only the kinds that its controllers need", onlyWhatIsNeeded},
 	{"a controller whose rights are missing delays no other", missingRights},
 	{"a controller waits for its CRD and stops without it", comingAndGoingCRD},
 	{"the Retry-After of discovery is honoured", retryAfterOfDiscovery},
-	{"a 404 or a 429 for a moment stops no controller", shortAbsence},
+	{"a short 404 or 429 stops no controller", shortAbsence},
 }
 
 func sharedCaches(t *testing.T, podcount Program) {
@@ -32,40 +32,41 @@ func sharedCaches(t *testing.T, podcount Program) {
 			testkit.WantNumber(t, "lists of "+resource, len(f.Requests(IsList(resource))), 1)
 			testkit.WantNumber(t, "watches of "+resource, len(f.Requests(fakekube.IsWatch(resource))), 1)
 		}
-		begins := regexp.MustCompile(`time=(\S+) .*work begins" controller=(\S+)`).
-			FindAllStringSubmatch(p.Log.String(), -1)
-		if len(begins) != 3 || begins[0][1] == begins[1][1] || begins[1][1] == begins[2][1] ||
-			begins[0][2] != "pod-count" {
-			t.Errorf("controllers began as %q", begins)
+
+		startLine := regexp.MustCompile(`time=(\S+) .*work begins" controller=(\S+)`)
+		starts := startLine.FindAllStringSubmatch(p.Log.String(), -1)
+		testkit.WantNumber(t, "controllers that began", len(starts), 3)
+		testkit.WantEqual(t, "the first controller", starts[0][2], "pod-count")
+		for i, start := range starts[1:] {
+			if start[1] == starts[i][1] {
+				t.Errorf("%s and %s began at the same time", starts[i][2], start[2])
+			}
 		}
 	})
 }
 
 func onlyWhatIsNeeded(t *testing.T, podcount Program) {
-	for flags, want := range map[string]string{
-		"-controllers=pod-count":   "nodes pods",
-		"-controllers=pod-printer": "pods",
-		"-controllers=count":       "counts pods",
-		"":                         "counts nodes pods",
+	for _, row := range []struct{ flags, resources string }{
+		{"-controllers=pod-count", "nodes pods"},
+		{"-controllers=pod-printer", "pods"},
+		{"-controllers=count", "counts pods"},
+		{"", "counts nodes pods"},
 	} {
-		Simulate(t, func(t *testing.T, f *fakekube.Server) {
-			f.InstallCRD(&fakekube.CRD{HasStatus: true})
-			podcount.Start(t, f, strings.Fields(flags)...)
-			testkit.Pass(time.Minute)
-			var asked []string
-			for _, resource := range []string{"counts", "nodes", "pods"} {
-				if len(f.Requests(IsList(resource))) > 0 {
-					asked = append(asked, resource)
+		t.Run(row.flags, func(t *testing.T) {
+			Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.InstallCRD(&fakekube.CRD{HasStatus: true})
+				podcount.Start(t, f, strings.Fields(row.flags)...)
+				testkit.Pass(time.Minute)
+				var listed []string
+				for _, resource := range []string{"counts", "nodes", "pods"} {
+					if len(f.Requests(IsList(resource))) > 0 {
+						listed = append(listed, resource)
+					}
 				}
-			}
-			if got := strings.Join(asked, " "); got != want {
-				t.Errorf("%s asked for %s, want %s", flags, got, want)
-			}
-			discovered := len(
-				f.Requests(func(s fakekube.Request) bool { return s.Path == "/apis/demo.mark8s.io/v1" })) > 0
-			if discovered != strings.Contains(want, "counts") {
-				t.Errorf("%s: discovery was asked: %v", flags, discovered)
-			}
+				testkit.WantEqual(t, "the listed resources", strings.Join(listed, " "), row.resources)
+				needsDiscovery := strings.Contains(row.resources, "counts")
+				testkit.WantEqual(t, "discovery was requested", discoveries(f) > 0, needsDiscovery)
+			})
 		})
 	}
 }
@@ -82,16 +83,12 @@ func missingRights(t *testing.T, podcount Program) {
 		WantLabel(t, f, "cp", TotalLabel, "2")
 		testkit.WantText(t, p.Log.String(),
 			`the RBAC rule that allows it: apiGroups [\"demo.mark8s.io\"], resources [\"counts\"], verbs [\"list\"]`)
+
 		f.Forbid("list counts", false)
 		testkit.Pass(time.Minute)
 		testkit.WantText(t, f.CountStatus("web"), "false 2 1")
-		f.Inject(t, fakekube.Fault{
-			On: fakekube.Requests{Verb: "list", Resource: "counts"},
-			Do: fakekube.Reply{
-				Code: 400,
-				Body: `{"kind":"Status","reason":"BadRequest","message":"no","code":400}`,
-			},
-		})
+
+		f.Inject(t, StatusFault(fakekube.Requests{Verb: "list", Resource: "counts"}, 1, 400, "BadRequest", nil))
 		f.Compact()
 		f.EndWatches(false)
 		testkit.Pass(time.Minute)
@@ -109,104 +106,97 @@ func comingAndGoingCRD(t *testing.T, podcount Program) {
 		p := podcount.Start(t, f)
 		testkit.Pass(10 * time.Minute)
 		WantLabel(t, f, "cp", TotalLabel, "2")
-		testkit.WantNumber(t, "lines about the wait", p.Logged("is its CRD installed?"), 1)
+		testkit.WantNumber(t, "reports that the CRD is missing", p.Logged("is its CRD installed?"), 1)
 		testkit.WantNumber(t, "warnings", p.Logged("level=WARN"), 0)
 		testkit.WantNumber(t, "lists of Counts", len(f.Requests(IsList("counts"))), 0)
-		if n := discoveries(f); n < 50 || n > 76 {
-			t.Errorf("%d discoveries in 10 minutes, want one each 8 to 12 s", n)
-		}
+		// One comes every 8 to 12 s.
+		testkit.WantBetween(t, "discoveries in 10 minutes", discoveries(f), 50, 76)
+
 		for range 2 {
 			f.InstallCRD(&fakekube.CRD{HasStatus: true})
 			f.AddCount("web", `{"name":"web","count":2}`)
 			testkit.Pass(13 * time.Second)
 			testkit.WantText(t, f.CountStatus("web"), "true 2 1")
+
 			f.InstallCRD(nil)
 			testkit.Pass(time.Second)
 			lists := len(f.Requests(IsList("counts")))
 			testkit.Pass(time.Minute)
-			if n := len(f.Requests(IsList("counts"))) - lists; n > 6 {
-				t.Errorf("%d lists of what is gone", n)
-			}
-			lists = len(f.Requests(IsList("counts"))) + len(f.Requests(fakekube.IsWatch("counts")))
+			more := len(f.Requests(IsList("counts"))) - lists
+			testkit.WantBetween(t, "lists of the removed resource", more, 0, 6)
+
+			requests := listsAndWatches(f, "counts")
 			testkit.Pass(time.Minute)
-			testkit.WantNumber(t, "requests for Counts after the stand-down",
-				len(f.Requests(IsList("counts")))+len(f.Requests(fakekube.IsWatch("counts")))-lists, 0)
+			testkit.WantNumber(t, "requests for Counts after the controller has stopped",
+				listsAndWatches(f, "counts")-requests, 0)
 		}
-		testkit.WantNumber(t, "stand-downs", p.Logged("the resource is gone"), 2)
-		testkit.WantNumber(t, "words on the deleted Count", p.Logged("a Count is gone"), 2)
+		testkit.WantNumber(t, "reports that the controller stops", p.Logged("the resource is gone"), 2)
+		testkit.WantNumber(t, "reports of the deleted Count", p.Logged("a Count is gone"), 2)
 		f.AddPods(4)
 		testkit.Pass(11 * time.Second)
 		WantLabel(t, f, "cp", TotalLabel, "4")
 	})
 }
 
-// retryAfterOfDiscovery: discovery may answer 429 for a moment after a CRD was installed.
+// discovery selects the requests that find out whether the CRD of Counts is installed.
+var discovery = fakekube.Requests{Resource: "/apis/demo.mark8s.io/v1"}
+
+// discoveries counts the requests that discovery selects.
+func discoveries(f *fakekube.Server) int {
+	return len(f.Requests(func(r fakekube.Request) bool { return r.Path == discovery.Resource }))
+}
+
+// listsAndWatches counts the lists and watches of a resource.
+func listsAndWatches(f *fakekube.Server, resource string) int {
+	return len(f.Requests(IsList(resource))) + len(f.Requests(fakekube.IsWatch(resource)))
+}
+
+// retryAfterOfDiscovery meets a 429, with which discovery may answer for a moment after a CRD was installed.
 func retryAfterOfDiscovery(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})
 		podcount.Start(t, f)
 		testkit.Pass(time.Second)
-		f.Inject(t, StatusFault(fakekube.Requests{Resource: "/apis/demo.mark8s.io/v1"}, 1, 429, "TooManyRequests",
-			nil, "Retry-After", "60"))
+		f.Inject(t, StatusFault(discovery, 1, 429, "TooManyRequests", nil, "Retry-After", "60"))
 		MeetFaults(t, f)
-		asked := discoveries(f)
+		before := discoveries(f)
 		testkit.Pass(59 * time.Second)
-		testkit.WantNumber(t, "questions while the server wants none", discoveries(f)-asked, 0)
+		testkit.WantNumber(t, "discoveries before Retry-After is over", discoveries(f)-before, 0)
 		testkit.Pass(13 * time.Second) // jitter adds up to a fifth
-		if discoveries(f) == asked {
-			t.Error("it is not asked again")
-		}
+		testkit.WantBetween(t, "discoveries after that", discoveries(f)-before, 1, 2)
 	})
 }
 
 func shortAbsence(t *testing.T, podcount Program) {
-	discovery := fakekube.Requests{Resource: "/apis/demo.mark8s.io/v1"}
 	counts := fakekube.Requests{Resource: "counts"}
-	text := map[string]string{"Content-Type": "text/plain; charset=utf-8"}
+	notFound := fakekube.Reply{
+		Code:   404,
+		Header: map[string]string{"Content-Type": "text/plain; charset=utf-8"},
+		Body:   "404 page not found\n",
+	}
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})
 		f.AddCount("web", `{"name":"web","count":1}`)
-		f.Inject(t, fakekube.Fault{
-			On:    counts,
-			Times: 2,
-			Do:    fakekube.Reply{Code: 404, Header: text, Body: "404 page not found\n"},
-		})
-		f.Inject(t, fakekube.Fault{
-			On:    counts,
-			Times: 2,
-			Do: fakekube.Reply{
-				Code:   429,
-				Header: map[string]string{"Retry-After": "1"},
-				Body: `{"kind":"Status","code":429,"reason":"TooManyRequests",` +
-					`"message":"storage is (re)initializing"}`,
-			},
-		})
+		f.Inject(t, fakekube.Fault{On: counts, Times: 2, Do: notFound})
+		f.Inject(t, StatusFault(counts, 2, 429, "TooManyRequests", nil, "Retry-After", "1"))
 		p := podcount.Start(t, f)
 		testkit.Pass(45 * time.Second)
 		testkit.WantText(t, f.CountStatus("web"), "false 0 1")
-		f.Inject(t, fakekube.Fault{
-			On: discovery,
-			Do: fakekube.Reply{Code: 404, Header: text, Body: "404 page not found\n"},
-		})
+
+		f.Inject(t, fakekube.Fault{On: discovery, Do: notFound})
 		testkit.Pass(30 * time.Second)
-		for _, code := range []int{500, 503, 429, 403} { // no answers
+		// These answers do not show whether the CRD is installed.
+		for _, code := range []int{500, 503, 429, 403} {
 			f.Inject(t, fakekube.Fault{On: discovery, Do: fakekube.Reply{Code: code, Body: "{}"}})
 		}
-		f.Inject(t, fakekube.Fault{
-			On: discovery,
-			Do: fakekube.Reply{Code: 404, Header: text, Body: "404 page not found\n"},
-		})
+		f.Inject(t, fakekube.Fault{On: discovery, Do: notFound})
 		f.Inject(t, fakekube.Fault{On: discovery, Do: fakekube.Reply{Body: `{"kind":"Other"}`}})
 		f.Inject(t, fakekube.Fault{On: discovery, Do: fakekube.Reply{Body: `garbage`}})
 		testkit.Pass(2 * time.Minute)
 		f.AddPod("default", "a", "")
 		testkit.Pass(time.Second)
 		testkit.WantText(t, f.CountStatus("web"), "true 1 1")
-		testkit.WantNumber(t, "stand-downs", p.Logged("the resource is gone"), 0)
+		testkit.WantNumber(t, "reports that the controller stops", p.Logged("the resource is gone"), 0)
 		testkit.WantNumber(t, "lists of Counts", len(f.Requests(IsList("counts"))), 5)
 	})
-}
-
-func discoveries(f *fakekube.Server) int {
-	return len(f.Requests(func(s fakekube.Request) bool { return s.Path == "/apis/demo.mark8s.io/v1" }))
 }
