@@ -14,7 +14,7 @@ import (
 var OddCounts = Topic{
 	{"an invalid Count gets a warning and no status", invalidCounts},
 	{"an invalid Count disturbs no other", invalidBesideValid},
-	{"a spec that becomes invalid and valid again is followed", specThatWasInvalid},
+	{"a Count that becomes invalid is no longer healthy", countBecomesInvalid},
 	{"without a status subresource the object itself is patched", noStatusSubresource},
 	{"a subresource that is added or removed is used or left", changingSubresource},
 	{"a schema that drops the status is found in the first answer", droppedStatus},
@@ -84,7 +84,7 @@ func invalidBesideValid(t *testing.T, podcount Program) {
 	})
 }
 
-func specThatWasInvalid(t *testing.T, podcount Program) {
+func countBecomesInvalid(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})
 		f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
@@ -99,7 +99,8 @@ func specThatWasInvalid(t *testing.T, podcount Program) {
 			"status": {"healthy": true, "count": 1, "observedGeneration": 1}
 		}`)
 		testkit.Pass(time.Second)
-		wantStatus(t, f, "web", "false 1 1") // observedGeneration is still that of the valid spec
+		// The rest of the status stays until the spec is valid again.
+		wantStatus(t, f, "web", "false 1 1")
 
 		f.AddCount("web", `{"name":"nginx","count":2}`)
 		testkit.Pass(time.Second)
