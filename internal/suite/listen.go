@@ -21,39 +21,41 @@ var Listen = Topic{
 	{"readyz names the caches that are not ready", ready},
 	{"the root names each path that answers", root},
 	{"metrics show what was done, and no secret", metricsPage},
+	{"the state names the lease, the caches and the controllers", statePage},
 }
 
 func ready(t *testing.T, podcount Program) {
 	f := fakekube.New()
 	f.AddNode("cp", ControlPlane)
-	release, met := make(chan struct{}), make(chan struct{}, 1)
+	hasAsked := make(chan struct{}, 1)
+	answer := make(chan struct{})
 	f.Inject(t, fakekube.Fault{
 		On:  fakekube.Requests{Verb: "list", Resource: "pods"},
-		Met: func(fakekube.Request) { met <- struct{}{} },
+		Met: func(fakekube.Request) { hasAsked <- struct{}{} },
 		Do: fakekube.Handle(func(w http.ResponseWriter, _ *http.Request) {
-			<-release
+			<-answer
 			http.Error(w, "not now", http.StatusServiceUnavailable)
 		}),
 	})
 	get := podcount.startListening(t, f, "-leader-elect")
-	<-met
-	f.Await(t, "the nodes' watch", func() bool {
-		return len(f.Requests(
-			func(s fakekube.Request) bool { return s.Path == "/api/v1/nodes" && s.Query.Get("watch") != "" })) > 0
-	})
+	<-hasAsked
+	f.Await(t, "the nodes' watch", func() bool { return len(f.Requests(fakekube.IsWatch("nodes"))) > 0 })
 	want := func(path string, code int, text string) {
 		t.Helper()
-		if c, got := get(path); c != code || got != text {
-			t.Errorf("%s: %d %q, want %d %q", path, c, got, code, text)
-		}
+		gotCode, gotText := get(path)
+		testkit.WantNumber(t, "the code of "+path, gotCode, code)
+		testkit.WantEqual(t, path, gotText, text)
 	}
 	want("/readyz", 503, "there is no complete list yet of: Pod\n")
 	want("/livez", 200, "ok\n")
 	want("/healthz", 200, "ok\n")
-	close(release)
+
+	close(answer)
 	f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "0" })
 	want("/readyz", 200, "ok\n")
-	f.CutOff("", true) // the server is away: we are as ready as before, and alive
+
+	// Without the server, podcount is alive, and as ready as before.
+	f.CutOff("", true)
 	want("/readyz", 200, "ok\n")
 	want("/livez", 200, "ok\n")
 	want("/nothing", 404, "404 page not found\n")
@@ -63,39 +65,41 @@ func root(t *testing.T, podcount Program) {
 	f := fakekube.New()
 	get := podcount.startListening(t, f)
 	f.Await(t, "both watches", func() bool {
-		return len(f.Requests(func(s fakekube.Request) bool { return s.Query.Get("watch") != "" })) >= 2
+		return len(f.Requests(fakekube.IsWatch("pods"))) > 0 && len(f.Requests(fakekube.IsWatch("nodes"))) > 0
 	})
 	code, text := get("/")
 	testkit.WantNumber(t, "the code", code, 200)
 	paths := regexp.MustCompile(`(?m)(?:^| )(/[a-z/]+)`).FindAllStringSubmatch(text, -1)
 	testkit.WantNumber(t, "paths", len(paths), 5)
 	for _, path := range paths {
-		if code, _ := get(path[1]); code != 200 {
-			t.Errorf("%s answers %d", path[1], code)
-		}
+		code, _ := get(path[1])
+		testkit.WantNumber(t, "the code of "+path[1], code, 200)
 	}
 }
 
-// metricsPage: the page must also be one that Prometheus can read.
-func metricsPage(t *testing.T, podcount Program) {
+// liveALittle adds a node, four pods and a Count, and runs podcount until it has written and posted what they need.
+func (podcount Program) liveALittle(t *testing.T) (get func(path string) (code int, text string)) {
+	t.Helper()
 	f := fakekube.New()
 	f.InstallCRD(&fakekube.CRD{HasStatus: true})
 	f.AddNode("cp", ControlPlane)
 	f.AddPods(3)
 	f.AddCount("nginx", `{"name":"nginx","count":1}`)
-	get := podcount.startListening(t, f, "-leader-elect", "-interval", "10ms")
+	get = podcount.startListening(t, f, "-leader-elect", "-interval", "10ms")
 	f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "3" })
 	f.AddPod("default", "one-more", "")
 	f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "4" })
 	f.Await(t, "the status", func() bool { return strings.HasPrefix(f.CountStatus("nginx"), "false") })
-	f.Await(t, "the events", func() bool {
-		return len(EventsOf(f, "PodCountChanged")) == 2 && len(EventsOf(f, "PodCounted")) == 1 &&
-			len(EventsOf(f, "Synced")) == 1
-	})
+	f.Await(t, "two Events on the node", func() bool { return len(EventsOf(f, "PodCountChanged")) == 2 })
+	f.Await(t, "an Event on the new pod", func() bool { return len(EventsOf(f, "PodCounted")) == 1 })
+	f.Await(t, "an Event on the Count", func() bool { return len(EventsOf(f, "Synced")) == 1 })
+	return get
+}
+
+func metricsPage(t *testing.T, podcount Program) {
+	get := podcount.liveALittle(t)
 	code, text := get("/metrics")
-	if code != 200 || strings.Contains(text, "secret-token") {
-		t.Errorf("%d, or a secret in %s", code, text)
-	}
+	testkit.WantNumber(t, "the code", code, 200)
 	testkit.WantText(t, text,
 		`podcount_lines_dropped_total{stream="stderr"} 0`+"\n",
 		`podcount_lines_dropped_total{stream="stdout"} 0`+"\n",
@@ -116,13 +120,21 @@ func metricsPage(t *testing.T, podcount Program) {
 		`rest_client_request_duration_seconds_count{verb="GET",host="127.0.0.1:`,
 		"go_goroutines ",
 		"process_start_time_seconds ")
-	wantPrometheus(t, text)
-	for _, absent := range []string{"podcount_pods 0", "process_cpu_seconds_total 0\n"} {
-		if runtime.GOOS == "linux" && strings.Contains(text, absent) {
-			t.Errorf("the page has %q", absent)
+	unwanted := []string{"secret-token"}
+	if runtime.GOOS == "linux" {
+		unwanted = append(unwanted, "podcount_pods 0", "process_cpu_seconds_total 0\n")
+	}
+	for _, sample := range unwanted {
+		if strings.Contains(text, sample) {
+			t.Errorf("the page has %q", sample)
 		}
 	}
+	wantPrometheus(t, text)
+}
 
+func statePage(t *testing.T, podcount Program) {
+	get := podcount.liveALittle(t)
+	_, text := get("/debug/state")
 	var state struct {
 		Version string
 		Lease   struct {
@@ -130,23 +142,24 @@ func metricsPage(t *testing.T, podcount Program) {
 			IsOurs   bool
 		}
 		Caches map[string]struct {
-			Objects           int
-			Ready             bool
-			ResourceVersion   string
-			SecondsSinceHeard float64
+			Objects         int
+			Ready           bool
+			ResourceVersion string
 		}
 		Controllers map[string]struct{ Ready, Keys int }
 	}
-	_, text = get("/debug/state")
-	if err := json.Unmarshal([]byte(text), &state); err != nil {
+	err := json.Unmarshal([]byte(text), &state)
+	if err != nil {
 		t.Fatal(err)
 	}
 	pods := state.Caches["Pod"]
-	if state.Version != "dev" || !state.Lease.IsOurs || state.Lease.Identity == "" || pods.Objects != 4 ||
-		!pods.Ready ||
-		pods.ResourceVersion == "" ||
-		len(state.Controllers) != 2 {
-		t.Errorf("the state is %s", text)
+	testkit.WantEqual(t, "the version", state.Version, "dev")
+	testkit.WantEqual(t, "the lease is ours", state.Lease.IsOurs, true)
+	testkit.WantEqual(t, "the pods are ready", pods.Ready, true)
+	testkit.WantNumber(t, "pods", pods.Objects, 4)
+	testkit.WantNumber(t, "controllers", len(state.Controllers), 2)
+	if state.Lease.Identity == "" || pods.ResourceVersion == "" {
+		t.Errorf("an identity or a resourceVersion is missing in %s", text)
 	}
 }
 
@@ -157,36 +170,7 @@ func (podcount Program) startListening(
 	args ...string,
 ) (get func(path string) (code int, text string)) {
 	t.Helper()
-	return asking(t, podcount.startListeningAt(t, f, args...))
-}
-
-// startListeningAt runs podcount in real time with -listen, and returns the address that it listens on.
-func (podcount Program) startListeningAt(t *testing.T, f *fakekube.Server, args ...string) (address string) {
-	t.Helper()
-	server, ca := f.ServeTLSFor(t)
-	f.Allow("secret-token")
-	dir := t.TempDir()
-	testkit.WriteFiles(t, dir, map[string]string{"config": fakekube.Kubeconfig(server, ca, "token: secret-token")})
-	ctx, cancel := context.WithCancel(t.Context())
-	log, ended := &testkit.Buffer{}, make(chan error, 1)
-	go func() {
-		given := append([]string{"-kubeconfig", filepath.Join(dir, "config"), "-listen", "127.0.0.1:0"}, args...)
-		ended <- podcount(ctx, given, NoEnv, io.Discard, log, nil)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	f.Await(t, "a request", func() bool { return len(f.Requests(All)) > 0 })
-	_, address, _ = strings.Cut(log.String(), "msg=listening on=")
-	address, _, _ = strings.Cut(address, "\n")
-	return address
-}
-
-// asking returns a function that gets a page of the server at an address.
-func asking(t *testing.T, address string) (get func(path string) (code int, text string)) {
+	address := podcount.startListeningAt(t, f, args...)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	return func(path string) (int, string) {
 		t.Helper()
@@ -203,50 +187,122 @@ func asking(t *testing.T, address string) (get func(path string) (code int, text
 	}
 }
 
-// wantPrometheus checks a page of metrics against the text format: the lines of a family stand together, labels are in
-// quotes, and buckets grow up to the count.
-func wantPrometheus(t *testing.T, text string) {
+// startListeningAt runs podcount in real time with -listen, and returns the address that it listens on.
+func (podcount Program) startListeningAt(t *testing.T, f *fakekube.Server, args ...string) (address string) {
 	t.Helper()
-	const name, label = `[a-z_][a-z0-9_]*`, `[a-z_][a-z0-9_]*="[^"\\\n]*"`
-	sample := regexp.MustCompile(`^(` + name + `)(?:\{(` + label + `(?:,` + label + `)*)\})? (\S+)$`)
-	kinds, family, last, below := map[string]string{}, "", "", 0.0
-	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
-		if help, ok := strings.CutPrefix(line, "# HELP "); ok {
-			name, meaning, _ := strings.Cut(help, " ")
-			if kinds[name] != "" || meaning == "" {
-				t.Errorf("%s is there twice, or has no help", name)
-			}
-			family, last = name, ""
-			continue
-		} else if kind, ok := strings.CutPrefix(line, "# TYPE "+family+" "); ok {
-			kinds[family] = kind
-			if strings.HasSuffix(family, "_total") != (kind == "counter") {
-				t.Errorf("%s is a %s", family, kind)
-			}
-			continue
+	server, ca := f.ServeTLSFor(t)
+	f.Allow("secret-token")
+	dir := t.TempDir()
+	testkit.WriteFiles(t, dir, map[string]string{"config": fakekube.Kubeconfig(server, ca, "token: secret-token")})
+	ctx, cancel := context.WithCancel(t.Context())
+	log := &testkit.Buffer{}
+	ended := make(chan error, 1)
+	given := append([]string{"-kubeconfig", filepath.Join(dir, "config"), "-listen", "127.0.0.1:0"}, args...)
+	go func() { ended <- podcount(ctx, given, NoEnv, io.Discard, log, nil) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
-		m := sample.FindStringSubmatch(line)
-		if m == nil {
-			t.Errorf("%q is no sample", line)
-			continue
+	})
+	f.Await(t, "a request", func() bool { return len(f.Requests(All)) > 0 })
+	_, address, _ = strings.Cut(log.String(), "msg=listening on=")
+	address, _, _ = strings.Cut(address, "\n")
+	return address
+}
+
+const (
+	metricName  = `[a-z_][a-z0-9_]*`
+	metricLabel = metricName + `="[^"\\\n]*"`
+)
+
+// metricSample matches a line with a name, labels if there are any, and a value.
+var metricSample = regexp.MustCompile(
+	`^(` + metricName + `)(?:\{(` + metricLabel + `(?:,` + metricLabel + `)*)\})? (\S+)$`)
+
+// metricsReader checks a page of metrics line by line, against the text format of Prometheus.
+type metricsReader struct {
+	*testing.T
+	types  map[string]string // the types of all families so far
+	family string            // the family of the newest HELP line, to which the lines after it belong
+
+	// The newest bucket: the labels of its histogram, and its value.
+	series string
+	bucket float64
+}
+
+// wantPrometheus fails the test unless the lines of each family stand together, after its help and its type, labels are
+// in quotes, and the buckets of a histogram grow up to its count.
+func wantPrometheus(t *testing.T, page string) {
+	t.Helper()
+	r := &metricsReader{T: t, types: map[string]string{}}
+	for line := range strings.Lines(page) {
+		r.read(strings.TrimSuffix(line, "\n"))
+	}
+}
+
+func (r *metricsReader) read(line string) {
+	if help, isHelp := strings.CutPrefix(line, "# HELP "); isHelp {
+		r.readHelp(help)
+		return
+	}
+	if typ, isType := strings.CutPrefix(line, "# TYPE "+r.family+" "); isType {
+		r.types[r.family] = typ
+		isTotal := strings.HasSuffix(r.family, "_total")
+		if isTotal != (typ == "counter") {
+			r.Errorf("%s is a %s; the names of counters, and no others, end in _total", r.family, typ)
 		}
-		value, err := strconv.ParseFloat(m[3], 64)
-		name := m[1]
-		if kinds[family] == "histogram" {
-			for _, part := range []string{"_bucket", "_sum", "_count"} {
-				name = strings.TrimSuffix(name, part)
-			}
-			switch of, _, _ := strings.Cut(m[2], "le="); {
-			case strings.HasSuffix(m[1], "_bucket") && value < below && of == last:
-				t.Errorf("a bucket is smaller than the one before: %s", line)
-			case strings.HasSuffix(m[1], "_bucket"):
-				last, below = of, value
-			case strings.HasSuffix(m[1], "_count") && value != below:
-				t.Errorf("the last bucket has %v: %s", below, line)
-			}
+		return
+	}
+	sample := metricSample.FindStringSubmatch(line)
+	if sample == nil {
+		r.Errorf("this is not a sample: %s", line)
+		return
+	}
+	name, labels := sample[1], sample[2]
+	value, err := strconv.ParseFloat(sample[3], 64)
+	if err != nil || value < 0 {
+		r.Errorf("the value is not a number, 0 or more: %s", line)
+	}
+	part := ""
+	if r.types[r.family] == "histogram" {
+		part = strings.TrimPrefix(name, r.family)
+		r.readPart(part, labels, value)
+	}
+	if name != r.family+part || r.types[r.family] == "" {
+		r.Errorf("this does not belong to the family %q of the type %q: %s", r.family, r.types[r.family], line)
+	}
+}
+
+func (r *metricsReader) readHelp(help string) {
+	family, meaning, _ := strings.Cut(help, " ")
+	if r.types[family] != "" {
+		r.Errorf("the family %s occurs twice", family)
+	}
+	if meaning == "" {
+		r.Errorf("the family %s has no help", family)
+	}
+	r.family = family
+	r.series = ""
+	r.bucket = 0
+}
+
+// readPart checks a sample of a histogram: a bucket, the sum or the count.
+func (r *metricsReader) readPart(part, labels string, value float64) {
+	switch part {
+	case "_bucket":
+		series, _, _ := strings.Cut(labels, "le=")
+		if series == r.series && value < r.bucket {
+			r.Errorf("a bucket of %s{%s} is smaller than the one before", r.family, labels)
 		}
-		if err != nil || name != family || kinds[name] == "" || value < 0 {
-			t.Errorf("%q in the family %q of type %q", line, family, kinds[name])
+		r.series = series
+		r.bucket = value
+	case "_sum":
+	case "_count":
+		if value != r.bucket {
+			r.Errorf("%s{%s} counts %v, but its last bucket has %v", r.family, labels, value, r.bucket)
 		}
+	default:
+		r.Errorf("a histogram has no samples %s%s", r.family, part)
 	}
 }
