@@ -16,8 +16,8 @@ var DroppedLabels = Topic{
 	{"a recreated node starts afresh", recreatedNodeStartsAfresh},
 }
 
-// droppedIsReportedOnce: if a mutating webhook takes the label away, each retry costs the server a write, and everyone
-// that watches nodes an event.
+// droppedIsReportedOnce lets a mutating webhook drop the label. Each retry then costs the server a write, and every
+// client that watches nodes an event.
 func droppedIsReportedOnce(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp-1", ControlPlane)
@@ -27,8 +27,8 @@ func droppedIsReportedOnce(t *testing.T, podcount Program) {
 		p := podcount.Start(t, f, "-v", "0")
 		testkit.Pass(time.Hour)
 		writes := f.Requests(IsWriteOf("nodes"))
-		testkit.WantBetween(t, "writes to two nodes, each once in ten minutes", len(writes), 8, 14)
-		testkit.WantNumber(t, "reports of it", p.Logged(`level=WARN msg="the server drops labels`), 1)
+		testkit.WantBetween(t, "writes to two nodes, once in ten minutes each", len(writes), 8, 14)
+		testkit.WantNumber(t, "reports of the dropped label", p.Logged(`level=WARN msg="the server drops labels`), 1)
 		testkit.WantNumber(t, "reports of written labels", p.Logged("label written"), 0)
 		testkit.WantNumber(t, "Events", len(EventsOf(f, "PodCountChanged")), 0)
 
@@ -39,7 +39,7 @@ func droppedIsReportedOnce(t *testing.T, podcount Program) {
 		testkit.Pass(11 * time.Minute)
 		WantLabel(t, f, "cp-1", TotalLabel, "2")
 		WantLabel(t, f, "cp-2", TotalLabel, "2")
-		testkit.WantNumber(t, "reports of its end", p.Logged(`level=INFO msg="the server keeps labels again"`), 1)
+		testkit.WantNumber(t, "reports that labels stay", p.Logged(`level=INFO msg="the server keeps labels again"`), 1)
 	})
 }
 

@@ -11,14 +11,14 @@ import (
 	"podcount/internal/wire"
 )
 
-// Formats shows in which formats podcount asks for objects, and which answers it understands.
+// Formats shows in which formats podcount requests objects, and which answers it understands.
 var Formats = Topic{
-	{"podcount asks for as little as its flags allow", requestedFormats},
-	{"a server that knows only one format is understood", otherFormatsAreUnderstood},
+	{"podcount requests as little as its flags allow", requestedFormats},
+	{"a server that sends whole objects in one format is understood", singleFormat},
 	{"a refusal in protobuf is reported like one in JSON", refusalsInProtobuf},
 }
 
-// What a request accepts, best first. %s is "List" in a list, and nothing in a watch.
+// What the Accept header of a request has, best first. %s becomes "List" in a list, and "" in a watch.
 const (
 	protobufMetadata = wire.Protobuf + ";as=PartialObjectMetadata%s;g=meta.k8s.io;v=v1"
 	jsonMetadata     = wire.JSON + ";as=PartialObjectMetadata%s;g=meta.k8s.io;v=v1"
@@ -29,7 +29,8 @@ const (
 	objectsInJSON       = wire.JSON
 )
 
-// requestedFormats: metadata is enough for nodes always, and for pods unless podcount needs their spec.nodeName.
+// requestedFormats shows that podcount requests only metadata of nodes, and also of pods unless it needs their
+// spec.nodeName.
 func requestedFormats(t *testing.T, podcount Program) {
 	for _, row := range []struct{ args, pods, nodes string }{
 		{"", metadataInAnyFormat, metadataInAnyFormat},
@@ -54,7 +55,7 @@ func requestedFormats(t *testing.T, podcount Program) {
 	}
 }
 
-// wantAccept fails the test for each list and watch of a resource that accepts something else.
+// wantAccept fails the test for each list and watch of a resource whose Accept header differs.
 func wantAccept(t *testing.T, f *fakekube.Server, resource, accept string) {
 	t.Helper()
 	for _, r := range f.Requests(IsList(resource)) {
@@ -67,11 +68,11 @@ func wantAccept(t *testing.T, f *fakekube.Server, resource, accept string) {
 	}
 }
 
-func otherFormatsAreUnderstood(t *testing.T, podcount Program) {
+func singleFormat(t *testing.T, podcount Program) {
 	for _, only := range []string{wire.Protobuf, wire.JSON} {
 		t.Run(strings.TrimPrefix(only, "application/"), func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.OnlyMediaType = only // so the fake sends whole objects, too
+				f.OnlyMediaType = only
 				f.AddNode("cp", ControlPlane)
 				f.AddPods(3)
 				podcount.Start(t, f)
@@ -97,7 +98,7 @@ func refusalsInProtobuf(t *testing.T, podcount Program) {
 		f.Forbid("list pods", false)
 		f.AddPods(2)
 
-		status := `{"kind":"Status","code":429,"reason":"TooManyRequests","message":"later",` +
+		const status = `{"kind":"Status","code":429,"reason":"TooManyRequests","message":"later",` +
 			`"details":{"retryAfterSeconds":7}}`
 		f.Inject(t, fakekube.Fault{
 			On: fakekube.Requests{Verb: "watch", Resource: "pods"},

@@ -77,7 +77,7 @@ func cronJob(t *testing.T, podcount Program) {
 	})
 }
 
-// manifest returns what podcount prints. args must contain -manifest.
+// manifest returns what podcount prints with these flags, which must contain -manifest.
 func (podcount Program) manifest(t *testing.T, args ...string) string {
 	t.Helper()
 	out := &testkit.Buffer{}
@@ -88,8 +88,9 @@ func (podcount Program) manifest(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// argsOf returns the arguments that the Deployment or CronJob of a manifest gives to podcount.
+// argsOf returns the flags that the Deployment or CronJob of a manifest gives podcount.
 func argsOf(t *testing.T, manifest string) (args []string) {
+	t.Helper()
 	_, rest, _ := strings.Cut(manifest, " args:\n")
 	for line := range strings.Lines(rest) {
 		quoted, isArg := strings.CutPrefix(strings.TrimSpace(line), "- ")

@@ -12,14 +12,14 @@ import (
 	"podcount/internal/testkit"
 )
 
-// At is the key of an object in a fake.
+// At returns the key of an object in the fake API server.
 func At(namespace, name string) fakekube.Key { return fakekube.Key{Namespace: namespace, Name: name} }
 
 // All matches every request.
 func All(fakekube.Request) bool { return true }
 
-// IsList matches the lists of a resource that fill a cache. It leaves out those with limit=1, which only look at what
-// the newest version is.
+// IsList matches the lists of a resource that fill a cache. A list with limit=1 only looks up the newest version, so
+// IsList does not match it.
 func IsList(resource string) func(fakekube.Request) bool {
 	isAnyList := fakekube.IsList(resource)
 	return func(r fakekube.Request) bool { return isAnyList(r) && r.Query.Get("limit") != "1" }
@@ -32,17 +32,17 @@ func IsWriteOf(resource string) func(fakekube.Request) bool {
 	}
 }
 
-// WritesTo returns every write that f has got, except those of Events.
+// WritesTo returns every write that f has received, except those of Events.
 func WritesTo(f *fakekube.Server) []fakekube.Request { return f.Requests(fakekube.IsWrite) }
 
-// StatusFault answers requests with a Status. header is names and values in turn.
+// StatusFault is a fault that answers requests with a Status. header alternates between names and values.
 func StatusFault(
 	on fakekube.Requests, times, code int, reason string, details any, header ...string,
 ) fakekube.Fault {
 	body, _ := json.Marshal(fakekube.Status(code, reason, "as scripted", details))
 	fields := map[string]string{}
-	for i := 0; i+1 < len(header); i += 2 {
-		fields[header[i]] = header[i+1]
+	for field := range slices.Chunk(header, 2) {
+		fields[field[0]] = field[1]
 	}
 	return fakekube.Fault{
 		On:    on,
@@ -51,7 +51,7 @@ func StatusFault(
 	}
 }
 
-// MeetFaults lets time pass, six hours at most, until every fault that was injected has been met.
+// MeetFaults lets time pass until every fault that was injected has been met, but at most six hours.
 func MeetFaults(t *testing.T, f *fakekube.Server) {
 	t.Helper()
 	start := time.Now()
@@ -60,16 +60,17 @@ func MeetFaults(t *testing.T, f *fakekube.Server) {
 	}
 }
 
-// EventsOf returns the Events with a reason, as sorted texts: the object, the Event's namespace, message and count.
+// EventsOf returns the Events with a reason, sorted. Each is a text such as "Pod/web in default: pod count is 3 x1": the
+// object, the namespace of the Event, its message and how often it was posted.
 func EventsOf(f *fakekube.Server, reason string) (found []string) {
 	for _, e := range f.All("events") {
 		if fakekube.TextIn(e, "reason") != reason {
 			continue
 		}
-		about := e["involvedObject"].(fakekube.Object)
+		involved := e["involvedObject"].(fakekube.Object)
 		found = append(found, fmt.Sprintf("%s/%s in %s: %s x%v",
-			fakekube.TextIn(about, "kind"),
-			fakekube.TextIn(about, "name"),
+			fakekube.TextIn(involved, "kind"),
+			fakekube.TextIn(involved, "name"),
 			fakekube.TextIn(fakekube.MetaOf(e), "namespace"),
 			fakekube.TextIn(e, "message"),
 			e["count"],

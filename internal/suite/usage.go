@@ -16,25 +16,25 @@ import (
 
 // Usage shows how podcount answers mistakes in its flags.
 var Usage = Topic{
-	{"a kubeconfig that cannot be used is wrong usage", uselessKubeconfig},
+	{"a kubeconfig that cannot be used is wrong usage", unusableKubeconfig},
 	{"a field that the server does not know is wrong usage", unknownField},
-	{"an invalid selector is found before any request", invalidSelectors},
-	{"a -listen port that is taken is named", takenPort},
+	{"an invalid selector is reported before any request", invalidSelectors},
+	{"a -listen port in use is reported, but not as wrong usage", takenPort},
 }
 
-// wantWrongUsage fails the test unless err is wrong usage, on one line that says want.
+// wantWrongUsage fails the test unless err is a UsageError whose text is one line and contains want.
 func wantWrongUsage(t *testing.T, err error, want string) {
 	t.Helper()
 	testkit.WantError(t, "the end", err, want)
 	if !errors.As(err, new(options.UsageError)) {
-		t.Errorf("the error %v is not wrong usage", err)
+		t.Errorf("the error %v is not a UsageError", err)
 	}
 	if err != nil && strings.Contains(err.Error(), "\n") {
 		t.Errorf("the error has several lines:\n%v", err)
 	}
 }
 
-func uselessKubeconfig(t *testing.T, podcount Program) {
+func unusableKubeconfig(t *testing.T, podcount Program) {
 	for _, row := range []struct{ arg, want string }{
 		{"-kubeconfig=/does/not/exist", "/does/not/exist: no such file"},
 		{"-master=ftp://x", "-master: the server's address (ftp://x) must be"},
@@ -46,13 +46,12 @@ func uselessKubeconfig(t *testing.T, podcount Program) {
 	}
 }
 
-// unknownField: a server of an older version may know fewer fields than podcount.
+// unknownField meets a server that knows fewer fields than podcount, because its version is older.
 func unknownField(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		message := `Unable to find "/v1, Resource=pods" that match label selector "", ` +
 			`field selector "spec.hostNetwork=true": field label not supported: spec.hostNetwork`
-		refusal := fakekube.Status(400, "BadRequest", message, nil)
-		body, _ := json.Marshal(refusal)
+		body, _ := json.Marshal(fakekube.Status(400, "BadRequest", message, nil))
 		f.Inject(t, fakekube.Fault{
 			On: fakekube.Requests{Verb: "list", Resource: "pods"},
 			Do: fakekube.Reply{Code: 400, Body: string(body)},
@@ -94,6 +93,6 @@ func takenPort(t *testing.T, podcount Program) {
 	err = podcount(t.Context(), args, NoEnv, io.Discard, io.Discard, nil)
 	testkit.WantError(t, "the end", err, "-listen "+address+": ")
 	if errors.As(err, new(options.UsageError)) {
-		t.Errorf("the error %v is reported as wrong usage", err)
+		t.Errorf("the error %v is a UsageError", err)
 	}
 }
