@@ -22,7 +22,7 @@ var Credentials = Topic{
 	{"new certificates are used while old watches continue", newCertificates},
 	{"an exec credential is kept until it expires or fails", execCredential},
 	{"an exec program may give a client certificate", execCertificate},
-	{"labels become right whatever happens to credentials", credentialFaults},
+	{"labels become right whatever happens to the credential", credentialFaults},
 }
 
 // addPodOnCP adds a pod to the node cp and lets d pass.
@@ -42,7 +42,7 @@ func writeText(t *testing.T, dir, name, text string) {
 	testkit.WriteFiles(t, dir, map[string]string{name: text})
 }
 
-// wantTimes fails the test unless text occurs in the log so often.
+// wantTimes fails the test unless podcount has logged text this many times.
 func wantTimes(t *testing.T, p *Process, text string, want int) {
 	t.Helper()
 	testkit.WantNumber(t, "log lines with "+text, strings.Count(p.Log.String(), text), want)
@@ -58,9 +58,10 @@ func wantWritesBy(t *testing.T, f *fakekube.Server, tokens ...string) {
 	testkit.WantEqual(t, "the tokens of the writes", got, tokens)
 }
 
+// What podcount logs when it cannot renew a credential, and when it can again.
 const (
-	credentialGone = "so the previous one stays in use"
-	credentialBack = "the credential can be renewed again"
+	renewalFails = "so the previous one stays in use"
+	renewalWorks = "the credential can be renewed again"
 )
 
 func tokenFile(t *testing.T, podcount Program) {
@@ -100,14 +101,14 @@ func tokenFile(t *testing.T, podcount Program) {
 			testkit.Pass(10 * time.Minute)
 		}
 		wantWritesBy(t, f, "one", "one", "two", "two", "three", "three", "three", "three")
-		wantTimes(t, p, credentialGone, 1)
+		wantTimes(t, p, renewalFails, 1)
 
 		write("four")
 		f.Allow("four")
 		addPodOnCP(f, 2*time.Second)
 		writes := WritesTo(f)
 		testkit.WantEqual(t, "the newest token", writes[len(writes)-1].Token, "four")
-		wantTimes(t, p, credentialBack, 1)
+		wantTimes(t, p, renewalWorks, 1)
 	})
 }
 
@@ -130,14 +131,14 @@ func wrongToken(t *testing.T, podcount Program) {
 	})
 }
 
-// certificateVolume is a volume with a client's certificate and a CA. Like a kubelet, it keeps the files of each
-// version in a directory of its own, to which the link ..data leads.
+// certificateVolume is a directory with a client certificate and a CA. As in a volume that a kubelet mounts, the files
+// of each version are in a directory of their own, and the link ..data leads to the current one.
 type certificateVolume struct {
 	dir     string
 	clients *fakekube.Authority
 }
 
-// newCertificateVolume makes a volume, and a kubeconfig there that names its files.
+// newCertificateVolume creates a volume whose files do not exist yet, and a kubeconfig in it that names them.
 func newCertificateVolume(t *testing.T, clients *fakekube.Authority) *certificateVolume {
 	v := &certificateVolume{t.TempDir(), clients}
 	for _, name := range []string{"ca.crt", "tls.crt", "tls.key"} {
@@ -152,7 +153,7 @@ func newCertificateVolume(t *testing.T, clients *fakekube.Authority) *certificat
 	return v
 }
 
-// swap replaces all files at once: by a new certificate for user, and by a bundle of CAs.
+// swap replaces all files at once by those of a new version: a new certificate for user, and a bundle of CAs.
 func (v *certificateVolume) swap(t *testing.T, version, user string, cas ...*fakekube.Authority) {
 	t.Helper()
 	certificate, key := v.clients.Issue(t, user, fakekube.AsAdmin)
@@ -175,7 +176,7 @@ func (v *certificateVolume) swap(t *testing.T, version, user string, cas ...*fak
 	}
 }
 
-// pairFrom returns a new certificate of the server.
+// pairFrom returns a new server certificate that ca has signed, with its key.
 func pairFrom(t *testing.T, ca *fakekube.Authority) *tls.Certificate {
 	t.Helper()
 	certificate, key := ca.Issue(t, "server", nil)
@@ -228,7 +229,7 @@ func newCertificates(t *testing.T, podcount Program) {
 		// When the old CA is gone and the watches have ended, everything uses the new files.
 		server.Store(pairFrom(t, newCA))
 		volume.swap(t, "v3", "three", newCA)
-		testkit.Pass(2 * time.Second) // a discovery may just have read the files
+		testkit.Pass(2 * time.Second) // podcount reads certificate files at most once a second
 		f.EndWatches(true)
 		testkit.Pass(2 * time.Second)
 		addPodOnCP(f, 2*time.Second)
@@ -239,8 +240,8 @@ func newCertificates(t *testing.T, podcount Program) {
 	})
 }
 
-// showBrokenFiles breaks the files of a version, while podcount continues with what it has read before. It adds five
-// pods.
+// showBrokenFiles breaks the files of a version and shows that podcount keeps using what it has read before. It adds
+// five pods.
 func (v *certificateVolume) showBrokenFiles(t *testing.T, f *fakekube.Server, p *Process, version string) {
 	t.Helper()
 	keyFile := version + "/tls.key"
@@ -254,7 +255,7 @@ func (v *certificateVolume) showBrokenFiles(t *testing.T, f *fakekube.Server, p 
 	writeText(t, v.dir, keyFile, string(key))
 	testkit.Pass(2 * time.Second)
 	addPodOnCP(f, 2*time.Second)
-	wantTimes(t, p, credentialBack, 1)
+	wantTimes(t, p, renewalWorks, 1)
 
 	writeText(t, v.dir, keyFile, "no key")
 	writeText(t, v.dir, version+"/ca.crt", "no CA")
@@ -263,9 +264,9 @@ func (v *certificateVolume) showBrokenFiles(t *testing.T, f *fakekube.Server, p 
 	}
 	testkit.Pass(2 * time.Second)
 	for range 3 {
-		addPodOnCP(f, time.Minute) // in all less than five minutes, after which watches may end
+		addPodOnCP(f, time.Minute) // this takes less than five minutes, after which watches may end
 	}
-	wantTimes(t, p, credentialGone, 2)
+	wantTimes(t, p, renewalFails, 2)
 }
 
 // execProgram is a directory with an exec program, its answer and a record of its runs.
@@ -276,7 +277,7 @@ func (e execProgram) answer(t *testing.T, version string, status fakekube.Object
 	writeText(t, e.dir, "answer", fakekube.ExecCredential(version, status))
 }
 
-// runs returns a line for each run: the arguments, and what the program was given.
+// runs returns a line for each run: the arguments, stdin and the environment that the program was given.
 func (e execProgram) runs() []string {
 	text, _ := os.ReadFile(filepath.Join(e.dir, "runs"))
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
@@ -284,7 +285,7 @@ func (e execProgram) runs() []string {
 
 func execCredential(t *testing.T, podcount Program) {
 	if testkit.IsRaced() {
-		t.Skip("it starts dozens of processes, one after the other; each takes half a second under the race detector")
+		t.Skip("under the race detector, each of the dozens of processes takes half a second to start")
 	}
 	program := execProgram{t.TempDir()}
 	answer := func(token string) {
@@ -329,7 +330,7 @@ func execCredential(t *testing.T, podcount Program) {
 	})
 }
 
-// serve serves f, and writes a kubeconfig that names the exec program and has fields beside it.
+// serve serves f. The kubeconfig that it writes names the exec program, and has extensions as clusters use them.
 func (e execProgram) serve(t *testing.T, f *fakekube.Server) *fakekube.Network {
 	t.Helper()
 	user := fakekube.ExecUser(t, e.dir, "v1beta1", ", interactiveMode: IfAvailable, provideClusterInfo: false")
@@ -346,7 +347,8 @@ func (e execProgram) serve(t *testing.T, f *fakekube.Server) *fakekube.Network {
 	return n
 }
 
-// showFailures shows that a program that fails, and a server that refuses its answer, cost at most a run every 5 s.
+// showFailures shows that podcount runs the program at most once every 5 s, even if the program fails, or the server
+// refuses its token.
 func (e execProgram) showFailures(t *testing.T, f *fakekube.Server, p *Process) {
 	t.Helper()
 	before := len(e.runs())
@@ -354,18 +356,14 @@ func (e execProgram) showFailures(t *testing.T, f *fakekube.Server, p *Process) 
 	f.Allow("four")
 	f.EndWatches(false)
 	testkit.Pass(time.Minute)
-	if n := len(e.runs()) - before; n < 3 || n > 13 {
-		t.Errorf("%d runs in a minute of failures, want 3 to 13", n)
-	}
+	testkit.WantBetween(t, "runs in a minute of failures", len(e.runs())-before, 3, 13)
 	testkit.WantText(t, p.Log.String(), `exit status 1, saying \"the server of tokens is down\"`)
 
 	e.answer(t, "v1beta1", fakekube.Object{"token": "wrong"})
 	testkit.Pass(2 * time.Minute)
 	before = len(e.runs())
 	testkit.Pass(time.Minute)
-	if n := len(e.runs()) - before; n > 13 {
-		t.Errorf("%d runs in a minute of refusals, want at most 13", n)
-	}
+	testkit.WantBetween(t, "runs in a minute of refusals", len(e.runs())-before, 0, 13)
 }
 
 func execCertificate(t *testing.T, podcount Program) {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -16,9 +15,9 @@ import (
 	"podcount/internal/testkit"
 )
 
-// Output shows what podcount prints and logs, and what it does if nobody reads that.
+// Output shows what podcount prints and logs, and what it does if nobody reads its output.
 var Output = Topic{
-	{"-v shows more of the inside", verbosity},
+	{"-v shows watches, then changes and keys, then requests", verbosity},
 	{"-log-format json prints one JSON object a line", jsonLogs},
 	{"secrets are not logged", secrets},
 	{"pod-printer prints each pod that comes, changes or goes", podPrinter},
@@ -27,7 +26,7 @@ var Output = Topic{
 	{"dropped lines are reported once somebody reads again", droppedLines},
 }
 
-// verbosity: each level shows a line of its own, and all that the levels below it show.
+// verbosity shows that each level logs lines of its own, and those of all levels below it.
 func verbosity(t *testing.T, podcount Program) {
 	for _, row := range []struct {
 		v      string
@@ -87,15 +86,14 @@ func verbosity(t *testing.T, podcount Program) {
 func jsonLogs(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
-		f.Inject(t,
-			fakekube.Fault{On: fakekube.Requests{If: fakekube.IsWrite}, Do: fakekube.Reply{Code: 500, Body: "{}"}})
+		f.Inject(t, StatusFault(fakekube.Requests{If: fakekube.IsWrite}, 1, 500, "InternalError", nil))
 		p := podcount.Start(t, f, "-log-format", "json")
 		testkit.Pass(time.Second)
 		testkit.WantText(t, p.Log.String(), `"msg":"cannot reconcile","controller":"pod-count","key":"cp"`)
 		testkit.WantText(t, p.Log.String(), `"took":"0s"`)
 		for line := range strings.Lines(p.Log.String()) {
 			if !json.Valid([]byte(line)) {
-				t.Errorf("not JSON: %s", line)
+				t.Errorf("this line is not JSON: %s", line)
 			}
 		}
 	})
@@ -105,8 +103,8 @@ func secrets(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.Allow("another")
 		dir := t.TempDir()
-		p := podcount.StartOn(t, f.ServeAs(t, dir, "token: sEcReT"), "-kubeconfig", filepath.Join(dir, "config"),
-			"-v", "9")
+		n := f.ServeAs(t, dir, "token: sEcReT")
+		p := podcount.startIn(t, n, dir, "-v", "9")
 		testkit.Pass(time.Minute)
 		testkit.WantText(t, p.Log.String(), "401 Unauthorized")
 		if strings.Contains(p.Log.String(), "sEcReT") {
@@ -122,22 +120,20 @@ func podPrinter(t *testing.T, podcount Program) {
 		testkit.Pass(time.Second)
 		f.AddPod("default", "b", "")
 		synctest.Wait()
-		f.Put("pods", fakekube.PodOn(
-			fakekube.Object{
-				"namespace": "default",
-				"name":      "b",
-				"labels":    fakekube.Object{"app": "web", "new": "label"},
-			},
-			"",
-		))
+		f.AddPodWithLabels("b", fakekube.Object{"app": "web", "new": "label"})
 		synctest.Wait()
 		f.Remove("pods", At("default", "a"))
 		synctest.Wait()
-		// The deletion shows first as a change of the pod: it is looked at once for both, or twice.
-		const come, gone = "Sync/Add/Update for Pod default/%s\n", "Pod default/a does not exist anymore\n"
-		a, b := fmt.Sprintf(come, "a"), fmt.Sprintf(come, "b")
-		if !regexp.MustCompile("^" + a + b + b + "(" + a + ")?(" + gone + "){1,2}$").MatchString(p.Out.String()) {
-			t.Errorf("printed:\n%s", p.Out)
+		// The watch reports two events for the deletion: first deletionTimestamp is set, then the pod is gone. So its
+		// key may be reconciled once or twice.
+		const (
+			syncA = "Sync/Add/Update for Pod default/a\n"
+			syncB = "Sync/Add/Update for Pod default/b\n"
+			goneA = "Pod default/a does not exist anymore\n"
+		)
+		expected := regexp.MustCompile("^" + syncA + syncB + syncB + "(" + syncA + ")?(" + goneA + "){1,2}$")
+		if !expected.MatchString(p.Out.String()) {
+			t.Errorf("podcount printed:\n%s", p.Out)
 		}
 		testkit.WantNumber(t, "writes", len(WritesTo(f)), 0)
 	})
@@ -148,24 +144,19 @@ func unreadLeader(t *testing.T, podcount Program) {
 		t.Run("-v "+verbosity, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("cp", ControlPlane)
-				p, open := podcount.startBlocked(t, f, "a", "-v", verbosity, "-controllers", "*,pod-printer")
+				p, read := podcount.startUnread(t, f, "a", "-v", verbosity, "-controllers", "*,pod-printer")
 				testkit.Pass(5 * time.Second)
 				for i := range 300 {
 					f.AddPod("default", fmt.Sprint("p", i), "")
 					testkit.Pass(time.Second)
 				}
 				WantLabel(t, f, "cp", TotalLabel, "300")
-				stopped := time.Now()
-				if err := p.Stop(); err != nil {
-					t.Errorf("it ended with %v", err)
-				}
-				if took := time.Since(stopped); took > eventsTimeout+2*flushTimeout {
-					t.Errorf("it took %v to stop", took)
-				}
-				if fakekube.TextIn(LeaseNow(f), "holderIdentity") != "" {
-					t.Errorf("the lease was not released: %v", LeaseNow(f))
-				}
-				open()
+				start := time.Now()
+				testkit.WantError(t, "the end", p.Stop(), "")
+				took := time.Since(start)
+				testkit.WantBetween(t, "the time until it stopped", took, 0, eventsTimeout+2*flushTimeout)
+				testkit.WantEqual(t, "the holder after the release", fakekube.TextIn(LeaseNow(f), "holderIdentity"), "")
+				read()
 			})
 		})
 	}
@@ -174,71 +165,62 @@ func unreadLeader(t *testing.T, podcount Program) {
 func unreadLeaderThatLoses(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
-		p, open := podcount.startBlocked(t, f, "a", "-v", "0")
+		p, read := podcount.startUnread(t, f, "a", "-v", "0")
 		testkit.Pass(10 * time.Second)
-		f.PutJSON("leases",
-			`{"metadata":{"namespace":"kube-system","name":"podcount"},`+
-				`"spec":{"holderIdentity":"other","leaseDurationSeconds":15}}`)
-		taken := time.Now()
-		p.Finish()
-		if took := time.Since(taken); took > 5*time.Second {
-			t.Errorf("it took %v to end", took)
-		}
-		if err := p.Stop(); err == nil || !strings.Contains(err.Error(), "the lease is lost") {
-			t.Errorf("it ended with %v", err)
-		}
-		open()
+		f.PutJSON("leases", `{
+			"metadata": {"namespace": "kube-system", "name": "podcount"},
+			"spec": {"holderIdentity": "other", "leaseDurationSeconds": 15}
+		}`)
+		start := time.Now()
+		testkit.WantError(t, "the end", p.Finish(), "the lease is lost")
+		testkit.WantBetween(t, "the time until it ended", time.Since(start), 0, 5*time.Second)
+		read()
 	})
 }
 
-// droppedLines: the log shows how many lines are missing, at the place where they are.
+// droppedLines shows that the log reports how many lines are missing, in the place where they are missing.
 func droppedLines(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
-		p, open := podcount.startBlocked(t, f, "a", "-v", "6")
-		testkit.Pass(5 * time.Second) // what is in the first list is not logged one by one
-		for i := range 6000 {         // with two lines each, of 100 bytes and more
+		p, read := podcount.startUnread(t, f, "a", "-v", "6")
+		testkit.Pass(5 * time.Second) // the pods of the first list would not be logged one by one
+		for i := range 6000 {         // each logs two lines of at least 100 bytes
 			f.AddPod("default", fmt.Sprint("p", i), "")
 		}
 		testkit.Pass(time.Minute)
-		open()
+		read()
 		testkit.Pass(time.Second)
-		reports := regexp.MustCompile(`log lines were dropped, because stderr was not read, or failed" lines=([0-9]+)`).
-			FindAllStringSubmatch(p.Log.String(), -1)
-		if len(reports) != 1 || reports[0][1] == "0" {
-			t.Fatalf("want one report of dropped lines, got %q", reports)
-		}
+		report := regexp.MustCompile(`log lines were dropped, because stderr was not read, or failed" lines=[1-9]`)
+		reports := report.FindAllString(p.Log.String(), -1)
+		testkit.WantNumber(t, "reports of dropped lines", len(reports), 1)
+
 		f.AddPod("default", "one-more", "")
 		testkit.Pass(time.Second)
-		if after := p.Log.String(); !strings.Contains(after, "ADDED Pod default/one-more") {
-			t.Error("nothing is logged afterwards")
-		}
+		testkit.WantText(t, p.Log.String(), "ADDED Pod default/one-more")
 	})
 }
 
-// stuckPipe is a pipe whose reader reads only while it is open.
-type stuckPipe struct {
-	to   io.Writer
-	open chan struct{} // closed: everything gets through
+// startUnread starts a replica whose stdout and stderr are pipes that nobody reads until read is called.
+func (podcount Program) startUnread(
+	t *testing.T, f *fakekube.Server, name string, args ...string,
+) (p *Process, read func()) {
+	t.Helper()
+	isRead := make(chan struct{})
+	read = sync.OnceFunc(func() { close(isRead) })
+	wires := Wiring{Pipe: func(w io.Writer) io.Writer { return &pipe{w, isRead} }}
+	flags := []string{"-master", "http://" + name + ":1", "-leader-elect", "-interval", "1s"}
+	p = podcount.StartWith(t, f.ServeIn(t), wires, append(flags, args...)...)
+	t.Cleanup(read) // runs before the cleanup that waits for podcount
+	return p, read
 }
 
-func (p *stuckPipe) Write(b []byte) (int, error) {
-	<-p.open
-	return p.to.Write(b)
+// pipe is a full pipe: a write to it takes until somebody reads.
+type pipe struct {
+	io.Writer
+	isRead <-chan struct{} // closed when somebody reads
 }
 
-// startBlocked starts a replica whose stdout and stderr are pipes that nobody reads, until open is called.
-func (podcount Program) startBlocked(
-	t *testing.T,
-	f *fakekube.Server,
-	name string,
-	args ...string,
-) (p *Process, open func()) {
-	n, reading := f.ServeIn(t), make(chan struct{})
-	stuck := func(w io.Writer) io.Writer { return &stuckPipe{w, reading} }
-	args = append([]string{"-master", "http://" + name + ":1", "-leader-elect", "-interval", "1s"}, args...)
-	open = sync.OnceFunc(func() { close(reading) })
-	p = podcount.StartWith(t, n, Wiring{Pipe: stuck}, args...)
-	t.Cleanup(open) // before the program is waited for
-	return p, open
+func (p *pipe) Write(b []byte) (int, error) {
+	<-p.isRead
+	return p.Writer.Write(b)
 }

@@ -23,19 +23,19 @@ func readmeController(t *testing.T, podcount Program) {
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "podcount")
 	overlay := overlayWith(t, dir, "crowded.go", readmeExample(t))
-	output(t, "go", "build", overlay, "-o", binary, ".")
+	mustRun(t, "go", "build", overlay, "-o", binary, ".")
 	t.Run("it is listed and has its flag in the help", func(t *testing.T) {
-		testkit.WantText(t, output(t, binary, "-controllers=help"), "crowded      on   warns of namespaces")
-		testkit.WantText(t, output(t, binary, "-h"), "-crowded-limit N")
+		testkit.WantText(t, mustRun(t, binary, "-controllers=help"), "crowded      on   warns of namespaces")
+		testkit.WantText(t, mustRun(t, binary, "-h"), "-crowded-limit N")
 	})
 	t.Run("it works with the rights in the manifest", func(t *testing.T) { crowdedWorks(t, binary) })
 	t.Run("podcount's tests pass with it", func(t *testing.T) {
 		const topics = "^(TestControllersHelpListsThem|TestManifests|TestUsage)$"
-		output(t, "go", "test", overlay, "-count=1", "-run", topics, ".")
+		mustRun(t, "go", "test", overlay, "-count=1", "-run", topics, ".")
 	})
 }
 
-// overlayWith returns a flag with which the go command finds one more file beside main.go.
+// overlayWith returns a flag that lets the go command find another file beside main.go. It writes that file to dir.
 func overlayWith(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	here, err := os.Getwd()
@@ -43,8 +43,7 @@ func overlayWith(t *testing.T, dir, name, text string) string {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, name)
-	files := map[string]map[string]string{"Replace": {filepath.Join(here, name): file}}
-	overlay, err := json.Marshal(files)
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(here, name): file}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +51,7 @@ func overlayWith(t *testing.T, dir, name, text string) string {
 	return "-overlay=" + filepath.Join(dir, "overlay.json")
 }
 
-// readmeExample returns the file that the README shows.
+// readmeExample returns the source file that the README shows.
 func readmeExample(t *testing.T) string {
 	t.Helper()
 	readme, err := os.ReadFile("README.md")
@@ -69,8 +68,8 @@ func readmeExample(t *testing.T) string {
 	return text
 }
 
-// output runs a command, which must succeed, and returns what it prints to stdout.
-func output(t *testing.T, name string, args ...string) string {
+// mustRun runs a command and returns its stdout. It fails the test if the command fails.
+func mustRun(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	var stdout, stderr testkit.Buffer
 	cmd := exec.Command(name, args...)
@@ -82,25 +81,42 @@ func output(t *testing.T, name string, args ...string) string {
 	return stdout.String()
 }
 
-// crowdedWorks runs podcount with the README's controller, as the manifest does: with its arguments, and with no other
-// rights than those that it grants.
+// crowdedWorks runs podcount with the README's controller as the manifest does: with its flags, and with only the
+// rights that it grants.
 func crowdedWorks(t *testing.T, binary string) {
-	manifest := output(t, binary, "-manifest=podcount", "-controllers=crowded", "-crowded-limit=2")
+	manifest := mustRun(t, binary, "-manifest=podcount", "-controllers=crowded", "-crowded-limit=2")
 	f := fakekube.New()
 	server, ca := f.ServeTLSFor(t)
 	f.Allow("admin-token")
 	f.AddUser("podcount-token", "system:serviceaccount:kube-system:podcount")
 	grantRights(t, f, manifest)
 	addNamespace(f, "crowded", "Active", 3)
-	addNamespace(f, "going", "Terminating", 3)
+	addNamespace(f, "deleted", "Terminating", 3)
 	addNamespace(f, "quiet", "Active", 2)
 
 	dir := t.TempDir()
 	config := fakekube.Kubeconfig(server, ca, "token: podcount-token")
 	testkit.WriteFiles(t, dir, map[string]string{"config": config})
 	args := append(argsOf(t, manifest), "-kubeconfig="+filepath.Join(dir, "config"), "-listen=127.0.0.1:0")
-	cmd := exec.Command(binary, args...)
-	log := &testkit.Buffer{}
+	log, stop := startProcess(t, binary, args...)
+	f.Await(t, "the Event", func() bool { return len(EventsOf(f, "Crowded")) > 0 })
+	metrics := metricsOf(t, log.String())
+	testkit.WantError(t, "the end", stop(), "")
+
+	events := EventsOf(f, "Crowded")
+	testkit.WantNumber(t, "objects with Events", len(events), 1)
+	testkit.WantText(t, events[0], "Namespace/crowded in default: more pods than -crowded-limit")
+	testkit.WantText(t, metrics, "# HELP crowded_total Warnings of namespaces.", "\ncrowded_total ")
+	if strings.Contains(log.String(), "Forbidden") {
+		t.Error("podcount lacks a right")
+	}
+}
+
+// startProcess runs a command until the test ends, or until stop ends it with SIGTERM. log is its stderr.
+func startProcess(t *testing.T, name string, args ...string) (log *testkit.Buffer, stop func() error) {
+	t.Helper()
+	log = &testkit.Buffer{}
+	cmd := exec.Command(name, args...)
 	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -111,25 +127,14 @@ func crowdedWorks(t *testing.T, binary string) {
 			t.Log(log.String())
 		}
 	})
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	f.Await(t, "the Event", func() bool { return len(EventsOf(f, "Crowded")) > 0 })
-	metrics := metricsOf(t, log.String())
-	cmd.Process.Signal(syscall.SIGTERM)
-	if err := <-ended; err != nil {
-		t.Errorf("podcount ended with %v", err)
+	stop = func() error {
+		cmd.Process.Signal(syscall.SIGTERM)
+		return cmd.Wait()
 	}
-
-	events := EventsOf(f, "Crowded")
-	testkit.WantEqual(t, "the objects with Events", len(events), 1)
-	testkit.WantText(t, events[0], "Namespace/crowded in default: more pods than -crowded-limit")
-	testkit.WantText(t, metrics, "# HELP crowded_total Warnings of namespaces.", "\ncrowded_total ")
-	if strings.Contains(log.String(), "Forbidden") {
-		t.Error("a right is missing")
-	}
+	return log, stop
 }
 
-// grantRights gives the fake the roles and the bindings of a manifest.
+// grantRights stores the roles and the bindings of a manifest in the fake.
 func grantRights(t *testing.T, f *fakekube.Server, manifest string) {
 	t.Helper()
 	resources := map[string]string{
@@ -150,7 +155,7 @@ func grantRights(t *testing.T, f *fakekube.Server, manifest string) {
 	}
 }
 
-// addNamespace adds a namespace that is in a phase, and has some pods.
+// addNamespace adds a namespace in this phase, with a number of pods.
 func addNamespace(f *fakekube.Server, name, phase string, pods int) {
 	f.Put("namespaces", fakekube.Object{
 		"metadata": fakekube.Object{"name": name},
@@ -161,12 +166,12 @@ func addNamespace(f *fakekube.Server, name, phase string, pods int) {
 	}
 }
 
-// metricsOf fetches the metrics of a podcount that logs where it listens.
+// metricsOf fetches the metrics of a running podcount from the address that it has logged.
 func metricsOf(t *testing.T, log string) string {
 	t.Helper()
 	address := regexp.MustCompile(`msg=listening on=(\S+)`).FindStringSubmatch(log)
 	if address == nil {
-		t.Fatalf("podcount does not listen:\n%s", log)
+		t.Fatalf("podcount has not logged where it listens:\n%s", log)
 	}
 	answer, err := http.Get("http://" + address[1] + "/metrics")
 	if err != nil {

@@ -60,8 +60,8 @@ func MeetFaults(t *testing.T, f *fakekube.Server) {
 	}
 }
 
-// EventsOf returns the Events with a reason, sorted. Each is a text such as "Pod/web in default: pod count is 3 x1": the
-// object, the namespace of the Event, its message and how often it was posted.
+// EventsOf returns the Events with a reason, sorted. Each is a text such as "Pod/web in default: pod count is 3 x1":
+// the object, the namespace of the Event, its message and how often it was posted.
 func EventsOf(f *fakekube.Server, reason string) (found []string) {
 	for _, e := range f.All("events") {
 		if fakekube.TextIn(e, "reason") != reason {

@@ -12,7 +12,7 @@ import (
 	"podcount/internal/yaml"
 )
 
-// Rights shows that the manifest grants what podcount uses, and nothing else.
+// Rights shows that the manifest grants the rights that podcount uses, and no others.
 var Rights = Topic{
 	{"the manifest's rights are those that podcount uses", rightsAreThoseUsed},
 }
@@ -61,7 +61,7 @@ func rightsAreThoseUsed(t *testing.T, podcount Program) {
 	}
 }
 
-// liveWithEverything makes podcount send each request that it may ever send.
+// liveWithEverything calls start, which starts podcount, and leads it to send each request that it can ever send.
 func liveWithEverything(f *fakekube.Server, start func()) {
 	f.InstallCRD(&fakekube.CRD{HasStatus: true})
 	f.AddNode("cp", ControlPlane)
@@ -74,7 +74,8 @@ func liveWithEverything(f *fakekube.Server, start func()) {
 	}
 	start()
 	testkit.Pass(time.Minute)
-	// A pod comes, leaves the selector, and comes back. So each Event happens twice, and the second is a patch.
+	// A pod comes, stops matching the selector, and matches again. So each Event happens twice, and the second is a
+	// patch.
 	for range 2 {
 		for _, labels := range []fakekube.Object{{"app": "web"}, nil} {
 			for _, ns := range []string{"default", "a"} {
@@ -109,7 +110,7 @@ func wantRights(t *testing.T, f *fakekube.Server, granted []right) {
 	}
 }
 
-// right is one that RBAC grants, or that a request needs.
+// right is what RBAC grants, or what a request needs: one verb on one resource.
 type right struct {
 	verb, group, resource string
 	namespace             string // "" means all namespaces, or a resource without one
@@ -128,7 +129,8 @@ func (r right) covers(needed right) bool {
 	return isKind && isNamespace && isName
 }
 
-// rightsNeeded returns the rights that a request needs. Everybody may ask for discovery.
+// rightsNeeded returns the rights that a request needs. Discovery needs none. A PUT without a resourceVersion may
+// create the object, so it needs two.
 func rightsNeeded(r fakekube.Request) []right {
 	isDiscovery := strings.HasPrefix(r.Path, "/apis/") && strings.Count(r.Path, "/") == 3
 	if isDiscovery {
@@ -154,6 +156,7 @@ func rightsNeeded(r fakekube.Request) []right {
 
 // rightsOf returns the rights that the roles and bindings of a manifest grant. A role without a binding fails the test.
 func rightsOf(t *testing.T, manifest string) (rights []right) {
+	t.Helper()
 	rules := map[roleKey][]any{}
 	var bindings []fakekube.Object
 	for doc := range strings.SplitSeq(manifest, "\n---\n") {
@@ -181,7 +184,7 @@ func rightsOf(t *testing.T, manifest string) (rights []right) {
 	}
 	for role := range rules {
 		if !isBound[role] {
-			t.Errorf("no binding gives anybody the role %v", role)
+			t.Errorf("the role %v has no binding", role)
 		}
 	}
 	return rights
