@@ -35,7 +35,9 @@ func sharedCaches(t *testing.T, podcount Program) {
 
 		startLine := regexp.MustCompile(`time=(\S+) .*work begins" controller=(\S+)`)
 		starts := startLine.FindAllStringSubmatch(p.Log.String(), -1)
-		testkit.WantNumber(t, "controllers that began", len(starts), 3)
+		if len(starts) != 3 {
+			t.Fatalf("controllers began as %q, want 3", starts)
+		}
 		testkit.WantEqual(t, "the first controller", starts[0][2], "pod-count")
 		for i, start := range starts[1:] {
 			if start[1] == starts[i][1] {

@@ -20,54 +20,31 @@ import (
 
 // Scale shows what podcount costs: nothing at rest, and little in a large or busy cluster.
 var Scale = Topic{
-	{"an idle hour is exactly the expected requests", idleHour},
+	{"an idle hour costs exactly the expected requests", idleHour},
 	{"a thousand events a second cost one write an interval", busyMinute},
-	{"five thousand changed nodes are right within the bound", fiveThousandNodes},
+	{"five thousand changed nodes are right in time", fiveThousandNodes},
 	{"at the limits of Kubernetes, memory stays under 60 MB", memoryAtTheLimits},
 }
 
 // idleHour accounts for each request of an hour in which nothing changes that podcount looks at. Three times are
-// random: how long a watch lasts, when the hourly list is due, and when discovery is asked again.
+// random: how long a watch lasts, when the hourly list is due, and when the next discovery comes.
 func idleHour(t *testing.T, podcount Program) {
-	for _, row := range []struct {
-		name string
-		args []string
-	}{
-		{"without an election", nil},
-		{"with an election", []string{"-leader-elect"}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.InstallCRD(&fakekube.CRD{HasStatus: true})
-				f.AddNode("cp", ControlPlane)
-				f.AddPods(2)
-				f.AddCount("web", `{"name":"web","count":2}`)
-				h := &hour{T: t, start: time.Now()}
-				podcount.Start(t, f, row.args...)
-				h.live(f)
-				h.collect(f)
-
-				h.wantEvery("GET /apis/demo.mark8s.io/v1", "", discoveryInterval*4/5, discoveryInterval*6/5)
-				if row.args != nil {
-					looks := h.wantEvery("GET "+LeasePath, "", 0, 2*time.Hour)
-					testkit.WantNumber(t, "looks at the lease", looks, 1)
-					h.wantEvery("PUT "+LeasePath, "fieldManager=podcount", 2*time.Second, 2*time.Second)
-					h.hasElection = true
-				}
-				h.wantListsAndWatches("pods", "/api/v1/pods")
-				h.wantListsAndWatches("nodes", "/api/v1/nodes")
-				h.wantListsAndWatches("counts", "/apis/demo.mark8s.io/v1/counts")
-
-				// Once, at the start, podcount writes the label and the status, and posts three Events on them.
-				h.wantAtStart("PATCH /api/v1/nodes/cp", 1)
-				h.wantAtStart("PATCH /apis/demo.mark8s.io/v1/namespaces/default/counts/web/status", 1)
-				h.wantAtStart("POST /api/v1/namespaces/default/events", 3)
-				for what, requests := range h.sent {
-					t.Errorf("unexpected: %d × %s, the first at %v", len(requests), what, requests[0].At)
-				}
-			})
+	t.Run("without an election", func(t *testing.T) {
+		Simulate(t, func(t *testing.T, f *fakekube.Server) {
+			h := podcount.liveAnHour(t, f)
+			h.wantIdle()
 		})
-	}
+	})
+	t.Run("with an election", func(t *testing.T) {
+		Simulate(t, func(t *testing.T, f *fakekube.Server) {
+			h := podcount.liveAnHour(t, f, "-leader-elect")
+			h.hasElection = true
+			looks := h.wantEvery("GET "+LeasePath, "", 0, 2*time.Hour)
+			testkit.WantNumber(t, "looks at the lease", looks, 1)
+			h.wantEvery("PUT "+LeasePath, "fieldManager=podcount", 2*time.Second, 2*time.Second)
+			h.wantIdle()
+		})
+	})
 }
 
 // hour is an hour of an idle cluster.
@@ -76,48 +53,74 @@ type hour struct {
 	start       time.Time
 	hasElection bool
 
-	// newest are the versions that the cluster had, from which times on. Renewals of the lease are not among them.
-	newest []struct {
-		from    time.Time
-		version int
-	}
+	// versions are the versions that the cluster had, the oldest first. Renewals of the lease are not among them.
+	versions []versionFrom
 
 	// sent are the requests that are not accounted for yet, by method and path.
 	sent map[string][]fakekube.Request
 }
 
-// live changes an object every 30 s that podcount does not look at, so that bookmarks have something to report. No
-// watch ends at one of these times.
+// versionFrom is a version that is the newest from a time on.
+type versionFrom struct {
+	time    time.Time
+	version int
+}
+
+// liveAnHour runs podcount on an idle cluster.
+func (podcount Program) liveAnHour(t *testing.T, f *fakekube.Server, args ...string) *hour {
+	t.Helper()
+	f.InstallCRD(&fakekube.CRD{HasStatus: true})
+	f.AddNode("cp", ControlPlane)
+	f.AddPods(2)
+	f.AddCount("web", `{"name":"web","count":2}`)
+	h := &hour{T: t, start: time.Now(), sent: map[string][]fakekube.Request{}}
+	podcount.Start(t, f, args...)
+	h.live(f)
+	for _, r := range f.Requests(All) {
+		what := r.Method + " " + r.Path
+		h.sent[what] = append(h.sent[what], r)
+	}
+	return h
+}
+
+// live lets 70 minutes pass. Every 30 s, it changes an object that podcount does not look at, so that bookmarks bring
+// new versions. No watch ends at one of these times.
 func (h *hour) live(f *fakekube.Server) {
 	testkit.Pass(500 * time.Millisecond)
 	for time.Since(h.start) < 70*time.Minute {
 		other := f.Put("namespaces", fakekube.Object{"metadata": fakekube.Object{"name": "default"}})
 		version, _ := strconv.Atoi(fakekube.TextIn(fakekube.MetaOf(other), "resourceVersion"))
-		h.newest = append(h.newest, struct {
-			from    time.Time
-			version int
-		}{time.Now(), version})
+		h.versions = append(h.versions, versionFrom{time.Now(), version})
 		testkit.Pass(30 * time.Second)
 	}
 }
 
-func (h *hour) collect(f *fakekube.Server) {
-	h.sent = map[string][]fakekube.Request{}
-	for _, r := range f.Requests(All) {
-		what := r.Method + " " + r.Path
-		h.sent[what] = append(h.sent[what], r)
+// wantIdle fails the test unless the remaining requests are exactly those that podcount needs without an election.
+func (h *hour) wantIdle() {
+	h.Helper()
+	h.wantEvery("GET /apis/demo.mark8s.io/v1", "", discoveryInterval*4/5, discoveryInterval*6/5)
+	h.wantListsAndWatches("pods", "/api/v1/pods")
+	h.wantListsAndWatches("nodes", "/api/v1/nodes")
+	h.wantListsAndWatches("counts", "/apis/demo.mark8s.io/v1/counts")
+
+	// At the start, podcount writes the label and the status, and posts three Events on them.
+	h.wantAtStart("PATCH /api/v1/nodes/cp", 1)
+	h.wantAtStart("PATCH /apis/demo.mark8s.io/v1/namespaces/default/counts/web/status", 1)
+	h.wantAtStart("POST /api/v1/namespaces/default/events", 3)
+	for what, requests := range h.sent {
+		h.Errorf("unexpected: %d × %s, the first at %v", len(requests), what, requests[0].At)
 	}
 }
 
-// take returns the requests of one kind, which are accounted for from now on.
+// take returns the requests with this method and path, and accounts for them.
 func (h *hour) take(what string) []fakekube.Request {
 	requests := h.sent[what]
 	delete(h.sent, what)
 	return requests
 }
 
-// wantEvery demands requests from the beginning of the hour to its end, each from least to most after the one before.
-// It returns how many there were.
+// wantEvery demands requests from the beginning of the hour to its end. The pauses between them must be from least to
+// most. It returns the number of the requests.
 func (h *hour) wantEvery(what, query string, least, most time.Duration) int {
 	h.Helper()
 	requests := h.take(what)
@@ -154,29 +157,27 @@ func (h *hour) wantListsAndWatches(resource, path string) {
 	if len(requests) < 9 || fakekube.IsWatch(resource)(requests[0]) {
 		h.Fatalf("%d requests for %s, the first %s", len(requests), resource, requests[0])
 	}
-	lists := 0
-	listed := requests[0].At
+	var lists []time.Time
 	watchEnds := requests[0].At
 	for _, r := range requests {
 		if IsList(resource)(r) {
 			testkit.WantEqual(h, "query of a list of "+resource, r.Query.Encode(), "")
-			if lists > 0 {
-				testkit.WantBetween(h, "time until "+resource+" are listed again", r.At.Sub(listed),
-					relistInterval*9/10, relistInterval*11/10)
-			}
-			lists++
-			listed = r.At
+			lists = append(lists, r.At)
 			watchEnds = r.At
 			continue
 		}
 		if !r.At.Equal(watchEnds) {
-			h.Errorf("%s are watched at %v, but the watch before ended at %v", resource, r.At, watchEnds)
+			h.Errorf("a watch of %s begins at %v, but the previous one ended at %v", resource, r.At, watchEnds)
 		}
 		watchEnds = r.At.Add(h.wantWatch(resource, r))
 	}
-	testkit.WantNumber(h, "lists of "+resource, lists, 2)
+	if len(lists) != 2 {
+		h.Fatalf("%s were listed %d times, want 2", resource, len(lists))
+	}
+	testkit.WantBetween(h, "time between the two lists of "+resource, lists[1].Sub(lists[0]),
+		relistInterval*9/10, relistInterval*11/10)
 	if watchEnds.Before(time.Now()) {
-		h.Errorf("in the end, %s are not watched", resource)
+		h.Errorf("at the end, there is no watch of %s", resource)
 	}
 }
 
@@ -189,12 +190,12 @@ func (h *hour) wantWatch(resource string, r fakekube.Request) time.Duration {
 	testkit.WantEqual(h, "query of a watch of "+resource, r.Query.Encode(), fmt.Sprintf(query, version, seconds))
 	testkit.WantBetween(h, "seconds of a watch of "+resource, seconds, 300, 599)
 	if r.At.Sub(h.start) > time.Minute {
-		// The last bookmark came two seconds before the end of the watch before this one.
+		// The last bookmark came two seconds before the previous watch ended.
 		least := h.versionAt(r.At.Add(-2*time.Second - 1))
 		most := h.versionAt(r.At)
 		if h.hasElection {
-			// A renewal of the lease comes every two seconds, 15 of them between two changes. If one comes in the
-			// very moment in which a watch ends, the server sends no bookmark, and the one a minute before counts.
+			// The lease is renewed every two seconds, so 15 times between two changes. If that happens in the same
+			// moment as the watch ends, the server sends no bookmark then. The last one came a minute before.
 			least -= 32
 			most += 16
 		}
@@ -205,10 +206,10 @@ func (h *hour) wantWatch(resource string, r fakekube.Request) time.Duration {
 
 // versionAt returns the newest version at a time.
 func (h *hour) versionAt(at time.Time) int {
-	version := h.newest[0].version - 1
-	for _, change := range h.newest {
-		if !change.from.After(at) {
-			version = change.version
+	version := h.versions[0].version - 1
+	for _, next := range h.versions {
+		if !next.time.After(at) {
+			version = next.version
 		}
 	}
 	return version
