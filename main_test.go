@@ -595,7 +595,7 @@ func podcountBehaviours() behaviours.Options {
 			kind := Kind[*Pod]{
 				Name:         "Pod",
 				MetadataOnly: isMetadataOnly,
-				Labels:       []string{"row"},
+				Labels:       []string{"group"},
 				New:          func() *Pod { return new(Pod) },
 			}
 			_, err = newDecoder(&kind).list(list, isProtobuf, func(p *Pod, text []byte) (bool, error) {

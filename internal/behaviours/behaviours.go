@@ -1,8 +1,11 @@
-// Package behaviours shows what podcount does, and what it relies on, on any API server: on the fake, which thereby
-// proves to be like a real server, and on a real cluster.
+// Package behaviours shows what podcount does, and what it relies on, on any API server. The same behaviours run on the
+// fake and on a real cluster, and so also show that the fake is like a real server.
 //
-// A behaviour uses real time and real connections. It needs a user who may do everything. It works in a namespace of
-// its own and on nodes of its own, for which there are no machines, and finally removes what it has created.
+// A behaviour uses real time and real connections, and needs a user who may do everything. It works in a namespace of
+// its own, and on nodes of its own, which have no machines. At its end it removes what it has created.
+//
+// On a real cluster, the node controller of a cloud may remove nodes that are not machines of that cloud. Behaviours
+// that need a node fail there.
 package behaviours
 
 import (
@@ -17,7 +20,7 @@ import (
 
 type object = fakekube.Object
 
-// Options name the cluster, and hand over those parts of podcount that no package can import.
+// Options are the cluster, and those parts of podcount that no package can import.
 type Options struct {
 	// Fake is the fake API server that Kubeconfig leads to. It is nil for a real cluster.
 	Fake *fakekube.Server
@@ -33,11 +36,11 @@ type Options struct {
 	// NewReflector returns a reflector of pods.
 	NewReflector func(ReflectorOptions) Reflector
 
-	// DecodePods reads a list of pods, and returns one line for each pod with all fields that podcount keeps of it.
+	// DecodePods reads a list of pods. It returns a line for each, with all fields that podcount keeps.
 	DecodePods func(list io.Reader, isProtobuf, isMetadataOnly bool) ([]string, error)
 }
 
-// ReflectorOptions say which pods a reflector lists and watches, and how.
+// ReflectorOptions choose the pods that a reflector lists and watches.
 type ReflectorOptions struct {
 	// Config is the API server, and Dial connects to it.
 	Config *kubeconfig.Config
@@ -46,10 +49,10 @@ type ReflectorOptions struct {
 	// Namespace, LabelSelector and FieldSelector choose the pods.
 	Namespace, LabelSelector, FieldSelector string
 
-	// Version is where the first watch begins. If it is "", the reflector begins with a list.
+	// Version is the version from which the first watch starts. If it is "", the reflector starts with a list.
 	Version string
 
-	// Log gets the reflector's log lines, those of -v 4 included.
+	// Log receives the reflector's log lines, as with -v 4.
 	Log io.Writer
 
 	// Changed is called after each change of the cache.
@@ -68,8 +71,8 @@ type Reflector interface {
 // Show runs every behaviour as a subtest of t. The working directory must be the root of the repository, because the
 // behaviours read files in deploy and testdata.
 //
-// On a real cluster, some behaviours run at the same time, after Show has returned. An interrupt ends them early, and
-// what was created is still removed.
+// Some behaviours run in parallel, after Show has returned. On a real cluster, an interrupt ends the behaviours early.
+// What they have created is still removed.
 func Show(t *testing.T, o Options) {
 	c := openCluster(t, o)
 	for _, b := range all {
@@ -85,16 +88,16 @@ var all = []struct {
 	name string
 	show func(w *world)
 }{
-	{"a list and a watch bring everything", listAndWatch},
+	{"a list and a watch report every pod and change", listAndWatch},
 	{"a broken watch is resumed without a list", brokenWatch},
 	{"a changed label moves an object in and out", changedLabel},
 	{"field selectors select", fieldSelector},
-	{"a version that is too old (410) leads to a list", expiredVersion},
+	{"a version that is too old (410) leads to a relist", expiredVersion},
 	{"a half-open HTTP/2 connection is noticed within 50 s", halfOpenHTTP2},
 	{"a half-open HTTP/1.1 connection is noticed within 155 s", halfOpenHTTP1},
 
 	{"the pages of a list add up to the list", pagedList},
-	{"metadata is sent where only metadata was asked for", metadataOnly},
+	{"only metadata is sent if only metadata is accepted", metadataOnly},
 	{"a list is the same in protobuf and in JSON", sameInEveryForm},
 	{"a missing object or resource is a 404", missingIs404},
 	{"an object that exists or has changed is a 409", conflictIs409},
@@ -115,17 +118,17 @@ var all = []struct {
 	{"a missing right is named; the manifest's are enough", missingRight},
 	{"an exec program's token is used", execToken},
 	{"-master replaces the kubeconfig's server", masterFlag},
-	{"a server with a wrong certificate is not spoken to", wrongCertificate},
+	{"a server with a wrong certificate is refused", wrongCertificate},
 	{"a token that becomes invalid is read again", revokedToken},
 
 	{"of two replicas one leads, and then the other", twoReplicas},
-	{"a leader works though nobody reads its stderr", unreadOutput},
+	{"a leader works although nobody reads its stderr", unreadOutput},
 
 	{"a policy's refusal is logged, and the write retried", refusedByPolicy},
-	{"other writers are corrected and hold up nothing", otherWriters},
+	{"other writers are corrected and delay nothing", otherWriters},
 	{"two podcounts without an election agree", twoWithoutElection},
 	{"a write whose answer is lost takes effect once", lostAnswer},
-	{"a write to a deleted or recreated node does no harm", lateWrite},
-	{"a slow webhook for one node holds up no other", slowWebhook},
-	{"the manifest's policy guards all but our own writes", manifestPolicy},
+	{"a late write to a deleted or recreated node does no harm", lateWrite},
+	{"a slow webhook for one node delays no other", slowWebhook},
+	{"the manifest's policy allows only podcount's own writes", manifestPolicy},
 }

@@ -27,7 +27,7 @@ type cluster struct {
 	client *kube.Client // of a user who may do everything
 	ca     []byte       // of the server; nil if the kubeconfig has none
 
-	namespace   string          // ours; the names of all our nodes begin with it
+	namespace   string          // created for this run; the names of all our nodes begin with it
 	interrupted context.Context // ends when the user interrupts the test
 }
 
@@ -68,13 +68,13 @@ func newClient(config *kubeconfig.Config) *kube.Client {
 	return kube.NewClient(config, kube.Options{FieldManager: "podcount"})
 }
 
-// deleteEvents deletes the events in our namespace, and those on our objects elsewhere. It must wait until all
-// behaviours have ended, because those that run at the same time still look at their events.
+// deleteEvents deletes the events in our namespace, and those on our nodes in the namespace default. It may run only
+// after all behaviours have ended, because parallel ones still look at their events.
 func (w *world) deleteEvents() {
 	for _, namespace := range []string{"default", w.namespace} {
 		for _, event := range w.events(context.Background(), namespace) {
-			name := involved(event)
-			if namespace != w.namespace && !strings.HasPrefix(name, w.namespace) {
+			isOurs := namespace == w.namespace || strings.HasPrefix(involved(event), w.namespace)
+			if !isOurs {
 				continue
 			}
 			path := eventsOf(namespace) + "/" + fakekube.TextIn(fakekube.MetaOf(event), "name")
@@ -86,16 +86,16 @@ func (w *world) deleteEvents() {
 // deleteCreated deletes what w has created, the newest first.
 func (w *world) deleteCreated() {
 	for _, path := range slices.Backward(*w.created) {
-		now := object{"gracePeriodSeconds": 0}
-		err := w.client.Send(context.Background(), kube.Request{Method: "DELETE", Path: path, Body: now}, nil)
+		options := object{"gracePeriodSeconds": 0}
+		err := w.client.Send(context.Background(), kube.Request{Method: "DELETE", Path: path, Body: options}, nil)
 		if err != nil && kube.StatusOf(err).Code != 404 {
 			w.Errorf("%s was not deleted: %v", path, err)
 		}
 	}
 }
 
-// caOf returns the CA that a kubeconfig has for the cluster of a context, or of the current context if contextName is
-// "". It returns nil if the kubeconfig has no CA for it.
+// caOf returns the CA that a kubeconfig has for the cluster of a context, or nil if it has none. If contextName is "",
+// it uses the current context.
 func caOf(t *testing.T, file, contextName string) []byte {
 	t.Helper()
 	config, isObject := parseYAML(t, readFile(t, file)).(object)
@@ -124,7 +124,7 @@ func caOf(t *testing.T, file, contextName string) []byte {
 	return []byte(readFile(t, name))
 }
 
-// entryOf returns the entry with a name from one of a kubeconfig's lists, or nil.
+// entryOf returns the entry with this name in one of a kubeconfig's lists, or nil if there is none.
 func entryOf(config object, list, name string) object {
 	entries, _ := config[list].([]any)
 	for _, entry := range entries {

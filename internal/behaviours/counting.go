@@ -30,11 +30,10 @@ func labelIsRemoved(w *world) {
 	node := w.addNode("unlabel", "unlabel")
 	w.start(w.admin(), "unlabel")
 	w.awaitLabel(node, "0")
-	w.send("PATCH", node, labels("row", "other"))
+	w.send("PATCH", node, labels("group", "other"))
 	w.awaitLabel(node, "")
 }
 
-// On a real cluster, a cloud's controller may remove a node that is no machine of its own. Then this fails.
 func recreatedNode(w *world) {
 	node := w.addNode("recreated", "recreated")
 	w.start(w.admin(), "recreated")
@@ -66,7 +65,7 @@ func countsFollowPods(w *world) {
 	const name = "counts.demo.mark8s.io"
 	const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	if _, err := w.try("GET", definitions+"/"+name, nil); err == nil {
-		w.lack("the cluster has Counts of its own")
+		w.cannotShow("the cluster has Counts of its own")
 	}
 	w.send("POST", definitions, parseYAML(w, readFile(w, "deploy/count-crd.yaml")).(object))
 	w.deleteAtEnd(definitions + "/" + name)
@@ -93,7 +92,7 @@ func countsFollowPods(w *world) {
 
 	log := w.start(w.as("token: "+w.addPodcountAccount("counts")), "counts", "-controllers", "count")
 	awaitStatus("the status", false, 0)
-	pod := w.create(w.pods(), w.pod("a", "row", "counts", "app", "web"))
+	pod := w.create(w.pods(), w.pod("a", "group", "counts", "app", "web"))
 	awaitStatus("the status with a pod", true, 1)
 	w.send("PATCH", ours, object{"spec": object{"count": 2}})
 	awaitStatus("the status for another spec", false, 1)
@@ -112,6 +111,7 @@ func countsFollowPods(w *world) {
 	w.wantNoWarnings(log)
 }
 
+// wantNoWarnings fails the test if podcount has logged a warning.
 func (w *world) wantNoWarnings(log *testkit.Buffer) {
 	w.Helper()
 	if strings.Contains(log.String(), "level=WARN") {

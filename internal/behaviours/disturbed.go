@@ -28,7 +28,7 @@ func refusedByPolicy(w *world) {
 	const group = "/apis/admissionregistration.k8s.io/v1/"
 	_, err := w.try("GET", group+"validatingadmissionpolicies?limit=1", nil)
 	if kube.StatusOf(err).Code == 404 {
-		w.lack("ValidatingAdmissionPolicy needs Kubernetes 1.30")
+		w.cannotShow("ValidatingAdmissionPolicy needs Kubernetes 1.30")
 	}
 	policy := named(w.namespace)
 	policy["spec"] = object{
@@ -119,45 +119,75 @@ func lostAnswer(w *world) {
 	w.awaitLabel(node, "2")
 }
 
-// lateWrite holds back what podcount's watch of nodes brings, so that podcount writes to a node that has been deleted
-// or recreated. On a real cluster, a cloud's controller may remove a node that is no machine of its own. Then this
-// fails.
+// lateWrite holds back podcount's watch of nodes, so that podcount writes to a node that has been deleted or recreated.
 func lateWrite(w *world) {
 	w.runAlongside("late")
 	node := w.addNode("late", "late")
-	var isHeld atomic.Bool
-	released := make(chan struct{})
-	var answers404, answers422 atomic.Int32
-	p := w.startProxyWith("late", func(r *http.Response) error {
-		isPatch := r.Request.Method == "PATCH"
-		isWatch := strings.HasSuffix(r.Request.URL.Path, "/nodes") && r.Request.URL.Query().Has("watch")
-		switch {
-		case isPatch && r.StatusCode == 404:
-			answers404.Add(1)
-		case isPatch && r.StatusCode == 422:
-			answers422.Add(1)
-		case isWatch:
-			r.Body = &heldBody{r.Body, &isHeld, released}
-		}
-		return nil
-	})
-	release := sync.OnceFunc(func() { close(released) })
-	w.Cleanup(release)
+	hold := newNodeWatchHold()
+	w.Cleanup(hold.release)
+	p := w.startProxyWith("late", hold.onAnswer)
 	log := w.start(p.access, "late")
 	w.awaitLabel(node, "0")
 
-	isHeld.Store(true)
+	hold.isHeld.Store(true)
 	w.delete(node)
 	w.addPod("late-a", "late")
-	w.await("a 404", func() bool { return answers404.Load() > 0 })
+	w.await("a patch of the deleted node", func() bool { return hold.notFound.Load() > 0 })
 	w.addNode("late", "late")
 	w.addPod("late-b", "late")
-	w.await("a 422", func() bool { return answers422.Load() > 0 })
+	w.await("a patch of the recreated node", func() bool { return hold.invalid.Load() > 0 })
 
-	release()
+	hold.release()
 	w.awaitLabel(node, "2")
 	w.awaitStill(p, node)
 	w.wantNoWarnings(log)
+}
+
+// nodeWatchHold holds back the events of the watches of nodes that pass through a proxy. It also counts the refused
+// patches.
+type nodeWatchHold struct {
+	isHeld   atomic.Bool
+	released chan struct{}
+	release  func() // closes released
+
+	notFound atomic.Int32 // patches that were answered with 404
+	invalid  atomic.Int32 // patches that were answered with 422
+}
+
+// newNodeWatchHold returns a hold that lets everything pass until isHeld is set.
+func newNodeWatchHold() *nodeWatchHold {
+	released := make(chan struct{})
+	release := sync.OnceFunc(func() { close(released) })
+	return &nodeWatchHold{released: released, release: release}
+}
+
+// onAnswer is for startProxyWith.
+func (h *nodeWatchHold) onAnswer(r *http.Response) error {
+	isPatch := r.Request.Method == "PATCH"
+	isNodeWatch := strings.HasSuffix(r.Request.URL.Path, "/nodes") && r.Request.URL.Query().Has("watch")
+	switch {
+	case isPatch && r.StatusCode == 404:
+		h.notFound.Add(1)
+	case isPatch && r.StatusCode == 422:
+		h.invalid.Add(1)
+	case isNodeWatch:
+		r.Body = &heldBody{r.Body, h}
+	}
+	return nil
+}
+
+// heldBody is the body of a watch. While it is held, what it has read stays with it until the release.
+type heldBody struct {
+	io.ReadCloser
+	hold *nodeWatchHold
+}
+
+func (b *heldBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.hold.isHeld.Load() {
+		<-b.hold.released
+	}
+	return n, err
 }
 
 func slowWebhook(w *world) {
@@ -171,7 +201,7 @@ func slowWebhook(w *world) {
 		_, err := w.try("PATCH", slow, object{"metadata": object{"annotations": annotations}})
 		if err != nil {
 			w.Log(err)
-			w.lack("the cluster cannot reach a webhook on this machine")
+			w.cannotShow("the cluster cannot reach a webhook on this machine")
 		}
 		return calls.Load() > 0
 	})
@@ -186,48 +216,22 @@ func slowWebhook(w *world) {
 		w.Errorf("another node waited for %v, want at most 10 s", took)
 	}
 	w.awaitLabel(slow, "1")
-	// The first write carries the number at its start, the second the number after it.
+	// While the first write was in flight, the number of pods changed. So there is a second one.
 	testkit.WantNumber(w, "writes to the slow node", int(calls.Load()-before), 2)
 }
 
 // addSlowWebhook registers a webhook that allows each change of a node with the label podcount.test/slow, but takes
-// 20 s for a write by podcount. It counts its calls.
+// 20 s for a change by podcount. It counts its calls.
 func (w *world) addSlowWebhook() (calls *atomic.Int32) {
 	calls = new(atomic.Int32)
-	hook := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		var review struct {
-			Request struct {
-				UID     string
-				Options struct{ FieldManager string }
-			}
-		}
-		json.NewDecoder(r.Body).Decode(&review)
+	url, ca := w.serveTLS(func(rw http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
-		if review.Request.Options.FieldManager == "podcount" {
-			retry.Sleep(r.Context(), 20*time.Second)
-		}
-		rw.Header().Set("Content-Type", wire.JSON)
-		json.NewEncoder(rw).Encode(object{
-			"apiVersion": "admission.k8s.io/v1",
-			"kind":       "AdmissionReview",
-			"response":   object{"uid": review.Request.UID, "allowed": true},
-		})
-	}))
-	ca := fakekube.NewAuthority(w, "a webhook's CA")
-	certificate, key := ca.Issue(w, "webhook", nil)
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		w.Fatal(err)
-	}
-	hook.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
-	hook.Config.ErrorLog = log.New(io.Discard, "", 0)
-	hook.StartTLS()
-	w.Cleanup(hook.Close)
-
+		allowSlowly(rw, r)
+	})
 	configuration := named(w.namespace)
 	configuration["webhooks"] = []any{object{
 		"name":                    "slow.podcount.test",
-		"clientConfig":            object{"url": hook.URL, "caBundle": ca.PEM()},
+		"clientConfig":            object{"url": url, "caBundle": ca},
 		"sideEffects":             "None",
 		"admissionReviewVersions": []any{"v1"},
 		"rules": []any{object{
@@ -244,4 +248,41 @@ func (w *world) addSlowWebhook() (calls *atomic.Int32) {
 	}}
 	w.create("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", configuration)
 	return calls
+}
+
+// allowSlowly answers an AdmissionReview: it allows the change, but a change by podcount only after 20 s.
+func allowSlowly(rw http.ResponseWriter, r *http.Request) {
+	var review struct {
+		Request struct {
+			UID     string
+			Options struct{ FieldManager string }
+		}
+	}
+	json.NewDecoder(r.Body).Decode(&review)
+	if review.Request.Options.FieldManager == "podcount" {
+		retry.Sleep(r.Context(), 20*time.Second)
+	}
+	rw.Header().Set("Content-Type", wire.JSON)
+	json.NewEncoder(rw).Encode(object{
+		"apiVersion": "admission.k8s.io/v1",
+		"kind":       "AdmissionReview",
+		"response":   object{"uid": review.Request.UID, "allowed": true},
+	})
+}
+
+// serveTLS serves a handler until the test ends. It returns the URL, and the CA of its certificate in PEM.
+func (w *world) serveTLS(handler http.HandlerFunc) (url string, ca []byte) {
+	w.Helper()
+	authority := fakekube.NewAuthority(w, "a webhook's CA")
+	certificate, key := authority.Issue(w, "webhook", nil)
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		w.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(handler)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	w.Cleanup(server.Close)
+	return server.URL, authority.PEM()
 }

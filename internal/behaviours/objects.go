@@ -11,10 +11,10 @@ import (
 	"podcount/internal/kube"
 )
 
-// named returns an object with nothing but a name.
+// named returns an object that has only a name.
 func named(name string) object { return object{"metadata": object{"name": name}} }
 
-// labels returns an object, or a patch, with nothing but labels, which come as key, value, key, value.
+// labels returns an object, or a patch, that has only labels. pairs alternates between keys and values.
 func labels(pairs ...any) object {
 	set := object{}
 	for pair := range slices.Chunk(pairs, 2) {
@@ -36,20 +36,21 @@ func (w *world) pod(name string, labelPairs ...any) object {
 	return pod
 }
 
-// addPod creates a pod for a row and returns its path.
-func (w *world) addPod(name, row string) (path string) {
+// addPod creates a pod in a group and returns its path.
+func (w *world) addPod(name, group string) (path string) {
 	w.Helper()
-	return w.create(w.pods(), w.pod(name, "row", row))
+	return w.create(w.pods(), w.pod(name, "group", group))
 }
 
-// addNode creates a node for a row and returns its path. Nothing is ever scheduled there.
-func (w *world) addNode(name, row string) (path string) {
+// addNode creates a node in a group and returns its path. No pod is ever scheduled to it.
+func (w *world) addNode(name, group string) (path string) {
 	w.Helper()
-	return w.create("/api/v1/nodes", w.node(name, row))
+	return w.create("/api/v1/nodes", w.node(name, group))
 }
 
-func (w *world) node(name, row string) object {
-	node := labels("row", row)
+// node returns a node in a group, whose name begins with our namespace.
+func (w *world) node(name, group string) object {
+	node := labels("group", group)
 	fakekube.MetaOf(node)["name"] = w.namespace + "-" + name
 	node["spec"] = object{
 		"unschedulable": true,
@@ -58,7 +59,7 @@ func (w *world) node(name, row string) object {
 	return node
 }
 
-// awaitLabel waits until a node has podcount's label with this value, or does not have it if want is "".
+// awaitLabel waits until podcount's label of a node has this value. "" means that the node must not have the label.
 func (w *world) awaitLabel(node, want string) {
 	w.Helper()
 	w.await(fmt.Sprintf("%s has %s=%q", node, w.label, want), func() bool {
@@ -86,9 +87,9 @@ func involved(event object) (name string) {
 // timesReported returns how often an event was reported for the object with this name.
 func (w *world) timesReported(namespace, name, reason, message string) (times int) {
 	for _, event := range w.events(w.Context(), namespace) {
-		isAbout := involved(event) == name
-		isIt := fakekube.TextIn(event, "reason") == reason && fakekube.TextIn(event, "message") == message
-		if isAbout && isIt {
+		isAboutName := involved(event) == name
+		isReport := fakekube.TextIn(event, "reason") == reason && fakekube.TextIn(event, "message") == message
+		if isAboutName && isReport {
 			times += int(event["count"].(float64))
 		}
 	}
@@ -107,7 +108,8 @@ func (w *world) addAccount(name string) (token string) {
 	return fakekube.TextIn(answer["status"].(object), "token")
 }
 
-// addPodcountAccount creates a service account with the rights that the manifest gives, and returns its token.
+// addPodcountAccount creates a service account with the cluster-wide rights that the manifest gives podcount, and
+// returns its token.
 func (w *world) addPodcountAccount(name string) (token string) {
 	w.Helper()
 	token = w.addAccount(name)
@@ -125,7 +127,7 @@ func (w *world) grant(account string) {
 	w.bind(name, account, name)
 }
 
-// bind creates a binding with this name, which gives a service account the rights of a cluster role.
+// bind creates a binding that gives a service account the rights of a cluster role.
 func (w *world) bind(name, account, role string) {
 	w.Helper()
 	binding := named(name)
@@ -134,6 +136,7 @@ func (w *world) bind(name, account, role string) {
 	w.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
 }
 
+// rulesOfManifest returns the rules of the cluster roles in deploy/podcount.yaml.
 func (w *world) rulesOfManifest() (rules []any) {
 	w.Helper()
 	for doc := range strings.SplitSeq(readFile(w, "deploy/podcount.yaml"), "\n---\n") {
@@ -153,14 +156,22 @@ func (w *world) admin() (args []string) {
 	return []string{"-kubeconfig", w.options.Kubeconfig, "-context", w.options.Context}
 }
 
-// as returns the flags for another user of the cluster, whose credential is given as YAML for a kubeconfig.
+// as returns the flags for another user of the cluster. user is the YAML of a kubeconfig's user.
 func (w *world) as(user string) (args []string) {
 	w.Helper()
-	return w.asChanged(user, func(config string) string { return config })
+	return []string{"-kubeconfig", w.kubeconfigOf(user)}
 }
 
-// asChanged returns the flags for another user of the cluster, after a change of the kubeconfig.
+// asChanged is like as, but changes the kubeconfig.
 func (w *world) asChanged(user string, change func(config string) string) (args []string) {
+	w.Helper()
+	file := w.kubeconfigOf(user)
+	writeFile(w, file, change(readFile(w, file)))
+	return []string{"-kubeconfig", file}
+}
+
+// kubeconfigOf writes a kubeconfig for another user of the cluster. user is the YAML of a kubeconfig's user.
+func (w *world) kubeconfigOf(user string) (file string) {
 	w.Helper()
 	config := fakekube.Kubeconfig(w.config.Server.String(), w.ca, user)
 	credential, err := w.config.Credential(w.Context(), nil)
@@ -170,7 +181,7 @@ func (w *world) asChanged(user string, change func(config string) string) (args 
 	if name := credential.TLS.ServerName; name != "" {
 		config = strings.Replace(config, "    server:", "    tls-server-name: "+name+"\n    server:", 1)
 	}
-	file := filepath.Join(w.TempDir(), "config")
-	writeFile(w, file, change(config))
-	return []string{"-kubeconfig", file}
+	file = filepath.Join(w.TempDir(), "config")
+	writeFile(w, file, config)
+	return file
 }

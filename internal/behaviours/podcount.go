@@ -12,28 +12,29 @@ import (
 	"podcount/internal/testkit"
 )
 
-// podcountArgs returns the flags for a podcount that looks only at the pods and nodes of a row.
-func (w *world) podcountArgs(access []string, row string, more ...string) []string {
+// podcountArgs returns the flags with which podcount looks only at the pods and nodes of a group. access are the flags
+// that lead to the server.
+func (w *world) podcountArgs(access []string, group string, more ...string) []string {
 	own := []string{
 		"-namespace", w.namespace,
-		"-pod-selector", "row=" + row,
-		"-total-nodes", runLabel + "=" + w.namespace + ",row=" + row,
+		"-pod-selector", "group=" + group,
+		"-total-nodes", runLabel + "=" + w.namespace + ",group=" + group,
 		"-total-label", w.label,
 	}
 	return slices.Concat(access, own, more)
 }
 
-// start runs podcount on the pods and nodes of a row until the test ends. access are the flags that lead to the server.
-func (w *world) start(access []string, row string, args ...string) *testkit.Buffer {
+// start runs podcount on the pods and nodes of a group until the test ends. The parameters are as in podcountArgs.
+func (w *world) start(access []string, group string, args ...string) *testkit.Buffer {
 	log := &testkit.Buffer{Wrote: w.changed}
-	w.startLoggingTo(log, log, access, row, args...)
+	w.startLoggingTo(log, log, access, group, args...)
 	return log
 }
 
-// startLoggingTo is start with another stderr, which leads to log in the end.
-func (w *world) startLoggingTo(stderr io.Writer, log *testkit.Buffer, access []string, row string, args ...string) {
+// startLoggingTo is like start, but with a stderr that passes what it gets on to log, if only later.
+func (w *world) startLoggingTo(stderr io.Writer, log *testkit.Buffer, access []string, group string, args ...string) {
 	more := append([]string{"-interval", "100ms", "-pod-events", "off"}, args...)
-	all := w.podcountArgs(access, row, more...)
+	all := w.podcountArgs(access, group, more...)
 	ctx, cancel := context.WithCancel(w.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.options.Program(ctx, all, os.Getenv, io.Discard, stderr, nil) }()
@@ -68,9 +69,9 @@ type runningReflector struct {
 	connections []*mutableConn
 }
 
-// reflect runs a reflector of the pods of a row until the test ends.
-func (w *world) reflect(row string) *runningReflector {
-	return w.reflectWith(ReflectorOptions{Config: w.config, LabelSelector: "row=" + row})
+// reflect runs a reflector of the pods of a group until the test ends.
+func (w *world) reflect(group string) *runningReflector {
+	return w.reflectWith(ReflectorOptions{Config: w.config, LabelSelector: "group=" + group})
 }
 
 func (w *world) reflectWith(o ReflectorOptions) *runningReflector {
@@ -118,7 +119,7 @@ func (r *runningReflector) cut() {
 	}
 }
 
-// mute makes all connections half-open: what is sent there is lost, nothing arrives, and they do not end.
+// mute makes all connections half-open: they stay open, but what either side sends is lost.
 func (r *runningReflector) mute() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,9 +131,9 @@ func (r *runningReflector) mute() {
 // mutableConn is a connection that can become half-open.
 type mutableConn struct {
 	net.Conn
-	isMute atomic.Bool
-	once   sync.Once
-	closed chan struct{}
+	isMute    atomic.Bool
+	closeOnce sync.Once // closes closed
+	closed    chan struct{}
 }
 
 func (c *mutableConn) Read(p []byte) (int, error) {
@@ -152,6 +153,6 @@ func (c *mutableConn) Write(p []byte) (int, error) {
 }
 
 func (c *mutableConn) Close() error {
-	c.once.Do(func() { close(c.closed) })
+	c.closeOnce.Do(func() { close(c.closed) })
 	return c.Conn.Close()
 }

@@ -31,7 +31,7 @@ func manifestPolicy(w *world) {
 // guarded is a node that the policies of the manifest guard against podcount's account.
 type guarded struct {
 	*world
-	account *world // the same cluster, as podcount's account
+	account *world // sends requests as podcount's account
 	node    string // path of the node
 }
 
@@ -47,7 +47,7 @@ func (w *world) guard() *guarded {
 	token := w.addPodcountAccount(name)
 	w.createPolicies(name)
 	config, err := kubeconfig.Load(w.Context(), kubeconfig.Options{
-		Kubeconfig: w.as("token: " + token)[1],
+		Kubeconfig: w.kubeconfigOf("token: " + token),
 		Getenv:     os.Getenv,
 	})
 	if err != nil {
@@ -102,7 +102,7 @@ func (g *guarded) change(patch object) {
 	g.account.send("PATCH", g.node+"?fieldManager=podcount", patch)
 }
 
-// event returns an event that its two fields say comes from source and from reporting.
+// event returns an event with these components as source and as reportingComponent.
 func (w *world) event(name, source, reporting string) object {
 	event := named(name)
 	event["involvedObject"] = object{"kind": "Pod", "namespace": w.namespace, "name": "a"}
@@ -112,8 +112,8 @@ func (w *world) event(name, source, reporting string) object {
 	return event
 }
 
-// awaitPolicies waits until each policy refuses a write. Each try must change something, because a policy does not see
-// a write that changes nothing.
+// awaitPolicies waits until each policy refuses a write. Each try must change something, because no policy sees a write
+// that changes nothing.
 func (g *guarded) awaitPolicies() {
 	tries := 0
 	g.await("the policies are in force", func() bool {
@@ -125,7 +125,7 @@ func (g *guarded) awaitPolicies() {
 	})
 }
 
-// showLabels shows that the account may change podcount's label and nothing else, and that others are not hindered.
+// showLabels shows that the account may change podcount's label and nothing else, and that other users may change more.
 func (g *guarded) showLabels() {
 	metadata := func(field string, value any) object { return object{"metadata": object{field: value}} }
 	mayOnly := "may change only these labels of a node: " + g.label
@@ -137,12 +137,12 @@ func (g *guarded) showLabels() {
 		why    string
 	}{
 		{"another spec", object{"spec": object{"taints": []any{}}}, "may not change the spec"},
-		{"a foreign label", labels("row", "other", g.label, "1"), mayOnly},
+		{"a foreign label", labels("group", "other", g.label, "1"), mayOnly},
 		{"an annotation", metadata("annotations", object{"a": "b"}), "may not change annotations"},
 		{"a generateName", metadata("generateName", "a"), "may not change annotations, finalizers"},
 		{"a takeover of fields", othersField, "podcount may not remove others"},
 		{"a new label", labels("another", "x"), "podcount may"},
-		{"the removal of a label", labels("row", nil), "podcount may"},
+		{"the removal of a label", labels("group", nil), "podcount may"},
 		{"an uncordon", object{"spec": object{"unschedulable": nil}}, "podcount may"},
 		{"a finalizer", metadata("finalizers", []any{"a.b/c"}), "podcount may"},
 	} {
@@ -150,7 +150,7 @@ func (g *guarded) showLabels() {
 	}
 	g.change(labels(g.label, "1"))
 	g.change(labels(g.label, nil))
-	g.change(labels(g.label, "2", "row", "policy"))
+	g.change(labels(g.label, "2", "group", "policy"))
 
 	byOthers := labels("another", "x")
 	byOthers["spec"] = object{"unschedulable": nil}
@@ -161,7 +161,7 @@ func (g *guarded) managedFields() []any {
 	return fakekube.MetaOf(g.send("GET", g.node, nil))["managedFields"].([]any)
 }
 
-// showManagers shows that no write of the account makes anyone the manager of further fields, whatever its name.
+// showManagers shows that the account cannot make any manager the owner of more fields.
 func (g *guarded) showManagers() {
 	before := g.managedFields()
 	for _, row := range []struct{ what, manager, operation string }{
@@ -184,7 +184,7 @@ func (g *guarded) showManagers() {
 	_, err := g.account.try("PATCH", g.node+"?fieldManager=another", labels(g.label, "7"))
 	g.wantStatus("a write as another manager", err, 422, "Invalid")
 
-	// Another manager of podcount's label loses it once podcount has written it.
+	// When podcount writes its label, another manager of the label loses it.
 	g.send("PATCH", g.node+"?fieldManager=kubectl-label", labels(g.label, "8", "third", "x"))
 	g.change(labels(g.label, "3"))
 }

@@ -18,7 +18,7 @@ func pagedList(w *world) {
 		w.addPod(name, "pages")
 	}
 	var got []string
-	path := w.pods() + "?labelSelector=row%3Dpages&limit=2"
+	path := w.pods() + "?labelSelector=group%3Dpages&limit=2"
 	for next := path; next != ""; {
 		page := w.send("GET", next, nil)
 		for _, item := range page["items"].([]any) {
@@ -46,7 +46,7 @@ func metadataOnly(w *world) {
 			resp, err := w.client.Do(t.Context(), kube.Request{
 				Method: "GET",
 				Path:   w.pods(),
-				Query:  url.Values{"labelSelector": {"row=metadata"}},
+				Query:  url.Values{"labelSelector": {"group=metadata"}},
 				Accept: row.accept,
 			})
 			if err != nil {
@@ -94,7 +94,7 @@ func sameInEveryForm(w *world) {
 	}
 }
 
-// podsIn lists the pods of the row wire in one form.
+// podsIn lists the pods of the group wire in one form. It returns a line for each.
 func (w *world) podsIn(isProtobuf, isMetadataOnly bool) []string {
 	w.Helper()
 	media := wire.JSON
@@ -108,7 +108,7 @@ func (w *world) podsIn(isProtobuf, isMetadataOnly bool) []string {
 	body, err := w.client.Stream(w.Context(), kube.Request{
 		Method: "GET",
 		Path:   w.pods(),
-		Query:  url.Values{"labelSelector": {"row=wire"}},
+		Query:  url.Values{"labelSelector": {"group=wire"}},
 		Accept: kube.Accept(isMetadataOnly, as, media),
 	})
 	if err != nil {
@@ -134,7 +134,7 @@ func missingIs404(w *world) {
 
 func conflictIs409(w *world) {
 	a := w.addPod("a", "conflict")
-	_, err := w.try("POST", w.pods(), w.pod("a", "row", "conflict"))
+	_, err := w.try("POST", w.pods(), w.pod("a", "group", "conflict"))
 	w.wantStatus("a second creation", err, 409, "AlreadyExists")
 
 	patch := labels("x", "y")

@@ -1,7 +1,6 @@
 package behaviours
 
 import (
-	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -16,8 +15,10 @@ import (
 // proxy stands between podcount and the server. It speaks plain HTTP/1.1 and adds the credential itself, as kubectl
 // proxy does, because podcount sends none over plain HTTP.
 type proxy struct {
-	access  []string     // the flags that lead podcount through the proxy
-	patches atomic.Int32 // how many PATCH requests have been answered
+	url        string
+	kubeconfig string       // file with a user who has the proxy's rights
+	access     []string     // flags that lead podcount through the proxy
+	patches    atomic.Int32 // how many PATCH requests have been answered
 }
 
 // startProxy starts a proxy that has the rights of podcount's manifest. account is the name of its service account.
@@ -26,8 +27,8 @@ func (w *world) startProxy(account string) *proxy {
 	return w.startProxyWith(account, func(*http.Response) error { return nil })
 }
 
-// startProxyWith is startProxy with a function that sees each answer, and may change it. If it returns an error, the
-// proxy breaks the connection.
+// startProxyWith is like startProxy, but calls a function with each answer, which the function may change. If it returns
+// an error, the proxy breaks the connection.
 func (w *world) startProxyWith(account string, onAnswer func(*http.Response) error) *proxy {
 	w.Helper()
 	credential, err := w.config.Credential(w.Context(), nil)
@@ -35,7 +36,7 @@ func (w *world) startProxyWith(account string, onAnswer func(*http.Response) err
 		w.Fatal(err)
 	}
 	tlsConfig := credential.TLS.Clone()
-	tlsConfig.GetClientCertificate = nil // or the server would take us for the admin, whatever the token
+	tlsConfig.GetClientCertificate = nil // a client certificate would win over the token
 	transport := &http.Transport{TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true}
 	token := w.addPodcountAccount(account)
 	p := &proxy{}
@@ -61,40 +62,32 @@ func (w *world) startProxyWith(account string, onAnswer func(*http.Response) err
 		server.Close()
 		transport.CloseIdleConnections()
 	})
-	p.access = append(w.as("token: "+token), "-master", server.URL)
+	p.url = server.URL
+	p.kubeconfig = w.kubeconfigOf("token: " + token)
+	p.access = []string{"-kubeconfig", p.kubeconfig, "-master", p.url}
 	return p
 }
 
-// awaitStill waits until, for five intervals, the object at path stays as it is and podcount writes nothing at all.
+// awaitStill waits until, for five intervals, nobody changes the object at path and podcount patches nothing.
 func (w *world) awaitStill(p *proxy, path string) {
 	w.Helper()
-	state := func() string {
-		version := fakekube.TextIn(fakekube.MetaOf(w.send("GET", path, nil)), "resourceVersion")
-		return fmt.Sprint(p.patches.Load(), " ", version)
-	}
-	before := state()
+	patches := p.patches.Load()
+	version := w.version(path)
 	for range 20 {
 		w.pause(500 * time.Millisecond)
-		now := state()
-		if now == before {
+		newPatches := p.patches.Load()
+		newVersion := w.version(path)
+		if newPatches == patches && newVersion == version {
 			return
 		}
-		before = now
+		patches = newPatches
+		version = newVersion
 	}
 	w.Fatalf("%s is written again and again", path)
 }
 
-// heldBody holds back what it has read, while isHeld, until released is closed.
-type heldBody struct {
-	io.ReadCloser
-	isHeld   *atomic.Bool
-	released <-chan struct{}
-}
-
-func (b *heldBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.isHeld.Load() {
-		<-b.released
-	}
-	return n, err
+// version returns the resourceVersion of the object at path.
+func (w *world) version(path string) string {
+	w.Helper()
+	return fakekube.TextIn(fakekube.MetaOf(w.send("GET", path, nil)), "resourceVersion")
 }

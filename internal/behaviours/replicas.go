@@ -31,7 +31,7 @@ func twoReplicas(w *world) {
 		second = startReplica(w)
 		w.awaitLog(second, "standing by")
 		if strings.Contains(second.String(), "elected") {
-			t.Error("both lead")
+			t.Error("both replicas lead")
 		}
 	})
 	w.addPod("a", "leader")
@@ -39,7 +39,7 @@ func twoReplicas(w *world) {
 	testkit.WantText(w, second.String(), "elected")
 }
 
-// gate is a writer that waits until it is open.
+// gate is a writer whose writes wait until open is closed.
 type gate struct {
 	io.Writer
 	open <-chan struct{}
@@ -56,7 +56,7 @@ func unreadOutput(w *world) {
 	w.deleteAtEnd(path)
 	w.Run("leads", func(t *testing.T) {
 		open := make(chan struct{})
-		t.Cleanup(func() { close(open) }) // once podcount has ended
+		t.Cleanup(func() { close(open) }) // runs after podcount has ended
 		log := &testkit.Buffer{Wrote: w.changed}
 		w.under(t).startLoggingTo(&gate{log, open}, log, w.admin(), "unread",
 			"-v", "6",

@@ -25,7 +25,7 @@ func (w *world) awaitWatch(r *runningReflector) {
 	w.await("the watch", func() bool { return strings.Contains(r.log.String(), "msg=watching") })
 }
 
-// wantLists fails the test unless podcount has sent so many lists.
+// wantLists fails the test unless podcount has completed this number of lists.
 func (w *world) wantLists(log *testkit.Buffer, want int) {
 	w.Helper()
 	testkit.WantNumber(w, "lists", strings.Count(log.String(), "msg=listed"), want)
@@ -49,7 +49,7 @@ func brokenWatch(w *world) {
 	w.awaitWatch(r)
 	r.cut()
 	w.addPod("b", "resume")
-	w.awaitPods("the pod that came meanwhile", r, "a", "b")
+	w.awaitPods("the pod that was added meanwhile", r, "a", "b")
 	w.wantLists(r.log, 1)
 }
 
@@ -58,8 +58,8 @@ func changedLabel(w *world) {
 	b := w.addPod("b", "enter")
 	r := w.reflect("leave")
 	w.awaitPods("the list", r, "a")
-	w.send("PATCH", a, labels("row", "left"))
-	w.send("PATCH", b, labels("row", "leave"))
+	w.send("PATCH", a, labels("group", "left"))
+	w.send("PATCH", b, labels("group", "leave"))
 	w.awaitPods("both changes", r, "b")
 }
 
@@ -68,7 +68,7 @@ func fieldSelector(w *world) {
 	w.addPod("b", "fields")
 	r := w.reflectWith(ReflectorOptions{
 		Config:        w.config,
-		LabelSelector: "row=fields",
+		LabelSelector: "group=fields",
 		FieldSelector: "metadata.name!=a",
 	})
 	w.awaitPods("the list", r, "b")
@@ -77,15 +77,15 @@ func fieldSelector(w *world) {
 func expiredVersion(w *world) {
 	w.addPod("a", "gone")
 	if !w.isExpired("1") {
-		w.lack("a new server still has every version")
+		w.cannotShow("a new server still has every version")
 	}
-	r := w.reflectWith(ReflectorOptions{Config: w.config, LabelSelector: "row=gone", Version: "1"})
+	r := w.reflectWith(ReflectorOptions{Config: w.config, LabelSelector: "group=gone", Version: "1"})
 	w.awaitPods("the list", r, "a")
 	testkit.WantText(w, r.log.String(), "listing again", "410 Expired")
 }
 
-// isExpired reports whether the server refuses to watch pods from a version because that is too old. Only an answer
-// without an error can show that it does not.
+// isExpired reports whether the server refuses to watch pods from a version because the version is too old. If the
+// request fails in any other way, isExpired also returns true, so that the behaviour runs and shows why.
 func (w *world) isExpired(version string) bool {
 	body, err := w.client.Stream(w.Context(), kube.Request{
 		Method: "GET",
@@ -107,10 +107,10 @@ func halfOpenHTTP2(w *world) {
 
 func halfOpenHTTP1(w *world) {
 	w.runLong("http1")
-	access := w.startProxy("http1").access
+	p := w.startProxy("http1")
 	config, err := kubeconfig.Load(w.Context(), kubeconfig.Options{
-		Kubeconfig: access[1],
-		Master:     access[3],
+		Kubeconfig: p.kubeconfig,
+		Master:     p.url,
 		Getenv:     os.Getenv,
 	})
 	if err != nil {
@@ -119,19 +119,19 @@ func halfOpenHTTP1(w *world) {
 	w.showHalfOpen("http1", config, 155*time.Second)
 }
 
-// showHalfOpen shows that a reflector whose connection has fallen silent watches again within a time, without a list.
-func (w *world) showHalfOpen(row string, config *kubeconfig.Config, within time.Duration) {
+// showHalfOpen shows that a reflector whose connection has become half-open watches again in time, without a relist.
+func (w *world) showHalfOpen(group string, config *kubeconfig.Config, within time.Duration) {
 	w.Helper()
-	a, b, c := row+"-a", row+"-b", row+"-c"
-	w.addPod(a, row)
-	r := w.reflectWith(ReflectorOptions{Config: config, LabelSelector: "row=" + row})
+	a, b, c := group+"-a", group+"-b", group+"-c"
+	w.addPod(a, group)
+	r := w.reflectWith(ReflectorOptions{Config: config, LabelSelector: "group=" + group})
 	w.awaitWatch(r)
-	w.addPod(b, row)
+	w.addPod(b, group)
 	w.awaitPods("the new pod", r, a, b)
 	r.mute()
 	muted := time.Now()
-	w.addPod(c, row)
-	w.awaitPods("the pod that came in the silence", r, a, b, c)
+	w.addPod(c, group)
+	w.awaitPods("the pod that was added while the connection was mute", r, a, b, c)
 	took := time.Since(muted)
 	w.Logf("it took %v", took.Round(time.Second/10))
 	if took > within {

@@ -16,16 +16,16 @@ const (
 	countLabel = "podcount.test/count" // the label that podcount writes
 )
 
-// world is the cluster as one behaviour uses it. The behaviour's objects carry the label row with a value of their own,
-// and podcount looks only at those.
+// world is the cluster as one behaviour uses it. The behaviour's pods and nodes form a group: they have the label group
+// with the same value, and podcount looks only at them.
 type world struct {
 	*testing.T
 	*cluster
-	client *kube.Client
+	client *kube.Client // sends the behaviour's own requests
 
 	label    string        // the label that podcount writes
 	patience time.Duration // how long await waits
-	changed  chan struct{} // has an element when await should look again
+	changed  chan struct{} // has an element when await should check again
 	created  *[]string     // paths of the objects to delete when the test ends
 }
 
@@ -43,39 +43,41 @@ func newWorld(t *testing.T, c *cluster) *world {
 	return w
 }
 
-// under returns w for a subtest: what is started there ends with the subtest.
+// under returns w for a subtest. What it starts ends with the subtest.
 func (w *world) under(t *testing.T) *world {
 	sub := *w
 	sub.T = t
 	return &sub
 }
 
-// lack ends a behaviour that this cluster cannot show, and says why it may lack it. The fake lacks nothing.
-func (w *world) lack(why string) {
+// cannotShow skips a behaviour that a real cluster may be unable to show, for this reason. On the fake, it fails the
+// test.
+func (w *world) cannotShow(why string) {
 	if w.options.Fake != nil {
-		w.Fatal("the fake should be able to show this")
+		w.Fatal("the fake should be able to show this, but: " + why)
 	}
 	w.Skip(why)
 }
 
-// runAlongside lets a behaviour run at the same time as others. It needs a label of its own, because each podcount
-// removes its label from the nodes that it does not select. Its pods need names of their own, too.
-func (w *world) runAlongside(row string) {
-	w.label = countLabel + "-" + row
+// runAlongside lets a behaviour run at the same time as others. It gives podcount a label of its own, because podcount
+// removes its label from all nodes outside of its group. Its pods need names that no other behaviour uses; they begin
+// with the group.
+func (w *world) runAlongside(group string) {
+	w.label = countLabel + "-" + group
 	w.Parallel()
 }
 
-// runLong is runAlongside for a behaviour that takes minutes. It is skipped on the fake.
-func (w *world) runLong(row string) {
+// runLong is runAlongside for a behaviour that takes minutes. It skips the behaviour on the fake.
+func (w *world) runLong(group string) {
 	if w.options.Fake != nil {
 		w.Skip("this takes minutes")
 	}
 	w.patience = 4 * time.Minute
-	w.runAlongside(row)
+	w.runAlongside(group)
 }
 
-// await waits until isTrue. It looks again when the fake changes or when something is logged, and on a real cluster
-// every 200 ms. It fails the test when its patience is over.
+// await waits until isTrue returns true. It checks again when the fake changes or when podcount logs a line, and on a
+// real cluster every 200 ms. After w.patience, it fails the test.
 func (w *world) await(what string, isTrue func() bool) {
 	w.Helper()
 	timeout := time.After(w.patience)
@@ -97,12 +99,12 @@ func (w *world) await(what string, isTrue func() bool) {
 		case <-w.interrupted.Done():
 			w.Fatal("interrupted")
 		case <-timeout:
-			w.Fatalf("this did not happen within %v: %s", w.patience, what)
+			w.Fatalf("this has not happened within %v: %s", w.patience, what)
 		}
 	}
 }
 
-// wake makes await look again.
+// wake makes await check again.
 func (w *world) wake() {
 	select {
 	case w.changed <- struct{}{}:
@@ -140,7 +142,7 @@ func (w *world) try(method, path string, body object) (object, error) {
 	return answer, err
 }
 
-// send is try, and an error ends the test.
+// send is like try, but an error ends the test.
 func (w *world) send(method, path string, body object) object {
 	w.Helper()
 	answer, err := w.try(method, path, body)
@@ -170,15 +172,16 @@ func (w *world) create(collection string, o object) (path string) {
 	return path
 }
 
-// isCreationRetried reports whether the next try may succeed: a new namespace has no service account for its pods at
-// first, and an object of the same name may still be on its way out.
+// isCreationRetried reports whether another try may succeed: a new namespace has no service account for its pods at
+// first, and an object of the same name may still be terminating.
 func isCreationRetried(err error) bool {
 	return strings.Contains(err.Error(), "error looking up service account") || isStatus(err, 409, "AlreadyExists")
 }
 
-// deleteAtEnd has the object at path deleted when the test ends. It need not exist then.
+// deleteAtEnd deletes the object at path when the test ends, if it exists then.
 func (w *world) deleteAtEnd(path string) { *w.created = append(*w.created, path) }
 
+// delete deletes an object without a grace period.
 func (w *world) delete(path string) {
 	w.Helper()
 	w.send("DELETE", path, object{"gracePeriodSeconds": 0})
