@@ -62,24 +62,7 @@ func eventsAreCounted(w *world) {
 }
 
 func countsFollowPods(w *world) {
-	const name = "counts.demo.mark8s.io"
-	const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	if _, err := w.try("GET", definitions+"/"+name, nil); err == nil {
-		w.cannotShow("the cluster has Counts of its own")
-	}
-	w.send("POST", definitions, parseYAML(w, readFile(w, "deploy/count-crd.yaml")).(object))
-	w.deleteAtEnd(definitions + "/" + name)
-
-	counts := "/apis/demo.mark8s.io/v1/namespaces/" + w.namespace + "/counts"
-	ours := counts + "/ours"
-	w.await("the new resource", func() bool {
-		count := named("ours")
-		count["apiVersion"] = "demo.mark8s.io/v1"
-		count["kind"] = "Count"
-		count["spec"] = object{"name": "web", "count": 1}
-		_, err := w.try("POST", counts, count)
-		return err == nil || isStatus(err, 409, "AlreadyExists")
-	})
+	ours := w.addCount()
 	awaitStatus := func(what string, healthy bool, count float64) {
 		w.Helper()
 		w.await(what, func() bool {
@@ -109,6 +92,30 @@ func countsFollowPods(w *world) {
 		})
 	}
 	w.wantNoWarnings(log)
+}
+
+// addCount installs the CRD of Counts, creates a Count for one pod of the app web, and returns its path. It skips the
+// behaviour on a cluster that has the CRD already.
+func (w *world) addCount() (path string) {
+	w.Helper()
+	const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	const definition = definitions + "/counts.demo.mark8s.io"
+	if _, err := w.try("GET", definition, nil); err == nil {
+		w.cannotShow("the cluster has Counts of its own")
+	}
+	w.send("POST", definitions, parseYAML(w, readFile(w, "deploy/count-crd.yaml")).(object))
+	w.deleteAtEnd(definition)
+
+	counts := "/apis/demo.mark8s.io/v1/namespaces/" + w.namespace + "/counts"
+	w.await("the new resource", func() bool {
+		count := named("ours")
+		count["apiVersion"] = "demo.mark8s.io/v1"
+		count["kind"] = "Count"
+		count["spec"] = object{"name": "web", "count": 1}
+		_, err := w.try("POST", counts, count)
+		return err == nil || isStatus(err, 409, "AlreadyExists")
+	})
+	return counts + "/ours"
 }
 
 // wantNoWarnings fails the test if podcount has logged a warning.

@@ -27,7 +27,7 @@ func (w *world) startProxy(account string) *proxy {
 	return w.startProxyWith(account, func(*http.Response) error { return nil })
 }
 
-// startProxyWith is like startProxy, but calls a function with each answer, which the function may change. If it returns
+// startProxyWith is like startProxy, but calls onAnswer with each answer. onAnswer may change the answer; if it returns
 // an error, the proxy breaks the connection.
 func (w *world) startProxyWith(account string, onAnswer func(*http.Response) error) *proxy {
 	w.Helper()

@@ -12,58 +12,7 @@ import (
 )
 
 func credentialFaults(t *testing.T, podcount Program) {
-	for _, row := range []struct {
-		name    string
-		isExec  bool // the token comes from an exec program, not from a file
-		disturb func(s *tokenSource)
-	}{
-		{"a token is renewed in time", false, func(s *tokenSource) {
-			s.f.Allow("one", "two")
-			s.setToken("two")
-			s.wait(61)
-			s.f.Allow("two")
-			s.f.EndWatches(true)
-		}},
-		{"a token is refused before there is another", false, func(s *tokenSource) {
-			s.f.Allow("two")
-			s.f.EndWatches(true)
-			s.wait(45)
-			s.setToken("two")
-		}},
-		{"a token's file is empty, then gone", false, func(s *tokenSource) {
-			s.setToken("")
-			s.wait(61)
-			s.f.Allow("two")
-			s.f.EndWatches(true)
-			s.removeFile()
-			s.wait(30)
-			s.setToken("two")
-		}},
-		{"a token's file has a wrong token first", false, func(s *tokenSource) {
-			s.f.Allow("two")
-			s.setToken("wrong")
-			s.f.EndWatches(true)
-			s.wait(30)
-			s.setToken("two")
-		}},
-		{"the server refuses every token for a while", false, func(s *tokenSource) {
-			s.f.Allow()
-			s.f.EndWatches(true)
-			s.wait(45)
-			s.f.Allow("one")
-		}},
-		{"a program's token is refused", true, func(s *tokenSource) {
-			s.setToken("two")
-			s.f.Allow("two")
-		}},
-		{"a program fails when its token is refused", true, func(s *tokenSource) {
-			s.failExec()
-			s.f.Allow("two")
-			s.f.EndWatches(true)
-			s.wait(30)
-			s.setToken("two")
-		}},
-	} {
+	for _, row := range tokenFaults {
 		t.Run(row.name, func(t *testing.T) {
 			dir := t.TempDir()
 			user := "tokenFile: token"
@@ -86,6 +35,60 @@ func credentialFaults(t *testing.T, podcount Program) {
 			})
 		})
 	}
+}
+
+// tokenFaults are what can happen to a token while podcount runs. The first token is "one", and the next is "two".
+var tokenFaults = []struct {
+	name    string
+	isExec  bool // podcount gets the token from the exec program, not from the file
+	disturb func(s *tokenSource)
+}{
+	{"a token is renewed in time", false, func(s *tokenSource) {
+		s.f.Allow("one", "two")
+		s.setToken("two")
+		s.wait(61)
+		s.f.Allow("two")
+		s.f.EndWatches(true)
+	}},
+	{"a token is refused before there is another", false, func(s *tokenSource) {
+		s.f.Allow("two")
+		s.f.EndWatches(true)
+		s.wait(45)
+		s.setToken("two")
+	}},
+	{"a token's file is empty, then gone", false, func(s *tokenSource) {
+		s.setToken("")
+		s.wait(61)
+		s.f.Allow("two")
+		s.f.EndWatches(true)
+		s.removeFile()
+		s.wait(30)
+		s.setToken("two")
+	}},
+	{"a token's file has a wrong token first", false, func(s *tokenSource) {
+		s.f.Allow("two")
+		s.setToken("wrong")
+		s.f.EndWatches(true)
+		s.wait(30)
+		s.setToken("two")
+	}},
+	{"the server refuses every token for a while", false, func(s *tokenSource) {
+		s.f.Allow()
+		s.f.EndWatches(true)
+		s.wait(45)
+		s.f.Allow("one")
+	}},
+	{"a program's token is refused", true, func(s *tokenSource) {
+		s.setToken("two")
+		s.f.Allow("two")
+	}},
+	{"a program fails when its token is refused", true, func(s *tokenSource) {
+		s.failExec()
+		s.f.Allow("two")
+		s.f.EndWatches(true)
+		s.wait(30)
+		s.setToken("two")
+	}},
 }
 
 // tokenSource is where podcount gets its token from: a file and an exec program in dir, which both have the same token.

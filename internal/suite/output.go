@@ -26,46 +26,48 @@ var Output = Topic{
 	{"dropped lines are reported once somebody reads again", droppedLines},
 }
 
-// verbosity shows that each level logs lines of its own, and those of all levels below it.
+// verbosities are the levels of -v that show more than the level below. Each also shows all lines of the levels below.
+var verbosities = []struct {
+	v      string
+	shown  []string
+	hidden []string
+}{
+	{
+		v: "0",
+		shown: []string{
+			"level=INFO msg=listed kind=Pod objects=3 rv=",
+			`msg="label written" node=cp label=hopegi/pod-count from=none to=3`,
+		},
+		hidden: []string{"msg=watching", "queue: add", "GET /api"},
+	},
+	{
+		v:      "2",
+		shown:  []string{"msg=watching kind=Pod rv="},
+		hidden: []string{"queue: add", "GET /api"},
+	},
+	{
+		v: "4",
+		shown: []string{
+			"msg=watching",
+			`msg="ADDED Pod default/late" rv=`,
+			`msg="queue: add" controller=pod-count key=cp`,
+		},
+		hidden: []string{"GET /api"},
+	},
+	{
+		v: "6",
+		shown: []string{
+			"msg=watching",
+			"queue: add",
+			`msg="GET /api/v1/pods?`,
+			`status="200 OK" took=`,
+			`msg="PATCH /api/v1/nodes/cp?fieldManager=podcount"`,
+		},
+	},
+}
+
 func verbosity(t *testing.T, podcount Program) {
-	for _, row := range []struct {
-		v      string
-		shown  []string
-		hidden []string
-	}{
-		{
-			v: "0",
-			shown: []string{
-				"level=INFO msg=listed kind=Pod objects=3 rv=",
-				`msg="label written" node=cp label=hopegi/pod-count from=none to=3`,
-			},
-			hidden: []string{"msg=watching", "queue: add", "GET /api"},
-		},
-		{
-			v:      "2",
-			shown:  []string{"msg=watching kind=Pod rv="},
-			hidden: []string{"queue: add", "GET /api"},
-		},
-		{
-			v: "4",
-			shown: []string{
-				"msg=watching",
-				`msg="ADDED Pod default/late" rv=`,
-				`msg="queue: add" controller=pod-count key=cp`,
-			},
-			hidden: []string{"GET /api"},
-		},
-		{
-			v: "6",
-			shown: []string{
-				"msg=watching",
-				"queue: add",
-				`msg="GET /api/v1/pods?`,
-				`status="200 OK" took=`,
-				`msg="PATCH /api/v1/nodes/cp?fieldManager=podcount"`,
-			},
-		},
-	} {
+	for _, row := range verbosities {
 		t.Run("-v "+row.v, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("cp", ControlPlane)

@@ -106,27 +106,109 @@ func refusedWrites(t *testing.T, podcount Program) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddNode("cp", ControlPlane)
-				f.AddNode("other", ControlPlane)
-				f.AddPods(2)
-				row.fault.On = fakekube.Requests{If: fakekube.IsWrite, Name: "cp"}
-				f.Inject(t, row.fault)
-				p := podcount.Start(t, f)
-				synctest.Wait()
-				WantLabel(t, f, "other", TotalLabel, "2") // one key's failure delays no other
-				testkit.Pass(time.Second)
-				switch row.again {
-				case afterBackoff:
-					WantLabel(t, f, "cp", TotalLabel, "2")
-				case afterTick:
-					WantLabel(t, f, "cp", TotalLabel, "-")
-					testkit.WantNumber(t, "reports of failures", p.Logged("cannot reconcile"), 0)
-				}
-				testkit.Pass(10 * time.Second)
-				WantLabel(t, f, "cp", TotalLabel, "2")
-				testkit.WantText(t, p.Log.String(), row.log)
+				log := podcount.retryWrite(t, f, row.fault, row.again)
+				testkit.WantText(t, log, row.log)
 			})
 		})
+	}
+}
+
+// retryWrite lets the first writes to the node cp meet a fault, and shows that podcount tries again, either
+// afterBackoff or afterTick. It returns the log.
+func (podcount Program) retryWrite(t *testing.T, f *fakekube.Server, ft fakekube.Fault, again string) (log string) {
+	t.Helper()
+	f.AddNode("cp", ControlPlane)
+	f.AddNode("other", ControlPlane)
+	f.AddPods(2)
+	ft.On = fakekube.Requests{If: fakekube.IsWrite, Name: "cp"}
+	f.Inject(t, ft)
+	p := podcount.Start(t, f)
+	synctest.Wait()
+	WantLabel(t, f, "other", TotalLabel, "2") // one key's failure delays no other
+	testkit.Pass(time.Second)
+	switch again {
+	case afterBackoff:
+		WantLabel(t, f, "cp", TotalLabel, "2")
+	case afterTick:
+		WantLabel(t, f, "cp", TotalLabel, "-")
+		testkit.WantNumber(t, "reports of failures", p.Logged("cannot reconcile"), 0)
+	}
+	testkit.Pass(10 * time.Second)
+	WantLabel(t, f, "cp", TotalLabel, "2")
+	return p.Log.String()
+}
+
+func disturbedWrites(t *testing.T, podcount Program) {
+	plainText := fakekube.Reply{
+		Code:   429,
+		Header: map[string]string{"Content-Type": "text/plain"},
+		Body:   "Too many requests",
+	}
+	change := func(value any) disturbance {
+		return fiveTimes(func(f *fakekube.Server, to target) { to.change(f, value) })
+	}
+	recreate := fiveTimes(func(f *fakekube.Server, to target) { to.recreate(f) })
+	for _, row := range []struct {
+		name    string
+		disturb disturbance
+		isTwice bool // it also disturbs the last change, after which nothing else changes
+	}{
+		{"409", refusal(8, 409, "Conflict", nil), true},
+		{"422, it was recreated", refusal(2, 422, "Invalid", uidIsImmutable), true},
+		{"422 of a policy", refusal(8, 422, "Invalid", deniedByPolicy), true},
+		{"404", refusal(2, 404, "NotFound", nil), true},
+		{"403, then the right is granted", refusal(7, 403, "Forbidden", nil), true},
+		{"429", refusal(6, 429, "TooManyRequests", nil, "Retry-After", "2"), true},
+		{"429 in plain text", fault(fakekube.Fault{Times: 6, Do: plainText}), true},
+		{"500", refusal(8, 500, "InternalError", nil), true},
+		{"503", refusal(6, 503, "ServiceUnavailable", nil, "Retry-After", "2"), true},
+		{"a reset", fault(fakekube.Fault{Times: 8, Do: fakekube.DropRequest{}}), true},
+		{"a reset after it was applied", fault(fakekube.Fault{Do: fakekube.DropAnswer{}}), true},
+		{"half an answer", fault(fakekube.Fault{Do: fakekube.Cut{After: 40}}), true},
+		{"no answer", noAnswer, false},
+		{"a webhook that takes 20 s", fault(fakekube.Fault{Delay: 20 * time.Second}), true},
+		{"another writer that changes it", change("999"), true},
+		{"another writer that removes it", change(nil), true},
+		{"an object that is recreated repeatedly", recreate, true},
+		{"an object that is recreated during the write", recreatedDuringWrites, true},
+	} {
+		for _, to := range []target{nodeTarget, countTarget} {
+			t.Run(to.name+" meets "+row.name, func(t *testing.T) {
+				Simulate(t, func(t *testing.T, f *fakekube.Server) {
+					podcount.surviveDisturbance(t, f, to, row.disturb, row.isTwice)
+				})
+			})
+		}
+	}
+}
+
+// surviveDisturbance disturbs the writes to one target, and shows that those to the other nodes continue as usual.
+func (podcount Program) surviveDisturbance(
+	t *testing.T, f *fakekube.Server, to target, disturb disturbance, isTwice bool,
+) {
+	t.Helper()
+	start := time.Now()
+	podcount.Survive(t, f, func(*Process) {
+		disturb(t, f, to)
+		retry.Sleep(t.Context(), 17500*time.Millisecond)
+		if isTwice {
+			disturb(t, f, to)
+		}
+	})
+	wantUndisturbed(t, f, "other", start)
+	wantUndisturbed(t, f, "worker", start)
+}
+
+// wantUndisturbed fails the test unless a node was written to once an interval for the 30 s after start.
+func wantUndisturbed(t *testing.T, f *fakekube.Server, node string, start time.Time) {
+	t.Helper()
+	writes := f.Requests(func(r fakekube.Request) bool {
+		return fakekube.IsWrite(r) && r.Path == "/api/v1/nodes/"+node && r.At.Sub(start) < 31*time.Second
+	})
+	testkit.WantNumber(t, "writes to "+node, len(writes), 4)
+	for i := 1; i < len(writes); i++ {
+		gap := writes[i].At.Sub(writes[i-1].At)
+		testkit.WantBetween(t, "time between two writes to "+node, gap, 10*time.Second, 11*time.Second)
 	}
 }
 
@@ -211,72 +293,6 @@ func recreatedDuringWrites(t *testing.T, f *fakekube.Server, to target) {
 func noAnswer(t *testing.T, f *fakekube.Server, to target) {
 	fault(fakekube.Fault{Do: fakekube.Stall{}})(t, f, to)
 	retry.Sleep(t.Context(), kube.RequestTimeout+10*time.Second)
-}
-
-func disturbedWrites(t *testing.T, podcount Program) {
-	plainText := fakekube.Reply{
-		Code:   429,
-		Header: map[string]string{"Content-Type": "text/plain"},
-		Body:   "Too many requests",
-	}
-	change := func(value any) disturbance {
-		return fiveTimes(func(f *fakekube.Server, to target) { to.change(f, value) })
-	}
-	recreate := fiveTimes(func(f *fakekube.Server, to target) { to.recreate(f) })
-	for _, row := range []struct {
-		name    string
-		disturb disturbance
-		isTwice bool // it also disturbs the last change, after which nothing else changes
-	}{
-		{"409", refusal(8, 409, "Conflict", nil), true},
-		{"422, it was recreated", refusal(2, 422, "Invalid", uidIsImmutable), true},
-		{"422 of a policy", refusal(8, 422, "Invalid", deniedByPolicy), true},
-		{"404", refusal(2, 404, "NotFound", nil), true},
-		{"403, then the right is granted", refusal(7, 403, "Forbidden", nil), true},
-		{"429", refusal(6, 429, "TooManyRequests", nil, "Retry-After", "2"), true},
-		{"429 in plain text", fault(fakekube.Fault{Times: 6, Do: plainText}), true},
-		{"500", refusal(8, 500, "InternalError", nil), true},
-		{"503", refusal(6, 503, "ServiceUnavailable", nil, "Retry-After", "2"), true},
-		{"a reset", fault(fakekube.Fault{Times: 8, Do: fakekube.DropRequest{}}), true},
-		{"a reset after it was applied", fault(fakekube.Fault{Do: fakekube.DropAnswer{}}), true},
-		{"half an answer", fault(fakekube.Fault{Do: fakekube.Cut{After: 40}}), true},
-		{"no answer", noAnswer, false},
-		{"a webhook that takes 20 s", fault(fakekube.Fault{Delay: 20 * time.Second}), true},
-		{"another writer that changes it", change("999"), true},
-		{"another writer that removes it", change(nil), true},
-		{"an object that is recreated repeatedly", recreate, true},
-		{"an object that is recreated during the write", recreatedDuringWrites, true},
-	} {
-		for _, to := range []target{nodeTarget, countTarget} {
-			t.Run(to.name+" meets "+row.name, func(t *testing.T) {
-				Simulate(t, func(t *testing.T, f *fakekube.Server) {
-					start := time.Now()
-					podcount.Survive(t, f, func(*Process) {
-						row.disturb(t, f, to)
-						retry.Sleep(t.Context(), 17500*time.Millisecond)
-						if row.isTwice {
-							row.disturb(t, f, to)
-						}
-					})
-					wantUndisturbed(t, f, "other", start)
-					wantUndisturbed(t, f, "worker", start)
-				})
-			})
-		}
-	}
-}
-
-// wantUndisturbed fails the test unless a node was written to once an interval for the 30 s after start.
-func wantUndisturbed(t *testing.T, f *fakekube.Server, node string, start time.Time) {
-	t.Helper()
-	writes := f.Requests(func(r fakekube.Request) bool {
-		return fakekube.IsWrite(r) && r.Path == "/api/v1/nodes/"+node && r.At.Sub(start) < 31*time.Second
-	})
-	testkit.WantNumber(t, "writes to "+node, len(writes), 4)
-	for i := 1; i < len(writes); i++ {
-		gap := writes[i].At.Sub(writes[i-1].At)
-		testkit.WantBetween(t, "time between two writes to "+node, gap, 10*time.Second, 11*time.Second)
-	}
 }
 
 func retryAfter(t *testing.T, podcount Program) {
