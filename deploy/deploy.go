@@ -1,14 +1,13 @@
 // Package deploy prints the YAML that runs podcount in a cluster: the account, its rights, the Deployment, the
 // policies.
 //
-// The YAML is made from the files in templates/. The results for the default settings are in this directory, ready for
+// The YAML is made from the files in templates/. This directory also has the YAML for the default settings, ready for
 // kubectl apply -f.
 //
 // A template has two kinds of marks:
 //
-//   - "#if CONDITION" at the end of a line. The line is printed, without the mark, only if the condition holds. If the
-//     line has nothing else, the mark is for its paragraph: all lines up to the next empty one, or up to the end of the
-//     document.
+//   - "#if CONDITION" at the end of a line. The line is printed, without the mark, only if the condition holds. A mark
+//     that is alone on its line applies to the paragraph below it, which ends at an empty line or with the document.
 //   - $NAME. A value replaces it. If the value has several lines, all of them get the indentation of the line.
 package deploy
 
@@ -37,7 +36,7 @@ type Settings struct {
 	Args      []string // the arguments of the container, at least one
 	Port      int      // the port that podcount listens on; 0 if it does not listen
 
-	// The work of podcount. It determines the rights.
+	// The work of podcount. The rights depend on it.
 	PodCount    bool     // the controller pod-count is on
 	Count       bool     // the controller count is on
 	PodEvents   bool     // pod-count posts an Event on each new pod
@@ -47,19 +46,19 @@ type Settings struct {
 	LeaderElect bool     // two replicas run, and elect a leader
 	Once        bool     // podcount is a CronJob, not a Deployment
 
-	// The namespaces that it uses.
+	// The namespaces that podcount uses.
 	PodNamespace   string // podcount reads the pods and Counts of this namespace; "" is every namespace
 	LeaseNamespace string // the namespace of the Lease
 
-	// These determine the thresholds of the alerts.
-	QPS           float64       // writes a second
-	StuckAfter    time.Duration // a worker that works on a key for longer is stuck
+	// The thresholds of the alerts depend on these.
+	QPS           float64       // writes per second
+	StuckAfter    time.Duration // a worker that needs longer for one key is stuck
 	LeaseDuration time.Duration // how long a leader that died keeps the Lease
 
-	ruleFile bool // print a file of rules for every podcount, not a PrometheusRule for this one
+	ruleFile bool // the alerts are a rule file for every podcount, not a PrometheusRule for this one
 }
 
-// Manifest returns the YAML of these parts, which must be some of Parts. Its errors name the flag to change.
+// Manifest returns the YAML of these parts, each of which must be one of Parts. Its errors name the flag to change.
 func Manifest(s Settings, parts ...string) (string, error) {
 	if err := s.check(); err != nil {
 		return "", err
@@ -82,6 +81,65 @@ func Manifest(s Settings, parts ...string) (string, error) {
 	return strings.Join(documents, "---\n"), nil
 }
 
+func (s Settings) check() error {
+	checks := []func() error{s.checkName, s.checkNamespace, s.checkImage, s.checkPrintable, s.checkRights}
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nameSuffixes are the strings that the templates append to Settings.Name where a kind has several objects.
+var nameSuffixes = []string{"-pods", "-lease", "-events", "-else"}
+
+// checkName returns an error unless the name can be the name of an object, the value of a label, and a YAML string
+// without quotes. It also refuses a name that another podcount's name with a suffix could equal.
+func (s Settings) checkName() error {
+	if !strings.HasPrefix(s.Name, "podcount") {
+		return fmt.Errorf("-leader-elect-resource-name %s: -manifest gives all objects this name, "+
+			"which must begin with podcount, as in podcount-%[1]s", s.Name)
+	}
+	if len(s.Name) > 63 {
+		return fmt.Errorf("-leader-elect-resource-name %s has %d characters: -manifest gives all objects this name, "+
+			"and a label this value, which may have 63 characters", s.Name, len(s.Name))
+	}
+	for _, suffix := range nameSuffixes {
+		if strings.HasSuffix(s.Name, suffix) {
+			return fmt.Errorf("-leader-elect-resource-name %s: -manifest needs a name that does not end in %s, "+
+				"as the names of some objects do", s.Name, suffix)
+		}
+	}
+	return nil
+}
+
+func (s Settings) checkNamespace() error {
+	if s.Namespace == "" {
+		return errors.New(`-manifest-namespace "": name the namespace for podcount`)
+	}
+	return nil
+}
+
+func (s Settings) checkImage() error {
+	if err := checkReference(s.Image); err != nil {
+		return fmt.Errorf("-image %q: %w: use [HOST[:PORT]/]PATH[:TAG][@DIGEST]", s.Image, err)
+	}
+	return nil
+}
+
+// checkPrintable returns an error if an argument or a label has a character that quote cannot write.
+func (s Settings) checkPrintable() error {
+	for _, text := range slices.Concat(s.Args, s.Labels) {
+		if strings.ContainsFunc(text, isUnprintable) {
+			return fmt.Errorf("-manifest: %q has a character that cannot be printed: leave it out", text)
+		}
+	}
+	return nil
+}
+
+func isUnprintable(c rune) bool { return !unicode.IsPrint(c) || c == unicode.ReplacementChar }
+
 func (s Settings) checkPart(part string) error {
 	if !slices.Contains(Parts, part) {
 		return fmt.Errorf("-manifest: there is no %q; there are %s", part, strings.Join(Parts, ", "))
@@ -92,66 +150,10 @@ func (s Settings) checkPart(part string) error {
 	return nil
 }
 
-// fileOf returns the file that a part is made from.
+// fileOf returns the file for a part. It is a template, except for the parts about Counts.
 func fileOf(part string) string {
-	isTemplate := part != "count-crd" && part != "count-sample"
-	if !isTemplate {
+	if part == "count-crd" || part == "count-sample" {
 		return part + ".yaml"
 	}
 	return "templates/" + part + ".yaml"
 }
-
-// suffixes are the strings that the templates append to Settings.Name if there are several objects of a kind.
-var suffixes = []string{"-pods", "-lease", "-events", "-else"}
-
-func (s Settings) check() error {
-	checks := []func() error{s.checkName, s.checkPlace, s.checkTexts, s.checkRights}
-	for _, check := range checks {
-		if err := check(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkName returns an error unless the name can be the name of an object, the value of a label, and a string in YAML
-// without quotes. It must also differ from all names that another podcount in the cluster can use.
-func (s Settings) checkName() error {
-	if !strings.HasPrefix(s.Name, "podcount") {
-		return fmt.Errorf("-leader-elect-resource-name %s: -manifest gives all objects this name, "+
-			"which must begin with podcount, as in podcount-%[1]s", s.Name)
-	}
-	if len(s.Name) > 63 {
-		return fmt.Errorf("-leader-elect-resource-name %s has %d characters: -manifest gives all objects this name, "+
-			"and a label this value, which may have 63 characters", s.Name, len(s.Name))
-	}
-	for _, suffix := range suffixes {
-		if strings.HasSuffix(s.Name, suffix) {
-			return fmt.Errorf("-leader-elect-resource-name %s: -manifest needs a name that does not end in %s, "+
-				"as the names of some objects do", s.Name, suffix)
-		}
-	}
-	return nil
-}
-
-func (s Settings) checkPlace() error {
-	if s.Namespace == "" {
-		return errors.New(`-manifest-namespace "": name the namespace for podcount`)
-	}
-	if err := checkImage(s.Image); err != nil {
-		return fmt.Errorf("-image %q: %w: use [HOST[:PORT]/]PATH[:TAG][@DIGEST]", s.Image, err)
-	}
-	return nil
-}
-
-// checkTexts returns an error if quote cannot write a text.
-func (s Settings) checkTexts() error {
-	for _, text := range slices.Concat(s.Args, s.Labels) {
-		if strings.ContainsFunc(text, isUnprintable) {
-			return fmt.Errorf("-manifest: %q has a character that cannot be printed: leave it out", text)
-		}
-	}
-	return nil
-}
-
-func isUnprintable(c rune) bool { return !unicode.IsPrint(c) || c == unicode.ReplacementChar }

@@ -263,7 +263,7 @@ func TestImagesAreReferences(t *testing.T) {
 		"[::1]:5000/podcount", "127.0.0.1/podcount", "a/b--c", "a/b__c", "a/b.c_d",
 		"podcount@" + digest, "registry.example:5000/podcount:v1@" + digest,
 	} {
-		if err := checkImage(image); err != nil {
+		if err := checkReference(image); err != nil {
 			t.Errorf("%q: %v", image, err)
 		}
 	}
@@ -295,7 +295,7 @@ func TestImagesThatAreNoReferencesAreRefused(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			for _, image := range row.images {
-				if err := checkImage(image); err == nil {
+				if err := checkReference(image); err == nil {
 					t.Errorf("%q is accepted", image)
 				}
 			}
@@ -345,7 +345,7 @@ func TestSuffixesAreThoseOfTheTemplates(t *testing.T) {
 		}
 	}
 	got := slices.Sorted(maps.Keys(used))
-	want := slices.Sorted(slices.Values(suffixes))
+	want := slices.Sorted(slices.Values(nameSuffixes))
 	testkit.WantEqual(t, "the suffixes in the templates", got, want)
 }
 

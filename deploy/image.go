@@ -8,14 +8,15 @@ import (
 )
 
 const (
-	lowerCase = "abcdefghijklmnopqrstuvwxyz"
-	digits    = "0123456789"
-	letters   = lowerCase + "ABCDEFGHIJKLMNOPQRSTUVWXYZ" + digits
+	lowerCase     = "abcdefghijklmnopqrstuvwxyz"
+	digits        = "0123456789"
+	alphanumerics = lowerCase + "ABCDEFGHIJKLMNOPQRSTUVWXYZ" + digits
 )
 
-// checkImage checks the syntax of an image reference: [HOST[:PORT]/]PATH[:TAG][@DIGEST]. The kubelet checks it, too,
-// but only when the pod starts. The grammar: https://github.com/distribution/reference/blob/main/reference.go
-func checkImage(image string) error {
+// checkReference checks the syntax of an image reference, which is [HOST[:PORT]/]PATH[:TAG][@DIGEST]. Without this
+// check, a mistake would show only when the kubelet starts the pod. The grammar is in
+// https://github.com/distribution/reference/blob/main/reference.go
+func checkReference(image string) error {
 	rest, digest, hasDigest := strings.Cut(image, "@")
 	if hasDigest && !isDigest(digest) {
 		return errors.New("what follows @ must be a digest, " +
@@ -23,7 +24,7 @@ func checkImage(image string) error {
 	}
 	name := rest
 	tagColon := strings.LastIndex(rest, ":")
-	hasTag := tagColon > strings.LastIndex(rest, "/") // else the colon is before a port
+	hasTag := tagColon > strings.LastIndex(rest, "/") // Another colon precedes a port.
 	if hasTag {
 		tag := rest[tagColon+1:]
 		if !isTag(tag) {
@@ -32,12 +33,12 @@ func checkImage(image string) error {
 		name = rest[:tagColon]
 	}
 	path := name
-	first, others, hasOthers := strings.Cut(name, "/")
-	if hasOthers && isHostPart(first) {
+	first, afterFirst, hasSlash := strings.Cut(name, "/")
+	if hasSlash && isHostPart(first) {
 		if err := checkHost(first); err != nil {
 			return err
 		}
-		path = others
+		path = afterFirst
 	}
 	return checkPath(path)
 }
@@ -60,12 +61,12 @@ func isDigest(text string) bool {
 }
 
 func isTag(text string) bool {
-	beginsWell := text != "" && text[0] != '.' && text[0] != '-'
-	return beginsWell && consistsOf(text, letters+"_.-") && len(text) <= 128
+	startsWithWord := text != "" && text[0] != '.' && text[0] != '-'
+	return startsWithWord && consistsOf(text, alphanumerics+"_.-") && len(text) <= 128
 }
 
-// isHostPart reports whether the first part of a name is a host: it is localhost, or has a character that a path cannot
-// have.
+// isHostPart reports whether the first part of a name is a host. It is one if it is localhost, or has a character that
+// a path cannot have.
 func isHostPart(first string) bool {
 	isLowerCase := first == strings.ToLower(first)
 	return strings.ContainsAny(first, ".:") || first == "localhost" || !isLowerCase
@@ -75,7 +76,7 @@ func isHostPart(first string) bool {
 func checkHost(text string) error {
 	host := text
 	colon := strings.LastIndex(text, ":")
-	hasPort := colon > strings.LastIndex(text, "]") // else the colon is part of an IPv6 address
+	hasPort := colon > strings.LastIndex(text, "]") // Another colon is part of an IPv6 address.
 	if hasPort {
 		host = text[:colon]
 		port, err := strconv.ParseUint(text[colon+1:], 10, 16)
@@ -91,7 +92,7 @@ func checkHost(text string) error {
 		return nil
 	}
 	for label := range strings.SplitSeq(host, ".") {
-		if !consistsOf(label, letters+"-") || strings.Trim(label, "-") != label {
+		if !consistsOf(label, alphanumerics+"-") || strings.Trim(label, "-") != label {
 			return fmt.Errorf("%q is not a host", host)
 		}
 	}

@@ -12,22 +12,48 @@ type Right struct {
 	Resource string // in the plural, perhaps with a subresource: pods, deployments/status
 	Verbs    []string
 
-	// ClusterWide grants the right in the whole cluster. Otherwise it is granted in the namespaces whose pods podcount
-	// reads.
+	// ClusterWide grants the right in the whole cluster. Without it, the right is granted in the namespaces whose pods
+	// podcount reads.
 	//
-	// Events are an exception: with ClusterWide, the right is for Events about objects without a namespace, such as
-	// nodes. These Events are in the namespace default, so the right is granted only there.
+	// For Events, ClusterWide means Events about objects without a namespace, such as nodes. Kubernetes keeps these
+	// Events in the namespace default, so the right is granted only there.
 	ClusterWide bool
 }
 
-// roles are the three roles of podcount, each with its rights.
+// roles has the rights of each of podcount's three roles.
 type roles struct {
 	cluster    []Right // for the whole cluster
 	namespaced []Right // for the namespaces whose pods podcount reads
-	inDefault  []Right // for the namespace default: Events about nodes
+	inDefault  []Right // for the namespace default, where the Events about nodes are
 }
 
-// wantedRights returns the rights that the controllers need without -dry-run and -once. usedVerbs then removes verbs.
+// newRoles assigns each right that podcount needs with these settings to a role. A role has at most one right for each
+// resource.
+func newRoles(s Settings) roles {
+	var r roles
+	for _, right := range s.wantedRights() {
+		right.Verbs = s.usedVerbs(right)
+		if len(right.Verbs) == 0 {
+			continue
+		}
+		switch {
+		case right.ClusterWide && right.isEvents():
+			r.inDefault = addRight(r.inDefault, right)
+		case right.ClusterWide:
+			r.cluster = addRight(r.cluster, right)
+		default:
+			r.namespaced = addRight(r.namespaced, right)
+		}
+	}
+	includesDefault := s.PodNamespace == "" || s.PodNamespace == "default"
+	if includesDefault && slices.ContainsFunc(r.namespaced, Right.isEvents) {
+		r.inDefault = nil // The rights in namespaced include this one.
+	}
+	return r
+}
+
+// wantedRights returns the rights that the controllers need without -dry-run and -once. With these flags, usedVerbs
+// removes some of their verbs.
 func (s Settings) wantedRights() []Right {
 	postEvents := Right{Resource: "events", Verbs: []string{"create", "patch"}}
 	postEventsOnNodes := postEvents
@@ -50,32 +76,7 @@ func (s Settings) wantedRights() []Right {
 	return append(rights, s.Rights...)
 }
 
-// newRoles distributes the rights that podcount uses with these settings over its roles. A role has at most one right
-// for each resource.
-func newRoles(s Settings) roles {
-	var r roles
-	for _, right := range s.wantedRights() {
-		right.Verbs = s.usedVerbs(right)
-		if len(right.Verbs) == 0 {
-			continue
-		}
-		switch {
-		case right.ClusterWide && right.isEvents():
-			r.inDefault = addRight(r.inDefault, right)
-		case right.ClusterWide:
-			r.cluster = addRight(r.cluster, right)
-		default:
-			r.namespaced = addRight(r.namespaced, right)
-		}
-	}
-	includesDefault := s.PodNamespace == "" || s.PodNamespace == "default"
-	if includesDefault && slices.ContainsFunc(r.namespaced, Right.isEvents) {
-		r.inDefault = nil // the role namespaced has the same right there
-	}
-	return r
-}
-
-// usedVerbs returns the verbs of a right that podcount uses with these settings.
+// usedVerbs returns those verbs of a right that podcount uses with these settings.
 func (s Settings) usedVerbs(r Right) []string {
 	var used []string
 	for _, verb := range r.Verbs {
@@ -83,7 +84,7 @@ func (s Settings) usedVerbs(r Right) []string {
 		if s.DryRun && !reads {
 			continue
 		}
-		// A patch is for an Event that occurs again, and with -once none does.
+		// podcount patches an Event only when it recurs, and with -once none does.
 		if s.Once && r.isEvents() && verb == "patch" {
 			continue
 		}
@@ -94,7 +95,8 @@ func (s Settings) usedVerbs(r Right) []string {
 
 func (r Right) isEvents() bool { return r.APIGroup == "" && r.Resource == "events" }
 
-// addRight adds a right to a role. If the role already has a right for the resource, it adds the verbs to that one.
+// addRight adds a right to a role. If the role already has a right for the resource, that right gets the verbs. Clip
+// keeps append from writing into a slice that another right shares.
 func addRight(role []Right, r Right) []Right {
 	i := slices.IndexFunc(role, func(other Right) bool {
 		return other.APIGroup == r.APIGroup && other.Resource == r.Resource
@@ -110,7 +112,7 @@ func addRight(role []Right, r Right) []Right {
 	return role
 }
 
-// rulesOf writes the rules of a role in YAML, one a line.
+// rulesOf formats the rules of a role in YAML, one per line.
 func rulesOf(role []Right) string {
 	var lines []string
 	for _, r := range role {
@@ -120,7 +122,7 @@ func rulesOf(role []Right) string {
 	return strings.Join(lines, "\n")
 }
 
-// checkRights returns an error if a right of Settings.Rights cannot be written as a rule.
+// checkRights returns an error if a right in Settings.Rights cannot be formatted as a rule.
 func (s Settings) checkRights() error {
 	for _, r := range s.Rights {
 		isComplete := r.Resource != "" && len(r.Verbs) > 0

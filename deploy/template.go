@@ -14,10 +14,9 @@ type terms struct {
 	values     map[string]string
 }
 
-// newTerms returns the terms for these settings.
 func newTerms(s Settings) terms {
 	writes := !s.DryRun
-	elects := s.LeaderElect && writes // a dry run takes no Lease
+	elects := s.LeaderElect && writes // A dry run takes no Lease.
 	roles := newRoles(s)
 	t := terms{
 		conditions: map[string]bool{
@@ -31,13 +30,13 @@ func newTerms(s Settings) terms {
 			"cron-job":          s.Once,
 			"listen":            s.Port != 0,
 			"no-listen":         s.Port == 0,
-			"labels-written":    s.PodCount && writes,
-			"count-writes":      s.Count && writes,
+			"writes-labels":     s.PodCount && writes,
+			"writes-statuses":   s.Count && writes,
 			"rule-file":         s.ruleFile,
 			"prometheus-rule":   !s.ruleFile,
 		},
 		values: map[string]string{
-			"NAME":             s.Name, // checkName guarantees that it needs no quotes, whatever the template appends
+			"NAME":             s.Name, // It needs no quotes, even with a suffix: see checkName.
 			"NAMESPACE":        scalar(s.Namespace),
 			"POD_NAMESPACE":    scalar(s.PodNamespace),
 			"LEASE_NAMESPACE":  scalar(s.LeaseNamespace),
@@ -55,7 +54,7 @@ func newTerms(s Settings) terms {
 	return t
 }
 
-// renderFile returns the documents of a template. It leaves out empty ones.
+// renderFile returns the documents of a template, without those that are empty.
 func (t terms) renderFile(name string) (string, error) {
 	text, err := files.ReadFile(name)
 	if err != nil {
@@ -81,7 +80,7 @@ func (t terms) render(template string) (string, error) {
 	for line := range strings.Lines(template) {
 		line = strings.TrimSuffix(line, "\n")
 		if skipsParagraph {
-			skipsParagraph = line != "" // an empty line ends the paragraph, and is skipped, too
+			skipsParagraph = line != "" // The empty line that ends the paragraph is skipped, too.
 			continue
 		}
 		text, condition, isConditional := strings.Cut(line, "#if ")
@@ -106,31 +105,31 @@ func (t terms) render(template string) (string, error) {
 	return out.String(), nil
 }
 
-// expand replaces each $NAME in a line by its value. All lines of the value get the indentation of this line.
+// expand replaces each $NAME in a line with its value. All lines of the value get the indentation of this line.
 func (t terms) expand(line string) (string, error) {
 	indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
-	var unknown error
+	var err error
 	expanded := os.Expand(line, func(name string) string {
 		value, isKnown := t.values[name]
 		if !isKnown {
-			unknown = fmt.Errorf("there is no value $%s", name)
+			err = fmt.Errorf("there is no value $%s", name)
 		}
 		return strings.ReplaceAll(value, "\n", "\n"+indent)
 	})
-	return expanded, unknown
+	return expanded, err
 }
 
-// argLines writes the arguments of a container as the lines of a list.
+// argLines formats the arguments of a container as a YAML list, one per line.
 func argLines(args []string) string {
 	var lines []string
 	for _, arg := range args {
-		// Kubernetes replaces $(NAME) by an environment variable, and $$ by $.
+		// Kubernetes replaces $(NAME) with an environment variable, and $$ with $.
 		lines = append(lines, "- "+quote(strings.ReplaceAll(arg, "$", "$$")))
 	}
 	return strings.Join(lines, "\n")
 }
 
-// jsonList writes texts as a list in JSON.
+// jsonList formats texts as a JSON list.
 func jsonList(texts []string) string {
 	var quoted []string
 	for _, text := range texts {
@@ -139,12 +138,12 @@ func jsonList(texts []string) string {
 	return "[" + strings.Join(quoted, ",") + "]"
 }
 
-// scalar writes a text in YAML. It quotes what a parser might take for something else, such as a number, a boolean,
-// null or a date.
+// scalar formats a text as a YAML string. It adds quotes if a parser might otherwise read a number, a boolean, null or a
+// date.
 func scalar(text string) string {
 	isPlain := text != "" &&
 		strings.Trim(text[:1], lowerCase) == "" &&
-		strings.Trim(text, letters+"._-/:@") == "" &&
+		strings.Trim(text, alphanumerics+"._-/:@") == "" &&
 		!strings.HasSuffix(text, ":") &&
 		!slices.Contains([]string{"null", "true", "false", "yes", "no", "on", "off", "y", "n"}, text)
 	if isPlain {
@@ -153,6 +152,6 @@ func scalar(text string) string {
 	return quote(text)
 }
 
-// quote writes a text in quotes. For printable characters, Go, JSON and YAML have the same syntax. checkTexts has
-// refused all others.
+// quote puts a text in double quotes. For printable characters, Go, JSON and YAML have the same syntax. checkPrintable
+// refuses all other characters.
 func quote(text string) string { return strconv.Quote(text) }
