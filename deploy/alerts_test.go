@@ -20,185 +20,66 @@ import (
 var update = flag.Bool("update", false, "write alerts.yaml from its template")
 
 func TestAlertRulesAreTheFileHere(t *testing.T) {
-	got, err := AlertRules()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := alertRules(t)
 	if *update {
-		if err := os.WriteFile("alerts.yaml", []byte(got), 0o644); err != nil {
+		if err := os.WriteFile("alerts.yaml", []byte(rules), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile("alerts.yaml")
-	if err != nil || got != string(want) {
-		t.Errorf("alerts.yaml is not what its template makes (make manifests): %v\n%s", err, got)
+	file, err := os.ReadFile("alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
 	}
+	testkit.WantEqual(t, "alerts.yaml, which `make manifests` writes,", string(file), rules)
 }
 
-// alert is a rule of a file made from the template of the alerts.
+// alertRules returns the rules for every podcount.
+func alertRules(t *testing.T) string {
+	t.Helper()
+	rules, err := AlertRules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
+// alert is one alert of a rule file or a PrometheusRule.
 type alert struct {
-	name, expr string
-	text       string // all of it
+	name string
+	expr string // its query, on one line
+	text string // the whole alert in YAML, from its name on
 }
 
-func alertsOf(t *testing.T, rules string) (alerts []alert) {
+// parseAlerts returns the alerts in these rules, of which there must be several.
+func parseAlerts(t *testing.T, rules string) (alerts []alert) {
 	t.Helper()
 	for _, text := range strings.Split(rules, "    - alert: ")[1:] {
 		name, rest, _ := strings.Cut(text, "\n")
 		_, expr, _ := strings.Cut(rest, "      expr: ")
-		// It ends with the next field, of the same indentation.
+		// The next field ends the query. It has the same indentation.
 		expr = regexp.MustCompile(`(?s)\n      [a-z].*`).ReplaceAllString(expr, "")
 		expr = strings.Join(strings.Fields(strings.TrimPrefix(expr, ">-")), " ")
 		alerts = append(alerts, alert{name, expr, text})
 	}
 	if len(alerts) < 5 {
-		t.Fatalf("there are %d alerts", len(alerts))
+		t.Fatalf("there are %d alerts, want 5 or more", len(alerts))
 	}
 	return alerts
 }
 
 func alertNames(t *testing.T, rules string) (names []string) {
 	t.Helper()
-	for _, a := range alertsOf(t, rules) {
+	for _, a := range parseAlerts(t, rules) {
 		names = append(names, a.name)
 	}
 	return names
 }
 
-// scrapeLabels are the labels that Prometheus adds.
-var scrapeLabels = []string{"job", "instance", "namespace", "pod"}
-
-// keywords are the words of PromQL in the queries here, except the names of functions.
-var keywords = []string{
-	"by", "on", "and", "unless", "or", "le", "offset", "bool", "group_left", "without", "ignoring",
-}
-
-var (
-	selectorPattern = regexp.MustCompile(`([a-z_][a-z0-9_]*)(?:\{([^}]*)\})?`)        // a metric{with matchers}
-	matcherPattern  = regexp.MustCompile(`([a-z_]+)(=~|!~|!=|=)"([^"]*)"`)            // label="value"
-	listPattern     = regexp.MustCompile(`\b(?:by|on|without|ignoring) ?\(([^)]*)\)`) // by (labels)
-	rangePattern    = regexp.MustCompile(`\[[^\]]*\]`)                                // [5m]
-)
-
-// checkQuery checks that the metrics in a query, and their labels, are in the table of metrics. It understands only the
-// part of PromQL that the queries here use.
-func checkQuery(t *testing.T, what, query string) {
-	t.Helper()
-	labels := slices.Clone(scrapeLabels) // the labels of all metrics in the query
-	found := 0
-	text := rangePattern.ReplaceAllString(listPattern.ReplaceAllString(query, ""), "")
-	for _, at := range selectorPattern.FindAllStringSubmatchIndex(text, -1) {
-		name := text[at[2]:at[3]]
-		isCall := strings.HasPrefix(strings.TrimLeft(text[at[1]:], " "), "(")
-		if isCall || slices.Contains(keywords, name) {
-			continue
-		}
-		found++
-		own := labelsOf(t, what, name)
-		labels = append(labels, own...)
-		hasMatchers := at[4] >= 0
-		if hasMatchers {
-			checkMatchers(t, what+": "+name, text[at[4]:at[5]], own)
-		}
-	}
-	if found == 0 {
-		t.Errorf("%s: no metric was found in %s", what, query)
-	}
-	for _, list := range listPattern.FindAllStringSubmatch(query, -1) {
-		for label := range strings.SplitSeq(list[1], ",") {
-			if !slices.Contains(labels, strings.TrimSpace(label)) {
-				t.Errorf("%s: no metric in it has a label %s", what, label)
-			}
-		}
-	}
-}
-
-// checkMatchers checks the matchers of a metric that has these labels of its own.
-func checkMatchers(t *testing.T, what, matchers string, own []string) {
-	t.Helper()
-	for _, matcher := range matcherPattern.FindAllStringSubmatch(matchers, -1) {
-		label, value := matcher[1], matcher[3]
-		if !slices.Contains(own, label) && !slices.Contains(scrapeLabels, label) {
-			t.Errorf("%s has no label %s", what, label)
-		}
-		isFromTheCode := label == "result" || label == "reason" || label == "kind"
-		if isFromTheCode {
-			wantValuesInTheCode(t, what, value)
-		}
-	}
-}
-
-// labelsOf returns the labels that a metric, or a part of a histogram, has in the table.
-func labelsOf(t *testing.T, what, name string) []string {
-	t.Helper()
-	if name == "up" { // Prometheus makes this one itself
-		return nil
-	}
-	for _, m := range metrics.All() {
-		isHistogram := m.Type == metrics.Histogram
-		switch {
-		case !isHistogram && name == m.Name:
-			return m.Labels
-		case isHistogram && name == m.Name+"_sum", isHistogram && name == m.Name+"_count":
-			return m.Labels
-		case isHistogram && name == m.Name+"_bucket":
-			return append(slices.Clip(m.Labels), "le")
-		}
-	}
-	t.Errorf("%s: there is no metric %s", what, name)
-	return nil
-}
-
-// productCode returns the whole program as one text.
-var productCode = sync.OnceValues(func() (code string, err error) {
-	err = filepath.WalkDir("..", func(path string, _ os.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		code += string(text)
-		return err
-	})
-	return code, err
-})
-
-// wantValuesInTheCode checks that each of these values, joined by |, occurs in the program.
-func wantValuesInTheCode(t *testing.T, what, values string) {
-	t.Helper()
-	code, err := productCode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for value := range strings.SplitSeq(values, "|") {
-		if !strings.Contains(code, `"`+value+`"`) {
-			t.Errorf("%s: nothing has the value %s", what, value)
-		}
-	}
-}
-
-func TestEveryMetricAndLabelInAnAlertExists(t *testing.T) {
-	generic, err := AlertRules()
-	if err != nil {
-		t.Fatal(err)
-	}
-	one, err := Manifest(settings(), "alerts")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range append(alertsOf(t, generic), alertsOf(t, one)...) {
-		t.Run(a.name, func(t *testing.T) { checkQuery(t, a.name, a.expr) })
-	}
-}
-
 func TestEachAlertSaysWhatIsWrongAndWhatToDo(t *testing.T) {
-	rules, err := AlertRules()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range alertsOf(t, rules) {
+	for _, a := range parseAlerts(t, alertRules(t)) {
 		for _, field := range []string{"labels: {severity: ", "summary: ", "description: ", "runbook: "} {
 			if strings.Count(a.text, field) != 1 {
-				t.Errorf("%s has not one %q", a.name, field)
+				t.Errorf("%s does not have exactly one %q", a.name, field)
 			}
 		}
 	}
@@ -209,11 +90,7 @@ func TestEachAlertHasACaseThatFiresAndOneThatDoesNot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := AlertRules()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range alertNames(t, rules) {
+	for _, name := range alertNames(t, alertRules(t)) {
 		_, fires, _ := strings.Cut(string(cases), "- name: "+name+" fires ")
 		fires, _, _ = strings.Cut(fires, "- name: ")
 		if !strings.Contains(fires, fmt.Sprintf("alertname=%q", name)) {
@@ -230,25 +107,147 @@ func TestReadmeExplainsEachAlert(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := AlertRules()
+	var explained []string
+	for row := range strings.Lines(string(readme)) {
+		if strings.HasPrefix(row, "| `Podcount") {
+			firstCell, _, _ := strings.Cut(row[1:], "|")
+			explained = append(explained, regexp.MustCompile(`\w+`).FindAllString(firstCell, -1)...)
+		}
+	}
+	names := alertNames(t, alertRules(t))
+	slices.Sort(names)
+	slices.Sort(explained)
+	testkit.WantEqual(t, "the alerts in README.md", explained, names)
+}
+
+func TestEveryMetricAndLabelInAnAlertExists(t *testing.T) {
+	forAll := parseAlerts(t, alertRules(t))
+	forOne := parseAlerts(t, manifest(t, settings(), "alerts"))
+	for _, a := range slices.Concat(forAll, forOne) {
+		t.Run(a.name, func(t *testing.T) { checkQuery(t, a.expr) })
+	}
+}
+
+// scrapeLabels are the labels that Prometheus adds to every metric.
+var scrapeLabels = []string{"job", "instance", "namespace", "pod"}
+
+// keywords are the words of PromQL in the queries here, other than the names of functions.
+var keywords = []string{
+	"by", "on", "and", "unless", "or", "le", "offset", "bool", "group_left", "without", "ignoring",
+}
+
+var (
+	selectorPattern = regexp.MustCompile(`([a-z_][a-z0-9_]*)(?:\{([^}]*)\})?`)        // a metric{with matchers}
+	matcherPattern  = regexp.MustCompile(`([a-z_]+)(=~|!~|!=|=)"([^"]*)"`)            // label="value"
+	listPattern     = regexp.MustCompile(`\b(?:by|on|without|ignoring) ?\(([^)]*)\)`) // by (labels)
+	rangePattern    = regexp.MustCompile(`\[[^\]]*\]`)                                // [5m]
+)
+
+// checkQuery checks that the metrics in a query, and their labels, are in the table of metrics. It understands only the
+// part of PromQL that the queries here use.
+func checkQuery(t *testing.T, query string) {
+	t.Helper()
+	allLabels := slices.Clone(scrapeLabels)
+	metricsFound := 0
+	text := rangePattern.ReplaceAllString(listPattern.ReplaceAllString(query, ""), "")
+	// The indexes of a match are those of the whole match, of the name, and of the matchers, which may be absent.
+	for _, at := range selectorPattern.FindAllStringSubmatchIndex(text, -1) {
+		name := text[at[2]:at[3]]
+		isFunction := strings.HasPrefix(strings.TrimLeft(text[at[1]:], " "), "(")
+		if isFunction || slices.Contains(keywords, name) {
+			continue
+		}
+		metricsFound++
+		labels := labelsOf(t, name)
+		allLabels = append(allLabels, labels...)
+		hasMatchers := at[4] >= 0
+		if hasMatchers {
+			checkMatchers(t, name, text[at[4]:at[5]], labels)
+		}
+	}
+	if metricsFound == 0 {
+		t.Errorf("the query has no metric: %s", query)
+	}
+	for _, list := range listPattern.FindAllStringSubmatch(query, -1) {
+		for label := range strings.SplitSeq(list[1], ",") {
+			if !slices.Contains(allLabels, strings.TrimSpace(label)) {
+				t.Errorf("no metric in the query has a label %s", label)
+			}
+		}
+	}
+}
+
+// checkMatchers checks the matchers of a metric, which has these labels and the scrapeLabels.
+func checkMatchers(t *testing.T, metric, matchers string, labels []string) {
+	t.Helper()
+	for _, matcher := range matcherPattern.FindAllStringSubmatch(matchers, -1) {
+		label, value := matcher[1], matcher[3]
+		if !slices.Contains(labels, label) && !slices.Contains(scrapeLabels, label) {
+			t.Errorf("%s has no label %s", metric, label)
+		}
+		isSetInTheCode := label == "result" || label == "reason" || label == "kind"
+		if isSetInTheCode {
+			wantValuesInTheCode(t, metric, value)
+		}
+	}
+}
+
+// labelsOf returns the labels that a metric, or one of a histogram's series, has in the table of metrics.
+func labelsOf(t *testing.T, name string) []string {
+	t.Helper()
+	if name == "up" { // This metric is Prometheus' own.
+		return nil
+	}
+	for _, m := range metrics.All() {
+		isHistogram := m.Type == metrics.Histogram
+		switch {
+		case !isHistogram && name == m.Name:
+			return m.Labels
+		case isHistogram && name == m.Name+"_sum", isHistogram && name == m.Name+"_count":
+			return m.Labels
+		case isHistogram && name == m.Name+"_bucket":
+			return append(slices.Clip(m.Labels), "le")
+		}
+	}
+	t.Errorf("there is no metric %s", name)
+	return nil
+}
+
+// wantValuesInTheCode checks that each of a metric's label values occurs in the program. They are joined by |.
+func wantValuesInTheCode(t *testing.T, metric, values string) {
+	t.Helper()
+	code, err := productCode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rows []string
-	for row := range strings.Lines(string(readme)) {
-		if strings.HasPrefix(row, "| `Podcount") {
-			named, _, _ := strings.Cut(row[1:], "|")
-			rows = append(rows, regexp.MustCompile(`\w+`).FindAllString(named, -1)...)
+	for value := range strings.SplitSeq(values, "|") {
+		if !strings.Contains(code, `"`+value+`"`) {
+			t.Errorf("%s: the program never sets the value %s", metric, value)
 		}
 	}
-	names := alertNames(t, rules)
-	slices.Sort(names)
-	slices.Sort(rows)
-	testkit.WantEqual(t, "the alerts in README.md", rows, names)
 }
 
-// promtool runs Prometheus' own tool in testdata, and returns its output. It skips the test if there is no such tool.
-func promtool(t *testing.T, args ...string) (output string, err error) {
+// productCode returns the program's code, without tests, as one text.
+var productCode = sync.OnceValues(func() (code string, err error) {
+	err = filepath.WalkDir("..", func(path string, _ os.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		code += string(text)
+		return err
+	})
+	return code, err
+})
+
+func TestAlertsFireWhenTheyShould(t *testing.T) {
+	runPromtool(t, "check", "rules", "../alerts.yaml")
+	runPromtool(t, "test", "rules", "alerts_test.yaml")
+}
+
+// runPromtool runs Prometheus' own tool in testdata. The test fails with its output if it fails, and is skipped if this
+// machine does not have it.
+func runPromtool(t *testing.T, args ...string) {
 	t.Helper()
 	path, err := exec.LookPath("promtool")
 	if err != nil {
@@ -256,57 +255,25 @@ func promtool(t *testing.T, args ...string) (output string, err error) {
 	}
 	cmd := exec.Command(path, args...)
 	cmd.Dir = "testdata"
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
-
-func TestAlertsFireWhenTheyShould(t *testing.T) {
-	if out, err := promtool(t, "check", "rules", "../alerts.yaml"); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-	if out, err := promtool(t, "test", "rules", "alerts_test.yaml"); err != nil {
-		t.Errorf("%v\n%s", err, out)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %v\n%s", cmd, err, output)
 	}
 }
 
-// ruleFileOf turns a PrometheusRule into a rule file for Prometheus.
-func ruleFileOf(t *testing.T, prometheusRule string) (file string) {
-	t.Helper()
-	_, groups, found := strings.Cut(prometheusRule, "\nspec:\n  groups:\n")
-	if !found {
-		t.Fatalf("there are no groups in\n%s", prometheusRule)
-	}
-	file = filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(file, []byte("groups:\n"+groups), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
-// namesFor returns the alerts of one podcount with these settings.
-func namesFor(t *testing.T, change func(*Settings)) []string {
-	t.Helper()
-	text := manifest(t, settings(change), "alerts")
-	if out, err := promtool(t, "check", "rules", ruleFileOf(t, text)); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-	return alertNames(t, text)
-}
-
-func TestAlertsOfOnePodcountAreForItsFlags(t *testing.T) {
-	all := namesFor(t, func(*Settings) {})
-	ofLabels := []string{"PodcountLabelsFail", "PodcountLabelsStripped"}
-	ofCounts := []string{"PodcountStatusesFail", "PodcountStatusesStripped"}
-	ofElection := []string{"PodcountNobodyLeads", "PodcountTwoLeaders"}
+func TestAlertsOfOnePodcountFollowItsFlags(t *testing.T) {
+	all := checkedAlertNames(t, func(*Settings) {})
+	aboutLabels := []string{"PodcountLabelsFail", "PodcountLabelsStripped"}
+	aboutCounts := []string{"PodcountStatusesFail", "PodcountStatusesStripped"}
+	aboutElection := []string{"PodcountNobodyLeads", "PodcountTwoLeaders"}
 	rows := []struct {
 		name    string
 		change  func(*Settings)
 		without []string
 	}{
-		{"no election", func(s *Settings) { s.LeaderElect = false }, ofElection},
-		{"no pod-count", func(s *Settings) { s.PodCount = false }, ofLabels},
-		{"no count", func(s *Settings) { s.Count = false }, ofCounts},
-		{"a dry run", func(s *Settings) { s.DryRun = true }, slices.Concat(ofLabels, ofCounts, ofElection)},
+		{"no election", func(s *Settings) { s.LeaderElect = false }, aboutElection},
+		{"no pod-count", func(s *Settings) { s.PodCount = false }, aboutLabels},
+		{"no count", func(s *Settings) { s.Count = false }, aboutCounts},
+		{"a dry run", func(s *Settings) { s.DryRun = true }, slices.Concat(aboutLabels, aboutCounts, aboutElection)},
 		{"a name with a dot", func(s *Settings) { s.Name = "podcount.a" }, nil},
 		{"a long name", func(s *Settings) { s.Name = "podcount" + strings.Repeat("-a", 27) }, nil},
 	}
@@ -315,10 +282,38 @@ func TestAlertsOfOnePodcountAreForItsFlags(t *testing.T) {
 			want := slices.DeleteFunc(slices.Clone(all), func(name string) bool {
 				return slices.Contains(row.without, name)
 			})
-			testkit.WantEqual(t, "the alerts", namesFor(t, row.change), want)
+			testkit.WantEqual(t, "the alerts", checkedAlertNames(t, row.change), want)
 			testkit.WantNumber(t, "alerts", len(want), len(all)-len(row.without))
 		})
 	}
+}
+
+// checkedAlertNames returns the alerts for one podcount, and checks with promtool that they are valid.
+func checkedAlertNames(t *testing.T, change func(*Settings)) []string {
+	t.Helper()
+	text := manifest(t, settings(change), "alerts")
+	runPromtool(t, "check", "rules", writeRuleFile(t, text))
+	return alertNames(t, text)
+}
+
+// writeRuleFile writes the rules of a PrometheusRule to a rule file for Prometheus, and returns its path.
+func writeRuleFile(t *testing.T, prometheusRule string) (path string) {
+	t.Helper()
+	_, groups, hasGroups := strings.Cut(prometheusRule, "\nspec:\n  groups:\n")
+	if !hasGroups {
+		t.Fatalf("there are no groups in\n%s", prometheusRule)
+	}
+	return writeTemp(t, "rules.yaml", "groups:\n"+groups)
+}
+
+// writeTemp writes a file that is removed after the test, and returns its path.
+func writeTemp(t *testing.T, name, text string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func TestThresholdsOfAlertsFollowTheFlags(t *testing.T) {
@@ -336,12 +331,11 @@ func TestThresholdsOfAlertsFollowTheFlags(t *testing.T) {
 
 func TestAlertsWithoutAPortAreRefused(t *testing.T) {
 	text, err := Manifest(settings(func(s *Settings) { s.Port = 0 }), "alerts")
-	if text != "" || err == nil || !strings.Contains(err.Error(), "-manifest=alerts: without -listen") {
-		t.Errorf("%v; printed: %q", err, text)
-	}
+	testkit.WantEqual(t, "the manifest", text, "")
+	testkit.WantError(t, "Manifest", err, "-manifest=alerts: without -listen")
 }
 
-func TestPatternOfPodsIsForThoseOfOnePodcount(t *testing.T) {
+func TestPodPatternMatchesThePodsOfOnePodcount(t *testing.T) {
 	long := "podcount" + strings.Repeat("-a", 27)
 	rows := []struct {
 		name, pod string
@@ -357,16 +351,17 @@ func TestPatternOfPodsIsForThoseOfOnePodcount(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name+" "+row.pod, func(t *testing.T) {
-			// Prometheus matches a pattern with the whole value.
+			// Prometheus compares a pattern with the whole value.
 			pattern := regexp.MustCompile("^(?:" + Settings{Name: row.name}.podPattern() + ")$")
 			testkit.WantEqual(t, "it matches", pattern.MatchString(row.pod), row.want)
 		})
 	}
 }
 
-// A second podcount is in the state that each alert is about.
+// The second pod is in a state that the alerts are about. They must fire only if it is a pod of the podcount whose
+// alerts these are.
 func TestAlertsOfOnePodcountAreNotAboutAnother(t *testing.T) {
-	rules := ruleFileOf(t, manifest(t, settings(), "alerts"))
+	rules := writeRuleFile(t, manifest(t, settings(), "alerts"))
 	const cases = `rule_files: [%[1]s]
 tests:
 - interval: 1m
@@ -382,29 +377,23 @@ tests:
   promql_expr_test:
   - {expr: 'count(ALERTS{alertstate="firing"})', eval_time: 40m, exp_samples: [%[3]s]}
 `
-	rows := []struct{ namespace, pod, want string }{
+	rows := []struct{ namespace, pod, firing string }{
 		{"kube-system", "podcount-a-1-b", ""},
 		{"other", "podcount-1-b", ""},
-		{"kube-system", "podcount-1-b", "{labels: '{}', value: 6}"}, // this is the one that the alerts are about
+		{"kube-system", "podcount-1-b", "{labels: '{}', value: 6}"},
 	}
 	for _, row := range rows {
 		t.Run(row.namespace+" "+row.pod, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "cases.yaml")
 			second := fmt.Sprintf(`job="j", instance="b", namespace="%s", pod="%s"`, row.namespace, row.pod)
-			text := fmt.Sprintf(cases, rules, second, row.want)
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if out, err := promtool(t, "test", "rules", file); err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
+			text := fmt.Sprintf(cases, rules, second, row.firing)
+			runPromtool(t, "test", "rules", writeTemp(t, "cases.yaml", text))
 		})
 	}
 }
 
-// The PrometheusRule knows podcount's pods by their names, even if they have never answered.
+// A PrometheusRule identifies podcount's pods by their names, even if they have never answered.
 func TestPodcountNotScrapedLastsUntilItAnswers(t *testing.T) {
-	text := manifest(t, settings(), "alerts")
+	rules := writeRuleFile(t, manifest(t, settings(), "alerts"))
 	const cases = `rule_files: [%s]
 evaluation_interval: 5m
 tests:
@@ -426,11 +415,6 @@ tests:
 `
 	const labels = `job="j", namespace="kube-system"`
 	const firing = `count by (instance) (ALERTS{alertname="PodcountNotScraped", alertstate="firing"})`
-	file := filepath.Join(t.TempDir(), "cases.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, cases, ruleFileOf(t, text), labels, firing), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := promtool(t, "test", "rules", file); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	text := fmt.Sprintf(cases, rules, labels, firing)
+	runPromtool(t, "test", "rules", writeTemp(t, "cases.yaml", text))
 }

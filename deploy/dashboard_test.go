@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -51,7 +50,8 @@ func readDashboard(t *testing.T) (d dashboard) {
 		t.Fatal(err)
 	}
 	if len(d.Panels) < 10 || len(d.Templating.List) < 3 {
-		t.Fatalf("there are %d panels and %d variables", len(d.Panels), len(d.Templating.List))
+		t.Fatalf("there are %d panels, want 10 or more, and %d variables, want 3 or more",
+			len(d.Panels), len(d.Templating.List))
 	}
 	return d
 }
@@ -64,16 +64,16 @@ func TestVariablesOfTheDashboardUseLabelsThatExist(t *testing.T) {
 			continue
 		}
 		t.Run(v.Name, func(t *testing.T) {
-			found := labelValuesPattern.FindStringSubmatch(v.Definition)
-			if found == nil {
-				t.Fatalf("%q is not a query of label values", v.Definition)
+			match := labelValuesPattern.FindStringSubmatch(v.Definition)
+			if match == nil {
+				t.Fatalf("%q is not a query for the values of a label", v.Definition)
 			}
-			metric, label := found[1], found[2]
-			checkQuery(t, v.Name, metric)
+			metric, label := match[1], match[2]
+			checkQuery(t, metric)
 			if !slices.Contains(scrapeLabels, label) {
-				t.Errorf("no target has the label %s", label)
+				t.Errorf("Prometheus does not add a label %s", label)
 			}
-			// Grafana has the query in two fields.
+			// Grafana stores the query in two fields.
 			query, _ := v.Query.(map[string]any)
 			testkit.WantEqual(t, "the query", query["query"], any(v.Definition))
 		})
@@ -84,7 +84,7 @@ func TestPanelsOfTheDashboardUseMetricsThatExist(t *testing.T) {
 	for _, p := range readDashboard(t).Panels {
 		t.Run(p.Title, func(t *testing.T) {
 			for _, query := range p.Targets {
-				checkQuery(t, p.Title, query.Expr)
+				checkQuery(t, query.Expr)
 				checkLegend(t, query)
 			}
 		})
@@ -97,8 +97,8 @@ func checkLegend(t *testing.T, query target) {
 	if !strings.Contains(query.Expr, " by (") {
 		return
 	}
-	for _, found := range regexp.MustCompile(`\{\{(\w+)\}\}`).FindAllStringSubmatch(query.LegendFormat, -1) {
-		label := found[1]
+	for _, match := range regexp.MustCompile(`\{\{(\w+)\}\}`).FindAllStringSubmatch(query.LegendFormat, -1) {
+		label := match[1]
 		keepsLabel := regexp.MustCompile(`by \([^)]*\b` + label + `\b`).MatchString(query.Expr)
 		if !keepsLabel {
 			t.Errorf("the legend has %s, but the query does not sum by it: %s", label, query.Expr)
@@ -123,7 +123,7 @@ func TestDashboardExplainsItself(t *testing.T) {
 
 func TestPanelsOfTheDashboardDoNotOverlap(t *testing.T) {
 	const columns = 24
-	taken := map[[2]int]string{} // the title of the panel on a cell
+	panelOn := map[[2]int]string{} // the title of the panel on each cell
 	for _, p := range readDashboard(t).Panels {
 		at := p.GridPos
 		if at.X+at.W > columns {
@@ -132,10 +132,10 @@ func TestPanelsOfTheDashboardDoNotOverlap(t *testing.T) {
 		for x := at.X; x < at.X+at.W; x++ {
 			for y := at.Y; y < at.Y+at.H; y++ {
 				cell := [2]int{x, y}
-				if taken[cell] != "" {
-					t.Fatalf("%s lies on %s", p.Title, taken[cell])
+				if panelOn[cell] != "" {
+					t.Fatalf("%s overlaps %s", p.Title, panelOn[cell])
 				}
-				taken[cell] = p.Title
+				panelOn[cell] = p.Title
 			}
 		}
 	}
@@ -143,7 +143,7 @@ func TestPanelsOfTheDashboardDoNotOverlap(t *testing.T) {
 
 func TestPanelsOfTheDashboardFollowTheVariables(t *testing.T) {
 	d := readDashboard(t)
-	variables := []string{"__rate_interval"} // Grafana has this one by itself
+	variables := []string{"__rate_interval"} // This variable is Grafana's own.
 	for _, v := range d.Templating.List {
 		variables = append(variables, v.Name)
 	}
@@ -154,9 +154,9 @@ func TestPanelsOfTheDashboardFollowTheVariables(t *testing.T) {
 			for _, query := range p.Targets {
 				testkit.WantEqual(t, "the data source of a query", query.Datasource, chosen)
 				testkit.WantText(t, query.Expr, `{job=~"$job",namespace=~"$namespace",instance=~"$instance"}`)
-				for _, found := range regexp.MustCompile(`\$(\w+)`).FindAllStringSubmatch(query.Expr, -1) {
-					if !slices.Contains(variables, found[1]) {
-						t.Errorf("there is no variable %s", found[1])
+				for _, match := range regexp.MustCompile(`\$(\w+)`).FindAllStringSubmatch(query.Expr, -1) {
+					if !slices.Contains(variables, match[1]) {
+						t.Errorf("there is no variable %s", match[1])
 					}
 				}
 			}
@@ -164,7 +164,7 @@ func TestPanelsOfTheDashboardFollowTheVariables(t *testing.T) {
 	}
 }
 
-func TestQueriesOfTheDashboardAreUnderstood(t *testing.T) {
+func TestQueriesOfTheDashboardAreValid(t *testing.T) {
 	rules := "groups:\n- name: dashboard\n  rules:\n"
 	for i, p := range readDashboard(t).Panels {
 		for j, target := range p.Targets {
@@ -172,11 +172,5 @@ func TestQueriesOfTheDashboardAreUnderstood(t *testing.T) {
 			rules += fmt.Sprintf("  - {record: panel%d_%d, expr: %s}\n", i, j, quote(expr))
 		}
 	}
-	file := filepath.Join(t.TempDir(), "dashboard.yaml")
-	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := promtool(t, "check", "rules", file); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	runPromtool(t, "check", "rules", writeTemp(t, "dashboard.yaml", rules))
 }

@@ -13,8 +13,8 @@ import (
 	"podcount/internal/testkit"
 )
 
-// settings are those of `podcount -manifest` without other flags.
-func settings(change ...func(*Settings)) Settings {
+// settings returns the settings of `podcount -manifest` without other flags, with these changes.
+func settings(changes ...func(*Settings)) Settings {
 	s := Settings{
 		Name:           "podcount",
 		Namespace:      "kube-system",
@@ -30,13 +30,13 @@ func settings(change ...func(*Settings)) Settings {
 		StuckAfter:     131 * time.Second,
 		LeaseDuration:  15 * time.Second,
 	}
-	for _, c := range change {
-		c(&s)
+	for _, change := range changes {
+		change(&s)
 	}
 	return s
 }
 
-// manifest returns parts of the manifest for settings that are right.
+// manifest returns these parts of the manifest. The settings must be valid.
 func manifest(t *testing.T, s Settings, parts ...string) string {
 	t.Helper()
 	text, err := Manifest(s, parts...)
@@ -46,40 +46,44 @@ func manifest(t *testing.T, s Settings, parts ...string) string {
 	return text
 }
 
-func TestManifestForTheDefaultsIsTheFilesHere(t *testing.T) {
+func TestFilesHereAreTheDefaultManifest(t *testing.T) {
 	for _, part := range Parts {
-		if part == "alerts" { // alerts.yaml is a rule file: see AlertRules
+		if part == "alerts" { // The file alerts.yaml is from AlertRules.
 			continue
 		}
 		t.Run(part, func(t *testing.T) {
-			want, err := os.ReadFile(part + ".yaml")
+			file, err := os.ReadFile(part + ".yaml")
 			if err != nil {
 				t.Fatal(err)
 			}
-			testkit.WantEqual(t, "the file, which `make manifests` writes,", string(want), manifest(t, settings(), part))
+			want := manifest(t, settings(), part)
+			testkit.WantEqual(t, "the file, which `make manifests` writes,", string(file), want)
 		})
 	}
 }
 
-func TestManifestHasNoMarksOfTheTemplatesLeft(t *testing.T) {
-	for bits := range 1 << 8 {
-		is := func(bit int) bool { return bits>>bit&1 == 1 }
+func TestManifestHasNoMarksLeft(t *testing.T) {
+	const switches = 8
+	for combination := range 1 << switches {
+		isOn := func(i int) bool { return combination>>i&1 == 1 }
 		s := settings()
-		s.PodCount = is(0)
-		s.Count = is(1)
-		s.PodEvents = is(2)
-		s.DryRun = is(3)
-		s.LeaderElect = is(4)
-		s.Once = is(5)
-		if is(6) {
+		s.PodCount = isOn(0)
+		s.Count = isOn(1)
+		s.PodEvents = isOn(2)
+		s.DryRun = isOn(3)
+		s.LeaderElect = isOn(4)
+		s.Once = isOn(5)
+		if isOn(6) {
 			s.Port = 0
 		}
-		if is(7) {
+		if isOn(7) {
 			s.PodNamespace = "a"
 		}
 		text := manifest(t, s, "podcount", "policy", "network-policy")
-		if strings.Contains(text, "#if") || strings.Contains(text, "$") || strings.Contains(text, "---\n---") {
-			t.Fatalf("with the settings %+v something is left:\n%s", s, text)
+		for _, mark := range []string{"#if", "$", "---\n---"} {
+			if strings.Contains(text, mark) {
+				t.Fatalf("with the settings %+v, %q is left:\n%s", s, mark, text)
+			}
 		}
 	}
 }
@@ -106,7 +110,7 @@ func TestTemplatesUseEveryTerm(t *testing.T) {
 	}
 }
 
-func TestTemplateThatAsksForAnUnknownTermIsAnError(t *testing.T) {
+func TestUnknownTermInATemplateIsAnError(t *testing.T) {
 	rows := []struct{ template, want string }{
 		{"a: b #if nonsense\n", `there is no condition "nonsense"`},
 		{"#if nonsense\na: b\n", `there is no condition "nonsense"`},
@@ -114,10 +118,9 @@ func TestTemplateThatAsksForAnUnknownTermIsAnError(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.template, func(t *testing.T) {
-			got, err := newTerms(settings()).render(row.template)
-			if got != "" || err == nil || err.Error() != row.want {
-				t.Errorf("got %q, %v, want %s", got, err, row.want)
-			}
+			text, err := newTerms(settings()).render(row.template)
+			testkit.WantEqual(t, "the document", text, "")
+			testkit.WantError(t, "render", err, row.want)
 		})
 	}
 }
@@ -181,7 +184,7 @@ func TestNetworkPolicyAllowsNothingWithoutAPort(t *testing.T) {
 	}
 }
 
-func TestTextsThatYAMLWouldMistakeAreQuoted(t *testing.T) {
+func TestTextsThatYAMLMisreadsAreQuoted(t *testing.T) {
 	for _, text := range []string{
 		"123", "1e3", "0x1f", "0o7", "1-2-3", "2026-01-02", "null", "true", "false", "on", "off", "yes", "no", "y", "n",
 		"", "~", "-", ".inf", "a: b", "a #b", "a:", "{a}", "a,b", "*a", "&a", "!a", "%a", "@a", "`a`", "Null", "TRUE",
@@ -209,7 +212,7 @@ func TestArgumentsAreQuotedAndTheirDollarsDoubled(t *testing.T) {
 	testkit.WantText(t, manifest(t, s, "podcount"), want)
 }
 
-func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
+func TestWrongSettingsAreRefused(t *testing.T) {
 	rows := []struct {
 		want   string
 		change func(*Settings)
@@ -219,18 +222,16 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		{"begin with podcount, as in podcount-view", func(s *Settings) { s.Name = "view" }},
 		{"has 64 characters", func(s *Settings) { s.Name = "podcount" + strings.Repeat("a", 56) }},
 		{"does not end in -pods", func(s *Settings) { s.Name = "podcount-pods" }},
-		{`"-master=http://a\nb" has a character that ca`, func(s *Settings) { s.Args = []string{"-master=http://a\nb"} }},
-		{`"a\x00b" has a character that ca`, func(s *Settings) { s.Labels = []string{"a\x00b"} }},
+		{`"-v=a\nb" has a character that cannot be printed`, func(s *Settings) { s.Args = []string{"-v=a\nb"} }},
+		{`"a\x00b" has a character that cannot be printed`, func(s *Settings) { s.Labels = []string{"a\x00b"} }},
 	}
 	for _, row := range rows {
 		t.Run(row.want, func(t *testing.T) {
 			text, err := Manifest(settings(row.change), "podcount")
-			if text != "" || err == nil {
-				t.Fatalf("got %v, and printed %q", err, text)
-			}
-			testkit.WantText(t, err.Error(), row.want)
-			if strings.Contains(err.Error(), "\n") {
-				t.Errorf("more than one line: %q", err)
+			testkit.WantEqual(t, "the manifest", text, "")
+			testkit.WantError(t, "Manifest", err, row.want)
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("the error has more than one line: %q", err)
 			}
 		})
 	}
@@ -247,15 +248,13 @@ func TestPartsThatCannotBePrintedAreRefused(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.want, func(t *testing.T) {
 			text, err := Manifest(settings(), row.parts...)
-			if text != "" || err == nil {
-				t.Fatalf("got %v, and printed %q", err, text)
-			}
-			testkit.WantText(t, err.Error(), row.want)
+			testkit.WantEqual(t, "the manifest", text, "")
+			testkit.WantError(t, "Manifest", err, row.want)
 		})
 	}
 }
 
-func TestImagesAreReferences(t *testing.T) {
+func TestImageReferencesAreAccepted(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("0a", 32)
 	for _, image := range []string{
 		"podcount", "podcount:latest", "podcount:V1.2_3-x", "library/podcount", "registry.example/podcount:v1",
@@ -269,7 +268,7 @@ func TestImagesAreReferences(t *testing.T) {
 	}
 }
 
-func TestImagesThatAreNoReferencesAreRefused(t *testing.T) {
+func TestWrongImageReferencesAreRefused(t *testing.T) {
 	const sum = "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"
 	rows := []struct {
 		name   string
@@ -331,8 +330,8 @@ func TestEachPolicyIsBound(t *testing.T) {
 	testkit.WantEqual(t, "the bound policies", bound, slices.Compact(names))
 }
 
-// If check did not know a suffix, the objects of two podcounts could have the same name: podcount-a-x could be the name
-// of one podcount, and the name podcount-a with the suffix -x of another.
+// If checkName did not know the suffix -x, two podcounts with the names podcount-a and podcount-a-x could both have an
+// object podcount-a-x.
 func TestSuffixesAreThoseOfTheTemplates(t *testing.T) {
 	used := map[string]bool{}
 	for _, part := range []string{"podcount", "policy", "network-policy"} {
@@ -340,8 +339,8 @@ func TestSuffixesAreThoseOfTheTemplates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`name: \$NAME(-[a-z]+)`).FindAllStringSubmatch(string(text), -1) {
-			used[m[1]] = true
+		for _, match := range regexp.MustCompile(`name: \$NAME(-[a-z]+)`).FindAllStringSubmatch(string(text), -1) {
+			used[match[1]] = true
 		}
 	}
 	got := slices.Sorted(maps.Keys(used))
@@ -349,7 +348,7 @@ func TestSuffixesAreThoseOfTheTemplates(t *testing.T) {
 	testkit.WantEqual(t, "the suffixes in the templates", got, want)
 }
 
-// kubectl prints the object's own name first, as NAME.
+// kubectl adds a first column NAME, with the name of the object.
 func TestColumnsOfCountsHaveNamesOfTheirOwn(t *testing.T) {
 	text := manifest(t, settings(), "count-crd")
 	seen := map[string]bool{"NAME": true}

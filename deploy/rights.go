@@ -76,7 +76,7 @@ func (s Settings) wantedRights() []Right {
 	return append(rights, s.Rights...)
 }
 
-// usedVerbs returns those verbs of a right that podcount uses with these settings.
+// usedVerbs returns those verbs of a right that podcount uses with these settings, in a new slice.
 func (s Settings) usedVerbs(r Right) []string {
 	var used []string
 	for _, verb := range r.Verbs {
@@ -95,8 +95,7 @@ func (s Settings) usedVerbs(r Right) []string {
 
 func (r Right) isEvents() bool { return r.APIGroup == "" && r.Resource == "events" }
 
-// addRight adds a right to a role. If the role already has a right for the resource, that right gets the verbs. Clip
-// keeps append from writing into a slice that another right shares.
+// addRight adds a right to a role. If the role already has a right for the resource, it adds the verbs to that one.
 func addRight(role []Right, r Right) []Right {
 	i := slices.IndexFunc(role, func(other Right) bool {
 		return other.APIGroup == r.APIGroup && other.Resource == r.Resource
@@ -106,7 +105,7 @@ func addRight(role []Right, r Right) []Right {
 	}
 	for _, verb := range r.Verbs {
 		if !slices.Contains(role[i].Verbs, verb) {
-			role[i].Verbs = append(slices.Clip(role[i].Verbs), verb)
+			role[i].Verbs = append(role[i].Verbs, verb)
 		}
 	}
 	return role

@@ -7,32 +7,13 @@ import (
 	"podcount/internal/testkit"
 )
 
-// ownRights are those of a controller that reads nodes and Deployments, scales these, and posts Events about both.
+// ownRights are those of a controller that reads nodes and Deployments, posts Events about both, and scales Deployments.
 var ownRights = []Right{
 	{Resource: "nodes", Verbs: []string{"list", "watch"}, ClusterWide: true},
 	{APIGroup: "apps", Resource: "deployments", Verbs: []string{"list", "watch"}},
 	{APIGroup: "apps", Resource: "deployments/scale", Verbs: []string{"patch"}},
 	{Resource: "events", Verbs: []string{"create", "patch"}},
 	{Resource: "events", Verbs: []string{"create", "patch"}, ClusterWide: true},
-}
-
-// rulesIn returns the rules of each role that s has, in the form in which the manifest shows them, but shorter.
-func rulesIn(t *testing.T, s Settings) (cluster, namespaced, inDefault string) {
-	t.Helper()
-	r := newRoles(s)
-	text, err := Manifest(s, "podcount")
-	if err != nil {
-		t.Fatal(err)
-	}
-	short := func(role []Right) string {
-		rules := rulesOf(role)
-		if rules != "" && !strings.Contains(text, "rules:\n"+rules+"\n---\n") {
-			t.Errorf("the manifest has no role with these rules:\n%s\nin:\n%s", rules, text)
-		}
-		shorten := strings.NewReplacer("- {apiGroups: [", "", "], resources: [", " ", "], verbs: [", ": ", "]}", "")
-		return shorten.Replace(rules)
-	}
-	return short(r.cluster), short(r.namespaced), short(r.inDefault)
 }
 
 func TestRightsOfOwnControllersAreInTheRoles(t *testing.T) {
@@ -69,8 +50,11 @@ func TestRightsOfOwnControllersAreInTheRoles(t *testing.T) {
 			namespaced: `"" pods: list, watch` + "\n" + strings.TrimSpace(deployments),
 		},
 		{
-			name:       "that run once, and repeat no Event",
-			change:     func(s *Settings) { s.Once, s.LeaderElect = true, false },
+			name: "that run once, and repeat no Event",
+			change: func(s *Settings) {
+				s.Once = true
+				s.LeaderElect = false
+			},
 			cluster:    `"" nodes: list, watch`,
 			namespaced: `"" pods: list, watch` + "\n" + deployments + scale + `"" events: create`,
 		},
@@ -87,20 +71,41 @@ func TestRightsOfOwnControllersAreInTheRoles(t *testing.T) {
 			defaultRole: `"" events: create, patch`,
 		},
 		{
-			name:       "that are none",
+			name:       "that need no rights",
 			change:     func(s *Settings) { s.Rights = nil },
 			namespaced: `"" pods: list, watch`,
 		},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			s := settings(func(s *Settings) { s.PodCount, s.Count, s.Rights = false, false, ownRights }, row.change)
+			s := settings()
+			s.PodCount = false
+			s.Count = false
+			s.Rights = ownRights
+			row.change(&s)
 			cluster, namespaced, inDefault := rulesIn(t, s)
 			testkit.WantEqual(t, "the rules for the cluster", cluster, row.cluster)
 			testkit.WantEqual(t, "the rules for the namespaces of pods", namespaced, row.namespaced)
 			testkit.WantEqual(t, "the rules for the namespace default", inDefault, row.defaultRole)
 		})
 	}
+}
+
+// rulesIn returns the rules of each role, as lines of the form GROUP RESOURCE: VERBS. It checks that the manifest has
+// these rules.
+func rulesIn(t *testing.T, s Settings) (cluster, namespaced, inDefault string) {
+	t.Helper()
+	r := newRoles(s)
+	text := manifest(t, s, "podcount")
+	shorten := strings.NewReplacer("- {apiGroups: [", "", "], resources: [", " ", "], verbs: [", ": ", "]}", "")
+	shortRules := func(role []Right) string {
+		rules := rulesOf(role)
+		if rules != "" {
+			testkit.WantText(t, text, "rules:\n"+rules+"\n---\n")
+		}
+		return shorten.Replace(rules)
+	}
+	return shortRules(r.cluster), shortRules(r.namespaced), shortRules(r.inDefault)
 }
 
 func TestRightThatIsNoRuleIsRefused(t *testing.T) {
@@ -117,21 +122,24 @@ func TestRightThatIsNoRuleIsRefused(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			text, err := Manifest(settings(func(s *Settings) { s.Rights = []Right{row.right} }), "podcount")
-			if text != "" || err == nil {
-				t.Fatalf("got %v, and printed %q", err, text)
-			}
-			testkit.WantText(t, err.Error(), "-manifest: ", row.want)
+			s := settings()
+			s.Rights = []Right{row.right}
+			text, err := Manifest(s, "podcount")
+			testkit.WantEqual(t, "the manifest", text, "")
+			testkit.WantError(t, "Manifest", err, "-manifest: a controller's right ")
+			testkit.WantError(t, "Manifest", err, row.want)
 		})
 	}
 }
 
+// The verbs of the first right have room for one more. newRoles must not write the other right's verb there.
 func TestRolesLeaveSharedVerbsAlone(t *testing.T) {
-	verbs := make([]string, 1, 10)
-	verbs[0] = "list"
-	s := settings(func(s *Settings) {
-		s.Rights = []Right{{Resource: "nodes", Verbs: verbs[:1]}, {Resource: "nodes", Verbs: []string{"get"}}}
-	})
+	verbs := []string{"list", "unused"}
+	s := settings()
+	s.Rights = []Right{
+		{Resource: "nodes", Verbs: verbs[:1]},
+		{Resource: "nodes", Verbs: []string{"get"}},
+	}
 	newRoles(s)
-	testkit.WantEqual(t, "the verb after the ones that were given", verbs[:2][1], "")
+	testkit.WantEqual(t, "the verbs", verbs, []string{"list", "unused"})
 }
