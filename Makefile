@@ -1,10 +1,10 @@
-# The commands for people who build and test podcount. They need only Go. With `make run`, kubectl is useful.
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-ARGS    := -v 2 -interval 3s
-FUZZTIME := 5m
-FLAGS   := -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
-DOCKER  := docker
-IMAGE   := podcount:latest
+# The commands to build and test podcount. Most need only Go. `make run` is more useful with kubectl.
+VERSION   := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+ARGS      := -v 2 -interval 3s
+FUZZTIME  := 5m
+FLAGS     := -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+DOCKER    := docker
+IMAGE     := podcount:latest
 PLATFORMS := linux/$(shell go env GOARCH)
 export CGO_ENABLED = 0
 
@@ -19,13 +19,14 @@ manifests: ## write deploy/*.yaml from deploy/templates
 		go run . -manifest=$$part >deploy/$$part.new && mv deploy/$$part.new deploy/$$part.yaml || exit 1; \
 	done
 
+# For several platforms, buildx sets TARGETARCH. For a single one, docker may not, so it is set here.
 image: ## build an image of the binary; options: PLATFORMS=linux/amd64,linux/arm64 IMAGE=NAME DOCKER=podman
 	@for p in $$(echo $(PLATFORMS) | tr , ' '); do \
 		arch=$$(echo $$p | cut -d/ -f2); \
 		GOOS=linux GOARCH=$$arch go build $(FLAGS) -o bin/podcount-linux-$$arch . || exit 1; \
 	done; \
-	case $(PLATFORMS) in *,*) one= ;; *) one="--build-arg TARGETARCH=$$arch" ;; esac; \
-	$(DOCKER) build --platform $(PLATFORMS) $$one --build-arg VERSION=$(VERSION) \
+	case $(PLATFORMS) in *,*) arch_arg= ;; *) arch_arg="--build-arg TARGETARCH=$$arch" ;; esac; \
+	$(DOCKER) build --platform $(PLATFORMS) $$arch_arg --build-arg VERSION=$(VERSION) \
 		-t $(IMAGE) -f deploy/Dockerfile bin
 
 run: build ## run podcount against a fake API server, without a cluster; ARGS='-v 4' shows more
@@ -36,7 +37,7 @@ run: build ## run podcount against a fake API server, without a cluster; ARGS='-
 test: ## run all tests, without a network and without a C compiler
 	go test -count=1 ./...
 
-sim: ## simulate clusters and faults: SEEDS=1000 runs that many seeds, and SEEDS=17-17 runs seed 17
+sim: ## simulate clusters and faults: SEEDS=1000 runs the seeds 1 to 1000, and SEEDS=17-17 runs seed 17
 	@[ -n '$(SEEDS)' ] || { echo 'use: make sim SEEDS=COUNT, or make sim SEEDS=FIRST-LAST'; exit 2; }
 	SEEDS='$(SEEDS)' go test -count=1 -timeout 0 -run '^TestSimulation$$'
 
@@ -46,7 +47,7 @@ mutants: ## break each rule on purpose, and check that a test fails
 e2e: ## run the behaviours on a real cluster: make e2e KUBECONFIG=FILE [CONTEXT=NAME]
 	@[ '$(origin KUBECONFIG)' = 'command line' ] || { \
 		echo 'use: make e2e KUBECONFIG=FILE'; \
-		echo 'It creates nodes, roles, policies and a CRD in that cluster, and removes them again.'; \
+		echo 'It creates nodes, roles, policies and a CRD in that cluster, and deletes them at the end.'; \
 		exit 2; \
 	}
 	PODCOUNT_E2E=1 KUBECONFIG='$(KUBECONFIG)' CONTEXT='$(CONTEXT)' \
@@ -62,8 +63,8 @@ fuzz: ## give each parser random input for FUZZTIME
 bench: ## run the benchmarks, which takes about two minutes
 	go test -run '^$$' -bench . -benchtime 300ms ./...
 
-lint: ## run the checks of .ci/run that are stricter than the tests
+lint: ## run stricter checks than the tests: .ci/run runs both
 	bash .ci/lint
 
-clean:
+clean: ## delete bin/
 	rm -rf bin

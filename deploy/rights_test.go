@@ -7,7 +7,8 @@ import (
 	"podcount/internal/testkit"
 )
 
-// ownRights are those of a controller that reads nodes and Deployments, posts Events about both, and scales Deployments.
+// ownRights are the rights of a controller that reads nodes and Deployments, posts Events about both, and scales
+// Deployments.
 var ownRights = []Right{
 	{Resource: "nodes", Verbs: []string{"list", "watch"}, ClusterWide: true},
 	{APIGroup: "apps", Resource: "deployments", Verbs: []string{"list", "watch"}},

@@ -138,8 +138,8 @@ func jsonList(texts []string) string {
 	return "[" + strings.Join(quoted, ",") + "]"
 }
 
-// scalar formats a text as a YAML string. It adds quotes if a parser might otherwise read a number, a boolean, null or a
-// date.
+// scalar formats a text as a YAML string. It adds quotes if a parser might otherwise read a number, a boolean, null, or
+// a date.
 func scalar(text string) string {
 	isPlain := text != "" &&
 		strings.Trim(text[:1], lowerCase) == "" &&
