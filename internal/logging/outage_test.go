@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"podcount/internal/testkit"
@@ -13,10 +12,7 @@ import (
 var errRefused = errors.New("connection refused")
 
 func TestOutageIsLoggedFromBeginningToEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := &bytes.Buffer{}
-		o := newOutage(log)
-		defer o.Stop()
+	testOutage(t, func(t *testing.T, o *Outage, log *bytes.Buffer) {
 		o.Worked("watch")
 		wantLines(t, "before the outage", log)
 		o.Failed("watch", "cannot watch", time.Minute, "err", errRefused)
@@ -37,10 +33,7 @@ func TestOutageIsLoggedFromBeginningToEnd(t *testing.T) {
 }
 
 func TestOutageIsOverOnceAllPartsWork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := &bytes.Buffer{}
-		o := newOutage(log)
-		defer o.Stop()
+	testOutage(t, func(t *testing.T, o *Outage, log *bytes.Buffer) {
 		o.Failed("node a", "cannot write", time.Minute)
 		o.Failed("node b", "cannot write", time.Minute)
 		<-time.After(61 * time.Second)
@@ -56,10 +49,7 @@ func TestOutageIsOverOnceAllPartsWork(t *testing.T) {
 }
 
 func TestLongPauseEndsWithAnotherProblem(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := &bytes.Buffer{}
-		o := newOutage(log)
-		defer o.Stop()
+	testOutage(t, func(t *testing.T, o *Outage, log *bytes.Buffer) {
 		for range 20 {
 			o.Failed("watch", "cannot watch", 10*time.Minute, "err", "403")
 			<-time.After(61 * time.Second)
@@ -75,12 +65,9 @@ func TestLongPauseEndsWithAnotherProblem(t *testing.T) {
 	})
 }
 
-// Something that fails and recovers again and again must not fill the log, but the log must not hide it either.
+// A part that fails and recovers again and again must not fill the log, and the log must not hide it.
 func TestOutagesInARowAreLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := &bytes.Buffer{}
-		o := newOutage(log)
-		defer o.Stop()
+	testOutage(t, func(t *testing.T, o *Outage, log *bytes.Buffer) {
 		for range 310 {
 			o.Failed("watch", "cannot watch", time.Minute)
 			<-time.After(500 * time.Millisecond)
@@ -90,21 +77,19 @@ func TestOutagesInARowAreLimited(t *testing.T) {
 		lines := takeLines(log)
 		testkit.WantNumber(t, "lines in 310 seconds", len(lines), 2*2*maxAnnounced)
 		sixth := lines[2*maxAnnounced]
-		testkit.WantEqual(t, "sixth announcement", sixth,
+		testkit.WantEqual(t, "the sixth announcement", sixth,
 			`level=WARN msg="cannot watch" kind=Pod unsaid_outages=295`)
 
 		o.Failed("watch", "cannot watch", time.Minute)
 		<-time.After(5 * time.Minute)
 		o.Failed("watch", "cannot watch", time.Minute)
-		testkit.WantEqual(t, "announcement of an outage that lasts", takeLines(log)[0],
+		testkit.WantEqual(t, "the announcement of an outage that lasts", takeLines(log)[0],
 			`level=WARN msg="cannot watch" kind=Pod for=5m0s failed_tries=2 unsaid_outages=5`)
 	})
 }
 
 func TestStoppedOutageLogsNoReminder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := &bytes.Buffer{}
-		o := newOutage(log)
+	testOutage(t, func(t *testing.T, o *Outage, log *bytes.Buffer) {
 		o.Failed("watch", "cannot watch", time.Minute)
 		takeLines(log)
 		o.Stop()
@@ -113,10 +98,8 @@ func TestStoppedOutageLogsNoReminder(t *testing.T) {
 	})
 }
 
-func TestPartThatIsGivenUpGetsNoLine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := &bytes.Buffer{}
-		o := newOutage(log)
+func TestPartThatIsGivenUpIsNotLogged(t *testing.T) {
+	testOutage(t, func(t *testing.T, o *Outage, log *bytes.Buffer) {
 		o.Failed("post", "cannot post", time.Minute)
 		takeLines(log)
 		o.GiveUp("post")
@@ -125,20 +108,8 @@ func TestPartThatIsGivenUpGetsNoLine(t *testing.T) {
 	})
 }
 
-// failChronically makes the part "bad" fail every 30 s for d, while another part works.
-func failChronically(o *Outage, d time.Duration) {
-	for range d / (30 * time.Second) {
-		o.Failed("bad", "cannot write", time.Minute, "key", "bad")
-		<-time.After(30 * time.Second)
-		o.Worked("good")
-	}
-}
-
 func TestChronicPartHidesNoOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := &bytes.Buffer{}
-		o := newOutage(log)
-		defer o.Stop()
+	testOutage(t, func(t *testing.T, o *Outage, log *bytes.Buffer) {
 		failChronically(o, 20*time.Minute)
 		takeLines(log)
 		<-time.After(time.Second)
@@ -156,11 +127,17 @@ func TestChronicPartHidesNoOutage(t *testing.T) {
 	})
 }
 
-func TestChronicPartThatWorksEndsNoOutageOfOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := &bytes.Buffer{}
-		o := newOutage(log)
-		defer o.Stop()
+// failChronically lets the part "bad" fail every 30 s for d, while the part "good" works.
+func failChronically(o *Outage, d time.Duration) {
+	for range d / (30 * time.Second) {
+		o.Failed("bad", "cannot write", time.Minute, "key", "bad")
+		<-time.After(30 * time.Second)
+		o.Worked("good")
+	}
+}
+
+func TestRecoveredChronicPartEndsNoOtherOutage(t *testing.T) {
+	testOutage(t, func(t *testing.T, o *Outage, log *bytes.Buffer) {
 		failChronically(o, 20*time.Minute)
 		o.Failed("a", "cannot write", time.Minute, "key", "a")
 		takeLines(log)

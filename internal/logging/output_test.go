@@ -14,7 +14,7 @@ import (
 	"podcount/internal/testkit"
 )
 
-// stuckPipe is a pipe whose reader waits. It reads once for each value in reading, and always once reading is closed.
+// stuckPipe is a pipe whose reader reads once for each value from reading, and without limit once reading is closed.
 type stuckPipe struct {
 	to      io.Writer
 	reading chan struct{}
