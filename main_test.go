@@ -528,7 +528,7 @@ func podcountSimulated(seed uint64) sim.Options {
 		LongestDiscovery:  discoveryInterval * 6 / 5,
 		Silence:           kube.Silence,
 		LongestUnlisted:   75 * time.Minute,
-		StatusRest:        time.Second,
+		MinStatusInterval: time.Second,
 	}
 }
 

@@ -14,11 +14,11 @@ import (
 // These are the most requests that one process may send in a second. Events have a rate limit of their own, and a watch
 // may end as soon as it begins.
 const (
-	// mostCalls limits the requests of one verb for one path.
-	mostCalls = 15
+	// maxRepeats limits the requests of one verb for one path.
+	maxRepeats = 15
 
-	// mostEvents limits the Events, and the watches.
-	mostEvents = 60
+	// maxFrequentRepeats limits the Events, and the watches.
+	maxFrequentRepeats = 60
 
 	// hotLoop is the number after which a process is taken to send requests without ever waiting. Then virtual time
 	// stands still, so that the simulation would never report the broken rule.
@@ -42,9 +42,9 @@ func (s *sim) Asked(q fakekube.Request) {
 		s.noteLeaseRequestLocked(p, q)
 	case q.Verb == "watch":
 		s.noteWatchRequestLocked(p, q)
-		s.logLocked("%s %s %s", p.host, q.Route, q.Query.Get("resourceVersion"))
+		s.recordLocked("%s %s %s", p.host, q.Route, q.Query.Get("resourceVersion"))
 	case q.Verb == "list":
-		s.logLocked("%s %s %s", p.host, q.Route, q.Query.Get("resourceVersion"))
+		s.recordLocked("%s %s %s", p.host, q.Route, q.Query.Get("resourceVersion"))
 	case q.Method == http.MethodGet: // no rule is about other reads
 	case q.Resource == "events":
 		s.checkLeadsLocked(p, q, lease)
@@ -57,20 +57,20 @@ func (s *sim) Asked(q fakekube.Request) {
 // checkRepetitionLocked checks that the process does not repeat a request too often within a second.
 func (s *sim) checkRepetitionLocked(p *proc, q fakekube.Request) {
 	second := time.Now().Unix()
-	if p.busySince != second {
-		p.busySince = second
-		clear(p.busy)
+	if p.countedSecond != second {
+		p.countedSecond = second
+		clear(p.requestsInSecond)
 	}
 	call := q.Verb + " " + q.Path
-	p.busy[call]++
-	most := mostCalls
+	p.requestsInSecond[call]++
+	most := maxRepeats
 	if q.Resource == "events" || q.Verb == "watch" {
-		most = mostEvents
+		most = maxFrequentRepeats
 	}
-	if p.busy[call] > most {
+	if p.requestsInSecond[call] > most {
 		s.breakRuleLocked(p, "repeats a request too often: %s", q)
 	}
-	if p.busy[call] > hotLoop {
+	if p.requestsInSecond[call] > hotLoop {
 		s.exitLocked("a hot loop")
 	}
 }
@@ -88,7 +88,7 @@ func (s *sim) checkRetryAfterLocked(p *proc, q fakekube.Request) {
 	if q.Resource == "events" || q.Resource == "leases" {
 		return
 	}
-	until := p.mustWait[q.Method+q.Path]
+	until := p.retryAfter[q.Method+q.Path]
 	if time.Now().Before(until) {
 		s.breakRuleLocked(p, "does not wait until %v, as Retry-After demands: %s", until.Sub(s.began), q)
 	}
@@ -116,7 +116,7 @@ func holderIn(lease []byte) string {
 // checkLeadsLocked checks that only the leader writes, and only within the renew deadline. Without an election, each
 // process may write.
 func (s *sim) checkLeadsLocked(p *proc, q fakekube.Request, lease fakekube.Object) {
-	if !s.elects() || time.Since(s.leaseTampered) <= s.renewDeadline {
+	if !s.elects() || time.Since(s.leaseTamperedAt) <= s.renewDeadline {
 		return
 	}
 	holder := s.hostOf[fakekube.TextIn(lease, "holderIdentity")]
@@ -143,7 +143,7 @@ func (s *sim) checkWriteLocked(p *proc, q fakekube.Request) {
 	now := time.Now()
 	s.stats.writes++
 	s.lastWriteAt = now
-	s.logLocked("%s writes %s %s", p.host, q.Path, q.Body)
+	s.recordLocked("%s writes %s %s", p.host, q.Path, q.Body)
 	if !p.hasList["pods"] || !p.hasList[q.Resource] {
 		s.breakRuleLocked(p, "writes before its caches are complete")
 	}
@@ -157,16 +157,16 @@ func (s *sim) checkWriteLocked(p *proc, q fakekube.Request) {
 
 	rest := s.interval
 	if q.Resource == "counts" {
-		rest = min(rest, s.StatusRest)
+		rest = min(rest, s.MinStatusInterval)
 	}
 	key := q.Resource + "/" + objectOf(q)
-	past := now.Sub(p.wrote[key+" "+uid])
+	past := now.Sub(p.writeAnsweredAt[key+" "+uid])
 	if past < rest {
 		s.breakRuleLocked(p, "writes to %s again after only %v", objectOf(q), past)
 	}
 
 	known := p.knows[key]
-	if known == nil || fakekube.TextIn(fakekube.MetaOf(known.object), "uid") != uid || p.isBlind[q.Resource] {
+	if known == nil || fakekube.TextIn(fakekube.MetaOf(known.object), "uid") != uid || p.mayBeStale[q.Resource] {
 		return
 	}
 	if !patch.changes(known.object, q.Resource) && known.at.Before(now) {
@@ -211,11 +211,11 @@ func (s *sim) Changed(c fakekube.Change) {
 	holder := fakekube.TextIn(was, "holderIdentity")
 	next := fakekube.TextIn(is, "holderIdentity")
 	seconds, _ := was["leaseDurationSeconds"].(float64)
-	past := time.Since(s.leaseRenewed)
+	past := time.Since(s.leaseChangedAt)
 	isHeld := holder != "" && holder != next && past.Seconds() < seconds
 	p := s.byHost[s.hostOf[next]]
-	if p != nil && isHeld && time.Since(s.leaseTampered) > s.leaseDuration {
+	if p != nil && isHeld && time.Since(s.leaseTamperedAt) > s.leaseDuration {
 		s.breakRuleLocked(p, "takes the lease although %s renewed it only %v ago", holder, past)
 	}
-	s.leaseRenewed = time.Now()
+	s.leaseChangedAt = time.Now()
 }

@@ -85,28 +85,28 @@ func (f backupRestored) strike(s *sim) string {
 	s.killServer()
 	<-time.After(s.drawDuration(f.outage))
 	s.backup()
-	s.forgetSince(s.fake.Latest()) // before a process can write, which would make the newest version a later one
+	s.forgetAfter(s.fake.Latest()) // before a process can write, which would make the newest version a later one
 	s.restoreServer()
 	return "THE BACKUP IS RESTORED"
 }
 
-// forgetSince removes everything that is known about the versions after this one, because they stand for other changes
+// forgetAfter removes everything that is known about the versions after this one, because they stand for other changes
 // from now on.
-func (s *sim) forgetSince(version int) {
+func (s *sim) forgetAfter(version int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.byHost {
 		for _, h := range p.progress {
 			h.forget()
 		}
-		p.isBlind["nodes"] = true
-		p.isBlind["counts"] = true
+		p.mayBeStale["nodes"] = true
+		p.mayBeStale["counts"] = true
 	}
 	for resource, all := range s.history {
 		s.history[resource] = slices.DeleteFunc(all, func(c fakekube.Change) bool { return c.Version > version })
 	}
 	s.newest = version
-	s.leaseTampered = time.Now()
+	s.leaseTamperedAt = time.Now()
 	s.extraBound = max(s.extraBound, s.LongestUnlisted)
 }
 
@@ -130,7 +130,7 @@ type serverLags struct {
 }
 
 func (f serverLags) strike(s *sim) string {
-	p := s.aProcess()
+	p := s.drawProcess()
 	d := s.drawDuration(f.lasts)
 	catchUp := s.fake.Lag(fakekube.Requests{Host: p.host}, 0)
 	s.later(d, catchUp)
@@ -140,8 +140,8 @@ func (f serverLags) strike(s *sim) string {
 // connectionsFallSilent loses everything that is sent on the connections of one process, as when a firewall has
 // forgotten them.
 func (s *sim) connectionsFallSilent() string {
-	p := s.aProcess()
-	s.disturb(p, (*link).hush)
+	p := s.drawProcess()
+	s.disturb(p, (*link).silence)
 	s.extendBoundForSilence()
 	return fmt.Sprint("CONNECTIONS FALL SILENT, of r", p.slot)
 }
@@ -153,13 +153,13 @@ type networkAway struct {
 }
 
 func (f networkAway) strike(s *sim) string {
-	p := s.aProcess()
+	p := s.drawProcess()
 	d := s.drawDuration(f.lasts)
 	isLost := s.flipCoin()
 	if isLost {
 		s.disturb(p, func(l *link) {
 			l.setLost()
-			l.hush()
+			l.silence()
 		})
 		s.extendBoundForSilence()
 	} else {
@@ -178,7 +178,7 @@ type processStopped struct {
 }
 
 func (f processStopped) strike(s *sim) string {
-	p := s.aProcess()
+	p := s.drawProcess()
 	kill := s.flipCoin()
 	d := s.drawDuration(f.pause)
 	if kill {
@@ -212,7 +212,7 @@ func (f leaseTakenOver) strike(s *sim) string {
 	d := s.drawDuration(f.lasts)
 	skew := pick(s.dice, -f.skew, f.skew)
 	s.mu.Lock()
-	s.leaseTampered = time.Now()
+	s.leaseTamperedAt = time.Now()
 	s.mu.Unlock()
 	s.takeLease(skew)
 	s.running.Go(func() {
@@ -258,7 +258,7 @@ func (s *sim) leaseDeleted() string {
 	s.fake.Remove("leases", key{Namespace: s.LeaseNamespace, Name: s.LeaseName})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leaseTampered = time.Now()
+	s.leaseTamperedAt = time.Now()
 	return "THE LEASE IS DELETED"
 }
 

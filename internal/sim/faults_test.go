@@ -15,11 +15,11 @@ func TestRestoredBackupUndoesLaterVersions(t *testing.T) {
 		newest:  9,
 		history: map[string][]fakekube.Change{"pods": {{Version: 4}, {Version: 5}, {Version: 6}, {Version: 9}}},
 		byHost: map[string]*proc{
-			"r0": {progress: map[string]*progress{"pods": pods}, isBlind: map[string]bool{}},
+			"r0": {progress: map[string]*progress{"pods": pods}, mayBeStale: map[string]bool{}},
 		},
 	}
 	s.extendBound(time.Hour) // another fault needs that
-	s.forgetSince(5)
+	s.forgetAfter(5)
 	testkit.WantNumber(t, "changes that are left", len(s.history["pods"]), 2)
 	testkit.WantNumber(t, "the newest version", s.newest, 5)
 	testkit.WantNumber(t, "the version that the process has read up to", pods.upTo, 0)

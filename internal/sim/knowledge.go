@@ -87,14 +87,14 @@ func (p *proc) noteWritten(a fakekube.Answer) {
 	var patch sentPatch
 	json.Unmarshal([]byte(a.Request.Body), &patch)
 	key := a.Request.Resource + "/" + objectOf(a.Request)
-	p.wrote[key+" "+patch.Metadata.UID] = time.Now()
+	p.writeAnsweredAt[key+" "+patch.Metadata.UID] = time.Now()
 }
 
 // noteList notes the objects of a list, or of its last page.
 func (p *proc) noteList(a fakekube.Answer) {
 	resource := a.Request.Resource
 	p.hasList[resource] = p.hasList[resource] || !a.IsCut
-	p.isBlind[resource] = p.isBlind[resource] && p.mayMiss(a)
+	p.mayBeStale[resource] = p.mayBeStale[resource] && p.mayMiss(a)
 	listed := map[string]bool{}
 	for _, o := range a.Items {
 		listed[resource+"/"+fakekube.KeyOf(o).String()] = true

@@ -2,45 +2,11 @@ package sim
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
-	"time"
 
 	"podcount/internal/fakekube"
 )
 
-// span is a range of durations.
-type span struct{ shortest, longest time.Duration }
-
-// drawDuration draws a duration. Each order of magnitude is equally likely.
-func (s *sim) drawDuration(of span) time.Duration {
-	ratio := float64(of.longest) / float64(of.shortest)
-	d := float64(of.shortest) * math.Pow(ratio, s.dice.Float64())
-	return time.Duration(d).Truncate(time.Millisecond)
-}
-
-// flipCoin returns true half of the time.
-func (s *sim) flipCoin() bool { return s.dice.IntN(2) == 0 }
-
-// pick draws one of several values.
-func pick[T any](dice *rand.Rand, of ...T) T { return of[dice.IntN(len(of))] }
-
-// key names an object.
-type key = fakekube.Key
-
-// The names that objects may have are few, so that they come back often.
-func (s *sim) aNode() string { return fmt.Sprint("n", s.dice.IntN(6)) }
-
-func (s *sim) aCount() key {
-	return key{Namespace: "default", Name: fmt.Sprint("c", s.dice.IntN(3))}
-}
-
-func (s *sim) aPod() key {
-	namespace := pick(s.dice, "default", "default", "kube-system")
-	return key{Namespace: namespace, Name: fmt.Sprint("p", s.dice.IntN(30))}
-}
-
-// lifeSteps is what happens in a healthy cluster.
+// lifeSteps are the steps that also happen in a healthy cluster.
 var lifeSteps = []step{
 	{name: "pod comes or goes", weight: 8, do: (*sim).podComesOrGoes},
 	{name: "pod is replaced", weight: 3, do: (*sim).podIsReplaced},
@@ -54,7 +20,7 @@ var lifeSteps = []step{
 
 // podComesOrGoes creates a pod, or removes the one with that name, as when a deployment is scaled.
 func (s *sim) podComesOrGoes() string {
-	key := s.aPod()
+	key := s.drawPod()
 	if s.fake.Get("pods", key) == nil {
 		return s.addPod(key)
 	}
@@ -62,34 +28,34 @@ func (s *sim) podComesOrGoes() string {
 	return "- pod " + key.String()
 }
 
-// podIsReplaced removes a pod and creates another one with the same name at once, with another uid and perhaps on
-// another node, as when a StatefulSet's pod is evicted.
+// podIsReplaced removes a pod, and at once creates one with the same name and another uid, perhaps on another node, as
+// when a pod of a StatefulSet is evicted.
 func (s *sim) podIsReplaced() string {
-	key := s.aPod()
+	key := s.drawPod()
 	s.fake.Remove("pods", key)
 	return "-" + s.addPod(key)
 }
 
-// addPod creates a pod with a label that Counts count, on a node or not scheduled yet.
+// addPod creates a pod with a label that Counts count. The pod is on a node, or is not scheduled yet.
 func (s *sim) addPod(key key) string {
 	label := pick(s.dice, "app", "app", "run")
 	labels := fakekube.Object{label: pick(s.dice, "web", "db")}
-	node := pick(s.dice, "", s.aNode(), s.aNode())
+	node := pick(s.dice, "", s.drawNode(), s.drawNode())
 	meta := fakekube.Object{"namespace": key.Namespace, "name": key.Name, "labels": labels}
 	s.fake.Put("pods", fakekube.PodOn(meta, node))
 	return fmt.Sprintf("+ pod %s on %q %v", key, node, labels)
 }
 
-// podChanges gives a pod another label, as when it is taken out of a service, and perhaps a node if it has none.
+// podChanges gives a pod another label, as when it is taken out of a service. A pod without a node may also get one.
 func (s *sim) podChanges() string {
-	key := s.aPod()
+	key := s.drawPod()
 	pod := s.fake.Get("pods", key)
 	if pod == nil {
 		return ""
 	}
 	pod = fakekube.Clone(pod)
 	if nodeOf(pod) == "" && s.flipCoin() {
-		pod["spec"].(fakekube.Object)["nodeName"] = s.aNode()
+		pod["spec"].(fakekube.Object)["nodeName"] = s.drawNode()
 	}
 	labels := fakekube.Object{"app": pick(s.dice, "web", "db", "none")}
 	fakekube.MetaOf(pod)["labels"] = labels
@@ -106,10 +72,10 @@ func (s *sim) waveOfPods() string {
 	return fmt.Sprint("a wave of ", n, " pods")
 }
 
-// nodeComesOrGoes removes, creates or replaces a node, as a worker or for the control plane, as when an autoscaler is
-// at work or a machine is installed again.
+// nodeComesOrGoes removes, creates or replaces a node, as when an autoscaler is at work or a machine is reinstalled. A
+// new node is a worker or belongs to the control plane.
 func (s *sim) nodeComesOrGoes() string {
-	name := s.aNode()
+	name := s.drawNode()
 	removed := s.fake.Remove("nodes", key{Name: name})
 	if removed != nil && s.flipCoin() {
 		return "- node " + name
@@ -118,10 +84,10 @@ func (s *sim) nodeComesOrGoes() string {
 	return "+ node " + name
 }
 
-// labelIsOverwritten changes or removes a node's label that the program writes or chooses nodes by, as another writer
-// does that does not know about the program.
+// labelIsOverwritten changes or removes a label that the program writes, or the label that marks the control plane, as a
+// writer may do that does not know about the program.
 func (s *sim) labelIsOverwritten() string {
-	name := s.aNode()
+	name := s.drawNode()
 	if s.fake.Get("nodes", key{Name: name}) == nil {
 		return ""
 	}
@@ -133,7 +99,7 @@ func (s *sim) labelIsOverwritten() string {
 
 // countComesChangesOrGoes creates, changes or removes a Count, as people do. Some of the Counts are invalid.
 func (s *sim) countComesChangesOrGoes() string {
-	key := s.aCount()
+	key := s.drawCount()
 	if s.fake.InstalledCRD() == nil || s.dice.IntN(4) == 0 {
 		s.fake.Remove("counts", key)
 		return "- count " + key.Name
@@ -148,9 +114,9 @@ func (s *sim) countComesChangesOrGoes() string {
 	return "+ count " + key.Name + " " + spec
 }
 
-// statusIsOverwritten gives a Count a status that may be wrong, as another writer does.
+// statusIsOverwritten gives a Count a status that may be wrong, as another writer may do.
 func (s *sim) statusIsOverwritten() string {
-	key := s.aCount()
+	key := s.drawCount()
 	count := s.fake.Get("counts", key)
 	if count == nil {
 		return ""
@@ -159,6 +125,22 @@ func (s *sim) statusIsOverwritten() string {
 	count["status"] = fakekube.Object{"healthy": true, "count": s.dice.IntN(9)}
 	s.fake.Put("counts", count)
 	return "~ status of count " + key.Name
+}
+
+// key names an object.
+type key = fakekube.Key
+
+// Objects have only a few names, so they often come back under the same name.
+
+func (s *sim) drawNode() string { return fmt.Sprint("n", s.dice.IntN(6)) }
+
+func (s *sim) drawCount() key {
+	return key{Namespace: "default", Name: fmt.Sprint("c", s.dice.IntN(3))}
+}
+
+func (s *sim) drawPod() key {
+	namespace := pick(s.dice, "default", "default", "kube-system")
+	return key{Namespace: namespace, Name: fmt.Sprint("p", s.dice.IntN(30))}
 }
 
 func labelOf(o fakekube.Object, key string) string {

@@ -32,8 +32,8 @@ type wire struct {
 	silent chan struct{} // closed when the wire becomes silent
 	closed chan struct{}
 
-	hushOnce  sync.Once
-	closeOnce sync.Once
+	silenceOnce sync.Once
+	closeOnce   sync.Once
 }
 
 // lostDialTimeout is how long the kernel tries to reach a host that does not answer.
@@ -110,10 +110,10 @@ func (l *link) cut() {
 	}
 }
 
-// hush makes all connections silent. Neither end notices that.
-func (l *link) hush() {
+// silence makes all connections silent. Neither end notices that.
+func (l *link) silence() {
 	for _, w := range l.all() {
-		w.hushOnce.Do(func() { close(w.silent) })
+		w.silenceOnce.Do(func() { close(w.silent) })
 	}
 }
 

@@ -86,9 +86,9 @@ type Options struct {
 	// restored.
 	LongestUnlisted time.Duration
 
-	// StatusRest is the shortest time between two writes to the status of one Count, or the interval if that is shorter.
+	// MinStatusInterval is the shortest time between two writes to the status of one Count, or the interval if that is shorter.
 	// An earlier write breaks a rule. Between two writes to one node, the shortest time is the interval.
-	StatusRest time.Duration
+	MinStatusInterval time.Duration
 }
 
 // missing returns the names of the options that must be set and are not.

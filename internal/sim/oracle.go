@@ -18,7 +18,7 @@ func (s *sim) flurry() {
 	s.fake.LiftFaults()
 	s.fake.InjectUnchecked(fakekube.Fault{On: fakekube.Requests{If: isWrite}, Times: times, Delay: delay})
 	for range 1 + s.dice.IntN(20) {
-		s.step(lifeSteps)
+		s.takeStep(lifeSteps)
 		<-time.After(s.drawDuration(span{time.Millisecond, time.Second}))
 	}
 }
@@ -28,7 +28,7 @@ func (s *sim) calm() {
 	s.endFaults()
 	start := time.Now()
 	bound := s.nextBound()
-	s.log("all faults stop; everything must be right within %v", bound)
+	s.record("all faults stop; everything must be right within %v", bound)
 	settle(bound)
 	s.checkRight("within the bound")
 	writes := s.noteCalm(start)
@@ -42,7 +42,7 @@ func (s *sim) calm() {
 	}
 	s.checkProgressLocked()
 	if len(s.broken) == 0 {
-		s.logLocked("everything is right")
+		s.recordLocked("everything is right")
 	}
 }
 

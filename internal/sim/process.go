@@ -22,18 +22,18 @@ type proc struct {
 	isDead   bool // it was killed, so that no rule applies to it any more
 
 	// What it knows.
-	progress map[string]*progress  // by resource
-	hasList  map[string]bool       // resources of which it has got a complete list
-	knows    map[string]*knowledge // by resource and key
-	unsure   map[string]int        // versions that it may or may not have received, by resource and key
-	isBlind  map[string]bool       // resources that it may know in another state than it was sent
+	progress   map[string]*progress  // by resource
+	hasList    map[string]bool       // resources of which it has got a complete list
+	knows      map[string]*knowledge // by resource and key
+	unsure     map[string]int        // versions that it may or may not have received, by resource and key
+	mayBeStale map[string]bool       // resources that it may know in another state than it was sent
 
 	// What it has sent.
-	busySince   int64                // the current second, in Unix time
-	busy        map[string]int       // the requests in that second, by verb and path
-	mustWait    map[string]time.Time // until when Retry-After lets it wait, by method and path
-	wrote       map[string]time.Time // when it last got an answer to a write, by resource, key and uid
-	leaseSentAt time.Time            // when it last requested the lease
+	countedSecond    int64                // the current second, in Unix time
+	requestsInSecond map[string]int       // the requests in that second, by verb and path
+	retryAfter       map[string]time.Time // until when Retry-After lets it wait, by method and path
+	writeAnsweredAt  map[string]time.Time // when it last got an answer to a write, by resource, key and uid
+	leaseSentAt      time.Time            // when it last requested the lease
 }
 
 // restartDelay is the time after which a process that has ended by itself is started again, as a kubelet does.
@@ -48,26 +48,26 @@ func (s *sim) launch(slot int) {
 	}
 	ctx, stop := context.WithCancel(s.t.Context())
 	p := &proc{
-		slot:     slot,
-		host:     fmt.Sprintf("r%d-%d:1", slot, len(s.byHost)),
-		link:     &link{net: s.net, wires: map[*wire]bool{}},
-		began:    time.Now(),
-		stop:     stop,
-		progress: map[string]*progress{},
-		knows:    map[string]*knowledge{},
-		unsure:   map[string]int{},
-		isBlind:  map[string]bool{},
-		hasList:  map[string]bool{},
-		wrote:    map[string]time.Time{},
-		mustWait: map[string]time.Time{},
-		busy:     map[string]int{},
+		slot:             slot,
+		host:             fmt.Sprintf("r%d-%d:1", slot, len(s.byHost)),
+		link:             &link{net: s.net, wires: map[*wire]bool{}},
+		began:            time.Now(),
+		stop:             stop,
+		progress:         map[string]*progress{},
+		knows:            map[string]*knowledge{},
+		unsure:           map[string]int{},
+		mayBeStale:       map[string]bool{},
+		hasList:          map[string]bool{},
+		writeAnsweredAt:  map[string]time.Time{},
+		retryAfter:       map[string]time.Time{},
+		requestsInSecond: map[string]int{},
 	}
 	for _, resource := range s.resources() {
 		p.progress[resource] = &progress{unlogged: map[int]int{}}
 	}
 	s.slots[slot] = p
 	s.byHost[p.host] = p
-	s.logLocked("%s starts", p.host)
+	s.recordLocked("%s starts", p.host)
 	s.running.Go(func() { s.runProcess(ctx, p) })
 }
 
@@ -92,7 +92,7 @@ func (s *sim) runProcess(ctx context.Context, p *proc) {
 	if p.isDead {
 		return
 	}
-	s.logLocked("%s ends: %v", p.host, err)
+	s.recordLocked("%s ends: %v", p.host, err)
 	lostLease := err != nil && s.elects() && strings.Contains(err.Error(), s.LeaseLost)
 	if err != nil && !lostLease {
 		s.breakRuleLocked(p, "ended with %v", err)
@@ -152,7 +152,7 @@ func (s *sim) disturb(p *proc, do func(*link)) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	maps.DeleteFunc(p.knows, func(_ string, known *knowledge) bool { return known.at.Equal(now) })
-	maps.DeleteFunc(p.wrote, func(_ string, at time.Time) bool { return at.Equal(now) })
+	maps.DeleteFunc(p.writeAnsweredAt, func(_ string, at time.Time) bool { return at.Equal(now) })
 }
 
 // eachProcess calls do for the newest process of each slot.
@@ -165,8 +165,8 @@ func (s *sim) eachProcess(do func(*proc)) {
 	}
 }
 
-// aProcess draws one of the newest processes.
-func (s *sim) aProcess() *proc {
+// drawProcess draws one of the newest processes.
+func (s *sim) drawProcess() *proc {
 	i := s.dice.IntN(len(s.slots))
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// requestSort is a sort of requests that a fault may strike.
-type requestSort struct {
+// requestClass is a sort of requests that a fault may strike.
+type requestClass struct {
 	name  string
 	match func(fakekube.Request) bool
 }
@@ -27,8 +27,8 @@ func isPatchOf(resource string) func(fakekube.Request) bool {
 	return func(q fakekube.Request) bool { return q.Verb == "patch" && q.Resource == resource }
 }
 
-func sortsOfReads() []requestSort {
-	return []requestSort{
+func readClasses() []requestClass {
+	return []requestClass{
 		{"discovery", func(q fakekube.Request) bool { return q.Resource == "" && strings.HasSuffix(q.Path, "/v1") }},
 		{"lists of counts", isListOf("counts")},
 		{"lists of nodes", isListOf("nodes")},
@@ -39,8 +39,8 @@ func sortsOfReads() []requestSort {
 	}
 }
 
-func sortsOfWrites() []requestSort {
-	return []requestSort{
+func writeClasses() []requestClass {
+	return []requestClass{
 		{"events", func(q fakekube.Request) bool { return q.Resource == "events" && q.Name == "" }},
 		{"leases", func(q fakekube.Request) bool { return q.Resource == "leases" }},
 		{"patches of counts", isPatchOf("counts")},
@@ -126,12 +126,12 @@ func writeOutcomes() []outcome {
 
 // requestFaults returns one fault for each sort of requests and each of its outcomes.
 func requestFaults() (steps []step) {
-	for _, requests := range sortsOfReads() {
+	for _, requests := range readClasses() {
 		for _, outcome := range readOutcomes() {
 			steps = append(steps, requestFault{requests, outcome}.step())
 		}
 	}
-	for _, requests := range sortsOfWrites() {
+	for _, requests := range writeClasses() {
 		for _, outcome := range writeOutcomes() {
 			steps = append(steps, requestFault{requests, outcome}.step())
 		}
@@ -141,7 +141,7 @@ func requestFaults() (steps []step) {
 
 // requestFault lets the next few requests of a sort meet an outcome instead of the server's answer.
 type requestFault struct {
-	requests requestSort
+	requests requestClass
 	outcome  outcome
 }
 
@@ -170,10 +170,10 @@ func (s *sim) met(q fakekube.Request, f requestFault) {
 	if p == nil || p.isDead {
 		return
 	}
-	s.logLocked("%s %s meets %s", p.host, q.Route, f.outcome.name)
+	s.recordLocked("%s %s meets %s", p.host, q.Route, f.outcome.name)
 	reply, _ := f.outcome.fault.Do.(fakekube.Reply)
 	seconds, _ := strconv.Atoi(reply.Header["Retry-After"])
-	p.mustWait[q.Method+q.Path] = time.Now().Add(time.Duration(seconds) * time.Second)
+	p.retryAfter[q.Method+q.Path] = time.Now().Add(time.Duration(seconds) * time.Second)
 	if q.Verb == "watch" && f.refuses() {
 		s.totals.watchesRefused++
 	}

@@ -18,14 +18,14 @@ type Seeds struct {
 	// Limit is the real time after which no more seeds are begun. 0 means no limit.
 	Limit time.Duration
 
-	// areChosen says that the seeds come from ParseSeeds.
-	areChosen bool
+	// keepGoing says that the seeds come from ParseSeeds.
+	keepGoing bool
 }
 
 // ParseSeeds reads "N", which means the seeds from 1 to N, or "FROM-TO". RunSeeds runs all of these even if one fails,
 // and prints its progress every 30 s. With other Seeds it stops after the first failure. The error quotes the text.
 func ParseSeeds(text string) (Seeds, error) {
-	seeds := Seeds{First: 1, areChosen: true}
+	seeds := Seeds{First: 1, keepGoing: true}
 	var err error
 	from, to, isRange := strings.Cut(text, "-")
 	if isRange {
@@ -60,11 +60,11 @@ type seedQueue struct {
 func (q *seedQueue) take() (seed uint64, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.areChosen && time.Since(q.printed) > 30*time.Second {
+	if q.keepGoing && time.Since(q.printed) > 30*time.Second {
 		q.printed = time.Now()
 		fmt.Println(q.sum)
 	}
-	if q.hasFailed && !q.areChosen {
+	if q.hasFailed && !q.keepGoing {
 		return 0, false
 	}
 	if q.next > q.Last || q.Limit > 0 && !time.Now().Before(q.end) {

@@ -1,9 +1,7 @@
 package sim
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,17 +10,6 @@ import (
 
 	"podcount/internal/fakekube"
 )
-
-// step is something that happens in a simulated cluster, good or bad.
-type step struct {
-	name string
-
-	// weight is how often the step is drawn, in proportion to the others.
-	weight int
-
-	// do makes it happen, and returns a description for the story, or "" if nothing has happened.
-	do func(*sim) string
-}
 
 // sim is the simulation of one seed. It is the fake's spy.
 type sim struct {
@@ -35,41 +22,41 @@ type sim struct {
 
 	// What the seed brings. Only the goroutine of run uses these fields.
 	dice   *rand.Rand
-	faults []step // those that this seed has
-	backup func() // restores the backup; nil if there is none
-	script []string
+	faults []step   // the faults that can strike with this seed
+	backup func()   // restores the backup; nil if there is none
+	script []string // see Result
 
 	began   time.Time
-	running sync.WaitGroup // the processes, and what happens later
+	running sync.WaitGroup // the processes, and the functions that run later
 
 	// mu guards all fields below, and all processes. It may be locked while the fake is locked, but not the other way
 	// round.
 	mu sync.Mutex
 
-	// What is reported in the end.
+	// What the result reports.
 	story  []string
 	broken []string // the rules that were broken, each in words
 	stats  Stats
 	totals totals
 
 	// The processes.
-	isOver         bool             // no process starts any more
+	isOver         bool             // no more processes may start
 	slots          []*proc          // the newest process of each slot
-	byHost         map[string]*proc // every process, those that have ended too
-	killNextWriter bool             // the next process that has patched a node is killed
+	byHost         map[string]*proc // all processes, including those that have ended
+	killNextWriter bool             // the next process that patches a node is killed after that
 
 	// What has happened in the cluster.
-	history     map[string][]fakekube.Change // by resource, without what a restored backup has undone
+	history     map[string][]fakekube.Change // by resource, without the changes that a restored backup has undone
 	newest      int                          // the newest version
-	extraBound  time.Duration                // what the faults since the last calm add to the bound
+	extraBound  time.Duration                // how much the faults since the last calm extend the bound
 	lastWriteAt time.Time
 
 	// The election.
-	leaseRenewed  time.Time         // when the lease last changed
-	leaseTampered time.Time         // when a fault last changed it, so that its holder may be wrong for a while
-	leaderHost    string            // the process that last got the lease
-	leaderSentAt  time.Time         // when that process sent its request
-	hostOf        map[string]string // processes, by their identity in the lease
+	leaseChangedAt  time.Time
+	leaseTamperedAt time.Time         // when a fault last changed the lease; the rules do not apply for a while
+	leaderHost      string            // the process that last got the lease
+	leaderSentAt    time.Time         // when that process sent its request
+	hostOf          map[string]string // processes, by their identity in the lease
 }
 
 // Run simulates one seed in virtual time, and fails the test if a rule was broken. Several tests may call it at the
@@ -84,10 +71,9 @@ func Run(t *testing.T, o Options) Result {
 	return result
 }
 
-// Simulate is Run for a test that expects broken rules. It returns them and does not fail the test.
+// Simulate is Run without failing the test, for tests that expect broken rules.
 func Simulate(t *testing.T, o Options) (result Result) {
-	missing := o.missing()
-	if len(missing) > 0 {
+	if missing := o.missing(); len(missing) > 0 {
 		panic("sim.Options lacks " + strings.Join(missing, ", "))
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -98,7 +84,7 @@ func Simulate(t *testing.T, o Options) (result Result) {
 	return result
 }
 
-// newSim draws what a seed begins with.
+// newSim returns the simulation of a seed before it begins, with the flags, slots and faults that the seed draws.
 func newSim(t *testing.T, o Options) *sim {
 	dice := rand.New(rand.NewPCG(o.Seed, 0))
 	s := &sim{
@@ -125,25 +111,25 @@ func newSim(t *testing.T, o Options) *sim {
 	return s
 }
 
-// run lets the cluster live until its time is over or a rule is broken.
+// run alternates between life with faults and calm, until the time is over or a rule is broken.
 func (s *sim) run() {
-	faulty := pick(s.dice, 0.1, 0.3, 0.6)
+	faultShare := pick(s.dice, 0.1, 0.3, 0.6)
 	s.fake.InstallCRD(&fakekube.CRD{HasStatus: s.dice.IntN(4) > 0})
 	s.fake.AddNode("n0", s.ControlPlaneLabel)
 	for range 30 {
-		s.step(lifeSteps)
+		s.takeStep(lifeSteps)
 	}
 	for i := range s.slots {
 		s.launch(i)
 	}
-	total := 2 * time.Hour
-	gap := 3 * time.Minute // the longest time between two steps
+	simulated := 2 * time.Hour
+	longestGap := 3 * time.Minute
 	if s.Seed%50 == 0 {
-		total = 24 * time.Hour
-		gap = 10 * time.Minute
+		simulated = 24 * time.Hour
+		longestGap = 10 * time.Minute
 	}
-	for time.Since(s.began) < total && !s.hasBroken() {
-		s.live(s.drawDuration(span{2 * gap, 20 * gap}), gap, faulty)
+	for time.Since(s.began) < simulated && !s.hasBroken() {
+		s.live(s.drawDuration(span{2 * longestGap, 20 * longestGap}), longestGap, faultShare)
 		if s.hasBroken() {
 			return
 		}
@@ -152,41 +138,22 @@ func (s *sim) run() {
 	}
 }
 
-// live takes steps for a time d, with at most gap between two of them. faulty is the share of faults, from 0 to 1.
-func (s *sim) live(d, gap time.Duration, faulty float64) {
-	calm := time.Now().Add(d)
-	for time.Now().Before(calm) && !s.hasBroken() {
-		isFault := s.dice.Float64() < faulty && len(s.faults) > 0
-		s.count(isFault)
+// live takes steps for d, with at most longestGap between two of them. faultShare is the share of faults, from 0 to 1.
+func (s *sim) live(d, longestGap time.Duration, faultShare float64) {
+	end := time.Now().Add(d)
+	for time.Now().Before(end) && !s.hasBroken() {
+		isFault := s.dice.Float64() < faultShare && len(s.faults) > 0
+		s.countStep(isFault)
 		if isFault {
-			s.step(s.faults)
+			s.takeStep(s.faults)
 		} else {
-			s.step(lifeSteps)
+			s.takeStep(lifeSteps)
 		}
-		<-time.After(s.drawDuration(span{50 * time.Millisecond, gap}))
+		<-time.After(s.drawDuration(span{50 * time.Millisecond, longestGap}))
 	}
 }
 
-// step draws one of the steps and executes it.
-func (s *sim) step(of []step) {
-	sum := 0
-	for _, step := range of {
-		sum += step.weight
-	}
-	n := s.dice.IntN(sum)
-	i := slices.IndexFunc(of, func(step step) bool {
-		n -= step.weight
-		return n < 0
-	})
-	what := of[i].do(s)
-	if what == "" {
-		return
-	}
-	s.log("%s", what)
-	s.script = append(s.script, fmt.Sprint(time.Since(s.began), " ", what))
-}
-
-func (s *sim) count(isFault bool) {
+func (s *sim) countStep(isFault bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.changes++
@@ -215,7 +182,7 @@ func (s *sim) end() Result {
 	return Result{Stats: s.stats, Script: s.script, Broken: s.broken, Story: s.storyLocked()}
 }
 
-// later calls do after a while, unless the test has ended by then.
+// later calls do after d, unless the test has ended by then. It returns at once.
 func (s *sim) later(d time.Duration, do func()) {
 	s.running.Go(func() {
 		if s.pause(d) {
@@ -224,7 +191,7 @@ func (s *sim) later(d time.Duration, do func()) {
 	})
 }
 
-// pause waits. It returns false if the test has ended in the meantime.
+// pause waits for d. It returns false, at once, if the test ends before that.
 func (s *sim) pause(d time.Duration) bool {
 	select {
 	case <-time.After(d):

@@ -66,7 +66,7 @@ func optionsFor(p Program) Options {
 		LongestDiscovery:  time.Minute,
 		Silence:           time.Minute,
 		LongestUnlisted:   time.Minute,
-		StatusRest:        time.Second,
+		MinStatusInterval: time.Second,
 	}
 }
 
@@ -84,7 +84,7 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		}
 	}
 	repeat := func(ctx context.Context, master string, client *http.Client) error {
-		for range 2 * mostCalls {
+		for range 2 * maxRepeats {
 			send(ctx, client, http.MethodGet, master+"/api/v1/nodes", "")
 		}
 		return nil
@@ -150,13 +150,13 @@ func TestMissingOptionIsNamed(t *testing.T) {
 }
 
 func TestOnlyChosenSeedsContinueAfterAFailure(t *testing.T) {
-	for _, areChosen := range []bool{false, true} {
-		q := &seedQueue{Seeds: Seeds{First: 1, Last: 3, areChosen: areChosen}, next: 1, printed: time.Now()}
+	for _, keepGoing := range []bool{false, true} {
+		q := &seedQueue{Seeds: Seeds{First: 1, Last: 3, keepGoing: keepGoing}, next: 1, printed: time.Now()}
 		_, first := q.take()
 		q.noteFailure()
 		_, second := q.take()
-		if !first || second != areChosen {
-			t.Errorf("areChosen %v: the first seed is run: %v, the second, after a failure: %v", areChosen, first, second)
+		if !first || second != keepGoing {
+			t.Errorf("keepGoing %v: the first seed is run: %v, the second, after a failure: %v", keepGoing, first, second)
 		}
 	}
 }
@@ -166,8 +166,8 @@ func TestParseSeeds(t *testing.T) {
 		text string
 		want Seeds
 	}{
-		{"200", Seeds{First: 1, Last: 200, areChosen: true}},
-		{"17-17", Seeds{First: 17, Last: 17, areChosen: true}},
+		{"200", Seeds{First: 1, Last: 200, keepGoing: true}},
+		{"17-17", Seeds{First: 17, Last: 17, keepGoing: true}},
 	} {
 		t.Run(row.text, func(t *testing.T) {
 			got, err := ParseSeeds(row.text)
@@ -221,7 +221,7 @@ func TestStepsAreDrawnByTheirWeights(t *testing.T) {
 		{name: "seldom", weight: 1, do: count("seldom")},
 	}
 	for range 1000 {
-		s.step(steps)
+		s.takeStep(steps)
 	}
 	if drawn["never"] > 0 || drawn["seldom"] < 50 || drawn["seldom"] > 150 {
 		t.Errorf("1000 steps were drawn as %v, want 9 often for 1 seldom, and no never", drawn)

@@ -9,13 +9,13 @@ import (
 
 const brokenRule = "BREAKS A RULE"
 
-func (s *sim) log(format string, args ...any) {
+func (s *sim) record(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.logLocked(format, args...)
+	s.recordLocked(format, args...)
 }
 
-func (s *sim) logLocked(format string, args ...any) {
+func (s *sim) recordLocked(format string, args ...any) {
 	at := time.Since(s.began).Truncate(time.Millisecond)
 	s.story = append(s.story, at.String()+" "+fmt.Sprintf(format, args...))
 }
@@ -23,7 +23,7 @@ func (s *sim) logLocked(format string, args ...any) {
 // breakRuleLocked notes that a process has broken a rule.
 func (s *sim) breakRuleLocked(p *proc, format string, args ...any) {
 	what := fmt.Sprintf(format, args...)
-	s.logLocked("%s %s: %s", p.host, brokenRule, what)
+	s.recordLocked("%s %s: %s", p.host, brokenRule, what)
 	s.broken = append(s.broken, p.host+" "+what)
 }
 

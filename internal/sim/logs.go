@@ -70,7 +70,7 @@ func (s *sim) readLineLocked(p *proc, text []byte) {
 		return
 	}
 	if line.Level != "DEBUG" {
-		s.logLocked("%s %s %s", p.host, line.Level, shortLine(text))
+		s.recordLocked("%s %s %s", p.host, line.Level, shortLine(text))
 	}
 	if line.Level == "ERROR" || strings.Contains(line.Msg, "panic") {
 		s.breakRuleLocked(p, "logs a bug: %s", line.Msg)
@@ -134,7 +134,7 @@ func (s *sim) noteDiscoveredLocked(p *proc, text []byte, resource string) {
 		return
 	}
 	known.isDiscovered = true
-	maps.DeleteFunc(p.mustWait, func(call string, _ time.Time) bool { return strings.Contains(call, "/"+resource) })
+	maps.DeleteFunc(p.retryAfter, func(call string, _ time.Time) bool { return strings.Contains(call, "/"+resource) })
 }
 
 // report is what a line of the log reports on a resource.
