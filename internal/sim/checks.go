@@ -11,17 +11,17 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// These are the most requests that one process may send in a second. Events have a rate limit of their own, and a watch
-// may end as soon as it begins.
+// These limits are for one process and one second.
 const (
-	// maxRepeats limits the requests of one verb for one path.
+	// maxRepeats limits the requests with the same verb and path.
 	maxRepeats = 15
 
-	// maxFrequentRepeats limits the Events, and the watches.
+	// maxFrequentRepeats replaces maxRepeats for Events, which have a rate limit of their own, and for watches, which may
+	// end as soon as they begin.
 	maxFrequentRepeats = 60
 
-	// hotLoop is the number after which a process is taken to send requests without ever waiting. Then virtual time
-	// stands still, so that the simulation would never report the broken rule.
+	// hotLoop is the number of requests that shows that a process never waits between them. While it does not wait,
+	// virtual time stands still, and the simulation cannot end.
 	hotLoop = 1000
 )
 
@@ -45,7 +45,8 @@ func (s *sim) Asked(q fakekube.Request) {
 		s.recordLocked("%s %s %s", p.host, q.Route, q.Query.Get("resourceVersion"))
 	case q.Verb == "list":
 		s.recordLocked("%s %s %s", p.host, q.Route, q.Query.Get("resourceVersion"))
-	case q.Method == http.MethodGet: // no rule is about other reads
+	case q.Method == http.MethodGet:
+		// No rule is about other reads.
 	case q.Resource == "events":
 		s.checkLeadsLocked(p, q, lease)
 	default:
@@ -77,9 +78,9 @@ func (s *sim) checkRepetitionLocked(p *proc, q fakekube.Request) {
 
 // exitLocked ends the whole test process. The test itself cannot be ended, because it waits for virtual time to pass,
 // and the caller is a goroutine of the server.
-func (s *sim) exitLocked(why string) {
-	end := s.story[max(0, len(s.story)-100):]
-	fmt.Fprintln(os.Stderr, why+" in "+s.t.Name()+"; "+strings.Join(end, "\n"))
+func (s *sim) exitLocked(reason string) {
+	endOfStory := strings.Join(s.story[max(0, len(s.story)-100):], "\n")
+	fmt.Fprintf(os.Stderr, "%s in %s\n%s\n", reason, s.t.Name(), endOfStory)
 	os.Exit(1)
 }
 
@@ -120,15 +121,15 @@ func (s *sim) checkLeadsLocked(p *proc, q fakekube.Request, lease fakekube.Objec
 		return
 	}
 	holder := s.hostOf[fakekube.TextIn(lease, "holderIdentity")]
-	leads := holder == q.Host && s.leaderHost == q.Host && time.Since(s.leaderSentAt) < s.renewDeadline
-	if !leads {
-		since := s.leaderSentAt.Sub(s.began)
+	isLeader := holder == q.Host && s.leaderHost == q.Host && time.Since(s.leaderSentAt) < s.renewDeadline
+	if !isLeader {
+		renewed := s.leaderSentAt.Sub(s.began)
 		s.breakRuleLocked(p, "writes without leading: the holder is %q, and %q has renewed last, at %v: %s",
-			holder, s.leaderHost, since, q)
+			holder, s.leaderHost, renewed, q)
 	}
 }
 
-// sentPatch is what the simulation reads from a write.
+// sentPatch is the body of a write, as far as the rules are about it.
 type sentPatch struct {
 	Metadata struct {
 		UID, ResourceVersion string
@@ -137,39 +138,46 @@ type sentPatch struct {
 	Status fakekube.Object
 }
 
-// checkWriteLocked checks a write: the process has complete lists, the write is a patch with a uid and without a
-// version, it does not follow the last one too soon, and it changes something.
+// checkWriteLocked checks a write to a node or a Count.
 func (s *sim) checkWriteLocked(p *proc, q fakekube.Request) {
-	now := time.Now()
 	s.stats.writes++
-	s.lastWriteAt = now
+	s.lastWriteAt = time.Now()
 	s.recordLocked("%s writes %s %s", p.host, q.Path, q.Body)
 	if !p.hasList["pods"] || !p.hasList[q.Resource] {
 		s.breakRuleLocked(p, "writes before its caches are complete")
 	}
-
 	var patch sentPatch
 	json.Unmarshal([]byte(q.Body), &patch)
-	uid := patch.Metadata.UID
-	if uid == "" || patch.Metadata.ResourceVersion != "" || q.Verb != "patch" {
+	if q.Verb != "patch" || patch.Metadata.UID == "" || patch.Metadata.ResourceVersion != "" {
 		s.breakRuleLocked(p, "does not write by a patch with a uid and without a version: %s", q)
 	}
+	s.checkWriteIntervalLocked(p, q, patch)
+	s.checkWriteIsNeededLocked(p, q, patch)
+}
 
-	rest := s.interval
+// checkWriteIntervalLocked checks that a write does not follow too soon after the answer to the last one.
+func (s *sim) checkWriteIntervalLocked(p *proc, q fakekube.Request, patch sentPatch) {
+	shortest := s.interval
 	if q.Resource == "counts" {
-		rest = min(rest, s.MinStatusInterval)
+		shortest = min(s.interval, s.MinStatusInterval)
 	}
-	key := q.Resource + "/" + objectOf(q)
-	past := now.Sub(p.writeAnsweredAt[key+" "+uid])
-	if past < rest {
-		s.breakRuleLocked(p, "writes to %s again after only %v", objectOf(q), past)
+	answeredAt := p.writeAnsweredAt[q.Resource+"/"+objectOf(q)+" "+patch.Metadata.UID]
+	elapsed := time.Since(answeredAt)
+	if elapsed < shortest {
+		s.breakRuleLocked(p, "writes to %s again after only %v", objectOf(q), elapsed)
 	}
+}
 
-	known := p.knows[key]
-	if known == nil || fakekube.TextIn(fakekube.MetaOf(known.object), "uid") != uid || p.mayBeStale[q.Resource] {
+// checkWriteIsNeededLocked checks that a write changes the object as the process knows it. If the process has received
+// the object at this very moment, it may have decided on the write before that.
+func (s *sim) checkWriteIsNeededLocked(p *proc, q fakekube.Request, patch sentPatch) {
+	known := p.knows[q.Resource+"/"+objectOf(q)]
+	if known == nil || p.mayBeStale[q.Resource] {
 		return
 	}
-	if !patch.changes(known.object, q.Resource) && known.at.Before(now) {
+	isSameObject := fakekube.TextIn(fakekube.MetaOf(known.object), "uid") == patch.Metadata.UID
+	isJustReceived := !known.at.Before(time.Now())
+	if isSameObject && !isJustReceived && !patch.changes(known.object, q.Resource) {
 		since := known.at.Sub(s.began)
 		s.breakRuleLocked(p, "writes to %s what it has known to be there since %v", objectOf(q), since)
 	}
@@ -196,26 +204,32 @@ func (patch sentPatch) changes(o fakekube.Object, resource string) bool {
 	return false
 }
 
-// Changed notes a change, and checks that no process takes a lease that another one has renewed in time. The fake calls
-// it, and is locked.
+// Changed adds a change to the history. The fake calls it, and is locked.
 func (s *sim) Changed(c fakekube.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.newest = c.Version
 	s.history[c.Resource] = append(s.history[c.Resource], c)
-	if c.Resource != "leases" {
+	if c.Resource == "leases" {
+		s.checkTakeoverLocked(c)
+		s.leaseChangedAt = time.Now()
+	}
+}
+
+// checkTakeoverLocked checks that no process takes a lease that another one has renewed in time.
+func (s *sim) checkTakeoverLocked(c fakekube.Change) {
+	oldSpec, _ := c.Old["spec"].(fakekube.Object)
+	newSpec, _ := c.New["spec"].(fakekube.Object)
+	oldHolder := fakekube.TextIn(oldSpec, "holderIdentity")
+	newHolder := fakekube.TextIn(newSpec, "holderIdentity")
+	taker := s.byHost[s.hostOf[newHolder]]
+	if taker == nil || oldHolder == "" || oldHolder == newHolder {
 		return
 	}
-	was, _ := c.Old["spec"].(fakekube.Object)
-	is, _ := c.New["spec"].(fakekube.Object)
-	holder := fakekube.TextIn(was, "holderIdentity")
-	next := fakekube.TextIn(is, "holderIdentity")
-	seconds, _ := was["leaseDurationSeconds"].(float64)
-	past := time.Since(s.leaseChangedAt)
-	isHeld := holder != "" && holder != next && past.Seconds() < seconds
-	p := s.byHost[s.hostOf[next]]
-	if p != nil && isHeld && time.Since(s.leaseTamperedAt) > s.leaseDuration {
-		s.breakRuleLocked(p, "takes the lease although %s renewed it only %v ago", holder, past)
+	seconds, _ := oldSpec["leaseDurationSeconds"].(float64)
+	elapsed := time.Since(s.leaseChangedAt)
+	wasTampered := time.Since(s.leaseTamperedAt) <= s.leaseDuration
+	if elapsed.Seconds() < seconds && !wasTampered {
+		s.breakRuleLocked(taker, "takes the lease although %s renewed it only %v ago", oldHolder, elapsed)
 	}
-	s.leaseChangedAt = time.Now()
 }

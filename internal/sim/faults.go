@@ -8,7 +8,7 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// faultSteps returns all faults. A seed has some of them.
+// faultSteps returns all faults. Each seed uses some of them.
 func faultSteps() []step {
 	return append(requestFaults(), []step{
 		{name: "server killed", weight: 6, do: serverKilled{lasts: span{100 * time.Millisecond, time.Minute}}.strike},
@@ -32,7 +32,7 @@ func faultSteps() []step {
 }
 
 // serverKilled breaks all connections and refuses new ones for a while, as when an API server crashes or is upgraded.
-// The server may have forgotten its history after that.
+// After that, the server may have forgotten its history.
 type serverKilled struct {
 	lasts span
 }
@@ -53,7 +53,7 @@ func (f serverKilled) strike(s *sim) string {
 // killServer breaks all connections and refuses new ones until restoreServer is called.
 func (s *sim) killServer() {
 	s.net.Kill()
-	s.eachProcess(func(p *proc) { s.disturb(p, func(*link) {}) })
+	s.eachProcess(s.forgetInFlight)
 }
 
 func (s *sim) restoreServer() { s.net.Restore() }
@@ -65,16 +65,16 @@ func (s *sim) watchesEnd() string {
 	return fmt.Sprint("WATCHES END, broken: ", isBroken)
 }
 
-// historyCompacted makes the server forget all changes until now. API servers compact etcd every five minutes.
+// historyCompacted makes the server forget all earlier changes. API servers compact etcd every five minutes.
 func (s *sim) historyCompacted() string {
 	s.fake.Compact()
 	return "COMPACTED"
 }
 
-// backupRestored makes a backup of the cluster, or restores the one that was made, as after a disaster of etcd. The
-// server's versions go back, and then stand for other changes than before.
+// backupRestored makes a backup of the cluster, or restores the last one, as after the loss of etcd. A restored server
+// uses the versions since the backup again, for other changes.
 type backupRestored struct {
-	outage span // how long the server is away while it is restored
+	outage span // how long the server is away while the backup is restored
 }
 
 func (f backupRestored) strike(s *sim) string {
@@ -85,19 +85,18 @@ func (f backupRestored) strike(s *sim) string {
 	s.killServer()
 	<-time.After(s.drawDuration(f.outage))
 	s.backup()
-	s.forgetAfter(s.fake.Latest()) // before a process can write, which would make the newest version a later one
+	s.forgetAfter(s.fake.Latest()) // The server is still away, so no process can write a newer version.
 	s.restoreServer()
 	return "THE BACKUP IS RESTORED"
 }
 
-// forgetAfter removes everything that is known about the versions after this one, because they stand for other changes
-// from now on.
+// forgetAfter forgets what happened after a version, because the newer versions will be used for other changes.
 func (s *sim) forgetAfter(version int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.byHost {
-		for _, h := range p.progress {
-			h.forget()
+		for _, progress := range p.progress {
+			progress.forget()
 		}
 		p.mayBeStale["nodes"] = true
 		p.mayBeStale["counts"] = true
@@ -113,7 +112,7 @@ func (s *sim) forgetAfter(version int) {
 // eventsLost hides the next changes from all watches. API servers have had such bugs
 // (https://github.com/kubernetes/kubernetes/issues/123072).
 type eventsLost struct {
-	most int // the most changes at once
+	most int // how many changes are lost at most
 }
 
 func (f eventsLost) strike(s *sim) string {
@@ -123,7 +122,7 @@ func (f eventsLost) strike(s *sim) string {
 	return fmt.Sprint("WATCHES LOSE the next ", n, " changes")
 }
 
-// serverLags leads the watches of one process to a server that gets no changes for a while, as when the watch cache of
+// serverLags sends the watches of one process to a server that gets no changes for a while, as when the watch cache of
 // one of several API servers lags behind etcd.
 type serverLags struct {
 	lasts span
@@ -137,7 +136,7 @@ func (f serverLags) strike(s *sim) string {
 	return fmt.Sprintf("THE SERVER OF r%d LAGS for %v", p.slot, d)
 }
 
-// connectionsFallSilent loses everything that is sent on the connections of one process, as when a firewall has
+// connectionsFallSilent drops everything that is sent on the connections of one process, as when a firewall has
 // forgotten them.
 func (s *sim) connectionsFallSilent() string {
 	p := s.drawProcess()
@@ -146,8 +145,8 @@ func (s *sim) connectionsFallSilent() string {
 	return fmt.Sprint("CONNECTIONS FALL SILENT, of r", p.slot)
 }
 
-// networkAway takes the network of one process away. The process notices that at once, as when its own cable is pulled,
-// or does not notice it, as when a cable further away is.
+// networkAway takes the network of one process away. Either the process notices it at once, as when its own cable is
+// pulled, or only by the silence, as when a cable further away is pulled.
 type networkAway struct {
 	lasts span
 }
@@ -155,8 +154,8 @@ type networkAway struct {
 func (f networkAway) strike(s *sim) string {
 	p := s.drawProcess()
 	d := s.drawDuration(f.lasts)
-	isLost := s.flipCoin()
-	if isLost {
+	isSilent := s.flipCoin()
+	if isSilent {
 		s.disturb(p, func(l *link) {
 			l.setLost()
 			l.silence()
@@ -169,28 +168,28 @@ func (f networkAway) strike(s *sim) string {
 		})
 	}
 	s.later(d, func() { p.link.setAway(false) })
-	return fmt.Sprintf("NETWORK OF r%d AWAY for %v, silently: %v", p.slot, d, isLost)
+	return fmt.Sprintf("NETWORK OF r%d AWAY for %v, silently: %v", p.slot, d, isSilent)
 }
 
-// processStopped stops or kills a process, as in a rollout or when a node fails, and later starts another one.
+// processStopped stops a process, as in a rollout, or kills it, as when its node fails. It starts another one later.
 type processStopped struct {
 	pause span // until the next process starts
 }
 
 func (f processStopped) strike(s *sim) string {
 	p := s.drawProcess()
-	kill := s.flipCoin()
+	isKilled := s.flipCoin()
 	d := s.drawDuration(f.pause)
-	if kill {
+	if isKilled {
 		s.killProcess(p.slot, d)
 	} else {
 		s.stopProcess(p.slot, d)
 	}
-	return fmt.Sprintf("r%d IS STOPPED, killed: %v, another in %v", p.slot, kill, d)
+	return fmt.Sprintf("r%d IS STOPPED, killed: %v, another in %v", p.slot, isKilled, d)
 }
 
-// nextWriterKilled kills the next process that writes to a node before it can post the Event, as when it runs out of
-// memory at the worst moment.
+// nextWriterKilled kills the next process that writes to a node, before it can post the Event, as when it runs out of
+// memory at that moment.
 func (s *sim) nextWriterKilled() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,8 +197,8 @@ func (s *sim) nextWriterKilled() string {
 	return "THE NEXT WRITER IS KILLED"
 }
 
-// leaseTakenOver gives the lease to another holder, which renews it for a while by a clock that is wrong, as when
-// another program was given the same lease.
+// leaseTakenOver gives the lease to another holder with a wrong clock, which renews it for a while, as when another
+// program is configured with the same lease.
 type leaseTakenOver struct {
 	lasts span
 	skew  time.Duration // how far its clock is fast or slow
@@ -231,7 +230,7 @@ func (f leaseTakenOver) strike(s *sim) string {
 // otherHolder is the identity of the other program that takes the lease.
 const otherHolder = "another"
 
-// takeLease writes the lease as another program does, by a clock that is off by skew.
+// takeLease writes the lease as another program does whose clock is off by skew.
 func (s *sim) takeLease(skew time.Duration) {
 	now := time.Now().Add(skew).UTC().Format("2006-01-02T15:04:05.000000Z07:00")
 	s.fake.Put("leases", fakekube.Object{
@@ -274,7 +273,7 @@ func (s *sim) crdComesChangesOrGoes() string {
 	return fmt.Sprint("THE CRD IS THERE, with a subresource: ", hasStatus)
 }
 
-// oddFrame sends something on a watch that is no change.
+// oddFrame sends a frame on a watch that does not stand for a change.
 type oddFrame struct {
 	frames []namedFrame
 }
@@ -285,8 +284,8 @@ type namedFrame struct {
 	frame fakekube.Frame
 }
 
-// oddFrames returns errors as a server sends them when a version is too old or when it is overloaded, repeated events,
-// an event of an unknown type, and what a proxy may turn an event into.
+// oddFrames returns the errors that a server sends when a version is too old or when it is overloaded, repeated events,
+// an event of an unknown type, and frames that a proxy has damaged.
 func oddFrames() []namedFrame {
 	failure := func(code int, reason string) fakekube.Frame {
 		return fakekube.Frame{Type: "ERROR", Object: fakekube.Status(code, reason, "simulated", nil), End: true}

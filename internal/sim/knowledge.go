@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,10 +12,10 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// knowledge is an object as a process has received it, and when.
+// knowledge is an object as a process has last received it.
 type knowledge struct {
 	object fakekube.Object
-	at     time.Time
+	at     time.Time // when it was received
 }
 
 // Told notes an event that a watch sends to a process. The fake calls it.
@@ -58,7 +59,7 @@ func (s *sim) Answered(a fakekube.Answer) {
 	}
 }
 
-// noteLeaderLocked notes which process has got the lease. A release names no holder.
+// noteLeaderLocked notes which process has got the lease. An answer without a holder is to a release.
 func (s *sim) noteLeaderLocked(p *proc, a fakekube.Answer) {
 	if holderIn(a.Body) != "" {
 		s.leaderHost = a.Request.Host
@@ -77,11 +78,10 @@ func (s *sim) notePatchedLocked(p *proc, a fakekube.Answer) {
 	}
 }
 
-// noteWritten notes an answer to a write after which the process must wait before it writes to the object again.
+// noteWritten notes when a write was answered, if the process must then wait before it writes to the object again.
 func (p *proc) noteWritten(a fakekube.Answer) {
-	switch a.Code {
-	case http.StatusOK, http.StatusNotFound, http.StatusUnprocessableEntity:
-	default:
+	finalCodes := []int{http.StatusOK, http.StatusNotFound, http.StatusUnprocessableEntity}
+	if !slices.Contains(finalCodes, a.Code) {
 		return
 	}
 	var patch sentPatch
@@ -106,14 +106,14 @@ func (p *proc) noteList(a fakekube.Answer) {
 }
 
 // noteObject notes an object that is sent to a process. If the answer may be lost, the process may know the old object
-// or the new one, so that the simulation assumes neither.
+// or the new one, and the simulation assumes neither.
 func (p *proc) noteObject(a fakekube.Answer, o fakekube.Object, isGone bool) {
 	k := a.Request.Resource + "/" + fakekube.KeyOf(o).String()
 	version := versionOf(o)
 	was := p.knows[k]
 	isList := a.Items != nil
 	if was != nil && !isList && !isGone && versionOf(was.object) > version {
-		return // the process has already received a newer version
+		return // The process has already received a newer version.
 	}
 	delete(p.knows, k)
 	if p.mayMiss(a) {
@@ -125,7 +125,7 @@ func (p *proc) noteObject(a fakekube.Answer, o fakekube.Object, isGone bool) {
 	}
 }
 
-// mayMiss reports whether an answer may be lost on its way to the process.
+// mayMiss reports whether an answer may be lost, partly or wholly, on its way to the process.
 func (p *proc) mayMiss(a fakekube.Answer) bool { return a.IsCut || p.link.mayLose() }
 
 // versionOf returns an object's resourceVersion. The fake's versions are numbers from 1 on.

@@ -18,9 +18,9 @@ type link struct {
 	net *fakekube.Network
 
 	mu       sync.Mutex // guards all below
-	isAway   bool       // connections are refused
+	isAway   bool       // attempts to connect are refused
 	isLost   bool       // attempts to connect get no answer
-	isDead   bool       // it stays away for ever
+	isDead   bool       // the link stays away for ever
 	wires    map[*wire]bool
 	closedAt time.Time // when a wire was last closed; the server may still write to it at that moment
 }
@@ -39,7 +39,7 @@ type wire struct {
 // lostDialTimeout is how long the kernel tries to reach a host that does not answer.
 const lostDialTimeout = 30 * time.Second
 
-// dial connects to the server. Each process gets its link's dial as its network.
+// dial connects to the server. The program gets it as its only way to connect.
 func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	l.mu.Lock()
 	isAway := l.isAway
@@ -66,7 +66,7 @@ func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	return w, nil
 }
 
-// Read waits, once the wire is silent, until the wire is closed.
+// Read returns what the server has sent. Once the wire is silent, it blocks until the wire is closed.
 func (w *wire) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	if w.isSilent() {
@@ -76,7 +76,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write loses everything once the wire is silent.
+// Write sends to the server. Once the wire is silent, it drops everything.
 func (w *wire) Write(p []byte) (int, error) {
 	if w.isSilent() {
 		return len(p), nil
@@ -84,7 +84,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	return w.Conn.Write(p)
 }
 
-// Close is called by the process. The server notices it even if the wire was silent.
+// Close closes the connection. The server notices it even if the wire is silent.
 func (w *wire) Close() error {
 	w.closeOnce.Do(func() { close(w.closed) })
 	w.link.mu.Lock()
@@ -105,27 +105,27 @@ func (w *wire) isSilent() bool {
 
 // cut breaks all connections. Both ends notice that.
 func (l *link) cut() {
-	for _, w := range l.all() {
+	for _, w := range l.openWires() {
 		w.Conn.Close()
 	}
 }
 
 // silence makes all connections silent. Neither end notices that.
 func (l *link) silence() {
-	for _, w := range l.all() {
+	for _, w := range l.openWires() {
 		w.silenceOnce.Do(func() { close(w.silent) })
 	}
 }
 
-// setAway refuses new connections, or allows them again.
-func (l *link) setAway(yes bool) {
+// setAway makes the link refuse new connections, or allow them again.
+func (l *link) setAway(isAway bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.isAway = yes || l.isDead
+	l.isAway = isAway || l.isDead
 	l.isLost = false
 }
 
-// setLost leaves attempts to connect without an answer.
+// setLost makes attempts to connect get no answer.
 func (l *link) setLost() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,7 +133,7 @@ func (l *link) setLost() {
 	l.isLost = !l.isDead
 }
 
-// die cuts the process off for ever.
+// die breaks all connections, and refuses new ones for ever.
 func (l *link) die() {
 	l.mu.Lock()
 	l.isAway = true
@@ -142,17 +142,16 @@ func (l *link) die() {
 	l.cut()
 }
 
-// mayLose reports whether an answer that the server sends now may be lost, because a connection is silent, or because
+// mayLose reports whether an answer that the server sends now may be lost. It may be if a connection is silent, or if
 // one was closed at this moment.
 func (l *link) mayLose() bool {
 	l.mu.Lock()
 	closedNow := l.closedAt.Equal(time.Now())
 	l.mu.Unlock()
-	return closedNow || slices.ContainsFunc(l.all(), (*wire).isSilent)
+	return closedNow || slices.ContainsFunc(l.openWires(), (*wire).isSilent)
 }
 
-// all returns the open connections.
-func (l *link) all() []*wire {
+func (l *link) openWires() []*wire {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Collect(maps.Keys(l.wires))

@@ -10,7 +10,7 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// flurry is what comes right before a calm: the cluster changes while writes are in flight.
+// flurry lets the cluster change while writes are in flight, right before a calm.
 func (s *sim) flurry() {
 	isWrite := func(q fakekube.Request) bool { return q.Verb == "patch" && q.Resource != "events" }
 	times := 1 + s.dice.IntN(8)
@@ -23,7 +23,7 @@ func (s *sim) flurry() {
 	}
 }
 
-// calm ends all faults. Then everything must become right within the bound, and stay right without any write.
+// calm ends all faults. Then everything must become right within the bound, and stay right without a write.
 func (s *sim) calm() {
 	s.endFaults()
 	start := time.Now()
@@ -46,7 +46,7 @@ func (s *sim) calm() {
 	}
 }
 
-// settle lets time pass, and then waits until every goroutine is blocked.
+// settle lets d of time pass, and then waits until all other goroutines are blocked.
 func settle(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -61,22 +61,23 @@ func (s *sim) endFaults() {
 	}
 }
 
-// extendBound makes the next bound longer, because of a fault that lasts that long.
+// extendBound adds d to the next bound, because of a fault whose effect lasts that long. Of several faults, only the
+// longest counts.
 func (s *sim) extendBound(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.extraBound = max(s.extraBound, d)
 }
 
-// extendBoundForSilence is extendBound for a fault that is noticed only because a connection is silent.
+// extendBoundForSilence is extendBound for a fault that a process notices only because a connection is silent.
 func (s *sim) extendBoundForSilence() { s.extendBound(s.Silence + 5*time.Second) }
 
-// nextBound returns the time within which everything must be right. What has extended it no longer counts after that.
+// nextBound returns the time within which everything must be right. It resets what has extended the bound.
 func (s *sim) nextBound() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	const forWrites = 10 * time.Second // all labels and statuses, at the default -qps
-	bound := s.LongestBackoff + s.interval + forWrites + 2*s.LongestDiscovery + s.extraBound
+	const timeForWrites = 10 * time.Second // for all labels and statuses, at the default -qps
+	bound := s.LongestBackoff + s.interval + timeForWrites + 2*s.LongestDiscovery + s.extraBound
 	if s.elects() {
 		bound += s.leaseDuration + s.renewDeadline
 	}
@@ -94,38 +95,38 @@ func (s *sim) noteCalm(start time.Time) (writes int) {
 	return s.stats.writes
 }
 
-// checkRight checks that all labels and statuses are right.
+// checkRight checks that all labels and statuses are right. when is for the story.
 func (s *sim) checkRight(when string) {
-	truth, has := s.truth()
+	expected, actual := s.labelsAndStatuses()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for k, want := range truth {
-		if has[k] != want {
-			s.failLocked("%s, %s is %q and should be %q", when, k, has[k], want)
+	for name, want := range expected {
+		if actual[name] != want {
+			s.failLocked("%s, %s is %q and should be %q", when, name, actual[name], want)
 		}
 	}
-	for k, got := range has {
-		_, should := truth[k]
-		if !should {
-			s.failLocked("%s, %s is %q and should not be there", when, k, got)
+	for name, got := range actual {
+		_, isExpected := expected[name]
+		if !isExpected {
+			s.failLocked("%s, %s is %q and should not be there", when, name, got)
 		}
 	}
 }
 
-// truth returns what the labels and statuses should be, and what they are. It knows that from the fake's own state.
-func (s *sim) truth() (truth, has map[string]string) {
-	truth = map[string]string{}
-	has = map[string]string{}
+// labelsAndStatuses returns what the labels and statuses should be, and what they are, according to the fake's state.
+func (s *sim) labelsAndStatuses() (expected, actual map[string]string) {
+	expected = map[string]string{}
+	actual = map[string]string{}
 	pods := slices.DeleteFunc(s.fake.All("pods"), func(pod fakekube.Object) bool { return !s.shows("pods", pod) })
-	s.truthOfNodes(pods, truth, has)
+	s.addLabels(pods, expected, actual)
 	if s.runsCounts {
-		s.truthOfCounts(pods, truth, has)
+		s.addStatuses(pods, expected, actual)
 	}
-	return truth, has
+	return expected, actual
 }
 
-// truthOfNodes adds the labels of the nodes to truth and has.
-func (s *sim) truthOfNodes(pods []fakekube.Object, truth, has map[string]string) {
+// addLabels adds the labels of all nodes to expected and actual.
+func (s *sim) addLabels(pods []fakekube.Object, expected, actual map[string]string) {
 	perNode := map[string]int{}
 	for _, pod := range pods {
 		perNode[nodeOf(pod)]++
@@ -135,26 +136,26 @@ func (s *sim) truthOfNodes(pods []fakekube.Object, truth, has map[string]string)
 		labels, _ := fakekube.MetaOf(node)["labels"].(fakekube.Object)
 		_, showsTotal := labels[s.ControlPlaneLabel]
 		if showsTotal {
-			truth[name+" total"] = strconv.Itoa(len(pods))
+			expected[name+" total"] = strconv.Itoa(len(pods))
 		}
 		total, hasTotal := labels[s.TotalLabel]
 		if hasTotal {
-			has[name+" total"] = fmt.Sprint(total)
+			actual[name+" total"] = fmt.Sprint(total)
 		}
 		if !s.labelsEachNode {
 			continue
 		}
-		truth[name+" own"] = strconv.Itoa(perNode[name])
+		expected[name+" own"] = strconv.Itoa(perNode[name])
 		own, hasOwn := labels[s.OwnPodsLabel]
 		if hasOwn {
-			has[name+" own"] = fmt.Sprint(own)
+			actual[name+" own"] = fmt.Sprint(own)
 		}
 	}
 }
 
-// truthOfCounts adds the statuses of the Counts to truth and has.
-func (s *sim) truthOfCounts(pods []fakekube.Object, truth, has map[string]string) {
-	perName := map[string]int{} // by namespace and by the label app or run
+// addStatuses adds the statuses of all Counts to expected and actual.
+func (s *sim) addStatuses(pods []fakekube.Object, expected, actual map[string]string) {
+	perName := map[string]int{} // by namespace and by the value of the label app or run
 	for _, pod := range pods {
 		namespace := fakekube.TextIn(fakekube.MetaOf(pod), "namespace")
 		app := labelOf(pod, "app")
@@ -172,17 +173,17 @@ func (s *sim) truthOfCounts(pods []fakekube.Object, truth, has map[string]string
 		spec := count["spec"].(fakekube.Object)
 		status, _ := count["status"].(fakekube.Object)
 		want, isValid := spec["count"].(float64)
-		if !isValid { // its status only must not be healthy
-			truth[key.String()] = "false"
-			has[key.String()] = fmt.Sprint(status["healthy"] == true)
+		if !isValid { // The status of an invalid Count may be anything but healthy.
+			expected[key.String()] = "false"
+			actual[key.String()] = fmt.Sprint(status["healthy"] == true)
 			continue
 		}
-		there := perName[key.Namespace+"/"+fakekube.TextIn(spec, "name")]
-		truth[key.String()] = fmt.Sprint(there == int(want), " ", there)
-		has[key.String()] = fmt.Sprint(status["healthy"], " ", status["count"])
+		number := perName[key.Namespace+"/"+fakekube.TextIn(spec, "name")]
+		expected[key.String()] = fmt.Sprint(number == int(want), " ", number)
+		actual[key.String()] = fmt.Sprint(status["healthy"], " ", status["count"])
 		if s.fake.InstalledCRD().HasStatus {
-			truth[key.String()] += fmt.Sprint(" ", fakekube.MetaOf(count)["generation"])
-			has[key.String()] += fmt.Sprint(" ", status["observedGeneration"])
+			expected[key.String()] += fmt.Sprint(" ", fakekube.MetaOf(count)["generation"])
+			actual[key.String()] += fmt.Sprint(" ", status["observedGeneration"])
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// proc is one process of the program, from its start to its end. sim.mu guards it.
+// proc is one process of the program, from its start to its end. sim.mu guards its fields.
 type proc struct {
 	slot  int
 	host  string // the name by which it calls the server
@@ -19,24 +19,25 @@ type proc struct {
 	stop  context.CancelFunc
 
 	isEnding bool // for whatever reason; another process follows
-	isDead   bool // it was killed, so that no rule applies to it any more
+	isDead   bool // it was killed, so no rule applies to it any more
 
 	// What it knows.
 	progress   map[string]*progress  // by resource
-	hasList    map[string]bool       // resources of which it has got a complete list
-	knows      map[string]*knowledge // by resource and key
-	unsure     map[string]int        // versions that it may or may not have received, by resource and key
-	mayBeStale map[string]bool       // resources that it may know in another state than it was sent
+	hasList    map[string]bool       // resources of which it has received a complete list
+	knows      map[string]*knowledge // objects that it has received, by resource and key
+	unsure     map[string]int        // the last version that may have been lost on its way, by resource and key
+	mayBeStale map[string]bool       // resources of which it may still hold objects from before a restored backup
 
 	// What it has sent.
-	countedSecond    int64                // the current second, in Unix time
-	requestsInSecond map[string]int       // the requests in that second, by verb and path
-	retryAfter       map[string]time.Time // until when Retry-After lets it wait, by method and path
+	countedSecond    int64                // the second that requestsInSecond is about, in Unix time
+	requestsInSecond map[string]int       // by verb and path
+	retryAfter       map[string]time.Time // when it may repeat a request at the earliest, by method and path
 	writeAnsweredAt  map[string]time.Time // when it last got an answer to a write, by resource, key and uid
 	leaseSentAt      time.Time            // when it last requested the lease
 }
 
-// restartDelay is the time after which a process that has ended by itself is started again, as a kubelet does.
+// restartDelay is the time between the end of a process that was not stopped and the start of the next one. In a
+// cluster, the kubelet restarts it.
 const restartDelay = 2 * time.Second
 
 // launch starts a process in a slot, unless the simulation is over.
@@ -81,7 +82,7 @@ func (s *sim) resources() []string {
 
 // runProcess runs a process to its end.
 func (s *sim) runProcess(ctx context.Context, p *proc) {
-	// With -v 4, each event of a watch is logged.
+	// With -v 4, the program logs each event of its watches.
 	args := append([]string{"-master", "http://" + p.host, "-v", "4", "-log-format", "json"}, s.args...)
 	noEnv := func(string) string { return "" }
 	err := s.Program(ctx, args, noEnv, io.Discard, &processLog{sim: s, p: p}, p.link.dial)
@@ -93,8 +94,8 @@ func (s *sim) runProcess(ctx context.Context, p *proc) {
 		return
 	}
 	s.recordLocked("%s ends: %v", p.host, err)
-	lostLease := err != nil && s.elects() && strings.Contains(err.Error(), s.LeaseLost)
-	if err != nil && !lostLease {
+	hasLostLease := err != nil && s.elects() && strings.Contains(err.Error(), s.LeaseLost)
+	if err != nil && !hasLostLease {
 		s.breakRuleLocked(p, "ended with %v", err)
 	}
 	if p.isEnding {
@@ -104,50 +105,56 @@ func (s *sim) runProcess(ctx context.Context, p *proc) {
 	s.launchLater(p.slot, restartDelay)
 }
 
-// launchLater starts a process in a slot after a while.
-func (s *sim) launchLater(slot int, after time.Duration) {
+// launchLater starts a process in a slot after d. It returns at once.
+func (s *sim) launchLater(slot int, d time.Duration) {
 	s.running.Go(func() {
-		<-time.After(after)
+		<-time.After(d)
 		s.launch(slot)
 	})
 }
 
-// stopProcess asks the process in a slot to stop, and starts another one after a while.
-func (s *sim) stopProcess(slot int, after time.Duration) {
-	p, isNew := s.markEnding(slot, false)
-	if !isNew {
+// stopProcess asks the process in a slot to stop, and starts another one after d. It returns at once.
+func (s *sim) stopProcess(slot int, d time.Duration) {
+	p, wasEnding := s.markEnding(slot, false)
+	if wasEnding {
 		return
 	}
 	p.stop()
-	s.launchLater(slot, after)
+	s.launchLater(slot, d)
 }
 
-// killProcess kills the process in a slot, and starts another one after a while. Nothing that the killed process sends
-// reaches the server.
-func (s *sim) killProcess(slot int, after time.Duration) {
-	p, isNew := s.markEnding(slot, true)
-	if !isNew {
+// killProcess kills the process in a slot, and starts another one after d. It returns at once. Nothing that the killed
+// process sends from now on reaches the server.
+func (s *sim) killProcess(slot int, d time.Duration) {
+	p, wasEnding := s.markEnding(slot, true)
+	if wasEnding {
 		return
 	}
 	s.disturb(p, (*link).die)
 	p.stop()
-	s.launchLater(slot, after)
+	s.launchLater(slot, d)
 }
 
-// markEnding notes that the process in a slot ends. isNew is false if it was ending already.
-func (s *sim) markEnding(slot int, kill bool) (p *proc, isNew bool) {
+// markEnding notes that the process in a slot ends or is killed. It returns the process, and whether it was ending
+// already.
+func (s *sim) markEnding(slot int, isKilled bool) (p *proc, wasEnding bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p = s.slots[slot]
-	isNew = !p.isEnding
+	wasEnding = p.isEnding
 	p.isEnding = true
-	p.isDead = p.isDead || kill
-	return p, isNew
+	p.isDead = p.isDead || isKilled
+	return p, wasEnding
 }
 
-// disturb changes the network of a process. What the server has sent at this very moment may be lost.
-func (s *sim) disturb(p *proc, do func(*link)) {
-	do(p.link)
+// disturb changes the network of a process.
+func (s *sim) disturb(p *proc, change func(*link)) {
+	change(p.link)
+	s.forgetInFlight(p)
+}
+
+// forgetInFlight forgets what the server has sent to a process at this very moment, because it may be lost.
+func (s *sim) forgetInFlight(p *proc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -165,7 +172,7 @@ func (s *sim) eachProcess(do func(*proc)) {
 	}
 }
 
-// drawProcess draws one of the newest processes.
+// drawProcess draws a slot, and returns its newest process.
 func (s *sim) drawProcess() *proc {
 	i := s.dice.IntN(len(s.slots))
 	s.mu.Lock()

@@ -11,13 +11,13 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// requestClass is a sort of requests that a fault may strike.
+// requestClass is a class of requests that a fault may strike.
 type requestClass struct {
 	name  string
 	match func(fakekube.Request) bool
 }
 
-// isListOf matches lists of a resource, except those with which podcount only checks whether it is there.
+// isListOf matches lists of a resource, except those with which podcount only checks whether the resource is there.
 func isListOf(resource string) func(fakekube.Request) bool {
 	isList := fakekube.IsList(resource)
 	return func(q fakekube.Request) bool { return isList(q) && q.Query.Get("limit") != "1" }
@@ -48,7 +48,7 @@ func writeClasses() []requestClass {
 	}
 }
 
-// refusal is a fault that answers with this Status. header has names and values in turn.
+// refusal returns a fault that answers with this Status. header has names and values in turn.
 func refusal(code int, reason string, details any, header ...string) fakekube.Fault {
 	body, _ := json.Marshal(fakekube.Status(code, reason, "simulated", details))
 	reply := fakekube.Reply{Code: code, Body: string(body), Header: map[string]string{}}
@@ -58,18 +58,18 @@ func refusal(code int, reason string, details any, header ...string) fakekube.Fa
 	return fakekube.Fault{Do: reply}
 }
 
-// cause returns the details of a Status with one cause.
+// cause returns the details of a Status that has this cause.
 func cause(reason string) fakekube.Object {
 	return fakekube.Object{"causes": []any{fakekube.Object{"reason": reason}}}
 }
 
-// outcome is what a request may get instead of the server's answer, with its name in the story.
+// outcome is what a request may get instead of the server's answer.
 type outcome struct {
-	name  string
+	name  string // in the story
 	fault fakekube.Fault
 }
 
-// commonOutcomes returns what any request may meet.
+// commonOutcomes returns the outcomes of all requests.
 func commonOutcomes() []outcome {
 	plainText := map[string]string{"Content-Type": "text/plain", "Retry-After": "40"}
 	html := map[string]string{"Content-Type": "text/html"}
@@ -81,7 +81,7 @@ func commonOutcomes() []outcome {
 		{"403: a role was removed", refusal(403, "Forbidden", nil)},
 		{"404: an aggregated API is not there yet", refusal(404, "NotFound", nil)},
 
-		// The first two come from the server's priority and fairness, the third from its older limit.
+		// API Priority and Fairness sends the first two. The third is from the limit that came before it.
 		{"429, with Retry-After: 7", refusal(429, "TooManyRequests", retryIn7s, "Retry-After", "7")},
 		{"429, without Retry-After", refusal(429, "TooManyRequests", nil)},
 		{"429 in plain text, with Retry-After: 40", fakekube.Fault{Do: tooMany}},
@@ -95,12 +95,12 @@ func commonOutcomes() []outcome {
 	}
 }
 
-// readOutcomes returns what a list, a watch or discovery may meet.
+// readOutcomes returns the outcomes of lists, watches and discovery.
 func readOutcomes() []outcome {
 	html := map[string]string{"Content-Type": "text/html"}
 	return append(commonOutcomes(), []outcome{
 		{"410: the version was compacted away", refusal(410, "Expired", nil)},
-		{"504: this server has not come so far", refusal(504, "Timeout", cause("ResourceVersionTooLarge"))},
+		{"504: this server is behind the others", refusal(504, "Timeout", cause("ResourceVersionTooLarge"))},
 		{"half an answer, sent as a whole one", fakekube.Fault{Do: fakekube.Reply{Body: `{"kind":`}}},
 		{"a login page", fakekube.Fault{Do: fakekube.Reply{Body: "<html>", Header: html}}},
 		{"a broken connection after 1 byte", fakekube.Fault{Do: fakekube.Cut{After: 1}}},
@@ -110,9 +110,9 @@ func readOutcomes() []outcome {
 	}...)
 }
 
-// writeOutcomes returns what a write may meet. The lost answer is there twice, because programs handle it wrong most
-// easily. One entry of twice the weight would not do: a seed draws once for each entry, so that another number of
-// entries would change the life of every seed.
+// writeOutcomes returns the outcomes of writes. The lost answer is there twice, because it is the easiest one to handle
+// wrongly. It is not one entry with a weight of two: a seed draws once for each entry, so fewer entries would change the
+// life of every seed.
 func writeOutcomes() []outcome {
 	return append(commonOutcomes(), []outcome{
 		{"409: another writer was faster", refusal(409, "Conflict", nil)},
@@ -124,53 +124,53 @@ func writeOutcomes() []outcome {
 	}...)
 }
 
-// requestFaults returns one fault for each sort of requests and each of its outcomes.
+// requestFaults returns one fault for each class of requests and each of its outcomes.
 func requestFaults() (steps []step) {
-	for _, requests := range readClasses() {
+	for _, class := range readClasses() {
 		for _, outcome := range readOutcomes() {
-			steps = append(steps, requestFault{requests, outcome}.step())
+			steps = append(steps, requestFault{class, outcome}.step())
 		}
 	}
-	for _, requests := range writeClasses() {
+	for _, class := range writeClasses() {
 		for _, outcome := range writeOutcomes() {
-			steps = append(steps, requestFault{requests, outcome}.step())
+			steps = append(steps, requestFault{class, outcome}.step())
 		}
 	}
 	return steps
 }
 
-// requestFault lets the next few requests of a sort meet an outcome instead of the server's answer.
+// requestFault gives the next few requests of a class an outcome instead of the server's answer.
 type requestFault struct {
-	requests requestClass
-	outcome  outcome
+	class   requestClass
+	outcome outcome
 }
 
 func (f requestFault) step() step {
-	return step{name: f.requests.name + " meet " + f.outcome.name, weight: 1, do: f.strike}
+	return step{name: f.class.name + " get " + f.outcome.name, weight: 1, do: f.strike}
 }
 
 func (f requestFault) strike(s *sim) string {
-	ft := f.outcome.fault
-	ft.Times = pick(s.dice, 1, 1, 2, 3, 8)
-	ft.On.If = f.requests.match
-	ft.Met = func(q fakekube.Request) { s.met(q, f) }
-	s.extendBound(ft.Delay)
+	fault := f.outcome.fault
+	fault.Times = pick(s.dice, 1, 1, 2, 3, 8)
+	fault.On.If = f.class.match
+	fault.Met = func(q fakekube.Request) { s.noteOutcome(q, f) }
+	s.extendBound(fault.Delay)
 	if f.isSilent() {
 		s.extendBoundForSilence()
 	}
-	s.fake.InjectUnchecked(ft)
-	return fmt.Sprintf("THE NEXT %d %s meet %s", ft.Times, f.requests.name, f.outcome.name)
+	s.fake.InjectUnchecked(fault)
+	return fmt.Sprintf("THE NEXT %d %s get %s", fault.Times, f.class.name, f.outcome.name)
 }
 
-// met notes that a request has met a fault.
-func (s *sim) met(q fakekube.Request, f requestFault) {
+// noteOutcome notes that a fault has struck a request.
+func (s *sim) noteOutcome(q fakekube.Request, f requestFault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.byHost[q.Host]
 	if p == nil || p.isDead {
 		return
 	}
-	s.recordLocked("%s %s meets %s", p.host, q.Route, f.outcome.name)
+	s.recordLocked("%s %s gets %s", p.host, q.Route, f.outcome.name)
 	reply, _ := f.outcome.fault.Do.(fakekube.Reply)
 	seconds, _ := strconv.Atoi(reply.Header["Retry-After"])
 	p.retryAfter[q.Method+q.Path] = time.Now().Add(time.Duration(seconds) * time.Second)
@@ -190,7 +190,7 @@ func (f requestFault) refuses() bool {
 	return false
 }
 
-// isSilent reports whether the client gets nothing, or nothing more, without an error.
+// isSilent reports whether the client waits for the answer, or for the rest of it, and gets no error.
 func (f requestFault) isSilent() bool {
 	switch f.outcome.fault.Do.(type) {
 	case fakekube.Stall, fakekube.Hang:

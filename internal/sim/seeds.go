@@ -18,12 +18,12 @@ type Seeds struct {
 	// Limit is the real time after which no more seeds are begun. 0 means no limit.
 	Limit time.Duration
 
-	// keepGoing says that the seeds come from ParseSeeds.
+	// keepGoing is whether to run all seeds even if one fails, and to print the progress every 30 s.
 	keepGoing bool
 }
 
 // ParseSeeds reads "N", which means the seeds from 1 to N, or "FROM-TO". RunSeeds runs all of these even if one fails,
-// and prints its progress every 30 s. With other Seeds it stops after the first failure. The error quotes the text.
+// and prints its progress every 30 s. With other Seeds, it stops after the first failure. The error quotes the text.
 func ParseSeeds(text string) (Seeds, error) {
 	seeds := Seeds{First: 1, keepGoing: true}
 	var err error
@@ -43,31 +43,67 @@ func ParseSeeds(text string) (Seeds, error) {
 	return seeds, nil
 }
 
-// seedQueue gives seeds to the goroutines that run them, and adds up their statistics.
+// RunSeeds simulates many seeds, one at a time on each processor, and prints their statistics. Each seed is a subtest.
+// The test fails if a rule was broken, or if no seed has run.
+func RunSeeds(t *testing.T, o Options, seeds Seeds) {
+	queue := &seedQueue{Seeds: seeds, end: time.Now().Add(seeds.Limit), next: seeds.First, printedAt: time.Now()}
+	t.Run("seeds", func(t *testing.T) {
+		for range runtime.GOMAXPROCS(0) {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				queue.work(t, o)
+			})
+		}
+	})
+	fmt.Println(queue.sum)
+	if queue.sum.seeds == 0 {
+		t.Error("no seed has run")
+	}
+}
+
+// seedQueue hands out the seeds to the goroutines that run them, and adds up the statistics.
 type seedQueue struct {
 	Seeds
 	end time.Time
 
-	mu      sync.Mutex // guards all below
-	next    uint64
-	sum     Stats
-	printed time.Time // when the progress was last printed
-
-	hasFailed bool // a seed has failed
+	mu        sync.Mutex // guards all below
+	next      uint64     // the next seed to run
+	sum       Stats      // of all seeds so far
+	printedAt time.Time  // when the progress was last printed
+	hasFailed bool
 }
 
-// take returns the next seed. ok is false if no more seeds must be run.
+// work runs seeds until the queue has no more.
+func (q *seedQueue) work(t *testing.T, o Options) {
+	for {
+		seed, ok := q.take()
+		if !ok {
+			return
+		}
+		hasPassed := t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			options := o
+			options.Seed = seed
+			q.add(Run(t, options).Stats)
+		})
+		if !hasPassed {
+			q.noteFailure()
+		}
+	}
+}
+
+// take returns the next seed. ok is false if there is none.
 func (q *seedQueue) take() (seed uint64, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.keepGoing && time.Since(q.printed) > 30*time.Second {
-		q.printed = time.Now()
+	if q.keepGoing && time.Since(q.printedAt) > 30*time.Second {
+		q.printedAt = time.Now()
 		fmt.Println(q.sum)
 	}
 	if q.hasFailed && !q.keepGoing {
 		return 0, false
 	}
-	if q.next > q.Last || q.Limit > 0 && !time.Now().Before(q.end) {
+	isTimeOver := q.Limit > 0 && !time.Now().Before(q.end)
+	if isTimeOver || q.next > q.Last {
 		return 0, false
 	}
 	q.next++
@@ -87,38 +123,20 @@ func (q *seedQueue) noteFailure() {
 	q.hasFailed = true
 }
 
-// RunSeeds simulates many seeds, one on each processor at a time, and prints their statistics. Each seed is a subtest.
-// The test fails if a rule was broken, or if no seed has run.
-func RunSeeds(t *testing.T, o Options, seeds Seeds) {
-	queue := &seedQueue{Seeds: seeds, end: time.Now().Add(seeds.Limit), next: seeds.First, printed: time.Now()}
-	t.Run("seeds", func(t *testing.T) {
-		for range runtime.GOMAXPROCS(0) {
-			t.Run("", func(t *testing.T) {
-				t.Parallel()
-				queue.work(t, o)
-			})
-		}
-	})
-	fmt.Println(queue.sum)
-	if queue.sum.seeds == 0 {
-		t.Error("no seed has run")
+// CheckSeeds checks that a seed always has the same script, and that two seeds have different ones.
+func CheckSeeds(t *testing.T, o Options) {
+	script := func(seed uint64) string {
+		o.Seed = seed
+		return strings.Join(Run(t, o).Script, "\n")
 	}
-}
-
-// work runs seeds until the queue has no more.
-func (q *seedQueue) work(t *testing.T, o Options) {
-	for {
-		seed, ok := q.take()
-		if !ok {
-			return
-		}
-		isRight := t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			o := o
-			o.Seed = seed
-			q.add(Run(t, o).Stats)
-		})
-		if !isRight {
-			q.noteFailure()
-		}
+	first := script(13)
+	if len(first) < 1000 {
+		t.Errorf("the script of seed 13 is too short:\n%s", first)
+	}
+	if again := script(13); again != first {
+		t.Errorf("seed 13 has two scripts:\n%s\n\nand:\n%s", first, again)
+	}
+	if script(15) == first {
+		t.Error("seeds 13 and 15 have the same script")
 	}
 }

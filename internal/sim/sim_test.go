@@ -151,7 +151,7 @@ func TestMissingOptionIsNamed(t *testing.T) {
 
 func TestOnlyChosenSeedsContinueAfterAFailure(t *testing.T) {
 	for _, keepGoing := range []bool{false, true} {
-		q := &seedQueue{Seeds: Seeds{First: 1, Last: 3, keepGoing: keepGoing}, next: 1, printed: time.Now()}
+		q := &seedQueue{Seeds: Seeds{First: 1, Last: 3, keepGoing: keepGoing}, next: 1, printedAt: time.Now()}
 		_, first := q.take()
 		q.noteFailure()
 		_, second := q.take()

@@ -7,8 +7,10 @@ import (
 	"time"
 )
 
+// brokenRule marks the lines of the story about broken rules.
 const brokenRule = "BREAKS A RULE"
 
+// record adds a line to the story.
 func (s *sim) record(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -22,12 +24,12 @@ func (s *sim) recordLocked(format string, args ...any) {
 
 // breakRuleLocked notes that a process has broken a rule.
 func (s *sim) breakRuleLocked(p *proc, format string, args ...any) {
-	what := fmt.Sprintf(format, args...)
-	s.recordLocked("%s %s: %s", p.host, brokenRule, what)
-	s.broken = append(s.broken, p.host+" "+what)
+	rule := fmt.Sprintf(format, args...)
+	s.recordLocked("%s %s: %s", p.host, brokenRule, rule)
+	s.broken = append(s.broken, p.host+" "+rule)
 }
 
-// failLocked notes a broken rule that is not about a single process.
+// failLocked notes that a rule was broken that is not about a single process.
 func (s *sim) failLocked(format string, args ...any) {
 	s.broken = append(s.broken, fmt.Sprintf(format, args...))
 }
