@@ -16,8 +16,8 @@ const (
 	// maxRepeats limits the requests with the same verb and path.
 	maxRepeats = 15
 
-	// maxFrequentRepeats replaces maxRepeats for Events, which have a rate limit of their own, and for watches, which may
-	// end as soon as they begin.
+	// maxFrequentRepeats replaces maxRepeats for Events, which have a rate limit of their own, and for watches, which
+	// may end as soon as they begin.
 	maxFrequentRepeats = 60
 
 	// hotLoop is the number of requests that shows that a process never waits between them. While it does not wait,
@@ -129,7 +129,7 @@ func (s *sim) checkLeadsLocked(p *proc, q fakekube.Request, lease fakekube.Objec
 	}
 }
 
-// sentPatch is the body of a write, as far as the rules are about it.
+// sentPatch has the fields of a write that the rules are about.
 type sentPatch struct {
 	Metadata struct {
 		UID, ResourceVersion string
@@ -179,7 +179,7 @@ func (s *sim) checkWriteIsNeededLocked(p *proc, q fakekube.Request, patch sentPa
 	isJustReceived := !known.at.Before(time.Now())
 	if isSameObject && !isJustReceived && !patch.changes(known.object, q.Resource) {
 		since := known.at.Sub(s.began)
-		s.breakRuleLocked(p, "writes to %s what it has known to be there since %v", objectOf(q), since)
+		s.breakRuleLocked(p, "writes to %s what is already there, as it has known since %v", objectOf(q), since)
 	}
 }
 
@@ -190,14 +190,14 @@ func objectOf(q fakekube.Request) string {
 
 // changes reports whether the patch changes an object: the labels of a node, or the status of a Count.
 func (patch sentPatch) changes(o fakekube.Object, resource string) bool {
-	has, _ := o["status"].(fakekube.Object)
+	got, _ := o["status"].(fakekube.Object)
 	want := patch.Status
 	if resource == "nodes" {
-		has, _ = fakekube.MetaOf(o)["labels"].(fakekube.Object)
+		got, _ = fakekube.MetaOf(o)["labels"].(fakekube.Object)
 		want = patch.Metadata.Labels
 	}
-	for k, v := range want {
-		if has[k] != v {
+	for name, value := range want {
+		if got[name] != value {
 			return true
 		}
 	}
@@ -228,8 +228,8 @@ func (s *sim) checkTakeoverLocked(c fakekube.Change) {
 	}
 	seconds, _ := oldSpec["leaseDurationSeconds"].(float64)
 	elapsed := time.Since(s.leaseChangedAt)
-	wasTampered := time.Since(s.leaseTamperedAt) <= s.leaseDuration
-	if elapsed.Seconds() < seconds && !wasTampered {
+	wasTamperedWith := time.Since(s.leaseTamperedAt) <= s.leaseDuration
+	if elapsed.Seconds() < seconds && !wasTamperedWith {
 		s.breakRuleLocked(taker, "takes the lease although %s renewed it only %v ago", oldHolder, elapsed)
 	}
 }

@@ -18,7 +18,7 @@ func TestRestoredBackupUndoesLaterVersions(t *testing.T) {
 			"r0": {progress: map[string]*progress{"pods": pods}, mayBeStale: map[string]bool{}},
 		},
 	}
-	s.extendBound(time.Hour) // another fault needs that
+	s.extendBound(time.Hour) // for another fault
 	s.forgetAfter(5)
 	testkit.WantNumber(t, "changes that are left", len(s.history["pods"]), 2)
 	testkit.WantNumber(t, "the newest version", s.newest, 5)

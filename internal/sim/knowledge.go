@@ -19,7 +19,7 @@ type knowledge struct {
 }
 
 // Told notes an event that a watch sends to a process. The fake calls it.
-func (s *sim) Told(a fakekube.Answer, event string, o fakekube.Object) {
+func (s *sim) Told(a fakekube.Answer, eventType string, o fakekube.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.byHost[a.Request.Host]
@@ -27,7 +27,7 @@ func (s *sim) Told(a fakekube.Answer, event string, o fakekube.Object) {
 		return
 	}
 	s.noteSentEventLocked(p, a.Request.Resource, versionOf(o))
-	p.noteObject(a, o, event == "DELETED")
+	p.noteObject(a, o, eventType == "DELETED")
 }
 
 // Answered notes every other answer to a process. The fake calls it.
@@ -80,6 +80,7 @@ func (s *sim) notePatchedLocked(p *proc, a fakekube.Answer) {
 
 // noteWritten notes when a write was answered, if the process must then wait before it writes to the object again.
 func (p *proc) noteWritten(a fakekube.Answer) {
+	// After any other answer, the process may retry sooner.
 	finalCodes := []int{http.StatusOK, http.StatusNotFound, http.StatusUnprocessableEntity}
 	if !slices.Contains(finalCodes, a.Code) {
 		return
@@ -90,7 +91,7 @@ func (p *proc) noteWritten(a fakekube.Answer) {
 	p.writeAnsweredAt[key+" "+patch.Metadata.UID] = time.Now()
 }
 
-// noteList notes the objects of a list, or of its last page.
+// noteList notes the objects of a list, or of the last page of a list.
 func (p *proc) noteList(a fakekube.Answer) {
 	resource := a.Request.Resource
 	p.hasList[resource] = p.hasList[resource] || !a.IsCut
@@ -100,28 +101,28 @@ func (p *proc) noteList(a fakekube.Answer) {
 		listed[resource+"/"+fakekube.KeyOf(o).String()] = true
 		p.noteObject(a, o, false)
 	}
-	maps.DeleteFunc(p.knows, func(k string, _ *knowledge) bool {
-		return strings.HasPrefix(k, resource+"/") && !listed[k]
+	maps.DeleteFunc(p.knows, func(key string, _ *knowledge) bool {
+		return strings.HasPrefix(key, resource+"/") && !listed[key]
 	})
 }
 
 // noteObject notes an object that is sent to a process. If the answer may be lost, the process may know the old object
 // or the new one, and the simulation assumes neither.
 func (p *proc) noteObject(a fakekube.Answer, o fakekube.Object, isGone bool) {
-	k := a.Request.Resource + "/" + fakekube.KeyOf(o).String()
+	key := a.Request.Resource + "/" + fakekube.KeyOf(o).String()
 	version := versionOf(o)
-	was := p.knows[k]
+	known := p.knows[key]
 	isList := a.Items != nil
-	if was != nil && !isList && !isGone && versionOf(was.object) > version {
+	if known != nil && !isList && !isGone && versionOf(known.object) > version {
 		return // The process has already received a newer version.
 	}
-	delete(p.knows, k)
+	delete(p.knows, key)
 	if p.mayMiss(a) {
-		p.unsure[k] = version
+		p.unsure[key] = version
 		return
 	}
-	if !isGone && p.unsure[k] <= version {
-		p.knows[k] = &knowledge{object: o, at: time.Now()}
+	if !isGone && p.unsure[key] <= version {
+		p.knows[key] = &knowledge{object: o, at: time.Now()}
 	}
 }
 

@@ -84,7 +84,7 @@ func (s *sim) nodeComesOrGoes() string {
 	return "+ node " + name
 }
 
-// labelIsOverwritten changes or removes a label that the program writes, or the label that marks the control plane, as a
+// labelIsOverwritten changes or removes a label that the program writes, or the one that marks the control plane, as a
 // writer may do that does not know about the program.
 func (s *sim) labelIsOverwritten() string {
 	name := s.drawNode()

@@ -49,8 +49,8 @@ var resourceOfKind = map[string]string{"Pod": "pods", "Node": "nodes", "Count": 
 
 // progress is how far a process has followed a resource, according to its log.
 type progress struct {
-	// upTo is the version of the last list or event. It is 0 before the first list. It is also 0 after a restored backup,
-	// when the old versions have lost their meaning.
+	// upTo is the version of the last list or event. It is 0 before the first list, and after a restored backup, when
+	// the old versions have lost their meaning.
 	upTo int
 
 	// isWatching is whether the process has logged a watch since its last list.
@@ -66,7 +66,7 @@ type progress struct {
 	unlogged map[int]int
 }
 
-// forget is called when a backup has been restored.
+// forget forgets the versions, which a restored backup has made meaningless.
 func (p *progress) forget() {
 	p.upTo = 0
 	p.sent = 0
@@ -129,8 +129,7 @@ func (s *sim) readLineLocked(p *proc, text []byte) {
 
 func parseLogLine(text []byte) (logLine, error) {
 	var line logLine
-	err := json.Unmarshal(text, &line)
-	if err != nil {
+	if err := json.Unmarshal(text, &line); err != nil {
 		return line, err
 	}
 	if line.Level == "" || strings.TrimSpace(line.Msg) == "" {
@@ -151,6 +150,7 @@ func (s *sim) noteDiscoveredLocked(p *proc, text []byte, resource string) {
 	maps.DeleteFunc(p.retryAfter, func(call string, _ time.Time) bool { return strings.Contains(call, "/"+resource) })
 }
 
+// noteListedLocked notes that a process has listed a resource.
 func (s *sim) noteListedLocked(p *proc, text []byte, line logLine) {
 	r, ok := s.parseReportLocked(p, text, line.Kind, line.RV)
 	if !ok {
@@ -171,7 +171,7 @@ type report struct {
 	text     []byte    // the line
 }
 
-// parseReportLocked finds out which resource and version a line is about. If it cannot, that breaks a rule, and ok is
+// parseReportLocked finds out which resource and version a line is about. A line without them breaks a rule, and ok is
 // false.
 func (s *sim) parseReportLocked(p *proc, text []byte, kind string, rv *string) (r report, ok bool) {
 	resource := resourceOfKind[kind]
@@ -192,6 +192,8 @@ func (s *sim) parseReportLocked(p *proc, text []byte, kind string, rv *string) (
 	return report{resource: resource, version: version, progress: progress, text: text}, true
 }
 
+// noteWatchingLocked checks that a process has requested the watch that it logs, and that the watch continues where the
+// process has read up to.
 func (s *sim) noteWatchingLocked(p *proc, text []byte, line logLine) {
 	r, ok := s.parseReportLocked(p, text, line.Kind, line.RV)
 	if !ok {
@@ -375,7 +377,7 @@ func (s *sim) checkTotalsLocked() {
 	}
 }
 
-// isPlausible reports whether the number that the processes have logged fits the number that the fake has served. Faults
+// isPlausible reports whether a number that the processes have logged fits the number that the fake has served. Faults
 // keep some of what is served from arriving, but not more than half of it.
 func isPlausible(logged, served int) bool {
 	return served > 0 && logged <= served && 2*logged >= served
@@ -399,6 +401,7 @@ func shortLine(text []byte) string {
 		}
 		switch name {
 		case "time", "level":
+			// The story shows its own times, and the level apart.
 		case "msg":
 			message = fmt.Sprint(value)
 		default:

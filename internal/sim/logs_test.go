@@ -17,7 +17,7 @@ func TestTotalsMustFit(t *testing.T) {
 		change func(*totals)
 		want   string
 	}{
-		{"all", func(*totals) {}, ""},
+		{"all watches and events", func(*totals) {}, ""},
 		{"half of the watches", func(n *totals) { n.watchesLogged = 4 }, ""},
 		{"too few watches", func(n *totals) { n.watchesLogged = 3 }, "served 8 watches"},
 		{"too many watches", func(n *totals) { n.watchesLogged = 9 }, "served 8 watches"},
@@ -41,7 +41,7 @@ func TestTotalsMustFit(t *testing.T) {
 	}
 }
 
-// wantBroken fails the test unless the broken rules contain want, or unless there are none if want is "".
+// wantBroken fails the test unless a broken rule contains want, or if want is "" and a rule is broken.
 func wantBroken(t *testing.T, s *sim, want string) {
 	t.Helper()
 	broken := strings.Join(s.broken, "\n")
@@ -133,7 +133,7 @@ func TestWrongLogBreaksOneRule(t *testing.T) {
 	const only5 = `but the changes were "5 ADDED default/p, " (atomic, reliable, bookmarkable)`
 	for _, row := range []struct {
 		name  string
-		lines []string // after a list and a watch at version 4
+		lines []string // after the lines for a list and a watch at version 4
 		want  string
 	}{
 		{

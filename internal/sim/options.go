@@ -84,8 +84,8 @@ type Options struct {
 	// second list fails. It is part of the bound after a change that the watches have lost, and after a restored backup.
 	LongestUnlisted time.Duration
 
-	// MinStatusInterval is the shortest time between two writes to the status of one Count. An earlier write breaks a
-	// rule. If the interval is shorter, it replaces MinStatusInterval. For two writes to one node, it is the shortest time.
+	// MinStatusInterval is the shortest time between two writes to the status of one Count, unless the interval is
+	// shorter. An earlier write breaks a rule. For two writes to one node, the shortest time is the interval.
 	MinStatusInterval time.Duration
 }
 

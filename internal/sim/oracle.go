@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"testing/synctest"
@@ -95,25 +96,26 @@ func (s *sim) noteCalm(start time.Time) (writes int) {
 	return s.stats.writes
 }
 
-// checkRight checks that all labels and statuses are right. when is for the story.
+// checkRight checks that all labels and statuses are right. A failure begins with when.
 func (s *sim) checkRight(when string) {
 	expected, actual := s.labelsAndStatuses()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name, want := range expected {
-		if actual[name] != want {
-			s.failLocked("%s, %s is %q and should be %q", when, name, actual[name], want)
+	for _, name := range slices.Sorted(maps.Keys(expected)) {
+		if actual[name] != expected[name] {
+			s.failLocked("%s, %s is %q and should be %q", when, name, actual[name], expected[name])
 		}
 	}
-	for name, got := range actual {
+	for _, name := range slices.Sorted(maps.Keys(actual)) {
 		_, isExpected := expected[name]
 		if !isExpected {
-			s.failLocked("%s, %s is %q and should not be there", when, name, got)
+			s.failLocked("%s, %s is %q and should not be there", when, name, actual[name])
 		}
 	}
 }
 
 // labelsAndStatuses returns what the labels and statuses should be, and what they are, according to the fake's state.
+// The keys are names of labels and statuses, in words.
 func (s *sim) labelsAndStatuses() (expected, actual map[string]string) {
 	expected = map[string]string{}
 	actual = map[string]string{}
@@ -153,18 +155,10 @@ func (s *sim) addLabels(pods []fakekube.Object, expected, actual map[string]stri
 	}
 }
 
-// addStatuses adds the statuses of all Counts to expected and actual.
+// addStatuses adds the statuses of all Counts to expected and actual, as texts: healthy, count, and observedGeneration
+// if the CRD has a status subresource.
 func (s *sim) addStatuses(pods []fakekube.Object, expected, actual map[string]string) {
-	perName := map[string]int{} // by namespace and by the value of the label app or run
-	for _, pod := range pods {
-		namespace := fakekube.TextIn(fakekube.MetaOf(pod), "namespace")
-		app := labelOf(pod, "app")
-		run := labelOf(pod, "run")
-		perName[namespace+"/"+app]++
-		if run != app {
-			perName[namespace+"/"+run]++
-		}
-	}
+	perName := podsPerName(pods)
 	for _, count := range s.fake.All("counts") {
 		if !s.shows("counts", count) {
 			continue
@@ -186,4 +180,19 @@ func (s *sim) addStatuses(pods []fakekube.Object, expected, actual map[string]st
 			actual[key.String()] += fmt.Sprint(" ", status["observedGeneration"])
 		}
 	}
+}
+
+// podsPerName counts the pods by namespace and by the value of their label app or run, as NAMESPACE/VALUE.
+func podsPerName(pods []fakekube.Object) map[string]int {
+	perName := map[string]int{}
+	for _, pod := range pods {
+		namespace := fakekube.TextIn(fakekube.MetaOf(pod), "namespace")
+		app := labelOf(pod, "app")
+		run := labelOf(pod, "run")
+		perName[namespace+"/"+app]++
+		if run != app {
+			perName[namespace+"/"+run]++
+		}
+	}
+	return perName
 }

@@ -18,7 +18,7 @@ type proc struct {
 	began time.Time
 	stop  context.CancelFunc
 
-	isEnding bool // for whatever reason; another process follows
+	isEnding bool // it has ended, or was stopped or killed; another process follows
 	isDead   bool // it was killed, so no rule applies to it any more
 
 	// What it knows.
@@ -36,8 +36,8 @@ type proc struct {
 	leaseSentAt      time.Time            // when it last requested the lease
 }
 
-// restartDelay is the time between the end of a process that was not stopped and the start of the next one. In a
-// cluster, the kubelet restarts it.
+// restartDelay is the time after which a process is restarted that has ended by itself. In a real cluster, the kubelet
+// restarts it.
 const restartDelay = 2 * time.Second
 
 // launch starts a process in a slot, unless the simulation is over.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Seeds says which seeds to run.
+// Seeds are the seeds to run.
 type Seeds struct {
 	// First and Last are the first and the last seed to run.
 	First, Last uint64
@@ -25,28 +25,27 @@ type Seeds struct {
 // ParseSeeds reads "N", which means the seeds from 1 to N, or "FROM-TO". RunSeeds runs all of these even if one fails,
 // and prints its progress every 30 s. With other Seeds, it stops after the first failure. The error quotes the text.
 func ParseSeeds(text string) (Seeds, error) {
-	seeds := Seeds{First: 1, keepGoing: true}
-	var err error
 	from, to, isRange := strings.Cut(text, "-")
-	if isRange {
-		seeds.First, err = strconv.ParseUint(from, 10, 63)
-		if err != nil {
-			return Seeds{}, fmt.Errorf("seeds %q: %w", text, err)
-		}
-	} else {
-		to = from
+	if !isRange {
+		from = "1"
+		to = text
 	}
-	seeds.Last, err = strconv.ParseUint(to, 10, 63)
+	first, err := strconv.ParseUint(from, 10, 63)
 	if err != nil {
 		return Seeds{}, fmt.Errorf("seeds %q: %w", text, err)
 	}
-	return seeds, nil
+	last, err := strconv.ParseUint(to, 10, 63)
+	if err != nil {
+		return Seeds{}, fmt.Errorf("seeds %q: %w", text, err)
+	}
+	return Seeds{First: first, Last: last, keepGoing: true}, nil
 }
 
 // RunSeeds simulates many seeds, one at a time on each processor, and prints their statistics. Each seed is a subtest.
 // The test fails if a rule was broken, or if no seed has run.
 func RunSeeds(t *testing.T, o Options, seeds Seeds) {
 	queue := &seedQueue{Seeds: seeds, end: time.Now().Add(seeds.Limit), next: seeds.First, printedAt: time.Now()}
+	// This subtest ends after all parallel ones in it.
 	t.Run("seeds", func(t *testing.T) {
 		for range runtime.GOMAXPROCS(0) {
 			t.Run("", func(t *testing.T) {
@@ -110,7 +109,6 @@ func (q *seedQueue) take() (seed uint64, ok bool) {
 	return q.next - 1, true
 }
 
-// add adds the statistics of a seed.
 func (q *seedQueue) add(stats Stats) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -20,7 +20,7 @@ type sim struct {
 	fake *fakekube.Server
 	net  *fakekube.Network
 
-	// What the seed brings. Only the goroutine of run uses these fields.
+	// What the seed determines. Only the goroutine of run uses these fields.
 	dice   *rand.Rand
 	faults []step   // the faults that can strike with this seed
 	backup func()   // restores the backup; nil if there is none
@@ -53,7 +53,7 @@ type sim struct {
 
 	// The election.
 	leaseChangedAt  time.Time
-	leaseTamperedAt time.Time         // when a fault last changed the lease; the rules do not apply for a while
+	leaseTamperedAt time.Time         // when a fault last changed the lease; its rules do not apply right after that
 	leaderHost      string            // the process that last got the lease
 	leaderSentAt    time.Time         // when that process sent its request
 	hostOf          map[string]string // processes, by their identity in the lease

@@ -15,26 +15,62 @@ import (
 	"podcount/internal/testkit"
 )
 
-// dialer connects a program to the server.
-type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+func TestBrokenRulesAreFound(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		do   action
+		want string
+	}{
+		{"does nothing", doNothing, `is "" and should be`},
+		{"ends with an error", fail, "ended with it is broken"},
+		{"repeats a request", repeatList, "repeats a request too often: GET /api/v1/nodes"},
+		{
+			"watches something else", get("/api/v1/namespaces?watch=true&timeoutSeconds=1"),
+			"watches a resource that none of its controllers reads",
+		},
+		{"writes before it has listed", patchNode(`{"metadata":{"uid":"x"}}`), "writes before its caches are complete"},
+		{
+			"writes without a uid", patchNode(`{"metadata":{"labels":{"a":"b"}}}`),
+			"does not write by a patch with a uid and without a version",
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			result := Simulate(t, optionsFor(row.do))
+			testkit.WantText(t, strings.Join(result.Broken, "\n"), row.want)
+			testkit.WantText(t, result.Story, "r0-0:1 starts")
+		})
+	}
+}
 
-// program returns a Program that calls do once and then waits until it is stopped.
-func program(do func(ctx context.Context, master string, client *http.Client) error) Program {
-	return func(
-		ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer, dial dialer,
-	) error {
-		transport := &http.Transport{DialContext: dial}
-		defer transport.CloseIdleConnections()
-		master := args[slices.Index(args, "-master")+1]
-		if err := do(ctx, master, &http.Client{Transport: transport}); err != nil {
-			return err
-		}
-		<-ctx.Done()
+// action is what a program does right after its start. master is the URL of the server.
+type action func(ctx context.Context, master string, client *http.Client) error
+
+func doNothing(context.Context, string, *http.Client) error { return nil }
+
+func fail(context.Context, string, *http.Client) error { return errors.New("it is broken") }
+
+func repeatList(ctx context.Context, master string, client *http.Client) error {
+	for range 2 * maxRepeats {
+		send(ctx, client, http.MethodGet, master+"/api/v1/nodes", "")
+	}
+	return nil
+}
+
+func get(path string) action {
+	return func(ctx context.Context, master string, client *http.Client) error {
+		send(ctx, client, http.MethodGet, master+path, "")
 		return nil
 	}
 }
 
-// send sends a request and discards the answer.
+func patchNode(body string) action {
+	return func(ctx context.Context, master string, client *http.Client) error {
+		send(ctx, client, http.MethodPatch, master+"/api/v1/nodes/n0", body)
+		return nil
+	}
+}
+
+// send sends a request and discards the answer. A fault may keep it from getting one.
 func send(ctx context.Context, client *http.Client, method, url, body string) {
 	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -43,18 +79,18 @@ func send(ctx context.Context, client *http.Client, method, url, body string) {
 	request.Header.Set("Content-Type", "application/merge-patch+json")
 	answer, err := client.Do(request)
 	if err != nil {
-		return // a fault has struck
+		return
 	}
 	io.Copy(io.Discard, answer.Body)
 	answer.Body.Close()
 }
 
-// optionsFor returns options for a program that does nothing useful.
-func optionsFor(p Program) Options {
+// optionsFor returns the options to simulate a program that does this and then waits until it is stopped.
+func optionsFor(do action) Options {
 	return Options{
-		Program:           p,
+		Program:           program(do),
 		Name:              "program",
-		Rerun:             func(uint64) string { return "run it once more" },
+		Rerun:             func(uint64) string { return "run it again" },
 		Seed:              1,
 		TotalLabel:        "example.com/pods",
 		OwnPodsLabel:      "example.com/here",
@@ -70,57 +106,26 @@ func optionsFor(p Program) Options {
 	}
 }
 
-func TestBrokenRulesAreFound(t *testing.T) {
-	get := func(path string) func(context.Context, string, *http.Client) error {
-		return func(ctx context.Context, master string, client *http.Client) error {
-			send(ctx, client, http.MethodGet, master+path, "")
-			return nil
+// program returns a Program that does this and then waits until it is stopped.
+func program(do action) Program {
+	return func(
+		ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer,
+		dial func(ctx context.Context, network, addr string) (net.Conn, error),
+	) error {
+		transport := &http.Transport{DialContext: dial}
+		defer transport.CloseIdleConnections()
+		master := args[slices.Index(args, "-master")+1]
+		if err := do(ctx, master, &http.Client{Transport: transport}); err != nil {
+			return err
 		}
-	}
-	patch := func(body string) func(context.Context, string, *http.Client) error {
-		return func(ctx context.Context, master string, client *http.Client) error {
-			send(ctx, client, http.MethodPatch, master+"/api/v1/nodes/n0", body)
-			return nil
-		}
-	}
-	repeat := func(ctx context.Context, master string, client *http.Client) error {
-		for range 2 * maxRepeats {
-			send(ctx, client, http.MethodGet, master+"/api/v1/nodes", "")
-		}
+		<-ctx.Done()
 		return nil
-	}
-	doNothing := func(context.Context, string, *http.Client) error { return nil }
-	fail := func(context.Context, string, *http.Client) error { return errors.New("it is broken") }
-	for _, row := range []struct {
-		name string
-		do   func(ctx context.Context, master string, client *http.Client) error
-		want string
-	}{
-		{"does nothing", doNothing, `is "" and should be`},
-		{"ends with an error", fail, "ended with it is broken"},
-		{"repeats a request", repeat, "repeats a request too often: GET /api/v1/nodes"},
-		{
-			"watches something else", get("/api/v1/namespaces?watch=true&timeoutSeconds=1"),
-			"watches a resource that none of its controllers reads",
-		},
-		{"writes before it has listed", patch(`{"metadata":{"uid":"x"}}`), "writes before its caches are complete"},
-		{
-			"writes without a uid", patch(`{"metadata":{"labels":{"a":"b"}}}`),
-			"does not write by a patch with a uid and without a version",
-		},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			result := Simulate(t, optionsFor(program(row.do)))
-			testkit.WantText(t, strings.Join(result.Broken, "\n"), row.want)
-			testkit.WantText(t, result.Story, "r0-0:1 starts")
-		})
 	}
 }
 
 func TestSameSeedSameScript(t *testing.T) {
-	idle := optionsFor(program(func(context.Context, string, *http.Client) error { return nil }))
 	script := func(seed uint64) string {
-		o := idle
+		o := optionsFor(doNothing)
 		o.Seed = seed
 		return strings.Join(Simulate(t, o).Script, "\n")
 	}
@@ -133,9 +138,9 @@ func TestSameSeedSameScript(t *testing.T) {
 	}
 }
 
-// Every error contains an empty LeaseLost, so that a check would always pass.
+// A check would always pass without its option. For example, every error contains an empty LeaseLost.
 func TestMissingOptionIsNamed(t *testing.T) {
-	o := optionsFor(program(func(context.Context, string, *http.Client) error { return nil }))
+	o := optionsFor(doNothing)
 	o.Seed = 0
 	testkit.WantNumber(t, "missing options", len(o.missing()), 0)
 	o.LeaseLost = ""
@@ -156,7 +161,8 @@ func TestOnlyChosenSeedsContinueAfterAFailure(t *testing.T) {
 		q.noteFailure()
 		_, second := q.take()
 		if !first || second != keepGoing {
-			t.Errorf("keepGoing %v: the first seed is run: %v, the second, after a failure: %v", keepGoing, first, second)
+			t.Errorf("with keepGoing %v, the first seed is run: %v, and the second after a failure: %v",
+				keepGoing, first, second)
 		}
 	}
 }
@@ -180,30 +186,23 @@ func TestParseSeeds(t *testing.T) {
 	for _, text := range []string{"", "x", "1-", "-1", "1-2-3"} {
 		t.Run("wrong: "+text, func(t *testing.T) {
 			_, err := ParseSeeds(text)
-			if err == nil {
-				t.Fatal("it was accepted")
-			}
-			testkit.WantText(t, err.Error(), `seeds "`+text+`"`)
+			testkit.WantError(t, "ParseSeeds", err, `seeds "`+text+`"`)
 		})
 	}
 }
 
 func TestDurationsAreDrawnFromTheirSpan(t *testing.T) {
 	s := &sim{dice: rand.New(rand.NewPCG(1, 0))}
-	of := span{time.Second, 100 * time.Second}
+	from := span{time.Second, 100 * time.Second}
 	short := 0
 	for range 1000 {
-		d := s.drawDuration(of)
-		if d < of.shortest || d > of.longest {
-			t.Fatalf("%v is not between %v and %v", d, of.shortest, of.longest)
-		}
+		d := s.drawDuration(from)
+		testkit.WantBetween(t, "the duration", d, from.shortest, from.longest)
 		if d < 10*time.Second {
 			short++
 		}
 	}
-	if short < 400 || short > 600 {
-		t.Errorf("%d of 1000 durations are shorter than 10 s, want about half", short)
-	}
+	testkit.WantBetween(t, "durations of 1000 that are shorter than 10 s", short, 400, 600)
 }
 
 func TestStepsAreDrawnByTheirWeights(t *testing.T) {
@@ -223,9 +222,8 @@ func TestStepsAreDrawnByTheirWeights(t *testing.T) {
 	for range 1000 {
 		s.takeStep(steps)
 	}
-	if drawn["never"] > 0 || drawn["seldom"] < 50 || drawn["seldom"] > 150 {
-		t.Errorf("1000 steps were drawn as %v, want 9 often for 1 seldom, and no never", drawn)
-	}
+	testkit.WantNumber(t, "steps of weight 0", drawn["never"], 0)
+	testkit.WantBetween(t, "steps of weight 1 in 1000, with a total weight of 10", drawn["seldom"], 50, 150)
 }
 
 func TestEveryStepHasANameAndAWeight(t *testing.T) {
