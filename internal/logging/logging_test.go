@@ -18,7 +18,7 @@ func TestStyleFollowsTheFormatAndTheTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	for _, c := range []struct {
+	for _, row := range []struct {
 		format string
 		w      io.Writer
 		env    string
@@ -34,15 +34,15 @@ func TestStyleFollowsTheFormatAndTheTerminal(t *testing.T) {
 		{"auto", &bytes.Buffer{}, "", Style{logfmt, false}},
 		{"json", file, "", Style{jsonLines, false}},
 	} {
-		t.Run(fmt.Sprintf("%s to %T with %q", c.format, c.w, c.env), func(t *testing.T) {
-			name, value, _ := strings.Cut(c.env, "=")
+		t.Run(fmt.Sprintf("%s to %T with %q", row.format, row.w, row.env), func(t *testing.T) {
+			name, value, _ := strings.Cut(row.env, "=")
 			getenv := func(asked string) string {
 				if asked == name {
 					return value
 				}
 				return ""
 			}
-			testkit.WantEqual(t, "style", StyleOf(c.format, c.w, getenv), c.want)
+			testkit.WantEqual(t, "style", StyleOf(row.format, row.w, getenv), row.want)
 		})
 	}
 }

@@ -14,31 +14,6 @@ import (
 	"podcount/internal/testkit"
 )
 
-// stuckPipe is a pipe whose reader reads once for each value from reading, and without limit once reading is closed.
-type stuckPipe struct {
-	to      io.Writer
-	reading chan struct{}
-}
-
-func (p *stuckPipe) Write(b []byte) (int, error) {
-	<-p.reading
-	return p.to.Write(b)
-}
-
-func reportMissing(missing int) []byte { return fmt.Appendf(nil, "%d missing\n", missing) }
-
-// endedContext returns a context that has ended.
-func endedContext(t *testing.T) context.Context {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	return ctx
-}
-
-func wantLost(t *testing.T, o *Output, want int) {
-	t.Helper()
-	testkit.WantNumber(t, "lines lost", int(o.Lost()), want)
-}
-
 func TestOutputWritesAllLinesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got, want bytes.Buffer
@@ -51,6 +26,21 @@ func TestOutputWritesAllLinesInOrder(t *testing.T) {
 		testkit.WantEqual(t, "lines", got.String(), want.String())
 		wantLost(t, o, 0)
 	})
+}
+
+// reportMissing is the line with which these Outputs report dropped lines.
+func reportMissing(missing int) []byte { return fmt.Appendf(nil, "%d missing\n", missing) }
+
+// endedContext returns a context that has ended.
+func endedContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
+func wantLost(t *testing.T, o *Output, want int) {
+	t.Helper()
+	testkit.WantNumber(t, "lines lost", int(o.Lost()), want)
 }
 
 func TestOutputReportsLinesThatDidNotFit(t *testing.T) {
@@ -74,6 +64,17 @@ func TestOutputReportsLinesThatDidNotFit(t *testing.T) {
 	})
 }
 
+// stuckPipe is a pipe whose reader reads once for each value from reading, and without limit once reading is closed.
+type stuckPipe struct {
+	to      io.Writer
+	reading chan struct{}
+}
+
+func (p *stuckPipe) Write(b []byte) (int, error) {
+	<-p.reading
+	return p.to.Write(b)
+}
+
 func TestFullOutputDropsShortLinesToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var read bytes.Buffer
@@ -85,7 +86,7 @@ func TestFullOutputDropsShortLinesToo(t *testing.T) {
 		fmt.Fprint(o, long)
 		fmt.Fprint(o, long)
 		fmt.Fprint(o, long)  // This line does not fit.
-		fmt.Fprint(o, short) // This line would fit.
+		fmt.Fprint(o, short) // This line fits, but a line before it was dropped.
 		reading <- struct{}{}
 		synctest.Wait()
 		fmt.Fprint(o, short) // Only 40 bytes are in the buffer now.
@@ -133,24 +134,24 @@ func TestClosedOutputDropsLines(t *testing.T) {
 }
 
 func TestCloseWaitsWhileLinesAreRead(t *testing.T) {
-	running := (*testing.T).Context
-	for _, c := range []struct {
-		name  string
-		ctx   func(*testing.T) context.Context
-		pause time.Duration // how long the reader takes for each of ten lines
-		takes time.Duration
-		lost  int
+	liveContext := (*testing.T).Context
+	for _, row := range []struct {
+		name     string
+		ctx      func(*testing.T) context.Context
+		perLine  time.Duration // how long the reader takes for each of ten lines
+		wantTime time.Duration // that Close takes
+		wantLost int
 	}{
-		{"slow reader", running, 59 * time.Second, 10 * 59 * time.Second, 0},
-		{"no reader", running, time.Hour, time.Minute, 10},
+		{"slow reader", liveContext, 59 * time.Second, 10 * 59 * time.Second, 0},
+		{"no reader", liveContext, time.Hour, time.Minute, 10},
 		{"slow reader after a stop", endedContext, 300 * time.Millisecond, time.Second, 7},
 		{"quick reader after a stop", endedContext, 10 * time.Millisecond, 100 * time.Millisecond, 0},
 		{"no reader after a stop", endedContext, time.Hour, time.Second, 10},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				file := testkit.WriterFunc(func(b []byte) (int, error) {
-					<-time.After(c.pause)
+					<-time.After(row.perLine)
 					return len(b), nil
 				})
 				o := NewOutput(file, OutputLimit, reportMissing)
@@ -158,9 +159,9 @@ func TestCloseWaitsWhileLinesAreRead(t *testing.T) {
 					fmt.Fprintln(o, i)
 				}
 				start := time.Now()
-				o.Close(c.ctx(t), time.Minute, time.Second)
-				testkit.WantEqual(t, "time that Close took", time.Since(start), c.takes)
-				wantLost(t, o, c.lost)
+				o.Close(row.ctx(t), time.Minute, time.Second)
+				testkit.WantEqual(t, "time that Close took", time.Since(start), row.wantTime)
+				wantLost(t, o, row.wantLost)
 				<-o.ended
 			})
 		})

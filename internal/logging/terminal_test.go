@@ -22,7 +22,7 @@ var someChange = Change{
 }
 
 func TestTerminalShowsShortLines(t *testing.T) {
-	for _, c := range []struct {
+	for _, row := range []struct {
 		name string
 		log  func(*slog.Logger)
 		want string
@@ -75,20 +75,20 @@ func TestTerminalShowsShortLines(t *testing.T) {
 			"answered  \ufffd[2Jall gone well",
 		},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(row.name, func(t *testing.T) {
 			out := &bytes.Buffer{}
-			c.log(slog.New(NewHandler(out, Style{form: terminal}, slog.LevelDebug)))
+			row.log(slog.New(NewHandler(out, Style{form: terminal}, slog.LevelDebug)))
 			stamp, line, _ := strings.Cut(out.String(), "  ")
 			if _, err := time.Parse("15:04:05", stamp); err != nil {
 				t.Errorf("the line does not begin with a time: %v", err)
 			}
-			testkit.WantEqual(t, "line after the time", line, c.want+"\n")
+			testkit.WantEqual(t, "line after the time", line, row.want+"\n")
 		})
 	}
 }
 
 func TestChangeHasAnAttributeForEachPart(t *testing.T) {
-	for _, c := range []struct {
+	for _, row := range []struct {
 		name  string
 		style Style
 		want  string
@@ -104,10 +104,10 @@ func TestChangeHasAnAttributeForEachPart(t *testing.T) {
 			`"msg":"label written","node":"control-plane","label":"hopegi/pod-count","from":"30","to":"32"`,
 		},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(row.name, func(t *testing.T) {
 			out := &bytes.Buffer{}
-			slog.New(NewHandler(out, c.style, slog.LevelInfo)).Info("label written", someChange.Attr())
-			testkit.WantText(t, out.String(), c.want)
+			slog.New(NewHandler(out, row.style, slog.LevelInfo)).Info("label written", someChange.Attr())
+			testkit.WantText(t, out.String(), row.want)
 		})
 	}
 }
