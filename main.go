@@ -326,7 +326,7 @@ func (m *manager) joinElection(ownNamespace string) {
 		ReleaseTimeout: releaseTimeout,
 		Log:            m.log,
 		OnLost: func(err error) {
-			m.life.Fail(err)
+			m.life.StopWith(err)
 			m.life.CutRequests(err)
 		},
 	})
@@ -458,7 +458,7 @@ func (m *manager) runControllers() {
 			m.cutShort = fmt.Errorf("%s: stopped before all was done", m.onceFlag())
 		}
 	}
-	m.life.Fail(nil)
+	m.life.StopWith(nil)
 	m.awaitEnd("a controller, or a watch", background.Go(m.running.Wait), m.life.Work)
 	for _, c := range m.active {
 		c.outage.Stop()
@@ -488,7 +488,7 @@ func (m *manager) startCaches() {
 	for cache := range m.watched {
 		m.running.Go("watch of "+cache.Kind(), func() {
 			if err := cache.Run(m.life.Stop); err != nil {
-				m.life.Fail(options.UsageError{Err: err})
+				m.life.StopWith(options.UsageError{Err: err})
 			}
 		})
 	}
@@ -597,7 +597,7 @@ func (m *manager) failUnlessSynced(after time.Duration) {
 	if len(kinds) == 0 {
 		return
 	}
-	m.life.Fail(fmt.Errorf("%s: after %v there is no complete list of %s",
+	m.life.StopWith(fmt.Errorf("%s: after %v there is no complete list of %s",
 		m.onceFlag(), after, strings.Join(kinds, ", ")))
 }
 
@@ -623,7 +623,7 @@ func (m *manager) resyncOnce(c *Controller) {
 			return
 		}
 	}
-	m.life.Fail(fmt.Errorf("%s: %s cannot name the objects that need work: %w", m.onceFlag(), c.Name, err))
+	m.life.StopWith(fmt.Errorf("%s: %s cannot name the objects that need work: %w", m.onceFlag(), c.Name, err))
 }
 
 // awaitDone waits until each key has succeeded, or has failed onceTries times.
@@ -660,7 +660,7 @@ func (m *manager) endOnce(after string) {
 		}
 	}
 	if len(left) > 0 {
-		m.life.Fail(fmt.Errorf("%s: %s%s: the log says why", m.onceFlag(), strings.Join(left, "; "), after))
+		m.life.StopWith(fmt.Errorf("%s: %s%s: the log says why", m.onceFlag(), strings.Join(left, "; "), after))
 	}
 }
 
@@ -722,7 +722,7 @@ func (m *manager) serve() (*listen.Server, error) {
 	m.log.Info("listening", "on", server.Addr())
 	go func() {
 		if err := server.Serve(); err != nil {
-			m.life.Fail(fmt.Errorf("-listen %s: %w", address, err))
+			m.life.StopWith(fmt.Errorf("-listen %s: %w", address, err))
 		}
 	}()
 	return server, nil

@@ -11,8 +11,8 @@ type Lifetime struct {
 	Work     context.Context // ends after a grace period; reconciles in flight must end with it
 	Requests context.Context // ends last; requests in flight are cut off then
 
-	// Fail ends Stop with an error, which Err returns. A nil error means a normal end. Only the first call counts.
-	Fail context.CancelCauseFunc
+	// StopWith ends Stop. Err returns its error; nil means a normal end. Only the first call counts.
+	StopWith context.CancelCauseFunc
 
 	// CutRequests ends Requests, and Work with it.
 	CutRequests context.CancelCauseFunc
@@ -21,7 +21,7 @@ type Lifetime struct {
 // NewLifetime returns a Lifetime whose Stop ends when ctx ends. Work ends drainTimeout after Stop.
 func NewLifetime(ctx context.Context, drainTimeout time.Duration) *Lifetime {
 	l := &Lifetime{}
-	l.Stop, l.Fail = context.WithCancelCause(ctx)
+	l.Stop, l.StopWith = context.WithCancelCause(ctx)
 	l.Requests, l.CutRequests = context.WithCancelCause(context.WithoutCancel(ctx))
 	l.Work = WithGrace(l.Requests, l.Stop, drainTimeout)
 	return l
@@ -29,7 +29,7 @@ func NewLifetime(ctx context.Context, drainTimeout time.Duration) *Lifetime {
 
 // End ends all three contexts.
 func (l *Lifetime) End() {
-	l.Fail(nil)
+	l.StopWith(nil)
 	l.CutRequests(nil)
 }
 
