@@ -13,15 +13,8 @@ import (
 // Schema says where to store the fields of a protobuf message, by their numbers. Other fields are skipped without being
 // parsed. The numbers are those of the generated.proto files of k8s.io/api and k8s.io/apimachinery.
 //
-// The type of a value decides what happens to the field:
-//
-//	*Text, *string  receives a string of up to 64 KB of UTF-8
-//	*int            receives a number
-//	StringMap       receives the entries of a map<string, string>
-//	Schema          says where to store the fields of a nested message
-//
-// Any other type is a programming error, and panics when the field is read. A field of the wrong wire type is an error.
-// A field that occurs several times is handled each time; one that does not occur changes nothing.
+// A field of the wrong wire type is an error. A field that occurs several times is handled each time; one that does not
+// occur changes nothing.
 //
 // This schema takes a pod's name, namespace and labels:
 //
@@ -32,14 +25,33 @@ import (
 //			11: wire.StringMap(setLabel),
 //		},
 //	}
-type Schema map[int]any
+type Schema map[int]Target
+
+// Target receives the content of a field. Its type says what the field must be:
+//
+//	*Text      a string of up to 64 KB of UTF-8
+//	StringMap  an entry of a map<string, string>
+//	Schema     a nested message
+type Target interface {
+	// readField reads the content of f, or as much of it as the target needs.
+	readField(r *protobufReader, f field) error
+}
 
 // StringMap is called for each entry of a map of strings. Copy the key and the value to keep them: their memory is used
 // again after the call.
 type StringMap func(key, value []byte)
 
-// contentReader, in a Schema, reads the content of a field itself. The content ends at the given offset.
-type contentReader func(end int64) error
+// The targets that only this package needs.
+type (
+	// stringTarget is a string, which is allocated each time.
+	stringTarget string
+
+	// intTarget is a number.
+	intTarget int
+
+	// contentReader reads the content of a nested message itself. The content ends at the given offset.
+	contentReader func(end int64) error
+)
 
 // wireType says how the value of a field is encoded. The types 3 and 4, groups, are obsolete and never sent.
 // https://protobuf.dev/programming-guides/encoding/#structure
@@ -110,19 +122,22 @@ func (r *protobufReader) readMessage(end int64, schema Schema) error {
 		if err != nil {
 			return err
 		}
-		if err := r.readContent(f, schema[f.number]); err != nil {
-			return err
+		if target := schema[f.number]; target != nil {
+			if err := target.readField(r, f); err != nil {
+				return err
+			}
 		}
 		if err := r.skipTo(f.end); err != nil {
 			return err
 		}
-		r.path = r.path[:len(r.path)-1] // readTag appended it; after an error it stays, for the message
+		// readTag appended the number. After an error it stays, because the error names the path.
+		r.path = r.path[:len(r.path)-1]
 	}
 	return nil
 }
 
 // atEnd reports whether a message that ends at the given offset has no more fields. A read error other than io.EOF is
-// not the end: the next read returns it again.
+// not the end: the next read fails, too, because a failed body stays failed.
 func (r *protobufReader) atEnd(end int64) bool {
 	if end != unbounded {
 		return r.offset() >= end
@@ -131,8 +146,8 @@ func (r *protobufReader) atEnd(end int64) bool {
 	return err == io.EOF
 }
 
-// readTag reads what precedes the content of a field: its number, its wire type, and its length. Of a varint, it reads
-// the value, too. The field must end before its message does. Its number is appended to r.path.
+// readTag reads what precedes the content of a field: its number, its wire type, and its length. If the field is a
+// varint, readTag reads its value, too. It appends the number to r.path. The field must not end after its message.
 func (r *protobufReader) readTag(messageEnd int64) (field, error) {
 	tag, err := r.readVarint()
 	if err != nil {
@@ -143,16 +158,16 @@ func (r *protobufReader) readTag(messageEnd int64) (field, error) {
 		wireType: wireType(tag & 7),
 	}
 	r.path = append(r.path, f.number)
-	size := uint64(0) // of what is still unread: 0 for a varint, whose value is read here
+	unread := uint64(0) // the number of bytes of the field after this; a varint has none
 	switch f.wireType {
 	case varintType:
 		f.value, err = r.readVarint()
 	case fixed64Type:
-		size = 8
+		unread = 8
 	case bytesType:
-		size, err = r.readVarint()
+		unread, err = r.readVarint()
 	case fixed32Type:
-		size = 4
+		unread = 4
 	default:
 		err = r.errorf("the field is %s", f.wireType)
 	}
@@ -163,57 +178,65 @@ func (r *protobufReader) readTag(messageEnd int64) (field, error) {
 	if left < 0 {
 		return f, r.errorf("the field ends after its message")
 	}
-	if size > uint64(left) {
-		return f, r.errorf("the field's length is %d, which is more than its message has left", size)
+	if unread > uint64(left) {
+		return f, r.errorf("the field's length is %d, which is more than its message has left", unread)
 	}
-	f.end = r.offset() + int64(size)
+	f.end = r.offset() + int64(unread)
 	return f, nil
 }
 
-// readContent stores the content of a field in target, which is the schema's value for the field. It may leave content
-// unread.
-func (r *protobufReader) readContent(f field, target any) error {
-	switch target := target.(type) {
-	case nil: // the schema does not name this field
-		return nil
-	case *Text:
-		text, err := r.readText(f)
-		if err != nil {
-			return err
-		}
-		*target = append((*target)[:0], text...)
-		return nil
-	case *string:
-		text, err := r.readText(f)
-		if err != nil {
-			return err
-		}
-		*target = string(text)
-		return nil
-	case *int:
-		if err := r.checkType(f, varintType, "a number"); err != nil {
-			return err
-		}
-		*target = int(f.value)
-		return nil
-	case Schema:
-		if err := r.checkType(f, bytesType, "a message"); err != nil {
-			return err
-		}
-		return r.readMessage(f.end, target)
-	case StringMap:
-		if err := r.checkType(f, bytesType, "a map"); err != nil {
-			return err
-		}
-		return r.readMapEntry(f, target)
-	case contentReader:
-		if err := r.checkType(f, bytesType, "a message"); err != nil {
-			return err
-		}
-		return target(f.end)
-	default:
-		panic(fmt.Sprintf("wire: a Schema must not contain a %T, but has one for field %s", target, r.pathText()))
+func (t *Text) readField(r *protobufReader, f field) error {
+	text, err := r.readText(f)
+	if err != nil {
+		return err
 	}
+	*t = append((*t)[:0], text...)
+	return nil
+}
+
+func (s *stringTarget) readField(r *protobufReader, f field) error {
+	text, err := r.readText(f)
+	if err != nil {
+		return err
+	}
+	*s = stringTarget(text)
+	return nil
+}
+
+func (n *intTarget) readField(r *protobufReader, f field) error {
+	if err := r.checkType(f, varintType, "a number"); err != nil {
+		return err
+	}
+	*n = intTarget(f.value)
+	return nil
+}
+
+func (s Schema) readField(r *protobufReader, f field) error {
+	if err := r.checkType(f, bytesType, "a message"); err != nil {
+		return err
+	}
+	return r.readMessage(f.end, s)
+}
+
+func (read contentReader) readField(r *protobufReader, f field) error {
+	if err := r.checkType(f, bytesType, "a message"); err != nil {
+		return err
+	}
+	return read(f.end)
+}
+
+// readField calls set with the entry that f contains. An entry is encoded as a message.
+func (set StringMap) readField(r *protobufReader, f field) error {
+	if err := r.checkType(f, bytesType, "a map"); err != nil {
+		return err
+	}
+	r.key = r.key[:0]
+	r.value = r.value[:0]
+	if err := r.readMessage(f.end, r.entry); err != nil {
+		return err
+	}
+	set(r.key, r.value)
+	return nil
 }
 
 // checkType returns an error unless the field has the wire type t. wanted names that type in the error, as in "a
@@ -242,17 +265,6 @@ func (r *protobufReader) readText(f field) ([]byte, error) {
 		return nil, r.errorf("a string of %d bytes is not UTF-8", size)
 	}
 	return text, nil
-}
-
-// readMapEntry reads one entry of a map<string, string>, which is encoded as a message.
-func (r *protobufReader) readMapEntry(f field, set StringMap) error {
-	r.key = r.key[:0]
-	r.value = r.value[:0]
-	if err := r.readMessage(f.end, r.entry); err != nil {
-		return err
-	}
-	set(r.key, r.value)
-	return nil
 }
 
 // offset is the number of bytes of the stream that have been read.

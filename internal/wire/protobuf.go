@@ -25,12 +25,12 @@ func (d *Decoder) listProtobuf(src *source, meta *ListMeta, handle func() error)
 	kind := ""
 	unknown := Schema{
 		1: Schema{ // TypeMeta
-			2: &kind,
+			2: (*stringTarget)(&kind),
 		},
 		2: Schema{ // the list
 			1: Schema{ // ListMeta
-				2: &meta.ResourceVersion,
-				3: &meta.Continue,
+				2: (*stringTarget)(&meta.ResourceVersion),
+				3: (*stringTarget)(&meta.Continue),
 			},
 			2: contentReader(readAndHandle), // items
 		},
@@ -61,7 +61,7 @@ func (d *Decoder) eventsProtobuf(src *source) func() (Event, error) {
 		2: contentReader(w.readObject),
 	}
 	w.frame = Schema{
-		1: &w.event.Type,
+		1: (*stringTarget)(&w.event.Type),
 		2: Schema{ // RawExtension
 			1: contentReader(w.readAnswer),
 		},

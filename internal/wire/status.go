@@ -42,11 +42,11 @@ func (s *Status) readProtobuf(body []byte) error {
 
 func (s *Status) schema() Schema {
 	return Schema{
-		3: &s.Message,
-		4: &s.Reason,
+		3: (*stringTarget)(&s.Message),
+		4: (*stringTarget)(&s.Reason),
 		5: Schema{ // details
-			5: &s.Details.RetryAfterSeconds,
+			5: (*intTarget)(&s.Details.RetryAfterSeconds),
 		},
-		6: &s.Code,
+		6: (*intTarget)(&s.Code),
 	}
 }
