@@ -80,7 +80,7 @@ func invalidBesideValid(t *testing.T, podcount Program) {
 		testkit.Pass(time.Second)
 		wantStatus(t, f, "odd", "false 2 1")
 		wantStatus(t, f, "good", "true 2 1")
-		testkit.WantNumber(t, "reports of garbage", p.Logged("undecodable"), 0)
+		testkit.WantNumber(t, "reports of garbage", p.Logged("cannot decode"), 0)
 	})
 }
 

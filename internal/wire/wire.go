@@ -127,7 +127,7 @@ func (e GarbageError) Unwrap() error { return e.error }
 // Garbage wraps err in a GarbageError. Callers of Events use it for what Events cannot check: the event's type, the
 // object's name.
 func Garbage(err error) error {
-	return GarbageError{fmt.Errorf("undecodable watch frame: %w", err)}
+	return GarbageError{fmt.Errorf("frame: %w", err)}
 }
 
 // Events reads a watch, and calls handle for each frame, until the stream ends or handle fails. It returns

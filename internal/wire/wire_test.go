@@ -395,8 +395,8 @@ func TestBrokenConnectionIsNotGarbage(t *testing.T) {
 		})
 	}
 	for _, c := range []struct{ text, want string }{
-		{`<html>`, "undecodable watch frame: invalid character '<'"},
-		{`[]`, "undecodable watch frame: after byte 0: json: cannot unmarshal array"},
+		{`<html>`, "frame: invalid character '<'"},
+		{`[]`, "frame: after byte 0: json: cannot unmarshal array"},
 		{`{"type":7}`, "after byte 0: json: cannot unmarshal number into Go struct field item.type"},
 		{`{"type":"ADDED","object":{"metadata":{"name":7}}}`,
 			"after byte 0: json: cannot unmarshal number into Go struct field item.metadata.name"},
@@ -410,7 +410,7 @@ func TestBrokenConnectionIsNotGarbage(t *testing.T) {
 	}
 	_, err := readEvents(strings.NewReader(protobufFrame("ADDED", "JSON")), true)
 	wantError(t, "no magic", err,
-		`undecodable watch frame: field 2.1, after byte 15: protobuf must begin with "k8s\x00", but this begins with "JSON"`)
+		`frame: field 2.1, after byte 15: protobuf must begin with "k8s\x00", but this begins with "JSON"`)
 }
 
 // endless reads one text again and again.
