@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth limits how deeply maps and lists are nested.
+// maxDepth is how deeply maps and lists may be nested.
 const maxDepth = 100
 
 // Parse reads one document. It returns a tree of map[string]any, []any, string, json.Number, bool and nil. An error
@@ -35,8 +35,8 @@ func Parse(text string) (tree any, err error) {
 	return tree, nil
 }
 
-// syntaxError says what is wrong in a line. The parser panics with it, and Parse recovers it. The recursive functions
-// between them need not pass errors on.
+// syntaxError says what is wrong in a line. The method fail panics with it, and Parse recovers it and returns it as an
+// error, so the recursive functions between them need not return errors. Parse recovers no other panic.
 type syntaxError struct {
 	line    int
 	message string
@@ -73,13 +73,13 @@ func newParser(text string) *parser {
 	return p
 }
 
-// fail refuses the text because of the current line.
+// fail refuses the text because of the current line. It does not return.
 func (p *parser) fail(format string, args ...any) {
 	lastRow := max(len(p.lines)-1, 0)
 	p.failIn(min(p.row, lastRow), format, args...)
 }
 
-// failIn refuses the text because of the line in a row.
+// failIn refuses the text because of the line in a row. It does not return.
 func (p *parser) failIn(row int, format string, args ...any) {
 	panic(&syntaxError{line: row + 1, message: fmt.Sprintf(format, args...)})
 }
@@ -134,8 +134,8 @@ func isForbidden(r rune) bool {
 		return true
 	}
 	isControl := r < ' ' || r >= 0x7f && r < 0xa0
-	isNoCharacter := r&0xfffe == 0xfffe
-	return isControl || isNoCharacter
+	isNoncharacter := r&0xfffe == 0xfffe // U+FFFE, U+FFFF, and the same two of each plane
+	return isControl || isNoncharacter
 }
 
 func (p *parser) skipSpaces() {
@@ -175,10 +175,15 @@ func (p *parser) skipToContent() bool {
 		p.nextLine()
 		p.skipSpaces()
 	}
+	p.refuseTab()
+	return !p.atEnd() && !p.atMarker("---") && !p.atMarker("...")
+}
+
+// refuseTab refuses a tab in the indentation, or between a key or a dash and its value.
+func (p *parser) refuseTab() {
 	if p.peek() == '\t' {
 		p.fail("a tab in the indentation or before a value: use spaces")
 	}
-	return !p.atEnd() && !p.atMarker("---") && !p.atMarker("...")
 }
 
 // atMarker reports whether the current line is a marker: "---", which begins a document, or "...", which ends one.
@@ -275,13 +280,16 @@ func (p *parser) blockList() []any {
 // that are indented more than the dash.
 func (p *parser) item(dashColumn int) any {
 	p.skipSpaces()
-	isBelow := p.atLineEnd()
-	hasContent := p.skipToContent()
-	if isBelow && (!hasContent || p.column <= dashColumn) {
-		return nil
+	if !p.atLineEnd() {
+		p.refuseTab()
+		if p.atBlockScalar() {
+			return p.blockScalar(dashColumn)
+		}
+		return p.node(dashColumn)
 	}
-	if !isBelow && p.atBlockScalar() {
-		return p.blockScalar(dashColumn)
+	hasContent := p.skipToContent()
+	if !hasContent || p.column <= dashColumn {
+		return nil
 	}
 	return p.node(dashColumn)
 }
@@ -310,14 +318,14 @@ func (p *parser) blockMap() map[string]any {
 // are indented more than the key. A list may begin in the column of the key.
 func (p *parser) valueOf(keyColumn int) any {
 	p.skipSpaces()
-	isBelow := p.atLineEnd()
-	hasContent := p.skipToContent() // skips nothing if the value is in this line, but refuses a tab
-	if !isBelow && p.atBlockScalar() {
-		return p.blockScalar(keyColumn)
-	}
-	if !isBelow {
+	if !p.atLineEnd() {
+		p.refuseTab()
+		if p.atBlockScalar() {
+			return p.blockScalar(keyColumn)
+		}
 		return p.scalar(keyColumn)
 	}
+	hasContent := p.skipToContent()
 	isListInKeyColumn := hasContent && p.column == keyColumn && p.atDash()
 	if isListInKeyColumn {
 		return p.blockList()
