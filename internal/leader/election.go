@@ -83,12 +83,12 @@ type Election struct {
 	// Only Run uses the fields below.
 	observed     lease     // the Lease as it was last seen
 	fromOwnWrite bool      // observed is the answer to this replica's last write, so it need not be read again
-	takeoverAt   time.Time // when this replica may take the lease from the holder in observed
+	takeoverAt   time.Time // when this replica may take the lease from the holder in observed; readLease sets it
 	mayHold      bool      // the Lease at the server may have this replica as its holder
 }
 
 var (
-	errHeld       = errors.New("it is held")
+	errHeld       = errors.New("another replica holds it")
 	errNotLeading = errors.New("not sent, because this replica does not lead")
 	errCutOff     = errors.New("cut off, because this replica no longer leads; the server may have acted on it")
 )
@@ -159,26 +159,26 @@ func (e *Election) Run(stop, resigned context.Context, won func()) {
 	e.renew(term)
 }
 
-// acquire tries to get the lease until this replica holds it, and returns the first deadline of the term. isOurs is
+// acquire tries to acquire the lease until this replica holds it, and returns the first deadline of the term. isOurs is
 // false if stop has ended before.
 func (e *Election) acquire(stop context.Context) (deadline time.Time, isOurs bool) {
 	loggedHolder := ""
 	for {
-		until, err := e.tryAcquireOrRenew(stop)
+		deadline, err := e.tryAcquireOrRenew(stop)
 		if err == nil {
-			e.outage.Worked("get")
-			return until, true
+			e.outage.Worked("acquire")
+			return deadline, true
 		}
 		switch {
 		case errors.Is(err, errHeld):
-			e.outage.Worked("get")
+			e.outage.Worked("acquire")
 			holder := e.observed.Spec.HolderIdentity
 			if holder != loggedHolder {
 				loggedHolder = holder
 				e.options.Log.Info("standing by, because another replica leads", "lease", e.path, "holder", holder)
 			}
-		case stop.Err() == nil:
-			e.outage.Failed("get", "cannot get the lease", kube.PauseBetweenComplaints(err), "err", err)
+		case stop.Err() == nil: // A try that stop has cut off is no failure.
+			e.outage.Failed("acquire", "cannot acquire the lease", kube.PauseBetweenComplaints(err), "err", err)
 		}
 		if retry.Sleep(stop, e.pauseBeforeNextTry()) != nil {
 			return time.Time{}, false
@@ -222,7 +222,7 @@ func (e *Election) renew(term context.Context) {
 		case errors.Is(err, errHeld):
 			e.loseTerm(err)
 			return
-		case term.Err() == nil:
+		case term.Err() == nil: // A renewal that the end of the term has cut off is no failure.
 			e.outage.Failed("renew", "cannot renew the lease", kube.PauseBetweenComplaints(err), "err", err)
 		}
 	}

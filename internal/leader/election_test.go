@@ -112,7 +112,7 @@ func TestLeaderStopsWhenItsLeaseIsTaken(t *testing.T) {
 		storeLease(f, `{"holderIdentity":"other","leaseDurationSeconds":15}`)
 		testkit.Pass(5 * time.Second)
 		r.wantLeading(t, "when another has taken the lease", false)
-		r.wantLost(t, `the lease is lost: it is held by "other"`)
+		r.wantLost(t, `the lease is lost: another replica holds it: "other"`)
 		r.stop()
 		testkit.WantEqual(t, "the holder", storedHolder(f), "other")
 	})

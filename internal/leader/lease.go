@@ -48,13 +48,13 @@ func (e *Election) tryAcquireOrRenew(ctx context.Context) (deadline time.Time, e
 type leaseChange func(current lease, now time.Time) (leaseSpec, error)
 
 // claim is the leaseChange that makes this replica the holder, or that renews the lease if this replica holds it
-// already. readLease has set takeoverAt.
+// already. While another replica holds the lease, claim returns errHeld until takeoverAt, which readLease has set.
 func (e *Election) claim(current lease, now time.Time) (leaseSpec, error) {
 	holder := current.Spec.HolderIdentity
 	isOurs := holder == e.id
 	isHeld := holder != "" && !isOurs
 	if isHeld && now.Before(e.takeoverAt) {
-		return leaseSpec{}, fmt.Errorf("%w by %q", errHeld, holder)
+		return leaseSpec{}, fmt.Errorf("%w: %q", errHeld, holder)
 	}
 	next := current.Spec
 	next.HolderIdentity = e.id
@@ -75,7 +75,7 @@ func (e *Election) claim(current lease, now time.Time) (leaseSpec, error) {
 // as in client-go.
 func (e *Election) giveBack(current lease, now time.Time) (leaseSpec, error) {
 	if holder := current.Spec.HolderIdentity; holder != e.id {
-		return leaseSpec{}, fmt.Errorf("%w by %q", errHeld, holder)
+		return leaseSpec{}, fmt.Errorf("%w: %q", errHeld, holder)
 	}
 	at := now.UTC().Format(microTime)
 	return leaseSpec{
@@ -150,8 +150,8 @@ func (e *Election) readLease(ctx context.Context) error {
 }
 
 // writeLease writes the lease with a PUT. If the lease is missing, the PUT creates it, because newMeta has no
-// resourceVersion. RBAC can limit a PUT
-// to this one name, while a POST would need the right to create leases of any name.
+// resourceVersion. RBAC can limit a PUT to this one name, while a POST would need the right to create leases of any
+// name.
 func (e *Election) writeLease(ctx context.Context, spec leaseSpec) error {
 	e.fromOwnWrite = false
 	e.mayHold = true // The server may carry out the write even if the answer is lost.

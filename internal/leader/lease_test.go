@@ -310,7 +310,7 @@ func TestMissingRightIsLoggedOnceUntilGranted(t *testing.T) {
 				f.Forbid(verb+" leases", true)
 				r := startReplica(t, f, "a")
 				testkit.Pass(9 * time.Minute)
-				warnings := strings.Count(r.log.String(), `level=WARN msg="cannot get the lease"`)
+				warnings := strings.Count(r.log.String(), `level=WARN msg="cannot acquire the lease"`)
 				testkit.WantNumber(t, "warnings", warnings, 1)
 				rule := `apiGroups [\"coordination.k8s.io\"], resources [\"leases\"], verbs [\"` + verb + `\"]`
 				testkit.WantText(t, r.log.String(), rule)

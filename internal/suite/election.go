@@ -232,7 +232,7 @@ func leaseTaken(t *testing.T, podcount Program) {
 		f.AddPods(3)
 		testkit.Pass(10 * time.Second)
 		WantLabel(t, f, "cp", TotalLabel, "0")
-		testkit.WantError(t, "the old leader", p.Stop(), `the lease is lost: it is held by "other"`)
+		testkit.WantError(t, "the old leader", p.Stop(), `the lease is lost: another replica holds it: "other"`)
 		testkit.WantEqual(t, "the holder", holderNow(f), "other")
 	})
 }
