@@ -926,9 +926,8 @@ type Totals struct {
 // is called again later with the same change.
 func Watch[T Object[T]](c *Controller, r *Reflector[T], keysOf func(Delta[T]) []Key) {
 	s := &subscription[T]{controller: c, cache: r, keysOf: keysOf}
-	s.failed = backlog.New(backlog.Options[Key, Delta[T]]{
+	s.failed = backlog.New(c.life.Stop, backlog.Options[Key, Delta[T]]{
 		Handle: s.addKeys,
-		Stop:   c.life.Stop,
 		OnFull: s.logLoss,
 	})
 	c.watched[r] = struct{}{}

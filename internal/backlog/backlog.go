@@ -23,20 +23,18 @@ const (
 
 // Backlog holds changes of type C, by the keys of the changed objects. Safe for concurrent use.
 type Backlog[K comparable, C any] struct {
+	stop    context.Context // ends the retries
 	options Options[K, C]
 
-	mu      sync.Mutex // guards all fields below
-	objects map[K]*object[C]
-	isFull  bool // OnFull was called
+	mu             sync.Mutex // guards all fields below
+	objects        map[K]*object[C]
+	isFullReported bool // OnFull was called
 }
 
 // Options configure a backlog. All of them are required.
 type Options[K comparable, C any] struct {
 	// Handle handles a change. Several goroutines may call it at once.
 	Handle func(C) error
-
-	// Stop ends the retries.
-	Stop context.Context
 
 	// OnFull is called once, when a change is first dropped because there are too many objects. key is the key of its
 	// object. OnFull must not call the backlog.
@@ -49,9 +47,9 @@ type object[C any] struct {
 	failures int
 }
 
-// New makes an empty backlog.
-func New[K comparable, C any](o Options[K, C]) *Backlog[K, C] {
-	return &Backlog[K, C]{options: o, objects: map[K]*object[C]{}}
+// New makes an empty backlog. It retries changes until stop ends.
+func New[K comparable, C any](stop context.Context, o Options[K, C]) *Backlog[K, C] {
+	return &Backlog[K, C]{stop: stop, options: o, objects: map[K]*object[C]{}}
 }
 
 // Len returns the number of objects that have changes in the backlog.
@@ -80,13 +78,14 @@ func (b *Backlog[K, C]) Add(key K, change C) {
 }
 
 func (b *Backlog[K, C]) reportFullLocked(key K) {
-	if !b.isFull {
-		b.isFull = true
+	if !b.isFullReported {
+		b.isFullReported = true
 		b.options.OnFull(key)
 	}
 }
 
-// add appends newer changes. If there are too many then, only the first and the newest ones are kept.
+// add appends newer changes. If there are too many then, only the first and the newest ones are kept: the first shows
+// the object before all of them, and the last shows it now.
 func (o *object[C]) add(changes ...C) {
 	o.changes = append(o.changes, changes...)
 	surplus := len(o.changes) - maxChanges
@@ -104,7 +103,7 @@ func (b *Backlog[K, C]) retryLaterLocked(key K, obj *object[C]) {
 // handleAgain handles the changes of one object, and keeps those that fail again. More changes may be added meanwhile,
 // because it does not hold the lock while it calls the handler.
 func (b *Backlog[K, C]) handleAgain(key K, obj *object[C]) {
-	if b.options.Stop.Err() != nil {
+	if b.stop.Err() != nil {
 		return
 	}
 	var stillFailing []C

@@ -36,9 +36,8 @@ func (h *handler) setBad(change string) {
 }
 
 func (h *handler) backlog(t *testing.T) *Backlog[string, string] {
-	return New(Options[string, string]{
+	return New(t.Context(), Options[string, string]{
 		Handle: h.handle,
-		Stop:   t.Context(),
 		OnFull: func(key string) { h.handle("full at " + key) },
 	})
 }
@@ -83,9 +82,8 @@ func TestFirstAndNewestChangesAreKept(t *testing.T) {
 func TestTooManyObjectsAreReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reports []int
-		b := New(Options[int, int]{
+		b := New(t.Context(), Options[int, int]{
 			Handle: func(int) error { return errors.New("no") },
-			Stop:   t.Context(),
 			OnFull: func(key int) { reports = append(reports, key) },
 		})
 		for i := range maxObjects + 2 {
@@ -100,12 +98,11 @@ func TestTooManyObjectsAreReportedOnce(t *testing.T) {
 func TestNothingIsRetriedAfterStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop, end := context.WithCancel(t.Context())
-		b := New(Options[string, string]{
+		b := New(stop, Options[string, string]{
 			Handle: func(change string) error {
 				t.Errorf("%s was handled", change)
 				return nil
 			},
-			Stop:   stop,
 			OnFull: func(string) {},
 		})
 		b.Add("a", "a1")
