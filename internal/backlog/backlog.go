@@ -44,7 +44,7 @@ type Options[K comparable, C any] struct {
 // object holds the changes of one object, the oldest first.
 type object[C any] struct {
 	changes  []C
-	failures int
+	failures int // how many tries in a row have failed
 }
 
 // New makes an empty backlog. It retries changes until stop ends.
@@ -123,12 +123,16 @@ func (b *Backlog[K, C]) takeChanges(obj *object[C]) (changes []C) {
 	return changes
 }
 
-// putBack puts changes before those that were added since takeChanges. If there are none at all, the object is removed.
-func (b *Backlog[K, C]) putBack(key K, obj *object[C], changes []C) {
+// putBack puts changes that still fail before those that were added since takeChanges. If there are none at all, the
+// object is removed. If none still fail, the backoff of the added changes begins at its minimum.
+func (b *Backlog[K, C]) putBack(key K, obj *object[C], stillFailing []C) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if len(stillFailing) == 0 {
+		obj.failures = 0
+	}
 	added := obj.changes
-	obj.changes = changes
+	obj.changes = stillFailing
 	obj.add(added...)
 	if len(obj.changes) == 0 {
 		delete(b.objects, key)

@@ -67,6 +67,32 @@ func TestChangesAreRetriedUntilTheyWork(t *testing.T) {
 	})
 }
 
+func TestBackoffBeginsAgainAfterSuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b *Backlog[string, string]
+		start := time.Now()
+		handledAt := map[string]time.Duration{}
+		handle := func(change string) error {
+			age := time.Since(start)
+			if age < 5*maxBackoff {
+				return errors.New("no")
+			}
+			handledAt[change] = age
+			if change == "a1" {
+				b.Add("a", "a2") // This change is added while the older ones are handled.
+			}
+			return nil
+		}
+		b = New(t.Context(), Options[string, string]{Handle: handle, OnFull: func(string) {}})
+		b.Add("a", "a1")
+		testkit.Pass(10 * maxBackoff)
+		pause := handledAt["a2"] - handledAt["a1"]
+		if pause < minBackoff || pause > 2*minBackoff {
+			t.Errorf("a2 was handled %v after a1, want %v to %v", pause, minBackoff, 2*minBackoff)
+		}
+	})
+}
+
 func TestFirstAndNewestChangesAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &handler{}
