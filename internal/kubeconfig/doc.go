@@ -2,8 +2,9 @@
 // in the same order: in kubeconfig files, and in the service account of the pod that this process runs in. An address
 // is enough if the cluster needs no credential.
 //
-// The result is a Config, which keeps its Credential up to date. It reads token, certificate and key files again when
-// they change, and runs an exec program again when its credential expires or is refused.
+// The result is a Config, which keeps its Credential up to date. It reads token, certificate and key files again at
+// intervals, and after the server has refused the credential. It runs an exec program again when the credential expires
+// or is refused.
 //
 // The package refuses a kubeconfig that it does not fully support. The error names the file, the field, and what to do.
 // The package sends no requests, and puts no secret into an error or a log line. It stops waiting for a file system

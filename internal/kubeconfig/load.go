@@ -139,7 +139,7 @@ func (a *access) find(ctx context.Context, o Options) error {
 	if o.Master != "" {
 		return nil
 	}
-	return fmt.Errorf("no cluster found: give %s or %s, or set KUBECONFIG (%w; %w)",
+	return fmt.Errorf("no cluster found: give %s or %s, or set KUBECONFIG (service account: %w; home directory: %w)",
 		a.names.Kubeconfig, a.names.Master, accountErr, homeErr)
 }
 
@@ -151,7 +151,7 @@ func (a *access) findServiceAccount(ctx context.Context, o Options) error {
 	host := o.Getenv("KUBERNETES_SERVICE_HOST")
 	port := cmp.Or(o.Getenv("KUBERNETES_SERVICE_PORT"), "443")
 	if host == "" {
-		return errors.New("KUBERNETES_SERVICE_HOST is not set, so this is not a pod")
+		return errors.New("KUBERNETES_SERVICE_HOST is not set, so this process does not run in a pod")
 	}
 	dir := cmp.Or(o.ServiceAccount, serviceAccountDir)
 	if _, err := within(ctx, fileTimeout, filepath.Join(dir, "token"), os.Stat); err != nil {

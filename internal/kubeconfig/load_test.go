@@ -250,7 +250,8 @@ func TestNoHomeIsNotTheWorkingDirectory(t *testing.T) {
 	t.Chdir(dir)
 	for contextName, want := range map[string]string{
 		"": "no cluster found: give -kubeconfig or -master, or set KUBECONFIG " +
-			"(KUBERNETES_SERVICE_HOST is not set, so this is not a pod; HOME is not set, so there is no ~/.kube/config)",
+			"(service account: KUBERNETES_SERVICE_HOST is not set, so this process does not run in a pod; " +
+			"home directory: HOME is not set, so there is no ~/.kube/config)",
 		"fake": "-context fake: there is no kubeconfig that could have this context: give -kubeconfig, or set KUBECONFIG " +
 			"(HOME is not set, so there is no ~/.kube/config)",
 	} {

@@ -138,7 +138,8 @@ func parseRequirement(text string) (requirement, error) {
 	return newRequirement(key, symbol, value)
 }
 
-// cutKey splits a requirement into its key and the rest: the symbol and the value. A text without a symbol is all key.
+// cutKey splits a requirement into its key and the rest: the symbol and the value. Without a symbol, the whole text is
+// the key.
 func cutKey(text string) (key, rest string) {
 	end := strings.IndexAny(text, blanks+"=!<>(")
 	if end <= 0 {

@@ -62,7 +62,7 @@ func (s *Server) Serve() error {
 	return err
 }
 
-// Close closes the port and all connections at once, even those whose answer is being sent.
+// Close closes the port and all connections at once, even a connection on which an answer is being sent.
 func (s *Server) Close() error { return s.http.Close() }
 
 // newServer makes an HTTP server. It works only with the connections of a cappedListener.

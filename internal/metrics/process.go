@@ -55,7 +55,8 @@ const ticksPerSecond = 100
 
 // parseStat reads the content of /proc/self/stat.
 func parseStat(stat []byte) (usage, error) {
-	// The second field is the program's name in parentheses, which may contain blanks and parentheses itself.
+	// The second field is the program's name in parentheses. The name may itself contain blanks and parentheses, so look
+	// for the last one.
 	nameEnd := bytes.LastIndexByte(stat, ')')
 	fields := strings.Fields(string(stat[nameEnd+1:]))
 	const firstField = 3

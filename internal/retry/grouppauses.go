@@ -63,5 +63,5 @@ func (p *GroupPauses[K, G]) Left(key K, group G) time.Duration {
 	return left
 }
 
-// End forgets the pause of a key. It reports whether this was the last pause of a key.
+// End forgets the pause of a key. It reports whether no key is paused any more, as Pauses.End does.
 func (p *GroupPauses[K, G]) End(key K) (wasLast bool) { return p.keys.End(key) }

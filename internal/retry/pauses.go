@@ -38,8 +38,8 @@ func (p *Pauses[K]) Left(key K) time.Duration {
 	return max(0, time.Until(end))
 }
 
-// End forgets the pause of a key. It reports whether this was the last pause. For Begin and End, a pause whose time is
-// over still counts until End is called.
+// End forgets the pause of a key. It reports whether no key is paused any more, which is false if the key was not
+// paused. For Begin and End, a pause whose time is over still counts until End is called.
 func (p *Pauses[K]) End(key K) (wasLast bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
