@@ -72,7 +72,8 @@ type access struct {
 	names  OptionNames
 	log    *slog.Logger
 
-	alive context.Context // ends when close is called
+	// alive ends when end is called. It is a field because a renewal may outlive the call that started it.
+	alive context.Context
 	end   context.CancelCauseFunc
 
 	// The current credential and its renewal, guarded by mu. No goroutine waits while it holds mu.
@@ -84,14 +85,14 @@ type access struct {
 
 	// Used only by the running renewal, without mu. The renewal also reads current without mu, because only a renewal
 	// writes it.
-	ca        part
-	cert      part // this, key and token come from the exec program, if there is one
-	key       part
-	token     part
-	tlsParts  [][]byte // the CA, certificate and key from which current.TLS was made
-	certOwner string   // describes the client certificate in current.TLS; "" if there is none
-	problem   error    // the first reason why this renewal had to keep something old
-	isFailing bool     // a warning was logged because the last renewal had a problem
+	ca              part
+	cert            part // this, key and token come from the exec program, if there is one
+	key             part
+	token           part
+	tlsParts        [][]byte // the CA, certificate and key from which current.TLS was made
+	certDescription string   // of the client certificate in current.TLS; "" if there is none
+	problem         error    // the first reason why this renewal had to keep something old
+	isFailing       bool     // a warning was logged because the last renewal had a problem
 }
 
 // renewal makes a credential for all callers that are waiting for one. It continues even if they all give up: if an
@@ -120,11 +121,14 @@ func (a *access) close() {
 func (a *access) credential(ctx context.Context, refused *Credential) (*Credential, error) {
 	for {
 		a.mu.Lock()
-		isRefused := refused == a.current
+		isRefused := refused == a.current // never true if refused is nil, because current is not nil
 		isDue := !time.Now().Before(a.renewAt)
 		if !isRefused && !isDue {
 			defer a.mu.Unlock()
-			return a.current, a.err
+			if a.err != nil {
+				return nil, a.err
+			}
+			return a.current, nil
 		}
 		running := a.renewalLocked(isRefused)
 		a.mu.Unlock()
@@ -135,8 +139,8 @@ func (a *access) credential(ctx context.Context, refused *Credential) (*Credenti
 		if !isRefused || running.isForced {
 			return running.value, running.err
 		}
-		// The renewal began before this call, and was not forced. It may have used what the server has refused, because it
-		// read the files earlier, or not at all. Try again.
+		// The renewal was not forced, and began before this call, so it may have used what the server has refused. Try
+		// again.
 	}
 }
 
@@ -294,8 +298,8 @@ func (a *access) describe(token, tokenSource string) string {
 		return "nothing, because no credential is sent to an http:// address"
 	}
 	var all []string
-	if a.certOwner != "" {
-		all = append(all, a.certOwner)
+	if a.certDescription != "" {
+		all = append(all, a.certDescription)
 	}
 	if token != "" {
 		all = append(all, "the token of "+tokenSource)
@@ -305,13 +309,13 @@ func (a *access) describe(token, tokenSource string) string {
 
 // renewTLS returns a TLS configuration for the CA, the certificate and the key: the current one if they are the same.
 // If they cannot be used, for example because only one of two files has been replaced yet, the current configuration
-// and certOwner stay. Without a current configuration, renewTLS returns an error.
+// and certDescription stay. Without a current configuration, renewTLS returns an error.
 func (a *access) renewTLS() (*tls.Config, error) {
 	parts := [][]byte{a.ca.data, a.cert.data, a.key.data}
 	if slices.EqualFunc(parts, a.tlsParts, bytes.Equal) {
 		return a.current.TLS, nil
 	}
-	next, certOwner, err := a.newTLS()
+	next, certDescription, err := a.newTLS()
 	isLoading := a.current.TLS == nil
 	if err != nil && isLoading {
 		return nil, fmt.Errorf("%s: %w", a.source, err)
@@ -321,12 +325,12 @@ func (a *access) renewTLS() (*tls.Config, error) {
 		return a.current.TLS, nil
 	}
 	a.tlsParts = parts
-	a.certOwner = certOwner
+	a.certDescription = certDescription
 	return next, nil
 }
 
-// newTLS makes a TLS configuration from the CA, the certificate and the key. certOwner describes the certificate.
-func (a *access) newTLS() (config *tls.Config, certOwner string, err error) {
+// newTLS makes a TLS configuration from the CA, the certificate and the key. certDescription describes the certificate.
+func (a *access) newTLS() (config *tls.Config, certDescription string, err error) {
 	config = &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		ServerName:         a.serverName,
