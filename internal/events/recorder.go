@@ -1,5 +1,8 @@
 // Package events posts Events about objects to the API server. The callers never wait for the server.
 //
+// An Event is the object at the server; an event is one entry in the queue. To post an event is to create an Event, or
+// to raise the count of one.
+//
 // The Recorder queues events, limits how many are posted, and retries. The Sink makes the requests, and reduces the
 // server's errors to the few cases that matter to the Recorder.
 //
@@ -177,13 +180,13 @@ func (r *Recorder) deliver(ctx, stop context.Context, ev event) {
 			return
 		}
 		failure := failureIn(err)
-		if !mayRetry(failure, try, time.Since(start)) {
+		if !mayRetry(failure, try == 1, time.Since(start)) {
 			r.drop(ev, err)
 			r.logFailure(ctx, ev, failure)
 			return
 		}
 		if failure.Answer == NoAnswer && ctx.Err() == nil {
-			r.outage.Failed("post", "cannot post an event", unreachablePause, "err", err)
+			r.outage.Failed("post", "cannot post an Event", unreachablePause, "err", err)
 		}
 		backoff := retry.Backoff(try, minBackoff, maxBackoff)
 		if retry.Sleep(stop, max(backoff, failure.RetryAfter)) != nil {
@@ -194,13 +197,13 @@ func (r *Recorder) deliver(ctx, stop context.Context, ev event) {
 }
 
 // mayRetry reports whether an event may be retried after a failure. elapsed is the time since the first try began.
-func mayRetry(failure *Failure, tries int, elapsed time.Duration) bool {
+func mayRetry(failure *Failure, isFirstTry bool, elapsed time.Duration) bool {
 	if failure.Answer == NoAnswer {
 		return elapsed <= retryTimeout
 	}
-	// The server would refuse the event again, unless it has asked for a short wait.
+	// The server would refuse the event again. Only if it has asked for a short wait, try once more.
 	isShortWait := failure.RetryAfter > 0 && failure.RetryAfter <= maxRetryAfter
-	return isShortWait && tries == 1
+	return isShortWait && isFirstTry
 }
 
 // logFailure logs why an event was dropped, unless that is normal or a refusal was logged a short time ago.
@@ -216,7 +219,7 @@ func (r *Recorder) logFailure(ctx context.Context, ev event, failure *Failure) {
 		return
 	}
 	r.refusalLoggedAt = time.Now()
-	r.options.Log.Warn("cannot post an event", "object", ev.about.Name, "reason", ev.reason, "err", failure)
+	r.options.Log.Warn("cannot post an Event", "object", ev.about.Name, "reason", ev.reason, "err", failure)
 }
 
 // post makes one try: it raises the count of the occurrence's Event, or creates the Event if the server has none.
