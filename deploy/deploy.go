@@ -142,7 +142,7 @@ func isUnprintable(c rune) bool { return !unicode.IsPrint(c) || c == unicode.Rep
 
 func (s Settings) checkPart(part string) error {
 	if !slices.Contains(Parts, part) {
-		return fmt.Errorf("-manifest: there is no %q; there are %s", part, strings.Join(Parts, ", "))
+		return fmt.Errorf("-manifest: unknown part %q; the parts are %s", part, strings.Join(Parts, ", "))
 	}
 	if part == "alerts" && s.Port == 0 {
 		return errors.New("-manifest=alerts: without -listen there is nothing that Prometheus could scrape")

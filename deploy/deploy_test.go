@@ -242,7 +242,7 @@ func TestPartsThatCannotBePrintedAreRefused(t *testing.T) {
 		want  string
 		parts []string
 	}{
-		{`there is no "all"; there are ` + strings.Join(Parts, ", "), []string{"podcount", "all"}},
+		{`unknown part "all"; the parts are ` + strings.Join(Parts, ", "), []string{"podcount", "all"}},
 		{`-manifest names "policy" twice`, []string{"policy", "podcount", "policy"}},
 	}
 	for _, row := range rows {

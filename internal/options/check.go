@@ -73,7 +73,7 @@ func (c *commandLine) chooseControllers() error {
 	for _, word := range words {
 		isKnown := word == "*" || slices.Contains(names, strings.TrimPrefix(word, "-"))
 		if !isKnown {
-			return fmt.Errorf("-controllers: there is no %q; there are %s", word, strings.Join(names, ", "))
+			return fmt.Errorf("-controllers: unknown controller %q; the controllers are %s", word, strings.Join(names, ", "))
 		}
 	}
 	if len(c.Controllers) == 0 {
@@ -173,8 +173,14 @@ func (c *commandLine) checkNumbers() error {
 		return fmt.Errorf("-once-timeout %v must be more than 0", c.OnceTimeout)
 	}
 	isPositive := c.QPS > 0 // false for NaN, too
-	if c.Workers < 1 || c.Burst < 1 || !isPositive {
-		return errors.New("-workers, -qps and -burst must be more than 0")
+	if !isPositive {
+		return fmt.Errorf("-qps %v must be more than 0", c.QPS)
+	}
+	if c.Burst < 1 {
+		return fmt.Errorf("-burst %d must be more than 0", c.Burst)
+	}
+	if c.Workers < 1 {
+		return fmt.Errorf("-workers %d must be more than 0", c.Workers)
 	}
 	if c.Verbosity < 0 {
 		return fmt.Errorf("-v %d must not be less than 0", c.Verbosity)

@@ -83,7 +83,7 @@ func (c *commandLine) defineReading() {
 		"run these controllers: names, joined by commas; * stands for all that are on by default, "+
 			"-NAME leaves one out; help lists them")
 	c.stringFlag(&c.Namespace, "namespace", "NAME",
-		"read only the pods and Counts of this namespace (default: of all)")
+		"read only the pods and Counts of this namespace (default: all namespaces)")
 	c.stringFlag(&c.PodSelector, "pod-selector", "SELECTOR",
 		"count only pods with these labels, as with kubectl -l (default: all)")
 	c.stringFlag(&c.FieldSelector, "field-selector", "SELECTOR",
@@ -108,11 +108,11 @@ func (c *commandLine) defineWriting() {
 	c.floatFlag(&c.QPS, "qps", "N",
 		"send at most N patches of nodes or Counts a second, per controller")
 	c.intFlag(&c.Burst, "burst", "N",
-		"send up to N of them at once before -qps sets the pace")
+		"send up to N patches at once before -qps limits them")
 	c.intFlag(&c.Workers, "workers", "N",
 		"work on N objects at a time, per controller")
 
-	c.beginSection("Once, or not at all")
+	c.beginSection("One run, or a dry run")
 	c.boolFlag(&c.Once, "once",
 		"list, correct what is wrong, and exit: with code 1 if a write failed")
 	c.durationFlag(&c.OnceTimeout, "once-timeout", "DURATION",
@@ -133,7 +133,7 @@ func (c *commandLine) defineElection() {
 	c.durationFlag(&c.RenewDeadline, "leader-elect-renew-deadline", "DURATION",
 		"as the leader, stop writing and exit when the Lease could not be renewed for this long")
 	c.durationFlag(&c.RetryPeriod, "leader-elect-retry-period", "DURATION",
-		"try to get or renew the Lease this often")
+		"try to acquire or renew the Lease this often")
 	c.stringFlag(&c.LeaseName, "leader-elect-resource-name", "NAME",
 		"the name of the Lease")
 	c.stringFlag(&c.LeaseNamespace, "leader-elect-resource-namespace", "NAME",
@@ -142,7 +142,7 @@ func (c *commandLine) defineElection() {
 
 // defineOperation defines the flags about logs, HTTP and installation.
 func (c *commandLine) defineOperation() {
-	c.beginSection("Monitoring it")
+	c.beginSection("Monitoring")
 	c.stringFlag(&c.Listen, "listen", "[HOST]:PORT",
 		"serve /livez, /readyz, /healthz, /metrics and /debug/state over HTTP; / lists them (default: do not listen)")
 	c.intFlag(&c.Verbosity, "v", "N",
@@ -153,7 +153,7 @@ func (c *commandLine) defineOperation() {
 	c.boolFlag(&c.showsVersion, "version", "print the version, and exit")
 	c.addToHelp("-h", "print this help, and exit")
 
-	c.beginSection("Installing it")
+	c.beginSection("Installing")
 	c.flags.BoolFunc("manifest", "", c.setManifest)
 	c.addToHelp("-manifest[=PARTS]",
 		"print the YAML that runs podcount in a cluster with the other flags given, for kubectl apply -f -; "+
@@ -164,7 +164,7 @@ func (c *commandLine) defineOperation() {
 	c.stringFlag(&c.manifestNamespace, "manifest-namespace", "NAME", "the namespace in which the manifest puts podcount")
 }
 
-// setManifest sets manifestParts to the value of -manifest, which is "true" if the flag has none.
+// setManifest sets manifestParts. Without a value, package flag passes "true", and the parts are the default ones.
 func (c *commandLine) setManifest(parts string) error {
 	switch parts {
 	case "", "true":

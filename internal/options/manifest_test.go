@@ -15,12 +15,13 @@ import (
 )
 
 func TestManifestThatCannotWorkIsWrongUsage(t *testing.T) {
-	const noSuchPart = `there is no "all"; there are podcount, policy, network-policy, count-crd, count-sample, alerts`
+	const unknownPart = `unknown part "all"; ` +
+		"the parts are podcount, policy, network-policy, count-crd, count-sample, alerts"
 	const notForACronJob = "-manifest=alerts is for a Deployment, not for a CronJob: leave out -once"
 	tooLong := "podcount" + strings.Repeat("a", 56)
 	rows := []struct{ line, want string }{
-		{"-manifest=all", noSuchPart},
-		{"-manifest=podcount,all", noSuchPart},
+		{"-manifest=all", unknownPart},
+		{"-manifest=podcount,all", unknownPart},
 		{"-manifest -once -listen=:8080", "-manifest -once prints a CronJob, which ends too soon"},
 		{"-manifest -once -leader-elect", "leave out -leader-elect"},
 		{"-manifest -once -prune", "-manifest prints a Deployment"},

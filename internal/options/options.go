@@ -89,6 +89,14 @@ func (e UsageError) Unwrap() error { return e.Err }
 // IsOn reports whether the controller of this name is on.
 func (o *Options) IsOn(name string) bool { return slices.Contains(o.Controllers, name) }
 
+// OnceFlag returns the flag that makes podcount run once, for error messages: -prune or -once.
+func (o *Options) OnceFlag() string {
+	if o.Prune {
+		return "-prune"
+	}
+	return "-once"
+}
+
 // StuckAfter returns how long a reconcile may take before its worker counts as stuck: one wait for -qps, and two
 // requests.
 func (o *Options) StuckAfter() time.Duration {

@@ -76,10 +76,10 @@ func TestWrongUsage(t *testing.T) {
 		{"-interval=1", `invalid value "1" for flag -interval: it has no unit: write 1s for seconds, 1m for minutes`},
 		{"-once-timeout=0s", "-once-timeout 0s must be more than 0"},
 		{"-once-timeout=1m", "-once-timeout has no effect without -once or -prune"},
-		{"-workers=0", "-workers, -qps and -burst must be more than 0"},
-		{"-burst=0", "-workers, -qps and -burst must be more than 0"},
-		{"-qps=NaN", "-workers, -qps and -burst must be more than 0"},
-		{"-qps=0", "-workers, -qps and -burst must be more than 0"},
+		{"-workers=0", "-workers 0 must be more than 0"},
+		{"-burst=0", "-burst 0 must be more than 0"},
+		{"-qps=NaN", "-qps NaN must be more than 0"},
+		{"-qps=0", "-qps 0 must be more than 0"},
 		{"-v=-1", "-v -1 must not be less than 0"},
 		{"-total-label=kubernetes.io/pods", "labels under kubernetes.io and k8s.io are reserved for Kubernetes itself"},
 		{"-total-label=x.node.kubernetes.io/pods", "reserved for Kubernetes itself"},
@@ -106,14 +106,14 @@ func TestWrongUsage(t *testing.T) {
 		{"-leader-elect-retry-period=0s", "and that more than 0"},
 		{"-leader-elect-resource-name=Pod Count", `-leader-elect-resource-name: "Pod Count" must be lower-case`},
 		{"-leader-elect-resource-namespace=a.b", `-leader-elect-resource-namespace "a.b" cannot be the name of a namespace`},
-		{"-controllers=pods", `there is no "pods"; there are pod-count, count, pod-printer`},
-		{"-controllers=*,-nothing", `there is no "-nothing"; there are`},
-		{"-controllers=", `there is no ""; there are`},
+		{"-controllers=pods", `unknown controller "pods"; the controllers are pod-count, count, pod-printer`},
+		{"-controllers=*,-nothing", `unknown controller "-nothing"; the controllers are`},
+		{"-controllers=", `unknown controller ""; the controllers are`},
 		{"-controllers=*,-pod-count,-count", "-controllers *,-pod-count,-count leaves no controller to run"},
 		{"-controllers=-pod-count", "leaves no controller to run"},
-		{"-controllers=pod-count, count", `there is no " count"`},
-		{"-controllers=pod-count,,pod-printer", `there is no ""`},
-		{"-controllers=--pod-count,pod-printer", `there is no "--pod-count"`},
+		{"-controllers=pod-count, count", `unknown controller " count"`},
+		{"-controllers=pod-count,,pod-printer", `unknown controller ""`},
+		{"-controllers=--pod-count,pod-printer", `unknown controller "--pod-count"`},
 	}
 	for _, row := range rows {
 		t.Run(row.line, func(t *testing.T) { wantUsageError(t, row.line, row.want) })
@@ -150,6 +150,12 @@ func TestPruneIsAOnceOfPodCountOnly(t *testing.T) {
 	o := parse(t, "-prune -controllers=*")
 	testkit.WantEqual(t, "the controllers that are on", o.Controllers, []string{"pod-count"})
 	testkit.WantEqual(t, "Once", o.Once, true)
+}
+
+func TestOnceFlagIsTheOneGiven(t *testing.T) {
+	for _, line := range []string{"-once", "-prune"} {
+		testkit.WantEqual(t, "flag of "+line, parse(t, line).OnceFlag(), line)
+	}
 }
 
 func TestNodesOfTheTotal(t *testing.T) {
