@@ -51,7 +51,7 @@ type Fault struct {
 // Always is the Times of a fault that lasts until it is lifted.
 const Always = -1
 
-// problem says why the fault is invalid. It returns "" if it is valid.
+// problem says why the fault is invalid, or returns "" for a valid one.
 func (ft Fault) problem() string {
 	if problem := ft.On.problem(); problem != "" {
 		return problem

@@ -167,7 +167,7 @@ func (o listOptions) validateForWatch() []cause {
 // forbiddenMatch refuses a resourceVersionMatch that contradicts other parameters.
 func forbiddenMatch(reason string) cause { return forbiddenField("resourceVersionMatch", reason) }
 
-// parseVersion parses a resourceVersion from a client. The empty text is 0. The error has the server's wording.
+// parseVersion parses a resourceVersion from a client. An empty string means 0. The error is worded as the server's.
 func parseVersion(text string) (uint64, error) {
 	if text == "" {
 		return 0, nil
