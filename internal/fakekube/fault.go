@@ -64,9 +64,9 @@ func (ft Fault) problem() string {
 		return "a number is less than 0"
 	case !(ft.Rate >= 0 && ft.Rate <= 1):
 		return "the rate is not between 0 and 1"
-	case ft.Times == 0 && (ft.Every > 1 || ft.isByChance()):
+	case ft.Times == 0 && (ft.Every > 1 || ft.isRandom()):
 		return "it does not say how often: give a number of times, or always"
-	case ft.Seed != 0 && !ft.isByChance():
+	case ft.Seed != 0 && !ft.isRandom():
 		return "a seed needs a rate"
 	case ft.Do == nil && ft.Delay == 0:
 		return "nothing happens: there is neither a delay nor an effect"
@@ -76,8 +76,8 @@ func (ft Fault) problem() string {
 	return ft.Do.problem()
 }
 
-// isByChance reports whether Rate leaves the choice to chance.
-func (ft Fault) isByChance() bool { return ft.Rate > 0 && ft.Rate < 1 }
+// isRandom reports whether Rate chooses requests at random.
+func (ft Fault) isRandom() bool { return ft.Rate > 0 && ft.Rate < 1 }
 
 // String returns the fault in the text form of Script. Script can parse it unless it has an If or a Handle.
 func (ft Fault) String() string {
@@ -88,7 +88,7 @@ func (ft Fault) String() string {
 	if ft.Every > 1 {
 		text += ", every " + ordinal(ft.Every)
 	}
-	if ft.isByChance() {
+	if ft.isRandom() {
 		text += fmt.Sprintf(", at rate %v", ft.Rate)
 	}
 	if ft.Seed > 0 {
@@ -307,7 +307,7 @@ func (in *Injection) matchLocked(q Request) bool {
 	if nth <= 0 || ft.Every > 1 && nth%ft.Every != 0 {
 		return false
 	}
-	if ft.isByChance() && in.random.Float64() >= ft.Rate {
+	if ft.isRandom() && in.random.Float64() >= ft.Rate {
 		return false
 	}
 	in.used++
