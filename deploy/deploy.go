@@ -107,8 +107,8 @@ func (s Settings) checkName() error {
 	}
 	for _, suffix := range nameSuffixes {
 		if strings.HasSuffix(s.Name, suffix) {
-			return fmt.Errorf("-leader-elect-resource-name %s: -manifest needs a name that does not end in %s, "+
-				"as the names of some objects do", s.Name, suffix)
+			return fmt.Errorf("-leader-elect-resource-name %s: with -manifest, the name must not end in %s, "+
+				"because podcount adds that to the names of some objects", s.Name, suffix)
 		}
 	}
 	return nil

@@ -221,7 +221,7 @@ func TestWrongSettingsAreRefused(t *testing.T) {
 		{`-manifest-namespace ""`, func(s *Settings) { s.Namespace = "" }},
 		{"begin with podcount, as in podcount-view", func(s *Settings) { s.Name = "view" }},
 		{"has 64 characters", func(s *Settings) { s.Name = "podcount" + strings.Repeat("a", 56) }},
-		{"does not end in -pods", func(s *Settings) { s.Name = "podcount-pods" }},
+		{"must not end in -pods", func(s *Settings) { s.Name = "podcount-pods" }},
 		{`"-v=a\nb" has a character that cannot be printed`, func(s *Settings) { s.Args = []string{"-v=a\nb"} }},
 		{`"a\x00b" has a character that cannot be printed`, func(s *Settings) { s.Labels = []string{"a\x00b"} }},
 	}

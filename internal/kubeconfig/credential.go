@@ -35,8 +35,8 @@ type Config struct {
 	access *access // nil unless Load has made the Config
 }
 
-// Close ends the exec program if it is running. After that, Credential fails. Close may be called at any time. It takes
-// at most a second.
+// Close ends the exec program if it is running. After that, Credential runs no program, and may fail. Close may be
+// called at any time. It takes at most a second.
 func (c *Config) Close() {
 	if c.access != nil {
 		c.access.close()
@@ -102,20 +102,23 @@ type renewal struct {
 	isForced bool // it reads all files, even if they were read recently
 }
 
-// close ends the running renewal, and its program. Later renewals fail.
+// close ends the running renewal, and its program. It waits a short time for their end.
 func (a *access) close() {
 	a.end(errors.New("the kubeconfig was closed, because this process is ending"))
 	a.mu.Lock()
-	last := a.renewal
+	running := a.renewal
 	a.mu.Unlock()
-	if last == nil {
+	if running == nil {
 		return
 	}
 	// A killed program ends at once, unless its file system hangs.
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	last.wait(ctx)
+	running.wait(ctx)
 }
+
+// isLoading reports whether Load has not read the credential's files yet. Only a renewal may call it.
+func (a *access) isLoading() bool { return a.current.TLS == nil }
 
 // credential implements Config.Credential.
 func (a *access) credential(ctx context.Context, refused *Credential) (*Credential, error) {
@@ -226,11 +229,10 @@ func (a *access) assemble(isForced bool) (*Credential, error) {
 }
 
 // renewFromProgram takes token, certificate and key from the exec program, if there is one. It fails if the program
-// fails, and the credential of an earlier run is missing or has expired. It does not run the program while Load runs: a
-// program that fails now may succeed when the first request is sent.
+// fails, and the credential of an earlier run is missing or has expired. It does not run the program for Load: a program
+// that fails then may succeed when the first request is sent.
 func (a *access) renewFromProgram(isForced bool) error {
-	isLoading := a.current.TLS == nil
-	if a.exec == nil || isLoading {
+	if a.exec == nil || a.isLoading() {
 		return nil
 	}
 	got, err := a.runProgram(isForced)
@@ -252,11 +254,11 @@ func checkToken(token []byte) error {
 	return nil
 }
 
-// readParts reads the files that are due, or all if isForced. It reads them at the same time, within the limit for one.
+// readParts reads the files that are due, or all if isForced. It reads them at the same time, so that it takes no longer
+// than one file may take.
 func (a *access) readParts(isForced bool) {
 	limit := rereadTimeout
-	isLoading := a.current.TLS == nil
-	if isLoading {
+	if a.isLoading() {
 		limit = fileTimeout
 	}
 	ctx, cancel := inTime(a.alive, limit)
@@ -297,14 +299,14 @@ func (a *access) describe(token, tokenSource string) string {
 	if a.isCredentialWithheld {
 		return "nothing, because no credential is sent to an http:// address"
 	}
-	var all []string
+	var tried []string
 	if a.certDescription != "" {
-		all = append(all, a.certDescription)
+		tried = append(tried, a.certDescription)
 	}
 	if token != "" {
-		all = append(all, "the token of "+tokenSource)
+		tried = append(tried, "the token of "+tokenSource)
 	}
-	return cmp.Or(strings.Join(all, "; "), "nothing, because "+a.source+" has no credential")
+	return cmp.Or(strings.Join(tried, "; "), "nothing, because "+a.source+" has no credential")
 }
 
 // renewTLS returns a TLS configuration for the CA, the certificate and the key: the current one if they are the same.
@@ -316,8 +318,7 @@ func (a *access) renewTLS() (*tls.Config, error) {
 		return a.current.TLS, nil
 	}
 	next, certDescription, err := a.newTLS()
-	isLoading := a.current.TLS == nil
-	if err != nil && isLoading {
+	if err != nil && a.isLoading() {
 		return nil, fmt.Errorf("%s: %w", a.source, err)
 	}
 	if err != nil {
@@ -349,7 +350,7 @@ func (a *access) newTLS() (config *tls.Config, certDescription string, err error
 	if err != nil {
 		return nil, "", fmt.Errorf("%s and %s: %w", &a.cert, &a.key, err)
 	}
-	// Like kubectl, present it even if the server does not list its CA.
+	// Like kubectl, present the certificate even if the server does not list its CA.
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	return config, a.describeCertificate(pair), nil
 }

@@ -81,7 +81,8 @@ func (e *execPlugin) newest(ctx context.Context, wasRefused bool) (*execStatus, 
 	due, expires := e.dueAt()
 	isDue := expires && !time.Now().Before(due)
 	mayRunAgain := time.Since(e.ranAt) >= minExecInterval
-	if isDue || wasRefused && mayRunAgain {
+	mustReplace := wasRefused && mayRunAgain
+	if isDue || mustReplace {
 		result, err := e.run(ctx)
 		if err == nil {
 			e.result = result
@@ -97,9 +98,9 @@ func (e *execPlugin) dueAt() (due time.Time, expires bool) {
 	pauseEnd := e.ranAt.Add(minExecInterval)
 	expiration := e.result.ExpirationTimestamp
 	switch {
-	case e.ranAt.IsZero():
+	case e.ranAt.IsZero(): // The program has not run yet, so it is due already.
 		return e.ranAt, true
-	case e.err != nil:
+	case e.err != nil: // The last run failed, so try again soon.
 		return pauseEnd, true
 	case expiration == nil:
 		return time.Time{}, false
@@ -128,7 +129,8 @@ func (e *execPlugin) lookUp(ctx context.Context) error {
 	path, err := within(ctx, fileTimeout, e.command, exec.LookPath)
 	if err != nil {
 		hint := cmp.Or(e.hint, "install it, make it executable, or give its path")
-		return fmt.Errorf("exec: %q: %w; %s", e.command, errors.Unwrap(err), hint)
+		why := errors.Unwrap(err) // without the name of the command, which precedes it here
+		return fmt.Errorf("exec: %q: %w; %s", e.command, why, hint)
 	}
 	e.path = path
 	return nil
@@ -157,7 +159,7 @@ func (e *execPlugin) output(ctx context.Context) ([]byte, error) {
 	}
 	var stdout capped
 	var stderr beginning
-	cmd := exec.CommandContext(ctx, cmp.Or(e.path, e.command), e.args...) // its standard input is empty
+	cmd := exec.CommandContext(ctx, e.path, e.args...) // its standard input is empty
 	cmd.Env = append(os.Environ(), e.env...)
 	cmd.Env = append(cmd.Env, "KUBERNETES_EXEC_INFO="+string(info))
 	cmd.Stdout = &stdout
@@ -171,7 +173,7 @@ func (e *execPlugin) output(ctx context.Context) ([]byte, error) {
 		return nil, fmt.Errorf("exec: %s: it printed more than 1 MB", e.command)
 	}
 	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		return nil, fmt.Errorf("exec: %s: %w, saying %q", e.command, err, shortened(stderr, 300))
+		return nil, fmt.Errorf("exec: %s: %w; it printed %q", e.command, err, shortened(stderr, 300))
 	}
 	return stdout, nil
 }

@@ -27,6 +27,7 @@ func pluginIn(dir string) *execPlugin {
 	return &execPlugin{
 		apiVersion: "client.authentication.k8s.io/v1",
 		command:    self,
+		path:       self,
 		env:        []string{"PODCOUNT_TEST_PLUGIN=" + dir},
 		timeout:    time.Minute,
 	}
@@ -44,7 +45,7 @@ func TestBadExecAnswersAreErrors(t *testing.T) {
 	for answer, want := range map[string]string{
 		"":                "the 0 bytes that it printed are not an ExecCredential",
 		"s3cret":          "invalid character",
-		"exit  why\n not": `exit status 1, saying "why not"`,
+		"exit  why\n not": `exit status 1; it printed "why not"`,
 		"hang":            "it took longer than 200ms",
 		fakekube.ExecCredential("v1beta1", fakekube.Object{"token": "s3cret"}): `printed a "ExecCredential" ` +
 			`of "client.authentication.k8s.io/v1beta1", not an ExecCredential of client.authentication.k8s.io/v1`,
@@ -77,7 +78,13 @@ func TestExecProgramMayLeaveAChildRunning(t *testing.T) {
 		"agent":  "#!/bin/sh\nsleep 600 &\necho $! >" + dir + "/pid\ncat " + dir + "/answer\n",
 	})
 	os.Chmod(dir+"/agent", 0o700)
-	e := &execPlugin{apiVersion: "client.authentication.k8s.io/v1", command: dir + "/agent", timeout: time.Minute}
+	agent := dir + "/agent"
+	e := &execPlugin{
+		apiVersion: "client.authentication.k8s.io/v1",
+		command:    agent,
+		path:       agent,
+		timeout:    time.Minute,
+	}
 	got, err := e.run(t.Context())
 	pid, _ := os.ReadFile(dir + "/pid")
 	if len(pid) > 0 {

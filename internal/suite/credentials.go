@@ -357,7 +357,7 @@ func (e execProgram) showFailures(t *testing.T, f *fakekube.Server, p *Process) 
 	f.EndWatches(false)
 	testkit.Pass(time.Minute)
 	testkit.WantBetween(t, "runs in a minute of failures", len(e.runs())-before, 3, 13)
-	testkit.WantText(t, p.Log.String(), `exit status 1, saying \"the server of tokens is down\"`)
+	testkit.WantText(t, p.Log.String(), `exit status 1; it printed \"the server of tokens is down\"`)
 
 	e.answer(t, "v1beta1", fakekube.Object{"token": "wrong"})
 	testkit.Pass(2 * time.Minute)
