@@ -68,7 +68,8 @@ func (w *world) startProxyWith(account string, onAnswer func(*http.Response) err
 	return p
 }
 
-// awaitStill waits until, for five intervals, nobody changes the object at path and podcount patches nothing.
+// awaitStill waits until nobody changes the object at path, and podcount patches nothing, for 500 ms. These are five of
+// its intervals.
 func (w *world) awaitStill(p *proxy, path string) {
 	w.Helper()
 	patches := p.patches.Load()

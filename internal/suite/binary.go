@@ -45,9 +45,9 @@ func exitCodes(t *testing.T, podcount Program) {
 	}
 
 	t.Run("a second signal while a write hangs", func(t *testing.T) {
-		isHanging := stallNextWrite(t, f)
+		stalled := stallNextWrite(t, f)
 		cmd, stderr := RunBinary(t, nil, "-kubeconfig", config)
-		<-isHanging
+		<-stalled
 		start := time.Now()
 		signalTwice(t, cmd.Process, syscall.SIGTERM, os.Interrupt)
 		linesUntilExit(cmd, stderr)
@@ -76,9 +76,9 @@ func fullStderr(t *testing.T, podcount Program) {
 	}
 
 	t.Run("a second SIGTERM while a write hangs", func(t *testing.T) {
-		isHanging := stallNextWrite(t, f)
+		stalled := stallNextWrite(t, f)
 		cmd, exited := startOn(t, full, full, "-kubeconfig", config)
-		<-isHanging
+		<-stalled
 		signalTwice(t, cmd.Process, syscall.SIGTERM, syscall.SIGTERM)
 		wantExit(t, cmd, exited, 1)
 	})
@@ -119,9 +119,9 @@ func serveOneNode(t *testing.T) (f *fakekube.Server, config string) {
 	return f, filepath.Join(dir, "config")
 }
 
-// stallNextWrite removes the label from cp and leaves the next write without an answer. isHanging gets a value when
+// stallNextWrite removes the label from cp and leaves the next write without an answer. stalled gets a value when
 // that write has arrived.
-func stallNextWrite(t *testing.T, f *fakekube.Server) (isHanging <-chan struct{}) {
+func stallNextWrite(t *testing.T, f *fakekube.Server) (stalled <-chan struct{}) {
 	t.Helper()
 	f.SetLabel("cp", TotalLabel, nil)
 	met := make(chan struct{}, 1)

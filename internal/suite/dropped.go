@@ -12,7 +12,7 @@ import (
 var DroppedLabels = Topic{
 	{"a dropped label is reported once and retried rarely", droppedIsReportedOnce},
 	{"a dropped label is retried every ten minutes", droppedIsRetried},
-	{"a label that stays is written beside one that does not", labelBesideADroppedOne},
+	{"a label that is kept is written beside one that is dropped", labelBesideADroppedOne},
 	{"a recreated node starts afresh", recreatedNodeStartsAfresh},
 }
 

@@ -27,18 +27,18 @@ var Listen = Topic{
 func ready(t *testing.T, podcount Program) {
 	f := fakekube.New()
 	f.AddNode("cp", ControlPlane)
-	hasAsked := make(chan struct{}, 1)
+	listRequested := make(chan struct{}, 1)
 	answer := make(chan struct{})
 	f.Inject(t, fakekube.Fault{
 		On:  fakekube.Requests{Verb: "list", Resource: "pods"},
-		Met: func(fakekube.Request) { hasAsked <- struct{}{} },
+		Met: func(fakekube.Request) { listRequested <- struct{}{} },
 		Do: fakekube.Handle(func(w http.ResponseWriter, _ *http.Request) {
 			<-answer
 			http.Error(w, "not now", http.StatusServiceUnavailable)
 		}),
 	})
 	get := podcount.startListening(t, f, "-leader-elect")
-	<-hasAsked
+	<-listRequested
 	f.Await(t, "the nodes' watch", func() bool { return len(f.Requests(fakekube.IsWatch("nodes"))) > 0 })
 	want := func(path string, code int, text string) {
 		t.Helper()
@@ -77,8 +77,9 @@ func root(t *testing.T, podcount Program) {
 	}
 }
 
-// liveALittle adds a node, four pods and a Count, and runs podcount until it has written and posted what they need.
-func (podcount Program) liveALittle(t *testing.T) (get func(path string) (code int, text string)) {
+// startSettled runs podcount with -listen on a node, four pods and a Count, and waits until it has written and posted
+// everything that they need.
+func (podcount Program) startSettled(t *testing.T) (get func(path string) (code int, text string)) {
 	t.Helper()
 	f := fakekube.New()
 	f.InstallCRD(&fakekube.CRD{HasStatus: true})
@@ -97,7 +98,7 @@ func (podcount Program) liveALittle(t *testing.T) (get func(path string) (code i
 }
 
 func metricsPage(t *testing.T, podcount Program) {
-	get := podcount.liveALittle(t)
+	get := podcount.startSettled(t)
 	code, text := get("/metrics")
 	testkit.WantNumber(t, "the code", code, 200)
 	testkit.WantText(t, text,
@@ -133,7 +134,7 @@ func metricsPage(t *testing.T, podcount Program) {
 }
 
 func statePage(t *testing.T, podcount Program) {
-	get := podcount.liveALittle(t)
+	get := podcount.startSettled(t)
 	_, text := get("/debug/state")
 	var state struct {
 		Version string

@@ -207,9 +207,9 @@ func (podcount Program) startUnread(
 	t *testing.T, f *fakekube.Server, name string, args ...string,
 ) (p *Process, read func()) {
 	t.Helper()
-	isRead := make(chan struct{})
-	read = sync.OnceFunc(func() { close(isRead) })
-	wires := Wiring{Pipe: func(w io.Writer) io.Writer { return &pipe{w, isRead} }}
+	reading := make(chan struct{})
+	read = sync.OnceFunc(func() { close(reading) })
+	wires := Wiring{Pipe: func(w io.Writer) io.Writer { return &pipe{w, reading} }}
 	flags := []string{"-master", "http://" + name + ":1", "-leader-elect", "-interval", "1s"}
 	p = podcount.StartWith(t, f.ServeIn(t), wires, append(flags, args...)...)
 	t.Cleanup(read) // runs before the cleanup that waits for podcount
@@ -219,10 +219,10 @@ func (podcount Program) startUnread(
 // pipe is a full pipe: a write to it takes until somebody reads.
 type pipe struct {
 	io.Writer
-	isRead <-chan struct{} // closed when somebody reads
+	reading <-chan struct{} // closed when somebody reads
 }
 
 func (p *pipe) Write(b []byte) (int, error) {
-	<-p.isRead
+	<-p.reading
 	return p.Writer.Write(b)
 }

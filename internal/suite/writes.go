@@ -151,7 +151,7 @@ func disturbedWrites(t *testing.T, podcount Program) {
 	for _, row := range []struct {
 		name    string
 		disturb disturbance
-		isTwice bool // it also disturbs the last change, after which nothing else changes
+		isTwice bool // it also disturbs the write for the last change of the pods
 	}{
 		{"409", refusal(8, 409, "Conflict", nil), true},
 		{"422, it was recreated", refusal(2, 422, "Invalid", uidIsImmutable), true},
@@ -190,8 +190,9 @@ func (podcount Program) surviveDisturbance(
 	start := time.Now()
 	podcount.Survive(t, f, func(*Process) {
 		disturb(t, f, to)
-		retry.Sleep(t.Context(), 17500*time.Millisecond)
 		if isTwice {
+			// Survive changes the pods for the last time 20 s after it has called this function.
+			retry.Sleep(t.Context(), 17500*time.Millisecond)
 			disturb(t, f, to)
 		}
 	})
