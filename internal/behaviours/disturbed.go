@@ -124,8 +124,8 @@ func lateWrite(w *world) {
 	w.runAlongside("late")
 	node := w.addNode("late", "late")
 	hold := newNodeWatchHold()
-	w.Cleanup(hold.release)
 	p := w.startProxyWith("late", hold.onAnswer)
+	w.Cleanup(hold.release) // runs before the proxy's cleanup, which waits for the held watch
 	log := w.start(p.access, "late")
 	w.awaitLabel(node, "0")
 
@@ -161,7 +161,7 @@ func newNodeWatchHold() *nodeWatchHold {
 	return &nodeWatchHold{released: released, release: release}
 }
 
-// onAnswer is for startProxyWith.
+// onAnswer looks at an answer that passes through the proxy. It is for startProxyWith.
 func (h *nodeWatchHold) onAnswer(r *http.Response) error {
 	isPatch := r.Request.Method == "PATCH"
 	isNodeWatch := strings.HasSuffix(r.Request.URL.Path, "/nodes") && r.Request.URL.Query().Has("watch")
@@ -176,7 +176,7 @@ func (h *nodeWatchHold) onAnswer(r *http.Response) error {
 	return nil
 }
 
-// heldBody is the body of a watch. While it is held, what it has read stays with it until the release.
+// heldBody is the body of a watch. While the watch is held, Read returns nothing.
 type heldBody struct {
 	io.ReadCloser
 	hold *nodeWatchHold
@@ -216,7 +216,7 @@ func slowWebhook(w *world) {
 		w.Errorf("another node waited for %v, want at most 10 s", took)
 	}
 	w.awaitLabel(slow, "1")
-	// While the first write was in flight, the number of pods changed. So there is a second one.
+	// The number of pods has changed while the first write was in flight, so there is a second one.
 	testkit.WantNumber(w, "writes to the slow node", int(calls.Load()-before), 2)
 }
 

@@ -61,7 +61,7 @@ func rightsAreThoseUsed(t *testing.T, podcount Program) {
 	}
 }
 
-// liveWithEverything calls start, which starts podcount, and leads it to send each request that it can ever send.
+// liveWithEverything starts podcount by calling start, and makes podcount send each kind of request that it ever sends.
 func liveWithEverything(f *fakekube.Server, start func()) {
 	f.InstallCRD(&fakekube.CRD{HasStatus: true})
 	f.AddNode("cp", ControlPlane)
@@ -84,7 +84,7 @@ func liveWithEverything(f *fakekube.Server, start func()) {
 			}
 		}
 	}
-	// Somebody removes the Lease.
+	// Without its Lease, podcount has to create one.
 	for _, lease := range f.All("leases") {
 		f.Remove("leases", fakekube.KeyOf(lease))
 	}
