@@ -19,7 +19,7 @@ manifests: ## write deploy/*.yaml from deploy/templates
 		go run . -manifest=$$part >deploy/$$part.new && mv deploy/$$part.new deploy/$$part.yaml || exit 1; \
 	done
 
-# For several platforms, buildx sets TARGETARCH. For a single one, docker may not, so it is set here.
+# buildx, which several platforms need, sets TARGETARCH itself. Other builders may not.
 image: ## build an image of the binary; options: PLATFORMS=linux/amd64,linux/arm64 IMAGE=NAME DOCKER=podman
 	@for p in $$(echo $(PLATFORMS) | tr , ' '); do \
 		arch=$$(echo $$p | cut -d/ -f2); \

@@ -104,7 +104,8 @@ func TestTemplatesUseEveryTerm(t *testing.T) {
 		}
 	}
 	for name := range terms.values {
-		if !strings.Contains(all.String(), "$"+name) {
+		isUsed := regexp.MustCompile(`\$` + name + `\b`).MatchString(all.String())
+		if !isUsed {
 			t.Errorf("no template has $%s", name)
 		}
 	}
