@@ -1,0 +1,119 @@
+// Package packed keeps the metadata of many objects in little memory: their names, uids, versions and labels.
+//
+// A Metadata holds all strings of an object in one text. A zero byte, shown as · here, separates its parts:
+//
+//	team-1/web-0 · 2bda54ea-2b99-47e1-9896-3abbea112061 · 217
+//	namespace/name   uid                                  resourceVersion
+//
+// The values of the labels follow. They are one part for each key that the Packer keeps: = and the value, or nothing if
+// the object does not have the label. If no other object has the same values, they are in the text:
+//
+//	text    team-1/web-0 · 2bda54ea-2b99-47e1-9896-3abbea112061 · 217 · =web ·  · =blue
+//	labels  ──▶ keys    app, run, color
+//
+// Objects with the same values share them:
+//
+//	text    team-1/web-0 · 2bda54ea-2b99-47e1-9896-3abbea112061 · 217
+//	labels  ──▶ keys    app, run, color
+//	            values  =web ·  · =blue
+//
+// No name and no label of Kubernetes contains a zero byte. A Packer refuses objects that have one.
+package packed
+
+import (
+	"slices"
+	"strings"
+)
+
+const (
+	separator = "\x00" // between two parts of a text
+	present   = "="    // before the value of a label that the object has
+)
+
+// The parts of Metadata.text. The values of the labels follow these parts, unless they are shared.
+const (
+	namePart = iota // namespace/name
+	uidPart
+	versionPart
+	nameParts // the number of the parts above
+)
+
+// Metadata is the metadata of one object. It never changes, so any goroutine may use it. The zero value has only empty
+// strings.
+type Metadata struct {
+	text   string
+	labels *labelSet // nil if the object has none of the labels that the Packer keeps
+}
+
+// labelSet says which labels an object can have. It also has their values, if several objects share them.
+type labelSet struct {
+	keys   []string
+	values string // "" if each object has the values in its text
+}
+
+// NamespacedName returns namespace/name, or only the name of a cluster-scoped object.
+func (m *Metadata) NamespacedName() string { return part(m.text, namePart) }
+
+// UID returns the object's uid, which differs from that of every other object, even of one with the same name.
+func (m *Metadata) UID() string { return part(m.text, uidPart) }
+
+// ResourceVersion returns the version of the object, which increases with each change.
+func (m *Metadata) ResourceVersion() string { return part(m.text, versionPart) }
+
+// Label returns the value of a label. ok is false if the object does not have the label, or if the Packer does not keep
+// it.
+func (m *Metadata) Label(key string) (value string, ok bool) {
+	if m.labels == nil {
+		return "", false
+	}
+	i := slices.Index(m.labels.keys, key)
+	if i < 0 {
+		return "", false
+	}
+	return strings.CutPrefix(part(m.labelValues(), i), present)
+}
+
+// Labels returns all labels that the object has and the Packer keeps.
+func (m *Metadata) Labels() map[string]string {
+	all := map[string]string{}
+	if m.labels == nil {
+		return all
+	}
+	for _, key := range m.labels.keys {
+		if value, ok := m.Label(key); ok {
+			all[key] = value
+		}
+	}
+	return all
+}
+
+// HasSameLabels reports whether both objects have the same labels. Packers with different keys may have packed them:
+// then it reports false, unless neither object has a label.
+func (m *Metadata) HasSameLabels(other *Metadata) bool {
+	if m.labels == nil || other.labels == nil {
+		return m.labels == other.labels
+	}
+	return slices.Equal(m.labels.keys, other.labels.keys) && m.labelValues() == other.labelValues()
+}
+
+// labelValues returns the values of the labels. m.labels must not be nil.
+func (m *Metadata) labelValues() string {
+	if m.labels.values != "" {
+		return m.labels.values
+	}
+	return skipParts(m.text, nameParts)
+}
+
+// part returns the part of a text with this index, or "" if the text has no such part.
+func part(text string, index int) string {
+	found, _, _ := strings.Cut(skipParts(text, index), separator)
+	return found
+}
+
+// skipParts returns what follows the first n parts of a text.
+func skipParts(text string, n int) string {
+	for range n {
+		_, text, _ = strings.Cut(text, separator)
+	}
+	return text
+}

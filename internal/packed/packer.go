@@ -1,0 +1,183 @@
+package packed
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"unicode/utf8"
+)
+
+// Fields is the metadata of an object as the server sent it.
+type Fields struct {
+	Namespace       []byte // empty if the object is cluster-scoped
+	Name            []byte
+	UID             []byte
+	ResourceVersion []byte
+	Labels          []Label // Labels[i] has the key keys[i] of NewPacker
+}
+
+// Label is a label whose key is known. The object does not have the label unless IsPresent is set.
+type Label struct {
+	IsPresent bool
+	Value     []byte
+}
+
+// Packer packs the metadata of one object after another. It remembers labels, so that objects with the same labels
+// share them. It is not safe for concurrent use.
+type Packer struct {
+	keys   []string
+	buffer []byte // what Pack has written last
+
+	// The first object with certain labels has their values in its text. The Packer shares them from the second object
+	// on. So an object whose labels are unique, such as a job's name, needs no labelSet of its own.
+	shared   boundedMap[string, *labelSet] // by labelSet.values
+	owners   boundedMap[uint64, uint64]    // hash of the values → hash of the name of the only object that has them
+	hashSeed maphash.Seed
+	unshared *labelSet // for all objects that have the values in their text
+}
+
+// NewPacker returns a Packer that keeps the labels with these keys.
+func NewPacker(keys []string) *Packer {
+	return &Packer{
+		keys:     keys,
+		shared:   boundedMap[string, *labelSet]{},
+		owners:   boundedMap[uint64, uint64]{},
+		hashSeed: maphash.MakeSeed(),
+		unshared: &labelSet{keys: keys},
+	}
+}
+
+// Draft is a Metadata in the memory of a Packer. It is valid until the next Pack. To compare an object with a known one
+// takes no allocation: only Keep allocates.
+type Draft struct {
+	text   []byte
+	labels *labelSet
+}
+
+// NamespacedName returns namespace/name, or only the name of a cluster-scoped object, in the memory of the Packer.
+func (d Draft) NamespacedName() []byte {
+	name, _, _ := bytes.Cut(d.text, []byte(separator))
+	return name
+}
+
+// Equals reports whether m is the same version of the same object, with the same labels.
+//
+// It is fast because it does not compare the values of shared labels. So it may report false for equal objects, if one
+// of them was packed before its labels were shared. Metadata.HasSameLabels is exact.
+func (d Draft) Equals(m *Metadata) bool { return d.labels == m.labels && string(d.text) == m.text }
+
+// Keep returns the Metadata in memory of its own.
+func (d Draft) Keep() Metadata { return Metadata{text: string(d.text), labels: d.labels} }
+
+// Pack packs the metadata of an object. It returns an error if a name or a label has a character that Kubernetes does
+// not allow there, or if the metadata is larger than maxSize.
+func (p *Packer) Pack(fields Fields) (Draft, error) {
+	p.buffer = appendNames(p.buffer[:0], fields)
+	namesEnd := len(p.buffer)
+	wantParts := nameParts
+	hasLabels := hasAny(fields.Labels)
+	if hasLabels {
+		p.buffer = appendLabels(p.buffer, fields.Labels)
+		wantParts += len(fields.Labels)
+	}
+	if err := checkParts(p.buffer, wantParts, fields); err != nil {
+		return Draft{}, err
+	}
+	draft := Draft{text: p.buffer[:namesEnd]}
+	if !hasLabels {
+		return draft, nil
+	}
+	values := p.buffer[namesEnd+len(separator):]
+	draft.labels = p.share(values, draft.NamespacedName())
+	if draft.labels == nil {
+		draft.labels = p.unshared
+		draft.text = p.buffer
+	}
+	return draft, nil
+}
+
+// appendNames appends namespace/name, the uid and the resourceVersion, with separators between them.
+func appendNames(text []byte, fields Fields) []byte {
+	if len(fields.Namespace) > 0 {
+		text = append(text, fields.Namespace...)
+		text = append(text, '/')
+	}
+	text = append(text, fields.Name...)
+	text = append(text, separator...)
+	text = append(text, fields.UID...)
+	text = append(text, separator...)
+	return append(text, fields.ResourceVersion...)
+}
+
+// appendLabels appends a part for each label, with a separator before it.
+func appendLabels(text []byte, labels []Label) []byte {
+	for _, label := range labels {
+		text = append(text, separator...)
+		if label.IsPresent {
+			text = append(text, present...)
+			text = append(text, label.Value...)
+		}
+	}
+	return text
+}
+
+func hasAny(labels []Label) bool {
+	for _, label := range labels {
+		if label.IsPresent {
+			return true
+		}
+	}
+	return false
+}
+
+// maxSize is the largest size of an object's metadata in bytes. Real objects have a few hundred.
+const maxSize = 64 << 10
+
+var errBadCharacter = errors.New("a name or a label contains a character that Kubernetes does not allow there")
+
+// checkParts checks a text that was made of fields, and must have n parts.
+func checkParts(text []byte, n int, fields Fields) error {
+	if len(text) > maxSize {
+		return fmt.Errorf("names and labels have %d bytes, and may have %d", len(text), maxSize)
+	}
+	hasSeparatorWithin := bytes.Count(text, []byte(separator)) != n-1
+	hasSlashWithin := bytes.IndexByte(fields.Namespace, '/') >= 0 || bytes.IndexByte(fields.Name, '/') >= 0
+	// encoding/json replaces bytes that are not UTF-8 by U+FFFD.
+	isGarbled := !utf8.Valid(text) || bytes.Contains(text, []byte("\uFFFD"))
+	if hasSeparatorWithin || hasSlashWithin || isGarbled {
+		return errBadCharacter
+	}
+	return nil
+}
+
+// share returns the labelSet of all objects with these values. It returns nil if the named object is the only one with
+// them so far.
+func (p *Packer) share(values, name []byte) *labelSet {
+	if known := p.shared[string(values)]; known != nil {
+		return known
+	}
+	if p.isOnlyOwner(name, values) {
+		return nil
+	}
+	set := &labelSet{keys: p.keys, values: string(values)}
+	p.shared.add(set.values, set)
+	return set
+}
+
+// isOnlyOwner reports whether no other object had these values before. It compares hashes: a collision does no harm,
+// because it only shares the values too early.
+func (p *Packer) isOnlyOwner(name, values []byte) bool {
+	nameHash := maphash.Bytes(p.hashSeed, name)
+	valuesHash := maphash.Bytes(p.hashSeed, values)
+	owner, isKnown := p.owners[valuesHash]
+	if !isKnown {
+		p.owners.add(valuesHash, nameHash)
+		return true
+	}
+	if owner != nameHash {
+		delete(p.owners, valuesHash) // From now on, the values are in p.shared.
+		return false
+	}
+	return true
+}
