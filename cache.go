@@ -6,23 +6,19 @@ package main
 // Nothing in this file sends a request.
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
+	"podcount/internal/packed"
 	"podcount/internal/wire"
 )
 
@@ -66,7 +62,7 @@ type Store[T Object[T]] struct {
 	reportsEveryVersion bool // see Reflector.NeedEveryVersion
 
 	mu         sync.RWMutex // guards all fields below
-	items      map[string]T // by Meta.storeKey
+	items      map[string]T // by namespace/name: see Metadata.NamespacedName
 	indexes    []index[T]
 	newestList uint32 // the number of the newest Listing
 	hasList    bool   // a Listing was committed
@@ -108,7 +104,7 @@ func (s *Store[T]) Apply(eventType string, obj T) []Delta[T] {
 		return nil
 	}
 	if eventType == "DELETED" {
-		return s.deleteLocked(obj.meta().storeKey())
+		return s.deleteLocked(obj.meta().NamespacedName())
 	}
 	return s.setLocked(obj)
 }
@@ -119,7 +115,7 @@ func (s *Store[T]) Apply(eventType string, obj T) []Delta[T] {
 func (s *Store[T]) ApplyAnswer(obj T) []Delta[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old, isKnown := s.items[obj.meta().storeKey()]
+	old, isKnown := s.items[obj.meta().NamespacedName()]
 	if !isKnown || old.meta().UID() != obj.meta().UID() || s.hasNewerLocked(obj) {
 		return nil
 	}
@@ -130,7 +126,7 @@ func (s *Store[T]) ApplyAnswer(obj T) []Delta[T] {
 
 // hasNewerLocked reports whether the store has a newer version of an object, or a newer object of the same name.
 func (s *Store[T]) hasNewerLocked(obj T) bool {
-	known, isKnown := s.items[obj.meta().storeKey()]
+	known, isKnown := s.items[obj.meta().NamespacedName()]
 	if !isKnown {
 		return false
 	}
@@ -159,7 +155,7 @@ func isDecimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") 
 // setLocked stores obj, and returns the changes.
 func (s *Store[T]) setLocked(obj T) []Delta[T] {
 	var none T
-	key := obj.meta().storeKey()
+	key := obj.meta().NamespacedName()
 	old := s.items[key]
 	if old != none {
 		s.removeFromIndexesLocked(old)
@@ -185,7 +181,7 @@ func (s *Store[T]) hasChanged(old, now T) bool {
 	if s.reportsEveryVersion && old.meta().ResourceVersion() != now.meta().ResourceVersion() {
 		return true
 	}
-	return !old.hasSameFields(now) || !old.meta().hasSameLabels(now.meta())
+	return !old.hasSameFields(now) || !old.meta().HasSameLabels(&now.meta().Metadata)
 }
 
 // deleteLocked removes the object with this key, if there is one, and returns the changes.
@@ -229,25 +225,25 @@ func (s *Store[T]) BeginList() *Listing[T] {
 // and is more than ten times the number of pods that Kubernetes supports in a cluster.
 const listLimit = 2_000_000
 
-// Add adds the next object of a list. If kept is true, the Listing owns obj, with a copy of text as its Meta.text. If
-// kept is false, the caller may reuse obj. Add fails if the list has too many objects.
-func (l *Listing[T]) Add(obj T, text []byte) (kept bool, err error) {
+// Add adds the next object of a list. obj has no metadata yet. If kept is true, the Listing owns obj, and has set its
+// metadata. If kept is false, the caller may reuse obj. Add fails if the list has too many objects.
+func (l *Listing[T]) Add(obj T, metadata packed.Draft) (kept bool, err error) {
 	if l.count >= listLimit {
 		return false, fmt.Errorf("the list has more than %d objects: "+
 			"if they are pods, restrict it with -namespace or -pod-selector", listLimit)
 	}
 	l.count++
-	m := obj.meta()
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
-	known, isKnown := l.store.items[string(text[:m.keyEnd])]
-	if isKnown && known.meta().isUnchanged(m, text) && known.hasSameFields(obj) {
+	known, isKnown := l.store.items[string(metadata.NamespacedName())]
+	if isKnown && metadata.Equals(&known.meta().Metadata) && known.hasSameFields(obj) {
 		known.meta().lastList = l.number
 		return false, nil
 	}
-	m.text = string(text)
+	m := obj.meta()
+	m.Metadata = metadata.Keep()
 	m.lastList = l.number
-	l.changed[m.storeKey()] = obj
+	l.changed[m.NamespacedName()] = obj
 	return true, nil
 }
 
@@ -330,8 +326,9 @@ func (ix *CountIndex[T, K]) add(obj T) { ix.change(obj, +1) }
 func (ix *CountIndex[T, K]) remove(obj T) { ix.change(obj, -1) }
 
 func (ix *CountIndex[T, K]) change(obj T, by int) {
+	var none K
 	key := ix.keyOf(obj)
-	if key == *new(K) {
+	if key == none {
 		return
 	}
 	ix.counts[key] += by
@@ -364,8 +361,9 @@ func (ix *ObjectIndex[T, K]) Objects(key K) []T {
 }
 
 func (ix *ObjectIndex[T, K]) add(obj T) {
+	var none K
 	key := ix.keyOf(obj)
-	if key == *new(K) {
+	if key == none {
 		return
 	}
 	if ix.objects[key] == nil {
@@ -382,107 +380,25 @@ func (ix *ObjectIndex[T, K]) remove(obj T) {
 	}
 }
 
-// Meta is the part of an object's metadata that podcount uses. It is packed to save memory: all its strings are one
-// string, objects with the same labels share them, and the order of the fields leaves no gaps.
+// Meta is the part of an object's metadata that podcount uses.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/
 type Meta struct {
-	// text is namespace/name, the uid and the resourceVersion, without anything between them. If the values of the
-	// labels are not shared, they follow, each after a labelMark.
-	text   string
-	labels *labelSet // nil if the object has none of the labels that are kept
-	keyEnd uint16    // the index in text where namespace/name ends
-	uidEnd uint16    // the index in text where the uid ends
+	packed.Metadata
 
 	// lastList is the number of the newest Listing that had the object. The store's lock guards it.
 	lastList uint32
 }
 
-// labelSet is a set of labels that several objects share. If values is nil, they share only the keys, and each object
-// has its values in Meta.text.
-type labelSet struct {
-	keys   []string
-	values []string
-}
-
-// labelMark separates the values of labels. No label can contain it.
-const labelMark = "\x00"
-
 // meta makes every struct that embeds Meta an Object, together with hasSameFields and readFrom.
 func (m *Meta) meta() *Meta { return m }
 
-// storeKey returns the key of the object in Store.items. It is Key().String(), but needs no memory of its own.
-func (m *Meta) storeKey() string { return m.text[:m.keyEnd] }
-
 // Key returns the object's namespace and name.
 func (m *Meta) Key() Key {
-	namespace, name, isNamespaced := strings.Cut(m.storeKey(), "/")
+	namespace, name, isNamespaced := strings.Cut(m.NamespacedName(), "/")
 	if !isNamespaced {
-		return Key{Name: m.storeKey()}
+		return Key{Name: m.NamespacedName()}
 	}
 	return Key{Namespace: namespace, Name: name}
-}
-
-// UID returns the object's uid, which differs from that of every other object, even of one with the same name.
-func (m *Meta) UID() string { return m.text[m.keyEnd:m.uidEnd] }
-
-// ResourceVersion returns the version of the object, which increases with each change.
-func (m *Meta) ResourceVersion() string {
-	version, _, _ := strings.Cut(m.text[m.uidEnd:], labelMark)
-	return version
-}
-
-// Label returns the value of a label. ok is false if the object does not have the label, or if the label is not in
-// Kind.Labels.
-func (m *Meta) Label(key string) (value string, ok bool) {
-	if m.labels == nil {
-		return "", false
-	}
-	i := slices.Index(m.labels.keys, key)
-	if i < 0 {
-		return "", false
-	}
-	return m.labelValue(i), true
-}
-
-// labelValue returns the value of the label m.labels.keys[i].
-func (m *Meta) labelValue(i int) string {
-	if m.labels.values != nil {
-		return m.labels.values[i]
-	}
-	rest := m.text[m.uidEnd:]
-	for range i + 1 {
-		_, rest, _ = strings.Cut(rest, labelMark)
-	}
-	value, _, _ := strings.Cut(rest, labelMark)
-	return value
-}
-
-// isUnchanged reports whether m is the same version of an object as other. The text of other is still in a buffer.
-//
-// It compares only the addresses of the label sets, because that is fast. So it may be false even if nothing has
-// changed. The slower hasSameLabels decides then.
-func (m *Meta) isUnchanged(other *Meta, text []byte) bool {
-	return m.uidEnd == other.uidEnd && m.labels == other.labels && m.text == string(text)
-}
-
-// hasSameLabels reports whether both objects have the same labels.
-func (m *Meta) hasSameLabels(other *Meta) bool {
-	if m.labels == nil || other.labels == nil {
-		return m.labels == other.labels
-	}
-	shareValues := m.labels == other.labels && m.labels.values != nil
-	if shareValues {
-		return true
-	}
-	if !slices.Equal(m.labels.keys, other.labels.keys) {
-		return false
-	}
-	for i := range m.labels.keys {
-		if m.labelValue(i) != other.labelValue(i) {
-			return false
-		}
-	}
-	return true
 }
 
 // Kind describes a kind of object for the reflector, the store and the decoder.
@@ -541,7 +457,7 @@ func newPodKind() Kind[*Pod] {
 
 func (p *Pod) hasSameFields(o *Pod) bool { return p.NodeName == o.NodeName }
 
-func (p *Pod) readFrom(raw *rawObject) { p.NodeName = raw.intern(raw.nodeName) }
+func (p *Pod) readFrom(raw *rawObject) { p.NodeName = raw.interner.Intern(raw.nodeName) }
 
 // podFields are the fields that field selectors of pods may use.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/
@@ -659,7 +575,8 @@ func (o *JSONObject[F]) hasSameFields(other *JSONObject[F]) bool {
 }
 
 func (o *JSONObject[F]) readFrom(raw *rawObject) {
-	o.Fields = *new(F)
+	var none F
+	o.Fields = none
 	o.Invalid = ""
 	if err := json.Unmarshal(raw.json, &o.Fields); err != nil {
 		o.Invalid = err.Error()
@@ -669,33 +586,25 @@ func (o *JSONObject[F]) readFrom(raw *rawObject) {
 // decoder reads objects of one kind from lists, watches and other answers. It reuses its memory, so an object that the
 // store already has needs no allocation. Only one goroutine at a time may use it.
 type decoder[T Object[T]] struct {
-	kind *Kind[T]
-	wire *wire.Decoder // fills raw through the methods of wire.ObjectReader, which are at the end of this file
-	raw  rawObject     // the object that was read last
+	kind   *Kind[T]
+	wire   *wire.Decoder // fills raw through the methods of wire.ObjectReader, which are at the end of this file
+	packer *packed.Packer
 
-	// spare is the object that borrowedObject fills. It is nil after the object was kept.
-	spare T
-
-	// Labels that several objects have are stored once: see internLabels.
-	sharedLabels map[string]*labelSet // by rawObject.packedLabels
-	sharedKeys   map[string]*labelSet // by the keys in packedLabels; these sets have no values
-	firstOwners  map[uint64]uint64    // the hash of packedLabels → the hash of the key of the only object that has them
-	hashSeed     maphash.Seed
+	// The object that was read last, in three parts. The next object overwrites them.
+	raw      rawObject
+	metadata packed.Draft
+	spare    T // all other fields; nil if somebody has kept it
 }
 
-const (
-	maxText     = math.MaxUint16 // bytes of Meta.text, so that Meta.keyEnd and Meta.uidEnd fit in a uint16
-	internLimit = 8192           // entries in each map of strings or labels that a decoder shares among objects
-)
-
+// newDecoder returns a decoder. kind.Labels must not change after that.
 func newDecoder[T Object[T]](kind *Kind[T]) *decoder[T] {
 	d := &decoder[T]{
-		kind:         kind,
-		raw:          rawObject{interned: map[string]string{}},
-		sharedLabels: map[string]*labelSet{},
-		sharedKeys:   map[string]*labelSet{},
-		firstOwners:  map[uint64]uint64{},
-		hashSeed:     maphash.MakeSeed(),
+		kind:   kind,
+		packer: packed.NewPacker(kind.Labels),
+		raw: rawObject{
+			labels:   make([]packed.Label, len(kind.Labels)),
+			interner: packed.NewInterner(),
+		},
 	}
 	d.wire = wire.NewDecoder(d)
 	return d
@@ -704,25 +613,24 @@ func newDecoder[T Object[T]](kind *Kind[T]) *decoder[T] {
 // list reads a list as it arrives, and calls add for each object: see Listing.Add. Errors name the object's position in
 // the list, and the place in the object.
 func (d *decoder[T]) list(
-	r io.Reader, isProtobuf bool, add func(obj T, text []byte) (kept bool, err error),
+	r io.Reader, isProtobuf bool, add func(obj T, metadata packed.Draft) (kept bool, err error),
 ) (wire.ListMeta, error) {
 	position := 0
 	addNext := func() error {
-		obj, err := d.borrowedObject()
-		if err != nil {
+		if err := d.buildSpare(); err != nil {
 			return fmt.Errorf("items: item %d: %w", position, err)
 		}
 		position++
-		kept, err := add(obj, d.raw.text)
+		kept, err := add(d.spare, d.metadata)
 		if kept {
-			d.spare = *new(T)
+			d.forgetSpare()
 		}
 		return err
 	}
 	meta, err := d.wire.List(r, isProtobuf, addNext)
 	var unreadable *wire.ItemError
 	if errors.As(err, &unreadable) && position > 0 {
-		previous := d.raw.text[:d.raw.keyEnd]
+		previous := d.metadata.NamespacedName()
 		err = fmt.Errorf("items: item %d, which follows %.300s: %w", unreadable.Item, previous, unreadable.Err)
 	}
 	return meta, err
@@ -765,8 +673,12 @@ func (d *decoder[T]) watchEvent(frame wire.Event) (event WatchEvent[T], err erro
 		if len(d.raw.version) == 0 {
 			return event, errors.New("the bookmark has no metadata.resourceVersion")
 		}
+		metadata, err := d.packer.Pack(packed.Fields{ResourceVersion: d.raw.version})
+		if err != nil {
+			return event, fmt.Errorf("the bookmark's metadata: %w", err)
+		}
 		event.Object = d.kind.New()
-		event.Object.meta().text = string(d.raw.version)
+		event.Object.meta().Metadata = metadata.Keep()
 		return event, nil
 	}
 	return event, fmt.Errorf("unknown event type %q", frame.Type)
@@ -782,40 +694,43 @@ func (d *decoder[T]) parse(data []byte) (obj T, err error) {
 
 // ownedObject returns the object that was read last. The caller may keep it.
 func (d *decoder[T]) ownedObject() (obj T, err error) {
-	obj, err = d.borrowedObject()
-	if err != nil {
+	if err := d.buildSpare(); err != nil {
 		return obj, err
 	}
-	obj.meta().text = string(d.raw.text)
-	d.spare = *new(T)
+	obj = d.spare
+	d.forgetSpare()
+	obj.meta().Metadata = d.metadata.Keep()
 	return obj, nil
 }
 
-// borrowedObject returns the object that was read last, in the memory of the decoder: the object is d.spare, and its
-// text is d.raw.text. To keep the object, give it a copy of the text, and set d.spare to nil.
-func (d *decoder[T]) borrowedObject() (obj T, err error) {
+// buildSpare sets d.metadata and d.spare to the object in d.raw.
+func (d *decoder[T]) buildSpare() (err error) {
 	raw := &d.raw
-	raw.buildText()
-	key := raw.text[:raw.keyEnd]
 	if len(raw.name) == 0 || len(raw.uid) == 0 || len(raw.version) == 0 {
-		return obj, fmt.Errorf("%s %.300q has no metadata.name, uid or resourceVersion", d.kind.Name, key)
+		return fmt.Errorf("%s %.300q has no metadata.name, uid or resourceVersion", d.kind.Name, raw.key())
 	}
-	if raw.hasBadCharacters() {
-		return obj, fmt.Errorf("%s %.300q contains a character that names and labels cannot have", d.kind.Name, key)
+	d.metadata, err = d.packer.Pack(packed.Fields{
+		Namespace:       raw.namespace,
+		Name:            raw.name,
+		UID:             raw.uid,
+		ResourceVersion: raw.version,
+		Labels:          raw.labels,
+	})
+	if err != nil {
+		return fmt.Errorf("%s %.300q: %w", d.kind.Name, raw.key(), err)
 	}
-	labels := d.internLabels() // This may append to raw.text.
-	if len(raw.text) > maxText {
-		return obj, fmt.Errorf("%s %.300q: its metadata is too long", d.kind.Name, key)
-	}
-	if d.spare == *new(T) {
+	var none T
+	if d.spare == none {
 		d.spare = d.kind.New()
 	}
-	m := d.spare.meta()
-	m.keyEnd = uint16(raw.keyEnd)
-	m.uidEnd = uint16(raw.keyEnd + len(raw.uid))
-	m.labels = labels
 	d.spare.readFrom(raw)
-	return d.spare, nil
+	return nil
+}
+
+// forgetSpare is called when somebody keeps d.spare, so that the next object gets memory of its own.
+func (d *decoder[T]) forgetSpare() {
+	var none T
+	d.spare = none
 }
 
 // rawObject has the fields of an object as the server sent them. It has every field that any kind needs. The next
@@ -831,7 +746,7 @@ type rawObject struct {
 	uid        wire.Text
 	version    wire.Text
 	generation int64
-	labels     []rawLabel // labels[i] is the label with the key Kind.Labels[i]
+	labels     []packed.Label // labels[i] is the label with the key Kind.Labels[i]
 
 	// From spec and status.
 	nodeName  wire.Text
@@ -842,151 +757,13 @@ type rawObject struct {
 	// json is the whole object, or nil if it came in protobuf. It is valid only until the next object is read.
 	json []byte
 
-	// Derived from the fields above.
-	text         wire.Text // becomes Meta.text
-	keyEnd       int       // becomes Meta.keyEnd
-	packedLabels wire.Text // see packLabels
-
 	// Shared by all objects.
-	labelBuffer wire.Text         // the value of the label that is being read
-	interned    map[string]string // see intern
+	labelBuffer wire.Text        // the value of the label that is being read
+	interner    *packed.Interner // for strings that many objects have
 }
 
-// rawLabel is a label of a rawObject. The object does not have the label unless isPresent is set.
-type rawLabel struct {
-	isPresent bool
-	value     wire.Text
-}
-
-// buildText sets text and keyEnd. The values of the labels are still missing in text.
-func (raw *rawObject) buildText() {
-	raw.text = append(raw.text[:0], raw.namespace...)
-	if len(raw.namespace) > 0 {
-		raw.text = append(raw.text, '/')
-	}
-	raw.text = append(raw.text, raw.name...)
-	raw.keyEnd = len(raw.text)
-	raw.text = append(raw.text, raw.uid...)
-	raw.text = append(raw.text, raw.version...)
-}
-
-// hasBadCharacters reports whether a string has a character that separates strings in Meta.text. It also finds U+FFFD,
-// which stands for bytes that are not UTF-8. No name and no label has any of these.
-func (raw *rawObject) hasBadCharacters() bool {
-	for _, label := range raw.labels {
-		if label.isPresent && bytes.IndexByte(label.value, labelMark[0]) >= 0 {
-			return true
-		}
-	}
-	return bytes.IndexByte(raw.name, '/') >= 0 ||
-		bytes.IndexByte(raw.namespace, '/') >= 0 ||
-		bytes.IndexByte(raw.text, labelMark[0]) >= 0 ||
-		bytes.ContainsRune(raw.text, utf8.RuneError)
-}
-
-// intern returns text as a string. Equal texts usually get the same string.
-func (raw *rawObject) intern(text wire.Text) string {
-	if known, ok := raw.interned[string(text)]; ok {
-		return known
-	}
-	fresh := string(text)
-	return loadOrStore(raw.interned, fresh, fresh)
-}
-
-// loadOrStore returns the value of a key. If the key has none, loadOrStore sets it to value, and returns that. It
-// removes a random key from a map that already has internLimit keys.
-func loadOrStore[K comparable, V any](known map[K]V, key K, value V) V {
-	if old, ok := known[key]; ok {
-		return old
-	}
-	if len(known) >= internLimit {
-		for random := range known {
-			delete(known, random)
-			break
-		}
-	}
-	known[key] = value
-	return value
-}
-
-// internLabels returns the labels of the object that was read last, or nil if it has none of those that are kept.
-//
-// The first object with certain labels shares only their keys with others: internLabels appends the values to its
-// raw.text, which takes little memory. From the second object on, the whole set is shared.
-func (d *decoder[T]) internLabels() *labelSet {
-	raw := &d.raw
-	keysEnd := raw.packLabels()
-	if keysEnd == 0 {
-		return nil
-	}
-	if shared := d.sharedLabels[string(raw.packedLabels)]; shared != nil {
-		return shared
-	}
-	onlyKeys := d.sharedKeys[string(raw.packedLabels[:keysEnd])]
-	if onlyKeys == nil {
-		onlyKeys = loadOrStore(d.sharedKeys, string(raw.packedLabels[:keysEnd]), &labelSet{keys: d.labelKeys()})
-	}
-	if d.hasAnotherOwner() {
-		whole := &labelSet{keys: onlyKeys.keys, values: d.labelValues(len(onlyKeys.keys))}
-		return loadOrStore(d.sharedLabels, string(raw.packedLabels), whole)
-	}
-	raw.text = append(raw.text, raw.packedLabels[keysEnd:]...)
-	return onlyKeys
-}
-
-// packLabels sets packedLabels to the keys of the labels that are present, and then their values, each after a
-// labelMark. It returns where the keys end. A key is the label's index in Kind.Labels plus 1, because 0 would be a
-// labelMark.
-func (raw *rawObject) packLabels() (keysEnd int) {
-	raw.packedLabels = raw.packedLabels[:0]
-	for i, label := range raw.labels {
-		if label.isPresent {
-			raw.packedLabels = binary.AppendUvarint(raw.packedLabels, uint64(i+1))
-		}
-	}
-	keysEnd = len(raw.packedLabels)
-	for _, label := range raw.labels {
-		if label.isPresent {
-			raw.packedLabels = append(raw.packedLabels, labelMark...)
-			raw.packedLabels = append(raw.packedLabels, label.value...)
-		}
-	}
-	return keysEnd
-}
-
-// labelKeys returns the keys of the labels that are present.
-func (d *decoder[T]) labelKeys() (keys []string) {
-	for i, label := range d.raw.labels {
-		if label.isPresent {
-			keys = append(keys, d.kind.Labels[i])
-		}
-	}
-	return keys
-}
-
-// hasAnotherOwner reports whether another object had the same labels before. If none had, it makes the object that was
-// read last their owner. It compares hashes, because a collision only wastes a few bytes.
-func (d *decoder[T]) hasAnotherOwner() bool {
-	labels := maphash.Bytes(d.hashSeed, d.raw.packedLabels)
-	object := maphash.Bytes(d.hashSeed, d.raw.text[:d.raw.keyEnd])
-	owner := loadOrStore(d.firstOwners, labels, object)
-	if owner == object {
-		return false
-	}
-	delete(d.firstOwners, labels) // From now on, the labels are in sharedLabels.
-	return true
-}
-
-// labelValues returns the values of the n labels that are present.
-func (d *decoder[T]) labelValues(n int) []string {
-	values := make([]string, 0, n)
-	for _, label := range d.raw.labels {
-		if label.isPresent {
-			values = append(values, string(label.value))
-		}
-	}
-	return values
-}
+// key returns the object's namespace and name.
+func (raw *rawObject) key() Key { return Key{string(raw.namespace), string(raw.name)} }
 
 // Reset empties raw for the next object. It is one of the methods of wire.ObjectReader, with ReadJSON and Schema.
 func (d *decoder[T]) Reset() {
@@ -996,9 +773,6 @@ func (d *decoder[T]) Reset() {
 	raw.uid = raw.uid[:0]
 	raw.version = raw.version[:0]
 	raw.generation = 0
-	if len(raw.labels) != len(d.kind.Labels) {
-		raw.labels = make([]rawLabel, len(d.kind.Labels))
-	}
 	raw.dropLabels()
 	raw.nodeName = raw.nodeName[:0]
 	raw.specName = ""
@@ -1009,7 +783,7 @@ func (d *decoder[T]) Reset() {
 
 func (raw *rawObject) dropLabels() {
 	for i := range raw.labels {
-		raw.labels[i].isPresent = false
+		raw.labels[i].IsPresent = false
 	}
 }
 
@@ -1018,8 +792,8 @@ func (d *decoder[T]) setLabel(key, value []byte) {
 	for i, wanted := range d.kind.Labels {
 		if wanted == string(key) {
 			label := &d.raw.labels[i]
-			label.isPresent = true
-			label.value = append(label.value[:0], value...)
+			label.IsPresent = true
+			label.Value = append(label.Value[:0], value...)
 			return
 		}
 	}

@@ -32,6 +32,7 @@ import (
 	"podcount/internal/logging"
 	"podcount/internal/metrics"
 	"podcount/internal/options"
+	"podcount/internal/packed"
 	"podcount/internal/process"
 	"podcount/internal/suite"
 	"podcount/internal/testkit"
@@ -237,7 +238,7 @@ func TestLabelsTwiceInJSONAreReadAsByEncodingJSON(t *testing.T) {
 		if err := json.Unmarshal([]byte(metadata), &want); err != nil {
 			t.Fatal(err)
 		}
-		got := labelsOf(&p.Meta)
+		got := p.Labels()
 		if !maps.Equal(got, want.Labels) {
 			t.Errorf("%s: got %v, want %v", labels, got, want.Labels)
 		}
@@ -255,76 +256,32 @@ func listOf(pods ...string) string {
 	return `{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[` + strings.Join(pods, ",") + `]}`
 }
 
-func TestLabelsOfSeveralPodsAreShared(t *testing.T) {
+func TestLabelsThatTheKindDoesNotKeepAreDropped(t *testing.T) {
 	d := newDecoder(
 		&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "run", ""}, New: func() *Pod { return new(Pod) }})
-	read := func(name, labels string) *Pod {
-		p, err := d.parse([]byte(labelled(name, "7", labels)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	first := read("a", `"app":"web","z":"1"`)
-	second := read("b", `"app":"web"`)
-	third := read("c", `"app":"web"`)
-	unique := read("d", `"run":"d","app":""`)
-	uniqueAgain := read("d", `"app":"","run":"d"`)
-	bare := read("e", `"z":"1"`)
-	if second.labels != third.labels || second.labels.values == nil || strings.Contains(third.text, "web") {
-		t.Error("several pods do not share their labels")
-	}
-	if unique.labels != uniqueAgain.labels || unique.labels.values != nil || unique.text != uniqueAgain.text {
-		t.Error("labels that only one pod has are not in its text")
-	}
-	if bare.labels != nil {
-		t.Error("a pod has labels that the kind does not keep")
-	}
-	for _, row := range []struct {
-		pod        *Pod
-		wantLabels string
-	}{
-		{first, "map[app:web]"},
-		{second, "map[app:web]"},
-		{third, "map[app:web]"},
-		{unique, "map[app: run:d]"},
-		{uniqueAgain, "map[app: run:d]"},
-		{bare, "map[]"},
+	for _, row := range []struct{ labels, want string }{
+		{`"app":"web","z":"1"`, "map[app:web]"},
+		{`"app":"web"`, "map[app:web]"},
+		{`"run":"d","app":""`, "map[app: run:d]"},
+		{`"":"x"`, "map[:x]"},
+		{`"z":"1"`, "map[]"},
+		{``, "map[]"},
 	} {
-		testkit.WantEqual(t, "pod", describe(row.pod), row.pod.Key().String()+" u 7  "+row.wantLabels)
-		if _, ok := row.pod.Label("z"); ok {
-			t.Errorf("%s has a label that the kind does not keep", row.pod.Key())
-		}
+		p, err := d.parse([]byte(labelled("a", "7", row.labels)))
+		testkit.WantError(t, row.labels, err, "")
+		testkit.WantEqual(t, "pod with "+row.labels, describe(p), "ns/a u 7  "+row.want)
 	}
 }
 
-func TestMemoryForSharedLabelsIsBounded(t *testing.T) {
-	d := newDecoder(podKind())
-	for range 2 {
-		for i := range 3 * internLimit {
-			label := fmt.Sprintf(`"app":"a%d"`, i/2)
-			if _, err := d.parse([]byte(labelled(fmt.Sprint("p", i), "7", label))); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	testkit.WantBetween(t, "interned texts", len(d.raw.interned), 0, internLimit)
-	testkit.WantBetween(t, "shared sets of labels", len(d.sharedLabels), 0, internLimit)
-	testkit.WantBetween(t, "shared sets of keys", len(d.sharedKeys), 0, internLimit)
-	testkit.WantBetween(t, "labels of a first owner", len(d.firstOwners), 0, internLimit)
-}
-
-func TestObjectWithTheMarkBetweenLabelsInItIsRefused(t *testing.T) {
+func TestObjectWithAZeroByteIsRefused(t *testing.T) {
 	d := newDecoder(&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "run"}, New: func() *Pod { return new(Pod) }})
 	pod := labelled("a", "7", `"app":"x","run":"r"`)
+	_, err := d.parse([]byte(pod))
+	testkit.WantError(t, "a pod without a zero byte", err, "")
 	for _, part := range []string{`"x"`, `"a"`, `"7"`, `"u"`, `"ns"`} {
 		odd := strings.Replace(pod, part, strings.TrimSuffix(part, `"`)+`\u0000y"`, 1)
-		if p, err := d.parse([]byte(odd)); err == nil {
-			t.Errorf("%s is read as %s", odd, describe(p))
-		}
-	}
-	if _, err := d.parse([]byte(pod)); err != nil {
-		t.Error(err)
+		_, err := d.parse([]byte(odd))
+		testkit.WantError(t, odd, err, "a name or a label contains a character that Kubernetes does not allow there")
 	}
 }
 
@@ -350,7 +307,7 @@ func TestListKnowsAPodWithSharedLabels(t *testing.T) {
 
 	// A list can prove that the cache is wrong, even with the same version.
 	changes := list(d, a, labelled("b", "1", `"app":"db"`))
-	if len(changes) != 1 || labelsOf(&changes[0].New.Meta)["app"] != "db" {
+	if len(changes) != 1 || changes[0].New.Labels()["app"] != "db" {
 		t.Errorf("got %d changes from the label web to db, want 1", len(changes))
 	}
 
@@ -391,7 +348,7 @@ func TestIndexInANamespaceIsARecount(t *testing.T) {
 		s.Apply([]string{"ADDED", "MODIFIED", "DELETED"}[dice.IntN(3)], p)
 		recount := map[Key]int{}
 		for _, p := range s.All() {
-			recount[Key{p.Key().Namespace, labelsOf(&p.Meta)["app"]}]++
+			recount[Key{p.Key().Namespace, p.Labels()["app"]}]++
 		}
 		if !maps.Equal(recount, index.counts) {
 			t.Fatalf("step %d: %v, recount %v", step, index.counts, recount)
@@ -413,37 +370,34 @@ func TestPodTakesItsBytesAndLittleMore(t *testing.T) {
 	}
 }
 
-// Every object has a Meta, so the order of its fields must not waste memory.
-func TestMetaHasNoGapsBetweenItsFields(t *testing.T) {
-	meta := reflect.TypeFor[Meta]()
-	var sum uintptr
-	for i := range meta.NumField() {
-		sum += meta.Field(i).Type.Size()
-	}
-	testkit.WantEqual(t, "bytes of a Meta", int(meta.Size()), int(sum))
-}
-
-// labelsOf returns the labels of an object that its kind keeps.
-func labelsOf(m *Meta) map[string]string {
-	all := map[string]string{}
-	if m.labels == nil {
-		return all
-	}
-	for _, key := range m.labels.keys {
-		all[key], _ = m.Label(key)
-	}
-	return all
+// A cluster can have 150,000 pods, and each has a Meta.
+func TestObjectsAreSmall(t *testing.T) {
+	testkit.WantNumber(t, "bytes of a Meta", int(reflect.TypeFor[Meta]().Size()), 32)
+	testkit.WantNumber(t, "bytes of a Pod", int(reflect.TypeFor[Pod]().Size()), 48)
 }
 
 // makePod returns a pod of the namespace ns, without labels.
 func makePod(name, uid, version, node string) *Pod {
-	key := "ns/" + name
-	return &Pod{Meta{text: key + uid + version, keyEnd: uint16(len(key)), uidEnd: uint16(len(key + uid))}, node}
+	return &Pod{Meta{Metadata: draftOf(name, uid, version).Keep()}, node}
+}
+
+// draftOf returns the metadata of an object of the namespace ns, without labels.
+func draftOf(name, uid, version string) packed.Draft {
+	draft, err := packed.NewPacker(nil).Pack(packed.Fields{
+		Namespace:       []byte("ns"),
+		Name:            []byte(name),
+		UID:             []byte(uid),
+		ResourceVersion: []byte(version),
+	})
+	if err != nil {
+		panic(err)
+	}
+	return draft
 }
 
 // add adds a pod to a listing.
 func add(l *Listing[*Pod], p *Pod) (kept bool) {
-	kept, err := l.Add(p, []byte(p.text))
+	kept, err := l.Add(p, draftOf(p.Key().Name, p.UID(), p.ResourceVersion()))
 	if err != nil {
 		panic(err)
 	}
@@ -677,7 +631,7 @@ func TestFieldSelectorsAreAcceptedAsByTheServer(t *testing.T) {
 }
 
 // keepNone is a callback for decoder.list that keeps no object.
-func keepNone(*Pod, []byte) (kept bool, err error) { return false, nil }
+func keepNone(*Pod, packed.Draft) (kept bool, err error) { return false, nil }
 
 func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 	const (
@@ -708,7 +662,7 @@ func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 
 func TestMetadataMayFollowTheItems(t *testing.T) {
 	items := 0
-	countItem := func(*Pod, []byte) (kept bool, err error) {
+	countItem := func(*Pod, packed.Draft) (kept bool, err error) {
 		items++
 		return false, nil
 	}
@@ -736,8 +690,8 @@ func decoded(body []byte, isProtobuf bool, kind *Kind[*Pod]) (pods []string, met
 
 // decodedBy is decoded for another decoder and any reader.
 func decodedBy(d *decoder[*Pod], r io.Reader, isProtobuf bool) (pods []string, meta wire.ListMeta, err error) {
-	keepAll := func(p *Pod, text []byte) (kept bool, err error) {
-		p.text = string(text)
+	keepAll := func(p *Pod, metadata packed.Draft) (kept bool, err error) {
+		p.Metadata = metadata.Keep()
 		pods = append(pods, describe(p))
 		return true, nil
 	}
@@ -748,7 +702,7 @@ func decodedBy(d *decoder[*Pod], r io.Reader, isProtobuf bool) (pods []string, m
 // describe returns everything that is known of a pod: key, uid, version, node and labels.
 
 func describe(p *Pod) string {
-	return fmt.Sprintf("%s %s %s %s %v", p.Key(), p.UID(), p.ResourceVersion(), p.NodeName, labelsOf(&p.Meta))
+	return fmt.Sprintf("%s %s %s %s %v", p.Key(), p.UID(), p.ResourceVersion(), p.NodeName, p.Labels())
 }
 
 // recording returns the body of an answer that was recorded from a real API server.
@@ -1144,8 +1098,8 @@ func TestDecoderKeepsNothingOfEarlierLists(t *testing.T) {
 				body = fakekube.Protobuf(body)
 			}
 			keepsObjects := j%2 == 0
-			_, err := d.list(bytes.NewReader(body), isProtobuf, func(p *Pod, text []byte) (bool, error) {
-				p.text = string(text)
+			_, err := d.list(bytes.NewReader(body), isProtobuf, func(p *Pod, metadata packed.Draft) (bool, error) {
+				p.Metadata = metadata.Keep()
 				got = append(got, describe(p))
 				return keepsObjects, nil
 			})
@@ -1188,7 +1142,7 @@ func TestKeptLabelsDoNotKeepTheOthersInMemory(t *testing.T) {
 			runtime.ReadMemStats(&before)
 		}
 		p, err := d.parse(bytes.Replace(text, []byte(`"app":"x"`), fmt.Appendf(nil, `"app":"x%d"`, i), 1))
-		if err != nil || len(labelsOf(&p.Meta)) != 1 {
+		if err != nil || len(p.Labels()) != 1 {
 			t.Fatal(p, err)
 		}
 		kept = append(kept, p)
@@ -1255,8 +1209,8 @@ func FuzzDecodeList(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"resourceVersion":"5"},"items":null}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var got []*Pod
-		keepAll := func(p *Pod, text []byte) (kept bool, err error) {
-			p.text = string(text)
+		keepAll := func(p *Pod, metadata packed.Draft) (kept bool, err error) {
+			p.Metadata = metadata.Keep()
 			got = append(got, p)
 			return true, nil
 		}
@@ -1274,7 +1228,7 @@ func FuzzDecodeList(f *testing.F) {
 				p.UID() == m.UID &&
 				p.ResourceVersion() == m.ResourceVersion &&
 				p.NodeName == want[i].Spec.NodeName &&
-				labelsOf(&p.Meta)["app"] == m.Labels["app"]
+				p.Labels()["app"] == m.Labels["app"]
 			if !isEqual || p.UID() == "" {
 				t.Fatalf("%q: item %d is %+v, want %+v", data, i, p, want[i])
 			}
@@ -1595,20 +1549,6 @@ func BenchmarkIndexOf150000Pods(b *testing.B) {
 	}
 }
 
-func TestRememberedValuesAreBounded(t *testing.T) {
-	known := map[int]int{}
-	most := 0
-	for i := range internLimit + 100 {
-		first := loadOrStore(known, i, -i)
-		again := loadOrStore(known, i, 7)
-		if first != -i || again != -i || known[i] != -i {
-			t.Fatalf("key %d has the value %d; loadOrStore returned %d, then %d", i, known[i], first, again)
-		}
-		most = max(most, len(known))
-	}
-	testkit.WantNumber(t, "values kept at most", most, internLimit)
-}
-
 // widget holds the fields of a kind that exists only in this test.
 type widget struct {
 	Spec struct {
@@ -1628,8 +1568,8 @@ func listWidgets(t *testing.T, store *Store[*JSONObject[widget]], widgets ...str
 	kind := JSONKind[widget]("Widget", "/apis/example.com/v1", "widgets")
 	list := `{"metadata":{"resourceVersion":"9"},"items":[` + strings.Join(widgets, ",") + `]}`
 	listing := store.BeginList()
-	add := func(obj *JSONObject[widget], text []byte) (bool, error) {
-		isKept, err := listing.Add(obj, text)
+	add := func(obj *JSONObject[widget], metadata packed.Draft) (bool, error) {
+		isKept, err := listing.Add(obj, metadata)
 		if isKept {
 			kept++
 		}

@@ -35,6 +35,7 @@ import (
 	"podcount/internal/logging"
 	"podcount/internal/metrics"
 	"podcount/internal/options"
+	"podcount/internal/packed"
 	"podcount/internal/sim"
 	"podcount/internal/suite"
 	"podcount/internal/testkit"
@@ -491,7 +492,7 @@ func TestTourShowsRealBytes(t *testing.T) {
 		if ev.Type != "ADDED" || p.Key().String() != "default/web-0" ||
 			p.UID() != "cc0c67d4-f651-49fc-b1ea-6eb2223f16f7" ||
 			p.ResourceVersion() != "432" ||
-			labelsOf(&p.Meta)["app"] != "web" {
+			p.Labels()["app"] != "web" {
 			t.Errorf("%+v", ev)
 		}
 		return nil
@@ -598,8 +599,8 @@ func podcountBehaviours() behaviours.Options {
 				Labels:       []string{"group"},
 				New:          func() *Pod { return new(Pod) },
 			}
-			_, err = newDecoder(&kind).list(list, isProtobuf, func(p *Pod, text []byte) (bool, error) {
-				p.text = string(text)
+			_, err = newDecoder(&kind).list(list, isProtobuf, func(p *Pod, metadata packed.Draft) (bool, error) {
+				p.Metadata = metadata.Keep()
 				pods = append(pods, describe(&Pod{p.Meta, ""}))
 				return true, nil
 			})

@@ -31,6 +31,7 @@ import (
 	"podcount/internal/kube"
 	"podcount/internal/logging"
 	"podcount/internal/metrics"
+	"podcount/internal/packed"
 	"podcount/internal/retry"
 	"podcount/internal/wire"
 )
@@ -162,6 +163,7 @@ func (r *Reflector[T]) Subscribe(handle func(Delta[T])) {
 // NeedLabels makes the store keep the labels with these keys. All other labels are dropped to save memory.
 func (r *Reflector[T]) NeedLabels(keys ...string) {
 	r.kind.Labels = append(r.kind.Labels, keys...)
+	r.decoder = newDecoder(&r.kind)
 }
 
 // NeedWholeObjects makes the reflector request spec and status. Without it, the server may send only metadata, which is
@@ -456,9 +458,9 @@ func (r *Reflector[T]) readPage(
 		return wire.ListMeta{}, err
 	}
 	defer body.Close()
-	add := func(obj T, text []byte) (kept bool, err error) {
+	add := func(obj T, metadata packed.Draft) (kept bool, err error) {
 		progress.logIfSlow(listing.count)
-		return listing.Add(obj, text)
+		return listing.Add(obj, metadata)
 	}
 	meta, err := r.decoder.list(body, body.IsProtobuf, add)
 	return meta, request.Failed(err)
