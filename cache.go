@@ -36,10 +36,10 @@ func (k Key) String() string {
 // MarshalText makes JSON show a key as String does.
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// Object is a pointer to a struct that embeds Meta. Objects in a store are never modified, so they can be read without
-// a lock.
+// Object is a pointer to a struct that embeds Meta. Objects in a store never change, except Meta.lastList, so they can
+// be read without a lock.
 type Object[T any] interface {
-	comparable // to nil
+	comparable // so that an object can be compared to nil
 	meta() *Meta
 
 	// hasSameFields compares all fields except those of Meta.
@@ -96,7 +96,7 @@ func (s *Store[T]) All() []T {
 }
 
 // Apply applies a watch event (ADDED, MODIFIED or DELETED), and returns the changes. It changes nothing if the store
-// already has a newer version of the object.
+// already has a newer version of the object, as after ApplyAnswer, which may be ahead of the watch.
 func (s *Store[T]) Apply(eventType string, obj T) []Delta[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,7 +255,8 @@ func (l *Listing[T]) Commit() (changes []Delta[T]) {
 	s := l.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	isFirst := !s.hasList && len(s.items) == 0 // hasList would do, but tests may apply events before the first list.
+	// isFirst also requires an empty store, so that no object in it is lost without a Delta.
+	isFirst := !s.hasList && len(s.items) == 0
 	s.hasList = true
 	if isFirst {
 		s.items = l.changed
@@ -265,6 +266,7 @@ func (l *Listing[T]) Commit() (changes []Delta[T]) {
 	for _, obj := range l.changed {
 		changes = append(changes, s.setLocked(obj)...)
 	}
+	// The objects that Add left out as unchanged carry the number of this list, so only those missing from it go.
 	for key, obj := range s.items {
 		wasInList := obj.meta().lastList == l.number
 		if !wasInList {
@@ -504,8 +506,9 @@ type countSpec struct {
 	Invalid string
 }
 
-// countStatus is the status of a Count. Its fields are JSON, or "" if the status does not have them. As JSON, a value
-// of the wrong type never equals the right one. The server may have such values if the schema is not strict.
+// countStatus is the status of a Count. Its fields are "" if the status does not have them. They are compared as JSON
+// text, so a value of the wrong type never equals the right one. The server may have such values if the schema is not
+// strict.
 type countStatus struct {
 	Healthy            wire.Raw `json:"healthy,omitempty"`
 	Count              wire.Raw `json:"count,omitempty"`
