@@ -32,9 +32,9 @@ type Result struct {
 // Safe for concurrent use. There is no lock, because one goroutine owns the state: see run.
 type Queue[K comparable] struct {
 	options QueueOptions[K]
-	ctx     context.Context // The queue ends with it.
-	ops     chan func()     // carries functions to the owner, which runs them
-	out     chan K          // carries keys from the owner to Get
+	ops     chan func()   // carries functions to the owner, which runs them
+	out     chan K        // carries keys from the owner to Get
+	ended   chan struct{} // closed when the owner has ended
 
 	// Only the owner uses the fields below.
 	items        map[K]*queueItem[K] // every key that is ready, with a worker, or waiting
@@ -70,12 +70,12 @@ func NewQueue[K comparable](ctx context.Context, o QueueOptions[K]) *Queue[K] {
 	}
 	q := &Queue[K]{
 		options: o,
-		ctx:     ctx,
 		ops:     make(chan func()),
 		out:     make(chan K),
+		ended:   make(chan struct{}),
 		items:   map[K]*queueItem[K]{},
 	}
-	go q.run()
+	go q.run(ctx)
 	return q
 }
 
@@ -87,7 +87,7 @@ func (q *Queue[K]) Add(keys ...K) {
 // AddAfter adds the key after d. If an earlier AddAfter of the key has not come due, the earlier of the two times
 // counts.
 func (q *Queue[K]) AddAfter(key K, d time.Duration) {
-	q.update("add later", func(item *queueItem[K]) {
+	q.update("add after", func(item *queueItem[K]) {
 		at := time.Now().Add(d)
 		if item.addAt.IsZero() || at.Before(item.addAt) {
 			item.addAt = at
@@ -101,14 +101,14 @@ func (q *Queue[K]) Get() (key K, ok bool) {
 	select {
 	case key = <-q.out:
 		return key, true
-	case <-q.ctx.Done():
+	case <-q.ended:
 		return key, false
 	}
 }
 
 // Done gives back a key that Get returned. If err is nil, Done forgets the key's failures. Otherwise the key is handed
-// out again after its backoff. Done returns how many times in a row the key has failed.
-func (q *Queue[K]) Done(key K, result Result, err error) (failures int) {
+// out again after its backoff.
+func (q *Queue[K]) Done(key K, result Result, err error) {
 	q.update("done", func(item *queueItem[K]) {
 		q.options.Metrics.Observe(item.stageBegan, "workqueue_work_duration_seconds", q.options.Name)
 		item.stage = stageWaiting
@@ -117,12 +117,10 @@ func (q *Queue[K]) Done(key K, result Result, err error) (failures int) {
 		} else {
 			q.backOff(item, result.RetryAfter)
 		}
-		failures = item.failures
 	}, key)
 	if err == nil && result.RequeueAfter > 0 {
 		q.AddAfter(key, result.RequeueAfter)
 	}
-	return failures
 }
 
 // Pending returns, in no particular order, the keys that have work to do: those that are ready, that a worker has, that
@@ -233,7 +231,8 @@ func (item *queueItem[K]) isPending() bool {
 
 // run is the owner: the only goroutine that reads and writes the queue's state. Other goroutines call do or update,
 // which send the owner a function to run. All methods below those two run on the owner.
-func (q *Queue[K]) run() {
+func (q *Queue[K]) run(ctx context.Context) {
+	defer close(q.ended)
 	for {
 		next := q.next()
 		var out chan K // A nil channel blocks, so no key is handed out while none is ready.
@@ -243,7 +242,7 @@ func (q *Queue[K]) run() {
 			key = next.key
 		}
 		select {
-		case <-q.ctx.Done():
+		case <-ctx.Done():
 			return
 		case op := <-q.ops:
 			op()
@@ -264,7 +263,7 @@ func (q *Queue[K]) do(op func()) {
 	select {
 	case q.ops <- opThenDone:
 		<-done // The owner runs every op that it has received.
-	case <-q.ctx.Done():
+	case <-q.ended:
 	}
 }
 
@@ -299,14 +298,14 @@ func (q *Queue[K]) backOff(item *queueItem[K], retryAfter time.Duration) {
 }
 
 // settleAt settles the key at a later time. Its timer is never stopped: if the key no longer waits for this time,
-// settle leaves it as it is, or forgets it.
+// settle leaves it as it is. If the key is unknown by then, update makes an idle item, and settle forgets it at once.
 func (q *Queue[K]) settleAt(key K, at time.Time) {
 	noChange := func(*queueItem[K]) {}
 	time.AfterFunc(time.Until(at), func() { q.update("wake", noChange, key) })
 }
 
-// settle moves a key to the stage where it belongs now, or forgets it if it is idle. It runs after
-// every change to a key, and at the end of each wait.
+// settle moves a key to the stage where it belongs now, or forgets it if it is idle. It runs after every change to a
+// key, and at the end of each wait.
 //
 // A key that a worker has stays in stageWorking until Done, so no other worker can get it.
 func (q *Queue[K]) settle(item *queueItem[K]) {
@@ -360,7 +359,8 @@ func (q *Queue[K]) startWork(item *queueItem[K]) {
 	q.logStep("get", item)
 }
 
-// maxUrgentInARow is how many urgent keys are handed out in a row while ordinary ones are ready.
+// maxUrgentInARow is after how many urgent keys in a row an ordinary one has its turn. Urgent keys that are handed out
+// while no ordinary one is ready count, too.
 const maxUrgentInARow = 3
 
 // next returns the key to hand out next, or nil if none is ready. Urgent keys go first, but an ordinary key has its
@@ -413,7 +413,7 @@ func (q *Queue[K]) describeStuckLine(limit time.Duration) string {
 
 // logStep logs a key's state after a step.
 func (q *Queue[K]) logStep(step string, item *queueItem[K]) {
-	if !q.options.Log.Enabled(q.ctx, slog.LevelDebug) {
+	if !q.options.Log.Enabled(context.Background(), slog.LevelDebug) {
 		return // This saves building the arguments.
 	}
 	q.options.Log.Debug("queue: "+step,
@@ -422,8 +422,8 @@ func (q *Queue[K]) logStep(step string, item *queueItem[K]) {
 		"ready", q.countReady(),
 		"keys", len(q.items),
 		"failures", item.failures,
-		"held", max(0, time.Until(item.notBefore)),
-		"later", max(0, time.Until(item.addAt)))
+		"backoff", max(0, time.Until(item.notBefore)),
+		"add_in", max(0, time.Until(item.addAt)))
 }
 
 // keyLine holds keys that are ready, oldest first. A key that is removed from the middle leaves a gap.

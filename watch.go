@@ -64,6 +64,9 @@ const (
 	// shortWatch is how long a watch must last, unless it brings events, to count as working.
 	shortWatch = time.Second
 
+	// relistRetry is the least time from a failed hourly list to the next one. The longest is twice that.
+	relistRetry = 5 * time.Minute
+
 	// discoveryInterval is how often the reflector asks whether a resource is installed, ± 20 %.
 	discoveryInterval = 10 * time.Second
 
@@ -112,13 +115,13 @@ type Reflector[T Object[T]] struct {
 	// Lists.
 	relistAt     time.Time // a list is due then, even if all watches work
 	relistReason string    // why resumeVersion is ""; a label of podcount_relists_total
-	brokenLists  int       // lists in a row that failed in the way of a list that is too large
+	brokenLists  int       // lists since the last complete one that failed as a list that is too large does
 	usesPages    bool      // lists come in pages
 
 	// Watches.
 	fruitlessWatches int  // since the last list or useful watch; see watchPolicies
 	expiredWatches   int  // since the last useful watch; a list does not reset it
-	mayBeRestored    bool // etcd may have been restored from a backup; see haveVersionsGoneBack
+	suspectsRestore  bool // etcd may have been restored from a backup; see haveVersionsGoneBack
 }
 
 // ReflectorOptions configure a reflector. All fields except Once are required.
@@ -284,7 +287,8 @@ func (r *Reflector[T]) setInstalled(found *Installation) {
 	if isKnown {
 		return
 	}
-	r.log.Info("discovered", "resource", r.kind.Resource, "in", r.kind.API, "status", found.HasStatus)
+	r.log.Info("the resource is installed",
+		"resource", r.kind.Resource, "in", r.kind.API, "status_subresource", found.HasStatus)
 	r.installed.Store(found)
 	for _, obj := range r.All() {
 		r.publish(Delta[T]{Old: obj, New: obj})
@@ -293,7 +297,7 @@ func (r *Reflector[T]) setInstalled(found *Installation) {
 
 // handleRemoval empties the store after the resource was removed, because the server has deleted all its objects.
 func (r *Reflector[T]) handleRemoval() {
-	r.log.Info("the resource is gone: waiting for it to come back", "resource", r.kind.Resource, "in", r.kind.API)
+	r.log.Info("the resource was removed: waiting for it to be installed again", "resource", r.kind.Resource, "in", r.kind.API)
 	r.outage.Forget("watch")
 	r.installed.Store(nil)
 	r.failures = 0
@@ -395,7 +399,7 @@ func (r *Reflector[T]) relist(ctx context.Context) error {
 	r.relistAt = time.Now().Add(jittered(relistInterval, 0.1))
 	r.brokenLists = 0
 	r.fruitlessWatches = 0
-	r.mayBeRestored = false
+	r.suspectsRestore = false
 	r.markSynced()
 	return nil
 }
@@ -403,8 +407,8 @@ func (r *Reflector[T]) relist(ctx context.Context) error {
 // planAfterFailedList decides whether lists come in pages from now on, and whether to look for a restored backup. It
 // also postpones the hourly list.
 func (r *Reflector[T]) planAfterFailedList(listing *Listing[T], err error) {
-	// A list that breaks off or times out may be too large for the server or the network. After two of them in a row,
-	// lists come in pages.
+	// A list that breaks off or times out may be too large for the server or the network. After two of them without a
+	// complete list in between, lists come in pages.
 	code := kube.StatusOf(err).Code
 	brokeOff := listing.count > 0 || errors.Is(err, kube.ErrSilent)
 	wasGivenUp := code == http.StatusInternalServerError || code == http.StatusGatewayTimeout
@@ -415,11 +419,11 @@ func (r *Reflector[T]) planAfterFailedList(listing *Listing[T], err error) {
 		r.usesPages = true
 	}
 	if !isRefusal(err) {
-		r.mayBeRestored = true
+		r.suspectsRestore = true
 	}
 	// If the hourly relist failed, watch again before the next try, because events are more urgent. Any other relist
 	// stays due, because resumeVersion is "".
-	r.relistAt = time.Now().Add(relistInterval/12 + rand.N(relistInterval/12))
+	r.relistAt = time.Now().Add(relistRetry + rand.N(relistRetry))
 }
 
 // isRefusal reports whether the server understood a request and refused it (4xx).
@@ -510,14 +514,14 @@ func (r *Reflector[T]) openAndConsume(ctx context.Context) watchEnd {
 	body, err := r.client.Stream(ctx, request)
 	if err != nil {
 		if !isRefusal(err) {
-			r.mayBeRestored = true
+			r.suspectsRestore = true
 		}
 		return watchEnd{err: err}
 	}
 	defer body.Close()
-	if r.mayBeRestored && r.haveVersionsGoneBack(ctx) {
+	if r.suspectsRestore && r.haveVersionsGoneBack(ctx) {
 		r.requireRelist("restored")
-		return watchEnd{}
+		return watchEnd{} // Nothing looks at it, because a list is due.
 	}
 	return r.consume(ctx, request, body)
 }
@@ -535,7 +539,7 @@ func (r *Reflector[T]) newWatchRequest() kube.Request {
 // haveVersionsGoneBack reports whether the server's newest version is older than resumeVersion. Then etcd was restored
 // from a backup, and a relist is urgent: soon the server will use the same versions again for other changes.
 //
-// If the server does not answer, mayBeRestored stays set, and the next watch asks again.
+// If the server does not answer, suspectsRestore stays set, and the next watch asks again.
 func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
 	request := r.newRequest("")
 	request.Accept = kube.Accept(true, "PartialObjectMetadataList", wire.JSON)
@@ -545,7 +549,7 @@ func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
 	if r.client.Send(ctx, request, &page) != nil {
 		return false
 	}
-	r.mayBeRestored = false
+	r.suspectsRestore = false
 	newest := page.Metadata.ResourceVersion
 	if !isNewerVersion(r.resumeVersion, newest) {
 		return false
@@ -571,7 +575,7 @@ func (r *Reflector[T]) consume(ctx context.Context, request kube.Request, body *
 		}
 		end.events++
 		r.metrics.Count("podcount_watch_events_total", r.kind.Name, event.Type)
-		r.apply(event)
+		r.handleEvent(event)
 		if r.resumeVersion != from {
 			r.outage.Worked("watch")
 		}
@@ -589,9 +593,9 @@ func statusOfErrorFrame(frame wire.Status) *kube.Status {
 	return &kube.Status{Status: frame}
 }
 
-// apply applies one event to the store, and moves resumeVersion. A bookmark only moves resumeVersion. An event that is
-// older than resumeVersion is ignored.
-func (r *Reflector[T]) apply(event WatchEvent[T]) {
+// handleEvent applies one event to the store, and moves resumeVersion. A bookmark only moves resumeVersion. An event that
+// is older than resumeVersion is ignored. That is a safeguard: a watch should bring only newer events.
+func (r *Reflector[T]) handleEvent(event WatchEvent[T]) {
 	meta := event.Object.meta()
 	version := meta.ResourceVersion()
 	isStale := !isNewerVersion(version, r.resumeVersion)
@@ -610,8 +614,8 @@ func (r *Reflector[T]) apply(event WatchEvent[T]) {
 
 // afterWatch applies the policy for a watch that ended like this, and returns how long to wait before the next request.
 func (r *Reflector[T]) afterWatch(end watchEnd) (wait time.Duration) {
-	// A useful watch ends the row of fruitless watches, even if its own end counts as fruitless below. One that brought
-	// only events that are known already, and ended at once, was not useful.
+	// A useful watch resets both counters. If its own end was fruitless, it is the first one that is counted again. A
+	// watch that brought only known events and ended at once was not useful.
 	wasUseful := end.events > 0 && !end.isShort()
 	if wasUseful {
 		r.fruitlessWatches = 0
@@ -705,8 +709,8 @@ type watchPolicy struct {
 	// the next request is sent at once, unless hasOwnBackoff is set.
 	problem string
 
-	// hasOwnBackoff means that the next request waits for a backoff which counts only outcomes of this kind. The
-	// failures of an outage before this do not delay it.
+	// hasOwnBackoff means that the next request waits for a backoff that counts only expired watches. So an outage
+	// before this one does not make it longer.
 	hasOwnBackoff bool
 
 	// relistAfter is how many fruitless watches since the last list or useful watch lead to a relist, including this

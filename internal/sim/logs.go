@@ -114,7 +114,7 @@ func (s *sim) readLineLocked(p *proc, text []byte) {
 	}
 	words := strings.Fields(line.Msg)
 	switch {
-	case line.Msg == "discovered":
+	case line.Msg == "the resource is installed":
 		s.noteDiscoveredLocked(p, text, line.Resource)
 	case line.Msg == "listed":
 		s.noteListedLocked(p, text, line)
@@ -353,7 +353,7 @@ func (s *sim) checkResourceLocked(p *proc, resource string) {
 	progress := p.progress[resource]
 	switch {
 	case resource == "counts" && !progress.isDiscovered:
-		s.breakRuleLocked(p, "has not logged, though no fault is left, that it has discovered %s", resource)
+		s.breakRuleLocked(p, "has not logged, though no fault is left, that %s is installed", resource)
 	case progress.upTo == 0:
 		s.breakRuleLocked(p, "has not logged, though no fault is left, that it has listed %s", resource)
 	case !progress.isWatching:

@@ -196,7 +196,7 @@ func TestLogMustShowEverythingAtACalm(t *testing.T) {
 		{"the last event is missing", func(p *progress) { p.sent = 7 }, "of counts up to version 6, though it was sent"},
 		{"no watch", func(p *progress) { p.isWatching = false }, "that it watches counts"},
 		{"no list", func(p *progress) { p.upTo = 0 }, "that it has listed counts"},
-		{"no discovery", func(p *progress) { p.isDiscovered = false }, "that it has discovered counts"},
+		{"no discovery", func(p *progress) { p.isDiscovered = false }, "that counts is installed"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

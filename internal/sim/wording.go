@@ -15,7 +15,7 @@ func CheckWording(t *testing.T, o Options) {
 		{"no JSON", `{"time"`, `time`, "logs a line that cannot be parsed"},
 		{"no list", `"msg":"listed"`, `"msg":"it lists"`, "that it has listed pods"},
 		{"no watch", `"msg":"watching"`, `"msg":"it watches"`, "that it watches pods"},
-		{"no discovery", `"msg":"discovered"`, `"msg":"found"`, "that it has discovered counts"},
+		{"no discovery", `"msg":"the resource is installed"`, `"msg":"found"`, "that counts is installed"},
 		{"other version", `watching","kind":"Pod","rv":"`, `watching","kind":"Pod","rv":"1`, "it has not requested"},
 		{"no version", `"rv":`, `"version":`, "logs a line that lacks rv"},
 		{"no number as the version", `"rv":"`, `"rv":"v`, "logs a line whose rv is no version"},

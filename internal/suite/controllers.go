@@ -132,7 +132,7 @@ func comingAndGoingCRD(t *testing.T, podcount Program) {
 			testkit.WantNumber(t, "requests for Counts after the controller has stopped",
 				listsAndWatches(f, "counts")-requests, 0)
 		}
-		testkit.WantNumber(t, "reports that the controller stops", p.Logged("the resource is gone"), 2)
+		testkit.WantNumber(t, "reports that the controller stops", p.Logged("the resource was removed"), 2)
 		testkit.WantNumber(t, "reports of the deleted Count", p.Logged("a Count is gone"), 2)
 		f.AddPods(4)
 		testkit.Pass(11 * time.Second)
@@ -198,7 +198,7 @@ func shortAbsence(t *testing.T, podcount Program) {
 		f.AddPod("default", "a", "")
 		testkit.Pass(time.Second)
 		testkit.WantText(t, f.CountStatus("web"), "true 1 1")
-		testkit.WantNumber(t, "reports that the controller stops", p.Logged("the resource is gone"), 0)
+		testkit.WantNumber(t, "reports that the controller stops", p.Logged("the resource was removed"), 0)
 		testkit.WantNumber(t, "lists of Counts", len(f.Requests(IsList("counts"))), 5)
 	})
 }
