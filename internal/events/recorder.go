@@ -82,7 +82,7 @@ type record struct {
 	count int // 0 if the server does not have the Event
 }
 
-// DryRun shows an event in place of posting it.
+// DryRun shows an event instead of posting it.
 type DryRun func(about Reference, reason, message string)
 
 // Options configure a Recorder. All of them are required except DryRun.
@@ -90,7 +90,7 @@ type Options struct {
 	Sink     Sink
 	Instance string // the name of this process, for the field reportingInstance of each Event
 	Log      *slog.Logger
-	Metrics  *metrics.Registry // gets podcount_events_total
+	Metrics  *metrics.Registry // counts podcount_events_total
 	DryRun   DryRun            // If it is set, it gets each event, and nothing is posted.
 }
 
@@ -185,7 +185,8 @@ func (r *Recorder) deliver(ctx, stop context.Context, ev event) {
 			r.logFailure(ctx, ev, failure)
 			return
 		}
-		if failure.Answer == NoAnswer && ctx.Err() == nil {
+		isOutage := failure.Answer == NoAnswer && ctx.Err() == nil // The end of ctx is no outage.
+		if isOutage {
 			r.outage.Failed("post", "cannot post an Event", unreachablePause, "err", err)
 		}
 		backoff := retry.Backoff(try, minBackoff, maxBackoff)

@@ -70,7 +70,8 @@ func (s apiServer) Patch(ctx context.Context, namespace, name string, fields map
 
 func eventsPath(namespace string) string { return "/api/v1/namespaces/" + namespace + "/events" }
 
-// newFailure makes a Failure from an error of Client.Send. If the server has not answered, it returns err itself.
+// newFailure makes a Failure from an error of Client.Send. If the server has not answered, or if err is nil, it returns
+// err itself.
 //
 // Create and Patch each give a special meaning to one reason of a Status: that reason becomes specialAnswer.
 func newFailure(err error, specialReason string, specialAnswer Answer) error {
