@@ -94,11 +94,22 @@ func readEvents(r io.Reader, isProtobuf bool) (events []string, err error) {
 	return events, err
 }
 
-// wantError fails the test unless there is an error that contains the text.
-func wantError(t *testing.T, what string, err error, text string) {
+// wantEmptyList fails the test unless a list was read that has no things, and the resourceVersion 5.
+func wantEmptyList(t *testing.T, list string, isProtobuf bool) {
 	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), text) {
-		t.Errorf("%s: the error is %v, want %q", what, err, text)
+	things, meta, err := readList(strings.NewReader(list), isProtobuf)
+	what := fmt.Sprintf("list %q", list)
+	testkit.WantError(t, what, err, "")
+	testkit.WantEqual(t, what+": things", things, nil)
+	testkit.WantEqual(t, what+": resourceVersion", meta.ResourceVersion, "5")
+}
+
+// wantGarbage fails the test unless err is a GarbageError that says want.
+func wantGarbage(t *testing.T, what string, err error, want string) {
+	t.Helper()
+	testkit.WantError(t, what, err, want)
+	if !errors.As(err, new(wire.GarbageError)) {
+		t.Errorf("%s: got the error %v, want a GarbageError", what, err)
 	}
 }
 
@@ -115,13 +126,17 @@ func TestListIsTheSameInBothForms(t *testing.T) {
 		body := recording(t, file)
 		for _, r := range []io.Reader{strings.NewReader(body), iotest.OneByteReader(strings.NewReader(body))} {
 			things, meta, err := readList(r, strings.HasSuffix(file, ".pb"))
-			if err != nil {
-				t.Errorf("%s: %v", file, err)
-			}
+			testkit.WantError(t, file, err, "")
 			testkit.WantEqual(t, file+": metadata", meta, wantMeta)
 			testkit.WantEqual(t, file+": things", things, want)
 		}
 	}
+}
+
+// inBothForms runs a test in JSON and in protobuf.
+func inBothForms(t *testing.T, test func(t *testing.T, isProtobuf bool)) {
+	t.Run("JSON", func(t *testing.T) { test(t, false) })
+	t.Run("protobuf", func(t *testing.T) { test(t, true) })
 }
 
 // listInTwo cuts a list of two things where the second begins.
@@ -137,8 +152,8 @@ func listInTwo(isProtobuf bool) (first, rest string) {
 }
 
 func TestListYieldsAnObjectBeforeTheNextArrives(t *testing.T) {
-	for _, isProtobuf := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) { // a deadlock fails there
+	inBothForms(t, func(t *testing.T, isProtobuf bool) {
+		synctest.Test(t, func(t *testing.T) { // A deadlock fails the test there.
 			first, rest := listInTwo(isProtobuf)
 			isFirstRead := make(chan struct{})
 			r, w := io.Pipe()
@@ -156,32 +171,21 @@ func TestListYieldsAnObjectBeforeTheNextArrives(t *testing.T) {
 				}
 				return nil
 			})
-			if n != 2 || err != nil {
-				t.Errorf("protobuf %v: %d objects, %v", isProtobuf, n, err)
-			}
+			testkit.WantError(t, "list", err, "")
+			testkit.WantNumber(t, "objects", n, 2)
 		})
-	}
+	})
 }
 
 func TestListMayBeEmptyWithItsMetadataLast(t *testing.T) {
-	for _, text := range []string{
-		`{"items":null,"metadata":{"resourceVersion":"5"}}`,
-		`{"items":[],"metadata":{"resourceVersion":"5","continue":null},"more":[{"items":[1]}]}`,
-	} {
-		things, meta, err := readList(strings.NewReader(text), false)
-		if len(things) > 0 || meta.ResourceVersion != "5" || err != nil {
-			t.Errorf("%s: %q, %+v, %v", text, things, meta, err)
-		}
-	}
-	things, meta, err := readList(strings.NewReader(protobufList()), true)
-	if len(things) > 0 || meta.ResourceVersion != "5" || err != nil {
-		t.Errorf("protobuf: %q, %+v, %v", things, meta, err)
-	}
+	wantEmptyList(t, `{"items":null,"metadata":{"resourceVersion":"5"}}`, false)
+	wantEmptyList(t, `{"items":[],"metadata":{"resourceVersion":"5","continue":null},"more":[{"items":[1]}]}`, false)
+	wantEmptyList(t, protobufList(), true)
 }
 
 func TestErrorOfTheCallerEndsAList(t *testing.T) {
 	full := errors.New("full")
-	for _, isProtobuf := range []bool{false, true} {
+	inBothForms(t, func(t *testing.T, isProtobuf bool) {
 		first, rest := listInTwo(isProtobuf)
 		n := 0
 		decoder := wire.NewDecoder(new(thing))
@@ -189,10 +193,12 @@ func TestErrorOfTheCallerEndsAList(t *testing.T) {
 			n++
 			return full
 		})
-		if n != 1 || err != full || meta.ResourceVersion != "5" {
-			t.Errorf("protobuf %v: %d calls, %+v, %v", isProtobuf, n, meta, err)
+		if err != full {
+			t.Errorf("got the error %v, want %v", err, full)
 		}
-	}
+		testkit.WantNumber(t, "calls", n, 1)
+		testkit.WantEqual(t, "resourceVersion", meta.ResourceVersion, "5")
+	})
 }
 
 func TestListEndsAtAnUnreadableObject(t *testing.T) {
@@ -233,7 +239,7 @@ func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 			"items: item 0: after byte 45: json: cannot unmarshal number into Go struct field item.metadata.uid"},
 	} {
 		_, _, err := readList(strings.NewReader(c.text), false)
-		wantError(t, c.text, err, c.want)
+		testkit.WantError(t, c.text, err, c.want)
 	}
 
 	good := protobufThing("a", "u", "x")
@@ -253,26 +259,25 @@ func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 			"field 2.2.1, after byte 28: the field's length is 9, which is more than its message has left"},
 	} {
 		_, _, err := readList(strings.NewReader(c.text), true)
-		wantError(t, c.name, err, c.want)
+		testkit.WantError(t, c.name, err, c.want)
 	}
 }
 
 func TestDecoderIsUsedAgainAfterAnError(t *testing.T) {
 	var th thing
 	decoder := wire.NewDecoder(&th)
-	for _, isProtobuf := range []bool{false, true} {
+	inBothForms(t, func(t *testing.T, isProtobuf bool) {
 		first, rest := listInTwo(isProtobuf)
 		_, err := decoder.List(strings.NewReader(first), isProtobuf, func() error { return nil })
-		wantError(t, first, err, "EOF")
+		testkit.WantError(t, "half a list", err, "EOF")
 		last := ""
 		_, err = decoder.List(strings.NewReader(first+rest), isProtobuf, func() error {
 			last = th.String()
 			return nil
 		})
-		if err != nil || !strings.HasPrefix(last, "b/") {
-			t.Errorf("protobuf %v: %q, %v", isProtobuf, last, err)
-		}
-	}
+		testkit.WantError(t, "the whole list", err, "")
+		testkit.WantText(t, last, "b/")
+	})
 }
 
 func TestObjectIsReadFromMemory(t *testing.T) {
@@ -283,13 +288,11 @@ func TestObjectIsReadFromMemory(t *testing.T) {
 		{` {"metadata" : {"name":"a\u0062","NAME":"c"}} what follows`, "ab//"},
 		{`null`, "//"},
 	} {
-		if err := decoder.Object([]byte(c.text)); err != nil {
-			t.Errorf("%s: %v", c.text, err)
-		}
+		testkit.WantError(t, c.text, decoder.Object([]byte(c.text)), "")
 		testkit.WantEqual(t, c.text, th.String(), c.want)
 	}
-	wantError(t, "a number", decoder.Object([]byte(`7`)), "after byte 0: json: cannot unmarshal number")
-	wantError(t, "half an object", decoder.Object([]byte(`{"metadata"`)), "unexpected EOF")
+	testkit.WantError(t, "a number", decoder.Object([]byte(`7`)), "after byte 0: json: cannot unmarshal number")
+	testkit.WantError(t, "half an object", decoder.Object([]byte(`{"metadata"`)), "unexpected EOF")
 }
 
 func TestWatchIsReadInAnyPieces(t *testing.T) {
@@ -306,9 +309,7 @@ func TestWatchIsReadInAnyPieces(t *testing.T) {
 		body := recording(t, file)
 		for _, r := range []io.Reader{strings.NewReader(body), iotest.OneByteReader(strings.NewReader(body))} {
 			events, err := readEvents(r, strings.HasSuffix(file, ".pb"))
-			if err != nil {
-				t.Errorf("%s: %v", file, err)
-			}
+			testkit.WantError(t, file, err, "")
 			testkit.WantEqual(t, file, events, want)
 		}
 	}
@@ -318,18 +319,14 @@ func TestWatchYieldsEventsOfAnyType(t *testing.T) {
 	events, err := readEvents(strings.NewReader(
 		`{"object":{"metadata":{"name":"a"}},"type":"ADDED"} {"type":"STRANGE","object":7}{}`+
 			`{"type":"ERROR","object":{"code":410}}{"type":"BOOKMARK","object":null}`), false)
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.WantError(t, "in JSON", err, "")
 	testkit.WantEqual(t, "in JSON", events, []string{"ADDED a//", "STRANGE //", " //", "ERROR 410 ", "BOOKMARK //"})
 
 	events, err = readEvents(strings.NewReader(
 		protobufFrame("ADDED", protobufAnswer("Thing", protobufThing("a", "u", "x")))+
 			protobufFrame("STRANGE", protobufAnswer("Thing", ""))+
 			protobufFrame("ERROR", protobufAnswer("Status", numberField(6, 410)))), true)
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.WantError(t, "in protobuf", err, "")
 	testkit.WantEqual(t, "in protobuf", events, []string{"ADDED a/u/x", "STRANGE //", "ERROR 410 "})
 }
 
@@ -356,16 +353,19 @@ func TestErrorOfTheHandlerEndsAWatch(t *testing.T) {
 
 func TestGarbageErrorWrapsItsReason(t *testing.T) {
 	nameless := errors.New("a thing without a name")
-	if err := wire.Garbage(nameless); !errors.Is(err, nameless) || !errors.As(err, new(wire.GarbageError)) {
-		t.Errorf("%v", err)
+	err := wire.Garbage(nameless)
+	wantGarbage(t, "a nameless thing", err, "frame: a thing without a name")
+	if !errors.Is(err, nameless) {
+		t.Errorf("%v does not wrap %v", err, nameless)
 	}
-	_, err := readEvents(strings.NewReader(`{"type":`), false)
+	_, err = readEvents(strings.NewReader(`{"type":`), false)
 	if !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("half a frame: %v", err)
+		t.Errorf("half a frame: %v does not wrap %v", err, io.ErrUnexpectedEOF)
 	}
 }
 
-// After a broken connection, the caller can resume the watch at once. Garbage may come again, so it must be told apart.
+// After a broken connection, the caller can resume the watch at once. After garbage it must wait, because the same
+// garbage may come again.
 func TestBrokenConnectionIsNotGarbage(t *testing.T) {
 	broken := errors.New("connection reset")
 	for _, c := range []struct {
@@ -394,6 +394,9 @@ func TestBrokenConnectionIsNotGarbage(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestBadFramesAreGarbageErrorsThatNameThePlace(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{`<html>`, "frame: invalid character '<'"},
 		{`[]`, "frame: after byte 0: json: cannot unmarshal array"},
@@ -403,13 +406,10 @@ func TestBrokenConnectionIsNotGarbage(t *testing.T) {
 		{`{"type":"ERROR","object":[]}`, "after byte 0: json: cannot unmarshal array into Go struct field item.object"},
 	} {
 		_, err := readEvents(strings.NewReader(c.text), false)
-		wantError(t, c.text, err, c.want)
-		if !errors.As(err, new(wire.GarbageError)) {
-			t.Errorf("%s: %v is not a GarbageError", c.text, err)
-		}
+		wantGarbage(t, c.text, err, c.want)
 	}
 	_, err := readEvents(strings.NewReader(protobufFrame("ADDED", "JSON")), true)
-	wantError(t, "no magic", err,
+	wantGarbage(t, "no magic", err,
 		`frame: field 2.1, after byte 15: protobuf must begin with "k8s\x00", but this begins with "JSON"`)
 }
 
@@ -442,43 +442,39 @@ func TestTooLargeAPieceIsAnErrorAndNotHeld(t *testing.T) {
 		name       string
 		r          io.Reader
 		isProtobuf bool
+		maxMB      int
 		want       string
 	}{
-		{"an object in JSON", after(`{"items":[{"metadata":{"name":"`, big), false, "more than 25165824 bytes in one piece"},
-		{"an object in protobuf", after("k8s\x00"+tera+object, big), true,
+		// In JSON, a buffer doubles up to 32 MB.
+		{"an object in JSON", after(`{"items":[{"metadata":{"name":"`, big), false, 80,
+			"more than 25165824 bytes in one piece"},
+		{"an object in protobuf", after("k8s\x00"+tera+object, big), true, 1,
 			"items: item 0: field 2.2, after byte 16: 8388609 bytes in one piece are too many, the limit is 8388608"},
-		{"a text in protobuf", strings.NewReader(protobufList(field(1, name+big+"a"))), true,
+		{"a string in protobuf", strings.NewReader(protobufList(field(1, name+big+"a"))), true, 1,
 			"a string of 65537 bytes is too long, the limit is 65536"},
 	} {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
+		var memBefore, memAfter runtime.MemStats
+		runtime.ReadMemStats(&memBefore)
 		_, _, err := readList(c.r, c.isProtobuf)
-		runtime.ReadMemStats(&after)
-		wantError(t, c.name, err, c.want)
-		grew := int64(after.TotalAlloc-before.TotalAlloc) >> 20
-		most := int64(1)
-		if !c.isProtobuf {
-			most = 80 // a buffer that doubles, up to 32 MB
-		}
-		if grew > most {
-			t.Errorf("%s: %d MB were allocated", c.name, grew)
-		}
+		runtime.ReadMemStats(&memAfter)
+		testkit.WantError(t, c.name, err, c.want)
+		allocated := int(memAfter.TotalAlloc-memBefore.TotalAlloc) >> 20
+		testkit.WantBetween(t, c.name+": MB allocated", allocated, 0, c.maxMB)
 	}
 
 	frame := string(binary.BigEndian.AppendUint32(nil, 8<<20+1))
 	_, err := readEvents(after(frame, big), true)
-	wantError(t, "a frame in protobuf", err, "8388609 bytes in one piece are too many")
-	if !errors.As(err, new(wire.GarbageError)) {
-		t.Errorf("%v is not a GarbageError", err)
-	}
+	wantGarbage(t, "a frame in protobuf", err, "8388609 bytes in one piece are too many")
 }
 
 func TestProtobufLimitIsForOnePiece(t *testing.T) {
 	text := strings.Repeat("a", 64<<10)
 	list := protobufList(slices.Repeat([]string{protobufThing(text, "u", "x")}, 200)...)
 	things, _, err := readList(strings.NewReader(list), true)
-	if len(things) != 200 || len(list) < 9<<20 || err != nil {
-		t.Errorf("%d things in %d bytes of protobuf, %v", len(things), len(list), err)
+	testkit.WantError(t, "the list", err, "")
+	testkit.WantNumber(t, "things", len(things), 200)
+	if len(list) < 9<<20 {
+		t.Errorf("the list has only %d bytes, want more than the limit for one piece", len(list))
 	}
 }
 
@@ -501,34 +497,26 @@ func TestLimitedFailsAtItsLimit(t *testing.T) {
 func TestStatusIsReadInEitherForm(t *testing.T) {
 	for _, file := range []string{"unauthorized.txt", "unauthorized.pb"} {
 		s := wire.ParseStatus([]byte(recording(t, file)), strings.HasSuffix(file, ".pb"))
-		if s.Code != 401 || s.Reason != "Unauthorized" || s.Message != "Unauthorized" {
-			t.Errorf("%s: %+v", file, s)
-		}
+		testkit.WantEqual(t, file, s, wire.Status{Code: 401, Reason: "Unauthorized", Message: "Unauthorized"})
 	}
 	busy := `{"code":429,"details":{"retryAfterSeconds":7,"causes":[{"reason":"a","field":"metadata.uid"}]}}`
 	s := wire.ParseStatus([]byte(busy), false)
-	if s.Details.RetryAfterSeconds != 7 || len(s.Details.Causes) != 1 || s.Details.Causes[0].Field != "metadata.uid" {
-		t.Errorf("%+v", s)
-	}
+	want := wire.Status{Code: 429}
+	want.Details.RetryAfterSeconds = 7
+	want.Details.Causes = []struct{ Reason, Field string }{{"a", "metadata.uid"}}
+	testkit.WantEqual(t, "in JSON", s, want)
 	busy = protobufAnswer("Status", field(5, numberField(5, 7))+numberField(6, 429))
 	s = wire.ParseStatus([]byte(busy), true)
-	if s.Details.RetryAfterSeconds != 7 || s.Code != 429 {
-		t.Errorf("%+v", s)
-	}
+	want.Details.Causes = nil
+	testkit.WantEqual(t, "in protobuf", s, want)
 }
 
 func TestOtherAnswersHaveNoStatusCode(t *testing.T) {
 	for _, text := range []string{``, `too many requests`, `"429"`, `{"code":"429"}`, `{"code":429,"reason":7}`} {
-		s := wire.ParseStatus([]byte(text), false)
-		if s.Code != 0 {
-			t.Errorf("%s: %+v", text, s)
-		}
+		testkit.WantNumber(t, text, wire.ParseStatus([]byte(text), false).Code, 0)
 	}
 	whole := protobufAnswer("Status", numberField(6, 429))
 	for _, text := range []string{"", "k8s\x00", "429", whole[:len(whole)-1], whole + "\xff"} {
-		s := wire.ParseStatus([]byte(text), true)
-		if s.Code != 0 {
-			t.Errorf("%q: %+v", text, s)
-		}
+		testkit.WantNumber(t, fmt.Sprintf("%q", text), wire.ParseStatus([]byte(text), true).Code, 0)
 	}
 }
