@@ -42,7 +42,7 @@ func wantSameList(t *testing.T, data []byte, isProtobuf bool) {
 	things, meta, err := readList(bytes.NewReader(data), isProtobuf)
 	again, metaAgain, errAgain := readList(iotest.OneByteReader(bytes.NewReader(data)), isProtobuf)
 	if !slices.Equal(things, again) || meta != metaAgain || fmt.Sprint(err) != fmt.Sprint(errAgain) {
-		t.Fatalf("%q: %q, %+v, %v; byte by byte %q, %+v, %v", data, things, meta, err, again, metaAgain, errAgain)
+		t.Fatalf("%q: got %q, %+v, %v; byte by byte %q, %+v, %v", data, things, meta, err, again, metaAgain, errAgain)
 	}
 	if err == nil && meta.ResourceVersion == "" {
 		t.Fatalf("%q: a list without a version", data)
@@ -54,7 +54,7 @@ func wantSameList(t *testing.T, data []byte, isProtobuf bool) {
 // JSON that is not UTF-8 becomes three bytes of text.
 func wantFromData(t *testing.T, data []byte, read []string) {
 	if len(read) > len(data) || len(strings.Join(read, "")) > 3*len(data)+100*len(read) {
-		t.Fatalf("%q: %q", data, read)
+		t.Fatalf("%q: more was read than the data can hold: %q", data, read)
 	}
 }
 
@@ -74,7 +74,7 @@ func wantSameEvents(t *testing.T, data []byte, isProtobuf bool) {
 	events, err := readEvents(bytes.NewReader(data), isProtobuf)
 	again, errAgain := readEvents(iotest.OneByteReader(bytes.NewReader(data)), isProtobuf)
 	if !slices.Equal(events, again) || fmt.Sprint(err) != fmt.Sprint(errAgain) {
-		t.Fatalf("%q: %q, %v; byte by byte %q, %v", data, events, err, again, errAgain)
+		t.Fatalf("%q: got %q, %v; byte by byte %q, %v", data, events, err, again, errAgain)
 	}
 	if err != nil && !errors.As(err, new(wire.GarbageError)) {
 		t.Fatalf("%q: %v is not a GarbageError", data, err)
@@ -90,7 +90,7 @@ func FuzzParseStatus(f *testing.F) {
 			s := wire.ParseStatus(data, isProtobuf)
 			size := len(s.Message) + len(s.Reason)
 			if size > 3*len(data) {
-				t.Fatalf("%q: %+v", data, s)
+				t.Fatalf("%q: got a Status with more text than the data can hold: %+v", data, s)
 			}
 		}
 	})

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"testing"
 	"unicode/utf8"
+
+	"podcount/internal/testkit"
 )
 
 // Members finds the same members as encoding/json.
@@ -33,11 +35,11 @@ func FuzzMembers(f *testing.F) {
 			got[string(name)] = value
 		}
 		if len(got) != len(want) {
-			t.Fatalf("%q: %q, want %q", data, got, want)
+			t.Fatalf("%q: got %q, want %q", data, got, want)
 		}
 		for name, value := range want {
 			if !bytes.Equal(got[name], value) {
-				t.Fatalf("%q: %q is %q, want %q", data, name, got[name], value)
+				t.Fatalf("%q: member %q: got %q, want %q", data, name, got[name], value)
 			}
 		}
 	})
@@ -52,16 +54,14 @@ func TestTextReadsOnlyStrings(t *testing.T) {
 		{`null`, "not UTF-8: \ufffd"},
 		{`""`, ""},
 	} {
-		if err := text.Read([]byte(c.value), "metadata.name"); err != nil || string(text) != c.want {
-			t.Errorf("%s: %q, %v", c.value, text, err)
-		}
+		testkit.WantError(t, c.value, text.Read([]byte(c.value), "metadata.name"), "")
+		testkit.WantEqual(t, c.value, string(text), c.want)
 	}
 	text = Text("before")
 	err := text.Read([]byte(`7`), "metadata.name")
-	want := "json: cannot unmarshal number into Go struct field item.metadata.name of type string"
-	if err == nil || err.Error() != want || string(text) != "before" {
-		t.Errorf("%q, %v", text, err)
-	}
+	testkit.WantError(t, "a number", err,
+		"json: cannot unmarshal number into Go struct field item.metadata.name of type string")
+	testkit.WantEqual(t, "text after a number", string(text), "before")
 }
 
 func TestTextUsesItsMemoryAgain(t *testing.T) {
@@ -71,9 +71,7 @@ func TestTextUsesItsMemoryAgain(t *testing.T) {
 		text = text[:0]
 		text.Read(value, "metadata.name")
 	})
-	if allocations > 0 {
-		t.Errorf("%v allocations", allocations)
-	}
+	testkit.WantEqual(t, "allocations", allocations, 0)
 }
 
 func TestWantObjectTakesAnObjectOrNull(t *testing.T) {
@@ -83,10 +81,7 @@ func TestWantObjectTakesAnObjectOrNull(t *testing.T) {
 		`[]`:      "json: cannot unmarshal array into Go struct field item.spec of type struct {}",
 		`"{}"`:    "json: cannot unmarshal string into Go struct field item.spec of type struct {}",
 	} {
-		err := WantObject([]byte(value), "spec")
-		if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
-			t.Errorf("%s: %v, want %q", value, err, want)
-		}
+		testkit.WantError(t, value, WantObject([]byte(value), "spec"), want)
 	}
 }
 
@@ -96,18 +91,12 @@ func TestRawIsWrittenUnchanged(t *testing.T) {
 		Healthy Raw `json:"healthy,omitempty"`
 	}
 	text, err := json.Marshal(status{Count: RawOf([]byte(`"3"`)), Healthy: RawOf([]byte(`null`))})
-	if err != nil || string(text) != `{"count":"3"}` {
-		t.Errorf("%s, %v", text, err)
-	}
+	testkit.WantError(t, "Marshal", err, "")
+	testkit.WantEqual(t, "JSON", string(text), `{"count":"3"}`)
 }
 
 func TestMembersStopsWhenItsCallerDoes(t *testing.T) {
-	n := 0
 	for range Members([]byte(`{"a":1,"b":2}`)) {
-		n++
-		break
-	}
-	if n != 1 {
-		t.Errorf("%d members", n)
+		break // A second member would make the loop panic.
 	}
 }

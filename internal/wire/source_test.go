@@ -4,6 +4,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/iotest"
+
+	"podcount/internal/testkit"
 )
 
 // nothing is an ObjectReader that reads no fields.
@@ -35,34 +38,31 @@ func TestJSONLimitIsForOnePiece(t *testing.T) {
 		{"a large field", `{"kind":"` + text + text + `","items":[]}`, 0, tooLarge},
 		{"a large name", `{"` + text + text + `":1,"items":[]}`, 0, tooLarge},
 	} {
-		n := 0
-		_, err := NewDecoder(nothing{}).listJSON(smallPieces(c.list), &ListMeta{}, func() error {
-			n++
-			return nil
+		t.Run(c.name, func(t *testing.T) {
+			n := 0
+			_, err := NewDecoder(nothing{}).listJSON(smallPieces(c.list), &ListMeta{}, func() error {
+				n++
+				return nil
+			})
+			testkit.WantError(t, "list", err, c.want)
+			testkit.WantNumber(t, "items", n, c.items)
 		})
-		if n != c.items || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %d items, %v", c.name, n, err)
-		}
 	}
 
 	src := smallPieces(`{"type":"ADDED","object":` + small + `}{"type":"ADDED","object":` + large + `}`)
 	next := NewDecoder(nothing{}).eventsJSON(src)
-	if event, err := next(); event.Type != "ADDED" || err != nil {
-		t.Errorf("a small frame: %+v, %v", event, err)
-	}
-	if _, err := next(); err == nil || !strings.Contains(err.Error(), tooLarge) {
-		t.Errorf("a large frame: %v", err)
-	}
+	event, err := next()
+	testkit.WantError(t, "a small frame", err, "")
+	testkit.WantEqual(t, "its type", event.Type, "ADDED")
+	_, err = next()
+	testkit.WantError(t, "a large frame", err, tooLarge)
 }
 
 func TestSourceRemembersHowItEnded(t *testing.T) {
 	broken := errors.New("broken")
-	src := newSource(failing{broken})
-	if _, err := src.Read(make([]byte, 1)); err != broken || src.err != broken {
-		t.Errorf("%v, %v", err, src.err)
+	src := newSource(iotest.ErrReader(broken))
+	_, err := src.Read(make([]byte, 1))
+	if err != broken || src.err != broken {
+		t.Errorf("got the error %v and remembered %v, want %v", err, src.err, broken)
 	}
 }
-
-type failing struct{ error }
-
-func (f failing) Read([]byte) (int, error) { return 0, f.error }
