@@ -9,7 +9,27 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"podcount/internal/testkit"
 )
+
+// wantTree fails the test unless a text is read as the tree that is written in JSON as want.
+func wantTree(t *testing.T, text, want string) {
+	t.Helper()
+	what := fmt.Sprintf("%q", text)
+	tree, err := Parse(text)
+	testkit.WantError(t, what, err, "")
+	got, err := json.Marshal(tree)
+	testkit.WantError(t, what, err, "")
+	testkit.WantEqual(t, what, string(got), want)
+}
+
+// wantRefused fails the test unless a text is refused with an error that says want.
+func wantRefused(t *testing.T, text, want string) {
+	t.Helper()
+	_, err := Parse(text)
+	testkit.WantError(t, fmt.Sprintf("%q", text), err, want)
+}
 
 func TestYAMLOfKubeconfigsIsRead(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
@@ -35,95 +55,88 @@ func TestYAMLOfKubeconfigsIsRead(t *testing.T) {
 		{"\"quoted key\": v\n'k: 2': w\n", `{"k: 2":"w","quoted key":"v"}`},
 		{"", `null`},
 	} {
-		tree, err := Parse(c.text)
-		got, _ := json.Marshal(tree)
-		if err != nil || string(got) != c.want {
-			t.Errorf("%q: %s, %v; want %s", c.text, got, err, c.want)
-		}
+		wantTree(t, c.text, c.want)
 	}
 }
 
 func TestAmbiguousYAMLIsRefusedWithItsLine(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"a: &x 1", "1: "},
-		{"a: *x", "1: "},
-		{"a: !!str 1", "1: "},
-		{"\n\na: >x\n  folded", "3: "},
-		{"a:\n\tb: c", "2: a tab in the indentation"},
+		{"a: &x 1", `1: a value begins with "&"`},
+		{"a: *x", `1: a value begins with "*"`},
+		{"a: !!str 1", `1: a value begins with "!"`},
+		{"\n\na: >x\n  folded", "3: a block must begin with | or >"},
+		{"a:\n\tb: c", "2: a tab in the indentation or before a value"},
 		{"a: 1\nb: 2\na: 3", `3: duplicate key "a", with different values`},
-		{"a: 1\n---\nb: 2", "2: "},
-		{"a: {b: 1, b: 2}", `1: duplicate key "b"`},
-		{"a: {b: c", "1: "},
+		{"a: 1\n---\nb: 2", "2: unexpected line"},
+		{"a: {b: 1, b: 2}", `1: duplicate key "b", with different values`},
+		{"a: {b: c", "1: a map or a list that began above is not closed"},
 		{"a: \"x\ny", "1: the closing quote is missing"},
 		{"a: 'x\n---\ny'", "1: the closing quote is missing"},
-		{"a: [b,", "is not closed"},
-		{"{a: b\n---\n}", "is not closed"},
-		{"a: b: c", "1: "},
-		{"a: \"\\q\"", "unknown escape"},
-		{"a: yes", "1: "},
-		{"a:\n  b: 1\n c: 2", "3: "},
-		{"<<: {a: b}", "1: "},
-		{"? a", "1: "},
-		{"a: 'x' y", "unexpected text after the value"},
-		{"a: y", "1: "},
-		{"just text\nmore", "2: "},
-		{"a: |0\n  x", "1: "},
-		{"a: |2\n x", "2: "},
-		{"a: |\n \tx", "2: "},
-		{"a: |\n   \n  x", "3: "},
-		{"a: b # c\n  d", "2: "},
-		{"a: b\n\n  c", "3: "},
-		{"a: b\n  c: d", "2: "},
-		{"a: 'b'\n  c", "2: "},
-		{"a: b\n  \tc", "2: "},
-		{"a: - b", "1: "},
-		{": x", "1: "},
-		{"a: 1\n:\n", "2: "},
-		{"l:\n-\tkey: v", "2: "},
-		{"a: b\t# c", "1: "},
-		{"{a, b: c}", "1: "},
-		{"a: [ , b]", "1: "},
-		{"a: [b, , c]", "1: "},
-		{"a: 'x'#y", "1: "},
-		{`a: "\ud83d\ude00"`, "1: "},
-		{`a: "\u12"`, "unknown escape"},
-		{`a: "\x0`, "unknown escape"},
-		{"a: 0x1f", "not written as in JSON"},
-		{"a: 017", "JSON"},
-		{"a: 1_000", "JSON"},
-		{"a: .inf", "JSON"},
-		{"a: +1", "JSON"},
-		{"a: 1e999", "JSON"},
-		{"012: x", "1: "},
-		{"null: x", "1: "},
-		{"true: x", "1: "},
-		{"a: ]", "1: "},
-		{"a: ,", "1: "},
-		{"a: =", "1: "},
-		{"a: 0b-1", "JSON"},
-		{"a: |\u00a0\n  b", "1: "},
-		{"a: [b?c]", "1: "},
-		{"?", "1: "},
-		{" ---", "1: "},
-		{"a: b\t", "tab"},
-		{"-\t", "tab"},
-		{"a: b\x00", "control"},
-		{"a: b\rc: d", "control"},
-		{"a: \u2028b", "control"},
-		{"a: \xff", "control"},
-		{"a: b\u0085", "control"},
+		{"a: [b,", "1: a map or a list that began above is not closed"},
+		{"{a: b\n---\n}", "2: a map or a list that began above is not closed"},
+		{"a: b: c", "1: unexpected text after the value"},
+		{"a: \"\\q\"", "1: unknown escape \\q"},
+		{"a: yes", `1: some programs read "yes" as true or false`},
+		{"a:\n  b: 1\n c: 2", "3: unexpected line"},
+		{"<<: {a: b}", "1: this key is not supported"},
+		{"? a", `1: a value begins with "?"`},
+		{"a: 'x' y", "1: unexpected text after the value"},
+		{"a: y", `1: some programs read "y" as true or false`},
+		{"just text\nmore", "2: unexpected line"},
+		{"a: |0\n  x", "1: a block must begin with | or >"},
+		{"a: |2\n x", "2: the line is indented less than the first line of its block, or with a tab"},
+		{"a: |\n \tx", "2: the line is indented less than the first line of its block, or with a tab"},
+		{"a: |\n   \n  x", "3: the line is indented less than the first line of its block, or with a tab"},
+		{"a: b # c\n  d", "2: unexpected line"},
+		{"a: b\n\n  c", "3: unexpected line"},
+		{"a: b\n  c: d", "2: unexpected text after the value"},
+		{"a: 'b'\n  c", "2: unexpected line"},
+		{"a: b\n  \tc", "2: a tab in the indentation or before a value"},
+		{"a: - b", `1: a value begins with "-"`},
+		{": x", "1: a key or a value is missing"},
+		{"a: 1\n:\n", "2: a key or a value is missing"},
+		{"l:\n-\tkey: v", "2: a value contains a colon or a tab"},
+		{"a: b\t# c", "1: a value contains a colon or a tab"},
+		{"{a, b: c}", `1: expected "key: value" between braces`},
+		{"a: [ , b]", "1: a key or a value is missing"},
+		{"a: [b, , c]", "1: a key or a value is missing"},
+		{"a: 'x'#y", "1: unexpected text after the value"},
+		{`a: "\ud83d\ude00"`, "1: unknown escape \\u"},
+		{`a: "\u12"`, "1: unknown escape \\u"},
+		{`a: "\x0`, "1: unknown escape \\x"},
+		{"a: 0x1f", "1: a number is not written"},
+		{"a: 017", "1: a number is not written"},
+		{"a: 1_000", "1: a number is not written"},
+		{"a: .inf", "1: a number is not written"},
+		{"a: +1", "1: a number is not written"},
+		{"a: 1e999", "1: a number is not written"},
+		{"012: x", "1: a number is not written"},
+		{"null: x", "1: this key is not supported"},
+		{"true: x", "1: this key is not supported"},
+		{"a: ]", `1: a value begins with "]"`},
+		{"a: ,", `1: a value begins with ","`},
+		{"a: =", `1: a value begins with "="`},
+		{"a: 0b-1", "1: a number is not written"},
+		{"a: |\u00a0\n  b", "1: a block must begin with | or >"},
+		{"a: [b?c]", `1: expected "," or "]" after a value`},
+		{"?", `1: a value begins with "?"`},
+		{" ---", "1: a document begins or ends in the middle of a line"},
+		{"a: b\t", "1: the line ends with a tab"},
+		{"-\t", "1: the line ends with a tab"},
+		{"a: b\x00", "1: the line contains a control character"},
+		{"a: b\rc: d", "1: the line contains a control character"},
+		{"a: \u2028b", "1: the line contains a control character"},
+		{"a: \xff", "1: the line contains a control character"},
+		{"a: b\u0085", "1: the line contains a control character"},
 		{"a: \"x\\ \n  y\"", "1: the line ends with a tab, or with a backslash and a space"},
 		{"\"a\nb\": c", "2: a key must be on one line"},
-		{"...\na: b", "1: "},
-		{"a: b\n...\nc: d\n", "3: "},
+		{"...\na: b", "1: a document ends before it begins"},
+		{"a: b\n...\nc: d\n", "3: unexpected line"},
 		{strings.Repeat("[", 1000), "more than 100"},
 		{"a: " + strings.Repeat("{a: ", 101), "more than 100"},
 		{strings.Repeat("- ", 101) + "a", "more than 100"},
 	} {
-		tree, err := Parse(c.text)
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: %v, %v; want %q", c.text, tree, err, c.want)
-		}
+		wantRefused(t, c.text, c.want)
 	}
 }
 
@@ -143,21 +156,13 @@ func TestWrappedTextsAreRead(t *testing.T) {
 		{"- - a\n    b\n  - c\n", `[["a b","c"]]`},
 		{"a:\n  b c\n  d\ne: f\n", `{"a":"b c d","e":"f"}`},
 	} {
-		tree, err := Parse(c.text)
-		got, _ := json.Marshal(tree)
-		if err != nil || string(got) != c.want {
-			t.Errorf("%q: %s, %v; want %s", c.text, got, err, c.want)
-		}
+		wantTree(t, c.text, c.want)
 	}
 }
 
 func TestDuplicateKeyNeedsEqualScalars(t *testing.T) {
-	tree, err := Parse("a: b\nc: 1\na: 'b'\nc: 1\nd:\nd: null\ne: {f: true, f: true}\n")
-	got, _ := json.Marshal(tree)
-	want := `{"a":"b","c":1,"d":null,"e":{"f":true}}`
-	if err != nil || string(got) != want {
-		t.Errorf("%s, %v; want %s", got, err, want)
-	}
+	wantTree(t, "a: b\nc: 1\na: 'b'\nc: 1\nd:\nd: null\ne: {f: true, f: true}\n",
+		`{"a":"b","c":1,"d":null,"e":{"f":true}}`)
 	for _, text := range []string{
 		"a: b\na: c\n",
 		"a: 1\na: '1'\n",
@@ -166,35 +171,25 @@ func TestDuplicateKeyNeedsEqualScalars(t *testing.T) {
 		"a:\na: []\n",
 		"a: {b: c, b: d}",
 	} {
-		if tree, err := Parse(text); err == nil || !strings.Contains(err.Error(), ", with different values") {
-			t.Errorf("%q: %v, %v", text, tree, err)
-		}
+		wantRefused(t, text, ", with different values")
 	}
 }
 
 func TestAllEscapesAreRead(t *testing.T) {
 	tree, err := Parse(`"\0\a\b\t\n\v\f\r\e\ \"\/\\\N\_\L\P\x41\u263a\U0001F600\` + "\t\"")
 	want := "\x00\a\b\t\n\v\f\r\x1b \"/\\\u0085\u00a0\u2028\u2029A☺😀\t"
-	if err != nil || tree != want {
-		t.Errorf("%q, %v; want %q", tree, err, want)
-	}
+	testkit.WantError(t, "the escapes", err, "")
+	testkit.WantEqual(t, "the escapes", tree, any(want))
 }
 
 func TestLineOfDotsEndsTheDocument(t *testing.T) {
-	for _, text := range []string{"---\na: b\n...\n", "a: b\n...", "a: b\n... # end\n# end\n\n", "a: >\n  b\n...\n"} {
-		if tree, err := Parse(text); err != nil || !strings.HasPrefix(tree.(map[string]any)["a"].(string), "b") {
-			t.Errorf("%q: %v, %v", text, tree, err)
-		}
+	for _, text := range []string{"---\na: b\n...\n", "a: b\n...", "a: b\n... # end\n# end\n\n"} {
+		wantTree(t, text, `{"a":"b"}`)
 	}
-	for text, want := range map[string]string{
-		"a: b\n...\nc: d\n":      "3: unexpected line",
-		"a: b\n...\n---\nc: d\n": "3: unexpected line",
-		"a: b\n... c\n":          "2: unexpected text after the value",
-	} {
-		if tree, err := Parse(text); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%q: %v, %v; want %q", text, tree, err, want)
-		}
-	}
+	wantTree(t, "a: >\n  b\n...\n", `{"a":"b\n"}`)
+	wantRefused(t, "a: b\n...\nc: d\n", "3: unexpected line")
+	wantRefused(t, "a: b\n...\n---\nc: d\n", "3: unexpected line")
+	wantRefused(t, "a: b\n... c\n", "2: unexpected text after the value")
 }
 
 // errorsOfParse are all the errors of Parse. None contains more of a value than its first character.
@@ -250,8 +245,8 @@ func written(t *testing.T, tree any) string {
 	return plain.String()
 }
 
-// Whatever Parse accepts, it reads the same after the tree has been written as JSON. Parse reads JSON as encoding/json
-// does. Its errors do not quote the text that it refuses.
+// If Parse accepts a text, it reads the same tree from that tree's JSON. It reads JSON like encoding/json. Its errors do
+// not quote the text that it refuses.
 func FuzzParse(f *testing.F) {
 	files, _ := filepath.Glob("../../testdata/kubeconfigs/*.*")
 	for _, file := range files {
