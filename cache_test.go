@@ -39,371 +39,6 @@ import (
 	"podcount/internal/wire"
 )
 
-// podLabels are sets of labels that take different amounts of memory. suite.Crowd replaces ###### and @@@@@ by numbers.
-var podLabels = []struct {
-	name      string
-	labels    fakekube.Object
-	mostBytes float64 // for each pod
-}{
-	{"no labels", fakekube.Object{"pod-template-hash": "5d4f8c7b9"}, 200},
-	{"a label that 400 pods share", fakekube.Object{"app": "web-@@@@@"}, 200},
-	{"a short label that no two share", fakekube.Object{"run": "web-######"}, 300},
-	{"three long labels that no two share", fakekube.Object{
-		"app":                    "the-first-of-three-labels-that-are-rather-long-######",
-		"app.kubernetes.io/name": "the-second-of-three-labels-that-are-rather-long-######",
-		"run":                    "the-third-of-three-labels-that-are-rather-long-######",
-	}, 560},
-}
-
-// countingManager returns a manager with the controller count. Its pods keep the labels that Counts select by, and are
-// indexed by them.
-func countingManager(t testing.TB) *manager {
-	m := idleManager(t, &options.Options{Wire: "protobuf"})
-	setUpCount(m, m.idleController())
-	return m
-}
-
-// idleManager returns a manager without a client, which is never started.
-func idleManager(t testing.TB, o *options.Options) *manager {
-	lifetime := process.NewLifetime(t.Context(), 0)
-	return newManager(o, nil, lifetime, metrics.NewRegistry(), &logging.Outputs{Log: quietLog()})
-}
-
-// idleController returns a controller that is ready for its Setup.
-func (m *manager) idleController() *Controller {
-	c := &Controller{Name: "test"}
-	m.prepare(c)
-	return c
-}
-
-// managerWithPods returns a manager that has listed n pods with these labels.
-func managerWithPods(t testing.TB, n int, labels fakekube.Object) *manager {
-	m := countingManager(t)
-	crowd := &suite.Crowd{Pods: n, Nodes: n / 400, Labels: labels}
-	listing := m.pods.BeginList()
-	_, err := m.pods.decoder.list(bytes.NewReader(crowd.Body(true, false)), true, listing.Add)
-	if err != nil || listing.count != n {
-		t.Fatalf("listed %d pods with the error %v, want %d pods", listing.count, err, n)
-	}
-	listing.Commit()
-	return m
-}
-
-// heapBytes returns the size of the value that build returns, and of everything that it refers to.
-func heapBytes(build func() any) float64 {
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	value := build()
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	runtime.KeepAlive(value)
-	return float64(after.HeapAlloc) - float64(before.HeapAlloc)
-}
-
-// BenchmarkMemoryPerPod measures the memory for a pod, its place in the store, and its place in the index of Counts.
-func BenchmarkMemoryPerPod(b *testing.B) {
-	const n = 400000
-	for _, c := range podLabels {
-		b.Run(strings.ReplaceAll(c.name, " ", "-"), func(b *testing.B) {
-			for b.Loop() {
-				b.ReportMetric(heapBytes(func() any { return managerWithPods(b, n, c.labels) })/n, "B/pod")
-			}
-		})
-	}
-}
-
-// encoding/json ignores the case of names, but the API server does not. A Count whose schema allows unknown fields may
-// have fields whose names differ only in case.
-func TestNamesInJSONAreExact(t *testing.T) {
-	d := newDecoder(&Kind[*Count]{Name: "Count", Lenient: true, New: func() *Count { return new(Count) }})
-	c, err := d.parse([]byte(`{
-		"metadata": {
-			"name": "c", "Name": "x",
-			"uid": "u", "UID": "x",
-			"resourceVersion": "1", "resourceversion": "x",
-			"generation": 3, "GENERATION": 4
-		},
-		"Metadata": {"name": "y"},
-		"spec": {"name": "web", "NAME": "db", "count": 2, "COUNT": 3},
-		"SPEC": {"name": "z"},
-		"status": {
-			"healthy": true, "Healthy": false,
-			"count": 2, "cOUNT": 5,
-			"observedGeneration": 3, "observedgeneration": 4
-		},
-		"ſtatuſ": {"count": 7}
-	}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := fmt.Sprint(c.Key(), " ", c.UID(), " ", c.ResourceVersion(), " ", c.Generation, c.countSpec, c.Status)
-	testkit.WantEqual(t, "Count", got, "c u 1 3 {web 2 } {true 2 3}")
-
-	c, err = d.parse([]byte(`{
-		"metadata": {"name": "c", "uid": "u", "resourceVersion": "1"},
-		"spec": {"name": "web", "COUNT": 3}
-	}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	const missing = "spec.count is missing, and must be a whole number, 0 or more"
-	testkit.WantEqual(t, "Invalid of a Count with only COUNT", c.Invalid, missing)
-
-	for text, want := range map[string]string{
-		`{"Metadata":{"resourceVersion":"5"},"items":[]}`:                  "not a list",
-		`{"metadata":{"ResourceVersion":"5"},"items":[]}`:                  "not a list",
-		`{"metadata":{"resourceVersion":"5"},"Items":[]}`:                  "not a list",
-		`{"metadata":{"resourceVersion":"5"},"items":[{"Metadata":{}}]}`:   "has no metadata.name",
-		`{"metadata":{"resourceVersion":5},"items":[]}`:                    "item.metadata.resourceVersion",
-		`{"metadata":{"resourceVersion":"5"},"items":[{"metadata":"no"}]}`: "item.metadata",
-	} {
-		_, err := newDecoder(podKind()).list(strings.NewReader(text), false, keepNone)
-		testkit.WantError(t, text, err, want)
-	}
-}
-
-func TestFieldsOfAFrameMayComeInAnyOrder(t *testing.T) {
-	pod := func(version string) string {
-		return `{"spec":{"nodeName":"n1"},"metadata":{"name":"p","uid":"u","resourceVersion":"` + version + `"}}`
-	}
-	var got []string
-	recordEvent := func(event WatchEvent[*Pod]) error {
-		if event.Status != nil {
-			got = append(got, fmt.Sprint(event.Type, " ", event.Status.Code, " ", event.Status.Reason))
-			return nil
-		}
-		pod := event.Object
-		got = append(got, fmt.Sprintf("%s %s %s %s", event.Type, pod.Key(), pod.ResourceVersion(), pod.NodeName))
-		return nil
-	}
-	read := func(text string) error {
-		return newDecoder(podKind()).events(strings.NewReader(text), false, recordEvent)
-	}
-	frames := []string{
-		`{"object":` + pod("1") + `,"type":"ADDED"}`,
-		`{"type":"MODIFIED","object":` + pod("2") + `}`,
-		`{"object": {"metadata":{"resourceVersion":"3"}}, "type" : "BOOKMARK", "Type": "ADDED", "OBJECT": 7}`,
-		`{"object":{"code":410,"reason":"Expired"},"type":"ERROR"}`,
-	}
-	testkit.WantError(t, "four frames", read(strings.Join(frames, "\n")), "")
-	want := []string{"ADDED p 1 n1", "MODIFIED p 2 n1", "BOOKMARK  3 ", "ERROR 410 Expired"}
-	testkit.WantEqual(t, "events", got, want)
-
-	for _, text := range []string{
-		`{"Type":"ADDED","object":` + pod("1") + `}`,
-		`{"type":"ADDED","Object":` + pod("1") + `}`,
-		`{"type":"ADDED","object":7}`,
-		`[]`,
-		`{"type":"ADDED"`,
-	} {
-		got = nil
-		err := read(text)
-		if !errors.As(err, new(wire.GarbageError)) || len(got) > 0 {
-			t.Errorf("%s: got the error %v and the events %q, want a GarbageError and none", text, err, got)
-		}
-	}
-}
-
-// hasNamesInOtherCases reports whether JSON has names that differ only in case from those that the decoder reads.
-// encoding/json reads them too.
-func hasNamesInOtherCases(data []byte) bool {
-	folded := bytes.ToLower(data)
-	for _, name := range []string{
-		"metadata", "items", "namespace", "name", "uid", "resourceVersion", "continue", "labels", "spec", "nodeName",
-	} {
-		if bytes.Count(folded, []byte(strings.ToLower(name))) != bytes.Count(data, []byte(name)) {
-			return true
-		}
-	}
-	return bytes.ContainsAny(data, "\u017f\u212a") // Unicode folds these to s and k
-}
-
-// No API server sends labels twice, but the fuzz tests do.
-func TestLabelsTwiceInJSONAreReadAsByEncodingJSON(t *testing.T) {
-	d := newDecoder(&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "run"}, New: func() *Pod { return new(Pod) }})
-	for _, labels := range []string{
-		`"labels": {"app": "a"}, "labels": null`,
-		`"labels": null, "labels": {"app": "a"}`,
-		`"labels": {"app": "a"}, "labels": null, "labels": {"run": "r"}`,
-		`"labels": {"app": "a"}, "labels": {"app": "b", "run": "r"}`,
-		`"labels": {"app": "a", "run": "r"}, "labels": {"app": null}`,
-	} {
-		metadata := `{"name": "p", "uid": "u", "resourceVersion": "1", ` + labels + `}`
-		p, err := d.parse([]byte(`{"metadata": ` + metadata + `}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var want struct{ Labels map[string]string }
-		if err := json.Unmarshal([]byte(metadata), &want); err != nil {
-			t.Fatal(err)
-		}
-		got := p.Labels()
-		if !maps.Equal(got, want.Labels) {
-			t.Errorf("%s: got %v, want %v", labels, got, want.Labels)
-		}
-	}
-}
-
-// labelled returns a pod with these labels in JSON.
-func labelled(name, version, labels string) string {
-	return fmt.Sprintf(`{"metadata":{"namespace":"ns","name":%q,"uid":"u","resourceVersion":%q,"labels":{%s}}}`,
-		name, version, labels)
-}
-
-// listOf returns a list of pods in JSON.
-func listOf(pods ...string) string {
-	return `{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[` + strings.Join(pods, ",") + `]}`
-}
-
-func TestLabelsThatTheKindDoesNotKeepAreDropped(t *testing.T) {
-	d := newDecoder(
-		&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "run", ""}, New: func() *Pod { return new(Pod) }})
-	for _, row := range []struct{ labels, want string }{
-		{`"app":"web","z":"1"`, "map[app:web]"},
-		{`"app":"web"`, "map[app:web]"},
-		{`"run":"d","app":""`, "map[app: run:d]"},
-		{`"":"x"`, "map[:x]"},
-		{`"z":"1"`, "map[]"},
-		{``, "map[]"},
-	} {
-		p, err := d.parse([]byte(labelled("a", "7", row.labels)))
-		testkit.WantError(t, row.labels, err, "")
-		testkit.WantEqual(t, "pod with "+row.labels, describe(p), "ns/a u 7  "+row.want)
-	}
-}
-
-func TestObjectWithAZeroByteIsRefused(t *testing.T) {
-	d := newDecoder(&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "run"}, New: func() *Pod { return new(Pod) }})
-	pod := labelled("a", "7", `"app":"x","run":"r"`)
-	_, err := d.parse([]byte(pod))
-	testkit.WantError(t, "a pod without a zero byte", err, "")
-	for _, part := range []string{`"x"`, `"a"`, `"7"`, `"u"`, `"ns"`} {
-		odd := strings.Replace(pod, part, strings.TrimSuffix(part, `"`)+`\u0000y"`, 1)
-		_, err := d.parse([]byte(odd))
-		testkit.WantError(t, odd, err, "a name or a label contains a character that Kubernetes does not allow there")
-	}
-}
-
-// Whether a pod shares its labels depends on the pods that were read before it, so that must not count as a change.
-func TestListKnowsAPodWithSharedLabels(t *testing.T) {
-	s := NewStore[*Pod]()
-	s.reportsEveryVersion = true
-	list := func(d *decoder[*Pod], pods ...string) []Delta[*Pod] {
-		t.Helper()
-		listing := s.BeginList()
-		if _, err := d.list(strings.NewReader(listOf(pods...)), false, listing.Add); err != nil {
-			t.Fatal(err)
-		}
-		return listing.Commit()
-	}
-	a := labelled("a", "1", `"app":"web"`)
-	b := labelled("b", "1", `"app":"web"`)
-	d := newDecoder(podKind())
-	list(d, a, b) // a has labels of its own, b has shared ones
-
-	testkit.WantNumber(t, "changes in another order", len(list(d, b, a)), 0)
-	testkit.WantNumber(t, "changes by a new decoder", len(list(newDecoder(podKind()), b, a)), 0)
-
-	// A list can prove that the cache is wrong, even with the same version.
-	changes := list(d, a, labelled("b", "1", `"app":"db"`))
-	if len(changes) != 1 || changes[0].New.Labels()["app"] != "db" {
-		t.Errorf("got %d changes from the label web to db, want 1", len(changes))
-	}
-
-	changes = list(d, a, labelled("b", "2", `"app":"db"`))
-	testkit.WantNumber(t, "changes of only a version", len(changes), 1)
-	s.reportsEveryVersion = false
-	changes = list(d, labelled("a", "2", `"app":"web"`), labelled("b", "3", `"app":"db"`))
-	testkit.WantNumber(t, "changes of only versions, which are not reported", len(changes), 0)
-}
-
-func TestIndexInANamespaceIsARecount(t *testing.T) {
-	dice := rand.New(rand.NewPCG(1, 2))
-	s := NewStore[*Pod]()
-	index := CountBy(s, func(p *Pod) Key {
-		app, _ := p.Label("app")
-		return Key{Namespace: p.Key().Namespace, Name: app}
-	})
-	d := newDecoder(podKind())
-	for step := range 3000 {
-		namespace, name := fmt.Sprint("ns", dice.IntN(3)), fmt.Sprint("p", dice.IntN(20))
-		labels := fakekube.Object{"app": fmt.Sprint("a", dice.IntN(5))}
-		if dice.IntN(4) == 0 {
-			labels["app"] = "only-" + name
-		}
-		text, _ := json.Marshal(fakekube.Object{
-			"metadata": fakekube.Object{
-				"namespace":       namespace,
-				"name":            name,
-				"uid":             "u",
-				"resourceVersion": strconv.Itoa(step + 1),
-				"labels":          labels,
-			},
-		})
-		p, err := d.parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Apply([]string{"ADDED", "MODIFIED", "DELETED"}[dice.IntN(3)], p)
-		recount := map[Key]int{}
-		for _, p := range s.All() {
-			recount[Key{p.Key().Namespace, p.Labels()["app"]}]++
-		}
-		if !maps.Equal(recount, index.counts) {
-			t.Fatalf("step %d: %v, recount %v", step, index.counts, recount)
-		}
-	}
-}
-
-func TestPodTakesItsBytesAndLittleMore(t *testing.T) {
-	if testkit.IsRaced() {
-		t.Skip("the race detector changes the use of memory")
-	}
-	const n = 50000
-	for _, c := range podLabels {
-		got := heapBytes(func() any { return managerWithPods(t, n, c.labels) }) / n
-		t.Logf("%s: %.0f bytes a pod", c.name, got)
-		if got > c.mostBytes {
-			t.Errorf("%s: %.0f bytes a pod, want at most %.0f", c.name, got, c.mostBytes)
-		}
-	}
-}
-
-// A cluster can have 150,000 pods, and each has a Meta.
-func TestObjectsAreSmall(t *testing.T) {
-	testkit.WantNumber(t, "bytes of a Meta", int(reflect.TypeFor[Meta]().Size()), 32)
-	testkit.WantNumber(t, "bytes of a Pod", int(reflect.TypeFor[Pod]().Size()), 48)
-}
-
-// makePod returns a pod of the namespace ns, without labels.
-func makePod(name, uid, version, node string) *Pod {
-	return &Pod{Meta{Metadata: draftOf(name, uid, version).Keep()}, node}
-}
-
-// draftOf returns the metadata of an object of the namespace ns, without labels.
-func draftOf(name, uid, version string) packed.Draft {
-	draft, err := packed.NewPacker(nil).Pack(packed.Fields{
-		Namespace:       []byte("ns"),
-		Name:            []byte(name),
-		UID:             []byte(uid),
-		ResourceVersion: []byte(version),
-	})
-	if err != nil {
-		panic(err)
-	}
-	return draft
-}
-
-// add adds a pod to a listing.
-func add(l *Listing[*Pod], p *Pod) (kept bool) {
-	kept, err := l.Add(p, draftOf(p.Key().Name, p.UID(), p.ResourceVersion()))
-	if err != nil {
-		panic(err)
-	}
-	return kept
-}
-
 func TestReplaceIsADiff(t *testing.T) {
 	s := NewStore[*Pod]()
 	list := func(pods ...*Pod) (got []string) {
@@ -468,6 +103,34 @@ func TestReplaceIsADiff(t *testing.T) {
 	}
 }
 
+// makePod returns a pod of the namespace ns, without labels.
+func makePod(name, uid, version, node string) *Pod {
+	return &Pod{Meta{Metadata: draftOf(name, uid, version).Keep()}, node}
+}
+
+// draftOf returns the metadata of an object of the namespace ns, without labels.
+func draftOf(name, uid, version string) packed.Draft {
+	draft, err := packed.NewPacker(nil).Pack(packed.Fields{
+		Namespace:       []byte("ns"),
+		Name:            []byte(name),
+		UID:             []byte(uid),
+		ResourceVersion: []byte(version),
+	})
+	if err != nil {
+		panic(err)
+	}
+	return draft
+}
+
+// add adds a pod to a listing.
+func add(l *Listing[*Pod], p *Pod) (kept bool) {
+	kept, err := l.Add(p, draftOf(p.Key().Name, p.UID(), p.ResourceVersion()))
+	if err != nil {
+		panic(err)
+	}
+	return kept
+}
+
 func TestDroppedListChangesNothing(t *testing.T) {
 	s := NewStore[*Pod]()
 	byNode := CountBy(s, nodeNameOf)
@@ -483,8 +146,6 @@ func TestDroppedListChangesNothing(t *testing.T) {
 		t.Errorf("got %d changes and %d objects, want no change and 1 object", len(ds), s.Len())
 	}
 }
-
-func nodeNameOf(p *Pod) string { return p.NodeName }
 
 func TestIndexEqualsARecountAfterAnyHistory(t *testing.T) {
 	for seed := range uint64(50) {
@@ -529,6 +190,46 @@ func TestIndexEqualsARecountAfterAnyHistory(t *testing.T) {
 			if !maps.Equal(recount, found) {
 				t.Fatalf("seed %d, step %d: objects by node %v, recount %v", seed, step, found, recount)
 			}
+		}
+	}
+}
+
+func nodeNameOf(p *Pod) string { return p.NodeName }
+
+func TestIndexInANamespaceIsARecount(t *testing.T) {
+	dice := rand.New(rand.NewPCG(1, 2))
+	s := NewStore[*Pod]()
+	index := CountBy(s, func(p *Pod) Key {
+		app, _ := p.Label("app")
+		return Key{Namespace: p.Key().Namespace, Name: app}
+	})
+	d := newDecoder(podKind())
+	for step := range 3000 {
+		namespace, name := fmt.Sprint("ns", dice.IntN(3)), fmt.Sprint("p", dice.IntN(20))
+		labels := fakekube.Object{"app": fmt.Sprint("a", dice.IntN(5))}
+		if dice.IntN(4) == 0 {
+			labels["app"] = "only-" + name
+		}
+		text, _ := json.Marshal(fakekube.Object{
+			"metadata": fakekube.Object{
+				"namespace":       namespace,
+				"name":            name,
+				"uid":             "u",
+				"resourceVersion": strconv.Itoa(step + 1),
+				"labels":          labels,
+			},
+		})
+		p, err := d.parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Apply([]string{"ADDED", "MODIFIED", "DELETED"}[dice.IntN(3)], p)
+		recount := map[Key]int{}
+		for _, p := range s.All() {
+			recount[Key{p.Key().Namespace, p.Labels()["app"]}]++
+		}
+		if !maps.Equal(recount, index.counts) {
+			t.Fatalf("step %d: %v, recount %v", step, index.counts, recount)
 		}
 	}
 }
@@ -597,41 +298,359 @@ func TestVersionsCompareAsDecimalsOfAnyLength(t *testing.T) {
 	}
 }
 
-// selectorsOfServers holds the selectors that a real API server (v1.35) accepts, and those that it refuses with a 400.
-// "make e2e" tries them on your server.
-type selectorsOfServers struct {
-	LabelSelectorsAccepted, LabelSelectorsRefused []string
-	FieldSelectorsAccepted, FieldSelectorsRefused []string
+// Whether a pod shares its labels depends on the pods that were read before it, so that must not count as a change.
+func TestListKnowsAPodWithSharedLabels(t *testing.T) {
+	s := NewStore[*Pod]()
+	s.reportsEveryVersion = true
+	list := func(d *decoder[*Pod], pods ...string) []Delta[*Pod] {
+		t.Helper()
+		listing := s.BeginList()
+		if _, err := d.list(strings.NewReader(listOf(pods...)), false, listing.Add); err != nil {
+			t.Fatal(err)
+		}
+		return listing.Commit()
+	}
+	a := labelled("a", "1", `"app":"web"`)
+	b := labelled("b", "1", `"app":"web"`)
+	d := newDecoder(podKind())
+	list(d, a, b) // a has labels of its own, b has shared ones
+
+	testkit.WantNumber(t, "changes in another order", len(list(d, b, a)), 0)
+	testkit.WantNumber(t, "changes by a new decoder", len(list(newDecoder(podKind()), b, a)), 0)
+
+	// A list can prove that the cache is wrong, even with the same version.
+	changes := list(d, a, labelled("b", "1", `"app":"db"`))
+	if len(changes) != 1 || changes[0].New.Labels()["app"] != "db" {
+		t.Errorf("got %d changes from the label web to db, want 1", len(changes))
+	}
+
+	changes = list(d, a, labelled("b", "2", `"app":"db"`))
+	testkit.WantNumber(t, "changes of only a version", len(changes), 1)
+	s.reportsEveryVersion = false
+	changes = list(d, labelled("a", "2", `"app":"web"`), labelled("b", "3", `"app":"db"`))
+	testkit.WantNumber(t, "changes of only versions, which are not reported", len(changes), 0)
 }
 
-func readSelectors(t testing.TB) (s selectorsOfServers) {
-	t.Helper()
-	text, err := os.ReadFile("testdata/selectors.json")
-	if err == nil {
-		err = json.Unmarshal(text, &s)
+// labelled returns a pod with these labels in JSON.
+func labelled(name, version, labels string) string {
+	return fmt.Sprintf(`{"metadata":{"namespace":"ns","name":%q,"uid":"u","resourceVersion":%q,"labels":{%s}}}`,
+		name, version, labels)
+}
+
+// listOf returns a list of pods in JSON.
+func listOf(pods ...string) string {
+	return `{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[` + strings.Join(pods, ",") + `]}`
+}
+
+// podKind returns a kind of pods that keeps the label app.
+func podKind() *Kind[*Pod] {
+	return &Kind[*Pod]{
+		Name:     "Pod",
+		API:      "/api/v1",
+		Resource: "pods",
+		Labels:   []string{"app"},
+		New:      func() *Pod { return new(Pod) },
 	}
+}
+
+// A cluster can have 150,000 pods, and each has a Meta.
+func TestObjectsAreSmall(t *testing.T) {
+	testkit.WantNumber(t, "bytes of a Meta", int(reflect.TypeFor[Meta]().Size()), 32)
+	testkit.WantNumber(t, "bytes of a Pod", int(reflect.TypeFor[Pod]().Size()), 48)
+}
+
+func TestPodTakesItsBytesAndLittleMore(t *testing.T) {
+	if testkit.IsRaced() {
+		t.Skip("the race detector changes the use of memory")
+	}
+	const n = 50000
+	for _, c := range podLabels {
+		got := heapBytes(func() any { return managerWithPods(t, n, c.labels) }) / n
+		t.Logf("%s: %.0f bytes a pod", c.name, got)
+		if got > c.mostBytes {
+			t.Errorf("%s: %.0f bytes a pod, want at most %.0f", c.name, got, c.mostBytes)
+		}
+	}
+}
+
+// podLabels are sets of labels that take different amounts of memory. suite.Crowd replaces ###### and @@@@@ by numbers.
+var podLabels = []struct {
+	name      string
+	labels    fakekube.Object
+	mostBytes float64 // for each pod
+}{
+	{"no labels", fakekube.Object{"pod-template-hash": "5d4f8c7b9"}, 200},
+	{"a label that 400 pods share", fakekube.Object{"app": "web-@@@@@"}, 200},
+	{"a short label that no two share", fakekube.Object{"run": "web-######"}, 300},
+	{"three long labels that no two share", fakekube.Object{
+		"app":                    "the-first-of-three-labels-that-are-rather-long-######",
+		"app.kubernetes.io/name": "the-second-of-three-labels-that-are-rather-long-######",
+		"run":                    "the-third-of-three-labels-that-are-rather-long-######",
+	}, 560},
+}
+
+// managerWithPods returns a manager that has listed n pods with these labels.
+func managerWithPods(t testing.TB, n int, labels fakekube.Object) *manager {
+	m := countingManager(t)
+	crowd := &suite.Crowd{Pods: n, Nodes: n / 400, Labels: labels}
+	listing := m.pods.BeginList()
+	_, err := m.pods.decoder.list(bytes.NewReader(crowd.Body(true, false)), true, listing.Add)
+	if err != nil || listing.count != n {
+		t.Fatalf("listed %d pods with the error %v, want %d pods", listing.count, err, n)
+	}
+	listing.Commit()
+	return m
+}
+
+// countingManager returns a manager with the controller count. Its pods keep the labels that Counts select by, and are
+// indexed by them.
+func countingManager(t testing.TB) *manager {
+	m := idleManager(t, &options.Options{Wire: "protobuf"})
+	setUpCount(m, m.idleController())
+	return m
+}
+
+// idleManager returns a manager without a client, which is never started.
+func idleManager(t testing.TB, o *options.Options) *manager {
+	lifetime := process.NewLifetime(t.Context(), 0)
+	return newManager(o, nil, lifetime, metrics.NewRegistry(), &logging.Outputs{Log: quietLog()})
+}
+
+// idleController returns a controller that is ready for its Setup.
+func (m *manager) idleController() *Controller {
+	c := &Controller{Name: "test"}
+	m.prepare(c)
+	return c
+}
+
+// heapBytes returns the size of the value that build returns, and of everything that it refers to.
+func heapBytes(build func() any) float64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	value := build()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(value)
+	return float64(after.HeapAlloc) - float64(before.HeapAlloc)
+}
+
+func TestListOfKnownPodsAllocatesAlmostNothing(t *testing.T) {
+	f := fakekube.New()
+	f.AddPods(1000)
+	body := podList(f, wire.Protobuf)
+	s := NewStore[*Pod]()
+	d := newDecoder(podKind())
+	list := func() {
+		listing := s.BeginList()
+		_, err := d.list(bytes.NewReader(body), true, listing.Add)
+		if err != nil || listing.count != 1000 {
+			t.Fatalf("listed %d pods with the error %v, want 1000 pods", listing.count, err)
+		}
+		changes := listing.Commit()
+		if len(changes) > 0 {
+			t.Fatalf("%d changes, want none", len(changes))
+		}
+	}
+	if n := testing.AllocsPerRun(10, list); n > 50 {
+		t.Errorf("%v allocations for 1,000 pods, want at most 50", n)
+	}
+}
+
+// podList returns the fake's list of all pods, in a media type.
+func podList(f *fakekube.Server, mediaType string) []byte {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest("GET", "/api/v1/pods", nil)
+	r.Header.Set("Accept", mediaType)
+	f.ServeHTTP(w, r)
+	return w.Body.Bytes()
+}
+
+func TestKeptLabelsDoNotKeepTheOthersInMemory(t *testing.T) {
+	many := fakekube.Object{"app": "x"}
+	for i := range 1000 {
+		many["other-"+strconv.Itoa(i)] = "y"
+	}
+	text, _ := json.Marshal(fakekube.Object{
+		"metadata": fakekube.Object{"name": "p", "uid": "u", "resourceVersion": "1", "labels": many},
+	})
+	d := newDecoder(podKind())
+	var kept []*Pod
+	var before, after runtime.MemStats
+	for i := range 101 {
+		if i == 1 { // the first pod fills the decoder's own buffers
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+		}
+		p, err := d.parse(bytes.Replace(text, []byte(`"app":"x"`), fmt.Appendf(nil, `"app":"x%d"`, i), 1))
+		if err != nil || len(p.Labels()) != 1 {
+			t.Fatal(p, err)
+		}
+		kept = append(kept, p)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(kept)
+	if grew := int64(after.HeapAlloc-before.HeapAlloc) / 100; grew > 2000 {
+		t.Errorf("%d bytes for each pod with one kept label, want at most 2000", grew)
+	}
+}
+
+// encoding/json ignores the case of names, but the API server does not. A Count whose schema allows unknown fields may
+// have fields whose names differ only in case.
+func TestNamesInJSONAreExact(t *testing.T) {
+	d := newDecoder(&Kind[*Count]{Name: "Count", Lenient: true, New: func() *Count { return new(Count) }})
+	c, err := d.parse([]byte(`{
+		"metadata": {
+			"name": "c", "Name": "x",
+			"uid": "u", "UID": "x",
+			"resourceVersion": "1", "resourceversion": "x",
+			"generation": 3, "GENERATION": 4
+		},
+		"Metadata": {"name": "y"},
+		"spec": {"name": "web", "NAME": "db", "count": 2, "COUNT": 3},
+		"SPEC": {"name": "z"},
+		"status": {
+			"healthy": true, "Healthy": false,
+			"count": 2, "cOUNT": 5,
+			"observedGeneration": 3, "observedgeneration": 4
+		},
+		"ſtatuſ": {"count": 7}
+	}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
-}
+	got := fmt.Sprint(c.Key(), " ", c.UID(), " ", c.ResourceVersion(), " ", c.Generation, c.countSpec, c.Status)
+	testkit.WantEqual(t, "Count", got, "c u 1 3 {web 2 } {true 2 3}")
 
-func TestFieldSelectorsAreAcceptedAsByTheServer(t *testing.T) {
-	selectors := readSelectors(t)
-	for _, text := range selectors.FieldSelectorsAccepted {
-		if err := labels.CheckFieldSelector(text, "pods", podFields); err != nil {
-			t.Errorf("field selector %q: %v", text, err)
-		}
+	c, err = d.parse([]byte(`{
+		"metadata": {"name": "c", "uid": "u", "resourceVersion": "1"},
+		"spec": {"name": "web", "COUNT": 3}
+	}`))
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, text := range selectors.FieldSelectorsRefused {
-		if err := labels.CheckFieldSelector(text, "pods", podFields); err == nil {
-			t.Errorf("field selector %q is accepted", text)
-		}
+	const missing = "spec.count is missing, and must be a whole number, 0 or more"
+	testkit.WantEqual(t, "Invalid of a Count with only COUNT", c.Invalid, missing)
+
+	for text, want := range map[string]string{
+		`{"Metadata":{"resourceVersion":"5"},"items":[]}`:                  "not a list",
+		`{"metadata":{"ResourceVersion":"5"},"items":[]}`:                  "not a list",
+		`{"metadata":{"resourceVersion":"5"},"Items":[]}`:                  "not a list",
+		`{"metadata":{"resourceVersion":"5"},"items":[{"Metadata":{}}]}`:   "has no metadata.name",
+		`{"metadata":{"resourceVersion":5},"items":[]}`:                    "item.metadata.resourceVersion",
+		`{"metadata":{"resourceVersion":"5"},"items":[{"metadata":"no"}]}`: "item.metadata",
+	} {
+		_, err := newDecoder(podKind()).list(strings.NewReader(text), false, keepNone)
+		testkit.WantError(t, text, err, want)
 	}
 }
 
 // keepNone is a callback for decoder.list that keeps no object.
 func keepNone(*Pod, packed.Draft) (kept bool, err error) { return false, nil }
+
+func TestFieldsOfAFrameMayComeInAnyOrder(t *testing.T) {
+	pod := func(version string) string {
+		return `{"spec":{"nodeName":"n1"},"metadata":{"name":"p","uid":"u","resourceVersion":"` + version + `"}}`
+	}
+	var got []string
+	recordEvent := func(event WatchEvent[*Pod]) error {
+		if event.Status != nil {
+			got = append(got, fmt.Sprint(event.Type, " ", event.Status.Code, " ", event.Status.Reason))
+			return nil
+		}
+		pod := event.Object
+		got = append(got, fmt.Sprintf("%s %s %s %s", event.Type, pod.Key(), pod.ResourceVersion(), pod.NodeName))
+		return nil
+	}
+	read := func(text string) error {
+		return newDecoder(podKind()).events(strings.NewReader(text), false, recordEvent)
+	}
+	frames := []string{
+		`{"object":` + pod("1") + `,"type":"ADDED"}`,
+		`{"type":"MODIFIED","object":` + pod("2") + `}`,
+		`{"object": {"metadata":{"resourceVersion":"3"}}, "type" : "BOOKMARK", "Type": "ADDED", "OBJECT": 7}`,
+		`{"object":{"code":410,"reason":"Expired"},"type":"ERROR"}`,
+	}
+	testkit.WantError(t, "four frames", read(strings.Join(frames, "\n")), "")
+	want := []string{"ADDED p 1 n1", "MODIFIED p 2 n1", "BOOKMARK  3 ", "ERROR 410 Expired"}
+	testkit.WantEqual(t, "events", got, want)
+
+	for _, text := range []string{
+		`{"Type":"ADDED","object":` + pod("1") + `}`,
+		`{"type":"ADDED","Object":` + pod("1") + `}`,
+		`{"type":"ADDED","object":7}`,
+		`[]`,
+		`{"type":"ADDED"`,
+	} {
+		got = nil
+		err := read(text)
+		if !errors.As(err, new(wire.GarbageError)) || len(got) > 0 {
+			t.Errorf("%s: got the error %v and the events %q, want a GarbageError and none", text, err, got)
+		}
+	}
+}
+
+func TestLabelsThatTheKindDoesNotKeepAreDropped(t *testing.T) {
+	d := newDecoder(
+		&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "run", ""}, New: func() *Pod { return new(Pod) }})
+	for _, row := range []struct{ labels, want string }{
+		{`"app":"web","z":"1"`, "map[app:web]"},
+		{`"app":"web"`, "map[app:web]"},
+		{`"run":"d","app":""`, "map[app: run:d]"},
+		{`"":"x"`, "map[:x]"},
+		{`"z":"1"`, "map[]"},
+		{``, "map[]"},
+	} {
+		p, err := d.parse([]byte(labelled("a", "7", row.labels)))
+		testkit.WantError(t, row.labels, err, "")
+		testkit.WantEqual(t, "pod with "+row.labels, describe(p), "ns/a u 7  "+row.want)
+	}
+}
+
+// describe returns everything that is known of a pod: key, uid, version, node and labels.
+
+func describe(p *Pod) string {
+	return fmt.Sprintf("%s %s %s %s %v", p.Key(), p.UID(), p.ResourceVersion(), p.NodeName, p.Labels())
+}
+
+// No API server sends labels twice, but the fuzz tests do.
+func TestLabelsTwiceInJSONAreReadAsByEncodingJSON(t *testing.T) {
+	d := newDecoder(&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "run"}, New: func() *Pod { return new(Pod) }})
+	for _, labels := range []string{
+		`"labels": {"app": "a"}, "labels": null`,
+		`"labels": null, "labels": {"app": "a"}`,
+		`"labels": {"app": "a"}, "labels": null, "labels": {"run": "r"}`,
+		`"labels": {"app": "a"}, "labels": {"app": "b", "run": "r"}`,
+		`"labels": {"app": "a", "run": "r"}, "labels": {"app": null}`,
+	} {
+		metadata := `{"name": "p", "uid": "u", "resourceVersion": "1", ` + labels + `}`
+		p, err := d.parse([]byte(`{"metadata": ` + metadata + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want struct{ Labels map[string]string }
+		if err := json.Unmarshal([]byte(metadata), &want); err != nil {
+			t.Fatal(err)
+		}
+		got := p.Labels()
+		if !maps.Equal(got, want.Labels) {
+			t.Errorf("%s: got %v, want %v", labels, got, want.Labels)
+		}
+	}
+}
+
+func TestObjectWithAZeroByteIsRefused(t *testing.T) {
+	d := newDecoder(&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "run"}, New: func() *Pod { return new(Pod) }})
+	pod := labelled("a", "7", `"app":"x","run":"r"`)
+	_, err := d.parse([]byte(pod))
+	testkit.WantError(t, "a pod without a zero byte", err, "")
+	for _, part := range []string{`"x"`, `"a"`, `"7"`, `"u"`, `"ns"`} {
+		odd := strings.Replace(pod, part, strings.TrimSuffix(part, `"`)+`\u0000y"`, 1)
+		_, err := d.parse([]byte(odd))
+		testkit.WantError(t, odd, err, "a name or a label contains a character that Kubernetes does not allow there")
+	}
+}
 
 func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 	const (
@@ -660,6 +679,11 @@ func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 	}
 }
 
+// podWithoutLabels returns a kind of pods that keeps no labels.
+func podWithoutLabels() *Kind[*Pod] {
+	return &Kind[*Pod]{Name: "Pod", New: func() *Pod { return new(Pod) }}
+}
+
 func TestMetadataMayFollowTheItems(t *testing.T) {
 	items := 0
 	countItem := func(*Pod, packed.Draft) (kept bool, err error) {
@@ -683,38 +707,48 @@ func TestItemsMayBeNull(t *testing.T) {
 	testkit.WantError(t, "list", err, "")
 }
 
-// decoded returns the pods of a list as described by describe, and its metadata.
-func decoded(body []byte, isProtobuf bool, kind *Kind[*Pod]) (pods []string, meta wire.ListMeta, err error) {
-	return decodedBy(newDecoder(kind), bytes.NewReader(body), isProtobuf)
+func TestDecoderKeepsNothingOfEarlierLists(t *testing.T) {
+	podWithEverything := `{"metadata":{"name":"a-long-name","namespace":"space","uid":"u1","resourceVersion":"1",` +
+		`"labels":{"app":"x","tier":"","z":"1"}},"spec":{"nodeName":"n1"}}`
+	podWithNullLabels := `{"metadata":{"name":"c","uid":"u3","resourceVersion":"3","labels":null},"spec":{}}`
+	full := listOf(podWithEverything, barePod("b1"))
+	empty := listOf(barePod("b2"), podWithNullLabels)
+	want := []string{
+		"space/a-long-name u1 1 n1 map[app:x tier:]",
+		"b1 u2 2  map[]",
+		"b2 u2 2  map[]",
+		"c u3 3  map[]",
+	}
+	want = slices.Concat(want, want)
+
+	kind := podKind()
+	kind.Labels = []string{"app", "tier"}
+	d := newDecoder(kind)
+	for formats := range 16 { // bit j chooses the format of list j
+		var got []string
+		for j, text := range []string{full, empty, full, empty} {
+			isProtobuf := formats>>j&1 == 1
+			body := []byte(text)
+			if isProtobuf {
+				body = fakekube.Protobuf(body)
+			}
+			keepsObjects := j%2 == 0
+			_, err := d.list(bytes.NewReader(body), isProtobuf, func(p *Pod, metadata packed.Draft) (bool, error) {
+				p.Metadata = metadata.Keep()
+				got = append(got, describe(p))
+				return keepsObjects, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		testkit.WantEqual(t, fmt.Sprintf("pods with the formats %04b", formats), got, want)
+	}
 }
 
-// decodedBy is decoded for another decoder and any reader.
-func decodedBy(d *decoder[*Pod], r io.Reader, isProtobuf bool) (pods []string, meta wire.ListMeta, err error) {
-	keepAll := func(p *Pod, metadata packed.Draft) (kept bool, err error) {
-		p.Metadata = metadata.Keep()
-		pods = append(pods, describe(p))
-		return true, nil
-	}
-	meta, err = d.list(r, isProtobuf, keepAll)
-	return pods, meta, err
-}
-
-// describe returns everything that is known of a pod: key, uid, version, node and labels.
-
-func describe(p *Pod) string {
-	return fmt.Sprintf("%s %s %s %s %v", p.Key(), p.UID(), p.ResourceVersion(), p.NodeName, p.Labels())
-}
-
-// recording returns the body of an answer that was recorded from a real API server.
-func recording(t testing.TB, name string) []byte {
-	body, err := os.ReadFile("testdata/transcripts/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.HasSuffix(name, ".txt") {
-		_, body, _ = bytes.Cut(body, []byte("\n\n"))
-	}
-	return body
+// barePod returns a pod in JSON that has only the metadata that every object has.
+func barePod(name string) string {
+	return fmt.Sprintf(`{"metadata":{"name":%q,"uid":"u2","resourceVersion":"2"}}`, name)
 }
 
 func TestRecordedProtobufReadsAsTheRecordedJSON(t *testing.T) {
@@ -732,6 +766,34 @@ func TestRecordedProtobufReadsAsTheRecordedJSON(t *testing.T) {
 	if gotMeta.Continue == "" {
 		t.Error("the list has no continue token")
 	}
+}
+
+// decoded returns the pods of a list as described by describe, and its metadata.
+func decoded(body []byte, isProtobuf bool, kind *Kind[*Pod]) (pods []string, meta wire.ListMeta, err error) {
+	return decodedBy(newDecoder(kind), bytes.NewReader(body), isProtobuf)
+}
+
+// decodedBy is decoded for another decoder and any reader.
+func decodedBy(d *decoder[*Pod], r io.Reader, isProtobuf bool) (pods []string, meta wire.ListMeta, err error) {
+	keepAll := func(p *Pod, metadata packed.Draft) (kept bool, err error) {
+		p.Metadata = metadata.Keep()
+		pods = append(pods, describe(p))
+		return true, nil
+	}
+	meta, err = d.list(r, isProtobuf, keepAll)
+	return pods, meta, err
+}
+
+// recording returns the body of an answer that was recorded from a real API server.
+func recording(t testing.TB, name string) []byte {
+	body, err := os.ReadFile("testdata/transcripts/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasSuffix(name, ".txt") {
+		_, body, _ = bytes.Cut(body, []byte("\n\n"))
+	}
+	return body
 }
 
 func TestRecordedListsInProtobuf(t *testing.T) {
@@ -813,6 +875,18 @@ func TestRecordedStatusInProtobuf(t *testing.T) {
 	testkit.WantEqual(t, "code", status.Code, 401)
 	testkit.WantEqual(t, "reason", status.Reason, "Unauthorized")
 	testkit.WantEqual(t, "message", status.Message, "Unauthorized")
+}
+
+func TestHostileProtobufIsAnErrorAndCostsNoMemory(t *testing.T) {
+	for name, row := range hostile() {
+		t.Run(name, func(t *testing.T) {
+			body := []byte(row.body)
+			var err error
+			allocated := allocatedBytes(func() { _, _, err = decoded(body, true, podKind()) })
+			testkit.WantError(t, "list", err, row.want)
+			testkit.WantBetween(t, "allocated bytes", allocated, 0, 256<<10)
+		})
+	}
 }
 
 // hostile returns bodies that no server sends, each with a part of the error that must name its fault.
@@ -921,18 +995,6 @@ func hostile() map[string]struct{ body, want string } {
 	}
 }
 
-func TestHostileProtobufIsAnErrorAndCostsNoMemory(t *testing.T) {
-	for name, row := range hostile() {
-		t.Run(name, func(t *testing.T) {
-			body := []byte(row.body)
-			var err error
-			allocated := allocatedBytes(func() { _, _, err = decoded(body, true, podKind()) })
-			testkit.WantError(t, "list", err, row.want)
-			testkit.WantBetween(t, "allocated bytes", allocated, 0, 256<<10)
-		})
-	}
-}
-
 // allocatedBytes returns how many bytes f allocates, including those that it frees again.
 func allocatedBytes(f func()) uint64 {
 	var before, after runtime.MemStats
@@ -1004,19 +1066,6 @@ func readThreeFrames(object []byte, isProtobuf bool) (n int, err error) {
 	return n, err
 }
 
-// bomb returns a beginning and then size bytes that compress to almost nothing, compressed by gzip.
-func bomb(beginning string, size int) []byte {
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	io.WriteString(z, beginning)
-	chunk := bytes.Repeat([]byte("a"), 1<<20)
-	for ; size > 0; size -= len(chunk) {
-		z.Write(chunk)
-	}
-	z.Close()
-	return b.Bytes()
-}
-
 func TestDecompressionBombsAreNotHeld(t *testing.T) {
 	if testkit.IsRaced() {
 		t.Skip("takes half a minute under the race detector, and runs in one goroutine")
@@ -1053,6 +1102,19 @@ func TestDecompressionBombsAreNotHeld(t *testing.T) {
 	}
 }
 
+// bomb returns a beginning and then size bytes that compress to almost nothing, compressed by gzip.
+func bomb(beginning string, size int) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	io.WriteString(z, beginning)
+	chunk := bytes.Repeat([]byte("a"), 1<<20)
+	for ; size > 0; size -= len(chunk) {
+		z.Write(chunk)
+	}
+	z.Close()
+	return b.Bytes()
+}
+
 func TestDecompressionBombIsNotHeldByTheClient(t *testing.T) {
 	if testkit.IsRaced() {
 		t.Skip("takes long under the race detector")
@@ -1072,135 +1134,139 @@ func TestDecompressionBombIsNotHeldByTheClient(t *testing.T) {
 	testkit.WantError(t, "Send", err, "get nodes/n: more than 67108864 bytes in one piece")
 }
 
-func TestDecoderKeepsNothingOfEarlierLists(t *testing.T) {
-	podWithEverything := `{"metadata":{"name":"a-long-name","namespace":"space","uid":"u1","resourceVersion":"1",` +
-		`"labels":{"app":"x","tier":"","z":"1"}},"spec":{"nodeName":"n1"}}`
-	podWithNullLabels := `{"metadata":{"name":"c","uid":"u3","resourceVersion":"3","labels":null},"spec":{}}`
-	full := listOf(podWithEverything, barePod("b1"))
-	empty := listOf(barePod("b2"), podWithNullLabels)
-	want := []string{
-		"space/a-long-name u1 1 n1 map[app:x tier:]",
-		"b1 u2 2  map[]",
-		"b2 u2 2  map[]",
-		"c u3 3  map[]",
+func TestJSONObjectHasTheFieldsOfItsStruct(t *testing.T) {
+	rows := []struct {
+		name, spec   string
+		wantReplicas int
+		wantZones    string
+		wantInvalid  string
+	}{
+		{"all", `{"replicas":3,"zones":["a","b"],"other":{}}`, 3, "[a b]", ""},
+		{"nothing after something", `{}`, 0, "[]", ""},
+		{"null", `null`, 0, "[]", ""},
+		{"a wrong type", `{"replicas":"3","zones":["a"]}`, 0, "[a]", "json: cannot unmarshal string"},
+		{"a right type after that", `{"replicas":4}`, 4, "[]", ""},
 	}
-	want = slices.Concat(want, want)
-
-	kind := podKind()
-	kind.Labels = []string{"app", "tier"}
-	d := newDecoder(kind)
-	for formats := range 16 { // bit j chooses the format of list j
-		var got []string
-		for j, text := range []string{full, empty, full, empty} {
-			isProtobuf := formats>>j&1 == 1
-			body := []byte(text)
-			if isProtobuf {
-				body = fakekube.Protobuf(body)
+	var list []string
+	for i, row := range rows {
+		list = append(list, widgetJSON(fmt.Sprint("w", i), "1", row.spec))
+	}
+	store := NewStore[*JSONObject[widget]]()
+	listWidgets(t, store, list...)
+	for i, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			got := store.Get(Key{Name: fmt.Sprint("w", i)})
+			testkit.WantEqual(t, "replicas", got.Fields.Spec.Replicas, row.wantReplicas)
+			testkit.WantEqual(t, "zones", fmt.Sprint(got.Fields.Spec.Zones), row.wantZones)
+			if !strings.HasPrefix(got.Invalid, row.wantInvalid) || (got.Invalid == "") != (row.wantInvalid == "") {
+				t.Errorf("Invalid is %q, want %q", got.Invalid, row.wantInvalid)
 			}
-			keepsObjects := j%2 == 0
-			_, err := d.list(bytes.NewReader(body), isProtobuf, func(p *Pod, metadata packed.Draft) (bool, error) {
-				p.Metadata = metadata.Keep()
-				got = append(got, describe(p))
-				return keepsObjects, nil
-			})
+		})
+	}
+}
+
+// widget holds the fields of a kind that exists only in this test.
+type widget struct {
+	Spec struct {
+		Replicas int
+		Zones    []string
+	}
+}
+
+func widgetJSON(name, version, spec string) string {
+	return fmt.Sprintf(`{"metadata":{"name":%q,"uid":"uid-%s","resourceVersion":%q},"spec":%s}`, name, name,
+		version, spec)
+}
+
+// listWidgets makes the store equal to a list of these widgets, and returns how many were new to it.
+func listWidgets(t *testing.T, store *Store[*JSONObject[widget]], widgets ...string) (kept int) {
+	t.Helper()
+	kind := JSONKind[widget]("Widget", "/apis/example.com/v1", "widgets")
+	list := `{"metadata":{"resourceVersion":"9"},"items":[` + strings.Join(widgets, ",") + `]}`
+	listing := store.BeginList()
+	add := func(obj *JSONObject[widget], metadata packed.Draft) (bool, error) {
+		isKept, err := listing.Add(obj, metadata)
+		if isKept {
+			kept++
+		}
+		return isKept, err
+	}
+	if _, err := newDecoder(&kind).list(strings.NewReader(list), false, add); err != nil {
+		t.Fatal(err)
+	}
+	listing.Commit()
+	return kept
+}
+
+func TestJSONObjectThatIsKnownIsNotKeptAgain(t *testing.T) {
+	const spec = `{"replicas":3,"zones":["a","b"]}`
+	store := NewStore[*JSONObject[widget]]()
+	first := listWidgets(t, store, widgetJSON("w", "1", spec))
+	again := listWidgets(t, store, widgetJSON("w", "1", spec), widgetJSON("empty", "2", "{}"))
+	testkit.WantEqual(t, "objects kept of the first list", first, 1)
+	testkit.WantEqual(t, "objects kept of the same list and one more", again, 1)
+
+	// It was made in the memory of the object that was not kept.
+	empty := store.Get(Key{Name: "empty"})
+	testkit.WantEqual(t, "fields of an object without a spec's fields", empty.Fields, widget{})
+}
+
+func TestJSONObjectReportsChangesOfItsFieldsOnly(t *testing.T) {
+	rows := []struct {
+		name, spec string
+		want       int
+	}{
+		{"nothing", `{"replicas":3,"zones":["a"]}`, 0},
+		{"another field", `{"replicas":3,"zones":["a"],"other":1}`, 0},
+		{"a number", `{"replicas":4,"zones":["a"]}`, 1},
+		{"an element", `{"replicas":3,"zones":["b"]}`, 1},
+		{"a type", `{"replicas":3,"zones":"a"}`, 1},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			kind := JSONKind[widget]("Widget", "/apis/example.com/v1", "widgets")
+			store := NewStore[*JSONObject[widget]]()
+			listWidgets(t, store, widgetJSON("w", "1", `{"replicas":3,"zones":["a"]}`))
+			now, err := newDecoder(&kind).parse([]byte(widgetJSON("w", "2", row.spec)))
 			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		testkit.WantEqual(t, fmt.Sprintf("pods with the formats %04b", formats), got, want)
+			testkit.WantEqual(t, "changes", len(store.Apply("MODIFIED", now)), row.want)
+		})
 	}
 }
 
-// barePod returns a pod in JSON that has only the metadata that every object has.
-func barePod(name string) string {
-	return fmt.Sprintf(`{"metadata":{"name":%q,"uid":"u2","resourceVersion":"2"}}`, name)
-}
-
-// podList returns the fake's list of all pods, in a media type.
-func podList(f *fakekube.Server, mediaType string) []byte {
-	w := httptest.NewRecorder()
-	r := httptest.NewRequest("GET", "/api/v1/pods", nil)
-	r.Header.Set("Accept", mediaType)
-	f.ServeHTTP(w, r)
-	return w.Body.Bytes()
-}
-
-func TestKeptLabelsDoNotKeepTheOthersInMemory(t *testing.T) {
-	many := fakekube.Object{"app": "x"}
-	for i := range 1000 {
-		many["other-"+strconv.Itoa(i)] = "y"
-	}
-	text, _ := json.Marshal(fakekube.Object{
-		"metadata": fakekube.Object{"name": "p", "uid": "u", "resourceVersion": "1", "labels": many},
-	})
-	d := newDecoder(podKind())
-	var kept []*Pod
-	var before, after runtime.MemStats
-	for i := range 101 {
-		if i == 1 { // the first pod fills the decoder's own buffers
-			runtime.GC()
-			runtime.ReadMemStats(&before)
-		}
-		p, err := d.parse(bytes.Replace(text, []byte(`"app":"x"`), fmt.Appendf(nil, `"app":"x%d"`, i), 1))
-		if err != nil || len(p.Labels()) != 1 {
-			t.Fatal(p, err)
-		}
-		kept = append(kept, p)
-	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	runtime.KeepAlive(kept)
-	if grew := int64(after.HeapAlloc-before.HeapAlloc) / 100; grew > 2000 {
-		t.Errorf("%d bytes for each pod with one kept label, want at most 2000", grew)
-	}
-}
-
-func TestListOfKnownPodsAllocatesAlmostNothing(t *testing.T) {
-	f := fakekube.New()
-	f.AddPods(1000)
-	body := podList(f, wire.Protobuf)
-	s := NewStore[*Pod]()
-	d := newDecoder(podKind())
-	list := func() {
-		listing := s.BeginList()
-		_, err := d.list(bytes.NewReader(body), true, listing.Add)
-		if err != nil || listing.count != 1000 {
-			t.Fatalf("listed %d pods with the error %v, want 1000 pods", listing.count, err)
-		}
-		changes := listing.Commit()
-		if len(changes) > 0 {
-			t.Fatalf("%d changes, want none", len(changes))
+func TestFieldSelectorsAreAcceptedAsByTheServer(t *testing.T) {
+	selectors := readSelectors(t)
+	for _, text := range selectors.FieldSelectorsAccepted {
+		if err := labels.CheckFieldSelector(text, "pods", podFields); err != nil {
+			t.Errorf("field selector %q: %v", text, err)
 		}
 	}
-	if n := testing.AllocsPerRun(10, list); n > 50 {
-		t.Errorf("%v allocations for 1,000 pods, want at most 50", n)
+	for _, text := range selectors.FieldSelectorsRefused {
+		if err := labels.CheckFieldSelector(text, "pods", podFields); err == nil {
+			t.Errorf("field selector %q is accepted", text)
+		}
 	}
 }
 
-// addRecordings adds the bodies of recorded answers to the seeds of a fuzz test.
-func addRecordings(f *testing.F, pattern string) {
-	files, _ := filepath.Glob("testdata/transcripts/" + pattern)
-	for _, file := range files {
-		text, _ := os.ReadFile(file)
-		_, body, _ := bytes.Cut(text, []byte("\n\n"))
-		f.Add(body)
-	}
+// selectorsOfServers holds the selectors that a real API server (v1.35) accepts, and those that it refuses with a 400.
+// "make e2e" tries them on your server.
+type selectorsOfServers struct {
+	LabelSelectorsAccepted, LabelSelectorsRefused []string
+	FieldSelectorsAccepted, FieldSelectorsRefused []string
 }
 
-// podWithoutLabels returns a kind of pods that keeps no labels.
-func podWithoutLabels() *Kind[*Pod] {
-	return &Kind[*Pod]{Name: "Pod", New: func() *Pod { return new(Pod) }}
-}
-
-// podKind returns a kind of pods that keeps the label app.
-func podKind() *Kind[*Pod] {
-	return &Kind[*Pod]{
-		Name:     "Pod",
-		API:      "/api/v1",
-		Resource: "pods",
-		Labels:   []string{"app"},
-		New:      func() *Pod { return new(Pod) },
+func readSelectors(t testing.TB) (s selectorsOfServers) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/selectors.json")
+	if err == nil {
+		err = json.Unmarshal(text, &s)
 	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // FuzzDecodeList checks that a list that is accepted has the objects that encoding/json finds in it.
@@ -1236,6 +1302,16 @@ func FuzzDecodeList(f *testing.F) {
 	})
 }
 
+// addRecordings adds the bodies of recorded answers to the seeds of a fuzz test.
+func addRecordings(f *testing.F, pattern string) {
+	files, _ := filepath.Glob("testdata/transcripts/" + pattern)
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		_, body, _ := bytes.Cut(text, []byte("\n\n"))
+		f.Add(body)
+	}
+}
+
 // mayDifferFromEncodingJSON reports whether a list of n objects has names that encoding/json reads differently: with
 // escapes, in another case, or twice.
 func mayDifferFromEncodingJSON(list []byte, n int) bool {
@@ -1243,6 +1319,20 @@ func mayDifferFromEncodingJSON(list []byte, n int) bool {
 		hasNamesInOtherCases(list) ||
 		bytes.Count(list, []byte(`"items"`)) != 1 ||
 		bytes.Count(list, []byte(`"metadata"`)) != 1+n
+}
+
+// hasNamesInOtherCases reports whether JSON has names that differ only in case from those that the decoder reads.
+// encoding/json reads them too.
+func hasNamesInOtherCases(data []byte) bool {
+	folded := bytes.ToLower(data)
+	for _, name := range []string{
+		"metadata", "items", "namespace", "name", "uid", "resourceVersion", "continue", "labels", "spec", "nodeName",
+	} {
+		if bytes.Count(folded, []byte(strings.ToLower(name))) != bytes.Count(data, []byte(name)) {
+			return true
+		}
+	}
+	return bytes.ContainsAny(data, "\u017f\u212a") // Unicode folds these to s and k
 }
 
 // unmarshalledPod is a pod as encoding/json reads it.
@@ -1397,6 +1487,18 @@ func isComplete(event WatchEvent[*Pod]) bool {
 	}
 }
 
+// BenchmarkMemoryPerPod measures the memory for a pod, its place in the store, and its place in the index of Counts.
+func BenchmarkMemoryPerPod(b *testing.B) {
+	const n = 400000
+	for _, c := range podLabels {
+		b.Run(strings.ReplaceAll(c.name, " ", "-"), func(b *testing.B) {
+			for b.Loop() {
+				b.ReportMetric(heapBytes(func() any { return managerWithPods(b, n, c.labels) })/n, "B/pod")
+			}
+		})
+	}
+}
+
 // listFormats are the formats in which an API server can send a list.
 var listFormats = []struct {
 	name         string
@@ -1546,107 +1648,5 @@ func BenchmarkIndexOf150000Pods(b *testing.B) {
 		if byNode.Count("n4711") != 30 {
 			b.Fatal(byNode.Count("n4711"))
 		}
-	}
-}
-
-// widget holds the fields of a kind that exists only in this test.
-type widget struct {
-	Spec struct {
-		Replicas int
-		Zones    []string
-	}
-}
-
-func widgetJSON(name, version, spec string) string {
-	return fmt.Sprintf(`{"metadata":{"name":%q,"uid":"uid-%s","resourceVersion":%q},"spec":%s}`, name, name,
-		version, spec)
-}
-
-// listWidgets makes the store equal to a list of these widgets, and returns how many were new to it.
-func listWidgets(t *testing.T, store *Store[*JSONObject[widget]], widgets ...string) (kept int) {
-	t.Helper()
-	kind := JSONKind[widget]("Widget", "/apis/example.com/v1", "widgets")
-	list := `{"metadata":{"resourceVersion":"9"},"items":[` + strings.Join(widgets, ",") + `]}`
-	listing := store.BeginList()
-	add := func(obj *JSONObject[widget], metadata packed.Draft) (bool, error) {
-		isKept, err := listing.Add(obj, metadata)
-		if isKept {
-			kept++
-		}
-		return isKept, err
-	}
-	if _, err := newDecoder(&kind).list(strings.NewReader(list), false, add); err != nil {
-		t.Fatal(err)
-	}
-	listing.Commit()
-	return kept
-}
-
-func TestJSONObjectHasTheFieldsOfItsStruct(t *testing.T) {
-	rows := []struct {
-		name, spec   string
-		wantReplicas int
-		wantZones    string
-		wantInvalid  string
-	}{
-		{"all", `{"replicas":3,"zones":["a","b"],"other":{}}`, 3, "[a b]", ""},
-		{"nothing after something", `{}`, 0, "[]", ""},
-		{"null", `null`, 0, "[]", ""},
-		{"a wrong type", `{"replicas":"3","zones":["a"]}`, 0, "[a]", "json: cannot unmarshal string"},
-		{"a right type after that", `{"replicas":4}`, 4, "[]", ""},
-	}
-	var list []string
-	for i, row := range rows {
-		list = append(list, widgetJSON(fmt.Sprint("w", i), "1", row.spec))
-	}
-	store := NewStore[*JSONObject[widget]]()
-	listWidgets(t, store, list...)
-	for i, row := range rows {
-		t.Run(row.name, func(t *testing.T) {
-			got := store.Get(Key{Name: fmt.Sprint("w", i)})
-			testkit.WantEqual(t, "replicas", got.Fields.Spec.Replicas, row.wantReplicas)
-			testkit.WantEqual(t, "zones", fmt.Sprint(got.Fields.Spec.Zones), row.wantZones)
-			if !strings.HasPrefix(got.Invalid, row.wantInvalid) || (got.Invalid == "") != (row.wantInvalid == "") {
-				t.Errorf("Invalid is %q, want %q", got.Invalid, row.wantInvalid)
-			}
-		})
-	}
-}
-
-func TestJSONObjectThatIsKnownIsNotKeptAgain(t *testing.T) {
-	const spec = `{"replicas":3,"zones":["a","b"]}`
-	store := NewStore[*JSONObject[widget]]()
-	first := listWidgets(t, store, widgetJSON("w", "1", spec))
-	again := listWidgets(t, store, widgetJSON("w", "1", spec), widgetJSON("empty", "2", "{}"))
-	testkit.WantEqual(t, "objects kept of the first list", first, 1)
-	testkit.WantEqual(t, "objects kept of the same list and one more", again, 1)
-
-	// It was made in the memory of the object that was not kept.
-	empty := store.Get(Key{Name: "empty"})
-	testkit.WantEqual(t, "fields of an object without a spec's fields", empty.Fields, widget{})
-}
-
-func TestJSONObjectReportsChangesOfItsFieldsOnly(t *testing.T) {
-	rows := []struct {
-		name, spec string
-		want       int
-	}{
-		{"nothing", `{"replicas":3,"zones":["a"]}`, 0},
-		{"another field", `{"replicas":3,"zones":["a"],"other":1}`, 0},
-		{"a number", `{"replicas":4,"zones":["a"]}`, 1},
-		{"an element", `{"replicas":3,"zones":["b"]}`, 1},
-		{"a type", `{"replicas":3,"zones":"a"}`, 1},
-	}
-	for _, row := range rows {
-		t.Run(row.name, func(t *testing.T) {
-			kind := JSONKind[widget]("Widget", "/apis/example.com/v1", "widgets")
-			store := NewStore[*JSONObject[widget]]()
-			listWidgets(t, store, widgetJSON("w", "1", `{"replicas":3,"zones":["a"]}`))
-			now, err := newDecoder(&kind).parse([]byte(widgetJSON("w", "2", row.spec)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			testkit.WantEqual(t, "changes", len(store.Apply("MODIFIED", now)), row.want)
-		})
 	}
 }
