@@ -1575,7 +1575,7 @@ func BenchmarkEvent(b *testing.B) {
 func benchmarkEvents(b *testing.B, crowd *suite.Crowd, isProtobuf bool) {
 	m := idleManager(b, &options.Options{NodeLabel: "example.com/n", Wire: "protobuf"})
 	c := m.idleController()
-	podCount := newPodCount(m, c)
+	controller := newPodCountController(m, c)
 	go discardKeys(c)
 	d := newDecoder(podWithoutLabels())
 	listing := m.pods.BeginList()
@@ -1588,7 +1588,7 @@ func benchmarkEvents(b *testing.B, crowd *suite.Crowd, isProtobuf bool) {
 	watch := moves(crowd, n, isProtobuf)
 	addKeys := func(event WatchEvent[*Pod]) error {
 		for _, delta := range m.pods.Apply(event.Type, event.Object) {
-			c.queue.Add(podCount.podKeys(delta)...)
+			c.queue.Add(controller.podKeys(delta)...)
 		}
 		return nil
 	}

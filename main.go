@@ -14,13 +14,14 @@
 // Events about what was written are posted by internal/events, and nothing waits for them. README.md has a tour, and
 // describes the packages in internal/ that these files use.
 //
-// The calls are main → run → connectAndRun → manager.run → runController → runWorker → Reconcile. This file contains, in
-// this order:
+// The calls are main → run → connectAndRun → manager.run → runController → runWorker → Reconcile. This file contains,
+// in this order:
 //   - the list of controllers, and main and run, which start podcount;
 //   - the manager, which runs the controllers while this replica leads, and shuts them down;
 //   - what the manager does for -once and for -listen;
 //   - Controller and Watch, which every controller is made with;
-//   - the controllers: podCount, countControl and the pod-printer. podCount.reconcile is the one to read first.
+//   - the controllers: podCountController, countController and the pod-printer. Read podCountController.reconcile
+//     first.
 package main
 
 import (
@@ -352,7 +353,7 @@ func (m *manager) prepare(c *Controller) {
 	c.watched = map[reflector]struct{}{}
 	c.panics = logging.NewPanics(m.log, "a controller", "controller", c.Name)
 	c.outage = logging.NewOutage(m.log, c.Name, "writing again", "controller", c.Name)
-	c.resting = new(sync.Map)
+	c.coolingDown = new(sync.Map)
 	c.tally = tally.New[Key]()
 	c.life = m.life
 	c.queue = NewQueue(m.life.Stop, QueueOptions[Key]{
@@ -435,7 +436,8 @@ func (m *manager) awaitEnd(step string, ended <-chan struct{}, limit context.Con
 	select {
 	case <-ended:
 	case <-time.After(hangTimeout):
-		m.log.Warn("something hangs: podcount stops without waiting for it", "what", step, "running", m.running.Running())
+		m.log.Warn("something hangs: podcount stops without waiting for it",
+			"what", step, "running", m.running.Running())
 	}
 }
 
@@ -901,11 +903,11 @@ type Controller struct {
 	isOnce bool              // -once is set: each object is written at most once
 	tally  *tally.Tally[Key] // counts keys if isOnce
 
-	queue   *Queue[Key]
-	pace    *ratelimit.Bucket // limits writes
-	resting *sync.Map         // the uids of the objects that rest: see rest
-	outage  *logging.Outage   // the reconciles that fail, by key
-	panics  *logging.Panics
+	queue       *Queue[Key]
+	pace        *ratelimit.Bucket // limits writes
+	coolingDown *sync.Map         // the uids of objects: see coolDown
+	outage      *logging.Outage   // the reconciles that fail, by key
+	panics      *logging.Panics
 
 	// Watch adds to the fields below.
 
@@ -1057,22 +1059,22 @@ func (c *Controller) recordWrite(key Key) {
 	}
 }
 
-// rest makes the controller leave an object alone for d after a write, and then reconcile the object again. With -once
-// the object rests for good, because later changes are for the next run.
-func (c *Controller) rest(m *Meta, d time.Duration) {
-	c.resting.Store(m.UID(), true)
+// coolDown makes the controller leave an object alone for d after a write, and then reconcile the object again. With
+// -once, it leaves the object alone for good, because later changes are for the next run.
+func (c *Controller) coolDown(m *Meta, d time.Duration) {
+	c.coolingDown.Store(m.UID(), true)
 	if c.isOnce {
 		return
 	}
 	time.AfterFunc(d, func() {
-		c.resting.Delete(m.UID())
+		c.coolingDown.Delete(m.UID())
 		c.queue.Add(m.Key())
 	})
 }
 
-func (c *Controller) isResting(m *Meta) bool {
-	_, isResting := c.resting.Load(m.UID())
-	return isResting
+func (c *Controller) isCoolingDown(m *Meta) bool {
+	_, isCoolingDown := c.coolingDown.Load(m.UID())
+	return isCoolingDown
 }
 
 // strippedPause is how long podcount does not retry a stripped write: the server accepts the patch, but drops what it
@@ -1080,8 +1082,8 @@ func (c *Controller) isResting(m *Meta) bool {
 // much as one that works.
 const strippedPause = 10 * time.Minute
 
-// podCount keeps the labels of nodes equal to the numbers of pods.
-type podCount struct {
+// podCountController keeps the labels of nodes equal to the numbers of pods.
+type podCountController struct {
 	*Controller
 	options  *options.Options
 	log      *slog.Logger
@@ -1102,7 +1104,7 @@ type podCount struct {
 var totalKey = Key{Name: "(total)"} // no node can have this name
 
 func setUpPodCount(m *manager, c *Controller) {
-	p := newPodCount(m, c)
+	p := newPodCountController(m, c)
 	m.nodes.NeedLabels(m.options.TotalLabel, m.options.NodeLabel)
 	m.nodes.NeedLabels(m.options.TotalNodes.Keys()...)
 	if m.options.NodeLabel != "" {
@@ -1118,8 +1120,8 @@ func setUpPodCount(m *manager, c *Controller) {
 	c.Totals = p.totals
 }
 
-func newPodCount(m *manager, c *Controller) *podCount {
-	return &podCount{
+func newPodCountController(m *manager, c *Controller) *podCountController {
+	return &podCountController{
 		Controller: c,
 		options:    m.options,
 		log:        m.log,
@@ -1133,7 +1135,7 @@ func newPodCount(m *manager, c *Controller) *podCount {
 // nodeKeys returns the key of a new node. The key of a changed node is added up to a second later: another podcount may
 // have written the label, and may have counted pods that have not reached our cache yet. Resync takes care of the nodes
 // that are there at the start.
-func (p *podCount) nodeKeys(change Delta[*Node]) []Key {
+func (p *podCountController) nodeKeys(change Delta[*Node]) []Key {
 	isNew := change.Old == nil
 	hasChanged := change.Old != nil && change.New != nil && change.Old != change.New
 	if isNew {
@@ -1147,7 +1149,7 @@ func (p *podCount) nodeKeys(change Delta[*Node]) []Key {
 
 // podKeys returns the keys of the nodes whose numbers a change of a pod concerns, and posts an Event about a new pod.
 // Resync takes care of the pods that are there at the start.
-func (p *podCount) podKeys(change Delta[*Pod]) (keys []Key) {
+func (p *podCountController) podKeys(change Delta[*Pod]) (keys []Key) {
 	isNew := change.Old == nil
 	isGone := change.New == nil
 	if isNew || isGone {
@@ -1168,14 +1170,14 @@ func (p *podCount) podKeys(change Delta[*Pod]) (keys []Key) {
 	return keys
 }
 
-func (p *podCount) postNewPod(pod *Pod) {
+func (p *podCountController) postNewPod(pod *Pod) {
 	message := fmt.Sprintf("pod count is %d", p.pods.Len())
 	p.recorder.Event(p.pods.Reference(pod), "Normal", "PodCounted", message)
 }
 
 // resync returns the nodes with wrong labels. Those with a wrong total come first, because -qps may make the others
 // wait.
-func (p *podCount) resync() []Key {
+func (p *podCountController) resync() []Key {
 	var wrongTotals, others []Key
 	someNodeGetsTotal := false
 	for _, node := range p.nodes.All() {
@@ -1197,7 +1199,7 @@ func (p *podCount) resync() []Key {
 	return append(wrongTotals, others...)
 }
 
-func (p *podCount) warnOfNoNode() {
+func (p *podCountController) warnOfNoNode() {
 	isFirst := !p.hasWarned.Swap(true)
 	if isFirst {
 		p.log.Warn("no node gets the total, because no node matches -total-nodes "+
@@ -1208,7 +1210,7 @@ func (p *podCount) warnOfNoNode() {
 
 // isUrgent reports whether a key is totalKey, or that of a node with a wrong total. Such keys go first, because -qps
 // may make a thousand nodes wait a minute for the numbers of their own pods.
-func (p *podCount) isUrgent(key Key) bool {
+func (p *podCountController) isUrgent(key Key) bool {
 	if key == totalKey {
 		return true
 	}
@@ -1220,7 +1222,7 @@ func (p *podCount) isUrgent(key Key) bool {
 	return isWrong
 }
 
-func (p *podCount) totals() Totals {
+func (p *podCountController) totals() Totals {
 	totals := Totals{Noun: "node"}
 	for _, node := range p.nodes.All() {
 		totals.All++
@@ -1232,7 +1234,7 @@ func (p *podCount) totals() Totals {
 }
 
 // reconcile corrects the labels of one node. For totalKey, it adds the nodes with wrong labels.
-func (p *podCount) reconcile(ctx context.Context, key Key) (Result, error) {
+func (p *podCountController) reconcile(ctx context.Context, key Key) (Result, error) {
 	if key == totalKey {
 		return p.addWrongNodes(), nil
 	}
@@ -1247,8 +1249,8 @@ func (p *podCount) reconcile(ctx context.Context, key Key) (Result, error) {
 		p.dryRunTexts.Delete(key)
 		return Result{}, nil
 	}
-	if p.isResting(&node.Meta) || len(p.withoutPaused(node, fixes)) == 0 {
-		return Result{}, nil // rest or pause adds the key again later. With -once, nothing does.
+	if p.isCoolingDown(&node.Meta) || len(p.withoutPaused(node, fixes)) == 0 {
+		return Result{}, nil // coolDown or pause has planned when the key is added again.
 	}
 	if p.pace.Wait(p.life.Stop) != nil {
 		return Result{}, nil // podcount stops, and leaves this to the next process.
@@ -1258,7 +1260,7 @@ func (p *podCount) reconcile(ctx context.Context, key Key) (Result, error) {
 
 // correct writes the labels of a node that are still wrong. It compares them with the caches again, because these may
 // have changed while reconcile waited.
-func (p *podCount) correct(ctx context.Context, key Key) error {
+func (p *podCountController) correct(ctx context.Context, key Key) error {
 	node := p.nodes.Get(key)
 	if node == nil {
 		return nil
@@ -1276,7 +1278,7 @@ func (p *podCount) correct(ctx context.Context, key Key) error {
 
 // addWrongNodes adds all nodes with wrong labels, because the total has changed. It does so at most once a second, or
 // once an interval if that is shorter, because it looks at all nodes.
-func (p *podCount) addWrongNodes() Result {
+func (p *podCountController) addWrongNodes() Result {
 	wait := min(p.options.Interval, time.Second) - time.Since(p.wrongNodesAddedAt)
 	if wait > 0 {
 		return Result{RequeueAfter: wait}
@@ -1318,7 +1320,7 @@ func (v labelValue) MarshalJSON() ([]byte, error) {
 type labelFixes map[string]labelValue
 
 // findFixes compares the labels of a node with the caches.
-func (p *podCount) findFixes(node *Node) labelFixes {
+func (p *podCountController) findFixes(node *Node) labelFixes {
 	fixes := labelFixes{}
 	check := func(label string, right labelValue) {
 		if labelOf(node, label) != right {
@@ -1340,7 +1342,7 @@ func (p *podCount) findFixes(node *Node) labelFixes {
 }
 
 // withoutPaused returns the fixes without those of labels that are paused.
-func (p *podCount) withoutPaused(node *Node, fixes labelFixes) labelFixes {
+func (p *podCountController) withoutPaused(node *Node, fixes labelFixes) labelFixes {
 	due := maps.Clone(fixes)
 	maps.DeleteFunc(due, func(label string, _ labelValue) bool {
 		return p.stripped.Left(labelOnNode{node.Key(), node.UID(), label}) > 0
@@ -1349,14 +1351,14 @@ func (p *podCount) withoutPaused(node *Node, fixes labelFixes) labelFixes {
 }
 
 // forget drops all that is known about a node that is gone.
-func (p *podCount) forget(key Key) {
+func (p *podCountController) forget(key Key) {
 	p.stripped.EndAll(func(label labelOnNode) bool { return label.node == key })
 	p.dryRunTexts.Delete(key)
 }
 
-// endPauses ends the pauses of the labels that are no longer wrong. An absent label proves nothing, even if it should be
-// absent: the server may still drop it when podcount writes it again.
-func (p *podCount) endPauses(node *Node, fixes labelFixes) {
+// endPauses ends the pauses of the labels that are no longer wrong. An absent label proves nothing, even if it should
+// be absent: the server may still drop it when podcount writes it again.
+func (p *podCountController) endPauses(node *Node, fixes labelFixes) {
 	for _, label := range []string{p.options.TotalLabel, p.options.NodeLabel} {
 		_, isWrong := fixes[label]
 		isKept := !isWrong && labelOf(node, label).exists
@@ -1366,8 +1368,8 @@ func (p *podCount) endPauses(node *Node, fixes labelFixes) {
 	}
 }
 
-// write sends one patch with the right labels of a node. After that, the node rests.
-func (p *podCount) write(ctx context.Context, node *Node, fixes labelFixes) error {
+// write sends one patch with the right labels of a node. After that, the node cools down.
+func (p *podCountController) write(ctx context.Context, node *Node, fixes labelFixes) error {
 	patch := map[string]any{"metadata": map[string]any{"labels": fixes}}
 	isKept := func(now *Node) bool { return hasLabels(now, fixes) }
 	now, err := p.nodes.Patch(ctx, node, "", patch, isKept)
@@ -1376,7 +1378,7 @@ func (p *podCount) write(ctx context.Context, node *Node, fixes labelFixes) erro
 	if err != nil && !mustPause {
 		return err
 	}
-	p.rest(&node.Meta, p.options.Interval)
+	p.coolDown(&node.Meta, p.options.Interval)
 	if now == nil {
 		return nil // The node is gone, and the watch will remove it.
 	}
@@ -1415,7 +1417,7 @@ type labelOnNode struct {
 
 // pause pauses the writes of a label that the server has dropped. It logs the first such label, and then no other until
 // all pauses have ended.
-func (p *podCount) pause(label labelOnNode, err error) {
+func (p *podCountController) pause(label labelOnNode, err error) {
 	isFirst := p.stripped.Begin(label, strippedPause)
 	if isFirst {
 		p.log.Warn("the server drops labels that podcount writes, so they are retried rarely",
@@ -1425,7 +1427,7 @@ func (p *podCount) pause(label labelOnNode, err error) {
 }
 
 // endPause ends the pause of a label, because the node has it. It logs the end of the last pause.
-func (p *podCount) endPause(label labelOnNode) {
+func (p *podCountController) endPause(label labelOnNode) {
 	wasLast := p.stripped.End(label)
 	if wasLast {
 		p.log.Info("the server keeps labels again", "last", label.node, "label", label.label)
@@ -1433,9 +1435,9 @@ func (p *podCount) endPause(label labelOnNode) {
 }
 
 // logDryRun logs what a dry run would write to a node, unless it has just logged the same. Like a write, it makes the
-// node rest.
-func (p *podCount) logDryRun(node *Node, fixes labelFixes) {
-	p.rest(&node.Meta, p.options.Interval)
+// node cool down.
+func (p *podCountController) logDryRun(node *Node, fixes labelFixes) {
+	p.coolDown(&node.Meta, p.options.Interval)
 	changes := labelChanges(node, fixes)
 	text := fmt.Sprint(changes)
 	previous, _ := p.dryRunTexts.Swap(node.Key(), text)
@@ -1469,7 +1471,7 @@ func labelChanges(node *Node, labels labelFixes) (changes []logging.Change) {
 }
 
 // postChange posts an Event about a label of a node that has changed.
-func (p *podCount) postChange(node *Node, change logging.Change) {
+func (p *podCountController) postChange(node *Node, change logging.Change) {
 	if p.options.Prune {
 		return
 	}
@@ -1481,9 +1483,9 @@ func (p *podCount) postChange(node *Node, change logging.Change) {
 	p.recorder.Event(p.nodes.Reference(node), "Normal", "PodCountChanged", message)
 }
 
-// countControl keeps the status of each Count right: how many pods of a name there are, and whether the Count wants as
-// many.
-type countControl struct {
+// countController keeps the status of each Count right: how many pods of a name there are, and whether the Count wants
+// as many.
+type countController struct {
 	*Controller
 	options  *options.Options
 	log      *slog.Logger
@@ -1503,7 +1505,7 @@ type countControl struct {
 var appLabels = []string{"app", "app.kubernetes.io/name", "run"}
 
 func setUpCount(m *manager, c *Controller) {
-	s := &countControl{
+	control := &countController{
 		Controller: c,
 		options:    m.options,
 		log:        m.log,
@@ -1514,17 +1516,17 @@ func setUpCount(m *manager, c *Controller) {
 	m.pods.NeedLabels(appLabels...)
 	for i := range appLabels {
 		appOf := func(pod *Pod) Key { return appOfPod(pod, i) }
-		s.podsByApp = append(s.podsByApp, CountBy(m.pods.Store, appOf))
+		control.podsByApp = append(control.podsByApp, CountBy(m.pods.Store, appOf))
 	}
-	s.countsByApp = IndexBy(m.counts.Store, appOfCount)
-	Watch(c, m.pods, s.podKeys)
-	Watch(c, m.counts, s.countKeys)
-	c.Reconcile = s.reconcile
-	c.Totals = s.totals
+	control.countsByApp = IndexBy(m.counts.Store, appOfCount)
+	Watch(c, m.pods, control.podKeys)
+	Watch(c, m.counts, control.countKeys)
+	c.Reconcile = control.reconcile
+	c.Totals = control.totals
 }
 
-// appOfPod returns the namespace of a pod and the app that one of appLabels names. It returns Key{} if the pod is nil or
-// does not have the label. It also does so if an earlier label names the same app: no pod may count twice.
+// appOfPod returns the namespace of a pod and the app that one of appLabels names. It returns Key{} if the pod is nil
+// or does not have the label. It also does so if an earlier label names the same app: no pod may count twice.
 func appOfPod(pod *Pod, i int) Key {
 	if pod == nil {
 		return Key{}
@@ -1545,8 +1547,8 @@ func appOfPod(pod *Pod, i int) Key {
 func appOfCount(count *Count) Key { return Key{Namespace: count.Key().Namespace, Name: count.App} }
 
 // countPods returns the number of pods that a Count counts.
-func (s *countControl) countPods(count *Count) (n int) {
-	for _, index := range s.podsByApp {
+func (c *countController) countPods(count *Count) (n int) {
+	for _, index := range c.podsByApp {
 		n += index.Count(appOfCount(count))
 	}
 	return n
@@ -1554,7 +1556,7 @@ func (s *countControl) countPods(count *Count) (n int) {
 
 // podKeys returns the keys of the Counts that a change of a pod concerns: those of the apps that the pod has left or
 // joined.
-func (s *countControl) podKeys(change Delta[*Pod]) (keys []Key) {
+func (c *countController) podKeys(change Delta[*Pod]) (keys []Key) {
 	for i := range appLabels {
 		was := appOfPod(change.Old, i)
 		is := appOfPod(change.New, i)
@@ -1562,7 +1564,7 @@ func (s *countControl) podKeys(change Delta[*Pod]) (keys []Key) {
 			continue
 		}
 		for _, app := range []Key{was, is} {
-			for _, count := range s.countsByApp.Objects(app) {
+			for _, count := range c.countsByApp.Objects(app) {
 				keys = append(keys, count.Key())
 			}
 		}
@@ -1572,24 +1574,24 @@ func (s *countControl) podKeys(change Delta[*Pod]) (keys []Key) {
 
 // countKeys returns the key of a Count that has changed. If only its status has changed, the key is added an interval
 // later. Otherwise two podcounts that disagree would overwrite each other's status as fast as they can.
-func (s *countControl) countKeys(change Delta[*Count]) []Key {
+func (c *countController) countKeys(change Delta[*Count]) []Key {
 	isChange := change.Old != nil && change.New != nil
 	if isChange && change.New.Status != change.Old.Status && change.New.countSpec == change.Old.countSpec {
-		s.queue.AddAfter(change.Key(), s.options.Interval)
+		c.queue.AddAfter(change.Key(), c.options.Interval)
 		return nil
 	}
 	return []Key{change.Key()}
 }
 
-func (s *countControl) totals() Totals {
-	isInstalled := s.counts.Installed() != nil
+func (c *countController) totals() Totals {
+	isInstalled := c.counts.Installed() != nil
 	if !isInstalled {
 		return Totals{}
 	}
 	totals := Totals{Noun: "count"}
-	for _, count := range s.counts.All() {
+	for _, count := range c.counts.All() {
 		totals.All++
-		if s.plan(count.Key()).isWrong {
+		if c.plan(count.Key()).isWrong {
 			totals.Wrong++
 		}
 	}
@@ -1605,13 +1607,13 @@ type countPlan struct {
 }
 
 // plan compares the status of a Count with the caches. There is nothing to plan if the Count or its resource is gone.
-func (s *countControl) plan(key Key) countPlan {
-	count := s.counts.Get(key)
-	installed := s.counts.Installed()
+func (c *countController) plan(key Key) countPlan {
+	count := c.counts.Get(key)
+	installed := c.counts.Installed()
 	if count == nil || installed == nil {
 		return countPlan{}
 	}
-	status := s.rightStatus(count)
+	status := c.rightStatus(count)
 	return countPlan{
 		count:     count,
 		installed: installed,
@@ -1622,7 +1624,7 @@ func (s *countControl) plan(key Key) countPlan {
 
 // rightStatus returns the status that a Count should have. If the spec of a Count is invalid, its status stays as it
 // is, except that it is not healthy.
-func (s *countControl) rightStatus(count *Count) countStatus {
+func (c *countController) rightStatus(count *Count) countStatus {
 	if count.Invalid != "" {
 		status := count.Status
 		if status.Healthy == "true" {
@@ -1630,7 +1632,7 @@ func (s *countControl) rightStatus(count *Count) countStatus {
 		}
 		return status
 	}
-	pods := s.countPods(count)
+	pods := c.countPods(count)
 	return countStatus{
 		Healthy:            wire.Raw(strconv.FormatBool(pods == count.Want)),
 		Count:              wire.Raw(strconv.Itoa(pods)),
@@ -1648,68 +1650,68 @@ func comparableStatus(installed *Installation, status countStatus) countStatus {
 }
 
 // reconcile corrects the status of one Count, and posts Events about what has changed.
-func (s *countControl) reconcile(ctx context.Context, key Key) (Result, error) {
-	plan := s.plan(key)
+func (c *countController) reconcile(ctx context.Context, key Key) (Result, error) {
+	plan := c.plan(key)
 	if plan.isWrong {
-		if s.isResting(&plan.count.Meta) {
-			return Result{}, nil // rest adds the key again later. With -once, nothing does.
+		if c.isCoolingDown(&plan.count.Meta) {
+			return Result{}, nil // coolDown has planned when the key is added again.
 		}
-		if s.pace.Wait(s.life.Stop) != nil {
+		if c.pace.Wait(c.life.Stop) != nil {
 			return Result{}, nil // podcount stops, and leaves this to the next process.
 		}
-		plan = s.plan(key) // Plan again, because the caches may have changed during the wait.
+		plan = c.plan(key) // Plan again, because the caches may have changed during the wait.
 	}
 	if plan.count == nil {
-		s.forget(key)
+		c.forget(key)
 		return Result{}, nil
 	}
 	// The previous report must be known before the write. If the answer to the write is lost, the next try finds the
 	// new status, and must still report it.
-	previous := s.previousReport(plan)
-	isGone, err := s.correct(ctx, plan)
+	previous := c.previousReport(plan)
+	isGone, err := c.correct(ctx, plan)
 	if err != nil || isGone {
 		return Result{}, err
 	}
 	// The report is about the pods, not about the write, so it is also posted in a dry run and during a pause.
-	s.postReport(plan, previous)
+	c.postReport(plan, previous)
 	return Result{}, nil
 }
 
 // forget drops all that is known about a Count that is gone.
-func (s *countControl) forget(key Key) {
-	s.dryRunTexts.Delete(key)
-	s.stripped.End(key)
-	_, isKnown := s.reports.LoadAndDelete(key)
+func (c *countController) forget(key Key) {
+	c.dryRunTexts.Delete(key)
+	c.stripped.End(key)
+	_, isKnown := c.reports.LoadAndDelete(key)
 	if isKnown {
-		s.log.Info("a Count is gone", "count", key)
+		c.log.Info("a Count is gone", "count", key)
 	}
 }
 
 // correct writes the right status of a Count, unless the Count has it already. A dry run only logs the status, and a
 // status that the server has dropped waits until its pause is over. isGone reports that the server does not have the
 // Count.
-func (s *countControl) correct(ctx context.Context, plan countPlan) (isGone bool, err error) {
+func (c *countController) correct(ctx context.Context, plan countPlan) (isGone bool, err error) {
 	key := plan.count.Key()
 	if !plan.isWrong {
-		s.dryRunTexts.Delete(key)
-		s.endPause(plan.count, plan.installed)
+		c.dryRunTexts.Delete(key)
+		c.endPause(plan.count, plan.installed)
 		return false, nil
 	}
-	if s.options.DryRun {
-		s.logDryRun(plan)
+	if c.options.DryRun {
+		c.logDryRun(plan)
 		return false, nil
 	}
-	pause := s.stripped.Left(key, plan.installed)
+	pause := c.stripped.Left(key, plan.installed)
 	if pause > 0 {
-		s.queue.AddAfter(key, pause)
+		c.queue.AddAfter(key, pause)
 		return false, nil
 	}
-	return s.write(ctx, plan)
+	return c.write(ctx, plan)
 }
 
-// write sends one patch with the right status of a Count. After that, the Count rests. isGone reports that the server
-// does not have the Count.
-func (s *countControl) write(ctx context.Context, plan countPlan) (isGone bool, err error) {
+// write sends one patch with the right status of a Count. After that, the Count cools down. isGone reports that the
+// server does not have the Count.
+func (c *countController) write(ctx context.Context, plan countPlan) (isGone bool, err error) {
 	count := plan.count
 	subresource := "" // the status is an ordinary field of the object
 	if plan.installed.HasStatus {
@@ -1717,35 +1719,35 @@ func (s *countControl) write(ctx context.Context, plan countPlan) (isGone bool, 
 	}
 	patch := map[string]any{"status": plan.status}
 	isKept := func(now *Count) bool { return comparableStatus(plan.installed, now.Status) == plan.status }
-	now, err := s.counts.Patch(ctx, count, subresource, patch, isKept)
+	now, err := c.counts.Patch(ctx, count, subresource, patch, isKept)
 	isStripped := errors.Is(err, errStripped)
-	mustPause := isStripped && !s.isOnce // -once has no time for pauses.
+	mustPause := isStripped && !c.isOnce // -once has no time for pauses.
 	if err != nil && !mustPause {
 		return false, err
 	}
 	if now == nil {
-		s.rest(&count.Meta, s.options.Interval) // After that it is reconciled again, in case the server was wrong.
+		c.coolDown(&count.Meta, c.options.Interval) // After that it is reconciled again, in case the server was wrong.
 		return true, nil
 	}
-	// A Count rests for less time than a node: people wait for its status, and fewer clients watch it.
-	s.rest(&count.Meta, min(s.options.Interval, time.Second))
+	// A Count cools down for less time than a node: people wait for its status, and fewer clients watch it.
+	c.coolDown(&count.Meta, min(c.options.Interval, time.Second))
 	if isStripped {
-		s.pause(count.Key(), plan.installed, err)
+		c.pause(count.Key(), plan.installed, err)
 		return false, nil
 	}
-	s.endPause(now, plan.installed)
-	s.recordWrite(count.Key())
-	s.log.Info("status written", statusChange(count, plan.status).Attr())
+	c.endPause(now, plan.installed)
+	c.recordWrite(count.Key())
+	c.log.Info("status written", statusChange(count, plan.status).Attr())
 	return false, nil
 }
 
 // logDryRun logs what a dry run would write to a Count, unless it has just logged the same.
-func (s *countControl) logDryRun(plan countPlan) {
+func (c *countController) logDryRun(plan countPlan) {
 	key := plan.count.Key()
 	text := statusChange(plan.count, plan.status).String()
-	previous, _ := s.dryRunTexts.Swap(key, text)
+	previous, _ := c.dryRunTexts.Swap(key, text)
 	if previous != text {
-		s.log.Info(fmt.Sprintf("would write count %s: %s", key, text))
+		c.log.Info(fmt.Sprintf("would write count %s: %s", key, text))
 	}
 }
 
@@ -1776,27 +1778,27 @@ func statusText(status countStatus) string {
 // pause pauses the writes of a status that the server has dropped. If its installation has not kept any status, all
 // Counts are paused, because then their schema is the cause. pause logs the first such status, and then no other until
 // all pauses have ended.
-func (s *countControl) pause(key Key, installed *Installation, err error) {
-	isFirst := s.stripped.Refused(key, installed, strippedPause)
+func (c *countController) pause(key Key, installed *Installation, err error) {
+	isFirst := c.stripped.Refused(key, installed, strippedPause)
 	if isFirst {
-		s.log.Warn("the server drops statuses that podcount writes, so they are retried rarely; "+
+		c.log.Warn("the server drops statuses that podcount writes, so they are retried rarely; "+
 			"does the schema match deploy/count-crd.yaml?",
 			"first", key, "pause", strippedPause, "err", err)
 	}
-	s.queue.AddAfter(key, strippedPause)
+	c.queue.AddAfter(key, strippedPause)
 }
 
 // endPause ends the pause of a Count whose status is right. It logs the end of the last pause.
-func (s *countControl) endPause(count *Count, installed *Installation) {
+func (c *countController) endPause(count *Count, installed *Installation) {
 	// A status on the server shows that this installation keeps statuses.
 	hasStatus := count.Status.Count != ""
 	if hasStatus {
-		s.stripped.Accepted(installed)
+		c.stripped.Accepted(installed)
 	}
 	key := count.Key()
-	wasLast := s.stripped.End(key)
+	wasLast := c.stripped.End(key)
 	if wasLast {
-		s.log.Info("the server keeps statuses again", "last", key)
+		c.log.Info("the server keeps statuses again", "last", key)
 	}
 }
 
@@ -1830,9 +1832,9 @@ func reportOf(count *Count, status countStatus) countReport {
 
 // previousReport returns the report about a Count that was posted last, and stores it. If this process has not seen the
 // Count before, that is the report of its present status, which an earlier process has written.
-func (s *countControl) previousReport(plan countPlan) countReport {
+func (c *countController) previousReport(plan countPlan) countReport {
 	count := plan.count
-	value, _ := s.reports.Load(count.Key())
+	value, _ := c.reports.Load(count.Key())
 	known, isKnown := value.(countReport)
 	if isKnown && known.uid == count.UID() {
 		return known
@@ -1842,7 +1844,7 @@ func (s *countControl) previousReport(plan countPlan) countReport {
 	if !isStatusOfSpec(status, count) {
 		previous.spec = countSpec{}
 	}
-	s.reports.Store(count.Key(), previous)
+	c.reports.Store(count.Key(), previous)
 	return previous
 }
 
@@ -1860,23 +1862,23 @@ func isStatusOfSpec(status countStatus, count *Count) bool {
 }
 
 // postReport posts Events about a Count, unless they would say the same as the previous ones.
-func (s *countControl) postReport(plan countPlan, previous countReport) {
+func (c *countController) postReport(plan countPlan, previous countReport) {
 	count := plan.count
 	report := reportOf(count, plan.status)
 	if report == previous {
 		return
 	}
-	s.reports.Store(count.Key(), report)
-	about := s.counts.Reference(count)
+	c.reports.Store(count.Key(), report)
+	about := c.counts.Reference(count)
 	isNewSpec := report.spec != previous.spec || report.generation != previous.generation
 	if isNewSpec && count.Invalid == "" {
-		s.recorder.Event(about, "Normal", "Synced", "Count synced successfully")
+		c.recorder.Event(about, "Normal", "Synced", "Count synced successfully")
 	}
 	switch {
 	case report.reason != "CountMatched":
-		s.recorder.Event(about, "Warning", report.reason, report.message)
+		c.recorder.Event(about, "Warning", report.reason, report.message)
 	case previous.reason != "CountMatched":
-		s.recorder.Event(about, "Normal", report.reason, report.message)
+		c.recorder.Event(about, "Normal", report.reason, report.message)
 	}
 }
 
