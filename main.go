@@ -103,8 +103,11 @@ func run(
 	ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer, dial kube.Dialer,
 ) error {
 	o, err := parseFlags(args, stdout)
-	if o == nil {
-		return err // nil if the flags only ask to print something, such as the help
+	if errors.Is(err, options.ErrPrinted) {
+		return nil // The flags only asked for output, such as the help.
+	}
+	if err != nil {
+		return err
 	}
 	out := logging.NewOutputs(stdout, stderr, logging.OutputsOptions{
 		Style:  logging.StyleOf(o.LogFormat, stderr, getenv),
@@ -157,7 +160,7 @@ func connectAndRun(
 	return m.run()
 }
 
-// parseFlags returns nil if there is nothing to run: the flags are wrong, or only ask to print something.
+// parseFlags reads the flags: see options.Parse.
 func parseFlags(args []string, stdout io.Writer) (*options.Options, error) {
 	program := options.Program{Version: version, PodFields: podFields}
 	for _, c := range controllers {
@@ -457,7 +460,7 @@ func (m *manager) runControllers() {
 	case <-m.life.Stop.Done():
 		m.summarize()
 		if m.options.Once && !m.isAllDone() {
-			m.cutShort = fmt.Errorf("%s: stopped before all was done", m.onceFlag())
+			m.cutShort = fmt.Errorf("%s: stopped before all was done", m.options.OnceFlag())
 		}
 	}
 	m.life.StopWith(nil)
@@ -600,15 +603,7 @@ func (m *manager) failUnlessSynced(after time.Duration) {
 		return
 	}
 	m.life.StopWith(fmt.Errorf("%s: after %v there is no complete list of %s",
-		m.onceFlag(), after, strings.Join(kinds, ", ")))
-}
-
-// onceFlag returns the flag that makes podcount run once, for errors.
-func (m *manager) onceFlag() string {
-	if m.options.Prune {
-		return "-prune"
-	}
-	return "-once"
+		m.options.OnceFlag(), after, strings.Join(kinds, ", ")))
 }
 
 // resyncOnce does the only resync of -once. If the controller panics, it tries again for a while.
@@ -625,7 +620,7 @@ func (m *manager) resyncOnce(c *Controller) {
 			return
 		}
 	}
-	m.life.StopWith(fmt.Errorf("%s: %s cannot name the objects that need work: %w", m.onceFlag(), c.Name, err))
+	m.life.StopWith(fmt.Errorf("%s: %s cannot name the objects that need work: %w", m.options.OnceFlag(), c.Name, err))
 }
 
 // awaitDone waits until each key has succeeded, or has failed onceTries times.
@@ -662,7 +657,7 @@ func (m *manager) endOnce(after string) {
 		}
 	}
 	if len(left) > 0 {
-		m.life.StopWith(fmt.Errorf("%s: %s%s: the log says why", m.onceFlag(), strings.Join(left, "; "), after))
+		m.life.StopWith(fmt.Errorf("%s: %s%s: the log says why", m.options.OnceFlag(), strings.Join(left, "; "), after))
 	}
 }
 
@@ -1373,14 +1368,14 @@ func (p *podCountController) write(ctx context.Context, node *Node, fixes labelF
 	patch := map[string]any{"metadata": map[string]any{"labels": fixes}}
 	isKept := func(now *Node) bool { return hasLabels(now, fixes) }
 	now, err := p.nodes.Patch(ctx, node, "", patch, isKept)
-	isStripped := errors.Is(err, errStripped)
-	mustPause := isStripped && !p.isOnce // -once has no time for pauses.
-	if err != nil && !mustPause {
+	isGone := errors.Is(err, errGone)
+	mustPause := errors.Is(err, errStripped) && !p.isOnce // -once has no time for pauses.
+	if err != nil && !isGone && !mustPause {
 		return err
 	}
 	p.coolDown(&node.Meta, p.options.Interval)
-	if now == nil {
-		return nil // The node is gone, and the watch will remove it.
+	if isGone {
+		return nil // The watch will remove the node.
 	}
 	for _, change := range labelChanges(node, fixes) {
 		label := labelOnNode{node.Key(), node.UID(), change.Field}
@@ -1392,7 +1387,7 @@ func (p *podCountController) write(ctx context.Context, node *Node, fixes labelF
 		p.log.Info("label written", change.Attr())
 		p.postChange(node, change)
 	}
-	if !isStripped {
+	if !mustPause {
 		p.recordWrite(node.Key())
 	}
 	return nil
@@ -1668,8 +1663,11 @@ func (c *countController) reconcile(ctx context.Context, key Key) (Result, error
 	// The previous report must be known before the write. If the answer to the write is lost, the next try finds the
 	// new status, and must still report it.
 	previous := c.previousReport(plan)
-	isGone, err := c.correct(ctx, plan)
-	if err != nil || isGone {
+	err := c.correct(ctx, plan)
+	if errors.Is(err, errGone) {
+		return Result{}, nil // The watch will remove the Count.
+	}
+	if err != nil {
 		return Result{}, err
 	}
 	// The report is about the pods, not about the write, so it is also posted in a dry run and during a pause.
@@ -1688,30 +1686,30 @@ func (c *countController) forget(key Key) {
 }
 
 // correct writes the right status of a Count, unless the Count has it already. A dry run only logs the status, and a
-// status that the server has dropped waits until its pause is over. isGone reports that the server does not have the
-// Count.
-func (c *countController) correct(ctx context.Context, plan countPlan) (isGone bool, err error) {
+// status that the server has dropped waits until its pause is over. correct returns errGone if the server does not have
+// the Count.
+func (c *countController) correct(ctx context.Context, plan countPlan) error {
 	key := plan.count.Key()
 	if !plan.isWrong {
 		c.dryRunTexts.Delete(key)
 		c.endPause(plan.count, plan.installed)
-		return false, nil
+		return nil
 	}
 	if c.options.DryRun {
 		c.logDryRun(plan)
-		return false, nil
+		return nil
 	}
 	pause := c.stripped.Left(key, plan.installed)
 	if pause > 0 {
 		c.queue.AddAfter(key, pause)
-		return false, nil
+		return nil
 	}
 	return c.write(ctx, plan)
 }
 
-// write sends one patch with the right status of a Count. After that, the Count cools down. isGone reports that the
+// write sends one patch with the right status of a Count. After that, the Count cools down. write returns errGone if the
 // server does not have the Count.
-func (c *countController) write(ctx context.Context, plan countPlan) (isGone bool, err error) {
+func (c *countController) write(ctx context.Context, plan countPlan) error {
 	count := plan.count
 	subresource := "" // the status is an ordinary field of the object
 	if plan.installed.HasStatus {
@@ -1720,25 +1718,24 @@ func (c *countController) write(ctx context.Context, plan countPlan) (isGone boo
 	patch := map[string]any{"status": plan.status}
 	isKept := func(now *Count) bool { return comparableStatus(plan.installed, now.Status) == plan.status }
 	now, err := c.counts.Patch(ctx, count, subresource, patch, isKept)
-	isStripped := errors.Is(err, errStripped)
-	mustPause := isStripped && !c.isOnce // -once has no time for pauses.
-	if err != nil && !mustPause {
-		return false, err
-	}
-	if now == nil {
+	if errors.Is(err, errGone) {
 		c.coolDown(&count.Meta, c.options.Interval) // After that it is reconciled again, in case the server was wrong.
-		return true, nil
+		return err
+	}
+	mustPause := errors.Is(err, errStripped) && !c.isOnce // -once has no time for pauses.
+	if err != nil && !mustPause {
+		return err
 	}
 	// A Count cools down for less time than a node: people wait for its status, and fewer clients watch it.
 	c.coolDown(&count.Meta, min(c.options.Interval, time.Second))
-	if isStripped {
+	if mustPause {
 		c.pause(count.Key(), plan.installed, err)
-		return false, nil
+		return nil
 	}
 	c.endPause(now, plan.installed)
 	c.recordWrite(count.Key())
 	c.log.Info("status written", statusChange(count, plan.status).Attr())
-	return false, nil
+	return nil
 }
 
 // logDryRun logs what a dry run would write to a Count, unless it has just logged the same.

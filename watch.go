@@ -201,15 +201,19 @@ func (r *Reflector[T]) runWhileInstalled(ctx context.Context) {
 	defer func() { r.session.end() }()
 	for {
 		found, err := r.discover(ctx)
-		if ctx.Err() != nil {
+		isNotInstalled := errors.Is(err, errNotInstalled)
+		switch {
+		case ctx.Err() != nil:
 			return
-		}
-		if err != nil {
+		case isNotInstalled:
+			r.discoveryOutage.Worked("discovery")
+			r.handleAbsence()
+		case err != nil:
 			r.discoveryOutage.Failed("discovery", "cannot find out whether the resource is installed",
 				kube.PauseBetweenComplaints(err), "err", err)
-		} else {
+		default:
 			r.discoveryOutage.Worked("discovery")
-			r.updateSession(ctx, found)
+			r.handlePresence(ctx, found)
 		}
 
 		isMissingFromStart := r.session == nil && r.absences == 1
@@ -224,17 +228,17 @@ func (r *Reflector[T]) runWhileInstalled(ctx context.Context) {
 	}
 }
 
-// updateSession begins a session if discovery has found the resource, and ends the session if the resource was removed.
-// found is nil if discovery has not found the resource.
-func (r *Reflector[T]) updateSession(ctx context.Context, found *Installation) {
-	if found != nil {
-		r.absences = 0
-		r.setInstalled(found)
-		if r.session == nil {
-			r.session = r.beginSession(ctx)
-		}
-		return
+// handlePresence begins a session, unless there is one, because discovery has found the resource.
+func (r *Reflector[T]) handlePresence(ctx context.Context, found Installation) {
+	r.absences = 0
+	r.setInstalled(found)
+	if r.session == nil {
+		r.session = r.beginSession(ctx)
 	}
+}
+
+// handleAbsence ends the session if discovery has not found the resource often enough.
+func (r *Reflector[T]) handleAbsence() {
 	r.absences++
 	if r.session == nil && r.absences == 1 {
 		r.log.Info("waiting for a resource that the server does not have: is its CRD installed?",
@@ -247,30 +251,33 @@ func (r *Reflector[T]) updateSession(ctx context.Context, found *Installation) {
 	}
 }
 
-// discover asks the server whether the resource is installed. It returns nil if it is not.
+// errNotInstalled means that the server does not have the resource.
+var errNotInstalled = errors.New("the resource is not installed")
+
+// discover asks the server whether the resource is installed. It returns errNotInstalled if it is not.
 // https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
-func (r *Reflector[T]) discover(ctx context.Context) (*Installation, error) {
+func (r *Reflector[T]) discover(ctx context.Context) (Installation, error) {
 	var answer struct {
 		Kind      string
 		Resources []struct{ Name string }
 	}
 	err := r.client.Send(ctx, kube.Request{Method: http.MethodGet, Path: r.kind.API}, &answer)
 	if kube.StatusOf(err).Code == http.StatusNotFound {
-		return nil, nil // no resource of this group and version is installed
+		return Installation{}, errNotInstalled // nor is any other resource of this group and version
 	}
 	if err != nil {
-		return nil, err
+		return Installation{}, err
 	}
 	if answer.Kind != "APIResourceList" {
-		return nil, fmt.Errorf("%s: the answer is of kind %q, not APIResourceList", r.kind.API, answer.Kind)
+		return Installation{}, fmt.Errorf("%s: the answer is of kind %q, not APIResourceList", r.kind.API, answer.Kind)
 	}
 	isListed := func(name string) bool {
 		return slices.Contains(answer.Resources, struct{ Name string }{name})
 	}
 	if !isListed(r.kind.Resource) {
-		return nil, nil
+		return Installation{}, errNotInstalled
 	}
-	return &Installation{HasStatus: isListed(r.kind.Resource + "/status")}, nil
+	return Installation{HasStatus: isListed(r.kind.Resource + "/status")}, nil
 }
 
 // Installation describes a resource under /apis/ that is installed. Each time that the resource is installed again, or
@@ -281,15 +288,15 @@ type Installation struct {
 
 // setInstalled stores what discovery has found. If it is new, the controllers get every object again, because they may
 // now have to write to it in another way.
-func (r *Reflector[T]) setInstalled(found *Installation) {
+func (r *Reflector[T]) setInstalled(found Installation) {
 	known := r.Installed()
-	isKnown := known != nil && *known == *found
+	isKnown := known != nil && *known == found
 	if isKnown {
 		return
 	}
 	r.log.Info("the resource is installed",
 		"resource", r.kind.Resource, "in", r.kind.API, "status_subresource", found.HasStatus)
-	r.installed.Store(found)
+	r.installed.Store(&found)
 	for _, obj := range r.All() {
 		r.publish(Delta[T]{Old: obj, New: obj})
 	}
@@ -816,32 +823,36 @@ func jittered(d time.Duration, fraction float64) time.Duration {
 	return d - spread + rand.N(2*spread)
 }
 
-// errStripped means that the server accepted a patch, but the object in its answer does not have what was patched.
-var errStripped = errors.New("the server accepted the patch but dropped what it writes: " +
-	"look for a mutating webhook, a MutatingAdmissionPolicy or a schema that removes it")
+// Patch returns these errors in two cases that are no failures of the request.
+var (
+	// errGone means that the object was deleted. Perhaps another object was created under its name.
+	errGone = errors.New("the object was deleted")
+
+	// errStripped means that the server accepted a patch, but the object in its answer does not have what was patched.
+	errStripped = errors.New("the server accepted the patch but dropped what it writes: " +
+		"look for a mutating webhook, a MutatingAdmissionPolicy or a schema that removes it")
+)
 
 // Patch sends a merge patch for obj, or for one of its subresources unless subresource is "", and applies the server's
-// answer to the store. It returns
-//   - the object as it is now on the server;
-//   - nil and no error if obj was deleted, even if another object was created under its name;
-//   - the object and an error that wraps errStripped if isKept returns false for the object, because the server has
-//     dropped what was patched;
-//   - nil and any other error, from kube.Client.Send or because the answer could not be decoded.
+// answer to the store. It returns the object as it is now on the server. It returns an error that wraps
+//   - errGone if obj was deleted;
+//   - errStripped if isKept returns false for the object in the answer; only with this error, Patch also returns the
+//     object;
+//   - any error of kube.Client.Send, or of the decoder.
 //
 // The patch has no resourceVersion, so writes by others do not make it fail. It has the uid of obj, so it never changes
 // another object of the same name.
 func (r *Reflector[T]) Patch(
 	ctx context.Context, obj T, subresource string, patch map[string]any, isKept func(now T) bool,
 ) (now T, err error) {
-	var none T
 	now, err = r.sendPatch(ctx, obj, subresource, patch)
+	if errors.Is(err, errGone) {
+		r.countPatch("gone")
+		return now, err
+	}
 	if err != nil {
 		r.countPatch("failed")
-		return none, err
-	}
-	if now == none {
-		r.countPatch("gone")
-		return none, nil
+		return now, err
 	}
 	r.publish(r.ApplyAnswer(now)...)
 	if !isKept(now) {
@@ -858,7 +869,7 @@ func (r *Reflector[T]) countPatch(result string) {
 	}
 }
 
-// sendPatch sends a patch, and returns the object in the answer. It returns nil if obj was deleted.
+// sendPatch sends a patch, and returns the object in the answer, or nil and an error.
 func (r *Reflector[T]) sendPatch(
 	ctx context.Context, obj T, subresource string, patch map[string]any,
 ) (now T, err error) {
@@ -879,7 +890,7 @@ func (r *Reflector[T]) sendPatch(
 	isGone := status.Reason == "NotFound"
 	isRecreated := status.Reason == "Invalid" && status.HasCause("metadata.uid")
 	if isGone || isRecreated {
-		return none, nil
+		return none, errGone
 	}
 	if err != nil {
 		return none, err
@@ -891,7 +902,7 @@ func (r *Reflector[T]) sendPatch(
 	}
 	// For a subresource, the server ignores the uid in the patch. So the object can still be another one.
 	if now.meta().UID() != obj.meta().UID() {
-		return none, nil
+		return none, errGone
 	}
 	return now, nil
 }

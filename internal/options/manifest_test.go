@@ -1,6 +1,7 @@
 package options
 
 import (
+	"errors"
 	"os"
 	"regexp"
 	"slices"
@@ -221,7 +222,7 @@ func TestManifestHasTheRightsOfControllersThatAreOn(t *testing.T) {
 		t.Run(row.controllers, func(t *testing.T) {
 			var stdout strings.Builder
 			_, err := Parse([]string{"-manifest", "-controllers", row.controllers}, &stdout, program)
-			if err != nil {
+			if !errors.Is(err, ErrPrinted) {
 				t.Fatal(err)
 			}
 			hasRight := strings.Contains(stdout.String(), "{apiGroups: [apps], resources: [deployments], verbs: [list]}")

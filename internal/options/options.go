@@ -3,6 +3,7 @@
 package options
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -104,28 +105,32 @@ func (o *Options) StuckAfter() time.Duration {
 	return time.Duration(seconds*float64(time.Second)) + 2*kube.RequestTimeout
 }
 
+// ErrPrinted means that the flags only asked for output, and that it was printed. There is nothing to run.
+var ErrPrinted = errors.New("the output that the flags asked for was printed")
+
 // Parse reads the command line. If a flag such as -h, -version or -manifest asks only for output, Parse prints that to
-// stdout, and returns neither options nor an error. If a flag cannot be used, the error is a UsageError of one line.
-// Any other error comes from writing to stdout.
+// stdout, and returns ErrPrinted. If a flag cannot be used, the error is a UsageError of one line. Any other error comes
+// from writing to stdout.
 func Parse(args []string, stdout io.Writer, program Program) (*Options, error) {
 	c := newCommandLine(program)
 	err := c.flags.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		_, err := io.WriteString(stdout, c.help())
-		return nil, err
-	}
-	if err != nil {
+	asksForHelp := errors.Is(err, flag.ErrHelp)
+	if err != nil && !asksForHelp {
 		return nil, usageError(err)
 	}
-	if c.showsVersion {
-		_, err := fmt.Fprintln(stdout, "podcount", program.Version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
-		return nil, err
+	var show func(io.Writer) error
+	switch {
+	case asksForHelp:
+		show = c.printHelp
+	case c.showsVersion:
+		show = c.printVersion
+	case c.controllerList == "help":
+		show = c.listControllers
+	case c.manifestParts != "":
+		show = c.printManifest
 	}
-	if c.controllerList == "help" {
-		return nil, c.listControllers(stdout)
-	}
-	if c.manifestParts != "" {
-		return nil, c.printManifest(stdout)
+	if show != nil {
+		return nil, cmp.Or(show(stdout), ErrPrinted)
 	}
 	if err := c.check(); err != nil {
 		return nil, usageError(err)
@@ -135,6 +140,16 @@ func Parse(args []string, stdout io.Writer, program Program) (*Options, error) {
 
 func usageError(err error) error {
 	return UsageError{fmt.Errorf("%w (podcount -h lists the flags)", err)}
+}
+
+func (c *commandLine) printHelp(stdout io.Writer) error {
+	_, err := io.WriteString(stdout, c.help())
+	return err
+}
+
+func (c *commandLine) printVersion(stdout io.Writer) error {
+	_, err := fmt.Fprintln(stdout, "podcount", c.program.Version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
+	return err
 }
 
 // listControllers prints a line about each controller.
