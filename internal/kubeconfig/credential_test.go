@@ -5,13 +5,14 @@ import (
 	"testing/synctest"
 
 	"podcount/internal/fakekube"
+	"podcount/internal/testkit"
 )
 
-// A renewal that runs already may have read the token's file before the server refused what was in it, or not at all.
+// A renewal that is running may have read the token's file before the server refused that token, or not at all.
 func TestRefusedCredentialIsReadAgainDuringARenewal(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		writeFiles(t, dir, map[string]string{
+		testkit.WriteFiles(t, dir, map[string]string{
 			"token":  "one",
 			"config": fakekube.Kubeconfig("https://h", nil, "tokenFile: token"),
 		})
@@ -27,7 +28,7 @@ func TestRefusedCredentialIsReadAgainDuringARenewal(t *testing.T) {
 			<-finish
 			return a.renew(false)
 		})}
-		writeFiles(t, dir, map[string]string{"token": "two"})
+		testkit.WriteFiles(t, dir, map[string]string{"token": "two"})
 		var callers []*task[*Credential]
 		for range 3 {
 			callers = append(callers, startTask(func() (*Credential, error) { return cfg.Credential(t.Context(), refused) }))
@@ -35,10 +36,7 @@ func TestRefusedCredentialIsReadAgainDuringARenewal(t *testing.T) {
 		synctest.Wait()
 		close(finish)
 		for _, c := range callers {
-			c.wait(t.Context())
-			if c.err != nil || c.value.Token != "two" {
-				t.Errorf("a caller got %+v, %v", c.value, c.err)
-			}
+			wantTokenOf(t, c, "two")
 		}
 	})
 }

@@ -206,7 +206,8 @@ func (e *execPlugin) parse(printed []byte) (execStatus, error) {
 	}
 	_, err := tls.X509KeyPair([]byte(got.ClientCertificateData), []byte(got.ClientKeyData))
 	if err != nil {
-		return execStatus{}, fmt.Errorf("exec: the certificate and the key that %s gave: %w", e.command, err)
+		return execStatus{}, fmt.Errorf("exec: %s printed a certificate and a key that cannot be used: %w",
+			e.command, err)
 	}
 	return got, nil
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strconv"
 	"strings"
 	"syscall"
@@ -37,7 +36,7 @@ func pluginIn(dir string) *execPlugin {
 func credentialV1(status fakekube.Object) string { return fakekube.ExecCredential("v1", status) }
 
 func TestBadExecAnswersAreErrors(t *testing.T) {
-	if isRaced() {
+	if testkit.IsRaced() {
 		t.Skip("starts dozens of processes, each half a second under the race detector, and one after the other")
 	}
 	dir := t.TempDir()
@@ -54,18 +53,19 @@ func TestBadExecAnswersAreErrors(t *testing.T) {
 		credentialV1(fakekube.Object{"token": 1}):                         "cannot unmarshal number",
 		credentialV1(fakekube.Object{"clientCertificateData": "s3cret"}):  noPair,
 		credentialV1(fakekube.Object{"token": "x", "clientKeyData": "y"}): noPair,
-		credentialV1(fakekube.Object{"clientCertificateData": "s3cret", "clientKeyData": "s3cret"}): "gave: tls: " +
-			"failed to find any PEM data",
+		credentialV1(fakekube.Object{"clientCertificateData": "s3cret", "clientKeyData": "s3cret"}): "printed a certificate " +
+			"and a key that cannot be used: tls: failed to find any PEM data",
 		strings.Repeat("s3cret ", 1<<18): "it printed more than 1 MB",
 	} {
-		writeFiles(t, dir, map[string]string{"answer": answer})
+		testkit.WriteFiles(t, dir, map[string]string{"answer": answer})
 		e := pluginIn(dir)
 		if answer == "hang" {
 			e.timeout = 200 * time.Millisecond
 		}
 		_, err := e.run(t.Context())
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%.100q: %v, want %s", answer, err, want)
+		testkit.WantError(t, fmt.Sprintf("%.100q", answer), err, want)
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%.100q: the error contains the secret: %v", answer, err)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestBadExecAnswersAreErrors(t *testing.T) {
 // A program may leave an agent running, which inherits its stdout and stderr.
 func TestExecProgramMayLeaveAChildRunning(t *testing.T) {
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{
+	testkit.WriteFiles(t, dir, map[string]string{
 		"answer": credentialV1(fakekube.Object{"token": "good"}),
 		"agent":  "#!/bin/sh\nsleep 600 &\necho $! >" + dir + "/pid\ncat " + dir + "/answer\n",
 	})
@@ -90,9 +90,8 @@ func TestExecProgramMayLeaveAChildRunning(t *testing.T) {
 	if len(pid) > 0 {
 		exec.Command("kill", strings.TrimSpace(string(pid))).Run()
 	}
-	if err != nil || got.Token != "good" {
-		t.Errorf("%+v, %v", got, err)
-	}
+	testkit.WantError(t, "run", err, "")
+	testkit.WantEqual(t, "token", got.Token, "good")
 }
 
 // programUser is a user whose exec program is in the directory of the kubeconfig.
@@ -109,7 +108,7 @@ func slowProgram(t *testing.T) (cfg *Config, started, carryOn, runs string) {
 			t.Fatal(err)
 		}
 	}
-	writeFiles(t, dir, map[string]string{
+	testkit.WriteFiles(t, dir, map[string]string{
 		"config":  fakekube.Kubeconfig("https://h", nil, programUser),
 		"program": fmt.Sprintf("#!/bin/sh\necho run >>%s\necho $$ >%s\nexec cat %s\n", runs, started, carryOn),
 	})
@@ -138,26 +137,23 @@ func TestEachCallerWaitsForTheExecProgramAsLongAsItCan(t *testing.T) {
 		if err := hurried.wait(within); err != nil {
 			t.Fatal("a caller waits longer than it can")
 		}
-		if err := hurried.err; !errors.Is(err, errGone) || !strings.Contains(err.Error(), "waiting for a credential") {
-			t.Errorf("a caller that could not wait got %v", err)
+		testkit.WantError(t, "a caller that could not wait", hurried.err, "waiting for a credential")
+		if !errors.Is(hurried.err, errGone) {
+			t.Errorf("a caller that could not wait: got the error %v, want one that wraps %v", hurried.err, errGone)
 		}
 	}
 	os.WriteFile(carryOn, []byte(credentialV1(fakekube.Object{"token": "good"})), 0)
-	patient.wait(t.Context())
-	if patient.err != nil || patient.value.Token != "good" {
-		t.Errorf("a caller that could wait got %+v, %v", patient.value, patient.err)
-	}
-	if got, err := cfg.Credential(t.Context(), nil); err != nil || got.Token != "good" {
-		t.Errorf("the next caller got %+v, %v", got, err)
-	}
+	wantTokenOf(t, patient, "good")
+	wantToken(t, cfg, "good")
 	text, _ := os.ReadFile(runs)
 	testkit.WantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
 }
 
 // A server may refuse a good credential for a moment, and the program may fail at that moment.
 func TestGoodExecCredentialSurvivesAFailedRun(t *testing.T) {
-	dir, log := t.TempDir(), &testkit.Buffer{}
-	writeFiles(t, dir, map[string]string{
+	dir := t.TempDir()
+	log := &testkit.Buffer{}
+	testkit.WriteFiles(t, dir, map[string]string{
 		"config":  fakekube.Kubeconfig("https://h", nil, programUser),
 		"program": "#!/bin/sh\nhead -c 2000000 /dev/zero >&2\nexec cat " + dir + "/answer\n", // more than beginning keeps
 	})
@@ -165,27 +161,25 @@ func TestGoodExecCredentialSurvivesAFailedRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		expires := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 		status := fakekube.Object{"token": "good", "expirationTimestamp": expires}
-		writeFiles(t, dir, map[string]string{"answer": credentialV1(status)})
+		testkit.WriteFiles(t, dir, map[string]string{"answer": credentialV1(status)})
 		cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv, Log: logTo(log)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer cfg.Close()
-		good, err := cfg.Credential(t.Context(), nil)
-		if err != nil || good.Token != "good" {
-			t.Fatal(good, err)
-		}
+		good := mustCredential(t, cfg)
+		testkit.WantEqual(t, "token", good.Token, "good")
 		os.Remove(dir + "/answer")
 		testkit.Pass(time.Minute)
 		for _, refused := range []*Credential{good, nil, good} {
 			if got, err := cfg.Credential(t.Context(), refused); got != good || err != nil {
-				t.Errorf("while it is good: %v, %v", got, err)
+				t.Errorf("got the credential %p and the error %v, want the good credential, %p", got, err, good)
 			}
 		}
 		testkit.WantNumber(t, "warnings", strings.Count(log.String(), "so the previous one stays in use"), 1)
 		testkit.Pass(time.Hour)
 		if got, err := cfg.Credential(t.Context(), nil); err == nil {
-			t.Errorf("after its end there is %v", got)
+			t.Errorf("after its expiration: got %v, want an error", got)
 		}
 	})
 }
@@ -194,14 +188,13 @@ func TestAbandonedExecProgramServesTheNextCaller(t *testing.T) {
 	cfg, started, carryOn, runs := slowProgram(t)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := cfg.Credential(gone, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("the caller that had gone got %v", err)
+	_, err := cfg.Credential(gone, nil)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller that has gone: got the error %v, want %v", err, context.Canceled)
 	}
 	os.ReadFile(started)
 	os.WriteFile(carryOn, []byte(credentialV1(fakekube.Object{"token": "good"})), 0)
-	if got, err := cfg.Credential(t.Context(), nil); err != nil || got.Token != "good" {
-		t.Errorf("the next caller got %+v, %v", got, err)
-	}
+	wantToken(t, cfg, "good")
 	text, _ := os.ReadFile(runs)
 	testkit.WantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
 }
@@ -216,26 +209,22 @@ func TestCloseEndsTheExecProgram(t *testing.T) {
 		t.Errorf("the program, %d, is still there: %v", pid, err)
 	}
 	waiting.wait(t.Context())
-	if waiting.err == nil || !strings.Contains(waiting.err.Error(), "the kubeconfig was closed") {
-		t.Errorf("the caller that waited got %v", waiting.err)
-	}
-	if _, err := cfg.Credential(t.Context(), nil); err == nil {
-		t.Error("there is a credential after the end")
-	}
+	testkit.WantError(t, "the caller that waited", waiting.err, "the kubeconfig was closed")
+	_, err := cfg.Credential(t.Context(), nil)
+	testkit.WantError(t, "Credential after Close", err, "the kubeconfig was closed")
 	text, _ = os.ReadFile(runs)
 	testkit.WantNumber(t, "runs", strings.Count(string(text), "\n"), 1)
 }
 
 func TestExecProgramRunsAtMostEveryFiveSeconds(t *testing.T) {
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"answer": "exit out of order"})
+	testkit.WriteFiles(t, dir, map[string]string{"answer": "exit out of order"})
 	synctest.Test(t, func(t *testing.T) {
 		e := pluginIn(dir)
 		for range 3 {
 			for range 10 {
-				if _, err := e.newest(t.Context(), true); err == nil || !strings.Contains(err.Error(), "out of order") {
-					t.Errorf("answered %v", err)
-				}
+				_, err := e.newest(t.Context(), true)
+				testkit.WantError(t, "newest", err, "out of order")
 			}
 			testkit.Pass(minExecInterval)
 		}
@@ -247,7 +236,7 @@ func TestExecProgramRunsAtMostEveryFiveSeconds(t *testing.T) {
 func TestRelativeExecCommandIsNotLookedUpInPath(t *testing.T) {
 	dir := t.TempDir()
 	user := "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./plugin}"
-	writeFiles(t, dir, map[string]string{
+	testkit.WriteFiles(t, dir, map[string]string{
 		"here/plugin": "#!/bin/sh\n",
 		"path/plugin": "#!/bin/sh\n",
 		"here/config": fakekube.Kubeconfig("https://h", nil, user),
@@ -261,7 +250,7 @@ func TestRelativeExecCommandIsNotLookedUpInPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.HasSuffix(a.exec.command, "/here/plugin") || !filepath.IsAbs(a.exec.command) {
-		t.Errorf("the program is %s", a.exec.command)
+		t.Errorf("the program is %s, want the absolute path of here/plugin", a.exec.command)
 	}
 }
 
@@ -283,7 +272,7 @@ func clustersPassed(t *testing.T, dir, version string) (clusters []fakekube.Obje
 		err := json.Unmarshal([]byte(line[strings.Index(line, "{"):]), &info)
 		isRight := info.Kind == "ExecCredential" && info.APIVersion == "client.authentication.k8s.io/"+version
 		if err != nil || !isRight || info.Spec.Interactive == nil || *info.Spec.Interactive {
-			t.Errorf("%v: it got %s", err, line)
+			t.Errorf("the program got %s (%v), want an ExecCredential of %s that is not interactive", line, err, version)
 		}
 		clusters = append(clusters, info.Spec.Cluster)
 	}
@@ -320,36 +309,33 @@ func TestExecProgramGetsTheClusterIfItAsks(t *testing.T) {
 			config := fakekube.Kubeconfig("https://h:6443/k8s", nil, fakekube.ExecUser(t, dir, c.version, c.ask))
 			config = strings.Replace(config, "    server: https://h:6443/k8s\n    certificate-authority-data: \n",
 				"    {server: https://h:6443/k8s, certificate-authority: ca.crt, "+c.cluster+"}\n", 1)
-			writeFiles(t, dir, map[string]string{"answer": fakekube.ExecCredential(c.version, fakekube.Object{"token": "t"})})
+			testkit.WriteFiles(t, dir, map[string]string{"answer": fakekube.ExecCredential(c.version, fakekube.Object{"token": "t"})})
 			cfg, err := load(t, map[string]string{"config": config, "ca.crt": string(ca)}, "config", "", c.master, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer cfg.Close()
-			if cred, err := cfg.Credential(t.Context(), nil); err != nil || cred.Token != "t" {
-				t.Fatal(cred, err)
-			}
+			wantToken(t, cfg, "t")
 			passed := clustersPassed(t, dir, c.version)
 			testkit.WantNumber(t, "runs", len(passed), 1)
 			var want fakekube.Object
 			if err := json.Unmarshal([]byte(strings.Replace(c.want, "CA", string(data), 1)), &want); err != nil {
 				t.Fatal(err)
 			}
-			if !reflect.DeepEqual(passed[0], want) {
-				t.Errorf("it got\n%v, want\n%v", passed[0], want)
-			}
+			testkit.WantEqual(t, "cluster", passed[0], want)
 		})
 	}
 }
 
 func TestExecProgramGetsTheNewestCA(t *testing.T) {
 	dir := t.TempDir()
-	first, second := fakekube.NewAuthority(t, "the first CA").PEM(), fakekube.NewAuthority(t, "the second CA").PEM()
+	first := fakekube.NewAuthority(t, "the first CA").PEM()
+	second := fakekube.NewAuthority(t, "the second CA").PEM()
 	synctest.Test(t, func(t *testing.T) {
 		config := fakekube.Kubeconfig("https://h", nil, fakekube.ExecUser(t, dir, "v1", ", provideClusterInfo: true"))
 		config = strings.Replace(config, "certificate-authority-data: ", "certificate-authority: ca.crt", 1)
 		expires := time.Now().Add(time.Minute).UTC().Format(time.RFC3339)
-		writeFiles(t, dir, map[string]string{
+		testkit.WriteFiles(t, dir, map[string]string{
 			"config": config,
 			"ca.crt": string(first),
 			"answer": credentialV1(fakekube.Object{"token": "t", "expirationTimestamp": expires}),
@@ -360,17 +346,13 @@ func TestExecProgramGetsTheNewestCA(t *testing.T) {
 		}
 		defer cfg.Close()
 		for _, ca := range [][]byte{first, second} {
-			writeFiles(t, dir, map[string]string{"ca.crt": string(ca)})
-			if _, err := cfg.Credential(t.Context(), nil); err != nil {
-				t.Fatal(err)
-			}
+			testkit.WriteFiles(t, dir, map[string]string{"ca.crt": string(ca)})
+			mustCredential(t, cfg)
 			testkit.Pass(2 * time.Minute)
 			data, _ := json.Marshal(ca)
 			passed := clustersPassed(t, dir, "v1")
 			got, _ := json.Marshal(passed[len(passed)-1]["certificate-authority-data"])
-			if string(got) != string(data) {
-				t.Errorf("it got %s, want %s", got, data)
-			}
+			testkit.WantEqual(t, "CA", string(got), string(data))
 		}
 		testkit.WantNumber(t, "runs", len(clustersPassed(t, dir, "v1")), 2)
 	})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"podcount/internal/fakekube"
+	"podcount/internal/testkit"
 	"podcount/internal/yaml"
 )
 
@@ -27,7 +28,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add("contexts: [{name: \"\", context: {}}]\nclusters: [{name: \"\", cluster: {server: h}}]")
 	f.Fuzz(func(t *testing.T, text string) {
 		dir := t.TempDir()
-		writeFiles(t, dir, map[string]string{"config": text})
+		testkit.WriteFiles(t, dir, map[string]string{"config": text})
 		cfg, err := Load(t.Context(), Options{Kubeconfig: filepath.Join(dir, "config"), Getenv: noEnv})
 		if err == nil {
 			defer cfg.Close()

@@ -4,12 +4,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"testing"
 
 	"podcount/internal/fakekube"
+	"podcount/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -24,21 +22,36 @@ func noEnv(string) string { return "" }
 
 func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
-// isRaced reports whether the race detector is on, which makes everything slow.
-func isRaced() bool {
-	info, _ := debug.ReadBuildInfo()
-	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+// mustCredential returns the credential that cfg has now.
+func mustCredential(t *testing.T, cfg *Config) *Credential {
+	t.Helper()
+	cred, err := cfg.Credential(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cred
 }
 
-func writeFiles(t *testing.T, dir string, files map[string]string) {
+// wantToken fails the test unless the token of the credential that cfg has now is want.
+func wantToken(t *testing.T, cfg *Config, want string) {
 	t.Helper()
-	for name, text := range files {
-		file := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	testkit.WantEqual(t, "token", mustCredential(t, cfg).Token, want)
+}
+
+// wantTokenOf fails the test unless a call of Credential returned this token.
+func wantTokenOf(t *testing.T, call *task[*Credential], want string) {
+	t.Helper()
+	if call.wait(t.Context()) != nil || call.err != nil {
+		t.Errorf("got the error %v, want the token %q", call.err, want)
+		return
+	}
+	testkit.WantEqual(t, "token", call.value.Token, want)
+}
+
+// wantErrorText fails the test unless the whole text of an error is want.
+func wantErrorText(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil || err.Error() != want {
+		t.Errorf("got the error %v\nwant %s", err, want)
 	}
 }

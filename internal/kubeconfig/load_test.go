@@ -18,7 +18,7 @@ func load(
 ) (*Config, error) {
 	t.Helper()
 	dir := t.TempDir()
-	writeFiles(t, dir, files)
+	testkit.WriteFiles(t, dir, files)
 	in := func(name string) string {
 		if name == "" || filepath.IsAbs(name) {
 			return name
@@ -175,7 +175,7 @@ func TestPlainHTTPGetsNoCredential(t *testing.T) {
 	program := filepath.Join(dir, "program")
 	file := filepath.Join(dir, "config")
 	account := filepath.Join(dir, "account")
-	writeFiles(t, dir, map[string]string{
+	testkit.WriteFiles(t, dir, map[string]string{
 		"program":       "#!/bin/sh\ntouch " + dir + "/has-run\n",
 		"account/token": "s3cret",
 	})
@@ -189,7 +189,7 @@ func TestPlainHTTPGetsNoCredential(t *testing.T) {
 	writeConfig := func(t *testing.T, server, user string) {
 		config := fakekube.Kubeconfig(server, nil, user)
 		config = strings.Replace(config, "authority-data: ", "authority: is-not-there", 1)
-		writeFiles(t, dir, map[string]string{"config": config})
+		testkit.WriteFiles(t, dir, map[string]string{"config": config})
 	}
 	inPod := func(name string) string {
 		return map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}[name]
@@ -246,7 +246,7 @@ func TestNoHomeIsNotTheWorkingDirectory(t *testing.T) {
 	const user = "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true}"
 	config := fakekube.Kubeconfig("https://h", nil, user)
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"$HOME/.kube/config": config, ".kube/config": config})
+	testkit.WriteFiles(t, dir, map[string]string{"$HOME/.kube/config": config, ".kube/config": config})
 	t.Chdir(dir)
 	for contextName, want := range map[string]string{
 		"": "no cluster found: give -kubeconfig or -master, or set KUBECONFIG " +
@@ -302,7 +302,7 @@ func TestInsecureConfigurationsAreWarnedOf(t *testing.T) {
 	warnings := func(user, open, cluster string) string {
 		t.Helper()
 		config := fakekube.Kubeconfig("https://h", nil, user)
-		writeFiles(t, dir, map[string]string{
+		testkit.WriteFiles(t, dir, map[string]string{
 			"config":  strings.Replace(config, "    certificate-authority-data: ", cluster, 1),
 			"token":   "t",
 			"tls.crt": string(cert),

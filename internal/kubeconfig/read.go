@@ -243,7 +243,7 @@ func (a *access) readExec(exec, cluster node) {
 		timeout:    execTimeout,
 	}
 	a.token = part{from: command}
-	a.cert = part{field: "what " + command + " gave"}
+	a.cert = part{field: "the output of " + command}
 	a.key = part{}
 	for _, arg := range exec.at("args").items() {
 		a.exec.args = append(a.exec.args, arg.text())

@@ -10,7 +10,7 @@ func TestFinishedTaskIsSeenAfterTheDeadline(t *testing.T) {
 	<-done.done
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 100 {
+	for range 100 { // A select would choose at random.
 		if err := done.wait(over); err != nil {
 			t.Fatal(err)
 		}
