@@ -43,8 +43,8 @@ func (f *Failure) Error() string { return f.Err.Error() }
 // Unwrap returns f.Err.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// failureIn returns the Failure that err is or wraps. If there is none, it returns one with NoAnswer, because the server
-// has not answered. It has not even been asked if err comes from a wait that was cut short.
+// failureIn returns the Failure that err is or wraps. If there is none, it returns one with NoAnswer, because the
+// server has not answered. It has not even been asked if err comes from a wait that was cut short.
 func failureIn(err error) *Failure {
 	f := &Failure{Err: err}
 	errors.As(err, &f)

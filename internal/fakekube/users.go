@@ -62,8 +62,8 @@ func (s *Server) AddUser(token, name string, groups ...string) {
 	s.tokens[token] = credential{user: User{Name: name, Groups: withAuthenticated(groups)}}
 }
 
-// KnowsToken reports whether the fake has this token, from Allow or AddUser, or because it issued the token to a service
-// account.
+// KnowsToken reports whether the fake has this token, from Allow or AddUser, or because it issued the token to a
+// service account.
 func (s *Server) KnowsToken(token string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -229,8 +229,8 @@ func (a *access) assemble(isForced bool) (*Credential, error) {
 }
 
 // renewFromProgram takes token, certificate and key from the exec program, if there is one. It fails if the program
-// fails, and the credential of an earlier run is missing or has expired. It does not run the program for Load: a program
-// that fails then may succeed when the first request is sent.
+// fails, and the credential of an earlier run is missing or has expired. It does not run the program for Load: a
+// program that fails then may succeed when the first request is sent.
 func (a *access) renewFromProgram(isForced bool) error {
 	if a.exec == nil || a.isLoading() {
 		return nil
@@ -254,8 +254,8 @@ func checkToken(token []byte) error {
 	return nil
 }
 
-// readParts reads the files that are due, or all if isForced. It reads them at the same time, so that it takes no longer
-// than one file may take.
+// readParts reads the files that are due, or all if isForced. It reads them at the same time, so that it takes no
+// longer than one file may take.
 func (a *access) readParts(isForced bool) {
 	limit := rereadTimeout
 	if a.isLoading() {

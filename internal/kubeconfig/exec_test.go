@@ -53,8 +53,8 @@ func TestBadExecAnswersAreErrors(t *testing.T) {
 		credentialV1(fakekube.Object{"token": 1}):                         "cannot unmarshal number",
 		credentialV1(fakekube.Object{"clientCertificateData": "s3cret"}):  noPair,
 		credentialV1(fakekube.Object{"token": "x", "clientKeyData": "y"}): noPair,
-		credentialV1(fakekube.Object{"clientCertificateData": "s3cret", "clientKeyData": "s3cret"}): "printed a certificate " +
-			"and a key that cannot be used: tls: failed to find any PEM data",
+		credentialV1(fakekube.Object{"clientCertificateData": "s3cret", "clientKeyData": "s3cret"}): "printed " +
+			"a certificate and a key that cannot be used: tls: failed to find any PEM data",
 		strings.Repeat("s3cret ", 1<<18): "it printed more than 1 MB",
 	} {
 		testkit.WriteFiles(t, dir, map[string]string{"answer": answer})
@@ -309,7 +309,8 @@ func TestExecProgramGetsTheClusterIfItAsks(t *testing.T) {
 			config := fakekube.Kubeconfig("https://h:6443/k8s", nil, fakekube.ExecUser(t, dir, c.version, c.ask))
 			config = strings.Replace(config, "    server: https://h:6443/k8s\n    certificate-authority-data: \n",
 				"    {server: https://h:6443/k8s, certificate-authority: ca.crt, "+c.cluster+"}\n", 1)
-			testkit.WriteFiles(t, dir, map[string]string{"answer": fakekube.ExecCredential(c.version, fakekube.Object{"token": "t"})})
+			answer := fakekube.ExecCredential(c.version, fakekube.Object{"token": "t"})
+			testkit.WriteFiles(t, dir, map[string]string{"answer": answer})
 			cfg, err := load(t, map[string]string{"config": config, "ca.crt": string(ca)}, "config", "", c.master, nil)
 			if err != nil {
 				t.Fatal(err)

@@ -36,7 +36,10 @@ func TestCredentialFileMustBeRegular(t *testing.T) {
 
 func TestEndlessFileIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	testkit.WriteFiles(t, dir, map[string]string{"big": "", "config": fakekube.Kubeconfig("https://h", nil, "tokenFile: big")})
+	testkit.WriteFiles(t, dir, map[string]string{
+		"big":    "",
+		"config": fakekube.Kubeconfig("https://h", nil, "tokenFile: big"),
+	})
 	os.Truncate(dir+"/big", maxFileSize+1)
 	for file, want := range map[string]string{
 		dir + "/config": dir + "/config, context fake: tokenFile: " + dir + "/big has more than 16 MB",

@@ -245,8 +245,8 @@ func written(t *testing.T, tree any) string {
 	return plain.String()
 }
 
-// If Parse accepts a text, it reads the same tree from that tree's JSON. It reads JSON like encoding/json. Its errors do
-// not quote the text that it refuses.
+// If Parse accepts a text, it reads the same tree from that tree's JSON. It reads JSON like encoding/json. Its errors
+// do not quote the text that it refuses.
 func FuzzParse(f *testing.F) {
 	files, _ := filepath.Glob("../../testdata/kubeconfigs/*.*")
 	for _, file := range files {
