@@ -311,7 +311,8 @@ func TestExecProgramGetsTheClusterIfItAsks(t *testing.T) {
 				"    {server: https://h:6443/k8s, certificate-authority: ca.crt, "+c.cluster+"}\n", 1)
 			answer := fakekube.ExecCredential(c.version, fakekube.Object{"token": "t"})
 			testkit.WriteFiles(t, dir, map[string]string{"answer": answer})
-			cfg, err := load(t, map[string]string{"config": config, "ca.crt": string(ca)}, "config", "", c.master, nil)
+			files := map[string]string{"config": config, "ca.crt": string(ca)}
+			cfg, err := load(t, files, Options{Kubeconfig: "config", Master: c.master}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -341,7 +342,7 @@ func TestExecProgramGetsTheNewestCA(t *testing.T) {
 			"ca.crt": string(first),
 			"answer": credentialV1(fakekube.Object{"token": "t", "expirationTimestamp": expires}),
 		})
-		cfg, err := load(t, nil, filepath.Join(dir, "config"), "", "", nil)
+		cfg, err := load(t, nil, Options{Kubeconfig: filepath.Join(dir, "config")}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,7 @@ func FuzzLoad(f *testing.F) {
 			defer cfg.Close()
 			scheme := cfg.Server.Scheme
 			if cfg.Server.Host == "" || scheme != "https" && scheme != "http" {
-				t.Errorf("the server is %s", cfg.Server)
+				t.Errorf("the server is %s, want an https or http URL with a host", cfg.Server)
 			}
 			return
 		}

@@ -12,10 +12,9 @@ import (
 	"podcount/internal/testkit"
 )
 
-// load runs Load in a new directory with some files. It is the HOME, and relative file names refer to it.
-func load(
-	t *testing.T, files map[string]string, kubeconfig, contextName, master string, env map[string]string,
-) (*Config, error) {
+// load runs Load in a new directory with some files. The directory is the HOME, and o.Kubeconfig and KUBECONFIG are
+// relative to it.
+func load(t *testing.T, files map[string]string, o Options, env map[string]string) (*Config, error) {
 	t.Helper()
 	dir := t.TempDir()
 	testkit.WriteFiles(t, dir, files)
@@ -25,7 +24,10 @@ func load(
 		}
 		return filepath.Join(dir, name)
 	}
-	getenv := func(name string) string {
+	o.Kubeconfig = in(o.Kubeconfig)
+	o.ServiceAccount = in("account")
+	o.Names = flagNames
+	o.Getenv = func(name string) string {
 		switch name {
 		case "HOME":
 			return dir
@@ -38,14 +40,13 @@ func load(
 		}
 		return env[name]
 	}
-	return Load(t.Context(), Options{
-		Kubeconfig:     in(kubeconfig),
-		Context:        contextName,
-		Master:         master,
-		ServiceAccount: in("account"),
-		Names:          flagNames,
-		Getenv:         getenv,
-	})
+	return Load(t.Context(), o)
+}
+
+// loadText runs Load with one kubeconfig, which has this text.
+func loadText(t *testing.T, text string) (*Config, error) {
+	t.Helper()
+	return load(t, map[string]string{"config": text}, Options{Kubeconfig: "config"}, nil)
 }
 
 // flagNames are names of options, as a program's flags would have them.
@@ -58,9 +59,9 @@ func TestKubeconfigErrorsQuoteNoSecret(t *testing.T) {
 		"token: !!int s3cret", `token: "\s3cret"`, "client-key-data: s3cret!", "token: a\n    s3cret",
 		"{token: s3cret: }",
 	} {
-		_, err := load(t, map[string]string{"config": fakekube.Kubeconfig("https://h", nil, user)}, "config", "", "", nil)
+		_, err := loadText(t, fakekube.Kubeconfig("https://h", nil, user))
 		if err == nil || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%q: %v", user, err)
+			t.Errorf("%q: got the error %v, want one without the secret", user, err)
 		}
 	}
 }
@@ -76,32 +77,38 @@ func TestClusterIsFoundInTheOrderOfKubectl(t *testing.T) {
 	list := strings.Join([]string{"missing", "env", "flag"}, string(filepath.ListSeparator))
 	podAndEnv := map[string]string{"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBECONFIG": "env"}
 	for _, c := range []struct {
+		name               string
 		kubeconfig, master string
 		env                map[string]string
 		server, token      string
 	}{
-		{"flag", "", podAndEnv, "https://flag", "t-flag"},
-		{"", "", podAndEnv, "https://env", "t-env"},
-		{"", "", pod, "https://[fd00::1]:6443", "account-token"},
-		{"", "", nil, "https://home", "t-home"},
-		{"flag", "https://over:1/k8s/c-1", nil, "https://over:1/k8s/c-1", "t-flag"},
-		{"", "", map[string]string{"KUBECONFIG": list}, "https://env", "t-env"},
+		{"the flag is first", "flag", "", podAndEnv, "https://flag", "t-flag"},
+		{"KUBECONFIG precedes the pod", "", "", podAndEnv, "https://env", "t-env"},
+		{"the pod precedes the home", "", "", pod, "https://[fd00::1]:6443", "account-token"},
+		{"the home is last", "", "", nil, "https://home", "t-home"},
+		{"-master replaces the address", "flag", "https://over:1/k8s/c-1", nil, "https://over:1/k8s/c-1", "t-flag"},
+		{"KUBECONFIG may be a list", "", "", map[string]string{"KUBECONFIG": list}, "https://env", "t-env"},
 	} {
-		cfg, err := load(t, files, c.kubeconfig, "", c.master, c.env)
-		if err != nil {
-			t.Errorf("%+v: %v", c, err)
-			continue
-		}
-		cred, _ := cfg.Credential(t.Context(), nil)
-		isVerified := cred.TLS.RootCAs != nil && !cred.TLS.InsecureSkipVerify
-		if cfg.Server.String() != c.server || cred.Token != c.token || !isVerified {
-			t.Errorf("%+v: found %s, token %s", c, cfg.Server, cred.Token)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			cfg, err := load(t, files, Options{Kubeconfig: c.kubeconfig, Master: c.master}, c.env)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cred := mustCredential(t, cfg)
+			testkit.WantEqual(t, "server", cfg.Server.String(), c.server)
+			testkit.WantEqual(t, "token", cred.Token, c.token)
+			isVerified := cred.TLS.RootCAs != nil && !cred.TLS.InsecureSkipVerify
+			testkit.WantEqual(t, "the server is verified", isVerified, true)
+		})
 	}
-	cfg, err := load(t, nil, "", "", "127.0.0.1:8001", nil)
-	if err != nil || cfg.Server.String() != "https://127.0.0.1:8001" {
-		t.Errorf("only -master: %v, %v", cfg, err)
+}
+
+func TestMasterIsEnough(t *testing.T) {
+	cfg, err := load(t, nil, Options{Master: "127.0.0.1:8001"}, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
+	testkit.WantEqual(t, "server", cfg.Server.String(), "https://127.0.0.1:8001")
 }
 
 func TestUnusableKubeconfigIsRefusedWithAReason(t *testing.T) {
@@ -133,40 +140,43 @@ func TestUnusableKubeconfigIsRefusedWithAReason(t *testing.T) {
 		"config:3: ":                                   "a: 1\nb: 2\n  c: 3\n",
 		"is not valid base64":                          change(ca, ca+"'%%%'"),
 		"users[0].user.token must be a string":         user("token: 12345"),
+		`that of another user "me"`:                    change("users:\n", "users:\n- name: me\n"),
 	} {
-		_, err := load(t, map[string]string{"config": file, "empty": " \n"}, "config", "", "", nil)
-		if err == nil {
-			t.Errorf("no error, want %q", want)
-			continue
-		}
-		testkit.WantText(t, err.Error(), want)
-		testkit.WantText(t, err.Error(), "config")
-		if strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("the secret is in the error: %v", err)
-		}
+		t.Run(want, func(t *testing.T) {
+			files := map[string]string{"config": file, "empty": " \n"}
+			_, err := load(t, files, Options{Kubeconfig: "config"}, nil)
+			testkit.WantError(t, "Load", err, want)
+			testkit.WantError(t, "Load", err, "config")
+			if err != nil && strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("the error contains the secret: %v", err)
+			}
+		})
 	}
-	both := map[string]string{"config": good}
+}
+
+func TestMissingClusterIsAnErrorWithAReason(t *testing.T) {
 	inPod := map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-	list := map[string]string{"KUBECONFIG": "/nope/a" + string(filepath.ListSeparator) + "/nope/b"}
-	for want, f := range map[string]func() (*Config, error){
-		"-context x: there is no kubeconfig": func() (*Config, error) {
-			return load(t, map[string]string{"account/token": "t"}, "", "x", "", inPod)
-		},
-		"-context y: there is no kubeconfig": func() (*Config, error) { return load(t, nil, "", "y", "https://h", nil) },
-		"-master, ":                          func() (*Config, error) { return load(t, both, "config", "", "ftp://h", nil) },
-		"/nope/a: no such file":              func() (*Config, error) { return load(t, nil, "", "", "", list) },
-		"account/token: no such file":        func() (*Config, error) { return load(t, nil, "", "", "", inPod) },
-		`that of another user "me"`: func() (*Config, error) {
-			return load(t, map[string]string{"config": change("users:\n", "users:\n- name: me\n")}, "config", "", "", nil)
-		},
+	missing := map[string]string{"KUBECONFIG": "/nope/a" + string(filepath.ListSeparator) + "/nope/b"}
+	account := map[string]string{"account/token": "t"}
+	config := map[string]string{"config": fakekube.Kubeconfig("https://h", nil, "token: t")}
+	for _, c := range []struct {
+		name    string
+		files   map[string]string
+		options Options
+		env     map[string]string
+		want    string
+	}{
+		{"a context in a pod", account, Options{Context: "x"}, inPod, "-context x: there is no kubeconfig"},
+		{"a context with -master", nil, Options{Context: "y", Master: "https://h"}, nil, "-context y: there is no kubeconfig"},
+		{"an unsupported scheme", config, Options{Kubeconfig: "config", Master: "ftp://h"}, nil, "-master, "},
+		{"missing kubeconfigs", nil, Options{}, missing, "/nope/a: no such file"},
+		{"a pod without a token", nil, Options{}, inPod, "account/token: no such file"},
+		{"nothing", nil, Options{}, nil, "give -kubeconfig or -master"},
 	} {
-		if _, err := f(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
-	}
-	_, err := load(t, nil, "", "", "", nil)
-	if err == nil || !strings.Contains(err.Error(), "give -kubeconfig or -master") {
-		t.Errorf("nothing to find: %v", err)
+		t.Run(c.name, func(t *testing.T) {
+			_, err := load(t, c.files, c.options, c.env)
+			testkit.WantError(t, "Load", err, c.want)
+		})
 	}
 }
 
@@ -255,15 +265,14 @@ func TestNoHomeIsNotTheWorkingDirectory(t *testing.T) {
 		"fake": "-context fake: there is no kubeconfig that could have this context: give -kubeconfig, or set KUBECONFIG " +
 			"(HOME is not set, so there is no ~/.kube/config)",
 	} {
-		cfg, err := Load(t.Context(), Options{Context: contextName, Names: flagNames, ServiceAccount: dir, Getenv: noEnv})
-		if err == nil || err.Error() != want {
-			t.Errorf("found %+v, %v; want %s", cfg, err, want)
-		}
+		_, err := Load(t.Context(), Options{Context: contextName, Names: flagNames, ServiceAccount: dir, Getenv: noEnv})
+		wantErrorText(t, err, want)
 	}
 	cfg, err := Load(t.Context(), Options{Master: "https://h", Names: flagNames, ServiceAccount: dir, Getenv: noEnv})
-	if err != nil || cfg.Source != "-master" {
-		t.Errorf("only -master: %+v, %v", cfg, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	testkit.WantEqual(t, "source with only -master", cfg.Source, "-master")
 }
 
 func TestErrorsUseTheCallersNamesOfOptions(t *testing.T) {
@@ -277,19 +286,19 @@ func TestErrorsUseTheCallersNamesOfOptions(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Load(t.Context(), Options{Names: c.names, ServiceAccount: t.TempDir(), Getenv: noEnv})
-			if err == nil || !strings.HasPrefix(err.Error(), c.want) {
-				t.Errorf("the error is %v, want %s", err, c.want)
-			}
+			testkit.WantError(t, "Load", err, c.want)
 		})
 	}
 }
 
 func TestMasterIsEnoughForAnEmptyKubeconfig(t *testing.T) {
 	for _, config := range []string{"", "apiVersion: v1\nkind: Config\nclusters: []\n"} {
-		cfg, err := load(t, map[string]string{".kube/config": config}, "", "", "http://127.0.0.1:8001", nil)
-		if err != nil || cfg.Server.String() != "http://127.0.0.1:8001" {
-			t.Errorf("%q: %v", config, err)
+		const master = "http://127.0.0.1:8001"
+		cfg, err := load(t, map[string]string{".kube/config": config}, Options{Master: master}, nil)
+		if err != nil {
+			t.Fatalf("%q: %v", config, err)
 		}
+		testkit.WantEqual(t, "server", cfg.Server.String(), master)
 	}
 }
 
@@ -335,7 +344,7 @@ func TestInsecureConfigurationsAreWarnedOf(t *testing.T) {
 	mode = 0o640
 	log := warnings("token: t", "config", "")
 	if strings.Contains(log, "everyone") {
-		t.Errorf("a group's file: %s", log)
+		t.Errorf("got a warning about a file that only a group can read: %s", log)
 	}
 	mode = 0o644
 	for _, quiet := range []struct{ user, file string }{
@@ -345,7 +354,7 @@ func TestInsecureConfigurationsAreWarnedOf(t *testing.T) {
 	} {
 		log := warnings(quiet.user, quiet.file, "")
 		if strings.Contains(log, "everyone") {
-			t.Errorf("%+v: %s", quiet, log)
+			t.Errorf("%+v: got a warning, want none: %s", quiet, log)
 		}
 	}
 }
@@ -354,14 +363,12 @@ func TestMasterDropsTheServerNameOfTheKubeconfig(t *testing.T) {
 	config := fakekube.Kubeconfig("https://h", nil, "token: t")
 	config = strings.Replace(config, "    server:", "    tls-server-name: api\n    server:", 1)
 	for master, want := range map[string]string{"": "api", "https://other": ""} {
-		cfg, err := load(t, map[string]string{"config": config}, "config", "", master, nil)
+		files := map[string]string{"config": config}
+		cfg, err := load(t, files, Options{Kubeconfig: "config", Master: master}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		cred, _ := cfg.Credential(t.Context(), nil)
-		if cred.TLS.ServerName != want {
-			t.Errorf("-master %q: verified as %q, want %q", master, cred.TLS.ServerName, want)
-		}
+		testkit.WantEqual(t, "ServerName", mustCredential(t, cfg).TLS.ServerName, want)
 	}
 }
 
@@ -423,21 +430,18 @@ func TestMissingNameIsTheEmptyName(t *testing.T) {
 			server: "https://m", token: "secret", source: "config",
 		},
 	} {
-		cfg, err := load(t, map[string]string{"config": c.config}, "config", c.context, c.master, nil)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		cred, err := cfg.Credential(t.Context(), nil)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		source := cfg.Source[strings.LastIndex(cfg.Source, "/")+1:]
-		if cfg.Server.String() != c.server || cred.Token != c.token || source != c.source {
-			t.Errorf("%s: %s, token %q, of %s", name, cfg.Server, cred.Token, cfg.Source)
-		}
-		cfg.Close()
+		t.Run(name, func(t *testing.T) {
+			files := map[string]string{"config": c.config}
+			cfg, err := load(t, files, Options{Kubeconfig: "config", Context: c.context, Master: c.master}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cfg.Close()
+			wantToken(t, cfg, c.token)
+			testkit.WantEqual(t, "server", cfg.Server.String(), c.server)
+			source := cfg.Source[strings.LastIndex(cfg.Source, "/")+1:]
+			testkit.WantEqual(t, "source", source, c.source)
+		})
 	}
 }
 
@@ -453,21 +457,16 @@ func TestPartGivenTwiceIsRefused(t *testing.T) {
 		"token: t, tokenFile: f":               "",
 	} {
 		config := fakekube.Kubeconfig("https://h", nil, "{"+fields+"}")
-		_, err := load(t, map[string]string{"config": config, "f": "x"}, "config", "", "", nil)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.HasSuffix(err.Error(), want)) {
-			t.Errorf("%s: %v, want %q", fields, err, want)
-		}
+		_, err := load(t, map[string]string{"config": config, "f": "x"}, Options{Kubeconfig: "config"}, nil)
+		testkit.WantError(t, fields, err, want)
 	}
 
 	ca := fakekube.NewAuthority(t, "the CA").PEM()
 	config := fakekube.Kubeconfig("https://h", ca, "{}")
 	config = strings.Replace(config, "    server:", "    certificate-authority: ca.crt\n    server:", 1)
-	_, err := load(t, map[string]string{"config": config, "ca.crt": string(ca)}, "config", "", "", nil)
-	want := "config: clusters[0].cluster.certificate-authority is given twice, " +
-		"also as certificate-authority-data: remove one of them"
-	if err == nil || !strings.HasSuffix(err.Error(), want) {
-		t.Errorf("%v, want %q", err, want)
-	}
+	_, err := load(t, map[string]string{"config": config, "ca.crt": string(ca)}, Options{Kubeconfig: "config"}, nil)
+	testkit.WantError(t, "a CA given twice", err, "config: clusters[0].cluster.certificate-authority is given twice, "+
+		"also as certificate-authority-data: remove one of them")
 }
 
 func TestDuplicateExecExtensionIsRefused(t *testing.T) {
@@ -475,11 +474,9 @@ func TestDuplicateExecExtensionIsRefused(t *testing.T) {
 	config := fakekube.Kubeconfig("https://h", nil, "exec: {"+program+"}")
 	const extension = "{name: client.authentication.k8s.io/exec, extension: a}"
 	config = strings.Replace(config, "    server:", "    extensions: ["+extension+", "+extension+"]\n    server:", 1)
-	_, err := load(t, map[string]string{"config": config}, "config", "", "", nil)
-	want := "clusters[0].cluster.extensions[1].name is that of another extension: remove one of them"
-	if err == nil || !strings.HasSuffix(err.Error(), want) {
-		t.Errorf("%v, want %q", err, want)
-	}
+	_, err := loadText(t, config)
+	testkit.WantError(t, "Load", err,
+		"clusters[0].cluster.extensions[1].name is that of another extension: remove one of them")
 }
 
 func TestServerAddressIsCheckedBeforeFilesAreRead(t *testing.T) {
@@ -488,10 +485,8 @@ func TestServerAddressIsCheckedBeforeFilesAreRead(t *testing.T) {
 		"the server's address is not a valid URL": fakekube.Kubeconfig("https://h:port", nil, "token: t"),
 	} {
 		config = strings.Replace(config, "authority-data: ", "authority: is-not-there", 1)
-		_, err := load(t, map[string]string{"config": config}, "config", "", "", nil)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
-		}
+		_, err := loadText(t, config)
+		testkit.WantError(t, "Load", err, want)
 	}
 }
 
@@ -507,9 +502,9 @@ func TestUnsupportedFieldMayBeEmpty(t *testing.T) {
 		"{token: t, auth-provider: {a: b}}": false,
 	} {
 		config := fakekube.Kubeconfig("https://h", nil, user)
-		cfg, err := load(t, map[string]string{"config": config}, "config", "", "", nil)
+		cfg, err := loadText(t, config)
 		if (err == nil) != isGood {
-			t.Errorf("%s: %v", user, err)
+			t.Errorf("%s: got the error %v, want one: %v", user, err, !isGood)
 		}
 		if err == nil {
 			cfg.Close()

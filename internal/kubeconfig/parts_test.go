@@ -157,7 +157,7 @@ func TestHangingOpenDoesNotBlockCallers(t *testing.T) {
 
 func TestTokenIsUsedUntilItsFileExists(t *testing.T) {
 	config := fakekube.Kubeconfig("https://h", nil, "token: first\n    tokenFile: later")
-	cfg, err := load(t, map[string]string{"config": config}, "config", "", "", nil)
+	cfg, err := loadText(t, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestKeyMustMatchItsCertificate(t *testing.T) {
 	_, key := ca.Issue(t, "somebody else", nil)
 	config := fakekube.Kubeconfig("https://h", nil, "client-certificate: tls.crt\n    client-key: tls.key")
 	files := map[string]string{"config": config, "tls.crt": string(cert), "tls.key": string(key)}
-	_, err := load(t, files, "config", "", "", nil)
+	_, err := load(t, files, Options{Kubeconfig: "config"}, nil)
 	testkit.WantError(t, "Load", err, "tls.key: tls: private key does not match public key")
 	testkit.WantError(t, "Load", err, "client-certificate /")
 }
