@@ -43,10 +43,10 @@ type StringMap func(key, value []byte)
 
 // The targets that only this package needs.
 type (
-	// stringTarget is a string, which is allocated each time.
+	// stringTarget receives a string, like Text, but allocates it.
 	stringTarget string
 
-	// intTarget is a number.
+	// intTarget receives a number.
 	intTarget int
 
 	// contentReader reads the content of a nested message itself. The content ends at the given offset.
@@ -158,7 +158,7 @@ func (r *protobufReader) readTag(messageEnd int64) (field, error) {
 		wireType: wireType(tag & 7),
 	}
 	r.path = append(r.path, f.number)
-	unread := uint64(0) // the number of bytes of the field after this; a varint has none
+	unread := uint64(0) // the size of the content, except of a varint, which is read here
 	switch f.wireType {
 	case varintType:
 		f.value, err = r.readVarint()
