@@ -39,26 +39,8 @@ import (
 	"podcount/internal/wire"
 )
 
-func TestReplaceIsADiff(t *testing.T) {
+func TestListReportsOnlyChanges(t *testing.T) {
 	s := NewStore[*Pod]()
-	list := func(pods ...*Pod) (got []string) {
-		l := s.BeginList()
-		for _, p := range pods {
-			add(l, p)
-		}
-		for _, d := range l.Commit() {
-			switch {
-			case d.Old == nil:
-				got = append(got, "added "+d.New.Key().Name+d.New.UID())
-			case d.New == nil:
-				got = append(got, "removed "+d.Old.Key().Name+d.Old.UID())
-			default:
-				got = append(got, "updated "+d.New.Key().Name)
-			}
-		}
-		slices.Sort(got)
-		return got
-	}
 	type pods = []*Pod
 	for _, step := range []struct {
 		name string
@@ -99,7 +81,41 @@ func TestReplaceIsADiff(t *testing.T) {
 		{"an empty list again", nil, []string{"removed a9"}},
 		{"one pod", pods{makePod("d", "4", "60", "x")}, []string{"added d4"}},
 	} {
-		testkit.WantEqual(t, "changes by "+step.name, list(step.pods...), step.want)
+		var got []string
+		for _, delta := range listPods(s, step.pods...) {
+			got = append(got, describeDelta(delta))
+		}
+		slices.Sort(got)
+		testkit.WantEqual(t, "changes by "+step.name, got, step.want)
+	}
+}
+
+// listPods makes the store equal to a list of these pods, and returns the changes.
+func listPods(s *Store[*Pod], pods ...*Pod) []Delta[*Pod] {
+	listing := s.BeginList()
+	addPods(listing, pods...)
+	return listing.Commit()
+}
+
+// addPods adds pods without labels to a listing.
+func addPods(listing *Listing[*Pod], pods ...*Pod) {
+	for _, p := range pods {
+		metadata := draftOf(p.Key().Name, p.UID(), p.ResourceVersion())
+		if _, err := listing.Add(p, metadata); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// describeDelta returns what has happened to a pod, its name, and the uid unless it is the same as before.
+func describeDelta(delta Delta[*Pod]) string {
+	switch {
+	case delta.Old == nil:
+		return "added " + delta.New.Key().Name + delta.New.UID()
+	case delta.New == nil:
+		return "removed " + delta.Old.Key().Name + delta.Old.UID()
+	default:
+		return "updated " + delta.New.Key().Name
 	}
 }
 
@@ -122,81 +138,81 @@ func draftOf(name, uid, version string) packed.Draft {
 	return draft
 }
 
-// add adds a pod to a listing.
-func add(l *Listing[*Pod], p *Pod) (kept bool) {
-	kept, err := l.Add(p, draftOf(p.Key().Name, p.UID(), p.ResourceVersion()))
-	if err != nil {
-		panic(err)
-	}
-	return kept
-}
-
 func TestDroppedListChangesNothing(t *testing.T) {
 	s := NewStore[*Pod]()
 	byNode := CountBy(s, nodeNameOf)
-	l := s.BeginList()
-	add(l, makePod("a", "1", "10", "x"))
-	l.Commit()
-	l = s.BeginList() // never committed
-	add(l, makePod("a", "1", "10", "x"))
-	add(l, makePod("b", "2", "11", "x"))
-	l = s.BeginList()
-	add(l, makePod("a", "1", "10", "x"))
-	if ds := l.Commit(); len(ds) != 0 || s.Len() != 1 || byNode.Count("x") != 1 {
-		t.Errorf("got %d changes and %d objects, want no change and 1 object", len(ds), s.Len())
-	}
+	a := makePod("a", "1", "10", "x")
+	b := makePod("b", "2", "11", "x")
+	listPods(s, a)
+
+	dropped := s.BeginList()
+	addPods(dropped, a, b)
+
+	testkit.WantNumber(t, "changes by the next list", len(listPods(s, a)), 0)
+	testkit.WantNumber(t, "objects", s.Len(), 1)
+	testkit.WantNumber(t, "objects in the index", byNode.Count("x"), 1)
 }
 
-func TestIndexEqualsARecountAfterAnyHistory(t *testing.T) {
+func TestIndexesEqualARecountAfterAnyHistory(t *testing.T) {
 	for seed := range uint64(50) {
-		rnd := rand.New(rand.NewPCG(seed, 1))
+		dice := rand.New(rand.NewPCG(seed, 1))
 		s := NewStore[*Pod]()
-		byNode := CountBy(s, nodeNameOf)
-		objectsByNode := IndexBy(s, nodeNameOf)
-		random := func(version int) *Pod {
-			return makePod(strconv.Itoa(rnd.IntN(8)), strconv.Itoa(rnd.IntN(3)), strconv.Itoa(version),
-				[]string{"", "n1", "n2"}[rnd.IntN(3)])
-		}
+		counts := CountBy(s, nodeNameOf)
+		objects := IndexBy(s, nodeNameOf)
 		for step := range 300 {
-			switch rnd.IntN(8) {
-			case 0:
-				l := s.BeginList()
-				for range rnd.IntN(8) {
-					add(l, random(step))
-				}
-				if rnd.IntN(3) > 0 {
-					l.Commit()
-				}
-			case 1:
-				s.ApplyAnswer(random(step + 2))
-			case 2:
-				s.Apply("DELETED", random(step))
-			default:
-				s.Apply([]string{"ADDED", "MODIFIED"}[rnd.IntN(2)], random(step-rnd.IntN(5)))
-			}
+			changeAtRandom(s, dice, step)
 			recount := map[string]int{}
 			for _, p := range s.All() {
 				if p.NodeName != "" {
 					recount[p.NodeName]++
 				}
 			}
-			if !maps.Equal(recount, byNode.counts) {
-				t.Fatalf("seed %d, step %d: index %v, recount %v", seed, step, byNode.counts, recount)
-			}
 			found := map[string]int{}
-			for node := range objectsByNode.objects {
-				found[node] = len(objectsByNode.Objects(node))
+			for node := range objects.objects {
+				found[node] = len(objects.Objects(node))
 			}
-			if !maps.Equal(recount, found) {
-				t.Fatalf("seed %d, step %d: objects by node %v, recount %v", seed, step, found, recount)
+			what := fmt.Sprintf("seed %d, step %d: ", seed, step)
+			testkit.WantEqual(t, what+"CountIndex", counts.counts, recount)
+			testkit.WantEqual(t, what+"ObjectIndex", found, recount)
+			if t.Failed() {
+				return
 			}
 		}
 	}
 }
 
+// changeAtRandom changes a store in one of the ways in which a reflector does. The versions are near step: some events
+// are late, and answers to patches are ahead of the watch.
+func changeAtRandom(s *Store[*Pod], dice *rand.Rand, step int) {
+	randomPod := func(version int) *Pod {
+		name := strconv.Itoa(dice.IntN(8))
+		uid := strconv.Itoa(dice.IntN(3))
+		node := []string{"", "n1", "n2"}[dice.IntN(3)]
+		return makePod(name, uid, strconv.Itoa(version), node)
+	}
+	switch dice.IntN(8) {
+	case 0:
+		listing := s.BeginList()
+		for range dice.IntN(8) {
+			addPods(listing, randomPod(step))
+		}
+		isDropped := dice.IntN(3) == 0
+		if !isDropped {
+			listing.Commit()
+		}
+	case 1:
+		s.ApplyAnswer(randomPod(step + 2))
+	case 2:
+		s.Apply("DELETED", randomPod(step))
+	default:
+		eventType := []string{"ADDED", "MODIFIED"}[dice.IntN(2)]
+		s.Apply(eventType, randomPod(step-dice.IntN(5)))
+	}
+}
+
 func nodeNameOf(p *Pod) string { return p.NodeName }
 
-func TestIndexInANamespaceIsARecount(t *testing.T) {
+func TestIndexByALabelEqualsARecount(t *testing.T) {
 	dice := rand.New(rand.NewPCG(1, 2))
 	s := NewStore[*Pod]()
 	index := CountBy(s, func(p *Pod) Key {
@@ -205,36 +221,32 @@ func TestIndexInANamespaceIsARecount(t *testing.T) {
 	})
 	d := newDecoder(podKind())
 	for step := range 3000 {
-		namespace, name := fmt.Sprint("ns", dice.IntN(3)), fmt.Sprint("p", dice.IntN(20))
-		labels := fakekube.Object{"app": fmt.Sprint("a", dice.IntN(5))}
-		if dice.IntN(4) == 0 {
-			labels["app"] = "only-" + name
+		name := fmt.Sprint("p", dice.IntN(20))
+		app := fmt.Sprint("a", dice.IntN(5))
+		isUnique := dice.IntN(4) == 0 // Unique labels are not shared: see packed.Packer.
+		if isUnique {
+			app = "only-" + name
 		}
-		text, _ := json.Marshal(fakekube.Object{
-			"metadata": fakekube.Object{
-				"namespace":       namespace,
-				"name":            name,
-				"uid":             "u",
-				"resourceVersion": strconv.Itoa(step + 1),
-				"labels":          labels,
-			},
-		})
-		p, err := d.parse(text)
+		text := labelled(name, strconv.Itoa(step+1), `"app":"`+app+`"`)
+		namespace := fmt.Sprint("ns", dice.IntN(3))
+		text = strings.Replace(text, `"ns"`, `"`+namespace+`"`, 1)
+		p, err := d.parse([]byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.Apply([]string{"ADDED", "MODIFIED", "DELETED"}[dice.IntN(3)], p)
+
 		recount := map[Key]int{}
 		for _, p := range s.All() {
 			recount[Key{p.Key().Namespace, p.Labels()["app"]}]++
 		}
 		if !maps.Equal(recount, index.counts) {
-			t.Fatalf("step %d: %v, recount %v", step, index.counts, recount)
+			t.Fatalf("step %d: the index has %v, want %v", step, index.counts, recount)
 		}
 	}
 }
 
-func TestWrittenObjectReplacesOnlyAnOlderOne(t *testing.T) {
+func TestAnswerReplacesOnlyAnOlderVersion(t *testing.T) {
 	s := NewStore[*Pod]()
 	wantNode := func(after, want string) {
 		t.Helper()
@@ -242,44 +254,43 @@ func TestWrittenObjectReplacesOnlyAnOlderOne(t *testing.T) {
 	}
 	s.Apply("ADDED", makePod("a", "1", "10", "old"))
 	s.ApplyAnswer(makePod("a", "1", "12", "new"))
-	wantNode("a write", "new")
+	wantNode("a patch", "new")
 	s.ApplyAnswer(makePod("a", "1", "11", "older"))
-	wantNode("the answer to an older write", "new")
+	wantNode("the answer to an older patch", "new")
 	s.ApplyAnswer(makePod("a", "2", "99", "other uid"))
-	wantNode("a write to another pod of this name", "new")
+	wantNode("a patch of another pod with this name", "new")
 	s.Apply("MODIFIED", makePod("a", "1", "11", "late event"))
-	wantNode("an event from before the write", "new")
+	wantNode("an event from before the patch", "new")
 
 	s.Apply("DELETED", makePod("a", "1", "13", "x"))
 	s.ApplyAnswer(makePod("a", "1", "14", "deleted"))
-	testkit.WantNumber(t, "objects after a write's answer that comes after the deletion", s.Len(), 0)
+	testkit.WantNumber(t, "objects after an answer that arrived after the deletion", s.Len(), 0)
 }
 
-func TestWrittenObjectSurvivesAListThatBeganBefore(t *testing.T) {
+func TestPatchedObjectSurvivesAListThatBeganBefore(t *testing.T) {
 	s := NewStore[*Pod]()
 	s.Apply("ADDED", makePod("a", "1", "10", "x"))
-	l := s.BeginList()
-	add(l, makePod("a", "1", "10", "x"))
+	listing := s.BeginList()
+	addPods(listing, makePod("a", "1", "10", "x"))
 	s.ApplyAnswer(makePod("a", "1", "11", "new"))
-	l.Commit()
+	listing.Commit()
 	if s.Get(Key{"ns", "a"}) == nil {
-		t.Error("the list removed the written object")
+		t.Error("the list removed the patched object")
 	}
 }
 
-func TestEventsOfVersionsThatAreNoDecimalsAreTaken(t *testing.T) {
+func TestNoEventIsLostIfVersionsAreNoNumbers(t *testing.T) {
 	s := NewStore[*Pod]()
 	s.Apply("ADDED", makePod("a", "u", "odd-2", "n1"))
-	if ds := s.Apply("MODIFIED", makePod("a", "u", "odd-1", "n2")); len(ds) != 1 {
-		t.Errorf("a change yields %v", ds)
-	}
-	if ds := s.Apply("DELETED", makePod("a", "u", "odd-3", "n2")); len(ds) != 1 || s.Len() != 0 {
-		t.Errorf("a removal yields %v", ds)
-	}
+	changes := s.Apply("MODIFIED", makePod("a", "u", "odd-1", "n2"))
+	testkit.WantNumber(t, "changes by MODIFIED", len(changes), 1)
+	changes = s.Apply("DELETED", makePod("a", "u", "odd-3", "n2"))
+	testkit.WantNumber(t, "changes by DELETED", len(changes), 1)
+	testkit.WantNumber(t, "objects after DELETED", s.Len(), 0)
 }
 
 func TestVersionsCompareAsDecimalsOfAnyLength(t *testing.T) {
-	for _, c := range []struct {
+	for _, row := range []struct {
 		a, b    string
 		isNewer bool
 	}{
@@ -292,8 +303,8 @@ func TestVersionsCompareAsDecimalsOfAnyLength(t *testing.T) {
 		{"odd", "7", true},
 		{"odd", "odd", false},
 	} {
-		if isNewerVersion(c.a, c.b) != c.isNewer {
-			t.Errorf("isNewerVersion(%q, %q) is not %v", c.a, c.b, c.isNewer)
+		if isNewerVersion(row.a, row.b) != row.isNewer {
+			t.Errorf("isNewerVersion(%q, %q) is not %v", row.a, row.b, row.isNewer)
 		}
 	}
 }
@@ -609,7 +620,6 @@ func TestLabelsThatTheKindDoesNotKeepAreDropped(t *testing.T) {
 }
 
 // describe returns everything that is known of a pod: key, uid, version, node and labels.
-
 func describe(p *Pod) string {
 	return fmt.Sprintf("%s %s %s %s %v", p.Key(), p.UID(), p.ResourceVersion(), p.NodeName, p.Labels())
 }
