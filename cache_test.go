@@ -219,7 +219,7 @@ func TestIndexByALabelEqualsARecount(t *testing.T) {
 		app, _ := p.Label("app")
 		return Key{Namespace: p.Key().Namespace, Name: app}
 	})
-	d := newDecoder(podKind())
+	d := newDecoder(podKind("app"))
 	for step := range 3000 {
 		name := fmt.Sprint("p", dice.IntN(20))
 		app := fmt.Sprint("a", dice.IntN(5))
@@ -323,11 +323,11 @@ func TestListKnowsAPodWithSharedLabels(t *testing.T) {
 	}
 	a := labelled("a", "1", `"app":"web"`)
 	b := labelled("b", "1", `"app":"web"`)
-	d := newDecoder(podKind())
+	d := newDecoder(podKind("app"))
 	list(d, a, b) // a has labels of its own, b has shared ones
 
 	testkit.WantNumber(t, "changes in another order", len(list(d, b, a)), 0)
-	testkit.WantNumber(t, "changes by a new decoder", len(list(newDecoder(podKind()), b, a)), 0)
+	testkit.WantNumber(t, "changes by a new decoder", len(list(newDecoder(podKind("app")), b, a)), 0)
 
 	// A list can prove that the cache is wrong, even with the same version.
 	changes := list(d, a, labelled("b", "1", `"app":"db"`))
@@ -353,34 +353,33 @@ func listOf(pods ...string) string {
 	return `{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[` + strings.Join(pods, ",") + `]}`
 }
 
-// podKind returns a kind of pods that keeps the label app.
-func podKind() *Kind[*Pod] {
+// podKind returns a kind of pods that keeps the labels with these keys.
+func podKind(labels ...string) *Kind[*Pod] {
 	return &Kind[*Pod]{
 		Name:     "Pod",
 		API:      "/api/v1",
 		Resource: "pods",
-		Labels:   []string{"app"},
+		Labels:   labels,
 		New:      func() *Pod { return new(Pod) },
 	}
 }
 
-// A cluster can have 150,000 pods, and each has a Meta.
+// A cluster can have 150,000 pods.
 func TestObjectsAreSmall(t *testing.T) {
 	testkit.WantNumber(t, "bytes of a Meta", int(reflect.TypeFor[Meta]().Size()), 32)
 	testkit.WantNumber(t, "bytes of a Pod", int(reflect.TypeFor[Pod]().Size()), 48)
 }
 
-func TestPodTakesItsBytesAndLittleMore(t *testing.T) {
+func TestMemoryForEachPod(t *testing.T) {
 	if testkit.IsRaced() {
 		t.Skip("the race detector changes the use of memory")
 	}
 	const n = 50000
-	for _, c := range podLabels {
-		got := heapBytes(func() any { return managerWithPods(t, n, c.labels) }) / n
-		t.Logf("%s: %.0f bytes a pod", c.name, got)
-		if got > c.mostBytes {
-			t.Errorf("%s: %.0f bytes a pod, want at most %.0f", c.name, got, c.mostBytes)
-		}
+	for _, row := range podLabels {
+		t.Run(row.name, func(t *testing.T) {
+			got := heapBytes(func() any { return managerWithPods(t, n, row.labels) }) / n
+			testkit.WantBetween(t, "bytes for each pod", got, 0, row.mostBytes)
+		})
 	}
 }
 
@@ -451,7 +450,7 @@ func TestListOfKnownPodsAllocatesAlmostNothing(t *testing.T) {
 	f.AddPods(1000)
 	body := podList(f, wire.Protobuf)
 	s := NewStore[*Pod]()
-	d := newDecoder(podKind())
+	d := newDecoder(podKind("app"))
 	list := func() {
 		listing := s.BeginList()
 		_, err := d.list(bytes.NewReader(body), true, listing.Add)
@@ -463,9 +462,7 @@ func TestListOfKnownPodsAllocatesAlmostNothing(t *testing.T) {
 			t.Fatalf("%d changes, want none", len(changes))
 		}
 	}
-	if n := testing.AllocsPerRun(10, list); n > 50 {
-		t.Errorf("%v allocations for 1,000 pods, want at most 50", n)
-	}
+	testkit.WantBetween(t, "allocations for 1,000 pods", testing.AllocsPerRun(10, list), 0, 50)
 }
 
 // podList returns the fake's list of all pods, in a media type.
@@ -477,7 +474,7 @@ func podList(f *fakekube.Server, mediaType string) []byte {
 	return w.Body.Bytes()
 }
 
-func TestKeptLabelsDoNotKeepTheOthersInMemory(t *testing.T) {
+func TestDroppedLabelsTakeNoMemory(t *testing.T) {
 	many := fakekube.Object{"app": "x"}
 	for i := range 1000 {
 		many["other-"+strconv.Itoa(i)] = "y"
@@ -485,26 +482,25 @@ func TestKeptLabelsDoNotKeepTheOthersInMemory(t *testing.T) {
 	text, _ := json.Marshal(fakekube.Object{
 		"metadata": fakekube.Object{"name": "p", "uid": "u", "resourceVersion": "1", "labels": many},
 	})
-	d := newDecoder(podKind())
-	var kept []*Pod
-	var before, after runtime.MemStats
-	for i := range 101 {
-		if i == 1 { // the first pod fills the decoder's own buffers
-			runtime.GC()
-			runtime.ReadMemStats(&before)
+	d := newDecoder(podKind("app"))
+	readPod := func(app string) *Pod {
+		p, err := d.parse(bytes.Replace(text, []byte(`"app":"x"`), []byte(`"app":"`+app+`"`), 1))
+		if err != nil {
+			t.Fatal(err)
 		}
-		p, err := d.parse(bytes.Replace(text, []byte(`"app":"x"`), fmt.Appendf(nil, `"app":"x%d"`, i), 1))
-		if err != nil || len(p.Labels()) != 1 {
-			t.Fatal(p, err)
+		testkit.WantEqual(t, "labels", p.Labels(), map[string]string{"app": app})
+		return p
+	}
+	readPod("first") // This fills the decoder's own buffers.
+	const n = 100
+	got := heapBytes(func() any {
+		var pods []*Pod
+		for i := range n {
+			pods = append(pods, readPod(strconv.Itoa(i)))
 		}
-		kept = append(kept, p)
-	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	runtime.KeepAlive(kept)
-	if grew := int64(after.HeapAlloc-before.HeapAlloc) / 100; grew > 2000 {
-		t.Errorf("%d bytes for each pod with one kept label, want at most 2000", grew)
-	}
+		return pods
+	})
+	testkit.WantBetween(t, "bytes for each pod with one kept label", got/n, -2000, 2000)
 }
 
 // encoding/json ignores the case of names, but the API server does not. A Count whose schema allows unknown fields may
@@ -543,17 +539,19 @@ func TestNamesInJSONAreExact(t *testing.T) {
 	}
 	const missing = "spec.count is missing, and must be a whole number, 0 or more"
 	testkit.WantEqual(t, "Invalid of a Count with only COUNT", c.Invalid, missing)
+}
 
-	for text, want := range map[string]string{
-		`{"Metadata":{"resourceVersion":"5"},"items":[]}`:                  "not a list",
-		`{"metadata":{"ResourceVersion":"5"},"items":[]}`:                  "not a list",
-		`{"metadata":{"resourceVersion":"5"},"Items":[]}`:                  "not a list",
-		`{"metadata":{"resourceVersion":"5"},"items":[{"Metadata":{}}]}`:   "has no metadata.name",
-		`{"metadata":{"resourceVersion":5},"items":[]}`:                    "item.metadata.resourceVersion",
-		`{"metadata":{"resourceVersion":"5"},"items":[{"metadata":"no"}]}`: "item.metadata",
+func TestNamesInAJSONListAreExact(t *testing.T) {
+	for _, row := range []struct{ list, want string }{
+		{`{"Metadata":{"resourceVersion":"5"},"items":[]}`, "not a list"},
+		{`{"metadata":{"ResourceVersion":"5"},"items":[]}`, "not a list"},
+		{`{"metadata":{"resourceVersion":"5"},"Items":[]}`, "not a list"},
+		{`{"metadata":{"resourceVersion":"5"},"items":[{"Metadata":{}}]}`, "has no metadata.name"},
+		{`{"metadata":{"resourceVersion":5},"items":[]}`, "item.metadata.resourceVersion"},
+		{`{"metadata":{"resourceVersion":"5"},"items":[{"metadata":"no"}]}`, "item.metadata"},
 	} {
-		_, err := newDecoder(podKind()).list(strings.NewReader(text), false, keepNone)
-		testkit.WantError(t, text, err, want)
+		_, err := newDecoder(podKind("app")).list(strings.NewReader(row.list), false, keepNone)
+		testkit.WantError(t, row.list, err, row.want)
 	}
 }
 
@@ -561,50 +559,55 @@ func TestNamesInJSONAreExact(t *testing.T) {
 func keepNone(*Pod, packed.Draft) (kept bool, err error) { return false, nil }
 
 func TestFieldsOfAFrameMayComeInAnyOrder(t *testing.T) {
-	pod := func(version string) string {
-		return `{"spec":{"nodeName":"n1"},"metadata":{"name":"p","uid":"u","resourceVersion":"` + version + `"}}`
-	}
-	var got []string
-	recordEvent := func(event WatchEvent[*Pod]) error {
-		if event.Status != nil {
-			got = append(got, fmt.Sprint(event.Type, " ", event.Status.Code, " ", event.Status.Reason))
-			return nil
-		}
-		pod := event.Object
-		got = append(got, fmt.Sprintf("%s %s %s %s", event.Type, pod.Key(), pod.ResourceVersion(), pod.NodeName))
-		return nil
-	}
-	read := func(text string) error {
-		return newDecoder(podKind()).events(strings.NewReader(text), false, recordEvent)
-	}
+	pod := func(version string) string { return labelled("p", version, "") }
 	frames := []string{
 		`{"object":` + pod("1") + `,"type":"ADDED"}`,
 		`{"type":"MODIFIED","object":` + pod("2") + `}`,
 		`{"object": {"metadata":{"resourceVersion":"3"}}, "type" : "BOOKMARK", "Type": "ADDED", "OBJECT": 7}`,
-		`{"object":{"code":410,"reason":"Expired"},"type":"ERROR"}`,
+		`{"object":{"code":410,"reason":"Expired","message":"too old"},"type":"ERROR"}`,
 	}
-	testkit.WantError(t, "four frames", read(strings.Join(frames, "\n")), "")
-	want := []string{"ADDED p 1 n1", "MODIFIED p 2 n1", "BOOKMARK  3 ", "ERROR 410 Expired"}
+	got, err := eventsIn(strings.Join(frames, "\n"))
+	testkit.WantError(t, "four frames", err, "")
+	want := []string{
+		"ADDED ns/p u 1  map[]",
+		"MODIFIED ns/p u 2  map[]",
+		"BOOKMARK 3",
+		"ERROR 410 Expired too old",
+	}
 	testkit.WantEqual(t, "events", got, want)
+}
 
-	for _, text := range []string{
-		`{"Type":"ADDED","object":` + pod("1") + `}`,
-		`{"type":"ADDED","Object":` + pod("1") + `}`,
+// eventsIn decodes a watch in JSON, and describes its events.
+func eventsIn(watch string) (events []string, err error) {
+	recordEvent := func(event WatchEvent[*Pod]) error {
+		events = append(events, describeEvent(event))
+		return nil
+	}
+	err = newDecoder(podKind("app")).events(strings.NewReader(watch), false, recordEvent)
+	return events, err
+}
+
+func TestBadFramesAreGarbage(t *testing.T) {
+	pod := labelled("p", "1", "")
+	for _, frame := range []string{
+		`{"Type":"ADDED","object":` + pod + `}`,
+		`{"type":"ADDED","Object":` + pod + `}`,
 		`{"type":"ADDED","object":7}`,
+		`{"type":"BOOKMARK","object":{"metadata":{}}}`,
+		`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"3\u0000"}}}`,
+		`{"type":"REMOVED","object":` + pod + `}`,
 		`[]`,
 		`{"type":"ADDED"`,
 	} {
-		got = nil
-		err := read(text)
-		if !errors.As(err, new(wire.GarbageError)) || len(got) > 0 {
-			t.Errorf("%s: got the error %v and the events %q, want a GarbageError and none", text, err, got)
+		events, err := eventsIn(frame)
+		if !errors.As(err, new(wire.GarbageError)) || len(events) > 0 {
+			t.Errorf("%s: got the error %v and the events %q, want a GarbageError and none", frame, err, events)
 		}
 	}
 }
 
 func TestLabelsThatTheKindDoesNotKeepAreDropped(t *testing.T) {
-	d := newDecoder(
-		&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "run", ""}, New: func() *Pod { return new(Pod) }})
+	d := newDecoder(podKind("app", "run", ""))
 	for _, row := range []struct{ labels, want string }{
 		{`"app":"web","z":"1"`, "map[app:web]"},
 		{`"app":"web"`, "map[app:web]"},
@@ -626,7 +629,7 @@ func describe(p *Pod) string {
 
 // No API server sends labels twice, but the fuzz tests do.
 func TestLabelsTwiceInJSONAreReadAsByEncodingJSON(t *testing.T) {
-	d := newDecoder(&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "run"}, New: func() *Pod { return new(Pod) }})
+	d := newDecoder(podKind("app", "run"))
 	for _, labels := range []string{
 		`"labels": {"app": "a"}, "labels": null`,
 		`"labels": null, "labels": {"app": "a"}`,
@@ -643,22 +646,19 @@ func TestLabelsTwiceInJSONAreReadAsByEncodingJSON(t *testing.T) {
 		if err := json.Unmarshal([]byte(metadata), &want); err != nil {
 			t.Fatal(err)
 		}
-		got := p.Labels()
-		if !maps.Equal(got, want.Labels) {
-			t.Errorf("%s: got %v, want %v", labels, got, want.Labels)
-		}
+		testkit.WantEqual(t, labels, fmt.Sprint(p.Labels()), fmt.Sprint(want.Labels))
 	}
 }
 
 func TestObjectWithAZeroByteIsRefused(t *testing.T) {
-	d := newDecoder(&Kind[*Pod]{Name: "Pod", Labels: []string{"app", "run"}, New: func() *Pod { return new(Pod) }})
+	d := newDecoder(podKind("app", "run"))
 	pod := labelled("a", "7", `"app":"x","run":"r"`)
 	_, err := d.parse([]byte(pod))
 	testkit.WantError(t, "a pod without a zero byte", err, "")
 	for _, part := range []string{`"x"`, `"a"`, `"7"`, `"u"`, `"ns"`} {
 		odd := strings.Replace(pod, part, strings.TrimSuffix(part, `"`)+`\u0000y"`, 1)
 		_, err := d.parse([]byte(odd))
-		testkit.WantError(t, odd, err, "a name or a label contains a character that Kubernetes does not allow there")
+		testkit.WantError(t, odd, err, "a character that Kubernetes does not allow there")
 	}
 }
 
@@ -684,14 +684,9 @@ func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 		},
 		{`{"kind":"Status","status":"Failure","message":"strange","code":1}`, "not a list"},
 	} {
-		_, err := newDecoder(podWithoutLabels()).list(strings.NewReader(row.text), false, keepNone)
+		_, err := newDecoder(podKind()).list(strings.NewReader(row.text), false, keepNone)
 		testkit.WantError(t, row.text, err, row.want)
 	}
-}
-
-// podWithoutLabels returns a kind of pods that keeps no labels.
-func podWithoutLabels() *Kind[*Pod] {
-	return &Kind[*Pod]{Name: "Pod", New: func() *Pod { return new(Pod) }}
 }
 
 func TestMetadataMayFollowTheItems(t *testing.T) {
@@ -703,7 +698,7 @@ func TestMetadataMayFollowTheItems(t *testing.T) {
 	const item = `{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"1"}}`
 	list := `{"kind":"PodList","items":[` + item + `,` + item + `],` +
 		`"metadata":{"resourceVersion":"5","continue":"c"}}`
-	meta, err := newDecoder(podWithoutLabels()).list(strings.NewReader(list), false, countItem)
+	meta, err := newDecoder(podKind()).list(strings.NewReader(list), false, countItem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -713,7 +708,7 @@ func TestMetadataMayFollowTheItems(t *testing.T) {
 
 func TestItemsMayBeNull(t *testing.T) {
 	list := strings.NewReader(`{"metadata":{"resourceVersion":"5"},"items":null}`)
-	_, err := newDecoder(podWithoutLabels()).list(list, false, keepNone)
+	_, err := newDecoder(podKind()).list(list, false, keepNone)
 	testkit.WantError(t, "list", err, "")
 }
 
@@ -731,9 +726,7 @@ func TestDecoderKeepsNothingOfEarlierLists(t *testing.T) {
 	}
 	want = slices.Concat(want, want)
 
-	kind := podKind()
-	kind.Labels = []string{"app", "tier"}
-	d := newDecoder(kind)
+	d := newDecoder(podKind("app", "tier"))
 	for formats := range 16 { // bit j chooses the format of list j
 		var got []string
 		for j, text := range []string{full, empty, full, empty} {
@@ -762,11 +755,11 @@ func barePod(name string) string {
 }
 
 func TestRecordedProtobufReadsAsTheRecordedJSON(t *testing.T) {
-	got, gotMeta, err := decoded(recording(t, "list-metadata.pb"), true, podKind())
+	got, gotMeta, err := decoded(recording(t, "list-metadata.pb"), true, podKind("app"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, wantMeta, err := decoded(recording(t, "list-metadata.txt"), false, podKind())
+	want, wantMeta, err := decoded(recording(t, "list-metadata.txt"), false, podKind("app"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -820,7 +813,7 @@ func TestRecordedListsInProtobuf(t *testing.T) {
 		{"list-nodes.pb", nil},
 	} {
 		t.Run(row.file, func(t *testing.T) {
-			got, meta, err := decoded(recording(t, row.file), true, podKind())
+			got, meta, err := decoded(recording(t, row.file), true, podKind("app"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -859,7 +852,7 @@ func TestRecordedWatchesInProtobuf(t *testing.T) {
 				fmt.Fprintln(&got, describeEvent(event))
 				return nil
 			}
-			err := newDecoder(podKind()).events(bytes.NewReader(recording(t, row.file)), true, recordEvent)
+			err := newDecoder(podKind("app")).events(bytes.NewReader(recording(t, row.file)), true, recordEvent)
 			testkit.WantError(t, "watch", err, "")
 			if !regexp.MustCompile("^" + row.wantPattern + "$").MatchString(got.String()) {
 				t.Errorf("got the events\n%swant\n%s", got.String(), row.wantPattern)
@@ -892,7 +885,7 @@ func TestHostileProtobufIsAnErrorAndCostsNoMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			body := []byte(row.body)
 			var err error
-			allocated := allocatedBytes(func() { _, _, err = decoded(body, true, podKind()) })
+			allocated := allocatedBytes(func() { _, _, err = decoded(body, true, podKind("app")) })
 			testkit.WantError(t, "list", err, row.want)
 			testkit.WantBetween(t, "allocated bytes", allocated, 0, 256<<10)
 		})
@@ -1035,12 +1028,12 @@ func TestObjectsOfUpTo8MBOfProtobufAreRead(t *testing.T) {
 			const medium = 7 << 20
 			largest := podOfSize(row.limit - 1000)
 			list := row.encode(listOf(largest, podOfSize(medium), podOfSize(1), podOfSize(medium)))
-			got, _, err := decoded(list, row.isProtobuf, podKind())
+			got, _, err := decoded(list, row.isProtobuf, podKind("app"))
 			testkit.WantError(t, "list of large objects", err, "")
 			testkit.WantNumber(t, "large objects", len(got), 4)
 
 			list = row.encode(listOf(podOfSize(1), podOfSize(row.limit)))
-			got, _, err = decoded(list, row.isProtobuf, podKind())
+			got, _, err = decoded(list, row.isProtobuf, podKind("app"))
 			testkit.WantError(t, "list with an object that is too large", err, "item 1, which follows n/big: ")
 			testkit.WantError(t, "list with an object that is too large", err, row.wantError)
 			testkit.WantNumber(t, "objects before that", len(got), 1)
@@ -1072,7 +1065,7 @@ func readThreeFrames(object []byte, isProtobuf bool) (n int, err error) {
 		n++
 		return nil
 	}
-	err = newDecoder(podKind()).events(bytes.NewReader(bytes.Repeat(frame, 3)), isProtobuf, countEvent)
+	err = newDecoder(podKind("app")).events(bytes.NewReader(bytes.Repeat(frame, 3)), isProtobuf, countEvent)
 	return n, err
 }
 
@@ -1103,7 +1096,7 @@ func TestDecompressionBombsAreNotHeld(t *testing.T) {
 				t.Fatal(err)
 			}
 			allocated := allocatedBytes(func() {
-				_, err = newDecoder(podKind()).list(src, row.isProtobuf, keepNone)
+				_, err = newDecoder(podKind("app")).list(src, row.isProtobuf, keepNone)
 			})
 			testkit.WantError(t, "list", err, row.want)
 			// The buffer grows to 32 MB by doubling, so all its sizes together take up to 64 MB.
@@ -1290,7 +1283,7 @@ func FuzzDecodeList(f *testing.F) {
 			got = append(got, p)
 			return true, nil
 		}
-		meta, err := newDecoder(podKind()).list(bytes.NewReader(data), false, keepAll)
+		meta, err := newDecoder(podKind("app")).list(bytes.NewReader(data), false, keepAll)
 		if err != nil || mayDifferFromEncodingJSON(data, len(got)) {
 			return
 		}
@@ -1382,9 +1375,9 @@ func FuzzDecodeProtobuf(f *testing.F) {
 		f.Add([]byte(row.body[:min(len(row.body), 1000)]))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		whole, wholeMeta, wholeErr := decoded(data, true, podKind())
+		whole, wholeMeta, wholeErr := decoded(data, true, podKind("app"))
 		oneByOne := iotest.OneByteReader(bytes.NewReader(data))
-		bytewise, bytewiseMeta, bytewiseErr := decodedBy(newDecoder(podKind()), oneByOne, true)
+		bytewise, bytewiseMeta, bytewiseErr := decodedBy(newDecoder(podKind("app")), oneByOne, true)
 		isEqual := slices.Equal(whole, bytewise) &&
 			wholeMeta == bytewiseMeta &&
 			fmt.Sprint(wholeErr) == fmt.Sprint(bytewiseErr)
@@ -1422,8 +1415,7 @@ func FuzzProtobufIsJSON(f *testing.F) {
 			"items":    []any{pod},
 		})
 
-		kind := podKind()
-		kind.Labels = []string{"app", label}
+		kind := podKind("app", label)
 		want, wantMeta, wantErr := decoded(list, false, kind)
 		got, gotMeta, err := decoded(fakekube.Protobuf(list), true, kind)
 		if !slices.Equal(got, want) || (err == nil) != (wantErr == nil) || err == nil && gotMeta != wantMeta {
@@ -1464,7 +1456,7 @@ func FuzzDecodeEvents(f *testing.F) {
 func wantSameEventsBytewise(t *testing.T, data []byte, isProtobuf bool) {
 	t.Helper()
 	read := func(r io.Reader) (events []string, err error) {
-		err = newDecoder(podKind()).events(r, isProtobuf, func(event WatchEvent[*Pod]) error {
+		err = newDecoder(podKind("app")).events(r, isProtobuf, func(event WatchEvent[*Pod]) error {
 			if !isComplete(event) {
 				t.Fatalf("%q: an incomplete event %+v", data, event)
 			}
@@ -1525,7 +1517,7 @@ func BenchmarkList100000(b *testing.B) {
 	for _, format := range listFormats {
 		b.Run(format.name, func(b *testing.B) {
 			data := (&suite.Crowd{Pods: 100000, Nodes: 1000}).Body(format.isProtobuf, !format.metadataOnly)
-			kind := podWithoutLabels()
+			kind := podKind()
 			kind.MetadataOnly = format.metadataOnly
 			b.SetBytes(int64(len(data)))
 			b.ReportAllocs()
@@ -1547,7 +1539,7 @@ func BenchmarkRelist100000Unchanged(b *testing.B) {
 	for _, format := range listFormats[:3] {
 		b.Run(format.name, func(b *testing.B) {
 			data := (&suite.Crowd{Pods: 100000, Nodes: 1000}).Body(format.isProtobuf, !format.metadataOnly)
-			kind := podWithoutLabels()
+			kind := podKind()
 			kind.MetadataOnly = format.metadataOnly
 			d := newDecoder(kind)
 			s := NewStore[*Pod]()
@@ -1587,7 +1579,7 @@ func benchmarkEvents(b *testing.B, crowd *suite.Crowd, isProtobuf bool) {
 	c := m.idleController()
 	controller := newPodCountController(m, c)
 	go discardKeys(c)
-	d := newDecoder(podWithoutLabels())
+	d := newDecoder(podKind())
 	listing := m.pods.BeginList()
 	if _, err := d.list(bytes.NewReader(crowd.Body(true, true)), true, listing.Add); err != nil {
 		b.Fatal(err)

@@ -483,10 +483,8 @@ func TestTourShowsRealBytes(t *testing.T) {
 		t.Errorf("%d bytes are shown; the recording has % x", len(shown), frame[:160])
 	}
 	testkit.WantText(t, string(readme), fmt.Sprintf("%d bytes more come out of it", len(frame)))
-	kind := podKind()
-	kind.Labels = []string{"app"}
 	events := 0
-	err = newDecoder(kind).events(bytes.NewReader(frame), true, func(ev WatchEvent[*Pod]) error {
+	err = newDecoder(podKind("app")).events(bytes.NewReader(frame), true, func(ev WatchEvent[*Pod]) error {
 		events++
 		p := ev.Object
 		if ev.Type != "ADDED" || p.Key().String() != "default/web-0" ||

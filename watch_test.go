@@ -989,7 +989,7 @@ func TestListOfTooManyObjectsIsAnError(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		client := newAnonymousClient(f.ServeIn(t).Dial, quietLog())
 		defer client.Close()
-		r := newPodCache(client, quietLog(), *podKind())
+		r := newPodCache(client, quietLog(), *podKind("app"))
 		for pods := range 4 {
 			listing := r.BeginList()
 			listing.count = listLimit - 2
